@@ -1,0 +1,64 @@
+# Every target is what CI and the documentation call; `make help` lists them.
+FUZZTIME ?= 60s
+KERNELS ?= 6.1,6.12
+DEMO_OUT ?= demo.pb.gz
+SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
+PURE := ./cct/... ./elffile/... ./symbolize/... ./vmruntime/... ./agent/...
+
+.PHONY: help build generate check-generate test lint race cross fuzz fuzz-short kernels accuracy bench demo deps clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | expand -t 16
+
+build: ## bin/vmprof-agent; needs Go and nothing else
+	CGO_ENABLED=0 go build -trimpath -o bin/vmprof-agent ./cmd/vmprof-agent
+
+generate: ## BPF objects and their Go types; needs clang-19 and libbpf-dev
+	@scripts/deps generate
+	go generate ./...
+
+check-generate: ## what is generated is what the sources say
+	before=$$(sha256sum bpf/*_bpfel.*) && $(MAKE) generate && echo "$$before" | sha256sum --quiet --check
+
+test: export GOFLAGS += -buildvcs=false # also in a clone that belongs to somebody else
+test: deps lint check-generate cross race fuzz-short kernels ## everything; installs what is missing
+	go test -count=1 -p 1 ./...
+
+lint: ## gofmt, go vet
+	@test -z "$$(gofmt -l . | tee /dev/stderr)"
+	go vet ./...
+
+race: ## the packages without a kernel side, under the race detector
+	go test -race $(PURE)
+
+cross: ## the agent builds for arm64
+	GOARCH=arm64 CGO_ENABLED=0 go build ./... && GOARCH=arm64 go vet ./...
+
+fuzz: ## every fuzz target for FUZZTIME (60s)
+	scripts/fuzz $(FUZZTIME)
+
+fuzz-short: ## as many fuzz targets as fit into three minutes, 3 s each
+	scripts/fuzz 3s 180
+
+kernels: ## boot KERNELS (6.1,6.12) in an emulator and run the kernel tests there
+	@scripts/deps kernels
+	go run ./tests/kernels -kernels $(KERNELS)
+
+accuracy: ## profiles of programs with known truth
+	@scripts/deps test
+	go run ./tests/accuracy
+
+bench: ## cost of the agent beside perf record
+	@scripts/deps test bench
+	go run ./tests/bench
+
+demo: build ## profile a small Java program for 10 s
+	@scripts/deps demo && javac -d bin/demo tests/guests/java/Demo.java
+	$(SUDO) bin/vmprof-agent record -d 10s -o $(DEMO_OUT) -- java -cp bin/demo Demo
+	@echo "profile: $(abspath $(DEMO_OUT)), for example: go tool pprof -http=: $(DEMO_OUT)"
+
+deps: ## install the Debian packages that the other targets need
+	@scripts/deps demo generate kernels test
+
+clean: ## remove what was built
+	rm -rf bin demo.pb.gz

@@ -1,0 +1,249 @@
+// Package agent is the profiler: it discovers processes, attaches to their VMs, drains the event stream, folds samples
+// into calling context trees and closes them into immutable windows.
+//
+//	a, err := agent.New(ctx, agent.Options{Frequency: 99})
+//	defer a.Close()
+//	go a.Run(ctx)
+//	w := a.Open(nil)
+//	time.Sleep(10 * time.Second)
+//	profile, err := w.Close(ctx)
+//
+// Three kinds of goroutines share the work. One drains the ring and folds; it only copies and dispatches. A few name
+// frames, which takes reads of targets; each process is with one of them at a time. Those that close windows wait
+// for the namers, up to a deadline.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// Options configure an Agent. The zero value samples the whole machine at 99 Hz.
+type Options struct {
+	Frequency    int           // samples a second of CPU time, per CPU; 0 means DefaultFrequency
+	PIDs         []int         // only these processes and the children they start; nil means all
+	Filter       bool          // choose processes in the kernel even if PIDs is empty (more are added with Choose)
+	RingBytes    uint32        // of the event stream's buffer, a power of two; 0 means bpf.DefaultRingBytes
+	NameDeadline time.Duration // how long closing a window waits for names; 0 means 2 s
+	Proc         proc.Root     // where procfs is; "" means /proc
+	Version      string        // of the program, for comments in profiles
+	Log          *slog.Logger  // nil means none
+}
+
+// DefaultFrequency is not a divisor of common timer rates, so that samples do not march in step with them.
+const DefaultFrequency = 99
+
+const namingWorkers = 3
+
+// An Agent profiles until it is closed.
+type Agent struct {
+	opt     Options
+	log     *slog.Logger
+	objects *bpf.Objects
+	ticks   *attach.Ticks
+	ring    *ringbuf.Reader
+	links   []link.Link // to what follows processes
+	guests  *guests
+	pool    *proc.Pool
+	files   *symbolize.Files
+	kernel  *symbolize.Kernel // nil if kernel symbols cannot be read
+	vdso    []byte            // an ELF file, nil if it cannot be read
+	hints   []string          // what every profile says of this agent's limits
+	names   *names
+	began   time.Duration // CLOCK_MONOTONIC
+	drained chan struct{} // closed when Run has returned
+
+	nameCount  atomic.Int64 // named frames that are kept
+	firstNamed atomic.Int64 // ns after began at which the first guest frame had a name; 0 if none has
+
+	mu             sync.Mutex
+	table          map[int]*process // by pid: who has it now
+	windows        map[*Window]struct{}
+	dirty          map[*process]struct{}
+	waiting        []chan struct{} // flushes that wait
+	received       receivedCounts
+	discarded      map[string]uint64
+	codeLoads      uint64
+	loadsForgotten uint64
+	oldest         uint64        // time of the oldest record since the last drain, or noTime
+	lag            time.Duration // its age when the ring had been drained
+	sample         bpf.Sample    // scratch of the drainer
+	stack          []rawFrame    // scratch of the drainer
+}
+
+const noTime = ^uint64(0)
+
+type receivedCounts struct {
+	samples, events, unknown, folded uint64
+}
+
+// New loads and attaches everything and looks at the processes that run already. Nothing ticks before Run.
+func New(ctx context.Context, opt Options) (_ *Agent, err error) {
+	if opt.Frequency == 0 {
+		opt.Frequency = DefaultFrequency
+	}
+	if opt.Proc == "" {
+		opt.Proc = proc.DefaultRoot
+	}
+	if opt.NameDeadline == 0 {
+		opt.NameDeadline = 2 * time.Second
+	}
+	a := &Agent{
+		opt: opt, log: opt.Log, began: monotonic(), drained: make(chan struct{}), oldest: noTime,
+		table: map[int]*process{}, windows: map[*Window]struct{}{}, dirty: map[*process]struct{}{},
+		discarded: map[string]uint64{},
+		pool:      proc.NewPool(proc.PoolOptions{}),
+	}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	defer func() {
+		if err != nil {
+			a.Close()
+		}
+	}()
+	if err := a.checkPIDs(); err != nil {
+		return nil, err
+	}
+	a.objects, err = bpf.Load(bpf.Options{FilterByPID: opt.Filter || len(opt.PIDs) > 0, RingBytes: opt.RingBytes})
+	if err != nil {
+		return nil, explainLoad(err)
+	}
+	for _, pid := range opt.PIDs {
+		if err := a.Choose(pid); err != nil {
+			return nil, err
+		}
+	}
+	if a.ring, err = ringbuf.NewReader(a.objects.Events); err != nil {
+		return nil, fmt.Errorf("open event stream: %w", err)
+	}
+	if a.ticks, err = attach.NewTicks(a.objects.Tick, opt.Frequency); err != nil {
+		return nil, err
+	}
+	a.loadSymbols()
+	a.guests = newGuests(a)
+	a.names = newNames(namingWorkers, a.work)
+	if err := a.watch(); err != nil {
+		return nil, err
+	}
+	a.discover(ctx)
+	return a, nil
+}
+
+// Choose adds a process to those that are sampled, if the kernel side chooses.
+func (a *Agent) Choose(pid int) error {
+	if err := a.objects.Pids.Put(uint32(pid), uint8(1)); err != nil {
+		return fmt.Errorf("choose process %d: %w", pid, err)
+	}
+	return nil
+}
+
+// Run samples until ctx ends; then it stops sampling, drains what is left and returns.
+func (a *Agent) Run(ctx context.Context) error {
+	defer close(a.drained)
+	drainCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	failed := make(chan error, 1)
+	go func() { failed <- a.drain(drainCtx) }()
+	if err := a.ticks.Start(); err != nil {
+		stop()
+		return errors.Join(err, <-failed)
+	}
+	hotplug := time.NewTicker(10 * time.Second)
+	defer hotplug.Stop()
+	for {
+		select {
+		case err := <-failed:
+			return err
+		case <-hotplug.C:
+			if err := a.ticks.Refresh(); err != nil {
+				a.log.Warn("cannot follow CPUs that came or went", "err", err)
+			}
+		case <-ctx.Done():
+			err := a.ticks.Stop()
+			stop()
+			return errors.Join(err, <-failed)
+		}
+	}
+}
+
+// Open begins a window over these processes, nil for all.
+func (a *Agent) Open(pids []int) *Window {
+	w := &Window{agent: a, start: time.Now(), processes: map[*process]map[uint32]*rawThread{}, discarded: map[string]uint64{}}
+	if pids != nil {
+		w.pids = map[int]bool{}
+		for _, pid := range pids {
+			w.pids[pid] = true
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w.before = a.snapshot()
+	a.windows[w] = struct{}{}
+	return w
+}
+
+// Collect opens a window, closes it after d or when ctx ends, and returns what it holds.
+func (a *Agent) Collect(ctx context.Context, d time.Duration, pids []int) (*Profile, error) {
+	w := a.Open(pids)
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	return w.Close(context.WithoutCancel(ctx))
+}
+
+// trimNames forgets names that were needed by w only.
+func (a *Agent) trimNames(w *Window) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for p := range w.processes {
+		var trees []*rawTree
+		for open := range a.windows {
+			for _, t := range open.processes[p] {
+				trees = append(trees, &t.tree)
+			}
+		}
+		p.trim(trees, &a.nameCount)
+	}
+}
+
+// period is the CPU time that one sample stands for.
+func (a *Agent) period() time.Duration { return time.Second / time.Duration(a.opt.Frequency) }
+
+// Close takes everything out of the kernel. Run must have returned, or never have been called.
+func (a *Agent) Close() error {
+	var errs []error
+	if a.ticks != nil {
+		errs = append(errs, a.ticks.Close())
+	}
+	if a.names != nil {
+		a.names.close()
+	}
+	if a.guests != nil {
+		errs = append(errs, a.guests.close())
+	}
+	for _, l := range a.links {
+		errs = append(errs, l.Close())
+	}
+	if a.ring != nil {
+		errs = append(errs, a.ring.Close())
+	}
+	if a.objects != nil {
+		errs = append(errs, a.objects.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,187 @@
+// Package attach connects the BPF programs with what runs them: sampling events on CPUs, probes in guests' libraries.
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// Ticks are sampling events, one on every online CPU.
+type Ticks struct {
+	// Event is what is counted: "cycles" where the machine has a PMU, else "cpu-clock".
+	Event string
+
+	hz   int
+	prog *ebpf.Program
+	attr unix.PerfEventAttr
+	cpus map[int]*tick
+}
+
+type tick struct {
+	fd   int
+	link link.Link
+}
+
+// ErrFrequency: the kernel does not sample that often.
+var ErrFrequency = errors.New("frequency is above the kernel's limit")
+
+const maxRatePath = "/proc/sys/kernel/perf_event_max_sample_rate"
+
+// NewTicks prepares events that run prog hz times a second of CPU time. Nothing ticks before Start.
+func NewTicks(prog *ebpf.Program, hz int) (*Ticks, error) {
+	if limit := maxRate(); limit > 0 && hz > limit {
+		return nil, fmt.Errorf("%d Hz: %w of %d Hz: choose a lower -F, or raise the sysctl kernel.perf_event_max_sample_rate", hz, ErrFrequency, limit)
+	}
+	t := &Ticks{hz: hz, prog: prog, cpus: map[int]*tick{}}
+	kinds := []struct {
+		name   string
+		typ    uint32
+		config uint64
+	}{
+		{"cycles", unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CPU_CYCLES},
+		{"cpu-clock", unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_CLOCK},
+	}
+	var err error
+	for _, k := range kinds {
+		t.Event = k.name
+		t.attr = unix.PerfEventAttr{
+			Type: k.typ, Config: k.config, Size: unix.PERF_ATTR_SIZE_VER5,
+			Sample: uint64(hz), Bits: unix.PerfBitFreq | unix.PerfBitDisabled,
+		}
+		if err = t.Refresh(); err == nil {
+			return t, nil
+		}
+		t.Close()
+	}
+	return nil, err
+}
+
+// Start lets all events tick.
+func (t *Ticks) Start() error {
+	for cpu, k := range t.cpus {
+		if err := unix.IoctlSetInt(k.fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
+			return fmt.Errorf("enable sampling on cpu %d: %w", cpu, err)
+		}
+	}
+	t.attr.Bits &^= unix.PerfBitDisabled // CPUs that come later tick at once
+	return nil
+}
+
+// Stop lets no event tick any more; Start continues.
+func (t *Ticks) Stop() error {
+	var errs []error
+	for _, k := range t.cpus {
+		errs = append(errs, unix.IoctlSetInt(k.fd, unix.PERF_EVENT_IOC_DISABLE, 0))
+	}
+	return errors.Join(errs...)
+}
+
+// Refresh opens events on CPUs that came online and closes those of CPUs that went.
+func (t *Ticks) Refresh() error {
+	online, err := onlineCPUs()
+	if err != nil {
+		return err
+	}
+	for cpu := range t.cpus {
+		if !online[cpu] {
+			t.cpus[cpu].close()
+			delete(t.cpus, cpu)
+		}
+	}
+	for cpu := range online {
+		if t.cpus[cpu] != nil {
+			continue
+		}
+		k, err := t.open(cpu)
+		if errors.Is(err, unix.ENODEV) {
+			continue // went offline meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		t.cpus[cpu] = k
+	}
+	return nil
+}
+
+func (t *Ticks) open(cpu int) (*tick, error) {
+	attr := t.attr
+	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		return nil, fmt.Errorf("open %s event on cpu %d: %w: needs CAP_PERFMON and the sysctl kernel.perf_event_paranoid at 2 or below, or CAP_SYS_ADMIN", t.Event, cpu, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s event on cpu %d: %w", t.Event, cpu, err)
+	}
+	l, err := link.AttachRawLink(link.RawLinkOptions{Target: fd, Program: t.prog, Attach: ebpf.AttachPerfEvent})
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("attach to %s event on cpu %d: %w", t.Event, cpu, err)
+	}
+	return &tick{fd, l}, nil
+}
+
+func (k *tick) close() {
+	k.link.Close()
+	unix.Close(k.fd)
+}
+
+// Close ends all events.
+func (t *Ticks) Close() error {
+	for cpu, k := range t.cpus {
+		k.close()
+		delete(t.cpus, cpu)
+	}
+	return nil
+}
+
+func maxRate() int {
+	b, err := os.ReadFile(maxRatePath)
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(string(b)))
+	return n
+}
+
+// onlineCPUs reads the kernel's list: "0-3,5".
+func onlineCPUs() (map[int]bool, error) {
+	const path = "/sys/devices/system/cpu/online"
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return map[int]bool{0: true}, nil // a kernel without CPU hotplug and one CPU
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list online CPUs: %w", err)
+	}
+	return parseCPUList(string(b))
+}
+
+// parseCPUList parses "0-3,5"; at most 8,192 CPUs (the kernel's own bound).
+func parseCPUList(s string) (map[int]bool, error) {
+	const maxCPUs = 8192
+	cpus := map[int]bool{}
+	for part := range strings.SplitSeq(strings.TrimSpace(s), ",") {
+		lo, hi, isRange := strings.Cut(part, "-")
+		a, err := strconv.Atoi(lo)
+		b := a
+		if err == nil && isRange {
+			b, err = strconv.Atoi(hi)
+		}
+		if err != nil || a < 0 || b < a || b >= maxCPUs {
+			return nil, fmt.Errorf("CPU list %q is malformed", s)
+		}
+		for c := a; c <= b; c++ {
+			cpus[c] = true
+		}
+	}
+	return cpus, nil
+}

@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// A snapshot is what has been counted since the agent started.
+type snapshot struct {
+	kernel    bpf.Counts
+	received  receivedCounts
+	discarded map[string]uint64
+}
+
+// snapshot counts; mu is held.
+func (a *Agent) snapshot() snapshot {
+	c, err := a.objects.ReadCounts()
+	if err != nil {
+		a.log.Error("cannot read the kernel side's counters", "err", err)
+	}
+	return snapshot{c, a.received, maps.Clone(a.discarded)}
+}
+
+// since is what was counted after before. Samples in flight at either edge are in Attempted and not in Delivered, or
+// the other way round; the identities hold when the agent was stopped and flushed first.
+func (s snapshot) since(before snapshot) Counts {
+	d := func(c bpf.Counter) uint64 { return s.kernel[c] - before.kernel[c] }
+	c := Counts{
+		Attempted: d(bpf.SamplesAttempted),
+		Delivered: s.received.samples - before.received.samples,
+		Dropped: map[string]uint64{
+			"ring full":   d(bpf.SamplesDroppedRingFull),
+			"CPU unknown": d(bpf.SamplesDroppedNoScratch),
+		},
+		Folded:    s.received.folded - before.received.folded,
+		Discarded: map[string]uint64{},
+		Idle:      d(bpf.TicksIdle),
+		Filtered:  d(bpf.TicksFiltered),
+		Truncated: map[string]uint64{},
+	}
+	for why, n := range s.discarded {
+		c.Discarded[why] = n - before.discarded[why]
+	}
+	return c
+}
+
+// Counts since the agent started.
+func (a *Agent) Counts() Counts {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.snapshot().since(snapshot{})
+}
+
+// DroppedTotal is the sum over all causes.
+func (c Counts) DroppedTotal() uint64 { return sum(c.Dropped) }
+
+// DiscardedTotal is the sum over all causes.
+func (c Counts) DiscardedTotal() uint64 { return sum(c.Discarded) }
+
+// TruncatedTotal is the sum over all reasons.
+func (c Counts) TruncatedTotal() uint64 { return sum(c.Truncated) }
+
+func sum(m map[string]uint64) (n uint64) {
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
+
+// comments are what readers of any profile of this agent must know.
+func (a *Agent) comments() []string {
+	var u unix.Utsname
+	unix.Uname(&u)
+	return append([]string{
+		"vmprof-agent " + a.opt.Version,
+		fmt.Sprintf("kernel %s %s", unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Machine[:])),
+		fmt.Sprintf("event %s at %d Hz", a.ticks.Event, a.opt.Frequency),
+	}, a.hints...)
+}
+
+// monotonic is CLOCK_MONOTONIC, the clock of the event stream.
+func monotonic() time.Duration {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail
+	return time.Duration(ts.Nano())
+}

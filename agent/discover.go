@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+)
+
+// watch attaches the programs that follow processes: exec, fork, exit.
+func (a *Agent) watch() error {
+	for name, prog := range map[string]*ebpf.Program{
+		"exec": a.objects.ProcessExec, "fork": a.objects.ProcessFork, "exit": a.objects.ProcessExit,
+	} {
+		l, err := link.AttachTracing(link.TracingOptions{Program: prog})
+		if err != nil {
+			return fmt.Errorf("follow processes (%s): %w", name, err)
+		}
+		a.links = append(a.links, l)
+	}
+	return nil
+}
+
+// discoverDeadline bounds how long New waits for the VMs that run already; attaching goes on after it.
+const discoverDeadline = time.Second
+
+// discover attaches to the VMs that run already. Other processes are looked at when they are first sampled.
+func (a *Agent) discover(ctx context.Context) {
+	pids := a.opt.PIDs
+	if len(pids) == 0 && !a.opt.Filter {
+		pids, _ = a.opt.Proc.PIDs()
+	}
+	var found []*process
+	for _, pid := range pids {
+		id, err := a.opt.Proc.Identify(pid)
+		if err != nil {
+			continue
+		}
+		maps, err := proc.Call(ctx, a.pool, pid, func() (proc.Maps, error) { return a.opt.Proc.Maps(pid, proc.Executable) })
+		if err != nil || findLibrary(maps) == nil {
+			continue
+		}
+		p := newProcess(id, false)
+		a.mu.Lock()
+		a.table[pid] = p
+		a.mu.Unlock()
+		a.names.submit(p)
+		found = append(found, p)
+	}
+	a.names.wait(ctx, found, discoverDeadline)
+}
+
+// checkPIDs fails if a chosen process does not run.
+func (a *Agent) checkPIDs() error {
+	for _, pid := range a.opt.PIDs {
+		_, err := a.opt.Proc.Identify(pid)
+		if errors.Is(err, proc.ErrGone) {
+			return fmt.Errorf("no process with pid %d: choose a running one (pgrep java lists JVMs)", pid)
+		}
+		if err != nil {
+			return fmt.Errorf("look at process %d: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// explainLoad adds the remedy to a refusal to load programs.
+func explainLoad(err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES):
+		var ve *ebpf.VerifierError
+		if errors.As(err, &ve) {
+			return err // a refusal of the program, not of the user
+		}
+		return fmt.Errorf("%w: needs CAP_BPF and CAP_PERFMON (run as root, or see vmprof-agent doctor)", err)
+	case errors.Is(err, ebpf.ErrNotSupported):
+		return fmt.Errorf("%w: needs a kernel of at least 6.1 with BTF (CONFIG_DEBUG_INFO_BTF; see vmprof-agent doctor)", err)
+	}
+	return err
+}

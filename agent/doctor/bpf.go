@@ -1,0 +1,66 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"github.com/cilium/ebpf"
+	"kernel.org/pub/linux/libs/security/libcap/cap"
+)
+
+func checkBPF(_ context.Context, env *Env) Result {
+	const why = "Without BPF programs nothing is sampled."
+	err := env.LoadProgram()
+	switch {
+	case err == nil:
+		return ok("a sampling program loads")
+	case refused(err):
+		return refusal(env, Missing, why)
+	}
+	return Result{Missing, err.Error(), why,
+		"Boot a kernel with CONFIG_BPF_SYSCALL and CONFIG_BPF_EVENTS, and with lockdown=integrity or none."}
+}
+
+func checkRingBuffer(_ context.Context, env *Env) Result {
+	const why = "Samples reach the agent through it."
+	err := env.MakeRingBuffer()
+	switch {
+	case err == nil:
+		return ok("one can be made")
+	case refused(err):
+		return refusal(env, Missing, why)
+	}
+	return Result{Missing, err.Error(), why,
+		"Raise the memory limit of the agent's cgroup, or boot Linux 6.1 or newer."}
+}
+
+// checkUprobeMulti asks for the links with which code that guests compile is announced.
+func checkUprobeMulti(_ context.Context, env *Env) Result {
+	const why = "Methods compiled while the agent runs may get no names: it does not hear of them."
+	err := env.UprobeMulti()
+	switch {
+	case err == nil:
+		return ok("links of many probes can be made")
+	case refused(err):
+		return refusal(env, Limited, why)
+	case !errors.Is(err, ebpf.ErrNotSupported):
+		return Result{Limited, "could not be tried: " + err.Error(), why, "Boot Linux 6.6 or newer, or run as root."}
+	case has(env, cap.SYS_ADMIN):
+		return ok("not in this kernel; single uprobes, with CAP_SYS_ADMIN, do as well")
+	}
+	return Result{Limited, "not in this kernel, and single uprobes take CAP_SYS_ADMIN", why,
+		"Boot Linux 6.6 or newer, or run as root."}
+}
+
+// checkMemlock only informs. Since Linux 5.11 BPF memory counts against the cgroup, and the limit against nothing.
+func checkMemlock(_ context.Context, env *Env) Result {
+	limit, err := env.Memlock()
+	switch {
+	case err != nil:
+		return Result{Status: Info, Detail: "not known: " + err.Error()}
+	case limit == math.MaxUint64:
+		return Result{Status: Info, Detail: "unlimited"}
+	}
+	return Result{Status: Info, Detail: size(limit) + ", which does not matter since Linux 5.11"}
+}

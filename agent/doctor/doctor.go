@@ -1,0 +1,90 @@
+// Package doctor finds out whether this machine can be profiled, and says why where it cannot and how to mend it.
+//
+//	report := doctor.Run(ctx, doctor.Host())
+//	err := report.WriteText(os.Stdout, 80)
+//	if !report.Ready { … }
+//
+// A check asks the running system and tries the real thing where it can, because versions and settings only hint at
+// what a kernel allows. Nothing that is tried stays behind.
+package doctor
+
+import "context"
+
+// Status is how a check ended.
+type Status string
+
+const (
+	OK      Status = "ok"
+	Missing Status = "missing" // recording does not work
+	Limited Status = "limited" // recording works, with less in the profile
+	Info    Status = "info"    // worth knowing
+)
+
+// A Check is one requirement.
+type Check struct {
+	ID    string // stable, for scripts
+	Title string // short: see titleWidth
+	Run   func(context.Context, *Env) Result
+}
+
+// A Result is what a check found out. Why and Remedy are whole sentences, empty where the status is OK.
+type Result struct {
+	Status Status `json:"status"`
+	Detail string `json:"detail"`           // what was found
+	Why    string `json:"why,omitempty"`    // what it matters for
+	Remedy string `json:"remedy,omitempty"` // how to mend it
+}
+
+// A Finding is the result of one check.
+type Finding struct {
+	ID    string `json:"id"`
+	Title string `json:"title"`
+	Result
+}
+
+// A Report is everything that was found out.
+type Report struct {
+	Ready    bool      `json:"ready"` // recording works: no check is missing something
+	Findings []Finding `json:"checks"`
+	JVMs     []JVM     `json:"jvms"` // by pid
+}
+
+// Checks are the requirements in the order in which people read them.
+func Checks() []Check {
+	return []Check{
+		{"kernel", "kernel", checkKernel},
+		{"architecture", "architecture", checkArchitecture},
+		{"btf", "BTF", checkBTF},
+		{"lockdown", "lockdown", checkLockdown},
+		{"cap_bpf", "CAP_BPF", checkCapBPF},
+		{"cap_perfmon", "CAP_PERFMON", checkCapPerfmon},
+		{"cap_sys_ptrace", "CAP_SYS_PTRACE", checkCapPtrace},
+		{"cap_dac_read_search", "CAP_DAC_READ_SEARCH", checkCapReadSearch},
+		{"cap_syslog", "CAP_SYSLOG", checkCapSyslog},
+		{"bpf", "BPF programs", checkBPF},
+		{"ring_buffer", "BPF ring buffer", checkRingBuffer},
+		{"uprobe_multi", "uprobe.multi", checkUprobeMulti},
+		{"memlock", "RLIMIT_MEMLOCK", checkMemlock},
+		{"perf_event_paranoid", "perf_event_paranoid", checkParanoid},
+		{"sampling", "sampling events", checkSampling},
+		{"kallsyms", "kernel symbols", checkKallsyms},
+		{"ptrace_scope", "Yama ptrace_scope", checkPtraceScope},
+		{"hidepid", "hidepid", checkHidepid},
+	}
+}
+
+// Run runs all checks and looks at every JVM.
+func Run(ctx context.Context, env *Env) Report {
+	r := Report{Ready: true, JVMs: []JVM{}}
+	for _, c := range Checks() {
+		f := Finding{c.ID, c.Title, c.Run(ctx, env)}
+		r.Findings = append(r.Findings, f)
+		r.Ready = r.Ready && f.Status != Missing
+	}
+	jvms, result := findJVMs(ctx, env)
+	r.Findings = append(r.Findings, Finding{"processes", "processes", result})
+	r.JVMs = append(r.JVMs, jvms...)
+	return r
+}
+
+func ok(detail string) Result { return Result{Status: OK, Detail: detail} }

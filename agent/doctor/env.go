@@ -1,0 +1,138 @@
+package doctor
+
+import (
+	"fmt"
+	"os/user"
+	"strconv"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
+	"golang.org/x/sys/unix"
+	"kernel.org/pub/linux/libs/security/libcap/cap"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+)
+
+// An Env is what the checks look at: where the pseudo file systems are, and what can be tried on the kernel. Tests
+// replace parts of it. The functions are called one after the other.
+type Env struct {
+	Proc proc.Root
+	Sys  string // where sysfs is
+
+	Uname    func() (release, machine string, err error)
+	Capable  func(cap.Value) (bool, error) // in the effective set?
+	Memlock  func() (bytes uint64, err error)
+	UserName func(uid uint32) string
+
+	LoadProgram    func() error // as the sampling programs are loaded
+	MakeRingBuffer func() error
+	UprobeMulti    func() error // ebpf.ErrNotSupported: the kernel has none
+
+	// CPUs is one more than the highest CPU number. OpenEvent tries a sampling event on one of them: unix.ENODEV means
+	// that this one is offline, unix.ENOENT that it has no such event.
+	CPUs      func() (int, error)
+	OpenEvent func(e Event, cpu int) error
+
+	Inspect JVMInspector // nil: JVMs are only listed
+	Pool    *proc.Pool   // for reads of processes
+}
+
+// An Event is what can tick on a CPU.
+type Event int
+
+const (
+	Cycles   Event = iota // of the CPU's performance counters
+	CPUClock              // of a timer
+)
+
+// Host is the machine the program runs on. Inspect is nil.
+func Host() *Env {
+	return &Env{
+		Proc:           proc.DefaultRoot,
+		Sys:            "/sys",
+		Uname:          uname,
+		Capable:        func(c cap.Value) (bool, error) { return cap.GetProc().GetFlag(cap.Effective, c) },
+		Memlock:        memlock,
+		UserName:       userName,
+		LoadProgram:    loadProgram,
+		MakeRingBuffer: makeRingBuffer,
+		UprobeMulti:    features.HaveBPFLinkUprobeMulti,
+		CPUs:           ebpf.PossibleCPU,
+		OpenEvent:      openEvent,
+		Pool:           proc.NewPool(proc.PoolOptions{}),
+	}
+}
+
+func uname() (release, machine string, err error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "", "", fmt.Errorf("uname: %w", err)
+	}
+	return unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Machine[:]), nil
+}
+
+func memlock() (uint64, error) {
+	var limit unix.Rlimit
+	err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit)
+	return limit.Cur, err
+}
+
+func userName(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return id
+}
+
+// loadProgram loads a program that samples nothing but needs what the real ones need: the type, the GPL-only helpers,
+// and the right to read kernel memory, which lockdown may refuse.
+func loadProgram() error {
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name:    "vmprof_doctor",
+		Type:    ebpf.PerfEvent,
+		License: "GPL",
+		Instructions: asm.Instructions{
+			asm.Mov.Reg(asm.R1, asm.RFP),
+			asm.Add.Imm(asm.R1, -8),
+			asm.Mov.Imm(asm.R2, 8),
+			asm.Mov.Imm(asm.R3, 0),
+			asm.FnProbeReadKernel.Call(),
+			asm.Mov.Imm(asm.R0, 0),
+			asm.Return(),
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return p.Close()
+}
+
+func makeRingBuffer() error {
+	const ringBytes = 64 << 10 // a page, where pages are largest
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "vmprof_doctor", Type: ebpf.RingBuf, MaxEntries: ringBytes})
+	if err != nil {
+		return err
+	}
+	return m.Close()
+}
+
+// openEvent opens an event that samples all processes on one CPU, and closes it.
+func openEvent(e Event, cpu int) error {
+	attr := unix.PerfEventAttr{
+		Type:   unix.PERF_TYPE_HARDWARE,
+		Config: unix.PERF_COUNT_HW_CPU_CYCLES,
+		Size:   unix.PERF_ATTR_SIZE_VER5,
+		Sample: 99, // Hz, as PerfBitFreq says
+		Bits:   unix.PerfBitFreq | unix.PerfBitDisabled,
+	}
+	if e == CPUClock {
+		attr.Type, attr.Config = unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_CLOCK
+	}
+	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}

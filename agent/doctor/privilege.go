@@ -1,0 +1,87 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"kernel.org/pub/linux/libs/security/libcap/cap"
+)
+
+// grantCapabilities is one command for all of them, since nobody wants to run five.
+const grantCapabilities = "Run as root, or grant what is needed once: setcap " +
+	"cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search,cap_syslog+ep $(command -v vmprof-agent)"
+
+// has reports whether a capability is in the effective set, for sure.
+func has(env *Env, c cap.Value) bool {
+	held, err := env.Capable(c)
+	return err == nil && held
+}
+
+// need is the check of one capability. Without it the status is as given, for that reason.
+func need(env *Env, c cap.Value, without Status, why string) Result {
+	held, err := env.Capable(c)
+	switch {
+	case err != nil:
+		return Result{Limited, "not known: " + err.Error(), why, grantCapabilities}
+	case held:
+		return ok("held")
+	}
+	return Result{without, "not held", why, grantCapabilities}
+}
+
+// needOrAdmin is need for the two capabilities that were split off CAP_SYS_ADMIN, which still includes them.
+func needOrAdmin(env *Env, c cap.Value, without Status, why string) Result {
+	r := need(env, c, without, why)
+	if r.Status != OK && has(env, cap.SYS_ADMIN) {
+		return ok("not held, but CAP_SYS_ADMIN is, which includes it")
+	}
+	return r
+}
+
+func checkCapBPF(_ context.Context, env *Env) Result {
+	return needOrAdmin(env, cap.BPF, Missing, "Loading BPF programs takes it.")
+}
+
+func checkCapPerfmon(_ context.Context, env *Env) Result {
+	return needOrAdmin(env, cap.PERFMON, Missing, "Sampling all processes, and BPF programs that do, take it.")
+}
+
+func checkCapPtrace(_ context.Context, env *Env) Result {
+	return need(env, cap.SYS_PTRACE, Limited,
+		"Other users' processes cannot be read: neither Java frames of their JVMs, nor names of their native code.")
+}
+
+func checkCapReadSearch(_ context.Context, env *Env) Result {
+	return need(env, cap.DAC_READ_SEARCH, Limited,
+		"Programs and libraries that only their owner may read have no symbols.")
+}
+
+func checkCapSyslog(_ context.Context, env *Env) Result {
+	r := need(env, cap.SYSLOG, Limited, "The kernel hides the addresses of its functions without it.")
+	if r.Status == Limited && kallsymsVisible(env) == nil {
+		return ok("not held, nor needed: kernel addresses are visible to all")
+	}
+	return r
+}
+
+// refused reports whether err is the kernel saying that it will not, rather than that it cannot.
+func refused(err error) bool { return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) }
+
+// refusal is the result of something that takes CAP_BPF and CAP_PERFMON and was refused. Libraries add guesses to
+// such errors, which are left out: the lines on capabilities know.
+func refusal(env *Env, status Status, why string) Result {
+	return Result{status, unix.EPERM.Error(), why, privilegeRemedy(env)}
+}
+
+// privilegeRemedy tells what to do about a refusal of something that takes CAP_BPF and CAP_PERFMON.
+func privilegeRemedy(env *Env) string {
+	admin := has(env, cap.SYS_ADMIN)
+	if (admin || has(env, cap.BPF)) && (admin || has(env, cap.PERFMON)) {
+		return "The capabilities are there, so something else refuses it: a container's seccomp profile, a security " +
+			"module, or a user namespace, where capabilities do not count. Run on the host, or allow bpf(2) and " +
+			"perf_event_open(2) there."
+	}
+	return grantCapabilities
+}

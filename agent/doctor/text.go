@@ -1,0 +1,134 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+)
+
+// The columns of the text: status, title, and whatever is left.
+const (
+	statusWidth = 9  // "missing" or "limited", and two spaces
+	titleWidth  = 21 // "CAP_DAC_READ_SEARCH", and two spaces
+	minWidth    = 60 // narrower terminals wrap by themselves
+	maxWidth    = 100
+)
+
+// WriteText writes one line for each finding, cut into several where it is wider than the terminal's width in columns,
+// then why those that are not met matter and, after an arrow, how to mend them. Its last line sums up.
+func (r Report) WriteText(w io.Writer, width int) error {
+	t := &text{width: min(max(width, minWidth), maxWidth)}
+	for _, f := range r.Findings {
+		t.finding(f)
+	}
+	for _, j := range r.JVMs {
+		t.finding(j.finding())
+		for _, note := range j.Notes {
+			t.paragraph(strings.Repeat(" ", statusWidth), note)
+		}
+	}
+	t.line("", "")
+	t.paragraph("", r.summary())
+	_, err := io.WriteString(w, t.String())
+	return err
+}
+
+// summary is what a reader in a hurry wants to know.
+func (r Report) summary() string {
+	var missing, limited []string
+	for _, f := range r.Findings {
+		switch f.Status {
+		case Missing:
+			missing = append(missing, f.Title)
+		case Limited:
+			limited = append(limited, f.Title)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return "Recording does not work here. Missing: " + strings.Join(missing, ", ") + "."
+	case len(limited) > 0:
+		return "Recording works here, with limits: " + strings.Join(limited, ", ") + "."
+	}
+	return "Recording works here."
+}
+
+// text is the page that is being written.
+type text struct {
+	strings.Builder
+	width  int
+	remedy string // the last one
+}
+
+func (t *text) finding(f Finding) {
+	first := fmt.Sprintf("%-*s%-*s", statusWidth, f.Status, titleWidth, f.Title)
+	t.paragraph(first, f.Detail)
+	if f.Status == OK {
+		return
+	}
+	indent := strings.Repeat(" ", statusWidth)
+	if f.Why != "" {
+		t.paragraph(indent, f.Why)
+	}
+	arrow := indent[3:] + "-> "
+	switch f.Remedy {
+	case "":
+	case t.remedy:
+		t.paragraph(arrow, "As above.")
+	default:
+		t.paragraph(arrow, f.Remedy)
+		t.remedy = f.Remedy
+	}
+}
+
+// paragraph breaks s between words. The first line begins with that prefix, the others are indented as far.
+func (t *text) paragraph(prefix, s string) {
+	indent := strings.Repeat(" ", len(prefix))
+	line := ""
+	for _, word := range strings.Fields(printable(s)) {
+		if line != "" && len(prefix)+len(line)+1+len(word) > t.width {
+			t.line(prefix, line)
+			prefix, line = indent, ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	t.line(prefix, line)
+}
+
+func (t *text) line(prefix, s string) {
+	t.WriteString(strings.TrimRight(prefix+s, " "))
+	t.WriteByte('\n')
+}
+
+// printable keeps what a target named from talking to the terminal.
+func printable(s string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsPrint(c) || c == '\n' {
+			return c
+		}
+		return '?'
+	}, s)
+}
+
+// count is for people: 1 CPU, 2 CPUs.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// size formats a number of bytes in the largest unit that divides it.
+func size(n uint64) string {
+	units := []string{"bytes", "KiB", "MiB", "GiB"}
+	i := 0
+	for n > 0 && n%1024 == 0 && i < len(units)-1 {
+		n /= 1024
+		i++
+	}
+	return fmt.Sprintf("%d %s", n, units[i])
+}

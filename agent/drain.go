@@ -1,0 +1,226 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// drainInterval is how often the ring is emptied unless it fills up first. Waking for every sample would make the
+// agent cost ten times as much.
+const drainInterval = 100 * time.Millisecond
+
+// drain copies records from the ring to where they belong until ctx ends. It never reads a target: what a sample
+// needs from one goes to the naming workers.
+func (a *Agent) drain(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { a.ring.Flush() })
+	defer stop()
+	var rec ringbuf.Record
+	for {
+		a.ring.SetDeadline(time.Now().Add(drainInterval))
+		err := a.ring.ReadInto(&rec)
+		switch {
+		case err == nil:
+			a.mu.Lock()
+			a.handle(rec.RawSample)
+			a.mu.Unlock()
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			a.submitDirty()
+			if ctx.Err() != nil {
+				return nil
+			}
+		case errors.Is(err, ringbuf.ErrFlushed):
+			a.submitDirty()
+			a.flushed()
+			if ctx.Err() != nil {
+				return nil
+			}
+		default:
+			return fmt.Errorf("read event stream: %w", err)
+		}
+	}
+}
+
+// handle folds one record; mu is held.
+func (a *Agent) handle(raw []byte) {
+	switch bpf.Kind(raw) {
+	case bpf.EventSample:
+		a.received.samples++
+		if err := bpf.DecodeSample(raw, &a.sample); err != nil {
+			a.discard("malformed")
+			return
+		}
+		a.onSample(&a.sample)
+	case bpf.EventCodeLoad:
+		a.received.events++
+		var l bpf.CodeLoad
+		if err := bpf.DecodeCodeLoad(raw, &l); err == nil {
+			a.onCodeLoad(&l)
+		}
+	case bpf.EventProcessExec:
+		a.received.events++
+		if e, err := bpf.DecodeProcess(raw); err == nil {
+			a.onExec(&e.Header)
+		}
+	case bpf.EventProcessExit:
+		a.received.events++
+		if e, err := bpf.DecodeProcess(raw); err == nil {
+			a.onExit(&e.Header)
+		}
+	default:
+		a.received.unknown++
+	}
+}
+
+func (a *Agent) onSample(s *bpf.Sample) {
+	now := s.Time
+	a.oldest = min(a.oldest, now)
+	p := a.process(s.Header)
+	a.stack = rawStack(a.stack[:0], s, p.attachment.Load())
+	if len(a.stack) == 0 {
+		a.discard("empty stack")
+		return
+	}
+	taken := false
+	for w := range a.windows {
+		if w.pids != nil && !w.pids[int(s.Pid)] {
+			continue
+		}
+		taken = true
+		w.received++
+		if w.add(p, s, a.stack) && p.want(a.stack, &a.nameCount) {
+			a.dirty[p] = struct{}{}
+		}
+	}
+	if !taken {
+		a.discard("no window open")
+		return
+	}
+	a.received.folded++
+}
+
+func (a *Agent) onCodeLoad(l *bpf.CodeLoad) {
+	a.codeLoads++
+	p := a.process(l.Header)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.loads) < maxPendingLoads {
+		p.loads = append(p.loads, vmruntime.CodeLoad{
+			Begin: l.Begin, Size: l.Size, Class: string(l.Class), Name: string(l.Name), Signature: string(l.Signature),
+		})
+	} else {
+		a.loadsForgotten++
+	}
+	a.dirty[p] = struct{}{}
+}
+
+// maxPendingLoads bounds the announcements that wait for a worker: half a minute at the highest rate seen.
+const maxPendingLoads = 1 << 16
+
+// onExec: the process runs another program; whatever was known of it speaks of the old one. The new one is looked at
+// when it is first sampled: most live too shortly for that.
+func (a *Agent) onExec(h *bpf.Header) {
+	if p := a.table[int(h.Pid)]; p != nil && !(p.precise && p.id.Start == h.Start && p.id.Exec == h.Exec) {
+		a.retire(p)
+	}
+}
+
+func (a *Agent) onExit(h *bpf.Header) {
+	if p := a.table[int(h.Pid)]; p != nil && a.sameProcess(p, h) {
+		a.retire(p)
+	}
+}
+
+// process returns the process that an event speaks of; mu is held.
+func (a *Agent) process(h *bpf.Header) *process {
+	p := a.table[int(h.Pid)]
+	if p != nil && a.sameProcess(p, h) {
+		return p
+	}
+	if p != nil {
+		a.retire(p)
+	}
+	p = newProcess(proc.Identity{PID: int(h.Pid), Start: h.Start, Exec: h.Exec}, true)
+	a.table[int(h.Pid)] = p
+	return p
+}
+
+// sameProcess compares identities. A process that was found in /proc takes over what the kernel side knows better.
+func (a *Agent) sameProcess(p *process, h *bpf.Header) bool {
+	if !p.precise {
+		if p.id.Start/nsPerStartTick != h.Start/nsPerStartTick {
+			return false
+		}
+		p.id.Start, p.id.Exec, p.precise = h.Start, h.Exec, true
+		return true
+	}
+	return p.id.Start == h.Start && p.id.Exec == h.Exec
+}
+
+// nsPerStartTick is the resolution of the start time in /proc/PID/stat.
+const nsPerStartTick = 10_000_000
+
+// retire forgets a process that is gone; windows that hold samples of it keep it.
+func (a *Agent) retire(p *process) {
+	delete(a.table, p.pid)
+	p.exited.Store(true)
+	a.dirty[p] = struct{}{}
+}
+
+func (a *Agent) discard(why string) {
+	a.discarded[why]++
+	for w := range a.windows {
+		w.received++
+		w.discarded[why]++
+	}
+}
+
+// submitDirty hands the processes that got work since the last time to the naming workers.
+func (a *Agent) submitDirty() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.oldest != noTime {
+		a.lag = monotonic() - time.Duration(a.oldest)
+		a.oldest = noTime
+	}
+	for p := range a.dirty {
+		a.names.submit(p)
+	}
+	clear(a.dirty)
+}
+
+// flush returns when every record that was in the ring at the call has been handled.
+func (a *Agent) flush(ctx context.Context) error {
+	done := make(chan struct{})
+	a.mu.Lock()
+	a.waiting = append(a.waiting, done)
+	a.mu.Unlock()
+	if err := a.ring.Flush(); err != nil {
+		return fmt.Errorf("flush event stream: %w", err)
+	}
+	select {
+	case <-done:
+		return nil
+	case <-a.drained:
+		return nil // the drainer has ended, and emptied the ring before
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (a *Agent) flushed() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.waiting {
+		close(c)
+	}
+	a.waiting = nil
+}

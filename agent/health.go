@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"maps"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// Stats is the agent's health now.
+func (a *Agent) Stats() Stats {
+	c, err := a.objects.ReadCounts()
+	if err != nil {
+		a.log.Error("cannot read the kernel side's counters", "err", err)
+	}
+	s := Stats{
+		Ready:         true,
+		Uptime:        monotonic() - a.began,
+		BPFTime:       time.Duration(c[bpf.NsTotal]),
+		BPFRuns:       c[bpf.SamplesAttempted],
+		MapBytes:      a.mapBytes(),
+		RingSize:      uint64(a.ring.BufferSize()),
+		RingBytes:     c[bpf.RingBytes],
+		Processes:     map[string]int{"": 0, "hotspot": 0},
+		Services:      map[string]int{},
+		Quarantined:   a.pool.Stats().Quarantined,
+		MethodMaps:    int(a.nameCount.Load()),
+		MethodMapsMax: maxNames,
+	}
+	a.guests.mu.Lock()
+	s.Reads, s.ReadFailures = a.guests.reads, maps.Clone(a.guests.failures)
+	a.guests.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s.CodeLoads, s.ReaderLag = a.codeLoads, a.lag
+	for _, p := range a.table {
+		p.mu.Lock()
+		s.Processes[p.runtime]++
+		if p.service != "" {
+			s.Services[p.service]++
+		}
+		p.mu.Unlock()
+	}
+	return s
+}
+
+// mapBytes is what the kernel says its maps take.
+func (a *Agent) mapBytes() (n uint64) {
+	o := a.objects
+	for _, m := range []*ebpf.Map{o.Events, o.Counters, o.Processes, o.Epochs, o.Pids, o.Scratches, o.CodeMap.LoadSites} {
+		info, err := m.Info()
+		if err != nil {
+			continue
+		}
+		if b, ok := info.Memlock(); ok {
+			n += b
+		}
+	}
+	return n
+}
+
+// A Cost is what sampling took so far, for benchmarks.
+type Cost struct {
+	Samples         uint64        // attempted
+	BPFTime         time.Duration // for all of them
+	JavaSamples     uint64        // of Java threads
+	JavaFrames      uint64        // user frames of those
+	BPFJavaTime     time.Duration
+	RingBytes       uint64
+	SegmentMisses   uint64
+	WindowFills     uint64
+	CodeUnloads     uint64
+	FirstGuestFrame time.Duration // from New to the first named guest frame; 0 if there was none
+}
+
+// Cost of sampling since the agent started.
+func (a *Agent) Cost() Cost {
+	c, err := a.objects.ReadCounts()
+	if err != nil {
+		a.log.Error("cannot read the kernel side's counters", "err", err)
+	}
+	return Cost{
+		Samples: c[bpf.SamplesAttempted], BPFTime: time.Duration(c[bpf.NsTotal]),
+		JavaSamples: c[bpf.SamplesJava], JavaFrames: c[bpf.FramesJava], BPFJavaTime: time.Duration(c[bpf.NsJava]),
+		RingBytes: c[bpf.RingBytes], SegmentMisses: c[bpf.SegmentMisses], WindowFills: c[bpf.WindowFills],
+		CodeUnloads: c[bpf.CodeUnloads], FirstGuestFrame: time.Duration(a.firstNamed.Load()),
+	}
+}

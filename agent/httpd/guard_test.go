@@ -1,0 +1,39 @@
+package httpd
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+func TestLocalHost(t *testing.T) {
+	ok := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {})
+	for _, tt := range []struct {
+		listens, host string
+		want          int
+	}{
+		{"127.0.0.1", "127.0.0.1:9464", 200},
+		{"127.0.0.1", "localhost:9464", 200},
+		{"127.0.0.1", "LocalHost", 200},
+		{"127.0.0.1", "127.1.2.3", 200},
+		{"127.0.0.1", "[::1]:8080", 200}, // a tunnel
+		{"::1", "[::1]", 200},
+		{"127.0.0.1", "evil.example:9464", 421},
+		{"127.0.0.1", "localhost.evil.example", 421},
+		{"127.0.0.1", "10.0.0.1:9464", 421},
+		{"127.0.0.1", "0.0.0.0:9464", 421},
+		{"127.0.0.1", "", 421},
+		{"::1", "127.0.0.1.evil.example", 421},
+		{"0.0.0.0", "agent.example:9464", 200},
+		{"10.0.0.1", "10.0.0.1:9464", 200},
+	} {
+		rec := httptest.NewRecorder()
+		req := httptest.NewRequest("GET", "/", nil)
+		req.Host = tt.host
+		localHost(&net.TCPAddr{IP: net.ParseIP(tt.listens), Port: 9464}, ok).ServeHTTP(rec, req)
+		if rec.Code != tt.want {
+			t.Errorf("listening on %s, asked for %q: %d, want %d", tt.listens, tt.host, rec.Code, tt.want)
+		}
+	}
+}

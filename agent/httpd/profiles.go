@@ -1,0 +1,128 @@
+package httpd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+)
+
+const (
+	// Bounds of ?seconds=. The default is that of Go's own /debug/pprof/profile.
+	minSeconds, defaultSeconds, maxSeconds = 1, 30, 300
+	// maxPulls is how many profiles are collected at once; each holds its own trees.
+	maxPulls = 4
+	// maxPIDs bounds ?pid=.
+	maxPIDs = 64
+	// maxPID is the kernel's PID_MAX_LIMIT (include/linux/threads.h).
+	maxPID = 1 << 22
+)
+
+// profiles answers /profiles/cpu as net/http/pprof answers /debug/pprof/profile: it collects for as long as the
+// request asks, then sends a gzipped pprof.
+type profiles struct {
+	source Source
+	logger *slog.Logger
+	slots  slots
+}
+
+func newProfiles(source Source, logger *slog.Logger) *profiles {
+	return &profiles{source: source, logger: logger, slots: slots{ends: make(map[int]time.Time)}}
+}
+
+func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d, pids, err := parsePull(r.URL.Query())
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if r.Method == http.MethodHead {
+		profileHeader(w.Header())
+		return
+	}
+	release, wait, ok := p.slots.take(time.Now(), d)
+	if !ok {
+		w.Header().Set("Retry-After", strconv.Itoa(wait))
+		refuse(w, http.StatusTooManyRequests, fmt.Sprintf("%d profiles are being collected already; try again in %d s", maxPulls, wait))
+		return
+	}
+	defer release()
+	// Only fails where deadlines are not supported, as in a test's recorder.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d + writeTimeout))
+
+	window, err := p.source.Collect(r.Context(), d, pids)
+	stopping := errors.Is(context.Cause(r.Context()), errStopping)
+	switch {
+	case r.Context().Err() != nil && !stopping:
+		return // nobody is there to read it
+	case errors.Is(err, fs.ErrNotExist):
+		refuse(w, http.StatusNotFound, err.Error())
+		return
+	case err != nil:
+		p.fail(w, "collect profile", err)
+		return
+	}
+	prof, err := sink.Pprof(window)
+	if err != nil {
+		p.fail(w, "encode profile", err)
+		return
+	}
+	// In memory first, so that an error can still be reported as one. Tens of kilobytes are usual.
+	var body bytes.Buffer
+	if err := prof.Write(&body); err != nil {
+		p.fail(w, "encode profile", err)
+		return
+	}
+	profileHeader(w.Header())
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
+	_, _ = body.WriteTo(w) // an error means that the client went away
+}
+
+func (p *profiles) fail(w http.ResponseWriter, step string, err error) {
+	p.logger.Error("Profile request failed", "step", step, "err", err)
+	refuse(w, http.StatusInternalServerError, fmt.Sprintf("%s: %v", step, err))
+}
+
+// profileHeader says what net/http/pprof says. The body is gzipped pprof, which is not a Content-Encoding: readers
+// want to have the file as it is.
+func profileHeader(h http.Header) {
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", `attachment; filename="cpu.pb.gz"`)
+}
+
+// refuse answers with an error that go tool pprof shows to its user, which it does only with this header.
+func refuse(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("X-Go-Pprof", "1")
+	http.Error(w, text, status)
+}
+
+// parsePull reads the parameters of a request: seconds once, pid any number of times. Others are ignored, as
+// scrapers may add their own.
+func parsePull(q url.Values) (d time.Duration, pids []int, err error) {
+	seconds := defaultSeconds
+	if q.Has("seconds") {
+		seconds, err = strconv.Atoi(q.Get("seconds"))
+		if err != nil || seconds < minSeconds || seconds > maxSeconds {
+			return 0, nil, fmt.Errorf("bad seconds=%.20q: want a whole number from %d to %d", q.Get("seconds"), minSeconds, maxSeconds)
+		}
+	}
+	if len(q["pid"]) > maxPIDs {
+		return 0, nil, fmt.Errorf("%d times pid=: want at most %d", len(q["pid"]), maxPIDs)
+	}
+	for _, s := range q["pid"] {
+		pid, err := strconv.Atoi(s)
+		if err != nil || pid < 1 || pid > maxPID {
+			return 0, nil, fmt.Errorf("bad pid=%.20q: want the number of a process", s)
+		}
+		pids = append(pids, pid)
+	}
+	return time.Duration(seconds) * time.Second, pids, nil
+}

@@ -1,0 +1,87 @@
+package httpd
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+)
+
+const (
+	// span is how far back the pages look.
+	span = time.Minute
+	// maxWindows bounds the memory held, should windows be much shorter than expected.
+	maxWindows = 60
+)
+
+// recent holds the last windows, about a minute of them. The zero value is empty. Windows are immutable and shared
+// with whoever else keeps them.
+type recent struct {
+	mu      sync.Mutex
+	windows []*agent.Profile // oldest first
+	seen    uint64           // windows ever added
+}
+
+func (r *recent) add(p *agent.Profile) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen++
+	r.windows = append(r.windows, p)
+	var held time.Duration
+	for i := len(r.windows) - 1; i >= 0; i-- {
+		if held >= span || len(r.windows)-i > maxWindows {
+			// A copy, so that what is left out can be freed.
+			r.windows = slices.Clone(r.windows[i+1:])
+			break
+		}
+		held += r.windows[i].Duration
+	}
+}
+
+// last returns the windows held, oldest first, and a number that changes when they do. The caller must not change
+// the slice.
+func (r *recent) last() ([]*agent.Profile, uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clip(r.windows), r.seen
+}
+
+// A busyProcess is a process with the CPU time that it used in some windows.
+type busyProcess struct {
+	PID      int
+	Name, VM string
+	CPU      time.Duration
+}
+
+// busiest returns the n processes that used the most CPU time in windows, the busiest first.
+func busiest(windows []*agent.Profile, n int) []busyProcess {
+	// A process id that was reused within the minute is another process.
+	type identity struct {
+		pid  int
+		comm string
+	}
+	index := make(map[identity]int)
+	var all []busyProcess
+	for _, p := range windows {
+		for _, proc := range p.Processes {
+			id := identity{proc.PID, proc.Comm}
+			i, ok := index[id]
+			if !ok {
+				i = len(all)
+				index[id] = i
+				all = append(all, busyProcess{PID: proc.PID, Name: proc.Comm, VM: proc.VM})
+			}
+			for _, t := range proc.Threads {
+				if t.Tree != nil {
+					all[i].CPU += time.Duration(t.Tree.Total()) * p.Period
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b busyProcess) int {
+		return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(a.PID, b.PID))
+	})
+	return all[:min(n, len(all))]
+}

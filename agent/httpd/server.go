@@ -1,0 +1,134 @@
+// Package httpd serves an agent over HTTP: metrics to scrape, profiles to pull, and pages to look at.
+//
+//	s := httpd.New(source, exporter.Gatherer(), logger)
+//	go func() { for w := range windows { s.Observe(w) } }()
+//	ln, err := httpd.Listen(address, webConfig, allowInsecure)
+//	err = s.Serve(ctx, ln, webConfig)
+//
+// Everything is read-only: there is no request that changes the agent, a target or a file. What a request may cost
+// is bounded in time, number and memory.
+package httpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/exporter-toolkit/web"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+)
+
+const (
+	maxHeaderBytes = 8 << 10
+	maxScrapes     = 4 // at once
+	// writeTimeout is for a whole answer, from the end of the request's header. Pulling a profile takes longer by
+	// the length of the profile, see profiles.
+	writeTimeout = 30 * time.Second
+	// shutdownGrace is for answers under way when the server is told to stop.
+	shutdownGrace = 5 * time.Second
+)
+
+// errStopping is the cause with which requests end when the server stops, as opposed to a client that went away.
+var errStopping = errors.New("the agent is stopping")
+
+// A Source is the agent that is served. Its methods may be called from any goroutine.
+type Source interface {
+	// Collect opens a window now and closes it after d, or when ctx ends if that is sooner, and returns what it
+	// holds of the processes pids, or of all if there are none. For a pid that does not exist it returns an
+	// error that is fs.ErrNotExist.
+	Collect(ctx context.Context, d time.Duration, pids []int) (*agent.Profile, error)
+	// Stats is the agent's own health.
+	Stats() agent.Stats
+}
+
+// A Server answers requests about one agent.
+type Server struct {
+	source  Source
+	logger  *slog.Logger
+	recent  *recent
+	handler http.Handler
+}
+
+// New makes a server. It listens to nobody until Serve; Handler can be used without.
+//
+// The pages come from google/pprof, which insists on a place for a user's saved settings although the server has no
+// use for them. The program should set XDG_CONFIG_HOME to os.DevNull: then pprof finds none, can save none, and
+// works without a HOME.
+func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Server {
+	s := &Server{source: source, logger: logger, recent: new(recent)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.index)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(logger.Handler(), slog.LevelError),
+		ErrorHandling:       promhttp.HTTPErrorOnError,
+		MaxRequestsInFlight: maxScrapes,
+		EnableOpenMetrics:   true,
+	}))
+	mux.Handle("GET /profiles/cpu", newProfiles(source, logger))
+	mux.Handle("GET /ui/", http.StripPrefix("/ui", newPages(s.recent, logger)))
+	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "the agent is alive")
+	})
+	mux.HandleFunc("GET /-/ready", s.ready)
+	s.handler = bodiless(headers(mux))
+	return s
+}
+
+// Observe takes a closed window for the pages. Windows come in order.
+func (s *Server) Observe(p *agent.Profile) { s.recent.add(p) }
+
+// Handler answers as Serve does, but to whatever Host it is asked for.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	if !s.source.Stats().Ready {
+		http.Error(w, "the agent is not sampling yet", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "the agent is sampling")
+}
+
+// Serve answers on ln until ctx ends, and closes ln. webConfig is a file with TLS and authentication settings in
+// the format of the Prometheus exporters, or empty for none. Profiles that are being pulled at the end are cut
+// short and sent.
+func (s *Server) Serve(ctx context.Context, ln net.Listener, webConfig string) error {
+	requests, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(errStopping)
+	srv := &http.Server{
+		Handler: localHost(ln.Addr(), s.handler),
+		// No ReadTimeout: it would also end requests that are being answered. See bodiless.
+		ReadHeaderTimeout: 10 * time.Second,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug), // mostly clients that hung up
+		BaseContext:       func(net.Listener) context.Context { return requests },
+	}
+
+	served := make(chan error, 1)
+	go func() {
+		served <- web.Serve(ln, srv, &web.FlagConfig{WebConfigFile: &webConfig}, s.logger)
+	}()
+	select {
+	case err := <-served:
+		ln.Close() // web.Serve leaves it open when the configuration is bad
+		return fmt.Errorf("serve HTTP on %s: %w", ln.Addr(), err)
+	case <-ctx.Done():
+	}
+
+	stop(errStopping)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	if err := srv.Shutdown(grace); err != nil {
+		srv.Close() // a client that does not read its answer
+	}
+	<-served
+	return nil
+}

@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"errors"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+)
+
+// errHeaps: no HotSpot has that many code heaps.
+var errHeaps = errors.New("more code heaps than the walker knows of")
+
+// kernelLayout is what the kernel side must know of a HotSpot process. Identity, slot and flags about probes are the
+// caller's.
+func kernelLayout(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
+	h := &bpf.HotspotProcess{
+		CodeLow: l.Cache.Low, CodeHigh: l.Cache.High,
+		InterpreterLow: l.Interpreter.Low, InterpreterHigh: l.Interpreter.High,
+		SegmentShift: uint32(l.Cache.SegmentShift), BlockHeader: l.Cache.BlockHeaderSize,
+
+		NameNmethod: l.Kinds.NMethod, NameNative: l.Kinds.Native, NameInterpreter: l.Kinds.Interpreter,
+		NameVtable: l.Kinds.Vtable, NameAdapter: l.Kinds.Adapter, NameContinuation: l.Kinds.Continuation,
+		CallStubReturn: l.Thread.CallStubReturn, ReturnBarrier: l.Loom.ReturnBarrier,
+
+		BlobName: l.Blob.Name, BlobCodeBegin: l.Blob.CodeBegin, BlobFrameSize: l.Blob.FrameSize,
+		BlobFrameComplete: l.Blob.FrameComplete, BlobCompileId: l.Blob.CompileID,
+		BlobDeoptHandler: l.Blob.DeoptHandler, BlobDeoptMhHandler: l.Blob.DeoptHandlerMH, BlobOrigPc: l.Blob.OrigPC,
+
+		TlsModule: l.Thread.TLSModule, TlsOffset: l.Thread.TLSOffset, JavaThreadVtable: l.Thread.Vtable,
+		ThreadAnchor: l.Thread.Anchor, ThreadStackBase: l.Thread.StackBase, ThreadState: l.Thread.State,
+		AnchorSp: l.Thread.LastSP, AnchorFp: l.Thread.LastFP, AnchorPc: l.Thread.LastPC,
+		WrapperAnchor: l.Thread.WrapperAnchor, EntryWrapperOffset: l.Thread.CallWrapper,
+
+		MethodConst: l.Method.ConstMethod, ConstMethodSize: l.Method.ConstMethodSize,
+		ConstMethodCodeSize: l.Method.CodeSize,
+		InterpMethod:        l.Interpreter.Method, InterpSenderSp: l.Interpreter.SenderSP, InterpBcp: l.Interpreter.Bytecode,
+	}
+	if len(l.Cache.Heaps) > len(h.Heaps) {
+		return nil, errHeaps
+	}
+	for i, heap := range l.Cache.Heaps {
+		h.Heaps[i] = bpf.CodeHeap{Low: heap.Low, High: heap.High, SegmentMap: heap.Segmap}
+	}
+	for flag, set := range map[uint32]bool{
+		bpf.HotspotCodeOffset:      l.Blob.CodeIsOffset,
+		bpf.HotspotFrameComplete16: l.Blob.FrameCompleteIs16,
+		bpf.HotspotDeoptOffset:     l.Blob.DeoptHandlerIs32,
+		bpf.HotspotDeoptMH:         l.Blob.HasDeoptHandlerMH,
+		bpf.HotspotTLS:             l.Thread.TLSModule != 0 && l.Thread.Vtable != 0,
+	} {
+		if set {
+			h.Flags |= flag
+		}
+	}
+	return h, nil
+}
+
+// errOperand: the kernel side cannot fetch that argument.
+var errOperand = errors.New("probe argument is in a place that is not supported")
+
+// kernelOperand tells the kernel side where an argument is.
+func kernelOperand(o elffile.Operand) (bpf.Operand, error) {
+	k := bpf.Operand{Displacement: o.Disp, Size: o.Size}
+	switch {
+	case o.Kind == elffile.OperandConst:
+		k.Kind = bpf.OperandConstant
+		return k, nil
+	case o.Kind == elffile.OperandReg:
+		k.Kind = bpf.OperandRegister
+	case o.Kind == elffile.OperandMem && o.Index == elffile.NoReg:
+		k.Kind = bpf.OperandMemory
+	default:
+		return k, errOperand
+	}
+	off, ok := registerOffset[o.Reg]
+	if !ok {
+		return k, errOperand
+	}
+	k.Reg = off
+	return k, nil
+}
+
+// loadSite tells where the arguments of one compiled__method__load site are: class, its length, name, its length,
+// signature, its length, code, size (src/hotspot/share/code/nmethod.cpp).
+func loadSite(p elffile.Probe) (*bpf.LoadSite, error) {
+	var s bpf.LoadSite
+	args := []*bpf.Operand{
+		&s.ClassName, &s.ClassLen, &s.MethodName, &s.NameLen, &s.Signature, &s.SignatureLen, &s.Code, &s.Size,
+	}
+	if len(p.Args) < len(args) {
+		return nil, errOperand
+	}
+	for i, to := range args {
+		o, err := kernelOperand(p.Args[i])
+		if err != nil {
+			return nil, err
+		}
+		*to = o
+	}
+	return &s, nil
+}
+
+// probeSites chooses what to attach of the probes of a libjvm.
+func probeSites(probes []elffile.Probe) (attach.Sites, error) {
+	var s attach.Sites
+	for _, p := range probes {
+		if p.Provider != "hotspot" {
+			continue
+		}
+		site := attach.Site{Offset: p.Offset, RefCtrOffset: p.SemaphoreOffset}
+		switch p.Name {
+		case "compiled__method__load":
+			load, err := loadSite(p)
+			if err != nil {
+				return s, err
+			}
+			site.Load = load
+			s.Load = append(s.Load, site)
+		case "compiled__method__unload":
+			s.CodeUnload = append(s.CodeUnload, site)
+		case "class__unloaded":
+			s.ClassUnload = append(s.ClassUnload, site)
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,114 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// names is the queue of processes that have work for the naming workers. A process is worked on by one worker at a
+// time, so what belongs to its guest needs no lock. No work happens on the goroutine that drains the ring.
+type names struct {
+	mu      sync.Mutex
+	queue   []*process
+	state   map[*process]workState
+	closed  bool
+	changed *sync.Cond // queue or state changed
+	wg      sync.WaitGroup
+}
+
+type workState uint8
+
+const (
+	idle    workState = iota
+	queued            // in the queue
+	working           // with a worker
+	again             // with a worker, and more came meanwhile
+)
+
+// newNames starts that many workers, each of which calls work for one process at a time.
+func newNames(workers int, work func(*process)) *names {
+	n := &names{state: map[*process]workState{}}
+	n.changed = sync.NewCond(&n.mu)
+	for range workers {
+		n.wg.Go(func() { n.run(work) })
+	}
+	return n
+}
+
+// submit has p worked on soon.
+func (n *names) submit(p *process) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch n.state[p] {
+	case idle:
+		n.state[p] = queued
+		n.queue = append(n.queue, p)
+	case working:
+		n.state[p] = again
+	}
+	n.changed.Broadcast()
+}
+
+// submitLater is submit after d, unless the queue was closed by then.
+func (n *names) submitLater(p *process, d time.Duration) {
+	time.AfterFunc(d, func() { n.submit(p) })
+}
+
+func (n *names) run(work func(*process)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for {
+		for len(n.queue) == 0 && !n.closed {
+			n.changed.Wait()
+		}
+		if n.closed {
+			return
+		}
+		p := n.queue[0]
+		n.queue = n.queue[1:]
+		n.state[p] = working
+		n.mu.Unlock()
+		work(p)
+		n.mu.Lock()
+		if n.state[p] == again {
+			n.state[p] = queued
+			n.queue = append(n.queue, p)
+		} else {
+			delete(n.state, p)
+		}
+		n.changed.Broadcast()
+	}
+}
+
+// wait returns when none of these processes has work left, or after the deadline.
+func (n *names) wait(ctx context.Context, of []*process, deadline time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.changed.Broadcast()
+	})()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for ctx.Err() == nil && !n.closed {
+		busy := false
+		for _, p := range of {
+			busy = busy || n.state[p] != idle
+		}
+		if !busy {
+			return
+		}
+		n.changed.Wait()
+	}
+}
+
+// close ends the workers; what is queued is dropped.
+func (n *names) close() {
+	n.mu.Lock()
+	n.closed = true
+	n.changed.Broadcast()
+	n.mu.Unlock()
+	n.wg.Wait()
+}

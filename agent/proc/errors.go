@@ -1,0 +1,85 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// What callers branch on. Errors of this package wrap one of these, or an error of the system call that failed.
+var (
+	// ErrGone: the process ended, or is another one than it was.
+	ErrGone = errors.New("process is gone")
+	// ErrDenied: the kernel refuses. The error's text names the remedy.
+	ErrDenied = errors.New("permission denied")
+	// ErrTooLarge: a bound of this package was passed.
+	ErrTooLarge = errors.New("larger than the bound")
+	// ErrMalformed: text that is not as the kernel writes it.
+	ErrMalformed = errors.New("malformed")
+	// ErrUnmapped: nothing readable at that address.
+	ErrUnmapped = errors.New("address is not readable")
+	// ErrNotRegular: not a regular file, so reading it might block or have effects.
+	ErrNotRegular = errors.New("not a regular file")
+	// ErrReplaced: the file at that path is another one than the process has mapped.
+	ErrReplaced = errors.New("file was replaced since it was mapped")
+	// ErrTimeout: the call did not end within the pool's deadline and was abandoned.
+	ErrTimeout = errors.New("target did not answer in time")
+	// ErrQuarantined: the target hung recently and is left alone for a while.
+	ErrQuarantined = errors.New("target is left alone after it hung")
+	// ErrExhausted: too many abandoned calls are still outstanding.
+	ErrExhausted = errors.New("too many targets hang")
+)
+
+// Cause returns one word for err, out of a small fixed set, for use as a metric label. Nil has no cause: "".
+func Cause(err error) string {
+	if err == nil {
+		return ""
+	}
+	for _, c := range []struct {
+		err  error
+		word string
+	}{
+		{ErrGone, "gone"},
+		{ErrDenied, "denied"},
+		{ErrTooLarge, "too_large"},
+		{ErrMalformed, "malformed"},
+		{ErrUnmapped, "unmapped"},
+		{ErrNotRegular, "not_regular"},
+		{ErrReplaced, "replaced"},
+		{ErrTimeout, "timeout"},
+		{ErrQuarantined, "quarantined"},
+		{ErrExhausted, "exhausted"},
+		{context.Canceled, "canceled"},
+		{fs.ErrNotExist, "not_found"},
+	} {
+		if errors.Is(err, c.err) {
+			return c.word
+		}
+	}
+	return "other"
+}
+
+// Causes lists every word that Cause returns for an error, so that counters can exist before the first failure.
+func Causes() []string {
+	return []string{"gone", "denied", "too_large", "malformed", "unmapped", "not_regular", "replaced", "timeout",
+		"quarantined", "exhausted", "canceled", "not_found", "other"}
+}
+
+// explain gives the error of a system call on /proc/PID its meaning here. Files below /proc/PID vanish with the
+// process, hence a missing one means that the process is gone.
+func explain(pid int, doing string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.ESRCH), errors.Is(err, fs.ErrNotExist), errors.Is(err, os.ErrClosed):
+		return fmt.Errorf("%s of process %d: %w", doing, pid, ErrGone)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s of process %d: %w: grant CAP_SYS_PTRACE, or run as the user of that process",
+			doing, pid, ErrDenied)
+	}
+	return fmt.Errorf("%s of process %d: %w", doing, pid, err)
+}

@@ -1,0 +1,57 @@
+package proc
+
+import "fmt"
+
+// userHZ is the kernel's USER_HZ, the unit of times in /proc/PID/stat: 100 on amd64 and arm64, whatever CONFIG_HZ is.
+const userHZ = 100
+
+// nsPerTick converts between the two clocks of Identity.Start.
+const nsPerTick = 1_000_000_000 / userHZ
+
+// An Identity is one process, for ever: pids are used again.
+//
+// Start comes from one of two sources that differ in resolution. BPF programs see task->group_leader->start_boottime
+// in nanoseconds since boot, suspend included. /proc/PID/stat shows the same number divided by 10 ms and rounded down
+// (nsec_to_clock_t in fs/proc/array.c), moved by the boottime offset of the reader's time namespace; agents run in
+// the initial one, where that offset is zero. So identities from the two sources are compared by Same, never by ==.
+// Two processes that share a pid and were started within the same 10 ms cannot be told apart by it: the kernel hands
+// out pids in a circle, so only a process that chooses its pid (clone3 with set_tid) gets there.
+type Identity struct {
+	PID   int
+	Start uint64 // of the thread group leader, ns of CLOCK_BOOTTIME
+	Exec  uint32 // task->self_exec_id: changes with each execve; 0 where only /proc was asked, which does not tell it
+}
+
+// Ticks returns Start in the unit of /proc/PID/stat, 10 ms.
+func (id Identity) Ticks() uint64 { return id.Start / nsPerTick }
+
+// Same reports whether both are the same process, whatever program it runs and whoever told its start.
+func (id Identity) Same(other Identity) bool {
+	return id.PID == other.PID && id.Ticks() == other.Ticks()
+}
+
+// String is for logs: pid@start in seconds since boot.
+func (id Identity) String() string {
+	return fmt.Sprintf("%d@%.2fs", id.PID, float64(id.Ticks())/userHZ)
+}
+
+// Identify returns who has the pid now. Start is rounded down to 10 ms and Exec is zero.
+func (r Root) Identify(pid int) (Identity, error) {
+	stat, err := r.Stat(pid)
+	if err != nil {
+		return Identity{}, err
+	}
+	return Identity{PID: pid, Start: stat.StartTicks * nsPerTick}, nil
+}
+
+// Check returns ErrGone if the pid is not, or no longer, that process.
+func (r Root) Check(id Identity) error {
+	now, err := r.Identify(id.PID)
+	if err != nil {
+		return err
+	}
+	if !now.Same(id) {
+		return fmt.Errorf("process %v: pid is now %v: %w", id, now, ErrGone)
+	}
+	return nil
+}

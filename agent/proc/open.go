@@ -1,0 +1,118 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenFile opens a regular file as the process sees it: path is looked up from the process's own root directory, and
+// neither "..", symbolic links nor procfs's magic links lead out of it. The file is no larger than limit bytes, but
+// may grow or shrink at any time, as the target may write to it: read it with ReadAt and expect to come up short.
+// Mapping it into memory is wrong, since a target that truncates it would end the agent with SIGBUS.
+//
+// Nothing is opened before it is known to be a regular file, so FIFOs cannot block and devices cannot act. A file
+// system of the target's making (FUSE) still can: call this through a Pool, and read the file there too.
+func (r Root) OpenFile(pid int, path string, limit int64) (*os.File, error) {
+	fd, err := r.find(pid, path)
+	if err != nil {
+		return nil, fmt.Errorf("open %q of process %d: %w", path, pid, err)
+	}
+	return finish(fd, pid, path, limit, nil)
+}
+
+// OpenMapped opens the file behind a mapping of the process, under the terms of OpenFile. ErrReplaced says that the
+// path now leads to another file, as after a package upgrade.
+func (r Root) OpenMapped(pid int, m *Mapping, limit int64) (*os.File, error) {
+	if !m.IsFile() {
+		return nil, fmt.Errorf("open mapping %q of process %d: %w", m.Path, pid, ErrNotRegular)
+	}
+	// The kernel's own link to the mapped file holds for deleted and replaced files, memfds and changed roots, too. It
+	// takes CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, and the mapping must still have its bounds.
+	link := r.path(pid, "map_files", strconv.FormatUint(m.Start, 16)+"-"+strconv.FormatUint(m.Limit, 16))
+	if fd, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
+		if f, err := finish(fd, pid, m.Path, limit, m); err == nil {
+			return f, nil
+		}
+	}
+	fd, err := r.find(pid, m.Path)
+	if err != nil {
+		return nil, fmt.Errorf("open mapped %q of process %d: %w", m.Path, pid, err)
+	}
+	return finish(fd, pid, m.Path, limit, m)
+}
+
+// find returns an O_PATH descriptor, which names a file without opening it.
+func (r Root) find(pid int, path string) (int, error) {
+	root, err := unix.Open(r.path(pid, "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, explain(pid, "open root directory", err)
+	}
+	defer unix.Close(root)
+	fd, err := unix.Openat2(root, path, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if errors.Is(err, fs.ErrPermission) {
+		return -1, fmt.Errorf("%w: grant CAP_DAC_READ_SEARCH, or run as the user of that process", ErrDenied)
+	}
+	return fd, err
+}
+
+// finish opens the file for reading that the O_PATH descriptor fd names, and closes fd. With a mapping, the file must
+// be the mapped one.
+func finish(fd, pid int, path string, limit int64, m *Mapping) (*os.File, error) {
+	defer unix.Close(fd)
+	fail := func(err error) (*os.File, error) {
+		return nil, fmt.Errorf("open %q of process %d: %w", path, pid, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fail(err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return fail(ErrNotRegular)
+	}
+	if st.Size > limit {
+		return fail(fmt.Errorf("%d bytes, bound is %d: %w", st.Size, limit, ErrTooLarge))
+	}
+	if m != nil && !backs(fd, &st, m) {
+		return fail(ErrReplaced)
+	}
+	// The descriptor's own link leads to the very inode that was looked at. O_NONBLOCK costs nothing on regular files.
+	self := "/proc/self/fd/" + strconv.Itoa(fd)
+	opened, err := unix.Open(self, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrPermission) {
+		return fail(fmt.Errorf("%w: grant CAP_DAC_READ_SEARCH, or run as the user of that process", ErrDenied))
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return os.NewFile(uintptr(opened), path), nil
+}
+
+// backs reports whether the file is the one behind the mapping. maps shows the device of the file that the kernel
+// really maps; stat shows another one on file systems that make up devices: overlayfs has one for each mount, btrfs
+// one for each subvolume. There the inode has to do, and a file that took the same number in another layer or
+// subvolume passes; a build id tells such files apart.
+func backs(fd int, st *unix.Stat_t, m *Mapping) bool {
+	if st.Ino != m.Inode {
+		return false
+	}
+	if st.Dev == m.Dev {
+		return true
+	}
+	var sys unix.Statfs_t
+	if err := unix.Fstatfs(fd, &sys); err != nil {
+		return false
+	}
+	switch uint32(sys.Type) {
+	case unix.OVERLAYFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.BCACHEFS_SUPER_MAGIC:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,194 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Time in these tests is synctest's: it stands still while anything runs.
+
+const target1, target2 = 101, 102
+
+// hangs returns a call that blocks until release is called.
+func hangs() (fn func() error, release func()) {
+	c := make(chan struct{})
+	return func() error { <-c; return nil }, sync.OnceFunc(func() { close(c) })
+}
+
+func works() error { return nil }
+
+func TestPoolReturnsTheCallsError(t *testing.T) {
+	p := NewPool(PoolOptions{})
+	want := errors.New("this one")
+	if err := p.Do(t.Context(), target1, func() error { return want }); err != want {
+		t.Errorf("Do = %v, want %v", err, want)
+	}
+	v, err := Call(t.Context(), p, target1, func() (int, error) { return 23, nil })
+	if v != 23 || err != nil {
+		t.Errorf("Call = %v, %v", v, err)
+	}
+	v, err = Call(t.Context(), p, target1, func() (int, error) { return 23, want })
+	if v != 0 || err != want {
+		t.Errorf("failing Call = %v, %v", v, err)
+	}
+	if got, want := p.Stats(), (PoolStats{Calls: 3}); got != want {
+		t.Errorf("Stats = %+v, want %+v", got, want)
+	}
+}
+
+func TestPoolAbandonsACallThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(PoolOptions{Workers: 1, Backoff: 10 * time.Second, MaxBackoff: 15 * time.Second})
+		fn, release := hangs()
+		start := time.Now()
+		if err := p.Do(t.Context(), target1, fn); !errors.Is(err, ErrTimeout) {
+			t.Fatalf("Do = %v, want %v", err, ErrTimeout)
+		}
+		if got := time.Since(start); got != 2*time.Second {
+			t.Errorf("abandoned after %v, want the default deadline", got)
+		}
+		// Its only worker was replaced, and only the target that hung is refused.
+		if err := p.Do(t.Context(), target2, works); err != nil {
+			t.Errorf("other target: %v", err)
+		}
+		expect := func(when string, want error) {
+			t.Helper()
+			if err := p.Do(t.Context(), target1, works); !errors.Is(err, want) {
+				t.Errorf("%s: Do = %v, want %v", when, err, want)
+			}
+		}
+		expect("at once", ErrQuarantined)
+		time.Sleep(time.Minute)
+		expect("while the call still hangs", ErrQuarantined)
+		release()
+		synctest.Wait()
+		expect("after it returned", nil)
+		want := PoolStats{Calls: 2, Abandoned: 1, Refused: 2}
+		if got := p.Stats(); got != want {
+			t.Errorf("Stats = %+v, want %+v", got, want)
+		}
+	})
+}
+
+func TestPoolDoublesTheQuarantine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(PoolOptions{Backoff: 10 * time.Second, MaxBackoff: 25 * time.Second})
+		for _, quarantine := range []time.Duration{10, 20, 25, 25} {
+			fn, release := hangs()
+			if err := p.Do(t.Context(), target1, fn); !errors.Is(err, ErrTimeout) {
+				t.Fatalf("Do = %v, want %v", err, ErrTimeout)
+			}
+			release()
+			time.Sleep(quarantine*time.Second - 1)
+			if got := p.Stats().Quarantined; got != 1 {
+				t.Errorf("%v: released early", quarantine)
+			}
+			time.Sleep(1)
+			if got := p.Stats().Quarantined; got != 0 {
+				t.Errorf("%v: released late", quarantine)
+			}
+		}
+		// Good behaviour for long enough is rewarded, and leaves nothing behind.
+		time.Sleep(time.Hour)
+		fn, release := hangs()
+		defer release()
+		p.Do(t.Context(), target2, fn)
+		if len(p.targets) != 1 {
+			t.Errorf("%d targets are remembered, want 1", len(p.targets))
+		}
+	})
+}
+
+func TestPoolIsExhausted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(PoolOptions{Workers: 2, MaxStuck: 3})
+		fn, release := hangs()
+		for pid := range 3 {
+			if err := p.Do(t.Context(), pid, fn); !errors.Is(err, ErrTimeout) {
+				t.Fatalf("Do = %v, want %v", err, ErrTimeout)
+			}
+		}
+		if err := p.Do(t.Context(), target1, works); !errors.Is(err, ErrExhausted) {
+			t.Errorf("Do = %v, want %v", err, ErrExhausted)
+		}
+		release()
+		synctest.Wait()
+		if err := p.Do(t.Context(), target1, works); err != nil {
+			t.Errorf("after the targets answered: %v", err)
+		}
+		want := PoolStats{Calls: 1, Abandoned: 3, Exhausted: 1, Quarantined: 3}
+		if got := p.Stats(); got != want {
+			t.Errorf("Stats = %+v, want %+v", got, want)
+		}
+		p.Forget(0)
+		if got := p.Stats().Quarantined; got != 2 {
+			t.Errorf("%d quarantined after Forget, want 2", got)
+		}
+	})
+}
+
+// TestPoolWaits fills the workers with one target's calls. Those of it that wait behind are refused when the first
+// ones hang, without costing another deadline.
+func TestPoolWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(PoolOptions{Workers: 2, Deadline: time.Second})
+		fn, release := hangs()
+		start := time.Now()
+		errs := make(chan error, 10)
+		for range cap(errs) {
+			go func() { errs <- p.Do(t.Context(), target1, fn) }()
+		}
+		synctest.Wait()
+		if err := p.Do(t.Context(), target2, works); err != nil {
+			t.Errorf("other target: %v", err)
+		}
+		counts := map[error]int{}
+		for range cap(errs) {
+			err := <-errs
+			for _, kind := range []error{ErrTimeout, ErrQuarantined} {
+				if errors.Is(err, kind) {
+					counts[kind]++
+				}
+			}
+		}
+		if counts[ErrTimeout] != 2 || counts[ErrQuarantined] != 8 {
+			t.Errorf("%v, want 2 timeouts and 8 refusals", counts)
+		}
+		if got := time.Since(start); got != time.Second {
+			t.Errorf("took %v, want one deadline", got)
+		}
+		release()
+		synctest.Wait()
+	})
+}
+
+func TestPoolHonoursTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(PoolOptions{Workers: 1})
+		fn, release := hangs()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		waiting := make(chan error)
+		go func() {
+			time.Sleep(time.Millisecond) // behind the one below
+			waiting <- p.Do(ctx, target2, works)
+		}()
+		if err := p.Do(ctx, target1, fn); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("running: Do = %v, want %v", err, context.DeadlineExceeded)
+		}
+		// The worker is free at the same moment that the context ends: either may win.
+		if err := <-waiting; err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("waiting: Do = %v, want %v", err, context.DeadlineExceeded)
+		}
+		s := p.Stats()
+		if s.Canceled < 1 || s.Stuck != 1 || s.Quarantined != 0 {
+			t.Errorf("Stats = %+v, want one stuck and nobody to blame", s)
+		}
+		release()
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,108 @@
+package proc
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+)
+
+const (
+	// maxStatus bounds /proc/PID/status. Its one long line is Groups: 65,536 of up to 11 bytes.
+	maxStatus = 1 << 20
+	// maxNamespaces bounds NSpid: MAX_PID_NS_LEVEL of include/linux/pid_namespace.h is 32, plus the host's.
+	maxNamespaces = 33
+)
+
+// A Status is the part of /proc/PID/status that the agent uses.
+type Status struct {
+	TGID  int
+	UID   uint32 // effective
+	GID   uint32 // effective
+	NSpid []int  // the pid in each pid namespace, from that of Root inwards; never empty
+}
+
+// InnermostPID is the pid that the process itself knows: what a container's perf map or attach socket is named after.
+func (s Status) InnermostPID() int { return s.NSpid[len(s.NSpid)-1] }
+
+// Status reads /proc/PID/status.
+func (r Root) Status(pid int) (Status, error) {
+	b, err := r.read(pid, maxStatus, "status")
+	if err != nil {
+		return Status{}, err
+	}
+	s, err := parseStatus(b)
+	if err != nil {
+		return Status{}, fmt.Errorf("status of process %d: %w", pid, err)
+	}
+	return s, nil
+}
+
+// parseStatus reads "Key:\tvalue" lines. The kernel escapes newlines in Name, the only line that the process chooses,
+// so no name can forge another line.
+func parseStatus(b []byte) (Status, error) {
+	var s Status
+	seen := 0
+	for line := range bytes.Lines(b) {
+		key, value, ok := bytes.Cut(line, []byte(":"))
+		if !ok {
+			continue
+		}
+		var err error
+		switch string(key) {
+		case "Tgid":
+			s.TGID, err = parsePID(bytes.TrimSpace(value))
+		case "Uid":
+			s.UID, err = effectiveID(value)
+		case "Gid":
+			s.GID, err = effectiveID(value)
+		case "NSpid":
+			s.NSpid, err = parsePIDs(value)
+		default:
+			continue
+		}
+		if err != nil {
+			return Status{}, fmt.Errorf("%s: %w", key, err)
+		}
+		seen++
+	}
+	if seen != 4 {
+		return Status{}, fmt.Errorf("%d of Tgid, Uid, Gid and NSpid: %w", seen, ErrMalformed)
+	}
+	return s, nil
+}
+
+// effectiveID is the second of "real effective saved filesystem".
+func effectiveID(value []byte) (uint32, error) {
+	fields := bytes.Fields(value)
+	if len(fields) != 4 {
+		return 0, fmt.Errorf("%d ids: %w", len(fields), ErrMalformed)
+	}
+	id, err := strconv.ParseUint(string(fields[1]), 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("id %.20q: %w", fields[1], ErrMalformed)
+	}
+	return uint32(id), nil
+}
+
+func parsePIDs(value []byte) ([]int, error) {
+	fields := bytes.Fields(value)
+	if len(fields) == 0 || len(fields) > maxNamespaces {
+		return nil, fmt.Errorf("%d pids: %w", len(fields), ErrMalformed)
+	}
+	pids := make([]int, len(fields))
+	for i, field := range fields {
+		var err error
+		if pids[i], err = parsePID(field); err != nil {
+			return nil, err
+		}
+	}
+	return pids, nil
+}
+
+func parsePID(b []byte) (int, error) {
+	pid, err := strconv.ParseUint(string(b), 10, 32)
+	if err != nil || pid > maxPID {
+		return 0, fmt.Errorf("pid %.20q: %w", b, ErrMalformed)
+	}
+	return int(pid), nil
+}

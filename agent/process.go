@@ -1,0 +1,120 @@
+package agent
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// A process is one process that was sampled or announced, from its exec to its exit.
+type process struct {
+	pid   int
+	ticks uint64 // start, 10 ms of CLOCK_BOOTTIME
+
+	// Guarded by agent.mu; the drainer holds it.
+	id        proc.Identity
+	precise   bool                  // id.Start came from the kernel side, in ns; otherwise in 10 ms
+	requested map[rawFrame]struct{} // frames that were sent to be named
+
+	// attachment is the serial under which the kernel side knows this process's VM, 0 if none.
+	attachment atomic.Uint32
+	exited     atomic.Bool
+
+	mu sync.Mutex
+	// Guarded by mu: what the drainer leaves for the worker.
+	wanted  []rawFrame
+	loads   []vmruntime.CodeLoad
+	rescan  bool // look at the mappings again
+	started bool // a worker has seen it
+	// Guarded by mu: what the worker leaves for everybody.
+	comm, service, runtime, vm string
+	executable                 symbolize.Mapping
+	notes                      []string
+	names                      map[rawFrame]name
+
+	work workerState
+}
+
+// A name is what a raw frame turned out to be.
+type name struct {
+	symbols []symbolize.Symbol // innermost first; several where methods were inlined
+	root    bool               // a stack may end here although its frame-pointer chain does not say so
+	stale   bool
+	unknown bool
+}
+
+// Bounds on named frames, each about 150 bytes with its map entry.
+const (
+	maxNames  = 1 << 18 // of all processes; frames beyond it stay unnamed, counted, until windows close
+	trimNames = 1 << 14 // of a process: beyond it, those that no open window needs are forgotten
+)
+
+func newProcess(id proc.Identity, precise bool) *process {
+	return &process{pid: id.PID, ticks: id.Ticks(), id: id, precise: precise, requested: map[rawFrame]struct{}{}, names: map[rawFrame]name{}}
+}
+
+// identity is enough to tell the process from others with its pid.
+func (p *process) identity() proc.Identity {
+	return proc.Identity{PID: p.pid, Start: p.ticks * nsPerStartTick}
+}
+
+// want asks for the names of those frames of a stack that were not asked for yet; it tells whether there were any.
+// Only the drainer calls it.
+func (p *process) want(stack []rawFrame, total *atomic.Int64) bool {
+	var fresh []rawFrame
+	for _, r := range stack {
+		if _, ok := p.requested[r]; !ok && total.Load() < maxNames {
+			p.requested[r] = struct{}{}
+			total.Add(1)
+			fresh = append(fresh, r)
+		}
+	}
+	if fresh == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanted = append(p.wanted, fresh...)
+	return true
+}
+
+// trim forgets the names that none of the trees holds, if there are many; agent.mu is held.
+func (p *process) trim(trees []*cct.Tree[rawFrame], total *atomic.Int64) {
+	if len(p.requested) < trimNames {
+		return
+	}
+	needed := map[rawFrame]struct{}{}
+	for _, t := range trees {
+		for id, n := range t.Nodes() {
+			if id != cct.Root {
+				needed[n.Key] = struct{}{}
+			}
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for r := range p.requested {
+		if _, ok := needed[r]; !ok {
+			delete(p.requested, r)
+			delete(p.names, r)
+			total.Add(-1)
+		}
+	}
+}
+
+// named returns the name of r; p.mu is held. What was not named in time says so.
+func (p *process) named(r rawFrame) name {
+	if n, ok := p.names[r]; ok {
+		return n
+	}
+	return name{symbols: []symbolize.Symbol{marker("[not named in time]")}, unknown: true}
+}
+
+// marker is a frame that is no code: it tells the reader what is missing at its place.
+func marker(text string) symbolize.Symbol {
+	return symbolize.Intern(symbolize.Frame{Function: text, SystemName: text, Kind: symbolize.KindMarker, Mapping: noMapping})
+}

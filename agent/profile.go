@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// A Profile is a closed window: what was sampled between Start and Start+Duration. It never changes after it was
+// handed out, and everybody may keep it.
+type Profile struct {
+	Start     time.Time     // wall clock, for people; order and length come from CLOCK_MONOTONIC
+	Duration  time.Duration // of the window
+	Period    time.Duration // of CPU time that one sample stands for
+	Event     string        // what ticked: "cycles" or "cpu-clock"
+	Processes []*Process    // ordered by PID, then start
+	Counts    Counts        // of this window
+	Comments  []string      // version, kernel, what readers must know
+}
+
+// A Process is one process in a Profile.
+type Process struct {
+	PID        int
+	Comm       string // of the thread group leader
+	Runtime    string // "hotspot", or "" for none
+	VM         string // the runtime's version for people, or ""
+	Service    string // systemd unit, container id or comm: the bounded name for metrics
+	Executable symbolize.Mapping
+	Notes      []string // facts that a reader of this process's part must know
+	Threads    []*Thread
+}
+
+// A Thread is one thread in a Process, with its calling context tree. Trees count samples.
+type Thread struct {
+	TID  int
+	Name string
+	Tree *cct.Tree[symbolize.Symbol]
+}
+
+// Counts accounts for every tick of a window. Two identities hold once the stream is drained:
+//
+//	Attempted == Delivered + sum(Dropped)
+//	Delivered == Folded + sum(Discarded)
+type Counts struct {
+	Attempted uint64            // samples that the kernel side began
+	Delivered uint64            // samples that user space received
+	Dropped   map[string]uint64 // by cause, in the kernel: ring_full, …
+	Folded    uint64            // samples in the trees
+	Discarded map[string]uint64 // by cause, in user space: malformed, …
+	Idle      uint64            // ticks on an idle CPU; not attempted
+	Filtered  uint64            // ticks in processes that were not chosen; not attempted
+	Truncated map[string]uint64 // folded samples whose walk ended early, by reason
+	Stale     uint64            // frames that could not be resolved against the code of their time
+	Unknown   uint64            // frames without a name
+}

@@ -1,0 +1,53 @@
+package agent
+
+import "github.com/vmprof-agent/vmprof-agent/bpf"
+
+// A rawFrame is one frame as the kernel saw it, with what it takes to name it later. It is the key of the trees that
+// samples are folded into as they arrive: names come afterwards, once per distinct frame.
+type rawFrame struct {
+	frame bpf.Frame // or a kernel pc
+	// epoch: which code or classes of the guest the frame speaks of. For interpreted frames how many times the guest
+	// had unloaded classes, as a Method structure may be another one after it.
+	epoch uint32
+	end   bpf.WalkEnd // of the outermost frame: why the walk ended here, if it ended early
+	kind  rawKind
+}
+
+type rawKind uint8
+
+const (
+	rawReturn  rawKind = iota // a user frame; its pc is a return address
+	rawExact                  // the sampled user pc
+	rawKernel                 // frame is a kernel pc
+	rawStale                  // a guest frame of a VM that this process no longer runs
+	rawNothing                // no frame at all: it only carries end
+)
+
+// rawStack appends the frames of s to buf, innermost first. A guest frame counts only while the process's VM is the
+// one that the kernel side was told of: attachment.
+func rawStack(buf []rawFrame, s *bpf.Sample, attachment uint32) []rawFrame {
+	for _, pc := range s.Kernel {
+		buf = append(buf, rawFrame{frame: bpf.Frame(pc), kind: rawKernel})
+	}
+	for i, f := range s.User {
+		r := rawFrame{frame: f, kind: rawReturn}
+		if i == 0 {
+			r.kind = rawExact
+		}
+		switch {
+		case f.Kind() == bpf.FrameNative:
+		case s.Attachment != attachment || attachment == 0:
+			r = rawFrame{kind: rawStale}
+		case f.Kind() == bpf.FrameInterpreted:
+			r.epoch = s.ClassEpoch
+		}
+		buf = append(buf, r)
+	}
+	if s.End.Truncated() {
+		if len(buf) == 0 {
+			buf = append(buf, rawFrame{kind: rawNothing})
+		}
+		buf[len(buf)-1].end = s.End
+	}
+	return buf
+}

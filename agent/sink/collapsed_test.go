@@ -1,0 +1,95 @@
+package sink_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+func collapsed(t *testing.T, p *agent.Profile) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := sink.Collapsed(&out, p); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestCollapsedGolden(t *testing.T) {
+	golden(t, "shop.folded.golden", collapsed(t, shop()))
+}
+
+// Two windows with the same samples in another order, and on other threads, give the same file.
+func TestCollapsedIsDeterministic(t *testing.T) {
+	a, b := symbolize.Frame{Function: "a"}, symbolize.Frame{Function: "b", Line: 1}
+	otherLine := symbolize.Frame{Function: "b", Line: 2}
+	window := func(threads ...[]sampled) *agent.Profile {
+		proc := &agent.Process{PID: 1, Comm: "x"}
+		for i, stacks := range threads {
+			proc.Threads = append(proc.Threads, &agent.Thread{TID: i, Tree: contextTree(stacks...)})
+		}
+		return &agent.Profile{Processes: []*agent.Process{proc}}
+	}
+	type stack = []symbolize.Frame
+	one := window([]sampled{{1, stack{b, a}}, {2, stack{a}}, {4, stack{otherLine, a}}})
+	two := window([]sampled{{2, stack{a}}}, []sampled{{4, stack{otherLine, a}}, {1, stack{b, a}}})
+	const want = "x;a 2\nx;a;b 5\n"
+	if got := collapsed(t, one); got != want {
+		t.Errorf("Collapsed = %q, want %q", got, want)
+	}
+	if got := collapsed(t, two); got != want {
+		t.Errorf("Collapsed = %q, want %q", got, want)
+	}
+}
+
+func TestCollapsedReportsWriteErrors(t *testing.T) {
+	if err := sink.Collapsed(brokenPipe{}, shop()); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("Collapsed = %v, want %v", err, io.ErrClosedPipe)
+	}
+}
+
+// brokenPipe is where nothing can be written.
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// FuzzCollapsed checks with hostile names that every line is still frames and a count, and that none is lost.
+func FuzzCollapsed(f *testing.F) {
+	for _, name := range hostileNames {
+		f.Add(name, "java", uint32(1))
+	}
+	f.Fuzz(func(t *testing.T, name, comm string, weight uint32) {
+		p := hostile(name, comm, weight)
+		lines := strings.Split(strings.TrimSuffix(collapsed(t, p), "\n"), "\n")
+		var sum uint64
+		for _, line := range lines {
+			if line == "" && weight == 0 {
+				continue
+			}
+			space := strings.LastIndexByte(line, ' ')
+			n, err := strconv.ParseUint(line[space+1:], 10, 64)
+			if err != nil {
+				t.Fatalf("line %q: %v", line, err)
+			}
+			sum += n
+			for _, frame := range strings.Split(line[:space], ";") {
+				if frame == "" {
+					t.Fatalf("line %q has an empty frame", line)
+				}
+			}
+			if frames := strings.Count(line, ";") + 1; frames != 2 && frames != 4 {
+				t.Fatalf("line %q has %d frames, want 2 or 4", line, frames)
+			}
+		}
+		if want := 2 * uint64(weight); sum != want {
+			t.Fatalf("%d samples of %d in %q", sum, want, lines)
+		}
+	})
+}

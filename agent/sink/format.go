@@ -1,0 +1,57 @@
+package sink
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+)
+
+// Stdout is the path that stands for standard output.
+const Stdout = "-"
+
+// A Format is a way to write a profile.
+type Format uint8
+
+const (
+	FormatPprof     Format = iota + 1 // gzipped protocol buffer
+	FormatCollapsed                   // one line a stack
+	FormatText                        // a report for people
+)
+
+// FormatOf chooses the format for path by its extension: .pb.gz, .folded or .txt, and pprof for Stdout. The error
+// for any other lists these.
+func FormatOf(path string) (Format, error) {
+	name := strings.ToLower(filepath.Base(path))
+	switch {
+	case path == Stdout, strings.HasSuffix(name, ".pb.gz"):
+		return FormatPprof, nil
+	case strings.HasSuffix(name, ".folded"):
+		return FormatCollapsed, nil
+	case strings.HasSuffix(name, ".txt"):
+		return FormatText, nil
+	}
+	return 0, fmt.Errorf("no format for output %q: end its name in .pb.gz (pprof), .folded (collapsed stacks) or .txt (report)", path)
+}
+
+// Encode writes p to w.
+func (f Format) Encode(w io.Writer, p *agent.Profile) error {
+	switch f {
+	case FormatPprof:
+		stored, err := Pprof(p)
+		if err != nil {
+			return err
+		}
+		if err := stored.Write(w); err != nil {
+			return fmt.Errorf("write pprof profile: %w", err)
+		}
+		return nil
+	case FormatCollapsed:
+		return Collapsed(w, p)
+	case FormatText:
+		return Text(w, p)
+	}
+	return fmt.Errorf("no such format: %d", f)
+}

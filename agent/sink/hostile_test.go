@@ -1,0 +1,130 @@
+package sink_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"unicode/utf8"
+	"unique"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// hostileNames are names that a target may choose to break a format or to steer a terminal.
+var hostileNames = []string{
+	"",
+	" ",
+	"two\nlines 42",
+	"frame;frame 7",
+	`quote" and \backslash`,
+	"nul\x00nul",
+	"\xff\xfe not UTF-8 \xe2\x82",
+	"\u202eright to left\u202c",
+	"שלום עולם",
+	"\x1b]0;title\x07\x1b[2J",
+	"percent %s %d %n",
+	strings.Repeat("long", 1<<18), // 1 MB
+	strings.Repeat("é", 1000),
+}
+
+// hostile is a window in which every string is name, except the command.
+func hostile(name, comm string, weight uint32) *agent.Profile {
+	frame := symbolize.Frame{
+		Function: name, SystemName: name, File: name, Line: -1, Inlined: true, Kind: symbolize.KindNative,
+		Mapping: unique.Make(symbolize.Mapping{File: name, BuildID: name, Start: 1 << 63, Limit: 1}),
+	}
+	outer := frame
+	outer.Kind, outer.Line = symbolize.KindKernel, 1<<40
+	root := frame // claims to be inlined into nothing
+	root.Kind = symbolize.KindJIT
+	return &agent.Profile{
+		Period: 1, Event: name, Comments: []string{name},
+		Processes: []*agent.Process{{
+			PID: 1, Comm: comm, Runtime: name, Service: name, Notes: []string{name}, Executable: frame.Mapping.Value(),
+			Threads: []*agent.Thread{{TID: 2, Name: name, Tree: contextTree(
+				sampled{uint64(weight), []symbolize.Frame{frame, outer, root}},
+				sampled{uint64(weight), nil},
+			)}},
+		}},
+	}
+}
+
+func TestHostileNames(t *testing.T) {
+	for _, name := range hostileNames {
+		checkHostile(t, hostile(name, name, 3), 6)
+	}
+}
+
+// checkHostile checks that p makes a profile that pprof reads back with all samples, whose strings are UTF-8 and
+// bounded, and which the views show without a control character.
+func checkHostile(t *testing.T, p *agent.Profile, samples int64) {
+	t.Helper()
+	stored := mustPprof(t, p)
+	var file bytes.Buffer
+	if err := stored.Write(&file); err != nil {
+		t.Fatal(err)
+	}
+	for _, read := range []func() (*profile.Profile, error){
+		func() (*profile.Profile, error) { return profile.ParseData(file.Bytes()) },
+		func() (*profile.Profile, error) { return sink.Read(bytes.NewReader(file.Bytes())) },
+	} {
+		parsed, err := read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum int64
+		for _, s := range parsed.Sample {
+			sum += s.Value[0]
+		}
+		if sum != samples {
+			t.Errorf("%d samples, want %d", sum, samples)
+		}
+		if parsed.String() != stored.String() {
+			t.Errorf("the profile reads back as\n%.2000s\ninstead of\n%.2000s", parsed, stored)
+		}
+	}
+	check := func(what, s string) {
+		if !utf8.ValidString(s) || len(s) > 1024 || strings.ContainsAny(s, "\x00\n\x1b\u202e") {
+			t.Errorf("%s %.100q (%d bytes)", what, s, len(s))
+		}
+	}
+	for _, f := range stored.Function {
+		check("function", f.Name)
+		check("system name", f.SystemName)
+		check("file", f.Filename)
+	}
+	for _, m := range stored.Mapping {
+		check("mapping", m.File)
+		check("build id", m.BuildID)
+	}
+	for _, c := range stored.Comments {
+		if !utf8.ValidString(c) || len(c) > 4096 {
+			t.Errorf("comment %.100q (%d bytes)", c, len(c))
+		}
+	}
+	for _, s := range stored.Sample {
+		for key, values := range s.Label {
+			check("label "+key, values[0])
+		}
+	}
+	var text bytes.Buffer
+	if err := sink.Report(&text, stored, nil); err != nil {
+		t.Fatal(err)
+	}
+	if out := text.String(); !utf8.ValidString(out) || strings.ContainsAny(out, "\x00\x1b\u202e") {
+		t.Errorf("the report would steer a terminal: %q", out)
+	}
+}
+
+func FuzzPprof(f *testing.F) {
+	for _, name := range hostileNames {
+		f.Add(name, "java", uint32(1))
+	}
+	f.Fuzz(func(t *testing.T, name, comm string, weight uint32) {
+		checkHostile(t, hostile(name, comm, weight), 2*int64(weight))
+	})
+}

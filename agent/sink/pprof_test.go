@@ -1,0 +1,184 @@
+package sink_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+func mustPprof(t *testing.T, p *agent.Profile) *profile.Profile {
+	t.Helper()
+	stored, err := sink.Pprof(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored
+}
+
+// reparse writes p and reads it back as other tools would.
+func reparse(t *testing.T, p *profile.Profile) *profile.Profile {
+	t.Helper()
+	var file bytes.Buffer
+	if err := p.Write(&file); err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := profile.Parse(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+var localTime = regexp.MustCompile(`(?m)^Time: .*`)
+
+func TestPprofGolden(t *testing.T) {
+	stored := reparse(t, mustPprof(t, shop()))
+	if want := time.Unix(1_700_000_000, 0).UnixNano(); stored.TimeNanos != want {
+		t.Errorf("TimeNanos = %d, want %d", stored.TimeNanos, want)
+	}
+	golden(t, "shop.pprof.golden", localTime.ReplaceAllString(stored.String(), "Time: (local)"))
+}
+
+func TestPprofHeader(t *testing.T) {
+	stored := reparse(t, mustPprof(t, shop()))
+	if got := stored.Mapping[0].File; got != java.File {
+		t.Errorf("first mapping = %s, want the executable of the guest, %s", got, java.File)
+	}
+	if stored.DefaultSampleType != "cpu" || stored.PeriodType.Type != "cpu" || stored.PeriodType.Unit != "nanoseconds" {
+		t.Errorf("default sample type %q, period type %+v", stored.DefaultSampleType, stored.PeriodType)
+	}
+	if stored.Period != 10_000_000 || stored.DurationNanos != 10_000_000_000 {
+		t.Errorf("period %d ns, duration %d ns", stored.Period, stored.DurationNanos)
+	}
+	if !stored.HasFunctions() {
+		t.Errorf("pprof would symbolise this profile again")
+	}
+	var samples, cpu int64
+	for _, s := range stored.Sample {
+		samples += s.Value[0]
+		cpu += s.Value[1]
+	}
+	if samples != 141 || cpu != 141*10_000_000 {
+		t.Errorf("%d samples, %d ns; want 141 samples of 10 ms", samples, cpu)
+	}
+}
+
+// Equal things are one entry: a method at one line is one function and one location, whatever stack it is in.
+func TestPprofTablesAreDeduplicated(t *testing.T) {
+	stored := mustPprof(t, shop())
+	functions := make(map[string]bool)
+	for _, f := range stored.Function {
+		key := f.Name + "\x00" + f.SystemName + "\x00" + f.Filename
+		if functions[key] {
+			t.Errorf("function %s is there twice", f.Name)
+		}
+		functions[key] = true
+	}
+	locations := make(map[string]bool)
+	for _, l := range stored.Location {
+		key := fmt.Sprintf("%p %x %v", l.Mapping, l.Address, l.Line)
+		if locations[key] {
+			t.Errorf("location %d is there twice", l.ID)
+		}
+		locations[key] = true
+	}
+}
+
+func TestPprofInlinedLines(t *testing.T) {
+	stored := mustPprof(t, shop())
+	for _, s := range stored.Sample {
+		if s.Location[0].Line[0].Function.Name != getNode.Function {
+			continue
+		}
+		var names []string
+		for _, l := range s.Location[0].Line {
+			names = append(names, l.Function.Name)
+		}
+		if got, want := strings.Join(names, " "), strings.Join([]string{getNode.Function, get.Function, total.Function}, " "); got != want {
+			t.Errorf("lines of the innermost location = %s, want %s", got, want)
+		}
+		if !s.Location[0].Mapping.HasInlineFrames {
+			t.Errorf("the mapping does not tell of inlined frames")
+		}
+		if got := s.Label["attribution"]; len(got) != 1 || got[0] != "approximate" {
+			t.Errorf("attribution = %q", got)
+		}
+		return
+	}
+	t.Errorf("no sample in %s", getNode.Function)
+}
+
+func TestPprofTooLarge(t *testing.T) {
+	p := shop()
+	p.Processes[0].Threads[0].Tree = contextTree(sampled{math.MaxInt64 / 1000, []symbolize.Frame{execute}})
+	if stored, err := sink.Pprof(p); err == nil || stored != nil || !strings.Contains(err.Error(), "process 77") {
+		t.Errorf("Pprof = %v, %v, want an error about process 77", stored, err)
+	}
+}
+
+func TestPprofEmpty(t *testing.T) {
+	stored := reparse(t, mustPprof(t, &agent.Profile{}))
+	if len(stored.Sample) != 0 || stored.TimeNanos != 0 {
+		t.Errorf("an empty window has %d samples at %d ns", len(stored.Sample), stored.TimeNanos)
+	}
+}
+
+// What people run: the shares, names and inline marks must come out right, and nothing may be symbolised again.
+func TestGoToolPprof(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "shop.pb.gz")
+	if err := sink.Write(path, nil, shop()); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args []string
+		want []string // regular expressions
+	}{
+		{[]string{"-top"}, []string{
+			`(?m)^File: java$`, `(?m)^Type: cpu$`, `Duration: 10s, Total samples = 1410ms`,
+		}},
+		{[]string{"-top", "-sample_index=samples"}, []string{
+			`(?m)^Type: samples$`, `Total samples = 141`,
+			`40 28\.37% .*  40 28\.37%  java\.util\.HashMap\.getNode \(inline\)`,
+			` 0     0% .*  40 28\.37%  java\.util\.HashMap\.get \(inline\)`,
+			`25 17\.73% .*  65 46\.10%  com\.acme\.Cart\.total\n`,
+			`10  7\.09% .*  10  7\.09%  com\.acme\.Fib\.fib\n`, // recursion is counted once
+			`30 21\.28% .*  30 21\.28%  execute_command\n`,
+		}},
+		{[]string{"-top", "-sample_index=samples", "-tagfocus=runtime=hotspot"}, []string{`Showing nodes accounting for 110, 78\.01% of 141 total`}},
+		{[]string{"-top", "-sample_index=samples", "-tagfocus=pid=77:77"}, []string{`Showing nodes accounting for 31, 21\.99% of 141 total`}},
+		{[]string{"-tags"}, []string{`http-1`, `GC Thread#0`, `shop\.service`, `approximate`}},
+		{[]string{"-comments"}, []string{`samples: 141, 9 lost`, `java \(pid 1234\): runs without -XX:\+DebugNonSafepoints`}},
+		{[]string{"-traces", "-tagfocus=thread=GC"}, []string{`\[truncated: frame pointer\]`}},
+	} {
+		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
+			cmd := exec.Command("go", append(append([]string{"tool", "pprof"}, test.args...), path)...)
+			cmd.Env = append(cmd.Environ(), "PPROF_TMPDIR="+t.TempDir())
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("%v: %v\n%s", cmd, err, &stderr)
+			}
+			for _, want := range test.want {
+				if !regexp.MustCompile(want).Match(out) {
+					t.Errorf("no %s in\n%s", want, out)
+				}
+			}
+			if strings.Contains(stderr.String(), "symbol") {
+				t.Errorf("pprof tried to symbolise: %s", &stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,73 @@
+package prom
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+)
+
+// docs/metrics.md is what the registry says of itself.
+func TestDocs(t *testing.T) {
+	families, err := exporter(t).Gatherer().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc bytes.Buffer
+	fmt.Fprintf(&doc, docHead, DefaultMaxMethods, DefaultMaxServices, halfLife, minScore.Milliseconds(), goneWindows)
+	for _, f := range families { // sorted by name
+		if strings.HasPrefix(f.GetName(), "vmprof_") {
+			fmt.Fprintf(&doc, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), labelNames(f), f.GetHelp())
+		}
+	}
+	golden(t, "../../../docs/metrics.md", doc.Bytes())
+}
+
+func labelNames(f *dto.MetricFamily) string {
+	var names []string
+	for _, m := range f.Metric {
+		for _, l := range m.Label {
+			if name := "`" + l.GetName() + "`"; !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+const docHead = `# Metrics
+
+` + "`vmprof-agent serve`" + ` answers on ` + "`/metrics`" + ` in the text format of Prometheus, and in OpenMetrics or protobuf to scrapers that ask for them.
+
+<!-- Written by go test ./agent/sink/prom -update; do not edit. -->
+
+## Hot methods
+
+` + "`vmprof_cpu_seconds_total`" + ` is the CPU time during which a method was innermost, in a bounded number of series:
+
+- At most %d methods of a service (` + "`--metrics-max-methods`" + `) and %d services (` + "`--metrics-max-services`" + `) have series of their own. The rest is in ` + "`method=\"(other)\"`" + ` and ` + "`service=\"(other)\"`" + `, so that sums over any label are true.
+- Who has a series is decided by recent CPU time (half-life %v). A series is given up only for a method that is twice as hot, and no method gets one for less than %d ms. Once a method has lost its series, its time is counted in ` + "`(other)`" + `; what was counted stays where it was.
+- The series of a service end when it has been gone for %d windows. A service is a systemd unit, a container or the name of a process. Process ids, threads and lines are never labels.
+
+The hottest methods of the fleet:
+
+` + "```" + `
+topk(20, sum by (service, method) (rate(vmprof_cpu_seconds_total{method!="(other)"}[5m])))
+` + "```" + `
+
+The share of samples that were lost:
+
+` + "```" + `
+1 - sum(rate(vmprof_samples_folded_total[5m])) / sum(rate(vmprof_samples_attempted_total[5m]))
+` + "```" + `
+
+## All metrics
+
+Beside these, the usual ` + "`process_*`" + ` and a few ` + "`go_*`" + ` metrics tell what the agent itself uses.
+
+| name | type | labels | meaning |
+|---|---|---|---|
+`

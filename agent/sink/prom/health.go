@@ -1,0 +1,122 @@
+package prom
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+)
+
+// A Source tells how the agent fares. Both methods may be called at any time, from any goroutine, and return
+// values that the caller owns.
+type Source interface {
+	// Counts accounts for every sample since the agent started. What is only known once frames have been named,
+	// Truncated, Stale and Unknown, is not read: it is summed up over the windows.
+	Counts() agent.Counts
+	// Stats is the agent's own health.
+	Stats() agent.Stats
+}
+
+// snapshot is what all series of one scrape are read from, so that they fit together as well as they can.
+type snapshot struct {
+	agent.Counts
+	agent.Stats
+	windows windowTotals
+}
+
+// yield reports one series of a family: its value and the value of its label, if it has one.
+type yield func(value float64, labels ...string)
+
+// A family is one metric of the agent's own: a row of the table below.
+type family struct {
+	name, help string
+	label      string // empty for none
+	kind       prometheus.ValueType
+	read       func(snapshot, yield)
+}
+
+const (
+	counterKind = prometheus.CounterValue
+	gaugeKind   = prometheus.GaugeValue
+)
+
+// families is everything but the hot methods and the two metrics with their own shape (see health.Collect). Each
+// loss stands beside its success, so that a share can be computed without knowing the code.
+func families() []family {
+	return []family{
+		// Samples: attempted = delivered + dropped; delivered = folded + discarded.
+		{"vmprof_samples_attempted_total", "Samples that the kernel side began; the sum of delivered and dropped once the ring is drained.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.Attempted)) }},
+		{"vmprof_samples_delivered_total", "Samples that user space received; the sum of folded and discarded once they are processed.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.Delivered)) }},
+		{"vmprof_samples_dropped_total", "Samples lost between kernel and user space, by cause.", "cause", counterKind,
+			func(s snapshot, y yield) { each(s.Dropped, y) }},
+		{"vmprof_samples_folded_total", "Samples that reached a profile; the sum of complete and truncated once their windows are closed.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.Folded)) }},
+		{"vmprof_samples_discarded_total", "Samples received but left out of every profile, by reason.", "reason", counterKind,
+			func(s snapshot, y yield) { each(s.Discarded, y) }},
+		{"vmprof_ticks_skipped_total", "Ticks of the sampling event at which no sample was wanted, by reason: idle CPU, or a process that was not chosen. Each other tick is an attempted sample.", "reason", counterKind,
+			func(s snapshot, y yield) { y(float64(s.Idle), "idle"); y(float64(s.Filtered), "filtered") }},
+
+		// Closed windows: the samples in them are complete or truncated, the frames are named, stale or unknown.
+		{"vmprof_windows_total", "Windows that were closed and are counted in the metrics of hot methods, of truncated samples and of frames.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.windows.windows)) }},
+		{"vmprof_samples_complete_total", "Samples of closed windows whose stack was walked to its end.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.windows.complete)) }},
+		{"vmprof_samples_truncated_total", "Samples of closed windows whose stack walk ended early, by reason.", "reason", counterKind,
+			func(s snapshot, y yield) { each(s.windows.truncated, y) }},
+		{"vmprof_frames_named_total", "Frames of all samples of closed windows that have a name.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.windows.named)) }},
+		{"vmprof_frames_stale_total", "Frames of all samples of closed windows that are [stale]: their code was unloaded before it could be named.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.windows.stale)) }},
+		{"vmprof_frames_unknown_total", "Frames of all samples of closed windows that are [unknown]: nothing has a name at their address.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.windows.unknown)) }},
+
+		// Cost and health of the agent.
+		{"vmprof_bpf_memory_bytes", "Kernel memory held by BPF maps, the ring included.", "", gaugeKind,
+			func(s snapshot, y yield) { y(float64(s.MapBytes)) }},
+		{"vmprof_ring_size_bytes", "Capacity of the ring between kernel and user space.", "", gaugeKind,
+			func(s snapshot, y yield) { y(float64(s.RingSize)) }},
+		{"vmprof_ring_received_bytes_total", "Bytes received through the ring.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.RingBytes)) }},
+		{"vmprof_reader_lag_seconds", "Age of the oldest record when the ring was last drained.", "", gaugeKind,
+			func(s snapshot, y yield) { y(s.ReaderLag.Seconds()) }},
+
+		// Targets.
+		{"vmprof_processes", "Processes known and alive, by managed runtime; native is none.", "runtime", gaugeKind,
+			func(s snapshot, y yield) {
+				for runtime, n := range s.Processes {
+					y(float64(n), runtimeLabel(runtime))
+				}
+			}},
+		{"vmprof_processes_quarantined", "Processes left alone for a while because reading them hung or failed.", "", gaugeKind,
+			func(s snapshot, y yield) { y(float64(s.Quarantined)) }},
+		{"vmprof_target_reads_total", "Reads of memory or files of targets that succeeded.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.Reads)) }},
+		{"vmprof_target_read_failures_total", "Reads of memory or files of targets that failed, by cause.", "cause", counterKind,
+			func(s snapshot, y yield) { each(s.ReadFailures, y) }},
+		{"vmprof_frame_lookups_total", "Frames whose name was looked up because it was not known from earlier samples.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.Frames)) }},
+		{"vmprof_code_loads_total", "Compilations that guest VMs announced.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.CodeLoads)) }},
+		{"vmprof_method_map_entries", "Entries in the method maps of all guest VMs.", "", gaugeKind,
+			func(s snapshot, y yield) { y(float64(s.MethodMaps)) }},
+		{"vmprof_method_map_entries_max", "Entries that the method maps of all guest VMs may hold.", "", gaugeKind,
+			func(s snapshot, y yield) { y(float64(s.MethodMapsMax)) }},
+	}
+}
+
+func each(counts map[string]uint64, y yield) {
+	for key, n := range counts {
+		y(float64(n), label(key))
+	}
+}
+
+func total(counts map[string]uint64) (sum uint64) {
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
+
+// less is a-b, but never below zero: a counter must not go back, whatever it is computed from.
+func less(a, b uint64) uint64 { return a - min(a, b) }

@@ -1,0 +1,98 @@
+// Package prom shows profiles and the agent's own health as Prometheus metrics.
+//
+//	e, err := prom.New(source, nil)
+//	e.Observe(window)                // each closed window, in order
+//	e.Gatherer().Gather()            // a scrape
+//
+// What a target names (methods, services) becomes label values, and is therefore cleaned and bounded in length and
+// number. No process id, thread, line or hash ever is a label. docs/metrics.md lists every metric.
+package prom
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+)
+
+// Defaults of Options.
+const (
+	DefaultMaxMethods  = 50
+	DefaultMaxServices = 50
+)
+
+// Options tune an Exporter. A nil *Options means the defaults.
+type Options struct {
+	MaxMethods  int // series of each service with a method's name; 0 means DefaultMaxMethods, less means none
+	MaxServices int // services with series of their own; 0 means DefaultMaxServices, less means none
+	Build       Build
+}
+
+// Build says which agent this is, in vmprof_build_info.
+type Build struct{ Version, Revision, GoVersion string }
+
+// An Exporter is the set of all metrics of one agent. Its methods may be called from any goroutine.
+type Exporter struct {
+	source   Source
+	hot      *HotMethods
+	windows  *windowTally
+	registry *prometheus.Registry
+}
+
+// New makes an exporter with a registry of its own.
+func New(source Source, o *Options) (*Exporter, error) {
+	if o == nil {
+		o = new(Options)
+	}
+	e := &Exporter{
+		source:   source,
+		hot:      NewHotMethods(orDefault(o.MaxMethods, DefaultMaxMethods), orDefault(o.MaxServices, DefaultMaxServices)),
+		windows:  new(windowTally),
+		registry: prometheus.NewRegistry(),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "vmprof_build_info",
+		Help: "Always 1; its labels say which agent this is.",
+		ConstLabels: prometheus.Labels{
+			"version":   label(o.Build.Version),
+			"revision":  label(o.Build.Revision),
+			"goversion": label(o.Build.GoVersion),
+		},
+	})
+	build.Set(1)
+	for _, c := range []prometheus.Collector{
+		e.hot,
+		newHealth(source, e.windows),
+		build,
+		// The agent's own CPU time, memory and file descriptors.
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		// Only what helps to tell a leak: the memory statistics are twenty series that nobody reads.
+		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()),
+	} {
+		if err := e.registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return e, nil
+}
+
+// Observe counts a closed window. Windows come in order, none twice.
+func (e *Exporter) Observe(p *agent.Profile) {
+	e.hot.Observe(p, e.source.Stats().Services)
+	e.windows.add(p)
+}
+
+// Gatherer is what a scrape reads.
+func (e *Exporter) Gatherer() prometheus.Gatherer { return e.registry }
+
+func orDefault(n, def int) int {
+	switch {
+	case n == 0:
+		return def
+	case n < 0:
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,106 @@
+package sink
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/pprof/profile"
+)
+
+// small is a valid stored profile.
+func small() *profile.Profile {
+	m := &profile.Mapping{ID: 1, File: "[jit:HotSpot]", HasFunctions: true}
+	f := &profile.Function{ID: 1, Name: "a.b"}
+	l := &profile.Location{ID: 1, Mapping: m, Line: []profile.Line{{Function: f}, {Function: f}}}
+	return &profile.Profile{
+		SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}},
+		Mapping:    []*profile.Mapping{m}, Function: []*profile.Function{f}, Location: []*profile.Location{l},
+		Sample: []*profile.Sample{{Location: []*profile.Location{l, l}, Value: []int64{7}, NumLabel: map[string][]int64{"pid": {1}}}},
+	}
+}
+
+func encode(t testing.TB, write func(io.Writer) error) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := write(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func gzipped(t testing.TB, data []byte) []byte {
+	return encode(t, func(w io.Writer) error {
+		z := gzip.NewWriter(w)
+		if _, err := z.Write(data); err != nil {
+			return err
+		}
+		return z.Close()
+	})
+}
+
+func TestRead(t *testing.T) {
+	for name, data := range map[string][]byte{
+		"gzipped": encode(t, small().Write),
+		"plain":   encode(t, small().WriteUncompressed),
+	} {
+		p, err := Read(bytes.NewReader(data))
+		if err != nil || len(p.Sample) != 1 || p.Sample[0].Value[0] != 7 {
+			t.Errorf("%s: Read = %v, %v", name, p, err)
+		}
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	const limit = 1 << 20
+	whole := encode(t, small().Write)
+	contradictory := small()
+	contradictory.Sample[0].Value = []int64{1, 2}
+	for _, test := range []struct {
+		name string
+		data []byte
+		want string
+	}{
+		{"nothing", nil, "empty"},
+		{"empty gzip", gzipped(t, nil), "empty"},
+		{"half a file", whole[:len(whole)/2], "decompress: unexpected EOF"},
+		{"text", []byte("java;a;b 5\n"), "not a pprof profile"},
+		{"another format of pprof's", []byte("--- heapz 1 ---\nformat = java\n"), "not a pprof profile"},
+		{"a large file", make([]byte, limit+1), "larger than 1 MB"},
+		{"a decompression bomb", gzipped(t, make([]byte, 100*limit)), "larger than 1 MB"},
+		{"values without types", encode(t, contradictory.WriteUncompressed), "contradicts itself"},
+		{"a string out of range", []byte{0x0a, 0x02, 0x08, 0x7f}, "not a pprof profile"},
+	} {
+		p, err := read(bytes.NewReader(test.data), limit)
+		if p != nil || err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: read = %v, %v, want an error with %q", test.name, p, err, test.want)
+		}
+	}
+	// Each takes two bytes here and a hundred in memory.
+	if p, err := Read(bytes.NewReader(bytes.Repeat([]byte{0x12, 0}, maxRecords+1))); p != nil || err == nil || !strings.Contains(err.Error(), "records") {
+		t.Errorf("too many records: Read = %v, %v", p, err)
+	}
+}
+
+// FuzzRead: a profile or an error, and what was read can be shown.
+func FuzzRead(f *testing.F) {
+	f.Add(encode(f, small().WriteUncompressed))
+	f.Add(encode(f, small().Write))
+	f.Add([]byte{0x0a, 0x02, 0x08, 0x7f})
+	f.Add([]byte{0x12, 0x00, 0x22, 0x00})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := read(bytes.NewReader(data), 1<<16)
+		if (p == nil) == (err == nil) {
+			t.Fatalf("read = %v, %v", p, err)
+		}
+		if err != nil {
+			return
+		}
+		var out bytes.Buffer
+		if err := Report(&out, p, nil); err == nil && out.Len() == 0 {
+			t.Fatal("nothing is shown")
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// A Window is a time in which samples are folded. Any number can be open at once; each sees every sample.
+type Window struct {
+	agent *Agent
+	start time.Time
+	pids  map[int]bool // nil: all
+
+	// The rest is guarded by agent.mu while the window is open.
+	processes map[*process]map[uint32]*rawThread
+	before    snapshot
+	received  uint64
+	folded    uint64
+	discarded map[string]uint64
+}
+
+type rawTree = cct.Tree[rawFrame]
+
+type rawThread struct {
+	name string
+	tree rawTree
+}
+
+// add folds one sample. It tells whether the stack has contexts that are new to the window.
+func (w *Window) add(p *process, s *bpf.Sample, stack []rawFrame) (fresh bool) {
+	threads := w.processes[p]
+	if threads == nil {
+		threads = map[uint32]*rawThread{}
+		w.processes[p] = threads
+	}
+	t := threads[s.Tid]
+	if t == nil {
+		t = &rawThread{}
+		threads[s.Tid] = t
+	}
+	if t.name == "" {
+		t.name = cString(s.Comm)
+	}
+	n := t.tree.Len()
+	t.tree.Add(stack, 1)
+	w.folded++
+	return t.tree.Len() != n
+}
+
+// Close ends the window and returns what it holds, named. It waits until everything that was sampled so far has been
+// received and, up to NameDeadline, until it has been named.
+func (w *Window) Close(ctx context.Context) (*Profile, error) {
+	a := w.agent
+	end := time.Now()
+	if err := a.flush(ctx); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	delete(a.windows, w)
+	after := a.snapshot()
+	a.mu.Unlock()
+
+	a.names.wait(ctx, slices.Collect(maps.Keys(w.processes)), a.opt.NameDeadline)
+	p := &Profile{
+		Start: w.start, Duration: end.Sub(w.start), Period: a.period(), Event: a.ticks.Event,
+		Comments: a.comments(),
+		Counts:   after.since(w.before),
+	}
+	p.Counts.Delivered, p.Counts.Folded, p.Counts.Discarded = w.received, w.folded, maps.Clone(w.discarded)
+	p.Counts.Truncated = map[string]uint64{}
+	for proc, threads := range w.processes {
+		p.Processes = append(p.Processes, proc.profile(threads, &p.Counts))
+	}
+	a.trimNames(w)
+	slices.SortFunc(p.Processes, func(a, b *Process) int { return a.PID - b.PID })
+	return p, nil
+}
+
+// profile names all frames of the process's trees.
+func (p *process) profile(threads map[uint32]*rawThread, c *Counts) *Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := &Process{
+		PID: p.pid, Comm: p.comm, Service: p.service, Executable: p.executable, Notes: slices.Clone(p.notes),
+		Runtime: p.runtime, VM: p.vm,
+	}
+	for _, tid := range slices.Sorted(maps.Keys(threads)) {
+		t := threads[tid]
+		p.tally(&t.tree, c)
+		tree := cct.Map(&t.tree, func(r rawFrame) []symbolize.Symbol { return p.named(r).symbols })
+		out.Threads = append(out.Threads, &Thread{TID: int(tid), Name: t.name, Tree: tree})
+	}
+	return out
+}
+
+// tally counts, over all samples of a tree, frames without a name and walks that ended early.
+func (p *process) tally(t *cct.Tree[rawFrame], c *Counts) {
+	totals := t.Totals()
+	for id, n := range t.Nodes() {
+		if id == cct.Root {
+			continue
+		}
+		name := p.named(n.Key)
+		if name.stale {
+			c.Stale += totals[id]
+		}
+		if name.unknown {
+			c.Unknown += totals[id]
+		}
+		if n.Key.end.Truncated() && !name.root {
+			c.Truncated[n.Key.end.String()] += totals[id]
+		}
+	}
+}
+
+func cString(b []byte) string {
+	if i := slices.Index(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return symbolize.CleanName(string(b))
+}

@@ -1,0 +1,177 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"path"
+	"time"
+	"unique"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// workerState belongs to the naming worker that has the process.
+type workerState struct {
+	known    bool // comm, service and executable were read
+	maps     proc.Maps
+	mapsRead time.Duration                // when, CLOCK_MONOTONIC
+	objects  map[uint64]*symbolize.Object // by start of the mapping, while a worker has the process
+	guest    *guest
+	attempts int  // to find or attach a VM
+	hopeless bool // there is a VM, and it cannot be attached
+}
+
+// work does what there is to do for p. Reads of the target go through the pool and end after its deadline.
+func (a *Agent) work(p *process) {
+	if !p.work.known {
+		a.identify(p)
+	}
+	if p.work.guest == nil && !p.work.hopeless {
+		a.findGuest(p)
+	}
+	p.mu.Lock()
+	wanted, loads := p.wanted, p.loads
+	p.wanted, p.loads = nil, nil
+	p.mu.Unlock()
+	if g := p.work.guest; g != nil {
+		for _, l := range loads {
+			g.vm.Loaded(l)
+		}
+	}
+	p.work.objects = map[uint64]*symbolize.Object{}
+	for _, r := range wanted {
+		n := a.name(p, r)
+		p.mu.Lock()
+		p.names[r] = n
+		p.mu.Unlock()
+	}
+	p.work.objects = nil
+	if p.exited.Load() {
+		a.guests.release(p)
+	}
+}
+
+// identify reads who p is.
+func (a *Agent) identify(p *process) {
+	p.work.known = true
+	root, pid := a.opt.Proc, p.pid
+	comm, _ := root.Comm(pid)
+	cgroup, _ := root.Cgroup(pid)
+	exe, _ := root.Executable(pid)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if comm != "" {
+		p.comm = comm
+	}
+	p.service = proc.Service(cgroup, p.comm)
+	p.executable = symbolize.Mapping{File: symbolize.CleanName(exe)}
+}
+
+// readMaps reads p's mappings, at most once in mapsInterval.
+func (a *Agent) readMaps(p *process) bool {
+	const mapsInterval = 200 * time.Millisecond
+	now := monotonic()
+	if p.work.mapsRead != 0 && now-p.work.mapsRead < mapsInterval {
+		return false
+	}
+	p.work.mapsRead = now
+	maps, err := proc.Call(context.Background(), a.pool, p.pid, func() (proc.Maps, error) {
+		return a.opt.Proc.Maps(p.pid, proc.Executable)
+	})
+	a.guests.count(err)
+	if err != nil {
+		return false
+	}
+	p.work.maps = maps
+	return true
+}
+
+// name resolves one frame.
+func (a *Agent) name(p *process, r rawFrame) name {
+	n := a.nameFrame(p, r)
+	if !r.end.Truncated() {
+		return n
+	}
+	// The frame-pointer chain of a native thread ends in garbage where its C library was built without frame pointers.
+	if r.end == bpf.EndPointer && len(n.symbols) > 0 && symbolize.IsThreadRoot(n.symbols[len(n.symbols)-1].Value().SystemName) {
+		n.root = true
+		return n
+	}
+	n.symbols = append(n.symbols, marker("[truncated: "+r.end.String()+"]"))
+	return n
+}
+
+func (a *Agent) nameFrame(p *process, r rawFrame) name {
+	switch {
+	case r.kind == rawNothing:
+		return name{}
+	case r.kind == rawStale:
+		return name{symbols: []symbolize.Symbol{marker("[stale]")}, stale: true}
+	case r.kind == rawKernel:
+		return a.nameKernel(uint64(r.frame))
+	case r.frame.Kind() == bpf.FrameNative:
+		return a.nameNative(p, r.frame.PC(), r.kind == rawExact)
+	}
+	return a.nameGuest(p, r)
+}
+
+func (a *Agent) nameGuest(p *process, r rawFrame) name {
+	g := p.work.guest
+	if g == nil {
+		return name{symbols: []symbolize.Symbol{marker("[stale]")}, stale: true}
+	}
+	site := vmruntime.Site{Exact: r.kind == rawExact}
+	switch r.frame.Kind() {
+	case bpf.FrameJIT:
+		site.Kind, site.PC, site.Version = vmruntime.Compiled, g.codeLow+uint64(r.frame.CodeOffset()), r.frame.CompileID()
+	case bpf.FrameStub:
+		site.Kind, site.PC = vmruntime.Stub, g.codeLow+uint64(r.frame.CodeOffset())
+	case bpf.FrameInterpreted:
+		site.Kind, site.Method, site.BCI, site.Epoch = vmruntime.Interpreted, r.frame.Method(), r.frame.BCI(), r.epoch
+	}
+	frames, err := g.vm.Lookup(site)
+	a.guests.count(err)
+	if err != nil {
+		f := symbolize.Frame{Function: "[unknown]", SystemName: "[unknown]", Kind: symbolize.KindUnknown, Mapping: g.mapping, Address: site.PC}
+		if errors.Is(err, vmruntime.ErrStale) {
+			f.Function, f.SystemName = "[stale]", "[stale]"
+			return name{symbols: []symbolize.Symbol{symbolize.Intern(f)}, stale: true}
+		}
+		return name{symbols: []symbolize.Symbol{symbolize.Intern(f)}, unknown: true}
+	}
+	n := name{}
+	for i, f := range frames {
+		n.symbols = append(n.symbols, symbolize.Intern(guestFrame(f, i < len(frames)-1, site, g)))
+	}
+	a.firstNamed.CompareAndSwap(0, int64(monotonic()-a.began))
+	return n
+}
+
+// guestFrame is a frame of the VM as profiles show it.
+func guestFrame(f vmruntime.Frame, inlined bool, site vmruntime.Site, g *guest) symbolize.Frame {
+	out := symbolize.Frame{
+		Function: f.Function, SystemName: f.Function + f.Signature, File: f.File, Line: f.Line,
+		Kind: symbolize.KindJIT, Inlined: inlined, Approximate: f.Approximate, Mapping: g.mapping, Address: site.PC,
+	}
+	switch site.Kind {
+	case vmruntime.Interpreted:
+		out.Kind, out.Mapping, out.Address = symbolize.KindInterpreted, interpreterMapping, 0
+	case vmruntime.Stub:
+		out.Kind = symbolize.KindStub
+	}
+	return out
+}
+
+// Mappings of what no file holds.
+var (
+	noMapping          = unique.Make(symbolize.Mapping{})
+	interpreterMapping = unique.Make(symbolize.Mapping{File: "[interpreter:HotSpot]"})
+)
+
+// looksLikeJava tells whether a process that has no VM yet will probably start one.
+func looksLikeJava(exe, comm string) bool {
+	return path.Base(exe) == "java" || comm == "java"
+}

@@ -1,0 +1,178 @@
+//go:build ignore
+
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What a HotSpot VM announces of its code, through its USDT probes. These programs are uprobes: they can be
+ * preempted and move between CPUs, so they write into the reserved record only and keep nothing per CPU.
+ */
+#include "maps.bpf.h"
+
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* bpf2go exports what a variable names. */
+enum operand_kind *export_operand_kind __attribute__((unused));
+struct code_load *export_code_load __attribute__((unused));
+
+/* key: attach cookie */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_PROBE_SITES);
+	__type(key, __u32);
+	__type(value, struct load_site);
+} load_sites SEC(".maps");
+
+/* The guest's register at that byte offset of struct registers, as the kernel saved it when the probe was hit. */
+static __always_inline __u64 guest_register(struct task_struct *task, __u32 offset)
+{
+	__u64 v = 0;
+
+	if (offset <= sizeof(struct registers) - sizeof(v))
+		bpf_probe_read_kernel(&v, sizeof(v), (void *)bpf_task_pt_regs(task) + offset);
+	return v;
+}
+
+/* The value of an argument, extended to 64 bits. */
+static __always_inline __u64 argument(struct task_struct *task, const struct operand *op)
+{
+	__u64 v;
+
+	switch (op->kind) {
+	case OPERAND_REGISTER:
+		v = guest_register(task, op->reg);
+		break;
+	case OPERAND_MEMORY:
+		v = 0;
+		bpf_probe_read_user(&v, sizeof(v), (void *)(guest_register(task, op->reg) + op->displacement));
+		break;
+	default:
+		v = op->displacement;
+	}
+	switch (op->size) {
+	case 4: return (__u32)v;
+	case -4: return (__s64)(__s32)v;
+	case 2: return (__u16)v;
+	case -2: return (__s64)(__s16)v;
+	case 1: return (__u8)v;
+	case -1: return (__s64)(__s8)v;
+	}
+	return v;
+}
+
+/* Copies a string of the guest, cut at max; returns the bytes copied. */
+static __always_inline __u16 copy_string(__u8 *to, __u32 max, struct task_struct *task, const struct operand *where,
+					 const struct operand *length)
+{
+	__u64 from = argument(task, where), len = argument(task, length);
+
+	if (len > max)
+		len = max;
+	if (bpf_probe_read_user(to, len, (void *)from))
+		return 0;
+	return len;
+}
+
+static __always_inline struct epochs *my_epochs(__u32 pid)
+{
+	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+	__u32 slot;
+
+	if (!vm)
+		return 0;
+	slot = vm->slot;
+	return bpf_map_lookup_elem(&epochs, &slot);
+}
+
+/* hotspot:compiled__method__load. Also from VMs that are not attached: that is how a new one is noticed early. */
+static __always_inline int code_loaded(__u64 cookie)
+{
+	__u32 pid = bpf_get_current_pid_tgid() >> 32, key = cookie;
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+	struct load_site *site;
+	struct code_load *e;
+
+	if (!chosen(pid))
+		return 0;
+	site = bpf_map_lookup_elem(&load_sites, &key);
+	if (!site)
+		return 0;
+	count(EVENTS_ATTEMPTED, 1);
+	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e) {
+		count(EVENTS_DROPPED_RING_FULL, 1);
+		return 0;
+	}
+	fill_header(&e->header, task, EVENT_CODE_LOAD, bpf_ktime_get_ns());
+	e->begin = argument(task, &site->code);
+	e->size = argument(task, &site->size);
+	e->pad = 0;
+	e->class_len = copy_string(e->class_name, MAX_CLASS_NAME, task, &site->class_name, &site->class_len);
+	e->name_len = copy_string(e->method_name, MAX_METHOD_NAME, task, &site->method_name, &site->name_len);
+	e->signature_len = copy_string(e->signature, MAX_SIGNATURE, task, &site->signature, &site->signature_len);
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	count(EVENTS_DELIVERED, 1);
+	return 0;
+}
+
+/* hotspot:compiled__method__unload comes before the code's memory can be used again. */
+static __always_inline int code_unloaded(void)
+{
+	struct epochs *e = my_epochs(bpf_get_current_pid_tgid() >> 32);
+
+	if (e) {
+		__sync_fetch_and_add(&e->code, 1);
+		count(CODE_UNLOADS, 1);
+	}
+	return 0;
+}
+
+/* hotspot:class__unloaded: Method structures are given back after it. */
+static __always_inline int class_unloaded(void)
+{
+	struct epochs *e = my_epochs(bpf_get_current_pid_tgid() >> 32);
+
+	if (e) {
+		__sync_fetch_and_add(&e->classes, 1);
+		__sync_fetch_and_add(&e->code, 1);
+		count(CODE_UNLOADS, 1);
+	}
+	return 0;
+}
+
+SEC("uprobe.multi")
+int load_multi(void *ctx)
+{
+	return code_loaded(bpf_get_attach_cookie(ctx));
+}
+
+SEC("uprobe.multi")
+int code_unload_multi(void *ctx)
+{
+	return code_unloaded();
+}
+
+SEC("uprobe.multi")
+int class_unload_multi(void *ctx)
+{
+	return class_unloaded();
+}
+
+/* The same for kernels without uprobe.multi (before 6.6). */
+SEC("uprobe")
+int load_single(void *ctx)
+{
+	return code_loaded(bpf_get_attach_cookie(ctx));
+}
+
+SEC("uprobe")
+int code_unload_single(void *ctx)
+{
+	return code_unloaded();
+}
+
+SEC("uprobe")
+int class_unload_single(void *ctx)
+{
+	return class_unloaded();
+}

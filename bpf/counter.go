@@ -1,0 +1,46 @@
+package bpf
+
+import "fmt"
+
+// A Counter counts something in the kernel, per CPU; enum counter in event.h says what.
+type Counter = ProfileCounter
+
+// Counters.
+const (
+	SamplesAttempted        = ProfileCounterSAMPLES_ATTEMPTED
+	SamplesDelivered        = ProfileCounterSAMPLES_DELIVERED
+	SamplesDroppedRingFull  = ProfileCounterSAMPLES_DROPPED_RING_FULL
+	SamplesDroppedNoScratch = ProfileCounterSAMPLES_DROPPED_NO_SCRATCH
+	TicksIdle               = ProfileCounterTICKS_IDLE
+	TicksFiltered           = ProfileCounterTICKS_FILTERED
+	EventsAttempted         = ProfileCounterEVENTS_ATTEMPTED
+	EventsDelivered         = ProfileCounterEVENTS_DELIVERED
+	EventsDroppedRingFull   = ProfileCounterEVENTS_DROPPED_RING_FULL
+	NsTotal                 = ProfileCounterNS_TOTAL
+	NsJava                  = ProfileCounterNS_JAVA
+	SamplesJava             = ProfileCounterSAMPLES_JAVA
+	FramesJava              = ProfileCounterFRAMES_JAVA
+	RingBytes               = ProfileCounterRING_BYTES
+	SegmentMisses           = ProfileCounterSEGMENT_MISSES
+	WindowFills             = ProfileCounterWINDOW_FILLS
+	CodeUnloads             = ProfileCounterCODE_UNLOADS
+	counterCount            = ProfileCounterCOUNTER_COUNT
+)
+
+// Counts are all counters at one moment, summed over CPUs.
+type Counts [counterCount]uint64
+
+// ReadCounts reads all counters. While ticks arrive the sums of different counters can be off by those in flight.
+func (o *Objects) ReadCounts() (Counts, error) {
+	var c Counts
+	var perCPU []uint64
+	for i := range c {
+		if err := o.Counters.Lookup(uint32(i), &perCPU); err != nil {
+			return c, fmt.Errorf("read counter %d: %w", i, err)
+		}
+		for _, n := range perCPU {
+			c[i] += n
+		}
+	}
+	return c, nil
+}

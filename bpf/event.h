@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What the kernel side tells user space, and what user space tells it: the only definition of both. Go's structs
+ * are generated from here. Integers are in host byte order; times are ns of CLOCK_MONOTONIC unless said otherwise.
+ */
+#pragma once
+
+#include <linux/types.h>
+
+#define MAX_USER_FRAMES 1024
+#define MAX_KERNEL_FRAMES 127
+#define MAX_FRAMES (MAX_USER_FRAMES + MAX_KERNEL_FRAMES)
+
+enum event_kind {
+	EVENT_SAMPLE = 1,   /* struct sample */
+	EVENT_CODE_LOAD,    /* struct code_load: a compilation was installed */
+	EVENT_PROCESS_EXEC, /* struct process_event */
+	EVENT_PROCESS_EXIT, /* struct process_event: its last thread is gone */
+};
+
+/* Every event begins with this. {pid, start, exec} is the identity of a process: pids are reused. */
+struct event_header {
+	__u64 time;
+	__u64 start; /* of the process: ns, CLOCK_BOOTTIME */
+	__u32 pid, tid;
+	__u32 exec; /* how often the process had called exec, low 32 bits */
+	__u8 kind;  /* enum event_kind */
+	__u8 pad[3];
+};
+
+/* Why a walk of the user stack ended. */
+enum walk_end {
+	END_NONE = 0,	  /* no user stack: a kernel thread */
+	END_ROOT,	  /* the first Java frame of the thread, or the end of the frame-pointer chain */
+	END_DEPTH,	  /* MAX_USER_FRAMES */
+	END_POINTER,	  /* native: the saved frame pointer does not lead on */
+	END_NO_CODE,	  /* Java: a return address outside the code cache */
+	END_NO_BLOB,	  /* Java: nothing at that address in the code cache */
+	END_READ,	  /* stack memory could not be read */
+	END_DIRECTION,	  /* Java: a caller's frame that is not above its callee's */
+	END_INTERPRETER,  /* Java: an interpreter frame that does not hold together */
+	END_HEAP,	  /* Java: the rest of a virtual thread's stack is on the heap */
+	END_COMPAT,	  /* a 32-bit process */
+	END_NO_ANCHOR,	  /* Java thread in native code, and no way back to its Java frames was found */
+	END_UNSUPPORTED,  /* this architecture or build of the VM cannot be walked yet */
+	END_COUNT,
+};
+
+/*
+ * A frame of the user stack is one word. The top four bits are the kind:
+ *
+ *   63..60  59 ........ 32  31 ....................... 0
+ *   JIT     compile id      pc - hotspot_process.code_low     both low bits
+ *   STUB    0               pc - hotspot_process.code_low
+ *   INTERP  59 .. 16: Method* >> 3;  15 .. 0: bytecode index, FRAME_NO_BCI if unknown
+ *   NATIVE  59 .. 0: pc
+ *
+ * Frame 0 holds the sampled pc, the others hold return addresses, unless SAMPLE_FIRST_RETURN is set.
+ */
+enum frame_kind {
+	FRAME_JIT = 1,
+	FRAME_STUB,
+	FRAME_INTERP,
+	FRAME_NATIVE,
+};
+#define FRAME_KIND_SHIFT 60
+#define FRAME_NO_BCI 0xffff
+
+enum sample_flags {
+	SAMPLE_KERNEL = 1 << 0,	      /* the tick came in kernel mode */
+	SAMPLE_JAVA_THREAD = 1 << 1,  /* the thread is a JavaThread of an attached VM */
+	SAMPLE_JAVA_FRAMES = 1 << 2,  /* and has Java frames */
+	SAMPLE_ATTACHED = 1 << 3,     /* the process's VM was known when the sample was taken */
+};
+
+struct sample {
+	struct event_header header;
+	__u16 user_frames, kernel_frames; /* frames[]: the user's first, innermost first; then the kernel's pcs */
+	__u8 end;			  /* enum walk_end */
+	__u8 flags;			  /* enum sample_flags */
+	__u16 cpu;
+	__u32 class_epoch; /* times the VM had unloaded classes */
+	__u32 attachment;  /* hotspot_process.serial, 0 if none */
+	__u8 comm[16];	   /* of the thread */
+	__u64 frames[MAX_FRAMES];
+};
+
+#define MAX_CLASS_NAME 192
+#define MAX_METHOD_NAME 96
+#define MAX_SIGNATURE 160
+
+struct code_load {
+	struct event_header header;
+	__u64 begin;	/* first instruction */
+	__u32 size;	/* bytes, as announced */
+	__u32 compile_id;
+	__u16 class_len, name_len, signature_len; /* bytes used below */
+	__u16 pad;
+	__u8 class_name[MAX_CLASS_NAME];
+	__u8 method_name[MAX_METHOD_NAME];
+	__u8 signature[MAX_SIGNATURE];
+};
+
+struct process_event {
+	struct event_header header;
+	__u8 comm[16];
+};
+
+/* Per-CPU counters; user space sums them. Two identities hold when no program runs:
+ * ATTEMPTED == DELIVERED + DROPPED_RING_FULL + DROPPED_NO_SCRATCH, for samples; likewise for events. */
+enum counter {
+	SAMPLES_ATTEMPTED,
+	SAMPLES_DELIVERED,
+	SAMPLES_DROPPED_RING_FULL,
+	SAMPLES_DROPPED_NO_SCRATCH, /* a CPU that came online after the maps were sized */
+	TICKS_IDLE,
+	TICKS_FILTERED,
+	EVENTS_ATTEMPTED, /* everything that is not a sample */
+	EVENTS_DELIVERED,
+	EVENTS_DROPPED_RING_FULL,
+	NS_TOTAL,	 /* in the tick program */
+	NS_JAVA,	 /* for samples of Java threads */
+	SAMPLES_JAVA,	 /* of Java threads */
+	FRAMES_JAVA,	 /* user frames of those */
+	RING_BYTES,	 /* of delivered samples */
+	SEGMENT_MISSES,	 /* code segments looked up the slow way */
+	WINDOW_FILLS,	 /* pieces of stack copied */
+	CODE_UNLOADS,	 /* announcements that code or classes went away */
+	COUNTER_COUNT,
+};
+
+/* ---- what user space tells the walker ---- */
+
+#define MAX_CODE_HEAPS 4
+#define MAX_ATTACHED 1024
+
+struct code_heap {
+	__u64 low, high; /* reserved bounds */
+	__u64 segment_map;
+};
+
+enum hotspot_flags {
+	HOTSPOT_CODE_OFFSET = 1 << 0,	  /* blob_code_begin is an int offset from the blob, not a pointer */
+	HOTSPOT_FRAME_COMPLETE_16 = 1 << 1, /* _frame_complete_offset has 16 bits */
+	HOTSPOT_DEOPT_OFFSET = 1 << 2,	  /* blob_deopt_handler is an int offset from the blob, not a pointer */
+	HOTSPOT_UNLOAD_EVENTS = 1 << 3,	  /* the unload probes are attached: cached segments stay valid until then */
+	HOTSPOT_TLS = 1 << 4,		  /* tls_module, tls_offset and java_thread_vtable are known */
+	HOTSPOT_DEOPT_MH = 1 << 5,	  /* blob_deopt_mh_handler is known */
+};
+
+/*
+ * One attached HotSpot VM: everything the walker needs to know of its build and of this process. Names are those
+ * of vmStructs; offsets are in bytes. Nothing about a JDK is compiled into the programs.
+ */
+struct hotspot_process {
+	__u64 start_ticks; /* event_header.start in 10 ms, as /proc/PID/stat shows it: guards against a reused pid */
+	__u32 pad;
+	__u32 serial;	/* unique among all attachments of this agent, never 0 */
+	__u32 slot;	/* in the epochs map */
+	__u32 flags;	/* enum hotspot_flags */
+
+	struct code_heap heaps[MAX_CODE_HEAPS]; /* unused ones have low == high == 0 */
+	__u64 code_low, code_high;		/* CodeCache::_low_bound, _high_bound */
+	__u64 interpreter_low, interpreter_high; /* its code: calls from there push addresses that follow no call */
+	__u32 segment_shift;			/* CodeHeap::_log2_segment_size */
+	__u32 block_header;			/* sizeof(HeapBlock) */
+
+	/* CodeBlob::_name points to one string for all blobs of a kind: the kinds by that pointer */
+	__u64 name_nmethod, name_native, name_interpreter, name_vtable, name_adapter, name_continuation;
+	__u64 call_stub_return; /* StubRoutines::_call_stub_return_address */
+	__u64 return_barrier; /* where the last frame of a virtual thread returns if its callers are on the heap */
+
+	__u32 blob_name, blob_code_begin, blob_frame_size, blob_frame_complete;
+	__u32 blob_compile_id, blob_deopt_handler, blob_deopt_mh_handler, blob_orig_pc;
+
+	__u64 tls_module;	    /* of libjvm in this process */
+	__u64 tls_offset;	    /* of Thread::_thr_current */
+	__u64 java_thread_vtable;
+	__u32 thread_anchor, thread_stack_base, thread_state; /* JavaThread */
+	__u32 anchor_sp, anchor_fp, anchor_pc;		      /* JavaFrameAnchor */
+	__u32 wrapper_anchor;				      /* JavaCallWrapper::_anchor */
+	__s32 entry_wrapper_offset; /* of the JavaCallWrapper* from rbp, bytes */
+
+	__u32 method_const;	/* Method::_constMethod */
+	__u32 const_method_size; /* sizeof(ConstMethod): bytecodes follow */
+	__u32 const_method_code_size;
+	__s32 interp_method, interp_sender_sp, interp_bcp; /* from rbp, bytes */
+};
+
+#define NS_PER_START_TICK 10000000
+
+/* Counted up by the unload probes, while the thread that unloads stands still. */
+struct epochs {
+	__u32 code;    /* compilations unloaded */
+	__u32 classes; /* classes unloaded */
+};
+
+/* Where a USDT note says an argument is. */
+enum operand_kind {
+	OPERAND_NONE = 0,
+	OPERAND_REGISTER,
+	OPERAND_MEMORY,
+	OPERAND_CONSTANT,
+};
+
+struct operand {
+	__s64 displacement; /* or the constant */
+	__u8 kind;	    /* enum operand_kind */
+	__u8 reg;	    /* byte offset in struct pt_regs */
+	__s8 size;	    /* bytes, negative if signed */
+	__u8 pad[5];
+};
+
+#define MAX_PROBE_SITES 64
+
+/* hotspot:compiled__method__load(class, len, name, len, signature, len, code, size); key: the attach cookie */
+struct load_site {
+	struct operand class_name, class_len, method_name, name_len, signature, signature_len, code, size;
+};

@@ -1,0 +1,98 @@
+package bpf
+
+import "fmt"
+
+// A Frame is one frame of a user stack in one word (enum frame_kind in event.h draws the bits). It names a code
+// version, not only an address: code memory that is reused gives another Frame.
+type Frame uint64
+
+// FrameKind says how a frame was recognised.
+type FrameKind uint8
+
+// Kinds of frames.
+const (
+	FrameJIT         = FrameKind(ProfileFrameKindFRAME_JIT)
+	FrameStub        = FrameKind(ProfileFrameKindFRAME_STUB)
+	FrameInterpreted = FrameKind(ProfileFrameKindFRAME_INTERP)
+	FrameNative      = FrameKind(ProfileFrameKindFRAME_NATIVE)
+)
+
+const noBCI = 0xffff
+
+// Kind of f.
+func (f Frame) Kind() FrameKind { return FrameKind(f >> 60) }
+
+// CompileID is the low 28 bits of the compile id of a FrameJIT.
+func (f Frame) CompileID() uint32 { return uint32(f>>32) & 0xfffffff }
+
+// CodeOffset is the distance of the pc of a FrameJIT or FrameStub from HotspotProcess.CodeLow.
+func (f Frame) CodeOffset() uint32 { return uint32(f) }
+
+// PC of a FrameNative.
+func (f Frame) PC() uint64 { return uint64(f) & (1<<60 - 1) }
+
+// Method is the address of the Method structure of a FrameInterpreted.
+func (f Frame) Method() uint64 { return uint64(f) >> 16 & (1<<44 - 1) << 3 }
+
+// BCI is the bytecode index of a FrameInterpreted, -1 if unknown.
+func (f Frame) BCI() int32 {
+	if b := int32(f & 0xffff); b != noBCI {
+		return b
+	}
+	return -1
+}
+
+// String is for test failures and logs.
+func (f Frame) String() string {
+	switch f.Kind() {
+	case FrameJIT:
+		return fmt.Sprintf("jit{id %d, code+%#x}", f.CompileID(), f.CodeOffset())
+	case FrameStub:
+		return fmt.Sprintf("stub{code+%#x}", f.CodeOffset())
+	case FrameInterpreted:
+		return fmt.Sprintf("interpreted{%#x, bci %d}", f.Method(), f.BCI())
+	case FrameNative:
+		return fmt.Sprintf("native{%#x}", f.PC())
+	}
+	return fmt.Sprintf("frame{%#x}", uint64(f))
+}
+
+// WalkEnd says why a walk of a user stack ended.
+type WalkEnd uint8
+
+// Ends of walks.
+const (
+	EndNone        = WalkEnd(ProfileWalkEndEND_NONE)
+	EndRoot        = WalkEnd(ProfileWalkEndEND_ROOT)
+	EndDepth       = WalkEnd(ProfileWalkEndEND_DEPTH)
+	EndPointer     = WalkEnd(ProfileWalkEndEND_POINTER)
+	EndNoCode      = WalkEnd(ProfileWalkEndEND_NO_CODE)
+	EndNoBlob      = WalkEnd(ProfileWalkEndEND_NO_BLOB)
+	EndRead        = WalkEnd(ProfileWalkEndEND_READ)
+	EndDirection   = WalkEnd(ProfileWalkEndEND_DIRECTION)
+	EndInterpreter = WalkEnd(ProfileWalkEndEND_INTERPRETER)
+	EndHeap        = WalkEnd(ProfileWalkEndEND_HEAP)
+	EndCompat      = WalkEnd(ProfileWalkEndEND_COMPAT)
+	EndNoAnchor    = WalkEnd(ProfileWalkEndEND_NO_ANCHOR)
+	EndUnsupported = WalkEnd(ProfileWalkEndEND_UNSUPPORTED)
+	EndCount       = WalkEnd(ProfileWalkEndEND_COUNT)
+)
+
+var endNames = [EndCount]string{
+	EndNone: "kernel thread", EndRoot: "root", EndDepth: "deeper than 1024 frames", EndPointer: "no frame pointer",
+	EndNoCode: "caller outside the code cache", EndNoBlob: "no code at caller", EndRead: "stack not readable",
+	EndDirection: "caller below callee", EndInterpreter: "interpreter frame unclear",
+	EndHeap: "rest of virtual thread on heap", EndCompat: "32-bit process", EndNoAnchor: "no way back to Java frames",
+	EndUnsupported: "not supported here",
+}
+
+// String is the reason in a few words, as it is shown to users: "no frame pointer".
+func (e WalkEnd) String() string {
+	if e < EndCount {
+		return endNames[e]
+	}
+	return fmt.Sprintf("reason %d", uint8(e))
+}
+
+// Truncated tells whether frames are missing at the root side.
+func (e WalkEnd) Truncated() bool { return e != EndRoot && e != EndNone }

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The few kernel structures that the programs read, with only the fields they use. Offsets are relocated against
+ * the running kernel's BTF at load; names and types are the kernel's own (include/linux/sched.h).
+ */
+#pragma once
+
+#include <linux/types.h>
+#include <linux/bpf.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
+#define PF_IDLE 0x00000002
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+#if defined(__TARGET_ARCH_x86)
+struct thread_struct {
+	unsigned long fsbase; /* the thread pointer: TLS hangs on it */
+};
+#endif
+
+struct atomic_count {
+	int counter;
+};
+
+struct signal_struct {
+	struct atomic_count live; /* threads of the process that have not exited */
+};
+
+struct task_struct {
+	unsigned int flags;
+	int pid, tgid;
+	struct task_struct *group_leader;
+	struct signal_struct *signal;
+	__u64 start_boottime; /* ns, CLOCK_BOOTTIME */
+	__u64 self_exec_id;   /* grows by one with every exec */
+	char comm[16];
+#if defined(__TARGET_ARCH_x86)
+	struct thread_struct thread;
+#endif
+};
+
+#pragma clang attribute pop
+
+/*
+ * The registers a perf_event program gets, as arch/{x86,arm64}/include/uapi/asm/ptrace.h lays them out. The
+ * verifier wants whole words, so fields that the kernel splits (cs on FRED machines) are read whole.
+ */
+#if defined(__TARGET_ARCH_x86)
+struct registers {
+	__u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
+	__u64 orig_ax, ip, cs, flags, sp, ss;
+};
+#elif defined(__TARGET_ARCH_arm64)
+struct registers {
+	__u64 regs[31], sp, pc, pstate;
+};
+#endif
+
+/* The context of a perf_event program (include/uapi/linux/bpf_perf_event.h). */
+struct tick_context {
+	struct registers regs;
+	__u64 sample_period;
+	__u64 addr;
+};

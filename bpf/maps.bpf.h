@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The maps that several objects share; the loader creates each once. */
+#pragma once
+
+#include "event.h"
+#include "kernel.h"
+
+/* The one ordered stream: samples and code changes together. The size is set at load. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4 << 20);
+} events SEC(".maps");
+
+/* key: enum counter */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTER_COUNT);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+/* key: pid of an attached VM */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_ATTACHED);
+	__type(key, __u32);
+	__type(value, struct hotspot_process);
+} processes SEC(".maps");
+
+/* key: hotspot_process.slot */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_ATTACHED);
+	__type(key, __u32);
+	__type(value, struct epochs);
+} epochs SEC(".maps");
+
+/* key: chosen pid, its children included; asked only if filter_by_pid */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, __u8);
+} pids SEC(".maps");
+
+const volatile bool filter_by_pid = false;
+
+/* Atomic although per CPU: uprobe programs are preempted, and ticks nest into them. */
+static __always_inline void count(__u32 which, __u64 n)
+{
+	__u64 *v = bpf_map_lookup_elem(&counters, &which);
+
+	if (v)
+		__sync_fetch_and_add(v, n);
+}
+
+static __always_inline bool chosen(__u32 pid)
+{
+	return !filter_by_pid || bpf_map_lookup_elem(&pids, &pid);
+}
+
+/* What identifies the current process; every event begins with it. */
+static __always_inline void fill_header(struct event_header *h, struct task_struct *task, __u8 kind, __u64 now)
+{
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+
+	h->time = now;
+	h->pid = BPF_CORE_READ(task, tgid);
+	h->tid = BPF_CORE_READ(task, pid);
+	h->start = BPF_CORE_READ(leader, start_boottime);
+	h->exec = (__u32)BPF_CORE_READ(leader, self_exec_id);
+	h->kind = kind;
+	h->pad[0] = h->pad[1] = h->pad[2] = 0;
+}

@@ -1,0 +1,220 @@
+//go:build ignore
+
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The time profile: a tick of every CPU's sampling event becomes one sample; processes come and go. */
+#include "walk.bpf.h"
+
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* bpf2go exports what a variable names. */
+enum event_kind *export_event_kind __attribute__((unused));
+enum walk_end *export_walk_end __attribute__((unused));
+enum frame_kind *export_frame_kind __attribute__((unused));
+enum sample_flags *export_sample_flags __attribute__((unused));
+enum counter *export_counter __attribute__((unused));
+enum hotspot_flags *export_hotspot_flags __attribute__((unused));
+struct process_event *export_process_event __attribute__((unused));
+
+/* Wake user space only when this much waits for it; otherwise it comes by itself ten times a second. */
+const volatile __u32 wakeup_bytes = 2 << 20;
+
+/* Kernel frames can be read, and are wanted. */
+const volatile bool kernel_stacks = true;
+
+static __always_inline __u64 wakeup_flags(void)
+{
+	return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= wakeup_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+}
+
+/* The user's registers, from the tick's own or from where the kernel saved them. False for 32-bit code. */
+static __always_inline bool user_registers(struct user_registers *out, struct tick_context *ctx,
+					   struct task_struct *task, bool kernel)
+{
+#if defined(__TARGET_ARCH_x86)
+	struct registers *saved;
+	__u64 cs;
+
+	if (!kernel) {
+		cs = ctx->regs.cs;
+		out->pc = ctx->regs.ip;
+		out->sp = ctx->regs.sp;
+		out->bp = ctx->regs.bp;
+		out->r13 = ctx->regs.r13;
+		out->rbx = ctx->regs.bx;
+	} else {
+		struct registers r;
+
+		saved = (struct registers *)bpf_task_pt_regs(task);
+		if (bpf_probe_read_kernel(&r, sizeof(r), saved))
+			return false;
+		cs = r.cs;
+		out->pc = r.ip;
+		out->sp = r.sp;
+		out->bp = r.bp;
+		out->r13 = r.r13;
+		out->rbx = r.bx;
+	}
+	return (cs & 0xffff) == 0x33; /* __USER_CS: 64-bit code */
+#elif defined(__TARGET_ARCH_arm64)
+	if (!kernel) {
+		out->pc = ctx->regs.pc;
+		out->sp = ctx->regs.sp;
+		out->bp = ctx->regs.regs[29];
+		return !(ctx->regs.pstate & 0x10); /* PSR_MODE32_BIT */
+	} else {
+		struct registers r;
+
+		if (bpf_probe_read_kernel(&r, sizeof(r), (void *)bpf_task_pt_regs(task)))
+			return false;
+		out->pc = r.pc;
+		out->sp = r.sp;
+		out->bp = r.regs[29];
+		return !(r.pstate & 0x10);
+	}
+#endif
+}
+
+static __always_inline bool in_kernel(struct tick_context *ctx)
+{
+#if defined(__TARGET_ARCH_x86)
+	return !(ctx->regs.cs & 3);
+#elif defined(__TARGET_ARCH_arm64)
+	return (ctx->regs.pstate & 0xf) != 0; /* PSR_MODE_EL0t is 0 */
+#endif
+}
+
+/* Appends the kernel's frames behind n user frames; returns how many. */
+static __always_inline __u32 kernel_frames(struct tick_context *ctx, struct sample *r, __u32 n)
+{
+	long bytes;
+
+	if (!kernel_stacks || n > MAX_USER_FRAMES)
+		return 0;
+	bytes = bpf_get_stack(ctx, &r->frames[n], MAX_KERNEL_FRAMES * 8, 0);
+	return bytes > 0 ? bytes / 8 : 0;
+}
+
+SEC("perf_event")
+int tick(struct tick_context *ctx)
+{
+	__u64 begin = bpf_ktime_get_ns();
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+	__u64 id = bpf_get_current_pid_tgid(), size;
+	__u32 pid = id >> 32, tid = (__u32)id, n = 0, k = 0;
+	bool kernel = in_kernel(ctx);
+	const struct hotspot_process *vm;
+	struct user_registers regs = {};
+	struct scratch *s;
+	struct sample *r;
+
+	if (!tid) {
+		count(TICKS_IDLE, 1);
+		return 0;
+	}
+	if (!chosen(pid)) {
+		count(TICKS_FILTERED, 1);
+		return 0;
+	}
+	count(SAMPLES_ATTEMPTED, 1);
+	s = this_scratch();
+	if (!s) {
+		count(SAMPLES_DROPPED_NO_SCRATCH, 1);
+		return 0;
+	}
+
+	r = &s->sample;
+	fill_header(&r->header, task, EVENT_SAMPLE, begin);
+	r->flags = kernel ? SAMPLE_KERNEL : 0;
+	r->end = END_NONE;
+	r->cpu = bpf_get_smp_processor_id();
+	r->class_epoch = r->attachment = 0;
+	bpf_get_current_comm(r->comm, sizeof(r->comm));
+
+	if (!(BPF_CORE_READ(task, flags) & PF_KTHREAD)) {
+		if (user_registers(&regs, ctx, task, kernel)) {
+			vm = bpf_map_lookup_elem(&processes, &pid);
+			if (vm && vm->start_ticks != r->header.start / NS_PER_START_TICK)
+				vm = 0;
+			n = walk_user(s, task, vm, &regs, pid, tid);
+		} else {
+			r->end = END_COMPAT;
+		}
+	}
+	if (kernel)
+		k = kernel_frames(ctx, r, n);
+	r->user_frames = n;
+	r->kernel_frames = k;
+
+	size = offsetof(struct sample, frames) + 8 * (__u64)(n + k);
+	if (size > sizeof(*r))
+		size = sizeof(*r);
+	if (bpf_ringbuf_output(&events, r, size, wakeup_flags())) {
+		count(SAMPLES_DROPPED_RING_FULL, 1);
+	} else {
+		count(SAMPLES_DELIVERED, 1);
+		count(RING_BYTES, size);
+	}
+	begin = bpf_ktime_get_ns() - begin;
+	count(NS_TOTAL, begin);
+	if (r->flags & SAMPLE_JAVA_THREAD) {
+		count(NS_JAVA, begin);
+		count(SAMPLES_JAVA, 1);
+		count(FRAMES_JAVA, n);
+	}
+	return 0;
+}
+
+static __always_inline void process_event(struct task_struct *task, __u8 kind)
+{
+	struct process_event e = {};
+
+	count(EVENTS_ATTEMPTED, 1);
+	fill_header(&e.header, task, kind, bpf_ktime_get_ns());
+	BPF_CORE_READ_INTO(&e.comm, task, comm);
+	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
+		count(EVENTS_DROPPED_RING_FULL, 1);
+	else
+		count(EVENTS_DELIVERED, 1);
+}
+
+/* Children of a chosen process are chosen. */
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	__u32 from = BPF_CORE_READ(parent, tgid), to = BPF_CORE_READ(child, tgid);
+	__u8 one = 1;
+
+	if (filter_by_pid && from != to && bpf_map_lookup_elem(&pids, &from))
+		bpf_map_update_elem(&pids, &to, &one, BPF_ANY);
+	return 0;
+}
+
+/* A VM is no longer the one that user space attached to once its process executes another program, or ends. */
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(process_exec, struct task_struct *task)
+{
+	__u32 pid = BPF_CORE_READ(task, tgid);
+
+	bpf_map_delete_elem(&processes, &pid);
+	if (chosen(pid))
+		process_event(task, EVENT_PROCESS_EXEC);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(process_exit, struct task_struct *task)
+{
+	__u32 pid = BPF_CORE_READ(task, tgid);
+
+	if (BPF_CORE_READ(task, signal, live.counter) > 0)
+		return 0;
+	bpf_map_delete_elem(&processes, &pid);
+	if (!chosen(pid))
+		return 0;
+	process_event(task, EVENT_PROCESS_EXIT);
+	if (filter_by_pid)
+		bpf_map_delete_elem(&pids, &pid);
+	return 0;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Working memory of one CPU. Ticks do not nest into each other on a CPU, so a tick owns it while it runs; programs
+ * that can be preempted (uprobes) must not touch it. About 0.27 MB a CPU.
+ */
+#pragma once
+
+#include "maps.bpf.h"
+
+#define WINDOW_WORDS 1024 /* a power of two; one copy takes a quarter of it */
+#define WINDOW_CHUNK 2048 /* bytes: most stacks fit into one or two */
+#define SEGMENTS 4096	  /* a power of two: 4,096 x 128 B segments cover 512 KB of hot code */
+#define THREADS 256	  /* a power of two */
+#define SCAN_WORDS 96	  /* how far up a return address is searched: leaf calls' frames are small */
+
+/* What the walker needs to know of the code around one pc. Also caches methods, under tag = Method* | 1 << 63. */
+struct segment {
+	__u64 tag;	   /* pc >> segment_shift */
+	__u64 owner;	   /* who this was read from: serial of the VM << 32 | code epoch */
+	__u64 begin;	   /* first instruction; of a method: first bytecode */
+	__u64 live_id;	   /* where the compile id stands, 0 if there is none */
+	__u32 frame;	   /* bytes from sp to the caller's sp; of a method: bytes of bytecode */
+	__u32 complete;	   /* the frame is there once pc - begin reaches this */
+	__u32 compile_id;
+	__u32 deopt;	   /* deopt handler - begin, 0 if none */
+	__u32 deopt_mh;	   /* the same for method-handle calls */
+	__s32 orig_pc;	   /* where a deoptimised frame keeps its pc, from sp */
+	__u32 kind;	   /* enum blob_kind */
+};
+
+enum blob_kind {
+	BLOB_NONE,
+	BLOB_NMETHOD,
+	BLOB_NATIVE, /* an nmethod around a native method */
+	BLOB_INTERPRETER,
+	BLOB_VTABLE,
+	BLOB_ADAPTER,
+	BLOB_CONTINUATION, /* JDK 21+: stubs that thaw and freeze virtual threads */
+	BLOB_STUB,
+};
+
+/* A thread known to be a JavaThread. {tid, born} is its identity, the TLS slot is read again every time. */
+struct java_thread {
+	__u64 born; /* ns, CLOCK_BOOTTIME */
+	__u32 tid;
+	__u32 serial;
+	__u64 tls_slot;	 /* address of Thread::_thr_current of this thread */
+	__u64 thread;	 /* JavaThread* */
+	__u64 stack_base; /* highest address of its stack */
+};
+
+struct scratch {
+	__u64 window_low, window_len; /* what of the stack is in window[], bytes */
+	__u64 window[WINDOW_WORDS];
+	__u64 words[SCAN_WORDS];
+	struct segment found; /* result of segment_find */
+	struct {
+		__u64 pc, sp, bp;
+	} caller; /* result of stub_caller and interpreter_entry_caller */
+	struct segment segments[SEGMENTS];
+	struct java_thread threads[THREADS];
+	struct sample sample;
+};
+
+/* key: CPU; the size is set at load */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} scratches SEC(".maps");
+
+static __always_inline struct scratch *this_scratch(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&scratches, &cpu);
+}
+
+static __always_inline __u64 read_word(__u64 addr)
+{
+	__u64 v = 0;
+
+	bpf_probe_read_user(&v, sizeof(v), (void *)addr);
+	return v;
+}
+
+static __always_inline __u32 read_int(__u64 addr)
+{
+	__u32 v = 0;
+
+	bpf_probe_read_user(&v, sizeof(v), (void *)addr);
+	return v;
+}

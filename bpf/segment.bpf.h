@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * From a pc in the code cache to the CodeBlob around it, through HotSpot's own segment map: one byte a segment, 0
+ * where a block begins, 0xff where nothing is, else how many segments to go back at least (share/memory/heap.cpp).
+ * The answers are cached per CPU. A cached answer is good until its owner changes: the unload probes count up the
+ * code epoch before code memory is given back. Without them the compile id that is there now is read every time:
+ * ids are never given out twice.
+ */
+#pragma once
+
+#include "scratch.bpf.h"
+
+#define SEGMENT_HOPS 24 /* 12-15 are seen; each hop goes back further */
+
+static __always_inline bool in_code_cache(const struct hotspot_process *vm, __u64 pc)
+{
+	return pc >= vm->code_low && pc < vm->code_high;
+}
+
+/* Address of the CodeBlob around pc, 0 if there is none. */
+static __always_inline __u64 blob_at(const struct hotspot_process *vm, __u64 pc)
+{
+	__u64 low = 0, map = 0, i;
+	__u8 tag = 0;
+
+	for (int h = 0; h < MAX_CODE_HEAPS; h++) {
+		if (pc >= vm->heaps[h].low && pc < vm->heaps[h].high) {
+			low = vm->heaps[h].low;
+			map = vm->heaps[h].segment_map;
+		}
+	}
+	if (!low)
+		return 0;
+	i = (pc - low) >> (vm->segment_shift & 31);
+	for (int hop = 0; hop < SEGMENT_HOPS; hop++) {
+		if (bpf_probe_read_user(&tag, 1, (void *)(map + i)))
+			return 0;
+		if (tag == 0)
+			return low + (i << (vm->segment_shift & 31)) + vm->block_header;
+		if (tag == 0xff || tag > i)
+			return 0;
+		i -= tag;
+	}
+	return 0;
+}
+
+static __always_inline __u32 blob_kind(const struct hotspot_process *vm, __u64 name)
+{
+	if (!name)
+		return BLOB_NONE;
+	if (name == vm->name_nmethod)
+		return BLOB_NMETHOD;
+	if (name == vm->name_native)
+		return BLOB_NATIVE;
+	if (name == vm->name_interpreter)
+		return BLOB_INTERPRETER;
+	if (name == vm->name_vtable)
+		return BLOB_VTABLE;
+	if (name == vm->name_adapter)
+		return BLOB_ADAPTER;
+	if (name == vm->name_continuation)
+		return BLOB_CONTINUATION;
+	return BLOB_STUB;
+}
+
+/* Offset of a deopt handler from the code's begin; 0 if there is none. */
+static __always_inline __u32 deopt_offset(const struct hotspot_process *vm, __u64 blob, __u64 begin, __u32 field)
+{
+	__u64 handler;
+
+	if (vm->flags & HOTSPOT_DEOPT_OFFSET) {
+		__u32 off = read_int(blob + field);
+
+		return off == ~0u ? 0 : blob + off - begin;
+	}
+	handler = read_word(blob + field);
+	return handler ? handler - begin : 0;
+}
+
+/* Reads the blob around pc into scratch.found. Returns 0 or why that failed (enum walk_end). */
+__noinline int segment_find(__u32 pid, __u64 pc)
+{
+	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+	struct scratch *s = this_scratch();
+	struct segment *f;
+	__u64 blob;
+
+	if (!vm || !s)
+		return END_READ;
+	count(SEGMENT_MISSES, 1);
+	if (!in_code_cache(vm, pc))
+		return END_NO_CODE;
+	blob = blob_at(vm, pc);
+	if (!blob)
+		return END_NO_BLOB;
+
+	f = &s->found;
+	f->kind = blob_kind(vm, read_word(blob + vm->blob_name));
+	if (f->kind == BLOB_NONE)
+		return END_NO_BLOB;
+	if (vm->flags & HOTSPOT_CODE_OFFSET)
+		f->begin = blob + read_int(blob + vm->blob_code_begin);
+	else
+		f->begin = read_word(blob + vm->blob_code_begin);
+	f->frame = read_int(blob + vm->blob_frame_size) * 8; /* words */
+	f->complete = read_int(blob + vm->blob_frame_complete);
+	if (vm->flags & HOTSPOT_FRAME_COMPLETE_16)
+		f->complete &= 0xffff;
+	f->compile_id = f->deopt = f->deopt_mh = f->orig_pc = 0;
+	f->live_id = 0;
+	if (f->kind == BLOB_NMETHOD || f->kind == BLOB_NATIVE) {
+		f->live_id = blob + vm->blob_compile_id;
+		f->compile_id = read_int(f->live_id);
+		f->deopt = deopt_offset(vm, blob, f->begin, vm->blob_deopt_handler);
+		if (vm->flags & HOTSPOT_DEOPT_MH)
+			f->deopt_mh = deopt_offset(vm, blob, f->begin, vm->blob_deopt_mh_handler);
+		f->orig_pc = read_int(blob + vm->blob_orig_pc);
+	}
+	return 0;
+}
+
+static __always_inline __u32 segment_slot(__u64 tag)
+{
+	return (__u32)((tag * 0x9e3779b97f4a7c15ull) >> 44) & (SEGMENTS - 1);
+}
+
+/* Whether a cached segment still tells the truth. */
+static __always_inline bool segment_valid(const struct hotspot_process *vm, const struct segment *g, __u64 tag,
+					  __u64 owner)
+{
+	if (g->tag != tag || g->owner != owner)
+		return false;
+	return (vm->flags & HOTSPOT_UNLOAD_EVENTS) || !g->live_id || read_int(g->live_id) == g->compile_id;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * A whole user stack, innermost frame first, into scratch.sample. What kind of thread it is and where its pc stands
+ * decide how:
+ *
+ *   pc in the code cache            Java frames from the registers
+ *   JavaThread with an anchor       native frames by frame pointer, then Java frames from the anchor
+ *   JavaThread in a leaf call       native code called without an anchor: the return address is near on the stack
+ *   anything else                   native frames by frame pointer
+ */
+#pragma once
+
+#include "native.bpf.h"
+#include "thread.bpf.h"
+
+/* The user registers at the tick, whatever the architecture calls them. */
+struct user_registers {
+	__u64 pc, sp, bp, r13, rbx;
+};
+
+/* Java frames from w's registers to the end. */
+static __always_inline void walk_java(struct walk *w)
+{
+	w->end = END_DEPTH;
+	bpf_loop(2 * MAX_USER_FRAMES, java_step, w, 0); /* entry frames take a turn and push nothing */
+}
+
+/* From native code of a JavaThread to its Java frames, if there are any. */
+static __always_inline void walk_native_to_java(struct walk *w, const struct java_thread *t)
+{
+	const struct hotspot_process *vm = w->vm;
+	__u64 anchor = t->thread + vm->thread_anchor;
+	__u64 sp = read_word(anchor + vm->anchor_sp), leaf_sp = w->sp, leaf_bp = w->bp, pc;
+
+	push_native(w, w->pc);
+	if (sp > w->sp) {
+		w->native_to = sp;
+		bpf_loop(NATIVE_LEAVES, native_step, w, 0);
+		pc = read_word(anchor + vm->anchor_pc);
+		w->pc = pc ? pc : read_word(sp - 8);
+		w->sp = sp;
+		w->bp = read_word(anchor + vm->anchor_fp);
+		w->leaf = 0;
+		walk_java(w);
+	} else if (read_int(t->thread + vm->thread_state) == THREAD_IN_JAVA) {
+		int i = find_return(w->pid, leaf_sp, SCAN_WORDS);
+
+		if (i < 0 || i >= SCAN_WORDS) {
+			w->end = END_NO_ANCHOR;
+			return;
+		}
+		w->sp = leaf_sp + 8 * (__u64)i + 8;
+		w->pc = w->s->words[i];
+		if (i > 0 && leaf_bp + 16 == w->sp)
+			w->bp = w->s->words[i - 1];
+		w->leaf = 0;
+		walk_java(w);
+	} else {
+		w->end = END_DEPTH;
+		bpf_loop(MAX_USER_FRAMES, native_step, w, 0);
+		if (w->java)
+			walk_java(w);
+	}
+}
+
+/* Fills frames, user_frames, end and flags of the sample in s. vm is 0 where the process has no attached VM. */
+static __always_inline __u32 walk_user(struct scratch *s, struct task_struct *task, const struct hotspot_process *vm,
+				       const struct user_registers *regs, __u32 pid, __u32 tid)
+{
+	struct walk w = {
+		.s = s, .vm = vm, .pc = regs->pc, .sp = regs->sp, .bp = regs->bp,
+		.r13 = regs->r13, .rbx = regs->rbx, .pid = pid, .leaf = 1,
+	};
+	struct java_thread *t = 0;
+
+	s->window_len = 0;
+	s->window_low = 0;
+	if (vm) {
+		__u32 slot = vm->slot;
+		struct epochs *e = bpf_map_lookup_elem(&epochs, &slot);
+
+		s->sample.flags |= SAMPLE_ATTACHED;
+		s->sample.attachment = vm->serial;
+		s->sample.class_epoch = e ? e->classes : 0;
+		w.owner = (__u64)vm->serial << 32 | (e ? e->code : 0);
+		t = current_java_thread(vm, s, task, tid);
+		if (t) {
+			s->sample.flags |= SAMPLE_JAVA_THREAD;
+			w.stack_base = t->stack_base;
+		}
+	}
+	if (vm && in_code_cache(vm, w.pc)) {
+		walk_java(&w);
+	} else if (t) {
+		walk_native_to_java(&w, t);
+	} else {
+		push_native(&w, w.pc);
+		w.end = END_DEPTH;
+		bpf_loop(MAX_USER_FRAMES, native_step, &w, 0);
+		if (w.java)
+			walk_java(&w);
+	}
+	if (w.java_frames)
+		s->sample.flags |= SAMPLE_JAVA_FRAMES;
+	s->sample.end = w.end;
+	s->sample.user_frames = w.frames;
+	return w.frames;
+}

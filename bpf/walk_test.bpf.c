@@ -1,0 +1,157 @@
+//go:build ignore
+
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The walker's parts as programs of their own, for tests only. A syscall program runs in the process that asks for
+ * it, so memory of the test plays the guest's. The task is played too: where a kernel's task_struct has the fields
+ * that the walker reads, a map's value has those of the request.
+ */
+#include "walk.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+struct request {
+	__u64 pc, sp, bp, r13, rbx; /* struct user_registers */
+	__u64 fsbase, born;	    /* of the task */
+	__u32 pid, tid;
+	__u64 begin;			 /* leaf: of the code */
+	__u64 base;			 /* window: end of the stack */
+	__u32 complete, words, len, pad; /* leaf; scan; window */
+
+	/* answers */
+	__u64 thread, stack_base, word, window_len, ns;
+	__u64 blob_begin;
+	__u32 blob_kind, blob_frame, blob_complete, blob_id, blob_deopt, blob_deopt_mh;
+};
+
+struct request *export_request __attribute__((unused));
+enum blob_kind *export_blob_kind __attribute__((unused));
+
+struct fake_task {
+	__u8 bytes[32 << 10]; /* more than any kernel's task_struct has */
+};
+
+/* key: 0 */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fake_task);
+} tasks SEC(".maps");
+
+/* key: 0; where walk leaves its sample */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sample);
+} samples SEC(".maps");
+
+static __always_inline struct task_struct *fake_task(struct request *r)
+{
+	__u32 zero = 0;
+	struct fake_task *t = bpf_map_lookup_elem(&tasks, &zero);
+
+	if (!t)
+		return 0;
+	*(__u64 *)(t->bytes + bpf_core_field_offset(struct task_struct, start_boottime)) = r->born;
+	*(__u64 *)(t->bytes + bpf_core_field_offset(struct task_struct, thread.fsbase)) = r->fsbase;
+	return (struct task_struct *)t;
+}
+
+/* A whole walk from the request's registers; its sample is in the samples map. */
+SEC("syscall")
+int walk(struct request *r)
+{
+	struct user_registers regs = {.pc = r->pc, .sp = r->sp, .bp = r->bp, .r13 = r->r13, .rbx = r->rbx};
+	struct hotspot_process *vm;
+	struct task_struct *task = fake_task(r);
+	struct scratch *s = this_scratch();
+	__u32 zero = 0, pid = r->pid;
+	struct sample *out = bpf_map_lookup_elem(&samples, &zero);
+	__u64 begin;
+
+	if (!task || !s || !out)
+		return -1;
+	begin = bpf_ktime_get_ns();
+	s->sample.flags = 0;
+	s->sample.end = END_NONE;
+	s->sample.class_epoch = s->sample.attachment = 0;
+	s->sample.kernel_frames = 0;
+	vm = bpf_map_lookup_elem(&processes, &pid);
+	walk_user(s, task, vm, &regs, pid, r->tid);
+	r->ns = bpf_ktime_get_ns() - begin;
+	return bpf_probe_read_kernel(out, sizeof(*out), &s->sample);
+}
+
+/* Returns the enum leaf_rule for pc in code that begins at begin. */
+SEC("syscall")
+int leaf(struct request *r)
+{
+	return leaf_rule(r->pc, r->begin, r->complete);
+}
+
+/* Returns how many words above sp the first return address is, or -1. */
+SEC("syscall")
+int scan(struct request *r)
+{
+	return find_return(r->pid, r->sp, r->words);
+}
+
+/* Returns 0 and describes the blob around pc, or an enum walk_end. */
+SEC("syscall")
+int find(struct request *r)
+{
+	struct scratch *s = this_scratch();
+	int err;
+
+	if (!s)
+		return -1;
+	err = segment_find(r->pid, r->pc);
+	if (err)
+		return err;
+	r->blob_begin = s->found.begin;
+	r->blob_kind = s->found.kind;
+	r->blob_frame = s->found.frame;
+	r->blob_complete = s->found.complete;
+	r->blob_id = s->found.compile_id;
+	r->blob_deopt = s->found.deopt;
+	r->blob_deopt_mh = s->found.deopt_mh;
+	return 0;
+}
+
+/* Covers len bytes at sp of a stack that ends at base, and reads the last word of them. Returns 0 if that worked. */
+SEC("syscall")
+int cover(struct request *r)
+{
+	struct scratch *s = this_scratch();
+
+	if (!s)
+		return -1;
+	s->window_low = s->window_len = 0;
+	if (window_cover(s, r->base, r->sp, r->len))
+		return 1;
+	r->window_len = s->window_len;
+	r->word = window_word(s, r->sp + r->len - 8);
+	return 0;
+}
+
+/* Returns 0 and the JavaThread, or 1 if the task is none. */
+SEC("syscall")
+int thread(struct request *r)
+{
+	struct scratch *s = this_scratch();
+	struct task_struct *task = fake_task(r);
+	__u32 pid = r->pid;
+	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+	struct java_thread *t;
+
+	if (!s || !task || !vm)
+		return -1;
+	t = current_java_thread(vm, s, task, r->tid);
+	if (!t)
+		return 1;
+	r->thread = t->thread;
+	r->stack_base = t->stack_base;
+	return 0;
+}

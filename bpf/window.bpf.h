@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The stack window: the part of the stack around the walk is copied in pieces, since one copy of 2 KB costs less
+ * than the handful of single reads that one frame would take.
+ */
+#pragma once
+
+#include "scratch.bpf.h"
+
+/* Copies the piece that begins at addr and ends below base, or 128 bytes if less is mapped. 0 if it worked. */
+__noinline int window_fill(__u64 addr, __u64 base)
+{
+	struct scratch *s = this_scratch();
+	__u64 len = WINDOW_CHUNK;
+
+	if (!s)
+		return 1;
+	count(WINDOW_FILLS, 1);
+	if (base > addr && base - addr < len)
+		len = base - addr;
+	len &= ~7ull;
+	if (len > WINDOW_CHUNK || len < 16)
+		len = 16;
+	s->window_low = addr;
+	s->window_len = len;
+	if (!bpf_probe_read_user(s->window, len, (void *)addr))
+		return 0;
+	s->window_len = 128;
+	if (!bpf_probe_read_user(s->window, 128, (void *)addr))
+		return 0;
+	s->window_len = 0;
+	return 1;
+}
+
+/* Makes [addr, addr + len) readable through window_word; len <= 128. 0 if it worked. */
+static __always_inline int window_cover(struct scratch *s, __u64 base, __u64 addr, __u64 len)
+{
+	__u64 off = addr - s->window_low;
+
+	if (off <= s->window_len && off + len <= s->window_len)
+		return 0;
+	if (window_fill(addr, base))
+		return 1;
+	return s->window_len < len;
+}
+
+/* The word at addr, which must be covered. */
+static __always_inline __u64 window_word(struct scratch *s, __u64 addr)
+{
+	return s->window[((addr - s->window_low) >> 3) & (WINDOW_WORDS - 1)];
+}

@@ -1,0 +1,103 @@
+package cct_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// tree builds a tree from lines such as "A B D": outermost frame first, as the papers draw paths.
+func tree(contexts map[string]uint64) *cct.Tree[string] {
+	t := new(cct.Tree[string])
+	for context, weight := range contexts {
+		t.Add(stack(context), weight)
+	}
+	return t
+}
+
+// stack turns a path, outermost frame first, into the order in which stacks are sampled.
+func stack(path string) []string {
+	s := strings.Fields(path)
+	slices.Reverse(s)
+	return s
+}
+
+// path is the inverse of stack.
+func path(stack []string) string {
+	s := slices.Clone(stack)
+	slices.Reverse(s)
+	return strings.Join(s, " ")
+}
+
+// contexts returns what tree was made from: every context of its own weight.
+func contexts(t *cct.Tree[string]) map[string]uint64 {
+	m := make(map[string]uint64)
+	for id, n := range t.Nodes() {
+		if n.Self > 0 {
+			m[path(t.Stack(id))] += n.Self
+		}
+	}
+	return m
+}
+
+func identity(key string) string { return key }
+
+// figure6 is the calling context tree of Figure 6 of Inoue and Nakatani (OOPSLA 2009), built there from callers and
+// stack depths and here from whole stacks, with the number of samples of each edge as the weight of its callee.
+var figure6 = map[string]uint64{
+	"A B":     10,
+	"A C":     10,
+	"A B D":   20,
+	"A C D":   40,
+	"A C E":   10,
+	"A B D E": 80,
+}
+
+// figure7a is the tree of Figure 7(A), which depths alone cannot build: B and F have frames of the same size.
+var figure7a = map[string]uint64{
+	"A B D":   10,
+	"A F D":   20,
+	"A B D E": 30,
+	"A F D E": 40,
+}
+
+// recursive holds a method that calls itself, and two that call each other.
+var recursive = map[string]uint64{
+	"main":                  1,
+	"main fib":              2,
+	"main fib fib":          3,
+	"main fib fib fib":      4,
+	"main ping":             5,
+	"main ping pong":        6,
+	"main ping pong ping":   7,
+	"main ping pong ping x": 8,
+}
+
+// randomTree has stacks of few distinct keys, so that they share frames and recur.
+func randomTree(r *rand.Rand, adds int) (*cct.Tree[string], map[string]uint64) {
+	t, want := new(cct.Tree[string]), make(map[string]uint64)
+	for range adds {
+		s := make([]string, r.IntN(12))
+		for i := range s {
+			s[i] = string(rune('a' + r.IntN(4)))
+		}
+		w := r.Uint64N(100) + 1
+		t.Add(s, w)
+		want[path(s)] += w
+	}
+	return t, want
+}
+
+func eachRandomTree(t *testing.T, f func(t *testing.T, r *rand.Rand, tree *cct.Tree[string], want map[string]uint64)) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		tree, want := randomTree(r, 200)
+		f(t, r, tree, want)
+		if t.Failed() {
+			t.Fatalf("with seed %d", seed)
+		}
+	}
+}

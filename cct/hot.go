@@ -1,0 +1,64 @@
+package cct
+
+import (
+	"cmp"
+	"slices"
+)
+
+// An Entry is one line of a flat profile.
+type Entry[M comparable] struct {
+	Key   M
+	Self  uint64 // weight while Key was innermost
+	Total uint64 // weight while Key was anywhere on the stack, counted once however often it recursed
+}
+
+// Hot returns the flat profile of t by what the frames are grouped into (by may map to a method, a package, a
+// file), the largest Self first, then the largest Total, then whatever appeared in the tree first. Weight of Root
+// has no frame and is in no entry.
+func Hot[K, M comparable](t *Tree[K], by func(K) M) []Entry[M] {
+	var (
+		entries []Entry[M]
+		index   = make(map[M]int)
+		group   = make([]int, t.Len()+1) // of each node, an index into entries
+	)
+	for id, n := range t.Nodes() {
+		if id == Root {
+			continue
+		}
+		key := by(n.Key)
+		i, ok := index[key]
+		if !ok {
+			i = len(entries)
+			index[key] = i
+			entries = append(entries, Entry[M]{Key: key})
+		}
+		group[id] = i
+		entries[i].Self += n.Self
+	}
+
+	// Only the outermost frame of a group adds its subtree, so that recursion is not counted again. active says
+	// how many frames of each group are on the path from Root to where the walk stands.
+	var (
+		totals = t.Totals()
+		active = make([]int, len(entries))
+	)
+	t.traverse(func(id NodeID) {
+		g := group[id]
+		if active[g] == 0 {
+			entries[g].Total += totals[id]
+		}
+		active[g]++
+	}, func(id NodeID) {
+		active[group[id]]--
+	})
+	SortEntries(entries, func(a, b M) int { return 0 })
+	return entries
+}
+
+// SortEntries orders entries as Hot does, but by compare where Self and Total are equal. Use it where output must
+// not depend on the order in which samples came.
+func SortEntries[M comparable](entries []Entry[M], compare func(a, b M) int) {
+	slices.SortStableFunc(entries, func(a, b Entry[M]) int {
+		return cmp.Or(cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total), compare(a.Key, b.Key))
+	})
+}

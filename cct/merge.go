@@ -1,0 +1,59 @@
+package cct
+
+// Merge adds every context of other, which may be nil or t itself, with its weight.
+func (t *Tree[K]) Merge(other *Tree[K]) {
+	if other == nil {
+		return
+	}
+	one := make([]K, 1)
+	graft(t, other, func(key K) []K {
+		one[0] = key
+		return one
+	})
+}
+
+// Map returns the tree that t would be if every frame were replaced by f of its key: several frames, innermost
+// first, where one stands for several (methods inlined into each other), or none to leave it out, in which case its
+// weight goes to its caller. Contexts that become equal are merged and the total stays. f is called once a node
+// and must not keep state; its result is read before the next call. Limit is taken over from t.
+func Map[K, L comparable](t *Tree[K], f func(K) []L) *Tree[L] {
+	mapped := &Tree[L]{Limit: t.Limit}
+	graft(mapped, t, f)
+	return mapped
+}
+
+// graft adds to dst every context of src with its keys expanded.
+func graft[K, L comparable](dst *Tree[L], src *Tree[K], expand func(K) []L) {
+	if len(src.nodes) == 0 {
+		return
+	}
+	dst.plant()
+	dst.total += src.total
+	dst.overflow += src.overflow
+	// Where each node of src went. Below a node that found no room everything goes to the same ancestor: the
+	// frames further in would otherwise appear under a caller that they never had.
+	type place struct {
+		id  NodeID
+		cut bool
+	}
+	places := make([]place, len(src.nodes))
+	for i := range places {
+		n := src.nodes[i]
+		at := places[n.parent]
+		if NodeID(i) != Root && !at.cut {
+			keys := expand(n.key)
+			for j := len(keys) - 1; j >= 0 && !at.cut; j-- {
+				if child := dst.child(at.id, keys[j]); child != Root {
+					at.id = child
+				} else {
+					at.cut = true
+				}
+			}
+		}
+		if at.cut {
+			dst.overflow += n.self
+		}
+		dst.nodes[at.id].self += n.self
+		places[i] = at
+	}
+}

@@ -1,0 +1,115 @@
+package cct_test
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+func TestMergeAddsContexts(t *testing.T) {
+	eachRandomTree(t, func(t *testing.T, r *rand.Rand, a *cct.Tree[string], want map[string]uint64) {
+		b, more := randomTree(r, 100)
+		a.Merge(b)
+		for context, weight := range more {
+			want[context] += weight
+		}
+		if got := contexts(a); !maps.Equal(got, want) {
+			t.Errorf("contexts = %v, want %v", got, want)
+		}
+		if !maps.Equal(contexts(b), more) {
+			t.Errorf("Merge changed its argument")
+		}
+	})
+}
+
+func TestMergeSelfAndNil(t *testing.T) {
+	tree := tree(figure6)
+	tree.Merge(nil)
+	tree.Merge(tree)
+	for context, weight := range contexts(tree) {
+		if weight != 2*figure6[context] {
+			t.Errorf("%s = %d, want %d", context, weight, 2*figure6[context])
+		}
+	}
+	if tree.Total() != 340 {
+		t.Errorf("Total() = %d, want 340", tree.Total())
+	}
+}
+
+// What finds no room goes to the deepest ancestor and stays there: E must not come to lie directly under A, though
+// A has such a child.
+func TestMergeIntoFullTree(t *testing.T) {
+	full := cct.Tree[string]{Limit: 2}
+	full.Add(stack("A E"), 1)
+	full.Merge(tree(map[string]uint64{"A B E": 10, "A E": 100}))
+	want := map[string]uint64{"A": 10, "A E": 101}
+	if got := contexts(&full); !maps.Equal(got, want) {
+		t.Errorf("contexts = %v, want %v", got, want)
+	}
+	if full.Overflow() != 10 || full.Total() != 111 {
+		t.Errorf("Overflow, Total = %d, %d, want 10, 111", full.Overflow(), full.Total())
+	}
+}
+
+// A physical frame becomes the methods that were inlined into it, or nothing. Keys list them innermost first.
+func TestMapExpandsInlining(t *testing.T) {
+	physical := tree(map[string]uint64{
+		"main run":                     1,
+		"main run get+checkout":        2,
+		"main run get+checkout stub":   4,
+		"main run get+checkout hash+g": 8,
+		"main g":                       16,
+		"main stub g":                  32,
+	})
+	logical := cct.Map(physical, func(frame string) []string {
+		if frame == "stub" {
+			return nil
+		}
+		return strings.Split(frame, "+")
+	})
+	want := map[string]uint64{
+		"main run":                     1,
+		"main run checkout get":        6,
+		"main run checkout get g hash": 8,
+		"main g":                       48,
+	}
+	if got := contexts(logical); !maps.Equal(got, want) {
+		t.Errorf("contexts = %v, want %v", got, want)
+	}
+	if logical.Total() != physical.Total() {
+		t.Errorf("Total() = %d, want %d", logical.Total(), physical.Total())
+	}
+}
+
+func TestMapKeepsTotal(t *testing.T) {
+	expansions := map[string][]string{"a": nil, "b": {"x", "y", "z"}, "c": {"b"}, "d": {"a", "a"}}
+	eachRandomTree(t, func(t *testing.T, r *rand.Rand, tree *cct.Tree[string], _ map[string]uint64) {
+		tree.Limit = r.IntN(400)
+		mapped := cct.Map(tree, func(key string) []string { return expansions[key] })
+		if mapped.Total() != tree.Total() || mapped.Totals()[cct.Root] != tree.Total() {
+			t.Errorf("Total() = %d, nodes weigh %d, want %d", mapped.Total(), mapped.Totals()[cct.Root], tree.Total())
+		}
+		if mapped.Overflow() == 0 {
+			for id, n := range tree.Nodes() {
+				want := slices.Concat(expand(tree.Stack(id), expansions)...)
+				if n.Self > 0 && contexts(mapped)[path(want)] < n.Self {
+					t.Errorf("%v is not found as %v", tree.Stack(id), want)
+				}
+				if id > 20 { // each costs a pass
+					break
+				}
+			}
+		}
+	})
+}
+
+func expand(stack []string, by map[string][]string) (expanded [][]string) {
+	for _, key := range stack {
+		expanded = append(expanded, by[key])
+	}
+	return expanded
+}

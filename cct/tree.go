@@ -1,0 +1,150 @@
+// Package cct holds calling context trees and the measures on them.
+//
+// A calling context tree has one node per distinct call stack: a method reached along two paths is two nodes, and
+// all samples with the same stack share one. Trees are built from stack samples and recursion keeps its whole
+// context, both as in Whaley's partial calling context tree (Java Grande 2000); the original of Ammons, Ball and
+// Larus (PLDI 1997) counts calls and folds recursion into back edges. The package knows nothing about what a method
+// is: K is whatever identifies a frame.
+//
+//	var t cct.Tree[string]
+//	t.Add([]string{"D", "B", "A"}, 1) // D was running, called by B, called by A
+//	for _, e := range cct.Hot(&t, func(k string) string { return k }) {
+//		fmt.Println(e.Key, e.Self, e.Total)
+//	}
+package cct
+
+import "math"
+
+// DefaultLimit is how many nodes a Tree holds at most unless told otherwise: about 40 MB with one-word keys.
+const DefaultLimit = 1 << 20
+
+// nearChildren is how many children of a node are found by walking a list; the rest are found by hash. Most nodes
+// have one or two children, so most trees never hash. A target that calls one method from thousands of callees
+// must not make Add linear in them, hence the bound.
+const nearChildren = 8
+
+// A NodeID names a node within one Tree. Parents have smaller ids than their children.
+type NodeID uint32
+
+// Root is the empty context, above the outermost frames. It has no key.
+const Root NodeID = 0
+
+// A Tree is a calling context tree of weighted stacks. The zero value is empty and ready to use. One goroutine may
+// add while nobody reads; any number may read while nobody adds.
+type Tree[K comparable] struct {
+	// Limit bounds the nodes, Root not counted; 0 means DefaultLimit.
+	Limit int
+
+	nodes    []node[K] // the arena; nodes[Root] exists once anything was added
+	far      map[edge[K]]NodeID
+	path     []step[K] // the last stack added, outermost frame first
+	total    uint64
+	overflow uint64
+}
+
+// node is 32 bytes for one-word keys. Siblings are linked: first and next are Root at the end of a list.
+type node[K comparable] struct {
+	key         K
+	self        uint64
+	parent      NodeID
+	first, next NodeID
+	depth       uint32
+}
+
+type edge[K comparable] struct {
+	parent NodeID
+	key    K
+}
+
+type step[K comparable] struct {
+	key K
+	id  NodeID
+}
+
+// Add counts weight for the context that stack describes, innermost frame first, and returns its node. Weight may
+// be 0; the empty stack is Root.
+//
+// When the tree is full the weight goes to the deepest ancestor that exists, whose node is returned, and Overflow
+// grows by it.
+//
+// Successive stacks of one thread mostly share their outer frames, so Add first follows the previous stack as long
+// as the keys agree, which costs a comparison a frame and no look-up. Whaley gets there by marking the frames that
+// he has seen, which would mean to write into the target.
+func (t *Tree[K]) Add(stack []K, weight uint64) NodeID {
+	t.plant()
+	shared := 0
+	for shared < len(t.path) && shared < len(stack) && t.path[shared].key == stack[len(stack)-1-shared] {
+		shared++
+	}
+	t.path = t.path[:shared]
+	id := Root
+	if shared > 0 {
+		id = t.path[shared-1].id
+	}
+	for i := len(stack) - 1 - shared; i >= 0; i-- {
+		child := t.child(id, stack[i])
+		if child == Root {
+			t.overflow += weight
+			break
+		}
+		id = child
+		t.path = append(t.path, step[K]{stack[i], id})
+	}
+	t.nodes[id].self += weight
+	t.total += weight
+	return id
+}
+
+// plant makes sure that there is a root.
+func (t *Tree[K]) plant() {
+	if len(t.nodes) == 0 {
+		t.nodes = append(t.nodes, node[K]{})
+	}
+}
+
+// child returns the child of parent for key, made if need be, or Root if the tree is full.
+func (t *Tree[K]) child(parent NodeID, key K) NodeID {
+	id, last, wide := t.find(parent, key)
+	if id != Root || t.full() {
+		return id
+	}
+	id = NodeID(len(t.nodes))
+	n := node[K]{key: key, parent: parent, depth: t.nodes[parent].depth + 1}
+	if last == Root {
+		t.nodes[parent].first = id
+	} else {
+		// Behind the near children, which therefore stay the same ones.
+		n.next = t.nodes[last].next
+		t.nodes[last].next = id
+	}
+	t.nodes = append(t.nodes, n)
+	if wide {
+		if t.far == nil {
+			t.far = make(map[edge[K]]NodeID)
+		}
+		t.far[edge[K]{parent, key}] = id
+	}
+	return id
+}
+
+// find returns the child of parent for key, or Root. It also returns the last near child that it passed, behind
+// which a new sibling belongs, and whether there were so many that the new one must be hashed.
+func (t *Tree[K]) find(parent NodeID, key K) (id, last NodeID, wide bool) {
+	id = t.nodes[parent].first
+	for range nearChildren {
+		if id == Root || t.nodes[id].key == key {
+			return id, last, false
+		}
+		last, id = id, t.nodes[id].next
+	}
+	return t.far[edge[K]{parent, key}], last, true
+}
+
+func (t *Tree[K]) full() bool {
+	limit := t.Limit
+	if limit <= 0 {
+		limit = DefaultLimit
+	}
+	// NodeID is 32 bits wide, whatever Limit says.
+	return t.Len() >= min(limit, math.MaxInt32)
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// A command is a program that waits to be started until the agent is ready to sample it: a copy of this program
+// that becomes COMMAND when it is told to. So not even its first instruction is missed.
+type command struct {
+	cmd    *exec.Cmd
+	gate   *os.File // closing it without a word ends the command before it began
+	exited chan error
+}
+
+// gateVerb is the hidden verb of the copy; gateFD is where it waits.
+const (
+	gateVerb = "become"
+	gateFD   = 3
+)
+
+func startCommand(argv []string, stdout, stderr io.Writer) (*command, error) {
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		return nil, fmt.Errorf("start command: %w", err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start command: %w", err)
+	}
+	defer r.Close()
+	cmd := exec.Command("/proc/self/exe", append([]string{gateVerb, path}, argv...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, stdout, stderr
+	cmd.ExtraFiles = []*os.File{r}
+	if err := cmd.Start(); err != nil {
+		w.Close()
+		return nil, fmt.Errorf("start command: %w", err)
+	}
+	c := &command{cmd: cmd, gate: w, exited: make(chan error, 1)}
+	go func() {
+		err := cmd.Wait()
+		if err != nil {
+			err = fmt.Errorf("%s: %w", argv[0], err)
+		}
+		c.exited <- err
+	}()
+	return c, nil
+}
+
+func (c *command) pid() int { return c.cmd.Process.Pid }
+
+// release lets the command begin.
+func (c *command) release() {
+	c.gate.Write([]byte{1}) // if it is gone already, exited tells
+	c.gate.Close()
+}
+
+// kill ends a command that has not begun. One that has is left alone: its time is its own.
+func (c *command) kill() { c.gate.Close() }
+
+// become is the verb behind the gate: it waits for a byte, then executes args[0] with argv args[1:].
+func become(_ context.Context, args []string, _, _ io.Writer) error {
+	gate := os.NewFile(gateFD, "gate")
+	if gate == nil || len(args) < 2 {
+		return errors.New("this verb is for the record verb's own use")
+	}
+	if n, _ := gate.Read(make([]byte, 1)); n != 1 {
+		return errors.New("recording did not begin")
+	}
+	gate.Close()
+	return fmt.Errorf("execute %s: %w", args[0], syscall.Exec(args[0], args[1:], os.Environ()))
+}

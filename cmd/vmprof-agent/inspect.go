@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/doctor"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+)
+
+// maxLibjvm bounds a libjvm in bytes; debug builds with symbols have 400 MB.
+const maxLibjvm = 1 << 30
+
+// A library is what the file of a libjvm tells.
+type library struct {
+	image    vmruntime.Image
+	segments elffile.Segments
+	probes   bool // it announces what it compiles and unloads
+}
+
+// inspectHotSpot returns an inspector that attaches to a JVM as recording does, and lets go of it again.
+func inspectHotSpot(root proc.Root, pool *proc.Pool) doctor.JVMInspector {
+	return func(ctx context.Context, pid int, lib *proc.Mapping) (doctor.Inspection, error) {
+		id, err := root.Identify(pid)
+		if err != nil {
+			return doctor.Inspection{}, err
+		}
+		l, err := proc.Call(ctx, pool, pid, func() (library, error) { return readLibrary(root, pid, lib) })
+		if err != nil {
+			return doctor.Inspection{}, err
+		}
+		bias, err := l.segments.Bias(lib.Start, lib.Offset)
+		if err != nil {
+			return doctor.Inspection{}, err
+		}
+		mem, err := proc.OpenMemory(root, id, pool)
+		if err != nil {
+			return doctor.Inspection{}, err
+		}
+		defer mem.Close()
+		vm, err := l.image.Attach(vmruntime.Target{Memory: mem, Bias: bias})
+		if err != nil {
+			return doctor.Inspection{}, err
+		}
+		return doctor.Inspection{VM: vm.Describe(), Supports: supports(l.probes), Notes: vm.Notes()}, nil
+	}
+}
+
+// readLibrary runs on a worker of the pool: the file may lie on a file system that does not answer.
+func readLibrary(root proc.Root, pid int, lib *proc.Mapping) (l library, err error) {
+	f, err := root.OpenMapped(pid, lib, maxLibjvm)
+	if err != nil {
+		return l, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return l, fmt.Errorf("read libjvm: %w", err)
+	}
+	file, err := elffile.Open(f, st.Size())
+	if err != nil {
+		return l, fmt.Errorf("read libjvm: %w", err)
+	}
+	image, err := hotspot.Runtime{}.Image(file)
+	if err != nil {
+		return l, err
+	}
+	if image == nil {
+		return l, errors.New("its libjvm is not HotSpot's: there are no vmStructs in it")
+	}
+	return library{image, file.Segments(), announces(image)}, nil
+}
+
+// announces reports whether the build has every probe that keeps its method map current.
+func announces(image vmruntime.Image) bool {
+	h, ok := image.(*hotspot.Image)
+	for _, name := range []string{hotspot.ProbeCodeLoad, hotspot.ProbeCodeUnload, hotspot.ProbeClassUnload} {
+		ok = ok && len(h.Probes(name)) > 0
+	}
+	return ok
+}
+
+// supports says what works with a JVM that could be attached to.
+func supports(probes bool) []doctor.Support {
+	java := doctor.Support{Feature: "Java frames", OK: runtime.GOARCH == "amd64"}
+	if !java.OK {
+		java.Reason = "not walked on " + runtime.GOARCH + " yet"
+	}
+	inlining := java
+	inlining.Feature = "inlining"
+	live := doctor.Support{Feature: "live updates", OK: probes}
+	if !probes {
+		live.Reason = "this libjvm was built without USDT probes: what is compiled while the agent runs may have no names"
+	}
+	return []doctor.Support{java, inlining, live}
+}

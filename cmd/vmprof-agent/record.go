@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/version"
+)
+
+const recordUsage = `Usage: vmprof-agent record [flags] [-- COMMAND [ARG]...]
+
+Samples running processes, or COMMAND and what it starts, and writes a profile.
+Without -p and COMMAND it samples the whole machine. Ctrl-C ends it early and
+still writes.
+
+  vmprof-agent record -p 4711                      # one JVM, 30 s, to vmprof.pb.gz
+  vmprof-agent record -d 10s -F 999 -o all.folded  # the machine, for a flame graph
+  vmprof-agent record -o job.txt -- java -jar job.jar
+
+Flags:
+`
+
+// recordOptions are the flags of record.
+type recordOptions struct {
+	pids      []int
+	duration  time.Duration
+	frequency int
+	output    string
+	stats     string
+	verbose   bool
+	command   []string
+}
+
+// defaultDuration of a recording without COMMAND: long enough for 3,000 samples of a busy CPU at 99 Hz.
+const defaultDuration = 30 * time.Second
+
+func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
+	var o recordOptions
+	fs := newFlags("record", recordUsage, stderr)
+	fs.IntSliceVarP(&o.pids, "pid", "p", nil, "sample this process and the children it starts; repeatable")
+	fs.DurationVarP(&o.duration, "duration", "d", 0, "how long to sample (default 30s, or until COMMAND ends)")
+	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "samples a second of CPU time, on each CPU")
+	fs.StringVarP(&o.output, "output", "o", "vmprof.pb.gz", "where to write; the extension chooses the format: .pb.gz, .folded, .txt; - is standard output, as pprof")
+	fs.StringVar(&o.stats, "stats", "", "also write the agent's own counters to this file, as JSON")
+	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log what is attached and what fails")
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	if at := fs.ArgsLenAtDash(); at > 0 || (at < 0 && fs.NArg() > 0) {
+		return nil, usageError("unexpected argument " + fs.Arg(0) + ": a command goes after --")
+	}
+	o.command = fs.Args()
+	switch {
+	case len(o.command) > 0 && len(o.pids) > 0:
+		return nil, usageError("choose either -p or a command")
+	case o.frequency < 1:
+		return nil, usageError("-F needs a frequency of at least 1 Hz")
+	case o.duration < 0:
+		return nil, usageError("-d needs a positive duration")
+	}
+	if o.duration == 0 && len(o.command) == 0 {
+		o.duration = defaultDuration
+	}
+	return &o, nil
+}
+
+// record is the verb.
+func record(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parseRecord(args, stderr)
+	if errors.Is(err, pflag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := sink.CheckWritable(o.output); err != nil {
+		return err
+	}
+	var child *command
+	if len(o.command) > 0 {
+		childOut := stdout
+		if o.output == sink.Stdout {
+			childOut = stderr
+		}
+		if child, err = startCommand(o.command, childOut, stderr); err != nil {
+			return err
+		}
+		defer child.kill()
+		o.pids = []int{child.pid()}
+	}
+	a, err := agent.New(ctx, agent.Options{
+		Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: logger(o.verbose, stderr),
+	})
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+
+	run, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	w := a.Open(nil)
+	go func() { ended <- a.Run(run) }()
+	began := time.Now()
+	childErr := o.wait(ctx, a, child, ended, newProgress(stderr, began, o.duration))
+	stop()
+	runErr := <-ended
+	if runErr != nil {
+		return runErr
+	}
+	p, err := w.Close(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	if err := sink.Write(o.output, stdout, p); err != nil {
+		return err
+	}
+	if o.stats != "" {
+		if err := writeStats(o.stats, a, p); err != nil {
+			return err
+		}
+	}
+	summary := stdout
+	if o.output == sink.Stdout {
+		summary = stderr
+	}
+	if err := summarize(summary, p, o.output); err != nil {
+		return err
+	}
+	return childErr
+}
+
+// wait returns when the recording is over: its time is, the command or all chosen processes ended, or ctx did.
+func (o *recordOptions) wait(ctx context.Context, a *agent.Agent, child *command, ended chan error, bar *progress) error {
+	defer bar.clear()
+	var timeUp <-chan time.Time
+	if o.duration > 0 {
+		timeUp = time.After(o.duration)
+	}
+	var exited <-chan error
+	if child != nil {
+		child.release()
+		exited = child.exited
+	}
+	gone := make(chan struct{})
+	if child == nil && len(o.pids) > 0 {
+		watch, stop := context.WithCancel(ctx)
+		defer stop()
+		go func() {
+			if waitGone(watch, o.pids) {
+				close(gone)
+			}
+		}()
+	}
+	tick := time.NewTicker(progressInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-timeUp:
+			return nil
+		case <-ctx.Done():
+			return nil
+		case <-gone:
+			return nil
+		case err := <-ended:
+			ended <- err
+			return nil
+		case err := <-exited:
+			return err
+		case <-tick.C:
+			bar.draw(a)
+		}
+	}
+}
+
+// waitGone returns true when none of the processes runs any more, false when ctx ended first.
+func waitGone(ctx context.Context, pids []int) bool {
+	const interval = 100 * time.Millisecond
+	root := proc.DefaultRoot
+	var alive []proc.Identity
+	for _, pid := range pids {
+		if id, err := root.Identify(pid); err == nil {
+			alive = append(alive, id)
+		}
+	}
+	for {
+		var still []proc.Identity
+		for _, id := range alive {
+			if st, err := root.Stat(id.PID); err == nil && !st.Zombie() && root.Check(id) == nil {
+				still = append(still, id)
+			}
+		}
+		if alive = still; len(alive) == 0 {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(interval):
+		}
+	}
+}
+
+// summarize prints the hottest methods, where the time of those that read on goes, and one line that accounts for all.
+func summarize(w io.Writer, p *agent.Profile, path string) error {
+	pp, err := sink.Pprof(p)
+	if err != nil {
+		return err
+	}
+	opts := sink.DefaultViewOptions()
+	opts.N = 10
+	if err := sink.Methods(w, pp, opts); err != nil {
+		return err
+	}
+	if err := sink.Footer(w, pp, opts.Width); err != nil {
+		return err
+	}
+	if path != sink.Stdout {
+		_, err = fmt.Fprintf(w, "\nwritten to %s\n", path)
+	}
+	return err
+}
+
+func logger(verbose bool, w io.Writer) *slog.Logger {
+	level := slog.LevelWarn
+	if verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
+// newFlags returns a flag set that prints usage before its flags.
+func newFlags(verb, usage string, stderr io.Writer) *pflag.FlagSet {
+	fs := pflag.NewFlagSet(verb, pflag.ContinueOnError)
+	fs.SortFlags = false
+	fs.SetOutput(stderr)
+	fs.Usage = func() {
+		fmt.Fprint(stderr, usage)
+		fs.PrintDefaults()
+	}
+	return fs
+}
+

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// verbs lists them in the order of the help.
+func verbs() []verb {
+	return []verb{
+		{"record", "sample processes for a while and write a profile", record},
+		{"doctor", "tell whether this machine can be profiled, and why not", doctorVerb},
+		{"version", "print the version", printVersion},
+		{"help", "print this help", help},
+		{gateVerb, "", become},
+	}
+}
+
+// errReported ends a verb with exit code 1 when its output says why already.
+var errReported = errors.New("the output says why")
+
+// A usageError is an argument that makes no sense. It ends the program with exit code 2.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// isUsage reports whether the user has to change the command line.
+func isUsage(err error) bool {
+	var (
+		usage    usageError
+		unknown  *pflag.NotExistError
+		required *pflag.ValueRequiredError
+		value    *pflag.InvalidValueError
+		syntax   *pflag.InvalidSyntaxError
+	)
+	return errors.As(err, &usage) || errors.As(err, &unknown) || errors.As(err, &required) ||
+		errors.As(err, &value) || errors.As(err, &syntax)
+}
+
+// choose finds the verb that the first argument names. It returns the arguments after it.
+func choose(args []string) (verb, []string, error) {
+	if len(args) == 0 {
+		return verb{}, nil, usageError("no verb was given")
+	}
+	name := args[0]
+	if name == "-h" || name == "--help" {
+		name = "help"
+	}
+	if name == "--version" {
+		name = "version"
+	}
+	for _, v := range verbs() {
+		if v.name == name {
+			return v, args[1:], nil
+		}
+	}
+	text := fmt.Sprintf("there is no verb %q", name)
+	if near := nearest(name); near != "" {
+		text += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return verb{}, nil, usageError(text)
+}
+
+// complaint is what error messages of a verb begin with.
+func complaint(verb string) string { return strings.TrimSpace("vmprof-agent " + verb) }
+
+// help prints the verbs.
+func help(_ context.Context, _ []string, stdout, _ io.Writer) error {
+	var b strings.Builder
+	b.WriteString("vmprof-agent profiles the Java virtual machines of this host from outside, without touching them.\n\n")
+	for _, v := range verbs() {
+		if v.summary != "" {
+			fmt.Fprintf(&b, "  vmprof-agent %-8s %s\n", v.name, v.summary)
+		}
+	}
+	b.WriteString("\nRun 'vmprof-agent VERB -h' for the flags of a verb.\n")
+	_, err := io.WriteString(stdout, b.String())
+	return err
+}
+
+// nearest returns the verb that a misspelt name most likely means, "" if none is near.
+func nearest(name string) string {
+	const far = 3 // edits
+	best, at := "", far
+	for _, v := range verbs() {
+		if d := distance(name, v.name); v.summary != "" && d < at {
+			best, at = v.name, d
+		}
+	}
+	return best
+}
+
+// distance counts the insertions, deletions and replacements between two words (Levenshtein). It looks at no more than
+// 32 bytes of each.
+func distance(a, b string) int {
+	a, b = a[:min(len(a), 32)], b[:min(len(b), 32)]
+	row := make([]int, len(b)+1) // distances of a's first i bytes from each beginning of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

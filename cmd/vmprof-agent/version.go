@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/vmprof-agent/vmprof-agent/version"
+)
+
+const versionUsage = `Usage: vmprof-agent version [--json]
+
+Prints which build of the agent this is.
+
+Flags:
+`
+
+// printVersion is the verb.
+func printVersion(_ context.Context, args []string, stdout, stderr io.Writer) error {
+	fs := newFlags("version", versionUsage, stderr)
+	asJSON := fs.Bool("json", false, "print it as JSON")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if fs.NArg() > 0 {
+		return usageError("unexpected argument " + fs.Arg(0))
+	}
+	if *asJSON {
+		e := json.NewEncoder(stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(version.Get())
+	}
+	_, err := fmt.Fprintln(stdout, "vmprof-agent", version.String())
+	return err
+}

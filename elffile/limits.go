@@ -1,0 +1,24 @@
+package elffile
+
+// Limits on what is read from one file. Each was chosen well above what was seen in real programs and libraries, and
+// low enough that a crafted file costs the agent some tens of megabytes for a moment, not its life.
+const (
+	maxSegments     = 256     // libjvm.so has 9
+	maxSections     = 4096    // libc.so.6 of Debian has 64
+	maxSectionNames = 1 << 20 // bytes
+	maxNotes        = 4 << 20 // bytes of one note section; libjvm.so of JDK 25 has 55 kB of probes
+	maxNoteAreas    = 16      // places to look for a build id; libc.so.6 has 3
+	maxProbes       = 8 << 10 // libjvm.so has about 600
+	maxBuildID      = 64      // bytes; a SHA-1 has 20
+
+	maxSymbols     = 1 << 20  // of one table, before objects and imports are sorted out; libjvm.so has 70,000
+	maxNameBytes   = 32 << 20 // of one string table; libjvm.so has 3.3 MB
+	maxName        = 2048     // bytes of one name; longer ones are cut
+	maxRelocations = 4 << 20  // libjvm.so has 125,000. They are streamed, so this bounds time
+
+	maxDebugData       = 8 << 20  // bytes of .gnu_debugdata, compressed
+	maxDebugDataPlain  = 16 << 20 // bytes of the ELF file inside
+	maxDebugDataBlocks = 1024
+
+	chunkSize = 64 << 10 // tables are streamed through a buffer of about this many bytes
+)

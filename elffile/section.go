@@ -1,0 +1,116 @@
+package elffile
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// read returns size bytes at off, after it has checked that the file has them and that they are no more than limit.
+func (f *File) read(off, size, limit uint64) ([]byte, error) {
+	if size > limit {
+		return nil, fmt.Errorf("%d bytes: %w", size, ErrTooLarge)
+	}
+	if !f.holds(off, size) {
+		return nil, fmt.Errorf("%d bytes at offset %#x pass the end of the file: %w", size, off, ErrMalformed)
+	}
+	data := make([]byte, size)
+	if err := f.readFull(data, off); err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// holds reports whether the file has size bytes at off; neither sum can overflow.
+func (f *File) holds(off, size uint64) bool { return off <= f.size && size <= f.size-off }
+
+// readFull fills p from off, which the caller has checked with holds.
+func (f *File) readFull(p []byte, off uint64) error {
+	n, err := f.r.ReadAt(p, int64(off))
+	if n == len(p) {
+		return nil // ReadAt may give io.EOF together with the last bytes
+	}
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("file shrank while it was read: %w", ErrMalformed)
+	}
+	return fmt.Errorf("read %d bytes at offset %#x: %w", len(p), off, err)
+}
+
+// sectionNamed returns the first section of that name, or nil.
+func (f *File) sectionNamed(name string) *elf.Section64 {
+	for i := range f.sections {
+		if s := &f.sections[i]; bytes.Equal(cString(f.names, s.Name), []byte(name)) {
+			return s
+		}
+	}
+	return nil
+}
+
+// sectionTyped returns the first section of that type, or nil. Symbol tables are found so: a file has one of each.
+func (f *File) sectionTyped(t elf.SectionType) *elf.Section64 {
+	for i := range f.sections {
+		if s := &f.sections[i]; elf.SectionType(s.Type) == t {
+			return s
+		}
+	}
+	return nil
+}
+
+// sectionData returns the content of s as it is in the file.
+func (f *File) sectionData(s *elf.Section64, limit uint64) ([]byte, error) {
+	if elf.SectionType(s.Type) == elf.SHT_NOBITS {
+		return nil, fmt.Errorf("section has no content: %w", ErrMalformed)
+	}
+	if elf.SectionFlag(s.Flags)&elf.SHF_COMPRESSED != 0 {
+		return nil, fmt.Errorf("section is compressed: %w", ErrUnsupported)
+	}
+	return f.read(s.Off, s.Size, limit)
+}
+
+// eachRecord streams the records of size bytes of s to visit, which must not keep them, until visit says false. It
+// needs chunkSize bytes however long the section is.
+func (f *File) eachRecord(s *elf.Section64, size, limit uint64, visit func(record []byte) bool) error {
+	if elf.SectionType(s.Type) == elf.SHT_NOBITS {
+		return nil
+	}
+	count := s.Size / size
+	if s.Entsize != size {
+		return fmt.Errorf("entry of %d bytes: %w", s.Entsize, ErrMalformed)
+	}
+	if count > limit {
+		return fmt.Errorf("%d entries: %w", count, ErrTooLarge)
+	}
+	if !f.holds(s.Off, s.Size) {
+		return fmt.Errorf("%d entries at offset %#x pass the end of the file: %w", count, s.Off, ErrMalformed)
+	}
+	buf := make([]byte, min(count*size, chunkSize/size*size))
+	for off, left := s.Off, count*size; left > 0; {
+		chunk := buf[:min(left, uint64(len(buf)))]
+		if err := f.readFull(chunk, off); err != nil {
+			return err
+		}
+		off, left = off+uint64(len(chunk)), left-uint64(len(chunk))
+		for ; len(chunk) > 0; chunk = chunk[size:] {
+			if !visit(chunk[:size]) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// cString returns the NUL-terminated string at off in a string table, cut at maxName bytes. It is empty where the
+// offset is out of range. The cap keeps a table without NULs from costing its whole length per symbol.
+func cString(table []byte, off uint32) []byte {
+	if uint64(off) >= uint64(len(table)) {
+		return nil
+	}
+	s := table[off:]
+	s = s[:min(len(s), maxName)]
+	if end := bytes.IndexByte(s, 0); end >= 0 {
+		return s[:end]
+	}
+	return s
+}

@@ -1,0 +1,148 @@
+package elffile
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Preference orders symbols at the same address: the highest is kept. Ties are settled by Build in favour of what
+// people write: fewer leading underscores, then the shorter name, then alphabetically.
+type Preference uint8
+
+// A TableBuilder collects symbols for a Table. It keeps addresses from Base to Base + 4 GiB: what one ELF file loads,
+// or one kernel, never spans more.
+type TableBuilder struct {
+	Base    uint64
+	entries []entry
+	names   []byte
+	limit   int // of names, if it is less than maxNameBytes
+}
+
+// Grow makes room for that many more symbols and bytes of names. It saves the garbage of growing by and by, which
+// would be several times the table.
+func (b *TableBuilder) Grow(symbols, nameBytes int) {
+	b.entries = slices.Grow(b.entries, min(symbols, maxSymbols))
+	b.names = slices.Grow(b.names, min(nameBytes, maxNameBytes))
+}
+
+// expect is Grow for the symbols of a string table of nameBytes, and bounds the names to what such a table gives:
+// symbols may share a name or the end of one, but if they do so more than twice over, the table was crafted to grow.
+func (b *TableBuilder) expect(symbols, nameBytes int) {
+	b.Grow(symbols, nameBytes)
+	b.limit = len(b.names) + 2*nameBytes + maxName
+}
+
+// entry is 16 bytes, as an array of them is sorted.
+type entry struct {
+	start, size uint32
+	name        uint32 // noName for an end mark
+	preference  Preference
+}
+
+const noName = math.MaxUint32
+
+// Add adds a symbol of size bytes, cut at maxName bytes of name. A symbol of size 0 extends to the next symbol or end
+// mark, and counts as a label only, to be left out, where it lies inside of a symbol with a size. ErrTooLarge when
+// the table is full.
+func (b *TableBuilder) Add(start, size uint64, name []byte, preference Preference) error {
+	if len(name) == 0 || bytes.IndexByte(name, 0) >= 0 || !b.inRange(start) {
+		return nil
+	}
+	name = name[:min(len(name), maxName)]
+	if len(b.entries) >= maxSymbols || len(b.names)+len(name)+1 > b.nameLimit() {
+		return fmt.Errorf("%d symbols with %d bytes of names: %w", len(b.entries), len(b.names), ErrTooLarge)
+	}
+	b.entries = append(b.entries, entry{
+		start:      uint32(start - b.Base),
+		size:       uint32(min(size, math.MaxUint32)),
+		name:       uint32(len(b.names)),
+		preference: preference,
+	})
+	b.names = append(append(b.names, name...), 0)
+	return nil
+}
+
+// End marks an address at which whatever precedes it ends: the end of a segment, or something that is no function.
+func (b *TableBuilder) End(addr uint64) error {
+	if !b.inRange(addr) {
+		return nil
+	}
+	if len(b.entries) >= maxSymbols {
+		return fmt.Errorf("%d symbols: %w", len(b.entries), ErrTooLarge)
+	}
+	b.entries = append(b.entries, entry{start: uint32(addr - b.Base), name: noName})
+	return nil
+}
+
+func (b *TableBuilder) nameLimit() int {
+	if b.limit > 0 {
+		return min(b.limit, maxNameBytes)
+	}
+	return maxNameBytes
+}
+
+func (b *TableBuilder) inRange(addr uint64) bool {
+	return addr >= b.Base && addr-b.Base <= math.MaxUint32
+}
+
+// Build makes the table of what was added, and empties the builder.
+func (b *TableBuilder) Build() *Table {
+	slices.SortFunc(b.entries, b.compare)
+	b.entries = slices.CompactFunc(b.entries, func(x, y entry) bool { return x.start == y.start })
+	kept := b.resolveSizes()
+	t := &Table{
+		base:  b.Base,
+		start: make([]uint32, len(kept)),
+		size:  make([]uint32, len(kept)),
+		name:  make([]uint32, len(kept)),
+		names: string(b.names),
+	}
+	for i, e := range kept {
+		t.start[i], t.size[i], t.name[i] = e.start, e.size, e.name
+	}
+	*b = TableBuilder{Base: b.Base}
+	return t
+}
+
+// resolveSizes gives symbols without a size the room up to the next entry, and drops end marks and inner labels. It
+// filters in place.
+func (b *TableBuilder) resolveSizes() []entry {
+	kept := b.entries[:0]
+	var covered uint64 // end of what sized symbols cover so far
+	for i, e := range b.entries {
+		switch {
+		case e.name == noName:
+			continue
+		case e.size > 0:
+			covered = max(covered, uint64(e.start)+uint64(e.size))
+		case uint64(e.start) < covered:
+			continue
+		case i+1 < len(b.entries):
+			e.size = b.entries[i+1].start - e.start
+		default:
+			e.size = math.MaxUint32 - e.start
+		}
+		kept = append(kept, e)
+	}
+	return kept
+}
+
+// compare sorts by address, the one to keep first; end marks come after symbols at the same address.
+func (b *TableBuilder) compare(x, y entry) int {
+	if c := cmp.Compare(x.start, y.start); c != 0 {
+		return c
+	}
+	if x.name == noName || y.name == noName {
+		return cmp.Compare(x.name, y.name)
+	}
+	if c := cmp.Compare(y.preference, x.preference); c != 0 {
+		return c
+	}
+	xn, yn := cString(b.names, x.name), cString(b.names, y.name)
+	return cmp.Or(cmp.Compare(underscores(xn), underscores(yn)), cmp.Compare(len(xn), len(yn)), bytes.Compare(xn, yn))
+}
+
+func underscores(name []byte) int { return len(name) - len(bytes.TrimLeft(name, "_")) }

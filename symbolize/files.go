@@ -1,0 +1,164 @@
+package symbolize
+
+import (
+	"bytes"
+	"container/list"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// A FileKey identifies the content of a file. Either the build id alone is set, or the other fields, so that a file
+// that was replaced or rewritten is another one.
+type FileKey struct {
+	Device, Inode uint64
+	Size          int64 // bytes
+	ModTime       int64 // nanoseconds of the file system's clock
+	BuildID       string
+}
+
+// An Opener opens the file of a mapping. It is called from the goroutine that asks for the file, which waits; it is
+// the Opener's business to look into the right mount namespace, and not to open what would block (a FIFO).
+type Opener func() (*os.File, error)
+
+// Files is a cache of the symbols of ELF files, bounded by the memory that they take: the files that were not asked
+// for longest are dropped. While a file is read, up to 100 MB more can be in use for a moment, if the file was made
+// for that; for libjvm.so it is 10 MB. Its methods may be called by several goroutines: reading one file does not
+// hold up who asks for another.
+type Files struct {
+	limit int64 // bytes
+	now   func() time.Time
+	names nameCache
+
+	mu      sync.Mutex
+	entries map[FileKey]*list.Element // of *fileEntry
+	recent  list.List                 // most recently used first
+	bytes   int64
+	lastID  uint64
+}
+
+// A fileEntry is a file that is in the cache, or being read.
+type fileEntry struct {
+	key    FileKey
+	id     uint64    // of the object
+	once   sync.Once // reads the file
+	object *Object
+	err    error
+
+	// Guarded by Files.mu; bytes is 0 until the file was read.
+	bytes   int64
+	retryAt time.Time // when a failure is forgotten; zero: never
+}
+
+// openRetry is for how long a file that could not be opened is not tried again. Reasons such as the exit of the
+// process pass; a file that was opened and is malformed stays so.
+const openRetry = 10 * time.Second
+
+// NewFiles returns a cache of at most limit bytes. The clock decides when a file that could not be opened is tried
+// again; nil means time.Now.
+func NewFiles(limit int64, now func() time.Time) *Files {
+	if now == nil {
+		now = time.Now
+	}
+	return &Files{limit: limit, now: now, entries: make(map[FileKey]*list.Element)}
+}
+
+// Get returns the file of that key, which open opens if it is not in the cache. The error is the same for everybody
+// who asks until it is time to try again.
+func (c *Files) Get(key FileKey, open Opener) (*Object, error) {
+	return c.get(key, func() (*Object, bool, error) {
+		file, err := open()
+		if err != nil {
+			return nil, true, fmt.Errorf("open: %w", err)
+		}
+		defer file.Close()
+		info, err := file.Stat()
+		if err != nil {
+			return nil, true, fmt.Errorf("open: %w", err)
+		}
+		if !info.Mode().IsRegular() {
+			return nil, false, fmt.Errorf("open %s: not a regular file", info.Name())
+		}
+		object, err := readObject(file, info.Size())
+		return object, false, err
+	})
+}
+
+// GetBytes is Get for an ELF file that is in memory, as the vDSO: image is read if key is not in the cache, and not
+// kept.
+func (c *Files) GetBytes(key FileKey, image []byte) (*Object, error) {
+	return c.get(key, func() (*Object, bool, error) {
+		object, err := readObject(bytes.NewReader(image), int64(len(image)))
+		return object, false, err
+	})
+}
+
+// Bytes is the memory that the files take now; it never stays above the limit.
+func (c *Files) Bytes() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bytes
+}
+
+// get returns an entry's content, which load reads at most once; load also says whether its failure may pass.
+func (c *Files) get(key FileKey, load func() (object *Object, passing bool, err error)) (*Object, error) {
+	e := c.entry(key)
+	e.once.Do(func() {
+		object, passing, err := load()
+		if err == nil && object.bytes() > c.limit {
+			object, err = nil, fmt.Errorf("symbols of %d bytes do not fit in the cache of %d", object.bytes(), c.limit)
+		}
+		e.err = err
+		if err == nil {
+			object.id, object.names = e.id, &c.names
+			e.object = object
+		}
+		c.settle(e, passing)
+	})
+	return e.object, e.err
+}
+
+// entry returns the entry of key, new or not.
+func (c *Files) entry(key FileKey) *fileEntry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, ok := c.entries[key]; ok {
+		e := at.Value.(*fileEntry)
+		if e.retryAt.IsZero() || c.now().Before(e.retryAt) {
+			c.recent.MoveToFront(at)
+			return e
+		}
+		c.drop(at)
+	}
+	c.lastID++
+	e := &fileEntry{key: key, id: c.lastID}
+	c.entries[key] = c.recent.PushFront(e)
+	return e
+}
+
+// settle accounts for an entry that was read, and makes room for it.
+func (c *Files) settle(e *fileEntry, passing bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, ok := c.entries[e.key]
+	if !ok || at.Value != any(e) {
+		return // dropped while it was read: it belongs to those who wait for it
+	}
+	e.bytes = objectOverhead // a failure is remembered too, and costs
+	if e.object != nil {
+		e.bytes = e.object.bytes()
+	} else if passing {
+		e.retryAt = c.now().Add(openRetry)
+	}
+	c.bytes += e.bytes
+	for c.bytes > c.limit && c.recent.Len() > 0 {
+		c.drop(c.recent.Back())
+	}
+}
+
+func (c *Files) drop(at *list.Element) {
+	e := c.recent.Remove(at).(*fileEntry)
+	delete(c.entries, e.key)
+	c.bytes -= e.bytes
+}

@@ -1,0 +1,46 @@
+// Package symbolize turns addresses into frames: it asks the guest's runtime first, then the ELF file that is
+// mapped there, then the kernel's symbol table. What has no name stays, as [unknown] under its mapping's name.
+package symbolize
+
+import "unique"
+
+// Kind says where a frame's name came from.
+type Kind uint8
+
+const (
+	KindUnknown     Kind = iota
+	KindJIT              // compiled guest code
+	KindInterpreted      // guest code in the VM's interpreter
+	KindStub             // code the VM generated for itself
+	KindNative           // an ELF file
+	KindKernel           // the kernel
+	KindMarker           // not code: [truncated: …], [stale], …
+)
+
+// A Mapping is a file, or a pseudo-file such as [jit:HotSpot], that frames belong to. Start, Limit and Offset are
+// as in /proc/PID/maps; zero where that has no meaning.
+type Mapping struct {
+	File                 string
+	BuildID              string
+	Start, Limit, Offset uint64
+}
+
+// A Frame is one logical frame of a stack, named.
+type Frame struct {
+	Function   string // for people: java.util.HashMap.get, JavaThread::run()
+	SystemName string // as the linker or the VM has it: mangled, or with its signature
+	File       string
+	Line       int
+	Kind       Kind
+	Inlined    bool // inlined into the next outer frame, with which it shares Address and Mapping
+	// Approximate marks a leaf whose time may belong to a method inlined here (see vmruntime.Frame).
+	Approximate bool
+	Mapping     unique.Handle[Mapping]
+	Address     uint64
+}
+
+// A Symbol is an interned Frame: one comparable word.
+type Symbol = unique.Handle[Frame]
+
+// Intern returns the symbol of f.
+func Intern(f Frame) Symbol { return unique.Make(f) }

@@ -1,0 +1,138 @@
+package symbolize
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/vmprof-agent/vmprof-agent/elffile"
+)
+
+// ErrKernelHidden means that the kernel shows every symbol at address 0, so that its frames stay [unknown].
+var ErrKernelHidden = errors.New("kernel symbol addresses are hidden: run the agent with CAP_SYSLOG, " +
+	"and with sysctl kernel.kptr_restrict at 0 or 1")
+
+// A Kernel names the functions of the running kernel and its modules, as they were when it was read. It is immutable;
+// of 60,000 functions it takes about 2 MB.
+type Kernel struct {
+	table *elffile.Table // module functions are named as in /proc/kallsyms: "function\t[module]"
+}
+
+// Limits of what is read; a line is an address, a type, a name of less than 512 bytes (KSYM_NAME_LEN of the kernel's
+// kallsyms.h) and a module's of less than 64. Debian's kernels have 250,000 lines with their modules.
+const (
+	maxKallsymsLine  = 1 << 10
+	maxKallsymsLines = 2 << 20
+	// maxKernelFunction is the length in bytes at which a function is taken to have ended, where nothing follows it.
+	maxKernelFunction = 1 << 20
+)
+
+// ReadKallsyms reads /proc/kallsyms, or what has its format. It keeps functions only. ErrKernelHidden if the reader
+// may not see addresses; any other error means that the input is not of that format, or too long.
+func ReadKallsyms(r io.Reader) (*Kernel, error) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 64<<10), 64<<10)
+	var builder elffile.TableBuilder
+	builder.Grow(192<<10, 2<<20) // enough for most kernels
+	functions, hidden := 0, 0
+	for n := 1; lines.Scan(); n++ {
+		if n > maxKallsymsLines {
+			return nil, fmt.Errorf("kallsyms: more than %d lines", maxKallsymsLines)
+		}
+		addr, kind, name, err := parseKallsyms(lines.Bytes())
+		if err != nil {
+			return nil, fmt.Errorf("kallsyms line %d: %w", n, err)
+		}
+		if addr == 0 {
+			hidden++ // or a per-CPU offset, which is no address either
+			continue
+		}
+		if functions == 0 {
+			// The first symbol of code lies in the kernel's image, and modules are placed within a near jump of it.
+			const nearJump = 2 << 30
+			builder.Base = addr - min(addr, nearJump)
+		}
+		if !isKernelFunction(kind, name) {
+			err = builder.End(addr)
+		} else {
+			functions++
+			err = builder.Add(addr, 0, name, 0)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("kallsyms: %w", err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("kallsyms: %w", err)
+	}
+	if functions > 0 {
+		return &Kernel{table: builder.Build()}, nil
+	}
+	if hidden > 0 {
+		return nil, ErrKernelHidden
+	}
+	return nil, errors.New("kallsyms: no functions")
+}
+
+// parseKallsyms cuts a line into its fields: "ffffffff81000000 T _stext", with a tab and "[module]" after the names of
+// a module. The name keeps the module.
+func parseKallsyms(line []byte) (addr uint64, kind byte, name []byte, err error) {
+	if len(line) > maxKallsymsLine {
+		return 0, 0, nil, fmt.Errorf("%d bytes long", len(line))
+	}
+	digits, rest, ok := bytes.Cut(line, []byte{' '})
+	if !ok || len(rest) < 3 || rest[1] != ' ' {
+		return 0, 0, nil, errors.New("is not an address, a type and a name")
+	}
+	addr, err = strconv.ParseUint(string(digits), 16, 64)
+	if err != nil {
+		return 0, 0, nil, fmt.Errorf("has no address: %w", err)
+	}
+	return addr, rest[0], rest[2:], nil
+}
+
+// isKernelFunction reports whether a symbol names code that runs: of type text, or weak, which is nearly always code.
+// Others mark where the function before them ends; so do the paddings of NOPs that kernels built for kernel
+// hot-patching have before every function (CONFIG_PREFIX_SYMBOLS; half of all symbols on such a kernel), and the
+// symbols at the end of the text sections.
+func isKernelFunction(kind byte, name []byte) bool {
+	switch kind {
+	case 't', 'T', 'w', 'W':
+		return !bytes.HasPrefix(name, []byte("__pfx_")) && string(name) != "_etext" && string(name) != "_einittext"
+	}
+	return false
+}
+
+// Lookup returns the function at an address, and its module's name without brackets, empty for the kernel itself. A
+// nil Kernel knows none.
+func (k *Kernel) Lookup(addr uint64) (name, module string, ok bool) {
+	if k == nil {
+		return "", "", false
+	}
+	i, ok := k.table.Find(addr)
+	if !ok || addr-k.table.Start(i) >= maxKernelFunction {
+		return "", "", false
+	}
+	name, module, _ = strings.Cut(k.table.Name(i), "\t")
+	return name, strings.Trim(module, "[]"), true
+}
+
+// Len is the number of functions, Bytes the memory that they take. Both are 0 for a nil Kernel.
+func (k *Kernel) Len() int {
+	if k == nil {
+		return 0
+	}
+	return k.table.Len()
+}
+
+// Bytes is the memory that the table takes.
+func (k *Kernel) Bytes() int64 {
+	if k == nil {
+		return 0
+	}
+	return k.table.Bytes()
+}

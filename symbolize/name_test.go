@@ -1,0 +1,76 @@
+package symbolize
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+func TestCleanName(t *testing.T) {
+	long := strings.Repeat("a", MaxName)
+	for _, test := range []struct{ name, want string }{
+		{"", ""},
+		{"JavaThread::run()", "JavaThread::run()"},
+		{`C:\tmp`, `C:\tmp`},
+		{"größe_日本", "größe_日本"},
+		{"line\nbreak\ttab\x1b[31m\x00", `line\nbreak\ttab\x1b[31m\x00`},
+		{"bad\xffutf8\xc3", `bad\xffutf8\xc3`},
+		{"\u0085\u2028right\u202eleft\U000e0001", `\u0085\u2028right\u202eleft\U000e0001`},
+		{"\ufffd", "\ufffd"},
+		{long, long},
+		{long + "a", long[:MaxName-3] + "…"},
+		{long[:MaxName-4] + "ééé", long[:MaxName-4] + "…"},
+		{long[:MaxName-1] + "\n", long[:MaxName-3] + "…"},
+	} {
+		if got := CleanName(test.name); got != test.want {
+			t.Errorf("CleanName(%q) = %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+func TestFunctionName(t *testing.T) {
+	for _, test := range []struct{ symbol, want string }{
+		{"_ZN10JavaThread3runEv", "JavaThread::run()"},
+		{"_ZL19thread_native_entryP6Thread", "thread_native_entry(Thread*)"},
+		{"_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE", "core::fmt::Write::write_fmt"},
+		{"_RNvC6_123foo3bar", "123foo::bar"},
+		{"memcpy", "memcpy"},
+		{"_start", "_start"},
+		{"_Znonsense", "_Znonsense"},
+		{"_Z" + strings.Repeat("N", maxMangled), "_Z" + strings.Repeat("N", MaxName-5) + "…"},
+	} {
+		if got := functionName(test.symbol); got != test.want {
+			t.Errorf("functionName(%q) = %q, want %q", test.symbol, got, test.want)
+		}
+	}
+}
+
+// FuzzCleanName checks that the result is fit for every output, and that cleaning again changes nothing.
+func FuzzCleanName(f *testing.F) {
+	for _, name := range []string{"a", "\n", "\xff", "é\u202e", strings.Repeat("é\x00", MaxName)} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		checkClean(t, CleanName(name))
+		if once := CleanName(name); CleanName(once) != once {
+			t.Errorf("CleanName(%q) = %q is not stable", name, once)
+		}
+	})
+}
+
+// FuzzFunctionName demangles arbitrary symbols.
+func FuzzFunctionName(f *testing.F) {
+	f.Add("_ZN10JavaThread3runEv")
+	f.Add("_ZSt4moveIRSt6vectorIiSaIiEEEONSt16remove_referenceIT_E4typeEOS5_")
+	f.Add("_RNvMsr_NtCs3ssYzQotkvD_3std4pathNtB5_7PathBuf3newCs15kBYyAo9fc_7mycrate")
+	f.Add("_GLOBAL__sub_I__Z3foov")
+	f.Fuzz(func(t *testing.T, symbol string) { checkClean(t, functionName(symbol)) })
+}
+
+func checkClean(t *testing.T, name string) {
+	t.Helper()
+	if len(name) > MaxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		t.Errorf("%q is not clean (%d bytes)", name, len(name))
+	}
+}

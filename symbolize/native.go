@@ -1,0 +1,51 @@
+package symbolize
+
+import "unique"
+
+// kernelMapping is the mapping of frames of the kernel itself; those of a module have its name in brackets.
+const kernelMapping = "[kernel]"
+
+// Frame names the code at addr in the mapping m of the file: what is not known is [unknown] there. addr is an address
+// of the process; of a return address pass addr-1, as the call may be the last instruction of its function. A nil
+// Object, of a file that could not be read or of a mapping without one, knows nothing.
+func (o *Object) Frame(m Mapping, addr uint64) Frame {
+	m.File = CleanName(m.File)
+	frame := Frame{Function: Unknown, Kind: KindNative, Address: addr}
+	if o != nil {
+		if m.BuildID == "" {
+			m.BuildID = o.buildID
+		}
+		if name, ok := o.lookupMapped(m, addr); ok {
+			frame.Function, frame.SystemName = name.Function, name.System
+		}
+	}
+	frame.Mapping = unique.Make(m)
+	return frame
+}
+
+// lookupMapped is Lookup for an address of a process.
+func (o *Object) lookupMapped(m Mapping, addr uint64) (Name, bool) {
+	if addr < m.Start || addr >= m.Limit {
+		return Name{}, false
+	}
+	bias, err := o.segments.Bias(m.Start, m.Offset)
+	if err != nil {
+		return Name{}, false // the file was replaced by another one since it was mapped
+	}
+	return o.Lookup(addr - bias)
+}
+
+// Frame names the kernel's code at addr, under the mapping [kernel] or that of a module. A nil Kernel knows no names.
+func (k *Kernel) Frame(addr uint64) Frame {
+	frame := Frame{Function: Unknown, Kind: KindKernel, Address: addr}
+	m := Mapping{File: kernelMapping}
+	if name, module, ok := k.Lookup(addr); ok {
+		frame.SystemName = CleanName(name)
+		frame.Function = functionName(name) // the kernel's Rust is mangled
+		if module != "" {
+			m.File = CleanName("[" + module + "]")
+		}
+	}
+	frame.Mapping = unique.Make(m)
+	return frame
+}

@@ -1,0 +1,73 @@
+package symbolize
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/vmprof-agent/vmprof-agent/elffile"
+)
+
+// An Object is what was learnt of one ELF file. It holds no file open. Take it from a Files for each use: whoever
+// keeps it keeps its memory, beyond the bound of the cache.
+type Object struct {
+	id       uint64 // of this object among all that one Files loaded
+	buildID  string
+	segments elffile.Segments
+	table    *elffile.Table // nil if the file has no names
+	unnamed  error
+	names    *nameCache
+}
+
+// objectOverhead is the memory of an Object and its entry in the cache, roughly, in bytes.
+const objectOverhead = 1 << 10
+
+// readObject reads what is needed of an ELF file. That the file has no symbols, or none that can be read, is no error:
+// its build id and its segments are still of use.
+func readObject(r io.ReaderAt, size int64) (*Object, error) {
+	file, err := elffile.Open(r, size)
+	if err != nil {
+		return nil, err
+	}
+	o := &Object{buildID: file.BuildID(), segments: file.Segments()}
+	if o.table, o.unnamed = file.Symbols(); errors.Is(o.unnamed, elffile.ErrNotFound) {
+		o.unnamed = fmt.Errorf("file is stripped of its symbols: %w", o.unnamed)
+	}
+	return o, nil
+}
+
+// BuildID is the file's GNU build id in hex, or empty.
+func (o *Object) BuildID() string { return o.buildID }
+
+// Unnamed says why the file has no names at all; nil if it has some.
+func (o *Object) Unnamed() error { return o.unnamed }
+
+// Bias returns the file's load bias; see elffile.Segments.
+func (o *Object) Bias(mapStart, mapOffset uint64) (uint64, error) {
+	return o.segments.Bias(mapStart, mapOffset)
+}
+
+// Lookup returns the function at an address of the file (one of a process less the load bias).
+func (o *Object) Lookup(vaddr uint64) (Name, bool) {
+	if o.table == nil {
+		return Name{}, false
+	}
+	i, ok := o.table.Find(vaddr)
+	if !ok {
+		return Name{}, false
+	}
+	return o.names.get(symbolID{o.id, i}, func() Name {
+		symbol := o.table.Name(i)
+		return Name{Function: functionName(symbol), System: CleanName(symbol)}
+	}), true
+}
+
+// bytes is the memory that the object holds.
+func (o *Object) bytes() int64 {
+	const segment = 56
+	n := int64(objectOverhead + len(o.buildID) + segment*len(o.segments))
+	if o.table != nil {
+		n += o.table.Bytes()
+	}
+	return n
+}

@@ -1,0 +1,88 @@
+package guests
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+)
+
+func TestParseTruth(t *testing.T) {
+	truth, err := parseTruth([]string{
+		"truth self guest.Plain.heavy 600",
+		"truth total guest.Plain.light 300",
+		"depth a.deep a.down a.bottom 1000",
+		"under a.inner a.outer",
+		"cpu 1200",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(truth.Claims) != 2 || truth.CPU != 1200*time.Nanosecond {
+		t.Fatalf("got %+v", truth)
+	}
+	heavy := truth.Claims[0]
+	if heavy.Measure != Self || heavy.Name != "guest.Plain.heavy" || truth.Share(heavy) != 0.5 {
+		t.Errorf("got %+v, a share of %v", heavy, truth.Share(heavy))
+	}
+	if want := (Depth{"a.deep", "a.down", "a.bottom", 1000}); len(truth.Depths) != 1 || truth.Depths[0] != want {
+		t.Errorf("got %+v, want %+v", truth.Depths, want)
+	}
+	if want := (Under{"a.inner", "a.outer"}); len(truth.Unders) != 1 || truth.Unders[0] != want {
+		t.Errorf("got %+v, want %+v", truth.Unders, want)
+	}
+
+	for _, line := range []string{"", "nonsense", "truth self a", "truth self a x", "depth a b c", "cpu", "cpu x", "cpu 0"} {
+		if got, err := parseTruth([]string{line}); err == nil {
+			t.Errorf("parsed %q as %+v", line, got)
+		}
+	}
+}
+
+// Every program runs, keeps its checksums, and accounts for nearly all of its own CPU time.
+func TestPrograms(t *testing.T) {
+	jdks, err := jvm.Find(jvm.Root)
+	if err == nil && len(jdks) == 0 {
+		err = jvm.ErrNoJDK
+	}
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	jdk := jdks[len(jdks)-1] // the newest one runs most programs
+	for _, program := range append(Programs(), Crowd()) {
+		if !program.Runs(Flavour{}, jdk.Version) {
+			continue
+		}
+		t.Run(program.Name, func(t *testing.T) { tryProgram(t, jdk, program) })
+	}
+}
+
+func tryProgram(t *testing.T, jdk jvm.JDK, program Program) {
+	guest, err := Start(t.Context(), jdk, program, Flavour{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := guest.Reset(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(300 * time.Millisecond) // long enough for every kind of work
+	truth, err := guest.Truth()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(truth.Claims) == 0 {
+		t.Error("nothing was measured")
+	}
+	for _, claim := range truth.Claims {
+		if share := truth.Share(claim); share <= 0 || share > 1.05 { // segments cross the window's ends
+			t.Errorf("%s %s has a share of %.3f", claim.Measure, claim.Name, share)
+		}
+	}
+	if err := guest.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,52 @@
+package guest;
+
+import java.util.function.IntToLongFunction;
+
+/**
+ * Two threads that load a class, work in it until it is compiled, drop it and load the next: code memory is reused all
+ * the time, by code with other names.
+ *
+ * <p>Thread {@code worker-P} runs the generations with number % 2 == P, each once and for some 30 ms. The truth names
+ * only generations that ran since the reset: others in a profile are wrong names.
+ */
+final class Churn implements Program {
+    private static final int THREADS = 2;
+    private static final int GENERATIONS_PER_COLLECTION = 8;
+    private static final long GENERATION_NANOS = 30_000_000;
+    private static final int STEP_ROUNDS = 5_000;
+
+    private final Template template;
+
+    Churn() throws Exception {
+        template = new Template("Gen000000");
+    }
+
+    @Override
+    public void start(Ledger ledger) {
+        for (int parity = 0; parity < THREADS; parity++) {
+            int first = THREADS + parity; // number 0 is the template itself
+            Worker.start(ledger, "worker-" + parity, () -> churn(ledger, first));
+        }
+    }
+
+    private void churn(Ledger ledger, int first) {
+        CpuClock clock = CpuClock.of(Thread.currentThread());
+        for (int number = first; ; number += THREADS) {
+            generation(number, clock, ledger);
+            if (number % GENERATIONS_PER_COLLECTION == 0) {
+                System.gc(); // unloads the generations that were dropped
+            }
+        }
+    }
+
+    private void generation(int number, CpuClock clock, Ledger ledger) {
+        IntToLongFunction copy;
+        try {
+            copy = (IntToLongFunction) new Copies(number).make(template);
+        } catch (ReflectiveOperationException e) {
+            throw new AssertionError(e);
+        }
+        Claim claim = Claim.total(template.name(number) + ".applyAsLong");
+        Segment.work(Kind.of(1, () -> copy.applyAsLong(STEP_ROUNDS), claim), GENERATION_NANOS, clock, ledger);
+    }
+}

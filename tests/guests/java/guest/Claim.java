@@ -1,0 +1,30 @@
+package guest;
+
+/**
+ * One thing that a profile must say about a kind of work: which share of all samples it got.
+ *
+ * @param measure how samples are counted for it
+ * @param name the method or thread that they are counted for, as the profile spells it
+ */
+record Claim(Measure measure, String name) {
+    enum Measure {
+        /** The innermost Java frame is the method. */
+        SELF,
+        /** The method is anywhere on the stack. */
+        TOTAL,
+        /** The sample was taken on the thread. */
+        THREAD
+    }
+
+    static Claim self(String method) {
+        return new Claim(Measure.SELF, method);
+    }
+
+    static Claim total(String method) {
+        return new Claim(Measure.TOTAL, method);
+    }
+
+    static Claim thread(String name) {
+        return new Claim(Measure.THREAD, name);
+    }
+}

@@ -1,0 +1,149 @@
+package jvm
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Command is a guest to start.
+type Command struct {
+	JDK       JDK
+	Flags     []string // for the JVM
+	Classpath []string
+	Main      string // class
+	Args      []string
+}
+
+// A Guest is a running JVM that said "ready pid N" and obeys orders: lines on its standard input, each answered by
+// lines of which "done" is the last. It ends when its standard input does, so it does not outlive whoever started it.
+// Its methods are for one goroutine at a time.
+type Guest struct {
+	process *exec.Cmd
+	orders  io.WriteCloser
+	answers *bufio.Scanner
+	errors  tail
+	pid     int
+}
+
+// Start starts a guest and waits until it is ready. The guest is killed when ctx is done.
+func Start(ctx context.Context, c Command) (*Guest, error) {
+	args := append([]string{}, c.Flags...)
+	args = append(args, "-classpath", strings.Join(c.Classpath, ":"), c.Main)
+	args = append(args, c.Args...)
+	g := &Guest{process: exec.CommandContext(ctx, c.JDK.tool("java"), args...)}
+	g.process.Stderr = &g.errors
+
+	orders, err := g.process.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("open the guest's input: %w", err)
+	}
+	answers, err := g.process.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("open the guest's output: %w", err)
+	}
+	g.orders, g.answers = orders, bufio.NewScanner(answers)
+	if err := g.process.Start(); err != nil {
+		return nil, fmt.Errorf("start guest: %w", err)
+	}
+	for {
+		line, err := g.line()
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("wait for %s to be ready: %w", c.Main, err), g.Close())
+		}
+		pid, ready := strings.CutPrefix(line, "ready pid ")
+		if !ready {
+			continue // the JVM itself may have something to say before
+		}
+		if g.pid, err = strconv.Atoi(pid); err != nil {
+			return nil, errors.Join(fmt.Errorf("guest's pid: %w", err), g.Close())
+		}
+		return g, nil
+	}
+}
+
+// PID returns the guest's process id.
+func (g *Guest) PID() int { return g.pid }
+
+// Order has the guest do something, and returns its answer without the last line.
+func (g *Guest) Order(order string) ([]string, error) {
+	if _, err := io.WriteString(g.orders, order+"\n"); err != nil {
+		return nil, fmt.Errorf("order %q: %w\n%s", order, err, g.errors.String())
+	}
+	var answer []string
+	for {
+		line, err := g.line()
+		if err != nil {
+			return nil, fmt.Errorf("order %q: %w", order, err)
+		}
+		if line == "done" {
+			return answer, nil
+		}
+		answer = append(answer, line)
+	}
+}
+
+func (g *Guest) line() (string, error) {
+	if g.answers.Scan() {
+		return g.answers.Text(), nil
+	}
+	return "", fmt.Errorf("guest ended: %w\n%s", errors.Join(g.answers.Err(), io.ErrUnexpectedEOF), g.errors.String())
+}
+
+// CPUTime returns the CPU time that the guest has used, in user and kernel mode, all threads that ever were.
+func (g *Guest) CPUTime() (time.Duration, error) {
+	const cpuClockSched = 2 // CPUCLOCK_SCHED of the kernel's include/linux/posix-timers.h: user and system time
+	var now unix.Timespec
+	if err := unix.ClockGettime(int32(^g.pid<<3|cpuClockSched), &now); err != nil {
+		return 0, fmt.Errorf("read the CPU clock of pid %d: %w", g.pid, err)
+	}
+	return time.Duration(now.Nano()), nil
+}
+
+// Kill ends the guest as a crash would.
+func (g *Guest) Kill() error { return g.process.Process.Kill() }
+
+// Close ends the guest, and waits for it.
+func (g *Guest) Close() error {
+	g.orders.Close()
+	for g.answers.Scan() { // a full pipe would keep it from ending
+	}
+	if err := g.process.Wait(); err != nil {
+		return fmt.Errorf("guest: %w\n%s", err, g.errors.String())
+	}
+	return nil
+}
+
+// A tail keeps the last bytes that were written to it.
+type tail struct {
+	mu    sync.Mutex
+	bytes []byte
+}
+
+// tailBytes is enough for a Java stack trace or a JVM's complaint about its flags.
+const tailBytes = 4096
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bytes = append(t.bytes, p...)
+	if excess := len(t.bytes) - tailBytes; excess > 0 {
+		t.bytes = append(t.bytes[:0], t.bytes[excess:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.bytes)
+}

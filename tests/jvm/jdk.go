@@ -1,0 +1,105 @@
+// Package jvm finds the JDKs of this machine, compiles Java sources once, and runs guests: JVMs that are steered by
+// lines on their standard input.
+//
+//	jdk, err := jvm.Require(17)
+//	classes, err := jdk.Compile(ctx, jvm.Build{Sources: sources, Release: 17, Cache: cache})
+//	guest, err := jvm.Start(ctx, jvm.Command{JDK: jdk, Classpath: []string{classes}, Main: "guest.Main"})
+//	defer guest.Close()
+//	answer, err := guest.Order("truth")
+package jvm
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Root is where Debian's packages and most others put their JDKs, each in a directory of its own.
+const Root = "/usr/lib/jvm"
+
+// A JDK is an installed Java development kit.
+type JDK struct {
+	Home    string // its directory, symbolic links resolved
+	Version int    // 17 for 17.0.15
+	Release string // 17.0.15
+}
+
+// ErrNoJDK says that no JDK of the wanted version is installed.
+var ErrNoJDK = errors.New("no such JDK below " + Root + ": install openjdk-17-jdk-headless")
+
+// Find returns the JDKs below root that can compile, oldest first, one of each version.
+func Find(root string) ([]JDK, error) {
+	entries, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("look for JDKs: %w", err)
+	}
+	var found []JDK
+	for _, entry := range entries {
+		home, err := filepath.EvalSymlinks(filepath.Join(root, entry.Name()))
+		if err != nil {
+			continue // a dangling link is no JDK
+		}
+		jdk, err := open(home)
+		if err != nil {
+			continue // nor is a JRE, or a directory of documentation
+		}
+		found = append(found, jdk)
+	}
+	slices.SortFunc(found, func(a, b JDK) int {
+		return cmp.Or(cmp.Compare(a.Version, b.Version), cmp.Compare(a.Home, b.Home))
+	})
+	return slices.CompactFunc(found, func(a, b JDK) bool { return a.Version == b.Version }), nil
+}
+
+// Require returns the JDK of exactly that version, or ErrNoJDK.
+func Require(version int) (JDK, error) {
+	jdks, err := Find(Root)
+	if err != nil {
+		return JDK{}, err
+	}
+	for _, jdk := range jdks {
+		if jdk.Version == version {
+			return jdk, nil
+		}
+	}
+	return JDK{}, fmt.Errorf("JDK %d: %w", version, ErrNoJDK)
+}
+
+// String is the JDK's name in tables.
+func (j JDK) String() string { return "JDK " + j.Release }
+
+func (j JDK) tool(name string) string { return filepath.Join(j.Home, "bin", name) }
+
+// open reads the release file of the JDK in home: lines of KEY="value".
+func open(home string) (JDK, error) {
+	if _, err := os.Stat(filepath.Join(home, "bin", "javac")); err != nil {
+		return JDK{}, err
+	}
+	file, err := os.Open(filepath.Join(home, "release"))
+	if err != nil {
+		return JDK{}, err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		key, value, _ := strings.Cut(lines.Text(), "=")
+		if key != "JAVA_VERSION" {
+			continue
+		}
+		release := strings.Trim(value, `"`)
+		major, _, _ := strings.Cut(release, ".")
+		version, err := strconv.Atoi(major)
+		if err != nil {
+			return JDK{}, fmt.Errorf("version %q: %w", release, err)
+		}
+		return JDK{Home: home, Version: version, Release: release}, nil
+	}
+	return JDK{}, errors.Join(lines.Err(), errors.New("no JAVA_VERSION in the release file"))
+}

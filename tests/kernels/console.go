@@ -1,0 +1,32 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+)
+
+// trouble is what a kernel prints when something went wrong inside it, whatever the tests say.
+var trouble = regexp.MustCompile(`\bBUG:|\bWARNING:|\bOops\b|Kernel panic|general protection fault|Call Trace:` +
+	`|rcu:.*(stall|self-detected)|soft lockup|hard LOCKUP|hung task|blocked for more than|UBSAN:|KASAN:` +
+	`|scheduling while atomic|Unable to mount root|No working init`)
+
+// emulatorRace is the one failure that is the emulator's: multi-threaded TCG can execute a code location while
+// the kernel patches it, and then sees the half-patched breakpoint. About one boot in forty.
+var emulatorRace = regexp.MustCompile(`Oops: int3`)
+
+// findTrouble returns the lines of a console that tell of trouble, at most 20 of them.
+func findTrouble(console string) []string {
+	var found []string
+	for line := range strings.Lines(console) {
+		if trouble.MatchString(line) && len(found) < 20 {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return found
+}
+
+// tail returns the last n lines of text.
+func tail(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// A kernelPackage is one Debian package of a kernel. It is fetched and unpacked, never installed.
+type kernelPackage struct {
+	Name    string // linux-image-6.1.0-56-cloud-amd64
+	Version string // of the package, not of the kernel: 6.1.192-2
+}
+
+// findKernel asks apt which package of a series ("6.1") Debian ships today. The series' own metapackage comes
+// first; the unversioned one is the release's default kernel. Cloud kernels are small and have every driver
+// that the emulated machine needs built in.
+func findKernel(ctx context.Context, series string) (kernelPackage, error) {
+	for _, meta := range []string{"linux-image-" + series + "-cloud-amd64", "linux-image-cloud-amd64"} {
+		out, err := exec.CommandContext(ctx, "apt-cache", "show", meta).Output()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			continue // apt-cache's way to say that there is no such package
+		}
+		if err != nil {
+			return kernelPackage{}, fmt.Errorf("ask apt for %s: %w", meta, err)
+		}
+		if p, ok := parseMeta(out, series); ok {
+			return p, nil
+		}
+	}
+	return kernelPackage{}, fmt.Errorf("apt knows no cloud kernel %s: run apt-get update, or add the Debian release that ships it to apt's sources", series)
+}
+
+var dependsOnImage = regexp.MustCompile(`(?m)^Depends:.*\b(linux-image-([0-9]+\.[0-9]+)\.[^ ,]*-cloud-amd64) \(= ([^)]+)\)`)
+
+// parseMeta reads the records of a metapackage, newest first, as apt-cache prints them.
+func parseMeta(records []byte, series string) (kernelPackage, bool) {
+	for _, m := range dependsOnImage.FindAllSubmatch(records, -1) {
+		if string(m[2]) == series {
+			return kernelPackage{Name: string(m[1]), Version: string(m[3])}, true
+		}
+	}
+	return kernelPackage{}, false
+}
+
+// Image returns the path of the package's kernel in the cache directory, downloading it (about 30 MB, of which
+// 10 MB are kept) if it is not there yet.
+func (p kernelPackage) Image(ctx context.Context, cache string) (string, error) {
+	path := filepath.Join(cache, p.Name+"_"+p.Version+".bzImage")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp(cache, "download-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	deb, err := p.download(ctx, dir)
+	if err != nil {
+		return "", err
+	}
+	unpacked := filepath.Join(dir, "vmlinuz")
+	if err := extractKernel(ctx, deb, unpacked); err != nil {
+		return "", fmt.Errorf("unpack %s: %w", filepath.Base(deb), err)
+	}
+	// A rename keeps a cache that an interrupted run leaves behind free of half kernels.
+	return path, os.Rename(unpacked, path)
+}
+
+// download lets apt fetch the package, which checks it against the archive's signature.
+func (p kernelPackage) download(ctx context.Context, dir string) (string, error) {
+	// As root apt would hand the download to a user who may not enter dir, and warn.
+	cmd := exec.CommandContext(ctx, "apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", p.Name+"="+p.Version)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("download %s %s (apt-get update may help): %w\n%s", p.Name, p.Version, err, bytes.TrimSpace(out))
+	}
+	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
+	if err != nil || len(debs) != 1 {
+		return "", fmt.Errorf("download %s: apt-get left %d packages, not one", p.Name, len(debs))
+	}
+	return debs[0], nil
+}
+
+// extractKernel writes the package's one boot/vmlinuz-* to path.
+func extractKernel(ctx context.Context, deb, path string) error {
+	cmd := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", deb)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	err = copyKernel(tar.NewReader(bufio.NewReader(out)), path)
+	out.Close()
+	// The modules behind the kernel are not read, so dpkg-deb dies of a closed pipe: its status tells nothing.
+	_ = cmd.Wait()
+	return err
+}
+
+func copyKernel(archive *tar.Reader, path string) error {
+	for {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return errors.New("no boot/vmlinuz-* inside")
+		}
+		if err != nil {
+			return err
+		}
+		if !strings.HasPrefix(filepath.Clean(h.Name), "boot/vmlinuz-") {
+			continue
+		}
+		f, err := os.Create(path)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(f, archive)
+		return errors.Join(err, f.Close())
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A machine is one boot: a kernel, the initramfs, and where its two serial ports are kept.
+type machine struct {
+	Kernel    string
+	Initramfs string
+	Dir       string // scratch: console and results
+}
+
+// bootTimeout ends a machine that neither powers off nor panics. A boot takes seconds; the tests of the slowest
+// emulated kernel take a minute or two on a busy machine.
+const bootTimeout = 5 * time.Minute
+
+// commandLine is what the kernel is told.
+var commandLine = strings.Join([]string{
+	"console=ttyS0 8250.nr_uarts=2", // messages on the first port, results on the second
+	"quiet loglevel=5",              // warnings are what we look for; information would only slow the port
+	"panic=-1",                      // reboot at once, which -no-reboot turns into an exit
+	"tsc=reliable no_timer_check",   // clock checks that an emulated clock fails
+	"random.trust_cpu=on cryptomgr.notests raid=noautodetect mitigations=off audit=0", // only cost time
+	"nokaslr", // addresses in a console log can be looked up
+}, " ")
+
+// Boot runs m until it powers off and returns what came over its serial ports, also of a machine that had to be
+// stopped. The emulator, not KVM, runs the guest: the same everywhere, also inside a virtual machine. No clock in
+// there can be trusted.
+func (m machine) Boot(ctx context.Context) (console, results string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+	defer cancel()
+	consolePath := filepath.Join(m.Dir, "console")
+	resultsPath := filepath.Join(m.Dir, "results")
+	cmd := exec.CommandContext(ctx, "qemu-system-x86_64",
+		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off",
+		"-smp", "2", "-m", "1G",
+		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none",
+		"-serial", "file:"+consolePath, "-serial", "file:"+resultsPath,
+		"-kernel", m.Kernel, "-initrd", m.Initramfs, "-append", commandLine)
+	out, err := cmd.CombinedOutput()
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("the machine did not power off within %s", bootTimeout)
+	} else if err != nil {
+		return "", "", fmt.Errorf("run qemu-system-x86_64 (package qemu-system-x86): %w\n%s", err, out)
+	}
+	console, consoleErr := readSerial(consolePath)
+	results, resultsErr := readSerial(resultsPath)
+	return console, results, errors.Join(err, consoleErr, resultsErr)
+}
+
+// readSerial returns what came over a port, with the line ends that the terminal layer added taken back.
+func readSerial(path string) (string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read serial port: %w", err)
+	}
+	return strings.ReplaceAll(string(data), "\r", ""), nil
+}

@@ -1,0 +1,157 @@
+// Command kernels runs the tests that need a kernel and no guest on Debian's kernels, each booted in an emulated
+// machine. It needs no KVM, no privilege, and nothing that is installed beyond qemu-system-x86 and apt:
+//
+//	go run ./tests/kernels -kernels 6.1,6.12
+//
+// It packs every generated BPF object, the test binary of every package with a TestKernel function, and an init into
+// an initramfs and boots each kernel with it. It fails unless every object was loaded, every test binary ran and
+// passed, and the kernel had nothing to complain about.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	var rig rig
+	flag.StringVar(&rig.Series, "kernels", "6.1,6.12", "kernel `series` to boot, separated by commas")
+	flag.StringVar(&rig.Cache, "cache", "", "`directory` for downloaded kernels (default: vmprof-agent/kernels in the user's cache)")
+	flag.BoolVar(&rig.Verbose, "v", false, "print the output of every test")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./tests/kernels [flags] [packages, default ./...]")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	rig.Patterns = flag.Args()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := rig.Run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "kernels:", err)
+		os.Exit(1)
+	}
+}
+
+// A rig boots kernels and judges what their guests report.
+type rig struct {
+	Series   string   // comma-separated
+	Patterns []string // packages; nil means all
+	Cache    string   // of kernels
+	Verbose  bool
+}
+
+// Run boots every kernel, prints one line about each, and fails if any did.
+func (r *rig) Run(ctx context.Context) error {
+	if runtime.GOOS != "linux" {
+		return errors.New("needs Debian's apt and dpkg-deb, so a Debian machine")
+	}
+	if err := r.setDefaults(); err != nil {
+		return err
+	}
+	packages, err := findPackages(ctx, r.Patterns)
+	if err != nil {
+		return err
+	}
+	if len(packages) == 0 {
+		return fmt.Errorf("neither a BPF object nor a TestKernel function in %s", strings.Join(r.Patterns, " "))
+	}
+	dir, err := os.MkdirTemp("", "vmprof-kernels-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	initramfs := filepath.Join(dir, "initramfs")
+	if err := buildInitramfs(ctx, packages, dir, initramfs); err != nil {
+		return fmt.Errorf("build initramfs: %w", err)
+	}
+	var failed []string
+	for series := range strings.SplitSeq(r.Series, ",") {
+		m := machine{Initramfs: initramfs, Dir: dir}
+		if err := r.runKernel(ctx, series, m, packages); err != nil {
+			if ctx.Err() != nil {
+				return errors.New("interrupted")
+			}
+			fmt.Printf("linux %s: FAIL: %v\n", series, err)
+			failed = append(failed, series)
+		}
+	}
+	if failed != nil {
+		return fmt.Errorf("failed on %s", strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+func (r *rig) setDefaults() error {
+	if len(r.Patterns) == 0 {
+		r.Patterns = []string{"./..."}
+	}
+	if r.Cache == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return fmt.Errorf("find a cache for kernels (-cache names one): %w", err)
+		}
+		r.Cache = filepath.Join(user, "vmprof-agent", "kernels")
+	}
+	// apt-get runs elsewhere, so the path must not depend on where we are.
+	var err error
+	r.Cache, err = filepath.Abs(r.Cache)
+	return err
+}
+
+func (r *rig) runKernel(ctx context.Context, series string, m machine, packages []testPackage) error {
+	kernel, err := findKernel(ctx, series)
+	if err != nil {
+		return err
+	}
+	if m.Kernel, err = kernel.Image(ctx, r.Cache); err != nil {
+		return err
+	}
+	console, results, err := m.Boot(ctx)
+	if emulatorRace.MatchString(console) {
+		fmt.Printf("linux %s: the emulator tripped over code patching (Oops: int3); one more boot\n", series)
+		console, results, err = m.Boot(ctx)
+	}
+	if console == "" && err != nil {
+		return err // nothing ran, so there is nothing to judge
+	}
+	return errors.Join(err, r.judge(console, results, packages))
+}
+
+// judge prints the line about one kernel, with all that is needed to understand a failure.
+func (r *rig) judge(console, results string, packages []testPackage) error {
+	report := parseResults(results)
+	objects, problems := report.Check(packages)
+	complaints := findTrouble(console)
+	for _, line := range complaints {
+		problems = append(problems, "kernel: "+line)
+	}
+	passed, failed, skipped := 0, 0, 0
+	for _, s := range report.Steps {
+		if r.Verbose || s.Exit != "0" {
+			fmt.Printf("%s on linux %s:\n%s", s.Name, report.Release, s.Output)
+		}
+		passed, failed, skipped = passed+len(s.Passed), failed+len(s.Failed), skipped+len(s.Skipped)
+		for _, test := range s.Skipped {
+			fmt.Printf("linux %s: skipped %s\n", report.Release, test)
+		}
+	}
+	fmt.Printf("linux %s: booted in %s s, %d BPF objects loaded, tests: %d passed, %d failed, %d skipped\n",
+		cmp.Or(report.Release, "?"), cmp.Or(report.Boot, "?"), objects, passed, failed, skipped)
+	if problems == nil {
+		return nil
+	}
+	if complaints != nil || !report.Done {
+		fmt.Printf("end of the console:\n%s\n", tail(console, 40))
+	}
+	return errors.New(strings.Join(problems, "\n\t"))
+}

@@ -1,0 +1,125 @@
+package profiler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	"github.com/google/pprof/profile"
+)
+
+// An Agent is a built vmprof-agent.
+type Agent struct {
+	Path string
+}
+
+// Build builds the agent into dir, without cgo as it is released.
+func Build(ctx context.Context, dir string) (Agent, error) {
+	path := filepath.Join(dir, "vmprof-agent")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", path,
+		"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		return Agent{}, fmt.Errorf("build the agent: %w\n%s", err, output)
+	}
+	return Agent{Path: path}, nil
+}
+
+// A Recording is what the agent recorded.
+type Recording struct {
+	Profile *profile.Profile
+	Stats   Stats
+	Output  string // what it printed
+}
+
+// An AgentRun is an agent that records.
+type AgentRun struct {
+	*Run
+	dir string // of its files, removed with them
+}
+
+// Record records from beginning to end.
+func (a Agent) Record(ctx context.Context, o Options) (*Recording, error) {
+	run, err := a.Start(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	output, err := run.Wait()
+	return run.recording(output, err)
+}
+
+// Start starts a recording.
+func (a Agent) Start(ctx context.Context, o Options) (*AgentRun, error) {
+	dir, err := os.MkdirTemp("", "vmprof-recording-")
+	if err != nil {
+		return nil, fmt.Errorf("create a directory for the recording: %w", err)
+	}
+	args := []string{
+		"record", "-F", strconv.Itoa(o.Frequency),
+		"-o", filepath.Join(dir, profileName), "--stats", filepath.Join(dir, statsName),
+	}
+	if o.PID != 0 {
+		args = append(args, "-p", strconv.Itoa(o.PID))
+	}
+	if o.Duration != 0 {
+		args = append(args, "-d", o.Duration.String())
+	} else {
+		args = append(args, "-d", "1h") // until it is stopped
+	}
+	run, err := start(ctx, a.Path, append(args, o.Extra...)...)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return &AgentRun{Run: run, dir: dir}, nil
+}
+
+// Names of the files in a recording's directory.
+const (
+	profileName = "profile.pb.gz"
+	statsName   = "stats.json"
+)
+
+// Stop ends the recording as Ctrl-C does.
+func (r *AgentRun) Stop() (*Recording, error) {
+	output, err := r.Interrupt()
+	return r.recording(output, err)
+}
+
+// recording reads what a recording wrote, given how it ended.
+func (r *AgentRun) recording(output string, ended error) (*Recording, error) {
+	defer os.RemoveAll(r.dir)
+	if ended != nil {
+		return nil, fmt.Errorf("record: %w\n%s", ended, output)
+	}
+	p, err := ReadProfile(filepath.Join(r.dir, profileName))
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(filepath.Join(r.dir, statsName))
+	if err != nil {
+		return nil, fmt.Errorf("read the agent's counters: %w", err)
+	}
+	stats, err := parseStats(text)
+	if err != nil {
+		return nil, err
+	}
+	return &Recording{Profile: p, Stats: stats, Output: output}, nil
+}
+
+// ReadProfile reads a pprof file and checks that it is a valid one.
+func ReadProfile(path string) (*profile.Profile, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the profile: %w", err)
+	}
+	defer file.Close()
+	p, err := profile.Parse(file) // checks it too
+	if err != nil {
+		return nil, fmt.Errorf("parse the profile: %w", err)
+	}
+	return p, nil
+}

@@ -1,0 +1,136 @@
+// Package profiler runs profilers beside a guest: the built vmprof-agent, and perf to compare it with.
+//
+//	agent, err := profiler.Build(ctx, dir)
+//	recording, err := agent.Record(ctx, profiler.Options{PID: guest.PID(), Frequency: 999, Duration: 5 * time.Second})
+package profiler
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
+
+// Options say what a profiler is to do.
+type Options struct {
+	PID       int           // of the target; 0: the whole machine
+	Frequency int           // samples a second
+	Duration  time.Duration // 0: until it is stopped
+	Extra     []string      // further arguments for the agent
+}
+
+// A Run is a profiler at work. Its methods are for one goroutine at a time.
+type Run struct {
+	process *exec.Cmd
+	output  bytes.Buffer // standard output and error
+	ended   chan error   // what Wait gave, once
+}
+
+// start starts a profiler that ends when ctx is done, as if it were interrupted from the keyboard.
+func start(ctx context.Context, path string, args ...string) (*Run, error) {
+	r := &Run{process: exec.CommandContext(ctx, path, args...), ended: make(chan error, 1)}
+	r.process.Stdout, r.process.Stderr = &r.output, &r.output
+	r.process.Cancel = func() error { return r.process.Process.Signal(os.Interrupt) }
+	r.process.WaitDelay = 10 * time.Second
+	if err := r.process.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", filepath.Base(path), err)
+	}
+	go func() { r.ended <- r.process.Wait() }()
+	return r, nil
+}
+
+// startTimeout bounds the wait for a profiler to sample. Reading the method map of a large guest takes a second.
+const startTimeout = 20 * time.Second
+
+// WaitSampling waits until the profiler samples: until it has a perf event open on every CPU, and a moment longer for
+// what it does next. It asks the kernel rather than the profiler, so that it serves for any.
+func (r *Run) WaitSampling() error {
+	const settle = 500 * time.Millisecond
+	for deadline := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
+		select {
+		case err := <-r.ended:
+			r.ended <- err
+			return fmt.Errorf("profiler ended before it sampled: %w\n%s", err, r.output.String())
+		default:
+		}
+		if r.samples() {
+			time.Sleep(settle)
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("profiler does not sample after %v", startTimeout)
+		}
+	}
+}
+
+// samples says that the process holds perf events.
+func (r *Run) samples() bool {
+	dir := fmt.Sprintf("/proc/%d/fd", r.process.Process.Pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	for _, entry := range entries {
+		if target, err := os.Readlink(filepath.Join(dir, entry.Name())); err == nil && strings.Contains(target, "perf_event") {
+			return true
+		}
+	}
+	return false
+}
+
+// A Usage is what a profiler has used so far.
+type Usage struct {
+	CPU time.Duration // in user and kernel mode
+	RSS uint64        // the most it ever had, in bytes
+}
+
+// Usage returns what the profiler has used. The kernel counts CPU in ticks of 10 ms.
+func (r *Run) Usage() (Usage, error) {
+	proc, err := procfs.NewProc(r.process.Process.Pid)
+	if err != nil {
+		return Usage{}, fmt.Errorf("look at the profiler: %w", err)
+	}
+	stat, err := proc.Stat()
+	if err != nil {
+		return Usage{}, fmt.Errorf("read the profiler's CPU time: %w", err)
+	}
+	status, err := proc.NewStatus()
+	if err != nil {
+		return Usage{}, fmt.Errorf("read the profiler's memory: %w", err)
+	}
+	return Usage{CPU: time.Duration(stat.CPUTime() * float64(time.Second)), RSS: status.VmHWM}, nil
+}
+
+// PID returns the profiler's process id.
+func (r *Run) PID() int { return r.process.Process.Pid }
+
+// Signal sends the profiler a signal.
+func (r *Run) Signal(signal syscall.Signal) error { return r.process.Process.Signal(signal) }
+
+// Wait waits for the profiler to end, and returns what it printed.
+func (r *Run) Wait() (output string, err error) {
+	err = <-r.ended
+	r.ended <- err
+	return r.output.String(), err
+}
+
+// Interrupt ends the profiler as Ctrl-C does, and waits for it.
+func (r *Run) Interrupt() (output string, err error) {
+	if err := r.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return "", fmt.Errorf("interrupt the profiler: %w", err)
+	}
+	return r.Wait()
+}
+
+// TotalCPU returns the CPU time of a profiler that has ended.
+func (r *Run) TotalCPU() time.Duration {
+	return r.process.ProcessState.UserTime() + r.process.ProcessState.SystemTime()
+}

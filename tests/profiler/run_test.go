@@ -1,0 +1,82 @@
+package profiler
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestRun(t *testing.T) {
+	run, err := start(t.Context(), "sh", "-c", "echo started; while :; do :; done")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var usage Usage
+	for usage.CPU == 0 { // it comes in ticks; the test's own deadline bounds the loop
+		if usage, err = run.Usage(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if usage.RSS == 0 {
+		t.Error("a process without memory")
+	}
+	output, err := run.Interrupt()
+	if err == nil || output != "started\n" {
+		t.Errorf("an interrupted shell gave %q, %v", output, err)
+	}
+	if run.TotalCPU() == 0 {
+		t.Error("a process that took no time")
+	}
+	if again, _ := run.Wait(); again != output {
+		t.Errorf("waiting again gave %q", again)
+	}
+	if err := run.Signal(syscall.SIGINT); err == nil {
+		t.Error("a process that is gone took a signal")
+	}
+}
+
+func TestRunCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	run, err := start(ctx, "sh", "-c", "trap 'echo interrupted; exit 3' INT; echo ready; while :; do sleep 0.01; done")
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond) // for the trap to be set; without it the test fails, it does not pass
+	cancel()
+	if output, _ := run.Wait(); !strings.Contains(output, "interrupted") {
+		t.Errorf("got %q, want a process that was asked to end", output)
+	}
+}
+
+func TestWaitSamplingOfTheDead(t *testing.T) {
+	run, err := start(t.Context(), "sh", "-c", "echo no privilege; exit 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.WaitSampling(); err == nil || !strings.Contains(err.Error(), "no privilege") {
+		t.Errorf("got %v, want what the process said", err)
+	}
+	if _, err := run.Wait(); err == nil {
+		t.Error("the exit code got lost")
+	}
+}
+
+func TestPerf(t *testing.T) {
+	if _, err := exec.LookPath("perf"); err != nil {
+		t.Skip("perf is only needed by make bench: ", err)
+	}
+	run, err := StartPerf(t.Context(), Options{Frequency: 99})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.WaitSampling(); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Stop(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,130 @@
+// Package stacks reads a pprof profile as what it is a list of: stacks, and how often each was seen.
+//
+//	for _, s := range stacks.Of(profile) {
+//		if s.Self("guest.Plain.heavy") { n += s.Count }
+//	}
+package stacks
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/google/pprof/profile"
+)
+
+// A Stack is a sampled stack.
+type Stack struct {
+	Frames []Frame // innermost first, inlined ones too
+	Count  int64   // samples
+	Thread string  // the thread's name, cut to 15 bytes by the kernel
+}
+
+// A Frame is one method or function on a stack.
+type Frame struct {
+	Function string
+	Mapping  string // the file or pseudo-file that it belongs to, "" for a marker
+}
+
+// Of returns the stacks of p, which must have sample values of the type "samples".
+func Of(p *profile.Profile) []Stack {
+	value := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == "samples" })
+	if value < 0 {
+		return nil
+	}
+	stacks := make([]Stack, 0, len(p.Sample))
+	for _, sample := range p.Sample {
+		stack := Stack{Count: sample.Value[value]}
+		if names := sample.Label["thread"]; len(names) > 0 {
+			stack.Thread = names[0]
+		}
+		for _, location := range sample.Location {
+			mapping := ""
+			if location.Mapping != nil {
+				mapping = location.Mapping.File
+			}
+			for _, line := range location.Line {
+				stack.Frames = append(stack.Frames, Frame{Function: line.Function.Name, Mapping: mapping})
+			}
+		}
+		stacks = append(stacks, stack)
+	}
+	return stacks
+}
+
+// Java says that the frame is a Java method, compiled or interpreted.
+func (f Frame) Java() bool {
+	return strings.HasPrefix(f.Mapping, "[jit") || strings.HasPrefix(f.Mapping, "[interpreter")
+}
+
+// Marker says that the frame is none, but tells what is wrong with the stack: [truncated: …], [stale].
+func (f Frame) Marker() bool {
+	return f.Mapping == "" && strings.HasPrefix(f.Function, "[")
+}
+
+// Self says that the method is the innermost Java method. What it calls in the JVM, in libraries and in the kernel is
+// its own time.
+func (s Stack) Self(method string) bool {
+	for _, frame := range s.Frames {
+		if frame.Java() {
+			return frame.Function == method
+		}
+	}
+	return false
+}
+
+// Has says that the method is on the stack.
+func (s Stack) Has(method string) bool { return s.Times(method) > 0 }
+
+// Times returns how many times the method is on the stack.
+func (s Stack) Times(method string) int {
+	times := 0
+	for _, frame := range s.Frames {
+		if frame.Function == method {
+			times++
+		}
+	}
+	return times
+}
+
+// Truncated returns the reason why the stack has no outermost frame, "" if it has one.
+func (s Stack) Truncated() string {
+	if len(s.Frames) == 0 {
+		return "empty"
+	}
+	reason, truncated := strings.CutPrefix(s.Frames[len(s.Frames)-1].Function, "[truncated: ")
+	if !truncated {
+		return ""
+	}
+	return strings.TrimSuffix(reason, "]")
+}
+
+// String is the stack in one line, outermost first, for a reader of a failed test.
+func (s Stack) String() string {
+	names := make([]string, 0, len(s.Frames))
+	for _, frame := range slices.Backward(s.Frames) {
+		names = append(names, frame.Function)
+	}
+	return s.Thread + ": " + strings.Join(names, ";")
+}
+
+// Count adds up the samples of the stacks that are wanted.
+func Count(stacks []Stack, wanted func(Stack) bool) int64 {
+	var count int64
+	for _, stack := range stacks {
+		if wanted(stack) {
+			count += stack.Count
+		}
+	}
+	return count
+}
+
+// OnThread returns the stacks of the threads whose names begin with prefix.
+func OnThread(stacks []Stack, prefix string) []Stack {
+	var own []Stack
+	for _, stack := range stacks {
+		if strings.HasPrefix(stack.Thread, prefix) {
+			own = append(own, stack)
+		}
+	}
+	return own
+}

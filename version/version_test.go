@@ -1,0 +1,40 @@
+package version
+
+import (
+	"runtime"
+	"runtime/debug"
+	"testing"
+)
+
+func TestFrom(t *testing.T) {
+	settings := func(kv ...string) (s []debug.BuildSetting) {
+		for i := 0; i < len(kv); i += 2 {
+			s = append(s, debug.BuildSetting{Key: kv[i], Value: kv[i+1]})
+		}
+		return s
+	}
+	const revision = "0123456789abcdef0123456789abcdef01234567"
+	for _, tt := range []struct {
+		name    string
+		release string
+		build   *debug.BuildInfo
+		want    string
+	}{
+		{"release", "v1.2.3", &debug.BuildInfo{Main: debug.Module{Version: "v1.2.2"}}, "v1.2.3"},
+		{"go install", "", &debug.BuildInfo{Main: debug.Module{Version: "v1.2.2"}}, "v1.2.2"},
+		{"checkout", "", &debug.BuildInfo{Main: debug.Module{Version: "(devel)"},
+			Settings: settings("vcs.revision", revision, "vcs.modified", "false")}, "devel (0123456789ab)"},
+		{"edited checkout", "", &debug.BuildInfo{
+			Settings: settings("vcs.revision", revision, "vcs.modified", "true")}, "devel (0123456789ab, modified)"},
+		{"short revision", "", &debug.BuildInfo{Settings: settings("vcs.revision", "12")}, "devel (12)"},
+		{"nothing recorded", "", nil, "devel"},
+	} {
+		want := tt.want + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
+		if got := from(tt.release, tt.build).String(); got != want {
+			t.Errorf("%s: %q, want %q", tt.name, got, want)
+		}
+	}
+	if Get().Version == "" {
+		t.Error("this build has no version")
+	}
+}

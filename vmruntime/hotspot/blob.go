@@ -1,0 +1,141 @@
+package hotspot
+
+import (
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// blobSchema decodes the header of a CodeBlob (src/hotspot/share/code/codeBlob.hpp), and of an nmethod, which is a
+// CodeBlob that holds a compiled method.
+type blobSchema struct {
+	name, size               field
+	codeBegin, codeEnd       field // pointers, up to JDK 22
+	codeOffset, dataOffset   field // from JDK 23 on; the code ends where the data begin
+	frameSize, frameComplete field
+	blobHeader               uint64 // bytes that hold all of these
+
+	method, compileID, level field // of nmethod
+	state, origPC            field
+	deopt, deoptMH           field  // offsets from the blob if they have 32 bits, else pointers
+	header                   uint64 // bytes that hold all of these
+}
+
+func newBlobSchema(r *resolver) blobSchema {
+	s := blobSchema{
+		name:          r.field("CodeBlob._name"),
+		size:          r.field("CodeBlob._size"),
+		codeBegin:     r.optional("CodeBlob._code_begin"),
+		codeEnd:       r.optional("CodeBlob._code_end"),
+		codeOffset:    r.optional("CodeBlob._code_offset"),
+		dataOffset:    r.field("CodeBlob._data_offset"),
+		frameSize:     r.field("CodeBlob._frame_size"),
+		frameComplete: r.field("CodeBlob._frame_complete_offset"),
+		method:        r.field("nmethod._method", "CompiledMethod._method"),
+		compileID:     r.field("nmethod._compile_id"),
+		level:         r.field("nmethod._comp_level"),
+		state:         r.field("nmethod._state"),
+		origPC:        r.field("nmethod._orig_pc_offset"),
+		deopt: r.field("nmethod._deopt_handler_begin", "CompiledMethod._deopt_handler_begin",
+			"nmethod._deopt_handler_offset", "nmethod._deopt_handler_entry_offset", "nmethod._deoptimize_offset"),
+		deoptMH: r.optional("nmethod._deopt_mh_handler_begin", "CompiledMethod._deopt_mh_handler_begin",
+			"nmethod._deopt_mh_handler_offset", "nmethod._deoptimize_mh_offset"),
+	}
+	if !s.codeOffset.known && !(s.codeBegin.known && s.codeEnd.known) {
+		r.missing = append(r.missing, "CodeBlob._code_begin and _code_end or _code_offset")
+	}
+	s.blobHeader = lastEnd(s.name, s.size, s.codeBegin, s.codeEnd, s.codeOffset, s.dataOffset, s.frameSize, s.frameComplete)
+	s.header = max(s.blobHeader, lastEnd(s.method, s.compileID, s.level, s.state, s.origPC, s.deopt, s.deoptMH))
+	return s
+}
+
+func lastEnd(fields ...field) (end uint64) {
+	for _, f := range fields {
+		if f.known {
+			end = max(end, f.end())
+		}
+	}
+	return end
+}
+
+func (s *blobSchema) layout() BlobLayout {
+	l := BlobLayout{
+		Name:              s.name.offset,
+		Size:              s.size.offset,
+		CodeBegin:         s.codeBegin.offset,
+		CodeEnd:           s.codeEnd.offset,
+		FrameSize:         s.frameSize.offset,
+		FrameComplete:     s.frameComplete.offset,
+		FrameCompleteIs16: s.frameComplete.width == 2,
+		CompileID:         s.compileID.offset,
+		State:             s.state.offset,
+		OrigPC:            s.origPC.offset,
+		DeoptHandler:      s.deopt.offset,
+		DeoptHandlerMH:    s.deoptMH.offset,
+		HasDeoptHandlerMH: s.deoptMH.known,
+		DeoptHandlerIs32:  s.deopt.width == 4,
+	}
+	if s.codeOffset.known {
+		l.CodeBegin, l.CodeEnd, l.CodeIsOffset = s.codeOffset.offset, s.dataOffset.offset, true
+	}
+	return l
+}
+
+// A blob is the decoded header of a CodeBlob. The second group has meaning for nmethods only.
+type blob struct {
+	addr          uint64
+	name          uint64 // address of its name: the same for all blobs of a kind
+	begin, end    uint64 // its code
+	size          uint32 // bytes, header and data included
+	frameSize     int32  // words
+	frameComplete int32  // bytes from begin: the frame is set up from there on; negative if there is none
+
+	method    uint64
+	compileID uint32
+	level     int8
+	state     int8
+}
+
+// decodeBlob decodes the header of the blob at addr. ErrMalformed if it contradicts itself.
+func (s *blobSchema) decodeBlob(addr uint64, header []byte) (blob, error) {
+	b := blob{
+		addr:          addr,
+		name:          s.name.of(header),
+		size:          uint32(s.size.of(header)),
+		frameSize:     int32(s.frameSize.signedOf(header)),
+		frameComplete: int32(s.frameComplete.signedOf(header)),
+		method:        s.method.of(header),
+		compileID:     uint32(s.compileID.of(header)),
+		level:         int8(s.level.of(header)),
+		state:         int8(s.state.of(header)),
+	}
+	if s.codeOffset.known {
+		b.begin = addr + s.codeOffset.of(header)
+		b.end = addr + s.dataOffset.of(header)
+	} else {
+		b.begin, b.end = s.codeBegin.of(header), s.codeEnd.of(header)
+	}
+	if b.begin < addr || b.end < b.begin || b.end-addr > uint64(b.size) {
+		return blob{}, fmt.Errorf("code blob at %#x: %w", addr, vmruntime.ErrMalformed)
+	}
+	return b, nil
+}
+
+// version is the part of the compile id that a vmruntime.Site carries.
+func (b *blob) version() uint32 { return b.compileID & versionMask }
+
+// versionMask keeps the low 28 bits of a compile id.
+const versionMask = 1<<28 - 1
+
+// tier says what compiled an nmethod. Level 0 are wrappers of native methods.
+func (b *blob) tier() vmruntime.Tier {
+	switch b.level {
+	case 0:
+		return vmruntime.TierNative
+	case 1, 2, 3:
+		return vmruntime.TierC1
+	case 4:
+		return vmruntime.TierC2
+	}
+	return vmruntime.TierUnknown
+}

@@ -1,0 +1,35 @@
+package hotspot
+
+// A cache keeps values up to a number of bytes. It has two generations: values that were not asked for while the
+// young one filled up go when the next one does, so that what is used stays and nothing needs to be sorted.
+type cache[K comparable, V interface{ bytes() int }] struct {
+	limit      int // bytes, of both generations
+	size       int // bytes, of the young one
+	young, old map[K]V
+}
+
+func newCache[K comparable, V interface{ bytes() int }](limit int) *cache[K, V] {
+	return &cache[K, V]{limit: limit, young: make(map[K]V)}
+}
+
+func (c *cache[K, V]) get(key K) (V, bool) {
+	if v, ok := c.young[key]; ok {
+		return v, true
+	}
+	v, ok := c.old[key]
+	if ok {
+		c.add(key, v)
+	}
+	return v, ok
+}
+
+func (c *cache[K, V]) add(key K, v V) {
+	if c.size+v.bytes() > c.limit/2 {
+		c.old, c.young, c.size = c.young, make(map[K]V), 0
+	}
+	if before, ok := c.young[key]; ok {
+		c.size -= before.bytes()
+	}
+	c.young[key] = v
+	c.size += v.bytes()
+}

@@ -1,0 +1,69 @@
+package hotspot
+
+import (
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// maxFlags bounds the table of command line flags. JDK 25 has 1,300.
+const maxFlags = 8 << 10
+
+// flagSchema leads to the command line flags: an array of JVMFlag (src/hotspot/share/runtime/flags/jvmFlag.hpp).
+type flagSchema struct {
+	flags, count uint64 // statics
+	name, addr   field  // of JVMFlag
+	size         uint64
+}
+
+func newFlagSchema(r *resolver) flagSchema {
+	s := flagSchema{
+		flags: r.optionalStatic("JVMFlag.flags"),
+		count: r.optionalStatic("JVMFlag.numFlags"),
+		name:  r.optional("JVMFlag._name"),
+		addr:  r.optional("JVMFlag._addr"),
+		size:  r.sizes["JVMFlag"],
+	}
+	if s.flags == 0 { // JDK 8
+		s.flags, s.count = r.optionalStatic("Flag.flags"), r.optionalStatic("Flag.numFlags")
+		s.name, s.addr, s.size = r.optional("Flag._name"), r.optional("Flag._addr"), r.sizes["Flag"]
+	}
+	return s
+}
+
+// readFlag reads a flag of type bool.
+func readFlag(t target, s *flagSchema, name string) (value bool, err error) {
+	if s.flags == 0 || s.count == 0 || s.size == 0 || s.size > maxSize || !s.name.known || !s.addr.known {
+		return false, fmt.Errorf("the VM does not export its flags")
+	}
+	array, err := t.word(s.flags)
+	if err != nil {
+		return false, err
+	}
+	n, err := t.word(s.count)
+	if err != nil {
+		return false, err
+	}
+	if n > maxFlags {
+		return false, fmt.Errorf("%d flags: %w", n, vmruntime.ErrMalformed)
+	}
+	table, err := t.bytes(array, n*s.size)
+	if err != nil {
+		return false, err
+	}
+	pointers := make([]uint64, n)
+	for i := range pointers {
+		pointers[i] = s.name.of(table[uint64(i)*s.size:][:s.size])
+	}
+	names, err := t.strings(pointers)
+	if err != nil {
+		return false, err
+	}
+	for i, pointer := range pointers {
+		if names[pointer] == name {
+			b, err := t.bytes(s.addr.of(table[uint64(i)*s.size:][:s.size]), 1)
+			return err == nil && b[0] != 0, err
+		}
+	}
+	return false, fmt.Errorf("the VM has no flag %s", name)
+}

@@ -1,0 +1,100 @@
+package hotspot
+
+import (
+	"debug/elf"
+	"fmt"
+	"path"
+
+	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// Runtime recognises HotSpot.
+type Runtime struct{}
+
+// Name is "hotspot".
+func (Runtime) Name() string { return "hotspot" }
+
+// Recognise reports whether the mapped file of that name may be HotSpot's library.
+func (Runtime) Recognise(file string) bool { return path.Base(file) == "libjvm.so" }
+
+// Image reads what a libjvm teaches. It is nil, nil for a file that is not HotSpot's: other VMs call their library so
+// as well.
+func (Runtime) Image(file *elffile.File) (vmruntime.Image, error) {
+	image, err := newImage(file)
+	if image == nil {
+		return nil, err
+	}
+	return image, nil
+}
+
+// Symbols of libjvm that are not exported; they are only there if the file was not stripped.
+const (
+	symbolCurrentThread = "_ZN6Thread12_thr_currentE" // thread-local Thread::_thr_current
+	symbolJavaThread    = "_ZTV10JavaThread"          // vtable of JavaThread
+	symbolStubList      = "_ZN12StubCodeDesc5_listE"  // StubCodeDesc::_list
+)
+
+// An Image is what one build of libjvm taught. It is immutable and may be used for many processes at once.
+type Image struct {
+	machine elf.Machine
+	symbols map[string]uint64 // addresses of the file, of those that it has
+	tlsSlot uint64            // address of the file of the word with its TLS module id, 0 if unknown
+	probes  []elffile.Probe   // those of the names below
+}
+
+// Names of the USDT probes (provider "hotspot") that keep the method map current.
+const (
+	ProbeCodeLoad    = "compiled__method__load"   // class, length, name, length, signature, length, code, size
+	ProbeCodeUnload  = "compiled__method__unload" // the first six of these
+	ProbeClassUnload = "class__unloaded"          // class, length, loader, shared
+)
+
+func newImage(file *elffile.File) (*Image, error) {
+	var required []string
+	for _, table := range vmTables {
+		required = append(required, table.symbols()...)
+	}
+	found, err := file.FindSymbols(required...)
+	if err != nil {
+		return nil, fmt.Errorf("symbols of libjvm: %w", err)
+	}
+	if _, ok := found[required[0]]; !ok {
+		return nil, nil
+	}
+	image := &Image{machine: file.Machine(), symbols: make(map[string]uint64)}
+	// What is not exported is not essential, and neither are probes: Layout.Missing and Probes tell what is lost.
+	hidden, err := file.FindSymbols(symbolCurrentThread, symbolJavaThread, symbolStubList)
+	if err != nil {
+		hidden = nil
+	}
+	for _, symbols := range []map[string]elffile.Symbol{found, hidden} {
+		for name, symbol := range symbols {
+			image.symbols[name] = symbol.Value
+		}
+	}
+	if slot, err := file.TLSModuleSlot(); err == nil {
+		image.tlsSlot = slot
+	}
+	probes, _ := file.Probes()
+	for _, p := range probes {
+		switch p.Name {
+		case ProbeCodeLoad, ProbeCodeUnload, ProbeClassUnload:
+			if p.Provider == "hotspot" {
+				image.probes = append(image.probes, p)
+			}
+		}
+	}
+	return image, nil
+}
+
+// Probes returns the sites of the probe of that name: none if this build has no such probe, several where the
+// compiler cloned it, each with its own operands. The caller must not change them.
+func (i *Image) Probes(name string) (sites []elffile.Probe) {
+	for _, p := range i.probes {
+		if p.Name == name {
+			sites = append(sites, p)
+		}
+	}
+	return sites
+}

@@ -1,0 +1,135 @@
+package hotspot
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// Lookup names a site of a sampled stack, innermost frame first.
+//
+// A compilation is identified by its version: what is read from the code cache counts only if it has that version
+// before and after it was read. A method is identified by its address and the class epoch: it counts only if no class
+// was unloaded between the sample and the end of reading. What is read once is kept for later sites. ErrStale if the
+// code or method is gone; a compilation that is remembered by name is still one frame then. (A class that is redefined
+// by a debugger or an agent frees methods without a class being unloaded; that cannot be seen from here.)
+func (p *Process) Lookup(site vmruntime.Site) ([]vmruntime.Frame, error) {
+	switch site.Kind {
+	case vmruntime.Compiled:
+		return p.compilation(site)
+	case vmruntime.Interpreted:
+		return p.interpreted(site)
+	case vmruntime.Stub:
+		return p.stub(site)
+	}
+	return nil, fmt.Errorf("site of kind %d: %w", site.Kind, vmruntime.ErrUnknown)
+}
+
+func (p *Process) compilation(site vmruntime.Site) ([]vmruntime.Frame, error) {
+	version := site.Version & versionMask
+	c, ok := p.codes.get(version)
+	if !ok || !c.contains(site.PC) {
+		var err error
+		if c, err = p.readCode(version, site.PC); err != nil {
+			if named, ok := p.versions.find(version, site.PC); ok {
+				return []vmruntime.Frame{named.frame()}, nil
+			}
+			return nil, err
+		}
+		p.codes.add(version, c)
+	}
+	return c.frames(site.PC, site.Exact), nil
+}
+
+// readCode reads a compilation and the methods in it, all in one epoch: a class that was unloaded meanwhile may have
+// left its methods' memory to others.
+func (p *Process) readCode(version uint32, pc uint64) (*code, error) {
+	const attempts = 2 // a class unloading meanwhile is rare, two in a row are a pattern
+	for range attempts {
+		epoch := p.currentEpoch()
+		reader := codeReader{
+			codeCache: p.codeCache,
+			blobs:     &p.schema.blob,
+			scopes:    &p.schema.scopes,
+			version:   p.version,
+			kinds:     &p.kinds,
+			methods:   func(addrs []uint64) (map[uint64]*method, error) { return p.readMethods(addrs, epoch) },
+		}
+		c, err := reader.read(version, pc)
+		if err != nil || p.currentEpoch() == epoch {
+			return c, err
+		}
+	}
+	return nil, vmruntime.ErrStale
+}
+
+func (p *Process) currentEpoch() uint32 {
+	if p.epoch == nil {
+		return 0
+	}
+	return p.epoch()
+}
+
+// readMethods reads methods that exist in this epoch. What is read is kept only if the epoch has not ended by then.
+func (p *Process) readMethods(addrs []uint64, epoch uint32) (map[uint64]*method, error) {
+	found := make(map[uint64]*method, len(addrs))
+	var missing []uint64
+	for _, addr := range distinct(addrs) {
+		if m, ok := p.methods.get(methodKey{addr, epoch}); ok {
+			found[addr] = m
+		} else {
+			missing = append(missing, addr)
+		}
+	}
+	if len(missing) == 0 {
+		return found, nil
+	}
+	read, err := p.methodReader().methods(missing)
+	if err != nil {
+		return nil, err
+	}
+	keep := p.epoch != nil && p.epoch() == epoch
+	for addr, m := range read {
+		found[addr] = m
+		if keep {
+			p.methods.add(methodKey{addr, epoch}, m)
+		}
+	}
+	return found, nil
+}
+
+func (p *Process) interpreted(site vmruntime.Site) ([]vmruntime.Frame, error) {
+	m, ok := p.methods.get(methodKey{site.Method, site.Epoch})
+	if !ok {
+		if p.epoch != nil && p.epoch() != site.Epoch {
+			return nil, vmruntime.ErrStale
+		}
+		methods, err := p.readMethods([]uint64{site.Method}, site.Epoch)
+		// Whatever was read: if a class was unloaded since the sample, it may be of another method.
+		if p.epoch != nil && p.epoch() != site.Epoch {
+			return nil, vmruntime.ErrStale
+		}
+		if err != nil {
+			return nil, err
+		}
+		if m = methods[site.Method]; m == nil {
+			return nil, fmt.Errorf("method at %#x: %w", site.Method, vmruntime.ErrMalformed)
+		}
+	}
+	frame := vmruntime.Frame{
+		Function:  m.function,
+		Signature: m.signature.Value(),
+		File:      m.file,
+		BCI:       int(max(site.BCI, -1)),
+		Tier:      vmruntime.TierInterpreter,
+	}
+	if site.BCI >= 0 {
+		frame.Line = lineOf(m.lines, int(site.BCI), p.version.unsigned5Bias())
+	}
+	return []vmruntime.Frame{frame}, nil
+}
+
+var _ = errors.Is
+var _ = slices.Sort[[]int]

@@ -1,0 +1,80 @@
+package hotspot
+
+import "unique"
+
+// maxCodeSize is the largest bytecode index: a method has at most 64 KiB of bytecode (JVM specification, 4.7.3).
+const maxCodeSize = 1<<16 - 1
+
+// methodSchema leads from a Method (src/hotspot/share/oops/method.hpp) to its names and lines: Method ->
+// ConstMethod -> ConstantPool -> Symbols, and ConstantPool -> Klass -> Symbol.
+type methodSchema struct {
+	constMethod, code field // of Method
+
+	constants, nameIndex, signatureIndex field // of ConstMethod
+	codeSize, flags, totalSize           field // of ConstMethod; totalSize in words
+	constMethodSize                      uint64
+	hasLines                             uint64 // bit in flags
+
+	holder, sourceFile field // of ConstantPool
+	poolSize           uint64
+
+	klassName       field // of Klass
+	klassSourceFile field // of InstanceKlass, in early JDKs
+
+	symbolLength, symbolBody field
+	symbolLengthShift        uint // where the length is the upper half of a field
+}
+
+func newMethodSchema(r *resolver) methodSchema {
+	s := methodSchema{
+		constMethod:     r.field("Method._constMethod"),
+		code:            r.optional("Method._code"),
+		constants:       r.field("ConstMethod._constants"),
+		nameIndex:       r.field("ConstMethod._name_index"),
+		signatureIndex:  r.field("ConstMethod._signature_index"),
+		codeSize:        r.field("ConstMethod._code_size"),
+		flags:           r.field("ConstMethod._flags", "ConstMethod._flags._flags"),
+		totalSize:       r.optional("ConstMethod._constMethod_size"),
+		constMethodSize: r.size("ConstMethod"),
+		hasLines:        uint64(r.constant("ConstMethod::_has_linenumber_table", "ConstMethodFlags::_misc_has_linenumber_table")),
+		holder:          r.field("ConstantPool._pool_holder"),
+		sourceFile:      r.optional("ConstantPool._source_file_name_index"),
+		poolSize:        r.size("ConstantPool"),
+		klassName:       r.field("Klass._name"),
+		klassSourceFile: r.optional("InstanceKlass._source_file_name_index"),
+		symbolLength:    r.field("Symbol._length", "Symbol._length_and_refcount"),
+		symbolBody:      r.field("Symbol._body", "Symbol._body[0]"),
+	}
+	if s.symbolLength.width == 4 {
+		s.symbolLengthShift = 16
+	}
+	return s
+}
+
+// A methodName is the identity of a method as the VM has it: java/util/HashMap, get, (Ljava/lang/Object;)…. It takes
+// three words; the strings are shared by all methods of all guests.
+type methodName struct {
+	class, name, signature unique.Handle[string]
+}
+
+func newMethodName(class, name, signature string) methodName {
+	return methodName{unique.Make(class), unique.Make(name), unique.Make(signature)}
+}
+
+func (m methodName) function() string { return functionName(m.class.Value(), m.name.Value()) }
+
+// A source is where code comes from, for people. It is immutable.
+type source struct {
+	methodName
+	function string // java.util.HashMap.get
+	file     string // HashMap.java, or ""
+}
+
+// A method is what a guest knows about one of its methods. It is immutable.
+type method struct {
+	*source
+	lines []byte // compressed line number table, or nil
+}
+
+// bytes is about how much memory m holds.
+func (m *method) bytes() int { return 160 + len(m.function) + len(m.lines) }

@@ -1,0 +1,242 @@
+package hotspot
+
+import "bytes"
+
+// Bounds on one batch of methods. Callers bound how many methods they ask for.
+const (
+	maxLineBytes  = 32 << 10 // of one line number table; 20,000 lines of source
+	maxLinesBytes = 4 << 20  // of all of them
+	poolSlot      = 8        // bytes of one constant
+)
+
+// A methodReader reads Methods, many at a time: each step of the way is one batch.
+type methodReader struct {
+	target
+	schema *methodSchema
+	bias   uint32 // of UNSIGNED5
+}
+
+// A methodRead is one Method on the way: addresses of the structures around it.
+type methodRead struct {
+	addr, constMethod, pool, klass uint64
+	header                         []byte // of the ConstMethod
+	class, name, signature, file   uint64 // Symbols; file may be 0
+	lines                          []byte
+	ok                             bool // nothing failed so far
+}
+
+// names reads only the names of the methods at addrs. Methods that cannot be read are absent.
+func (r methodReader) names(addrs []uint64) (map[uint64]methodName, error) {
+	reads, symbols, err := r.read(addrs, r.readConstMethods, r.readPools, r.readKlasses)
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[uint64]methodName, len(reads))
+	for i := range reads {
+		if name, ok := reads[i].names(symbols); ok {
+			names[reads[i].addr] = name
+		}
+	}
+	return names, nil
+}
+
+// methods reads the methods at addrs with their lines. Methods that cannot be read are absent.
+func (r methodReader) methods(addrs []uint64) (map[uint64]*method, error) {
+	reads, symbols, err := r.read(addrs, r.readConstMethods, r.readPools, r.readKlasses, r.readFiles, r.readLines)
+	if err != nil {
+		return nil, err
+	}
+	methods := make(map[uint64]*method, len(reads))
+	for i := range reads {
+		read := &reads[i]
+		name, ok := read.names(symbols)
+		if !ok {
+			continue
+		}
+		m := &method{source: &source{methodName: name, function: name.function()}, lines: read.lines}
+		if file, ok := symbols[read.file]; ok {
+			m.file = file.Value()
+		}
+		methods[read.addr] = m
+	}
+	return methods, nil
+}
+
+// read takes the steps one after the other, then reads the Symbols that they found.
+func (r methodReader) read(addrs []uint64, steps ...func([]methodRead) error) ([]methodRead, symbolTable, error) {
+	reads := make([]methodRead, 0, len(addrs))
+	for _, addr := range distinct(addrs) {
+		reads = append(reads, methodRead{addr: addr, ok: true})
+	}
+	for _, step := range steps {
+		if err := step(reads); err != nil {
+			return nil, nil, err
+		}
+	}
+	var pointers []uint64
+	for _, m := range reads {
+		if m.ok {
+			pointers = append(pointers, m.class, m.name, m.signature, m.file)
+		}
+	}
+	symbols, err := r.symbols(pointers)
+	return reads, symbols, err
+}
+
+func (m *methodRead) names(symbols symbolTable) (name methodName, ok bool) {
+	var ok1, ok2, ok3 bool
+	name.class, ok1 = symbols[m.class]
+	name.name, ok2 = symbols[m.name]
+	name.signature, ok3 = symbols[m.signature]
+	return name, m.ok && ok1 && ok2 && ok3
+}
+
+// readConstMethods goes from Method to ConstMethod and reads its header.
+func (r methodReader) readConstMethods(reads []methodRead) error {
+	var pointers, headers batch
+	for _, m := range reads {
+		pointers.add(r.schema.constMethod.at(m.addr), 8)
+	}
+	if err := pointers.read(r.mem); err != nil {
+		return err
+	}
+	for i := range reads {
+		m := &reads[i]
+		m.constMethod, m.ok = pointers.word(i)
+		headers.add(m.constMethod, r.schema.constMethodSize)
+	}
+	if err := headers.read(r.mem); err != nil {
+		return err
+	}
+	for i := range reads {
+		m := &reads[i]
+		header, ok := headers.bytes(i)
+		m.header, m.ok = header, m.ok && ok
+		m.pool = r.schema.constants.of(header)
+	}
+	return nil
+}
+
+// readPools reads what the constant pool says: the names, and which class it belongs to.
+func (r methodReader) readPools(reads []methodRead) error {
+	var klasses, names, signatures batch
+	for _, m := range reads {
+		klasses.add(r.schema.holder.at(m.pool), 8)
+		names.add(r.slot(m.pool, r.schema.nameIndex.of(m.header)), poolSlot)
+		signatures.add(r.slot(m.pool, r.schema.signatureIndex.of(m.header)), poolSlot)
+	}
+	for _, b := range []*batch{&klasses, &names, &signatures} {
+		if err := b.read(r.mem); err != nil {
+			return err
+		}
+	}
+	for i := range reads {
+		m := &reads[i]
+		var ok1, ok2, ok3 bool
+		m.klass, ok1 = klasses.word(i)
+		m.name, ok2 = names.word(i)
+		m.signature, ok3 = signatures.word(i)
+		m.name, m.signature = untag(m.name), untag(m.signature)
+		m.ok = m.ok && ok1 && ok2 && ok3
+	}
+	return nil
+}
+
+// slot is the address of a constant in a pool.
+func (r methodReader) slot(pool, index uint64) uint64 {
+	return pool + r.schema.poolSize + poolSlot*index
+}
+
+// untag removes the mark that HotSpot keeps in the lowest bit of a constant.
+func untag(constant uint64) uint64 { return constant &^ 1 }
+
+// readKlasses goes from the classes to their names. Methods share classes, so each is read once.
+func (r methodReader) readKlasses(reads []methodRead) error {
+	var all []uint64
+	for _, m := range reads {
+		if m.ok {
+			all = append(all, m.klass)
+		}
+	}
+	var b batch
+	klasses := distinct(all)
+	for _, klass := range klasses {
+		b.add(r.schema.klassName.at(klass), 8)
+	}
+	if err := b.read(r.mem); err != nil {
+		return err
+	}
+	names := make(map[uint64]uint64, len(klasses))
+	for i, klass := range klasses {
+		if name, ok := b.word(i); ok {
+			names[klass] = name
+		}
+	}
+	for i := range reads {
+		reads[i].class = names[reads[i].klass]
+	}
+	return nil
+}
+
+// readFiles reads which constant is the name of the source file; 0 means that the class file does not say.
+func (r methodReader) readFiles(reads []methodRead) error {
+	if !r.schema.sourceFile.known && !r.schema.klassSourceFile.known {
+		return nil
+	}
+	var indexes, symbols batch
+	for _, m := range reads {
+		if r.schema.sourceFile.known {
+			indexes.add(r.schema.sourceFile.at(m.pool), 2)
+		} else {
+			indexes.add(r.schema.klassSourceFile.at(m.klass), 2)
+		}
+	}
+	if err := indexes.read(r.mem); err != nil {
+		return err
+	}
+	for i, m := range reads {
+		index, _ := indexes.word(i)
+		symbols.add(r.slot(m.pool, index), poolSlot)
+	}
+	if err := symbols.read(r.mem); err != nil {
+		return err
+	}
+	for i := range reads {
+		index, ok1 := indexes.word(i)
+		symbol, ok2 := symbols.word(i)
+		if ok1 && ok2 && index != 0 {
+			reads[i].file = untag(symbol)
+		}
+	}
+	return nil
+}
+
+// readLines reads the line number tables. One begins behind the bytecode, which is behind the ConstMethod; how long
+// it is is not written anywhere, only how long everything together is.
+func (r methodReader) readLines(reads []methodRead) error {
+	var b batch
+	var with []*methodRead
+	budget := uint64(maxLinesBytes)
+	for i := range reads {
+		m := &reads[i]
+		start := r.schema.constMethodSize + r.schema.codeSize.of(m.header)
+		end := 8 * r.schema.totalSize.of(m.header)
+		if !m.ok || r.schema.flags.of(m.header)&r.schema.hasLines == 0 || end <= start {
+			continue
+		}
+		if n := min(end-start, maxLineBytes); n <= budget {
+			budget -= n
+			b.add(m.constMethod+start, n)
+			with = append(with, m)
+		}
+	}
+	if err := b.read(r.mem); err != nil {
+		return err
+	}
+	for i, m := range with {
+		if rest, ok := b.bytes(i); ok {
+			m.lines = bytes.Clone(rest[:lineTableSize(rest, r.bias)])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package hotspot
+
+import (
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// Memory that a Process keeps at most, besides its versionTable: of decoded compilations, and of methods.
+const (
+	codeBytes   = 8 << 20
+	methodBytes = 2 << 20
+)
+
+// A Process is one guest. Its methods are called from one goroutine at a time.
+type Process struct {
+	codeCache
+	image   *Image
+	bias    uint64
+	epoch   func() uint32 // nil if unknown
+	schema  *schema
+	version version
+
+	kinds   kindTable
+	layout  Layout
+	learned bool // kinds has more than layout
+
+	versions versionTable
+	codes    *cache[uint32, *code] // by version
+	methods  *cache[methodKey, *method]
+	stubs    stubNames
+
+	complete bool // DebugNonSafepoints
+	notes    []string
+}
+
+// A methodKey identifies a method: classes that are unloaded may leave their addresses to others.
+type methodKey struct {
+	addr  uint64
+	epoch uint32
+}
+
+// Attach reads the VM's tables and walks its code cache: some 10 ms and 6 MB of reads beside 5,000 compiled methods.
+// The result is a *Process.
+func (i *Image) Attach(guest vmruntime.Target) (vmruntime.Process, error) {
+	p := &Process{
+		image:   i,
+		bias:    guest.Bias,
+		epoch:   guest.Epoch,
+		codes:   newCache[uint32, *code](codeBytes),
+		methods: newCache[methodKey, *method](methodBytes),
+	}
+	p.mem = guest.Memory
+	if err := p.attach(); err != nil {
+		return nil, fmt.Errorf("attach to HotSpot: %w", err)
+	}
+	return p, nil
+}
+
+func (p *Process) attach() error {
+	structs, err := readStructs(p.target, p.symbol)
+	if err != nil {
+		return err
+	}
+	if p.schema, err = newSchema(structs); err != nil {
+		return err
+	}
+	if p.version, err = readVersion(p.target, &p.schema.version); err != nil {
+		return err
+	}
+	p.codeCache.schema = &p.schema.cache
+	if p.heaps, p.shift, err = readHeaps(p.target, &p.schema.cache); err != nil {
+		return err
+	}
+	if err := p.remember(); err != nil {
+		return fmt.Errorf("code cache: %w", err)
+	}
+	if p.complete, err = readFlag(p.target, &p.schema.flags, "DebugNonSafepoints"); err != nil {
+		p.note("Whether DebugNonSafepoints is on is not known (%v): time in inlined methods may be attributed to their callers.", err)
+	} else if !p.complete {
+		p.note("DebugNonSafepoints is off: time in inlined methods without calls or loops is attributed to the methods " +
+			"that they were inlined into. Start the JVM with -XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints to see it.")
+	}
+	if !p.version.tested() {
+		p.note("JDK %d is not among the releases that this agent is tested with.", p.version.jdk)
+	}
+	return p.buildLayout()
+}
+
+func (p *Process) note(format string, args ...any) {
+	p.notes = append(p.notes, fmt.Sprintf(format, args...))
+}
+
+// symbol returns the address of a symbol of libjvm in this process.
+func (p *Process) symbol(name string) (uint64, bool) {
+	value, ok := p.image.symbols[name]
+	return value + p.bias, ok
+}
+
+// remember walks the code cache and takes down who every compilation is, in case it is gone when a sample of it is
+// looked up.
+func (p *Process) remember() error {
+	reader := p.methodReader()
+	return p.walk(&p.schema.blob, func(blobs []blob) error {
+		var names, methods []uint64
+		for i := range blobs {
+			names = append(names, blobs[i].name)
+		}
+		if err := p.learn(names); err != nil {
+			return err
+		}
+		live := blobs[:0]
+		for _, b := range blobs {
+			if p.compiled(&b) {
+				live = append(live, b)
+				methods = append(methods, b.method)
+			}
+		}
+		named, err := reader.names(methods)
+		if err != nil {
+			return err
+		}
+		for _, b := range live {
+			if name, ok := named[b.method]; ok {
+				p.versions.add(b.version(), namedCode{b.begin, uint32(b.end - b.begin), b.tier(), name})
+			}
+		}
+		return nil
+	})
+}
+
+// compiled reports whether b is a compiled method or a wrapper of a native one that may still be named.
+func (p *Process) compiled(b *blob) bool {
+	kind := p.kinds.of(b.name)
+	return (kind == kindNMethod || kind == kindNative) && p.version.live(b.state)
+}
+
+// learn takes down the kinds of blobs whose names are at these addresses.
+func (p *Process) learn(names []uint64) error {
+	news, err := p.kinds.learn(p.target, names)
+	p.learned = p.learned || news
+	return err
+}
+
+func (p *Process) methodReader() methodReader {
+	return methodReader{target: p.target, schema: &p.schema.method, bias: p.version.unsigned5Bias()}
+}
+
+// Describe names the VM and its version: "OpenJDK 64-Bit Server VM 17.0.15+6".
+func (p *Process) Describe() string { return p.version.String() }
+
+// Notes are what a reader of this guest's profile must know, one sentence each.
+func (p *Process) Notes() []string { return p.notes }
+
+// Loaded remembers a compilation by what the VM announced.
+func (p *Process) Loaded(c vmruntime.CodeLoad) {
+	clean := func(s string) string { return cleanName([]byte(s)) }
+	p.versions.add(c.Version&versionMask, namedCode{
+		begin: c.Begin,
+		size:  c.Size,
+		name:  newMethodName(clean(c.Class), clean(c.Name), clean(c.Signature)),
+	})
+}

@@ -1,0 +1,120 @@
+package hotspot
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// versionSchema leads to the VM's version: static variables of Abstract_VM_Version, and JDK_Version where it is
+// exported (up to about JDK 22).
+type versionSchema struct {
+	major, release, info uint64 // statics: int, const char*, const char*
+	jdk                  uint64 // static JDK_Version
+	jdkMajor             field  // of JDK_Version
+}
+
+func newVersionSchema(r *resolver) versionSchema {
+	return versionSchema{
+		major:    r.static("Abstract_VM_Version._vm_major_version"),
+		release:  r.optionalStatic("Abstract_VM_Version._s_vm_release"),
+		info:     r.optionalStatic("Abstract_VM_Version._s_internal_vm_info_string"),
+		jdk:      r.optionalStatic("JDK_Version._current"),
+		jdkMajor: r.optional("JDK_Version._major"),
+	}
+}
+
+// A version is that of a VM.
+type version struct {
+	jdk     int    // feature release: 8, 17, 25
+	release string // 17.0.15+6-Debian-1deb12u1
+	name    string // OpenJDK 64-Bit Server VM
+}
+
+// readVersion reads the VM's version. It is an error if it is not one that this package can know anything about.
+func readVersion(t target, s *versionSchema) (version, error) {
+	major, err := t.word(s.major)
+	if err != nil {
+		return version{}, err
+	}
+	v := version{jdk: int(int32(major))}
+	// JDK 8 has HotSpot 25: there, only JDK_Version tells.
+	if s.jdk != 0 && s.jdkMajor.known {
+		object, err := t.bytes(s.jdk, s.jdkMajor.end())
+		if err != nil {
+			return version{}, err
+		}
+		if jdk := s.jdkMajor.of(object); jdk != 0 {
+			v.jdk = int(jdk)
+		}
+	}
+	if v.jdk < oldestJDK || v.jdk > 1000 {
+		return version{}, fmt.Errorf("JDK %d is not supported", v.jdk)
+	}
+	v.release = t.staticString(s.release)
+	// "OpenJDK 64-Bit Server VM (17.0.15+6-Debian-1deb12u1) for linux-amd64 JRE (…), built on …"
+	v.name, _, _ = strings.Cut(t.staticString(s.info), " (")
+	return v, nil
+}
+
+// staticString reads the string that the static variable at addr points to; empty if there is none.
+func (t target) staticString(addr uint64) string {
+	pointer, err := t.word(addr)
+	if err != nil || pointer == 0 {
+		return ""
+	}
+	s, _ := t.string(pointer)
+	return s
+}
+
+// JDKs that this package knows, and those that its tests run on. Others may work, as most is read from the VM.
+const (
+	oldestJDK = 8
+	newestJDK = 25
+)
+
+func (v version) tested() bool { return v.jdk == 17 || v.jdk == 25 }
+
+// String names the VM for people: "OpenJDK 64-Bit Server VM 17.0.15+6".
+func (v version) String() string {
+	name := v.name
+	if name == "" {
+		name = "HotSpot"
+	}
+	release := regexp.MustCompile(`^[0-9.]+(\+[0-9]+)?`).FindString(v.release) // without the packager's suffix
+	if release == "" {
+		release = fmt.Sprint(v.jdk)
+	}
+	return name + " " + release
+}
+
+// What goes by version, as no table has it.
+
+// unsigned5Bias is what UNSIGNED5 adds to every byte.
+func (v version) unsigned5Bias() uint32 {
+	if v.jdk >= 20 {
+		return 1
+	}
+	return 0
+}
+
+// live tells whether an nmethod of that state may still be named by what it points to. Those that are only not
+// entered any more are.
+func (v version) live(state int8) bool {
+	switch {
+	case v.jdk >= 20:
+		return true // what is dead is freed
+	case v.jdk >= 9:
+		return state < 3 // zombie, unloaded
+	default:
+		return state < 2
+	}
+}
+
+// bytecodeWord is where an interpreter frame has its bytecode pointer: words from the frame pointer, on amd64.
+func (v version) bytecodeWord() int {
+	if v.jdk >= 9 {
+		return -8
+	}
+	return -7
+}
