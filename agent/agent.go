@@ -182,8 +182,8 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // Open begins a window over these processes, nil for all.
 func (a *Agent) Open(pids []int) *Window {
-	w := &Window{agent: a, start: time.Now(), processes: map[*process]map[uint32]*rawThread{}, discarded: map[string]uint64{}}
-	if pids != nil {
+	w := newWindow(a, nil)
+	if len(pids) > 0 {
 		w.pids = map[int]bool{}
 		for _, pid := range pids {
 			w.pids[pid] = true
@@ -191,9 +191,33 @@ func (a *Agent) Open(pids []int) *Window {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	w.before = a.snapshot()
+	w.start, w.before = time.Now(), a.snapshot()
 	a.windows[w] = struct{}{}
 	return w
+}
+
+// Follow hands one window after the other to observe, each of that length, until ctx ends. Every sample is in exactly
+// one of them; what the last one holds when ctx ends is dropped.
+func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*Profile)) error {
+	tick := time.NewTicker(length)
+	defer tick.Stop()
+	w := a.Open(nil)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		next, p, err := w.Next(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("close window: %w", err)
+		}
+		observe(p)
+		w = next
+	}
 }
 
 // Collect opens a window, closes it after d or when ctx ends, and returns what it holds.

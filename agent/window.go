@@ -25,6 +25,10 @@ type Window struct {
 	discarded map[string]uint64
 }
 
+func newWindow(a *Agent, pids map[int]bool) *Window {
+	return &Window{agent: a, pids: pids, processes: map[*process]map[uint32]*rawThread{}, discarded: map[string]uint64{}}
+}
+
 type rawTree = cct.Tree[rawFrame]
 
 type rawThread struct {
@@ -54,16 +58,31 @@ func (w *Window) add(p *process, s *bpf.Sample, stack []rawFrame) (fresh bool) {
 }
 
 // Close ends the window and returns what it holds, named. It waits until everything that was sampled so far has been
-// received and, up to NameDeadline, until it has been named.
+// received and, up to Options.NameDeadline, until it has been named.
 func (w *Window) Close(ctx context.Context) (*Profile, error) {
+	return w.end(ctx, nil)
+}
+
+// Next closes the window and opens its successor at the same moment: every sample is in exactly one of them.
+func (w *Window) Next(ctx context.Context) (*Window, *Profile, error) {
+	next := newWindow(w.agent, w.pids)
+	p, err := w.end(ctx, next)
+	return next, p, err
+}
+
+func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 	a := w.agent
-	end := time.Now()
 	if err := a.flush(ctx); err != nil {
 		return nil, err
 	}
+	end := time.Now()
 	a.mu.Lock()
-	delete(a.windows, w)
 	after := a.snapshot()
+	delete(a.windows, w)
+	if next != nil {
+		next.start, next.before = end, after
+		a.windows[next] = struct{}{}
+	}
 	a.mu.Unlock()
 
 	a.names.wait(ctx, slices.Collect(maps.Keys(w.processes)), a.opt.NameDeadline)
@@ -73,7 +92,6 @@ func (w *Window) Close(ctx context.Context) (*Profile, error) {
 		Counts:   after.since(w.before),
 	}
 	p.Counts.Delivered, p.Counts.Folded, p.Counts.Discarded = w.received, w.folded, maps.Clone(w.discarded)
-	p.Counts.Truncated = map[string]uint64{}
 	for proc, threads := range w.processes {
 		p.Processes = append(p.Processes, proc.profile(threads, &p.Counts))
 	}

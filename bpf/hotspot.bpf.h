@@ -14,6 +14,7 @@
 #include "window.bpf.h"
 
 #define INTERPRETER_REACH (1 << 20) /* bytes; the largest frame: 65,535 locals and an expression stack */
+#define SHIFT_WORDS 8		    /* two registers, and what aligning a copy of 16 bytes takes */
 #define THREAD_IN_JAVA 8	    /* JavaThreadState, the same in every release */
 
 struct walk {
@@ -21,6 +22,7 @@ struct walk {
 	struct scratch *s;
 	__u64 owner;	  /* as segment.owner */
 	__u64 stack_base; /* 0 if unknown */
+	__u64 anchor;	  /* the thread's JavaFrameAnchor, 0 if it is no JavaThread */
 	__u64 pc, sp, bp;
 	__u64 r13, rbx;	 /* of the sampled frame: bytecode pointer; Method* in an interpreter entry */
 	__u64 native_to; /* native frames end below this address */
@@ -29,15 +31,19 @@ struct walk {
 	__u32 java_frames;
 	__u8 end;  /* enum walk_end */
 	__u8 leaf; /* the registers are the sampled ones; otherwise pc is a return address */
+	__u8 near; /* pc called a stub or native code, perhaps with arguments that it pushed */
 	__u8 java; /* native walk: pc has reached the code cache */
 };
 
 /* Where the return address is, seen from a sampled pc in compiled code. */
 enum leaf_rule {
 	LEAF_FRAME,	 /* the frame stands: by its size */
+	LEAF_FRAME_BP,	 /* it stands, but rbp is not yet saved in it */
 	LEAF_RET_AT_SP,	 /* not yet built, or torn down */
 	LEAF_RET_AT_SP8, /* only rbp is on the stack */
 };
+
+#define PROLOGUE_REACH 40 /* bytes: sub rsp, mov [rsp + M], mov and add rbp, nops and cmp of the barrier are 36 at most */
 
 /*
  * A fifth of all samples in compiled code fall into prologues and epilogues. What was and what will be executed
@@ -45,35 +51,41 @@ enum leaf_rule {
  */
 __noinline int leaf_rule(__u64 pc, __u64 begin, __u32 complete)
 {
-	__u8 bytes[32] = {};
-	__u8 *o = bytes + 16; /* o[0] is at pc */
+	__u8 bytes[PROLOGUE_REACH + 16] = {};
+	__u8 *o = bytes + PROLOGUE_REACH; /* o[0] is at pc */
 
-	bpf_probe_read_user(bytes, sizeof(bytes), (void *)(pc - 16));
+	bpf_probe_read_user(bytes, sizeof(bytes), (void *)(pc - PROLOGUE_REACH));
 	if (pc < begin + complete) {
-		if (o[0] == 0x55) /* push rbp ahead */
-			return LEAF_RET_AT_SP;
-		if (o[-1] == 0x55) /* just done */
+		if (o[-1] == 0x55) /* push rbp just done */
 			return LEAF_RET_AT_SP8;
-		if (o[-1] == 0xec && o[-2] == 0x8b && o[-3] == 0x48) /* mov rbp, rsp done */
+		if (o[-4] == 0x55 && o[-3] == 0x48 && o[-2] == 0x8b && o[-1] == 0xec) /* and mov rbp, rsp */
 			return LEAF_RET_AT_SP8;
-		/* sub rsp, N done, mov [rsp + M], rbp ahead */
-		if (o[0] == 0x48 && o[1] == 0x89 && o[2] == 0x6c && o[3] == 0x24 &&
-		    ((o[-4] == 0x48 && o[-2] == 0xec) || (o[-7] == 0x48 && o[-5] == 0xec)))
-			return LEAF_FRAME;
-		/* cmp [r15 + M], N; jne: the entry barrier, which follows the frame */
-		if (pc + 16 >= begin + complete && (o[-1] == 0x75 || o[-2] == 0x0f || (o[0] == 0x0f && o[1] == 0x85) ||
-						    (o[0] == 0x41 && o[1] == 0x81 && o[2] == 0x7f)))
-			return LEAF_FRAME;
+		for (int i = 4; i <= PROLOGUE_REACH; i++) {
+			__u8 *at = o - i;
+
+			/* sub rsp, N done; what may follow up to complete is mov [rsp + M], rbp and the entry barrier */
+			if (pc - i >= begin && at[0] == 0x48 && at[2] == 0xec && (at[1] == 0x83 || (at[1] == 0x81 && i >= 7)))
+				return o[0] == 0x48 && o[1] == 0x89 && (o[2] | 0xc0) == 0xec && o[3] == 0x24 ?
+					LEAF_FRAME_BP : LEAF_FRAME;
+		}
 		return LEAF_RET_AT_SP;
 	}
 	if (o[0] == 0xc3) /* ret */
 		return LEAF_RET_AT_SP;
 	if (o[0] == 0x5d) /* pop rbp */
 		return LEAF_RET_AT_SP8;
-	/* JDK 16+: cmp rsp, [r15 + M]; ja slow: the poll between pop rbp and ret */
-	if (o[0] == 0x49 && o[1] == 0x3b && (o[2] == 0x67 || o[2] == 0xa7) && o[-1] == 0x5d)
+	/* add rsp, N; pop rbp done: a poll for safepoints is ahead, or a jump to where an exception is thrown again */
+	if (o[-1] == 0x5d && ((o[-5] == 0x48 && o[-4] == 0x83 && o[-3] == 0xc4) ||
+			      (o[-8] == 0x48 && o[-7] == 0x81 && o[-6] == 0xc4)))
 		return LEAF_RET_AT_SP;
-	if (o[0] == 0x0f && o[1] == 0x87 && o[6] == 0xc3)
+	/* a native method's end: leave; (22+) test [r15 + M], 1; cmp [r15 + M], 0; jne; ret */
+	if ((o[-1] == 0xc9 && o[0] == 0x41 && o[1] == 0xf6 && o[2] == 0x47) ||
+	    (o[0] == 0x49 && o[1] == 0x83 && o[2] == 0x7f && o[5] == 0x0f && o[11] == 0xc3) ||
+	    (o[0] == 0x49 && o[1] == 0x81 && o[2] == 0x7f && o[8] == 0x0f && o[14] == 0xc3))
+		return LEAF_RET_AT_SP;
+	/* the end of the poll, right before ret: ja (16+); test [r10], eax (10-15); test [rip + M], eax (8-15) */
+	if ((o[0] == 0x0f && (o[1] & 0xf0) == 0x80 && o[6] == 0xc3) ||
+	    (o[0] == 0x41 && o[1] == 0x85 && o[3] == 0xc3) || (o[0] == 0x85 && o[1] == 0x05 && o[6] == 0xc3))
 		return LEAF_RET_AT_SP;
 	return LEAF_FRAME;
 }
@@ -85,12 +97,13 @@ static __always_inline bool is_return(const struct hotspot_process *vm, __u64 v)
 
 	if (!in_code_cache(vm, v))
 		return false;
-	if (v >= vm->interpreter_low && v < vm->interpreter_high)
+	if ((v >= vm->interpreter_low && v < vm->interpreter_high) || v == vm->return_barrier)
 		return true;
 	if (bpf_probe_read_user(b, 6, (void *)(v - 6)))
 		return false;
-	return b[1] == 0xe8 ||			     /* call rel32 */
-	       b[0] == 0xff || b[3] == 0xff || b[4] == 0xff; /* call [r + d32], [r + d8], r */
+	return b[1] == 0xe8 || /* call rel32 */
+	       (b[0] == 0xff && (b[1] & 0x38) == 0x10) || (b[3] == 0xff && (b[4] & 0x38) == 0x10) ||
+	       (b[4] == 0xff && (b[5] & 0x38) == 0x10); /* call [r + d32], [r + d8], r */
 }
 
 /* Index of the first word from sp that is a return address into the code cache, or -1. */
@@ -140,7 +153,7 @@ __noinline int stub_caller(__u32 pid, __u64 sp, __u64 bp, __u32 frame)
 			return 0;
 		}
 	}
-	i = find_return(pid, sp, 24);
+	i = find_return(pid, sp, SCAN_WORDS);
 	if (i < 0 || i >= SCAN_WORDS)
 		return END_NO_CODE;
 	s->caller.pc = s->words[i];
@@ -149,19 +162,23 @@ __noinline int stub_caller(__u32 pid, __u64 sp, __u64 bp, __u32 frame)
 	return 0;
 }
 
-/* What is known of a method that the interpreter runs: its bytecodes. Cached like a segment; 0 if it makes no sense. */
+/*
+ * What is known of a method that the interpreter runs: its bytecodes. Cached like a segment, but only where probes tell
+ * when classes go away: a method has no id. 0 if it makes no sense.
+ */
 static __always_inline struct segment *method_at(struct walk *w, __u64 method)
 {
 	__u64 tag = method | 1ull << 63;
 	struct segment *g = &w->s->segments[segment_slot(tag)];
+	__u16 size = 0;
 	__u64 cm;
 
-	if (g->tag == tag && g->owner == w->owner)
+	if (g->tag == tag && g->owner == w->owner && (w->vm->flags & HOTSPOT_UNLOAD_EVENTS))
 		return g;
 	cm = read_word(method + w->vm->method_const);
-	if (!cm)
+	if (!cm || bpf_probe_read_user(&size, sizeof(size), (void *)(cm + w->vm->const_method_code_size)))
 		return 0;
-	g->frame = read_int(cm + w->vm->const_method_code_size) & 0xffff;
+	g->frame = size;
 	g->begin = cm + w->vm->const_method_size;
 	g->live_id = 0;
 	g->tag = tag;
@@ -204,86 +221,193 @@ static __always_inline int go_to(struct walk *w, __u64 pc, __u64 sp, __u64 bp)
 	w->sp = sp;
 	w->bp = bp;
 	w->leaf = 0;
+	w->near = 0;
 	return 0;
 }
 
-/*
- * The interpreter's own code before the frame stands or after it is gone: rbx is the Method* (before), r13 the
- * caller's sp, rbp still the caller's.
- */
-static __always_inline int step_interpreter_entry(struct walk *w)
+static __always_inline bool on_stack(const struct walk *w, __u64 v)
 {
-	struct segment *m = method_at(w, w->rbx);
-	int err = stub_caller(w->pid, w->sp, w->bp, 0);
+	return v > w->sp && v - w->sp < INTERPRETER_REACH;
+}
 
-	if (err)
+/* To what stub_caller found, or to sp if that is further up. */
+static __always_inline int go_to_stub_caller(struct walk *w, __u64 sp)
+{
+	const struct scratch *s = w->s;
+	int err = go_to(w, s->caller.pc, sp > s->caller.sp ? sp : s->caller.sp, s->caller.bp);
+
+	w->near = 1;
+	return err;
+}
+
+/*
+ * The interpreter's own code where no frame stands. Before it does, rbx is the Method*, r13 the caller's sp, which an
+ * adapter may have left above the return address, and rbp the caller's. After it is gone, rbx is the caller's sp.
+ */
+static __always_inline int step_interpreter_edge(struct walk *w, bool entry)
+{
+	struct segment *m = 0;
+	__u64 sp = 0;
+
+	if (stub_caller(w->pid, w->sp, w->bp, 0))
 		return end_walk(w, END_INTERPRETER);
-	if (m && m->frame)
+	if (on_stack(w, w->r13)) {
+		sp = w->r13;
+		m = method_at(w, w->rbx);
+	} else if (on_stack(w, w->rbx)) {
+		sp = w->rbx;
+	}
+	if (entry || (m && m->frame))
 		push_interpreted(w, w->rbx, FRAME_NO_BCI);
 	else
 		push_code(w, FRAME_STUB, 0, w->pc);
-	return go_to(w, w->s->caller.pc, w->s->caller.sp, w->s->caller.bp);
+	return go_to_stub_caller(w, sp);
 }
 
+/* Whether a method is being entered from the interpreted frame at rbp: its return address is right below r13. */
+static __always_inline bool at_method_entry(struct walk *w, __u64 caller)
+{
+	struct segment *m;
+
+	if (!on_stack(w, w->r13) || (w->r13 & 7) || w->r13 > w->bp || w->rbx == caller)
+		return false;
+	if (!is_return(w->vm, read_word(w->r13 - 8)))
+		return false;
+	m = method_at(w, w->rbx);
+	return m && m->frame;
+}
+
+/*
+ * A frame of the interpreter, at rbp. Where it was sampled, r13 is the bytecode pointer, except in code that uses r13
+ * for itself, where the frame holds the last one, and in the code around frames.
+ */
 static __always_inline int step_interpreted(struct walk *w)
 {
 	const struct hotspot_process *vm = w->vm;
 	struct segment *m = 0;
-	__u64 method = 0, bcp = 0, bci, bp = w->bp;
-	bool sane = bp >= w->sp && bp - w->sp < INTERPRETER_REACH && !(bp & 7) &&
-		    !window_cover(w->s, w->stack_base, bp + vm->interp_bcp, 80);
+	__u64 method = 0, bcp, bci = FRAME_NO_BCI, bp = w->bp;
 
-	if (sane) {
+	if (bp >= w->sp && bp - w->sp < INTERPRETER_REACH && !(bp & 7) &&
+	    !window_cover(w->s, w->stack_base, bp + vm->interp_bcp, 80)) {
 		method = window_word(w->s, bp + vm->interp_method);
-		bcp = w->leaf ? w->r13 : window_word(w->s, bp + vm->interp_bcp);
-		m = method_at(w, method);
+		if (in_code_cache(vm, window_word(w->s, bp + 8)))
+			m = method_at(w, method);
 	}
-	if (w->leaf && (!m || (m->frame && bcp - m->begin >= m->frame))) {
-		/* r13 is no bytecode of this method: entry or exit code, or slow code that uses r13 for itself. */
-		if (!m || !in_code_cache(vm, window_word(w->s, bp + 8)) || method_at(w, w->rbx) != m)
-			return step_interpreter_entry(w);
+	if (m && m->frame) {
 		bcp = window_word(w->s, bp + vm->interp_bcp);
-		if (bcp - m->begin >= m->frame)
-			bcp = 0;
+		if (w->leaf && w->r13 - m->begin < m->frame)
+			bcp = w->r13;
+		else if (w->leaf && at_method_entry(w, method))
+			return step_interpreter_edge(w, true);
+		bci = bcp - m->begin;
+		if (bci >= m->frame)
+			m = 0; /* no frame of the interpreter, but something that looks like one */
 	}
 	if (!m)
-		return end_walk(w, END_INTERPRETER);
-	bci = bcp - m->begin;
-	if (!m->frame || (w->leaf && bci >= m->frame))
-		bci = FRAME_NO_BCI; /* a native method, or not known */
-	else if (bci >= m->frame)
-		return end_walk(w, END_INTERPRETER);
+		return w->leaf ? step_interpreter_edge(w, false) : end_walk(w, END_INTERPRETER);
 	push_interpreted(w, method, bci);
 	return go_to(w, window_word(w->s, bp + 8), window_word(w->s, bp + vm->interp_sender_sp), window_word(w->s, bp));
+}
+
+/*
+ * How many words above its nominal place the return address of a frame is. C2's string intrinsics push a few words
+ * onto a frame that stands and go on in compiled code. The right return address is the first whose own caller's, by
+ * the size of its frame, is in the code cache as well. -1 if none is.
+ */
+__noinline int frame_shift(__u32 pid, __u64 ra_at)
+{
+	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+	struct scratch *s = this_scratch();
+	__u64 words[SHIFT_WORDS] = {};
+
+	if (!vm || !s || bpf_probe_read_user(words, sizeof(words), (void *)ra_at))
+		return -1;
+	for (int i = 0; i < SHIFT_WORDS; i++) {
+		if (!is_return(vm, words[i]) || segment_find(pid, words[i]))
+			continue;
+		if ((s->found.kind != BLOB_NMETHOD && s->found.kind != BLOB_NATIVE) ||
+		    in_code_cache(vm, read_word(ra_at + 8 * i + s->found.frame)))
+			return i;
+	}
+	return -1;
+}
+
+/* Whether the return address at ra_at and its caller's are both in the code cache, as far as cached segments tell. */
+static __always_inline bool frame_fits(struct walk *w, __u64 ra_at)
+{
+	__u64 ra = window_word(w->s, ra_at), tag = ra >> (w->vm->segment_shift & 31);
+	const struct segment *g = &w->s->segments[segment_slot(tag)];
+
+	if (!in_code_cache(w->vm, ra) || g->tag != tag || g->owner != w->owner)
+		return false;
+	return (g->kind != BLOB_NMETHOD && g->kind != BLOB_NATIVE) || in_code_cache(w->vm, read_word(ra_at + g->frame));
+}
+
+/* Words that C1 pushed for the call before pc: it pops them right after it. */
+static __always_inline __u32 pushed_arguments(__u64 pc)
+{
+	__u8 code[8] = {};
+	__u32 n = 0;
+
+	bpf_probe_read_user(code, sizeof(code), (void *)pc);
+	for (int i = 0; i < 8; i++) {
+		if (code[i] == 0x41) /* of r8 to r15 */
+			continue;
+		if ((code[i] & 0xf8) != 0x58 || code[i] == 0x5d) /* pop, but not of rbp: that ends a frame */
+			break;
+		n++;
+	}
+	return n;
 }
 
 static __always_inline int step_compiled(struct walk *w, const struct segment *g)
 {
 	__u64 pc = w->pc, cfa = w->sp + g->frame, bp = w->bp, off = pc - g->begin;
-	int rule = LEAF_FRAME;
+	int rule = LEAF_FRAME, shift;
 
 	if (w->leaf) {
 		rule = leaf_rule(pc, g->begin, g->complete);
-		if (rule != LEAF_FRAME)
+		if (rule == LEAF_RET_AT_SP || rule == LEAF_RET_AT_SP8)
 			cfa = w->sp + (rule == LEAF_RET_AT_SP ? 8 : 16);
 	} else if (off && (off == g->deopt || off == g->deopt_mh)) {
-		pc = read_word(w->sp + g->orig_pc);
+		__u64 orig = read_word(w->sp + g->orig_pc);
+
+		if (in_code_cache(w->vm, orig))
+			pc = orig;
 	}
 	push_code(w, FRAME_JIT, g->compile_id, pc);
+	if (w->near)
+		cfa += 8 * pushed_arguments(pc);
 	if (window_cover(w->s, w->stack_base, cfa - 16, 16))
 		return end_walk(w, END_READ);
-	if (rule != LEAF_RET_AT_SP)
+	if (w->leaf && !frame_fits(w, cfa - 8)) {
+		shift = frame_shift(w->pid, cfa - 8);
+		if (shift > 0) {
+			cfa += 8 * shift;
+			if (window_cover(w->s, w->stack_base, cfa - 16, 16))
+				return end_walk(w, END_READ);
+		}
+	}
+	if (rule == LEAF_FRAME || rule == LEAF_RET_AT_SP8)
 		bp = window_word(w->s, cfa - 16);
 	return go_to(w, window_word(w->s, cfa - 8), cfa, bp);
 }
 
-/* Native code called Java here. The wrapper it left on the stack holds the anchor of the Java frames before it. */
+/*
+ * Native code called Java here. The wrapper it left on its stack holds the anchor of the Java frames before it. Only an
+ * anchor that could be read and is empty makes this the first frame.
+ */
 static __always_inline int step_entry(struct walk *w)
 {
 	const struct hotspot_process *vm = w->vm;
-	__u64 anchor = read_word(w->bp + vm->entry_wrapper_offset) + vm->wrapper_anchor;
-	__u64 sp = read_word(anchor + vm->anchor_sp), pc;
+	__u64 anchor = 0, sp = 0, pc;
 
+	if (bpf_probe_read_user(&anchor, sizeof(anchor), (void *)(w->bp + vm->entry_wrapper_offset)) ||
+	    !on_stack(w, anchor))
+		return end_walk(w, END_NO_ANCHOR);
+	anchor += vm->wrapper_anchor;
+	if (bpf_probe_read_user(&sp, sizeof(sp), (void *)(anchor + vm->anchor_sp)))
+		return end_walk(w, END_NO_ANCHOR);
 	if (!sp)
 		return end_walk(w, END_ROOT);
 	pc = read_word(anchor + vm->anchor_pc);
@@ -294,16 +418,20 @@ static __always_inline int step_entry(struct walk *w)
 static long java_step(__u64 i, struct walk *w)
 {
 	const struct hotspot_process *vm = w->vm;
-	__u64 tag = w->pc >> (vm->segment_shift & 31);
-	struct segment *g = &w->s->segments[segment_slot(tag)];
+	struct segment *g;
+	__u64 tag;
 	int err;
 
-	if (w->frames >= MAX_USER_FRAMES)
-		return end_walk(w, END_DEPTH);
+	if (!vm)
+		return end_walk(w, END_UNSUPPORTED); /* never: for the verifier */
+	tag = w->pc >> (vm->segment_shift & 31);
+	g = &w->s->segments[segment_slot(tag)];
 	if (!w->leaf && w->pc == vm->call_stub_return)
 		return step_entry(w);
+	if (w->frames >= MAX_USER_FRAMES)
+		return end_walk(w, END_DEPTH);
 
-	if (!segment_valid(vm, g, tag, w->owner)) {
+	if (!segment_valid(vm, g, w->pid, w->pc, tag, w->owner)) {
 		err = segment_find(w->pid, w->pc);
 		if (err)
 			return end_walk(w, err);
@@ -322,8 +450,16 @@ static long java_step(__u64 i, struct walk *w)
 	if (!w->leaf && (g->kind == BLOB_CONTINUATION || w->pc == vm->return_barrier))
 		return end_walk(w, END_HEAP);
 	push_code(w, FRAME_STUB, 0, w->pc);
+	if (w->leaf && w->anchor) { /* libjvm calls stubs as well */
+		__u64 sp = read_word(w->anchor + vm->anchor_sp), pc;
+
+		if (sp > w->sp) {
+			pc = read_word(w->anchor + vm->anchor_pc);
+			return go_to(w, pc ? pc : read_word(sp - 8), sp, read_word(w->anchor + vm->anchor_fp));
+		}
+	}
 	err = stub_caller(w->pid, w->sp, w->bp, g->kind == BLOB_STUB ? g->frame : 0);
 	if (err)
 		return end_walk(w, err);
-	return go_to(w, w->s->caller.pc, w->s->caller.sp, w->s->caller.bp);
+	return go_to_stub_caller(w, 0);
 }

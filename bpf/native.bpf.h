@@ -23,8 +23,8 @@ static long native_step(__u64 i, struct walk *w)
 
 	if (w->frames >= MAX_USER_FRAMES)
 		return end_walk(w, END_DEPTH);
-	if (!w->bp)
-		return end_walk(w, END_ROOT);
+	if (!w->bp) /* code without frame pointers uses rbp for anything: only behind other frames does 0 mean the root */
+		return end_walk(w, w->leaf ? END_POINTER : END_ROOT);
 	if (w->bp < w->sp || (w->bp & 7))
 		return end_walk(w, END_POINTER);
 	if (w->native_to && w->bp >= w->native_to)

@@ -132,7 +132,7 @@ int tick(struct tick_context *ctx)
 	r->class_epoch = r->attachment = 0;
 	bpf_get_current_comm(r->comm, sizeof(r->comm));
 
-	if (!(BPF_CORE_READ(task, flags) & PF_KTHREAD)) {
+	if (!(task->flags & PF_KTHREAD)) {
 		if (user_registers(&regs, ctx, task, kernel)) {
 			vm = bpf_map_lookup_elem(&processes, &pid);
 			if (vm && vm->start_ticks != r->header.start / NS_PER_START_TICK)
@@ -172,7 +172,7 @@ static __always_inline void process_event(struct task_struct *task, __u8 kind)
 
 	count(EVENTS_ATTEMPTED, 1);
 	fill_header(&e.header, task, kind, bpf_ktime_get_ns());
-	BPF_CORE_READ_INTO(&e.comm, task, comm);
+	bpf_probe_read_kernel(e.comm, sizeof(e.comm), task->comm);
 	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
 		count(EVENTS_DROPPED_RING_FULL, 1);
 	else
@@ -183,7 +183,7 @@ static __always_inline void process_event(struct task_struct *task, __u8 kind)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
 {
-	__u32 from = BPF_CORE_READ(parent, tgid), to = BPF_CORE_READ(child, tgid);
+	__u32 from = parent->tgid, to = child->tgid;
 	__u8 one = 1;
 
 	if (filter_by_pid && from != to && bpf_map_lookup_elem(&pids, &from))
@@ -195,7 +195,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(process_exec, struct task_struct *task)
 {
-	__u32 pid = BPF_CORE_READ(task, tgid);
+	__u32 pid = task->tgid;
 
 	bpf_map_delete_elem(&processes, &pid);
 	if (chosen(pid))
@@ -206,9 +206,9 @@ int BPF_PROG(process_exec, struct task_struct *task)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(process_exit, struct task_struct *task)
 {
-	__u32 pid = BPF_CORE_READ(task, tgid);
+	__u32 pid = task->tgid;
 
-	if (BPF_CORE_READ(task, signal, live.counter) > 0)
+	if (task->signal->live.counter > 0)
 		return 0;
 	bpf_map_delete_elem(&processes, &pid);
 	if (!chosen(pid))

@@ -3,8 +3,8 @@
  * From a pc in the code cache to the CodeBlob around it, through HotSpot's own segment map: one byte a segment, 0
  * where a block begins, 0xff where nothing is, else how many segments to go back at least (share/memory/heap.cpp).
  * The answers are cached per CPU. A cached answer is good until its owner changes: the unload probes count up the
- * code epoch before code memory is given back. Without them the compile id that is there now is read every time:
- * ids are never given out twice.
+ * code epoch before code memory is given back. Then, and every time where there are no probes, the blob and the compile
+ * id that stand there now are compared: ids are never given out twice.
  */
 #pragma once
 
@@ -124,11 +124,30 @@ static __always_inline __u32 segment_slot(__u64 tag)
 	return (__u32)((tag * 0x9e3779b97f4a7c15ull) >> 44) & (SEGMENTS - 1);
 }
 
-/* Whether a cached segment still tells the truth. */
-static __always_inline bool segment_valid(const struct hotspot_process *vm, const struct segment *g, __u64 tag,
-					  __u64 owner)
+/*
+ * Whether the blob around pc is still the one whose compile id was read as id at live_id. The id alone would not tell:
+ * a freed block keeps its header while a new one is cut off its end.
+ */
+__noinline int segment_same(__u32 pid, __u64 pc, __u64 live_id, __u32 id)
 {
-	if (g->tag != tag || g->owner != owner)
+	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+
+	return vm && live_id && blob_at(vm, pc) + vm->blob_compile_id == live_id && read_int(live_id) == id;
+}
+
+/*
+ * Whether a cached segment still tells the truth. When code went away since it was read, or may have, the blob and
+ * the compile id that stand there now decide.
+ */
+static __always_inline bool segment_valid(const struct hotspot_process *vm, struct segment *g, __u32 pid, __u64 pc,
+					  __u64 tag, __u64 owner)
+{
+	if (g->tag != tag || (g->owner ^ owner) >> 32)
 		return false;
-	return (vm->flags & HOTSPOT_UNLOAD_EVENTS) || !g->live_id || read_int(g->live_id) == g->compile_id;
+	if (g->owner == owner && (vm->flags & HOTSPOT_UNLOAD_EVENTS))
+		return true;
+	if (!segment_same(pid, pc, g->live_id, g->compile_id))
+		return false;
+	g->owner = owner;
+	return true;
 }

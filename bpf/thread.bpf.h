@@ -12,7 +12,7 @@
 static __always_inline __u64 tls_slot(const struct hotspot_process *vm, struct task_struct *task)
 {
 #if defined(__TARGET_ARCH_x86)
-	__u64 tp = BPF_CORE_READ(task, thread.fsbase);
+	__u64 tp = task->thread.fsbase;
 	__u64 dtv = read_word(tp + 8);
 	__u64 block = read_word(dtv + 16 * vm->tls_module);
 
@@ -27,7 +27,7 @@ static __always_inline struct java_thread *current_java_thread(const struct hots
 							       struct task_struct *task, __u32 tid)
 {
 	struct java_thread *t = &s->threads[tid & (THREADS - 1)];
-	__u64 born = BPF_CORE_READ(task, start_boottime);
+	__u64 born = task->start_boottime;
 	__u64 slot, thread;
 
 	if (!(vm->flags & HOTSPOT_TLS))

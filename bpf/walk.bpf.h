@@ -25,35 +25,45 @@ static __always_inline void walk_java(struct walk *w)
 	bpf_loop(2 * MAX_USER_FRAMES, java_step, w, 0); /* entry frames take a turn and push nothing */
 }
 
+/* To the first return address into the code cache up the stack from sp. False if there is none. */
+static __always_inline bool find_java_caller(struct walk *w, __u64 sp, __u64 bp)
+{
+	int i = find_return(w->pid, sp, SCAN_WORDS);
+
+	if (i < 0 || i >= SCAN_WORDS)
+		return false;
+	w->frames = 1;
+	w->pc = w->s->words[i];
+	w->bp = i > 0 && bp == sp + 8 * (__u64)i - 8 ? w->s->words[i - 1] : bp;
+	w->sp = sp + 8 * (__u64)i + 8;
+	w->leaf = 0;
+	return true;
+}
+
 /* From native code of a JavaThread to its Java frames, if there are any. */
 static __always_inline void walk_native_to_java(struct walk *w, const struct java_thread *t)
 {
 	const struct hotspot_process *vm = w->vm;
-	__u64 anchor = t->thread + vm->thread_anchor;
-	__u64 sp = read_word(anchor + vm->anchor_sp), leaf_sp = w->sp, leaf_bp = w->bp, pc;
+	__u64 sp = read_word(w->anchor + vm->anchor_sp), leaf_sp = w->sp, leaf_bp = w->bp, pc;
 
 	push_native(w, w->pc);
 	if (sp > w->sp) {
 		w->native_to = sp;
 		bpf_loop(NATIVE_LEAVES, native_step, w, 0);
-		pc = read_word(anchor + vm->anchor_pc);
+		pc = read_word(w->anchor + vm->anchor_pc);
 		w->pc = pc ? pc : read_word(sp - 8);
 		w->sp = sp;
-		w->bp = read_word(anchor + vm->anchor_fp);
+		w->bp = read_word(w->anchor + vm->anchor_fp);
 		w->leaf = 0;
 		walk_java(w);
 	} else if (read_int(t->thread + vm->thread_state) == THREAD_IN_JAVA) {
-		int i = find_return(w->pid, leaf_sp, SCAN_WORDS);
-
-		if (i < 0 || i >= SCAN_WORDS) {
+		/* libjvm keeps frame pointers; libm and the vDSO do not, but their frames are small */
+		bpf_loop(NATIVE_LEAVES, native_step, w, 0);
+		if (!w->java && !find_java_caller(w, leaf_sp, leaf_bp)) {
 			w->end = END_NO_ANCHOR;
 			return;
 		}
-		w->sp = leaf_sp + 8 * (__u64)i + 8;
-		w->pc = w->s->words[i];
-		if (i > 0 && leaf_bp + 16 == w->sp)
-			w->bp = w->s->words[i - 1];
-		w->leaf = 0;
+		w->near = 1;
 		walk_java(w);
 	} else {
 		w->end = END_DEPTH;
@@ -87,14 +97,18 @@ static __always_inline __u32 walk_user(struct scratch *s, struct task_struct *ta
 		if (t) {
 			s->sample.flags |= SAMPLE_JAVA_THREAD;
 			w.stack_base = t->stack_base;
+			w.anchor = t->thread + vm->thread_anchor;
 		}
 	}
-	if (vm && in_code_cache(vm, w.pc)) {
+	if (vm && in_code_cache(vm, w.pc) && (t || !(vm->flags & HOTSPOT_TLS))) {
 		walk_java(&w);
 	} else if (t) {
 		walk_native_to_java(&w, t);
 	} else {
-		push_native(&w, w.pc);
+		if (vm && in_code_cache(vm, w.pc)) /* a stub that libjvm called */
+			push_code(&w, FRAME_STUB, 0, w.pc);
+		else
+			push_native(&w, w.pc);
 		w.end = END_DEPTH;
 		bpf_loop(MAX_USER_FRAMES, native_step, &w, 0);
 		if (w.java)

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"os"
 	"os/user"
 	"strconv"
 
@@ -17,8 +18,9 @@ import (
 // An Env is what the checks look at: where the pseudo file systems are, and what can be tried on the kernel. Tests
 // replace parts of it. The functions are called one after the other.
 type Env struct {
-	Proc proc.Root
-	Sys  string // where sysfs is
+	Proc    proc.Root
+	Sys     string // where sysfs is
+	Program string // where the agent's program is
 
 	Uname    func() (release, machine string, err error)
 	Capable  func(cap.Value) (bool, error) // in the effective set?
@@ -48,9 +50,14 @@ const (
 
 // Host is the machine the program runs on. Inspect is nil.
 func Host() *Env {
+	program, err := os.Executable()
+	if err != nil {
+		program = "vmprof-agent"
+	}
 	return &Env{
 		Proc:           proc.DefaultRoot,
 		Sys:            "/sys",
+		Program:        program,
 		Uname:          uname,
 		Capable:        func(c cap.Value) (bool, error) { return cap.GetProc().GetFlag(cap.Effective, c) },
 		Memlock:        memlock,

@@ -63,20 +63,23 @@ func findJVMs(ctx context.Context, env *Env) ([]JVM, Result) {
 		case !errors.Is(err, proc.ErrGone):
 			failed++
 		}
-		if lib != nil {
-			jvms = append(jvms, inspect(ctx, env, pid, lib))
+		if lib == nil {
+			continue
+		}
+		if j := inspect(ctx, env, pid, lib); j != nil {
+			jvms = append(jvms, *j)
 		}
 	}
 	found := count(len(jvms), "JVM", "JVMs") + " in " + count(looked, "process", "processes")
 	const unnamed = "Their code has no names, and those that are JVMs have no Java frames."
 	switch {
 	case denied > 0 && has(env, cap.SYS_PTRACE):
-		return jvms, Result{Status: Info, Detail: fmt.Sprintf("%s; %d more may not be read even so", found, denied),
-			Why: "A security module or a namespace protects them. " + unnamed}
+		return jvms, Result{Status: Info, Detail: fmt.Sprintf("%s; %d more refused, in spite of CAP_SYS_PTRACE", found, denied),
+			Why: "A security module or a user namespace protects them. " + unnamed}
 	case denied > 0:
-		return jvms, Result{Limited, fmt.Sprintf("%s; %d more may not be read", found, denied), unnamed, grantCapabilities}
+		return jvms, Result{Limited, fmt.Sprintf("%s; %d more refused", found, denied), unnamed, grant(env)}
 	case failed > 0:
-		return jvms, Result{Limited, fmt.Sprintf("%s; %d more could not be read", found, failed),
+		return jvms, Result{Limited, fmt.Sprintf("%s; %d more did not answer", found, failed),
 			unnamed, "Look for processes that hang: ps shows many of them in state D."}
 	}
 	return jvms, ok(found)
@@ -95,9 +98,9 @@ func findLibjvm(ctx context.Context, env *Env, pid int) (*proc.Mapping, error) {
 	return &maps[0], nil
 }
 
-// inspect asks what the agent makes of a JVM.
-func inspect(ctx context.Context, env *Env, pid int, lib *proc.Mapping) JVM {
-	j := JVM{PID: pid, Status: Info}
+// inspect asks what the agent makes of a JVM. It returns nil for one that ended meanwhile.
+func inspect(ctx context.Context, env *Env, pid int, lib *proc.Mapping) *JVM {
+	j := &JVM{PID: pid, Status: Info}
 	j.Comm, _ = env.Proc.Comm(pid) // "" if it is gone by now
 	if status, err := env.Proc.Status(pid); err == nil {
 		j.User = env.UserName(status.UID)
@@ -113,7 +116,10 @@ func inspect(ctx context.Context, env *Env, pid int, lib *proc.Mapping) JVM {
 			j.Status = Limited
 		}
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, proc.ErrGone):
+		return nil
+	case err != nil:
 		j.Status, j.Reason = Limited, err.Error()
 	}
 	return j
@@ -121,7 +127,7 @@ func inspect(ctx context.Context, env *Env, pid int, lib *proc.Mapping) JVM {
 
 // finding puts a JVM into the form of the other lines, its notes apart.
 func (j JVM) finding() Finding {
-	detail := []string{j.Comm + " of " + j.User}
+	detail := []string{j.Comm + ", user " + j.User}
 	if j.VM != "" {
 		detail = append(detail, j.VM)
 	}

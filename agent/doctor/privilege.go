@@ -9,9 +9,11 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
-// grantCapabilities is one command for all of them, since nobody wants to run five.
-const grantCapabilities = "Run as root, or grant what is needed once: setcap " +
-	"cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search,cap_syslog+ep $(command -v vmprof-agent)"
+// grant is the remedy for missing capabilities: one command for all of them, since a second setcap undoes the first.
+func grant(env *Env) string {
+	return "Run as root, or grant what is needed once: setcap " +
+		"cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search,cap_syslog+ep " + env.Program
+}
 
 // has reports whether a capability is in the effective set, for sure.
 func has(env *Env, c cap.Value) bool {
@@ -24,11 +26,11 @@ func need(env *Env, c cap.Value, without Status, why string) Result {
 	held, err := env.Capable(c)
 	switch {
 	case err != nil:
-		return Result{Limited, "not known: " + err.Error(), why, grantCapabilities}
+		return Result{Limited, "not known: " + err.Error(), why, grant(env)}
 	case held:
 		return ok("held")
 	}
-	return Result{without, "not held", why, grantCapabilities}
+	return Result{without, "not held", why, grant(env)}
 }
 
 // needOrAdmin is need for the two capabilities that were split off CAP_SYS_ADMIN, which still includes them.
@@ -83,5 +85,5 @@ func privilegeRemedy(env *Env) string {
 			"module, or a user namespace, where capabilities do not count. Run on the host, or allow bpf(2) and " +
 			"perf_event_open(2) there."
 	}
-	return grantCapabilities
+	return grant(env)
 }

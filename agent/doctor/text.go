@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -24,14 +25,35 @@ func (r Report) WriteText(w io.Writer, width int) error {
 	}
 	for _, j := range r.JVMs {
 		t.finding(j.finding())
-		for _, note := range j.Notes {
-			t.paragraph(strings.Repeat(" ", statusWidth), note)
-		}
+	}
+	for _, f := range notes(r.JVMs) {
+		t.finding(f)
 	}
 	t.line("", "")
 	t.paragraph("", r.summary())
 	_, err := io.WriteString(w, t.String())
 	return err
+}
+
+// notes puts what applies to several JVMs into one line for all of them.
+func notes(jvms []JVM) (findings []Finding) {
+	var order []string
+	pids := map[string][]string{}
+	for _, j := range jvms {
+		for _, note := range j.Notes {
+			if pids[note] == nil {
+				order = append(order, note)
+			}
+			pids[note] = append(pids[note], strconv.Itoa(j.PID))
+		}
+	}
+	for _, note := range order {
+		findings = append(findings, Finding{
+			Title:  "note",
+			Result: Result{Status: Info, Detail: "on JVM " + strings.Join(pids[note], ", "), Why: note},
+		})
+	}
+	return findings
 }
 
 // summary is what a reader in a hurry wants to know.

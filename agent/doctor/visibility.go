@@ -54,7 +54,7 @@ func checkKallsyms(_ context.Context, env *Env) Result {
 		return Result{Limited, fmt.Sprintf("hidden from everybody, as kptr_restrict is %d", restrict), why,
 			"Show them to privileged processes: sysctl -w kernel.kptr_restrict=1"}
 	}
-	return Result{Limited, "hidden from this process", why, grantCapabilities}
+	return Result{Limited, "hidden from this process", why, grant(env)}
 }
 
 // checkPtraceScope: reading a process's memory counts as attaching to it.
@@ -69,7 +69,7 @@ func checkPtraceScope(_ context.Context, env *Env) Result {
 		return ok(fmt.Sprint(scope))
 	case scope <= 2:
 		return Result{Limited, fmt.Sprint(scope),
-			"Even own processes cannot be read without CAP_SYS_PTRACE: no JVM has Java frames.", grantCapabilities}
+			"Even own processes cannot be read without CAP_SYS_PTRACE: no JVM has Java frames.", grant(env)}
 	}
 	return Result{Limited, fmt.Sprint(scope), "No process can be read by anybody: no JVM has Java frames.",
 		"Have kernel.yama.ptrace_scope set to 2 or less at boot. It cannot be lowered from 3 later."}
@@ -102,5 +102,5 @@ func checkHidepid(_ context.Context, env *Env) Result {
 	if has(env, cap.SYS_PTRACE) {
 		return ok(mode + ", with CAP_SYS_PTRACE")
 	}
-	return Result{Limited, mode, "Other users' processes are hidden: they have no names in the profile.", grantCapabilities}
+	return Result{Limited, mode, "Other users' processes are hidden: they have no names in the profile.", grant(env)}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"net/http/httptest"
@@ -45,7 +44,7 @@ func (f *fake) Collect(ctx context.Context, d time.Duration, pids []int) (*agent
 	f.mu.Unlock()
 	for _, pid := range pids {
 		if pid == missingPID {
-			return nil, fmt.Errorf("no process %d: %w", pid, fs.ErrNotExist)
+			return nil, fmt.Errorf("pid %d: %w", pid, ErrNoProcess)
 		}
 	}
 	if f.hold != nil {

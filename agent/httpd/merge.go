@@ -3,7 +3,6 @@ package httpd
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/google/pprof/profile"
@@ -15,12 +14,16 @@ import (
 const (
 	// processLabel is a label that only the pages have: the outermost frame of their graphs.
 	processLabel = "process"
-	// maxStacks bounds the memory and time that a page takes: distinct stacks in the merged profile.
-	maxStacks = 100_000
+	// maxStacks bounds the memory and time that a page takes: distinct stacks in the merged profile. A flame graph
+	// of so many has some 10 MB, which browsers still draw at once.
+	maxStacks = 20_000
+	// rareStacks is the frame that stands for those that are too many.
+	rareStacks = "[rare stacks]"
 )
 
-// merge makes one pprof profile of windows, of which there is at least one. Beyond limit distinct stacks the
-// rarest are left out, and a comment says so.
+// merge makes one pprof profile of windows, of which there is at least one. It does not tell the threads of a process
+// apart, as a pool of them would multiply the stacks. Beyond limit distinct stacks, the rarest of each process become
+// one, so that totals stay true.
 func merge(windows []*agent.Profile, limit int) (*profile.Profile, error) {
 	// Each window gets the accounts of all. They become comments, and equal comments become one.
 	var counts agent.Counts
@@ -36,7 +39,8 @@ func merge(windows []*agent.Profile, limit int) (*profile.Profile, error) {
 			return nil, fmt.Errorf("encode window: %w", err)
 		}
 		for _, s := range p.Sample {
-			s.Label[processLabel] = []string{processName(s)}
+			s.Label = map[string][]string{processLabel: {processName(s)}}
+			s.NumLabel = nil
 		}
 		all = append(all, p)
 	}
@@ -44,18 +48,41 @@ func merge(windows []*agent.Profile, limit int) (*profile.Profile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("merge windows: %w", err)
 	}
-	if n := len(merged.Sample) - limit; n > 0 {
-		slices.SortStableFunc(merged.Sample, func(a, b *profile.Sample) int { return cmp.Compare(b.Value[0], a.Value[0]) })
-		merged.Sample = merged.Sample[:limit]
+	if len(merged.Sample) > limit {
+		foldRare(merged, limit)
 		merged = merged.Compact()
-		merged.Comments = append(merged.Comments, fmt.Sprintf("the %d rarest stacks are left out; /profiles/cpu has all", n))
 	}
 	return merged, nil
 }
 
+// foldRare keeps the limit most frequent samples of p and makes one of the others of each process.
+func foldRare(p *profile.Profile, limit int) {
+	slices.SortStableFunc(p.Sample, func(a, b *profile.Sample) int { return cmp.Compare(b.Value[0], a.Value[0]) })
+	rare := p.Sample[limit:]
+	p.Sample = slices.Clip(p.Sample[:limit])
+	p.Comments = append(p.Comments, fmt.Sprintf("%d rare stacks are not told apart; /profiles/cpu has all", len(rare)))
+
+	f := &profile.Function{ID: uint64(len(p.Function) + 1), Name: rareStacks, SystemName: rareStacks}
+	loc := &profile.Location{ID: uint64(len(p.Location) + 1), Line: []profile.Line{{Function: f}}}
+	p.Function, p.Location = append(p.Function, f), append(p.Location, loc)
+	folded := make(map[string]*profile.Sample)
+	for _, s := range rare {
+		process := s.Label[processLabel][0]
+		sum := folded[process]
+		if sum == nil {
+			sum = &profile.Sample{Location: []*profile.Location{loc}, Value: make([]int64, len(s.Value)), Label: s.Label}
+			folded[process] = sum
+			p.Sample = append(p.Sample, sum)
+		}
+		for i, v := range s.Value {
+			sum.Value[i] += v
+		}
+	}
+}
+
 // processName is what people call the process of a sample: its name and number.
 func processName(s *profile.Sample) string {
-	name := "[unknown]"
+	name := unnamed
 	if comm := s.Label["comm"]; len(comm) > 0 {
 		name = comm[0]
 	}
@@ -63,29 +90,4 @@ func processName(s *profile.Sample) string {
 		name = fmt.Sprintf("%s [%d]", name, pid[0])
 	}
 	return name
-}
-
-// plus adds up the accounts of two windows.
-func plus(a, b agent.Counts) agent.Counts {
-	return agent.Counts{
-		Attempted: a.Attempted + b.Attempted,
-		Delivered: a.Delivered + b.Delivered,
-		Dropped:   plusEach(a.Dropped, b.Dropped),
-		Folded:    a.Folded + b.Folded,
-		Discarded: plusEach(a.Discarded, b.Discarded),
-		Idle:      a.Idle + b.Idle,
-		Filtered:  a.Filtered + b.Filtered,
-		Truncated: plusEach(a.Truncated, b.Truncated),
-		Stale:     a.Stale + b.Stale,
-		Unknown:   a.Unknown + b.Unknown,
-	}
-}
-
-func plusEach(a, b map[string]uint64) map[string]uint64 {
-	sum := make(map[string]uint64, len(a))
-	maps.Copy(sum, a)
-	for cause, n := range b {
-		sum[cause] += n
-	}
-	return sum
 }

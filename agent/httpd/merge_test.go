@@ -1,9 +1,12 @@
 package httpd
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
 )
@@ -50,7 +53,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// The hottest stacks are kept, and what is left out is said.
+// The hottest stacks are kept, the others folded, and nothing is lost.
 func TestMergeLimit(t *testing.T) {
 	all, err := merge([]*agent.Profile{shop(0)}, maxStacks)
 	if err != nil {
@@ -63,10 +66,29 @@ func TestMergeLimit(t *testing.T) {
 	if err := p.CheckValid(); err != nil {
 		t.Error(err)
 	}
-	if len(p.Sample) != 3 || p.Sample[0].Value[0] < 130 || len(p.Function) >= len(all.Function) {
-		t.Errorf("%d samples, the first %v, of %d functions", len(p.Sample), p.Sample[0].Value, len(p.Function))
+	perProcess := func(p *profile.Profile) map[string]int64 {
+		sum := make(map[string]int64)
+		for _, s := range p.Sample {
+			sum[s.Label[processLabel][0]] += s.Value[1]
+		}
+		return sum
 	}
-	if !slices.ContainsFunc(p.Comments, func(c string) bool { return strings.Contains(c, "rarest stacks are left out") }) {
-		t.Errorf("%q does not say what is left out", p.Comments)
+	if got, want := perProcess(p), perProcess(all); !maps.Equal(got, want) {
+		t.Errorf("CPU time is %v, want %v", got, want)
+	}
+	rare := 0
+	for _, s := range p.Sample {
+		if s.Location[0].Line[0].Function.Name == rareStacks {
+			rare++
+		}
+	}
+	if kept := len(p.Sample) - rare; kept != 3 || rare < 1 || rare > 3 || p.Sample[0].Value[0] < 300 {
+		t.Errorf("%d stacks and %d for the rest, the hottest %v", kept, rare, p.Sample[0].Value)
+	}
+	if len(p.Function) >= len(all.Function) {
+		t.Errorf("%d functions are left of %d", len(p.Function), len(all.Function))
+	}
+	if !slices.ContainsFunc(p.Comments, func(c string) bool { return strings.Contains(c, "rare stacks are not told apart") }) {
+		t.Errorf("%q does not say what is folded", p.Comments)
 	}
 }

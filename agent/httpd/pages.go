@@ -23,7 +23,7 @@ type pages struct {
 	// busy holds a token while a page is made: pprof keeps its configuration in globals, and one page at a time
 	// bounds the memory that pages take. It guards what follows.
 	busy     chan struct{}
-	handlers map[string]http.Handler // of the profile that was merged last; nil if it has no samples
+	handlers map[string]http.Handler // of the profile that was merged last; nil if there is none or it has no samples
 	version  uint64                  // of recent, for which handlers are
 }
 
@@ -96,6 +96,18 @@ func (p *pages) refresh() error {
 	}
 	p.handlers, err = handlers(prof, p.logger)
 	return err
+}
+
+// forget frees what was made of windows that are not the last ones any more, unless a page is being made.
+func (p *pages) forget() {
+	select {
+	case p.busy <- struct{}{}:
+		if _, version := p.recent.last(); version != p.version {
+			p.handlers = nil
+		}
+		<-p.busy
+	default:
+	}
 }
 
 // A page is an answer in memory, so that a client that reads slowly does not hold up others.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -63,7 +62,7 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Context().Err() != nil && !stopping:
 		return // nobody is there to read it
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, ErrNoProcess):
 		refuse(w, http.StatusNotFound, err.Error())
 		return
 	case err != nil:

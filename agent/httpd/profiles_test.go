@@ -60,7 +60,7 @@ func TestPullParameters(t *testing.T) {
 		{"pid=self", "bad pid", 400},
 		{"pid=1&pid=", "bad pid", 400},
 		{"pid=1" + pids, "65 times pid=", 400},
-		{"pid=4242", "no process 4242", 404},
+		{"pid=4242", "pid 4242: no such process", 404},
 	} {
 		_, hs := start(t, new(fake))
 		resp, body := get(t, hs.URL+"/profiles/cpu?"+tt.query)

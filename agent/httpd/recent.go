@@ -48,6 +48,9 @@ func (r *recent) last() ([]*agent.Profile, uint64) {
 	return slices.Clip(r.windows), r.seen
 }
 
+// unnamed is the name of a process that ended before it could be asked for it.
+const unnamed = "[unknown]"
+
 // A busyProcess is a process with the CPU time that it used in some windows.
 type busyProcess struct {
 	PID      int
@@ -71,7 +74,7 @@ func busiest(windows []*agent.Profile, n int) []busyProcess {
 			if !ok {
 				i = len(all)
 				index[id] = i
-				all = append(all, busyProcess{PID: proc.PID, Name: proc.Comm, VM: proc.VM})
+				all = append(all, busyProcess{PID: proc.PID, Name: cmp.Or(proc.Comm, unnamed), VM: proc.VM})
 			}
 			for _, t := range proc.Threads {
 				if t.Tree != nil {

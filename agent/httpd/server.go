@@ -35,14 +35,17 @@ const (
 	shutdownGrace = 5 * time.Second
 )
 
+// ErrNoProcess is the error for a process that does not exist.
+var ErrNoProcess = errors.New("no such process")
+
 // errStopping is the cause with which requests end when the server stops, as opposed to a client that went away.
 var errStopping = errors.New("the agent is stopping")
 
 // A Source is the agent that is served. Its methods may be called from any goroutine.
 type Source interface {
 	// Collect opens a window now and closes it after d, or when ctx ends if that is sooner, and returns what it
-	// holds of the processes pids, or of all if there are none. For a pid that does not exist it returns an
-	// error that is fs.ErrNotExist.
+	// holds of the processes pids, or of all if there are none. For a pid that nobody has it returns an error that
+	// is ErrNoProcess.
 	Collect(ctx context.Context, d time.Duration, pids []int) (*agent.Profile, error)
 	// Stats is the agent's own health.
 	Stats() agent.Stats
@@ -53,6 +56,7 @@ type Server struct {
 	source  Source
 	logger  *slog.Logger
 	recent  *recent
+	pages   *pages
 	handler http.Handler
 }
 
@@ -63,6 +67,7 @@ type Server struct {
 // works without a HOME.
 func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Server {
 	s := &Server{source: source, logger: logger, recent: new(recent)}
+	s.pages = newPages(s.recent, logger)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.index)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
@@ -72,7 +77,7 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 		EnableOpenMetrics:   true,
 	}))
 	mux.Handle("GET /profiles/cpu", newProfiles(source, logger))
-	mux.Handle("GET /ui/", http.StripPrefix("/ui", newPages(s.recent, logger)))
+	mux.Handle("GET /ui/", http.StripPrefix("/ui", s.pages))
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "the agent is alive")
 	})
@@ -82,7 +87,10 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 }
 
 // Observe takes a closed window for the pages. Windows come in order.
-func (s *Server) Observe(p *agent.Profile) { s.recent.add(p) }
+func (s *Server) Observe(p *agent.Profile) {
+	s.recent.add(p)
+	s.pages.forget()
+}
 
 // Handler answers as Serve does, but to whatever Host it is asked for.
 func (s *Server) Handler() http.Handler { return s.handler }

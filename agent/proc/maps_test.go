@@ -27,10 +27,10 @@ func TestParseMapping(t *testing.T) {
 	}{
 		{name: "file", line: fields + "/usr/bin/java", want: at("/usr/bin/java"), isFile: true},
 		{name: "spaces", line: fields + "/opt/my  app/x.so ", want: at("/opt/my  app/x.so "), isFile: true},
-		{name: "newline", line: fields + `/tmp/a\012b`, want: at("/tmp/a\nb"), isFile: true},
-		{name: "other backslashes", line: fields + `/tmp/a\011b\\`, want: at(`/tmp/a\011b\\`), isFile: true},
-		{name: "forged line in the path", line: fields + `/tmp/x\0127f0000000000-7f0000009000 r-xp 0 00:00 1 /lib/libjvm.so`,
-			want: at("/tmp/x\n7f0000000000-7f0000009000 r-xp 0 00:00 1 /lib/libjvm.so"), isFile: true},
+		{name: "newline", line: fields + `/opt/a\012b`, want: at("/opt/a\nb"), isFile: true},
+		{name: "other backslashes", line: fields + `/opt/a\011b\\`, want: at(`/opt/a\011b\\`), isFile: true},
+		{name: "forged line in the path", line: fields + `/opt/x\0127f0000000000-7f0000009000 r-xp 0 00:00 1 /lib/libjvm.so`,
+			want: at("/opt/x\n7f0000000000-7f0000009000 r-xp 0 00:00 1 /lib/libjvm.so"), isFile: true},
 		{name: "deleted", line: fields + "/usr/lib/x.so (deleted)", want: deleted("/usr/lib/x.so"), isFile: true},
 		{name: "deleted twice", line: fields + "/x (deleted) (deleted)", want: deleted("/x (deleted)"), isFile: true},
 		{name: "memfd", line: fields + "/memfd:java_heap (deleted)", want: deleted("/memfd:java_heap"), isFile: true},
@@ -161,7 +161,7 @@ func TestMapsOfThisProcess(t *testing.T) {
 var writable = os.Getpid()
 
 func FuzzParseMaps(f *testing.F) {
-	f.Add([]byte("7f0000001000-7f0000003000 r-xp 00002000 fe:00 247766      /tmp/a\\012b (deleted)\n1-2 ---s 0 0:0 0\n"))
+	f.Add([]byte("7f0000001000-7f0000003000 r-xp 00002000 fe:00 247766      /opt/a\\012b (deleted)\n1-2 ---s 0 0:0 0\n"))
 	f.Add([]byte("5000-6000 r-xp 00000000 08:01 7 /" + strings.Repeat("x", maxMapLine)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		maps, err := parseMaps(strings.NewReader(string(b)), nil)

@@ -94,13 +94,34 @@ func shorten(name string, width int) string {
 		return name
 	}
 	runes := []rune(name)
-	if open := strings.IndexByte(name, '('); open > 0 && len(runes) > width {
+	if open := arguments(name); open > 0 && len(runes) > width {
 		runes = []rune(name[:open] + "(…)")
 	}
 	if len(runes) > width {
 		runes = append([]rune{'…'}, runes[len(runes)-width+1:]...)
 	}
 	return string(runes)
+}
+
+// arguments returns where the arguments at the end of a C++ name begin, or -1. Other parentheses are part of the
+// name: (anonymous namespace)::f(int), Go's pkg.(*T).f.
+func arguments(name string) int {
+	name = strings.TrimSuffix(name, " const")
+	if !strings.HasSuffix(name, ")") {
+		return -1
+	}
+	depth := 0
+	for i := len(name) - 1; i >= 0; i-- {
+		switch name[i] {
+		case ')':
+			depth++
+		case '(':
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return -1
 }
 
 // flush ends a view; out has kept the first error of all writes.

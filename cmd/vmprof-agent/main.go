@@ -13,13 +13,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A verb is one thing that the program does. It writes results to stdout and everything else to stderr.
-type verb struct {
-	name    string
-	summary string // one line of help; empty hides the verb
-	run     func(ctx context.Context, args []string, stdout, stderr io.Writer) error
-}
-
 func main() {
 	// The first signal ends a verb in order, so that it still writes what it has; the second one ends the program.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -39,10 +32,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case errors.Is(err, errReported):
 		return 1
 	}
-	fmt.Fprintln(stderr, complaint(v.name)+":", err)
+	fmt.Fprintf(stderr, "%v: %v\n", v, err)
 	if !isUsage(err) {
 		return 1
 	}
-	fmt.Fprintf(stderr, "Run '%s -h' for help.\n", complaint(v.name))
+	fmt.Fprintf(stderr, "Run '%v -h' for help.\n", v)
 	return 2
 }

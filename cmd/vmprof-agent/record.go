@@ -254,4 +254,3 @@ func newFlags(verb, usage string, stderr io.Writer) *pflag.FlagSet {
 	}
 	return fs
 }
-

@@ -10,16 +10,28 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// A verb is one thing that the program does. It writes results to stdout and everything else to stderr.
+type verb struct {
+	name    string
+	summary string // one line of help; empty hides the verb
+	run     func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+}
+
 // verbs lists them in the order of the help.
 func verbs() []verb {
 	return []verb{
 		{"record", "sample processes for a while and write a profile", record},
+		{"report", "print the hot methods or the call tree of a stored profile", report},
+		{"serve", "sample until stopped: metrics, profiles and web pages over HTTP", serve},
 		{"doctor", "tell whether this machine can be profiled, and why not", doctorVerb},
 		{"version", "print the version", printVersion},
 		{"help", "print this help", help},
 		{gateVerb, "", become},
 	}
 }
+
+// String is how the user calls it.
+func (v verb) String() string { return strings.TrimSpace("vmprof-agent " + v.name) }
 
 // errReported ends a verb with exit code 1 when its output says why already.
 var errReported = errors.New("the output says why")
@@ -66,16 +78,13 @@ func choose(args []string) (verb, []string, error) {
 	return verb{}, nil, usageError(text)
 }
 
-// complaint is what error messages of a verb begin with.
-func complaint(verb string) string { return strings.TrimSpace("vmprof-agent " + verb) }
-
 // help prints the verbs.
 func help(_ context.Context, _ []string, stdout, _ io.Writer) error {
 	var b strings.Builder
-	b.WriteString("vmprof-agent profiles the Java virtual machines of this host from outside, without touching them.\n\n")
+	b.WriteString("vmprof-agent shows which Java methods use the CPU, without touching the JVMs.\n\n")
 	for _, v := range verbs() {
 		if v.summary != "" {
-			fmt.Fprintf(&b, "  vmprof-agent %-8s %s\n", v.name, v.summary)
+			fmt.Fprintf(&b, "  %-8s %s\n", v.name, v.summary)
 		}
 	}
 	b.WriteString("\nRun 'vmprof-agent VERB -h' for the flags of a verb.\n")

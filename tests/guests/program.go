@@ -11,6 +11,8 @@ type Program struct {
 	// Inlines says that its methods are inlined, so that the shares of the inner ones can be told only where the JVM
 	// records debug information between safepoints.
 	Inlines bool
+	// Unloads says that it unloads classes all the time.
+	Unloads bool
 	// Partial says that its stacks may end early if they say so.
 	Partial bool
 }
@@ -52,9 +54,9 @@ func Programs() []Program {
 		{Name: "Exceptions", Class: "Exceptions", Flags: with(dontInline("Plain"), dontInline("Exceptions")...), Thread: worker},
 		{Name: "Monitors", Class: "Monitors", Flags: with(dontInline("Plain"), dontInline("Monitors")...), Thread: worker},
 		{Name: "Deopt", Class: "Deopt", Flags: dontInline("Deopt*"), Thread: worker},
-		{Name: "Churn", Class: "Churn", Flags: dontInline("Gen*"), Thread: worker},
+		{Name: "Churn", Class: "Churn", Flags: dontInline("Gen*"), Thread: worker, Unloads: true},
 		{
-			Name: "Churn, 8 MB of code", Class: "Churn", Thread: worker,
+			Name: "Churn, 8 MB of code", Class: "Churn", Thread: worker, Unloads: true,
 			Flags: with(dontInline("Gen*"), "-XX:ReservedCodeCacheSize=8m", "-XX:+UseCodeCacheFlushing"),
 		},
 		{

@@ -48,8 +48,7 @@ func (a Agent) Record(ctx context.Context, o Options) (*Recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	output, err := run.Wait()
-	return run.recording(output, err)
+	return run.Finish()
 }
 
 // Start starts a recording.
@@ -82,6 +81,12 @@ const (
 	profileName = "profile.pb.gz"
 	statsName   = "stats.json"
 )
+
+// Finish waits for the recording's own end.
+func (r *AgentRun) Finish() (*Recording, error) {
+	output, err := r.Wait()
+	return r.recording(output, err)
+}
 
 // Stop ends the recording as Ctrl-C does.
 func (r *AgentRun) Stop() (*Recording, error) {

@@ -98,11 +98,15 @@ func (s Stack) Truncated() string {
 	return strings.TrimSuffix(reason, "]")
 }
 
-// String is the stack in one line, outermost first, for a reader of a failed test.
+// String is the stack in one line, outermost first, interpreted methods marked, for a reader of a failed test.
 func (s Stack) String() string {
 	names := make([]string, 0, len(s.Frames))
 	for _, frame := range slices.Backward(s.Frames) {
-		names = append(names, frame.Function)
+		name := frame.Function
+		if strings.HasPrefix(frame.Mapping, "[interpreter") {
+			name += " (interpreted)"
+		}
+		names = append(names, name)
 	}
 	return s.Thread + ": " + strings.Join(names, ";")
 }

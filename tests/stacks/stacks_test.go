@@ -10,6 +10,7 @@ import (
 // one stack that was cut.
 func made() *profile.Profile {
 	jit := &profile.Mapping{ID: 1, File: "[jit:HotSpot]"}
+	interpreter := &profile.Mapping{ID: 4, File: "[interpreter:HotSpot]"}
 	libc := &profile.Mapping{ID: 2, File: "/lib/libc.so.6"}
 	stub := &profile.Mapping{ID: 3, File: "[stub:HotSpot]"}
 	function := func(name string) profile.Line { return profile.Line{Function: &profile.Function{Name: name}} }
@@ -22,7 +23,7 @@ func made() *profile.Profile {
 				Location: []*profile.Location{
 					{Mapping: libc, Line: []profile.Line{function("memcpy")}},
 					{Mapping: jit, Line: []profile.Line{function("a.B.inner"), function("a.B.outer")}},
-					{Mapping: jit, Line: []profile.Line{function("a.B.outer")}},
+					{Mapping: interpreter, Line: []profile.Line{function("a.B.outer")}},
 					{Mapping: stub, Line: []profile.Line{function("call_stub")}},
 				},
 			},
@@ -46,7 +47,7 @@ func TestOf(t *testing.T) {
 	if whole.Count != 3 || whole.Thread != "worker-a" || cut.Count != 1 || cut.Thread != "" {
 		t.Errorf("got %d on %q and %d on %q", whole.Count, whole.Thread, cut.Count, cut.Thread)
 	}
-	if want := "worker-a: call_stub;a.B.outer;a.B.outer;a.B.inner;memcpy"; whole.String() != want {
+	if want := "worker-a: call_stub;a.B.outer (interpreted);a.B.outer;a.B.inner;memcpy"; whole.String() != want {
 		t.Errorf("got  %s\nwant %s", whole, want)
 	}
 	if !whole.Self("a.B.inner") || whole.Self("a.B.outer") || whole.Self("memcpy") {

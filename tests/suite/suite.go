@@ -122,6 +122,9 @@ func (g *Guest) Run(iterations int) ([]Iteration, error) {
 	return ran, nil
 }
 
+// Warmup returns how many iterations it takes until they cost about the same.
+func (g *Guest) Warmup() int { return g.program.Warmup }
+
 // RunFor runs whole iterations until that much time has passed, one at least, and returns how many.
 func (g *Guest) RunFor(wall time.Duration) (int, error) {
 	iterations := 0

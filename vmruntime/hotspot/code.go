@@ -33,84 +33,73 @@ func (c *code) contains(pc uint64) bool { return pc >= c.begin && pc < c.end }
 // maxInlinedMethods bounds the distinct methods of one compilation. The most that was seen were 250.
 const maxInlinedMethods = 4096
 
-// A codeReader reads compilations.
-type codeReader struct {
-	codeCache
-	blobs   *blobSchema
-	scopes  *scopeSchema
-	version version
-	kinds   *kindTable
-	methods func(addrs []uint64) (map[uint64]*method, error)
-}
-
-// read reads the compilation that pc is in, if it is still that version. ErrStale if another one is there now, or
-// none; also if it changed while it was read: then nothing that was read is used.
-func (r *codeReader) read(version uint32, pc uint64) (*code, error) {
-	addr, err := r.find(pc)
+// readCode reads the compilation that pc is in, if it is still that version, with methods as of epoch. ErrStale if
+// another version is there now, or none; also if the code changed while it was read: then nothing that was read is
+// used.
+func (p *Process) readCode(version uint32, pc uint64, epoch uint32) (*code, error) {
+	addr, err := p.find(pc)
 	if err != nil {
 		return nil, err
 	}
-	header, before, err := r.header(addr, version)
+	header, before, err := p.readHeader(addr, version)
 	if err != nil {
 		return nil, err
 	}
-	c, decodeErr := r.decode(header, before)
+	c, decodeErr := p.decode(header, before, epoch)
 	// Whatever went wrong: if the code has changed, that is the reason.
-	if again, err := r.find(pc); err != nil {
+	again, err := p.find(pc)
+	if err != nil {
 		return nil, err
-	} else if again != addr {
+	}
+	_, after, err := p.readHeader(again, version)
+	if err != nil {
+		return nil, err
+	}
+	if after != before {
 		return nil, vmruntime.ErrStale
 	}
-	if _, after, err := r.header(addr, version); err != nil {
-		return nil, err
-	} else if after != before {
-		return nil, vmruntime.ErrStale
-	}
-	if decodeErr != nil {
-		return nil, decodeErr
-	}
-	return c, nil
+	return c, decodeErr
 }
 
-// header reads the header of the nmethod at addr. ErrStale if it is not that version, or not an nmethod.
-func (r *codeReader) header(addr uint64, version uint32) ([]byte, blob, error) {
-	header, err := r.bytes(addr, max(r.blobs.header, r.scopes.header()))
+// readHeader reads the header of the nmethod at addr. ErrStale if it is not that version, or not an nmethod.
+func (p *Process) readHeader(addr uint64, version uint32) ([]byte, blob, error) {
+	header, err := p.bytes(addr, max(p.schema.blob.header, p.schema.scopes.header()))
 	if err != nil {
 		return nil, blob{}, err
 	}
-	b, err := r.blobs.decodeBlob(addr, header)
+	b, err := p.schema.blob.decodeBlob(addr, header)
 	if err != nil {
 		return nil, blob{}, err
 	}
-	if _, err := r.kinds.learn(r.target, []uint64{b.name}); err != nil {
+	if err := p.learn([]uint64{b.name}); err != nil {
 		return nil, blob{}, err
 	}
-	kind := r.kinds.of(b.name)
-	if kind != kindNMethod && kind != kindNative || b.version() != version || !r.version.live(b.state) {
+	if b.version() != version || !p.compiled(&b) {
 		return nil, blob{}, vmruntime.ErrStale
 	}
-	// A method that was made not entrant in the meantime is the same code. Its state must not tell it apart.
-	b.state = 0
+	b.state = 0 // a method that is not entered any more is still the same code
 	return header, b, nil
 }
 
-func (r *codeReader) decode(header []byte, b blob) (*code, error) {
-	c := &code{begin: b.begin, end: b.end, frameComplete: b.frameComplete, tier: b.tier()}
+// decode reads what the header leads to: debug information, and the names of all methods in it.
+func (p *Process) decode(header []byte, b blob, epoch uint32) (*code, error) {
+	c := &code{begin: b.begin, end: b.end, frameComplete: b.frameComplete, tier: b.tier(), complete: p.complete}
 	addrs := []uint64{b.method}
-	if r.kinds.of(b.name) == kindNMethod && r.scopes.known() {
-		raw, err := readScopes(r.target, r.scopes, b.addr, header)
+	if p.kinds.of(b.name) == kindNMethod && p.schema.scopes.known() {
+		raw, err := readScopes(p.target, &p.schema.scopes, b.addr, header)
 		if err != nil {
 			return nil, err
 		}
-		if c.scopes, err = decodeScopes(raw, r.version.unsigned5Bias()); err != nil {
+		if c.scopes, err = decodeScopes(raw, p.version.unsigned5Bias()); err != nil {
 			return nil, err
 		}
+		c.complete = c.complete || c.scopes.complete
 		addrs = append(addrs, c.scopes.methods...)
 	}
 	if len(addrs) > maxInlinedMethods {
 		return nil, fmt.Errorf("%d methods in one compilation: %w", len(addrs), vmruntime.ErrMalformed)
 	}
-	methods, err := r.methods(addrs)
+	methods, err := p.readMethods(addrs, epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +107,8 @@ func (r *codeReader) decode(header []byte, b blob) (*code, error) {
 	if own == nil {
 		return nil, fmt.Errorf("method at %#x: %w", b.method, vmruntime.ErrMalformed)
 	}
-	c.own, c.ownLine = own.source, lineOf(own.lines, 0, r.version.unsigned5Bias())
-	return c, c.resolve(methods, r.version.unsigned5Bias())
+	c.own, c.ownLine = own.source, lineOf(own.lines, 0, p.version.unsigned5Bias())
+	return c, c.resolve(methods, p.version.unsigned5Bias())
 }
 
 // resolve fills in what comes from the inlined methods: names and lines.

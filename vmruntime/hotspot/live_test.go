@@ -1,26 +1,110 @@
 package hotspot
 
 import (
-	"fmt"
-	"testing"
 	"path/filepath"
+	"strings"
+	"testing"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-func TestLive(t *testing.T) {
+// burnOptions keep the method that is sampled in one piece.
+var burnOptions = []string{"-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,hotspot.ScopesGuest::burn"}
+
+// TestInlinedShares samples a program whose time is known to be spent in three inlined leaves: 17, 8 and 16 of 41
+// cycles. It is what decides which neighbour of a sampled instruction counts (see scopeTable.at).
+func TestInlinedShares(t *testing.T) {
 	for _, home := range jdks(t) {
 		t.Run(filepath.Base(home), func(t *testing.T) {
-			vm := startJVM(t, home, "hotspot.ScopesGuest", "warm")
-			start := time.Now()
+			options := append(burnOptions, "-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints")
+			vm := startJVM(t, home, append(options, "hotspot.ScopesGuest", "burn")...)
 			p := vm.attach(t)
-			t.Log(time.Since(start), p.Describe(), p.Notes())
-			t.Logf("%+v", p.layout)
-			fmt.Println(len(p.versions.named), p.layout.Pending)
-			for name, v := range p.kinds.names { _ = name; _ = v }
-			p.stubs.load(p)
-			t.Log(len(p.stubs.routines))
-			c, err := readCodelets(p.target, &p.schema.stubs)
-			t.Log(len(c), err)
+			share, total := vm.shares(t, p, "hotspot.ScopesGuest.burn")
+			for leaf, want := range map[string]float64{
+				"hotspot.ScopesGuest.divide": 17. / 41,
+				"hotspot.ScopesGuest.add":    8. / 41,
+				"hotspot.ScopesGuest.power":  16. / 41,
+			} {
+				if got := share[leaf]; got < want-0.09 || got > want+0.09 {
+					t.Errorf("%s has %.3f of %d samples, want %.3f", leaf, got, total, want)
+				}
+			}
+			t.Log(share)
 		})
 	}
+}
+
+// shares samples the worker until there are enough samples in C2's code of a method, and returns the shares of
+// leaves.
+func (vm *jvm) shares(t *testing.T, p *Process, enclosing string) (map[string]float64, int) {
+	t.Helper()
+	const enough = 1000
+	count := make(map[string]float64)
+	total := 0
+	for deadline := time.Now().Add(30 * time.Second); total < enough; {
+		if time.Now().After(deadline) {
+			t.Fatalf("only %d samples in %s", total, enclosing)
+		}
+		for _, pc := range vm.sample(t, "worker", 500*time.Millisecond) {
+			frames, err := p.Lookup(p.siteAt(pc, true))
+			if err != nil || frames[0].Tier != vmruntime.TierC2 || frames[len(frames)-1].Function != enclosing {
+				continue
+			}
+			count[frames[0].Function]++
+			total++
+		}
+	}
+	for leaf := range count {
+		count[leaf] /= float64(total)
+	}
+	return count, total
+}
+
+// siteAt makes the site that the kernel side would have made of a pc in compiled code now.
+func (p *Process) siteAt(pc uint64, exact bool) vmruntime.Site {
+	site := vmruntime.Site{Kind: vmruntime.Compiled, PC: pc, Exact: exact}
+	if addr, err := p.find(pc); err == nil {
+		if header, err := p.bytes(addr, p.schema.blob.header); err == nil {
+			site.Version = uint32(p.schema.blob.compileID.of(header)) & versionMask
+		}
+	}
+	return site
+}
+
+// TestInlinedSharesHidden: without DebugNonSafepoints the leaves cannot be told apart, and the profile says so.
+func TestInlinedSharesHidden(t *testing.T) {
+	for _, home := range jdks(t) {
+		t.Run(filepath.Base(home), func(t *testing.T) {
+			vm := startJVM(t, home, append(burnOptions, "hotspot.ScopesGuest", "burn")...)
+			p := vm.attach(t)
+			const burn = "hotspot.ScopesGuest.burn"
+			if share, total := vm.shares(t, p, burn); share[burn] < 0.9 {
+				t.Errorf("%s has %.3f of %d samples, want nearly all: %v", burn, share[burn], total, share)
+			}
+			pc := vm.pcIn(t, p, burn)
+			frames, err := p.Lookup(p.siteAt(pc, true))
+			if err != nil || !frames[0].Approximate {
+				t.Errorf("frames at %#x: %+v, %v: want the leaf marked as approximate", pc, frames, err)
+			}
+			if notes := strings.Join(p.Notes(), " "); !strings.Contains(notes, "DebugNonSafepoints is off") {
+				t.Errorf("notes: %s", notes)
+			}
+		})
+	}
+}
+
+// pcIn samples until a pc of C2's code of the method comes along.
+func (vm *jvm) pcIn(t *testing.T, p *Process, method string) uint64 {
+	t.Helper()
+	for range 20 {
+		for _, pc := range vm.sample(t, "worker", 200*time.Millisecond) {
+			frames, err := p.Lookup(p.siteAt(pc, true))
+			if err == nil && frames[0].Function == method && frames[0].Tier == vmruntime.TierC2 {
+				return pc
+			}
+		}
+	}
+	t.Fatalf("no sample in %s", method)
+	return 0
 }

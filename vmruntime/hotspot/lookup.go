@@ -1,9 +1,7 @@
 package hotspot
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -27,12 +25,13 @@ func (p *Process) Lookup(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	return nil, fmt.Errorf("site of kind %d: %w", site.Kind, vmruntime.ErrUnknown)
 }
 
+// compilation names a place in compiled code.
 func (p *Process) compilation(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	version := site.Version & versionMask
 	c, ok := p.codes.get(version)
 	if !ok || !c.contains(site.PC) {
 		var err error
-		if c, err = p.readCode(version, site.PC); err != nil {
+		if c, err = p.readCurrent(version, site.PC); err != nil {
 			if named, ok := p.versions.find(version, site.PC); ok {
 				return []vmruntime.Frame{named.frame()}, nil
 			}
@@ -43,21 +42,13 @@ func (p *Process) compilation(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	return c.frames(site.PC, site.Exact), nil
 }
 
-// readCode reads a compilation and the methods in it, all in one epoch: a class that was unloaded meanwhile may have
+// readCurrent reads a compilation and the methods in it in one epoch: a class that was unloaded meanwhile may have
 // left its methods' memory to others.
-func (p *Process) readCode(version uint32, pc uint64) (*code, error) {
-	const attempts = 2 // a class unloading meanwhile is rare, two in a row are a pattern
+func (p *Process) readCurrent(version uint32, pc uint64) (*code, error) {
+	const attempts = 2 // classes are unloaded in bursts, with long pauses between
 	for range attempts {
 		epoch := p.currentEpoch()
-		reader := codeReader{
-			codeCache: p.codeCache,
-			blobs:     &p.schema.blob,
-			scopes:    &p.schema.scopes,
-			version:   p.version,
-			kinds:     &p.kinds,
-			methods:   func(addrs []uint64) (map[uint64]*method, error) { return p.readMethods(addrs, epoch) },
-		}
-		c, err := reader.read(version, pc)
+		c, err := p.readCode(version, pc, epoch)
 		if err != nil || p.currentEpoch() == epoch {
 			return c, err
 		}
@@ -65,6 +56,7 @@ func (p *Process) readCode(version uint32, pc uint64) (*code, error) {
 	return nil, vmruntime.ErrStale
 }
 
+// currentEpoch is how many times classes were unloaded; always 0 if that is not known.
 func (p *Process) currentEpoch() uint32 {
 	if p.epoch == nil {
 		return 0
@@ -100,6 +92,7 @@ func (p *Process) readMethods(addrs []uint64, epoch uint32) (map[uint64]*method,
 	return found, nil
 }
 
+// interpreted names a frame of the interpreter.
 func (p *Process) interpreted(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	m, ok := p.methods.get(methodKey{site.Method, site.Epoch})
 	if !ok {
@@ -130,6 +123,3 @@ func (p *Process) interpreted(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	}
 	return []vmruntime.Frame{frame}, nil
 }
-
-var _ = errors.Is
-var _ = slices.Sort[[]int]

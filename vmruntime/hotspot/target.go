@@ -99,13 +99,15 @@ func distinct(values []uint64) []uint64 {
 type batch struct {
 	ranges []vmruntime.Range
 	slab   []byte // what is left of the current allocation
+	next   uint64 // its size
 }
 
 // add puts n bytes at addr on the list. The caller bounds their number and sum.
 func (b *batch) add(addr, n uint64) {
-	const slabSize = 32 << 10
+	const first, most = 128, 32 << 10 // bytes of an allocation: most batches are of one method
 	if n > uint64(len(b.slab)) {
-		b.slab = make([]byte, max(n, slabSize))
+		b.next = min(max(2*b.next, first), most)
+		b.slab = make([]byte, max(n, b.next))
 	}
 	b.ranges = append(b.ranges, vmruntime.Range{Addr: addr, Buf: b.slab[:n:n]})
 	b.slab = b.slab[n:]

@@ -51,7 +51,7 @@ func label(name string) string {
 	}
 	switch {
 	case name == "":
-		return "?"
+		return "[unknown]"
 	case cut:
 		return name + ellipsis
 	}

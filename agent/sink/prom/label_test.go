@@ -12,7 +12,7 @@ func TestLabel(t *testing.T) {
 		{"plain", "java.util.HashMap.get", "java.util.HashMap.get"},
 		{"constructor", "java.lang.Object.<init>", "java.lang.Object.<init>"},
 		{"template", `std::map<int, "a\b">::at`, `std::map<int, "a\b">::at`},
-		{"empty", "", "?"},
+		{"empty", "", "[unknown]"},
 		{"controls", "a\nb\x00c\x1b[31md\u202ee", "a?b?c?[31md?e"},
 		{"invalid UTF-8", "a\xffb\xc3", "a?b?"},
 		{"letters of the world", "com.acme.Größe.数える", "com.acme.Größe.数える"},

@@ -19,6 +19,7 @@ public final class ScopesGuest {
     private ScopesGuest() {}
 
     static volatile long sink;
+    static volatile double result;
     static volatile boolean stopped;
 
     public static void main(String[] args) throws Exception {
@@ -39,49 +40,46 @@ public final class ScopesGuest {
 
     static void work() {
         while (!stopped) {
-            sink += burn(sink);
+            double x = result;
+            for (int i = 0; i < 100_000; i++) {
+                x = burn(x);
+            }
+            result = x;
         }
     }
 
     /**
-     * Three quarters of the time are spent in long_, one quarter in short_: both are straight-line code that is
-     * inlined here, one after the other, so that whoever takes the wrong neighbour of an instruction sees one quarter
-     * and three.
+     * Three leaves, inlined here one after the other, each a chain of instructions that wait for one another. Cycles,
+     * on processors of the last ten years: 4 for an addition or a multiplication, 13 to 15 for a division.
+     *
+     * <p>Each takes its argument twice: what is used once is compiled as a part of what uses it, and debug information
+     * is recorded for the whole.
      */
-    static long burn(long x) {
-        for (int i = 0; i < 100_000; i++) {
-            x = short_(long_(x));
-            x = short_(long_(x));
-            x = short_(long_(x));
-            x = short_(long_(x));
-            x = short_(long_(x));
-            x = short_(long_(x));
-            x = short_(long_(x));
-            x = short_(long_(x));
-        }
+    static double burn(double x) {
+        x = power(add(divide(x)));
+        x = power(add(divide(x)));
+        x = power(add(divide(x)));
+        x = power(add(divide(x)));
+        x = power(add(divide(x)));
+        x = power(add(divide(x)));
+        x = power(add(divide(x)));
+        x = power(add(divide(x)));
         return x;
     }
 
-    /** Nine steps that wait for each other. */
-    static long long_(long x) {
-        x = (x ^ 0x9e37) * 0x5851f42d4c957f2dL;
-        x = (x ^ 0x79b9) * 0x5851f42d4c957f2dL;
-        x = (x ^ 0x7f4a) * 0x5851f42d4c957f2dL;
-        x = (x ^ 0x7c15) * 0x5851f42d4c957f2dL;
-        x = (x ^ 0x9e37) * 0x5851f42d4c957f2dL;
-        x = (x ^ 0x79b9) * 0x5851f42d4c957f2dL;
-        x = (x ^ 0x7f4a) * 0x5851f42d4c957f2dL;
-        x = (x ^ 0x7c15) * 0x5851f42d4c957f2dL;
-        x = (x ^ 0x4c15) * 0x5851f42d4c957f2dL;
-        return x;
+    /** 4 + 13 cycles. */
+    static double divide(double x) {
+        return (x + 3.0) / (x + 1.5);
     }
 
-    /** Three of them. */
-    static long short_(long x) {
-        x = (x ^ 0x1234) * 0x5851f42d4c957f2dL;
-        x = (x ^ 0x2345) * 0x5851f42d4c957f2dL;
-        x = (x ^ 0x3456) * 0x5851f42d4c957f2dL;
-        return x;
+    /** 4 + 4 cycles. */
+    static double add(double x) {
+        return x * x + 0.25;
+    }
+
+    /** 12 + 4 cycles. */
+    static double power(double x) {
+        return x * x * x * x * x;
     }
 
     static void warm() throws Exception {

@@ -1,0 +1,186 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const (
+	libjvm = "7f0000001000-7f0000003000 r-xp 00001000 fe:00 77 /usr/lib/jvm/lib/server/libjvm.so"
+	libc   = "7f0000011000-7f0000013000 r-xp 00001000 fe:00 78 /usr/lib/libc.so.6"
+)
+
+// machine has a kernel thread, a shell and JVMs of all sorts.
+func machine(t *testing.T) *Env {
+	env := healthy(t)
+	addProcess(t, env, 2, "kthreadd", 0x200000)
+	addProcess(t, env, 20, "bash", 0, libc)
+	addProcess(t, env, 30, "java", 0, libc, libjvm)
+	addProcess(t, env, 31, "jsvc\x1b[2J", 0, strings.Replace(libjvm, "r-xp", "r--p", 1), libjvm+" (deleted)")
+	addProcess(t, env, 32, "eclipse", 0, libjvm)
+	addProcess(t, env, 33, "reader", 0, strings.Replace(libjvm, "r-xp", "r--p", 1)) // reads the file, does not run it
+	note := "DebugNonSafepoints is off: time in inlined methods without calls or loops is attributed to the methods " +
+		"that they were inlined into."
+	env.Inspect = func(_ context.Context, pid int, lib *proc.Mapping) (Inspection, error) {
+		if !lib.Exec || !strings.HasSuffix(lib.Path, "/libjvm.so") {
+			t.Errorf("asked about %+v", lib)
+		}
+		switch pid {
+		case 30:
+			return Inspection{"OpenJDK 64-Bit Server VM 17.0.15+6", []Support{{Feature: "Java frames", OK: true},
+				{Feature: "inlining", OK: true}, {Feature: "live updates", OK: true}}, []string{note}}, nil
+		case 31:
+			return Inspection{"OpenJDK 64-Bit Server VM 25+36", []Support{{Feature: "Java frames", OK: true},
+				{Feature: "live updates", Reason: "built without USDT probes"}}, []string{note}}, nil
+		}
+		return Inspection{VM: "OpenJ9\x1b[2J"}, errors.New("its libjvm has no vmStructs")
+	}
+	return env
+}
+
+// unprivileged takes everything away from env that root has.
+func unprivileged(env *Env) *Env {
+	env.Capable = capabilities()
+	env.LoadProgram, env.MakeRingBuffer, env.UprobeMulti = fails(unix.EPERM), fails(unix.EPERM), fails(unix.EPERM)
+	env.OpenEvent = func(Event, int) error { return unix.EACCES }
+	return env
+}
+
+func TestReport(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		env   *Env
+		width int
+		ready bool
+	}{
+		{"ready", machine(t), 80, true},
+		{"unprivileged", unprivileged(machine(t)), 80, false},
+		{"wide", unprivileged(machine(t)), 200, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := Run(t.Context(), tt.env)
+			if r.Ready != tt.ready {
+				t.Errorf("Ready = %v, want %v", r.Ready, tt.ready)
+			}
+			var text bytes.Buffer
+			if err := r.WriteText(&text, tt.width); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(text.String()) {
+				if n := len(strings.TrimSuffix(line, "\n")); n > min(tt.width, maxWidth) {
+					t.Errorf("%d columns: %s", n, line)
+				}
+			}
+			golden(t, tt.name+".txt", text.String())
+		})
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("differs from %s (rewrite it with -update):\n%s", path, got)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	b, err := json.Marshal(Run(t.Context(), machine(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Ready  bool
+		Checks []struct{ ID, Title, Status, Detail string }
+		JVMs   []struct {
+			PID              int
+			User, Status, VM string
+			Reason           string
+			Supports         []Support
+		}
+	}
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	if !got.Ready || len(got.Checks) != len(Checks())+1 || got.Checks[0].ID != "kernel" || got.Checks[0].Status != "ok" {
+		t.Errorf("%s", b)
+	}
+	if len(got.JVMs) != 3 || got.JVMs[0].PID != 30 || got.JVMs[0].User != "user7" || got.JVMs[0].Status != "ok" ||
+		got.JVMs[1].Status != "limited" || got.JVMs[2].Reason == "" || got.JVMs[2].VM == "" {
+		t.Errorf("%s", b)
+	}
+}
+
+func TestNoJVMs(t *testing.T) {
+	env := healthy(t)
+	r := Run(t.Context(), env)
+	if !r.Ready || len(r.JVMs) != 0 {
+		t.Errorf("%+v", r)
+	}
+	if b, err := json.Marshal(r); err != nil || !strings.Contains(string(b), `"jvms":[]`) {
+		t.Errorf("%s, %v", b, err)
+	}
+	env.Proc = "/nowhere"
+	if r := Run(t.Context(), env); r.Ready {
+		t.Error("ready without procfs")
+	}
+}
+
+func TestJVMThatEnds(t *testing.T) {
+	env := machine(t)
+	env.Inspect = func(context.Context, int, *proc.Mapping) (Inspection, error) {
+		return Inspection{}, fmt.Errorf("open memory: %w", proc.ErrGone)
+	}
+	if jvms := Run(t.Context(), env).JVMs; len(jvms) != 0 {
+		t.Errorf("%+v", jvms)
+	}
+}
+
+// TestListedOnly has nobody to inspect JVMs.
+func TestListedOnly(t *testing.T) {
+	env := machine(t)
+	env.Inspect = nil
+	for _, j := range Run(t.Context(), env).JVMs {
+		if j.Status != Info || j.User != "user7" {
+			t.Errorf("%+v", j)
+		}
+	}
+}
+
+// TestHost runs the real checks. What they find depends on the machine, that they find something does not.
+func TestHost(t *testing.T) {
+	r := Run(t.Context(), Host())
+	for _, f := range r.Findings {
+		if f.Status == "" || f.Detail == "" {
+			t.Errorf("%+v", f)
+		}
+	}
+	if os.Getenv("CI") == "true" && !r.Ready {
+		var text bytes.Buffer
+		r.WriteText(&text, 100)
+		t.Errorf("recording does not work here:\n%s", &text)
+	}
+}

@@ -1,0 +1,101 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"kernel.org/pub/linux/libs/security/libcap/cap"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+)
+
+// healthy is an Env in which every check is ok. Tests break it.
+func healthy(t *testing.T) *Env {
+	t.Helper()
+	dir := t.TempDir()
+	env := &Env{
+		Proc:           proc.Root(filepath.Join(dir, "proc")),
+		Sys:            filepath.Join(dir, "sys"),
+		Program:        "/usr/bin/vmprof-agent",
+		Uname:          func() (string, string, error) { return "6.12.9-amd64", "x86_64", nil },
+		Capable:        capabilities(cap.BPF, cap.PERFMON, cap.SYS_PTRACE, cap.DAC_READ_SEARCH, cap.SYSLOG),
+		Memlock:        func() (uint64, error) { return 8 << 20, nil },
+		UserName:       func(uid uint32) string { return "user" + strconv.Itoa(int(uid)) },
+		LoadProgram:    works,
+		MakeRingBuffer: works,
+		UprobeMulti:    works,
+		CPUs:           func() (int, error) { return 4, nil },
+		OpenEvent:      func(Event, int) error { return nil },
+		Pool:           proc.NewPool(proc.PoolOptions{}),
+	}
+	setFile(t, env.Sys, "kernel/btf/vmlinux", "\x9f\xeb\x01\x00")
+	setFile(t, env.Sys, "kernel/security/lockdown", "[none] integrity confidentiality\n")
+	setProc(t, env, "sys/kernel/perf_event_paranoid", "2\n")
+	setProc(t, env, "kallsyms", "0000000000000000 A fixed_percpu_data\nffffffff81000000 T _text\n")
+	setProc(t, env, "sys/kernel/kptr_restrict", "1\n")
+	setProc(t, env, "sys/kernel/yama/ptrace_scope", "1\n")
+	setProc(t, env, "self/mounts", "proc "+env.Proc.String()+" proc rw,nosuid 0 0\n")
+	return env
+}
+
+func works() error { return nil }
+
+// fails is a trial that ends with that error.
+func fails(err error) func() error { return func() error { return err } }
+
+// capabilities is a Capable that holds just these.
+func capabilities(held ...cap.Value) func(cap.Value) (bool, error) {
+	return func(c cap.Value) (bool, error) {
+		for _, h := range held {
+			if h == c {
+				return true, nil
+			}
+		}
+		return false, nil
+	}
+}
+
+// events is an OpenEvent on which only that event works, and only on some CPUs; the others are refused or offline.
+func events(works Event, refused error, offline ...int) func(Event, int) error {
+	return func(e Event, cpu int) error {
+		for _, o := range offline {
+			if o == cpu {
+				return unix.ENODEV
+			}
+		}
+		if e != works {
+			return refused
+		}
+		return nil
+	}
+}
+
+func setProc(t *testing.T, env *Env, name, content string) {
+	t.Helper()
+	setFile(t, env.Proc.String(), name, content)
+}
+
+func setFile(t *testing.T, dir, name, content string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addProcess makes a process in env's procfs. Its maps are lines of /proc/PID/maps.
+func addProcess(t *testing.T, env *Env, pid int, comm string, flags int, maps ...string) {
+	t.Helper()
+	id := strconv.Itoa(pid)
+	setProc(t, env, id+"/stat", id+" ("+comm+") S 1 1 1 0 -1 "+strconv.Itoa(flags)+" 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0\n")
+	setProc(t, env, id+"/status", "Tgid:\t"+id+"\nUid:\t7\t7\t7\t7\nGid:\t7\t7\t7\t7\nNSpid:\t"+id+"\n")
+	setProc(t, env, id+"/comm", comm+"\n")
+	setProc(t, env, id+"/maps", strings.Join(maps, "\n"))
+}

@@ -1,0 +1,32 @@
+package httpd
+
+import (
+	"maps"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+)
+
+// plus adds up the accounts of two windows.
+func plus(a, b agent.Counts) agent.Counts {
+	return agent.Counts{
+		Attempted: a.Attempted + b.Attempted,
+		Delivered: a.Delivered + b.Delivered,
+		Dropped:   plusEach(a.Dropped, b.Dropped),
+		Folded:    a.Folded + b.Folded,
+		Discarded: plusEach(a.Discarded, b.Discarded),
+		Idle:      a.Idle + b.Idle,
+		Filtered:  a.Filtered + b.Filtered,
+		Truncated: plusEach(a.Truncated, b.Truncated),
+		Stale:     a.Stale + b.Stale,
+		Unknown:   a.Unknown + b.Unknown,
+	}
+}
+
+func plusEach(a, b map[string]uint64) map[string]uint64 {
+	sum := make(map[string]uint64, len(a))
+	maps.Copy(sum, a)
+	for cause, n := range b {
+		sum[cause] += n
+	}
+	return sum
+}

@@ -1,0 +1,313 @@
+//go:build linux && amd64
+
+package bpf
+
+import "testing"
+
+// forBuilds runs a test against a fake VM of every build.
+func forBuilds(t *testing.T, f func(*testing.T, *walker, *fakeVM)) {
+	w := newWalker(t)
+	for _, b := range builds {
+		t.Run(b.name, func(t *testing.T) {
+			vm := newFakeVM(t, b)
+			w.attach(t, vm)
+			f(t, w, vm)
+		})
+	}
+}
+
+// Stacks of Java frames that a walk must find whole.
+var javaStacks = []struct {
+	name  string
+	build func(*fakeStack)
+}{
+	{"compiled", func(s *fakeStack) {
+		a, b := s.typical(48), s.typical(1024)
+		s.compiled(a, 0x40).compiled(b, 0x60).compiled(a, 0x80)
+	}},
+	{"interpreted", func(s *fakeStack) {
+		m, n := s.newMethod(300), s.newMethod(5)
+		s.interpreted(m, 299).interpreted(n, 0).interpreted(m, 12).at(m, 100)
+	}},
+	{"interpreted method in its first bytecode", func(s *fakeStack) {
+		m := s.newMethod(65535)
+		s.interpreted(m, 65534).at(m, 0)
+	}},
+	{"compiled, called by interpreted", func(s *fakeStack) {
+		m, c := s.newMethod(64), s.typical(64)
+		s.interpreted(m, 3).compiled(c, 0x40).interpreted(m, 5).compiled(c, 0x50).compiled(c, 0x60)
+	}},
+	{"interpreted native method", func(s *fakeStack) {
+		m, n := s.newMethod(20), s.newMethod(0)
+		s.interpreted(m, 3).interpreted(n, noBCI)
+	}},
+	{"frame larger than the window", func(s *fakeStack) {
+		huge, small := s.typical(20<<10), s.typical(48)
+		s.compiled(small, 0x40).compiled(huge, 0x40).compiled(small, 0x40)
+	}},
+	{"vtable stub", func(s *fakeStack) {
+		s.compiled(s.typical(48), 0x40).called(s.vtable.begin + 8)
+		s.frames = append(s.frames, s.stub(s.pc))
+	}},
+	{"adapter", func(s *fakeStack) {
+		s.interpreted(s.newMethod(9), 4).called(s.adapter.begin + 8)
+		s.frames = append(s.frames, s.stub(s.pc))
+	}},
+	{"runtime stub", func(s *fakeStack) {
+		stub := s.newBlob(nameOther, make([]byte, 100), 6, 0)
+		s.interpreted(s.newMethod(9), 4).compiled(s.typical(48), 0x40).called(stub.begin + 20)
+		s.push(s.bp)
+		s.sp -= 32
+		s.bp = poison
+		s.frames = append(s.frames, s.stub(s.pc))
+	}},
+	{"runtime stub before its frame stands", func(s *fakeStack) {
+		stub := s.newBlob(nameOther, make([]byte, 100), 6, 0)
+		s.compiled(s.typical(96), 0x40).compiled(s.typical(96), 0x40).called(stub.begin)
+		s.frames = append(s.frames, s.stub(s.pc))
+	}},
+	{"stub that keeps registers", func(s *fakeStack) {
+		stub := s.newBlob(nameOther, make([]byte, 100), 0, 0)
+		s.interpreted(s.newMethod(9), 4).compiled(s.typical(48), 0x40).called(stub.begin + 20)
+		s.push(s.bp)
+		s.bp = s.sp
+		for range 10 {
+			s.push(poison)
+		}
+		s.frames = append(s.frames, s.stub(s.pc))
+	}},
+	{"interpreter entry from interpreted", func(s *fakeStack) {
+		m, n := s.newMethod(50), s.newMethod(60)
+		s.interpreted(m, 30)
+		s.enter(n, s.sp, 8)
+	}},
+	{"interpreter entry from compiled", func(s *fakeStack) {
+		n := s.newMethod(60)
+		s.interpreted(s.newMethod(50), 30).compiled(s.typical(64), 0x40)
+		sender := s.sp
+		s.sp -= 40 // an adapter put the arguments where the interpreter wants them
+		s.enter(n, sender, 8)
+	}},
+	{"interpreter exit to interpreted", func(s *fakeStack) {
+		m := s.newMethod(50)
+		s.interpreted(m, 30)
+		s.leaveInterpreter()
+	}},
+	{"interpreter exit to compiled", func(s *fakeStack) {
+		s.interpreted(s.newMethod(50), 30).compiled(s.typical(64), 0x40)
+		s.leaveInterpreter()
+	}},
+	{"Java through native", func(s *fakeStack) {
+		c, n := s.typical(48), s.typical(80)
+		s.code.put64(n.addr+uint64(s.BlobName), s.NameNative)
+		s.interpreted(s.newMethod(9), 4).compiled(n, 0x40)
+		left := s.here()
+		s.unseen(libc)
+		s.unseen(libjvm)
+		s.entry(left).compiled(c, 0x40)
+		left = s.here()
+		s.unseen(libjvm)
+		s.entry(left).compiled(c, 0x60)
+	}},
+	{"anchor without pc", func(s *fakeStack) {
+		c := s.typical(48)
+		s.interpreted(s.newMethod(9), 4).compiled(c, 0x40)
+		left := s.here()
+		s.push(left.pc) // as a call does
+		left.pc = 0
+		s.entry(left).compiled(c, 0x60)
+	}},
+	{"deoptimised frame", func(s *fakeStack) {
+		c := s.typical(64)
+		s.setDeopt(c, s.BlobDeoptHandler, 0xe8)
+		s.code.put32(c.addr+uint64(s.BlobOrigPc), 24)
+		s.interpreted(s.newMethod(9), 4).compiled(c, 0x40)
+		s.mem.put64(s.sp+24, s.pc)
+		s.pc = c.begin + 0xe8
+		s.compiled(s.typical(48), 0x40)
+	}},
+}
+
+// enter calls a method in the interpreter and stands off bytes into its entry code: no frame yet.
+func (s *fakeStack) enter(m method, sender, off uint64) {
+	s.called(s.interpreter.begin + off)
+	s.rbx, s.r13 = m.addr, sender
+	s.frames = append(s.frames, m.frame(noBCI))
+}
+
+// leaveInterpreter calls a method in the interpreter and stands where it has taken its frame down. Its locals are
+// still on the stack, below the caller's.
+func (s *fakeStack) leaveInterpreter() {
+	s.rbx = s.sp
+	s.sp -= 32
+	s.called(s.interpreter.begin + 0x800)
+	s.r13 = s.meta.base + 8 // a bytecode, but of the method that returns
+	s.frames = append(s.frames, s.stub(s.pc))
+}
+
+func TestKernelJava(t *testing.T) {
+	forBuilds(t, func(t *testing.T, w *walker, vm *fakeVM) {
+		for _, c := range javaStacks {
+			t.Run(c.name, func(t *testing.T) {
+				s := vm.newStack(t, 64<<10).entry(anchor{})
+				c.build(s)
+				got := s.check(t, w, s.request(), EndRoot)
+				if got.Flags != SampleAttached|SampleJavaFrames || got.Attachment != vm.Serial {
+					t.Errorf("flags %#x, attachment %d; want %#x, %d", got.Flags, got.Attachment, SampleAttached|SampleJavaFrames, vm.Serial)
+				}
+				s.check(t, w, s.request(), EndRoot) // from what is cached now
+			})
+		}
+	})
+}
+
+// Stacks that cannot be walked to their root: what was found until there is right, and the reason is given.
+var brokenStacks = []struct {
+	name  string
+	end   WalkEnd
+	build func(*fakeStack)
+}{
+	{"return address outside the code cache", EndNoCode, func(s *fakeStack) {
+		s.frames = nil
+		s.pc = libjvm
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"return address between blobs", EndNoBlob, func(s *fakeStack) {
+		s.frames = nil
+		s.pc = s.code.end() - 64
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"frame reaches beyond the stack", EndRead, func(s *fakeStack) {
+		s.frames = nil
+		s.compiled(s.typical(48), 0x40)
+		s.code.put32(s.typicalAt(s.pc).addr+uint64(s.BlobFrameSize), 1<<20)
+	}},
+	{"frame of no size", EndDirection, func(s *fakeStack) {
+		s.frames = nil
+		s.compiled(s.typical(48), 0x40)
+		s.code.put32(s.typicalAt(s.pc).addr+uint64(s.BlobFrameSize), 0)
+	}},
+	{"frame of negative size", EndRead, func(s *fakeStack) {
+		s.frames = nil
+		s.compiled(s.typical(48), 0x40)
+		s.code.put32(s.typicalAt(s.pc).addr+uint64(s.BlobFrameSize), 0xfffffffe)
+	}},
+	{"interpreted frame returns to itself", EndDirection, func(s *fakeStack) {
+		m := s.newMethod(10)
+		s.frames = nil
+		s.interpreted(m, 3).at(m, 3)
+		s.mem.put64(s.bp+uint64(int64(s.InterpSenderSp)), s.sp)
+	}},
+	{"interpreted caller without a method", EndInterpreter, func(s *fakeStack) {
+		s.interpreted(s.newMethod(10), 3)
+		s.mem.put64(s.bp+uint64(int64(s.InterpMethod)), poison)
+		s.frames = nil
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"interpreted caller between bytecodes", EndInterpreter, func(s *fakeStack) {
+		m := s.newMethod(10)
+		s.interpreted(m, 3)
+		s.mem.put64(s.bp+uint64(int64(s.InterpBcp)), m.codes+10)
+		s.frames = nil
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"interpreted caller without rbp", EndInterpreter, func(s *fakeStack) {
+		s.interpreted(s.newMethod(10), 3)
+		s.bp = s.sp - 64
+		s.frames = nil
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"wrapper not readable", EndNoAnchor, func(s *fakeStack) {
+		s.mem.put64(s.bp+uint64(int64(s.EntryWrapperOffset)), poison)
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"wrapper below its frame", EndNoAnchor, func(s *fakeStack) {
+		s.mem.put64(s.bp+uint64(int64(s.EntryWrapperOffset)), s.sp-256)
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"anchor below its frame", EndDirection, func(s *fakeStack) {
+		s.entry(anchor{sp: s.sp - 4096, pc: s.callStub.begin, fp: 0})
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"virtual thread with callers on the heap", EndHeap, func(s *fakeStack) {
+		s.frames = nil
+		s.pc = s.ReturnBarrier
+		s.compiled(s.typical(48), 0x40).compiled(s.typical(64), 0x60)
+	}},
+	{"virtual thread being thawed", EndHeap, func(s *fakeStack) {
+		s.frames = nil
+		s.pc = s.continuation.begin + 80
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"stub without a caller", EndNoCode, func(s *fakeStack) {
+		s.frames = nil
+		s.pc = libjvm
+		s.called(s.vtable.begin)
+		s.sp -= 2048
+		s.frames = []Frame{s.stub(s.pc)}
+	}},
+}
+
+// typicalAt is the blob that begins at the last block before pc.
+func (vm *fakeVM) typicalAt(pc uint64) *blob {
+	segment := (pc - vm.code.base) >> vm.SegmentShift
+	for vm.segments.mem[segment] != 0 {
+		segment--
+	}
+	return &blob{vm: vm, addr: vm.code.base + segment<<vm.SegmentShift + uint64(vm.BlockHeader)}
+}
+
+func TestKernelBrokenStack(t *testing.T) {
+	forBuilds(t, func(t *testing.T, w *walker, vm *fakeVM) {
+		for _, c := range brokenStacks {
+			t.Run(c.name, func(t *testing.T) {
+				s := vm.newStack(t, 64<<10).entry(anchor{})
+				c.build(s)
+				s.check(t, w, s.request(), c.end)
+			})
+		}
+	})
+}
+
+// The second deopt handler, for calls of method handles, exists where its flag is set.
+func TestKernelDeoptMethodHandle(t *testing.T) {
+	w := newWalker(t)
+	vm := newFakeVM(t, builds[0])
+	w.attach(t, vm)
+	c := vm.typical(64)
+	vm.setDeopt(c, vm.BlobDeoptMhHandler, 0xe8)
+	vm.code.put32(c.addr+uint64(vm.BlobOrigPc), 24)
+	s := vm.newStack(t, 8<<10).entry(anchor{}).compiled(c, 0x40)
+	s.mem.put64(s.sp+24, s.pc)
+	s.pc = c.begin + 0xe8
+	s.compiled(vm.typical(48), 0x40)
+	s.check(t, w, s.request(), EndRoot)
+
+	vm.Flags &^= HotspotDeoptMH
+	w.attach(t, vm)
+	s.frames[0] = c.jit(c.begin + 0xe8)
+	s.check(t, w, s.request(), EndRoot)
+}
+
+func TestKernelDepth(t *testing.T) {
+	forBuilds(t, func(t *testing.T, w *walker, vm *fakeVM) {
+		c, m := vm.typical(48), vm.newMethod(10)
+		for _, test := range []struct {
+			depth int
+			end   WalkEnd
+		}{{1, EndRoot}, {1000, EndRoot}, {1024, EndRoot}, {1025, EndDepth}, {3000, EndDepth}} {
+			compiled := vm.newStack(t, 1<<20).entry(anchor{})
+			interpreted := vm.newStack(t, 1<<20).entry(anchor{})
+			for range test.depth {
+				compiled.compiled(c, 0x40)
+				interpreted.interpreted(m, 3)
+			}
+			interpreted.at(m, 4)
+			for _, s := range []*fakeStack{compiled, interpreted} {
+				got := w.walk(t, s.request())
+				want := s.want()
+				compare(t, got, want[:min(len(want), 1024)], test.end)
+			}
+		}
+	})
+}

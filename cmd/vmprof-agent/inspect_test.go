@@ -1,0 +1,47 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/doctor"
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+)
+
+// TestInspect has the doctor look at a JVM of every version that is installed.
+func TestInspect(t *testing.T) {
+	jdks, err := jvm.Find(jvm.Root)
+	if err == nil && len(jdks) == 0 {
+		err = jvm.ErrNoJDK
+	}
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	for _, jdk := range jdks {
+		guest, err := guests.Start(t.Context(), jdk, guests.Programs()[0], guests.Flavour{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer guest.Close()
+		env := doctor.Host()
+		env.Inspect = inspectHotSpot(env.Proc, env.Pool)
+		found := false
+		for _, j := range doctor.Run(t.Context(), env).JVMs {
+			if j.PID != guest.PID() {
+				continue
+			}
+			found = true
+			if j.Status != doctor.OK || len(j.Supports) != 3 || !strings.Contains(j.VM, "OpenJDK") {
+				t.Errorf("JDK %d: %+v", jdk.Version, j)
+			}
+		}
+		if !found {
+			t.Errorf("JDK %d: process %d was not found", jdk.Version, guest.PID())
+		}
+	}
+}

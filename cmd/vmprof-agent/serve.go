@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink/prom"
+	"github.com/vmprof-agent/vmprof-agent/version"
+)
+
+const serveUsage = `Usage: vmprof-agent serve [flags]
+
+Samples until it is stopped, and answers over HTTP:
+
+  /metrics                          for Prometheus: CPU seconds of hot methods,
+                                    losses, the agent's own health
+  /profiles/cpu?seconds=N&pid=P     pprof of the next N seconds, of all or of
+                                    some processes (pid is repeatable)
+  /ui/                              flame graph, top and peek, last minute
+
+  vmprof-agent serve                          # on 127.0.0.1:9464
+  go tool pprof -http=: 'http://127.0.0.1:9464/profiles/cpu?seconds=10'
+  vmprof-agent serve --listen=:9464 --web.config.file=web.yml   # for a fleet
+
+Profiles tell what a machine runs. An address that others can reach needs a
+--web.config.file with TLS or passwords, in the format of Prometheus' exporters.
+
+Flags:
+`
+
+// windowLength is how long each of the consecutive windows is that feed the metrics and the pages.
+const windowLength = 10 * time.Second
+
+// serveOptions are the flags of serve.
+type serveOptions struct {
+	pids          []int
+	frequency     int
+	listen        string
+	webConfig     string
+	allowInsecure bool
+	maxMethods    int
+	maxServices   int
+	verbose       bool
+}
+
+func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
+	var o serveOptions
+	fs := newFlags("serve", serveUsage, stderr)
+	fs.IntSliceVarP(&o.pids, "pid", "p", nil, "sample only this process and the children it starts; repeatable")
+	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "samples a second of CPU time, on each CPU")
+	fs.StringVar(&o.listen, "listen", httpd.DefaultListen, "address to answer on, as HOST:PORT")
+	fs.StringVar(&o.webConfig, "web.config.file", "", "file with TLS and password settings")
+	fs.BoolVar(&o.allowInsecure, "web.allow-insecure", false, "let everybody who can reach the address read everything")
+	fs.IntVar(&o.maxMethods, "metrics-max-methods", prom.DefaultMaxMethods, "methods of a service that have a metric of their own")
+	fs.IntVar(&o.maxServices, "metrics-max-services", prom.DefaultMaxServices, "services that have metrics of their own")
+	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log what is attached and what fails")
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	switch {
+	case fs.NArg() > 0:
+		return nil, usageError("unexpected argument " + fs.Arg(0))
+	case o.frequency < 1:
+		return nil, usageError("-F needs a frequency of at least 1 Hz")
+	case o.maxMethods < 0 || o.maxServices < 0:
+		return nil, usageError("--metrics-max-methods and --metrics-max-services cannot be negative")
+	}
+	return &o, nil
+}
+
+// serve is the verb.
+func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parseServe(args, stderr)
+	if errors.Is(err, pflag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// Before anything is loaded: an address is more easily wrong.
+	ln, err := httpd.Listen(o.listen, o.webConfig, o.allowInsecure)
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+	log := logger(o.verbose, stderr)
+	a, err := agent.New(ctx, agent.Options{Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: log})
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	// google/pprof, which makes the pages, looks for settings of the user who runs it; see httpd.New.
+	if err := os.Setenv("XDG_CONFIG_HOME", os.DevNull); err != nil {
+		return fmt.Errorf("set XDG_CONFIG_HOME: %w", err)
+	}
+	fmt.Fprintf(stderr, "vmprof-agent: sampling at %d Hz, %s (Ctrl-C ends)\n", o.frequency, o.answersOn(ln.Addr()))
+	return o.run(ctx, live{a}, ln, windowLength, log)
+}
+
+// answersOn tells people where to look.
+func (o *serveOptions) answersOn(addr net.Addr) string {
+	if o.webConfig == "" {
+		return fmt.Sprintf("look at http://%s/", addr)
+	}
+	return fmt.Sprintf("answering on %s", addr) // with TLS or not, as the file says
+}
+
+// A profiler is an agent as serve needs it.
+type profiler interface {
+	httpd.Source
+	prom.Source
+	// Run samples until ctx ends.
+	Run(ctx context.Context) error
+	// Follow hands one window after the other to observe, each of about the same length, until ctx ends.
+	Follow(ctx context.Context, length time.Duration, observe func(*agent.Profile)) error
+}
+
+// run serves p on ln until ctx ends or something fails.
+func (o *serveOptions) run(ctx context.Context, p profiler, ln net.Listener, length time.Duration, log *slog.Logger) error {
+	build := version.Get()
+	metrics, err := prom.New(p, &prom.Options{
+		MaxMethods: orNone(o.maxMethods), MaxServices: orNone(o.maxServices),
+		Build: prom.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go},
+	})
+	if err != nil {
+		return err
+	}
+	server := httpd.New(p, metrics.Gatherer(), log)
+
+	// Whatever ends first ends the others. The server's last answers come from an agent that has stopped sampling,
+	// but is not closed before run returns.
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	tasks := []func() error{
+		func() error { return p.Run(ctx) },
+		func() error {
+			return p.Follow(ctx, length, func(w *agent.Profile) {
+				metrics.Observe(w)
+				server.Observe(w)
+			})
+		},
+		func() error { return server.Serve(ctx, ln, o.webConfig) },
+	}
+	ended := make(chan error, len(tasks))
+	for _, task := range tasks {
+		go func() { ended <- task() }()
+	}
+	var errs []error
+	for range tasks {
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			errs = append(errs, err)
+		}
+		stop()
+	}
+	return errors.Join(errs...)
+}
+
+// orNone is a number of series as prom.Options has it, where 0 stands for the default.
+func orNone(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// scripted is a profiler that closes one window as soon as it is followed.
+type scripted struct {
+	observed chan struct{} // closed after that window
+	failure  error         // of Run; nil: it runs until the end
+}
+
+func (s *scripted) Run(ctx context.Context) error {
+	if s.failure != nil {
+		return s.failure
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (s *scripted) Follow(ctx context.Context, _ time.Duration, observe func(*agent.Profile)) error {
+	observe(window())
+	close(s.observed)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (s *scripted) Collect(context.Context, time.Duration, []int) (*agent.Profile, error) {
+	return window(), nil
+}
+func (s *scripted) Counts() agent.Counts {
+	return agent.Counts{Attempted: 12, Delivered: 12, Folded: 12}
+}
+func (s *scripted) Stats() agent.Stats { return agent.Stats{Ready: true} }
+
+func window() *agent.Profile {
+	tree := new(cct.Tree[symbolize.Symbol])
+	tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "com.acme.Main.hot"})}, 64)
+	return &agent.Profile{
+		Duration: 10 * time.Second, Period: time.Second / 128,
+		Processes: []*agent.Process{{PID: 1, Comm: "java", Service: "shop", Runtime: "hotspot", Threads: []*agent.Thread{{TID: 1, Tree: tree}}}},
+	}
+}
+
+// A window goes to the metrics and to the pages, and everything ends in order.
+func TestServe(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", "/dev/null")
+	for _, tt := range []struct {
+		args []string
+		want map[string]string // text by path
+	}{
+		{nil, map[string]string{
+			"/":                       "java",
+			"/metrics":                `vmprof_cpu_seconds_total{method="com.acme.Main.hot",runtime="hotspot",service="shop"} 0.5`,
+			"/ui/top":                 "com.acme.Main.hot",
+			"/profiles/cpu?seconds=1": "\x1f\x8b",
+			"/-/ready":                "sampling",
+		}},
+		{[]string{"--metrics-max-methods=0"}, map[string]string{
+			"/metrics": `vmprof_cpu_seconds_total{method="(other)",runtime="hotspot",service="shop"} 0.5`,
+		}},
+		{[]string{"--metrics-max-services=0"}, map[string]string{
+			"/metrics": `vmprof_cpu_seconds_total{method="(other)",runtime="hotspot",service="(other)"} 0.5`,
+		}},
+	} {
+		o, err := parseServe(tt.args, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ln, err := httpd.Listen("127.0.0.1:0", "", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		p := &scripted{observed: make(chan struct{})}
+		done := make(chan error)
+		go func() { done <- o.run(ctx, p, ln, time.Hour, slog.New(slog.DiscardHandler)) }()
+		<-p.observed
+		for path, want := range tt.want {
+			resp, err := http.Get("http://" + ln.Addr().String() + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || resp.StatusCode != 200 || !strings.Contains(string(body), want) {
+				t.Errorf("serve %q: %s is %s, %v, without %q:\n%s", tt.args, path, resp.Status, err, want, body)
+			}
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("serve %q: %v", tt.args, err)
+		}
+	}
+}
+
+// An agent that fails ends the server, and its error is the verb's.
+func TestServeFails(t *testing.T) {
+	ln, err := httpd.Listen("127.0.0.1:0", "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failure := errors.New("a CPU caught fire")
+	p := &scripted{observed: make(chan struct{}), failure: failure}
+	if err := new(serveOptions).run(t.Context(), p, ln, time.Hour, slog.New(slog.DiscardHandler)); !errors.Is(err, failure) {
+		t.Errorf("%v, want %v", err, failure)
+	}
+}
+
+// What is wrong with the command line is said before anything is loaded, so also without privileges.
+func TestServeErrors(t *testing.T) {
+	for _, tt := range []struct {
+		args  []string
+		want  string
+		usage bool
+	}{
+		{[]string{"x"}, "unexpected argument x", true},
+		{[]string{"-F", "0"}, "at least 1 Hz", true},
+		{[]string{"--metrics-max-methods=-1"}, "cannot be negative", true},
+		{[]string{"--listen", "0.0.0.0:0"}, "--web.allow-insecure", false},
+		{[]string{"--listen", "nonsense"}, "HOST:PORT", false},
+		{[]string{"--web.config.file", "/nonexistent/web.yml"}, "--web.config.file=/nonexistent/web.yml", false},
+	} {
+		err := serve(t.Context(), tt.args, io.Discard, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), tt.want) || isUsage(err) != tt.usage {
+			t.Errorf("serve %q = %v, want an error with %q", tt.args, err, tt.want)
+		}
+	}
+}
+
+func TestServeHelp(t *testing.T) {
+	var stderr bytes.Buffer
+	if err := serve(t.Context(), []string{"--help"}, io.Discard, &stderr); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Usage: vmprof-agent serve", "/metrics", "--listen", "127.0.0.1:9464", "--web.config.file", "--metrics-max-methods"} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("the help does not tell of %s:\n%s", want, &stderr)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
+)
+
+// generations are the classes that the guest Churn ran while it was recorded, by their number, with the CPU time of
+// each in nanoseconds. Code memory is reused all the time, by classes with other numbers.
+type generations map[int]float64
+
+// generation finds the number in the name of a class, and the one in the name of its method if it has one.
+var generation = regexp.MustCompile(`^guest\.Gen(\d{6})\.[a-zA-Z]+(\d{6})?$`)
+
+// generationsOf returns the generations in a truth, none if it is another program's.
+func generationsOf(truth guests.Truth) generations {
+	found := make(generations)
+	for _, claim := range truth.Claims {
+		if match := generation.FindStringSubmatch(claim.Name); match != nil {
+			found[number(match[1])] = float64(claim.CPU)
+		}
+	}
+	return found
+}
+
+func number(digits string) int {
+	n, _ := strconv.Atoi(digits) // six digits, by the pattern
+	return n
+}
+
+// judge wants no wrong name at all, and the samples of each generation to be as many as its CPU time says.
+func (g generations) judge(own []stacks.Stack) []verdict {
+	right := verdict{what: "stacks without a wrong name", truth: 1}
+	var all, good int64
+	counts := make(map[int]int64)
+	for _, s := range own {
+		shown := shownIn(s)
+		if len(shown) == 0 {
+			continue
+		}
+		all += s.Count
+		if g.plausible(s.Thread, shown) {
+			good += s.Count
+			counts[shown[0]] += s.Count
+		} else if len(right.examples) < maxExamples {
+			right.examples = append(right.examples, abridge(s))
+		}
+	}
+	if all > 0 {
+		right.measured = float64(good) / float64(all)
+	}
+	return []verdict{right, g.judgeCounts(counts)}
+}
+
+// shownIn returns all numbers in the names of the stack's generation classes and methods.
+func shownIn(s stacks.Stack) []int {
+	var shown []int
+	for _, frame := range s.Frames {
+		match := generation.FindStringSubmatch(frame.Function)
+		if match == nil {
+			continue
+		}
+		shown = append(shown, number(match[1]))
+		if match[2] != "" {
+			shown = append(shown, number(match[2]))
+		}
+	}
+	return shown
+}
+
+// plausible says that the numbers on one stack are one and the same, that this generation ran, and on this thread:
+// worker-0 runs the even ones, worker-1 the odd ones.
+func (g generations) plausible(thread string, shown []int) bool {
+	for _, n := range shown {
+		if n != shown[0] {
+			return false
+		}
+	}
+	_, ran := g[shown[0]]
+	return ran && strings.HasSuffix(thread, strconv.Itoa(shown[0]%2))
+}
+
+// judgeCounts wants no generation to have more samples than its CPU time says: those would be another one's. One may
+// have fewer, where the code was gone before it could be named. Generations at the ends of the recording were only
+// sampled in part, so the first and the last ones that were are left out.
+func (g generations) judgeCounts(counts map[int]int64) verdict {
+	const outlier = 6 // standard deviations: not to be expected in any of hundreds of generations
+	first, last := math.MaxInt, 0
+	for n := range counts {
+		first, last = min(first, n), max(last, n)
+	}
+	var samples, nanos float64
+	for n, cpu := range g {
+		if inside(n, first, last) {
+			samples += float64(counts[n])
+			nanos += cpu
+		}
+	}
+	v := verdict{what: "generations without others' samples", truth: 1, tolerance: 1 - wholeStacks}
+	if samples == 0 {
+		return v
+	}
+	var all, good float64
+	for n, cpu := range g {
+		if !inside(n, first, last) {
+			continue
+		}
+		all++
+		expected := cpu * samples / nanos
+		if float64(counts[n]) <= expected+outlier*math.Sqrt(expected) {
+			good++
+		} else if len(v.examples) < maxExamples {
+			v.examples = append(v.examples, fmt.Sprintf("generation %d: %d samples, expected %.0f", n, counts[n], expected))
+		}
+	}
+	v.measured = good / all
+	return v
+}
+
+// inside says that the generation is neither of its thread's first nor last ones.
+func inside(n, first, last int) bool {
+	const margin = 8 // generations: the two threads are rarely as far apart
+	return n > first+margin && n < last-margin
+}

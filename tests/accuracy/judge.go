@@ -1,0 +1,163 @@
+package main
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
+)
+
+// A verdict compares one share of the samples with the truth.
+type verdict struct {
+	what      string
+	truth     float64 // 0 to 1
+	measured  float64
+	tolerance float64
+	examples  []string // stacks that speak against it, a few
+}
+
+func (v verdict) ok() bool { return math.Abs(v.measured-v.truth) <= v.tolerance }
+
+// sigmas is how many standard deviations of sampling a share may be off. Of a thousand true shares, 0.06 are.
+const sigmas = 4
+
+// systematic is how far a share may be off for other reasons than sampling: the guest's ledger begins about a second
+// before the recording and ends as much after it, and shares vary by about that much from second to second; and the
+// guest's clock reads are charged to the kind that they measure.
+const systematic = 0.01
+
+// wholeStacks is the share of the stacks that must go down to the thread's entry frame.
+const wholeStacks = 0.995
+
+// unloadedStacks is the share of the stacks that may have unnamed methods in a guest that unloads classes all the time.
+const unloadedStacks = 0.1
+
+// entry is the outermost Java method of every thread.
+const entry = "java.lang.Thread.run"
+
+// maxExamples bounds how many wrong stacks are shown.
+const maxExamples = 5
+
+// judge compares the stacks of the guest's own threads with what the guest says of itself.
+func (t trial) judge(truth guests.Truth, own []stacks.Stack) []verdict {
+	all := stacks.Count(own, func(stacks.Stack) bool { return true })
+	if all == 0 {
+		return []verdict{{what: "samples of threads " + t.program.Thread + "*", truth: 1}}
+	}
+	var verdicts []verdict
+	if generations := generationsOf(truth); len(generations) > 0 {
+		verdicts = append(verdicts, generations.judge(own)...)
+	} else {
+		for _, claim := range truth.Claims {
+			if t.tells(claim) {
+				verdicts = append(verdicts, judgeClaim(truth, claim, own, all))
+			}
+		}
+	}
+	for _, depth := range truth.Depths {
+		verdicts = append(verdicts, t.judgeDepth(depth, own))
+	}
+	for _, under := range truth.Unders {
+		verdicts = append(verdicts, t.judgeUnder(under, own))
+	}
+	if !t.program.Partial {
+		verdicts = append(verdicts, judgeWhole(own))
+	}
+	return append(verdicts, t.judgeStale(own))
+}
+
+// tells says whether a profile of the trial can tell the claim's share: those of inlined methods need more than the
+// JVM records by default.
+func (t trial) tells(claim guests.Claim) bool {
+	return claim.Measure != guests.Self || !t.program.Inlines || t.flavour.InnerMethods
+}
+
+func judgeClaim(truth guests.Truth, claim guests.Claim, own []stacks.Stack, all int64) verdict {
+	share := truth.Share(claim)
+	got := stacks.Count(own, func(s stacks.Stack) bool {
+		switch claim.Measure {
+		case guests.Self:
+			return s.Self(claim.Name)
+		case guests.Total:
+			return s.Has(claim.Name)
+		case guests.Thread:
+			return s.Thread == claim.Name
+		}
+		return false
+	})
+	return verdict{
+		what:      string(claim.Measure) + " " + claim.Name,
+		truth:     share,
+		measured:  float64(got) / float64(all),
+		tolerance: systematic + sigmas*math.Sqrt(share*(1-share)/float64(all)),
+		examples:  leaves(own),
+	}
+}
+
+// judgeDepth wants as many calls on the stack as there are.
+func (t trial) judgeDepth(d guests.Depth, own []stacks.Stack) verdict {
+	return judgeStacks("depth of "+d.Entry, own,
+		func(s stacks.Stack) bool { return s.Has(d.Entry) && s.Has(d.Bottom) },
+		func(s stacks.Stack) bool { return s.Times(d.Method) == d.Times })
+}
+
+// judgeUnder wants the outer method below the inner one, or, of a program whose stacks may end early, that they say
+// so. A stack with another program part's outer method has neither.
+func (t trial) judgeUnder(u guests.Under, own []stacks.Stack) verdict {
+	return judgeStacks(u.Inner+" under "+u.Outer, own,
+		func(s stacks.Stack) bool { return s.Has(u.Inner) },
+		func(s stacks.Stack) bool {
+			outer := slices.ContainsFunc(s.Frames, func(f stacks.Frame) bool { return strings.HasPrefix(f.Function, u.Outer) })
+			return outer || t.program.Partial && s.Truncated() != ""
+		})
+}
+
+// judgeWhole leaves out the stacks with methods that were gone: those are judged apart.
+func judgeWhole(own []stacks.Stack) verdict {
+	return judgeStacks("whole stacks", own, func(s stacks.Stack) bool { return !stale(s) }, whole)
+}
+
+// judgeStale wants methods to be named before they are gone. Where classes are unloaded a few times a second, some are
+// gone before anybody outside of the guest can look.
+func (t trial) judgeStale(own []stacks.Stack) verdict {
+	v := judgeStacks("stacks with all names", own, func(stacks.Stack) bool { return true },
+		func(s stacks.Stack) bool { return !stale(s) })
+	if t.program.Unloads {
+		v.tolerance = unloadedStacks
+	}
+	return v
+}
+
+// stale says that a method on the stack was unloaded before it could be named.
+func stale(s stacks.Stack) bool { return s.Has("[stale]") }
+
+// whole says that the stack goes down to the thread's entry frame.
+func whole(s stacks.Stack) bool { return s.Truncated() == "" && s.Has(entry) }
+
+// judgeStacks wants nearly all of the stacks that are concerned to be right, and some to be concerned at all.
+func judgeStacks(what string, own []stacks.Stack, concerned, right func(stacks.Stack) bool) verdict {
+	v := verdict{what: what, truth: 1, tolerance: 1 - wholeStacks}
+	of := stacks.Count(own, concerned)
+	if of == 0 {
+		return v
+	}
+	v.measured = float64(stacks.Count(own, func(s stacks.Stack) bool { return concerned(s) && right(s) })) / float64(of)
+	for _, s := range own {
+		if concerned(s) && !right(s) && len(v.examples) < maxExamples {
+			v.examples = append(v.examples, abridge(s))
+		}
+	}
+	return v
+}
+
+// abridge is a stack in a line that fits on a screen.
+func abridge(s stacks.Stack) string {
+	const head, tail = 400, 200
+	line := s.String()
+	if len(line) > head+tail {
+		line = line[:head] + " … " + line[len(line)-tail:]
+	}
+	return line
+}

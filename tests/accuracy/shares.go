@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	"github.com/vmprof-agent/vmprof-agent/tests/report"
+	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
+)
+
+// A result is what came of a trial.
+type result struct {
+	trial
+	samples  int64 // of the guest's own threads
+	verdicts []verdict
+}
+
+// shares makes the trials one after the other, and prints what came of each.
+func (m meter) shares(ctx context.Context, trials []trial) ([]result, error) {
+	var results []result
+	for _, t := range trials {
+		r, err := m.try(ctx, t)
+		if err != nil {
+			return nil, fmt.Errorf("%s, %s, %v: %w", t.program.Name, t.flavour.Name, t.jdk, err)
+		}
+		if err := r.print(m); err != nil {
+			return nil, err
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+func (m meter) try(ctx context.Context, t trial) (result, error) {
+	guest, err := guests.Start(ctx, t.jdk, t.program, t.flavour)
+	if err != nil {
+		return result{}, err
+	}
+	defer guest.Close()
+	time.Sleep(m.how.warmup)
+
+	if err := guest.Reset(); err != nil {
+		return result{}, err
+	}
+	recording, err := m.agent.Record(ctx, profiler.Options{
+		PID: guest.PID(), Frequency: m.how.frequency, Duration: m.how.recording,
+	})
+	if err != nil {
+		return result{}, err
+	}
+	truth, err := guest.Truth()
+	if err != nil {
+		return result{}, err
+	}
+	if err := recording.Stats.CheckIdentities(); err != nil {
+		return result{}, err
+	}
+	own := stacks.OnThread(stacks.Of(recording.Profile), t.program.Thread)
+	r := result{trial: t, verdicts: t.judge(truth, own)}
+	r.samples = stacks.Count(own, func(stacks.Stack) bool { return true })
+	return r, nil
+}
+
+// print prints a line for each verdict.
+func (r result) print(m meter) error {
+	table := report.Table{Header: []string{
+		fmt.Sprintf("%s, %s, %v", r.program.Name, r.flavour.Name, r.jdk),
+		"truth %", "measured %", "tolerance", "",
+	}}
+	for _, v := range r.verdicts {
+		table.Add(v.what, percent(v.truth), percent(v.measured), percent(v.tolerance), report.Verdict(v.ok()))
+	}
+	if err := table.Print(m.out); err != nil {
+		return err
+	}
+	for _, v := range r.verdicts {
+		if v.ok() || len(v.examples) == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintf(m.out, "%s:\n  %s\n", v.what, strings.Join(v.examples, "\n  ")); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(m.out, "%d samples\n\n", r.samples)
+	return err
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.2f", 100*share) }

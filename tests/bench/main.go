@@ -1,0 +1,141 @@
+// Command bench measures what profiling costs: the guest, in CPU time beside perf record -g at the same rate, and the
+// agent, in CPU time, memory, time in BPF and bytes.
+//
+//	go run ./tests/bench                    # everything; some 40 minutes
+//	go run ./tests/bench -short             # one guest, one rate; a minute, and far too little to conclude from
+//	go run ./tests/bench -guests Javac -rates 999
+//	go run ./tests/bench -update            # also rewrites the tables in docs/performance.md
+//
+// It prints aims and whether they were reached, and fails only if something could not be measured: on another machine
+// the figures are others.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+)
+
+// docs is the page whose tables -update rewrites, from the root of the repository.
+const docs = "docs/performance.md"
+
+// An options is what the command line says.
+type options struct {
+	agent  string
+	guests []string
+	rates  []int
+	short  bool
+	update bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.StringVar(&o.agent, "agent", "", "the built agent (default: build it)")
+	flags.BoolVar(&o.short, "short", false, "one guest, one rate, few rounds")
+	flags.BoolVar(&o.update, "update", false, "rewrite the tables in "+docs)
+	guests := flags.String("guests", "Xalan,Jython,Javac", "programs of the suite")
+	rates := flags.String("rates", "99,999,4000", "samples a second")
+	if err := flags.Parse(args); err != nil {
+		return options{}, err
+	}
+	if o.short {
+		if o.update {
+			return options{}, errors.New("-update needs a whole run: leave out -short")
+		}
+		*guests, *rates = "Xalan", "999"
+	}
+	o.guests = strings.Split(*guests, ",")
+	for _, word := range strings.Split(*rates, ",") {
+		rate, err := strconv.Atoi(word)
+		if err != nil || rate < 1 {
+			return options{}, fmt.Errorf("-rates: %q is no rate", word)
+		}
+		o.rates = append(o.rates, rate)
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	o, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "vmprof-bench-")
+	if err != nil {
+		return fmt.Errorf("create a directory for the agent: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	b := bench{agent: profiler.Agent{Path: o.agent}, out: out, how: longRun}
+	if o.short {
+		b.how = shortRun
+	}
+	if o.agent == "" {
+		if b.agent, err = profiler.Build(ctx, dir); err != nil {
+			return err
+		}
+	}
+	if b.jdk, err = jvm.Require(17); err != nil {
+		return err
+	}
+
+	costs, err := b.costs(ctx, o.guests, o.rates)
+	if err != nil {
+		return err
+	}
+	busy, err := b.busy(ctx)
+	if err != nil {
+		return err
+	}
+	first, err := b.first(ctx)
+	if err != nil {
+		return err
+	}
+	if o.update {
+		return update(costs, busy, first)
+	}
+	return nil
+}
+
+// A manner says how much to measure.
+type manner struct {
+	rounds  int           // of off, agent, off, perf
+	segment time.Duration // of a round's four
+	busy    time.Duration // of the recording of two busy CPUs
+	starts  int           // of the agent, beside a guest of many methods
+}
+
+var (
+	longRun  = manner{rounds: 8, segment: 4 * time.Second, busy: 30 * time.Second, starts: 5}
+	shortRun = manner{rounds: 2, segment: time.Second, busy: 3 * time.Second, starts: 1}
+)
+
+// A bench measures the agent.
+type bench struct {
+	agent profiler.Agent
+	jdk   jvm.JDK
+	out   io.Writer
+	how   manner
+}

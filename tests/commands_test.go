@@ -1,0 +1,31 @@
+package tests
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// The accuracy of the agent, on fewer programs than make accuracy has.
+func TestAccuracy(t *testing.T) { command(t, "accuracy") }
+
+// That make bench works. What it measures is no matter of pass or fail.
+func TestBench(t *testing.T) {
+	if _, err := exec.LookPath("perf"); err != nil {
+		t.Skip("perf is only needed by make bench: ", err)
+	}
+	command(t, "bench")
+}
+
+// command runs the short form of a command of this directory.
+func command(t *testing.T, name string) {
+	needRoot(t)
+	needJDK(t)
+	run := exec.CommandContext(t.Context(), "go", "run", "./"+name, "-short", "-agent", built.Path)
+	run.Cancel = func() error { return run.Process.Signal(os.Interrupt) }
+	output, err := run.CombinedOutput()
+	t.Logf("%s", output)
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,197 @@
+package tests
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/prometheus/procfs"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+)
+
+// sampling starts a recording without an end beside a guest, and waits until it samples.
+func sampling(t *testing.T, guest *guests.Guest) *profiler.AgentRun {
+	t.Helper()
+	run, err := built.Start(t.Context(), profiler.Options{PID: guest.PID(), Frequency: frequency})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.WaitSampling(); err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+func TestInterruptedRecordingIsWritten(t *testing.T) {
+	guest := start(t, "Plain")
+	recording, err := sampling(t, guest).Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkHeavy(t, recording.Profile)
+	if err := recording.Stats.CheckIdentities(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A JVM that ends, or that is killed, ends the recording: what there is is written.
+func TestGuestEndsMeanwhile(t *testing.T) {
+	for name, end := range map[string]func(*guests.Guest) error{
+		"ends":   func(g *guests.Guest) error { return g.Close() },
+		"killed": func(g *guests.Guest) error { return g.Kill() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			guest := start(t, "Plain")
+			run := sampling(t, guest)
+			time.Sleep(time.Second) // for some samples
+			if err := end(guest); err != nil {
+				t.Fatal(err)
+			}
+			recording, err := run.Finish()
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkHeavy(t, recording.Profile)
+			if err := recording.Stats.CheckIdentities(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A reader that stands still loses samples, and counts each of them: the guest's deep stacks fill the ring at once.
+func TestStalledReaderCountsLosses(t *testing.T) {
+	guest := start(t, "Recursive")
+	run, err := built.Start(t.Context(), profiler.Options{PID: guest.PID(), Frequency: 4000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.WaitSampling(); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(5 * time.Second) // some 60 MB of stacks
+	if err := run.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(500 * time.Millisecond) // and goes on
+	recording, err := run.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stats := recording.Stats
+	if stats.Lost() == 0 || stats.Delivered == 0 {
+		t.Errorf("%d delivered, %v dropped: want some of both", stats.Delivered, stats.Dropped)
+	}
+	if err := stats.CheckIdentities(); err != nil {
+		t.Error(err)
+	}
+	if comments := strings.Join(recording.Profile.Comments, "\n"); !strings.Contains(comments, fmt.Sprint(stats.Lost())+" lost") {
+		t.Errorf("the profile does not tell of %d lost samples:\n%s", stats.Lost(), comments)
+	}
+}
+
+// kill -9 leaves nothing: no breakpoint in the guest's code, no BPF program in the kernel. The guest goes on.
+func TestKilledAgentLeavesNothing(t *testing.T) {
+	guest := start(t, "Plain")
+	before := libjvmText(t, guest.PID())
+	run := sampling(t, guest)
+	if libjvmText(t, guest.PID()) == before {
+		t.Error("the agent put no probe into libjvm, so this test cannot see one that is left")
+	}
+	programs := programsOf(t, run.PID())
+	if len(programs) == 0 {
+		t.Fatal("the agent has no BPF programs, so this test cannot see one that is left")
+	}
+	if err := run.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	run.Wait() // it was killed
+
+	eventually(t, "libjvm's code is as it was", func() bool { return libjvmText(t, guest.PID()) == before })
+	eventually(t, "the agent's BPF programs are gone", func() bool {
+		for _, id := range programs {
+			program, err := ebpf.NewProgramFromID(id)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			program.Close()
+			return false
+		}
+		return true
+	})
+	if err := guest.Reset(); err != nil {
+		t.Errorf("the guest is hurt: %v", err)
+	}
+	recording, err := sampling(t, guest).Stop() // another agent works as the first one did
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkHeavy(t, recording.Profile)
+}
+
+// libjvmText returns the hash of libjvm's executable pages as the process has them.
+func libjvmText(t *testing.T, pid int) [sha256.Size]byte {
+	t.Helper()
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps, err := process.ProcMaps()
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	hash := sha256.New()
+	for _, m := range maps {
+		if m.Perms.Execute && filepath.Base(m.Pathname) == "libjvm.so" {
+			section := io.NewSectionReader(memory, int64(m.StartAddr), int64(m.EndAddr-m.StartAddr))
+			if _, err := io.Copy(hash, section); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return [sha256.Size]byte(hash.Sum(nil))
+}
+
+// programsOf returns the ids of the BPF programs that a process holds.
+func programsOf(t *testing.T, pid int) []ebpf.ProgramID {
+	t.Helper()
+	infos, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []ebpf.ProgramID
+	for _, info := range infos {
+		file, err := os.Open(info)
+		if err != nil {
+			continue // closed meanwhile
+		}
+		for lines := bufio.NewScanner(file); lines.Scan(); {
+			var id ebpf.ProgramID
+			if n, _ := fmt.Sscanf(lines.Text(), "prog_id: %d", &id); n == 1 {
+				ids = append(ids, id)
+			}
+		}
+		file.Close()
+	}
+	return ids
+}

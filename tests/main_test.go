@@ -1,0 +1,138 @@
+// Package tests runs the built agent end to end: beside guests whose profile is known, with every way to start and to
+// end it, and with what goes wrong.
+//
+// The tests need root, BPF and a JDK 17. Where one is missing they are skipped with that reason; in CI, where the
+// environment has CI=true, they fail.
+package tests
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+)
+
+// built is the agent under test. It stands in a directory that every user may enter.
+var built profiler.Agent
+
+func TestMain(m *testing.M) {
+	code, err := runTests(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runTests(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "vmprof-tests-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return 1, err
+	}
+	if built, err = profiler.Build(context.Background(), dir); err != nil {
+		return 1, err
+	}
+	return m.Run(), nil
+}
+
+// frequency of the tests' recordings: enough for shares of a second's recording, little enough for two CPUs.
+const frequency = 999
+
+// needRoot skips a test that samples.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		skip(t, errors.New("sampling needs root"))
+	}
+}
+
+// needJDK returns the JDK that CI always has.
+func needJDK(t *testing.T) jvm.JDK {
+	t.Helper()
+	jdk, err := jvm.Require(17)
+	if err != nil {
+		skip(t, err)
+	}
+	return jdk
+}
+
+// skip ends a test for want of something that CI must have.
+func skip(t *testing.T, why error) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// start starts a guest in its default flavour, and ends it with the test.
+func start(t *testing.T, class string) *guests.Guest {
+	t.Helper()
+	needRoot(t)
+	guest, err := guests.Start(t.Context(), needJDK(t), guests.Program{Name: class, Class: class}, guests.Flavour{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { guest.Close() }) // an error if the test killed it
+	return guest
+}
+
+// An outcome is how a run of the agent ended.
+type outcome struct {
+	stdout, stderr string
+	code           int
+}
+
+// agent runs the agent to its end.
+func agent(t *testing.T, args ...string) outcome {
+	t.Helper()
+	return finish(t, exec.CommandContext(t.Context(), built.Path, args...))
+}
+
+func finish(t *testing.T, command *exec.Cmd) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	err := command.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return outcome{stdout.String(), stderr.String(), command.ProcessState.ExitCode()}
+}
+
+// mustSucceed runs the agent to an end that is meant to be good.
+func mustSucceed(t *testing.T, args ...string) outcome {
+	t.Helper()
+	got := agent(t, args...)
+	if got.code != 0 {
+		t.Fatalf("%q ended with %d:\n%s", args, got.code, got.stderr)
+	}
+	return got
+}
+
+// output returns a path for a recording in a directory of its own.
+func output(t *testing.T, name string) string { return filepath.Join(t.TempDir(), name) }
+
+// eventually waits until something is true, and fails the test when that does not happen.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in 20 s: %s", what)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package hotspot
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// A listed is a line of jcmd Compiler.codelist: "id level state class.name(signature) [blob, begin - end]".
+type listed struct {
+	version          uint32
+	level            int
+	function         string
+	signature        string
+	blob, begin, end uint64
+}
+
+var codelistLine = regexp.MustCompile(`^(\d+) (\d) -?\d (.+)\.([^.(]+)(\(.*) \[0x([0-9a-f]+), 0x([0-9a-f]+) - 0x([0-9a-f]+)\]$`)
+
+func codelist(t *testing.T, vm *jvm) map[uint32]listed {
+	t.Helper()
+	all := make(map[uint32]listed)
+	for line := range strings.Lines(vm.jcmd(t, "Compiler.codelist")) {
+		m := codelistLine.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil {
+			continue
+		}
+		hex := func(s string) uint64 { n, _ := strconv.ParseUint(s, 16, 64); return n }
+		id, _ := strconv.Atoi(m[1])
+		level, _ := strconv.Atoi(m[2])
+		all[uint32(id)] = listed{
+			version: uint32(id), level: level,
+			function:  className(strings.ReplaceAll(m[3], ".", "/")) + "." + m[4],
+			signature: m[5],
+			blob:      hex(m[6]), begin: hex(m[7]), end: hex(m[8]),
+		}
+	}
+	if len(all) < 100 {
+		t.Fatalf("the guest lists only %d compilations", len(all))
+	}
+	return all
+}
+
+// TestCodelist compares what the walk and Lookup say with what the guest itself says about all compilations that were
+// there before and after.
+func TestCodelist(t *testing.T) {
+	for _, home := range jdks(t) {
+		t.Run(filepath.Base(home), func(t *testing.T) {
+			vm := startJVM(t, home, "hotspot.ScopesGuest", "warm")
+			before := codelist(t, vm)
+			p := vm.attach(t)
+			walked := make(map[uint32]blob)
+			if err := p.walk(&p.schema.blob, func(blobs []blob) error {
+				for _, b := range blobs {
+					if p.compiled(&b) {
+						walked[b.compileID] = b
+					}
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			results := make(map[uint32][]vmruntime.Frame)
+			for id, l := range before {
+				frames, err := p.Lookup(vmruntime.Site{Kind: vmruntime.Compiled, Version: l.version, PC: l.begin, Exact: true})
+				if err == nil {
+					results[id] = frames
+				}
+			}
+			after := codelist(t, vm)
+			compared := 0
+			for id, want := range before {
+				if _, ok := after[id]; !ok {
+					continue
+				}
+				compared++
+				b, ok := walked[id]
+				if !ok || b.addr != want.blob || b.begin != want.begin || b.end != want.end || int(b.level) != want.level {
+					t.Errorf("walk: %+v, %v; the guest says %+v", b, ok, want)
+				}
+				frames := results[id]
+				if len(frames) == 0 {
+					t.Errorf("nothing found of %+v", want)
+					continue
+				}
+				outer := frames[len(frames)-1]
+				if outer.Function != want.function || outer.Signature != want.signature {
+					t.Errorf("lookup: %+v; the guest says %+v", outer, want)
+				}
+				if named, ok := p.versions.find(id, want.begin); !ok || named.frame().Function != want.function {
+					t.Errorf("remembered: %+v, %v; the guest says %+v", named, ok, want)
+				}
+			}
+			t.Logf("%d compilations compared of %d", compared, len(before))
+			if compared < len(before)*9/10 {
+				t.Errorf("only %d of %d compilations stayed", compared, len(before))
+			}
+		})
+	}
+}
+
+// TestPerfmap compares the names of stubs with those that the guest writes for perf.
+func TestPerfmap(t *testing.T) {
+	for _, home := range jdks(t) {
+		t.Run(filepath.Base(home), func(t *testing.T) {
+			vm := startJVM(t, home, "hotspot.ScopesGuest", "warm")
+			vm.jcmd(t, "Compiler.perfmap")
+			file := fmt.Sprintf("/tmp/perf-%d.map", vm.pid)
+			defer os.Remove(file)
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := vm.attach(t)
+			compared := 0
+			for line := range strings.Lines(string(text)) {
+				fields := strings.SplitN(strings.TrimSpace(line), " ", 3)
+				pc, _ := strconv.ParseUint(strings.TrimPrefix(fields[0], "0x"), 16, 64)
+				size, _ := strconv.ParseUint(strings.TrimPrefix(fields[1], "0x"), 16, 64)
+				frames, err := p.Lookup(vmruntime.Site{Kind: vmruntime.Stub, PC: pc})
+				if err == vmruntime.ErrStale {
+					continue // a compiled method
+				}
+				if err != nil {
+					t.Errorf("%s: %v", line, err)
+					continue
+				}
+				compared++
+				_ = size
+				t.Log(fields, frames[0].Function)
+			}
+			t.Logf("%d stubs compared", compared)
+		})
+	}
+}

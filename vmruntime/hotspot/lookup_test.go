@@ -1,0 +1,258 @@
+package hotspot
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// A patient is a recorded guest whose memory a test may change.
+type patient struct {
+	*Process
+	mem   *pieceMemory
+	epoch uint32
+	site  vmruntime.Site // a return address in code with inlined methods
+	blob  blob           // which it is in
+}
+
+func newPatient(t *testing.T, name string) *patient {
+	t.Helper()
+	r := loadRecording(t, name+".gz")
+	p := &patient{mem: r.memory()}
+	vm, err := r.image().Attach(vmruntime.Target{Memory: p.mem, Bias: r.Bias, Epoch: func() uint32 { return p.epoch }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Process = vm.(*Process)
+	for _, l := range loadLookups(t, name) {
+		if l.Site.Kind == vmruntime.Compiled && len(l.Result) > 2 {
+			p.site = vmruntime.Site(l.Site)
+		}
+	}
+	addr, err := p.find(p.site.PC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, p.blob, err = p.readHeader(addr, p.site.Version); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// set writes a byte of a field of the object at addr.
+func (p *patient) set(addr uint64, f field, b byte) { p.mem.at(f.at(addr), 1)[0] = b }
+
+// forget drops what Attach took down about live code.
+func (p *patient) forget() { p.versions = versionTable{} }
+
+func eachRecording(t *testing.T, run func(t *testing.T, p *patient)) {
+	for name := range recordings {
+		t.Run(filepath.Base(name), func(t *testing.T) { run(t, newPatient(t, name)) })
+	}
+}
+
+// TestReusedCode: once other code stands where a sample was taken, the sample is not named after it.
+func TestReusedCode(t *testing.T) {
+	eachRecording(t, func(t *testing.T, p *patient) {
+		p.set(p.blob.addr, p.schema.blob.compileID, byte(p.blob.compileID)+1)
+		frames, err := p.Lookup(p.site)
+		if err != nil || len(frames) != 1 || !frames[0].Approximate || frames[0].Line != 0 {
+			t.Errorf("remembered by name: %+v, %v", frames, err)
+		}
+		p.forget()
+		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
+			t.Errorf("forgotten: %+v, %v", frames, err)
+		}
+	})
+}
+
+func TestFreedCode(t *testing.T) {
+	eachRecording(t, func(t *testing.T, p *patient) {
+		p.forget()
+		p.set(p.blob.addr-p.schema.cache.blockSize, p.schema.cache.blockUsed, 0)
+		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
+			t.Errorf("%+v, %v", frames, err)
+		}
+	})
+}
+
+// TestZombieCode: up to JDK 19, dead code stays for a while, and what it points to may be gone.
+func TestZombieCode(t *testing.T) {
+	p := newPatient(t, "testdata/jdk17")
+	const notEntrant, zombie = 2, 3
+	p.forget()
+	p.set(p.blob.addr, p.schema.blob.state, zombie)
+	if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
+		t.Errorf("zombie: %+v, %v", frames, err)
+	}
+	p.set(p.blob.addr, p.schema.blob.state, notEntrant)
+	if frames, err := p.Lookup(p.site); err != nil || len(frames) < 3 {
+		t.Errorf("not entrant: %+v, %v", frames, err)
+	}
+}
+
+// TestDecodedCodeOutlives: what was decoded once needs no memory any more.
+func TestDecodedCodeOutlives(t *testing.T) {
+	eachRecording(t, func(t *testing.T, p *patient) {
+		want, err := p.Lookup(p.site)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.mem.pieces = nil
+		got, err := p.Lookup(p.site)
+		if err != nil || len(got) != len(want) {
+			t.Errorf("%+v, %v; want %+v", got, err, want)
+		}
+	})
+}
+
+// TestCodeChangesMeanwhile: code that is replaced between the first and the last read is not used.
+func TestCodeChangesMeanwhile(t *testing.T) {
+	eachRecording(t, func(t *testing.T, p *patient) {
+		p.forget()
+		reads := 0
+		p.Process.mem = hookedMemory{p.mem, func() {
+			if reads++; reads == 6 { // the header was read, the end is yet to come
+				p.set(p.blob.addr, p.schema.blob.compileID, byte(p.blob.compileID)+1)
+			}
+		}}
+		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
+			t.Errorf("%+v, %v", frames, err)
+		}
+		if reads <= 6 {
+			t.Errorf("the test came too late: there were only %d reads", reads)
+		}
+		if _, ok := p.codes.get(p.site.Version); ok {
+			t.Error("what was read is kept")
+		}
+	})
+}
+
+// TestClassesUnloadedMeanwhile: the names in code that was read while classes were unloaded are read again.
+func TestClassesUnloadedMeanwhile(t *testing.T) {
+	eachRecording(t, func(t *testing.T, p *patient) {
+		p.forget()
+		reads := 0
+		p.Process.mem = hookedMemory{p.mem, func() {
+			if reads++; reads == 6 {
+				p.epoch++
+			}
+		}}
+		if frames, err := p.Lookup(p.site); err != nil || len(frames) < 3 {
+			t.Errorf("unloaded once: %+v, %v", frames, err)
+		}
+		p.codes = newCache[uint32, *code](codeBytes)
+		p.Process.mem = hookedMemory{p.mem, func() { p.epoch++ }}
+		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
+			t.Errorf("unloaded all the time: %+v, %v", frames, err)
+		}
+	})
+}
+
+type hookedMemory struct {
+	vmruntime.Memory
+	before func()
+}
+
+func (m hookedMemory) Read(addr uint64, p []byte) error { m.before(); return m.Memory.Read(addr, p) }
+func (m hookedMemory) ReadBatch(ranges []vmruntime.Range) error {
+	m.before()
+	return m.Memory.ReadBatch(ranges)
+}
+
+// TestInterpretedEpoch: a method's name holds for the epoch in which it was read, and for no other.
+func TestInterpretedEpoch(t *testing.T) {
+	eachRecording(t, func(t *testing.T, p *patient) {
+		site := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.method, BCI: 0}
+		want, err := p.Lookup(site)
+		if err != nil || want[0].Function == "" || want[0].Line == 0 {
+			t.Fatalf("%+v, %v", want, err)
+		}
+		p.epoch = 1
+		if got, err := p.Lookup(site); err != nil || got[0] != want[0] {
+			t.Errorf("the sample's epoch is over, but the method was read in it: %+v, %v", got, err)
+		}
+		later := site
+		later.Epoch = 1
+		reads := 0
+		p.Process.mem = hookedMemory{p.mem, func() { reads++ }}
+		if got, err := p.Lookup(later); err != nil || got[0] != want[0] || reads == 0 {
+			t.Errorf("in the next epoch: %+v, %v, %d reads", got, err, reads)
+		}
+		later.Epoch = 0
+		later.Method += 8 // one that was not read in epoch 0
+		if got, err := p.Lookup(later); !errors.Is(err, vmruntime.ErrStale) {
+			t.Errorf("not read in its epoch: %+v, %v", got, err)
+		}
+		late := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.method, Epoch: 1}
+		p.methods = newCache[methodKey, *method](methodBytes)
+		p.Process.mem = hookedMemory{p.mem, func() { p.epoch = 2 }}
+		if got, err := p.Lookup(late); !errors.Is(err, vmruntime.ErrStale) {
+			t.Errorf("classes were unloaded while it was read: %+v, %v", got, err)
+		}
+	})
+}
+
+// TestInterpretedWithoutEpoch: nothing is kept that cannot be checked.
+func TestInterpretedWithoutEpoch(t *testing.T) {
+	eachRecording(t, func(t *testing.T, p *patient) {
+		p.Process.epoch = nil
+		reads := 0
+		p.Process.mem = hookedMemory{p.mem, func() { reads++ }}
+		site := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.method, BCI: -1}
+		for range 2 {
+			before := reads
+			if frames, err := p.Lookup(site); err != nil || frames[0].BCI != -1 || frames[0].Line != 0 || reads == before {
+				t.Errorf("%+v, %v, %d reads", frames, err, reads-before)
+			}
+		}
+	})
+}
+
+// TestAnnouncedCode: what was announced is known by name even if it was gone before it could be read.
+func TestAnnouncedCode(t *testing.T) {
+	eachRecording(t, func(t *testing.T, p *patient) {
+		gone := vmruntime.Site{Kind: vmruntime.Compiled, Version: 99_999, PC: p.site.PC, Exact: true}
+		if frames, err := p.Lookup(gone); !errors.Is(err, vmruntime.ErrStale) {
+			t.Errorf("not announced: %+v, %v", frames, err)
+		}
+		p.Loaded(vmruntime.CodeLoad{
+			Begin: p.site.PC - 16, Size: 64, Version: 99_999,
+			Class: "app/Main$$Lambda$3+0x0000000800c02a18", Name: "run\n", Signature: "()V",
+		})
+		frames, err := p.Lookup(gone)
+		if err != nil || len(frames) != 1 || frames[0].Function != "app.Main$$Lambda.run\ufffd" || !frames[0].Approximate {
+			t.Errorf("announced: %+v, %v", frames, err)
+		}
+		gone.PC += 1 << 20
+		if frames, err := p.Lookup(gone); err == nil {
+			t.Errorf("far from what was announced: %+v", frames)
+		}
+	})
+}
+
+// TestStubMadeRoom: a sample of a stub is not named after a method that is there now.
+func TestStubMadeRoom(t *testing.T) {
+	eachRecording(t, func(t *testing.T, p *patient) {
+		site := vmruntime.Site{Kind: vmruntime.Stub, PC: p.site.PC}
+		if frames, err := p.Lookup(site); !errors.Is(err, vmruntime.ErrStale) {
+			t.Errorf("%+v, %v", frames, err)
+		}
+	})
+}
+
+func TestUnknownSites(t *testing.T) {
+	eachRecording(t, func(t *testing.T, p *patient) {
+		for _, site := range []vmruntime.Site{{}, {Kind: 99}, {Kind: vmruntime.Compiled, PC: 1}, {Kind: vmruntime.Stub, PC: p.heaps[0].High}} {
+			if frames, err := p.Lookup(site); !errors.Is(err, vmruntime.ErrUnknown) {
+				t.Errorf("%+v: %+v, %v", site, frames, err)
+			}
+		}
+		site := vmruntime.Site{Kind: vmruntime.Interpreted, Method: 8}
+		if frames, err := p.Lookup(site); !errors.Is(err, vmruntime.ErrMalformed) {
+			t.Errorf("no method: %+v, %v", frames, err)
+		}
+	})
+}

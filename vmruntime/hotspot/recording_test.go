@@ -1,0 +1,158 @@
+package hotspot
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"debug/elf"
+	"encoding/gob"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// A recording is what was read of a guest's memory, with what its libjvm taught: enough to attach again without the
+// guest.
+type recording struct {
+	Bias    uint64
+	Symbols map[string]uint64
+	TLSSlot uint64
+	Pieces  []memoryPiece
+}
+
+// A memoryPiece is a piece of memory. Pieces are in order and do not touch.
+type memoryPiece struct {
+	Addr uint64
+	Data []byte
+}
+
+func (r *recording) image() *Image {
+	return &Image{machine: elf.EM_X86_64, symbols: r.Symbols, tlsSlot: r.TLSSlot}
+}
+
+func (r *recording) memory() *pieceMemory { return &pieceMemory{r.Pieces} }
+
+// attach opens the recorded guest. Whatever was not read when it was recorded is unmapped.
+func (r *recording) attach(t testing.TB, epoch func() uint32) *Process {
+	t.Helper()
+	p, err := r.image().Attach(vmruntime.Target{Memory: r.memory(), Bias: r.Bias, Epoch: epoch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.(*Process)
+}
+
+func loadRecording(t testing.TB, file string) *recording {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := new(recording)
+	if err := gob.NewDecoder(z).Decode(r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *recording) save(t testing.TB, file string) {
+	t.Helper()
+	var b bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err := gob.NewEncoder(z).Encode(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A recorder takes down everything that is read through it.
+type recorder struct {
+	vmruntime.Memory
+	pieces []memoryPiece
+}
+
+func (r *recorder) Read(addr uint64, p []byte) error {
+	err := r.Memory.Read(addr, p)
+	if err == nil {
+		r.pieces = append(r.pieces, memoryPiece{addr, bytes.Clone(p)})
+	}
+	return err
+}
+
+func (r *recorder) ReadBatch(ranges []vmruntime.Range) error {
+	err := r.Memory.ReadBatch(ranges)
+	for _, x := range ranges {
+		if x.OK {
+			r.pieces = append(r.pieces, memoryPiece{x.Addr, bytes.Clone(x.Buf)})
+		}
+	}
+	return err
+}
+
+// merged joins what was read; where pieces overlap, the first reading counts.
+func (r *recorder) merged() []memoryPiece {
+	slices.SortStableFunc(r.pieces, func(a, b memoryPiece) int { return cmp.Compare(a.Addr, b.Addr) })
+	var out []memoryPiece
+	for _, p := range r.pieces {
+		if n := len(out); n > 0 && p.Addr <= out[n-1].Addr+uint64(len(out[n-1].Data)) {
+			last := &out[n-1]
+			if known := last.Addr + uint64(len(last.Data)) - p.Addr; known < uint64(len(p.Data)) {
+				last.Data = append(last.Data, p.Data[known:]...)
+			}
+			continue
+		}
+		out = append(out, memoryPiece{p.Addr, bytes.Clone(p.Data)})
+	}
+	return out
+}
+
+// pieceMemory is memory that consists of pieces in order.
+type pieceMemory struct{ pieces []memoryPiece }
+
+var errUnmapped = errors.New("bad address")
+
+func (m *pieceMemory) Read(addr uint64, p []byte) error {
+	b := m.at(addr, uint64(len(p)))
+	if b == nil {
+		return errUnmapped
+	}
+	copy(p, b)
+	return nil
+}
+
+// at returns the n bytes at addr, nil if they are not all in one piece. Tests write through it.
+func (m *pieceMemory) at(addr, n uint64) []byte {
+	i, found := slices.BinarySearchFunc(m.pieces, addr, func(p memoryPiece, addr uint64) int { return cmp.Compare(p.Addr, addr) })
+	if !found {
+		i--
+	}
+	if i < 0 {
+		return nil
+	}
+	p := m.pieces[i]
+	offset := addr - p.Addr
+	if offset > uint64(len(p.Data)) || n > uint64(len(p.Data))-offset {
+		return nil
+	}
+	return p.Data[offset:][:n]
+}
+
+func (m *pieceMemory) ReadBatch(ranges []vmruntime.Range) error {
+	for i := range ranges {
+		ranges[i].OK = m.Read(ranges[i].Addr, ranges[i].Buf) == nil
+	}
+	return nil
+}

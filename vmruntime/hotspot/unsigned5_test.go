@@ -1,0 +1,88 @@
+package hotspot
+
+import (
+	"bytes"
+	"testing"
+)
+
+// encode5 is the reference: the loop of UNSIGNED5's definition, written the other way around.
+func encode5(n, bias uint32) []byte {
+	var out []byte
+	const (
+		low  = unsigned5High // values of a last byte, without the bias
+		base = 64
+	)
+	limit := uint32(low) - bias
+	for len(out) < unsigned5Bytes-1 && n >= limit {
+		n -= limit
+		out = append(out, byte(low+n%base))
+		n /= base
+	}
+	return append(out, byte(n+bias))
+}
+
+func TestStream5(t *testing.T) {
+	for _, test := range []struct {
+		data []byte
+		bias uint32
+		want uint32
+		rest int // bytes left
+	}{
+		{[]byte{0}, 0, 0, 0},
+		{[]byte{191, 7}, 0, 191, 1},
+		{[]byte{192, 0}, 0, 192, 0},
+		{[]byte{255, 191}, 0, 255 + 191<<6, 0},
+		{[]byte{255, 255, 255, 255, 251}, 0, 255*(1+64+64*64+64*64*64) + 251<<24, 0},
+		{[]byte{1}, 1, 0, 0},
+		{[]byte{191}, 1, 190, 0},
+		{[]byte{192, 1}, 1, 191, 0},
+	} {
+		s := stream5{data: test.data, bias: test.bias}
+		if got := s.next(); got != test.want || s.failed || len(s.data) != test.rest {
+			t.Errorf("% x, bias %d: %d, %d bytes left, failed %v; want %d, %d", test.data, test.bias, got, len(s.data), s.failed, test.want, test.rest)
+		}
+	}
+}
+
+func TestStream5Fails(t *testing.T) {
+	for _, s := range []stream5{{}, {data: []byte{192}}, {data: []byte{255, 255, 255, 255}}, {data: []byte{0}, bias: 1}, {data: []byte{200, 0}, bias: 1}} {
+		data := s.data
+		if n := s.next(); n != 0 || !s.failed || len(s.data) != 0 {
+			t.Errorf("% x: %d, failed %v", data, n, s.failed)
+		}
+	}
+}
+
+func TestStream5Signed(t *testing.T) {
+	for want, data := range map[int32]byte{0: 0, -1: 1, 1: 2, -2: 3, 2: 4} {
+		if got := (&stream5{data: []byte{data}}).nextSigned(); got != want {
+			t.Errorf("%d: %d, want %d", data, got, want)
+		}
+	}
+}
+
+// FuzzUnsigned5 checks that what was encoded is decoded again, and that decoding always gets on.
+func FuzzUnsigned5(f *testing.F) {
+	f.Add([]byte{255, 255, 255, 255, 252}, uint32(1<<32-1), true)
+	f.Add([]byte{0}, uint32(191), false)
+	f.Fuzz(func(t *testing.T, data []byte, n uint32, late bool) {
+		bias := uint32(0)
+		if late {
+			bias = 1
+		}
+		encoded := encode5(n, bias)
+		s := stream5{data: encoded, bias: bias}
+		if got := s.next(); got != n || s.failed || len(s.data) != 0 {
+			t.Fatalf("%d is encoded as % x and decoded as %d (bias %d)", n, encoded, got, bias)
+		}
+		if bias == 1 && bytes.IndexByte(encoded, 0) >= 0 {
+			t.Fatalf("%d is encoded as % x, with a zero", n, encoded)
+		}
+		for s := (stream5{data: data, bias: bias}); len(s.data) > 0; {
+			before := len(s.data)
+			if s.next(); len(s.data) >= before {
+				t.Fatalf("no progress in % x", data)
+			}
+		}
+	})
+}
