@@ -66,8 +66,10 @@ type Agent struct {
 	began   time.Duration // CLOCK_MONOTONIC
 	drained chan struct{} // closed when Run has returned
 
-	nameCount  atomic.Int64 // named frames that are kept
-	firstNamed atomic.Int64 // ns after began at which the first guest frame had a name; 0 if none has
+	ticking    atomic.Bool
+	nameCount  atomic.Int64  // named frames that are kept
+	lookups    atomic.Uint64 // frames that were looked up
+	firstNamed atomic.Int64  // ns after began at which the first guest frame had a name; 0 if none has
 
 	mu             sync.Mutex
 	table          map[int]*process // by pid: who has it now
@@ -104,7 +106,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	a := &Agent{
 		opt: opt, log: opt.Log, began: monotonic(), drained: make(chan struct{}), oldest: noTime,
 		table: map[int]*process{}, windows: map[*Window]struct{}{}, dirty: map[*process]struct{}{},
-		discarded: map[string]uint64{},
+		discarded: noDiscards(),
 		pool:      proc.NewPool(proc.PoolOptions{}),
 	}
 	if a.log == nil {
@@ -162,6 +164,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		stop()
 		return errors.Join(err, <-failed)
 	}
+	a.ticking.Store(true)
+	defer a.ticking.Store(false)
 	hotplug := time.NewTicker(10 * time.Second)
 	defer hotplug.Stop()
 	for {

@@ -10,6 +10,18 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
+// Why user space drops a sample that it received.
+const (
+	discardMalformed = "malformed" // a record that cannot be decoded
+	discardEmpty     = "empty_stack"
+	discardNoWindow  = "no_window" // nobody was recording these processes
+)
+
+// noDiscards holds every reason, so that a series exists before its first failure.
+func noDiscards() map[string]uint64 {
+	return map[string]uint64{discardMalformed: 0, discardEmpty: 0, discardNoWindow: 0}
+}
+
 // A snapshot is what has been counted since the agent started.
 type snapshot struct {
 	kernel    bpf.Counts
@@ -34,14 +46,19 @@ func (s snapshot) since(before snapshot) Counts {
 		Attempted: d(bpf.SamplesAttempted),
 		Delivered: s.received.samples - before.received.samples,
 		Dropped: map[string]uint64{
-			"ring full":   d(bpf.SamplesDroppedRingFull),
-			"CPU unknown": d(bpf.SamplesDroppedNoScratch),
+			"ring_full":   d(bpf.SamplesDroppedRingFull),
+			"unknown_cpu": d(bpf.SamplesDroppedNoScratch),
 		},
 		Folded:    s.received.folded - before.received.folded,
 		Discarded: map[string]uint64{},
 		Idle:      d(bpf.TicksIdle),
 		Filtered:  d(bpf.TicksFiltered),
 		Truncated: map[string]uint64{},
+	}
+	for end := range bpf.EndCount {
+		if end.Truncated() {
+			c.Truncated[end.String()] = 0
+		}
 	}
 	for why, n := range s.discarded {
 		c.Discarded[why] = n - before.discarded[why]
@@ -79,7 +96,6 @@ func (a *Agent) comments() []string {
 	return append([]string{
 		"vmprof-agent " + a.opt.Version,
 		fmt.Sprintf("kernel %s %s", unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Machine[:])),
-		fmt.Sprintf("event %s at %d Hz", a.ticks.Event, a.opt.Frequency),
 	}, a.hints...)
 }
 

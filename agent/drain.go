@@ -55,7 +55,7 @@ func (a *Agent) handle(raw []byte) {
 	case bpf.EventSample:
 		a.received.samples++
 		if err := bpf.DecodeSample(raw, &a.sample); err != nil {
-			a.discard("malformed")
+			a.discard(discardMalformed)
 			return
 		}
 		a.onSample(&a.sample)
@@ -86,7 +86,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 	p := a.process(s.Header)
 	a.stack = rawStack(a.stack[:0], s, p.attachment.Load())
 	if len(a.stack) == 0 {
-		a.discard("empty stack")
+		a.discard(discardEmpty)
 		return
 	}
 	taken := false
@@ -101,7 +101,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 		}
 	}
 	if !taken {
-		a.discard("no window open")
+		a.discard(discardNoWindow)
 		return
 	}
 	a.received.folded++
@@ -114,7 +114,7 @@ func (a *Agent) onCodeLoad(l *bpf.CodeLoad) {
 	defer p.mu.Unlock()
 	if len(p.loads) < maxPendingLoads {
 		p.loads = append(p.loads, vmruntime.CodeLoad{
-			Begin: l.Begin, Size: l.Size, Class: string(l.Class), Name: string(l.Name), Signature: string(l.Signature),
+			Begin: l.Begin, Size: l.Size, Version: l.CompileID & 0xfffffff, Class: string(l.Class), Name: string(l.Name), Signature: string(l.Signature),
 		})
 	} else {
 		a.loadsForgotten++

@@ -24,6 +24,7 @@ type guest struct {
 	vm      vmruntime.Process
 	mem     *proc.Memory
 	slot    uint32
+	serial  uint32
 	codeLow uint64 // what code offsets in frames count from
 	mapping unique.Handle[symbolize.Mapping]
 }
@@ -154,7 +155,7 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	if err := a.objects.Processes.Put(uint32(p.pid), k); err != nil {
 		return fail(fmt.Errorf("announce VM to the kernel side: %w", err))
 	}
-	g := &guest{vm: vm, mem: mem, slot: slot, codeLow: k.CodeLow, mapping: unique.Make(symbolize.Mapping{
+	g := &guest{vm: vm, mem: mem, slot: slot, serial: serial, codeLow: k.CodeLow, mapping: unique.Make(symbolize.Mapping{
 		File: "[jit:HotSpot]", Start: k.CodeLow, Limit: k.CodeHigh,
 	})}
 	p.mu.Lock()
@@ -265,11 +266,16 @@ func (gs *guests) free(slot uint32) {
 	gs.attached--
 }
 
-// release lets go of a process that is gone.
+// release lets go of a process that is gone. The kernel side forgets it by itself, unless it was told of it only after
+// the process had executed another program.
 func (gs *guests) release(p *process) {
 	g := p.work.guest
 	if g == nil {
 		return
+	}
+	var k bpf.HotspotProcess
+	if m := gs.agent.objects.Processes; m.Lookup(uint32(p.pid), &k) == nil && k.Serial == g.serial {
+		m.Delete(uint32(p.pid)) // it may be gone by now, which is as well
 	}
 	p.work.guest, p.work.hopeless = nil, true
 	g.mem.Close()

@@ -16,7 +16,7 @@ func (a *Agent) Stats() Stats {
 		a.log.Error("cannot read the kernel side's counters", "err", err)
 	}
 	s := Stats{
-		Ready:         true,
+		Ready:         a.ticking.Load(),
 		Uptime:        monotonic() - a.began,
 		BPFTime:       time.Duration(c[bpf.NsTotal]),
 		BPFRuns:       c[bpf.SamplesAttempted],
@@ -26,6 +26,7 @@ func (a *Agent) Stats() Stats {
 		Processes:     map[string]int{"": 0, "hotspot": 0},
 		Services:      map[string]int{},
 		Quarantined:   a.pool.Stats().Quarantined,
+		Frames:        a.lookups.Load(),
 		MethodMaps:    int(a.nameCount.Load()),
 		MethodMapsMax: maxNames,
 	}

@@ -26,7 +26,7 @@ type Window struct {
 }
 
 func newWindow(a *Agent, pids map[int]bool) *Window {
-	return &Window{agent: a, pids: pids, processes: map[*process]map[uint32]*rawThread{}, discarded: map[string]uint64{}}
+	return &Window{agent: a, pids: pids, processes: map[*process]map[uint32]*rawThread{}, discarded: noDiscards()}
 }
 
 type rawTree = cct.Tree[rawFrame]

@@ -26,11 +26,13 @@ type workerState struct {
 
 // work does what there is to do for p. Reads of the target go through the pool and end after its deadline.
 func (a *Agent) work(p *process) {
-	if !p.work.known {
-		a.identify(p)
-	}
-	if p.work.guest == nil && !p.work.hopeless {
-		a.findGuest(p)
+	if !p.exited.Load() { // what has its pid now may be another program
+		if !p.work.known {
+			a.identify(p)
+		}
+		if p.work.guest == nil && !p.work.hopeless {
+			a.findGuest(p)
+		}
 	}
 	p.mu.Lock()
 	wanted, loads := p.wanted, p.loads
@@ -47,6 +49,7 @@ func (a *Agent) work(p *process) {
 		p.mu.Lock()
 		p.names[r] = n
 		p.mu.Unlock()
+		a.lookups.Add(1)
 	}
 	p.work.objects = nil
 	if p.exited.Load() {

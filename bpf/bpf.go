@@ -5,7 +5,7 @@ package bpf
 import (
 	"errors"
 	"fmt"
-	"runtime"
+	"runtime/debug"
 
 	"github.com/cilium/ebpf"
 )
@@ -62,7 +62,7 @@ func Load(opts Options) (*Objects, error) {
 		o.ProfileObjects.Close()
 		return nil, err
 	}
-	runtime.GC() // the kernel's type information was needed once; it is tens of megabytes
+	debug.FreeOSMemory() // the kernel's type information was needed once, and is tens of megabytes
 	return o, nil
 }
 

@@ -5,6 +5,7 @@
  * What a HotSpot VM announces of its code, through its USDT probes. These programs are uprobes: they can be
  * preempted and move between CPUs, so they write into the reserved record only and keep nothing per CPU.
  */
+#include "codecache.bpf.h"
 #include "maps.bpf.h"
 
 #include <bpf/bpf_tracing.h>
@@ -73,6 +74,15 @@ static __always_inline __u16 copy_string(__u8 *to, __u32 max, struct task_struct
 	return len;
 }
 
+/* The compile id of the code at begin; 0 if the VM is not attached. */
+static __always_inline __u32 compile_id(__u32 pid, __u64 begin)
+{
+	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+	__u64 blob = vm ? blob_at(vm, begin) : 0;
+
+	return blob ? read_int(blob + vm->blob_compile_id) : 0;
+}
+
 static __always_inline struct epochs *my_epochs(__u32 pid)
 {
 	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
@@ -106,6 +116,7 @@ static __always_inline int code_loaded(__u64 cookie)
 	fill_header(&e->header, task, EVENT_CODE_LOAD, bpf_ktime_get_ns());
 	e->begin = argument(task, &site->code);
 	e->size = argument(task, &site->size);
+	e->compile_id = compile_id(pid, e->begin);
 	e->pad = 0;
 	e->class_len = copy_string(e->class_name, MAX_CLASS_NAME, task, &site->class_name, &site->class_len);
 	e->name_len = copy_string(e->method_name, MAX_METHOD_NAME, task, &site->method_name, &site->name_len);

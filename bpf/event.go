@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"unsafe"
@@ -78,6 +79,7 @@ type CodeLoad struct {
 	*Header
 	Begin                  uint64 // first instruction
 	Size                   uint32 // bytes
+	CompileID              uint32 // 0 if the VM was not attached yet
 	Class, Name, Signature []byte // in the VM's form, possibly cut
 }
 
@@ -95,18 +97,26 @@ func DecodeSample(raw []byte, s *Sample) error {
 	if uintptr(len(raw)) < fixed {
 		return fmt.Errorf("sample of %d bytes: %w", len(raw), ErrMalformed)
 	}
+	// A record ends with the frames that it has: it must not be looked at as a whole ProfileSample.
 	raw = aligned(raw)
-	p := (*ProfileSample)(unsafe.Pointer(unsafe.SliceData(raw))) // only the fixed part and the frames counted below are touched
-	n, k := int(p.UserFrames), int(p.KernelFrames)
-	if n+k > len(p.Frames) || len(raw) < int(fixed)+8*(n+k) {
+	u16 := func(offset uintptr) uint16 { return binary.NativeEndian.Uint16(raw[offset:]) }
+	u32 := func(offset uintptr) uint32 { return binary.NativeEndian.Uint32(raw[offset:]) }
+	n, k := int(u16(unsafe.Offsetof(ProfileSample{}.UserFrames))), int(u16(unsafe.Offsetof(ProfileSample{}.KernelFrames)))
+	if n+k > len(ProfileSample{}.Frames) || len(raw) < int(fixed)+8*(n+k) {
 		return fmt.Errorf("sample of %d bytes with %d+%d frames: %w", len(raw), n, k, ErrMalformed)
 	}
-	frames := unsafe.Slice((*uint64)(unsafe.Add(unsafe.Pointer(p), fixed)), n+k)
+	frames := raw[fixed:]
+	comm := raw[unsafe.Offsetof(ProfileSample{}.Comm):]
 	*s = Sample{
-		Header: &p.Header, End: WalkEnd(p.End), Flags: p.Flags, CPU: p.Cpu,
-		ClassEpoch: p.ClassEpoch, Attachment: p.Attachment, Comm: p.Comm[:],
-		User:   unsafe.Slice((*Frame)(unsafe.SliceData(frames)), n),
-		Kernel: frames[n:],
+		Header:     (*Header)(unsafe.Pointer(unsafe.SliceData(raw))),
+		End:        WalkEnd(raw[unsafe.Offsetof(ProfileSample{}.End)]),
+		Flags:      raw[unsafe.Offsetof(ProfileSample{}.Flags)],
+		CPU:        u16(unsafe.Offsetof(ProfileSample{}.Cpu)),
+		ClassEpoch: u32(unsafe.Offsetof(ProfileSample{}.ClassEpoch)),
+		Attachment: u32(unsafe.Offsetof(ProfileSample{}.Attachment)),
+		Comm:       comm[:len(ProfileSample{}.Comm)],
+		User:       unsafe.Slice((*Frame)(unsafe.Pointer(unsafe.SliceData(frames))), n),
+		Kernel:     unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(frames[8*n:]))), k),
 	}
 	return nil
 }
@@ -121,7 +131,7 @@ func DecodeCodeLoad(raw []byte, l *CodeLoad) error {
 		return fmt.Errorf("code load with names of %d, %d, %d bytes: %w", p.ClassLen, p.NameLen, p.SignatureLen, ErrMalformed)
 	}
 	*l = CodeLoad{
-		Header: (*Header)(unsafe.Pointer(&p.Header)), Begin: p.Begin, Size: p.Size,
+		Header: (*Header)(unsafe.Pointer(&p.Header)), Begin: p.Begin, Size: p.Size, CompileID: p.CompileId,
 		Class: p.ClassName[:p.ClassLen], Name: p.MethodName[:p.NameLen], Signature: p.Signature[:p.SignatureLen],
 	}
 	return nil

@@ -93,7 +93,7 @@ struct code_load {
 	struct event_header header;
 	__u64 begin;	/* first instruction */
 	__u32 size;	/* bytes, as announced */
-	__u32 compile_id;
+	__u32 compile_id; /* 0 if the VM was not attached */
 	__u16 class_len, name_len, signature_len; /* bytes used below */
 	__u16 pad;
 	__u8 class_name[MAX_CLASS_NAME];

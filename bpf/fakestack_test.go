@@ -25,10 +25,11 @@ type fakeStack struct {
 	frames               []Frame // outermost first
 }
 
+// newStack is the stack of a thread that started in native code, whose own frames take the first 2 KB.
 func (vm *fakeVM) newStack(t testing.TB, size int) *fakeStack {
 	t.Helper()
 	s := &fakeStack{fakeVM: vm, mem: newRegion(t, size), pc: libc, r13: poison, rbx: poison}
-	s.sp = s.mem.end()
+	s.sp = s.mem.end() - 2048
 	return s
 }
 

@@ -83,7 +83,7 @@ func newFakeVM(t testing.TB, b build) *fakeVM {
 	vm.vtable = vm.newBlob(vm.NameVtable, make([]byte, 256), 0, 0)
 	vm.adapter = vm.newBlob(vm.NameAdapter, make([]byte, 256), 0, 0)
 	vm.continuation = vm.newBlob(vm.NameContinuation, make([]byte, 256), 0, 0)
-	vm.ReturnBarrier = vm.continuation.begin + 32
+	vm.ReturnBarrier = vm.callStub.begin + 200
 	return vm
 }
 

@@ -89,13 +89,13 @@ var javaStacks = []struct {
 		s.enter(n, sender, 8)
 	}},
 	{"interpreter exit to interpreted", func(s *fakeStack) {
-		m := s.newMethod(50)
-		s.interpreted(m, 30)
-		s.leaveInterpreter()
+		s.interpreted(s.newMethod(50), 30)
+		s.leaveInterpreter() // seen as the caller, where it made the call
 	}},
 	{"interpreter exit to compiled", func(s *fakeStack) {
 		s.interpreted(s.newMethod(50), 30).compiled(s.typical(64), 0x40)
 		s.leaveInterpreter()
+		s.frames = append(s.frames, s.stub(s.pc))
 	}},
 	{"Java through native", func(s *fakeStack) {
 		c, n := s.typical(48), s.typical(80)
@@ -142,7 +142,6 @@ func (s *fakeStack) leaveInterpreter() {
 	s.sp -= 32
 	s.called(s.interpreter.begin + 0x800)
 	s.r13 = s.meta.base + 8 // a bytecode, but of the method that returns
-	s.frames = append(s.frames, s.stub(s.pc))
 }
 
 func TestKernelJava(t *testing.T) {
@@ -186,6 +185,7 @@ var brokenStacks = []struct {
 		s.frames = nil
 		s.compiled(s.typical(48), 0x40)
 		s.code.put32(s.typicalAt(s.pc).addr+uint64(s.BlobFrameSize), 0)
+		s.compiled(s.typical(48), 0x40)
 	}},
 	{"frame of negative size", EndRead, func(s *fakeStack) {
 		s.frames = nil

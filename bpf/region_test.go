@@ -10,28 +10,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A region is memory of this process that plays memory of the guest. Nothing is mapped right before and right
-// behind it, and it lies outside Go's heap: addresses stay, and the kernel finds every page present.
+// A region is memory of this process that plays memory of the guest. It lies outside Go's heap, so addresses stay, and
+// the kernel finds every page present. Nothing is mapped within guard bytes of it: no region seems part of a stack.
 type region struct {
 	mem  []byte
 	base uint64
 }
 
+const guard = 2 << 20
+
 func newRegion(t testing.TB, size int) region {
 	t.Helper()
 	page := unix.Getpagesize()
 	size = (size + page - 1) / page * page
-	all, err := unix.Mmap(-1, 0, size+2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	all, err := unix.Mmap(-1, 0, size+2*guard, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		t.Fatalf("map guest memory: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Munmap(all) })
-	for _, guard := range [][]byte{all[:page], all[page+size:]} {
-		if err := unix.Mprotect(guard, unix.PROT_NONE); err != nil {
-			t.Fatalf("protect guard page: %v", err)
-		}
+	mem := all[guard : guard+size : guard+size]
+	if err := unix.Mprotect(mem, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+		t.Fatalf("map guest memory: %v", err)
 	}
-	mem := all[page : page+size : page+size]
+	for i := 0; i < size; i += page {
+		mem[i] = 0 // a page that nobody wrote is not there for the kernel
+	}
 	return region{mem, uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))}
 }
 
@@ -43,3 +46,5 @@ func (r region) put32(addr uint64, v uint32)  { binary.NativeEndian.PutUint32(r.
 func (r region) put64(addr uint64, v uint64)  { binary.NativeEndian.PutUint64(r.at(addr), v) }
 func (r region) word(addr uint64) uint64      { return binary.NativeEndian.Uint64(r.at(addr)) }
 func (r region) contains(addr, n uint64) bool { return addr >= r.base && addr+n <= r.end() }
+
+func getInt(r region, addr uint64) uint32 { return binary.NativeEndian.Uint32(r.at(addr)) }

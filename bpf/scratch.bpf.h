@@ -76,19 +76,3 @@ static __always_inline struct scratch *this_scratch(void)
 
 	return bpf_map_lookup_elem(&scratches, &cpu);
 }
-
-static __always_inline __u64 read_word(__u64 addr)
-{
-	__u64 v = 0;
-
-	bpf_probe_read_user(&v, sizeof(v), (void *)addr);
-	return v;
-}
-
-static __always_inline __u32 read_int(__u64 addr)
-{
-	__u32 v = 0;
-
-	bpf_probe_read_user(&v, sizeof(v), (void *)addr);
-	return v;
-}

@@ -1,48 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * From a pc in the code cache to the CodeBlob around it, through HotSpot's own segment map: one byte a segment, 0
- * where a block begins, 0xff where nothing is, else how many segments to go back at least (share/memory/heap.cpp).
- * The answers are cached per CPU. A cached answer is good until its owner changes: the unload probes count up the
+ * What the walker needs to know of the code around a pc, from the CodeBlob's header and cached per CPU. A cached answer is good until its owner changes: the unload probes count up the
  * code epoch before code memory is given back. Then, and every time where there are no probes, the blob and the compile
  * id that stand there now are compared: ids are never given out twice.
  */
 #pragma once
 
+#include "codecache.bpf.h"
 #include "scratch.bpf.h"
-
-#define SEGMENT_HOPS 24 /* 12-15 are seen; each hop goes back further */
-
-static __always_inline bool in_code_cache(const struct hotspot_process *vm, __u64 pc)
-{
-	return pc >= vm->code_low && pc < vm->code_high;
-}
-
-/* Address of the CodeBlob around pc, 0 if there is none. */
-static __always_inline __u64 blob_at(const struct hotspot_process *vm, __u64 pc)
-{
-	__u64 low = 0, map = 0, i;
-	__u8 tag = 0;
-
-	for (int h = 0; h < MAX_CODE_HEAPS; h++) {
-		if (pc >= vm->heaps[h].low && pc < vm->heaps[h].high) {
-			low = vm->heaps[h].low;
-			map = vm->heaps[h].segment_map;
-		}
-	}
-	if (!low)
-		return 0;
-	i = (pc - low) >> (vm->segment_shift & 31);
-	for (int hop = 0; hop < SEGMENT_HOPS; hop++) {
-		if (bpf_probe_read_user(&tag, 1, (void *)(map + i)))
-			return 0;
-		if (tag == 0)
-			return low + (i << (vm->segment_shift & 31)) + vm->block_header;
-		if (tag == 0xff || tag > i)
-			return 0;
-		i -= tag;
-	}
-	return 0;
-}
 
 static __always_inline __u32 blob_kind(const struct hotspot_process *vm, __u64 name)
 {

@@ -31,7 +31,7 @@ func (b bench) busy(ctx context.Context) (agentCost, error) {
 		defer guest.Close()
 		guests = append(guests, guest)
 	}
-	if err := runAll(guests, func(g *suite.Guest) error { _, err := g.Run(g.Warmup()); return err }); err != nil {
+	if err := runAll(guests, b.warmUp); err != nil {
 		return agentCost{}, err
 	}
 	run, err := b.agent.Start(ctx, profiler.Options{Frequency: busyRate})

@@ -51,7 +51,7 @@ func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&o.agent, "agent", "", "the built agent (default: build it)")
-	flags.BoolVar(&o.short, "short", false, "one guest, one rate, few rounds")
+	flags.BoolVar(&o.short, "short", false, "one cold guest, one rate, one round")
 	flags.BoolVar(&o.update, "update", false, "rewrite the tables in "+docs)
 	guests := flags.String("guests", "Xalan,Jython,Javac", "programs of the suite")
 	rates := flags.String("rates", "99,999,4000", "samples a second")
@@ -125,11 +125,12 @@ type manner struct {
 	segment time.Duration // of a round's four
 	busy    time.Duration // of the recording of two busy CPUs
 	starts  int           // of the agent, beside a guest of many methods
+	cold    bool          // do not wait until the guests are warm
 }
 
 var (
 	longRun  = manner{rounds: 8, segment: 4 * time.Second, busy: 30 * time.Second, starts: 5}
-	shortRun = manner{rounds: 2, segment: time.Second, busy: 3 * time.Second, starts: 1}
+	shortRun = manner{rounds: 1, segment: 500 * time.Millisecond, busy: 2 * time.Second, starts: 1, cold: true}
 )
 
 // A bench measures the agent.

@@ -141,9 +141,18 @@ func cpuOf(guest *suite.Guest, iterations int) (time.Duration, error) {
 	return after - before, nil
 }
 
-// settle runs the guest until its iterations cost about the same, and returns how many fill a segment.
+// warmUp runs the guest until its iterations cost about the same.
+func (b bench) warmUp(guest *suite.Guest) error {
+	if b.how.cold {
+		return nil
+	}
+	_, err := guest.Run(guest.Warmup())
+	return err
+}
+
+// settle warms the guest up, and returns how many iterations fill a segment.
 func (b bench) settle(guest *suite.Guest) (int, error) {
-	if _, err := guest.Run(guest.Warmup()); err != nil {
+	if err := b.warmUp(guest); err != nil {
 		return 0, err
 	}
 	const probe = 3

@@ -46,6 +46,9 @@ func newBlobSchema(r *resolver) blobSchema {
 	}
 	s.blobHeader = lastEnd(s.name, s.size, s.codeBegin, s.codeEnd, s.codeOffset, s.dataOffset, s.frameSize, s.frameComplete)
 	s.header = max(s.blobHeader, lastEnd(s.method, s.compileID, s.level, s.state, s.origPC, s.deopt, s.deoptMH))
+	if s.header > maxSize {
+		r.missing = append(r.missing, "plausible offsets in nmethod")
+	}
 	return s
 }
 

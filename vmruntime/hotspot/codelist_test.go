@@ -1,6 +1,7 @@
 package hotspot
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -121,21 +122,66 @@ func TestPerfmap(t *testing.T) {
 			compared := 0
 			for line := range strings.Lines(string(text)) {
 				fields := strings.SplitN(strings.TrimSpace(line), " ", 3)
-				pc, _ := strconv.ParseUint(strings.TrimPrefix(fields[0], "0x"), 16, 64)
+				begin, _ := strconv.ParseUint(strings.TrimPrefix(fields[0], "0x"), 16, 64)
 				size, _ := strconv.ParseUint(strings.TrimPrefix(fields[1], "0x"), 16, 64)
-				frames, err := p.Lookup(vmruntime.Site{Kind: vmruntime.Stub, PC: pc})
-				if err == vmruntime.ErrStale {
+				first, err := p.Lookup(vmruntime.Site{Kind: vmruntime.Stub, PC: begin})
+				if errors.Is(err, vmruntime.ErrStale) {
 					continue // a compiled method
 				}
-				if err != nil {
-					t.Errorf("%s: %v", line, err)
+				last, err2 := p.Lookup(vmruntime.Site{Kind: vmruntime.Stub, PC: begin + size - 1})
+				if err != nil || err2 != nil {
+					t.Errorf("%s: %v, %v", line, err, err2)
 					continue
 				}
+				for _, frames := range [][]vmruntime.Frame{first, last} {
+					if want := stubName(fields[2]); !want.MatchString(frames[0].Function) {
+						t.Errorf("%s: got %s, want %v", line, frames[0].Function, want)
+					}
+				}
 				compared++
-				_ = size
-				t.Log(fields, frames[0].Function)
 			}
-			t.Logf("%d stubs compared", compared)
+			if compared < 200 {
+				t.Errorf("only %d stubs compared", compared)
+			}
 		})
+	}
+}
+
+// stubName is what a code blob that the guest calls name may be called here: some have parts with names of their own.
+func stubName(name string) *regexp.Regexp {
+	switch {
+	case name == "Interpreter":
+		return regexp.MustCompile(`^\[interpreter(: .+)?\]$`)
+	case name == "vtable chunks":
+		return regexp.MustCompile(`^\[vtable stub\]$`)
+	case name == "I2C/C2I adapters":
+		return regexp.MustCompile(`^\[i2c/c2i adapter\]$`)
+	case strings.HasPrefix(name, "StubRoutines"), strings.HasPrefix(name, "VM_Version"), name == "MethodHandles adapters",
+		strings.HasPrefix(name, "getCPUID"):
+		return regexp.MustCompile(`^\[stub: .+\]$`)
+	}
+	return regexp.MustCompile(`^\[stub: ` + regexp.QuoteMeta(name) + `\]$`)
+}
+
+// TestInterpreterCodelets: every part of the interpreter has a name, and no two parts overlap.
+func TestInterpreterCodelets(t *testing.T) {
+	for name := range recordings {
+		p := loadRecording(t, name+".gz").attach(t, nil)
+		codelets, err := readCodelets(p.target, &p.schema.stubs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := make(map[string]bool)
+		for i, c := range codelets {
+			names[c.name] = true
+			if i > 0 && c.begin < codelets[i-1].end || c.end > p.Layout().Interpreter.High {
+				t.Errorf("%s: %+v overlaps", name, c)
+			}
+		}
+		for _, want := range []string{"invokevirtual", "iadd", "method entry point (kind = zerolocals)"} {
+			if !names[want] {
+				t.Errorf("%s: no codelet is called %q", name, want)
+			}
+		}
 	}
 }

@@ -33,7 +33,7 @@ func (c *code) frames(pc uint64, exact bool) []vmruntime.Frame {
 func (c *code) frame(from *source, bci, line int) vmruntime.Frame {
 	return vmruntime.Frame{
 		Function:  from.function,
-		Signature: from.signature.Value(),
+		Signature: from.signature,
 		File:      from.file,
 		Line:      line,
 		BCI:       bci,

@@ -3,30 +3,9 @@ package hotspot
 import (
 	"debug/elf"
 	"fmt"
-	"path"
 
 	"github.com/vmprof-agent/vmprof-agent/elffile"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
-
-// Runtime recognises HotSpot.
-type Runtime struct{}
-
-// Name is "hotspot".
-func (Runtime) Name() string { return "hotspot" }
-
-// Recognise reports whether the mapped file of that name may be HotSpot's library.
-func (Runtime) Recognise(file string) bool { return path.Base(file) == "libjvm.so" }
-
-// Image reads what a libjvm teaches. It is nil, nil for a file that is not HotSpot's: other VMs call their library so
-// as well.
-func (Runtime) Image(file *elffile.File) (vmruntime.Image, error) {
-	image, err := newImage(file)
-	if image == nil {
-		return nil, err
-	}
-	return image, nil
-}
 
 // Symbols of libjvm that are not exported; they are only there if the file was not stripped.
 const (

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,29 +41,34 @@ func unavailable(t testing.TB, reason string) {
 	t.Skip(reason)
 }
 
+const guestSource = "../../tests/guests/java/hotspot/ScopesGuest.java"
+
 // A jvm is a running guest.
 type jvm struct {
-	home  string
-	pid   int
-	stdin io.Closer
-	bias  uint64
-	image *Image
-	mem   vmruntime.Memory
+	home    string
+	classes string // directory
+	pid     int
+	bias    uint64
+	image   *Image
+	mem     vmruntime.Memory
 }
 
-// startJVM compiles the guest and runs it until it says that it is ready. It ends with the test.
+// startJVM compiles the usual guest and runs it until it says that it is ready. It ends with the test.
 func startJVM(t testing.TB, home string, args ...string) *jvm {
 	t.Helper()
+	return startGuest(t, home, []string{guestSource}, args...)
+}
+
+func startGuest(t testing.TB, home string, sources []string, args ...string) *jvm {
+	t.Helper()
 	classes := t.TempDir()
-	javac := exec.Command(filepath.Join(home, "bin/javac"), "-g", "--release", "17", "-d", classes,
-		"../../tests/guests/java/hotspot/ScopesGuest.java")
+	javac := exec.Command(filepath.Join(home, "bin/javac"), append([]string{"-g", "--release", "17", "-d", classes}, sources...)...)
 	if out, err := javac.CombinedOutput(); err != nil {
 		unavailable(t, fmt.Sprintf("javac: %v\n%s", err, out))
 	}
 	cmd := exec.Command(filepath.Join(home, "bin/java"), append([]string{"-cp", classes, "-Xmx64m", "-XX:+UseSerialGC"}, args...)...)
 	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
+	if _, err := cmd.StdinPipe(); err != nil { // kept open, or the guest ends
 		t.Fatal(err)
 	}
 	stdout, err := cmd.StdoutPipe()
@@ -78,10 +82,10 @@ func startJVM(t testing.TB, home string, args ...string) *jvm {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "ready\n" {
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || !strings.HasPrefix(line, "ready") {
 		t.Fatalf("guest said %q, %v", line, err)
 	}
-	vm := &jvm{home: home, pid: cmd.Process.Pid, stdin: stdin, mem: processMemory(cmd.Process.Pid)}
+	vm := &jvm{home: home, classes: classes, pid: cmd.Process.Pid, mem: processMemory(cmd.Process.Pid)}
 	vm.findLibrary(t)
 	return vm
 }

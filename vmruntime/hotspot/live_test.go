@@ -108,3 +108,20 @@ func (vm *jvm) pcIn(t *testing.T, p *Process, method string) uint64 {
 	t.Fatalf("no sample in %s", method)
 	return 0
 }
+
+// BenchmarkAttachLive attaches to guests with thousands of compiled methods.
+func BenchmarkAttachLive(b *testing.B) {
+	for _, home := range jdks(b) {
+		b.Run(filepath.Base(home), func(b *testing.B) {
+			vm := startJVM(b, home, "-Xcomp", "-XX:TieredStopAtLevel=1", "hotspot.ScopesGuest", "crowd", guestSource)
+			b.ReportAllocs()
+			for b.Loop() {
+				vm.attach(b)
+			}
+			var p *Process
+			kept := heapOf(func() any { p = vm.attach(b); return p })
+			b.ReportMetric(float64(len(p.versions.known)), "compilations")
+			b.ReportMetric(float64(kept)/float64(len(p.versions.known)), "B/compilation")
+		})
+	}
+}

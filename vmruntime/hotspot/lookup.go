@@ -113,7 +113,7 @@ func (p *Process) interpreted(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	}
 	frame := vmruntime.Frame{
 		Function:  m.function,
-		Signature: m.signature.Value(),
+		Signature: m.signature,
 		File:      m.file,
 		BCI:       int(max(site.BCI, -1)),
 		Tier:      vmruntime.TierInterpreter,

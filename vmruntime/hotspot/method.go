@@ -1,7 +1,5 @@
 package hotspot
 
-import "unique"
-
 // maxCodeSize is the largest bytecode index: a method has at most 64 KiB of bytecode (JVM specification, 4.7.3).
 const maxCodeSize = 1<<16 - 1
 
@@ -51,23 +49,11 @@ func newMethodSchema(r *resolver) methodSchema {
 	return s
 }
 
-// A methodName is the identity of a method as the VM has it: java/util/HashMap, get, (Ljava/lang/Object;)…. It takes
-// three words; the strings are shared by all methods of all guests.
-type methodName struct {
-	class, name, signature unique.Handle[string]
-}
-
-func newMethodName(class, name, signature string) methodName {
-	return methodName{unique.Make(class), unique.Make(name), unique.Make(signature)}
-}
-
-func (m methodName) function() string { return functionName(m.class.Value(), m.name.Value()) }
-
 // A source is where code comes from, for people. It is immutable.
 type source struct {
-	methodName
-	function string // java.util.HashMap.get
-	file     string // HashMap.java, or ""
+	function  string // java.util.HashMap.get
+	signature string // (Ljava/lang/Object;)Ljava/lang/Object;
+	file      string // HashMap.java, or ""
 }
 
 // A method is what a guest knows about one of its methods. It is immutable.
@@ -77,4 +63,4 @@ type method struct {
 }
 
 // bytes is about how much memory m holds.
-func (m *method) bytes() int { return 160 + len(m.function) + len(m.lines) }
+func (m *method) bytes() int { return 160 + len(m.function) + len(m.signature) + len(m.lines) }

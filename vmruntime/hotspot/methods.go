@@ -53,17 +53,20 @@ func (r methodReader) methods(addrs []uint64) (map[uint64]*method, error) {
 		if !ok {
 			continue
 		}
-		m := &method{source: &source{methodName: name, function: name.function()}, lines: read.lines}
-		if file, ok := symbols[read.file]; ok {
-			m.file = file.Value()
+		methods[read.addr] = &method{
+			source: &source{
+				function:  functionName(name.class, name.name),
+				signature: name.signature,
+				file:      symbols[read.file],
+			},
+			lines: read.lines,
 		}
-		methods[read.addr] = m
 	}
 	return methods, nil
 }
 
 // read takes the steps one after the other, then reads the Symbols that they found.
-func (r methodReader) read(addrs []uint64, steps ...func([]methodRead) error) ([]methodRead, symbolTable, error) {
+func (r methodReader) read(addrs []uint64, steps ...func([]methodRead) error) ([]methodRead, map[uint64]string, error) {
 	reads := make([]methodRead, 0, len(addrs))
 	for _, addr := range distinct(addrs) {
 		reads = append(reads, methodRead{addr: addr, ok: true})
@@ -83,7 +86,7 @@ func (r methodReader) read(addrs []uint64, steps ...func([]methodRead) error) ([
 	return reads, symbols, err
 }
 
-func (m *methodRead) names(symbols symbolTable) (name methodName, ok bool) {
+func (m *methodRead) names(symbols map[uint64]string) (name methodName, ok bool) {
 	var ok1, ok2, ok3 bool
 	name.class, ok1 = symbols[m.class]
 	name.name, ok2 = symbols[m.name]

@@ -152,12 +152,15 @@ func (p *Process) Describe() string { return p.version.String() }
 // Notes are what a reader of this guest's profile must know, one sentence each.
 func (p *Process) Notes() []string { return p.notes }
 
-// Loaded remembers a compilation by what the VM announced.
+// Forgotten is how many compilations were forgotten by name because there were too many.
+func (p *Process) Forgotten() uint64 { return p.versions.dropped }
+
+// Loaded remembers a compilation by what the VM announced. It reads nothing.
 func (p *Process) Loaded(c vmruntime.CodeLoad) {
 	clean := func(s string) string { return cleanName([]byte(s)) }
 	p.versions.add(c.Version&versionMask, namedCode{
-		begin: c.Begin,
-		size:  c.Size,
-		name:  newMethodName(clean(c.Class), clean(c.Name), clean(c.Signature)),
+		begin:      c.Begin,
+		size:       c.Size,
+		methodName: methodName{clean(c.Class), clean(c.Name), clean(c.Signature)},
 	})
 }

@@ -176,7 +176,7 @@ func sites(t *testing.T, p *Process) (all []vmruntime.Site) {
 					all = append(all, vmruntime.Site{Kind: vmruntime.Stub, PC: b.begin},
 						vmruntime.Site{Kind: vmruntime.Stub, PC: (b.begin + b.end) / 2})
 				}
-			case strings.HasPrefix(named.name.class.Value(), "hotspot/"):
+			case strings.HasPrefix(named.class, "hotspot/"):
 				methods = append(methods, b)
 			case p.kinds.of(b.name) == kindNative:
 				if stubs[name]++; stubs[name] <= natives {

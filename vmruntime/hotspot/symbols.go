@@ -1,13 +1,8 @@
 package hotspot
 
-import "unique"
-
-// A symbolTable has the text of Symbols by their addresses.
-type symbolTable map[uint64]unique.Handle[string]
-
 // symbols reads Symbols (src/hotspot/share/oops/symbol.hpp), the strings that the VM shares: a length in 16 bits, and
 // as many bytes of modified UTF-8. Those that cannot be read are absent; what is longer than maxNameBytes is cut.
-func (r methodReader) symbols(addrs []uint64) (symbolTable, error) {
+func (r methodReader) symbols(addrs []uint64) (map[uint64]string, error) {
 	const guess = 64 // bytes to read at first: most symbols are shorter
 	var heads, tails batch
 	addrs = distinct(addrs)
@@ -17,7 +12,7 @@ func (r methodReader) symbols(addrs []uint64) (symbolTable, error) {
 	if err := heads.read(r.mem); err != nil {
 		return nil, err
 	}
-	found := make(symbolTable, len(addrs))
+	found := make(map[uint64]string, len(addrs))
 	body := uint64(r.schema.symbolBody.offset)
 	var long []uint64
 	for i, addr := range addrs {
@@ -27,7 +22,7 @@ func (r methodReader) symbols(addrs []uint64) (symbolTable, error) {
 		}
 		length := min(r.schema.symbolLength.of(head)>>r.schema.symbolLengthShift, maxNameBytes)
 		if body+length <= uint64(len(head)) {
-			found[addr] = unique.Make(cleanName(head[body : body+length]))
+			found[addr] = cleanName(head[body : body+length])
 			continue
 		}
 		tails.add(addr+body, length)
@@ -38,7 +33,7 @@ func (r methodReader) symbols(addrs []uint64) (symbolTable, error) {
 	}
 	for i, addr := range long {
 		if text, ok := tails.bytes(i); ok {
-			found[addr] = unique.Make(cleanName(text))
+			found[addr] = cleanName(text)
 		}
 	}
 	return found, nil

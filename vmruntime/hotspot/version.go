@@ -48,7 +48,7 @@ func readVersion(t target, s *versionSchema) (version, error) {
 			v.jdk = int(jdk)
 		}
 	}
-	if v.jdk < oldestJDK || v.jdk > 1000 {
+	if v.jdk < oldestJDK || v.jdk > maxJDK {
 		return version{}, fmt.Errorf("JDK %d is not supported", v.jdk)
 	}
 	v.release = t.staticString(s.release)
@@ -67,12 +67,14 @@ func (t target) staticString(addr uint64) string {
 	return s
 }
 
-// JDKs that this package knows, and those that its tests run on. Others may work, as most is read from the VM.
+// oldestJDK is the first one with the structures that this package knows. There is no newest: nearly everything is read
+// from the VM, and what is missing there makes Attach fail.
 const (
 	oldestJDK = 8
-	newestJDK = 25
+	maxJDK    = 1000 // what is above is no version
 )
 
+// tested reports whether the tests run on that release.
 func (v version) tested() bool { return v.jdk == 17 || v.jdk == 25 }
 
 // String names the VM for people: "OpenJDK 64-Bit Server VM 17.0.15+6".

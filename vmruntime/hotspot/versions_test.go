@@ -1,6 +1,8 @@
 package hotspot
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -8,8 +10,7 @@ import (
 
 func TestVersionTable(t *testing.T) {
 	var table versionTable
-	name := newMethodName("app/Main", "run", "()V")
-	table.add(7, namedCode{begin: 0x1000, size: 0x100, tier: vmruntime.TierC2, name: name})
+	table.add(7, namedCode{0x1000, 0x100, vmruntime.TierC2, methodName{"app/Main", "run", "()V"}})
 	for pc, want := range map[uint64]bool{0xfff: false, 0x1000: true, 0x10ff: true, 0x1200: true, 0x2100: false} {
 		if _, ok := table.find(7, pc); ok != want {
 			t.Errorf("pc %#x: %v, want %v", pc, ok, want)
@@ -29,16 +30,36 @@ func TestVersionTableBound(t *testing.T) {
 	var table versionTable
 	const extra = 10
 	for i := range uint32(maxVersions + extra) {
-		table.add(i, namedCode{begin: 0x1000, size: 1})
-		table.add(i, namedCode{begin: 0x2000, size: 1}) // announced again: not a second one
+		name := methodName{class: "app/Main", name: fmt.Sprintf("a method with a long name, number %d", i), signature: "()V"}
+		table.add(i, namedCode{begin: 0x1000, size: 1, methodName: name})
+		table.add(i, namedCode{begin: 0x2000, size: 1, methodName: name}) // announced again: not a second one
 	}
-	if len(table.named) != maxVersions || len(table.order) != maxVersions || table.dropped != extra {
-		t.Errorf("%d kept, %d in order, %d dropped", len(table.named), len(table.order), table.dropped)
+	if len(table.known) != maxVersions || len(table.order) != maxVersions || table.dropped != extra {
+		t.Errorf("%d kept, %d in order, %d dropped", len(table.known), len(table.order), table.dropped)
 	}
 	if _, ok := table.find(extra-1, 0x2000); ok {
 		t.Error("the oldest is still there")
 	}
 	if _, ok := table.find(extra, 0x2000); !ok {
 		t.Error("one that should be there is gone")
+	}
+}
+
+// TestVersionTableNames: names of what was forgotten do not pile up.
+func TestVersionTableNames(t *testing.T) {
+	var table versionTable
+	largest := 0
+	for i := range uint32(4 * maxVersions) {
+		name := fmt.Sprintf("%d%s", i, strings.Repeat("x", 50))
+		table.add(i, namedCode{begin: 0x1000, size: 1, methodName: methodName{"C", name, "()V"}})
+		largest = max(largest, len(table.names.text))
+	}
+	const each = 60 // bytes of one name
+	if limit := 2*maxVersions*each + 1<<20; largest > limit {
+		t.Errorf("%d bytes of names, want at most %d", largest, limit)
+	}
+	c, ok := table.find(4*maxVersions-1, 0x1000)
+	if want := fmt.Sprint(4*maxVersions-1) + strings.Repeat("x", 50); !ok || c.name != want || c.class != "C" {
+		t.Errorf("%+v, want %s", c, want)
 	}
 }

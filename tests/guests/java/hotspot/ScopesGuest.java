@@ -7,13 +7,15 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.function.IntUnaryOperator;
+import javax.tools.ToolProvider;
 
 /**
  * Code of every kind that a HotSpot code cache holds, compiled, and then left alone: inlining through several levels,
  * lambdas, interface calls, synchronized methods, exceptions, native methods, array copies.
  *
  * <p>{@code warm} makes the code, prints {@code ready} and waits for the end of standard input. {@code burn} does so
- * and then runs {@link #burn} until the end of standard input.
+ * and then runs {@link #burn} until the end of standard input. {@code crowd FILE} makes thousands of compiled methods
+ * by compiling that Java source, too.
  */
 public final class ScopesGuest {
     private ScopesGuest() {}
@@ -24,8 +26,10 @@ public final class ScopesGuest {
 
     public static void main(String[] args) throws Exception {
         warm();
-        boolean burn = args[0].equals("burn");
-        if (burn) {
+        if (args[0].equals("crowd")) {
+            ToolProvider.getSystemJavaCompiler().run(null, null, null, "-proc:none", "-d", System.getProperty("java.class.path"), args[1]);
+        }
+        if (args[0].equals("burn")) {
             Thread worker = new Thread(ScopesGuest::work, "worker");
             worker.setDaemon(true);
             worker.start();

@@ -1,0 +1,149 @@
+package tests
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// serve starts the agent as a server on a free port, and returns its address.
+func serve(t *testing.T, args ...string) (url string) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	command := exec.CommandContext(ctx, built.Path, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	messages, err := command.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		rest, _ := io.ReadAll(messages)
+		if err := command.Wait(); err != nil && command.ProcessState.ExitCode() != 0 {
+			t.Errorf("an interrupted server ended with %v:\n%s", err, rest)
+		}
+	})
+	line, err := bufio.NewReader(messages).ReadString('\n')
+	address := regexp.MustCompile(`http://[0-9.]+:[0-9]+`).FindString(line)
+	if err != nil || address == "" {
+		t.Fatalf("the server does not say where it is: %q, %v", line, err)
+	}
+	return address
+}
+
+// get returns what the server answers.
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+func TestServe(t *testing.T) {
+	guest := start(t, "Plain")
+	url := serve(t, "-F", strconv.Itoa(frequency))
+
+	t.Run("profile", func(t *testing.T) {
+		status, body := get(t, fmt.Sprintf("%s/profiles/cpu?seconds=1&pid=%d", url, guest.PID()))
+		if status != http.StatusOK {
+			t.Fatalf("status %d: %s", status, body)
+		}
+		p, err := profile.ParseData([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkHeavy(t, p)
+		for _, sample := range p.Sample {
+			if pids := sample.NumLabel["pid"]; len(pids) != 1 || pids[0] != int64(guest.PID()) {
+				t.Fatalf("asked for pid %d, got a sample of %v", guest.PID(), pids)
+			}
+		}
+	})
+	t.Run("go tool pprof", func(t *testing.T) {
+		command := exec.CommandContext(t.Context(), "go", "tool", "pprof", "-top", "-seconds=1", url+"/profiles/cpu")
+		command.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
+		if got := finish(t, command); got.code != 0 || !strings.Contains(got.stdout, heavy) {
+			t.Errorf("ended with %d:\n%s%s", got.code, got.stdout, got.stderr)
+		}
+	})
+	t.Run("metrics", func(t *testing.T) {
+		hot := regexp.MustCompile(`(?m)^vmprof_.*method="` + regexp.QuoteMeta(heavy) + `"`)
+		eventually(t, "the hot method has a metric", func() bool {
+			_, body := get(t, url+"/metrics")
+			return hot.MatchString(body) && strings.Contains(body, "vmprof_build_info")
+		})
+	})
+	t.Run("pages", func(t *testing.T) {
+		for _, page := range []string{"/", "/ui/", "/ui/flamegraph", "/ui/top", "/ui/peek?f=heavy"} {
+			if status, body := get(t, url+page); status != http.StatusOK {
+				t.Errorf("%s: status %d: %.200s", page, status, body)
+			}
+		}
+	})
+	t.Run("refusals", func(t *testing.T) {
+		for _, query := range []string{"seconds=-1", "seconds=soon", "pid=none", "seconds=1e9"} {
+			if status, _ := get(t, url+"/profiles/cpu?"+query); status != http.StatusBadRequest {
+				t.Errorf("%s: status %d", query, status)
+			}
+		}
+	})
+}
+
+// A JVM that starts after the server did is profiled like any other.
+func TestServeLateGuest(t *testing.T) {
+	needRoot(t)
+	needJDK(t)
+	url := serve(t, "-F", strconv.Itoa(frequency))
+	guest := start(t, "Plain")
+	time.Sleep(time.Second) // for the server to find it
+	status, body := get(t, fmt.Sprintf("%s/profiles/cpu?seconds=1&pid=%d", url, guest.PID()))
+	if status != http.StatusOK {
+		t.Fatalf("status %d: %s", status, body)
+	}
+	p, err := profile.ParseData([]byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkHeavy(t, p)
+}
+
+func TestDoctor(t *testing.T) {
+	guest := start(t, "Plain")
+	got := mustSucceed(t, "doctor")
+	for _, want := range []string{"kernel", "BTF", "CAP_BPF", strconv.Itoa(guest.PID())} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("no %s in\n%s", want, got.stdout)
+		}
+	}
+	var report struct {
+		Checks []struct{ Name, Status string } `json:"checks"`
+	}
+	if err := json.Unmarshal([]byte(mustSucceed(t, "doctor", "--json").stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Checks) == 0 {
+		t.Error("no checks")
+	}
+}

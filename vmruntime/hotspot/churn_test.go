@@ -1,0 +1,108 @@
+package hotspot
+
+import (
+	"errors"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// generation is the number that the churning guest puts into all names of a class and its methods. They only call one
+// another.
+var generation = regexp.MustCompile(`^guest\.Gen(\d{6})\.\D*(\d{6})?$`)
+
+// TestChurn reads a guest that unloads classes and reuses code memory all the time, and looks up code long after it
+// was there. Whatever has a name must have the right one: each version always the same, with one generation in all of
+// its frames. (What a sampled stack looks like is another test's concern.)
+func TestChurn(t *testing.T) {
+	const (
+		duration = 6 * time.Second
+		delay    = 20 // rounds between the sample and its lookup
+	)
+	sources, err := filepath.Glob("../../tests/guests/java/guest/*.java")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, home := range jdks(t) {
+		t.Run(filepath.Base(home), func(t *testing.T) {
+			vm := startGuest(t, home, sources, "-XX:ReservedCodeCacheSize=8m", "guest.Main", "Churn")
+			p, err := vm.image.Attach(vmruntime.Target{Memory: vm.mem, Bias: vm.bias})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := churn{t: t, Process: p.(*Process), names: make(map[uint32]string)}
+			var late [][]vmruntime.Site
+			for start := time.Now(); time.Since(start) < duration; time.Sleep(10 * time.Millisecond) {
+				now := c.sites()
+				for _, site := range now {
+					c.check(site)
+				}
+				if late = append(late, now); len(late) > delay {
+					for _, site := range late[0] {
+						c.check(site)
+					}
+					late = late[1:]
+				}
+			}
+			t.Logf("%d lookups, %d stale, %d compilations named", c.lookups, c.stale, len(c.names))
+			if len(c.names) < 100 || c.stale < 10 {
+				t.Error("there was no churn")
+			}
+		})
+	}
+}
+
+type churn struct {
+	*Process
+	t              *testing.T
+	names          map[uint32]string // version -> outermost function
+	lookups, stale int
+}
+
+// sites makes a site of every compilation that is there now.
+func (c *churn) sites() (all []vmruntime.Site) {
+	if err := c.walk(&c.schema.blob, func(blobs []blob) error {
+		for _, b := range blobs {
+			if c.compiled(&b) {
+				all = append(all, vmruntime.Site{Kind: vmruntime.Compiled, Version: b.version(), PC: (b.begin + b.end) / 2, Exact: true})
+			}
+		}
+		return nil
+	}); err != nil {
+		c.t.Fatal(err)
+	}
+	return all
+}
+
+func (c *churn) check(site vmruntime.Site) {
+	c.codes = newCache[uint32, *code](codeBytes) // no memory of earlier lookups
+	c.versions = versionTable{}
+	frames, err := c.Lookup(site)
+	c.lookups++
+	if err != nil {
+		c.stale++
+		if !errors.Is(err, vmruntime.ErrStale) && !errors.Is(err, vmruntime.ErrMalformed) {
+			c.t.Errorf("%+v: %v", site, err)
+		}
+		return
+	}
+	outer := frames[len(frames)-1].Function
+	if before, ok := c.names[site.Version]; ok && before != outer {
+		c.t.Errorf("version %d is %s, and was %s", site.Version, outer, before)
+	}
+	c.names[site.Version] = outer
+	number := ""
+	for _, f := range frames {
+		m := generation.FindStringSubmatch(f.Function)
+		if m == nil {
+			continue
+		}
+		if m[2] != "" && m[1] != m[2] || number != "" && number != m[1] {
+			c.t.Errorf("version %d mixes generations: %+v", site.Version, frames)
+		}
+		number = m[1]
+	}
+}

@@ -1,0 +1,180 @@
+package hotspot
+
+import (
+	"encoding/binary"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// TestAttachStarting: a VM that has not made its code cache, its stubs or its interpreter yet is to be tried later.
+func TestAttachStarting(t *testing.T) {
+	for name := range recordings {
+		r := loadRecording(t, name+".gz")
+		s := r.attach(t, nil).schema
+		for what, static := range map[string]uint64{
+			"code heaps": s.cache.heaps, "call stub": s.stubs.callStubReturn, "interpreter": s.stubs.interpreter,
+		} {
+			mem := loadRecording(t, name+".gz").memory()
+			clear(mem.at(static, 8))
+			p, err := r.image().Attach(vmruntime.Target{Memory: mem, Bias: r.Bias})
+			if !errors.Is(err, vmruntime.ErrStarting) || p != nil {
+				t.Errorf("%s without %s: %v, %v", name, what, p, err)
+			}
+		}
+	}
+}
+
+// TestAttachStripped: without .symtab names still work, and Layout says what does not.
+func TestAttachStripped(t *testing.T) {
+	r := loadRecording(t, "testdata/jdk17.gz")
+	for _, symbol := range []string{symbolCurrentThread, symbolJavaThread, symbolStubList} {
+		delete(r.Symbols, symbol)
+	}
+	p := r.attach(t, nil)
+	l := p.Layout()
+	if l.Thread.TLSModule != 0 || l.Thread.Vtable != 0 || len(l.Missing) != 2 {
+		t.Errorf("thread %+v, missing %q", l.Thread, l.Missing)
+	}
+	for _, sentence := range l.Missing {
+		if !strings.Contains(strings.Join(p.Notes(), "\n"), sentence) {
+			t.Errorf("notes do not have %q", sentence)
+		}
+	}
+	named := 0
+	for _, lookup := range loadLookups(t, "testdata/jdk17") {
+		if got := lookUp(p, vmruntime.Site(lookup.Site)); strings.HasPrefix(got.Result[0], "[stub: ") {
+			named++
+		} else if got.Result[0] != lookup.Result[0] {
+			t.Errorf("got %v, want %v", got, lookup)
+		}
+	}
+	if named == 0 {
+		t.Error("no stub has a name")
+	}
+}
+
+// TestRefresh: a kind of code that was not there at Attach is found later.
+func TestRefresh(t *testing.T) {
+	for name := range recordings {
+		p := newPatient(t, name)
+		want := p.Layout().Kinds
+		if changed, err := p.Refresh(); changed || err != nil {
+			t.Errorf("%s: nothing is pending, but Refresh says %v, %v", name, changed, err)
+		}
+		delete(p.kinds.names, want.Vtable)
+		p.updateKinds()
+		if l := p.Layout(); l.Kinds.Vtable != 0 || len(l.Pending) != 1 || l.Pending[0] != "vtable stubs" {
+			t.Fatalf("%s: pending %q, kinds %+v", name, l.Pending, l.Kinds)
+		}
+		if changed, err := p.Refresh(); !changed || err != nil || p.Layout().Kinds != want || len(p.Layout().Pending) != 0 {
+			t.Errorf("%s: Refresh says %v, %v; pending %q", name, changed, err, p.Layout().Pending)
+		}
+	}
+}
+
+// FuzzCodeCache attaches to recorded guests whose memory was changed in some places, and looks everything up. Eight
+// bytes of input are a change: four of them where, four of them what.
+func FuzzCodeCache(f *testing.F) {
+	type guest struct {
+		*recording
+		lookups []lookup
+	}
+	var guests []guest
+	for _, name := range []string{"testdata/jdk17", "testdata/jdk25"} {
+		all := loadLookups(f, name)
+		var some []lookup
+		for i := 0; i < len(all); i += 7 {
+			some = append(some, all[i])
+		}
+		guests = append(guests, guest{loadRecording(f, name+".gz"), some})
+	}
+	f.Add([]byte{}, false)
+	f.Add([]byte{0, 0, 1, 0, 0xff, 0xff, 0xff, 0x7f}, true)
+	f.Add([]byte("\x00\x40\x00\x00\x01\x00\x00\x00\x00\x80\x02\x00\xff\xff\x00\x00"), false)
+	f.Fuzz(func(t *testing.T, changes []byte, late bool) {
+		g := guests[0]
+		if late {
+			g = guests[1]
+		}
+		mem := g.memory()
+		defer change(mem, changes)()
+		p, err := g.image().Attach(vmruntime.Target{Memory: mem, Bias: g.Bias, Epoch: func() uint32 { return 0 }})
+		if (err == nil) != (p != nil) {
+			t.Fatalf("%v, %v", p, err)
+		}
+		if err != nil {
+			return
+		}
+		for _, l := range g.lookups {
+			frames, err := p.Lookup(vmruntime.Site(l.Site))
+			if (err == nil) != (len(frames) > 0) {
+				t.Fatalf("%+v: %+v, %v", l.Site, frames, err)
+			}
+		}
+	})
+}
+
+// change writes into mem what a fuzzer made up, and returns how to undo it.
+func change(mem *pieceMemory, changes []byte) (undo func()) {
+	var total uint64
+	for _, p := range mem.pieces {
+		total += uint64(len(p.Data))
+	}
+	type old struct {
+		at *byte
+		b  byte
+	}
+	var before []old
+	for ; len(changes) >= 8 && len(before) < 256; changes = changes[8:] {
+		where := uint64(binary.LittleEndian.Uint32(changes)) % total
+		for _, p := range mem.pieces {
+			if where >= uint64(len(p.Data)) {
+				where -= uint64(len(p.Data))
+				continue
+			}
+			for i := range min(4, uint64(len(p.Data))-where) {
+				at := &p.Data[where+i]
+				before = append(before, old{at, *at})
+				*at = changes[4+i]
+			}
+			break
+		}
+	}
+	return func() {
+		for i := len(before) - 1; i >= 0; i-- {
+			*before[i].at = before[i].b
+		}
+	}
+}
+
+// BenchmarkAttach attaches to a recorded guest: no time is spent in system calls.
+func BenchmarkAttach(b *testing.B) {
+	r := loadRecording(b, "testdata/jdk17.gz")
+	image, mem := r.image(), r.memory()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := image.Attach(vmruntime.Target{Memory: mem, Bias: r.Bias}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// heapOf returns how many bytes of heap the result of build keeps.
+func heapOf(build func() any) int64 {
+	var before, after runtime.MemStats
+	read := func(m *runtime.MemStats) {
+		for range 3 { // names that nobody has any more go with the second
+			runtime.GC()
+		}
+		runtime.ReadMemStats(m)
+	}
+	read(&before)
+	kept := build()
+	read(&after)
+	runtime.KeepAlive(kept)
+	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
+}
