@@ -8,7 +8,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
@@ -68,19 +67,4 @@ func (a *Agent) checkPIDs() error {
 		}
 	}
 	return nil
-}
-
-// explainLoad adds the remedy to a refusal to load programs.
-func explainLoad(err error) error {
-	switch {
-	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES):
-		var ve *ebpf.VerifierError
-		if errors.As(err, &ve) {
-			return err // a refusal of the program, not of the user
-		}
-		return fmt.Errorf("%w: needs CAP_BPF and CAP_PERFMON (run as root, or see vmprof-agent doctor)", err)
-	case errors.Is(err, ebpf.ErrNotSupported):
-		return fmt.Errorf("%w: needs a kernel of at least 6.1 with BTF (CONFIG_DEBUG_INFO_BTF; see vmprof-agent doctor)", err)
-	}
-	return err
 }

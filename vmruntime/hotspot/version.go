@@ -84,8 +84,11 @@ func (v version) String() string {
 		name = "HotSpot"
 	}
 	release := regexp.MustCompile(`^[0-9.]+(\+[0-9]+)?`).FindString(v.release) // without the packager's suffix
-	if release == "" {
-		release = fmt.Sprint(v.jdk)
+	switch major := fmt.Sprint(v.jdk); {
+	case release == "":
+		release = major
+	case !strings.HasPrefix(release, major): // JDK 8 states the version of HotSpot
+		release += " (JDK " + major + ")"
 	}
 	return name + " " + release
 }

@@ -1,0 +1,127 @@
+package agent
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// testAgent folds records, without a kernel side.
+func testAgent() (*Agent, *Window) {
+	a := &Agent{
+		table: map[int]*process{}, windows: map[*Window]struct{}{}, dirty: map[*process]struct{}{},
+		discarded: noDiscards(), oldest: noTime,
+	}
+	w := newWindow(a, nil)
+	a.windows[w] = struct{}{}
+	return a, w
+}
+
+type identity struct {
+	pid   uint32
+	start uint64
+	exec  uint32
+}
+
+func (id identity) header(kind uint8) bpf.Header {
+	return bpf.Header{Time: 1, Pid: id.pid, Tid: id.pid, Start: id.start, Exec: id.exec, Kind: kind}
+}
+
+// sampleRecord is what the kernel side writes for a sample with these user frames.
+func sampleRecord(id identity, frames ...bpf.Frame) []byte {
+	s := bpf.ProfileSample{Header: id.header(bpf.EventSample), UserFrames: uint16(len(frames)), End: uint8(bpf.EndRoot)}
+	for i, f := range frames {
+		s.Frames[i] = uint64(f)
+	}
+	size := unsafe.Offsetof(s.Frames) + 8*uintptr(len(frames))
+	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&s)), size)...)
+}
+
+func processRecord(kind uint8, id identity) []byte {
+	e := bpf.ProcessEvent{Header: id.header(kind)}
+	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&e)), unsafe.Sizeof(e))...)
+}
+
+// Samples of one pid are of one process until it executes another program, ends, or its pid is used again.
+func TestProcessIdentity(t *testing.T) {
+	first := identity{100, 5_000_000_123, 1}
+	for _, c := range []struct {
+		name    string
+		between []byte
+		second  identity
+		want    int // processes
+	}{
+		{"the same", nil, first, 1},
+		{"after exec", processRecord(bpf.EventProcessExec, identity{100, 5_000_000_123, 2}), identity{100, 5_000_000_123, 2}, 2},
+		{"exec whose event was lost", nil, identity{100, 5_000_000_123, 2}, 2},
+		{"exit and pid reuse", processRecord(bpf.EventProcessExit, first), identity{100, 9_000_000_456, 1}, 2},
+		{"pid reuse whose exit was lost", nil, identity{100, 9_000_000_456, 1}, 2},
+		{"exit of an earlier owner of the pid, told late", processRecord(bpf.EventProcessExit, identity{100, 1, 1}), first, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, w := testAgent()
+			a.handle(sampleRecord(first, nativeFrame))
+			if c.between != nil {
+				a.handle(c.between)
+			}
+			a.handle(sampleRecord(c.second, nativeFrame))
+			if len(w.processes) != c.want {
+				t.Errorf("%d processes, want %d", len(w.processes), c.want)
+			}
+			if w.folded != 2 || a.received.samples != 2 {
+				t.Errorf("%d samples folded, %d received, want 2", w.folded, a.received.samples)
+			}
+		})
+	}
+}
+
+// A process that was found in /proc, whose start is known in 10 ms only, is the one that the kernel side speaks of.
+func TestProcessFoundInProc(t *testing.T) {
+	a, w := testAgent()
+	p := newProcess(proc.Identity{PID: 100, Start: 5_000_000_000}, false)
+	a.table[100] = p
+	a.handle(sampleRecord(identity{100, 5_000_000_123, 4}, nativeFrame))
+	if _, ok := w.processes[p]; !ok {
+		t.Error("the sample was taken for another process's")
+	}
+	a.handle(processRecord(bpf.EventProcessExec, identity{100, 5_000_000_123, 5}))
+	if !p.exited.Load() {
+		t.Error("the process was kept after it executed another program")
+	}
+}
+
+// Every record that is received is folded or discarded for a reason.
+func TestReceivedIdentity(t *testing.T) {
+	a, w := testAgent()
+	id := identity{100, 1, 1}
+	a.handle(sampleRecord(id, nativeFrame))
+	a.handle(sampleRecord(id)) // no frame at all
+	broken := sampleRecord(id, nativeFrame, nativeFrame)
+	a.handle(broken[:len(broken)-8]) // fewer frames than it says
+	w.pids = map[int]bool{7: true}
+	a.handle(sampleRecord(id, nativeFrame)) // of nobody's window
+	want := map[string]uint64{discardEmpty: 1, discardMalformed: 1, discardNoWindow: 1}
+	for why, n := range want {
+		if a.discarded[why] != n {
+			t.Errorf("%s: %d, want %d", why, a.discarded[why], n)
+		}
+	}
+	if got := a.received.folded + sum(a.discarded); a.received.samples != got {
+		t.Errorf("received %d, folded and discarded %d", a.received.samples, got)
+	}
+}
+
+func FuzzHandle(f *testing.F) {
+	f.Add(sampleRecord(identity{1, 2, 3}, nativeFrame, jitFrame))
+	f.Add(processRecord(bpf.EventProcessExit, identity{1, 2, 3}))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		a, _ := testAgent()
+		a.handle(raw)
+		a.handle(raw)
+		if a.received.samples != a.received.folded+sum(a.discarded) {
+			t.Errorf("received %d, folded %d, discarded %v", a.received.samples, a.received.folded, a.discarded)
+		}
+	})
+}

@@ -1,0 +1,67 @@
+package agent
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+)
+
+func TestNamesOneWorkerAProcess(t *testing.T) {
+	var inside, most, done atomic.Int64
+	n := newNames(4, func(*process) {
+		if v := inside.Add(1); v > most.Load() {
+			most.Store(v)
+		}
+		time.Sleep(time.Millisecond)
+		inside.Add(-1)
+		done.Add(1)
+	})
+	defer n.close()
+	p := newProcess(proc.Identity{PID: 1}, true)
+	for range 20 {
+		n.submit(p)
+		time.Sleep(100 * time.Microsecond)
+	}
+	n.wait(context.Background(), []*process{p}, time.Minute)
+	if most.Load() != 1 {
+		t.Errorf("%d workers had the process at once", most.Load())
+	}
+	if done.Load() == 0 || inside.Load() != 0 {
+		t.Errorf("%d runs, %d not finished when wait returned", done.Load(), inside.Load())
+	}
+}
+
+// What is submitted while a worker has the process is worked on afterwards.
+func TestNamesAgain(t *testing.T) {
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	var runs atomic.Int64
+	n := newNames(1, func(*process) {
+		if runs.Add(1) == 1 {
+			close(begun)
+			<-goOn
+		}
+	})
+	defer n.close()
+	p := newProcess(proc.Identity{PID: 1}, true)
+	n.submit(p)
+	<-begun
+	n.submit(p)
+	close(goOn)
+	n.wait(context.Background(), []*process{p}, time.Minute)
+	if runs.Load() != 2 {
+		t.Errorf("%d runs, want 2", runs.Load())
+	}
+}
+
+func TestNamesDeadline(t *testing.T) {
+	release := make(chan struct{})
+	n := newNames(1, func(*process) { <-release })
+	p := newProcess(proc.Identity{PID: 1}, true)
+	n.submit(p)
+	n.wait(context.Background(), []*process{p}, time.Millisecond) // returns although the worker hangs
+	close(release)
+	n.close()
+}

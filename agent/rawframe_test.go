@@ -1,0 +1,55 @@
+package agent
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+const (
+	jitFrame    = bpf.Frame(uint64(bpf.FrameJIT)<<60 | 7<<32 | 0x100)
+	interpFrame = bpf.Frame(uint64(bpf.FrameInterpreted)<<60 | 0x1234<<16 | 3)
+	nativeFrame = bpf.Frame(uint64(bpf.FrameNative)<<60 | 0x7f0000001000)
+)
+
+func TestRawStack(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		sample     bpf.Sample
+		attachment uint32
+		want       []rawFrame
+	}{
+		{
+			"the first user frame is exact, interpreted frames carry the epoch",
+			bpf.Sample{User: []bpf.Frame{jitFrame, interpFrame}, End: bpf.EndRoot, Attachment: 1, ClassEpoch: 9}, 1,
+			[]rawFrame{{frame: jitFrame, kind: rawExact}, {frame: interpFrame, epoch: 9}},
+		},
+		{
+			"kernel frames come first",
+			bpf.Sample{User: []bpf.Frame{nativeFrame}, Kernel: []uint64{0xffffffff81000000}, End: bpf.EndRoot}, 0,
+			[]rawFrame{{frame: 0xffffffff81000000, kind: rawKernel}, {frame: nativeFrame, kind: rawExact}},
+		},
+		{
+			"frames of a VM that the process no longer runs are stale, native ones are not",
+			bpf.Sample{User: []bpf.Frame{nativeFrame, jitFrame}, End: bpf.EndRoot, Attachment: 1}, 2,
+			[]rawFrame{{frame: nativeFrame, kind: rawExact}, {kind: rawStale}},
+		},
+		{
+			"the outermost frame says why the walk ended",
+			bpf.Sample{User: []bpf.Frame{nativeFrame, nativeFrame}, End: bpf.EndPointer}, 0,
+			[]rawFrame{{frame: nativeFrame, kind: rawExact}, {frame: nativeFrame, end: bpf.EndPointer}},
+		},
+		{
+			"a stack without frames still says so",
+			bpf.Sample{End: bpf.EndCompat}, 0,
+			[]rawFrame{{kind: rawNothing, end: bpf.EndCompat}},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := rawStack(nil, &c.sample, c.attachment); !slices.Equal(got, c.want) {
+				t.Errorf("got  %v\nwant %v", got, c.want)
+			}
+		})
+	}
+}

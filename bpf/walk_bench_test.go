@@ -1,0 +1,52 @@
+//go:build linux && amd64
+
+package bpf
+
+import (
+	"fmt"
+	"testing"
+)
+
+// What a walk costs in the kernel, by depth, with warm caches. ns/op is the round trip through the system call and
+// tells nothing; ns/walk is for comparing one day with another on one machine.
+func BenchmarkKernelWalk(b *testing.B) {
+	w := newWalker(b)
+	pinned(b)
+	for _, kind := range []string{"compiled", "interpreted", "native"} {
+		for _, depth := range []int{10, 20, 100, 1000} {
+			b.Run(fmt.Sprintf("%s/%d", kind, depth), func(b *testing.B) {
+				vm := newFakeVM(b, builds[1])
+				w.attach(b, vm)
+				s := vm.newStack(b, 1<<20)
+				switch kind {
+				case "compiled":
+					s.entry(anchor{})
+					versions := make([]*blob, 64)
+					for i := range versions {
+						versions[i] = vm.typical(48 + int32(i)/8*16)
+					}
+					for i := range depth {
+						s.compiled(versions[i%len(versions)], 0x40)
+					}
+				case "interpreted":
+					s.entry(anchor{})
+					m := vm.newMethod(10)
+					for range depth {
+						s.interpreted(m, 3)
+					}
+					s.at(m, 3)
+				case "native":
+					s = nativeStack(b, depth)
+				}
+				s.check(b, w, s.request(), EndRoot)
+				var sum uint64
+				var sample Sample
+				for b.Loop() {
+					sum += w.walkInto(b, s.request(), &sample)
+				}
+				b.ReportMetric(float64(sum)/float64(b.N), "ns/walk")
+				b.ReportMetric(float64(sum)/float64(b.N)/float64(depth), "ns/frame")
+			})
+		}
+	}
+}
