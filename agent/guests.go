@@ -10,6 +10,8 @@ import (
 	"time"
 	"unique"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -21,11 +23,10 @@ import (
 
 // A guest is an attached VM: the kernel side can walk its stacks, and vm names what is found there.
 type guest struct {
-	vm      vmruntime.Process
+	vm      *hotspot.Process
 	mem     *proc.Memory
-	slot    uint32
-	serial  uint32
-	codeLow uint64 // what code offsets in frames count from
+	kernel  *bpf.HotspotProcess // what the kernel side was told
+	refresh backoff             // until all kinds of code have been seen
 	mapping unique.Handle[symbolize.Mapping]
 }
 
@@ -66,13 +67,6 @@ func newGuests(a *Agent) *guests {
 	return g
 }
 
-// retryDelays are when a process that may become a VM is looked at again: the launcher loads libjvm within
-// milliseconds on a quiet machine, and within seconds on a busy one.
-var retryDelays = []time.Duration{
-	5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond,
-	160 * time.Millisecond, 320 * time.Millisecond, 640 * time.Millisecond, 1280 * time.Millisecond, 2560 * time.Millisecond,
-}
-
 // findGuest attaches to p's VM if it has one. What is not ready yet is tried again later.
 func (a *Agent) findGuest(p *process) {
 	a.readMaps(p)
@@ -97,10 +91,9 @@ func (a *Agent) findGuest(p *process) {
 	if lib == nil && !looksLikeJava(p.executable.File, p.comm) {
 		return // a launcher under another name is found by its first compilation, or by frames in unknown mappings
 	}
-	if p.work.attempts < len(retryDelays) && !p.exited.Load() {
+	if pause, ok := p.work.retry.again(); ok && !p.exited.Load() {
 		p.work.mapsRead = 0
-		a.names.submitLater(p, retryDelays[p.work.attempts])
-		p.work.attempts++
+		a.names.submitLater(p, pause)
 	}
 }
 
@@ -138,13 +131,16 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 		gs.free(slot)
 		return nil, err
 	}
-	vm, err := im.img.Attach(vmruntime.Target{
-		Memory: mem, Bias: bias, Epoch: func() uint32 { return gs.classEpoch(slot) },
-	})
+	target := vmruntime.Target{Memory: mem, Bias: bias}
+	if im.probes == nil {
+		target.Epoch = func() uint32 { return gs.classEpoch(slot) }
+	}
+	attached, err := im.img.Attach(target)
 	if err != nil {
 		return fail(err)
 	}
-	k, err := kernelLayout(vm.(*hotspot.Process).Layout())
+	vm := attached.(*hotspot.Process)
+	k, err := kernelLayout(vm.Layout())
 	if err != nil {
 		return fail(err)
 	}
@@ -155,7 +151,7 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	if err := a.objects.Processes.Put(uint32(p.pid), k); err != nil {
 		return fail(fmt.Errorf("announce VM to the kernel side: %w", err))
 	}
-	g := &guest{vm: vm, mem: mem, slot: slot, serial: serial, codeLow: k.CodeLow, mapping: unique.Make(symbolize.Mapping{
+	g := &guest{vm: vm, mem: mem, kernel: k, refresh: backoff{first: 100 * time.Millisecond}, mapping: unique.Make(symbolize.Mapping{
 		File: "[jit:HotSpot]", Start: k.CodeLow, Limit: k.CodeHigh,
 	})}
 	p.mu.Lock()
@@ -168,6 +164,28 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	p.attachment.Store(serial)
 	a.log.Debug("attached", "pid", p.pid, "vm", p.vm)
 	return g, nil
+}
+
+// refresh tells the kernel side of kinds of code that the VM had not generated when it was attached.
+func (gs *guests) refresh(p *process, g *guest) {
+	if len(g.vm.Layout().Pending) == 0 || !g.refresh.due(monotonic()) {
+		return
+	}
+	changed, err := g.vm.Refresh()
+	gs.count(err)
+	if err == nil && changed {
+		k, err := kernelLayout(g.vm.Layout())
+		if err != nil {
+			return
+		}
+		k.StartTicks, k.Serial, k.Slot, k.Flags = g.kernel.StartTicks, g.kernel.Serial, g.kernel.Slot, k.Flags|g.kernel.Flags
+		if gs.agent.objects.Processes.Update(uint32(p.pid), k, ebpf.UpdateExist) == nil {
+			g.kernel = k
+		}
+	}
+	if len(g.vm.Layout().Pending) > 0 {
+		gs.agent.names.submitLater(p, g.refresh.next-monotonic())
+	}
 }
 
 // image reads a libjvm, and attaches its probes, once.
@@ -274,12 +292,12 @@ func (gs *guests) release(p *process) {
 		return
 	}
 	var k bpf.HotspotProcess
-	if m := gs.agent.objects.Processes; m.Lookup(uint32(p.pid), &k) == nil && k.Serial == g.serial {
+	if m := gs.agent.objects.Processes; m.Lookup(uint32(p.pid), &k) == nil && k.Serial == g.kernel.Serial {
 		m.Delete(uint32(p.pid)) // it may be gone by now, which is as well
 	}
 	p.work.guest, p.work.hopeless = nil, true
 	g.mem.Close()
-	gs.free(g.slot)
+	gs.free(g.kernel.Slot)
 	gs.agent.pool.Forget(p.pid)
 }
 

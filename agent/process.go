@@ -54,7 +54,11 @@ const (
 )
 
 func newProcess(id proc.Identity, precise bool) *process {
-	return &process{pid: id.PID, ticks: id.Ticks(), id: id, precise: precise, requested: map[rawFrame]struct{}{}, names: map[rawFrame]name{}}
+	return &process{
+		pid: id.PID, ticks: id.Ticks(), id: id, precise: precise,
+		requested: map[rawFrame]struct{}{}, names: map[rawFrame]name{},
+		work: workerState{retry: vmStart},
+	}
 }
 
 // identity is enough to tell the process from others with its pid.

@@ -20,8 +20,8 @@ type workerState struct {
 	mapsRead time.Duration                // when, CLOCK_MONOTONIC
 	objects  map[uint64]*symbolize.Object // by start of the mapping, while a worker has the process
 	guest    *guest
-	attempts int  // to find or attach a VM
-	hopeless bool // there is a VM, and it cannot be attached
+	retry    backoff // of looking for a VM
+	hopeless bool    // there is a VM, and it cannot be attached
 }
 
 // work does what there is to do for p. Reads of the target go through the pool and end after its deadline.
@@ -39,6 +39,7 @@ func (a *Agent) work(p *process) {
 	p.wanted, p.loads = nil, nil
 	p.mu.Unlock()
 	if g := p.work.guest; g != nil {
+		a.guests.refresh(p, g)
 		for _, l := range loads {
 			g.vm.Loaded(l)
 		}
@@ -129,9 +130,9 @@ func (a *Agent) nameGuest(p *process, r rawFrame) name {
 	site := vmruntime.Site{Exact: r.kind == rawExact}
 	switch r.frame.Kind() {
 	case bpf.FrameJIT:
-		site.Kind, site.PC, site.Version = vmruntime.Compiled, g.codeLow+uint64(r.frame.CodeOffset()), r.frame.CompileID()
+		site.Kind, site.PC, site.Version = vmruntime.Compiled, g.kernel.CodeLow+uint64(r.frame.CodeOffset()), r.frame.CompileID()
 	case bpf.FrameStub:
-		site.Kind, site.PC = vmruntime.Stub, g.codeLow+uint64(r.frame.CodeOffset())
+		site.Kind, site.PC = vmruntime.Stub, g.kernel.CodeLow+uint64(r.frame.CodeOffset())
 	case bpf.FrameInterpreted:
 		site.Kind, site.Method, site.BCI, site.Epoch = vmruntime.Interpreted, r.frame.Method(), r.frame.BCI(), r.epoch
 	}

@@ -127,6 +127,12 @@ func (s *blobSchema) decodeBlob(addr uint64, header []byte) (blob, error) {
 // version is the part of the compile id that a vmruntime.Site carries.
 func (b *blob) version() uint32 { return b.compileID & versionMask }
 
+// same reports whether b and other are the same code. One that is not entered any more still is.
+func (b blob) same(other blob) bool {
+	b.state = other.state
+	return b == other
+}
+
 // versionMask keeps the low 28 bits of a compile id.
 const versionMask = 1<<28 - 1
 

@@ -67,7 +67,8 @@ func (c *churn) sites() (all []vmruntime.Site) {
 	if err := c.walk(&c.schema.blob, func(blobs []blob) error {
 		for _, b := range blobs {
 			if c.compiled(&b) {
-				all = append(all, vmruntime.Site{Kind: vmruntime.Compiled, Version: b.version(), PC: (b.begin + b.end) / 2, Exact: true})
+				site := vmruntime.Site{Kind: vmruntime.Compiled, Version: b.version(), PC: (b.begin + b.end) / 2, Exact: true}
+				all = append(all, site)
 			}
 		}
 		return nil

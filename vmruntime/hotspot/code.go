@@ -55,7 +55,7 @@ func (p *Process) readCode(version uint32, pc uint64, epoch uint32) (*code, erro
 	if err != nil {
 		return nil, err
 	}
-	if after != before {
+	if !after.same(before) {
 		return nil, vmruntime.ErrStale
 	}
 	return c, decodeErr
@@ -77,7 +77,6 @@ func (p *Process) readHeader(addr uint64, version uint32) ([]byte, blob, error) 
 	if b.version() != version || !p.compiled(&b) {
 		return nil, blob{}, vmruntime.ErrStale
 	}
-	b.state = 0 // a method that is not entered any more is still the same code
 	return header, b, nil
 }
 

@@ -81,17 +81,6 @@ func (r *resolver) optionalStatic(name string) uint64 {
 	return 0
 }
 
-// statics returns the addresses of all static variables whose names begin with prefix, by the rest of their names.
-func (r *resolver) statics(prefix string) map[string]uint64 {
-	found := make(map[string]uint64)
-	for name, f := range r.fields {
-		if rest, ok := strings.CutPrefix(name, prefix); ok && f.static && f.width == 8 {
-			found[rest] = f.value
-		}
-	}
-	return found
-}
-
 // size returns the size of a type in bytes; it is an error if it is missing.
 func (r *resolver) size(name string) uint64 {
 	n, ok := r.sizes[name]

@@ -5,7 +5,7 @@ import "bytes"
 // Bounds on one batch of methods. Callers bound how many methods they ask for.
 const (
 	maxLineBytes  = 32 << 10 // of one line number table; 20,000 lines of source
-	maxLinesBytes = 4 << 20  // of all of them
+	maxLinesBytes = 1 << 20  // of all of them; what is beyond has no lines
 	poolSlot      = 8        // bytes of one constant
 )
 

@@ -28,9 +28,53 @@ func TestAttachStarting(t *testing.T) {
 	}
 }
 
+// TestAttachReplacedMeanwhile: whenever during Attach a class is unloaded, and its method's and its code's memory are
+// given to another method, neither is remembered by the name of the other.
+func TestAttachReplacedMeanwhile(t *testing.T) {
+	const name, version = "testdata/jdk25", 99_999
+	p := newPatient(t, name)
+	var other blob
+	if err := p.walk(&p.schema.blob, func(blobs []blob) error {
+		for _, b := range blobs {
+			if p.compiled(&b) && b.method != p.blob.method {
+				other = b
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := p.versions.find(p.blob.version(), p.blob.begin)
+	after, _ := p.versions.find(other.version(), other.begin)
+	r := loadRecording(t, name+".gz")
+	for at, reads := 1, 1; at <= reads; at++ {
+		p := newPatient(t, name)
+		reads = 0
+		memory := hookedMemory{p.mem, func() {
+			if reads++; reads == at {
+				id, constMethod := p.schema.blob.compileID, p.schema.method.constMethod
+				binary.LittleEndian.PutUint32(p.mem.at(id.at(p.blob.addr), 4), version)
+				copy(p.mem.at(constMethod.at(p.blob.method), 8), p.mem.at(constMethod.at(other.method), 8))
+			}
+		}}
+		vm, err := r.image().Attach(vmruntime.Target{Memory: memory, Bias: r.Bias})
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions := &vm.(*Process).versions
+		if got, ok := versions.find(p.blob.version(), p.blob.begin); ok && got.methodName != before.methodName {
+			t.Errorf("replaced at read %d: the old one is remembered as %+v", at, got)
+		}
+		if got, ok := versions.find(version, p.blob.begin); ok && got.methodName != after.methodName {
+			t.Errorf("replaced at read %d: the new one is remembered as %+v", at, got)
+		}
+	}
+}
+
 // TestAttachStripped: without .symtab names still work, and Layout says what does not.
 func TestAttachStripped(t *testing.T) {
 	r := loadRecording(t, "testdata/jdk17.gz")
+	listAddress := r.Symbols[symbolStubList]
 	for _, symbol := range []string{symbolCurrentThread, symbolJavaThread, symbolStubList} {
 		delete(r.Symbols, symbol)
 	}
@@ -44,16 +88,20 @@ func TestAttachStripped(t *testing.T) {
 			t.Errorf("notes do not have %q", sentence)
 		}
 	}
-	named := 0
-	for _, lookup := range loadLookups(t, "testdata/jdk17") {
-		if got := lookUp(p, vmruntime.Site(lookup.Site)); strings.HasPrefix(got.Result[0], "[stub: ") {
-			named++
-		} else if got.Result[0] != lookup.Result[0] {
-			t.Errorf("got %v, want %v", got, lookup)
-		}
+	routines, err := readRoutines(p.target, p.bias+listAddress)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if named == 0 {
-		t.Error("no stub has a name")
+	for _, want := range loadLookups(t, "testdata/jdk17") {
+		got := lookUp(p, vmruntime.Site(want.Site))
+		if _, ok := routines.find(want.Site.PC); ok {
+			// By the name of the blob that the routine is in.
+			if !strings.HasPrefix(got.Result[0], "[stub: ") {
+				t.Errorf("got %v", got)
+			}
+		} else if got.Result[0] != want.Result[0] {
+			t.Errorf("got %v, want %v", got, want)
+		}
 	}
 }
 

@@ -14,13 +14,14 @@ import (
 //	[vtable stub]                      a call through a virtual or interface table
 //	[i2c/c2i adapter]                  between compiled and interpreted code
 type stubNames struct {
-	codelets pieces
-	routines pieces
+	codelets pieces          // of the interpreter
+	routines pieces          // of other blobs
+	searched map[uint64]bool // blobs that were there when routines was read
 }
 
-// lookup names the place at pc, which is in a blob of that kind and name.
-func (s *stubNames) lookup(p *Process, pc uint64, kind blobKind, name string) (string, error) {
-	switch kind {
+// lookup names the place at pc, which is in b.
+func (s *stubNames) lookup(p *Process, pc uint64, b *blob) (string, error) {
+	switch p.kinds.of(b.name) {
 	case kindVtable:
 		return "[vtable stub]", nil
 	case kindAdapter:
@@ -37,21 +38,27 @@ func (s *stubNames) lookup(p *Process, pc uint64, kind blobKind, name string) (s
 		}
 		return "[interpreter]", nil
 	}
-	if routine, ok := s.find(p, pc); ok {
-		name = routine.name
+	if routine, ok := s.find(p, pc, b); ok {
+		return "[stub: " + routine.name + "]", nil
 	}
-	return "[stub: " + strings.TrimSpace(name) + "]", nil
+	name, err := p.string(b.name)
+	return "[stub: " + name + "]", err
 }
 
-// find returns the stub routine that pc is in. The VM generates some of them when they are first needed (JDK 21+), so
-// the list is read again when it has none. Without a list, blobs go by their names.
-func (s *stubNames) find(p *Process, pc uint64) (piece, bool) {
-	routine, ok := s.routines.find(pc)
-	if !ok {
-		s.load(p)
-		routine, ok = s.routines.find(pc)
+// find returns the stub routine that pc is in, which is in b. The VM generates some routines when they are first needed
+// (JDK 21+), each time in a new blob, so the list is read again for a blob that is new.
+func (s *stubNames) find(p *Process, pc uint64, b *blob) (piece, bool) {
+	if len(s.searched) > maxKinds {
+		s.searched = nil
 	}
-	return routine, ok
+	if !s.searched[b.addr] {
+		s.load(p)
+		if s.searched == nil {
+			s.searched = make(map[uint64]bool)
+		}
+		s.searched[b.addr] = true
+	}
+	return s.routines.find(pc)
 }
 
 // routine returns the first stub routine whose name matches.
@@ -65,12 +72,10 @@ func (s *stubNames) routine(p *Process, match func(name string) bool) (piece, bo
 	return piece{}, false
 }
 
-// load reads the stub routines. One that could not be read is not named, which is no reason to fail.
+// load reads the stub routines. Without them (a stripped libjvm) blobs go by their names: no reason to fail.
 func (s *stubNames) load(p *Process) {
 	if list, ok := p.symbol(symbolStubList); ok {
 		s.routines, _ = readRoutines(p.target, list)
-	} else {
-		s.routines, _ = readEntries(p.target, p.schema.stubs.entries)
 	}
 }
 
@@ -98,15 +103,10 @@ func (p *Process) stub(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	if err := p.learn([]uint64{b.name}); err != nil {
 		return nil, err
 	}
-	kind := p.kinds.of(b.name)
-	if kind == kindNMethod || kind == kindNative {
+	if kind := p.kinds.of(b.name); kind == kindNMethod || kind == kindNative {
 		return nil, vmruntime.ErrStale // a stub was here, and made room for a method
 	}
-	blobName, err := p.string(b.name)
-	if err != nil {
-		return nil, err
-	}
-	function, err := p.stubs.lookup(p, site.PC, kind, blobName)
+	function, err := p.stubs.lookup(p, site.PC, &b)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,6 @@ type stubSchema struct {
 	buffer, begin, end       field  // of StubQueue
 	description, codeletSize field  // of InterpreterCodelet
 	codelet                  uint64 // bytes of an InterpreterCodelet, which its code follows
-	entries                  map[string]uint64
 	callStubReturn           uint64 // static
 }
 
@@ -28,7 +27,6 @@ func newStubSchema(r *resolver) stubSchema {
 		description:    r.field("InterpreterCodelet._description"),
 		codeletSize:    r.field("InterpreterCodelet._size"),
 		codelet:        r.size("InterpreterCodelet"),
-		entries:        r.statics("StubRoutines._"),
 		callStubReturn: r.static("StubRoutines._call_stub_return_address"),
 	}
 }
@@ -126,8 +124,11 @@ func readCodelets(t target, s *stubSchema) (pieces, error) {
 const maxRoutines = 4096
 
 // readRoutines lists the stub routines (array copies, intrinsics, …) from the VM's own list of them, whose head is the
-// variable at list. A StubCodeDesc (src/hotspot/share/runtime/stubCodeGenerator.hpp) begins with five words: next, group,
-// name, begin, end. It is in no table, but has not changed since JDK 8; what does not look like one is left out.
+// variable at list, a hidden symbol. A StubCodeDesc (src/hotspot/share/runtime/stubCodeGenerator.hpp) begins with five
+// words: next, group, name, begin, end. It is in no table; what does not look like one is left out.
+//
+// Entry points that the VM exports (StubRoutines._…, up to about JDK 24) are no substitute: they are fewer, so that the
+// next one below an address is often that of another routine.
 func readRoutines(t target, list uint64) (pieces, error) {
 	const words = 5
 	desc, err := t.word(list)
@@ -156,30 +157,4 @@ func readRoutines(t target, list uint64) (pieces, error) {
 		found[i].name = names[pointers[i]]
 	}
 	return newPieces(found), nil
-}
-
-// readEntries lists the stub routines by their exported entry points: each reaches up to the next. It serves where
-// the VM's list cannot be found. What has no exported entry goes by the name of the one before it.
-func readEntries(t target, entries map[string]uint64) (pieces, error) {
-	var b batch
-	var list []piece
-	for name, static := range entries {
-		b.add(static, 8)
-		list = append(list, piece{name: name})
-	}
-	if err := b.read(t.mem); err != nil {
-		return nil, err
-	}
-	for i := range list {
-		list[i].begin, _ = b.word(i)
-	}
-	slices.SortFunc(list, func(a, b piece) int { return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.name, b.name)) })
-	list = slices.CompactFunc(list, func(a, b piece) bool { return a.begin == b.begin })
-	for i := range list {
-		list[i].end = ^uint64(0)
-		if i+1 < len(list) {
-			list[i].end = list[i+1].begin
-		}
-	}
-	return newPieces(list), nil
 }

@@ -42,6 +42,9 @@ func (t target) string(addr uint64) (string, error) {
 	return name, nil
 }
 
+// wordSize is that of every guest, in bytes.
+const wordSize = 8
+
 // pageSize is the smallest page of any architecture: a range inside of one is there as a whole or not at all.
 const pageSize = 4096
 

@@ -26,11 +26,12 @@ type vmTable struct {
 }
 
 var (
-	fieldTable = vmTable{"VMStructs", "VMStructEntry", []string{"TypeName", "FieldName", "TypeString", "IsStatic", "Offset", "Address"}}
-	typeTable  = vmTable{"VMTypes", "VMTypeEntry", []string{"TypeName", "Size"}}
-	intTable   = vmTable{"VMIntConstants", "VMIntConstantEntry", []string{"Name", "Value"}}
-	longTable  = vmTable{"VMLongConstants", "VMLongConstantEntry", []string{"Name", "Value"}}
-	vmTables   = []vmTable{fieldTable, typeTable, intTable, longTable}
+	fieldTable = vmTable{"VMStructs", "VMStructEntry",
+		[]string{"TypeName", "FieldName", "TypeString", "IsStatic", "Offset", "Address"}}
+	typeTable = vmTable{"VMTypes", "VMTypeEntry", []string{"TypeName", "Size"}}
+	intTable  = vmTable{"VMIntConstants", "VMIntConstantEntry", []string{"Name", "Value"}}
+	longTable = vmTable{"VMLongConstants", "VMLongConstantEntry", []string{"Name", "Value"}}
+	vmTables  = []vmTable{fieldTable, typeTable, intTable, longTable}
 )
 
 const symbolPrefix = "gHotSpot"

@@ -14,32 +14,35 @@ const (
 	mapChunk  = 1 << 20 // bytes of a segment map that are read together
 )
 
-// walk visits all blobs that are in use, a chunk at a time; the slice is reused. Blobs that come or go meanwhile are
+// walk visits all blobs that are in use, a chunk at a time; Blobs that come or go meanwhile are
 // found or not; one that is half written is left out, or has a header that does not hold together later on.
 func (c *codeCache) walk(s *blobSchema, visit func([]blob) error) error {
-	w := walker{codeCache: c, blobs: s, visit: visit}
+	count := 0
 	for i := range c.heaps {
-		if err := w.heap(&c.heaps[i]); err != nil {
-			return fmt.Errorf("code heap at %#x: %w", c.heaps[i].Low, err)
+		h := &c.heaps[i]
+		err := c.eachChunk(h, func(blocks []uint64) error {
+			if count += len(blocks); count > maxBlobs {
+				return fmt.Errorf("more than %d code blobs: %w", maxBlobs, vmruntime.ErrMalformed)
+			}
+			found, err := c.readBlobs(s, blocks)
+			if err != nil || len(found) == 0 {
+				return err
+			}
+			return visit(found)
+		})
+		if err != nil {
+			return fmt.Errorf("code heap at %#x: %w", h.Low, err)
 		}
 	}
 	return nil
 }
 
-type walker struct {
-	*codeCache
-	blobs  *blobSchema
-	visit  func([]blob) error
-	starts []uint64 // addresses of blocks
-	found  []blob
-	count  int
-}
-
-// heap finds the starts of blocks in the segment map.
-func (w *walker) heap(h *CodeHeap) error {
-	segments := (h.used - h.Low) >> w.shift
+// eachChunk finds the blocks of a heap in its segment map. The slice is reused.
+func (c *codeCache) eachChunk(h *CodeHeap, visit func(blocks []uint64) error) error {
+	blocks := make([]uint64, 0, walkChunk)
+	segments := (h.used - h.Low) >> c.shift
 	for first := uint64(0); first < segments; first += mapChunk {
-		segmap, err := w.bytes(h.Segmap+first, min(mapChunk, segments-first))
+		segmap, err := c.bytes(h.Segmap+first, min(mapChunk, segments-first))
 		if err != nil {
 			return fmt.Errorf("segment map: %w", err)
 		}
@@ -49,44 +52,41 @@ func (w *walker) heap(h *CodeHeap) error {
 				break
 			}
 			at += next
-			w.starts = append(w.starts, h.Low+(first+uint64(at))<<w.shift)
-			if len(w.starts) == walkChunk {
-				if err := w.flush(h); err != nil {
+			blocks = append(blocks, h.Low+(first+uint64(at))<<c.shift)
+			if len(blocks) == walkChunk {
+				if err := visit(blocks); err != nil {
 					return err
 				}
+				blocks = blocks[:0]
 			}
 		}
 	}
-	return w.flush(h)
+	return visit(blocks)
 }
 
-// flush reads the headers of the collected blocks and hands the blobs on.
-func (w *walker) flush(h *CodeHeap) error {
-	if w.count += len(w.starts); w.count > maxBlobs {
-		return fmt.Errorf("more than %d code blobs: %w", maxBlobs, vmruntime.ErrMalformed)
-	}
+// readBlobs reads the headers of the blobs in these blocks, as many as a chunk has at most. Those that are free or
+// malformed are left out.
+func (c *codeCache) readBlobs(s *blobSchema, blocks []uint64) ([]blob, error) {
 	var b batch
-	size := w.schema.blockSize + w.blobs.header
-	for _, start := range w.starts {
-		b.add(start, min(size, h.used-start))
+	for _, block := range blocks {
+		size := c.schema.blockSize + s.header
+		if h := c.heapOf(block); h != nil && h.used > block {
+			size = min(size, h.used-block) // a stub is shorter than an nmethod, and may be the last one
+		}
+		b.add(block, size)
 	}
-	if err := b.read(w.mem); err != nil {
-		return err
+	if err := b.read(c.mem); err != nil {
+		return nil, err
 	}
-	w.found = w.found[:0]
-	for i, start := range w.starts {
-		header, ok := b.bytes(i)
-		if !ok || w.schema.blockUsed.of(header) == 0 || uint64(len(header)) < w.schema.blockSize+w.blobs.blobHeader {
+	found := make([]blob, 0, len(blocks))
+	for i, block := range blocks {
+		object, ok := b.bytes(i)
+		if !ok || c.schema.blockUsed.of(object) == 0 || uint64(len(object)) < c.schema.blockSize+s.blobHeader {
 			continue
 		}
-		blob, err := w.blobs.decodeBlob(start+w.schema.blockSize, header[w.schema.blockSize:])
-		if err == nil {
-			w.found = append(w.found, blob)
+		if blob, err := s.decodeBlob(block+c.schema.blockSize, object[c.schema.blockSize:]); err == nil {
+			found = append(found, blob)
 		}
 	}
-	w.starts = w.starts[:0]
-	if len(w.found) == 0 {
-		return nil
-	}
-	return w.visit(w.found)
+	return found, nil
 }
