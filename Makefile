@@ -20,7 +20,7 @@ generate: ## BPF objects and their Go types; needs clang-19 and libbpf-dev
 	go generate ./...
 
 check-generate: ## what is generated is what the sources say
-	before=$$(sha256sum bpf/*_bpfel.*) && $(MAKE) generate && echo "$$before" | sha256sum --quiet --check
+	before=$$(sha256sum bpf/*_bpfel*) && $(MAKE) generate && echo "$$before" | sha256sum --quiet --check
 
 test: export GOFLAGS += -buildvcs=false # also in a clone that belongs to somebody else
 test: deps lint check-generate cross race fuzz-short kernels ## everything; installs what is missing
@@ -56,7 +56,7 @@ bench: ## cost of the agent beside perf record
 
 demo: build ## profile a small Java program for 10 s
 	@scripts/deps demo && javac -d bin/demo tests/guests/java/Demo.java
-	$(SUDO) bin/vmprof-agent record -d 10s -o $(DEMO_OUT) -- java -cp bin/demo Demo
+	$(SUDO) bin/vmprof-agent record -o $(DEMO_OUT) -- java -cp bin/demo Demo 10
 	@echo "profile: $(abspath $(DEMO_OUT)), for example: go tool pprof -http=: $(DEMO_OUT)"
 
 deps: ## install the Debian packages that the other targets need

@@ -22,7 +22,7 @@ const vdso = "[vdso]"
 // loadSymbols reads the kernel's symbols and the vDSO's, which are the same for everybody. Without them frames stay
 // unnamed; that is no reason not to profile.
 func (a *Agent) loadSymbols() {
-	a.files = symbolize.NewFiles(symbolBytes, nil)
+	a.files = symbolize.NewFiles(symbolBytes)
 	f, err := os.Open(string(a.opt.Proc) + "/kallsyms")
 	if err == nil {
 		defer f.Close()

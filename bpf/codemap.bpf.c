@@ -4,6 +4,8 @@
 /*
  * What a HotSpot VM announces of its code, through its USDT probes. These programs are uprobes: they can be
  * preempted and move between CPUs, so they write into the reserved record only and keep nothing per CPU.
+ * Kernels since 6.13 give a function with 64 bytes of stack or more a stack per CPU: what is not inlined here is so to
+ * stay below that.
  */
 #include "codecache.bpf.h"
 #include "maps.bpf.h"
@@ -35,7 +37,7 @@ static __always_inline __u64 guest_register(struct task_struct *task, __u32 offs
 }
 
 /* The value of an argument, extended to 64 bits. */
-static __always_inline __u64 argument(struct task_struct *task, const struct operand *op)
+static __noinline __u64 argument(struct task_struct *task, const struct operand *op)
 {
 	__u64 v;
 
@@ -75,7 +77,7 @@ static __always_inline __u16 copy_string(__u8 *to, __u32 max, struct task_struct
 }
 
 /* The compile id of the code at begin; 0 if the VM is not attached. */
-static __always_inline __u32 compile_id(__u32 pid, __u64 begin)
+static __noinline __u32 compile_id(__u32 pid, __u64 begin)
 {
 	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	__u64 blob = vm ? blob_at(vm, begin) : 0;

@@ -310,23 +310,25 @@ static __always_inline int step_interpreted(struct walk *w)
 }
 
 /*
- * How many words above its nominal place the return address of a frame is. C2's string intrinsics push a few words
- * onto a frame that stands and go on in compiled code. The right return address is the first whose own caller's, by
- * the size of its frame, is in the code cache as well. -1 if none is.
+ * How many words from at the first return address is whose own caller's, by the size of its frame, is in the code cache
+ * as well: words that were left on the stack by calls of the past are not. -1 if none is.
  */
-__noinline int frame_shift(__u32 pid, __u64 ra_at)
+__noinline int find_fitting_return(__u32 pid, __u64 at, __u32 words)
 {
 	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
-	__u64 words[SHIFT_WORDS] = {};
 
-	if (!vm || !s || bpf_probe_read_user(words, sizeof(words), (void *)ra_at))
+	if (words > SCAN_WORDS)
+		words = SCAN_WORDS;
+	if (!vm || !s || bpf_probe_read_user(s->words, words * 8, (void *)at))
 		return -1;
-	for (int i = 0; i < SHIFT_WORDS; i++) {
-		if (!is_return(vm, words[i]) || segment_find(pid, words[i]))
+	for (__u32 i = 0; i < SCAN_WORDS; i++) {
+		if (i >= words)
+			break;
+		if (!is_return(vm, s->words[i]) || segment_find(pid, s->words[i]))
 			continue;
 		if ((s->found.kind != BLOB_NMETHOD && s->found.kind != BLOB_NATIVE) ||
-		    in_code_cache(vm, read_word(ra_at + 8 * i + s->found.frame)))
+		    in_code_cache(vm, read_word(at + 8 * i + s->found.frame)))
 			return i;
 	}
 	return -1;
@@ -381,7 +383,8 @@ static __always_inline int step_compiled(struct walk *w, const struct segment *g
 	if (window_cover(w->s, w->stack_base, cfa - 16, 16))
 		return end_walk(w, END_READ);
 	if (w->leaf && !frame_fits(w, cfa - 8)) {
-		shift = frame_shift(w->pid, cfa - 8);
+		/* C2's string intrinsics push a few words onto a frame that stands and go on in compiled code. */
+		shift = find_fitting_return(w->pid, cfa - 8, SHIFT_WORDS);
 		if (shift > 0) {
 			cfa += 8 * shift;
 			if (window_cover(w->s, w->stack_base, cfa - 16, 16))

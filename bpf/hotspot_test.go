@@ -76,6 +76,20 @@ var javaStacks = []struct {
 		}
 		s.frames = append(s.frames, s.stub(s.pc))
 	}},
+	{"C1 pushes a stub's arguments", func(s *fakeStack) {
+		c := s.typical(64)
+		s.interpreted(s.newMethod(9), 4).compiled(s.typical(48), 0x40).compiled(c, 0x40)
+		s.code.put(s.pc, []byte{0x5f, 0x41, 0x58}) // pop rdi; pop r8: behind the call
+		s.push(poison)
+		s.push(poison)
+		s.called(s.newBlob(nameOther, make([]byte, 100), 0, 0).begin + 8)
+		s.frames = append(s.frames, s.stub(s.pc))
+	}},
+	{"C2 pushes words onto its frame", func(s *fakeStack) {
+		s.interpreted(s.newMethod(9), 4).compiled(s.typical(48), 0x40).compiled(s.typical(64), 0x40)
+		s.push(poison)
+		s.push(poison)
+	}},
 	{"interpreter entry from interpreted", func(s *fakeStack) {
 		m, n := s.newMethod(50), s.newMethod(60)
 		s.interpreted(m, 30)
@@ -155,115 +169,6 @@ func TestKernelJava(t *testing.T) {
 					t.Errorf("flags %#x, attachment %d; want %#x, %d", got.Flags, got.Attachment, SampleAttached|SampleJavaFrames, vm.Serial)
 				}
 				s.check(t, w, s.request(), EndRoot) // from what is cached now
-			})
-		}
-	})
-}
-
-// Stacks that cannot be walked to their root: what was found until there is right, and the reason is given.
-var brokenStacks = []struct {
-	name  string
-	end   WalkEnd
-	build func(*fakeStack)
-}{
-	{"return address outside the code cache", EndNoCode, func(s *fakeStack) {
-		s.frames = nil
-		s.pc = libjvm
-		s.compiled(s.typical(48), 0x40)
-	}},
-	{"return address between blobs", EndNoBlob, func(s *fakeStack) {
-		s.frames = nil
-		s.pc = s.code.end() - 64
-		s.compiled(s.typical(48), 0x40)
-	}},
-	{"frame reaches beyond the stack", EndRead, func(s *fakeStack) {
-		s.frames = nil
-		s.compiled(s.typical(48), 0x40)
-		s.code.put32(s.typicalAt(s.pc).addr+uint64(s.BlobFrameSize), 1<<20)
-	}},
-	{"frame of no size", EndDirection, func(s *fakeStack) {
-		s.frames = nil
-		s.compiled(s.typical(48), 0x40)
-		s.code.put32(s.typicalAt(s.pc).addr+uint64(s.BlobFrameSize), 0)
-		s.compiled(s.typical(48), 0x40)
-	}},
-	{"frame of negative size", EndRead, func(s *fakeStack) {
-		s.frames = nil
-		s.compiled(s.typical(48), 0x40)
-		s.code.put32(s.typicalAt(s.pc).addr+uint64(s.BlobFrameSize), 0xfffffffe)
-	}},
-	{"interpreted frame returns to itself", EndDirection, func(s *fakeStack) {
-		m := s.newMethod(10)
-		s.frames = nil
-		s.interpreted(m, 3).at(m, 3)
-		s.mem.put64(s.bp+uint64(int64(s.InterpSenderSp)), s.sp)
-	}},
-	{"interpreted caller without a method", EndInterpreter, func(s *fakeStack) {
-		s.interpreted(s.newMethod(10), 3)
-		s.mem.put64(s.bp+uint64(int64(s.InterpMethod)), poison)
-		s.frames = nil
-		s.compiled(s.typical(48), 0x40)
-	}},
-	{"interpreted caller between bytecodes", EndInterpreter, func(s *fakeStack) {
-		m := s.newMethod(10)
-		s.interpreted(m, 3)
-		s.mem.put64(s.bp+uint64(int64(s.InterpBcp)), m.codes+10)
-		s.frames = nil
-		s.compiled(s.typical(48), 0x40)
-	}},
-	{"interpreted caller without rbp", EndInterpreter, func(s *fakeStack) {
-		s.interpreted(s.newMethod(10), 3)
-		s.bp = s.sp - 64
-		s.frames = nil
-		s.compiled(s.typical(48), 0x40)
-	}},
-	{"wrapper not readable", EndNoAnchor, func(s *fakeStack) {
-		s.mem.put64(s.bp+uint64(int64(s.EntryWrapperOffset)), poison)
-		s.compiled(s.typical(48), 0x40)
-	}},
-	{"wrapper below its frame", EndNoAnchor, func(s *fakeStack) {
-		s.mem.put64(s.bp+uint64(int64(s.EntryWrapperOffset)), s.sp-256)
-		s.compiled(s.typical(48), 0x40)
-	}},
-	{"anchor below its frame", EndDirection, func(s *fakeStack) {
-		s.entry(anchor{sp: s.sp - 4096, pc: s.callStub.begin, fp: 0})
-		s.compiled(s.typical(48), 0x40)
-	}},
-	{"virtual thread with callers on the heap", EndHeap, func(s *fakeStack) {
-		s.frames = nil
-		s.pc = s.ReturnBarrier
-		s.compiled(s.typical(48), 0x40).compiled(s.typical(64), 0x60)
-	}},
-	{"virtual thread being thawed", EndHeap, func(s *fakeStack) {
-		s.frames = nil
-		s.pc = s.continuation.begin + 80
-		s.compiled(s.typical(48), 0x40)
-	}},
-	{"stub without a caller", EndNoCode, func(s *fakeStack) {
-		s.frames = nil
-		s.pc = libjvm
-		s.called(s.vtable.begin)
-		s.sp -= 2048
-		s.frames = []Frame{s.stub(s.pc)}
-	}},
-}
-
-// typicalAt is the blob that begins at the last block before pc.
-func (vm *fakeVM) typicalAt(pc uint64) *blob {
-	segment := (pc - vm.code.base) >> vm.SegmentShift
-	for vm.segments.mem[segment] != 0 {
-		segment--
-	}
-	return &blob{vm: vm, addr: vm.code.base + segment<<vm.SegmentShift + uint64(vm.BlockHeader)}
-}
-
-func TestKernelBrokenStack(t *testing.T) {
-	forBuilds(t, func(t *testing.T, w *walker, vm *fakeVM) {
-		for _, c := range brokenStacks {
-			t.Run(c.name, func(t *testing.T) {
-				s := vm.newStack(t, 64<<10).entry(anchor{})
-				c.build(s)
-				s.check(t, w, s.request(), c.end)
 			})
 		}
 	})

@@ -78,7 +78,9 @@ func TestKernelNativeToJava(t *testing.T) {
 		leaf("before the first call of Java", EndRoot, inJavaThread)
 
 		s.frames = nil
-		s.entry(anchor{}).interpreted(vm.newMethod(9), 4).compiled(vm.typical(64), 0x40)
+		s.entry(anchor{})
+		entry := s.bp
+		s.interpreted(vm.newMethod(9), 4).compiled(vm.typical(64), 0x40)
 		th.enter(inJava, anchor{})
 		leaf("in Java", EndRoot, inJavaThread|SampleJavaFrames)
 
@@ -91,7 +93,7 @@ func TestKernelNativeToJava(t *testing.T) {
 		s.frames = append(java.frames[:len(java.frames):len(java.frames)], native(libc))
 		leaf("by the anchor, native code without frame pointers", EndRoot, inJavaThread|SampleJavaFrames)
 
-		s.bp = java.sp + 64 // beyond the anchor
+		s.bp = entry
 		leaf("by the anchor, rbp leads past it", EndRoot, inJavaThread|SampleJavaFrames)
 
 		deep := java
@@ -116,6 +118,21 @@ func TestKernelNativeToJava(t *testing.T) {
 		s.sp -= 2048
 		s.frames = []Frame{native(libc)}
 		leaf("leaf call, return address too far", EndNoAnchor, inJavaThread)
+
+		*s = java
+		s.bp = s.mem.word(s.sp + 64 - 16) // the interpreted caller's: C1 leaves rbp alone
+		s.called(libc)
+		s.sp -= 64
+		s.frames = append(java.frames[:len(java.frames):len(java.frames)], native(libc))
+		leaf("leaf call without a frame pointer, rbp is that of a caller's caller", EndRoot, inJavaThread|SampleJavaFrames)
+
+		*s = java
+		th.enter(inNative, s.here())
+		s.unseen(libjvm)
+		s.mem.put64(s.sp+16, vm.typical(80).returnTo(0x40)) // of a call of the past
+		s.called(vm.callStub.begin + 300)
+		s.frames = append(java.frames[:len(java.frames):len(java.frames)], vm.stub(s.pc))
+		leaf("libjvm calls a stub", EndRoot, inJavaThread|SampleJavaFrames)
 	})
 }
 

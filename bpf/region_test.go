@@ -38,13 +38,11 @@ func newRegion(t testing.TB, size int) region {
 	return region{mem, uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))}
 }
 
-func (r region) end() uint64                  { return r.base + uint64(len(r.mem)) }
-func (r region) at(addr uint64) []byte        { return r.mem[addr-r.base:] }
-func (r region) put(addr uint64, b []byte)    { copy(r.at(addr), b) }
-func (r region) put16(addr uint64, v uint16)  { binary.NativeEndian.PutUint16(r.at(addr), v) }
-func (r region) put32(addr uint64, v uint32)  { binary.NativeEndian.PutUint32(r.at(addr), v) }
-func (r region) put64(addr uint64, v uint64)  { binary.NativeEndian.PutUint64(r.at(addr), v) }
-func (r region) word(addr uint64) uint64      { return binary.NativeEndian.Uint64(r.at(addr)) }
-func (r region) contains(addr, n uint64) bool { return addr >= r.base && addr+n <= r.end() }
-
-func getInt(r region, addr uint64) uint32 { return binary.NativeEndian.Uint32(r.at(addr)) }
+func (r region) end() uint64                 { return r.base + uint64(len(r.mem)) }
+func (r region) at(addr uint64) []byte       { return r.mem[addr-r.base:] }
+func (r region) put(addr uint64, b []byte)   { copy(r.at(addr), b) }
+func (r region) put16(addr uint64, v uint16) { binary.NativeEndian.PutUint16(r.at(addr), v) }
+func (r region) put32(addr uint64, v uint32) { binary.NativeEndian.PutUint32(r.at(addr), v) }
+func (r region) put64(addr uint64, v uint64) { binary.NativeEndian.PutUint64(r.at(addr), v) }
+func (r region) word(addr uint64) uint64     { return binary.NativeEndian.Uint64(r.at(addr)) }
+func (r region) int(addr uint64) uint32      { return binary.NativeEndian.Uint32(r.at(addr)) }

@@ -143,15 +143,6 @@ var codeReuses = []struct {
 	}},
 }
 
-// blobAt finds the blob around pc as HotSpot itself does.
-func (vm *fakeVM) blobAt(pc uint64) *blob {
-	b := vm.typicalAt(pc)
-	b.begin = b.addr + vm.blobHeader
-	b.frame = uint64(getInt(vm.code, b.addr+uint64(vm.BlobFrameSize))) * 8
-	b.id = getInt(vm.code, b.addr+uint64(vm.BlobCompileId))
-	return b
-}
-
 // A Method's memory that is used again for another one.
 func TestKernelMethodReuse(t *testing.T) {
 	w := newWalker(t)

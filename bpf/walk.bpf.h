@@ -25,11 +25,9 @@ static __always_inline void walk_java(struct walk *w)
 	bpf_loop(2 * MAX_USER_FRAMES, java_step, w, 0); /* entry frames take a turn and push nothing */
 }
 
-/* To the first return address into the code cache up the stack from sp. False if there is none. */
-static __always_inline bool find_java_caller(struct walk *w, __u64 sp, __u64 bp)
+/* To the return address into the code cache that is i words up the stack from sp. */
+static __always_inline bool go_to_java_caller(struct walk *w, int i, __u64 sp, __u64 bp)
 {
-	int i = find_return(w->pid, sp, SCAN_WORDS);
-
 	if (i < 0 || i >= SCAN_WORDS)
 		return false;
 	w->frames = 1;
@@ -37,6 +35,21 @@ static __always_inline bool find_java_caller(struct walk *w, __u64 sp, __u64 bp)
 	w->bp = i > 0 && bp == sp + 8 * (__u64)i - 8 ? w->s->words[i - 1] : bp;
 	w->sp = sp + 8 * (__u64)i + 8;
 	w->leaf = 0;
+	return true;
+}
+
+/*
+ * From native code that Java called without an anchor. libjvm keeps frame pointers; libm and the vDSO do not, but their
+ * frames are small. If rbp leads to Java at once, it may still be that of a caller's caller: C1 leaves it alone too. Then
+ * a return address that fits and is nearer comes first.
+ */
+static __always_inline bool find_java_caller(struct walk *w, __u64 sp, __u64 bp)
+{
+	bpf_loop(NATIVE_LEAVES, native_step, w, 0);
+	if (!w->java)
+		return go_to_java_caller(w, find_return(w->pid, sp, SCAN_WORDS), sp, bp);
+	if (w->frames == 1)
+		go_to_java_caller(w, find_fitting_return(w->pid, sp, (w->sp - 8 - sp) / 8), sp, bp);
 	return true;
 }
 
@@ -57,9 +70,7 @@ static __always_inline void walk_native_to_java(struct walk *w, const struct jav
 		w->leaf = 0;
 		walk_java(w);
 	} else if (read_int(t->thread + vm->thread_state) == THREAD_IN_JAVA) {
-		/* libjvm keeps frame pointers; libm and the vDSO do not, but their frames are small */
-		bpf_loop(NATIVE_LEAVES, native_step, w, 0);
-		if (!w->java && !find_java_caller(w, leaf_sp, leaf_bp)) {
+		if (!find_java_caller(w, leaf_sp, leaf_bp)) {
 			w->end = END_NO_ANCHOR;
 			return;
 		}

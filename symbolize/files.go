@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"time"
 )
 
 // A FileKey identifies the content of a file. Either the build id alone is set, or the other fields, so that a file
@@ -28,7 +27,6 @@ type Opener func() (*os.File, error)
 // hold up who asks for another.
 type Files struct {
 	limit int64 // bytes
-	now   func() time.Time
 	names nameCache
 
 	mu      sync.Mutex
@@ -46,26 +44,16 @@ type fileEntry struct {
 	object *Object
 	err    error
 
-	// Guarded by Files.mu; bytes is 0 until the file was read.
-	bytes   int64
-	retryAt time.Time // when a failure is forgotten; zero: never
+	bytes int64 // guarded by Files.mu; 0 until the file was read
 }
 
-// openRetry is for how long a file that could not be opened is not tried again. Reasons such as the exit of the
-// process pass; a file that was opened and is malformed stays so.
-const openRetry = 10 * time.Second
-
-// NewFiles returns a cache of at most limit bytes. The clock decides when a file that could not be opened is tried
-// again; nil means time.Now.
-func NewFiles(limit int64, now func() time.Time) *Files {
-	if now == nil {
-		now = time.Now
-	}
-	return &Files{limit: limit, now: now, entries: make(map[FileKey]*list.Element)}
+// NewFiles returns a cache of at most limit bytes.
+func NewFiles(limit int64) *Files {
+	return &Files{limit: limit, entries: make(map[FileKey]*list.Element)}
 }
 
-// Get returns the file of that key, which open opens if it is not in the cache. The error is the same for everybody
-// who asks until it is time to try again.
+// Get returns the file of that key, which open opens if it is not in the cache. That a file is malformed is remembered;
+// that it could not be opened is not, as the reason may be the exit of the process that it was opened for.
 func (c *Files) Get(key FileKey, open Opener) (*Object, error) {
 	return c.get(key, func() (*Object, bool, error) {
 		file, err := open()
@@ -124,12 +112,8 @@ func (c *Files) entry(key FileKey) *fileEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if at, ok := c.entries[key]; ok {
-		e := at.Value.(*fileEntry)
-		if e.retryAt.IsZero() || c.now().Before(e.retryAt) {
-			c.recent.MoveToFront(at)
-			return e
-		}
-		c.drop(at)
+		c.recent.MoveToFront(at)
+		return at.Value.(*fileEntry)
 	}
 	c.lastID++
 	e := &fileEntry{key: key, id: c.lastID}
@@ -145,11 +129,13 @@ func (c *Files) settle(e *fileEntry, passing bool) {
 	if !ok || at.Value != any(e) {
 		return // dropped while it was read: it belongs to those who wait for it
 	}
+	if passing {
+		c.drop(at)
+		return
+	}
 	e.bytes = objectOverhead // a failure is remembered too, and costs
 	if e.object != nil {
 		e.bytes = e.object.bytes()
-	} else if passing {
-		e.retryAt = c.now().Add(openRetry)
 	}
 	c.bytes += e.bytes
 	for c.bytes > c.limit && c.recent.Len() > 0 {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/elffile/elftest"
@@ -41,7 +40,7 @@ func opener(t testing.TB, data []byte) (Opener, *int) {
 }
 
 func TestFilesGet(t *testing.T) {
-	files := NewFiles(1<<20, nil)
+	files := NewFiles(1 << 20)
 	open, opened := opener(t, image("stop"))
 	key := FileKey{Device: 1, Inode: 2, Size: 3, ModTime: 4}
 	for range 3 {
@@ -69,7 +68,7 @@ func TestFilesGet(t *testing.T) {
 }
 
 func TestFilesGetBytes(t *testing.T) {
-	o, err := NewFiles(1<<20, nil).GetBytes(FileKey{BuildID: "[vdso]"}, image("_ZN10JavaThread3runEv"))
+	o, err := NewFiles(1<<20).GetBytes(FileKey{BuildID: "[vdso]"}, image("_ZN10JavaThread3runEv"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +82,7 @@ func TestFilesGetBytes(t *testing.T) {
 
 func TestFilesKeepsStrippedFiles(t *testing.T) {
 	stripped := elftest.Image{Machine: elf.EM_X86_64, Segments: []elf.Prog64{elftest.Code(0, 0x1000, 0x40)}}.Bytes()
-	o, err := NewFiles(1<<20, nil).GetBytes(FileKey{}, stripped)
+	o, err := NewFiles(1<<20).GetBytes(FileKey{}, stripped)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,10 +95,9 @@ func TestFilesKeepsStrippedFiles(t *testing.T) {
 }
 
 func TestFilesRemembersFailures(t *testing.T) {
-	now := time.Unix(0, 0)
-	files := NewFiles(1<<20, func() time.Time { return now })
+	files := NewFiles(1 << 20)
 
-	// What cannot be opened is tried again after a while.
+	// What cannot be opened is tried again: it may have been for a process that ended.
 	attempts := 0
 	gone := func() (*os.File, error) { attempts++; return nil, os.ErrNotExist }
 	for range 3 {
@@ -107,12 +105,8 @@ func TestFilesRemembersFailures(t *testing.T) {
 			t.Errorf("Get = %v, %v", o, err)
 		}
 	}
-	if attempts != 1 {
-		t.Errorf("%d attempts, want 1", attempts)
-	}
-	now = now.Add(openRetry)
-	if _, err := files.Get(FileKey{Inode: 1}, gone); err == nil || attempts != 2 {
-		t.Errorf("%d attempts after the wait, want 2, error %v", attempts, err)
+	if attempts != 3 {
+		t.Errorf("%d attempts, want 3", attempts)
 	}
 
 	// What is malformed stays so.
@@ -121,7 +115,6 @@ func TestFilesRemembersFailures(t *testing.T) {
 		if o, err := files.Get(FileKey{Inode: 2}, open); o != nil || !errors.Is(err, elffile.ErrNotELF) {
 			t.Errorf("Get = %v, %v", o, err)
 		}
-		now = now.Add(2 * openRetry)
 	}
 	if *opened != 1 {
 		t.Errorf("opened %d times, want 1", *opened)
@@ -135,13 +128,13 @@ func TestFilesRemembersFailures(t *testing.T) {
 
 func TestFilesIsBounded(t *testing.T) {
 	data := image(strings.Repeat("n", 100))
-	one := NewFiles(1<<20, nil)
+	one := NewFiles(1 << 20)
 	if _, err := one.GetBytes(FileKey{}, data); err != nil {
 		t.Fatal(err)
 	}
 	size := one.Bytes()
 
-	files := NewFiles(3*size, nil)
+	files := NewFiles(3 * size)
 	loads := 0
 	get := func(inode uint64) {
 		t.Helper()
@@ -168,7 +161,7 @@ func TestFilesIsBounded(t *testing.T) {
 		t.Errorf("%d files read, want 5: file 2 should have been dropped", loads)
 	}
 
-	if o, err := NewFiles(size-1, nil).GetBytes(FileKey{}, data); o != nil || err == nil {
+	if o, err := NewFiles(size-1).GetBytes(FileKey{}, data); o != nil || err == nil {
 		t.Errorf("a file above the limit: %v, %v", o, err)
 	}
 }
@@ -181,7 +174,7 @@ func TestFilesConcurrently(t *testing.T) {
 		path = file.Name()
 		file.Close()
 	}
-	files := NewFiles(2*objectOverhead, nil)
+	files := NewFiles(2 * objectOverhead)
 	var wait sync.WaitGroup
 	for g := range 8 {
 		wait.Go(func() {

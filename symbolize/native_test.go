@@ -14,7 +14,7 @@ import (
 )
 
 func TestObjectFrame(t *testing.T) {
-	o, err := NewFiles(1<<20, nil).GetBytes(FileKey{}, image("_ZN10JavaThread3runEv"))
+	o, err := NewFiles(1<<20).GetBytes(FileKey{}, image("_ZN10JavaThread3runEv"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func mapped(t testing.TB, path string, base uint64) (Mapping, *Object) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	o, err := NewFiles(64<<20, nil).Get(FileKey{}, func() (*os.File, error) { return os.Open(path) })
+	o, err := NewFiles(64<<20).Get(FileKey{}, func() (*os.File, error) { return os.Open(path) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestVDSO(t *testing.T) {
 	if _, err := memory.ReadAt(image, int64(m.Start)); err != nil {
 		t.Fatal(err)
 	}
-	o, err := NewFiles(1<<20, nil).GetBytes(FileKey{BuildID: "[vdso]"}, image)
+	o, err := NewFiles(1<<20).GetBytes(FileKey{BuildID: "[vdso]"}, image)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func BenchmarkLibjvm(b *testing.B) {
 		before := liveHeap()
 		var files *Files
 		for b.Loop() {
-			files = NewFiles(64<<20, nil)
+			files = NewFiles(64 << 20)
 			if _, err := files.Get(FileKey{}, open); err != nil {
 				b.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
@@ -137,39 +138,35 @@ func TestRecordSeveral(t *testing.T) {
 }
 
 func TestRecordMachine(t *testing.T) {
-	guest, path := start(t, "Plain"), output(t, "out.pb.gz")
+	start(t, "Plain")
+	path := output(t, "out.pb.gz")
 	mustSucceed(t, "record", "-d", "1s", "-F", strconv.Itoa(frequency), "-o", path)
 	p, err := profiler.ReadProfile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkHeavy(t, p)
-	_ = guest
 }
 
-// The agent starts the JVM itself, and follows it from its first instruction.
+// The agent starts a command, and a JVM that the command starts later is profiled too. The guest ends with its standard
+// input, after two seconds.
 func TestRecordCommand(t *testing.T) {
 	needRoot(t)
 	jdk, path := needJDK(t), output(t, "out.pb.gz")
-	got := mustSucceed(t, "record", "-F", strconv.Itoa(frequency), "-o", path, "--", jdk.Home+"/bin/javac", "-version")
-	if !strings.Contains(got.stdout, "javac "+jdk.Release) {
+	classes, err := guests.Compile(t.Context(), jdk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := mustSucceed(t, "record", "-F", strconv.Itoa(frequency), "-o", path, "--",
+		"sh", "-c", `sleep 2 | "$@"`, "sh", jdk.Java(), "-cp", classes, guests.Main, "Plain")
+	if !strings.Contains(got.stdout, "ready pid") {
 		t.Errorf("the command's output got lost:\n%s", got.stdout)
 	}
 	p, err := profiler.ReadProfile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	java := stacks.Count(stacks.Of(p), func(s stacks.Stack) bool {
-		for _, frame := range s.Frames {
-			if frame.Java() {
-				return true
-			}
-		}
-		return false
-	})
-	if java == 0 {
-		t.Error("no Java frames of a command")
-	}
+	checkHeavy(t, p)
 }
 
 // A command's failure is the agent's, after it has written what there was.

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -32,8 +33,10 @@ type Probes struct {
 	links   []link.Link
 }
 
-// NewProbes returns a Probes without probes.
-func NewProbes(o *bpf.Objects) *Probes { return &Probes{objects: o} }
+// NewProbes returns a Probes without probes. Whether the kernel has uprobe.multi links is tried out.
+func NewProbes(o *bpf.Objects) *Probes {
+	return &Probes{objects: o, single: features.HaveBPFLinkUprobeMulti() != nil}
+}
 
 // Multi tells whether uprobe.multi links are used; single probes need CAP_SYS_ADMIN.
 func (p *Probes) Multi() bool { return !p.single }
@@ -92,14 +95,11 @@ func (p *Probes) attach(ex *link.Executable, sites []Site, cookies []uint64, mul
 	}
 	if !p.single {
 		l, err := ex.UprobeMulti(nil, multi, multiOptions(sites, cookies))
-		if err == nil {
-			p.links = append(p.links, l)
-			return nil
-		}
-		if !errors.Is(err, ebpf.ErrNotSupported) {
+		if err != nil {
 			return err
 		}
-		p.single = true
+		p.links = append(p.links, l)
+		return nil
 	}
 	for i, s := range sites {
 		opts := &link.UprobeOptions{Address: s.Offset, RefCtrOffset: s.RefCtrOffset}

@@ -87,44 +87,45 @@ func (g generations) plausible(thread string, shown []int) bool {
 }
 
 // judgeCounts wants no generation to have more samples than its CPU time says: those would be another one's. One may
-// have fewer, where the code was gone before it could be named. Generations at the ends of the recording were only
-// sampled in part, so the first and the last ones that were are left out.
+// have fewer, where the code was gone before it could be named. Each thread's first and last generations were only
+// sampled in part, and are left out.
 func (g generations) judgeCounts(counts map[int]int64) verdict {
 	const outlier = 6 // standard deviations: not to be expected in any of hundreds of generations
-	first, last := math.MaxInt, 0
-	for n := range counts {
-		first, last = min(first, n), max(last, n)
-	}
+	whole := g.between(counts)
 	var samples, nanos float64
-	for n, cpu := range g {
-		if inside(n, first, last) {
-			samples += float64(counts[n])
-			nanos += cpu
-		}
+	for _, n := range whole {
+		samples += float64(counts[n])
+		nanos += g[n]
 	}
 	v := verdict{what: "generations without others' samples", truth: 1, tolerance: 1 - wholeStacks}
 	if samples == 0 {
 		return v
 	}
-	var all, good float64
-	for n, cpu := range g {
-		if !inside(n, first, last) {
-			continue
-		}
-		all++
-		expected := cpu * samples / nanos
+	good := 0
+	for _, n := range whole {
+		expected := g[n] * samples / nanos
 		if float64(counts[n]) <= expected+outlier*math.Sqrt(expected) {
 			good++
 		} else if len(v.examples) < maxExamples {
 			v.examples = append(v.examples, fmt.Sprintf("generation %d: %d samples, expected %.0f", n, counts[n], expected))
 		}
 	}
-	v.measured = good / all
+	v.measured = float64(good) / float64(len(whole))
 	return v
 }
 
-// inside says that the generation is neither of its thread's first nor last ones.
-func inside(n, first, last int) bool {
-	const margin = 8 // generations: the two threads are rarely as far apart
-	return n > first+margin && n < last-margin
+// between returns the generations that ran after the first one and before the last one that was sampled on the same
+// thread.
+func (g generations) between(counts map[int]int64) []int {
+	first, last := [2]int{math.MaxInt, math.MaxInt}, [2]int{}
+	for n := range counts {
+		first[n%2], last[n%2] = min(first[n%2], n), max(last[n%2], n)
+	}
+	var whole []int
+	for n := range g {
+		if n > first[n%2] && n < last[n%2] {
+			whole = append(whole, n)
+		}
+	}
+	return whole
 }

@@ -126,7 +126,7 @@ type manner struct {
 
 var (
 	longRun  = manner{warmup: time.Second, recording: 5 * time.Second, frequency: 1999}
-	shortRun = manner{warmup: 300 * time.Millisecond, recording: 1500 * time.Millisecond, frequency: 3999}
+	shortRun = manner{warmup: 300 * time.Millisecond, recording: time.Second, frequency: 3999}
 )
 
 // A meter measures the agent.

@@ -43,16 +43,14 @@ func (m meter) try(ctx context.Context, t trial) (result, error) {
 	defer guest.Close()
 	time.Sleep(m.how.warmup)
 
-	if err := guest.Reset(); err != nil {
-		return result{}, err
-	}
 	recording, err := m.agent.Record(ctx, profiler.Options{
 		PID: guest.PID(), Frequency: m.how.frequency, Duration: m.how.recording,
 	})
 	if err != nil {
 		return result{}, err
 	}
-	truth, err := guest.Truth()
+	began := time.Unix(0, recording.Profile.TimeNanos)
+	truth, err := guest.Truth(began, began.Add(time.Duration(recording.Profile.DurationNanos)))
 	if err != nil {
 		return result{}, err
 	}

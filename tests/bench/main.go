@@ -97,7 +97,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 	}
-	if b.jdk, err = jvm.Require(17); err != nil {
+	if b.jdk, err = jvm.Oldest(); err != nil {
 		return err
 	}
 

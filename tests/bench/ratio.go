@@ -37,6 +37,8 @@ func (r ratio) String() string {
 // the measurement cannot tell.
 func (r ratio) atMost(aim float64) string {
 	switch {
+	case math.IsNaN(r.median):
+		return "not measured"
 	case r.median <= aim:
 		return "ok"
 	case r.low <= aim:

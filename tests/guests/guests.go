@@ -1,12 +1,11 @@
 // Package guests runs Java programs whose profile is known, because they measure themselves.
 //
 //	guest, err := guests.Start(ctx, jdk, program, flavour)
-//	guest.Reset()
 //	... record ...
-//	truth, err := guest.Truth()
+//	truth, err := guest.Truth(began, ended)
 //
-// Each program does some kinds of work in turn, reads its threads' CPU clocks around every piece, and adds up what each
-// kind took. No work is calibrated: whatever the machine does meanwhile, the guest knows where its time went.
+// Each program does some kinds of work in turn, and enters in a ledger when each piece was done and what CPU time it
+// took by its thread's own clock. No work is calibrated: whatever the machine does meanwhile, the guest knows where its time went.
 package guests
 
 import (
@@ -15,40 +14,49 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
 
-//go:embed java
+//go:embed java/guest
 var sources embed.FS
-
-// release is the Java version that the programs are written in, and so the oldest JDK that runs them.
-const release = 17
 
 // A Guest is a running program.
 type Guest struct {
 	*jvm.Guest
 }
 
-// Start compiles the programs if need be, and starts one. The guest ends when ctx is done.
-func Start(ctx context.Context, jdk jvm.JDK, program Program, flavour Flavour) (*Guest, error) {
+// Main is the class that runs the program named by its argument.
+const Main = "guest.Main"
+
+// Compile compiles the programs unless that was done before, and returns the directory of their classes.
+func Compile(ctx context.Context, jdk jvm.JDK) (classes string, err error) {
 	cache, err := jvm.CacheDir()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	java, err := fs.Sub(sources, "java")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	classes, err := jdk.Compile(ctx, jvm.Build{Sources: java, Release: release, Cache: cache})
+	if classes, err = jdk.Compile(ctx, jvm.Build{Sources: java, Release: jvm.MinVersion, Cache: cache}); err != nil {
+		return "", fmt.Errorf("compile guests: %w", err)
+	}
+	return classes, nil
+}
+
+// Start starts a program. The guest ends when ctx is done.
+func Start(ctx context.Context, jdk jvm.JDK, program Program, flavour Flavour) (*Guest, error) {
+	classes, err := Compile(ctx, jdk)
 	if err != nil {
-		return nil, fmt.Errorf("compile guests: %w", err)
+		return nil, err
 	}
 	guest, err := jvm.Start(ctx, jvm.Command{
 		JDK:       jdk,
 		Flags:     slices.Concat(flavour.Flags, program.Flags),
 		Classpath: []string{classes},
-		Main:      "guest.Main",
+		Main:      Main,
 		Args:      []string{program.Class},
 	})
 	if err != nil {
@@ -57,15 +65,9 @@ func Start(ctx context.Context, jdk jvm.JDK, program Program, flavour Flavour) (
 	return &Guest{Guest: guest}, nil
 }
 
-// Reset has the guest forget what it measured: a recording begins.
-func (g *Guest) Reset() error {
-	_, err := g.Order("reset")
-	return err
-}
-
-// Truth returns what the guest measured since the last reset.
-func (g *Guest) Truth() (Truth, error) {
-	lines, err := g.Order("truth")
+// Truth returns what the guest did between two moments.
+func (g *Guest) Truth(from, to time.Time) (Truth, error) {
+	lines, err := g.Order(fmt.Sprintf("truth %d %d", from.UnixMilli(), to.UnixMilli()))
 	if err != nil {
 		return Truth{}, err
 	}

@@ -18,7 +18,7 @@ import (
 type Build struct {
 	Sources   fs.FS    // .java files are compiled, other files are copied beside the classes
 	Only      []string // the files of Sources that are wanted, all of them when empty
-	Release   int      // the Java version to compile for
+	Release   int      // the Java version to compile for, MinVersion at least
 	Classpath []string // jars that the sources need
 	Cache     string   // directory that keeps results between runs, created if missing
 }

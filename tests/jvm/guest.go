@@ -40,7 +40,7 @@ func Start(ctx context.Context, c Command) (*Guest, error) {
 	args := append([]string{}, c.Flags...)
 	args = append(args, "-classpath", strings.Join(c.Classpath, ":"), c.Main)
 	args = append(args, c.Args...)
-	g := &Guest{process: exec.CommandContext(ctx, c.JDK.tool("java"), args...)}
+	g := &Guest{process: exec.CommandContext(ctx, c.JDK.Java(), args...)}
 	g.process.Stderr = &g.errors
 
 	orders, err := g.process.StdinPipe()

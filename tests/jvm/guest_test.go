@@ -35,7 +35,7 @@ func startEcho(t *testing.T) *Guest {
 	jdk := require(t)
 	classes, err := jdk.Compile(t.Context(), Build{
 		Sources: fstest.MapFS{"Echo.java": {Data: []byte(echo)}},
-		Release: 17,
+		Release: MinVersion,
 		Cache:   t.TempDir(),
 	})
 	if err != nil {

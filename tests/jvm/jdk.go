@@ -1,8 +1,8 @@
 // Package jvm finds the JDKs of this machine, compiles Java sources once, and runs guests: JVMs that are steered by
 // lines on their standard input.
 //
-//	jdk, err := jvm.Require(17)
-//	classes, err := jdk.Compile(ctx, jvm.Build{Sources: sources, Release: 17, Cache: cache})
+//	jdk, err := jvm.Oldest()
+//	classes, err := jdk.Compile(ctx, jvm.Build{Sources: sources, Release: MinVersion, Cache: cache})
 //	guest, err := jvm.Start(ctx, jvm.Command{JDK: jdk, Classpath: []string{classes}, Main: "guest.Main"})
 //	defer guest.Close()
 //	answer, err := guest.Order("truth")
@@ -31,8 +31,11 @@ type JDK struct {
 	Release string // 17.0.15
 }
 
-// ErrNoJDK says that no JDK of the wanted version is installed.
-var ErrNoJDK = errors.New("no such JDK below " + Root + ": install openjdk-17-jdk-headless")
+// ErrNoJDK says that no JDK is installed.
+var ErrNoJDK = fmt.Errorf("no JDK %d or later in %s: install openjdk-17-jdk-headless or default-jdk-headless", MinVersion, Root)
+
+// MinVersion is the oldest version that guests are written for, and that is looked for.
+const MinVersion = 17
 
 // Find returns the JDKs below root that can compile, oldest first, one of each version.
 func Find(root string) ([]JDK, error) {
@@ -47,7 +50,7 @@ func Find(root string) ([]JDK, error) {
 			continue // a dangling link is no JDK
 		}
 		jdk, err := open(home)
-		if err != nil {
+		if err != nil || jdk.Version < MinVersion {
 			continue // nor is a JRE, or a directory of documentation
 		}
 		found = append(found, jdk)
@@ -58,22 +61,25 @@ func Find(root string) ([]JDK, error) {
 	return slices.CompactFunc(found, func(a, b JDK) bool { return a.Version == b.Version }), nil
 }
 
-// Require returns the JDK of exactly that version, or ErrNoJDK.
-func Require(version int) (JDK, error) {
-	jdks, err := Find(Root)
+// Oldest returns the oldest JDK below Root, or ErrNoJDK: JDK 17 where there is one. Compiled by it, classes run on all.
+func Oldest() (JDK, error) { return oldest(Root) }
+
+func oldest(root string) (JDK, error) {
+	jdks, err := Find(root)
 	if err != nil {
 		return JDK{}, err
 	}
-	for _, jdk := range jdks {
-		if jdk.Version == version {
-			return jdk, nil
-		}
+	if len(jdks) == 0 {
+		return JDK{}, ErrNoJDK
 	}
-	return JDK{}, fmt.Errorf("JDK %d: %w", version, ErrNoJDK)
+	return jdks[0], nil
 }
 
 // String is the JDK's name in tables.
 func (j JDK) String() string { return "JDK " + j.Release }
+
+// Java is the path of the JVM's launcher.
+func (j JDK) Java() string { return j.tool("java") }
 
 func (j JDK) tool(name string) string { return filepath.Join(j.Home, "bin", name) }
 

@@ -45,9 +45,17 @@ func TestFindNowhere(t *testing.T) {
 	}
 }
 
-func TestRequire(t *testing.T) {
-	if _, err := Require(1); !errors.Is(err, ErrNoJDK) {
+func TestOldest(t *testing.T) {
+	root := t.TempDir()
+	if _, err := oldest(root); !errors.Is(err, ErrNoJDK) {
 		t.Errorf("got %v, want ErrNoJDK", err)
+	}
+	for _, version := range []string{"21.0.1", "25", "11.0.2"} {
+		write(t, filepath.Join(root, version, "release"), "JAVA_VERSION=\""+version+"\"\n")
+		write(t, filepath.Join(root, version, "bin", "javac"), "")
+	}
+	if got, err := oldest(root); err != nil || got.Version != 21 {
+		t.Errorf("got %v, %v; want the oldest one that guests run on", got, err)
 	}
 }
 

@@ -137,8 +137,10 @@ func (r *rig) judge(console, results string, packages []testPackage) error {
 	}
 	passed, failed, skipped := 0, 0, 0
 	for _, s := range report.Steps {
-		if r.Verbose || s.Exit != "0" {
+		if r.Verbose {
 			fmt.Printf("%s on linux %s:\n%s", s.Name, report.Release, s.Output)
+		} else if s.Exit != "0" {
+			fmt.Printf("%s on linux %s (-v shows all):\n%s", s.Name, report.Release, s.Eventful())
 		}
 		passed, failed, skipped = passed+len(s.Passed), failed+len(s.Failed), skipped+len(s.Skipped)
 		for _, test := range s.Skipped {

@@ -70,6 +70,12 @@ func (s *step) add(line string) {
 	}
 }
 
+// uneventful are the lines of `go test -v` that tell of tests which began or passed.
+var uneventful = regexp.MustCompile(`(?m)^(=== (RUN|PAUSE|CONT|NAME) |\s*--- PASS: ).*\n`)
+
+// Eventful is the step's output without what went as it should.
+func (s *step) Eventful() string { return uneventful.ReplaceAllString(s.Output, "") }
+
 // Check compares a report with what the packages have for a kernel. It returns how many objects were loaded and
 // everything that is wrong; nothing wrong means that every object was taken and every test binary ran to its end
 // and none of its tests failed.

@@ -44,6 +44,9 @@ func TestParseResults(t *testing.T) {
 	if !strings.Contains(p.Output, "needs kernel 6.6") || strings.Contains(p.Output, "== exit") {
 		t.Errorf("output is %q", p.Output)
 	}
+	if got, want := p.Eventful(), "--- SKIP: TestKernelMulti (0.00s)\n    load_test.go:12: uprobe.multi needs kernel 6.6\nPASS\n"; got != want {
+		t.Errorf("eventful is %q, want %q", got, want)
+	}
 	if objects, problems := r.Check(wantSteps); objects != 1 || problems != nil {
 		t.Errorf("%d objects, problems %q", objects, problems)
 	}

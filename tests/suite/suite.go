@@ -29,9 +29,6 @@ var sources embed.FS
 // Thread is the name of the thread that the programs run on. H2's clients have their own.
 const Thread = "suite"
 
-// release is the Java version that the harness is written in, and so the oldest JDK that runs it.
-const release = 17
-
 // jarDir is where Debian's packages put their jars.
 const jarDir = "/usr/share/java"
 
@@ -68,7 +65,7 @@ func Start(ctx context.Context, jdk jvm.JDK, name string, extra ...string) (*Gue
 		return nil, err
 	}
 	classes, err := jdk.Compile(ctx, jvm.Build{
-		Sources: java, Only: program.files(), Release: release, Classpath: jars, Cache: cache,
+		Sources: java, Only: program.files(), Release: jvm.MinVersion, Classpath: jars, Cache: cache,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("compile %s: %w", name, err)

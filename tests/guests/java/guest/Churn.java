@@ -6,12 +6,15 @@ import java.util.function.IntToLongFunction;
  * Two threads that load a class, work in it until it is compiled, drop it and load the next: code memory is reused all
  * the time, by code with other names.
  *
- * <p>Thread {@code worker-P} runs the generations with number % 2 == P, each once and for some 30 ms. The truth names
- * only generations that ran since the reset: others in a profile are wrong names.
+ * <p>Thread {@code worker-P} runs the generations with number % 2 == P, each once and for some 30 ms. The truth of
+ * a recording names the generations that ran while it went on: others in the profile are wrong names.
  */
 final class Churn implements Program {
     private static final int THREADS = 2;
-    private static final int GENERATIONS_PER_COLLECTION = 8;
+
+    /** Counting both threads' generations, of which two run at a time: half a second. */
+    private static final int GENERATIONS_PER_COLLECTION = 32;
+
     private static final long GENERATION_NANOS = 30_000_000;
     private static final int STEP_ROUNDS = 5_000;
 
@@ -25,7 +28,7 @@ final class Churn implements Program {
     public void start(Ledger ledger) {
         for (int parity = 0; parity < THREADS; parity++) {
             int first = THREADS + parity; // number 0 is the template itself
-            Worker.start(ledger, "worker-" + parity, () -> churn(ledger, first));
+            Worker.start("worker-" + parity, () -> churn(ledger, first));
         }
     }
 

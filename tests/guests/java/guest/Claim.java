@@ -1,5 +1,7 @@
 package guest;
 
+import java.util.Locale;
+
 /**
  * One thing that a profile must say about a kind of work: which share of all samples it got.
  *
@@ -14,6 +16,11 @@ record Claim(Measure measure, String name) {
         TOTAL,
         /** The sample was taken on the thread. */
         THREAD
+    }
+
+    @Override
+    public String toString() {
+        return measure.name().toLowerCase(Locale.ROOT) + " " + name;
     }
 
     static Claim self(String method) {

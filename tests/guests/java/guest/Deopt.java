@@ -30,7 +30,7 @@ final class Deopt implements Program {
     @Override
     public void start(Ledger ledger) {
         ledger.fact("under guest.Deopt.burn guest.Base");
-        Worker.start(ledger, "worker", () -> deoptimise(ledger));
+        Worker.start("worker", () -> deoptimise(ledger));
     }
 
     private void deoptimise(Ledger ledger) {

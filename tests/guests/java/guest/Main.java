@@ -6,16 +6,10 @@ import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Runs one program and answers what its work has cost so far.
+ * Runs one program, and answers what its work has cost.
  *
- * <p>The program named by the first argument works until standard input ends. Lines on standard input steer it,
- * and every answer ends with the line {@code done}:
- *
- * <pre>
- * reset    forget what was measured: a recording begins
- * truth    print what was measured since
- * quit     leave
- * </pre>
+ * <p>The program named by the first argument works until standard input ends. A line {@code truth FROM TO} there, in
+ * milliseconds since 1970, asks what it did in between; the answer ends with the line {@code done}.
  */
 public final class Main {
     private Main() {}
@@ -31,12 +25,12 @@ public final class Main {
 
     private static void obey(Ledger ledger) throws IOException {
         BufferedReader orders = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String order = orders.readLine(); order != null && !order.equals("quit"); order = orders.readLine()) {
-            switch (order) {
-                case "reset" -> ledger.reset();
-                case "truth" -> ledger.print(System.out);
-                default -> throw new IllegalArgumentException("unknown order: " + order);
+        for (String order = orders.readLine(); order != null; order = orders.readLine()) {
+            String[] words = order.split(" ");
+            if (words.length != 3 || !words[0].equals("truth")) {
+                throw new IOException("unknown order: " + order);
             }
+            ledger.print(System.out, Long.parseLong(words[1]), Long.parseLong(words[2]));
             System.out.println("done");
         }
     }

@@ -4,13 +4,13 @@ package guest;
 final class Segment {
     private Segment() {}
 
-    /** Works for about the given time, once at least, and reports the CPU time that it took. */
+    /** Works for about the given time, once at least, and enters it in the ledger. */
     static void work(Kind kind, long nanos, CpuClock clock, Ledger ledger) {
-        long begin = clock.nanos();
+        Entry entry = ledger.open(kind.claims(), clock);
         long deadline = System.nanoTime() + nanos;
         do {
             kind.once();
         } while (System.nanoTime() < deadline);
-        ledger.add(kind.claims(), clock.nanos() - begin);
+        entry.close();
     }
 }

@@ -64,7 +64,6 @@ final class Virtuals implements Program {
         } catch (Throwable e) {
             throw new AssertionError(e);
         }
-        ledger.enrol(clock);
         Segment.work(kind, kind.weight() * SEGMENT_NANOS / 2, clock, ledger);
         return 0;
     }

@@ -8,9 +8,8 @@ import java.util.concurrent.locks.LockSupport;
 /**
  * A thread that does kinds of work for as long as the JVM lives, and reports what each has cost.
  *
- * <p>It goes round: in every round of some ten milliseconds each kind gets its share of the time. So any second is
- * like any other, and a recording and the ledger need not begin in the same millisecond. The order is random, and the
- * lengths vary a little, so that the sampling period cannot beat with them.
+ * <p>It goes round: in every round of some ten milliseconds each kind gets its share of the time. The order is random,
+ * and the lengths vary a little, so that the sampling period cannot beat with them.
  */
 final class Worker implements Runnable {
     /** The length of a segment of weight 1. */
@@ -36,15 +35,14 @@ final class Worker implements Runnable {
 
     /** Starts a worker that sleeps between its segments so that it works for the given share of the time. */
     static void start(Ledger ledger, String name, int busyPercent, Kind... kinds) {
-        start(ledger, name, new Worker(ledger, busyPercent, kinds));
+        start(name, new Worker(ledger, busyPercent, kinds));
     }
 
     /** Starts a worker that does something else than kinds in turn. */
-    static void start(Ledger ledger, String name, Runnable work) {
+    static void start(String name, Runnable work) {
         Thread thread = new Thread(work, name);
         thread.setDaemon(true);
         thread.start();
-        ledger.enrol(CpuClock.of(thread));
     }
 
     @Override

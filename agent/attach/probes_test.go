@@ -1,0 +1,93 @@
+package attach
+
+import (
+	"os"
+	"reflect"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// probed stands for a place in libjvm that announces compiled code.
+//
+//go:noinline
+func probed(n int) int { return n + 1 }
+
+// TestKernelProbes attaches to this program with both kinds of links that the kernel may have: every call must be
+// counted, and none after Close.
+func TestKernelProbes(t *testing.T) {
+	needKernel(t)
+	for _, single := range []bool{false, true} {
+		name := map[bool]string{false: "multi", true: "single"}[single]
+		t.Run(name, func(t *testing.T) {
+			o, err := bpf.Load(bpf.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer o.Close()
+			p := NewProbes(o)
+			if !single && !p.Multi() {
+				t.Skip("needs uprobe.multi links: kernel 6.6")
+			}
+			p.single = single
+			self, err := os.Open("/proc/self/exe")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer self.Close()
+			site := Site{Offset: offsetOf(t, probed)}
+			load := site
+			load.Load = &bpf.LoadSite{} // every argument is the constant 0
+			if err := p.Attach(self, Sites{Load: []Site{load}, CodeUnload: []Site{site}, ClassUnload: []Site{site}}); err != nil {
+				t.Fatal(err)
+			}
+			const calls = 23
+			for i := range calls {
+				probed(i)
+			}
+			check := func(when string) {
+				c, err := o.ReadCounts()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c[bpf.EventsAttempted] < calls || c[bpf.EventsAttempted] != c[bpf.EventsDelivered]+c[bpf.EventsDroppedRingFull] {
+					t.Errorf("%s: %d attempted, %d delivered, %d dropped, want %d", when, c[bpf.EventsAttempted],
+						c[bpf.EventsDelivered], c[bpf.EventsDroppedRingFull], calls)
+				}
+			}
+			check("attached")
+			if err := p.Close(); err != nil {
+				t.Fatal(err)
+			}
+			before, _ := o.ReadCounts()
+			probed(0)
+			if after, _ := o.ReadCounts(); after != before {
+				t.Errorf("counted after Close: %v, %v before", after, before)
+			}
+		})
+	}
+}
+
+// needKernel skips a test that may not load programs, unless it must.
+func needKernel(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 && os.Getenv("CI") != "true" {
+		t.Skip("needs root")
+	}
+}
+
+// offsetOf returns where in the file of this program that function is.
+func offsetOf(t *testing.T, function any) uint64 {
+	t.Helper()
+	pc := uint64(reflect.ValueOf(function).Pointer())
+	maps, err := proc.DefaultRoot.Maps(os.Getpid(), proc.Executable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := maps.Find(pc)
+	if m == nil {
+		t.Fatalf("%#x is not mapped", pc)
+	}
+	return pc - m.Start + m.Offset
+}

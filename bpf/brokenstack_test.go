@@ -1,0 +1,105 @@
+//go:build linux && amd64
+
+package bpf
+
+import "testing"
+
+// Stacks that cannot be walked to their root: what was found until there is right, and the reason is given.
+var brokenStacks = []struct {
+	name  string
+	end   WalkEnd
+	build func(*fakeStack)
+}{
+	{"return address outside the code cache", EndNoCode, func(s *fakeStack) {
+		s.frames = nil
+		s.pc = libjvm
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"return address between blobs", EndNoBlob, func(s *fakeStack) {
+		s.frames = nil
+		s.pc = s.code.end() - 64
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"frame reaches beyond the stack", EndRead, func(s *fakeStack) {
+		s.frames = nil
+		s.compiled(s.typical(48), 0x40)
+		s.code.put32(s.blobAt(s.pc).addr+uint64(s.BlobFrameSize), guard/2/8)
+	}},
+	{"frame of no size", EndDirection, func(s *fakeStack) {
+		s.frames = nil
+		s.compiled(s.typical(48), 0x40)
+		s.code.put32(s.blobAt(s.pc).addr+uint64(s.BlobFrameSize), 0)
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"frame of negative size", EndRead, func(s *fakeStack) {
+		s.frames = nil
+		s.compiled(s.typical(48), 0x40)
+		s.code.put32(s.blobAt(s.pc).addr+uint64(s.BlobFrameSize), 0xfffffffe)
+	}},
+	{"interpreted frame returns to itself", EndDirection, func(s *fakeStack) {
+		m := s.newMethod(10)
+		s.frames = nil
+		s.interpreted(m, 3).at(m, 3)
+		s.mem.put64(s.bp+uint64(int64(s.InterpSenderSp)), s.sp)
+	}},
+	{"interpreted caller without a method", EndInterpreter, func(s *fakeStack) {
+		s.interpreted(s.newMethod(10), 3)
+		s.mem.put64(s.bp+uint64(int64(s.InterpMethod)), poison)
+		s.frames = nil
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"interpreted caller between bytecodes", EndInterpreter, func(s *fakeStack) {
+		m := s.newMethod(10)
+		s.interpreted(m, 3)
+		s.mem.put64(s.bp+uint64(int64(s.InterpBcp)), m.codes+10)
+		s.frames = nil
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"interpreted caller without rbp", EndInterpreter, func(s *fakeStack) {
+		s.interpreted(s.newMethod(10), 3)
+		s.bp = s.sp - 64
+		s.frames = nil
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"wrapper not readable", EndNoAnchor, func(s *fakeStack) {
+		s.mem.put64(s.bp+uint64(int64(s.EntryWrapperOffset)), poison)
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"wrapper below its frame", EndNoAnchor, func(s *fakeStack) {
+		s.mem.put64(s.bp+uint64(int64(s.EntryWrapperOffset)), s.sp-256)
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"anchor below its frame", EndDirection, func(s *fakeStack) {
+		s.entry(anchor{sp: s.sp - 4096, pc: s.callStub.begin, fp: 0})
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"virtual thread with callers on the heap", EndHeap, func(s *fakeStack) {
+		s.frames = nil
+		s.pc = s.ReturnBarrier
+		s.compiled(s.typical(48), 0x40).compiled(s.typical(64), 0x60)
+	}},
+	{"virtual thread being thawed", EndHeap, func(s *fakeStack) {
+		s.frames = nil
+		s.pc = s.continuation.begin + 80
+		s.compiled(s.typical(48), 0x40)
+	}},
+	{"stub without a caller", EndNoCode, func(s *fakeStack) {
+		s.frames = nil
+		s.pc = libjvm
+		s.called(s.vtable.begin)
+		s.sp -= 2048
+		s.frames = []Frame{s.stub(s.pc)}
+	}},
+}
+
+func TestKernelBrokenStack(t *testing.T) {
+	forBuilds(t, func(t *testing.T, w *walker, vm *fakeVM) {
+		for _, c := range brokenStacks {
+			t.Run(c.name, func(t *testing.T) {
+				s := vm.newStack(t, 64<<10).entry(anchor{})
+				c.build(s)
+				s.check(t, w, s.request(), c.end)
+			})
+		}
+	})
+}

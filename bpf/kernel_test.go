@@ -1,0 +1,22 @@
+//go:build linux
+
+package bpf
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// needKernel skips the test if err says that BPF may not be used here; in CI that fails, like every other error.
+func needKernel(t testing.TB, err error) {
+	t.Helper()
+	if err != nil && os.Getenv("CI") == "" && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)) && os.Getuid() != 0 {
+		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
+	}
+	if err != nil {
+		t.Fatalf("load programs: %+v", err)
+	}
+}
