@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -106,9 +107,15 @@ func findLibrary(maps proc.Maps) *proc.Mapping {
 	return nil
 }
 
+// errArchitecture: the walker's rules for HotSpot frames are those of x86-64.
+var errArchitecture = errors.New("stacks of HotSpot are walked on x86-64 only, so far")
+
 // attach tells the kernel side how to walk p's stacks, and reads the maps that name what is found there.
 func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	a := gs.agent
+	if runtime.GOARCH != "amd64" {
+		return nil, errArchitecture
+	}
 	im := gs.image(p, lib)
 	if im.err != nil {
 		return nil, im.err
@@ -239,7 +246,9 @@ func (gs *guests) read(im *image, f *os.File) {
 	if im.err != nil {
 		return
 	}
-	im.probes = gs.attachProbes(lib, f)
+	if im.probes = gs.attachProbes(lib, f); im.probes != nil {
+		gs.agent.log.Warn("code of JVMs is not followed live", "library", f.Name(), "err", im.probes)
+	}
 }
 
 func (gs *guests) attachProbes(lib *elffile.File, f *os.File) error {

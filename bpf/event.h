@@ -55,7 +55,7 @@ enum walk_end {
  *   INTERP  59 .. 16: Method* >> 3;  15 .. 0: bytecode index, FRAME_NO_BCI if unknown
  *   NATIVE  59 .. 0: pc
  *
- * Frame 0 holds the sampled pc, the others hold return addresses, unless SAMPLE_FIRST_RETURN is set.
+ * Frame 0 holds the sampled pc, the others hold return addresses.
  */
 enum frame_kind {
 	FRAME_JIT = 1,

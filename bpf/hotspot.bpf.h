@@ -33,6 +33,7 @@ struct walk {
 	__u8 leaf; /* the registers are the sampled ones; otherwise pc is a return address */
 	__u8 near; /* pc called a stub or native code, perhaps with arguments that it pushed */
 	__u8 java; /* native walk: pc has reached the code cache */
+	__u8 native; /* Java walk: the caller is native code */
 };
 
 /* Where the return address is, seen from a sampled pc in compiled code. */
@@ -442,24 +443,32 @@ static long java_step(__u64 i, struct walk *w)
 		g->tag = tag;
 		g->owner = w->owner;
 	}
-	w->java_frames++;
 	switch (g->kind) {
 	case BLOB_NMETHOD:
 	case BLOB_NATIVE:
+		w->java_frames++;
 		return step_compiled(w, g);
 	case BLOB_INTERPRETER:
+		w->java_frames++;
 		return step_interpreted(w);
 	}
 	if (!w->leaf && (g->kind == BLOB_CONTINUATION || w->pc == vm->return_barrier))
 		return end_walk(w, END_HEAP);
-	push_code(w, FRAME_STUB, 0, w->pc);
-	if (w->leaf && w->anchor) { /* libjvm calls stubs as well */
+	if (w->leaf && w->anchor) {
 		__u64 sp = read_word(w->anchor + vm->anchor_sp), pc;
 
-		if (sp > w->sp) {
+		if (sp > w->sp) { /* libjvm called the stub, or it is about to call libjvm: then it is at the anchor, too */
 			pc = read_word(w->anchor + vm->anchor_pc);
-			return go_to(w, pc ? pc : read_word(sp - 8), sp, read_word(w->anchor + vm->anchor_fp));
+			pc = pc ? pc : read_word(sp - 8);
+			if (blob_at(vm, pc) != blob_at(vm, w->pc))
+				push_code(w, FRAME_STUB, 0, w->pc);
+			return go_to(w, pc, sp, read_word(w->anchor + vm->anchor_fp));
 		}
+	}
+	push_code(w, FRAME_STUB, 0, w->pc);
+	if (w->leaf && !w->anchor && (vm->flags & HOTSPOT_TLS)) {
+		w->native = 1; /* a thread of the VM: libjvm called the stub */
+		return 1;
 	}
 	err = stub_caller(w->pid, w->sp, w->bp, g->kind == BLOB_STUB ? g->frame : 0);
 	if (err)

@@ -1,3 +1,5 @@
+//go:build linux
+
 package bpf
 
 import (
@@ -16,9 +18,7 @@ func TestKernelLoad(t *testing.T) {
 			t.Log(l)
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	needKernel(t, err)
 	defer o.Close()
 	for _, p := range []*ebpf.Program{o.Tick, o.ProcessExec} {
 		info, err := p.Info()

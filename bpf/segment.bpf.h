@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What the walker needs to know of the code around a pc, from the CodeBlob's header and cached per CPU. A cached answer is good until its owner changes: the unload probes count up the
- * code epoch before code memory is given back. Then, and every time where there are no probes, the blob and the compile
- * id that stand there now are compared: ids are never given out twice.
+ * What the walker needs to know of the code around a pc, from the CodeBlob's header and cached per CPU. A cached answer
+ * is good until its owner changes: the unload probes count up the code epoch before code memory is given back. Then, and
+ * every time where there are no probes, the blob and the compile id that stand there now are compared: ids are never
+ * given out twice.
  */
 #pragma once
 

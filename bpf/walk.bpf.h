@@ -111,15 +111,15 @@ static __always_inline __u32 walk_user(struct scratch *s, struct task_struct *ta
 			w.anchor = t->thread + vm->thread_anchor;
 		}
 	}
-	if (vm && in_code_cache(vm, w.pc) && (t || !(vm->flags & HOTSPOT_TLS))) {
+	if (vm && in_code_cache(vm, w.pc)) {
 		walk_java(&w);
 	} else if (t) {
 		walk_native_to_java(&w, t);
 	} else {
-		if (vm && in_code_cache(vm, w.pc)) /* a stub that libjvm called */
-			push_code(&w, FRAME_STUB, 0, w.pc);
-		else
-			push_native(&w, w.pc);
+		push_native(&w, w.pc);
+		w.native = 1;
+	}
+	if (w.native) {
 		w.end = END_DEPTH;
 		bpf_loop(MAX_USER_FRAMES, native_step, &w, 0);
 		if (w.java)
