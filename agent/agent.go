@@ -48,6 +48,9 @@ const DefaultFrequency = 99
 
 const namingWorkers = 3
 
+// upkeepInterval is how often the agent looks for CPUs that came or went, and for processes whose end it missed.
+const upkeepInterval = 10 * time.Second
+
 // An Agent profiles until it is closed.
 type Agent struct {
 	opt     Options
@@ -71,19 +74,19 @@ type Agent struct {
 	lookups    atomic.Uint64 // frames that were looked up
 	firstNamed atomic.Int64  // ns after began at which the first guest frame had a name; 0 if none has
 
-	mu             sync.Mutex
-	table          map[int]*process // by pid: who has it now
-	windows        map[*Window]struct{}
-	dirty          map[*process]struct{}
-	waiting        []chan struct{} // flushes that wait
-	received       receivedCounts
-	discarded      map[string]uint64
-	codeLoads      uint64
-	loadsForgotten uint64
-	oldest         uint64        // time of the oldest record since the last drain, or noTime
-	lag            time.Duration // its age when the ring had been drained
-	sample         bpf.Sample    // scratch of the drainer
-	stack          []rawFrame    // scratch of the drainer
+	mu        sync.Mutex
+	table     map[int]*process     // by pid: who has it now
+	windows   map[*Window]struct{} // open
+	closing   map[*Window]struct{} // closed, and not yet named
+	dirty     map[*process]struct{}
+	waiting   []chan struct{} // flushes that wait
+	received  receivedCounts
+	discarded map[string]uint64
+	codeLoads uint64
+	oldest    uint64        // time of the oldest record since the last drain, or noTime
+	lag       time.Duration // its age when the ring had been drained
+	sample    bpf.Sample    // scratch of the drainer
+	stack     []rawFrame    // scratch of the drainer
 }
 
 const noTime = ^uint64(0)
@@ -105,7 +108,8 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	}
 	a := &Agent{
 		opt: opt, log: opt.Log, began: monotonic(), drained: make(chan struct{}), oldest: noTime,
-		table: map[int]*process{}, windows: map[*Window]struct{}{}, dirty: map[*process]struct{}{},
+		table: map[int]*process{}, dirty: map[*process]struct{}{},
+		windows: map[*Window]struct{}{}, closing: map[*Window]struct{}{},
 		discarded: noDiscards(),
 		pool:      proc.NewPool(proc.PoolOptions{}),
 	}
@@ -166,16 +170,17 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.ticking.Store(true)
 	defer a.ticking.Store(false)
-	hotplug := time.NewTicker(10 * time.Second)
-	defer hotplug.Stop()
+	upkeep := time.NewTicker(upkeepInterval)
+	defer upkeep.Stop()
 	for {
 		select {
 		case err := <-failed:
 			return err
-		case <-hotplug.C:
+		case <-upkeep.C:
 			if err := a.ticks.Refresh(); err != nil {
 				a.log.Warn("cannot follow CPUs that came or went", "err", err)
 			}
+			a.sweep()
 		case <-ctx.Done():
 			err := a.ticks.Stop()
 			stop()
@@ -206,6 +211,7 @@ func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*
 	tick := time.NewTicker(length)
 	defer tick.Stop()
 	w := a.Open(nil)
+	defer func() { a.drop(w) }()
 	for {
 		select {
 		case <-ctx.Done():
@@ -213,14 +219,17 @@ func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*
 		case <-tick.C:
 		}
 		next, p, err := w.Next(ctx)
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("close window: %w", err)
+		}
+		if err != nil {
+			return nil
+		}
+		w = next
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil {
-			return fmt.Errorf("close window: %w", err)
-		}
 		observe(p)
-		w = next
 	}
 }
 
@@ -232,21 +241,6 @@ func (a *Agent) Collect(ctx context.Context, d time.Duration, pids []int) (*Prof
 	case <-ctx.Done():
 	}
 	return w.Close(context.WithoutCancel(ctx))
-}
-
-// trimNames forgets names that were needed by w only.
-func (a *Agent) trimNames(w *Window) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for p := range w.processes {
-		var trees []*rawTree
-		for open := range a.windows {
-			for _, t := range open.processes[p] {
-				trees = append(trees, &t.tree)
-			}
-		}
-		p.trim(trees, &a.nameCount)
-	}
 }
 
 // period is the CPU time that one sample stands for.

@@ -13,7 +13,7 @@ type backoff struct {
 
 const maxPause = 30 * time.Second
 
-// vmStart is when a process that may become a VM is looked at again: a launcher loads libjvm within milliseconds on a
+// vmStart is when a process that may load a VM is looked at again: a launcher loads libjvm within milliseconds on a
 // quiet machine, and within seconds on a busy one. Five seconds in all.
 var vmStart = backoff{first: 5 * time.Millisecond, limit: 10}
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -41,8 +43,8 @@ func (a *Agent) discover(ctx context.Context) {
 		if err != nil {
 			continue
 		}
-		maps, err := proc.Call(ctx, a.pool, pid, func() (proc.Maps, error) { return a.opt.Proc.Maps(pid, proc.Executable) })
-		if err != nil || findLibrary(maps) == nil {
+		mapped, err := proc.Call(ctx, a.pool, pid, func() (proc.Maps, error) { return a.opt.Proc.Maps(pid, proc.Executable) })
+		if err != nil || findLibrary(mapped) == nil {
 			continue
 		}
 		p := newProcess(id, false)
@@ -53,6 +55,26 @@ func (a *Agent) discover(ctx context.Context) {
 		found = append(found, p)
 	}
 	a.names.wait(ctx, found, discoverDeadline)
+}
+
+// sweep retires processes that are gone although nobody said so, or that were sampled once more after their end was
+// told. Without it the table would keep them until their pids are used again.
+func (a *Agent) sweep() {
+	a.mu.Lock()
+	known := slices.Collect(maps.Values(a.table)) // first: who comes after the listing is not in it
+	a.mu.Unlock()
+	running, err := a.opt.Proc.PIDs()
+	if err != nil {
+		a.log.Warn("cannot look for processes that ended", "err", err)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range known {
+		if _, ok := slices.BinarySearch(running, p.pid); !ok {
+			a.retire(p)
+		}
+	}
 }
 
 // checkPIDs fails if a chosen process does not run.

@@ -25,6 +25,7 @@ func (a *Agent) drain(ctx context.Context) error {
 	defer stop()
 	var rec ringbuf.Record
 	for {
+		last := ctx.Err() != nil // nothing ticks any more: what is in the ring now is all there will be
 		a.ring.SetDeadline(time.Now().Add(drainInterval))
 		err := a.ring.ReadInto(&rec)
 		switch {
@@ -34,13 +35,13 @@ func (a *Agent) drain(ctx context.Context) error {
 			a.mu.Unlock()
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			a.submitDirty()
-			if ctx.Err() != nil {
+			if last {
 				return nil
 			}
 		case errors.Is(err, ringbuf.ErrFlushed):
 			a.submitDirty()
 			a.flushed()
-			if ctx.Err() != nil {
+			if last {
 				return nil
 			}
 		default:
@@ -92,6 +93,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 	taken := false
 	for w := range a.windows {
 		if w.pids != nil && !w.pids[int(s.Pid)] {
+			w.filtered++
 			continue
 		}
 		taken = true
@@ -101,7 +103,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 		}
 	}
 	if !taken {
-		a.discard(discardNoWindow)
+		a.discarded[discardNoWindow]++
 		return
 	}
 	a.received.folded++
@@ -116,13 +118,12 @@ func (a *Agent) onCodeLoad(l *bpf.CodeLoad) {
 		p.loads = append(p.loads, vmruntime.CodeLoad{
 			Begin: l.Begin, Size: l.Size, Version: l.CompileID & 0xfffffff, Class: string(l.Class), Name: string(l.Name), Signature: string(l.Signature),
 		})
-	} else {
-		a.loadsForgotten++
 	}
 	a.dirty[p] = struct{}{}
 }
 
-// maxPendingLoads bounds the announcements that wait for a worker: half a minute at the highest rate seen.
+// maxPendingLoads bounds the announcements that wait for a worker: half a minute at the highest rate seen. Code whose
+// announcement is forgotten is still named while it is there to be read.
 const maxPendingLoads = 1 << 16
 
 // onExec: the process runs another program; whatever was known of it speaks of the old one. The new one is looked at
@@ -168,13 +169,14 @@ func (a *Agent) sameProcess(p *process, h *bpf.Header) bool {
 // nsPerStartTick is the resolution of the start time in /proc/PID/stat.
 const nsPerStartTick = 10_000_000
 
-// retire forgets a process that is gone; windows that hold samples of it keep it.
+// retire marks a process as gone. It leaves the table with the next submitDirty: the kernel works for a process, and
+// ticks in it, for a moment after it said that it ended.
 func (a *Agent) retire(p *process) {
-	delete(a.table, p.pid)
 	p.exited.Store(true)
 	a.dirty[p] = struct{}{}
 }
 
+// discard drops a sample that no window can hold, whichever processes it is of.
 func (a *Agent) discard(why string) {
 	a.discarded[why]++
 	for w := range a.windows {
@@ -192,6 +194,14 @@ func (a *Agent) submitDirty() {
 		a.oldest = noTime
 	}
 	for p := range a.dirty {
+		if p.exited.Load() {
+			if a.table[p.pid] == p {
+				delete(a.table, p.pid)
+			}
+			if p.holders == 0 {
+				a.trim(p)
+			}
+		}
 		a.names.submit(p)
 	}
 	clear(a.dirty)

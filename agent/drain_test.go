@@ -8,11 +8,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// testAgent folds records, without a kernel side.
+// testAgent folds records, without a kernel side and without workers.
 func testAgent() (*Agent, *Window) {
 	a := &Agent{
-		table: map[int]*process{}, windows: map[*Window]struct{}{}, dirty: map[*process]struct{}{},
-		discarded: noDiscards(), oldest: noTime,
+		table: map[int]*process{}, dirty: map[*process]struct{}{},
+		windows: map[*Window]struct{}{}, closing: map[*Window]struct{}{},
+		discarded: noDiscards(), oldest: noTime, names: newNames(0, nil),
 	}
 	w := newWindow(a, nil)
 	a.windows[w] = struct{}{}
@@ -92,6 +93,21 @@ func TestProcessFoundInProc(t *testing.T) {
 	}
 }
 
+// The kernel works for a process for a moment after it said that it ended: samples of that are still its own.
+func TestSampleAfterExit(t *testing.T) {
+	a, w := testAgent()
+	id := identity{100, 5, 1}
+	a.handle(sampleRecord(id, nativeFrame))
+	a.handle(processRecord(bpf.EventProcessExit, id))
+	a.handle(sampleRecord(id, nativeFrame))
+	if len(w.processes) != 1 || w.folded != 2 {
+		t.Errorf("%d samples of %d processes, want 2 of 1", w.folded, len(w.processes))
+	}
+	if a.submitDirty(); len(a.table) != 0 {
+		t.Errorf("%d processes are left", len(a.table))
+	}
+}
+
 // Every record that is received is folded or discarded for a reason.
 func TestReceivedIdentity(t *testing.T) {
 	a, w := testAgent()
@@ -102,6 +118,9 @@ func TestReceivedIdentity(t *testing.T) {
 	a.handle(broken[:len(broken)-8]) // fewer frames than it says
 	w.pids = map[int]bool{7: true}
 	a.handle(sampleRecord(id, nativeFrame)) // of nobody's window
+	if w.filtered != 1 || w.received != w.folded+sum(w.discarded) {
+		t.Errorf("the window filtered %d, received %d, folded %d and discarded %v", w.filtered, w.received, w.folded, w.discarded)
+	}
 	want := map[string]uint64{discardEmpty: 1, discardMalformed: 1, discardNoWindow: 1}
 	for why, n := range want {
 		if a.discarded[why] != n {

@@ -1,22 +1,21 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unique"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
@@ -35,9 +34,11 @@ type guest struct {
 type guests struct {
 	agent *Agent
 
+	probing sync.Mutex // held while probes are attached, for which the kernel visits all processes that map a library
+	probes  *attach.Probes
+
 	mu       sync.Mutex
-	probes   *attach.Probes
-	images   map[imageKey]*image
+	images   map[symbolize.FileKey]*image
 	serial   uint32
 	slots    []uint32 // free
 	attached int
@@ -45,20 +46,8 @@ type guests struct {
 	failures map[string]uint64
 }
 
-type imageKey struct {
-	dev, inode uint64
-}
-
-type image struct {
-	once     sync.Once
-	img      vmruntime.Image
-	segments elffile.Segments
-	err      error // why there is no img
-	probes   error // why code is not followed live, nil if it is
-}
-
 func newGuests(a *Agent) *guests {
-	g := &guests{agent: a, probes: attach.NewProbes(a.objects), images: map[imageKey]*image{}, failures: map[string]uint64{}}
+	g := &guests{agent: a, probes: attach.NewProbes(a.objects), images: map[symbolize.FileKey]*image{}, failures: map[string]uint64{}}
 	for slot := uint32(bpf.MaxAttached); slot > 0; slot-- {
 		g.slots = append(g.slots, slot-1)
 	}
@@ -71,31 +60,55 @@ func newGuests(a *Agent) *guests {
 // findGuest attaches to p's VM if it has one. What is not ready yet is tried again later.
 func (a *Agent) findGuest(p *process) {
 	a.readMaps(p)
-	lib := findLibrary(p.work.maps)
-	var err error
-	if lib != nil {
-		var g *guest
-		if g, err = a.guests.attach(p, lib); err == nil {
-			p.work.guest = g
-			return
-		}
-		if !errors.Is(err, vmruntime.ErrStarting) {
-			p.work.hopeless = true
-			a.log.Warn("cannot attach to JVM; its native frames are still shown", "pid", p.pid, "err", err)
-			p.mu.Lock()
-			p.runtime = "hotspot"
-			p.notes = append(p.notes, fmt.Sprintf("Java frames of process %d are missing: %v", p.pid, err))
-			p.mu.Unlock()
-			return
-		}
+	if lib := findLibrary(p.work.maps); lib != nil {
+		a.attachGuest(p, lib)
+		return
 	}
-	if lib == nil && !looksLikeJava(p.executable.File, p.comm) {
+	if !looksLikeJava(p.executable.File, p.comm) {
 		return // a launcher under another name is found by its first compilation, or by frames in unknown mappings
 	}
 	if pause, ok := p.work.retry.again(); ok && !p.exited.Load() {
 		p.work.mapsRead = 0
 		a.names.submitLater(p, pause)
 	}
+}
+
+// attachGuest attaches to the VM whose library p maps. While there is hope it tries again, ever more rarely.
+func (a *Agent) attachGuest(p *process, lib *proc.Mapping) {
+	if !p.work.attach.due(monotonic()) {
+		return
+	}
+	g, err := a.guests.attach(p, lib)
+	hope := passes(err)
+	switch {
+	case err == nil:
+		p.work.guest = g
+		return
+	case p.exited.Load(), errors.Is(err, proc.ErrGone):
+		return
+	case hope:
+		a.names.submitLater(p, p.work.attach.next-monotonic())
+	}
+	p.work.hopeless = !hope
+	if hope && p.work.attach.attempts != patience {
+		return
+	}
+	a.log.Warn("cannot attach to JVM; its native frames are still shown", "pid", p.pid, "err", err, "retrying", hope)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.runtime = "hotspot"
+	p.notes = append(p.notes, fmt.Sprintf("Java frames of process %d are missing: %v", p.pid, err))
+}
+
+// patience is after how many attempts people are told that a VM cannot be attached yet: that is after ten seconds.
+const patience = 12
+
+// passes tells whether what could not be done now may be done later.
+func passes(err error) bool {
+	return slices.ContainsFunc([]error{
+		vmruntime.ErrStarting, errTooManyGuests, proc.ErrTimeout, proc.ErrQuarantined, proc.ErrExhausted,
+		unix.EMFILE, unix.ENFILE,
+	}, func(passing error) bool { return errors.Is(err, passing) })
 }
 
 func findLibrary(maps proc.Maps) *proc.Mapping {
@@ -116,7 +129,10 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, errArchitecture
 	}
-	im := gs.image(p, lib)
+	im, err := gs.image(p, lib)
+	if err != nil {
+		return nil, err
+	}
 	if im.err != nil {
 		return nil, im.err
 	}
@@ -155,8 +171,9 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	if im.probes == nil {
 		k.Flags |= bpf.HotspotUnloadEvents
 	}
-	if err := a.objects.Processes.Put(uint32(p.pid), k); err != nil {
-		return fail(fmt.Errorf("announce VM to the kernel side: %w", err))
+	p.attachment.Store(serial) // first: samples may tell of it at once
+	if err := gs.announce(p, k, ebpf.UpdateAny); err != nil {
+		return fail(err)
 	}
 	g := &guest{vm: vm, mem: mem, kernel: k, refresh: backoff{first: 100 * time.Millisecond}, mapping: unique.Make(symbolize.Mapping{
 		File: "[jit:HotSpot]", Start: k.CodeLow, Limit: k.CodeHigh,
@@ -164,13 +181,26 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.runtime, p.vm = "hotspot", vm.Describe()
-	p.notes = append(p.notes, vm.Notes()...)
+	p.notes = slices.Clone(vm.Notes()) // what was missing until now is not any more
 	if im.probes != nil {
 		p.notes = append(p.notes, fmt.Sprintf("code of process %d is not followed live: %v", p.pid, im.probes))
 	}
-	p.attachment.Store(serial)
 	a.log.Debug("attached", "pid", p.pid, "vm", p.vm)
 	return g, nil
+}
+
+// announce tells the kernel side of p's VM, unless p is gone: then its pid may be another process's, whose VM was
+// announced already.
+func (gs *guests) announce(p *process, k *bpf.HotspotProcess, how ebpf.MapUpdateFlags) error {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	if p.exited.Load() {
+		return fmt.Errorf("announce VM to the kernel side: %w", proc.ErrGone)
+	}
+	if err := gs.agent.objects.Processes.Update(uint32(p.pid), k, how); err != nil {
+		return fmt.Errorf("announce VM to the kernel side: %w", err)
+	}
+	return nil
 }
 
 // refresh tells the kernel side of kinds of code that the VM had not generated when it was attached.
@@ -186,7 +216,7 @@ func (gs *guests) refresh(p *process, g *guest) {
 			return
 		}
 		k.StartTicks, k.Serial, k.Slot, k.Flags = g.kernel.StartTicks, g.kernel.Serial, g.kernel.Slot, k.Flags|g.kernel.Flags
-		if gs.agent.objects.Processes.Update(uint32(p.pid), k, ebpf.UpdateExist) == nil {
+		if gs.announce(p, k, ebpf.UpdateExist) == nil {
 			g.kernel = k
 		}
 	}
@@ -194,81 +224,6 @@ func (gs *guests) refresh(p *process, g *guest) {
 		gs.agent.names.submitLater(p, g.refresh.next-monotonic())
 	}
 }
-
-// image reads a libjvm, and attaches its probes, once.
-func (gs *guests) image(p *process, lib *proc.Mapping) *image {
-	key := imageKey{lib.Dev, lib.Inode}
-	gs.mu.Lock()
-	im := gs.images[key]
-	if im == nil {
-		im = &image{}
-		gs.images[key] = im
-	}
-	gs.mu.Unlock()
-	im.once.Do(func() {
-		f, err := gs.openLibrary(p, lib)
-		if err != nil {
-			im.err = err
-			return
-		}
-		defer f.Close()
-		gs.read(im, f)
-	})
-	return im
-}
-
-// maxLibrary bounds a libjvm; debug builds with symbols have 400 MB.
-const maxLibrary = 1 << 30
-
-func (gs *guests) openLibrary(p *process, lib *proc.Mapping) (*os.File, error) {
-	a := gs.agent
-	return proc.Call(context.Background(), a.pool, p.pid, func() (*os.File, error) {
-		return a.opt.Proc.OpenMapped(p.pid, lib, maxLibrary)
-	})
-}
-
-func (gs *guests) read(im *image, f *os.File) {
-	st, err := f.Stat()
-	if err != nil {
-		im.err = fmt.Errorf("read libjvm: %w", err)
-		return
-	}
-	lib, err := elffile.Open(f, st.Size())
-	if err != nil {
-		im.err = fmt.Errorf("read libjvm: %w", err)
-		return
-	}
-	im.segments = lib.Segments()
-	im.img, im.err = hotspot.Runtime{}.Image(lib)
-	if im.img == nil && im.err == nil {
-		im.err = errNotHotSpot
-	}
-	if im.err != nil {
-		return
-	}
-	if im.probes = gs.attachProbes(lib, f); im.probes != nil {
-		gs.agent.log.Warn("code of JVMs is not followed live", "library", f.Name(), "err", im.probes)
-	}
-}
-
-func (gs *guests) attachProbes(lib *elffile.File, f *os.File) error {
-	probes, err := lib.Probes()
-	if err != nil {
-		return fmt.Errorf("read its probes: %w", err)
-	}
-	sites, err := probeSites(probes)
-	if err != nil {
-		return err
-	}
-	if len(sites.Load) == 0 || len(sites.CodeUnload) == 0 || len(sites.ClassUnload) == 0 {
-		return errors.New("this libjvm was built without USDT probes")
-	}
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	return gs.probes.Attach(f, sites)
-}
-
-var errNotHotSpot = errors.New("its libjvm is not HotSpot's: there are no vmStructs in it")
 
 var errTooManyGuests = fmt.Errorf("more than %d JVMs at once", bpf.MaxAttached)
 
@@ -300,14 +255,21 @@ func (gs *guests) release(p *process) {
 	if g == nil {
 		return
 	}
-	var k bpf.HotspotProcess
-	if m := gs.agent.objects.Processes; m.Lookup(uint32(p.pid), &k) == nil && k.Serial == g.kernel.Serial {
-		m.Delete(uint32(p.pid)) // it may be gone by now, which is as well
-	}
+	gs.withdraw(p, g)
 	p.work.guest, p.work.hopeless = nil, true
 	g.mem.Close()
 	gs.free(g.kernel.Slot)
 	gs.agent.pool.Forget(p.pid)
+}
+
+// withdraw has the kernel side forget p's VM, but not one that has the pid now.
+func (gs *guests) withdraw(p *process, g *guest) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	var k bpf.HotspotProcess
+	if m := gs.agent.objects.Processes; m.Lookup(uint32(p.pid), &k) == nil && k.Serial == g.kernel.Serial {
+		m.Delete(uint32(p.pid)) // it may be gone by now, which is as well
+	}
 }
 
 // classEpoch is how many times the VM in slot has unloaded classes, as the kernel side counted.
@@ -319,15 +281,18 @@ func (gs *guests) classEpoch(slot uint32) uint32 {
 	return e.Classes
 }
 
-// count counts reads of targets, by cause of failure.
+// count counts reads of targets, by cause of failure. That nothing is to be found at an address any more is an answer.
 func (gs *guests) count(err error) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	if err == nil {
+	switch {
+	case err == nil, errors.Is(err, vmruntime.ErrStale), errors.Is(err, vmruntime.ErrUnknown):
 		gs.reads++
-		return
+	case errors.Is(err, vmruntime.ErrMalformed):
+		gs.failures[proc.Cause(proc.ErrMalformed)]++
+	default:
+		gs.failures[proc.Cause(err)]++
 	}
-	gs.failures[proc.Cause(err)]++
 }
 
 // Guests is how many VMs are attached now.
@@ -338,7 +303,7 @@ func (a *Agent) Guests() int {
 }
 
 func (gs *guests) close() error {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
+	gs.probing.Lock()
+	defer gs.probing.Unlock()
 	return gs.probes.Close()
 }

@@ -37,6 +37,9 @@ func (a *Agent) Stats() Stats {
 	defer a.mu.Unlock()
 	s.CodeLoads, s.ReaderLag = a.codeLoads, a.lag
 	for _, p := range a.table {
+		if p.exited.Load() {
+			continue
+		}
 		p.mu.Lock()
 		s.Processes[p.runtime]++
 		if p.service != "" {

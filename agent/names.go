@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -93,11 +94,7 @@ func (n *names) wait(ctx context.Context, of []*process, deadline time.Duration)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for ctx.Err() == nil && !n.closed {
-		busy := false
-		for _, p := range of {
-			busy = busy || n.state[p] != idle
-		}
-		if !busy {
+		if !slices.ContainsFunc(of, func(p *process) bool { return n.state[p] != idle }) {
 			return
 		}
 		n.changed.Wait()

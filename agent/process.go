@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"cmp"
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -19,6 +21,7 @@ type process struct {
 	id        proc.Identity
 	precise   bool                  // id.Start came from the kernel side, in ns; otherwise in 10 ms
 	requested map[rawFrame]struct{} // frames that were sent to be named
+	holders   int                   // open and closing windows that have samples of it
 
 	// attachment is the serial under which the kernel side knows this process's VM, 0 if none.
 	attachment atomic.Uint32
@@ -26,10 +29,8 @@ type process struct {
 
 	mu sync.Mutex
 	// Guarded by mu: what the drainer leaves for the worker.
-	wanted  []rawFrame
-	loads   []vmruntime.CodeLoad
-	rescan  bool // look at the mappings again
-	started bool // a worker has seen it
+	wanted []rawFrame
+	loads  []vmruntime.CodeLoad
 	// Guarded by mu: what the worker leaves for everybody.
 	comm, service, runtime, vm string
 	executable                 symbolize.Mapping
@@ -50,14 +51,14 @@ type name struct {
 // Bounds on named frames, each about 150 bytes with its map entry.
 const (
 	maxNames  = 1 << 18 // of all processes; frames beyond it stay unnamed, counted, until windows close
-	trimNames = 1 << 14 // of a process: beyond it, those that no open window needs are forgotten
+	trimNames = 1 << 14 // of a process: from there on, those that no window needs are forgotten when one closes
 )
 
 func newProcess(id proc.Identity, precise bool) *process {
 	return &process{
 		pid: id.PID, ticks: id.Ticks(), id: id, precise: precise,
 		requested: map[rawFrame]struct{}{}, names: map[rawFrame]name{},
-		work: workerState{retry: vmStart},
+		work: workerState{retry: vmStart, attach: backoff{first: vmStart.first}},
 	}
 }
 
@@ -86,11 +87,8 @@ func (p *process) want(stack []rawFrame, total *atomic.Int64) bool {
 	return true
 }
 
-// trim forgets the names that none of the trees holds, if there are many; agent.mu is held.
-func (p *process) trim(trees []*cct.Tree[rawFrame], total *atomic.Int64) {
-	if len(p.requested) < trimNames {
-		return
-	}
+// trim forgets the names that none of the trees holds; agent.mu is held.
+func (p *process) trim(trees []*rawTree, total *atomic.Int64) {
 	needed := map[rawFrame]struct{}{}
 	for _, t := range trees {
 		for id, n := range t.Nodes() {
@@ -104,10 +102,19 @@ func (p *process) trim(trees []*cct.Tree[rawFrame], total *atomic.Int64) {
 	for r := range p.requested {
 		if _, ok := needed[r]; !ok {
 			delete(p.requested, r)
-			delete(p.names, r)
 			total.Add(-1)
 		}
 	}
+	// A worker may have named frames after they were forgotten here the last time.
+	maps.DeleteFunc(p.names, func(r rawFrame, _ name) bool {
+		_, ok := p.requested[r]
+		return !ok
+	})
+}
+
+// earlier orders processes as a Profile does.
+func earlier(a, b *process) int {
+	return cmp.Or(cmp.Compare(a.pid, b.pid), cmp.Compare(a.ticks, b.ticks), cmp.Compare(a.id.Exec, b.id.Exec))
 }
 
 // named returns the name of r; p.mu is held. What was not named in time says so.

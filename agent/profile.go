@@ -14,7 +14,7 @@ type Profile struct {
 	Duration  time.Duration // of the window
 	Period    time.Duration // of CPU time that one sample stands for
 	Event     string        // what ticked: "cycles" or "cpu-clock"
-	Processes []*Process    // ordered by PID, then start
+	Processes []*Process    // ordered by PID, then start, then exec
 	Counts    Counts        // of this window
 	Comments  []string      // version, kernel, what readers must know
 }
@@ -49,7 +49,7 @@ type Counts struct {
 	Folded    uint64            // samples in the trees
 	Discarded map[string]uint64 // by cause, in user space: malformed, …
 	Idle      uint64            // ticks on an idle CPU; not attempted
-	Filtered  uint64            // ticks in processes that were not chosen; not attempted
+	Filtered  uint64            // ticks in processes that were not chosen, for this window or at all; not attempted
 	Truncated map[string]uint64 // folded samples whose walk ended early, by reason
 	Stale     uint64            // frames that could not be resolved against the code of their time
 	Unknown   uint64            // frames without a name

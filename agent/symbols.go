@@ -3,9 +3,12 @@ package agent
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"unique"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -97,10 +100,9 @@ func (a *Agent) object(p *process, m *proc.Mapping) *symbolize.Object {
 	case m.Path == vdso && a.vdso != nil:
 		o, err = a.files.GetBytes(symbolize.FileKey{BuildID: vdso}, a.vdso)
 	case m.IsFile():
+		key, known := p.work.files[m.Start]
 		o, err = proc.Call(context.Background(), a.pool, p.pid, func() (*symbolize.Object, error) {
-			return a.files.Get(symbolize.FileKey{Device: m.Dev, Inode: m.Inode}, func() (*os.File, error) {
-				return a.opt.Proc.OpenMapped(p.pid, m, maxExecutable)
-			})
+			return a.openObject(p.pid, m, key, known)
 		})
 		a.guests.count(err)
 	}
@@ -110,4 +112,48 @@ func (a *Agent) object(p *process, m *proc.Mapping) *symbolize.Object {
 	}
 	p.work.objects[m.Start] = o
 	return o
+}
+
+// openObject returns the symbols of the file behind m, a mapping of pid, which must still run unless the file's key is
+// known and its symbols are in the cache.
+func (a *Agent) openObject(pid int, m *proc.Mapping, key symbolize.FileKey, known bool) (*symbolize.Object, error) {
+	open := func() (*os.File, error) { return a.opt.Proc.OpenMapped(pid, m, maxExecutable) }
+	if !known {
+		f, err := open()
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		if key, err = openKey(f); err != nil {
+			return nil, err
+		}
+	}
+	return a.files.Get(key, open)
+}
+
+// fileKeys looks at the mapped files of a process. Those that the kernel does not let it see are looked at when they
+// are opened.
+func fileKeys(root proc.Root, pid int, maps proc.Maps) map[uint64]symbolize.FileKey {
+	keys := map[uint64]symbolize.FileKey{}
+	for i := range maps {
+		if m := &maps[i]; m.IsFile() {
+			if st, err := root.StatMapped(pid, m); err == nil {
+				keys[m.Start] = fileKey(&st)
+			}
+		}
+	}
+	return keys
+}
+
+func openKey(f *os.File) (symbolize.FileKey, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return symbolize.FileKey{}, fmt.Errorf("look at %s: %w", f.Name(), err)
+	}
+	return fileKey(&st), nil
+}
+
+// fileKey tells a file from those that had its inode before, and from itself before it was rewritten.
+func fileKey(st *unix.Stat_t) symbolize.FileKey {
+	return symbolize.FileKey{Device: st.Dev, Inode: st.Ino, Size: st.Size, ModTime: st.Mtim.Nano()}
 }

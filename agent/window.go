@@ -20,6 +20,7 @@ type Window struct {
 	// The rest is guarded by agent.mu while the window is open.
 	processes map[*process]map[uint32]*rawThread
 	before    snapshot
+	filtered  uint64 // samples of processes that are not in pids
 	received  uint64
 	folded    uint64
 	discarded map[string]uint64
@@ -42,6 +43,7 @@ func (w *Window) add(p *process, s *bpf.Sample, stack []rawFrame) (fresh bool) {
 	if threads == nil {
 		threads = map[uint32]*rawThread{}
 		w.processes[p] = threads
+		p.holders++
 	}
 	t := threads[s.Tid]
 	if t == nil {
@@ -73,31 +75,78 @@ func (w *Window) Next(ctx context.Context) (*Window, *Profile, error) {
 func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 	a := w.agent
 	if err := a.flush(ctx); err != nil {
+		a.drop(w)
 		return nil, err
 	}
+	defer a.release(w)
 	end := time.Now()
 	a.mu.Lock()
 	after := a.snapshot()
 	delete(a.windows, w)
+	a.closing[w] = struct{}{}
+	processes := slices.SortedFunc(maps.Keys(w.processes), earlier)
 	if next != nil {
 		next.start, next.before = end, after
 		a.windows[next] = struct{}{}
 	}
 	a.mu.Unlock()
 
-	a.names.wait(ctx, slices.Collect(maps.Keys(w.processes)), a.opt.NameDeadline)
+	a.names.wait(ctx, processes, a.opt.NameDeadline)
 	p := &Profile{
 		Start: w.start, Duration: end.Sub(w.start), Period: a.period(), Event: a.ticks.Event,
 		Comments: a.comments(),
 		Counts:   after.since(w.before),
 	}
 	p.Counts.Delivered, p.Counts.Folded, p.Counts.Discarded = w.received, w.folded, maps.Clone(w.discarded)
-	for proc, threads := range w.processes {
-		p.Processes = append(p.Processes, proc.profile(threads, &p.Counts))
+	// In flight at the beginning of the window there may be samples that were attempted before it.
+	p.Counts.Attempted -= min(p.Counts.Attempted, w.filtered)
+	p.Counts.Filtered += w.filtered
+	for _, proc := range processes {
+		p.Processes = append(p.Processes, proc.profile(w.processes[proc], &p.Counts))
 	}
-	a.trimNames(w)
-	slices.SortFunc(p.Processes, func(a, b *Process) int { return a.PID - b.PID })
 	return p, nil
+}
+
+// drop closes a window whose content nobody wants.
+func (a *Agent) drop(w *Window) {
+	a.mu.Lock()
+	delete(a.windows, w)
+	a.mu.Unlock()
+	a.release(w)
+}
+
+// release forgets the names that only w, which is closed, needed.
+func (a *Agent) release(w *Window) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.closing, w)
+	for p := range w.processes {
+		p.holders--
+		a.trim(p)
+	}
+	w.processes = nil
+	if a.nameCount.Load() > maxNames/2 {
+		for _, p := range a.table {
+			a.trim(p)
+		}
+	}
+}
+
+// trim forgets what p's names no open or closing window needs, if p is gone, or names are many; mu is held.
+func (a *Agent) trim(p *process) {
+	gone := p.exited.Load() && p.holders == 0
+	if !gone && len(p.requested) < trimNames && a.nameCount.Load() <= maxNames/2 {
+		return
+	}
+	var trees []*rawTree
+	for _, windows := range []map[*Window]struct{}{a.windows, a.closing} {
+		for w := range windows {
+			for _, t := range w.processes[p] {
+				trees = append(trees, &t.tree)
+			}
+		}
+	}
+	p.trim(trees, &a.nameCount)
 }
 
 // profile names all frames of the process's trees.
@@ -112,6 +161,7 @@ func (p *process) profile(threads map[uint32]*rawThread, c *Counts) *Process {
 		t := threads[tid]
 		p.tally(&t.tree, c)
 		tree := cct.Map(&t.tree, func(r rawFrame) []symbolize.Symbol { return p.named(r).symbols })
+		t.tree = rawTree{} // its memory is better used for the next window
 		out.Threads = append(out.Threads, &Thread{TID: int(tid), Name: t.name, Tree: tree})
 	}
 	return out

@@ -15,13 +15,20 @@ import (
 
 // workerState belongs to the naming worker that has the process.
 type workerState struct {
-	known    bool // comm, service and executable were read
-	maps     proc.Maps
+	known bool // comm, service and executable were read
+	mapped
 	mapsRead time.Duration                // when, CLOCK_MONOTONIC
 	objects  map[uint64]*symbolize.Object // by start of the mapping, while a worker has the process
 	guest    *guest
 	retry    backoff // of looking for a VM
+	attach   backoff // of attaching to the VM that was found
 	hopeless bool    // there is a VM, and it cannot be attached
+}
+
+// mapped is what a process maps that can be executed.
+type mapped struct {
+	maps  proc.Maps
+	files map[uint64]symbolize.FileKey // by start of the mapping, as far as the kernel tells
 }
 
 // work does what there is to do for p. Reads of the target go through the pool and end after its deadline.
@@ -74,22 +81,27 @@ func (a *Agent) identify(p *process) {
 	p.executable = symbolize.Mapping{File: symbolize.CleanName(exe)}
 }
 
-// readMaps reads p's mappings, at most once in mapsInterval.
+// readMaps reads p's mappings, at most once in mapsInterval. It never takes another process's for p's: a process that
+// is gone keeps those that it had.
 func (a *Agent) readMaps(p *process) bool {
 	const mapsInterval = 200 * time.Millisecond
 	now := monotonic()
-	if p.work.mapsRead != 0 && now-p.work.mapsRead < mapsInterval {
+	if p.exited.Load() || (p.work.mapsRead != 0 && now-p.work.mapsRead < mapsInterval) {
 		return false
 	}
 	p.work.mapsRead = now
-	maps, err := proc.Call(context.Background(), a.pool, p.pid, func() (proc.Maps, error) {
-		return a.opt.Proc.Maps(p.pid, proc.Executable)
+	m, err := proc.Call(context.Background(), a.pool, p.pid, func() (mapped, error) {
+		maps, err := a.opt.Proc.Maps(p.pid, proc.Executable)
+		if err != nil {
+			return mapped{}, err
+		}
+		return mapped{maps, fileKeys(a.opt.Proc, p.pid, maps)}, a.opt.Proc.Check(p.identity())
 	})
 	a.guests.count(err)
-	if err != nil {
+	if err != nil || p.exited.Load() {
 		return false
 	}
-	p.work.maps = maps
+	p.work.mapped = m
 	return true
 }
 

@@ -131,10 +131,22 @@ __noinline int find_return(__u32 pid, __u64 sp, __u32 words)
 	return -1;
 }
 
+/* Whether the frame at bp is one of the interpreter: it holds a method, and a pointer into that method's bytecode. */
+static __always_inline bool interpreted_at(const struct hotspot_process *vm, __u64 bp)
+{
+	__u64 cm = read_word(read_word(bp + vm->interp_method) + vm->method_const);
+	__u64 bcp = read_word(bp + vm->interp_bcp) - cm - vm->const_method_size;
+
+	return cm && bcp < (read_int(cm + vm->const_method_code_size) & 0xffff);
+}
+
+#define STUB_REACH 4096 /* bytes; the vectorised checksums keep 1 KB on the stack */
+
 /*
- * The caller of a stub. What a stub pushes is small and holds no code addresses, so the first return address up the
- * stack is its own; rbp was saved right below it if rbp points there. A stub with a frame of known size is taken by
- * that, unless it was sampled before the frame stood. Returns 0 or an enum walk_end; the caller is in scratch.
+ * The caller of a stub. A stub with a frame of known size is taken by that, unless it was sampled before the frame
+ * stood. Most others begin with push rbp; mov rbp, rsp. What is left pushes little that is no code address, so the first
+ * return address up the stack is its own; rbp is still the caller's then, and was saved right below if it points there.
+ * Returns 0 or an enum walk_end; the caller is in scratch.
  */
 __noinline int stub_caller(__u32 pid, __u64 sp, __u64 bp, __u32 frame)
 {
@@ -151,6 +163,15 @@ __noinline int stub_caller(__u32 pid, __u64 sp, __u64 bp, __u32 frame)
 			s->caller.pc = ra;
 			s->caller.sp = sp + frame;
 			s->caller.bp = read_word(sp + frame - 16);
+			return 0;
+		}
+	}
+	if (bp >= sp && bp - sp < STUB_REACH && !(bp & 7)) {
+		ra = read_word(bp + 8);
+		if (is_return(vm, ra) && !interpreted_at(vm, bp)) {
+			s->caller.pc = ra;
+			s->caller.sp = bp + 16;
+			s->caller.bp = read_word(bp);
 			return 0;
 		}
 	}

@@ -33,8 +33,7 @@ func (r Root) OpenMapped(pid int, m *Mapping, limit int64) (*os.File, error) {
 	}
 	// The kernel's own link to the mapped file holds for deleted and replaced files, memfds and changed roots, too. It
 	// takes CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, and the mapping must still have its bounds.
-	link := r.path(pid, "map_files", strconv.FormatUint(m.Start, 16)+"-"+strconv.FormatUint(m.Limit, 16))
-	if fd, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
+	if fd, err := unix.Open(r.mapLink(pid, m), unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
 		if f, err := finish(fd, pid, m.Path, limit, m); err == nil {
 			return f, nil
 		}
@@ -44,6 +43,24 @@ func (r Root) OpenMapped(pid int, m *Mapping, limit int64) (*os.File, error) {
 		return nil, fmt.Errorf("open mapped %q of process %d: %w", m.Path, pid, err)
 	}
 	return finish(fd, pid, m.Path, limit, m)
+}
+
+// StatMapped looks at the file behind a mapping of the process by the kernel's own link to it: see OpenMapped for what
+// that takes. It opens nothing, but a file system of the target's making can delay it: call this through a Pool.
+func (r Root) StatMapped(pid int, m *Mapping) (unix.Stat_t, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(r.mapLink(pid, m), &st); err != nil {
+		return st, explain(pid, "look at mapped file", err)
+	}
+	if st.Ino != m.Inode {
+		return st, fmt.Errorf("look at mapped %q of process %d: %w", m.Path, pid, ErrReplaced)
+	}
+	return st, nil
+}
+
+// mapLink is the kernel's link to a mapped file: its name is the mapping's bounds.
+func (r Root) mapLink(pid int, m *Mapping) string {
+	return r.path(pid, "map_files", strconv.FormatUint(m.Start, 16)+"-"+strconv.FormatUint(m.Limit, 16))
 }
 
 // find returns an O_PATH descriptor, which names a file without opening it.

@@ -172,3 +172,22 @@ func TestOpenMapped(t *testing.T) {
 		t.Errorf("OpenMapped of the heap = %v, want %v", err, ErrNotRegular)
 	}
 }
+
+func TestStatMapped(t *testing.T) {
+	needRoot(t) // for CAP_CHECKPOINT_RESTORE
+	path := filepath.Join(t.TempDir(), "lib.so")
+	must(t, os.WriteFile(path, []byte("inside"), 0o644))
+	m := mapFile(t, path)
+	must(t, os.Remove(path))
+	if st, err := Root("").StatMapped(os.Getpid(), m); err != nil || st.Ino != m.Inode || st.Size != 6 {
+		t.Errorf("StatMapped = inode %d of %d bytes, %v; want %d of 6", st.Ino, st.Size, err, m.Inode)
+	}
+	other := *m
+	other.Inode++
+	if _, err := Root("").StatMapped(os.Getpid(), &other); !errors.Is(err, ErrReplaced) {
+		t.Errorf("StatMapped of another inode = %v, want %v", err, ErrReplaced)
+	}
+	if _, err := Root("").StatMapped(maxPID, m); !errors.Is(err, ErrGone) {
+		t.Errorf("StatMapped of nobody = %v, want %v", err, ErrGone)
+	}
+}

@@ -36,15 +36,16 @@ func (m meter) completeness(ctx context.Context, jdks []jvm.JDK, o options) ([]c
 	var completes []complete
 	for _, jdk := range jdks {
 		for _, program := range realPrograms {
-			if !o.run.MatchString(program) {
+			name := fmt.Sprintf("%s, %v", program, jdk)
+			if !o.run.MatchString(name) {
 				continue
 			}
 			c, err := m.complete(ctx, jdk, program)
 			if err != nil {
-				return nil, fmt.Errorf("%s, %v: %w", program, jdk, err)
+				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			fmt.Fprintf(m.out, "%s, %v: %.2f%% of %d stacks are whole, %.0f Java frames on average: %s\n",
-				program, jdk, 100*c.whole, c.samples, c.depth, report.Verdict(c.ok()))
+			fmt.Fprintf(m.out, "%s: %.2f%% of %d stacks are whole, %.0f Java frames on average: %s\n",
+				name, 100*c.whole, c.samples, c.depth, report.Verdict(c.ok()))
 			for _, line := range append(c.reasons, c.wrong...) {
 				fmt.Fprintln(m.out, " ", line)
 			}

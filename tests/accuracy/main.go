@@ -6,7 +6,7 @@
 //
 //	go run ./tests/accuracy                 # everything; some 20 minutes
 //	go run ./tests/accuracy -short          # what CI runs; a minute
-//	go run ./tests/accuracy -run Recursive  # guests by name
+//	go run ./tests/accuracy -run 'Churn, C1, JDK 25'
 //	go run ./tests/accuracy -update         # also rewrites the tables in docs/accuracy.md
 package main
 
@@ -54,7 +54,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.agent, "agent", "", "the built agent (default: build it)")
 	flags.BoolVar(&o.short, "short", false, "fewer flavours, shorter recordings")
 	flags.BoolVar(&o.update, "update", false, "rewrite the tables in "+docs)
-	pattern := flags.String("run", "", "only guests whose name matches")
+	pattern := flags.String("run", "", "only what matches, by guest, flavour and JDK as they are printed")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}

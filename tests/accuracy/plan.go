@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
@@ -12,6 +14,11 @@ type trial struct {
 	jdk     jvm.JDK
 }
 
+// String is the trial's name: what -run is matched with, and the head of its table.
+func (t trial) String() string {
+	return fmt.Sprintf("%s, %s, %v", t.program.Name, t.flavour.Name, t.jdk)
+}
+
 // plan returns the trials that the options ask for.
 func plan(jdks []jvm.JDK, o options) []trial {
 	var trials []trial
@@ -19,7 +26,7 @@ func plan(jdks []jvm.JDK, o options) []trial {
 		for _, program := range guests.Programs() {
 			for _, flavour := range guests.Flavours() {
 				t := trial{program: program, flavour: flavour, jdk: jdk}
-				wanted := program.Runs(flavour, jdk.Version) && o.run.MatchString(program.Name)
+				wanted := program.Runs(flavour, jdk.Version) && o.run.MatchString(t.String())
 				if wanted && (!o.short || t.short(jdks)) {
 					trials = append(trials, t)
 				}

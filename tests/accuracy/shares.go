@@ -25,7 +25,7 @@ func (m meter) shares(ctx context.Context, trials []trial) ([]result, error) {
 	for _, t := range trials {
 		r, err := m.try(ctx, t)
 		if err != nil {
-			return nil, fmt.Errorf("%s, %s, %v: %w", t.program.Name, t.flavour.Name, t.jdk, err)
+			return nil, fmt.Errorf("%v: %w", t, err)
 		}
 		if err := r.print(m); err != nil {
 			return nil, err
@@ -65,10 +65,7 @@ func (m meter) try(ctx context.Context, t trial) (result, error) {
 
 // print prints a line for each verdict.
 func (r result) print(m meter) error {
-	table := report.Table{Header: []string{
-		fmt.Sprintf("%s, %s, %v", r.program.Name, r.flavour.Name, r.jdk),
-		"truth %", "measured %", "tolerance", "",
-	}}
+	table := report.Table{Header: []string{r.String(), "truth %", "measured %", "tolerance", ""}}
 	for _, v := range r.verdicts {
 		table.Add(v.what, percent(v.truth), percent(v.measured), percent(v.tolerance), report.Verdict(v.ok()))
 	}

@@ -21,6 +21,7 @@ final class Deopt implements Program {
 
     private final Template base;
     private final Template leaf;
+    private final Kind burn = Kind.of(1, Deopt::burn, Claim.self("guest.Deopt.burn"));
 
     Deopt() throws Exception {
         base = new Template("Base000000");
@@ -56,7 +57,6 @@ final class Deopt implements Program {
         private final Copies copies;
         private final Ledger ledger;
         private final CpuClock clock = CpuClock.of(Thread.currentThread());
-        private final Kind burn = Kind.of(1, Deopt::burn, Claim.self("guest.Deopt.burn"));
         private boolean armed;
 
         Middle(Copies copies, Ledger ledger) {

@@ -15,10 +15,13 @@ import java.util.zip.Deflater;
 final class Natives implements Program {
     private static final int KIB = 1024;
 
+    /** How often short work is done in a step, so that the step takes some 50 microseconds. */
+    private static final int TIMES = 20;
+
     private final byte[] bytes = new byte[64 * KIB];
     private final byte[] copy = new byte[4 * KIB * KIB];
     private final byte[] packed = new byte[4 * KIB];
-    private final byte[] zeroed = new byte[8 * KIB];
+    private final byte[] zeroed = new byte[32 * KIB];
     private final CRC32 crc = new CRC32();
     private final Deflater deflater = new Deflater(Deflater.BEST_SPEED);
     private final String name = new String("a string that was interned");
@@ -43,14 +46,16 @@ final class Natives implements Program {
     /** CRC32.updateBytes: an intrinsic stub where there is one, else libzip. */
     long checksum() {
         crc.reset();
-        crc.update(bytes);
+        for (int i = 0; i < TIMES; i++) {
+            crc.update(bytes);
+        }
         return crc.getValue();
     }
 
     /** libzip and libz. */
     long deflate() {
         deflater.reset();
-        deflater.setInput(bytes, 0, 4 * KIB);
+        deflater.setInput(bytes);
         deflater.finish();
         return deflater.deflate(packed);
     }
@@ -58,7 +63,7 @@ final class Natives implements Program {
     /** libjvm's string table. */
     long intern() {
         long hash = 0;
-        for (int i = 0; i < 50; i++) {
+        for (int i = 0; i < 50 * TIMES; i++) {
             hash = hash * 31 + name.intern().hashCode();
         }
         return hash;
@@ -66,11 +71,15 @@ final class Natives implements Program {
 
     /** The kernel, through libjava. */
     long read() {
+        long total = 0;
         try {
-            return zeros.read(zeroed);
+            for (int i = 0; i < TIMES; i++) {
+                total += zeros.read(zeroed);
+            }
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
+        return total;
     }
 
     /** A loop that the compilers turn into a fill or copy stub. */

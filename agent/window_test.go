@@ -1,0 +1,154 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// sampleOf folds a sample of a process with one frame of its own for each n.
+func sampleOf(a *Agent, id identity, n ...int) {
+	for _, n := range n {
+		a.handle(sampleRecord(id, nativeFrame+bpf.Frame(n)))
+	}
+}
+
+// Names of a process go when it is gone and no window has samples of it, whichever comes first; until then they stay.
+func TestNamesOfProcessesThatAreGone(t *testing.T) {
+	id := identity{100, 5, 1}
+	for _, c := range []struct {
+		name  string
+		steps func(a *Agent, w *Window)
+		want  int64 // names that are left
+	}{
+		{"alive, no window", func(a *Agent, w *Window) { a.drop(w) }, 3},
+		{"gone, in a window", func(a *Agent, w *Window) {
+			a.handle(processRecord(bpf.EventProcessExit, id))
+			a.submitDirty()
+		}, 3},
+		{"gone, then the window", func(a *Agent, w *Window) {
+			a.handle(processRecord(bpf.EventProcessExit, id))
+			a.submitDirty()
+			a.drop(w)
+		}, 0},
+		{"the window, then gone", func(a *Agent, w *Window) {
+			a.drop(w)
+			a.handle(processRecord(bpf.EventProcessExit, id))
+			a.submitDirty()
+		}, 0},
+		{"gone, and its pid used again", func(a *Agent, w *Window) {
+			a.drop(w)
+			a.handle(processRecord(bpf.EventProcessExec, identity{100, 5, 2}))
+			sampleOf(a, identity{100, 5, 2})
+			a.submitDirty()
+		}, 0},
+		{"gone, in one of two windows", func(a *Agent, w *Window) {
+			second := a.openForTest()
+			sampleOf(a, id, 1)
+			a.handle(processRecord(bpf.EventProcessExit, id))
+			a.submitDirty()
+			a.drop(w)
+			if a.nameCount.Load() == 0 {
+				t.Error("the second window's name is gone")
+			}
+			a.drop(second)
+		}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, w := testAgent()
+			sampleOf(a, id, 1, 2, 3)
+			c.steps(a, w)
+			if n := a.nameCount.Load(); n != c.want {
+				t.Errorf("%d names are left, want %d", n, c.want)
+			}
+		})
+	}
+}
+
+func (a *Agent) openForTest() *Window {
+	w := newWindow(a, nil)
+	a.windows[w] = struct{}{}
+	return w
+}
+
+// What a window that is being named needs stays while another one closes.
+func TestNamesOfClosingWindow(t *testing.T) {
+	a, w := testAgent()
+	id := identity{100, 5, 1}
+	sampleOf(a, id, 1, 2)
+	delete(a.windows, w) // as Window.end does
+	a.closing[w] = struct{}{}
+	other := a.openForTest()
+	sampleOf(a, id, 3)
+	a.handle(processRecord(bpf.EventProcessExit, id))
+	a.submitDirty()
+	a.nameCount.Add(maxNames) // under pressure
+	a.drop(other)
+	a.nameCount.Add(-maxNames)
+	for p := range w.processes {
+		if len(p.requested) != 2 {
+			t.Errorf("%d frames are remembered, want the two of the window", len(p.requested))
+		}
+	}
+	a.release(w)
+	if n := a.nameCount.Load(); n != 0 {
+		t.Errorf("%d names are left", n)
+	}
+}
+
+// Many processes with few names each must not use up the names for ever.
+func TestNamesUnderPressure(t *testing.T) {
+	a, w := testAgent()
+	const processes = 1 << 10
+	for pid := range uint32(processes) {
+		for n := range maxNames / processes {
+			sampleOf(a, identity{pid + 1, 5, 1}, n)
+		}
+	}
+	if n := a.nameCount.Load(); n != maxNames {
+		t.Fatalf("%d names, want %d", n, maxNames)
+	}
+	a.drop(w)
+	if n := a.nameCount.Load(); n > maxNames/2 {
+		t.Errorf("%d names are left", n)
+	}
+}
+
+// A frame that a worker names after it was forgotten does not stay for ever.
+func TestTrimForgetsLateNames(t *testing.T) {
+	a, w := testAgent()
+	id := identity{100, 5, 1}
+	sampleOf(a, id, 1)
+	p := a.table[100]
+	p.names[rawFrame{frame: nativeFrame}] = name{} // nobody asks for it any more
+	a.handle(processRecord(bpf.EventProcessExit, id))
+	a.drop(w)
+	if len(p.names) != 0 || len(p.requested) != 0 {
+		t.Errorf("%d names, %d requests are left", len(p.names), len(p.requested))
+	}
+}
+
+func TestSweep(t *testing.T) {
+	a, w := testAgent()
+	root := t.TempDir()
+	a.opt.Proc = proc.Root(root)
+	for _, pid := range []uint32{7, 8, 9} {
+		sampleOf(a, identity{pid, 5, 1}, 1)
+	}
+	a.drop(w)
+	if err := os.Mkdir(filepath.Join(root, fmt.Sprint(8)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a.sweep()
+	a.submitDirty()
+	if len(a.table) != 1 || a.table[8] == nil {
+		t.Errorf("%d processes are left, want number 8", len(a.table))
+	}
+	if n := a.nameCount.Load(); n != 1 {
+		t.Errorf("%d names are left, want 1", n)
+	}
+}
