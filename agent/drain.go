@@ -98,7 +98,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 		}
 		taken = true
 		w.received++
-		if w.add(p, s, a.stack) && p.want(a.stack, &a.nameCount) {
+		if w.add(p, s, a.stack) && p.want(a.stack, s.ClassEpoch, &a.nameCount) {
 			a.dirty[p] = struct{}{}
 		}
 	}

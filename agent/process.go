@@ -29,7 +29,7 @@ type process struct {
 
 	mu sync.Mutex
 	// Guarded by mu: what the drainer leaves for the worker.
-	wanted []rawFrame
+	wanted []wanted
 	loads  []vmruntime.CodeLoad
 	// Guarded by mu: what the worker leaves for everybody.
 	comm, service, runtime, vm string
@@ -38,6 +38,12 @@ type process struct {
 	names                      map[rawFrame]name
 
 	work workerState
+}
+
+// A wanted is a frame to be named, and how often the guest had unloaded classes when it was first sampled.
+type wanted struct {
+	rawFrame
+	epoch uint32
 }
 
 // A name is what a raw frame turned out to be.
@@ -69,13 +75,13 @@ func (p *process) identity() proc.Identity {
 
 // want asks for the names of those frames of a stack that were not asked for yet; it tells whether there were any.
 // Only the drainer calls it.
-func (p *process) want(stack []rawFrame, total *atomic.Int64) bool {
-	var fresh []rawFrame
+func (p *process) want(stack []rawFrame, epoch uint32, total *atomic.Int64) bool {
+	var fresh []wanted
 	for _, r := range stack {
 		if _, ok := p.requested[r]; !ok && total.Load() < maxNames {
 			p.requested[r] = struct{}{}
 			total.Add(1)
-			fresh = append(fresh, r)
+			fresh = append(fresh, wanted{r, epoch})
 		}
 	}
 	if fresh == nil {

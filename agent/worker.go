@@ -42,7 +42,7 @@ func (a *Agent) work(p *process) {
 		}
 	}
 	p.mu.Lock()
-	wanted, loads := p.wanted, p.loads
+	frames, loads := p.wanted, p.loads
 	p.wanted, p.loads = nil, nil
 	p.mu.Unlock()
 	if g := p.work.guest; g != nil {
@@ -52,10 +52,10 @@ func (a *Agent) work(p *process) {
 		}
 	}
 	p.work.objects = map[uint64]*symbolize.Object{}
-	for _, r := range wanted {
+	for _, r := range frames {
 		n := a.name(p, r)
 		p.mu.Lock()
-		p.names[r] = n
+		p.names[r.rawFrame] = n
 		p.mu.Unlock()
 		a.lookups.Add(1)
 	}
@@ -106,7 +106,7 @@ func (a *Agent) readMaps(p *process) bool {
 }
 
 // name resolves one frame.
-func (a *Agent) name(p *process, r rawFrame) name {
+func (a *Agent) name(p *process, r wanted) name {
 	n := a.nameFrame(p, r)
 	if !r.end.Truncated() {
 		return n
@@ -120,7 +120,7 @@ func (a *Agent) name(p *process, r rawFrame) name {
 	return n
 }
 
-func (a *Agent) nameFrame(p *process, r rawFrame) name {
+func (a *Agent) nameFrame(p *process, r wanted) name {
 	switch {
 	case r.kind == rawNothing:
 		return name{}
@@ -134,19 +134,19 @@ func (a *Agent) nameFrame(p *process, r rawFrame) name {
 	return a.nameGuest(p, r)
 }
 
-func (a *Agent) nameGuest(p *process, r rawFrame) name {
+func (a *Agent) nameGuest(p *process, r wanted) name {
 	g := p.work.guest
 	if g == nil {
 		return name{symbols: []symbolize.Symbol{marker("[stale]")}, stale: true}
 	}
-	site := vmruntime.Site{Exact: r.kind == rawExact}
+	site := vmruntime.Site{Exact: r.kind == rawExact, Epoch: r.epoch}
 	switch r.frame.Kind() {
 	case bpf.FrameJIT:
 		site.Kind, site.PC, site.Version = vmruntime.Compiled, g.kernel.CodeLow+uint64(r.frame.CodeOffset()), r.frame.CompileID()
 	case bpf.FrameStub:
 		site.Kind, site.PC = vmruntime.Stub, g.kernel.CodeLow+uint64(r.frame.CodeOffset())
 	case bpf.FrameInterpreted:
-		site.Kind, site.Method, site.BCI, site.Epoch = vmruntime.Interpreted, r.frame.Method(), r.frame.BCI(), r.epoch
+		site.Kind, site.Method, site.BCI = vmruntime.Interpreted, r.frame.Method(), r.frame.BCI()
 	}
 	frames, err := g.vm.Lookup(site)
 	a.guests.count(err)

@@ -79,7 +79,7 @@ type Site struct {
 	PC      uint64 // Compiled, Stub: address in the guest
 	Method  uint64 // Interpreted: address of the VM's method structure
 	BCI     int32  // Interpreted: bytecode index, -1 if unknown
-	Epoch   uint32 // Interpreted: how many times the guest had unloaded classes when the sample was taken
+	Epoch   uint32 // how many times the guest had unloaded classes when the sample was taken
 }
 
 // Tier says what executes a frame.

@@ -62,7 +62,7 @@ func parse(args []string) (options, error) {
 		if o.update {
 			return options{}, errors.New("-update needs a whole run: leave out -short")
 		}
-		*guests, *rates = "Xalan", "999"
+		*guests, *rates = "Jython", "999"
 	}
 	o.guests = strings.Split(*guests, ",")
 	for _, word := range strings.Split(*rates, ",") {

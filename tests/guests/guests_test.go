@@ -57,7 +57,10 @@ func TestPrograms(t *testing.T) {
 		if !program.Runs(Flavour{}, jdk.Version) {
 			continue
 		}
-		t.Run(program.Name, func(t *testing.T) { tryProgram(t, jdk, program) })
+		t.Run(program.Name, func(t *testing.T) {
+			t.Parallel()
+			tryProgram(t, jdk, program)
+		})
 	}
 }
 

@@ -18,6 +18,7 @@ func TestPrograms(t *testing.T) {
 	}
 	for _, program := range Programs() {
 		t.Run(program.Name, func(t *testing.T) {
+			t.Parallel()
 			guest, err := Start(t.Context(), jdk, program.Name)
 			if err != nil {
 				skip(t, err)

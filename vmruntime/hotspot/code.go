@@ -33,10 +33,10 @@ func (c *code) contains(pc uint64) bool { return pc >= c.begin && pc < c.end }
 // maxInlinedMethods bounds the distinct methods of one compilation. The most that was seen were 250.
 const maxInlinedMethods = 4096
 
-// readCode reads the compilation that pc is in, if it is still that version, with methods as of epoch. ErrStale if
+// readCode reads the compilation that pc is in, if it is still that version, with methods as of then. ErrStale if
 // another version is there now, or none; also if the code changed while it was read: then nothing that was read is
 // used.
-func (p *Process) readCode(version uint32, pc uint64, epoch uint32) (*code, error) {
+func (p *Process) readCode(version uint32, pc uint64, at methodsAt) (*code, error) {
 	addr, err := p.find(pc)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (p *Process) readCode(version uint32, pc uint64, epoch uint32) (*code, erro
 	if err != nil {
 		return nil, err
 	}
-	c, decodeErr := p.decode(header, before, epoch)
+	c, decodeErr := p.decode(header, before, at)
 	// Whatever went wrong: if the code has changed, that is the reason.
 	again, err := p.find(pc)
 	if err != nil {
@@ -81,7 +81,7 @@ func (p *Process) readHeader(addr uint64, version uint32) ([]byte, blob, error) 
 }
 
 // decode reads what the header leads to: debug information, and the names of all methods in it.
-func (p *Process) decode(header []byte, b blob, epoch uint32) (*code, error) {
+func (p *Process) decode(header []byte, b blob, at methodsAt) (*code, error) {
 	c := &code{begin: b.begin, end: b.end, frameComplete: b.frameComplete, tier: b.tier(), complete: p.complete}
 	addrs := []uint64{b.method}
 	if p.kinds.of(b.name) == kindNMethod && p.schema.scopes.known() {
@@ -98,7 +98,7 @@ func (p *Process) decode(header []byte, b blob, epoch uint32) (*code, error) {
 	if len(addrs) > maxInlinedMethods {
 		return nil, fmt.Errorf("%d methods in one compilation: %w", len(addrs), vmruntime.ErrMalformed)
 	}
-	methods, err := p.readMethods(addrs, epoch)
+	methods, err := p.readMethods(addrs, at)
 	if err != nil {
 		return nil, err
 	}

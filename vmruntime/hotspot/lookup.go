@@ -31,7 +31,7 @@ func (p *Process) compilation(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	c, ok := p.codes.get(version)
 	if !ok || !c.contains(site.PC) {
 		var err error
-		if c, err = p.readCurrent(version, site.PC); err != nil {
+		if c, err = p.readCurrent(version, site); err != nil {
 			if named, ok := p.versions.find(version, site.PC); ok {
 				return []vmruntime.Frame{named.frame()}, nil
 			}
@@ -44,11 +44,11 @@ func (p *Process) compilation(site vmruntime.Site) ([]vmruntime.Frame, error) {
 
 // readCurrent reads a compilation and the methods in it in one epoch: a class that was unloaded meanwhile may have
 // left its methods' memory to others.
-func (p *Process) readCurrent(version uint32, pc uint64) (*code, error) {
+func (p *Process) readCurrent(version uint32, site vmruntime.Site) (*code, error) {
 	const attempts = 2 // classes are unloaded in bursts, with long pauses between
 	for range attempts {
 		epoch := p.currentEpoch()
-		c, err := p.readCode(version, pc, epoch)
+		c, err := p.readCode(version, site.PC, methodsAt{epoch, site.Epoch == epoch})
 		if err != nil || p.currentEpoch() == epoch {
 			return c, err
 		}
@@ -64,12 +64,21 @@ func (p *Process) currentEpoch() uint32 {
 	return p.epoch()
 }
 
-// readMethods reads methods that exist in this epoch. What is read is kept only if the epoch has not ended by then.
-func (p *Process) readMethods(addrs []uint64, epoch uint32) (map[uint64]*method, error) {
+// A methodsAt says when methods are read, and whether they were seen at work in that epoch. Between the announcement
+// that a class is unloaded, which begins an epoch, and the moment when its memory is used again, its methods can still
+// be read: for the sample of the past that speaks of them, but not for samples to come.
+type methodsAt struct {
+	epoch uint32
+	alive bool
+}
+
+// readMethods reads methods. What is read is kept for others if the methods were alive in that epoch, and it has not
+// ended by then.
+func (p *Process) readMethods(addrs []uint64, at methodsAt) (map[uint64]*method, error) {
 	found := make(map[uint64]*method, len(addrs))
 	var missing []uint64
 	for _, addr := range distinct(addrs) {
-		if m, ok := p.methods.get(methodKey{addr, epoch}); ok {
+		if m, ok := p.methods.get(methodKey{addr, at.epoch}); ok && at.alive {
 			found[addr] = m
 		} else {
 			missing = append(missing, addr)
@@ -82,11 +91,11 @@ func (p *Process) readMethods(addrs []uint64, epoch uint32) (map[uint64]*method,
 	if err != nil {
 		return nil, err
 	}
-	keep := p.epoch != nil && p.epoch() == epoch
+	keep := at.alive && p.epoch != nil && p.epoch() == at.epoch
 	for addr, m := range read {
 		found[addr] = m
 		if keep {
-			p.methods.add(methodKey{addr, epoch}, m)
+			p.methods.add(methodKey{addr, at.epoch}, m)
 		}
 	}
 	return found, nil
@@ -99,7 +108,7 @@ func (p *Process) interpreted(site vmruntime.Site) ([]vmruntime.Frame, error) {
 		if p.epoch != nil && p.epoch() != site.Epoch {
 			return nil, vmruntime.ErrStale
 		}
-		methods, err := p.readMethods([]uint64{site.Method}, site.Epoch)
+		methods, err := p.readMethods([]uint64{site.Method}, methodsAt{site.Epoch, true})
 		// Whatever was read: if a class was unloaded since the sample, it may be of another method.
 		if p.epoch != nil && p.epoch() != site.Epoch {
 			return nil, vmruntime.ErrStale

@@ -195,6 +195,24 @@ func TestInterpretedEpoch(t *testing.T) {
 	})
 }
 
+// TestDeadMethodIsNotKept: after the announcement that a class is unloaded its methods can be read for a while. What a
+// late look-up of its compiled code reads then must not name the method that gets the memory next.
+func TestDeadMethodIsNotKept(t *testing.T) {
+	eachRecording(t, func(t *testing.T, p *patient) {
+		p.epoch = 1 // the class went after the sample of epoch 0 was taken
+		dead := vmruntime.Site{Kind: vmruntime.Compiled, PC: p.blob.begin, Version: p.blob.version(), Epoch: 0}
+		if _, err := p.Lookup(dead); err != nil {
+			t.Fatal(err)
+		}
+		reads := 0
+		p.Process.mem = hookedMemory{p.mem, func() { reads++ }}
+		next := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.method, BCI: 0, Epoch: 1}
+		if _, err := p.Lookup(next); err != nil || reads == 0 {
+			t.Errorf("%v, %d reads: the name of what was there before was used", err, reads)
+		}
+	})
+}
+
 // TestInterpretedWithoutEpoch: nothing is kept that cannot be checked.
 func TestInterpretedWithoutEpoch(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {

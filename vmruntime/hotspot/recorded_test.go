@@ -203,7 +203,7 @@ func sitesIn(t *testing.T, p *Process, b blob) (all []vmruntime.Site) {
 	all = append(all, site)
 	site.PC += uint64(b.frameComplete) + 5
 	all = append(all, site)
-	c, err := p.readCode(b.version(), b.begin, 0)
+	c, err := p.readCode(b.version(), b.begin, methodsAt{0, true})
 	if err != nil {
 		t.Fatal(err)
 	}
