@@ -140,6 +140,7 @@ static __always_inline bool interpreted_at(const struct hotspot_process *vm, __u
 	return cm && bcp < (read_int(cm + vm->const_method_code_size) & 0xffff);
 }
 
+#define ENTRY_BARRIER_COOKIE (~0ull) /* below the return address of StubRoutines::method_entry_barrier */
 #define STUB_REACH 4096 /* bytes; the vectorised checksums keep 1 KB on the stack */
 
 /*
@@ -167,10 +168,14 @@ __noinline int stub_caller(__u32 pid, __u64 sp, __u64 bp, __u32 frame)
 		}
 	}
 	if (bp >= sp && bp - sp < STUB_REACH && !(bp & 7)) {
-		ra = read_word(bp + 8);
+		__u64 at = bp + 8;
+
+		ra = read_word(at);
+		if (ra == ENTRY_BARRIER_COOKIE)
+			ra = read_word(at += 8);
 		if (is_return(vm, ra) && !interpreted_at(vm, bp)) {
 			s->caller.pc = ra;
-			s->caller.sp = bp + 16;
+			s->caller.sp = at + 8;
 			s->caller.bp = read_word(bp);
 			return 0;
 		}

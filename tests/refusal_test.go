@@ -13,8 +13,8 @@ import (
 // Errors are clear, end with a non-zero code, and leave nothing half-written.
 func TestRefusals(t *testing.T) {
 	needRoot(t)
-	readOnly := filepath.Join(t.TempDir(), "is-a-directory.pb.gz")
-	if err := os.Mkdir(readOnly, 0o755); err != nil {
+	directory := filepath.Join(t.TempDir(), "is-a-directory.pb.gz")
+	if err := os.Mkdir(directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	good := output(t, "out.pb.gz")
@@ -28,14 +28,15 @@ func TestRefusals(t *testing.T) {
 	}{
 		"no such process":        {[]string{"record", "-p", strconv.Itoa(gone.Process.Pid), "-o", good}, "no process with pid"},
 		"no directory":           {[]string{"record", "-o", filepath.Join(t.TempDir(), "absent", "out.pb.gz")}, "create it"},
-		"output is a directory":  {[]string{"record", "-o", readOnly}, readOnly},
+		"no file can be made":    {[]string{"record", "-o", "/proc/out.pb.gz"}, "/proc"},
+		"output is a directory":  {[]string{"record", "-o", directory}, directory},
 		"unknown format":         {[]string{"record", "-o", output(t, "out.xml")}, ".pb.gz"},
 		"frequency too high":     {[]string{"record", "-F", "100000000", "-o", good}, "perf_event_max_sample_rate"},
 		"no such command":        {[]string{"record", "-o", good, "--", "/no/such/command"}, "/no/such/command"},
 		"no such verb":           {[]string{"recrod"}, "recrod"},
 		"report of nothing":      {[]string{"report", filepath.Join(t.TempDir(), "absent.pb.gz")}, "absent.pb.gz"},
 		"report of another file": {[]string{"report", built.Path}, "pprof"},
-		"address in use by none": {[]string{"serve", "--listen", "nonsense"}, "nonsense"},
+		"address is none":        {[]string{"serve", "--listen", "nonsense"}, "nonsense"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := agent(t, tt.args...)

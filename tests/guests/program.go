@@ -1,5 +1,7 @@
 package guests
 
+import "strings"
+
 // A Program is one of the programs in java/guest, with the flags that its truth depends on.
 type Program struct {
 	Name   string
@@ -17,52 +19,46 @@ type Program struct {
 	Partial bool
 }
 
-// quiet keeps the compilers from telling on standard output which commands they got.
-const quiet = "-XX:CompileCommand=quiet"
-
-// dontInline keeps the methods of a class from being inlined. It changes nothing else.
-func dontInline(class string) []string {
-	return []string{quiet, "-XX:CompileCommand=dontinline,guest." + class + "::*"}
-}
-
-// with returns flags and more.
-func with(flags []string, more ...string) []string { return append(flags, more...) }
-
-// worker is the prefix of the names of all programs' own threads.
+// worker is the prefix of the names of most programs' threads; virtual threads run on a pool's.
 const worker = "worker"
 
 // Programs returns the programs.
 func Programs() []Program {
 	return []Program{
-		{Name: "Plain", Class: "Plain", Flags: dontInline("Plain"), Thread: worker},
+		{Name: "Plain", Class: "Plain", Thread: worker, Flags: compile("dontinline Plain::*")},
 		{
 			Name: "Inlined", Class: "Inlined", Thread: worker, Inlines: true,
-			Flags: []string{quiet,
-				"-XX:CompileCommand=dontinline,guest.Inlined::outer*",
-				"-XX:CompileCommand=inline,guest.Inlined::inner",
-				"-XX:CompileCommand=inline,guest.Inlined::shift",
-				"-XX:CompileCommand=inline,guest.Inlined::scale"},
+			Flags: compile("dontinline Inlined::outer*", "inline Inlined::inner", "inline Inlined::shift", "inline Inlined::scale"),
 		},
-		{Name: "Recursive", Class: "Recursive", Flags: dontInline("Recursive"), Thread: worker},
+		{Name: "Recursive", Class: "Recursive", Thread: worker, Flags: compile("dontinline Recursive::*")},
 		{
 			Name: "Interpreted", Class: "Interpreted", Thread: worker,
-			Flags: with(dontInline("Interpreted"), "-XX:CompileCommand=exclude,guest.Interpreted::slow*"),
+			Flags: compile("dontinline Interpreted::*", "exclude Interpreted::slow*"),
 		},
-		{Name: "Natives", Class: "Natives", Flags: dontInline("Natives"), Thread: worker},
-		{Name: "Lambdas", Class: "Lambdas", Flags: dontInline("Lambdas"), Thread: worker},
-		{Name: "Threads", Class: "Threads", Flags: with(dontInline("Plain"), dontInline("Threads")...), Thread: worker},
-		{Name: "Exceptions", Class: "Exceptions", Flags: with(dontInline("Plain"), dontInline("Exceptions")...), Thread: worker},
-		{Name: "Monitors", Class: "Monitors", Flags: with(dontInline("Plain"), dontInline("Monitors")...), Thread: worker},
-		{Name: "Deopt", Class: "Deopt", Flags: dontInline("Deopt*"), Thread: worker},
-		{Name: "Churn", Class: "Churn", Flags: dontInline("Gen*"), Thread: worker, Unloads: true},
+		{Name: "Natives", Class: "Natives", Thread: worker, Flags: compile("dontinline Natives::*")},
+		{Name: "Lambdas", Class: "Lambdas", Thread: worker, Flags: compile("dontinline Lambdas::*")},
+		{
+			Name: "Threads", Class: "Threads", Thread: worker,
+			Flags: compile("dontinline Plain::*", "dontinline Threads::*"),
+		},
+		{
+			Name: "Exceptions", Class: "Exceptions", Thread: worker,
+			Flags: compile("dontinline Plain::*", "dontinline Exceptions::*"),
+		},
+		{
+			Name: "Monitors", Class: "Monitors", Thread: worker,
+			Flags: compile("dontinline Plain::*", "dontinline Monitors::*"),
+		},
+		{Name: "Deopt", Class: "Deopt", Thread: worker, Flags: compile("dontinline Deopt*::*")},
+		{Name: "Churn", Class: "Churn", Thread: worker, Unloads: true, Flags: compile("dontinline Gen*::*")},
 		{
 			Name: "Churn, 8 MB of code", Class: "Churn", Thread: worker, Unloads: true,
-			Flags: with(dontInline("Gen*"), "-XX:ReservedCodeCacheSize=8m", "-XX:+UseCodeCacheFlushing"),
+			Flags: append(compile("dontinline Gen*::*"), "-XX:ReservedCodeCacheSize=8m", "-XX:+UseCodeCacheFlushing"),
 		},
 		{
-			Name: "Virtuals", Class: "Virtuals", MinJDK: 21, Thread: "ForkJoinPool", Partial: true,
-			Flags: with(dontInline("Virtuals"), "--add-opens", "java.base/java.lang=ALL-UNNAMED",
-				"-Djdk.virtualThreadScheduler.parallelism=2"),
+			Name: "Virtuals", Class: "Virtuals", Thread: "ForkJoinPool", MinJDK: 21, Partial: true,
+			Flags: append(compile("dontinline Virtuals::*"), "-Djdk.virtualThreadScheduler.parallelism=2",
+				"--add-opens", "java.base/java.lang=ALL-UNNAMED"),
 		},
 	}
 }
@@ -70,28 +66,15 @@ func Programs() []Program {
 // Crowd is a guest of 5,000 compiled methods, all in use.
 func Crowd() Program { return Program{Name: "Crowd", Class: "Crowd", Thread: worker} }
 
-// A Flavour is a way to run a program.
-type Flavour struct {
-	Name  string
-	Flags []string
-	// InnerMethods says that the shares of inlined methods can be told: nothing is inlined, or the JVM records debug
-	// information between safepoints.
-	InnerMethods bool
-	// For programs that inline only: the others are no different in it.
-	ForInlining bool
-}
-
-// Flavours returns the ways to run a program: who compiles its methods, and what is recorded about them.
-func Flavours() []Flavour {
-	debug := []string{"-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints"}
-	return []Flavour{
-		{Name: "default"},
-		{Name: "C1", Flags: []string{"-XX:TieredStopAtLevel=1"}},
-		{Name: "C2", Flags: []string{"-XX:-TieredCompilation"}},
-		{Name: "interpreter", Flags: []string{"-Xint"}, InnerMethods: true},
-		{Name: "C1, debug info", Flags: with([]string{"-XX:TieredStopAtLevel=1"}, debug...), InnerMethods: true, ForInlining: true},
-		{Name: "C2, debug info", Flags: with([]string{"-XX:-TieredCompilation"}, debug...), InnerMethods: true, ForInlining: true},
+// compile returns flags that give orders to the compilers, of the form "dontinline CLASS::METHOD" with CLASS in the
+// package guest, and that keep the JVM from repeating them on standard output.
+func compile(orders ...string) []string {
+	flags := []string{"-XX:CompileCommand=quiet"}
+	for _, order := range orders {
+		verb, method, _ := strings.Cut(order, " ")
+		flags = append(flags, "-XX:CompileCommand="+verb+",guest."+method)
 	}
+	return flags
 }
 
 // Runs says whether the program is run in the flavour on a JDK of that version.
