@@ -128,6 +128,10 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if err != nil {
 		return nil, explainLoad(err)
 	}
+	// Before processes are chosen: what they start is, too.
+	if err := a.watch(); err != nil {
+		return nil, err
+	}
 	for _, pid := range opt.PIDs {
 		if err := a.Choose(pid); err != nil {
 			return nil, err
@@ -142,9 +146,6 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	a.loadSymbols()
 	a.guests = newGuests(a)
 	a.names = newNames(namingWorkers, a.work)
-	if err := a.watch(); err != nil {
-		return nil, err
-	}
 	a.discover(ctx)
 	return a, nil
 }

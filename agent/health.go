@@ -23,6 +23,7 @@ func (a *Agent) Stats() Stats {
 		MapBytes:      a.mapBytes(),
 		RingSize:      uint64(a.ring.BufferSize()),
 		RingBytes:     c[bpf.RingBytes],
+		EventsDropped: c[bpf.EventsDroppedRingFull],
 		Processes:     map[string]int{"": 0, "hotspot": 0},
 		Services:      map[string]int{},
 		Quarantined:   a.pool.Stats().Quarantined,

@@ -32,6 +32,7 @@ type Stats struct {
 	// Names.
 	Frames        uint64 // counter: frames that were looked up; those still known from earlier samples are not
 	CodeLoads     uint64 // counter: compilations that guests announced
+	EventsDropped uint64 // counter: announcements of code and processes that found the ring full
 	MethodMaps    int    // gauge: entries in the method maps of all guests
 	MethodMapsMax int    // gauge: entries that the method maps of all guests may hold
 }

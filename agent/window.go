@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -96,6 +97,9 @@ func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 		Start: w.start, Duration: end.Sub(w.start), Period: a.period(), Event: a.ticks.Event,
 		Comments: a.comments(),
 		Counts:   after.since(w.before),
+	}
+	if n := after.kernel[bpf.EventsDroppedRingFull] - w.before.kernel[bpf.EventsDroppedRingFull]; n > 0 {
+		p.Comments = append(p.Comments, fmt.Sprintf("%d announcements of code or processes were lost: names may be missing", n))
 	}
 	p.Counts.Delivered, p.Counts.Folded, p.Counts.Discarded = w.received, w.folded, maps.Clone(w.discarded)
 	// In flight at the beginning of the window there may be samples that were attempted before it.

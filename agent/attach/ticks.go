@@ -118,6 +118,9 @@ func (t *Ticks) open(cpu int) (*tick, error) {
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
 		return nil, fmt.Errorf("open %s event on cpu %d: %w: needs CAP_PERFMON and the sysctl kernel.perf_event_paranoid at 2 or below, or CAP_SYS_ADMIN", t.Event, cpu, err)
 	}
+	if errors.Is(err, unix.EMFILE) {
+		return nil, fmt.Errorf("open %s event on cpu %d: %w: raise the limit on open files (ulimit -n): two for each CPU", t.Event, cpu, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s event on cpu %d: %w", t.Event, cpu, err)
 	}

@@ -70,7 +70,7 @@ func become(_ context.Context, args []string, _, _ io.Writer) error {
 		return errors.New("this verb is for the record verb's own use")
 	}
 	if n, _ := gate.Read(make([]byte, 1)); n != 1 {
-		return errors.New("recording did not begin")
+		return errReported // by the recording that did not begin
 	}
 	gate.Close()
 	return fmt.Errorf("execute %s: %w", args[0], syscall.Exec(args[0], args[1:], os.Environ()))

@@ -98,6 +98,8 @@ func families() []family {
 			func(s snapshot, y yield) { y(float64(s.Frames)) }},
 		{"vmprof_code_loads_total", "Compilations that guest VMs announced.", "", counterKind,
 			func(s snapshot, y yield) { y(float64(s.CodeLoads)) }},
+		{"vmprof_events_dropped_total", "Announcements of compilations and of processes that were lost as the ring was full; names may be missing.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.EventsDropped)) }},
 		{"vmprof_method_map_entries", "Entries in the method maps of all guest VMs.", "", gaugeKind,
 			func(s snapshot, y yield) { y(float64(s.MethodMaps)) }},
 		{"vmprof_method_map_entries_max", "Entries that the method maps of all guest VMs may hold.", "", gaugeKind,

@@ -35,7 +35,7 @@ func (fixed) Stats() agent.Stats {
 		RingSize: 8 << 20, RingBytes: 123456, ReaderLag: 80 * time.Millisecond,
 		Processes: map[string]int{"": 41, "hotspot": 2}, Services: map[string]int{"shop": 2, "cron.service": 1}, Quarantined: 7,
 		Reads: 8000, ReadFailures: map[string]uint64{"gone": 11, "timeout": 12},
-		Frames: 30000, CodeLoads: 4321, MethodMaps: 5432, MethodMapsMax: 1 << 20,
+		Frames: 30000, CodeLoads: 4321, EventsDropped: 12, MethodMaps: 5432, MethodMapsMax: 1 << 20,
 	}
 }
 
