@@ -41,7 +41,7 @@ func (r Root) Status(pid int) (Status, error) {
 // so no name can forge another line.
 func parseStatus(b []byte) (Status, error) {
 	var s Status
-	seen := 0
+	seen := map[string]bool{}
 	for line := range bytes.Lines(b) {
 		key, value, ok := bytes.Cut(line, []byte(":"))
 		if !ok {
@@ -63,10 +63,13 @@ func parseStatus(b []byte) (Status, error) {
 		if err != nil {
 			return Status{}, fmt.Errorf("%s: %w", key, err)
 		}
-		seen++
+		if seen[string(key)] {
+			return Status{}, fmt.Errorf("%s twice: %w", key, ErrMalformed)
+		}
+		seen[string(key)] = true
 	}
-	if seen != 4 {
-		return Status{}, fmt.Errorf("%d of Tgid, Uid, Gid and NSpid: %w", seen, ErrMalformed)
+	if len(seen) != 4 {
+		return Status{}, fmt.Errorf("%d of Tgid, Uid, Gid and NSpid: %w", len(seen), ErrMalformed)
 	}
 	return s, nil
 }
