@@ -12,7 +12,7 @@ func TestAccuracy(t *testing.T) { command(t, "accuracy") }
 // That make bench works. What it measures is no matter of pass or fail.
 func TestBench(t *testing.T) {
 	if _, err := exec.LookPath("perf"); err != nil {
-		t.Skip("perf is only needed by make bench: ", err)
+		skip(t, err)
 	}
 	command(t, "bench")
 }

@@ -32,8 +32,8 @@ const systematic = 0.01
 const wholeStacks = 0.995
 
 // unloadedStacks is the share of the stacks that may have unnamed methods in a guest that unloads classes twice a second:
-// the agent reads names up to a tenth of a second after the sample.
-const unloadedStacks = 0.2
+// the agent reads names up to a tenth of a second after the sample, and later while others keep all CPUs busy.
+const unloadedStacks = 0.4
 
 // entry is the outermost Java method of every thread.
 const entry = "java.lang.Thread.run"

@@ -7,10 +7,15 @@ final class Segment {
     /** Works for about the given time, once at least, and enters it in the ledger. */
     static void work(Kind kind, long nanos, CpuClock clock, Ledger ledger) {
         Entry entry = ledger.open(kind.claims(), clock);
+        work(kind, nanos);
+        entry.close();
+    }
+
+    /** Works for about the given time, once at least. */
+    static void work(Kind kind, long nanos) {
         long deadline = System.nanoTime() + nanos;
         do {
             kind.once();
         } while (System.nanoTime() < deadline);
-        entry.close();
     }
 }
