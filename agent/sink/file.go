@@ -9,18 +9,33 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
 // Write writes p to the file at path in the format of its extension, or to stdout as pprof if path is Stdout. A
 // file appears whole or not at all, and one that was there before stays until then.
-func Write(path string, stdout io.Writer, p *agent.Profile) (err error) {
+func Write(path string, stdout io.Writer, p *agent.Profile) error {
 	format, err := FormatOf(path)
 	if err != nil {
 		return err
 	}
+	return write(path, stdout, func(w io.Writer) error { return format.Encode(w, p) })
+}
+
+// WriteStored is Write for a profile that has been converted already: as pprof, or as the report of it.
+func WriteStored(path string, stdout io.Writer, p *profile.Profile) error {
+	format, err := FormatOf(path)
+	if err != nil {
+		return err
+	}
+	return write(path, stdout, func(w io.Writer) error { return format.EncodeStored(w, p) })
+}
+
+func write(path string, stdout io.Writer, encode func(io.Writer) error) (err error) {
 	if path == Stdout {
-		return format.Encode(stdout, p)
+		return encode(stdout)
 	}
 	path, err = target(path)
 	if err != nil {
@@ -37,7 +52,7 @@ func Write(path string, stdout io.Writer, p *agent.Profile) (err error) {
 			err = fmt.Errorf("write %s: %w", path, err)
 		}
 	}()
-	if err := format.Encode(temp, p); err != nil {
+	if err := encode(temp); err != nil {
 		return err
 	}
 	// Without Sync a crash of the machine may leave the new name with no content.

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
@@ -38,20 +40,26 @@ func FormatOf(path string) (Format, error) {
 
 // Encode writes p to w.
 func (f Format) Encode(w io.Writer, p *agent.Profile) error {
+	if f == FormatCollapsed {
+		return Collapsed(w, p)
+	}
+	stored, err := Pprof(p)
+	if err != nil {
+		return err
+	}
+	return f.EncodeStored(w, stored)
+}
+
+// EncodeStored writes a converted profile to w: as pprof, or as the report of it.
+func (f Format) EncodeStored(w io.Writer, p *profile.Profile) error {
 	switch f {
 	case FormatPprof:
-		stored, err := Pprof(p)
-		if err != nil {
-			return err
-		}
-		if err := stored.Write(w); err != nil {
+		if err := p.Write(w); err != nil {
 			return fmt.Errorf("write pprof profile: %w", err)
 		}
 		return nil
-	case FormatCollapsed:
-		return Collapsed(w, p)
 	case FormatText:
 		return Text(w, p)
 	}
-	return fmt.Errorf("no such format: %d", f)
+	return fmt.Errorf("format %d is not made of a converted profile", f)
 }

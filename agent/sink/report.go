@@ -5,8 +5,6 @@ import (
 	"io"
 
 	"github.com/google/pprof/profile"
-
-	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
 // Report writes both views of a profile and the footer. Nil options are DefaultViewOptions.
@@ -25,13 +23,9 @@ func Report(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 	return Footer(w, p, opts.Width)
 }
 
-// Text writes the report of a window as it is kept in a file, where names need not be shortened.
-func Text(w io.Writer, p *agent.Profile) error {
-	stored, err := Pprof(p)
-	if err != nil {
-		return err
-	}
+// Text writes the report of a profile as it is kept in a file, where names need not be shortened.
+func Text(w io.Writer, p *profile.Profile) error {
 	opts := DefaultViewOptions()
 	opts.N, opts.Width = 100, 0
-	return Report(w, stored, opts)
+	return Report(w, p, opts)
 }

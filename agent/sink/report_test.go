@@ -34,7 +34,7 @@ func TestReportGolden(t *testing.T) {
 	golden(t, "shop.tree.golden", show(t, sink.Tree, stored, nil))
 	golden(t, "shop.narrow.golden", show(t, sink.Report, stored, &sink.ViewOptions{N: 5, MinShare: 5, Width: 60}))
 	var text bytes.Buffer
-	if err := sink.Text(&text, shop()); err != nil {
+	if err := sink.FormatText.Encode(&text, shop()); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "shop.txt.golden", text.String())
@@ -43,7 +43,7 @@ func TestReportGolden(t *testing.T) {
 // A window in which nothing ran is shown too.
 func TestReportOfNothing(t *testing.T) {
 	var text bytes.Buffer
-	if err := sink.Text(&text, &agent.Profile{}); err != nil {
+	if err := sink.FormatText.Encode(&text, &agent.Profile{}); err != nil {
 		t.Fatal(err)
 	}
 	if want := "samples: 0, 0 lost, 0 truncated\n"; !strings.Contains(text.String(), want) {

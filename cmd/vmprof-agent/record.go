@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/google/pprof/profile"
 	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
@@ -121,11 +122,13 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	if err := sink.Write(o.output, stdout, p); err != nil {
+	counts := p.Counts
+	stored, err := o.write(stdout, p)
+	if err != nil {
 		return err
 	}
 	if o.stats != "" {
-		if err := writeStats(o.stats, a, p); err != nil {
+		if err := writeStats(o.stats, a, counts); err != nil {
 			return err
 		}
 	}
@@ -133,10 +136,24 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if o.output == sink.Stdout {
 		summary = stderr
 	}
-	if err := summarize(summary, p, o.output); err != nil {
+	if err := summarize(summary, stored, o.output); err != nil {
 		return err
 	}
 	return childErr
+}
+
+// write writes the output and returns the profile in the form that views are made of. It is converted once: of deep
+// stacks it is the largest thing in memory.
+func (o *recordOptions) write(stdout io.Writer, p *agent.Profile) (*profile.Profile, error) {
+	stored, err := sink.Pprof(p)
+	if err != nil {
+		return nil, err
+	}
+	if format, err := sink.FormatOf(o.output); err == nil && format == sink.FormatCollapsed {
+		return stored, sink.Write(o.output, stdout, p)
+	}
+	p.Processes = nil // nobody else has this window
+	return stored, sink.WriteStored(o.output, stdout, stored)
 }
 
 // wait returns when the recording is over: its time is, the command or all chosen processes ended, or ctx did.
@@ -211,22 +228,19 @@ func waitGone(ctx context.Context, pids []int) bool {
 }
 
 // summarize prints the hottest methods, where the time of those that read on goes, and one line that accounts for all.
-func summarize(w io.Writer, p *agent.Profile, path string) error {
-	pp, err := sink.Pprof(p)
-	if err != nil {
-		return err
-	}
+func summarize(w io.Writer, p *profile.Profile, path string) error {
 	opts := sink.DefaultViewOptions()
 	opts.N = 10
-	if err := sink.Methods(w, pp, opts); err != nil {
+	if err := sink.Methods(w, p, opts); err != nil {
 		return err
 	}
-	if err := sink.Footer(w, pp, opts.Width); err != nil {
+	if err := sink.Footer(w, p, opts.Width); err != nil {
 		return err
 	}
-	if path != sink.Stdout {
-		_, err = fmt.Fprintf(w, "\nwritten to %s\n", path)
+	if path == sink.Stdout {
+		return nil
 	}
+	_, err := fmt.Fprintf(w, "\nwritten to %s\n", path)
 	return err
 }
 

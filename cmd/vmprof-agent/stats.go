@@ -37,8 +37,8 @@ type recordStats struct {
 	ReadFailures     uint64            `json:"read_failures"`
 }
 
-func writeStats(path string, a *agent.Agent, p *agent.Profile) error {
-	cost, c, health := a.Cost(), p.Counts, a.Stats()
+func writeStats(path string, a *agent.Agent, c agent.Counts) error {
+	cost, health := a.Cost(), a.Stats()
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
 		return fmt.Errorf("read own resource usage: %w", err)
