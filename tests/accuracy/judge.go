@@ -33,7 +33,7 @@ const wholeStacks = 0.995
 
 // unloadedStacks is the share of the stacks that may have unnamed methods in a guest that unloads classes twice a second:
 // the agent reads names up to a tenth of a second after the sample, and later while others keep all CPUs busy.
-const unloadedStacks = 0.4
+const unloadedStacks = 0.2
 
 // entry is the outermost Java method of every thread.
 const entry = "java.lang.Thread.run"
