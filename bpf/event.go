@@ -55,7 +55,6 @@ const (
 const (
 	MaxAttached   = 1024 // VMs at once: MAX_ATTACHED
 	MaxProbeSites = 64   // load probes of all builds of libjvm: MAX_PROBE_SITES
-	MaxCodeHeaps  = 4
 )
 
 // ErrMalformed: a record that is not what its header says. The kernel side writes none.

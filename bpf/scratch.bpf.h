@@ -56,7 +56,7 @@ struct scratch {
 	struct segment found; /* result of segment_find */
 	struct {
 		__u64 pc, sp, bp;
-	} caller; /* result of stub_caller and interpreter_entry_caller */
+	} caller; /* result of stub_caller */
 	struct segment segments[SEGMENTS];
 	struct java_thread threads[THREADS];
 	struct sample sample;

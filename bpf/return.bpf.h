@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Return addresses on the stack, and by them the callers of code that has no frame of a known size, on x86-64. */
+#pragma once
+
+#include "segment.bpf.h"
+
+/* Whether v follows a call into the code cache, or points into the interpreter, which pushes its own addresses. */
+static __always_inline bool is_return(const struct hotspot_process *vm, __u64 v)
+{
+	__u8 b[8] = {};
+
+	if (!in_code_cache(vm, v))
+		return false;
+	if ((v >= vm->interpreter_low && v < vm->interpreter_high) || v == vm->return_barrier)
+		return true;
+	if (bpf_probe_read_user(b, 6, (void *)(v - 6)))
+		return false;
+	return b[1] == 0xe8 || /* call rel32 */
+	       (b[0] == 0xff && (b[1] & 0x38) == 0x10) || (b[3] == 0xff && (b[4] & 0x38) == 0x10) ||
+	       (b[4] == 0xff && (b[5] & 0x38) == 0x10); /* call [r + d32], [r + d8], r */
+}
+
+/* Index of the first word from sp that is a return address into the code cache, or -1. */
+__noinline int find_return(__u32 pid, __u64 sp, __u32 words)
+{
+	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+	struct scratch *s = this_scratch();
+
+	if (!vm || !s)
+		return -1;
+	if (words > SCAN_WORDS)
+		words = SCAN_WORDS;
+	if (bpf_probe_read_user(s->words, words * 8, (void *)sp)) {
+		if (words < 4 || bpf_probe_read_user(s->words, 32, (void *)sp))
+			return -1;
+		words = 4;
+	}
+	for (__u32 i = 0; i < SCAN_WORDS; i++) {
+		if (i >= words)
+			break;
+		if (is_return(vm, s->words[i]))
+			return i;
+	}
+	return -1;
+}
+
+/* Whether the frame at bp is one of the interpreter: it holds a method, and a pointer into that method's bytecode. */
+static __always_inline bool interpreted_at(const struct hotspot_process *vm, __u64 bp)
+{
+	__u64 cm = read_word(read_word(bp + vm->interp_method) + vm->method_const);
+	__u64 bcp = read_word(bp + vm->interp_bcp) - cm - vm->const_method_size;
+
+	return cm && bcp < (read_int(cm + vm->const_method_code_size) & 0xffff);
+}
+
+#define ENTRY_BARRIER_COOKIE (~0ull) /* below the return address of StubRoutines::method_entry_barrier */
+#define STUB_REACH 4096 /* bytes; the vectorised checksums keep 1 KB on the stack */
+
+/*
+ * The caller of a stub. A stub with a frame of known size is taken by that, unless it was sampled before the frame
+ * stood. Most others begin with push rbp; mov rbp, rsp. What is left pushes little that is no code address, so the first
+ * return address up the stack is its own; rbp is still the caller's then, and was saved right below if it points there.
+ * Returns 0 or an enum walk_end; the caller is in scratch.
+ */
+__noinline int stub_caller(__u32 pid, __u64 sp, __u64 bp, __u32 frame)
+{
+	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+	struct scratch *s = this_scratch();
+	__u64 ra;
+	int i;
+
+	if (!vm || !s)
+		return END_READ;
+	if ((__s32)frame > 0) {
+		ra = read_word(sp + frame - 8);
+		if (in_code_cache(vm, ra)) {
+			s->caller.pc = ra;
+			s->caller.sp = sp + frame;
+			s->caller.bp = read_word(sp + frame - 16);
+			return 0;
+		}
+	}
+	if (bp >= sp && bp - sp < STUB_REACH && !(bp & 7)) {
+		__u64 at = bp + 8;
+
+		ra = read_word(at);
+		if (ra == ENTRY_BARRIER_COOKIE)
+			ra = read_word(at += 8);
+		if (is_return(vm, ra) && !interpreted_at(vm, bp)) {
+			s->caller.pc = ra;
+			s->caller.sp = at + 8;
+			s->caller.bp = read_word(bp);
+			return 0;
+		}
+	}
+	i = find_return(pid, sp, SCAN_WORDS);
+	if (i < 0 || i >= SCAN_WORDS)
+		return END_NO_CODE;
+	s->caller.pc = s->words[i];
+	s->caller.sp = sp + 8 * (__u64)i + 8;
+	s->caller.bp = i > 0 && bp + 8 == sp + 8 * (__u64)i ? s->words[i - 1] : bp;
+	return 0;
+}
