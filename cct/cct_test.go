@@ -43,6 +43,17 @@ func contexts(t *cct.Tree[string]) map[string]uint64 {
 	return m
 }
 
+// entered returns how often every context was, without those that were not.
+func entered(t *cct.Tree[string]) map[string]uint64 {
+	m := make(map[string]uint64)
+	for id, n := range t.Nodes() {
+		if n.Entered > 0 {
+			m[path(t.Stack(id))] += n.Entered
+		}
+	}
+	return m
+}
+
 func identity(key string) string { return key }
 
 // figure6 is the calling context tree of Figure 6 of Inoue and Nakatani (OOPSLA 2009), built there from callers and
@@ -89,6 +100,62 @@ func randomTree(r *rand.Rand, adds int) (*cct.Tree[string], map[string]uint64) {
 		want[path(s)] += w
 	}
 	return t, want
+}
+
+// A guest calls and returns at random. It marks the frames that were sampled, as Whaley's profiler marks stacks.
+type guest struct {
+	frames  []activation      // outermost first
+	entered map[string]uint64 // activations that were sampled, by context
+	tree    *cct.Tree[string] // what the samples went into
+}
+
+type activation struct {
+	method string
+	marked bool
+}
+
+// run makes some steps, each a call, a return or a sample. Returned activations leave no trace but in samples.
+func (g *guest) run(r *rand.Rand, steps int) {
+	for range steps {
+		switch n := r.IntN(5); {
+		case n < 2 && len(g.frames) < 12:
+			g.frames = append(g.frames, activation{method: string(rune('a' + r.IntN(4)))})
+		case n < 4 && len(g.frames) > 0:
+			g.frames = g.frames[:len(g.frames)-1]
+		default:
+			g.sample(r.Uint64N(3))
+		}
+	}
+}
+
+func (g *guest) sample(weight uint64) {
+	var methods []string
+	fresh := 0
+	for i := range g.frames {
+		frame := &g.frames[i]
+		methods = append(methods, frame.method)
+		if !frame.marked {
+			frame.marked = true
+			fresh++
+			g.entered[strings.Join(methods, " ")]++
+		}
+	}
+	slices.Reverse(methods)
+	g.tree.AddNew(methods, fresh, weight)
+}
+
+// randomGuest has run for some steps, sampled into tree.
+func randomGuest(r *rand.Rand, tree *cct.Tree[string], steps int) *guest {
+	g := &guest{entered: make(map[string]uint64), tree: tree}
+	g.run(r, steps)
+	return g
+}
+
+func sum(weights map[string]uint64) (total uint64) {
+	for _, weight := range weights {
+		total += weight
+	}
+	return total
 }
 
 func eachRandomTree(t *testing.T, f func(t *testing.T, r *rand.Rand, tree *cct.Tree[string], want map[string]uint64)) {

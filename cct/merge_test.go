@@ -40,6 +40,43 @@ func TestMergeSelfAndNil(t *testing.T) {
 	}
 }
 
+func TestMergeAddsEdges(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		var a, b cct.Tree[string]
+		want := randomGuest(r, &a, 300).entered
+		more := randomGuest(r, &b, 300).entered
+		limited := cct.Tree[string]{Limit: r.IntN(200)}
+		limited.Merge(&a)
+		limited.Merge(&b)
+		a.Merge(&b)
+		for context, n := range more {
+			want[context] += n
+		}
+		if got := entered(&a); !maps.Equal(got, want) {
+			t.Fatalf("seed %d: entered %v, want %v", seed, got, want)
+		}
+		for context, n := range entered(&limited) {
+			if n > want[context] {
+				t.Fatalf("seed %d: with little room %s was entered %d times, of %d", seed, context, n, want[context])
+			}
+		}
+		if a.EdgeTotal() != sum(want) || limited.EdgeTotal() != sum(entered(&limited)) || limited.EdgeTotal()+limited.EdgeOverflow() != sum(want) {
+			t.Fatalf("seed %d: EdgeTotal = %d; with little room it is %d, EdgeOverflow %d; want %d", seed, a.EdgeTotal(), limited.EdgeTotal(), limited.EdgeOverflow(), sum(want))
+		}
+		var again cct.Tree[string] // what is missing in one tree remains so in the next
+		again.Merge(&limited)
+		if again.EdgeTotal() != limited.EdgeTotal() || again.EdgeOverflow() != limited.EdgeOverflow() || again.Overflow() != limited.Overflow() {
+			t.Fatalf("seed %d: EdgeTotal, EdgeOverflow, Overflow = %d, %d, %d, want %d, %d, %d", seed, again.EdgeTotal(), again.EdgeOverflow(), again.Overflow(),
+				limited.EdgeTotal(), limited.EdgeOverflow(), limited.Overflow())
+		}
+		a.Merge(&a)
+		if got := sum(entered(&a)); got != 2*sum(want) || a.EdgeTotal() != got {
+			t.Fatalf("seed %d: merged with itself, entered %d times, EdgeTotal %d, want %d", seed, got, a.EdgeTotal(), 2*sum(want))
+		}
+	}
+}
+
 // What finds no room goes to the deepest ancestor and stays there: E must not come to lie directly under A, though
 // A has such a child.
 func TestMergeIntoFullTree(t *testing.T) {
@@ -82,6 +119,43 @@ func TestMapExpandsInlining(t *testing.T) {
 	}
 	if logical.Total() != physical.Total() {
 		t.Errorf("Total() = %d, want %d", logical.Total(), physical.Total())
+	}
+}
+
+// Whatever a new frame stands for is new. Calls of what is left out are left out: they are none of its caller.
+func TestMapExpandsEdges(t *testing.T) {
+	var physical cct.Tree[string]
+	physical.AddNew(stack("main run get+checkout stub hash+g"), 5, 1)
+	physical.AddNew(stack("main run get+checkout stub hash+g"), 2, 1)
+	physical.AddNew(stack("main run get+checkout hash+g"), 1, 1)
+	logical := cct.Map(&physical, func(frame string) []string {
+		if frame == "stub" {
+			return nil
+		}
+		return strings.Split(frame, "+")
+	})
+	want := map[string]uint64{
+		"main": 1, "main run": 1, "main run checkout": 1, "main run checkout get": 1,
+		"main run checkout get g": 3, "main run checkout get g hash": 3,
+	}
+	if got := entered(logical); !maps.Equal(got, want) {
+		t.Errorf("entered %v, want %v", got, want)
+	}
+	if logical.EdgeTotal() != 10 || logical.EdgeOverflow() != 0 {
+		t.Errorf("EdgeTotal, EdgeOverflow = %d, %d, want 10, 0", logical.EdgeTotal(), logical.EdgeOverflow())
+	}
+}
+
+// A frame of which only a part finds room counts as one that did not, besides that part.
+func TestMapEdgesIntoFullTree(t *testing.T) {
+	physical := cct.Tree[string]{Limit: 2}
+	physical.AddNew(stack("main b+a"), 2, 1)
+	logical := cct.Map(&physical, func(frame string) []string { return strings.Split(frame, "+") })
+	if got, want := entered(logical), map[string]uint64{"main": 1, "main a": 1}; !maps.Equal(got, want) {
+		t.Errorf("entered %v, want %v", got, want)
+	}
+	if logical.EdgeTotal() != 2 || logical.EdgeOverflow() != 1 || logical.Overflow() != 1 {
+		t.Errorf("EdgeTotal, EdgeOverflow, Overflow = %d, %d, %d, want 2, 1, 1", logical.EdgeTotal(), logical.EdgeOverflow(), logical.Overflow())
 	}
 }
 

@@ -4,21 +4,34 @@ import "iter"
 
 // A Node is what a Tree knows about one context.
 type Node[K comparable] struct {
-	Key    K      // of the innermost frame; zero for Root
-	Self   uint64 // weight of exactly this context
-	Parent NodeID // Root's parent is Root
-	Depth  int    // number of frames; 0 for Root
+	Key  K      // of the innermost frame; zero for Root
+	Self uint64 // weight of exactly this context
+	// Entered is the weight of the edge from the caller: how often samples found this context newly entered. An
+	// activation counts once, in the first sample that has it on the stack; one that came and went between two samples
+	// does not count. Of two contexts with the same Self, the one that was entered more often is called often, the
+	// other runs long. Only AddNew knows, so it is 0 of what was added otherwise, and of Root.
+	Entered uint64
+	Parent  NodeID // Root's parent is Root
+	Depth   int    // number of frames; 0 for Root
 }
 
 // Len returns the number of contexts, Root not counted.
 func (t *Tree[K]) Len() int { return max(len(t.nodes)-1, 0) }
 
 // Total returns the weight of all stacks added. It equals the sum of Self over all nodes.
-func (t *Tree[K]) Total() uint64 { return t.total }
+func (t *Tree[K]) Total() uint64 { return t.total.self }
 
 // Overflow returns the weight that sits at an ancestor of its true context because the tree was full. After Merge
 // or Map of trees that had overflowed it is an upper bound, as weight may have been moved up twice.
-func (t *Tree[K]) Overflow() uint64 { return t.overflow }
+func (t *Tree[K]) Overflow() uint64 { return t.overflow.self }
+
+// EdgeTotal returns the weight of all edges: the sum of Entered over all nodes.
+func (t *Tree[K]) EdgeTotal() uint64 { return t.total.entered }
+
+// EdgeOverflow returns the weight of edges that is missing because the tree was full. EdgeTotal and EdgeOverflow
+// together are the new frames of all stacks added, also after Merge. A frame that Map replaces by several counts once
+// here if there was not room for all of them.
+func (t *Tree[K]) EdgeOverflow() uint64 { return t.overflow.entered }
 
 // Node returns the node of id, which must be Root or stem from this tree.
 func (t *Tree[K]) Node(id NodeID) Node[K] {
@@ -26,7 +39,7 @@ func (t *Tree[K]) Node(id NodeID) Node[K] {
 		return Node[K]{}
 	}
 	n := &t.nodes[id]
-	return Node[K]{Key: n.key, Self: n.self, Parent: n.parent, Depth: int(n.depth)}
+	return Node[K]{Key: n.key, Self: n.self, Entered: n.entered, Parent: n.parent, Depth: int(n.depth)}
 }
 
 // Nodes visits every node, Root first and parents before their children, in the order in which contexts appeared.

@@ -1,10 +1,10 @@
-// Package cct holds calling context trees and the measures on them.
+// Package cct holds calling context trees, dynamic call graphs, and the measures on them.
 //
 // A calling context tree has one node per distinct call stack: a method reached along two paths is two nodes, and
 // all samples with the same stack share one. Trees are built from stack samples and recursion keeps its whole
-// context, both as in Whaley's partial calling context tree (Java Grande 2000); the original of Ammons, Ball and
-// Larus (PLDI 1997) counts calls and folds recursion into back edges. The package knows nothing about what a method
-// is: K is whatever identifies a frame.
+// context, both as in Whaley's partial calling context tree (Java Grande 2000), which a Tree is; the original of
+// Ammons, Ball and Larus (PLDI 1997) counts calls and folds recursion into back edges. The package knows nothing
+// about what a method is: K is whatever identifies a frame.
 //
 //	var t cct.Tree[string]
 //	t.Add([]string{"D", "B", "A"}, 1) // D was running, called by B, called by A
@@ -15,7 +15,8 @@ package cct
 
 import "math"
 
-// DefaultLimit is how many nodes a Tree holds at most unless told otherwise: about 40 MB with one-word keys.
+// DefaultLimit is how many nodes a Tree holds at most unless told otherwise: about 50 MB with one-word keys, 100 MB if
+// most of them have so many siblings that they are hashed.
 const DefaultLimit = 1 << 20
 
 // nearChildren is how many children of a node are found by walking a list; the rest are found by hash. Most nodes
@@ -31,6 +32,16 @@ const Root NodeID = 0
 
 // A Tree is a calling context tree of weighted stacks. The zero value is empty and ready to use. One goroutine may
 // add while nobody reads; any number may read while nobody adds.
+//
+// It is the partial calling context tree of Whaley ("A Portable Sampling-Based Profiler for Java Virtual Machines",
+// Java Grande 2000). The time of his nodes is Node.Self, the weight of his edges, which AddNew counts, is Node.Entered:
+// in a tree one edge leads to each node, so it needs no room of its own, and its call site is part of the caller's key.
+// His lists of nodes and edges in order of weight are Track, Hottest and HottestEdges.
+//
+// Memory is bounded by Limit. A full tree goes on counting what it has nodes for. The weight of any other context goes
+// to its deepest ancestor that exists, and is Overflow, too. New frames that have no node are EdgeOverflow and nothing
+// else, as no ancestor was entered more often on their account. Nothing is evicted: a tree stays full until Purge,
+// which forgets everything and keeps the memory, as Whaley clears his buffer.
 type Tree[K comparable] struct {
 	// Limit bounds the nodes, Root not counted; 0 means DefaultLimit.
 	Limit int
@@ -38,14 +49,22 @@ type Tree[K comparable] struct {
 	nodes    []node[K] // the arena; nodes[Root] exists once anything was added
 	far      map[edge[K]]NodeID
 	path     []step[K] // the last stack added, outermost frame first
-	total    uint64
-	overflow uint64
+	total    weights   // of all nodes
+	overflow weights   // what found no room
+
+	bySelf, byEntered *ranking // nil unless tracked
 }
 
-// node is 32 bytes for one-word keys. Siblings are linked: first and next are Root at the end of a list.
+// weights are those of a node: self that of the context, entered that of the edge from its caller.
+type weights struct{ self, entered uint64 }
+
+func (w weights) ofSelf() uint64    { return w.self }
+func (w weights) ofEntered() uint64 { return w.entered }
+
+// node is 40 bytes for one-word keys. Siblings are linked: first and next are Root at the end of a list.
 type node[K comparable] struct {
-	key         K
-	self        uint64
+	key K
+	weights
 	parent      NodeID
 	first, next NodeID
 	depth       uint32
@@ -84,15 +103,51 @@ func (t *Tree[K]) Add(stack []K, weight uint64) NodeID {
 	for i := len(stack) - 1 - shared; i >= 0; i-- {
 		child := t.child(id, stack[i])
 		if child == Root {
-			t.overflow += weight
+			t.overflow.self += weight
 			break
 		}
 		id = child
 		t.path = append(t.path, step[K]{stack[i], id})
 	}
-	t.nodes[id].self += weight
-	t.total += weight
+	n := &t.nodes[id]
+	n.self += weight
+	t.total.self += weight
+	t.bySelf.raise(id, n.self)
 	return id
+}
+
+// AddNew is Add of a stack whose fresh innermost frames are new since the previous sample of the same thread: the
+// weight of the edge into each of them, Node.Entered, grows by one. All frames are new in the first sample of a
+// thread, none in the next if nothing returned or was called in between. fresh counts as 0 if it is negative, and as
+// all frames if there are not so many.
+//
+// New frames for which a full tree has no room are counted by EdgeOverflow, each as one.
+func (t *Tree[K]) AddNew(stack []K, fresh int, weight uint64) NodeID {
+	id := t.Add(stack, weight)
+	fresh = max(min(fresh, len(stack)), 0)
+	without := min(len(stack)-int(t.nodes[id].depth), fresh)
+	t.overflow.entered += uint64(without)
+	fresh -= without
+	t.total.entered += uint64(fresh)
+	for at := id; fresh > 0; fresh-- {
+		n := &t.nodes[at]
+		n.entered++
+		t.byEntered.raise(at, n.entered)
+		at = n.parent
+	}
+	return id
+}
+
+// Purge forgets every context, all weights and what overflowed, and keeps the memory, Limit and what is tracked. A
+// tree that holds as much again allocates nothing. NodeIDs from before mean nothing afterwards.
+func (t *Tree[K]) Purge() {
+	clear(t.nodes) // and with them what keys point to
+	clear(t.path[:cap(t.path)])
+	clear(t.far)
+	t.nodes, t.path = t.nodes[:0], t.path[:0]
+	t.total, t.overflow = weights{}, weights{}
+	t.bySelf.purge()
+	t.byEntered.purge()
 }
 
 // plant makes sure that there is a root.

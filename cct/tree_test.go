@@ -3,8 +3,11 @@ package cct_test
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
+	"runtime"
 	"testing"
+	"weak"
 
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -94,16 +97,183 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// Steady state must not allocate: Add runs on the goroutine that drains the kernel's ring.
-func TestAddDoesNotAllocate(t *testing.T) {
-	var tree cct.Tree[int]
-	stacks := benchmarkStacks(30, 4)
-	if allocs := testing.AllocsPerRun(100, func() {
-		for _, s := range stacks {
-			tree.Add(s, 1)
+// Whaley tells what is called often from what runs long by whether its frame is new.
+func TestAddNewTellsOftenFromLong(t *testing.T) {
+	var tree cct.Tree[string]
+	var often, long cct.NodeID
+	for i := range 5 {
+		often = tree.AddNew(stack("main often"), 1, 1)
+		long = tree.AddNew(stack("main long"), max(1-i, 0), 1)
+	}
+	if n := tree.Node(often); n.Self != 5 || n.Entered != 5 {
+		t.Errorf("called 5 times: %+v", n)
+	}
+	if n := tree.Node(long); n.Self != 5 || n.Entered != 1 {
+		t.Errorf("called once: %+v", n)
+	}
+}
+
+// The call site is part of the caller's key: calls of one method from two places of another are two edges.
+func TestAddNewTellsCallSites(t *testing.T) {
+	var tree cct.Tree[string]
+	for path, fresh := range map[string]int{"main f:1 g": 3, "main f:2 g": 1, "main f:2 h": 1} {
+		tree.AddNew(stack(path), fresh, 1)
+	}
+	if got, want := entered(&tree), map[string]uint64{"main": 1, "main f:1": 1, "main f:1 g": 1, "main f:2 g": 1, "main f:2 h": 1}; !maps.Equal(got, want) {
+		t.Errorf("entered %v, want %v", got, want)
+	}
+}
+
+// Every activation that was ever sampled counts once.
+func TestAddNewCountsActivations(t *testing.T) {
+	for seed := range uint64(50) {
+		var tree cct.Tree[string]
+		want := randomGuest(rand.New(rand.NewPCG(seed, 2)), &tree, 500).entered
+		if got := entered(&tree); !maps.Equal(got, want) {
+			t.Fatalf("seed %d: entered %v, want %v", seed, got, want)
 		}
-	}); allocs != 0 {
-		t.Errorf("%v allocations per run", allocs)
+		if tree.EdgeTotal() != sum(want) || tree.EdgeOverflow() != 0 {
+			t.Fatalf("seed %d: EdgeTotal, EdgeOverflow = %d, %d, want %d, 0", seed, tree.EdgeTotal(), tree.EdgeOverflow(), sum(want))
+		}
+	}
+}
+
+func TestAddNewBoundsFresh(t *testing.T) {
+	var tree cct.Tree[string]
+	tree.AddNew(stack("A B"), -1, 1)
+	tree.AddNew(nil, 7, 1)
+	if got := entered(&tree); len(got) > 0 {
+		t.Errorf("entered %v, want nothing", got)
+	}
+	tree.AddNew(stack("A B"), math.MaxInt, 1)
+	if got, want := entered(&tree), map[string]uint64{"A": 1, "A B": 1}; !maps.Equal(got, want) {
+		t.Errorf("entered %v, want %v", got, want)
+	}
+	if tree.Total() != 3 || tree.EdgeTotal() != 2 || tree.EdgeOverflow() != 0 {
+		t.Errorf("Total, EdgeTotal, EdgeOverflow = %d, %d, %d, want 3, 2, 0", tree.Total(), tree.EdgeTotal(), tree.EdgeOverflow())
+	}
+}
+
+// Whaley's figure of recursion: where the calling context tree folds recursive calls into back edges, each level is a
+// node here, with its own time and its own edge.
+func TestRecursionKeepsFullContext(t *testing.T) {
+	var tree cct.Tree[string]
+	tree.AddNew(stack("A B A B C"), 5, 1)
+	tree.AddNew(stack("A B A"), 0, 1)
+	tree.AddNew(stack("A B A B C"), 2, 1)
+	tree.AddNew(stack("A B C"), 1, 1)
+	if got, want := contexts(&tree), map[string]uint64{"A B A B C": 2, "A B A": 1, "A B C": 1}; !maps.Equal(got, want) {
+		t.Errorf("contexts = %v, want %v", got, want)
+	}
+	if got, want := entered(&tree), map[string]uint64{"A": 1, "A B": 1, "A B A": 1, "A B A B": 2, "A B A B C": 2, "A B C": 1}; !maps.Equal(got, want) {
+		t.Errorf("entered %v, want %v", got, want)
+	}
+	if tree.Len() != 6 {
+		t.Errorf("Len() = %d, want 6", tree.Len())
+	}
+}
+
+// New frames that found no room are counted, and as nobody else's.
+func TestAddNewLimit(t *testing.T) {
+	tree := cct.Tree[string]{Limit: 3}
+	for _, add := range []struct {
+		path     string
+		fresh    int
+		overflow uint64 // of edges, because of this
+	}{
+		{"A B", 2, 0},
+		{"A B C D E", 3, 2}, // room for C only
+		{"A B C D E", 1, 1}, // neither C nor D is new
+		{"A B C D E", 0, 0},
+		{"A B C D E", 4, 2}, // B and C have nodes
+		{"X", 1, 1},
+		{"A B", 1, 0},
+	} {
+		before := tree.EdgeOverflow()
+		tree.AddNew(stack(add.path), add.fresh, 1)
+		if got := tree.EdgeOverflow() - before; got != add.overflow {
+			t.Errorf("%s, %d new: %d edges overflow, want %d", add.path, add.fresh, got, add.overflow)
+		}
+	}
+	if got, want := entered(&tree), map[string]uint64{"A": 1, "A B": 3, "A B C": 2}; !maps.Equal(got, want) {
+		t.Errorf("entered %v, want %v", got, want)
+	}
+	if tree.EdgeTotal()+tree.EdgeOverflow() != 2+3+1+4+1+1 {
+		t.Errorf("EdgeTotal, EdgeOverflow = %d, %d of 12 new frames", tree.EdgeTotal(), tree.EdgeOverflow())
+	}
+}
+
+// A purged tree is a new one, whatever it held.
+func TestPurge(t *testing.T) {
+	tree := cct.Tree[string]{Limit: 40}
+	tree.Purge()
+	for seed := range uint64(50) {
+		fresh := cct.Tree[string]{Limit: 40}
+		for _, tree := range []*cct.Tree[string]{&tree, &fresh} {
+			randomGuest(rand.New(rand.NewPCG(seed, 3)), tree, 500)
+		}
+		if got, want := maps.Collect(tree.Nodes()), maps.Collect(fresh.Nodes()); !maps.Equal(got, want) {
+			t.Fatalf("seed %d: %v, want %v", seed, got, want)
+		}
+		got := [...]uint64{tree.Total(), tree.Overflow(), tree.EdgeTotal(), tree.EdgeOverflow()}
+		if want := [...]uint64{fresh.Total(), fresh.Overflow(), fresh.EdgeTotal(), fresh.EdgeOverflow()}; got != want {
+			t.Fatalf("seed %d: Total, Overflow, EdgeTotal, EdgeOverflow = %d, want %d", seed, got, want)
+		}
+		tree.Purge()
+		if tree.Len() != 0 || tree.Total() != 0 || tree.EdgeTotal() != 0 || len(tree.Totals()) != 1 {
+			t.Fatalf("seed %d: a purged tree has %d nodes, weighs %d and %d", seed, tree.Len(), tree.Total(), tree.EdgeTotal())
+		}
+	}
+}
+
+// A purged tree does not take the zero key for one that it has just seen.
+func TestPurgeZeroKey(t *testing.T) {
+	var tree cct.Tree[int]
+	for range 2 {
+		if id := tree.Add([]int{0, 0}, 1); tree.Len() != 2 || tree.Node(id).Depth != 2 {
+			t.Errorf("Len() = %d, %+v", tree.Len(), tree.Node(id))
+		}
+		tree.Purge()
+	}
+}
+
+// What keys point to is not kept alive by the memory that is.
+func TestPurgeLetsGoOfKeys(t *testing.T) {
+	var tree cct.Tree[*[100]int]
+	var keys []weak.Pointer[[100]int]
+	for range 20 { // enough to be hashed
+		key, leaf := new([100]int), new([100]int)
+		keys = append(keys, weak.Make(key), weak.Make(leaf))
+		tree.Add([]*[100]int{leaf, key}, 1)
+	}
+	tree.Purge()
+	runtime.GC()
+	for i, key := range keys {
+		if key.Value() != nil {
+			t.Errorf("key %d is still there", i)
+		}
+	}
+	runtime.KeepAlive(&tree)
+}
+
+// Neither a window after another nor a steady state may allocate: Add runs on the goroutine that drains the kernel's
+// ring. The stacks make nodes wide enough to be hashed.
+func TestAddDoesNotAllocate(t *testing.T) {
+	stacks := benchmarkStacks(30, 100)
+	for _, track := range []int{0, 10} {
+		var tree cct.Tree[int]
+		tree.Track(track)
+		add := func() {
+			for i, s := range stacks {
+				tree.AddNew(s, i%3, 1)
+			}
+		}
+		if allocs := testing.AllocsPerRun(100, add); allocs != 0 {
+			t.Errorf("tracking %d: %v allocations per run", track, allocs)
+		}
+		if allocs := testing.AllocsPerRun(100, func() { tree.Purge(); add() }); allocs != 0 {
+			t.Errorf("tracking %d: %v allocations per purge and run", track, allocs)
+		}
 	}
 }
 
@@ -169,18 +339,40 @@ func benchmarkStacks(depth, n int) [][]int {
 }
 
 func BenchmarkAdd(b *testing.B) {
-	for _, bench := range []struct{ depth, distinct int }{{30, 1}, {30, 4}, {30, 1000}, {1000, 4}} {
+	for _, bench := range []struct{ depth, distinct int }{{20, 4}, {20, 1000}, {100, 4}, {100, 1000}, {1000, 4}} {
 		b.Run(fmt.Sprintf("depth=%d/distinct=%d", bench.depth, bench.distinct), func(b *testing.B) {
-			var tree cct.Tree[int]
-			stacks := benchmarkStacks(bench.depth, bench.distinct)
-			for _, s := range stacks {
-				tree.Add(s, 1)
-			}
-			b.ReportAllocs()
-			b.ResetTimer()
-			for i := range b.N {
-				tree.Add(stacks[i%len(stacks)], 1)
-			}
+			benchmarkAdd(b, bench.depth, bench.distinct, 0, (*cct.Tree[int]).Add)
 		})
+	}
+}
+
+func BenchmarkAddNew(b *testing.B) {
+	for _, bench := range []struct{ depth, distinct, track int }{
+		{20, 4, 0}, {20, 1000, 0}, {20, 4, 100}, {20, 1000, 100}, {100, 4, 0}, {100, 1000, 0}, {100, 4, 100}, {100, 1000, 100},
+	} {
+		b.Run(fmt.Sprintf("depth=%d/distinct=%d/track=%d", bench.depth, bench.distinct, bench.track), func(b *testing.B) {
+			benchmarkAdd(b, bench.depth, bench.distinct, bench.track, func(tree *cct.Tree[int], stack []int, weight uint64) cct.NodeID {
+				return tree.AddNew(stack, 2, weight)
+			})
+		})
+	}
+}
+
+// benchmarkAdd draws from its stacks at random, the earlier the more often.
+func benchmarkAdd(b *testing.B, depth, distinct, track int, add func(*cct.Tree[int], []int, uint64) cct.NodeID) {
+	var tree cct.Tree[int]
+	tree.Track(track)
+	stacks, r := benchmarkStacks(depth, distinct), rand.New(rand.NewPCG(1, 1))
+	var order [1 << 12][]int
+	for i := range order {
+		order[i] = stacks[min(r.IntN(distinct), r.IntN(distinct), r.IntN(distinct))]
+	}
+	for _, s := range stacks {
+		tree.Add(s, 1)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		add(&tree, order[i%len(order)], 1)
 	}
 }

@@ -1,0 +1,191 @@
+package cct
+
+import "math"
+
+// How much a Chain remembers unless told otherwise. With methods and sites of one word each, so many contexts take
+// about 25 MB. So many links take another 30 MB, and 95 MB if no two of them have a method in common. Either takes up
+// to twice that while it grows.
+const (
+	DefaultContexts = 1 << 18
+	DefaultLinks    = 1 << 18
+)
+
+// A Chain finds the calling contexts of samples whose stacks were not walked. It is CallerChaining of Inoue and
+// Nakatani ("How a Java VM Can Get More from a Hardware Performance Monitor", OOPSLA 2009, section 6): the depth of a
+// frame is a hint that tells apart the contexts which have the same method in them. Walk and Call teach it; Place
+// maps a sample onto what it has learned.
+//
+//	var c cct.Chain[string, int]
+//	c.Walk(stack, 1)   // one sample in many, with its whole stack
+//	p := c.Place(link) // any other, with its caller only
+//	for _, to := range p.Candidates {
+//		fmt.Println(p.Fit, to.Share, c.Stack(nil, link, to))
+//	}
+//
+// The paper chains pairs of caller and callee alone. Of samples, such pairs only say who called a leaf, so the outer
+// frames, which never are leaves, remain without callers. Hence walks are the teachers here, and pairs fill in where
+// no walk was. Links also have the call site, and their first caller needs no finding: what is found is who called
+// the caller. That depends on the caller's method and depth and not on the site in it. So contexts are kept up to and
+// without the site of their last frame, one node for each, and several of the same method at the same depth are
+// several nodes, as in the paper's Figure 7.
+//
+// As in the paper, a method's frame has always the same size, or it is found at several depths. That holds for compiled
+// code and one version of it. Where the depth of a frame is not known its activation says so, and links do not find it.
+//
+// Memory is bounded by Limit and LinkLimit. A chain that is full purges itself: it forgets everything, and Generation
+// grows, so that whoever has told the source of walks what is known already can take that back.
+//
+// The zero value is empty and ready to use. One goroutine may teach while nobody looks up; any number may look up while
+// nobody teaches.
+type Chain[M, S comparable] struct {
+	// Limit bounds the contexts; 0 means DefaultContexts.
+	Limit int
+	// LinkLimit bounds the different links, those between the frames of walks included; 0 means DefaultLinks.
+	LinkLimit int
+	// Marker, if it is not nil, tells the methods that stand for the frames which a walk did not reach. Such an
+	// activation is the outermost of its stack. Contexts below it are never whole, and yield to those that agree with
+	// them and reach further.
+	Marker func(M) bool
+
+	contexts   Tree[frame[M, S]]
+	learned    []learned // by NodeID of contexts
+	links      linkTable[M, S]
+	frames     []frame[M, S] // Walk's
+	generation uint64
+	refused    uint64
+}
+
+// frame is an activation as a child of its caller's: with the site of the call that made it.
+type frame[M, S comparable] struct {
+	site   S // in the caller; zero of an outermost frame
+	method M
+	depth  uint32
+}
+
+// learned is what a Chain keeps of a context beside the tree, 24 bytes.
+type learned struct {
+	walked uint64 // weight of the walks through here: of this context and all below it
+	hop    hopID  // with which the context ends
+	next   NodeID // the next context that ends with this hop; Root is the end
+	parent NodeID
+	cut    bool // the outermost frame is a marker
+}
+
+// Walk learns a whole context, innermost frame first, that was sampled weight times. The weight is evidence of how hot
+// the context is and may be 0. Each frame but the leaf has the site of its call, each has its depth unless it is 0.
+//
+// A stack of no frames, or of more than the limits allow, is refused: Walk returns false and ChainStats.Refused counts.
+func (c *Chain[M, S]) Walk(stack []Activation[M, S], weight uint64) bool {
+	if len(stack) == 0 || len(stack) > min(c.limit(), c.linkLimit()) {
+		c.refused++
+		return false
+	}
+	c.frames = c.frames[:0]
+	for i, a := range stack {
+		f := frame[M, S]{method: a.Method, depth: a.Depth}
+		if i+1 < len(stack) {
+			f.site = stack[i+1].Site
+		}
+		c.frames = append(c.frames, f)
+	}
+	if !c.learn(weight) {
+		c.Purge()
+		c.learn(weight) // an empty chain has room for it
+	}
+	return true
+}
+
+// learn adds c.frames to the contexts. It returns false, with the job half done, if they do not fit.
+func (c *Chain[M, S]) learn(weight uint64) bool {
+	c.contexts.Limit = c.limit()
+	id := c.contexts.Add(c.frames, weight)
+	if c.contexts.Node(id).Depth < len(c.frames) {
+		return false
+	}
+	if len(c.learned) == 0 {
+		c.learned = append(c.learned, learned{})
+	}
+	for fresh := len(c.learned); fresh <= c.contexts.Len(); fresh++ {
+		if !c.note(NodeID(fresh)) {
+			return false
+		}
+	}
+	for ; id != Root; id = c.learned[id].parent {
+		at := &c.learned[id]
+		raise(&at.walked, weight)
+		raise(&c.links.hops[at.hop].walked, weight)
+	}
+	return true
+}
+
+// note files a new context under its hop, or returns false if there is no room for the hop.
+func (c *Chain[M, S]) note(id NodeID) bool {
+	n := c.contexts.Node(id)
+	at := learned{parent: n.Parent}
+	caller := noSpot
+	callee := c.links.addSpot(n.Key.method, n.Key.depth)
+	if n.Parent != Root {
+		caller = c.links.hops[c.learned[n.Parent].hop].callee
+		at.cut = c.learned[n.Parent].cut
+	} else {
+		at.cut = c.Marker != nil && c.Marker(n.Key.method)
+	}
+	at.hop = c.links.addHop(callee, n.Key.site, caller, c.linkLimit())
+	if at.hop == 0 {
+		return false
+	}
+	hop := &c.links.hops[at.hop]
+	at.next, hop.contexts = hop.contexts, id
+	hop.count++
+	c.learned = append(c.learned, at)
+	return true
+}
+
+// Call learns that the link's caller calls its leaf, and how often: from bursts, which know frequencies, or from
+// samples. Only the weights of calls of the same callee at the same depth are ever compared, as those of samples must
+// not be otherwise (section 6.1 of the paper). Links teach who may call whom, and they decide how ambiguous samples
+// are divided as far as walks have not yet: see Place.
+//
+// A link without both depths teaches nothing and is refused: Call returns false and ChainStats.Refused counts.
+func (c *Chain[M, S]) Call(link Link[M, S], weight uint64) bool {
+	if link.Leaf.Depth == 0 || link.Caller.Depth == 0 {
+		c.refused++
+		return false
+	}
+	id := c.addLink(link)
+	if id == 0 {
+		c.Purge()
+		id = c.addLink(link)
+	}
+	raise(&c.links.hops[id].calls, weight)
+	return true
+}
+
+func (c *Chain[M, S]) addLink(link Link[M, S]) hopID {
+	caller := c.links.addSpot(link.Caller.Method, link.Caller.Depth)
+	callee := c.links.addSpot(link.Leaf.Method, link.Leaf.Depth)
+	return c.links.addHop(callee, link.Caller.Site, caller, c.linkLimit())
+}
+
+// Purge forgets all contexts and links and keeps the memory. Candidates from before lose their contexts.
+func (c *Chain[M, S]) Purge() {
+	c.contexts.Purge()
+	c.learned = c.learned[:0]
+	c.links.purge()
+	c.generation++
+}
+
+// Generation returns how often the chain forgot everything, by Purge or because it was full.
+func (c *Chain[M, S]) Generation() uint64 { return c.generation }
+
+func (c *Chain[M, S]) limit() int { return bound(c.Limit, DefaultContexts) }
+
+func (c *Chain[M, S]) linkLimit() int { return bound(c.LinkLimit, DefaultLinks) }
+
+// bound returns a limit that fits into the ids, which have 32 bits.
+func bound(limit, byDefault int) int {
+	if limit <= 0 {
+		return byDefault
+	}
+	return min(limit, math.MaxInt32)
+}

@@ -1,0 +1,131 @@
+package cct_test
+
+import (
+	"cmp"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+type (
+	edge  = cct.Edge[string, int]
+	graph = cct.Graph[string, int]
+)
+
+// call reads an edge as tests write it: "caller callee", with the site in between if there is one, a digit.
+func call(text string) edge {
+	words := strings.Fields(text)
+	e := edge{Caller: words[0], Callee: words[len(words)-1]}
+	if len(words) == 3 {
+		e.Site = int(words[1][0] - '0')
+	}
+	return e
+}
+
+func callGraph(calls map[string]float64) *graph {
+	g := new(graph)
+	for text, weight := range calls {
+		g.Add(call(text), weight)
+	}
+	return g
+}
+
+func edges(g *graph) map[edge]float64 { return maps.Collect(g.Edges()) }
+
+func compareEdges(a, b edge) int {
+	return cmp.Or(cmp.Compare(a.Caller, b.Caller), cmp.Compare(a.Site, b.Site), cmp.Compare(a.Callee, b.Callee))
+}
+
+// randomGraph has few methods, so that edges recur. Weights are whole, so that sums do not depend on their order.
+func randomGraph(r *rand.Rand, adds int) (*graph, map[edge]float64) {
+	g, want := new(graph), make(map[edge]float64)
+	for range adds {
+		e := edge{Caller: string(rune('a' + r.IntN(5))), Site: r.IntN(3), Callee: string(rune('a' + r.IntN(5)))}
+		w := float64(r.IntN(100))
+		g.Add(e, w)
+		want[e] += w
+	}
+	return g, want
+}
+
+func eachRandomGraph(t *testing.T, f func(t *testing.T, r *rand.Rand, g *graph, want map[edge]float64)) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		g, want := randomGraph(r, 100)
+		f(t, r, g, want)
+		if t.Failed() {
+			t.Fatalf("with seed %d", seed)
+		}
+	}
+}
+
+func TestZeroGraph(t *testing.T) {
+	var g graph
+	if g.Len() != 0 || g.Total() != 0 || g.Overflow() != 0 || g.Weight(call("a b")) != 0 {
+		t.Errorf("Len, Total, Overflow, Weight = %d, %v, %v, %v", g.Len(), g.Total(), g.Overflow(), g.Weight(call("a b")))
+	}
+	if len(edges(&g)) != 0 || len(g.Hottest(compareEdges)) != 0 || len(g.CallSites(compareEdges)) != 0 || len(g.Callees()) != 0 {
+		t.Errorf("the empty graph lists something")
+	}
+}
+
+// Callers, sites and callees tell edges apart: a graph is a multigraph.
+func TestGraphAdd(t *testing.T) {
+	eachRandomGraph(t, func(t *testing.T, _ *rand.Rand, g *graph, want map[edge]float64) {
+		if got := edges(g); !maps.Equal(got, want) {
+			t.Errorf("edges = %v, want %v", got, want)
+		}
+		var total float64
+		for e, w := range want {
+			total += w
+			if g.Weight(e) != w {
+				t.Errorf("Weight(%v) = %v, want %v", e, g.Weight(e), w)
+			}
+		}
+		if g.Total() != total || g.Len() != len(want) {
+			t.Errorf("Total, Len = %v, %d, want %v, %d", g.Total(), g.Len(), total, len(want))
+		}
+	})
+}
+
+func TestGraphLimit(t *testing.T) {
+	g := graph{Limit: 1}
+	if !g.Add(call("a b"), 1) || g.Add(call("a c"), 2) || !g.Add(call("a b"), 4) {
+		t.Errorf("Add must refuse new edges of a full graph, and no others")
+	}
+	if g.Total() != 5 || g.Overflow() != 2 || g.Len() != 1 {
+		t.Errorf("Total, Overflow, Len = %v, %v, %d, want 5, 2, 1", g.Total(), g.Overflow(), g.Len())
+	}
+}
+
+func TestEdgesStopsEarly(t *testing.T) {
+	for range callGraph(map[string]float64{"a b": 1, "a c": 1}).Edges() {
+		break
+	}
+}
+
+func TestHottest(t *testing.T) {
+	g := callGraph(map[string]float64{"b 1 c": 5, "a 2 c": 5, "a 1 c": 5, "a 1 b": 5, "z z": 7, "a a": 0})
+	var got []string
+	for _, e := range g.Hottest(compareEdges) {
+		got = append(got, e.Caller+string(rune('0'+e.Site))+e.Callee)
+	}
+	if want := []string{"z0z", "a1b", "a1c", "a2c", "b1c", "a0a"}; !slices.Equal(got, want) {
+		t.Errorf("Hottest = %v, want %v", got, want)
+	}
+}
+
+// Figure 1 of Arnold and Grove: however long M computes between them, it makes both calls equally often.
+func TestCalleesFigure1(t *testing.T) {
+	g := callGraph(map[string]float64{"main 0 M": 1, "M 1 call_1": 1000, "M 2 call_2": 1000, "call_2 3 call_1": 5})
+	if got, want := g.Callees(), (cct.Weights[string]{"M": 1, "call_1": 1005, "call_2": 1000}); !maps.Equal(got, want) {
+		t.Errorf("Callees = %v, want %v", got, want)
+	}
+	if got, want := g.Callers(), (cct.Weights[string]{"main": 1, "M": 2000, "call_2": 5}); !maps.Equal(got, want) {
+		t.Errorf("Callers = %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,116 @@
+package cct
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A ranking knows the heaviest nodes of a tree by one of their weights, limit of them at most, while the weights grow.
+// It takes 16 bytes for each of them and up to 4 for each node of the tree, twice that while it grows.
+//
+// Whaley keeps all nodes in a list in order of weight, where an increment may have to pass every equally heavy node.
+// This is a heap of the heaviest alone. An increment costs O(log limit) if the node is among them, else a comparison.
+// It is exact, equally heavy nodes included, of which the earlier ranks higher:
+//
+// While the heap is not full, it has every node with a weight. When it is full, whatever is outside ranks below all
+// that is inside. Both hold for the empty tree, and raise keeps them, as it changes the rank of one node and only
+// upwards. A node inside remains above all outside. A node outside either remains below the lowest inside, or it takes
+// that one's place: the one that leaves ranked below all others inside and now below the new one, and whatever else is
+// outside ranked below the one that leaves.
+type ranking struct {
+	limit int      // > 0
+	heap  []ranked // the lowest first
+	index []uint32 // by NodeID: 1 + its index in heap, 0 if it is outside, as is whatever is past the end
+}
+
+// ranked is a node with its weight, which is a copy, so that comparisons stay within the heap.
+type ranked struct {
+	weight uint64
+	id     NodeID
+}
+
+func (a ranked) below(b ranked) bool {
+	return a.weight < b.weight || a.weight == b.weight && a.id > b.id
+}
+
+// raise tells that a node now has this weight, which is no less than before. Root never ranks. Where there is no
+// ranking it is one comparison, in line.
+func (r *ranking) raise(id NodeID, weight uint64) {
+	if r != nil {
+		r.rise(id, weight)
+	}
+}
+
+func (r *ranking) rise(id NodeID, weight uint64) {
+	it, full := ranked{weight, id}, len(r.heap) == r.limit
+	switch {
+	case weight == 0 || id == Root:
+	case full && !r.heap[0].below(it): // outside, or the lowest and as heavy as before
+	case int(id) < len(r.index) && r.index[id] > 0:
+		r.down(int(r.index[id]-1), it)
+	case full:
+		r.index[r.heap[0].id] = 0
+		r.down(0, it)
+	default:
+		r.heap = append(r.heap, it)
+		r.up(len(r.heap)-1, it)
+	}
+}
+
+// up puts it where the heap has it at i or nearer to the lowest.
+func (r *ranking) up(i int, it ranked) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !it.below(r.heap[parent]) {
+			break
+		}
+		r.set(i, r.heap[parent])
+		i = parent
+	}
+	r.set(i, it)
+}
+
+// down puts it at i or further from the lowest, in place of what is at i.
+func (r *ranking) down(i int, it ranked) {
+	for {
+		child := 2*i + 1
+		if child >= len(r.heap) {
+			break
+		}
+		if right := child + 1; right < len(r.heap) && r.heap[right].below(r.heap[child]) {
+			child = right
+		}
+		if !r.heap[child].below(it) {
+			break
+		}
+		r.set(i, r.heap[child])
+		i = child
+	}
+	r.set(i, it)
+}
+
+func (r *ranking) set(i int, it ranked) {
+	for int(it.id) >= len(r.index) {
+		r.index = append(r.index, 0)
+	}
+	r.heap[i], r.index[it.id] = it, uint32(i+1)
+}
+
+// highest returns the n nodes that rank highest, or all that there are, the highest first.
+func (r *ranking) highest(n int) []NodeID {
+	sorted := slices.Clone(r.heap)
+	slices.SortFunc(sorted, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.id, b.id))
+	})
+	ids := make([]NodeID, min(max(n, 0), len(sorted)))
+	for i := range ids {
+		ids[i] = sorted[i].id
+	}
+	return ids
+}
+
+func (r *ranking) purge() {
+	if r != nil {
+		r.heap, r.index = r.heap[:0], r.index[:0]
+	}
+}
