@@ -1,5 +1,6 @@
-// Package symbolize turns addresses into frames: it asks the guest's runtime first, then the ELF file that is
-// mapped there, then the kernel's symbol table. What has no name stays, as [unknown] under its mapping's name.
+// Package symbolize turns addresses into frames: it asks the guest's runtime first, or the map that it writes for perf,
+// then the ELF file that is mapped there, then the kernel's symbol table. What has no name stays, as [unknown] under its
+// mapping's name.
 package symbolize
 
 import "unique"

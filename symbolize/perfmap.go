@@ -1,0 +1,203 @@
+package symbolize
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
+)
+
+// Bounds of a PerfMap. Node with a large application writes 100,000 lines, 10 MB.
+const (
+	MaxPerfMap      = 64 << 20 // bytes of the file
+	maxPerfMapLines = 1 << 20
+	// maxPerfName is how much of a name is kept, in bytes: CleanName cuts it again, with an ellipsis.
+	maxPerfName = MaxName + 1
+)
+
+// ErrPerfMapFull: the map is longer than what is kept of one. What the rest says of the same memory is not known, so that
+// no name of it can be trusted.
+var ErrPerfMapFull = fmt.Errorf("map of compiled code has more than %d lines or %d bytes", maxPerfMapLines, MaxPerfMap)
+
+// A PerfMap is what a JIT compiler said of its code, in the format that perf defined: /tmp/perf-PID.map has lines
+// "START SIZE name", with both numbers in hex. It only grows: where two lines speak of the same memory the later one is
+// right, and all of what the earlier one spoke of is gone. Nothing says when that was, and nothing says that code is gone
+// whose memory was not used again.
+//
+// The zero value is an empty map. It is for one goroutine at a time.
+type PerfMap struct {
+	code  []stretch // ascending, disjoint
+	name  []uint32  // where the name of each line begins in names
+	names []byte
+	read  int  // bytes of the file
+	cut   bool // what was read ends in the middle of a line that is not kept
+}
+
+// A stretch is memory of which one line speaks, and no later one.
+type stretch struct {
+	begin, end uint64
+	line       int32 // noLine: the code that was there is gone
+	asked      bool  // somebody was told its name
+}
+
+const noLine = -1
+
+// A PerfEntry is code that a line of a PerfMap speaks of.
+type PerfEntry struct {
+	Begin, End uint64 // addresses: [Begin, End)
+	Line       int    // counts lines that speak of code, from 0
+	Name       string // for people
+}
+
+// An Appended is what became of a piece of a PerfMap's file.
+type Appended struct {
+	Bytes     int  // that were read: to the last end of a line
+	Malformed int  // lines that say nothing
+	Replaced  bool // an entry that Find gave is not right any more
+}
+
+// Append reads a piece of the file that follows what was read before. What follows its last end of a line is left for
+// the next time, unless whole says that pieces do not get longer. ErrPerfMapFull if that is too much.
+func (m *PerfMap) Append(piece []byte, whole bool) (a Appended, err error) {
+	text := piece[:bytes.LastIndexByte(piece, '\n')+1]
+	a.Bytes = len(text)
+	switch {
+	case len(text) > 0 && m.cut:
+		_, text, _ = bytes.Cut(text, []byte{'\n'})
+		m.cut = false
+	case len(text) == 0 && whole:
+		a.Bytes, a.Malformed, m.cut = len(piece), 1, true
+	}
+	if m.read += a.Bytes; m.read > MaxPerfMap {
+		return a, ErrPerfMapFull
+	}
+	var fresh []stretch
+	for line := range bytes.Lines(text) {
+		begin, size, name, ok := parsePerfLine(line)
+		if !ok {
+			a.Malformed++
+			continue
+		}
+		if len(m.name) == maxPerfMapLines {
+			return a, ErrPerfMapFull
+		}
+		fresh = append(fresh, stretch{begin: begin, end: begin + size, line: int32(len(m.name))})
+		m.name = append(m.name, uint32(len(m.names)))
+		m.names = append(m.names, name...)
+	}
+	m.code, a.Replaced = overlay(m.code, inOrder(fresh))
+	m.code = slices.DeleteFunc(m.code, func(s stretch) bool { return s.line == noLine })
+	return a, nil
+}
+
+// parsePerfLine cuts a line into its fields. Some compilers write 0x before numbers.
+func parsePerfLine(line []byte) (begin, size uint64, name []byte, ok bool) {
+	start, rest, _ := bytes.Cut(bytes.TrimSpace(line), []byte{' '})
+	length, name, _ := bytes.Cut(rest, []byte{' '})
+	begin, wrong := parseHex(start)
+	size, wrong2 := parseHex(length)
+	ok = wrong == nil && wrong2 == nil && size > 0 && begin+size > begin && len(name) > 0
+	return begin, size, name[:min(len(name), maxPerfName)], ok
+}
+
+func parseHex(b []byte) (uint64, error) {
+	return strconv.ParseUint(strings.TrimPrefix(string(b), "0x"), 16, 64)
+}
+
+// inOrder returns what lines that follow one another leave of each other.
+func inOrder(lines []stretch) []stretch {
+	if len(lines) < 2 {
+		return lines
+	}
+	half := len(lines) / 2
+	left, _ := overlay(inOrder(lines[:half]), inOrder(lines[half:]))
+	return left
+}
+
+// overlay puts fresh over old, which is code that was there before. Old code that fresh reaches into is gone, also where
+// fresh does not reach. It tells whether somebody was told a name that is gone now.
+func overlay(old, fresh []stretch) (out []stretch, replaced bool) {
+	out = make([]stretch, 0, len(old)+len(fresh))
+	for _, o := range old {
+		for len(fresh) > 0 && fresh[0].end <= o.begin {
+			out, fresh = append(out, fresh[0]), fresh[1:]
+		}
+		if len(fresh) == 0 || fresh[0].begin >= o.end {
+			out = append(out, o)
+			continue
+		}
+		replaced = replaced || o.asked
+		at := o.begin
+		for len(fresh) > 0 && fresh[0].begin < o.end {
+			out = appendGone(out, at, fresh[0].begin)
+			at = fresh[0].end
+			if at > o.end {
+				break // it reaches into the next one, too
+			}
+			out, fresh = append(out, fresh[0]), fresh[1:]
+		}
+		out = appendGone(out, at, o.end)
+	}
+	return append(out, fresh...), replaced
+}
+
+func appendGone(out []stretch, begin, end uint64) []stretch {
+	if begin >= end {
+		return out
+	}
+	return append(out, stretch{begin: begin, end: end, line: noLine})
+}
+
+// Find returns the entry that holds addr.
+func (m *PerfMap) Find(addr uint64) (PerfEntry, bool) {
+	i, found := slices.BinarySearchFunc(m.code, addr, func(s stretch, addr uint64) int {
+		switch {
+		case addr < s.begin:
+			return 1
+		case addr >= s.end:
+			return -1
+		}
+		return 0
+	})
+	if !found {
+		return PerfEntry{}, false
+	}
+	s := &m.code[i]
+	s.asked = true
+	return PerfEntry{Begin: s.begin, End: s.end, Line: int(s.line), Name: m.nameOf(int(s.line))}, true
+}
+
+func (m *PerfMap) nameOf(line int) string {
+	end := len(m.names)
+	if line+1 < len(m.name) {
+		end = int(m.name[line+1])
+	}
+	return perfName(string(m.names[m.name[line]:end]))
+}
+
+// perfName is a name for people: clean, and without the mark by which V8 tells its compilers apart (JS:*f is f as the
+// optimising one made it), because a function is the same whoever compiled it.
+func perfName(name string) string {
+	if kind, rest, ok := strings.Cut(name, ":"); ok && len(rest) > 1 && strings.IndexByte("~^+*", rest[0]) >= 0 {
+		switch kind {
+		case "JS", "Script", "Eval", "Function", "LazyCompile":
+			name = kind + ":" + rest[1:]
+		}
+	}
+	return CleanName(name)
+}
+
+// Bounds are the first address of all entries, and the one after the last; 0 and 0 if there are none.
+func (m *PerfMap) Bounds() (low, high uint64) {
+	if len(m.code) == 0 {
+		return 0, 0
+	}
+	return m.code[0].begin, m.code[len(m.code)-1].end
+}
+
+// Bytes is the memory that the map holds.
+func (m *PerfMap) Bytes() int64 {
+	return int64(cap(m.code))*int64(unsafe.Sizeof(stretch{})) + 4*int64(cap(m.name)) + int64(cap(m.names))
+}

@@ -1,0 +1,271 @@
+package symbolize
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// appended is a map of these lines.
+func appended(t testing.TB, lines ...string) (m PerfMap, last Appended) {
+	t.Helper()
+	for _, line := range lines {
+		var err error
+		if last, err = m.Append([]byte(line+"\n"), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m, last
+}
+
+func nameAt(m *PerfMap, addr uint64) string {
+	e, ok := m.Find(addr)
+	if !ok {
+		return ""
+	}
+	return e.Name
+}
+
+func TestPerfMap(t *testing.T) {
+	m, _ := appended(t, "2000 100 b", "0x1000 0x10 a", "7f3814005b80 130 JS:^leaf (x) file:///app/x.js:1:15")
+	for addr, want := range map[uint64]string{
+		0xfff: "", 0x1000: "a", 0x100f: "a", 0x1010: "", 0x2000: "b", 0x20ff: "b", 0x2100: "",
+		0x7f3814005caf: "JS:leaf (x) file:///app/x.js:1:15", 0x7f3814005cb0: "", 1<<64 - 1: "",
+	} {
+		if got := nameAt(&m, addr); got != want {
+			t.Errorf("%#x is %q, want %q", addr, got, want)
+		}
+	}
+	if low, high := m.Bounds(); low != 0x1000 || high != 0x7f3814005cb0 {
+		t.Errorf("bounds %#x, %#x", low, high)
+	}
+	if e, ok := m.Find(0x2050); !ok || e != (PerfEntry{0x2000, 0x2100, 0, "b"}) {
+		t.Errorf("found %+v, %t", e, ok)
+	}
+}
+
+// Where lines overlap the later one is right, and what the earlier one spoke of is gone as a whole: also if the later one
+// is gone by now, and however the lines came.
+func TestPerfMapOverlap(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		want  string // of addresses 0, 10, … 90: the name, or . for none
+	}{
+		{"next to each other", []string{"00 10 a", "10 10 b"}, "ab........"},
+		{"the same place", []string{"00 20 a", "00 20 b"}, "bb........"},
+		{"inside", []string{"00 50 a", "20 10 b"}, "..b......."},
+		{"around", []string{"20 10 a", "40 10 b", "00 60 c"}, "cccccc...."},
+		{"at the end", []string{"00 30 a", "20 30 b"}, "..bbb....."},
+		{"at the begin", []string{"20 30 b", "00 30 a"}, "aaa......."},
+		{"between two", []string{"00 30 a", "40 30 b", "20 30 c"}, "..ccc....."},
+		{"gone with what is gone", []string{"00 30 a", "20 30 b", "40 30 c"}, "....ccc..."},
+		{"beside what is gone", []string{"60 10 z", "00 30 a", "20 30 b", "40 10 c"}, "....c.z..."},
+		{"one reaches into three", []string{"00 20 a", "30 10 b", "50 20 c", "80 10 d", "10 50 e"}, ".eeeee..d."},
+	} {
+		for way, m := range map[string]func() PerfMap{
+			"one by one": func() PerfMap { m, _ := appended(t, tt.lines...); return m },
+			"at once":    func() PerfMap { m, _ := appended(t, strings.Join(tt.lines, "\n")); return m },
+			"two, then the rest": func() PerfMap {
+				m, _ := appended(t, strings.Join(tt.lines[:2], "\n"), strings.Join(tt.lines[2:], "\n"))
+				return m
+			},
+		} {
+			m := m()
+			got := ""
+			for addr := uint64(0); addr < 0xa0; addr += 0x10 {
+				name := nameAt(&m, addr)
+				if name == "" {
+					name = "."
+				}
+				got += name
+			}
+			if got != tt.want {
+				t.Errorf("%s, %s: %s, want %s", tt.name, way, got, tt.want)
+			}
+		}
+	}
+}
+
+// Who was told a name learns that it is not right any more.
+func TestPerfMapReplaced(t *testing.T) {
+	m, a := appended(t, "1000 10 a", "2000 10 b", "1000 10 c")
+	if a.Replaced {
+		t.Error("a name was replaced that nobody had asked for")
+	}
+	m.Find(0x1000)
+	for _, step := range []struct {
+		line string
+		want bool
+	}{{"2008 10 d", false}, {"3000 10 e", false}, {"1008 1 f", true}, {"1000 10 g", false}} {
+		if a, err := m.Append([]byte(step.line+"\n"), false); err != nil || a.Replaced != step.want {
+			t.Errorf("%s: %+v, %v", step.line, a, err)
+		}
+	}
+}
+
+// Lines come in pieces that end anywhere.
+func TestPerfMapPieces(t *testing.T) {
+	const text = "1000 10 a\n2000 10 b\n3000 10 c"
+	for n := range len(text) {
+		var m PerfMap
+		first, err := m.Append([]byte(text[:n]), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := m.Append([]byte(text[first.Bytes:]), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first.Bytes+second.Bytes != 20 || first.Malformed+second.Malformed != 0 {
+			t.Errorf("cut at %d: %+v, %+v", n, first, second)
+		}
+		if got := nameAt(&m, 0x1000) + nameAt(&m, 0x2000) + nameAt(&m, 0x3000); got != "ab" {
+			t.Errorf("cut at %d: %q", n, got)
+		}
+	}
+}
+
+// A line that is longer than a piece is left out, and nothing else.
+func TestPerfMapLongLine(t *testing.T) {
+	var m PerfMap
+	var all Appended
+	for _, piece := range []string{"1000 10 a\n2000 10 ", "2000 10 bbbbbb", "bbbbbbbbbbbbbb", "3000 10 b\n4000 10 d\n"} {
+		a, err := m.Append([]byte(piece), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Bytes, all.Malformed = all.Bytes+a.Bytes, all.Malformed+a.Malformed
+	}
+	if all.Bytes != 10+14+14+20 || all.Malformed == 0 || nameAt(&m, 0x1000)+nameAt(&m, 0x2000)+nameAt(&m, 0x3000)+nameAt(&m, 0x4000) != "ad" {
+		t.Errorf("%+v, %v", all, m.code)
+	}
+}
+
+func TestPerfMapMalformed(t *testing.T) {
+	bad := []string{"", "1000", "1000 10", "1000 10 ", "1000 0 nothing", "x 10 a", "1000 y a", "-1 10 a", "1000 -1 a",
+		"ffffffffffffffff 10 beyond the end", "10000000000000000 10 a", " ", "\x00"}
+	m, err := appendText(t, strings.Join(bad, "\n")+"\n5000 1 good\n")
+	if err.Malformed != len(bad) || len(m.code) != 1 || nameAt(&m, 0x5000) != "good" {
+		t.Errorf("%+v, %v", err, m.code)
+	}
+}
+
+func appendText(t testing.TB, text string) (m PerfMap, a Appended) {
+	t.Helper()
+	a, err := m.Append([]byte(text), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, a
+}
+
+func TestPerfMapFull(t *testing.T) {
+	var lines strings.Builder
+	for i := range maxPerfMapLines {
+		fmt.Fprintf(&lines, "%x 1 f\n", i)
+	}
+	m, _ := appendText(t, lines.String())
+	if a, err := m.Append([]byte("nonsense\n"), false); err != nil || a.Malformed != 1 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if _, err := m.Append([]byte("1 1 f\n"), false); !errors.Is(err, ErrPerfMapFull) {
+		t.Errorf("a line too many: %v", err)
+	}
+	var long PerfMap
+	piece := []byte("1000 10 " + strings.Repeat("n", 1<<20) + "\n")
+	for range MaxPerfMap / len(piece) {
+		if _, err := long.Append(piece, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := long.Append(piece, true); !errors.Is(err, ErrPerfMapFull) {
+		t.Errorf("a byte too many: %v", err)
+	}
+	if long.Bytes() > 1<<20 {
+		t.Errorf("%d bytes for names that are cut", long.Bytes())
+	}
+}
+
+// Names are those of people's functions, whoever compiled them, and fit for every output.
+func TestPerfNames(t *testing.T) {
+	for given, want := range map[string]string{
+		"JS:*f /a.js:1:2": "JS:f /a.js:1:2", "JS:~f": "JS:f", "JS:^f": "JS:f", "JS:+f": "JS:f", "LazyCompile:*f": "LazyCompile:f",
+		"JS:f": "JS:f", "JS:*": "JS:*", "Builtin:*x": "Builtin:*x", "*x": "*x", ":*x": ":*x",
+		"void [app] Program::Main()[Tier0]": "void [app] Program::Main()[Tier0]", "a\x1b[2Jb": `a\x1b[2Jb`,
+	} {
+		if got := perfName(given); got != want {
+			t.Errorf("%q is %q, want %q", given, got, want)
+		}
+	}
+	long, _ := appended(t, "1000 10 "+strings.Repeat("n", 2*MaxName))
+	if got := nameAt(&long, 0x1000); len(got) > MaxName || !strings.HasSuffix(got, "…") {
+		t.Errorf("a long name is %q", got)
+	}
+}
+
+// Any text in any two pieces gives what going through it line by line gives.
+func FuzzPerfMap(f *testing.F) {
+	f.Add([]byte("2323 13 JS:~round /a.js:5:15\n2330 13 JS:*round\n2338 40 b\n1000 2000 c\n"), uint16(20))
+	f.Add([]byte("10 10 a\n30 10 b\n18 20 c\n\n2c 1 d\n0 ffffffffffffffff e\n5 5 f\n"), uint16(3))
+	f.Fuzz(func(t *testing.T, text []byte, cut uint16) {
+		var m PerfMap
+		first, err := m.Append(text[:min(int(cut), len(text))], false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := m.Append(text[first.Bytes:], false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []PerfEntry
+		malformed, line := 0, 0
+		for _, l := range strings.SplitAfter(string(text[:first.Bytes+second.Bytes]), "\n") {
+			begin, size, name, ok := parsePerfLine([]byte(l))
+			switch {
+			case l == "":
+			case !ok:
+				malformed++
+			default:
+				want = slices.DeleteFunc(want, func(e PerfEntry) bool { return e.Begin < begin+size && begin < e.End })
+				want = append(want, PerfEntry{begin, begin + size, line, perfName(string(name))})
+				line++
+			}
+		}
+		if first.Malformed+second.Malformed != malformed {
+			t.Errorf("%d and %d malformed lines, want %d", first.Malformed, second.Malformed, malformed)
+		}
+		if len(m.code) != len(want) {
+			t.Fatalf("%d entries, want %d", len(m.code), len(want))
+		}
+		for _, e := range want {
+			checkClean(t, e.Name)
+			for _, addr := range []uint64{e.Begin, e.End - 1} {
+				if got, ok := m.Find(addr); !ok || got != e {
+					t.Errorf("%#x is %+v, want %+v", addr, got, e)
+				}
+			}
+		}
+		if n := m.Bytes(); n > int64(4096+64*len(text)) {
+			t.Errorf("%d bytes from a text of %d", n, len(text))
+		}
+	})
+}
+
+func BenchmarkPerfMap(b *testing.B) {
+	var lines strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&lines, "%x %x JS:*function%d file:///application/module.js:%d:15\n", i*7919%1_000_003*64, 32+i%64, i, i)
+	}
+	text := []byte(lines.String())
+	b.ReportAllocs()
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		var m PerfMap
+		if _, err := m.Append(text, false); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
