@@ -17,6 +17,8 @@ type blobSchema struct {
 
 	method, compileID, level field // of nmethod
 	state, origPC            field
+	entry, verified          field // pointers up to JDK 22, then offsets of 16 bits from the code
+	entryBCI                 field
 	deopt, deoptMH           field  // offsets from the blob if they have 32 bits, else pointers
 	header                   uint64 // bytes that hold all of these
 }
@@ -36,6 +38,9 @@ func newBlobSchema(r *resolver) blobSchema {
 		level:         r.field("nmethod._comp_level"),
 		state:         r.field("nmethod._state"),
 		origPC:        r.field("nmethod._orig_pc_offset"),
+		entry:         r.optional("nmethod._entry_point", "nmethod._entry_offset"),
+		verified:      r.optional("nmethod._verified_entry_point", "nmethod._verified_entry_offset"),
+		entryBCI:      r.optional("nmethod._entry_bci"),
 		deopt: r.field("nmethod._deopt_handler_begin", "CompiledMethod._deopt_handler_begin",
 			"nmethod._deopt_handler_offset", "nmethod._deopt_handler_entry_offset", "nmethod._deoptimize_offset"),
 		deoptMH: r.optional("nmethod._deopt_mh_handler_begin", "CompiledMethod._deopt_mh_handler_begin",
@@ -45,7 +50,8 @@ func newBlobSchema(r *resolver) blobSchema {
 		r.missing = append(r.missing, "CodeBlob._code_begin and _code_end or _code_offset")
 	}
 	s.blobHeader = lastEnd(s.name, s.size, s.codeBegin, s.codeEnd, s.codeOffset, s.dataOffset, s.frameSize, s.frameComplete)
-	s.header = max(s.blobHeader, lastEnd(s.method, s.compileID, s.level, s.state, s.origPC, s.deopt, s.deoptMH))
+	s.header = max(s.blobHeader, lastEnd(s.method, s.compileID, s.level, s.state, s.origPC, s.deopt, s.deoptMH,
+		s.entry, s.verified, s.entryBCI))
 	if s.header > maxSize {
 		r.missing = append(r.missing, "plausible offsets in nmethod")
 	}
@@ -97,6 +103,9 @@ type blob struct {
 	compileID uint32
 	level     int8
 	state     int8
+	entry     uint64 // 0 if unknown, as the next one
+	verified  uint64
+	entryBCI  int32 // negative unless the code is entered in the middle of a loop
 }
 
 // decodeBlob decodes the header of the blob at addr. ErrMalformed if it contradicts itself.
@@ -111,12 +120,18 @@ func (s *blobSchema) decodeBlob(addr uint64, header []byte) (blob, error) {
 		compileID:     uint32(s.compileID.of(header)),
 		level:         int8(s.level.of(header)),
 		state:         int8(s.state.of(header)),
+		entry:         s.entry.of(header),
+		verified:      s.verified.of(header),
+		entryBCI:      int32(s.entryBCI.of(header)),
 	}
 	if s.codeOffset.known {
 		b.begin = addr + s.codeOffset.of(header)
 		b.end = addr + s.dataOffset.of(header)
 	} else {
 		b.begin, b.end = s.codeBegin.of(header), s.codeEnd.of(header)
+	}
+	if s.verified.known && s.verified.width < wordSize {
+		b.entry, b.verified = b.begin+b.entry, b.begin+b.verified
 	}
 	if b.begin < addr || b.end < b.begin || b.end-addr > uint64(b.size) {
 		return blob{}, fmt.Errorf("code blob at %#x: %w", addr, vmruntime.ErrMalformed)

@@ -17,6 +17,10 @@ type code struct {
 	scopes        *scopeTable // nil for wrappers of native methods, and if this VM's cannot be read
 	sources       []*source   // by scopeTable.methods
 	complete      bool        // positions were recorded for all instructions: DebugNonSafepoints
+
+	method     uint64                // address of what was compiled
+	tree       *vmruntime.InlineTree // nil until it is asked for
+	introduced bool                  // Process.callers knows the methods
 }
 
 // bytes is about how much memory c holds, without the methods, which it shares.
@@ -24,6 +28,7 @@ func (c *code) bytes() int {
 	n := 256
 	if c.scopes != nil {
 		n += 8*len(c.scopes.positions) + 16*len(c.scopes.scopes) + 16*len(c.scopes.methods)
+		n += 8 * len(c.scopes.positions) // a tree, if one is asked for later
 	}
 	return n
 }
@@ -82,7 +87,8 @@ func (p *Process) readHeader(addr uint64, version uint32) ([]byte, blob, error) 
 
 // decode reads what the header leads to: debug information, and the names of all methods in it.
 func (p *Process) decode(header []byte, b blob, at methodsAt) (*code, error) {
-	c := &code{begin: b.begin, end: b.end, frameComplete: b.frameComplete, tier: b.tier(), complete: p.complete}
+	c := &code{begin: b.begin, end: b.end, frameComplete: b.frameComplete, tier: b.tier(), method: b.method,
+		complete: p.complete}
 	addrs := []uint64{b.method}
 	if p.kinds.of(b.name) == kindNMethod && p.schema.scopes.known() {
 		raw, err := readScopes(p.target, &p.schema.scopes, b.addr, header)

@@ -33,23 +33,43 @@ func newFlagSchema(r *resolver) flagSchema {
 
 // readFlag reads a flag of type bool.
 func readFlag(t target, s *flagSchema, name string) (value bool, err error) {
+	addr, err := findFlag(t, s, name)
+	if err != nil {
+		return false, err
+	}
+	b, err := t.bytes(addr, 1)
+	return err == nil && b[0] != 0, err
+}
+
+// readNumber reads a flag of type intx.
+func readNumber(t target, s *flagSchema, name string) (value int64, err error) {
+	addr, err := findFlag(t, s, name)
+	if err != nil {
+		return 0, err
+	}
+	n, err := t.word(addr)
+	return int64(n), err
+}
+
+// findFlag returns where the value of a flag is.
+func findFlag(t target, s *flagSchema, name string) (addr uint64, err error) {
 	if s.flags == 0 || s.count == 0 || s.size == 0 || s.size > maxSize || !s.name.known || !s.addr.known {
-		return false, fmt.Errorf("the VM does not export its flags")
+		return 0, fmt.Errorf("the VM does not export its flags")
 	}
 	array, err := t.word(s.flags)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	n, err := t.word(s.count)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	if n > maxFlags {
-		return false, fmt.Errorf("%d flags: %w", n, vmruntime.ErrMalformed)
+		return 0, fmt.Errorf("%d flags: %w", n, vmruntime.ErrMalformed)
 	}
 	table, err := t.bytes(array, n*s.size)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	pointers := make([]uint64, n)
 	for i := range pointers {
@@ -57,13 +77,12 @@ func readFlag(t target, s *flagSchema, name string) (value bool, err error) {
 	}
 	names, err := t.strings(pointers)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	for i, pointer := range pointers {
 		if names[pointer] == name {
-			b, err := t.bytes(s.addr.of(table[uint64(i)*s.size:][:s.size]), 1)
-			return err == nil && b[0] != 0, err
+			return s.addr.of(table[uint64(i)*s.size:][:s.size]), nil
 		}
 	}
-	return false, fmt.Errorf("the VM has no flag %s", name)
+	return 0, fmt.Errorf("the VM has no flag %s", name)
 }

@@ -4,18 +4,11 @@ import "github.com/vmprof-agent/vmprof-agent/vmruntime"
 
 // frames names the place at pc, innermost first. exact tells that pc was sampled; otherwise it is a return address.
 func (c *code) frames(pc uint64, exact bool) []vmruntime.Frame {
-	if c.scopes == nil {
-		return []vmruntime.Frame{c.frame(c.own, -1, 0)}
-	}
-	offset := int32(pc - c.begin)
-	first, recorded := c.scopes.at(offset)
-	if exact && offset < c.frameComplete {
-		first, recorded = noScope, true // the prologue belongs to the method itself
-	}
-	if !exact && !recorded {
-		first = noScope // HotSpot records every return address: this is none, so do not guess what is inlined
-	}
+	first, recorded := c.scopeAt(pc, exact)
 	if first == noScope {
+		if c.scopes == nil {
+			return []vmruntime.Frame{c.frame(c.own, -1, 0)}
+		}
 		leaf := c.frame(c.own, -1, c.ownLine)
 		leaf.Approximate = !recorded
 		return []vmruntime.Frame{leaf}
@@ -28,6 +21,23 @@ func (c *code) frames(pc uint64, exact bool) []vmruntime.Frame {
 	}
 	frames[0].Approximate = exact && !recorded && !c.complete
 	return frames
+}
+
+// scopeAt returns the innermost scope at pc, noScope if only the compiled method itself is known. recorded tells that
+// the VM says so; otherwise a method that was inlined may be missing.
+func (c *code) scopeAt(pc uint64, exact bool) (first int32, recorded bool) {
+	if c.scopes == nil {
+		return noScope, false
+	}
+	offset := int32(pc - c.begin)
+	first, recorded = c.scopes.at(offset)
+	if exact && offset < c.frameComplete {
+		return noScope, true // the prologue belongs to the method itself
+	}
+	if !exact && !recorded {
+		return noScope, recorded // HotSpot records every return address: this is none, so do not guess what is inlined
+	}
+	return first, recorded
 }
 
 func (c *code) frame(from *source, bci, line int) vmruntime.Frame {

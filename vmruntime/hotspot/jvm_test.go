@@ -47,6 +47,7 @@ const guestSource = "../../tests/guests/java/hotspot/ScopesGuest.java"
 type jvm struct {
 	home    string
 	classes string // directory
+	said    string // its first line of output
 	pid     int
 	bias    uint64
 	image   *Image
@@ -82,10 +83,11 @@ func startGuest(t testing.TB, home string, sources []string, args ...string) *jv
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || !strings.HasPrefix(line, "ready") {
-		t.Fatalf("guest said %q, %v", line, err)
+	said, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil || !strings.HasPrefix(said, "ready") {
+		t.Fatalf("guest said %q, %v", said, err)
 	}
-	vm := &jvm{home: home, classes: classes, pid: cmd.Process.Pid, mem: processMemory(cmd.Process.Pid)}
+	vm := &jvm{home: home, classes: classes, said: said, pid: cmd.Process.Pid, mem: processMemory(cmd.Process.Pid)}
 	vm.findLibrary(t)
 	return vm
 }

@@ -71,7 +71,10 @@ func javap(t *testing.T, vm *jvm) map[string]map[int32]int {
 	function := ""
 	for text := range strings.Lines(string(out)) {
 		text = strings.TrimSuffix(text, "\n")
-		if m := javapMethod.FindStringSubmatch(text); m != nil {
+		if text == "  static {};" {
+			function = "hotspot.ScopesGuest.<clinit>"
+			tables[function] = make(map[int32]int)
+		} else if m := javapMethod.FindStringSubmatch(text); m != nil {
 			function = "hotspot.ScopesGuest." + m[1]
 			tables[function] = make(map[int32]int)
 		}

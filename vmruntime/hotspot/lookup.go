@@ -120,15 +120,5 @@ func (p *Process) interpreted(site vmruntime.Site) ([]vmruntime.Frame, error) {
 			return nil, fmt.Errorf("method at %#x: %w", site.Method, vmruntime.ErrMalformed)
 		}
 	}
-	frame := vmruntime.Frame{
-		Function:  m.function,
-		Signature: m.signature,
-		File:      m.file,
-		BCI:       int(max(site.BCI, -1)),
-		Tier:      vmruntime.TierInterpreter,
-	}
-	if site.BCI >= 0 {
-		frame.Line = lineOf(m.lines, int(site.BCI), p.version.unsigned5Bias())
-	}
-	return []vmruntime.Frame{frame}, nil
+	return []vmruntime.Frame{m.frame(int(site.BCI), p.version.unsigned5Bias())}, nil
 }

@@ -65,16 +65,25 @@ func (r methodReader) methods(addrs []uint64) (map[uint64]*method, error) {
 	return methods, nil
 }
 
-// read takes the steps one after the other, then reads the Symbols that they found.
-func (r methodReader) read(addrs []uint64, steps ...func([]methodRead) error) ([]methodRead, map[uint64]string, error) {
+// follow takes the steps one after the other.
+func (r methodReader) follow(addrs []uint64, steps ...func([]methodRead) error) ([]methodRead, error) {
 	reads := make([]methodRead, 0, len(addrs))
 	for _, addr := range distinct(addrs) {
 		reads = append(reads, methodRead{addr: addr, ok: true})
 	}
 	for _, step := range steps {
 		if err := step(reads); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
+	}
+	return reads, nil
+}
+
+// read takes the steps, then reads the Symbols that they found.
+func (r methodReader) read(addrs []uint64, steps ...func([]methodRead) error) ([]methodRead, map[uint64]string, error) {
+	reads, err := r.follow(addrs, steps...)
+	if err != nil {
+		return nil, nil, err
 	}
 	var pointers []uint64
 	for _, m := range reads {

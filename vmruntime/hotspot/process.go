@@ -10,6 +10,7 @@ import (
 const (
 	codeBytes   = 8 << 20
 	methodBytes = 2 << 20
+	callerBytes = 8 << 20 // of what methods can call: some 5,000 of them
 )
 
 // A Process is one guest. Its methods are called from one goroutine at a time.
@@ -23,12 +24,20 @@ type Process struct {
 
 	kinds   kindTable
 	layout  Layout
-	learned bool // kinds has more than layout
+	learned bool            // kinds has more than layout
+	leads   map[uint64]bool // by address of a stub: whether calls of Java methods go through it
 
 	versions versionTable
 	codes    *cache[uint32, *code] // by version
 	methods  *cache[methodKey, *method]
 	stubs    stubNames
+
+	// What calls are made: see Profiles.
+	callers    *cache[uint64, *calling] // by method
+	dispatched *cache[dispatchKey, dispatchTarget]
+	klasses    *cache[methodKey, klassName]
+	decoder    *dataDecoder
+	texts      *cache[uint32, text] // by version
 
 	complete bool // DebugNonSafepoints
 	notes    []string
@@ -50,6 +59,11 @@ func (i *Image) Attach(guest vmruntime.Target) (vmruntime.Process, error) {
 		epoch:   guest.Epoch,
 		codes:   newCache[uint32, *code](codeBytes),
 		methods: newCache[methodKey, *method](methodBytes),
+
+		callers:    newCache[uint64, *calling](callerBytes),
+		dispatched: newCache[dispatchKey, dispatchTarget](dispatchBytes),
+		klasses:    newCache[methodKey, klassName](klassBytes),
+		texts:      newCache[uint32, text](textBytes),
 	}
 	p.mem = guest.Memory
 	if err := p.attach(); err != nil {

@@ -36,6 +36,7 @@ type schema struct {
 	stubs   stubSchema
 	flags   flagSchema
 	version versionSchema
+	profile profileSchema
 }
 
 // newSchema looks up everything; the error names all that is missing at once.
@@ -50,6 +51,7 @@ func newSchema(s *structs) (*schema, error) {
 		stubs:   newStubSchema(r),
 		flags:   newFlagSchema(r),
 		version: newVersionSchema(r),
+		profile: newProfileSchema(s),
 	}
 	return schema, r.err()
 }

@@ -67,8 +67,8 @@ type scopeTable struct {
 // Why an equal one counts, though it ends the code before: a sampled pc is that of the instruction that was not yet
 // executed, and the processor was interrupted while it waited for the one before. In a chain of dependent additions
 // and divisions all samples are on the instruction behind a slow one, none on the slow one itself. Measured on such
-// a chain with a known share of 41% for a leaf that ends in a division: "at or after" gives 41%, "after" 20%, "at or
-// before" swaps two other leaves (TestInlinedShares).
+// a chain, of leaves whose shares are known, one of which ends in a division: "at or after" gives it its share, "after" less
+// than half of it, "at or before" swaps two other leaves (TestInlinedShares).
 func (t *scopeTable) at(offset int32) (scope int32, exact bool) {
 	i := sort.Search(len(t.positions), func(i int) bool { return t.positions[i].offset >= offset })
 	if i == len(t.positions) {

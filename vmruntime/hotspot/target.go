@@ -116,12 +116,39 @@ func (b *batch) add(addr, n uint64) {
 	b.slab = b.slab[n:]
 }
 
-// read fills the ranges. An error means that the guest cannot be read at all.
+// batchBytes bounds what is asked of a Memory at once: it may refuse more than 4 MiB.
+const batchBytes = 2 << 20
+
+// read fills the ranges. Those at 0 fail without being tried: every range that fails costs a system call. An error
+// means that the guest cannot be read at all.
 func (b *batch) read(mem vmruntime.Memory) error {
-	if len(b.ranges) == 0 {
-		return nil
+	var tried []vmruntime.Range
+	var back []int // where they are in ranges
+	size := 0
+	flush := func() error {
+		if len(tried) == 0 {
+			return nil
+		}
+		err := mem.ReadBatch(tried)
+		for i := range tried {
+			b.ranges[back[i]].OK = tried[i].OK
+		}
+		tried, back, size = tried[:0], back[:0], 0
+		return err
 	}
-	return mem.ReadBatch(b.ranges)
+	for i, r := range b.ranges {
+		if r.Addr == 0 || len(r.Buf) == 0 {
+			continue
+		}
+		if size += len(r.Buf); size > batchBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+			size = len(r.Buf)
+		}
+		tried, back = append(tried, r), append(back, i)
+	}
+	return flush()
 }
 
 // bytes returns what range i holds; ok is false if it could not be read.

@@ -1,0 +1,148 @@
+package vmruntime
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A CallCounter is a Process whose VM counts calls for its own ends, and whose compilations can be enumerated. What
+// it counts is read from outside, while the guest runs on: numbers of one answer are of nearly the same moment.
+//
+// Methods are identified by the address of the VM's method structure, as in Site.Method. Such an address is good
+// while the method's class is loaded. An implementation that has seen the method before tells when something else
+// lies there now, and then answers as if there was nothing.
+//
+// Like those of Process, its methods are called from one goroutine at a time.
+type CallCounter interface {
+	Process
+
+	// Compilations visits all compilations that are there now, those that are not entered any more included, in no
+	// order, until visit returns false. Some milliseconds per thousand of them.
+	Compilations(visit func(Compilation) bool) error
+	// Compilation describes the one that a compiled site is in. ErrStale if another version is there now.
+	Compilation(Site) (Compilation, error)
+	// Current is the compilation that calls of each of these methods enter now: two reads of some bytes each. Methods
+	// that are interpreted are absent, and all are if the VM does not say.
+	Current(methods []uint64) (map[uint64]Compilation, error)
+	// Scopes is what is inlined at a compiled site, innermost first: the last one is in the compiled method itself.
+	// It follows the rules of Lookup and has as many elements, except where Lookup only remembers a name.
+	Scopes(Site) ([]Scope, error)
+	// InlineTree is what was inlined where in a compilation, as far as the VM keeps track: methods that were inlined
+	// without a place where the VM may have to look at the frame are not in it. The caller must not change it.
+	InlineTree(Compilation) (*InlineTree, error)
+	// AtEdge reports whether a sampled compiled site (Site.Exact) is in a prologue or an epilogue, where the frame
+	// does not stand: the call was just made, or is about to return.
+	AtEdge(Site) (bool, error)
+
+	// Profiles reads what the VM counted in these methods, some ten microseconds each. Methods that cannot be read,
+	// or are not what they were, are absent. The caller must not change the result.
+	Profiles(methods []uint64) (map[uint64]*MethodProfile, error)
+	// Names names places as Lookup does, many at a time. Those that cannot be read are zero Frames.
+	Names(places []Scope) ([]Frame, error)
+}
+
+// A Compilation is one version of a method's code. Addresses are the guest's; they are reused when the code is gone.
+type Compilation struct {
+	Begin, End    uint64 // of its code, stubs behind it included
+	Entry         uint64 // where calls that have yet to check the receiver's class come in; 0 if there is no code for it
+	VerifiedEntry uint64 // where all other calls come in, and the former go on
+	FrameComplete uint64 // from here on the frame stands; Begin if that is not known
+	Method        uint64 // what was compiled
+	Version       uint32 // as in Site.Version
+	Level         int    // HotSpot: 1-3 C1, of which 3 counts calls, 4 C2; 0 is a wrapper of a native method
+	Tier          Tier
+	EntryBCI      int  // -1; otherwise it is only entered in the middle of a loop, at that bytecode
+	InUse         bool // new calls may enter it
+}
+
+// Native reports whether it is only a wrapper around a native method.
+func (c *Compilation) Native() bool { return c.Tier == TierNative }
+
+// A Scope is a place in a method.
+type Scope struct {
+	Method uint64
+	BCI    int // bytecode index, -1 if unknown
+}
+
+// An InlineTree is what was compiled into one compilation. Node 0 is the compiled method; a node comes after its
+// parent.
+type InlineTree struct{ Nodes []InlineNode }
+
+// An InlineNode is one copy of a method's body.
+type InlineNode struct {
+	Parent int // index of the node that it was inlined into, -1 for node 0
+	BCI    int // of the call in the parent that it stands for, -1 for node 0
+	Method uint64
+	// Calls are the bytecode indexes of the calls that the code makes, ascending. Where the instructions do not tell,
+	// they are those of all places that the VM has debug information of.
+	Calls []int
+}
+
+// A MethodProfile is what a VM counted in one method. Everything in it was counted from the same moment on, and stops
+// when code without counters takes over, so that ratios are good for longer than numbers.
+type MethodProfile struct {
+	Method uint64
+	// Counted tells that calls were counted: Invocations, BackEdges, and the counts in Calls have a meaning. Otherwise
+	// only what the method can call is known.
+	Counted     bool
+	Invocations uint64 // of the method, since its calls are counted
+	BackEdges   uint64 // jumps back, in the same time
+	Before      uint64 // invocations before its calls were counted, as far as the VM kept them
+	// Calls are the calls that the method's code has, by ascending bytecode index.
+	Calls []CallCount
+	// Cut tells that Calls ends early, because the rest of the bytecode could not be understood.
+	Cut bool
+}
+
+// Call returns the call at a bytecode index, or nil.
+func (p *MethodProfile) Call(bci int) *CallCount {
+	i, found := slices.BinarySearchFunc(p.Calls, bci, func(c CallCount, bci int) int { return cmp.Compare(c.BCI, bci) })
+	if !found {
+		return nil
+	}
+	return &p.Calls[i]
+}
+
+// CallKind says how the callee of a call is found.
+type CallKind uint8
+
+const (
+	StaticCall    CallKind = iota + 1
+	SpecialCall            // constructors, private and super methods: as static, with a receiver
+	VirtualCall            // by the receiver's class; also of methods that cannot be overridden
+	InterfaceCall          // by the receiver's class, through an interface
+	DynamicCall            // linked at run time; Target, if known, is code that the VM made to get to what is called
+)
+
+// String is the kind as the class file's instructions have it: "static".
+func (k CallKind) String() string {
+	names := [...]string{"unknown", "static", "special", "virtual", "interface", "dynamic"}
+	if int(k) >= len(names) {
+		k = 0
+	}
+	return names[k]
+}
+
+// A CallCount is one call in a method's code.
+type CallCount struct {
+	BCI  int
+	Kind CallKind
+	// Count is how often the call was made. What Receivers do not add up to went to receivers that the VM did not
+	// tell apart.
+	Count     uint64
+	Receivers []Receiver // of virtual and interface calls, by descending count
+	// Target is the only method that can be called here, if that is known: else 0. It is known once the call was made
+	// by the interpreter, and for static and special calls and for methods that cannot be overridden.
+	Target uint64
+	// Function and Signature are what the call's class file says, in the form of Frame: the class is the one that was
+	// declared there, not that of Target. Empty for most dynamic calls.
+	Function, Signature string
+}
+
+// A Receiver is a class of which receivers were seen at a call.
+type Receiver struct {
+	Class  string // java.util.HashMap
+	Klass  uint64 // address of the VM's class structure
+	Count  uint64
+	Target uint64 // the method that the call leads to for it, 0 if that could not be found out
+}

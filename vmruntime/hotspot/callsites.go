@@ -1,0 +1,230 @@
+package hotspot
+
+import "github.com/vmprof-agent/vmprof-agent/vmruntime"
+
+// A callSite is a call in a method's bytecode, and what it was resolved to so far.
+type callSite struct {
+	invoke
+	entry    uint64 // address of what the VM remembers of it, 0 if there is none
+	constant uint16 // index in the constant pool
+	resolution
+	callee methodRef
+	tries  int // how often the callee was searched
+}
+
+// A methodRef is how a class file names a method: Symbols, which the VM has once each.
+type methodRef struct {
+	loaded                 uint64 // address of a pointer to the class, null until that is loaded; 0 if unknown
+	class, name, signature uint64 // Symbols
+}
+
+// A calling is what is known of a method that can make calls. Only resolutions that are missing are read again.
+type calling struct {
+	epoch               uint32 // in which it was last seen to be what it is
+	seen                int    // how many times, in that epoch
+	function, signature string
+	lines               *method // with the line table; nil until Names reads it
+	read                bool    // what follows is known; else only the name, of a compilation
+	sites               []callSite
+	callees             []calleeName // by site
+	cut                 bool         // the bytecode could not be understood to its end
+	constMethod         uint64
+	data                uint64 // its MethodData when it was last read, 0 if it had none
+	dataSize            uint64 // bytes of that, header included
+}
+
+type calleeName struct{ function, signature string }
+
+// enoughSeen is how often a method must be seen to be what it is in an epoch. Once could be in the moment after its
+// class was unloaded, when its memory is not yet used again; nobody asks for it twice after that.
+const enoughSeen = 2
+
+// current reports whether c need not be compared with the guest's memory.
+func (c *calling) current(epoch uint32) bool {
+	return c.read && c.epoch == epoch && c.seen >= enoughSeen
+}
+
+// bytes is about how much memory c holds.
+func (c *calling) bytes() int {
+	n := 300 + len(c.function) + len(c.signature)
+	if c.lines != nil {
+		n += c.lines.bytes()
+	}
+	for _, name := range c.callees {
+		n += 144 + len(name.function) + len(name.signature)
+	}
+	return n
+}
+
+// A callReader reads what methods can call, many at a time.
+type callReader struct {
+	methodReader
+	schema *profileSchema
+}
+
+// A callRead is one method on the way.
+type callRead struct {
+	*calling
+	methodRead
+	cache             uint64 // ConstantPoolCache
+	methods, dynamics uint64 // arrays of the cache's, from JDK 22 and 21 on
+	constants         uint64 // their number
+	loaded            uint64 // array of the loaded classes among them
+}
+
+// sites reads the calls in the bytecode of methods whose ConstMethod and pool are known already.
+func (r callReader) sites(reads []*callRead) error {
+	for _, step := range []func([]*callRead) error{r.readCode, r.readCaches, r.readArrays} {
+		if err := step(reads); err != nil {
+			return err
+		}
+	}
+	var sites []*callSite
+	for _, m := range reads {
+		for i := range m.sites {
+			s := &m.sites[i]
+			s.entry = r.entryOf(m, s)
+			sites = append(sites, s)
+		}
+	}
+	if err := r.resolve(sites); err != nil {
+		return err
+	}
+	return r.readRefs(reads)
+}
+
+// readCode reads the bytecode, which is behind the ConstMethod. Native methods have none.
+func (r callReader) readCode(reads []*callRead) error {
+	var codes batch
+	for _, m := range reads {
+		codes.add(m.methodRead.constMethod+r.methodReader.schema.constMethodSize, r.methodReader.schema.codeSize.of(m.header))
+	}
+	if err := codes.read(r.mem); err != nil {
+		return err
+	}
+	for i, m := range reads {
+		code, ok := codes.bytes(i)
+		if !ok {
+			m.cut = len(code) > 0
+			continue
+		}
+		list, complete := invokes(code)
+		m.cut = !complete
+		m.sites = make([]callSite, len(list))
+		for i, call := range list {
+			m.sites[i].invoke = call
+		}
+	}
+	return nil
+}
+
+// readCaches goes from the constant pools to their caches. Methods of a class share both.
+func (r callReader) readCaches(reads []*callRead) error {
+	var caches batch
+	for _, m := range reads {
+		caches.add(r.schema.pool.cache.at(m.pool), wordSize)
+		caches.add(r.schema.pool.length.at(m.pool), 4)
+		caches.add(address(m.pool, r.schema.pool.resolvedKlasses), wordSize)
+	}
+	if err := caches.read(r.mem); err != nil {
+		return err
+	}
+	for i, m := range reads {
+		if cache, ok := caches.word(3 * i); ok {
+			m.cache = cache
+		}
+		if length, ok := caches.word(3*i + 1); ok {
+			m.constants = length
+		}
+		m.loaded, _ = caches.word(3*i + 2)
+	}
+	return nil
+}
+
+// readArrays finds the arrays that the caches have from JDK 21 on.
+func (r callReader) readArrays(reads []*callRead) error {
+	p := &r.schema.pool
+	if !p.methods.known && !p.dynamics.known {
+		return nil
+	}
+	var caches batch
+	for _, m := range reads {
+		caches.add(m.cache, p.cacheSize)
+	}
+	if err := caches.read(r.mem); err != nil {
+		return err
+	}
+	for i, m := range reads {
+		if cache, ok := caches.bytes(i); ok {
+			m.methods, m.dynamics = p.methods.of(cache), p.dynamics.of(cache)
+		}
+	}
+	return nil
+}
+
+// entryOf is where the VM remembers what a call was resolved to.
+func (r callReader) entryOf(m *callRead, s *callSite) uint64 {
+	p := &r.schema.pool
+	index := uint64(s.index)
+	switch {
+	case index >= 1<<20: // there are at most 65,535 constants, and as many calls in a method
+	case s.op == opInvokeDynamic && p.dynamics.known:
+		if m.dynamics != 0 {
+			return m.dynamics + uint64(p.dynamicArray.offset) + index*p.dynamicSize
+		}
+	case p.methods.known:
+		if m.methods != 0 {
+			return m.methods + uint64(p.methodArray.offset) + index*p.methodSize
+		}
+	case m.cache != 0:
+		return m.cache + p.cacheSize + index*p.entrySize
+	}
+	return 0
+}
+
+// resolve reads what calls were resolved to by now.
+func (r callReader) resolve(sites []*callSite) error {
+	p := &r.schema.pool
+	var entries batch
+	for _, s := range sites {
+		switch {
+		case s.op == opInvokeDynamic && p.dynamics.known:
+			entries.add(s.entry, wordSize) // it begins with the Method
+		case p.methods.known:
+			entries.add(s.entry, p.methodSize)
+		default:
+			entries.add(s.entry, p.entrySize)
+		}
+	}
+	if err := entries.read(r.mem); err != nil {
+		return err
+	}
+	for i, s := range sites {
+		entry, ok := entries.bytes(i)
+		switch {
+		case !ok || s.entry == 0:
+		case s.op == opInvokeDynamic && p.dynamics.known:
+			if target := number(entry); target != 0 {
+				s.resolution = resolution{resolved: true, target: target, vtable: noVtable}
+			}
+		case p.methods.known:
+			s.constant, s.resolution = p.ofMethod(entry, s.op)
+		default:
+			s.constant, s.resolution = p.ofEntry(entry, s.op)
+		}
+	}
+	return nil
+}
+
+// only is the only method that can be called, 0 if that is not known.
+func (s *callSite) only() uint64 {
+	if s.kind == vmruntime.DynamicCall && s.named() {
+		return 0
+	}
+	return s.target
+}
+
+// named reports whether the class file names the method that is called.
+func (s *callSite) named() bool {
+	return s.op != opInvokeDynamic && s.op != opInvokeHandle && s.constant != 0
+}

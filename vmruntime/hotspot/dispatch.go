@@ -1,0 +1,214 @@
+package hotspot
+
+// A dispatch asks for the method that a class has for a call.
+type dispatch struct {
+	klass uint64
+	resolution
+	callee methodRef // if that is not resolved
+}
+
+// dispatch asks where a call goes for a class of receivers.
+func (s *callSite) dispatch(klass uint64) dispatch {
+	d := dispatch{klass: klass, resolution: s.resolution}
+	if !s.resolved {
+		d.vtable, d.callee = noVtable, s.callee
+	}
+	return d
+}
+
+// A dispatchKey is what the answer depends on. Classes that are unloaded leave their addresses to others.
+type dispatchKey struct {
+	klass, method   uint64
+	name, signature uint64
+	vtable          int
+	epoch           uint32
+}
+
+func (d dispatch) key(epoch uint32) dispatchKey {
+	return dispatchKey{d.klass, d.method, d.callee.name, d.callee.signature, d.vtable, epoch}
+}
+
+// A dispatchTarget is a method, 0 if it could not be found.
+type dispatchTarget uint64
+
+func (dispatchTarget) bytes() int { return 80 }
+
+// A klassName is the name of a class as in Java source.
+type klassName string
+
+func (n klassName) bytes() int { return 80 + len(n) }
+
+// A klassReader finds receivers' methods, many at a time.
+type klassReader struct {
+	methodReader
+	schema *profileSchema
+}
+
+// A klassRead is one dispatch on the way.
+type klassRead struct {
+	dispatch
+	target uint64 // what was found
+	holder uint64 // the interface that declares the method: the call may name one that extends it
+	table  uint64 // address of the itable
+	length uint64 // of the itable in bytes
+	index  uint64 // of the method among the interface's
+}
+
+// targets finds the methods that classes dispatch to, 0 for those that cannot be found. The caller bounds how many it
+// asks for.
+func (r *methodSearch) targets(asked []dispatch) ([]uint64, error) {
+	reads := make([]klassRead, len(asked))
+	for i, d := range asked {
+		reads[i].dispatch = d
+	}
+	for _, step := range []func([]klassRead) error{r.readHolders, r.readVtables, r.readItables} {
+		if err := step(reads); err != nil {
+			return nil, err
+		}
+	}
+	targets := make([]uint64, len(reads))
+	var byName []wanted
+	for i := range reads {
+		targets[i] = reads[i].target
+		byName = append(byName, wanted{})
+		if d := &reads[i]; !d.resolved {
+			byName[i] = wanted{d.klass, d.callee.name, d.callee.signature}
+		}
+	}
+	found, err := r.find(byName)
+	for i, target := range found {
+		if target != 0 {
+			targets[i] = target
+		}
+	}
+	return targets, err
+}
+
+// readHolders finds the interfaces that declare what is called.
+func (r klassReader) readHolders(reads []klassRead) error {
+	var asked []uint64
+	for _, d := range reads {
+		asked = append(asked, d.method)
+	}
+	methods, err := r.follow(asked, r.readConstMethods, r.readPools)
+	if err != nil {
+		return err
+	}
+	holder := make(map[uint64]uint64, len(methods))
+	for _, m := range methods {
+		if m.ok {
+			holder[m.addr] = m.klass
+		}
+	}
+	for i := range reads {
+		reads[i].holder = holder[reads[i].method]
+	}
+	return nil
+}
+
+// readVtables takes what a vtable says, and finds out where the itables are.
+func (r klassReader) readVtables(reads []klassRead) error {
+	k := &r.schema.klass
+	var headers, slots batch
+	for _, d := range reads {
+		headers.add(k.vtableLength.at(d.klass), 4)
+		headers.add(k.itableLength.at(d.klass), 4)
+		headers.add(address(d.method, r.schema.vtableIndex), 4)
+	}
+	if err := headers.read(r.mem); err != nil {
+		return err
+	}
+	for i := range reads {
+		d := &reads[i]
+		vtable, ok1 := headers.word(3 * i)
+		itable, ok2 := headers.word(3*i + 1)
+		index, ok3 := headers.word(3*i + 2)
+		slot := uint64(0) // not mapped
+		switch {
+		case !ok1 || !d.resolved || vtable > maxVtable:
+		case d.vtable >= 0 && uint64(d.vtable) < vtable:
+			slot = d.klass + k.size + wordSize*uint64(d.vtable)
+		case d.holder != 0 && ok2 && ok3 && itable <= maxItable && int32(index) <= itableFirst:
+			d.table, d.length = d.klass+k.size+wordSize*vtable, wordSize*itable
+			d.index = uint64(itableFirst - int64(int32(index)))
+		}
+		slots.add(slot, wordSize)
+	}
+	if err := slots.read(r.mem); err != nil {
+		return err
+	}
+	for i := range reads {
+		if target, ok := slots.word(i); ok {
+			reads[i].target = target
+		}
+	}
+	return nil
+}
+
+// readItables looks interfaces up in itables: at first among the first ones only, as most classes have few.
+func (r klassReader) readItables(reads []klassRead) error {
+	const first = 16
+	var more []*klassRead
+	var slots batch
+	var waiting []*klassRead
+	find := func(list []*klassRead, entries uint64) error {
+		var tables batch
+		for _, d := range list {
+			tables.add(d.table, min(entries*itableEntry, d.length))
+		}
+		if err := tables.read(r.mem); err != nil {
+			return err
+		}
+		for i, d := range list {
+			table, ok := tables.bytes(i)
+			if !ok {
+				continue
+			}
+			offset, end := itableFind(table, d.holder)
+			switch {
+			case offset != 0 && uint64(offset)+wordSize*d.index < d.table-d.klass+d.length:
+				slots.add(d.klass+uint64(offset)+wordSize*d.index, wordSize)
+				waiting = append(waiting, d)
+			case !end && entries < maxInterfaces && entries*itableEntry < d.length:
+				more = append(more, d)
+			}
+		}
+		return nil
+	}
+	var list []*klassRead
+	for i := range reads {
+		if reads[i].length >= itableEntry {
+			list = append(list, &reads[i])
+		}
+	}
+	if err := find(list, first); err != nil {
+		return err
+	}
+	list, more = more, nil
+	if err := find(list, maxInterfaces); err != nil {
+		return err
+	}
+	if err := slots.read(r.mem); err != nil {
+		return err
+	}
+	for i, d := range waiting {
+		if target, ok := slots.word(i); ok {
+			d.target = target
+		}
+	}
+	return nil
+}
+
+// itableFind returns where an interface's methods are, 0 if it is not in the part of the table that is given; end
+// tells that it is not behind it either.
+func itableFind(table []byte, iface uint64) (offset uint32, end bool) {
+	for ; len(table) >= itableEntry; table = table[itableEntry:] {
+		switch number(table[:8]) {
+		case 0:
+			return 0, true
+		case iface:
+			return uint32(number(table[itableOffset : itableOffset+4])), true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,56 @@
+package hotspot
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// m1 calls m2 at 3 and at 9; the first copy calls m3 at 4. Both copies of m2 have places of their own.
+func TestInlineTree(t *testing.T) {
+	const m1, m2, m3 = 0x1000, 0x2000, 0x3000
+	w := newScopeWriter(0, m1, m2, m3)
+	at3, at9 := w.scope(0, 1, 3), w.scope(0, 1, 9)
+	first4, first7 := w.scope(at3, 2, 4), w.scope(at3, 2, 7)
+	second7 := w.scope(at9, 2, 7)
+	leaf := w.scope(first4, 3, -1)
+	own := w.scope(0, 1, 12)
+	w.position(-1, 0, 0)
+	for i, scope := range []uint32{leaf, first7, second7, own, first7, own} {
+		w.position(int32(16*i), scope, 7)
+	}
+	table, err := decodeScopes(w.raw, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &code{begin: 0x7f00, method: m1, scopes: table}
+	want := []vmruntime.InlineNode{
+		{Parent: -1, BCI: -1, Method: m1, Calls: []int{12}},
+		{Parent: 0, BCI: 3, Method: m2, Calls: []int{7}},
+		{Parent: 1, BCI: 4, Method: m3},
+		{Parent: 0, BCI: 9, Method: m2, Calls: []int{7}},
+	}
+	if got := c.inlineTree(nil).Nodes; !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	for _, test := range []struct {
+		offset uint64
+		exact  bool
+		want   []vmruntime.Scope
+	}{
+		{0, true, []vmruntime.Scope{{Method: m3, BCI: -1}, {Method: m2, BCI: 4}, {Method: m1, BCI: 3}}},
+		{32, false, []vmruntime.Scope{{Method: m2, BCI: 7}, {Method: m1, BCI: 9}}},
+		{33, false, []vmruntime.Scope{{Method: m1, BCI: -1}}}, // no return address
+		{33, true, []vmruntime.Scope{{Method: m1, BCI: 12}}},
+		{500, true, []vmruntime.Scope{{Method: m1, BCI: -1}}},
+	} {
+		if got := c.places(c.begin+test.offset, test.exact); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("offset %d, exact %v: %+v, want %+v", test.offset, test.exact, got, test.want)
+		}
+	}
+	wrapper := &code{method: m1}
+	if got := wrapper.inlineTree(nil).Nodes; len(got) != 1 || got[0].Method != m1 {
+		t.Errorf("a wrapper has %+v", got)
+	}
+}

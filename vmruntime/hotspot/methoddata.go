@@ -1,0 +1,207 @@
+package hotspot
+
+import (
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// A MethodData (src/hotspot/share/oops/methodData.hpp) is what the interpreter and C1 counted in a method. After its
+// header come entries in the order of the bytecode: one for each instruction that is worth it, a header of 8 bytes and
+// some cells of 8. This file decodes them.
+
+// Bounds on the rows of one entry. -XX:TypeProfileWidth is 2 by default and at most 8, -XX:BciProfileWidth likewise
+// (JDK 17: 0 to 1000, which nobody sets).
+const (
+	usualRows = 2
+	maxRows   = 1000
+)
+
+// Layout of an entry's header: tag, flags, bytecode index in 16 bits, traps in 32.
+const (
+	dataTag    = 0
+	dataBCI    = 2
+	dataHeader = 8
+	dataCell   = 8
+)
+
+// dataKind sorts entries by how long they are.
+type dataKind uint8
+
+const (
+	dataUnknown   dataKind = iota
+	dataBit                // no cells
+	dataCounter            // counter
+	dataJump               // counter, displacement
+	dataBranch             // counter, displacement, counter
+	dataReceiver           // counter, maybe a cell, rows of {class, counter}: of casts
+	dataVirtual            // likewise, of calls
+	dataReturn             // counter, rows of {bytecode index, counter, displacement}
+	dataArray              // number of cells, cells
+	dataCallTypes          // counter, number of cells, cells
+	dataVirtTypes          // as dataVirtual, then number of cells, cells
+	dataTrap               // method
+)
+
+func dataKinds(r *resolver) (kinds [256]dataKind) {
+	for name, kind := range map[string]dataKind{
+		"bit_data":               dataBit,
+		"counter_data":           dataCounter,
+		"jump_data":              dataJump,
+		"receiver_type_data":     dataReceiver,
+		"virtual_call_data":      dataVirtual,
+		"ret_data":               dataReturn,
+		"branch_data":            dataBranch,
+		"multi_branch_data":      dataArray,
+		"arg_info_data":          dataArray,
+		"call_type_data":         dataCallTypes,
+		"virtual_call_type_data": dataVirtTypes,
+		"parameters_type_data":   dataArray,
+		"speculative_trap_data":  dataTrap,
+	} {
+		if tag := r.constant("DataLayout::" + name + "_tag"); tag > 0 && tag < int64(len(kinds)) {
+			kinds[tag] = kind
+		} else {
+			r.missing = append(r.missing, "DataLayout::"+name+"_tag")
+		}
+	}
+	return kinds
+}
+
+// A siteCount is what was counted at a call.
+type siteCount struct {
+	bci   int
+	count uint64 // calls that are in no row
+	rows  []receiverRow
+}
+
+// total is how often the call was made.
+func (c *siteCount) total() uint64 {
+	sum := c.count
+	for _, row := range c.rows {
+		sum += row.count
+	}
+	return sum
+}
+
+type receiverRow struct{ klass, count uint64 }
+
+// A dataDecoder knows what of the layout depends on flags and on how the VM was built.
+type dataDecoder struct {
+	tags    *[256]dataKind
+	rows    int // -XX:TypeProfileWidth
+	retRows int // -XX:BciProfileWidth
+	gap     int // cells before the rows: 0 or 1
+}
+
+// newDataDecoder asks the VM for the flags. The numbers are the usual ones where it does not tell.
+func newDataDecoder(t target, s *schema, v version) *dataDecoder {
+	rows := func(flag string) int {
+		if n, err := readNumber(t, &s.flags, flag); err == nil && n >= 0 && n <= maxRows {
+			return int(n)
+		}
+		return usualRows
+	}
+	d := &dataDecoder{tags: &s.profile.tags, rows: rows("TypeProfileWidth"), retRows: rows("BciProfileWidth")}
+	if v.jdk < 22 {
+		d.gap = 1
+	}
+	return d
+}
+
+// decode lists the counts of calls. Whether there is a gap cannot be looked up: it is as it was for the last method,
+// unless only the other way the entries end where they must end, in the order of the bytecode; that is kept then.
+func (d *dataDecoder) decode(data []byte) ([]siteCount, error) {
+	sites, err := d.entries(data)
+	if err == nil {
+		return sites, nil
+	}
+	other := *d
+	other.gap = 1 - d.gap
+	sites, otherErr := other.entries(data)
+	if otherErr != nil {
+		return nil, err
+	}
+	*d = other
+	return sites, nil
+}
+
+func (d *dataDecoder) entries(data []byte) (sites []siteCount, err error) {
+	last := -1
+	for at := 0; at < len(data); {
+		entry := data[at:]
+		size := d.size(entry)
+		if size == 0 || size > len(entry) {
+			return nil, fmt.Errorf("entry at %#x of a method's data: %w", at, vmruntime.ErrMalformed)
+		}
+		bci := int(number(entry[dataBCI : dataBCI+2]))
+		if bci <= last {
+			return nil, fmt.Errorf("bytecode index %d after %d in a method's data: %w", bci, last, vmruntime.ErrMalformed)
+		}
+		last = bci
+		if site, ok := d.site(entry[:size]); ok {
+			site.bci = bci
+			sites = append(sites, site)
+		}
+		at += size
+	}
+	return sites, nil
+}
+
+// size is how many bytes an entry has, 0 if that cannot be told.
+func (d *dataDecoder) size(entry []byte) int {
+	if len(entry) < dataHeader {
+		return 0
+	}
+	receivers := 1 + d.gap + 2*d.rows
+	cells := 0
+	switch d.tags[entry[dataTag]] {
+	case dataBit:
+	case dataCounter, dataTrap:
+		cells = 1
+	case dataJump:
+		cells = 2
+	case dataBranch:
+		cells = 3
+	case dataReceiver, dataVirtual:
+		cells = receivers
+	case dataReturn:
+		cells = 1 + 3*d.retRows
+	case dataArray:
+		cells = 1 + counted(entry, 0)
+	case dataCallTypes:
+		cells = 2 + counted(entry, 1)
+	case dataVirtTypes:
+		cells = receivers + 1 + counted(entry, receivers)
+	default:
+		return 0
+	}
+	return dataHeader + cells*dataCell
+}
+
+// counted is the number of cells that cell i says will follow: more than there can be if it makes no sense.
+func counted(entry []byte, i int) int {
+	if at := dataHeader + i*dataCell; at+dataCell <= len(entry) {
+		return int(min(number(entry[at:at+4]), maxMethodData))
+	}
+	return maxMethodData
+}
+
+// site takes what was counted out of a whole entry, if it is of a call. (Entries of casts are not.)
+func (d *dataDecoder) site(entry []byte) (site siteCount, ok bool) {
+	cell := func(i int) uint64 { return number(entry[dataHeader+i*dataCell:][:dataCell]) }
+	switch d.tags[entry[dataTag]] {
+	case dataVirtual, dataVirtTypes:
+		for row := range d.rows {
+			first := 1 + d.gap + 2*row
+			if klass := cell(first); klass != 0 {
+				site.rows = append(site.rows, receiverRow{klass, cell(first + 1)})
+			}
+		}
+	case dataCounter, dataCallTypes:
+	default:
+		return siteCount{}, false
+	}
+	site.count = cell(0)
+	return site, true
+}

@@ -1,0 +1,212 @@
+package hotspot
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// Bounds on Profiles. What is beyond has no counts, or receivers without methods.
+const (
+	profileChunk  = 256      // methods that are read together
+	maxChunkData  = 16 << 20 // bytes of their MethodData
+	maxMethodData = 1 << 20  // bytes of one; the longest that was seen has 60 kB
+	maxReceivers  = 1 << 14  // classes that are looked up for one chunk
+)
+
+// Profiles reads what was counted in these methods. What a method can call is read once; its counts, and what calls
+// were resolved to if that was open, are read every time.
+//
+// The counts of one method come from one read, but not atomically: a call that is made meanwhile may be in the
+// invocations and not in the count of its site. They are exact while only the interpreter and C1's code of level 3 run;
+// C2's code counts nothing, so that they freeze. -Xint counts nothing at all.
+func (p *Process) Profiles(methods []uint64) (map[uint64]*vmruntime.MethodProfile, error) {
+	s := &p.schema.profile
+	if err := s.err(p.version); err != nil {
+		return nil, err
+	}
+	if p.decoder == nil {
+		p.decoder = newDataDecoder(p.target, p.schema, p.version)
+	}
+	const attempts = 2 // classes are unloaded in bursts, with long pauses between
+	for range attempts {
+		epoch := p.currentEpoch()
+		search := newMethodSearch(klassReader{p.methodReader(), s})
+		profiles := make(map[uint64]*vmruntime.MethodProfile, len(methods))
+		for chunk := range slices.Chunk(distinct(methods), profileChunk) {
+			if err := p.readProfiles(chunk, epoch, search, profiles); err != nil {
+				return nil, fmt.Errorf("counts of calls: %w", err)
+			}
+		}
+		if p.currentEpoch() == epoch {
+			return profiles, nil
+		}
+	}
+	return nil, fmt.Errorf("counts of calls: %w", vmruntime.ErrStale)
+}
+
+// readProfiles reads the profiles of one chunk of methods.
+func (p *Process) readProfiles(methods []uint64, epoch uint32, search *methodSearch,
+	to map[uint64]*vmruntime.MethodProfile) error {
+
+	known, err := p.callings(methods, epoch)
+	if err != nil {
+		return err
+	}
+	var list []*counting
+	for _, addr := range methods {
+		if c := known[addr]; c != nil {
+			list = append(list, &counting{calling: c, method: addr})
+		}
+	}
+	r := callReader{p.methodReader(), &p.schema.profile}
+	if err := r.counts(list); err != nil {
+		return err
+	}
+	for _, m := range list {
+		m.decode(&p.schema.profile, p.decoder)
+	}
+	if err := search.searchCallees(list); err != nil {
+		return err
+	}
+	targets, err := p.receivers(list, epoch, search)
+	if err != nil {
+		return err
+	}
+	for _, m := range list {
+		to[m.method] = m.profile(targets)
+	}
+	return nil
+}
+
+// callings returns what the methods can call. Those that cannot be read, or are not what they were, are absent.
+func (p *Process) callings(methods []uint64, epoch uint32) (map[uint64]*calling, error) {
+	known := make(map[uint64]*calling, len(methods))
+	var unsure []uint64
+	for _, addr := range methods {
+		if c, ok := p.callers.get(addr); ok && c.current(epoch) && p.epoch != nil {
+			known[addr] = c
+		} else {
+			unsure = append(unsure, addr)
+		}
+	}
+	if len(unsure) == 0 {
+		return known, nil
+	}
+	r := callReader{p.methodReader(), &p.schema.profile}
+	methodReads, symbols, err := r.methodReader.read(unsure, r.readConstMethods, r.readPools, r.readKlasses)
+	if err != nil {
+		return nil, err
+	}
+	var reads []*callRead
+	for i := range methodReads {
+		read := &methodReads[i]
+		name, ok := read.names(symbols)
+		if !ok {
+			continue
+		}
+		fresh := &calling{
+			epoch: epoch, seen: 1, read: true,
+			function: functionName(name.class, name.name), signature: name.signature,
+		}
+		before, ok := p.callers.get(read.addr)
+		same := ok && before.function == fresh.function && before.signature == fresh.signature
+		if same && before.read && before.constMethod == read.constMethod {
+			if before.epoch != epoch {
+				before.epoch, before.seen = epoch, 0
+			}
+			before.seen++
+			known[read.addr] = before
+			continue
+		}
+		if ok && !same {
+			p.callers.add(read.addr, &calling{epoch: epoch, function: fresh.function, signature: fresh.signature})
+			continue // another one lies there now
+		}
+		fresh.constMethod = read.constMethod
+		reads = append(reads, &callRead{calling: fresh, methodRead: *read})
+	}
+	if err := r.sites(reads); err != nil {
+		return nil, err
+	}
+	if err := r.nameCallees(reads); err != nil {
+		return nil, err
+	}
+	for _, m := range reads {
+		known[m.addr] = m.calling
+		p.callers.add(m.addr, m.calling)
+	}
+	return known, nil
+}
+
+// receivers looks up which methods the receivers of calls that depend on them have.
+func (p *Process) receivers(list []*counting, epoch uint32, search *methodSearch) (receiverTable, error) {
+	var asked []dispatch
+	var klasses []uint64
+	for _, m := range list {
+		m.eachRow(func(site *callSite, row receiverRow) {
+			klasses = append(klasses, row.klass)
+			d := site.dispatch(row.klass)
+			if _, ok := p.dispatched.get(d.key(epoch)); !ok && len(asked) < maxReceivers {
+				asked = append(asked, d)
+			}
+		})
+	}
+	return p.readReceivers(asked, klasses, epoch, search)
+}
+
+// eachRow visits the classes of receivers, and the calls that they were seen at.
+func (m *counting) eachRow(visit func(*callSite, receiverRow)) {
+	for _, count := range m.counts {
+		if i := m.siteAt(count.bci); i >= 0 {
+			for _, row := range count.rows {
+				visit(&m.sites[i], row)
+			}
+		}
+	}
+}
+
+// siteAt is the index of the call at a bytecode index, or -1.
+func (c *calling) siteAt(bci int) int {
+	i, ok := slices.BinarySearchFunc(c.sites, bci, func(s callSite, bci int) int { return cmp.Compare(s.bci, bci) })
+	if !ok {
+		return -1
+	}
+	return i
+}
+
+// profile puts everything together.
+func (m *counting) profile(targets receiverTable) *vmruntime.MethodProfile {
+	s := targets.schema
+	profile := &vmruntime.MethodProfile{
+		Method: m.method, Counted: m.counted, Before: m.before, Cut: m.cut,
+		Calls: make([]vmruntime.CallCount, len(m.sites)),
+	}
+	if m.counted {
+		profile.Invocations = s.invocations.of(m.header) >> s.countShift
+		profile.BackEdges = s.backEdges.of(m.header) >> s.countShift
+	}
+	for i := range m.sites {
+		site := &m.sites[i]
+		profile.Calls[i] = vmruntime.CallCount{
+			BCI: site.bci, Kind: site.kind, Target: site.only(),
+			Function: m.callees[i].function, Signature: m.callees[i].signature,
+		}
+	}
+	for i := range m.counts {
+		count := &m.counts[i]
+		at := m.siteAt(count.bci)
+		if at < 0 {
+			continue
+		}
+		call := &profile.Calls[at]
+		call.Count = count.total()
+		for _, row := range count.rows {
+			call.Receivers = append(call.Receivers, targets.receiver(&m.sites[at], row))
+		}
+		slices.SortStableFunc(call.Receivers, func(a, b vmruntime.Receiver) int { return cmp.Compare(b.Count, a.Count) })
+	}
+	return profile
+}
