@@ -5,6 +5,8 @@ DEMO_OUT ?= demo.pb.gz
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 # Live tests need root. Only they get it, not the compiler.
 AS_ROOT := $(if $(SUDO),-exec 'sudo -H env CI=$(CI) PATH=$(PATH)')
+# Tests in those packages that need the kernel or a guest; `make test` runs them, without the race detector.
+LIVE := ^Test(Kernel|Live|Listen|Engine|Known|Inlined|Churn|Codelist|Perfmap|Compilation)
 PURE := ./cct/... ./elffile/... ./symbolize/... ./vmruntime/... ./agent/...
 
 .PHONY: help build generate check-generate test lint race cross fuzz fuzz-short kernels accuracy bench demo deps clean
@@ -31,7 +33,7 @@ lint: ## gofmt, go vet
 	go vet ./...
 
 race: ## the packages without a kernel side, under the race detector
-	go test -race $(PURE)
+	go test -race -skip '$(LIVE)' $(PURE)
 
 cross: ## the agent builds for arm64
 	GOARCH=arm64 CGO_ENABLED=0 go build ./... && GOARCH=arm64 go vet ./...

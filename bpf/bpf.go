@@ -3,6 +3,7 @@
 package bpf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -16,9 +17,19 @@ type Options struct {
 	FilterByPID bool
 	// RingBytes is the size of the event stream's buffer, a power of two; 0 means 4 MiB.
 	RingBytes uint32
-	// NoKernelStacks leaves out kernel frames.
-	NoKernelStacks bool
+	// Contexts is how much of a user stack samples have.
+	Contexts Mode
+	// ConfirmLevels is how many frames in a row must be those of the previous sample before ModePartial takes the rest
+	// from there; 0 means DefaultConfirmLevels.
+	ConfirmLevels uint32
+	// LeaveUnknown has ModeChain walk samples of links that are not known only as often as those of others.
+	LeaveUnknown bool
+	// CheckContexts has every stack in its sample whatever Contexts is, beside what the mode made of it.
+	CheckContexts bool
 }
+
+// DefaultConfirmLevels: one frame may be at the same place by chance.
+const DefaultConfirmLevels = 2
 
 // DefaultRingBytes holds about 20,000 samples: two seconds of two busy CPUs at the highest useful rate.
 const DefaultRingBytes = 4 << 20
@@ -29,6 +40,8 @@ type Objects struct {
 	// CodeMap holds the programs behind the VM's USDT probes, each twice: *Multi for uprobe.multi links (kernel
 	// 6.6 and later), *Single for the others.
 	CodeMap CodeMapObjects
+
+	filterByPID bool
 }
 
 // Load loads all programs into the kernel. A verifier's refusal is an *ebpf.VerifierError.
@@ -46,19 +59,29 @@ func Load(opts Options) (*Objects, error) {
 	}
 	spec.Maps["scratches"].MaxEntries = uint32(cpus)
 	spec.Maps["events"].MaxEntries = opts.RingBytes
+	// Maps that the mode does not use take no room.
+	if opts.Contexts != ModePartial {
+		spec.Maps["kept_stacks"].MaxEntries = 1
+	}
+	if opts.Contexts != ModeChain {
+		spec.Maps["known_links"].MaxEntries = 1
+	}
 	err = errors.Join(
 		spec.Variables["filter_by_pid"].Set(opts.FilterByPID),
-		spec.Variables["kernel_stacks"].Set(!opts.NoKernelStacks),
 		spec.Variables["wakeup_bytes"].Set(opts.RingBytes/2),
+		spec.Variables["contexts"].Set(uint8(opts.Contexts)),
+		spec.Variables["confirm_levels"].Set(cmp.Or(opts.ConfirmLevels, DefaultConfirmLevels)),
+		spec.Variables["walk_unknown"].Set(!opts.LeaveUnknown),
+		spec.Variables["check_contexts"].Set(opts.CheckContexts),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("set constants: %w", err)
 	}
-	o := &Objects{}
+	o := &Objects{filterByPID: opts.FilterByPID}
 	if err := spec.LoadAndAssign(&o.ProfileObjects, nil); err != nil {
 		return nil, fmt.Errorf("load profile programs: %w", err)
 	}
-	if err := o.loadCodeMap(opts); err != nil {
+	if err := o.loadCodeMap(); err != nil {
 		o.ProfileObjects.Close()
 		return nil, err
 	}
@@ -66,22 +89,35 @@ func Load(opts Options) (*Objects, error) {
 	return o, nil
 }
 
-func (o *Objects) loadCodeMap(opts Options) error {
+func (o *Objects) loadCodeMap() error {
 	spec, err := LoadCodeMap()
 	if err != nil {
 		return fmt.Errorf("read code-map object: %w", err)
 	}
-	if err := spec.Variables["filter_by_pid"].Set(opts.FilterByPID); err != nil {
-		return fmt.Errorf("set constants: %w", err)
-	}
-	spec.Maps["events"].MaxEntries = opts.RingBytes
-	shared := map[string]*ebpf.Map{
-		"events": o.Events, "counters": o.Counters, "processes": o.Processes, "epochs": o.Epochs, "pids": o.Pids,
-	}
-	if err := spec.LoadAndAssign(&o.CodeMap, &ebpf.CollectionOptions{MapReplacements: shared}); err != nil {
+	if err := o.LoadBeside(spec, &o.CodeMap); err != nil {
 		return fmt.Errorf("load code-map programs: %w", err)
 	}
 	return nil
+}
+
+// LoadBeside loads another object, with the maps that it has in common with o shared, into a struct as
+// ebpf.CollectionSpec.LoadAndAssign takes it. Whoever loads it closes it, before o.
+func (o *Objects) LoadBeside(spec *ebpf.CollectionSpec, to any) error {
+	shared := map[string]*ebpf.Map{}
+	for name, m := range map[string]*ebpf.Map{
+		"events": o.Events, "counters": o.Counters, "processes": o.Processes, "epochs": o.Epochs, "pids": o.Pids,
+	} {
+		if s := spec.Maps[name]; s != nil {
+			s.MaxEntries = m.MaxEntries()
+			shared[name] = m
+		}
+	}
+	if v := spec.Variables["filter_by_pid"]; v != nil {
+		if err := v.Set(o.filterByPID); err != nil {
+			return fmt.Errorf("set constants: %w", err)
+		}
+	}
+	return spec.LoadAndAssign(to, &ebpf.CollectionOptions{MapReplacements: shared})
 }
 
 // Close detaches nothing (links do that) and frees programs and maps.

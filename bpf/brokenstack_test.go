@@ -24,23 +24,27 @@ var brokenStacks = []struct {
 		s.frames = nil
 		s.compiled(s.typical(48), 0x40)
 		s.code.put32(s.blobAt(s.pc).addr+uint64(s.BlobFrameSize), guard/2/8)
+		s.unplaced()
 	}},
 	{"frame of no size", EndDirection, func(s *fakeStack) {
 		s.frames = nil
 		s.compiled(s.typical(48), 0x40)
 		s.code.put32(s.blobAt(s.pc).addr+uint64(s.BlobFrameSize), 0)
 		s.compiled(s.typical(48), 0x40)
+		s.unplaced()
 	}},
 	{"frame of negative size", EndRead, func(s *fakeStack) {
 		s.frames = nil
 		s.compiled(s.typical(48), 0x40)
 		s.code.put32(s.blobAt(s.pc).addr+uint64(s.BlobFrameSize), 0xfffffffe)
+		s.unplaced()
 	}},
 	{"interpreted frame returns to itself", EndDirection, func(s *fakeStack) {
 		m := s.newMethod(10)
 		s.frames = nil
 		s.interpreted(m, 3).at(m, 3)
 		s.mem.put64(s.bp+uint64(int64(s.InterpSenderSp)), s.sp)
+		s.unplaced()
 	}},
 	{"interpreted caller without a method", EndInterpreter, func(s *fakeStack) {
 		s.interpreted(s.newMethod(10), 3)
@@ -88,7 +92,7 @@ var brokenStacks = []struct {
 		s.pc = libjvm
 		s.called(s.vtable.begin)
 		s.sp -= 2048
-		s.frames = []Frame{s.stub(s.pc)}
+		s.frames = []placedFrame{{s.stub(s.pc), 0}}
 	}},
 }
 

@@ -24,6 +24,17 @@ const (
 	SegmentMisses           = ProfileCounterSEGMENT_MISSES
 	WindowFills             = ProfileCounterWINDOW_FILLS
 	CodeUnloads             = ProfileCounterCODE_UNLOADS
+	CallsAttempted          = ProfileCounterCALLS_ATTEMPTED
+	CallsDelivered          = ProfileCounterCALLS_DELIVERED
+	CallsDroppedRingFull    = ProfileCounterCALLS_DROPPED_RING_FULL
+	CallHits                = ProfileCounterCALL_HITS
+	CallHitsRefused         = ProfileCounterCALL_HITS_REFUSED
+	BurstsArmed             = ProfileCounterBURSTS_ARMED
+	BurstsSkipped           = ProfileCounterBURSTS_SKIPPED
+	NsCalls                 = ProfileCounterNS_CALLS
+	SamplesLinked           = ProfileCounterSAMPLES_LINKED
+	SamplesPartial          = ProfileCounterSAMPLES_PARTIAL
+	StacksDisplaced         = ProfileCounterSTACKS_DISPLACED
 	counterCount            = ProfileCounterCOUNTER_COUNT
 )
 

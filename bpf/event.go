@@ -16,6 +16,10 @@ type (
 	Epochs         = ProfileEpochs
 	LoadSite       = CodeMapLoadSite
 	Operand        = CodeMapOperand
+	Call           = ProfileCall
+	NamedCall      = ProfileNamedCall
+	SharedStack    = ProfileSharedStack
+	ChainRate      = ProfileChainRate
 )
 
 // Kinds of events.
@@ -24,6 +28,17 @@ const (
 	EventCodeLoad    = uint8(ProfileEventKindEVENT_CODE_LOAD)
 	EventProcessExec = uint8(ProfileEventKindEVENT_PROCESS_EXEC)
 	EventProcessExit = uint8(ProfileEventKindEVENT_PROCESS_EXIT)
+	EventCall        = uint8(ProfileEventKindEVENT_CALL)
+	EventNamedCall   = uint8(ProfileEventKindEVENT_NAMED_CALL)
+	EventNewMethod   = uint8(ProfileEventKindEVENT_NEW_METHOD)
+)
+
+// What sampled a call.
+const (
+	EnginePage      = uint8(ProfileCallEngineENGINE_PAGE)
+	EngineListener  = uint8(ProfileCallEngineENGINE_LISTENER)
+	EngineSemaphore = uint8(ProfileCallEngineENGINE_SEMAPHORE)
+	EngineBranch    = uint8(ProfileCallEngineENGINE_BRANCH)
 )
 
 // Flags of a sample.
@@ -32,6 +47,20 @@ const (
 	SampleJavaThread = uint8(ProfileSampleFlagsSAMPLE_JAVA_THREAD) // of an attached VM
 	SampleJavaFrames = uint8(ProfileSampleFlagsSAMPLE_JAVA_FRAMES) // and Java is on its stack
 	SampleAttached   = uint8(ProfileSampleFlagsSAMPLE_ATTACHED)    // the VM was known when the tick came
+	SampleDepths     = uint8(ProfileSampleFlagsSAMPLE_DEPTHS)      // Sample.Depths
+	SampleLink       = uint8(ProfileSampleFlagsSAMPLE_LINK)        // the leaf and its caller suffice
+	SampleDrawn      = uint8(ProfileSampleFlagsSAMPLE_DRAWN)       // walked although its link was known
+	SampleShared     = uint8(ProfileSampleFlagsSAMPLE_SHARED)      // Sample.Shared
+)
+
+// A Mode is how much of a user stack samples have.
+type Mode uint8
+
+// Modes.
+const (
+	ModeWalk    = Mode(ProfileContextModeCONTEXT_WALK)    // all of it
+	ModePartial = Mode(ProfileContextModeCONTEXT_PARTIAL) // what the thread's previous sample did not have
+	ModeChain   = Mode(ProfileContextModeCONTEXT_CHAIN)   // the leaf and its caller, where they are known
 )
 
 // Flags of a HotspotProcess.
@@ -53,6 +82,7 @@ const (
 
 // Bounds of the kernel side.
 const (
+	MaxUserFrames = 1024 // of a stack: MAX_USER_FRAMES
 	MaxAttached   = 1024 // VMs at once: MAX_ATTACHED
 	MaxProbeSites = 64   // load probes of all builds of libjvm: MAX_PROBE_SITES
 )
@@ -66,11 +96,13 @@ type Sample struct {
 	End        WalkEnd
 	Flags      uint8
 	CPU        uint16
-	ClassEpoch uint32   // times the VM had unloaded classes
-	Attachment uint32   // HotspotProcess.Serial, 0 if none
-	Comm       []byte   // of the thread, up to 16 bytes, zero-padded
-	User       []Frame  // innermost first
-	Kernel     []uint64 // pcs, innermost first
+	ClassEpoch uint32       // times the VM had unloaded classes
+	Attachment uint32       // HotspotProcess.Serial, 0 if none
+	Comm       []byte       // of the thread, up to 16 bytes, zero-padded
+	User       []Frame      // innermost first
+	Kernel     []uint64     // pcs, innermost first
+	Depths     []uint32     // of User, in bytes below the base of the stack, 0 for unknown; nil without SampleDepths
+	Shared     *SharedStack // nil without SampleShared
 }
 
 // A CodeLoad announces a compilation, as the VM described it. It points into the record it was decoded from.
@@ -104,18 +136,34 @@ func DecodeSample(raw []byte, s *Sample) error {
 	if n+k > len(ProfileSample{}.Frames) || len(raw) < int(fixed)+8*(n+k) {
 		return fmt.Errorf("sample of %d bytes with %d+%d frames: %w", len(raw), n, k, ErrMalformed)
 	}
-	frames := raw[fixed:]
+	frames, tail := raw[fixed:], raw[int(fixed)+8*(n+k):]
+	flags := raw[unsafe.Offsetof(ProfileSample{}.Flags)]
+	var depths []uint32
+	var shared *SharedStack
+	switch withDepths, withShared := flags&SampleDepths != 0, flags&SampleShared != 0; {
+	case withDepths && withShared, withDepths && len(tail) < 4*n, withShared && uintptr(len(tail)) < unsafe.Sizeof(SharedStack{}):
+		return fmt.Errorf("sample with flags %#x and %d bytes behind %d frames: %w", flags, len(tail), n+k, ErrMalformed)
+	case withDepths:
+		depths = unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(tail))), n)
+	case withShared:
+		shared = (*SharedStack)(unsafe.Pointer(unsafe.SliceData(tail)))
+		if shared.Own > uint32(n) || shared.Frames > MaxUserFrames {
+			return fmt.Errorf("sample of %d frames, %d of its own and %d shared: %w", n, shared.Own, shared.Frames, ErrMalformed)
+		}
+	}
 	comm := raw[unsafe.Offsetof(ProfileSample{}.Comm):]
 	*s = Sample{
 		Header:     (*Header)(unsafe.Pointer(unsafe.SliceData(raw))),
 		End:        WalkEnd(raw[unsafe.Offsetof(ProfileSample{}.End)]),
-		Flags:      raw[unsafe.Offsetof(ProfileSample{}.Flags)],
+		Flags:      flags,
 		CPU:        u16(unsafe.Offsetof(ProfileSample{}.Cpu)),
 		ClassEpoch: u32(unsafe.Offsetof(ProfileSample{}.ClassEpoch)),
 		Attachment: u32(unsafe.Offsetof(ProfileSample{}.Attachment)),
 		Comm:       comm[:len(ProfileSample{}.Comm)],
 		User:       unsafe.Slice((*Frame)(unsafe.Pointer(unsafe.SliceData(frames))), n),
 		Kernel:     unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(frames[8*n:]))), k),
+		Depths:     depths,
+		Shared:     shared,
 	}
 	return nil
 }
@@ -136,12 +184,46 @@ func DecodeCodeLoad(raw []byte, l *CodeLoad) error {
 	return nil
 }
 
+// A MethodSeen tells that a method was called which was not called before. It points into the record it was decoded
+// from.
+type MethodSeen struct {
+	*Header
+	Method     uint64 // address of the VM's structure
+	ClassEpoch uint32 // times the VM had unloaded classes
+	Attachment uint32 // HotspotProcess.Serial
+}
+
+// DecodeMethodSeen decodes raw without copying.
+func DecodeMethodSeen(raw []byte) (MethodSeen, error) {
+	if uintptr(len(raw)) < unsafe.Sizeof(NewMethod{}) {
+		return MethodSeen{}, fmt.Errorf("new method of %d bytes: %w", len(raw), ErrMalformed)
+	}
+	m := (*NewMethod)(unsafe.Pointer(unsafe.SliceData(aligned(raw))))
+	return MethodSeen{Header: (*Header)(unsafe.Pointer(&m.Header)), Method: m.Method, ClassEpoch: m.ClassEpoch, Attachment: m.Attachment}, nil
+}
+
 // DecodeProcess decodes an exec or exit event without copying.
 func DecodeProcess(raw []byte) (*ProcessEvent, error) {
 	if uintptr(len(raw)) < unsafe.Sizeof(ProcessEvent{}) {
 		return nil, fmt.Errorf("process event of %d bytes: %w", len(raw), ErrMalformed)
 	}
 	return (*ProcessEvent)(unsafe.Pointer(unsafe.SliceData(aligned(raw)))), nil
+}
+
+// DecodeCall decodes a sampled call without copying.
+func DecodeCall(raw []byte) (*Call, error) {
+	if uintptr(len(raw)) < unsafe.Sizeof(Call{}) {
+		return nil, fmt.Errorf("call of %d bytes: %w", len(raw), ErrMalformed)
+	}
+	return (*Call)(unsafe.Pointer(unsafe.SliceData(aligned(raw)))), nil
+}
+
+// DecodeNamedCall decodes a sampled call whose names came with it, without copying.
+func DecodeNamedCall(raw []byte) (*NamedCall, error) {
+	if uintptr(len(raw)) < unsafe.Sizeof(NamedCall{}) {
+		return nil, fmt.Errorf("named call of %d bytes: %w", len(raw), ErrMalformed)
+	}
+	return (*NamedCall)(unsafe.Pointer(unsafe.SliceData(aligned(raw)))), nil
 }
 
 // aligned returns raw, or a copy of it whose words are aligned. The ring's records are.

@@ -16,6 +16,9 @@ enum event_kind {
 	EVENT_CODE_LOAD,    /* struct code_load: a compilation was installed */
 	EVENT_PROCESS_EXEC, /* struct process_event */
 	EVENT_PROCESS_EXIT, /* struct process_event: its last thread is gone */
+	EVENT_CALL,	    /* struct call: a call that an engine sampled */
+	EVENT_NAMED_CALL,   /* struct named_call: likewise, where the guest's names were read at once */
+	EVENT_NEW_METHOD,   /* struct new_method (exact.h): a method that was not called before */
 };
 
 /* Every event begins with this. {pid, start, exec} is the identity of a process: pids are reused. */
@@ -43,6 +46,7 @@ enum walk_end {
 	END_COMPAT,	  /* a 32-bit process */
 	END_NO_ANCHOR,	  /* Java thread in native code, and no way back to its Java frames was found */
 	END_UNSUPPORTED,  /* this architecture or build of the VM cannot be walked yet */
+	END_KNOWN,	  /* the rest is known: SAMPLE_LINK, or SAMPLE_SHARED */
 	END_COUNT,
 };
 
@@ -71,8 +75,26 @@ enum sample_flags {
 	SAMPLE_JAVA_THREAD = 1 << 1,  /* the thread is a JavaThread of an attached VM */
 	SAMPLE_JAVA_FRAMES = 1 << 2,  /* and has Java frames */
 	SAMPLE_ATTACHED = 1 << 3,     /* the process's VM was known when the sample was taken */
+	SAMPLE_DEPTHS = 1 << 4,	      /* behind the frames there is a depth for each of the user's */
+	SAMPLE_LINK = 1 << 5,	      /* the leaf and its caller suffice: both were below the same frames before */
+	SAMPLE_DRAWN = 1 << 6,	      /* walked by the luck of the draw, not because its link was new */
+	SAMPLE_SHARED = 1 << 7,	      /* behind the frames there is a struct shared_stack */
 };
 
+/* How much of a user stack a sample has. */
+enum context_mode {
+	CONTEXT_WALK = 0, /* all of it */
+	CONTEXT_PARTIAL,  /* what the thread's previous sample did not have: SAMPLE_SHARED */
+	CONTEXT_CHAIN,	  /* two frames where those are known already (SAMPLE_LINK), else all of it: SAMPLE_DEPTHS */
+};
+
+/*
+ * Depths are __u32: bytes from the base of the thread's stack down to the frame's canonical frame address, which is the
+ * stack pointer of its caller before the call. 0 where that is not known.
+ *
+ * Where contexts are checked every stack is there to its root; flags and struct shared_stack are what they would have
+ * been.
+ */
 struct sample {
 	struct event_header header;
 	__u16 user_frames, kernel_frames; /* frames[]: the user's first, innermost first; then the kernel's pcs */
@@ -83,6 +105,14 @@ struct sample {
 	__u32 attachment;  /* hotspot_process.serial, 0 if none */
 	__u8 comm[16];	   /* of the thread */
 	__u64 frames[MAX_FRAMES];
+};
+
+/* The frames of a stack that a thread's previous sample had, too. Behind the frames, with SAMPLE_SHARED. */
+struct shared_stack {
+	__u32 serial; /* of this sample among its thread's, never 0 */
+	__u32 base;   /* serial of the sample that has the rest; 0 if this one has all of its frames */
+	__u32 frames; /* so many of the base's outermost frames follow this sample's own */
+	__u32 own;    /* user frames of this sample, innermost first, that are not taken from the base */
 };
 
 #define MAX_CLASS_NAME 192
@@ -106,8 +136,63 @@ struct process_event {
 	__u8 comm[16];
 };
 
-/* Per-CPU counters; user space sums them. Two identities hold when no program runs:
- * ATTEMPTED == DELIVERED + DROPPED_RING_FULL + DROPPED_NO_SCRATCH, for samples; likewise for events. */
+/* What sampled a call. */
+enum call_engine {
+	ENGINE_PAGE = 1,
+	ENGINE_LISTENER,
+	ENGINE_SEMAPHORE,
+	ENGINE_BRANCH,
+};
+
+/*
+ * One sampled call. What callee and caller hold depends on the engine:
+ *
+ *              callee                                caller
+ *   PAGE       the method's id, as registered        return address
+ *   LISTENER   a frame: the entry point              a frame: the call site (both as in struct sample)
+ *   BRANCH     where the call went                   address of the call instruction
+ */
+struct call {
+	struct event_header header;
+	__u64 callee, caller;
+	__u64 burst;	   /* the calls of one burst of one thread carry the same number */
+	__u32 class_epoch; /* times the VM had unloaded classes */
+	__u32 attachment;  /* hotspot_process.serial, 0 if none; PAGE: burst_guest.serial */
+	__u8 engine;	   /* enum call_engine */
+	__u8 pad[3];
+	__u32 callee_depth, caller_depth; /* LISTENER: as in struct sample, 0 where unknown */
+
+	/* PAGE: where in its burst the sample is; 0 from engines that do not know */
+	__u32 stride; /* calls from one sample to the next */
+	__u32 made;   /* calls from the tick to this one */
+	__u32 ticks;  /* of the thread, since the one that began the burst, that one included */
+	__u64 spent;  /* ns of CPU time of the thread since that one */
+};
+
+#define MAX_CALL_NAME 96
+#define MAX_CALL_FILE 192
+
+/* Strings end with a zero byte and are cut to fit. */
+struct named_call {
+	struct event_header header;
+	__u64 burst;
+	__u32 caller_line; /* of the call */
+	__u8 engine;	   /* enum call_engine */
+	__u8 pad[3];
+	__u8 callee_class[MAX_CALL_NAME], callee_name[MAX_CALL_NAME];
+	__u8 caller_class[MAX_CALL_NAME], caller_name[MAX_CALL_NAME];
+	__u8 callee_file[MAX_CALL_FILE], caller_file[MAX_CALL_FILE];
+
+	/* where in its burst the sample is */
+	__u32 left;  /* samples to come */
+	__u32 ticks; /* of the process since the one that began the burst, that one included */
+	__u32 gaps;  /* from one call to the next so far, in which the thread kept its CPU */
+	__u32 least; /* ns: the shortest of them, UINT_MAX if there is none */
+	__u64 spent; /* ns in all of them: the guest's own work, and its way into the kernel and back */
+};
+
+/* Per-CPU counters; user space sums them. Identities hold when no program runs:
+ * ATTEMPTED == DELIVERED + DROPPED_RING_FULL + DROPPED_NO_SCRATCH, for samples; likewise for events and calls. */
 enum counter {
 	SAMPLES_ATTEMPTED,
 	SAMPLES_DELIVERED,
@@ -126,6 +211,17 @@ enum counter {
 	SEGMENT_MISSES,	 /* code segments looked up the slow way */
 	WINDOW_FILLS,	 /* pieces of stack copied */
 	CODE_UNLOADS,	 /* announcements that code or classes went away */
+	CALLS_ATTEMPTED, /* calls that an engine sampled */
+	CALLS_DELIVERED,
+	CALLS_DROPPED_RING_FULL,
+	CALL_HITS,	 /* every time a call engine's program ran in a guest, sampled or not */
+	CALL_HITS_REFUSED, /* beyond what was armed: a guest that writes into its page, or a late disarming */
+	BURSTS_ARMED,
+	BURSTS_SKIPPED,	 /* ticks that found the thread's burst unfinished, or no room to arm it */
+	NS_CALLS,	 /* in the call engines' programs */
+	SAMPLES_LINKED,	 /* with SAMPLE_LINK */
+	SAMPLES_PARTIAL, /* that share frames with the thread's previous one */
+	STACKS_DISPLACED, /* previous stacks forgotten because another thread's took their place */
 	COUNTER_COUNT,
 };
 
@@ -133,6 +229,12 @@ enum counter {
 
 #define MAX_CODE_HEAPS 4
 #define MAX_ATTACHED 1024
+
+/* CONTEXT_CHAIN, by hotspot_process.slot; MAX_ATTACHED for processes without a VM. */
+struct chain_rate {
+	__u32 every;	  /* walk one in so many samples whose link is known; 0: none */
+	__u32 generation; /* a link is known in one generation: counted up when what was learned is forgotten */
+};
 
 struct code_heap {
 	__u64 low, high; /* reserved bounds */

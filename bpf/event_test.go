@@ -106,8 +106,66 @@ func TestDecodeSample(t *testing.T) {
 	}
 }
 
+// with is the example with flags, and with what they say is behind the frames.
+func (s plainSample) with(flags uint8, tail any) []byte {
+	s.Flags |= flags
+	return encode(s, []uint64{0x1111, 0x2222, 0xffff_ffff_8100_0000}, tail)
+}
+
+// plainShared is struct shared_stack.
+type plainShared struct{ Serial, Base, Frames, Own uint32 }
+
+func TestDecodeSampleTail(t *testing.T) {
+	many := plainSample{UserFrames: MaxUserFrames, KernelFrames: 127, Flags: SampleDepths}
+	for _, test := range []struct {
+		name   string
+		raw    []byte
+		depths []uint32
+		shared *plainShared
+		ok     bool
+	}{
+		{"without flags", exampleSample.with(0, []uint32{40, 16}), nil, nil, true},
+		{"depths", exampleSample.with(SampleDepths, []uint32{40, 16}), []uint32{40, 16}, nil, true},
+		{"depths with other flags", exampleSample.with(SampleDepths|SampleLink|SampleDrawn, []uint32{40, 0, 7}), []uint32{40, 0}, nil, true},
+		{"a depth short", exampleSample.with(SampleDepths, uint32(40)), nil, nil, false},
+		{"a byte short of depths", exampleSample.with(SampleDepths, [7]byte{}), nil, nil, false},
+		{"depths of all frames", encode(many, make([]uint64, MaxUserFrames+127), make([]uint32, MaxUserFrames)), make([]uint32, MaxUserFrames), nil, true},
+		{"depths of no frames", encode(plainSample{Flags: SampleDepths}), []uint32{}, nil, true},
+		{"shared", exampleSample.with(SampleShared, plainShared{9, 8, 7, 2}), nil, &plainShared{9, 8, 7, 2}, true},
+		{"shared, of all", exampleSample.with(SampleShared, plainShared{1<<32 - 1, 0, MaxUserFrames, 0}), nil, &plainShared{1<<32 - 1, 0, MaxUserFrames, 0}, true},
+		{"a byte short of shared", exampleSample.with(SampleShared, [15]byte{}), nil, nil, false},
+		{"more of its own than it has", exampleSample.with(SampleShared, plainShared{9, 8, 7, 3}), nil, nil, false},
+		{"more than all of its own", exampleSample.with(SampleShared, plainShared{9, 8, 7, 1 << 31}), nil, nil, false},
+		{"more shared than there can be", exampleSample.with(SampleShared, plainShared{9, 8, MaxUserFrames + 1, 2}), nil, nil, false},
+		{"both", exampleSample.with(SampleDepths|SampleShared, plainShared{9, 8, 7, 2}), nil, nil, false},
+	} {
+		for shift := range uint8(8) {
+			var s Sample
+			err := DecodeSample(record(test.raw, shift), &s)
+			if (err == nil) != test.ok || err != nil && (!errors.Is(err, ErrMalformed) || !reflect.DeepEqual(s, Sample{})) {
+				t.Errorf("%s, shifted by %d: %v and %+v", test.name, shift, err, s)
+			}
+			if !slices.Equal(s.Depths, test.depths) || (s.Depths == nil) != (test.depths == nil) {
+				t.Errorf("%s, shifted by %d: depths %v, want %v", test.name, shift, s.Depths, test.depths)
+			}
+			if (s.Shared == nil) != (test.shared == nil) || s.Shared != nil && sharedOf(s.Shared) != *test.shared {
+				t.Errorf("%s, shifted by %d: shared %+v, want %+v", test.name, shift, s.Shared, test.shared)
+			}
+		}
+	}
+}
+
+func sharedOf(s *SharedStack) plainShared {
+	return plainShared{Serial: s.Serial, Base: s.Base, Frames: s.Frames, Own: s.Own}
+}
+
 func FuzzDecodeSample(f *testing.F) {
 	f.Add(encode(exampleSample, []uint64{1, 2, 3}), uint8(0))
+	f.Add(exampleSample.with(SampleDepths, []uint32{40, 16}), uint8(1))
+	f.Add(exampleSample.with(SampleDepths, []uint32{40}), uint8(0))
+	f.Add(exampleSample.with(SampleShared, plainShared{9, 8, 7, 2}), uint8(0))
+	f.Add(exampleSample.with(SampleShared, plainShared{9, 8, 7, 3}), uint8(5))
+	f.Add(exampleSample.with(SampleDepths|SampleShared, plainShared{9, 8, 7, 1}), uint8(0))
 	f.Add(encode(exampleSample, []uint64{1, 2}), uint8(0))
 	f.Add(encode(plainSample{}), uint8(3))
 	f.Fuzz(func(t *testing.T, raw []byte, shift uint8) {
@@ -135,6 +193,25 @@ func FuzzDecodeSample(f *testing.F) {
 		got.Pad = want.Pad
 		if got != want {
 			t.Fatalf("got %+v, want %+v", got, want)
+		}
+		tail := raw[binary.Size(want)+8*len(frames):]
+		var depths []uint32
+		if want.Flags&SampleDepths != 0 {
+			depths = make([]uint32, want.UserFrames)
+			fields(t, tail, depths)
+		}
+		if !slices.Equal(s.Depths, depths) || (s.Depths == nil) != (depths == nil) {
+			t.Fatalf("depths %v, want %v", s.Depths, depths)
+		}
+		if (s.Shared != nil) != (want.Flags&SampleShared != 0) || s.Shared != nil && depths != nil {
+			t.Fatalf("flags %#x, shared %+v, depths %v", want.Flags, s.Shared, depths)
+		}
+		if s.Shared != nil {
+			var shared plainShared
+			fields(t, tail, &shared)
+			if sharedOf(s.Shared) != shared || shared.Own > uint32(want.UserFrames) || shared.Frames > MaxUserFrames {
+				t.Fatalf("of %d frames: %+v, want %+v", want.UserFrames, *s.Shared, shared)
+			}
 		}
 		if Kind(raw) != want.Kind {
 			t.Fatalf("kind %d, want %d", Kind(raw), want.Kind)

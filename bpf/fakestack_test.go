@@ -16,13 +16,20 @@ const (
 	libc   = 0x7f65_4321_0000
 )
 
+// A placedFrame is a frame, and where it stands.
+type placedFrame struct {
+	Frame
+	cfa uint64 // canonical frame address: the caller's sp before the call; 0 if a walk cannot know it
+}
+
 // A fakeStack is built as a running thread builds its stack: every method below is a call that the innermost frame
-// makes. It remembers which frames a walk must find.
+// makes. It remembers which frames a walk must find, and where.
 type fakeStack struct {
 	*fakeVM
 	mem                  region
 	pc, sp, bp, r13, rbx uint64
-	frames               []Frame // outermost first
+	cfa                  uint64        // of what was called last
+	frames               []placedFrame // outermost first
 }
 
 // newStack is the stack of a thread that started in native code, whose own frames take the first 2 KB.
@@ -32,6 +39,12 @@ func (vm *fakeVM) newStack(t testing.TB, size int) *fakeStack {
 	s.sp = s.mem.end() - 2048
 	return s
 }
+
+// seen adds what was called last to the frames that a walk must find.
+func (s *fakeStack) seen(f Frame) { s.frames = append(s.frames, placedFrame{f, s.cfa}) }
+
+// unplaced is for stacks whose outermost frame leads nowhere: a walk cannot tell where it stands.
+func (s *fakeStack) unplaced() { s.frames[0].cfa = 0 }
 
 func (s *fakeStack) push(v uint64) {
 	s.sp -= 8
@@ -58,12 +71,13 @@ func (s *fakeStack) here() anchor { return anchor{s.sp, s.pc, 0} }
 // native calls a native function that keeps a frame pointer.
 func (s *fakeStack) native(pc uint64) *fakeStack {
 	s.unseen(pc)
-	s.frames = append(s.frames, native(pc))
+	s.seen(native(pc))
 	return s
 }
 
 // unseen is native for a function that walks leave out.
 func (s *fakeStack) unseen(pc uint64) {
+	s.cfa = s.sp
 	s.push(s.pc)
 	s.push(s.bp)
 	s.bp = s.sp
@@ -84,40 +98,42 @@ func (s *fakeStack) entry(before anchor) *fakeStack {
 
 // compiled calls compiled code, which now stands behind the call at off and has put rbp to its own use.
 func (s *fakeStack) compiled(b *blob, off uint64) *fakeStack {
+	s.cfa = s.sp
 	s.push(s.pc)
 	s.push(s.bp)
 	s.sp -= b.frame - 16
 	s.bp = poison
 	s.pc = b.returnTo(off)
-	s.frames = append(s.frames, b.jit(s.pc))
+	s.seen(b.jit(s.pc))
 	return s
 }
 
 // interpreted calls a method in the interpreter, which now stands behind a call at bci.
 func (s *fakeStack) interpreted(m method, bci uint16) *fakeStack {
-	sender := s.sp
+	s.cfa = s.sp
 	s.sp -= 3 * 8 // locals
 	s.push(s.pc)
 	s.push(s.bp)
 	s.bp = s.sp
 	s.sp -= 96
-	s.mem.put64(s.bp+uint64(int64(s.InterpSenderSp)), sender)
+	s.mem.put64(s.bp+uint64(int64(s.InterpSenderSp)), s.cfa)
 	s.mem.put64(s.bp+uint64(int64(s.InterpMethod)), m.addr)
 	s.mem.put64(s.bp+uint64(int64(s.InterpBcp)), m.codes+uint64(bci))
 	s.pc = s.interpreter.begin + 0x400 // where calls return to: behind no call
-	s.frames = append(s.frames, m.frame(bci))
+	s.seen(m.frame(bci))
 	return s
 }
 
 // at moves the innermost frame, interpreted, from the call to another bytecode: it is sampled there.
 func (s *fakeStack) at(m method, bci uint16) *fakeStack {
 	s.r13 = m.codes + uint64(bci)
-	s.frames[len(s.frames)-1] = m.frame(bci)
+	s.frames[len(s.frames)-1].Frame = m.frame(bci)
 	return s
 }
 
 // called pushes what a call instruction pushes and goes to pc; no frame is built there.
 func (s *fakeStack) called(pc uint64) *fakeStack {
+	s.cfa = s.sp
 	s.push(s.pc)
 	s.pc = pc
 	return s
@@ -130,8 +146,10 @@ func (s *fakeStack) request() WalkTestRequest {
 
 // want are the frames of a walk from here, innermost first.
 func (s *fakeStack) want() []Frame {
-	w := slices.Clone(s.frames)
-	slices.Reverse(w)
+	w := make([]Frame, len(s.frames))
+	for i, f := range s.frames {
+		w[len(w)-1-i] = f.Frame
+	}
 	return w
 }
 

@@ -75,6 +75,7 @@ const (
 	EndCompat      = WalkEnd(ProfileWalkEndEND_COMPAT)
 	EndNoAnchor    = WalkEnd(ProfileWalkEndEND_NO_ANCHOR)
 	EndUnsupported = WalkEnd(ProfileWalkEndEND_UNSUPPORTED)
+	EndKnown       = WalkEnd(ProfileWalkEndEND_KNOWN)
 	EndCount       = WalkEnd(ProfileWalkEndEND_COUNT)
 )
 
@@ -83,7 +84,7 @@ var endNames = [EndCount]string{
 	EndNoCode: "caller outside the code cache", EndNoBlob: "no code at caller", EndRead: "stack not readable",
 	EndDirection: "caller below callee", EndInterpreter: "interpreter frame unclear",
 	EndHeap: "rest of virtual thread on heap", EndCompat: "32-bit process", EndNoAnchor: "no way back to Java frames",
-	EndUnsupported: "not supported here",
+	EndUnsupported: "not supported here", EndKnown: "known from before",
 }
 
 // String is the reason in a few words, as it is shown to users: "no frame pointer".
@@ -95,4 +96,4 @@ func (e WalkEnd) String() string {
 }
 
 // Truncated tells whether frames are missing at the root side.
-func (e WalkEnd) Truncated() bool { return e != EndRoot && e != EndNone }
+func (e WalkEnd) Truncated() bool { return e != EndRoot && e != EndNone && e != EndKnown }

@@ -10,72 +10,12 @@
  */
 #pragma once
 
+#include "frames.bpf.h"
+#include "interpreter.bpf.h"
 #include "leaf.bpf.h"
-#include "return.bpf.h"
-#include "segment.bpf.h"
-#include "window.bpf.h"
 
-#define INTERPRETER_REACH (1 << 20) /* bytes; the largest frame: 65,535 locals and an expression stack */
 #define SHIFT_WORDS 8		    /* two registers, and what aligning a copy of 16 bytes takes */
 #define THREAD_IN_JAVA 8	    /* JavaThreadState, the same in every release */
-
-struct walk {
-	const struct hotspot_process *vm;
-	struct scratch *s;
-	__u64 owner;	  /* as segment.owner */
-	__u64 stack_base; /* 0 if unknown */
-	__u64 anchor;	  /* the thread's JavaFrameAnchor, 0 if it is no JavaThread */
-	__u64 pc, sp, bp;
-	__u64 r13, rbx;	 /* of the sampled frame: bytecode pointer; Method* in an interpreter entry */
-	__u64 native_to; /* native frames end below this address */
-	__u32 pid;
-	__u32 frames;
-	__u32 java_frames;
-	__u8 end;  /* enum walk_end */
-	__u8 leaf; /* the registers are the sampled ones; otherwise pc is a return address */
-	__u8 near; /* pc called a stub or native code, perhaps with arguments that it pushed */
-	__u8 java; /* native walk: pc has reached the code cache */
-	__u8 native; /* Java walk: the caller is native code */
-};
-
-/*
- * What is known of a method that the interpreter runs: its bytecodes. Cached like a segment, but only where probes tell
- * when classes go away: a method has no id. 0 if it makes no sense.
- */
-static __always_inline struct segment *method_at(struct walk *w, __u64 method)
-{
-	__u64 tag = method | 1ull << 63;
-	struct segment *g = &w->s->segments[segment_slot(tag)];
-	__u16 size = 0;
-	__u64 cm;
-
-	if (g->tag == tag && g->owner == w->owner && (w->vm->flags & HOTSPOT_UNLOAD_EVENTS))
-		return g;
-	cm = read_word(method + w->vm->method_const);
-	if (!cm || bpf_probe_read_user(&size, sizeof(size), (void *)(cm + w->vm->const_method_code_size)))
-		return 0;
-	g->frame = size;
-	g->begin = cm + w->vm->const_method_size;
-	g->live_id = 0;
-	g->tag = tag;
-	g->owner = w->owner;
-	return g;
-}
-
-static __always_inline void push_frame(struct walk *w, __u64 frame)
-{
-	__u32 n = w->frames;
-
-	if (n < MAX_USER_FRAMES) {
-		w->s->sample.frames[n] = frame;
-		w->frames = n + 1;
-	}
-}
-
-static __always_inline void push_interpreted(struct walk *w, __u64 method, __u64 bci)
-{
-	push_frame(w, (__u64)FRAME_INTERP << FRAME_KIND_SHIFT | (method >> 3 & 0xfffffffffffull) << 16 | (bci & 0xffff));
-}
 
 static __always_inline void push_code(struct walk *w, __u64 kind, __u32 compile_id, __u64 pc)
 {
@@ -83,12 +23,7 @@ static __always_inline void push_code(struct walk *w, __u64 kind, __u32 compile_
 			      ((pc - w->vm->code_low) & 0xffffffff));
 }
 
-static __always_inline int end_walk(struct walk *w, __u8 why)
-{
-	w->end = why;
-	return 1;
-}
-
+/* To the caller. */
 static __always_inline int go_to(struct walk *w, __u64 pc, __u64 sp, __u64 bp)
 {
 	if (sp <= w->sp)
@@ -101,88 +36,13 @@ static __always_inline int go_to(struct walk *w, __u64 pc, __u64 sp, __u64 bp)
 	return 0;
 }
 
-static __always_inline bool on_stack(const struct walk *w, __u64 v)
+/* To the caller that stub_caller or interpreter_frame found. */
+static __always_inline int go_to_found(struct walk *w, __u64 near)
 {
-	return v > w->sp && v - w->sp < INTERPRETER_REACH;
-}
+	int err = go_to(w, w->s->caller.pc, w->s->caller.sp, w->s->caller.bp);
 
-/* To what stub_caller found, or to sp if that is further up. */
-static __always_inline int go_to_stub_caller(struct walk *w, __u64 sp)
-{
-	const struct scratch *s = w->s;
-	int err = go_to(w, s->caller.pc, sp > s->caller.sp ? sp : s->caller.sp, s->caller.bp);
-
-	w->near = 1;
+	w->near = near;
 	return err;
-}
-
-/*
- * The interpreter's own code where no frame stands. Before it does, rbx is the Method*, r13 the caller's sp, which an
- * adapter may have left above the return address, and rbp the caller's. After it is gone, rbx is the caller's sp.
- */
-static __always_inline int step_interpreter_edge(struct walk *w, bool entry)
-{
-	struct segment *m = 0;
-	__u64 sp = 0;
-
-	if (stub_caller(w->pid, w->sp, w->bp, 0))
-		return end_walk(w, END_INTERPRETER);
-	if (on_stack(w, w->r13)) {
-		sp = w->r13;
-		m = method_at(w, w->rbx);
-	} else if (on_stack(w, w->rbx)) {
-		sp = w->rbx;
-	}
-	if (entry || (m && m->frame))
-		push_interpreted(w, w->rbx, FRAME_NO_BCI);
-	else
-		push_code(w, FRAME_STUB, 0, w->pc);
-	return go_to_stub_caller(w, sp);
-}
-
-/* Whether a method is being entered from the interpreted frame at rbp: its return address is right below r13. */
-static __always_inline bool at_method_entry(struct walk *w, __u64 caller)
-{
-	struct segment *m;
-
-	if (!on_stack(w, w->r13) || (w->r13 & 7) || w->r13 > w->bp || w->rbx == caller)
-		return false;
-	if (!is_return(w->vm, read_word(w->r13 - 8)))
-		return false;
-	m = method_at(w, w->rbx);
-	return m && m->frame;
-}
-
-/*
- * A frame of the interpreter, at rbp. Where it was sampled, r13 is the bytecode pointer, except in code that uses r13
- * for itself, where the frame holds the last one, and in the code around frames.
- */
-static __always_inline int step_interpreted(struct walk *w)
-{
-	const struct hotspot_process *vm = w->vm;
-	struct segment *m = 0;
-	__u64 method = 0, bcp, bci = FRAME_NO_BCI, bp = w->bp;
-
-	if (bp >= w->sp && bp - w->sp < INTERPRETER_REACH && !(bp & 7) &&
-	    !window_cover(w->s, w->stack_base, bp + vm->interp_bcp, 80)) {
-		method = window_word(w->s, bp + vm->interp_method);
-		if (in_code_cache(vm, window_word(w->s, bp + 8)))
-			m = method_at(w, method);
-	}
-	if (m && m->frame) {
-		bcp = window_word(w->s, bp + vm->interp_bcp);
-		if (w->leaf && w->r13 - m->begin < m->frame)
-			bcp = w->r13;
-		else if (w->leaf && at_method_entry(w, method))
-			return step_interpreter_edge(w, true);
-		bci = bcp - m->begin;
-		if (bci >= m->frame)
-			m = 0; /* no frame of the interpreter, but something that looks like one */
-	}
-	if (!m)
-		return w->leaf ? step_interpreter_edge(w, false) : end_walk(w, END_INTERPRETER);
-	push_interpreted(w, method, bci);
-	return go_to(w, window_word(w->s, bp + 8), window_word(w->s, bp + vm->interp_sender_sp), window_word(w->s, bp));
 }
 
 /*
@@ -193,13 +53,12 @@ __noinline int find_fitting_return(__u32 pid, __u64 at, __u32 words)
 {
 	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
+	__u64 n = scannable(words);
 
-	if (words > SCAN_WORDS)
-		words = SCAN_WORDS;
-	if (!vm || !s || bpf_probe_read_user(s->words, words * 8, (void *)at))
+	if (!vm || !s || bpf_probe_read_user(s->words, n * 8, (void *)at))
 		return -1;
 	for (__u32 i = 0; i < SCAN_WORDS; i++) {
-		if (i >= words)
+		if (i >= n)
 			break;
 		if (!is_return(vm, s->words[i]) || segment_find(pid, s->words[i]))
 			continue;
@@ -216,16 +75,16 @@ static __always_inline bool frame_fits(struct walk *w, __u64 ra_at)
 	__u64 ra = window_word(w->s, ra_at), tag = ra >> (w->vm->segment_shift & 31);
 	const struct segment *g = &w->s->segments[segment_slot(tag)];
 
-	if (!in_code_cache(w->vm, ra) || g->tag != tag || g->owner != w->owner)
+	if (!in_code_cache(w->vm, ra) || g->tag != tag || g->owner != w->s->start.owner)
 		return false;
 	return (g->kind != BLOB_NMETHOD && g->kind != BLOB_NATIVE) || in_code_cache(w->vm, read_word(ra_at + g->frame));
 }
 
 /* Words that C1 pushed for the call before pc: it pops them right after it. */
-static __always_inline __u32 pushed_arguments(__u64 pc)
+__noinline int pushed_arguments(__u64 pc)
 {
 	__u8 code[8] = {};
-	__u32 n = 0;
+	int n = 0;
 
 	bpf_probe_read_user(code, sizeof(code), (void *)pc);
 	for (int i = 0; i < 8; i++) {
@@ -255,15 +114,15 @@ static __always_inline int step_compiled(struct walk *w, const struct segment *g
 	}
 	push_code(w, FRAME_JIT, g->compile_id, pc);
 	if (w->near)
-		cfa += 8 * pushed_arguments(pc);
-	if (window_cover(w->s, w->stack_base, cfa - 16, 16))
+		cfa += 8 * (pushed_arguments(pc) & 15);
+	if (window_cover(w->s, w->s->start.stack_base, cfa - 16, 16))
 		return end_walk(w, END_READ);
 	if (w->leaf && !frame_fits(w, cfa - 8)) {
 		/* C2's string intrinsics push a few words onto a frame that stands and go on in compiled code. */
 		shift = find_fitting_return(w->pid, cfa - 8, SHIFT_WORDS);
 		if (shift > 0) {
 			cfa += 8 * shift;
-			if (window_cover(w->s, w->stack_base, cfa - 16, 16))
+			if (window_cover(w->s, w->s->start.stack_base, cfa - 16, 16))
 				return end_walk(w, END_READ);
 		}
 	}
@@ -282,7 +141,7 @@ static __always_inline int step_entry(struct walk *w)
 	__u64 anchor = 0, sp = 0, pc;
 
 	if (bpf_probe_read_user(&anchor, sizeof(anchor), (void *)(w->bp + vm->entry_wrapper_offset)) ||
-	    !on_stack(w, anchor))
+	    !on_stack(w->sp, anchor))
 		return end_walk(w, END_NO_ANCHOR);
 	anchor += vm->wrapper_anchor;
 	if (bpf_probe_read_user(&sp, sizeof(sp), (void *)(anchor + vm->anchor_sp)))
@@ -293,8 +152,20 @@ static __always_inline int step_entry(struct walk *w)
 	return go_to(w, pc ? pc : read_word(sp - 8), sp, read_word(anchor + vm->anchor_fp));
 }
 
-/* bpf_loop callback: one frame of Java code. */
-static long java_step(__u64 i, struct walk *w)
+static __always_inline int step_interpreter(struct walk *w)
+{
+	int why = interpreter_frame(w->pid, w->sp, w->bp, w->leaf), edge = why > END_COUNT;
+
+	if (edge)
+		why = stub_caller(w->pid, w->sp, w->bp, 0) ? END_INTERPRETER : interpreter_edge(w->pid, w->pc, w->sp, why);
+	if (why)
+		return end_walk(w, why);
+	push_frame(w, w->s->frame);
+	return go_to_found(w, edge);
+}
+
+/* One frame of Java code. Returns 1 where its callers end: at the root, for a reason, or in native code. */
+static __always_inline int java_step(struct walk *w)
 {
 	const struct hotspot_process *vm = w->vm;
 	struct segment *g;
@@ -307,46 +178,47 @@ static long java_step(__u64 i, struct walk *w)
 	g = &w->s->segments[segment_slot(tag)];
 	if (!w->leaf && w->pc == vm->call_stub_return)
 		return step_entry(w);
-	if (w->frames >= MAX_USER_FRAMES)
-		return end_walk(w, END_DEPTH);
+	if (w->frames >= wanted(w))
+		return end_walk(w, enough(w));
 
-	if (!segment_valid(vm, g, w->pid, w->pc, tag, w->owner)) {
+	if (!segment_valid(vm, g, w->pid, w->pc, tag, w->s->start.owner)) {
 		err = segment_find(w->pid, w->pc);
 		if (err)
 			return end_walk(w, err);
 		*g = w->s->found;
 		g->tag = tag;
-		g->owner = w->owner;
+		g->owner = w->s->start.owner;
 	}
 	switch (g->kind) {
 	case BLOB_NMETHOD:
 	case BLOB_NATIVE:
-		w->java_frames++;
+		w->s->start.java_frames++;
 		return step_compiled(w, g);
 	case BLOB_INTERPRETER:
-		w->java_frames++;
-		return step_interpreted(w);
+		w->s->start.java_frames++;
+		return step_interpreter(w);
 	}
 	if (!w->leaf && (g->kind == BLOB_CONTINUATION || w->pc == vm->return_barrier))
 		return end_walk(w, END_HEAP);
-	if (w->leaf && w->anchor) {
-		__u64 sp = read_word(w->anchor + vm->anchor_sp), pc;
+	if (w->leaf && w->s->start.thread) {
+		__u64 anchor = w->s->start.thread + vm->thread_anchor;
+		__u64 sp = read_word(anchor + vm->anchor_sp), pc;
 
 		if (sp > w->sp) { /* libjvm called the stub, or it is about to call libjvm: then it is at the anchor, too */
-			pc = read_word(w->anchor + vm->anchor_pc);
+			pc = read_word(anchor + vm->anchor_pc);
 			pc = pc ? pc : read_word(sp - 8);
-			if (blob_at(vm, pc) != blob_at(vm, w->pc))
+			if (!same_blob(w->pid, pc, w->pc))
 				push_code(w, FRAME_STUB, 0, w->pc);
-			return go_to(w, pc, sp, read_word(w->anchor + vm->anchor_fp));
+			return go_to(w, pc, sp, read_word(anchor + vm->anchor_fp));
 		}
 	}
 	push_code(w, FRAME_STUB, 0, w->pc);
-	if (w->leaf && !w->anchor && (vm->flags & HOTSPOT_TLS)) {
+	if (w->leaf && !w->s->start.thread && (vm->flags & HOTSPOT_TLS)) {
 		w->native = 1; /* a thread of the VM: libjvm called the stub */
 		return 1;
 	}
 	err = stub_caller(w->pid, w->sp, w->bp, g->kind == BLOB_STUB ? g->frame : 0);
 	if (err)
 		return end_walk(w, err);
-	return go_to_stub_caller(w, 0);
+	return go_to_found(w, 1);
 }

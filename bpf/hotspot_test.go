@@ -47,11 +47,11 @@ var javaStacks = []struct {
 	}},
 	{"vtable stub", func(s *fakeStack) {
 		s.compiled(s.typical(48), 0x40).called(s.vtable.begin + 8)
-		s.frames = append(s.frames, s.stub(s.pc))
+		s.seen(s.stub(s.pc))
 	}},
 	{"adapter", func(s *fakeStack) {
 		s.interpreted(s.newMethod(9), 4).called(s.adapter.begin + 8)
-		s.frames = append(s.frames, s.stub(s.pc))
+		s.seen(s.stub(s.pc))
 	}},
 	{"runtime stub", func(s *fakeStack) {
 		stub := s.newBlob(nameOther, make([]byte, 100), 6, 0)
@@ -59,12 +59,12 @@ var javaStacks = []struct {
 		s.push(s.bp)
 		s.sp -= 32
 		s.bp = poison
-		s.frames = append(s.frames, s.stub(s.pc))
+		s.seen(s.stub(s.pc))
 	}},
 	{"runtime stub before its frame stands", func(s *fakeStack) {
 		stub := s.newBlob(nameOther, make([]byte, 100), 6, 0)
 		s.compiled(s.typical(96), 0x40).compiled(s.typical(96), 0x40).called(stub.begin)
-		s.frames = append(s.frames, s.stub(s.pc))
+		s.seen(s.stub(s.pc))
 	}},
 	{"stub that keeps registers", func(s *fakeStack) {
 		stub := s.newBlob(nameOther, make([]byte, 100), 0, 0)
@@ -74,7 +74,7 @@ var javaStacks = []struct {
 		for range 10 {
 			s.push(poison)
 		}
-		s.frames = append(s.frames, s.stub(s.pc))
+		s.seen(s.stub(s.pc))
 	}},
 	{"C1 pushes a stub's arguments", func(s *fakeStack) {
 		c := s.typical(64)
@@ -83,7 +83,7 @@ var javaStacks = []struct {
 		s.push(poison)
 		s.push(poison)
 		s.called(s.newBlob(nameOther, make([]byte, 100), 0, 0).begin + 8)
-		s.frames = append(s.frames, s.stub(s.pc))
+		s.seen(s.stub(s.pc))
 	}},
 	{"C2 pushes words onto its frame", func(s *fakeStack) {
 		s.interpreted(s.newMethod(9), 4).compiled(s.typical(48), 0x40).compiled(s.typical(64), 0x40)
@@ -109,7 +109,7 @@ var javaStacks = []struct {
 	{"interpreter exit to compiled", func(s *fakeStack) {
 		s.interpreted(s.newMethod(50), 30).compiled(s.typical(64), 0x40)
 		s.leaveInterpreter()
-		s.frames = append(s.frames, s.stub(s.pc))
+		s.seen(s.stub(s.pc))
 	}},
 	{"Java through native", func(s *fakeStack) {
 		c, n := s.typical(48), s.typical(80)
@@ -146,7 +146,8 @@ var javaStacks = []struct {
 func (s *fakeStack) enter(m method, sender, off uint64) {
 	s.called(s.interpreter.begin + off)
 	s.rbx, s.r13 = m.addr, sender
-	s.frames = append(s.frames, m.frame(noBCI))
+	s.cfa = sender
+	s.seen(m.frame(noBCI))
 }
 
 // leaveInterpreter calls a method in the interpreter and stands where it has taken its frame down. Its locals are
@@ -155,6 +156,7 @@ func (s *fakeStack) leaveInterpreter() {
 	s.rbx = s.sp
 	s.sp -= 32
 	s.called(s.interpreter.begin + 0x800)
+	s.cfa = s.rbx
 	s.r13 = s.meta.base + 8 // a bytecode, but of the method that returns
 }
 
@@ -190,7 +192,7 @@ func TestKernelDeoptMethodHandle(t *testing.T) {
 
 	vm.Flags &^= HotspotDeoptMH
 	w.attach(t, vm)
-	s.frames[0] = c.jit(c.begin + 0xe8)
+	s.frames[0].Frame = c.jit(c.begin + 0xe8)
 	s.check(t, w, s.request(), EndRoot)
 }
 

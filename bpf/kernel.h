@@ -23,6 +23,20 @@ struct thread_struct {
 };
 #endif
 
+#if defined(__TARGET_ARCH_arm64)
+struct user_thread {
+	unsigned long tp_value; /* the thread pointer */
+};
+
+struct thread_struct {
+	struct user_thread uw;
+};
+#endif
+
+struct mm_struct {
+	unsigned long start_stack; /* highest address of the main thread's */
+};
+
 struct atomic_count {
 	int counter;
 };
@@ -39,9 +53,8 @@ struct task_struct {
 	__u64 start_boottime; /* ns, CLOCK_BOOTTIME */
 	__u64 self_exec_id;   /* grows by one with every exec */
 	char comm[16];
-#if defined(__TARGET_ARCH_x86)
+	struct mm_struct *mm;
 	struct thread_struct thread;
-#endif
 };
 
 #pragma clang attribute pop

@@ -57,7 +57,7 @@ func TestKernelLeafRule(t *testing.T) {
 					callers := s.frames
 					for i, step := range asm.steps {
 						s.pc = leaf.begin + step.off
-						s.frames = append(callers[:len(callers):len(callers)], leaf.jit(s.pc))
+						s.frames = append(callers[:len(callers):len(callers)], placedFrame{leaf.jit(s.pc), callerSP})
 						rule, _ := w.run(t, w.Leaf, WalkTestRequest{Pc: s.pc, Begin: leaf.begin, Complete: asm.complete})
 						sp, bp := leafRule(rule).caller(s, leaf.frame)
 						if sp != callerSP || bp != callerBP {

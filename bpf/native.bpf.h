@@ -12,22 +12,20 @@ static __always_inline void push_native(struct walk *w, __u64 pc)
 }
 
 /*
- * bpf_loop callback: the caller of one native frame. Ends where the chain does, at the last Java frame's sp, or when
- * the chain reaches the code cache of an attached VM, from where java_step goes on.
+ * The caller of one native frame. Returns 1 where the chain ends, at the last Java frame's sp, or when the chain reaches
+ * the code cache of an attached VM, from where java_step goes on.
  */
-static long native_step(__u64 i, struct walk *w)
+static __always_inline int native_step(struct walk *w)
 {
 	struct {
 		__u64 bp, ra;
 	} saved;
 
-	if (w->frames >= MAX_USER_FRAMES)
-		return end_walk(w, END_DEPTH);
 	if (!w->bp) /* code without frame pointers uses rbp for anything: only behind other frames does 0 mean the root */
 		return end_walk(w, w->leaf ? END_POINTER : END_ROOT);
 	if (w->bp < w->sp || (w->bp & 7))
 		return end_walk(w, END_POINTER);
-	if (w->native_to && w->bp >= w->native_to)
+	if (w->s->start.native_to && w->bp >= w->s->start.native_to)
 		return end_walk(w, END_POINTER);
 	if (bpf_probe_read_user(&saved, sizeof(saved), (void *)w->bp))
 		return end_walk(w, END_POINTER);
@@ -43,6 +41,9 @@ static long native_step(__u64 i, struct walk *w)
 	}
 	if (saved.ra < 4096 || saved.ra >> 56)
 		return end_walk(w, END_POINTER); /* data, not an address */
+	/* Only at their end it turns out whether the frames of a leaf call are any. */
+	if (w->frames >= (w->phase == PHASE_LEAF_CALL ? MAX_USER_FRAMES : wanted(w)))
+		return end_walk(w, enough(w));
 	push_native(w, saved.ra);
 	return 0;
 }

@@ -3,7 +3,11 @@
 package bpf
 
 import (
+	"io"
+	"maps"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,19 +16,49 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// specs are the objects that the agent loads, by name.
-func specs(t *testing.T) map[string]*ebpf.CollectionSpec {
-	t.Helper()
-	profile, err := LoadProfile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	codeMap, err := LoadCodeMap()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return map[string]*ebpf.CollectionSpec{"profile": profile, "codemap": codeMap}
+// objects are all that the agent loads, as they are for this machine.
+var objects = map[string]func() (*ebpf.CollectionSpec, error){
+	"profile": LoadProfile, "codemap": LoadCodeMap, "burst": LoadBurst, "listener": LoadListener, "branch": LoadBranch,
+	"exact": LoadExact, "php": LoadPhp,
 }
+
+// architectures that the agent is built for, as the names of objects have them.
+var architectures = []string{"x86", "arm64"}
+
+// specs are the objects for one architecture, by name.
+func specs(t *testing.T, architecture string) map[string]*ebpf.CollectionSpec {
+	t.Helper()
+	suffix := "_" + architecture + "_bpfel.o"
+	files, err := filepath.Glob("*" + suffix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]*ebpf.CollectionSpec{}
+	for _, file := range files {
+		name := strings.TrimSuffix(file, suffix)
+		if objects[name] == nil {
+			t.Errorf("%s is not tested", file)
+		}
+		if found[name], err = ebpf.LoadCollectionSpec(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(found) != len(objects) {
+		t.Errorf("%s: %d objects, want %d", architecture, len(found), len(objects))
+	}
+	return found
+}
+
+// everySpec calls f for all objects for all architectures.
+func everySpec(t *testing.T, f func(t *testing.T, object string, spec *ebpf.CollectionSpec)) {
+	for _, architecture := range architectures {
+		for object, spec := range specs(t, architecture) {
+			t.Run(object+" "+architecture, func(t *testing.T) { f(t, object, spec) })
+		}
+	}
+}
+
+func isUprobe(p *ebpf.ProgramSpec) bool { return p.Type == ebpf.Kprobe }
 
 // What no program of this agent may do: change a guest, or another process.
 var forbidden = map[asm.BuiltinFunc]string{
@@ -36,7 +70,7 @@ var forbidden = map[asm.BuiltinFunc]string{
 }
 
 func TestHelpers(t *testing.T) {
-	for object, spec := range specs(t) {
+	everySpec(t, func(t *testing.T, object string, spec *ebpf.CollectionSpec) {
 		for name, prog := range spec.Programs {
 			for i, ins := range prog.Instructions {
 				if !ins.IsBuiltinCall() {
@@ -44,18 +78,19 @@ func TestHelpers(t *testing.T) {
 				}
 				fn := asm.BuiltinFunc(ins.Constant)
 				if why, ok := forbidden[fn]; ok {
-					t.Errorf("%s: %s calls %v: %s", object, name, fn, why)
+					t.Errorf("%s calls %v: %s", name, fn, why)
 				}
 				if fn != asm.FnGetStack {
 					continue
 				}
 				// The kernel's own walk of user stacks crashed hosts that have uprobes (fixed in 6.13).
-				if flags, ok := constantArgument(prog.Instructions[:i], asm.R4); !ok || flags != 0 || name != "tick" {
-					t.Errorf("%s: %s calls %v with flags %#x (constant: %v): only tick may, with 0", object, name, fn, flags, ok)
+				flags, ok := constantArgument(prog.Instructions[:i], asm.R4)
+				if !ok || flags != 0 || object != "profile" || name != "tick" {
+					t.Errorf("%s calls %v with flags %#x (constant: %v): only the profile's tick may, with 0", name, fn, flags, ok)
 				}
 			}
 		}
-	}
+	})
 }
 
 // constantArgument is the number that was last moved into reg, if that was a number.
@@ -74,33 +109,56 @@ func constantArgument(before asm.Instructions, reg asm.Register) (int64, bool) {
 
 // bpf_probe_read_user is for GPL programs; a license that is missing would be noticed on the first host only.
 func TestLicense(t *testing.T) {
-	for object, spec := range specs(t) {
+	everySpec(t, func(t *testing.T, _ string, spec *ebpf.CollectionSpec) {
 		for name, prog := range spec.Programs {
 			if prog.License != "Dual BSD/GPL" {
-				t.Errorf("%s: license of %s is %q", object, name, prog.License)
+				t.Errorf("license of %s is %q", name, prog.License)
 			}
 		}
-	}
+	})
 }
 
-// Uprobe programs are preempted: what is per CPU is not theirs.
+// atomics are the maps of counters: programs may be preempted while they count.
+var atomics = map[string]bool{"counters": true, "exact_counters": true, "burst_costs": true}
+
+// Uprobe programs are preempted: what is a CPU's is not theirs.
 func TestUprobesKeepNothingPerCPU(t *testing.T) {
-	spec := specs(t)["codemap"]
-	for name, m := range spec.Maps {
-		if strings.Contains(m.Type.String(), "PerCPU") && name != "counters" {
-			t.Errorf("map %s is per CPU", name)
-		}
-	}
-	for name, prog := range spec.Programs {
-		if prog.Type != ebpf.Kprobe {
-			t.Errorf("%s is a %v, not a uprobe", name, prog.Type)
-		}
-		for _, ins := range prog.Instructions {
-			if ins.Reference() == "scratches" {
-				t.Errorf("%s uses scratches", name)
+	everySpec(t, func(t *testing.T, _ string, spec *ebpf.CollectionSpec) {
+		for name, prog := range spec.Programs {
+			if !isUprobe(prog) {
+				continue
 			}
-			if ins.IsBuiltinCall() && asm.BuiltinFunc(ins.Constant) == asm.FnGetSmpProcessorId {
-				t.Errorf("%s asks for its CPU", name)
+			for _, ins := range prog.Instructions {
+				used := ins.Reference()
+				m := spec.Maps[used]
+				if used == "scratches" || m != nil && strings.Contains(m.Type.String(), "PerCPU") && !atomics[used] {
+					t.Errorf("%s uses %s, which is per CPU", name, used)
+				}
+				if ins.IsBuiltinCall() && asm.BuiltinFunc(ins.Constant) == asm.FnGetSmpProcessorId {
+					t.Errorf("%s asks for its CPU", name)
+				}
+			}
+		}
+	})
+}
+
+// Maps are what the programs share with Go, whose types are the same everywhere.
+func TestMaps(t *testing.T) {
+	want := specs(t, architectures[0])
+	for _, architecture := range architectures[1:] {
+		for object, spec := range specs(t, architecture) {
+			if len(spec.Maps) != len(want[object].Maps) {
+				t.Errorf("%s: %d maps for %s, want %d", object, len(spec.Maps), architecture, len(want[object].Maps))
+			}
+			for name, m := range spec.Maps {
+				w := want[object].Maps[name]
+				if w == nil {
+					t.Errorf("%s: %s is there for %s only", object, name, architecture)
+					continue
+				}
+				if m.Type != w.Type || m.KeySize != w.KeySize || m.ValueSize != w.ValueSize || m.MaxEntries != w.MaxEntries {
+					t.Errorf("%s: %s is %v for %s, want %v", object, name, m, architecture, w)
+				}
 			}
 		}
 	}
@@ -113,28 +171,79 @@ var stackDepth = regexp.MustCompile(`stack depth ([0-9+]+)`)
 const privateStack = 64
 
 func TestKernelUprobeStack(t *testing.T) {
-	spec := specs(t)["codemap"]
-	spec.Maps["events"].MaxEntries = DefaultRingBytes
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
-		Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats},
-	})
-	needKernel(t, err)
-	defer coll.Close()
-	for name, prog := range coll.Programs {
-		m := stackDepth.FindStringSubmatch(prog.VerifierLog)
-		if m == nil {
-			t.Errorf("%s: no stack depth in %q", name, prog.VerifierLog)
+	for object, load := range objects {
+		spec, err := load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(slices.Collect(maps.Values(spec.Programs)), isUprobe) {
 			continue
 		}
-		t.Logf("%s: %s bytes of stack", name, m[1])
-		for n := range strings.SplitSeq(m[1], "+") {
-			depth, err := strconv.Atoi(n)
-			if err != nil {
-				t.Fatal(err)
+		t.Run(object, func(t *testing.T) {
+			spec.Maps["events"].MaxEntries = DefaultRingBytes
+			coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
+				Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats},
+			})
+			needKernel(t, err)
+			defer coll.Close()
+			for name, prog := range coll.Programs {
+				if isUprobe(spec.Programs[name]) { // others are not preempted
+					uprobeStack(t, name, prog.VerifierLog)
+				}
 			}
-			if (depth+15)/16*16 >= privateStack {
-				t.Errorf("%s has a function with %d bytes of stack", name, depth)
-			}
+		})
+	}
+}
+
+func uprobeStack(t *testing.T, name, log string) {
+	t.Helper()
+	m := stackDepth.FindStringSubmatch(log)
+	if m == nil {
+		t.Errorf("%s: no stack depth in %q", name, log)
+		return
+	}
+	t.Logf("%s: %s bytes of stack", name, m[1])
+	for n := range strings.SplitSeq(m[1], "+") {
+		depth, err := strconv.Atoi(n)
+		if err != nil {
+			t.Fatal(err)
 		}
+		if (depth+15)/16*16 >= privateStack {
+			t.Errorf("%s has a function with %d bytes of stack", name, depth)
+		}
+	}
+}
+
+// The objects of engines load beside the agent's, and take nothing of its with them.
+func TestKernelBeside(t *testing.T) {
+	o, err := Load(Options{})
+	needKernel(t, err)
+	defer o.Close()
+	beside := func(load func() (*ebpf.CollectionSpec, error), to io.Closer) (io.Closer, error) {
+		spec, err := load()
+		if err != nil {
+			return nil, err
+		}
+		return to, o.LoadBeside(spec, to)
+	}
+	for object, load := range map[string]func() (io.Closer, error){
+		"burst":    func() (io.Closer, error) { return beside(LoadBurst, new(BurstObjects)) },
+		"listener": func() (io.Closer, error) { return beside(LoadListener, new(ListenerObjects)) },
+		"branch":   func() (io.Closer, error) { return beside(LoadBranch, new(BranchObjects)) },
+		"exact": func() (io.Closer, error) {
+			return o.LoadExact(ExactOptions{PID: 1, Nodes: 100, Edges: 100, Threads: 2, Methods: 100})
+		},
+		"php": func() (io.Closer, error) { return o.LoadPHP() },
+	} {
+		t.Run(object, func(t *testing.T) {
+			loaded, err := load()
+			needKernel(t, err)
+			if err := loaded.Close(); err != nil {
+				t.Error(err)
+			}
+			if _, err := o.ReadCounts(); err != nil {
+				t.Errorf("the agent's maps went with the object: %v", err)
+			}
+		})
 	}
 }

@@ -2,7 +2,7 @@
 
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The time profile: a tick of every CPU's sampling event becomes one sample; processes come and go. */
-#include "walk.bpf.h"
+#include "context.bpf.h"
 
 #include <bpf/bpf_tracing.h>
 
@@ -16,24 +16,26 @@ enum sample_flags *export_sample_flags __attribute__((unused));
 enum counter *export_counter __attribute__((unused));
 enum hotspot_flags *export_hotspot_flags __attribute__((unused));
 struct process_event *export_process_event __attribute__((unused));
+enum context_mode *export_context_mode __attribute__((unused));
+struct shared_stack *export_shared_stack __attribute__((unused));
+struct chain_rate *export_chain_rate __attribute__((unused));
+enum call_engine *export_call_engine __attribute__((unused));
+struct call *export_call __attribute__((unused));
+struct named_call *export_named_call __attribute__((unused));
 
 /* Wake user space only when this much waits for it; otherwise it comes by itself ten times a second. */
 const volatile __u32 wakeup_bytes = 2 << 20;
-
-/* Kernel frames can be read, and are wanted. */
-const volatile bool kernel_stacks = true;
 
 static __always_inline __u64 wakeup_flags(void)
 {
 	return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= wakeup_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
-/* The user's registers, from the tick's own or from where the kernel saved them. False for 32-bit code. */
-static __always_inline bool user_registers(struct user_registers *out, struct tick_context *ctx,
-					   struct task_struct *task, bool kernel)
+/* The user's registers into scratch.regs, from the tick's own or from where the kernel saved them. False for 32-bit code. */
+static __always_inline bool read_registers(struct scratch *s, struct tick_context *ctx, struct task_struct *task, bool kernel)
 {
+	struct user_registers *out = &s->regs;
 #if defined(__TARGET_ARCH_x86)
-	struct registers *saved;
 	__u64 cs;
 
 	if (!kernel) {
@@ -43,18 +45,18 @@ static __always_inline bool user_registers(struct user_registers *out, struct ti
 		out->bp = ctx->regs.bp;
 		out->r13 = ctx->regs.r13;
 		out->rbx = ctx->regs.bx;
+		asm volatile("# from the tick"); /* or the compiler makes one of both, and the verifier refuses that */
 	} else {
-		struct registers r;
+		const struct registers *r = &s->saved;
 
-		saved = (struct registers *)bpf_task_pt_regs(task);
-		if (bpf_probe_read_kernel(&r, sizeof(r), saved))
+		if (bpf_probe_read_kernel(&s->saved, sizeof(s->saved), (void *)bpf_task_pt_regs(task)))
 			return false;
-		cs = r.cs;
-		out->pc = r.ip;
-		out->sp = r.sp;
-		out->bp = r.bp;
-		out->r13 = r.r13;
-		out->rbx = r.bx;
+		cs = r->cs;
+		out->pc = r->ip;
+		out->sp = r->sp;
+		out->bp = r->bp;
+		out->r13 = r->r13;
+		out->rbx = r->bx;
 	}
 	return (cs & 0xffff) == 0x33; /* __USER_CS: 64-bit code */
 #elif defined(__TARGET_ARCH_arm64)
@@ -64,14 +66,14 @@ static __always_inline bool user_registers(struct user_registers *out, struct ti
 		out->bp = ctx->regs.regs[29];
 		return !(ctx->regs.pstate & 0x10); /* PSR_MODE32_BIT */
 	} else {
-		struct registers r;
+		const struct registers *r = &s->saved;
 
-		if (bpf_probe_read_kernel(&r, sizeof(r), (void *)bpf_task_pt_regs(task)))
+		if (bpf_probe_read_kernel(&s->saved, sizeof(s->saved), (void *)bpf_task_pt_regs(task)))
 			return false;
-		out->pc = r.pc;
-		out->sp = r.sp;
-		out->bp = r.regs[29];
-		return !(r.pstate & 0x10);
+		out->pc = r->pc;
+		out->sp = r->sp;
+		out->bp = r->regs[29];
+		return !(r->pstate & 0x10);
 	}
 #endif
 }
@@ -90,7 +92,7 @@ static __always_inline __u32 kernel_frames(struct tick_context *ctx, struct samp
 {
 	long bytes;
 
-	if (!kernel_stacks || n > MAX_USER_FRAMES)
+	if (n > MAX_USER_FRAMES)
 		return 0;
 	bytes = bpf_get_stack(ctx, &r->frames[n], MAX_KERNEL_FRAMES * 8, 0);
 	return bytes > 0 ? bytes / 8 : 0;
@@ -102,10 +104,10 @@ int tick(struct tick_context *ctx)
 	__u64 begin = bpf_ktime_get_ns();
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	__u64 id = bpf_get_current_pid_tgid(), size;
-	__u32 pid = id >> 32, tid = (__u32)id, n = 0, k = 0;
-	bool kernel = in_kernel(ctx);
+	__u32 pid = id >> 32, tid = (__u32)id, n, k = 0;
+	bool kernel = in_kernel(ctx), lost;
 	const struct hotspot_process *vm;
-	struct user_registers regs = {};
+	bool user = false;
 	struct scratch *s;
 	struct sample *r;
 
@@ -130,27 +132,34 @@ int tick(struct tick_context *ctx)
 	r->end = END_NONE;
 	r->cpu = bpf_get_smp_processor_id();
 	r->class_epoch = r->attachment = 0;
+	r->user_frames = 0;
 	bpf_get_current_comm(r->comm, sizeof(r->comm));
 
 	if (!(task->flags & PF_KTHREAD)) {
-		if (user_registers(&regs, ctx, task, kernel)) {
+		if (read_registers(s, ctx, task, kernel)) {
+			user = true;
 			vm = bpf_map_lookup_elem(&processes, &pid);
 			if (vm && vm->start_ticks != r->header.start / NS_PER_START_TICK)
 				vm = 0;
-			n = walk_user(s, task, vm, &regs, pid, tid);
+			take_context(s, vm, task, pid, tid);
 		} else {
 			r->end = END_COMPAT;
 		}
 	}
+	n = r->user_frames;
 	if (kernel)
 		k = kernel_frames(ctx, r, n);
-	r->user_frames = n;
 	r->kernel_frames = k;
 
 	size = offsetof(struct sample, frames) + 8 * (__u64)(n + k);
-	if (size > sizeof(*r))
-		size = sizeof(*r);
-	if (bpf_ringbuf_output(&events, r, size, wakeup_flags())) {
+	if (user)
+		size += append_tail(s, n, k);
+	if (size > sizeof(*r) + sizeof(s->tail))
+		size = sizeof(*r) + sizeof(s->tail);
+	lost = bpf_ringbuf_output(&events, r, size, wakeup_flags());
+	if (user)
+		end_context(s, lost);
+	if (lost) {
 		count(SAMPLES_DROPPED_RING_FULL, 1);
 	} else {
 		count(SAMPLES_DELIVERED, 1);

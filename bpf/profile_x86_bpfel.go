@@ -13,12 +13,53 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type ProfileCall struct {
+	_           structs.HostLayout
+	Header      ProfileEventHeader
+	Callee      uint64
+	Caller      uint64
+	Burst       uint64
+	ClassEpoch  uint32
+	Attachment  uint32
+	Engine      uint8
+	Pad         [3]uint8
+	CalleeDepth uint32
+	CallerDepth uint32
+	Stride      uint32
+	Made        uint32
+	Ticks       uint32
+	Spent       uint64
+}
+
+type ProfileCallEngine uint32
+
+const (
+	ProfileCallEngineENGINE_PAGE      ProfileCallEngine = 1
+	ProfileCallEngineENGINE_LISTENER  ProfileCallEngine = 2
+	ProfileCallEngineENGINE_SEMAPHORE ProfileCallEngine = 3
+	ProfileCallEngineENGINE_BRANCH    ProfileCallEngine = 4
+)
+
+type ProfileChainRate struct {
+	_          structs.HostLayout
+	Every      uint32
+	Generation uint32
+}
+
 type ProfileCodeHeap struct {
 	_          structs.HostLayout
 	Low        uint64
 	High       uint64
 	SegmentMap uint64
 }
+
+type ProfileContextMode uint32
+
+const (
+	ProfileContextModeCONTEXT_WALK    ProfileContextMode = 0
+	ProfileContextModeCONTEXT_PARTIAL ProfileContextMode = 1
+	ProfileContextModeCONTEXT_CHAIN   ProfileContextMode = 2
+)
 
 type ProfileCounter uint32
 
@@ -40,7 +81,18 @@ const (
 	ProfileCounterSEGMENT_MISSES             ProfileCounter = 14
 	ProfileCounterWINDOW_FILLS               ProfileCounter = 15
 	ProfileCounterCODE_UNLOADS               ProfileCounter = 16
-	ProfileCounterCOUNTER_COUNT              ProfileCounter = 17
+	ProfileCounterCALLS_ATTEMPTED            ProfileCounter = 17
+	ProfileCounterCALLS_DELIVERED            ProfileCounter = 18
+	ProfileCounterCALLS_DROPPED_RING_FULL    ProfileCounter = 19
+	ProfileCounterCALL_HITS                  ProfileCounter = 20
+	ProfileCounterCALL_HITS_REFUSED          ProfileCounter = 21
+	ProfileCounterBURSTS_ARMED               ProfileCounter = 22
+	ProfileCounterBURSTS_SKIPPED             ProfileCounter = 23
+	ProfileCounterNS_CALLS                   ProfileCounter = 24
+	ProfileCounterSAMPLES_LINKED             ProfileCounter = 25
+	ProfileCounterSAMPLES_PARTIAL            ProfileCounter = 26
+	ProfileCounterSTACKS_DISPLACED           ProfileCounter = 27
+	ProfileCounterCOUNTER_COUNT              ProfileCounter = 28
 )
 
 type ProfileEpochs struct {
@@ -67,6 +119,9 @@ const (
 	ProfileEventKindEVENT_CODE_LOAD    ProfileEventKind = 2
 	ProfileEventKindEVENT_PROCESS_EXEC ProfileEventKind = 3
 	ProfileEventKindEVENT_PROCESS_EXIT ProfileEventKind = 4
+	ProfileEventKindEVENT_CALL         ProfileEventKind = 5
+	ProfileEventKindEVENT_NAMED_CALL   ProfileEventKind = 6
+	ProfileEventKindEVENT_NEW_METHOD   ProfileEventKind = 7
 )
 
 type ProfileFrameKind uint32
@@ -138,6 +193,42 @@ type ProfileHotspotProcess struct {
 	InterpBcp           int32
 }
 
+type ProfileKeptStack struct {
+	_      structs.HostLayout
+	Busy   uint32
+	Tid    uint32
+	Born   uint64
+	Owner  uint32
+	Exec   uint32
+	Serial uint32
+	Count  uint32
+	Levels [256]struct {
+		_     structs.HostLayout
+		Frame uint64
+		Cfa   uint64
+	}
+}
+
+type ProfileNamedCall struct {
+	_           structs.HostLayout
+	Header      ProfileEventHeader
+	Burst       uint64
+	CallerLine  uint32
+	Engine      uint8
+	Pad         [3]uint8
+	CalleeClass [96]uint8
+	CalleeName  [96]uint8
+	CallerClass [96]uint8
+	CallerName  [96]uint8
+	CalleeFile  [192]uint8
+	CallerFile  [192]uint8
+	Left        uint32
+	Ticks       uint32
+	Gaps        uint32
+	Least       uint32
+	Spent       uint64
+}
+
 type ProfileProcessEvent struct {
 	_      structs.HostLayout
 	Header ProfileEventHeader
@@ -165,6 +256,10 @@ const (
 	ProfileSampleFlagsSAMPLE_JAVA_THREAD ProfileSampleFlags = 2
 	ProfileSampleFlagsSAMPLE_JAVA_FRAMES ProfileSampleFlags = 4
 	ProfileSampleFlagsSAMPLE_ATTACHED    ProfileSampleFlags = 8
+	ProfileSampleFlagsSAMPLE_DEPTHS      ProfileSampleFlags = 16
+	ProfileSampleFlagsSAMPLE_LINK        ProfileSampleFlags = 32
+	ProfileSampleFlagsSAMPLE_DRAWN       ProfileSampleFlags = 64
+	ProfileSampleFlagsSAMPLE_SHARED      ProfileSampleFlags = 128
 )
 
 type ProfileScratch struct {
@@ -188,12 +283,62 @@ type ProfileScratch struct {
 		Kind      uint32
 		_         [4]byte
 	}
+	Regs struct {
+		_   structs.HostLayout
+		Pc  uint64
+		Sp  uint64
+		Bp  uint64
+		R13 uint64
+		Rbx uint64
+	}
+	Start struct {
+		_          structs.HostLayout
+		Owner      uint64
+		StackBase  uint64
+		Thread     uint64
+		NativeTo   uint64
+		DepthBase  uint64
+		Tag        uint64
+		Tid        uint32
+		JavaFrames uint32
+		Kept       uint32
+		Own        uint32
+		Shared     uint32
+		Placed     uint32
+	}
 	Caller struct {
 		_  structs.HostLayout
 		Pc uint64
 		Sp uint64
 		Bp uint64
 	}
+	Saved struct {
+		_      structs.HostLayout
+		R15    uint64
+		R14    uint64
+		R13    uint64
+		R12    uint64
+		Bp     uint64
+		Bx     uint64
+		R11    uint64
+		R10    uint64
+		R9     uint64
+		R8     uint64
+		Ax     uint64
+		Cx     uint64
+		Dx     uint64
+		Si     uint64
+		Di     uint64
+		OrigAx uint64
+		Ip     uint64
+		Cs     uint64
+		Flags  uint64
+		Sp     uint64
+		Ss     uint64
+	}
+	_        [104]byte
+	Frame    uint64
+	Any      uint64
 	Segments [4096]struct {
 		_         structs.HostLayout
 		Tag       uint64
@@ -218,7 +363,17 @@ type ProfileScratch struct {
 		Thread    uint64
 		StackBase uint64
 	}
+	Cfa    [1024]uint64
 	Sample ProfileSample
+	Tail   [514]uint64
+}
+
+type ProfileSharedStack struct {
+	_      structs.HostLayout
+	Serial uint32
+	Base   uint32
+	Frames uint32
+	Own    uint32
 }
 
 type ProfileWalkEnd uint32
@@ -237,16 +392,20 @@ const (
 	ProfileWalkEndEND_COMPAT      ProfileWalkEnd = 10
 	ProfileWalkEndEND_NO_ANCHOR   ProfileWalkEnd = 11
 	ProfileWalkEndEND_UNSUPPORTED ProfileWalkEnd = 12
-	ProfileWalkEndEND_COUNT       ProfileWalkEnd = 13
+	ProfileWalkEndEND_KNOWN       ProfileWalkEnd = 13
+	ProfileWalkEndEND_COUNT       ProfileWalkEnd = 14
 )
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	ProfileMapChainRates         = "chain_rates"
 	ProfileMapCounters           = "counters"
 	ProfileMapEpochs             = "epochs"
 	ProfileMapEvents             = "events"
+	ProfileMapKeptStacks         = "kept_stacks"
+	ProfileMapKnownLinks         = "known_links"
 	ProfileMapPids               = "pids"
 	ProfileMapProcesses          = "processes"
 	ProfileMapScratches          = "scratches"
@@ -254,16 +413,25 @@ const (
 	ProfileProgProcessExit       = "process_exit"
 	ProfileProgProcessFork       = "process_fork"
 	ProfileProgTick              = "tick"
+	ProfileVarCheckContexts      = "check_contexts"
+	ProfileVarConfirmLevels      = "confirm_levels"
+	ProfileVarContexts           = "contexts"
+	ProfileVarExportCall         = "export_call"
+	ProfileVarExportCallEngine   = "export_call_engine"
+	ProfileVarExportChainRate    = "export_chain_rate"
+	ProfileVarExportContextMode  = "export_context_mode"
 	ProfileVarExportCounter      = "export_counter"
 	ProfileVarExportEventKind    = "export_event_kind"
 	ProfileVarExportFrameKind    = "export_frame_kind"
 	ProfileVarExportHotspotFlags = "export_hotspot_flags"
+	ProfileVarExportNamedCall    = "export_named_call"
 	ProfileVarExportProcessEvent = "export_process_event"
 	ProfileVarExportSampleFlags  = "export_sample_flags"
+	ProfileVarExportSharedStack  = "export_shared_stack"
 	ProfileVarExportWalkEnd      = "export_walk_end"
 	ProfileVarFilterByPid        = "filter_by_pid"
-	ProfileVarKernelStacks       = "kernel_stacks"
 	ProfileVarWakeupBytes        = "wakeup_bytes"
+	ProfileVarWalkUnknown        = "walk_unknown"
 )
 
 // LoadProfile returns the embedded CollectionSpec for Profile.
@@ -318,28 +486,40 @@ type ProfileProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProfileMapSpecs struct {
-	Counters  *ebpf.MapSpec `ebpf:"counters"`
-	Epochs    *ebpf.MapSpec `ebpf:"epochs"`
-	Events    *ebpf.MapSpec `ebpf:"events"`
-	Pids      *ebpf.MapSpec `ebpf:"pids"`
-	Processes *ebpf.MapSpec `ebpf:"processes"`
-	Scratches *ebpf.MapSpec `ebpf:"scratches"`
+	ChainRates *ebpf.MapSpec `ebpf:"chain_rates"`
+	Counters   *ebpf.MapSpec `ebpf:"counters"`
+	Epochs     *ebpf.MapSpec `ebpf:"epochs"`
+	Events     *ebpf.MapSpec `ebpf:"events"`
+	KeptStacks *ebpf.MapSpec `ebpf:"kept_stacks"`
+	KnownLinks *ebpf.MapSpec `ebpf:"known_links"`
+	Pids       *ebpf.MapSpec `ebpf:"pids"`
+	Processes  *ebpf.MapSpec `ebpf:"processes"`
+	Scratches  *ebpf.MapSpec `ebpf:"scratches"`
 }
 
 // ProfileVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProfileVariableSpecs struct {
+	CheckContexts      *ebpf.VariableSpec `ebpf:"check_contexts"`
+	ConfirmLevels      *ebpf.VariableSpec `ebpf:"confirm_levels"`
+	Contexts           *ebpf.VariableSpec `ebpf:"contexts"`
+	ExportCall         *ebpf.VariableSpec `ebpf:"export_call"`
+	ExportCallEngine   *ebpf.VariableSpec `ebpf:"export_call_engine"`
+	ExportChainRate    *ebpf.VariableSpec `ebpf:"export_chain_rate"`
+	ExportContextMode  *ebpf.VariableSpec `ebpf:"export_context_mode"`
 	ExportCounter      *ebpf.VariableSpec `ebpf:"export_counter"`
 	ExportEventKind    *ebpf.VariableSpec `ebpf:"export_event_kind"`
 	ExportFrameKind    *ebpf.VariableSpec `ebpf:"export_frame_kind"`
 	ExportHotspotFlags *ebpf.VariableSpec `ebpf:"export_hotspot_flags"`
+	ExportNamedCall    *ebpf.VariableSpec `ebpf:"export_named_call"`
 	ExportProcessEvent *ebpf.VariableSpec `ebpf:"export_process_event"`
 	ExportSampleFlags  *ebpf.VariableSpec `ebpf:"export_sample_flags"`
+	ExportSharedStack  *ebpf.VariableSpec `ebpf:"export_shared_stack"`
 	ExportWalkEnd      *ebpf.VariableSpec `ebpf:"export_walk_end"`
 	FilterByPid        *ebpf.VariableSpec `ebpf:"filter_by_pid"`
-	KernelStacks       *ebpf.VariableSpec `ebpf:"kernel_stacks"`
 	WakeupBytes        *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
+	WalkUnknown        *ebpf.VariableSpec `ebpf:"walk_unknown"`
 }
 
 // ProfileObjects contains all objects after they have been loaded into the kernel.
@@ -362,19 +542,25 @@ func (o *ProfileObjects) Close() error {
 //
 // It can be passed to LoadProfileObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProfileMaps struct {
-	Counters  *ebpf.Map `ebpf:"counters"`
-	Epochs    *ebpf.Map `ebpf:"epochs"`
-	Events    *ebpf.Map `ebpf:"events"`
-	Pids      *ebpf.Map `ebpf:"pids"`
-	Processes *ebpf.Map `ebpf:"processes"`
-	Scratches *ebpf.Map `ebpf:"scratches"`
+	ChainRates *ebpf.Map `ebpf:"chain_rates"`
+	Counters   *ebpf.Map `ebpf:"counters"`
+	Epochs     *ebpf.Map `ebpf:"epochs"`
+	Events     *ebpf.Map `ebpf:"events"`
+	KeptStacks *ebpf.Map `ebpf:"kept_stacks"`
+	KnownLinks *ebpf.Map `ebpf:"known_links"`
+	Pids       *ebpf.Map `ebpf:"pids"`
+	Processes  *ebpf.Map `ebpf:"processes"`
+	Scratches  *ebpf.Map `ebpf:"scratches"`
 }
 
 func (m *ProfileMaps) Close() error {
 	return _ProfileClose(
+		m.ChainRates,
 		m.Counters,
 		m.Epochs,
 		m.Events,
+		m.KeptStacks,
+		m.KnownLinks,
 		m.Pids,
 		m.Processes,
 		m.Scratches,
@@ -385,16 +571,25 @@ func (m *ProfileMaps) Close() error {
 //
 // It can be passed to LoadProfileObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProfileVariables struct {
+	CheckContexts      *ebpf.Variable `ebpf:"check_contexts"`
+	ConfirmLevels      *ebpf.Variable `ebpf:"confirm_levels"`
+	Contexts           *ebpf.Variable `ebpf:"contexts"`
+	ExportCall         *ebpf.Variable `ebpf:"export_call"`
+	ExportCallEngine   *ebpf.Variable `ebpf:"export_call_engine"`
+	ExportChainRate    *ebpf.Variable `ebpf:"export_chain_rate"`
+	ExportContextMode  *ebpf.Variable `ebpf:"export_context_mode"`
 	ExportCounter      *ebpf.Variable `ebpf:"export_counter"`
 	ExportEventKind    *ebpf.Variable `ebpf:"export_event_kind"`
 	ExportFrameKind    *ebpf.Variable `ebpf:"export_frame_kind"`
 	ExportHotspotFlags *ebpf.Variable `ebpf:"export_hotspot_flags"`
+	ExportNamedCall    *ebpf.Variable `ebpf:"export_named_call"`
 	ExportProcessEvent *ebpf.Variable `ebpf:"export_process_event"`
 	ExportSampleFlags  *ebpf.Variable `ebpf:"export_sample_flags"`
+	ExportSharedStack  *ebpf.Variable `ebpf:"export_shared_stack"`
 	ExportWalkEnd      *ebpf.Variable `ebpf:"export_walk_end"`
 	FilterByPid        *ebpf.Variable `ebpf:"filter_by_pid"`
-	KernelStacks       *ebpf.Variable `ebpf:"kernel_stacks"`
 	WakeupBytes        *ebpf.Variable `ebpf:"wakeup_bytes"`
+	WalkUnknown        *ebpf.Variable `ebpf:"walk_unknown"`
 }
 
 // ProfilePrograms contains all programs after they have been loaded into the kernel.

@@ -20,23 +20,31 @@ static __always_inline bool is_return(const struct hotspot_process *vm, __u64 v)
 	       (b[4] == 0xff && (b[5] & 0x38) == 0x10); /* call [r + d32], [r + d8], r */
 }
 
+/* How many of so many words fit into scratch.words. */
+static __always_inline __u64 scannable(__u32 words)
+{
+	__u64 n = words;
+
+	asm volatile("" : "+r"(n)); /* Linux 6.1 loses the bound of half a register that was copied */
+	return n < SCAN_WORDS ? n : SCAN_WORDS;
+}
+
 /* Index of the first word from sp that is a return address into the code cache, or -1. */
 __noinline int find_return(__u32 pid, __u64 sp, __u32 words)
 {
 	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
+	__u64 n = scannable(words);
 
 	if (!vm || !s)
 		return -1;
-	if (words > SCAN_WORDS)
-		words = SCAN_WORDS;
-	if (bpf_probe_read_user(s->words, words * 8, (void *)sp)) {
-		if (words < 4 || bpf_probe_read_user(s->words, 32, (void *)sp))
+	if (bpf_probe_read_user(s->words, n * 8, (void *)sp)) {
+		if (n < 4 || bpf_probe_read_user(s->words, 32, (void *)sp))
 			return -1;
-		words = 4;
+		n = 4;
 	}
 	for (__u32 i = 0; i < SCAN_WORDS; i++) {
-		if (i >= words)
+		if (i >= n)
 			break;
 		if (is_return(vm, s->words[i]))
 			return i;

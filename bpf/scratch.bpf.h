@@ -49,17 +49,45 @@ struct java_thread {
 	__u64 stack_base; /* highest address of its stack */
 };
 
+/* The user's registers, whatever the architecture calls them. */
+struct user_registers {
+	__u64 pc, sp, bp;
+	__u64 r13, rbx; /* bytecode pointer; Method* in an interpreter entry */
+};
+
 struct scratch {
 	__u64 window_low, window_len; /* what of the stack is in window[], bytes */
 	__u64 window[WINDOW_WORDS];
 	__u64 words[SCAN_WORDS];
 	struct segment found; /* result of segment_find */
+	struct user_registers regs; /* as sampled */
+	struct {
+		__u64 owner;	/* as segment.owner */
+		__u64 stack_base; /* 0 if unknown */
+		__u64 thread;	 /* JavaThread*, 0 if it is none */
+		__u64 native_to; /* native frames end below this address */
+		__u64 depth_base; /* chain: what depths are counted from */
+		__u64 tag;	 /* chain: of the link that is known once the record is out, 0 for none */
+		__u32 tid;
+		__u32 java_frames;
+		__u32 kept; /* partial: the thread has a kept stack */
+		__u32 own, shared; /* partial: frames up to the kept ones, 0 if all; kept levels behind */
+		__u32 placed; /* of the frames pushed so far, those whose place was noted */
+	} start; /* of one sample; what the verifier need not follow, and no stack has room for */
 	struct {
 		__u64 pc, sp, bp;
-	} caller; /* result of stub_caller */
+	} caller; /* result of stub_caller, interpreter_frame */
+	union {
+		struct registers saved; /* the user's, of a tick in kernel mode */
+		__u64 saved_words[34];	/* as many on every architecture */
+	};
+	__u64 frame; /* result of interpreter_frame */
+	__u64 any;   /* see any() */
 	struct segment segments[SEGMENTS];
 	struct java_thread threads[THREADS];
+	__u64 cfa[MAX_USER_FRAMES]; /* of sample.frames: canonical frame addresses, 0 for unknown */
 	struct sample sample;
+	__u64 tail[MAX_USER_FRAMES / 2 + 2]; /* room for what goes behind the frames */
 };
 
 /* key: CPU; the size is set at load */

@@ -101,6 +101,14 @@ __noinline int segment_same(__u32 pid, __u64 pc, __u64 live_id, __u32 id)
 	return vm && live_id && blob_at(vm, pc) + vm->blob_compile_id == live_id && read_int(live_id) == id;
 }
 
+/* Whether two addresses are in the same blob. */
+__noinline int same_blob(__u32 pid, __u64 a, __u64 b)
+{
+	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+
+	return vm && blob_at(vm, a) == blob_at(vm, b);
+}
+
 /*
  * Whether a cached segment still tells the truth. When code went away since it was read, or may have, the blob and
  * the compile id that stand there now decide.

@@ -115,7 +115,7 @@ func TestKernelCodeReuse(t *testing.T) {
 					s.sp += old.frame - now.frame
 					s.mem.put64(s.sp+now.frame-16, s.mem.word(s.sp+now.frame-16))
 					now.returnTo(pc - now.begin)
-					s.frames[len(s.frames)-1] = now.jit(pc)
+					s.frames[len(s.frames)-1].Frame = now.jit(pc)
 					s.check(t, w, s.request(), EndRoot)
 				})
 			}
@@ -159,7 +159,7 @@ func TestKernelMethodReuse(t *testing.T) {
 
 		vm.meta.put64(old.addr+uint64(vm.MethodConst), other.codes-uint64(vm.ConstMethodSize))
 		s.mem.put64(s.mem.word(s.sp+64-16)+uint64(int64(vm.InterpBcp)), other.codes+77)
-		s.frames[0] = old.frame(77)
+		s.frames[0].Frame = old.frame(77)
 		if probes {
 			w.setEpochs(t, vm, ProfileEpochs{Code: 1, Classes: 1})
 		}
@@ -181,6 +181,6 @@ func TestKernelCachePerVM(t *testing.T) {
 
 	vm.identify(c)
 	w.attach(t, vm)
-	s.frames[0] = c.jit(s.pc)
+	s.frames[0].Frame = c.jit(s.pc)
 	s.check(t, w, s.request(), EndRoot)
 }

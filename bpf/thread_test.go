@@ -119,7 +119,7 @@ func TestKernelThreadOfOtherClass(t *testing.T) {
 	s := vm.newStack(t, 8<<10)
 	s.sp, s.bp, s.pc, s.frames = s.mem.end()-1024, 0, libc, nil
 	s.native(libjvm).native(libjvm + 0x100)
-	s.frames = append([]Frame{native(libc)}, s.frames...)
+	s.frames = append([]placedFrame{{native(libc), 0}}, s.frames...)
 	if got := s.check(t, w, th.on(s.request()), EndRoot); got.Flags != SampleAttached {
 		t.Errorf("flags %#x, want %#x", got.Flags, SampleAttached)
 	}

@@ -11,19 +11,8 @@
 #pragma once
 
 #include "native.bpf.h"
+#include "partial.bpf.h"
 #include "thread.bpf.h"
-
-/* The user registers at the tick, whatever the architecture calls them. */
-struct user_registers {
-	__u64 pc, sp, bp, r13, rbx;
-};
-
-/* Java frames from w's registers to the end. */
-static __always_inline void walk_java(struct walk *w)
-{
-	w->end = END_DEPTH;
-	bpf_loop(2 * MAX_USER_FRAMES, java_step, w, 0); /* entry frames take a turn and push nothing */
-}
 
 /* To the return address into the code cache that is i words up the stack from sp. */
 static __always_inline bool go_to_java_caller(struct walk *w, int i, __u64 sp, __u64 bp)
@@ -31,6 +20,7 @@ static __always_inline bool go_to_java_caller(struct walk *w, int i, __u64 sp, _
 	if (i < 0 || i >= SCAN_WORDS)
 		return false;
 	w->frames = 1;
+	w->s->start.placed = 0; /* where the chain of frame pointers said, if there was one */
 	w->pc = w->s->words[i];
 	w->bp = i > 0 && bp == sp + 8 * (__u64)i - 8 ? w->s->words[i - 1] : bp;
 	w->sp = sp + 8 * (__u64)i + 8;
@@ -38,96 +28,184 @@ static __always_inline bool go_to_java_caller(struct walk *w, int i, __u64 sp, _
 	return true;
 }
 
+/* To the Java frames, from where the registers stand. */
+static __always_inline int go_to_java(struct walk *w)
+{
+	w->phase = PHASE_JAVA;
+	w->end = END_DEPTH;
+	return 0;
+}
+
+/* To the Java frames that the thread left through its anchor. */
+static __always_inline int go_to_anchor(struct walk *w)
+{
+	const struct hotspot_process *vm = w->vm;
+	__u64 anchor, pc;
+
+	if (!vm)
+		return 1; /* never: for the verifier */
+	anchor = w->s->start.thread + vm->thread_anchor;
+	pc = read_word(anchor + vm->anchor_pc);
+	w->pc = pc ? pc : read_word(w->s->start.native_to - 8);
+	w->sp = w->s->start.native_to;
+	w->bp = read_word(anchor + vm->anchor_fp);
+	w->leaf = 0;
+	return go_to_java(w);
+}
+
 /*
  * From native code that Java called without an anchor. libjvm keeps frame pointers; libm and the vDSO do not, but their
  * frames are small. If rbp leads to Java at once, it may still be that of a caller's caller: C1 leaves it alone too. Then
  * a return address that fits and is nearer comes first.
  */
-static __always_inline bool find_java_caller(struct walk *w, __u64 sp, __u64 bp)
+static __always_inline int go_to_leaf_caller(struct walk *w)
 {
-	bpf_loop(NATIVE_LEAVES, native_step, w, 0);
-	if (!w->java)
-		return go_to_java_caller(w, find_return(w->pid, sp, SCAN_WORDS), sp, bp);
-	if (w->frames == 1)
-		go_to_java_caller(w, find_fitting_return(w->pid, sp, (w->sp - 8 - sp) / 8), sp, bp);
-	return true;
+	__u64 sp = w->s->regs.sp;
+
+	if (!w->java) {
+		if (!go_to_java_caller(w, find_return(w->pid, sp, SCAN_WORDS), sp, w->s->regs.bp))
+			return end_walk(w, END_NO_ANCHOR);
+	} else if (w->frames == 1) {
+		go_to_java_caller(w, find_fitting_return(w->pid, sp, (w->sp - 8 - sp) / 8), sp, w->s->regs.bp);
+	}
+	w->near = 1;
+	return go_to_java(w);
 }
 
-/* From native code of a JavaThread to its Java frames, if there are any. */
-static __always_inline void walk_native_to_java(struct walk *w, const struct java_thread *t)
+/* What comes behind native frames. */
+static __always_inline int leave_native(struct walk *w)
+{
+	switch (w->phase) {
+	case PHASE_ANCHOR:
+		return contexts == CONTEXT_WALK || w->end != END_KNOWN ? go_to_anchor(w) : 1;
+	case PHASE_LEAF_CALL:
+		return go_to_leaf_caller(w);
+	}
+	return w->java ? go_to_java(w) : 1;
+}
+
+/* One frame. Returns 1 where there are no more. */
+static __always_inline int step(struct walk *w)
+{
+	if (w->phase == PHASE_JAVA) {
+		if (!java_step(w))
+			return 0;
+		if (!w->native)
+			return 1;
+		w->native = 0;
+		w->phase = PHASE_NATIVE;
+		return 0;
+	}
+	if (w->phase != PHASE_NATIVE && w->frames > NATIVE_LEAVES) {
+		w->end = END_DEPTH;
+		return leave_native(w);
+	}
+	return native_step(w) ? leave_native(w) : 0;
+}
+
+/*
+ * bpf_loop callback: a step, after noting where the last frame stands. There is one loop, or the verifier follows each.
+ * Frames of a leaf call are not looked for in the kept stack: whether they are any is not known yet.
+ */
+static long walk_step(__u64 i, struct walk *w)
+{
+	if (contexts != CONTEXT_WALK &&
+	    place_frame(w->frames, w->sp, w->phase == PHASE_JAVA ? IN_JAVA : w->bp, w->s->start.native_to) &&
+	    contexts == CONTEXT_PARTIAL && w->phase != PHASE_LEAF_CALL && met_kept(w))
+		return end_walk(w, END_KNOWN);
+	return step(w);
+}
+
+/* How a walk begins from native code of a JavaThread. */
+static __always_inline void begin_native(struct walk *w)
 {
 	const struct hotspot_process *vm = w->vm;
-	__u64 sp = read_word(w->anchor + vm->anchor_sp), leaf_sp = w->sp, leaf_bp = w->bp, pc;
+	__u64 thread = w->s->start.thread, sp = read_word(thread + vm->thread_anchor + vm->anchor_sp);
 
-	push_native(w, w->pc);
 	if (sp > w->sp) {
-		w->native_to = sp;
-		bpf_loop(NATIVE_LEAVES, native_step, w, 0);
-		pc = read_word(w->anchor + vm->anchor_pc);
-		w->pc = pc ? pc : read_word(sp - 8);
-		w->sp = sp;
-		w->bp = read_word(w->anchor + vm->anchor_fp);
-		w->leaf = 0;
-		walk_java(w);
-	} else if (read_int(t->thread + vm->thread_state) == THREAD_IN_JAVA) {
-		if (!find_java_caller(w, leaf_sp, leaf_bp)) {
-			w->end = END_NO_ANCHOR;
-			return;
-		}
-		w->near = 1;
-		walk_java(w);
-	} else {
-		w->end = END_DEPTH;
-		bpf_loop(MAX_USER_FRAMES, native_step, w, 0);
-		if (w->java)
-			walk_java(w);
+		w->s->start.native_to = sp;
+		w->phase = PHASE_ANCHOR;
+	} else if (read_int(thread + vm->thread_state) == THREAD_IN_JAVA) {
+		w->phase = PHASE_LEAF_CALL;
 	}
 }
 
-/* Fills frames, user_frames, end and flags of the sample in s. vm is 0 where the process has no attached VM. */
-static __always_inline __u32 walk_user(struct scratch *s, struct task_struct *task, const struct hotspot_process *vm,
-				       const struct user_registers *regs, __u32 pid, __u32 tid)
+/* Notes in the sample and in scratch.start which VM's thread it is of. vm is 0 where the process has no attached VM. */
+static __always_inline void begin_walks(struct scratch *s, const struct hotspot_process *vm, struct task_struct *task,
+					__u32 tid)
+{
+	struct java_thread *t;
+	struct epochs *e;
+	__u32 slot;
+
+	s->start.owner = s->start.thread = s->start.stack_base = 0;
+	s->start.tid = tid;
+	if (!vm)
+		return;
+	slot = vm->slot;
+	e = bpf_map_lookup_elem(&epochs, &slot);
+	s->sample.flags |= SAMPLE_ATTACHED;
+	s->sample.attachment = vm->serial;
+	s->sample.class_epoch = e ? e->classes : 0;
+	s->start.owner = (__u64)vm->serial << 32 | (e ? e->code : 0);
+	t = current_java_thread(vm, s, task, tid);
+	if (t) {
+		s->sample.flags |= SAMPLE_JAVA_THREAD;
+		s->start.thread = t->thread;
+		s->start.stack_base = t->stack_base;
+	}
+}
+
+/* The value, which the verifier takes for any. */
+static __always_inline __u64 any(struct scratch *s, __u64 v)
+{
+	volatile __u64 *cell = &s->any;
+
+	*cell = v;
+	return *cell;
+}
+
+/*
+ * Before Linux 6.8 the verifier follows the body of a loop once, and takes what it finds there for what is always there:
+ * branches that are not taken at the first step are gone. So nothing that changes from step to step may be known.
+ */
+static __always_inline void begin_anyhow(struct walk *w)
+{
+	w->frames = any(w->s, w->frames);
+	w->met = any(w->s, w->met);
+	w->end = any(w->s, w->end);
+	w->leaf = any(w->s, w->leaf);
+	w->near = any(w->s, w->near);
+	w->phase = any(w->s, w->phase);
+	w->java = any(w->s, w->java);
+	w->native = any(w->s, w->native);
+}
+
+/* Fills frames, user_frames, end and flags of the sample, from its registers. At most limit frames are wanted. */
+static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_process *vm, __u32 pid, __u32 limit, __u32 kept)
 {
 	struct walk w = {
-		.s = s, .vm = vm, .pc = regs->pc, .sp = regs->sp, .bp = regs->bp,
-		.r13 = regs->r13, .rbx = regs->rbx, .pid = pid, .leaf = 1,
+		.s = s, .vm = vm, .pid = pid, .pc = s->regs.pc, .sp = s->regs.sp, .bp = s->regs.bp,
+		.limit = limit, .kept_left = kept, .leaf = 1, .end = END_DEPTH,
 	};
-	struct java_thread *t = 0;
 
+	s->start.native_to = 0;
+	s->start.java_frames = s->start.own = s->start.shared = s->start.placed = 0;
 	s->window_len = 0;
 	s->window_low = 0;
-	if (vm) {
-		__u32 slot = vm->slot;
-		struct epochs *e = bpf_map_lookup_elem(&epochs, &slot);
-
-		s->sample.flags |= SAMPLE_ATTACHED;
-		s->sample.attachment = vm->serial;
-		s->sample.class_epoch = e ? e->classes : 0;
-		w.owner = (__u64)vm->serial << 32 | (e ? e->code : 0);
-		t = current_java_thread(vm, s, task, tid);
-		if (t) {
-			s->sample.flags |= SAMPLE_JAVA_THREAD;
-			w.stack_base = t->stack_base;
-			w.anchor = t->thread + vm->thread_anchor;
-		}
-	}
-	if (vm && in_code_cache(vm, w.pc)) {
-		walk_java(&w);
-	} else if (t) {
-		walk_native_to_java(&w, t);
-	} else {
+	if (!vm || !in_code_cache(vm, w.pc)) {
 		push_native(&w, w.pc);
-		w.native = 1;
+		w.phase = PHASE_NATIVE;
+		if (vm && s->start.thread)
+			begin_native(&w);
 	}
-	if (w.native) {
-		w.end = END_DEPTH;
-		bpf_loop(MAX_USER_FRAMES, native_step, &w, 0);
-		if (w.java)
-			walk_java(&w);
-	}
-	if (w.java_frames)
+	begin_anyhow(&w);
+	bpf_loop(3 * MAX_USER_FRAMES, walk_step, &w, 0); /* entry frames take a turn and push nothing */
+	if (contexts != CONTEXT_WALK && s->start.placed != w.frames)
+		s->cfa[(w.frames - 1) & (MAX_USER_FRAMES - 1)] = 0; /* the walk ended at this frame: it leads nowhere */
+	if (s->start.java_frames)
 		s->sample.flags |= SAMPLE_JAVA_FRAMES;
 	s->sample.end = w.end;
 	s->sample.user_frames = w.frames;
-	return w.frames;
+	return w.end;
 }

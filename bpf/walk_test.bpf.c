@@ -6,7 +6,7 @@
  * it, so memory of the test plays the guest's. The task is played too: where a kernel's task_struct has the fields
  * that the walker reads, a map's value has those of the request.
  */
-#include "walk.bpf.h"
+#include "context.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -16,7 +16,9 @@ struct request {
 	__u32 pid, tid;
 	__u64 begin;			 /* leaf: of the code */
 	__u64 base;			 /* window: end of the stack */
-	__u32 complete, words, len, pad; /* leaf; scan; window */
+	__u32 complete, words, len; /* leaf; scan; window */
+	__u32 lost;		    /* context: the record does not go out */
+	__u32 exec, pad;	    /* context: programs that the process had executed */
 
 	/* answers */
 	__u64 thread, stack_base, word, window_len, ns;
@@ -39,12 +41,17 @@ struct {
 	__type(value, struct fake_task);
 } tasks SEC(".maps");
 
-/* key: 0; where walk leaves its sample */
+struct record {
+	struct sample sample;
+	__u64 tail[MAX_USER_FRAMES / 2 + 2];
+};
+
+/* key: 0; where walk and context leave their sample */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct sample);
+	__type(value, struct record);
 } samples SEC(".maps");
 
 static __always_inline struct task_struct *fake_task(struct request *r)
@@ -56,30 +63,63 @@ static __always_inline struct task_struct *fake_task(struct request *r)
 		return 0;
 	*(__u64 *)(t->bytes + bpf_core_field_offset(struct task_struct, start_boottime)) = r->born;
 	*(__u64 *)(t->bytes + bpf_core_field_offset(struct task_struct, thread.fsbase)) = r->fsbase;
+	*(int *)(t->bytes + bpf_core_field_offset(struct task_struct, pid)) = 1; /* not the main thread */
 	return (struct task_struct *)t;
+}
+
+static __always_inline void begin_sample(struct scratch *s, const struct request *r)
+{
+	s->sample.flags = 0;
+	s->sample.end = END_NONE;
+	s->sample.class_epoch = s->sample.attachment = 0;
+	s->sample.kernel_frames = 0;
+	s->sample.header.start = 0; /* processes are told apart by pid and exec */
+	s->sample.header.exec = r->exec;
+	s->regs = (struct user_registers){.pc = r->pc, .sp = r->sp, .bp = r->bp, .r13 = r->r13, .rbx = r->rbx};
 }
 
 /* A whole walk from the request's registers; its sample is in the samples map. */
 SEC("syscall")
 int walk(struct request *r)
 {
-	struct user_registers regs = {.pc = r->pc, .sp = r->sp, .bp = r->bp, .r13 = r->r13, .rbx = r->rbx};
 	struct hotspot_process *vm;
 	struct task_struct *task = fake_task(r);
 	struct scratch *s = this_scratch();
 	__u32 zero = 0, pid = r->pid;
-	struct sample *out = bpf_map_lookup_elem(&samples, &zero);
+	struct record *out = bpf_map_lookup_elem(&samples, &zero);
 	__u64 begin;
 
 	if (!task || !s || !out)
 		return -1;
 	begin = bpf_ktime_get_ns();
-	s->sample.flags = 0;
-	s->sample.end = END_NONE;
-	s->sample.class_epoch = s->sample.attachment = 0;
-	s->sample.kernel_frames = 0;
+	begin_sample(s, r);
 	vm = bpf_map_lookup_elem(&processes, &pid);
-	walk_user(s, task, vm, &regs, pid, r->tid);
+	begin_walks(s, vm, task, r->tid);
+	walk_user(s, vm, pid, MAX_USER_FRAMES, 0);
+	r->ns = bpf_ktime_get_ns() - begin;
+	return bpf_probe_read_kernel(&out->sample, sizeof(out->sample), &s->sample);
+}
+
+/* As much of the stack as the mode wants, and its tail. Returns 0; r->len is the size of the record. */
+SEC("syscall")
+int context(struct request *r)
+{
+	struct hotspot_process *vm;
+	struct task_struct *task = fake_task(r);
+	struct scratch *s = this_scratch();
+	__u32 zero = 0, pid = r->pid, n;
+	struct record *out = bpf_map_lookup_elem(&samples, &zero);
+	__u64 begin;
+
+	if (!task || !s || !out)
+		return -1;
+	begin = bpf_ktime_get_ns();
+	begin_sample(s, r);
+	vm = bpf_map_lookup_elem(&processes, &pid);
+	take_context(s, vm, task, pid, r->tid);
+	n = s->sample.user_frames;
+	r->len = offsetof(struct sample, frames) + 8 * n + append_tail(s, n, 0);
+	end_context(s, r->lost);
 	r->ns = bpf_ktime_get_ns() - begin;
 	return bpf_probe_read_kernel(out, sizeof(*out), &s->sample);
 }

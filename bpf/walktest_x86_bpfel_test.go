@@ -42,6 +42,8 @@ type WalkTestRequest struct {
 	Complete     uint32
 	Words        uint32
 	Len          uint32
+	Lost         uint32
+	Exec         uint32
 	Pad          uint32
 	Thread       uint64
 	StackBase    uint64
@@ -61,23 +63,31 @@ type WalkTestRequest struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	WalkTestMapChainRates     = "chain_rates"
 	WalkTestMapCounters       = "counters"
 	WalkTestMapEpochs         = "epochs"
 	WalkTestMapEvents         = "events"
+	WalkTestMapKeptStacks     = "kept_stacks"
+	WalkTestMapKnownLinks     = "known_links"
 	WalkTestMapPids           = "pids"
 	WalkTestMapProcesses      = "processes"
 	WalkTestMapSamples        = "samples"
 	WalkTestMapScratches      = "scratches"
 	WalkTestMapTasks          = "tasks"
+	WalkTestProgContext       = "context"
 	WalkTestProgCover         = "cover"
 	WalkTestProgFind          = "find"
 	WalkTestProgLeaf          = "leaf"
 	WalkTestProgScan          = "scan"
 	WalkTestProgThread        = "thread"
 	WalkTestProgWalk          = "walk"
+	WalkTestVarCheckContexts  = "check_contexts"
+	WalkTestVarConfirmLevels  = "confirm_levels"
+	WalkTestVarContexts       = "contexts"
 	WalkTestVarExportBlobKind = "export_blob_kind"
 	WalkTestVarExportRequest  = "export_request"
 	WalkTestVarFilterByPid    = "filter_by_pid"
+	WalkTestVarWalkUnknown    = "walk_unknown"
 )
 
 // LoadWalkTest returns the embedded CollectionSpec for WalkTest.
@@ -122,35 +132,43 @@ type WalkTestSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WalkTestProgramSpecs struct {
-	Cover  *ebpf.ProgramSpec `ebpf:"cover"`
-	Find   *ebpf.ProgramSpec `ebpf:"find"`
-	Leaf   *ebpf.ProgramSpec `ebpf:"leaf"`
-	Scan   *ebpf.ProgramSpec `ebpf:"scan"`
-	Thread *ebpf.ProgramSpec `ebpf:"thread"`
-	Walk   *ebpf.ProgramSpec `ebpf:"walk"`
+	Context *ebpf.ProgramSpec `ebpf:"context"`
+	Cover   *ebpf.ProgramSpec `ebpf:"cover"`
+	Find    *ebpf.ProgramSpec `ebpf:"find"`
+	Leaf    *ebpf.ProgramSpec `ebpf:"leaf"`
+	Scan    *ebpf.ProgramSpec `ebpf:"scan"`
+	Thread  *ebpf.ProgramSpec `ebpf:"thread"`
+	Walk    *ebpf.ProgramSpec `ebpf:"walk"`
 }
 
 // WalkTestMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WalkTestMapSpecs struct {
-	Counters  *ebpf.MapSpec `ebpf:"counters"`
-	Epochs    *ebpf.MapSpec `ebpf:"epochs"`
-	Events    *ebpf.MapSpec `ebpf:"events"`
-	Pids      *ebpf.MapSpec `ebpf:"pids"`
-	Processes *ebpf.MapSpec `ebpf:"processes"`
-	Samples   *ebpf.MapSpec `ebpf:"samples"`
-	Scratches *ebpf.MapSpec `ebpf:"scratches"`
-	Tasks     *ebpf.MapSpec `ebpf:"tasks"`
+	ChainRates *ebpf.MapSpec `ebpf:"chain_rates"`
+	Counters   *ebpf.MapSpec `ebpf:"counters"`
+	Epochs     *ebpf.MapSpec `ebpf:"epochs"`
+	Events     *ebpf.MapSpec `ebpf:"events"`
+	KeptStacks *ebpf.MapSpec `ebpf:"kept_stacks"`
+	KnownLinks *ebpf.MapSpec `ebpf:"known_links"`
+	Pids       *ebpf.MapSpec `ebpf:"pids"`
+	Processes  *ebpf.MapSpec `ebpf:"processes"`
+	Samples    *ebpf.MapSpec `ebpf:"samples"`
+	Scratches  *ebpf.MapSpec `ebpf:"scratches"`
+	Tasks      *ebpf.MapSpec `ebpf:"tasks"`
 }
 
 // WalkTestVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WalkTestVariableSpecs struct {
+	CheckContexts  *ebpf.VariableSpec `ebpf:"check_contexts"`
+	ConfirmLevels  *ebpf.VariableSpec `ebpf:"confirm_levels"`
+	Contexts       *ebpf.VariableSpec `ebpf:"contexts"`
 	ExportBlobKind *ebpf.VariableSpec `ebpf:"export_blob_kind"`
 	ExportRequest  *ebpf.VariableSpec `ebpf:"export_request"`
 	FilterByPid    *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	WalkUnknown    *ebpf.VariableSpec `ebpf:"walk_unknown"`
 }
 
 // WalkTestObjects contains all objects after they have been loaded into the kernel.
@@ -173,21 +191,27 @@ func (o *WalkTestObjects) Close() error {
 //
 // It can be passed to LoadWalkTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WalkTestMaps struct {
-	Counters  *ebpf.Map `ebpf:"counters"`
-	Epochs    *ebpf.Map `ebpf:"epochs"`
-	Events    *ebpf.Map `ebpf:"events"`
-	Pids      *ebpf.Map `ebpf:"pids"`
-	Processes *ebpf.Map `ebpf:"processes"`
-	Samples   *ebpf.Map `ebpf:"samples"`
-	Scratches *ebpf.Map `ebpf:"scratches"`
-	Tasks     *ebpf.Map `ebpf:"tasks"`
+	ChainRates *ebpf.Map `ebpf:"chain_rates"`
+	Counters   *ebpf.Map `ebpf:"counters"`
+	Epochs     *ebpf.Map `ebpf:"epochs"`
+	Events     *ebpf.Map `ebpf:"events"`
+	KeptStacks *ebpf.Map `ebpf:"kept_stacks"`
+	KnownLinks *ebpf.Map `ebpf:"known_links"`
+	Pids       *ebpf.Map `ebpf:"pids"`
+	Processes  *ebpf.Map `ebpf:"processes"`
+	Samples    *ebpf.Map `ebpf:"samples"`
+	Scratches  *ebpf.Map `ebpf:"scratches"`
+	Tasks      *ebpf.Map `ebpf:"tasks"`
 }
 
 func (m *WalkTestMaps) Close() error {
 	return _WalkTestClose(
+		m.ChainRates,
 		m.Counters,
 		m.Epochs,
 		m.Events,
+		m.KeptStacks,
+		m.KnownLinks,
 		m.Pids,
 		m.Processes,
 		m.Samples,
@@ -200,25 +224,31 @@ func (m *WalkTestMaps) Close() error {
 //
 // It can be passed to LoadWalkTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WalkTestVariables struct {
+	CheckContexts  *ebpf.Variable `ebpf:"check_contexts"`
+	ConfirmLevels  *ebpf.Variable `ebpf:"confirm_levels"`
+	Contexts       *ebpf.Variable `ebpf:"contexts"`
 	ExportBlobKind *ebpf.Variable `ebpf:"export_blob_kind"`
 	ExportRequest  *ebpf.Variable `ebpf:"export_request"`
 	FilterByPid    *ebpf.Variable `ebpf:"filter_by_pid"`
+	WalkUnknown    *ebpf.Variable `ebpf:"walk_unknown"`
 }
 
 // WalkTestPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to LoadWalkTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WalkTestPrograms struct {
-	Cover  *ebpf.Program `ebpf:"cover"`
-	Find   *ebpf.Program `ebpf:"find"`
-	Leaf   *ebpf.Program `ebpf:"leaf"`
-	Scan   *ebpf.Program `ebpf:"scan"`
-	Thread *ebpf.Program `ebpf:"thread"`
-	Walk   *ebpf.Program `ebpf:"walk"`
+	Context *ebpf.Program `ebpf:"context"`
+	Cover   *ebpf.Program `ebpf:"cover"`
+	Find    *ebpf.Program `ebpf:"find"`
+	Leaf    *ebpf.Program `ebpf:"leaf"`
+	Scan    *ebpf.Program `ebpf:"scan"`
+	Thread  *ebpf.Program `ebpf:"thread"`
+	Walk    *ebpf.Program `ebpf:"walk"`
 }
 
 func (p *WalkTestPrograms) Close() error {
 	return _WalkTestClose(
+		p.Context,
 		p.Cover,
 		p.Find,
 		p.Leaf,

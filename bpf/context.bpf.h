@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * As much of a user stack as the mode asks for, into scratch.sample, and what user space needs to complete it, behind the
+ * frames. Take it, append the tail, and say whether the record went out.
+ */
+#pragma once
+
+#include "chain.bpf.h"
+#include "walk.bpf.h"
+
+/* Walk every sample whose link is not known; otherwise those, too, only by the rate. */
+const volatile bool walk_unknown = true;
+
+/* Whether the link that is in the sample suffices. */
+static __always_inline bool link_suffices(struct scratch *s, const struct hotspot_process *vm, __u32 pid)
+{
+	__u32 slot = vm ? vm->slot : MAX_ATTACHED;
+	struct chain_rate *rate = bpf_map_lookup_elem(&chain_rates, &slot);
+	__u64 owner, tag, *known;
+
+	if (!rate)
+		return false;
+	if (!depth_of(s, 0) || !depth_of(s, 1))
+		return false; /* on another stack than the thread's: nothing tells activations apart */
+	if (vm)
+		owner = mix(0, vm->serial);
+	else
+		owner = mix(s->sample.header.start, (__u64)s->sample.header.exec << 32 | pid);
+	tag = link_tag(s, mix(owner, rate->generation));
+	known = link_slot(tag);
+	if (!known || *known != tag) {
+		s->start.tag = tag;
+		if (walk_unknown)
+			return false;
+	}
+	if (rate->every && bpf_get_prandom_u32() % rate->every == 0) {
+		s->sample.flags |= SAMPLE_DRAWN;
+		return false;
+	}
+	s->start.tag = 0; /* nothing is learned from a link */
+	return true;
+}
+
+static __always_inline void take_link(struct scratch *s, const struct hotspot_process *vm, struct task_struct *task,
+				      __u32 pid)
+{
+	struct sample *sample = &s->sample;
+
+	s->start.depth_base = s->start.stack_base ? s->start.stack_base : native_stack_base(task);
+	s->start.tag = 0;
+	sample->flags |= SAMPLE_DEPTHS;
+	if (walk_user(s, vm, pid, LINK_FRAMES, 0) != END_KNOWN)
+		return; /* the whole stack is no longer */
+	if (sample->user_frames > LINK_FRAMES)
+		sample->user_frames = LINK_FRAMES;
+	if (link_suffices(s, vm, pid)) {
+		sample->flags |= SAMPLE_LINK;
+		count(SAMPLES_LINKED, 1);
+		if (!check_contexts)
+			return;
+	}
+	walk_user(s, vm, pid, MAX_USER_FRAMES, 0);
+}
+
+static __always_inline void take_partial(struct scratch *s, const struct hotspot_process *vm, struct task_struct *task,
+					 __u32 pid, __u32 tid)
+{
+	int levels = kept_acquire(task, tid, vm ? vm->serial : 0, s->sample.header.exec);
+
+	s->start.kept = levels >= 0;
+	/* Not where it was sampled: that has moved on. */
+	walk_user(s, vm, pid, MAX_USER_FRAMES, levels > 0 ? levels - 1 : 0);
+	if (s->start.own)
+		count(SAMPLES_PARTIAL, 1);
+	else
+		s->start.own = s->sample.user_frames;
+}
+
+/* Takes the stack that begins at scratch.regs. vm is 0 where the process has no attached VM. */
+static __always_inline void take_context(struct scratch *s, const struct hotspot_process *vm, struct task_struct *task,
+					 __u32 pid, __u32 tid)
+{
+	begin_walks(s, vm, task, tid);
+	if (contexts == CONTEXT_CHAIN)
+		take_link(s, vm, task, pid);
+	else if (contexts == CONTEXT_PARTIAL)
+		take_partial(s, vm, task, pid, tid);
+	else
+		walk_user(s, vm, pid, MAX_USER_FRAMES, 0);
+}
+
+/* What follows n frames of the sample, 0 if there is no room for so many. */
+static __always_inline void *behind_frames(struct scratch *s, __u64 n)
+{
+	asm volatile("" : "+r"(n)); /* what is compared is what is used */
+	if (n > MAX_FRAMES)
+		return 0;
+	return (void *)s + offsetof(struct scratch, sample) + offsetof(struct sample, frames) + 8 * n;
+}
+
+struct depths {
+	struct scratch *s;
+	__u32 at; /* frames before */
+};
+
+/* bpf_loop callback: appends the depth of one frame. */
+static long append_depth(__u64 i, struct depths *d)
+{
+	__u32 *out = behind_frames(d->s, d->at);
+
+	asm volatile("" : "+r"(i));
+	if (!out || i >= MAX_USER_FRAMES)
+		return 1;
+	out[i] = depth_of(d->s, i);
+	return 0;
+}
+
+static __always_inline __u32 append_shared(struct scratch *s, __u32 at)
+{
+	struct kept_stack *k = kept_of(s->start.tid);
+	struct shared_stack *out = behind_frames(s, at);
+
+	if (!k || !out)
+		return 0;
+	out->base = s->start.shared ? k->serial : 0;
+	if (!++k->serial)
+		k->serial = 1;
+	out->serial = k->serial;
+	out->frames = s->start.shared;
+	out->own = s->start.own;
+	s->sample.flags |= SAMPLE_SHARED;
+	return sizeof(*out);
+}
+
+/* Appends what goes behind the n + k frames; returns its size in bytes. */
+static __always_inline __u32 append_tail(struct scratch *s, __u32 n, __u32 k)
+{
+	struct depths d = {.s = s, .at = n + k};
+
+	if (contexts == CONTEXT_CHAIN) {
+		bpf_loop(n, append_depth, &d, 0);
+		return (n * 4 + 7) & ~7u;
+	}
+	if (contexts == CONTEXT_PARTIAL && s->start.kept)
+		return append_shared(s, d.at);
+	return 0;
+}
+
+/* The record went out, or was lost: then nothing must be built on it. */
+static __always_inline void end_context(struct scratch *s, bool lost)
+{
+	if (contexts == CONTEXT_CHAIN && s->start.tag && !lost) {
+		__u64 *known = link_slot(s->start.tag);
+
+		if (known)
+			*known = s->start.tag;
+	}
+	if (contexts == CONTEXT_PARTIAL && s->start.kept) {
+		struct kept_stack *k = kept_of(s->start.tid);
+
+		if (!k)
+			return;
+		if (lost || !worth_keeping(s))
+			k->count = 0;
+		else
+			keep(s, k);
+		kept_release(k);
+	}
+}

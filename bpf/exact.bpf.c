@@ -1,0 +1,52 @@
+//go:build ignore
+
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Exact tracing of a HotSpot VM that was started with -XX:+DTraceMethodProbes: such a VM calls
+ * SharedRuntime::dtrace_method_entry(JavaThread*, Method*) and dtrace_method_exit at every method's begin and end, of
+ * native and of inlined methods too. Every call is counted here; nothing is sampled, and nothing is sent.
+ */
+#include "exactevent.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* bpf2go exports what a variable names. */
+enum exact_counter *export_exact_counter __attribute__((unused));
+struct new_method *export_new_method __attribute__((unused));
+struct exact_node *export_exact_node __attribute__((unused));
+struct exact_edge *export_exact_edge __attribute__((unused));
+struct exact_method *export_exact_method __attribute__((unused));
+struct exact_thread *export_exact_thread __attribute__((unused));
+
+SEC("uprobe.multi")
+int entry_multi(struct registers *ctx)
+{
+	return method_entered(ctx);
+}
+
+SEC("uprobe.multi")
+int return_multi(struct registers *ctx)
+{
+	return method_left(ctx);
+}
+
+/* The same for kernels without uprobe.multi (before 6.6). */
+SEC("uprobe")
+int entry_single(struct registers *ctx)
+{
+	return method_entered(ctx);
+}
+
+SEC("uprobe")
+int return_single(struct registers *ctx)
+{
+	return method_left(ctx);
+}
+
+/* A thread's number may be another one's soon. */
+SEC("tp_btf/sched_process_exit")
+int thread_exit(void *ctx)
+{
+	thread_ended();
+	return 0;
+}

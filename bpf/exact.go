@@ -1,0 +1,126 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// The generated structs of exact tracing under the names that the rest of the program uses. Layouts: exact.h.
+type (
+	ExactNode   = ExactExactNode
+	ExactEdge   = ExactExactEdge
+	ExactMethod = ExactExactMethod
+	ExactThread = ExactExactThread
+	NewMethod   = ExactNewMethod
+)
+
+// An ExactCounter counts something of exact tracing; enum exact_counter in exact.h says what, and which identities
+// hold.
+type ExactCounter = ExactExactCounter
+
+// Counters of exact tracing.
+const (
+	ExactEntries  = ExactExactCounterEXACT_ENTRIES
+	ExactExits    = ExactExactCounterEXACT_EXITS
+	ExactNoThread = ExactExactCounterEXACT_NO_THREAD
+	ExactNoNode   = ExactExactCounterEXACT_NO_NODE
+	ExactTooDeep  = ExactExactCounterEXACT_TOO_DEEP
+	ExactNoEdge   = ExactExactCounterEXACT_NO_EDGE
+	ExactNoMethod = ExactExactCounterEXACT_NO_METHOD
+	ExactNoRecord = ExactExactCounterEXACT_NO_RECORD
+	ExactUnplaced = ExactExactCounterEXACT_UNPLACED
+	ExactUnwound  = ExactExactCounterEXACT_UNWOUND
+	ExactStray    = ExactExactCounterEXACT_STRAY
+	ExactBefore   = ExactExactCounterEXACT_BEFORE
+
+	exactCounterCount = ExactExactCounterEXACT_COUNTER_COUNT
+)
+
+// ExactCounts are all counters of exact tracing at one moment, summed over CPUs.
+type ExactCounts [exactCounterCount]uint64
+
+// ExactDepth is how many frames of a thread have their own context: EXACT_DEPTH.
+const ExactDepth = 4096
+
+// ExactOptions size the maps of exact tracing, which are allocated when it is loaded. 0 means the default.
+type ExactOptions struct {
+	PID     int  // of the one process that is traced
+	NoEdges bool // only the tree
+	Nodes   int  // contexts, 120 bytes each; 0 means DefaultExactNodes
+	Edges   int  // of the call graph, 110 bytes each; 0 means DefaultExactEdges
+	Threads int  // at once, 70 KB each; 0 means DefaultExactThreads
+	Methods int  // in all class epochs, 80 bytes each; 0 means DefaultExactMethods
+}
+
+// Defaults of ExactOptions: 220 MB in all.
+const (
+	DefaultExactNodes   = 1 << 20
+	DefaultExactEdges   = 1 << 18
+	DefaultExactThreads = 512
+	DefaultExactMethods = 1 << 18
+)
+
+// threadRecords is how many threads are remembered by name when they are gone, 100 bytes each.
+const threadRecords = 1 << 14
+
+// LoadExact loads the programs of exact tracing, with the maps that they share with o. They record once they are
+// attached and the process is in o.Processes. The caller closes the result, before o.
+func (o *Objects) LoadExact(opt ExactOptions) (*ExactObjects, error) {
+	spec, err := LoadExact()
+	if err != nil {
+		return nil, fmt.Errorf("read object of exact tracing: %w", err)
+	}
+	if err := opt.apply(spec); err != nil {
+		return nil, err
+	}
+	var objects ExactObjects
+	if err := o.LoadBeside(spec, &objects); err != nil {
+		return nil, fmt.Errorf("load programs of exact tracing: %w", err)
+	}
+	return &objects, nil
+}
+
+func (opt ExactOptions) apply(spec *ebpf.CollectionSpec) error {
+	nodes := size(opt.Nodes, DefaultExactNodes)
+	for name, entries := range map[string]uint32{
+		"node_ids": nodes, "nodes": nodes + 1, "edges": size(opt.Edges, DefaultExactEdges),
+		"threads": size(opt.Threads, DefaultExactThreads), "methods": size(opt.Methods, DefaultExactMethods),
+		"thread_records": threadRecords,
+	} {
+		spec.Maps[name].MaxEntries = entries
+	}
+	err := errors.Join(
+		spec.Variables["target"].Set(uint32(opt.PID)),
+		spec.Variables["max_nodes"].Set(nodes+1), // number 0 is none
+		spec.Variables["record_edges"].Set(!opt.NoEdges),
+	)
+	if err != nil {
+		return fmt.Errorf("set constants: %w", err)
+	}
+	return nil
+}
+
+func size(n, otherwise int) uint32 {
+	if n <= 0 {
+		n = otherwise
+	}
+	return uint32(n)
+}
+
+// ReadCounts reads all counters of exact tracing. While calls are counted, sums of different counters can be off by
+// those in flight.
+func (o *ExactMaps) ReadCounts() (ExactCounts, error) {
+	var c ExactCounts
+	var perCPU []uint64
+	for i := range c {
+		if err := o.ExactCounters.Lookup(uint32(i), &perCPU); err != nil {
+			return c, fmt.Errorf("read counter %d of exact tracing: %w", i, err)
+		}
+		for _, n := range perCPU {
+			c[i] += n
+		}
+	}
+	return c, nil
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* A walk of a user stack: where it stands, and the frames that it has pushed. */
+#pragma once
+
+#include "scratch.bpf.h"
+
+/* How contexts are found, and whether every stack is walked beside that to see how good it is. */
+const volatile __u8 contexts = CONTEXT_WALK;
+const volatile bool check_contexts = false;
+
+/* Which rule finds the next frame. */
+enum walk_phase {
+	PHASE_JAVA,
+	PHASE_NATIVE,	 /* by frame pointer, to the root or to Java */
+	PHASE_ANCHOR,	 /* by frame pointer; then Java goes on at the anchor */
+	PHASE_LEAF_CALL, /* by frame pointer to Java, which called without an anchor */
+};
+
+/* Flags are words of their own: of those, the verifier keeps track. With bytes it takes ten times as long. */
+struct walk {
+	const struct hotspot_process *vm;
+	struct scratch *s;
+	__u64 pc, sp, bp;
+	__u32 pid;
+	__u32 frames;
+	__u32 limit; /* of frames: MAX_USER_FRAMES, or what a link takes */
+	__u32 kept_left; /* of its levels, outermost first, those that the walk has not passed */
+	__u32 met;	 /* frames in a row that are the kept ones */
+	__u8 end;  /* enum walk_end */
+	__u64 leaf; /* the registers are the sampled ones; otherwise pc is a return address */
+	__u64 near; /* pc called a stub or native code, perhaps with arguments that it pushed */
+	__u64 phase; /* enum walk_phase */
+	__u64 java; /* native walk: pc has reached the code cache */
+	__u64 native; /* Java walk: the caller is native code */
+};
+
+#define IN_JAVA 1 /* no frame pointer */
+
+static __always_inline void push_frame(struct walk *w, __u64 frame)
+{
+	__u32 n = w->frames;
+
+	if (n < MAX_USER_FRAMES) {
+		w->s->sample.frames[n] = frame;
+		w->frames = n + 1;
+	}
+}
+
+/*
+ * Notes the canonical frame address of the last one of that many frames, unless that is done. Of a Java frame that is the
+ * stack pointer of its caller, which is known by then. A native frame is taken to have set up its frame pointer; one above
+ * Java frames without, which begin at java, ends there. Where a frame stands must not depend on how far a walk goes: what
+ * comes behind it is not looked at. Returns whether there was a frame to place.
+ */
+__noinline int place_frame(__u32 frames, __u64 sp, __u64 bp, __u64 java)
+{
+	struct scratch *s = this_scratch();
+	__u64 cfa = sp;
+
+	if (!s || s->start.placed == frames)
+		return 0;
+	if (bp != IN_JAVA) {
+		if (bp >= sp && !(bp & 7) && (!java || bp < java))
+			cfa = bp + 16;
+		else
+			cfa = java;
+	}
+	s->cfa[(frames - 1) & (MAX_USER_FRAMES - 1)] = cfa;
+	s->start.placed = frames;
+	return 1;
+}
+
+static __always_inline int end_walk(struct walk *w, __u8 why)
+{
+	w->end = why;
+	return 1;
+}
+
+/* How many frames the walk wants. */
+static __always_inline __u32 wanted(const struct walk *w)
+{
+	return contexts == CONTEXT_CHAIN ? w->limit : MAX_USER_FRAMES;
+}
+
+/* Why a walk ends that has as many frames as it wants. */
+static __always_inline __u8 enough(const struct walk *w)
+{
+	return contexts == CONTEXT_CHAIN && w->limit < MAX_USER_FRAMES ? END_KNOWN : END_DEPTH;
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Partial walks (Whaley, Java Grande 2000, section 4): a walk ends where it meets the thread's previous one. Whaley marks
+ * the frames that he has seen, in the thread's own stack; here they are kept beside it, and a frame counts as seen if the
+ * same call site stands at the same place. As that may happen by chance, several in a row must.
+ */
+#pragma once
+
+#include "frames.bpf.h"
+
+#define KEPT_LEVELS 256 /* outermost frames of a stack that are kept */
+#define KEPT_STACKS 1024 /* a power of two; 4 MB */
+#define KEPT_REACH 16	 /* levels that were left since, passed per frame */
+
+struct kept_level {
+	__u64 frame, cfa;
+};
+
+/* The stack that a thread's previous sample had, outermost frame first. */
+struct kept_stack {
+	__u32 busy; /* on a CPU now */
+	__u32 tid;
+	__u64 born;  /* of the thread */
+	__u32 owner; /* hotspot_process.serial */
+	__u32 exec;  /* as in struct event_header */
+	__u32 serial; /* of the sample */
+	__u32 count;
+	struct kept_level levels[KEPT_LEVELS];
+};
+
+/* key: tid, folded */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, KEPT_STACKS);
+	__type(key, __u32);
+	__type(value, struct kept_stack);
+} kept_stacks SEC(".maps");
+
+/* How many frames in a row must be the kept ones. */
+const volatile __u32 confirm_levels = 2;
+
+static __always_inline struct kept_stack *kept_of(__u32 tid)
+{
+	__u32 i = tid & (KEPT_STACKS - 1);
+
+	return bpf_map_lookup_elem(&kept_stacks, &i);
+}
+
+/* Takes the current thread's kept stack until kept_release. Returns its levels, -1 if it is busy with another thread. */
+static __always_inline int kept_acquire(struct task_struct *task, __u32 tid, __u32 owner, __u32 exec)
+{
+	struct kept_stack *k = kept_of(tid);
+	bool other;
+
+	if (!k || __sync_val_compare_and_swap(&k->busy, 0, 1))
+		return -1;
+	other = k->tid != tid || k->born != task->start_boottime;
+	if (other || k->owner != owner || k->exec != exec) {
+		if (other && k->count)
+			count(STACKS_DISPLACED, 1);
+		k->tid = tid;
+		k->born = task->start_boottime;
+		k->owner = owner;
+		k->exec = exec;
+		k->count = 0;
+	}
+	return k->count & (2 * KEPT_LEVELS - 1);
+}
+
+static __always_inline void kept_release(struct kept_stack *k)
+{
+	__sync_val_compare_and_swap(&k->busy, 1, 0);
+}
+
+/* The innermost of that many levels, 0 if there are none. */
+static __always_inline struct kept_level *innermost_level(struct kept_stack *k, __u32 levels)
+{
+	levels--;
+	asm volatile("" : "+r"(levels)); /* what is compared is what is used */
+	return levels < KEPT_LEVELS ? &k->levels[levels] : 0;
+}
+
+#define KEPT_SAME (1 << 16)
+
+/*
+ * Compares the last one of that many frames with what is kept of the thread, of which so many levels are left. Returns
+ * how many are left now, with KEPT_SAME if the frame is a kept one.
+ */
+__noinline int compare_kept(__u32 tid, __u32 frames, __u32 left)
+{
+	struct kept_stack *k = kept_of(tid);
+	__u32 i = frames - 1;
+	struct scratch *s = this_scratch();
+	struct kept_level *l;
+	__u64 cfa;
+
+	if (!k || !s || i >= MAX_USER_FRAMES)
+		return 0;
+	cfa = s->cfa[i];
+	for (int n = 0; n < KEPT_REACH; n++) {
+		l = innermost_level(k, left);
+		if (!l || l->cfa >= cfa)
+			break;
+		left--;
+	}
+	l = innermost_level(k, left);
+	if (!l || !cfa || l->cfa != cfa || l->frame != s->sample.frames[i])
+		return left;
+	return (left - 1) | KEPT_SAME;
+}
+
+/* Whether the walk has met the kept stack: the frame that was pushed last is one of those in a row that must agree. */
+static __always_inline bool met_kept(struct walk *w)
+{
+	int left;
+
+	if (!w->kept_left || w->frames < 2) /* the sampled frame moves on without leaving its place */
+		return false;
+	left = compare_kept(w->s->start.tid, w->frames, w->kept_left);
+	w->kept_left = left & (KEPT_SAME - 1);
+	if (!(left & KEPT_SAME)) {
+		w->met = 0;
+		return false;
+	}
+	w->met++;
+	if (w->met < confirm_levels || !w->kept_left) /* with nothing left to share, the next step is the last one anyway */
+		return false;
+	w->s->start.own = w->frames;
+	w->s->start.shared = w->kept_left;
+	w->kept_left = 0;
+	return !check_contexts;
+}
+
+struct keeping {
+	struct scratch *s;
+	struct kept_stack *k;
+};
+
+/* bpf_loop callback: keeps one frame. */
+static long keep_level(__u64 i, struct keeping *c)
+{
+	__u32 at = c->s->start.shared + c->s->start.own - 1 - (__u32)i;
+
+	if (at < KEPT_LEVELS && i < MAX_USER_FRAMES) {
+		c->k->levels[at].frame = c->s->sample.frames[i];
+		c->k->levels[at].cfa = c->s->cfa[i];
+	}
+	return 0;
+}
+
+/*
+ * Whether the sample's stack may be built on. A walk that failed may come further the next time, and a virtual thread's
+ * frames come and go where they stand; a chain of frame pointers ends where it ended.
+ */
+static __always_inline bool worth_keeping(const struct scratch *s)
+{
+	return s->start.shared || s->sample.end == END_ROOT || s->sample.end == END_DEPTH || s->sample.end == END_POINTER;
+}
+
+/* Keeps the sample's own frames, above those that it shares. */
+static __always_inline void keep(struct scratch *s, struct kept_stack *k)
+{
+	struct keeping c = {.s = s, .k = k};
+	__u32 levels = s->start.own + s->start.shared;
+
+	bpf_loop(s->start.own, keep_level, &c, 0);
+	k->count = levels < KEPT_LEVELS ? levels : KEPT_LEVELS;
+}
