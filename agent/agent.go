@@ -40,7 +40,15 @@ type Options struct {
 	NameDeadline time.Duration // how long closing a window waits for names; 0 means 2 s
 	Proc         proc.Root     // where procfs is; "" means /proc
 	Version      string        // of the program, for comments in profiles
+	Calls        *CallOptions  // sample calls, too; nil means no
+	NoTime       bool          // profiles leave out where time goes
 	Log          *slog.Logger  // nil means none
+
+	Contexts      ContextMode // how calling contexts are found
+	WalkEvery     uint32      // ContextChain: walk one in so many samples whose link is known; 0 adapts
+	LeaveUnknown  bool        // ContextChain: walk samples whose link is unknown no more often than others
+	ConfirmLevels uint32      // ContextPartial: frames in a row that must be known; 0 means bpf.DefaultConfirmLevels
+	CheckContexts bool        // walk every stack all the same, and tell how many contexts were right
 }
 
 // DefaultFrequency is not a divisor of common timer rates, so that samples do not march in step with them.
@@ -60,6 +68,9 @@ type Agent struct {
 	ring    *ringbuf.Reader
 	links   []link.Link // to what follows processes
 	guests  *guests
+	engines *callEngines  // nil if calls are not sampled
+	faded   time.Duration // when counts of busy guests were made fade, CLOCK_MONOTONIC; 0 if never
+	exact   *exactCount   // nil if calls are not counted
 	pool    *proc.Pool
 	files   *symbolize.Files
 	kernel  *symbolize.Kernel // nil if kernel symbols cannot be read
@@ -71,6 +82,7 @@ type Agent struct {
 
 	ticking    atomic.Bool
 	nameCount  atomic.Int64  // named frames that are kept
+	mapsBytes  atomic.Int64  // memory of all maps of compiled code
 	lookups    atomic.Uint64 // frames that were looked up
 	firstNamed atomic.Int64  // ns after began at which the first guest frame had a name; 0 if none has
 
@@ -87,6 +99,8 @@ type Agent struct {
 	lag       time.Duration // its age when the ring had been drained
 	sample    bpf.Sample    // scratch of the drainer
 	stack     []rawFrame    // scratch of the drainer
+	splicing  splicing      // of partial walks
+	rates     chainRates    // of contexts that are chained
 }
 
 const noTime = ^uint64(0)
@@ -124,7 +138,10 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if err := a.checkPIDs(); err != nil {
 		return nil, err
 	}
-	a.objects, err = bpf.Load(bpf.Options{FilterByPID: opt.Filter || len(opt.PIDs) > 0, RingBytes: opt.RingBytes})
+	a.objects, err = bpf.Load(bpf.Options{
+		FilterByPID: opt.Filter || len(opt.PIDs) > 0, RingBytes: opt.RingBytes,
+		Contexts: kernelModes[opt.Contexts], ConfirmLevels: opt.ConfirmLevels, LeaveUnknown: opt.LeaveUnknown, CheckContexts: opt.CheckContexts,
+	})
 	if err != nil {
 		return nil, explainLoad(err)
 	}
@@ -145,6 +162,16 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	}
 	a.loadSymbols()
 	a.guests = newGuests(a)
+	if opt.Calls != nil && opt.Calls.Exact != NotExact {
+		a.exact = newExactCount(a, opt.Calls.Exact)
+	} else if opt.Calls != nil {
+		if a.engines, err = newCallEngines(a, opt.Calls.withDefaults()); err != nil {
+			return nil, err
+		}
+	}
+	if opt.Contexts == ContextChain {
+		a.rates = newChainRates(a, a.objects.ChainRates)
+	}
 	a.names = newNames(namingWorkers, a.work)
 	a.discover(ctx)
 	return a, nil
@@ -158,31 +185,52 @@ func (a *Agent) Choose(pid int) error {
 	return nil
 }
 
-// Run samples until ctx ends; then it stops sampling, drains what is left and returns.
+// Run samples, or counts calls, until ctx ends; then it stops, drains what is left and returns.
 func (a *Agent) Run(ctx context.Context) error {
 	defer close(a.drained)
 	drainCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	failed := make(chan error, 1)
 	go func() { failed <- a.drain(drainCtx) }()
-	if err := a.ticks.Start(); err != nil {
+	if a.exact != nil {
+		// Of exact counts no tick is wanted: VMs are looked for instead of being found by samples.
+		var seeking sync.WaitGroup
+		seeking.Go(func() { a.seek(drainCtx) })
+		defer seeking.Wait()
+		defer stop()
+	} else if err := a.ticks.Start(); err != nil {
 		stop()
 		return errors.Join(err, <-failed)
+	} else {
+		a.ticking.Store(true)
+		defer a.ticking.Store(false)
 	}
-	a.ticking.Store(true)
-	defer a.ticking.Store(false)
+	endCalls := func() {}
+	if a.engines != nil {
+		endCalls = sync.OnceFunc(a.engines.govern())
+		defer endCalls()
+	}
+	var fatal <-chan error
+	if a.exact != nil {
+		fatal = a.exact.fatal
+	}
 	upkeep := time.NewTicker(upkeepInterval)
 	defer upkeep.Stop()
 	for {
 		select {
 		case err := <-failed:
 			return err
+		case err := <-fatal:
+			endCalls()
+			stop()
+			return errors.Join(err, a.ticks.Stop(), <-failed)
 		case <-upkeep.C:
 			if err := a.ticks.Refresh(); err != nil {
 				a.log.Warn("cannot follow CPUs that came or went", "err", err)
 			}
 			a.sweep()
 		case <-ctx.Done():
+			endCalls() // before the ring is drained for the last time
 			err := a.ticks.Stop()
 			stop()
 			return errors.Join(err, <-failed)
@@ -253,8 +301,14 @@ func (a *Agent) Close() error {
 	if a.ticks != nil {
 		errs = append(errs, a.ticks.Close())
 	}
+	if a.engines != nil {
+		errs = append(errs, a.engines.close())
+	}
 	if a.names != nil {
 		a.names.close()
+	}
+	if a.exact != nil {
+		errs = append(errs, a.exact.close())
 	}
 	if a.guests != nil {
 		errs = append(errs, a.guests.close())

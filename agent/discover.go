@@ -33,28 +33,89 @@ const discoverDeadline = time.Second
 
 // discover attaches to the VMs that run already. Other processes are looked at when they are first sampled.
 func (a *Agent) discover(ctx context.Context) {
-	pids := a.opt.PIDs
-	if len(pids) == 0 && !a.opt.Filter {
-		pids, _ = a.opt.Proc.PIDs()
+	a.names.wait(ctx, a.adopt(a.withVM(ctx)), discoverDeadline)
+}
+
+// Pauses of seek: a VM that starts is found early in its life, and the processes beside it cost next to nothing.
+const (
+	seekInterval  = 100 * time.Millisecond // while no VM is attached
+	alertInterval = time.Second            // while one is
+)
+
+// seek is discover over and over, until ctx ends: for an agent that does not sample, so that nothing else leads it to
+// VMs that start later.
+func (a *Agent) seek(ctx context.Context) {
+	for {
+		pause := seekInterval
+		if a.Guests() > 0 {
+			pause = alertInterval
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		found := a.withVM(ctx)
+		if len(found) == 0 {
+			continue
+		}
+		// Whoever maps a VM has executed its last program; but if that were told only after it was adopted, it would
+		// be retired as what it was before.
+		if err := a.flush(ctx); err != nil {
+			return
+		}
+		a.adopt(found)
 	}
-	var found []*process
-	for _, pid := range pids {
+}
+
+// withVM returns those of the chosen processes that map a VM which is not attached.
+func (a *Agent) withVM(ctx context.Context) (found []proc.Identity) {
+	for _, pid := range a.candidates() {
 		id, err := a.opt.Proc.Identify(pid)
 		if err != nil {
 			continue
 		}
 		mapped, err := proc.Call(ctx, a.pool, pid, func() (proc.Maps, error) { return a.opt.Proc.Maps(pid, proc.Executable) })
-		if err != nil || findLibrary(mapped) == nil {
-			continue
+		if err == nil && findLibrary(mapped) != nil {
+			found = append(found, id)
 		}
-		p := newProcess(id, false)
-		a.mu.Lock()
-		a.table[pid] = p
-		a.mu.Unlock()
-		a.names.submit(p)
-		found = append(found, p)
 	}
-	a.names.wait(ctx, found, discoverDeadline)
+	return found
+}
+
+// candidates are the processes in which a VM may be that is not attached: the chosen ones and what they started, or all.
+func (a *Agent) candidates() (pids []int) {
+	if a.opt.Filter || len(a.opt.PIDs) > 0 {
+		var pid uint32
+		var one uint8
+		for chosen := a.objects.Pids.Iterate(); chosen.Next(&pid, &one); {
+			pids = append(pids, int(pid))
+		}
+	} else {
+		pids, _ = a.opt.Proc.PIDs()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.DeleteFunc(pids, func(pid int) bool {
+		p := a.table[pid]
+		return p != nil && p.attachment.Load() != 0
+	})
+}
+
+// adopt has workers attach to these processes' VMs.
+func (a *Agent) adopt(found []proc.Identity) (adopted []*process) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, id := range found {
+		p := a.table[id.PID]
+		if p == nil {
+			p = newProcess(id, false)
+			a.table[id.PID] = p
+		}
+		a.names.submit(p)
+		adopted = append(adopted, p)
+	}
+	return adopted
 }
 
 // sweep retires processes that are gone although nobody said so, or that were sampled once more after their end was

@@ -66,6 +66,13 @@ func (a *Agent) handle(raw []byte) {
 		if err := bpf.DecodeCodeLoad(raw, &l); err == nil {
 			a.onCodeLoad(&l)
 		}
+	case bpf.EventCall, bpf.EventNamedCall:
+		a.handleCall(raw)
+	case bpf.EventNewMethod:
+		a.received.events++
+		if m, err := bpf.DecodeMethodSeen(raw); err == nil && a.exact != nil {
+			a.exact.onNewMethod(m)
+		}
 	case bpf.EventProcessExec:
 		a.received.events++
 		if e, err := bpf.DecodeProcess(raw); err == nil {
@@ -81,28 +88,60 @@ func (a *Agent) handle(raw []byte) {
 	}
 }
 
+// handleCall folds a sampled call; mu is held.
+func (a *Agent) handleCall(raw []byte) {
+	if a.engines == nil {
+		a.received.unknown++
+		return
+	}
+	a.engines.counts.received++
+	switch bpf.Kind(raw) {
+	case bpf.EventCall:
+		if c, err := bpf.DecodeCall(raw); err == nil {
+			a.onCall(c)
+			return
+		}
+	case bpf.EventNamedCall:
+		if c, err := bpf.DecodeNamedCall(raw); err == nil {
+			a.onNamedCall(c)
+			return
+		}
+	}
+	a.engines.counts.discarded[discardMalformed]++
+}
+
 func (a *Agent) onSample(s *bpf.Sample) {
 	now := s.Time
 	a.oldest = min(a.oldest, now)
 	p := a.process(s.Header)
-	a.stack = rawStack(a.stack[:0], s, p.attachment.Load())
-	if len(a.stack) == 0 {
+	p.samples++
+	p.classEpoch = s.ClassEpoch
+	code := p.code.Load()
+	t := a.take(p, s, code)
+	if code.due(time.Duration(now)) {
+		a.dirty[p] = struct{}{}
+	}
+	if len(t.stack) == 0 {
 		a.discard(discardEmpty)
 		return
 	}
-	taken := false
+	if a.engines != nil && a.engines.needTop() {
+		p.top.add(t.stack, 1)
+		p.hot.add(t.stack, code)
+	}
+	wanted := false
 	for w := range a.windows {
 		if w.pids != nil && !w.pids[int(s.Pid)] {
 			w.filtered++
 			continue
 		}
-		taken = true
+		wanted = true
 		w.received++
-		if w.add(p, s, a.stack) && p.want(a.stack, s.ClassEpoch, &a.nameCount) {
+		if w.add(p, t) && p.want(t.stack, s.ClassEpoch, &a.nameCount) {
 			a.dirty[p] = struct{}{}
 		}
 	}
-	if !taken {
+	if !wanted {
 		a.discarded[discardNoWindow]++
 		return
 	}
@@ -172,6 +211,9 @@ const nsPerStartTick = 10_000_000
 // retire marks a process as gone. It leaves the table with the next submitDirty: the kernel works for a process, and
 // ticks in it, for a moment after it said that it ended.
 func (a *Agent) retire(p *process) {
+	if a.engines != nil {
+		a.engines.flush() // bursts of it that nobody will end
+	}
 	p.exited.Store(true)
 	a.dirty[p] = struct{}{}
 }

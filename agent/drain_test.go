@@ -135,10 +135,14 @@ func TestReceivedIdentity(t *testing.T) {
 func FuzzHandle(f *testing.F) {
 	f.Add(sampleRecord(identity{1, 2, 3}, nativeFrame, jitFrame))
 	f.Add(processRecord(bpf.EventProcessExit, identity{1, 2, 3}))
+	f.Add(callRecord(identity{1, 2, 3}, bpf.EngineListener, 0, jit(1, 2), jit(3, 4)))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		a, _ := testAgent()
+		a, _ := listeningAgent()
 		a.handle(raw)
 		a.handle(raw)
+		if c := a.engines.counts; c.received != c.folded+sum(c.discarded) {
+			t.Errorf("of calls, received %d, folded %d, discarded %v", c.received, c.folded, c.discarded)
+		}
 		if a.received.samples != a.received.folded+sum(a.discarded) {
 			t.Errorf("received %d, folded %d, discarded %v", a.received.samples, a.received.folded, a.discarded)
 		}

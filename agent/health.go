@@ -16,20 +16,25 @@ func (a *Agent) Stats() Stats {
 		a.log.Error("cannot read the kernel side's counters", "err", err)
 	}
 	s := Stats{
-		Ready:         a.ticking.Load(),
-		Uptime:        monotonic() - a.began,
-		BPFTime:       time.Duration(c[bpf.NsTotal]),
-		BPFRuns:       c[bpf.SamplesAttempted],
-		MapBytes:      a.mapBytes(),
-		RingSize:      uint64(a.ring.BufferSize()),
-		RingBytes:     c[bpf.RingBytes],
-		EventsDropped: c[bpf.EventsDroppedRingFull],
-		Processes:     map[string]int{"": 0, "hotspot": 0},
-		Services:      map[string]int{},
-		Quarantined:   a.pool.Stats().Quarantined,
-		Frames:        a.lookups.Load(),
-		MethodMaps:    int(a.nameCount.Load()),
-		MethodMapsMax: maxNames,
+		Ready:           a.ticking.Load(),
+		Uptime:          monotonic() - a.began,
+		BPFTime:         time.Duration(c[bpf.NsTotal]),
+		BPFRuns:         c[bpf.SamplesAttempted],
+		MapBytes:        a.mapBytes(),
+		RingSize:        uint64(a.ring.BufferSize()),
+		RingBytes:       c[bpf.RingBytes],
+		StacksDisplaced: c[bpf.StacksDisplaced],
+		EventsDropped:   c[bpf.EventsDroppedRingFull],
+		Time:            !a.opt.NoTime,
+		Processes:       map[string]int{"": 0, "hotspot": 0},
+		Services:        map[string]int{},
+		Quarantined:     a.pool.Stats().Quarantined,
+		Frames:          a.lookups.Load(),
+		MethodMaps:      int(a.nameCount.Load()),
+		MethodMapsMax:   maxNames,
+	}
+	if a.engines != nil {
+		s.Calls = a.engines.stats(&c)
 	}
 	a.guests.mu.Lock()
 	s.Reads, s.ReadFailures = a.guests.reads, maps.Clone(a.guests.failures)
@@ -54,7 +59,7 @@ func (a *Agent) Stats() Stats {
 // mapBytes is what the kernel says its maps take.
 func (a *Agent) mapBytes() (n uint64) {
 	o := a.objects
-	for _, m := range []*ebpf.Map{o.Events, o.Counters, o.Processes, o.Epochs, o.Pids, o.Scratches, o.CodeMap.LoadSites} {
+	for _, m := range []*ebpf.Map{o.Events, o.Counters, o.Processes, o.Epochs, o.Pids, o.Scratches, o.KnownLinks, o.ChainRates, o.KeptStacks, o.CodeMap.LoadSites} {
 		info, err := m.Info()
 		if err != nil {
 			continue

@@ -57,31 +57,6 @@ func kernelLayout(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
 	return h, nil
 }
 
-// errOperand: the kernel side cannot fetch that argument.
-var errOperand = errors.New("probe argument is in a place that is not supported")
-
-// kernelOperand tells the kernel side where an argument is.
-func kernelOperand(o elffile.Operand) (bpf.Operand, error) {
-	k := bpf.Operand{Displacement: o.Disp, Size: o.Size}
-	switch {
-	case o.Kind == elffile.OperandConst:
-		k.Kind = bpf.OperandConstant
-		return k, nil
-	case o.Kind == elffile.OperandReg:
-		k.Kind = bpf.OperandRegister
-	case o.Kind == elffile.OperandMem && o.Index == elffile.NoReg:
-		k.Kind = bpf.OperandMemory
-	default:
-		return k, errOperand
-	}
-	off, ok := registerOffset[o.Reg]
-	if !ok {
-		return k, errOperand
-	}
-	k.Reg = off
-	return k, nil
-}
-
 // loadSite tells where the arguments of one compiled__method__load site are: class, its length, name, its length,
 // signature, its length, code, size (src/hotspot/share/code/nmethod.cpp).
 func loadSite(p elffile.Probe) (*bpf.LoadSite, error) {
@@ -90,10 +65,10 @@ func loadSite(p elffile.Probe) (*bpf.LoadSite, error) {
 		&s.ClassName, &s.ClassLen, &s.MethodName, &s.NameLen, &s.Signature, &s.SignatureLen, &s.Code, &s.Size,
 	}
 	if len(p.Args) < len(args) {
-		return nil, errOperand
+		return nil, attach.ErrOperand
 	}
 	for i, to := range args {
-		o, err := kernelOperand(p.Args[i])
+		o, err := attach.Operand(p.Args[i])
 		if err != nil {
 			return nil, err
 		}

@@ -3,11 +3,13 @@ package agent
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -21,16 +23,25 @@ type process struct {
 	id        proc.Identity
 	precise   bool                  // id.Start came from the kernel side, in ns; otherwise in 10 ms
 	requested map[rawFrame]struct{} // frames that were sent to be named
-	holders   int                   // open and closing windows that have samples of it
+	samples   uint64                // received
+	// How often its VM had unloaded classes when it was last sampled.
+	classEpoch uint32
+	top        topEdges     // of late, if somebody wants to know
+	hot        hotAddresses // likewise, in code that its map names
+	chaining   *chaining    // nil unless contexts are chained
+	holders    int          // open and closing windows that have samples of it
 
 	// attachment is the serial under which the kernel side knows this process's VM, 0 if none.
 	attachment atomic.Uint32
+	slot       atomic.Uint32           // of the VM, on the kernel side; good once attachment is
+	code       atomic.Pointer[jitCode] // nil if no map of its VM names its code
 	exited     atomic.Bool
 
 	mu sync.Mutex
 	// Guarded by mu: what the drainer leaves for the worker.
 	wanted []wanted
 	loads  []vmruntime.CodeLoad
+	jobs   []job
 	// Guarded by mu: what the worker leaves for everybody.
 	comm, service, runtime, vm string
 	executable                 symbolize.Mapping
@@ -40,7 +51,7 @@ type process struct {
 	work workerState
 }
 
-// A wanted is a frame to be named, and how often the guest had unloaded classes when it was first sampled.
+// A wanted is a frame to be named, and how often the guest had unloaded classes when it was sampled.
 type wanted struct {
 	rawFrame
 	epoch uint32
@@ -49,6 +60,7 @@ type wanted struct {
 // A name is what a raw frame turned out to be.
 type name struct {
 	symbols []symbolize.Symbol // innermost first; several where methods were inlined
+	bcis    []int32            // of the symbols, if they are methods: bytecode indexes, -1 if unknown
 	root    bool               // a stack may end here although its frame-pointer chain does not say so
 	stale   bool
 	unknown bool
@@ -64,7 +76,7 @@ func newProcess(id proc.Identity, precise bool) *process {
 	return &process{
 		pid: id.PID, ticks: id.Ticks(), id: id, precise: precise,
 		requested: map[rawFrame]struct{}{}, names: map[rawFrame]name{},
-		work: workerState{retry: vmStart, attach: backoff{first: vmStart.first}},
+		work: workerState{retry: vmStart, attach: backoff{first: vmStart.first}, show: showAgain},
 	}
 }
 
@@ -81,7 +93,11 @@ func (p *process) want(stack []rawFrame, epoch uint32, total *atomic.Int64) bool
 		if _, ok := p.requested[r]; !ok && total.Load() < maxNames {
 			p.requested[r] = struct{}{}
 			total.Add(1)
-			fresh = append(fresh, wanted{r, epoch})
+			w := wanted{r, epoch}
+			if r.kind <= rawExact && r.frame.Kind() == bpf.FrameInterpreted {
+				w.epoch = r.epoch // of a context, it may be older: what is at that address now is another method then
+			}
+			fresh = append(fresh, w)
 		}
 	}
 	if fresh == nil {
@@ -93,16 +109,8 @@ func (p *process) want(stack []rawFrame, epoch uint32, total *atomic.Int64) bool
 	return true
 }
 
-// trim forgets the names that none of the trees holds; agent.mu is held.
-func (p *process) trim(trees []*rawTree, total *atomic.Int64) {
-	needed := map[rawFrame]struct{}{}
-	for _, t := range trees {
-		for id, n := range t.Nodes() {
-			if id != cct.Root {
-				needed[n.Key] = struct{}{}
-			}
-		}
-	}
+// trim forgets the names that are not needed; agent.mu is held.
+func (p *process) trim(needed map[rawFrame]struct{}, total *atomic.Int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for r := range p.requested {
@@ -129,6 +137,29 @@ func (p *process) named(r rawFrame) name {
 		return n
 	}
 	return name{symbols: []symbolize.Symbol{marker("[not named in time]")}, unknown: true}
+}
+
+// inner returns the name that an outermost frame got where it was not the outermost one. It is as right here, where contexts
+// end at frames that nobody sampled: what is found out when a window closes may be of a process that is gone.
+func (p *process) inner(r rawFrame) (n name, ok bool) {
+	if r.end == 0 {
+		return n, false
+	}
+	r.end = 0
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n, ok = p.names[r]
+	n.symbols = slices.Clip(n.symbols)
+	return n, ok && !n.stale && !n.unknown
+}
+
+// site is the place of the i-th symbol in its method.
+func (n name) site(i int) calls.Site {
+	s := calls.Site{Line: int32(n.symbols[i].Value().Line), Offset: -1}
+	if i < len(n.bcis) {
+		s.Offset = n.bcis[i]
+	}
+	return s
 }
 
 // marker is a frame that is no code: it tells the reader what is missing at its place.

@@ -3,6 +3,7 @@ package agent
 import (
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -14,10 +15,19 @@ type Profile struct {
 	Duration  time.Duration // of the window
 	Period    time.Duration // of CPU time that one sample stands for
 	Event     string        // what ticked: "cycles" or "cpu-clock"
+	Unit      Unit          // what the trees of threads count
 	Processes []*Process    // ordered by PID, then start, then exec
 	Counts    Counts        // of this window
 	Comments  []string      // version, kernel, what readers must know
 }
+
+// A Unit is what trees count.
+type Unit uint8
+
+const (
+	Samples    Unit = iota // ticks of the sampling event
+	CallCounts             // calls of the innermost method: each one, if nothing was lost
+)
 
 // A Process is one process in a Profile.
 type Process struct {
@@ -29,13 +39,18 @@ type Process struct {
 	Executable symbolize.Mapping
 	Notes      []string // facts that a reader of this process's part must know
 	Threads    []*Thread
+	Contexts   *Contexts // nil if every stack was walked
+	// Calls are what call engines learned. Exact profiles have whole contexts instead: see Profile.Unit.
+	Calls []*Calls
 }
 
-// A Thread is one thread in a Process, with its calling context tree. Trees count samples.
+// A Thread is one thread in a Process, with its calling context tree, which counts the profile's Unit. Where contexts are
+// not all certain a thread is there several times, once for each certainty.
 type Thread struct {
-	TID  int
-	Name string
-	Tree *cct.Tree[symbolize.Symbol]
+	TID     int
+	Name    string
+	Context Certainty
+	Tree    *cct.Tree[symbolize.Symbol]
 }
 
 // Counts accounts for every tick of a window. Two identities hold once the stream is drained:
@@ -53,4 +68,12 @@ type Counts struct {
 	Truncated map[string]uint64 // folded samples whose walk ended early, by reason
 	Stale     uint64            // frames that could not be resolved against the code of their time
 	Unknown   uint64            // frames without a name
+}
+
+// Calls is a dynamic call graph of a Process, as one engine saw it on one basis.
+type Calls struct {
+	Engine string // "page", "hotspot", …
+	Basis  calls.Basis
+	Rate   calls.Rate   // the last one of the window, as the budget may have changed it; zero where calls were not sampled in bursts
+	Graph  *calls.Graph // never nil
 }

@@ -7,7 +7,7 @@ import "github.com/vmprof-agent/vmprof-agent/bpf"
 type rawFrame struct {
 	frame bpf.Frame // or a kernel pc
 	// epoch: which code or classes of the guest the frame speaks of. For interpreted frames how many times the guest
-	// had unloaded classes, as a Method structure may be another one after it.
+	// had unloaded classes, as a Method structure may be another one after it. For code that a map names jitCode.epoch.
 	epoch uint32
 	end   bpf.WalkEnd // of the outermost frame: why the walk ended here, if it ended early
 	kind  rawKind
@@ -21,6 +21,8 @@ const (
 	rawKernel                 // frame is a kernel pc
 	rawStale                  // a guest frame of a VM that this process no longer runs
 	rawNothing                // no frame at all: it only carries end
+	rawDepths                 // no frame at all: the depths of a link
+	rawAddress                // an address of which is not known what code was there
 )
 
 // rawStack appends the frames of s to buf, innermost first. A guest frame counts only while the process's VM is the

@@ -1,6 +1,11 @@
 package agent
 
-import "time"
+import (
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
+)
 
 // Stats is the agent's own health. Counters run since the agent started and never go back; gauges are what was
 // true when Stats was asked. Whoever receives a Stats owns it, maps included.
@@ -22,6 +27,8 @@ type Stats struct {
 	RingBytes uint64        // counter: bytes received through it
 	ReaderLag time.Duration // gauge: age of the oldest record when the ring was last drained
 
+	StacksDisplaced uint64 // counter: stacks kept for partial walks that made room for another thread's
+
 	// Targets. The runtime "" stands for processes without a managed runtime.
 	Processes    map[string]int    // gauge: known and alive, by runtime
 	Services     map[string]int    // gauge: known and alive, by Process.Service; names are hostile text
@@ -35,4 +42,42 @@ type Stats struct {
 	EventsDropped uint64 // counter: announcements of code and processes that found the ring full
 	MethodMaps    int    // gauge: entries in the method maps of all guests
 	MethodMapsMax int    // gauge: entries that the method maps of all guests may hold
+
+	Time  bool       // where time goes is sampled
+	Calls *CallStats // nil if calls are not sampled
+}
+
+// CallStats is how the sampling of calls fares. Counters run since the agent started: so does what a profile's comments say
+// of them, whatever its window.
+//
+//	Attempted == Delivered + Dropped        in the kernel, and what windows of breakpoints heard
+//	Delivered == Folded + sum(Discarded)    in the agent
+type CallStats struct {
+	Choices   []calls.Choice
+	Attempted uint64            // counter: calls that engines sampled
+	Delivered uint64            // counter: of these, received
+	Dropped   uint64            // counter: of these, lost as the ring was full
+	Folded    uint64            // counter: received calls that are in a graph, or in what an estimate is made of
+	Discarded map[string]uint64 // counter: received calls that are in none, by cause
+	Hits      uint64            // counter: executions of probes in guests
+	Refused   uint64            // counter: executions of probes that nothing had been armed for
+	Bursts    uint64            // counter: bursts that were armed
+	Skipped   uint64            // counter: ticks at which none could be armed
+
+	Budget    float64                  // gauge: share of the guests' CPU time that sampling may take
+	GuestTime time.Duration            // counter: CPU time of the guests whose calls are sampled
+	Costs     map[string]time.Duration // counter: CPU time of theirs that sampling took, by engine
+	Rates     map[string]calls.Rate    // gauge: how much is sampled now, by engine; in a pause, what was sampled before it
+
+	// Credibility of what the engine hotspot is told by VMs, by Process.Service: of the VM whose counters are furthest
+	// from what was heard. Those of which nothing was heard are missing.
+	Credibility map[string]estimate.Credibility
+}
+
+// Cost is the CPU time of guests that all engines took.
+func (s *CallStats) Cost() (sum time.Duration) {
+	for _, cost := range s.Costs {
+		sum += cost
+	}
+	return sum
 }

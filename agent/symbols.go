@@ -65,15 +65,21 @@ func (a *Agent) nameKernel(pc uint64) name {
 	return name{symbols: []symbolize.Symbol{symbolize.Intern(f)}, unknown: f.Function == symbolize.Unknown}
 }
 
-// nameNative names the code at pc of p, which is a return address unless exact.
-func (a *Agent) nameNative(p *process, pc uint64, exact bool) name {
-	if !exact {
+// nameNative names code of p that is no VM's of which we know more.
+func (a *Agent) nameNative(p *process, r wanted) name {
+	pc := r.frame.PC()
+	if r.kind == rawReturn {
 		pc-- // into the call, which may be the last instruction of its function
 	}
 	m := p.work.maps.Find(pc)
 	if m == nil && a.readMaps(p) {
 		if m = p.work.maps.Find(pc); p.work.guest == nil && findLibrary(p.work.maps) != nil {
 			a.names.submit(p) // a VM appeared under another name than java
+		}
+	}
+	if mayBeJIT(m) {
+		if n, ok := a.nameJIT(p, pc, r); ok {
+			return n
 		}
 	}
 	if m == nil {

@@ -16,10 +16,13 @@ import (
 type Window struct {
 	agent *Agent
 	start time.Time
+	began time.Duration // CLOCK_MONOTONIC, as ended
+	ended time.Duration
 	pids  map[int]bool // nil: all
 
 	// The rest is guarded by agent.mu while the window is open.
 	processes map[*process]map[uint32]*rawThread
+	calls     map[*process]*callSet
 	before    snapshot
 	filtered  uint64 // samples of processes that are not in pids
 	received  uint64
@@ -28,36 +31,64 @@ type Window struct {
 }
 
 func newWindow(a *Agent, pids map[int]bool) *Window {
-	return &Window{agent: a, pids: pids, processes: map[*process]map[uint32]*rawThread{}, discarded: noDiscards()}
+	return &Window{agent: a, pids: pids, began: monotonic(), processes: map[*process]map[uint32]*rawThread{}, calls: map[*process]*callSet{}, discarded: noDiscards()}
 }
 
 type rawTree = cct.Tree[rawFrame]
 
 type rawThread struct {
-	name string
-	tree rawTree
+	name    string
+	trees   [len(certainties)]rawTree // whole stacks, by Certainty
+	waiting rawTree                   // stacks of which only a link is known, their depths outermost
+	links   rawTree                   // links of all samples, if those have depths
+	count   contextCount
+}
+
+// frames calls f for every frame of the thread's contexts.
+func (t *rawThread) frames(f func(rawFrame)) {
+	each := func(tree *rawTree) {
+		for id, n := range tree.Nodes() {
+			if id != cct.Root && n.Key.kind != rawDepths {
+				f(n.Key)
+			}
+		}
+	}
+	for i := range t.trees {
+		each(&t.trees[i])
+	}
+	each(&t.waiting)
 }
 
 // add folds one sample. It tells whether the stack has contexts that are new to the window.
-func (w *Window) add(p *process, s *bpf.Sample, stack []rawFrame) (fresh bool) {
+func (w *Window) add(p *process, s taken) (fresh bool) {
+	w.hold(p)
 	threads := w.processes[p]
-	if threads == nil {
-		threads = map[uint32]*rawThread{}
-		w.processes[p] = threads
-		p.holders++
-	}
 	t := threads[s.Tid]
 	if t == nil {
 		t = &rawThread{}
 		threads[s.Tid] = t
 	}
-	if t.name == "" {
-		t.name = cString(s.Comm)
-	}
-	n := t.tree.Len()
-	t.tree.Add(stack, 1)
 	w.folded++
-	return t.tree.Len() != n
+	return t.fold(s)
+}
+
+// callSet is where calls of p are folded.
+func (w *Window) callSet(p *process) *callSet {
+	s := w.calls[p]
+	if s == nil {
+		s = &callSet{}
+		w.calls[p] = s
+		w.hold(p)
+	}
+	return s
+}
+
+// hold notes that the window has something of p.
+func (w *Window) hold(p *process) {
+	if _, ok := w.processes[p]; !ok {
+		w.processes[p] = map[uint32]*rawThread{}
+		p.holders++
+	}
 }
 
 // Close ends the window and returns what it holds, named. It waits until everything that was sampled so far has been
@@ -80,24 +111,30 @@ func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 		return nil, err
 	}
 	defer a.release(w)
+	if a.exact != nil {
+		return a.exact.end(ctx, w)
+	}
 	end := time.Now()
 	a.mu.Lock()
+	if a.engines != nil {
+		a.engines.flush()
+	}
+	w.ended = monotonic()
 	after := a.snapshot()
 	delete(a.windows, w)
 	a.closing[w] = struct{}{}
 	processes := slices.SortedFunc(maps.Keys(w.processes), earlier)
 	if next != nil {
-		next.start, next.before = end, after
+		next.start, next.began, next.before = end, w.ended, after
 		a.windows[next] = struct{}{}
 	}
 	a.mu.Unlock()
 
-	a.names.wait(ctx, processes, a.opt.NameDeadline)
-	p := &Profile{
-		Start: w.start, Duration: end.Sub(w.start), Period: a.period(), Event: a.ticks.Event,
-		Comments: a.comments(),
-		Counts:   after.since(w.before),
+	if a.opt.Contexts == ContextChain {
+		a.place(w)
 	}
+	a.names.wait(ctx, processes, a.opt.NameDeadline)
+	p := a.newProfile(w, end, after)
 	if n := after.kernel[bpf.EventsDroppedRingFull] - w.before.kernel[bpf.EventsDroppedRingFull]; n > 0 {
 		p.Comments = append(p.Comments, fmt.Sprintf("%d announcements of code or processes were lost: names may be missing", n))
 	}
@@ -105,10 +142,41 @@ func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 	// In flight at the beginning of the window there may be samples that were attempted before it.
 	p.Counts.Attempted -= min(p.Counts.Attempted, w.filtered)
 	p.Counts.Filtered += w.filtered
+	var guests map[*process]estimated
+	if a.engines != nil {
+		guests = a.engines.estimate(ctx, w, processes)
+	}
 	for _, proc := range processes {
-		p.Processes = append(p.Processes, proc.profile(w.processes[proc], &p.Counts))
+		named := proc.profile(w.processes[proc], &p.Counts)
+		named.Contexts = a.contextsOf(proc, w.processes[proc])
+		a.empty(w.processes[proc])
+		if a.opt.NoTime {
+			named.Threads = nil
+		}
+		p.Processes = append(p.Processes, named)
+	}
+	if a.engines != nil {
+		a.engines.addTo(p, w, processes, guests)
 	}
 	return p, nil
+}
+
+// empty forgets samples that are in a profile by now: their memory is better used for the next window.
+func (a *Agent) empty(threads map[uint32]*rawThread) {
+	a.mu.Lock() // of another window that closes, which may ask for the frames of this one
+	defer a.mu.Unlock()
+	for _, t := range threads {
+		*t = rawThread{}
+	}
+}
+
+// newProfile is the profile of w before anything is in it.
+func (a *Agent) newProfile(w *Window, end time.Time, after snapshot) *Profile {
+	return &Profile{
+		Start: w.start, Duration: end.Sub(w.start), Period: a.period(), Event: a.ticks.Event,
+		Comments: a.comments(),
+		Counts:   after.since(w.before),
+	}
 }
 
 // drop closes a window whose content nobody wants.
@@ -128,7 +196,7 @@ func (a *Agent) release(w *Window) {
 		p.holders--
 		a.trim(p)
 	}
-	w.processes = nil
+	w.processes, w.calls = nil, nil
 	if a.nameCount.Load() > maxNames/2 {
 		for _, p := range a.table {
 			a.trim(p)
@@ -142,31 +210,50 @@ func (a *Agent) trim(p *process) {
 	if !gone && len(p.requested) < trimNames && a.nameCount.Load() <= maxNames/2 {
 		return
 	}
-	var trees []*rawTree
+	needed := map[rawFrame]struct{}{}
+	need := func(r rawFrame) { needed[r] = struct{}{} }
 	for _, windows := range []map[*Window]struct{}{a.windows, a.closing} {
 		for w := range windows {
 			for _, t := range w.processes[p] {
-				trees = append(trees, &t.tree)
+				t.frames(need)
+			}
+			if s := w.calls[p]; s != nil {
+				s.frames(need)
 			}
 		}
 	}
-	p.trim(trees, &a.nameCount)
+	if a.exact != nil && a.exact.process == p {
+		for r := range a.exact.methods {
+			need(r)
+		}
+	}
+	p.trim(needed, &a.nameCount)
+}
+
+// describe says who the process is; p.mu is held.
+func (p *process) describe() *Process {
+	return &Process{
+		PID: p.pid, Comm: p.comm, Service: p.service, Executable: p.executable, Notes: slices.Clone(p.notes),
+		Runtime: p.runtime, VM: p.vm,
+	}
 }
 
 // profile names all frames of the process's trees.
 func (p *process) profile(threads map[uint32]*rawThread, c *Counts) *Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := &Process{
-		PID: p.pid, Comm: p.comm, Service: p.service, Executable: p.executable, Notes: slices.Clone(p.notes),
-		Runtime: p.runtime, VM: p.vm,
-	}
+	out := p.describe()
 	for _, tid := range slices.Sorted(maps.Keys(threads)) {
 		t := threads[tid]
-		p.tally(&t.tree, c)
-		tree := cct.Map(&t.tree, func(r rawFrame) []symbolize.Symbol { return p.named(r).symbols })
-		t.tree = rawTree{} // its memory is better used for the next window
-		out.Threads = append(out.Threads, &Thread{TID: int(tid), Name: t.name, Tree: tree})
+		for certainty := range t.trees {
+			raw := &t.trees[certainty]
+			if raw.Total() == 0 && certainty != int(Certain) {
+				continue
+			}
+			p.tally(raw, c)
+			tree := cct.Map(raw, func(r rawFrame) []symbolize.Symbol { return p.named(r).symbols })
+			out.Threads = append(out.Threads, &Thread{TID: int(tid), Name: t.name, Context: Certainty(certainty), Tree: tree})
+		}
 	}
 	return out
 }

@@ -23,6 +23,9 @@ type workerState struct {
 	retry    backoff // of looking for a VM
 	attach   backoff // of attaching to the VM that was found
 	hopeless bool    // there is a VM, and it cannot be attached
+	perf     perfMap // of a VM that is not attached
+	show     backoff // of showing it to call engines
+	shown    bool
 }
 
 // mapped is what a process maps that can be executed.
@@ -40,6 +43,9 @@ func (a *Agent) work(p *process) {
 		if p.work.guest == nil && !p.work.hopeless {
 			a.findGuest(p)
 		}
+		if a.engines != nil {
+			a.engines.look(p)
+		}
 	}
 	p.mu.Lock()
 	frames, loads := p.wanted, p.loads
@@ -52,6 +58,7 @@ func (a *Agent) work(p *process) {
 		}
 	}
 	p.work.objects = map[uint64]*symbolize.Object{}
+	a.followMap(p)
 	for _, r := range frames {
 		n := a.name(p, r)
 		p.mu.Lock()
@@ -60,8 +67,10 @@ func (a *Agent) work(p *process) {
 		a.lookups.Add(1)
 	}
 	p.work.objects = nil
+	p.doJobs()
 	if p.exited.Load() {
 		a.guests.release(p)
+		a.releaseMap(p)
 	}
 }
 
@@ -107,7 +116,14 @@ func (a *Agent) readMaps(p *process) bool {
 
 // name resolves one frame.
 func (a *Agent) name(p *process, r wanted) name {
-	n := a.nameFrame(p, r)
+	n, ok := p.inner(r.rawFrame)
+	if !ok {
+		n = a.nameFrame(p, r)
+	}
+	if r.end == bpf.EndKnown {
+		n.symbols = append(n.symbols, marker("[callers unknown]"))
+		return n
+	}
 	if !r.end.Truncated() {
 		return n
 	}
@@ -128,8 +144,10 @@ func (a *Agent) nameFrame(p *process, r wanted) name {
 		return name{symbols: []symbolize.Symbol{marker("[stale]")}, stale: true}
 	case r.kind == rawKernel:
 		return a.nameKernel(uint64(r.frame))
+	case r.kind == rawAddress && p.work.guest.covers(r.frame.PC()):
+		return a.nameAddress(p, r)
 	case r.frame.Kind() == bpf.FrameNative:
-		return a.nameNative(p, r.frame.PC(), r.kind == rawExact)
+		return a.nameNative(p, r)
 	}
 	return a.nameGuest(p, r)
 }
@@ -139,15 +157,7 @@ func (a *Agent) nameGuest(p *process, r wanted) name {
 	if g == nil {
 		return name{symbols: []symbolize.Symbol{marker("[stale]")}, stale: true}
 	}
-	site := vmruntime.Site{Exact: r.kind == rawExact, Epoch: r.epoch}
-	switch r.frame.Kind() {
-	case bpf.FrameJIT:
-		site.Kind, site.PC, site.Version = vmruntime.Compiled, g.kernel.CodeLow+uint64(r.frame.CodeOffset()), r.frame.CompileID()
-	case bpf.FrameStub:
-		site.Kind, site.PC = vmruntime.Stub, g.kernel.CodeLow+uint64(r.frame.CodeOffset())
-	case bpf.FrameInterpreted:
-		site.Kind, site.Method, site.BCI = vmruntime.Interpreted, r.frame.Method(), r.frame.BCI()
-	}
+	site := g.site(r.frame, r.kind == rawExact, r.epoch)
 	frames, err := g.vm.Lookup(site)
 	a.guests.count(err)
 	if err != nil {
@@ -160,6 +170,7 @@ func (a *Agent) nameGuest(p *process, r wanted) name {
 	}
 	n := name{}
 	for i, f := range frames {
+		n.bcis = append(n.bcis, int32(f.BCI))
 		n.symbols = append(n.symbols, symbolize.Intern(guestFrame(f, i < len(frames)-1, site, g)))
 	}
 	a.firstNamed.CompareAndSwap(0, int64(monotonic()-a.began))
@@ -185,6 +196,7 @@ func guestFrame(f vmruntime.Frame, inlined bool, site vmruntime.Site, g *guest) 
 var (
 	noMapping          = unique.Make(symbolize.Mapping{})
 	interpreterMapping = unique.Make(symbolize.Mapping{File: "[interpreter:HotSpot]"})
+	methodMapping      = unique.Make(symbolize.Mapping{File: "[jit:HotSpot]"}) // of a method, whatever executes it
 )
 
 // looksLikeJava tells whether a process that has no VM yet will probably start one.

@@ -7,7 +7,14 @@ import (
 )
 
 // The accuracy of the agent, on fewer programs than make accuracy has.
-func TestAccuracy(t *testing.T) { command(t, "accuracy") }
+func TestAccuracy(t *testing.T) {
+	for _, tool := range []string{"gcc", "php"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			skip(t, err)
+		}
+	}
+	command(t, "accuracy")
+}
 
 // That make bench works. What it measures is no matter of pass or fail.
 func TestBench(t *testing.T) {

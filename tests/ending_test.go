@@ -108,9 +108,9 @@ func TestStalledReaderCountsLosses(t *testing.T) {
 // kill -9 leaves nothing: no breakpoint in the guest's code, no BPF program in the kernel. The guest goes on.
 func TestKilledAgentLeavesNothing(t *testing.T) {
 	guest := start(t, "Plain")
-	before := libjvmText(t, guest.PID())
+	before := codeOf(t, guest.PID(), "libjvm.so")
 	run := sampling(t, guest)
-	if libjvmText(t, guest.PID()) == before {
+	if codeOf(t, guest.PID(), "libjvm.so") == before {
 		t.Error("the agent put no probe into libjvm, so this test cannot see one that is left")
 	}
 	programs := programsOf(t, run.PID())
@@ -122,7 +122,7 @@ func TestKilledAgentLeavesNothing(t *testing.T) {
 	}
 	run.Wait() // it was killed
 
-	eventually(t, "libjvm's code is as it was", func() bool { return libjvmText(t, guest.PID()) == before })
+	eventually(t, "libjvm's code is as it was", func() bool { return codeOf(t, guest.PID(), "libjvm.so") == before })
 	eventually(t, "the agent's BPF programs are gone", func() bool {
 		for _, id := range programs {
 			program, err := ebpf.NewProgramFromID(id)
@@ -144,8 +144,8 @@ func TestKilledAgentLeavesNothing(t *testing.T) {
 	checkHeavy(t, recording.Profile)
 }
 
-// libjvmText returns the hash of libjvm's executable pages as the process has them.
-func libjvmText(t *testing.T, pid int) [sha256.Size]byte {
+// codeOf returns the hash of a file's executable pages as the process has them.
+func codeOf(t *testing.T, pid int, file string) [sha256.Size]byte {
 	t.Helper()
 	process, err := procfs.NewProc(pid)
 	if err != nil {
@@ -162,7 +162,7 @@ func libjvmText(t *testing.T, pid int) [sha256.Size]byte {
 	defer memory.Close()
 	hash := sha256.New()
 	for _, m := range maps {
-		if m.Perms.Execute && filepath.Base(m.Pathname) == "libjvm.so" {
+		if m.Perms.Execute && filepath.Base(m.Pathname) == file {
 			section := io.NewSectionReader(memory, int64(m.StartAddr), int64(m.EndAddr-m.StartAddr))
 			if _, err := io.Copy(hash, section); err != nil {
 				t.Fatal(err)

@@ -30,7 +30,7 @@ func TestKernelProbes(t *testing.T) {
 			if !single && !p.Multi() {
 				t.Skip("needs uprobe.multi links: kernel 6.6")
 			}
-			p.single = single
+			p.uprobes.single = single
 			self, err := os.Open("/proc/self/exe")
 			if err != nil {
 				t.Fatal(err)

@@ -36,6 +36,11 @@ type Env struct {
 	CPUs      func() (int, error)
 	OpenEvent func(e Event, cpu int) error
 
+	// Engines is nil if nothing is to be said of call engines; otherwise what follows is needed, too.
+	Engines     EngineTrial
+	GuestSocket string       // path to which cooperating guests connect
+	MapPage     func() error // that is shared with guests
+
 	Inspect JVMInspector // nil: JVMs are only listed
 	Pool    *proc.Pool   // for reads of processes
 }
@@ -48,7 +53,7 @@ const (
 	CPUClock              // of a timer
 )
 
-// Host is the machine the program runs on. Inspect is nil.
+// Host is the machine the program runs on. Engines and Inspect are nil, GuestSocket is empty.
 func Host() *Env {
 	program, err := os.Executable()
 	if err != nil {
@@ -67,6 +72,7 @@ func Host() *Env {
 		UprobeMulti:    features.HaveBPFLinkUprobeMulti,
 		CPUs:           ebpf.PossibleCPU,
 		OpenEvent:      openEvent,
+		MapPage:        mapPage,
 		Pool:           proc.NewPool(proc.PoolOptions{}),
 	}
 }
@@ -123,6 +129,23 @@ func makeRingBuffer() error {
 		return err
 	}
 	return m.Close()
+}
+
+// mapPage makes a page as guests get them, and maps it as they do.
+func mapPage() error {
+	const bytes = 4096 // struct vmprof_page of contrib/guest/vmprof.h
+	m, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "vmprof_doctor", Type: ebpf.Array, KeySize: 4, ValueSize: bytes, MaxEntries: 1, Flags: unix.BPF_F_MMAPABLE,
+	})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	page, err := unix.Mmap(m.FD(), 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map page: %w", err)
+	}
+	return unix.Munmap(page)
 }
 
 // openEvent opens an event that samples all processes on one CPU, and closes it.

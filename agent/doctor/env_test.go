@@ -30,6 +30,8 @@ func healthy(t *testing.T) *Env {
 		UprobeMulti:    works,
 		CPUs:           func() (int, error) { return 4, nil },
 		OpenEvent:      func(Event, int) error { return nil },
+		GuestSocket:    filepath.Join(dir, "run/vmprof-agent/guest.sock"),
+		MapPage:        works,
 		Pool:           proc.NewPool(proc.PoolOptions{}),
 	}
 	setFile(t, env.Sys, "kernel/btf/vmlinux", "\x9f\xeb\x01\x00")

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -62,7 +63,9 @@ func (f *fake) Collect(ctx context.Context, d time.Duration, pids []int) (*agent
 func (f *fake) Stats() agent.Stats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.stats
+	s := f.stats
+	s.Time = true
+	return s
 }
 
 func (f *fake) called() []call {
@@ -138,13 +141,15 @@ func shop(n uint64) *agent.Profile {
 		tree.Add(frames, weight)
 		return &tree
 	}
+	called := new(calls.Graph)
+	called.Add(calls.Edge{Caller: base[0], Callee: base[1], Site: calls.Site{Line: 90, Offset: 7}}, 12)
 	gc := &agent.Thread{TID: 1002, Name: "G1 Conc#0", Tree: one(70, native("G1CMTask::do_marking_step(double, bool, bool)", libjvm), native("WorkerThread::run()", libjvm), native("thread_native_entry(Thread*)", libjvm), native("start_thread", "/lib/x86_64-linux-gnu/libc.so.6"))}
 	return &agent.Profile{
 		Start:    time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(time.Duration(n) * 10 * time.Second),
 		Duration: 10 * time.Second, Period: time.Second / 99, Event: "cpu-clock",
 		Processes: []*agent.Process{
 			{PID: 1000, Comm: "java", Runtime: "hotspot", VM: "OpenJDK 64-Bit Server VM 17.0.15+6", Service: "shop.service",
-				Executable: symbolize.Mapping{File: "/usr/lib/jvm/java-17-openjdk-amd64/bin/java"}, Threads: append(workers[:], gc)},
+				Executable: symbolize.Mapping{File: "/usr/lib/jvm/java-17-openjdk-amd64/bin/java"}, Threads: append(workers[:], gc), Calls: []*agent.Calls{{Engine: "page", Graph: called}}},
 			{PID: 2000, Comm: "postgres", Service: "postgresql.service", Threads: []*agent.Thread{
 				{TID: 2000, Name: "postgres", Tree: one(130, native("ExecScan", "/usr/lib/postgresql/15/bin/postgres"), native("PostgresMain", "/usr/lib/postgresql/15/bin/postgres"), native("main", "/usr/lib/postgresql/15/bin/postgres"))}}},
 			{PID: 3000, Comm: hostile, Service: hostile, Threads: []*agent.Thread{

@@ -34,7 +34,7 @@ func merge(windows []*agent.Profile, limit int) (*profile.Profile, error) {
 	for _, w := range windows {
 		w := *w
 		w.Counts = counts
-		p, err := sink.Pprof(&w)
+		p, err := sink.PprofOf(&w, sink.Time)
 		if err != nil {
 			return nil, fmt.Errorf("encode window: %w", err)
 		}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -25,16 +26,39 @@ const (
 	maxPID = 1 << 22
 )
 
-// profiles answers /profiles/cpu as net/http/pprof answers /debug/pprof/profile: it collects for as long as the
-// request asks, then sends a gzipped pprof.
-type profiles struct {
-	source Source
-	logger *slog.Logger
-	slots  slots
+// A profileKind is what a profile tells of.
+type profileKind struct {
+	name    string // of the file
+	content sink.Content
+	missing func(agent.Stats) string // why there is none of this kind, and what to do; "" if there is
 }
 
-func newProfiles(source Source, logger *slog.Logger) *profiles {
-	return &profiles{source: source, logger: logger, slots: slots{ends: make(map[int]time.Time)}}
+var (
+	cpuProfile = profileKind{"cpu", sink.Time, func(s agent.Stats) string {
+		if !s.Time {
+			return "CPU time is not sampled: start the agent with serve -e cpu,calls"
+		}
+		return ""
+	}}
+	callsProfile = profileKind{"calls", sink.CallCounts, func(s agent.Stats) string {
+		if s.Calls == nil {
+			return "calls are not sampled: start the agent with serve -e cpu,calls"
+		}
+		return ""
+	}}
+)
+
+// profiles answers /profiles/… as net/http/pprof answers /debug/pprof/profile: it collects for as long as the request
+// asks, then sends a gzipped pprof.
+type profiles struct {
+	source Source
+	kind   profileKind
+	slots  *slots
+	logger *slog.Logger
+}
+
+func newProfiles(source Source, kind profileKind, s *slots, logger *slog.Logger) *profiles {
+	return &profiles{source, kind, s, logger}
 }
 
 func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +68,11 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method == http.MethodHead {
-		profileHeader(w.Header())
+		p.header(w.Header())
+		return
+	}
+	if why := p.kind.missing(p.source.Stats()); why != "" {
+		refuse(w, http.StatusNotFound, why)
 		return
 	}
 	release, wait, ok := p.slots.take(time.Now(), d)
@@ -69,7 +97,7 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, "collect profile", err)
 		return
 	}
-	prof, err := sink.Pprof(window)
+	prof, err := sink.PprofOf(window, p.kind.content)
 	if err != nil {
 		p.fail(w, "encode profile", err)
 		return
@@ -80,7 +108,7 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, "encode profile", err)
 		return
 	}
-	profileHeader(w.Header())
+	p.header(w.Header())
 	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
 	_, _ = body.WriteTo(w) // an error means that the client went away
 }
@@ -90,11 +118,11 @@ func (p *profiles) fail(w http.ResponseWriter, step string, err error) {
 	refuse(w, http.StatusInternalServerError, fmt.Sprintf("%s: %v", step, err))
 }
 
-// profileHeader says what net/http/pprof says. The body is gzipped pprof, which is not a Content-Encoding: readers
+// header says what net/http/pprof says. The body is gzipped pprof, which is not a Content-Encoding: readers
 // want to have the file as it is.
-func profileHeader(h http.Header) {
+func (p *profiles) header(h http.Header) {
 	h.Set("Content-Type", "application/octet-stream")
-	h.Set("Content-Disposition", `attachment; filename="cpu.pb.gz"`)
+	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s.pb.gz"`, p.kind.name))
 }
 
 // refuse answers with an error that go tool pprof shows to its user, which it does only with this header.

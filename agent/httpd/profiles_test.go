@@ -188,7 +188,7 @@ func TestClientGoesAway(t *testing.T) {
 }
 
 func TestSlots(t *testing.T) {
-	s := slots{ends: make(map[int]time.Time)}
+	s := newSlots()
 	now := time.Unix(1000, 0)
 	var releases []func()
 	for i := range maxPulls {

@@ -76,7 +76,9 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 		MaxRequestsInFlight: maxScrapes,
 		EnableOpenMetrics:   true,
 	}))
-	mux.Handle("GET /profiles/cpu", newProfiles(source, logger))
+	pulls := newSlots()
+	mux.Handle("GET /profiles/cpu", newProfiles(source, cpuProfile, pulls, logger))
+	mux.Handle("GET /profiles/calls", newProfiles(source, callsProfile, pulls, logger))
 	mux.Handle("GET /ui/", http.StripPrefix("/ui", s.pages))
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "the agent is alive")

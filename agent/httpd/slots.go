@@ -13,6 +13,8 @@ type slots struct {
 	ends map[int]time.Time // at most maxPulls
 }
 
+func newSlots() *slots { return &slots{ends: make(map[int]time.Time)} }
+
 // take reserves a slot for d from now, and returns what gives it back. If there is none, ok is false and wait says
 // in how many seconds, at least one, there should be one again.
 func (s *slots) take(now time.Time, d time.Duration) (release func(), wait int, ok bool) {

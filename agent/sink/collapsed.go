@@ -17,51 +17,104 @@ import (
 //	java;java.lang.Thread.run;com.acme.Shop.checkout;java.util.HashMap.get 42
 //
 // The command name of the process comes first and the innermost method last; the number is a count of samples.
-// Threads, and processes of the same name, are added up. Lines are ordered by their frames, so that equal profiles
-// give equal files.
-func Collapsed(w io.Writer, p *agent.Profile) error {
+// If calls were recorded, it is a count of calls instead, as the form has room for one number: between two methods, or
+// in whole contexts if these were counted. Threads, and processes of the same name, are added up. Lines are ordered by
+// their frames, so that equal profiles give equal files.
+func Collapsed(w io.Writer, p *agent.Profile) error { return CollapsedOf(w, p, ContentOf(p)) }
+
+// CollapsedOf is Collapsed for a part of a window: for calls, if content has them, and for time otherwise.
+func CollapsedOf(w io.Writer, p *agent.Profile, content Content) error {
+	c := collapser{names: make(map[symbolize.Symbol]string)}
+	part := func(proc *agent.Process) (threads []*agent.Thread, graphs []*agent.Calls) {
+		withCalls := content&CallCounts != 0
+		if withCalls == (p.Unit == agent.CallCounts) {
+			threads = proc.Threads
+		}
+		if withCalls {
+			graphs = proc.Calls
+		}
+		return threads, graphs
+	}
 	// One tree by name, because names are fewer than addresses. Nothing here may lose detail: it is as large as
 	// what was recorded, which was bounded then.
-	limit := 0
 	for _, proc := range p.Processes {
-		for _, thread := range proc.Threads {
+		threads, graphs := part(proc)
+		for _, thread := range threads {
 			if thread.Tree != nil {
-				limit += thread.Tree.Len() + 2 // the process, and [unknown] for samples without frames
+				c.stacks.Limit += thread.Tree.Len() + 2 // the process, and [unknown] for samples without frames
 			}
 		}
+		for _, calls := range graphs {
+			c.stacks.Limit += 2*calls.Graph.Len() + 1 // the process
+		}
 	}
-	stacks := cct.Tree[string]{Limit: limit}
-	names := make(map[symbolize.Symbol]string)
 	for _, proc := range p.Processes {
-		comm := field(proc.Comm)
-		for _, thread := range proc.Threads {
-			if thread.Tree == nil {
-				continue
+		threads, graphs := part(proc)
+		for _, thread := range threads {
+			if thread.Tree != nil {
+				c.thread(proc, thread)
 			}
-			for id, n := range thread.Tree.Nodes() {
-				if n.Self == 0 {
-					continue
-				}
-				var stack []string
-				for _, symbol := range thread.Tree.Stack(id) {
-					name, ok := names[symbol]
-					if !ok {
-						name = field(symbol.Value().Function)
-						names[symbol] = name
-					}
-					stack = append(stack, name)
-				}
-				if len(stack) == 0 {
-					stack = append(stack, unnamed)
-				}
-				stacks.Add(append(stack, comm), n.Self)
+		}
+		for _, calls := range graphs {
+			if err := c.calls(proc, calls); err != nil {
+				return fmt.Errorf("collapse calls of process %d: %w", proc.PID, err)
 			}
 		}
 	}
+	return c.write(w)
+}
 
+// A collapser adds up stacks by name.
+type collapser struct {
+	stacks cct.Tree[string]
+	names  map[symbolize.Symbol]string // as fields
+}
+
+func (c *collapser) thread(proc *agent.Process, thread *agent.Thread) {
+	comm := field(proc.Comm)
+	var stack []string
+	for id, n := range thread.Tree.Nodes() {
+		if n.Self == 0 {
+			continue
+		}
+		stack = stack[:0]
+		for _, symbol := range thread.Tree.Stack(id) {
+			stack = append(stack, c.name(symbol))
+		}
+		if len(stack) == 0 {
+			stack = append(stack, unnamed)
+		}
+		c.stacks.Add(append(stack, comm), n.Self)
+	}
+}
+
+func (c *collapser) calls(proc *agent.Process, calls *agent.Calls) error {
+	edges, err := wholeEdges(calls.Graph)
+	if err != nil {
+		return err
+	}
+	comm := field(proc.Comm)
+	for _, e := range edges {
+		if e.calls > 0 {
+			c.stacks.Add([]string{c.name(e.Callee), c.name(e.Caller), comm}, uint64(e.calls))
+		}
+	}
+	return nil
+}
+
+func (c *collapser) name(symbol symbolize.Symbol) string {
+	name, ok := c.names[symbol]
+	if !ok {
+		name = field(symbol.Value().Function)
+		c.names[symbol] = name
+	}
+	return name
+}
+
+func (c *collapser) write(w io.Writer) error {
 	buffered := bufio.NewWriter(w)
 	var path []string // of the node that is visited, outermost frame first
-	stacks.Walk(stacks.ByKey(strings.Compare), func(_ cct.NodeID, n cct.Node[string]) bool {
+	c.stacks.Walk(c.stacks.ByKey(strings.Compare), func(_ cct.NodeID, n cct.Node[string]) bool {
 		path = append(path[:n.Depth-1], n.Key)
 		if n.Self > 0 {
 			fmt.Fprintf(buffered, "%s %d\n", strings.Join(path, ";"), n.Self)

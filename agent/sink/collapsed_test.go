@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -24,6 +26,29 @@ func collapsed(t *testing.T, p *agent.Profile) string {
 
 func TestCollapsedGolden(t *testing.T) {
 	golden(t, "shop.folded.golden", collapsed(t, shop()))
+}
+
+// Where calls were recorded, the lines count them: whole calls whose sum is right.
+func TestCollapsedCalls(t *testing.T) {
+	golden(t, "calls.folded.golden", collapsed(t, shopCalls()))
+	golden(t, "exact.folded.golden", collapsed(t, shopExact()))
+	onlyJava := shopCalls()
+	onlyJava.Processes = onlyJava.Processes[:1]
+	if got, want := collapsed(t, shopBoth()), collapsed(t, onlyJava); got != want {
+		t.Errorf("with samples:\n%swithout:\n%s", got, want)
+	}
+	var time, none bytes.Buffer
+	if err := sink.CollapsedOf(&time, shopBoth(), sink.Time); err != nil || time.String() != collapsed(t, shop()) {
+		t.Errorf("the time of both is %v\n%s", err, &time)
+	}
+	if err := sink.CollapsedOf(&none, shop(), sink.CallCounts); err != nil || none.Len() > 0 {
+		t.Errorf("the calls of a window without calls are %v\n%s", err, &none)
+	}
+	broken := shopCalls()
+	broken.Processes[0].Calls[0].Graph.Add(calls.Edge{Caller: symbolize.Intern(shopRun), Callee: symbolize.Intern(shopRun)}, math.NaN())
+	if err := sink.Collapsed(io.Discard, broken); err == nil || !strings.Contains(err.Error(), "process 1234") {
+		t.Errorf("Collapsed = %v, want an error about process 1234", err)
+	}
 }
 
 // Two windows with the same samples in another order, and on other threads, give the same file.

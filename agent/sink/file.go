@@ -17,11 +17,16 @@ import (
 // Write writes p to the file at path in the format of its extension, or to stdout as pprof if path is Stdout. A
 // file appears whole or not at all, and one that was there before stays until then.
 func Write(path string, stdout io.Writer, p *agent.Profile) error {
+	return WriteOf(path, stdout, p, ContentOf(p))
+}
+
+// WriteOf is Write for a part of p.
+func WriteOf(path string, stdout io.Writer, p *agent.Profile, content Content) error {
 	format, err := FormatOf(path)
 	if err != nil {
 		return err
 	}
-	return write(path, stdout, func(w io.Writer) error { return format.Encode(w, p) })
+	return write(path, stdout, func(w io.Writer) error { return format.EncodeOf(w, p, content) })
 }
 
 // WriteStored is Write for a profile that has been converted already: as pprof, or as the report of it.

@@ -9,13 +9,16 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
 // maxComments bounds the comments that are shown; a profile of our own has a few.
 const maxComments = 100
 
 // Footer writes what a reader of any view must know: one line that accounts for the samples, then the profile's
-// other comments, folded at width columns (0: not at all).
+// other comments, folded at width columns (0: not at all). What there is a comment for each process or window of is
+// told in one sentence.
 func Footer(w io.Writer, p *profile.Profile, width int) error {
 	out := bufio.NewWriter(w)
 	comments := p.Comments
@@ -23,10 +26,21 @@ func Footer(w io.Writer, p *profile.Profile, width int) error {
 		// Another profiler's file.
 		comments = append([]string{fmt.Sprintf("samples: %.0f, losses not recorded", sum(p, "samples", nil))}, comments...)
 	}
-	if share := approximateShare(p); share > 0 {
-		comments = slices.Insert(slices.Clone(comments), 1, fmt.Sprintf("attribution: in %.1f%% of the samples "+
-			"the time of the innermost method may belong to a method inlined in it", share))
+	var (
+		rest    []string
+		modes   [agent.ContextChain + 1]bool
+		windows = make(map[int64]windowLine)
+	)
+	for _, comment := range comments[1:] {
+		if l, ok := parseContextLine(comment); ok {
+			modes[l.Mode] = true
+		} else if l, ok := parseWindowLine(comment); ok {
+			windows[l.number] = l
+		} else {
+			rest = append(rest, comment)
+		}
 	}
+	comments = slices.Concat(comments[:1], approximations(p), doubts(p, modes[:]), describeWindows(windows), rest)
 	for i, comment := range comments {
 		if i == maxComments {
 			fmt.Fprintf(out, "%d more comments\n", len(comments)-i)
@@ -37,13 +51,70 @@ func Footer(w io.Writer, p *profile.Profile, width int) error {
 	return flush(out, "footer")
 }
 
-// approximateShare returns how many of the samples are labelled so, in percent.
-func approximateShare(p *profile.Profile) float64 {
+// approximations says of how many samples the innermost method is in doubt, if it is of any.
+func approximations(p *profile.Profile) []string {
+	share := labelShare(p, labelAttribution, approximate)
+	if share == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("attribution: in %.1f%% of the samples the time of the innermost method may belong to a "+
+		"method inlined in it", share)}
+}
+
+// doubts says how certain contexts are that were not walked, if there are any. The modes are those in which contexts were
+// found, as far as the profile says.
+func doubts(p *profile.Profile, modes []bool) []string {
+	var list []string
+	for _, c := range []struct {
+		of   agent.Certainty
+		text string // the share, then what it means
+	}{
+		{agent.Ambiguous, "of %s several fit and share the weight (ambiguous)"},
+		{agent.Fitted, "of %s none fits, and that of a possible caller or callee was taken (fitted)"},
+		{agent.Unplaced, "of %s nothing is known beyond the first caller (unplaced)"},
+	} {
+		if share := labelShare(p, labelContext, c.of.String()); share > 0 {
+			amount := atLeast(share)
+			if len(list) == 0 {
+				amount += " of the samples"
+			}
+			list = append(list, fmt.Sprintf(c.text, amount))
+		}
+	}
+	var names []string
+	for m, used := range modes {
+		if used && agent.ContextMode(m) != agent.ContextWalk {
+			names = append(names, agent.ContextMode(m).String())
+		}
+	}
+	switch {
+	case len(list) == 0 && len(names) == 0:
+		return nil
+	case len(list) == 0:
+		list = append(list, "all are certain")
+	}
+	text := "contexts"
+	if len(names) > 0 {
+		text += " (" + strings.Join(names, ", ") + ")"
+	}
+	return []string{text + ": " + strings.Join(list, "; ")}
+}
+
+// atLeast writes a share that is not 0, in percent.
+func atLeast(share float64) string {
+	if share < 0.05 {
+		return "less than 0.1%"
+	}
+	return fmt.Sprintf("%.1f%%", share)
+}
+
+// labelShare returns how many of the samples have a label, in percent.
+func labelShare(p *profile.Profile, key, value string) float64 {
 	all := sum(p, "samples", nil)
 	if all == 0 {
 		return 0
 	}
-	return 100 * sum(p, "samples", func(s *profile.Sample) bool { return s.HasLabel(labelAttribution, approximate) }) / all
+	return 100 * sum(p, "samples", func(s *profile.Sample) bool { return s.HasLabel(key, value) }) / all
 }
 
 // sum adds up one value of all samples, or of those to keep; it is 0 if they do not have it. It is not an integer

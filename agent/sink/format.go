@@ -39,11 +39,14 @@ func FormatOf(path string) (Format, error) {
 }
 
 // Encode writes p to w.
-func (f Format) Encode(w io.Writer, p *agent.Profile) error {
+func (f Format) Encode(w io.Writer, p *agent.Profile) error { return f.EncodeOf(w, p, ContentOf(p)) }
+
+// EncodeOf writes a part of p to w.
+func (f Format) EncodeOf(w io.Writer, p *agent.Profile, content Content) error {
 	if f == FormatCollapsed {
-		return Collapsed(w, p)
+		return CollapsedOf(w, p, content)
 	}
-	stored, err := Pprof(p)
+	stored, err := PprofOf(p, content)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -45,7 +46,8 @@ func hostile(name, comm string, weight uint32) *agent.Profile {
 		Period: 1, Event: name, Comments: []string{name},
 		Processes: []*agent.Process{{
 			PID: 1, Comm: comm, Runtime: name, Service: name, Notes: []string{name}, Executable: frame.Mapping.Value(),
-			Threads: []*agent.Thread{{TID: 2, Name: name, Tree: contextTree(
+			Contexts: &agent.Contexts{Mode: agent.ContextChain, Walked: uint64(weight), Nodes: 1},
+			Threads: []*agent.Thread{{TID: 2, Name: name, Context: agent.Fitted, Tree: contextTree(
 				sampled{uint64(weight), []symbolize.Frame{frame, outer, root}},
 				sampled{uint64(weight), nil},
 			)}},
@@ -53,9 +55,22 @@ func hostile(name, comm string, weight uint32) *agent.Profile {
 	}
 }
 
+// withCalls adds calls between methods of that name.
+func withCalls(p *agent.Profile, name string, weight uint32) *agent.Profile {
+	method := symbolize.Frame{Function: name, SystemName: name, File: name, Kind: symbolize.KindJIT, Mapping: unique.Make(symbolize.Mapping{File: name})}
+	native := method
+	native.Kind, native.Line = symbolize.KindNative, -1
+	p.Processes[0].Calls = []*agent.Calls{{Engine: name, Graph: callGraph(
+		called{method, calls.Site{Line: -1, Offset: -2}, native, float64(weight)},
+		called{method, calls.Site{Line: 1 << 30, Offset: 1 << 30}, method, 1},
+	)}}
+	return p
+}
+
 func TestHostileNames(t *testing.T) {
 	for _, name := range hostileNames {
 		checkHostile(t, hostile(name, name, 3), 6)
+		checkHostile(t, withCalls(hostile(name, name, 3), name, 2), 6)
 	}
 }
 
@@ -77,8 +92,10 @@ func checkHostile(t *testing.T, p *agent.Profile, samples int64) {
 			t.Fatal(err)
 		}
 		var sum int64
-		for _, s := range parsed.Sample {
-			sum += s.Value[0]
+		if sink.HasTime(parsed) { // else all weights are 0
+			for _, s := range parsed.Sample {
+				sum += s.Value[0]
+			}
 		}
 		if sum != samples {
 			t.Errorf("%d samples, want %d", sum, samples)
@@ -112,8 +129,20 @@ func checkHostile(t *testing.T, p *agent.Profile, samples int64) {
 		}
 	}
 	var text bytes.Buffer
-	if err := sink.Report(&text, stored, nil); err != nil {
-		t.Fatal(err)
+	views := []viewFunc{sink.Report, sink.Contexts}
+	if sink.HasCalls(stored) {
+		views = append(views, sink.Layers)
+	}
+	for _, view := range views {
+		if err := view(&text, stored, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, by := range []sink.By{sink.ByMethod, sink.ByEdge} {
+		side := sink.Named{Name: "a\x1b[2J", Profile: stored}
+		if err := sink.Compare(&text, side, side, &sink.CompareOptions{By: by}); err != nil && samples > 0 {
+			t.Fatal(err)
+		}
 	}
 	if out := text.String(); !utf8.ValidString(out) || strings.ContainsAny(out, "\x00\x1b\u202e") {
 		t.Errorf("the report would steer a terminal: %q", out)
@@ -124,7 +153,9 @@ func FuzzPprof(f *testing.F) {
 	for _, name := range hostileNames {
 		f.Add(name, "java", uint32(1))
 	}
+	f.Add("a", "java", uint32(0)) // no samples, so that the calls are all there is
 	f.Fuzz(func(t *testing.T, name, comm string, weight uint32) {
 		checkHostile(t, hostile(name, comm, weight), 2*int64(weight))
+		checkHostile(t, withCalls(hostile(name, comm, weight), name, weight), 2*int64(weight))
 	})
 }

@@ -1,9 +1,15 @@
 package sink
 
-import "strings"
+import (
+	"strings"
 
-// how is a set of ways to execute a method.
-type how uint8
+	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+)
+
+// how is a set of ways to execute a method, and of ways to find its context.
+type how uint16
 
 const (
 	interpreted how = 1 << iota
@@ -13,7 +19,14 @@ const (
 	kernel
 	inlined // into its caller
 	called  // really, in a frame of its own
+
+	ambiguous // of agent.Certainty
+	fitted
+	unplaced
 )
+
+// uncertain are those that doubt the context.
+const uncertain = ambiguous | fitted | unplaced
 
 // marks are the letters that a how is shown as.
 var marks = [...]struct {
@@ -25,6 +38,22 @@ var marks = [...]struct {
 	{stub, "s", "VM stub"},
 	{native, "n", "native"},
 	{kernel, "k", "kernel"},
+	{ambiguous, "a", "partly ambiguous"},
+	{fitted, "f", "partly fitted"},
+	{unplaced, "u", "partly unplaced"},
+}
+
+// certaintyOf says how the context of a stored sample was found: 0 if it is certain, or nothing is said.
+func certaintyOf(sample *profile.Sample) how {
+	switch label(sample, labelContext) {
+	case agent.Ambiguous.String():
+		return ambiguous
+	case agent.Fitted.String():
+		return fitted
+	case agent.Unplaced.String():
+		return unplaced
+	}
+	return 0
 }
 
 // String returns the marks in brackets, or nothing.

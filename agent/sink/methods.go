@@ -13,11 +13,18 @@ import (
 )
 
 // Methods writes the hot methods of a profile as a table, the most self time first: the samples in which a method
-// was innermost, and those in which it was anywhere on the stack, recursion counted once. Nil options are
-// DefaultViewOptions.
+// was innermost, and those in which it was anywhere on the stack, recursion counted once. If the profile has nothing
+// but calls, these are the calls of the method and the calls that it makes. Nil options are DefaultViewOptions.
 func Methods(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
+	}
+	out := bufio.NewWriter(w)
+	if holdsCalls(p) && !HasTime(p) {
+		if err := writeCallMethods(out, p, opts); err != nil {
+			return err
+		}
+		return flush(out, "methods")
 	}
 	v, err := newView(p, false)
 	if err != nil {
@@ -25,14 +32,11 @@ func Methods(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 	}
 	entries := cct.Hot(&v.tree, func(name string) string { return name })
 	cct.SortEntries(entries, strings.Compare)
-	rest := entries[:0:0]
-	if opts.N > 0 && len(entries) > opts.N {
-		entries, rest = entries[:opts.N], entries[opts.N:]
-	}
+	entries, rest := first(opts.N, entries)
 
 	hows := make(map[string]how)
 	for id, n := range v.tree.Nodes() {
-		hows[n.Key] |= v.how[id]
+		hows[n.Key] |= v.how[id] &^ uncertain // of its context
 	}
 	var used how
 	mark := 0 // columns
@@ -42,7 +46,6 @@ func Methods(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 	}
 	count := max(len(fmt.Sprint(v.tree.Total())), len(v.unit)) // columns
 
-	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "Hot methods%s\n", elapsed(p))
 	fmt.Fprintf(out, "%7s %*s %7s %*s  method\n", "self", count, v.unit, "total", count, v.unit)
 	for _, e := range entries {
@@ -59,7 +62,7 @@ func Methods(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 		}
 		fmt.Fprintf(out, "%6.1f%% %*d %s  %d more methods\n", v.share(self), count, self, strings.Repeat(" ", 8+count), len(rest))
 	}
-	v.writeLegend(out, used)
+	v.writeLegend(out, used, opts.Width)
 	return flush(out, "methods")
 }
 
@@ -97,6 +100,15 @@ func shorten(name string, width int) string {
 	if open := arguments(name); open > 0 && len(runes) > width {
 		runes = []rune(name[:open] + "(…)")
 	}
+	return keepEnd(string(runes), width)
+}
+
+// keepEnd makes text at most width runes long, 0 for any length, by cutting its beginning.
+func keepEnd(text string, width int) string {
+	if width <= 0 || len(text) <= width {
+		return text
+	}
+	runes := []rune(text)
 	if len(runes) > width {
 		runes = append([]rune{'…'}, runes[len(runes)-width+1:]...)
 	}

@@ -137,18 +137,23 @@ func TestPprofEmpty(t *testing.T) {
 
 // What people run: the shares, names and inline marks must come out right, and nothing may be symbolised again.
 func TestGoToolPprof(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "shop.pb.gz")
-	if err := sink.Write(path, nil, shop()); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	for name, p := range map[string]*agent.Profile{
+		"shop": shop(), "calls": shopCalls(), "both": shopBoth(), "chained": shopChained(), "partial": shopPartial(),
+	} {
+		if err := sink.Write(filepath.Join(dir, name+".pb.gz"), nil, p); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, test := range []struct {
+		file string
 		args []string
 		want []string // regular expressions
 	}{
-		{[]string{"-top"}, []string{
+		{"shop", []string{"-top"}, []string{
 			`(?m)^File: java$`, `(?m)^Type: cpu$`, `Duration: 10s, Total samples = 1410ms`,
 		}},
-		{[]string{"-top", "-sample_index=samples"}, []string{
+		{"shop", []string{"-top", "-sample_index=samples"}, []string{
 			`(?m)^Type: samples$`, `Total samples = 141`,
 			`40 28\.37% .*  40 28\.37%  java\.util\.HashMap\.getNode \(inline\)`,
 			` 0     0% .*  40 28\.37%  java\.util\.HashMap\.get \(inline\)`,
@@ -156,14 +161,27 @@ func TestGoToolPprof(t *testing.T) {
 			`10  7\.09% .*  10  7\.09%  com\.acme\.Fib\.fib\n`, // recursion is counted once
 			`30 21\.28% .*  30 21\.28%  execute_command\n`,
 		}},
-		{[]string{"-top", "-sample_index=samples", "-tagfocus=runtime=hotspot"}, []string{`Showing nodes accounting for 110, 78\.01% of 141 total`}},
-		{[]string{"-top", "-sample_index=samples", "-tagfocus=pid=77:77"}, []string{`Showing nodes accounting for 31, 21\.99% of 141 total`}},
-		{[]string{"-tags"}, []string{`http-1`, `GC Thread#0`, `shop\.service`, `approximate`}},
-		{[]string{"-comments"}, []string{`samples: 141, 9 lost`, `java \(pid 1234\): runs without -XX:\+DebugNonSafepoints`}},
-		{[]string{"-traces", "-tagfocus=thread=GC"}, []string{`\[truncated: frame pointer\]`}},
+		{"shop", []string{"-top", "-sample_index=samples", "-tagfocus=runtime=hotspot"}, []string{`Showing nodes accounting for 110, 78\.01% of 141 total`}},
+		{"shop", []string{"-top", "-sample_index=samples", "-tagfocus=pid=77:77"}, []string{`Showing nodes accounting for 31, 21\.99% of 141 total`}},
+		{"shop", []string{"-tags"}, []string{`http-1`, `GC Thread#0`, `shop\.service`, `approximate`}},
+		{"shop", []string{"-comments"}, []string{`samples: 141, 9 lost`, `java \(pid 1234\): runs without -XX:\+DebugNonSafepoints`}},
+		{"shop", []string{"-traces", "-tagfocus=thread=GC"}, []string{`\[truncated: frame pointer\]`}},
+		{"calls", []string{"-top"}, []string{
+			`(?m)^Type: calls$`, `Total samples = 3602`, `1001 27\.79% .*  com\.acme\.Cart\.total\n`,
+		}},
+		{"calls", []string{"-peek=Cart.total"}, []string{ // who calls it, and whom it calls
+			`1001 .* com\.acme\.Shop\.run\n`, `610 .* com\.acme\.Book\.price\n`, `500 .* java\.util\.HashMap\.get\n`,
+		}},
+		{"calls", []string{"-tags"}, []string{`estimated`, `inferred`, `page`, `stride`}},
+		{"calls", []string{"-top", "-tagfocus=engine=page"}, []string{`Showing nodes accounting for 100, 2\.78% of 3602 total`}},
+		{"both", []string{"-top"}, []string{`(?m)^Type: calls$`, `Total samples = 3502`}},
+		{"both", []string{"-top", "-sample_index=cpu"}, []string{`Total samples = 1410ms`}},
+		{"chained", []string{"-top", "-sample_index=samples", "-tagfocus=context=ambiguous"}, []string{`Showing nodes accounting for 120, 12\.00% of 1000 total`}},
+		{"partial", []string{"-top"}, []string{`(?m)^Type: cpu$`, `Total samples = 1500ms`}},
+		{"partial", []string{"-top", "-sample_index=entries"}, []string{`(?m)^Type: entries$`, `20 74\.07% .*  com\.acme\.Fib\.fib\n`}},
 	} {
-		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
-			cmd := exec.Command("go", append(append([]string{"tool", "pprof"}, test.args...), path)...)
+		t.Run(test.file+" "+strings.Join(test.args, " "), func(t *testing.T) {
+			cmd := exec.Command("go", append(append([]string{"tool", "pprof"}, test.args...), filepath.Join(dir, test.file+".pb.gz"))...)
 			cmd.Env = append(cmd.Environ(), "PPROF_TMPDIR="+t.TempDir())
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr

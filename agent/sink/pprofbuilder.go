@@ -1,6 +1,9 @@
 package sink
 
 import (
+	"slices"
+	"time"
+
 	"github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -9,6 +12,10 @@ import (
 // A pprofBuilder holds the tables of a pprof profile, each entry once.
 type pprofBuilder struct {
 	profile   *profile.Profile
+	content   Content
+	window    int64         // the number of the window that is being added, 0 if there is one only
+	period    time.Duration // of CPU time that a sample stands for
+	accounts  accounts
 	mappings  map[symbolize.Mapping]*profile.Mapping
 	functions map[functionKey]*profile.Function
 	locations map[locationKey]*profile.Location
@@ -22,9 +29,11 @@ type locationKey struct {
 	frame   symbolize.Frame
 }
 
-func newPprofBuilder() *pprofBuilder {
+func newPprofBuilder(content Content) *pprofBuilder {
+	types, first := content.sampleTypes()
 	return &pprofBuilder{
-		profile:   new(profile.Profile),
+		profile:   &profile.Profile{SampleType: types, DefaultSampleType: first},
+		content:   content,
 		mappings:  make(map[symbolize.Mapping]*profile.Mapping),
 		functions: make(map[functionKey]*profile.Function),
 		locations: make(map[locationKey]*profile.Location),
@@ -98,8 +107,17 @@ func (b *pprofBuilder) mapping(m symbolize.Mapping) *profile.Mapping {
 	return entry
 }
 
-// finish says of each mapping what its locations turned out to have.
-func (b *pprofBuilder) finish() {
+// first puts a mapping before all others.
+func (b *pprofBuilder) first(m *profile.Mapping) {
+	at := slices.Index(b.profile.Mapping, m)
+	b.profile.Mapping = slices.Insert(slices.Delete(b.profile.Mapping, at, at+1), 0, m)
+	for i, m := range b.profile.Mapping {
+		m.ID = uint64(i + 1)
+	}
+}
+
+// describeMappings says of each mapping what its locations turned out to have.
+func (b *pprofBuilder) describeMappings() {
 	for _, loc := range b.profile.Location {
 		m := loc.Mapping
 		if m == nil {

@@ -7,19 +7,29 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Report writes both views of a profile and the footer. Nil options are DefaultViewOptions.
+// Report writes the views that a profile has something for, and the footer: hot methods, hot edges of call graphs,
+// the contexts, which edges of call graphs alone do not have, and how these were found if not all stacks were walked. Nil
+// options are DefaultViewOptions.
 func Report(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
-	if err := Methods(w, p, opts); err != nil {
-		return err
+	views := []func(io.Writer, *profile.Profile, *ViewOptions) error{Methods}
+	if holdsCalls(p) {
+		views = append(views, Edges)
 	}
-	fmt.Fprintln(w) // an error shows at the next write
-	if err := Tree(w, p, opts); err != nil {
-		return err
+	if !HasCalls(p) || HasTime(p) || holdsContexts(p) {
+		views = append(views, Tree)
 	}
-	fmt.Fprintln(w)
+	if tellsContexts(p) {
+		views = append(views, Contexts)
+	}
+	for _, view := range views {
+		if err := view(w, p, opts); err != nil {
+			return err
+		}
+		fmt.Fprintln(w) // an error shows at the next write
+	}
 	return Footer(w, p, opts.Width)
 }
 

@@ -212,6 +212,8 @@ func TestViewErrors(t *testing.T) {
 // A stored file may hold more contexts than are kept: the views say so, and lose no sample.
 func TestViewsOfTooManyContexts(t *testing.T) {
 	p := foreign("samples", "count", 41, 1)
+	p.SampleType = append(p.SampleType, &profile.ValueType{Type: "entries", Unit: "count"})
+	p.Sample[0].Value, p.Sample[1].Value = []int64{41, 3}, []int64{1, 5}
 	f := &profile.Function{ID: 1, Name: "deep"}
 	l := &profile.Location{ID: 1, Line: []profile.Line{{Function: f}}}
 	p.Function, p.Location = []*profile.Function{f}, []*profile.Location{l}
@@ -221,7 +223,7 @@ func TestViewsOfTooManyContexts(t *testing.T) {
 	}
 	for _, view := range []viewFunc{sink.Methods, sink.Tree} {
 		got := show(t, view, p, nil)
-		for _, want := range []string{"too many contexts: 42 samples", "deep"} {
+		for _, want := range []string{"too many contexts: 42 samples", "too many contexts: 8 entries are left out", "deep"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("no %q in\n%s", want, got)
 			}

@@ -55,34 +55,3 @@ func causes(verb string, counts map[string]uint64) string {
 	}
 	return fmt.Sprintf("%d %s (%s)", sum, verb, strings.Join(list, ", "))
 }
-
-// notes returns what readers of the profile must know about its processes, each note once with those it is about.
-func notes(p *agent.Profile) []string {
-	// Processes of one name often share a note: forty JVMs without debug information are one line.
-	type subject struct{ comm, note string }
-	var order []subject
-	pids := make(map[subject][]int)
-	for _, proc := range p.Processes {
-		for _, note := range proc.Notes {
-			s := subject{proc.Comm, note}
-			if pids[s] == nil {
-				order = append(order, s)
-			}
-			pids[s] = append(pids[s], proc.PID)
-		}
-	}
-	const listed = 5
-	var lines []string
-	for _, s := range order {
-		var list []string
-		for _, pid := range pids[s] {
-			if len(list) == listed {
-				list = append(list, fmt.Sprintf("%d more", len(pids[s])-listed))
-				break
-			}
-			list = append(list, fmt.Sprint(pid))
-		}
-		lines = append(lines, fmt.Sprintf("%s (pid %s): %s", printable(s.comm), strings.Join(list, ", "), printable(s.note)))
-	}
-	return lines
-}

@@ -22,6 +22,18 @@ func small() *profile.Profile {
 	}
 }
 
+// smallCalls is a valid stored profile of calls.
+func smallCalls() *profile.Profile {
+	p := small()
+	p.SampleType[0].Type = typeCalls
+	l := &profile.Location{ID: 2, Mapping: p.Mapping[0], Address: 8, Line: []profile.Line{{Function: p.Function[0], Line: 3}}}
+	p.Location = append(p.Location, l)
+	p.Sample[0].Location = []*profile.Location{l, l}
+	p.Sample[0].Label = map[string][]string{labelEngine: {"page"}, labelBasis: {"sampled"}}
+	p.Sample[0].NumLabel[labelStride] = []int64{7}
+	return p
+}
+
 func encode(t testing.TB, write func(io.Writer) error) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -88,6 +100,7 @@ func TestReadRefuses(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add(encode(f, small().WriteUncompressed))
 	f.Add(encode(f, small().Write))
+	f.Add(encode(f, smallCalls().WriteUncompressed))
 	f.Add([]byte{0x0a, 0x02, 0x08, 0x7f})
 	f.Add([]byte{0x12, 0x00, 0x22, 0x00})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -98,9 +111,18 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var out bytes.Buffer
-		if err := Report(&out, p, nil); err == nil && out.Len() == 0 {
-			t.Fatal("nothing is shown")
+		for i, view := range []func(io.Writer, *profile.Profile, *ViewOptions) error{Report, Edges, Layers} {
+			var out bytes.Buffer
+			if err := view(&out, p, nil); err == nil && out.Len() == 0 {
+				t.Fatalf("view %d shows nothing", i)
+			}
+		}
+		for _, by := range []By{ByMethod, ByEdge, ByContext} {
+			var out bytes.Buffer
+			err := Compare(&out, Named{"a", p}, Named{"b", p}, &CompareOptions{By: by})
+			if err == nil && !strings.Contains(out.String(), "100.00  of 100") {
+				t.Fatalf("a profile differs from itself by %v:\n%s", by, &out)
+			}
 		}
 	})
 }

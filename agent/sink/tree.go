@@ -20,6 +20,11 @@ const maxIndent = 32
 // samples of that context itself and d: those with all its descendants. Methods that are always inlined there are
 // marked, where the paper leaves them out, and direct recursion that nothing branches off from is one line. If the
 // profile is of several processes, they are the outermost lines. Nil options are DefaultViewOptions.
+//
+// Contexts are marked, too, if some of their samples may belong elsewhere: those of the context itself, or of contexts
+// below that are too light to be shown. If the profile has entries, e: counts how often samples found the context newly
+// entered: of two with the same s:, the one with more is called often, and the other runs long (Whaley, Java Grande
+// 2000).
 func Tree(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -29,10 +34,23 @@ func Tree(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 		return err
 	}
 	t := treeWriter{view: v, opts: opts, totals: v.tree.Totals(), out: bufio.NewWriter(w)}
+	t.liftMarks()
 	fmt.Fprintf(t.out, "Calling contexts with %g%% or more of %d %s\n", opts.MinShare, v.tree.Total(), v.unit)
 	v.tree.Walk(v.tree.Heaviest(t.totals, strings.Compare), t.visit)
-	v.writeLegend(t.out, t.used)
+	v.writeLegend(t.out, t.used, opts.Width)
+	if v.entered != nil {
+		writeFolded(t.out, "e: how often samples found the context newly entered", opts.Width)
+	}
 	return flush(t.out, "tree")
+}
+
+// liftMarks gives the marks that doubt contexts which are not shown to the callers that are.
+func (t *treeWriter) liftMarks() {
+	for id := cct.NodeID(t.tree.Len()); id != cct.Root; id-- { // children before parents
+		if !t.visible(id) {
+			t.how[t.tree.Node(id).Parent] |= t.how[id] & uncertain
+		}
+	}
 }
 
 type treeWriter struct {
@@ -77,14 +95,15 @@ func (t *treeWriter) visit(id cct.NodeID, n cct.Node[string]) bool {
 
 // A run is a method calling itself and nothing else that is visible: one line.
 type run struct {
-	last   cct.NodeID
-	length int
-	self   uint64
-	how    how
+	last    cct.NodeID
+	length  int
+	self    uint64
+	entered uint64
+	how     how
 }
 
 func (t *treeWriter) run(id cct.NodeID, n cct.Node[string]) run {
-	r := run{last: id, length: 1, self: n.Self, how: t.how[id]}
+	r := run{last: id, length: 1, self: n.Self, entered: t.entries(id), how: t.how[id]}
 	for {
 		var only cct.NodeID
 		children := 0
@@ -100,6 +119,7 @@ func (t *treeWriter) run(id cct.NodeID, n cct.Node[string]) run {
 		r.last = only
 		r.length++
 		r.self += t.tree.Node(only).Self
+		r.entered += t.entries(only)
 		r.how |= t.how[only]
 	}
 }
@@ -123,7 +143,11 @@ func (t *treeWriter) line(level int, name string, r run, total uint64) {
 	if r.length > 1 {
 		fmt.Fprintf(&tail, " (recursive, %d levels)", r.length)
 	}
-	fmt.Fprintf(&tail, " s:%d(%.1f%%) d:%d(%.1f%%)\n", r.self, t.share(r.self), total, t.share(total))
+	fmt.Fprintf(&tail, " s:%d(%.1f%%) d:%d(%.1f%%)", r.self, t.share(r.self), total, t.share(total))
+	if t.entered != nil {
+		fmt.Fprintf(&tail, " e:%d", r.entered)
+	}
+	tail.WriteByte('\n')
 	left := room(t.opts.Width, len(head)+utf8.RuneCountInString(tail.String())-1)
 	fmt.Fprint(t.out, head, shorten(name, left), tail.String())
 }

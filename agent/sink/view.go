@@ -4,8 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"math"
-	"path/filepath"
+	"regexp"
 
 	"github.com/google/pprof/profile"
 
@@ -14,9 +13,12 @@ import (
 
 // ViewOptions says how much of a profile a view shows. The zero value shows everything.
 type ViewOptions struct {
-	N        int     // methods in the table; 0 for all
+	N        int     // lines of a table: methods, edges, call sites; 0 for all
 	MinShare float64 // of all samples, in percent: contexts below are left out of the tree
 	Width    int     // columns that lines should keep to, by shortening names; 0 to keep names whole
+	// App matches the names of methods that are of the application, for Layers; nil for all that are not the Java
+	// class library's.
+	App *regexp.Regexp
 }
 
 // DefaultViewOptions is what fits on a terminal. The share is that of Figure 12 of Inoue and Nakatani (OOPSLA 2009).
@@ -24,77 +26,103 @@ func DefaultViewOptions() *ViewOptions { return &ViewOptions{N: 20, MinShare: 0.
 
 // A view is a stored profile as a calling context tree of method names: lines, addresses and threads are merged.
 type view struct {
-	tree cct.Tree[string]
-	how  []how  // by NodeID: how that context's innermost method was executed
-	unit string // what the weights are: "samples"
-}
-
-// method is one line of a location.
-type method struct {
-	name string
-	how  how
+	tree    cct.Tree[string]
+	how     []how    // by NodeID: how that context's innermost method was executed, and its samples' context was found
+	entered []uint64 // by NodeID: how often samples found that context newly entered; nil if the profile does not say
+	missing uint64   // of entered, for lack of room in the tree
+	unit    string   // what the weights are: "samples"
 }
 
 // newView builds the tree of a profile. With processes, and if there are several, the outermost frame of each
 // stack names its process. It fails if p does not count anything that can be added up.
 func newView(p *profile.Profile, processes bool) (*view, error) {
-	if len(p.SampleType) == 0 {
-		return nil, errors.New("the profile has no values")
-	}
-	index, err := p.SampleIndexByName("samples")
+	sampleType, err := mainType(p)
 	if err != nil {
-		index, err = p.SampleIndexByName("") // some other profiler's default
+		return nil, err
 	}
+	s, err := newStacks(p, sampleType)
 	if err != nil {
-		return nil, fmt.Errorf("choose a sample type: %w", err)
+		return nil, err
 	}
-	v := &view{how: make([]how, 1), unit: printable(p.SampleType[index].Type)} // how of Root: none
+	v := &view{how: make([]how, 1), unit: s.unit()} // how of Root: none
 	processes = processes && severalProcesses(p)
-	methods := make(map[*profile.Location][]method)
-	var stack []method
+	var stack []storedFrame
 	var names []string
-	for _, sample := range p.Sample {
-		value := sample.Value[index]
-		if value < 0 {
-			return nil, errors.New("the profile has negative values, as differences of profiles do: compare with go tool pprof instead")
-		}
-		if uint64(value) > math.MaxInt64-v.tree.Total() {
-			return nil, errors.New("the values of the profile add up to more than 63 bits")
-		}
-		stack = stack[:0]
-		for _, loc := range sample.Location {
-			lines, ok := methods[loc]
-			if !ok {
-				lines = locationMethods(loc)
-				methods[loc] = lines
-			}
-			stack = append(stack, lines...)
-		}
-		if len(stack) == 0 {
-			stack = append(stack, method{name: unnamed})
-		}
+	place := func(sample *profile.Sample, value uint64) cct.NodeID {
+		stack = s.appendFrames(stack[:0], sample)
 		if processes {
-			stack = append(stack, method{name: processName(sample)})
+			stack = append(stack, storedFrame{Method: Method{Name: processName(sample)}})
 		}
 		names = names[:0]
-		for _, m := range stack {
-			names = append(names, m.name)
+		for _, f := range stack {
+			names = append(names, f.Name)
 		}
-		v.add(stack, v.tree.Add(names, uint64(value)))
+		id := v.tree.Add(names, value)
+		v.add(stack, id)
+		return id
+	}
+	for sample, value := range s.all() {
+		v.how[place(sample, value)] |= certaintyOf(sample)
+	}
+	if sampleType != typeSamples || !HasEntries(p) {
+		return v, nil
+	}
+	e, err := newStacks(p, typeEntries)
+	if err != nil {
+		return nil, err
+	}
+	for sample, count := range e.all() {
+		id := place(sample, 0)
+		if v.tree.Node(id).Depth < len(names) { // its caller was not entered more often on its account
+			v.missing += count
+			continue
+		}
+		v.entered = grown(v.entered, int(id)+1)
+		v.entered[id] += count
+	}
+	if v.entered != nil {
+		v.entered = grown(v.entered, v.tree.Len()+1)
 	}
 	return v, nil
 }
 
-// add notes how the methods of a stack were executed that was added as id.
-func (v *view) add(stack []method, id cct.NodeID) {
-	if missing := v.tree.Len() + 1 - len(v.how); missing > 0 {
-		v.how = append(v.how, make([]how, missing)...)
+// grown returns list with zeros at its end, so that its length is at least n.
+func grown[T any](list []T, n int) []T {
+	return append(list, make([]T, max(n-len(list), 0))...)
+}
+
+// mainType returns the sample type to show: samples, or whatever another profiler, or a profile of calls, has as the
+// default.
+func mainType(p *profile.Profile) (string, error) {
+	if len(p.SampleType) == 0 {
+		return "", errors.New("the profile has no values")
 	}
+	if HasTime(p) {
+		return typeSamples, nil
+	}
+	index, err := p.SampleIndexByName("")
+	if err != nil {
+		return "", fmt.Errorf("choose a sample type: %w", err)
+	}
+	return p.SampleType[index].Type, nil
+}
+
+// add notes how the methods of a stack were executed that was added as id.
+func (v *view) add(stack []storedFrame, id cct.NodeID) {
+	v.how = grown(v.how, v.tree.Len()+1)
 	for id != cct.Root {
 		n := v.tree.Node(id)
 		v.how[id] |= stack[len(stack)-n.Depth].how
 		id = n.Parent
 	}
+}
+
+// entries returns how often samples found a context newly entered, 0 if the profile does not say.
+func (v *view) entries(id cct.NodeID) uint64 {
+	if v.entered == nil {
+		return 0
+	}
+	return v.entered[id]
 }
 
 // share returns the part of the whole profile that weight is, in percent.
@@ -106,38 +134,16 @@ func (v *view) share(weight uint64) float64 {
 }
 
 // writeLegend explains the marks that a view used, and what it could not show.
-func (v *view) writeLegend(out *bufio.Writer, used how) {
+func (v *view) writeLegend(out *bufio.Writer, used how, width int) {
 	if legend := used.legend(); legend != "" {
-		fmt.Fprintf(out, "marks: %s\n", legend)
+		writeFolded(out, "marks: "+legend, width)
 	}
 	if n := v.tree.Overflow(); n > 0 {
 		fmt.Fprintf(out, "too many contexts: %d %s are counted for a caller instead\n", n, v.unit)
 	}
-}
-
-// locationMethods returns the methods of a location, innermost first.
-func locationMethods(loc *profile.Location) []method {
-	kind := mappingHow(loc.Mapping)
-	methods := make([]method, 0, max(len(loc.Line), 1))
-	for i, line := range loc.Line {
-		m := method{unnamed, kind | inlined}
-		if i == len(loc.Line)-1 {
-			m.how = kind | called
-		}
-		if line.Function != nil && line.Function.Name != "" {
-			m.name = printable(line.Function.Name)
-		}
-		methods = append(methods, m)
+	if v.missing > 0 {
+		fmt.Fprintf(out, "too many contexts: %d entries are left out\n", v.missing)
 	}
-	if len(methods) == 0 {
-		methods = append(methods, method{unnamed, kind | called})
-	}
-	for i := range methods {
-		if methods[i].name == unnamed && loc.Mapping != nil && loc.Mapping.File != "" {
-			methods[i].name += " " + printable(filepath.Base(loc.Mapping.File))
-		}
-	}
-	return methods
 }
 
 // severalProcesses says that the samples carry more than one pid.
@@ -153,18 +159,13 @@ func severalProcesses(p *profile.Profile) bool {
 	return false
 }
 
-func processID(sample *profile.Sample) int64 {
-	if pids := sample.NumLabel[labelPID]; len(pids) > 0 {
-		return pids[0]
-	}
-	return 0
-}
+func processID(sample *profile.Sample) int64 { return number(sample, labelPID) }
 
-// processName is what a process is called at the root of a tree.
+// processName is what people call the process of a sample.
 func processName(sample *profile.Sample) string {
-	comm := unnamed
-	if comms := sample.Label[labelComm]; len(comms) > 0 {
-		comm = printable(comms[0])
+	comm := label(sample, labelComm)
+	if comm == "" {
+		comm = unnamed
 	}
 	return fmt.Sprintf("%s (pid %d)", comm, processID(sample))
 }

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/term"
 
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/doctor"
 )
 
@@ -40,6 +43,7 @@ func doctorVerb(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return usageError("unexpected argument " + fs.Arg(0))
 	}
 	env := doctor.Host()
+	env.Engines, env.GuestSocket = tryEngines, agent.DefaultGuestSocket
 	env.Inspect = inspectHotSpot(env.Proc, env.Pool)
 	report := doctor.Run(ctx, env)
 	if err := ctx.Err(); err != nil {
@@ -52,6 +56,22 @@ func doctorVerb(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return errReported
 	}
 	return nil
+}
+
+// tryEngines makes an agent that samples nothing, for the sake of its call engines. Guests connect to whoever listens on
+// the socket that they know, so it has one of its own, which none knows.
+func tryEngines(ctx context.Context) ([]calls.Choice, error) {
+	dir, err := os.MkdirTemp("", "vmprof-doctor-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	a, err := agent.New(ctx, agent.Options{Filter: true, Calls: &agent.CallOptions{GuestSocket: filepath.Join(dir, "guest.sock")}})
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	return a.CallChoices(), nil
 }
 
 func writeReport(w io.Writer, r doctor.Report, asJSON bool) error {

@@ -1,28 +1,17 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/doctor"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
-	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
 // TestInspect has the doctor look at a JVM of every version that is installed.
 func TestInspect(t *testing.T) {
-	jdks, err := jvm.Find(jvm.Root)
-	if err == nil && len(jdks) == 0 {
-		err = jvm.ErrNoJDK
-	}
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	for _, jdk := range jdks {
+	for _, jdk := range needs.JDKs(t) {
 		guest, err := guests.Start(t.Context(), jdk, guests.Programs()[0], guests.Flavour{})
 		if err != nil {
 			t.Fatal(err)

@@ -26,6 +26,9 @@ still writes.
   vmprof-agent record -p 4711                      # one JVM, 30 s, to vmprof.pb.gz
   vmprof-agent record -d 10s -F 999 -o all.folded  # the machine, for a flame graph
   vmprof-agent record -o job.txt -- java -jar job.jar
+  vmprof-agent record -e calls -p 4711             # how often calls are made
+  vmprof-agent record -e calls --exact -p 4711     # each one, for tests
+  vmprof-agent record -d 60s --window=10s -p 4711  # six windows for compare
 
 Flags:
 `
@@ -34,11 +37,14 @@ Flags:
 type recordOptions struct {
 	pids      []int
 	duration  time.Duration
+	window    time.Duration // of each of several consecutive windows; 0: there is one
 	frequency int
 	output    string
 	stats     string
 	verbose   bool
 	command   []string
+	contexts  contextFlags
+	eventFlags
 }
 
 // defaultDuration of a recording without COMMAND: long enough for 3,000 samples of a busy CPU at 99 Hz.
@@ -48,8 +54,12 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	var o recordOptions
 	fs := newFlags("record", recordUsage, stderr)
 	fs.IntSliceVarP(&o.pids, "pid", "p", nil, "sample this process and the children it starts; repeatable")
+	o.add(fs)
+	o.addExact(fs)
+	o.contexts.add(fs)
 	fs.DurationVarP(&o.duration, "duration", "d", 0, "how long to sample (default 30s, or until COMMAND ends)")
-	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "samples a second of CPU time, on each CPU")
+	fs.DurationVar(&o.window, "window", 0, "keep the samples of consecutive windows of this length apart, such as 10s, in one profile: see compare")
+	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "samples, or bursts of calls, a second of CPU time on each CPU")
 	fs.StringVarP(&o.output, "output", "o", "vmprof.pb.gz", "where to write; the extension chooses the format: .pb.gz, .folded, .txt; - is standard output, as pprof")
 	fs.StringVar(&o.stats, "stats", "", "also write the agent's own counters to this file, as JSON")
 	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log what is attached and what fails")
@@ -65,13 +75,18 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 		return nil, usageError("choose either -p or a command")
 	case o.frequency < 1:
 		return nil, usageError("-F needs a frequency of at least 1 Hz")
+	case o.exact != "" && len(o.command) == 0 && len(o.pids) != 1:
+		return nil, usageError("--exact counts the calls of one JVM: name it with -p, or start it")
 	case o.duration < 0:
 		return nil, usageError("-d needs a positive duration")
 	}
 	if o.duration == 0 && len(o.command) == 0 {
 		o.duration = defaultDuration
 	}
-	return &o, nil
+	if err := errors.Join(o.check(fs), o.contexts.read(fs, o.exact != "")); err != nil {
+		return nil, err
+	}
+	return &o, o.checkWindow()
 }
 
 // record is the verb.
@@ -98,9 +113,12 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		defer child.kill()
 		o.pids = []int{child.pid()}
 	}
-	a, err := agent.New(ctx, agent.Options{
+	options := agent.Options{
 		Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: logger(o.verbose, stderr),
-	})
+	}
+	o.apply(&options)
+	o.contexts.apply(&options)
+	a, err := agent.New(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -112,18 +130,22 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	w := a.Open(nil)
 	go func() { ended <- a.Run(run) }()
 	began := time.Now()
+	windows := o.rotate(ctx, w) // nil without --window
 	childErr := o.wait(ctx, a, child, ended, newProgress(stderr, began, o.duration))
+	w, windowErr := windows.stop(w)
 	stop()
 	runErr := <-ended
 	if runErr != nil {
 		return runErr
 	}
+	if windowErr != nil {
+		return windowErr
+	}
 	p, err := w.Close(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
-	counts := p.Counts
-	stored, err := o.write(stdout, p)
+	stored, counts, err := o.store(stdout, p, windows)
 	if err != nil {
 		return err
 	}
@@ -145,12 +167,12 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 // write writes the output and returns the profile in the form that views are made of. It is converted once: of deep
 // stacks it is the largest thing in memory.
 func (o *recordOptions) write(stdout io.Writer, p *agent.Profile) (*profile.Profile, error) {
-	stored, err := sink.Pprof(p)
+	stored, err := sink.PprofOf(p, o.content()|sink.ContentOf(p)&sink.Entries)
 	if err != nil {
 		return nil, err
 	}
 	if format, err := sink.FormatOf(o.output); err == nil && format == sink.FormatCollapsed {
-		return stored, sink.Write(o.output, stdout, p)
+		return stored, sink.WriteOf(o.output, stdout, p, o.content())
 	}
 	p.Processes = nil // nobody else has this window
 	return stored, sink.WriteStored(o.output, stdout, stored)
@@ -231,8 +253,17 @@ func waitGone(ctx context.Context, pids []int) bool {
 func summarize(w io.Writer, p *profile.Profile, path string) error {
 	opts := sink.DefaultViewOptions()
 	opts.N = 10
-	if err := sink.Methods(w, p, opts); err != nil {
-		return err
+	views := []func(io.Writer, *profile.Profile, *sink.ViewOptions) error{sink.Methods}
+	if sink.HasCalls(p) {
+		views[0] = edgesOrNone
+	}
+	if sink.HasCalls(p) && sink.HasTime(p) {
+		views = append(views, sink.Methods)
+	}
+	for _, view := range views {
+		if err := view(w, p, opts); err != nil {
+			return err
+		}
 	}
 	if err := sink.Footer(w, p, opts.Width); err != nil {
 		return err
@@ -241,6 +272,15 @@ func summarize(w io.Writer, p *profile.Profile, path string) error {
 		return nil
 	}
 	_, err := fmt.Fprintf(w, "\nwritten to %s\n", path)
+	return err
+}
+
+// edgesOrNone shows the hottest edges, or says that there are none; the engines' lines below it say why.
+func edgesOrNone(w io.Writer, p *profile.Profile, opts *sink.ViewOptions) error {
+	err := sink.Edges(w, p, opts)
+	if errors.Is(err, sink.ErrNoCalls) {
+		_, err = fmt.Fprintln(w, "No calls were recorded.")
+	}
 	return err
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"strings"
 
 	"github.com/google/pprof/profile"
 	"github.com/spf13/pflag"
@@ -14,53 +16,97 @@ import (
 
 const reportUsage = `Usage: vmprof-agent report [flags] FILE
 
-Shows a stored pprof profile: the hot methods, or the calling context tree with
-the samples of each context (s:) and of all below it (d:).
+Shows a stored pprof profile: the hot methods; the calling context tree with
+the samples of each context (s:) and of all below it (d:), and how often it was
+entered (e:) if that was recorded; how certain contexts are; the hot edges of
+recorded calls and what virtual calls call; or how calls cross between the
+application and the JDK.
 
   vmprof-agent report vmprof.pb.gz                          # the 20 hottest methods
   vmprof-agent report -n 0 vmprof.pb.gz                     # all methods
   vmprof-agent report --view=tree vmprof.pb.gz              # contexts with 0.3% or more
   vmprof-agent report --view=tree --min-share=5 FILE        # with 5% or more
   vmprof-agent report --view=tree --width=0 FILE | less -S  # names in full
+  vmprof-agent report --view=contexts chain.pb.gz           # how they were found
+  vmprof-agent report --window=2 windows.pb.gz              # one of several
+  vmprof-agent report --view=edges calls.pb.gz              # who calls whom most often
+  vmprof-agent report --view=layers calls.pb.gz             # application and JDK
+  vmprof-agent report --view=layers --app=com.acme. FILE    # what the application is
 
 Flags:
 `
+
+// reportViews are the views by name.
+var reportViews = map[string]func(io.Writer, *profile.Profile, *sink.ViewOptions) error{
+	"methods":  sink.Methods,
+	"tree":     sink.Tree,
+	"contexts": sink.Contexts,
+	"edges":    sink.Edges,
+	"layers":   sink.Layers,
+}
+
+// viewNames lists them for people.
+const viewNames = "methods, tree, contexts, edges or layers"
 
 // reportOptions are the flags of report.
 type reportOptions struct {
 	view func(io.Writer, *profile.Profile, *sink.ViewOptions) error
 	opts sink.ViewOptions
-	file string
+	// window is the number of the only one to show, 0 for all.
+	window int64
+	file   string
 }
 
 func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	o := reportOptions{opts: *sink.DefaultViewOptions()}
 	fs := newFlags("report", reportUsage, stderr)
-	view := fs.String("view", "methods", "what to show: methods or tree")
-	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "methods to show; 0 for all")
+	view := fs.String("view", "methods", "what to show: "+viewNames)
+	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "lines of a table to show; 0 for all")
 	fs.Float64Var(&o.opts.MinShare, "min-share", o.opts.MinShare, "contexts to show in the tree, in percent of all samples")
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "columns that lines should keep to; 0 for any number")
+	fs.Int64Var(&o.window, "window", 0, "show this one of the windows that record --window kept apart (default all)")
+	app := fs.StringArray("app", nil, "in layers, the methods of the application: how their names begin, as a prefix or regular expression; repeat it for more (default all that are not of java, javax, jdk, sun or com.sun)")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
-	switch *view {
-	case "methods":
-		o.view = sink.Methods
-	case "tree":
-		o.view = sink.Tree
-	default:
-		return nil, usageError(fmt.Sprintf("unknown view %q: choose methods or tree", *view))
-	}
+	o.view = reportViews[*view]
 	switch {
+	case o.view == nil:
+		return nil, usageError(fmt.Sprintf("unknown view %q: choose %s", *view, viewNames))
+	case len(*app) > 0 && *view != "layers":
+		return nil, usageError("--app is for --view=layers")
 	case fs.NArg() != 1:
 		return nil, usageError("name one file to show, such as vmprof.pb.gz")
+	case fs.Changed("window") && o.window < 1:
+		return nil, usageError("--window needs the number of a window, from 1")
 	case o.opts.N < 0, o.opts.Width < 0:
 		return nil, usageError("-n and --width need a number of at least 0")
 	case !(o.opts.MinShare >= 0 && o.opts.MinShare <= 100): // nor NaN
 		return nil, usageError("--min-share needs a percentage from 0 to 100")
 	}
+	if len(*app) > 0 {
+		var err error
+		if o.opts.App, err = beginnings(*app); err != nil {
+			return nil, err
+		}
+	}
 	o.file = fs.Arg(0)
 	return &o, nil
+}
+
+// beginnings returns an expression for names that begin with what any of the expressions matches. Plain prefixes are
+// expressions: their dots match dots.
+func beginnings(expressions []string) (*regexp.Regexp, error) {
+	for i, e := range expressions {
+		if _, err := regexp.Compile(e); err != nil {
+			return nil, usageError(fmt.Sprintf("--app=%s is no prefix and no regular expression: %v", e, err))
+		}
+		if e == "" {
+			return nil, usageError("--app needs a prefix, such as com.acme.")
+		}
+		expressions[i] = "(?:" + e + ")"
+	}
+	return regexp.MustCompile("^(?:" + strings.Join(expressions, "|") + ")"), nil
 }
 
 // report is the verb.
@@ -75,6 +121,11 @@ func report(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	p, err := sink.ReadFile(o.file)
 	if err != nil {
 		return err
+	}
+	if o.window > 0 {
+		if p, err = sink.WindowOf(p, o.window); err != nil {
+			return fmt.Errorf("show %s: %w", o.file, err)
+		}
 	}
 	if err := o.view(stdout, p, &o.opts); err != nil {
 		return fmt.Errorf("show %s: %w", o.file, err)

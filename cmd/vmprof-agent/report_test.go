@@ -61,6 +61,68 @@ func TestReport(t *testing.T) {
 	}
 }
 
+func TestReportCalls(t *testing.T) {
+	path := storedCalls(t, 90, 10)
+	for _, test := range []struct {
+		args []string
+		want []string
+	}{
+		{nil, []string{"Hot methods of engine page", "90.0%    90    0.0%     0  com.acme.Hot.go"}},
+		{[]string{"--view=edges"}, []string{"[s] com.acme.Main.run:7 -> com.acme.Hot.go", ">  90.0%  com.acme.Hot.go", "a candidate for guarded"}},
+		{[]string{"--view=edges", "-n", "1"}, []string{"1 more edge\n"}},
+		{[]string{"--view=layers"}, []string{"90.00%    0.00%   10.00%    0.00%    0.00%   100  [unknown] (pid 1), page"}},
+		{[]string{"--view=layers", "--app=com.acme.Main", "--app=java."}, []string{"10.00%    0.00%   90.00%", "com.acme.Main"}},
+	} {
+		var stdout, stderr bytes.Buffer
+		if err := report(context.Background(), append(test.args, path), &stdout, &stderr); err != nil {
+			t.Errorf("report %q: %v", test.args, err)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(stdout.String(), want) {
+				t.Errorf("report %q has no %q:\n%s", test.args, want, &stdout)
+			}
+		}
+	}
+}
+
+func TestReportWindow(t *testing.T) {
+	path := storedWindows(t)
+	for _, test := range []struct{ flag, want string }{
+		{"--width=79", " 70.0%      14   70.0%      14  com.acme.Main.hot"},
+		{"--window=2", " 50.0%       5   50.0%       5  com.acme.Main.hot"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if err := report(context.Background(), []string{test.flag, path}, &stdout, &stderr); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(stdout.String(), test.want) {
+			t.Errorf("report %s has no %q:\n%s", test.flag, test.want, &stdout)
+		}
+	}
+}
+
+func TestReportContexts(t *testing.T) {
+	tree := new(cct.Tree[symbolize.Symbol])
+	tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "com.acme.Main.hot"})}, 3)
+	p := &agent.Profile{Processes: []*agent.Process{{
+		PID: 1, Comm: "java", Threads: []*agent.Thread{{TID: 1, Context: agent.Ambiguous, Tree: tree}},
+		Contexts: &agent.Contexts{Mode: agent.ContextChain, Walked: 1, Linked: 3, Ambiguous: 3, Nodes: 8, Shared: 2, Methods: 5},
+	}}}
+	path := filepath.Join(t.TempDir(), "chain.pb.gz")
+	if err := sink.Write(path, nil, p); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	if err := report(context.Background(), []string{"--view=contexts", path}, &stdout, &stderr); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"2 (25.0%)", "1.6  java (pid 1)", "75.0%", "[a] com.acme.Main.hot", "several fit and share the weight"} {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("no %q in\n%s", want, &stdout)
+		}
+	}
+}
+
 func TestReportErrors(t *testing.T) {
 	path := storedProfile(t)
 	text := filepath.Join(t.TempDir(), "cpu.txt")
@@ -73,7 +135,16 @@ func TestReportErrors(t *testing.T) {
 	}{
 		{nil, "name one file"},
 		{[]string{path, path}, "name one file"},
-		{[]string{"--view=flame", path}, `unknown view "flame": choose methods or tree`},
+		{[]string{"--view=flame", path}, `unknown view "flame": choose methods, tree, contexts, edges or layers`},
+		{[]string{"--view=contexts", path}, "record one with vmprof-agent record --context=chain"},
+		{[]string{"--window=1", path}, "the profile has none: record some with vmprof-agent record --window=10s"},
+		{[]string{"--window=0", path}, "--window needs the number of a window"},
+		{[]string{"--window=3", storedWindows(t)}, "there is no window 3"},
+		{[]string{"--view=edges", path}, "record some with vmprof-agent record -e calls"},
+		{[]string{"--view=layers", path}, "record some with vmprof-agent record -e calls"},
+		{[]string{"--app=com.acme.", path}, "--app is for --view=layers"},
+		{[]string{"--view=layers", "--app=(", path}, "no regular expression"},
+		{[]string{"--view=layers", "--app=", path}, "needs a prefix"},
 		{[]string{"--min-share=101", path}, "from 0 to 100"},
 		{[]string{"--min-share=NaN", path}, "from 0 to 100"},
 		{[]string{"-n", "-1", path}, "at least 0"},
@@ -99,7 +170,7 @@ func TestReportHelp(t *testing.T) {
 		t.Fatal(err)
 	}
 	help := stdout.String() + stderr.String()
-	for _, want := range []string{"Usage: vmprof-agent report", "--view", "--min-share", "--number", "--width"} {
+	for _, want := range []string{"Usage: vmprof-agent report", "--view", "--min-share", "--number", "--width", "--app", "--window", "contexts", "edges", "layers"} {
 		if !strings.Contains(help, want) {
 			t.Errorf("the help does not tell of %s:\n%s", want, help)
 		}

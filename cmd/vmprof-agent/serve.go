@@ -26,6 +26,7 @@ Samples until it is stopped, and answers over HTTP:
                                     losses, the agent's own health
   /profiles/cpu?seconds=N&pid=P     pprof of the next N seconds, of all or of
                                     some processes (pid is repeatable)
+  /profiles/calls?seconds=N&pid=P   call graph likewise, with -e cpu,calls
   /ui/                              flame graph, top and peek, last minute
 
   vmprof-agent serve                          # on 127.0.0.1:9464
@@ -51,6 +52,8 @@ type serveOptions struct {
 	maxMethods    int
 	maxServices   int
 	verbose       bool
+	contexts      contextFlags
+	eventFlags
 }
 
 func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
@@ -58,6 +61,8 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	fs := newFlags("serve", serveUsage, stderr)
 	fs.IntSliceVarP(&o.pids, "pid", "p", nil, "sample only this process and the children it starts; repeatable")
 	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "samples a second of CPU time, on each CPU")
+	o.add(fs)
+	o.contexts.add(fs)
 	fs.StringVar(&o.listen, "listen", httpd.DefaultListen, "address to answer on, as HOST:PORT")
 	fs.StringVar(&o.webConfig, "web.config.file", "", "file with TLS and password settings")
 	fs.BoolVar(&o.allowInsecure, "web.allow-insecure", false, "let everybody who can reach the address read everything")
@@ -75,7 +80,7 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	case o.maxMethods < 0 || o.maxServices < 0:
 		return nil, usageError("--metrics-max-methods and --metrics-max-services cannot be negative")
 	}
-	return &o, nil
+	return &o, errors.Join(o.check(fs), o.contexts.read(fs, false))
 }
 
 // serve is the verb.
@@ -94,7 +99,10 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	defer ln.Close()
 	log := logger(o.verbose, stderr)
-	a, err := agent.New(ctx, agent.Options{Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: log})
+	options := agent.Options{Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: log}
+	o.apply(&options)
+	o.contexts.apply(&options)
+	a, err := agent.New(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -103,7 +111,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := os.Setenv("XDG_CONFIG_HOME", os.DevNull); err != nil {
 		return fmt.Errorf("set XDG_CONFIG_HOME: %w", err)
 	}
-	fmt.Fprintf(stderr, "vmprof-agent: sampling at %d Hz, %s (Ctrl-C ends)\n", o.frequency, o.answersOn(ln.Addr()))
+	fmt.Fprintf(stderr, "vmprof-agent: sampling at %d Hz, %s (Ctrl-C ends)\n", options.Frequency, o.answersOn(ln.Addr()))
 	return o.run(ctx, live{a}, ln, windowLength, log)
 }
 
@@ -129,7 +137,7 @@ type profiler interface {
 func (o *serveOptions) run(ctx context.Context, p profiler, ln net.Listener, length time.Duration, log *slog.Logger) error {
 	build := version.Get()
 	metrics, err := prom.New(p, &prom.Options{
-		MaxMethods: orNone(o.maxMethods), MaxServices: orNone(o.maxServices),
+		MaxMethods: orNone(o.maxMethods), MaxServices: orNone(o.maxServices), Calls: o.calls,
 		Build: prom.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go},
 	})
 	if err != nil {

@@ -44,7 +44,7 @@ func (s *scripted) Collect(context.Context, time.Duration, []int) (*agent.Profil
 func (s *scripted) Counts() agent.Counts {
 	return agent.Counts{Attempted: 12, Delivered: 12, Folded: 12}
 }
-func (s *scripted) Stats() agent.Stats { return agent.Stats{Ready: true} }
+func (s *scripted) Stats() agent.Stats { return agent.Stats{Time: true, Ready: true} }
 
 func window() *agent.Profile {
 	tree := new(cct.Tree[symbolize.Symbol])

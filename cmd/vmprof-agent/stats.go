@@ -35,6 +35,7 @@ type recordStats struct {
 	AgentRSSBytes    int64             `json:"agent_rss_bytes"` // the most it ever was
 	FirstSymbolised  float64           `json:"first_symbolised_seconds"`
 	ReadFailures     uint64            `json:"read_failures"`
+	Calls            *agent.CallStats  `json:"calls,omitempty"`
 }
 
 func writeStats(path string, a *agent.Agent, c agent.Counts) error {
@@ -54,6 +55,7 @@ func writeStats(path string, a *agent.Agent, c agent.Counts) error {
 		AgentCPUSeconds: float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9,
 		AgentRSSBytes:   u.Maxrss << 10,
 		FirstSymbolised: cost.FirstGuestFrame.Seconds(),
+		Calls:           health.Calls,
 	}
 	for _, n := range health.ReadFailures {
 		s.ReadFailures += n

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/semaphore"
 )
 
 // A verb is one thing that the program does. It writes results to stdout and everything else to stderr.
@@ -21,12 +23,14 @@ type verb struct {
 func verbs() []verb {
 	return []verb{
 		{"record", "sample processes for a while and write a profile", record},
-		{"report", "print the hot methods or the call tree of a stored profile", report},
+		{"report", "print the hot methods, the call tree or the calls of a stored profile", report},
+		{"compare", "tell how much two stored profiles have in common", compare},
 		{"serve", "sample until stopped: metrics, profiles and web pages over HTTP", serve},
 		{"doctor", "tell whether this machine can be profiled, and why not", doctorVerb},
 		{"version", "print the version", printVersion},
 		{"help", "print this help", help},
 		{gateVerb, "", become},
+		{semaphore.GuardVerb, "", guard},
 	}
 }
 

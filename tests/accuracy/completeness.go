@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
@@ -28,31 +29,61 @@ type complete struct {
 
 func (c complete) ok() bool { return c.whole >= wholeStacks }
 
-// completeness records each real program from its first iteration on, interpreter and compilation included.
-func (m meter) completeness(ctx context.Context, jdks []jvm.JDK, o options) ([]complete, error) {
+// The completeness section records each real program from its first iteration on, interpreter and compilation included.
+type completeness struct {
+	trials    []completeTrial
+	completes []complete
+}
+
+// A completeTrial is a real program to record.
+type completeTrial struct {
+	program string
+	jdk     jvm.JDK
+}
+
+// String is the trial's name: what -run is matched with.
+func (t completeTrial) String() string { return fmt.Sprintf("%s, %v", t.program, t.jdk) }
+
+func planCompleteness(jdks []jvm.JDK, o options) (trials []completeTrial) {
 	if o.short {
 		jdks = jdks[:1]
 	}
-	var completes []complete
 	for _, jdk := range jdks {
 		for _, program := range realPrograms {
-			name := fmt.Sprintf("%s, %v", program, jdk)
-			if !o.run.MatchString(name) {
-				continue
+			if t := (completeTrial{program, jdk}); o.run.MatchString(t.String()) {
+				trials = append(trials, t)
 			}
-			c, err := m.complete(ctx, jdk, program)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			fmt.Fprintf(m.out, "%s: %.2f%% of %d stacks are whole, %.0f Java frames on average: %s\n",
-				name, 100*c.whole, c.samples, c.depth, report.Verdict(c.ok()))
-			for _, line := range append(c.reasons, c.wrong...) {
-				fmt.Fprintln(m.out, " ", line)
-			}
-			completes = append(completes, c)
 		}
 	}
-	return completes, nil
+	return trials
+}
+
+func (s *completeness) run(ctx context.Context, m meter) error {
+	for _, t := range s.trials {
+		c, err := m.complete(ctx, t.jdk, t.program)
+		if err != nil {
+			return fmt.Errorf("%v: %w", t, err)
+		}
+		fmt.Fprintf(m.out, "%v: %.2f%% of %d stacks are whole, %.0f Java frames on average: %s\n",
+			t, 100*c.whole, c.samples, c.depth, report.Verdict(c.ok()))
+		for _, line := range append(c.reasons, c.wrong...) {
+			fmt.Fprintln(m.out, " ", line)
+		}
+		s.completes = append(s.completes, c)
+	}
+	return nil
+}
+
+func (s *completeness) tables() []namedTable {
+	table := report.Table{Header: []string{"program", "JDK", "whole stacks", "of samples", "Java frames, mean", "the rest"}}
+	for _, c := range s.completes {
+		table.Add(c.program, c.jdk.Release, percent(c.whole)+" %", fmt.Sprint(c.samples), fmt.Sprintf("%.0f", c.depth), c.rest())
+	}
+	return []namedTable{{"completeness", table}}
+}
+
+func (s *completeness) ok() bool {
+	return !slices.ContainsFunc(s.completes, func(c complete) bool { return !c.ok() })
 }
 
 func (m meter) complete(ctx context.Context, jdk jvm.JDK, program string) (complete, error) {

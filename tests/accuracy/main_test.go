@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"regexp"
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
@@ -9,7 +10,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	for _, args := range [][]string{{"-run", "("}, {"-nonsense"}, {"-update", "-short"}, {"-update", "-run", "Plain"}} {
+	for _, args := range [][]string{{"-run", "("}, {"-nonsense"}, {"-update", "-short"}} {
 		if _, err := parse(args); err == nil {
 			t.Errorf("%q was accepted", args)
 		}
@@ -22,7 +23,7 @@ func TestPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trials := plan([]jvm.JDK{old, recent}, whole)
+	trials := planShares([]jvm.JDK{old, recent}, whole)
 	seen := make(map[string]bool)
 	for _, trial := range trials {
 		seen[trial.program.Name] = true
@@ -38,7 +39,7 @@ func TestPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	some := plan([]jvm.JDK{old, recent}, short)
+	some := planShares([]jvm.JDK{old, recent}, short)
 	names := make(map[string]bool)
 	for _, trial := range some {
 		names[trial.program.Name] = true
@@ -51,7 +52,7 @@ func TestPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, trial := range plan([]jvm.JDK{old}, one) {
+	for _, trial := range planShares([]jvm.JDK{old}, one) {
 		if trial.program.Name != "Plain" {
 			t.Errorf("-run Plain tries %s", trial.program.Name)
 		}
@@ -74,5 +75,25 @@ func TestSharesTable(t *testing.T) {
 	row := table.Rows[0]
 	if row[0] != "Plain" || row[2] != "" || row[3] != "-2.0 of ±1.0 MISSED" {
 		t.Errorf("got\n%s", text.String())
+	}
+}
+
+// Tables are only rewritten from all of their trials.
+func TestEntire(t *testing.T) {
+	jdks := []jvm.JDK{{Version: 17, Release: "17.0.1"}, {Version: 25, Release: "25"}}
+	for pattern, want := range map[string]int{
+		"":                              len(plan(jdks, options{run: regexp.MustCompile("")})),
+		"^Plain":                        0,
+		`^calls, .*, budget$`:           1,
+		`^calls, .*, (\d+x\d+|budget)$`: 4, // both grids, and the adversary
+		`^calls, .*, \d+x(1|64)$`:       0,
+	} {
+		o, err := parse([]string{"-run", pattern})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := entire(plan(jdks, o), jdks); len(got) != want {
+			t.Errorf("-run %q runs all of %d sections, want %d: %T", pattern, len(got), want, got)
+		}
 	}
 }

@@ -19,8 +19,8 @@ func (t trial) String() string {
 	return fmt.Sprintf("%s, %s, %v", t.program.Name, t.flavour.Name, t.jdk)
 }
 
-// plan returns the trials that the options ask for.
-func plan(jdks []jvm.JDK, o options) []trial {
+// planShares returns the trials that the options ask for.
+func planShares(jdks []jvm.JDK, o options) []trial {
 	var trials []trial
 	for _, jdk := range jdks {
 		for _, program := range guests.Programs() {

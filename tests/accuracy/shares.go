@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,20 +20,35 @@ type result struct {
 	verdicts []verdict
 }
 
-// shares makes the trials one after the other, and prints what came of each.
-func (m meter) shares(ctx context.Context, trials []trial) ([]result, error) {
-	var results []result
-	for _, t := range trials {
+// The shares section records guests that say what share of the samples each method and thread must have.
+type shares struct {
+	trials  []trial
+	results []result
+}
+
+func (s *shares) run(ctx context.Context, m meter) error {
+	for _, t := range s.trials {
 		r, err := m.try(ctx, t)
 		if err != nil {
-			return nil, fmt.Errorf("%v: %w", t, err)
+			return fmt.Errorf("%v: %w", t, err)
 		}
 		if err := r.print(m); err != nil {
-			return nil, err
+			return err
 		}
-		results = append(results, r)
+		s.results = append(s.results, r)
 	}
-	return results, nil
+	return nil
+}
+
+func (s *shares) tables() []namedTable { return []namedTable{{"shares", sharesTable(s.results)}} }
+
+func (s *shares) ok() bool {
+	for _, r := range s.results {
+		if slices.ContainsFunc(r.verdicts, func(v verdict) bool { return !v.ok() }) {
+			return false
+		}
+	}
+	return true
 }
 
 func (m meter) try(ctx context.Context, t trial) (result, error) {

@@ -60,11 +60,11 @@ func TestRatio(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	o, err := parse([]string{"-guests", "Xalan,Javac", "-rates", "99,999"})
-	if err != nil || len(o.guests) != 2 || len(o.rates) != 2 || o.rates[1] != 999 {
+	o, err := parse([]string{"-guests", "Xalan,Javac", "-rates", "99,999", "-parts", "depth"})
+	if err != nil || len(o.guests) != 2 || len(o.rates) != 2 || o.rates[1] != 999 || len(o.parts) != 1 {
 		t.Errorf("got %+v, %v", o, err)
 	}
-	for _, args := range [][]string{{"-rates", "fast"}, {"-rates", "0"}, {"-short", "-update"}, {"-nonsense"}} {
+	for _, args := range [][]string{{"-rates", "fast"}, {"-rates", "0"}, {"-short", "-update"}, {"-nonsense"}, {"-parts", "nonsense"}} {
 		if _, err := parse(args); err == nil {
 			t.Errorf("%q was accepted", args)
 		}

@@ -1,10 +1,11 @@
 // Command bench measures what profiling costs: the guest, in CPU time beside perf record -g at the same rate, and the
 // agent, in CPU time, memory, time in BPF and bytes.
 //
-//	go run ./tests/bench                    # everything; some 40 minutes
-//	go run ./tests/bench -short             # one guest, one rate; a minute, and far too little to conclude from
+//	go run ./tests/bench                    # everything; some 75 minutes
+//	go run ./tests/bench -short             # one guest, one rate; two minutes, and far too little to conclude from
 //	go run ./tests/bench -guests Javac -rates 999
-//	go run ./tests/bench -update            # also rewrites the tables in docs/performance.md
+//	go run ./tests/bench -parts depth       # only what samples cost against the depth of the stack
+//	go run ./tests/bench -update            # also rewrites the tables in docs/performance.md that it measures
 //
 // It prints aims and whether they were reached, and fails only if something could not be measured: on another machine
 // the figures are others.
@@ -34,6 +35,7 @@ type options struct {
 	agent  string
 	guests []string
 	rates  []int
+	parts  []part
 	short  bool
 	update bool
 }
@@ -54,7 +56,8 @@ func parse(args []string) (options, error) {
 	flags.BoolVar(&o.short, "short", false, "one cold guest, one rate, one round")
 	flags.BoolVar(&o.update, "update", false, "rewrite the tables in "+docs)
 	guests := flags.String("guests", "Xalan,Jython,Javac", "programs of the suite")
-	rates := flags.String("rates", "99,999,4000", "samples a second")
+	rates := flags.String("rates", "99,999,4000", "samples a second, of the part costs")
+	parts := flags.String("parts", partNames(), "what to measure")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
@@ -72,7 +75,9 @@ func parse(args []string) (options, error) {
 		}
 		o.rates = append(o.rates, rate)
 	}
-	return o, nil
+	var err error
+	o.parts, err = choose(*parts)
+	return o, err
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -101,20 +106,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 
-	costs, err := b.costs(ctx, o.guests, o.rates)
-	if err != nil {
-		return err
-	}
-	busy, err := b.busy(ctx)
-	if err != nil {
-		return err
-	}
-	first, err := b.first(ctx)
-	if err != nil {
-		return err
+	var sections []section
+	for _, p := range o.parts {
+		measured, err := p.measure(ctx, b, o)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		sections = append(sections, measured...)
 	}
 	if o.update {
-		return update(costs, busy, first)
+		return update(sections)
 	}
 	return nil
 }
@@ -126,11 +127,14 @@ type manner struct {
 	busy    time.Duration // of the recording of two busy CPUs
 	starts  int           // of the agent, beside a guest of many methods
 	cold    bool          // do not wait until the guests are warm
+	depth   depthManner
 }
 
 var (
-	longRun  = manner{rounds: 8, segment: 4 * time.Second, busy: 30 * time.Second, starts: 5}
-	shortRun = manner{rounds: 1, segment: 500 * time.Millisecond, busy: 2 * time.Second, starts: 1, cold: true}
+	longRun  = manner{rounds: 8, segment: 4 * time.Second, busy: 30 * time.Second, starts: 5, depth: longDepth}
+	shortRun = manner{
+		rounds: 1, segment: 500 * time.Millisecond, busy: 2 * time.Second, starts: 1, cold: true, depth: shortDepth,
+	}
 )
 
 // A bench measures the agent.

@@ -19,7 +19,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
 
-//go:embed java/guest
+//go:embed java/guest java/calls
 var sources embed.FS
 
 // A Guest is a running program.
@@ -32,15 +32,11 @@ const Main = "guest.Main"
 
 // Compile compiles the programs unless that was done before, and returns the directory of their classes.
 func Compile(ctx context.Context, jdk jvm.JDK) (classes string, err error) {
-	cache, err := jvm.CacheDir()
-	if err != nil {
-		return "", err
-	}
 	java, err := fs.Sub(sources, "java")
 	if err != nil {
 		return "", err
 	}
-	if classes, err = jdk.Compile(ctx, jvm.Build{Sources: java, Release: jvm.MinVersion, Cache: cache}); err != nil {
+	if classes, err = jdk.Compile(ctx, jvm.Build{Sources: java, Release: jvm.MinVersion}); err != nil {
 		return "", fmt.Errorf("compile guests: %w", err)
 	}
 	return classes, nil

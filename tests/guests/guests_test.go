@@ -1,11 +1,11 @@
 package guests
 
 import (
-	"os"
 	"testing"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
 func TestParseTruth(t *testing.T) {
@@ -42,16 +42,7 @@ func TestParseTruth(t *testing.T) {
 
 // Every program runs, keeps its checksums, and accounts for nearly all of its own CPU time.
 func TestPrograms(t *testing.T) {
-	jdks, err := jvm.Find(jvm.Root)
-	if err == nil && len(jdks) == 0 {
-		err = jvm.ErrNoJDK
-	}
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	jdks := needs.JDKs(t)
 	jdk := jdks[len(jdks)-1] // the newest one runs most programs
 	for _, program := range append(Programs(), Crowd()) {
 		if !program.Runs(Flavour{}, jdk.Version) {

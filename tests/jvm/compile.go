@@ -20,10 +20,10 @@ type Build struct {
 	Only      []string // the files of Sources that are wanted, all of them when empty
 	Release   int      // the Java version to compile for, MinVersion at least
 	Classpath []string // jars that the sources need
-	Cache     string   // directory that keeps results between runs, created if missing
+	Cache     string   // directory that keeps results between runs, created if missing; "" means CacheDir
 }
 
-// CacheDir is the Build.Cache of this user.
+// CacheDir is where this user's results are kept.
 func CacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -37,6 +37,12 @@ func CacheDir() (string, error) {
 // A result is kept under the hash of all that went into it, and appears there at once: runs side by side do not
 // disturb each other.
 func (j JDK) Compile(ctx context.Context, b Build) (string, error) {
+	if b.Cache == "" {
+		var err error
+		if b.Cache, err = CacheDir(); err != nil {
+			return "", err
+		}
+	}
 	files, err := b.files()
 	if err != nil {
 		return "", fmt.Errorf("read sources: %w", err)

@@ -2,7 +2,7 @@
 // lines on their standard input.
 //
 //	jdk, err := jvm.Oldest()
-//	classes, err := jdk.Compile(ctx, jvm.Build{Sources: sources, Release: MinVersion, Cache: cache})
+//	classes, err := jdk.Compile(ctx, jvm.Build{Sources: sources, Release: jvm.MinVersion})
 //	guest, err := jvm.Start(ctx, jvm.Command{JDK: jdk, Classpath: []string{classes}, Main: "guest.Main"})
 //	defer guest.Close()
 //	answer, err := guest.Order("truth")

@@ -10,10 +10,6 @@ var trouble = regexp.MustCompile(`\bBUG:|\bWARNING:|\bOops\b|Kernel panic|genera
 	`|rcu:.*(stall|self-detected)|soft lockup|hard LOCKUP|hung task|blocked for more than|UBSAN:|KASAN:` +
 	`|scheduling while atomic|Unable to mount root|No working init`)
 
-// emulatorRace is the one failure that is the emulator's: multi-threaded TCG can execute a code location while
-// the kernel patches it, and then sees the half-patched breakpoint. About one boot in forty.
-var emulatorRace = regexp.MustCompile(`Oops: int3`)
-
 // findTrouble returns the lines of a console that tell of trouble, at most 20 of them.
 func findTrouble(console string) []string {
 	var found []string

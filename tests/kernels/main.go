@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -74,15 +75,22 @@ func (r *rig) Run(ctx context.Context) error {
 	if err := buildInitramfs(ctx, packages, dir, initramfs); err != nil {
 		return fmt.Errorf("build initramfs: %w", err)
 	}
+	// One emulator keeps one CPU busy, so the kernels run beside each other; what they say is printed in order.
+	series := strings.Split(r.Series, ",")
+	boots := make([]boot, len(series))
+	var running sync.WaitGroup
+	for i, s := range series {
+		running.Go(func() { boots[i] = r.boot(ctx, s, initramfs, dir) })
+	}
+	running.Wait()
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
 	var failed []string
-	for series := range strings.SplitSeq(r.Series, ",") {
-		m := machine{Initramfs: initramfs, Dir: dir}
-		if err := r.runKernel(ctx, series, m, packages); err != nil {
-			if ctx.Err() != nil {
-				return errors.New("interrupted")
-			}
-			fmt.Printf("linux %s: FAIL: %v\n", series, err)
-			failed = append(failed, series)
+	for i, s := range series {
+		if err := r.judge(boots[i], packages); err != nil {
+			fmt.Printf("linux %s: FAIL: %v\n", s, err)
+			failed = append(failed, s)
 		}
 	}
 	if failed != nil {
@@ -108,30 +116,38 @@ func (r *rig) setDefaults() error {
 	return err
 }
 
-func (r *rig) runKernel(ctx context.Context, series string, m machine, packages []testPackage) error {
+// A boot is what a machine said before it ended.
+type boot struct {
+	Console string // of its kernel
+	Results string // of the tests
+	Err     error  // of the machine: it did not start, or had to be stopped
+}
+
+func (r *rig) boot(ctx context.Context, series, initramfs, dir string) boot {
 	kernel, err := findKernel(ctx, series)
 	if err != nil {
-		return err
+		return boot{Err: err}
+	}
+	m := machine{Initramfs: initramfs, Dir: filepath.Join(dir, series)}
+	if err := os.Mkdir(m.Dir, 0o755); err != nil {
+		return boot{Err: err}
 	}
 	if m.Kernel, err = kernel.Image(ctx, r.Cache); err != nil {
-		return err
+		return boot{Err: err}
 	}
-	console, results, err := m.Boot(ctx)
-	if emulatorRace.MatchString(console) {
-		fmt.Printf("linux %s: the emulator tripped over code patching (Oops: int3); one more boot\n", series)
-		console, results, err = m.Boot(ctx)
-	}
-	if console == "" && err != nil {
-		return err // nothing ran, so there is nothing to judge
-	}
-	return errors.Join(err, r.judge(console, results, packages))
+	var b boot
+	b.Console, b.Results, b.Err = m.Boot(ctx)
+	return b
 }
 
 // judge prints the line about one kernel, with all that is needed to understand a failure.
-func (r *rig) judge(console, results string, packages []testPackage) error {
-	report := parseResults(results)
+func (r *rig) judge(b boot, packages []testPackage) error {
+	if b.Console == "" && b.Err != nil {
+		return b.Err // nothing ran, so there is nothing to judge
+	}
+	report := parseResults(b.Results)
 	objects, problems := report.Check(packages)
-	complaints := findTrouble(console)
+	complaints := findTrouble(b.Console)
 	for _, line := range complaints {
 		problems = append(problems, "kernel: "+line)
 	}
@@ -150,10 +166,10 @@ func (r *rig) judge(console, results string, packages []testPackage) error {
 	fmt.Printf("linux %s: booted in %s s, %d BPF objects loaded, tests: %d passed, %d failed, %d skipped\n",
 		cmp.Or(report.Release, "?"), cmp.Or(report.Boot, "?"), objects, passed, failed, skipped)
 	if problems == nil {
-		return nil
+		return b.Err
 	}
 	if complaints != nil || !report.Done {
-		fmt.Printf("end of the console:\n%s\n", tail(console, 40))
+		fmt.Printf("end of the console:\n%s\n", tail(b.Console, 40))
 	}
-	return errors.New(strings.Join(problems, "\n\t"))
+	return errors.Join(b.Err, errors.New(strings.Join(problems, "\n\t")))
 }

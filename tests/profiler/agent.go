@@ -57,9 +57,9 @@ func (a Agent) Start(ctx context.Context, o Options) (*AgentRun, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create a directory for the recording: %w", err)
 	}
-	args := []string{
-		"record", "-F", strconv.Itoa(o.Frequency),
-		"-o", filepath.Join(dir, profileName), "--stats", filepath.Join(dir, statsName),
+	args := []string{"record", "-o", filepath.Join(dir, profileName), "--stats", filepath.Join(dir, statsName)}
+	if o.Frequency != 0 {
+		args = append(args, "-F", strconv.Itoa(o.Frequency))
 	}
 	if o.PID != 0 {
 		args = append(args, "-p", strconv.Itoa(o.PID))

@@ -27,6 +27,24 @@ type Stats struct {
 	RSSBytes   uint64  `json:"agent_rss_bytes"` // the most it ever was
 	// FirstSymbolised is when the first Java frame had its name, after the agent's start.
 	FirstSymbolised float64 `json:"first_symbolised_seconds"`
+
+	Calls *CallStats `json:"calls"` // nil if no calls were sampled
+}
+
+// CallStats are the agent's counters of sampled calls.
+type CallStats struct {
+	Attempted, Delivered, Dropped, Folded uint64
+	Discarded                             map[string]uint64 // by cause
+	Bursts                                uint64
+
+	GuestTime time.Duration            // CPU time of the guests whose calls are sampled
+	Costs     map[string]time.Duration // CPU time of theirs that sampling took, by engine, as the agent reckons
+	Rates     map[string]CallRate      // how much was sampled at the end, by engine
+}
+
+// A CallRate is how much of a guest's calls is sampled.
+type CallRate struct {
+	Hz, Stride, Samples int
 }
 
 func parseStats(text []byte) (Stats, error) {
@@ -45,6 +63,19 @@ func (s Stats) CheckIdentities() error {
 	if s.Delivered != s.Folded+sum(s.Discarded) {
 		return fmt.Errorf("%d samples delivered, but %d folded and %d discarded", s.Delivered, s.Folded, sum(s.Discarded))
 	}
+	if s.Calls != nil {
+		return s.Calls.checkIdentities()
+	}
+	return nil
+}
+
+func (s *CallStats) checkIdentities() error {
+	if s.Attempted != s.Delivered+s.Dropped {
+		return fmt.Errorf("%d calls attempted, but %d delivered and %d dropped", s.Attempted, s.Delivered, s.Dropped)
+	}
+	if s.Delivered != s.Folded+sum(s.Discarded) {
+		return fmt.Errorf("%d calls delivered, but %d folded and %d discarded", s.Delivered, s.Folded, sum(s.Discarded))
+	}
 	return nil
 }
 
@@ -55,6 +86,14 @@ func sum(samples map[string]uint64) uint64 {
 	var sum uint64
 	for _, n := range samples {
 		sum += n
+	}
+	return sum
+}
+
+// Cost is the CPU time that all engines took of guests, as the agent reckons.
+func (s *CallStats) Cost() (sum time.Duration) {
+	for _, cost := range s.Costs {
+		sum += cost
 	}
 	return sum
 }

@@ -9,7 +9,8 @@ func TestStats(t *testing.T) {
 	stats, err := parseStats([]byte(`{
 		"samples_attempted": 10, "samples_delivered": 7, "samples_dropped": {"ring_full": 2, "other": 1},
 		"samples_folded": 6, "samples_discarded": {"malformed": 1}, "truncated": {"depth": 1},
-		"bpf_ns_total": 20000, "agent_cpu_seconds": 0.25, "something_new": true
+		"bpf_ns_total": 20000, "agent_cpu_seconds": 0.25, "something_new": true,
+		"calls": {"Delivered": 5, "Costs": {"page": 400, "hotspot": 600}, "Rates": {"page": {"Hz": 100, "Stride": 7, "Samples": 32}}}
 	}`))
 	if err != nil {
 		t.Fatal(err)
@@ -17,8 +18,8 @@ func TestStats(t *testing.T) {
 	if stats.BPFTime != 20*time.Microsecond || stats.CPUSeconds != 0.25 || stats.Truncated["depth"] != 1 || stats.Lost() != 4 {
 		t.Errorf("got %+v", stats)
 	}
-	if err := stats.CheckIdentities(); err != nil {
-		t.Error(err)
+	if c := stats.Calls; c == nil || c.Delivered != 5 || c.Cost() != time.Microsecond || c.Rates["page"] != (CallRate{100, 7, 32}) {
+		t.Errorf("got calls %+v", c)
 	}
 	if _, err := parseStats([]byte("{")); err == nil {
 		t.Error("parsed half a file")
@@ -27,14 +28,28 @@ func TestStats(t *testing.T) {
 
 func TestIdentities(t *testing.T) {
 	whole := Stats{Attempted: 3, Delivered: 2, Dropped: map[string]uint64{"ring_full": 1}, Folded: 2}
+	calls := func(s *Stats) *CallStats {
+		s.Calls = &CallStats{Attempted: 5, Delivered: 4, Dropped: 1, Folded: 3, Discarded: map[string]uint64{"stale": 1}}
+		return s.Calls
+	}
 	for name, change := range map[string]func(*Stats){
 		"attempted": func(s *Stats) { s.Attempted++ },
 		"delivered": func(s *Stats) { s.Delivered++ },
 		"dropped":   func(s *Stats) { s.Dropped = nil },
 		"folded":    func(s *Stats) { s.Folded-- },
+
+		"calls attempted": func(s *Stats) { calls(s).Attempted++ },
+		"calls delivered": func(s *Stats) { calls(s).Delivered++ },
+		"calls dropped":   func(s *Stats) { calls(s).Dropped = 0 },
+		"calls folded":    func(s *Stats) { calls(s).Folded-- },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := whole.CheckIdentities(); err != nil {
+				t.Fatal(err)
+			}
+			sampled := whole
+			calls(&sampled)
+			if err := sampled.CheckIdentities(); err != nil {
 				t.Fatal(err)
 			}
 			changed := whole

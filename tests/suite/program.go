@@ -22,6 +22,10 @@ type Program struct {
 
 	// checksums of an iteration, by the file name of the first jar: they depend on the program's version.
 	checksums map[string]uint64
+
+	// small are the system properties with which an iteration makes a few million calls, all of which can be counted.
+	// Empty if it does so without.
+	small []string
 }
 
 // harness is what every program needs.
@@ -38,6 +42,7 @@ func Programs() []Program {
 			inputs:    []string{"report.xsl"},
 			helpers:   []string{"AuctionSite"},
 			checksums: map[string]uint64{"xalan2-2.7.2.jar": 0xf11f5de811a15385},
+			small:     []string{"-Dsuite.items=100"},
 		},
 		{
 			Name:      "Xerces",
@@ -46,6 +51,7 @@ func Programs() []Program {
 			Warmup:    30,
 			helpers:   []string{"AuctionSite"},
 			checksums: map[string]uint64{"xercesImpl-2.12.0.jar": 0x68941379203645fa},
+			small:     []string{"-Dsuite.items=100"},
 		},
 		{
 			Name:      "Jython",
@@ -54,6 +60,7 @@ func Programs() []Program {
 			Warmup:    40,
 			inputs:    []string{"bench.py"},
 			checksums: map[string]uint64{"jython-2.7.3.jar": 0x126eb673},
+			small:     []string{"-Dsuite.items=1000"},
 		},
 		{
 			Name:      "H2",
@@ -69,20 +76,27 @@ func Programs() []Program {
 			Jars:     []string{"lucene-core-8*", "lucene-analyzers-common-8*"},
 			Warmup:   10,
 			readsJDK: true,
+			small:    []string{"-Dsuite.tree=java.base/java/util/regex"},
 		},
 		{
 			Name:      "Scalac",
 			Packages:  []string{"scala"},
 			Jars:      []string{"scala-compiler", "scala-library", "scala-reflect", "scala-xml_2.11"},
 			Warmup:    12,
-			inputs:    []string{"bench.scala"},
+			inputs:    []string{"bench.scala", "small.scala"},
 			checksums: map[string]uint64{"scala-compiler-2.11.12.jar": 0xba21a8d3f5d533bb},
+			small:     []string{"-Dsuite.source=small.scala"},
 		},
 		{
 			Name:     "Javac",
 			Packages: []string{"openjdk-17-source"},
 			Warmup:   6,
 			readsJDK: true,
+		},
+		{
+			Name:   "Work",
+			Warmup: 10,
+			small:  []string{"-Dsuite.items=20"},
 		},
 	}
 }

@@ -39,6 +39,7 @@ var flags = []string{"-XX:+UseSerialGC", "-Xmx1g", "-Xss8m", "-Djava.awt.headles
 type Guest struct {
 	*jvm.Guest
 	program  Program
+	small    bool
 	checksum uint64 // of the first iteration
 	ran      bool
 }
@@ -48,6 +49,15 @@ var ErrDisturbed = errors.New("the program's result has changed")
 
 // Start compiles the program if need be, and starts it with extra flags for the JVM. The guest ends when ctx is done.
 func Start(ctx context.Context, jdk jvm.JDK, name string, extra ...string) (*Guest, error) {
+	return start(ctx, jdk, name, false, extra)
+}
+
+// StartSmall is like Start, with so little input that all calls of an iteration can be counted: a few million.
+func StartSmall(ctx context.Context, jdk jvm.JDK, name string, extra ...string) (*Guest, error) {
+	return start(ctx, jdk, name, true, extra)
+}
+
+func start(ctx context.Context, jdk jvm.JDK, name string, small bool, extra []string) (*Guest, error) {
 	program, err := find(name)
 	if err != nil {
 		return nil, err
@@ -71,6 +81,9 @@ func Start(ctx context.Context, jdk jvm.JDK, name string, extra ...string) (*Gue
 		return nil, fmt.Errorf("compile %s: %w", name, err)
 	}
 	flags := slices.Concat(flags, extra)
+	if small {
+		flags = append(flags, program.small...)
+	}
 	if program.readsJDK {
 		dir, err := jdkSources(ctx, jdk, cache)
 		if err != nil {
@@ -88,7 +101,7 @@ func Start(ctx context.Context, jdk jvm.JDK, name string, extra ...string) (*Gue
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	return &Guest{Guest: guest, program: program}, nil
+	return &Guest{Guest: guest, program: program, small: small && len(program.small) > 0}, nil
 }
 
 // An Iteration is what one iteration took, by the guest's own clocks.
@@ -133,10 +146,13 @@ func (g *Guest) RunFor(wall time.Duration) (int, error) {
 	return iterations, nil
 }
 
+// Checksum returns that of all iterations so far; 0 without any.
+func (g *Guest) Checksum() uint64 { return g.checksum }
+
 func (g *Guest) check(checksum uint64) error {
 	want, known := g.program.knownChecksum()
 	switch {
-	case known && checksum != want:
+	case known && !g.small && checksum != want:
 		return fmt.Errorf("%s: checksum %016x, known is %016x: %w", g.program.Name, checksum, want, ErrDisturbed)
 	case g.ran && checksum != g.checksum:
 		return fmt.Errorf("%s: checksum %016x after %016x: %w", g.program.Name, checksum, g.checksum, ErrDisturbed)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 )
@@ -17,7 +18,7 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	var doc bytes.Buffer
-	fmt.Fprintf(&doc, docHead, DefaultMaxMethods, DefaultMaxServices, halfLife, minScore.Milliseconds(), goneWindows)
+	fmt.Fprintf(&doc, docHead, DefaultMaxMethods, DefaultMaxServices, halfLife, time.Duration(cpuTime.floor).Milliseconds(), goneWindows, DefaultMaxMethods, DefaultMaxServices, callFloor)
 	for _, f := range families { // sorted by name
 		if strings.HasPrefix(f.GetName(), "vmprof_") {
 			fmt.Fprintf(&doc, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), labelNames(f), f.GetHelp())
@@ -56,6 +57,14 @@ The hottest methods of the fleet:
 
 ` + "```" + `
 topk(20, sum by (service, method) (rate(vmprof_cpu_seconds_total{method!="(other)"}[5m])))
+` + "```" + `
+
+With ` + "`serve -e calls`" + `, ` + "`vmprof_calls_total`" + ` counts calls by callee in the same way: at most %d methods of a service and %d services **of each engine** have series of their own, from %d calls of late on. The label ` + "`engine`" + ` says who counted, ` + "`basis`" + ` how ([calls.md](calls.md)). Numbers of different engines do not compare: do not add them up. Those of one engine are of different calls, whatever their basis, and do add up.
+
+The most called methods of the fleet's JVMs:
+
+` + "```" + `
+topk(20, sum by (service, method) (rate(vmprof_calls_total{engine="hotspot", method!="(other)"}[5m])))
 ` + "```" + `
 
 The share of samples that were lost:

@@ -50,7 +50,7 @@ func families() []family {
 			func(s snapshot, y yield) { y(float64(s.Delivered)) }},
 		{"vmprof_samples_dropped_total", "Samples lost between kernel and user space, by cause.", "cause", counterKind,
 			func(s snapshot, y yield) { each(s.Dropped, y) }},
-		{"vmprof_samples_folded_total", "Samples that reached a profile; the sum of complete and truncated once their windows are closed.", "", counterKind,
+		{"vmprof_samples_folded_total", "Samples that reached a profile; the sum of complete and truncated, and of those with an unplaced context, once their windows are closed.", "", counterKind,
 			func(s snapshot, y yield) { y(float64(s.Folded)) }},
 		{"vmprof_samples_discarded_total", "Samples received but left out of every profile, by reason.", "reason", counterKind,
 			func(s snapshot, y yield) { each(s.Discarded, y) }},
@@ -60,10 +60,16 @@ func families() []family {
 		// Closed windows: the samples in them are complete or truncated, the frames are named, stale or unknown.
 		{"vmprof_windows_total", "Windows that were closed and are counted in the metrics of hot methods, of truncated samples and of frames.", "", counterKind,
 			func(s snapshot, y yield) { y(float64(s.windows.windows)) }},
-		{"vmprof_samples_complete_total", "Samples of closed windows whose stack was walked to its end.", "", counterKind,
+		{"vmprof_samples_complete_total", "Samples of closed windows whose stack was walked, or is known, to its end.", "", counterKind,
 			func(s snapshot, y yield) { y(float64(s.windows.complete)) }},
 		{"vmprof_samples_truncated_total", "Samples of closed windows whose stack walk ended early, by reason.", "reason", counterKind,
 			func(s snapshot, y yield) { each(s.windows.truncated, y) }},
+		{"vmprof_sample_contexts_total", "Samples of closed windows by how their context was found, unless every stack is walked: walked, or linked to what walks have shown.", "found", counterKind,
+			func(s snapshot, y yield) { each(s.windows.contexts, y) }},
+		{"vmprof_sample_contexts_uncertain_total", "Linked samples of closed windows whose context is not certain: ambiguous (several fit and share them), fitted (a near one) or unplaced (nothing is known beyond the caller).", "certainty", counterKind,
+			func(s snapshot, y yield) { each(s.windows.uncertain, y) }},
+		{"vmprof_kept_stacks_displaced_total", "Stacks of threads that the next partial walk cannot end at, because another thread's took their place.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.StacksDisplaced)) }},
 		{"vmprof_frames_named_total", "Frames of all samples of closed windows that have a name.", "", counterKind,
 			func(s snapshot, y yield) { y(float64(s.windows.named)) }},
 		{"vmprof_frames_stale_total", "Frames of all samples of closed windows that are [stale]: their code was unloaded before it could be named.", "", counterKind,
@@ -80,6 +86,42 @@ func families() []family {
 			func(s snapshot, y yield) { y(float64(s.RingBytes)) }},
 		{"vmprof_reader_lag_seconds", "Age of the oldest record when the ring was last drained.", "", gaugeKind,
 			func(s snapshot, y yield) { y(s.ReaderLag.Seconds()) }},
+
+		// Calls, if they are sampled: attempted = delivered + dropped; delivered = folded + discarded.
+		ofCalls("vmprof_call_samples_attempted_total", "Calls that engines sampled; the sum of delivered and dropped once the ring is drained.", "", counterKind,
+			func(s *agent.CallStats, y yield) { y(float64(s.Attempted)) }),
+		ofCalls("vmprof_call_samples_delivered_total", "Sampled calls that user space received; the sum of folded and discarded.", "", counterKind,
+			func(s *agent.CallStats, y yield) { y(float64(s.Delivered)) }),
+		ofCalls("vmprof_call_samples_dropped_total", "Sampled calls lost between kernel and user space, by cause.", "cause", counterKind,
+			func(s *agent.CallStats, y yield) { y(float64(s.Dropped), "ring_full") }),
+		ofCalls("vmprof_call_samples_folded_total", "Sampled calls that reached a call graph.", "", counterKind,
+			func(s *agent.CallStats, y yield) { y(float64(s.Folded)) }),
+		ofCalls("vmprof_call_samples_discarded_total", "Sampled calls received but left out of every call graph, by reason.", "reason", counterKind,
+			func(s *agent.CallStats, y yield) { each(s.Discarded, y) }),
+		ofCalls("vmprof_call_hits_total", "Executions of the engines' probes in guests, sampled or not.", "", counterKind,
+			func(s *agent.CallStats, y yield) { y(float64(s.Hits)) }),
+		ofCalls("vmprof_call_hits_refused_total", "Executions of the engines' probes that nothing had been armed for.", "", counterKind,
+			func(s *agent.CallStats, y yield) { y(float64(s.Refused)) }),
+		ofCalls("vmprof_call_bursts_total", "Bursts of sampled calls that were armed.", "", counterKind,
+			func(s *agent.CallStats, y yield) { y(float64(s.Bursts)) }),
+		ofCalls("vmprof_call_bursts_skipped_total", "Ticks at which no burst could be armed: the last one had not ended, or there was no room.", "", counterKind,
+			func(s *agent.CallStats, y yield) { y(float64(s.Skipped)) }),
+		ofCalls("vmprof_call_budget_ratio", "Share of the CPU time of guests that sampling their calls may take.", "", gaugeKind,
+			func(s *agent.CallStats, y yield) { y(s.Budget) }),
+		ofCalls("vmprof_call_guest_cpu_seconds_total", "CPU time of the guests whose calls are sampled.", "", counterKind,
+			func(s *agent.CallStats, y yield) { y(s.GuestTime.Seconds()) }),
+		ofCalls("vmprof_call_cost_seconds_total", "CPU time that sampling calls took from guests, by the measured cost of a hit.", "engine", counterKind,
+			func(s *agent.CallStats, y yield) {
+				for engine, cost := range s.Costs {
+					y(cost.Seconds(), engine)
+				}
+			}),
+		ofCalls("vmprof_call_credibility_error", "Median error of what VMs counted of their calls themselves, as the logarithm of a factor, held against what was heard of the same calls; of the worst VM of a service. Beyond 0.3 the counts are not used.", "service", gaugeKind,
+			func(s *agent.CallStats, y yield) {
+				for service, c := range s.Credibility {
+					y(c.Error, service)
+				}
+			}),
 
 		// Targets.
 		{"vmprof_processes", "Processes known and alive, by managed runtime; native is none.", "runtime", gaugeKind,
@@ -105,6 +147,15 @@ func families() []family {
 		{"vmprof_method_map_entries_max", "Entries that the method maps of all guest VMs may hold.", "", gaugeKind,
 			func(s snapshot, y yield) { y(float64(s.MethodMapsMax)) }},
 	}
+}
+
+// ofCalls is a family without series unless calls are sampled.
+func ofCalls(name, help, label string, kind prometheus.ValueType, read func(*agent.CallStats, yield)) family {
+	return family{name, help, label, kind, func(s snapshot, y yield) {
+		if s.Calls != nil {
+			read(s.Calls, y)
+		}
+	}}
 }
 
 func each(counts map[string]uint64, y yield) {

@@ -25,9 +25,12 @@ const (
 
 // Options tune an Exporter. A nil *Options means the defaults.
 type Options struct {
+	// Of CPU time, and of the calls of each engine:
 	MaxMethods  int // series of each service with a method's name; 0 means DefaultMaxMethods, less means none
 	MaxServices int // services with series of their own; 0 means DefaultMaxServices, less means none
-	Build       Build
+
+	Calls bool // calls are sampled: count them, too
+	Build Build
 }
 
 // Build says which agent this is, in vmprof_build_info.
@@ -37,6 +40,7 @@ type Build struct{ Version, Revision, GoVersion string }
 type Exporter struct {
 	source   Source
 	hot      *HotMethods
+	called   []*HotMethods // one for each engine, none if calls are not sampled
 	windows  *windowTally
 	registry *prometheus.Registry
 }
@@ -62,7 +66,7 @@ func New(source Source, o *Options) (*Exporter, error) {
 		},
 	})
 	build.Set(1)
-	for _, c := range []prometheus.Collector{
+	all := []prometheus.Collector{
 		e.hot,
 		newHealth(source, e.windows),
 		build,
@@ -70,7 +74,15 @@ func New(source Source, o *Options) (*Exporter, error) {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		// Only what helps to tell a leak: the memory statistics are twenty series that nobody reads.
 		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()),
-	} {
+	}
+	if o.Calls {
+		for _, engine := range agent.CallEngines() {
+			c := NewCalledMethods(engine, orDefault(o.MaxMethods, DefaultMaxMethods), orDefault(o.MaxServices, DefaultMaxServices))
+			e.called = append(e.called, c)
+			all = append(all, c)
+		}
+	}
+	for _, c := range all {
 		if err := e.registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
@@ -80,7 +92,11 @@ func New(source Source, o *Options) (*Exporter, error) {
 
 // Observe counts a closed window. Windows come in order, none twice.
 func (e *Exporter) Observe(p *agent.Profile) {
-	e.hot.Observe(p, e.source.Stats().Services)
+	services := e.source.Stats().Services
+	e.hot.Observe(p, services)
+	for _, c := range e.called {
+		c.Observe(p, services)
+	}
 	e.windows.add(p)
 }
 

@@ -3,9 +3,13 @@ package prom
 import (
 	"bytes"
 	"flag"
+	"fmt"
+	"math"
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files and docs/metrics.md")
@@ -35,13 +42,20 @@ func (fixed) Stats() agent.Stats {
 		RingSize: 8 << 20, RingBytes: 123456, ReaderLag: 80 * time.Millisecond,
 		Processes: map[string]int{"": 41, "hotspot": 2}, Services: map[string]int{"shop": 2, "cron.service": 1}, Quarantined: 7,
 		Reads: 8000, ReadFailures: map[string]uint64{"gone": 11, "timeout": 12},
-		Frames: 30000, CodeLoads: 4321, EventsDropped: 12, MethodMaps: 5432, MethodMapsMax: 1 << 20,
+		Calls: &agent.CallStats{
+			Attempted: 400, Delivered: 390, Dropped: 10, Folded: 388, Discarded: map[string]uint64{"unnamed": 2},
+			Hits: 401, Refused: 1, Bursts: 13, Skipped: 3,
+			Budget: 0.01, GuestTime: 90 * time.Second,
+			Costs:       map[string]time.Duration{"page": 500 * time.Millisecond, "hotspot": 125 * time.Millisecond},
+			Credibility: map[string]estimate.Credibility{"shop": {Error: 0.125, Comparisons: 7}},
+		},
+		Frames: 30000, CodeLoads: 4321, EventsDropped: 12, StacksDisplaced: 9, MethodMaps: 5432, MethodMapsMax: 1 << 20,
 	}
 }
 
 func exporter(t *testing.T) *Exporter {
 	t.Helper()
-	e, err := New(fixed{}, &Options{MaxMethods: 3, Build: Build{Version: "1.2.3", Revision: "abcdef", GoVersion: "go1.26"}})
+	e, err := New(fixed{}, &Options{MaxMethods: 3, Calls: true, Build: Build{Version: "1.2.3", Revision: "abcdef", GoVersion: "go1.26"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,9 +67,63 @@ func exporter(t *testing.T) *Exporter {
 		proc{"cron.service", "", samples{"[unknown]": 32, "finish_task_switch": 3}},
 		proc{"sshd", "", samples{"x": 1}},
 	)
+	p.Processes[0].Calls = []*agent.Calls{
+		{Engine: "page", Basis: calls.Sampled, Graph: graph(map[string]float64{"com.acme.Cart.total": 40, "com.acme.Cart.add": 30, "java.util.HashMap.get": 20, "rare": 3})},
+		{Engine: "branch", Basis: calls.Sampled, Graph: graph(map[string]float64{"com.acme.Cart.total": 5000, "com.acme.Cart.add": 6000})},
+		{Engine: "hotspot", Basis: calls.Estimated, Graph: graph(map[string]float64{"com.acme.Cart.total": 1e6, "slight": 0.4})},
+		{Engine: "hotspot", Basis: calls.Inferred, Graph: graph(map[string]float64{"com.acme.Cart.total": 2e6})},
+	}
 	p.Counts = agent.Counts{Folded: 1100, Truncated: map[string]uint64{"depth": 2, "unreadable": 1}, Stale: 5, Unknown: 6}
+	p.Processes[0].Contexts = &agent.Contexts{Mode: agent.ContextChain, Walked: 401, Linked: 599, Ambiguous: 21, Fitted: 8, Unplaced: 15}
 	e.Observe(p)
 	return e
+}
+
+// Engines do not take places from each other, as their numbers do not compare, and each one that there is has series.
+func TestEnginesApart(t *testing.T) {
+	e, err := New(fixed{}, &Options{MaxMethods: 1, MaxServices: 1, Calls: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := window(0, proc{service: "shop", runtime: "hotspot"}, proc{service: "web"})
+	var want []string
+	for i, engine := range agent.CallEngines() {
+		// Each engine tells ten times as many calls as the one before, the last ones of another service.
+		scale := math.Pow10(i)
+		at, service, runtime := p.Processes[0], "shop", "hotspot"
+		if i > 2 {
+			at, service, runtime = p.Processes[1], "web", native
+		}
+		at.Calls = append(at.Calls, &agent.Calls{Engine: engine, Graph: graph(map[string]float64{engine + ".hot": 20 * scale, "rest": 10 * scale})})
+		want = append(want,
+			fmt.Sprintf(`{basis="sampled",engine="%s",method="(other)",runtime="%s",service="%s"} %v`, engine, runtime, service, 10*scale),
+			fmt.Sprintf(`{basis="sampled",engine="%s",method="%s.hot",runtime="%s",service="%s"} %v`, engine, engine, runtime, service, 20*scale))
+	}
+	e.Observe(p)
+	rec := httptest.NewRecorder()
+	promhttp.HandlerFor(e.Gatherer(), promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}).
+		ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	var got []string
+	for _, line := range strings.Split(rec.Body.String(), "\n") {
+		if labels, ok := strings.CutPrefix(line, "vmprof_calls_total"); ok {
+			got = append(got, labels)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("series\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// graph has these callees.
+func graph(callees map[string]float64) *calls.Graph {
+	g := new(calls.Graph)
+	main := symbolize.Intern(symbolize.Frame{Function: "main", Kind: symbolize.KindJIT})
+	for name, n := range callees {
+		g.Add(calls.Edge{Caller: main, Callee: symbolize.Intern(symbolize.Frame{Function: name, Kind: symbolize.KindJIT})}, n)
+	}
+	return g
 }
 
 func TestLint(t *testing.T) {

@@ -12,9 +12,6 @@ const (
 	// halfLife is how long CPU time counts towards a rank. It is long against a scrape interval, so that a busy
 	// minute does not reshuffle the series, and short against a working day.
 	halfLife = 10 * time.Minute
-	// minScore is the CPU time that an entry must have used of late to be worth a series: ten samples at the
-	// default rate. Below it ranks are noise, and noise would make a new series per window for ever.
-	minScore = 100 * time.Millisecond
 	// hysteresis is how many times hotter a newcomer must be than the coldest entry whose place it takes.
 	hysteresis = 2
 	// keepFactor bounds the table: it holds keepFactor times as many entries as have a place.
@@ -29,19 +26,20 @@ const (
 // The table never holds more than keepFactor*places entries, however many keys there are.
 type ranking[K comparable, V any] struct {
 	places  int
+	floor   float64 // score that an entry needs to be worth a series; below it ranks are noise, see kind.floor
 	entries map[K]*ranked[K, V]
 	compare func(a, b K) int // breaks ties, so that equal input gives equal series
 }
 
 type ranked[K comparable, V any] struct {
 	key    K
-	score  float64 // nanoseconds, the old ones faded
+	score  float64 // of what is ranked, the old ones faded
 	placed bool
 	value  V // survives the loss of the place for as long as the entry stays in the table
 }
 
-func newRanking[K comparable, V any](places int, compare func(a, b K) int) *ranking[K, V] {
-	return &ranking[K, V]{places: places, entries: make(map[K]*ranked[K, V]), compare: compare}
+func newRanking[K comparable, V any](places int, floor float64, compare func(a, b K) int) *ranking[K, V] {
+	return &ranking[K, V]{places: places, floor: floor, entries: make(map[K]*ranked[K, V]), compare: compare}
 }
 
 // get returns the entry of key if it has a place, and nil otherwise.
@@ -52,17 +50,17 @@ func (r *ranking[K, V]) get(key K) *ranked[K, V] {
 	return nil
 }
 
-// update gives out the places anew: d has passed, in which keys used so many nanoseconds. Each key comes once.
+// update gives out the places anew: d has passed, in which keys used so much. Each key comes once.
 func (r *ranking[K, V]) update(d time.Duration, used iter.Seq2[K, uint64]) {
 	fade := math.Exp2(-d.Seconds() / halfLife.Seconds())
 	for _, e := range r.entries {
 		e.score *= fade
 	}
 	waiting := shortlist[K, V]{n: keepFactor * r.places, hotter: r.hotter}
-	for key, ns := range used {
+	for key, n := range used {
 		if e := r.entries[key]; e != nil {
-			e.score += float64(ns)
-		} else if score := float64(ns); waiting.wants(score) {
+			e.score += float64(n)
+		} else if score := float64(n); waiting.wants(score) {
 			waiting.add(&ranked[K, V]{key: key, score: score})
 		}
 	}
@@ -85,7 +83,7 @@ func (r *ranking[K, V]) admit(placed, waiting []*ranked[K, V]) {
 	free, coldest := r.places-len(placed), len(placed)-1
 	for _, e := range waiting {
 		switch {
-		case e.score < float64(minScore):
+		case e.score < r.floor:
 			return
 		case free > 0:
 			free--

@@ -70,7 +70,7 @@ func TestRanking(t *testing.T) {
 			[]string{""}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRanking[string, int](tt.places, strings.Compare)
+			r := newRanking[string, int](tt.places, cpuTime.floor, strings.Compare)
 			for i, s := range tt.rounds {
 				if got := round(r, tt.window, s); got != tt.want[i] {
 					t.Errorf("round %d: %q have a place, want %q", i, got, tt.want[i])
@@ -89,11 +89,11 @@ func TestRankingDoesNotFlap(t *testing.T) {
 		maximum int     // of keys that ever had a place
 	}{
 		{"rare names", 0.09, 0},
-		// A place is worth minScore at least, and changes hands for twice the score, which halves in halfLife.
+		// A place is worth the floor at least, and changes hands for twice the score, which halves in halfLife.
 		{"hot names", 0.5, places * (1 + int(rounds*10*time.Second/halfLife))},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRanking[string, int](places, strings.Compare)
+			r := newRanking[string, int](places, cpuTime.floor, strings.Compare)
 			ever := make(map[string]bool)
 			for i := range rounds {
 				s := make(seconds)
@@ -117,7 +117,7 @@ func TestRankingDoesNotFlap(t *testing.T) {
 
 // Two methods that trade the lead every window both keep their series.
 func TestRankingIsSticky(t *testing.T) {
-	r := newRanking[string, int](2, strings.Compare)
+	r := newRanking[string, int](2, cpuTime.floor, strings.Compare)
 	busy := []seconds{{"a": 9, "b": 1, "c": 1}, {"a": 1, "b": 9, "c": 1}}
 	round(r, 10*time.Second, seconds{"a": 5, "b": 5, "c": 1})
 	for i := range 100 {

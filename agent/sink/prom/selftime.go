@@ -6,23 +6,32 @@ import (
 )
 
 // A method is what a series of a service is about, as labels: names that look the same are the same.
-type method struct{ runtime, name string }
+type method struct {
+	runtime, name string
+	basis         string // of calls: how they were learned; otherwise ""
+}
 
-// selfTimes is the CPU time of one window in nanoseconds, by service label and by the method that was innermost.
-// It is as large as the window: one entry for each distinct innermost method.
-type selfTimes map[string]map[method]uint64
+// usage is what the methods of one window used up, by service label. It is as large as the window.
+type usage map[string]map[method]uint64
 
-// measure sums up a window. Every folded sample is in exactly one entry, those without any frame in method=(other).
-func measure(p *agent.Profile) selfTimes {
-	times := make(selfTimes)
+// of returns the methods of a service.
+func (u usage) of(service string) map[method]uint64 {
+	methods := u[service]
+	if methods == nil {
+		methods = make(map[method]uint64)
+		u[service] = methods
+	}
+	return methods
+}
+
+// selfTimes is the CPU time of a window in nanoseconds, by the method that was innermost. Every folded sample is in
+// exactly one entry, those without any frame in method=(other).
+func selfTimes(p *agent.Profile) usage {
+	times := make(usage)
 	labels := make(map[string]string) // of function names: many frames share one, and making a label is slow
 	for _, proc := range p.Processes {
 		service, runtime := label(proc.Service), runtimeLabel(proc.Runtime)
-		methods := times[service]
-		if methods == nil {
-			methods = make(map[method]uint64)
-			times[service] = methods
-		}
+		methods := times.of(service)
 		for _, thread := range proc.Threads {
 			if thread.Tree == nil {
 				continue
@@ -35,7 +44,7 @@ func measure(p *agent.Profile) selfTimes {
 				if id != cct.Root {
 					name = methodLabel(labels, node.Key.Value().Function)
 				}
-				methods[method{runtime, name}] += node.Self * uint64(p.Period)
+				methods[method{runtime: runtime, name: name}] += node.Self * uint64(p.Period)
 			}
 		}
 	}

@@ -11,38 +11,38 @@ import (
 // service is what a placed service counts.
 type service struct {
 	methods *ranking[method, counter]
-	other   map[string]counter // of method="(other)", by runtime; the agent knows a handful of runtimes
+	other   map[method]counter // of method="(other)"; there are a handful of runtimes and bases
 	folded  int                // methods in method="(other)" in the last window
 }
 
-// counter is a series: its value in nanoseconds, and since when it counts.
+// counter is a series: its value in the unit of its kind, and since when it counts.
 type counter struct {
-	nanoseconds uint64
-	created     time.Time
+	value   uint64
+	created time.Time
 }
 
-func (c counter) plus(nanoseconds uint64, created time.Time) counter {
+func (c counter) plus(value uint64, created time.Time) counter {
 	if c.created.IsZero() {
 		c.created = created
 	}
-	c.nanoseconds += nanoseconds
+	c.value += value
 	return c
 }
 
-func newService(maxMethods int) *service {
+func newService(maxMethods int, floor float64) *service {
 	return &service{
-		methods: newRanking[method, counter](maxMethods, func(a, b method) int {
-			return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.runtime, b.runtime))
+		methods: newRanking[method, counter](maxMethods, floor, func(a, b method) int {
+			return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.runtime, b.runtime), strings.Compare(a.basis, b.basis))
 		}),
-		other: make(map[string]counter),
+		other: make(map[method]counter),
 	}
 }
 
 // observe counts a window of the service; methods is nil if it had no sample.
 func (s *service) observe(methods map[method]uint64, p *agent.Profile) {
 	s.methods.update(p.Duration, func(yield func(method, uint64) bool) {
-		for m, ns := range methods {
-			if m.name != other && !yield(m, ns) {
+		for m, n := range methods {
+			if m.name != other && !yield(m, n) {
 				return
 			}
 		}
@@ -53,17 +53,18 @@ func (s *service) observe(methods map[method]uint64, p *agent.Profile) {
 		}
 	}
 	s.folded = 0
-	for m, ns := range methods {
+	for m, n := range methods {
 		if s.methods.get(m) == nil {
 			s.folded++
-			s.other[m.runtime] = s.other[m.runtime].plus(ns, p.Start)
+			m.name = other
+			s.other[m] = s.other[m].plus(n, p.Start)
 		}
 	}
 }
 
 func sum(methods map[method]uint64) (total uint64) {
-	for _, ns := range methods {
-		total += ns
+	for _, n := range methods {
+		total += n
 	}
 	return total
 }

@@ -15,6 +15,9 @@ type windowTotals struct {
 	complete  uint64
 	truncated map[string]uint64 // by reason
 
+	// Samples by how their context was found, and those whose context is not certain; nil if all stacks are walked.
+	contexts, uncertain map[string]uint64
+
 	// Frames of all samples: a frame in ten samples counts ten times.
 	named, stale, unknown uint64
 }
@@ -30,7 +33,8 @@ func (t *windowTally) add(p *agent.Profile) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sum.windows++
-	t.sum.complete += less(p.Counts.Folded, total(p.Counts.Truncated))
+	t.addContexts(p)
+	t.sum.complete += less(p.Counts.Folded, total(p.Counts.Truncated)+unplaced(p))
 	t.sum.named += less(frames, p.Counts.Stale+p.Counts.Unknown)
 	t.sum.stale += p.Counts.Stale
 	t.sum.unknown += p.Counts.Unknown
@@ -42,11 +46,39 @@ func (t *windowTally) add(p *agent.Profile) {
 	}
 }
 
+func (t *windowTally) addContexts(p *agent.Profile) {
+	for _, proc := range p.Processes {
+		c := proc.Contexts
+		if c == nil {
+			continue
+		}
+		if t.sum.contexts == nil {
+			t.sum.contexts, t.sum.uncertain = make(map[string]uint64), make(map[string]uint64)
+		}
+		t.sum.contexts["walked"] += c.Walked
+		t.sum.contexts["linked"] += c.Linked
+		t.sum.uncertain[agent.Ambiguous.String()] += c.Ambiguous
+		t.sum.uncertain[agent.Fitted.String()] += c.Fitted
+		t.sum.uncertain[agent.Unplaced.String()] += c.Unplaced
+	}
+}
+
+// unplaced counts samples of which not all callers are known although no walk ended early.
+func unplaced(p *agent.Profile) (n uint64) {
+	for _, proc := range p.Processes {
+		if proc.Contexts != nil {
+			n += proc.Contexts.Unplaced
+		}
+	}
+	return n
+}
+
 func (t *windowTally) totals() windowTotals {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	sum := t.sum
 	sum.truncated = maps.Clone(sum.truncated)
+	sum.contexts, sum.uncertain = maps.Clone(sum.contexts), maps.Clone(sum.uncertain)
 	return sum
 }
 

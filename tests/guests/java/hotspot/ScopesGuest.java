@@ -4,8 +4,10 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.Callable;
+import java.util.function.DoubleSupplier;
 import java.util.function.IntUnaryOperator;
 import javax.tools.ToolProvider;
 
@@ -14,8 +16,8 @@ import javax.tools.ToolProvider;
  * lambdas, interface calls, synchronized methods, exceptions, native methods, array copies.
  *
  * <p>{@code warm} makes the code, prints {@code ready} and waits for the end of standard input. {@code burn} does so
- * and then runs {@link #burn} until the end of standard input. {@code crowd FILE} makes thousands of compiled methods
- * by compiling that Java source, too.
+ * while it runs {@link #burn}; behind {@code ready} it prints the time that one call of each of its leaves takes on this
+ * processor. {@code crowd FILE} makes thousands of compiled methods by compiling that Java source, too.
  */
 public final class ScopesGuest {
     private ScopesGuest() {}
@@ -29,13 +31,20 @@ public final class ScopesGuest {
         if (args[0].equals("crowd")) {
             ToolProvider.getSystemJavaCompiler().run(null, null, null, "-proc:none", "-d", System.getProperty("java.class.path"), args[1]);
         }
+        String ready = "ready";
         if (args[0].equals("burn")) {
+            ready += String.format(
+                    (Locale) null,
+                    " divide=%.3f add=%.3f power=%.3f",
+                    time(ScopesGuest::divides),
+                    time(ScopesGuest::adds),
+                    time(ScopesGuest::powers));
             Thread worker = new Thread(ScopesGuest::work, "worker");
             worker.setDaemon(true);
             worker.start();
             Thread.sleep(1500); // the compilers finish
         }
-        System.out.println("ready");
+        System.out.println(ready);
         while (System.in.read() >= 0) {
             // ordered to go on
         }
@@ -53,8 +62,8 @@ public final class ScopesGuest {
     }
 
     /**
-     * Three leaves, inlined here one after the other, each a chain of instructions that wait for one another. Cycles,
-     * on processors of the last ten years: 4 for an addition or a multiplication, 13 to 15 for a division.
+     * Three leaves, inlined here one after the other, each a chain of instructions that wait for one another: 3 to 4
+     * cycles for an addition or a multiplication, 13 to 15 for a division, on most processors.
      *
      * <p>Each takes its argument twice: what is used once is compiled as a part of what uses it, and debug information
      * is recorded for the whole.
@@ -71,19 +80,56 @@ public final class ScopesGuest {
         return x;
     }
 
-    /** 4 + 13 cycles. */
     static double divide(double x) {
         return (x + 3.0) / (x + 1.5);
     }
 
-    /** 4 + 4 cycles. */
     static double add(double x) {
         return x * x + 0.25;
     }
 
-    /** 12 + 4 cycles. */
     static double power(double x) {
         return x * x * x * x * x;
+    }
+
+    private static final int CHAIN = 2_000_000;
+
+    /** Not a constant, or the compiler would find that these chains stay where they start. */
+    static volatile double start = 1;
+
+    static double divides() {
+        double x = start;
+        for (int i = 0; i < CHAIN; i++) {
+            x = divide(x);
+        }
+        return x;
+    }
+
+    static double adds() {
+        double x = start / 2;
+        for (int i = 0; i < CHAIN; i++) {
+            x = add(x);
+        }
+        return x;
+    }
+
+    static double powers() {
+        double x = start;
+        for (int i = 0; i < CHAIN; i++) {
+            x = power(x);
+        }
+        return x;
+    }
+
+    /** The nanoseconds of one link of a chain: of the fastest of many runs, as nothing makes a run faster. */
+    static double time(DoubleSupplier chain) {
+        long fastest = Long.MAX_VALUE;
+        for (int i = 0; i < 40; i++) {
+            long start = System.nanoTime();
+            result = chain.getAsDouble();
+            fastest = Math.min(fastest, System.nanoTime() - start);
+        }
+        return (double) fastest / CHAIN;
     }
 
     static void warm() throws Exception {

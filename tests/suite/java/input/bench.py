@@ -42,9 +42,9 @@ def numbers(count, seed):
         yield seed
 
 
-def tree():
+def tree(count):
     root = Node(500000)
-    for number in numbers(20000, 1):
+    for number in numbers(count, 1):
         root.insert(number % 1000000)
     checksum = Checksum()
     root.walk(0, checksum.add)
@@ -62,13 +62,13 @@ def queens(size, row, columns, falling, rising):
     return count
 
 
-def words():
+def words(count):
     counts = {}
-    for number in numbers(40000, 12345):
+    for number in numbers(count, 12345):
         word = "w%d" % (number % 997)
         counts[word] = counts.get(word, 0) + 1
     return sum(len(word) * count for word, count in sorted(counts.items()))
 
 
-def main():
-    return tree() + queens(7, 0, set(), set(), set()) + words()
+def main(items, board):
+    return tree(items) + queens(board, 0, set(), set(), set()) + words(2 * items)

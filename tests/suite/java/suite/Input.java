@@ -20,4 +20,9 @@ final class Input {
     static Path jdkSources() {
         return Path.of(System.getProperty("suite.sources"));
     }
+
+    /** How much there is to do: the program's own number of whatever it does, or fewer. */
+    static int items(int whole) {
+        return Integer.getInteger("suite.items", whole);
+    }
 }

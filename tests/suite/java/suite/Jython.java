@@ -1,11 +1,18 @@
 package suite;
 
 import java.util.Properties;
+import org.python.core.PyInteger;
 import org.python.core.PyObject;
 import org.python.util.PythonInterpreter;
 
 /** Jython runs trees, queens and dictionaries, written in Python. */
 final class Jython implements Program {
+    private static final int ITEMS = 20_000;
+    private static final int BOARD = 7;
+    private static final int SMALL_BOARD = 5;
+
+    private final PyObject items = new PyInteger(Input.items(ITEMS));
+    private final PyObject board = new PyInteger(Input.items(ITEMS) < ITEMS ? SMALL_BOARD : BOARD);
     private PyObject main;
 
     @Override
@@ -21,7 +28,7 @@ final class Jython implements Program {
 
     @Override
     public long iterate() {
-        Number result = (Number) main.__call__().__tojava__(Number.class);
+        Number result = (Number) main.__call__(items, board).__tojava__(Number.class);
         return result.longValue();
     }
 }

@@ -21,13 +21,14 @@ import org.apache.lucene.store.ByteBuffersDirectory;
 /** Lucene indexes sources of the JDK in memory. */
 final class Luindex implements Program {
     private static final double BUFFER_MEGABYTES = 8;
+    private static final String TREE = System.getProperty("suite.tree", "java.base/java/util");
 
     private final List<String> texts = new ArrayList<>();
 
     @Override
     public void setUp() throws IOException {
         List<Path> files;
-        try (Stream<Path> walk = Files.walk(Input.jdkSources().resolve("java.base/java/util"))) {
+        try (Stream<Path> walk = Files.walk(Input.jdkSources().resolve(TREE))) {
             files = walk.filter(path -> path.toString().endsWith(".java")).sorted().collect(Collectors.toList());
         }
         for (Path file : files) {

@@ -12,14 +12,16 @@ import scala.tools.nsc.reporters.StoreReporter;
 
 /** The Scala compiler compiles implicits and pattern matches: very deep stacks. */
 final class Scalac implements Program {
+    private static final String SOURCE = System.getProperty("suite.source", "bench.scala");
+
     private Path source;
 
     @Override
     public void setUp() throws IOException {
-        source = Files.createTempDirectory("scalac").resolve("bench.scala");
+        source = Files.createTempDirectory("scalac").resolve(SOURCE);
         source.toFile().deleteOnExit();
         source.getParent().toFile().deleteOnExit();
-        try (InputStream text = Input.stream("bench.scala")) {
+        try (InputStream text = Input.stream(SOURCE)) {
             Files.copy(text, source);
         }
     }
@@ -34,7 +36,7 @@ final class Scalac implements Program {
         Global.Run run = compiler.new Run();
         run.compile(JavaConversions.asScalaBuffer(List.of(source.toString())).toList());
         if (reporter.hasErrors()) {
-            throw new IllegalStateException("bench.scala does not compile: " + reporter.infos());
+            throw new IllegalStateException(SOURCE + " does not compile: " + reporter.infos());
         }
         return new Checksum().consume(classes).value();
     }

@@ -18,7 +18,7 @@ final class Xalan implements Program {
 
     @Override
     public void setUp() throws TransformerException {
-        document = AuctionSite.document(ITEMS);
+        document = AuctionSite.document(Input.items(ITEMS));
         report = new TransformerFactoryImpl().newTemplates(new StreamSource(Input.stream("report.xsl")));
     }
 

@@ -20,7 +20,7 @@ final class Xerces implements Program {
 
     @Override
     public void setUp() {
-        document = AuctionSite.document(ITEMS);
+        document = AuctionSite.document(Input.items(ITEMS));
     }
 
     @Override

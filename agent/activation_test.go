@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// A frame is its method and the place in it, and comes back from both.
+func TestActivate(t *testing.T) {
+	for _, c := range []struct {
+		frame  bpf.Frame
+		epoch  uint32
+		method bpf.Frame // of a return address
+		site   uint32
+		leaf   bpf.Frame
+	}{
+		{frame: jit(7, 0x12345), method: jit(7, 0), site: 0x12345, leaf: jit(7, 0)},
+		{frame: jit(0xfffffff, 0xffffffff), method: jit(0xfffffff, 0), site: 0xffffffff, leaf: jit(0xfffffff, 0)},
+		{frame: method('A', 17), epoch: 3, method: method('A', 0), site: 17, leaf: method('A', 0)},
+		{frame: method('A', 0xffff), epoch: 3, method: method('A', 0), site: 0xffff, leaf: method('A', 0)}, // bytecode not known
+		{frame: method('A', 0), method: method('A', 0), leaf: method('A', 0)},
+		{frame: method('!', 5), method: method('!', 5), leaf: bpf.Frame(uint64(bpf.FrameStub) << 60)},
+		{frame: method('0', 5), method: method('0', 5), leaf: bpf.Frame(uint64(bpf.FrameNative) << 60)},
+		{frame: 1<<64 - 1, method: 1<<64 - 1, leaf: 0xf << 60}, // of no kind
+	} {
+		caller := rawFrame{frame: c.frame, epoch: c.epoch, kind: rawReturn}
+		a := activate(caller, 40)
+		want := activation{Method: rawFrame{frame: c.method, epoch: c.epoch, kind: rawReturn}, Site: c.site, Depth: 40}
+		if a != want {
+			t.Errorf("%v: %+v, want %+v", c.frame, a, want)
+		}
+		if got := callerFrame(a); got != caller {
+			t.Errorf("%v: comes back as %+v", c.frame, got)
+		}
+		want.Method.frame, want.Site = c.leaf, 0
+		if got := activate(rawFrame{frame: c.frame, epoch: c.epoch, kind: rawExact}, 40); got != want {
+			t.Errorf("leaf %v: %+v, want %+v", c.frame, got, want)
+		}
+		if got := codeOf(rawFrame{frame: c.frame, epoch: c.epoch, kind: rawExact, end: bpf.EndHeap}); got != want.Method {
+			t.Errorf("code of leaf %v: %+v, want %+v", c.frame, got, want.Method)
+		}
+	}
+	// What a map of compiled code says of native frames the kernel side does not know.
+	if a := activate(rawFrame{frame: method('0', 5), epoch: 9}, 40); a.Method.epoch != 0 {
+		t.Errorf("epoch of a native frame: %+v", a)
+	}
+}
+
+func TestActivations(t *testing.T) {
+	sample := func(text string, end bpf.WalkEnd) ([]rawFrame, []uint32) {
+		user, depths := frames(text)
+		return rawStack(nil, &bpf.Sample{User: user, End: end, Attachment: 1}, 1), depths
+	}
+	user, depths := sample("a:1@16 B:2@32 c:3@48", bpf.EndRoot)
+	walk, ok := activations(nil, user, depths)
+	if !ok || len(walk) != 3 {
+		t.Fatalf("%+v, %t", walk, ok)
+	}
+	if got := callers(user[:1:1], walk[1:]); !slices.Equal(got, user) {
+		t.Errorf("%s, want %s", pathOf(got), pathOf(user))
+	}
+	if l := linkOf(walk); l.Leaf != walk[0] || l.Caller != walk[1] || l.Leaf.Depth != 48 || l.Caller.Depth != 32 {
+		t.Errorf("link %+v of %+v", l, walk)
+	}
+
+	// Where a walk ended early a marker stands for the rest, and gives the reason back.
+	for _, text := range []string{"a:1@16 B:2@32 c:3@48", "c:3@48"} {
+		user, depths = sample(text, bpf.EndPointer)
+		walk, ok = activations(nil, user, depths)
+		if !ok || len(walk) != len(user)+1 || !isUnreached(walk[len(user)].Method) {
+			t.Fatalf("%s: %+v, %t", text, walk, ok)
+		}
+		leaf := user[0]
+		leaf.end = 0
+		if got := callers([]rawFrame{leaf}, walk[1:]); !slices.Equal(got, user) {
+			t.Errorf("%s, want %s", pathOf(got), pathOf(user))
+		}
+		if l := linkOf(walk); len(user) == 1 && l.Caller != (activation{}) {
+			t.Errorf("a caller that was not reached is in the link: %+v", l)
+		}
+	}
+
+	// Depths that are not there are not known.
+	if walk, ok = activations(nil, user, nil); !ok || walk[0].Depth != 0 {
+		t.Errorf("%+v, %t", walk, ok)
+	}
+	// Nothing is learned from frames of another VM, nor from none.
+	for _, user := range [][]rawFrame{{{kind: rawStale}}, {user[0], {kind: rawStale}}, {{kind: rawNothing, end: bpf.EndRead}}, nil} {
+		if _, ok = activations(nil, user, depths); ok {
+			t.Errorf("%s may be learned", pathOf(user))
+		}
+	}
+}

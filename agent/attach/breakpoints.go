@@ -1,0 +1,203 @@
+package attach
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Bounds of one Breakpoints. x86-64 has four debug registers a thread, of which one is left to debuggers.
+const (
+	MaxBreakpoints       = 3
+	MaxBreakpointThreads = 256 // 768 descriptors, and some 15 ms to open them
+	MaxBreakpointHits    = 1 << 12
+)
+
+var (
+	// ErrBreakpointsBusy: no thread has enough free debug registers.
+	ErrBreakpointsBusy = errors.New("the debug registers of all threads are in use: end what else sets hardware breakpoints there (debuggers, perf record -e mem:)")
+	// ErrThreadsGone: none of the threads exists any more.
+	ErrThreadsGone = errors.New("the threads have ended")
+)
+
+// Breakpoints run a program whenever one of some threads is about to execute one of some addresses in user mode: the
+// registers are those before the instruction.
+//
+// Each pair of thread and address is one perf event (PERF_TYPE_BREAKPOINT, linux/hw_breakpoint.h), those of a thread
+// are a group: they come on together and go off together, so that counts of one thread's addresses can be compared.
+// An event ends by itself after so many hits, with or without whoever opened it; then it is spent, since on Linux 6.18
+// at least a refreshed one traps without counting. So they are opened for one short window and closed after it. The
+// kernel closes them when the agent ends, however it ends, and takes them from a thread that executes a program.
+//
+// Threads that begin later do not have them: events that are inherited cannot be limited (EINVAL), and would trap on if
+// the agent hung.
+type Breakpoints struct {
+	Busy int // threads without enough free debug registers: left out
+	Gone int // threads that had ended: left out
+
+	groups [][]int // descriptors of each thread's events, the leader first
+	limit  int
+	armed  bool
+}
+
+// NewBreakpoints opens events for up to MaxBreakpoints addresses in each of up to MaxBreakpointThreads threads, in the
+// order given. Nothing traps before Arm. Each event counts at most limit hits, up to MaxBreakpointHits, of those for
+// which prog returns 1.
+func NewBreakpoints(prog *ebpf.Program, addresses []uint64, tids []int, limit int) (_ *Breakpoints, err error) {
+	if len(addresses) < 1 || len(addresses) > MaxBreakpoints || len(tids) > MaxBreakpointThreads || limit < 1 || limit > MaxBreakpointHits {
+		return nil, fmt.Errorf("%d addresses in %d threads for %d hits: %w", len(addresses), len(tids), limit, unix.EINVAL)
+	}
+	b := &Breakpoints{limit: limit}
+	defer func() {
+		if err != nil {
+			b.Close()
+		}
+	}()
+	for _, tid := range tids {
+		group, err := openGroup(prog, addresses, tid, limit)
+		switch {
+		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EBUSY):
+			b.Busy++
+		case errors.Is(err, unix.ESRCH):
+			b.Gone++
+		case err != nil:
+			return nil, err
+		default:
+			b.groups = append(b.groups, group)
+		}
+	}
+	switch {
+	case len(b.groups) > 0:
+		return b, nil
+	case b.Busy > 0:
+		return nil, ErrBreakpointsBusy
+	}
+	return nil, ErrThreadsGone
+}
+
+// openGroup opens a thread's events: all of them, or none.
+func openGroup(prog *ebpf.Program, addresses []uint64, tid, limit int) (group []int, err error) {
+	defer func() {
+		if err != nil {
+			closeAll(group)
+			group = nil
+		}
+	}()
+	leader := -1
+	for _, address := range addresses {
+		fd, err := unix.PerfEventOpen(breakpoint(address, leader < 0), tid, -1, leader, unix.PERF_FLAG_FD_CLOEXEC)
+		if err != nil {
+			return group, explainBreakpoint(tid, err)
+		}
+		group = append(group, fd)
+		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, prog.FD()); err != nil {
+			return group, fmt.Errorf("attach to breakpoint: %w", err)
+		}
+		if leader < 0 {
+			leader = fd
+			continue
+		}
+		// On already, as far as the leader lets it: this only sets the limit. The leader gets its own in Arm.
+		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_REFRESH, limit); err != nil {
+			return group, fmt.Errorf("limit breakpoint: %w", err)
+		}
+	}
+	return group, nil
+}
+
+const (
+	execute      = 4       // HW_BREAKPOINT_X of linux/hw_breakpoint.h
+	removeOnExec = 1 << 36 // perf_event_attr.remove_on_exec of linux/perf_event.h (5.13)
+)
+
+func breakpoint(address uint64, leader bool) *unix.PerfEventAttr {
+	attr := &unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_BREAKPOINT, Size: unix.PERF_ATTR_SIZE_VER5, Bp_type: execute,
+		Ext1: address, Ext2: 8, // bp_addr, bp_len: sizeof(long) on x86-64
+		Sample:      1,
+		Read_format: unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_TOTAL_TIME_RUNNING,
+		Bits:        unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv | removeOnExec,
+	}
+	if runtime.GOARCH == "arm64" {
+		attr.Ext2 = 4 // an instruction
+	}
+	if leader {
+		attr.Bits |= unix.PerfBitDisabled
+	}
+	return attr
+}
+
+func explainBreakpoint(tid int, err error) error {
+	switch {
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return fmt.Errorf("set breakpoint in thread %d: %w: needs CAP_PERFMON and the sysctl kernel.perf_event_paranoid at 2 or below, or CAP_SYS_ADMIN", tid, err)
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+		return fmt.Errorf("set breakpoint in thread %d: %w: raise the limit on open files (ulimit -n, or LimitNOFILE= of a systemd unit): %d for each thread", tid, err, MaxBreakpoints)
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODEV):
+		return fmt.Errorf("set breakpoint in thread %d: %w: this kernel or machine has no hardware breakpoints", tid, err)
+	}
+	return fmt.Errorf("set breakpoint in thread %d: %w", tid, err)
+}
+
+// Threads is how many threads have all breakpoints.
+func (b *Breakpoints) Threads() int { return len(b.groups) }
+
+// Arm lets all of them trap, one thread after the other. A thread that has ended meanwhile stays silent.
+func (b *Breakpoints) Arm() error {
+	b.armed = true
+	for _, group := range b.groups {
+		if err := unix.IoctlSetInt(group[0], unix.PERF_EVENT_IOC_REFRESH, b.limit); err != nil {
+			return fmt.Errorf("arm breakpoints: %w", err)
+		}
+	}
+	return nil
+}
+
+// Disarm lets none of them trap any more.
+func (b *Breakpoints) Disarm() error {
+	if !b.armed {
+		return nil
+	}
+	b.armed = false
+	var errs []error
+	for _, group := range b.groups {
+		errs = append(errs, unix.IoctlSetInt(group[0], unix.PERF_EVENT_IOC_DISABLE, 0))
+	}
+	return errors.Join(errs...)
+}
+
+// Ran is for how long the threads were on a CPU while they were armed, all together. Their traps are part of it.
+func (b *Breakpoints) Ran() (time.Duration, error) {
+	var sum uint64
+	for _, group := range b.groups {
+		var answer [3 * 8]byte // count, time enabled, time running: ns
+		if _, err := unix.Read(group[0], answer[:]); err != nil {
+			return 0, fmt.Errorf("read breakpoint: %w", err)
+		}
+		sum += binary.NativeEndian.Uint64(answer[16:])
+	}
+	return time.Duration(sum), nil
+}
+
+// Close disarms and gives the debug registers back.
+func (b *Breakpoints) Close() error {
+	err := b.Disarm()
+	for _, group := range b.groups {
+		err = errors.Join(err, closeAll(group))
+	}
+	b.groups = nil
+	return err
+}
+
+func closeAll(fds []int) error {
+	var errs []error
+	for _, fd := range fds {
+		errs = append(errs, unix.Close(fd))
+	}
+	return errors.Join(errs...)
+}

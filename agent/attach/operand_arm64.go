@@ -1,0 +1,12 @@
+package attach
+
+import "github.com/vmprof-agent/vmprof-agent/elffile"
+
+// registerOffset is where the kernel keeps a register: bytes into struct user_pt_regs, x0 to x30, then sp
+// (arch/arm64/include/uapi/asm/ptrace.h).
+func registerOffset(r elffile.Reg) (offset uint8, ok bool) {
+	if r < elffile.X0 || r > elffile.SP {
+		return 0, false
+	}
+	return uint8(r-elffile.X0) * 8, true
+}

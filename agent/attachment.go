@@ -1,0 +1,186 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+	"unique"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+)
+
+// A guest is an attached VM: the kernel side can walk its stacks, and vm names what is found there.
+type guest struct {
+	vm      *hotspot.Process
+	mem     *proc.Memory
+	kernel  *bpf.HotspotProcess // what the kernel side was told
+	refresh backoff             // until all kinds of code have been seen
+	mapping unique.Handle[symbolize.Mapping]
+	index   codeIndex
+}
+
+// attachGuest attaches to the VM whose library p maps. While there is hope it tries again, ever more rarely.
+func (a *Agent) attachGuest(p *process, lib *proc.Mapping) {
+	if !p.work.attach.due(monotonic()) {
+		return
+	}
+	g, err := a.guests.attach(p, lib)
+	hope := passes(err)
+	switch {
+	case err == nil:
+		p.work.guest = g
+		if a.exact != nil {
+			a.exact.begin(p, g, lib)
+		}
+		return
+	case p.exited.Load(), errors.Is(err, proc.ErrGone):
+		return
+	case hope:
+		a.names.submitLater(p, p.work.attach.next-monotonic())
+	}
+	p.work.hopeless = !hope
+	if hope && p.work.attach.attempts != patience {
+		return
+	}
+	a.log.Warn("cannot attach to JVM; its native frames are still shown", "pid", p.pid, "err", err, "retrying", hope)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.runtime = "hotspot"
+	p.notes = append(p.notes, fmt.Sprintf("Java frames of process %d are missing: %v", p.pid, err))
+}
+
+// patience is after how many attempts people are told that a VM cannot be attached yet: that is after ten seconds.
+const patience = 12
+
+// passes tells whether what could not be done now may be done later.
+func passes(err error) bool {
+	return slices.ContainsFunc([]error{
+		vmruntime.ErrStarting, errTooManyGuests, proc.ErrTimeout, proc.ErrQuarantined, proc.ErrExhausted,
+		unix.EMFILE, unix.ENFILE,
+	}, func(passing error) bool { return errors.Is(err, passing) })
+}
+
+// errArchitecture: the walker's rules for HotSpot frames are those of x86-64.
+var errArchitecture = errors.New("stacks of HotSpot are walked on x86-64 only, so far")
+
+// attach tells the kernel side how to walk p's stacks, and reads the maps that name what is found there.
+func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
+	a := gs.agent
+	if runtime.GOARCH != "amd64" {
+		return nil, errArchitecture
+	}
+	im, err := gs.image(p, lib)
+	if err != nil {
+		return nil, err
+	}
+	if im.err != nil {
+		return nil, im.err
+	}
+	bias, err := im.segments.Bias(lib.Start, lib.Offset)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := proc.OpenMemory(a.opt.Proc, p.identity(), a.pool)
+	if err != nil {
+		return nil, fmt.Errorf("open memory: %w", err)
+	}
+	slot, serial, err := gs.reserve()
+	if err != nil {
+		mem.Close()
+		return nil, err
+	}
+	fail := func(err error) (*guest, error) {
+		mem.Close()
+		gs.free(slot)
+		return nil, err
+	}
+	target := vmruntime.Target{Memory: mem, Bias: bias}
+	if im.probes == nil {
+		target.Epoch = func() uint32 { return gs.classEpoch(slot) }
+	}
+	attached, err := im.img.Attach(target)
+	if err != nil {
+		return fail(err)
+	}
+	vm := attached.(*hotspot.Process)
+	k, err := kernelLayout(vm.Layout())
+	if err != nil {
+		return fail(err)
+	}
+	k.StartTicks, k.Serial, k.Slot = p.identity().Ticks(), serial, slot
+	if im.probes == nil {
+		k.Flags |= bpf.HotspotUnloadEvents
+	}
+	p.slot.Store(slot)
+	p.attachment.Store(serial) // first: samples may tell of it at once
+	if err := gs.announce(p, k, ebpf.UpdateAny); err != nil {
+		return fail(err)
+	}
+	g := &guest{vm: vm, mem: mem, kernel: k, refresh: backoff{first: 100 * time.Millisecond}, mapping: unique.Make(symbolize.Mapping{
+		File: "[jit:HotSpot]", Start: k.CodeLow, Limit: k.CodeHigh,
+	})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.runtime, p.vm = "hotspot", vm.Describe()
+	p.notes = slices.Clone(vm.Notes()) // what was missing until now is not any more
+	if im.probes != nil {
+		p.notes = append(p.notes, fmt.Sprintf("code of process %d is not followed live: %v", p.pid, im.probes))
+	}
+	a.log.Debug("attached", "pid", p.pid, "vm", p.vm)
+	return g, nil
+}
+
+// announce tells the kernel side of p's VM, unless p is gone: then its pid may be another process's, whose VM was
+// announced already.
+func (gs *guests) announce(p *process, k *bpf.HotspotProcess, how ebpf.MapUpdateFlags) error {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	if p.exited.Load() {
+		return fmt.Errorf("announce VM to the kernel side: %w", proc.ErrGone)
+	}
+	if err := gs.agent.objects.Processes.Update(uint32(p.pid), k, how); err != nil {
+		return fmt.Errorf("announce VM to the kernel side: %w", err)
+	}
+	return nil
+}
+
+// refresh tells the kernel side of kinds of code that the VM had not generated when it was attached.
+func (gs *guests) refresh(p *process, g *guest) {
+	if len(g.vm.Layout().Pending) == 0 || !g.refresh.due(monotonic()) {
+		return
+	}
+	changed, err := g.vm.Refresh()
+	gs.count(err)
+	if err == nil && changed {
+		k, err := kernelLayout(g.vm.Layout())
+		if err != nil {
+			return
+		}
+		k.StartTicks, k.Serial, k.Slot, k.Flags = g.kernel.StartTicks, g.kernel.Serial, g.kernel.Slot, k.Flags|g.kernel.Flags
+		if gs.announce(p, k, ebpf.UpdateExist) == nil {
+			g.kernel = k
+		}
+	}
+	if len(g.vm.Layout().Pending) > 0 {
+		gs.agent.names.submitLater(p, g.refresh.next-monotonic())
+	}
+}
+
+// withdraw has the kernel side forget p's VM, but not one that has the pid now.
+func (gs *guests) withdraw(p *process, g *guest) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	var k bpf.HotspotProcess
+	if m := gs.agent.objects.Processes; m.Lookup(uint32(p.pid), &k) == nil && k.Serial == g.kernel.Serial {
+		m.Delete(uint32(p.pid)) // it may be gone by now, which is as well
+	}
+}

@@ -1,0 +1,350 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/branch"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/page"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/semaphore"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// callEngines sample calls for an agent: those of all engines that this machine lets work.
+type callEngines struct {
+	agent   *Agent
+	opt     CallOptions
+	choices []calls.Choice
+	running []calls.Engine
+
+	// What each engine names its calls by; nil if it does not run.
+	page      *page.Engine
+	semaphore *semaphore.Engine
+	listener  *listener.Listener // of the engine of the same name
+	estimator *estimator
+	branch    *branch.Engine
+
+	governed []*governed
+
+	// Guarded by agent.mu.
+	pages  map[int]bool          // pids of guests that share a page
+	php    map[*process]bool     // guests of the semaphore engine
+	rates  map[string]calls.Rate // the last one with ticks, as profiles are labelled
+	counts callCounts
+}
+
+// callCounts accounts for received calls: received == folded + sum(discarded) + those that wait for the end of their
+// burst, none after flush.
+type callCounts struct {
+	received, folded uint64
+	taken            uint64 // of the received ones, those that did not come through the ring
+	discarded        map[string]uint64
+}
+
+// Why user space drops a call that it received, beside discardMalformed and discardNoWindow.
+const (
+	discardUnnamed     = "unnamed"     // of a method that the guest never told of
+	discardStale       = "stale"       // of a VM that the process no longer runs
+	discardFull        = "graph_full"  // an edge beyond maxEdges
+	discardCalibration = "calibration" // of a burst that was taken to measure the cost of a hit; counted by the engine
+	discardTime        = "time"        // of a burst whose time cannot be right; likewise
+)
+
+// noCallDiscards holds every reason, so that a series exists before its first failure.
+func noCallDiscards() map[string]uint64 {
+	return map[string]uint64{discardMalformed: 0, discardNoWindow: 0, discardUnnamed: 0, discardStale: 0, discardFull: 0,
+		discardCalibration: 0, discardTime: 0}
+}
+
+// newCallEngines starts the engines that opt asks for and that work here. It fails if none does.
+func newCallEngines(a *Agent, opt CallOptions) (*callEngines, error) {
+	e := &callEngines{agent: a, opt: opt, rates: map[string]calls.Rate{}, php: map[*process]bool{}, counts: callCounts{discarded: noCallDiscards()}}
+	for _, c := range e.candidates() {
+		choice := calls.Choice{Engine: c.name}
+		if opt.Engine != "" && opt.Engine != calls.Auto && opt.Engine != c.name {
+			choice.Reason = "--engine=" + opt.Engine + " was given"
+			e.choices = append(e.choices, choice)
+			continue
+		}
+		if better := e.better(c); better != "" && opt.Engine == calls.Auto {
+			choice.Reason = "engine " + better + " serves the same guests"
+			e.choices = append(e.choices, choice)
+			continue
+		}
+		engine, err := c.try()
+		if err == nil {
+			choice.Chosen, choice.Reason = true, c.does
+			e.running = append(e.running, engine)
+		} else {
+			choice.Reason = err.Error()
+		}
+		e.choices = append(e.choices, choice)
+	}
+	if len(e.running) > 0 {
+		return e, nil
+	}
+	err := errors.New("no call engine works here")
+	for _, c := range e.choices {
+		if opt.Engine == "" || opt.Engine == calls.Auto || opt.Engine == c.Engine {
+			err = fmt.Errorf("%w; %v", err, c)
+		}
+	}
+	return nil, err
+}
+
+// CallChoices says which engines sample calls, and why or why not.
+func (a *Agent) CallChoices() []calls.Choice {
+	if a.engines == nil {
+		return nil
+	}
+	return slices.Clone(a.engines.choices)
+}
+
+// A candidate is an engine that may work here.
+type candidate struct {
+	name   string
+	does   string // why one would want it
+	behind string // engine that is better for the same guests; "" for none
+	try    func() (calls.Engine, error)
+}
+
+// insteadOfHotspot: branch records see every physical call of every guest; what was inlined only counters tell of.
+func (e *callEngines) insteadOfHotspot() string {
+	if e.opt.Logical {
+		return ""
+	}
+	return "branch"
+}
+
+// better returns the engine that c need not run beside; "" if there is none, or it does not work here.
+func (e *callEngines) better(c candidate) string {
+	for _, engine := range e.running {
+		if engine.Name() == c.behind {
+			return c.behind
+		}
+	}
+	return ""
+}
+
+func (e *callEngines) candidates() []candidate {
+	a := e.agent
+	return []candidate{
+		{"page", "for guests that cooperate, which connect to " + e.opt.GuestSocket, "", func() (calls.Engine, error) {
+			engine, err := page.New(page.Options{
+				Objects: a.objects, Socket: e.opt.GuestSocket, Wanted: a.wanted, Proc: a.opt.Proc, Log: a.log,
+			})
+			if err != nil {
+				return nil, err
+			}
+			e.page = engine
+			return engine, nil
+		}},
+		{"branch", "for everything that makes calls", "", func() (calls.Engine, error) {
+			engine, err := branch.Try(a.objects, os.DirFS("/sys"))
+			if err != nil {
+				return nil, err
+			}
+			e.branch = engine
+			return engine, nil
+		}},
+		{"hotspot", "for stock JVMs", e.insteadOfHotspot(), func() (calls.Engine, error) {
+			l, err := listener.Open(a.objects, a.opt.Proc)
+			if err != nil {
+				return nil, err
+			}
+			e.estimator = newEstimator(a, l, e.opt.Budget, e.opt.Logical)
+			return e.estimator, nil
+		}},
+		{"listener", "for compiled code of VMs that write a map for perf, and of JVMs if engine hotspot is not used", "branch", func() (calls.Engine, error) {
+			l, err := listener.Open(a.objects, a.opt.Proc)
+			if err != nil {
+				return nil, err
+			}
+			e.listener = l
+			return listener.NewEngine(l, &hotCode{agent: a, engines: e}, a.log), nil
+		}},
+		{semaphore.Name, "for PHP that was started with USE_ZEND_DTRACE=1", "", func() (calls.Engine, error) {
+			engine, err := semaphore.Try(semaphore.Options{
+				AllowGuestWrites: e.opt.GuestWrites, Objects: a.objects, Proc: a.opt.Proc, Pool: a.pool, Log: a.log,
+			})
+			if err != nil {
+				return nil, err
+			}
+			e.semaphore = engine
+			return engine, nil
+		}},
+	}
+}
+
+// wanted tells whether the kernel side samples a process.
+func (a *Agent) wanted(pid int) bool {
+	if !a.opt.Filter && len(a.opt.PIDs) == 0 {
+		return true
+	}
+	var one uint8
+	return a.objects.Pids.Lookup(uint32(pid), &one) == nil
+}
+
+// look shows a process to the engines that must find their guests by themselves. What is not ready yet is shown again.
+func (e *callEngines) look(p *process) {
+	if e.semaphore == nil || p.exited.Load() || p.work.shown || !e.agent.wanted(p.pid) {
+		return
+	}
+	p.work.shown = true
+	found, err := e.semaphore.Look(context.Background(), p.pid)
+	switch {
+	case found:
+		e.agent.mu.Lock()
+		defer e.agent.mu.Unlock()
+		e.php[p] = true
+	case errors.Is(err, vmruntime.ErrStarting):
+		if pause, ok := p.work.show.again(); ok {
+			p.work.shown = false
+			e.agent.names.submitLater(p, pause)
+		}
+	case err != nil:
+		e.agent.log.Debug("calls of a process are not sampled", "pid", p.pid, "err", err)
+	}
+}
+
+// onCall folds a call whose names are known to its engine, or that names code versions; mu is held.
+func (a *Agent) onCall(c *bpf.Call) {
+	e := a.engines
+	p := a.process(&c.Header)
+	switch {
+	case c.Engine == bpf.EnginePage && e.page != nil:
+		if !e.page.Fold(c, e.add("page")) {
+			e.counts.discarded[discardUnnamed]++
+		}
+	case c.Engine == bpf.EngineListener && e.listener != nil:
+		caller, callee, ok := listened(c, p.attachment.Load())
+		if !ok {
+			e.counts.discarded[discardStale]++
+			return
+		}
+		a.teachCall(p, callee, caller, c.CalleeDepth, c.CallerDepth)
+		a.foldRawCall(p, "listener", caller, callee, c.ClassEpoch)
+	case c.Engine == bpf.EngineBranch && e.branch != nil:
+		a.foldRawCall(p, "branch", branched(c.Caller), branched(c.Callee), c.ClassEpoch)
+	default:
+		e.counts.discarded[discardMalformed]++
+	}
+}
+
+// needTop tells whether an engine wants to know which guest code is at work.
+func (e *callEngines) needTop() bool { return e.listener != nil || e.estimator != nil }
+
+// onNamedCall folds a call that brought its names; mu is held.
+func (a *Agent) onNamedCall(c *bpf.NamedCall) {
+	e := a.engines
+	if e.semaphore == nil {
+		e.counts.discarded[discardMalformed]++
+		return
+	}
+	a.process(&c.Header)
+	if !e.semaphore.Fold(c, e.add(semaphore.Name)) {
+		e.counts.discarded[discardUnnamed]++
+	}
+}
+
+// foldRawCall has both ends of a call named, and folds it; mu is held.
+func (a *Agent) foldRawCall(p *process, engine string, caller, callee rawFrame, epoch uint32) {
+	a.foldCall(p, func(s *callSet) bool {
+		if p.want([]rawFrame{caller, callee}, epoch, &a.nameCount) {
+			a.dirty[p] = struct{}{}
+		}
+		return s.addRaw(engine, caller, callee)
+	})
+}
+
+// add returns what takes weighed edges of an engine; agent.mu is held when it is called.
+func (e *callEngines) add(engine string) func(*bpf.Header, calls.Edge, float64) {
+	return func(h *bpf.Header, edge calls.Edge, weight float64) {
+		p := e.agent.table[int(h.Pid)]
+		if p == nil || !e.agent.sameProcess(p, h) {
+			e.counts.discarded[discardStale]++ // held for longer than its process lived: see flush
+			return
+		}
+		e.agent.foldCall(p, func(s *callSet) bool { return s.add(engine, edge, weight) })
+	}
+}
+
+// flush has engines hand out what waits for the end of its burst, because a window ends; agent.mu is held.
+func (e *callEngines) flush() {
+	if e.page != nil {
+		e.page.Flush(e.add("page"))
+	}
+	if e.semaphore != nil {
+		e.semaphore.Flush(e.add(semaphore.Name))
+	}
+}
+
+// foldCall adds a call to every window that wants its process; mu is held.
+func (a *Agent) foldCall(p *process, add func(*callSet) bool) {
+	counts := &a.engines.counts
+	taken, full := false, false
+	for w := range a.windows {
+		if w.pids != nil && !w.pids[p.pid] {
+			continue
+		}
+		taken = true
+		full = !add(w.callSet(p)) || full
+	}
+	switch {
+	case !taken:
+		counts.discarded[discardNoWindow]++
+	case full:
+		counts.discarded[discardFull]++
+	default:
+		counts.folded++
+	}
+}
+
+// stats of the engines since they were made; agent.mu is not held.
+func (e *callEngines) stats(c *bpf.Counts) *CallStats {
+	s := &CallStats{
+		Choices: e.choices, Budget: e.opt.Budget, Costs: map[string]time.Duration{},
+		Dropped: c[bpf.CallsDroppedRingFull],
+		Hits:    c[bpf.CallHits], Refused: c[bpf.CallHitsRefused], Bursts: c[bpf.BurstsArmed], Skipped: c[bpf.BurstsSkipped],
+	}
+	if e.estimator != nil {
+		s.Credibility = e.estimator.credibility()
+	}
+	e.agent.mu.Lock()
+	defer e.agent.mu.Unlock()
+	for _, g := range e.governed {
+		s.Costs[g.Name()] = g.cost(e.agent).Time()
+		s.GuestTime += g.time
+	}
+	s.Attempted = c[bpf.CallsAttempted] + e.counts.taken
+	s.Delivered, s.Folded, s.Discarded, s.Rates = e.counts.received, e.counts.folded, maps.Clone(e.counts.discarded), maps.Clone(e.rates)
+	if e.page != nil {
+		maps.Copy(s.Discarded, e.page.Stats().Unweighed)
+	}
+	return s
+}
+
+// close takes all engines out of kernel and guests.
+func (e *callEngines) close() error {
+	var errs []error
+	for _, engine := range e.running {
+		if err := engine.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("end engine %s: %w", engine.Name(), err))
+		}
+	}
+	if e.listener != nil {
+		errs = append(errs, e.listener.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// showAgain is when a process that is still starting is shown to engines again: 25 s in all.
+var showAgain = backoff{first: 100 * time.Millisecond, limit: 8}

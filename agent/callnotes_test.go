@@ -1,0 +1,135 @@
+package agent
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+)
+
+// A fakeEngine has a name.
+type fakeEngine struct {
+	calls.Engine
+	name string
+}
+
+func (f fakeEngine) Name() string { return f.name }
+
+// notingEngines runs engines of these names.
+func notingEngines(opt CallOptions, names ...string) *callEngines {
+	a, _ := testAgent()
+	e := &callEngines{agent: a, opt: opt.withDefaults(), pages: map[int]bool{}, php: map[*process]bool{}}
+	for _, name := range names {
+		e.running = append(e.running, fakeEngine{name: name})
+		e.choices = append(e.choices, calls.Choice{Engine: name, Chosen: true, Reason: "for some"})
+		e.governed = append(e.governed, &governed{Engine: fakeEngine{name: name}})
+	}
+	return e
+}
+
+// An engine that was used and has no calls in a profile says why.
+func TestNotesOfSilence(t *testing.T) {
+	e := notingEngines(CallOptions{}, "page", "hotspot", "listener", "semaphore", "branch")
+	e.choices = append(e.choices, calls.Choice{Engine: "other", Reason: "it is not for this machine"})
+	var profile Profile
+	check := func(want ...string) {
+		t.Helper()
+		if got := e.notes(&profile); !slices.Equal(got, want) {
+			t.Errorf("notes are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	check("engine page: used: for some; no calls: no guest has connected",
+		"engine hotspot: used: for some; no calls: no JVM was busy",
+		"engine listener: used: for some; no calls: no JVM was busy, and nothing else whose VM writes a map for perf",
+		"engine semaphore: used: for some; no calls: no PHP process that it can sample is running",
+		"engine branch: used: for some; no calls: nobody made one while it sampled",
+		"engine other: not used: it is not for this machine")
+	// JVMs are the engine hotspot's, where that is used.
+	e.estimator = &estimator{}
+	profile.Processes = []*Process{{Runtime: "hotspot"}}
+	check("engine page: used: for some; no calls: no guest has connected",
+		"engine hotspot: used: for some; no calls: of 1 JVMs none was busy enough",
+		"engine listener: used: for some; no calls: nothing was busy whose VM writes a map for perf",
+		"engine semaphore: used: for some; no calls: no PHP process that it can sample is running",
+		"engine branch: used: for some; no calls: nobody made one while it sampled",
+		"engine other: not used: it is not for this machine")
+	p := newProcess(proc.Identity{PID: 9}, false)
+	p.code.Store(&jitCode{})
+	e.agent.table[9] = p
+	if got := e.silence("listener", 1); got != "of 1 processes whose compiled code it knows none was busy enough" {
+		t.Errorf("of a process with a map it says %q", got)
+	}
+	e.pages[7] = true
+	e.php[&process{}] = true
+	profile.Processes = []*Process{{Runtime: "hotspot"}, {}, {Calls: []*Calls{{Engine: "listener"}}}}
+	check("engine page: used: for some; no calls: guests are connected (1), and no burst met a call of theirs",
+		"engine hotspot: used: for some; no calls: of 1 JVMs none was busy enough",
+		"engine listener: used: for some",
+		"engine semaphore: used: for some; no calls: PHP runs (1 processes), and no burst met a call of theirs",
+		"engine branch: used: for some; no calls: nobody made one while it sampled",
+		"engine other: not used: it is not for this machine")
+}
+
+// Options that do not apply to an engine, a budget that is too small for them, and rates that change are told of.
+func TestNotesOfRates(t *testing.T) {
+	rate := func(hz, stride, samples int) calls.Rate {
+		return calls.Rate{Hz: hz, Burst: calls.Burst{Stride: stride, Samples: samples}}
+	}
+	const last = "engine page: used: for some; its rate follows from the budget, and the labels stride and samples are those of the last one"
+	for _, test := range []struct {
+		name    string
+		options CallOptions
+		engines []string
+		exceeds bool
+		want    []string // after the lines of other engines
+	}{
+		{"all is free", CallOptions{}, []string{"page"}, false, []string{last}},
+		{"all is fixed", CallOptions{Rate: rate(99, 7, 32)}, []string{"page"}, false, []string{"engine page: used: for some"}},
+		{"bursts are fixed", CallOptions{Rate: rate(0, 7, 32)}, []string{"page", "hotspot"}, false, []string{
+			last, "engine hotspot: --stride and --samples do not apply: it listens in windows that follow from the budget"}},
+		{"a stride", CallOptions{Rate: rate(0, 7, 0)}, []string{"page", "listener"}, false, []string{
+			last, "engine listener: --stride does not apply: every call of a burst traps"}},
+		{"ticks alone apply", CallOptions{Rate: rate(99, 0, 0)}, []string{"page", "hotspot", "listener"}, false, []string{last}},
+		{"too much is fixed", CallOptions{Rate: rate(5000, 0, 0)}, []string{"page"}, true, []string{last,
+			"engine page: sampled in 4 of 30 s only: what -F, --stride and --samples fix costs more than the budget of 1%: raise --budget, or give all of them to do without one"}},
+		{"too small a budget", CallOptions{Budget: 0.00001}, []string{"page"}, true, []string{last,
+			"engine page: sampled in 4 of 30 s only: the budget of 0.001% has no room for more: raise --budget"}},
+		{"logical", CallOptions{Logical: true}, []string{"page"}, false, []string{last,
+			"--logical does not apply: of calls that were inlined only engine hotspot knows, which is not used"}},
+	} {
+		e := notingEngines(test.options, test.engines...)
+		profile := Profile{Processes: []*Process{{Calls: []*Calls{{Engine: "page", Rate: rate(97, 7, 32)}}}}}
+		for _, g := range e.governed {
+			g.exceeds, g.sampled, g.all = test.exceeds, 4, 30
+		}
+		got := slices.DeleteFunc(e.notes(&profile), func(note string) bool { return strings.Contains(note, "; no calls: ") })
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: notes are\n%s\nwant\n%s", test.name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+		}
+	}
+}
+
+// What is fixed of an engine's rate is what applies to it.
+func TestFixedRates(t *testing.T) {
+	all := calls.Rate{Hz: 99, Burst: calls.Burst{Stride: 7, Samples: 32}}
+	for _, test := range []struct {
+		engine    string
+		rate      calls.Rate
+		want      calls.Rate
+		unlimited bool
+	}{
+		{"page", all, all, true},
+		{"page", calls.Rate{Hz: 99}, calls.Rate{Hz: 99}, false},
+		{"semaphore", calls.Rate{}, calls.Rate{}, false},
+		{"hotspot", all, all, false}, // its windows follow from the budget, whatever is fixed
+		{"listener", all, calls.Rate{Hz: 99, Burst: calls.Burst{Stride: 1, Samples: 32}}, true},
+		{"listener", calls.Rate{}, calls.Rate{Burst: calls.Burst{Stride: 1}}, false},
+	} {
+		o := CallOptions{Rate: test.rate}
+		if got, unlimited := o.fixed(test.engine), o.unlimited(test.engine); got != test.want || unlimited != test.unlimited {
+			t.Errorf("engine %s, %v: %v, without a budget %t; want %v, %t", test.engine, test.rate, got, unlimited, test.want, test.unlimited)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// estimate estimates the calls of all guests in a window that was closed, before its trees are named.
+func (e *callEngines) estimate(ctx context.Context, w *Window, processes []*process) map[*process]estimated {
+	if e.estimator == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, estimateDeadline)
+	defer cancel()
+	all := map[*process]estimated{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, p := range processes {
+		t := w.estimateTask(p, w.ended)
+		if len(t.top.edges) == 0 {
+			continue
+		}
+		if t.top.all < leastSamples {
+			all[p] = estimated{note: fmt.Sprintf("calls of process %d are not estimated: %.0f samples are too few", p.pid, t.top.all)}
+			continue
+		}
+		wg.Go(func() { // as many at once as there are workers
+			out, err := e.estimator.estimate(ctx, t)
+			if err != nil {
+				out.note = fmt.Sprintf("calls of process %d are not estimated: %v", p.pid, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all[p] = out
+		})
+	}
+	wg.Wait()
+	return all
+}
+
+// addTo puts the calls of a window that was closed into its profile. They are those of the window; what its comments say
+// of losses, hits and cost is counted since the agent began, and they say so.
+func (e *callEngines) addTo(p *Profile, w *Window, processes []*process, guests map[*process]estimated) {
+	a := e.agent
+	a.mu.Lock()
+	rates := maps.Clone(e.rates)
+	a.mu.Unlock()
+	for i, proc := range processes {
+		out := p.Processes[i]
+		if s := w.calls[proc]; s != nil {
+			proc.mu.Lock()
+			out.Calls = s.profile(proc, rates)
+			proc.mu.Unlock()
+		}
+		if g, ok := guests[proc]; ok {
+			out.Calls = append(out.Calls, g.calls...)
+			if len(g.calls) > 0 {
+				p.Comments = append(p.Comments, fmt.Sprintf("calls of process %d are estimated, with %d windows of breakpoints: %s",
+					proc.pid, g.windows, g.credibility.Why))
+			}
+			if g.note != "" {
+				p.Comments = append(p.Comments, g.note)
+			}
+		}
+	}
+	p.Comments = append(p.Comments, e.account())
+	for _, engine := range e.running {
+		if c := engine.Cost(); c.Hits > 0 {
+			p.Comments = append(p.Comments, fmt.Sprintf("engine %s: %d hits of %v each, %v of guests' CPU time in all since the agent began",
+				engine.Name(), c.Hits, c.HitTime, c.Time()))
+		}
+	}
+	p.Comments = append(p.Comments, e.notes(p)...)
+}
+
+// account is one line on what became of sampled calls since the agent began, and of the budget.
+func (e *callEngines) account() string {
+	c, err := e.agent.objects.ReadCounts()
+	if err != nil {
+		return fmt.Sprintf("sampled calls: not known: %v", err)
+	}
+	s := e.stats(&c)
+	lost := []string{}
+	if s.Dropped > 0 {
+		lost = append(lost, fmt.Sprintf("ring_full %d", s.Dropped))
+	}
+	total := s.Dropped
+	for _, cause := range slices.Sorted(maps.Keys(s.Discarded)) {
+		if n := s.Discarded[cause]; n > 0 {
+			lost = append(lost, fmt.Sprintf("%s %d", cause, n))
+			total += n
+		}
+	}
+	line := fmt.Sprintf("sampled calls since the agent began: %d, %d lost", s.Folded, total)
+	if total > 0 {
+		line += " (" + strings.Join(lost, ", ") + ")"
+	}
+	if s.GuestTime > 0 {
+		line += fmt.Sprintf("; they took %.2f%% of the guests' CPU time, of %.2f%% that they may", 100*s.Cost().Seconds()/s.GuestTime.Seconds(), 100*s.Budget)
+		for _, engine := range e.running {
+			if e.opt.unlimited(engine.Name()) {
+				line += fmt.Sprintf(" (engine %s has no budget, as all of its rate is fixed)", engine.Name())
+			}
+		}
+	}
+	return line
+}
+
+// runtimes are what cooperating guests call themselves, by pid.
+func (e *callEngines) runtimes() map[int]string {
+	names := map[int]string{}
+	if e.page != nil {
+		for _, g := range e.page.Guests() {
+			names[g.PID] = g.Runtime
+		}
+	}
+	return names
+}

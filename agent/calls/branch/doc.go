@@ -1,0 +1,17 @@
+// Package branch samples calls that the CPU itself writes down, of code of any kind, without anything in the guest.
+//
+// Branch records (Intel's LBR, AMD's LbrExtV2 from Zen 4 on, Arm's BRBE) hold the last 8 to 32 calls of a thread, one
+// after the other: at a tick of user time they are a burst of stride 1. Where there are none, Intel CPUs can still raise
+// an event at every Nth call that they retire: such samples are as frequent as calls are, whatever time they take.
+//
+//	e, err := branch.Try(objects, os.DirFS("/")) // err says what the machine lacks
+//	err = e.Tune(calls.Rate{Hz: 100, Burst: calls.Burst{Stride: 1, Samples: 32}})
+//
+// Virtual machines have neither, as a rule.
+package branch
+
+import "github.com/vmprof-agent/vmprof-agent/bpf"
+
+// Addresses are the two ends of a call that this engine sampled, both as a sampled pc is: callee is the first
+// instruction that was called, caller is inside the call instruction, not behind it as return addresses are.
+func Addresses(c *bpf.Call) (callee, caller uint64) { return c.Callee, c.Caller }

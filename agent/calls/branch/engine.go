@@ -1,0 +1,122 @@
+package branch
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// A source is what the CPU has.
+type source uint8
+
+const (
+	stacks  source = iota + 1 // branch records
+	retired                   // an event at every Nth call
+)
+
+// MinPeriod bounds how often retired calls are sampled: at 600 million calls a second 6,000 times.
+const MinPeriod = 100_000
+
+// An Engine samples calls of all chosen processes on all CPUs. It implements calls.Engine.
+type Engine struct {
+	objects bpf.BranchObjects
+	source  source
+	event   attach.RawEvent // retired
+
+	mu    sync.Mutex
+	ticks *attach.Ticks
+	rate  calls.Rate
+}
+
+// Name implements calls.Engine.
+func (e *Engine) Name() string { return "branch" }
+
+// Describe says what calls are sampled from, for people.
+func (e *Engine) Describe() string {
+	if e.source == stacks {
+		return fmt.Sprintf("the CPU's branch records, up to %d calls at a time", bpf.MaxBranches)
+	}
+	return "an event at every Nth call that the CPU retires"
+}
+
+// Tune changes the rate. With branch records the latest Samples calls are taken at every tick, at most MaxBranches; Stride
+// has no meaning. With retired calls it is Stride, at least MinPeriod, that counts: the calls from one sample to the
+// next. Hz 0 is a pause.
+func (e *Engine) Tune(r calls.Rate) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r = e.source.limit(r)
+	if err := e.objects.BranchRates.Put(uint32(0), &bpf.BranchRate{Samples: uint32(r.Samples)}); err != nil {
+		return fmt.Errorf("tune branch records: %w", err)
+	}
+	if r.Hz == 0 {
+		e.rate = r
+		return e.ticks.Stop()
+	}
+	if r.Hz != e.rate.Hz || r.Stride != e.rate.Stride {
+		t, err := e.open(r)
+		if err != nil {
+			return err
+		}
+		e.ticks.Close()
+		e.ticks = t
+	}
+	e.rate = r
+	return e.ticks.Start()
+}
+
+func (s source) limit(r calls.Rate) calls.Rate {
+	r.Hz = min(max(r.Hz, 0), attach.MaxBranchHz)
+	r.Samples = min(max(r.Samples, 1), bpf.MaxBranches)
+	if s == retired {
+		r.Stride = max(r.Stride, MinPeriod)
+	} else {
+		r.Stride = 1
+	}
+	return r
+}
+
+func (e *Engine) open(r calls.Rate) (*attach.Ticks, error) {
+	if e.source == stacks {
+		return attach.NewBranchTicks(e.objects.BranchStack, r.Hz)
+	}
+	return attach.NewRetiredTicks(e.objects.BranchRetired, e.event, uint64(r.Stride))
+}
+
+// Refresh follows CPUs that came online or went.
+func (e *Engine) Refresh() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ticks.Refresh()
+}
+
+// Cost implements calls.Engine. HitTime is that of the programs; what the CPU takes to raise an event comes on top.
+func (e *Engine) Cost() calls.Cost {
+	var perCPU []bpf.BranchCost
+	if err := e.objects.BranchCosts.Lookup(uint32(0), &perCPU); err != nil {
+		return calls.Cost{} // the map is there until Close
+	}
+	return cost(perCPU)
+}
+
+func cost(perCPU []bpf.BranchCost) (c calls.Cost) {
+	var ns uint64
+	for _, p := range perCPU {
+		c.Hits += p.Samples
+		ns += p.Ns
+	}
+	if c.Hits > 0 {
+		c.HitTime = time.Duration(ns / c.Hits)
+	}
+	return c
+}
+
+// Close implements calls.Engine.
+func (e *Engine) Close() error {
+	return errors.Join(e.ticks.Close(), e.objects.Close())
+}

@@ -1,0 +1,93 @@
+package budget
+
+import (
+	"slices"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+)
+
+// strides are those that are chosen among. They are primes: a loop whose number of calls an iteration has a factor in
+// common with the stride shows only some of its calls in a burst.
+var strides = []int{1, 3, 7, 31, 127, 509}
+
+const (
+	// minSamples a tick are worth their interruption, and maxSamples are as many as bring something new.
+	minSamples = 16
+	maxSamples = 1024
+)
+
+// fit returns the best rate whose cost is share of a CPU at most; one without Hz if there is none. Fields of fixed that
+// are not 0 are taken over, and the others give way to them.
+//
+// How a budget is best spent is read off Table 2 of Arnold & Grove (CGO 2005), part B, at 100 ticks a second. For the
+// same cost, and where calls between samples are nearly free, a long stride is worth more than samples: 127x128 reaches
+// an overlap of 83% for 3.3% of the CPU, 1x512 74% for 3.2%. So the stride is the longest at which passing over calls
+// takes about as long as the hits do. Where all calls of a burst are hits it is 1: among 1x256, 3x64, 7x32 and 31x8, about
+// as many hits each, overlap falls from 72 to 62%. Then many short bursts go before few long ones, as bursts tell more
+// of the program's phases than neighbours in one burst do of each other: ticks up to MaxHz with 16 samples each, where
+// the table's rows begin to gain less than they cost, and the rest of the budget for more samples.
+func fit(fixed calls.Rate, cost calls.Cost, share float64) calls.Rate {
+	candidates := strides[:worthwhileStrides(cost)]
+	if fixed.Stride > 0 {
+		candidates = []int{fixed.Stride}
+	}
+	for _, stride := range slices.Backward(candidates) { // shorter ones have room where the rest is fixed
+		r := fixed
+		r.Stride = stride
+		if r = fitStride(r, cost, share*float64(time.Second)); r.Hz > 0 {
+			return r
+		}
+	}
+	return calls.Rate{}
+}
+
+// fitStride returns the best rate with the stride of r that costs budget ns of a second at most; one without Hz if
+// there is none.
+func fitStride(r calls.Rate, cost calls.Cost, budget float64) calls.Rate {
+	if r.Hz == 0 {
+		burst := r.Burst
+		if burst.Samples == 0 {
+			burst.Samples = minSamples
+		}
+		r.Hz = min(int(budget/float64(max(cost.Burst(burst), 1))), MaxHz)
+		if r.Hz == 0 && r.Samples == 0 {
+			r.Hz = 1 // and fewer samples
+		}
+	}
+	if r.Hz > 0 && r.Samples == 0 {
+		sample := cost.Burst(calls.Burst{Stride: r.Stride, Samples: 1}) - cost.TickTime
+		r.Samples = min(int((budget/float64(r.Hz)-float64(cost.TickTime))/float64(max(sample, 1))), maxSamples)
+	}
+	if r.Hz == 0 || r.Samples <= 0 || perSecond(cost, r) > budget {
+		return calls.Rate{}
+	}
+	return r
+}
+
+// smallest is the least that is worth sampling with what is fixed: one tick a second, so many samples at each. The
+// stride is long all the same: it costs little beside the samples, and the first call after a tick would not be one by
+// chance.
+func smallest(fixed calls.Rate, cost calls.Cost, samples int) calls.Rate {
+	r := fixed
+	if r.Hz == 0 {
+		r.Hz = 1
+	}
+	if r.Stride == 0 {
+		r.Stride = strides[worthwhileStrides(cost)-1]
+	}
+	if r.Samples == 0 {
+		r.Samples = samples
+	}
+	return r
+}
+
+// worthwhileStrides is how many of strides, from the first on, are so short that the calls between two samples cost not
+// much more than a sample.
+func worthwhileStrides(cost calls.Cost) int {
+	n := 1
+	for n < len(strides) && time.Duration(strides[n]-1)*cost.SkipTime <= cost.HitTime*3/2 {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,137 @@
+package estimate
+
+import "math"
+
+// Options say what to estimate. The zero value is the physical call graph: calls that are made by code of one method
+// to code of another.
+type Options struct {
+	// Logical adds the calls that were compiled away.
+	Logical bool
+	// Depth bounds how deep calls are followed into methods that left no trace in the code that they were compiled
+	// into. 0 means DefaultDepth.
+	Depth int
+}
+
+// DefaultDepth is more than compilers inline.
+const DefaultDepth = 16
+
+// Estimate returns the most likely call graph. Its cost is linear in the edges and codes of the input.
+func Estimate(in *Input, options Options) *Result {
+	if !in.measured() {
+		return &Result{Credibility: Credibility{Error: math.NaN(), Why: "there was no time"}}
+	}
+	frequencies := newFrequencies(in.Methods)
+	n := newNetwork(in, frequencies)
+	h := listen(in)
+	r := &Result{Credibility: believe(n, h), network: n}
+	r.Credibility.apply(n, h)
+	x := n.solve(in, h)
+	r.Rates = n.rates(in, x)
+	calls := newCalls()
+	n.physical(in, r.Rates, calls)
+	if options.Logical {
+		depth := options.Depth
+		if depth <= 0 {
+			depth = DefaultDepth
+		}
+		newExpansion(in, frequencies, n, r.Rates, depth, calls).expand()
+	}
+	r.Calls = calls.sorted()
+	return r
+}
+
+// measured reports whether there was a time to estimate something of.
+func (in *Input) measured() bool {
+	for _, seconds := range []float64{in.Duration, in.Period} {
+		if !(seconds > 0) || !finite(seconds) {
+			return false
+		}
+	}
+	return sensible(in.HitCost) && sensible(in.CPU)
+}
+
+// solve computes the logarithms of rates, in calls per second of CPU time: so samples and windows speak of the same
+// time, whatever else the machine does. Shares depend on rates and rates on shares: a few rounds of both are enough.
+// It begins with what codes' own time and windows say, so that profiles which contradict them are outliers from the
+// start, but with larger errors first: most of that is a little wrong.
+func (n *network) solve(in *Input, h *hearing) []float64 {
+	const outer, inner = 5, 6
+	own := timed(in, n)
+	x := make([]float64, n.unknowns)
+	for i := range own {
+		if e := &own[i]; e.bound == about {
+			x[e.to] = e.value
+		}
+	}
+	for c, output := range n.output {
+		x[output] = x[c]
+	}
+	own = append(own, counted(in, n)...)
+	own = append(own, h.equations()...)
+	for i := range own {
+		own[i].value = near(own[i].value)
+	}
+	var all []equation
+	for round := range outer {
+		n.divide(x, round > 0)
+		all = n.equations(append(all[:0], own...))
+		if round == 0 {
+			solve(x, all, 3, inner)
+		}
+		solve(x, all, 1, inner)
+	}
+	n.divide(x, true)
+	n.settle(x, all)
+	return x
+}
+
+// settle notes for each code what its rate mostly follows from. What was measured in the code itself comes first: links
+// to others are often stronger, but carry that on.
+func (n *network) settle(x []float64, equations []equation) {
+	n.evidence = make([]Evidence, len(n.into))
+	weights := make([][evidences]float64, len(x))
+	for i := range equations {
+		e := &equations[i]
+		e.reweight(x, 1)
+		weights[e.to][e.evidence] += e.weight
+		if e.from != VM {
+			weights[e.from][e.evidence] += e.weight
+		}
+	}
+	for c := range n.evidence {
+		w := &weights[c]
+		for _, by := range []Evidence{Counter, Listened, Profiles, Time} {
+			if w[by] > 0 && w[by] >= w[Time] {
+				n.evidence[c] = by
+				break
+			}
+		}
+	}
+}
+
+// rates are those of codes that were seen at work, or that take part in a call.
+func (n *network) rates(in *Input, x []float64) []Rate {
+	active := make([]bool, len(in.Codes))
+	for c := range active {
+		active[c] = n.spent[c].samples > 0 || n.evidence[c] >= Listened
+	}
+	for i := range n.links {
+		l := &n.links[i]
+		active[l.to] = true
+		if l.from != VM {
+			active[l.from] = true
+		}
+	}
+	rates := make([]Rate, len(in.Codes))
+	for c := range rates {
+		if active[c] && in.has(CodeID(c)) && !in.Codes[c].Loop {
+			rates[c] = Rate{min(math.Exp(near(x[c]))*n.cpu/in.Duration, maxRate), n.evidence[c]}
+		}
+	}
+	return rates
+}
+
+// maxRate bounds rates, in calls a second: no guest makes so many, and sums of them stay numbers.
+const maxRate = 1e18
+
+func logRatio(a, b float64) float64 { return math.Log(a) - math.Log(b) }

@@ -1,0 +1,93 @@
+package estimate
+
+import "math"
+
+// minInvocations is how often a method must have been counted for ratios of its counts to mean anything.
+const minInvocations = 3
+
+// missing is the part of a site's calls that a callee is given which the profile has not seen there, although it is
+// called: something is wrong with the profile, or it is of a time before.
+const missing = 0.02
+
+// frequencies are the sites of all profiles.
+type frequencies map[Place]*siteFrequency
+
+// A siteFrequency says how often a site is executed, and what it calls.
+type siteFrequency struct {
+	perCall float64 // executions per invocation of the method
+	targets []Target
+	known   float64 // part of the executions whose targets are known, 0 to 1
+	total   float64 // count that targets' counts are parts of
+}
+
+func newFrequencies(methods []Profile) frequencies {
+	f := frequencies{}
+	for m := range methods {
+		p := &methods[m]
+		if !(p.Invocations >= minInvocations) || !finite(p.Invocations) {
+			continue
+		}
+		for i := range p.Sites {
+			if s := newSiteFrequency(&p.Sites[i], p.Invocations); s != nil {
+				f[Place{MethodID(m), p.Sites[i].BCI}] = s
+			}
+		}
+	}
+	return f
+}
+
+// newSiteFrequency returns nil for sites that were not executed.
+func newSiteFrequency(s *Site, invocations float64) *siteFrequency {
+	if !(s.Count > 0) || !finite(s.Count) {
+		return nil
+	}
+	f := &siteFrequency{perCall: s.Count / invocations}
+	sum := 0.0
+	for _, t := range s.Targets {
+		if t.Count > 0 && finite(t.Count) {
+			f.targets = append(f.targets, t)
+			sum += t.Count
+		}
+	}
+	f.total = max(s.Count, sum)
+	f.known = sum / f.total
+	return f
+}
+
+// calls is how often callee is called from the site per invocation, as far as the profile attributes calls.
+func (f *siteFrequency) calls(callee MethodID) float64 {
+	count := 0.0
+	for _, t := range f.targets {
+		if t.Method == callee {
+			count += t.Count
+		}
+	}
+	return f.perCall * count / f.total
+}
+
+// rest is how often something is called per invocation that the profile does not name, at least a little.
+func (f *siteFrequency) rest() float64 { return f.perCall * max(1-f.known, missing) }
+
+// likely is how often a callee is called that is known to be called there, and is alone in that.
+func (f *siteFrequency) likely(callee MethodID) float64 {
+	if c := f.calls(callee); c > 0 {
+		return c
+	}
+	return f.rest()
+}
+
+// chain is how often the method of a chain's innermost place is entered through it, per entry of the outermost
+// method. ok is false if a profile is missing.
+func (f frequencies) chain(site []Place) (product float64, ok bool) {
+	product = 1
+	for i := len(site) - 1; i > 0; i-- {
+		s := f[site[i]]
+		if s == nil {
+			return 0, false
+		}
+		product *= s.likely(site[i-1].Method)
+	}
+	return product, product > 0 && finite(product)
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

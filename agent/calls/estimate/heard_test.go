@@ -1,0 +1,95 @@
+package estimate
+
+import (
+	"math"
+	"testing"
+)
+
+func TestHeardRate(t *testing.T) {
+	open := func(n int, length, hits float64) (list []sound) {
+		for range n {
+			list = append(list, sound{length: length, hits: hits, free: length})
+		}
+		return list
+	}
+	full := func(length float64) sound { return sound{length: length, hits: 48, free: length / 10, full: true} }
+	for name, tt := range map[string]struct {
+		windows []sound
+		want    float64 // calls a second
+		ok      bool
+	}{
+		"nothing":               {},
+		"silence":               {windows: open(10, 5e-3, 0)},
+		"one window":            {windows: open(1, 5e-3, 5)},
+		"too short":             {windows: open(3, 1e-3, 5)},
+		"steady":                {windows: open(10, 5e-3, 5), want: 1000, ok: true},
+		"a full window in some": {windows: append(open(10, 5e-3, 5), full(5e-3))},
+		"one full in many":      {windows: append(open(99, 5e-3, 5), full(5e-3)), want: 1000, ok: true},
+		"longer ones full":      {windows: append(open(10, 5e-3, 5), full(20e-3), full(20e-3)), want: 1000, ok: true},
+		"all full":              {windows: []sound{full(5e-3), full(5e-3), full(5e-3)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := heard{windows: tt.windows}
+			got, variance, ok := h.rate()
+			if ok != tt.ok || math.Abs(got-tt.want) > tt.want/100 {
+				t.Errorf("got %.0f, %t, want %.0f, %t", got, ok, tt.want, tt.ok)
+			}
+			if ok && variance < minSpread {
+				t.Errorf("variance %v", variance)
+			}
+		})
+	}
+}
+
+// TestBurstsAreLessCertain: the same hits in fewer windows say less.
+func TestBurstsAreLessCertain(t *testing.T) {
+	var steady, bursts heard
+	for i := range 20 {
+		steady.add(sound{length: 5e-3, free: 5e-3, hits: 2})
+		bursts.add(sound{length: 5e-3, free: 5e-3, hits: float64(i/19) * 40})
+	}
+	_, a, _ := steady.rate()
+	_, b, ok := bursts.rate()
+	if !ok || b < 4*a {
+		t.Errorf("variances %.2f and %.2f, %t", a, b, ok)
+	}
+}
+
+func TestFrequencyOfFullWindows(t *testing.T) {
+	j := joint{entries: 10, calls: 20, met: 5, full: 5, most: 48}
+	if f, _, ok := j.frequency(); !ok || f != 2 {
+		t.Errorf("got %v, %t, want 2", f, ok)
+	}
+	j.calls = 400 // windows ended in the middle of what an entry calls
+	if f, _, ok := j.frequency(); ok {
+		t.Errorf("got %v from windows with no room for it", f)
+	}
+}
+
+// TestSilenceIsABound: what was not heard is called hardly more often than so that it would have been; the more windows,
+// the surer.
+func TestSilenceIsABound(t *testing.T) {
+	silent := func(n int, free float64) *heard {
+		var h heard
+		for range n {
+			h.add(sound{length: free, armed: free, free: free})
+		}
+		return &h
+	}
+	if most, _ := silent(1, minSilence/2).atMost(); most != 0 {
+		t.Errorf("a moment of silence bounds the rate to %.0f", most)
+	}
+	few, unsure := silent(2, 5e-3).atMost()
+	many, sure := silent(20, 5e-3).atMost()
+	if math.Abs(few-300) > 1 || math.Abs(many-30) > 1 || sure >= unsure {
+		t.Errorf("bounds %.0f (%.2f) and %.0f (%.2f), want 3 calls in 10 ms and in 100 ms", few, unsure, many, sure)
+	}
+	h := silent(3, 5e-3)
+	h.add(sound{length: 6e-3, armed: 6e-3, free: 6e-3, hits: 24, full: true})
+	if most, _ := h.atMost(); most < 3/15e-3-1 {
+		t.Errorf("bound %.0f, below that of the windows that were not full", most)
+	}
+	if least := h.atLeast(); math.Abs(least-24/21e-3) > 1 {
+		t.Errorf("at least %.0f", least)
+	}
+}

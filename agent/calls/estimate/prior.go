@@ -1,0 +1,98 @@
+package estimate
+
+import "math"
+
+// What the time of calls says, in seconds. They are chosen so that estimates overlap best with exact call graphs of real
+// programs on x86-64; half or double of each changes that little. Where breakpoints listen, they matter for what is not
+// connected to anything that was listened to.
+const (
+	// edgeTime is what a call of hot code spends in the callee's prologue and epilogue.
+	edgeTime = 0.2e-9
+	// callTime is the least that a call of compiled code spends in the callee.
+	callTime = 0.4e-9
+	// interpretedTime is what a call of an interpreted method spends in it, and nativeTime what one of a native method spends
+	// in its wrapper; their logarithms vary widely.
+	interpretedTime = 200e-9
+	nativeTime      = 30e-9
+)
+
+// Rarely called code is not in the caches when it is called, and spends a hundred times as long in its prologue. What
+// is seen there can be many calls of hot code or few of cold code while it is less than coldShare of all time.
+const (
+	coldShare    = 1e-3
+	coldShift    = 0.65 // of the logarithm, downwards
+	coldVariance = 2.
+	edgeVariance = 0.3  // of the logarithm of edgeTime among hot codes
+	edgeSeen     = 0.05 // samples that are added, so that none seen means few, not none
+
+	// One sample in a code's prologue is mostly there by chance: there is much code that is hardly ever called, and little
+	// that is called all the time. The logarithm is lower by chanceShift if none was seen, and by half of it if byChance were.
+	byChance    = 0.5
+	chanceShift = 5.
+)
+
+// wholeTime is that of calls whose time does not part into prologue, body and epilogue.
+var wholeTime = map[Tier]float64{Interpreted: interpretedTime, Native: nativeTime}
+
+// timed returns what follows from the time in each code.
+func timed(in *Input, n *network) []equation {
+	var equations []equation
+	perSample := in.Period / n.cpu
+	for c := range in.Codes {
+		id := CodeID(c)
+		if !in.has(id) || in.Codes[c].Loop {
+			continue
+		}
+		t := n.spent[c]
+		if took, ok := wholeTime[in.Codes[c].Tier]; ok {
+			equations = append(equations, equation{
+				to: id, from: VM, value: math.Log((t.samples + edgeSeen) * perSample / took), variance: 2,
+				freedom: rarely, evidence: Time,
+			})
+			continue
+		}
+		value, variance := t.edgeRate(perSample)
+		equations = append(equations, equation{
+			to: id, from: VM, value: value, variance: variance, freedom: rarely, evidence: Time,
+		}, equation{
+			to: id, from: VM, value: math.Log((t.samples + 2*math.Sqrt(t.samples) + 2) * perSample / callTime),
+			variance: 0.05, freedom: 10, bound: atMost, evidence: Time,
+		})
+	}
+	return equations
+}
+
+// edgeRate is the logarithm of a rate by the time in prologue and epilogue, and its variance. A sample is so many seconds
+// of each second.
+func (t spent) edgeRate(perSample float64) (value, variance float64) {
+	seen := t.atEdge + edgeSeen
+	cold := 1 / (1 + t.atEdge*perSample/coldShare)
+	chance := 1 / (1 + t.atEdge/byChance)
+	return math.Log(seen*perSample/edgeTime) - coldShift*cold - chanceShift*chance, 1/seen + edgeVariance + coldVariance*cold
+}
+
+// counted returns what methods' own counters say that ran while they count: those of which one code is there, and that
+// one counts. C1 compiles methods into others and counts them there, too: hence the variance.
+func counted(in *Input, n *network) []equation {
+	codes := make([]int, len(in.Methods))
+	for c := range in.Codes {
+		if in.has(CodeID(c)) && (!in.Codes[c].Replaced || n.spent[c].samples > 0) {
+			codes[in.Codes[c].Method]++
+		}
+	}
+	var equations []equation
+	for c := range in.Codes {
+		code := &in.Codes[c]
+		if !in.has(CodeID(c)) || code.Loop || codes[code.Method] != 1 ||
+			code.Tier != Profiling && code.Tier != Interpreted {
+			continue
+		}
+		if rate := in.Methods[code.Method].Rate; rate > 0 && finite(rate) {
+			equations = append(equations, equation{
+				to: CodeID(c), from: VM, value: math.Log(rate * in.Duration / n.cpu), variance: 0.05,
+				freedom: rarely, evidence: Counter,
+			})
+		}
+	}
+	return equations
+}

@@ -1,0 +1,124 @@
+package estimate
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// A siteKey identifies a call site of a code: all places in the machine code that stand for one inline chain.
+type siteKey struct {
+	caller CodeID
+	chain  string
+}
+
+func keyOf(caller CodeID, site []Place) siteKey {
+	b := make([]byte, 0, 8*len(site))
+	for _, p := range site {
+		b = binary.LittleEndian.AppendUint32(b, uint32(p.Method))
+		b = binary.LittleEndian.AppendUint32(b, uint32(p.BCI))
+	}
+	return siteKey{caller, string(b)}
+}
+
+// A call is all samples of one callee from one site. The same call may be in the machine code several times.
+type call struct {
+	caller, callee  CodeID
+	site            []Place // empty if it is not known
+	samples, atEdge float64
+	perEntry        float64 // calls per entry of the caller by its profiles; 0 if they do not say
+}
+
+// collect merges the edges of an input into calls, in their order.
+func collect(in *Input) []call {
+	type key struct {
+		site   siteKey
+		callee CodeID
+	}
+	var list []call
+	at := map[key]int{}
+	for i := range in.Edges {
+		e := &in.Edges[i]
+		if !in.has(e.Callee) || !sensible(e.Samples) || !sensible(e.AtEdge) {
+			continue
+		}
+		caller, site := e.Caller, e.Site
+		if !in.has(caller) {
+			caller, site = VM, nil
+		}
+		if !in.knows(site) {
+			site = nil
+		}
+		k := key{keyOf(caller, site), e.Callee}
+		j, ok := at[k]
+		if !ok {
+			j = len(list)
+			at[k] = j
+			list = append(list, call{caller: caller, callee: e.Callee, site: site})
+		}
+		list[j].samples += e.Samples
+		list[j].atEdge += min(e.AtEdge, e.Samples)
+	}
+	return list
+}
+
+// has reports whether there is such a code.
+func (in *Input) has(c CodeID) bool {
+	return c >= 0 && int(c) < len(in.Codes) && in.knowsMethod(in.Codes[c].Method)
+}
+
+func (in *Input) knowsMethod(m MethodID) bool { return m >= 0 && int(m) < len(in.Methods) }
+
+func (in *Input) knows(site []Place) bool {
+	return !slices.ContainsFunc(site, func(p Place) bool { return !in.knowsMethod(p.Method) })
+}
+
+// sensible reports whether x can be a number of something.
+func sensible(x float64) bool { return x >= 0 && finite(x) }
+
+// attribute sets how often calls are made per entry of their callers. Calls of one site that its profile does not
+// attribute share what is left of it, by their samples.
+func attribute(in *Input, frequencies frequencies, list []call) {
+	sites := map[siteKey][]*call{}
+	var order []siteKey
+	for i := range list {
+		c := &list[i]
+		if c.caller == VM || len(c.site) == 0 || in.Codes[c.caller].Loop {
+			continue
+		}
+		k := keyOf(c.caller, c.site)
+		if sites[k] == nil {
+			order = append(order, k)
+		}
+		sites[k] = append(sites[k], c)
+	}
+	for _, k := range order {
+		group := sites[k]
+		site := group[0].site
+		frequency := frequencies[site[0]]
+		entries, ok := frequencies.chain(site)
+		if frequency == nil || !ok {
+			continue
+		}
+		// A method may have several codes: they share what the method has.
+		byMethod, rest := map[MethodID]float64{}, 0.0
+		for _, c := range group {
+			method := in.Codes[c.callee].Method
+			byMethod[method] += c.weight()
+			if frequency.calls(method) == 0 {
+				rest += c.weight()
+			}
+		}
+		for _, c := range group {
+			method := in.Codes[c.callee].Method
+			if calls := frequency.calls(method); calls > 0 {
+				c.perEntry = entries * calls * c.weight() / byMethod[method]
+			} else {
+				c.perEntry = entries * frequency.rest() * c.weight() / rest
+			}
+		}
+	}
+}
+
+// weight divides what is known of several calls together: samples at an edge are nearer to the number of calls than
+// the others.
+func (c *call) weight() float64 { return c.atEdge + 0.15*c.samples + 0.01 }

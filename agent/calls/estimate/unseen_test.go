@@ -1,0 +1,77 @@
+package estimate
+
+import "testing"
+
+// unseenInput is a root that was sampled, and calls twice what never was: once from its own body, and once from a copy of
+// loop in it. What is inlined there is not called.
+func unseenInput() *Input {
+	in := chainInput()
+	in.Edges = in.Edges[:1]
+	in.Codes = []Code{
+		{Method: root, Copies: []Copy{
+			{Method: root, Parent: -1, BCI: -1, Calls: []int32{3}},
+			{Method: loop, Parent: 0, BCI: 7, Calls: []int32{1, 5}},
+			{Method: leaf, Parent: 1, BCI: 9},
+		}},
+		{Method: work, Copies: []Copy{{Method: work, Parent: -1, BCI: -1}}},
+		{Method: leaf, Tier: Native},
+	}
+	always := func(bci int32, callee MethodID, count float64) Site {
+		return Site{BCI: bci, Count: count, Targets: []Target{{callee, count}}}
+	}
+	in.Methods[root] = Profile{Invocations: 100, Sites: []Site{always(3, work, 200), always(7, loop, 300)}}
+	in.Methods[loop] = Profile{Invocations: 300, Sites: []Site{
+		always(1, work, 600), always(4, work, 300), always(5, leaf, 300), always(9, leaf, 300),
+	}}
+	in.Methods[work] = Profile{Invocations: 900}
+	return in
+}
+
+func TestUnseenCalls(t *testing.T) {
+	in := unseenInput()
+	seen := collect(in)
+	found := unseen(in, newFrequencies(in.Methods), seen)
+	want := map[Place]CodeID{{root, 3}: 1, {loop, 1}: 1}
+	for _, c := range found {
+		if callee, ok := want[c.site[0]]; !ok || callee != c.callee || c.caller != 0 || c.samples != 0 {
+			t.Errorf("%+v is no call", c)
+		}
+		delete(want, c.site[0])
+	}
+	for at := range want {
+		t.Errorf("the call at %v is missing", at)
+	}
+	again := unseen(in, newFrequencies(in.Methods), append(seen, found...))
+	if len(again) != 0 {
+		t.Errorf("%+v are found twice", again)
+	}
+}
+
+// TestUnseenRates: what the calls into a code that was never sampled make together is its rate.
+func TestUnseenRates(t *testing.T) {
+	in := unseenInput()
+	r := Estimate(in, Options{})
+	check(t, in, r)
+	// 2 calls an entry from root, and 3 times 2 from loop.
+	if ratio := r.Rates[1].PerSecond / r.Rates[0].PerSecond; ratio < 7.5 || ratio > 8.5 {
+		t.Errorf("rates %+v: work is called %.2f times a root, want 8", r.Rates, ratio)
+	}
+}
+
+// TestNativeBehindItsReplacement: the call of a native method that the timer never met is what the compiler's own code for
+// it cannot do: the method is called, but its wrapper is not.
+func TestNativeBehindItsReplacement(t *testing.T) {
+	in := unseenInput()
+	found := false
+	for _, c := range Estimate(in, Options{Logical: true}).Calls {
+		if c.Callee == leaf && c.Caller == (Place{loop, 5}) {
+			found = true
+			if c.Basis.String() != "inferred" {
+				t.Errorf("%+v, want it inferred", c)
+			}
+		}
+	}
+	if !found {
+		t.Error("the call is missing")
+	}
+}

@@ -1,0 +1,56 @@
+package exact
+
+import (
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// Losses say what a Recording lacks; all 0 is a complete one. Calls that found no room are still counted: Calls of a
+// Recording is the sum of its trees and NoThread.
+type Losses struct {
+	NoThread uint64 // calls of threads that found no room: they are in no tree
+	NoNode   uint64 // calls whose context found no room
+	TooDeep  uint64 // calls deeper than bpf.ExactDepth frames
+	NoEdge   uint64 // calls whose edge found no room
+	NoMethod uint64 // methods that were not announced, and have no name
+	NoRecord uint64 // threads without a name
+	Unplaced uint64 // calls and returns from code that is not understood
+	Unwound  uint64 // frames that ended without a return
+	Stray    uint64 // returns of what was never entered
+	Before   uint64 // returns of what was entered before recording
+}
+
+func newLosses(c *bpf.ExactCounts) Losses {
+	return Losses{
+		NoThread: c[bpf.ExactNoThread], NoNode: c[bpf.ExactNoNode], TooDeep: c[bpf.ExactTooDeep],
+		NoEdge: c[bpf.ExactNoEdge], NoMethod: c[bpf.ExactNoMethod], NoRecord: c[bpf.ExactNoRecord],
+		Unplaced: c[bpf.ExactUnplaced], Unwound: c[bpf.ExactUnwound], Stray: c[bpf.ExactStray],
+		Before: c[bpf.ExactBefore],
+	}
+}
+
+// Notes say to people what was lost, one sentence each, none if nothing was.
+func (l Losses) Notes() []string {
+	var notes []string
+	for _, loss := range []struct {
+		n      uint64
+		format string
+	}{
+		{l.NoThread, "%d calls of threads beyond the limit are in no tree."},
+		{l.NoNode, "%d calls found no room for their context; they are counted below the deepest one known, as [overflow]."},
+		{l.TooDeep, fmt.Sprintf("%%d calls were deeper than %d frames; they are counted there, as [overflow].", bpf.ExactDepth)},
+		{l.NoEdge, "%d calls found no room in the call graph and are missing there."},
+		{l.NoMethod, "%d methods found no room to be announced and have no names."},
+		{l.NoRecord, "%d threads have no names."},
+		{l.Unplaced, "%d calls and returns came from code that is not understood; their contexts may be wrong."},
+		{l.Unwound, "%d frames ended without a return, as those of virtual threads do, and of methods that C1 inlined and an " +
+			"exception left; what was called next may stand under them. For C1, start the JVM with " + NoC1Inlining + "."},
+		{l.Stray, "%d returns were of frames that were not known to be entered."},
+	} {
+		if loss.n > 0 {
+			notes = append(notes, fmt.Sprintf(loss.format, loss.n))
+		}
+	}
+	return notes
+}

@@ -1,0 +1,68 @@
+package exact
+
+import (
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// Names name what a Recording speaks of. Methods are named as those of every calls.Graph: without line and address.
+type Names interface {
+	// Method names a method or a marker.
+	Method(Method) symbolize.Symbol
+	// Places are the methods at the place of a call and where in them it is made, innermost first: all but the last
+	// were inlined into the next. None if that is not known any more.
+	Places(Site) []Place
+}
+
+// A Place is a place in a method.
+type Place struct {
+	Method symbolize.Symbol
+	Site   calls.Site
+}
+
+var unknownSite = calls.Site{Offset: -1}
+
+// Logical returns the calls between methods of the program, of inlined ones too. Where a callee was inlined, HotSpot
+// does not record where its caller called it: the site is unknown.
+func Logical(g *Graph, names Names) *calls.Graph {
+	return cct.MapGraph(g, func(e cct.Edge[Method, Site]) calls.Edge {
+		named := calls.Edge{Caller: names.Method(e.Caller), Site: unknownSite, Callee: names.Method(e.Callee)}
+		if e.Site.Inlined || e.Site.Frame == 0 {
+			return named
+		}
+		places := names.Places(e.Site)
+		if len(places) == 0 {
+			return named
+		}
+		if e.Caller == Unknown {
+			named.Caller = places[0].Method
+		}
+		// It differs only if the frame of the caller was replaced after the call began, by deoptimisation.
+		if named.Caller == places[0].Method {
+			named.Site = places[0].Site
+		}
+		return named
+	})
+}
+
+// Physical returns the calls that were made by instructions of the caller's own code: from the method that was
+// compiled, whatever was inlined into it, to callees that have a frame. Calls that were inlined are left out, which are
+// far fewer than without the flag: see the package's documentation.
+func Physical(g *Graph, names Names) *calls.Graph {
+	physical := &calls.Graph{Limit: g.Limit}
+	for e, n := range g.Edges() {
+		if e.Site.Inlined {
+			continue
+		}
+		named := calls.Edge{Caller: names.Method(e.Caller), Site: unknownSite, Callee: names.Method(e.Callee)}
+		if e.Site.Frame != 0 {
+			if places := names.Places(e.Site); len(places) > 0 {
+				last := places[len(places)-1]
+				named.Caller, named.Site = last.Method, last.Site
+			}
+		}
+		physical.Add(named, n)
+	}
+	return physical
+}

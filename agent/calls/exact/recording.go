@@ -1,0 +1,111 @@
+package exact
+
+import (
+	"strings"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// A Recording is the calls of one process between two moments. It is immutable.
+type Recording struct {
+	Threads []Thread // in the order of their first calls
+	Graph   *Graph
+	Losses  Losses
+	Calls   uint64 // that were made
+	Returns uint64 // that were seen
+}
+
+// A Thread is one thread of a Recording.
+type Thread struct {
+	TID   int
+	Name  string // cut at 15 bytes, hostile
+	Start uint64 // ns, CLOCK_BOOTTIME
+	// Complete says that the thread started under recording. If it did not, its contexts begin at the marker
+	// BeforeRecording.
+	Complete bool
+	// Tree counts calls: Self of a node is how often its context was entered. Below the marker Overflow are those
+	// whose context found no room, each at the deepest one that is known of it.
+	Tree *cct.Tree[Method]
+}
+
+// A Graph has an edge for every pair of methods and place of the call.
+type Graph = cct.Graph[Method, Site]
+
+// A Site is the place of a call, as the kernel saw it.
+type Site struct {
+	// Frame is where the callee returns to; of a callee that was inlined, somewhere in the code that it is part of.
+	// 0 if that is not known.
+	Frame   bpf.Frame
+	Epoch   uint32 // how many times the VM had unloaded classes: what an interpreted frame speaks of
+	Inlined bool
+}
+
+// Since returns what was recorded after an earlier snapshot of the same Recorder, nil for everything.
+func (s *Snapshot) Since(earlier *Snapshot) *Recording {
+	if earlier == nil {
+		earlier = &Snapshot{}
+	}
+	counts := s.counts
+	for i := range counts {
+		counts[i] -= earlier.counts[i]
+	}
+	return &Recording{
+		Threads: s.trees(earlier), Graph: s.graph(earlier), Losses: newLosses(&counts),
+		Calls: counts[bpf.ExactEntries], Returns: counts[bpf.ExactExits],
+	}
+}
+
+func (s *Snapshot) graph(earlier *Snapshot) *Graph {
+	g := &Graph{Limit: max(len(s.edges), 1)}
+	for e, n := range s.edges {
+		if n -= earlier.edges[e]; n == 0 {
+			continue
+		}
+		from := Method{Addr: e.Caller, Epoch: e.ClassEpoch}
+		if e.Caller == 0 {
+			from = Unknown
+		}
+		g.Add(cct.Edge[Method, Site]{
+			Caller: from,
+			Site:   Site{Frame: bpf.Frame(e.Site), Epoch: e.ClassEpoch, Inlined: e.Inlined != 0},
+			Callee: Method{Addr: e.Callee, Epoch: e.ClassEpoch},
+		}, float64(n))
+	}
+	return g
+}
+
+// trees returns the threads that called something since earlier.
+func (s *Snapshot) trees(earlier *Snapshot) []Thread {
+	b := newTreeBuilder(s.nodes, earlier.nodes)
+	var threads []Thread
+	for _, root := range b.roots {
+		t := s.threads[root]
+		thread := Thread{
+			TID: int(s.nodes[root].Method), Name: name(t.Comm), Start: t.Start, Complete: t.Complete != 0,
+		}
+		thread.Tree = b.tree(root, thread.Complete)
+		if thread.Tree.Total() > 0 {
+			threads = append(threads, thread)
+		}
+	}
+	return threads
+}
+
+func name(comm [16]uint8) string {
+	text, _, _ := strings.Cut(string(comm[:]), "\x00")
+	return text
+}
+
+// Tree returns the trees of all threads in one.
+func (r *Recording) Tree() *cct.Tree[Method] {
+	limit := 1
+	for _, t := range r.Threads {
+		limit += t.Tree.Len()
+	}
+	all := &cct.Tree[Method]{Limit: limit}
+	for _, t := range r.Threads {
+		all.Merge(t.Tree)
+	}
+	return all
+}

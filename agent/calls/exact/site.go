@@ -1,0 +1,112 @@
+package exact
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/vmprof-agent/vmprof-agent/elffile"
+)
+
+// What the code of methods calls when they begin and end, with (JavaThread*, Method*) as arguments
+// (src/hotspot/share/runtime/sharedRuntime.cpp). The USDT probes method__entry and method__return stand inside of
+// these, where the Method* is not in a register any more.
+const (
+	entrySymbol  = "_ZN13SharedRuntime19dtrace_method_entryEP10JavaThreadP6Method"
+	returnSymbol = "_ZN13SharedRuntime18dtrace_method_exitEP10JavaThreadP6Method"
+)
+
+// Flag is the command line flag without which a JVM does not tell of its calls.
+const Flag = "DTraceMethodProbes"
+
+// NoC1Inlining is the command line flag with which contexts are exact around exceptions, too.
+const NoC1Inlining = "-XX:C1MaxInlineSize=0"
+
+// ErrFlag says that the JVM runs without Flag, which cannot be changed while it runs.
+var ErrFlag = errors.New("the JVM does not tell of its calls: start it with -XX:+" + Flag + " " + NoC1Inlining +
+	" (which makes programs about 10 times slower)")
+
+// A VM tells its command line flags of type bool. *hotspot.Process is one.
+type VM interface {
+	Flag(name string) (bool, error)
+}
+
+// Check returns nil if the VM tells of its calls, ErrFlag if it does not, or why that is not known.
+func Check(vm VM) error {
+	on, err := vm.Flag(Flag)
+	if err != nil {
+		return fmt.Errorf("read the JVM's flag %s: %w", Flag, err)
+	}
+	if !on {
+		return ErrFlag
+	}
+	return nil
+}
+
+// Sites are where probes go in a libjvm: offsets in the file.
+type Sites struct {
+	Entry, Return uint64
+}
+
+// FindSites finds the sites in a libjvm, whose bytes are in text. It refuses instructions that the kernel would have to
+// execute one by one, which would make every call cost 10 to 70 us more.
+func FindSites(file *elffile.File, text io.ReaderAt) (Sites, error) {
+	found, err := file.FindSymbols(entrySymbol, returnSymbol)
+	if err != nil {
+		return Sites{}, fmt.Errorf("symbols of libjvm: %w", err)
+	}
+	var s Sites
+	for name, to := range map[string]*uint64{entrySymbol: &s.Entry, returnSymbol: &s.Return} {
+		symbol, ok := found[name]
+		if !ok {
+			return Sites{}, fmt.Errorf("libjvm has no symbol %s: its .symtab was stripped; "+
+				"use a JVM that has it, as those of Debian and Temurin do", name)
+		}
+		if *to, err = findSite(file, text, symbol.Value); err != nil {
+			return Sites{}, fmt.Errorf("probe %s: %w", name, err)
+		}
+	}
+	return s, nil
+}
+
+var errInstruction = errors.New("this libjvm was compiled so that a probe there would be too slow")
+
+// findSite returns the offset in the file of the function's first instruction, or the second behind an endbr64.
+func findSite(file *elffile.File, text io.ReaderAt, addr uint64) (uint64, error) {
+	offset, ok := file.AddressToOffset(addr)
+	if !ok {
+		return 0, fmt.Errorf("address %#x is not in the file", addr)
+	}
+	var code [16]byte
+	if _, err := text.ReadAt(code[:], int64(offset)); err != nil {
+		return 0, fmt.Errorf("read code: %w", err)
+	}
+	skip, ok := cheap(code[:])
+	if !ok {
+		return 0, errInstruction
+	}
+	return offset + uint64(skip), nil
+}
+
+// cheap finds an instruction at the begin of a function that the kernel emulates when a probe stands there, and that
+// every call passes with its arguments in place: push of a register or nop, behind an endbr64 or not. It returns how
+// many bytes are before it.
+func cheap(code []byte) (skip int, ok bool) {
+	if len(code) >= 4 && [4]byte(code) == [4]byte{0xf3, 0x0f, 0x1e, 0xfa} { // endbr64
+		skip = 4
+	}
+	code = code[skip:]
+	switch {
+	case len(code) < 5:
+		return 0, false
+	case code[0] >= 0x50 && code[0] <= 0x57: // push r
+		return skip, true
+	case code[0] == 0x41 && code[1] >= 0x50 && code[1] <= 0x57: // push r8-r15
+		return skip, true
+	case code[0] == 0x90: // nop
+		return skip, true
+	case [5]byte(code) == [5]byte{0x0f, 0x1f, 0x44, 0x00, 0x00}: // nop of five bytes
+		return skip, true
+	}
+	return 0, false
+}

@@ -1,0 +1,164 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+)
+
+// A Source tells an Engine what to listen to. It is asked from the engine's goroutine.
+type Source interface {
+	// Next chooses a guest, by how busy it is, and the entries of its hottest methods, in any order. False if there is
+	// nothing to listen to now.
+	Next() (Guest, []Entry, bool)
+}
+
+// Stats is what became of an Engine's windows.
+type Stats struct {
+	Windows uint64 // that were heard to the end
+	Capped  uint64 // of these, those that MaxHits ended
+	Void    uint64 // a method was compiled again meanwhile, or its entry was known no more
+	Refused uint64 // no thread could be listened to
+	Failed  uint64 // anything else
+	Busy    uint64 // threads that were left out because others use their debug registers, of all windows
+}
+
+// An Engine listens to the hottest methods of guests, three at a time in rotation, at random moments, and puts what it
+// hears into the agent's event stream, or hands it to Guest.Take. It implements calls.Engine for guests of all kinds.
+//
+// A hot method's calls come faster than they can be listened to, so the weights of the resulting graph compare methods
+// roughly; the weights of one callee's call sites are right.
+type Engine struct {
+	listener *Listener
+	source   Source
+	log      *slog.Logger
+	cancel   context.CancelFunc
+	done     chan struct{}
+	tuned    chan struct{} // a signal that rate changed
+
+	mu    sync.Mutex
+	rate  calls.Rate
+	stats Stats
+	last  string // error that was logged
+
+	order rotations // the goroutine's own
+}
+
+// listening is the length of a window: as long as a thousand calls of a method that is worth it, shorter than most GC
+// pauses. The hits end it before in a hot method.
+const listening = 3 * time.Millisecond
+
+// NewEngine begins to listen as soon as it is tuned: Hz windows a second, each of up to Samples hits. It stops with
+// Close, which comes before l's.
+func NewEngine(l *Listener, s Source, log *slog.Logger) *Engine {
+	ctx, cancel := context.WithCancel(context.Background())
+	e := &Engine{
+		listener: l, source: s, log: log, cancel: cancel, done: make(chan struct{}), tuned: make(chan struct{}, 1),
+		order: rotations{},
+	}
+	go e.run(ctx)
+	return e
+}
+
+// Name implements calls.Engine.
+func (e *Engine) Name() string { return "listener" }
+
+// Tune changes the rate. Stride has no meaning here: a breakpoint traps at every call. A window has at most MaxHits
+// samples. Hz 0 is a pause.
+func (e *Engine) Tune(r calls.Rate) error {
+	r.Samples = min(r.Samples, MaxHits)
+	if err := (Window{Duration: listening, MaxHits: r.Samples}).check(1); err != nil && r.Hz > 0 {
+		return err
+	}
+	e.mu.Lock()
+	e.rate = r
+	e.mu.Unlock()
+	select {
+	case e.tuned <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Cost implements calls.Engine: of all windows of its Listener.
+func (e *Engine) Cost() calls.Cost { return e.listener.Cost() }
+
+// Stats is what became of the windows so far.
+func (e *Engine) Stats() Stats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.stats
+}
+
+// Close ends the window that may be open, and waits for that.
+func (e *Engine) Close() error {
+	e.cancel()
+	<-e.done
+	return nil
+}
+
+func (e *Engine) run(ctx context.Context) {
+	defer close(e.done)
+	for {
+		e.mu.Lock()
+		rate := e.rate
+		e.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.tuned:
+		case <-pause(rate.Hz):
+			e.listen(ctx, rate.Samples)
+		}
+	}
+}
+
+// pause is a random time until the next window. Windows at fixed intervals would hear a guest that has the same
+// rhythm always in the same phase. With a rate of 0 it lasts for ever.
+func pause(hz int) <-chan time.Time {
+	if hz <= 0 {
+		return nil
+	}
+	const longest = 8 // times the mean
+	return time.After(time.Duration(min(rand.ExpFloat64(), longest) / float64(hz) * float64(time.Second)))
+}
+
+// listen opens one window.
+func (e *Engine) listen(ctx context.Context, hits int) {
+	g, hot, ok := e.source.Next()
+	if !ok || len(hot) == 0 {
+		return
+	}
+	r, err := e.listener.Listen(ctx, g, e.order.of(g.Identity).next(hot), Window{Duration: listening, MaxHits: hits, Deliver: g.Take == nil})
+	if err == nil && g.Take != nil {
+		err = g.Take(r)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stats.Busy += uint64(r.Busy)
+	switch {
+	case err == nil:
+		e.stats.Windows++
+		if r.Capped {
+			e.stats.Capped++
+		}
+	case errors.Is(err, ErrJump), errors.Is(err, ErrChanged):
+		e.stats.Void++
+	case errors.Is(err, attach.ErrBreakpointsBusy), errors.Is(err, attach.ErrThreadsGone), errors.Is(err, proc.ErrGone):
+		e.stats.Refused++
+	case ctx.Err() != nil:
+	default:
+		e.stats.Failed++
+		if text := err.Error(); text != e.last {
+			e.last = text
+			e.log.Warn("cannot listen to calls", "pid", g.PID, "err", err)
+		}
+	}
+}

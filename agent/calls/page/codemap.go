@@ -1,0 +1,196 @@
+package page
+
+import (
+	"sync"
+	"sync/atomic"
+	"unique"
+
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// Bounds on what one guest may register, and all of them together.
+const (
+	maxMethods    = 1 << 16
+	maxGuestBytes = 64 << 20
+	maxAllBytes   = 256 << 20
+	// overhead is what a method or a code version takes beside its names and sites, roughly, in bytes.
+	overhead = 256
+	// keepForgotten is how long code that is gone can still be looked up, in ns: calls arrive later than they are made.
+	keepForgotten = 10e9
+)
+
+const forever = ^uint64(0)
+
+// A codeMap is what a guest said of its methods and their code. Registrations come in late, so each says since when it
+// holds, and calls are looked up by the moment at which they were made. It may be used by several goroutines.
+type codeMap struct {
+	mapping unique.Handle[symbolize.Mapping]
+	all     *atomic.Int64 // bytes of all guests together
+
+	mu        sync.RWMutex
+	bytes     int64
+	methods   map[uint32]symbolize.Symbol
+	versions  versions
+	forgotten []*version // in the order in which that arrived
+}
+
+func newCodeMap(runtime string, all *atomic.Int64) *codeMap {
+	return &codeMap{
+		mapping: unique.Make(symbolize.Mapping{File: "[jit:" + symbolize.CleanName(runtime) + "]"}),
+		all:     all, methods: map[uint32]symbolize.Symbol{},
+	}
+}
+
+// A verdict says whether a registration was taken; if not, why, in a word.
+type verdict string
+
+const (
+	taken          verdict = ""
+	tooManyMethods verdict = "methods"
+	tooManyBytes   verdict = "bytes"
+	unknownCode    verdict = "unknown_code"
+)
+
+// register takes a METHOD that arrived at the time now. Methods with the same id, begin and time are parts of one.
+func (c *codeMap) register(m *method, now uint64) verdict {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.purge(now)
+	if v := c.part(m); v != nil {
+		cost := siteSize * int64(len(m.sites))
+		if !c.reserve(cost) {
+			return tooManyBytes
+		}
+		v.bytes += cost
+		v.add(m.sites)
+		return taken
+	}
+	if _, known := c.methods[m.id]; !known {
+		if why := c.name(m); why != taken {
+			return why
+		}
+	}
+	cost := overhead + siteSize*int64(len(m.sites))
+	if !c.reserve(cost) {
+		return tooManyBytes
+	}
+	// A guest's clock that is ahead would hide the code from all calls until then.
+	v := &version{
+		id: m.id, begin: m.begin, size: m.size, time: m.time, from: min(m.time, now), until: forever, bytes: cost,
+	}
+	v.add(m.sites)
+	for _, old := range c.versions.insert(v) {
+		c.free(old)
+	}
+	return taken
+}
+
+// part returns what m continues, or nil.
+func (c *codeMap) part(m *method) *version {
+	for v := range c.versions.at(m.begin) {
+		if v.id == m.id && v.begin == m.begin && v.time == m.time && v.size == m.size {
+			return v
+		}
+	}
+	return nil
+}
+
+// name gives m's id a name, for good.
+func (c *codeMap) name(m *method) verdict {
+	if len(c.methods) >= maxMethods {
+		return tooManyMethods
+	}
+	name, file := symbolize.CleanName(string(m.name)), symbolize.CleanName(string(m.file))
+	if name == "" {
+		name = symbolize.Unknown
+	}
+	if !c.reserve(overhead + int64(len(name)+len(file))) {
+		return tooManyBytes
+	}
+	c.methods[m.id] = symbolize.Intern(symbolize.Frame{
+		Function: name, SystemName: name, File: file, Kind: symbolize.KindJIT, Mapping: c.mapping,
+	})
+	return taken
+}
+
+// forget takes a FORGET that arrived at the time now.
+func (c *codeMap) forget(f *forget, now uint64) verdict {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.purge(now)
+	for v := range c.versions.at(f.begin) {
+		if v.id == f.id && v.begin == f.begin && v.until == forever {
+			v.until = min(f.time, now)
+			c.forgotten = append(c.forgotten, v)
+			return taken
+		}
+	}
+	return unknownCode
+}
+
+// caller returns the method whose code made, at that moment, a call that returns to pc, and where in it that is.
+func (c *codeMap) caller(pc, moment uint64) (s symbolize.Symbol, offset, line uint32, ok bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	v := c.versions.find(pc-1, moment) // the call: it may be the last of its method
+	if v == nil {
+		return s, 0, 0, false
+	}
+	offset = uint32(pc - v.begin)
+	return c.methods[v.id], offset, v.line(offset), true
+}
+
+// callee returns the method of that id.
+func (c *codeMap) callee(id uint64) (s symbolize.Symbol, ok bool) {
+	if id >= 1<<32 {
+		return s, false
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	s, ok = c.methods[uint32(id)]
+	return s, ok
+}
+
+// len is the number of methods.
+func (c *codeMap) len() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.methods)
+}
+
+// reserve charges the guest, unless it or all guests together have too much.
+func (c *codeMap) reserve(bytes int64) bool {
+	if c.bytes+bytes > maxGuestBytes {
+		return false
+	}
+	if c.all.Add(bytes) > maxAllBytes {
+		c.all.Add(-bytes)
+		return false
+	}
+	c.bytes += bytes
+	return true
+}
+
+func (c *codeMap) free(v *version) {
+	c.bytes -= v.bytes
+	c.all.Add(-v.bytes)
+	v.bytes = 0
+}
+
+// purge removes what was forgotten long ago.
+func (c *codeMap) purge(now uint64) {
+	for len(c.forgotten) > 0 && c.forgotten[0].until+keepForgotten < now {
+		v := c.forgotten[0]
+		c.forgotten = c.forgotten[1:]
+		c.versions.remove(v)
+		c.free(v)
+	}
+}
+
+// close gives the memory back that all guests together may take. What is there can still be looked up.
+func (c *codeMap) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all.Add(-c.bytes)
+	c.bytes = 0
+}

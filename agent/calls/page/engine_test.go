@@ -1,0 +1,242 @@
+//go:build linux
+
+package page
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// soon waits until ok returns true.
+func soon(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for range 200 {
+		if ok() {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatalf("waited in vain for %s", what)
+}
+
+// Calls of an unprivileged guest with several threads arrive, with the right names, in the right proportions, and
+// nothing is left of it afterwards.
+func TestLiveGuest(t *testing.T) {
+	s := newStage(t, nil)
+	tune(t, s, 100, 31, 32)
+	g := startGuest(t, s.socket, "skewed", "3", "1.5")
+	if all := s.Guests(); len(all) != 1 || all[0].PID != g.Process.Pid || all[0].Runtime != "testguest" {
+		t.Errorf("guests %+v", all)
+	}
+	g.finish(t)
+	got := s.drained(t)
+
+	threads := map[uint32]int{}
+	for _, c := range got {
+		threads[c.Header.Tid]++
+		if c.Header.Pid != uint32(g.Process.Pid) || c.Engine != bpf.EnginePage {
+			t.Fatalf("call %+v", c)
+		}
+	}
+	if len(threads) != 3 {
+		t.Errorf("calls by thread: %v, want three", threads)
+	}
+	if overlap := cct.Overlap(&s.graph, &g.truth); overlap < 95 {
+		t.Errorf("overlap %.1f%%", overlap)
+		for e, n := range g.truth.Edges() {
+			t.Logf("%v: %.4f, want %.4f", e, s.graph.Weight(e)/s.graph.Total(), n/g.truth.Total())
+		}
+	}
+	c, err := s.objects.ReadCounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c[bpf.CallHits] != c[bpf.CallsAttempted] || c[bpf.CallHitsRefused] != 0 {
+		t.Errorf("%d hits, %d sampled, %d refused", c[bpf.CallHits], c[bpf.CallsAttempted], c[bpf.CallHitsRefused])
+	}
+	if cost := s.Cost(); cost.Hits != c[bpf.CallHits] || cost.HitTime <= 0 || cost.Arming <= 0 || cost.TickTime <= 0 {
+		t.Errorf("cost %+v of %d hits", cost, c[bpf.CallHits])
+	}
+	st := s.Stats()
+	if st.Accepted != 1 || st.Resolved != uint64(len(got)) || st.Messages != 63 {
+		t.Errorf("stats %+v of %d calls", st, len(got))
+	}
+	s.deserted(t)
+}
+
+// deserted checks that nothing is left of any guest.
+func (s *stage) deserted(t testing.TB) {
+	t.Helper()
+	soon(t, "guests to be removed", func() bool { return s.Stats().Guests == 0 })
+	soon(t, "probes to be detached", func() bool {
+		s.probes.mu.Lock()
+		defer s.probes.mu.Unlock()
+		return len(s.probes.free) == bpf.MaxBurstSites
+	})
+	var pid uint32
+	var k bpf.PageGuest
+	if s.Engine.objects.PageGuests.Iterate().Next(&pid, &k) {
+		t.Errorf("the kernel side still knows guest %d", pid)
+	}
+	if n := s.bytes.Load(); n != 0 {
+		t.Errorf("%d bytes are still charged", n)
+	}
+}
+
+// Of the adversary's calls (native to m1, m1 to m10, m1 to m11, and again) every STRIDE-th is sampled, SAMPLES times.
+func TestLiveStride(t *testing.T) {
+	s := newStage(t, nil)
+	const stride, samples = 7, 16
+	tune(t, s, 100, stride, samples)
+	startGuest(t, s.socket, "figure1", "1", "1").finish(t)
+	next := map[uint64]uint64{1: 10, 10: 11, 11: 1}
+	bursts := map[uint64][]bpf.Call{}
+	for _, c := range s.drained(t) {
+		bursts[c.Burst] = append(bursts[c.Burst], c)
+	}
+	if len(bursts) < 20 {
+		t.Fatalf("%d bursts in a second", len(bursts))
+	}
+	for number, b := range bursts {
+		if len(b) > samples || len(b) < samples && number != uint64(len(bursts)) {
+			t.Fatalf("burst %d has %d samples", number, len(b))
+		}
+		if b[0].Made < 1 || b[0].Made > b[0].Stride {
+			t.Fatalf("burst %d begins with its call %d", number, b[0].Made)
+		}
+		for i := 1; i < len(b); i++ {
+			want := b[i-1].Callee
+			for range b[i].Stride {
+				want = next[want]
+			}
+			if b[i].Callee != want || b[i].Made != b[i-1].Made+b[i].Stride || b[i].Spent < b[i-1].Spent {
+				t.Fatalf("burst %d: %+v after %+v, want a call of m%d", number, b[i], b[i-1], want)
+			}
+		}
+	}
+}
+
+// A guest whose phases make calls at different rates: weights bring out how many there were.
+func TestLivePhases(t *testing.T) {
+	s := newStage(t, nil)
+	tune(t, s, 100, 127, 32)
+	g := startGuest(t, s.socket, "phased", "1", "2")
+	g.finish(t)
+	without, with := cct.Overlap(s.plain(t), &g.truth), cct.Overlap(&s.graph, &g.truth)
+	t.Logf("overlap %.1f%%, %.1f%% without weights", with, without)
+	if with < 95 {
+		t.Errorf("overlap %.1f%%", with)
+	}
+}
+
+// Nothing is sampled while the rate is zero, and it goes on after that.
+func TestLivePause(t *testing.T) {
+	s := newStage(t, nil)
+	startGuest(t, s.socket, "skewed", "1", "30")
+	tune(t, s, 100, 1, 4)
+	soon(t, "calls", func() bool { return s.Cost().Hits > 0 })
+	tune(t, s, 0, 1, 4)
+	time.Sleep(50 * time.Millisecond) // bursts under way end
+	before := s.Cost()
+	time.Sleep(300 * time.Millisecond)
+	if after := s.Cost(); after.Hits != before.Hits || after.Arming != before.Arming {
+		t.Errorf("cost went from %+v to %+v while sampling paused", before, after)
+	}
+	tune(t, s, 100, 1, 4)
+	soon(t, "calls after the pause", func() bool { return s.Cost().Hits > before.Hits })
+}
+
+// An uninvolved process that connects and says anything gets nowhere, and harms neither the agent nor its guests.
+func TestLiveGarbage(t *testing.T) {
+	s := newStage(t, nil)
+	tune(t, s, 100, 7, 16)
+	g := startGuest(t, s.socket, "skewed", "1", "1")
+	for _, test := range []struct {
+		name   string
+		first  []byte
+		answer refusal // 0: none
+	}{
+		{"garbage", []byte("GET / HTTP/1.1\r\n\r\n"), refusedMalformed},
+		{"a packet that is too long", make([]byte, 1<<16), refusedMalformed},
+		{"a method first", methodPacket(7, 0x1000, 64, 0, 0, 0), refusedMalformed},
+		{"another version", packet(n32(1), n32(2), make([]byte, 16)), refusedVersion},
+		{"hello of a process without probes", goodHello, refusedNoProbes},
+		{"and again at once", goodHello, refusedOften},
+		{"nothing", nil, 0},
+	} {
+		conn, err := net.Dial("unixpacket", s.socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.first == nil {
+			conn.Close()
+			continue
+		}
+		if _, err := conn.Write(test.first); err != nil {
+			t.Fatal(err)
+		}
+		answer := make([]byte, 64)
+		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		n, err := conn.Read(answer)
+		if err != nil || !bytes.Equal(answer[:n], refusedPacket(test.answer)) {
+			t.Errorf("%s: answer % x, %v, want %v", test.name, answer[:n], err, test.answer)
+		}
+		if _, err := conn.Read(answer); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: not hung up: %v", test.name, err)
+		}
+		conn.Close()
+	}
+	g.finish(t)
+	if n := len(s.drained(t)); n == 0 {
+		t.Error("the guest was not sampled")
+	}
+	st := s.Stats()
+	if st.Accepted != 1 || st.Refused["version"] != 1 || st.Refused["no_probes"] != 1 || st.Refused["often"] != 1 {
+		t.Errorf("stats %+v", st)
+	}
+	s.deserted(t)
+}
+
+// Guests that nobody wants are sent away.
+func TestLiveUnwanted(t *testing.T) {
+	asked := make(chan int, 8)
+	s := newStage(t, func(o *Options) {
+		o.Wanted = func(pid int) bool { asked <- pid; return false }
+	})
+	conn, err := net.Dial("unixpacket", s.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write(goodHello); err != nil {
+		t.Fatal(err)
+	}
+	answer := make([]byte, 64)
+	n, err := conn.Read(answer)
+	if err != nil || !bytes.Equal(answer[:n], refusedPacket(refusedUnwanted)) {
+		t.Errorf("answer % x, %v", answer[:n], err)
+	}
+	if pid := <-asked; pid != os.Getpid() {
+		t.Errorf("asked for process %d, not %d", pid, os.Getpid())
+	}
+}
+
+// A guest that is killed in the middle of a burst is removed.
+func TestLiveKilledGuest(t *testing.T) {
+	s := newStage(t, nil)
+	tune(t, s, 100, 1, 1<<20)
+	g := startGuest(t, s.socket, "skewed", "2", "60")
+	soon(t, "calls", func() bool { return s.Cost().Hits > 1000 })
+	if err := g.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	s.deserted(t)
+}

@@ -1,0 +1,157 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/cilium/ebpf/link"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/elffile"
+)
+
+// Bounds on the search for probes in a guest's files.
+const (
+	maxFiles = 512     // that are looked at; large programs map a hundred
+	maxFile  = 1 << 30 // bytes
+	maxSites = 64      // in all of them; one file has half a dozen
+)
+
+// probes attaches to guests' files. Each guest has probes of its own, so that other processes that map the same files
+// run into none.
+type probes struct {
+	objects *bpf.BurstObjects
+	uprobes attach.Uprobes
+	root    proc.Root
+	pool    *proc.Pool
+
+	mu   sync.Mutex
+	free []uint32 // numbers of sites
+}
+
+func newProbes(o *bpf.BurstObjects, root proc.Root, pool *proc.Pool) *probes {
+	p := &probes{objects: o, uprobes: attach.NewUprobes(), root: root, pool: pool}
+	for n := uint32(bpf.MaxBurstSites); n > 0; n-- {
+		p.free = append(p.free, n-1)
+	}
+	return p
+}
+
+// An attachment is the probes of one guest.
+type attachment struct {
+	probes *probes
+	pid    int
+	sites  []uint32 // their numbers
+	links  []link.Link
+	found  map[bpf.BurstProbe]int
+}
+
+// attach attaches to vmprof's probes in all files that the process has mapped. The files may be in a file system of
+// its own making, so this happens in the pool; what is attached only after the deadline is taken away again.
+func (p *probes) attach(pid int) (*attachment, error) {
+	done := make(chan *attachment, 1)
+	err := p.pool.Do(context.Background(), pid, func() error {
+		a, err := p.search(pid)
+		done <- a
+		return err
+	})
+	if err == nil {
+		return <-done, nil
+	}
+	if errors.Is(err, proc.ErrTimeout) {
+		go func() {
+			if a := <-done; a != nil {
+				a.close()
+			}
+		}()
+	}
+	return nil, err
+}
+
+// search does the work of attach.
+func (p *probes) search(pid int) (*attachment, error) {
+	maps, err := p.root.Maps(pid, func(m *proc.Mapping) bool { return m.Exec && m.IsFile() })
+	if err != nil {
+		return nil, err
+	}
+	type file struct{ dev, inode uint64 }
+	seen := map[file]bool{}
+	a := &attachment{probes: p, pid: pid, found: map[bpf.BurstProbe]int{}}
+	for i := range maps {
+		m := &maps[i]
+		if key := (file{m.Dev, m.Inode}); !seen[key] && len(seen) < maxFiles {
+			seen[key] = true
+			err = errors.Join(err, a.add(m))
+		}
+	}
+	if a.found[bpf.ProbeCall] == 0 || a.found[bpf.ProbeThread] == 0 {
+		if err == nil {
+			err = refusedNoProbes
+		}
+		a.close()
+		return nil, err
+	}
+	return a, nil // what could not be read was not needed
+}
+
+// add attaches to the probes in a mapped file, if it has any.
+func (a *attachment) add(m *proc.Mapping) error {
+	f, err := a.probes.root.OpenMapped(a.pid, m, maxFile)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	file, err := elffile.Open(f, st.Size())
+	if errors.Is(err, elffile.ErrNotELF) || errors.Is(err, elffile.ErrUnsupported) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %q: %w", m.Path, err)
+	}
+	all, err := file.Probes()
+	if err != nil {
+		return fmt.Errorf("read probes of %q: %w", m.Path, err)
+	}
+	sites, err := a.register(f, all)
+	if err != nil {
+		return fmt.Errorf("probes of %q: %w", m.Path, err)
+	}
+	prog := attach.Uprobe{Multi: a.probes.objects.BurstProbeMulti, Single: a.probes.objects.BurstProbeSingle}
+	links, err := a.probes.uprobes.Attach(f, a.pid, prog, sites)
+	if err != nil {
+		return fmt.Errorf("attach to probes of %q: %w", m.Path, err)
+	}
+	a.links = append(a.links, links...)
+	return nil
+}
+
+// take returns the number of a site that is free.
+func (p *probes) take() (number uint32, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := len(p.free) - 1
+	if last < 0 {
+		return 0, false
+	}
+	number, p.free = p.free[last], p.free[:last]
+	return number, true
+}
+
+// close detaches, which takes the kernel tens of milliseconds, and frees the sites.
+func (a *attachment) close() {
+	for _, l := range a.links {
+		l.Close() // there is nothing to be done about an error: the descriptor is gone
+	}
+	a.probes.mu.Lock()
+	defer a.probes.mu.Unlock()
+	a.probes.free = append(a.probes.free, a.sites...)
+	a.links, a.sites = nil, nil
+}

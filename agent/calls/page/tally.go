@@ -1,0 +1,74 @@
+package page
+
+import (
+	"maps"
+	"sync"
+)
+
+// Stats say what the engine did with guests. Counters never go back.
+type Stats struct {
+	Guests     int               // gauge: connected now
+	Accepted   uint64            // counter: connections that were welcomed
+	Refused    map[string]uint64 // counter: connections that were not, by cause
+	Messages   uint64            // counter: registrations taken
+	Ignored    map[string]uint64 // counter: registrations that were not, by cause: malformed, methods, bytes, …
+	Resolved   uint64            // counter: calls that became edges
+	Unresolved map[string]uint64 // counter: calls that did not, or not wholly, by cause: guest, callee; caller
+	Unweighed  map[string]uint64 // counter: resolved calls that Fold hands out no edge for, by cause: calibration, time
+}
+
+// Causes that Stats counts by, beside those of refusal.
+const (
+	causePeer      = "peer"      // who connected could not be told
+	causeMalformed = "malformed" // a message
+	causeGuest     = "guest"     // a call of a guest that is not known
+	causeCallee    = "callee"    // a call of a method that was never registered
+	causeCaller    = "caller"    // a call out of code that was not registered: an edge from [native]
+)
+
+// A tally counts for Stats.
+type tally struct {
+	mu sync.Mutex
+	s  Stats
+}
+
+// newTally has every cause from the first day, so that all series of a metric exist before the first failure.
+func newTally() *tally {
+	t := &tally{s: Stats{Refused: map[string]uint64{causePeer: 0}, Ignored: map[string]uint64{}, Unresolved: map[string]uint64{}}}
+	for r := refusal(1); r < refusalCount; r++ {
+		t.s.Refused[refusalNames[r]] = 0
+	}
+	for _, cause := range []string{causeMalformed, string(tooManyMethods), string(tooManyBytes), string(unknownCode)} {
+		t.s.Ignored[cause] = 0
+	}
+	for _, cause := range []string{causeGuest, causeCallee, causeCaller} {
+		t.s.Unresolved[cause] = 0
+	}
+	return t
+}
+
+func (t *tally) accepted() { t.do(func(s *Stats) { s.Accepted++ }) }
+
+func (t *tally) refused(cause string) { t.do(func(s *Stats) { s.Refused[cause]++ }) }
+
+func (t *tally) message() { t.do(func(s *Stats) { s.Messages++ }) }
+
+func (t *tally) ignored(cause string) { t.do(func(s *Stats) { s.Ignored[cause]++ }) }
+
+func (t *tally) resolved() { t.do(func(s *Stats) { s.Resolved++ }) }
+
+func (t *tally) unresolved(cause string) { t.do(func(s *Stats) { s.Unresolved[cause]++ }) }
+
+func (t *tally) do(count func(*Stats)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	count(&t.s)
+}
+
+func (t *tally) stats() Stats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.s
+	s.Refused, s.Ignored, s.Unresolved = maps.Clone(s.Refused), maps.Clone(s.Ignored), maps.Clone(s.Unresolved)
+	return s
+}

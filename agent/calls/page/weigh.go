@@ -1,0 +1,189 @@
+package page
+
+import (
+	"sync"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// A weigher turns samples into numbers of calls.
+//
+// Ticks are uniform in CPU time, and every burst has the same number of samples: so a phase of many calls a second gets
+// no more samples than a phase of few, while it makes more of the calls. (Arnold & Grove's bursts have that bias, too.)
+// Therefore a burst is weighed by the rate of calls in it: it stands for the CPU time of the ticks that it answers,
+// which is period by period, times the calls a second that it saw. Seen the other way, each sample has the weight that
+// Horvitz and Thompson give it, one by its chance of being taken: the longer the calls before it took, the likelier a
+// tick came among them. `make accuracy` shows what that is
+// worth.
+//
+// The rate is that of the guest without sampling: what the hits, the countdown and the tick took is left out.
+type weigher struct {
+	mu      sync.Mutex
+	rate    calls.Rate // of the last ticks there were
+	threads map[thread]*burst
+
+	calibrations uint64 // samples that were taken to learn what a hit costs
+	unmeasured   uint64 // samples whose bursts say nothing
+}
+
+// A burst is the samples of one that are not weighed yet, and how far it got.
+type burst struct {
+	calls.Held
+	header   bpf.Header
+	number   uint64
+	samples  int      // that it is to have
+	weighs   bool     // it is to have calls enough for a rate
+	at       position // of the latest sample
+	owed     float64  // ticks that no sample of earlier bursts answered
+	answered float64  // of owed and at.ticks, what samples were handed out for
+}
+
+// A position is how far a burst got, from its tick on.
+type position struct {
+	made  uint32        // calls
+	hits  uint32        // samples among them
+	ticks uint32        // that it answers
+	spent time.Duration // CPU time
+}
+
+// costs are what sampling adds to a burst's time.
+type costs struct {
+	hit, skip time.Duration // of a sampled call, of another
+	tick      time.Duration // of the interruption, after the burst's time began
+}
+
+// What the guest's stub takes to count a call that is not sampled: 1 ns is measured for methods that were compiled from
+// C, 4 to 7 ns for a JIT's, whose branches to the stub are predicted wrongly at first. As a cost it is taken for much.
+// From a burst's time less is subtracted, as too little pulls the weights of bursts together, and too much drives them
+// apart.
+const (
+	skipTime  = 6 * time.Nanosecond
+	skipLeast = 3 * time.Nanosecond
+)
+
+// minWeighed is how many calls a burst must have to be weighed: over a few calls a rate is mostly chance. Each sample of
+// smaller ones counts as one call.
+const minWeighed = 64
+
+// An Add takes an edge of the process that the header is of: it stands for weight calls.
+type Add = func(h *bpf.Header, e calls.Edge, weight float64)
+
+// rate is calls a second, in the guest's own time, from a burst's tick to a position.
+func (c costs) rate(at position) float64 {
+	calls, hits := float64(at.made), float64(at.hits)-1 // the last hit has only begun
+	if calls == 0 {
+		return 0
+	}
+	work := float64(at.spent) - float64(c.tick) - hits*float64(c.hit) - (calls-hits)*float64(c.skip)
+	// Hits vary by a tenth or two. Less work than that is not told from none, and would give single bursts any weight:
+	// rates are not believed beyond what could be measured.
+	return calls / max(work, resolution*hits*float64(c.hit), calls*fastestCall) * 1e9
+}
+
+const (
+	resolution  = 0.25
+	fastestCall = 1 // ns: no machine makes calls faster
+)
+
+// weigh hands out what b holds, at the end of its burst or in the middle. A burst whose time cannot be right says
+// nothing: its ticks are for the next one to answer. So are those of bursts without samples, and what a burst that was
+// cut had left for samples that never came.
+func (w *weigher) weigh(b *burst, over bool, c costs, add Add) {
+	if b.Len() == 0 {
+		return
+	}
+	toCome := 0.
+	if !over {
+		toCome = float64(b.samples) - float64(b.at.hits)
+	}
+	ticks := b.owed + calls.Ticks(b.at.ticks, toCome, float64(b.samples))
+	one := func(e calls.Edge, weight float64) { add(&b.header, e, weight) }
+	switch {
+	case !b.weighs:
+		b.answered = ticks
+		b.HandOutSingly(one)
+	case !over && b.at.made < minWeighed:
+		b.HandOutSingly(one) // and the rest of the burst has the rest of its calls
+	case c.impossible(b.at):
+		w.unmeasured += uint64(b.Drop())
+	default:
+		b.answered = ticks
+		b.HandOut(c.rate(b.at)*w.period()*ticks, one)
+	}
+}
+
+// begin begins the next burst of a thread, when the last one is over.
+func (w *weigher) begin(b *burst, number uint64) {
+	*b = burst{
+		number: number, samples: w.rate.Samples, weighs: w.rate.Stride*w.rate.Samples >= minWeighed,
+		owed: max(0, b.owed+float64(b.at.ticks)-b.answered),
+	}
+}
+
+// impossible tells whether the hits alone must have taken longer than it says: the thread moved to another CPU, and
+// the scheduler's account of it was not up to date.
+func (c costs) impossible(at position) bool {
+	hits := max(at.hits, 1) - 1 // the last one has only begun
+	return at.spent < time.Duration(hits)*c.hit/2
+}
+
+// tune says how much is sampled from now on. In a pause bursts that are under way end as they began.
+func (w *weigher) tune(r calls.Rate) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.Hz > 0 {
+		w.rate = r
+	}
+}
+
+// period is the seconds of CPU time from one tick to the next.
+func (w *weigher) period() float64 { return 1 / float64(max(w.rate.Hz, 1)) }
+
+// take takes a call with its edge, if it has one. Samples are handed out when their burst is over.
+func (w *weigher) take(c *bpf.Call, e calls.Edge, ok bool, cost costs, add Add) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := thread{c.Attachment, c.Header.Tid}
+	b := w.threads[key]
+	if b == nil {
+		if w.threads == nil {
+			w.threads = map[thread]*burst{}
+		}
+		if len(w.threads) >= maxThreads {
+			w.flush(cost, add)
+			clear(w.threads)
+		}
+		b = &burst{}
+		w.threads[key] = b
+	}
+	if b.number != c.Burst {
+		w.weigh(b, true, cost, add)
+		w.begin(b, c.Burst)
+	}
+	stride := max(c.Stride, 1)
+	b.header = c.Header
+	b.at = position{
+		made: c.Made, hits: (c.Made-1)/stride + 1, ticks: c.Ticks, spent: time.Duration(c.Spent),
+	}
+	// The work between the hits of a calibration is too little to be measured.
+	calibration := c.Stride == 1 && w.rate.Stride > 1
+	switch {
+	case !ok: // whoever asked is told so
+	case calibration:
+		w.calibrations++
+	default:
+		b.Hold(e)
+	}
+	if over := int(b.at.hits) >= b.samples; over || b.Full() {
+		w.weigh(b, over, cost, add)
+	}
+}
+
+// flush hands out what all threads hold, of bursts that may go on.
+func (w *weigher) flush(cost costs, add Add) {
+	for _, b := range w.threads {
+		w.weigh(b, false, cost, add)
+	}
+}

@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// maxEdges bounds the edges that a window holds of one process and engine, each about 100 bytes. Calls beyond it are
+// counted as discarded.
+const maxEdges = 1 << 17
+
+// A rawGraph is a call graph of code versions: a caller is a return address, a callee an entry point. It is named when
+// its window closes.
+type rawGraph = cct.Graph[rawFrame, struct{}]
+
+// A callSet is what a window holds of the sampled calls of one process.
+type callSet struct {
+	named map[string]*calls.Graph // by engine
+	raw   map[string]*rawGraph    // by engine
+
+	reading profileReading // the first one of its VM's counters in the window; guarded by agent.mu
+}
+
+// add folds a call that has names and stands for weight calls. It is false if there is no room for a new edge.
+func (s *callSet) add(engine string, e calls.Edge, weight float64) bool {
+	if s.named == nil {
+		s.named = map[string]*calls.Graph{}
+	}
+	g := s.named[engine]
+	if g == nil {
+		g = &calls.Graph{Limit: maxEdges}
+		s.named[engine] = g
+	}
+	return g.Add(e, weight)
+}
+
+// addRaw folds a call between two code versions.
+func (s *callSet) addRaw(engine string, caller, callee rawFrame) bool {
+	if s.raw == nil {
+		s.raw = map[string]*rawGraph{}
+	}
+	g := s.raw[engine]
+	if g == nil {
+		g = &rawGraph{Limit: maxEdges}
+		s.raw[engine] = g
+	}
+	return g.Add(cct.Edge[rawFrame, struct{}]{Caller: caller, Callee: callee}, 1)
+}
+
+// frames calls f for every code version in the raw graphs.
+func (s *callSet) frames(f func(rawFrame)) {
+	for _, g := range s.raw {
+		for e := range g.Edges() {
+			f(e.Caller)
+			f(e.Callee)
+		}
+	}
+}
+
+// profile names the raw graphs and returns all, by engine; p.mu is held.
+func (s *callSet) profile(p *process, rates map[string]calls.Rate) []*Calls {
+	var out []*Calls
+	for engine, g := range s.named {
+		out = append(out, &Calls{Engine: engine, Rate: rates[engine], Graph: g})
+	}
+	for engine, raw := range s.raw {
+		g := &calls.Graph{Limit: maxEdges}
+		for e, n := range raw.Edges() {
+			g.Add(p.nameEdge(e.Caller, e.Callee), n)
+		}
+		out = append(out, &Calls{Engine: engine, Rate: rates[engine], Graph: g})
+	}
+	slices.SortFunc(out, func(a, b *Calls) int { return cmp.Compare(a.Engine, b.Engine) })
+	return out
+}
+
+// nameEdge names a call: from the innermost method at its return address to the method whose code was entered.
+func (p *process) nameEdge(caller, callee rawFrame) calls.Edge {
+	from, to := p.named(caller), p.named(callee)
+	e := calls.Edge{Caller: marker("[unknown]"), Callee: marker("[unknown]"), Site: calls.Site{Offset: -1}}
+	if n := len(to.symbols); n > 0 {
+		e.Callee = methodOf(to.symbols[n-1])
+	}
+	if len(from.symbols) > 0 {
+		e.Caller, e.Site = methodOf(from.symbols[0]), from.site(0)
+	}
+	return e
+}
+
+// methodOf is the method of a frame: the same one for every line and every tier of it.
+func methodOf(s symbolize.Symbol) symbolize.Symbol {
+	f := s.Value()
+	f.Line, f.Address, f.Inlined, f.Approximate = 0, 0, false, false
+	if f.Kind == symbolize.KindInterpreted {
+		f.Kind = symbolize.KindJIT
+	}
+	if f.Kind == symbolize.KindJIT && f.Mapping != jitMapping {
+		f.Mapping = methodMapping
+	}
+	return symbolize.Intern(f)
+}
+
+// branched is one end of a call that the CPU recorded: an address, of which the record does not say what code it is.
+func branched(pc uint64) rawFrame {
+	return rawFrame{frame: bpf.Frame(uint64(bpf.FrameNative)<<60 | pc&(1<<60-1)), kind: rawAddress}
+}
+
+// listened is a call that a listener caught, as the trees and names have frames. False if it is of a VM that the
+// process no longer runs.
+func listened(c *bpf.Call, attachment uint32) (caller, callee rawFrame, ok bool) {
+	ok = c.Attachment == attachment && attachment != 0
+	callee = rawFrame{frame: bpf.Frame(c.Callee), kind: rawExact}
+	return callSite(bpf.Frame(c.Caller), c.ClassEpoch), callee, ok
+}
+
+// callSite is where a listener saw a call come from.
+func callSite(f bpf.Frame, classEpoch uint32) rawFrame {
+	r := rawFrame{frame: f, kind: rawReturn}
+	if f.Kind() == bpf.FrameInterpreted {
+		r.epoch = classEpoch
+	}
+	return r
+}

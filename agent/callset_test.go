@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// listeningAgent folds records of the listener engine.
+func listeningAgent() (*Agent, *Window) {
+	a, w := testAgent()
+	a.engines = &callEngines{agent: a, listener: &listener.Listener{}, counts: callCounts{discarded: noCallDiscards()}}
+	return a, w
+}
+
+func callRecord(id identity, engine uint8, attachment uint32, caller, callee bpf.Frame) []byte {
+	c := bpf.Call{Header: id.header(bpf.EventCall), Engine: engine, Attachment: attachment, Caller: uint64(caller), Callee: uint64(callee)}
+	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&c)), unsafe.Sizeof(c))...)
+}
+
+// Every call that is received is folded or discarded for a reason.
+func TestCallIdentity(t *testing.T) {
+	a, w := listeningAgent()
+	id := identity{100, 5, 1}
+	a.process(&bpf.Header{Pid: 100, Start: 5, Exec: 1}).attachment.Store(3)
+	call := callRecord(id, bpf.EngineListener, 3, jit(1, 4), jit(2, 8))
+	a.handle(call)
+	a.handle(call)
+	a.handle(callRecord(id, bpf.EngineListener, 2, jit(1, 4), jit(2, 8)))  // of an earlier VM
+	a.handle(callRecord(id, bpf.EngineSemaphore, 3, jit(1, 4), jit(2, 8))) // nobody runs that engine
+	a.handle(call[:len(call)-1])
+	w.pids = map[int]bool{7: true}
+	a.handle(call)
+	c := a.engines.counts
+	want := map[string]uint64{discardStale: 1, discardMalformed: 2, discardNoWindow: 1}
+	for why, n := range c.discarded {
+		if n != want[why] {
+			t.Errorf("%s: %d, want %d", why, n, want[why])
+		}
+	}
+	if c.received != 6 || c.folded != 2 || c.received != c.folded+sum(c.discarded) {
+		t.Errorf("%d received, %d folded, discarded %v", c.received, c.folded, c.discarded)
+	}
+	for p, s := range w.calls {
+		if g := s.raw["listener"]; p.pid != 100 || g.Len() != 1 || g.Total() != 2 {
+			t.Errorf("process %d: %d edges, %v calls", p.pid, g.Len(), g.Total())
+		}
+	}
+}
+
+// An edge is named by the innermost method at the return address and the method whose code was entered, whatever
+// inlined at either place and whichever tier runs them.
+func TestNameEdge(t *testing.T) {
+	frame := func(name string, line int, kind symbolize.Kind, inlined bool) symbolize.Symbol {
+		return symbolize.Intern(symbolize.Frame{Function: name, Line: line, Kind: kind, Inlined: inlined, Address: 99, Mapping: methodMapping})
+	}
+	method := func(name string) symbolize.Symbol {
+		return symbolize.Intern(symbolize.Frame{Function: name, Kind: symbolize.KindJIT, Mapping: methodMapping})
+	}
+	from, to, bare := rawFrame{frame: jit(1, 4)}, rawFrame{frame: jit(2, 8)}, rawFrame{frame: nativeFrame}
+	p := &process{names: map[rawFrame]name{
+		from: {symbols: []symbolize.Symbol{frame("inner", 7, symbolize.KindInterpreted, true), frame("outer", 9, symbolize.KindJIT, false)}, bcis: []int32{21, 3}},
+		to:   {symbols: []symbolize.Symbol{frame("inlined at entry", 1, symbolize.KindJIT, true), frame("callee", 2, symbolize.KindJIT, false)}, bcis: []int32{0, 0}},
+		bare: {symbols: []symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "native", Kind: symbolize.KindNative})}},
+	}}
+	want := calls.Edge{Caller: method("inner"), Site: calls.Site{Line: 7, Offset: 21}, Callee: method("callee")}
+	if got := p.nameEdge(from, to); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got := p.nameEdge(bare, to); got.Caller.Value().Function != "native" || got.Site.Offset != -1 {
+		t.Errorf("from native code: %+v", got)
+	}
+	if got := p.nameEdge(from, rawFrame{frame: jit(5, 5)}); got.Callee.Value().Function != "[not named in time]" {
+		t.Errorf("to what has no name: %v", got.Callee.Value().Function)
+	}
+}
+
+func TestCallSetIsBounded(t *testing.T) {
+	var s callSet
+	for i := range maxEdges + 10 {
+		if ok := s.addRaw("listener", rawFrame{frame: jit(1, i)}, rawFrame{frame: jit(2, 0)}); ok != (i < maxEdges) {
+			t.Fatalf("edge %d: %t", i, ok)
+		}
+	}
+	if g := s.raw["listener"]; g.Overflow() != 10 {
+		t.Errorf("overflow %v, want 10", g.Overflow())
+	}
+}

@@ -1,0 +1,335 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+func TestPace(t *testing.T) {
+	right := func(p *pace, of100 int) (changes int) {
+		for i := range drawsToJudge {
+			if p.drawn(i*100 < of100*drawsToJudge) {
+				changes++
+			}
+		}
+		return changes
+	}
+	for _, c := range []struct {
+		name          string
+		before        uint32
+		right         int // of 100
+		want, changes int
+	}{
+		{"all right", 8, 100, 16, 1},
+		{"just good enough", 8, goodGuesses, 16, 1},
+		{"not good enough", 8, goodGuesses - 2, 8, 0}, // a draw is 2 of 100
+		{"not bad enough", 8, badGuesses, 8, 0},
+		{"just bad enough", 8, badGuesses - 2, 4, 1},
+		{"all wrong", 8, 0, 4, 1},
+		{"never more", maxEvery, 100, maxEvery, 0},
+		{"never less", minEvery, 0, minEvery, 0},
+		{"almost most", maxEvery - 1, 100, maxEvery, 1},
+		{"almost least", minEvery + 1, 0, minEvery, 1},
+	} {
+		p := &pace{every: c.before}
+		if changes := right(p, c.right); p.every != uint32(c.want) || changes != c.changes {
+			t.Errorf("%s: one in %d, then one in %d with %d changes, want %d with %d", c.name, c.before, p.every, changes, c.want, c.changes)
+		}
+		if p.draws != 0 || p.right != 0 {
+			t.Errorf("%s: %d of %d draws are counted twice", c.name, p.right, p.draws)
+		}
+	}
+	p := newPace(0)
+	if p.every != firstEvery {
+		t.Errorf("the first pace is one in %d", p.every)
+	}
+	for range 20 {
+		right(p, 100)
+	}
+	if p.every != maxEvery {
+		t.Errorf("one in %d after many draws that are right", p.every)
+	}
+	for range 20 {
+		right(p, 0)
+	}
+	if p.every != minEvery {
+		t.Errorf("one in %d after many draws that are wrong", p.every)
+	}
+	if p = newPace(100); p.every != 100 || right(p, 100)+right(p, 0) != 0 || p.every != 100 {
+		t.Errorf("a pace that is given changes to %d", p.every)
+	}
+}
+
+func TestSameCallers(t *testing.T) {
+	for _, c := range []struct {
+		a, b                   string
+		one, three, all, whole bool
+	}{
+		{"a b c d e", "a b c d e", true, true, true, true},
+		{"a b c d e", "a b c d f", true, true, true, true}, // whatever the leaf is
+		{"a b c d e", "x b c d e", true, true, false, false},
+		{"a b c d e", "a x c d e", true, false, false, false},
+		{"a b c d e", "a b c x e", false, false, false, false},
+		{"a b c d:1 e", "a b c d:2 e", false, false, false, false},
+		{"b c d e", "a b c d e", true, true, false, false},
+		{"c d e", "b c d e", true, false, false, false},
+		{"e", "d e", false, false, false, false},
+		{"e", "f", true, true, true, true},
+		{"d e", "d e", true, true, true, true},
+	} {
+		stack := func(text string) (s []activation) {
+			user, depths := frames(text)
+			s, _ = activations(nil, rawStack(nil, &bpf.Sample{User: user, Attachment: 1, End: bpf.EndRoot}, 1), depths)
+			return s
+		}
+		a, b := stack(c.a), stack(c.b)
+		for levels, want := range map[int]bool{1: c.one, 3: c.three, 0: c.all, 99: c.whole} {
+			if sameCallers(a, b, levels, sameCall) != want || sameCallers(b, a, levels, sameCall) != want {
+				t.Errorf("%s and %s for %d levels: %t", c.a, c.b, levels, !want)
+			}
+		}
+	}
+}
+
+// drawn feeds a walk of a sample whose link was known.
+func (a *contextAgent) drawn(user string, times int) {
+	for range times {
+		a.feed(record{identity: java, attachment: a.attachment(), flags: bpf.SampleDepths | bpf.SampleDrawn, user: user})
+	}
+}
+
+// How often a process is walked depends on how many of its draws would have been guessed.
+func TestDrawsSetTheRate(t *testing.T) {
+	a, _ := newContextAgent(t, Options{Contexts: ContextChain})
+	p := a.attach(7)
+	slot := p.slot.Load()
+	a.walked("a:1@16 b:2@32 c:3@48", 3)
+	a.drawn("a:1@16 b:2@32 c:3@48", drawsToJudge-1)
+	if want := []bpf.ChainRate{{Every: firstEvery}}; !slices.Equal(a.rates[slot], want) {
+		t.Errorf("told %v, want %v", a.rates[slot], want)
+	}
+	a.drawn("a:1@16 b:2@32 c:3@48", 1)
+	for i := range drawsToJudge { // each is guessed to be the one before
+		a.drawn(fmt.Sprintf("a:%d@16 b:2@32 c:3@48", i+2), 1)
+	}
+	if want := []bpf.ChainRate{{Every: firstEvery}, {Every: 2 * firstEvery}, {Every: firstEvery}}; !slices.Equal(a.rates[slot], want) {
+		t.Errorf("told %v, want %v", a.rates[slot], want)
+	}
+	if want := []bpf.ChainRate{{Every: firstEvery}}; !slices.Equal(a.rates[bpf.MaxAttached], want) {
+		t.Errorf("processes without a VM: told %v, want %v", a.rates[bpf.MaxAttached], want)
+	}
+	// A guess that does not reach the root is none.
+	q := newChaining(1, 1, newPace(0))
+	user, depths := frames("b:2@32 c:3@48")
+	sample := &bpf.Sample{User: user, Depths: depths, Flags: bpf.SampleDepths | bpf.SampleDrawn, End: bpf.EndRoot, Attachment: 1}
+	if q.learn(sample, rawStack(nil, sample, 1)); q.pace.draws != 1 || q.pace.right != 0 {
+		t.Errorf("of %d draws %d were guessed by what is not known", q.pace.draws, q.pace.right)
+	}
+	if q.learn(sample, rawStack(nil, sample, 1)); q.pace.draws != 2 || q.pace.right != 1 {
+		t.Errorf("of %d draws %d were guessed", q.pace.draws, q.pace.right)
+	}
+}
+
+func TestRateIsGiven(t *testing.T) {
+	a, _ := newContextAgent(t, Options{Contexts: ContextChain, WalkEvery: 33})
+	p := a.attach(7)
+	a.walked("a:1@16 b:2@32 c:3@48", 1)
+	a.drawn("a:1@16 b:2@32 c:3@48", 3*drawsToJudge)
+	want := []bpf.ChainRate{{Every: 33}}
+	if !slices.Equal(a.rates[p.slot.Load()], want) || !slices.Equal(a.rates[bpf.MaxAttached], want) {
+		t.Errorf("told %v, want %v of each", a.rates, want)
+	}
+}
+
+// A chain that is full forgets, and the kernel side is told that nothing is known any more.
+func TestFullChainAsksAgain(t *testing.T) {
+	for _, attached := range []uint32{7, 0} {
+		a, w := newContextAgent(t, Options{Contexts: ContextChain})
+		p := a.attach(attached)
+		slot := uint32(bpf.MaxAttached)
+		if attached != 0 {
+			slot = p.slot.Load()
+		}
+		a.walked("0:1@16 1:2@32 2:3@48", 1)
+		p.chaining.chain.Limit = 10
+		for i := range 9 {
+			a.walked(fmt.Sprintf("0:1@16 1:%d@32 2:3@48", i+10), 1)
+		}
+		// A context of 0, and two for each of 1: the fifth and each fourth from then on finds no room.
+		if g := p.chaining.chain.Generation(); g != 2 {
+			t.Fatalf("forgot %d times", g)
+		}
+		want := []bpf.ChainRate{{Every: firstEvery}, {Every: firstEvery, Generation: 1}, {Every: firstEvery, Generation: 2}}
+		if !slices.Equal(a.rates[slot], want) {
+			t.Errorf("attached %d: told %v, want %v", attached, a.rates[slot], want)
+		}
+		// Links fill it, too.
+		p.chaining.chain.LinkLimit = 10
+		for i := range 30 {
+			a.linked(fmt.Sprintf("1:%d@32 2:3@48", i+100), 1)
+		}
+		if g := uint32(p.chaining.chain.Generation()); g < 4 || a.rates.last(slot) != (bpf.ChainRate{Every: firstEvery, Generation: g}) {
+			t.Errorf("attached %d: forgot %d times, told %v", attached, g, a.rates.last(slot))
+		}
+		// So do calls that engines catch.
+		before := p.chaining.chain.Generation()
+		for i := range uint32(30) {
+			a.mu.Lock()
+			a.teachCall(p, rawFrame{frame: method('2', 0), kind: rawExact}, rawFrame{frame: method('1', 5), kind: rawReturn}, 100+i, 50)
+			a.mu.Unlock()
+		}
+		if g := p.chaining.chain.Generation(); g == before || a.rates.last(slot).Generation != uint32(g) {
+			t.Errorf("attached %d: forgot %d times, told %v", attached, g, a.rates.last(slot))
+		}
+		a.placed(w)
+	}
+}
+
+// Processes without a VM share a rate: that one of them is walked more or less makes none forgotten.
+func TestNativeProcessesShareRate(t *testing.T) {
+	a, _ := newContextAgent(t, Options{Contexts: ContextChain})
+	draw := func(pid uint32, user string, times int) {
+		for range times {
+			a.feed(record{identity: identity{pid, 5, 1}, flags: bpf.SampleDepths | bpf.SampleDrawn, user: user})
+		}
+	}
+	const user = "0:1@16 1:2@32 2:3@48"
+	for pid := range uint32(5) {
+		draw(pid+1, user, 1) // which nobody can guess
+		draw(pid+1, user, drawsToJudge/5)
+	}
+	draw(1, user, drawsToJudge)
+	var every []uint32
+	for _, r := range a.rates[bpf.MaxAttached] {
+		if r.Generation != 0 {
+			t.Errorf("told %v: nobody has forgotten anything", r)
+		}
+		every = append(every, r.Every)
+	}
+	// 45 of the first 50 draws are right, of the next 50 all.
+	if want := []uint32{firstEvery, 2 * firstEvery}; !slices.Equal(every, want) {
+		t.Errorf("told %v, want %v", every, want)
+	}
+	// What one of them forgets the kernel side forgets of all. Those of a VM are not concerned.
+	p := a.table[1]
+	p.chaining.chain.Purge()
+	draw(1, user, 1)
+	p = a.table[2]
+	p.chaining.chain.Purge()
+	draw(2, user, 1)
+	if got := a.rates.last(bpf.MaxAttached); got != (bpf.ChainRate{Every: 2 * firstEvery, Generation: 2}) {
+		t.Errorf("told %v", got)
+	}
+	if len(a.rates) != 1 {
+		t.Errorf("told %v", a.rates)
+	}
+}
+
+type refusingMap struct{}
+
+func (refusingMap) Put(any, any) error { return errors.New("no") }
+
+// A rate that cannot be set is not an end.
+func TestRateNotSet(t *testing.T) {
+	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	a.Agent.rates.kernel = refusingMap{}
+	a.attach(7)
+	a.walked("a:1@16 b:2@32 c:3@48", 1)
+	a.linked("b:2@32 c:4@48", 1)
+	if got, want := a.placed(w), (map[string]uint64{"certain: a:1 b:2 c:3": 1, "certain: a:1 b:2 c:4": 1}); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// Another VM of a process is another chaining. What waited is of the one before.
+func TestAttachedAnew(t *testing.T) {
+	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	p := a.attach(0)
+	a.walked("0:1@16 1:2@32 2:3@48", 1)
+	a.linked("1:2@32 2:4@48", 2)
+	a.attach(7)
+	a.linked("1:2@32 2:4@48", 1)
+	if c := p.chaining; c.attachment != 7 || c.slot != 7 || c.chain.Stats().Contexts != 0 || *c.pace != *newPace(0) || c.pace == a.Agent.rates.native {
+		t.Errorf("%+v after the VM was attached", c.chain.Stats())
+	}
+	if got := a.rates[7]; !slices.Equal(got, []bpf.ChainRate{{Every: firstEvery}}) {
+		t.Errorf("told %v", got)
+	}
+	a.walked("a:1@16 b:2@32 c:3@48", 1)
+	a.linked("b:2@32 c:4@48", 3)
+	second := a.openForTest()
+	a.linked("b:2@32 c:4@48", 1)
+	a.attach(8)
+	a.walked("d:1@16 b:2@32 c:3@48", 1) // where the other VM had a
+	a.linked("b:2@32 c:4@48", 1)
+	if p.chaining.attachment != 8 || len(a.rates[8]) != 1 {
+		t.Errorf("attachment %d, told %v", p.chaining.attachment, a.rates[8])
+	}
+	want := map[string]uint64{
+		"certain: 0:1 1:2 2:3": 1, "certain: 0:1 1:2 2:4": 2, "unplaced: [known from before] 1:2 2:4": 1,
+		"certain: a:1 b:2 c:3": 1, "certain: a:1 b:2 c:4": 4, "certain: d:1 b:2 c:3": 1, "certain: d:1 b:2 c:4": 1,
+	}
+	if got := a.placed(w); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	want = map[string]uint64{"certain: a:1 b:2 c:4": 1, "certain: d:1 b:2 c:3": 1, "certain: d:1 b:2 c:4": 1}
+	if got := a.placed(second); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// A process that has a pid after another learns for itself, as does one after an exec.
+func TestChainingOfReusedPID(t *testing.T) {
+	for _, next := range []identity{{100, 9, 1}, {100, 5, 2}} {
+		a, w := newContextAgent(t, Options{Contexts: ContextChain})
+		link := record{flags: bpf.SampleDepths | bpf.SampleLink, end: bpf.EndKnown, user: "1:2@32 2:4@48"}
+		link.identity = java
+		a.walked("0:1@16 1:2@32 2:3@48", 1)
+		a.feed(link)
+		link.identity = next
+		a.feed(link)
+		want := map[string]uint64{"certain: 0:1 1:2 2:3": 1, "certain: 0:1 1:2 2:4": 1, "unplaced: [known from before] 1:2 2:4": 1}
+		if got := a.placed(w); !maps.Equal(got, want) {
+			t.Errorf("%v: got %v, want %v", next, got, want)
+		}
+	}
+}
+
+// Calls that engines catch teach who called whom.
+func TestTeachCalls(t *testing.T) {
+	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	p := a.attach(7)
+	a.walked("a:1@16 B:2@32 c:3@48", 1)
+	hit := func(callee byte, calleeDepth uint32, caller bpf.Frame, callerDepth uint32) listener.Hit {
+		return listener.Hit{Callee: method(callee, 0), Caller: caller, CalleeDepth: calleeDepth, CallerDepth: callerDepth}
+	}
+	a.teachCalls(p, []listener.Hit{
+		hit('d', 64, method('B', 5), 32), hit('e', 80, method('d', 6), 64),
+		hit('f', 96, method('e', 7), 0), hit('f', 0, method('e', 7), 80), // of no known place
+	}, 0)
+	a.teachCalls(p, []listener.Hit{hit('g', 64, method('B', 5), 32)}, 1) // another method by now
+	for _, link := range []string{"d:6@64 e:1@80", "e:8@80 h:1@96", "e:7@80 f:1@96", "g:1@64 h:1@80"} {
+		a.linked(link, 1)
+	}
+	want := map[string]uint64{
+		"certain: a:1 B:2 c:3": 1, "certain: a:1 B:5 d:6 e:1": 1, "certain: a:1 B:5 d:6 e:8 h:1": 1, "certain: a:1 B:5 d:6 e:7 f:1": 1,
+		"unplaced: [known from before] B:5 g:1 h:1": 1,
+	}
+	if got := a.placed(w); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if n := p.chaining.chain.Stats().Refused; n != 0 {
+		t.Errorf("%d calls were refused", n)
+	}
+	b, _ := newContextAgent(t, Options{})
+	p = b.attach(7)
+	if b.teachCalls(p, []listener.Hit{hit('d', 64, method('B', 5), 32)}, 0); p.chaining != nil {
+		t.Error("calls are chained though contexts are not")
+	}
+}

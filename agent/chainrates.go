@@ -1,0 +1,39 @@
+package agent
+
+import "github.com/vmprof-agent/vmprof-agent/bpf"
+
+// chainRates are how often stacks are walked whose link is known, as the kernel side was told. Processes without a VM
+// share one rate.
+type chainRates struct {
+	kernel interface{ Put(key, value any) error } // bpf.Objects.ChainRates
+	native *pace
+	// How often processes without a VM were asked for their links again.
+	generation uint32
+}
+
+// newChainRates tells the kernel side the first rate of processes without a VM.
+func newChainRates(a *Agent, kernel interface{ Put(key, value any) error }) chainRates {
+	r := chainRates{kernel: kernel, native: newPace(a.opt.WalkEvery)}
+	r.tell(a, bpf.MaxAttached, bpf.ChainRate{Every: r.native.every})
+	return r
+}
+
+func (r *chainRates) tell(a *Agent, slot uint32, rate bpf.ChainRate) {
+	if err := r.kernel.Put(slot, rate); err != nil {
+		a.log.Warn("cannot set how often stacks are walked", "err", err)
+	}
+}
+
+// setChainRate tells the kernel side how often to walk, and what was forgotten.
+func (a *Agent) setChainRate(c *chaining) {
+	forgot := c.forgot()
+	c.generation = c.chain.Generation()
+	rate := bpf.ChainRate{Every: c.pace.every, Generation: uint32(c.generation)}
+	if c.slot == bpf.MaxAttached {
+		if forgot { // whatever one of them has forgotten, all are asked for again
+			a.rates.generation++
+		}
+		rate.Generation = a.rates.generation
+	}
+	a.rates.tell(a, c.slot, rate)
+}

@@ -1,0 +1,60 @@
+package agent
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// codeIndexAge is how old the list of compilations may be by which addresses are looked up.
+const codeIndexAge = time.Second
+
+// A codeIndex says which compilation is at an address of a guest's code. Samples say themselves which one they were
+// taken in; it is for what has nothing but an address, as the CPU's branch records, and therefore only right while the
+// code stays.
+type codeIndex struct {
+	made time.Duration // CLOCK_MONOTONIC
+	list []vmruntime.Compilation
+}
+
+// covers tells whether an address is in the VM's code cache. A worker has g, which may be nil.
+func (g *guest) covers(pc uint64) bool {
+	return g != nil && pc >= g.kernel.CodeLow && pc < g.kernel.CodeHigh
+}
+
+// at returns the compilation at an address.
+func (x *codeIndex) at(g *guest, pc uint64) (vmruntime.Compilation, bool) {
+	if now := monotonic(); x.made == 0 || now-x.made > codeIndexAge {
+		x.made, x.list = now, x.list[:0]
+		err := g.vm.Compilations(func(c vmruntime.Compilation) bool {
+			x.list = append(x.list, c)
+			return true
+		})
+		if err != nil {
+			x.list = x.list[:0]
+		}
+		slices.SortFunc(x.list, func(a, b vmruntime.Compilation) int { return cmp.Compare(a.Begin, b.Begin) })
+	}
+	i, found := slices.BinarySearchFunc(x.list, pc, func(c vmruntime.Compilation, pc uint64) int { return cmp.Compare(c.Begin, pc) })
+	if !found {
+		i--
+	}
+	if i < 0 || pc >= x.list[i].End {
+		return vmruntime.Compilation{}, false
+	}
+	return x.list[i], true
+}
+
+// nameAddress names an address in the VM's code: as that of the compilation that is there now, or of a stub.
+func (a *Agent) nameAddress(p *process, r wanted) name {
+	g := p.work.guest
+	offset := uint64(uint32(r.frame.PC() - g.kernel.CodeLow))
+	r.frame, r.kind = bpf.Frame(uint64(bpf.FrameStub)<<60|offset), rawExact
+	if c, ok := g.index.at(g, g.kernel.CodeLow+offset); ok {
+		r.frame = bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(c.Version&0xfffffff)<<32 | offset)
+	}
+	return a.nameGuest(p, r)
+}

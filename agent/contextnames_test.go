@@ -1,0 +1,139 @@
+package agent
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// profiled is what a reader gets of java in a window that closes.
+func (a *contextAgent) profiled(p *process, w *Window) map[string]uint64 {
+	a.placed(w)
+	a.named(p)
+	m := map[string]uint64{}
+	counts := Counts{Truncated: map[string]uint64{}}
+	for _, t := range p.profile(w.processes[p], &counts).Threads {
+		for path, n := range namedContexts(t.Tree) {
+			m[t.Context.String()+": "+path] += n
+		}
+	}
+	a.release(w)
+	return m
+}
+
+// Contexts that were learned before the window was open are named when it closes, also if their names were forgotten.
+func TestNamesOfPlacedContexts(t *testing.T) {
+	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	p := a.attach(7)
+	walk := func() { a.walked("a:1@16 B:2@32 c:3@48", 1) }
+	link := func() {
+		a.linked("B:2@32 c:3@48", 2)
+		a.linked("x:1@32 y:1@48", 1)
+	}
+	walk()
+	want := map[string]uint64{"certain: a:1 B:2 c:3": 1}
+	if got := a.profiled(p, w); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	want = map[string]uint64{"certain: a:1 B:2 c:3": 2, "unplaced: [callers unknown] x:1 y:1": 1}
+	w = a.openForTest()
+	link()
+	if got := a.profiled(p, w); !maps.Equal(got, want) {
+		t.Errorf("in the next window: got %v, want %v", got, want)
+	}
+	p.trim(nil, &a.nameCount)
+	if len(p.names) != 0 || a.nameCount.Load() != 0 {
+		t.Fatalf("%d names are left, %d are counted", len(p.names), a.nameCount.Load())
+	}
+	w = a.openForTest()
+	link()
+	if got := a.profiled(p, w); !maps.Equal(got, want) {
+		t.Errorf("after names were forgotten: got %v, want %v", got, want)
+	}
+	if n, requested := a.nameCount.Load(), len(p.requested); int(n) != requested {
+		t.Errorf("%d names are counted, %d were asked for", n, requested)
+	}
+
+	// Learned while nobody recorded.
+	b, w := newContextAgent(t, Options{Contexts: ContextChain})
+	p = b.attach(7)
+	b.drop(w)
+	b.walked("a:1@16 B:2@32 c:3@48", 1)
+	w = b.openForTest()
+	b.linked("B:2@32 c:3@48", 2)
+	b.linked("x:1@32 y:1@48", 1)
+	if got := b.profiled(p, w); !maps.Equal(got, want) {
+		t.Errorf("learned without a window: got %v, want %v", got, want)
+	}
+}
+
+// Of a process that is gone when its window closes, the end of a context that was never sampled is named by the same frame
+// within a context.
+func TestNamesOfPlacedContextsOfEndedProcess(t *testing.T) {
+	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	p := a.attach(7)
+	a.walked("a:1@16 B:2@32 c:3@48", 1)
+	a.linked("B:2@32 c:3@48", 2)
+	a.linked("x:1@32 y:1@48", 1)
+	a.handle(processRecord(bpf.EventProcessExit, java))
+	a.submitDirty()
+	a.named(p) // in time
+	// From now on every other frame is stale: p has no VM any more.
+	want := map[string]uint64{"certain: a:1 B:2 c:3": 3, "unplaced: [callers unknown] x:1 y:1": 1}
+	if got := a.profiled(p, w); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	n := a.name(p, wanted{rawFrame: rawFrame{frame: method('q', 1), end: bpf.EndKnown}})
+	if !n.stale || len(n.symbols) != 2 || n.symbols[1].Value().Function != "[callers unknown]" {
+		t.Errorf("a frame that was never named is %+v", n)
+	}
+}
+
+// Two ends of one frame do not get into each other's names.
+func TestNamesOfEnds(t *testing.T) {
+	a, _ := newContextAgent(t, Options{})
+	p := a.attach(7)
+	bare := rawFrame{frame: method('a', 1)}
+	symbols := append(make([]symbolize.Symbol, 0, 8), marker("a"))
+	p.names[bare] = name{symbols: symbols}
+	var names []name
+	for _, end := range []bpf.WalkEnd{bpf.EndKnown, bpf.EndRead} {
+		r := bare
+		r.end = end
+		names = append(names, a.name(p, wanted{rawFrame: r}))
+	}
+	for i, want := range []string{"[callers unknown]", "[truncated: stack not readable]"} {
+		if got := names[i].symbols; len(got) != 2 || got[0] != marker("a") || got[1].Value().Function != want {
+			t.Errorf("%v, want a and %s", got, want)
+		}
+	}
+	for _, bad := range []name{{symbols: symbols, stale: true}, {symbols: symbols, unknown: true}} {
+		p.names[bare] = bad
+		if n := a.name(p, wanted{rawFrame: rawFrame{frame: bare.frame, end: bpf.EndKnown}}); !n.stale || n.symbols[0] == marker("a") {
+			t.Errorf("named by %+v", n)
+		}
+	}
+}
+
+// What an interpreted frame of a context is was decided when it was learned: by now another method may be there.
+func TestWantedEpochs(t *testing.T) {
+	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	p := a.attach(7)
+	a.feed(record{identity: java, attachment: 7, classEpoch: 2, flags: bpf.SampleDepths, user: "A:1@16 b:2@32 c:3@48"})
+	p.trim(nil, &a.nameCount)
+	p.wanted = nil
+	a.feed(record{
+		identity: java, attachment: 7, classEpoch: 5, flags: bpf.SampleDepths | bpf.SampleLink, end: bpf.EndKnown, user: "b:2@32 c:3@48",
+		kernel: []uint64{uint64(method('A', 1))},
+	})
+	a.placed(w)
+	epochs := map[string]uint32{}
+	for _, r := range p.wanted {
+		epochs[pathOf([]rawFrame{r.rawFrame})] = r.epoch
+	}
+	if want := (map[string]uint32{"A:1": 2, "b:2": 5, "c:3": 5, "kernel": 5}); !maps.Equal(epochs, want) {
+		t.Errorf("asked for %v, want %v", epochs, want)
+	}
+}

@@ -1,0 +1,327 @@
+package agent
+
+import (
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// A record is a sample as the kernel side writes it. Stacks are written outermost frame first, as the papers draw paths,
+// each frame as method:place@depth. The method is one letter and says what kind of frame it is: see method.
+type record struct {
+	identity
+	tid        uint32 // 0: pid
+	attachment uint32
+	classEpoch uint32
+	flags      uint8
+	end        bpf.WalkEnd // EndNone: the root
+	kernel     []uint64
+	user       string
+	shared     *bpf.SharedStack
+}
+
+// method is the frame of a method: compiled code a to z, interpreted A to Z, stubs !, native code 0 to 9. Of the first two
+// frames say which method they are of.
+func method(m byte, place uint64) bpf.Frame {
+	switch {
+	case 'a' <= m && m <= 'z':
+		return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(m)<<32 | place)
+	case 'A' <= m && m <= 'Z':
+		return bpf.Frame(uint64(bpf.FrameInterpreted)<<60 | uint64(m)<<16 | place)
+	case m == '!':
+		return bpf.Frame(uint64(bpf.FrameStub)<<60 | uint64(m)<<16 | place)
+	}
+	return bpf.Frame(uint64(bpf.FrameNative)<<60 | uint64(m)<<32 | place)
+}
+
+// letter is the inverse of method.
+func letter(f bpf.Frame) (m byte, place uint64) {
+	switch f.Kind() {
+	case bpf.FrameInterpreted:
+		return byte(f >> 16), uint64(f) & 0xffff
+	case bpf.FrameStub:
+		return byte(f >> 16), uint64(f) & 0xffff
+	}
+	return byte(f >> 32), uint64(f) & 0xffffffff
+}
+
+// frames parses a stack: frames and depths, innermost first.
+func frames(text string) (user []bpf.Frame, depths []uint32) {
+	for _, f := range strings.Fields(text) {
+		var place, depth uint64
+		rest := f[1:]
+		if strings.HasPrefix(rest, ":") {
+			place, rest = number(rest[1:])
+		}
+		if strings.HasPrefix(rest, "@") {
+			depth, rest = number(rest[1:])
+		}
+		if rest != "" {
+			panic(fmt.Sprintf("frame %q", f))
+		}
+		user, depths = append(user, method(f[0], place)), append(depths, uint32(depth))
+	}
+	slices.Reverse(user)
+	slices.Reverse(depths)
+	return user, depths
+}
+
+func number(text string) (n uint64, rest string) {
+	for text != "" && text[0] >= '0' && text[0] <= '9' {
+		n, text = 10*n+uint64(text[0]-'0'), text[1:]
+	}
+	return n, text
+}
+
+// encode lays the record out as the kernel side does.
+func (r record) encode() []byte {
+	user, depths := frames(r.user)
+	if r.tid == 0 {
+		r.tid = r.pid
+	}
+	if r.end == bpf.EndNone && len(user) > 0 {
+		r.end = bpf.EndRoot
+	}
+	s := bpf.ProfileSample{
+		Header: r.header(bpf.EventSample), UserFrames: uint16(len(user)), KernelFrames: uint16(len(r.kernel)), End: uint8(r.end),
+		Flags: r.flags, Attachment: r.attachment, ClassEpoch: r.classEpoch,
+	}
+	s.Header.Tid = r.tid
+	if r.shared != nil {
+		s.Flags |= bpf.SampleShared
+	}
+	copy(s.Comm[:], []uint8("thread"))
+	for i, f := range user {
+		s.Frames[i] = uint64(f)
+	}
+	copy(s.Frames[len(user):], r.kernel)
+	size := unsafe.Offsetof(s.Frames) + 8*uintptr(len(user)+len(r.kernel))
+	raw := append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&s)), size)...)
+	order := binary.NativeEndian
+	if s.Flags&bpf.SampleDepths != 0 {
+		for _, d := range depths {
+			raw = order.AppendUint32(raw, d)
+		}
+		raw = append(raw, make([]byte, len(raw)&4)...)
+	}
+	if h := r.shared; h != nil {
+		for _, v := range []uint32{h.Serial, h.Base, h.Frames, h.Own} {
+			raw = order.AppendUint32(raw, v)
+		}
+	}
+	return raw
+}
+
+// A contextAgent folds records in a mode, without a kernel side. It keeps what that would have been told.
+type contextAgent struct {
+	*Agent
+	t     testing.TB
+	rates rateMap
+}
+
+type rateMap map[uint32][]bpf.ChainRate // by slot, the last one is in force
+
+func (m rateMap) Put(key, value any) error {
+	slot := key.(uint32)
+	m[slot] = append(m[slot], value.(bpf.ChainRate))
+	return nil
+}
+
+func (m rateMap) last(slot uint32) (r bpf.ChainRate) {
+	if n := len(m[slot]); n > 0 {
+		r = m[slot][n-1]
+	}
+	return r
+}
+
+func newContextAgent(t testing.TB, opt Options) (*contextAgent, *Window) {
+	inner, w := testAgent()
+	a := &contextAgent{Agent: inner, t: t, rates: rateMap{}}
+	a.opt, a.log = opt, slog.New(slog.DiscardHandler)
+	if opt.Contexts == ContextChain {
+		a.Agent.rates = newChainRates(a.Agent, a.rates)
+	}
+	return a, w
+}
+
+var java = identity{100, 5, 1}
+
+// attach has java run a VM that is attached under this number.
+func (a *contextAgent) attach(serial uint32) *process {
+	p := a.process(&bpf.Header{Pid: java.pid, Start: java.start, Exec: java.exec})
+	p.slot.Store(serial % bpf.MaxAttached)
+	p.attachment.Store(serial)
+	return p
+}
+
+func (a *contextAgent) feed(r record) {
+	a.mu.Lock() // as the drainer does
+	defer a.mu.Unlock()
+	a.handle(r.encode())
+}
+
+// walked feeds a walk of a thread of java's, as often as that.
+func (a *contextAgent) walked(user string, times int) {
+	for range times {
+		a.feed(record{identity: java, attachment: a.attachment(), flags: bpf.SampleDepths, user: user})
+	}
+}
+
+// linked feeds a link: the last two frames of user. Where contexts are checked, all of them are in the sample.
+func (a *contextAgent) linked(user string, times int) {
+	end := bpf.EndKnown
+	if a.opt.CheckContexts {
+		end = bpf.EndRoot
+	} else {
+		f := strings.Fields(user)
+		user = strings.Join(f[max(0, len(f)-2):], " ")
+	}
+	for range times {
+		a.feed(record{identity: java, attachment: a.attachment(), flags: bpf.SampleDepths | bpf.SampleLink, end: end, user: user})
+	}
+}
+
+func (a *contextAgent) attachment() uint32 {
+	if p := a.table[int(java.pid)]; p != nil {
+		return p.attachment.Load()
+	}
+	return 0
+}
+
+// pathOf writes a raw stack as a record has it, without depths. Behind the outermost frame is why there are no more: it
+// stands in front, in brackets.
+func pathOf(stack []rawFrame) string {
+	var path []string
+	for _, r := range stack {
+		text := ""
+		switch r.kind {
+		case rawKernel:
+			text = "kernel"
+		case rawStale:
+			text = "stale"
+		case rawNothing:
+			text = "nothing"
+		case rawDepths:
+			text = "depths"
+		default:
+			m, place := letter(r.frame)
+			text = string(rune(m))
+			if place != 0 {
+				text += fmt.Sprintf(":%d", place)
+			}
+		}
+		path = append(path, text)
+		if r.end != 0 {
+			path = append(path, "["+r.end.String()+"]")
+		}
+	}
+	slices.Reverse(path)
+	return strings.Join(path, " ")
+}
+
+// contexts are all contexts of a tree that have a weight of their own.
+func contextsOf(t *rawTree) map[string]uint64 {
+	m := map[string]uint64{}
+	for id, n := range t.Nodes() {
+		if n.Self > 0 {
+			m[pathOf(t.Stack(id))] += n.Self
+		}
+	}
+	return m
+}
+
+// enteredOf are all edges of a tree that were entered.
+func enteredOf(t *rawTree) map[string]uint64 {
+	m := map[string]uint64{}
+	for id, n := range t.Nodes() {
+		if n.Entered > 0 {
+			m[pathOf(t.Stack(id))] += n.Entered
+		}
+	}
+	return m
+}
+
+// placed is what a window holds, when it closes: contexts of all threads by certainty, as "certain: main run".
+func (a *contextAgent) placed(w *Window) map[string]uint64 {
+	a.mu.Lock()
+	delete(a.windows, w)
+	a.closing[w] = struct{}{}
+	a.mu.Unlock()
+	a.place(w)
+	return a.held(w)
+}
+
+func (a *contextAgent) held(w *Window) map[string]uint64 {
+	m := map[string]uint64{}
+	var inTrees uint64
+	for _, threads := range w.processes {
+		for tid, t := range threads {
+			var count, total uint64
+			for certainty := range t.trees {
+				tree := &t.trees[certainty]
+				total += tree.Total()
+				for path, n := range contextsOf(tree) {
+					m[Certainty(certainty).String()+": "+path] += n
+				}
+			}
+			for _, n := range t.count.placed {
+				count += n
+			}
+			if count != t.count.linked || total != t.count.walked+t.count.linked || t.waiting.Total() != 0 {
+				a.t.Errorf("thread %d: %d walked, %d linked, of which %v are placed; %d are in trees, %d wait", tid, t.count.walked,
+					t.count.linked, t.count.placed, total, t.waiting.Total())
+			}
+			inTrees += total
+		}
+	}
+	if inTrees != w.folded {
+		a.t.Errorf("%d samples are in trees, %d were folded", inTrees, w.folded)
+	}
+	return m
+}
+
+// named has all frames named that somebody asked for, as a worker would: by their letters.
+func (a *contextAgent) named(p *process) {
+	p.mu.Lock()
+	frames := p.wanted
+	p.wanted = nil
+	for _, r := range frames {
+		if bare := r.rawFrame; bare.end == 0 {
+			p.names[bare] = name{symbols: []symbolize.Symbol{marker(pathOf([]rawFrame{bare}))}}
+		}
+	}
+	p.mu.Unlock()
+	for _, r := range frames {
+		if r.end != 0 {
+			n := a.name(p, r)
+			p.mu.Lock()
+			p.names[r.rawFrame] = n
+			p.mu.Unlock()
+		}
+	}
+}
+
+// namedContexts are those of a named tree.
+func namedContexts(t *cct.Tree[symbolize.Symbol]) map[string]uint64 {
+	m := map[string]uint64{}
+	for id, n := range t.Nodes() {
+		if n.Self == 0 {
+			continue
+		}
+		var path []string
+		for _, s := range t.Stack(id) {
+			path = append(path, s.Value().Function)
+		}
+		slices.Reverse(path)
+		m[strings.Join(path, " ")] += n.Self
+	}
+	return m
+}

@@ -1,0 +1,73 @@
+package agent
+
+import "github.com/vmprof-agent/vmprof-agent/cct"
+
+// contextsOf tells how the contexts of a process were found in a window that is closed; nil if all were walked.
+func (a *Agent) contextsOf(p *process, threads map[uint32]*rawThread) *Contexts {
+	if a.opt.Contexts == ContextWalk {
+		return nil
+	}
+	var sum contextCount
+	for _, t := range threads {
+		sum.add(&t.count)
+	}
+	c := &Contexts{
+		Mode: a.opt.Contexts, Walked: sum.walked, Linked: sum.linked,
+		Ambiguous: sum.placed[Ambiguous], Fitted: sum.placed[Fitted], Unplaced: sum.placed[Unplaced],
+	}
+	if a.opt.CheckContexts {
+		c.Check = &ContextCheck{Samples: sum.checked, Right: sum.right}
+	}
+	if a.opt.Contexts == ContextChain {
+		c.measure(a, p, threads)
+	}
+	return c
+}
+
+// measure fills in Table 1 of Inoue and Nakatani. Like Agent.place it does not hold agent.mu for long.
+func (c *Contexts) measure(a *Agent, p *process, threads map[uint32]*rawThread) {
+	var links rawTree
+	for _, t := range threads {
+		links.Merge(&t.links)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known := p.chaining
+	if known == nil {
+		return
+	}
+	stats := known.chain.Stats()
+	c.Nodes, c.Shared, c.Methods = stats.Contexts, stats.Shared, stats.Methods
+	for id, n := range links.Nodes() {
+		if n.Self == 0 || id == cct.Root {
+			continue
+		}
+		a.mu.Unlock()
+		a.mu.Lock()
+		byDepth, bySite := known.agreement(links.Stack(id))
+		for i, levels := range ContextLevels {
+			if byDepth.Whole || levels > 0 && byDepth.Levels >= levels {
+				c.ByDepth[i] += n.Self
+			}
+			if bySite.Whole || levels > 0 && bySite.Levels >= levels {
+				c.BySite[i] += n.Self
+			}
+		}
+	}
+}
+
+// agreement tells in how much of the callers all contexts agree that a link, as rawThread.links has it, may belong to: by
+// {method, depth} and by all that the link has.
+func (c *chaining) agreement(key []rawFrame) (byDepth, bySite cct.Agreement) {
+	link, ok := activations(nil, key[:len(key)-1], key[len(key)-1].depths())
+	switch {
+	case !ok: // of a walk that ended at once
+	case len(link) == 1: // a stack of one frame
+		byDepth.Whole, bySite.Whole = true, true
+	default:
+		l := linkOf(link)
+		_, byDepth = c.chain.ByDepth(l.Leaf)
+		bySite = c.chain.Place(l).Callers
+	}
+	return byDepth, bySite
+}

@@ -1,0 +1,195 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// estimateDeadline is how long the end of a window waits for all estimates.
+const estimateDeadline = 5 * time.Second
+
+// leastSamples of a guest are worth an estimate.
+const leastSamples = 20
+
+// An estimated is what came out for one guest.
+type estimated struct {
+	calls       []*Calls
+	credibility estimate.Credibility
+	windows     int    // that were heard
+	note        string // what a reader must know, or ""
+}
+
+// markReading notes for windows that have no reading of p's counters yet that this was the first; agent.mu is not held.
+func (a *Agent) markReading(p *process, r profileReading) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for w := range a.windows {
+		if w.processes[p] == nil {
+			continue
+		}
+		if s := w.callSet(p); s.reading.invocations == nil {
+			s.reading = r
+		}
+	}
+}
+
+// keepEstimate is when estimates are made that outlive their process: more often at first, as most processes that end
+// are young.
+var keepEstimate = backoff{first: 2 * time.Second}
+
+// keep makes an estimate of the longest window that is open, if it is time. A worker has p.
+func (e *estimator) keep(g *guest, p *process, own *estimatedGuest) {
+	now := monotonic()
+	if !own.keep.due(now) {
+		return
+	}
+	e.agent.mu.Lock()
+	w := e.agent.longest(p)
+	if w == nil {
+		e.agent.mu.Unlock()
+		return
+	}
+	task := w.estimateTask(p, now)
+	e.agent.mu.Unlock()
+	kept, err := e.estimateNow(g, task)
+	if err != nil {
+		e.log.Debug("no estimate", "pid", p.pid, "err", err)
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	own.kept, own.keptAt, own.keptSince = kept, now, task.since
+}
+
+// longest returns the window that has been open longest of those that have samples of p; mu is held.
+func (a *Agent) longest(p *process) (longest *Window) {
+	for w := range a.windows {
+		if w.processes[p] != nil && (longest == nil || w.began < longest.began) {
+			longest = w
+		}
+	}
+	return longest
+}
+
+// An estimateTask is what an estimate of one guest in one window is made of.
+type estimateTask struct {
+	process *process
+	top     topEdges      // of all threads
+	since   time.Duration // begin of the window, CLOCK_MONOTONIC
+	length  time.Duration
+	reading profileReading
+}
+
+// estimateTask collects it; agent.mu is held, or the window is closed.
+func (w *Window) estimateTask(p *process, now time.Duration) estimateTask {
+	t := estimateTask{process: p, since: w.began, length: now - w.began}
+	for _, thread := range w.processes[p] {
+		for i := range thread.trees {
+			t.top.addTree(&thread.trees[i])
+		}
+	}
+	if s := w.calls[p]; s != nil {
+		t.reading = s.reading
+	}
+	return t
+}
+
+// estimate returns the calls of one guest. If it is gone, it is the last estimate that was made while it was there.
+func (e *estimator) estimate(ctx context.Context, t estimateTask) (out estimated, err error) {
+	made := make(chan estimated, 1)
+	err = e.agent.withGuest(ctx, t.process, func(g *guest) error {
+		out, err := e.estimateNow(g, t)
+		made <- out
+		return err
+	})
+	if err == nil {
+		return <-made, nil
+	}
+	if !errors.Is(err, proc.ErrGone) {
+		return out, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if own := e.guests[t.process]; own != nil && own.keptAt > t.since && own.keptSince >= t.since {
+		kept := own.kept
+		kept.note = fmt.Sprintf("process %d ended: its calls are those of its first %v", t.process.pid, (own.keptAt - t.since).Round(time.Second/10))
+		return kept, nil
+	}
+	return out, err
+}
+
+// estimateNow makes the estimate. A worker has the process.
+func (e *estimator) estimateNow(g *guest, t estimateTask) (out estimated, err error) {
+	heard := e.heardSince(t.process, t.since)
+	in := newEstimateInput(g, e.agent.guests.classEpoch(g.kernel.Slot), t.top, heard, t.length, e.agent.period(), e.listener.HitTime())
+	if err := in.readProfiles(&t.reading, monotonic()); err != nil {
+		return out, fmt.Errorf("read counters: %w", err)
+	}
+	r := estimate.Estimate(&in.Input, estimate.Options{Logical: e.logical})
+	out.credibility, out.windows = r.Credibility, len(in.Windows)
+	if lost := in.lost.String(); lost != "" {
+		out.note = fmt.Sprintf("calls of process %d are estimated %s", t.process.pid, lost)
+	}
+	out.calls, err = in.graphs(r, t.length)
+	return out, err
+}
+
+// graphs names an estimate: a graph for each basis, in calls in the time of the window.
+func (in *estimateInput) graphs(r *estimate.Result, length time.Duration) ([]*Calls, error) {
+	places := make([]vmruntime.Scope, 0, 2*len(r.Calls))
+	for _, c := range r.Calls {
+		places = append(places, in.scope(c.Caller), in.scope(estimate.Place{Method: c.Callee, BCI: -1}))
+	}
+	frames, err := in.vm.Names(places)
+	if err != nil {
+		return nil, fmt.Errorf("name methods: %w", err)
+	}
+	byBasis := map[calls.Basis]*calls.Graph{}
+	for i, c := range r.Calls {
+		caller, callee := frames[2*i], frames[2*i+1]
+		edge := calls.Edge{
+			Caller: in.symbol(caller, c.Caller.Method), Callee: in.symbol(callee, c.Callee),
+			Site: calls.Site{Line: int32(caller.Line), Offset: c.Caller.BCI},
+		}
+		g := byBasis[c.Basis]
+		if g == nil {
+			g = &calls.Graph{Limit: maxEdges}
+			byBasis[c.Basis] = g
+		}
+		g.Add(edge, c.Rate*length.Seconds())
+	}
+	var out []*Calls
+	for _, basis := range []calls.Basis{calls.Counted, calls.Estimated, calls.Inferred, calls.Sampled} {
+		if g := byBasis[basis]; g != nil {
+			out = append(out, &Calls{Engine: "hotspot", Basis: basis, Graph: g})
+		}
+	}
+	return out, nil
+}
+
+func (in *estimateInput) scope(p estimate.Place) vmruntime.Scope {
+	if p.Method < 0 || int(p.Method) >= len(in.methods) {
+		return vmruntime.Scope{BCI: -1}
+	}
+	return vmruntime.Scope{Method: in.methods[p.Method], BCI: int(p.BCI)}
+}
+
+// symbol is the method of a frame as call graphs have it; of what has no name a marker.
+func (in *estimateInput) symbol(f vmruntime.Frame, m estimate.MethodID) symbolize.Symbol {
+	if m == estimate.NoMethod {
+		return marker("[VM]")
+	}
+	if f.Function == "" {
+		return marker("[unknown]")
+	}
+	f.Line = 0
+	return methodOf(symbolize.Intern(guestFrame(f, false, vmruntime.Site{Kind: vmruntime.Compiled}, in.guest)))
+}

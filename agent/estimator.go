@@ -1,0 +1,167 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// Bounds of an estimator.
+const (
+	estimatedGuests = 4                     // that are listened to, the busiest; others are estimated without
+	planInterval    = time.Second           // between plans of what to listen to
+	planAhead       = 3 * time.Second       // that a plan is made for
+	listenLongest   = 20 * time.Millisecond // of one window
+	listenHits      = 64                    // of one window
+	listenWindows   = 40                    // a second and guest, at most
+	keptWindows     = 2048                  // of a guest, each some kB
+	heardLately     = time.Minute           // what plans are made with: guests change
+)
+
+// An estimator estimates call rates of stock JVMs: see package estimate. Now and then it listens to some methods of
+// the busiest ones, as far as the budget allows, to check and to anchor what it estimates. It is the engine "hotspot".
+type estimator struct {
+	agent    *Agent
+	listener *listener.Listener
+	log      *slog.Logger
+	budget   float64 // share of the guests' CPU time that windows and ticks may take
+	logical  bool    // also calls that were compiled away
+	cancel   context.CancelFunc
+	done     chan struct{}
+
+	mu      sync.Mutex
+	guests  map[*process]*estimatedGuest
+	credit  time.Duration // of guests' CPU time that windows may take now
+	planned time.Duration // when credit was given last, CLOCK_MONOTONIC
+}
+
+// An estimatedGuest is what the estimator remembers of a process.
+type estimatedGuest struct {
+	heard       []heardWindow        // oldest first
+	reading     profileReading       // the last one; belongs to the worker that has the process
+	credibility estimate.Credibility // by the last plan
+
+	// These belong to the goroutine that plans, or that listens meanwhile.
+	plan       plan          // the last one
+	since      time.Duration // CLOCK_MONOTONIC: when it was first met
+	planAgain  time.Duration // likewise
+	income     float64       // what windows may cost of the guest's CPU time, seconds a second
+	windowCost time.Duration // of late
+	due        time.Duration // CLOCK_MONOTONIC: of the next window
+
+	// The last estimate while the process lived, for windows that are closed when it is gone.
+	kept              estimated
+	keptAt, keptSince time.Duration // CLOCK_MONOTONIC: when it was made, and the begin of its window
+	keep              backoff       // when to make the next one
+}
+
+func newEstimator(a *Agent, l *listener.Listener, budget float64, logical bool) *estimator {
+	ctx, cancel := context.WithCancel(context.Background())
+	e := &estimator{
+		agent: a, listener: l, log: a.log, budget: budget, logical: logical, cancel: cancel, done: make(chan struct{}),
+		guests: map[*process]*estimatedGuest{},
+	}
+	go e.run(ctx)
+	return e
+}
+
+// Name is "hotspot".
+func (e *estimator) Name() string { return "hotspot" }
+
+// Tune does nothing: how much to listen follows from the budget, and without ticks there is nothing to listen to.
+func (e *estimator) Tune(calls.Rate) error { return nil }
+
+// leastShare is the part of the budget that windows may take, however dear ticks are.
+const leastShare = 0.5
+
+// share is the part of the guests' CPU time that windows may take: what ticks leave of the budget.
+func (e *estimator) share() float64 {
+	ticks := e.agent.tickTime().Seconds() / e.agent.period().Seconds()
+	return max(e.budget-ticks, leastShare*e.budget)
+}
+
+// credibility of what VMs tell, by service.
+func (e *estimator) credibility() map[string]estimate.Credibility {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	worst := map[string]estimate.Credibility{}
+	for p, own := range e.guests {
+		p.mu.Lock()
+		service := p.service
+		p.mu.Unlock()
+		if c, known := worst[service]; own.credibility.Comparisons > 0 && (!known || own.credibility.Error > c.Error) {
+			worst[service] = own.credibility
+		}
+	}
+	return worst
+}
+
+// Cost of listening. That of the ticks is added where it is known how many there were.
+func (e *estimator) Cost() calls.Cost { return e.listener.Cost() }
+
+// Close ends listening.
+func (e *estimator) Close() error {
+	e.cancel()
+	<-e.done
+	return e.listener.Close()
+}
+
+func (e *estimator) run(ctx context.Context) {
+	defer close(e.done)
+	tick := time.NewTicker(planInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		busy := e.agent.busyGuests(estimatedGuests, hotFade)
+		e.forget()
+		e.giveCredit(busy)
+		// One plan at a time: a worker that plans names nothing meanwhile.
+		var guests []*estimatedGuest
+		for _, b := range busy {
+			e.mu.Lock()
+			own := e.guestOf(b.process)
+			e.mu.Unlock()
+			e.replan(ctx, b, own)
+			guests = append(guests, own)
+		}
+		round, stop := context.WithTimeout(ctx, planInterval)
+		var wg sync.WaitGroup
+		for _, own := range guests {
+			wg.Go(func() { e.listen(round, own) })
+		}
+		wg.Wait()
+		stop()
+	}
+}
+
+// forget drops what is known of processes that are gone, once no window asks for it.
+func (e *estimator) forget() {
+	e.agent.mu.Lock()
+	defer e.agent.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for p := range e.guests {
+		if p.exited.Load() && p.holders == 0 {
+			delete(e.guests, p)
+		}
+	}
+}
+
+// classEpochOf is how many times p's VM has unloaded classes; 0 if it has none.
+func (a *Agent) classEpochOf(p *process) uint32 {
+	var k bpf.HotspotProcess
+	if err := a.objects.Processes.Lookup(uint32(p.pid), &k); err != nil {
+		return 0
+	}
+	return a.guests.classEpoch(k.Slot)
+}

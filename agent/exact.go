@@ -1,0 +1,244 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// Exact says what is kept of every call of one JVM.
+type Exact uint8
+
+const (
+	NotExact      Exact = iota
+	ExactContexts       // the complete calling context tree of each thread
+	ExactEdges          // the call graph, with the places of calls
+)
+
+// exactEdges is the engine of edges that were all counted; the whole contexts of a Profile in CallCounts need none.
+const exactEdges = "exact edges"
+
+// An exactCount counts every call of the first JVM that it is given, until the window is closed.
+type exactCount struct {
+	agent *Agent
+	mode  Exact
+	fatal chan error // why nothing can be counted; holds one
+
+	// Guarded by agent.mu.
+	process  *process
+	recorder *exact.Recorder
+	methods  map[rawFrame]struct{} // that were announced: their names are kept
+}
+
+func newExactCount(a *Agent, mode Exact) *exactCount {
+	return &exactCount{agent: a, mode: mode, fatal: make(chan error, 1), methods: map[rawFrame]struct{}{}}
+}
+
+// begin starts to count the calls of p, whose VM was attached just now. A worker has p.
+func (x *exactCount) begin(p *process, g *guest, lib *proc.Mapping) {
+	a := x.agent
+	if !a.wanted(p.pid) {
+		return
+	}
+	a.mu.Lock()
+	taken := x.process != nil
+	if !taken {
+		x.process = p
+	}
+	a.mu.Unlock()
+	if taken {
+		a.log.Warn("the calls of one JVM are counted; those of another are not", "pid", p.pid)
+		return
+	}
+	r, err := x.start(p, g, lib)
+	if err != nil {
+		x.fail(fmt.Errorf("count the calls of process %d: %w", p.pid, err))
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	x.recorder = r
+}
+
+func (x *exactCount) fail(err error) {
+	select {
+	case x.fatal <- err:
+	default:
+	}
+}
+
+func (x *exactCount) start(p *process, g *guest, lib *proc.Mapping) (*exact.Recorder, error) {
+	if err := exact.Check(g.vm); err != nil {
+		return nil, err
+	}
+	a := x.agent
+	return proc.Call(context.Background(), a.pool, p.pid, func() (*exact.Recorder, error) {
+		f, err := a.opt.Proc.OpenMapped(p.pid, lib, maxLibrary)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		st, err := f.Stat()
+		if err != nil {
+			return nil, fmt.Errorf("read libjvm: %w", err)
+		}
+		file, err := elffile.Open(f, st.Size())
+		if err != nil {
+			return nil, fmt.Errorf("read libjvm: %w", err)
+		}
+		sites, err := exact.FindSites(file, f)
+		if err != nil {
+			return nil, err
+		}
+		return exact.Start(a.objects, f, sites, exact.Options{PID: p.pid, NoEdges: x.mode != ExactEdges})
+	})
+}
+
+// onNewMethod has a method named while it is there; agent.mu is held.
+func (x *exactCount) onNewMethod(m bpf.MethodSeen) {
+	a := x.agent
+	p := a.process(m.Header)
+	if p != x.process {
+		return
+	}
+	r := methodFrame(exact.Method{Addr: m.Method, Epoch: m.ClassEpoch})
+	x.methods[r] = struct{}{}
+	if p.want([]rawFrame{r}, m.ClassEpoch, &a.nameCount) {
+		a.dirty[p] = struct{}{}
+	}
+}
+
+func methodFrame(m exact.Method) rawFrame {
+	return rawFrame{frame: m.Frame(), epoch: m.Epoch, kind: rawReturn}
+}
+
+func siteFrame(s exact.Site) rawFrame {
+	r := rawFrame{frame: s.Frame, kind: rawReturn}
+	if s.Frame.Kind() == bpf.FrameInterpreted {
+		r.epoch = s.Epoch
+	}
+	return r
+}
+
+// stop ends the counting, and returns what was counted and of which process: nil if there was nothing to count. The
+// places of calls are on their way to be named.
+func (x *exactCount) stop() (*exact.Recording, *process, error) {
+	a := x.agent
+	a.mu.Lock()
+	r, p := x.recorder, x.process
+	a.mu.Unlock()
+	if r == nil {
+		return nil, nil, errors.New("no JVM was attached whose calls could be counted: it ended before, or is no JVM that can be attached (vmprof-agent doctor lists those)")
+	}
+	if err := r.Stop(); err != nil {
+		return nil, nil, fmt.Errorf("end counting: %w", err)
+	}
+	s, err := r.Snapshot()
+	if err != nil {
+		return nil, nil, fmt.Errorf("read counts: %w", err)
+	}
+	methods, err := r.Methods() // announcements may have been lost
+	if err != nil {
+		return nil, nil, fmt.Errorf("read methods: %w", err)
+	}
+	recording := s.Since(nil)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, m := range methods {
+		p.want([]rawFrame{methodFrame(m)}, m.Epoch, &a.nameCount)
+	}
+	if x.mode == ExactEdges {
+		for e := range recording.Graph.Edges() {
+			if e.Site.Frame != 0 {
+				p.want([]rawFrame{siteFrame(e.Site)}, e.Site.Epoch, &a.nameCount)
+			}
+		}
+	}
+	a.names.submit(p)
+	return recording, p, nil
+}
+
+// end closes the window: with all that was counted since the agent began.
+func (x *exactCount) end(ctx context.Context, w *Window) (*Profile, error) {
+	a := x.agent
+	recording, p, err := x.stop()
+	if err != nil {
+		return nil, err
+	}
+	end := time.Now()
+	a.mu.Lock()
+	after := a.snapshot()
+	delete(a.windows, w)
+	a.closing[w] = struct{}{}
+	a.mu.Unlock()
+	a.names.wait(ctx, []*process{p}, exactNameDeadline)
+
+	out := a.newProfile(w, end, after)
+	out.Unit, out.Event = CallCounts, "" // nothing ticked
+	out.Processes = []*Process{x.profile(p, recording)}
+	out.Comments = append(out.Comments, fmt.Sprintf("exact: %d calls counted", recording.Calls))
+	out.Comments = append(out.Comments, recording.Losses.Notes()...)
+	return out, nil
+}
+
+// exactNameDeadline is how long the end of an exact recording waits for names: of all places of calls, if need be.
+const exactNameDeadline = 30 * time.Second
+
+// profile makes the counted process's part of a profile.
+func (x *exactCount) profile(p *process, r *exact.Recording) *Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.describe()
+	names := exactNames{p}
+	if x.mode == ExactEdges {
+		out.Calls = []*Calls{{Engine: exactEdges, Basis: calls.Counted, Graph: exact.Logical(r.Graph, names)}}
+		return out
+	}
+	for _, t := range r.Threads {
+		tree := cct.Map(t.Tree, func(m exact.Method) []symbolize.Symbol { return []symbolize.Symbol{names.Method(m)} })
+		out.Threads = append(out.Threads, &Thread{TID: t.TID, Name: symbolize.CleanName(t.Name), Tree: tree})
+	}
+	return out
+}
+
+// exactNames names what was counted of a process; its mu is held.
+type exactNames struct{ *process }
+
+// Method implements exact.Names.
+func (n exactNames) Method(m exact.Method) symbolize.Symbol {
+	if text := m.Marker(); text != "" {
+		return marker(text)
+	}
+	if s := n.named(methodFrame(m)).symbols; len(s) > 0 {
+		return methodOf(s[len(s)-1])
+	}
+	return marker("[unknown]")
+}
+
+// Places implements exact.Names.
+func (n exactNames) Places(s exact.Site) (places []exact.Place) {
+	name := n.named(siteFrame(s))
+	if name.stale || name.unknown {
+		return nil
+	}
+	for i := range name.symbols {
+		places = append(places, exact.Place{Method: methodOf(name.symbols[i]), Site: name.site(i)})
+	}
+	return places
+}
+
+func (x *exactCount) close() error {
+	if x.recorder == nil {
+		return nil
+	}
+	return x.recorder.Close()
+}

@@ -1,0 +1,261 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// A heardWindow is what was heard in one window.
+type heardWindow struct {
+	at      time.Duration // CLOCK_MONOTONIC
+	entries []bpf.Frame   // code versions that were listened to
+	hits    map[heardHit]int
+	length  time.Duration // that it was to last
+	ran     time.Duration
+	capped  bool
+	partial bool // threads were left out: their debug registers were in use, or there were too many
+}
+
+// A heardHit is a callee and where it was called.
+type heardHit struct {
+	callee bpf.Frame
+	caller rawFrame
+}
+
+// giveCredit lets windows take their share of the time that guests used. What is not taken is not kept for long: a
+// burst of windows would be felt.
+func (e *estimator) giveCredit(busy []busyGuest) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	share := e.share()
+	now := monotonic()
+	passed := min(now-e.planned, 2*planInterval)
+	e.planned = now
+	var earned time.Duration
+	for _, b := range busy {
+		// CPU time a second, of late.
+		cpus := b.top.all * e.agent.period().Seconds() / max(b.top.span.Seconds(), 1e-3)
+		own := e.guestOf(b.process)
+		own.income = cpus * share
+		earned += time.Duration(own.income * float64(passed))
+	}
+	e.credit = min(e.credit+earned, max(2*earned, listenHits*e.listener.HitTime()))
+}
+
+// take takes credit for a window; false if there is too little.
+func (e *estimator) take(cost time.Duration) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.credit < cost {
+		return false
+	}
+	e.credit -= cost
+	return true
+}
+
+func (e *estimator) refund(cost time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.credit += cost
+}
+
+// A wish is a window that would help, in addresses.
+type wish struct {
+	entries  []listener.Entry
+	frames   []bpf.Frame
+	duration time.Duration
+	hits     int
+}
+
+// A plan is what to listen to next in one guest, the best first.
+type plan struct {
+	process *process
+	guest   listener.Guest
+	wishes  []wish
+	turn    int // of wishes
+}
+
+// next is what to listen to now: after the last wish comes the first again.
+func (p *plan) next() wish {
+	w := p.wishes[p.turn%len(p.wishes)]
+	p.turn++
+	return w
+}
+
+// planDeadline is how long a plan may take. planShare bounds the part of a worker's time that plans of a guest take, and
+// firstShare that in the time after it was first met, in which most is learned.
+const (
+	planDeadline = 3 * time.Second
+	planShare    = 0.03
+	firstShare   = 0.25
+	firstTime    = 10 * time.Second
+)
+
+// replan makes a plan for a guest, if it is time for one; otherwise it goes on with the last one's windows.
+func (e *estimator) replan(ctx context.Context, b busyGuest, own *estimatedGuest) {
+	now := monotonic()
+	if now < own.planAgain {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, planDeadline)
+	defer cancel()
+	made := make(chan plan, 1)
+	err := e.agent.withGuest(ctx, b.process, func(g *guest) error {
+		wishes, err := e.plan(g, b)
+		if err == nil {
+			made <- plan{process: b.process, guest: listener.Guest{Identity: b.id, Memory: g.mem}, wishes: wishes}
+		}
+		return err
+	})
+	took := monotonic() - now
+	share := planShare
+	if now-own.since < firstTime {
+		share = firstShare
+	}
+	own.planAgain = now + max(planInterval, time.Duration(float64(took)/share))
+	if err != nil {
+		e.log.Debug("cannot plan what to listen to", "pid", b.pid, "err", err)
+		own.plan = plan{}
+		return
+	}
+	own.plan = <-made
+	e.log.Debug("planned what to listen to", "pid", b.pid, "windows", len(own.plan.wishes), "took", took)
+}
+
+// guestOf returns what is remembered of a process; mu is held.
+func (e *estimator) guestOf(p *process) *estimatedGuest {
+	own := e.guests[p]
+	if own == nil {
+		own = &estimatedGuest{since: monotonic(), keep: keepEstimate, windowCost: listenHits * e.listener.HitTime()}
+		e.guests[p] = own
+	}
+	return own
+}
+
+// listen opens the windows of a guest's plan until ctx ends, at random moments, as many as the guest's time allows.
+func (e *estimator) listen(ctx context.Context, own *estimatedGuest) {
+	if len(own.plan.wishes) == 0 || own.income <= 0 {
+		return
+	}
+	w := own.plan.next()
+	for {
+		pause := max(own.windowCost.Seconds()/own.income, 1./listenWindows)
+		now := monotonic()
+		own.due = max(own.due, now-planInterval) + time.Duration(rand.ExpFloat64()*pause*float64(time.Second))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(own.due - now):
+		}
+		if e.window(ctx, own, w) {
+			w = own.plan.next()
+		}
+	}
+}
+
+// plan chooses what to listen to next.
+func (e *estimator) plan(g *guest, b busyGuest) ([]wish, error) {
+	heard := e.heardSince(b.process, monotonic()-heardLately)
+	e.mu.Lock()
+	own := e.guestOf(b.process)
+	income := own.income
+	e.mu.Unlock()
+	hit := e.listener.HitTime()
+	in := newEstimateInput(g, e.agent.guests.classEpoch(g.kernel.Slot), b.top, heard, b.top.span, e.agent.period(), hit)
+	if err := in.readProfiles(&own.reading, monotonic()); err != nil {
+		return nil, err
+	}
+	e.agent.markReading(b.process, own.reading)
+	e.keep(g, b.process, own)
+	r := estimate.Estimate(&in.Input, estimate.Options{})
+	e.mu.Lock()
+	own.credibility = r.Credibility
+	e.mu.Unlock()
+	var wishes []wish
+	for _, q := range estimate.Plan(&in.Input, r, estimate.Budget{
+		Windows: listenWindows, Hits: income * planAhead.Seconds() / hit.Seconds(), Codes: listener.MaxEntries,
+		MaxHits: listenHits, MaxDuration: listenLongest.Seconds(),
+	}) {
+		w := wish{duration: time.Duration(q.Duration * float64(time.Second)), hits: q.MaxHits}
+		for _, c := range q.Codes {
+			if entry := in.entries[c]; entry.Address != 0 {
+				w.entries = append(w.entries, entry)
+				w.frames = append(w.frames, g.frame(entry))
+			}
+		}
+		if len(w.entries) == len(q.Codes) && w.duration > 0 {
+			wishes = append(wishes, w)
+		}
+	}
+	return wishes, nil
+}
+
+// frame is the frame of a thread that is at an entry.
+func (g *guest) frame(e listener.Entry) bpf.Frame {
+	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(e.Version)<<32 | uint64(uint32(e.Address-g.kernel.CodeLow)))
+}
+
+// window listens once, if there is credit.
+func (e *estimator) window(ctx context.Context, own *estimatedGuest, w wish) (enough bool) {
+	p := own.plan.process
+	before := e.listener.Cost().Time()
+	most := time.Duration(w.hits) * e.listener.HitTime()
+	if !e.take(most) {
+		return false
+	}
+	r, err := e.listener.Listen(ctx, own.plan.guest, w.entries, listener.Window{Duration: w.duration, MaxHits: w.hits})
+	// With several guests the difference has a part of the others'; all of it is taken once.
+	cost := e.listener.Cost().Time() - before
+	e.refund(most - cost)
+	own.windowCost += (cost - own.windowCost) / 8
+	switch {
+	case err == nil:
+	case errors.Is(err, listener.ErrJump), errors.Is(err, listener.ErrChanged), errors.Is(err, attach.ErrThreadsGone),
+		errors.Is(err, attach.ErrBreakpointsBusy), errors.Is(err, proc.ErrGone), ctx.Err() != nil:
+		e.log.Debug("a window was void", "pid", p.pid, "err", err)
+		return true
+	default:
+		e.log.Warn("cannot listen to calls", "pid", p.pid, "err", err)
+		return true
+	}
+	// A window that was full counts up to its last hit: what came late is not in its hits.
+	ran := max(r.Ran-time.Duration(r.Late)*e.listener.HitTime(), 0)
+	heard := heardWindow{at: monotonic(), entries: w.frames, hits: map[heardHit]int{}, length: w.duration, ran: ran, capped: r.Capped, partial: r.Busy+r.Left > 0}
+	epoch := e.agent.classEpochOf(p)
+	for _, h := range r.Hits {
+		heard.hits[heardHit{h.Callee, callSite(h.Caller, epoch)}]++
+	}
+	e.agent.teachCalls(p, r.Hits, epoch)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	own.heard = append(own.heard, heard)
+	if n := len(own.heard); n > keptWindows {
+		own.heard = slices.Clone(own.heard[n-keptWindows/2:])
+	}
+	return true
+}
+
+// heardSince returns what was heard of p in windows that ended after a moment.
+func (e *estimator) heardSince(p *process, since time.Duration) []heardWindow {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	own := e.guests[p]
+	if own == nil {
+		return nil
+	}
+	for i := range own.heard {
+		if own.heard[i].at >= since {
+			return own.heard[i:len(own.heard):len(own.heard)]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// A busyJIT is a process whose code a map names, and where it was lately.
+type busyJIT struct {
+	*process
+	id      proc.Identity
+	samples map[uint64]float64 // by address
+	all     float64
+}
+
+// busyJITs returns the n processes whose code a map names that were busiest lately, and lets what is known of all fade.
+func (e *callEngines) busyJITs(n int, fade float64) (busy []busyJIT) {
+	a := e.agent
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.table {
+		if len(p.hot.samples) > 0 && !p.exited.Load() && p.attachment.Load() == 0 && e.listensTo(p) {
+			busy = append(busy, busyJIT{process: p, id: p.id, all: p.hot.all})
+		}
+	}
+	slices.SortFunc(busy, func(a, b busyJIT) int { return cmp.Or(cmp.Compare(b.all, a.all), cmp.Compare(a.pid, b.pid)) })
+	busy = busy[:min(n, len(busy))]
+	for i := range busy {
+		busy[i].samples = maps.Clone(busy[i].hot.samples)
+	}
+	for _, p := range a.table {
+		p.hot.fade(fade)
+	}
+	return busy
+}
+
+// A jitEntries is code that calls arrive at, by its first instruction.
+type jitEntries map[uint64]symbolize.PerfEntry
+
+// addJIT adds the hottest code of a process whose code a map names.
+func (h *hotCode) addJIT(ctx context.Context, b busyJIT) {
+	a, p := h.agent, b.process
+	g := hotGuest{guest: listener.Guest{Identity: b.id}}
+	known := jitEntries{}
+	err := a.withWorker(ctx, p, func() error {
+		memory, err := a.memoryOf(p)
+		if err != nil {
+			return err
+		}
+		g.guest.Memory = memory
+		for _, e := range p.hottestJIT(b.samples, hotMethods) {
+			known[e.Begin] = e
+			g.entries = append(g.entries, listener.Entry{Address: e.Begin})
+		}
+		return nil
+	})
+	if err == nil && len(g.entries) > 0 {
+		g.guest.Take = func(r listener.Result) error { return h.take(p, known, r) }
+		h.guests = append(h.guests, g)
+	}
+}
+
+// memoryOf is p's memory; its worker has p.
+func (a *Agent) memoryOf(p *process) (*proc.Memory, error) {
+	m := &p.work.perf
+	if !m.useful || p.exited.Load() {
+		return nil, fmt.Errorf("process %d has no map of its code: %w", p.pid, proc.ErrGone)
+	}
+	if m.memory == nil {
+		memory, err := proc.OpenMemory(a.opt.Proc, p.identity(), a.pool)
+		a.guests.count(err)
+		if err != nil {
+			return nil, err
+		}
+		m.memory = memory
+	}
+	return m.memory, nil
+}
+
+// hottestJIT returns the n pieces of code that most samples were in; p's worker has it. What a map says of a file's code
+// is left alone: it has names of its own, and a map may say anything.
+func (p *process) hottestJIT(samples map[uint64]float64, n int) []symbolize.PerfEntry {
+	heat := map[symbolize.PerfEntry]float64{}
+	for pc, count := range samples {
+		if e, ok := p.work.perf.names.Find(pc); ok && mayBeJIT(p.work.maps.Find(e.Begin)) {
+			heat[e] += count
+		}
+	}
+	hot := slices.SortedFunc(maps.Keys(heat), func(a, b symbolize.PerfEntry) int {
+		return cmp.Or(cmp.Compare(heat[b], heat[a]), cmp.Compare(a.Begin, b.Begin))
+	})
+	return hot[:min(n, len(hot))]
+}
+
+// take folds the calls of a window, unless the map says by now that other code is at an entry.
+func (h *hotCode) take(p *process, known jitEntries, r listener.Result) error {
+	a, e := h.agent, h.engines
+	ctx, cancel := context.WithTimeout(context.Background(), hotInterval)
+	defer cancel()
+	err := a.withWorker(ctx, p, func() error {
+		if !p.exited.Load() {
+			a.readMap(p) // not only as often as for names: as often as there are windows
+		}
+		return p.check(known, r.Hits)
+	})
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	code := p.code.Load()
+	for _, hit := range r.Hits {
+		e.counts.received++
+		e.counts.taken++
+		if a.table[p.pid] != p {
+			e.counts.discarded[discardStale]++
+			continue
+		}
+		call := []rawFrame{{frame: hit.Caller, kind: rawReturn}, {frame: hit.Callee, kind: rawExact}}
+		code.mark(call)
+		a.foldRawCall(p, "listener", call[0], call[1], 0)
+	}
+	return nil
+}
+
+// check is listener.ErrChanged if other code is at an entry by now; p's worker has it.
+func (p *process) check(known jitEntries, hits []listener.Hit) error {
+	for _, hit := range hits {
+		at := hit.Callee.PC()
+		e, ok := p.work.perf.names.Find(at)
+		if !ok || e != known[at] || hit.Callee.Kind() != bpf.FrameNative {
+			return fmt.Errorf("entry %#x of process %d: %w", at, p.pid, listener.ErrChanged)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// listened makes w a guest of the engine listener, with workers.
+func (w *mapWriter) listened() *hotCode {
+	a := w.agent
+	a.engines = &callEngines{agent: a, listener: &listener.Listener{}, counts: callCounts{discarded: noCallDiscards()}, pages: map[int]bool{}}
+	a.names = newNames(1, a.work)
+	w.t.Cleanup(a.names.close)
+	return &hotCode{agent: a, engines: a.engines}
+}
+
+func (w *mapWriter) hits(caller, callee uint64) listener.Result {
+	return listener.Result{Hits: []listener.Hit{{Caller: at(caller, rawReturn).frame, Callee: at(callee, rawExact).frame}}}
+}
+
+// Entries are the first instructions of the code that most samples were in.
+func TestHottestJIT(t *testing.T) {
+	w := newMapWriter(t)
+	w.write("7f3814003000 40 a", "7f3814003040 40 b", "7f3814003080 40 c", "400000 100 of a file")
+	w.sample(at(0, rawExact))
+	samples := map[uint64]float64{codeAt + 4: 2, codeAt + 8: 3, codeAt + 0x44: 4, codeAt + 0x84: 6, 0x400010: 9, codeAt + 0x100: 9}
+	hot := w.hottestJIT(samples, 2)
+	if len(hot) != 2 || hot[0].Begin != codeAt+0x80 || hot[1].Begin != codeAt {
+		t.Errorf("%+v", hot)
+	}
+}
+
+// A window's calls are folded if all its code is still there, and each of them is accounted for.
+func TestTakeWindow(t *testing.T) {
+	w := newMapWriter(t)
+	w.write("7f3814003000 40 leaf", "7f3814003040 40 caller")
+	w.sample(at(0, rawExact))
+	h := w.listened()
+	e := h.engines
+	known := jitEntries{}
+	for _, entry := range w.hottestJIT(map[uint64]float64{codeAt: 1}, 1) {
+		known[entry.Begin] = entry
+	}
+	window := w.agent.openForTest()
+	if err := h.take(w.process, known, w.hits(0x60, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if s := e.stats(&bpf.Counts{}); s.Attempted != 1 || s.Delivered != 1 || s.Folded != 1 {
+		t.Errorf("%+v", s)
+	}
+	w.agent.submitDirty()
+	w.agent.names.wait(t.Context(), []*process{w.process}, 1<<62)
+	w.mu.Lock()
+	calls := window.calls[w.process].profile(w.process, nil)
+	w.mu.Unlock()
+	if len(calls) != 1 || calls[0].Engine != "listener" || calls[0].Graph.Len() != 1 {
+		t.Fatalf("%+v", calls)
+	}
+	for edge := range calls[0].Graph.Edges() {
+		if edge.Caller.Value().Function != "caller" || edge.Callee.Value().Function != "leaf" || edge.Site.Offset != 0x20 {
+			t.Errorf("%+v called %+v at %+v", edge.Caller.Value(), edge.Callee.Value(), edge.Site)
+		}
+	}
+
+	w.write("7f3814003000 40 other")
+	if err := h.take(w.process, known, w.hits(0x60, 0)); !errors.Is(err, listener.ErrChanged) {
+		t.Errorf("other code is there: %v", err)
+	}
+	if s := e.stats(&bpf.Counts{}); s.Attempted != 1 || s.Folded != 1 {
+		t.Errorf("calls of a void window are folded: %+v", s)
+	}
+}
+
+// Calls of a process that has ended since are no other one's.
+func TestTakeWindowOfTheDead(t *testing.T) {
+	w := newMapWriter(t)
+	w.write("7f3814003000 40 leaf")
+	w.sample(at(0, rawExact))
+	h := w.listened()
+	known := jitEntries{}
+	for _, entry := range w.hottestJIT(map[uint64]float64{codeAt: 1}, 1) {
+		known[entry.Begin] = entry
+	}
+	delete(w.agent.table, 100)
+	if err := h.take(w.process, known, w.hits(0x60, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if c := h.engines.counts; c.received != 1 || c.folded != 0 || c.discarded[discardStale] != 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// Who is listened to: what a map names, JVMs only if nobody knows them better, and nobody who counts by itself.
+func TestWhoIsListenedTo(t *testing.T) {
+	w := newMapWriter(t)
+	e := w.listened().engines
+	listens := e.guestsOf("listener")
+	if listens(w.process) {
+		t.Error("a process without a map is listened to")
+	}
+	w.code.Store(&jitCode{})
+	if !listens(w.process) {
+		t.Error("a process with a map is not listened to")
+	}
+	e.pages[100] = true
+	if listens(w.process) {
+		t.Error("a process that cooperates is listened to")
+	}
+	delete(e.pages, 100)
+	w.attachment.Store(1)
+	if !listens(w.process) {
+		t.Error("a JVM is nobody's")
+	}
+	e.estimator = &estimator{}
+	if listens(w.process) || !e.guestsOf("hotspot")(w.process) {
+		t.Error("a JVM is not the engine hotspot's alone")
+	}
+}

@@ -1,0 +1,57 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+)
+
+// A job is something to be done with what belongs to the worker that has a process.
+type job struct {
+	ctx  context.Context // nobody waits any more when it has ended
+	do   func() error
+	done chan error // holds one
+}
+
+// withGuest has a worker do something with p's VM, which belongs to one worker at a time, and returns what it returns.
+// The error is proc.ErrGone if p has ended or has no VM. If ctx ends first, what was begun is still done to its end: it
+// must not write where the caller reads.
+func (a *Agent) withGuest(ctx context.Context, p *process, do func(*guest) error) error {
+	return a.withWorker(ctx, p, func() error {
+		if g := p.work.guest; g != nil {
+			return do(g)
+		}
+		return fmt.Errorf("process %d has no VM: %w", p.pid, proc.ErrGone)
+	})
+}
+
+// withWorker is withGuest for what needs no VM.
+func (a *Agent) withWorker(ctx context.Context, p *process, do func() error) error {
+	j := job{ctx, do, make(chan error, 1)}
+	p.mu.Lock()
+	p.jobs = append(p.jobs, j)
+	p.mu.Unlock()
+	a.names.submit(p)
+	select {
+	case err := <-j.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// doJobs does what others have left for p's worker.
+func (p *process) doJobs() {
+	p.mu.Lock()
+	jobs := p.jobs
+	p.jobs = nil
+	p.mu.Unlock()
+	for _, j := range jobs {
+		if err := j.ctx.Err(); err != nil {
+			j.done <- err
+			continue
+		}
+		j.done <- j.do()
+	}
+}

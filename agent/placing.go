@@ -1,0 +1,224 @@
+package agent
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// A placing gives samples of one process, of which a window has only links, what is known of their contexts by now.
+type placing struct {
+	chaining *chaining // nil if nothing was learned
+	code     *jitCode
+	check    bool                       // the stacks that wait are whole: count how many contexts are right
+	want     func(stack []rawFrame)     // is called with each stack that samples were given
+	pause    func()                     // is called before each link, if it is not nil
+	links    []*waitingLink             // in the order in which they were found
+	byLink   map[chainLink]*waitingLink // the same ones
+}
+
+// A waitingLink is the samples with one link.
+type waitingLink struct {
+	chainLink
+	nodes []waitingNode
+}
+
+// A waitingNode is samples of one thread with the same place in the leaf and the same frames of the kernel.
+type waitingNode struct {
+	thread *rawThread
+	id     cct.NodeID // in thread.waiting
+}
+
+// A waitingStack is what is known of such samples: the kernel's frames, the leaf, its caller, and where contexts are
+// checked all other callers.
+type waitingStack struct {
+	frames []rawFrame
+	user   int      // frames[user] is the leaf
+	depths []uint32 // of the leaf and its caller
+}
+
+func (n waitingNode) stack() (s waitingStack) {
+	s.frames = n.thread.waiting.Stack(n.id)
+	if len(s.frames) > 0 {
+		s.frames, s.depths = s.frames[:len(s.frames)-1], s.frames[len(s.frames)-1].depths()
+	}
+	for s.user < len(s.frames) && s.frames[s.user].kind == rawKernel {
+		s.user++
+	}
+	return s
+}
+
+// linked are the frames up to the caller.
+func (s *waitingStack) linked() []rawFrame {
+	return slices.Clip(s.frames[:min(s.user+2, len(s.frames))])
+}
+
+// link is false for what is no link: frames of a VM that is gone, and what is left of samples for which the tree of those
+// that wait had no room.
+func (s *waitingStack) link() (chainLink, bool) {
+	pair, ok := activations(nil, s.linked()[s.user:], s.depths)
+	if !ok || s.frames[s.user].kind != rawExact {
+		return chainLink{}, false
+	}
+	return linkOf(pair), true
+}
+
+// newPlacing is of p's samples; mu is held.
+func (a *Agent) newPlacing(p *process) *placing {
+	return &placing{
+		chaining: p.chaining, code: p.code.Load(), check: a.opt.CheckContexts, byLink: map[chainLink]*waitingLink{},
+		want: func(stack []rawFrame) {
+			if p.want(stack, p.classEpoch, &a.nameCount) {
+				a.names.submit(p)
+			}
+		},
+	}
+}
+
+// place gives the samples of a window that is closed their contexts. mu is not held, and not for long at a time: to place
+// one link takes up to some milliseconds, and the ring must not run full meanwhile.
+func (a *Agent) place(w *Window) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for p, threads := range w.processes {
+		pl := a.newPlacing(p)
+		pl.pause = func() {
+			a.mu.Unlock()
+			a.mu.Lock()
+		}
+		pl.place(threads)
+	}
+}
+
+// place gives the samples of all threads their contexts.
+func (pl *placing) place(threads map[uint32]*rawThread) {
+	for _, tid := range slices.Sorted(maps.Keys(threads)) {
+		pl.gather(threads[tid])
+	}
+	for _, l := range pl.links {
+		if pl.pause != nil {
+			pl.pause()
+		}
+		pl.placeLink(l)
+	}
+	for _, t := range threads {
+		t.waiting = rawTree{}
+	}
+}
+
+// gather sorts the samples of a thread by their links. Those without are not placed.
+func (pl *placing) gather(t *rawThread) {
+	for id, n := range t.waiting.Nodes() {
+		if n.Self == 0 {
+			continue
+		}
+		node := waitingNode{t, id}
+		s := node.stack()
+		link, ok := s.link()
+		if !ok || pl.chaining == nil {
+			pl.give(t, Unplaced, n.Self, unknownAbove(s.linked()))
+			continue
+		}
+		l := pl.byLink[link]
+		if l == nil {
+			l = &waitingLink{chainLink: link}
+			pl.byLink[link], pl.links = l, append(pl.links, l)
+		}
+		l.nodes = append(l.nodes, node)
+	}
+}
+
+// A place is one that some of a link's samples belong to.
+type place struct {
+	context   []activation
+	certainty Certainty
+	share     float64
+	owed      float64 // weight that it was not given yet; less than 0 if it was given too much
+}
+
+// places finds out where samples with a link belong: to one place at least.
+func (c *chaining) places(l chainLink) []place {
+	p := c.chain.Place(l)
+	if len(p.Candidates) == 0 {
+		p.Candidates = []cct.Candidate[rawFrame, uint32]{{Share: 1}}
+	}
+	places := make([]place, len(p.Candidates))
+	for i, to := range p.Candidates {
+		places[i] = place{context: c.context(nil, l, to), certainty: certaintyOf[p.Fit], share: to.Share}
+		if to.Context == cct.Root {
+			places[i].certainty = Unplaced
+		}
+	}
+	return places
+}
+
+var certaintyOf = [...]Certainty{cct.Unique: Certain, cct.Ambiguous: Ambiguous, cct.Fitted: Fitted, cct.Unplaced: Unplaced}
+
+// placeLink gives the samples of a link their contexts.
+func (pl *placing) placeLink(l *waitingLink) {
+	places := pl.chaining.places(l.chainLink)
+	for _, node := range l.nodes {
+		weight, s := node.thread.waiting.Node(node.id).Self, node.stack()
+		if pl.check { // the likeliest place, as no sample is told from the others that share its link
+			truth, _ := activations(nil, s.frames[s.user:], s.depths)
+			node.thread.count.check(weight, rightCallers(places[0].context, truth, sameCall))
+		}
+		linked := s.linked()
+		known := len(linked) - s.user // frames of the context that are the sample's own
+		for i, part := range divide(weight, places) {
+			if part == 0 {
+				continue
+			}
+			to := &places[i]
+			linked[len(linked)-1].end = 0 // that of the walk, or the last place's
+			stack := callers(linked, to.context[known:])
+			pl.code.mark(stack[len(linked):])
+			pl.give(node.thread, to.certainty, part, stack)
+		}
+	}
+}
+
+// give adds weight to a context.
+func (pl *placing) give(t *rawThread, certainty Certainty, weight uint64, stack []rawFrame) {
+	t.trees[certainty].Add(stack, weight)
+	t.count.placed[certainty] += weight
+	pl.want(stack)
+}
+
+// unknownAbove says that nothing is known beyond the last frame of a stack.
+func unknownAbove(stack []rawFrame) []rawFrame {
+	if len(stack) > 0 {
+		stack[len(stack)-1].end = bpf.EndKnown
+	}
+	return stack
+}
+
+// divide splits weight into whole parts in proportion to the shares of places, which sum to 1; the parts sum to weight. What
+// rounding gave one place too much, later weights make up for: as leaves are at many places, most weights are 1, and the
+// place with the largest share would be given them all.
+func divide(weight uint64, places []place) []uint64 {
+	parts := make([]uint64, len(places))
+	left := weight
+	for i := range places {
+		to := &places[i]
+		to.owed += to.share * float64(weight)
+		if to.owed >= 1 {
+			parts[i] = min(uint64(to.owed), left)
+			to.owed -= float64(parts[i])
+			left -= parts[i]
+		}
+	}
+	for ; left > 0; left-- {
+		most := 0
+		for i := range places {
+			if places[i].owed > places[most].owed {
+				most = i
+			}
+		}
+		parts[most]++
+		places[most].owed--
+	}
+	return parts
+}

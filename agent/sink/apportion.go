@@ -1,0 +1,39 @@
+package sink
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// apportion rounds weights to whole numbers whose sum is the rounded sum of the weights: each weight is cut to a whole
+// number, and what is missing then goes to those that lost most, of equals to the first (the method of the largest
+// remainder). Each is off by less than one. It fails if a weight is no number of calls, or if all do not fit into 63
+// bits together.
+func apportion(weights []float64) ([]int64, error) {
+	var sum float64
+	for _, w := range weights {
+		if !(w >= 0) {
+			return nil, fmt.Errorf("%v is not a number of calls", w)
+		}
+		sum += w
+	}
+	if sum >= 1<<63 {
+		return nil, fmt.Errorf("%g calls are too many for the format", sum)
+	}
+	whole := make([]int64, len(weights))
+	order := make([]int, len(weights)) // of indices
+	missing := int64(math.Round(sum))
+	for i, w := range weights {
+		whole[i], order[i] = int64(w), i
+		missing -= whole[i]
+	}
+	lost := func(i int) float64 { return weights[i] - float64(whole[i]) }
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(lost(b), lost(a)) })
+	// Beyond 2^53 the sum itself is rounded, hence the bounds.
+	for _, i := range order[:min(max(missing, 0), int64(len(order)))] {
+		whole[i]++
+	}
+	return whole, nil
+}

@@ -1,0 +1,44 @@
+package sink
+
+import (
+	"math"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// Windows are full of samples, or of their frames, before memory is.
+func TestWindowsFullOfSamples(t *testing.T) {
+	a, b := symbolize.Intern(symbolize.Frame{Function: "a"}), symbolize.Intern(symbolize.Frame{Function: "b"})
+	for _, test := range []struct {
+		samples, frames int
+		want            int // windows until it is full; each has 2 samples with 3 frames
+	}{{math.MaxInt, math.MaxInt, MaxWindows - 1}, {6, math.MaxInt, 3}, {5, math.MaxInt, 3}, {math.MaxInt, 6, 2}, {math.MaxInt, 7, 3}} {
+		w := NewWindows(Time)
+		w.max.samples, w.max.frames = test.samples, test.frames
+		for !w.Full() {
+			tree := new(cct.Tree[symbolize.Symbol])
+			tree.Add([]symbolize.Symbol{a, b}, 1)
+			tree.Add([]symbolize.Symbol{b}, 1)
+			if err := w.Add(&agent.Profile{Processes: []*agent.Process{{PID: 1, Threads: []*agent.Thread{{TID: 1, Tree: tree}}}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if w.Len() != test.want {
+			t.Errorf("%+v: full after %d windows", test, w.Len())
+		}
+	}
+}
+
+func TestDecimals(t *testing.T) {
+	for _, test := range []struct {
+		value float64
+		want  string
+	}{{1, "1.0000"}, {-0.5, "-0.5000"}, {0, "0.0000"}, {-1e-9, "0.0000"}, {math.NaN(), "-"}} {
+		if got := decimals(test.value, 4); got != test.want {
+			t.Errorf("decimals(%g) = %s, want %s", test.value, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package sink
+
+import "fmt"
+
+// By is what two profiles are compared by.
+type By uint8
+
+const (
+	ByMethod  By = iota // innermost methods; of calls, the methods that are called
+	ByEdge              // the two innermost methods and the site of the call
+	ByContext           // whole stacks
+)
+
+var byNames = [...]string{"method", "edge", "context"}
+
+// ParseBy reads the name of a By.
+func ParseBy(name string) (By, error) {
+	for by, n := range byNames {
+		if n == name {
+			return By(by), nil
+		}
+	}
+	return 0, fmt.Errorf("cannot compare by %q: choose method, edge or context", name)
+}
+
+// String is the name, for one thing that is compared.
+func (b By) String() string { return byNames[b] }

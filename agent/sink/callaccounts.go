@@ -1,0 +1,53 @@
+package sink
+
+import (
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+)
+
+// A callWay is a way in which calls are learned.
+type callWay struct {
+	engine string
+	basis  calls.Basis
+	rate   calls.Rate
+}
+
+// callAccounts account for the calls in a profile, over all processes and windows.
+type callAccounts struct {
+	order             []callWay
+	weight, overflown map[callWay]float64
+}
+
+func (a *callAccounts) add(p *agent.Profile) {
+	if a.weight == nil {
+		a.weight, a.overflown = make(map[callWay]float64), make(map[callWay]float64)
+	}
+	for _, proc := range p.Processes {
+		for _, c := range proc.Calls {
+			w := callWay{c.Engine, c.Basis, c.Rate}
+			if _, known := a.weight[w]; !known {
+				a.order = append(a.order, w)
+			}
+			a.weight[w] += c.Graph.Total()
+			a.overflown[w] += c.Graph.Overflow()
+		}
+	}
+}
+
+// lines are the comments: one for each way.
+func (a *callAccounts) lines() []string {
+	var lines []string
+	for _, w := range a.order {
+		line := fmt.Sprintf("calls: %.0f %v, engine %s", a.weight[w], w.basis, printable(w.engine))
+		if w.rate != (calls.Rate{}) {
+			line += fmt.Sprintf(", %v (stride x samples)", w.rate)
+		}
+		if a.overflown[w] > 0 {
+			line += fmt.Sprintf(", %.0f more found no room in their graph", a.overflown[w])
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}

@@ -1,0 +1,229 @@
+package sink_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+func TestCallViewsGolden(t *testing.T) {
+	stored := reparse(t, mustPprof(t, shopCalls()))
+	golden(t, "calls.edges.golden", show(t, sink.Edges, stored, nil))
+	golden(t, "calls.methods.golden", show(t, sink.Methods, stored, nil))
+	golden(t, "calls.tree.golden", show(t, sink.Tree, stored, nil))
+	golden(t, "calls.narrow.golden", show(t, sink.Report, stored, &sink.ViewOptions{N: 2, Width: 60}))
+	golden(t, "both.golden", show(t, sink.Report, mustPprof(t, shopBoth()), nil))
+	golden(t, "exact.golden", show(t, sink.Report, mustPprof(t, shopExact()), nil))
+}
+
+func TestCallViewsFitTerminal(t *testing.T) {
+	for _, p := range []*agent.Profile{shopCalls(), shopBoth(), shopExact()} {
+		for _, view := range []viewFunc{sink.Report, sink.Layers} {
+			for _, line := range strings.Split(show(t, view, mustPprof(t, p), nil), "\n") {
+				if n := utf8.RuneCountInString(line); n > 79 {
+					t.Errorf("line of %d columns: %s", n, line)
+				}
+			}
+		}
+	}
+}
+
+// Figure 1 of Arnold and Grove: the edges say that M calls both methods equally often.
+func TestEdgesFigure1(t *testing.T) {
+	m, call1, call2 := javaMethod("M.M()V"), javaMethod("M.call_1()V"), javaMethod("M.call_2()V")
+	p := &agent.Profile{Processes: []*agent.Process{{PID: 1, Calls: []*agent.Calls{{Engine: "page", Basis: calls.Sampled, Graph: callGraph(
+		called{m, calls.Site{Line: 8, Offset: 100}, call1, 500},
+		called{m, calls.Site{Line: 9, Offset: 103}, call2, 500},
+	)}}}}}
+	got := show(t, sink.Edges, mustPprof(t, p), nil)
+	for _, want := range []string{" 50.0%   500  [s] M.M:8 -> M.call_1\n", " 50.0%   500  [s] M.M:9 -> M.call_2\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "Virtual") {
+		t.Errorf("sites of one target are shown as virtual:\n%s", got)
+	}
+}
+
+// site returns a profile in which a site calls that many methods, the first most often.
+func dispatch(weights ...float64) *agent.Profile {
+	var list []called
+	for i, w := range weights {
+		list = append(list, called{cartTotal, calls.Site{Line: 42, Offset: 7}, javaMethod(fmt.Sprintf("com.acme.Kind%d.price()J", i)), w})
+	}
+	return &agent.Profile{Processes: []*agent.Process{{PID: 1, Calls: []*agent.Calls{{Engine: "page", Graph: callGraph(list...)}}}}}
+}
+
+func TestGuardedInliningMark(t *testing.T) {
+	for _, test := range []struct {
+		weights []float64
+		want    []string // of the targets, mark and share
+	}{
+		{[]float64{61, 39}, []string{"> 61.0%", "39.0%"}},
+		{[]float64{50, 45, 5}, []string{"> 50.0%", "> 45.0%", "5.0%"}},
+		{[]float64{40, 40, 20}, []string{"40.0%", "40.0%", "20.0%"}},
+	} {
+		got := show(t, sink.Edges, mustPprof(t, dispatch(test.weights...)), nil)
+		_, section, _ := strings.Cut(got, "Virtual call sites\n")
+		var marks []string
+		for _, line := range strings.Split(section, "\n") {
+			if before, _, ok := strings.Cut(line, "com.acme.Kind"); ok {
+				marks = append(marks, strings.Join(strings.Fields(before), " "))
+			}
+		}
+		if strings.Join(marks, ", ") != strings.Join(test.want, ", ") {
+			t.Errorf("targets of %v: %q, want %q", test.weights, marks, test.want)
+		}
+		if strings.Contains(got, "a candidate for guarded") != strings.Contains(strings.Join(marks, ""), ">") {
+			t.Errorf("the mark is explained where it is not used, or the other way round:\n%s", got)
+		}
+	}
+}
+
+// A site with very many targets does not fill the screen, unless everything is asked for.
+func TestManyTargets(t *testing.T) {
+	weights := make([]float64, 100)
+	for i := range weights {
+		weights[i] = 1
+	}
+	stored := mustPprof(t, dispatch(weights...))
+	if got := show(t, sink.Edges, stored, nil); !strings.Contains(got, "92.0%  92 more targets\n") || !strings.Contains(got, "80 more edges\n") {
+		t.Errorf("Edges =\n%s", got)
+	}
+	if got := show(t, sink.Edges, stored, new(sink.ViewOptions)); strings.Contains(got, "more") {
+		t.Errorf("something is left out:\n%s", got)
+	}
+}
+
+// Of some languages only the line of a call is known. What the line calls is told, but not as if it were one virtual
+// call: nothing of it is a candidate for inlining.
+func TestLinesWithoutOffset(t *testing.T) {
+	at := func(line int32) calls.Site { return calls.Site{Line: line, Offset: -1} }
+	p := dispatch()
+	p.Processes[0].Calls[0].Graph = callGraph(
+		called{cartTotal, at(42), bookPrice, 60},
+		called{cartTotal, at(42), mapGet, 20},
+		called{cartTotal, at(43), mapGet, 15}, // one target
+		called{shopRun, at(0), cartTotal, 4},  // two, but no line
+		called{shopRun, at(0), mapGet, 1},
+	)
+	stored := reparse(t, mustPprof(t, p))
+	got := show(t, sink.Edges, stored, nil)
+	_, section, found := strings.Cut(got, "\nLines that call several methods\n")
+	want := `  share  caller:line, then the share of each target
+  80.0%  com.acme.Cart.total:42, all calls of the line
+           75.0%  com.acme.Book.price
+           25.0%  java.util.HashMap.get
+where on its line a call stands is not known: a line may have one virtual call,
+  or several calls
+place unknown: 5.0% of the calls; what they call virtually is not told
+`
+	if !found || section != want {
+		t.Errorf("Edges =\n%s\nwant at the end\n%s", got, want)
+	}
+	if strings.Contains(got, "Virtual call sites") || strings.Contains(got, "guarded inlining") {
+		t.Errorf("a line is taken for a virtual call:\n%s", got)
+	}
+	for _, line := range strings.Split(show(t, sink.Edges, stored, &sink.ViewOptions{N: 10, Width: 40}), "\n") {
+		if strings.Contains(line, "all calls") && !strings.HasSuffix(line, ":42, all calls of the line") {
+			t.Errorf("the narrow view cuts what the line is: %s", line)
+		}
+	}
+}
+
+// Calls with and without an offset on one line are two places.
+func TestLinesBesideVirtualSites(t *testing.T) {
+	p := dispatch(61, 39)
+	g := p.Processes[0].Calls[0].Graph
+	for _, callee := range []symbolize.Frame{bookPrice, toyPrice} {
+		g.Add(calls.Edge{Caller: symbolize.Intern(cartTotal), Site: calls.Site{Line: 42, Offset: -1}, Callee: symbolize.Intern(callee)}, 50)
+	}
+	got := show(t, sink.Edges, mustPprof(t, p), nil)
+	for _, want := range []string{
+		"Virtual call sites\n  share  caller:line, then the share of each target\n  50.0%  com.acme.Cart.total:42@7\n        >  61.0%  com.acme.Kind0.price\n",
+		"  50.0%  com.acme.Cart.total:42, all calls of the line\n           50.0%  com.acme.Book.price\n           50.0%  com.acme.Toy.price\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+// As many lines are shown as edges, and the others are counted.
+func TestManyLines(t *testing.T) {
+	p := dispatch()
+	var list []called
+	for line := range int32(5) {
+		list = append(list, called{cartTotal, calls.Site{Line: line + 1, Offset: -1}, bookPrice, 2}, called{cartTotal, calls.Site{Line: line + 1, Offset: -1}, mapGet, 1})
+	}
+	p.Processes[0].Calls[0].Graph = callGraph(list...)
+	got := show(t, sink.Edges, mustPprof(t, p), &sink.ViewOptions{N: 2})
+	if n := strings.Count(got, "all calls of the line"); n != 2 || !strings.Contains(got, "         3 more lines\n") {
+		t.Errorf("%d lines are shown, want 2 and 3 more:\n%s", n, got)
+	}
+}
+
+func TestCallViewErrors(t *testing.T) {
+	noCalls := "the profile has no calls: record some with vmprof-agent record -e calls"
+	empty, err := sink.PprofOf(shop(), sink.CallCounts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tooMany := mustPprof(t, shopCalls())
+	for i := range 100 {
+		s := *tooMany.Sample[0]
+		s.Label = map[string][]string{"engine": {fmt.Sprint(i)}}
+		tooMany.Sample = append(tooMany.Sample, &s)
+	}
+	for _, test := range []struct {
+		name  string
+		p     *profile.Profile
+		views []viewFunc
+		want  string
+	}{
+		{"time", mustPprof(t, shop()), []viewFunc{sink.Edges, sink.Layers}, noCalls},
+		{"no calls were made", empty, []viewFunc{sink.Edges, sink.Layers}, noCalls},
+		{"of another kind", foreign("calls", "bytes", 1), []viewFunc{sink.Edges, sink.Layers}, noCalls},
+		{"a difference", foreign("calls", "count", 3, -1), []viewFunc{sink.Edges, sink.Layers, sink.Methods}, "negative"},
+		{"wraps", foreign("calls", "count", 1<<62, 1<<62), []viewFunc{sink.Edges, sink.Layers, sink.Methods}, "63 bits"},
+		{"many engines", tooMany, []viewFunc{sink.Edges, sink.Methods}, "more than 64 engines"},
+	} {
+		for i, view := range test.views {
+			var out bytes.Buffer
+			if err := view(&out, test.p, nil); err == nil || !strings.Contains(err.Error(), test.want) || out.Len() > 0 {
+				t.Errorf("%s: view %d = %v with %d bytes written, want %q and nothing", test.name, i, err, out.Len(), test.want)
+			}
+		}
+	}
+	for i, view := range []viewFunc{sink.Edges, sink.Layers, sink.Methods} {
+		if err := view(brokenPipe{}, mustPprof(t, shopCalls()), nil); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("view %d = %v, want %v", i, err, io.ErrClosedPipe)
+		}
+	}
+	if got := show(t, sink.Report, empty, nil); !strings.Contains(got, "samples: ") {
+		t.Errorf("the report of a window without calls is\n%s", got)
+	}
+}
+
+// Calls that another tool wrote, without labels and with whole stacks, are shown too.
+func TestEdgesOfOtherProfiles(t *testing.T) {
+	p := foreign("calls", "count", 5)
+	f, g := &profile.Function{ID: 1, Name: "f"}, &profile.Function{ID: 2, Name: "g"}
+	inlined := &profile.Location{ID: 1, Line: []profile.Line{{Function: f, Line: 1}, {Function: g, Line: 7}}}
+	p.Function, p.Location, p.Sample[0].Location = []*profile.Function{f, g}, []*profile.Location{inlined}, []*profile.Location{inlined}
+	if got := show(t, sink.Edges, p, nil); !strings.Contains(got, "Hot edges: 5 calls\n") || !strings.Contains(got, "100.0%     5  g:7 -> f\n") {
+		t.Errorf("Edges =\n%s", got)
+	}
+}

@@ -1,0 +1,84 @@
+package sink
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+type (
+	// A nameGraph is a call graph as views show it: overloaded methods are one.
+	nameGraph = cct.Graph[string, calls.Site]
+	nameEdge  = cct.Edge[string, calls.Site]
+)
+
+// engineCalls are the calls that one engine learned. Views keep engines apart, as a sampled call of one does not weigh
+// what an estimated one of another does.
+type engineCalls struct {
+	engine string
+	graph  *nameGraph
+	bases  map[nameEdge]bases
+}
+
+// callsByEngine returns the calls in a stored profile, by the name of the engine.
+func callsByEngine(p *profile.Profile) ([]*engineCalls, error) {
+	stored, err := CallsOf(p)
+	if err != nil {
+		return nil, err
+	}
+	var all []*engineCalls
+	for _, c := range stored {
+		i, known := slices.BinarySearchFunc(all, c.Engine, func(e *engineCalls, name string) int { return strings.Compare(e.engine, name) })
+		if !known {
+			all = slices.Insert(all, i, &engineCalls{engine: c.Engine, graph: new(nameGraph), bases: make(map[nameEdge]bases)})
+		}
+		all[i].add(c)
+	}
+	return all, nil
+}
+
+func (e *engineCalls) add(c *StoredCalls) {
+	basis := basisOf(c.Basis)
+	named := cct.MapGraph(c.Graph, func(edge CallEdge) nameEdge {
+		named := nameEdge{Caller: edge.Caller.Name, Site: edge.Site, Callee: edge.Callee.Name}
+		e.bases[named] |= basis
+		return named
+	})
+	e.graph.Merge(named)
+}
+
+// title begins the views of e: " of engine page: 1200 calls in 10.00 s".
+func (e *engineCalls) title(p *profile.Profile) string {
+	var title string
+	if e.engine != "" {
+		title = " of engine " + e.engine
+	}
+	title += fmt.Sprintf(": %.0f calls", e.graph.Total())
+	if p.DurationNanos > 0 {
+		title += fmt.Sprintf(" in %.2f s", time.Duration(p.DurationNanos).Seconds())
+	}
+	return title
+}
+
+// share returns the part of the engine's calls that weight is, in percent.
+func (e *engineCalls) share(weight float64) float64 {
+	if e.graph.Total() == 0 {
+		return 0
+	}
+	return 100 * weight / e.graph.Total()
+}
+
+func compareNameEdges(a, b nameEdge) int {
+	return cmp.Or(
+		strings.Compare(a.Caller, b.Caller),
+		cmp.Compare(a.Site.Line, b.Site.Line), cmp.Compare(a.Site.Offset, b.Site.Offset),
+		strings.Compare(a.Callee, b.Callee),
+	)
+}

@@ -1,0 +1,119 @@
+package sink
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/google/pprof/profile"
+)
+
+// Layers writes how the calls in a profile cross between the application and the Java class library, a line for each
+// process and engine, as Table 2 of Moret, Binder and Villazón (PEPM 2009) does. A sixth column holds the calls that
+// are in none of the four: from or to code without a name or of no guest program, and those that have no caller.
+// Options.App says what the application is; nil options are DefaultViewOptions. It fails if the profile has no calls.
+func Layers(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	rows, err := newLayerRows(p, opts)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(w)
+	count := len("calls") // columns
+	for _, r := range rows {
+		count = max(count, len(fmt.Sprint(r.total)))
+	}
+	fmt.Fprintf(out, "Calls within and between application and JDK\n")
+	fmt.Fprintf(out, "App->App JDK->App App->JDK JDK->JDK   others %*s  process\n", count, "calls")
+	shown, rest := first(opts.N, rows)
+	for _, r := range shown {
+		var line strings.Builder
+		for _, calls := range []uint64{
+			r.calls[appLayer][appLayer], r.calls[jdkLayer][appLayer],
+			r.calls[appLayer][jdkLayer], r.calls[jdkLayer][jdkLayer], r.others(),
+		} {
+			fmt.Fprintf(&line, "%7.2f%% ", 100*float64(calls)/float64(r.total))
+		}
+		fmt.Fprintf(&line, "%*d  ", count, r.total)
+		fmt.Fprint(out, line.String(), shorten(r.name(), room(opts.Width, line.Len())), "\n")
+	}
+	if len(rest) > 0 {
+		fmt.Fprintf(out, "%s\n", plural(len(rest), "more line"))
+	}
+	writeFolded(out, describeLayers(opts.App), opts.Width)
+	return flush(out, "layers")
+}
+
+// A layerRow is the matrix of one process, as one engine saw it.
+type layerRow struct {
+	process, engine string
+	calls           [layerCount][layerCount]uint64 // by layer of the caller and of the callee
+	total           uint64                         // never 0
+}
+
+func newLayerRows(p *profile.Profile, opts *ViewOptions) ([]*layerRow, error) {
+	if !HasCalls(p) {
+		return nil, ErrNoCalls
+	}
+	s, err := newStacks(p, typeCalls)
+	if err != nil {
+		return nil, err
+	}
+	// Engines have lines of their own, as their weights do not add up; see engineCalls.
+	type key struct{ process, engine string }
+	rows := make(map[key]*layerRow)
+	layers := make(map[Method]layer) // known ones, as an expression takes longer than a look-up
+	layerOf := func(m Method) layer {
+		l, known := layers[m]
+		if !known {
+			l = layerOf(m, opts.App)
+			layers[m] = l
+		}
+		return l
+	}
+	for sample, calls := range s.all() {
+		at := key{processName(sample), label(sample, labelEngine)}
+		r := rows[at]
+		if r == nil {
+			r = &layerRow{process: at.process, engine: at.engine}
+			rows[at] = r
+		}
+		e := s.edge(sample)
+		r.calls[layerOf(e.Caller)][layerOf(e.Callee)] += calls
+		r.total += calls
+	}
+	if len(rows) == 0 {
+		return nil, ErrNoCalls
+	}
+	list := make([]*layerRow, 0, len(rows))
+	for _, r := range rows {
+		list = append(list, r)
+	}
+	slices.SortFunc(list, func(a, b *layerRow) int {
+		return cmp.Or(cmp.Compare(b.total, a.total), strings.Compare(a.process, b.process), strings.Compare(a.engine, b.engine))
+	})
+	return list, nil
+}
+
+// others are the calls from or to something that is in neither layer.
+func (r *layerRow) others() (calls uint64) {
+	for l := range layerCount {
+		calls += r.calls[noLayer][l]
+		if l != noLayer {
+			calls += r.calls[l][noLayer]
+		}
+	}
+	return calls
+}
+
+func (r *layerRow) name() string {
+	if r.engine == "" {
+		return r.process
+	}
+	return r.process + ", " + r.engine
+}

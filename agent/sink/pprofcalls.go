@@ -1,0 +1,106 @@
+package sink
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// calls appends one call graph of a process, the hottest edges first.
+func (b *pprofBuilder) calls(proc *agent.Process, c *agent.Calls) error {
+	edges, err := wholeEdges(c.Graph)
+	if err != nil {
+		return err
+	}
+	labels := processLabels(proc)
+	setLabel(labels, labelEngine, c.Engine)
+	setLabel(labels, labelBasis, c.Basis.String())
+	numbers := b.numbers(proc)
+	if c.Rate.Stride > 0 {
+		numbers[labelStride] = []int64{int64(c.Rate.Stride)}
+	}
+	if c.Rate.Samples > 0 {
+		numbers[labelSamples] = []int64{int64(c.Rate.Samples)}
+	}
+	rare := 0 // edges of which nothing is left
+	for _, e := range edges {
+		if e.calls == 0 {
+			rare++
+			continue
+		}
+		// Methods of a graph have no line and no address of their own: the caller's are those of the call.
+		caller := e.Caller.Value()
+		caller.Line, caller.Address = int(e.Site.Line), siteAddress(e.Site)
+		b.profile.Sample = append(b.profile.Sample, &profile.Sample{
+			Location: []*profile.Location{
+				b.complete(b.location(nil, e.Callee.Value())),
+				b.complete(b.location(nil, caller)),
+			},
+			Value:    b.content.values(0, 0, e.calls, 0),
+			Label:    labels,
+			NumLabel: numbers,
+		})
+	}
+	if rare > 0 {
+		b.accounts.round(fmt.Sprintf("%s (pid %d): %s left out (engine %s, %v) for less than one call each; "+
+			"such calls are counted for other edges", printable(proc.Comm), proc.PID, plural(rare, "edge"), printable(c.Engine), c.Basis))
+	}
+	return nil
+}
+
+// A wholeEdge is an edge with a whole number of calls.
+type wholeEdge struct {
+	calls.Edge
+	calls int64
+}
+
+// wholeEdges returns the edges of g that have a weight, the hottest first, with their weights rounded so that the sum
+// stays. Of a rare edge nothing may be left.
+func wholeEdges(g *calls.Graph) ([]wholeEdge, error) {
+	var (
+		edges   []wholeEdge
+		weights []float64
+	)
+	for _, e := range g.Hottest(compareEdges) {
+		if e.Weight != 0 {
+			edges = append(edges, wholeEdge{Edge: e.Edge})
+			weights = append(weights, e.Weight)
+		}
+	}
+	whole, err := apportion(weights)
+	if err != nil {
+		return nil, err
+	}
+	for i := range edges {
+		edges[i].calls = whole[i]
+	}
+	return edges, nil
+}
+
+// compareEdges orders edges by caller, site and callee, each as it is shown: symbols have no order of their own, and
+// equal windows are to give equal files.
+func compareEdges(a, b calls.Edge) int {
+	return cmp.Or(
+		compareSymbols(a.Caller, b.Caller),
+		cmp.Compare(a.Site.Line, b.Site.Line), cmp.Compare(a.Site.Offset, b.Site.Offset),
+		compareSymbols(a.Callee, b.Callee),
+	)
+}
+
+func compareSymbols(a, b symbolize.Symbol) int {
+	if a == b {
+		return 0
+	}
+	f, g := a.Value(), b.Value()
+	return cmp.Or(
+		strings.Compare(f.Function, g.Function), strings.Compare(f.SystemName, g.SystemName),
+		strings.Compare(f.File, g.File), cmp.Compare(f.Kind, g.Kind),
+		cmp.Compare(frameMapping(f).Start, frameMapping(g).Start),
+	)
+}

@@ -1,0 +1,30 @@
+package prom
+
+import (
+	"math"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+)
+
+// calledMethods is how often methods were called in a window as one engine tells it, by callee and by basis.
+func calledMethods(p *agent.Profile, engine string) usage {
+	called := make(usage)
+	labels := make(map[string]string)
+	for _, proc := range p.Processes {
+		for _, c := range proc.Calls {
+			if c.Engine != engine {
+				continue
+			}
+			runtime := runtimeLabel(proc.Runtime)
+			weights := make(map[method]float64)
+			for e, weight := range c.Graph.Edges() {
+				weights[method{runtime, methodLabel(labels, e.Callee.Value().Function), c.Basis.String()}] += weight
+			}
+			methods := called.of(label(proc.Service))
+			for m, weight := range weights {
+				methods[m] += uint64(math.Round(weight))
+			}
+		}
+	}
+	return called
+}

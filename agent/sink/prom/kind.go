@@ -1,0 +1,60 @@
+package prom
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+)
+
+// A kind is what a collector of hot methods counts.
+type kind struct {
+	total, methodsFolded, servicesFolded *prometheus.Desc
+
+	measure func(*agent.Profile) usage
+	unit    float64 // of what measure returns in one of what the series shows
+	floor   float64 // what an entry must have used of late to be worth a series, in what measure returns
+	labels  func(service string, m method) []string
+}
+
+var cpuTime = &kind{
+	total: prometheus.NewDesc("vmprof_cpu_seconds_total",
+		"CPU time while the method was innermost, of the hottest methods of the busiest services; everything else is in method=\"(other)\" or service=\"(other)\", so that sums stay true.",
+		[]string{"service", "runtime", "method"}, nil),
+	methodsFolded: prometheus.NewDesc("vmprof_methods_folded",
+		"Distinct methods of the last window that are in method=\"(other)\".",
+		[]string{"service"}, nil),
+	servicesFolded: prometheus.NewDesc("vmprof_services_folded",
+		"Distinct services of the last window that are in service=\"(other)\".",
+		nil, nil),
+	measure: selfTimes,
+	unit:    float64(time.Second),
+	// Ten samples at the default rate. Noise below it would make a new series per window for ever.
+	floor:  float64(100 * time.Millisecond),
+	labels: func(service string, m method) []string { return []string{service, m.runtime, m.name} },
+}
+
+// callFloor is how many calls of late a method must have for a series: as many as the samples that make a hot method.
+const callFloor = 10
+
+// callCount is the calls that one engine tells of. Engines are ranked apart, as their numbers do not compare: the
+// estimates of one would leave the samples of another no places.
+func callCount(engine string) *kind {
+	of := prometheus.Labels{"engine": engine}
+	return &kind{
+		total: prometheus.NewDesc("vmprof_calls_total",
+			"Calls of the most called methods of the services with most calls, as the engine tells them. With basis=\"sampled\" the calls that it saw, or as many as these stand for: good for shares, rough as totals. With any other basis all calls, as far as the engine can tell. Numbers of different engines do not compare. Everything else of the engine is in method=\"(other)\" or service=\"(other)\".",
+			[]string{"service", "runtime", "basis", "method"}, of),
+		methodsFolded: prometheus.NewDesc("vmprof_called_methods_folded",
+			"Distinct methods called in the last window that are in method=\"(other)\" of the engine's calls.",
+			[]string{"service"}, of),
+		servicesFolded: prometheus.NewDesc("vmprof_calling_services_folded",
+			"Distinct services with calls in the last window that are in service=\"(other)\" of the engine's calls.",
+			nil, of),
+		measure: func(p *agent.Profile) usage { return calledMethods(p, engine) },
+		unit:    1,
+		floor:   callFloor,
+		labels:  func(service string, m method) []string { return []string{service, m.runtime, m.basis, m.name} },
+	}
+}

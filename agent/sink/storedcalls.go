@@ -1,0 +1,128 @@
+package sink
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+type (
+	// A CallGraph is a dynamic call graph of stored methods.
+	CallGraph = cct.Graph[Method, calls.Site]
+	// A CallEdge is an edge of one.
+	CallEdge = cct.Edge[Method, calls.Site]
+)
+
+// StoredCalls are the calls in a stored profile that one engine learned in one way, of all processes. Strings are
+// printable, empty where the profile does not say; numbers are 0 then.
+type StoredCalls struct {
+	Engine  string
+	Basis   string
+	Stride  int64
+	Samples int64 // a tick
+	Graph   *CallGraph
+}
+
+// maxWays bounds how many StoredCalls a file may hold; one of our own has a few.
+const maxWays = 64
+
+// ErrNoCalls is the error of views of calls if a profile has none. It tells how to get one that has.
+var ErrNoCalls = errors.New("the profile has no calls: record some with vmprof-agent record -e calls")
+
+// CallsOf returns the calls in a stored profile, in the order in which they are stored. The call of a sample is its
+// innermost frame, the caller the next one, be that inlined in the same location or not. It fails if there are none.
+func CallsOf(p *profile.Profile) ([]*StoredCalls, error) {
+	if !HasCalls(p) {
+		return nil, ErrNoCalls
+	}
+	s, err := newStacks(p, typeCalls)
+	if err != nil {
+		return nil, err
+	}
+	if s.total == 0 {
+		return nil, ErrNoCalls
+	}
+	var (
+		all   []*StoredCalls
+		index = make(map[StoredCalls]*StoredCalls) // by what its labels say
+	)
+	for sample, value := range s.all() {
+		way := wayOf(sample)
+		c := index[way]
+		if c == nil {
+			if len(all) == maxWays {
+				return nil, fmt.Errorf("the profile has calls of more than %d engines, bases and rates", maxWays)
+			}
+			c = &way
+			index[*c] = c
+			c.Graph = new(CallGraph)
+			all = append(all, c)
+		}
+		c.Graph.Add(s.edge(sample), float64(value))
+	}
+	return all, nil
+}
+
+// wayOf reads how the call of a sample was learned.
+func wayOf(sample *profile.Sample) StoredCalls {
+	return StoredCalls{
+		Engine:  label(sample, labelEngine),
+		Basis:   label(sample, labelBasis),
+		Stride:  number(sample, labelStride),
+		Samples: number(sample, labelSamples),
+	}
+}
+
+// EdgesOf returns the two innermost frames of all samples of a type as a call graph. Of calls it is the graph of all
+// engines together; of time it is what a profiler takes for the call graph that has nothing but a timer.
+func EdgesOf(p *profile.Profile, sampleType string) (*CallGraph, error) {
+	s, err := newStacks(p, sampleType)
+	if err != nil {
+		return nil, err
+	}
+	g := new(CallGraph)
+	for sample, value := range s.all() {
+		g.Add(s.edge(sample), float64(value))
+	}
+	return g, nil
+}
+
+// ContextsOf returns the calling context tree of all samples of a type, threads and processes merged.
+func ContextsOf(p *profile.Profile, sampleType string) (*cct.Tree[Method], error) {
+	s, err := newStacks(p, sampleType)
+	if err != nil {
+		return nil, err
+	}
+	tree := new(cct.Tree[Method])
+	var frames []storedFrame
+	var stack []Method
+	for sample, value := range s.all() {
+		frames = s.appendFrames(frames[:0], sample)
+		stack = stack[:0]
+		for _, f := range frames {
+			stack = append(stack, f.Method)
+		}
+		tree.Add(stack, value)
+	}
+	return tree, nil
+}
+
+// label returns a string label of a sample, or "".
+func label(sample *profile.Sample, key string) string {
+	if values := sample.Label[key]; len(values) > 0 {
+		return printable(values[0])
+	}
+	return ""
+}
+
+// number returns a numeric label of a sample, or 0.
+func number(sample *profile.Sample, key string) int64 {
+	if values := sample.NumLabel[key]; len(values) > 0 {
+		return values[0]
+	}
+	return 0
+}

@@ -1,0 +1,117 @@
+package agent
+
+import "github.com/vmprof-agent/vmprof-agent/bpf"
+
+// A splicing completes partial walks (Whaley, Java Grande 2000, section 4): it keeps the stack that each thread's
+// previous sample had, as the kernel side does, in the same number of places.
+type splicing struct {
+	kept   [keptStacks]keptStack
+	buffer []rawFrame
+}
+
+const keptStacks = 1024 // KEPT_STACKS in partial.bpf.h
+
+type keptStack struct {
+	tid     uint32
+	start   uint64 // of the process, as exec
+	exec    uint32
+	serial  uint32     // of the sample, 0 if nothing is kept
+	missing int        // outermost frames that are not known, as the sample that had them was lost
+	user    []rawFrame // the others, innermost first
+}
+
+// splice completes the user frames of a sample. It returns them, how many of them, innermost first, the thread's previous
+// sample did not have, and whether they are whole: false if the sample that has the rest was lost.
+//
+// Without marks in the guest's stack, an activation counts as the previous one's if the same call site led to the same
+// method. Of a method that is called again from there, that is wrong: what is counted as new are the calls that are seen
+// to be different.
+func (sp *splicing) splice(s *bpf.Sample, user []rawFrame) (whole []rawFrame, fresh int, ok bool) {
+	if s.Shared == nil {
+		return user, len(user), true // the place of its thread's stack was another thread's, whose stack it still has
+	}
+	k := &sp.kept[s.Tid%keptStacks]
+	same := k.serial != 0 && k.tid == s.Tid && k.start == s.Start && k.exec == s.Exec
+	missing := 0
+	sp.buffer = append(sp.buffer[:0], user[:min(int(s.Shared.Own), len(user))]...)
+	if s.Shared.Base != 0 {
+		n := int(s.Shared.Frames)
+		if same && k.serial == s.Shared.Base && n <= len(k.user)+k.missing {
+			missing = min(n, k.missing)
+			sp.append(k.user[len(k.user)-(n-missing):], s.ClassEpoch)
+			if n == 0 {
+				sp.end(k.end())
+			}
+		} else {
+			missing = n
+		}
+		if missing > 0 {
+			sp.end(bpf.EndKnown)
+		}
+	}
+	fresh = len(sp.buffer)
+	if same && missing == 0 && k.missing == 0 {
+		fresh -= sharedFrames(sp.buffer, k.user)
+	} else if missing > 0 {
+		fresh = min(int(s.Shared.Own), len(sp.buffer))
+	}
+	k.tid, k.start, k.exec, k.serial, k.missing = s.Tid, s.Start, s.Exec, s.Shared.Serial, missing
+	k.user = append(k.user[:0], sp.buffer...)
+	return sp.buffer, fresh, missing == 0
+}
+
+// append adds frames that were on the stack before. They still are: the classes of their methods were not unloaded.
+func (sp *splicing) append(base []rawFrame, classEpoch uint32) {
+	for _, r := range base {
+		if r.frame.Kind() == bpf.FrameInterpreted {
+			r.epoch = classEpoch
+		}
+		sp.buffer = append(sp.buffer, r)
+	}
+}
+
+// end notes why the frames end where they do.
+func (sp *splicing) end(why bpf.WalkEnd) {
+	if n := len(sp.buffer); n > 0 {
+		sp.buffer[n-1].end = why
+	}
+}
+
+// end is that of the walk that the outermost frame is of.
+func (k *keptStack) end() bpf.WalkEnd {
+	if len(k.user) == 0 {
+		return bpf.EndNone
+	}
+	return k.user[len(k.user)-1].end
+}
+
+// sharedFrames counts the outermost frames that two stacks have in common, the first one that differs only in its place
+// in the method included.
+func sharedFrames(a, b []rawFrame) (n int) {
+	for n < len(a) && n < len(b) {
+		x, y := a[len(a)-1-n], b[len(b)-1-n]
+		x.epoch, y.epoch = 0, 0
+		if !sameFrame(x, y) {
+			if codeOf(x) == codeOf(y) {
+				n++
+			}
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// codeOf is what of a frame says in which method it is, as far as the frame itself tells.
+func codeOf(r rawFrame) rawFrame {
+	m := activate(r, 0).Method
+	m.end = 0
+	return m
+}
+
+// sameFrame compares frames of one stack at different times, at which classes may have been unloaded: not those of methods
+// that are on the stack.
+func sameFrame(a, b rawFrame) bool {
+	a.epoch, a.end, b.epoch, b.end = 0, 0, 0, 0
+	return a == b
+}

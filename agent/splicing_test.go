@@ -1,0 +1,320 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// A splicer feeds a splicing with the samples of one thread.
+type splicer struct {
+	*splicing
+	sample bpf.Sample // but for its frames
+	header bpf.Header
+}
+
+func newSplicer() *splicer {
+	s := &splicer{splicing: &splicing{}, header: bpf.Header{Pid: 100, Tid: 100, Start: 5, Exec: 1}}
+	s.sample = bpf.Sample{Header: &s.header, Attachment: 1}
+	return s
+}
+
+// splice splices a sample with these frames of its own. It returns the whole stack, and how many of its frames are new.
+func (s *splicer) splice(user string, end bpf.WalkEnd, shared *bpf.SharedStack) string {
+	own, _ := frames(user)
+	s.sample.User, s.sample.End, s.sample.Shared = own, end, shared
+	if shared != nil && shared.Own == 0 {
+		shared.Own = uint32(len(own))
+	}
+	whole, fresh, ok := s.splicing.splice(&s.sample, rawStack(nil, &s.sample, 1))
+	text := fmt.Sprintf("%s, %d new", pathOf(whole), fresh)
+	if !ok {
+		text += ", rest lost"
+	}
+	return text
+}
+
+// shared are the numbers of a sample that has so many frames of another one.
+func shared(serial, base, frames uint32) *bpf.SharedStack {
+	return &bpf.SharedStack{Serial: serial, Base: base, Frames: frames}
+}
+
+func TestSplice(t *testing.T) {
+	type sample struct {
+		user   string
+		end    bpf.WalkEnd
+		shared *bpf.SharedStack
+		want   string
+	}
+	const root, known = bpf.EndRoot, bpf.EndKnown
+	first := sample{"a:1 b:2 c:3 d:4", root, shared(1, 0, 0), "a:1 b:2 c:3 d:4, 4 new"}
+	for _, c := range []struct {
+		name    string
+		samples []sample
+	}{
+		{"the same stack", []sample{first, {"b:2 c:3 d:4", known, shared(2, 1, 1), "a:1 b:2 c:3 d:4, 0 new"}}},
+		{"another place in the leaf", []sample{first, {"c:3 d:9", known, shared(2, 1, 2), "a:1 b:2 c:3 d:9, 0 new"}}},
+		{"the leaf made a call", []sample{first, {"c:3 d:5 e:1", known, shared(2, 1, 2), "a:1 b:2 c:3 d:5 e:1, 1 new"}}},
+		{"another callee", []sample{first, {"c:3 e:1", known, shared(2, 1, 2), "a:1 b:2 c:3 e:1, 1 new"}}},
+		{"from another place", []sample{first, {"c:7 d:4", known, shared(2, 1, 2), "a:1 b:2 c:7 d:4, 1 new"}}},
+		{"returned", []sample{first, {"b:8", known, shared(2, 1, 1), "a:1 b:8, 0 new"}, {"b:9 e:1", known, shared(3, 2, 1), "a:1 b:9 e:1, 1 new"}}},
+		{"nothing in common", []sample{first, {"x:1 y:2", root, shared(2, 0, 0), "x:1 y:2, 2 new"}}},
+		{"a shorter stack that shares nothing but its method", []sample{first, {"a:9", root, shared(2, 0, 0), "a:9, 0 new"}}},
+		{"two samples on", []sample{first,
+			{"c:3 d:5 e:1", known, shared(2, 1, 2), "a:1 b:2 c:3 d:5 e:1, 1 new"},
+			{"e:1 f:1", known, shared(3, 2, 4), "a:1 b:2 c:3 d:5 e:1 f:1, 1 new"},
+			{"b:2 c:4", known, shared(4, 3, 1), "a:1 b:2 c:4, 0 new"},
+		}},
+		{"why the base's walk ended", []sample{
+			{"b:2 c:3 d:4", bpf.EndPointer, shared(1, 0, 0), "[no frame pointer] b:2 c:3 d:4, 3 new"},
+			{"c:3 d:4", known, shared(2, 1, 1), "[no frame pointer] b:2 c:3 d:4, 0 new"},
+			{"b:2 c:4", known, shared(3, 2, 0), "[no frame pointer] b:2 c:4, 0 new"},
+			{"c:5", known, shared(4, 3, 1), "[no frame pointer] b:2 c:5, 0 new"},
+		}},
+		{"a stack that is truncated itself", []sample{first, {"c:3 d:4", bpf.EndRead, shared(2, 0, 0), "[stack not readable] c:3 d:4, 2 new"}}},
+		{"numbers begin anew", []sample{
+			{"a:1 b:2 c:3", root, shared(1<<32-1, 0, 0), "a:1 b:2 c:3, 3 new"}, {"b:2 c:3", known, shared(1, 1<<32-1, 1), "a:1 b:2 c:3, 0 new"},
+			{"b:2 c:3", known, shared(2, 1, 1), "a:1 b:2 c:3, 0 new"},
+		}},
+		{"one was lost", []sample{first,
+			{"c:3 d:4", known, shared(3, 2, 2), "[known from before] c:3 d:4, 2 new, rest lost"},
+			// What hangs on it: two frames are not known, and no others must stand for them.
+			{"d:5 e:1", known, shared(4, 3, 3), "[known from before] c:3 d:5 e:1, 2 new, rest lost"},
+			{"c:6 d:1", known, shared(5, 4, 2), "[known from before] c:6 d:1, 2 new, rest lost"},
+			{"b:2 c:6", known, shared(6, 5, 1), "[known from before] b:2 c:6, 2 new, rest lost"},
+			{"b:7 c:6", known, shared(7, 6, 1), "[known from before] b:7 c:6, 2 new, rest lost"},
+			{"a:1 b:7 c:6", root, shared(8, 0, 0), "a:1 b:7 c:6, 3 new"},
+			{"b:7 c:6", known, shared(9, 8, 1), "a:1 b:7 c:6, 0 new"},
+		}},
+		{"the first one was lost", []sample{{"c:3 d:4", known, shared(2, 1, 2), "[known from before] c:3 d:4, 2 new, rest lost"}}},
+		{"more frames than the base has", []sample{first, {"d:4", known, shared(2, 1, 5), "[known from before] d:4, 1 new, rest lost"}}},
+		// It could not keep its stack. What another thread has there stays.
+		{"one without numbers", []sample{first,
+			{"x:1 y:1", root, nil, "x:1 y:1, 2 new"},
+			{"b:2 c:3 d:4", known, shared(2, 1, 1), "a:1 b:2 c:3 d:4, 0 new"},
+		}},
+		{"no frames", []sample{{"", root, shared(1, 0, 0), ", 0 new"}, {"a:1", root, shared(2, 0, 0), "a:1, 1 new"}, {"", known, shared(3, 2, 1), "a:1, 0 new"}}},
+		{"native code that moved on: nothing tells that it is the same function", []sample{
+			{"0:1 1:2 2:3", root, shared(1, 0, 0), "0:1 1:2 2:3, 3 new"},
+			{"1:2 2:9", known, shared(2, 1, 1), "0:1 1:2 2:9, 0 new"}, // but a leaf that was called from the same place is
+			{"1:3 2:9", known, shared(3, 2, 1), "0:1 1:3 2:9, 2 new"},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSplicer()
+			for i, sample := range c.samples {
+				h := sample.shared
+				if h != nil {
+					clone := *h
+					h = &clone
+				}
+				if got := s.splice(sample.user, sample.end, h); got != sample.want {
+					t.Errorf("sample %d: %s, want %s", i+1, got, sample.want)
+				}
+			}
+		})
+	}
+}
+
+// Whose stack is kept is told by thread and process.
+func TestSpliceOthersStacks(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*bpf.Header)
+	}{
+		{"another thread in the same place", func(h *bpf.Header) { h.Tid += keptStacks }},
+		{"a process that has the pid after another", func(h *bpf.Header) { h.Start++ }},
+		{"after an exec", func(h *bpf.Header) { h.Exec++ }},
+	} {
+		s := newSplicer()
+		s.splice("a:1 b:2 c:3", bpf.EndRoot, shared(1, 0, 0))
+		c.change(&s.header)
+		if got, want := s.splice("c:3", bpf.EndKnown, shared(2, 1, 2)), "[known from before] c:3, 1 new, rest lost"; got != want {
+			t.Errorf("%s: %s, want %s", c.name, got, want)
+		}
+		s = newSplicer()
+		s.splice("a:1 b:2 c:3", bpf.EndRoot, shared(1, 0, 0))
+		c.change(&s.header)
+		if got, want := s.splice("a:1 b:2 c:3", bpf.EndRoot, shared(2, 0, 0)), "a:1 b:2 c:3, 3 new"; got != want {
+			t.Errorf("%s: %s, want %s", c.name, got, want)
+		}
+	}
+	// One with a place of its own keeps it.
+	s := newSplicer()
+	s.splice("a:1 b:2 c:3", bpf.EndRoot, shared(1, 0, 0))
+	s.header.Tid++
+	s.splice("x:1 y:2 z:3", bpf.EndRoot, shared(1, 0, 0))
+	s.header.Tid--
+	if got, want := s.splice("b:2 c:3", bpf.EndKnown, shared(2, 1, 1)), "a:1 b:2 c:3, 0 new"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// Frames of methods that are on the stack are theirs, however often classes were unloaded: those of the base are as new as
+// the sample.
+func TestSpliceAfterUnloading(t *testing.T) {
+	s := newSplicer()
+	s.splice("A:1 B:2 c:3", bpf.EndRoot, shared(1, 0, 0))
+	s.sample.ClassEpoch = 4
+	if got, want := s.splice("B:2 c:3", bpf.EndKnown, shared(2, 1, 1)), "A:1 B:2 c:3, 0 new"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	for _, r := range s.kept[100].user {
+		if want := map[bpf.FrameKind]uint32{bpf.FrameInterpreted: 4}[r.frame.Kind()]; r.epoch != want {
+			t.Errorf("%s has epoch %d, want %d", pathOf([]rawFrame{r}), r.epoch, want)
+		}
+	}
+	s.sample.ClassEpoch = 5
+	if got, want := s.splice("B:7", bpf.EndKnown, shared(3, 2, 1)), "A:1 B:7, 0 new"; got != want { // as B goes on
+		t.Errorf("%s, want %s", got, want)
+	}
+	s.sample.ClassEpoch = 6
+	if got, want := s.splice("B:8", bpf.EndKnown, shared(4, 3, 1)), "A:1 B:8, 0 new"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	walked := rawStack(nil, &bpf.Sample{User: s.sample.User, Attachment: 1, ClassEpoch: 7, End: bpf.EndRoot}, 1)
+	if !slices.EqualFunc(walked, rawStack(nil, &s.sample, 1), sameFrame) {
+		t.Error("the same stack an epoch later is another one")
+	}
+}
+
+// Whaley's example of recursion (Java Grande 2000): what was on the stack before is not entered again.
+func TestPartialCountsEntries(t *testing.T) {
+	a, w := newContextAgent(t, Options{Contexts: ContextPartial})
+	p := a.attach(7)
+	for i, s := range []struct {
+		user         string
+		base, frames uint32
+	}{
+		{"a:1 b:1 a:1 b:1 c:1", 0, 0}, // a b a b c
+		{"a:1 b:1 a:2", 1, 0},         // a b a: returned twice
+		{"b:1 a:1 b:1 c:1", 2, 1},     // and b c again
+		{"a:1 b:2 d:1", 3, 0},         // of the outer b
+	} {
+		end, base := bpf.EndKnown, uint32(0)
+		if s.base == 0 || s.frames == 0 {
+			end = bpf.EndRoot
+		} else {
+			base = s.base
+		}
+		n, _ := frames(s.user)
+		a.feed(record{identity: java, attachment: 7, user: s.user, end: end, shared: &bpf.SharedStack{
+			Serial: uint32(i + 1), Base: base, Frames: s.frames, Own: uint32(len(n)),
+		}})
+	}
+	// And in a system call, with all frames shared but two.
+	a.feed(record{identity: java, attachment: 7, user: "b:2 d:1", end: bpf.EndKnown, kernel: []uint64{0xffffffff81000001},
+		shared: &bpf.SharedStack{Serial: 5, Base: 4, Frames: 1, Own: 2}})
+	tree := &w.processes[p][java.pid].trees[Certain]
+	want := map[string]uint64{
+		"a:1": 1, "a:1 b:1": 1, "a:1 b:1 a:1": 1, "a:1 b:1 a:1 b:1": 2, "a:1 b:1 a:1 b:1 c:1": 2, "a:1 b:2 d:1": 1,
+		"a:1 b:2 d:1 kernel": 1,
+	}
+	if got := enteredOf(tree); !maps.Equal(got, want) {
+		t.Errorf("entered %v, want %v", got, want)
+	}
+	if got, want := contextsOf(tree), (map[string]uint64{
+		"a:1 b:1 a:1 b:1 c:1": 2, "a:1 b:1 a:2": 1, "a:1 b:2 d:1": 1, "a:1 b:2 d:1 kernel": 1,
+	}); !maps.Equal(got, want) {
+		t.Errorf("contexts %v, want %v", got, want)
+	}
+	a.placed(w)
+	if got := a.contextsOf(p, w.processes[p]); got.Walked != 3 || got.Linked != 2 || got.Unplaced != 0 || got.Check != nil || got.Nodes != 0 {
+		t.Errorf("%+v", *got)
+	}
+}
+
+// What hangs on a lost sample is not placed.
+func TestPartialUnplaced(t *testing.T) {
+	a, w := newContextAgent(t, Options{Contexts: ContextPartial})
+	p := a.attach(7)
+	feed := func(user string, h bpf.SharedStack, kernel ...uint64) {
+		n, _ := frames(user)
+		h.Own = uint32(len(n))
+		end := bpf.EndKnown
+		if h.Base == 0 {
+			end = bpf.EndRoot
+		}
+		a.feed(record{identity: java, attachment: 7, user: user, end: end, kernel: kernel, shared: &h})
+	}
+	feed("a:1 b:2 c:3", bpf.SharedStack{Serial: 1})
+	feed("c:3 d:4", bpf.SharedStack{Serial: 3, Base: 2, Frames: 2}, 0xffffffff81000001)
+	feed("b:2 c:5", bpf.SharedStack{Serial: 4, Base: 3, Frames: 1})
+	feed("a:1 b:2 c:3", bpf.SharedStack{Serial: 5})
+	feed("b:2 c:3", bpf.SharedStack{Serial: 6, Base: 5, Frames: 1})
+	want := map[string]uint64{
+		"certain: a:1 b:2 c:3": 3, "unplaced: [known from before] c:3 d:4 kernel": 1, "unplaced: [known from before] b:2 c:5": 1,
+	}
+	if got := a.placed(w); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := a.contextsOf(p, w.processes[p]); got.Walked != 2 || got.Linked != 3 || got.Unplaced != 2 {
+		t.Errorf("%+v", *got)
+	}
+}
+
+// Where contexts are checked, the whole stack is in the sample, and what it does not count as its own is not used.
+func TestPartialChecked(t *testing.T) {
+	a, w := newContextAgent(t, Options{Contexts: ContextPartial, CheckContexts: true})
+	p := a.attach(7)
+	for _, s := range []struct {
+		user   string
+		shared bpf.SharedStack
+	}{
+		{"a:1 b:1 c:1 d:1 e:1", bpf.SharedStack{Serial: 1, Own: 5}},
+		{"a:1 b:1 c:1 d:1 e:2", bpf.SharedStack{Serial: 2, Base: 1, Frames: 3, Own: 2}}, // right
+		{"x:1 b:1 c:1 d:1 e:3", bpf.SharedStack{Serial: 3, Base: 2, Frames: 3, Own: 2}}, // not its outermost frame
+		{"a:1 b:2 c:1 d:1 e:4", bpf.SharedStack{Serial: 4, Base: 3, Frames: 3, Own: 2}}, // nor the third
+		{"a:1 b:1 c:2 d:1 e:5", bpf.SharedStack{Serial: 5, Base: 4, Frames: 3, Own: 2}}, // the second
+		{"z:1 a:1 b:1 c:1 d:1 e:6", bpf.SharedStack{Serial: 6, Base: 5, Frames: 3, Own: 2}},
+		{"a:1 b:1 c:1 d:1 e:7", bpf.SharedStack{Serial: 8, Base: 7, Frames: 3, Own: 2}}, // lost
+	} {
+		a.feed(record{identity: java, attachment: 7, user: s.user, shared: &s.shared})
+	}
+	want := map[string]uint64{"certain: a:1 b:1 c:1 d:1 e:1": 1, "unplaced: [known from before] d:1 e:7": 1}
+	for i := 2; i <= 6; i++ {
+		want[fmt.Sprintf("certain: a:1 b:1 c:1 d:1 e:%d", i)] = 1
+	}
+	if got := a.placed(w); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	got := a.contextsOf(p, w.processes[p])
+	if *got.Check != (ContextCheck{6, [3]uint64{6, 3, 1}}) {
+		t.Errorf("%+v, want one level of 6 right, three of 3, all of 1", *got.Check)
+	}
+}
+
+func TestSameCallersOfFrames(t *testing.T) {
+	stack := func(text string) []rawFrame {
+		user, _ := frames(text)
+		return rawStack(nil, &bpf.Sample{User: user, Attachment: 1, End: bpf.EndRoot}, 1)
+	}
+	for _, c := range []struct {
+		a, b   string
+		levels int
+		want   bool
+	}{
+		{"a b c", "a b c", 0, true},
+		{"a b c", "x b c", 0, false},
+		{"a b c", "x b c", 1, true},
+		{"a b c", "x b c", 2, false},
+		{"a b c", "z a b c", 2, true},
+		{"a b c", "z a b c", 3, false},
+		{"c", "c", 1, true},
+		{"c", "b c", 1, false},
+		{"", "", 3, true},
+		{"", "c", 1, false},
+	} {
+		if sameCallers(stack(c.a), stack(c.b), c.levels, sameFrame) != c.want || sameCallers(stack(c.b), stack(c.a), c.levels, sameFrame) != c.want {
+			t.Errorf("%q and %q for %d levels: %t", c.a, c.b, c.levels, !c.want)
+		}
+	}
+	cut := stack("b c")
+	cut[1].end = bpf.EndRead
+	if !slices.EqualFunc(cut, stack("b c"), sameFrame) {
+		t.Error("why a walk ended makes another stack")
+	}
+}

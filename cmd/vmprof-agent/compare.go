@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+)
+
+const compareUsage = `Usage: vmprof-agent compare [flags] A B
+       vmprof-agent compare [flags] FILE
+
+Tells how much two stored pprof profiles have in common: their overlap, which
+is the sum of the smaller share over all that both have, from 0 to 100; their
+correlation, up to 1; and what differs most. Totals may differ: of profiles of
+the same program, one may be much longer than the other.
+
+Of one FILE from record --window it tells how well each window predicts the
+next, which is the precision of the profile; or all about two of its windows.
+
+  vmprof-agent compare A.pb.gz B.pb.gz                 # which methods are hot
+  vmprof-agent compare --by=edge A.pb.gz B.pb.gz       # who calls whom
+  vmprof-agent compare --by=context A.pb.gz B.pb.gz    # whole stacks
+  vmprof-agent compare --by=edge --ignore-sites A B    # wherever the call stands
+  vmprof-agent compare --by=edge --engine=page A B     # of several in a file
+  vmprof-agent compare --sample-type=samples A B       # time, though A has calls
+  vmprof-agent compare windows.pb.gz                   # each window and the next
+  vmprof-agent compare --windows=2,5 windows.pb.gz     # two of them
+  vmprof-agent compare -n 0 --width=0 A B | less -S    # all that differs
+
+Flags:
+`
+
+// compareOptions are the flags of compare.
+type compareOptions struct {
+	opts    sink.CompareOptions
+	files   []string // two, or one with windows
+	windows []int    // two of the one file; none for all
+}
+
+func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
+	shown := sink.DefaultViewOptions()
+	o := compareOptions{opts: sink.CompareOptions{N: shown.N, Width: shown.Width}}
+	fs := newFlags("compare", compareUsage, stderr)
+	by := fs.String("by", sink.ByMethod.String(), "what to compare: method, edge or context")
+	fs.StringVar(&o.opts.SampleType, "sample-type", "", "values to compare, such as calls, samples or entries (default what both have: calls, if possible)")
+	fs.StringVar(&o.opts.Engine, "engine", "", "compare the calls that this engine recorded (default the only one)")
+	fs.BoolVar(&o.opts.IgnoreSites, "ignore-sites", false, "by edge: take all calls from one method to another as one edge")
+	fs.IntSliceVar(&o.windows, "windows", nil, "of one file: compare these two windows, such as 2,5 (default each with the next)")
+	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "differences, or pairs of windows, to show; 0 for all")
+	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "columns that lines should keep to; 0 for any number")
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	var err error
+	if o.opts.By, err = sink.ParseBy(*by); err != nil {
+		return nil, usageError(err.Error())
+	}
+	o.files = fs.Args()
+	precision := len(o.files) == 1 && !fs.Changed("windows")
+	switch {
+	case len(o.files) != 1 && len(o.files) != 2:
+		return nil, usageError("name two files to compare, or one that has windows")
+	case fs.Changed("windows") && len(o.files) != 1:
+		return nil, usageError("--windows is for one file: leave out the other")
+	case fs.Changed("windows") && (len(o.windows) != 2 || min(o.windows[0], o.windows[1]) < 1):
+		return nil, usageError("--windows needs the numbers of two windows, such as 2,5")
+	case precision && fs.Changed("by"):
+		return nil, usageError("--by is for two profiles: name two files, or --windows=1,2")
+	case o.opts.N < 0, o.opts.Width < 0:
+		return nil, usageError("-n and --width need a number of at least 0")
+	case o.opts.IgnoreSites && o.opts.By != sink.ByEdge && !precision:
+		return nil, usageError("--ignore-sites is for --by=edge")
+	}
+	return &o, nil
+}
+
+// compare is the verb.
+func compare(_ context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parseCompare(args, stderr)
+	if errors.Is(err, pflag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var sides []sink.Named
+	for _, file := range o.files {
+		p, err := sink.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		sides = append(sides, sink.Named{Name: file, Profile: p})
+	}
+	switch {
+	case len(o.windows) > 0:
+		if sides, err = windowsOf(sides[0], o.windows); err == nil {
+			err = sink.Compare(stdout, sides[0], sides[1], &o.opts)
+		}
+	case len(sides) == 1:
+		err = sink.CompareWindows(stdout, sides[0], &o.opts)
+	default:
+		err = sink.Compare(stdout, sides[0], sides[1], &o.opts)
+	}
+	if err != nil {
+		return fmt.Errorf("compare profiles: %w", err)
+	}
+	return nil
+}
+
+// windowsOf returns some windows of a file as profiles of their own.
+func windowsOf(file sink.Named, numbers []int) (windows []sink.Named, err error) {
+	for _, n := range numbers {
+		p, err := sink.WindowOf(file.Profile, int64(n))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file.Name, err)
+		}
+		windows = append(windows, sink.Named{Name: fmt.Sprintf("%s, window %d", file.Name, n), Profile: p})
+	}
+	return windows, nil
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+)
+
+// contextFlags are the flags of record and serve that say how calling contexts are found.
+type contextFlags struct {
+	mode   string
+	every  uint32
+	levels uint32
+	check  bool
+	leave  bool
+
+	context agent.ContextMode // once check has read it
+}
+
+// add defines the flags.
+func (c *contextFlags) add(fs *pflag.FlagSet) {
+	fs.StringVar(&c.mode, "context", agent.ContextWalk.String(), "how calling contexts are found: walk (every stack to its root), partial (down to what the thread's previous sample had) or chain (from the leaf, its depth and its caller; docs/contexts.md)")
+	fs.Uint32Var(&c.every, "walk-every", 0, "chain: walk one in so many samples whose caller is known (default: as many as it takes)")
+	fs.BoolVar(&c.leave, "leave-unknown", false, "chain: walk samples whose caller is not known only as often as the others, which bounds the cost whatever the program does")
+	fs.Uint32Var(&c.levels, "confirm-levels", 0, "partial: frames in a row that must be those of the previous sample (default 2)")
+	fs.BoolVar(&c.check, "check-contexts", false, "partial, chain: also walk every stack, and tell how many contexts are right")
+}
+
+// read reads what the flags say, and refuses those that can have no effect.
+func (c *contextFlags) read(fs *pflag.FlagSet, exact bool) error {
+	var err error
+	if c.context, err = agent.ParseContextMode(c.mode); err != nil {
+		return usageError("--context: " + err.Error())
+	}
+	if exact && c.context != agent.ContextWalk {
+		return usageError("--exact knows every context: leave out --context")
+	}
+	for flag, off := range map[string]bool{
+		"leave-unknown":  c.context != agent.ContextChain,
+		"walk-every":     c.context != agent.ContextChain,
+		"confirm-levels": c.context != agent.ContextPartial,
+		"check-contexts": c.context == agent.ContextWalk,
+	} {
+		if off && fs.Changed(flag) {
+			return usageError("--" + flag + " does not apply to --context=" + c.mode + ": leave one of them out")
+		}
+	}
+	if c.levels > maxConfirmLevels {
+		return usageError("--confirm-levels needs a number from 1 to 64")
+	}
+	return nil
+}
+
+const maxConfirmLevels = 64
+
+// apply has the agent do what the flags say.
+func (c *contextFlags) apply(to *agent.Options) {
+	to.Contexts, to.WalkEvery, to.ConfirmLevels, to.CheckContexts = c.context, c.every, c.levels, c.check
+	to.LeaveUnknown = c.leave
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+)
+
+// minWindow is how short the windows of a recording may be: the agent drains its ring ten times a second.
+const minWindow = 100 * time.Millisecond
+
+// checkWindow refuses --window where it can have no effect.
+func (o *recordOptions) checkWindow() error {
+	if o.window == 0 {
+		return nil
+	}
+	format, err := sink.FormatOf(o.output)
+	switch {
+	case err != nil:
+		return nil // told by CheckWritable
+	case o.window < minWindow:
+		return usageError(fmt.Sprintf("--window needs a duration of at least %v", minWindow))
+	case o.exact != "":
+		return usageError("--exact counts from the beginning to the end: leave out --window")
+	case format != sink.FormatPprof:
+		return usageError(fmt.Sprintf("--window keeps samples apart, for which only pprof has room: end %s in .pb.gz", o.output))
+	case o.duration > 0 && o.windows() < 2:
+		return usageError(fmt.Sprintf("--window=%v makes one window of -d %v: make it shorter, or the recording longer", o.window, o.duration))
+	case o.windows() > sink.MaxWindows:
+		return usageError(fmt.Sprintf("--window=%v makes more than %d windows of -d %v: make it longer", o.window, sink.MaxWindows, o.duration))
+	}
+	return nil
+}
+
+// windows is how many windows the recording is to have, 0 if that is not known. A rest of less than half a window
+// belongs to the last one.
+func (o *recordOptions) windows() int64 {
+	return int64((o.duration + o.window/2) / o.window)
+}
+
+// store writes the output, which is of all windows if there are several, and returns it in the form that views are made
+// of, with its accounts.
+func (o *recordOptions) store(stdout io.Writer, last *agent.Profile, r *rotation) (*profile.Profile, agent.Counts, error) {
+	if r == nil {
+		counts := last.Counts
+		stored, err := o.write(stdout, last)
+		return stored, counts, err
+	}
+	if err := r.windows.Add(last); err != nil {
+		return nil, agent.Counts{}, err
+	}
+	last.Processes = nil // nobody else has this window
+	stored, err := r.windows.Profile()
+	if err != nil {
+		return nil, agent.Counts{}, err
+	}
+	return stored, r.windows.Counts(), sink.WriteStored(o.output, stdout, stored)
+}
+
+// A rotation closes one window after the other while a recording goes on, and keeps them apart in one profile.
+type rotation struct {
+	windows *sink.Windows                  // the closed ones
+	next    func() (*agent.Profile, error) // closes the open window and opens another
+	open    *agent.Window
+	quit    chan struct{}
+	done    chan error // has one value once the last window is open
+}
+
+// rotate begins to close windows, of which w is the first, and returns at once. Until stop, w is the rotation's. It
+// returns nil if there is to be one window only.
+func (o *recordOptions) rotate(ctx context.Context, w *agent.Window) *rotation {
+	if o.window == 0 {
+		return nil
+	}
+	r := newRotation(o.content())
+	r.open = w
+	ctx = context.WithoutCancel(ctx) // an interrupted window would be lost
+	r.next = func() (p *agent.Profile, err error) {
+		r.open, p, err = r.open.Next(ctx)
+		return p, err
+	}
+	go r.run(o.window, o.windows())
+	return r
+}
+
+func newRotation(content sink.Content) *rotation {
+	return &rotation{windows: sink.NewWindows(content), quit: make(chan struct{}), done: make(chan error, 1)}
+}
+
+// run closes a window each time its length is over, until stop is called, as many are wanted as there are with the open
+// one (0: any number), or the profile has no room for more.
+func (r *rotation) run(length time.Duration, wanted int64) {
+	tick := time.NewTicker(length)
+	defer tick.Stop()
+	for !r.windows.Full() && (wanted == 0 || int64(r.windows.Len()) < wanted-1) {
+		select {
+		case <-r.quit:
+			r.done <- nil
+			return
+		case <-tick.C:
+		}
+		p, err := r.next()
+		if err == nil {
+			err = r.windows.Add(p)
+		}
+		if err != nil {
+			r.done <- fmt.Errorf("close window: %w", err)
+			return
+		}
+	}
+	r.done <- nil
+}
+
+// stop ends the rotation and returns the window that is open then: w if there is no rotation.
+func (r *rotation) stop(w *agent.Window) (*agent.Window, error) {
+	if r == nil {
+		return w, nil
+	}
+	close(r.quit)
+	err := <-r.done
+	return r.open, err
+}

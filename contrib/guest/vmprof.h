@@ -1,0 +1,929 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vmprof.h: what a VM includes so that vmprof-agent can sample its calls. C11 or C++11, GCC or clang, Linux on
+ * x86-64 or arm64, libc and pthreads, nothing else. docs/guests.md is the guide.
+ *
+ * One file of the VM defines VMPROF_IMPLEMENTATION before its first #include, which must be this one. Then:
+ *
+ *	vmprof_start("myvm");                  once; a thread of its own looks for the agent, now and whenever it is gone
+ *	vmprof_method(id, name, file, ...);    whenever code was made; vmprof_forget(id, begin) when it is freed
+ *	slot = vmprof_thread_begin();          in every thread that runs the VM's programs; vmprof_thread_end() after that
+ *	vmprof_enter(id, site);                first thing in every method (interpreters); JITs emit the same, see below
+ *
+ * While no burst is sampled all this costs a load, a compare and a branch that is never taken, per call. No call from
+ * the VM blocks on the agent, and without an agent nothing happens at all.
+ */
+#ifndef VMPROF_H
+#define VMPROF_H
+
+#if defined(VMPROF_IMPLEMENTATION) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE /* secure_getenv, MAP_ANONYMOUS and others under -std=c11 */
+#endif
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- the page that guest and agent share ---- */
+
+#define VMPROF_VERSION 1
+#define VMPROF_SOCKET_PATH "/run/vmprof-agent/guest.sock"
+#define VMPROF_SLOTS 60
+#define VMPROF_PAGE_SIZE 4096
+
+/*
+ * One thread's countdown. The agent fills it at a timer tick that interrupts this very thread, and only while armed is
+ * 0; the thread counts it down. An interrupt sees its own thread's writes in order, so it is enough that the compiler
+ * keeps the order. Only armed is written by somebody else too, by the helper thread below.
+ */
+struct vmprof_slot {
+	volatile uint32_t armed;  /* 1: prologues take the branch. First, so that JITs compare at offset 0 */
+	volatile uint32_t skip;	  /* calls until the next sample; the first skip of a burst is random */
+	volatile uint32_t left;	  /* samples until the burst ends; armed with none left: announce the thread again */
+	volatile uint32_t stride; /* calls from one sample to the next */
+	volatile uint32_t burst;  /* the agent's number of this burst */
+	uint32_t pad[11];	  /* a cache line per thread */
+};
+
+struct vmprof_page {
+	uint32_t reserved[64]; /* the agent's */
+	struct vmprof_slot slots[VMPROF_SLOTS];
+};
+
+/* ---- probe-NOPs ---- */
+
+/*
+ * VMPROF_PROBEn(name, arguments) is an instruction that does nothing, and a note in the file (as of systemtap's
+ * sys/sdt.h, provider "vmprof") that tells tools where it is and where the arguments are then. Arguments are integers
+ * or pointers, passed as 64 bits in a register or as a constant. The names call, thread and thread_end are taken.
+ *
+ * On x86-64 it is the 5-byte NOP, the instruction on which uprobes are cheapest (kernels from 6.18 make a call of it,
+ * unless it crosses a page: hence the alignment).
+ */
+#if defined(__x86_64__)
+#define VMPROF_NOP_ ".balign 8\n990:\t.byte 0x0f, 0x1f, 0x44, 0, 0\n"
+#elif defined(__aarch64__)
+#define VMPROF_NOP_ "990:\tnop\n"
+#else
+#error "vmprof.h knows x86-64 and arm64; include it for these only"
+#endif
+
+/* An ELF note {sizes, type 3, "stapsdt", {addresses of site, base, semaphore, then three strings}}. */
+#define VMPROF_SITE_(name, arguments)                                                                                  \
+	VMPROF_NOP_ "\t.pushsection .note.stapsdt, \"?\", \"note\"\n"                                                  \
+		    "\t.balign 4\n"                                                                                    \
+		    "\t.4byte 992f - 991f, 994f - 993f, 3\n"                                                           \
+		    "991:\t.asciz \"stapsdt\"\n"                                                                       \
+		    "992:\t.balign 4\n"                                                                                \
+		    "993:\t.8byte 990b, _.stapsdt.base, 0\n"                                                           \
+		    "\t.asciz \"vmprof\"\n"                                                                            \
+		    "\t.asciz \"" #name "\"\n"                                                                         \
+		    "\t.asciz \"" arguments "\"\n"                                                                     \
+		    "994:\t.balign 4\n"                                                                                \
+		    "\t.popsection\n"                                                                                  \
+		    "\t.ifndef _.stapsdt.base\n"                                                                       \
+		    "\t.pushsection .stapsdt.base, \"aG\", \"progbits\", .stapsdt.base, comdat\n"                      \
+		    "\t.weak _.stapsdt.base\n"                                                                         \
+		    "\t.hidden _.stapsdt.base\n"                                                                       \
+		    "_.stapsdt.base:\n"                                                                                \
+		    "\t.space 1\n"                                                                                     \
+		    "\t.size _.stapsdt.base, 1\n"                                                                      \
+		    "\t.popsection\n"                                                                                  \
+		    "\t.endif\n"
+
+#define VMPROF_ARG_(x) "nr"((uint64_t)(uintptr_t)(x))
+#define VMPROF_PROBE1(name, a) __asm__ volatile(VMPROF_SITE_(name, "8@%0") : : VMPROF_ARG_(a))
+#define VMPROF_PROBE2(name, a, b)                                                                                      \
+	__asm__ volatile(VMPROF_SITE_(name, "8@%0 8@%1") : : VMPROF_ARG_(a), VMPROF_ARG_(b))
+#define VMPROF_PROBE3(name, a, b, c)                                                                                   \
+	__asm__ volatile(VMPROF_SITE_(name, "8@%0 8@%1 8@%2") : : VMPROF_ARG_(a), VMPROF_ARG_(b), VMPROF_ARG_(c))
+#define VMPROF_PROBE4(name, a, b, c, d)                                                                                \
+	__asm__ volatile(VMPROF_SITE_(name, "8@%0 8@%1 8@%2 8@%3")                                                     \
+			 : : VMPROF_ARG_(a), VMPROF_ARG_(b), VMPROF_ARG_(c), VMPROF_ARG_(d))
+#define VMPROF_PROBE5(name, a, b, c, d, e)                                                                             \
+	__asm__ volatile(VMPROF_SITE_(name, "8@%0 8@%1 8@%2 8@%3 8@%4")                                                \
+			 : : VMPROF_ARG_(a), VMPROF_ARG_(b), VMPROF_ARG_(c), VMPROF_ARG_(d), VMPROF_ARG_(e))
+#define VMPROF_PROBE6(name, a, b, c, d, e, f)                                                                          \
+	__asm__ volatile(VMPROF_SITE_(name, "8@%0 8@%1 8@%2 8@%3 8@%4 8@%5")                                           \
+			 : : VMPROF_ARG_(a), VMPROF_ARG_(b), VMPROF_ARG_(c), VMPROF_ARG_(d), VMPROF_ARG_(e),           \
+			   VMPROF_ARG_(f))
+
+/* ---- the prologue's check ---- */
+
+/* The slot of this thread; one that is never armed before vmprof_thread_begin() and for threads that got none. */
+#define VMPROF_TLS_ __attribute__((visibility("hidden"), tls_model("initial-exec"))) __thread
+extern VMPROF_TLS_ struct vmprof_slot *vmprof_self;
+
+/*
+ * A call of the method callee while the slot is armed: counts it, and shows every stride'th to the agent. site tells
+ * who called: the return address in a caller's registered code, or for interpreters the address of the bytecode after
+ * the call, in a caller whose bytecode was registered.
+ */
+void vmprof_armed(uint32_t callee, const void *site);
+
+/* The check, for interpreters and for methods that are compiled to C. */
+static inline void vmprof_enter(uint32_t callee, const void *site)
+{
+	if (__builtin_expect(__atomic_load_n(&vmprof_self->armed, __ATOMIC_RELAXED) != 0, 0))
+		vmprof_armed(callee, site);
+}
+
+/*
+ * The same for JITs, which emit at the very entry of a method, before it keeps anything on the stack:
+ *
+ *	x86-64	entry:	cmp dword [slot], 0	; slot: what vmprof_thread_begin returned, in a register for example
+ *			jne cold
+ *		body:	...
+ *		cold:	push callee		; 32 bits
+ *			call vmprof_stub	; finds the method's return address above the callee, and pops the callee
+ *			jmp body
+ *
+ *	arm64	entry:	ldr w16, [slot]
+ *			cbnz w16, cold
+ *		body:	...
+ *		cold:	mov x17, x30		; the method's return address
+ *			mov w16, callee		; movz, movk
+ *			bl vmprof_stub		; returns with x30 as it was
+ *			b body
+ *
+ * The stub keeps all registers, vector registers too, except the flags, and on arm64 x16 and x17. It uses less than
+ * 256 bytes of stack, which need not be aligned. It is called for its address only: it has no C signature.
+ */
+void vmprof_stub(void);
+
+/* ---- methods, threads, connection: safe from any thread at any time, but not from signal handlers ---- */
+
+/* A call in compiled code. */
+struct vmprof_site {
+	uint32_t offset; /* of the return address from the method's begin, bytes */
+	uint32_t line;	 /* in the method's file, 0 if unknown */
+};
+
+/*
+ * Says that [begin, begin + size) is now code (or bytecode) of the method id, which is never 0 and has the same name
+ * for good. All is copied; names are cut to 1000 bytes. Returns 0; ENOMEM or, for an id or a size of 0, EINVAL: then
+ * the method will have no name.
+ */
+int vmprof_method(uint32_t id, const char *name, const char *file, uint32_t line, const void *begin, uint32_t size,
+		  const struct vmprof_site *sites, uint32_t count);
+
+/* Says that the code of the method at begin is gone. To be called before other code is put there. */
+void vmprof_forget(uint32_t id, const void *begin);
+
+/*
+ * Gives the calling thread a slot, and returns it; the thread has to run the VM's programs itself, as the agent arms
+ * it by its kernel thread. If all are taken it gets one that is never armed. A thread that ends gives its slot back.
+ */
+struct vmprof_slot *vmprof_thread_begin(void);
+void vmprof_thread_end(void);
+
+/* How often vmprof_thread_begin() found no slot since the process began. */
+unsigned vmprof_unslotted(void);
+
+/*
+ * Starts the helper thread, which connects to the agent's socket ($VMPROF_SOCKET if that is set), and tries again every
+ * second as long as there is none. runtime names the VM, 15 bytes at most. Returns 0, also if it was started already,
+ * or an errno value. A forked child has no helper and is never armed unless it calls this again.
+ */
+int vmprof_start(const char *runtime);
+
+/* Disconnects and ends the helper thread. Slots stay valid, and are not armed any more. */
+void vmprof_stop(void);
+
+/* Whether an agent is connected now. */
+int vmprof_connected(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* VMPROF_H */
+
+#if defined(VMPROF_IMPLEMENTATION) && !defined(VMPROF_IMPLEMENTED)
+#define VMPROF_IMPLEMENTED
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- armed calls ---- */
+
+static struct vmprof_slot vmprof_never_; /* stays 0 */
+static struct vmprof_page *vmprof_page_; /* mapped once, at one address for good */
+
+VMPROF_TLS_ struct vmprof_slot *vmprof_self = &vmprof_never_;
+
+/* The connections so far, and for each slot the one in which its thread was last announced. */
+static uint32_t vmprof_connection_, vmprof_announced_[VMPROF_SLOTS];
+
+/* Tells the agent's kernel side, which then knows which kernel thread owns the slot. */
+static inline void vmprof_announce_(struct vmprof_slot *slot)
+{
+	ptrdiff_t index = slot - vmprof_page_->slots;
+	uint32_t connection = __atomic_load_n(&vmprof_connection_, __ATOMIC_SEQ_CST);
+
+	VMPROF_PROBE1(thread, index);
+	__atomic_store_n(&vmprof_announced_[index], connection, __ATOMIC_SEQ_CST);
+}
+
+/*
+ * Runs under vmprof_stub, which keeps the general registers only. clang for arm64 has no such option per function;
+ * but a compiler has no use for vectors here, as all that could fill one is volatile.
+ */
+#if defined(__clang__) && defined(__aarch64__)
+#define VMPROF_GENERAL_
+#else
+#define VMPROF_GENERAL_ , target("general-regs-only")
+#endif
+__attribute__((noinline, used, no_instrument_function VMPROF_GENERAL_)) void
+vmprof_armed(uint32_t callee, const void *site)
+{
+	struct vmprof_slot *slot = vmprof_self;
+	uint32_t skip = slot->skip, left = slot->left;
+
+	if (left == 0) {
+		__atomic_store_n(&slot->armed, 0, __ATOMIC_RELAXED);
+		vmprof_announce_(slot);
+		return;
+	}
+	if (skip > 1) {
+		slot->skip = skip - 1;
+		return;
+	}
+	slot->skip = slot->stride;
+	VMPROF_PROBE2(call, callee, site);
+	slot->left = left - 1;
+	if (left == 1)
+		__atomic_store_n(&slot->armed, 0, __ATOMIC_RELAXED); /* last: from here on the agent may fill the slot again */
+}
+
+#if defined(__x86_64__)
+__asm__("\t.pushsection .text\n"
+	"\t.balign 16\n"
+	"\t.globl vmprof_stub\n"
+	"\t.hidden vmprof_stub\n"
+	"\t.type vmprof_stub, @function\n"
+	"vmprof_stub:\n" /* 0(%rsp): return to the method, 8: callee, 16: return from the method */
+	"\t.cfi_startproc\n"
+	"\tendbr64\n"
+	"\tpushq %rbp\n"
+	"\t.cfi_def_cfa_offset 16\n"
+	"\t.cfi_offset %rbp, -16\n"
+	"\tmovq %rsp, %rbp\n"
+	"\t.cfi_def_cfa_register %rbp\n"
+	"\tpushq %rax\n"
+	"\tpushq %rcx\n"
+	"\tpushq %rdx\n"
+	"\tpushq %rsi\n"
+	"\tpushq %rdi\n"
+	"\tpushq %r8\n"
+	"\tpushq %r9\n"
+	"\tpushq %r10\n"
+	"\tpushq %r11\n"
+	"\tandq $-16, %rsp\n" /* no matter how the JIT aligns its frames */
+	"\tmovl 16(%rbp), %edi\n"
+	"\tmovq 24(%rbp), %rsi\n"
+	"\tcall vmprof_armed\n"
+	"\tleaq -72(%rbp), %rsp\n"
+	"\tpopq %r11\n"
+	"\tpopq %r10\n"
+	"\tpopq %r9\n"
+	"\tpopq %r8\n"
+	"\tpopq %rdi\n"
+	"\tpopq %rsi\n"
+	"\tpopq %rdx\n"
+	"\tpopq %rcx\n"
+	"\tpopq %rax\n"
+	"\tpopq %rbp\n"
+	"\t.cfi_def_cfa %rsp, 8\n"
+	"\tret $8\n"
+	"\t.cfi_endproc\n"
+	"\t.size vmprof_stub, . - vmprof_stub\n"
+	"\t.popsection\n");
+#else
+__asm__("\t.pushsection .text\n"
+	"\t.balign 16\n"
+	"\t.globl vmprof_stub\n"
+	"\t.hidden vmprof_stub\n"
+	"\t.type vmprof_stub, %function\n"
+	"vmprof_stub:\n" /* w16: callee, x17: return from the method, x30: return to it */
+	"\t.cfi_startproc\n"
+	"\thint #34\n" /* bti c */
+	"\tstp x29, x30, [sp, #-176]!\n"
+	"\t.cfi_def_cfa_offset 176\n"
+	"\t.cfi_offset x29, -176\n"
+	"\t.cfi_offset x30, -168\n"
+	"\tmov x29, sp\n"
+	"\tstp x0, x1, [sp, #16]\n"
+	"\tstp x2, x3, [sp, #32]\n"
+	"\tstp x4, x5, [sp, #48]\n"
+	"\tstp x6, x7, [sp, #64]\n"
+	"\tstp x8, x9, [sp, #80]\n"
+	"\tstp x10, x11, [sp, #96]\n"
+	"\tstp x12, x13, [sp, #112]\n"
+	"\tstp x14, x15, [sp, #128]\n"
+	"\tstp x17, x18, [sp, #144]\n"
+	"\tmov w0, w16\n"
+	"\tmov x1, x17\n"
+	"\tbl vmprof_armed\n"
+	"\tldp x0, x1, [sp, #16]\n"
+	"\tldp x2, x3, [sp, #32]\n"
+	"\tldp x4, x5, [sp, #48]\n"
+	"\tldp x6, x7, [sp, #64]\n"
+	"\tldp x8, x9, [sp, #80]\n"
+	"\tldp x10, x11, [sp, #96]\n"
+	"\tldp x12, x13, [sp, #112]\n"
+	"\tldp x14, x15, [sp, #128]\n"
+	"\tldp x17, x18, [sp, #144]\n"
+	"\tldp x29, x16, [sp], #176\n"
+	"\t.cfi_def_cfa_offset 0\n"
+	"\t.cfi_register x30, x16\n"
+	"\tmov x30, x17\n"
+	"\tbr x16\n"
+	"\t.cfi_endproc\n"
+	"\t.size vmprof_stub, . - vmprof_stub\n"
+	"\t.popsection\n");
+#endif
+
+/* ---- messages: one packet each, host byte order ---- */
+
+enum vmprof_to_agent_ { VMPROF_HELLO_ = 1, VMPROF_METHOD_, VMPROF_FORGET_ };
+enum vmprof_to_guest_ { VMPROF_WELCOME_ = 1, VMPROF_REFUSED_ };
+
+#define VMPROF_PACKET_ 4096
+#define VMPROF_NAME_ 1000
+
+struct vmprof_hello_ {
+	uint32_t type, version;
+	char runtime[16];
+};
+
+/* WELCOME, with the page's file descriptor; or REFUSED, which has a reason instead of the version, and nothing more. */
+struct vmprof_welcome_ {
+	uint32_t type, version, page_size, slots;
+};
+#define VMPROF_REFUSED_SOON_ 7 /* the reasons from here on pass by themselves */
+
+struct vmprof_key_ { /* a whole FORGET, and the beginning of METHOD */
+	uint32_t type, id;
+	uint64_t begin;
+	uint64_t time; /* CLOCK_MONOTONIC, ns: since when it is code, or no more. The agent hears of it later */
+};
+
+struct vmprof_code_ { /* METHOD: then name, file, padding to 4 bytes, sites */
+	struct vmprof_key_ key;
+	uint32_t size, line;
+	uint16_t name_size, file_size;
+	uint32_t sites;
+};
+
+/* ---- what was registered: sent again to the next agent, so kept as long as the code lives ---- */
+
+/* A METHOD packet that is to be sent or was; or a FORGET that is to be sent. The packet follows. */
+struct vmprof_record_ {
+	struct vmprof_record_ *next, *prev; /* in pending or sent */
+	struct vmprof_record_ *chain;	    /* in its bucket; FORGETs are in none */
+	uint32_t size;			    /* of the packet */
+	uint32_t sent;
+};
+
+#define VMPROF_BUCKETS_ 4096
+
+static struct {
+	pthread_mutex_t lock;		     /* of all this */
+	struct vmprof_record_ pending, sent; /* heads of rings, in the order of registration */
+	struct vmprof_record_ *buckets[VMPROF_BUCKETS_];
+	pthread_t helper;
+	int started, connected, stop;
+	int wake;   /* eventfd: the helper has something to do */
+	int socket; /* -1 if there is none */
+	struct sockaddr_un address;
+	char runtime[16];
+} vmprof_ = {PTHREAD_MUTEX_INITIALIZER, {&vmprof_.pending, &vmprof_.pending, NULL, 0, 0},
+	     {&vmprof_.sent, &vmprof_.sent, NULL, 0, 0}, {NULL}, 0, 0, 0, 0, -1, -1, {0, {0}}, {0}};
+
+static struct vmprof_key_ *vmprof_packet_(struct vmprof_record_ *r) { return (struct vmprof_key_ *)(void *)(r + 1); }
+
+static void vmprof_unlink_(struct vmprof_record_ *r)
+{
+	r->prev->next = r->next;
+	r->next->prev = r->prev;
+}
+
+static void vmprof_append_(struct vmprof_record_ *ring, struct vmprof_record_ *r)
+{
+	r->next = ring;
+	r->prev = ring->prev;
+	r->prev->next = ring->prev = r;
+}
+
+static struct vmprof_record_ **vmprof_bucket_(uint64_t begin)
+{
+	return &vmprof_.buckets[begin * 0x9e3779b97f4a7c15u >> 52]; /* the upper 12 bits; a multiplicative hash */
+}
+
+static void vmprof_wake_(void)
+{
+	uint64_t one = 1;
+
+	if (write(vmprof_.wake, &one, sizeof(one)) < 0)
+		return; /* the counter is full: it is awake */
+}
+
+static uint64_t vmprof_now_(void)
+{
+	struct timespec t = {0, 0};
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static size_t vmprof_cut_(const char *s)
+{
+	size_t n = s ? strlen(s) : 0;
+
+	return n < VMPROF_NAME_ ? n : VMPROF_NAME_;
+}
+
+/* One packet with as many sites as fit; the others go into further packets. Returns how many did, or -1. */
+static int64_t vmprof_register_(struct vmprof_code_ code, const char *name, const char *file,
+				const struct vmprof_site *sites, uint32_t count)
+{
+	size_t names = sizeof(code) + ((code.name_size + code.file_size + 3u) & ~3u);
+	uint32_t room = (uint32_t)((VMPROF_PACKET_ - names) / sizeof(*sites));
+	struct vmprof_record_ *r, **bucket = vmprof_bucket_(code.key.begin);
+	unsigned char *text;
+
+	code.sites = count < room ? count : room;
+	r = (struct vmprof_record_ *)calloc(1, sizeof(*r) + names + code.sites * sizeof(*sites));
+	if (!r)
+		return -1;
+	r->size = (uint32_t)(names + code.sites * sizeof(*sites));
+	memcpy(r + 1, &code, sizeof(code));
+	text = (unsigned char *)(r + 1) + sizeof(code);
+	if (code.name_size)
+		memcpy(text, name, code.name_size);
+	if (code.file_size)
+		memcpy(text + code.name_size, file, code.file_size);
+	if (code.sites)
+		memcpy((unsigned char *)(r + 1) + names, sites, code.sites * sizeof(*sites));
+
+	pthread_mutex_lock(&vmprof_.lock);
+	r->chain = *bucket;
+	*bucket = r;
+	vmprof_append_(&vmprof_.pending, r);
+	if (vmprof_.connected)
+		vmprof_wake_();
+	pthread_mutex_unlock(&vmprof_.lock);
+	return code.sites;
+}
+
+int vmprof_method(uint32_t id, const char *name, const char *file, uint32_t line, const void *begin, uint32_t size,
+		  const struct vmprof_site *sites, uint32_t count)
+{
+	struct vmprof_code_ code = {{VMPROF_METHOD_, id, (uintptr_t)begin, vmprof_now_()}, size, line, 0, 0, 0};
+	int64_t done;
+
+	if (id == 0 || size == 0)
+		return EINVAL;
+	code.name_size = (uint16_t)vmprof_cut_(name);
+	code.file_size = (uint16_t)vmprof_cut_(file);
+	do {
+		done = vmprof_register_(code, name, file, sites, count);
+		if (done < 0)
+			return ENOMEM;
+		sites += done;
+		count -= (uint32_t)done;
+	} while (count > 0);
+	return 0;
+}
+
+void vmprof_forget(uint32_t id, const void *begin)
+{
+	struct vmprof_record_ *r, **link = vmprof_bucket_((uintptr_t)begin);
+	int told = 0;
+
+	pthread_mutex_lock(&vmprof_.lock);
+	while ((r = *link) != NULL) {
+		struct vmprof_key_ *key = vmprof_packet_(r);
+
+		if (key->id != id || key->begin != (uintptr_t)begin) {
+			link = &r->chain;
+			continue;
+		}
+		*link = r->chain;
+		vmprof_unlink_(r);
+		if (!r->sent || told) { /* the agent never heard of it, or will anyway */
+			free(r);
+			continue;
+		}
+		key->type = VMPROF_FORGET_;
+		key->time = vmprof_now_();
+		r->size = sizeof(*key);
+		vmprof_append_(&vmprof_.pending, r);
+		told = 1;
+	}
+	if (told && vmprof_.connected)
+		vmprof_wake_();
+	pthread_mutex_unlock(&vmprof_.lock);
+}
+
+/* Everything that still is code has to be sent again. Called with the lock held. */
+static void vmprof_unsend_(void)
+{
+	struct vmprof_record_ *r, *next;
+
+	for (r = vmprof_.pending.next; r != &vmprof_.pending; r = next) {
+		next = r->next;
+		vmprof_unlink_(r);
+		if (vmprof_packet_(r)->type == VMPROF_FORGET_)
+			free(r);
+		else
+			vmprof_append_(&vmprof_.sent, r);
+	}
+	while ((r = vmprof_.sent.next) != &vmprof_.sent) {
+		vmprof_unlink_(r);
+		r->sent = 0;
+		vmprof_append_(&vmprof_.pending, r);
+	}
+}
+
+/* ---- the page and its slots ---- */
+
+static pthread_once_t vmprof_once_ = PTHREAD_ONCE_INIT;
+static pthread_key_t vmprof_thread_key_; /* its destructor gives the slot back */
+static uint64_t vmprof_claimed_;	 /* bit i: slot i has a thread */
+static unsigned vmprof_unslotted_;
+
+/* A multiple of the kernel's page size, which may be more than 4096 bytes on arm64. */
+static size_t vmprof_span_(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return page > VMPROF_PAGE_SIZE ? page : VMPROF_PAGE_SIZE;
+}
+
+/* Puts zeroes where the page is: whoever still holds the old one cannot arm this process any more. */
+static void vmprof_unshare_(void)
+{
+	int slot;
+
+	if (mmap(vmprof_page_, vmprof_span_(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
+	    MAP_FAILED)
+		return;
+	for (slot = 0; slot < VMPROF_SLOTS; slot++) /* no memory: the agent, if it is gone, arms nothing either */
+		__atomic_store_n(&vmprof_page_->slots[slot].armed, 0, __ATOMIC_RELAXED);
+}
+
+static void vmprof_before_fork_(void) { pthread_mutex_lock(&vmprof_.lock); }
+static void vmprof_after_fork_(void) { pthread_mutex_unlock(&vmprof_.lock); }
+
+/* A child has the calling thread only. What it inherited of page and socket would act on its parent's behalf. */
+static void vmprof_in_child_(void)
+{
+	vmprof_unshare_();
+	vmprof_claimed_ = vmprof_self == &vmprof_never_ ? 0 : 1ull << (vmprof_self - vmprof_page_->slots);
+	if (vmprof_.socket >= 0)
+		close(vmprof_.socket);
+	if (vmprof_.wake >= 0)
+		close(vmprof_.wake);
+	vmprof_.socket = vmprof_.wake = -1;
+	vmprof_.started = 0;
+	__atomic_store_n(&vmprof_.connected, 0, __ATOMIC_SEQ_CST);
+	vmprof_unsend_();
+	pthread_mutex_unlock(&vmprof_.lock);
+}
+
+static void vmprof_thread_gone_(void *slot)
+{
+	(void)slot;
+	vmprof_thread_end();
+}
+
+static void vmprof_map_(void)
+{
+	void *page = mmap(NULL, vmprof_span_(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED || pthread_key_create(&vmprof_thread_key_, vmprof_thread_gone_) != 0 ||
+	    pthread_atfork(vmprof_before_fork_, vmprof_after_fork_, vmprof_in_child_) != 0)
+		return; /* no thread will get a slot */
+	vmprof_page_ = (struct vmprof_page *)page;
+}
+
+struct vmprof_slot *vmprof_thread_begin(void)
+{
+	const uint64_t all = (1ull << VMPROF_SLOTS) - 1;
+	uint64_t taken, vacant;
+
+	if (vmprof_self != &vmprof_never_)
+		return vmprof_self;
+	pthread_once(&vmprof_once_, vmprof_map_);
+	taken = __atomic_load_n(&vmprof_claimed_, __ATOMIC_SEQ_CST);
+	do {
+		vacant = ~taken & all;
+		if (!vacant || !vmprof_page_) {
+			__atomic_add_fetch(&vmprof_unslotted_, 1, __ATOMIC_RELAXED);
+			return vmprof_self;
+		}
+	} while (!__atomic_compare_exchange_n(&vmprof_claimed_, &taken, taken | (vacant & -vacant), 0, __ATOMIC_SEQ_CST,
+					      __ATOMIC_SEQ_CST));
+	vmprof_self = &vmprof_page_->slots[__builtin_ctzll(vacant)];
+	pthread_setspecific(vmprof_thread_key_, vmprof_self);
+	vmprof_announce_(vmprof_self);
+	return vmprof_self;
+}
+
+void vmprof_thread_end(void)
+{
+	struct vmprof_slot *slot = vmprof_self;
+
+	if (slot == &vmprof_never_)
+		return;
+	vmprof_self = &vmprof_never_;
+	pthread_setspecific(vmprof_thread_key_, NULL);
+	VMPROF_PROBE1(thread_end, slot - vmprof_page_->slots); /* from here on the agent leaves it alone */
+	slot->left = 0;
+	__atomic_store_n(&slot->armed, 0, __ATOMIC_RELAXED);
+	__atomic_and_fetch(&vmprof_claimed_, ~(1ull << (slot - vmprof_page_->slots)), __ATOMIC_SEQ_CST);
+}
+
+unsigned vmprof_unslotted(void) { return __atomic_load_n(&vmprof_unslotted_, __ATOMIC_RELAXED); }
+
+/*
+ * Asks the threads that this agent does not know to announce themselves, at their next call: the check that they make
+ * anyway leads them there. Returns how many there are.
+ */
+static int vmprof_ask_(void)
+{
+	uint64_t claimed = __atomic_load_n(&vmprof_claimed_, __ATOMIC_SEQ_CST);
+	int slot, unknown = 0;
+
+	for (slot = 0; slot < VMPROF_SLOTS; slot++) {
+		if (!(claimed >> slot & 1) ||
+		    __atomic_load_n(&vmprof_announced_[slot], __ATOMIC_SEQ_CST) == vmprof_connection_)
+			continue;
+		/* with none left: the agent fills the slots of threads that it knows, and of no others */
+		__atomic_store_n(&vmprof_page_->slots[slot].armed, 1, __ATOMIC_RELAXED);
+		unknown++;
+	}
+	return unknown;
+}
+
+/* ---- the helper thread ---- */
+
+/* ms */
+#define VMPROF_RETRY_ 1000	    /* until the next attempt to connect */
+#define VMPROF_REFUSED_RETRY_ 10000 /* likewise, if the answer was no */
+#define VMPROF_HANDSHAKE_ 5000	    /* for the agent to answer */
+#define VMPROF_ASK_AGAIN_ 60000	    /* the longest between two attempts to make threads known */
+
+/* Waits for timeout ms, for a wake-up, or for events on the socket; returns those. */
+static int vmprof_wait_(int timeout, int events)
+{
+	struct pollfd fds[2] = {{vmprof_.wake, POLLIN, 0}, {vmprof_.socket, (short)events, 0}};
+	uint64_t count;
+
+	if (poll(fds, 2, timeout) <= 0)
+		return 0;
+	if (fds[0].revents && read(vmprof_.wake, &count, sizeof(count)) < 0)
+		return 0; /* cannot be: it was readable */
+	return fds[1].revents;
+}
+
+static int vmprof_stopping_(void) { return __atomic_load_n(&vmprof_.stop, __ATOMIC_SEQ_CST); }
+
+/* Connects. Returns whether there is an agent; then vmprof_.socket is open. */
+static int vmprof_dial_(void)
+{
+	const struct timeval patience = {VMPROF_HANDSHAKE_ / 1000, 0};
+
+	pthread_mutex_lock(&vmprof_.lock); /* a child must not get a socket that it does not know of */
+	vmprof_.socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	pthread_mutex_unlock(&vmprof_.lock);
+	if (vmprof_.socket < 0)
+		return 0;
+	setsockopt(vmprof_.socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)); /* of connect, too */
+	return connect(vmprof_.socket, (struct sockaddr *)(void *)&vmprof_.address, sizeof(vmprof_.address)) == 0;
+}
+
+/* Receives the agent's answer, and the file descriptor that comes with it, -1 if none does. */
+static int vmprof_receive_(struct vmprof_welcome_ *welcome)
+{
+	struct iovec io = {welcome, sizeof(*welcome)};
+	union {
+		struct cmsghdr header; /* aligned like this */
+		char room[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct msghdr message;
+	struct cmsghdr *c;
+	int fd = -1;
+
+	memset(&control, 0, sizeof(control));
+	memset(&message, 0, sizeof(message));
+	message.msg_iov = &io;
+	message.msg_iovlen = 1;
+	message.msg_control = &control;
+	message.msg_controllen = sizeof(control);
+	if (recvmsg(vmprof_.socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) < 0)
+		return -1;
+	c = CMSG_FIRSTHDR(&message);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	return fd;
+}
+
+/* Says hello and maps the page of the agent's answer. Returns 0, or how many ms to wait before the next attempt. */
+static int vmprof_greet_(void)
+{
+	struct vmprof_hello_ hello = {VMPROF_HELLO_, VMPROF_VERSION, {0}};
+	struct vmprof_welcome_ welcome = {0, 0, 0, 0};
+	void *page = MAP_FAILED;
+	int fd;
+
+	memcpy(hello.runtime, vmprof_.runtime, sizeof(hello.runtime));
+	if (send(vmprof_.socket, &hello, sizeof(hello), MSG_NOSIGNAL) < 0 || !vmprof_wait_(VMPROF_HANDSHAKE_, POLLIN))
+		return VMPROF_RETRY_;
+
+	pthread_mutex_lock(&vmprof_.lock); /* a child must not get the descriptor */
+	fd = vmprof_receive_(&welcome);
+	if (fd >= 0 && welcome.type == VMPROF_WELCOME_ && welcome.version == VMPROF_VERSION &&
+	    welcome.page_size == VMPROF_PAGE_SIZE && welcome.slots == VMPROF_SLOTS)
+		page = mmap(vmprof_page_, vmprof_span_(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+	if (fd >= 0)
+		close(fd);
+	if (page != MAP_FAILED) {
+		__atomic_add_fetch(&vmprof_connection_, 1, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&vmprof_.connected, 1, __ATOMIC_SEQ_CST);
+	}
+	pthread_mutex_unlock(&vmprof_.lock);
+
+	if (page != MAP_FAILED)
+		return 0;
+	if (welcome.type == 0 || (welcome.type == VMPROF_REFUSED_ && welcome.version >= VMPROF_REFUSED_SOON_))
+		return VMPROF_RETRY_;
+	return VMPROF_REFUSED_RETRY_;
+}
+
+/* Sends what is pending and fits; returns the events to wait for then, or -1 if the connection has ended. */
+static int vmprof_send_(void)
+{
+	struct vmprof_record_ *r;
+	int events = POLLIN;
+
+	pthread_mutex_lock(&vmprof_.lock);
+	while (events == POLLIN && (r = vmprof_.pending.next) != &vmprof_.pending) {
+		if (send(vmprof_.socket, r + 1, r->size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+			events = errno == EAGAIN ? POLLIN | POLLOUT : -1;
+			continue;
+		}
+		vmprof_unlink_(r);
+		if (vmprof_packet_(r)->type == VMPROF_FORGET_) {
+			free(r);
+		} else {
+			r->sent = 1;
+			vmprof_append_(&vmprof_.sent, r);
+		}
+	}
+	pthread_mutex_unlock(&vmprof_.lock);
+	return events;
+}
+
+/* Runs a connection until it ends or vmprof_stop is called. */
+static void vmprof_serve_(void)
+{
+	char ignored[VMPROF_PACKET_];
+	int again = VMPROF_RETRY_;
+
+	while (!vmprof_stopping_()) {
+		int events = vmprof_send_(), happened;
+
+		if (events < 0)
+			return;
+		happened = vmprof_wait_(vmprof_ask_() ? again : -1, events);
+		if ((happened & POLLIN && recv(vmprof_.socket, ignored, sizeof(ignored), MSG_DONTWAIT) <= 0) ||
+		    happened & (POLLHUP | POLLERR | POLLNVAL))
+			return;
+		again = again < VMPROF_ASK_AGAIN_ ? 2 * again : again; /* a thread may not run for hours */
+	}
+}
+
+/* Forgets the connection, if there was one. */
+static void vmprof_hang_up_(void)
+{
+	if (vmprof_.connected)
+		vmprof_unshare_();
+	pthread_mutex_lock(&vmprof_.lock);
+	__atomic_store_n(&vmprof_.connected, 0, __ATOMIC_SEQ_CST);
+	if (vmprof_.socket >= 0)
+		close(vmprof_.socket);
+	vmprof_.socket = -1;
+	vmprof_unsend_();
+	pthread_mutex_unlock(&vmprof_.lock);
+}
+
+static void *vmprof_helper_(void *unused)
+{
+	(void)unused;
+	while (!vmprof_stopping_()) {
+		int pause = vmprof_dial_() ? vmprof_greet_() : VMPROF_RETRY_;
+
+		if (pause == 0) {
+			vmprof_serve_();
+			pause = VMPROF_RETRY_;
+		}
+		vmprof_hang_up_();
+		if (!vmprof_stopping_())
+			vmprof_wait_(pause, 0);
+	}
+	return NULL;
+}
+
+int vmprof_connected(void) { return __atomic_load_n(&vmprof_.connected, __ATOMIC_SEQ_CST); }
+
+/* Called with the lock held. */
+static int vmprof_launch_(void)
+{
+	sigset_t all, before;
+	int failed;
+
+	vmprof_.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (vmprof_.wake < 0)
+		return errno;
+	__atomic_store_n(&vmprof_.stop, 0, __ATOMIC_SEQ_CST);
+	sigfillset(&all); /* the VM's signals are for the VM's threads */
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	failed = pthread_create(&vmprof_.helper, NULL, vmprof_helper_, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (failed) {
+		close(vmprof_.wake);
+		vmprof_.wake = -1;
+		return failed;
+	}
+	pthread_setname_np(vmprof_.helper, "vmprof");
+	vmprof_.started = 1;
+	return 0;
+}
+
+int vmprof_start(const char *runtime)
+{
+	const char *path = secure_getenv("VMPROF_SOCKET"); /* here, as other threads may change the environment later */
+	int failed = 0;
+
+	if (!path || !*path)
+		path = VMPROF_SOCKET_PATH;
+	if (strlen(path) >= sizeof(vmprof_.address.sun_path))
+		return ENAMETOOLONG;
+	pthread_once(&vmprof_once_, vmprof_map_);
+	if (!vmprof_page_)
+		return ENOMEM;
+	pthread_mutex_lock(&vmprof_.lock);
+	if (!vmprof_.started) {
+		vmprof_.address.sun_family = AF_UNIX;
+		strcpy(vmprof_.address.sun_path, path);
+		memset(vmprof_.runtime, 0, sizeof(vmprof_.runtime));
+		memcpy(vmprof_.runtime, runtime, strnlen(runtime, sizeof(vmprof_.runtime) - 1));
+		failed = vmprof_launch_();
+	}
+	pthread_mutex_unlock(&vmprof_.lock);
+	return failed;
+}
+
+void vmprof_stop(void)
+{
+	int started;
+
+	pthread_mutex_lock(&vmprof_.lock);
+	started = vmprof_.started;
+	vmprof_.started = 0;
+	if (started) {
+		__atomic_store_n(&vmprof_.stop, 1, __ATOMIC_SEQ_CST);
+		vmprof_wake_();
+	}
+	pthread_mutex_unlock(&vmprof_.lock);
+	if (!started)
+		return;
+	pthread_join(vmprof_.helper, NULL);
+	close(vmprof_.wake);
+	vmprof_.wake = -1;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* VMPROF_IMPLEMENTATION */

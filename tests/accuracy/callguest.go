@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/php"
+)
+
+// A callGuest is a running program that knows how often it makes each call, and works when it is told to.
+type callGuest interface {
+	// work has it do so many iterations, and returns the CPU time that it took.
+	work(iterations int) (time.Duration, error)
+	// await has it work until an agent that was just started samples its calls.
+	await() error
+	// truth is the graph of all work since it was asked for before.
+	truth() (*callGraph, error)
+	pid() int
+	close() error
+}
+
+// awaitLimit is how long an agent may take until it samples.
+const awaitLimit = 20 * time.Second
+
+// A vmGuest is the reference guest with one of its programs.
+type vmGuest struct{ run *guests.VMRun }
+
+func (g vmGuest) work(iterations int) (time.Duration, error) {
+	s, err := g.run.Run(iterations)
+	return s.CPU, err
+}
+
+func (g vmGuest) await() error {
+	if err := g.run.WaitForAgent(); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(awaitLimit); time.Now().Before(deadline); {
+		if _, err := g.run.RunFor(20 * time.Millisecond); err != nil {
+			return err
+		}
+		if sampled, err := g.run.Sampled(); err != nil || sampled {
+			return err
+		}
+	}
+	return fmt.Errorf("the guest is connected to the agent, but not sampled after %v", awaitLimit)
+}
+
+func (g vmGuest) truth() (*callGraph, error) { return g.run.Graph() }
+func (g vmGuest) pid() int                   { return g.run.Pid() }
+func (g vmGuest) close() error               { return g.run.Close() }
+
+// A phpGuest is PHP-Parser, which does the same in every iteration.
+type phpGuest struct {
+	run        *php.Guest
+	iteration  map[php.Call]int
+	iterations int    // since the graph was asked for
+	answer     string // to every order, but for the number of iterations
+}
+
+// startPHP starts PHP-Parser, and has PHP itself count the calls of an iteration in another process.
+func startPHP(ctx context.Context) (*phpGuest, error) {
+	iteration, err := php.Count(ctx, php.Parser)
+	if err != nil {
+		return nil, err
+	}
+	run, err := php.Start(ctx, php.Parser, php.Traced)
+	if err != nil {
+		return nil, err
+	}
+	return &phpGuest{run: run, iteration: iteration}, nil
+}
+
+// work fails if what the program computes is not what it always is.
+func (g *phpGuest) work(iterations int) (time.Duration, error) {
+	before, err := cpuTime(g.pid())
+	if err != nil {
+		return 0, err
+	}
+	answer, err := g.run.Run(iterations)
+	if err != nil {
+		return 0, err
+	}
+	after, err := cpuTime(g.pid())
+	if err != nil {
+		return 0, err
+	}
+	var n int
+	var computed string
+	if _, err := fmt.Sscan(answer, &n, &computed); err != nil {
+		return 0, fmt.Errorf("PHP answers %q: %w", answer, err)
+	}
+	if g.answer == "" {
+		g.answer = computed
+	}
+	if computed != g.answer {
+		return 0, fmt.Errorf("PHP computed %s, and %s before", computed, g.answer)
+	}
+	g.iterations += n
+	return after - before, nil
+}
+
+func (g *phpGuest) truth() (*callGraph, error) {
+	graph := &callGraph{}
+	for call, n := range g.iteration {
+		graph.Add(guests.VMEdge{Caller: call.Caller, Site: call.Line, Callee: call.Callee}, float64(n*g.iterations))
+	}
+	g.iterations = 0
+	return graph, nil
+}
+
+// await has it do an iteration, in which it will be found; PHP cannot tell.
+func (g *phpGuest) await() error {
+	_, err := g.work(1)
+	return err
+}
+
+func (g *phpGuest) pid() int     { return g.run.PID() }
+func (g *phpGuest) close() error { return g.run.Close() }
+
+// cpuTime is the CPU time of a process so far, in user and kernel mode.
+func cpuTime(pid int) (time.Duration, error) {
+	const sched = 2 // CPUCLOCK_SCHED of linux/posix-timers_types.h: exact, and not by ticks
+	clock := int32(^pid<<3 | sched)
+	var t unix.Timespec
+	if err := unix.ClockGettime(clock, &t); err != nil {
+		return 0, fmt.Errorf("read CPU time of process %d: %w", pid, err)
+	}
+	return time.Duration(t.Nano()), nil
+}

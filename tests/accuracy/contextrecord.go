@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+)
+
+// A contextSetting is one way to record contexts.
+type contextSetting struct {
+	name  string // as tables have it
+	hz    int
+	flags []string // of the agent
+}
+
+// A contextLength is how long a program is recorded.
+type contextLength struct {
+	warmup  time.Duration // 0: it is recorded from its first iteration on
+	window  time.Duration
+	windows int
+	least   int // windows that there must be: more than one to compare
+}
+
+// vmWarmup is enough for the reference guest, which compiles before it runs.
+const vmWarmup = time.Second
+
+func (l contextLength) whole() time.Duration { return time.Duration(l.windows) * l.window }
+
+// when is the time of a window since the first began.
+func (l contextLength) when(window int) string {
+	return fmt.Sprintf("%.0f to %.0f s", float64(window)*l.window.Seconds(), float64(window+1)*l.window.Seconds())
+}
+
+// record records a program in all ways at once, each by an agent of its own: so they tell of the same seconds of the
+// same run, and differ in nothing but their settings.
+func (s *contexts) record(ctx context.Context, m meter, t contextTrial) (r contextResult, err error) {
+	g, err := t.start(ctx, m)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, g.close()) }()
+	job := contextJob{m.agent, g, s.settings, s.length}
+	if t.vm {
+		job.length.warmup = min(job.length.warmup, vmWarmup)
+	}
+	record := job.warm
+	if job.length.warmup == 0 {
+		record = job.fromStart
+	}
+	agents, did, err := record(ctx)
+	if err != nil {
+		agents.abandon()
+		return r, err
+	}
+	recordings, err := agents.finish()
+	if err != nil {
+		return r, err
+	}
+	r = contextResult{contextTrial: t, iteration: did.iteration()}
+	for i, recording := range recordings {
+		read, err := readContexts(recording, g.pid(), s.length)
+		if err != nil {
+			return r, fmt.Errorf("%s: %w; the agent says:\n%s", s.settings[i].name, err, recording.Output)
+		}
+		r.recorded = append(r.recorded, read)
+	}
+	return r, nil
+}
+
+// A contextJob is a guest to record.
+type contextJob struct {
+	agent    profiler.Agent
+	guest    contextGuest
+	settings []contextSetting
+	length   contextLength
+}
+
+// fromStart has the guest begin to work once all agents sample. That is a second or more after their first window began,
+// so there is a rest of as much in a window after the last. The agents are returned in any case.
+func (j contextJob) fromStart(ctx context.Context) (contextAgents, worked, error) {
+	agents, err := j.start(ctx, 0)
+	if err != nil {
+		return agents, worked{}, err
+	}
+	for _, run := range agents {
+		if err := run.WaitSampling(); err != nil {
+			return agents, worked{}, err
+		}
+	}
+	work := startWork(ctx, j.guest)
+	wait(ctx, j.length.whole())
+	err = agents.interrupt()
+	did, failed := work.finish()
+	return agents, did, errors.Join(err, failed)
+}
+
+// warm has the guest work all the time, and the agents come and go.
+func (j contextJob) warm(ctx context.Context) (contextAgents, worked, error) {
+	work := startWork(ctx, j.guest)
+	wait(ctx, j.length.warmup)
+	agents, err := j.start(ctx, j.length.whole())
+	for _, run := range agents {
+		if err == nil {
+			run.Wait() // finish tells how it ended
+		}
+	}
+	did, failed := work.finish()
+	return agents, did, errors.Join(err, failed)
+}
+
+// start starts agents that record for that long, 0 for until they are interrupted.
+func (j contextJob) start(ctx context.Context, d time.Duration) (agents contextAgents, err error) {
+	for _, s := range j.settings {
+		extra := s.flags
+		if j.length.windows > 1 {
+			extra = append([]string{"--window", j.length.window.String()}, extra...)
+		}
+		run, err := j.agent.Start(ctx, profiler.Options{PID: j.guest.pid(), Frequency: s.hz, Duration: d, Extra: extra})
+		if err != nil {
+			return agents, err
+		}
+		agents = append(agents, run)
+	}
+	return agents, nil
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// contextAgents record one guest, in the order of their settings.
+type contextAgents []*profiler.AgentRun
+
+// interrupt ends all at about the same time.
+func (a contextAgents) interrupt() error {
+	var errs []error
+	for _, run := range a {
+		errs = append(errs, run.Signal(syscall.SIGINT))
+	}
+	return errors.Join(errs...)
+}
+
+func (a contextAgents) finish() (recordings []*profiler.Recording, err error) {
+	for _, run := range a {
+		recording, failed := run.Finish()
+		err = errors.Join(err, failed)
+		recordings = append(recordings, recording)
+	}
+	return recordings, err
+}
+
+// abandon ends those that still run. What they say is of no use.
+func (a contextAgents) abandon() {
+	for _, run := range a {
+		run.Stop()
+	}
+}

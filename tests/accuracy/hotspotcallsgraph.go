@@ -1,0 +1,102 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// A javaGraph has methods by name and signature, and call sites by bytecode index, noSite where that is not known.
+type (
+	javaGraph = cct.Graph[string, int32]
+	javaEdge  = cct.Edge[string, int32]
+)
+
+const noSite = -1
+
+// notJava is the caller of what is not called by a Java method, or by one that is not known.
+const notJava = "[VM]"
+
+// generated are the parts of names that differ from run to run: addresses and numbers of classes that the JVM makes.
+var generated = regexp.MustCompile(`(\$\$Lambda)(\$\d+)?[/+.]0x[0-9a-f]+|[/+.]0x[0-9a-f]+`)
+
+// comparableName is a method's name, with its signature, as all runs have it.
+func comparableName(name string) string {
+	if strings.HasPrefix(name, "[") {
+		return notJava
+	}
+	return generated.ReplaceAllString(name, "$1")
+}
+
+// estimatedCalls returns the calls in a profile: those that were made, and with logical those that were inlined, too.
+func estimatedCalls(p *profile.Profile, logical bool) (*javaGraph, error) {
+	all, err := sink.CallsOf(p)
+	if err != nil {
+		return nil, err
+	}
+	graph := &javaGraph{}
+	for _, c := range all {
+		if c.Basis == calls.Inferred.String() && !logical {
+			continue
+		}
+		graph.Merge(cct.MapGraph(c.Graph, func(e sink.CallEdge) javaEdge {
+			return javaEdge{
+				Caller: comparableName(e.Caller.SystemName), Site: e.Site.Offset, Callee: comparableName(e.Callee.SystemName),
+			}
+		}))
+	}
+	return graph, nil
+}
+
+// exactGraph brings the names of an exact graph into the form of the others.
+func exactGraph(g *calls.Graph) *javaGraph {
+	name := func(s symbolize.Symbol) string { return comparableName(s.Value().SystemName) }
+	return cct.MapGraph(g, func(e calls.Edge) javaEdge {
+		return javaEdge{Caller: name(e.Caller), Site: e.Site.Offset, Callee: name(e.Callee)}
+	})
+}
+
+// sampledEdges returns what the samples of time say for themselves: the two innermost Java frames of each. Logical are
+// those of methods, inlined or not. Physical are those of code: the method that was compiled is the callee, whatever
+// was inlined into it, and the method at the place of the call is the caller.
+func sampledEdges(p *profile.Profile, logical bool) *javaGraph {
+	g := &javaGraph{}
+	value := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == "samples" })
+	for _, s := range p.Sample {
+		frames := s.Location
+		for len(frames) > 0 && !isJava(frames[0]) {
+			frames = frames[1:]
+		}
+		if value < 0 || s.Value[value] == 0 || len(frames) == 0 {
+			continue
+		}
+		g.Add(topEdge(frames, logical), float64(s.Value[value]))
+	}
+	return g
+}
+
+func isJava(l *profile.Location) bool {
+	return l.Mapping != nil && len(l.Line) > 0 &&
+		(strings.HasPrefix(l.Mapping.File, "[jit") || strings.HasPrefix(l.Mapping.File, "[interpreter"))
+}
+
+// topEdge is the call that a stack with a Java frame at its top is in. Lines of a location are innermost first.
+func topEdge(frames []*profile.Location, logical bool) javaEdge {
+	name := func(l profile.Line) string { return comparableName(l.Function.SystemName) }
+	top := frames[0].Line
+	if logical && len(top) > 1 {
+		return javaEdge{Caller: name(top[1]), Site: noSite, Callee: name(top[0])}
+	}
+	e := javaEdge{Caller: notJava, Site: noSite, Callee: name(top[len(top)-1])}
+	if len(frames) > 1 && isJava(frames[1]) {
+		e.Caller = name(frames[1].Line[0])
+	}
+	return e
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	"github.com/vmprof-agent/vmprof-agent/tests/suite"
+)
+
+// try records a program for some times, one after the other, and compares what was found with what it did. What it
+// calls logically in an iteration is known, or nil.
+func (h hotspotManner) try(ctx context.Context, m meter, t hotspotTrial, exact *exactIteration) (results []hotspotResult, err error) {
+	var flags []string
+	if !t.inlining {
+		flags = append(flags, noInlining)
+	}
+	guest, err := suite.StartSmall(ctx, t.jdk, t.program, flags...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, guest.Close()) }()
+	if _, err := guest.RunFor(h.warmup); err != nil {
+		return nil, err
+	}
+	var recorded []hotspotRecording
+	for _, length := range h.recordings {
+		r, err := recordHotspot(ctx, m, guest, length)
+		if err != nil {
+			return nil, err
+		}
+		recorded = append(recorded, r)
+	}
+	last := recorded[len(recorded)-1].graphs[physical]
+	replayed, err := h.replayCalls(guest, last.found, last.timer)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	fmt.Fprintf(m.out, "%v: %v\n", t, replayed)
+	if exact != nil && guest.Checksum() != exact.checksum {
+		return nil, fmt.Errorf("checksum %016x, where all calls were counted %016x: %w", guest.Checksum(), exact.checksum, suite.ErrDisturbed)
+	}
+	for _, r := range recorded {
+		for _, note := range r.notes {
+			fmt.Fprintf(m.out, "%v: %s\n", r.length, note)
+		}
+		results = append(results, r.compare(t, physical, replayed.graph, replayed.callees))
+	}
+	if h.logical {
+		for _, r := range recorded {
+			results = append(results, r.compare(t, logical, exact.graph, nil))
+		}
+	}
+	for _, r := range results {
+		r.print(m.out)
+	}
+	return results, nil
+}
+
+// A hotspotRecording has what came of one recording.
+type hotspotRecording struct {
+	length time.Duration
+	graphs map[string]hotspotGraphs // by kind
+	cost   float64                  // share of the guest's CPU time
+	notes  []string                 // what the agent says about it
+}
+
+// hotspotGraphs are the call graphs of one recording that are compared.
+type hotspotGraphs struct{ found, timer *javaGraph }
+
+// recordHotspot records the guest while it works.
+func recordHotspot(ctx context.Context, m meter, guest *suite.Guest, length time.Duration) (hotspotRecording, error) {
+	run, err := m.agent.Start(ctx, profiler.Options{PID: guest.PID(), Duration: length, Extra: []string{
+		"-e", "cpu,calls", "--engine", "hotspot", "--budget", "1%", "--logical",
+	}})
+	if err != nil {
+		return hotspotRecording{}, err
+	}
+	working, stop := context.WithCancel(ctx)
+	worked := make(chan error, 1)
+	go func() { worked <- work(working, guest) }()
+	recording, err := run.Finish()
+	stop()
+	if err := errors.Join(err, <-worked); err != nil {
+		return hotspotRecording{}, err
+	}
+	if err := recording.Stats.CheckIdentities(); err != nil {
+		return hotspotRecording{}, err
+	}
+	return readHotspot(recording, length)
+}
+
+// work has the guest run until ctx is done.
+func work(ctx context.Context, guest *suite.Guest) error {
+	const atOnce = 200 * time.Millisecond
+	for ctx.Err() == nil {
+		if _, err := guest.RunFor(atOnce); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readHotspot(recording *profiler.Recording, length time.Duration) (hotspotRecording, error) {
+	p := recording.Profile
+	r := hotspotRecording{length: length, graphs: map[string]hotspotGraphs{}}
+	for _, kind := range []string{physical, logical} {
+		found, err := estimatedCalls(p, kind == logical)
+		if err != nil {
+			return r, fmt.Errorf("%w; the agent says:\n%s", err, recording.Output)
+		}
+		r.graphs[kind] = hotspotGraphs{found, sampledEdges(p, kind == logical)}
+	}
+	if c := recording.Stats.Calls; c != nil && c.GuestTime > 0 {
+		r.cost = c.Cost().Seconds() / c.GuestTime.Seconds()
+	}
+	for _, comment := range p.Comments {
+		if strings.Contains(comment, "are estimated") || strings.HasPrefix(comment, "engine hotspot:") {
+			r.notes = append(r.notes, comment)
+		}
+	}
+	return r, nil
+}

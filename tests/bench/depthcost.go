@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// A mode is a way to find calling contexts, or the program that does nothing.
+type mode string
+
+const (
+	modeEmpty   mode = "empty"
+	modeChain   mode = "chain"
+	modeLinks   mode = "links" // chain, without the walks that are drawn to see whether links are still right
+	modePartial mode = "partial"
+	modeWalk    mode = "walk"
+)
+
+var modes = []mode{modeEmpty, modeChain, modeLinks, modePartial, modeWalk}
+
+// flags are the agent's.
+func (m mode) flags() []string {
+	if m == modeLinks {
+		return []string{"--context=chain", "--walk-every=1000000000"}
+	}
+	return []string{"--context=" + string(m)}
+}
+
+// A place is where samples are taken.
+type place struct {
+	guest string // empty: the one of known depth
+	depth int    // its calls; 0 if the guest's stacks are what they are
+	rate  int    // samples a second of each CPU
+}
+
+// A sampleCost is what one sample costs on average.
+type sampleCost struct {
+	nanos  float64 // in BPF, by the kernel's statistics of the program
+	own    float64 // the same as the program measures it itself; 0 of the empty one
+	bytes  float64 // in the ring
+	frames float64 // of a Java stack, as far as they are in the sample
+	walked float64 // part of the samples that are no links
+}
+
+func (c sampleCost) String() string {
+	text := fmt.Sprintf("%.0f ns", c.nanos)
+	if c.own > 0 {
+		text += fmt.Sprintf(", by its own clock %.0f; %.0f bytes", c.own, c.bytes)
+	}
+	if c.walked > 0 && c.walked < 1 {
+		text += fmt.Sprintf(", %.1f %% walked", percentOf(c))
+	}
+	return text
+}
+
+// errNoSamples says that a reading tells nothing.
+var errNoSamples = errors.New("no tick of the guest while it worked, or no other while it rested: is the machine overloaded?")
+
+// costOfSamples returns what a sample costs. rest is a reading of the same program while the guest did nothing.
+func costOfSamples(m mode, work, rest reading) (sampleCost, error) {
+	if m == modeEmpty && work.runs > 0 {
+		return sampleCost{nanos: float64(work.time) / float64(work.runs)}, nil
+	}
+	c := work.counts
+	attempted := float64(c[bpf.SamplesAttempted])
+	if attempted == 0 || rest.runs == 0 {
+		return sampleCost{}, errNoSamples
+	}
+	return sampleCost{
+		nanos:  nanosPerSample(work, rest),
+		own:    per(float64(c[bpf.NsTotal]), attempted),
+		bytes:  per(float64(c[bpf.RingBytes]), float64(c[bpf.SamplesDelivered])),
+		frames: per(float64(c[bpf.FramesJava]), float64(c[bpf.SamplesJava])),
+		walked: 1 - per(float64(c[bpf.SamplesLinked]), attempted),
+	}, nil
+}
+
+// nanosPerSample is the time that a tick of the guest takes, in nanoseconds. The kernel tells only that of all ticks
+// together; what the others take, of CPUs that idle and of other processes, shows while the guest rests. Two readings
+// are two equations:
+//
+//	time = samples x (ns of a sample) + others x (ns of another)
+func nanosPerSample(work, rest reading) float64 {
+	samples, resting := float64(work.counts[bpf.SamplesAttempted]), float64(rest.counts[bpf.SamplesAttempted])
+	others, restingOthers := float64(work.runs)-samples, float64(rest.runs)-resting
+	return per(float64(work.time)*restingOthers-float64(rest.time)*others, samples*restingOthers-resting*others)
+}
+
+// sampleCosts are all rounds' costs. The zero value has none.
+type sampleCosts struct {
+	places []place // in the order of tables
+	rounds map[place]map[mode][]sampleCost
+}
+
+func (s *sampleCosts) add(at place, m mode, c sampleCost) {
+	if s.rounds == nil {
+		s.rounds = map[place]map[mode][]sampleCost{}
+	}
+	if s.rounds[at] == nil {
+		s.rounds[at] = map[mode][]sampleCost{}
+		s.places = append(s.places, at)
+	}
+	s.rounds[at][m] = append(s.rounds[at][m], c)
+}
+
+// of returns a figure of a mode in every round.
+func (s *sampleCosts) of(at place, m mode, figure func(sampleCost) float64) []float64 {
+	var values []float64
+	for _, c := range s.rounds[at][m] {
+		values = append(values, figure(c))
+	}
+	return values
+}
+
+func nanosOf(c sampleCost) float64   { return c.nanos }
+func bytesOf(c sampleCost) float64   { return c.bytes }
+func framesOf(c sampleCost) float64  { return c.frames }
+func percentOf(c sampleCost) float64 { return 100 * c.walked }

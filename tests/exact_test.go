@@ -1,0 +1,230 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+)
+
+// countedFlags make a JVM tell of all its calls.
+var countedFlags = []string{"-XX:+" + exact.Flag, exact.NoC1Inlining}
+
+// Every context in the profile has exactly the calls that the guest counted itself.
+func TestExactContexts(t *testing.T) {
+	needRoot(t)
+	for _, jdk := range needs.JDKs(t) {
+		t.Run(strconv.Itoa(jdk.Version), func(t *testing.T) {
+			guest := startCounted(t, jdk, countedFlags...)
+			p := recordExact(t, guest, "contexts")
+			truth, err := guest.Truth()
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown, wrong := truth.Diff(contextsOf(t, p, truth), 10)
+			for _, difference := range shown {
+				t.Error(difference)
+			}
+			if wrong > 0 || len(truth) == 0 {
+				t.Errorf("%d of %d contexts are wrong; the profile says %q", wrong, len(truth), p.Comments)
+			}
+		})
+	}
+}
+
+// The edges in the profile add up to the calls of each method.
+func TestExactEdges(t *testing.T) {
+	needRoot(t)
+	guest := startCounted(t, needJDK(t), countedFlags...)
+	p := recordExact(t, guest, "edges")
+	truth, err := guest.Truth()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := map[string]int64{}, map[string]int64{}
+	for path, n := range truth {
+		words := strings.Fields(path)
+		want[words[len(words)-1]] += int64(n)
+	}
+	for _, s := range p.Sample {
+		got[functionOf(s.Location[0])] += s.Value[callsIndex(t, p)]
+	}
+	for method, n := range want {
+		if got[method] != n {
+			t.Errorf("%d calls of %s, want %d", got[method], method, n)
+		}
+	}
+}
+
+// A JVM that a command starts later is found although nothing is sampled. It ends with its standard input, after three
+// seconds.
+func TestExactCommand(t *testing.T) {
+	needRoot(t)
+	jdk, path := needJDK(t), output(t, "out.pb.gz")
+	classes, err := guests.Compile(t.Context(), jdk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"record", "-e", "calls", "--exact", "-o", path, "--", "sh", "-c", `sleep 3 | "$@"`, "sh", jdk.Java()}
+	args = append(append(args, countedFlags...), "-cp", classes, guests.Main, "Plain")
+	mustSucceed(t, args...)
+	p, err := profiler.ReadProfile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, calls := callsIndex(t, p), int64(0)
+	for _, s := range p.Sample {
+		if functionOf(s.Location[0]) == heavy {
+			calls += s.Value[index]
+		}
+	}
+	if calls == 0 {
+		t.Errorf("no call of %s; the profile says %q", heavy, p.Comments)
+	}
+}
+
+// A JVM that does not tell of its calls is refused, with what to do.
+func TestExactFlag(t *testing.T) {
+	needRoot(t)
+	guest := startCounted(t, needJDK(t))
+	got := agent(t, "record", "-e", "calls", "--exact", "-p", strconv.Itoa(guest.PID()), "-d", "5s", "-o", output(t, "out.pb.gz"))
+	if got.code == 0 || !strings.Contains(got.stderr, "-XX:+DTraceMethodProbes") {
+		t.Errorf("ended with %d:\n%s", got.code, got.stderr)
+	}
+}
+
+func startCounted(t *testing.T, jdk jvm.JDK, flags ...string) *guests.Counted {
+	t.Helper()
+	guest, err := guests.StartCounted(t.Context(), jdk, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { guest.Close() }) // the end of the test ends it, too
+	return guest
+}
+
+// recordExact records the guest while it makes its calls.
+func recordExact(t *testing.T, guest *guests.Counted, what string) *profile.Profile {
+	t.Helper()
+	probed := probedByte(t, guest.PID())
+	run, err := built.Start(t.Context(), profiler.Options{
+		PID: guest.PID(), Frequency: frequency, Extra: []string{"-e", "calls", "--exact=" + what},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the guest is probed", probed)
+	time.Sleep(500 * time.Millisecond) // it records from a moment later on
+	if _, err := guest.Order("run 2 30"); err != nil {
+		t.Fatal(err)
+	}
+	recording, err := run.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := recording.Stats.Attempted; n != 0 {
+		t.Errorf("%d stacks were sampled, which nobody wanted", n)
+	}
+	return recording.Profile
+}
+
+// probedByte says whether there is a breakpoint where the guest's methods begin.
+func probedByte(t *testing.T, pid int) func() bool {
+	t.Helper()
+	maps, err := proc.DefaultRoot.Maps(pid, proc.Executable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range maps {
+		if filepath.Base(maps[i].Path) == "libjvm.so" {
+			return probedIn(t, pid, &maps[i])
+		}
+	}
+	t.Fatal("the guest maps no libjvm")
+	return nil
+}
+
+func probedIn(t *testing.T, pid int, mapping *proc.Mapping) func() bool {
+	t.Helper()
+	lib, err := os.Open(mapping.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lib.Close()
+	info, err := lib.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := elffile.Open(lib, info.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sites, err := exact.FindSites(file, lib)
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { memory.Close() })
+	return func() bool {
+		code := make([]byte, 1)
+		if _, err := memory.ReadAt(code, int64(mapping.Start+sites.Entry-mapping.Offset)); err != nil {
+			t.Fatal(err)
+		}
+		return code[0] == 0xcc // int3
+	}
+}
+
+// contextsOf returns the contexts of the guest's own threads in a profile, without methods of which the truth does not
+// speak.
+func contextsOf(t *testing.T, p *profile.Profile, truth guests.Contexts) guests.Contexts {
+	t.Helper()
+	index, known, contexts := callsIndex(t, p), truth.Methods(), guests.Contexts{}
+	for _, s := range p.Sample {
+		thread := strings.Join(s.Label["thread"], "")
+		if !strings.HasPrefix(thread, "exact-") || !known[functionOf(s.Location[0])] {
+			continue
+		}
+		path := thread
+		for i := len(s.Location) - 1; i >= 0; i-- {
+			if name := functionOf(s.Location[i]); known[name] {
+				path += " " + name
+			}
+		}
+		contexts[path] += uint64(s.Value[index])
+	}
+	return contexts
+}
+
+func functionOf(l *profile.Location) string {
+	if len(l.Line) == 0 {
+		return ""
+	}
+	return l.Line[0].Function.Name
+}
+
+func callsIndex(t *testing.T, p *profile.Profile) int {
+	t.Helper()
+	for i, sampleType := range p.SampleType {
+		if sampleType.Type == "calls" {
+			return i
+		}
+	}
+	t.Fatalf("the profile has no calls but %v", p.SampleType)
+	return 0
+}

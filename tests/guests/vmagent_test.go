@@ -1,0 +1,258 @@
+package guests
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// met starts a guest and meets it as its agent, with its first thread known.
+func met(t testing.TB, vm VM, program string) (*listener, *peer, *VMRun) {
+	t.Helper()
+	l := listen(t)
+	r := vm.start(t, VMOptions{Program: program, Socket: l.path})
+	p := l.connect(t)
+	p.welcome(t)
+	waitForAgent(t, r)
+	announced(t, p, r)
+	return l, p, r
+}
+
+func waitForAgent(t testing.TB, r *VMRun) {
+	t.Helper()
+	if err := r.WaitForAgent(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// announced runs an iteration, before which the guest asked its thread to announce itself to a new agent.
+func announced(t testing.TB, p *peer, r *VMRun) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); p.slot(0).Armed == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the thread was not asked to announce itself")
+		}
+	}
+	r.do(t, 1)
+	if got := p.slot(0); got != (slot{}) {
+		t.Fatalf("slot %+v after the announcement, want zeroes", got)
+	}
+}
+
+// The countdown of Arnold & Grove, figure 3. An iteration of the adversary makes 401 calls.
+func TestVMCountdown(t *testing.T) {
+	const calls = 401
+	_, p, r := met(t, theVM(t), "adversary")
+	for _, test := range []struct {
+		name        string
+		before, now slot
+	}{
+		{"no sample yet", slot{Armed: 1, Skip: 1000, Left: 9, Stride: 7}, slot{Armed: 1, Skip: 1000 - calls, Left: 9, Stride: 7}},
+		{"samples at 1, 101, 201, 301, 401", slot{1, 1, 10, 100, 3}, slot{1, 100, 5, 100, 3}},
+		{"samples at 50, 150, 250, 350", slot{1, 50, 10, 100, 4}, slot{1, 50 + 4*100 - calls, 6, 100, 4}},
+		{"last sample is the last call", slot{Armed: 1, Skip: calls, Left: 1, Stride: 7}, slot{Skip: 7, Stride: 7}},
+		{"last sample is the next call", slot{Armed: 1, Skip: calls + 1, Left: 1, Stride: 7}, slot{Armed: 1, Skip: 1, Left: 1, Stride: 7}},
+		{"ends on the way", slot{Armed: 1, Skip: 3, Left: 32, Stride: 7}, slot{Skip: 7, Stride: 7}},
+		{"every call", slot{Armed: 1, Skip: 1, Left: calls + 1, Stride: 1}, slot{Armed: 1, Skip: 1, Left: 1, Stride: 1}},
+		{"zero for one", slot{Armed: 1, Left: calls - 1}, slot{}},
+		{"announcement", slot{Armed: 1, Skip: 5, Stride: 7}, slot{Skip: 5, Stride: 7}},
+		{"not armed", slot{Skip: 5, Left: 6, Stride: 7}, slot{Skip: 5, Left: 6, Stride: 7}},
+	} {
+		p.arm(0, test.before)
+		r.do(t, 1)
+		if got := p.slot(0); got != test.now {
+			t.Errorf("%s: %+v became %+v, want %+v", test.name, test.before, got, test.now)
+		}
+	}
+}
+
+// Whatever is sampled, the guest computes the same.
+func TestVMChecksum(t *testing.T) {
+	vm := theVM(t)
+	for _, program := range []string{"recursive", "virtual", "flat"} {
+		_, p, r := met(t, vm, program)
+		alone := vm.start(t, VMOptions{Program: program, NoCheck: true})
+		var checksum string
+		for i := range 20 {
+			p.arm(0, slot{Armed: 1, Skip: uint32(1 + i), Left: uint32(100 * i), Stride: uint32(1 + i%7)})
+			checksum = r.do(t, 1)
+		}
+		if want := alone.do(t, 21); checksum != want { // one iteration was the announcement's
+			t.Errorf("%s: checksum %s, want %s", program, checksum, want)
+		}
+	}
+}
+
+// More threads than slots: those without one run unsampled.
+func TestVMManyThreads(t *testing.T) {
+	vm := theVM(t)
+	l := listen(t)
+	o := VMOptions{Program: "skewed", Threads: pageSlots + 10, Socket: l.path}
+	r := vm.start(t, o)
+	p := l.connect(t)
+	p.welcome(t)
+	waitForAgent(t, r)
+	checksum := r.do(t, 50)
+	o.NoCheck, o.Socket = true, ""
+	if want := vm.start(t, o).do(t, 50); checksum != want {
+		t.Errorf("checksum %s, want %s", checksum, want)
+	}
+	for i := range pageSlots {
+		if s := p.slot(i); s != (slot{}) {
+			t.Errorf("slot %d is %+v after its thread ended", i, s)
+		}
+	}
+}
+
+// Every method is registered with its code and its call sites, and graph and registration name the same things.
+func TestVMRegistration(t *testing.T) {
+	for _, program := range VMPrograms() {
+		t.Run(program, func(t *testing.T) {
+			vm := theVM(t)
+			_, p, r := met(t, vm, program)
+			if p.runtime != "vm" || int(p.pid) != r.Pid() {
+				t.Errorf("runtime %q of pid %d, want vm of %d", p.runtime, p.pid, r.Pid())
+			}
+			sites := map[string]bool{}
+			methods, _ := p.registered(t, vm.methods(t, program), 0)
+			for _, m := range methods {
+				sites[m.Name] = true
+				for i, s := range m.Sites {
+					sites[fmt.Sprint(m.Name, ":", s.Line)] = true
+					if s.Offset == 0 || s.Offset >= m.Size || i > 0 && s.Offset <= m.Sites[i-1].Offset {
+						t.Errorf("%s: sites %v in %d bytes", m.Name, m.Sites, m.Size)
+					}
+				}
+				if m.ID == 0 || m.File != program+".vm" || m.Line == 0 {
+					t.Errorf("method %+v", m)
+				}
+			}
+			for e := range r.graph(t).Edges() {
+				if !sites[fmt.Sprint(e.Caller, ":", e.Site)] || !sites[e.Callee] {
+					t.Errorf("%+v is not registered", e)
+				}
+			}
+		})
+	}
+}
+
+// New code is announced before the old is taken back, with the times at which that was so.
+func TestVMRecompile(t *testing.T) {
+	vm := theVM(t)
+	_, p, r := met(t, vm, "virtual")
+	n := vm.methods(t, "virtual")
+	if err := r.Recompile(); err != nil {
+		t.Fatal(err)
+	}
+	all, gone := p.registered(t, 2*n, n)
+	begins := map[uint32]uint64{}
+	for i, m := range all {
+		if i < n {
+			begins[m.ID] = m.Begin
+		} else if m.Begin == begins[m.ID] || m.Time < all[n-1].Time {
+			t.Errorf("%s is at %#x again", m.Name, m.Begin)
+		}
+	}
+	for _, f := range gone {
+		if begins[f.ID] != f.Begin || f.Time < all[2*n-1].Time {
+			t.Errorf("forgot %+v, want begin %#x", f, begins[f.ID])
+		}
+	}
+	p.arm(0, slot{Armed: 1, Skip: 1, Left: 1, Stride: 1})
+	r.do(t, 1)
+	if got := p.slot(0); got.Armed != 0 {
+		t.Errorf("new code leaves the slot at %+v", got)
+	}
+}
+
+// methods is how many methods a program has, by its source.
+func (v VM) methods(t *testing.T, program string) (n int) {
+	t.Helper()
+	source, err := exec.CommandContext(t.Context(), v.Path, "-list", program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(source), ":\n")
+}
+
+// An agent that dies leaves nothing armed, and the next one hears of everything again.
+func TestVMReconnect(t *testing.T) {
+	l, p, r := met(t, theVM(t), "adversary")
+	before, _ := p.registered(t, 4, 0)
+	p.arm(0, slot{Armed: 1, Skip: 1 << 30, Left: 1 << 30, Stride: 1})
+	p.hangUp()
+	for deadline := time.Now().Add(5 * time.Second); shares(t, r.Pid()); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the guest keeps the page of an agent that is gone")
+		}
+	}
+	left := p.slot(0)
+	r.do(t, 3)
+	if got := p.slot(0); got != left {
+		t.Errorf("slot %+v became %+v after the connection ended", left, got)
+	}
+
+	next := l.connect(t)
+	next.refuse(t, 8) // too often
+	next = l.connect(t)
+	next.welcome(t)
+	waitForAgent(t, r)
+	announced(t, next, r)
+	after, _ := next.registered(t, len(before), 0)
+	if !reflect.DeepEqual(before, after) {
+		t.Errorf("registered %+v, before it was %+v", after, before)
+	}
+	next.arm(0, slot{Armed: 1, Skip: 1000, Left: 1, Stride: 1})
+	r.do(t, 1)
+	if got := next.slot(0); got.Skip != 1000-401 {
+		t.Errorf("slot %+v after 401 calls", got)
+	}
+}
+
+// shares says whether the process maps an agent's page.
+func shares(t *testing.T, pid int) bool {
+	t.Helper()
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(maps), "vmprof-page")
+}
+
+// A child has no part in its parent's bursts, and may have an agent of its own.
+func TestVMFork(t *testing.T) {
+	l, p, r := met(t, theVM(t), "adversary")
+	armed := slot{Armed: 1, Skip: 1 << 20, Left: 1, Stride: 1}
+	p.arm(0, armed)
+	said := make(chan []string)
+	go func() {
+		lines, err := r.Fork()
+		if err != nil {
+			lines = append(lines, err.Error())
+		}
+		said <- lines
+	}()
+	child := l.connect(t)
+	if child.runtime != "child" || child.pid == p.pid {
+		t.Errorf("runtime %q of pid %d", child.runtime, child.pid)
+	}
+	child.welcome(t)
+	if got, want := <-said, []string{"child\t0\t0\t0", "child connected"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("the child says %q, want %q", got, want)
+	}
+	if got := p.slot(0); got != armed {
+		t.Errorf("slot %+v after the child's calls, want %+v", got, armed)
+	}
+	inherited, _ := child.registered(t, 4, 0)
+	if own, _ := p.registered(t, 4, 0); !reflect.DeepEqual(inherited, own) {
+		t.Errorf("the child registered %+v, its parent %+v", inherited, own)
+	}
+	r.do(t, 1)
+	if got := p.slot(0); got.Skip != armed.Skip-401 {
+		t.Errorf("slot %+v after the parent's 401 calls", got)
+	}
+}

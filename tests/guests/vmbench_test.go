@@ -1,0 +1,59 @@
+package guests
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// What the check in prologues costs while nothing is sampled, and what a call costs that a burst skips. Four guests
+// take turns, so that what else the machine does hits all of them. Where methods take about a nanosecond it makes more
+// of a difference where their code happens to lie: what a NOP of the check's length costs shows how much.
+//
+//	go test -run '^$' -bench VMCheck -benchtime 40x ./tests/guests
+func BenchmarkVMCheck(b *testing.B) {
+	vm := theVM(b)
+	for _, program := range []string{"skewed", "recursive", "virtual", "flat", "adversary"} {
+		b.Run(program, func(b *testing.B) {
+			bare := vm.start(b, VMOptions{Program: program, NoCheck: true})
+			padded := vm.start(b, VMOptions{Program: program, Padded: true})
+			checked := vm.start(b, VMOptions{Program: program})
+			_, p, armed := met(b, vm, program)
+
+			first := segment(b, bare, 100)
+			iterations := max(1, int(100*30*time.Millisecond/first.CPU))
+			for _, r := range []*VMRun{padded, checked, armed} {
+				segment(b, r, 100)
+			}
+			armed.graph(b)
+			var bares, nops, checks, skips []float64
+			for b.Loop() {
+				p.arm(0, slot{Armed: 1, Skip: 1<<32 - 1, Left: 1, Stride: 1})
+				bares = append(bares, float64(segment(b, bare, iterations).CPU))
+				nops = append(nops, float64(segment(b, padded, iterations).CPU))
+				checks = append(checks, float64(segment(b, checked, iterations).CPU))
+				skips = append(skips, float64(segment(b, armed, iterations).CPU))
+			}
+			calls := armed.graph(b).Total() / float64(len(bares))
+			b.ReportMetric(0, "ns/op") // of four guests: says nothing
+			b.ReportMetric(median(bares)/calls, "ns/call")
+			b.ReportMetric(median(nops)/median(bares), "nop/bare")
+			b.ReportMetric(median(checks)/median(bares), "check/bare")
+			b.ReportMetric((median(skips)-median(checks))/calls, "ns/skipped-call")
+		})
+	}
+}
+
+func segment(b *testing.B, r *VMRun, iterations int) Segment {
+	b.Helper()
+	s, err := r.Run(iterations)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	return v[len(v)/2]
+}

@@ -1,0 +1,34 @@
+package guests
+
+import (
+	"testing"
+	"time"
+)
+
+// What the agent writes into its page is what the guest's memory has, until the agent is gone.
+func TestVMSlotsInMemory(t *testing.T) {
+	_, p, r := met(t, theVM(t), "adversary")
+	slots := func() []VMSlot {
+		s, err := r.Slots()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if sampled, err := r.Sampled(); sampled || err != nil {
+		t.Errorf("sampled before it was armed: %v, %v", sampled, err)
+	}
+	p.arm(2, slot{Armed: 1, Skip: 2, Left: 3, Stride: 4})
+	if got := slots(); len(got) != pageSlots || got[2] != (VMSlot{1, 2, 3, 4}) || got[1] != (VMSlot{}) {
+		t.Errorf("slots %v", got)
+	}
+	if sampled, err := r.Sampled(); !sampled || err != nil {
+		t.Errorf("not sampled although it is armed, %v", err)
+	}
+	p.hangUp()
+	for deadline := time.Now().Add(5 * time.Second); slots()[2] != (VMSlot{}); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the slot is still armed")
+		}
+	}
+}
