@@ -108,11 +108,11 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%d bytes out of %d", n, len(in))
 		}
 		c := newTestMap()
-		if v := c.register(m, m.time); v != taken {
+		now := min(m.time, forever-1) // the end of all times is no moment
+		if v := c.register(m, now); v != taken {
 			t.Fatalf("not taken: %s", v)
 		}
-		moment := min(m.time, forever-1) // the end of all times is no moment
-		if _, offset, _, ok := c.caller(m.begin+uint64(m.size), moment); !ok || offset != m.size {
+		if _, offset, _, ok := c.caller(m.begin+uint64(m.size), now); !ok || offset != m.size {
 			t.Fatalf("a call at the end of %+v is not found", m)
 		}
 		if _, ok := c.callee(uint64(m.id)); !ok {
