@@ -170,7 +170,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		}
 	}
 	if opt.Contexts == ContextChain {
-		a.rates = newChainRates(a, a.objects.ChainRates)
+		a.rates = newChainRates(a, a.objects.ChainRates, a.objects.SetSteady)
 	}
 	a.names = newNames(namingWorkers, a.work)
 	a.discover(ctx)

@@ -33,6 +33,7 @@ func (c *chaining) learn(s *bpf.Sample, user []rawFrame) (changed bool) {
 	walk, ok := activations(c.walk[:0], user, s.Depths)
 	c.walk = walk
 	if !ok {
+		c.walk = walk[:0]
 		return false
 	}
 	if s.Flags&bpf.SampleDrawn != 0 {
@@ -41,6 +42,16 @@ func (c *chaining) learn(s *bpf.Sample, user []rawFrame) (changed bool) {
 	}
 	c.chain.Walk(walk, 1)
 	return c.forgot() || changed
+}
+
+// unsettled tells whether the link of the walk that was learned last is steady, and whether the kernel side does not know
+// that. Where users have said how many samples to walk, no others are.
+func (c *chaining) unsettled(s *bpf.Sample) (steady, unsettled bool) {
+	if s.LinkTag == 0 || c.pace.fixed || len(c.walk) < 2 {
+		return true, false
+	}
+	steady = c.chain.Steady(linkOf(c.walk))
+	return steady, steady != (s.LinkTag&bpf.LinkSteady != 0)
 }
 
 // forgot tells whether the chain has forgotten what the kernel side takes for known.

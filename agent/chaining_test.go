@@ -66,6 +66,57 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// Links of which walks show several contexts are walked until walks agree again.
+func TestSettle(t *testing.T) {
+	const tag = 0x1230 // without the bit
+	walk := func(a *contextAgent, user string, known bool) {
+		r := record{identity: java, attachment: 7, flags: bpf.SampleDepths, user: user, linkTag: tag}
+		if known {
+			r.linkTag |= bpf.LinkSteady
+		}
+		a.feed(r)
+	}
+	a, _ := newContextAgent(t, Options{Contexts: ContextChain})
+	a.attach(7)
+	one, other := "d:1@16 c:2@32 b:3@48 a:4@64", "e:1@16 c:2@32 b:3@48 a:4@64"
+	for _, known := range []bool{true, true} {
+		walk(a, one, known)
+	}
+	walk(a, "e:1@16 c:2@32 x:3@48 a:4@64", true) // another link
+	if len(a.known) != 0 {
+		t.Fatalf("the kernel side was told of %v, where it knows all", a.known)
+	}
+	walk(a, other, true)
+	if steady, told := a.known[tag]; steady || !told {
+		t.Fatalf("after two contexts: steady %v, told %v", steady, told)
+	}
+	clear(a.known)
+	walk(a, other, false)
+	walk(a, one, false)
+	if len(a.known) != 0 {
+		t.Errorf("the kernel side was told again: %v", a.known)
+	}
+	walk(a, one, true) // forgotten there: the slot was another link's
+	if steady, told := a.known[tag]; steady || !told {
+		t.Errorf("the kernel side was not told again: steady %v, told %v", steady, told)
+	}
+	clear(a.known)
+	for range 100 {
+		walk(a, one, false)
+	}
+	if !a.known[tag] {
+		t.Error("not steady after many walks that agree")
+	}
+
+	a, _ = newContextAgent(t, Options{Contexts: ContextChain, WalkEvery: 4})
+	a.attach(7)
+	walk(a, one, true)
+	walk(a, other, true)
+	if len(a.known) != 0 {
+		t.Errorf("more is walked than users want: %v", a.known)
+	}
+}
+
 func TestSameCallers(t *testing.T) {
 	for _, c := range []struct {
 		a, b                   string

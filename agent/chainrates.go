@@ -5,15 +5,16 @@ import "github.com/vmprof-agent/vmprof-agent/bpf"
 // chainRates are how often stacks are walked whose link is known, as the kernel side was told. Processes without a VM
 // share one rate.
 type chainRates struct {
-	kernel interface{ Put(key, value any) error } // bpf.Objects.ChainRates
-	native *pace
+	kernel    interface{ Put(key, value any) error }  // bpf.Objects.ChainRates
+	setSteady func(linkTag uint64, steady bool) error // bpf.Objects.SetSteady
+	native    *pace
 	// How often processes without a VM were asked for their links again.
 	generation uint32
 }
 
 // newChainRates tells the kernel side the first rate of processes without a VM.
-func newChainRates(a *Agent, kernel interface{ Put(key, value any) error }) chainRates {
-	r := chainRates{kernel: kernel, native: newPace(a.opt.WalkEvery)}
+func newChainRates(a *Agent, kernel interface{ Put(key, value any) error }, setSteady func(uint64, bool) error) chainRates {
+	r := chainRates{kernel: kernel, setSteady: setSteady, native: newPace(a.opt.WalkEvery)}
 	r.tell(a, bpf.MaxAttached, bpf.ChainRate{Every: r.native.every})
 	return r
 }
@@ -36,4 +37,15 @@ func (a *Agent) setChainRate(c *chaining) {
 		rate.Generation = a.rates.generation
 	}
 	a.rates.tell(a, c.slot, rate)
+}
+
+// settle tells the kernel side to walk every sample with a link of several contexts, or to do so no longer.
+func (r *chainRates) settle(a *Agent, c *chaining, s *bpf.Sample) {
+	steady, unsettled := c.unsettled(s)
+	if !unsettled {
+		return
+	}
+	if err := r.setSteady(s.LinkTag, steady); err != nil {
+		a.log.Warn("a link with several contexts is not always walked", "err", err)
+	}
 }

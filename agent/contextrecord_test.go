@@ -26,6 +26,7 @@ type record struct {
 	kernel     []uint64
 	user       string
 	shared     *bpf.SharedStack
+	linkTag    uint64
 }
 
 // method is the frame of a method: compiled code a to z, interpreted A to Z, stubs !, native code 0 to 9. Of the first two
@@ -107,6 +108,9 @@ func (r record) encode() []byte {
 	raw := append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&s)), size)...)
 	order := binary.NativeEndian
 	if s.Flags&bpf.SampleDepths != 0 {
+		if s.Flags&bpf.SampleLink == 0 {
+			raw = order.AppendUint64(raw, r.linkTag)
+		}
 		for _, d := range depths {
 			raw = order.AppendUint32(raw, d)
 		}
@@ -125,6 +129,12 @@ type contextAgent struct {
 	*Agent
 	t     testing.TB
 	rates rateMap
+	known map[uint64]bool // link tags, as the kernel side would have them: whether they are steady
+}
+
+func (a *contextAgent) setSteady(tag uint64, steady bool) error {
+	a.known[tag&^bpf.LinkSteady] = steady
+	return nil
 }
 
 type rateMap map[uint32][]bpf.ChainRate // by slot, the last one is in force
@@ -144,10 +154,10 @@ func (m rateMap) last(slot uint32) (r bpf.ChainRate) {
 
 func newContextAgent(t testing.TB, opt Options) (*contextAgent, *Window) {
 	inner, w := testAgent()
-	a := &contextAgent{Agent: inner, t: t, rates: rateMap{}}
+	a := &contextAgent{Agent: inner, t: t, rates: rateMap{}, known: map[uint64]bool{}}
 	a.opt, a.log = opt, slog.New(slog.DiscardHandler)
 	if opt.Contexts == ContextChain {
-		a.Agent.rates = newChainRates(a.Agent, a.rates)
+		a.Agent.rates = newChainRates(a.Agent, a.rates, a.setSteady)
 	}
 	return a, w
 }

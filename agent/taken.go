@@ -32,6 +32,7 @@ func (a *Agent) take(p *process, s *bpf.Sample, code *jitCode) taken {
 		if learn(s, user) {
 			a.setChainRate(c)
 		}
+		a.rates.settle(a, c, s)
 	case ContextPartial:
 		whole, fresh, ok := a.splicing.splice(s, user)
 		if a.opt.CheckContexts {

@@ -120,6 +120,24 @@ func (o *Objects) LoadBeside(spec *ebpf.CollectionSpec, to any) error {
 	return spec.LoadAndAssign(to, &ebpf.CollectionOptions{MapReplacements: shared})
 }
 
+// SetSteady says of a link, by the tag that a sample had, whether it suffices from now on (ModeChain): if not, its
+// samples are walked, each of them.
+func (o *Objects) SetSteady(tag uint64, steady bool) error {
+	return setSteady(o.KnownLinks, tag, steady)
+}
+
+func setSteady(knownLinks *ebpf.Map, tag uint64, steady bool) error {
+	tag &^= LinkSteady
+	if steady {
+		tag |= LinkSteady
+	}
+	slot := uint32(tag>>ProfileLinkTagsLINK_SLOT_SHIFT) % knownLinks.MaxEntries()
+	if err := knownLinks.Put(slot, tag); err != nil {
+		return fmt.Errorf("set whether a link is steady: %w", err)
+	}
+	return nil
+}
+
 // Close detaches nothing (links do that) and frees programs and maps.
 func (o *Objects) Close() error {
 	return errors.Join(o.CodeMap.Close(), o.ProfileObjects.Close())

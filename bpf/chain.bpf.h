@@ -3,7 +3,8 @@
  * CallerChaining (Inoue and Nakatani, OOPSLA 2009, section 6): the leaf, its depth, the call site and the caller's depth
  * are a link, and a link is enough where user space knows what was above it. Whether it does is kept here as a tag per
  * link: a link without one is walked to the root and gets its tag; of the others one in chain_rate.every is walked, too,
- * so that user space sees whether it is still right.
+ * so that user space sees whether it is still right. Where one link has several contexts user space clears LINK_STEADY in
+ * its tag: then it is walked every time.
  */
 #pragma once
 
@@ -11,7 +12,6 @@
 #include "frames.bpf.h"
 
 #define LINK_FRAMES 2
-#define KNOWN_LINKS (1 << 16) /* a power of two; links with one slot in common displace each other */
 
 /* tags, direct-mapped; 0.5 MB */
 struct {
@@ -53,19 +53,19 @@ static __always_inline __u64 method_of_leaf(__u64 frame)
 	return frame >> FRAME_KIND_SHIFT;
 }
 
-/* The tag of the first two frames of the sample, never 0. */
+/* The tag of the first two frames of the sample, with LINK_STEADY. */
 static __always_inline __u64 link_tag(const struct scratch *s, __u64 owner)
 {
 	__u64 h = mix(owner, method_of_leaf(s->sample.frames[0]));
 
 	h = mix(h, (__u64)depth_of(s, 0) << 32 | depth_of(s, 1));
-	return mix(h, s->sample.frames[1]) | 1;
+	return mix(h, s->sample.frames[1]) | LINK_STEADY;
 }
 
 /* Where the tag of a link has its place. */
 static __always_inline __u64 *link_slot(__u64 tag)
 {
-	__u32 i = tag >> 40 & (KNOWN_LINKS - 1);
+	__u32 i = tag >> LINK_SLOT_SHIFT & (KNOWN_LINKS - 1);
 
 	return bpf_map_lookup_elem(&known_links, &i);
 }

@@ -212,6 +212,41 @@ func TestKernelLinkGeneration(t *testing.T) {
 }
 
 // Of samples whose link is known, one in so many is walked.
+// What user space says of a link holds until it says something else.
+func TestKernelLinkSteady(t *testing.T) {
+	c := newChained(t, contextOptions{})
+	a := c.vm.typical(64)
+	c.s.compiled(a, 0x40).compiled(a, 0x60).compiled(a, 0x80)
+	tag := c.w.take(t, c.request()).LinkTag
+	if tag&LinkSteady == 0 {
+		t.Fatalf("the tag of a new link is %#x", tag)
+	}
+	set := func(steady bool) {
+		t.Helper()
+		if err := setSteady(c.w.KnownLinks, tag, steady); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.take("known", linked)
+	set(false)
+	for range 3 {
+		got := c.w.take(t, c.request())
+		c.expect("of several contexts", got, walkedNew)
+		if got.LinkTag != tag&^LinkSteady {
+			t.Fatalf("link tag %#x, want %#x without its bit", got.LinkTag, tag)
+		}
+	}
+	c.w.setRate(t, c.vm, ChainRate{Generation: lastGeneration, Every: 1})
+	c.take("no draw is needed", walkedNew)
+	c.w.setRate(t, c.vm, ChainRate{Generation: lastGeneration})
+	set(true)
+	c.take("steady again", linked)
+	set(false)
+	c.w.forget(t, c.vm)
+	c.take("forgotten", walkedNew)
+	c.take("what was said of it, too", linked)
+}
+
 func TestKernelLinkDrawn(t *testing.T) {
 	c := newChained(t, contextOptions{})
 	a := c.vm.typical(64)

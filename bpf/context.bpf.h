@@ -27,7 +27,12 @@ static __always_inline bool link_suffices(struct scratch *s, const struct hotspo
 	else
 		owner = mix(s->sample.header.start, (__u64)s->sample.header.exec << 32 | pid);
 	tag = link_tag(s, mix(owner, rate->generation));
+	s->start.link_tag = tag;
 	known = link_slot(tag);
+	if (known && *known == (tag & ~LINK_STEADY)) {
+		s->start.link_tag = *known;
+		return false;
+	}
 	if (!known || *known != tag) {
 		s->start.tag = tag;
 		if (walk_unknown)
@@ -47,7 +52,7 @@ static __always_inline void take_link(struct scratch *s, const struct hotspot_pr
 	struct sample *sample = &s->sample;
 
 	s->start.depth_base = s->start.stack_base ? s->start.stack_base : native_stack_base(task);
-	s->start.tag = 0;
+	s->start.tag = s->start.link_tag = 0;
 	sample->flags |= SAMPLE_DEPTHS;
 	if (walk_user(s, vm, pid, LINK_FRAMES, 0) != END_KNOWN)
 		return; /* the whole stack is no longer */
@@ -89,11 +94,11 @@ static __always_inline void take_context(struct scratch *s, const struct hotspot
 		walk_user(s, vm, pid, MAX_USER_FRAMES, 0);
 }
 
-/* What follows n frames of the sample, 0 if there is no room for so many. */
+/* What follows n words behind the sample's header, 0 if there is no room for so many. */
 static __always_inline void *behind_frames(struct scratch *s, __u64 n)
 {
 	asm volatile("" : "+r"(n)); /* what is compared is what is used */
-	if (n > MAX_FRAMES)
+	if (n > MAX_FRAMES + 1)
 		return 0;
 	return (void *)s + offsetof(struct scratch, sample) + offsetof(struct sample, frames) + 8 * n;
 }
@@ -113,6 +118,22 @@ static long append_depth(__u64 i, struct depths *d)
 		return 1;
 	out[i] = depth_of(d->s, i);
 	return 0;
+}
+
+/* Appends the tag of the link, unless the sample is one, and the depths of n frames. */
+static __always_inline __u32 append_depths(struct scratch *s, __u32 n, __u32 at)
+{
+	struct depths d = {.s = s, .at = at};
+	__u32 size = (n * 4 + 7) & ~7u;
+	__u64 *tag = behind_frames(s, at);
+
+	if (tag && !(s->sample.flags & SAMPLE_LINK)) {
+		*tag = s->start.link_tag;
+		d.at++;
+		size += sizeof(*tag);
+	}
+	bpf_loop(n, append_depth, &d, 0);
+	return size;
 }
 
 static __always_inline __u32 append_shared(struct scratch *s, __u32 at)
@@ -135,14 +156,10 @@ static __always_inline __u32 append_shared(struct scratch *s, __u32 at)
 /* Appends what goes behind the n + k frames; returns its size in bytes. */
 static __always_inline __u32 append_tail(struct scratch *s, __u32 n, __u32 k)
 {
-	struct depths d = {.s = s, .at = n + k};
-
-	if (contexts == CONTEXT_CHAIN) {
-		bpf_loop(n, append_depth, &d, 0);
-		return (n * 4 + 7) & ~7u;
-	}
+	if (contexts == CONTEXT_CHAIN)
+		return append_depths(s, n, n + k);
 	if (contexts == CONTEXT_PARTIAL && s->start.kept)
-		return append_shared(s, d.at);
+		return append_shared(s, n + k);
 	return 0;
 }
 

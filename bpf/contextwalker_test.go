@@ -155,6 +155,12 @@ func (w *contextWalker) consistent(t testing.TB, s taken) {
 	case ModeChain:
 		size += (4*uint32(n) + 7) &^ 7
 		link := s.Flags&SampleLink != 0
+		if !link {
+			size += 8
+		}
+		if link && s.LinkTag != 0 || s.Flags&SampleDrawn != 0 && s.LinkTag&LinkSteady == 0 {
+			t.Fatalf("flags %#x, link tag %#x", s.Flags, s.LinkTag)
+		}
 		if s.Flags&SampleDepths == 0 || len(s.Depths) != n || s.Shared != nil || link && s.Flags&SampleDrawn != 0 {
 			t.Fatalf("flags %#x, %d depths of %d frames", s.Flags, len(s.Depths), n)
 		}

@@ -63,6 +63,9 @@ const (
 	ModeChain   = Mode(ProfileContextModeCONTEXT_CHAIN)   // the leaf and its caller, where they are known
 )
 
+// LinkSteady is the bit of a link's tag which says that the link is not walked but by the luck of the draw.
+const LinkSteady = uint64(ProfileLinkTagsLINK_STEADY)
+
 // Flags of a HotspotProcess.
 const (
 	HotspotCodeOffset      = uint32(ProfileHotspotFlagsHOTSPOT_CODE_OFFSET)
@@ -102,6 +105,7 @@ type Sample struct {
 	User       []Frame      // innermost first
 	Kernel     []uint64     // pcs, innermost first
 	Depths     []uint32     // of User, in bytes below the base of the stack, 0 for unknown; nil without SampleDepths
+	LinkTag    uint64       // of the first two frames, 0 if there is none: see Objects.SetSteady
 	Shared     *SharedStack // nil without SampleShared
 }
 
@@ -139,9 +143,16 @@ func DecodeSample(raw []byte, s *Sample) error {
 	frames, tail := raw[fixed:], raw[int(fixed)+8*(n+k):]
 	flags := raw[unsafe.Offsetof(ProfileSample{}.Flags)]
 	var depths []uint32
+	var tag uint64
 	var shared *SharedStack
-	switch withDepths, withShared := flags&SampleDepths != 0, flags&SampleShared != 0; {
-	case withDepths && withShared, withDepths && len(tail) < 4*n, withShared && uintptr(len(tail)) < unsafe.Sizeof(SharedStack{}):
+	withDepths, withShared := flags&SampleDepths != 0, flags&SampleShared != 0
+	withTag := withDepths && flags&SampleLink == 0 && len(tail) >= 8
+	if withTag {
+		tag, tail = binary.NativeEndian.Uint64(tail), tail[8:]
+	}
+	switch {
+	case withDepths && withShared, withDepths && !withTag && flags&SampleLink == 0, withDepths && len(tail) < 4*n,
+		withShared && uintptr(len(tail)) < unsafe.Sizeof(SharedStack{}):
 		return fmt.Errorf("sample with flags %#x and %d bytes behind %d frames: %w", flags, len(tail), n+k, ErrMalformed)
 	case withDepths:
 		depths = unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(tail))), n)
@@ -163,6 +174,7 @@ func DecodeSample(raw []byte, s *Sample) error {
 		User:       unsafe.Slice((*Frame)(unsafe.Pointer(unsafe.SliceData(frames))), n),
 		Kernel:     unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(frames[8*n:]))), k),
 		Depths:     depths,
+		LinkTag:    tag,
 		Shared:     shared,
 	}
 	return nil

@@ -75,7 +75,7 @@ enum sample_flags {
 	SAMPLE_JAVA_THREAD = 1 << 1,  /* the thread is a JavaThread of an attached VM */
 	SAMPLE_JAVA_FRAMES = 1 << 2,  /* and has Java frames */
 	SAMPLE_ATTACHED = 1 << 3,     /* the process's VM was known when the sample was taken */
-	SAMPLE_DEPTHS = 1 << 4,	      /* behind the frames there is a depth for each of the user's */
+	SAMPLE_DEPTHS = 1 << 4,	      /* behind the frames there is a depth for each of the user's; see below */
 	SAMPLE_LINK = 1 << 5,	      /* the leaf and its caller suffice: both were below the same frames before */
 	SAMPLE_DRAWN = 1 << 6,	      /* walked by the luck of the draw, not because its link was new */
 	SAMPLE_SHARED = 1 << 7,	      /* behind the frames there is a struct shared_stack */
@@ -88,9 +88,17 @@ enum context_mode {
 	CONTEXT_CHAIN,	  /* two frames where those are known already (SAMPLE_LINK), else all of it: SAMPLE_DEPTHS */
 };
 
+/* A tag of a link stands in known_links at tag >> LINK_SLOT_SHIFT, modulo their number. */
+enum link_tags {
+	LINK_STEADY = 1,
+	LINK_SLOT_SHIFT = 40,
+	KNOWN_LINKS = 1 << 16, /* a power of two; links with one slot in common displace each other */
+};
+
 /*
  * Depths are __u32: bytes from the base of the thread's stack down to the frame's canonical frame address, which is the
- * stack pointer of its caller before the call. 0 where that is not known.
+ * stack pointer of its caller before the call. 0 where that is not known. Before them, unless the sample is a SAMPLE_LINK,
+ * stands the __u64 tag of its link, 0 if it has none: without LINK_STEADY if it was walked for that.
  *
  * Where contexts are checked every stack is there to its root; flags and struct shared_stack are what they would have
  * been.

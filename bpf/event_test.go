@@ -125,12 +125,14 @@ func TestDecodeSampleTail(t *testing.T) {
 		ok     bool
 	}{
 		{"without flags", exampleSample.with(0, []uint32{40, 16}), nil, nil, true},
-		{"depths", exampleSample.with(SampleDepths, []uint32{40, 16}), []uint32{40, 16}, nil, true},
+		{"depths", exampleSample.with(SampleDepths, []uint32{7, 1, 40, 16}), []uint32{40, 16}, nil, true},
 		{"depths with other flags", exampleSample.with(SampleDepths|SampleLink|SampleDrawn, []uint32{40, 0, 7}), []uint32{40, 0}, nil, true},
-		{"a depth short", exampleSample.with(SampleDepths, uint32(40)), nil, nil, false},
-		{"a byte short of depths", exampleSample.with(SampleDepths, [7]byte{}), nil, nil, false},
-		{"depths of all frames", encode(many, make([]uint64, MaxUserFrames+127), make([]uint32, MaxUserFrames)), make([]uint32, MaxUserFrames), nil, true},
-		{"depths of no frames", encode(plainSample{Flags: SampleDepths}), []uint32{}, nil, true},
+		{"a tag alone", exampleSample.with(SampleDepths, []uint32{7, 1}), nil, nil, false},
+		{"half a tag", exampleSample.with(SampleDepths, uint32(7)), nil, nil, false},
+		{"a depth short", exampleSample.with(SampleDepths|SampleLink, uint32(40)), nil, nil, false},
+		{"a byte short of depths", exampleSample.with(SampleDepths, [15]byte{}), nil, nil, false},
+		{"depths of all frames", encode(many, make([]uint64, MaxUserFrames+127), uint64(9), make([]uint32, MaxUserFrames)), make([]uint32, MaxUserFrames), nil, true},
+		{"depths of no frames", encode(plainSample{Flags: SampleDepths}, uint64(9)), []uint32{}, nil, true},
 		{"shared", exampleSample.with(SampleShared, plainShared{9, 8, 7, 2}), nil, &plainShared{9, 8, 7, 2}, true},
 		{"shared, of all", exampleSample.with(SampleShared, plainShared{1<<32 - 1, 0, MaxUserFrames, 0}), nil, &plainShared{1<<32 - 1, 0, MaxUserFrames, 0}, true},
 		{"a byte short of shared", exampleSample.with(SampleShared, [15]byte{}), nil, nil, false},
@@ -151,6 +153,9 @@ func TestDecodeSampleTail(t *testing.T) {
 			if (s.Shared == nil) != (test.shared == nil) || s.Shared != nil && sharedOf(s.Shared) != *test.shared {
 				t.Errorf("%s, shifted by %d: shared %+v, want %+v", test.name, shift, s.Shared, test.shared)
 			}
+			if tagged := test.name == "depths"; tagged != (s.LinkTag == 1<<32|7) {
+				t.Errorf("%s, shifted by %d: link tag %#x", test.name, shift, s.LinkTag)
+			}
 		}
 	}
 }
@@ -161,7 +166,8 @@ func sharedOf(s *SharedStack) plainShared {
 
 func FuzzDecodeSample(f *testing.F) {
 	f.Add(encode(exampleSample, []uint64{1, 2, 3}), uint8(0))
-	f.Add(exampleSample.with(SampleDepths, []uint32{40, 16}), uint8(1))
+	f.Add(exampleSample.with(SampleDepths, []uint32{7, 1, 40, 16}), uint8(1))
+	f.Add(exampleSample.with(SampleDepths|SampleLink, []uint32{40, 16}), uint8(1))
 	f.Add(exampleSample.with(SampleDepths, []uint32{40}), uint8(0))
 	f.Add(exampleSample.with(SampleShared, plainShared{9, 8, 7, 2}), uint8(0))
 	f.Add(exampleSample.with(SampleShared, plainShared{9, 8, 7, 3}), uint8(5))
@@ -196,6 +202,14 @@ func FuzzDecodeSample(f *testing.F) {
 		}
 		tail := raw[binary.Size(want)+8*len(frames):]
 		var depths []uint32
+		var tag uint64
+		if want.Flags&(SampleDepths|SampleLink) == SampleDepths {
+			fields(t, tail, &tag)
+			tail = tail[8:]
+		}
+		if s.LinkTag != tag {
+			t.Fatalf("link tag %#x, want %#x", s.LinkTag, tag)
+		}
 		if want.Flags&SampleDepths != 0 {
 			depths = make([]uint32, want.UserFrames)
 			fields(t, tail, depths)

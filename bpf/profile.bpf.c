@@ -17,6 +17,7 @@ enum counter *export_counter __attribute__((unused));
 enum hotspot_flags *export_hotspot_flags __attribute__((unused));
 struct process_event *export_process_event __attribute__((unused));
 enum context_mode *export_context_mode __attribute__((unused));
+enum link_tags *export_link_tags __attribute__((unused));
 struct shared_stack *export_shared_stack __attribute__((unused));
 struct chain_rate *export_chain_rate __attribute__((unused));
 enum call_engine *export_call_engine __attribute__((unused));

@@ -209,6 +209,14 @@ type ProfileKeptStack struct {
 	}
 }
 
+type ProfileLinkTags uint32
+
+const (
+	ProfileLinkTagsLINK_STEADY     ProfileLinkTags = 1
+	ProfileLinkTagsLINK_SLOT_SHIFT ProfileLinkTags = 40
+	ProfileLinkTagsKNOWN_LINKS     ProfileLinkTags = 65536
+)
+
 type ProfileNamedCall struct {
 	_           structs.HostLayout
 	Header      ProfileEventHeader
@@ -299,6 +307,7 @@ type ProfileScratch struct {
 		NativeTo   uint64
 		DepthBase  uint64
 		Tag        uint64
+		LinkTag    uint64
 		Tid        uint32
 		JavaFrames uint32
 		Kept       uint32
@@ -424,6 +433,7 @@ const (
 	ProfileVarExportEventKind    = "export_event_kind"
 	ProfileVarExportFrameKind    = "export_frame_kind"
 	ProfileVarExportHotspotFlags = "export_hotspot_flags"
+	ProfileVarExportLinkTags     = "export_link_tags"
 	ProfileVarExportNamedCall    = "export_named_call"
 	ProfileVarExportProcessEvent = "export_process_event"
 	ProfileVarExportSampleFlags  = "export_sample_flags"
@@ -512,6 +522,7 @@ type ProfileVariableSpecs struct {
 	ExportEventKind    *ebpf.VariableSpec `ebpf:"export_event_kind"`
 	ExportFrameKind    *ebpf.VariableSpec `ebpf:"export_frame_kind"`
 	ExportHotspotFlags *ebpf.VariableSpec `ebpf:"export_hotspot_flags"`
+	ExportLinkTags     *ebpf.VariableSpec `ebpf:"export_link_tags"`
 	ExportNamedCall    *ebpf.VariableSpec `ebpf:"export_named_call"`
 	ExportProcessEvent *ebpf.VariableSpec `ebpf:"export_process_event"`
 	ExportSampleFlags  *ebpf.VariableSpec `ebpf:"export_sample_flags"`
@@ -582,6 +593,7 @@ type ProfileVariables struct {
 	ExportEventKind    *ebpf.Variable `ebpf:"export_event_kind"`
 	ExportFrameKind    *ebpf.Variable `ebpf:"export_frame_kind"`
 	ExportHotspotFlags *ebpf.Variable `ebpf:"export_hotspot_flags"`
+	ExportLinkTags     *ebpf.Variable `ebpf:"export_link_tags"`
 	ExportNamedCall    *ebpf.Variable `ebpf:"export_named_call"`
 	ExportProcessEvent *ebpf.Variable `ebpf:"export_process_event"`
 	ExportSampleFlags  *ebpf.Variable `ebpf:"export_sample_flags"`

@@ -68,6 +68,7 @@ struct scratch {
 		__u64 native_to; /* native frames end below this address */
 		__u64 depth_base; /* chain: what depths are counted from */
 		__u64 tag;	 /* chain: of the link that is known once the record is out, 0 for none */
+		__u64 link_tag;	 /* chain: as in the sample, behind the frames */
 		__u32 tid;
 		__u32 java_frames;
 		__u32 kept; /* partial: the thread has a kept stack */

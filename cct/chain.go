@@ -98,8 +98,8 @@ func (c *Chain[M, S]) Walk(stack []Activation[M, S], weight uint64) bool {
 // learn adds c.frames to the contexts. It returns false, with the job half done, if they do not fit.
 func (c *Chain[M, S]) learn(weight uint64) bool {
 	c.contexts.Limit = c.limit()
-	id := c.contexts.Add(c.frames, weight)
-	if c.contexts.Node(id).Depth < len(c.frames) {
+	leaf := c.contexts.Add(c.frames, weight)
+	if c.contexts.Node(leaf).Depth < len(c.frames) {
 		return false
 	}
 	if len(c.learned) == 0 {
@@ -110,7 +110,8 @@ func (c *Chain[M, S]) learn(weight uint64) bool {
 			return false
 		}
 	}
-	for ; id != Root; id = c.learned[id].parent {
+	c.judge(leaf)
+	for id := leaf; id != Root; id = c.learned[id].parent {
 		at := &c.learned[id]
 		raise(&at.walked, weight)
 		raise(&c.links.hops[at.hop].walked, weight)

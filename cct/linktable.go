@@ -47,6 +47,8 @@ type hopRecord[S comparable] struct {
 	count      uint32 // of contexts
 	walked     uint64 // weight of the walks that went over this hop
 	calls      uint64 // weight that Call gave it
+	heaviest   NodeID // of the contexts that end with this hop, the one that most walks had on top; Root: none had
+	doubt      uint8  // walks that must still agree with the heaviest until the hop is steady
 }
 
 // spot returns the id of a method at a depth, or noSpot if there is none or the depth is not known.
