@@ -148,7 +148,7 @@ func (e *callEngines) candidates() []candidate {
 			return engine, nil
 		}},
 		{"branch", "for everything that makes calls", "", func() (calls.Engine, error) {
-			engine, err := branch.Try(a.objects, os.DirFS("/sys"))
+			engine, err := branch.Try(a.objects, os.DirFS("/"))
 			if err != nil {
 				return nil, err
 			}

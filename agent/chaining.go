@@ -40,6 +40,7 @@ func (c *chaining) learn(s *bpf.Sample, user []rawFrame) (changed bool) {
 		// Nobody chose this sample: that its context would have been found is as likely as for those with a link.
 		changed = c.pace.drawn(sameCallers(c.likeliest(linkOf(walk)), walk, threeLevels, sameCall))
 	}
+	c.chain.Proof = c.pace.proof
 	c.chain.Walk(walk, 1)
 	return c.forgot() || changed
 }
@@ -74,6 +75,7 @@ func (a *Agent) teachCall(p *process, callee, caller rawFrame, calleeDepth, call
 		return
 	}
 	c := a.chainingOf(p)
+	a.makeRoom(p, 2)
 	c.chain.Call(chainLink{Leaf: activate(callee, calleeDepth), Caller: activate(caller, callerDepth)}, 1)
 	if c.forgot() {
 		a.setChainRate(c)
@@ -110,17 +112,29 @@ func (c *chaining) context(buf []activation, l chainLink, to cct.Candidate[rawFr
 
 const threeLevels = 3
 
+// placeWaiting gives all samples of p that wait their contexts, before what is known of these is forgotten; mu is held.
+func (a *Agent) placeWaiting(p *process) {
+	for w := range a.windows {
+		a.newPlacing(p).place(w.processes[p])
+	}
+}
+
+// makeRoom forgets all contexts of p if those of a stack of so many frames do not fit; mu is held.
+func (a *Agent) makeRoom(p *process, frames int) {
+	if c := p.chaining; !c.chain.Room(frames) {
+		a.placeWaiting(p)
+		c.chain.Purge()
+	}
+}
+
 // chainingOf returns what is known of p's contexts; mu is held.
 func (a *Agent) chainingOf(p *process) *chaining {
 	serial := p.attachment.Load()
 	if p.chaining != nil && p.chaining.attachment == serial {
 		return p.chaining
 	}
-	if p.chaining != nil {
-		// What another VM needed says nothing of this one; and the links that wait are of what is forgotten now.
-		for w := range a.windows {
-			a.newPlacing(p).place(w.processes[p])
-		}
+	if p.chaining != nil { // what another VM needed says nothing of this one
+		a.placeWaiting(p)
 	}
 	if serial == 0 {
 		p.chaining = newChaining(0, bpf.MaxAttached, a.rates.native)

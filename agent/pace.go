@@ -1,8 +1,9 @@
 package agent
 
-// A pace decides how many of the samples whose link is known are walked nevertheless.
+// A pace decides how many of the samples whose link is known are walked nevertheless, and when a link is known.
 type pace struct {
 	every        uint32 // one in so many
+	proof        uint8  // walks that must agree with a link's first one: see cct.Chain
 	fixed        bool
 	draws, right int
 }
@@ -11,16 +12,18 @@ const (
 	firstEvery   = 8
 	minEvery     = 2
 	maxEvery     = 128
+	firstProof   = 1
+	maxProof     = 31
 	drawsToJudge = 50
 	// A guess that is right for three levels in so many of a hundred draws is good enough to walk less, or not.
-	goodGuesses, badGuesses = 96, 90
+	goodGuesses, badGuesses = 97, 94
 )
 
 func newPace(every uint32) *pace {
 	if every != 0 {
 		return &pace{every: every, fixed: true}
 	}
-	return &pace{every: firstEvery}
+	return &pace{every: firstEvery, proof: firstProof}
 }
 
 // drawn notes whether a draw was guessed right. It tells whether every has changed.
@@ -35,9 +38,9 @@ func (p *pace) drawn(right bool) bool {
 	percent, before := 100*p.right/p.draws, p.every
 	switch {
 	case percent >= goodGuesses:
-		p.every = min(2*p.every, maxEvery)
+		p.every, p.proof = min(2*p.every, maxEvery), p.proof/2
 	case percent < badGuesses:
-		p.every = max(p.every/2, minEvery)
+		p.every, p.proof = max(p.every/2, minEvery), min(2*p.proof+1, maxProof)
 	}
 	p.draws, p.right = 0, 0
 	return p.every != before

@@ -14,7 +14,7 @@ type Profile struct {
 	Start     time.Time     // wall clock, for people; order and length come from CLOCK_MONOTONIC
 	Duration  time.Duration // of the window
 	Period    time.Duration // of CPU time that one sample stands for
-	Event     string        // what ticked: "cycles" or "cpu-clock"
+	Event     string        // what ticked: "cpu-clock"
 	Unit      Unit          // what the trees of threads count
 	Processes []*Process    // ordered by PID, then start, then exec
 	Counts    Counts        // of this window

@@ -25,6 +25,7 @@ func (a *Agent) take(p *process, s *bpf.Sample, code *jitCode) taken {
 			break // a kernel thread, or 32-bit code
 		}
 		c := a.chainingOf(p)
+		a.makeRoom(p, len(user)+1)
 		learn := c.learn
 		if t.link = s.Flags&bpf.SampleLink != 0; t.link {
 			learn = c.learnLink

@@ -46,6 +46,9 @@ type Chain[M, S comparable] struct {
 	// activation is the outermost of its stack. Contexts below it are never whole, and yield to those that agree with
 	// them and reach further.
 	Marker func(M) bool
+	// Proof is how many walks must show what the first one has shown until a link is Steady. It may change at any time, and
+	// is of the links that are first walked from then on.
+	Proof uint8
 
 	contexts   Tree[frame[M, S]]
 	learned    []learned // by NodeID of contexts
@@ -166,6 +169,11 @@ func (c *Chain[M, S]) addLink(link Link[M, S]) hopID {
 	caller := c.links.addSpot(link.Caller.Method, link.Caller.Depth)
 	callee := c.links.addSpot(link.Leaf.Method, link.Leaf.Depth)
 	return c.links.addHop(callee, link.Caller.Site, caller, c.linkLimit())
+}
+
+// Room tells whether a stack of so many frames can be learned without forgetting what is known.
+func (c *Chain[M, S]) Room(frames int) bool {
+	return c.contexts.Len()+frames <= c.limit() && c.links.len()+frames <= c.linkLimit()
 }
 
 // Purge forgets all contexts and links and keeps the memory. Candidates from before lose their contexts.

@@ -8,8 +8,8 @@ const (
 )
 
 // Steady tells whether a link finds the first three callers: whether the latest walks with this link on top had those of
-// the context that most walks before them had. After one that had others it takes 32 in a row that have not. A link that
-// no walk had is steady, as nothing speaks against it.
+// the context that most walks before them had. After one that had others it takes 32 in a row that have not; after the
+// first walk it takes Proof. A link that no walk had is steady, as nothing speaks against it.
 func (c *Chain[M, S]) Steady(link Link[M, S]) bool {
 	leaf := c.links.spot(link.Leaf.Method, link.Leaf.Depth)
 	caller := c.links.spot(link.Caller.Method, link.Caller.Depth)
@@ -22,8 +22,9 @@ func (c *Chain[M, S]) judge(leaf NodeID) {
 	hop := &c.links.hops[c.learned[leaf].hop]
 	switch {
 	case hop.heaviest == Root:
+		hop.doubt = c.Proof
 	case !c.alike(hop.heaviest, leaf):
-		hop.doubt = doubtWalks
+		hop.doubt = max(doubtWalks, c.Proof)
 	case hop.doubt > 0:
 		hop.doubt--
 	}

@@ -44,6 +44,16 @@ func TestSteady(t *testing.T) {
 	c.Purge()
 	expect("forgotten", true)
 
+	c.Purge()
+	c.Proof = 2
+	walk("a", "b")
+	expect("not proved", false)
+	walk("a", "b")
+	expect("half proved", false)
+	walk("a", "b")
+	expect("proved", true)
+	c.Proof = 0
+
 	other := link
 	other.Caller.Site = 2
 	walk("a", "b")

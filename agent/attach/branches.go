@@ -12,7 +12,7 @@ const MaxBranchHz = 10_000
 // the CPU recorded: linux/perf_event.h, PERF_SAMPLE_BRANCH_STACK. Only a CPU's own event has such records, so there is
 // no software event to fall back to. Nothing ticks before Start.
 func NewBranchTicks(prog *ebpf.Program, hz int) (*Ticks, error) {
-	return newTicksOf("cycles with branch records", prog, unix.PerfEventAttr{
+	return newTicks("cycles with branch records", prog, unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES, Size: unix.PERF_ATTR_SIZE_VER5,
 		Sample:             uint64(min(hz, MaxBranchHz)),
 		Sample_type:        unix.PERF_SAMPLE_BRANCH_STACK,
@@ -34,18 +34,8 @@ const preciseNext = unix.PerfBitPreciseIPBit1
 // NewRetiredTicks prepares events that run prog at every period-th occurrence of e in user mode. Nothing ticks before
 // Start.
 func NewRetiredTicks(prog *ebpf.Program, e RawEvent, period uint64) (*Ticks, error) {
-	return newTicksOf("retired calls", prog, unix.PerfEventAttr{
+	return newTicks("retired calls", prog, unix.PerfEventAttr{
 		Type: e.Type, Config: e.Config, Size: unix.PERF_ATTR_SIZE_VER5, Sample: period,
 		Bits: unix.PerfBitDisabled | unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv | preciseNext,
 	})
-}
-
-// newTicksOf opens one event on every CPU.
-func newTicksOf(name string, prog *ebpf.Program, attr unix.PerfEventAttr) (*Ticks, error) {
-	t := &Ticks{Event: name, prog: prog, attr: attr, cpus: map[int]*tick{}}
-	if err := t.Refresh(); err != nil {
-		t.Close()
-		return nil, err
-	}
-	return t, nil
 }

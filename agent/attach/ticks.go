@@ -16,10 +16,8 @@ import (
 
 // Ticks are sampling events, one on every online CPU.
 type Ticks struct {
-	// Event is what is counted: "cycles" where the machine has a PMU, else "cpu-clock".
-	Event string
+	Event string // what is counted, in the kernel's words: "cpu-clock"
 
-	hz   int
 	prog *ebpf.Program
 	attr unix.PerfEventAttr
 	cpus map[int]*tick
@@ -36,32 +34,28 @@ var ErrFrequency = errors.New("frequency is above the kernel's limit")
 const maxRatePath = "/proc/sys/kernel/perf_event_max_sample_rate"
 
 // NewTicks prepares events that run prog hz times a second of CPU time. Nothing ticks before Start.
+//
+// They are of a timer and not of the CPU's own counters, which are another clock than CPU time where its frequency
+// changes, are shared with whoever else counts, and in a virtual machine may take its CPUs away for seconds: their
+// interrupts cannot be masked, and each access to a counter leaves the machine.
 func NewTicks(prog *ebpf.Program, hz int) (*Ticks, error) {
 	if limit := maxRate(); limit > 0 && hz > limit {
 		return nil, fmt.Errorf("%d Hz: %w of %d Hz: choose a lower -F, or raise the sysctl kernel.perf_event_max_sample_rate", hz, ErrFrequency, limit)
 	}
-	t := &Ticks{hz: hz, prog: prog, cpus: map[int]*tick{}}
-	kinds := []struct {
-		name   string
-		typ    uint32
-		config uint64
-	}{
-		{"cycles", unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CPU_CYCLES},
-		{"cpu-clock", unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_CLOCK},
-	}
-	var err error
-	for _, k := range kinds {
-		t.Event = k.name
-		t.attr = unix.PerfEventAttr{
-			Type: k.typ, Config: k.config, Size: unix.PERF_ATTR_SIZE_VER5,
-			Sample: uint64(hz), Bits: unix.PerfBitFreq | unix.PerfBitDisabled,
-		}
-		if err = t.Refresh(); err == nil {
-			return t, nil
-		}
+	return newTicks("cpu-clock", prog, unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: unix.PERF_ATTR_SIZE_VER5,
+		Sample: uint64(hz), Bits: unix.PerfBitFreq | unix.PerfBitDisabled,
+	})
+}
+
+// newTicks opens one event on every CPU.
+func newTicks(name string, prog *ebpf.Program, attr unix.PerfEventAttr) (*Ticks, error) {
+	t := &Ticks{Event: name, prog: prog, attr: attr, cpus: map[int]*tick{}}
+	if err := t.Refresh(); err != nil {
 		t.Close()
+		return nil, err
 	}
-	return nil, err
+	return t, nil
 }
 
 // Start lets all events tick.

@@ -56,7 +56,7 @@ func machine(t *testing.T) *Env {
 func unprivileged(env *Env) *Env {
 	env.Capable = capabilities()
 	env.LoadProgram, env.MakeRingBuffer, env.UprobeMulti = fails(unix.EPERM), fails(unix.EPERM), fails(unix.EPERM)
-	env.OpenEvent = func(Event, int) error { return unix.EACCES }
+	env.OpenEvent = func(int) error { return unix.EACCES }
 	return env
 }
 

@@ -32,9 +32,9 @@ type Env struct {
 	UprobeMulti    func() error // ebpf.ErrNotSupported: the kernel has none
 
 	// CPUs is one more than the highest CPU number. OpenEvent tries a sampling event on one of them: unix.ENODEV means
-	// that this one is offline, unix.ENOENT that it has no such event.
+	// that this one is offline.
 	CPUs      func() (int, error)
-	OpenEvent func(e Event, cpu int) error
+	OpenEvent func(cpu int) error
 
 	// Engines is nil if nothing is to be said of call engines; otherwise what follows is needed, too.
 	Engines     EngineTrial
@@ -44,14 +44,6 @@ type Env struct {
 	Inspect JVMInspector // nil: JVMs are only listed
 	Pool    *proc.Pool   // for reads of processes
 }
-
-// An Event is what can tick on a CPU.
-type Event int
-
-const (
-	Cycles   Event = iota // of the CPU's performance counters
-	CPUClock              // of a timer
-)
 
 // Host is the machine the program runs on. Engines and Inspect are nil, GuestSocket is empty.
 func Host() *Env {
@@ -149,16 +141,13 @@ func mapPage() error {
 }
 
 // openEvent opens an event that samples all processes on one CPU, and closes it.
-func openEvent(e Event, cpu int) error {
+func openEvent(cpu int) error {
 	attr := unix.PerfEventAttr{
-		Type:   unix.PERF_TYPE_HARDWARE,
-		Config: unix.PERF_COUNT_HW_CPU_CYCLES,
+		Type:   unix.PERF_TYPE_SOFTWARE,
+		Config: unix.PERF_COUNT_SW_CPU_CLOCK,
 		Size:   unix.PERF_ATTR_SIZE_VER5,
 		Sample: 99, // Hz, as PerfBitFreq says
 		Bits:   unix.PerfBitFreq | unix.PerfBitDisabled,
-	}
-	if e == CPUClock {
-		attr.Type, attr.Config = unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_CLOCK
 	}
 	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {

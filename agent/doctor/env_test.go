@@ -29,7 +29,7 @@ func healthy(t *testing.T) *Env {
 		MakeRingBuffer: works,
 		UprobeMulti:    works,
 		CPUs:           func() (int, error) { return 4, nil },
-		OpenEvent:      func(Event, int) error { return nil },
+		OpenEvent:      func(int) error { return nil },
 		GuestSocket:    filepath.Join(dir, "run/vmprof-agent/guest.sock"),
 		MapPage:        works,
 		Pool:           proc.NewPool(proc.PoolOptions{}),
@@ -61,18 +61,15 @@ func capabilities(held ...cap.Value) func(cap.Value) (bool, error) {
 	}
 }
 
-// events is an OpenEvent on which only that event works, and only on some CPUs; the others are refused or offline.
-func events(works Event, refused error, offline ...int) func(Event, int) error {
-	return func(e Event, cpu int) error {
+// events is an OpenEvent that answers err, nil for success, but for CPUs that are offline.
+func events(err error, offline ...int) func(int) error {
+	return func(cpu int) error {
 		for _, o := range offline {
 			if o == cpu {
 				return unix.ENODEV
 			}
 		}
-		if e != works {
-			return refused
-		}
-		return nil
+		return err
 	}
 }
 

@@ -43,7 +43,7 @@ func checkParanoid(_ context.Context, env *Env) Result {
 		return ok(detail)
 	case has(env, cap.SYS_ADMIN):
 		return ok(detail + ", with CAP_SYS_ADMIN")
-	case env.OpenEvent(CPUClock, 0) == nil:
+	case env.OpenEvent(0) == nil:
 		return ok(detail + ", which this kernel takes as 2")
 	}
 	return Result{Missing, detail, "From 3 on, sampling takes CAP_SYS_ADMIN: CAP_PERFMON is not enough.", lowerParanoid}
@@ -56,14 +56,10 @@ func checkSampling(_ context.Context, env *Env) Result {
 	if err != nil {
 		return Result{Missing, err.Error(), why, "Mount /sys: the CPUs are listed there."}
 	}
-	online, err := tryEvents(env, Cycles, cpus)
-	if err == nil {
-		return ok("CPU cycles, on " + count(online, "CPU", "CPUs"))
-	}
-	online, err = tryEvents(env, CPUClock, cpus)
+	online, err := tryEvents(env, cpus)
 	switch {
 	case err == nil:
-		return ok("cpu-clock, on " + count(online, "CPU", "CPUs") + "; no hardware counters here")
+		return ok("cpu-clock, on " + count(online, "CPU", "CPUs"))
 	case !refused(err):
 		return Result{Missing, err.Error(), why, "Boot a kernel with CONFIG_PERF_EVENTS."}
 	}
@@ -74,9 +70,9 @@ func checkSampling(_ context.Context, env *Env) Result {
 }
 
 // tryEvents opens the event on all CPUs that are online and returns their number.
-func tryEvents(env *Env, e Event, cpus int) (online int, err error) {
+func tryEvents(env *Env, cpus int) (online int, err error) {
 	for cpu := range cpus {
-		err := env.OpenEvent(e, cpu)
+		err := env.OpenEvent(cpu)
 		if errors.Is(err, unix.ENODEV) {
 			continue
 		}
