@@ -38,7 +38,7 @@ func (c *chaining) learn(s *bpf.Sample, user []rawFrame) (changed bool) {
 	}
 	if s.Flags&bpf.SampleDrawn != 0 {
 		// Nobody chose this sample: that its context would have been found is as likely as for those with a link.
-		changed = c.pace.drawn(sameCallers(c.likeliest(linkOf(walk)), walk, threeLevels, sameCall))
+		changed = c.pace.drawn(sameCallers(c.likeliest(linkOf(walk)), walk, threeLevels, sameCall), len(walk))
 	}
 	c.chain.Proof = c.pace.proof
 	c.chain.Walk(walk, 1)

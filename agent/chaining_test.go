@@ -15,7 +15,7 @@ import (
 func TestPace(t *testing.T) {
 	right := func(p *pace, of100 int) (changes int) {
 		for i := range drawsToJudge {
-			if p.drawn(i*100 < of100*drawsToJudge) {
+			if p.drawn(i*100 < of100*drawsToJudge, 30) {
 				changes++
 			}
 		}
@@ -67,6 +67,12 @@ func TestPace(t *testing.T) {
 	}
 	if p.every != minEvery {
 		t.Errorf("one in %d after many draws that are wrong", p.every)
+	}
+	for range 20 * drawsToJudge {
+		p.drawn(true, 900)
+	}
+	if p.every != 4*900 {
+		t.Errorf("one in %d after many draws of 900 frames", p.every)
 	}
 	if p = newPace(100); p.every != 100 || right(p, 100)+right(p, 0) != 0 || p.every != 100 {
 		t.Errorf("a pace that is given changes to %d", p.every)

@@ -6,15 +6,17 @@ type pace struct {
 	proof        uint8  // walks that must agree with a link's first one: see cct.Chain
 	fixed        bool
 	draws, right int
+	frames       int // of the walks that were drawn since it was judged
 }
 
 const (
-	firstEvery   = 8
-	minEvery     = 2
-	maxEvery     = 128
-	firstProof   = 1
-	maxProof     = 31
-	drawsToJudge = 50
+	firstEvery = 8
+	minEvery   = 2
+	// A walk of many frames is drawn more rarely, so that all walks together take about as long whatever the depth.
+	maxEvery, maxEveryPerFrame = 128, 4
+	firstProof                 = 1
+	maxProof                   = 31
+	drawsToJudge               = 50
 	// A guess that is right for three levels in so many of a hundred draws is good enough to walk less, or not.
 	goodGuesses, badGuesses = 97, 94
 )
@@ -26,9 +28,10 @@ func newPace(every uint32) *pace {
 	return &pace{every: firstEvery, proof: firstProof}
 }
 
-// drawn notes whether a draw was guessed right. It tells whether every has changed.
-func (p *pace) drawn(right bool) bool {
+// drawn notes whether a draw of so many frames was guessed right. It tells whether every has changed.
+func (p *pace) drawn(right bool, frames int) bool {
 	p.draws++
+	p.frames += frames
 	if right {
 		p.right++
 	}
@@ -38,10 +41,11 @@ func (p *pace) drawn(right bool) bool {
 	percent, before := 100*p.right/p.draws, p.every
 	switch {
 	case percent >= goodGuesses:
-		p.every, p.proof = min(2*p.every, maxEvery), p.proof/2
+		most := max(maxEvery, maxEveryPerFrame*p.frames/p.draws)
+		p.every, p.proof = min(2*p.every, uint32(most)), p.proof/2
 	case percent < badGuesses:
 		p.every, p.proof = max(p.every/2, minEvery), min(2*p.proof+1, maxProof)
 	}
-	p.draws, p.right = 0, 0
+	p.draws, p.right, p.frames = 0, 0, 0
 	return p.every != before
 }

@@ -72,12 +72,15 @@ __noinline int find_fitting_return(__u32 pid, __u64 at, __u32 words)
 /* Whether the return address at ra_at and its caller's are both in the code cache, as far as cached segments tell. */
 static __always_inline bool frame_fits(struct walk *w, __u64 ra_at)
 {
-	__u64 ra = window_word(w->s, ra_at), tag = ra >> (w->vm->segment_shift & 31);
+	__u64 ra = window_word(w->s, ra_at), tag = ra >> (w->vm->segment_shift & 31), next;
 	const struct segment *g = &w->s->segments[segment_slot(tag)];
 
 	if (!in_code_cache(w->vm, ra) || g->tag != tag || g->owner != w->s->start.owner)
 		return false;
-	return (g->kind != BLOB_NMETHOD && g->kind != BLOB_NATIVE) || in_code_cache(w->vm, read_word(ra_at + g->frame));
+	if (g->kind != BLOB_NMETHOD && g->kind != BLOB_NATIVE)
+		return true;
+	next = ra_at + g->frame;
+	return in_code_cache(w->vm, window_has(w->s, next) ? window_word(w->s, next) : read_word(next));
 }
 
 /* Words that C1 pushed for the call before pc: it pops them right after it. */

@@ -309,11 +309,13 @@ type ProfileScratch struct {
 		Tag        uint64
 		LinkTag    uint64
 		Tid        uint32
+		Chunk      uint32
 		JavaFrames uint32
 		Kept       uint32
 		Own        uint32
 		Shared     uint32
 		Placed     uint32
+		_          [4]byte
 	}
 	Caller struct {
 		_  structs.HostLayout

@@ -9,6 +9,7 @@
 
 #define WINDOW_WORDS 1024 /* a power of two; one copy takes a quarter of it */
 #define WINDOW_CHUNK 2048 /* bytes: most stacks fit into one or two */
+#define LINK_CHUNK 512	  /* bytes: most links fit into one */
 #define SEGMENTS 4096	  /* a power of two: 4,096 x 128 B segments cover 512 KB of hot code */
 #define THREADS 256	  /* a power of two */
 #define SCAN_WORDS 96	  /* how far up a return address is searched: leaf calls' frames are small */
@@ -70,6 +71,7 @@ struct scratch {
 		__u64 tag;	 /* chain: of the link that is known once the record is out, 0 for none */
 		__u64 link_tag;	 /* chain: as in the sample, behind the frames */
 		__u32 tid;
+		__u32 chunk; /* bytes of the stack that are copied at once */
 		__u32 java_frames;
 		__u32 kept; /* partial: the thread has a kept stack */
 		__u32 own, shared; /* partial: frames up to the kept ones, 0 if all; kept levels behind */

@@ -193,6 +193,7 @@ static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_proces
 	s->start.java_frames = s->start.own = s->start.shared = s->start.placed = 0;
 	s->window_len = 0;
 	s->window_low = 0;
+	s->start.chunk = limit < MAX_USER_FRAMES ? LINK_CHUNK : WINDOW_CHUNK;
 	if (!vm || !in_code_cache(vm, w.pc)) {
 		push_native(&w, w.pc);
 		w.phase = PHASE_NATIVE;

@@ -169,6 +169,7 @@ int cover(struct request *r)
 	if (!s)
 		return -1;
 	s->window_low = s->window_len = 0;
+	s->start.chunk = WINDOW_CHUNK;
 	if (window_cover(s, r->base, r->sp, r->len))
 		return 1;
 	r->window_len = s->window_len;

@@ -11,10 +11,11 @@
 __noinline int window_fill(__u64 addr, __u64 base)
 {
 	struct scratch *s = this_scratch();
-	__u64 len = WINDOW_CHUNK;
+	__u64 len;
 
 	if (!s)
 		return 1;
+	len = s->start.chunk;
 	count(WINDOW_FILLS, 1);
 	if (base > addr && base - addr < len)
 		len = base - addr;
@@ -42,6 +43,14 @@ static __always_inline int window_cover(struct scratch *s, __u64 base, __u64 add
 	if (window_fill(addr, base))
 		return 1;
 	return s->window_len < len;
+}
+
+/* Whether the word at addr is covered. */
+static __always_inline bool window_has(struct scratch *s, __u64 addr)
+{
+	__u64 off = addr - s->window_low;
+
+	return off <= s->window_len && off + 8 <= s->window_len;
 }
 
 /* The word at addr, which must be covered. */
