@@ -22,7 +22,7 @@ type accounts struct {
 	leftOut  int       // beyond maxRepeated
 	windows  []string  // windowLines, if there are several
 	calls    callAccounts
-	contexts []string // contextLines
+	contexts []string // ToldContexts
 	rounded  []string // what rounding did
 	notes    processNotes
 	programs programs
@@ -48,7 +48,7 @@ func (a *accounts) add(p *agent.Profile, window int64) {
 	a.calls.add(p)
 	for _, proc := range p.Processes {
 		if proc.Contexts != nil {
-			c := contextLine{comm: proc.Comm, pid: int64(proc.PID), window: window, Contexts: *proc.Contexts}
+			c := ProcessContexts{Comm: proc.Comm, PID: int64(proc.PID), Window: window, Contexts: *proc.Contexts}
 			a.contexts = append(a.contexts, c.String())
 		}
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
-// A contextLine is the comment on how the contexts of one process were found, in one window if there are several:
+// ProcessContexts tell how the contexts of one process were found, in one window if there are several. Profiles hold them as
+// comments:
 //
 //	contexts of java (pid 4711) in window 2: chain, walked=50, linked=940, ambiguous=30, fitted=2, unplaced=1, nodes=346,
 //	  shared=10, methods=122, by-depth=985/980/970, by-site=988/985/980, check=500/480/470/400
@@ -21,19 +22,19 @@ import (
 // (on one line). What follows the process is the mode and the fields of agent.Contexts; nodes, shared, methods,
 // by-depth and by-site are there in mode chain only, check if contexts were checked: samples, then those that were
 // right. Whatever the command name is, the line can be read: the last parenthesis that may close the pid does.
-type contextLine struct {
-	comm   string // printable once it was read
-	pid    int64
-	window int64 // 0 if the profile is of one window
+type ProcessContexts struct {
+	Comm   string // printable once it was read
+	PID    int64
+	Window int64 // 0 if the profile is of one window
 	agent.Contexts
 }
 
 // String is one line, whatever the names are.
-func (l *contextLine) String() string {
+func (l *ProcessContexts) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "contexts of %s", l.process())
-	if l.window > 0 {
-		fmt.Fprintf(&b, " in window %d", l.window)
+	if l.Window > 0 {
+		fmt.Fprintf(&b, " in window %d", l.Window)
 	}
 	fmt.Fprintf(&b, ": %v", l.Mode)
 	for _, f := range l.fields() {
@@ -49,15 +50,15 @@ func (l *contextLine) String() string {
 }
 
 // process is what people call the process.
-func (l *contextLine) process() string {
-	comm := printable(l.comm)
+func (l *ProcessContexts) process() string {
+	comm := printable(l.Comm)
 	if comm == "" {
 		comm = unnamed
 	}
-	return fmt.Sprintf("%s (pid %d)", comm, l.pid)
+	return fmt.Sprintf("%s (pid %d)", comm, l.PID)
 }
 
-// A contextField is one field of a contextLine: either counts or sizes.
+// A contextField is one field of a ProcessContexts: either counts or sizes.
 type contextField struct {
 	name   string
 	counts []*uint64
@@ -93,7 +94,7 @@ func (f contextField) set(values []uint64) bool {
 }
 
 // fields are those that a line of this mode has.
-func (l *contextLine) fields() []contextField {
+func (l *ProcessContexts) fields() []contextField {
 	c := &l.Contexts
 	one := func(name string, count *uint64) contextField {
 		return contextField{name: name, counts: []*uint64{count}}
@@ -123,7 +124,7 @@ var contextPattern = regexp.MustCompile(`^contexts of (.*) \(pid ([0-9]{1,10})\)
 
 // parseContextLine reads what String wrote; ok is false for any other comment. Fields that it does not know are left
 // out, those that are missing are 0.
-func parseContextLine(comment string) (l contextLine, ok bool) {
+func parseContextLine(comment string) (l ProcessContexts, ok bool) {
 	if !strings.HasPrefix(comment, "contexts of ") { // cheaper
 		return l, false
 	}
@@ -131,13 +132,13 @@ func parseContextLine(comment string) (l contextLine, ok bool) {
 	if m == nil {
 		return l, false
 	}
-	l.comm = m[1]
+	l.Comm = m[1]
 	var err error
-	if l.pid, err = strconv.ParseInt(m[2], 10, 64); err != nil {
+	if l.PID, err = strconv.ParseInt(m[2], 10, 64); err != nil {
 		return l, false
 	}
 	if m[3] != "" {
-		if l.window, err = strconv.ParseInt(m[3], 10, 64); err != nil || l.window == 0 {
+		if l.Window, err = strconv.ParseInt(m[3], 10, 64); err != nil || l.Window == 0 {
 			return l, false
 		}
 	}
@@ -178,9 +179,9 @@ func parseContextLine(comment string) (l contextLine, ok bool) {
 // maxContextLines bounds the processes and windows whose contexts a profile tells of.
 const maxContextLines = 1 << 18
 
-// contextLines returns what the comments of a profile say of contexts, in their order.
-func contextLines(p *profile.Profile) ([]contextLine, error) {
-	var lines []contextLine
+// ToldContexts returns what the comments of a profile say of contexts, in their order. It fails if they are too many.
+func ToldContexts(p *profile.Profile) ([]ProcessContexts, error) {
+	var lines []ProcessContexts
 	for _, comment := range p.Comments {
 		if l, ok := parseContextLine(comment); ok {
 			if len(lines) == maxContextLines {
@@ -202,19 +203,19 @@ func tellsContexts(p *profile.Profile) bool {
 
 // sumContexts adds up the lines of each process, in the order in which processes appear. Counts are sums over all
 // windows. What was learned (nodes, shared, methods) is that of the last window, as it goes on growing.
-func sumContexts(lines []contextLine) []*contextLine {
+func sumContexts(lines []ProcessContexts) []*ProcessContexts {
 	type process struct {
 		comm string
 		pid  int64
 		mode agent.ContextMode
 	}
-	var order []*contextLine
-	index := make(map[process]*contextLine)
+	var order []*ProcessContexts
+	index := make(map[process]*ProcessContexts)
 	for _, l := range lines {
-		id := process{l.comm, l.pid, l.Mode}
+		id := process{l.Comm, l.PID, l.Mode}
 		sum := index[id]
 		if sum == nil {
-			sum = &contextLine{comm: l.comm, pid: l.pid, window: l.window, Contexts: agent.Contexts{Mode: l.Mode}}
+			sum = &ProcessContexts{Comm: l.Comm, PID: l.PID, Window: l.Window, Contexts: agent.Contexts{Mode: l.Mode}}
 			index[id] = sum
 			order = append(order, sum)
 		}
@@ -224,12 +225,12 @@ func sumContexts(lines []contextLine) []*contextLine {
 }
 
 // add adds the counts of l, which may be of a later window.
-func (sum *contextLine) add(l *contextLine) {
+func (sum *ProcessContexts) add(l *ProcessContexts) {
 	if l.Check != nil && sum.Check == nil {
 		sum.Check = new(agent.ContextCheck)
 	}
-	if l.window != sum.window {
-		sum.window, sum.Nodes, sum.Shared, sum.Methods = l.window, 0, 0, 0
+	if l.Window != sum.Window {
+		sum.Window, sum.Nodes, sum.Shared, sum.Methods = l.Window, 0, 0, 0
 	}
 	// Two lines of one window are two programs of one name, the second executed by the first: two trees.
 	sum.Nodes += l.Nodes

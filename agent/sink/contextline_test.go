@@ -22,19 +22,19 @@ func TestContextLine(t *testing.T) {
 	checked.Check = &agent.ContextCheck{Samples: 400, Right: [3]uint64{396, 388, 350}}
 	huge.Walked, huge.Nodes, huge.BySite = math.MaxUint64, math.MaxInt, [3]uint64{math.MaxUint64, 0, 1}
 	for _, test := range []struct {
-		line contextLine
+		line ProcessContexts
 		want string
 	}{
-		{contextLine{"java", 4711, 0, chain}, "contexts of java (pid 4711): chain, walked=50, linked=950, ambiguous=120, fitted=13, unplaced=4, nodes=346, " +
+		{ProcessContexts{"java", 4711, 0, chain}, "contexts of java (pid 4711): chain, walked=50, linked=950, ambiguous=120, fitted=13, unplaced=4, nodes=346, " +
 			"shared=10, methods=122, by-depth=995/992/870, by-site=998/995/900"},
-		{contextLine{"java", 1, 3, checked}, "contexts of java (pid 1) in window 3: chain, walked=50, linked=950, ambiguous=120, fitted=13, unplaced=4, nodes=346, " +
+		{ProcessContexts{"java", 1, 3, checked}, "contexts of java (pid 1) in window 3: chain, walked=50, linked=950, ambiguous=120, fitted=13, unplaced=4, nodes=346, " +
 			"shared=10, methods=122, by-depth=995/992/870, by-site=998/995/900, check=400/396/388/350"},
-		{contextLine{"java", 1, 0, agent.Contexts{Mode: agent.ContextPartial, Walked: 1, Linked: 2}},
+		{ProcessContexts{"java", 1, 0, agent.Contexts{Mode: agent.ContextPartial, Walked: 1, Linked: 2}},
 			"contexts of java (pid 1): partial, walked=1, linked=2, ambiguous=0, fitted=0, unplaced=0"},
-		{contextLine{"java", 1, math.MaxInt64, huge}, ""},
-		{contextLine{"x (pid 9): chain, walked=7", 1, 0, chain}, ""},
-		{contextLine{"x (pid 9) in window 4: partial, walked=7, linked=8", 1, 2, chain}, ""},
-		{contextLine{"contexts of y", 1, 0, checked}, ""},
+		{ProcessContexts{"java", 1, math.MaxInt64, huge}, ""},
+		{ProcessContexts{"x (pid 9): chain, walked=7", 1, 0, chain}, ""},
+		{ProcessContexts{"x (pid 9) in window 4: partial, walked=7, linked=8", 1, 2, chain}, ""},
+		{ProcessContexts{"contexts of y", 1, 0, checked}, ""},
 	} {
 		text := test.line.String()
 		if test.want != "" && text != test.want {
@@ -45,9 +45,9 @@ func TestContextLine(t *testing.T) {
 		}
 	}
 	for comm, want := range map[string]string{"": "[unknown]", "a\x1b[2J\nb": `a\x1b[2J\nb`, strings.Repeat("x", 1<<20): strings.Repeat("x", maxName-3) + "…"} {
-		l := contextLine{comm: comm, pid: 1, Contexts: chain}
-		if got, ok := parseContextLine(l.String()); !ok || got.comm != want {
-			t.Errorf("%.100q is read as %.100q, %v", comm, got.comm, ok)
+		l := ProcessContexts{Comm: comm, PID: 1, Contexts: chain}
+		if got, ok := parseContextLine(l.String()); !ok || got.Comm != want {
+			t.Errorf("%.100q is read as %.100q, %v", comm, got.Comm, ok)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func TestContextLineOfOthers(t *testing.T) {
 }
 
 func FuzzContextLine(f *testing.F) {
-	l := contextLine{"java", 4711, 2, chain}
+	l := ProcessContexts{"java", 4711, 2, chain}
 	l.Check = &agent.ContextCheck{Samples: 1}
 	f.Add(l.String())
 	f.Add("contexts of java (pid 1): partial, walked=1, linked=2")
@@ -84,7 +84,7 @@ func FuzzContextLine(f *testing.F) {
 			return
 		}
 		again, ok := parseContextLine(l.String())
-		l.comm = again.comm // made printable
+		l.Comm = again.Comm // made printable
 		if !ok || !reflect.DeepEqual(l, again) {
 			t.Errorf("%q is read as %+v, and that as %+v, %v", comment, l, again, ok)
 		}
@@ -93,8 +93,8 @@ func FuzzContextLine(f *testing.F) {
 
 // Counts of windows add up; what was learned goes on growing, and the trees of two programs in one window are two.
 func TestSumContexts(t *testing.T) {
-	line := func(comm string, pid, window int64, samples uint64, nodes int) contextLine {
-		l := contextLine{comm: comm, pid: pid, window: window, Contexts: agent.Contexts{Mode: agent.ContextChain}}
+	line := func(comm string, pid, window int64, samples uint64, nodes int) ProcessContexts {
+		l := ProcessContexts{Comm: comm, PID: pid, Window: window, Contexts: agent.Contexts{Mode: agent.ContextChain}}
 		l.Walked, l.Linked, l.Ambiguous, l.Fitted, l.Unplaced = samples, 10*samples, 3*samples, 2*samples, samples
 		l.ByDepth, l.BySite = [3]uint64{samples, 2 * samples, 3 * samples}, [3]uint64{4 * samples, 5 * samples, 6 * samples}
 		l.Nodes, l.Shared, l.Methods = nodes, nodes/2, nodes/5
@@ -104,11 +104,11 @@ func TestSumContexts(t *testing.T) {
 	checked.Check = &agent.ContextCheck{Samples: 5, Right: [3]uint64{4, 3, 2}}
 	again := line("java", 1, 2, 3, 50)
 	again.Check = &agent.ContextCheck{Samples: 1, Right: [3]uint64{1, 1, 1}}
-	sums := sumContexts([]contextLine{line("java", 1, 1, 1, 10), line("java", 2, 1, 7, 70), checked, again})
+	sums := sumContexts([]ProcessContexts{line("java", 1, 1, 1, 10), line("java", 2, 1, 7, 70), checked, again})
 	want1 := line("java", 1, 2, 6, 80)
 	want1.Check = &agent.ContextCheck{Samples: 6, Right: [3]uint64{5, 4, 3}}
 	want2 := line("java", 2, 1, 7, 70)
-	if want := []*contextLine{&want1, &want2}; !reflect.DeepEqual(sums, want) {
+	if want := []*ProcessContexts{&want1, &want2}; !reflect.DeepEqual(sums, want) {
 		t.Errorf("%+v %+v", sums[0], sums[1])
 	}
 }

@@ -26,7 +26,7 @@ func Contexts(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
-	lines, err := contextLines(p)
+	lines, err := ToldContexts(p)
 	if err != nil {
 		return err
 	}
@@ -50,31 +50,31 @@ func Contexts(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 
 // contextTables writes what the comments of a profile say of contexts.
 type contextTables struct {
-	rows    []*contextLine // the busiest process first
-	windows int            // that they are sums of; 0 or 1 for none
+	rows    []*ProcessContexts // the busiest process first
+	windows int                // that they are sums of; 0 or 1 for none
 	opts    *ViewOptions
 	out     *bufio.Writer
 	tables  int // written so far
 }
 
-func newContextTables(lines []contextLine, opts *ViewOptions, out *bufio.Writer) *contextTables {
+func newContextTables(lines []ProcessContexts, opts *ViewOptions, out *bufio.Writer) *contextTables {
 	t := &contextTables{rows: sumContexts(lines), opts: opts, out: out}
 	windows := make(map[int64]bool)
 	for _, l := range lines {
-		windows[l.window] = true
+		windows[l.Window] = true
 	}
 	t.windows = len(windows)
-	slices.SortStableFunc(t.rows, func(a, b *contextLine) int {
-		return cmp.Or(cmp.Compare(b.samples(), a.samples()), strings.Compare(a.comm, b.comm), cmp.Compare(a.pid, b.pid))
+	slices.SortStableFunc(t.rows, func(a, b *ProcessContexts) int {
+		return cmp.Or(cmp.Compare(b.samples(), a.samples()), strings.Compare(a.Comm, b.Comm), cmp.Compare(a.PID, b.PID))
 	})
 	return t
 }
 
 // samples are those of a line, as a number that large counts of a hostile file cannot wrap.
-func (l *contextLine) samples() float64 { return float64(l.Walked) + float64(l.Linked) }
+func (l *ProcessContexts) samples() float64 { return float64(l.Walked) + float64(l.Linked) }
 
 // table writes a row for each process that has cells; without any it writes nothing.
-func (t *contextTables) table(title string, head [][]string, cells func(*contextLine) []string) {
+func (t *contextTables) table(title string, head [][]string, cells func(*ProcessContexts) []string) {
 	var g grid
 	for _, r := range t.rows {
 		if c := cells(r); c != nil {
@@ -104,7 +104,7 @@ func (t *contextTables) table(title string, head [][]string, cells func(*context
 }
 
 // chained says that contexts of the process were learned: of a thread of the kernel there are none.
-func (l *contextLine) chained() bool {
+func (l *ProcessContexts) chained() bool {
 	return l.Mode == agent.ContextChain && (l.Nodes > 0 || l.Shared > 0)
 }
 
@@ -117,7 +117,7 @@ func (t *contextTables) learned() {
 	t.table(title, [][]string{
 		{"", "with several callers", "", "nodes per"},
 		{"nodes", "at one depth", "methods", "method"},
-	}, func(l *contextLine) []string {
+	}, func(l *ProcessContexts) []string {
 		if !l.chained() {
 			return nil
 		}
@@ -138,7 +138,7 @@ func (t *contextTables) unique() {
 		[][]string{
 			{"depth", "depth", "depth", "site", "site", "site"},
 			{">= 1", ">= 3", "all", ">= 1", ">= 3", "all"},
-		}, func(l *contextLine) (cells []string) {
+		}, func(l *ProcessContexts) (cells []string) {
 			if !l.chained() {
 				return nil
 			}
@@ -158,7 +158,7 @@ func (t *contextTables) found() {
 		title += fmt.Sprintf(", in %d windows", t.windows)
 	}
 	before := t.tables
-	t.table(title, [][]string{{"samples", "walked", "linked", "ambiguous", "fitted", "unplaced"}}, func(l *contextLine) []string {
+	t.table(title, [][]string{{"samples", "walked", "linked", "ambiguous", "fitted", "unplaced"}}, func(l *ProcessContexts) []string {
 		cells := []string{fmt.Sprintf("%.0f", l.samples())}
 		for _, n := range []uint64{l.Walked, l.Linked, l.Ambiguous, l.Fitted, l.Unplaced} {
 			cells = append(cells, percent(float64(n), l.samples()))
@@ -174,7 +174,7 @@ func (t *contextTables) found() {
 // checked tells how often the contexts that were found are right.
 func (t *contextTables) checked() {
 	t.table("Samples that were walked, too, as a check: the callers are right for so many levels",
-		[][]string{{"checked", ">= 1", ">= 3", "all"}}, func(l *contextLine) []string {
+		[][]string{{"checked", ">= 1", ">= 3", "all"}}, func(l *ProcessContexts) []string {
 			if l.Check == nil {
 				return nil
 			}

@@ -54,7 +54,7 @@ func WindowOf(p *profile.Profile, number int64) (*profile.Profile, error) {
 		if _, ok := parseWindowLine(comment); ok {
 			continue
 		}
-		if l, ok := parseContextLine(comment); ok && l.window > 0 && l.window != number {
+		if l, ok := parseContextLine(comment); ok && l.Window > 0 && l.Window != number {
 			continue
 		}
 		w.Comments = append(w.Comments, comment)

@@ -52,8 +52,8 @@ func readContexts(recording *profiler.Recording, pid int, length contextLength) 
 		return r, err
 	}
 	for i := range lines {
-		if err := lines[i].checkIdentities(own.byWindow[lines[i].window]); err != nil {
-			return r, fmt.Errorf("window %d: %w", lines[i].window, err)
+		if err := lines[i].checkIdentities(own.byWindow[lines[i].Window]); err != nil {
+			return r, fmt.Errorf("window %d: %w", lines[i].Window, err)
 		}
 	}
 	if r.windows, err = length.first(lines); err != nil {
@@ -73,7 +73,7 @@ func (l contextLength) first(lines []contextLine) ([]contextLine, error) {
 		return lines[:1], nil
 	}
 	n := 0
-	for n < min(len(lines), l.windows) && lines[n].window == n+1 {
+	for n < min(len(lines), l.windows) && lines[n].Window == int64(n)+1 {
 		n++
 	}
 	if n < l.least {
@@ -84,13 +84,13 @@ func (l contextLength) first(lines []contextLine) ([]contextLine, error) {
 
 // ownSamples are sums over the samples of one process.
 type ownSamples struct {
-	byWindow              map[int]uint64
+	byWindow              map[int64]uint64
 	samples, java, frames uint64
 	entries               uint64 // 0 if they were not counted
 }
 
 func samplesOf(p *profile.Profile, pid int) (own ownSamples, err error) {
-	own.byWindow = map[int]uint64{}
+	own.byWindow = map[int64]uint64{}
 	column := func(name string) int {
 		return slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == name })
 	}
@@ -102,9 +102,9 @@ func samplesOf(p *profile.Profile, pid int) (own ownSamples, err error) {
 		if !slices.Contains(sample.NumLabel["pid"], int64(pid)) {
 			continue
 		}
-		n, window := uint64(sample.Value[samples]), 0
+		n, window := uint64(sample.Value[samples]), int64(0)
 		if numbers := sample.NumLabel["window"]; len(numbers) > 0 {
-			window = int(numbers[0])
+			window = numbers[0]
 		}
 		own.byWindow[window] += n
 		own.samples += n

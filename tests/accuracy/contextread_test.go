@@ -130,7 +130,7 @@ func TestReadContextsErrors(t *testing.T) {
 func TestFirstWindows(t *testing.T) {
 	lines := func(numbers ...int) (lines []contextLine) {
 		for _, n := range numbers {
-			lines = append(lines, contextLine{window: n})
+			lines = append(lines, contextLine{sink.ProcessContexts{Window: int64(n)}})
 		}
 		return lines
 	}

@@ -83,11 +83,11 @@ func TestContextSettings(t *testing.T) {
 
 // counted is a window of 100 samples, of which so many were walked, and of the others so many are right.
 func counted(walked uint64, right ...uint64) contextLine {
-	return contextLine{Contexts: agent.Contexts{
+	return lineOf(agent.Contexts{
 		Mode: agent.ContextChain, Walked: walked, Linked: 100 - walked, Nodes: 50, Shared: 5, Methods: 20,
 		ByDepth: [3]uint64{70, 60, 50}, BySite: [3]uint64{90, 80, 70},
 		Check: &agent.ContextCheck{Samples: 100 - walked, Right: [3]uint64(right)},
-	}}
+	})
 }
 
 // madeContexts is a section with one setting and two windows: a real program, and two of the reference guest.

@@ -42,8 +42,8 @@ func TestContextShares(t *testing.T) {
 }
 
 func TestSumContexts(t *testing.T) {
-	one := contextLine{Contexts: *sharedCounts()}
-	sum := sumContexts([]contextLine{one, one, {Contexts: agent.Contexts{Mode: agent.ContextChain, Walked: 3, Linked: 1, Ambiguous: 1}}})
+	one := lineOf(*sharedCounts())
+	sum := sumContexts([]contextLine{one, one, lineOf(agent.Contexts{Mode: agent.ContextChain, Walked: 3, Linked: 1, Ambiguous: 1})})
 	want := agent.Contexts{Mode: agent.ContextChain, Walked: 43, Linked: 161, Ambiguous: 17, Fitted: 8, Unplaced: 4}
 	check := sum.Check
 	sum.Check = nil
