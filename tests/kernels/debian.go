@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // A kernelPackage is one Debian package of a kernel. It is fetched and unpacked, never installed.
@@ -20,6 +21,38 @@ type kernelPackage struct {
 	Name    string // linux-image-6.1.0-56-cloud-amd64
 	Version string // of the package, not of the kernel: 6.1.192-2
 }
+
+// kernelImage returns the path of a kernel of a series in the cache directory. If apt's lists do not know one, or one that is
+// gone from the archive, they are renewed.
+func kernelImage(ctx context.Context, series, cache string) (string, error) {
+	try := func() (string, error) {
+		p, err := findKernel(ctx, series)
+		if err != nil {
+			return "", err
+		}
+		return p.Image(ctx, cache)
+	}
+	path, err := try()
+	if err == nil || ctx.Err() != nil {
+		return path, err
+	}
+	if err := renewLists(); err != nil {
+		return "", err
+	}
+	return try()
+}
+
+// renewLists has apt read what the archives have by now, once.
+var renewLists = sync.OnceValue(func() error {
+	update := []string{"apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", "update"}
+	if os.Geteuid() != 0 {
+		update = append([]string{"sudo", "-n"}, update...)
+	}
+	if out, err := exec.Command(update[0], update[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("renew apt's lists: %w\n%s", err, bytes.TrimSpace(out))
+	}
+	return nil
+})
 
 // findKernel asks apt which package of a series ("6.1") Debian ships today. The series' own metapackage comes
 // first; the unversioned one is the release's default kernel. Cloud kernels are small and have every driver
@@ -38,7 +71,7 @@ func findKernel(ctx context.Context, series string) (kernelPackage, error) {
 			return p, nil
 		}
 	}
-	return kernelPackage{}, fmt.Errorf("apt knows no cloud kernel %s: run apt-get update, or add the Debian release that ships it to apt's sources", series)
+	return kernelPackage{}, fmt.Errorf("apt knows no cloud kernel %s: add the Debian release that ships it to apt's sources", series)
 }
 
 var dependsOnImage = regexp.MustCompile(`(?m)^Depends:.*\b(linux-image-([0-9]+\.[0-9]+)\.[^ ,]*-cloud-amd64) \(= ([^)]+)\)`)

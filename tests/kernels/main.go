@@ -124,15 +124,12 @@ type boot struct {
 }
 
 func (r *rig) boot(ctx context.Context, series, initramfs, dir string) boot {
-	kernel, err := findKernel(ctx, series)
+	image, err := kernelImage(ctx, series, r.Cache)
 	if err != nil {
 		return boot{Err: err}
 	}
-	m := machine{Initramfs: initramfs, Dir: filepath.Join(dir, series)}
+	m := machine{Kernel: image, Initramfs: initramfs, Dir: filepath.Join(dir, series)}
 	if err := os.Mkdir(m.Dir, 0o755); err != nil {
-		return boot{Err: err}
-	}
-	if m.Kernel, err = kernel.Image(ctx, r.Cache); err != nil {
 		return boot{Err: err}
 	}
 	var b boot
