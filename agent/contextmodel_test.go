@@ -108,6 +108,7 @@ type modelKernel struct {
 
 const (
 	modelKeptLevels = 256 // KEPT_LEVELS
+	modelKeptFrames = bpf.MaxKeptFrames
 	modelReach      = 16  // KEPT_REACH
 	modelConfirm    = 2   // confirm_levels
 )
@@ -116,6 +117,7 @@ const (
 type modelKept struct {
 	tid, serial uint32
 	levels      []modelFrame // outermost first
+	low         int          // of them those before are not there any more
 }
 
 // A modelTag says of what link it is, and in which generation.
@@ -145,10 +147,10 @@ func (k *modelKernel) partial(t *modelThread, busy, lost bool) record {
 	left := max(len(kept.levels)-1, 0)
 	for i := 2; i <= n && left > 0; i++ {
 		f := t.stack[n-i]
-		for passed := 0; passed < modelReach && left > 0 && kept.levels[left-1].depth > f.depth; passed++ {
+		for passed := 0; passed < modelReach && left > kept.low && kept.levels[left-1].depth > f.depth; passed++ {
 			left--
 		}
-		if left == 0 || kept.levels[left-1] != f {
+		if left <= kept.low || kept.levels[left-1] != f {
 			met = 0
 			continue
 		}
@@ -171,9 +173,14 @@ func (k *modelKernel) partial(t *modelThread, busy, lost bool) record {
 	shared.Serial = kept.serial
 	r.shared = &shared
 	kept.levels = nil
-	if !lost {
-		kept.levels = slices.Clone(t.stack[:min(n, modelKeptLevels)])
+	if !lost && n <= modelKeptFrames {
+		kept.levels = slices.Clone(t.stack)
 	}
+	low := max(0, n-modelKeptLevels)
+	if share > 0 {
+		low = max(low, kept.low)
+	}
+	kept.low = low
 	return r
 }
 

@@ -66,13 +66,10 @@ func TestKernelContextCost(t *testing.T) {
 			t.Errorf("a link costs %+v at a depth of %d, want %+v", c, depths[i], link)
 		}
 	}
-	own := func(depth int) int { return 1 + DefaultConfirmLevels + max(0, depth-keptLevels) }
+	const own = 1 + DefaultConfirmLevels
 	const shared = uint32(unsafe.Sizeof(SharedStack{}))
 	for i, c := range measure(ModePartial) {
-		want := costs{bytes: sampleFixed + 8*uint32(own(depths[i])) + shared, windows: 1}
-		if depths[i] > keptLevels { // which are not all kept
-			want.windows = c.windows
-		}
+		want := costs{bytes: sampleFixed + 8*own + shared, windows: 1}
 		if c != want {
 			t.Errorf("a partial walk costs %+v at a depth of %d, want %+v", c, depths[i], want)
 		}

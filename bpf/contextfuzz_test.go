@@ -49,7 +49,7 @@ func FuzzKernelContext(f *testing.F) {
 				if r.Lost != 0 {
 					clear(received)
 				}
-				if !ok || len(whole.frames) > MaxUserFrames+keptLevels || whole.end == EndKnown {
+				if !ok || len(whole.frames) >= MaxUserFrames+MaxKeptFrames || whole.end == EndKnown {
 					t.Fatalf("received: %v; completed to %d frames, ended by %v", ok, len(whole.frames), whole.end)
 				}
 				if len(changes) < 8 && (!slices.Equal(whole.frames, want.User) || whole.end != want.End) {

@@ -177,7 +177,7 @@ func (w *contextWalker) consistent(t testing.TB, s taken) {
 		size += uint32(unsafe.Sizeof(SharedStack{}))
 		h := s.Shared
 		known := h.Base != 0
-		if h.Serial == 0 || known != (h.Frames != 0) || h.Base == h.Serial || h.Frames >= keptLevels {
+		if h.Serial == 0 || known != (h.Frames != 0) || h.Base == h.Serial || h.Frames >= MaxKeptFrames {
 			t.Fatalf("%+v", *h)
 		}
 		if w.check && (s.End == EndKnown || !known && int(h.Own) != n) ||

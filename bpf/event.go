@@ -86,6 +86,7 @@ const (
 // Bounds of the kernel side.
 const (
 	MaxUserFrames = 1024 // of a stack: MAX_USER_FRAMES
+	MaxKeptFrames = 2048 // of a stack that the next one may share: MAX_KEPT_FRAMES
 	MaxAttached   = 1024 // VMs at once: MAX_ATTACHED
 	MaxProbeSites = 64   // load probes of all builds of libjvm: MAX_PROBE_SITES
 )
@@ -158,7 +159,7 @@ func DecodeSample(raw []byte, s *Sample) error {
 		depths = unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(tail))), n)
 	case withShared:
 		shared = (*SharedStack)(unsafe.Pointer(unsafe.SliceData(tail)))
-		if shared.Own > uint32(n) || shared.Frames > MaxUserFrames {
+		if shared.Own > uint32(n) || shared.Frames >= MaxKeptFrames {
 			return fmt.Errorf("sample of %d frames, %d of its own and %d shared: %w", n, shared.Own, shared.Frames, ErrMalformed)
 		}
 	}

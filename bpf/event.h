@@ -10,6 +10,7 @@
 #define MAX_USER_FRAMES 1024
 #define MAX_KERNEL_FRAMES 127
 #define MAX_FRAMES (MAX_USER_FRAMES + MAX_KERNEL_FRAMES)
+#define MAX_KEPT_FRAMES (2 * MAX_USER_FRAMES) /* of a stack that a thread's next sample may share: partial walks reach further */
 
 enum event_kind {
 	EVENT_SAMPLE = 1,   /* struct sample */
@@ -119,7 +120,7 @@ struct sample {
 struct shared_stack {
 	__u32 serial; /* of this sample among its thread's, never 0 */
 	__u32 base;   /* serial of the sample that has the rest; 0 if this one has all of its frames */
-	__u32 frames; /* so many of the base's outermost frames follow this sample's own */
+	__u32 frames; /* so many of the base's outermost frames follow this sample's own; less than MAX_KEPT_FRAMES */
 	__u32 own;    /* user frames of this sample, innermost first, that are not taken from the base */
 };
 

@@ -134,11 +134,11 @@ func TestDecodeSampleTail(t *testing.T) {
 		{"depths of all frames", encode(many, make([]uint64, MaxUserFrames+127), uint64(9), make([]uint32, MaxUserFrames)), make([]uint32, MaxUserFrames), nil, true},
 		{"depths of no frames", encode(plainSample{Flags: SampleDepths}, uint64(9)), []uint32{}, nil, true},
 		{"shared", exampleSample.with(SampleShared, plainShared{9, 8, 7, 2}), nil, &plainShared{9, 8, 7, 2}, true},
-		{"shared, of all", exampleSample.with(SampleShared, plainShared{1<<32 - 1, 0, MaxUserFrames, 0}), nil, &plainShared{1<<32 - 1, 0, MaxUserFrames, 0}, true},
+		{"shared, of all", exampleSample.with(SampleShared, plainShared{1<<32 - 1, 0, MaxKeptFrames - 1, 0}), nil, &plainShared{1<<32 - 1, 0, MaxKeptFrames - 1, 0}, true},
 		{"a byte short of shared", exampleSample.with(SampleShared, [15]byte{}), nil, nil, false},
 		{"more of its own than it has", exampleSample.with(SampleShared, plainShared{9, 8, 7, 3}), nil, nil, false},
 		{"more than all of its own", exampleSample.with(SampleShared, plainShared{9, 8, 7, 1 << 31}), nil, nil, false},
-		{"more shared than there can be", exampleSample.with(SampleShared, plainShared{9, 8, MaxUserFrames + 1, 2}), nil, nil, false},
+		{"more shared than there can be", exampleSample.with(SampleShared, plainShared{9, 8, MaxKeptFrames, 2}), nil, nil, false},
 		{"both", exampleSample.with(SampleDepths|SampleShared, plainShared{9, 8, 7, 2}), nil, nil, false},
 	} {
 		for shift := range uint8(8) {
@@ -223,7 +223,7 @@ func FuzzDecodeSample(f *testing.F) {
 		if s.Shared != nil {
 			var shared plainShared
 			fields(t, tail, &shared)
-			if sharedOf(s.Shared) != shared || shared.Own > uint32(want.UserFrames) || shared.Frames > MaxUserFrames {
+			if sharedOf(s.Shared) != shared || shared.Own > uint32(want.UserFrames) || shared.Frames >= MaxKeptFrames {
 				t.Fatalf("of %d frames: %+v, want %+v", want.UserFrames, *s.Shared, shared)
 			}
 		}

@@ -8,7 +8,7 @@
 
 #include "frames.bpf.h"
 
-#define KEPT_LEVELS 256 /* outermost frames of a stack that are kept */
+#define KEPT_LEVELS 256 /* a power of two: innermost frames of a stack that are kept */
 #define KEPT_STACKS 1024 /* a power of two; 4 MB */
 #define KEPT_REACH 16	 /* levels that were left since, passed per frame */
 
@@ -16,7 +16,10 @@ struct kept_level {
 	__u64 frame, cfa;
 };
 
-/* The stack that a thread's previous sample had, outermost frame first. */
+/*
+ * The stack that a thread's previous sample had, as long as it was never more than MAX_KEPT_FRAMES. Levels are counted from
+ * the outermost frame, 0; those from low to count - 1 are in levels[], modulo KEPT_LEVELS.
+ */
 struct kept_stack {
 	__u32 busy; /* on a CPU now */
 	__u32 tid;
@@ -24,7 +27,7 @@ struct kept_stack {
 	__u32 owner; /* hotspot_process.serial */
 	__u32 exec;  /* as in struct event_header */
 	__u32 serial; /* of the sample */
-	__u32 count;
+	__u32 low, count;
 	struct kept_level levels[KEPT_LEVELS];
 };
 
@@ -64,7 +67,7 @@ static __always_inline int kept_acquire(struct task_struct *task, __u32 tid, __u
 		k->exec = exec;
 		k->count = 0;
 	}
-	return k->count & (2 * KEPT_LEVELS - 1);
+	return k->count & (2 * MAX_KEPT_FRAMES - 1);
 }
 
 static __always_inline void kept_release(struct kept_stack *k)
@@ -72,12 +75,10 @@ static __always_inline void kept_release(struct kept_stack *k)
 	__sync_val_compare_and_swap(&k->busy, 1, 0);
 }
 
-/* The innermost of that many levels, 0 if there are none. */
+/* The innermost of that many levels, which are more than low. */
 static __always_inline struct kept_level *innermost_level(struct kept_stack *k, __u32 levels)
 {
-	levels--;
-	asm volatile("" : "+r"(levels)); /* what is compared is what is used */
-	return levels < KEPT_LEVELS ? &k->levels[levels] : 0;
+	return &k->levels[(levels - 1) & (KEPT_LEVELS - 1)];
 }
 
 #define KEPT_SAME (1 << 16)
@@ -98,13 +99,12 @@ __noinline int compare_kept(__u32 tid, __u32 frames, __u32 left)
 		return 0;
 	cfa = s->cfa[i];
 	for (int n = 0; n < KEPT_REACH; n++) {
-		l = innermost_level(k, left);
-		if (!l || l->cfa >= cfa)
+		if (left <= k->low || innermost_level(k, left)->cfa >= cfa)
 			break;
 		left--;
 	}
 	l = innermost_level(k, left);
-	if (!l || !cfa || l->cfa != cfa || l->frame != s->sample.frames[i])
+	if (left <= k->low || !cfa || l->cfa != cfa || l->frame != s->sample.frames[i])
 		return left;
 	return (left - 1) | KEPT_SAME;
 }
@@ -141,7 +141,8 @@ static long keep_level(__u64 i, struct keeping *c)
 {
 	__u32 at = c->s->start.shared + c->s->start.own - 1 - (__u32)i;
 
-	if (at < KEPT_LEVELS && i < MAX_USER_FRAMES) {
+	if (i < MAX_USER_FRAMES) {
+		at &= KEPT_LEVELS - 1;
 		c->k->levels[at].frame = c->s->sample.frames[i];
 		c->k->levels[at].cfa = c->s->cfa[i];
 	}
@@ -161,8 +162,13 @@ static __always_inline bool worth_keeping(const struct scratch *s)
 static __always_inline void keep(struct scratch *s, struct kept_stack *k)
 {
 	struct keeping c = {.s = s, .k = k};
-	__u32 levels = s->start.own + s->start.shared;
+	__u32 levels = s->start.own + s->start.shared, low = levels < KEPT_LEVELS ? 0 : levels - KEPT_LEVELS;
 
-	bpf_loop(s->start.own, keep_level, &c, 0);
-	k->count = levels < KEPT_LEVELS ? levels : KEPT_LEVELS;
+	if (levels > MAX_KEPT_FRAMES) {
+		k->count = 0;
+		return;
+	}
+	bpf_loop(s->start.own < KEPT_LEVELS ? s->start.own : KEPT_LEVELS, keep_level, &c, 0);
+	k->low = s->start.shared && k->low > low ? k->low : low;
+	k->count = levels;
 }

@@ -364,9 +364,6 @@ func TestKernelPartialNativeEnds(t *testing.T) {
 						n, ok, len(whole.frames), whole.end, len(want.User), want.End)
 				}
 				share := len(want.User)
-				if share > keptLevels {
-					share = keptLevels // and the innermost of those was not the leaf, but that is not looked at
-				}
 				if share = max(0, share-1-DefaultConfirmLevels); n > 0 && int(got.Shared.Frames) != share {
 					t.Errorf("take %d: %d frames shared, want %d", n, got.Shared.Frames, share)
 				}
@@ -375,12 +372,13 @@ func TestKernelPartialNativeEnds(t *testing.T) {
 	}
 }
 
-// Of a stack the outermost levels are kept; a walk goes as deep as any other does.
+// Of a stack the innermost levels are kept, and what is further out is shared with them; a walk goes as deep as any other
+// does.
 func TestKernelPartialDeep(t *testing.T) {
 	for _, check := range []bool{false, true} {
 		p := newPartial(t, contextOptions{confirm: 2, check: check}, 1<<20)
 		const k = 2
-		kept := func(depth int) int { return min(depth, keptLevels) - 1 - k }
+		kept := func(depth int) int { return depth - 1 - k }
 		a := p.vm.typical(64)
 		grow := func(depth int) {
 			for i := len(p.levels) - 1; i < depth; i++ {
@@ -392,7 +390,7 @@ func TestKernelPartialDeep(t *testing.T) {
 			before := len(p.received)
 			shared := kept(depth)
 			if before > 0 {
-				// What was the leaf is not shared; nor is the innermost of the levels that are kept.
+				// What was the leaf is not shared.
 				got := p.w.take(t, p.request())
 				whole, ok := p.received.splice(got)
 				if !ok || !slices.Equal(whole.frames, p.top().want()) {
@@ -404,6 +402,20 @@ func TestKernelPartialDeep(t *testing.T) {
 			}
 			p.take(fmt.Sprintf("%d frames again", depth), shared)
 		}
+
+		// What is further out than the innermost levels that were kept is not known once they are left.
+		const low = MaxUserFrames - keptLevels
+		for depth := MaxUserFrames - 10; depth > low+1+k; depth -= 10 {
+			p.ret(len(p.levels) - 1 - depth)
+			p.take(fmt.Sprintf("back to %d frames", depth), kept(depth))
+		}
+		p.ret(len(p.levels) - 1 - low)
+		p.take("nothing is kept of these", 0)
+		p.take("now it is", kept(low))
+		grow(low + 100)
+		p.take("and again what is above", kept(low))
+		grow(MaxUserFrames)
+		p.take("as deep as before", kept(low+100))
 
 		// Deeper than a walk goes, what is shared goes further.
 		grow(MaxUserFrames + 100)

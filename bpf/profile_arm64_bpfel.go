@@ -201,7 +201,9 @@ type ProfileKeptStack struct {
 	Owner  uint32
 	Exec   uint32
 	Serial uint32
+	Low    uint32
 	Count  uint32
+	_      [4]byte
 	Levels [256]struct {
 		_     structs.HostLayout
 		Frame uint64
