@@ -109,8 +109,8 @@ type modelKernel struct {
 const (
 	modelKeptLevels = 256 // KEPT_LEVELS
 	modelKeptFrames = bpf.MaxKeptFrames
-	modelReach      = 16  // KEPT_REACH
-	modelConfirm    = 2   // confirm_levels
+	modelReach      = 16 // KEPT_REACH
+	modelConfirm    = 2  // confirm_levels
 )
 
 // A modelKept is struct kept_stack.
