@@ -160,6 +160,16 @@ func nativeOverJava(s *fakeStack, th *fakeThread, show func(test string, end Wal
 	show("leaf call, return address too far", EndNoAnchor, inJavaThread)
 
 	*s = java
+	s.unseen(libjvm)
+	s.mem.put64(s.sp+16, vm.typical(80).returnTo(0x40)) // of a call of the past
+	s.mem.put64(s.sp+16+80, 0)
+	s.called(libc)
+	s.frames = java.below(native(libc))
+	for _, s.bp = range []uint64{0, 5, poison &^ 7} {
+		show("leaf call, a function that libjvm calls uses rbp for itself", EndRoot, inJavaThread|SampleJavaFrames)
+	}
+
+	*s = java
 	s.bp = s.mem.word(s.sp + 64 - 16) // the interpreted caller's: C1 leaves rbp alone
 	s.called(libc)
 	s.sp -= 64

@@ -63,7 +63,7 @@ static __always_inline int go_to_leaf_caller(struct walk *w)
 	__u64 sp = w->s->regs.sp;
 
 	if (!w->java) {
-		if (!go_to_java_caller(w, find_return(w->pid, sp, SCAN_WORDS), sp, w->s->regs.bp))
+		if (!go_to_java_caller(w, find_fitting_return(w->pid, sp, SCAN_WORDS), sp, w->s->regs.bp))
 			return end_walk(w, END_NO_ANCHOR);
 	} else if (w->frames == 1) {
 		go_to_java_caller(w, find_fitting_return(w->pid, sp, (w->sp - 8 - sp) / 8), sp, w->s->regs.bp);

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"net"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -37,6 +38,20 @@ func TestDoctorLeavesGuestsAlone(t *testing.T) {
 				t.Fatal("a guest would have connected to the doctor")
 			}
 		}
+	}
+}
+
+// TestDoctorFindsCounters: whether a machine has performance counters is read off it.
+func TestDoctorFindsCounters(t *testing.T) {
+	needRoot(t)
+	out, err := exec.CommandContext(t.Context(), built.Path, "doctor").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(string(out)), " ") // lines are folded
+	_, err = os.Stat("/sys/bus/event_source/devices/cpu")
+	if there, told := err == nil, !strings.Contains(text, "this machine has no performance counters"); there != told {
+		t.Errorf("the machine has counters: %v; the doctor says:\n%s", there, out)
 	}
 }
 

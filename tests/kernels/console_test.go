@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestFindTrouble(t *testing.T) {
 	for _, tt := range []struct {
@@ -33,5 +36,24 @@ func TestTail(t *testing.T) {
 	}
 	if got := tail("a\n", 2); got != "a" {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestEmulatorFault(t *testing.T) {
+	const fault = `[    7.1] WARNING: CPU: 0 PID: 145 at arch/x86/kernel/traps.c:1120 exc_debug_kernel+0xca/0x160
+[    7.2] CPU: 0 UID: 0 PID: 145 Comm: test Not tainted 6.12.117+deb12-cloud-amd64 #1
+[    7.2] DR3: 00000000006032a0 DR6: 00000000ffff0ff0 DR7: 0000000000000600
+`
+	if !emulatorFault(fault) {
+		t.Error("a debug exception without a reason is not seen")
+	}
+	for what, console := range map[string]string{
+		"a breakpoint was hit": strings.Replace(fault, "ffff0ff0", "ffff0ff1", 1),
+		"another warning":      strings.Replace(fault, "exc_debug_kernel", "exc_page_fault", 1),
+		"nothing":              "",
+	} {
+		if emulatorFault(console) {
+			t.Errorf("%s: taken for a fault of the emulator", what)
+		}
 	}
 }

@@ -26,7 +26,7 @@ const bootTimeout = 12 * time.Minute
 var commandLine = strings.Join([]string{
 	"console=ttyS0 8250.nr_uarts=2", // messages on the first port, results on the second
 	"quiet loglevel=5",              // warnings are what we look for; information would only slow the port
-	"panic=-1",                      // reboot at once, which -no-reboot turns into an exit
+	"oops=panic panic=-1",           // reboot at once, which -no-reboot turns into an exit
 	"tsc=reliable no_timer_check",   // clock checks that an emulated clock fails
 	"random.trust_cpu=on cryptomgr.notests raid=noautodetect mitigations=off audit=0", // only cost time
 	"nokaslr", // addresses in a console log can be looked up
