@@ -109,6 +109,7 @@ type modelKernel struct {
 const (
 	modelKeptLevels = 256 // KEPT_LEVELS
 	modelKeptFrames = bpf.MaxKeptFrames
+	modelKeptSeries = 32 // KEPT_SERIES
 	modelReach      = 16 // KEPT_REACH
 	modelConfirm    = 2  // confirm_levels
 )
@@ -145,6 +146,9 @@ func (k *modelKernel) partial(t *modelThread, busy, lost bool) record {
 	}
 	own, share, met := n, 0, 0
 	left := max(len(kept.levels)-1, 0)
+	if kept.serial%modelKeptSeries == 0 {
+		left = 0
+	}
 	for i := 2; i <= n && left > 0; i++ {
 		f := t.stack[n-i]
 		for passed := 0; passed < modelReach && left > kept.low && kept.levels[left-1].depth > f.depth; passed++ {

@@ -190,10 +190,11 @@ func (w *contextWalker) consistent(t testing.TB, s taken) {
 	}
 }
 
-// keptLevels is KEPT_LEVELS, and keptStacks KEPT_STACKS, in partial.bpf.h.
+// keptLevels is KEPT_LEVELS, keptStacks KEPT_STACKS and keptSeries KEPT_SERIES in partial.bpf.h.
 const (
 	keptLevels = 256
 	keptStacks = 1024
+	keptSeries = 32
 )
 
 // setRate tells the kernel side how often to walk known links of vm, nil for processes without one.

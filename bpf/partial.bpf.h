@@ -10,6 +10,7 @@
 
 #define KEPT_LEVELS 256 /* a power of two: innermost frames of a stack that are kept */
 #define KEPT_STACKS 1024 /* a power of two; 4 MB */
+#define KEPT_SERIES 32	 /* a power of two: one in so many samples of a thread is walked whole, so that no mistake lasts */
 #define KEPT_REACH 16	 /* levels that were left since, passed per frame */
 
 struct kept_level {
@@ -49,7 +50,10 @@ static __always_inline struct kept_stack *kept_of(__u32 tid)
 	return bpf_map_lookup_elem(&kept_stacks, &i);
 }
 
-/* Takes the current thread's kept stack until kept_release. Returns its levels, -1 if it is busy with another thread. */
+/*
+ * Takes the current thread's kept stack until kept_release. Returns how many levels of it to look for, -1 if it is busy with
+ * another thread.
+ */
 static __always_inline int kept_acquire(struct task_struct *task, __u32 tid, __u32 owner, __u32 exec)
 {
 	struct kept_stack *k = kept_of(tid);
@@ -67,7 +71,7 @@ static __always_inline int kept_acquire(struct task_struct *task, __u32 tid, __u
 		k->exec = exec;
 		k->count = 0;
 	}
-	return k->count & (2 * MAX_KEPT_FRAMES - 1);
+	return k->serial % KEPT_SERIES ? k->count & (2 * MAX_KEPT_FRAMES - 1) : 0;
 }
 
 static __always_inline void kept_release(struct kept_stack *k)

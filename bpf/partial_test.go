@@ -79,6 +79,9 @@ func (p *partial) request() WalkTestRequest { return p.th.on(p.top().request()) 
 // take checks how much of the stack is shared: want frames of it, those that were the outermost of the last sample's.
 func (p *partial) take(why string, want int) {
 	p.t.Helper()
+	if p.serial%keptSeries == 0 {
+		want = 0
+	}
 	got := p.w.take(p.t, p.request())
 	p.expect(why, got, want)
 	p.serial = got.Shared.Serial
@@ -372,6 +375,27 @@ func TestKernelPartialNativeEnds(t *testing.T) {
 	}
 }
 
+// One in so many samples is walked whole, whatever is kept.
+func TestKernelPartialSeries(t *testing.T) {
+	p := newPartial(t, contextOptions{confirm: 2}, 64<<10)
+	a := p.vm.typical(64)
+	p.compiled(a, 0x40, 0x48, 0x50, 0x58, 0x60)
+	all := len(p.top().want())
+	whole := 0
+	for range 3 * keptSeries {
+		got := p.w.take(t, p.request())
+		if got.Shared.Base == 0 {
+			whole++
+			if int(got.Shared.Own) != all || got.End != EndRoot {
+				t.Errorf("%d frames of %d, ended by %v", got.Shared.Own, all, got.End)
+			}
+		}
+	}
+	if whole != 3 {
+		t.Errorf("%d samples of %d are whole, want 3", whole, 3*keptSeries)
+	}
+}
+
 // Of a stack the innermost levels are kept, and what is further out is shared with them; a walk goes as deep as any other
 // does.
 func TestKernelPartialDeep(t *testing.T) {
@@ -404,8 +428,11 @@ func TestKernelPartialDeep(t *testing.T) {
 		}
 
 		// What is further out than the innermost levels that were kept is not known once they are left.
+		for p.serial%keptSeries != 1 { // after which none is walked whole for a while
+			p.take("as deep as a walk goes", kept(MaxUserFrames))
+		}
 		const low = MaxUserFrames - keptLevels
-		for depth := MaxUserFrames - 10; depth > low+1+k; depth -= 10 {
+		for depth := MaxUserFrames - 15; depth > low+1+k; depth -= 15 {
 			p.ret(len(p.levels) - 1 - depth)
 			p.take(fmt.Sprintf("back to %d frames", depth), kept(depth))
 		}
