@@ -28,8 +28,8 @@ type Options struct {
 	CheckContexts bool
 }
 
-// DefaultConfirmLevels: one frame may be at the same place by chance.
-const DefaultConfirmLevels = 2
+// DefaultConfirmLevels: frames may be at the same place by chance, and below others (docs/accuracy.md, Partial walks).
+const DefaultConfirmLevels = 4
 
 // DefaultRingBytes holds about 20,000 samples: two seconds of two busy CPUs at the highest useful rate.
 const DefaultRingBytes = 4 << 20

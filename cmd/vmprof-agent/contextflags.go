@@ -22,7 +22,7 @@ func (c *contextFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&c.mode, "context", agent.ContextWalk.String(), "how calling contexts are found: walk (every stack to its root), partial (down to what the thread's previous sample had) or chain (from the leaf, its depth and its caller; docs/contexts.md)")
 	fs.Uint32Var(&c.every, "walk-every", 0, "chain: walk one in so many samples whose caller is known (default: as many as it takes)")
 	fs.BoolVar(&c.leave, "leave-unknown", false, "chain: walk samples whose caller is not known only as often as the others, which bounds the cost whatever the program does")
-	fs.Uint32Var(&c.levels, "confirm-levels", 0, "partial: frames in a row that must be those of the previous sample (default 2)")
+	fs.Uint32Var(&c.levels, "confirm-levels", 0, "partial: frames in a row that must be those of the previous sample (default 4)")
 	fs.BoolVar(&c.check, "check-contexts", false, "partial, chain: also walk every stack, and tell how many contexts are right")
 }
 

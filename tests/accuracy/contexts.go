@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
 
@@ -145,7 +146,7 @@ func (s contextStudy) length() contextLength {
 func (s *contexts) shorten() {
 	s.settings = s.settings[len(s.settings)-1:]
 	if s.study == partialStudy {
-		s.settings = s.study.settings()[1:2] // the agent's default
+		s.settings = s.study.settings()[bpf.DefaultConfirmLevels-1:][:1]
 	}
 	s.length.window, s.length.windows, s.length.least = 3*time.Second, 1, 1
 	if s.length.warmup > 0 {
