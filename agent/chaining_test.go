@@ -121,12 +121,15 @@ func TestSettle(t *testing.T) {
 		t.Error("not steady after many walks that agree")
 	}
 
-	a, _ = newContextAgent(t, Options{Contexts: ContextChain, WalkEvery: 4})
-	a.attach(7)
-	walk(a, one, true)
-	walk(a, other, true)
-	if len(a.known) != 0 {
-		t.Errorf("more is walked than users want: %v", a.known)
+	for _, opt := range []Options{{WalkEvery: 4}, {LeaveUnknown: true}} {
+		opt.Contexts = ContextChain
+		a, _ = newContextAgent(t, opt)
+		a.attach(7)
+		walk(a, one, true)
+		walk(a, other, true)
+		if len(a.known) != 0 {
+			t.Errorf("more is walked than users want: %v", a.known)
+		}
 	}
 }
 

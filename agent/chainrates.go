@@ -39,10 +39,11 @@ func (a *Agent) setChainRate(c *chaining) {
 	a.rates.tell(a, c.slot, rate)
 }
 
-// settle tells the kernel side to walk every sample with a link of several contexts, or to do so no longer.
+// settle tells the kernel side to walk every sample with a link of several contexts, or to do so no longer. Where links that
+// are not known are left, so are these.
 func (r *chainRates) settle(a *Agent, c *chaining, s *bpf.Sample) {
 	steady, unsettled := c.unsettled(s)
-	if !unsettled {
+	if !unsettled || a.opt.LeaveUnknown {
 		return
 	}
 	if err := r.setSteady(s.LinkTag, steady); err != nil {

@@ -2,9 +2,8 @@ package cct
 
 import "math"
 
-// How much a Chain remembers unless told otherwise. With methods and sites of one word each, so many contexts take
-// about 25 MB. So many links take another 30 MB, and 95 MB if no two of them have a method in common. Either takes up
-// to twice that while it grows.
+// How much a Chain remembers unless told otherwise: some tens of megabytes of contexts, and as much of links, where methods and
+// sites are of one word each. Either takes up to twice that while it grows.
 const (
 	DefaultContexts = 1 << 18
 	DefaultLinks    = 1 << 18
