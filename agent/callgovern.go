@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/budget"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -72,6 +73,9 @@ func (e *callEngines) govern() (stop func()) {
 		for _, g := range e.governed {
 			if err := g.Tune(calls.Rate{Burst: calls.Burst{Stride: 1}}); err != nil {
 				e.agent.log.Error("cannot end sampling of calls", "engine", g.Name(), "err", err)
+			}
+			if engine, ok := g.Engine.(*listener.Engine); ok {
+				engine.Wait() // its window may still hear calls
 			}
 		}
 	}

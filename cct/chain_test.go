@@ -2,6 +2,7 @@ package cct_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,8 +64,8 @@ func lines(as []cct.Activation[string, int]) string {
 // walked has learned these walks with these weights.
 func walked(walks map[string]uint64) *chain {
 	c := new(chain)
-	for text, weight := range walks {
-		c.Walk(activations(text), weight)
+	for _, text := range slices.Sorted(maps.Keys(walks)) { // of contexts that are equally likely the order shows
+		c.Walk(activations(text), walks[text])
 	}
 	return c
 }
@@ -72,8 +73,8 @@ func walked(walks map[string]uint64) *chain {
 // called has learned these links.
 func called(links map[string]uint64) *chain {
 	c := new(chain)
-	for text, weight := range links {
-		c.Call(linkOf(text), weight)
+	for _, text := range slices.Sorted(maps.Keys(links)) {
+		c.Call(linkOf(text), links[text])
 	}
 	return c
 }

@@ -328,7 +328,7 @@ func TestPlaceWithoutDepths(t *testing.T) {
 	c := walked(map[string]uint64{
 		"A@10 B:1@50 D@90":     3,
 		"A@10 F:1@50 B:1 D@90": 1,
-		"A@10 F:2@50 D@90":     1,
+		"A@10 F:2@50 D@90":     2,
 		"A G H":                1,
 	})
 	expectPlaces(t, c, map[string]string{
@@ -339,7 +339,7 @@ func TestPlaceWithoutDepths(t *testing.T) {
 		"B:1@50 D":    "unique by caller | 1 A@10 B:1@50 D",
 		"G H":         "unplaced by nothing", // methods alone are no context
 		"G":           "unplaced by nothing",
-		"D@90 X@99":   "ambiguous by caller | 0.6 A@10 B:1@50 D@90 X@99 | 0.2 A@10 F:2@50 D@90 X@99 | 0.2 A@10 F:1@50 B:1 D@90 X@99",
+		"D@90 X@99":   "ambiguous by caller | 0.5 A@10 B:1@50 D@90 X@99 | 0.3333 A@10 F:2@50 D@90 X@99 | 0.1667 A@10 F:1@50 B:1 D@90 X@99",
 		"B:1@50 D@91": "unique by caller | 1 A@10 B:1@50 D@91",
 	})
 }

@@ -43,6 +43,8 @@ type Engine struct {
 	done     chan struct{}
 	tuned    chan struct{} // a signal that rate changed
 
+	window sync.Mutex // held while one is open
+
 	mu    sync.Mutex
 	rate  calls.Rate
 	stats Stats
@@ -85,6 +87,18 @@ func (e *Engine) Tune(r calls.Rate) error {
 	default:
 	}
 	return nil
+}
+
+// Wait returns when no window is open. After a pause began none is opened any more, so what was heard is in the ring by then.
+func (e *Engine) Wait() {
+	e.window.Lock()
+	defer e.window.Unlock()
+}
+
+func (e *Engine) paused() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.rate.Hz <= 0
 }
 
 // Cost implements calls.Engine: of all windows of its Listener.
@@ -130,8 +144,13 @@ func pause(hz int) <-chan time.Time {
 	return time.After(time.Duration(min(rand.ExpFloat64(), longest) / float64(hz) * float64(time.Second)))
 }
 
-// listen opens one window.
+// listen opens one window, unless a pause has begun meanwhile.
 func (e *Engine) listen(ctx context.Context, hits int) {
+	e.window.Lock()
+	defer e.window.Unlock()
+	if e.paused() {
+		return
+	}
 	g, hot, ok := e.source.Next()
 	if !ok || len(hot) == 0 {
 		return
