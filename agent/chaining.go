@@ -31,9 +31,8 @@ func newChaining(attachment, slot uint32, p *pace) *chaining {
 // learn takes a walk of a stack. It tells whether the kernel side must be told of another rate or generation.
 func (c *chaining) learn(s *bpf.Sample, user []rawFrame) (changed bool) {
 	walk, ok := activations(c.walk[:0], user, s.Depths)
-	c.walk = walk
-	if !ok {
-		c.walk = walk[:0]
+	if c.walk = walk; !ok {
+		c.walk = walk[:0] // nothing was learned
 		return false
 	}
 	if s.Flags&bpf.SampleDrawn != 0 {
