@@ -92,6 +92,36 @@ func TestEngine(t *testing.T) {
 	}
 }
 
+// After a pause began, and was waited for, nothing is heard.
+func TestEnginePause(t *testing.T) {
+	b := newBench(t)
+	e := NewEngine(b.Listener, fixed{selfGuest(t, 1), []Entry{entry(once), entry(twice)}}, slog.New(slog.DiscardHandler))
+	defer e.Close()
+	heard := func() uint64 {
+		c, err := b.agent.ReadCounts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c[bpf.CallsAttempted]
+	}
+	for range 20 {
+		windows := e.Stats().Windows
+		if err := e.Tune(rate(500, MaxHits)); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "a window", func() bool { return e.Stats().Windows > windows })
+		if err := e.Tune(rate(0, 0)); err != nil {
+			t.Fatal(err)
+		}
+		e.Wait()
+		before := heard()
+		time.Sleep(2 * listening)
+		if after := heard(); after != before {
+			t.Fatalf("%d calls were heard in a pause", after-before)
+		}
+	}
+}
+
 // What is heard of a guest that takes it is not put into the event stream, and the guest has the last word.
 func TestEngineTake(t *testing.T) {
 	b := newBench(t)
