@@ -49,7 +49,7 @@ func (e *Engine) greet(conn *net.UnixConn, p *peer) (_ *guest, err error) {
 		return nil, refusedUnwanted
 	}
 	g := &guest{peer: p, name: h.runtime, code: newCodeMap(h.runtime, &e.bytes)}
-	g.before, _ = processTime(p.id.PID)
+	g.before, _ = proc.CPUTime(p.id.PID)
 	if err := e.table.reserve(g); err != nil {
 		return nil, err
 	}

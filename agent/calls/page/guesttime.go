@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
 // A cpuTime adds up the CPU time of guests while they are connected.
@@ -22,7 +22,7 @@ func (e *Engine) GuestTime() time.Duration {
 	defer t.mu.Unlock()
 	seen := map[uint32]time.Duration{}
 	e.table.each(func(g *guest) {
-		now, ok := processTime(g.peer.id.PID)
+		now, ok := proc.CPUTime(g.peer.id.PID)
 		if !ok {
 			return
 		}
@@ -35,14 +35,4 @@ func (e *Engine) GuestTime() time.Duration {
 	})
 	t.last = seen
 	return t.sum
-}
-
-// processTime reads the CPU clock of a process: that of its id (CPUCLOCK_SCHED of include/linux/posix-timers_types.h).
-func processTime(pid int) (time.Duration, bool) {
-	const sched = 2
-	var t unix.Timespec
-	if err := unix.ClockGettime(int32(^pid)<<3|sched, &t); err != nil {
-		return 0, false
-	}
-	return time.Duration(t.Nano()), true
 }
