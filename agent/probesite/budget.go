@@ -1,0 +1,119 @@
+package probesite
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Budget is what probes may cost.
+type Budget struct {
+	Share float64 // of the guests' CPU time: 0.01 is 1%, as in agent/calls/budget
+}
+
+// A Load is what was measured of one probe.
+type Load struct {
+	Probe string        // its name, for messages
+	Hits  float64       // a second
+	Count time.Duration // what a hit takes from the guest that is passed over
+	// Record is what a hit takes that emits a record. Count and Record are 0 if they are not measured yet; what nearly all
+	// hits stay below is taken then.
+	Record time.Duration
+	CPUs   float64 // CPU time a second that the guests use; 0 if it is not known: one CPU is taken then
+}
+
+// What a hit is believed to cost before it was measured. The first is what the controller of calls begins with.
+const (
+	unknownCount  = 2 * time.Microsecond
+	unknownRecord = 10 * time.Microsecond // of a deep stack, all frames
+)
+
+// maxEvery is the thinnest that hits are sampled; beyond it too few of a second's hits would be left to say anything.
+const maxEvery = 1 << 20
+
+// A TooHotError says that a probe costs more than the budget even if no hit emits a record. It is the only cause for which
+// Every refuses.
+type TooHotError struct {
+	Load  Load
+	Share float64 // of the budget
+}
+
+// Error gives the figures and what can be done.
+func (e *TooHotError) Error() string {
+	l := e.Load
+	return fmt.Sprintf("probe %s is hit %s times a second; at %s us a hit that is %s of a CPU, budget %s of %s CPUs: "+
+		"choose a rarer probe, or raise the budget above %s", l.Probe, thousands(l.Hits), significant(l.Count.Seconds()*1e6),
+		percent(l.counting()), percent(e.Share), significant(l.CPUs), percent(l.counting()/l.CPUs))
+}
+
+// counting is the part of a CPU that it takes to pass all hits over.
+func (l *Load) counting() float64 { return l.Hits * l.Count.Seconds() }
+
+// Every returns N >= 1: every Nth hit may emit a record. It is the least at which the measured cost stays within the
+// budget, made a prime, so that it does not march in step with a program's own loops. If passing over all hits costs too
+// much already, it returns a *TooHotError.
+func (b Budget) Every(l Load) (int, error) {
+	if l.Count <= 0 {
+		l.Count = unknownCount
+	}
+	if l.Record <= 0 {
+		l.Record = unknownRecord
+	}
+	if !(l.CPUs > 0) {
+		l.CPUs = 1
+	}
+	if !(l.Hits > 0) {
+		return 1, nil
+	}
+	allowed := b.Share * l.CPUs // CPUs
+	left := allowed - l.counting()
+	extra := l.Hits * max(0, (l.Record-l.Count).Seconds()) // CPUs, if every hit has a record
+	if !(left >= 0) {
+		return 0, &TooHotError{l, b.Share}
+	}
+	if extra <= left {
+		return 1, nil
+	}
+	if extra > left*maxEvery {
+		return 0, &TooHotError{l, b.Share}
+	}
+	return prime(int(math.Ceil(extra / left))), nil
+}
+
+// prime returns the least prime that is n or more, for n from 2 to a little above maxEvery.
+func prime(n int) int {
+	for ; ; n++ {
+		composite := false
+		for d := 2; d*d <= n && !composite; d++ {
+			composite = n%d == 0
+		}
+		if !composite {
+			return n
+		}
+	}
+}
+
+// thousands writes a number as people read large ones: 220,000.
+func thousands(v float64) string {
+	digits := strconv.FormatFloat(math.Round(v), 'f', 0, 64)
+	var out strings.Builder
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			out.WriteByte(',')
+		}
+		out.WriteRune(d)
+	}
+	return out.String()
+}
+
+// significant writes a number with two digits that count, and no fewer than it has before the point: 0.6, 13, 220.
+func significant(v float64) string {
+	if v >= 10 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 2, 64)
+}
+
+func percent(part float64) string { return significant(100*part) + "%" }

@@ -1,0 +1,168 @@
+package probesite
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Calls says behind which calls AfterCalls looks.
+type Calls struct {
+	Callee string // what is called, named as for Finder.Entries
+	In     string // the function that calls, named likewise; "" for every function of the file
+	// Conditional asks for jumps on a flag only, where rax still is the result: for callees whose result is wanted. Otherwise
+	// any emulated instruction will do.
+	Conditional bool
+}
+
+// Returns are the places behind calls.
+type Returns struct {
+	Sites  []Site
+	Missed []Missed // calls without a site: what is measured from a call to its return lacks these
+}
+
+// A Missed is a call of the callee whose return no site sees.
+type Missed struct {
+	Address  uint64 // of the call, as the file counts
+	Function string
+	Reason   string
+}
+
+// AfterCalls finds, for each direct call of a function, the first instruction behind it that the kernel emulates: who
+// passes it has returned from the call. That holds as nothing else of its function jumps between the two, and what stands
+// between neither stores to memory nor leaves. It is what a uretprobe would tell, without changing a return address.
+//
+// Calls of copies and of the callee's rest (.constprop, .part: see Entries) count as calls of it; those that the callee or
+// one of these makes do not. Calls through a pointer or the PLT are not seen. ErrNotFound if nobody calls it, ErrNoSite
+// if there is no place behind any call.
+//
+// All code of the file is read once; only functions with a call are cut into instructions. For libjvm that takes 0.1 s.
+func (f *Finder) AfterCalls(c Calls) (Returns, error) {
+	if err := f.needX86(); err != nil {
+		return Returns{}, err
+	}
+	callees, err := f.named(c.Callee)
+	if err != nil {
+		return Returns{}, err
+	}
+	calls, err := f.scan(callees)
+	if err != nil {
+		return Returns{}, fmt.Errorf("calls of %s: %w", c.Callee, err)
+	}
+	var r Returns
+	for _, caller := range f.callers(calls) {
+		same := func(fn function) bool { return fn.start == caller.start }
+		if c.In != "" && !within(caller.name, c.In) || slices.ContainsFunc(callees, same) {
+			continue
+		}
+		if err := f.behind(&r, caller, c.Conditional); err != nil {
+			return Returns{}, fmt.Errorf("calls of %s: %w", c.Callee, err)
+		}
+	}
+	r.Sites = sorted(r.Sites)
+	switch {
+	case len(r.Sites) > 0:
+		return r, nil
+	case len(r.Missed) > 0:
+		m := r.Missed[0]
+		return Returns{}, fmt.Errorf("behind %d calls of %s, of which the first is in %s: %s: %w",
+			len(r.Missed), c.Callee, m.Function, m.Reason, ErrNoSite)
+	}
+	place := "any function"
+	if c.In != "" {
+		place = c.In
+	}
+	return Returns{}, fmt.Errorf("direct call of %s in %s: %w", c.Callee, place, ErrNotFound)
+}
+
+// within reports whether a symbol is the named function or a part of it: calls may be in a piece that was split off.
+func within(symbol, name string) bool {
+	w := want(name)
+	r, _ := w.is(symbol)
+	return r != unrelated
+}
+
+// A caller is a function with the addresses at which calls seem to be in it.
+type caller struct {
+	function
+	calls []uint64
+}
+
+// callers puts addresses together that are in the same function. Those outside of all functions are left out: they are
+// in code without a name, whose begin is not known.
+func (f *Finder) callers(calls []uint64) []caller {
+	slices.Sort(calls)
+	var found []caller
+	for _, addr := range calls {
+		if n := len(found); n > 0 && addr < found[n-1].end {
+			found[n-1].calls = append(found[n-1].calls, addr)
+			continue
+		}
+		if fn, ok := f.functionAt(addr); ok {
+			found = append(found, caller{fn, []uint64{addr}})
+		}
+	}
+	return found
+}
+
+// behind adds the sites behind the calls of one function. What looks like a call inside of another instruction is none.
+func (f *Finder) behind(r *Returns, c caller, conditional bool) error {
+	l, err := f.list(c.function)
+	if err != nil {
+		return err
+	}
+	for _, addr := range c.calls {
+		n, ok := slices.BinarySearch(l.at, uint32(addr-c.start))
+		if !ok {
+			if l.cut != nil && addr-c.start >= l.end() {
+				r.Missed = append(r.Missed, Missed{addr, c.name, fmt.Sprintf("code before it is not understood (%v)", l.cut)})
+			}
+			continue
+		}
+		if l.kinds[n] != Call {
+			r.Missed = append(r.Missed, Missed{addr, c.name, "a jump there takes the place of a call and a return"})
+			continue
+		}
+		site, reason := f.after(l, n, conditional)
+		if reason != "" {
+			r.Missed = append(r.Missed, Missed{addr, c.name, reason})
+			continue
+		}
+		site.Function, site.Call = c.name, addr
+		r.Sites = append(r.Sites, site)
+	}
+	return nil
+}
+
+// after finds the site behind the call that is instruction n, or says why there is none.
+func (f *Finder) after(l *listing, n int, conditional bool) (s Site, reason string) {
+	if l.cut != nil {
+		return Site{}, fmt.Sprintf("its function is not understood (%v)", l.cut)
+	}
+	first := n + 1
+	for at := first; at < min(first+maxAhead, len(l.at)); at++ {
+		k := l.kinds[at]
+		if l.joined(at, at) {
+			return Site{}, fmt.Sprintf("a jump leads to between it and the %s at +%#x", k, l.at[at])
+		}
+		usable := f.emulates(k)
+		if usable && (!conditional || k == CondJump) {
+			s, err := f.site(l.address(at), k)
+			if err != nil {
+				return Site{}, err.Error()
+			}
+			s.Distance = at - first
+			return s, ""
+		}
+		e := effectOf(l.bytes(at))
+		switch {
+		case usable && k != Nop:
+			return Site{}, fmt.Sprintf("%s at +%#x comes before a jump on a flag", k, l.at[at])
+		case e.memory || e.leaves:
+			return Site{}, fmt.Sprintf("%s at +%#x comes before any instruction that the kernel emulates",
+				text(l.bytes(at)), l.at[at])
+		case conditional && e.writes&resultRegister != 0:
+			return Site{}, fmt.Sprintf("%s at +%#x overwrites the result", text(l.bytes(at)), l.at[at])
+		}
+	}
+	return Site{}, fmt.Sprintf("none of the %d instructions behind it is one that the kernel emulates", maxAhead)
+}

@@ -1,0 +1,17 @@
+// Package probesite finds places where a probe costs little: in libraries of guests (ELF files), and in code that a
+// guest's compiler made (bytes that were read from memory).
+//
+//	finder := probesite.New(file, bytes)
+//	sites, err := finder.Notes("hotspot", "gc__begin")                 // USDT probes
+//	sites, err = finder.Entries("AllocTracer::send_allocation_in_new_tlab")
+//	returns, err := finder.AfterCalls(probesite.Calls{Callee: "ObjectMonitor::enter"})
+//	enters, err := probesite.MonitorEnters(code, address, 17)          // of one compiled Java method
+//	every, err := probesite.Budget{Share: 0.01}.Every(load)
+//
+// A uprobe replaces an instruction by a trap. What the trap costs depends on the instruction: a few the kernel emulates
+// (half a microsecond), all others it executes alone in another place (ten microseconds and more), and some it refuses.
+// So everything here is about instructions: where they begin, which kind each is, and what the ones before it do.
+//
+// Code is x86-64 only; of other machines USDT notes are read, and nothing else. Files and memory may be hostile: what is
+// read is bounded by the limits in limits.go, and each decoder has a fuzz target. Nothing here attaches a probe.
+package probesite

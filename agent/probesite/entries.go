@@ -1,0 +1,75 @@
+package probesite
+
+import "fmt"
+
+// Entries returns where every call of a function passes with its arguments still in their registers: its first
+// instruction if the kernel emulates that, or else the first such one behind instructions that write to no argument
+// register, do not leave, and are not jumped back to.
+//
+// name is as the linker has it, or a C++ name without parameters, which means all overloads. A compiler may have made
+// more of a function than one symbol. Copies for some callers (.constprop, .isra) are calls of it too: they are in the
+// result, marked by Site.Clone. Its rest without the first lines (.part) is not: only those calls get there that
+// the first lines, inlined into callers, let through. Nor is what is only jumped to (.cold). To probe one of these ask
+// for it by its whole name.
+//
+// ErrNotFound if there is no such symbol, ErrNoSite if one of the functions has no such instruction: to probe the others
+// alone would lose calls in silence. What was inlined everywhere cannot be seen.
+func (f *Finder) Entries(name string) ([]Site, error) {
+	if err := f.needX86(); err != nil {
+		return nil, err
+	}
+	functions, err := f.named(name)
+	if err != nil {
+		return nil, err
+	}
+	var sites []Site
+	pieces := ""
+	for _, fn := range functions {
+		if fn.role != itself && fn.role != copied {
+			pieces += " " + fn.name
+			continue
+		}
+		s, err := f.entry(fn)
+		if err != nil {
+			return nil, fmt.Errorf("function %s: %w", fn.name, err)
+		}
+		sites = append(sites, s)
+	}
+	if len(sites) == 0 {
+		return nil, fmt.Errorf("function %s was inlined, only pieces of it are left (%s): %w", name, pieces[1:], ErrNotFound)
+	}
+	return sorted(sites), nil
+}
+
+// entry finds the site at the begin of a function.
+func (f *Finder) entry(fn function) (Site, error) {
+	l, err := f.list(fn)
+	if err != nil {
+		return Site{}, err
+	}
+	for n := range min(maxAhead, len(l.at)) {
+		k := l.kinds[n]
+		if f.emulates(k) {
+			if n > 0 && l.cut != nil {
+				return Site{}, fmt.Errorf("whether a loop leads back to the %s at +%#x is not known (%w): %w",
+					k, l.at[n], l.cut, ErrNoSite)
+			}
+			if n > 0 && l.joined(1, n) {
+				return Site{}, fmt.Errorf("a loop leads back to the %s at +%#x: %w", k, l.at[n], ErrNoSite)
+			}
+			s, err := f.site(l.address(n), k)
+			s.Function, s.Clone, s.Distance = fn.name, fn.clone, n
+			return s, err
+		}
+		switch e := effectOf(l.bytes(n)); {
+		case e == anything:
+			return Site{}, fmt.Errorf("%s at +%#x comes before any instruction that the kernel emulates: %w",
+				text(l.bytes(n)), l.at[n], ErrNoSite)
+		case e.writes&argumentRegisters != 0:
+			return Site{}, fmt.Errorf("%s at +%#x writes to an argument before any instruction that the kernel emulates: %w",
+				text(l.bytes(n)), l.at[n], ErrNoSite)
+		}
+	}
+	return Site{}, fmt.Errorf("none of the first %d instructions is one that the kernel emulates: %w",
+		min(maxAhead, len(l.at)), ErrNoSite)
+}

@@ -1,0 +1,78 @@
+package probesite
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/vmprof-agent/vmprof-agent/elffile"
+)
+
+// Notes returns the sites of a USDT probe with their operands. There are several where the compiler inlined or cloned the
+// code around it. Instructions are not judged: Kind and Emulated tell what is there, which should be a NOP.
+// ErrNotFound if the file has no such probe.
+func (f *Finder) Notes(provider, name string) ([]Site, error) {
+	probes, err := f.file.Probes()
+	if err != nil {
+		return nil, err
+	}
+	var sites []Site
+	for _, p := range probes {
+		if p.Provider != provider || p.Name != name {
+			continue
+		}
+		kind, err := f.kindAt(p.Offset)
+		if err != nil {
+			return nil, fmt.Errorf("probe %s:%s: %w", provider, name, err)
+		}
+		sites = append(sites, Site{
+			Offset: p.Offset, RefCtrOffset: p.SemaphoreOffset, Address: p.Location,
+			Function: f.around(p.Location), Kind: kind, Emulated: f.emulates(kind), Args: p.Args,
+		})
+	}
+	if len(sites) == 0 {
+		return nil, fmt.Errorf("probe %s:%s: %w", provider, name, ErrNotFound)
+	}
+	return sorted(sites), nil
+}
+
+// around returns the name of the function at addr, "" if it has none.
+func (f *Finder) around(addr uint64) string {
+	table, err := f.symbols()
+	if err != nil {
+		return ""
+	}
+	i, ok := table.Find(addr)
+	if !ok {
+		return ""
+	}
+	return table.Name(i)
+}
+
+// arm64Nop is what USDT probes stand on there; the kernel emulates it (arch/arm64/kernel/probes/uprobes.c).
+var arm64Nop = []byte{0x1f, 0x20, 0x03, 0xd5}
+
+// kindAt classifies the instruction at an offset of the file. What cannot be decoded is Refused.
+func (f *Finder) kindAt(offset uint64) (Kind, error) {
+	var buffer [maxInstruction]byte
+	n, err := f.bytes.ReadAt(buffer[:], int64(offset))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return Refused, fmt.Errorf("read code at offset %#x: %w", offset, err)
+	}
+	code := buffer[:n]
+	switch f.file.Machine() {
+	case elf.EM_X86_64:
+		if i, err := Decode(code); err == nil {
+			return i.Kind, nil
+		}
+		return Refused, nil
+	case elf.EM_AARCH64:
+		if bytes.HasPrefix(code, arm64Nop) {
+			return Nop, nil
+		}
+		return Stepped, nil
+	}
+	return Refused, fmt.Errorf("%v: %w", f.file.Machine(), elffile.ErrUnsupported)
+}
