@@ -53,8 +53,7 @@ func recordCalls(t *testing.T, home, name string) {
 	if err := os.WriteFile(name+".txt", []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r := recording{Bias: vm.bias, Symbols: vm.image.symbols, TLSSlot: vm.image.tlsSlot, Pieces: recorder.merged()}
-	r.save(t, name+".gz")
+	vm.recording(recorder).save(t, name+".gz")
 }
 
 // callsText reads what the guest's own methods call, and how they were compiled.

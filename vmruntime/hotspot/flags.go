@@ -2,6 +2,7 @@ package hotspot
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -53,23 +54,36 @@ func readNumber(t target, s *flagSchema, name string) (value int64, err error) {
 
 // findFlag returns where the value of a flag is.
 func findFlag(t target, s *flagSchema, name string) (addr uint64, err error) {
+	found, err := findFlags(t, s, name)
+	if err != nil {
+		return 0, err
+	}
+	addr, ok := found[name]
+	if !ok {
+		return 0, fmt.Errorf("the VM has no flag %s", name)
+	}
+	return addr, nil
+}
+
+// findFlags returns where the values of flags are. Those that the VM does not have are absent.
+func findFlags(t target, s *flagSchema, wanted ...string) (map[string]uint64, error) {
 	if s.flags == 0 || s.count == 0 || s.size == 0 || s.size > maxSize || !s.name.known || !s.addr.known {
-		return 0, fmt.Errorf("the VM does not export its flags")
+		return nil, fmt.Errorf("the VM does not export its flags")
 	}
 	array, err := t.word(s.flags)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	n, err := t.word(s.count)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if n > maxFlags {
-		return 0, fmt.Errorf("%d flags: %w", n, vmruntime.ErrMalformed)
+		return nil, fmt.Errorf("%d flags: %w", n, vmruntime.ErrMalformed)
 	}
 	table, err := t.bytes(array, n*s.size)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	pointers := make([]uint64, n)
 	for i := range pointers {
@@ -77,12 +91,13 @@ func findFlag(t target, s *flagSchema, name string) (addr uint64, err error) {
 	}
 	names, err := t.strings(pointers)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
+	found := make(map[string]uint64, len(wanted))
 	for i, pointer := range pointers {
-		if names[pointer] == name {
-			return s.addr.of(table[uint64(i)*s.size:][:s.size]), nil
+		if name := names[pointer]; slices.Contains(wanted, name) {
+			found[name] = s.addr.of(table[uint64(i)*s.size:][:s.size])
 		}
 	}
-	return 0, fmt.Errorf("the VM has no flag %s", name)
+	return found, nil
 }

@@ -3,6 +3,7 @@ package hotspot
 import (
 	"debug/elf"
 	"fmt"
+	"math"
 
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
@@ -20,6 +21,8 @@ type Image struct {
 	symbols map[string]uint64 // addresses of the file, of those that it has
 	tlsSlot uint64            // address of the file of the word with its TLS module id, 0 if unknown
 	probes  []elffile.Probe   // those of the names below
+
+	low, high uint64 // bounds of the file's addresses
 }
 
 // Names of the USDT probes (provider "hotspot") that keep the method map current.
@@ -42,6 +45,7 @@ func newImage(file *elffile.File) (*Image, error) {
 		return nil, nil
 	}
 	image := &Image{machine: file.Machine(), symbols: make(map[string]uint64)}
+	image.low, image.high = bounds(file.Segments())
 	// What is not exported is not essential, and neither are probes: Layout.Missing and Probes tell what is lost.
 	hidden, err := file.FindSymbols(symbolCurrentThread, symbolJavaThread, symbolStubList)
 	if err != nil {
@@ -65,6 +69,17 @@ func newImage(file *elffile.File) (*Image, error) {
 		}
 	}
 	return image, nil
+}
+
+// bounds are those of what is mapped of a file.
+func bounds(segments elffile.Segments) (low, high uint64) {
+	low = math.MaxUint64
+	for _, s := range segments {
+		if elf.ProgType(s.Type) == elf.PT_LOAD {
+			low, high = min(low, s.Vaddr), max(high, s.Vaddr+s.Memsz)
+		}
+	}
+	return min(low, high), high
 }
 
 // Probes returns the sites of the probe of that name: none if this build has no such probe, several where the

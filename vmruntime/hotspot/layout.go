@@ -15,6 +15,9 @@ type Layout struct {
 	Method      MethodLayout
 	Loom        LoomLayout
 
+	Objects    ObjectLayout
+	HasObjects bool // else Missing says why not
+
 	// Missing says what this build or process hides and what does not work without it, one sentence each. It does
 	// not change.
 	Missing []string

@@ -22,7 +22,7 @@ func (p *Process) buildLayout() error {
 		},
 	}
 	p.layoutCache()
-	for _, part := range []func() error{p.layoutThread, p.layoutInterpreter, p.layoutLoom} {
+	for _, part := range []func() error{p.layoutThread, p.layoutInterpreter, p.layoutLoom, p.layoutObjects} {
 		if err := part(); err != nil {
 			return err
 		}

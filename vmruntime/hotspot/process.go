@@ -41,6 +41,8 @@ type Process struct {
 
 	complete bool // DebugNonSafepoints
 	notes    []string
+
+	objects objectTable
 }
 
 // A methodKey identifies a method: classes that are unloaded may leave their addresses to others.
@@ -64,6 +66,7 @@ func (i *Image) Attach(guest vmruntime.Target) (vmruntime.Process, error) {
 		dispatched: newCache[dispatchKey, dispatchTarget](dispatchBytes),
 		klasses:    newCache[methodKey, klassName](klassBytes),
 		texts:      newCache[uint32, text](textBytes),
+		objects:    newObjectTable(),
 	}
 	p.mem = guest.Memory
 	if err := p.attach(); err != nil {

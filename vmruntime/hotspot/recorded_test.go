@@ -156,8 +156,7 @@ func record(t *testing.T, home, name string) {
 	if err := os.WriteFile(name+".jsonl", []byte(lookups.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r := recording{Bias: vm.bias, Symbols: vm.image.symbols, TLSSlot: vm.image.tlsSlot, Pieces: recorder.merged()}
-	r.save(t, name+".gz")
+	vm.recording(recorder).save(t, name+".gz")
 }
 
 // sites chooses what to look up: some places in every method of the guest and some native ones, compiled and

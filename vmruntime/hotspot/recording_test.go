@@ -20,6 +20,7 @@ type recording struct {
 	Bias    uint64
 	Symbols map[string]uint64
 	TLSSlot uint64
+	Bounds  [2]uint64 // of libjvm's addresses
 	Pieces  []memoryPiece
 }
 
@@ -30,7 +31,7 @@ type memoryPiece struct {
 }
 
 func (r *recording) image() *Image {
-	return &Image{machine: elf.EM_X86_64, symbols: r.Symbols, tlsSlot: r.TLSSlot}
+	return &Image{machine: elf.EM_X86_64, symbols: r.Symbols, tlsSlot: r.TLSSlot, low: r.Bounds[0], high: r.Bounds[1]}
 }
 
 func (r *recording) memory() *pieceMemory { return &pieceMemory{r.Pieces} }
@@ -61,6 +62,17 @@ func loadRecording(t testing.TB, file string) *recording {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// recording is what was read of a guest through its recorder.
+func (vm *jvm) recording(r *recorder) *recording {
+	return &recording{
+		Bias:    vm.bias,
+		Symbols: vm.image.symbols,
+		TLSSlot: vm.image.tlsSlot,
+		Bounds:  [2]uint64{vm.image.low, vm.image.high},
+		Pieces:  r.merged(),
+	}
 }
 
 func (r *recording) save(t testing.TB, file string) {

@@ -37,6 +37,7 @@ type schema struct {
 	flags   flagSchema
 	version versionSchema
 	profile profileSchema
+	object  objectSchema
 }
 
 // newSchema looks up everything; the error names all that is missing at once.
@@ -52,6 +53,7 @@ func newSchema(s *structs) (*schema, error) {
 		flags:   newFlagSchema(r),
 		version: newVersionSchema(r),
 		profile: newProfileSchema(s),
+		object:  newObjectSchema(s),
 	}
 	return schema, r.err()
 }

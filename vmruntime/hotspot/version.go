@@ -116,6 +116,9 @@ func (v version) live(state int8) bool {
 	}
 }
 
+// monitorHandles reports whether an ObjectMonitor has a pointer to a word with the object, not the object itself.
+func (v version) monitorHandles() bool { return v.jdk >= 16 }
+
 // bytecodeWord is where an interpreter frame has its bytecode pointer: words from the frame pointer, on amd64.
 func (v version) bytecodeWord() int {
 	if v.jdk >= 9 {

@@ -1,0 +1,161 @@
+package hotspot
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// A Class is what the VM knows about the objects of one class. It is immutable.
+type Class struct {
+	Name    string  // java.util.HashMap$Node, byte[], java.lang.String[]
+	fields  []Field // of its objects, inherited ones included, by offset
+	statics []Field // of the class itself, by offset
+	shape   shape
+}
+
+// A Field is a field of a Java class.
+type Field struct {
+	Class  string // that declares it
+	Name   string
+	Type   string // in the form of Class.Name
+	Offset uint32 // bytes from the object's start; of a static field from that of the java.lang.Class
+	Size   uint32 // bytes
+}
+
+// Fields are those of the class's objects, inherited ones included, by ascending offset. The caller must not change
+// them.
+func (c *Class) Fields() []Field { return c.fields }
+
+// Field returns the field that the byte at an offset belongs to: ok is false in headers, gaps and arrays.
+func (c *Class) Field(offset uint64) (f Field, ok bool) { return fieldAt(c.fields, offset) }
+
+// InstanceSize is the size of the class's objects in bytes: 0 if they are arrays.
+func (c *Class) InstanceSize() uint64 { return c.shape.size }
+
+// bytes is about how much memory c holds.
+func (c *Class) bytes() int {
+	n := 160 + len(c.Name)
+	for _, fields := range [][]Field{c.fields, c.statics} {
+		for i := range fields {
+			n += 64 + len(fields[i].Name) + len(fields[i].Type) // the declaring class's name is shared
+		}
+	}
+	return n
+}
+
+func fieldAt(fields []Field, offset uint64) (f Field, ok bool) {
+	i, found := slices.BinarySearchFunc(fields, offset, func(f Field, offset uint64) int {
+		return cmp.Compare(uint64(f.Offset), offset)
+	})
+	if !found {
+		i--
+	}
+	if i < 0 || offset >= uint64(fields[i].Offset)+uint64(fields[i].Size) {
+		return Field{}, false
+	}
+	return fields[i], true
+}
+
+// Bounds on classes.
+const (
+	classBytes    = 4 << 20  // of memory that a Process keeps of them
+	maxFieldBytes = 64 << 10 // of the field information of one
+)
+
+// Klass reads the class whose VM structure is at addr, as of a class epoch (see Site.Epoch). ErrStale if classes were
+// unloaded since; ErrMalformed if no class is there.
+func (p *Process) Klass(addr uint64, epoch uint32) (*Class, error) {
+	if !p.layout.HasObjects {
+		return nil, fmt.Errorf("class at %#x: objects of this JVM are not known: see Layout.Missing", addr)
+	}
+	if p.currentEpoch() != epoch {
+		return nil, vmruntime.ErrStale
+	}
+	if class, ok := p.objects.classes.get(methodKey{addr, epoch}); ok {
+		return class, nil
+	}
+	chain, above, err := p.superclasses(addr, epoch)
+	if err != nil {
+		return nil, err
+	}
+	if last := chain[len(chain)-1]; last.super == 0 && last.symbol == "java/lang/Object" {
+		p.objects.object = last.addr // of the boot loader: it is never unloaded
+	}
+	for _, head := range slices.Backward(chain) {
+		class, err := p.readClass(head, above)
+		if err != nil {
+			return nil, err
+		}
+		// A class was unloaded, and what was read may be of two; or nobody would say.
+		if p.currentEpoch() != epoch {
+			return nil, vmruntime.ErrStale
+		}
+		if p.epoch != nil {
+			p.objects.classes.add(methodKey{head.addr, epoch}, class)
+		}
+		above = class
+	}
+	return above, nil
+}
+
+// superclasses reads the heads of a class and its superclasses, up to one that is known or to the last one.
+func (p *Process) superclasses(addr uint64, epoch uint32) (chain []klassHead, known *Class, err error) {
+	for addr != 0 {
+		if class, ok := p.objects.classes.get(methodKey{addr, epoch}); ok {
+			return chain, class, nil
+		}
+		heads, err := p.readHeads([]uint64{addr})
+		if err != nil {
+			return nil, nil, err
+		}
+		head, ok := heads[addr]
+		if !ok || len(chain) == maxSupers {
+			return nil, nil, fmt.Errorf("class at %#x: %w", addr, vmruntime.ErrMalformed)
+		}
+		chain = append(chain, head)
+		addr = head.super
+	}
+	return chain, nil, nil
+}
+
+// readClass reads what a class adds to the one above it, if there is one.
+func (p *Process) readClass(head klassHead, above *Class) (*Class, error) {
+	class := &Class{Name: head.name, shape: head.shape}
+	if head.shape.array {
+		return class, nil
+	}
+	records, pool, err := p.readFieldRecords(head.addr)
+	if err != nil {
+		return nil, fmt.Errorf("fields of %s: %w", class.Name, err)
+	}
+	names, err := p.readFieldNames(records, pool)
+	if err != nil {
+		return nil, err
+	}
+	if above != nil {
+		class.fields = slices.Clone(above.fields)
+	}
+	reference := uint32(wordSize)
+	if p.layout.Objects.OopIsNarrow {
+		reference = 4
+	}
+	for i, record := range records {
+		name, signature := names[2*i], names[2*i+1]
+		if name == "" || signature == "" {
+			continue
+		}
+		f := Field{class.Name, name, typeName(signature), record.offset, typeBytes(signature, reference)}
+		if record.static {
+			class.statics = append(class.statics, f)
+		} else {
+			class.fields = append(class.fields, f)
+		}
+	}
+	for _, fields := range [][]Field{class.fields, class.statics} {
+		slices.SortStableFunc(fields, func(a, b Field) int { return cmp.Compare(a.Offset, b.Offset) })
+	}
+	return class, nil
+}

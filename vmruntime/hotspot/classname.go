@@ -1,0 +1,71 @@
+package hotspot
+
+import "strings"
+
+// maxDimensions is how many an array may have (JVM specification, section 4.4.1).
+const maxDimensions = 255
+
+// ClassName turns the bytes of the Symbol that names a class into the name that people know:
+//
+//	java/util/HashMap$Node             ->  java.util.HashMap$Node
+//	[Ljava/lang/String;                ->  java.lang.String[]
+//	[[I                                ->  int[][]
+//	app/Main$$Lambda+0x00007f1c4c003400  ->  app.Main$$Lambda
+//
+// What is no name of a class is only cleaned: see cleanName. A Symbol may have 65,535 bytes; what is behind the first
+// maxNameBytes is lost, and an array of such a class is named like the class.
+func ClassName(symbol []byte) string { return objectClass(cleanName(symbol)) }
+
+// objectClass does so for a name that was cleaned.
+func objectClass(name string) string {
+	element := strings.TrimLeft(name, "[")
+	dimensions := len(name) - len(element)
+	if dimensions == 0 || dimensions > maxDimensions {
+		return className(name)
+	}
+	if class, ok := elementName(element); ok {
+		return class + strings.Repeat("[]", dimensions)
+	}
+	return className(name)
+}
+
+// elementName is the type that a descriptor other than an array's says (JVM specification, section 4.3.2).
+func elementName(descriptor string) (name string, ok bool) {
+	if len(descriptor) == 1 {
+		name, ok = primitives[descriptor[0]]
+		return name, ok
+	}
+	class, ok1 := strings.CutPrefix(descriptor, "L")
+	class, ok2 := strings.CutSuffix(class, ";")
+	return className(class), ok1 && ok2 && class != ""
+}
+
+var primitives = map[byte]string{
+	'B': "byte", 'C': "char", 'D': "double", 'F': "float", 'I': "int", 'J': "long", 'S': "short", 'Z': "boolean",
+}
+
+// typeName is the type that a field's descriptor says, in the form of ClassName.
+func typeName(descriptor string) string {
+	if name, ok := elementName(descriptor); ok {
+		return name
+	}
+	return objectClass(descriptor)
+}
+
+// typeBytes is how many bytes a field of that descriptor has; reference is that of a reference.
+func typeBytes(descriptor string, reference uint32) uint32 {
+	if descriptor == "" {
+		return 1
+	}
+	switch descriptor[0] {
+	case 'L', '[':
+		return reference
+	case 'D', 'J':
+		return 8
+	case 'F', 'I':
+		return 4
+	case 'C', 'S':
+		return 2
+	}
+	return 1
+}

@@ -1,0 +1,222 @@
+package hotspot
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// An Object is what holds an address in the heap.
+type Object struct {
+	Class  string // in the form of Class.Name
+	Start  uint64 // address
+	Size   uint64 // bytes, alignment included
+	Offset uint64 // of the address that was asked for, in bytes from Start
+	// Field is the field there: the zero Field in headers, gaps and arrays. In a java.lang.Class it is a static field of
+	// the class that Field.Class says.
+	Field Field
+	Index int // of the array's element there, -1 if there is none
+}
+
+// ErrNoObject says that nothing was found that holds an address.
+var ErrNoObject = errors.New("no object was found")
+
+// Bounds on one search for an object.
+const (
+	scanBytes = 4 << 10 // back from the address
+	maxBases  = 32      // candidates that are given: the registers of a thread
+	firstScan = 16      // headers whose classes are read together at first; each time twice as many
+)
+
+// ObjectAt finds the object that holds an address: one read of at most 5 kB where classes are known, some reads of 128
+// bytes for each place that looks like an object of a class that is not, and a dozen more where it is hard to tell.
+//
+// It first tries objects that begin at bases: of the instruction that used the address, the registers, as compiled code
+// has objects there and adds a constant (Inoue and Nakatani call that a shortcut). Then it looks for a header in the
+// 4 KiB before the address: see objectSearch.
+//
+// The answer is good if the object has not moved since the address was seen: the caller knows whether there was a
+// collection. ErrNoObject if addr is outside the heap, if the object begins farther away (large arrays), or if nothing
+// is there. The stack in a jdk.internal.vm.StackChunk is not found.
+func (p *Process) ObjectAt(addr uint64, bases ...uint64) (*Object, error) {
+	if !p.layout.HasObjects || !p.layout.Objects.Heap.contains(addr) {
+		return nil, fmt.Errorf("data at %#x: %w", addr, ErrNoObject)
+	}
+	epoch := p.currentEpoch()
+	given, near, err := p.candidates(addr, bases)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := p.objectsOf(given, epoch)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range objects {
+		if o.holds(addr) {
+			return p.describeObject(o, addr, epoch)
+		}
+	}
+	buffers := bufferList{Process: p}
+	search := objectSearch{
+		addr:           addr,
+		isFree:         buffers.isFree,
+		isObject:       func(start uint64) (bool, error) { return p.isObject(start, epoch) },
+		mirrorPointers: p.objects.mirrorPointers,
+	}
+	for chunk := firstScan; len(near) > 0 && !search.over; chunk *= 2 {
+		n := min(chunk, len(near))
+		objects, err := p.objectsOf(near[:n], epoch)
+		if err != nil {
+			return nil, err
+		}
+		search.add(objects)
+		near = near[n:]
+	}
+	found, err := search.result()
+	if err != nil {
+		return nil, err
+	}
+	if found == nil {
+		return nil, fmt.Errorf("data at %#x: %w", addr, ErrNoObject)
+	}
+	return p.describeObject(*found, addr, epoch)
+}
+
+// isObject reports whether there is a header at start.
+func (p *Process) isObject(start uint64, epoch uint32) (bool, error) {
+	l := &p.layout.Objects
+	header, err := p.bytes(start, l.headerSize())
+	if err != nil {
+		return false, nil // the end of the heap, or of what is used of it
+	}
+	objects, err := p.objectsOf(l.appendCandidate(nil, start, header), epoch)
+	return len(objects) > 0, err
+}
+
+// A candidate is a place that may be an object.
+type candidate struct {
+	start, klass uint64
+	length       uint32 // if it is an array
+}
+
+// candidates reads what may be headers: at bases, and in the window before addr, from its end to its start.
+func (p *Process) candidates(addr uint64, bases []uint64) (given, near []candidate, err error) {
+	l := &p.layout.Objects
+	size, step := l.headerSize(), uint64(l.Alignment)
+	last := addr &^ (step - 1)
+	first := l.Heap.Low
+	if last-first > scanBytes {
+		first = last - scanBytes
+	}
+	var b batch
+	var starts []uint64
+	for _, base := range bases {
+		if base%step == 0 && base <= addr && l.Heap.contains(base) && len(starts) < maxBases {
+			starts = append(starts, base)
+			b.add(base, size)
+		}
+	}
+	pages := len(starts)
+	for at := first; at < last+size; at = nextPage(at) {
+		b.add(at, min(nextPage(at), last+size)-at)
+	}
+	if err := b.read(p.mem); err != nil {
+		return nil, nil, err
+	}
+	for i, start := range starts {
+		if header, ok := b.bytes(i); ok {
+			given = l.appendCandidate(given, start, header)
+		}
+	}
+	var window []byte // from first on, without what is before a page that is missing
+	for _, page := range b.ranges[pages:] {
+		switch {
+		case page.OK:
+			window = append(window, page.Buf...)
+		case page.Addr > last: // the end of a header that begins before
+		default:
+			window, first = nil, page.Addr+uint64(len(page.Buf))
+		}
+	}
+	for start := last; start >= first && start <= last; start -= step {
+		if at := start - first; at+size <= uint64(len(window)) {
+			near = l.appendCandidate(near, start, window[at:][:size])
+		}
+	}
+	return given, near, nil
+}
+
+// nextPage is where the page behind addr's begins.
+func nextPage(addr uint64) uint64 { return addr&^(pageSize-1) + pageSize }
+
+// objectsOf returns the candidates whose classes are classes.
+func (p *Process) objectsOf(candidates []candidate, epoch uint32) (objects []located, err error) {
+	heads, err := p.heads(candidates, epoch)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range candidates {
+		if head, ok := heads[c.klass]; ok {
+			o := located{candidate: c, head: head, size: head.shape.bytes(c.length, p.layout.Objects.Alignment)}
+			if head.symbol == mirrorClass {
+				o.size = max(o.size, p.mirrorBytes(c.start))
+			}
+			objects = append(objects, o)
+		}
+	}
+	return objects, nil
+}
+
+// heads reads which of the candidates' classes are classes. Only those are remembered: where none is now, one may be
+// loaded.
+func (p *Process) heads(candidates []candidate, epoch uint32) (map[uint64]klassHead, error) {
+	found := make(map[uint64]klassHead)
+	var unknown []uint64
+	for _, c := range candidates {
+		if head, ok := p.objects.heads.get(methodKey{c.klass, epoch}); ok {
+			found[c.klass] = head
+		} else {
+			unknown = append(unknown, c.klass)
+		}
+	}
+	if len(unknown) == 0 {
+		return found, nil
+	}
+	read, err := p.readHeads(distinct(unknown))
+	if err != nil {
+		return nil, err
+	}
+	if p.currentEpoch() != epoch {
+		return nil, vmruntime.ErrStale
+	}
+	for klass, head := range read {
+		found[klass] = head
+		if p.epoch != nil {
+			p.objects.heads.add(methodKey{klass, epoch}, head)
+		}
+	}
+	return found, nil
+}
+
+// describeObject says what is at an address in an object.
+func (p *Process) describeObject(o located, addr uint64, epoch uint32) (*Object, error) {
+	offset, shape := addr-o.start, o.head.shape
+	object := &Object{Class: o.head.name, Start: o.start, Size: o.size, Offset: offset, Index: -1}
+	if shape.array {
+		if i := (offset - shape.header) >> shape.shift; offset >= shape.header && i < uint64(o.length) {
+			object.Index = int(i)
+		}
+		return object, nil
+	}
+	class, err := p.Klass(o.klass, epoch)
+	if err != nil {
+		return nil, err
+	}
+	field, ok := class.Field(offset)
+	if !ok && o.head.symbol == mirrorClass {
+		field = p.staticField(o.start, offset, epoch)
+	}
+	object.Field = field
+	return object, nil
+}

@@ -1,0 +1,54 @@
+package hotspot
+
+// headerSize is how many bytes of an object say what it is.
+func (l *ObjectLayout) headerSize() uint64 {
+	size := l.Klass + wordSize
+	if l.KlassIsNarrow {
+		size = l.Klass + 4
+	}
+	return uint64(max(size, l.ArrayLength+4))
+}
+
+// klass is the class that a header says. It may be any number.
+func (l *ObjectLayout) klass(header []byte) uint64 {
+	word := number(header[l.Klass : l.Klass+4])
+	if !l.KlassIsNarrow {
+		word = number(header[l.Klass : l.Klass+wordSize])
+	}
+	switch {
+	case l.KlassInMark:
+		word >>= l.KlassBit
+	case !l.KlassIsNarrow:
+		return word
+	}
+	if word == 0 {
+		return 0
+	}
+	return l.KlassBase + word<<l.KlassShift
+}
+
+// userEnd is where addresses of processes end: 47 bits on amd64, 48 on arm64, as long as nobody asks for more.
+const userEnd = 1 << 48
+
+// appendCandidate appends an object that may be at start, unless what its header says cannot be the address of a class,
+// or what is before that cannot be a mark word.
+func (l *ObjectLayout) appendCandidate(list []candidate, start uint64, header []byte) []candidate {
+	klass := l.klass(header)
+	if klass < pageSize || klass >= userEnd || klass%wordSize != 0 || !l.isMark(number(header[:wordSize])) {
+		return list
+	}
+	return append(list, candidate{start, klass, uint32(number(header[l.ArrayLength : l.ArrayLength+4]))})
+}
+
+// isMark reports whether a word may be a mark word (src/hotspot/share/oops/markWord.hpp): of an object that is not
+// locked, with its hash and its age; or an address with some bits below.
+func (l *ObjectLayout) isMark(mark uint64) bool {
+	const kindBits, unlocked = 7, 1
+	switch {
+	case l.KlassInMark:
+		return true
+	case mark&kindBits == unlocked:
+		return mark>>l.MarkBits == 0
+	}
+	return mark < userEnd
+}

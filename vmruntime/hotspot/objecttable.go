@@ -1,0 +1,101 @@
+package hotspot
+
+// headBytes is how much memory a Process keeps of what it knows to be a class.
+const headBytes = 1 << 20
+
+// mirrorClass is the class whose objects, one for each class, hold the static fields of that class.
+const mirrorClass = "java/lang/Class"
+
+// An objectTable is what a Process remembers of classes of objects, and where they may be.
+type objectTable struct {
+	classes *cache[methodKey, *Class]
+	heads   *cache[methodKey, klassHead]
+	object  uint64       // the class that has no superclass, 0 if unknown
+	vtables [2][2]uint64 // bounds of where vtables are: libjvm, and the CDS archives
+
+	// Offsets in a java.lang.Class: 64 bits, its class; 32 bits, its size in words. 0 if unknown.
+	mirrorKlass, mirrorSize uint64
+	mirrorPointers          []uint64 // see objectSearch
+
+	tlabReserve uint64 // bytes behind the end of a thread's buffer that are its own, too
+}
+
+func newObjectTable() objectTable {
+	return objectTable{
+		classes: newCache[methodKey, *Class](classBytes),
+		heads:   newCache[methodKey, klassHead](headBytes),
+	}
+}
+
+// isVtable reports whether a vtable may be at addr.
+func (t *objectTable) isVtable(addr uint64) bool {
+	for _, bounds := range t.vtables {
+		if addr >= bounds[0] && addr < bounds[1] {
+			return addr%wordSize == 0
+		}
+	}
+	return false
+}
+
+// learnObjects reads what is different in every process. What cannot be read stays unknown.
+func (p *Process) learnObjects() {
+	s := &p.schema.object
+	t := &p.objects
+	t.vtables[0] = [2]uint64{p.image.low + p.bias, p.image.high + p.bias}
+	if s.archiveLow != 0 && s.archiveHigh != 0 {
+		low, err1 := p.word(s.archiveLow)
+		high, err2 := p.word(s.archiveHigh)
+		if err1 == nil && err2 == nil {
+			t.vtables[1] = [2]uint64{low, high}
+		}
+	}
+	offset := func(static uint64) uint64 {
+		if static == 0 {
+			return 0
+		}
+		b, err := p.bytes(static, 4)
+		if err != nil || number(b) > maxOffset {
+			return 0
+		}
+		return number(b)
+	}
+	t.mirrorKlass, t.mirrorSize = offset(s.mirrorKlass), offset(s.mirrorSize)
+	// ThreadLocalAllocBuffer::end_reserve: room for what allocations prefetch, or for the object that fills up the rest.
+	const smallestFiller = 2
+	t.tlabReserve = wordSize * max(offset(s.prefetchWords), smallestFiller)
+	for _, at := range []uint64{t.mirrorKlass, offset(s.mirrorArray)} {
+		if klass := uint64(p.layout.Objects.Klass); at > klass {
+			t.mirrorPointers = append(t.mirrorPointers, at-klass)
+		}
+	}
+}
+
+// mirrorBytes is the size of the java.lang.Class at start: as much as it says, for it has static fields behind its own.
+func (p *Process) mirrorBytes(start uint64) uint64 {
+	if p.objects.mirrorSize == 0 {
+		return 0
+	}
+	b, err := p.bytes(start+p.objects.mirrorSize, 4)
+	if err != nil {
+		return 0
+	}
+	const most = scanBytes + 512<<10 // 65,535 fields of eight bytes
+	return min(wordSize*number(b), most)
+}
+
+// staticField is the field at an offset in the java.lang.Class at start; zero if that is not known.
+func (p *Process) staticField(start, offset uint64, epoch uint32) Field {
+	if p.objects.mirrorKlass == 0 {
+		return Field{}
+	}
+	klass, err := p.word(start + p.objects.mirrorKlass)
+	if err != nil || klass == 0 { // that of a primitive type
+		return Field{}
+	}
+	class, err := p.Klass(klass, epoch)
+	if err != nil {
+		return Field{}
+	}
+	field, _ := fieldAt(class.statics, offset)
+	return field
+}
