@@ -20,6 +20,7 @@ enum event_kind {
 	EVENT_CALL,	    /* struct call: a call that an engine sampled */
 	EVENT_NAMED_CALL,   /* struct named_call: likewise, where the guest's names were read at once */
 	EVENT_NEW_METHOD,   /* struct new_method (exact.h): a method that was not called before */
+	EVENT_OBSERVED,	    /* struct sample, and a struct observation behind its frames: what a probe saw, and where */
 };
 
 /* Every event begins with this. {pid, start, exec} is the identity of a process: pids are reused. */
@@ -29,7 +30,8 @@ struct event_header {
 	__u32 pid, tid;
 	__u32 exec; /* how often the process had called exec, low 32 bits */
 	__u8 kind;  /* enum event_kind */
-	__u8 pad[3];
+	__u8 stopped; /* samples: 1 if the VM had stopped its Java threads, as far as safepoints are recorded */
+	__u8 pad[2];
 };
 
 /* Why a walk of the user stack ended. */
@@ -122,6 +124,56 @@ struct shared_stack {
 	__u32 base;   /* serial of the sample that has the rest; 0 if this one has all of its frames */
 	__u32 frames; /* so many of the base's outermost frames follow this sample's own; less than MAX_KEPT_FRAMES */
 	__u32 own;    /* user frames of this sample, innermost first, that are not taken from the base */
+};
+
+/* What a probe saw, and what values hold of it. Text is the class of the object, in the VM's form, unless said otherwise. */
+enum observed {
+	OBSERVED_ALLOCATION = 1, /* bytes of the object; bytes of the thread's allocation buffer (TLAB): of the new one or, with
+				  * SEEN_OUTSIDE, of the one that is kept */
+	OBSERVED_MONITOR,	 /* ns in ObjectMonitor::enter */
+	OBSERVED_PARK,		 /* ns in Unsafe.park */
+	OBSERVED_VALUES,	 /* what struct probed_values asks for. The value of a text is where it is in text << 32 | its bytes */
+	OBSERVED_PAUSE,		 /* ns from the order to stop until Java threads may go on; text is the VM's operation */
+	OBSERVED_FAULT,		 /* the data address; the pc; text is struct registers */
+	OBSERVED_OVERFLOW,	 /* how many events of a CPU's counter it stands for; which one, the probe tells */
+};
+
+enum seen_flags {
+	SEEN_OUTSIDE = 1 << 0,	 /* ALLOCATION: not in a buffer */
+	SEEN_CONTENDED = 1 << 1, /* MONITOR: it was not free */
+	SEEN_SPUN = 1 << 2,	 /* MONITOR: acquired while spinning */
+	SEEN_COLLECTION = 1 << 3, /* PAUSE: garbage was collected */
+	SEEN_CUT = 1 << 4,	 /* text did not fit */
+	SEEN_END = 1 << 5,	 /* ALLOCATION: the first object that did not fit into what was left of the thread's buffer */
+};
+
+/* Where an object is. */
+enum heap_place {
+	PLACE_UNKNOWN = 0,
+	PLACE_YOUNG, /* where objects are allocated */
+	PLACE_SURVIVOR,
+	PLACE_OLD,
+	PLACE_HUMONGOUS,
+};
+
+#define MAX_OBSERVED_VALUES 8
+#define MAX_OBSERVED_TEXT 480 /* bytes */
+
+/* Behind the frames of an EVENT_OBSERVED. text_len bytes of text follow it, padded to 8. */
+struct observation {
+	__u8 what;  /* enum observed */
+	__u8 place; /* enum heap_place, of the object */
+	__u8 flags; /* enum seen_flags */
+	__u8 count; /* of values */
+	__u16 text_len;
+	__u8 failed; /* VALUES: bit i is set if value i could not be read */
+	__u8 cut;    /* VALUES: bit i is set if value i is a text that did not fit */
+	__u32 probe; /* what it was attached as: the cookie */
+	__u32 every; /* executions that this one stands for */
+	__u32 stops; /* how often the VM had stopped its Java threads: objects do not move between stops, if at all */
+	__u32 pad2;
+	__u64 object; /* its address, 0 if unknown */
+	__u64 values[MAX_OBSERVED_VALUES];
 };
 
 #define MAX_CLASS_NAME 192
@@ -231,6 +283,13 @@ enum counter {
 	SAMPLES_LINKED,	 /* with SAMPLE_LINK */
 	SAMPLES_PARTIAL, /* that share frames with the thread's previous one */
 	STACKS_DISPLACED, /* previous stacks forgotten because another thread's took their place */
+	PROBE_HITS,	 /* every time a probe of events ran in a guest, told or not */
+	OBSERVATIONS_ATTEMPTED,
+	OBSERVATIONS_DELIVERED,
+	OBSERVATIONS_DROPPED_RING_FULL,
+	OBSERVATIONS_DROPPED_BUSY, /* working memory in use, by a program that was preempted on this CPU */
+	OBSERVATIONS_DROPPED_TABLE_FULL, /* too many threads wait at once */
+	NS_PROBES, /* in the programs of these probes */
 	COUNTER_COUNT,
 };
 
@@ -300,10 +359,46 @@ struct hotspot_process {
 
 #define NS_PER_START_TICK 10000000
 
-/* Counted up by the unload probes, while the thread that unloads stands still. */
+/* Counted up by the unload probes, while the thread that unloads stands still, and by those of safepoints. */
 struct epochs {
 	__u32 code;    /* compilations unloaded */
 	__u32 classes; /* classes unloaded */
+	__u32 stops;   /* times that the VM stopped its Java threads */
+	__u32 stopped; /* 1 while they stand still */
+};
+
+enum heap_flags {
+	HEAP_NARROW_KLASS = 1 << 0,  /* an object's class is a 32-bit number */
+	HEAP_COMPACT_HEADER = 1 << 1, /* that is in the upper bits of a 64-bit word, from klass_bit on */
+	HEAP_REGIONS = 1 << 2,	     /* region_* are known: G1 */
+	HEAP_YOUNG_BOUNDS = 1 << 3,  /* young_* are known: Serial, Parallel */
+	HEAP_NARROW_OOP = 1 << 4,    /* references in objects have 32 bits */
+	HEAP_THREAD_HANDLE = 1 << 5, /* JavaThread::_threadObj points to a reference, which it is otherwise */
+	HEAP_MONITOR_HANDLE = 1 << 6, /* likewise ObjectMonitor::_object */
+	HEAP_PARK_BLOCKER = 1 << 7,  /* park_blocker is known */
+	HEAP_COLOURED = 1 << 8,	     /* references have bits of the collector below the address: generational ZGC */
+};
+
+/* One attached HotSpot VM: what its objects look like. Offsets in bytes; names are those of vmStructs. */
+struct hotspot_heap {
+	__u32 serial; /* hotspot_process.serial: guards against a reused pid */
+	__u32 flags;  /* enum heap_flags */
+	__u64 narrow_klass_base, narrow_oop_base;
+	__u32 narrow_klass_shift, narrow_oop_shift, klass_bit;
+	__u32 oop_colour_shift; /* with HEAP_COLOURED; 0: 1 + the lowest bit that is set from bit 12 to 15 */
+	__u32 pad;
+	__u32 object_klass; /* in an object */
+	__u32 array_length;			      /* in an array */
+	__u32 klass_name, klass_layout;		      /* Klass::_layout_helper */
+	__u32 symbol_length, symbol_body;	      /* the length has 16 bits */
+	__u32 tlab_start, tlab_end;		      /* in a JavaThread: the bounds of its allocation buffer */
+	__u32 thread_object;			      /* JavaThread::_threadObj */
+	__u32 park_blocker;			      /* in a java.lang.Thread, with HEAP_PARK_BLOCKER */
+	__u32 monitor_object;			      /* ObjectMonitor::_object */
+	__u32 region_type;			      /* in a region: int */
+	__u64 region_table, region_shift; /* address >> shift is the index of the region's pointer */
+	__u32 region_eden, region_survivor, region_old_mask, region_humongous_mask;
+	__u64 young_low, young_high;
 };
 
 /* Where a USDT note says an argument is. */

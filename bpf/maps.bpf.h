@@ -70,5 +70,5 @@ static __always_inline void fill_header(struct event_header *h, struct task_stru
 	h->start = leader->start_boottime;
 	h->exec = (__u32)leader->self_exec_id;
 	h->kind = kind;
-	h->pad[0] = h->pad[1] = h->pad[2] = 0;
+	h->stopped = h->pad[0] = h->pad[1] = 0;
 }

@@ -3,6 +3,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The time profile: a tick of every CPU's sampling event becomes one sample; processes come and go. */
 #include "context.bpf.h"
+#include "registers.bpf.h"
 
 #include <bpf/bpf_tracing.h>
 
@@ -30,62 +31,6 @@ const volatile __u32 wakeup_bytes = 2 << 20;
 static __always_inline __u64 wakeup_flags(void)
 {
 	return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= wakeup_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
-}
-
-/* The user's registers into scratch.regs, from the tick's own or from where the kernel saved them. False for 32-bit code. */
-static __always_inline bool read_registers(struct scratch *s, struct tick_context *ctx, struct task_struct *task, bool kernel)
-{
-	struct user_registers *out = &s->regs;
-#if defined(__TARGET_ARCH_x86)
-	__u64 cs;
-
-	if (!kernel) {
-		cs = ctx->regs.cs;
-		out->pc = ctx->regs.ip;
-		out->sp = ctx->regs.sp;
-		out->bp = ctx->regs.bp;
-		out->r13 = ctx->regs.r13;
-		out->rbx = ctx->regs.bx;
-		asm volatile("# from the tick"); /* or the compiler makes one of both, and the verifier refuses that */
-	} else {
-		const struct registers *r = &s->saved;
-
-		if (bpf_probe_read_kernel(&s->saved, sizeof(s->saved), (void *)bpf_task_pt_regs(task)))
-			return false;
-		cs = r->cs;
-		out->pc = r->ip;
-		out->sp = r->sp;
-		out->bp = r->bp;
-		out->r13 = r->r13;
-		out->rbx = r->bx;
-	}
-	return (cs & 0xffff) == 0x33; /* __USER_CS: 64-bit code */
-#elif defined(__TARGET_ARCH_arm64)
-	if (!kernel) {
-		out->pc = ctx->regs.pc;
-		out->sp = ctx->regs.sp;
-		out->bp = ctx->regs.regs[29];
-		return !(ctx->regs.pstate & 0x10); /* PSR_MODE32_BIT */
-	} else {
-		const struct registers *r = &s->saved;
-
-		if (bpf_probe_read_kernel(&s->saved, sizeof(s->saved), (void *)bpf_task_pt_regs(task)))
-			return false;
-		out->pc = r->pc;
-		out->sp = r->sp;
-		out->bp = r->regs[29];
-		return !(r->pstate & 0x10);
-	}
-#endif
-}
-
-static __always_inline bool in_kernel(struct tick_context *ctx)
-{
-#if defined(__TARGET_ARCH_x86)
-	return !(ctx->regs.cs & 3);
-#elif defined(__TARGET_ARCH_arm64)
-	return (ctx->regs.pstate & 0xf) != 0; /* PSR_MODE_EL0t is 0 */
-#endif
 }
 
 /* Appends the kernel's frames behind n user frames; returns how many. */

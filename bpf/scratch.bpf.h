@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Working memory of one CPU. Ticks do not nest into each other on a CPU, so a tick owns it while it runs; programs
- * that can be preempted (uprobes) must not touch it. About 0.27 MB a CPU.
+ * Working memory of one CPU. Ticks do not nest into each other on a CPU, so a tick owns it while it runs. Programs that can
+ * be preempted (uprobes) have their own, in another object, which they claim (observe.bpf.h). About 0.27 MB a CPU.
  */
 #pragma once
 
@@ -89,6 +89,18 @@ struct scratch {
 	struct segment segments[SEGMENTS];
 	struct java_thread threads[THREADS];
 	__u64 cfa[MAX_USER_FRAMES]; /* of sample.frames: canonical frame addresses, 0 for unknown */
+	struct {
+		__u64 begin;	/* ns: when the probe was hit */
+		__u64 klass;	/* whose name becomes the text, 0 for none */
+		__u32 claimed;	/* 1 while a program uses this memory that can be preempted */
+		__u32 bare;	/* no context is wanted */
+		__u32 handle;	/* as struct wait */
+		__u32 pad;
+	} watch; /* of one observation */
+	struct {
+		struct observation o;
+		__u8 text[MAX_OBSERVED_TEXT];
+	} seen;
 	struct sample sample;
 	__u64 tail[MAX_USER_FRAMES / 2 + 2]; /* room for what goes behind the frames */
 };

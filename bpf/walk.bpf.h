@@ -14,6 +14,9 @@
 #include "partial.bpf.h"
 #include "thread.bpf.h"
 
+/* Leave out frames of native code that a thread called from Java. */
+const volatile bool java_only = false;
+
 /* To the return address into the code cache that is i words up the stack from sp. */
 static __always_inline bool go_to_java_caller(struct walk *w, int i, __u64 sp, __u64 bp)
 {
@@ -147,6 +150,7 @@ static __always_inline void begin_walks(struct scratch *s, const struct hotspot_
 	s->sample.flags |= SAMPLE_ATTACHED;
 	s->sample.attachment = vm->serial;
 	s->sample.class_epoch = e ? e->classes : 0;
+	s->sample.header.stopped = e ? e->stopped : 0;
 	s->start.owner = (__u64)vm->serial << 32 | (e ? e->code : 0);
 	t = current_java_thread(vm, s, task, tid);
 	if (t) {
@@ -195,10 +199,13 @@ static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_proces
 	s->window_low = 0;
 	s->start.chunk = limit < MAX_USER_FRAMES ? LINK_CHUNK : WINDOW_CHUNK;
 	if (!vm || !in_code_cache(vm, w.pc)) {
-		push_native(&w, w.pc);
 		w.phase = PHASE_NATIVE;
 		if (vm && s->start.thread)
 			begin_native(&w);
+		if (java_only && w.phase == PHASE_ANCHOR)
+			go_to_anchor(&w);
+		else
+			push_native(&w, w.pc);
 	}
 	begin_anyhow(&w);
 	bpf_loop(3 * MAX_USER_FRAMES, walk_step, &w, 0); /* entry frames take a turn and push nothing */

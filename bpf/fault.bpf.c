@@ -1,0 +1,89 @@
+//go:build ignore
+
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Events that the CPU or the kernel tells of, not a probe: page faults with the address that was touched, and overflows of
+ * a counter of the CPU's own. They come as perf events, which are not preempted. That is why they are an object of their
+ * own: such programs cannot share one that walks with those of probes.
+ */
+#include "observe.bpf.h"
+#include "registers.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+const volatile __u32 wakeup_bytes = 2 << 20;
+
+static __always_inline struct scratch *begin_event(struct tick_context *ctx, __u8 what, __u32 probe)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+	__u64 id = bpf_get_current_pid_tgid();
+	struct scratch *s;
+	__u32 every;
+
+	if (!(__u32)id || (task->flags & PF_KTHREAD) || !chosen(id >> 32))
+		return 0;
+	every = told(probe);
+	if (!every)
+		return 0;
+	s = begin_observation(what, probe, every);
+	if (s && !read_registers(s, ctx, task, in_kernel(ctx)))
+		s->watch.bare = 1;
+	return s;
+}
+
+static __always_inline void end_event(struct scratch *s, bool urgent)
+{
+	bool wake = urgent || bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= wakeup_bytes;
+
+	write_observation(s, wake ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+}
+
+/* The user's registers into the text: where compiled code has the object whose field it touches. */
+static __always_inline void tell_registers(struct scratch *s)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+
+	if (!bpf_probe_read_kernel(s->seen.text, sizeof(struct registers), (void *)bpf_task_pt_regs(task)))
+		s->seen.o.text_len = sizeof(struct registers);
+}
+
+#define HURRY 32 /* faults of which one makes user space look at once */
+
+/* What is at the address is looked up by user space, which must come before the object moves. */
+SEC("perf_event")
+int page_fault(struct tick_context *ctx)
+{
+	struct scratch *s = begin_event(ctx, OBSERVED_FAULT, PROBE_FAULT);
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	struct hotspot_heap *h;
+
+	if (!s)
+		return 0;
+	s->seen.o.count = 2;
+	s->seen.o.values[0] = ctx->addr;
+	s->seen.o.values[1] = s->regs.pc;
+	tell_registers(s);
+	h = heap_of(bpf_map_lookup_elem(&processes, &pid), pid);
+	if (h)
+		s->seen.o.place = place_of(h, ctx->addr);
+	end_event(s, bpf_get_prandom_u32() % HURRY == 0);
+	return 0;
+}
+
+/* The two counters are told apart by their periods. */
+const volatile __u64 instructions_period = 0;
+
+SEC("perf_event")
+int overflow(struct tick_context *ctx)
+{
+	__u64 period = ctx->sample_period;
+	struct scratch *s;
+
+	s = begin_event(ctx, OBSERVED_OVERFLOW, period == instructions_period ? PROBE_INSTRUCTIONS : PROBE_CYCLES);
+	if (!s)
+		return 0;
+	s->seen.o.count = 1;
+	s->seen.o.values[0] = period;
+	end_event(s, false);
+	return 0;
+}

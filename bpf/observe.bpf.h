@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * A hit of a probe becomes a record: what the probe saw, and the context in which it did. It takes two programs. That of
+ * the probe counts the hit, decides whether it is told, claims this CPU's working memory and notes what it sees there; the
+ * other, which is the same for all probes and is reached by a tail call, walks the stack and writes the record. So the
+ * walker is verified once.
+ *
+ * Programs of probes can be preempted by another thread that hits one on the same CPU, though they do not leave the CPU.
+ * Hence the claim: whoever finds the memory in use drops its record and counts that. And kernels since 6.13 give functions
+ * with large stacks a stack per CPU, which such a thread would overwrite, but not in programs that make tail calls
+ * (check_max_stack_depth in kernel/bpf/verifier.c): every program here makes one.
+ */
+#pragma once
+
+#include "heap.bpf.h"
+#include "walk.bpf.h"
+
+#define MAX_PROBES 256
+
+/* Cookies of what comes as perf events: one of each. */
+#define PROBE_FAULT (MAX_PROBES - 1)
+#define PROBE_CYCLES (MAX_PROBES - 2)
+#define PROBE_INSTRUCTIONS (MAX_PROBES - 3)
+
+/* What user space says of a probe. */
+struct probe {
+	__u32 every; /* executions of which one is told; 0: none */
+	__u32 pad;
+};
+
+struct probe_count {
+	__u64 hits; /* executions in processes that were chosen */
+	__u64 told;
+};
+
+/* key: attach cookie */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_PROBES);
+	__type(key, __u32);
+	__type(value, struct probe);
+} probes SEC(".maps");
+
+/* key: attach cookie */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_PROBES);
+	__type(key, __u32);
+	__type(value, struct probe_count);
+} probe_counts SEC(".maps");
+
+enum tails {
+	TAIL_OBSERVE, /* the program that walks and writes */
+	TAIL_NONE,    /* there is none: what a program calls that must make a tail call and has none to make */
+	TAIL_COUNT,
+};
+
+/* Of how many executions this one is to be told; 0 if it is not. Counted on each CPU: every of them, not every one by chance. */
+static __always_inline __u32 told(__u32 probe)
+{
+	struct probe *p = bpf_map_lookup_elem(&probes, &probe);
+	struct probe_count *c = bpf_map_lookup_elem(&probe_counts, &probe);
+	__u32 every;
+	__u64 n;
+
+	if (!p || !c)
+		return 0;
+	count(PROBE_HITS, 1);
+	n = __sync_fetch_and_add(&c->hits, 1);
+	every = p->every;
+	if (!every || (every > 1 && n % every))
+		return 0;
+	__sync_fetch_and_add(&c->told, 1);
+	return every;
+}
+
+/* Claims this CPU's working memory for an observation; 0 if it is in use. */
+static __always_inline struct scratch *begin_observation(__u8 what, __u32 probe, __u32 every)
+{
+	struct scratch *s = this_scratch();
+	struct observation *o;
+
+	count(OBSERVATIONS_ATTEMPTED, 1);
+	if (!s || __sync_lock_test_and_set(&s->watch.claimed, 1)) {
+		count(OBSERVATIONS_DROPPED_BUSY, 1);
+		return 0;
+	}
+	s->watch.begin = bpf_ktime_get_ns();
+	s->watch.klass = s->watch.bare = 0;
+	o = &s->seen.o;
+	o->what = what;
+	o->place = o->flags = o->count = 0;
+	o->text_len = o->failed = o->cut = 0;
+	o->probe = probe;
+	o->every = every;
+	o->stops = o->pad2 = 0;
+	o->object = 0;
+	return s;
+}
+
+/* Notes an object: where it is, and the class whose name is told. */
+static __always_inline void see_object(struct scratch *s, const struct hotspot_process *vm, __u32 pid, __u64 object,
+				       __u64 klass)
+{
+	struct hotspot_heap *h = heap_of(vm, pid);
+
+	if (!h)
+		return;
+	s->seen.o.object = object;
+	s->seen.o.place = place_of(h, object);
+	s->watch.klass = klass ? klass : klass_of(h, object);
+}
+
+static __always_inline void end_observation(struct scratch *s)
+{
+	count(NS_PROBES, bpf_ktime_get_ns() - s->watch.begin);
+	__sync_lock_test_and_set(&s->watch.claimed, 0);
+}
+
+/* Copies the name of the class into the text. */
+static __always_inline void tell_class(struct scratch *s, const struct hotspot_heap *h)
+{
+	struct observation *o = &s->seen.o;
+	__u64 symbol = read_word(s->watch.klass + h->klass_name);
+	__u32 len = 0;
+
+	if (!symbol)
+		return;
+	bpf_probe_read_user(&len, 2, (void *)(symbol + h->symbol_length));
+	if (len > MAX_OBSERVED_TEXT) {
+		len = MAX_OBSERVED_TEXT;
+		o->flags |= SEEN_CUT;
+	}
+	if (!bpf_probe_read_user(s->seen.text, len, (void *)(symbol + h->symbol_body)))
+		o->text_len = len;
+}
+
+/* Appends the observation behind n frames; returns its size in bytes. */
+static __always_inline __u32 append_observation(struct scratch *s, __u64 n)
+{
+	__u32 text = s->seen.o.text_len, size;
+
+	asm volatile("" : "+r"(n), "+r"(text)); /* what is compared is what is used */
+	if (n > MAX_USER_FRAMES || text > MAX_OBSERVED_TEXT)
+		return 0;
+	size = sizeof(struct observation) + ((text + 7) & ~7u);
+	bpf_probe_read_kernel((void *)s + offsetof(struct scratch, sample) + offsetof(struct sample, frames) + 8 * n, size,
+			      &s->seen);
+	return size;
+}
+
+/* Takes the user's registers as a probe gets them. */
+static __always_inline void take_registers(struct scratch *s, const struct registers *regs)
+{
+#if defined(__TARGET_ARCH_x86)
+	s->regs.pc = regs->ip;
+	s->regs.sp = regs->sp;
+	s->regs.bp = regs->bp;
+	s->regs.r13 = regs->r13;
+	s->regs.rbx = regs->bx;
+#elif defined(__TARGET_ARCH_arm64)
+	s->regs.pc = regs->pc;
+	s->regs.sp = regs->sp;
+	s->regs.bp = regs->regs[29];
+#endif
+}
+
+/* Writes what was noted, with the context of the registers in scratch. Ends the observation. */
+static __always_inline void write_observation(struct scratch *s, __u64 wakeup)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+	__u64 id = bpf_get_current_pid_tgid(), size;
+	__u32 pid = id >> 32, tid = (__u32)id, n;
+	const struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+	struct sample *r = &s->sample;
+	struct hotspot_heap *h;
+
+	fill_header(&r->header, task, EVENT_OBSERVED, s->watch.begin);
+	r->flags = 0;
+	r->end = END_NONE;
+	r->cpu = bpf_get_smp_processor_id();
+	r->class_epoch = r->attachment = 0;
+	r->user_frames = r->kernel_frames = 0;
+	bpf_get_current_comm(r->comm, sizeof(r->comm));
+	if (vm && vm->start_ticks != r->header.start / NS_PER_START_TICK)
+		vm = 0;
+	if (!s->watch.bare) {
+		begin_walks(s, vm, task, tid);
+		walk_user(s, vm, pid, MAX_USER_FRAMES, 0);
+	}
+	h = heap_of(vm, pid);
+	if (h && s->watch.klass)
+		tell_class(s, h);
+	if (vm) {
+		__u32 slot = vm->slot;
+		struct epochs *e = bpf_map_lookup_elem(&epochs, &slot);
+
+		s->seen.o.stops = e ? e->stops : 0;
+	}
+	n = r->user_frames;
+	size = offsetof(struct sample, frames) + 8 * (__u64)n + append_observation(s, n);
+	if (size > sizeof(*r))
+		size = sizeof(*r);
+	if (bpf_ringbuf_output(&events, r, size, wakeup))
+		count(OBSERVATIONS_DROPPED_RING_FULL, 1);
+	else
+		count(OBSERVATIONS_DELIVERED, 1);
+	end_observation(s);
+}

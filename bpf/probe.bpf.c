@@ -1,0 +1,190 @@
+//go:build ignore
+
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Events of guests, where probes in their libraries tell of them: allocations, waits for locks, pauses, values. Each is
+ * noted by a program of its own; observe walks and writes (observe.bpf.h). As uprobe.multi programs, where the kernel has
+ * them, the same programs are loaded with that attach type.
+ */
+#include "pause.bpf.h"
+#include "value.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+struct observation *export_observation __attribute__((unused));
+struct probe *export_probe __attribute__((unused));
+struct probe_count *export_probe_count __attribute__((unused));
+struct hotspot_heap *export_hotspot_heap __attribute__((unused));
+struct counted_class *export_counted_class __attribute__((unused));
+struct class_count *export_class_count __attribute__((unused));
+struct operation_site *export_operation_site __attribute__((unused));
+struct value_operand *export_value_operand __attribute__((unused));
+struct probed_value *export_probed_value __attribute__((unused));
+struct probed_values *export_probed_values __attribute__((unused));
+enum value_form *export_value_form __attribute__((unused));
+enum observed *export_observed __attribute__((unused));
+enum seen_flags *export_seen_flags __attribute__((unused));
+enum heap_place *export_heap_place __attribute__((unused));
+enum heap_flags *export_heap_flags __attribute__((unused));
+
+const volatile __u32 wakeup_bytes = 2 << 20;
+
+int observe(struct registers *ctx);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, TAIL_COUNT);
+	__uint(key_size, sizeof(__u32));
+	__array(values, int (void *));
+} tails SEC(".maps") = {
+	.values = {[TAIL_OBSERVE] = (void *)&observe},
+};
+
+/* Every program ends with a tail call: see observe.bpf.h. */
+static __always_inline int go_on(struct registers *ctx, bool seen)
+{
+	struct scratch *s;
+
+	if (!seen) {
+		bpf_tail_call(ctx, &tails, TAIL_NONE);
+		return 0;
+	}
+	bpf_tail_call(ctx, &tails, TAIL_OBSERVE);
+	s = this_scratch(); /* never */
+	if (s)
+		end_observation(s);
+	return 0;
+}
+
+SEC("uprobe")
+int observe(struct registers *ctx)
+{
+	struct scratch *s = this_scratch();
+	__u64 wakeup = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= wakeup_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+
+	if (s) {
+		take_registers(s, ctx);
+		write_observation(s, wakeup);
+	}
+	return go_on(ctx, false);
+}
+
+SEC("uprobe")
+int allocation_in_buffer(struct registers *ctx)
+{
+	return go_on(ctx, see_allocation(ctx, bpf_get_attach_cookie(ctx), false));
+}
+
+SEC("uprobe")
+int allocation_outside(struct registers *ctx)
+{
+	return go_on(ctx, see_allocation(ctx, bpf_get_attach_cookie(ctx), true));
+}
+
+/* At the entry of SharedRuntime::dtrace_object_alloc(oopDesc*, ...). */
+SEC("uprobe")
+int object_allocated(struct registers *ctx)
+{
+	count_object(parameter(ctx, 0));
+	return go_on(ctx, false);
+}
+
+/* At the entry of SharedRuntime::dtrace_object_alloc(JavaThread*, oopDesc*, ...). */
+SEC("uprobe")
+int object_allocated_by(struct registers *ctx)
+{
+	count_object(parameter(ctx, 1));
+	return go_on(ctx, false);
+}
+
+/* At the entry of ObjectMonitor::enter. */
+SEC("uprobe")
+int monitor_enter(struct registers *ctx)
+{
+	begin_wait(&entering, bpf_get_attach_cookie(ctx), parameter(ctx, 0), false);
+	return go_on(ctx, false);
+}
+
+/* At the entry of LightweightSynchronizer::enter. */
+SEC("uprobe")
+int lightweight_enter(struct registers *ctx)
+{
+	begin_wait(&entering, bpf_get_attach_cookie(ctx), parameter(ctx, 0), true);
+	return go_on(ctx, false);
+}
+
+/* Behind calls of functions that spin: a result above 0, an int or a bool, is success. */
+SEC("uprobe")
+int monitor_spun(struct registers *ctx)
+{
+	struct wait *w = this_wait(&entering);
+
+	if (w)
+		w->flags |= (signed char)result(ctx) > 0 ? SEEN_CONTENDED | SEEN_SPUN : SEEN_CONTENDED;
+	return go_on(ctx, false);
+}
+
+/* At the entry of functions that block. */
+SEC("uprobe")
+int monitor_blocks(struct registers *ctx)
+{
+	struct wait *w = this_wait(&entering);
+
+	if (w)
+		w->flags |= SEEN_CONTENDED;
+	return go_on(ctx, false);
+}
+
+/* Behind calls of the functions that monitor_enter and lightweight_enter are at. */
+SEC("uprobe")
+int monitor_entered(struct registers *ctx)
+{
+	return go_on(ctx, see_monitor(bpf_get_attach_cookie(ctx)));
+}
+
+SEC("uprobe")
+int park_begin(struct registers *ctx)
+{
+	begin_wait(&parked, bpf_get_attach_cookie(ctx), 0, false);
+	return go_on(ctx, false);
+}
+
+SEC("uprobe")
+int park_end(struct registers *ctx)
+{
+	return go_on(ctx, see_park(bpf_get_attach_cookie(ctx)));
+}
+
+SEC("uprobe")
+int safepoint_begin(struct registers *ctx)
+{
+	begin_pause();
+	return go_on(ctx, false);
+}
+
+SEC("uprobe")
+int safepoint_end(struct registers *ctx)
+{
+	return go_on(ctx, see_pause(bpf_get_attach_cookie(ctx)));
+}
+
+SEC("uprobe")
+int operation_begin(struct registers *ctx)
+{
+	note_operation(bpf_get_attach_cookie(ctx));
+	return go_on(ctx, false);
+}
+
+SEC("uprobe")
+int collection_begin(struct registers *ctx)
+{
+	note_collection();
+	return go_on(ctx, false);
+}
+
+/* At any instruction: what user space asks for. */
+SEC("uprobe")
+int value_probe(struct registers *ctx)
+{
+	return go_on(ctx, see_values(bpf_get_attach_cookie(ctx)));
+}

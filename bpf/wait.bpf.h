@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Waits of threads, from a probe where one begins to another where it ends; there is none at the return, as such probes
+ * write into a guest's stack. Monitors: ObjectMonitor::enter, or LightweightSynchronizer::enter from JDK 24 on; whether the
+ * monitor was found taken (the VM tried to acquire it by spinning) and whether that succeeded. java.util.concurrent:
+ * Unsafe.park, with the object that the thread says it waits for. A wait that was not to be told is not timed either.
+ */
+#pragma once
+
+#include "allocation.bpf.h"
+#include "operand.bpf.h"
+
+#define MAX_WAITING 16384 /* threads at once */
+
+struct wait {
+	__u64 begin;   /* ns */
+	__u64 monitor; /* the ObjectMonitor, or with handle a handle of the object: the address of a word that refers to it */
+	__u64 born;    /* of the thread, ns: guards against a reused number */
+	__u32 every;
+	__u8 flags; /* enum seen_flags */
+	__u8 handle;
+	__u8 pad[2];
+};
+
+/* key: thread; in ObjectMonitor::enter */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_WAITING);
+	__type(key, __u32);
+	__type(value, struct wait);
+} entering SEC(".maps");
+
+/* key: thread; in Unsafe.park */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_WAITING);
+	__type(key, __u32);
+	__type(value, struct wait);
+} parked SEC(".maps");
+
+static __always_inline void begin_wait(void *waits, __u32 probe, __u64 monitor, bool handle)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct task_struct *task;
+	__u32 tid = (__u32)id;
+	struct wait w = {};
+
+	if (!chosen(id >> 32))
+		return;
+	w.every = told(probe);
+	if (!w.every) {
+		bpf_map_delete_elem(waits, &tid); /* an earlier one that was not seen to end */
+		return;
+	}
+	task = (struct task_struct *)bpf_get_current_task_btf();
+	w.born = task->start_boottime;
+	w.monitor = monitor;
+	w.handle = handle;
+	w.begin = bpf_ktime_get_ns();
+	if (bpf_map_update_elem(waits, &tid, &w, BPF_ANY))
+		count(OBSERVATIONS_DROPPED_TABLE_FULL, 1);
+}
+
+/* The wait of this thread, 0 if there is none. */
+static __always_inline struct wait *this_wait(void *waits)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct wait *w = bpf_map_lookup_elem(waits, &tid);
+
+	return w && w->born == task->start_boottime ? w : 0;
+}
+
+/* Notes a wait that ends here. */
+static __always_inline struct scratch *see_wait(void *waits, __u8 what, __u32 probe)
+{
+	__u64 now = bpf_ktime_get_ns();
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct wait *w = this_wait(waits);
+	struct scratch *s;
+
+	if (!w)
+		return 0;
+	s = begin_observation(what, probe, w->every);
+	if (s) {
+		s->seen.o.flags = w->flags;
+		s->seen.o.count = 1;
+		s->seen.o.values[0] = now - w->begin;
+		s->seen.o.object = w->monitor;
+		s->watch.handle = w->handle;
+	}
+	bpf_map_delete_elem(waits, &tid);
+	return s;
+}
+
+/* The thread has acquired the monitor. */
+static __always_inline bool see_monitor(__u32 probe)
+{
+	struct scratch *s = see_wait(&entering, OBSERVED_MONITOR, probe);
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	const struct hotspot_process *vm;
+	const struct hotspot_heap *h;
+	__u64 monitor;
+
+	if (!s)
+		return false;
+	vm = bpf_map_lookup_elem(&processes, &pid);
+	h = heap_of(vm, pid);
+	monitor = s->seen.o.object;
+	s->seen.o.object = 0;
+	if (!h)
+		return true;
+	if (s->watch.handle)
+		see_object(s, vm, pid, read_word(monitor), 0);
+	else
+		see_object(s, vm, pid,
+			   native_referent(h, monitor + h->monitor_object, h->flags & HEAP_MONITOR_HANDLE), 0);
+	return true;
+}
+
+/* The thread has been woken, or has waited long enough. */
+static __always_inline bool see_park(__u32 probe)
+{
+	struct scratch *s = see_wait(&parked, OBSERVED_PARK, probe);
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+	__u64 id = bpf_get_current_pid_tgid(), object;
+	const struct hotspot_process *vm;
+	const struct hotspot_heap *h;
+	struct java_thread *t;
+	__u32 pid = id >> 32;
+
+	if (!s)
+		return false;
+	s->seen.o.object = 0;
+	vm = bpf_map_lookup_elem(&processes, &pid);
+	h = heap_of(vm, pid);
+	if (!h || !vm || !(h->flags & HEAP_PARK_BLOCKER))
+		return true;
+	t = current_java_thread(vm, s, task, (__u32)id);
+	if (!t)
+		return true;
+	object = native_referent(h, t->thread + h->thread_object, h->flags & HEAP_THREAD_HANDLE);
+	if (object)
+		see_object(s, vm, pid, referent(h, object + h->park_blocker), 0);
+	return true;
+}
