@@ -16,14 +16,15 @@ import (
 type CodeMapCodeLoad struct {
 	_      structs.HostLayout
 	Header struct {
-		_     structs.HostLayout
-		Time  uint64
-		Start uint64
-		Pid   uint32
-		Tid   uint32
-		Exec  uint32
-		Kind  uint8
-		Pad   [3]uint8
+		_       structs.HostLayout
+		Time    uint64
+		Start   uint64
+		Pid     uint32
+		Tid     uint32
+		Exec    uint32
+		Kind    uint8
+		Stopped uint8
+		Pad     [2]uint8
 	}
 	Begin        uint64
 	Size         uint32
@@ -41,6 +42,8 @@ type CodeMapEpochs struct {
 	_       structs.HostLayout
 	Code    uint32
 	Classes uint32
+	Stops   uint32
+	Stopped uint32
 }
 
 type CodeMapHotspotProcess struct {

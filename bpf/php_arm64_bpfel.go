@@ -36,14 +36,15 @@ type PhpPhpEdge struct {
 	Names struct {
 		_      structs.HostLayout
 		Header struct {
-			_     structs.HostLayout
-			Time  uint64
-			Start uint64
-			Pid   uint32
-			Tid   uint32
-			Exec  uint32
-			Kind  uint8
-			Pad   [3]uint8
+			_       structs.HostLayout
+			Time    uint64
+			Start   uint64
+			Pid     uint32
+			Tid     uint32
+			Exec    uint32
+			Kind    uint8
+			Stopped uint8
+			Pad     [2]uint8
 		}
 		Burst       uint64
 		CallerLine  uint32

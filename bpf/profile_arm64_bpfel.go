@@ -64,52 +64,62 @@ const (
 type ProfileCounter uint32
 
 const (
-	ProfileCounterSAMPLES_ATTEMPTED          ProfileCounter = 0
-	ProfileCounterSAMPLES_DELIVERED          ProfileCounter = 1
-	ProfileCounterSAMPLES_DROPPED_RING_FULL  ProfileCounter = 2
-	ProfileCounterSAMPLES_DROPPED_NO_SCRATCH ProfileCounter = 3
-	ProfileCounterTICKS_IDLE                 ProfileCounter = 4
-	ProfileCounterTICKS_FILTERED             ProfileCounter = 5
-	ProfileCounterEVENTS_ATTEMPTED           ProfileCounter = 6
-	ProfileCounterEVENTS_DELIVERED           ProfileCounter = 7
-	ProfileCounterEVENTS_DROPPED_RING_FULL   ProfileCounter = 8
-	ProfileCounterNS_TOTAL                   ProfileCounter = 9
-	ProfileCounterNS_JAVA                    ProfileCounter = 10
-	ProfileCounterSAMPLES_JAVA               ProfileCounter = 11
-	ProfileCounterFRAMES_JAVA                ProfileCounter = 12
-	ProfileCounterRING_BYTES                 ProfileCounter = 13
-	ProfileCounterSEGMENT_MISSES             ProfileCounter = 14
-	ProfileCounterWINDOW_FILLS               ProfileCounter = 15
-	ProfileCounterCODE_UNLOADS               ProfileCounter = 16
-	ProfileCounterCALLS_ATTEMPTED            ProfileCounter = 17
-	ProfileCounterCALLS_DELIVERED            ProfileCounter = 18
-	ProfileCounterCALLS_DROPPED_RING_FULL    ProfileCounter = 19
-	ProfileCounterCALL_HITS                  ProfileCounter = 20
-	ProfileCounterCALL_HITS_REFUSED          ProfileCounter = 21
-	ProfileCounterBURSTS_ARMED               ProfileCounter = 22
-	ProfileCounterBURSTS_SKIPPED             ProfileCounter = 23
-	ProfileCounterNS_CALLS                   ProfileCounter = 24
-	ProfileCounterSAMPLES_LINKED             ProfileCounter = 25
-	ProfileCounterSAMPLES_PARTIAL            ProfileCounter = 26
-	ProfileCounterSTACKS_DISPLACED           ProfileCounter = 27
-	ProfileCounterCOUNTER_COUNT              ProfileCounter = 28
+	ProfileCounterSAMPLES_ATTEMPTED               ProfileCounter = 0
+	ProfileCounterSAMPLES_DELIVERED               ProfileCounter = 1
+	ProfileCounterSAMPLES_DROPPED_RING_FULL       ProfileCounter = 2
+	ProfileCounterSAMPLES_DROPPED_NO_SCRATCH      ProfileCounter = 3
+	ProfileCounterTICKS_IDLE                      ProfileCounter = 4
+	ProfileCounterTICKS_FILTERED                  ProfileCounter = 5
+	ProfileCounterEVENTS_ATTEMPTED                ProfileCounter = 6
+	ProfileCounterEVENTS_DELIVERED                ProfileCounter = 7
+	ProfileCounterEVENTS_DROPPED_RING_FULL        ProfileCounter = 8
+	ProfileCounterNS_TOTAL                        ProfileCounter = 9
+	ProfileCounterNS_JAVA                         ProfileCounter = 10
+	ProfileCounterSAMPLES_JAVA                    ProfileCounter = 11
+	ProfileCounterFRAMES_JAVA                     ProfileCounter = 12
+	ProfileCounterRING_BYTES                      ProfileCounter = 13
+	ProfileCounterSEGMENT_MISSES                  ProfileCounter = 14
+	ProfileCounterWINDOW_FILLS                    ProfileCounter = 15
+	ProfileCounterCODE_UNLOADS                    ProfileCounter = 16
+	ProfileCounterCALLS_ATTEMPTED                 ProfileCounter = 17
+	ProfileCounterCALLS_DELIVERED                 ProfileCounter = 18
+	ProfileCounterCALLS_DROPPED_RING_FULL         ProfileCounter = 19
+	ProfileCounterCALL_HITS                       ProfileCounter = 20
+	ProfileCounterCALL_HITS_REFUSED               ProfileCounter = 21
+	ProfileCounterBURSTS_ARMED                    ProfileCounter = 22
+	ProfileCounterBURSTS_SKIPPED                  ProfileCounter = 23
+	ProfileCounterNS_CALLS                        ProfileCounter = 24
+	ProfileCounterSAMPLES_LINKED                  ProfileCounter = 25
+	ProfileCounterSAMPLES_PARTIAL                 ProfileCounter = 26
+	ProfileCounterSTACKS_DISPLACED                ProfileCounter = 27
+	ProfileCounterPROBE_HITS                      ProfileCounter = 28
+	ProfileCounterOBSERVATIONS_ATTEMPTED          ProfileCounter = 29
+	ProfileCounterOBSERVATIONS_DELIVERED          ProfileCounter = 30
+	ProfileCounterOBSERVATIONS_DROPPED_RING_FULL  ProfileCounter = 31
+	ProfileCounterOBSERVATIONS_DROPPED_BUSY       ProfileCounter = 32
+	ProfileCounterOBSERVATIONS_DROPPED_TABLE_FULL ProfileCounter = 33
+	ProfileCounterNS_PROBES                       ProfileCounter = 34
+	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 35
 )
 
 type ProfileEpochs struct {
 	_       structs.HostLayout
 	Code    uint32
 	Classes uint32
+	Stops   uint32
+	Stopped uint32
 }
 
 type ProfileEventHeader struct {
-	_     structs.HostLayout
-	Time  uint64
-	Start uint64
-	Pid   uint32
-	Tid   uint32
-	Exec  uint32
-	Kind  uint8
-	Pad   [3]uint8
+	_       structs.HostLayout
+	Time    uint64
+	Start   uint64
+	Pid     uint32
+	Tid     uint32
+	Exec    uint32
+	Kind    uint8
+	Stopped uint8
+	Pad     [2]uint8
 }
 
 type ProfileEventKind uint32
@@ -122,6 +132,7 @@ const (
 	ProfileEventKindEVENT_CALL         ProfileEventKind = 5
 	ProfileEventKindEVENT_NAMED_CALL   ProfileEventKind = 6
 	ProfileEventKindEVENT_NEW_METHOD   ProfileEventKind = 7
+	ProfileEventKindEVENT_OBSERVED     ProfileEventKind = 8
 )
 
 type ProfileFrameKind uint32
@@ -358,7 +369,36 @@ type ProfileScratch struct {
 		Thread    uint64
 		StackBase uint64
 	}
-	Cfa    [1024]uint64
+	Cfa   [1024]uint64
+	Watch struct {
+		_       structs.HostLayout
+		Begin   uint64
+		Klass   uint64
+		Claimed uint32
+		Bare    uint32
+		Handle  uint32
+		Pad     uint32
+	}
+	Seen struct {
+		_ structs.HostLayout
+		O struct {
+			_       structs.HostLayout
+			What    uint8
+			Place   uint8
+			Flags   uint8
+			Count   uint8
+			TextLen uint16
+			Failed  uint8
+			Cut     uint8
+			Probe   uint32
+			Every   uint32
+			Stops   uint32
+			Pad2    uint32
+			Object  uint64
+			Values  [8]uint64
+		}
+		Text [480]uint8
+	}
 	Sample ProfileSample
 	Tail   [514]uint64
 }
@@ -426,6 +466,7 @@ const (
 	ProfileVarExportSharedStack  = "export_shared_stack"
 	ProfileVarExportWalkEnd      = "export_walk_end"
 	ProfileVarFilterByPid        = "filter_by_pid"
+	ProfileVarJavaOnly           = "java_only"
 	ProfileVarWakeupBytes        = "wakeup_bytes"
 	ProfileVarWalkUnknown        = "walk_unknown"
 )
@@ -515,6 +556,7 @@ type ProfileVariableSpecs struct {
 	ExportSharedStack  *ebpf.VariableSpec `ebpf:"export_shared_stack"`
 	ExportWalkEnd      *ebpf.VariableSpec `ebpf:"export_walk_end"`
 	FilterByPid        *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	JavaOnly           *ebpf.VariableSpec `ebpf:"java_only"`
 	WakeupBytes        *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
 	WalkUnknown        *ebpf.VariableSpec `ebpf:"walk_unknown"`
 }
@@ -586,6 +628,7 @@ type ProfileVariables struct {
 	ExportSharedStack  *ebpf.Variable `ebpf:"export_shared_stack"`
 	ExportWalkEnd      *ebpf.Variable `ebpf:"export_walk_end"`
 	FilterByPid        *ebpf.Variable `ebpf:"filter_by_pid"`
+	JavaOnly           *ebpf.Variable `ebpf:"java_only"`
 	WakeupBytes        *ebpf.Variable `ebpf:"wakeup_bytes"`
 	WalkUnknown        *ebpf.Variable `ebpf:"walk_unknown"`
 }

@@ -87,6 +87,7 @@ const (
 	WalkTestVarExportBlobKind = "export_blob_kind"
 	WalkTestVarExportRequest  = "export_request"
 	WalkTestVarFilterByPid    = "filter_by_pid"
+	WalkTestVarJavaOnly       = "java_only"
 	WalkTestVarWalkUnknown    = "walk_unknown"
 )
 
@@ -168,6 +169,7 @@ type WalkTestVariableSpecs struct {
 	ExportBlobKind *ebpf.VariableSpec `ebpf:"export_blob_kind"`
 	ExportRequest  *ebpf.VariableSpec `ebpf:"export_request"`
 	FilterByPid    *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	JavaOnly       *ebpf.VariableSpec `ebpf:"java_only"`
 	WalkUnknown    *ebpf.VariableSpec `ebpf:"walk_unknown"`
 }
 
@@ -230,6 +232,7 @@ type WalkTestVariables struct {
 	ExportBlobKind *ebpf.Variable `ebpf:"export_blob_kind"`
 	ExportRequest  *ebpf.Variable `ebpf:"export_request"`
 	FilterByPid    *ebpf.Variable `ebpf:"filter_by_pid"`
+	JavaOnly       *ebpf.Variable `ebpf:"java_only"`
 	WalkUnknown    *ebpf.Variable `ebpf:"walk_unknown"`
 }
 
