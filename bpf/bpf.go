@@ -103,7 +103,17 @@ func (o *Objects) loadCodeMap() error {
 // LoadBeside loads another object, with the maps that it has in common with o shared, into a struct as
 // ebpf.CollectionSpec.LoadAndAssign takes it. Whoever loads it closes it, before o.
 func (o *Objects) LoadBeside(spec *ebpf.CollectionSpec, to any) error {
+	return o.loadBeside(spec, to, nil)
+}
+
+// loadBeside is LoadBeside with more maps to share.
+func (o *Objects) loadBeside(spec *ebpf.CollectionSpec, to any, more map[string]*ebpf.Map) error {
 	shared := map[string]*ebpf.Map{}
+	for name, m := range more {
+		if spec.Maps[name] != nil {
+			shared[name] = m
+		}
+	}
 	for name, m := range map[string]*ebpf.Map{
 		"events": o.Events, "counters": o.Counters, "processes": o.Processes, "epochs": o.Epochs, "pids": o.Pids,
 	} {

@@ -35,7 +35,16 @@ const (
 	SamplesLinked           = ProfileCounterSAMPLES_LINKED
 	SamplesPartial          = ProfileCounterSAMPLES_PARTIAL
 	StacksDisplaced         = ProfileCounterSTACKS_DISPLACED
-	counterCount            = ProfileCounterCOUNTER_COUNT
+	ProbeHits               = ProfileCounterPROBE_HITS
+	NsProbes                = ProfileCounterNS_PROBES
+
+	ObservationsAttempted        = ProfileCounterOBSERVATIONS_ATTEMPTED
+	ObservationsDelivered        = ProfileCounterOBSERVATIONS_DELIVERED
+	ObservationsDroppedRingFull  = ProfileCounterOBSERVATIONS_DROPPED_RING_FULL
+	ObservationsDroppedBusy      = ProfileCounterOBSERVATIONS_DROPPED_BUSY
+	ObservationsDroppedTableFull = ProfileCounterOBSERVATIONS_DROPPED_TABLE_FULL
+
+	counterCount = ProfileCounterCOUNTER_COUNT
 )
 
 // Counts are all counters at one moment, summed over CPUs.

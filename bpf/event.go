@@ -31,6 +31,7 @@ const (
 	EventCall        = uint8(ProfileEventKindEVENT_CALL)
 	EventNamedCall   = uint8(ProfileEventKindEVENT_NAMED_CALL)
 	EventNewMethod   = uint8(ProfileEventKindEVENT_NEW_METHOD)
+	EventObserved    = uint8(ProfileEventKindEVENT_OBSERVED)
 )
 
 // What sampled a call.

@@ -19,7 +19,7 @@ import (
 // objects are all that the agent loads, as they are for this machine.
 var objects = map[string]func() (*ebpf.CollectionSpec, error){
 	"profile": LoadProfile, "codemap": LoadCodeMap, "burst": LoadBurst, "listener": LoadListener, "branch": LoadBranch,
-	"exact": LoadExact, "php": LoadPhp,
+	"exact": LoadExact, "php": LoadPhp, "probe": LoadProbe, "fault": LoadFault,
 }
 
 // architectures that the agent is built for, as the names of objects have them.
@@ -119,13 +119,23 @@ func TestLicense(t *testing.T) {
 }
 
 // atomics are the maps of counters: programs may be preempted while they count.
-var atomics = map[string]bool{"counters": true, "exact_counters": true, "burst_costs": true}
+var atomics = map[string]bool{"counters": true, "exact_counters": true, "burst_costs": true, "probe_counts": true}
 
-// Uprobe programs are preempted: what is a CPU's is not theirs.
+// claiming is the object whose programs claim what is a CPU's, and make tail calls so that the kernel gives them no stack per
+// CPU: observe.bpf.h.
+const claiming = "probe"
+
+// Uprobe programs are preempted: what is a CPU's is not theirs, unless they claim it.
 func TestUprobesKeepNothingPerCPU(t *testing.T) {
-	everySpec(t, func(t *testing.T, _ string, spec *ebpf.CollectionSpec) {
+	everySpec(t, func(t *testing.T, object string, spec *ebpf.CollectionSpec) {
 		for name, prog := range spec.Programs {
 			if !isUprobe(prog) {
+				continue
+			}
+			if object == claiming {
+				if !hasTailCall(prog) {
+					t.Errorf("%s makes no tail call: it may run on a stack of its CPU", name)
+				}
 				continue
 			}
 			for _, ins := range prog.Instructions {
@@ -139,6 +149,12 @@ func TestUprobesKeepNothingPerCPU(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+func hasTailCall(prog *ebpf.ProgramSpec) bool {
+	return slices.ContainsFunc(prog.Instructions, func(ins asm.Instruction) bool {
+		return ins.IsBuiltinCall() && asm.BuiltinFunc(ins.Constant) == asm.FnTailCall
 	})
 }
 
@@ -176,7 +192,7 @@ func TestKernelUprobeStack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(slices.Collect(maps.Values(spec.Programs)), isUprobe) {
+		if object == claiming || !slices.ContainsFunc(slices.Collect(maps.Values(spec.Programs)), isUprobe) {
 			continue
 		}
 		t.Run(object, func(t *testing.T) {
@@ -233,7 +249,8 @@ func TestKernelBeside(t *testing.T) {
 		"exact": func() (io.Closer, error) {
 			return o.LoadExact(ExactOptions{PID: 1, Nodes: 100, Edges: 100, Threads: 2, Methods: 100})
 		},
-		"php": func() (io.Closer, error) { return o.LoadPHP() },
+		"php":   func() (io.Closer, error) { return o.LoadPHP() },
+		"probe": func() (io.Closer, error) { return o.LoadProbes(false) },
 	} {
 		t.Run(object, func(t *testing.T) {
 			loaded, err := load()

@@ -1,0 +1,156 @@
+package bpf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+)
+
+// Types of the object of probes. Layouts and units: event.h, observe.bpf.h.
+type (
+	HotspotHeap   = ProbeHotspotHeap
+	ProbeRate     = ProbeProbe
+	ProbeCount    = ProbeProbeCount
+	CountedClass  = ProbeCountedClass
+	ClassCount    = ProbeClassCount
+	OperationSite = ProbeOperationSite
+)
+
+// What a probe saw.
+const (
+	ObservedAllocation = uint8(ProbeObservedOBSERVED_ALLOCATION) // values: bytes of the object, bytes of the thread's buffer
+	ObservedMonitor    = uint8(ProbeObservedOBSERVED_MONITOR)    // values: ns
+	ObservedPark       = uint8(ProbeObservedOBSERVED_PARK)       // values: ns
+	ObservedValues     = uint8(ProbeObservedOBSERVED_VALUES)
+	ObservedPause      = uint8(ProbeObservedOBSERVED_PAUSE)    // values: ns; text: the VM's operation
+	ObservedFault      = uint8(ProbeObservedOBSERVED_FAULT)    // values: data address, pc
+	ObservedOverflow   = uint8(ProbeObservedOBSERVED_OVERFLOW) // values: events of a CPU's counter
+)
+
+// Flags of an observation.
+const (
+	SeenOutside    = uint8(ProbeSeenFlagsSEEN_OUTSIDE)    // allocation: not in a buffer
+	SeenContended  = uint8(ProbeSeenFlagsSEEN_CONTENDED)  // monitor: it was not free
+	SeenSpun       = uint8(ProbeSeenFlagsSEEN_SPUN)       // monitor: acquired while spinning
+	SeenCollection = uint8(ProbeSeenFlagsSEEN_COLLECTION) // pause: garbage was collected
+	SeenCut        = uint8(ProbeSeenFlagsSEEN_CUT)        // the text did not fit
+	SeenEnd        = uint8(ProbeSeenFlagsSEEN_END)        // allocation: the first that did not fit into the thread's buffer
+)
+
+// Places of an object.
+const (
+	PlaceUnknown   = uint8(ProbeHeapPlacePLACE_UNKNOWN)
+	PlaceYoung     = uint8(ProbeHeapPlacePLACE_YOUNG)
+	PlaceSurvivor  = uint8(ProbeHeapPlacePLACE_SURVIVOR)
+	PlaceOld       = uint8(ProbeHeapPlacePLACE_OLD)
+	PlaceHumongous = uint8(ProbeHeapPlacePLACE_HUMONGOUS)
+)
+
+// Flags of a HotspotHeap.
+const (
+	HeapNarrowKlass   = uint32(ProbeHeapFlagsHEAP_NARROW_KLASS)
+	HeapCompactHeader = uint32(ProbeHeapFlagsHEAP_COMPACT_HEADER)
+	HeapRegions       = uint32(ProbeHeapFlagsHEAP_REGIONS)
+	HeapYoungBounds   = uint32(ProbeHeapFlagsHEAP_YOUNG_BOUNDS)
+	HeapNarrowOop     = uint32(ProbeHeapFlagsHEAP_NARROW_OOP)
+	HeapThreadHandle  = uint32(ProbeHeapFlagsHEAP_THREAD_HANDLE)
+	HeapMonitorHandle = uint32(ProbeHeapFlagsHEAP_MONITOR_HANDLE)
+	HeapParkBlocker   = uint32(ProbeHeapFlagsHEAP_PARK_BLOCKER)
+	HeapColoured      = uint32(ProbeHeapFlagsHEAP_COLOURED)
+)
+
+// MaxProbes bounds the probes of events that are attached at once: MAX_PROBES, less those of perf events.
+const MaxProbes = 253
+
+// Cookies of what comes as perf events.
+const (
+	ProbeFault        = 255 // PROBE_FAULT
+	ProbeCycles       = 254 // PROBE_CYCLES
+	ProbeInstructions = 253 // PROBE_INSTRUCTIONS
+)
+
+// InstructionsPeriod is how many instructions one overflow of that counter stands for, if any do. The programs tell it from
+// others by its period, so no other counter may have it.
+const InstructionsPeriod = 9_999_973
+
+// LoadFaults loads the programs behind perf events beside o. What probes p know of guests and of their rates is theirs, too.
+// Whoever loads them closes them, before p.
+func (o *Objects) LoadFaults(p *ProbeObjects) (*FaultObjects, error) {
+	spec, err := LoadFault()
+	if err != nil {
+		return nil, fmt.Errorf("read fault object: %w", err)
+	}
+	if err := spec.Variables["instructions_period"].Set(uint64(InstructionsPeriod)); err != nil {
+		return nil, fmt.Errorf("set constants: %w", err)
+	}
+	var faults FaultObjects
+	if err := o.loadEvents(spec, &faults, map[string]*ebpf.Map{"heaps": p.Heaps, "probes": p.Probes, "probe_counts": p.ProbeCounts}); err != nil {
+		return nil, fmt.Errorf("load programs of perf events: %w", err)
+	}
+	return &faults, nil
+}
+
+// LoadProbes loads the programs behind probes of events beside o. With multi they are for uprobe.multi links (kernel 6.6
+// and later), otherwise for single ones. Whoever loads them closes them, before o.
+func (o *Objects) LoadProbes(multi bool) (*ProbeObjects, error) {
+	spec, err := LoadProbe()
+	if err != nil {
+		return nil, fmt.Errorf("read probe object: %w", err)
+	}
+	if multi {
+		for _, p := range spec.Programs {
+			p.AttachType = ebpf.AttachTraceUprobeMulti
+		}
+	}
+	var probes ProbeObjects
+	if err := o.loadEvents(spec, &probes, nil); err != nil {
+		return nil, fmt.Errorf("load programs of probes: %w", err)
+	}
+	return &probes, nil
+}
+
+// loadEvents loads an object whose programs observe (observe.bpf.h), with these maps of another one shared.
+func (o *Objects) loadEvents(spec *ebpf.CollectionSpec, to any, shared map[string]*ebpf.Map) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("count CPUs: %w", err)
+	}
+	spec.Maps["scratches"].MaxEntries = uint32(cpus)
+	spec.Maps["kept_stacks"].MaxEntries = 1 // of partial walks
+	err = errors.Join(spec.Variables["java_only"].Set(true), spec.Variables["wakeup_bytes"].Set(o.Events.MaxEntries()/2))
+	if err != nil {
+		return fmt.Errorf("set constants: %w", err)
+	}
+	return o.loadBeside(spec, to, shared)
+}
+
+// An Observation is what a probe saw, and the sample that has its context. It points into the record it was decoded from.
+type Observation struct {
+	Sample
+	Seen *ProbeObservation
+	Text []byte
+}
+
+// DecodeObservation decodes raw into o without copying.
+func DecodeObservation(raw []byte, o *Observation) error {
+	if err := DecodeSample(raw, &o.Sample); err != nil {
+		return err
+	}
+	const fixed = unsafe.Offsetof(ProfileSample{}.Frames)
+	raw = aligned(raw)
+	tail := raw[int(fixed)+8*(len(o.User)+len(o.Kernel)):]
+	if o.Flags&(SampleDepths|SampleShared) != 0 || len(tail) < int(unsafe.Sizeof(ProbeObservation{})) {
+		return fmt.Errorf("observation with %d bytes behind its frames: %w", len(tail), ErrMalformed)
+	}
+	length := int(binary.NativeEndian.Uint16(tail[unsafe.Offsetof(ProbeObservation{}.TextLen):]))
+	text := tail[unsafe.Sizeof(ProbeObservation{}):]
+	seen := (*ProbeObservation)(unsafe.Pointer(unsafe.SliceData(tail)))
+	if length > len(text) || int(seen.Count) > len(seen.Values) {
+		return fmt.Errorf("observation with %d values and %d of %d bytes of text: %w", seen.Count, length, len(text), ErrMalformed)
+	}
+	o.Seen, o.Text = seen, text[:length]
+	return nil
+}
