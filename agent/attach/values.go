@@ -1,0 +1,113 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
+	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// ValueSites finds where spec is in a file. It fails with probesite.ErrNotFound if the file has no such probe.
+func ValueSites(f *probesite.Finder, spec valueprobe.Spec) ([]probesite.Site, error) {
+	if spec.Name != "" {
+		return f.Notes(spec.Provider, spec.Name)
+	}
+	return f.Entries(spec.Symbol)
+}
+
+// Values attaches the program that reads values.
+type Values struct {
+	Objects *bpf.ProbeObjects
+	Uprobes Uprobes
+	// Register gives out the cookie of one site: a number below bpf.MaxProbes that no other probe has. How many hits
+	// are told is set there (bpf.ProbeRate), by the caller.
+	Register func() (uint32, error)
+}
+
+// A ValueSite is a place where values are read. Their operands, and so their signs, can differ from site to site.
+type ValueSite struct {
+	Cookie uint32
+	values []valueKind
+}
+
+type valueKind struct{ text, signed bool }
+
+// Attach attaches spec to all of its sites in file; pid is as Uprobes.Attach takes it. The caller closes the links; on
+// an error there is none.
+func (v *Values) Attach(file *os.File, pid int, spec valueprobe.Spec, sites []probesite.Site) ([]ValueSite, []link.Link, error) {
+	kernel := make([]bpf.ProbedValues, len(sites))
+	for i, s := range sites {
+		var err error
+		if kernel[i], err = ProbedValues(spec, s); err != nil {
+			return nil, nil, fmt.Errorf("probe %s at %#x: %w", spec.Place(), s.Address, err)
+		}
+	}
+	var (
+		values []ValueSite
+		places []Site
+	)
+	for i, s := range sites {
+		cookie, err := v.Register()
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := v.Objects.ValueProbes.Put(cookie, &kernel[i]); err != nil {
+			return nil, nil, fmt.Errorf("register values of a probe: %w", err)
+		}
+		values = append(values, ValueSite{cookie, kindsOf(&kernel[i])})
+		places = append(places, Site{Offset: s.Offset, RefCtrOffset: s.RefCtrOffset, Cookie: uint64(cookie)})
+	}
+	program := Uprobe{v.Objects.ValueProbe, v.Objects.ValueProbe}
+	links, err := v.Uprobes.Attach(file, pid, program, places)
+	if err != nil {
+		return nil, nil, fmt.Errorf("attach to %s: %w", spec.Place(), explainSemaphore(err, places))
+	}
+	return values, links, nil
+}
+
+func kindsOf(k *bpf.ProbedValues) []valueKind {
+	kinds := make([]valueKind, k.Count)
+	for i := range kinds {
+		kinds[i] = valueKind{text: k.Values[i].Form != bpf.ValueNumber, signed: k.Values[i].Size < 0}
+	}
+	return kinds
+}
+
+// explainSemaphore says what EINVAL means where probes have semaphores: the kernel keeps one offset for each place
+// (uprobe_register in kernel/events/uprobes.c), and refuses whoever comes with another.
+func explainSemaphore(err error, sites []Site) error {
+	if !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	for _, s := range sites {
+		if s.RefCtrOffset != 0 {
+			return fmt.Errorf("%w: somebody else may have attached there without the probe's semaphore (the kernel's log says "+
+				"\"ref_ctr_offset mismatch\" then): end that tool first", err)
+		}
+	}
+	return err
+}
+
+// Readings are the values of an observation of this site, in the order of the spec.
+func (s *ValueSite) Readings(o *bpf.Observation) []valueprobe.Reading {
+	readings := make([]valueprobe.Reading, len(s.values))
+	for i, kind := range s.values {
+		r := &readings[i]
+		switch r.IsText = kind.text; {
+		case o.Failed(i):
+			*r = valueprobe.Reading{Failed: true}
+		case kind.text:
+			text, cut := o.ValueText(i)
+			r.Text, r.Cut = string(text), cut
+		default:
+			r.Number, r.Signed = o.Seen.Values[i], kind.signed
+		}
+	}
+	return readings
+}
