@@ -9,6 +9,7 @@ package vmprofagent
 //go:generate bpf -type operand_kind -type code_load -type operand -type load_site CodeMap bpf/codemap.bpf.c
 //go:generate bpf -no-global-types -type observation -type probe -type probe_count -type hotspot_heap -type counted_class -type class_count -type operation_site -type observed -type seen_flags -type heap_place -type heap_flags -type value_operand -type value_form -type probed_value -type probed_values Probe bpf/probe.bpf.c -- -mcpu=v3
 //go:generate bpf -no-global-types Fault bpf/fault.bpf.c -- -mcpu=v3
+//go:generate bpf -no-global-types -type enter_window -type enter_site -type enter_hit Enter bpf/enter.bpf.c -- -mcpu=v3
 //go:generate bpf -no-global-types -type listener_hit -type listener_window Listener bpf/listener.bpf.c -- -mcpu=v3
 //go:generate bpf -no-global-types -type branch_cost -type branch_rate Branch bpf/branch.bpf.c
 //go:generate bpf -no-global-types -type exact_counter -type new_method -type exact_node -type exact_edge -type exact_method -type exact_thread Exact bpf/exact.bpf.c -- -mcpu=v3
