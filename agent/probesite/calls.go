@@ -12,6 +12,8 @@ type Calls struct {
 	// Conditional asks for jumps on a flag only, where rax still is the result: for callees whose result is wanted. Otherwise
 	// any emulated instruction will do.
 	Conditional bool
+	// Stores lets what stands between the call and the site store to memory, as where nothing but the time matters.
+	Stores bool
 }
 
 // Returns are the places behind calls.
@@ -29,7 +31,7 @@ type Missed struct {
 
 // AfterCalls finds, for each direct call of a function, the first instruction behind it that the kernel emulates: who
 // passes it has returned from the call. That holds as nothing else of its function jumps between the two, and what stands
-// between neither stores to memory nor leaves. It is what a uretprobe would tell, without changing a return address.
+// between neither stores to memory (unless Calls.Stores) nor leaves. It is what a uretprobe would tell, without changing a return address.
 //
 // Calls of copies and of the callee's rest (.constprop, .part: see Entries) count as calls of it; those that the callee or
 // one of these makes do not. Calls through a pointer or the PLT are not seen. ErrNotFound if nobody calls it, ErrNoSite
@@ -54,7 +56,7 @@ func (f *Finder) AfterCalls(c Calls) (Returns, error) {
 		if c.In != "" && !within(caller.name, c.In) || slices.ContainsFunc(callees, same) {
 			continue
 		}
-		if err := f.behind(&r, caller, c.Conditional); err != nil {
+		if err := f.behind(&r, caller, &c); err != nil {
 			return Returns{}, fmt.Errorf("calls of %s: %w", c.Callee, err)
 		}
 	}
@@ -105,7 +107,7 @@ func (f *Finder) callers(calls []uint64) []caller {
 }
 
 // behind adds the sites behind the calls of one function. What looks like a call inside of another instruction is none.
-func (f *Finder) behind(r *Returns, c caller, conditional bool) error {
+func (f *Finder) behind(r *Returns, c caller, how *Calls) error {
 	l, err := f.list(c.function)
 	if err != nil {
 		return err
@@ -122,7 +124,7 @@ func (f *Finder) behind(r *Returns, c caller, conditional bool) error {
 			r.Missed = append(r.Missed, Missed{addr, c.name, "a jump there takes the place of a call and a return"})
 			continue
 		}
-		site, reason := f.after(l, n, conditional)
+		site, reason := f.after(l, n, how)
 		if reason != "" {
 			r.Missed = append(r.Missed, Missed{addr, c.name, reason})
 			continue
@@ -134,7 +136,8 @@ func (f *Finder) behind(r *Returns, c caller, conditional bool) error {
 }
 
 // after finds the site behind the call that is instruction n, or says why there is none.
-func (f *Finder) after(l *listing, n int, conditional bool) (s Site, reason string) {
+func (f *Finder) after(l *listing, n int, how *Calls) (s Site, reason string) {
+	conditional := how.Conditional
 	if l.cut != nil {
 		return Site{}, fmt.Sprintf("its function is not understood (%v)", l.cut)
 	}
@@ -157,7 +160,7 @@ func (f *Finder) after(l *listing, n int, conditional bool) (s Site, reason stri
 		switch {
 		case usable && k != Nop:
 			return Site{}, fmt.Sprintf("%s at +%#x comes before a jump on a flag", k, l.at[at])
-		case e.memory || e.leaves:
+		case e.memory && !how.Stores || e.leaves:
 			return Site{}, fmt.Sprintf("%s at +%#x comes before any instruction that the kernel emulates",
 				text(l.bytes(at)), l.at[at])
 		case conditional && e.writes&resultRegister != 0:
