@@ -37,33 +37,77 @@ static __always_inline __u64 result(const struct registers *r)
 
 #define MAX_ALLOCATORS 16384 /* threads; of more, the one that was not heard of for longest is forgotten */
 
-/* key: thread; value: 1 if an object did not fit into what is left of its buffer and was allocated outside */
+/* What is known of a thread's allocation buffer. */
+struct buffer_state {
+	__u32 epoch; /* buffer_epoch() when the thread got it */
+	__u32 ended; /* 1 if an object did not fit into what is left of it and was allocated outside */
+	__u64 room;  /* bytes of it, but for the object that it was begun with; 0 if its begin was not seen */
+	__u64 owed;  /* bytes that no end has stood for yet */
+};
+
+/* key: thread */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_ALLOCATORS);
 	__type(key, __u32);
-	__type(value, __u32);
-} ended_buffers SEC(".maps");
+	__type(value, struct buffer_state);
+} buffers SEC(".maps");
+
+/* How often the VM has taken all threads' buffers away, which collections do. */
+static __always_inline __u32 buffer_epoch(const struct hotspot_process *vm, const struct hotspot_heap *h)
+{
+	struct epochs *e;
+	__u32 slot;
+
+	if (!vm || !h)
+		return 0;
+	slot = vm->slot;
+	e = bpf_map_lookup_elem(&epochs, &slot);
+	if (!e)
+		return 0;
+	return h->flags & HEAP_CONCURRENT ? e->stops : e->collections;
+}
 
 /*
- * Whether this object is the first that the thread's buffer has no room for. Of all objects that it is the first to end a
- * buffer is as likely as the object is large: the end is a point among the bytes that the thread allocates. Those that come
- * after it before the thread gets another buffer are met under another law: small ones still fit.
+ * For how many bytes an object stands that a thread met the end of its buffer with: the buffer is the new one, or if it is
+ * allocated outside the one that is kept. 0 for none.
+ *
+ * The first object that a buffer has no room for was drawn: of all it is the first as likely as it is large, as the buffer's
+ * end is a point among the bytes that the thread allocates. It stands for the bytes before that end. Objects under other
+ * laws stand for nothing, as small ones among them are likelier: those that come after the first before the thread gets
+ * another buffer; and the first one after the buffer was taken away, which is any. The bytes of all these are owed, and the
+ * next end stands for them, too; as are those of the object at an end itself, or larger ones would stand for more than others.
+ * Of a buffer that was taken away, half was used on average. An object that no buffer can have stands for itself.
  */
-static __always_inline bool ends_buffer(__u64 size, __u64 buffer, bool outside)
+static __always_inline __u64 stands_for(const struct hotspot_process *vm, const struct hotspot_heap *h, __u64 size,
+					__u64 buffer, bool outside)
 {
-	__u32 tid = (__u32)bpf_get_current_pid_tgid(), one = 1, *ended;
-	bool first;
+	__u32 tid = (__u32)bpf_get_current_pid_tgid(), epoch = buffer_epoch(vm, h);
+	__u64 weight = 0, room = size < buffer ? buffer - size : 0;
+	struct buffer_state *b, fresh = {.epoch = epoch};
 
-	if (outside && size >= buffer)
-		return false; /* no buffer has room for it */
-	ended = bpf_map_lookup_elem(&ended_buffers, &tid);
-	first = !ended || !*ended;
-	if (ended)
-		*ended = outside;
-	else if (outside)
-		bpf_map_update_elem(&ended_buffers, &tid, &one, BPF_ANY);
-	return first;
+	if (outside && (size >= buffer || (h && h->largest_buffered && size > h->largest_buffered)))
+		return size;
+	b = bpf_map_lookup_elem(&buffers, &tid);
+	if (!b) { /* perhaps the first buffer that the thread gets */
+		fresh.ended = outside;
+		fresh.room = outside ? 0 : room;
+		fresh.owed = size;
+		bpf_map_update_elem(&buffers, &tid, &fresh, BPF_ANY);
+		return 0;
+	}
+	if (b->epoch != epoch) {
+		b->owed += b->ended ? 0 : b->room / 2;
+	} else if (!b->ended) {
+		weight = b->owed + (b->room ? b->room : buffer);
+		b->owed = 0;
+	}
+	b->epoch = epoch;
+	b->owed += size;
+	b->ended = outside;
+	if (!outside)
+		b->room = room;
+	return weight;
 }
 
 /* Notes an allocation; the registers are those at the entry of send_allocation_in_new_tlab or _outside_tlab. */
@@ -73,22 +117,23 @@ static __always_inline bool see_allocation(const struct registers *r, __u32 prob
 	const struct hotspot_process *vm;
 	const struct hotspot_heap *h;
 	struct scratch *s;
-	__u64 size, buffer, thread;
-	bool end;
+	__u64 size, buffer, thread, weight;
 
 	if (!chosen(pid))
 		return false;
 	vm = bpf_map_lookup_elem(&processes, &pid);
+	h = heap_of(vm, pid);
 	if (outside) {
 		size = parameter(r, 2);
 		thread = parameter(r, 3);
-		h = heap_of(vm, pid);
 		buffer = h ? read_word(thread + h->tlab_end) - read_word(thread + h->tlab_start) : 0;
 	} else {
 		size = parameter(r, 3);
 		buffer = parameter(r, 2);
 	}
-	end = ends_buffer(size, buffer, outside);
+	weight = stands_for(vm, h, size, buffer, outside);
+	if (!weight)
+		return false;
 	every = told(probe);
 	if (!every)
 		return false;
@@ -96,10 +141,10 @@ static __always_inline bool see_allocation(const struct registers *r, __u32 prob
 	if (!s)
 		return false;
 	see_object(s, vm, pid, parameter(r, 1), parameter(r, 0));
-	s->seen.o.flags = (outside ? SEEN_OUTSIDE : 0) | (end ? SEEN_END : 0);
+	s->seen.o.flags = outside ? SEEN_OUTSIDE : 0;
 	s->seen.o.count = 2;
 	s->seen.o.values[0] = size;
-	s->seen.o.values[1] = buffer;
+	s->seen.o.values[1] = weight;
 	return true;
 }
 

@@ -39,11 +39,13 @@ type CodeMapCodeLoad struct {
 }
 
 type CodeMapEpochs struct {
-	_       structs.HostLayout
-	Code    uint32
-	Classes uint32
-	Stops   uint32
-	Stopped uint32
+	_           structs.HostLayout
+	Code        uint32
+	Classes     uint32
+	Stops       uint32
+	Stopped     uint32
+	Collections uint32
+	Pad         uint32
 }
 
 type CodeMapHotspotProcess struct {

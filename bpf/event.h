@@ -128,8 +128,7 @@ struct shared_stack {
 
 /* What a probe saw, and what values hold of it. Text is the class of the object, in the VM's form, unless said otherwise. */
 enum observed {
-	OBSERVED_ALLOCATION = 1, /* bytes of the object; bytes of the thread's allocation buffer (TLAB): of the new one or, with
-				  * SEEN_OUTSIDE, of the one that is kept */
+	OBSERVED_ALLOCATION = 1, /* bytes of the object; bytes of all objects that it stands for */
 	OBSERVED_MONITOR,	 /* ns in ObjectMonitor::enter */
 	OBSERVED_PARK,		 /* ns in Unsafe.park */
 	OBSERVED_VALUES,	 /* what struct probed_values asks for. The value of a text is where it is in text << 32 | its bytes */
@@ -139,12 +138,11 @@ enum observed {
 };
 
 enum seen_flags {
-	SEEN_OUTSIDE = 1 << 0,	 /* ALLOCATION: not in a buffer */
+	SEEN_OUTSIDE = 1 << 0,	 /* ALLOCATION: not in a thread's buffer (TLAB) */
 	SEEN_CONTENDED = 1 << 1, /* MONITOR: it was not free */
 	SEEN_SPUN = 1 << 2,	 /* MONITOR: acquired while spinning */
 	SEEN_COLLECTION = 1 << 3, /* PAUSE: garbage was collected */
 	SEEN_CUT = 1 << 4,	 /* text did not fit */
-	SEEN_END = 1 << 5,	 /* ALLOCATION: the first object that did not fit into what was left of the thread's buffer */
 };
 
 /* Where an object is. */
@@ -365,6 +363,8 @@ struct epochs {
 	__u32 classes; /* classes unloaded */
 	__u32 stops;   /* times that the VM stopped its Java threads */
 	__u32 stopped; /* 1 while they stand still */
+	__u32 collections; /* garbage collections begun */
+	__u32 pad;
 };
 
 enum heap_flags {
@@ -376,6 +376,7 @@ enum heap_flags {
 	HEAP_THREAD_HANDLE = 1 << 5, /* JavaThread::_threadObj points to a reference, which it is otherwise */
 	HEAP_MONITOR_HANDLE = 1 << 6, /* likewise ObjectMonitor::_object */
 	HEAP_PARK_BLOCKER = 1 << 7,  /* park_blocker is known */
+	HEAP_CONCURRENT = 1 << 9,    /* the collector takes allocation buffers from threads at any stop: ZGC, Shenandoah */
 	HEAP_COLOURED = 1 << 8,	     /* references have bits of the collector below the address: generational ZGC */
 };
 
@@ -399,6 +400,7 @@ struct hotspot_heap {
 	__u64 region_table, region_shift; /* address >> shift is the index of the region's pointer */
 	__u32 region_eden, region_survivor, region_old_mask, region_humongous_mask;
 	__u64 young_low, young_high;
+	__u64 largest_buffered; /* bytes: larger objects are never allocated in a thread's buffer; 0 if there is no such bound */
 };
 
 /* Where a USDT note says an argument is. */

@@ -19,7 +19,7 @@ import (
 // objects are all that the agent loads, as they are for this machine.
 var objects = map[string]func() (*ebpf.CollectionSpec, error){
 	"profile": LoadProfile, "codemap": LoadCodeMap, "burst": LoadBurst, "listener": LoadListener, "branch": LoadBranch,
-	"exact": LoadExact, "php": LoadPhp, "probe": LoadProbe, "fault": LoadFault,
+	"exact": LoadExact, "php": LoadPhp, "probe": LoadProbe, "fault": LoadFault, "enter": LoadEnter,
 }
 
 // architectures that the agent is built for, as the names of objects have them.
@@ -152,10 +152,17 @@ func TestUprobesKeepNothingPerCPU(t *testing.T) {
 	})
 }
 
+// hasTailCall tells whether the program itself, not only a function that it calls, makes a tail call.
 func hasTailCall(prog *ebpf.ProgramSpec) bool {
-	return slices.ContainsFunc(prog.Instructions, func(ins asm.Instruction) bool {
-		return ins.IsBuiltinCall() && asm.BuiltinFunc(ins.Constant) == asm.FnTailCall
-	})
+	for i, ins := range prog.Instructions {
+		if i > 0 && ins.Symbol() != "" {
+			return false // the next function
+		}
+		if ins.IsBuiltinCall() && asm.BuiltinFunc(ins.Constant) == asm.FnTailCall {
+			return true
+		}
+	}
+	return false
 }
 
 // Maps are what the programs share with Go, whose types are the same everywhere.

@@ -11,6 +11,7 @@
 
 struct pause {
 	__u64 begin; /* ns, 0 if Java threads run */
+	__u64 end;   /* ns, 0 if it is not known before safepoint__end */
 	__u32 len;   /* of name */
 	__u8 flags;  /* enum seen_flags */
 	__u8 pad[3];
@@ -63,7 +64,18 @@ static __always_inline void begin_pause(void)
 		e->stopped = 1;
 	}
 	p->begin = bpf_ktime_get_ns();
+	p->end = 0;
 	p->len = p->flags = 0;
+}
+
+/* The VM takes down when the pause ended. It writes its log before safepoint__end. */
+static __always_inline void note_end(void)
+{
+	__u32 slot;
+	struct pause *p = this_pause(&slot);
+
+	if (p && p->begin)
+		p->end = bpf_ktime_get_ns();
 }
 
 /* The VM begins an operation; the one that has its name told is the first of a pause. */
@@ -88,9 +100,15 @@ static __always_inline void note_collection(void)
 {
 	__u32 slot;
 	struct pause *p = this_pause(&slot);
+	struct epochs *e;
 
-	if (p && p->begin)
+	if (!p)
+		return;
+	if (p->begin)
 		p->flags |= SEEN_COLLECTION;
+	e = bpf_map_lookup_elem(&epochs, &slot);
+	if (e)
+		__sync_fetch_and_add(&e->collections, 1);
 }
 
 /* Notes a pause that ends here. */
@@ -108,6 +126,8 @@ static __always_inline bool see_pause(__u32 probe)
 	if (e)
 		e->stopped = 0;
 	begin = p->begin;
+	if (p->end > begin)
+		now = p->end;
 	p->begin = 0;
 	if (!chosen(bpf_get_current_pid_tgid() >> 32))
 		return false;

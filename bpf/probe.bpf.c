@@ -163,6 +163,13 @@ int safepoint_begin(struct registers *ctx)
 }
 
 SEC("uprobe")
+int safepoint_over(struct registers *ctx)
+{
+	note_end();
+	return go_on(ctx, false);
+}
+
+SEC("uprobe")
 int safepoint_end(struct registers *ctx)
 {
 	return go_on(ctx, see_pause(bpf_get_attach_cookie(ctx)));

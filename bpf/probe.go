@@ -21,7 +21,7 @@ type (
 
 // What a probe saw.
 const (
-	ObservedAllocation = uint8(ProbeObservedOBSERVED_ALLOCATION) // values: bytes of the object, bytes of the thread's buffer
+	ObservedAllocation = uint8(ProbeObservedOBSERVED_ALLOCATION) // values: bytes of the object, of all objects that it stands for
 	ObservedMonitor    = uint8(ProbeObservedOBSERVED_MONITOR)    // values: ns
 	ObservedPark       = uint8(ProbeObservedOBSERVED_PARK)       // values: ns
 	ObservedValues     = uint8(ProbeObservedOBSERVED_VALUES)
@@ -37,7 +37,6 @@ const (
 	SeenSpun       = uint8(ProbeSeenFlagsSEEN_SPUN)       // monitor: acquired while spinning
 	SeenCollection = uint8(ProbeSeenFlagsSEEN_COLLECTION) // pause: garbage was collected
 	SeenCut        = uint8(ProbeSeenFlagsSEEN_CUT)        // the text did not fit
-	SeenEnd        = uint8(ProbeSeenFlagsSEEN_END)        // allocation: the first that did not fit into the thread's buffer
 )
 
 // Places of an object.
@@ -60,6 +59,7 @@ const (
 	HeapMonitorHandle = uint32(ProbeHeapFlagsHEAP_MONITOR_HANDLE)
 	HeapParkBlocker   = uint32(ProbeHeapFlagsHEAP_PARK_BLOCKER)
 	HeapColoured      = uint32(ProbeHeapFlagsHEAP_COLOURED)
+	HeapConcurrent    = uint32(ProbeHeapFlagsHEAP_CONCURRENT)
 )
 
 // MaxProbes bounds the probes of events that are attached at once: MAX_PROBES, less those of perf events.

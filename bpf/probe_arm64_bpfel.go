@@ -37,6 +37,7 @@ const (
 	ProbeHeapFlagsHEAP_THREAD_HANDLE  ProbeHeapFlags = 32
 	ProbeHeapFlagsHEAP_MONITOR_HANDLE ProbeHeapFlags = 64
 	ProbeHeapFlagsHEAP_PARK_BLOCKER   ProbeHeapFlags = 128
+	ProbeHeapFlagsHEAP_CONCURRENT     ProbeHeapFlags = 512
 	ProbeHeapFlagsHEAP_COLOURED       ProbeHeapFlags = 256
 )
 
@@ -82,6 +83,7 @@ type ProbeHotspotHeap struct {
 	RegionHumongousMask uint32
 	YoungLow            uint64
 	YoungHigh           uint64
+	LargestBuffered     uint64
 }
 
 type ProbeObservation struct {
@@ -172,7 +174,6 @@ const (
 	ProbeSeenFlagsSEEN_SPUN       ProbeSeenFlags = 4
 	ProbeSeenFlagsSEEN_COLLECTION ProbeSeenFlags = 8
 	ProbeSeenFlagsSEEN_CUT        ProbeSeenFlags = 16
-	ProbeSeenFlagsSEEN_END        ProbeSeenFlags = 32
 )
 
 type ProbeValueForm uint32
@@ -202,8 +203,8 @@ type ProbeValueOperand struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	ProbeMapAllocated           = "allocated"
+	ProbeMapBuffers             = "buffers"
 	ProbeMapCounters            = "counters"
-	ProbeMapEndedBuffers        = "ended_buffers"
 	ProbeMapEntering            = "entering"
 	ProbeMapEpochs              = "epochs"
 	ProbeMapEvents              = "events"
@@ -235,6 +236,7 @@ const (
 	ProbeProgParkEnd            = "park_end"
 	ProbeProgSafepointBegin     = "safepoint_begin"
 	ProbeProgSafepointEnd       = "safepoint_end"
+	ProbeProgSafepointOver      = "safepoint_over"
 	ProbeProgValueProbe         = "value_probe"
 	ProbeVarCheckContexts       = "check_contexts"
 	ProbeVarConfirmLevels       = "confirm_levels"
@@ -317,6 +319,7 @@ type ProbeProgramSpecs struct {
 	ParkEnd            *ebpf.ProgramSpec `ebpf:"park_end"`
 	SafepointBegin     *ebpf.ProgramSpec `ebpf:"safepoint_begin"`
 	SafepointEnd       *ebpf.ProgramSpec `ebpf:"safepoint_end"`
+	SafepointOver      *ebpf.ProgramSpec `ebpf:"safepoint_over"`
 	ValueProbe         *ebpf.ProgramSpec `ebpf:"value_probe"`
 }
 
@@ -325,8 +328,8 @@ type ProbeProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProbeMapSpecs struct {
 	Allocated      *ebpf.MapSpec `ebpf:"allocated"`
+	Buffers        *ebpf.MapSpec `ebpf:"buffers"`
 	Counters       *ebpf.MapSpec `ebpf:"counters"`
-	EndedBuffers   *ebpf.MapSpec `ebpf:"ended_buffers"`
 	Entering       *ebpf.MapSpec `ebpf:"entering"`
 	Epochs         *ebpf.MapSpec `ebpf:"epochs"`
 	Events         *ebpf.MapSpec `ebpf:"events"`
@@ -392,8 +395,8 @@ func (o *ProbeObjects) Close() error {
 // It can be passed to LoadProbeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProbeMaps struct {
 	Allocated      *ebpf.Map `ebpf:"allocated"`
+	Buffers        *ebpf.Map `ebpf:"buffers"`
 	Counters       *ebpf.Map `ebpf:"counters"`
-	EndedBuffers   *ebpf.Map `ebpf:"ended_buffers"`
 	Entering       *ebpf.Map `ebpf:"entering"`
 	Epochs         *ebpf.Map `ebpf:"epochs"`
 	Events         *ebpf.Map `ebpf:"events"`
@@ -414,8 +417,8 @@ type ProbeMaps struct {
 func (m *ProbeMaps) Close() error {
 	return _ProbeClose(
 		m.Allocated,
+		m.Buffers,
 		m.Counters,
-		m.EndedBuffers,
 		m.Entering,
 		m.Epochs,
 		m.Events,
@@ -481,6 +484,7 @@ type ProbePrograms struct {
 	ParkEnd            *ebpf.Program `ebpf:"park_end"`
 	SafepointBegin     *ebpf.Program `ebpf:"safepoint_begin"`
 	SafepointEnd       *ebpf.Program `ebpf:"safepoint_end"`
+	SafepointOver      *ebpf.Program `ebpf:"safepoint_over"`
 	ValueProbe         *ebpf.Program `ebpf:"value_probe"`
 }
 
@@ -502,6 +506,7 @@ func (p *ProbePrograms) Close() error {
 		p.ParkEnd,
 		p.SafepointBegin,
 		p.SafepointEnd,
+		p.SafepointOver,
 		p.ValueProbe,
 	)
 }

@@ -103,11 +103,13 @@ const (
 )
 
 type ProfileEpochs struct {
-	_       structs.HostLayout
-	Code    uint32
-	Classes uint32
-	Stops   uint32
-	Stopped uint32
+	_           structs.HostLayout
+	Code        uint32
+	Classes     uint32
+	Stops       uint32
+	Stopped     uint32
+	Collections uint32
+	Pad         uint32
 }
 
 type ProfileEventHeader struct {

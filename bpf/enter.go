@@ -1,0 +1,53 @@
+package bpf
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// Types of the object of monitor enters. Layouts and units: enter.bpf.h.
+type (
+	EnterWindow = EnterEnterWindow
+	EnterSite   = EnterEnterSite
+	EnterHit    = EnterEnterHit
+)
+
+// Bounds of the kernel side of monitor enters.
+const (
+	EnterSites    = 3  // addresses of a window: WINDOW_SITES
+	MaxEnterHits  = 64 // hits of a window that are taken down: MAX_ENTER_HITS
+	MaxEnterWalks = 12 // records with a context, of a window: MAX_ENTER_WALKS
+)
+
+// enterRingBytes is the size of the stream of contexts: those of a window fit twice, however long they are.
+const enterRingBytes = 1 << 18
+
+// LoadEnters loads the program behind breakpoints on monitor enters beside o. heaps are those of the VMs, as in
+// ProbeObjects. The stream and the counters of the object are its own. Whoever loads it closes it, before o.
+func (o *Objects) LoadEnters(heaps *ebpf.Map) (*EnterObjects, error) {
+	spec, err := LoadEnter()
+	if err != nil {
+		return nil, fmt.Errorf("read object of monitor enters: %w", err)
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("count CPUs: %w", err)
+	}
+	spec.Maps["scratches"].MaxEntries = uint32(cpus)
+	spec.Maps["kept_stacks"].MaxEntries = 1 // of partial walks
+	spec.Maps["events"].MaxEntries = enterRingBytes
+	shared := map[string]*ebpf.Map{"heaps": heaps, "processes": o.Processes, "epochs": o.Epochs}
+	for name, m := range shared {
+		spec.Maps[name].MaxEntries = m.MaxEntries()
+	}
+	var enters EnterObjects
+	err = spec.Variables["java_only"].Set(true)
+	if err == nil {
+		err = spec.LoadAndAssign(&enters, &ebpf.CollectionOptions{MapReplacements: shared})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load program of monitor enters: %w", err)
+	}
+	return &enters, nil
+}
