@@ -41,6 +41,7 @@ type Options struct {
 	Proc         proc.Root     // where procfs is; "" means /proc
 	Version      string        // of the program, for comments in profiles
 	Calls        *CallOptions  // sample calls, too; nil means no
+	Events       *EventOptions // record events of guests, too; nil means no
 	NoTime       bool          // profiles leave out where time goes
 	Log          *slog.Logger  // nil means none
 
@@ -68,9 +69,11 @@ type Agent struct {
 	ring    *ringbuf.Reader
 	links   []link.Link // to what follows processes
 	guests  *guests
-	engines *callEngines  // nil if calls are not sampled
-	faded   time.Duration // when counts of busy guests were made fade, CLOCK_MONOTONIC; 0 if never
-	exact   *exactCount   // nil if calls are not counted
+	engines *callEngines   // nil if calls are not sampled
+	faded   time.Duration  // when counts of busy guests were made fade, CLOCK_MONOTONIC; 0 if never
+	exact   *exactCount    // nil if calls are not counted
+	events  *eventProbes   // nil if events are not recorded
+	enters  *monitorEnters // nil if monitor enters are not recorded
 	pool    *proc.Pool
 	files   *symbolize.Files
 	kernel  *symbolize.Kernel // nil if kernel symbols cannot be read
@@ -80,27 +83,31 @@ type Agent struct {
 	began   time.Duration // CLOCK_MONOTONIC
 	drained chan struct{} // closed when Run has returned
 
-	ticking    atomic.Bool
+	running    atomic.Bool   // everything is attached and recorded
 	nameCount  atomic.Int64  // named frames that are kept
 	mapsBytes  atomic.Int64  // memory of all maps of compiled code
 	lookups    atomic.Uint64 // frames that were looked up
 	firstNamed atomic.Int64  // ns after began at which the first guest frame had a name; 0 if none has
 
-	mu        sync.Mutex
-	table     map[int]*process     // by pid: who has it now
-	windows   map[*Window]struct{} // open
-	closing   map[*Window]struct{} // closed, and not yet named
-	dirty     map[*process]struct{}
-	waiting   []chan struct{} // flushes that wait
-	received  receivedCounts
-	discarded map[string]uint64
-	codeLoads uint64
-	oldest    uint64        // time of the oldest record since the last drain, or noTime
-	lag       time.Duration // its age when the ring had been drained
-	sample    bpf.Sample    // scratch of the drainer
-	stack     []rawFrame    // scratch of the drainer
-	splicing  splicing      // of partial walks
-	rates     chainRates    // of contexts that are chained
+	mu          sync.Mutex
+	table       map[int]*process     // by pid: who has it now
+	windows     map[*Window]struct{} // open
+	closing     map[*Window]struct{} // closed, and not yet named
+	dirty       map[*process]struct{}
+	urgent      bool            // what is in dirty must not wait
+	waiting     []chan struct{} // flushes that wait
+	received    receivedCounts
+	discarded   map[string]uint64
+	codeLoads   uint64
+	oldest      uint64        // time of the oldest record since the last drain, or noTime
+	lag         time.Duration // its age when the ring had been drained
+	observed    observedCounts
+	eventCost   time.Duration   // the highest that Stats has told
+	sample      bpf.Sample      // scratch of the drainer
+	observation bpf.Observation // likewise
+	stack       []rawFrame      // scratch of the drainer
+	splicing    splicing        // of partial walks
+	rates       chainRates      // of contexts that are chained
 }
 
 const noTime = ^uint64(0)
@@ -125,6 +132,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		table: map[int]*process{}, dirty: map[*process]struct{}{},
 		windows: map[*Window]struct{}{}, closing: map[*Window]struct{}{},
 		discarded: noDiscards(),
+		observed:  observedCounts{discarded: noDiscards()},
 		pool:      proc.NewPool(proc.PoolOptions{}),
 	}
 	if a.log == nil {
@@ -162,6 +170,14 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	}
 	a.loadSymbols()
 	a.guests = newGuests(a)
+	if opt.Events != nil {
+		if a.events, err = newEventProbes(a, *opt.Events); err != nil {
+			return nil, err
+		}
+		if a.enters, err = newMonitorEnters(a); err != nil {
+			return nil, err
+		}
+	}
 	if opt.Calls != nil && opt.Calls.Exact != NotExact {
 		a.exact = newExactCount(a, opt.Calls.Exact)
 	} else if opt.Calls != nil {
@@ -192,8 +208,30 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer stop()
 	failed := make(chan error, 1)
 	go func() { failed <- a.drain(drainCtx) }()
-	if a.exact != nil {
-		// Of exact counts no tick is wanted: VMs are looked for instead of being found by samples.
+	if a.events != nil {
+		if err := a.events.tell(true); err != nil {
+			stop()
+			return errors.Join(err, <-failed)
+		}
+	}
+	governed, endGovern := context.WithCancel(drainCtx)
+	var governing sync.WaitGroup
+	if a.events != nil {
+		governing.Go(func() { a.events.govern(governed) })
+	}
+	endEvents := sync.OnceFunc(func() {
+		endGovern()
+		governing.Wait()
+		if a.events == nil {
+			return
+		}
+		if err := a.events.tell(false); err != nil {
+			a.log.Error("cannot stop recording events", "err", err)
+		}
+	})
+	defer endEvents()
+	if a.tickless() {
+		// VMs are looked for instead of being found by samples.
 		var seeking sync.WaitGroup
 		seeking.Go(func() { a.seek(drainCtx) })
 		defer seeking.Wait()
@@ -201,10 +239,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	} else if err := a.ticks.Start(); err != nil {
 		stop()
 		return errors.Join(err, <-failed)
-	} else {
-		a.ticking.Store(true)
-		defer a.ticking.Store(false)
 	}
+	a.running.Store(true)
+	defer a.running.Store(false)
+	endEnters := sync.OnceFunc(a.enters.start())
+	defer endEnters()
 	endCalls := func() {}
 	if a.engines != nil {
 		endCalls = sync.OnceFunc(a.engines.govern())
@@ -225,17 +264,28 @@ func (a *Agent) Run(ctx context.Context) error {
 			stop()
 			return errors.Join(err, a.ticks.Stop(), <-failed)
 		case <-upkeep.C:
-			if err := a.ticks.Refresh(); err != nil {
+			err := a.ticks.Refresh()
+			if a.events != nil {
+				err = errors.Join(err, a.events.perf.refresh())
+			}
+			if err != nil {
 				a.log.Warn("cannot follow CPUs that came or went", "err", err)
 			}
 			a.sweep()
 		case <-ctx.Done():
+			endEnters()
 			endCalls() // before the ring is drained for the last time
+			endEvents()
 			err := a.ticks.Stop()
 			stop()
 			return errors.Join(err, <-failed)
 		}
 	}
+}
+
+// tickless tells whether nothing that is wanted comes from ticks.
+func (a *Agent) tickless() bool {
+	return a.exact != nil || a.events != nil && a.opt.NoTime && a.engines == nil && a.enters == nil
 }
 
 // Open begins a window over these processes, nil for all.
@@ -312,6 +362,10 @@ func (a *Agent) Close() error {
 	}
 	if a.guests != nil {
 		errs = append(errs, a.guests.close())
+	}
+	errs = append(errs, a.enters.close())
+	if a.events != nil {
+		errs = append(errs, a.events.close())
 	}
 	for _, l := range a.links {
 		errs = append(errs, l.Close())

@@ -122,6 +122,11 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	}
 	p.slot.Store(slot)
 	p.attachment.Store(serial) // first: samples may tell of it at once
+	if a.events != nil {
+		if err := a.events.announce(p, vm.Layout(), serial); err != nil {
+			return fail(err)
+		}
+	}
 	if err := gs.announce(p, k, ebpf.UpdateAny); err != nil {
 		return fail(err)
 	}
@@ -134,6 +139,9 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	p.notes = slices.Clone(vm.Notes()) // what was missing until now is not any more
 	if im.probes != nil {
 		p.notes = append(p.notes, fmt.Sprintf("code of process %d is not followed live: %v", p.pid, im.probes))
+	}
+	for _, lack := range im.events {
+		p.notes = append(p.notes, fmt.Sprintf("process %d: %s", p.pid, lack))
 	}
 	a.log.Debug("attached", "pid", p.pid, "vm", p.vm)
 	return g, nil
@@ -182,5 +190,8 @@ func (gs *guests) withdraw(p *process, g *guest) {
 	var k bpf.HotspotProcess
 	if m := gs.agent.objects.Processes; m.Lookup(uint32(p.pid), &k) == nil && k.Serial == g.kernel.Serial {
 		m.Delete(uint32(p.pid)) // it may be gone by now, which is as well
+	}
+	if e := gs.agent.events; e != nil {
+		e.withdraw(p, g.kernel.Serial)
 	}
 }

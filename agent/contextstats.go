@@ -3,7 +3,7 @@ package agent
 import "github.com/vmprof-agent/vmprof-agent/cct"
 
 // contextsOf tells how the contexts of a process were found in a window that is closed; nil if all were walked.
-func (a *Agent) contextsOf(p *process, threads map[uint32]*rawThread) *Contexts {
+func (a *Agent) contextsOf(p *process, threads map[threadKey]*rawThread) *Contexts {
 	if a.opt.Contexts == ContextWalk {
 		return nil
 	}
@@ -25,7 +25,7 @@ func (a *Agent) contextsOf(p *process, threads map[uint32]*rawThread) *Contexts 
 }
 
 // measure fills in Table 1 of Inoue and Nakatani. Like Agent.place it does not hold agent.mu for long.
-func (c *Contexts) measure(a *Agent, p *process, threads map[uint32]*rawThread) {
+func (c *Contexts) measure(a *Agent, p *process, threads map[threadKey]*rawThread) {
 	var links rawTree
 	for _, t := range threads {
 		links.Merge(&t.links)

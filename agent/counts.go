@@ -27,6 +27,8 @@ type snapshot struct {
 	kernel    bpf.Counts
 	received  receivedCounts
 	discarded map[string]uint64
+	observed  observedCounts
+	allocated classCounts // nil unless objects are counted
 }
 
 // snapshot counts; mu is held.
@@ -35,7 +37,13 @@ func (a *Agent) snapshot() snapshot {
 	if err != nil {
 		a.log.Error("cannot read the kernel side's counters", "err", err)
 	}
-	return snapshot{c, a.received, maps.Clone(a.discarded)}
+	s := snapshot{kernel: c, received: a.received, discarded: maps.Clone(a.discarded), observed: a.observed.clone()}
+	if a.events != nil && a.events.opt.ExactAllocations {
+		if s.allocated, err = a.events.classCounts(); err != nil {
+			a.log.Error("cannot read how many objects were allocated", "err", err)
+		}
+	}
+	return s
 }
 
 // since is what was counted after before. Samples in flight at either edge are in Attempted and not in Delivered, or

@@ -68,7 +68,8 @@ func (a *Agent) seek(ctx context.Context) {
 	}
 }
 
-// withVM returns those of the chosen processes that map a VM which is not attached.
+// withVM returns those of the chosen processes that map a VM which is not attached, or what may have a probe whose values are
+// wanted.
 func (a *Agent) withVM(ctx context.Context) (found []proc.Identity) {
 	for _, pid := range a.candidates() {
 		id, err := a.opt.Proc.Identify(pid)
@@ -76,11 +77,18 @@ func (a *Agent) withVM(ctx context.Context) (found []proc.Identity) {
 			continue
 		}
 		mapped, err := proc.Call(ctx, a.pool, pid, func() (proc.Maps, error) { return a.opt.Proc.Maps(pid, proc.Executable) })
-		if err == nil && findLibrary(mapped) != nil {
+		if err == nil && (findLibrary(mapped) != nil || a.events != nil && a.events.wantsValuesIn(mapped) && !a.knows(pid)) {
 			found = append(found, id)
 		}
 	}
 	return found
+}
+
+// knows tells whether a process was found already.
+func (a *Agent) knows(pid int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.table[pid] != nil
 }
 
 // candidates are the processes in which a VM may be that is not attached: the chosen ones and what they started, or all.

@@ -24,16 +24,21 @@ func (a *Agent) drain(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { a.ring.Flush() })
 	defer stop()
 	var rec ringbuf.Record
+	a.ring.SetDeadline(time.Now().Add(drainInterval))
 	for {
 		last := ctx.Err() != nil // nothing ticks any more: what is in the ring now is all there will be
-		a.ring.SetDeadline(time.Now().Add(drainInterval))
 		err := a.ring.ReadInto(&rec)
 		switch {
 		case err == nil:
 			a.mu.Lock()
 			a.handle(rec.RawSample)
+			urgent := a.urgent && rec.Remaining == 0
 			a.mu.Unlock()
-		case errors.Is(err, os.ErrDeadlineExceeded):
+			if urgent {
+				a.submitDirty()
+			}
+		case errors.Is(err, os.ErrDeadlineExceeded): // looked at when the ring is empty
+			a.ring.SetDeadline(time.Now().Add(drainInterval))
 			a.submitDirty()
 			if last {
 				return nil
@@ -68,6 +73,8 @@ func (a *Agent) handle(raw []byte) {
 		}
 	case bpf.EventCall, bpf.EventNamedCall:
 		a.handleCall(raw)
+	case bpf.EventObserved:
+		a.handleObservation(raw)
 	case bpf.EventNewMethod:
 		a.received.events++
 		if m, err := bpf.DecodeMethodSeen(raw); err == nil && a.exact != nil {
@@ -125,7 +132,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 		a.discard(discardEmpty)
 		return
 	}
-	if a.engines != nil && a.engines.needTop() {
+	if a.enters != nil || a.engines != nil && a.engines.needTop() {
 		p.top.add(t.stack, 1)
 		p.hot.add(t.stack, code)
 	}
@@ -231,6 +238,7 @@ func (a *Agent) discard(why string) {
 func (a *Agent) submitDirty() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.urgent = false
 	if a.oldest != noTime {
 		a.lag = monotonic() - time.Duration(a.oldest)
 		a.oldest = noTime

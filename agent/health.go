@@ -4,8 +4,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -16,7 +14,7 @@ func (a *Agent) Stats() Stats {
 		a.log.Error("cannot read the kernel side's counters", "err", err)
 	}
 	s := Stats{
-		Ready:           a.ticking.Load(),
+		Ready:           a.running.Load(),
 		Uptime:          monotonic() - a.began,
 		BPFTime:         time.Duration(c[bpf.NsTotal]),
 		BPFRuns:         c[bpf.SamplesAttempted],
@@ -25,6 +23,7 @@ func (a *Agent) Stats() Stats {
 		RingBytes:       c[bpf.RingBytes],
 		StacksDisplaced: c[bpf.StacksDisplaced],
 		EventsDropped:   c[bpf.EventsDroppedRingFull],
+		Ticks:           !a.tickless(),
 		Time:            !a.opt.NoTime,
 		Processes:       map[string]int{"": 0, "hotspot": 0},
 		Services:        map[string]int{},
@@ -42,6 +41,7 @@ func (a *Agent) Stats() Stats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s.CodeLoads, s.ReaderLag = a.codeLoads, a.lag
+	s.Events = a.eventStats(c)
 	for _, p := range a.table {
 		if p.exited.Load() {
 			continue
@@ -56,19 +56,22 @@ func (a *Agent) Stats() Stats {
 	return s
 }
 
-// mapBytes is what the kernel says its maps take.
-func (a *Agent) mapBytes() (n uint64) {
-	o := a.objects
-	for _, m := range []*ebpf.Map{o.Events, o.Counters, o.Processes, o.Epochs, o.Pids, o.Scratches, o.KnownLinks, o.ChainRates, o.KeptStacks, o.CodeMap.LoadSites} {
-		info, err := m.Info()
-		if err != nil {
-			continue
-		}
-		if b, ok := info.Memlock(); ok {
-			n += b
+// eventStats accounts for events, given the kernel side's counters; nil if none are recorded. mu is held.
+func (a *Agent) eventStats(c bpf.Counts) *EventStats {
+	if a.events == nil {
+		return nil
+	}
+	now := snapshot{kernel: c, observed: a.observed.clone()}
+	s := &EventStats{EventCounts: now.eventsSince(snapshot{}, a.events.trapTime())}
+	for kind, on := range a.events.opt.Kinds {
+		if on {
+			s.Kinds = append(s.Kinds, EventKind(kind))
 		}
 	}
-	return n
+	// What a hit takes is measured when the first ones may have been counted, at a guess; a counter must not go back.
+	a.eventCost = max(a.eventCost, s.Cost)
+	s.Cost = a.eventCost
+	return s
 }
 
 // A Cost is what sampling took so far, for benchmarks.

@@ -21,8 +21,9 @@ type image struct {
 	settled  bool // guarded by guests.mu: the rest has its final value
 	img      vmruntime.Image
 	segments elffile.Segments
-	err      error // why there is no img
-	probes   error // why code is not followed live, nil if it is
+	err      error    // why there is no img
+	probes   error    // why code is not followed live, nil if it is
+	events   []string // what of the events that are recorded this library does not tell, one sentence each
 }
 
 // Bounds on libraries.
@@ -91,6 +92,11 @@ func (gs *guests) read(im *image, f *os.File, size int64) {
 	}
 	if im.probes = gs.attachProbes(lib, f); im.probes != nil {
 		gs.agent.log.Warn("code of JVMs is not followed live", "library", f.Name(), "err", im.probes)
+	}
+	if e := gs.agent.events; e != nil {
+		gs.probing.Lock()
+		defer gs.probing.Unlock()
+		im.events = e.attach(lib, f)
 	}
 }
 

@@ -93,7 +93,7 @@ func (a *Agent) place(w *Window) {
 }
 
 // place gives the samples of all threads their contexts.
-func (pl *placing) place(threads map[uint32]*rawThread) {
+func (pl *placing) place(threads map[threadKey]*rawThread) {
 	for _, tid := range slices.Sorted(maps.Keys(threads)) {
 		pl.gather(threads[tid])
 	}

@@ -193,7 +193,7 @@ func TestPlaceOverflow(t *testing.T) {
 	p := a.attach(7)
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	a.linked("b:2@32 c:3@48", 1)
-	waiting := &w.processes[p][java.pid].waiting
+	waiting := &w.processes[p][threadKey(java.pid)].waiting
 	waiting.Limit = waiting.Len()
 	a.linked("b:2@32 c:4@48", 2)  // the leaf has no room
 	a.linked("x:2@32 c:4@48", 4)  // nor its caller
@@ -332,7 +332,7 @@ func TestPlaceMarksCode(t *testing.T) {
 	epoch(3)
 	a.placed(w)
 	marked := map[string]int{}
-	tree := &w.processes[p][java.pid].trees[Certain]
+	tree := &w.processes[p][threadKey(java.pid)].trees[Certain]
 	for id, n := range tree.Nodes() {
 		if n.Self > 0 {
 			text := pathOf(tree.Stack(id)) + ", epochs"

@@ -42,6 +42,7 @@ type process struct {
 	wanted []wanted
 	loads  []vmruntime.CodeLoad
 	jobs   []job
+	faults []fault
 	// Guarded by mu: what the worker leaves for everybody.
 	comm, service, runtime, vm string
 	executable                 symbolize.Mapping
@@ -76,7 +77,7 @@ func newProcess(id proc.Identity, precise bool) *process {
 	return &process{
 		pid: id.PID, ticks: id.Ticks(), id: id, precise: precise,
 		requested: map[rawFrame]struct{}{}, names: map[rawFrame]name{},
-		work: workerState{retry: vmStart, attach: backoff{first: vmStart.first}, show: showAgain},
+		work: workerState{retry: vmStart, attach: backoff{first: vmStart.first}, show: showAgain, values: librariesLoad},
 	}
 }
 

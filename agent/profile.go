@@ -19,6 +19,8 @@ type Profile struct {
 	Processes []*Process    // ordered by PID, then start, then exec
 	Counts    Counts        // of this window
 	Comments  []string      // version, kernel, what readers must know
+	// EventCounts are those of this window, of all kinds of events together.
+	EventCounts EventCounts
 }
 
 // A Unit is what trees count.
@@ -42,13 +44,17 @@ type Process struct {
 	Contexts   *Contexts // nil if every stack was walked
 	// Calls are what call engines learned. Exact profiles have whole contexts instead: see Profile.Unit.
 	Calls []*Calls
+	// Events are what happened beside the use of CPU time, by kind; a kind that was not asked for is missing.
+	Events []*Events
 }
 
 // A Thread is one thread in a Process, with its calling context tree, which counts the profile's Unit. Where contexts are
-// not all certain a thread is there several times, once for each certainty.
+// not all certain, or safepoints are recorded, a thread is there several times: once for each certainty, and apart for what
+// was sampled while its VM had stopped its Java threads.
 type Thread struct {
 	TID     int
 	Name    string
+	Stopped bool
 	Context Certainty
 	Tree    *cct.Tree[symbolize.Symbol]
 }

@@ -208,7 +208,7 @@ func TestPartialCountsEntries(t *testing.T) {
 	// And in a system call, with all frames shared but two.
 	a.feed(record{identity: java, attachment: 7, user: "b:2 d:1", end: bpf.EndKnown, kernel: []uint64{0xffffffff81000001},
 		shared: &bpf.SharedStack{Serial: 5, Base: 4, Frames: 1, Own: 2}})
-	tree := &w.processes[p][java.pid].trees[Certain]
+	tree := &w.processes[p][threadKey(java.pid)].trees[Certain]
 	want := map[string]uint64{
 		"a:1": 1, "a:1 b:1": 1, "a:1 b:1 a:1": 1, "a:1 b:1 a:1 b:1": 2, "a:1 b:1 a:1 b:1 c:1": 2, "a:1 b:2 d:1": 1,
 		"a:1 b:2 d:1 kernel": 1,

@@ -14,17 +14,17 @@ import (
 // first failure cannot be alerted on. Keys are the agent's own words, never text from a target, except in
 // Services.
 type Stats struct {
-	Ready  bool          // programs are loaded and every CPU ticks
+	Ready  bool          // programs are loaded and attached, and what they tell is recorded
 	Uptime time.Duration // since the agent started, by CLOCK_MONOTONIC
 
 	// The kernel side.
-	BPFTime  time.Duration // counter: time spent in the sampling programs, all CPUs together
+	BPFTime  time.Duration // counter: time spent in the sampling programs, all CPUs together; probes of calls and events are not in it
 	BPFRuns  uint64        // counter: runs that BPFTime covers; at most one per tick
 	MapBytes uint64        // gauge: kernel memory held by BPF maps, the ring included
 
 	// The ring between kernel and user space.
 	RingSize  uint64        // gauge: capacity in bytes
-	RingBytes uint64        // counter: bytes received through it
+	RingBytes uint64        // counter: bytes of samples received through it
 	ReaderLag time.Duration // gauge: age of the oldest record when the ring was last drained
 
 	StacksDisplaced uint64 // counter: stacks kept for partial walks that made room for another thread's
@@ -43,8 +43,17 @@ type Stats struct {
 	MethodMaps    int    // gauge: entries in the method maps of all guests
 	MethodMapsMax int    // gauge: entries that the method maps of all guests may hold
 
-	Time  bool       // where time goes is sampled
-	Calls *CallStats // nil if calls are not sampled
+	Ticks  bool        // CPUs tick: there are samples, of time or for calls
+	Time   bool        // where time goes is sampled
+	Calls  *CallStats  // nil if calls are not sampled
+	Events *EventStats // nil if events are not recorded
+}
+
+// EventStats is how the recording of events fares. What EventCounts accounts for is counted since the agent started, of all
+// kinds together.
+type EventStats struct {
+	Kinds []EventKind // that are recorded, in their order
+	EventCounts
 }
 
 // CallStats is how the sampling of calls fares. Counters run since the agent started: so does what a profile's comments say

@@ -21,9 +21,11 @@ type Window struct {
 	pids  map[int]bool // nil: all
 
 	// The rest is guarded by agent.mu while the window is open.
-	processes map[*process]map[uint32]*rawThread
+	processes map[*process]map[threadKey]*rawThread
 	calls     map[*process]*callSet
+	events    map[*process]*eventSet
 	before    snapshot
+	named     bool   // nothing is added any more
 	filtered  uint64 // samples of processes that are not in pids
 	received  uint64
 	folded    uint64
@@ -31,10 +33,27 @@ type Window struct {
 }
 
 func newWindow(a *Agent, pids map[int]bool) *Window {
-	return &Window{agent: a, pids: pids, began: monotonic(), processes: map[*process]map[uint32]*rawThread{}, calls: map[*process]*callSet{}, discarded: noDiscards()}
+	return &Window{agent: a, pids: pids, began: monotonic(), processes: map[*process]map[threadKey]*rawThread{}, calls: map[*process]*callSet{}, events: map[*process]*eventSet{}, discarded: noDiscards()}
 }
 
 type rawTree = cct.Tree[rawFrame]
+
+// A threadKey tells apart what a window has of a thread: a tid, which ends at 4 Mi, and whether the thread's VM had stopped
+// its Java threads.
+type threadKey uint32
+
+const stoppedThread threadKey = 1 << 31
+
+func keyOf(tid uint32, stopped bool) threadKey {
+	if stopped {
+		return threadKey(tid) | stoppedThread
+	}
+	return threadKey(tid)
+}
+
+func (k threadKey) tid() int { return int(k &^ stoppedThread) }
+
+func (k threadKey) stopped() bool { return k&stoppedThread != 0 }
 
 type rawThread struct {
 	name    string
@@ -63,10 +82,11 @@ func (t *rawThread) frames(f func(rawFrame)) {
 func (w *Window) add(p *process, s taken) (fresh bool) {
 	w.hold(p)
 	threads := w.processes[p]
-	t := threads[s.Tid]
+	key := keyOf(s.Tid, s.Stopped != 0)
+	t := threads[key]
 	if t == nil {
 		t = &rawThread{}
-		threads[s.Tid] = t
+		threads[key] = t
 	}
 	w.folded++
 	return t.fold(s)
@@ -83,10 +103,21 @@ func (w *Window) callSet(p *process) *callSet {
 	return s
 }
 
+// eventSet is where events of p are folded.
+func (w *Window) eventSet(p *process) *eventSet {
+	s := w.events[p]
+	if s == nil {
+		s = &eventSet{}
+		w.events[p] = s
+		w.hold(p)
+	}
+	return s
+}
+
 // hold notes that the window has something of p.
 func (w *Window) hold(p *process) {
 	if _, ok := w.processes[p]; !ok {
-		w.processes[p] = map[uint32]*rawThread{}
+		w.processes[p] = map[threadKey]*rawThread{}
 		p.holders++
 	}
 }
@@ -134,9 +165,17 @@ func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 		a.place(w)
 	}
 	a.names.wait(ctx, processes, a.opt.NameDeadline)
+	a.mu.Lock()
+	w.named = true
+	a.mu.Unlock()
 	p := a.newProfile(w, end, after)
 	if n := after.kernel[bpf.EventsDroppedRingFull] - w.before.kernel[bpf.EventsDroppedRingFull]; n > 0 {
 		p.Comments = append(p.Comments, fmt.Sprintf("%d announcements of code or processes were lost: names may be missing", n))
+	}
+	if a.events != nil {
+		p.EventCounts = after.eventsSince(w.before, a.events.trapTime())
+		a.countObjects(ctx, w, processes, after, p)
+		p.Comments = append(p.Comments, a.events.notes()...)
 	}
 	p.Counts.Delivered, p.Counts.Folded, p.Counts.Discarded = w.received, w.folded, maps.Clone(w.discarded)
 	// In flight at the beginning of the window there may be samples that were attempted before it.
@@ -153,6 +192,7 @@ func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 		if a.opt.NoTime {
 			named.Threads = nil
 		}
+		named.Events = a.namedEvents(w, proc)
 		p.Processes = append(p.Processes, named)
 	}
 	if a.engines != nil {
@@ -162,7 +202,7 @@ func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 }
 
 // empty forgets samples that are in a profile by now: their memory is better used for the next window.
-func (a *Agent) empty(threads map[uint32]*rawThread) {
+func (a *Agent) empty(threads map[threadKey]*rawThread) {
 	a.mu.Lock() // of another window that closes, which may ask for the frames of this one
 	defer a.mu.Unlock()
 	for _, t := range threads {
@@ -196,7 +236,7 @@ func (a *Agent) release(w *Window) {
 		p.holders--
 		a.trim(p)
 	}
-	w.processes, w.calls = nil, nil
+	w.processes, w.calls, w.events = nil, nil, nil
 	if a.nameCount.Load() > maxNames/2 {
 		for _, p := range a.table {
 			a.trim(p)
@@ -220,6 +260,9 @@ func (a *Agent) trim(p *process) {
 			if s := w.calls[p]; s != nil {
 				s.frames(need)
 			}
+			if s := w.events[p]; s != nil {
+				s.frames(need)
+			}
 		}
 	}
 	if a.exact != nil && a.exact.process == p {
@@ -239,12 +282,12 @@ func (p *process) describe() *Process {
 }
 
 // profile names all frames of the process's trees.
-func (p *process) profile(threads map[uint32]*rawThread, c *Counts) *Process {
+func (p *process) profile(threads map[threadKey]*rawThread, c *Counts) *Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := p.describe()
-	for _, tid := range slices.Sorted(maps.Keys(threads)) {
-		t := threads[tid]
+	for _, key := range slices.Sorted(maps.Keys(threads)) {
+		t := threads[key]
 		for certainty := range t.trees {
 			raw := &t.trees[certainty]
 			if raw.Total() == 0 && certainty != int(Certain) {
@@ -252,7 +295,7 @@ func (p *process) profile(threads map[uint32]*rawThread, c *Counts) *Process {
 			}
 			p.tally(raw, c)
 			tree := cct.Map(raw, func(r rawFrame) []symbolize.Symbol { return p.named(r).symbols })
-			out.Threads = append(out.Threads, &Thread{TID: int(tid), Name: t.name, Context: Certainty(certainty), Tree: tree})
+			out.Threads = append(out.Threads, &Thread{TID: key.tid(), Name: t.name, Stopped: key.stopped(), Context: Certainty(certainty), Tree: tree})
 		}
 	}
 	return out

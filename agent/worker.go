@@ -25,6 +25,7 @@ type workerState struct {
 	hopeless bool    // there is a VM, and it cannot be attached
 	perf     perfMap // of a VM that is not attached
 	show     backoff // of showing it to call engines
+	values   backoff // of looking for libraries with probes whose values are wanted
 	shown    bool
 }
 
@@ -46,11 +47,17 @@ func (a *Agent) work(p *process) {
 		if a.engines != nil {
 			a.engines.look(p)
 		}
+		if a.events != nil {
+			a.lookForValues(p)
+		}
 	}
 	p.mu.Lock()
-	frames, loads := p.wanted, p.loads
-	p.wanted, p.loads = nil, nil
+	frames, loads, faults := p.wanted, p.loads, p.faults
+	p.wanted, p.loads, p.faults = nil, nil, nil
 	p.mu.Unlock()
+	if len(faults) > 0 { // first: objects move
+		a.lookUpFaults(p, faults)
+	}
 	if g := p.work.guest; g != nil {
 		a.guests.refresh(p, g)
 		for _, l := range loads {

@@ -1,0 +1,111 @@
+package agent
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// namedEvents are the events of p in a window that was closed, with what was heard of monitor enters.
+func (a *Agent) namedEvents(w *Window, p *process) []*Events {
+	basis := a.enters.addTo(w, p)
+	all := w.namedEvents(p)
+	for _, e := range all {
+		if e.Kind == Locks && basis != "" {
+			e.Basis = append(e.Basis, basis)
+		}
+	}
+	return all
+}
+
+// addTo sets the values of the contexts that were folded, and says what they are estimated from; "" if nothing was heard.
+func (m *monitorEnters) addTo(w *Window, p *process) string {
+	if m == nil {
+		return ""
+	}
+	m.mu.Lock()
+	engine, low := m.engine, m.codeLow[p]
+	m.mu.Unlock()
+	if engine == nil {
+		return ""
+	}
+	all, sum := engine.Acquisitions(p.identity(), w.began, w.ended)
+	if sum.Windows == 0 {
+		return ""
+	}
+	m.agent.mu.Lock()
+	defer m.agent.mu.Unlock()
+	s := w.events[p]
+	if s == nil {
+		return ""
+	}
+	lost := s.of(Locks).addEnters(all, func(at monitors.Place) bpf.Frame { return enterFrame(at, low) })
+	text := fmt.Sprintf(
+		"acquisitions of kind enter in compiled code are estimated from %d windows with %d hits of breakpoints, in %d places of "+
+			"hot code, which took %v of its CPU time; those that had to wait are also told as spin or block",
+		sum.Windows, sum.Hits, sum.Places, sum.Cost.Round(time.Microsecond))
+	if lost > 0 {
+		text += fmt.Sprintf("; of %.0f more the context is not known", math.Round(lost))
+	}
+	return text
+}
+
+// enterFrame is the frame of a thread at a place, in a VM whose code begins at low.
+func enterFrame(p monitors.Place, low uint64) bpf.Frame {
+	const idBits = 28 // of a compile id in a frame (event.h)
+	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(p.Version&(1<<idBits-1))<<32 | uint64(uint32(p.Address-low)))
+}
+
+// addEnters divides acquisitions among the contexts that were seen of them, by how often each was: among those of the
+// same class at the same place or, if there are none, those at the place. It returns how many have no context at all.
+func (r *rawEvents) addEnters(all []monitors.Acquisition, frame func(monitors.Place) bpf.Frame) (lost float64) {
+	walked := map[bpf.Frame]map[eventKey]uint64{} // how often each context was seen
+	for key, sums := range r.rows {
+		leaf := r.tree.Node(key.context).Key
+		if key.What != enterWhat || leaf.kind != rawExact {
+			continue // a probe in the VM saw it: the walk began at a call
+		}
+		if walked[leaf.frame] == nil {
+			walked[leaf.frame] = map[eventKey]uint64{}
+		}
+		walked[leaf.frame][key] = sums.events
+	}
+	for _, a := range all {
+		contexts := ofClass(walked[frame(a.Place)], a.Class)
+		var sum float64
+		for _, n := range contexts {
+			sum += float64(n)
+		}
+		if sum == 0 || len(r.rows)+len(contexts) > maxEventRows {
+			lost += a.Times
+			continue
+		}
+		for key, n := range contexts {
+			part := float64(n) / sum
+			r.rows[key] = &eventSums{
+				events: max(n, uint64(math.Round(part*float64(a.Hits)))), values: [MaxEventValues]float64{part * a.Times},
+			}
+		}
+	}
+	return lost
+}
+
+// ofClass returns the contexts in which objects of a class were seen; if there are none all of them, for that class.
+func ofClass(contexts map[eventKey]uint64, class string) map[eventKey]uint64 {
+	own, other := map[eventKey]uint64{}, map[eventKey]uint64{}
+	for key, n := range contexts {
+		if key.Class == class {
+			own[key] = n
+			continue
+		}
+		key.Class = class
+		other[key] += n
+	}
+	if len(own) > 0 {
+		return own
+	}
+	return other
+}

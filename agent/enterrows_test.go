@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"math"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// Acquisitions are divided among the contexts that were seen of them.
+func TestAddEnters(t *testing.T) {
+	const low = 0x7f0000000000
+	often, seldom := monitors.Place{Address: low + 0x100, Version: 5}, monitors.Place{Address: low + 0x200, Version: 5}
+	frame := func(p monitors.Place) bpf.Frame { return enterFrame(p, low) }
+	at := func(p monitors.Place, callers ...uint64) (stack []rawFrame) {
+		stack = append(stack, rawFrame{frame: frame(p), kind: rawExact})
+		for _, c := range callers {
+			stack = append(stack, rawFrame{frame: bpf.Frame(c)})
+		}
+		return stack
+	}
+	var s eventSet
+	see := func(times int, class string, stack []rawFrame) {
+		for range times {
+			s.add(&event{kind: Locks, tid: 9, thread: "worker", stack: stack, labels: EventLabels{Class: class, What: enterWhat}, sums: eventSums{events: 1}})
+		}
+	}
+	see(3, "A", at(often, 1))
+	see(1, "A", at(often, 2))
+	see(2, "B", at(often, 2))
+	probe := rawFrame{frame: frame(often)} // a return address: a probe in the VM saw it
+	s.add(&event{kind: Locks, tid: 9, stack: []rawFrame{probe}, labels: EventLabels{Class: "A", What: enterWhat}, sums: eventSums{events: 1, values: [MaxEventValues]float64{1}}})
+	r := s.of(Locks)
+	lost := r.addEnters([]monitors.Acquisition{
+		{Place: often, Class: "A", Times: 4000, Hits: 400},
+		{Place: often, Class: "B", Times: 500, Hits: 50},
+		{Place: often, Class: "C", Times: 60, Hits: 6}, // never walked: where the others were
+		{Place: seldom, Class: "A", Times: 7, Hits: 1}, // no context
+	}, frame)
+	if lost != 7 {
+		t.Errorf("%v lost, want 7", lost)
+	}
+	type cell struct {
+		class  string
+		caller bpf.Frame
+	}
+	got, all := map[cell]eventSums{}, 0.
+	for key, sums := range r.rows {
+		all += sums.values[0]
+		n := r.tree.Node(key.context)
+		if n.Key.kind != rawExact {
+			if sums.values[0] != 1 {
+				t.Errorf("what a probe saw is %v", sums.values[0])
+			}
+			continue
+		}
+		got[cell{key.Class, r.tree.Node(n.Parent).Key.frame}] = *sums
+	}
+	for c, want := range map[cell]eventSums{
+		{"A", 1}: {events: 300, values: [3]float64{3000}}, {"A", 2}: {events: 100, values: [3]float64{1000}},
+		{"B", 2}: {events: 50, values: [3]float64{500}},
+		{"C", 1}: {events: 3, values: [3]float64{30}}, {"C", 2}: {events: 3, values: [3]float64{30}},
+	} {
+		if g := got[c]; g.events != want.events || math.Abs(g.values[0]-want.values[0]) > 1e-9 {
+			t.Errorf("%v: %+v, want %+v", c, g, want)
+		}
+	}
+	if math.Abs(all-4561) > 1e-6 {
+		t.Errorf("%v in all", all)
+	}
+}
+
+// The frame of a place is the one that the kernel side gives to a thread there.
+func TestEnterFrame(t *testing.T) {
+	f := enterFrame(monitors.Place{Address: 0x7f0000012345, Version: 77}, 0x7f0000000000)
+	if f.Kind() != bpf.FrameJIT || f.CompileID() != 77 || f.CodeOffset() != 0x12345 {
+		t.Errorf("kind %v, compile id %d, offset %#x", f.Kind(), f.CompileID(), f.CodeOffset())
+	}
+}

@@ -1,0 +1,21 @@
+package agent
+
+import "time"
+
+// EventCounts accounts for the events of a window, of all kinds together. Events.Rows tell how many of a kind there are.
+// Two identities hold once the stream is drained:
+//
+//	Attempted == Delivered + sum(Dropped)
+//	Delivered == Folded + sum(Discarded)
+//
+// Hits are at least as many as Attempted: of most kinds only every Nth execution of a probe is sampled. Events that the
+// kernel side counts without sending each are attempted, delivered and folded at once.
+type EventCounts struct {
+	Attempted uint64            // events that the kernel side began to record
+	Delivered uint64            // events that user space received
+	Dropped   map[string]uint64 // by cause, in the kernel: ring_full, …
+	Folded    uint64            // events in Process.Events
+	Discarded map[string]uint64 // by cause, in user space: malformed, …
+	Hits      uint64            // executions of probes in guests, recorded or not
+	Cost      time.Duration     // CPU time that the hits took from guests, by the measured cost of one
+}

@@ -1,0 +1,220 @@
+package agent
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// pretend has a plan's probes hit n times more.
+func (k *kernelSide) pretend(t *testing.T, p *attachedPlan, n uint64) {
+	t.Helper()
+	for _, cookie := range p.cookies {
+		var counts []bpf.ProbeCount
+		if err := k.objects.ProbeCounts.Lookup(cookie, &counts); err != nil {
+			t.Fatal(err)
+		}
+		counts[0].Hits += n
+		if err := k.objects.ProbeCounts.Put(cookie, counts); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// pretendCost has so many records of all probes taken that long each.
+func (k *kernelSide) pretendCost(t *testing.T, records uint64, each time.Duration) {
+	t.Helper()
+	for counter, n := range map[bpf.Counter]uint64{bpf.ObservationsAttempted: records, bpf.NsProbes: records * uint64(each)} {
+		var counts []uint64
+		if err := k.agent.objects.Counters.Lookup(uint32(counter), &counts); err != nil {
+			t.Fatal(err)
+		}
+		counts[0] += n
+		if err := k.agent.objects.Counters.Put(uint32(counter), counts); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// rateOf is how many hits of a plan the kernel side is to tell: one in that many.
+func (k *kernelSide) rateOf(t *testing.T, p *attachedPlan) uint32 {
+	t.Helper()
+	var rate bpf.ProbeRate
+	if err := k.objects.Probes.Lookup(p.cookies[0], &rate); err != nil {
+		t.Fatal(err)
+	}
+	return rate.Every
+}
+
+// A plan is thinned out as its hits get more, rests when even hits that are not told cost too much, longer every time, and is
+// attached again.
+func TestTune(t *testing.T) {
+	k := newKernelSide(t)
+	k.trap.Store(int64(time.Microsecond))
+	p := k.plan(t, Allocations, k.objects.ValueProbe) // which counts each hit
+	if err := p.find(nil, k.register); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.attach(k.uprobes); err != nil {
+		t.Fatal(err)
+	}
+	k.plans = []*attachedPlan{p}
+	now := time.Duration(0)
+	// Nobody's CPU time is known: a tenth of a CPU is taken, of which the budget is 1%: a millisecond a second.
+	second := func(hits uint64) {
+		t.Helper()
+		k.pretend(t, p, hits)
+		k.pretendCost(t, 10, 10*time.Microsecond)
+		now += time.Second
+		k.tune(now, time.Second)
+	}
+	second(10)
+	if p.every != 1 || k.rateOf(t, p) != 1 || p.resting() {
+		t.Errorf("10 hits a second: one in %d, the kernel side says %d", p.every, k.rateOf(t, p))
+	}
+	// At a microsecond each, 900 leave a tenth of the budget to records; at 10 us more for each of these, 10 can be told.
+	second(900)
+	thin := p.every
+	if p.resting() || thin < 90 || thin > 97 || k.rateOf(t, p) != thin {
+		t.Errorf("900 hits a second: one in %d, the kernel side says %d, resting: %v", thin, k.rateOf(t, p), p.resting())
+	}
+	second(900)
+	if p.every != thin {
+		t.Errorf("the same load: one in %d, then %d", thin, p.every)
+	}
+	second(10)
+	if p.every != 1 || k.rateOf(t, p) != 1 {
+		t.Errorf("10 hits a second again: one in %d", p.every)
+	}
+	for i, rest := range []time.Duration{firstRest, 2 * firstRest, 4 * firstRest} {
+		second(5000)
+		if !p.resting() || p.until != now+rest || p.rest != rest {
+			t.Fatalf("5000 hits a second: rests %v until %v, want %v", p.rest, p.until-now, rest)
+		}
+		if len(k.notes()) != 1 || !strings.Contains(k.notes()[0], "probe 0 is hit 5,00") {
+			t.Errorf("notes %q", k.notes())
+		}
+		before := k.hits(t)
+		probed()
+		if k.hits(t) != before {
+			t.Error("a plan that rests is hit")
+		}
+		now = p.until - time.Nanosecond
+		k.tune(now, time.Second)
+		if !p.resting() {
+			t.Error("the rest ended early")
+		}
+		now = p.until
+		k.tune(now, time.Second)
+		if p.resting() {
+			t.Fatalf("rest %d did not end", i)
+		}
+		probed()
+		if k.hits(t) == before {
+			t.Error("a plan whose rest is over is not hit")
+		}
+	}
+	second(10)
+	if p.rest >= 4*firstRest {
+		t.Errorf("a plan that behaves would rest for %v again", p.rest)
+	}
+}
+
+// What is wanted at any price, or is rare, keeps its rate; perf events are thinned out, and do not rest.
+func TestTuneExceptions(t *testing.T) {
+	k := newKernelSide(t)
+	k.trap.Store(int64(time.Microsecond))
+	fixed, exact, pauses := k.plan(t, Values, k.objects.ValueProbe), k.plan(t, Allocations, k.objects.ObjectAllocated), k.plan(t, Pauses, k.objects.SafepointEnd)
+	fixed.fixed, fixed.every, exact.exact = true, 7, true
+	faults := &attachedPlan{eventPlan: eventPlan{kind: Faults, of: "page faults"}, cookies: []uint32{bpf.ProbeFault}, every: 1, perf: true}
+	for _, p := range []*attachedPlan{fixed, exact, pauses} {
+		if err := p.find(nil, k.register); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.attach(k.uprobes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.plans = []*attachedPlan{fixed, exact, pauses, faults}
+	for _, p := range k.plans {
+		k.pretend(t, p, 1_000_000)
+	}
+	k.tune(time.Second, time.Second)
+	if fixed.resting() || exact.resting() || pauses.resting() || faults.resting() {
+		t.Error("one of them rests")
+	}
+	if fixed.every != 7 || exact.every != 1 || pauses.every != 1 || faults.every != 1_000_000/faultLookups {
+		t.Errorf("one in %d, %d, %d, and %d page faults", fixed.every, exact.every, pauses.every, faults.every)
+	}
+	k.tune(2*time.Second, time.Second)
+	if faults.every != 1_000_000/faultLookups/2 {
+		t.Errorf("a second without page faults: one in %d is told", faults.every)
+	}
+}
+
+// Guests that use more CPU time may have more taken of it.
+func TestGuestTime(t *testing.T) {
+	k := newKernelSide(t)
+	p := newProcess(proc.Identity{PID: os.Getpid()}, true)
+	k.agent.table[os.Getpid()] = p
+	if used := k.agent.guestTime(); used != 0 {
+		t.Errorf("a process that is not attached has used %v", used)
+	}
+	p.attachment.Store(3)
+	for start := time.Now(); time.Since(start) < 50*time.Millisecond; {
+	}
+	used := k.agent.guestTime()
+	if used <= 0 {
+		t.Error("this process has used no CPU time")
+	}
+	p.exited.Store(true)
+	if used := k.agent.guestTime(); used != 0 {
+		t.Errorf("a process that is gone has used %v", used)
+	}
+}
+
+func TestAdopt(t *testing.T) {
+	for _, c := range []struct{ before, every, want uint32 }{
+		{1, 1, 1}, {1, 2, 2}, {10, 15, 10}, {10, 16, 16}, {10, 7, 10}, {10, 6, 6}, {97, 1, 1}, {97, 101, 97},
+	} {
+		p := &attachedPlan{every: c.before, rest: firstRest}
+		if p.adopt(c.every); p.every != c.want || p.rest != firstRest/2 {
+			t.Errorf("%d, then %d: %d, rest %v; want %d", c.before, c.every, p.every, p.rest, c.want)
+		}
+	}
+}
+
+func TestRecordCost(t *testing.T) {
+	e := &eventProbes{}
+	e.spent[bpf.ObservationsAttempted], e.spent[bpf.NsProbes] = 10, 1000
+	now := e.spent
+	if got := e.recordCost(&now); got != 0 {
+		t.Errorf("no record took %v", got)
+	}
+	now[bpf.ObservationsAttempted], now[bpf.NsProbes] = 14, 9000
+	if got := e.recordCost(&now); got != 2000 {
+		t.Errorf("a record took %v, want 2µs", got)
+	}
+}
+
+// A plan that cannot be attached again when its rest is over rests once more, and says why.
+func TestWakeInVain(t *testing.T) {
+	k := newKernelSide(t)
+	why := errors.New("gone")
+	p := k.plan(t, Allocations, k.objects.AllocationInBuffer)
+	p.again = func() error { return why }
+	p.rest, p.until = firstRest, 100*time.Second
+	k.wake(p, 99*time.Second)
+	if p.why != nil {
+		t.Errorf("woken early: %v", p.why)
+	}
+	k.wake(p, 100*time.Second)
+	if !errors.Is(p.why, why) || p.until != 100*time.Second+firstRest {
+		t.Errorf("%v, until %v", p.why, p.until)
+	}
+}

@@ -1,0 +1,100 @@
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"reflect"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+)
+
+// A kernelSide is an agent's events with a kernel side of its own, and this test's executable as a library.
+type kernelSide struct {
+	*eventProbes
+	file *os.File
+}
+
+func newKernelSide(t *testing.T) *kernelSide {
+	t.Helper()
+	needs.Root(t, "attaching to probes")
+	o, err := bpf.Load(bpf.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { o.Close() })
+	a, _ := testAgent()
+	a.log, a.objects = slog.New(slog.DiscardHandler), o
+	k := &kernelSide{eventProbes: &eventProbes{agent: a, uprobes: attach.NewUprobes(), telling: true, opt: EventOptions{Budget: 0.01}}}
+	a.events = k.eventProbes
+	if k.objects, err = o.LoadProbes(k.uprobes.Multi()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.objects.Close() })
+	if k.file, err = os.Open("/proc/self/exe"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.file.Close() })
+	return k
+}
+
+var probedTimes int
+
+// probed is where probes are. The tests count how often it runs.
+//
+//go:noinline
+func probed() { probedTimes++ }
+
+// find finds the place in probed.
+func (k *kernelSide) find(t *testing.T) []probesite.Site {
+	t.Helper()
+	pc := uint64(reflect.ValueOf(probed).Pointer())
+	maps, err := proc.DefaultRoot.Maps(os.Getpid(), proc.Executable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range maps {
+		if pc >= m.Start && pc < m.Limit {
+			return []probesite.Site{{Offset: pc - m.Start + m.Offset, Address: pc}}
+		}
+	}
+	t.Fatal("this test's code is in no mapping")
+	return nil
+}
+
+// plan is a plan whose probes are all in probed.
+func (k *kernelSide) plan(t *testing.T, kind EventKind, programs ...*ebpf.Program) *attachedPlan {
+	t.Helper()
+	file, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &attachedPlan{eventPlan: eventPlan{kind: kind, of: "events of tests"}, file: file, every: 1}
+	sites := k.find(t)
+	for i, program := range programs {
+		p.probes = append(p.probes, plannedProbe{
+			name: fmt.Sprint("probe ", i), program: program,
+			find: func(*probesite.Finder) ([]probesite.Site, error) { return sites, nil },
+		})
+	}
+	k.opt.Kinds[kind] = true
+	t.Cleanup(func() { p.close() })
+	return p
+}
+
+// hits is how often probes were hit in all.
+func (k *kernelSide) hits(t *testing.T) uint64 {
+	t.Helper()
+	c, err := k.agent.objects.ReadCounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c[bpf.ProbeHits]
+}

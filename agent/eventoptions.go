@@ -1,0 +1,26 @@
+package agent
+
+import "github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
+
+// EventOptions say which events are recorded.
+type EventOptions struct {
+	Kinds [EventKinds]bool
+	// ExactAllocations counts every object beside the samples, in JVMs that were started with -XX:+DTraceAllocProbes.
+	ExactAllocations bool
+	// MonitorEnters also estimates how often compiled code takes monitors that are free, if Kinds has Locks.
+	MonitorEnters bool
+	// Values says at which probes values are read, if Kinds has Values.
+	Values []valueprobe.Spec
+	// Budget is the share of the guests' CPU time that their probes may take; 0 means DefaultBudget.
+	Budget float64
+}
+
+// Any tells whether any kind is recorded.
+func (o *EventOptions) Any() bool {
+	for _, on := range o.Kinds {
+		if on {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/elffile"
+)
+
+// An eventPlan are the probes that tell of one thing in a libjvm: all of them are needed.
+type eventPlan struct {
+	kind   EventKind
+	of     string // what they tell of, for people
+	exact  bool   // they count every one, and are wanted only if that is
+	probes []plannedProbe
+}
+
+// A plannedProbe is a program and where it belongs.
+type plannedProbe struct {
+	name      string
+	program   *ebpf.Program
+	find      findSites
+	optional  bool                                              // the others tell without it, too
+	configure func(cookie uint32, args []elffile.Operand) error // tells the kernel side where operands are; or nil
+}
+
+type findSites = func(*probesite.Finder) ([]probesite.Site, error)
+
+// Functions of libjvm.
+const (
+	functionInBuffer    = "AllocTracer::send_allocation_in_new_tlab"
+	functionOutside     = "AllocTracer::send_allocation_outside_tlab"
+	functionObject      = "SharedRuntime::dtrace_object_alloc"
+	functionEnter       = "ObjectMonitor::enter"
+	functionTrySpin     = "ObjectMonitor::TrySpin"
+	functionLightweight = "LightweightSynchronizer::enter" // JDK 24 and later, as is the next
+	functionBlock       = "ObjectMonitor::enter_with_contention_mark"
+)
+
+// eventPlans are all plans for a library. Probes at which something ends come before those at which it begins: what begins
+// is seen to end.
+func eventPlans(o *bpf.ProbeObjects, f *probesite.Finder) []eventPlan {
+	return []eventPlan{
+		{kind: Allocations, of: "allocations", probes: []plannedProbe{
+			{name: functionInBuffer, program: o.AllocationInBuffer, find: entries(functionInBuffer)},
+			{name: functionOutside, program: o.AllocationOutside, find: entries(functionOutside)},
+		}},
+		{kind: Allocations, of: "exact counts of allocations", exact: true, probes: []plannedProbe{
+			{name: functionObject, program: o.ObjectAllocated, find: objectEntries(false)},
+			{name: functionObject, program: o.ObjectAllocatedBy, find: objectEntries(true)},
+		}},
+		monitorPlan(o, f),
+		{kind: Locks, of: "waits of java.util.concurrent", probes: []plannedProbe{
+			{name: "hotspot:thread__park__end", program: o.ParkEnd, find: notes("hotspot", "thread__park__end")},
+			{name: "hotspot:thread__park__begin", program: o.ParkBegin, find: notes("hotspot", "thread__park__begin")},
+		}},
+		{kind: Pauses, of: "pauses", probes: []plannedProbe{
+			{name: "hs_private:safepoint__end", program: o.SafepointEnd, find: notes("hs_private", "safepoint__end")},
+			{name: "SafepointTracing::end", program: o.SafepointOver, optional: true, find: returns(probesite.Calls{
+				Callee: "os::javaTimeNanos", In: "SafepointTracing::end", Stores: true,
+			})},
+			{name: "hotspot:vmops__begin", program: o.OperationBegin, find: notes("hotspot", "vmops__begin"), configure: operationSite(o)},
+			{name: "hotspot:gc__begin", program: o.CollectionBegin, find: notes("hotspot", "gc__begin")},
+			{name: "hs_private:safepoint__begin", program: o.SafepointBegin, find: notes("hs_private", "safepoint__begin")},
+		}},
+	}
+}
+
+// monitorPlan follows the function through which threads get monitors that compiled code and the interpreter could not get
+// themselves.
+func monitorPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
+	p := eventPlan{kind: Locks, of: "waits for monitors"}
+	if _, err := f.Entries(functionLightweight); err == nil {
+		p.probes = []plannedProbe{
+			{name: functionLightweight + ", end", program: o.MonitorEntered, find: returns(probesite.Calls{Callee: functionLightweight})},
+			{name: "spinning", program: o.MonitorSpun, find: spins(
+				probesite.Calls{Callee: "ObjectMonitor::try_spin", In: functionEnter, Conditional: true},
+				probesite.Calls{Callee: "ObjectMonitor::spin_enter", Conditional: true},
+				probesite.Calls{Callee: "LightweightSynchronizer::fast_lock_spin_enter", Conditional: true},
+			)},
+			{name: functionBlock, program: o.MonitorBlocks, find: entries(functionBlock)},
+			{name: functionLightweight, program: o.LightweightEnter, find: entries(functionLightweight)},
+		}
+		return p
+	}
+	p.probes = []plannedProbe{
+		{name: functionEnter + ", end", program: o.MonitorEntered, find: returns(probesite.Calls{Callee: functionEnter})},
+		{name: "spinning", program: o.MonitorSpun, find: spins(probesite.Calls{Callee: functionTrySpin, In: functionEnter, Conditional: true})},
+		{name: functionEnter, program: o.MonitorEnter, find: entries(functionEnter)},
+	}
+	return p
+}
+
+func entries(function string) findSites {
+	return func(f *probesite.Finder) ([]probesite.Site, error) { return f.Entries(function) }
+}
+
+func notes(provider, name string) findSites {
+	return func(f *probesite.Finder) ([]probesite.Site, error) { return f.Notes(provider, name) }
+}
+
+func returns(c probesite.Calls) findSites {
+	return func(f *probesite.Finder) ([]probesite.Site, error) {
+		r, err := f.AfterCalls(c)
+		return r.Sites, err
+	}
+}
+
+// spins finds where the result of spinning is known. Each way of it that a build does not have as a function of its own
+// goes unseen: then waits that ended by it count as blocked.
+func spins(ways ...probesite.Calls) findSites {
+	return func(f *probesite.Finder) (sites []probesite.Site, err error) {
+		for _, way := range ways {
+			r, wayErr := f.AfterCalls(way)
+			sites = append(sites, r.Sites...)
+			err = errors.Join(err, wayErr)
+		}
+		if len(sites) > 0 {
+			err = nil
+		}
+		return sites, err
+	}
+}
+
+// objectEntries finds the overloads that have the object as their second parameter, behind the thread, or as the first.
+func objectEntries(thread bool) findSites {
+	return func(f *probesite.Finder) (sites []probesite.Site, err error) {
+		all, err := f.Entries(functionObject)
+		for _, s := range all {
+			if strings.Contains(s.Function, "EP10JavaThread") == thread {
+				sites = append(sites, s)
+			}
+		}
+		return sites, err
+	}
+}
+
+// operationSite tells the kernel side where hotspot:vmops__begin has the name of the operation and its length
+// (src/hotspot/share/runtime/vmThread.cpp).
+func operationSite(o *bpf.ProbeObjects) func(uint32, []elffile.Operand) error {
+	return func(cookie uint32, args []elffile.Operand) error {
+		if len(args) < 2 {
+			return attach.ErrOperand
+		}
+		name, err := attach.Operand(args[0])
+		if err != nil {
+			return err
+		}
+		length, err := attach.Operand(args[1])
+		if err != nil {
+			return err
+		}
+		return o.OperationSites.Put(cookie, bpf.OperationSite{Name: name, Len: length})
+	}
+}

@@ -1,0 +1,74 @@
+package agent
+
+import (
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// An EventKind is a kind of what happens in guests, beside their use of CPU time: events of the language, sampled at probes
+// and mapped onto calling contexts (Inoue and Nakatani, OOPSLA 2009, section 5).
+type EventKind uint8
+
+// Kinds of events.
+const (
+	Allocations EventKind = iota // of objects
+	Locks                        // acquisitions of monitors and of java.util.concurrent's locks, and waits for them
+	Values                       // what a probe's operands were
+	Pauses                       // the VM stopped its Java threads
+	Faults                       // page faults: first touches of memory
+	Cycles                       // of the CPU, and instructions
+	EventKinds                   // how many there are
+)
+
+var eventKindNames = [EventKinds]string{"alloc", "lock", "value", "safepoint", "page-faults", "cpi"}
+
+// String is the kind's name, as record -e has it.
+func (k EventKind) String() string { return eventKindNames[k] }
+
+// A ValueType is what one number of an event says, in pprof's words.
+type ValueType struct{ Type, Unit string }
+
+var eventValues = [EventKinds][]ValueType{
+	Allocations: {{"alloc_objects", "count"}, {"alloc_space", "bytes"}},
+	Locks:       {{"acquisitions", "count"}, {"contentions", "count"}, {"delay", "nanoseconds"}},
+	Values:      {{"executions", "count"}, {"sum", "count"}},
+	Pauses:      {{"pauses", "count"}, {"stopped", "nanoseconds"}},
+	Faults:      {{"faults", "count"}},
+	Cycles:      {{"cycles", "count"}, {"instructions", "count"}},
+}
+
+// Values are what the values of a row say, in their order. The caller must not change them.
+func (k EventKind) Values() []ValueType { return eventValues[k] }
+
+// Events are those of one kind in one process. They never change.
+type Events struct {
+	Kind EventKind
+	Tree *cct.Tree[symbolize.Symbol] // contexts of the rows; the weights are observed events
+	Rows []EventRow                  // by context, then thread, then labels
+	// Basis says how the values were come by, and what a reader must know of them, one sentence each.
+	Basis []string
+}
+
+// MaxEventValues bounds Kind.Values.
+const MaxEventValues = 3
+
+// An EventRow are the events of one thread in one context with the same labels.
+type EventRow struct {
+	Context cct.NodeID
+	TID     int
+	Thread  string // its name
+	EventLabels
+	Events uint64                  // that were observed: the values are estimated from so many
+	Values [MaxEventValues]float64 // as Kind.Values says; estimates, so not whole numbers
+}
+
+// EventLabels tell rows of one context apart. What a kind has no use for is empty. All but Offset are hostile text.
+type EventLabels struct {
+	Class  string // of the object: java.lang.String, byte[]; "" if unknown
+	Place  string // of the object or the data address: young, old, humongous, stack, code, native; "" if unknown
+	What   string // Locks: spin, block, park, wait, enter; Pauses: the VM's operation; Allocations: "exact", or ""
+	Field  string // Faults: the field at Offset, "" if it has no name
+	Offset int32  // Faults: of the address in the object, bytes
+	Probe  string // Values: which one
+	Value  string // Values: a bucket, such as 16-31, or a text
+}

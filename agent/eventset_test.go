@@ -1,0 +1,142 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// eventAt is one event in a stack, that stands for n objects of a class.
+func eventAt(user, class string, tid uint32, n float64) *event {
+	raw, _ := frames(user)
+	e := &event{kind: Allocations, tid: tid, thread: fmt.Sprint("thread-", tid), labels: EventLabels{Class: class}}
+	for _, f := range raw {
+		e.stack = append(e.stack, rawFrame{frame: f})
+	}
+	e.sums = eventSums{events: 1, values: [MaxEventValues]float64{n, 10 * n}}
+	return e
+}
+
+// rowsOf are the rows of a kind as text, with the names of their contexts, outermost first.
+func rowsOf(e *Events) (rows []string) {
+	for _, r := range e.Rows {
+		var path []string
+		for at := r.Context; at != cct.Root; at = e.Tree.Node(at).Parent {
+			path = append(path, e.Tree.Node(at).Key.Value().Function)
+		}
+		slices.Reverse(path)
+		rows = append(rows, fmt.Sprintf("%s %s %s %s%s: %d, %.0f, %.0f", strings.Join(path, "/"), r.Thread, r.Class, r.Probe, r.Value, r.Events, r.Values[0], r.Values[1]))
+	}
+	return rows
+}
+
+// nameFrames gives the frames of stacks names: those of methods, in capitals.
+func nameFrames(p *process, users ...string) {
+	for _, user := range users {
+		raw, _ := frames(user)
+		for _, f := range raw {
+			m, _ := letter(f)
+			p.names[rawFrame{frame: f}] = name{symbols: []symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: strings.ToUpper(string(rune(m)))})}}
+		}
+	}
+}
+
+func TestEventSet(t *testing.T) {
+	var s eventSet
+	p := newProcess(proc.Identity{PID: 1}, true)
+	nameFrames(p, "a:1 b:2 b:3 c:4")
+	for i, e := range []struct {
+		*event
+		fresh bool
+	}{
+		{eventAt("a:1 b:2", "A", 1, 100), true},
+		{eventAt("a:1 b:2", "A", 1, 50), false},
+		{eventAt("a:1 b:2", "B", 1, 1), false},
+		{eventAt("a:1 b:2", "A", 2, 7), false},
+		{eventAt("a:1 b:3", "A", 1, 3), true}, // another place of the same name
+		{eventAt("a:1 b:2 c:4", "A", 1, 4), true},
+		{eventAt("", "A", 1, 5), false},
+	} {
+		if fresh := s.add(e.event); fresh != e.fresh {
+			t.Errorf("event %d: new frames: %v, want %v", i, fresh, e.fresh)
+		}
+	}
+	again := eventAt("a:1 b:2", "C", 1, 2)
+	again.again = true // another value of an execution that was counted
+	s.add(again)
+	other := eventAt("a:1", "", 1, 1)
+	other.kind = Locks
+	s.add(other)
+
+	all := s.profile(p)
+	if len(all) != 2 || all[0].Kind != Allocations || all[1].Kind != Locks {
+		t.Fatalf("%d kinds", len(all))
+	}
+	got, want := rowsOf(all[0]), []string{
+		" thread-1 A : 1, 5, 50",
+		"A/B thread-1 A : 3, 153, 1530",
+		"A/B thread-1 B : 1, 1, 10",
+		"A/B thread-1 C : 1, 2, 20",
+		"A/B thread-2 A : 1, 7, 70",
+		"A/B/C thread-1 A : 1, 4, 40",
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("rows\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if total := s.of(Allocations).tree.Total(); total != 7 {
+		t.Errorf("the tree has %d events, want 7", total)
+	}
+	var named int
+	s.frames(func(rawFrame) { named++ })
+	if named != 5 { // a, two b, c; and a of Locks
+		t.Errorf("%d frames to name, want 5", named)
+	}
+}
+
+// What finds no row of its own loses its labels, but no event and no value.
+func TestEventSetFull(t *testing.T) {
+	var s eventSet
+	const beyond = 10
+	value := func(class string) *event {
+		e := eventAt("a:1", class, 1, 2)
+		return e
+	}
+	for i := range maxEventRows + beyond {
+		s.add(value(fmt.Sprint("C", i)))
+	}
+	s.add(value("C0")) // which has one
+	late := value("late")
+	late.labels.Probe, late.labels.Value = "f", "16-31"
+	s.add(late)
+	r := s.of(Allocations)
+	if r.overflow != beyond+1 || len(r.rows) != maxEventRows+2 {
+		t.Errorf("%d events without labels, %d rows; want %d, %d", r.overflow, len(r.rows), beyond+1, maxEventRows+2)
+	}
+	p := newProcess(proc.Identity{PID: 1}, true)
+	nameFrames(p, "a:1")
+	e := s.profile(p)[0]
+	var events uint64
+	var sum float64
+	for _, row := range e.Rows {
+		events, sum = events+row.Events, sum+row.Values[0]
+	}
+	if want := uint64(maxEventRows + beyond + 2); events != want || sum != 2*float64(want) {
+		t.Errorf("%d events, %.0f objects; want %d, %d", events, sum, want, 2*want)
+	}
+	rows := rowsOf(e)
+	for _, want := range []string{fmt.Sprintf("   : %d, %d, %d", beyond, 2*beyond, 20*beyond), "   f(other): 1, 2, 20", "A thread-1 C0 : 2, 4, 40"} {
+		if !slices.Contains(rows, want) {
+			t.Errorf("no row %q", want)
+		}
+	}
+	if len(e.Basis) != 1 || !strings.Contains(e.Basis[0], fmt.Sprint(beyond+1, " events")) {
+		t.Errorf("basis %q", e.Basis)
+	}
+}

@@ -1,0 +1,212 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// maxValueText bounds a text that labels events, in bytes.
+const maxValueText = 100
+
+// otherValue stands for values that found no room of their own.
+const otherValue = "(other)"
+
+// A valueWatch is one spec of values, and the files in which its probe was looked for.
+type valueWatch struct {
+	spec  valueprobe.Spec
+	files map[symbolize.FileKey]struct{}
+	sites int // where it is attached
+}
+
+// valueSites finds the spec of a probe by its cookie.
+type valueSites struct {
+	mu    sync.Mutex
+	sites map[uint32]valueSite
+}
+
+type valueSite struct {
+	attach.ValueSite
+	watch *valueWatch
+}
+
+func (v *valueSites) add(s attach.ValueSite, watch *valueWatch) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.sites == nil {
+		v.sites = map[uint32]valueSite{}
+	}
+	v.sites[s.Cookie] = valueSite{s, watch}
+}
+
+func (v *valueSites) of(cookie uint32) (valueSite, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s, ok := v.sites[cookie]
+	return s, ok
+}
+
+// librariesLoad is when a process is looked at again for libraries that it loads later: half a minute in all.
+var librariesLoad = backoff{first: 50 * time.Millisecond, limit: 9}
+
+// wantsValuesIn tells whether a process that maps these files may have a probe whose values are wanted.
+func (e *eventProbes) wantsValuesIn(maps proc.Maps) bool {
+	for _, w := range e.watches {
+		for i := range maps {
+			if w.spec.In(maps[i].Path) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lookForValues attaches to the files that p maps what is wanted of their values. Libraries that p loads later are found
+// when it is looked at again.
+func (a *Agent) lookForValues(p *process) {
+	e := a.events
+	if len(e.watches) == 0 {
+		return
+	}
+	if pause, ok := p.work.values.again(); ok {
+		a.names.submitLater(p, pause)
+	}
+	a.readMaps(p)
+	for i := range p.work.maps {
+		m := &p.work.maps[i]
+		for _, w := range e.watches {
+			if m.Exec && m.Path != "" && w.spec.In(m.Path) {
+				a.guests.count(a.attachValues(p, m, w))
+			}
+		}
+	}
+}
+
+// attachValues attaches a spec to one file of p, unless that was tried before. What a file cannot offer is told where it was
+// asked for by name; that of all files only some have a probe is no error.
+func (a *Agent) attachValues(p *process, m *proc.Mapping, w *valueWatch) error {
+	_, err := proc.Call(context.Background(), a.pool, p.pid, func() (struct{}, error) {
+		f, err := a.opt.Proc.OpenMapped(p.pid, m, maxLibrary)
+		if err != nil {
+			return struct{}{}, err
+		}
+		defer f.Close()
+		key, err := openKey(f)
+		if err != nil {
+			return struct{}{}, err
+		}
+		a.guests.probing.Lock()
+		defer a.guests.probing.Unlock()
+		if err := a.events.attachValues(f, key, w); err != nil && (w.spec.Library != "" || !errors.Is(err, probesite.ErrNotFound)) {
+			a.log.Warn("values are not recorded", "probe", w.spec.Place(), "file", f.Name(), "err", err)
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+func (e *eventProbes) attachValues(f *os.File, key symbolize.FileKey, w *valueWatch) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, ok := w.files[key]; ok || len(w.files) >= maxImages {
+		return nil
+	}
+	w.files[key] = struct{}{}
+	lib, err := elffile.Open(f, key.Size)
+	if err != nil {
+		return fmt.Errorf("read file: %w", err)
+	}
+	found, err := attach.ValueSites(probesite.New(lib, f), w.spec)
+	if err != nil {
+		return err
+	}
+	file, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return fmt.Errorf("keep file open: %w", err)
+	}
+	p := &attachedPlan{eventPlan: eventPlan{kind: Values, of: "values at " + w.spec.Place()}, library: f.Name(), file: file, every: max(w.spec.Every, 1)}
+	p.fixed = w.spec.Every > 0
+	values := attach.Values{Objects: e.objects, Uprobes: e.uprobes, Register: func() (uint32, error) {
+		cookie, err := e.register()
+		if err != nil {
+			return 0, err
+		}
+		p.cookies = append(p.cookies, cookie)
+		return cookie, e.setRate(p)
+	}}
+	p.again = func() error {
+		sites, links, err := values.Attach(file, 0, w.spec, found)
+		p.links = links
+		for _, s := range sites {
+			e.values.add(s, w)
+		}
+		return err
+	}
+	if err := p.again(); err != nil {
+		return errors.Join(err, file.Close())
+	}
+	w.sites += len(found)
+	e.plans = append(e.plans, p)
+	return nil
+}
+
+// valueEvents folds the values of one execution: one event for each value, or one without where there is none to read.
+func (e *eventProbes) valueEvents(o *bpf.Observation, base event, fold func(*event)) bool {
+	site, ok := e.values.of(o.Seen.Probe)
+	if !ok {
+		return false
+	}
+	n := float64(o.Seen.Every)
+	base.kind = Values
+	base.labels = EventLabels{Probe: site.watch.spec.Place()}
+	base.sums = eventSums{events: 1, values: [MaxEventValues]float64{n}}
+	readings := site.Readings(o)
+	if len(readings) == 0 {
+		fold(&base)
+	}
+	for i, r := range readings {
+		v := base
+		v.again = i > 0
+		v.labels.Probe += "=" + site.watch.spec.Values[i].String()
+		switch {
+		case r.Failed:
+			v.labels.Value = "(unreadable)"
+		case r.IsText:
+			v.labels.Value = valueText(r.Text)
+		default:
+			b := valueprobe.BucketOf(r.Number, r.Signed)
+			v.labels.Value = b.String()
+			v.sums.values[1] = n * float64(r.Number)
+			if r.Signed {
+				v.sums.values[1] = n * float64(int64(r.Number))
+			}
+		}
+		fold(&v)
+	}
+	return true
+}
+
+// valueText is a text as it labels events.
+func valueText(s string) string {
+	s = symbolize.CleanName(s)
+	if len(s) <= maxValueText {
+		return s
+	}
+	cut := maxValueText
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}

@@ -1,0 +1,89 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// Each value of an execution is an event in a row of its own, of which only the first counts the execution.
+func TestValueEvents(t *testing.T) {
+	k := newKernelSide(t)
+	site := func(text string) (cookie uint32) {
+		t.Helper()
+		spec, err := valueprobe.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := attach.Values{Objects: k.objects, Uprobes: k.uprobes, Register: k.register}
+		sites, links, err := v.Attach(k.file, 0, spec, k.find(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range links {
+			l.Close() // nothing is to be hit
+		}
+		k.values.add(sites[0], &valueWatch{spec: spec})
+		return sites[0].Cookie
+	}
+	three, none := site("func:f=rdi:s32,rsi,rdx:str/3"), site("func:g/3")
+	long := strings.Repeat("é", 80)
+	told := func(cookie uint32, failed uint8, text string, values ...uint64) (events []string) {
+		t.Helper()
+		seen := bpf.ProbeObservation{What: bpf.ObservedValues, Probe: cookie, Every: 3, Failed: failed, Count: uint8(len(values))}
+		copy(seen.Values[:], values)
+		o := bpf.Observation{Seen: &seen, Text: []byte(text)}
+		base := event{tid: 7}
+		if !k.valueEvents(&o, base, func(e *event) {
+			if e.kind != Values || e.tid != 7 || e.sums.events != 1 {
+				t.Errorf("%+v", e)
+			}
+			events = append(events, fmt.Sprintf("%s %s: %.0f %.0f again=%v", e.labels.Probe, e.labels.Value, e.sums.values[0], e.sums.values[1], e.again))
+		}) {
+			return []string{"not told"}
+		}
+		return events
+	}
+	for _, c := range []struct {
+		name string
+		got  []string
+		want []string
+	}{
+		{"three values", told(three, 0, "text", 1<<64-5, 100, 4), []string{
+			"func:f=rdi:s32 -7--4: 3 -15 again=false", "func:f=rsi 64-127: 3 300 again=true", "func:f=rdx:str text: 3 0 again=true"}},
+		{"one cannot be read", told(three, 2, "", 1, 100, 0), []string{
+			"func:f=rdi:s32 1: 3 3 again=false", "func:f=rsi (unreadable): 3 0 again=true", "func:f=rdx:str : 3 0 again=true"}},
+		{"fewer than were asked for", told(three, 0, "", 1), []string{
+			"func:f=rdi:s32 1: 3 3 again=false", "func:f=rsi (unreadable): 3 0 again=true", "func:f=rdx:str (unreadable): 3 0 again=true"}},
+		{"a long text", told(three, 0, long, 1, 1, uint64(len(long))), []string{
+			"func:f=rdi:s32 1: 3 3 again=false", "func:f=rsi 1: 3 3 again=true", "func:f=rdx:str " + long[:100] + "…: 3 0 again=true"}},
+		{"no values", told(none, 0, ""), []string{"func:g : 3 0 again=false"}},
+		{"a probe that nobody attached", told(99, 0, ""), []string{"not told"}},
+	} {
+		if !slices.Equal(c.got, c.want) {
+			t.Errorf("%s:\n%q, want\n%q", c.name, c.got, c.want)
+		}
+	}
+}
+
+func TestValueText(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                             "",
+		"text":                         "text",
+		"a\x1bb":                       `a\x1bb`,
+		strings.Repeat("x", 100):       strings.Repeat("x", 100),
+		strings.Repeat("x", 101):       strings.Repeat("x", 100) + "…",
+		"x" + strings.Repeat("é", 60):  "x" + strings.Repeat("é", 49) + "…",
+		strings.Repeat("x", 98) + "日本": strings.Repeat("x", 98) + "…",
+	} {
+		if got := valueText(in); got != want || !utf8.ValidString(got) {
+			t.Errorf("%.20q of %d bytes: %q, want %q", in, len(in), got, want)
+		}
+	}
+}

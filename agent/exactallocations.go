@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// exactWhat is EventLabels.What of allocations of which each one was counted.
+const exactWhat = "exact"
+
+// exactDeadline bounds how long the names of counted classes are waited for.
+const exactDeadline = 5 * time.Second
+
+// A classCounts is how many objects of each class were allocated since the agent began.
+type classCounts map[bpf.CountedClass]bpf.ClassCount
+
+// classCounts reads the counts of all VMs.
+func (e *eventProbes) classCounts() (classCounts, error) {
+	counts := classCounts{}
+	var key bpf.CountedClass
+	var count bpf.ClassCount
+	for all := e.objects.Allocated.Iterate(); ; {
+		if !all.Next(&key, &count) {
+			// A map that changes while it is read may be read from its beginning again; what was read is still true.
+			if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+				return nil, fmt.Errorf("read counts of allocations: %w", err)
+			}
+			return counts, nil
+		}
+		counts[key] = count
+	}
+}
+
+// since are the counts of one VM after before.
+func (c classCounts) since(before classCounts, serial uint32) map[uint64]bpf.ClassCount {
+	counts := map[uint64]bpf.ClassCount{}
+	for key, n := range c {
+		was := before[key]
+		if key.Serial == serial && n.Objects > was.Objects {
+			counts[key.Klass] = bpf.ClassCount{Objects: n.Objects - was.Objects, Bytes: n.Bytes - was.Bytes}
+		}
+	}
+	return counts
+}
+
+// countObjects adds to a window what was counted of its processes' objects.
+func (a *Agent) countObjects(ctx context.Context, w *Window, processes []*process, after snapshot, out *Profile) {
+	for _, p := range processes {
+		counts := after.allocated.since(w.before.allocated, p.attachment.Load())
+		if len(counts) == 0 {
+			continue
+		}
+		a.mu.Lock()
+		s := w.eventSet(p)
+		a.mu.Unlock()
+		if err := a.addExact(ctx, s, p, counts); err != nil {
+			out.Comments = append(out.Comments, fmt.Sprintf("objects of process %d are not counted: %v", p.pid, err))
+		}
+	}
+}
+
+// addExact adds what was counted of p's objects, in rows without a context.
+func (a *Agent) addExact(ctx context.Context, s *eventSet, p *process, counts map[uint64]bpf.ClassCount) error {
+	ctx, cancel := context.WithTimeout(ctx, exactDeadline)
+	defer cancel()
+	names := map[uint64]string{}
+	err := a.withGuest(ctx, p, func(g *guest) error {
+		epoch := a.guests.classEpoch(g.kernel.Slot)
+		for klass := range counts {
+			if class, err := g.vm.Klass(klass, epoch); err == nil {
+				names[klass] = class.Name
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("name counted classes: %w", err)
+	}
+	r := s.of(Allocations)
+	for klass, n := range counts {
+		key := eventKey{context: cct.Root, EventLabels: EventLabels{Class: names[klass], What: exactWhat}}
+		if r.rows[key] == nil {
+			r.rows[key] = &eventSums{}
+		}
+		r.rows[key].add(&eventSums{events: n.Objects, values: [MaxEventValues]float64{float64(n.Objects), float64(n.Bytes)}})
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package agent
+
+import (
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+)
+
+// kernelHeap is what the kernel side must know of a HotSpot process's objects. The serial is the caller's.
+func kernelHeap(l *hotspot.ObjectLayout) *bpf.HotspotHeap {
+	h := &bpf.HotspotHeap{
+		NarrowKlassBase: l.KlassBase, NarrowKlassShift: uint32(l.KlassShift), KlassBit: uint32(l.KlassBit),
+		NarrowOopBase: l.OopBase, NarrowOopShift: uint32(l.OopShift), OopColourShift: uint32(l.OopColourShift),
+		ObjectKlass: l.Klass, ArrayLength: l.ArrayLength,
+		KlassName: l.KlassName, KlassLayout: l.LayoutHelper, SymbolLength: l.SymbolLength, SymbolBody: l.SymbolBody,
+		TlabStart: l.TLABStart, TlabEnd: l.TLABEnd,
+		ThreadObject: l.ThreadObject, ParkBlocker: l.ParkBlocker, MonitorObject: l.MonitorObject,
+		RegionTable: l.Heap.RegionTable, RegionShift: uint64(l.Heap.RegionShift), RegionType: l.Heap.RegionTag,
+		RegionEden: l.Heap.EdenTag, RegionSurvivor: l.Heap.SurvivorTag,
+		RegionOldMask: l.Heap.OldMask, RegionHumongousMask: l.Heap.HumongousMask,
+		YoungLow: l.Heap.YoungLow, YoungHigh: l.Heap.YoungHigh,
+	}
+	if l.Heap.Collector == hotspot.CollectorG1 && l.Heap.RegionShift > 0 {
+		h.LargestBuffered = 1 << (l.Heap.RegionShift - 1) // larger ones are humongous: G1CollectedHeap::humongous_threshold_for
+	}
+	for flag, set := range map[uint32]bool{
+		bpf.HeapNarrowKlass:   l.KlassIsNarrow,
+		bpf.HeapCompactHeader: l.KlassInMark,
+		bpf.HeapNarrowOop:     l.OopIsNarrow,
+		bpf.HeapThreadHandle:  l.ThreadObjectIsHandle,
+		bpf.HeapMonitorHandle: l.MonitorObjectIsHandle,
+		bpf.HeapParkBlocker:   l.HasParkBlocker,
+		bpf.HeapColoured:      l.OopIsColoured,
+		bpf.HeapConcurrent:    movesAlways(l.Heap.Collector),
+		bpf.HeapRegions:       l.Heap.Generations == hotspot.GenerationsByRegion,
+		bpf.HeapYoungBounds:   l.Heap.Generations == hotspot.GenerationsByBounds,
+	} {
+		if set {
+			h.Flags |= flag
+		}
+	}
+	return h
+}

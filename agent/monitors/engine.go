@@ -1,0 +1,175 @@
+package monitors
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// A Guest is a JVM and where its hot code enters monitors.
+type Guest struct {
+	proc.Identity
+	Memory vmruntime.Memory
+	Sites  []Site
+}
+
+// A Heard is what a window of a guest heard.
+type Heard struct {
+	Guest   proc.Identity
+	Window  Window
+	Result  Result
+	Classes map[uint64]string // by Hit.Klass; filled in by Source.Take
+}
+
+// A Source tells an Engine what to listen to, and takes what it heard. It is asked from the engine's goroutine.
+type Source interface {
+	// Guests are those to listen to. It is asked about once a second.
+	Guests(context.Context) []Guest
+	// Take names the classes of the hits and folds the contexts. If it fails the window is void.
+	Take(context.Context, *Heard) error
+}
+
+// Options of an Engine.
+type Options struct {
+	Share float64 // of the guests' CPU time that windows may take
+	Root  proc.Root
+	Now   func() time.Duration // CLOCK_MONOTONIC
+	Log   *slog.Logger
+}
+
+const (
+	windowsPerSecond = 10 // that measure: 44 took 3 to 16 % of a guest
+	surveysPerSecond = 30 // while there are sites that were never surveyed: most are silent, and cost little
+	refreshInterval  = time.Second
+)
+
+// Stats is what became of the windows of an Engine.
+type Stats struct {
+	Windows, Surveys uint64 // heard to the end
+	Void             uint64 // code changed, or threads ended meanwhile, or their debug registers were in use
+	Skipped          uint64 // the budget had no room
+	Cost             time.Duration
+}
+
+// An Engine listens to the monitor enters of guests, at random moments, until it is closed.
+type Engine struct {
+	listener *Listener
+	source   Source
+	opt      Options
+	cancel   context.CancelFunc
+	done     chan struct{}
+
+	mu     sync.Mutex
+	guests map[proc.Identity]*record
+	stats  Stats
+
+	// These belong to the goroutine.
+	now    []Guest
+	credit credit
+	turn   int
+	last   string // error that was logged
+}
+
+// maxRecords bounds the guests that are remembered, some 2 MB each at most; when there are more, those that are gone are
+// forgotten.
+const maxRecords = 64
+
+// NewEngine begins to listen. Close comes before l's.
+func NewEngine(l *Listener, s Source, opt Options) *Engine {
+	ctx, cancel := context.WithCancel(context.Background())
+	e := &Engine{
+		listener: l, source: s, opt: opt, cancel: cancel, done: make(chan struct{}),
+		guests: map[proc.Identity]*record{}, credit: credit{share: opt.Share},
+	}
+	go e.run(ctx)
+	return e
+}
+
+// Close ends the window that may be open, and waits for that. What was heard can still be asked for.
+func (e *Engine) Close() {
+	e.cancel()
+	<-e.done
+}
+
+// Stats is what became of the windows so far.
+func (e *Engine) Stats() Stats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.stats
+}
+
+func (e *Engine) run(ctx context.Context) {
+	defer close(e.done)
+	refresh := time.NewTicker(refreshInterval)
+	defer refresh.Stop()
+	e.refresh(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-refresh.C:
+			e.refresh(ctx)
+		case <-e.pause():
+			e.listen(ctx)
+		}
+	}
+}
+
+// pause is a random time until the next window. Windows at fixed intervals would hear a guest that has the same rhythm
+// always in the same phase.
+func (e *Engine) pause() <-chan time.Time {
+	rate := windowsPerSecond
+	for _, g := range e.now {
+		if e.recordOf(g.Identity).plan.fresh(g.Sites) {
+			rate = surveysPerSecond
+		}
+	}
+	const longest = 8 // times the mean
+	return time.After(time.Duration(min(rand.ExpFloat64(), longest) / float64(rate) * float64(time.Second)))
+}
+
+// refresh learns which guests there are, and for how long their threads ran.
+func (e *Engine) refresh(ctx context.Context) {
+	e.now = e.source.Guests(ctx)
+	for _, g := range e.now {
+		r := e.recordOf(g.Identity)
+		r.plan.retain(g.Sites)
+		e.mu.Lock()
+		err := r.crew.refresh(e.opt.Root, g.Identity, e.opt.Now())
+		e.mu.Unlock()
+		if err != nil {
+			e.opt.Log.Debug("cannot read threads", "pid", g.PID, "err", err)
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var used time.Duration
+	for _, r := range e.guests {
+		for _, h := range r.crew.groups {
+			used += h.since()
+		}
+	}
+	e.credit.earn(used, e.windowCost())
+}
+
+// recordOf is what is remembered of a guest.
+func (e *Engine) recordOf(id proc.Identity) *record {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.guests[id]
+	if r == nil {
+		for old := range e.guests {
+			if len(e.guests) >= maxRecords && e.opt.Root.Check(old) != nil {
+				delete(e.guests, old)
+			}
+		}
+		r = &record{plan: newPlan()}
+		e.guests[id] = r
+	}
+	return r
+}

@@ -1,0 +1,114 @@
+//go:build linux && amd64
+
+package monitors
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"reflect"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+)
+
+// killedEnv has TestListenUntilKilled listen: the process, the thread, the address.
+const killedEnv = "VMPROF_TEST_LISTEN"
+
+// TestListenUntilKilled is the agent that TestKernelKilled kills.
+func TestListenUntilKilled(t *testing.T) {
+	var pid, tid int
+	var address uint64
+	if n, _ := fmt.Sscan(os.Getenv(killedEnv), &pid, &tid, &address); n != 3 {
+		t.Skip("is run by TestKernelKilled")
+	}
+	f := newFixture(t)
+	id, err := proc.DefaultRoot.Identify(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := proc.OpenMemory(proc.DefaultRoot, id, proc.NewPool(proc.PoolOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := Site{Place: Place{Address: address}}
+	site.kernel.Address = address
+	if err := memory.Read(address, site.code[:]); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("listening")
+	w := Window{Sites: []Site{site, site, site}, Threads: []int{tid}, Duration: time.Minute}
+	_, err = f.Listen(id, memory, w)
+	t.Errorf("the window ended: %v", err)
+}
+
+// Nothing is left in the guest of an agent that is killed in the middle of a window: all debug registers of the thread are
+// free again, as they are not while it listens.
+func TestKernelKilled(t *testing.T) {
+	f := newFixture(t)
+	needs.Root(t, "to listen to another process")
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	tid := unix.Gettid()
+	address := uint64(reflect.ValueOf(enterOften).Pointer())
+	if !allFree(t, f, tid, address) {
+		t.Fatal("something else has debug registers of this thread")
+	}
+	agent := exec.Command(os.Args[0], "-test.run=^TestListenUntilKilled$", "-test.v")
+	agent.Env = append(os.Environ(), killedEnv+"="+strings.Join([]string{strconv.Itoa(os.Getpid()), strconv.Itoa(tid), strconv.FormatUint(address, 10)}, " "))
+	out, err := agent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "listening"; {
+	}
+	const patience = 10 * time.Second
+	for begin := time.Now(); allFree(t, f, tid, address); time.Sleep(time.Millisecond) {
+		if time.Since(begin) > patience {
+			t.Fatal("the agent does not listen: the test shows nothing")
+		}
+	}
+	if err := agent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = agent.Wait() // it says that it was killed
+	if !allFree(t, f, tid, address) {
+		t.Error("debug registers of the thread are still in use")
+	}
+	if got := enterOften(&object{mark: 5}); got != 5 {
+		t.Errorf("%d, want 5", got)
+	}
+}
+
+// allFree tells whether breakpoints can be set in all four debug registers of a thread.
+func allFree(t *testing.T, f *fixture, tid int, address uint64) bool {
+	t.Helper()
+	for _, n := range []int{attach.MaxBreakpoints, 4 - attach.MaxBreakpoints} {
+		addresses := make([]uint64, n)
+		for i := range addresses {
+			addresses[i] = address
+		}
+		b, err := attach.NewBreakpoints(f.Listener.objects.MonitorEnter, addresses, []int{tid}, 1)
+		if errors.Is(err, attach.ErrBreakpointsBusy) {
+			return false
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+	}
+	return true
+}

@@ -1,0 +1,158 @@
+package monitors
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+const (
+	// surveyLength and windowLength are how long windows are, unless MaxHits ends them. Long ones cost no more, as the
+	// hits are bounded, and hear more of what is rare; a time slice of the scheduler is about as long.
+	surveyLength = 5 * time.Millisecond
+	windowLength = 10 * time.Millisecond
+	// surveyThreads are listened to at once in a survey: the busiest. More take longer to arm than a survey lasts.
+	surveyThreads = 32
+	// surveyEvery: one in so many windows surveys once every site was. A site that is silent for one window may be live.
+	surveyEvery = 4
+	// aloneEvery: one in so many windows is on one site, for the time that its own traps do not stretch.
+	aloneEvery = 3
+)
+
+// A pair is a site and who enters monitors there.
+type pair struct {
+	group string
+	place Place
+}
+
+// What is known of a pair.
+type standing struct {
+	windows int     // that measured it
+	hits    float64 // in those
+	time    float64 // seconds that were left of those beside traps
+}
+
+// rate is about how often the site is entered, a second: good enough to put sites in order.
+func (s *standing) rate() float64 {
+	if s.time == 0 {
+		return 0
+	}
+	return s.hits / s.time
+}
+
+// A plan chooses what to listen to in one guest. Surveys listen to sites in all busy threads, to learn which groups of
+// threads enter monitors there; the other windows measure such pairs, in one thread.
+type plan struct {
+	surveyed map[Place]int
+	live     map[pair]*standing
+	turn     int // of all windows
+}
+
+func newPlan() *plan { return &plan{surveyed: map[Place]int{}, live: map[pair]*standing{}} }
+
+// fresh tells whether there are sites that were never surveyed.
+func (p *plan) fresh(sites []Site) bool {
+	return slices.ContainsFunc(sites, func(s Site) bool { return p.surveyed[s.Place] == 0 })
+}
+
+// retain forgets sites that are gone.
+func (p *plan) retain(sites []Site) {
+	there := make(map[Place]bool, len(sites))
+	for i := range sites {
+		there[sites[i].Place] = true
+	}
+	for place := range p.surveyed {
+		if !there[place] {
+			delete(p.surveyed, place)
+		}
+	}
+	for pair := range p.live {
+		if !there[pair.place] {
+			delete(p.live, pair)
+		}
+	}
+}
+
+// next chooses a window; false if there is nothing to listen to. The group is "" in a survey.
+func (p *plan) next(sites []Site, c *crew) (w Window, group string, ok bool) {
+	p.turn++
+	survey := p.turn%surveyEvery == 0 || p.turn%2 == 0 && p.fresh(sites)
+	if !survey {
+		if w, group, ok = p.measure(sites, c); ok {
+			return w, group, true
+		}
+	}
+	w = p.survey(sites, c)
+	return w, "", len(w.Sites) > 0 && len(w.Threads) > 0
+}
+
+// survey chooses the sites that were surveyed least.
+func (p *plan) survey(sites []Site, c *crew) Window {
+	order := slices.Clone(sites)
+	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	slices.SortStableFunc(order, func(a, b Site) int { return cmp.Compare(p.surveyed[a.Place], p.surveyed[b.Place]) })
+	order = order[:min(len(order), MaxSites)]
+	for _, s := range order {
+		p.surveyed[s.Place]++
+	}
+	return Window{Sites: order, Threads: c.busiest(surveyThreads), Duration: surveyLength}
+}
+
+// measure chooses a thread, and of the sites where its group enters monitors the one that was measured least, with its
+// neighbours in the order of their rates: beside one that is far hotter a site would not be hit before the window's end.
+func (p *plan) measure(sites []Site, c *crew) (w Window, group string, ok bool) {
+	groups := map[string]bool{}
+	for pair := range p.live {
+		groups[pair.group] = true
+	}
+	tid, ok := c.draw(func(group string) bool { return groups[group] })
+	if !ok {
+		return w, "", false
+	}
+	group = c.groupOf[tid]
+	of := func(s Site) *standing { return p.live[pair{group, s.Place}] }
+	live := slices.DeleteFunc(slices.Clone(sites), func(s Site) bool { return of(s) == nil })
+	if len(live) == 0 {
+		return w, "", false
+	}
+	rand.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })
+	slices.SortStableFunc(live, func(a, b Site) int { return cmp.Compare(of(b).rate(), of(a).rate()) })
+	target := 0
+	for i := range live {
+		if of(live[i]).windows < of(live[target]).windows {
+			target = i
+		}
+	}
+	from, to := target, target+1
+	if rand.IntN(aloneEvery) > 0 {
+		from = max(0, min(target-1, len(live)-MaxSites))
+		to = min(from+MaxSites, len(live))
+	}
+	return Window{Sites: live[from:to], Threads: []int{tid}, Duration: windowLength}, group, true
+}
+
+// surveyHeard learns from a survey which groups enter monitors where.
+func (p *plan) surveyHeard(w Window, r Result, c *crew) {
+	for _, h := range r.Hits {
+		if group, known := c.groupOf[h.Thread]; known && h.Site < len(w.Sites) {
+			key := pair{group, w.Sites[h.Site].Place}
+			if p.live[key] == nil {
+				p.live[key] = &standing{}
+			}
+		}
+	}
+}
+
+// measured notes what a window of one thread heard.
+func (p *plan) measured(w Window, group string, r Result) {
+	const least = 0.02 // of a window's time is the thread's own, roughly
+	left := max((r.Ran - r.Traps).Seconds(), least*r.Traps.Seconds())
+	for i, s := range w.Sites {
+		if own := p.live[pair{group, s.Place}]; own != nil {
+			own.windows++
+			own.hits += float64(r.Counts[i])
+			own.time += left
+		}
+	}
+}

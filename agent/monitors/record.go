@@ -1,0 +1,160 @@
+package monitors
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+)
+
+// maxHeard bounds the windows that are remembered of a guest: an hour of ten a second takes 36,000, which would be more
+// than an estimate needs; the older half is forgotten when there are more.
+const maxHeard = 1 << 13
+
+// A record is what is remembered of a guest. Engine.mu guards crew and heard against those who ask; plan is the
+// goroutine's.
+type record struct {
+	plan  *plan
+	crew  crew
+	heard []measurement
+}
+
+// A measurement is what a window of one thread heard. Of surveys there is only what they cost.
+type measurement struct {
+	at     time.Duration // CLOCK_MONOTONIC
+	group  string
+	places []Place
+	counts []int
+	ran    time.Duration
+	traps  time.Duration
+	cost   time.Duration
+	kinds  map[kind]int // hits with a class
+}
+
+// A kind is one class of objects at one place.
+type kind struct {
+	place Place
+	class string
+}
+
+func (r *record) add(at time.Duration, group string, h *Heard) {
+	m := measurement{at: at, group: group, counts: h.Result.Counts, ran: h.Result.Ran, traps: h.Result.Traps, cost: h.Result.Cost, kinds: map[kind]int{}}
+	for _, s := range h.Window.Sites {
+		m.places = append(m.places, s.Place)
+	}
+	for _, hit := range h.Result.Hits {
+		if hit.Site < len(m.places) {
+			m.kinds[kind{m.places[hit.Site], h.Classes[hit.Klass]}]++
+		}
+	}
+	r.keep(m)
+}
+
+func (r *record) keep(m measurement) {
+	if len(r.heard) >= maxHeard {
+		r.heard = slices.Clone(r.heard[maxHeard/2:])
+	}
+	r.heard = append(r.heard, m)
+}
+
+// An Acquisition is how often monitors of one class of objects were entered at one place.
+type Acquisition struct {
+	Place
+	Class string  // "" if it could not be read
+	Times float64 // estimated
+	Hits  int     // of breakpoints, that it is estimated from
+}
+
+// A Summary says what acquisitions are estimated from.
+type Summary struct {
+	Windows int // that measured
+	Hits    int
+	Places  int           // that were hit
+	Cost    time.Duration // of the guest's CPU time, for these windows and for surveys
+}
+
+// Acquisitions estimates what a guest did between two moments of CLOCK_MONOTONIC, by what was heard between them: ordered by
+// place and class.
+func (e *Engine) Acquisitions(id proc.Identity, from, to time.Duration) ([]Acquisition, Summary) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.guests[id]
+	if r == nil {
+		return nil, Summary{}
+	}
+	if err := r.crew.refresh(e.opt.Root, id, e.opt.Now()); err != nil {
+		e.opt.Log.Debug("cannot read threads", "pid", id.PID, "err", err) // it has ended: what was read before counts
+	}
+	return r.acquisitions(from, to)
+}
+
+func (r *record) acquisitions(from, to time.Duration) (all []Acquisition, sum Summary) {
+	groups := map[string][]*measurement{}
+	for i := range r.heard {
+		m := &r.heard[i]
+		if m.at < from || m.at >= to {
+			continue
+		}
+		sum.Cost += m.cost
+		if len(m.places) > 0 {
+			groups[m.group] = append(groups[m.group], m)
+			sum.Windows++
+		}
+	}
+	total := map[kind]Acquisition{}
+	places := map[Place]bool{}
+	for group, heard := range groups {
+		h := r.crew.groups[group]
+		if h == nil {
+			continue
+		}
+		seconds := h.between(from, to).Seconds()
+		for _, a := range ofGroup(heard) {
+			k := kind{a.Place, a.Class}
+			t := total[k]
+			total[k] = Acquisition{a.Place, a.Class, t.Times + a.Times*seconds, t.Hits + a.Hits}
+			places[a.Place] = true
+			sum.Hits += a.Hits
+		}
+	}
+	sum.Places = len(places)
+	return slices.SortedFunc(maps.Values(total), func(a, b Acquisition) int {
+		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Class, b.Class))
+	}), sum
+}
+
+// ofGroup estimates acquisitions per second of a group's CPU time.
+func ofGroup(heard []*measurement) (all []Acquisition) {
+	var places []Place
+	index := map[Place]int{}
+	observations := make([]Observation, len(heard))
+	hits, kinds := map[Place]int{}, map[kind]int{}
+	for i, m := range heard {
+		o := &observations[i]
+		o.Ran, o.Traps = m.ran.Seconds(), m.traps.Seconds()
+		for k, place := range m.places {
+			if _, known := index[place]; !known {
+				index[place] = len(places)
+				places = append(places, place)
+			}
+			o.Sites, o.Counts = append(o.Sites, index[place]), append(o.Counts, float64(m.counts[k]))
+		}
+		for k, n := range m.kinds {
+			hits[k.place] += n
+			kinds[k] += n
+		}
+	}
+	rates := Rates(len(places), observations)
+	for i, place := range places {
+		if rates[i] > 0 && hits[place] == 0 { // only hit when a window was full
+			hits[place], kinds[kind{place, ""}] = 1, 1
+		}
+	}
+	for k, n := range kinds {
+		times := rates[index[k.place]] * float64(n) / float64(hits[k.place])
+		all = append(all, Acquisition{k.place, k.class, times, n})
+	}
+	return all
+}

@@ -1,0 +1,93 @@
+package monitors
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// A Place identifies where a monitor is entered in one version of a method's code.
+type Place struct {
+	Address uint64
+	Version uint32 // as in vmruntime.Site
+}
+
+// A Site is a Place and what it takes to listen there.
+type Site struct {
+	Place
+	kernel bpf.EnterSite
+	code   [watched]byte // what stood there
+}
+
+const (
+	// watched is how much code at a site is compared to see that it is still the same: several instructions, up to the
+	// exchange of the mark word.
+	watched = 24 // bytes
+	// maxCode is how much code of one compilation is searched. HotSpot does not compile methods above 8,000 bytes of
+	// bytecode (-XX:+DontCompileHugeMethods); the largest code that was seen has some 200 kB.
+	maxCode = 1 << 20
+	// maxSites bounds the sites of one compilation.
+	maxSites = 64
+)
+
+// ErrChanged: other code stands at a site now. What was heard is void.
+var ErrChanged = errors.New("the method was compiled again")
+
+// Find returns the sites in a compilation's code, of a JDK of that feature release. probesite.ErrLightweightLocking if
+// they are not recognised.
+func Find(mem vmruntime.Memory, c vmruntime.Compilation, release int) ([]Site, error) {
+	if c.End <= c.Begin || c.End-c.Begin > maxCode {
+		return nil, fmt.Errorf("compilation of %d bytes: %w", c.End-c.Begin, vmruntime.ErrMalformed)
+	}
+	code := make([]byte, c.End-c.Begin)
+	if err := mem.Read(c.Begin, code); err != nil {
+		return nil, fmt.Errorf("read code: %w", err)
+	}
+	enters, err := probesite.MonitorEnters(code, c.Begin, release)
+	if err != nil {
+		return nil, err
+	}
+	var sites []Site
+	for _, e := range enters[:min(len(enters), maxSites)] {
+		s := Site{Place: Place{e.Address, c.Version}}
+		if s.kernel, err = kernelSite(e); err != nil {
+			return nil, err
+		}
+		if n := copy(s.code[:], code[e.Address-c.Begin:]); n < watched {
+			continue // an exchange and what follows it is longer
+		}
+		sites = append(sites, s)
+	}
+	return sites, nil
+}
+
+// kernelSite tells the kernel side where the object is.
+func kernelSite(e probesite.MonitorEnter) (bpf.EnterSite, error) {
+	register, err := attach.Operand(elffile.Operand{Kind: elffile.OperandReg, Size: 8, Reg: e.Object})
+	if err != nil {
+		return bpf.EnterSite{}, fmt.Errorf("object of a monitor: %w", err)
+	}
+	return bpf.EnterSite{Address: e.Address, Displacement: e.Disp, Reg: uint32(register.Reg)}, nil
+}
+
+// unchanged is ErrChanged if anything else stands at one of the sites by now.
+func unchanged(mem vmruntime.Memory, sites []Site) error {
+	ranges := make([]vmruntime.Range, len(sites))
+	for i := range sites {
+		ranges[i] = vmruntime.Range{Addr: sites[i].Address, Buf: make([]byte, watched)}
+	}
+	if err := mem.ReadBatch(ranges); err != nil {
+		return fmt.Errorf("read code: %w", err)
+	}
+	for i := range sites {
+		if !ranges[i].OK || [watched]byte(ranges[i].Buf) != sites[i].code {
+			return fmt.Errorf("monitor enter at %#x: %w", sites[i].Address, ErrChanged)
+		}
+	}
+	return nil
+}

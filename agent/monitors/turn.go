@@ -1,0 +1,84 @@
+package monitors
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+)
+
+// windowCost is what a window costs at most, as a rule.
+func (e *Engine) windowCost() time.Duration { return MaxHits * e.listener.HitTime() }
+
+// listen opens one window, of the guest whose turn it is.
+func (e *Engine) listen(ctx context.Context) {
+	if len(e.now) == 0 {
+		return
+	}
+	e.turn++
+	g := e.now[e.turn%len(e.now)]
+	r := e.recordOf(g.Identity)
+	cost := e.windowCost()
+	if !e.credit.take(cost) {
+		e.count(func(s *Stats) { s.Skipped++ })
+		return
+	}
+	e.mu.Lock()
+	w, group, ok := r.plan.next(g.Sites, &r.crew)
+	e.mu.Unlock()
+	if !ok {
+		e.credit.settle(cost, 0)
+		return
+	}
+	heard := Heard{Guest: g.Identity, Window: w}
+	var err error
+	heard.Result, err = e.listener.Listen(g.Identity, g.Memory, w)
+	e.credit.settle(cost, heard.Result.Cost)
+	e.count(func(s *Stats) { s.Cost += heard.Result.Cost })
+	switch {
+	case err != nil:
+	case group == "":
+		e.mu.Lock()
+		r.plan.surveyHeard(w, heard.Result, &r.crew)
+		r.keep(measurement{at: e.opt.Now(), cost: heard.Result.Cost})
+		e.mu.Unlock()
+		e.count(func(s *Stats) { s.Surveys++ })
+		return
+	default:
+		at := e.opt.Now()
+		if err = e.source.Take(ctx, &heard); err == nil {
+			r.plan.measured(w, group, heard.Result)
+			e.mu.Lock()
+			r.add(at, group, &heard)
+			e.mu.Unlock()
+			e.count(func(s *Stats) { s.Windows++ })
+			return
+		}
+	}
+	e.count(func(s *Stats) { s.Void++ })
+	e.report(ctx, g.PID, err)
+}
+
+// report logs what is not of the moment, once.
+func (e *Engine) report(ctx context.Context, pid int, err error) {
+	for _, passing := range []error{ErrChanged, attach.ErrBreakpointsBusy, attach.ErrThreadsGone, proc.ErrGone, unix.ESRCH} {
+		if errors.Is(err, passing) {
+			return
+		}
+	}
+	if err == nil || ctx.Err() != nil || err.Error() == e.last {
+		return
+	}
+	e.last = err.Error()
+	e.opt.Log.Warn("cannot listen to monitor enters", "pid", pid, "err", err)
+}
+
+func (e *Engine) count(f func(*Stats)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f(&e.stats)
+}

@@ -1,0 +1,148 @@
+package agent
+
+import (
+	"strings"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+)
+
+// handleObservation folds what a probe saw; mu is held.
+func (a *Agent) handleObservation(raw []byte) {
+	if a.events == nil {
+		a.received.unknown++
+		return
+	}
+	a.observed.received++
+	o := &a.observation
+	if err := bpf.DecodeObservation(raw, o); err != nil {
+		a.observed.discarded[discardMalformed]++
+		return
+	}
+	a.oldest = min(a.oldest, o.Time)
+	p := a.process(o.Header)
+	p.classEpoch = o.ClassEpoch
+	a.stack = observedStack(a.stack[:0], o, p.attachment.Load())
+	e := event{tid: o.Tid, thread: cString(o.Comm), stack: a.stack}
+	folded := false
+	fold := func(e *event) { folded = a.foldEvent(p, o, e) || folded }
+	switch {
+	case o.Seen.What == bpf.ObservedValues:
+		if !a.events.valueEvents(o, e, fold) {
+			a.observed.discarded[discardMalformed]++
+			return
+		}
+	case o.Seen.What == bpf.ObservedFault:
+		e.labels.Place = placeName(o.Seen.Place)
+		folded = a.handleFault(p, o, &e)
+	case describe(o, &e):
+		fold(&e)
+	default:
+		a.observed.discarded[discardMalformed]++
+		return
+	}
+	if !folded {
+		a.observed.discarded[discardNoWindow]++
+		return
+	}
+	a.observed.folded++
+}
+
+// foldEvent adds an event to all windows that want it. It is false if there is none.
+func (a *Agent) foldEvent(p *process, o *bpf.Observation, e *event) (wanted bool) {
+	for w := range a.windows {
+		if w.pids != nil && !w.pids[int(o.Pid)] {
+			continue
+		}
+		wanted = true
+		if w.eventSet(p).add(e) && p.want(e.stack, o.ClassEpoch, &a.nameCount) {
+			a.dirty[p] = struct{}{}
+		}
+	}
+	return wanted
+}
+
+// observedStack appends the frames of an observation to buf. Where it begins in Java code, that called what was probed: its
+// innermost pc is a return address like the others. The VM's stub between the two says nothing and is left out.
+func observedStack(buf []rawFrame, o *bpf.Observation, attachment uint32) []rawFrame {
+	for len(o.User) > 1 && o.User[0].Kind() == bpf.FrameStub {
+		o.User = o.User[1:]
+	}
+	buf = rawStack(buf, &o.Sample, attachment)
+	if len(buf) > 0 && buf[0].kind == rawExact && buf[0].frame.Kind() != bpf.FrameNative {
+		buf[0].kind = rawReturn
+	}
+	return buf
+}
+
+// describe fills in what an event is, by what its probe saw. It is false for what no probe tells.
+func describe(o *bpf.Observation, e *event) bool {
+	seen := o.Seen
+	n := float64(seen.Every)
+	values := seen.Values[:seen.Count]
+	value := func(i int) uint64 {
+		if i < len(values) {
+			return values[i]
+		}
+		return 0
+	}
+	e.labels.Place = placeName(seen.Place)
+	switch seen.What {
+	case bpf.ObservedAllocation:
+		e.kind = Allocations
+		e.labels.Class = hotspot.ClassName(o.Text)
+		e.sums = allocation(value(0), value(1), seen.Every)
+	case bpf.ObservedMonitor:
+		e.kind = Locks
+		e.labels.Class = hotspot.ClassName(o.Text)
+		e.sums = eventSums{events: 1, values: [MaxEventValues]float64{n, n, n * float64(value(0))}}
+		switch {
+		case seen.Flags&bpf.SeenContended == 0:
+			e.labels.What = "enter" // it was free
+			e.sums.values[1] = 0
+		case seen.Flags&bpf.SeenSpun != 0:
+			e.labels.What = "spin"
+		default:
+			e.labels.What = "block"
+		}
+	case bpf.ObservedPark:
+		e.kind = Locks
+		e.labels.Class = hotspot.ClassName(o.Text)
+		e.labels.What = "park"
+		e.sums = eventSums{events: 1, values: [MaxEventValues]float64{n, n, n * float64(value(0))}}
+		if waitsForWork(e.labels.Class) {
+			e.labels.What = "wait"
+			e.sums.values[0], e.sums.values[1] = 0, 0 // nothing was acquired
+		}
+	case bpf.ObservedPause:
+		e.kind = Pauses
+		e.labels.What = symbolize.CleanName(string(o.Text))
+		e.sums = eventSums{events: 1, values: [MaxEventValues]float64{n, n * float64(value(0))}}
+	case bpf.ObservedOverflow:
+		e.kind = Cycles
+		e.labels.Place = ""
+		e.sums = eventSums{events: 1}
+		which := 0
+		if seen.Probe == bpf.ProbeInstructions {
+			which = 1
+		}
+		e.sums.values[which] = n * float64(value(0))
+	default:
+		return false
+	}
+	return true
+}
+
+func placeName(place uint8) string { return placeNames[place%uint8(len(placeNames))] }
+
+var placeNames = [...]string{
+	bpf.PlaceUnknown: "", bpf.PlaceYoung: "young", bpf.PlaceSurvivor: "survivor", bpf.PlaceOld: "old", bpf.PlaceHumongous: "humongous",
+}
+
+// waitsForWork tells of the object that a thread parks for, by its class, whether it is no lock: a condition, a task, a queue,
+// or nothing. What locks and semaphores of java.util.concurrent park for are their own subclasses of
+// AbstractQueuedSynchronizer, which all are named Sync, NonfairSync or FairSync; a StampedLock is its own.
+func waitsForWork(class string) bool {
+	return !strings.HasSuffix(class, "Sync") && class != "java.util.concurrent.locks.StampedLock"
+}

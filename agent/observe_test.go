@@ -1,0 +1,205 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// observationRecord is what the kernel side writes for what a probe saw, in the context of a record.
+func observationRecord(r record, seen bpf.ProbeObservation, text string) []byte {
+	raw := r.encode()
+	raw[unsafe.Offsetof(bpf.Header{}.Kind)] = bpf.EventObserved
+	seen.TextLen = uint16(len(text))
+	raw = append(raw, unsafe.Slice((*byte)(unsafe.Pointer(&seen)), unsafe.Sizeof(seen))...)
+	raw = append(raw, text...)
+	return append(raw, make([]byte, -len(text)&7)...)
+}
+
+// watchingAgent folds what probes saw.
+func watchingAgent() (*Agent, *Window) {
+	a, w := testAgent()
+	a.events = &eventProbes{agent: a}
+	a.observed.discarded = noDiscards()
+	return a, w
+}
+
+func TestDescribe(t *testing.T) {
+	values := func(v ...uint64) (seen bpf.ProbeObservation) {
+		seen.Every, seen.Count = 1, uint8(copy(seen.Values[:], v))
+		return seen
+	}
+	with := func(seen bpf.ProbeObservation, change func(*bpf.ProbeObservation)) bpf.ProbeObservation {
+		change(&seen)
+		return seen
+	}
+	kind := func(what uint8, flags uint8, every uint32) func(*bpf.ProbeObservation) {
+		return func(o *bpf.ProbeObservation) { o.What, o.Flags, o.Every = what, flags, every }
+	}
+	at := func(place uint8) func(*bpf.ProbeObservation) {
+		return func(o *bpf.ProbeObservation) { o.What, o.Place = bpf.ObservedAllocation, place }
+	}
+	allocated := values(16, 1<<18)
+	for _, c := range []struct {
+		name string
+		seen bpf.ProbeObservation
+		text string
+		want string
+	}{
+		{"allocation", with(allocated, kind(bpf.ObservedAllocation, 0, 2)), "java/lang/String", "alloc java.lang.String: 32768 524288 0"},
+		{"array", with(allocated, kind(bpf.ObservedAllocation, bpf.SeenOutside, 1)), "[[I", "alloc int[][]: 16384 262144 0"},
+		{"allocation without a weight", with(values(16), kind(bpf.ObservedAllocation, 0, 1)), "A", "alloc A: 0 0 0"},
+		{"young", with(allocated, at(bpf.PlaceYoung)), "A", "alloc A young: 16384 262144 0"},
+		{"survivor", with(allocated, at(bpf.PlaceSurvivor)), "A", "alloc A survivor: 16384 262144 0"},
+		{"old", with(allocated, at(bpf.PlaceOld)), "A", "alloc A old: 16384 262144 0"},
+		{"humongous", with(allocated, at(bpf.PlaceHumongous)), "A", "alloc A humongous: 16384 262144 0"},
+		{"a free monitor", with(values(700), kind(bpf.ObservedMonitor, 0, 1)), "A", "lock A enter: 1 0 700"},
+		{"a monitor by spinning", with(values(700), kind(bpf.ObservedMonitor, bpf.SeenContended|bpf.SeenSpun, 3)), "A", "lock A spin: 3 3 2100"},
+		{"a monitor by blocking", with(values(700), kind(bpf.ObservedMonitor, bpf.SeenContended, 1)), "A", "lock A block: 1 1 700"},
+		{"a lock", with(values(700), kind(bpf.ObservedPark, 0, 2)), "java/util/concurrent/locks/ReentrantLock$NonfairSync",
+			"lock java.util.concurrent.locks.ReentrantLock$NonfairSync park: 2 2 1400"},
+		{"a condition", with(values(700), kind(bpf.ObservedPark, 0, 2)),
+			"java/util/concurrent/locks/AbstractQueuedSynchronizer$ConditionObject",
+			"lock java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject wait: 0 0 1400"},
+		{"nothing that is known", with(values(700), kind(bpf.ObservedPark, 0, 1)), "", "lock wait: 0 0 700"},
+		{"a pause", with(values(9000), kind(bpf.ObservedPause, bpf.SeenCollection, 1)), "G1Collect\x1bFull", `safepoint G1Collect\x1bFull: 1 9000 0`},
+		{"cycles", with(values(9_999_991), func(o *bpf.ProbeObservation) {
+			o.What, o.Probe, o.Place = bpf.ObservedOverflow, bpf.ProbeCycles, bpf.PlaceOld
+		}), "", "cpi: 9999991 0 0"},
+		{"instructions", with(values(9_999_991), func(o *bpf.ProbeObservation) {
+			o.What, o.Probe = bpf.ObservedOverflow, bpf.ProbeInstructions
+		}), "", "cpi: 0 9999991 0"},
+		{"nothing", values(), "", "not told"},
+		{"what nobody knows", with(values(), kind(77, 0, 1)), "", "not told"},
+		{"a place that nobody knows", with(allocated, at(251)), "A", "alloc A young: 16384 262144 0"},
+	} {
+		var e event
+		o := bpf.Observation{Seen: &c.seen, Text: []byte(c.text)}
+		got := "not told"
+		if describe(&o, &e) {
+			l := e.labels
+			got = strings.Join(slices.DeleteFunc([]string{e.kind.String(), l.Class, l.Place, l.What}, func(s string) bool { return s == "" }), " ")
+			got += fmt.Sprintf(": %.0f %.0f %.0f", e.sums.values[0], e.sums.values[1], e.sums.values[2])
+			if e.sums.events != 1 {
+				t.Errorf("%s: %d events", c.name, e.sums.events)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// Threads wait for work at what is no lock of java.util.concurrent.
+func TestWaitsForWork(t *testing.T) {
+	for class, want := range map[string]bool{
+		"java.util.concurrent.locks.ReentrantLock$NonfairSync":                  false,
+		"java.util.concurrent.locks.ReentrantLock$FairSync":                     false,
+		"java.util.concurrent.locks.ReentrantReadWriteLock$NonfairSync":         false,
+		"java.util.concurrent.Semaphore$NonfairSync":                            false,
+		"java.util.concurrent.CountDownLatch$Sync":                              false,
+		"java.util.concurrent.locks.StampedLock":                                false,
+		"java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject": true,
+		"java.util.concurrent.SynchronousQueue$TransferStack":                   true,
+		"java.util.concurrent.CompletableFuture$Signaller":                      true,
+		"java.util.concurrent.ForkJoinPool":                                     true,
+		"java.lang.Object":                                                      true,
+		"":                                                                      true,
+		"com.example.Synchronizer":                                              true,
+	} {
+		if got := waitsForWork(class); got != want {
+			t.Errorf("%q: %v, want %v", class, got, want)
+		}
+	}
+}
+
+// What is observed begins in the code that made the call: not in a stub, and behind a call.
+func TestObservedStack(t *testing.T) {
+	for _, c := range []struct{ user, want string }{
+		{"a:1 b:2", "a:1 b:2, return"},
+		{"a:1 b:2 !:3", "a:1 b:2, return"},
+		{"a:1 !:2 !:3", "a:1, return"},
+		{"!:3", "!:3, return"},
+		{"a:1 !:2 5:3", "a:1 !:2 5:3, exact"},
+		{"a:1 !:2 b:3", "a:1 !:2 b:3, return"},
+		{"", ""},
+	} {
+		user, _ := frames(c.user)
+		o := bpf.Observation{Sample: bpf.Sample{Header: &bpf.Header{}, User: user, End: bpf.EndRoot, Attachment: 7}}
+		stack := observedStack(nil, &o, 7)
+		got := pathOf(stack)
+		if len(stack) > 0 {
+			got += map[rawKind]string{rawReturn: ", return", rawExact: ", exact"}[stack[0].kind]
+		}
+		if got != c.want {
+			t.Errorf("%q: %q, want %q", c.user, got, c.want)
+		}
+	}
+}
+
+// Every observation that is received is folded or discarded for a reason, also if it has several values.
+func TestObservationIdentity(t *testing.T) {
+	a, w := watchingAgent()
+	a.process(&bpf.Header{Pid: java.pid, Start: java.start, Exec: java.exec}).attachment.Store(7)
+	r := record{identity: java, attachment: 7, user: "a:1 b:2"}
+	allocated := bpf.ProbeObservation{What: bpf.ObservedAllocation, Every: 1, Count: 2, Values: [8]uint64{16, 1 << 18}}
+	good := observationRecord(r, allocated, "A")
+	a.handle(good)
+	a.handle(good)
+	a.handle(good[:len(good)-8])                                                       // cut
+	a.handle(observationRecord(r, bpf.ProbeObservation{What: 99, Every: 1}, ""))       // of no kind
+	a.handle(observationRecord(r, bpf.ProbeObservation{What: bpf.ObservedValues}, "")) // of a probe that nobody asked for
+	w.pids = map[int]bool{7: true}
+	a.handle(good)
+	c := a.observed
+	want := map[string]uint64{discardMalformed: 3, discardNoWindow: 1, discardEmpty: 0}
+	if !maps.Equal(c.discarded, want) {
+		t.Errorf("discarded %v, want %v", c.discarded, want)
+	}
+	if c.received != 6 || c.folded != 2 || c.received != c.folded+sum(c.discarded) {
+		t.Errorf("received %d, folded %d, discarded %v", c.received, c.folded, c.discarded)
+	}
+	for p, s := range w.events {
+		if contexts := contextsOf(&s.of(Allocations).tree); p.pid != int(java.pid) || !maps.Equal(contexts, map[string]uint64{"a:1 b:2": 2}) {
+			t.Errorf("process %d: %v", p.pid, contexts)
+		}
+	}
+	a.events = nil
+	a.handle(good)
+	if a.received.unknown != 1 || a.observed.received != 6 {
+		t.Errorf("an agent that records no events: %d records unknown", a.received.unknown)
+	}
+}
+
+func FuzzHandleObservation(f *testing.F) {
+	r := record{identity: java, attachment: 7, user: "a:1 b:2 !:3"}
+	for what := range uint8(9) {
+		f.Add(observationRecord(r, bpf.ProbeObservation{What: what, Every: 1, Count: 2, Values: [8]uint64{16, 1 << 18}}, "java/lang/String"))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		a, w := watchingAgent()
+		a.events.values.sites = map[uint32]valueSite{0: {watch: &valueWatch{spec: valueprobe.Spec{Symbol: "f"}}}}
+		a.handle(raw)
+		a.handle(raw)
+		if c := a.observed; c.received != c.folded+sum(c.discarded) {
+			t.Errorf("received %d, folded %d, discarded %v", c.received, c.folded, c.discarded)
+		}
+		for p, s := range w.events {
+			p.mu.Lock()
+			for _, e := range s.profile(p) {
+				for _, row := range e.Rows {
+					if row.Events == 0 && row.Values == [MaxEventValues]float64{} && e.Kind != Values {
+						t.Errorf("a row of nothing: %+v", row)
+					}
+				}
+			}
+			p.mu.Unlock()
+		}
+	})
+}

@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// cyclesPeriod is how many cycles one sample stands for: a few hundred a second of a busy CPU. It is a prime, so that it
+// does not march in step with loops.
+const cyclesPeriod = 9_999_991
+
+// firstFaults is of how many page faults one is told until it is known how many there are: a program that starts has some
+// ten thousand a second.
+const firstFaults = 17
+
+// perfEvents are the events that come from the kernel and the CPU, not from probes.
+type perfEvents struct {
+	objects *bpf.FaultObjects
+	events  []*attach.Ticks
+}
+
+// newPerfEvents opens what is wanted; nil if nothing is.
+func (e *eventProbes) newPerfEvents() (_ *perfEvents, err error) {
+	if !e.opt.Kinds[Faults] && !e.opt.Kinds[Cycles] {
+		return nil, nil
+	}
+	p := &perfEvents{}
+	if p.objects, err = e.agent.objects.LoadFaults(e.objects); err != nil {
+		return nil, explainLoad(err)
+	}
+	open := func(t *attach.Ticks, err error) error {
+		if err == nil {
+			p.events = append(p.events, t)
+		}
+		return err
+	}
+	if e.opt.Kinds[Faults] {
+		err = open(attach.NewFaults(p.objects.PageFault))
+	}
+	if e.opt.Kinds[Cycles] && err == nil {
+		err = errors.Join(
+			open(attach.NewOverflows(p.objects.Overflow, attach.Cycles, cyclesPeriod)),
+			open(attach.NewOverflows(p.objects.Overflow, attach.Instructions, bpf.InstructionsPeriod)),
+		)
+		if errors.Is(err, attach.ErrNoCounters) {
+			err = fmt.Errorf("-e cpi: %w: leave cpi out", attach.ErrNoCounters)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+// perfPlans are what the kernel side is told of perf events: how many of them are told. They have no probes.
+func (e *eventProbes) perfPlans() (plans []*attachedPlan) {
+	if e.opt.Kinds[Faults] {
+		plans = append(plans, &attachedPlan{eventPlan: eventPlan{kind: Faults, of: "page faults"}, cookies: []uint32{bpf.ProbeFault}, every: firstFaults, perf: true})
+	}
+	if e.opt.Kinds[Cycles] {
+		plans = append(plans, &attachedPlan{
+			eventPlan: eventPlan{kind: Cycles, of: "cycles and instructions"}, cookies: []uint32{bpf.ProbeCycles, bpf.ProbeInstructions}, every: 1, fixed: true, perf: true,
+		})
+	}
+	return plans
+}
+
+// start lets all events come.
+func (p *perfEvents) start() error {
+	if p == nil {
+		return nil
+	}
+	for _, t := range p.events {
+		if err := t.Start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stop lets none come any more.
+func (p *perfEvents) stop() error {
+	if p == nil {
+		return nil
+	}
+	var errs []error
+	for _, t := range p.events {
+		errs = append(errs, t.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// refresh follows CPUs that came or went.
+func (p *perfEvents) refresh() error {
+	if p == nil {
+		return nil
+	}
+	var errs []error
+	for _, t := range p.events {
+		errs = append(errs, t.Refresh())
+	}
+	return errors.Join(errs...)
+}
+
+func (p *perfEvents) close() error {
+	if p == nil {
+		return nil
+	}
+	var errs []error
+	for _, t := range p.events {
+		errs = append(errs, t.Close())
+	}
+	return errors.Join(append(errs, p.objects.Close())...)
+}

@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"unsafe"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// stop marks a record as one of a time in which the VM had stopped its Java threads.
+func stop(raw []byte) []byte {
+	raw[unsafe.Offsetof(bpf.Header{}.Stopped)] = 1
+	return raw
+}
+
+// What a thread was sampled at while its VM had stopped its Java threads is a thread of its own, whichever way contexts are
+// taken.
+func TestStoppedThreads(t *testing.T) {
+	for name, mode := range map[string]ContextMode{"walk": ContextWalk, "chain": ContextChain} {
+		t.Run(name, func(t *testing.T) {
+			a, w := newContextAgent(t, Options{Contexts: mode})
+			p := a.attach(7)
+			r := record{identity: java, attachment: 7, user: "d:1@16 c:2@32 b:3@48 a:4@64"}
+			if mode == ContextChain {
+				r.flags = bpf.SampleDepths
+				a.chainingOf(p).pace.proof = 0
+			}
+			feed := func(r record, stopped bool, times int) {
+				for range times {
+					raw := r.encode()
+					if stopped {
+						stop(raw)
+					}
+					a.mu.Lock()
+					a.handle(raw)
+					a.mu.Unlock()
+				}
+			}
+			other := r
+			other.tid = 200
+			feed(r, false, 20)
+			feed(r, true, 3)
+			feed(other, true, 2)
+			if mode == ContextChain {
+				link := r
+				link.flags, link.end, link.user = bpf.SampleDepths|bpf.SampleLink, bpf.EndKnown, "b:3@48 a:4@64"
+				feed(link, true, 4)
+				feed(link, false, 5)
+				a.place(w)
+			} else {
+				feed(r, true, 4)
+				feed(r, false, 5)
+			}
+			nameFrames(p, r.user)
+			var c Counts
+			c.Truncated = map[string]uint64{}
+			got := map[string]uint64{}
+			for _, thread := range p.profile(w.processes[p], &c).Threads {
+				if thread.Tree.Total() > 0 {
+					got[fmt.Sprint(thread.TID, " ", thread.Stopped, " ", thread.Name)] += thread.Tree.Total()
+				}
+			}
+			want := map[string]uint64{"100 false thread": 25, "100 true thread": 7, "200 true thread": 2}
+			if !maps.Equal(got, want) {
+				t.Errorf("threads %v, want %v", got, want)
+			}
+			if w.folded != 34 {
+				t.Errorf("%d samples folded, want 34", w.folded)
+			}
+		})
+	}
+}
+
+func TestThreadKey(t *testing.T) {
+	for _, tid := range []uint32{0, 1, 4 << 20, 1<<31 - 1} {
+		for _, stopped := range []bool{false, true} {
+			if k := keyOf(tid, stopped); k.tid() != int(tid) || k.stopped() != stopped {
+				t.Errorf("%d, %v is %d, %v", tid, stopped, k.tid(), k.stopped())
+			}
+		}
+	}
+}
