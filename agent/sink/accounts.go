@@ -16,11 +16,12 @@ const maxRepeated = 1000
 // accounts tell what the format has no place for, of one window or of several.
 type accounts struct {
 	counts   agent.Counts
-	start    time.Time // of the first window
-	end      time.Time // of the last one
-	lines    []string  // comments of the windows themselves, each once
-	leftOut  int       // beyond maxRepeated
-	windows  []string  // windowLines, if there are several
+	events   *eventAccounts // nil unless the profile is of events
+	start    time.Time      // of the first window
+	end      time.Time      // of the last one
+	lines    []string       // comments of the windows themselves, each once
+	leftOut  int            // beyond maxRepeated
+	windows  []string       // windowLines, if there are several
 	calls    callAccounts
 	contexts []string // ToldContexts
 	rounded  []string // what rounding did
@@ -28,22 +29,40 @@ type accounts struct {
 	programs programs
 }
 
-// add takes in one window, with its number if there are to be several, else 0.
-func (a *accounts) add(p *agent.Profile, window int64) {
+// add takes in what the content has of one window, with its number if there are to be several, else 0.
+func (a *accounts) add(p *agent.Profile, content Content, window int64) {
 	addCounts(&a.counts, p.Counts)
+	summary := Summary(p.Counts)
+	kind, ofEvents := content.Events()
+	if ofEvents {
+		one := &eventAccounts{kind: kind}
+		one.add(p)
+		summary = one.String()
+		if a.events == nil {
+			a.events = &eventAccounts{kind: kind}
+		}
+		a.events.add(p)
+	}
 	if a.start.IsZero() {
 		a.start = p.Start
 	}
 	a.end = p.Start.Add(p.Duration)
-	if p.Event != "" {
+	if p.Event != "" && !ofEvents {
 		a.line(fmt.Sprintf("event: %s, one sample per %v of CPU time", printable(p.Event), p.Period), window)
 	}
 	for _, c := range p.Comments {
 		a.line(printable(c), window)
 	}
 	if window > 0 {
-		w := windowLine{number: window, start: p.Start, duration: p.Duration, summary: Summary(p.Counts)}
+		w := windowLine{number: window, start: p.Start, duration: p.Duration, summary: summary}
 		a.windows = append(a.windows, w.String())
+	}
+	a.programs.add(p)
+	for _, proc := range p.Processes {
+		a.notes.add(proc, proc.Notes)
+	}
+	if ofEvents {
+		return
 	}
 	a.calls.add(p)
 	for _, proc := range p.Processes {
@@ -52,8 +71,6 @@ func (a *accounts) add(p *agent.Profile, window int64) {
 			a.contexts = append(a.contexts, c.String())
 		}
 	}
-	a.notes.add(p)
-	a.programs.add(p)
 }
 
 // line keeps a comment, unless an earlier window had it, too.
@@ -84,9 +101,13 @@ func (a *accounts) round(text string) {
 // duration is the time from the beginning of the first window to the end of the last.
 func (a *accounts) duration() time.Duration { return a.end.Sub(a.start) }
 
-// comments returns all as comments: the accounts of samples come first.
+// comments returns all as comments: the accounts of samples, or of events, come first.
 func (a *accounts) comments() []string {
-	lines := slices.Concat([]string{Summary(a.counts)}, a.lines, a.windows, a.calls.lines(), a.contexts, a.rounded, a.notes.lines())
+	summary, basis := Summary(a.counts), []string(nil)
+	if a.events != nil {
+		summary, basis = a.events.String(), a.events.basis.lines()
+	}
+	lines := slices.Concat([]string{summary}, basis, a.lines, a.windows, a.calls.lines(), a.contexts, a.rounded, a.notes.lines())
 	if a.leftOut > 0 {
 		lines = append(lines, fmt.Sprintf("%s of single windows left out", plural(a.leftOut, "comment")))
 	}

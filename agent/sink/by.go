@@ -9,9 +9,10 @@ const (
 	ByMethod  By = iota // innermost methods; of calls, the methods that are called
 	ByEdge              // the two innermost methods and the site of the call
 	ByContext           // whole stacks
+	ByClass             // of objects: of events
 )
 
-var byNames = [...]string{"method", "edge", "context"}
+var byNames = [...]string{"method", "edge", "context", "class"}
 
 // ParseBy reads the name of a By.
 func ParseBy(name string) (By, error) {
@@ -20,7 +21,7 @@ func ParseBy(name string) (By, error) {
 			return By(by), nil
 		}
 	}
-	return 0, fmt.Errorf("cannot compare by %q: choose method, edge or context", name)
+	return 0, fmt.Errorf("cannot compare by %q: choose method, edge, context or class", name)
 }
 
 // String is the name, for one thing that is compared.

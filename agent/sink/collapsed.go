@@ -18,13 +18,23 @@ import (
 //
 // The command name of the process comes first and the innermost method last; the number is a count of samples.
 // If calls were recorded, it is a count of calls instead, as the form has room for one number: between two methods, or
-// in whole contexts if these were counted. Threads, and processes of the same name, are added up. Lines are ordered by
+// in whole contexts if these were counted. Of events it is the value that readers are to see first, such as bytes, or
+// nanoseconds of delay without the waits for work. Threads, and processes of the same name, are added up. Lines are ordered by
 // their frames, so that equal profiles give equal files.
 func Collapsed(w io.Writer, p *agent.Profile) error { return CollapsedOf(w, p, ContentOf(p)) }
 
-// CollapsedOf is Collapsed for a part of a window: for calls, if content has them, and for time otherwise.
+// CollapsedOf is Collapsed for a part of a window: for events or calls, if content has them, and for time otherwise.
 func CollapsedOf(w io.Writer, p *agent.Profile, content Content) error {
+	if err := content.check(); err != nil {
+		return err
+	}
 	c := collapser{names: make(map[symbolize.Symbol]string)}
+	if kind, ok := content.Events(); ok {
+		if err := c.allEvents(p, kind); err != nil {
+			return err
+		}
+		return c.write(w)
+	}
 	part := func(proc *agent.Process) (threads []*agent.Thread, graphs []*agent.Calls) {
 		withCalls := content&CallCounts != 0
 		if withCalls == (p.Unit == agent.CallCounts) {

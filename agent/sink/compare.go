@@ -45,17 +45,23 @@ func Compare(w io.Writer, a, b Named, opts *CompareOptions) error {
 		c.byEdge()
 	case ByContext:
 		c.byContext()
+	case ByClass:
+		c.byClass()
 	default:
 		c.byMethod()
+	}
+	if c.waited {
+		fmt.Fprintf(c.out, "left out: waits for work\n")
 	}
 	return flush(c.out, "comparison")
 }
 
 type comparison struct {
-	names [2]string
-	sides [2]*stacks
-	opts  *CompareOptions
-	out   *bufio.Writer
+	names  [2]string
+	sides  [2]*stacks
+	waited bool // there are waits for work, which are left out
+	opts   *CompareOptions
+	out    *bufio.Writer
 }
 
 // side reads the stacks of one profile that are to be compared.
@@ -64,6 +70,7 @@ func (c *comparison) side(n Named, sampleType string) (*stacks, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", n.Name, err)
 	}
+	c.waited = s.leaveWaits() > 0 || c.waited
 	if s.ofCalls() {
 		if c.opts.Engine != "" {
 			s.keep = func(sample *profile.Sample) bool { return label(sample, labelEngine) == c.opts.Engine }
@@ -71,9 +78,10 @@ func (c *comparison) side(n Named, sampleType string) (*stacks, error) {
 			return nil, err
 		}
 	}
-	empty := true
+	empty, classes := true, false
 	for sample := range s.all() {
 		empty = false
+		classes = classes || label(sample, labelClass) != ""
 		if c.opts.By == ByContext && s.ofCalls() && !hasContext(sample) {
 			return nil, fmt.Errorf("%s has calls without their contexts: compare by edge, or record with --exact", n.Name)
 		}
@@ -84,6 +92,9 @@ func (c *comparison) side(n Named, sampleType string) (*stacks, error) {
 			what += " of engine " + printable(c.opts.Engine)
 		}
 		return nil, fmt.Errorf("%s has no %s: there is nothing to compare", n.Name, what)
+	}
+	if c.opts.By == ByClass && !classes {
+		return nil, fmt.Errorf("%s does not tell classes of objects: compare by method, or record with -e alloc or -e lock", n.Name)
 	}
 	return s, nil
 }

@@ -48,6 +48,21 @@ func (c *comparison) byEdge() {
 	}
 }
 
+// byClass compares the classes of the objects that events are about. Those that are not known are one class.
+func (c *comparison) byClass() {
+	p := newPairing[string]()
+	for side, s := range c.sides {
+		for sample, value := range s.all() {
+			class := label(sample, labelClass)
+			if class == "" {
+				class = unnamed
+			}
+			p.add(side, class, float64(value))
+		}
+	}
+	show(c, p, "class", shorten)
+}
+
 // byContext compares whole stacks. Both profiles go into one tree, in which a node stands for a stack: as text, a
 // thousand deep stacks would take a thousand times the memory.
 func (c *comparison) byContext() {
@@ -70,6 +85,6 @@ func (c *comparison) byContext() {
 	}
 	show(c, p, "context", func(id cct.NodeID, width int) string { return contextPath(&tree, id, width, methods.name) })
 	if n := tree.Overflow(); n > 0 {
-		fmt.Fprintf(c.out, "too many contexts: %d %s are counted for a caller instead\n", n, c.sides[0].unit())
+		fmt.Fprintf(c.out, "too many contexts: %s %s are counted for a caller instead\n", c.sides[0].amount(float64(n)), c.sides[0].unit())
 	}
 }

@@ -3,6 +3,7 @@ package sink
 import (
 	"fmt"
 	"math"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -12,7 +13,7 @@ func show[K comparable](c *comparison, p *pairing[K], column string, name func(k
 	unit := c.sides[0].unit()
 	fmt.Fprintf(c.out, "Comparison of %s by %v\n", unit, c.opts.By)
 	for side, letter := range []string{"A", "B"} {
-		writeFolded(c.out, fmt.Sprintf("%s: %s, %.0f %s, %s", letter, c.names[side], p.totals[side], unit,
+		writeFolded(c.out, fmt.Sprintf("%s: %s, %s %s, %s", letter, c.names[side], c.sides[side].amount(p.totals[side]), word(unit),
 			plural(len(p.weights[side]), c.opts.By.String())), c.opts.Width)
 	}
 	fmt.Fprintf(c.out, "overlap      %7.2f  of 100: the share of the %s that both have in common\n", p.overlap(), unit)
@@ -44,10 +45,13 @@ func show[K comparable](c *comparison, p *pairing[K], column string, name func(k
 	}
 }
 
-// plural counts things: 1 edge, 2 edges.
+// plural counts things: 1 edge, 2 edges, 2 classes.
 func plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
+	}
+	if strings.HasSuffix(thing, "s") {
+		thing += "e"
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -8,9 +8,14 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// commonType chooses the sample type by which to compare: the wanted one, or else calls, samples, or any other that
-// both profiles have values of. It fails if there is none, or if its unit differs.
+// commonType chooses the sample type by which to compare: the wanted one, or else calls, samples, the default of A, or any
+// other that both profiles have values of. It fails if there is none, if its unit differs, or if they are of different kinds
+// of events.
 func commonType(a, b Named, wanted string) (string, error) {
+	kindA, ofEventsA := EventKindOf(a.Profile)
+	if kindB, ofEventsB := EventKindOf(b.Profile); ofEventsA && ofEventsB && kindA != kindB { // though both have events
+		return "", fmt.Errorf("%s has %s, %s has %s: compare files of one kind", a.Name, eventNames[kindA].events, b.Name, eventNames[kindB].events)
+	}
 	for _, side := range []Named{a, b} {
 		if wanted != "" && typeIndex(side.Profile, wanted) < 0 {
 			return "", fmt.Errorf("%s has no values of type %s: choose %s", side.Name, printable(wanted), typeList(side.Profile))
@@ -18,7 +23,7 @@ func commonType(a, b Named, wanted string) (string, error) {
 	}
 	candidates := []string{wanted}
 	if wanted == "" {
-		candidates = []string{typeCalls, typeSamples}
+		candidates = []string{typeCalls, typeSamples, a.Profile.DefaultSampleType}
 		for _, t := range a.Profile.SampleType {
 			candidates = append(candidates, t.Type)
 		}

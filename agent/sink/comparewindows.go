@@ -193,9 +193,10 @@ func (c *windowComparison) compare(windows map[int64][]*profile.Sample) {
 		}
 		before = d
 	}
-	unit := c.stacks.unit()
+	unit, amount := c.stacks.unit(), c.stacks.amount
 	fmt.Fprintf(c.out, "Precision by %s: how well each of %d windows predicts the next\n", unit, len(numbers))
-	writeFolded(c.out, fmt.Sprintf("%s, %.0f %s, %.0f to %.0f in a window", c.named.Name, total, unit, least, most), c.opts.Width)
+	writeFolded(c.out, fmt.Sprintf("%s, %s %s, %s to %s in a window", c.named.Name, amount(total), word(unit),
+		amount(least), amount(most)), c.opts.Width)
 	c.out.WriteByte('\n')
 	c.table(rows)
 	c.explain()

@@ -8,8 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
-// Content is a set of what a profile tells of.
-type Content uint8
+// Content is a set of what a profile tells of: time, calls, or both; or else events of one kind, see OfEvents.
+type Content uint16
 
 const (
 	// Time is where CPU time was spent: the sample types samples/count and cpu/nanoseconds.
@@ -31,7 +31,8 @@ const (
 	unitTime    = "nanoseconds"
 )
 
-// ContentOf returns what was recorded in p: time, unless nothing but calls was; and entries where they were counted.
+// ContentOf returns what was recorded in p: time, unless nothing but calls was; and entries where they were counted. If
+// there are neither samples nor calls, it is the first of Kinds, if there is one.
 func ContentOf(p *agent.Profile) Content {
 	if p.Unit == agent.CallCounts {
 		return CallCounts
@@ -50,10 +51,13 @@ func ContentOf(p *agent.Profile) Content {
 			}
 		}
 	}
-	if content == 0 {
-		return Time
+	if content != 0 {
+		return content
 	}
-	return content
+	if kinds := Kinds(p); len(kinds) > 0 {
+		return OfEvents(kinds[0])
+	}
+	return Time
 }
 
 // entries says that there is a column for them.
@@ -62,6 +66,9 @@ func (c Content) entries() bool { return c&(Time|Entries) == Time|Entries }
 // sampleTypes returns the columns of values that c takes, which values fills, and the column that readers are to see
 // first.
 func (c Content) sampleTypes() (types []*profile.ValueType, first string) {
+	if kind, ok := c.Events(); ok {
+		return eventTypes(kind)
+	}
 	if c&Time != 0 {
 		types = append(types, &profile.ValueType{Type: typeSamples, Unit: unitCount}, &profile.ValueType{Type: typeCPU, Unit: unitTime})
 		first = typeCPU

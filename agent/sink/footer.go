@@ -16,15 +16,19 @@ import (
 // maxComments bounds the comments that are shown; a profile of our own has a few.
 const maxComments = 100
 
-// Footer writes what a reader of any view must know: one line that accounts for the samples, then the profile's
+// Footer writes what a reader of any view must know: one line that accounts for the samples or events, then the profile's
 // other comments, folded at width columns (0: not at all). What there is a comment for each process or window of is
 // told in one sentence.
 func Footer(w io.Writer, p *profile.Profile, width int) error {
 	out := bufio.NewWriter(w)
 	comments := p.Comments
-	if len(comments) == 0 || !strings.HasPrefix(comments[0], "samples: ") {
+	things := typeSamples
+	if _, ok := EventKindOf(p); ok {
+		things = typeEvents
+	}
+	if len(comments) == 0 || !strings.HasPrefix(comments[0], things+": ") {
 		// Another profiler's file.
-		comments = append([]string{fmt.Sprintf("samples: %.0f, losses not recorded", sum(p, "samples", nil))}, comments...)
+		comments = append([]string{fmt.Sprintf("%s: %.0f, losses not recorded", things, sum(p, things, nil))}, comments...)
 	}
 	var (
 		rest    []string

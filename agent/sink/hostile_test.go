@@ -67,6 +67,74 @@ func withCalls(p *agent.Profile, name string, weight uint32) *agent.Profile {
 	return p
 }
 
+// withEvents makes a window of events of one kind, with that name in every label.
+func withEvents(p *agent.Profile, kind agent.EventKind, name string, weight uint32) *agent.Profile {
+	frame := symbolize.Frame{Function: name, SystemName: name, File: name, Kind: symbolize.KindJIT, Mapping: unique.Make(symbolize.Mapping{File: name})}
+	labels := agent.EventLabels{Class: name, Place: name, What: name, Field: name, Offset: -1 << 31, Probe: name, Value: name}
+	value := float64(weight) / 3
+	e := eventsOf(kind,
+		event{[]symbolize.Frame{frame}, labels, uint64(weight), [agent.MaxEventValues]float64{value, value, value}},
+		event{nil, agent.EventLabels{}, 1, [agent.MaxEventValues]float64{value}},
+	)
+	for i := range e.Rows {
+		e.Rows[i].Thread = name
+	}
+	e.Basis = []string{name}
+	p.Processes[0].Threads, p.Processes[0].Contexts, p.Processes[0].Events = nil, nil, []*agent.Events{e}
+	p.EventCounts.Dropped = map[string]uint64{name: 1}
+	return p
+}
+
+func TestHostileEvents(t *testing.T) {
+	for _, kind := range allKinds() {
+		for _, name := range hostileNames {
+			checkHostileEvents(t, withEvents(hostile(name, name, 3), kind, name, 30))
+		}
+	}
+}
+
+// checkHostileEvents is checkHostile for a window of events.
+func checkHostileEvents(t *testing.T, p *agent.Profile) {
+	t.Helper()
+	stored := mustPprof(t, p)
+	if again := reparse(t, stored); again.String() != stored.String() {
+		t.Errorf("the profile reads back as\n%.2000s\ninstead of\n%.2000s", again, stored)
+	}
+	for _, s := range stored.Sample {
+		for key, values := range s.Label {
+			if v := values[0]; !utf8.ValidString(v) || len(v) > 1024 || strings.ContainsAny(v, "\x00\n\x1b\u202e") {
+				t.Errorf("label %s %.100q (%d bytes)", key, v, len(v))
+			}
+		}
+	}
+	var text bytes.Buffer
+	for _, view := range []viewFunc{sink.Report, sink.Methods, sink.Tree} {
+		if err := view(&text, stored, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	side := sink.Named{Name: "a\x1b[2J", Profile: stored}
+	for _, by := range []sink.By{sink.ByMethod, sink.ByContext, sink.ByClass} {
+		sink.Compare(&text, side, side, &sink.CompareOptions{By: by}) // which may have nothing to compare
+	}
+	if err := sink.CollapsedOf(&text, p, sink.ContentOf(p)); err != nil {
+		t.Fatal(err)
+	}
+	if out := text.String(); !utf8.ValidString(out) || strings.ContainsAny(out, "\x00\x1b\u202e") {
+		t.Errorf("the report would steer a terminal: %q", out)
+	}
+}
+
+// FuzzPprofEvents: whatever a guest calls its classes, the file reads back and the views are plain text.
+func FuzzPprofEvents(f *testing.F) {
+	for i, name := range hostileNames {
+		f.Add(name, "java", uint8(i), uint32(7))
+	}
+	f.Fuzz(func(t *testing.T, name, comm string, kind uint8, weight uint32) {
+		checkHostileEvents(t, withEvents(hostile(name, comm, 0), agent.EventKind(kind)%agent.EventKinds, name, weight))
+	})
+}
+
 func TestHostileNames(t *testing.T) {
 	for _, name := range hostileNames {
 		checkHostile(t, hostile(name, name, 3), 6)

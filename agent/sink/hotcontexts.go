@@ -34,7 +34,7 @@ func (h *hotContexts) contexts() {
 	var used how
 	for _, id := range hottest {
 		self := h.tree.Node(id).Self
-		row := gridRow{[]string{fmt.Sprintf("%.1f%%", h.share(self)), fmt.Sprint(self)}, h.path(id)}
+		row := gridRow{[]string{fmt.Sprintf("%.1f%%", h.share(self)), h.amount(self)}, h.path(id)}
 		if h.entered != nil {
 			row.cells = append(row.cells, fmt.Sprint(h.entered[id]))
 		}
@@ -66,7 +66,7 @@ func (h *hotContexts) edges() {
 	g := grid{head: []gridRow{{cells: []string{"share", typeEntries, h.unit}, name: heading("context that was entered")}}}
 	for _, id := range edges {
 		g.rows = append(g.rows, gridRow{[]string{
-			percent(float64(h.entered[id]), float64(total)), fmt.Sprint(h.entered[id]), fmt.Sprint(h.tree.Node(id).Self),
+			percent(float64(h.entered[id]), float64(total)), fmt.Sprint(h.entered[id]), h.amount(h.tree.Node(id).Self),
 		}, h.path(id)})
 	}
 	fmt.Fprintf(h.out, "\nHottest edges: how often samples found a context newly entered\n")

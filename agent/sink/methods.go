@@ -44,12 +44,15 @@ func Methods(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 		used |= hows[e.Key]
 		mark = max(mark, len(hows[e.Key].String()))
 	}
-	count := max(len(fmt.Sprint(v.tree.Total())), len(v.unit)) // columns
+	count := max(len(v.amount(v.tree.Total())), len(v.unit)) // columns
+	for _, e := range entries {
+		count = max(count, len(v.amount(e.Self)), len(v.amount(e.Total))) // 1000KB is longer than 1MB
+	}
 
 	fmt.Fprintf(out, "Hot methods%s\n", elapsed(p))
 	fmt.Fprintf(out, "%7s %*s %7s %*s  method\n", "self", count, v.unit, "total", count, v.unit)
 	for _, e := range entries {
-		line := fmt.Sprintf("%6.1f%% %*d %6.1f%% %*d  ", v.share(e.Self), count, e.Self, v.share(e.Total), count, e.Total)
+		line := fmt.Sprintf("%6.1f%% %*s %6.1f%% %*s  ", v.share(e.Self), count, v.amount(e.Self), v.share(e.Total), count, v.amount(e.Total))
 		if mark > 0 {
 			line += fmt.Sprintf("%-*s ", mark, hows[e.Key])
 		}
@@ -60,7 +63,7 @@ func Methods(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 		for _, e := range rest {
 			self += e.Self
 		}
-		fmt.Fprintf(out, "%6.1f%% %*d %s  %d more methods\n", v.share(self), count, self, strings.Repeat(" ", 8+count), len(rest))
+		fmt.Fprintf(out, "%6.1f%% %*s %s  %d more methods\n", v.share(self), count, v.amount(self), strings.Repeat(" ", 8+count), len(rest))
 	}
 	v.writeLegend(out, used, opts.Width)
 	return flush(out, "methods")

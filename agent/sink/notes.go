@@ -22,22 +22,20 @@ type processNote struct {
 	pid int
 }
 
-func (n *processNotes) add(p *agent.Profile) {
+func (n *processNotes) add(proc *agent.Process, notes []string) {
 	if n.pids == nil {
 		n.pids, n.known = make(map[noteSubject][]int), make(map[processNote]bool)
 	}
-	for _, proc := range p.Processes {
-		for _, note := range proc.Notes {
-			s := noteSubject{proc.Comm, note}
-			if n.known[processNote{s, proc.PID}] {
-				continue
-			}
-			n.known[processNote{s, proc.PID}] = true
-			if n.pids[s] == nil {
-				n.order = append(n.order, s)
-			}
-			n.pids[s] = append(n.pids[s], proc.PID)
+	for _, note := range notes {
+		s := noteSubject{proc.Comm, note}
+		if n.known[processNote{s, proc.PID}] {
+			continue
 		}
+		n.known[processNote{s, proc.PID}] = true
+		if n.pids[s] == nil {
+			n.order = append(n.order, s)
+		}
+		n.pids[s] = append(n.pids[s], proc.PID)
 	}
 }
 

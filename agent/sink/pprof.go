@@ -21,6 +21,9 @@ const (
 	approximate = "approximate"
 	// labelContext says of a sample whose context is not certain how it was found: see agent.Certainty.
 	labelContext = "context"
+	// labelStopped marks samples that were taken while the VM had stopped its Java threads.
+	labelStopped = "stopped"
+	stoppedYes   = "yes"
 	// labelWindow is numeric, from 1: which of several consecutive windows a sample was taken in.
 	labelWindow = "window"
 	// Of calls:
@@ -30,6 +33,15 @@ const (
 	labelSamples = "samples" // a tick
 	// exactEngine is the engine of whole contexts of which every call was counted.
 	exactEngine = "exact"
+	// Of events: see agent.EventLabels.
+	labelClass      = "class"
+	labelGeneration = "generation" // the place of an allocated object
+	labelPlace      = "place"      // of any other object or address
+	labelKind       = "kind"
+	labelField      = "field"
+	labelOffset     = "offset" // numeric, in bytes
+	labelProbe      = "probe"
+	labelValue      = "value"
 )
 
 // Pprof converts a window. Samples of time have the values samples/count and cpu/nanoseconds; calls have calls/count,
@@ -48,11 +60,16 @@ const (
 // Samples whose context is not certain carry the label context: ambiguous, fitted or unplaced. A comment for each
 // process of which not every stack was walked tells the rest.
 //
+// Events have the values of their kind (agent.EventKind.Values), then events/count: how many observed events these were
+// estimated from. They are rounded so that their sums stay. What agent.EventLabels says are labels; a class is no frame
+// of the stack, but go tool pprof -tagleaf=class makes it one. How the values were come by is in comments.
+//
 // The samples of one thread share their label maps, and so do those of one call graph.
 func Pprof(p *agent.Profile) (*profile.Profile, error) { return PprofOf(p, ContentOf(p)) }
 
 // PprofOf is Pprof for a part of a window, or for windows that are to be merged: what has the same content has the
-// same sample types, whether anything was sampled or not.
+// same sample types, whether anything was sampled or not. It fails if content has events and something else: these are
+// files of their own, see Kinds.
 func PprofOf(p *agent.Profile, content Content) (*profile.Profile, error) {
 	b := newPprofBuilder(content)
 	if err := b.add(p); err != nil {
@@ -63,13 +80,16 @@ func PprofOf(p *agent.Profile, content Content) (*profile.Profile, error) {
 
 // add appends what the content has of one window.
 func (b *pprofBuilder) add(p *agent.Profile) error {
+	if err := b.content.check(); err != nil {
+		return err
+	}
 	b.period = p.Period
 	for _, proc := range p.Processes {
 		if err := b.process(p, proc); err != nil {
 			return fmt.Errorf("convert process %d: %w", proc.PID, err)
 		}
 	}
-	b.accounts.add(p, b.window)
+	b.accounts.add(p, b.content, b.window)
 	return nil
 }
 
@@ -81,6 +101,9 @@ func (b *pprofBuilder) finish() (*profile.Profile, error) {
 	if b.content == CallCounts {
 		// How many calls one sampled call stands for is not known.
 		b.profile.PeriodType, b.profile.Period = &profile.ValueType{Type: typeCalls, Unit: unitCount}, 1
+	}
+	if kind, ok := b.content.Events(); ok {
+		b.profile.PeriodType, b.profile.Period = eventPeriod(kind)
 	}
 	b.profile.DurationNanos = a.duration().Nanoseconds()
 	if !a.start.IsZero() {
@@ -99,6 +122,17 @@ func (b *pprofBuilder) finish() (*profile.Profile, error) {
 
 // process appends what the content has of one process.
 func (b *pprofBuilder) process(p *agent.Profile, proc *agent.Process) error {
+	if kind, ok := b.content.Events(); ok {
+		for _, e := range proc.Events {
+			if e.Kind != kind {
+				continue
+			}
+			if err := b.events(proc, e); err != nil {
+				return fmt.Errorf("convert %v events: %w", kind, err)
+			}
+		}
+		return nil
+	}
 	if threads := unitContent(p.Unit); b.content&threads != 0 {
 		for _, thread := range proc.Threads {
 			if err := b.thread(proc, thread, threads); err != nil {

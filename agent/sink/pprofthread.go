@@ -27,6 +27,9 @@ func (b *pprofBuilder) thread(proc *agent.Process, thread *agent.Thread, of Cont
 	if thread.Context != agent.Certain {
 		setLabel(labels, labelContext, thread.Context.String())
 	}
+	if thread.Stopped {
+		setLabel(labels, labelStopped, stoppedYes)
+	}
 	approximated := maps.Clone(labels)
 	setLabel(approximated, labelAttribution, approximate)
 	numbers := b.numbers(proc)

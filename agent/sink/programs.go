@@ -23,6 +23,7 @@ type programRank struct {
 	guest   int // 1 for a guest VM
 	samples uint64
 	calls   float64
+	events  uint64
 }
 
 func (s *programs) add(p *agent.Profile) {
@@ -46,11 +47,14 @@ func (s *programs) add(p *agent.Profile) {
 		for _, c := range proc.Calls {
 			rank.calls += c.Graph.Total()
 		}
+		for _, e := range proc.Events {
+			rank.events += countEvents(e)
+		}
 		s.ranks[id] = rank
 	}
 }
 
-// busiest returns the executable of the process with most samples, or else most calls, of a guest if there is one. It
+// busiest returns the executable of the process with most samples, or else most calls, or else most events, of a guest if there is one. It
 // is zero without any process.
 func (s *programs) busiest() symbolize.Mapping {
 	if len(s.order) == 0 {
@@ -58,6 +62,7 @@ func (s *programs) busiest() symbolize.Mapping {
 	}
 	return slices.MaxFunc(s.order, func(a, b program) int {
 		rankA, rankB := s.ranks[a], s.ranks[b]
-		return cmp.Or(cmp.Compare(rankA.guest, rankB.guest), cmp.Compare(rankA.samples, rankB.samples), cmp.Compare(rankA.calls, rankB.calls))
+		return cmp.Or(cmp.Compare(rankA.guest, rankB.guest), cmp.Compare(rankA.samples, rankB.samples),
+			cmp.Compare(rankA.calls, rankB.calls), cmp.Compare(rankA.events, rankB.events))
 	}).executable
 }

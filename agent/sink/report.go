@@ -5,20 +5,27 @@ import (
 	"io"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
-// Report writes the views that a profile has something for, and the footer: hot methods, hot edges of call graphs,
-// the contexts, which edges of call graphs alone do not have, and how these were found if not all stacks were walked. Nil
-// options are DefaultViewOptions.
+// Report writes the views that a profile has something for, and the footer. Of events these are their own view and
+// the contexts, which safepoints have none of. Of all else they are hot methods, hot edges of call graphs, the contexts,
+// which edges of call graphs alone do not have, and how these were found if not all stacks were walked. Nil options are
+// DefaultViewOptions.
 func Report(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
 	views := []func(io.Writer, *profile.Profile, *ViewOptions) error{Methods}
+	if events := EventView(p); events != nil {
+		views[0] = events
+	}
 	if holdsCalls(p) {
 		views = append(views, Edges)
 	}
-	if !HasCalls(p) || HasTime(p) || holdsContexts(p) {
+	kind, ofEvents := EventKindOf(p)
+	if stopped := ofEvents && kind == agent.Pauses; !stopped && (!HasCalls(p) || HasTime(p) || holdsContexts(p)) {
 		views = append(views, Tree)
 	}
 	if tellsContexts(p) {

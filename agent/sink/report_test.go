@@ -173,7 +173,7 @@ func foreign(sampleType, unit string, values ...int64) *profile.Profile {
 
 func TestViewsOfOtherProfiles(t *testing.T) {
 	got := show(t, sink.Report, foreign("alloc_space", "bytes", 100, 28), nil)
-	for _, want := range []string{"alloc_space", "100.0%         128", "[unknown]", "losses not recorded"} {
+	for _, want := range []string{"alloc_space", "100.0%        128B", "[unknown]", "losses not recorded"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
 // stacks are the samples of a stored profile by one of its values, which are known to be positive and to add up to
@@ -37,8 +39,25 @@ func newStacks(p *profile.Profile, sampleType string) (*stacks, error) {
 		}
 		s.total += uint64(value)
 	}
+	if countedBesides(p) {
+		s.keep = sampled
+	}
 	return s, nil
 }
+
+// countedBesides says that a profile has events of which each one was counted beside those that were sampled: the same ones
+// again.
+func countedBesides(p *profile.Profile) bool {
+	if kind, ok := EventKindOf(p); !ok || kind != agent.Allocations {
+		return false
+	}
+	return slices.ContainsFunc(p.Sample, sampled) && slices.ContainsFunc(p.Sample, counted)
+}
+
+// counted says of a sample of events that each one was counted.
+func counted(sample *profile.Sample) bool { return label(sample, labelKind) == exactEngine }
+
+func sampled(sample *profile.Sample) bool { return !counted(sample) }
 
 // typeIndex returns the column of the values of a type, or -1.
 func typeIndex(p *profile.Profile, sampleType string) int {
@@ -59,6 +78,24 @@ func typeList(p *profile.Profile) string {
 
 // unit is what the values count.
 func (s *stacks) unit() string { return printable(s.profile.SampleType[s.index].Type) }
+
+// amount writes a sum of values for people.
+func (s *stacks) amount(value float64) string { return amount(s.profile.SampleType[s.index], value) }
+
+// leaveWaits leaves out the waits for work if the values are delays by locks, which would drown in them. It returns how
+// long these waits were.
+func (s *stacks) leaveWaits() (waited uint64) {
+	if kind, ok := EventKindOf(s.profile); !ok || kind != agent.Locks || s.unit() != mainValue(agent.Locks).Type {
+		return 0
+	}
+	for sample, value := range s.all() {
+		if !contended(sample) {
+			waited += value
+		}
+	}
+	s.keep = contended
+	return waited
+}
 
 // ofCalls says that the values count calls.
 func (s *stacks) ofCalls() bool { return isCalls(s.profile.SampleType[s.index]) }

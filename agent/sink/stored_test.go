@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
 // small is a valid stored profile.
@@ -31,6 +33,17 @@ func smallCalls() *profile.Profile {
 	p.Sample[0].Location = []*profile.Location{l, l}
 	p.Sample[0].Label = map[string][]string{labelEngine: {"page"}, labelBasis: {"sampled"}}
 	p.Sample[0].NumLabel[labelStride] = []int64{7}
+	return p
+}
+
+// smallEvents is a valid stored profile of events.
+func smallEvents(kind agent.EventKind) *profile.Profile {
+	p := small()
+	p.SampleType, p.DefaultSampleType = eventTypes(kind)
+	s := p.Sample[0]
+	s.Value = []int64{7, 8, 9, 10}[:len(p.SampleType)]
+	s.Label = map[string][]string{labelClass: {"byte[]"}, labelKind: {"spin"}, labelPlace: {"old"}, labelProbe: {"p"}, labelValue: {"8-15"}}
+	s.NumLabel[labelOffset], s.NumUnit = []int64{8}, map[string][]string{labelOffset: {unitBytes}}
 	return p
 }
 
@@ -101,6 +114,9 @@ func FuzzRead(f *testing.F) {
 	f.Add(encode(f, small().WriteUncompressed))
 	f.Add(encode(f, small().Write))
 	f.Add(encode(f, smallCalls().WriteUncompressed))
+	for kind := range agent.EventKinds {
+		f.Add(encode(f, smallEvents(kind).WriteUncompressed))
+	}
 	f.Add([]byte{0x0a, 0x02, 0x08, 0x7f})
 	f.Add([]byte{0x12, 0x00, 0x22, 0x00})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -111,13 +127,13 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for i, view := range []func(io.Writer, *profile.Profile, *ViewOptions) error{Report, Edges, Layers} {
+		for i, view := range []func(io.Writer, *profile.Profile, *ViewOptions) error{Report, Edges, Layers, Tree, Methods} {
 			var out bytes.Buffer
 			if err := view(&out, p, nil); err == nil && out.Len() == 0 {
 				t.Fatalf("view %d shows nothing", i)
 			}
 		}
-		for _, by := range []By{ByMethod, ByEdge, ByContext} {
+		for _, by := range []By{ByMethod, ByEdge, ByContext, ByClass} {
 			var out bytes.Buffer
 			err := Compare(&out, Named{"a", p}, Named{"b", p}, &CompareOptions{By: by})
 			if err == nil && !strings.Contains(out.String(), "100.00  of 100") {

@@ -35,7 +35,7 @@ func Tree(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 	}
 	t := treeWriter{view: v, opts: opts, totals: v.tree.Totals(), out: bufio.NewWriter(w)}
 	t.liftMarks()
-	fmt.Fprintf(t.out, "Calling contexts with %g%% or more of %d %s\n", opts.MinShare, v.tree.Total(), v.unit)
+	fmt.Fprintf(t.out, "Calling contexts with %g%% or more of %s %s\n", opts.MinShare, v.amount(v.tree.Total()), word(v.unit))
 	v.tree.Walk(v.tree.Heaviest(t.totals, strings.Compare), t.visit)
 	v.writeLegend(t.out, t.used, opts.Width)
 	if v.entered != nil {
@@ -143,7 +143,7 @@ func (t *treeWriter) line(level int, name string, r run, total uint64) {
 	if r.length > 1 {
 		fmt.Fprintf(&tail, " (recursive, %d levels)", r.length)
 	}
-	fmt.Fprintf(&tail, " s:%d(%.1f%%) d:%d(%.1f%%)", r.self, t.share(r.self), total, t.share(total))
+	fmt.Fprintf(&tail, " s:%s(%.1f%%) d:%s(%.1f%%)", t.amount(r.self), t.share(r.self), t.amount(total), t.share(total))
 	if t.entered != nil {
 		fmt.Fprintf(&tail, " e:%d", r.entered)
 	}

@@ -27,10 +27,12 @@ func DefaultViewOptions() *ViewOptions { return &ViewOptions{N: 20, MinShare: 0.
 // A view is a stored profile as a calling context tree of method names: lines, addresses and threads are merged.
 type view struct {
 	tree    cct.Tree[string]
-	how     []how    // by NodeID: how that context's innermost method was executed, and its samples' context was found
-	entered []uint64 // by NodeID: how often samples found that context newly entered; nil if the profile does not say
-	missing uint64   // of entered, for lack of room in the tree
-	unit    string   // what the weights are: "samples"
+	how     []how                // by NodeID: how that context's innermost method was executed, and its samples' context was found
+	entered []uint64             // by NodeID: how often samples found that context newly entered; nil if the profile does not say
+	missing uint64               // of entered, for lack of room in the tree
+	unit    string               // what the weights are: "samples"
+	format  func(float64) string // shows weights, as stacks.amount does
+	leftOut string               // what is not in the tree, for the legend, or nothing
 }
 
 // newView builds the tree of a profile. With processes, and if there are several, the outermost frame of each
@@ -44,7 +46,10 @@ func newView(p *profile.Profile, processes bool) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &view{how: make([]how, 1), unit: s.unit()} // how of Root: none
+	v := &view{how: make([]how, 1), unit: s.unit(), format: s.amount} // how of Root: none
+	if waited := s.leaveWaits(); waited > 0 {
+		v.leftOut = fmt.Sprintf("left out: waits for work, %s", v.amount(waited))
+	}
 	processes = processes && severalProcesses(p)
 	var stack []storedFrame
 	var names []string
@@ -91,8 +96,8 @@ func grown[T any](list []T, n int) []T {
 	return append(list, make([]T, max(n-len(list), 0))...)
 }
 
-// mainType returns the sample type to show: samples, or whatever another profiler, or a profile of calls, has as the
-// default.
+// mainType returns the sample type to show: samples, or whatever another profiler, or a profile of calls or of events,
+// has as the default.
 func mainType(p *profile.Profile) (string, error) {
 	if len(p.SampleType) == 0 {
 		return "", errors.New("the profile has no values")
@@ -125,6 +130,9 @@ func (v *view) entries(id cct.NodeID) uint64 {
 	return v.entered[id]
 }
 
+// amount writes a weight for people.
+func (v *view) amount(weight uint64) string { return v.format(float64(weight)) }
+
 // share returns the part of the whole profile that weight is, in percent.
 func (v *view) share(weight uint64) float64 {
 	if v.tree.Total() == 0 {
@@ -138,8 +146,11 @@ func (v *view) writeLegend(out *bufio.Writer, used how, width int) {
 	if legend := used.legend(); legend != "" {
 		writeFolded(out, "marks: "+legend, width)
 	}
+	if v.leftOut != "" {
+		writeFolded(out, v.leftOut, width)
+	}
 	if n := v.tree.Overflow(); n > 0 {
-		fmt.Fprintf(out, "too many contexts: %d %s are counted for a caller instead\n", n, v.unit)
+		fmt.Fprintf(out, "too many contexts: %s %s are counted for a caller instead\n", v.amount(n), v.unit)
 	}
 	if v.missing > 0 {
 		fmt.Fprintf(out, "too many contexts: %d entries are left out\n", v.missing)

@@ -19,7 +19,7 @@ type windowLine struct {
 	number   int64
 	start    time.Time
 	duration time.Duration
-	summary  string // accounts for its samples
+	summary  string // accounts for its samples or events
 }
 
 func (l windowLine) String() string {
@@ -27,7 +27,7 @@ func (l windowLine) String() string {
 		l.start.UTC().Format("2006-01-02T15:04:05.000Z07:00"), l.duration.Round(time.Millisecond), l.summary)
 }
 
-var windowPattern = regexp.MustCompile(`^window ([0-9]{1,19}): from ([0-9TZ:.+-]{20,40}) for ([0-9a-zµ.]{1,40}), (samples: .*)$`)
+var windowPattern = regexp.MustCompile(`^window ([0-9]{1,19}): from ([0-9TZ:.+-]{20,40}) for ([0-9a-zµ.]{1,40}), ((?:samples|events): .*)$`)
 
 // parseWindowLine reads what String wrote; ok is false for any other comment.
 func parseWindowLine(comment string) (l windowLine, ok bool) {

@@ -48,7 +48,7 @@ func WindowOf(p *profile.Profile, number int64) (*profile.Profile, error) {
 		w.Comments = append(w.Comments, line.summary, line.String())
 	}
 	for _, comment := range p.Comments {
-		if strings.HasPrefix(comment, "samples: ") || strings.HasPrefix(comment, "calls: ") {
+		if strings.HasPrefix(comment, "samples: ") || strings.HasPrefix(comment, "events: ") || strings.HasPrefix(comment, "calls: ") {
 			continue // sums over all windows
 		}
 		if _, ok := parseWindowLine(comment); ok {

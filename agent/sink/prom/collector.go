@@ -6,7 +6,7 @@ import (
 
 var (
 	ready = prometheus.NewDesc("vmprof_ready",
-		"1 if the sampling programs are loaded and every CPU ticks.", nil, nil)
+		"1 if all programs are loaded and attached, and what they tell is recorded.", nil, nil)
 	bpfDuration = prometheus.NewDesc("vmprof_bpf_sample_duration_seconds",
 		"Time in the sampling program for each run: the sum over all CPUs, and the number of runs.", nil, nil)
 )
@@ -53,5 +53,8 @@ func (h *health) Collect(ch chan<- prometheus.Metric) {
 		up = 1
 	}
 	ch <- prometheus.MustNewConstMetric(ready, gaugeKind, up)
+	if !s.Ticks {
+		return
+	}
 	ch <- prometheus.MustNewConstSummary(bpfDuration, s.BPFRuns, s.BPFTime.Seconds(), nil)
 }

@@ -42,48 +42,48 @@ const (
 // families is everything but the hot methods and the two metrics with their own shape (see health.Collect). Each
 // loss stands beside its success, so that a share can be computed without knowing the code.
 func families() []family {
-	return []family{
-		// Samples: attempted = delivered + dropped; delivered = folded + discarded.
-		{"vmprof_samples_attempted_total", "Samples that the kernel side began; the sum of delivered and dropped once the ring is drained.", "", counterKind,
-			func(s snapshot, y yield) { y(float64(s.Attempted)) }},
-		{"vmprof_samples_delivered_total", "Samples that user space received; the sum of folded and discarded once they are processed.", "", counterKind,
-			func(s snapshot, y yield) { y(float64(s.Delivered)) }},
-		{"vmprof_samples_dropped_total", "Samples lost between kernel and user space, by cause.", "cause", counterKind,
-			func(s snapshot, y yield) { each(s.Dropped, y) }},
-		{"vmprof_samples_folded_total", "Samples that reached a profile; the sum of complete and truncated, and of those with an unplaced context, once their windows are closed.", "", counterKind,
-			func(s snapshot, y yield) { y(float64(s.Folded)) }},
-		{"vmprof_samples_discarded_total", "Samples received but left out of every profile, by reason.", "reason", counterKind,
-			func(s snapshot, y yield) { each(s.Discarded, y) }},
-		{"vmprof_ticks_skipped_total", "Ticks of the sampling event at which no sample was wanted, by reason: idle CPU, or a process that was not chosen. Each other tick is an attempted sample.", "reason", counterKind,
-			func(s snapshot, y yield) { y(float64(s.Idle), "idle"); y(float64(s.Filtered), "filtered") }},
+	return append(eventFamilies(), []family{
+		// Samples, if CPUs tick: attempted = delivered + dropped; delivered = folded + discarded.
+		ofTicks("vmprof_samples_attempted_total", "Samples that the kernel side began; the sum of delivered and dropped once the ring is drained.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.Attempted)) }),
+		ofTicks("vmprof_samples_delivered_total", "Samples that user space received; the sum of folded and discarded once they are processed.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.Delivered)) }),
+		ofTicks("vmprof_samples_dropped_total", "Samples lost between kernel and user space, by cause.", "cause", counterKind,
+			func(s snapshot, y yield) { each(s.Dropped, y) }),
+		ofTicks("vmprof_samples_folded_total", "Samples that reached a profile; the sum of complete and truncated, and of those with an unplaced context, once their windows are closed.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.Folded)) }),
+		ofTicks("vmprof_samples_discarded_total", "Samples received but left out of every profile, by reason.", "reason", counterKind,
+			func(s snapshot, y yield) { each(s.Discarded, y) }),
+		ofTicks("vmprof_ticks_skipped_total", "Ticks of the sampling event at which no sample was wanted, by reason: idle CPU, or a process that was not chosen. Each other tick is an attempted sample.", "reason", counterKind,
+			func(s snapshot, y yield) { y(float64(s.Idle), "idle"); y(float64(s.Filtered), "filtered") }),
 
 		// Closed windows: the samples in them are complete or truncated, the frames are named, stale or unknown.
-		{"vmprof_windows_total", "Windows that were closed and are counted in the metrics of hot methods, of truncated samples and of frames.", "", counterKind,
+		{"vmprof_windows_total", "Windows that were closed and are counted in the metrics of methods and services, of truncated samples and of frames.", "", counterKind,
 			func(s snapshot, y yield) { y(float64(s.windows.windows)) }},
-		{"vmprof_samples_complete_total", "Samples of closed windows whose stack was walked, or is known, to its end.", "", counterKind,
-			func(s snapshot, y yield) { y(float64(s.windows.complete)) }},
-		{"vmprof_samples_truncated_total", "Samples of closed windows whose stack walk ended early, by reason.", "reason", counterKind,
-			func(s snapshot, y yield) { each(s.windows.truncated, y) }},
-		{"vmprof_sample_contexts_total", "Samples of closed windows by how their context was found, unless every stack is walked: walked, or linked to what walks have shown.", "found", counterKind,
-			func(s snapshot, y yield) { each(s.windows.contexts, y) }},
-		{"vmprof_sample_contexts_uncertain_total", "Linked samples of closed windows whose context is not certain: ambiguous (several fit and share them), fitted (a near one) or unplaced (nothing is known beyond the caller).", "certainty", counterKind,
-			func(s snapshot, y yield) { each(s.windows.uncertain, y) }},
-		{"vmprof_kept_stacks_displaced_total", "Stacks of threads that the next partial walk cannot end at, because another thread's took their place.", "", counterKind,
-			func(s snapshot, y yield) { y(float64(s.StacksDisplaced)) }},
-		{"vmprof_frames_named_total", "Frames of all samples of closed windows that have a name.", "", counterKind,
-			func(s snapshot, y yield) { y(float64(s.windows.named)) }},
-		{"vmprof_frames_stale_total", "Frames of all samples of closed windows that are [stale]: their code was unloaded before it could be named.", "", counterKind,
-			func(s snapshot, y yield) { y(float64(s.windows.stale)) }},
-		{"vmprof_frames_unknown_total", "Frames of all samples of closed windows that are [unknown]: nothing has a name at their address.", "", counterKind,
-			func(s snapshot, y yield) { y(float64(s.windows.unknown)) }},
+		ofTicks("vmprof_samples_complete_total", "Samples of closed windows whose stack was walked, or is known, to its end.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.windows.complete)) }),
+		ofTicks("vmprof_samples_truncated_total", "Samples of closed windows whose stack walk ended early, by reason.", "reason", counterKind,
+			func(s snapshot, y yield) { each(s.windows.truncated, y) }),
+		ofTicks("vmprof_sample_contexts_total", "Samples of closed windows by how their context was found, unless every stack is walked: walked, or linked to what walks have shown.", "found", counterKind,
+			func(s snapshot, y yield) { each(s.windows.contexts, y) }),
+		ofTicks("vmprof_sample_contexts_uncertain_total", "Linked samples of closed windows whose context is not certain: ambiguous (several fit and share them), fitted (a near one) or unplaced (nothing is known beyond the caller).", "certainty", counterKind,
+			func(s snapshot, y yield) { each(s.windows.uncertain, y) }),
+		ofTicks("vmprof_kept_stacks_displaced_total", "Stacks of threads that the next partial walk cannot end at, because another thread's took their place.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.StacksDisplaced)) }),
+		ofTime("vmprof_frames_named_total", "Frames of all samples of closed windows that have a name.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.windows.named)) }),
+		ofTime("vmprof_frames_stale_total", "Frames of all samples of closed windows that are [stale]: their code was unloaded before it could be named.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.windows.stale)) }),
+		ofTime("vmprof_frames_unknown_total", "Frames of all samples of closed windows that are [unknown]: nothing has a name at their address.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.windows.unknown)) }),
 
 		// Cost and health of the agent.
 		{"vmprof_bpf_memory_bytes", "Kernel memory held by BPF maps, the ring included.", "", gaugeKind,
 			func(s snapshot, y yield) { y(float64(s.MapBytes)) }},
 		{"vmprof_ring_size_bytes", "Capacity of the ring between kernel and user space.", "", gaugeKind,
 			func(s snapshot, y yield) { y(float64(s.RingSize)) }},
-		{"vmprof_ring_received_bytes_total", "Bytes received through the ring.", "", counterKind,
-			func(s snapshot, y yield) { y(float64(s.RingBytes)) }},
+		ofTicks("vmprof_ring_received_bytes_total", "Bytes of samples received through the ring.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.RingBytes)) }),
 		{"vmprof_reader_lag_seconds", "Age of the oldest record when the ring was last drained.", "", gaugeKind,
 			func(s snapshot, y yield) { y(s.ReaderLag.Seconds()) }},
 
@@ -146,7 +146,25 @@ func families() []family {
 			func(s snapshot, y yield) { y(float64(s.MethodMaps)) }},
 		{"vmprof_method_map_entries_max", "Entries that the method maps of all guest VMs may hold.", "", gaugeKind,
 			func(s snapshot, y yield) { y(float64(s.MethodMapsMax)) }},
-	}
+	}...)
+}
+
+// ofTicks is a family without series unless CPUs tick.
+func ofTicks(name, help, label string, kind prometheus.ValueType, read func(snapshot, yield)) family {
+	return family{name, help, label, kind, func(s snapshot, y yield) {
+		if s.Ticks {
+			read(s, y)
+		}
+	}}
+}
+
+// ofTime is a family without series unless profiles tell where time goes.
+func ofTime(name, help, label string, kind prometheus.ValueType, read func(snapshot, yield)) family {
+	return family{name, help, label, kind, func(s snapshot, y yield) {
+		if s.Time {
+			read(s, y)
+		}
+	}}
 }
 
 // ofCalls is a family without series unless calls are sampled.

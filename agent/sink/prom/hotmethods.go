@@ -31,7 +31,8 @@ const goneWindows = 2
 // Prometheus.
 //
 // Memory: maxServices * keepFactor rankings of maxMethods * keepFactor names of maxLabel bytes, about 8 MB at
-// the defaults and when every name is as long as can be. CPU time has one collector, calls have one for each engine.
+// the defaults and when every name is as long as can be. CPU time has one collector, calls have one for each engine, and
+// events have one for each of eventTotals, without methods.
 type HotMethods struct {
 	kind       *kind
 	maxMethods int
@@ -129,8 +130,10 @@ func (h *HotMethods) forget(used usage, alive map[string]int) {
 // Describe implements prometheus.Collector.
 func (h *HotMethods) Describe(ch chan<- *prometheus.Desc) {
 	ch <- h.kind.total
-	ch <- h.kind.methodsFolded
-	ch <- h.kind.servicesFolded
+	if h.kind.methodsFolded != nil {
+		ch <- h.kind.methodsFolded
+		ch <- h.kind.servicesFolded
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -155,7 +158,12 @@ func (h *HotMethods) Collect(ch chan<- prometheus.Metric) {
 		for m, c := range e.value.other {
 			emit(c, name, m)
 		}
-		ch <- prometheus.MustNewConstMetric(h.kind.methodsFolded, prometheus.GaugeValue, float64(e.value.folded), name)
+		if h.kind.methodsFolded != nil {
+			ch <- prometheus.MustNewConstMetric(h.kind.methodsFolded, prometheus.GaugeValue, float64(e.value.folded), name)
+		}
+	}
+	if h.kind.servicesFolded == nil {
+		return
 	}
 	ch <- prometheus.MustNewConstMetric(h.kind.servicesFolded, prometheus.GaugeValue, float64(h.folded))
 }

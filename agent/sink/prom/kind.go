@@ -10,7 +10,9 @@ import (
 
 // A kind is what a collector of hot methods counts.
 type kind struct {
-	total, methodsFolded, servicesFolded *prometheus.Desc
+	total *prometheus.Desc
+	// methodsFolded and servicesFolded say what is not told apart; both are nil of what has no methods.
+	methodsFolded, servicesFolded *prometheus.Desc
 
 	measure func(*agent.Profile) usage
 	unit    float64 // of what measure returns in one of what the series shows

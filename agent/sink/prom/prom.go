@@ -25,12 +25,14 @@ const (
 
 // Options tune an Exporter. A nil *Options means the defaults.
 type Options struct {
-	// Of CPU time, and of the calls of each engine:
+	// Of CPU time, and of the calls of each engine; the services of each kind of events, too:
 	MaxMethods  int // series of each service with a method's name; 0 means DefaultMaxMethods, less means none
 	MaxServices int // services with series of their own; 0 means DefaultMaxServices, less means none
 
-	Calls bool // calls are sampled: count them, too
-	Build Build
+	NoTime bool                   // where time goes is not sampled: leave out what tells of it
+	Calls  bool                   // calls are sampled: count them, too
+	Events [agent.EventKinds]bool // these are recorded: count those that services have a total of
+	Build  Build
 }
 
 // Build says which agent this is, in vmprof_build_info.
@@ -39,8 +41,9 @@ type Build struct{ Version, Revision, GoVersion string }
 // An Exporter is the set of all metrics of one agent. Its methods may be called from any goroutine.
 type Exporter struct {
 	source   Source
-	hot      *HotMethods
+	hot      *HotMethods   // nil if time is not sampled
 	called   []*HotMethods // one for each engine, none if calls are not sampled
+	events   []*HotMethods // one for each of eventTotals that is recorded
 	windows  *windowTally
 	registry *prometheus.Registry
 }
@@ -52,7 +55,6 @@ func New(source Source, o *Options) (*Exporter, error) {
 	}
 	e := &Exporter{
 		source:   source,
-		hot:      NewHotMethods(orDefault(o.MaxMethods, DefaultMaxMethods), orDefault(o.MaxServices, DefaultMaxServices)),
 		windows:  new(windowTally),
 		registry: prometheus.NewRegistry(),
 	}
@@ -67,7 +69,6 @@ func New(source Source, o *Options) (*Exporter, error) {
 	})
 	build.Set(1)
 	all := []prometheus.Collector{
-		e.hot,
 		newHealth(source, e.windows),
 		build,
 		// The agent's own CPU time, memory and file descriptors.
@@ -75,12 +76,24 @@ func New(source Source, o *Options) (*Exporter, error) {
 		// Only what helps to tell a leak: the memory statistics are twenty series that nobody reads.
 		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()),
 	}
+	if !o.NoTime {
+		e.hot = NewHotMethods(orDefault(o.MaxMethods, DefaultMaxMethods), orDefault(o.MaxServices, DefaultMaxServices))
+		all = append(all, e.hot)
+	}
 	if o.Calls {
 		for _, engine := range agent.CallEngines() {
 			c := NewCalledMethods(engine, orDefault(o.MaxMethods, DefaultMaxMethods), orDefault(o.MaxServices, DefaultMaxServices))
 			e.called = append(e.called, c)
 			all = append(all, c)
 		}
+	}
+	for _, t := range eventTotals() {
+		if !o.Events[t.of] {
+			continue
+		}
+		c := newHotMethods(t.kind, 0, orDefault(o.MaxServices, DefaultMaxServices))
+		e.events = append(e.events, c)
+		all = append(all, c)
 	}
 	for _, c := range all {
 		if err := e.registry.Register(c); err != nil {
@@ -93,8 +106,13 @@ func New(source Source, o *Options) (*Exporter, error) {
 // Observe counts a closed window. Windows come in order, none twice.
 func (e *Exporter) Observe(p *agent.Profile) {
 	services := e.source.Stats().Services
-	e.hot.Observe(p, services)
+	if e.hot != nil {
+		e.hot.Observe(p, services)
+	}
 	for _, c := range e.called {
+		c.Observe(p, services)
+	}
+	for _, c := range e.events {
 		c.Observe(p, services)
 	}
 	e.windows.add(p)

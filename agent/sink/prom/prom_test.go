@@ -37,7 +37,7 @@ func (fixed) Counts() agent.Counts {
 
 func (fixed) Stats() agent.Stats {
 	return agent.Stats{
-		Ready: true, Uptime: time.Hour,
+		Ready: true, Uptime: time.Hour, Ticks: true, Time: true,
 		BPFTime: 1980 * time.Microsecond, BPFRuns: 1001, MapBytes: 9 << 20,
 		RingSize: 8 << 20, RingBytes: 123456, ReaderLag: 80 * time.Millisecond,
 		Processes: map[string]int{"": 41, "hotspot": 2}, Services: map[string]int{"shop": 2, "cron.service": 1}, Quarantined: 7,
@@ -49,13 +49,20 @@ func (fixed) Stats() agent.Stats {
 			Costs:       map[string]time.Duration{"page": 500 * time.Millisecond, "hotspot": 125 * time.Millisecond},
 			Credibility: map[string]estimate.Credibility{"shop": {Error: 0.125, Comparisons: 7}},
 		},
+		Events: &agent.EventStats{EventCounts: agent.EventCounts{
+			Attempted: 710, Delivered: 705, Dropped: map[string]uint64{"ring_full": 5, "busy": 0}, Folded: 698, Discarded: map[string]uint64{"malformed": 7},
+			Hits: 7100, Cost: 62500 * time.Microsecond,
+		}},
 		Frames: 30000, CodeLoads: 4321, EventsDropped: 12, StacksDisplaced: 9, MethodMaps: 5432, MethodMapsMax: 1 << 20,
 	}
 }
 
+// allEvents are all kinds.
+var allEvents = [agent.EventKinds]bool{true, true, true, true, true, true}
+
 func exporter(t *testing.T) *Exporter {
 	t.Helper()
-	e, err := New(fixed{}, &Options{MaxMethods: 3, Calls: true, Build: Build{Version: "1.2.3", Revision: "abcdef", GoVersion: "go1.26"}})
+	e, err := New(fixed{}, &Options{MaxMethods: 3, Calls: true, Events: allEvents, Build: Build{Version: "1.2.3", Revision: "abcdef", GoVersion: "go1.26"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,8 +82,22 @@ func exporter(t *testing.T) *Exporter {
 	}
 	p.Counts = agent.Counts{Folded: 1100, Truncated: map[string]uint64{"depth": 2, "unreadable": 1}, Stale: 5, Unknown: 6}
 	p.Processes[0].Contexts = &agent.Contexts{Mode: agent.ContextChain, Walked: 401, Linked: 599, Ambiguous: 21, Fitted: 8, Unplaced: 15}
+	p.Processes[0].Events = []*agent.Events{
+		{Kind: agent.Allocations, Rows: []agent.EventRow{{Values: [3]float64{7, 1024.4}}, {Values: [3]float64{1, 0.2}},
+			{EventLabels: agent.EventLabels{What: exact}, Values: [3]float64{9, 1111}}}},
+		{Kind: agent.Locks, Rows: []agent.EventRow{
+			lock("spin", 250e6), lock("block", 1e9), lock("block", 500e6), lock("wait", 60e9), lock("enter", 0), lock("made up\n", 125e6),
+		}},
+		{Kind: agent.Cycles, Rows: []agent.EventRow{{Values: [3]float64{3, 4}}}},
+	}
+	p.Processes[1].Events = []*agent.Events{{Kind: agent.Pauses, Rows: []agent.EventRow{{Values: [3]float64{2, 31.25e6}}}}}
 	e.Observe(p)
 	return e
+}
+
+// lock is a row of locks.
+func lock(what string, delay float64) agent.EventRow {
+	return agent.EventRow{EventLabels: agent.EventLabels{What: what}, Values: [3]float64{0, 1, delay}}
 }
 
 // Engines do not take places from each other, as their numbers do not compare, and each one that there is has series.

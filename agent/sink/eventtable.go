@@ -1,0 +1,143 @@
+package sink
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// maxParts bounds the parts of a method that are shown, unless all methods are.
+	maxParts = 5
+	// maxPartCell bounds the columns of a part's kind and place: the longest of our own is humongous.
+	maxPartCell = 10
+	// minPartName is how many columns of a class are shown at least: fewer say nothing.
+	minPartName = 12
+)
+
+// An eventColumn is a column of a table of events.
+type eventColumn struct {
+	head string
+	cell func(tally) string
+}
+
+// An eventTable is a table of methods, or of something else, with their parts below them.
+type eventTable struct {
+	columns []eventColumn
+	order   []int // of the values that the largest come first by
+	opts    *ViewOptions
+	out     *bufio.Writer
+}
+
+// writeEvents writes a table of things of that name.
+func writeEvents(t *eventTable, thing string, groups *eventGroups[string]) {
+	shown, rest := first(t.opts.N, groups.sorted(t.order...))
+	row := func(of tally, name func(int) string) gridRow {
+		r := gridRow{name: name}
+		for _, c := range t.columns {
+			r.cells = append(r.cells, c.cell(of))
+		}
+		return r
+	}
+	head := gridRow{name: heading(thing)}
+	for _, c := range t.columns {
+		head.cells = append(head.cells, c.head)
+	}
+	g := grid{head: []gridRow{head}}
+	layout := newPartLayout(shown)
+	for _, group := range shown {
+		g.rows = append(g.rows, row(group.tally, func(width int) string { return shorten(group.key, width) }))
+		parts, more := group.parts.sorted(t.order...), []*eventGroup[eventPart](nil)
+		if t.opts.N > 0 {
+			parts, more = first(maxParts, parts)
+		}
+		for _, p := range parts {
+			g.rows = append(g.rows, row(p.tally, func(width int) string { return layout.name(p.key, width) }))
+		}
+		if len(more) > 0 {
+			g.rows = append(g.rows, row(sumOf(more), heading(fmt.Sprintf("  %d more", len(more)))))
+		}
+	}
+	if len(rest) > 0 {
+		g.rows = append(g.rows, row(sumOf(rest), heading(fmt.Sprintf("%d more", len(rest)))))
+	}
+	g.write(t.out, t.opts.Width)
+}
+
+func sumOf[K comparable](groups []*eventGroup[K]) (sum tally) {
+	for _, g := range groups {
+		sum.add(g.tally)
+	}
+	return sum
+}
+
+// A partLayout says how wide the columns of parts are; what no part has is no column.
+type partLayout struct{ what, place int }
+
+func newPartLayout(groups []*eventGroup[string]) (l partLayout) {
+	for _, group := range groups {
+		for _, p := range group.parts.list {
+			l.what = max(l.what, min(utf8.RuneCountInString(p.key.what), maxPartCell))
+			l.place = max(l.place, min(utf8.RuneCountInString(p.key.place), maxPartCell))
+		}
+	}
+	return l
+}
+
+// name writes a part in at most width columns, 0 for any number: kind, place, and the class with its field and offset.
+func (l partLayout) name(p eventPart, width int) string {
+	const indent = "  "
+	var head strings.Builder
+	for _, cell := range []struct {
+		text  string
+		width int
+	}{{p.what, l.what}, {p.place, l.place}} {
+		if cell.width == 0 {
+			continue
+		}
+		text := keepEnd(cell.text, maxPartCell)
+		if text == "" {
+			text = "-"
+		}
+		head.WriteString(text + strings.Repeat(" ", cell.width-min(utf8.RuneCountInString(text), cell.width)) + indent)
+	}
+	class := p.class
+	if class == "" {
+		class = unnamed
+	}
+	if p.field != "" {
+		class += "." + p.field
+	}
+	if p.atOffset {
+		class += fmt.Sprintf(" +%d", p.offset)
+	}
+	if width > 0 {
+		width = max(width-len(indent)-utf8.RuneCountInString(head.String()), minPartName)
+	}
+	return indent + head.String() + keepEnd(class, width)
+}
+
+// total adds up all groups.
+func (g *eventGroups[K]) total() tally { return sumOf(g.list) }
+
+// valueColumn is that of a value itself, as write shows it.
+func valueColumn(head string, i int, write func(float64) string) eventColumn {
+	return eventColumn{head, func(t tally) string { return write(t.values[i]) }}
+}
+
+// shareColumn is that of a value in all.
+func shareColumn(i int, all tally) eventColumn {
+	return eventColumn{"share", func(t tally) string { return percent(t.values[i], all.values[i]) }}
+}
+
+// intervalColumns is the interval of that share, unless all is exact.
+func intervalColumns(i int, all tally) []eventColumn {
+	if all.variance == 0 {
+		return nil
+	}
+	return []eventColumn{{"±95%", func(t tally) string { return fmt.Sprintf("±%.1f", t.shareInterval(i, all)) }}}
+}
+
+// eventsColumn is how many events are behind the figures.
+var eventsColumn = eventColumn{"events", func(t tally) string { return quantity(t.events) }}

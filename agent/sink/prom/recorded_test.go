@@ -1,0 +1,81 @@
+package prom
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+)
+
+// recording is a Source that tells what an agent does which records not everything.
+type recording struct {
+	fixed
+	stats agent.Stats
+}
+
+func (r recording) Stats() agent.Stats { return r.stats }
+
+// What is not recorded has no series, not even with zeros: who reads zero CPU seconds would take the machine for idle. What
+// is recorded has its accounts before anything happens.
+func TestOnlyWhatIsRecorded(t *testing.T) {
+	var (
+		ofTicks  = []string{"vmprof_samples_", "vmprof_sample_contexts_", "vmprof_kept_stacks_", "vmprof_ticks_", "vmprof_ring_received_", "vmprof_bpf_sample_"}
+		ofTime   = []string{"vmprof_cpu_seconds_total", "vmprof_methods_folded", "vmprof_services_folded", "vmprof_frames_"}
+		ofCalls  = []string{"vmprof_call_samples_", "vmprof_call_hits_", "vmprof_calling_services_folded"}
+		accounts = []string{"vmprof_event_samples_", "vmprof_event_hits_", "vmprof_event_cost_"}
+		totals   = []string{"vmprof_allocated_bytes_total", "vmprof_lock_delay_seconds_total", "vmprof_stopped_seconds_total"}
+	)
+	events := func(kinds ...agent.EventKind) (on [agent.EventKinds]bool) {
+		for _, kind := range kinds {
+			on[kind] = true
+		}
+		return on
+	}
+	for _, tt := range []struct {
+		name    string
+		stats   agent.Stats
+		options Options
+		want    []string // prefixes of series, of those above
+	}{
+		{"time", agent.Stats{Ticks: true, Time: true}, Options{}, slices.Concat(ofTicks, ofTime)},
+		{"calls", agent.Stats{Ticks: true, Calls: &agent.CallStats{}}, Options{NoTime: true, Calls: true}, slices.Concat(ofTicks, ofCalls)},
+		{"allocations", agent.Stats{Events: &agent.EventStats{}}, Options{NoTime: true, Events: events(agent.Allocations)}, append(totals[:1:1], accounts...)},
+		{"values", agent.Stats{Events: &agent.EventStats{}}, Options{NoTime: true, Events: events(agent.Values)}, accounts},
+		{"locks and pauses", agent.Stats{Events: &agent.EventStats{}}, Options{NoTime: true, Events: events(agent.Locks, agent.Pauses)}, slices.Concat(totals[1:], accounts)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e, err := New(recording{stats: tt.stats}, &tt.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := window(0, proc{"shop", "hotspot", samples{"com.acme.Cart.total": 400}})
+			p.Processes[0].Events = []*agent.Events{
+				{Kind: agent.Allocations, Rows: []agent.EventRow{{Values: [3]float64{1, 64}}}},
+				{Kind: agent.Locks, Rows: []agent.EventRow{lock("block", 1e9)}},
+				{Kind: agent.Pauses, Rows: []agent.EventRow{{Values: [3]float64{1, 1e9}}}},
+			}
+			p.Counts.Truncated = map[string]uint64{"depth": 1}
+			p.Processes[0].Contexts = &agent.Contexts{Mode: agent.ContextChain}
+			e.Observe(p)
+			series := allSeries(e)
+			for _, prefix := range slices.Concat(ofTicks, ofTime, ofCalls, accounts, totals) {
+				var found []string
+				for key := range maps.Keys(series) {
+					if strings.HasPrefix(key, prefix) {
+						found = append(found, key)
+					}
+				}
+				if (len(found) > 0) != slices.Contains(tt.want, prefix) {
+					t.Errorf("of %s… there is %q, want only %q", prefix, found, tt.want)
+				}
+			}
+			for _, name := range []string{"vmprof_ready", "vmprof_windows_total", "vmprof_ring_size_bytes"} {
+				if series[name] == "" {
+					t.Errorf("no %s", name)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,150 @@
+package sink
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+)
+
+// kindWait is the label of a wait for work, as threads of a pool do: it is no contention.
+const kindWait = "wait"
+
+// eventNames are what people call the events of a kind, and the flags of record that ask for them.
+var eventNames = [agent.EventKinds]struct{ events, record string }{
+	agent.Allocations: {"allocations", "-e alloc"},
+	agent.Locks:       {"locks", "-e lock"},
+	agent.Values:      {"values", "-e value --probe=SPEC"},
+	agent.Pauses:      {"safepoints", "-e safepoint"},
+	agent.Faults:      {"page faults", "-e page-faults"},
+	agent.Cycles:      {"cycles", "-e cpi"},
+}
+
+// EventKindOf returns the kind of events that a stored profile is of; ok is false if it is of none.
+func EventKindOf(p *profile.Profile) (kind agent.EventKind, ok bool) {
+	for kind := range agent.EventKinds {
+		types, _ := eventTypes(kind)
+		if !slices.ContainsFunc(types, func(t *profile.ValueType) bool { return columnOf(p, t) < 0 }) {
+			return kind, true
+		}
+	}
+	return 0, false
+}
+
+// columnOf returns the column of the values of a type, or -1.
+func columnOf(p *profile.Profile, of *profile.ValueType) int {
+	return slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == of.Type && t.Unit == of.Unit })
+}
+
+// EventView returns the view for the events in a stored profile, or nil if it is not of events.
+func EventView(p *profile.Profile) func(io.Writer, *profile.Profile, *ViewOptions) error {
+	kind, ok := EventKindOf(p)
+	if !ok {
+		return nil
+	}
+	switch kind {
+	case agent.Allocations:
+		return Allocations
+	case agent.Locks:
+		return Locks
+	case agent.Values:
+		return Values
+	case agent.Pauses:
+		return Safepoints
+	case agent.Faults:
+		return Faults
+	}
+	return CPI
+}
+
+// storedEvents are the samples of a stored profile that is of events.
+type storedEvents struct {
+	kind    agent.EventKind
+	stacks  *stacks
+	columns []int // of the values
+	events  int   // the column of events
+}
+
+// readEvents fails if p is not of that kind of events, or if its values cannot be added up.
+func readEvents(p *profile.Profile, kind agent.EventKind) (*storedEvents, error) {
+	if is, ok := EventKindOf(p); !ok || is != kind {
+		name := eventNames[kind]
+		return nil, fmt.Errorf("the profile has no %s: record some with vmprof-agent record %s", name.events, name.record)
+	}
+	e := &storedEvents{kind: kind}
+	types, _ := eventTypes(kind)
+	for i, t := range types {
+		if i >= len(kind.Values()) || kind.Values()[i] != valueSum {
+			s, err := newStacks(p, t.Type)
+			if err != nil {
+				return nil, err
+			}
+			e.stacks = s
+		}
+		e.columns = append(e.columns, columnOf(p, t))
+	}
+	e.events = e.columns[len(types)-1]
+	e.columns = e.columns[:len(types)-1]
+	return e, nil
+}
+
+// all yields the samples to keep that say something, with it.
+func (e *storedEvents) all() iter.Seq2[*profile.Sample, tally] { return e.those(e.stacks.keep) }
+
+// those yields the samples to keep, nil for all.
+func (e *storedEvents) those(keep func(*profile.Sample) bool) iter.Seq2[*profile.Sample, tally] {
+	return func(yield func(*profile.Sample, tally) bool) {
+		for _, sample := range e.stacks.profile.Sample {
+			if keep != nil && !keep(sample) {
+				continue
+			}
+			t := tally{events: float64(sample.Value[e.events])}
+			some := t.events != 0
+			for i, column := range e.columns {
+				t.values[i] = float64(sample.Value[column])
+				some = some || t.values[i] != 0
+			}
+			if !counted(sample) {
+				main := t.values[mainValues[e.kind]]
+				t.variance = main * main / max(t.events, 1)
+			}
+			if some && !yield(sample, t) {
+				return
+			}
+		}
+	}
+}
+
+// site returns the guest's method in which an event happened: the innermost that is neither native nor the VM's own, nor of
+// the class library's locks if one of those made the thread wait; or else whatever is innermost but the kernel.
+func (e *storedEvents) site(sample *profile.Sample) string {
+	outside := ""
+	for _, loc := range sample.Location {
+		for _, f := range e.stacks.at(loc) {
+			if !f.Native && !strings.HasPrefix(f.Name, "[") && !(e.kind == agent.Locks && parks(f.Name)) {
+				return f.Name
+			}
+			if outside == "" && f.how&kernel == 0 {
+				outside = f.Name
+			}
+		}
+	}
+	if outside == "" {
+		return e.stacks.edge(sample).Callee.Name
+	}
+	return outside
+}
+
+// parks says of a method that it is part of how threads of Java wait for each other, not of why.
+func parks(method string) bool {
+	return strings.HasPrefix(method, "jdk.internal.misc.Unsafe.park") || strings.HasPrefix(method, "sun.misc.Unsafe.park") ||
+		strings.HasPrefix(method, "java.util.concurrent.")
+}
+
+// contended says that a sample is no wait for work.
+func contended(sample *profile.Sample) bool { return label(sample, labelKind) != kindWait }
