@@ -22,6 +22,19 @@ func plus(a, b agent.Counts) agent.Counts {
 	}
 }
 
+// plusEvents adds up the accounts of the events of two windows.
+func plusEvents(a, b agent.EventCounts) agent.EventCounts {
+	return agent.EventCounts{
+		Attempted: a.Attempted + b.Attempted,
+		Delivered: a.Delivered + b.Delivered,
+		Dropped:   plusEach(a.Dropped, b.Dropped),
+		Folded:    a.Folded + b.Folded,
+		Discarded: plusEach(a.Discarded, b.Discarded),
+		Hits:      a.Hits + b.Hits,
+		Cost:      a.Cost + b.Cost,
+	}
+}
+
 func plusEach(a, b map[string]uint64) map[string]uint64 {
 	sum := make(map[string]uint64, len(a))
 	maps.Copy(sum, a)

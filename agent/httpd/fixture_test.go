@@ -25,10 +25,11 @@ import (
 type fake struct {
 	hold chan struct{} // if not nil, Collect waits until it is closed or its context ends
 
-	mu    sync.Mutex
-	calls []call
-	ended []error // of each Collect, its context's error when it returned
-	stats agent.Stats
+	mu     sync.Mutex
+	calls  []call
+	ended  []error // of each Collect, its context's error when it returned
+	stats  agent.Stats
+	noTime bool // where time goes is not sampled
 }
 
 type call struct {
@@ -57,14 +58,14 @@ func (f *fake) Collect(ctx context.Context, d time.Duration, pids []int) (*agent
 	f.mu.Lock()
 	f.ended = append(f.ended, ctx.Err())
 	f.mu.Unlock()
-	return shop(0), nil
+	return busyShop(0), nil
 }
 
 func (f *fake) Stats() agent.Stats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.stats
-	s.Time = true
+	s.Time = !f.noTime
 	return s
 }
 

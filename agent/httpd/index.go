@@ -19,7 +19,6 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 		return template.CSS(css), err
 	},
 	"round": func(d time.Duration) time.Duration { return d.Round(time.Second) },
-	"share": func(part, whole time.Duration) float64 { return 100 * part.Seconds() / max(whole.Seconds(), 1e-9) },
 }).ParseFS(files, "*.html"))
 
 // maxListed is how many processes the front page lists.
@@ -29,9 +28,16 @@ const maxListed = 20
 type front struct {
 	Host      string
 	Stats     agent.Stats
+	Recorded  []*kind
+	Shown     *kind         // by the pages, and what Processes are ranked by; nil if there is none
 	Span      time.Duration // of the windows that Processes is from
 	Processes []busyProcess
 }
+
+// Column heads the amounts of processes, which Amount writes, and Whole explains.
+func (f front) Column() string              { return f.Shown.shown.column }
+func (f front) Amount(p busyProcess) string { return f.Shown.shown.text(p.Amount, f.Span) }
+func (f front) Whole() string               { return f.Shown.shown.whole }
 
 // message is what message.html shows.
 type message struct {
@@ -42,7 +48,12 @@ type message struct {
 // index is the front page.
 func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	windows, _ := s.recent.last()
-	page := front{Host: r.Host, Stats: s.source.Stats(), Processes: busiest(windows, maxListed)}
+	page := front{Host: r.Host, Stats: s.source.Stats()}
+	page.Recorded = recordedKinds(page.Stats)
+	page.Shown = shownKind(page.Recorded)
+	if page.Shown != nil {
+		page.Processes = busiest(windows, page.Shown.shown.amount, maxListed)
+	}
 	for _, p := range windows {
 		page.Span += p.Duration
 	}

@@ -21,50 +21,72 @@ const (
 	rareStacks = "[rare stacks]"
 )
 
-// merge makes one pprof profile of windows, of which there is at least one. It does not tell the threads of a process
-// apart, as a pool of them would multiply the stacks. Beyond limit distinct stacks, the rarest of each process become
-// one, so that totals stay true.
-func merge(windows []*agent.Profile, limit int) (*profile.Profile, error) {
-	// Each window gets the accounts of all. They become comments, and equal comments become one.
-	var counts agent.Counts
-	for _, w := range windows {
-		counts = plus(counts, w.Counts)
+// merge makes one pprof profile of what windows have of a kind that pages show. There is at least one window. It does not
+// tell the threads of a process apart, as a pool of them would multiply the stacks. Beyond limit distinct stacks, the
+// rarest of each process become one, so that totals stay true.
+func merge(windows []*agent.Profile, k *kind, limit int) (*profile.Profile, error) {
+	p, err := sink.PprofOf(join(windows), k.content)
+	if err != nil {
+		return nil, fmt.Errorf("encode windows: %w", err)
 	}
-	var all []*profile.Profile
-	for _, w := range windows {
-		w := *w
-		w.Counts = counts
-		p, err := sink.PprofOf(&w, sink.Time)
-		if err != nil {
-			return nil, fmt.Errorf("encode window: %w", err)
+	leaves := leaves{profile: p}
+	aside := 0
+	p.Sample = slices.DeleteFunc(p.Sample, func(s *profile.Sample) bool {
+		if k.shown.aside != "" && s.HasLabel("kind", k.shown.aside) {
+			aside++
+			return true
 		}
-		for _, s := range p.Sample {
-			s.Label = map[string][]string{processLabel: {processName(s)}}
-			s.NumLabel = nil
+		if leaf := k.shown.leafOf(s); leaf != "" {
+			leaves.add(s, leaf)
 		}
-		all = append(all, p)
+		s.Label = map[string][]string{processLabel: {processName(s)}}
+		s.NumLabel, s.NumUnit = nil, nil
+		return false
+	})
+	if aside > 0 {
+		p.Comments = append(p.Comments, fmt.Sprintf("%s are left out; /profiles/%s has them", k.shown.asideAre, k.Name))
 	}
-	merged, err := profile.Merge(all)
+	// Samples that are now alike become one.
+	merged, err := profile.Merge([]*profile.Profile{p})
 	if err != nil {
 		return nil, fmt.Errorf("merge windows: %w", err)
 	}
 	if len(merged.Sample) > limit {
-		foldRare(merged, limit)
+		foldRare(merged, k, limit)
 		merged = merged.Compact()
 	}
 	return merged, nil
 }
 
-// foldRare keeps the limit most frequent samples of p and makes one of the others of each process.
-func foldRare(p *profile.Profile, limit int) {
-	slices.SortStableFunc(p.Sample, func(a, b *profile.Sample) int { return cmp.Compare(b.Value[0], a.Value[0]) })
+// join makes one window of several consecutive ones. Its processes are those of all, some of them several times.
+func join(windows []*agent.Profile) *agent.Profile {
+	all := *windows[0]
+	all.Counts, all.EventCounts = agent.Counts{}, agent.EventCounts{}
+	all.Processes, all.Comments, all.Duration = nil, nil, 0
+	for _, w := range windows {
+		all.Duration += w.Duration
+		all.Counts = plus(all.Counts, w.Counts)
+		all.EventCounts = plusEvents(all.EventCounts, w.EventCounts)
+		all.Processes = append(all.Processes, w.Processes...)
+		for _, c := range w.Comments {
+			if !slices.Contains(all.Comments, c) {
+				all.Comments = append(all.Comments, c)
+			}
+		}
+	}
+	return &all
+}
+
+// foldRare keeps the limit samples of p that have most of what readers see first, and makes one of the others of each
+// process.
+func foldRare(p *profile.Profile, k *kind, limit int) {
+	first := max(0, slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == p.DefaultSampleType }))
+	slices.SortStableFunc(p.Sample, func(a, b *profile.Sample) int { return cmp.Compare(b.Value[first], a.Value[first]) })
 	rare := p.Sample[limit:]
 	p.Sample = slices.Clip(p.Sample[:limit])
-	p.Comments = append(p.Comments, fmt.Sprintf("%d rare stacks are not told apart; /profiles/cpu has all", len(rare)))
+	p.Comments = append(p.Comments, fmt.Sprintf("%d rare stacks are not told apart; /profiles/%s has all", len(rare), k.Name))
 
-	f := &profile.Function{ID: uint64(len(p.Function) + 1), Name: rareStacks, SystemName: rareStacks}
-	loc := &profile.Location{ID: uint64(len(p.Location) + 1), Line: []profile.Line{{Function: f}}}
-	p.Function, p.Location = append(p.Function, f), append(p.Location, loc)
+	loc := addFunction(p, rareStacks)
 	folded := make(map[string]*profile.Sample)
 	for _, s := range rare {
 		process := s.Label[processLabel][0]

@@ -14,7 +14,7 @@ import (
 func TestMerge(t *testing.T) {
 	a, b := shop(0), shop(1)
 	a.Counts.Dropped, b.Counts.Dropped = map[string]uint64{"ring_full": 2}, map[string]uint64{"ring_full": 3}
-	p, err := merge([]*agent.Profile{a, b}, maxStacks)
+	p, err := merge([]*agent.Profile{a, b}, kinds[0], maxStacks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,11 +55,11 @@ func TestMerge(t *testing.T) {
 
 // The hottest stacks are kept, the others folded, and nothing is lost.
 func TestMergeLimit(t *testing.T) {
-	all, err := merge([]*agent.Profile{shop(0)}, maxStacks)
+	all, err := merge([]*agent.Profile{shop(0)}, kinds[0], maxStacks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := merge([]*agent.Profile{shop(0)}, 3)
+	p, err := merge([]*agent.Profile{shop(0)}, kinds[0], 3)
 	if err != nil {
 		t.Fatal(err)
 	}

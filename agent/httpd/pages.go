@@ -15,8 +15,10 @@ var shown = map[string]bool{"/flamegraph": true, "/top": true, "/peek": true, "/
 // show up again, and lead to a page that says so.
 const hide = `<style>#graphbtn, #list, #disasm, #config, #action-source, #action-source-tab, #action-source-tab + hr { display: none !important }</style></head>`
 
-// pages serves the flame graph, top and peek over the last minute. Every request sees the windows closed by then.
+// pages serves the flame graph, top and peek over the last minute, of the first kind that is recorded and can be shown.
+// Every request sees the windows closed by then.
 type pages struct {
+	source Source
 	recent *recent
 	logger *slog.Logger
 
@@ -27,25 +29,33 @@ type pages struct {
 	version  uint64                  // of recent, for which handlers are
 }
 
-func newPages(recent *recent, logger *slog.Logger) *pages {
-	return &pages{recent: recent, logger: logger, busy: make(chan struct{}, 1)}
+func newPages(source Source, recent *recent, logger *slog.Logger) *pages {
+	return &pages{source: source, recent: recent, logger: logger, busy: make(chan struct{}, 1)}
 }
 
 func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	recorded := recordedKinds(p.source.Stats())
+	show := shownKind(recorded)
 	switch {
 	case r.URL.Path == "/":
 		// Relative, as the agent may be behind a proxy that adds a prefix.
 		w.Header().Set("Location", "flamegraph")
 		w.WriteHeader(http.StatusFound)
 		return
+	case show == nil:
+		w.WriteHeader(http.StatusNotFound)
+		render(w, "message", message{Title: "Nothing to show here",
+			Text: "What the agent records has no whole stacks, of which pages could be made. For other views use pprof's command:",
+			Code: pull(r.Host, recorded)})
+		return
 	case !shown[r.URL.Path]:
 		w.WriteHeader(http.StatusNotFound)
 		render(w, "message", message{Title: "Not served here",
 			Text: "The agent serves the flame graph, top and peek. For other views of pprof use its command:",
-			Code: "go tool pprof -http=: http://" + r.Host + "/profiles/cpu?seconds=10"})
+			Code: pull(r.Host, []*kind{show})})
 		return
 	}
-	page, err := p.make(r)
+	page, err := p.make(r, show)
 	switch {
 	case r.Context().Err() != nil:
 		return
@@ -54,21 +64,29 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	case page == nil:
 		render(w, "message", message{Title: "Nothing to show yet", Refresh: 5,
-			Text: "No sample was taken in the last minute. The first ones show up some ten seconds after the agent was started, and only while something runs. This page reloads itself."})
+			Text: "Nothing was recorded in the last minute. The first samples show up some ten seconds after the agent was started, and only while something runs. This page reloads itself."})
 	default:
 		page.writeTo(w)
 	}
 }
 
+// pull is the command that shows the first of some kinds.
+func pull(host string, kinds []*kind) string {
+	if len(kinds) == 0 {
+		return ""
+	}
+	return "go tool pprof -http=: http://" + host + "/profiles/" + kinds[0].Name + "?seconds=10"
+}
+
 // make lets pprof make the page, or returns nil if there are no samples.
-func (p *pages) make(r *http.Request) (*page, error) {
+func (p *pages) make(r *http.Request, k *kind) (*page, error) {
 	select {
 	case p.busy <- struct{}{}:
 		defer func() { <-p.busy }()
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	}
-	if err := p.refresh(); err != nil {
+	if err := p.refresh(k); err != nil {
 		return nil, err
 	}
 	if p.handlers == nil {
@@ -84,13 +102,13 @@ func (p *pages) make(r *http.Request) (*page, error) {
 }
 
 // refresh merges the recent windows if there are new ones.
-func (p *pages) refresh() error {
+func (p *pages) refresh(k *kind) error {
 	windows, version := p.recent.last()
 	if version == p.version {
 		return nil
 	}
 	p.handlers, p.version = nil, version
-	prof, err := merge(windows, maxStacks)
+	prof, err := merge(windows, k, maxStacks)
 	if err != nil || len(prof.Sample) == 0 {
 		return err
 	}

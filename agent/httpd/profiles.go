@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -26,39 +25,17 @@ const (
 	maxPID = 1 << 22
 )
 
-// A profileKind is what a profile tells of.
-type profileKind struct {
-	name    string // of the file
-	content sink.Content
-	missing func(agent.Stats) string // why there is none of this kind, and what to do; "" if there is
-}
-
-var (
-	cpuProfile = profileKind{"cpu", sink.Time, func(s agent.Stats) string {
-		if !s.Time {
-			return "CPU time is not sampled: start the agent with serve -e cpu,calls"
-		}
-		return ""
-	}}
-	callsProfile = profileKind{"calls", sink.CallCounts, func(s agent.Stats) string {
-		if s.Calls == nil {
-			return "calls are not sampled: start the agent with serve -e cpu,calls"
-		}
-		return ""
-	}}
-)
-
 // profiles answers /profiles/… as net/http/pprof answers /debug/pprof/profile: it collects for as long as the request
 // asks, then sends a gzipped pprof.
 type profiles struct {
 	source Source
-	kind   profileKind
+	kind   *kind
 	slots  *slots
 	logger *slog.Logger
 }
 
-func newProfiles(source Source, kind profileKind, s *slots, logger *slog.Logger) *profiles {
-	return &profiles{source, kind, s, logger}
+func newProfiles(source Source, k *kind, s *slots, logger *slog.Logger) *profiles {
+	return &profiles{source, k, s, logger}
 }
 
 func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -71,7 +48,7 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.header(w.Header())
 		return
 	}
-	if why := p.kind.missing(p.source.Stats()); why != "" {
+	if why := p.kind.refusal(p.source.Stats()); why != "" {
 		refuse(w, http.StatusNotFound, why)
 		return
 	}
@@ -122,7 +99,7 @@ func (p *profiles) fail(w http.ResponseWriter, step string, err error) {
 // want to have the file as it is.
 func (p *profiles) header(h http.Header) {
 	h.Set("Content-Type", "application/octet-stream")
-	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s.pb.gz"`, p.kind.name))
+	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s.pb.gz"`, p.kind.Name))
 }
 
 // refuse answers with an error that go tool pprof shows to its user, which it does only with this header.

@@ -51,15 +51,15 @@ func (r *recent) last() ([]*agent.Profile, uint64) {
 // unnamed is the name of a process that ended before it could be asked for it.
 const unnamed = "[unknown]"
 
-// A busyProcess is a process with the CPU time that it used in some windows.
+// A busyProcess is a process with what it used in some windows.
 type busyProcess struct {
 	PID      int
 	Name, VM string
-	CPU      time.Duration
+	Amount   float64
 }
 
-// busiest returns the n processes that used the most CPU time in windows, the busiest first.
-func busiest(windows []*agent.Profile, n int) []busyProcess {
+// busiest returns the n processes that used most in windows, the busiest first, and none that used nothing.
+func busiest(windows []*agent.Profile, amount func(*agent.Profile, *agent.Process) float64, n int) []busyProcess {
 	// A process id that was reused within the minute is another process.
 	type identity struct {
 		pid  int
@@ -76,15 +76,12 @@ func busiest(windows []*agent.Profile, n int) []busyProcess {
 				index[id] = i
 				all = append(all, busyProcess{PID: proc.PID, Name: cmp.Or(proc.Comm, unnamed), VM: proc.VM})
 			}
-			for _, t := range proc.Threads {
-				if t.Tree != nil {
-					all[i].CPU += time.Duration(t.Tree.Total()) * p.Period
-				}
-			}
+			all[i].Amount += amount(p, proc)
 		}
 	}
+	all = slices.DeleteFunc(all, func(p busyProcess) bool { return p.Amount <= 0 })
 	slices.SortFunc(all, func(a, b busyProcess) int {
-		return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(a.PID, b.PID))
+		return cmp.Or(cmp.Compare(b.Amount, a.Amount), cmp.Compare(a.PID, b.PID))
 	})
 	return all[:min(n, len(all))]
 }

@@ -33,7 +33,7 @@ func TestRecentHoldsAMinute(t *testing.T) {
 func TestBusiest(t *testing.T) {
 	reused := shop(1)
 	reused.Processes[1].Comm = "nginx" // with the process id of postgres
-	got := busiest([]*agent.Profile{shop(0), shop(1), reused}, 3)
+	got := busiest([]*agent.Profile{shop(0), shop(1), reused}, cpuTime, 3)
 	var names []string
 	for _, p := range got {
 		names = append(names, p.Name)
@@ -41,10 +41,10 @@ func TestBusiest(t *testing.T) {
 	if len(got) != 3 || got[0].Name != "java" || got[1].Name != "postgres" || got[2].Name != "nginx" || got[0].VM == "" {
 		t.Errorf("got %q, want java, postgres and nginx", names)
 	}
-	if want := 2 * 130 * time.Second / 99; got[1].CPU.Round(time.Millisecond) != want.Round(time.Millisecond) {
-		t.Errorf("postgres used %v, want %v", got[1].CPU, want)
+	if used, want := time.Duration(got[1].Amount), 2*130*time.Second/99; used.Round(time.Millisecond) != want.Round(time.Millisecond) {
+		t.Errorf("postgres used %v, want %v", used, want)
 	}
-	if got := busiest(nil, 3); len(got) != 0 {
+	if got := busiest(nil, cpuTime, 3); len(got) != 0 {
 		t.Errorf("nothing ran, but %v", got)
 	}
 }

@@ -67,7 +67,7 @@ type Server struct {
 // works without a HOME.
 func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Server {
 	s := &Server{source: source, logger: logger, recent: new(recent)}
-	s.pages = newPages(s.recent, logger)
+	s.pages = newPages(source, s.recent, logger)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.index)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
@@ -77,8 +77,9 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 		EnableOpenMetrics:   true,
 	}))
 	pulls := newSlots()
-	mux.Handle("GET /profiles/cpu", newProfiles(source, cpuProfile, pulls, logger))
-	mux.Handle("GET /profiles/calls", newProfiles(source, callsProfile, pulls, logger))
+	for _, k := range kinds {
+		mux.Handle("GET /profiles/"+k.Name, newProfiles(source, k, pulls, logger))
+	}
 	mux.Handle("GET /ui/", http.StripPrefix("/ui", s.pages))
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "the agent is alive")
