@@ -25,6 +25,7 @@ next, which is the precision of the profile; or all about two of its windows.
   vmprof-agent compare A.pb.gz B.pb.gz                 # which methods are hot
   vmprof-agent compare --by=edge A.pb.gz B.pb.gz       # who calls whom
   vmprof-agent compare --by=context A.pb.gz B.pb.gz    # whole stacks
+  vmprof-agent compare --by=class A.pb.gz B.pb.gz      # of allocations or locks
   vmprof-agent compare --by=edge --ignore-sites A B    # wherever the call stands
   vmprof-agent compare --by=edge --engine=page A B     # of several in a file
   vmprof-agent compare --sample-type=samples A B       # time, though A has calls
@@ -46,7 +47,7 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	shown := sink.DefaultViewOptions()
 	o := compareOptions{opts: sink.CompareOptions{N: shown.N, Width: shown.Width}}
 	fs := newFlags("compare", compareUsage, stderr)
-	by := fs.String("by", sink.ByMethod.String(), "what to compare: method, edge or context")
+	by := fs.String("by", sink.ByMethod.String(), "what to compare: method, edge, context, or class of events")
 	fs.StringVar(&o.opts.SampleType, "sample-type", "", "values to compare, such as calls, samples or entries (default what both have: calls, if possible)")
 	fs.StringVar(&o.opts.Engine, "engine", "", "compare the calls that this engine recorded (default the only one)")
 	fs.BoolVar(&o.opts.IgnoreSites, "ignore-sites", false, "by edge: take all calls from one method to another as one edge")

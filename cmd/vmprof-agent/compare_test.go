@@ -33,6 +33,7 @@ func storedCalls(t *testing.T, hot, cold float64) string {
 
 func TestCompare(t *testing.T) {
 	timed, a, b, windows := storedProfile(t), storedCalls(t, 90, 10), storedCalls(t, 8, 2), storedWindows(t)
+	allocations := storedEvents(t, agent.Allocations)
 	for _, test := range []struct {
 		args []string
 		want []string
@@ -42,6 +43,7 @@ func TestCompare(t *testing.T) {
 		{[]string{"--by=edge", a, b}, []string{"by edge", "+10.00%  com.acme.Main.run:7 -> java.util.Cold.go"}},
 		{[]string{"--by=edge", "--ignore-sites", a, b}, []string{"com.acme.Main.run -> java.util.Cold.go"}},
 		{[]string{"--by=edge", "-n", "1", a, b}, []string{"1 smaller difference\n"}},
+		{[]string{"--by=class", allocations, allocations}, []string{"Comparison of alloc_space by class", "5.7MB allocated, 1 class\n", "overlap       100.00"}},
 		{[]string{"--by=context", "--sample-type=samples", timed, timed}, []string{"Comparison of samples by context"}},
 		{[]string{"--engine=page", a, b}, []string{"overlap        90.00"}},
 		{[]string{windows}, []string{"how well each of 2 windows predicts the next", "1, 2", "60.00"}},
@@ -108,7 +110,8 @@ func TestCompareErrors(t *testing.T) {
 		{[]string{"--windows=one,two", windows}, "invalid argument", true},
 		{[]string{"--by=edge", windows}, "--by is for two profiles", true},
 		{[]string{"--ignore-sites", "--windows=1,2", windows}, "--ignore-sites is for --by=edge", true},
-		{[]string{"--by=frame", timed, timed}, `cannot compare by "frame": choose method, edge or context`, true},
+		{[]string{"--by=frame", timed, timed}, `cannot compare by "frame": choose method, edge, context or class`, true},
+		{[]string{"--by=class", timed, timed}, "does not tell classes of objects", false},
 		{[]string{"--ignore-sites", timed, timed}, "--ignore-sites is for --by=edge", true},
 		{[]string{"-n", "-1", timed, timed}, "at least 0", true},
 		{[]string{timed, filepath.Join(t.TempDir(), "missing.pb.gz")}, "no such file", false},

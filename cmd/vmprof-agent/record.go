@@ -29,6 +29,8 @@ still writes.
   vmprof-agent record -e calls -p 4711             # how often calls are made
   vmprof-agent record -e calls --exact -p 4711     # each one, for tests
   vmprof-agent record -d 60s --window=10s -p 4711  # six windows for compare
+  vmprof-agent record -e alloc -p 4711             # which objects, and where
+  vmprof-agent record -e cpu,alloc,lock -o out     # out/cpu.pb.gz and so on
 
 Flags:
 `
@@ -60,7 +62,8 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	fs.DurationVarP(&o.duration, "duration", "d", 0, "how long to sample (default 30s, or until COMMAND ends)")
 	fs.DurationVar(&o.window, "window", 0, "keep the samples of consecutive windows of this length apart, such as 10s, in one profile: see compare")
 	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "samples, or bursts of calls, a second of CPU time on each CPU")
-	fs.StringVarP(&o.output, "output", "o", "vmprof.pb.gz", "where to write; the extension chooses the format: .pb.gz, .folded, .txt; - is standard output, as pprof")
+	fs.StringVarP(&o.output, "output", "o", "", "where to write (default "+defaultOutput+"); the extension chooses the format: .pb.gz, .folded, .txt; - is standard output, as pprof; "+
+		"with several -e but cpu,calls a directory (default "+defaultDirectory+") with a .pb.gz for each")
 	fs.StringVar(&o.stats, "stats", "", "also write the agent's own counters to this file, as JSON")
 	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log what is attached and what fails")
 	if err := fs.Parse(args); err != nil {
@@ -86,6 +89,12 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	if err := errors.Join(o.check(fs), o.contexts.read(fs, o.exact != "")); err != nil {
 		return nil, err
 	}
+	if o.output == "" {
+		o.output = defaultOutput
+		if len(o.parts()) > 1 {
+			o.output = defaultDirectory
+		}
+	}
 	return &o, o.checkWindow()
 }
 
@@ -98,7 +107,8 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	if err := sink.CheckWritable(o.output); err != nil {
+	outputs := o.outputs()
+	if err := checkOutputs(outputs); err != nil {
 		return err
 	}
 	var child *command
@@ -145,7 +155,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	stored, counts, err := o.store(stdout, p, windows)
+	counts, err := o.store(stdout, p, windows, outputs)
 	if err != nil {
 		return err
 	}
@@ -158,24 +168,15 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if o.output == sink.Stdout {
 		summary = stderr
 	}
-	if err := summarize(summary, stored, o.output); err != nil {
-		return err
+	for i, out := range outputs {
+		if i > 0 {
+			fmt.Fprintln(summary) // an error shows at the next write
+		}
+		if err := summarize(summary, out.stored, out.path); err != nil {
+			return err
+		}
 	}
 	return childErr
-}
-
-// write writes the output and returns the profile in the form that views are made of. It is converted once: of deep
-// stacks it is the largest thing in memory.
-func (o *recordOptions) write(stdout io.Writer, p *agent.Profile) (*profile.Profile, error) {
-	stored, err := sink.PprofOf(p, o.content()|sink.ContentOf(p)&sink.Entries)
-	if err != nil {
-		return nil, err
-	}
-	if format, err := sink.FormatOf(o.output); err == nil && format == sink.FormatCollapsed {
-		return stored, sink.WriteOf(o.output, stdout, p, o.content())
-	}
-	p.Processes = nil // nobody else has this window
-	return stored, sink.WriteStored(o.output, stdout, stored)
 }
 
 // wait returns when the recording is over: its time is, the command or all chosen processes ended, or ctx did.
@@ -259,6 +260,9 @@ func summarize(w io.Writer, p *profile.Profile, path string) error {
 	}
 	if sink.HasCalls(p) && sink.HasTime(p) {
 		views = append(views, sink.Methods)
+	}
+	if view := sink.EventView(p); view != nil {
+		views[0] = view
 	}
 	for _, view := range views {
 		if err := view(w, p, opts); err != nil {

@@ -20,7 +20,8 @@ Shows a stored pprof profile: the hot methods; the calling context tree with
 the samples of each context (s:) and of all below it (d:), and how often it was
 entered (e:) if that was recorded; how certain contexts are; the hot edges of
 recorded calls and what virtual calls call; or how calls cross between the
-application and the JDK.
+application and the JDK. Of a file with events it shows these instead of the hot
+methods: per method and, under it, per class, place or whatever tells them apart.
 
   vmprof-agent report vmprof.pb.gz                          # the 20 hottest methods
   vmprof-agent report -n 0 vmprof.pb.gz                     # all methods
@@ -32,6 +33,9 @@ application and the JDK.
   vmprof-agent report --view=edges calls.pb.gz              # who calls whom most often
   vmprof-agent report --view=layers calls.pb.gz             # application and JDK
   vmprof-agent report --view=layers --app=com.acme. FILE    # what the application is
+  vmprof-agent report alloc.pb.gz                           # the view of its events
+  vmprof-agent report --view=locks lock.pb.gz               # the same, of locks
+  go tool pprof -tagleaf=class -http=:8080 alloc.pb.gz      # classes as leaf frames
 
 Flags:
 `
@@ -43,13 +47,21 @@ var reportViews = map[string]func(io.Writer, *profile.Profile, *sink.ViewOptions
 	"contexts": sink.Contexts,
 	"edges":    sink.Edges,
 	"layers":   sink.Layers,
+
+	"allocs":     sink.Allocations,
+	"locks":      sink.Locks,
+	"values":     sink.Values,
+	"faults":     sink.Faults,
+	"cpi":        sink.CPI,
+	"safepoints": sink.Safepoints,
 }
 
 // viewNames lists them for people.
-const viewNames = "methods, tree, contexts, edges or layers"
+const viewNames = "methods, tree, contexts, edges, layers; of events allocs, locks, values, faults, cpi or safepoints"
 
 // reportOptions are the flags of report.
 type reportOptions struct {
+	// view is what to show, nil for what suits the file.
 	view func(io.Writer, *profile.Profile, *sink.ViewOptions) error
 	opts sink.ViewOptions
 	// window is the number of the only one to show, 0 for all.
@@ -60,7 +72,7 @@ type reportOptions struct {
 func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	o := reportOptions{opts: *sink.DefaultViewOptions()}
 	fs := newFlags("report", reportUsage, stderr)
-	view := fs.String("view", "methods", "what to show: "+viewNames)
+	view := fs.String("view", "", "what to show: "+viewNames+" (default methods, or the view of the file's events)")
 	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "lines of a table to show; 0 for all")
 	fs.Float64Var(&o.opts.MinShare, "min-share", o.opts.MinShare, "contexts to show in the tree, in percent of all samples")
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "columns that lines should keep to; 0 for any number")
@@ -71,7 +83,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	}
 	o.view = reportViews[*view]
 	switch {
-	case o.view == nil:
+	case o.view == nil && fs.Changed("view"):
 		return nil, usageError(fmt.Sprintf("unknown view %q: choose %s", *view, viewNames))
 	case len(*app) > 0 && *view != "layers":
 		return nil, usageError("--app is for --view=layers")
@@ -125,6 +137,11 @@ func report(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	if o.window > 0 {
 		if p, err = sink.WindowOf(p, o.window); err != nil {
 			return fmt.Errorf("show %s: %w", o.file, err)
+		}
+	}
+	if o.view == nil {
+		if o.view = sink.EventView(p); o.view == nil {
+			o.view = sink.Methods
 		}
 	}
 	if err := o.view(stdout, p, &o.opts); err != nil {

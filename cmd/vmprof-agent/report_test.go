@@ -85,6 +85,59 @@ func TestReportCalls(t *testing.T) {
 	}
 }
 
+// storedEvents writes a profile of 30 events of one kind, which are 6000000 of each value.
+func storedEvents(t *testing.T, kind agent.EventKind) string {
+	t.Helper()
+	tree := new(cct.Tree[symbolize.Symbol])
+	e := &agent.Events{Kind: kind, Tree: tree, Rows: []agent.EventRow{{
+		Context:     tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "com.acme.Main.hot"})}, 30),
+		EventLabels: agent.EventLabels{Class: "byte[]", What: "spin", Probe: "p", Value: "8-15"},
+		Events:      30, Values: [agent.MaxEventValues]float64{6e6, 6e6, 6e6},
+	}}}
+	p := &agent.Profile{
+		Processes:   []*agent.Process{{PID: 1, Comm: "java", Events: []*agent.Events{e}}},
+		EventCounts: agent.EventCounts{Folded: 30, Dropped: map[string]uint64{"ring_full": 2}},
+	}
+	path := filepath.Join(t.TempDir(), kind.String()+".pb.gz")
+	if err := sink.Write(path, nil, p); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A file of events is shown by its own view, by name or not, and its tree is in the unit of the events.
+func TestReportEvents(t *testing.T) {
+	for view, test := range map[string]struct {
+		kind agent.EventKind
+		want string // in the view
+		tree string
+	}{
+		"allocs":     {agent.Allocations, "Allocations: 5.7MB (±35.8%), 6000000 objects, from 30 events", "5.7MB allocated"},
+		"locks":      {agent.Locks, "Locks: 6.00ms of delay in 6000000 contentions", "6.00ms delay"},
+		"values":     {agent.Values, "6000000 executions, mean 1", "6000000 executions"},
+		"safepoints": {agent.Pauses, "java (pid 1): stopped for 6.00ms in 6000000 pauses", "6.00ms stopped"},
+		"faults":     {agent.Faults, "Page faults: 6000000 first touches", "6000000 faults"},
+		"cpi":        {agent.Cycles, "6000000 cycles, 6000000 instructions, CPI 1.00", "6000000 cycles"},
+	} {
+		path := storedEvents(t, test.kind)
+		for _, args := range [][]string{{path}, {"--view=" + view, path}, {"--view=tree", path}} {
+			var stdout, stderr bytes.Buffer
+			if err := report(context.Background(), args, &stdout, &stderr); err != nil {
+				t.Errorf("report %q: %v", args, err)
+			}
+			want := test.want
+			if args[0] == "--view=tree" {
+				want = "Calling contexts with 0.3% or more of " + test.tree
+			}
+			for _, want := range []string{want, "events: 30 " + test.kind.String() + ", 2 lost (ring_full 2)\n"} {
+				if !strings.Contains(stdout.String(), want) {
+					t.Errorf("report %q has no %q:\n%s", args, want, &stdout)
+				}
+			}
+		}
+	}
+}
+
 func TestReportWindow(t *testing.T) {
 	path := storedWindows(t)
 	for _, test := range []struct{ flag, want string }{
@@ -135,13 +188,16 @@ func TestReportErrors(t *testing.T) {
 	}{
 		{nil, "name one file"},
 		{[]string{path, path}, "name one file"},
-		{[]string{"--view=flame", path}, `unknown view "flame": choose methods, tree, contexts, edges or layers`},
+		{[]string{"--view=flame", path}, `unknown view "flame": choose methods, tree, contexts, edges, layers; of events allocs, locks, values, faults, cpi or safepoints`},
 		{[]string{"--view=contexts", path}, "record one with vmprof-agent record --context=chain"},
 		{[]string{"--window=1", path}, "the profile has none: record some with vmprof-agent record --window=10s"},
 		{[]string{"--window=0", path}, "--window needs the number of a window"},
 		{[]string{"--window=3", storedWindows(t)}, "there is no window 3"},
 		{[]string{"--view=edges", path}, "record some with vmprof-agent record -e calls"},
 		{[]string{"--view=layers", path}, "record some with vmprof-agent record -e calls"},
+		{[]string{"--view=", path}, `unknown view ""`},
+		{[]string{"--view=allocs", path}, "record some with vmprof-agent record -e alloc"},
+		{[]string{"--view=locks", storedEvents(t, agent.Allocations)}, "the profile has no locks: record some with vmprof-agent record -e lock"},
 		{[]string{"--app=com.acme.", path}, "--app is for --view=layers"},
 		{[]string{"--view=layers", "--app=(", path}, "no regular expression"},
 		{[]string{"--view=layers", "--app=", path}, "needs a prefix"},
@@ -170,7 +226,7 @@ func TestReportHelp(t *testing.T) {
 		t.Fatal(err)
 	}
 	help := stdout.String() + stderr.String()
-	for _, want := range []string{"Usage: vmprof-agent report", "--view", "--min-share", "--number", "--width", "--app", "--window", "contexts", "edges", "layers"} {
+	for _, want := range []string{"Usage: vmprof-agent report", "--view", "--min-share", "--number", "--width", "--app", "--window", "contexts", "edges", "layers", "allocs", "locks", "values", "faults", "cpi", "safepoints", "-tagleaf=class"} {
 		if !strings.Contains(help, want) {
 			t.Errorf("the help does not tell of %s:\n%s", want, help)
 		}

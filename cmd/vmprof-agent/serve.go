@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -23,13 +24,19 @@ const serveUsage = `Usage: vmprof-agent serve [flags]
 Samples until it is stopped, and answers over HTTP:
 
   /metrics                          for Prometheus: CPU seconds of hot methods,
-                                    losses, the agent's own health
+                                    totals of services' events, losses, the
+                                    agent's own health
   /profiles/cpu?seconds=N&pid=P     pprof of the next N seconds, of all or of
                                     some processes (pid is repeatable)
   /profiles/calls?seconds=N&pid=P   call graph likewise, with -e cpu,calls
-  /ui/                              flame graph, top and peek, last minute
+  /profiles/alloc?seconds=N&pid=P   and so on for each -e there is: lock, value,
+                                    safepoint, page-faults, cpi
+  /ui/                              flame graph, top and peek, last minute: of
+                                    CPU time, or without -e cpu of the first
+                                    other -e that has stacks
 
   vmprof-agent serve                          # on 127.0.0.1:9464
+  vmprof-agent serve -e cpu,alloc,lock        # objects and locks, too
   go tool pprof -http=: 'http://127.0.0.1:9464/profiles/cpu?seconds=10'
   vmprof-agent serve --listen=:9464 --web.config.file=web.yml   # for a fleet
 
@@ -60,7 +67,7 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	var o serveOptions
 	fs := newFlags("serve", serveUsage, stderr)
 	fs.IntSliceVarP(&o.pids, "pid", "p", nil, "sample only this process and the children it starts; repeatable")
-	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "samples a second of CPU time, on each CPU")
+	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "cpu, calls: samples a second of CPU time, on each CPU")
 	o.add(fs)
 	o.contexts.add(fs)
 	fs.StringVar(&o.listen, "listen", httpd.DefaultListen, "address to answer on, as HOST:PORT")
@@ -111,8 +118,26 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := os.Setenv("XDG_CONFIG_HOME", os.DevNull); err != nil {
 		return fmt.Errorf("set XDG_CONFIG_HOME: %w", err)
 	}
-	fmt.Fprintf(stderr, "vmprof-agent: sampling at %d Hz, %s (Ctrl-C ends)\n", options.Frequency, o.answersOn(ln.Addr()))
+	fmt.Fprintf(stderr, "vmprof-agent: %s, %s (Ctrl-C ends)\n", o.does(options.Frequency), o.answersOn(ln.Addr()))
 	return o.run(ctx, live{a}, ln, windowLength, log)
+}
+
+// does tells people what the agent is about to do.
+func (o *serveOptions) does(frequency int) string {
+	var all []string
+	if o.time || o.calls {
+		all = append(all, fmt.Sprintf("sampling at %d Hz", frequency))
+	}
+	var events []string
+	for kind, on := range o.events.Kinds {
+		if on {
+			events = append(events, agent.EventKind(kind).String())
+		}
+	}
+	if len(events) > 0 {
+		all = append(all, "recording "+strings.Join(events, ", "))
+	}
+	return strings.Join(all, ", ")
 }
 
 // answersOn tells people where to look.
@@ -137,7 +162,7 @@ type profiler interface {
 func (o *serveOptions) run(ctx context.Context, p profiler, ln net.Listener, length time.Duration, log *slog.Logger) error {
 	build := version.Get()
 	metrics, err := prom.New(p, &prom.Options{
-		MaxMethods: orNone(o.maxMethods), MaxServices: orNone(o.maxServices), Calls: o.calls,
+		MaxMethods: orNone(o.maxMethods), MaxServices: orNone(o.maxServices), NoTime: !o.time, Calls: o.calls, Events: o.events.Kinds,
 		Build: prom.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go},
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 type scripted struct {
 	observed chan struct{} // closed after that window
 	failure  error         // of Run; nil: it runs until the end
+	stats    agent.Stats
 }
 
 func (s *scripted) Run(ctx context.Context) error {
@@ -44,14 +46,21 @@ func (s *scripted) Collect(context.Context, time.Duration, []int) (*agent.Profil
 func (s *scripted) Counts() agent.Counts {
 	return agent.Counts{Attempted: 12, Delivered: 12, Folded: 12}
 }
-func (s *scripted) Stats() agent.Stats { return agent.Stats{Time: true, Ready: true} }
+func (s *scripted) Stats() agent.Stats { return s.stats }
+
+var (
+	ofTime        = agent.Stats{Ready: true, Ticks: true, Time: true}
+	ofAllocations = agent.Stats{Ready: true, Events: &agent.EventStats{Kinds: []agent.EventKind{agent.Allocations}}}
+)
 
 func window() *agent.Profile {
 	tree := new(cct.Tree[symbolize.Symbol])
 	tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "com.acme.Main.hot"})}, 64)
 	return &agent.Profile{
 		Duration: 10 * time.Second, Period: time.Second / 128,
-		Processes: []*agent.Process{{PID: 1, Comm: "java", Service: "shop", Runtime: "hotspot", Threads: []*agent.Thread{{TID: 1, Tree: tree}}}},
+		Processes: []*agent.Process{{PID: 1, Comm: "java", Service: "shop", Runtime: "hotspot", Threads: []*agent.Thread{{TID: 1, Tree: tree}},
+			Events: []*agent.Events{{Kind: agent.Allocations, Rows: []agent.EventRow{
+				{EventLabels: agent.EventLabels{Class: "com.acme.Cart"}, Events: 1, Values: [agent.MaxEventValues]float64{2, 640}}}}}}},
 	}
 }
 
@@ -59,22 +68,31 @@ func window() *agent.Profile {
 func TestServe(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", "/dev/null")
 	for _, tt := range []struct {
-		args []string
-		want map[string]string // text by path
+		args  []string
+		stats agent.Stats
+		want  map[string]string // text by path
+		lacks map[string]string // likewise
 	}{
-		{nil, map[string]string{
+		{nil, ofTime, map[string]string{
 			"/":                       "java",
 			"/metrics":                `vmprof_cpu_seconds_total{method="com.acme.Main.hot",runtime="hotspot",service="shop"} 0.5`,
 			"/ui/top":                 "com.acme.Main.hot",
 			"/profiles/cpu?seconds=1": "\x1f\x8b",
 			"/-/ready":                "sampling",
-		}},
-		{[]string{"--metrics-max-methods=0"}, map[string]string{
+		}, map[string]string{"/metrics": "vmprof_allocated_bytes_total", "/": "profiles/alloc"}},
+		{[]string{"--metrics-max-methods=0"}, ofTime, map[string]string{
 			"/metrics": `vmprof_cpu_seconds_total{method="(other)",runtime="hotspot",service="shop"} 0.5`,
-		}},
-		{[]string{"--metrics-max-services=0"}, map[string]string{
+		}, nil},
+		{[]string{"--metrics-max-services=0"}, ofTime, map[string]string{
 			"/metrics": `vmprof_cpu_seconds_total{method="(other)",runtime="hotspot",service="(other)"} 0.5`,
-		}},
+		}, nil},
+		{[]string{"-e", "alloc"}, ofAllocations, map[string]string{
+			"/":                         "profiles/alloc",
+			"/metrics":                  `vmprof_allocated_bytes_total{service="shop"} 640`,
+			"/ui/top":                   "com.acme.Cart",
+			"/profiles/alloc?seconds=1": "\x1f\x8b",
+			"/-/ready":                  "sampling",
+		}, map[string]string{"/metrics": "vmprof_cpu_seconds_total", "/": "profiles/cpu"}},
 	} {
 		o, err := parseServe(tt.args, io.Discard)
 		if err != nil {
@@ -85,24 +103,56 @@ func TestServe(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		p := &scripted{observed: make(chan struct{})}
+		p := &scripted{observed: make(chan struct{}), stats: tt.stats}
 		done := make(chan error)
 		go func() { done <- o.run(ctx, p, ln, time.Hour, slog.New(slog.DiscardHandler)) }()
 		<-p.observed
 		for path, want := range tt.want {
-			resp, err := http.Get("http://" + ln.Addr().String() + path)
-			if err != nil {
-				t.Fatal(err)
+			if status, body := fetch(t, ln, path); status != http.StatusOK || !strings.Contains(body, want) {
+				t.Errorf("serve %q: %s is %d without %q:\n%s", tt.args, path, status, want, body)
 			}
-			body, err := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			if err != nil || resp.StatusCode != 200 || !strings.Contains(string(body), want) {
-				t.Errorf("serve %q: %s is %s, %v, without %q:\n%s", tt.args, path, resp.Status, err, want, body)
+		}
+		for path, not := range tt.lacks {
+			if _, body := fetch(t, ln, path); strings.Contains(body, not) {
+				t.Errorf("serve %q: %s has %q:\n%s", tt.args, path, not, body)
 			}
 		}
 		stop()
 		if err := <-done; err != nil {
 			t.Errorf("serve %q: %v", tt.args, err)
+		}
+	}
+}
+
+// fetch returns what is answered on ln.
+func fetch(t *testing.T, ln net.Listener, path string) (status int, body string) {
+	t.Helper()
+	resp, err := http.Get("http://" + ln.Addr().String() + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// What it says at the beginning is what it does.
+func TestServeDoes(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                    "sampling at 99 Hz",
+		"-e lock,alloc":       "recording alloc, lock",
+		"-e cpu,page-faults":  "sampling at 99 Hz, recording page-faults",
+		"-e calls,safepoint ": "sampling at 99 Hz, recording safepoint",
+	} {
+		o, err := parseServe(strings.Fields(args), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := o.does(99); got != want {
+			t.Errorf("serve %s: %q, want %q", args, got, want)
 		}
 	}
 }
@@ -130,6 +180,9 @@ func TestServeErrors(t *testing.T) {
 		{[]string{"x"}, "unexpected argument x", true},
 		{[]string{"-F", "0"}, "at least 1 Hz", true},
 		{[]string{"--metrics-max-methods=-1"}, "cannot be negative", true},
+		{[]string{"-e", "allocs"}, "choose one or several of cpu, calls, alloc", true},
+		{[]string{"-e", "value"}, "needs a --probe", true},
+		{[]string{"--probe", "usdt:hotspot:gc__begin=arg1"}, "give it -e value", true},
 		{[]string{"--listen", "0.0.0.0:0"}, "--web.allow-insecure", false},
 		{[]string{"--listen", "nonsense"}, "HOST:PORT", false},
 		{[]string{"--web.config.file", "/nonexistent/web.yml"}, "--web.config.file=/nonexistent/web.yml", false},

@@ -26,6 +26,7 @@ func verbs() []verb {
 		{"report", "print the hot methods, the call tree or the calls of a stored profile", report},
 		{"compare", "tell how much two stored profiles have in common", compare},
 		{"serve", "sample until stopped: metrics, profiles and web pages over HTTP", serve},
+		{"probes", "list the probes of a process, whose values can be recorded", probes},
 		{"doctor", "tell whether this machine can be profiled, and why not", doctorVerb},
 		{"version", "print the version", printVersion},
 		{"help", "print this help", help},

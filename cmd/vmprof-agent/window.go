@@ -6,8 +6,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/google/pprof/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
@@ -26,6 +24,8 @@ func (o *recordOptions) checkWindow() error {
 		return nil // told by CheckWritable
 	case o.window < minWindow:
 		return usageError(fmt.Sprintf("--window needs a duration of at least %v", minWindow))
+	case o.events.Any():
+		return usageError("--window keeps samples of cpu and calls apart: leave other -e out")
 	case o.exact != "":
 		return usageError("--exact counts from the beginning to the end: leave out --window")
 	case format != sink.FormatPprof:
@@ -44,23 +44,22 @@ func (o *recordOptions) windows() int64 {
 	return int64((o.duration + o.window/2) / o.window)
 }
 
-// store writes the output, which is of all windows if there are several, and returns it in the form that views are made
-// of, with its accounts.
-func (o *recordOptions) store(stdout io.Writer, last *agent.Profile, r *rotation) (*profile.Profile, agent.Counts, error) {
+// store writes the outputs, which are of all windows if there are several, and returns the accounts of time.
+func (o *recordOptions) store(stdout io.Writer, last *agent.Profile, r *rotation, outputs []output) (agent.Counts, error) {
 	if r == nil {
 		counts := last.Counts
-		stored, err := o.write(stdout, last)
-		return stored, counts, err
+		return counts, o.write(stdout, last, outputs)
 	}
 	if err := r.windows.Add(last); err != nil {
-		return nil, agent.Counts{}, err
+		return agent.Counts{}, err
 	}
 	last.Processes = nil // nobody else has this window
 	stored, err := r.windows.Profile()
 	if err != nil {
-		return nil, agent.Counts{}, err
+		return agent.Counts{}, err
 	}
-	return stored, r.windows.Counts(), sink.WriteStored(o.output, stdout, stored)
+	outputs[0].stored = stored
+	return r.windows.Counts(), sink.WriteStored(outputs[0].path, stdout, stored)
 }
 
 // A rotation closes one window after the other while a recording goes on, and keeps them apart in one profile.

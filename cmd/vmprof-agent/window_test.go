@@ -77,10 +77,12 @@ func TestRotation(t *testing.T) {
 		t.Fatalf("stop = %p, %v, after %d windows; want %p", w, err, closed, r.open)
 	}
 	o := recordOptions{output: filepath.Join(t.TempDir(), "out.pb.gz"), window: length}
-	stored, counts, err := o.store(nil, windowOf(4), r)
+	outputs := []output{{path: o.output}}
+	counts, err := o.store(nil, windowOf(4), r, outputs)
 	if err != nil {
 		t.Fatal(err)
 	}
+	stored := outputs[0].stored
 	var got []string
 	for _, s := range stored.Sample {
 		got = append(got, fmt.Sprintf("%d:%d", s.NumLabel["window"][0], s.Value[0]))
