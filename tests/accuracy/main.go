@@ -11,10 +11,15 @@
 // Of contexts that are found without walking every stack, how many are right, by the check of the agent itself: chained
 // ones since a program's beginning, with one walk in N, and partial walks. And how well a window predicts the next.
 //
+// Of events, two. Allocations of real programs, beside exact counts of the same time. And programs that know their events
+// (package events): what they allocate where, how long their threads wait and for what, which monitors they take, how long
+// the JVM stops them by its own log, which objects new memory is for, and what a probe's operands are.
+//
 //	go run ./tests/accuracy                 # everything; two hours, of which stock JVMs take 45 minutes, contexts 20
 //	go run ./tests/accuracy -short          # what CI runs; less than three minutes
 //	go run ./tests/accuracy -run 'Churn, C1, JDK 25'
 //	go run ./tests/accuracy -run 'calls, .*, 7x32'
+//	go run ./tests/accuracy -run '^(alloc|events), '
 //	go run ./tests/accuracy -update         # also rewrites the tables in docs/accuracy.md
 //	go run ./tests/accuracy -update -run '^calls, .*, budget'
 package main

@@ -37,7 +37,9 @@ func plan(jdks []jvm.JDK, o options) []section {
 		&budget{trials: planBudget(o)},
 		planHotspotCalls(jdks, o),
 	}
-	return append(sections, planContexts(jdks, o)...)
+	sections = append(sections, planContexts(jdks, o)...)
+	sections = append(sections, &allocations{trials: planAllocations(jdks, o)})
+	return append(sections, planKnown(jdks, o)...)
 }
 
 // entire returns the sections that have all of their trials, before they run. The tables of others are not for the

@@ -2,6 +2,7 @@ package jvm
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ type Guest struct {
 	answers *bufio.Scanner
 	errors  tail
 	pid     int
+	ended   func() error // waits for the process, and says how it ended
 }
 
 // Start starts a guest and waits until it is ready. The guest is killed when ctx is done.
@@ -52,6 +54,7 @@ func Start(ctx context.Context, c Command) (*Guest, error) {
 		return nil, fmt.Errorf("open the guest's output: %w", err)
 	}
 	g.orders, g.answers = orders, bufio.NewScanner(answers)
+	g.ended = sync.OnceValue(g.process.Wait)
 	if err := g.process.Start(); err != nil {
 		return nil, fmt.Errorf("start guest: %w", err)
 	}
@@ -96,7 +99,8 @@ func (g *Guest) line() (string, error) {
 	if g.answers.Scan() {
 		return g.answers.Text(), nil
 	}
-	return "", fmt.Errorf("guest ended: %w\n%s", errors.Join(g.answers.Err(), io.ErrUnexpectedEOF), g.errors.String())
+	g.orders.Close() // it ends by that, if it has not ended
+	return "", fmt.Errorf("guest ended: %w\n%s", cmp.Or(g.answers.Err(), g.ended(), io.ErrUnexpectedEOF), g.errors.String())
 }
 
 // CPUTime returns the CPU time that the guest has used, in user and kernel mode, all threads that ever were.
@@ -117,7 +121,7 @@ func (g *Guest) Close() error {
 	g.orders.Close()
 	for g.answers.Scan() { // a full pipe would keep it from ending
 	}
-	if err := g.process.Wait(); err != nil {
+	if err := g.ended(); err != nil {
 		return fmt.Errorf("guest: %w\n%s", err, g.errors.String())
 	}
 	return nil

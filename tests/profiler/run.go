@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -72,18 +73,47 @@ func (r *Run) WaitSampling() error {
 }
 
 // samples says that the process holds perf events.
-func (r *Run) samples() bool {
+func (r *Run) samples() bool { return r.holds("perf_event") > 0 }
+
+// holds returns how many file descriptors the process has whose targets contain one of the words.
+func (r *Run) holds(words ...string) (n int) {
 	dir := fmt.Sprintf("/proc/%d/fd", r.process.Process.Pid)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return false
+		return 0
 	}
 	for _, entry := range entries {
-		if target, err := os.Readlink(filepath.Join(dir, entry.Name())); err == nil && strings.Contains(target, "perf_event") {
-			return true
+		target, err := os.Readlink(filepath.Join(dir, entry.Name()))
+		if err == nil && slices.ContainsFunc(words, func(word string) bool { return strings.Contains(target, word) }) {
+			n++
 		}
 	}
-	return false
+	return n
+}
+
+// WaitAttached waits until the profiler has attached what it attaches to a guest: until it holds perf events or probes, and
+// no more of them than a second before. So it serves for a recording of events, which may do without perf events, and
+// whose probes come one after the other.
+func (r *Run) WaitAttached() error {
+	const settle = time.Second
+	held, since := 0, time.Now()
+	for deadline := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
+		select {
+		case err := <-r.ended:
+			r.ended <- err
+			return fmt.Errorf("profiler ended before it attached anything: %w\n%s", err, r.output.String())
+		default:
+		}
+		if now := r.holds("perf_event", "bpf_link"); now != held {
+			held, since = now, time.Now()
+		}
+		if held > 0 && time.Since(since) > settle {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("profiler is not done with attaching after %v", startTimeout)
+		}
+	}
 }
 
 // A Usage is what a profiler has used so far.

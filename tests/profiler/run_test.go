@@ -58,8 +58,10 @@ func TestWaitSamplingOfTheDead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := run.WaitSampling(); err == nil || !strings.Contains(err.Error(), "no privilege") {
-		t.Errorf("got %v, want what the process said", err)
+	for _, wait := range []func() error{run.WaitSampling, run.WaitAttached} {
+		if err := wait(); err == nil || !strings.Contains(err.Error(), "no privilege") {
+			t.Errorf("got %v, want what the process said", err)
+		}
 	}
 	if _, err := run.Wait(); err == nil {
 		t.Error("the exit code got lost")
@@ -79,6 +81,9 @@ func TestPerf(t *testing.T) {
 	}
 	if err := run.WaitSampling(); err != nil {
 		t.Fatal(err)
+	}
+	if err := run.WaitAttached(); err != nil {
+		t.Error(err)
 	}
 	if err := run.Stop(); err != nil {
 		t.Error(err)

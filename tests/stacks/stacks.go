@@ -33,22 +33,28 @@ func Of(p *profile.Profile) []Stack {
 	}
 	stacks := make([]Stack, 0, len(p.Sample))
 	for _, sample := range p.Sample {
-		stack := Stack{Count: sample.Value[value]}
+		stack := Stack{Frames: FramesOf(sample), Count: sample.Value[value]}
 		if names := sample.Label["thread"]; len(names) > 0 {
 			stack.Thread = names[0]
-		}
-		for _, location := range sample.Location {
-			mapping := ""
-			if location.Mapping != nil {
-				mapping = location.Mapping.File
-			}
-			for _, line := range location.Line {
-				stack.Frames = append(stack.Frames, Frame{Function: line.Function.Name, Mapping: mapping})
-			}
 		}
 		stacks = append(stacks, stack)
 	}
 	return stacks
+}
+
+// FramesOf returns the frames of a sample, innermost first, inlined ones too.
+func FramesOf(sample *profile.Sample) []Frame {
+	var frames []Frame
+	for _, location := range sample.Location {
+		mapping := ""
+		if location.Mapping != nil {
+			mapping = location.Mapping.File
+		}
+		for _, line := range location.Line {
+			frames = append(frames, Frame{Function: line.Function.Name, Mapping: mapping})
+		}
+	}
+	return frames
 }
 
 // Java says that the frame is a Java method, compiled or interpreted.

@@ -1,0 +1,92 @@
+// Package events runs programs whose events are known, and compares what was recorded of them with the truth.
+//
+//	guest, err := events.Start(ctx, jdk, events.Allocating)
+//	... begin to record ...
+//	truth, err := guest.Run(4, 1_000_000)
+//	... end ...
+//	recorded, err := events.Read(profile, "alloc_objects", "alloc_space")
+//	overlap := events.ByClass(recorded, 1).Overlap(exact)
+//
+// A program does nothing that it is not told to. So a recording that holds all of a run has what the run did, and
+// nothing else of the program's own threads.
+package events
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+)
+
+// A Program is a class in ../guests/java/guest, with the flags that its truth depends on.
+type Program struct {
+	Class string
+	Flags []string
+}
+
+// Thread is the prefix of the names of the programs' threads.
+const Thread = "worker"
+
+// quiet has the JVM not repeat orders to its compilers on standard output.
+const quiet = "-XX:CompileCommand=quiet"
+
+// Programs.
+var (
+	// Allocating allocates small, middling and large objects; AMOUNT is how many each thread does. Its buffers are of
+	// 256 KB, so that its objects are on both sides of what fits, and of what a buffer is given up for: 4 KB.
+	Allocating = Program{Class: "Allocating", Flags: []string{
+		quiet, "-XX:CompileCommand=dontinline,guest.Allocating::*", "-XX:TLABSize=256k", "-XX:-ResizeTLAB",
+	}}
+	// Locking takes monitors that are free most of the time; AMOUNT is how often each thread takes one.
+	Locking = Program{Class: "Locking", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Locking*::*"}}
+	// Waiting has threads wait for one another; AMOUNT is how many rounds each thread goes.
+	Waiting = Program{Class: "Waiting", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Waiting::*"}}
+	// Faulting touches new memory; AMOUNT is how many megabytes each thread does. All runs of one guest together must
+	// stay below FaultingMegabytes, as then a collection comes, and after it old memory is used again.
+	Faulting = Program{Class: "Faulting", Flags: []string{
+		quiet, "-XX:CompileCommand=dontinline,guest.Faulting::*",
+		"-XX:+UseSerialGC", "-Xms1g", "-Xmx1g", "-Xmn768m",
+	}}
+	// Pausing has the JVM stop all threads; AMOUNT is how many rounds each thread goes, of 64 MB of garbage.
+	Pausing = Program{Class: "Pausing", Flags: []string{"-Xmx512m"}}
+)
+
+// FaultingMegabytes is what fits into the part of Faulting's heap that new objects come into: 8 tenths of -Xmn, as each
+// survivor space has one (-XX:SurvivorRatio=8, the default). The JVM itself needs a little.
+const FaultingMegabytes = 560
+
+// A Guest is a running Program.
+type Guest struct {
+	*jvm.Guest
+}
+
+// Start starts a program with more flags for its JVM. It ends when ctx is done.
+func Start(ctx context.Context, jdk jvm.JDK, p Program, flags ...string) (*Guest, error) {
+	compiler, err := jvm.Oldest()
+	if err != nil {
+		return nil, err
+	}
+	classes, err := guests.Compile(ctx, compiler)
+	if err != nil {
+		return nil, err
+	}
+	guest, err := jvm.Start(ctx, jvm.Command{
+		JDK: jdk, Flags: slices.Concat(p.Flags, flags), Classpath: []string{classes}, Main: "guest.Steered",
+		Args: []string{p.Class},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.Class, err)
+	}
+	return &Guest{guest}, nil
+}
+
+// Run has so many threads do an amount of work each, waits for them, and returns what happened.
+func (g *Guest) Run(threads, amount int) (Truth, error) {
+	lines, err := g.Order(fmt.Sprintf("run %d %d", threads, amount))
+	if err != nil {
+		return Truth{}, err
+	}
+	return parseTruth(lines)
+}

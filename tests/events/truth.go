@@ -1,0 +1,136 @@
+package events
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Truth is what a program did in one run, by its own account. Which fields it has depends on the program.
+type Truth struct {
+	Allocations []Allocated
+	Allocated   uint64 // bytes that all threads have allocated in the run, by the JVM's account
+	Acquired    []Acquired
+	Waits       []Waited
+	Idle        []Waited // waits for a notification, which are no contention
+	Faults      []Faulted
+	Collections []Collected
+	Checksum    string // of the run; the same for the same arguments
+}
+
+// Allocated are the objects of a class that a method has allocated.
+type Allocated struct {
+	Method, Class  string
+	Objects, Bytes uint64
+}
+
+// Acquired is how often a method has taken the monitor of an object of the class.
+type Acquired struct {
+	Method, Class string
+	Times         uint64
+}
+
+// Waited is how long a method took to get what belongs to a class.
+type Waited struct {
+	Method, Class string
+	Times         uint64        // also those when it did not have to wait
+	LongTimes     uint64        // of which took longer than 10 us
+	Sum, LongSum  time.Duration // of all, of the long ones
+}
+
+// Faulted are the bytes of objects of a class that a method has allocated and touched first.
+type Faulted struct {
+	Method, Class string
+	Bytes         uint64
+}
+
+// Collected is what a collector has done since the program's beginning, by the JVM's account.
+type Collected struct {
+	Collector string
+	Count     uint64
+	Time      time.Duration // in whole milliseconds
+}
+
+// Cells are the allocations as the exact distribution that samples are drawn from.
+func (t Truth) Cells() []Cell {
+	cells := make([]Cell, 0, len(t.Allocations))
+	for _, a := range t.Allocations {
+		cells = append(cells, Cell{Class: a.Class, Objects: float64(a.Objects), Bytes: float64(a.Bytes)})
+	}
+	return cells
+}
+
+// parseTruth reads the lines that a program prints after a run.
+func parseTruth(lines []string) (Truth, error) {
+	var truth Truth
+	for _, line := range lines {
+		if err := truth.parse(strings.Fields(line)); err != nil {
+			return Truth{}, fmt.Errorf("parse truth %q: %w", line, err)
+		}
+	}
+	if truth.Checksum == "" {
+		return Truth{}, errors.New("parse truth: no checksum")
+	}
+	return truth, nil
+}
+
+// numbersFrom is where the numbers of a line begin, and how many there are, by its first word.
+var numbersFrom = map[string]struct{ from, numbers int }{
+	"alloc":       {3, 2},
+	"allocated":   {1, 1},
+	"enter":       {3, 1},
+	"wait":        {3, 4},
+	"idle":        {3, 4},
+	"fault":       {3, 1},
+	"collections": {2, 2},
+}
+
+func (t *Truth) parse(words []string) error {
+	if len(words) == 2 && words[0] == "checksum" {
+		t.Checksum = words[1]
+		return nil
+	}
+	if len(words) == 0 {
+		return errNoFact
+	}
+	form, known := numbersFrom[words[0]]
+	if !known || len(words) != form.from+form.numbers {
+		return errNoFact
+	}
+	var n [4]uint64
+	for i, word := range words[form.from:] {
+		var err error
+		if n[i], err = strconv.ParseUint(word, 10, 63); err != nil {
+			return err
+		}
+	}
+	switch words[0] {
+	case "alloc":
+		t.Allocations = append(t.Allocations, Allocated{Method: words[1], Class: words[2], Objects: n[0], Bytes: n[1]})
+	case "allocated":
+		t.Allocated = n[0]
+	case "enter":
+		t.Acquired = append(t.Acquired, Acquired{Method: words[1], Class: words[2], Times: n[0]})
+	case "wait":
+		t.Waits = append(t.Waits, waited(words, n))
+	case "idle":
+		t.Idle = append(t.Idle, waited(words, n))
+	case "fault":
+		t.Faults = append(t.Faults, Faulted{Method: words[1], Class: words[2], Bytes: n[0]})
+	case "collections":
+		time := time.Duration(n[1]) * time.Millisecond
+		t.Collections = append(t.Collections, Collected{Collector: words[1], Count: n[0], Time: time})
+	}
+	return nil
+}
+
+var errNoFact = errors.New("no such fact")
+
+func waited(words []string, n [4]uint64) Waited {
+	return Waited{
+		Method: words[1], Class: words[2], Times: n[0], LongTimes: n[1],
+		Sum: time.Duration(n[2]), LongSum: time.Duration(n[3]),
+	}
+}

@@ -1,0 +1,185 @@
+package guest;
+
+import java.io.PrintStream;
+import java.lang.management.ManagementFactory;
+import java.util.SplittableRandom;
+
+/**
+ * Allocates objects and arrays of known sizes, each kind in a method of its own. The amount is how many each thread
+ * allocates.
+ *
+ * <p>Which kind is next is drawn by lot, as whatever repeats itself could be in step with the ends of allocation buffers.
+ * No method is inlined and all return what they have allocated, so that no compiler can do without it.
+ */
+final class Allocating implements Events {
+    /** The largest object, which fits into no buffer of the size that the program is run with. */
+    private static final int LARGE = 262_144;
+
+    static final class Bare {}
+
+    static final class Pair {
+        long first;
+        int second;
+    }
+
+    static final class Wide {
+        long a;
+        long b;
+        long c;
+        long d;
+        long e;
+        long f;
+    }
+
+    /** A method that allocates, what it allocates, how large that is, and how many of 10,000 objects are of it. */
+    private enum Site {
+        BARE("bare", Bare.class, Heap.object(0, 0), 4000),
+        PAIR("pair", Pair.class, Heap.object(1, 1), 2500),
+        OTHER_PAIR("otherPair", Pair.class, Heap.object(1, 1), 1000),
+        WIDE("wide", Wide.class, Heap.object(6, 0), 1500),
+        BYTES("bytes", byte[].class, Heap.array(100, 1), 590),
+        REFERENCES("references", Object[].class, Heap.array(64, 4), 300),
+        // The JVM leaves a buffer of 256 KB if it has no more than 4 KB left: this is about as large, the next ones larger.
+        INTS("ints", int[].class, Heap.array(1000, 4), 80),
+        LONGS("longs", long[].class, Heap.array(1024, 8), 20),
+        DOUBLES("doubles", double[].class, Heap.array(4096, 8), 9),
+        SHORTS("shorts", short[].class, Heap.array(LARGE, 2), 1);
+
+        final String method;
+        final Class<?> type;
+        final long bytes;
+        final int chances;
+
+        Site(String method, Class<?> type, long bytes, int chances) {
+            this.method = method;
+            this.type = type;
+            this.bytes = bytes;
+            this.chances = chances;
+        }
+    }
+
+    private static final Site[] SITES = Site.values();
+
+    /** The site for each of the chances. */
+    private static final byte[] LOTS = lots();
+
+    private static byte[] lots() {
+        byte[] lots = new byte[10_000];
+        int lot = 0;
+        for (Site site : SITES) {
+            for (int i = 0; i < site.chances; i++) {
+                lots[lot++] = (byte) site.ordinal();
+            }
+        }
+        return lots;
+    }
+
+    @Override
+    public long run(int threads, int amount, PrintStream truth) throws Exception {
+        long[][] counts = new long[threads][SITES.length];
+        long[] allocated = new long[threads]; // as the JVM says
+        long checksum = Crew.run(threads, number -> {
+            SplittableRandom random = new SplittableRandom(number);
+            Object[] kept = new Object[64]; // some objects live a little while
+            long before = allocatedBytes();
+            long sum = work(random, amount, counts[number], kept);
+            allocated[number] = allocatedBytes() - before;
+            return sum;
+        });
+        long jvm = 0;
+        for (Site site : SITES) {
+            long objects = 0;
+            for (long[] count : counts) {
+                objects += count[site.ordinal()];
+            }
+            truth.println("alloc guest.Allocating." + site.method + " " + site.type.getTypeName() + " " + objects + " "
+                    + objects * site.bytes);
+        }
+        for (long bytes : allocated) {
+            jvm += bytes;
+        }
+        truth.println("allocated " + jvm);
+        return checksum;
+    }
+
+    /** Bytes that the calling thread has allocated so far. */
+    private static long allocatedBytes() {
+        return ((com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean()).getCurrentThreadAllocatedBytes();
+    }
+
+    static long work(SplittableRandom random, int objects, long[] counts, Object[] kept) {
+        long checksum = 0;
+        for (int i = 0; i < objects; i++) {
+            int site = LOTS[random.nextInt(LOTS.length)];
+            kept[i % kept.length] = allocate(site);
+            counts[site]++;
+            checksum = checksum * 31 + site;
+        }
+        return checksum;
+    }
+
+    static Object allocate(int site) {
+        switch (SITES[site]) {
+            case BARE:
+                return bare();
+            case PAIR:
+                return pair();
+            case OTHER_PAIR:
+                return otherPair();
+            case WIDE:
+                return wide();
+            case BYTES:
+                return bytes();
+            case REFERENCES:
+                return references();
+            case INTS:
+                return ints();
+            case LONGS:
+                return longs();
+            case DOUBLES:
+                return doubles();
+            default:
+                return shorts();
+        }
+    }
+
+    static Object bare() {
+        return new Bare();
+    }
+
+    static Object pair() {
+        return new Pair();
+    }
+
+    static Object otherPair() {
+        return new Pair();
+    }
+
+    static Object wide() {
+        return new Wide();
+    }
+
+    static Object bytes() {
+        return new byte[100];
+    }
+
+    static Object references() {
+        return new Object[64];
+    }
+
+    static Object ints() {
+        return new int[1000];
+    }
+
+    static Object longs() {
+        return new long[1024];
+    }
+
+    static Object doubles() {
+        return new double[4096];
+    }
+
+    static Object shorts() {
+        return new short[LARGE];
+    }
+}
