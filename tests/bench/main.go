@@ -1,10 +1,11 @@
-// Command bench measures what profiling costs: the guest, in CPU time beside perf record -g at the same rate, and the
-// agent, in CPU time, memory, time in BPF and bytes.
+// Command bench measures what profiling costs: the guest, in CPU time beside perf record -g at the same rate, or while
+// events are recorded, and the agent, in CPU time, memory, time in BPF and bytes.
 //
-//	go run ./tests/bench                    # everything; some 75 minutes
-//	go run ./tests/bench -short             # one guest, one rate; two minutes, and far too little to conclude from
+//	go run ./tests/bench                    # everything; some two and a half hours
+//	go run ./tests/bench -short             # one guest, one rate, one kind; two minutes, and far too little to conclude from
 //	go run ./tests/bench -guests Javac -rates 999
 //	go run ./tests/bench -parts depth       # only what samples cost against the depth of the stack
+//	go run ./tests/bench -parts events -guests H2 -kinds alloc,lock
 //	go run ./tests/bench -update            # also rewrites the tables in docs/performance.md that it measures
 //
 // It prints aims and whether they were reached, and fails only if something could not be measured: on another machine
@@ -36,6 +37,10 @@ type options struct {
 	guests []string
 	rates  []int
 	parts  []part
+
+	eventGuests []string
+	kinds       []eventKind
+
 	short  bool
 	update bool
 }
@@ -53,11 +58,12 @@ func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&o.agent, "agent", "", "the built agent (default: build it)")
-	flags.BoolVar(&o.short, "short", false, "one cold guest, one rate, one round")
+	flags.BoolVar(&o.short, "short", false, "one cold guest, one rate, one kind of events, one round or two")
 	flags.BoolVar(&o.update, "update", false, "rewrite the tables in "+docs)
-	guests := flags.String("guests", "Xalan,Jython,Javac", "programs of the suite")
+	guests := flags.String("guests", "Xalan,Jython,Javac", "programs of the suite; the part events has its own unless this is set")
 	rates := flags.String("rates", "99,999,4000", "samples a second, of the part costs")
 	parts := flags.String("parts", partNames(), "what to measure")
+	kinds := flags.String("kinds", eventKindNames(), "what is recorded, of the part events")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
@@ -65,9 +71,17 @@ func parse(args []string) (options, error) {
 		if o.update {
 			return options{}, errors.New("-update needs a whole run: leave out -short")
 		}
-		*guests, *rates = "Jython", "999"
+		*guests, *rates, *kinds = "Jython", "999", "alloc"
 	}
-	o.guests = strings.Split(*guests, ",")
+	o.guests, o.eventGuests = strings.Split(*guests, ","), defaultEventGuests
+	flags.Visit(func(f *flag.Flag) {
+		if f.Name == "guests" {
+			o.eventGuests = o.guests
+		}
+	})
+	if o.short {
+		o.eventGuests = o.guests
+	}
 	for _, word := range strings.Split(*rates, ",") {
 		rate, err := strconv.Atoi(word)
 		if err != nil || rate < 1 {
@@ -76,6 +90,9 @@ func parse(args []string) (options, error) {
 		o.rates = append(o.rates, rate)
 	}
 	var err error
+	if o.kinds, err = chooseKinds(*kinds); err != nil {
+		return options{}, err
+	}
 	o.parts, err = choose(*parts)
 	return o, err
 }
@@ -128,12 +145,16 @@ type manner struct {
 	starts  int           // of the agent, beside a guest of many methods
 	cold    bool          // do not wait until the guests are warm
 	depth   depthManner
+	events  eventManner
 }
 
 var (
-	longRun  = manner{rounds: 8, segment: 4 * time.Second, busy: 30 * time.Second, starts: 5, depth: longDepth}
+	longRun = manner{
+		rounds: 8, segment: 4 * time.Second, busy: 30 * time.Second, starts: 5, depth: longDepth, events: longEvents,
+	}
 	shortRun = manner{
 		rounds: 1, segment: 500 * time.Millisecond, busy: 2 * time.Second, starts: 1, cold: true, depth: shortDepth,
+		events: shortEvents,
 	}
 )
 

@@ -57,6 +57,13 @@ var parts = []part{
 		}
 		return []section{{"contexts", contextTable(costs)}}, nil
 	}},
+	{"events", func(ctx context.Context, b bench, o options) ([]section, error) {
+		costs, err := b.events(ctx, o.eventGuests, o.kinds)
+		if err != nil {
+			return nil, err
+		}
+		return []section{{"events", eventTable(costs, true)}, {"eventcosts", eventOwnTable(costs)}}, nil
+	}},
 }
 
 // partNames are the names of all parts, as the command line has them.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"golang.org/x/perf/benchmath"
 )
@@ -20,7 +21,7 @@ func ratioOf(values []float64) ratio {
 	if len(values) == 0 {
 		return ratio{math.NaN(), math.NaN(), math.NaN()}
 	}
-	sample := benchmath.NewSample(values, &benchmath.DefaultThresholds)
+	sample := benchmath.NewSample(slices.Clone(values), &benchmath.DefaultThresholds) // it sorts them
 	summary := benchmath.AssumeNothing.Summary(sample, confidence)
 	return ratio{summary.Center, summary.Lo, summary.Hi}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
@@ -124,21 +123,10 @@ func during(run *profiler.AgentRun, do func() error) (agentCost, error) {
 	return agentCost{wall: wall, cpu: after.CPU - before.CPU, rss: after.RSS}, nil
 }
 
-// cpuOf runs iterations and returns the CPU time that the whole guest used meanwhile, compilers, collectors, interrupts
-// and the watcher's BPF programs included: the kernel charges them to whom they interrupt.
+// cpuOf runs iterations and returns the CPU time that the guest used meanwhile.
 func cpuOf(guest *suite.Guest, iterations int) (time.Duration, error) {
-	before, err := guest.CPUTime()
-	if err != nil {
-		return 0, err
-	}
-	if _, err := guest.Run(iterations); err != nil {
-		return 0, err
-	}
-	after, err := guest.CPUTime()
-	if err != nil {
-		return 0, err
-	}
-	return after - before, nil
+	used, err := usageOf(suiteWorker{guest}, iterations)
+	return used.cpu, err
 }
 
 // warmUp runs the guest until its iterations cost about the same.
@@ -155,11 +143,5 @@ func (b bench) settle(guest *suite.Guest) (int, error) {
 	if err := b.warmUp(guest); err != nil {
 		return 0, err
 	}
-	const probe = 3
-	began := time.Now()
-	if _, err := guest.Run(probe); err != nil {
-		return 0, fmt.Errorf("time an iteration: %w", err)
-	}
-	iteration := time.Since(began) / probe
-	return max(1, int(b.how.segment/iteration)), nil
+	return amountFor(suiteWorker{guest}, b.how.segment)
 }
