@@ -21,11 +21,8 @@ type fault struct {
 	windows []*Window
 }
 
-// handleFault folds a page fault, or leaves it to the worker; mu is held.
+// handleFault folds a page fault, which has its address, or leaves it to the worker; mu is held.
 func (a *Agent) handleFault(p *process, o *bpf.Observation, e *event) (wanted bool) {
-	if o.Seen.Count < 1 {
-		return false
-	}
 	e.kind = Faults
 	e.sums = eventSums{events: 1, values: [MaxEventValues]float64{float64(o.Seen.Every)}}
 	address := o.Seen.Values[0]

@@ -112,13 +112,13 @@ func (p *attachedPlan) faultRate(budget int, hits float64) int {
 	return max(budget, int(hits/faultLookups), int(p.every/2), firstFaults)
 }
 
-// recordCost is what a record took of guests lately, on average, beside the trap: 0 if there was none; mu is held.
+// recordCost is what a record took of guests when there were some last, on average, beside the trap: 0 if there was none; mu
+// is held.
 func (e *eventProbes) recordCost(now *bpf.Counts) time.Duration {
-	n := now[bpf.ObservationsAttempted] - e.spent[bpf.ObservationsAttempted]
-	if n == 0 {
-		return 0
+	if n := now[bpf.ObservationsAttempted] - e.spent[bpf.ObservationsAttempted]; n > 0 {
+		e.record = time.Duration((now[bpf.NsProbes] - e.spent[bpf.NsProbes]) / n)
 	}
-	return time.Duration((now[bpf.NsProbes] - e.spent[bpf.NsProbes]) / n)
+	return e.record
 }
 
 // kinds is how many kinds of events the budget is shared among.

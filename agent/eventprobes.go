@@ -36,6 +36,7 @@ type eventProbes struct {
 	cookies uint32        // given out
 	telling bool          // hits are told; before, nobody would read of them
 	used    time.Duration // CPU time of the guests, when it was last read
+	record  time.Duration // what a record took when there were some last
 	spent   bpf.Counts    // then
 }
 

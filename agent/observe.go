@@ -33,7 +33,7 @@ func (a *Agent) handleObservation(raw []byte) {
 			a.observed.discarded[discardMalformed]++
 			return
 		}
-	case o.Seen.What == bpf.ObservedFault:
+	case o.Seen.What == bpf.ObservedFault && o.Seen.Count > 0:
 		e.labels.Place = placeName(o.Seen.Place)
 		folded = a.handleFault(p, o, &e)
 	case describe(o, &e):
