@@ -4,6 +4,7 @@ package bpf
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 
@@ -19,4 +20,18 @@ func needKernel(t testing.TB, err error) {
 	if err != nil {
 		t.Fatalf("load programs: %+v", err)
 	}
+}
+
+// olderThan tells of the running kernel whether it is from before a release.
+func olderThan(t *testing.T, major, minor int) bool {
+	t.Helper()
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		t.Fatal(err)
+	}
+	var a, b int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b); err != nil {
+		t.Fatal(err)
+	}
+	return a < major || a == major && b < minor
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 )
 
 func attachSingle(t *testing.T, p *CodeMapPrograms, cookie uint64) link.Link {
@@ -68,17 +67,4 @@ func announceOffset(t *testing.T) uint64 {
 	}
 	t.Fatal("announce is in no mapping")
 	return 0
-}
-
-func olderThan(t *testing.T, major, minor int) bool {
-	t.Helper()
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		t.Fatal(err)
-	}
-	var a, b int
-	if _, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b); err != nil {
-		t.Fatal(err)
-	}
-	return a < major || a == major && b < minor
 }

@@ -1,0 +1,130 @@
+//go:build linux && amd64
+
+package bpf
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+)
+
+// claim sets what says that a CPU's working memory is in use.
+func (q *prober) claim(t *testing.T, cpu int, claimed byte) {
+	t.Helper()
+	spec, err := LoadProbe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var scratch *btf.Struct
+	if err := spec.Types.TypeByName("scratch", &scratch); err != nil {
+		t.Fatal(err)
+	}
+	offset := uint32(0)
+	for _, m := range scratch.Members {
+		if m.Name != "watch" {
+			continue
+		}
+		for _, inner := range m.Type.(*btf.Struct).Members {
+			if inner.Name == "claimed" {
+				offset = (m.Offset + inner.Offset).Bytes()
+			}
+		}
+	}
+	memory, err := q.p.Scratches.LookupBytes(uint32(cpu))
+	if err != nil || offset == 0 {
+		t.Fatalf("claimed is at %d; %v", offset, err)
+	}
+	memory[offset] = claimed
+	if err := q.p.Scratches.Put(uint32(cpu), memory); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is hit while another program has the CPU's working memory is dropped, by all kinds of probes, and takes nothing of it.
+func TestKernelObservationBusy(t *testing.T) {
+	q := newProber(t, Options{})
+	pinned(t)
+	cpu := cpus(t)[0]
+	q.claim(t, cpu, 1)
+	allocation := q.attach(t, q.p.AllocationOutside, 1)
+	begin, end := q.attach(t, q.p.SafepointBegin, 1), q.attach(t, q.p.SafepointEnd, 1)
+	enter, entered := q.attach(t, q.p.MonitorEnter, 1), q.attach(t, q.p.MonitorEntered, 1)
+	value := q.attach(t, q.p.ValueProbe, 1)
+	all := func() {
+		for _, p := range []*probe{allocation, begin, end, enter, entered, value} {
+			p.hit(allocated(0, 0))
+		}
+	}
+	all()
+	q.none(t, "working memory is in use")
+	if _, _, busy := q.balanced(t); busy != 4 {
+		t.Errorf("%d were dropped as memory was in use, want 4", busy)
+	}
+	q.claim(t, cpu, 0)
+	all()
+	if n := len(q.told(t)); n != 4 {
+		t.Errorf("%d were told when memory was free again, want 4", n)
+	}
+	q.balanced(t)
+}
+
+// Threads that are preempted while they have a CPU's memory: no record has what is another thread's, and the memory is free in
+// the end.
+func TestKernelObservationsPreempted(t *testing.T) {
+	q := newProber(t, Options{RingBytes: 16 << 20})
+	h := newFakeHeap(t)
+	q.layout(t, h.HotspotHeap)
+	const threads, hits = 3, 8000
+	cpu := cpus(t)[0]
+	var names [threads]string
+	var owner sync.Map // of a tid: which of the threads
+	var running sync.WaitGroup
+	var left atomic.Int32
+	left.Store(threads)
+	for i := range threads {
+		probe := q.attach(t, q.p.AllocationOutside, 1)
+		names[i] = strings.Repeat(string(rune('a'+i)), 100+i)
+		klass := h.klass(names[i], 0)
+		running.Go(func() {
+			onCPU(t, cpu, func() {
+				owner.Store(uint32(unix.Gettid()), i)
+				left.Add(-1)
+				for left.Load() > 0 {
+					unix.Getpid() // until all can begin
+				}
+				for n := range uint64(hits) {
+					probe.hit(arguments{klass, h.mem.base + uint64(i), (n+1)*threads + uint64(i)})
+				}
+			})
+		})
+	}
+	running.Wait()
+	delivered, full, busy := q.balanced(t)
+	t.Logf("%d delivered, %d found memory in use", delivered, busy)
+	if delivered+full+busy != threads*hits {
+		t.Errorf("%d delivered, %d and %d dropped, of %d", delivered, full, busy, threads*hits)
+	}
+	var last [threads]uint64
+	for _, o := range q.told(t) {
+		at, ok := owner.Load(o.Tid)
+		if !ok {
+			t.Fatalf("a record of thread %d", o.Tid)
+		}
+		i := at.(int)
+		if o.text != names[i] || o.seen.Object != h.mem.base+uint64(i) || o.seen.Values[0]%threads != uint64(i) {
+			t.Fatalf("thread %d: object %#x, size %d, text %.5q of %d bytes", i, o.seen.Object, o.seen.Values[0], o.text, len(o.text))
+		}
+		if n := o.seen.Values[0]; n < last[i] {
+			t.Fatalf("thread %d: hit %d comes after %d", i, n, last[i])
+		} else {
+			last[i] = n
+		}
+	}
+	probe := q.attach(t, q.p.AllocationOutside, 1)
+	onCPU(t, cpu, func() { probe.hit(allocated(0, 0)) })
+	q.one(t)
+}

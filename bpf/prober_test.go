@@ -1,0 +1,140 @@
+//go:build linux && amd64
+
+package bpf
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+// A prober has programs of probes attached to functions of this process, which plays a VM: what the VM is, and what its objects
+// look like, the kernel side is told under this process's id.
+type prober struct {
+	o    *Objects
+	p    *ProbeObjects
+	file *probedFile
+	vm   HotspotProcess
+
+	cookies uint32 // given out
+}
+
+const proberSerial, proberSlot = 41, 17
+
+func newProber(t *testing.T, opts Options) *prober {
+	t.Helper()
+	o := load(t, opts)
+	p, err := o.LoadProbes(false)
+	needKernel(t, err)
+	t.Cleanup(func() { p.Close() })
+	q := &prober{o: o, p: p, file: newProbedFile(t)}
+	q.vm.Serial, q.vm.Slot, q.vm.StartTicks = proberSerial, proberSlot, startTicks(t)
+	q.announce(t)
+	return q
+}
+
+// announce tells the kernel side of the VM.
+func (q *prober) announce(t *testing.T) {
+	t.Helper()
+	if err := q.o.Processes.Put(uint32(os.Getpid()), &q.vm); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// layout tells it what objects look like.
+func (q *prober) layout(t *testing.T, h HotspotHeap) {
+	t.Helper()
+	if err := q.p.Heaps.Put(uint32(os.Getpid()), &h); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A probe is a program at a function of its own.
+type probe struct {
+	cookie uint32
+	pc     uint64
+	hit    func(arguments)
+}
+
+// attach attaches a program under a cookie of its own. One in every hits is told.
+func (q *prober) attach(t *testing.T, prog *ebpf.Program, every uint32) *probe {
+	t.Helper()
+	q.cookies++
+	p := &probe{cookie: q.cookies}
+	q.rate(t, p, every)
+	p.hit, p.pc = q.file.attach(t, prog, uint64(p.cookie))
+	return p
+}
+
+func (q *prober) rate(t *testing.T, p *probe, every uint32) {
+	t.Helper()
+	if err := q.p.Probes.Put(p.cookie, &ProbeRate{Every: every}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An observed is an Observation that outlives its record.
+type observed struct {
+	Observation
+	seen ProbeObservation
+	text string
+}
+
+// told is what was observed since the last call.
+func (q *prober) told(t *testing.T) (all []observed) {
+	t.Helper()
+	drain(t, q.o, func(raw []byte) {
+		var o observed
+		if err := DecodeObservation(bytes.Clone(raw), &o.Observation); err != nil {
+			t.Fatal(err)
+		}
+		o.seen, o.text = *o.Seen, string(o.Text)
+		if o.Kind != EventObserved || o.Pid != uint32(os.Getpid()) {
+			t.Errorf("a record of kind %d of process %d", o.Kind, o.Pid)
+		}
+		all = append(all, o)
+	})
+	return all
+}
+
+// one is the only observation since the last call.
+func (q *prober) one(t *testing.T) observed {
+	t.Helper()
+	all := q.told(t)
+	if len(all) != 1 {
+		t.Fatalf("%d observations, want one", len(all))
+	}
+	return all[0]
+}
+
+// none fails the test if there was an observation since the last call.
+func (q *prober) none(t *testing.T, why string) {
+	t.Helper()
+	if all := q.told(t); len(all) != 0 {
+		t.Errorf("%s: %d observations, the first %+v", why, len(all), all[0].seen)
+	}
+}
+
+func (q *prober) counts(t *testing.T) Counts {
+	t.Helper()
+	c, err := q.o.ReadCounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// balanced fails the test if observations that were begun are neither delivered nor dropped for a reason, and returns how many
+// were delivered, found the ring full, and found working memory in use.
+func (q *prober) balanced(t *testing.T) (delivered, full, busy uint64) {
+	t.Helper()
+	c := q.counts(t)
+	delivered, full, busy = c[ObservationsDelivered], c[ObservationsDroppedRingFull], c[ObservationsDroppedBusy]
+	if c[ObservationsAttempted] != delivered+full+busy {
+		t.Errorf("attempted %d, delivered %d, dropped %d as the ring was full and %d as memory was in use",
+			c[ObservationsAttempted], delivered, full, busy)
+	}
+	return delivered, full, busy
+}

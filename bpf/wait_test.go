@@ -1,0 +1,235 @@
+//go:build linux && amd64
+
+package bpf
+
+import (
+	"encoding/binary"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A fakeMonitor has the probes of monitors in a VM with one object, a Lock.
+type fakeMonitor struct {
+	*prober
+	heap                                *fakeHeap
+	enter, light, spun, blocks, entered *probe
+	object, monitor, handle             uint64
+}
+
+func newFakeMonitor(t *testing.T) *fakeMonitor {
+	t.Helper()
+	m := &fakeMonitor{prober: newProber(t, Options{}), heap: newFakeHeap(t)}
+	m.heap.MonitorObject = 8
+	m.layout(t, m.heap.HotspotHeap)
+	m.enter, m.light = m.attach(t, m.p.MonitorEnter, 1), m.attach(t, m.p.LightweightEnter, 1)
+	m.spun, m.blocks, m.entered = m.attach(t, m.p.MonitorSpun, 1), m.attach(t, m.p.MonitorBlocks, 1), m.attach(t, m.p.MonitorEntered, 1)
+	m.object = m.heap.object(m.heap.klass("Lock", 0), 0)
+	m.monitor, m.handle = m.heap.allocate(32), m.heap.allocate(8)
+	m.heap.mem.put64(m.monitor+8, m.object)
+	m.heap.mem.put64(m.handle, m.object)
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	return m
+}
+
+func TestKernelMonitor(t *testing.T) {
+	const spun, blocked = 1, 2
+	m := newFakeMonitor(t)
+	for _, test := range []struct {
+		name  string
+		way   int
+		spins []uint64 // what spinning returned
+		want  uint8
+	}{
+		{"free", 0, nil, 0},
+		{"taken", blocked, nil, SeenContended},
+		{"spun for nothing", blocked, []uint64{0}, SeenContended},
+		{"spun with failure", spun, []uint64{^uint64(0)}, SeenContended},
+		{"spun", spun, []uint64{1}, SeenContended | SeenSpun},
+		{"spun at last", spun, []uint64{0, 1}, SeenContended | SeenSpun},
+		{"true, and what else was in the register", spun, []uint64{0xffff_ff01}, SeenContended | SeenSpun},
+		{"false, and what else was in the register", spun, []uint64{0xffff_ff00}, SeenContended},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			for name, begin := range map[string]func(){
+				"monitor": func() { m.enter.hit(arguments{m.monitor}) }, "handle": func() { m.light.hit(arguments{m.handle}) },
+			} {
+				before := time.Now()
+				begin()
+				begun := time.Now()
+				for _, result := range test.spins {
+					m.spun.hit(returned(result))
+				}
+				if test.way == blocked {
+					m.blocks.hit(arguments{m.monitor})
+				}
+				time.Sleep(time.Millisecond)
+				ended := time.Now()
+				m.entered.hit(arguments{})
+				got := m.one(t)
+				if got.seen.What != ObservedMonitor || got.seen.Count != 1 || got.seen.Probe != m.entered.cookie || got.seen.Every != 1 {
+					t.Errorf("%s: %+v", name, got.seen)
+				}
+				if got.seen.Flags != test.want || got.text != "Lock" || got.seen.Object != m.object {
+					t.Errorf("%s: flags %#x of a %q at %#x, want %#x", name, got.seen.Flags, got.text, got.seen.Object, test.want)
+				}
+				least, most := ended.Sub(begun), time.Since(before)
+				if took := time.Duration(got.seen.Values[0]); took < least || took > most {
+					t.Errorf("%s: took %v, want %v to %v", name, took, least, most)
+				}
+			}
+		})
+	}
+}
+
+// What ends, spins or blocks without having begun is nothing.
+func TestKernelMonitorUnbegun(t *testing.T) {
+	m := newFakeMonitor(t)
+	m.spun.hit(returned(1))
+	m.blocks.hit(arguments{m.monitor})
+	m.entered.hit(arguments{})
+	m.none(t, "not begun")
+	m.enter.hit(arguments{m.monitor})
+	m.entered.hit(arguments{})
+	m.one(t)
+	m.entered.hit(arguments{})
+	m.none(t, "ended twice")
+
+	m.enter.hit(arguments{m.monitor})
+	m.spun.hit(returned(1))
+	m.enter.hit(arguments{m.monitor}) // the end of the other was not seen
+	m.entered.hit(arguments{})
+	if got := m.one(t); got.seen.Flags != 0 {
+		t.Errorf("flags %#x of a wait that was forgotten", got.seen.Flags)
+	}
+
+	m.enter.hit(arguments{m.monitor})
+	done := make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends
+		m.spun.hit(returned(1))
+		m.entered.hit(arguments{})
+		close(done)
+	}()
+	<-done
+	m.none(t, "another thread's")
+	m.entered.hit(arguments{})
+	if got := m.one(t); got.seen.Flags != 0 {
+		t.Errorf("flags %#x by another thread", got.seen.Flags)
+	}
+}
+
+// Waits that were not to be told are not timed, and make an earlier one that was forgotten.
+func TestKernelMonitorEvery(t *testing.T) {
+	m := newFakeMonitor(t)
+	pinned(t)
+	m.rate(t, m.enter, 3)
+	waits := func() (n uint64) {
+		var tid uint32
+		for all := m.p.Entering.Iterate(); all.Next(&tid, new([32]byte)); {
+			n++
+		}
+		return n
+	}
+	for i := range 7 {
+		m.enter.hit(arguments{m.monitor})
+		if want := uint64(0); i%3 == 0 {
+			want = 1
+			if got := waits(); got != want {
+				t.Errorf("wait %d: %d are timed, want %d", i, got, want)
+			}
+		} else if got := waits(); got != want {
+			t.Errorf("wait %d: %d are timed, want %d", i, got, want)
+		}
+		m.entered.hit(arguments{})
+	}
+	all := m.told(t)
+	if len(all) != 3 {
+		t.Fatalf("%d of 7 were told, want 3", len(all))
+	}
+	for _, o := range all {
+		if o.seen.Every != 3 {
+			t.Errorf("one stands for %d, want 3", o.seen.Every)
+		}
+	}
+	// Of the next three the first two are not told; the third is.
+	for range 3 {
+		m.enter.hit(arguments{m.monitor})
+	}
+	m.entered.hit(arguments{})
+	m.one(t)
+	m.enter.hit(arguments{m.monitor})
+	m.enter.hit(arguments{m.monitor})
+	m.enter.hit(arguments{m.monitor}) // told
+	m.enter.hit(arguments{m.monitor}) // not told: what ends is this one
+	m.entered.hit(arguments{})
+	m.none(t, "the end of a wait that was not to be told")
+}
+
+// A thread that has the number of one which died while it waited has not waited.
+func TestKernelMonitorOfOtherThread(t *testing.T) {
+	m := newFakeMonitor(t)
+	m.enter.hit(arguments{m.monitor})
+	tid := uint32(unix.Gettid())
+	var w [32]byte
+	if err := m.p.Entering.Lookup(tid, &w); err != nil {
+		t.Fatal(err)
+	}
+	const born = 16 // offset in struct wait
+	binary.NativeEndian.PutUint64(w[born:], binary.NativeEndian.Uint64(w[born:])+1)
+	if err := m.p.Entering.Put(tid, w); err != nil {
+		t.Fatal(err)
+	}
+	m.spun.hit(returned(1))
+	m.entered.hit(arguments{})
+	m.none(t, "of a thread that is gone")
+	m.enter.hit(arguments{m.monitor})
+	m.entered.hit(arguments{})
+	if got := m.one(t); got.seen.Flags != 0 {
+		t.Errorf("flags %#x of another thread's wait", got.seen.Flags)
+	}
+}
+
+func TestKernelMonitorTableFull(t *testing.T) {
+	m := newFakeMonitor(t)
+	n := int(m.p.Entering.MaxEntries())
+	tids := make([]uint32, n)
+	for i := range tids {
+		tids[i] = 1<<30 + uint32(i) // no thread has it
+	}
+	if _, err := m.p.Entering.BatchUpdate(tids, make([][32]byte, n), nil); err != nil {
+		t.Fatal(err)
+	}
+	m.enter.hit(arguments{m.monitor})
+	m.entered.hit(arguments{})
+	m.none(t, "a wait that found no room")
+	if n := m.counts(t)[ObservationsDroppedTableFull]; n != 1 {
+		t.Errorf("%d waits found no room, want 1", n)
+	}
+	m.balanced(t)
+	if err := m.p.Entering.Delete(tids[0]); err != nil {
+		t.Fatal(err)
+	}
+	m.enter.hit(arguments{m.monitor})
+	m.entered.hit(arguments{})
+	m.one(t)
+}
+
+// Without a layout, a wait is told without an object.
+func TestKernelMonitorUnknown(t *testing.T) {
+	m := newFakeMonitor(t)
+	if err := m.p.Heaps.Delete(uint32(os.Getpid())); err != nil {
+		t.Fatal(err)
+	}
+	m.enter.hit(arguments{m.monitor})
+	m.entered.hit(arguments{})
+	if got := m.one(t); got.seen.Object != 0 || got.text != "" {
+		t.Errorf("a %q at %#x", got.text, got.seen.Object)
+	}
+}

@@ -1,0 +1,284 @@
+package tests
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/events"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
+)
+
+// startEvents starts a program whose events are known, and ends it with the test.
+func startEvents(t *testing.T, jdk jvm.JDK, program events.Program, flags ...string) *events.Guest {
+	t.Helper()
+	guest, err := events.Start(t.Context(), jdk, program, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { guest.Close() })
+	return guest
+}
+
+// recordEvents records kinds of events of a guest while it runs, all of that, and checks that nothing of it got lost without
+// being counted.
+func recordEvents(t *testing.T, guest *events.Guest, kinds string, threads, amount int) (*profile.Profile, events.Truth) {
+	t.Helper()
+	run, err := built.Start(t.Context(), profiler.Options{PID: guest.PID(), Frequency: frequency, Extra: []string{"-e", kinds}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.WaitAttached(); err != nil {
+		t.Fatal(err)
+	}
+	truth, err := guest.Run(threads, amount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recording, err := run.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := recording.Stats.CheckIdentities(); err != nil {
+		t.Error(err)
+	}
+	return recording.Profile, truth
+}
+
+func rowsOf(t *testing.T, p *profile.Profile, types ...string) []events.Row {
+	t.Helper()
+	rows, err := events.Read(p, types...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// onEveryJDK runs a test on the oldest and on the newest JDK that there is.
+func onEveryJDK(t *testing.T, test func(t *testing.T, jdk jvm.JDK)) {
+	needRoot(t)
+	for _, jdk := range needs.JDKs(t) {
+		t.Run(strconv.Itoa(jdk.Version), func(t *testing.T) { test(t, jdk) })
+	}
+}
+
+// Bytes by class and method are what chance allows of so many events: of n that are drawn in proportion to bytes, a share p has
+// a standard error of sqrt(p(1-p)/n). Recording does not change what the guest does.
+func TestRecordAllocations(t *testing.T) {
+	onEveryJDK(t, func(t *testing.T, jdk jvm.JDK) {
+		guest := startEvents(t, jdk, events.Allocating)
+		const threads, amount = 2, 2_000_000
+		plain, err := guest.Run(threads, amount)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, truth := recordEvents(t, guest, "alloc", threads, amount)
+		if truth.Checksum != plain.Checksum {
+			t.Errorf("checksum %s while it is recorded, %s otherwise", truth.Checksum, plain.Checksum)
+		}
+		rows := events.Own(rowsOf(t, p, "alloc_objects", "alloc_space"))
+		const objects, bytes = 0, 1
+		n := float64(events.Count(rows))
+		var all float64
+		for _, a := range truth.Allocations {
+			all += float64(a.Bytes)
+		}
+		if n < 300 {
+			t.Fatalf("%.0f events of %.3g bytes:\n%v", n, all, p.Comments)
+		}
+		t.Logf("%.0f events, %.4g of %.4g bytes", n, events.Sum(rows, bytes), all)
+		// Events are of whole buffers: their number varies little.
+		if off := events.Sum(rows, bytes)/all - 1; math.Abs(off) > 0.05+2/math.Sqrt(n) {
+			t.Errorf("%.4g bytes, %.4g in truth", events.Sum(rows, bytes), all)
+		}
+		check := func(what string, rows []events.Row, of float64) {
+			t.Helper()
+			share, got := of/all, events.Sum(rows, bytes)/all
+			// Four standard errors, a little for what is not drawn, such as the first objects after collections.
+			if allowed := 4*math.Sqrt(share*(1-share)/n) + 0.01; math.Abs(got-share) > allowed {
+				t.Errorf("%s: %.2f%% of all bytes, %.2f%% in truth, allowed are %.2f", what, 100*got, 100*share, 100*allowed)
+			}
+		}
+		classes := events.Weights{}
+		for _, a := range truth.Allocations {
+			check(a.Method, events.In(rows, a.Method), float64(a.Bytes))
+			classes[a.Class] += float64(a.Bytes)
+		}
+		for class, of := range classes {
+			check(class, events.Where(rows, func(r events.Row) bool { return r.Class == class }), of)
+		}
+		for _, a := range truth.Allocations {
+			own := events.In(rows, a.Method)
+			if events.Count(own) < 30 {
+				continue
+			}
+			size, got := float64(a.Bytes)/float64(a.Objects), events.Sum(own, bytes)/events.Sum(own, objects)
+			if math.Abs(got/size-1) > 0.01 {
+				t.Errorf("%s: objects of %.1f bytes, %.1f in truth", a.Method, got, size)
+			}
+			for _, row := range own {
+				if row.Class != a.Class {
+					t.Errorf("%s has allocated a %q", a.Method, row.Class)
+				}
+			}
+		}
+	})
+}
+
+// Waits are as long as the threads say that they were.
+func TestRecordLocks(t *testing.T) {
+	onEveryJDK(t, func(t *testing.T, jdk jvm.JDK) {
+		guest := startEvents(t, jdk, events.Waiting)
+		const threads, amount = 3, 2000
+		plain, err := guest.Run(threads, amount)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, truth := recordEvents(t, guest, "lock", threads, amount)
+		if truth.Checksum != plain.Checksum {
+			t.Errorf("checksum %s while it is recorded, %s otherwise", truth.Checksum, plain.Checksum)
+		}
+		rows := events.Own(rowsOf(t, p, "acquisitions", "contentions", "delay"))
+		const delay = 2
+		for _, wait := range truth.Waits {
+			own := events.Where(events.In(rows, wait.Method), func(r events.Row) bool { return r.Class == wait.Class })
+			if len(own) == 0 { // java.util.concurrent's own methods are between
+				own = events.Where(rows, func(r events.Row) bool { return r.Class == wait.Class && r.Has(wait.Method) })
+			}
+			got := time.Duration(events.Sum(own, delay))
+			t.Logf("%s %s: %d events, %v; %d waits, %v in truth", wait.Method, wait.Class, events.Count(own), got, wait.LongTimes, wait.LongSum)
+			// What the thread measures around the wait is longer by the way to the lock, and by being kept from its CPU there.
+			allowed := wait.LongSum/20 + time.Duration(wait.LongTimes)*10*time.Microsecond + time.Millisecond
+			if off := got - wait.LongSum; off > allowed || off < -allowed {
+				t.Errorf("%s waited for a %s for %v, %v in truth, allowed are %v", wait.Method, wait.Class, got, wait.LongSum, allowed)
+			}
+		}
+	})
+}
+
+// The JVM's own log of safepoints has as many as are recorded, and as long ones. Samples that were taken meanwhile are marked.
+func TestRecordSafepoints(t *testing.T) {
+	onEveryJDK(t, func(t *testing.T, jdk jvm.JDK) {
+		path := filepath.Join(t.TempDir(), "safepoints.log")
+		guest := startEvents(t, jdk, events.Pausing, events.SafepointFlag(path), "-XX:+UseParallelGC")
+		dir := output(t, "recording")
+		run, err := built.Start(t.Context(), profiler.Options{
+			PID: guest.PID(), Frequency: frequency, Extra: []string{"-e", "cpu,safepoint", "-o", dir},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := run.WaitAttached(); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, err := guest.Run(2, 12); err != nil {
+			t.Fatal(err)
+		}
+		ended := time.Now()
+		if printed, err := run.Interrupt(); err != nil {
+			t.Fatalf("%v\n%s", err, printed)
+		}
+		log, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		logged, err := events.ReadSafepoints(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logged = events.Between(logged, began, ended.Add(time.Second))
+		var truth time.Duration
+		for _, s := range logged {
+			truth += s.Total
+		}
+		p, err := profiler.ReadProfile(filepath.Join(dir, "safepoint.pb.gz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := rowsOf(t, p, "pauses", "stopped")
+		stopped := time.Duration(events.Sum(rows, 1))
+		t.Logf("%.0f pauses, %v; %d, %v in the log", events.Sum(rows, 0), stopped, len(logged), truth)
+		// There may be one more while the agent attaches or goes.
+		if off := events.Sum(rows, 0) - float64(len(logged)); math.Abs(off) > 2 || len(logged) < 5 {
+			t.Errorf("%.0f pauses, the JVM logged %d", events.Sum(rows, 0), len(logged))
+		}
+		allowed := truth/20 + time.Duration(len(logged))*50*time.Microsecond + 2*time.Millisecond
+		if off := stopped - truth; off > allowed || off < -allowed {
+			t.Errorf("stopped for %v, the JVM logged %v, allowed are %v", stopped, truth, allowed)
+		}
+		if p, err = profiler.ReadProfile(filepath.Join(dir, "cpu.pb.gz")); err != nil {
+			t.Fatal(err)
+		}
+		var marked, own, all float64
+		for _, sample := range p.Sample {
+			all += float64(sample.Value[0])
+			if len(sample.Label["stopped"]) == 0 {
+				continue
+			}
+			marked += float64(sample.Value[0])
+			if frames := stacks.FramesOf(sample); len(frames) > 0 && strings.HasPrefix(frames[0].Function, "guest.") {
+				own += float64(sample.Value[0])
+			}
+		}
+		// The collector's threads use one CPU at least most of that time, and no more than there are.
+		pause := stopped.Seconds() * frequency
+		most := float64(runtime.NumCPU()) * pause
+		t.Logf("%.0f of %.0f samples while Java threads are stopped, at most %.0f; %.0f of these in Java", marked, all, most, own)
+		if marked < 0.2*pause || marked > 1.2*most+20 {
+			t.Errorf("%.0f of %.0f samples were taken while Java threads were stopped, for %v", marked, all, stopped)
+		}
+		// They run on until they see that they are to stop.
+		if own > marked/4+3 {
+			t.Errorf("%.0f of %.0f samples that were taken while Java threads were stopped are of Java code", own, marked)
+		}
+	})
+}
+
+// kill -9 leaves no probe of any kind of event: the guest's libraries are as they were, and it goes on.
+func TestKilledRecordingOfEventsLeavesNothing(t *testing.T) {
+	needRoot(t)
+	guest := startEvents(t, needJDK(t), events.Allocating)
+	plain, err := guest.Run(2, 100_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := codeOf(t, guest.PID(), "libjvm.so")
+	run, err := built.Start(t.Context(), profiler.Options{
+		PID: guest.PID(), Frequency: frequency,
+		Extra: []string{"-e", "cpu,alloc,lock,safepoint,page-faults,value", "--probe", "usdt:hotspot:gc__begin", "-o", output(t, "recording")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.WaitAttached(); err != nil {
+		t.Fatal(err)
+	}
+	if codeOf(t, guest.PID(), "libjvm.so") == before {
+		t.Error("the agent put no probe into libjvm, so this test cannot see one that is left")
+	}
+	if err := run.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	run.Wait() // it was killed
+	eventually(t, "libjvm's code is as it was", func() bool { return codeOf(t, guest.PID(), "libjvm.so") == before })
+	again, err := guest.Run(2, 100_000)
+	if err != nil {
+		t.Fatalf("the guest is hurt: %v", err)
+	}
+	if again.Checksum != plain.Checksum {
+		t.Errorf("checksum %s after the agent was killed, %s before", again.Checksum, plain.Checksum)
+	}
+}
