@@ -125,7 +125,7 @@ func TestKernelBufferEnds(t *testing.T) {
 }
 
 // Objects above a bound of the collector's are in no buffer, and stand for themselves.
-func TestKernelLargestBuffered(t *testing.T) {
+func TestProbeLargestBuffered(t *testing.T) {
 	a := newFakeAllocator(t)
 	a.heap.LargestBuffered = 8192
 	a.layout(t, a.heap.HotspotHeap)
@@ -139,7 +139,7 @@ func TestKernelLargestBuffered(t *testing.T) {
 }
 
 // Every thread has a buffer of its own.
-func TestKernelBufferEndsByThread(t *testing.T) {
+func TestProbeBufferEndsByThread(t *testing.T) {
 	a := newFakeAllocator(t)
 	a.begin(t)
 	a.allocate(5000, true)
@@ -164,7 +164,7 @@ func TestKernelBufferEndsByThread(t *testing.T) {
 
 // Buffers that the VM took away had no end: what comes next is any object. Half of such a buffer was used, which the next end
 // stands for.
-func TestKernelBufferTaken(t *testing.T) {
+func TestProbeBufferTaken(t *testing.T) {
 	a := newFakeAllocator(t)
 	for _, test := range []struct {
 		name  string
@@ -210,7 +210,7 @@ func TestKernelBufferTaken(t *testing.T) {
 }
 
 // What is not told is not forgotten, and outside of a buffer that is not known an object stands for itself.
-func TestKernelBufferEndsUntold(t *testing.T) {
+func TestProbeBufferEndsUntold(t *testing.T) {
 	a := newFakeAllocator(t)
 	a.begin(t)
 	a.rate(t, a.beside, 0)
@@ -235,7 +235,7 @@ func TestKernelBufferEndsUntold(t *testing.T) {
 }
 
 // Processes that were not chosen are neither counted nor told.
-func TestKernelAllocationsOfOthers(t *testing.T) {
+func TestProbeAllocationsOfOthers(t *testing.T) {
 	a := newFakeAllocator(t)
 	var pid uint32
 	for all := a.o.Pids.Iterate(); all.Next(&pid, new(uint8)); {

@@ -69,7 +69,7 @@ func (s *simulatedThread) collect(t *testing.T, e *Epochs) {
 }
 
 // What is told of allocations adds up to what was allocated, of every size: bytes and objects. The errors are those of chance.
-func TestKernelAllocationWeights(t *testing.T) {
+func TestProbeAllocationWeights(t *testing.T) {
 	mixed := []drawnObject{
 		{16, 4000}, {24, 3500}, {64, 1500}, {120, 590}, {272, 300}, {4016, 80}, {8208, 20}, {32784, 9}, {524304, 1},
 	}

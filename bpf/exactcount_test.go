@@ -69,7 +69,7 @@ func TestKernelExactCounts(t *testing.T) {
 }
 
 // Threads that count at once on all CPUs count each object.
-func TestKernelExactCountsAtOnce(t *testing.T) {
+func TestProbeExactCountsAtOnce(t *testing.T) {
 	q := newProber(t, Options{})
 	h := newFakeHeap(t)
 	q.layout(t, h.HotspotHeap)
@@ -95,7 +95,7 @@ func TestKernelExactCountsAtOnce(t *testing.T) {
 }
 
 // A class that finds no room is counted as one that is missing; the others go on.
-func TestKernelExactCountsFull(t *testing.T) {
+func TestProbeExactCountsFull(t *testing.T) {
 	q := newProber(t, Options{})
 	h := newFakeHeap(t)
 	q.layout(t, h.HotspotHeap)
@@ -128,7 +128,7 @@ func TestKernelExactCountsFull(t *testing.T) {
 }
 
 // Without a layout there is nothing to count.
-func TestKernelExactCountsUnknown(t *testing.T) {
+func TestProbeExactCountsUnknown(t *testing.T) {
 	q := newProber(t, Options{})
 	probe := q.attach(t, q.p.ObjectAllocated, 0)
 	probe.hit(arguments{stray})

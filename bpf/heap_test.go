@@ -50,7 +50,7 @@ func TestKernelClasses(t *testing.T) {
 	}
 }
 
-func TestKernelClassNames(t *testing.T) {
+func TestProbeClassNames(t *testing.T) {
 	q := newProber(t, Options{})
 	h := newFakeHeap(t)
 	q.layout(t, h.HotspotHeap)
@@ -100,7 +100,7 @@ func TestKernelClassNames(t *testing.T) {
 }
 
 // Objects are those of the VM that the layout was told of, or of none.
-func TestKernelHeapOfOtherVM(t *testing.T) {
+func TestProbeHeapOfOtherVM(t *testing.T) {
 	q := newProber(t, Options{})
 	h := newFakeHeap(t)
 	klass := h.klass("A", 0)

@@ -48,7 +48,7 @@ func onCPU(t *testing.T, cpu int, f func()) {
 }
 
 // Every CPU counts for itself, and begins with one that is told.
-func TestKernelToldOnEachCPU(t *testing.T) {
+func TestProbeToldOnEachCPU(t *testing.T) {
 	q := newProber(t, Options{})
 	const hits = 97*2 + 1
 	for _, test := range []struct{ every, want uint32 }{{0, 0}, {1, hits}, {97, 3}, {hits + 1, 1}} {
@@ -86,7 +86,7 @@ func TestKernelToldOnEachCPU(t *testing.T) {
 }
 
 // Threads of all CPUs at once: one in 97 is one in 97 of each CPU's hits, and nothing gets lost without being counted.
-func TestKernelToldAtOnce(t *testing.T) {
+func TestProbeToldAtOnce(t *testing.T) {
 	q := newProber(t, Options{})
 	probe := q.attach(t, q.p.AllocationOutside, 97)
 	const threads, each = 8, 5000

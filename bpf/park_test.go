@@ -111,7 +111,7 @@ func TestKernelPark(t *testing.T) {
 }
 
 // What a thread waits for as it parks is its Java code's: native frames above that are left out.
-func TestKernelParkContext(t *testing.T) {
+func TestProbeParkContext(t *testing.T) {
 	p := newFakeParker(t)
 	s := p.newStack(t, 64<<10).entry(anchor{}).compiled(p.typical(48), 0x40).compiled(p.typical(96), 0x40)
 	p.thread.enter(inNative, s.here())

@@ -83,16 +83,18 @@ static __always_inline void note_operation(__u32 site)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	struct operation_site *at = bpf_map_lookup_elem(&operation_sites, &site);
-	__u32 slot;
+	__u32 slot, len;
 	struct pause *p = this_pause(&slot);
-	__u64 len;
+	__u64 name;
 
 	if (!p || !at || !p->begin || p->len)
 		return;
+	name = argument(task, &at->name);
 	len = argument(task, &at->len);
+	asm volatile("" : "+r"(len)); /* what is compared is what is used */
 	if (len > MAX_OPERATION)
 		len = MAX_OPERATION;
-	if (!bpf_probe_read_user(p->name, len, (void *)argument(task, &at->name)))
+	if (!bpf_probe_read_user(p->name, len, (void *)name))
 		p->len = len;
 }
 

@@ -101,7 +101,7 @@ func TestKernelPause(t *testing.T) {
 }
 
 // Probes that come in another order than a VM has them, as when they are attached meanwhile.
-func TestKernelPauseDisorder(t *testing.T) {
+func TestProbePauseDisorder(t *testing.T) {
 	p := newFakePauser(t)
 	p.end.hit(arguments{})
 	p.none(t, "an end without a begin")
@@ -131,7 +131,7 @@ func TestKernelPauseDisorder(t *testing.T) {
 }
 
 // A pause ends for the samples although it is not told, and where there is no VM there are none.
-func TestKernelPauseUntold(t *testing.T) {
+func TestProbePauseUntold(t *testing.T) {
 	p := newFakePauser(t)
 	p.rate(t, p.end, 0)
 	p.begin.hit(arguments{})

@@ -4,6 +4,7 @@ package bpf
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"testing"
 
@@ -25,7 +26,7 @@ const proberSerial, proberSlot = 41, 17
 
 func newProber(t *testing.T, opts Options) *prober {
 	t.Helper()
-	o := load(t, opts)
+	o := loadMaps(t, opts)
 	p, err := o.LoadProbes(false)
 	needKernel(t, err)
 	t.Cleanup(func() { p.Close() })
@@ -33,6 +34,30 @@ func newProber(t *testing.T, opts Options) *prober {
 	q.vm.Serial, q.vm.Slot, q.vm.StartTicks = proberSerial, proberSlot, startTicks(t)
 	q.announce(t)
 	return q
+}
+
+// loadMaps is load without the agent's own programs, which an emulated processor takes half a minute to verify: it has the maps
+// that other objects share.
+func loadMaps(t *testing.T, opts Options) *Objects {
+	t.Helper()
+	spec, err := LoadProfile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Maps["events"].MaxEntries = cmp.Or(opts.RingBytes, DefaultRingBytes)
+	maps := map[string]*ebpf.Map{}
+	for _, name := range []string{"events", "counters", "processes", "epochs", "pids"} {
+		if maps[name], err = ebpf.NewMap(spec.Maps[name]); err != nil {
+			needKernel(t, err)
+		}
+	}
+	o := &Objects{filterByPID: true}
+	o.Events, o.Counters, o.Processes, o.Epochs, o.Pids = maps["events"], maps["counters"], maps["processes"], maps["epochs"], maps["pids"]
+	t.Cleanup(func() { o.Close() })
+	if err := o.Pids.Put(uint32(os.Getpid()), uint8(1)); err != nil {
+		t.Fatal(err)
+	}
+	return o
 }
 
 // announce tells the kernel side of the VM.

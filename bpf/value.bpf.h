@@ -151,7 +151,7 @@ static __always_inline bool tell_string(struct scratch *s, __u32 i, const struct
 	if (off > MAX_OBSERVED_TEXT || room > MAX_OBSERVED_TEXT)
 		return false;
 	len = bpf_probe_read_user_str(s->seen.text + off, room, (void *)at);
-	if (room && len <= 0)
+	if (room && len < 0) /* of an empty text it is 1, or 0 on older kernels (6.12 at least) */
 		return false;
 	if (len > 0)
 		len--;
@@ -245,8 +245,12 @@ static __always_inline bool see_values(__u32 probe)
 	n = v ? v->count : 0;
 	if (n > MAX_OBSERVED_VALUES)
 		n = 0;
-	for (__u32 i = 0; i < MAX_OBSERVED_VALUES && i < n; i++)
-		see_value(probe, i);
+	/* Unrolled, or the compiler drops the bound that is a constant, and older verifiers follow the loop for ever. */
+#pragma clang loop unroll(full)
+	for (__u32 i = 0; i < MAX_OBSERVED_VALUES; i++) {
+		if (i < n)
+			see_value(probe, i);
+	}
 	s->seen.o.count = n;
 	return true;
 }

@@ -32,7 +32,7 @@ func newWatcher(t *testing.T, multi bool) *watcher {
 	if multi && olderThan(t, 6, 6) {
 		t.Skip("the kernel has no uprobe.multi: 6.6 has")
 	}
-	o := load(t, Options{})
+	o := loadMaps(t, Options{})
 	p, err := o.LoadProbes(multi)
 	needKernel(t, err)
 	t.Cleanup(func() { p.Close() })
@@ -221,7 +221,7 @@ func TestKernelValues(t *testing.T) {
 }
 
 // What is not ended by a zero byte before memory ends is no string.
-func TestKernelValueWithoutEnd(t *testing.T) {
+func TestProbeValueWithoutEnd(t *testing.T) {
 	w := newWatcher(t, false)
 	open := edge(t, 4)
 	copy(open, "abcd")
@@ -282,7 +282,7 @@ func TestKernelValueNames(t *testing.T) {
 }
 
 // Every 97th execution is told, whatever was before.
-func TestKernelValuesEvery(t *testing.T) {
+func TestProbeValuesEvery(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var one, all unix.CPUSet

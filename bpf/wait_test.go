@@ -89,7 +89,7 @@ func TestKernelMonitor(t *testing.T) {
 }
 
 // What ends, spins or blocks without having begun is nothing.
-func TestKernelMonitorUnbegun(t *testing.T) {
+func TestProbeMonitorUnbegun(t *testing.T) {
 	m := newFakeMonitor(t)
 	m.spun.hit(returned(1))
 	m.blocks.hit(arguments{m.monitor})
@@ -126,7 +126,7 @@ func TestKernelMonitorUnbegun(t *testing.T) {
 }
 
 // Waits that were not to be told are not timed, and make an earlier one that was forgotten.
-func TestKernelMonitorEvery(t *testing.T) {
+func TestProbeMonitorEvery(t *testing.T) {
 	m := newFakeMonitor(t)
 	pinned(t)
 	m.rate(t, m.enter, 3)
@@ -173,7 +173,7 @@ func TestKernelMonitorEvery(t *testing.T) {
 }
 
 // A thread that has the number of one which died while it waited has not waited.
-func TestKernelMonitorOfOtherThread(t *testing.T) {
+func TestProbeMonitorOfOtherThread(t *testing.T) {
 	m := newFakeMonitor(t)
 	m.enter.hit(arguments{m.monitor})
 	tid := uint32(unix.Gettid())
@@ -196,7 +196,7 @@ func TestKernelMonitorOfOtherThread(t *testing.T) {
 	}
 }
 
-func TestKernelMonitorTableFull(t *testing.T) {
+func TestProbeMonitorTableFull(t *testing.T) {
 	m := newFakeMonitor(t)
 	n := int(m.p.Entering.MaxEntries())
 	tids := make([]uint32, n)
@@ -222,7 +222,7 @@ func TestKernelMonitorTableFull(t *testing.T) {
 }
 
 // Without a layout, a wait is told without an object.
-func TestKernelMonitorUnknown(t *testing.T) {
+func TestProbeMonitorUnknown(t *testing.T) {
 	m := newFakeMonitor(t)
 	if err := m.p.Heaps.Delete(uint32(os.Getpid())); err != nil {
 		t.Fatal(err)
