@@ -23,7 +23,7 @@ func TestMapsIn(t *testing.T) {
 }
 
 // What objects share counts once, and what the probes of events have of their own counts.
-func TestKernelMapBytes(t *testing.T) {
+func TestLiveMapBytes(t *testing.T) {
 	needs.Root(t, "loading programs")
 	objects, err := bpf.Load(bpf.Options{})
 	if err != nil {
