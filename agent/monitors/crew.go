@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -50,8 +47,11 @@ func (c *crew) refresh(root proc.Root, id proc.Identity, now time.Duration) erro
 	if err := root.Check(id); err != nil {
 		return err
 	}
-	c.update(now, tids[:min(len(tids), maxThreads)], func(tid int) (uint64, error) { return cpuTime(root, id.PID, tid) },
-		func(tid int) string { return threadName(root, id.PID, tid) })
+	c.update(now, tids[:min(len(tids), maxThreads)], func(tid int) (uint64, error) { return root.ThreadCPUTime(id.PID, tid) },
+		func(tid int) string {
+			name, _ := root.ThreadComm(id.PID, tid) // "" if it has ended
+			return name
+		})
 	return nil
 }
 
@@ -119,28 +119,4 @@ func (c *crew) draw(wanted func(group string) bool) (tid int, ok bool) {
 		lot -= c.lately[tid]
 	}
 	return 0, false
-}
-
-// cpuTime is for how long a thread has been on a CPU, in ns: the first number of its schedstat
-// (Documentation/scheduler/sched-stats.rst).
-func cpuTime(root proc.Root, pid, tid int) (uint64, error) {
-	b, err := os.ReadFile(taskFile(root, pid, tid, "schedstat"))
-	if err != nil {
-		return 0, err
-	}
-	first, _, _ := strings.Cut(string(b), " ")
-	return strconv.ParseUint(first, 10, 64)
-}
-
-// threadName is a thread's name, "" if it has ended.
-func threadName(root proc.Root, pid, tid int) string {
-	b, err := os.ReadFile(taskFile(root, pid, tid, "comm"))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSuffix(string(b), "\n")
-}
-
-func taskFile(root proc.Root, pid, tid int, name string) string {
-	return filepath.Join(root.String(), strconv.Itoa(pid), "task", strconv.Itoa(tid), name)
 }

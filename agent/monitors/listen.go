@@ -108,17 +108,17 @@ func (l *Listener) armed(r *Result, addresses []uint64, w Window) (ran time.Dura
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	begin := threadTime()
+	begin := proc.OwnThreadTime()
 	if err := b.Arm(); err != nil {
 		return 0, err
 	}
-	r.Cost += threadTime() - begin
+	r.Cost += proc.OwnThreadTime() - begin
 	if err := l.drain(r, time.Now().Add(w.Duration)); err != nil {
 		return 0, err
 	}
-	begin = threadTime()
+	begin = proc.OwnThreadTime()
 	err = b.Disarm()
-	r.Cost += threadTime() - begin
+	r.Cost += proc.OwnThreadTime() - begin
 	if err != nil {
 		return 0, err
 	}
@@ -142,13 +142,4 @@ func (l *Listener) drain(r *Result, deadline time.Time) error {
 			return nil
 		}
 	}
-}
-
-// threadTime is the CPU time of this thread.
-func threadTime() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		return 0 // the clock exists everywhere
-	}
-	return time.Duration(t.Nano())
 }

@@ -87,7 +87,9 @@ func checkShares(t *testing.T, jdk jvm.JDK, threads int) {
 		}
 	}
 	t.Logf("all: %.0f, estimated %.0f", all, sum)
-	if sum < all/2 || sum > 2*all { // how long a trap takes is not known better where all are hot
+	// Here a trap takes many times as long as what is between two acquisitions, and how long is known to some percent only:
+	// the sum is known to a small factor. A wrong unit would show.
+	if sum < all/10 || sum > 10*all {
 		t.Errorf("%.0f acquisitions, want about %.0f", sum, all)
 	}
 }

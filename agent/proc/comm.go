@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -17,6 +18,15 @@ const (
 // its name freely; what is returned is printable.
 func (r Root) Comm(pid int) (string, error) {
 	b, err := r.read(pid, maxComm, "comm")
+	if err != nil {
+		return "", err
+	}
+	return parseComm(b), nil
+}
+
+// ThreadComm is Comm of a thread.
+func (r Root) ThreadComm(pid, tid int) (string, error) {
+	b, err := r.read(pid, maxComm, "task", strconv.Itoa(tid), "comm")
 	if err != nil {
 		return "", err
 	}

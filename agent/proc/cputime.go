@@ -1,6 +1,9 @@
 package proc
 
 import (
+	"bytes"
+	"fmt"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,4 +18,29 @@ func CPUTime(pid int) (time.Duration, bool) {
 		return 0, false
 	}
 	return time.Duration(t.Nano()), true
+}
+
+// ThreadCPUTime is for how long a thread has been on a CPU, in ns: the first number of its schedstat
+// (Documentation/scheduler/sched-stats.rst).
+func (r Root) ThreadCPUTime(pid, tid int) (uint64, error) {
+	const maxSchedstat = 128 // three numbers of 20 digits
+	b, err := r.read(pid, maxSchedstat, "task", strconv.Itoa(tid), "schedstat")
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := bytes.Cut(b, []byte(" "))
+	ns, err := strconv.ParseUint(string(first), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("schedstat of thread %d: %w", tid, ErrMalformed)
+	}
+	return ns, nil
+}
+
+// OwnThreadTime is the CPU time of the calling thread, which the goroutine must be locked to.
+func OwnThreadTime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		return 0 // the clock exists everywhere
+	}
+	return time.Duration(t.Nano())
 }

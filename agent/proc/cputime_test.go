@@ -1,9 +1,13 @@
 package proc
 
 import (
+	"errors"
 	"os"
+	"runtime"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestCPUTime(t *testing.T) {
@@ -18,5 +22,23 @@ func TestCPUTime(t *testing.T) {
 	}
 	if used, ok := CPUTime(1 << 23); ok { // pids end at 4 Mi
 		t.Errorf("a process that cannot exist used %v", used)
+	}
+}
+
+func TestThreadCPUTime(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for begin := time.Now(); time.Since(begin) < 20*time.Millisecond; {
+	}
+	pid, tid := os.Getpid(), unix.Gettid()
+	used, err := DefaultRoot.ThreadCPUTime(pid, tid)
+	if own := OwnThreadTime(); err != nil || used == 0 || own < time.Duration(used)/2 {
+		t.Errorf("used %v, %v, and by its own clock %v", time.Duration(used), err, own)
+	}
+	if _, err := DefaultRoot.ThreadCPUTime(pid, 1<<23); !errors.Is(err, ErrGone) {
+		t.Errorf("a thread that cannot exist: %v", err)
+	}
+	if name, err := DefaultRoot.ThreadComm(pid, tid); err != nil || name == "" {
+		t.Errorf("name %q, %v", name, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -66,11 +67,11 @@ func (l *Listener) round(startTicks uint64, pid uint32) (took time.Duration, err
 	if err := b.Arm(); err != nil {
 		return 0, err
 	}
-	begin := threadTime()
+	begin := proc.OwnThreadTime()
 	for range called {
 		entered()
 	}
-	took = threadTime() - begin
+	took = proc.OwnThreadTime() - begin
 	if err := b.Close(); err != nil {
 		return 0, err
 	}

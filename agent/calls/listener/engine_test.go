@@ -84,7 +84,8 @@ func TestEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	heard := after[bpf.CallsDelivered] - before[bpf.CallsDelivered]
-	if s.Failed+s.Void+s.Refused+s.Busy > 0 || heard < 8*s.Capped || heard > 8*s.Windows {
+	// One more window may be cut short by the end.
+	if s.Failed+s.Void+s.Refused+s.Busy > 0 || heard < 8*s.Capped || heard > 8*(s.Windows+1) {
 		t.Errorf("%+v, %d calls: %s", s, heard, log.String())
 	}
 	if c := e.Cost(); c.Hits < heard || c.Time() < time.Duration(heard)*c.HitTime {

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -133,11 +133,11 @@ func (l *Listener) armed(ctx context.Context, r *Result, addresses []uint64, tid
 
 	timer := time.NewTimer(w.Duration)
 	defer timer.Stop()
-	cpu, begin := threadTime(), time.Now()
+	cpu, begin := proc.OwnThreadTime(), time.Now()
 	if err := b.Arm(); err != nil {
 		return err
 	}
-	cpu = threadTime() - cpu
+	cpu = proc.OwnThreadTime() - cpu
 	select {
 	case <-timer.C:
 	case <-end:
@@ -145,9 +145,9 @@ func (l *Listener) armed(ctx context.Context, r *Result, addresses []uint64, tid
 		return ctx.Err()
 	}
 	r.Length = time.Since(begin)
-	cpu -= threadTime()
+	cpu -= proc.OwnThreadTime()
 	err = b.Disarm()
-	cpu += threadTime()
+	cpu += proc.OwnThreadTime()
 	l.mu.Lock()
 	l.arming += cpu
 	l.mu.Unlock()
@@ -174,13 +174,4 @@ func endOf(raw []byte) (uint64, bool) {
 		return 0, false
 	}
 	return binary.NativeEndian.Uint64(raw), true
-}
-
-// threadTime is the CPU time of this thread.
-func threadTime() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		return 0 // the clock exists everywhere
-	}
-	return time.Duration(t.Nano())
 }

@@ -1,13 +1,8 @@
 package listener
 
 import (
-	"bytes"
 	"cmp"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -56,7 +51,7 @@ func (t *threadTable) running(id proc.Identity) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.update(tids[:min(len(tids), maxThreads)], t.cpuTime)
+	r.update(tids[:min(len(tids), maxThreads)], t.root.ThreadCPUTime)
 	return r.order, nil
 }
 
@@ -100,19 +95,4 @@ func (r *runners) update(tids []int, cpuTime func(pid, tid int) (uint64, error))
 		return cmp.Or(cmp.Compare(did[b], did[a]), cmp.Compare(a, b))
 	})
 	r.read = time.Now()
-}
-
-// cpuTime is for how long a thread has been on a CPU, in ns: the first number of its schedstat
-// (Documentation/scheduler/sched-stats.rst).
-func (t *threadTable) cpuTime(pid, tid int) (uint64, error) {
-	b, err := os.ReadFile(filepath.Join(t.root.String(), strconv.Itoa(pid), "task", strconv.Itoa(tid), "schedstat"))
-	if err != nil {
-		return 0, err
-	}
-	first, _, _ := bytes.Cut(b, []byte(" "))
-	ns, err := strconv.ParseUint(string(first), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("schedstat of thread %d: %w", tid, err)
-	}
-	return ns, nil
 }
