@@ -192,6 +192,23 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+func TestVariable(t *testing.T) {
+	image := elftest.Image{Machine: elf.EM_X86_64, Sections: elftest.Symbols(elf.SHT_SYMTAB,
+		elftest.Symbol{Name: "clock", Value: 0x7000, Size: 8, Type: elf.STT_OBJECT, Local: true},
+		elftest.Symbol{Name: "code", Value: 0x5000, Size: 8},
+		elftest.Symbol{Name: "elsewhere", Type: elf.STT_OBJECT, Undefined: true},
+	)}
+	f := finderOf(t, image.Bytes())
+	if at, err := f.Variable("clock"); at != 0x7000 || err != nil {
+		t.Errorf("at %#x, %v", at, err)
+	}
+	for _, name := range []string{"code", "elsewhere", "nothing", ""} {
+		if at, err := f.Variable(name); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%q: at %#x, %v", name, at, err)
+		}
+	}
+}
+
 func TestOtherMachine(t *testing.T) {
 	image := imageOf(t, elftest.Probe("p", "n", "", codeAddress, 0, 0), routine{"f", "1f2003d5"})
 	image[18] = byte(elf.EM_AARCH64) // e_machine

@@ -2,6 +2,7 @@ package probesite
 
 import (
 	"debug/elf"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -202,6 +203,18 @@ func TestLiveNotes(t *testing.T) {
 		}
 		if len(probes) < 500 {
 			t.Errorf("only %d probes", len(probes))
+		}
+	})
+}
+
+// The VM's clock of safepoints is there in every JDK since 13.
+func TestLiveVariables(t *testing.T) {
+	onEach(t, func(t *testing.T, _ int, f *Finder) {
+		for _, name := range []string{"begin", "end"} {
+			name = fmt.Sprintf("_ZN16SafepointTracing%d_last_safepoint_%s_time_nsE", len("_last_safepoint__time_ns")+len(name), name)
+			if at, err := f.Variable(name); err != nil || at%8 != 0 {
+				t.Errorf("%s: at %#x, %v", name, at, err)
+			}
 		}
 	})
 }

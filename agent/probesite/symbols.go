@@ -1,6 +1,7 @@
 package probesite
 
 import (
+	"debug/elf"
 	"fmt"
 	"sort"
 
@@ -41,6 +42,20 @@ func (f *Finder) named(name string) ([]function, error) {
 		return f.aliased(table, name)
 	}
 	return found, nil
+}
+
+// Variable returns the address of a variable, as the file counts, by its symbol as the linker has it. ErrNotFound if there
+// is none, or it is no variable.
+func (f *Finder) Variable(name string) (uint64, error) {
+	symbols, err := f.file.FindSymbols(name)
+	if err != nil {
+		return 0, fmt.Errorf("symbol %s: %w", name, err)
+	}
+	symbol, ok := symbols[name]
+	if !ok || symbol.Type != elf.STT_OBJECT {
+		return 0, fmt.Errorf("variable %s: %w", name, ErrNotFound)
+	}
+	return symbol.Value, nil
 }
 
 // aliased finds a name that is not in the table because another symbol at the same address is.
