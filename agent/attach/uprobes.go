@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -54,7 +55,7 @@ func (u Uprobes) Attach(file *os.File, pid int, p Uprobe, sites []Site) (_ []lin
 	if !u.single {
 		l, err := ex.UprobeMulti(nil, p.Multi, multiOptions(sites, pid))
 		if err != nil {
-			return nil, err
+			return nil, explainSemaphore(err, sites)
 		}
 		return []link.Link{l}, nil
 	}
@@ -62,12 +63,27 @@ func (u Uprobes) Attach(file *os.File, pid int, p Uprobe, sites []Site) (_ []lin
 	for _, s := range sites {
 		l, err := ex.Uprobe("", p.Single, &link.UprobeOptions{Address: s.Offset, RefCtrOffset: s.RefCtrOffset, Cookie: s.Cookie})
 		if err != nil {
-			err = fmt.Errorf("%w (this kernel has no uprobe.multi: single probes need CAP_SYS_ADMIN)", err)
+			err = fmt.Errorf("%w (this kernel has no uprobe.multi: single probes need CAP_SYS_ADMIN)", explainSemaphore(err, sites))
 			return nil, errors.Join(err, closeLinks(links))
 		}
 		links = append(links, l)
 	}
 	return links, nil
+}
+
+// explainSemaphore says what EINVAL means where probes have semaphores: the kernel keeps one offset for each place
+// (uprobe_register in kernel/events/uprobes.c), and refuses whoever comes with another.
+func explainSemaphore(err error, sites []Site) error {
+	if !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	for _, s := range sites {
+		if s.RefCtrOffset != 0 {
+			return fmt.Errorf("%w: somebody else may have attached there without the probe's semaphore (the kernel's log says "+
+				"\"ref_ctr_offset mismatch\" then): end that tool first", err)
+		}
+	}
+	return err
 }
 
 func multiOptions(sites []Site, pid int) *link.UprobeMultiOptions {

@@ -1,12 +1,10 @@
 package attach
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
 	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
@@ -38,20 +36,15 @@ type ValueSite struct {
 
 type valueKind struct{ text, signed bool }
 
-// Attach attaches spec to all of its sites in file; pid is as Uprobes.Attach takes it. The caller closes the links; on
-// an error there is none.
-func (v *Values) Attach(file *os.File, pid int, spec valueprobe.Spec, sites []probesite.Site) ([]ValueSite, []link.Link, error) {
+// Prepare tells the kernel side what to read at all sites of spec, and returns where to attach the program ValueProbe. To
+// what is attached, taken away and attached again this is done once.
+func (v *Values) Prepare(spec valueprobe.Spec, sites []probesite.Site) (values []ValueSite, places []Site, err error) {
 	kernel := make([]bpf.ProbedValues, len(sites))
 	for i, s := range sites {
-		var err error
 		if kernel[i], err = ProbedValues(spec, s); err != nil {
 			return nil, nil, fmt.Errorf("probe %s at %#x: %w", spec.Place(), s.Address, err)
 		}
 	}
-	var (
-		values []ValueSite
-		places []Site
-	)
 	for i, s := range sites {
 		cookie, err := v.Register()
 		if err != nil {
@@ -63,10 +56,20 @@ func (v *Values) Attach(file *os.File, pid int, spec valueprobe.Spec, sites []pr
 		values = append(values, ValueSite{cookie, kindsOf(&kernel[i])})
 		places = append(places, Site{Offset: s.Offset, RefCtrOffset: s.RefCtrOffset, Cookie: uint64(cookie)})
 	}
+	return values, places, nil
+}
+
+// Attach attaches spec to all of its sites in file; pid is as Uprobes.Attach takes it. The caller closes the links; on
+// an error there is none.
+func (v *Values) Attach(file *os.File, pid int, spec valueprobe.Spec, sites []probesite.Site) ([]ValueSite, []link.Link, error) {
+	values, places, err := v.Prepare(spec, sites)
+	if err != nil {
+		return nil, nil, err
+	}
 	program := Uprobe{v.Objects.ValueProbe, v.Objects.ValueProbe}
 	links, err := v.Uprobes.Attach(file, pid, program, places)
 	if err != nil {
-		return nil, nil, fmt.Errorf("attach to %s: %w", spec.Place(), explainSemaphore(err, places))
+		return nil, nil, fmt.Errorf("attach to %s: %w", spec.Place(), err)
 	}
 	return values, links, nil
 }
@@ -77,21 +80,6 @@ func kindsOf(k *bpf.ProbedValues) []valueKind {
 		kinds[i] = valueKind{text: k.Values[i].Form != bpf.ValueNumber, signed: k.Values[i].Size < 0}
 	}
 	return kinds
-}
-
-// explainSemaphore says what EINVAL means where probes have semaphores: the kernel keeps one offset for each place
-// (uprobe_register in kernel/events/uprobes.c), and refuses whoever comes with another.
-func explainSemaphore(err error, sites []Site) error {
-	if !errors.Is(err, unix.EINVAL) {
-		return err
-	}
-	for _, s := range sites {
-		if s.RefCtrOffset != 0 {
-			return fmt.Errorf("%w: somebody else may have attached there without the probe's semaphore (the kernel's log says "+
-				"\"ref_ctr_offset mismatch\" then): end that tool first", err)
-		}
-	}
-	return err
 }
 
 // Readings are the values of an observation of this site, in the order of the spec.
