@@ -15,7 +15,6 @@ import (
 // An attachedPlan are the probes of one plan in one library, which are attached and taken away together.
 type attachedPlan struct {
 	eventPlan
-	library string
 	file    *os.File        // of the library, to attach again
 	sites   [][]attach.Site // by probe
 	cookies []uint32
@@ -24,7 +23,6 @@ type attachedPlan struct {
 	every uint32        // hits of which one is told
 	fixed bool          // so many are wanted, whatever it costs
 	perf  bool          // of perf events: nothing is attached to the library, and nothing rests
-	again func() error  // attaches, if that is not done by probes
 	hits  uint64        // when they were last read
 	rest  time.Duration // the last one
 	until time.Duration // CLOCK_MONOTONIC: a rest ends
@@ -35,7 +33,7 @@ type attachedPlan struct {
 func (p *attachedPlan) find(finder *probesite.Finder, register func() (uint32, error)) error {
 	for _, probe := range p.probes {
 		found, err := probe.find(finder)
-		if err != nil && !probe.optional {
+		if err != nil {
 			return err
 		}
 		var sites []attach.Site
@@ -45,7 +43,7 @@ func (p *attachedPlan) find(finder *probesite.Finder, register func() (uint32, e
 				return err
 			}
 			if probe.configure != nil {
-				if err := probe.configure(cookie, s.Args); err != nil {
+				if err := probe.configure(cookie, finder, s); err != nil {
 					return fmt.Errorf("%s: %w", probe.name, err)
 				}
 			}
@@ -59,9 +57,6 @@ func (p *attachedPlan) find(finder *probesite.Finder, register func() (uint32, e
 
 // attach attaches all probes, or none.
 func (p *attachedPlan) attach(u attach.Uprobes) error {
-	if p.again != nil {
-		return p.again()
-	}
 	for i, probe := range p.probes {
 		links, err := u.Attach(p.file, 0, attach.Uprobe{Multi: probe.program, Single: probe.program}, p.sites[i])
 		if err != nil {

@@ -292,7 +292,7 @@ func (a *Agent) foldCall(p *process, add func(*callSet) bool) {
 	counts := &a.engines.counts
 	taken, full := false, false
 	for w := range a.windows {
-		if w.pids != nil && !w.pids[p.pid] {
+		if !w.wants(uint32(p.pid)) {
 			continue
 		}
 		taken = true

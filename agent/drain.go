@@ -138,7 +138,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 	}
 	wanted := false
 	for w := range a.windows {
-		if w.pids != nil && !w.pids[int(s.Pid)] {
+		if !w.wants(s.Pid) {
 			w.filtered++
 			continue
 		}

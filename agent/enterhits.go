@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -70,21 +69,11 @@ func (m *monitorEnters) nameClasses(ctx context.Context, own *enterGuest, h *mon
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	done := make(chan map[uint64]string, 1)
-	err := m.agent.withGuest(ctx, own.process, func(vm *guest) error {
-		names := map[uint64]string{}
-		for _, klass := range unknown {
-			if class, err := vm.vm.Klass(klass, epoch); err == nil {
-				names[klass] = class.Name
-			}
-		}
-		done <- names
-		return nil
-	})
+	names, err := m.agent.classNames(ctx, own.process, slices.Values(unknown))
 	if err != nil {
-		return fmt.Errorf("name classes of monitors: %w", err)
+		return err
 	}
-	for klass, name := range <-done {
+	for klass, name := range names {
 		h.Classes[klass], own.classes[klass] = name, name
 	}
 	return nil

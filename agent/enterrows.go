@@ -9,18 +9,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// namedEvents are the events of p in a window that was closed, with what was heard of monitor enters.
-func (a *Agent) namedEvents(w *Window, p *process) []*Events {
-	basis := a.enters.addTo(w, p)
-	all := w.namedEvents(p)
-	for _, e := range all {
-		if e.Kind == Locks && basis != "" {
-			e.Basis = append(e.Basis, basis)
-		}
-	}
-	return all
-}
-
 // addTo sets the values of the contexts that were folded, and says what they are estimated from; "" if nothing was heard.
 func (m *monitorEnters) addTo(w *Window, p *process) string {
 	if m == nil {

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"fmt"
 	"maps"
 	"time"
 
@@ -19,8 +18,8 @@ func (c observedCounts) clone() observedCounts {
 	return c
 }
 
-// eventsSince is what was counted of events after before, if a hit takes that long. Events in flight at either edge are in Attempted and not in
-// Delivered, or the other way round; the identities hold when the agent was stopped and flushed first.
+// eventsSince is what was counted of events after before, if a hit takes that long. Events in flight at either edge are in
+// Attempted and not in Delivered, or the other way round; the identities hold when the agent was stopped and flushed first.
 func (s snapshot) eventsSince(before snapshot, trap time.Duration) EventCounts {
 	d := func(c bpf.Counter) uint64 { return s.kernel[c] - before.kernel[c] }
 	c := EventCounts{
@@ -44,9 +43,3 @@ func (s snapshot) eventsSince(before snapshot, trap time.Duration) EventCounts {
 
 // usualTrap is what a hit of a probe takes beside its program, into the kernel and back, until it has been measured.
 const usualTrap = 550 * time.Nanosecond
-
-// tableFull says of events that found no room in the kernel side's tables that they were not attempted: waits are not
-// observed before they end.
-func tableFull(n uint64) string {
-	return fmt.Sprintf("%d events are missing, as too many threads waited, or too many classes were counted, at once", n)
-}

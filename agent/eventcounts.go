@@ -8,8 +8,8 @@ import "time"
 //	Attempted == Delivered + sum(Dropped)
 //	Delivered == Folded + sum(Discarded)
 //
-// Hits are at least as many as Attempted: of most kinds only every Nth execution of a probe is sampled. Events that the
-// kernel side counts without sending each are attempted, delivered and folded at once.
+// Hits are at least as many as Attempted: of most kinds only every Nth execution of a probe is sampled, and objects that are
+// counted without telling of each (EventOptions.ExactAllocations) are hits only.
 type EventCounts struct {
 	Attempted uint64            // events that the kernel side began to record
 	Delivered uint64            // events that user space received

@@ -31,7 +31,7 @@ func (a *Agent) handleFault(p *process, o *bpf.Observation, e *event) (wanted bo
 	}
 	f := fault{event: *e, address: address, stops: o.Seen.Stops}
 	for w := range a.windows {
-		if w.pids == nil || w.pids[int(o.Pid)] {
+		if w.wants(o.Pid) {
 			f.windows = append(f.windows, w)
 			w.eventSet(p)
 		}

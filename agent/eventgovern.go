@@ -8,7 +8,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite/hitcost"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -18,6 +17,11 @@ const (
 	longestRest = 5 * time.Minute
 	// steady is by how much a rate must be wrong to be changed: weights of a window should not vary for nothing.
 	steady = 1.5
+	// checkInterval is how often it is seen whether a probe has spent what it may until the rates are set anew, if one was
+	// attached of late: a probe that a guest passes a million times a second has spent a second's budget in a fiftieth of it.
+	checkInterval = governInterval / 50
+	// checksSkipped is how many of these are none where all probes are known for longer than a second.
+	checksSkipped = 4
 	// faultLookups is how many page faults a second are told, about: to look one up takes the agent some 50 us.
 	faultLookups = 200
 )
@@ -25,17 +29,22 @@ const (
 // govern keeps the probes within the budget until ctx ends.
 func (e *eventProbes) govern(ctx context.Context) {
 	e.measureTrap()
-	tick := time.NewTicker(governInterval)
+	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	last := monotonic()
-	for {
+	for beat := 0; ; beat++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			now := monotonic()
+		}
+		now := monotonic()
+		switch {
+		case now-last >= governInterval:
 			e.tune(now, now-last)
 			last = now
+		case beat%(1+checksSkipped) == 0, now-time.Duration(e.attached.Load()) < governInterval:
+			e.check(now, now-last)
 		}
 	}
 }
@@ -59,16 +68,15 @@ func (e *eventProbes) tune(now, passed time.Duration) {
 	if err != nil {
 		return // told by whoever reads them for people
 	}
-	used := e.agent.guestTime()
+	times := e.agent.guestTimes()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	cpus := (used - e.used).Seconds() / passed.Seconds()
-	record := e.recordCost(&counts)
-	e.used, e.spent = used, counts
-	kinds, trap := e.kinds(), e.trapTime()
+	cpus := e.used.until(times).Seconds() / passed.Seconds()
+	e.noteRecordCost(&counts)
+	e.used, e.spent = times, counts
 	for _, p := range e.plans {
-		if p.exact || p.fixed || p.kind == Pauses {
-			continue // wanted at any price, or rare
+		if p.unbound() {
+			continue
 		}
 		if p.resting() {
 			e.wake(p, now)
@@ -78,24 +86,71 @@ func (e *eventProbes) tune(now, passed time.Duration) {
 		if err != nil {
 			continue
 		}
-		every, err := probesite.Budget{Share: e.opt.Budget / float64(kinds)}.Every(probesite.Load{
-			Probe: p.name(), Hits: float64(hits-p.hits) / passed.Seconds(),
-			Count: time.Duration(p.traps()) * trap, Record: time.Duration(p.traps())*trap + record, CPUs: max(cpus, 0.1),
-		})
-		told := float64(hits-p.hits) / passed.Seconds()
+		rate := float64(hits-p.hits) / passed.Seconds()
+		every, err := e.affordable(p, rate, cpus)
 		p.hits = hits
 		switch {
 		case p.perf:
-			every = p.faultRate(every, told)
+			every = p.faultRate(every, rate)
 		case err != nil:
 			e.putToRest(p, now, err)
 			continue
 		}
 		p.adopt(uint32(every))
-		if err := e.setRate(p); err != nil {
-			e.agent.log.Warn("cannot set the rate of a probe", "events", p.of, "err", err)
+		e.apply(p)
+	}
+}
+
+// check thins out, or puts to rest, what has spent already, in the time that has passed since the rates were set, more than
+// it may until they are set anew: tune would, too, but later.
+func (e *eventProbes) check(now, passed time.Duration) {
+	counts, err := e.agent.objects.ReadCounts()
+	if err != nil {
+		return
+	}
+	times := e.agent.guestTimes()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	cpus := e.used.until(times).Seconds() / passed.Seconds()
+	e.noteRecordCost(&counts)
+	e.used.add(times)
+	for _, p := range e.plans {
+		if p.unbound() || p.perf || p.resting() {
+			continue
+		}
+		hits, err := e.hitsOf(p)
+		if err != nil {
+			continue
+		}
+		every, err := e.affordable(p, float64(hits-p.hits)/governInterval.Seconds(), cpus)
+		switch {
+		case err != nil:
+			p.hits = hits
+			e.putToRest(p, now, err)
+		case float64(every) > steady*float64(p.every):
+			p.every = uint32(every)
+			e.apply(p)
 		}
 	}
+}
+
+// apply tells the kernel side a plan's rate; mu is held.
+func (e *eventProbes) apply(p *attachedPlan) {
+	if err := e.setRate(p); err != nil {
+		e.agent.log.Warn("cannot set the rate of a probe", "events", p.of, "err", err)
+	}
+}
+
+// unbound says that a plan is wanted at any price, or is rare.
+func (p *attachedPlan) unbound() bool { return p.exact || p.fixed || p.kind == Pauses }
+
+// affordable is of how many hits of a plan one may be told, if there are that many a second and the guests use so many CPUs;
+// mu is held. A *probesite.TooHotError if none may.
+func (e *eventProbes) affordable(p *attachedPlan, rate, cpus float64) (int, error) {
+	trap := time.Duration(p.traps()) * e.trapTime()
+	return probesite.Budget{Share: e.opt.Budget / float64(e.kinds())}.Every(probesite.Load{
+		Probe: p.name(), Hits: rate, Count: trap, Record: trap + e.record, CPUs: max(cpus, 0.1),
+	})
 }
 
 // adopt takes on a rate if it is worth it.
@@ -112,13 +167,11 @@ func (p *attachedPlan) faultRate(budget int, hits float64) int {
 	return max(budget, int(hits/faultLookups), int(p.every/2), firstFaults)
 }
 
-// recordCost is what a record took of guests when there were some last, on average, beside the trap: 0 if there was none; mu
-// is held.
-func (e *eventProbes) recordCost(now *bpf.Counts) time.Duration {
+// noteRecordCost takes down what a record took of guests when there were some last, on average, beside the trap; mu is held.
+func (e *eventProbes) noteRecordCost(now *bpf.Counts) {
 	if n := now[bpf.ObservationsAttempted] - e.spent[bpf.ObservationsAttempted]; n > 0 {
 		e.record = time.Duration((now[bpf.NsProbes] - e.spent[bpf.NsProbes]) / n)
 	}
-	return e.record
 }
 
 // kinds is how many kinds of events the budget is shared among.
@@ -180,7 +233,9 @@ func (e *eventProbes) wake(p *attachedPlan, now time.Duration) {
 	}
 	if err := p.attach(e.uprobes); err != nil {
 		p.until, p.why = now+p.rest, err
+		return
 	}
+	e.attached.Store(int64(now))
 }
 
 // notes say which plans were put to rest, and why.
@@ -193,19 +248,4 @@ func (e *eventProbes) notes() (list []string) {
 		}
 	}
 	return list
-}
-
-// guestTime is the CPU time of all attached guests that are alive.
-func (a *Agent) guestTime() (sum time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, p := range a.table {
-		if p.attachment.Load() == 0 || p.exited.Load() {
-			continue
-		}
-		if used, ok := proc.CPUTime(p.pid); ok {
-			sum += used
-		}
-	}
-	return sum
 }

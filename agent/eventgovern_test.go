@@ -1,13 +1,10 @@
 package agent
 
 import (
-	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -157,24 +154,42 @@ func TestTuneExceptions(t *testing.T) {
 	}
 }
 
-// Guests that use more CPU time may have more taken of it.
-func TestGuestTime(t *testing.T) {
+// What costs too much in a tenth of a second is not waited for until the second is over.
+func TestCheck(t *testing.T) {
 	k := newKernelSide(t)
-	p := newProcess(proc.Identity{PID: os.Getpid()}, true)
-	k.agent.table[os.Getpid()] = p
-	if used := k.agent.guestTime(); used != 0 {
-		t.Errorf("a process that is not attached has used %v", used)
+	k.trap.Store(int64(time.Microsecond))
+	p, fixed := k.plan(t, Values, k.objects.ValueProbe), k.plan(t, Values, k.objects.ValueProbe)
+	fixed.fixed = true
+	for _, p := range []*attachedPlan{p, fixed} {
+		if err := p.find(nil, k.register); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.attach(k.uprobes); err != nil {
+			t.Fatal(err)
+		}
 	}
-	p.attachment.Store(3)
-	for start := time.Now(); time.Since(start) < 50*time.Millisecond; {
+	k.plans = []*attachedPlan{p, fixed}
+	// A tenth of a CPU is taken to be used, of which a second's budget is a millisecond. Beside the trap a record takes 10 us.
+	k.pretendCost(t, 10, 10*time.Microsecond)
+	k.pretend(t, fixed, 1_000_000)
+	k.pretend(t, p, 50)
+	if k.check(checkInterval, checkInterval); p.resting() || fixed.resting() || p.every != 1 {
+		t.Errorf("half of a second's budget is spent: one in %d, resting: %v", p.every, p.resting())
 	}
-	used := k.agent.guestTime()
-	if used <= 0 {
-		t.Error("this process has used no CPU time")
+	k.pretend(t, p, 450)
+	if k.check(2*checkInterval, 2*checkInterval); p.resting() || p.every < 10 || k.rateOf(t, p) != p.every {
+		t.Errorf("more than a second's budget is spent on records: one in %d, resting: %v", p.every, p.resting())
 	}
-	p.exited.Store(true)
-	if used := k.agent.guestTime(); used != 0 {
-		t.Errorf("a process that is gone has used %v", used)
+	k.pretend(t, p, 600)
+	if k.check(3*checkInterval, 3*checkInterval); !p.resting() || p.until != 3*checkInterval+firstRest || fixed.resting() {
+		t.Errorf("the budget of a second is spent: rests until %v, what is fixed rests: %v", p.until, fixed.resting())
+	}
+	k.tune(p.until, time.Second)
+	if p.resting() {
+		t.Fatal("the rest did not end")
+	}
+	if k.check(p.until+checkInterval, checkInterval); p.resting() {
+		t.Error("rests again for what was before")
 	}
 }
 
@@ -193,28 +208,29 @@ func TestRecordCost(t *testing.T) {
 	e := &eventProbes{}
 	e.spent[bpf.ObservationsAttempted], e.spent[bpf.NsProbes] = 10, 1000
 	now := e.spent
-	if got := e.recordCost(&now); got != 0 {
-		t.Errorf("no record took %v", got)
+	if e.noteRecordCost(&now); e.record != 0 {
+		t.Errorf("no record took %v", e.record)
 	}
 	now[bpf.ObservationsAttempted], now[bpf.NsProbes] = 14, 9000
-	if got := e.recordCost(&now); got != 2000 {
-		t.Errorf("a record took %v, want 2µs", got)
+	if e.noteRecordCost(&now); e.record != 2000 {
+		t.Errorf("a record took %v, want 2µs", e.record)
 	}
 }
 
 // A plan that cannot be attached again when its rest is over rests once more, and says why.
 func TestWakeInVain(t *testing.T) {
 	k := newKernelSide(t)
-	why := errors.New("gone")
-	p := k.plan(t, Allocations, k.objects.AllocationInBuffer)
-	p.again = func() error { return why }
+	p := k.plan(t, Allocations, k.agent.objects.Tick) // which is no program of a probe
+	if err := p.find(nil, k.register); err != nil {
+		t.Fatal(err)
+	}
 	p.rest, p.until = firstRest, 100*time.Second
 	k.wake(p, 99*time.Second)
 	if p.why != nil {
 		t.Errorf("woken early: %v", p.why)
 	}
 	k.wake(p, 100*time.Second)
-	if !errors.Is(p.why, why) || p.until != 100*time.Second+firstRest {
+	if p.why == nil || p.until != 100*time.Second+firstRest || !p.resting() {
 		t.Errorf("%v, until %v", p.why, p.until)
 	}
 }

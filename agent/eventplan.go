@@ -25,9 +25,11 @@ type plannedProbe struct {
 	name      string
 	program   *ebpf.Program
 	find      findSites
-	optional  bool                                              // the others tell without it, too
-	configure func(cookie uint32, args []elffile.Operand) error // tells the kernel side where operands are; or nil
+	configure configureSite // or nil
 }
+
+// A configureSite tells the kernel side where there is what a site has to tell.
+type configureSite = func(cookie uint32, f *probesite.Finder, s probesite.Site) error
 
 type findSites = func(*probesite.Finder) ([]probesite.Site, error)
 
@@ -40,6 +42,12 @@ const (
 	functionTrySpin     = "ObjectMonitor::TrySpin"
 	functionLightweight = "LightweightSynchronizer::enter" // JDK 24 and later, as is the next
 	functionBlock       = "ObjectMonitor::enter_with_contention_mark"
+)
+
+// Variables of libjvm: when a safepoint began, and when it ended (src/hotspot/share/runtime/safepoint.hpp).
+const (
+	clockBegin = "_ZN16SafepointTracing29_last_safepoint_begin_time_nsE"
+	clockEnd   = "_ZN16SafepointTracing27_last_safepoint_end_time_nsE"
 )
 
 // eventPlans are all plans for a library. Probes at which something ends come before those at which it begins: what begins
@@ -60,13 +68,11 @@ func eventPlans(o *bpf.ProbeObjects, f *probesite.Finder) []eventPlan {
 			{name: "hotspot:thread__park__begin", program: o.ParkBegin, find: notes("hotspot", "thread__park__begin")},
 		}},
 		{kind: Pauses, of: "pauses", probes: []plannedProbe{
-			{name: "hs_private:safepoint__end", program: o.SafepointEnd, find: notes("hs_private", "safepoint__end")},
-			{name: "SafepointTracing::end", program: o.SafepointOver, optional: true, find: returns(probesite.Calls{
-				Callee: "os::javaTimeNanos", In: "SafepointTracing::end", Stores: true,
-			})},
-			{name: "hotspot:vmops__begin", program: o.OperationBegin, find: notes("hotspot", "vmops__begin"), configure: operationSite(o)},
+			{name: "hs_private:safepoint__end", program: o.SafepointEnd, find: notes("hs_private", "safepoint__end"), configure: clockSite(o, clockEnd)},
+			{name: "hotspot:vmops__begin", program: o.OperationBegin, find: notes("hotspot", "vmops__begin"), configure: nameSite(o)},
+			{name: "hotspot:mem__pool__gc__begin", program: o.ManagerBegin, find: notes("hotspot", "mem__pool__gc__begin"), configure: nameSite(o)},
 			{name: "hotspot:gc__begin", program: o.CollectionBegin, find: notes("hotspot", "gc__begin")},
-			{name: "hs_private:safepoint__begin", program: o.SafepointBegin, find: notes("hs_private", "safepoint__begin")},
+			{name: "hs_private:safepoint__begin", program: o.SafepointBegin, find: notes("hs_private", "safepoint__begin"), configure: clockSite(o, clockBegin)},
 		}},
 	}
 }
@@ -140,21 +146,37 @@ func objectEntries(thread bool) findSites {
 	}
 }
 
-// operationSite tells the kernel side where hotspot:vmops__begin has the name of the operation and its length
-// (src/hotspot/share/runtime/vmThread.cpp).
-func operationSite(o *bpf.ProbeObjects) func(uint32, []elffile.Operand) error {
-	return func(cookie uint32, args []elffile.Operand) error {
-		if len(args) < 2 {
+// nameSite tells the kernel side where a probe has a name, which is its first argument, and its length in bytes, the second:
+// hotspot:vmops__begin(name, length, mode) of an operation, mem__pool__gc__begin(name, length, ...) of a memory manager
+// (src/hotspot/share/runtime/vmThread.cpp, services/memoryService.cpp).
+func nameSite(o *bpf.ProbeObjects) configureSite {
+	return func(cookie uint32, _ *probesite.Finder, s probesite.Site) error {
+		if len(s.Args) < 2 {
 			return attach.ErrOperand
 		}
-		name, err := attach.Operand(args[0])
+		name, err := attach.Operand(s.Args[0])
 		if err != nil {
 			return err
 		}
-		length, err := attach.Operand(args[1])
+		length, err := attach.Operand(s.Args[1])
 		if err != nil {
 			return err
 		}
-		return o.OperationSites.Put(cookie, bpf.OperationSite{Name: name, Len: length})
+		return o.NameSites.Put(cookie, bpf.NameSite{Name: name, Len: length})
+	}
+}
+
+// clockSite tells the kernel side in which variable the VM has kept the time. Where the file has no symbols, or the VM is
+// older than the variable, that is when the probe is hit.
+func clockSite(o *bpf.ProbeObjects, variable string) configureSite {
+	return func(cookie uint32, f *probesite.Finder, s probesite.Site) error {
+		at, err := f.Variable(variable)
+		if errors.Is(err, elffile.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return o.ClockSites.Put(cookie, int64(at-s.Address))
 	}
 }

@@ -26,6 +26,8 @@ type eventProbes struct {
 	objects *bpf.ProbeObjects
 	uprobes attach.Uprobes
 	trap    atomic.Int64 // ns: what a hit takes of a guest beside its program
+	// attached is when a plan was attached last, in ns of CLOCK_MONOTONIC.
+	attached atomic.Int64
 
 	perf    *perfEvents // nil if none are wanted
 	watches []*valueWatch
@@ -35,7 +37,7 @@ type eventProbes struct {
 	plans   []*attachedPlan
 	cookies uint32        // given out
 	telling bool          // hits are told; before, nobody would read of them
-	used    time.Duration // CPU time of the guests, when it was last read
+	used    guestTimes    // when rates were last set
 	record  time.Duration // what a record took when there were some last
 	spent   bpf.Counts    // then
 }
@@ -45,6 +47,7 @@ func newEventProbes(a *Agent, opt EventOptions) (*eventProbes, error) {
 		opt.Budget = DefaultBudget
 	}
 	e := &eventProbes{agent: a, opt: opt, uprobes: attach.NewUprobes()}
+	e.used = guestTimes{}
 	e.trap.Store(int64(usualTrap))
 	for _, spec := range opt.Values {
 		e.watches = append(e.watches, &valueWatch{spec: spec, files: map[symbolize.FileKey]struct{}{}})
@@ -90,7 +93,7 @@ func (e *eventProbes) attachPlan(plan eventPlan, finder *probesite.Finder, f *os
 	if err != nil {
 		return fmt.Errorf("keep library open: %w", err)
 	}
-	p := &attachedPlan{eventPlan: plan, library: f.Name(), file: file, every: 1}
+	p := &attachedPlan{eventPlan: plan, file: file, every: 1}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := p.find(finder, e.register); err != nil {
@@ -103,6 +106,7 @@ func (e *eventProbes) attachPlan(plan eventPlan, finder *probesite.Finder, f *os
 		return errors.Join(err, file.Close())
 	}
 	e.plans = append(e.plans, p)
+	e.attached.Store(int64(monotonic()))
 	return nil
 }
 

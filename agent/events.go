@@ -25,6 +25,9 @@ var eventKindNames = [EventKinds]string{"alloc", "lock", "value", "safepoint", "
 // String is the kind's name, as record -e has it.
 func (k EventKind) String() string { return eventKindNames[k] }
 
+// MarshalText has the name stand for the kind in JSON.
+func (k EventKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
 // A ValueType is what one number of an event says, in pprof's words.
 type ValueType struct{ Type, Unit string }
 
@@ -64,11 +67,16 @@ type EventRow struct {
 
 // EventLabels tell rows of one context apart. What a kind has no use for is empty. All but Offset are hostile text.
 type EventLabels struct {
-	Class  string // of the object: java.lang.String, byte[]; "" if unknown
-	Place  string // of the object or the data address: young, old, humongous, stack, code, native; "" if unknown
-	What   string // Locks: spin, block, park, wait, enter; Pauses: the VM's operation; Allocations: "exact", or ""
-	Field  string // Faults: the field at Offset, "" if it has no name
-	Offset int32  // Faults: of the address in the object, bytes
-	Probe  string // Values: which one
-	Value  string // Values: a bucket, such as 16-31, or a text
+	Class     string // of the object: java.lang.String, byte[]; "" if unknown
+	Place     string // of the object or the data address: young, old, humongous, stack, code, native; "" if unknown
+	What      string // Locks: spin, block, park, wait, enter; Pauses: the VM's operation; Allocations: "exact", or ""
+	Collector string // Pauses: what collected garbage meanwhile, such as G1 Young Generation; "" if nothing did
+	Field     string // Faults: the field at Offset, "" if it has no name
+	Offset    int32  // Faults: of the address in the object, bytes
+	Probe     string // Values: which one
+	Value     string // Values: a bucket, such as 16-31, or a text
 }
+
+// UnnamedCollector is EventLabels.Collector where garbage was collected and no memory manager was named, as in the short
+// pauses of ZGC and Shenandoah.
+const UnnamedCollector = "unknown"

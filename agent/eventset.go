@@ -95,15 +95,22 @@ func (s *eventSet) frames(f func(rawFrame)) {
 	}
 }
 
-// namedEvents are the events of p in a window that was closed.
+// namedEvents are the events of p in a window that was closed, with what was heard of monitor enters.
 func (w *Window) namedEvents(p *process) []*Events {
 	s := w.events[p]
 	if s == nil {
 		return nil
 	}
+	entered := w.agent.enters.addTo(w, p)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return s.profile(p)
+	all := s.profile(p)
+	for _, e := range all {
+		if e.Kind == Locks && entered != "" {
+			e.Basis = append(e.Basis, entered)
+		}
+	}
+	return all
 }
 
 // profile names the events and returns them by kind; p.mu is held.
@@ -151,7 +158,8 @@ func (r *rawEvents) profile(kind EventKind, p *process) *Events {
 func compareEvents(a, b eventKey) int {
 	return cmp.Or(
 		cmp.Compare(a.context, b.context), cmp.Compare(a.tid, b.tid), cmp.Compare(a.Class, b.Class),
-		cmp.Compare(a.Place, b.Place), cmp.Compare(a.What, b.What), cmp.Compare(a.Field, b.Field),
+		cmp.Compare(a.Place, b.Place), cmp.Compare(a.What, b.What), cmp.Compare(a.Collector, b.Collector),
+		cmp.Compare(a.Field, b.Field),
 		cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Probe, b.Probe), cmp.Compare(a.Value, b.Value),
 	)
 }

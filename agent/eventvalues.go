@@ -28,7 +28,6 @@ const otherValue = "(other)"
 type valueWatch struct {
 	spec  valueprobe.Spec
 	files map[symbolize.FileKey]struct{}
-	sites int // where it is attached
 }
 
 // valueSites finds the spec of a probe by its cookie.
@@ -136,29 +135,31 @@ func (e *eventProbes) attachValues(f *os.File, key symbolize.FileKey, w *valueWa
 	if err != nil {
 		return fmt.Errorf("keep file open: %w", err)
 	}
-	p := &attachedPlan{eventPlan: eventPlan{kind: Values, of: "values at " + w.spec.Place()}, library: f.Name(), file: file, every: max(w.spec.Every, 1)}
-	p.fixed = w.spec.Every > 0
-	values := attach.Values{Objects: e.objects, Uprobes: e.uprobes, Register: func() (uint32, error) {
-		cookie, err := e.register()
-		if err != nil {
-			return 0, err
-		}
-		p.cookies = append(p.cookies, cookie)
-		return cookie, e.setRate(p)
-	}}
-	p.again = func() error {
-		sites, links, err := values.Attach(file, 0, w.spec, found)
-		p.links = links
-		for _, s := range sites {
-			e.values.add(s, w)
-		}
-		return err
+	program := plannedProbe{name: w.spec.Place(), program: e.objects.ValueProbe}
+	p := &attachedPlan{
+		eventPlan: eventPlan{kind: Values, of: "values at " + w.spec.Place(), probes: []plannedProbe{program}},
+		file:      file, every: max(w.spec.Every, 1), fixed: w.spec.Every > 0,
 	}
-	if err := p.again(); err != nil {
+	values := attach.Values{Objects: e.objects, Register: func() (uint32, error) {
+		cookie, err := e.register()
+		if err == nil {
+			p.cookies = append(p.cookies, cookie)
+		}
+		return cookie, err
+	}}
+	sites, places, err := values.Prepare(w.spec, found)
+	if err != nil {
 		return errors.Join(err, file.Close())
 	}
-	w.sites += len(found)
+	p.sites = [][]attach.Site{places}
+	for _, s := range sites { // first: executions may be told of at once
+		e.values.add(s, w)
+	}
+	if err := errors.Join(e.setRate(p), p.attach(e.uprobes)); err != nil {
+		return errors.Join(err, p.close())
+	}
 	e.plans = append(e.plans, p)
+	e.attached.Store(int64(monotonic()))
 	return nil
 }
 

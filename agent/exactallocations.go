@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -70,18 +71,9 @@ func (a *Agent) countObjects(ctx context.Context, w *Window, processes []*proces
 func (a *Agent) addExact(ctx context.Context, s *eventSet, p *process, counts map[uint64]bpf.ClassCount) error {
 	ctx, cancel := context.WithTimeout(ctx, exactDeadline)
 	defer cancel()
-	names := map[uint64]string{}
-	err := a.withGuest(ctx, p, func(g *guest) error {
-		epoch := a.guests.classEpoch(g.kernel.Slot)
-		for klass := range counts {
-			if class, err := g.vm.Klass(klass, epoch); err == nil {
-				names[klass] = class.Name
-			}
-		}
-		return nil
-	})
+	names, err := a.classNames(ctx, p, maps.Keys(counts))
 	if err != nil {
-		return fmt.Errorf("name counted classes: %w", err)
+		return err
 	}
 	r := s.of(Allocations)
 	for klass, n := range counts {

@@ -52,7 +52,7 @@ func (a *Agent) handleObservation(raw []byte) {
 // foldEvent adds an event to all windows that want it. It is false if there is none.
 func (a *Agent) foldEvent(p *process, o *bpf.Observation, e *event) (wanted bool) {
 	for w := range a.windows {
-		if w.pids != nil && !w.pids[int(o.Pid)] {
+		if !w.wants(o.Pid) {
 			continue
 		}
 		wanted = true
@@ -117,7 +117,11 @@ func describe(o *bpf.Observation, e *event) bool {
 		}
 	case bpf.ObservedPause:
 		e.kind = Pauses
-		e.labels.What = symbolize.CleanName(string(o.Text))
+		operation, collector := o.Cause()
+		e.labels.What, e.labels.Collector = symbolize.CleanName(operation), symbolize.CleanName(collector)
+		if e.labels.Collector == "" && seen.Flags&bpf.SeenCollection != 0 {
+			e.labels.Collector = UnnamedCollector
+		}
 		e.sums = eventSums{events: 1, values: [MaxEventValues]float64{n, n * float64(value(0))}}
 	case bpf.ObservedOverflow:
 		e.kind = Cycles

@@ -45,6 +45,12 @@ func TestDescribe(t *testing.T) {
 	at := func(place uint8) func(*bpf.ProbeObservation) {
 		return func(o *bpf.ProbeObservation) { o.What, o.Place = bpf.ObservedAllocation, place }
 	}
+	cause := func(operation, collector string) string {
+		var c bpf.PauseCause
+		copy(c.Operation[:], operation)
+		copy(c.Collector[:], collector)
+		return string(c.Operation[:]) + string(c.Collector[:])
+	}
 	allocated := values(16, 1<<18)
 	for _, c := range []struct {
 		name string
@@ -68,7 +74,11 @@ func TestDescribe(t *testing.T) {
 			"java/util/concurrent/locks/AbstractQueuedSynchronizer$ConditionObject",
 			"lock java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject wait: 0 0 1400"},
 		{"nothing that is known", with(values(700), kind(bpf.ObservedPark, 0, 1)), "", "lock wait: 0 0 700"},
-		{"a pause", with(values(9000), kind(bpf.ObservedPause, bpf.SeenCollection, 1)), "G1Collect\x1bFull", `safepoint G1Collect\x1bFull: 1 9000 0`},
+		{"a pause", with(values(9000), kind(bpf.ObservedPause, 0, 1)), cause("ICBufferFull", ""), "safepoint ICBufferFull: 1 9000 0"},
+		{"a collection", with(values(9000), kind(bpf.ObservedPause, bpf.SeenCollection, 1)), cause("G1Collect\x1bFull", "G1 Young\x1bGeneration"),
+			`safepoint G1Collect\x1bFull G1 Young\x1bGeneration: 1 9000 0`},
+		{"a collection by nobody", with(values(9000), kind(bpf.ObservedPause, bpf.SeenCollection, 1)), cause("", ""), "safepoint unknown: 1 9000 0"},
+		{"a torn cause", with(values(9000), kind(bpf.ObservedPause, 0, 1)), "Deopt", "safepoint Deopt: 1 9000 0"},
 		{"cycles", with(values(9_999_991), func(o *bpf.ProbeObservation) {
 			o.What, o.Probe, o.Place = bpf.ObservedOverflow, bpf.ProbeCycles, bpf.PlaceOld
 		}), "", "cpi: 9999991 0 0"},
@@ -84,7 +94,7 @@ func TestDescribe(t *testing.T) {
 		got := "not told"
 		if describe(&o, &e) {
 			l := e.labels
-			got = strings.Join(slices.DeleteFunc([]string{e.kind.String(), l.Class, l.Place, l.What}, func(s string) bool { return s == "" }), " ")
+			got = strings.Join(slices.DeleteFunc([]string{e.kind.String(), l.Class, l.Place, l.What, l.Collector}, func(s string) bool { return s == "" }), " ")
 			got += fmt.Sprintf(": %.0f %.0f %.0f", e.sums.values[0], e.sums.values[1], e.sums.values[2])
 			if e.sums.events != 1 {
 				t.Errorf("%s: %d events", c.name, e.sums.events)

@@ -114,6 +114,9 @@ func (w *Window) eventSet(p *process) *eventSet {
 	return s
 }
 
+// wants tells whether the window is over a process.
+func (w *Window) wants(pid uint32) bool { return w.pids == nil || w.pids[int(pid)] }
+
 // hold notes that the window has something of p.
 func (w *Window) hold(p *process) {
 	if _, ok := w.processes[p]; !ok {
@@ -192,7 +195,7 @@ func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 		if a.opt.NoTime {
 			named.Threads = nil
 		}
-		named.Events = a.namedEvents(w, proc)
+		named.Events = w.namedEvents(proc)
 		p.Processes = append(p.Processes, named)
 	}
 	if a.engines != nil {

@@ -35,6 +35,16 @@ static __always_inline __u64 result(const struct registers *r)
 #endif
 }
 
+/* The probed instruction. */
+static __always_inline __u64 probed_at(const struct registers *r)
+{
+#if defined(__TARGET_ARCH_x86)
+	return r->ip;
+#elif defined(__TARGET_ARCH_arm64)
+	return r->pc;
+#endif
+}
+
 #define MAX_ALLOCATORS 16384 /* threads; of more, the one that was not heard of for longest is forgotten */
 
 /* What is known of a thread's allocation buffer. */
@@ -202,7 +212,7 @@ static __always_inline void count_object(__u64 object)
 		c = bpf_map_lookup_elem(&allocated, &key);
 	}
 	if (!c) {
-		count(OBSERVATIONS_DROPPED_TABLE_FULL, 1);
+		drop_observation();
 		return;
 	}
 	__sync_fetch_and_add(&c->objects, 1);

@@ -132,7 +132,7 @@ enum observed {
 	OBSERVED_MONITOR,	 /* ns in ObjectMonitor::enter */
 	OBSERVED_PARK,		 /* ns in Unsafe.park */
 	OBSERVED_VALUES,	 /* what struct probed_values asks for. The value of a text is where it is in text << 32 | its bytes */
-	OBSERVED_PAUSE,		 /* ns from the order to stop until Java threads may go on; text is the VM's operation */
+	OBSERVED_PAUSE,		 /* ns from the order to stop until Java threads may go on; text is struct pause_cause */
 	OBSERVED_FAULT,		 /* the data address; the pc; text is struct registers */
 	OBSERVED_OVERFLOW,	 /* how many events of a CPU's counter it stands for; which one, the probe tells */
 };
@@ -152,6 +152,14 @@ enum heap_place {
 	PLACE_SURVIVOR,
 	PLACE_OLD,
 	PLACE_HUMONGOUS,
+};
+
+#define MAX_CAUSE 64 /* bytes of a name */
+
+/* Why a VM stopped its Java threads. Names are cut at the end, or padded with zeroes; empty if unknown. */
+struct pause_cause {
+	__u8 operation[MAX_CAUSE]; /* of the VM: G1CollectForAllocation */
+	__u8 collector[MAX_CAUSE]; /* the memory manager that collects garbage meanwhile: G1 Young Generation */
 };
 
 #define MAX_OBSERVED_VALUES 8
@@ -282,11 +290,11 @@ enum counter {
 	SAMPLES_PARTIAL, /* that share frames with the thread's previous one */
 	STACKS_DISPLACED, /* previous stacks forgotten because another thread's took their place */
 	PROBE_HITS,	 /* every time a probe of events ran in a guest, told or not */
-	OBSERVATIONS_ATTEMPTED,
+	OBSERVATIONS_ATTEMPTED, /* == DELIVERED + all DROPPED; objects that are only counted (exact) are not among them */
 	OBSERVATIONS_DELIVERED,
 	OBSERVATIONS_DROPPED_RING_FULL,
 	OBSERVATIONS_DROPPED_BUSY, /* working memory in use, by a program that was preempted on this CPU */
-	OBSERVATIONS_DROPPED_TABLE_FULL, /* too many threads wait at once */
+	OBSERVATIONS_DROPPED_TABLE_FULL, /* too many threads wait, or classes are counted, at once */
 	NS_PROBES, /* in the programs of these probes */
 	COUNTER_COUNT,
 };

@@ -8,10 +8,9 @@
  */
 #include "observe.bpf.h"
 #include "registers.bpf.h"
+#include "wakeup.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-const volatile __u32 wakeup_bytes = 2 << 20;
 
 static __always_inline struct scratch *begin_event(struct tick_context *ctx, __u8 what, __u32 probe)
 {
@@ -29,13 +28,6 @@ static __always_inline struct scratch *begin_event(struct tick_context *ctx, __u
 	if (s && !read_registers(s, ctx, task, in_kernel(ctx)))
 		s->watch.bare = 1;
 	return s;
-}
-
-static __always_inline void end_event(struct scratch *s, bool urgent)
-{
-	bool wake = urgent || bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= wakeup_bytes;
-
-	write_observation(s, wake ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 
 /* The user's registers into the text: where compiled code has the object whose field it touches. */
@@ -66,7 +58,7 @@ int page_fault(struct tick_context *ctx)
 	h = heap_of(bpf_map_lookup_elem(&processes, &pid), pid);
 	if (h)
 		s->seen.o.place = place_of(h, ctx->addr);
-	end_event(s, bpf_get_prandom_u32() % HURRY == 0);
+	write_observation(s, bpf_get_prandom_u32() % HURRY ? wakeup_flags() : BPF_RB_FORCE_WAKEUP);
 	return 0;
 }
 
@@ -84,6 +76,6 @@ int overflow(struct tick_context *ctx)
 		return 0;
 	s->seen.o.count = 1;
 	s->seen.o.values[0] = period;
-	end_event(s, false);
+	write_observation(s, wakeup_flags());
 	return 0;
 }

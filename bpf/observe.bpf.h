@@ -98,6 +98,13 @@ static __always_inline struct scratch *begin_observation(__u8 what, __u32 probe,
 	return s;
 }
 
+/* What would have been observed found no room in a table. */
+static __always_inline void drop_observation(void)
+{
+	count(OBSERVATIONS_ATTEMPTED, 1);
+	count(OBSERVATIONS_DROPPED_TABLE_FULL, 1);
+}
+
 /* Notes an object: where it is, and the class whose name is told. */
 static __always_inline void see_object(struct scratch *s, const struct hotspot_process *vm, __u32 pid, __u64 object,
 				       __u64 klass)

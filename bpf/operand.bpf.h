@@ -17,6 +17,20 @@ static __always_inline __u64 guest_register(struct task_struct *task, __u32 offs
 	return v;
 }
 
+/* The low bytes of v, as many as size says, extended to 64 bits. */
+static __always_inline __u64 extended(__u64 v, __s8 size)
+{
+	switch (size) {
+	case 4: return (__u32)v;
+	case -4: return (__s64)(__s32)v;
+	case 2: return (__u16)v;
+	case -2: return (__s64)(__s16)v;
+	case 1: return (__u8)v;
+	case -1: return (__s64)(__s8)v;
+	}
+	return v;
+}
+
 /* The value of an argument, extended to 64 bits. */
 static __noinline __u64 argument(struct task_struct *task, const struct operand *op)
 {
@@ -33,13 +47,5 @@ static __noinline __u64 argument(struct task_struct *task, const struct operand 
 	default:
 		v = op->displacement;
 	}
-	switch (op->size) {
-	case 4: return (__u32)v;
-	case -4: return (__s64)(__s32)v;
-	case 2: return (__u16)v;
-	case -2: return (__s64)(__s16)v;
-	case 1: return (__u8)v;
-	case -1: return (__s64)(__s8)v;
-	}
-	return v;
+	return extended(v, op->size);
 }

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * When a VM stops its Java threads: hotspot:safepoint__begin and safepoint__end, which agree with the VM's own log under
- * every collector. What it stops them for is the operation that vmops__begin names meanwhile, and whether gc__begin comes.
+ * When a VM stops its Java threads: hs_private:safepoint__begin and safepoint__end, which agree with the VM's own log under
+ * every collector. Shortly before each the VM reads its clock, for the log, too; a thread that loses its CPU in between is not
+ * stopped any later, so what the VM has read is taken where it is known. What it stops them for is the operation that vmops__begin names meanwhile; whether garbage is collected
+ * gc__begin tells, and who collects mem__pool__gc__begin.
  */
 #pragma once
 
 #include "wait.bpf.h"
 
-#define MAX_OPERATION 64 /* bytes of an operation's name */
-
 struct pause {
 	__u64 begin; /* ns, 0 if Java threads run */
-	__u64 end;   /* ns, 0 if it is not known before safepoint__end */
-	__u32 len;   /* of name */
 	__u8 flags;  /* enum seen_flags */
-	__u8 pad[3];
-	__u8 name[MAX_OPERATION];
+	__u8 pad[7];
+	struct pause_cause cause;
 };
 
 /* key: hotspot_process.slot */
@@ -26,8 +24,8 @@ struct {
 	__type(value, struct pause);
 } pauses SEC(".maps");
 
-/* key: attach cookie of hotspot:vmops__begin(name, length, mode) */
-struct operation_site {
+/* Where a probe has a name and its length in bytes. key: attach cookie. */
+struct name_site {
 	struct operand name, len;
 };
 
@@ -35,8 +33,19 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_PROBES);
 	__type(key, __u32);
-	__type(value, struct operation_site);
-} operation_sites SEC(".maps");
+	__type(value, struct name_site);
+} name_sites SEC(".maps");
+
+/*
+ * Where the VM keeps the time, CLOCK_MONOTONIC in ns, that a probe of safepoints tells of: bytes from the probe, 0 if unknown.
+ * key: attach cookie.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_PROBES);
+	__type(key, __u32);
+	__type(value, __s64);
+} clock_sites SEC(".maps");
 
 /* Where the pauses of this process's VM are noted, 0 if it is not attached. */
 static __always_inline struct pause *this_pause(__u32 *slot)
@@ -50,7 +59,21 @@ static __always_inline struct pause *this_pause(__u32 *slot)
 	return bpf_map_lookup_elem(&pauses, slot);
 }
 
-static __always_inline void begin_pause(void)
+#define MOST_DELAY 1000000000ull /* ns from the VM's reading of its clock until its probe is hit: it may lose the CPU meanwhile */
+
+/* When the VM says that what a probe tells of was, which is after that moment; now if it does not say so. */
+static __always_inline __u64 vm_time(const struct registers *r, __u32 probe, __u64 after)
+{
+	__s64 *from = bpf_map_lookup_elem(&clock_sites, &probe);
+	__u64 now = bpf_ktime_get_ns(), at;
+
+	if (!from || !*from)
+		return now;
+	at = read_word(probed_at(r) + *from);
+	return at > after && at <= now && now - at < MOST_DELAY ? at : now;
+}
+
+static __always_inline void begin_pause(const struct registers *r, __u32 probe)
 {
 	__u32 slot;
 	struct pause *p = this_pause(&slot);
@@ -63,39 +86,49 @@ static __always_inline void begin_pause(void)
 		__sync_fetch_and_add(&e->stops, 1);
 		e->stopped = 1;
 	}
-	p->begin = bpf_ktime_get_ns();
-	p->end = 0;
-	p->len = p->flags = 0;
+	p->begin = vm_time(r, probe, 0);
+	p->flags = 0;
+	__builtin_memset(&p->cause, 0, sizeof(p->cause));
 }
 
-/* The VM takes down when the pause ended. It writes its log before safepoint__end. */
-static __always_inline void note_end(void)
+/* Reads the name that a probe has, unless one is there already. */
+static __always_inline void read_name(__u32 probe, __u8 name[MAX_CAUSE])
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+	struct name_site *at = bpf_map_lookup_elem(&name_sites, &probe);
+	__u32 len;
+	__u64 from;
+
+	if (!at || name[0])
+		return;
+	from = argument(task, &at->name);
+	len = argument(task, &at->len);
+	asm volatile("" : "+r"(len)); /* what is compared is what is used */
+	if (len > MAX_CAUSE)
+		len = MAX_CAUSE;
+	bpf_probe_read_user(name, len, (void *)from);
+}
+
+/* The VM begins an operation; the one that has its name told is the first of a pause. */
+static __always_inline void note_operation(__u32 probe)
 {
 	__u32 slot;
 	struct pause *p = this_pause(&slot);
 
 	if (p && p->begin)
-		p->end = bpf_ktime_get_ns();
+		read_name(probe, p->cause.operation);
 }
 
-/* The VM begins an operation; the one that has its name told is the first of a pause. */
-static __always_inline void note_operation(__u32 site)
+/* A memory manager begins to collect garbage in a pool; it may do so while Java threads run, too. */
+static __always_inline void note_manager(__u32 probe)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-	struct operation_site *at = bpf_map_lookup_elem(&operation_sites, &site);
-	__u32 slot, len;
+	__u32 slot;
 	struct pause *p = this_pause(&slot);
-	__u64 name;
 
-	if (!p || !at || !p->begin || p->len)
+	if (!p || !p->begin)
 		return;
-	name = argument(task, &at->name);
-	len = argument(task, &at->len);
-	asm volatile("" : "+r"(len)); /* what is compared is what is used */
-	if (len > MAX_OPERATION)
-		len = MAX_OPERATION;
-	if (!bpf_probe_read_user(p->name, len, (void *)name))
-		p->len = len;
+	p->flags |= SEEN_COLLECTION;
+	read_name(probe, p->cause.collector);
 }
 
 static __always_inline void note_collection(void)
@@ -114,10 +147,10 @@ static __always_inline void note_collection(void)
 }
 
 /* Notes a pause that ends here. */
-static __always_inline bool see_pause(__u32 probe)
+static __always_inline bool see_pause(const struct registers *r, __u32 probe)
 {
-	__u64 now = bpf_ktime_get_ns(), begin;
-	__u32 slot, every, len;
+	__u64 begin, end;
+	__u32 slot, every;
 	struct pause *p = this_pause(&slot);
 	struct scratch *s;
 	struct epochs *e;
@@ -128,8 +161,7 @@ static __always_inline bool see_pause(__u32 probe)
 	if (e)
 		e->stopped = 0;
 	begin = p->begin;
-	if (p->end > begin)
-		now = p->end;
+	end = vm_time(r, probe, begin);
 	p->begin = 0;
 	if (!chosen(bpf_get_current_pid_tgid() >> 32))
 		return false;
@@ -142,11 +174,8 @@ static __always_inline bool see_pause(__u32 probe)
 	s->watch.bare = 1;
 	s->seen.o.flags = p->flags;
 	s->seen.o.count = 1;
-	s->seen.o.values[0] = now - begin;
-	len = p->len;
-	if (len > MAX_OPERATION)
-		len = 0;
-	bpf_probe_read_kernel(s->seen.text, len, p->name);
-	s->seen.o.text_len = len;
+	s->seen.o.values[0] = end - begin;
+	__builtin_memcpy(s->seen.text, &p->cause, sizeof(p->cause));
+	s->seen.o.text_len = sizeof(p->cause);
 	return true;
 }

@@ -8,6 +8,7 @@
  */
 #include "pause.bpf.h"
 #include "value.bpf.h"
+#include "wakeup.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -17,7 +18,8 @@ struct probe_count *export_probe_count __attribute__((unused));
 struct hotspot_heap *export_hotspot_heap __attribute__((unused));
 struct counted_class *export_counted_class __attribute__((unused));
 struct class_count *export_class_count __attribute__((unused));
-struct operation_site *export_operation_site __attribute__((unused));
+struct name_site *export_name_site __attribute__((unused));
+struct pause_cause *export_pause_cause __attribute__((unused));
 struct value_operand *export_value_operand __attribute__((unused));
 struct probed_value *export_probed_value __attribute__((unused));
 struct probed_values *export_probed_values __attribute__((unused));
@@ -26,8 +28,6 @@ enum observed *export_observed __attribute__((unused));
 enum seen_flags *export_seen_flags __attribute__((unused));
 enum heap_place *export_heap_place __attribute__((unused));
 enum heap_flags *export_heap_flags __attribute__((unused));
-
-const volatile __u32 wakeup_bytes = 2 << 20;
 
 int observe(struct registers *ctx);
 
@@ -60,11 +60,10 @@ SEC("uprobe")
 int observe(struct registers *ctx)
 {
 	struct scratch *s = this_scratch();
-	__u64 wakeup = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= wakeup_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 
 	if (s) {
 		take_registers(s, ctx);
-		write_observation(s, wakeup);
+		write_observation(s, wakeup_flags());
 	}
 	return go_on(ctx, false);
 }
@@ -158,27 +157,27 @@ int park_end(struct registers *ctx)
 SEC("uprobe")
 int safepoint_begin(struct registers *ctx)
 {
-	begin_pause();
-	return go_on(ctx, false);
-}
-
-SEC("uprobe")
-int safepoint_over(struct registers *ctx)
-{
-	note_end();
+	begin_pause(ctx, bpf_get_attach_cookie(ctx));
 	return go_on(ctx, false);
 }
 
 SEC("uprobe")
 int safepoint_end(struct registers *ctx)
 {
-	return go_on(ctx, see_pause(bpf_get_attach_cookie(ctx)));
+	return go_on(ctx, see_pause(ctx, bpf_get_attach_cookie(ctx)));
 }
 
 SEC("uprobe")
 int operation_begin(struct registers *ctx)
 {
 	note_operation(bpf_get_attach_cookie(ctx));
+	return go_on(ctx, false);
+}
+
+SEC("uprobe")
+int manager_begin(struct registers *ctx)
+{
+	note_manager(bpf_get_attach_cookie(ctx));
 	return go_on(ctx, false);
 }
 

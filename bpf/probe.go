@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,12 +12,13 @@ import (
 
 // Types of the object of probes. Layouts and units: event.h, observe.bpf.h.
 type (
-	HotspotHeap   = ProbeHotspotHeap
-	ProbeRate     = ProbeProbe
-	ProbeCount    = ProbeProbeCount
-	CountedClass  = ProbeCountedClass
-	ClassCount    = ProbeClassCount
-	OperationSite = ProbeOperationSite
+	HotspotHeap  = ProbeHotspotHeap
+	ProbeRate    = ProbeProbe
+	ProbeCount   = ProbeProbeCount
+	CountedClass = ProbeCountedClass
+	ClassCount   = ProbeClassCount
+	NameSite     = ProbeNameSite
+	PauseCause   = ProbePauseCause
 )
 
 // What a probe saw.
@@ -25,7 +27,7 @@ const (
 	ObservedMonitor    = uint8(ProbeObservedOBSERVED_MONITOR)    // values: ns
 	ObservedPark       = uint8(ProbeObservedOBSERVED_PARK)       // values: ns
 	ObservedValues     = uint8(ProbeObservedOBSERVED_VALUES)
-	ObservedPause      = uint8(ProbeObservedOBSERVED_PAUSE)    // values: ns; text: the VM's operation
+	ObservedPause      = uint8(ProbeObservedOBSERVED_PAUSE)    // values: ns; text: a PauseCause
 	ObservedFault      = uint8(ProbeObservedOBSERVED_FAULT)    // values: data address, pc
 	ObservedOverflow   = uint8(ProbeObservedOBSERVED_OVERFLOW) // values: events of a CPU's counter
 )
@@ -153,4 +155,16 @@ func DecodeObservation(raw []byte, o *Observation) error {
 	}
 	o.Seen, o.Text = seen, text[:length]
 	return nil
+}
+
+// Cause is why a VM stopped its Java threads, of an ObservedPause: the operation that it did, and what collected garbage
+// meanwhile, hostile text of up to 64 bytes each; "" if unknown.
+func (o *Observation) Cause() (operation, collector string) {
+	var c PauseCause
+	name := func(from uintptr, most int) string {
+		text := o.Text[min(int(from), len(o.Text)):min(int(from)+most, len(o.Text))]
+		text, _, _ = bytes.Cut(text, []byte{0})
+		return string(text)
+	}
+	return name(unsafe.Offsetof(c.Operation), len(c.Operation)), name(unsafe.Offsetof(c.Collector), len(c.Collector))
 }

@@ -86,6 +86,26 @@ type ProbeHotspotHeap struct {
 	LargestBuffered     uint64
 }
 
+type ProbeNameSite struct {
+	_    structs.HostLayout
+	Name struct {
+		_            structs.HostLayout
+		Displacement int64
+		Kind         uint8
+		Reg          uint8
+		Size         int8
+		Pad          [5]uint8
+	}
+	Len struct {
+		_            structs.HostLayout
+		Displacement int64
+		Kind         uint8
+		Reg          uint8
+		Size         int8
+		Pad          [5]uint8
+	}
+}
+
 type ProbeObservation struct {
 	_       structs.HostLayout
 	What    uint8
@@ -115,24 +135,10 @@ const (
 	ProbeObservedOBSERVED_OVERFLOW   ProbeObserved = 7
 )
 
-type ProbeOperationSite struct {
-	_    structs.HostLayout
-	Name struct {
-		_            structs.HostLayout
-		Displacement int64
-		Kind         uint8
-		Reg          uint8
-		Size         int8
-		Pad          [5]uint8
-	}
-	Len struct {
-		_            structs.HostLayout
-		Displacement int64
-		Kind         uint8
-		Reg          uint8
-		Size         int8
-		Pad          [5]uint8
-	}
+type ProbePauseCause struct {
+	_         structs.HostLayout
+	Operation [64]uint8
+	Collector [64]uint8
 }
 
 type ProbeProbe struct {
@@ -204,13 +210,14 @@ type ProbeValueOperand struct {
 const (
 	ProbeMapAllocated           = "allocated"
 	ProbeMapBuffers             = "buffers"
+	ProbeMapClockSites          = "clock_sites"
 	ProbeMapCounters            = "counters"
 	ProbeMapEntering            = "entering"
 	ProbeMapEpochs              = "epochs"
 	ProbeMapEvents              = "events"
 	ProbeMapHeaps               = "heaps"
 	ProbeMapKeptStacks          = "kept_stacks"
-	ProbeMapOperationSites      = "operation_sites"
+	ProbeMapNameSites           = "name_sites"
 	ProbeMapParked              = "parked"
 	ProbeMapPauses              = "pauses"
 	ProbeMapPids                = "pids"
@@ -224,6 +231,7 @@ const (
 	ProbeProgAllocationOutside  = "allocation_outside"
 	ProbeProgCollectionBegin    = "collection_begin"
 	ProbeProgLightweightEnter   = "lightweight_enter"
+	ProbeProgManagerBegin       = "manager_begin"
 	ProbeProgMonitorBlocks      = "monitor_blocks"
 	ProbeProgMonitorEnter       = "monitor_enter"
 	ProbeProgMonitorEntered     = "monitor_entered"
@@ -236,7 +244,6 @@ const (
 	ProbeProgParkEnd            = "park_end"
 	ProbeProgSafepointBegin     = "safepoint_begin"
 	ProbeProgSafepointEnd       = "safepoint_end"
-	ProbeProgSafepointOver      = "safepoint_over"
 	ProbeProgValueProbe         = "value_probe"
 	ProbeVarCheckContexts       = "check_contexts"
 	ProbeVarConfirmLevels       = "confirm_levels"
@@ -246,9 +253,10 @@ const (
 	ProbeVarExportHeapFlags     = "export_heap_flags"
 	ProbeVarExportHeapPlace     = "export_heap_place"
 	ProbeVarExportHotspotHeap   = "export_hotspot_heap"
+	ProbeVarExportNameSite      = "export_name_site"
 	ProbeVarExportObservation   = "export_observation"
 	ProbeVarExportObserved      = "export_observed"
-	ProbeVarExportOperationSite = "export_operation_site"
+	ProbeVarExportPauseCause    = "export_pause_cause"
 	ProbeVarExportProbe         = "export_probe"
 	ProbeVarExportProbeCount    = "export_probe_count"
 	ProbeVarExportProbedValue   = "export_probed_value"
@@ -307,6 +315,7 @@ type ProbeProgramSpecs struct {
 	AllocationOutside  *ebpf.ProgramSpec `ebpf:"allocation_outside"`
 	CollectionBegin    *ebpf.ProgramSpec `ebpf:"collection_begin"`
 	LightweightEnter   *ebpf.ProgramSpec `ebpf:"lightweight_enter"`
+	ManagerBegin       *ebpf.ProgramSpec `ebpf:"manager_begin"`
 	MonitorBlocks      *ebpf.ProgramSpec `ebpf:"monitor_blocks"`
 	MonitorEnter       *ebpf.ProgramSpec `ebpf:"monitor_enter"`
 	MonitorEntered     *ebpf.ProgramSpec `ebpf:"monitor_entered"`
@@ -319,7 +328,6 @@ type ProbeProgramSpecs struct {
 	ParkEnd            *ebpf.ProgramSpec `ebpf:"park_end"`
 	SafepointBegin     *ebpf.ProgramSpec `ebpf:"safepoint_begin"`
 	SafepointEnd       *ebpf.ProgramSpec `ebpf:"safepoint_end"`
-	SafepointOver      *ebpf.ProgramSpec `ebpf:"safepoint_over"`
 	ValueProbe         *ebpf.ProgramSpec `ebpf:"value_probe"`
 }
 
@@ -327,51 +335,53 @@ type ProbeProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProbeMapSpecs struct {
-	Allocated      *ebpf.MapSpec `ebpf:"allocated"`
-	Buffers        *ebpf.MapSpec `ebpf:"buffers"`
-	Counters       *ebpf.MapSpec `ebpf:"counters"`
-	Entering       *ebpf.MapSpec `ebpf:"entering"`
-	Epochs         *ebpf.MapSpec `ebpf:"epochs"`
-	Events         *ebpf.MapSpec `ebpf:"events"`
-	Heaps          *ebpf.MapSpec `ebpf:"heaps"`
-	KeptStacks     *ebpf.MapSpec `ebpf:"kept_stacks"`
-	OperationSites *ebpf.MapSpec `ebpf:"operation_sites"`
-	Parked         *ebpf.MapSpec `ebpf:"parked"`
-	Pauses         *ebpf.MapSpec `ebpf:"pauses"`
-	Pids           *ebpf.MapSpec `ebpf:"pids"`
-	ProbeCounts    *ebpf.MapSpec `ebpf:"probe_counts"`
-	Probes         *ebpf.MapSpec `ebpf:"probes"`
-	Processes      *ebpf.MapSpec `ebpf:"processes"`
-	Scratches      *ebpf.MapSpec `ebpf:"scratches"`
-	Tails          *ebpf.MapSpec `ebpf:"tails"`
-	ValueProbes    *ebpf.MapSpec `ebpf:"value_probes"`
+	Allocated   *ebpf.MapSpec `ebpf:"allocated"`
+	Buffers     *ebpf.MapSpec `ebpf:"buffers"`
+	ClockSites  *ebpf.MapSpec `ebpf:"clock_sites"`
+	Counters    *ebpf.MapSpec `ebpf:"counters"`
+	Entering    *ebpf.MapSpec `ebpf:"entering"`
+	Epochs      *ebpf.MapSpec `ebpf:"epochs"`
+	Events      *ebpf.MapSpec `ebpf:"events"`
+	Heaps       *ebpf.MapSpec `ebpf:"heaps"`
+	KeptStacks  *ebpf.MapSpec `ebpf:"kept_stacks"`
+	NameSites   *ebpf.MapSpec `ebpf:"name_sites"`
+	Parked      *ebpf.MapSpec `ebpf:"parked"`
+	Pauses      *ebpf.MapSpec `ebpf:"pauses"`
+	Pids        *ebpf.MapSpec `ebpf:"pids"`
+	ProbeCounts *ebpf.MapSpec `ebpf:"probe_counts"`
+	Probes      *ebpf.MapSpec `ebpf:"probes"`
+	Processes   *ebpf.MapSpec `ebpf:"processes"`
+	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
+	Tails       *ebpf.MapSpec `ebpf:"tails"`
+	ValueProbes *ebpf.MapSpec `ebpf:"value_probes"`
 }
 
 // ProbeVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProbeVariableSpecs struct {
-	CheckContexts       *ebpf.VariableSpec `ebpf:"check_contexts"`
-	ConfirmLevels       *ebpf.VariableSpec `ebpf:"confirm_levels"`
-	Contexts            *ebpf.VariableSpec `ebpf:"contexts"`
-	ExportClassCount    *ebpf.VariableSpec `ebpf:"export_class_count"`
-	ExportCountedClass  *ebpf.VariableSpec `ebpf:"export_counted_class"`
-	ExportHeapFlags     *ebpf.VariableSpec `ebpf:"export_heap_flags"`
-	ExportHeapPlace     *ebpf.VariableSpec `ebpf:"export_heap_place"`
-	ExportHotspotHeap   *ebpf.VariableSpec `ebpf:"export_hotspot_heap"`
-	ExportObservation   *ebpf.VariableSpec `ebpf:"export_observation"`
-	ExportObserved      *ebpf.VariableSpec `ebpf:"export_observed"`
-	ExportOperationSite *ebpf.VariableSpec `ebpf:"export_operation_site"`
-	ExportProbe         *ebpf.VariableSpec `ebpf:"export_probe"`
-	ExportProbeCount    *ebpf.VariableSpec `ebpf:"export_probe_count"`
-	ExportProbedValue   *ebpf.VariableSpec `ebpf:"export_probed_value"`
-	ExportProbedValues  *ebpf.VariableSpec `ebpf:"export_probed_values"`
-	ExportSeenFlags     *ebpf.VariableSpec `ebpf:"export_seen_flags"`
-	ExportValueForm     *ebpf.VariableSpec `ebpf:"export_value_form"`
-	ExportValueOperand  *ebpf.VariableSpec `ebpf:"export_value_operand"`
-	FilterByPid         *ebpf.VariableSpec `ebpf:"filter_by_pid"`
-	JavaOnly            *ebpf.VariableSpec `ebpf:"java_only"`
-	WakeupBytes         *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
+	CheckContexts      *ebpf.VariableSpec `ebpf:"check_contexts"`
+	ConfirmLevels      *ebpf.VariableSpec `ebpf:"confirm_levels"`
+	Contexts           *ebpf.VariableSpec `ebpf:"contexts"`
+	ExportClassCount   *ebpf.VariableSpec `ebpf:"export_class_count"`
+	ExportCountedClass *ebpf.VariableSpec `ebpf:"export_counted_class"`
+	ExportHeapFlags    *ebpf.VariableSpec `ebpf:"export_heap_flags"`
+	ExportHeapPlace    *ebpf.VariableSpec `ebpf:"export_heap_place"`
+	ExportHotspotHeap  *ebpf.VariableSpec `ebpf:"export_hotspot_heap"`
+	ExportNameSite     *ebpf.VariableSpec `ebpf:"export_name_site"`
+	ExportObservation  *ebpf.VariableSpec `ebpf:"export_observation"`
+	ExportObserved     *ebpf.VariableSpec `ebpf:"export_observed"`
+	ExportPauseCause   *ebpf.VariableSpec `ebpf:"export_pause_cause"`
+	ExportProbe        *ebpf.VariableSpec `ebpf:"export_probe"`
+	ExportProbeCount   *ebpf.VariableSpec `ebpf:"export_probe_count"`
+	ExportProbedValue  *ebpf.VariableSpec `ebpf:"export_probed_value"`
+	ExportProbedValues *ebpf.VariableSpec `ebpf:"export_probed_values"`
+	ExportSeenFlags    *ebpf.VariableSpec `ebpf:"export_seen_flags"`
+	ExportValueForm    *ebpf.VariableSpec `ebpf:"export_value_form"`
+	ExportValueOperand *ebpf.VariableSpec `ebpf:"export_value_operand"`
+	FilterByPid        *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	JavaOnly           *ebpf.VariableSpec `ebpf:"java_only"`
+	WakeupBytes        *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
 }
 
 // ProbeObjects contains all objects after they have been loaded into the kernel.
@@ -394,37 +404,39 @@ func (o *ProbeObjects) Close() error {
 //
 // It can be passed to LoadProbeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProbeMaps struct {
-	Allocated      *ebpf.Map `ebpf:"allocated"`
-	Buffers        *ebpf.Map `ebpf:"buffers"`
-	Counters       *ebpf.Map `ebpf:"counters"`
-	Entering       *ebpf.Map `ebpf:"entering"`
-	Epochs         *ebpf.Map `ebpf:"epochs"`
-	Events         *ebpf.Map `ebpf:"events"`
-	Heaps          *ebpf.Map `ebpf:"heaps"`
-	KeptStacks     *ebpf.Map `ebpf:"kept_stacks"`
-	OperationSites *ebpf.Map `ebpf:"operation_sites"`
-	Parked         *ebpf.Map `ebpf:"parked"`
-	Pauses         *ebpf.Map `ebpf:"pauses"`
-	Pids           *ebpf.Map `ebpf:"pids"`
-	ProbeCounts    *ebpf.Map `ebpf:"probe_counts"`
-	Probes         *ebpf.Map `ebpf:"probes"`
-	Processes      *ebpf.Map `ebpf:"processes"`
-	Scratches      *ebpf.Map `ebpf:"scratches"`
-	Tails          *ebpf.Map `ebpf:"tails"`
-	ValueProbes    *ebpf.Map `ebpf:"value_probes"`
+	Allocated   *ebpf.Map `ebpf:"allocated"`
+	Buffers     *ebpf.Map `ebpf:"buffers"`
+	ClockSites  *ebpf.Map `ebpf:"clock_sites"`
+	Counters    *ebpf.Map `ebpf:"counters"`
+	Entering    *ebpf.Map `ebpf:"entering"`
+	Epochs      *ebpf.Map `ebpf:"epochs"`
+	Events      *ebpf.Map `ebpf:"events"`
+	Heaps       *ebpf.Map `ebpf:"heaps"`
+	KeptStacks  *ebpf.Map `ebpf:"kept_stacks"`
+	NameSites   *ebpf.Map `ebpf:"name_sites"`
+	Parked      *ebpf.Map `ebpf:"parked"`
+	Pauses      *ebpf.Map `ebpf:"pauses"`
+	Pids        *ebpf.Map `ebpf:"pids"`
+	ProbeCounts *ebpf.Map `ebpf:"probe_counts"`
+	Probes      *ebpf.Map `ebpf:"probes"`
+	Processes   *ebpf.Map `ebpf:"processes"`
+	Scratches   *ebpf.Map `ebpf:"scratches"`
+	Tails       *ebpf.Map `ebpf:"tails"`
+	ValueProbes *ebpf.Map `ebpf:"value_probes"`
 }
 
 func (m *ProbeMaps) Close() error {
 	return _ProbeClose(
 		m.Allocated,
 		m.Buffers,
+		m.ClockSites,
 		m.Counters,
 		m.Entering,
 		m.Epochs,
 		m.Events,
 		m.Heaps,
 		m.KeptStacks,
-		m.OperationSites,
+		m.NameSites,
 		m.Parked,
 		m.Pauses,
 		m.Pids,
@@ -441,27 +453,28 @@ func (m *ProbeMaps) Close() error {
 //
 // It can be passed to LoadProbeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProbeVariables struct {
-	CheckContexts       *ebpf.Variable `ebpf:"check_contexts"`
-	ConfirmLevels       *ebpf.Variable `ebpf:"confirm_levels"`
-	Contexts            *ebpf.Variable `ebpf:"contexts"`
-	ExportClassCount    *ebpf.Variable `ebpf:"export_class_count"`
-	ExportCountedClass  *ebpf.Variable `ebpf:"export_counted_class"`
-	ExportHeapFlags     *ebpf.Variable `ebpf:"export_heap_flags"`
-	ExportHeapPlace     *ebpf.Variable `ebpf:"export_heap_place"`
-	ExportHotspotHeap   *ebpf.Variable `ebpf:"export_hotspot_heap"`
-	ExportObservation   *ebpf.Variable `ebpf:"export_observation"`
-	ExportObserved      *ebpf.Variable `ebpf:"export_observed"`
-	ExportOperationSite *ebpf.Variable `ebpf:"export_operation_site"`
-	ExportProbe         *ebpf.Variable `ebpf:"export_probe"`
-	ExportProbeCount    *ebpf.Variable `ebpf:"export_probe_count"`
-	ExportProbedValue   *ebpf.Variable `ebpf:"export_probed_value"`
-	ExportProbedValues  *ebpf.Variable `ebpf:"export_probed_values"`
-	ExportSeenFlags     *ebpf.Variable `ebpf:"export_seen_flags"`
-	ExportValueForm     *ebpf.Variable `ebpf:"export_value_form"`
-	ExportValueOperand  *ebpf.Variable `ebpf:"export_value_operand"`
-	FilterByPid         *ebpf.Variable `ebpf:"filter_by_pid"`
-	JavaOnly            *ebpf.Variable `ebpf:"java_only"`
-	WakeupBytes         *ebpf.Variable `ebpf:"wakeup_bytes"`
+	CheckContexts      *ebpf.Variable `ebpf:"check_contexts"`
+	ConfirmLevels      *ebpf.Variable `ebpf:"confirm_levels"`
+	Contexts           *ebpf.Variable `ebpf:"contexts"`
+	ExportClassCount   *ebpf.Variable `ebpf:"export_class_count"`
+	ExportCountedClass *ebpf.Variable `ebpf:"export_counted_class"`
+	ExportHeapFlags    *ebpf.Variable `ebpf:"export_heap_flags"`
+	ExportHeapPlace    *ebpf.Variable `ebpf:"export_heap_place"`
+	ExportHotspotHeap  *ebpf.Variable `ebpf:"export_hotspot_heap"`
+	ExportNameSite     *ebpf.Variable `ebpf:"export_name_site"`
+	ExportObservation  *ebpf.Variable `ebpf:"export_observation"`
+	ExportObserved     *ebpf.Variable `ebpf:"export_observed"`
+	ExportPauseCause   *ebpf.Variable `ebpf:"export_pause_cause"`
+	ExportProbe        *ebpf.Variable `ebpf:"export_probe"`
+	ExportProbeCount   *ebpf.Variable `ebpf:"export_probe_count"`
+	ExportProbedValue  *ebpf.Variable `ebpf:"export_probed_value"`
+	ExportProbedValues *ebpf.Variable `ebpf:"export_probed_values"`
+	ExportSeenFlags    *ebpf.Variable `ebpf:"export_seen_flags"`
+	ExportValueForm    *ebpf.Variable `ebpf:"export_value_form"`
+	ExportValueOperand *ebpf.Variable `ebpf:"export_value_operand"`
+	FilterByPid        *ebpf.Variable `ebpf:"filter_by_pid"`
+	JavaOnly           *ebpf.Variable `ebpf:"java_only"`
+	WakeupBytes        *ebpf.Variable `ebpf:"wakeup_bytes"`
 }
 
 // ProbePrograms contains all programs after they have been loaded into the kernel.
@@ -472,6 +485,7 @@ type ProbePrograms struct {
 	AllocationOutside  *ebpf.Program `ebpf:"allocation_outside"`
 	CollectionBegin    *ebpf.Program `ebpf:"collection_begin"`
 	LightweightEnter   *ebpf.Program `ebpf:"lightweight_enter"`
+	ManagerBegin       *ebpf.Program `ebpf:"manager_begin"`
 	MonitorBlocks      *ebpf.Program `ebpf:"monitor_blocks"`
 	MonitorEnter       *ebpf.Program `ebpf:"monitor_enter"`
 	MonitorEntered     *ebpf.Program `ebpf:"monitor_entered"`
@@ -484,7 +498,6 @@ type ProbePrograms struct {
 	ParkEnd            *ebpf.Program `ebpf:"park_end"`
 	SafepointBegin     *ebpf.Program `ebpf:"safepoint_begin"`
 	SafepointEnd       *ebpf.Program `ebpf:"safepoint_end"`
-	SafepointOver      *ebpf.Program `ebpf:"safepoint_over"`
 	ValueProbe         *ebpf.Program `ebpf:"value_probe"`
 }
 
@@ -494,6 +507,7 @@ func (p *ProbePrograms) Close() error {
 		p.AllocationOutside,
 		p.CollectionBegin,
 		p.LightweightEnter,
+		p.ManagerBegin,
 		p.MonitorBlocks,
 		p.MonitorEnter,
 		p.MonitorEntered,
@@ -506,7 +520,6 @@ func (p *ProbePrograms) Close() error {
 		p.ParkEnd,
 		p.SafepointBegin,
 		p.SafepointEnd,
-		p.SafepointOver,
 		p.ValueProbe,
 	)
 }

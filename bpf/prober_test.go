@@ -157,9 +157,9 @@ func (q *prober) balanced(t *testing.T) (delivered, full, busy uint64) {
 	t.Helper()
 	c := q.counts(t)
 	delivered, full, busy = c[ObservationsDelivered], c[ObservationsDroppedRingFull], c[ObservationsDroppedBusy]
-	if c[ObservationsAttempted] != delivered+full+busy {
-		t.Errorf("attempted %d, delivered %d, dropped %d as the ring was full and %d as memory was in use",
-			c[ObservationsAttempted], delivered, full, busy)
+	if table := c[ObservationsDroppedTableFull]; c[ObservationsAttempted] != delivered+full+busy+table {
+		t.Errorf("attempted %d, delivered %d, dropped %d as the ring was full, %d as memory was in use and %d as a table was full",
+			c[ObservationsAttempted], delivered, full, busy, table)
 	}
 	return delivered, full, busy
 }

@@ -4,6 +4,7 @@
 /* The time profile: a tick of every CPU's sampling event becomes one sample; processes come and go. */
 #include "context.bpf.h"
 #include "registers.bpf.h"
+#include "wakeup.bpf.h"
 
 #include <bpf/bpf_tracing.h>
 
@@ -24,14 +25,6 @@ struct chain_rate *export_chain_rate __attribute__((unused));
 enum call_engine *export_call_engine __attribute__((unused));
 struct call *export_call __attribute__((unused));
 struct named_call *export_named_call __attribute__((unused));
-
-/* Wake user space only when this much waits for it; otherwise it comes by itself ten times a second. */
-const volatile __u32 wakeup_bytes = 2 << 20;
-
-static __always_inline __u64 wakeup_flags(void)
-{
-	return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= wakeup_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
-}
 
 /* Appends the kernel's frames behind n user frames; returns how many. */
 static __always_inline __u32 kernel_frames(struct tick_context *ctx, struct sample *r, __u32 n)

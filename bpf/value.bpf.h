@@ -55,20 +55,6 @@ struct {
 	__type(value, struct probed_values);
 } value_probes SEC(".maps");
 
-/* The low bytes of v, as many as size says, extended to 64 bits. */
-static __always_inline __u64 extended(__u64 v, __s8 size)
-{
-	switch (size) {
-	case 4: return (__u32)v;
-	case -4: return (__s64)(__s32)v;
-	case 2: return (__u16)v;
-	case -2: return (__s64)(__s16)v;
-	case 1: return (__u8)v;
-	case -1: return (__s64)(__s8)v;
-	}
-	return v;
-}
-
 /* Reads a number of memory; no byte behind it is touched. */
 static __always_inline bool read_number(__u64 at, __s8 size, __u64 *v)
 {

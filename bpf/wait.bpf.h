@@ -58,7 +58,7 @@ static __always_inline void begin_wait(void *waits, __u32 probe, __u64 monitor, 
 	w.handle = handle;
 	w.begin = bpf_ktime_get_ns();
 	if (bpf_map_update_elem(waits, &tid, &w, BPF_ANY))
-		count(OBSERVATIONS_DROPPED_TABLE_FULL, 1);
+		drop_observation();
 }
 
 /* The wait of this thread, 0 if there is none. */

@@ -48,6 +48,7 @@ func (l *eventLabels) of(row agent.EventRow) *profile.Sample {
 	setLabel(labels, labelClass, row.Class)
 	setLabel(labels, place, row.Place)
 	setLabel(labels, labelKind, row.What)
+	setLabel(labels, labelCollector, row.Collector)
 	setLabel(labels, labelField, row.Field)
 	setLabel(labels, labelProbe, row.Probe)
 	setLabel(labels, labelValue, row.Value)

@@ -55,7 +55,7 @@ func TestEventViews(t *testing.T) {
 			"100.0%  9.00s       5  java.lang.Thread.run",
 		}},
 		{agent.Values, []string{
-			"Values, in 10.00 s: 130 executions of 2 probes, from 13 events",
+			"Values, in 10.00 s: 130 values of 2 probes, from 13 events",
 			"hotspot:object__alloc size",
 			"100 executions, mean 35", // (1200 + 300 + 2000) / 100
 			"30.0%          30       3     8-15  ##########",
@@ -67,7 +67,7 @@ func TestEventViews(t *testing.T) {
 		}},
 		{agent.Pauses, []string{
 			"java (pid 1234): stopped for 100.00ms in 14 pauses (1.00% of the time)",
-			"80.0%    0.80%  80.00ms       4  20.00ms  G1CollectForAllocation",
+			"80.0%    0.80%  80.00ms       4  20.00ms  …ctForAllocation, G1 Young Generation",
 			"20.0%    0.20%  20.00ms      10   2.00ms  Cleanup",
 		}},
 		{agent.Faults, []string{

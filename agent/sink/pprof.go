@@ -38,6 +38,7 @@ const (
 	labelGeneration = "generation" // the place of an allocated object
 	labelPlace      = "place"      // of any other object or address
 	labelKind       = "kind"
+	labelCollector  = "collector" // of garbage, during a pause
 	labelField      = "field"
 	labelOffset     = "offset" // numeric, in bytes
 	labelProbe      = "probe"

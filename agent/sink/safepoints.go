@@ -10,9 +10,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
-// Safepoints writes for which operations a VM stopped its threads, the longest time first: how long in all, for what part
-// of the recording, how often, and how long on average. Several processes have a table each, as their times do not add up
-// to a part of the recording. Nil options are DefaultViewOptions. It fails if the profile has no safepoints.
+// Safepoints writes for which operations a VM stopped its threads, and what collected garbage meanwhile, the longest time
+// first: how long in all, for what part of the recording, how often, and how long on average. Several processes have a table
+// each, as their times do not add up to a part of the recording. Nil options are DefaultViewOptions. It fails if the profile
+// has no safepoints.
 func Safepoints(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -36,6 +37,9 @@ func Safepoints(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 		what := label(sample, labelKind)
 		if what == "" {
 			what = unnamed
+		}
+		if collector := label(sample, labelCollector); collector != "" && collector != agent.UnnamedCollector {
+			what += ", " + collector
 		}
 		operations.of(what).add(t)
 	}

@@ -70,8 +70,8 @@ func shopEvents() *agent.Profile {
 		event{stack{execute}, labels{Probe: "php:function__entry name", Value: "main"}, 1, values{10}},
 	)
 	pauses := eventsOf(agent.Pauses,
-		event{nil, labels{What: "G1CollectForAllocation"}, 4, values{4, 80 * ms}},
-		event{nil, labels{What: "Cleanup"}, 10, values{10, 20 * ms}},
+		event{nil, labels{What: "G1CollectForAllocation", Collector: "G1 Young Generation"}, 4, values{4, 80 * ms}},
+		event{nil, labels{What: "Cleanup", Collector: agent.UnnamedCollector}, 10, values{10, 20 * ms}},
 	)
 	faults := eventsOf(agent.Faults,
 		event{stack{futex, allocate, checkout, callStub, run}, labels{Class: cart, Place: "young", Field: "items", Offset: 16}, 60, values{60}},

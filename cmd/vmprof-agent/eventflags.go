@@ -41,7 +41,7 @@ func (e *eventFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&e.budget, "budget", "1%", "calls and events: CPU time of the guests that they may take")
 	fs.StringArrayVar(&e.probes, "probe", nil, "value: where to read what, such as usdt:hotspot:gc__begin=arg1; repeatable; see vmprof-agent probes -h")
 	fs.BoolVar(&e.events.MonitorEnters, "monitor-enters", false, "lock: also estimate how often compiled code takes monitors that are free, by breakpoints now and then (JVMs on x86-64)")
-	fs.BoolVar(&e.events.ExactAllocations, "exact-alloc", false, "alloc: also count every object, of JVMs that run with -XX:+DTraceAllocProbes (twice as slow)")
+	fs.BoolVar(&e.events.ExactAllocations, "exact-alloc", false, "alloc: also count every object, of JVMs that run with -XX:+DTraceAllocProbes (slow)")
 }
 
 // check reads what the flags say.

@@ -36,6 +36,7 @@ type recordStats struct {
 	FirstSymbolised  float64           `json:"first_symbolised_seconds"`
 	ReadFailures     uint64            `json:"read_failures"`
 	Calls            *agent.CallStats  `json:"calls,omitempty"`
+	Events           *agent.EventStats `json:"events,omitempty"`
 }
 
 func writeStats(path string, a *agent.Agent, c agent.Counts) error {
@@ -55,7 +56,7 @@ func writeStats(path string, a *agent.Agent, c agent.Counts) error {
 		AgentCPUSeconds: float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9,
 		AgentRSSBytes:   u.Maxrss << 10,
 		FirstSymbolised: cost.FirstGuestFrame.Seconds(),
-		Calls:           health.Calls,
+		Calls:           health.Calls, Events: health.Events,
 	}
 	for _, n := range health.ReadFailures {
 		s.ReadFailures += n

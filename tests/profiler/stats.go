@@ -28,7 +28,17 @@ type Stats struct {
 	// FirstSymbolised is when the first Java frame had its name, after the agent's start.
 	FirstSymbolised float64 `json:"first_symbolised_seconds"`
 
-	Calls *CallStats `json:"calls"` // nil if no calls were sampled
+	Calls  *CallStats  `json:"calls"`  // nil if no calls were sampled
+	Events *EventStats `json:"events"` // nil if no events were recorded
+}
+
+// EventStats are the agent's counters of events.
+type EventStats struct {
+	Kinds                        []string
+	Attempted, Delivered, Folded uint64
+	Dropped, Discarded           map[string]uint64 // by cause
+	Hits                         uint64            // executions of probes
+	Cost                         time.Duration     // CPU time of guests that they took, as the agent reckons
 }
 
 // CallStats are the agent's counters of sampled calls.
@@ -55,28 +65,45 @@ func parseStats(text []byte) (Stats, error) {
 	return stats, nil
 }
 
-// CheckIdentities returns an error unless every sample that was attempted is accounted for.
+// CheckIdentities returns an error unless everything that was attempted is accounted for: samples, calls and events.
 func (s Stats) CheckIdentities() error {
-	if s.Attempted != s.Delivered+sum(s.Dropped) {
-		return fmt.Errorf("%d samples attempted, but %d delivered and %d dropped", s.Attempted, s.Delivered, sum(s.Dropped))
+	accounts := []account{{"samples", s.Attempted, s.Delivered, sum(s.Dropped), s.Folded, sum(s.Discarded)}}
+	if c := s.Calls; c != nil {
+		accounts = append(accounts, account{"calls", c.Attempted, c.Delivered, c.Dropped, c.Folded, sum(c.Discarded)})
 	}
-	if s.Delivered != s.Folded+sum(s.Discarded) {
-		return fmt.Errorf("%d samples delivered, but %d folded and %d discarded", s.Delivered, s.Folded, sum(s.Discarded))
+	if e := s.Events; e != nil {
+		accounts = append(accounts, account{"events", e.Attempted, e.Delivered, sum(e.Dropped), e.Folded, sum(e.Discarded)})
 	}
-	if s.Calls != nil {
-		return s.Calls.checkIdentities()
+	for _, a := range accounts {
+		if err := a.check(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (s *CallStats) checkIdentities() error {
-	if s.Attempted != s.Delivered+s.Dropped {
-		return fmt.Errorf("%d calls attempted, but %d delivered and %d dropped", s.Attempted, s.Delivered, s.Dropped)
+// An account is what became of all that was attempted.
+type account struct {
+	what                                             string
+	attempted, delivered, dropped, folded, discarded uint64
+}
+
+func (a account) check() error {
+	if a.attempted != a.delivered+a.dropped {
+		return fmt.Errorf("%d %s attempted, but %d delivered and %d dropped", a.attempted, a.what, a.delivered, a.dropped)
 	}
-	if s.Delivered != s.Folded+sum(s.Discarded) {
-		return fmt.Errorf("%d calls delivered, but %d folded and %d discarded", s.Delivered, s.Folded, sum(s.Discarded))
+	if a.delivered != a.folded+a.discarded {
+		return fmt.Errorf("%d %s delivered, but %d folded and %d discarded", a.delivered, a.what, a.folded, a.discarded)
 	}
 	return nil
+}
+
+// EventCost is what an event took of the guest's CPU time on average, with all hits of its probes; 0 without events.
+func (s Stats) EventCost() time.Duration {
+	if s.Events == nil || s.Events.Attempted == 0 {
+		return 0
+	}
+	return s.Events.Cost / time.Duration(s.Events.Attempted)
 }
 
 // Lost returns the samples that are in no stack.

@@ -10,7 +10,8 @@ func TestStats(t *testing.T) {
 		"samples_attempted": 10, "samples_delivered": 7, "samples_dropped": {"ring_full": 2, "other": 1},
 		"samples_folded": 6, "samples_discarded": {"malformed": 1}, "truncated": {"depth": 1},
 		"bpf_ns_total": 20000, "agent_cpu_seconds": 0.25, "something_new": true,
-		"calls": {"Delivered": 5, "Costs": {"page": 400, "hotspot": 600}, "Rates": {"page": {"Hz": 100, "Stride": 7, "Samples": 32}}}
+		"calls": {"Delivered": 5, "Costs": {"page": 400, "hotspot": 600}, "Rates": {"page": {"Hz": 100, "Stride": 7, "Samples": 32}}},
+		"events": {"Kinds": ["alloc"], "Attempted": 12, "Delivered": 9, "Dropped": {"busy": 3}, "Cost": 60000}
 	}`))
 	if err != nil {
 		t.Fatal(err)
@@ -20,6 +21,15 @@ func TestStats(t *testing.T) {
 	}
 	if c := stats.Calls; c == nil || c.Delivered != 5 || c.Cost() != time.Microsecond || c.Rates["page"] != (CallRate{100, 7, 32}) {
 		t.Errorf("got calls %+v", c)
+	}
+	if e := stats.Events; e == nil || e.Delivered != 9 || e.Dropped["busy"] != 3 || len(e.Kinds) != 1 || e.Kinds[0] != "alloc" {
+		t.Errorf("got events %+v", e)
+	}
+	if got := stats.EventCost(); got != 5*time.Microsecond {
+		t.Errorf("an event costs %v", got)
+	}
+	if got := (Stats{Events: &EventStats{Hits: 7}}).EventCost() + (Stats{}).EventCost(); got != 0 {
+		t.Errorf("no event costs %v", got)
 	}
 	if _, err := parseStats([]byte("{")); err == nil {
 		t.Error("parsed half a file")
@@ -32,6 +42,10 @@ func TestIdentities(t *testing.T) {
 		s.Calls = &CallStats{Attempted: 5, Delivered: 4, Dropped: 1, Folded: 3, Discarded: map[string]uint64{"stale": 1}}
 		return s.Calls
 	}
+	events := func(s *Stats) *EventStats {
+		s.Events = &EventStats{Attempted: 6, Delivered: 4, Dropped: map[string]uint64{"busy": 2}, Folded: 3, Discarded: map[string]uint64{"no_window": 1}}
+		return s.Events
+	}
 	for name, change := range map[string]func(*Stats){
 		"attempted": func(s *Stats) { s.Attempted++ },
 		"delivered": func(s *Stats) { s.Delivered++ },
@@ -42,6 +56,11 @@ func TestIdentities(t *testing.T) {
 		"calls delivered": func(s *Stats) { calls(s).Delivered++ },
 		"calls dropped":   func(s *Stats) { calls(s).Dropped = 0 },
 		"calls folded":    func(s *Stats) { calls(s).Folded-- },
+
+		"events attempted": func(s *Stats) { events(s).Attempted++ },
+		"events delivered": func(s *Stats) { events(s).Delivered++ },
+		"events dropped":   func(s *Stats) { events(s).Dropped["busy"]++ },
+		"events folded":    func(s *Stats) { events(s).Folded-- },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := whole.CheckIdentities(); err != nil {
@@ -49,6 +68,7 @@ func TestIdentities(t *testing.T) {
 			}
 			sampled := whole
 			calls(&sampled)
+			events(&sampled)
 			if err := sampled.CheckIdentities(); err != nil {
 				t.Fatal(err)
 			}

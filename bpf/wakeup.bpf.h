@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* When user space is woken to drain the stream: it costs more than the record. */
+#pragma once
+
+#include "maps.bpf.h"
+
+/* Wake user space only when this much waits for it; otherwise it comes by itself ten times a second. */
+const volatile __u32 wakeup_bytes = 2 << 20;
+
+static __always_inline __u64 wakeup_flags(void)
+{
+	return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= wakeup_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+}
