@@ -25,11 +25,25 @@ type allocTrial struct {
 	program string
 	length  time.Duration
 	jdk     jvm.JDK
+	buffers string // size of the threads' buffers, as -XX:TLABSize has it; "" if the JVM chooses
 }
 
 // String is the trial's name: what -run is matched with.
 func (t allocTrial) String() string {
-	return fmt.Sprintf("alloc, %s, %v, %v", t.program, t.length, t.jdk)
+	name := fmt.Sprintf("alloc, %s, %v, %v", t.program, t.length, t.jdk)
+	if t.buffers != "" {
+		name += ", buffers of " + t.buffers
+	}
+	return name
+}
+
+// flags are what the JVM is started with.
+func (t allocTrial) flags() []string {
+	flags := []string{"-XX:+DTraceAllocProbes"}
+	if t.buffers != "" {
+		flags = append(flags, "-XX:TLABSize="+t.buffers, "-XX:-ResizeTLAB")
+	}
+	return flags
 }
 
 // allocPrograms are programs of the suite, from 300 events a second (Xalan) to several thousand (H2).
@@ -37,6 +51,12 @@ var allocPrograms = []string{"Xalan", "H2", "Jython", "Luindex"}
 
 // allocLengths are how long each is recorded.
 var allocLengths = []time.Duration{10 * time.Second, 30 * time.Second}
+
+// allocRepeating is a program that does the same again and again: the ends of its buffers come at the same objects again.
+const allocRepeating = "Luindex"
+
+// allocBuffers are sizes of its buffers, so that they come at others. The first one is what the JVM chooses itself.
+var allocBuffers = []string{"2049k", "1531k", "1217k"}
 
 const (
 	// allocAim is how far below the ideal the overlap of bytes may be, in percentage points.
@@ -53,12 +73,15 @@ func planAllocations(jdks []jvm.JDK, o options) (trials []allocTrial) {
 	}
 	for _, program := range programs {
 		for _, length := range lengths {
-			if t := (allocTrial{program, length, jdks[0]}); o.run.MatchString(t.String()) {
-				trials = append(trials, t)
-			}
+			trials = append(trials, allocTrial{program: program, length: length, jdk: jdks[0]})
 		}
 	}
-	return trials
+	if !o.short {
+		for _, buffers := range allocBuffers {
+			trials = append(trials, allocTrial{allocRepeating, slices.Max(lengths), jdks[0], buffers})
+		}
+	}
+	return slices.DeleteFunc(trials, func(t allocTrial) bool { return !o.run.MatchString(t.String()) })
 }
 
 // An allocResult is what came of a trial.
@@ -88,12 +111,15 @@ func (s *allocations) run(ctx context.Context, m meter) error {
 		}
 		s.results = append(s.results, r)
 	}
-	table := s.tables()[0]
-	if err := table.Print(m.out); err != nil {
-		return err
+	for _, table := range s.tables() {
+		if err := table.Print(m.out); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(m.out); err != nil {
+			return err
+		}
 	}
-	_, err := fmt.Fprintln(m.out)
-	return err
+	return nil
 }
 
 // judge compares the samples in a recording with its exact counts.
@@ -119,13 +145,22 @@ func (s *allocations) tables() []namedTable {
 		"program", "time", "events", "bytes: overlap %", "ideal", "aim", "", "objects: overlap %", "ideal",
 		"all bytes", "all objects", "furthest off",
 	}}
+	control := report.Table{Header: []string{
+		"program", "time", "buffers", "events", "bytes: overlap %", "ideal", "objects: overlap %", "ideal", "all objects", "furthest off",
+	}}
+	points := func(o float64) string { return fmt.Sprintf("%.1f", o) }
 	for _, r := range s.results {
+		furthest := fmt.Sprintf("%s %+.1f points", r.furthest, 100*r.off)
+		if r.buffers != "" {
+			control.Add(r.program, r.length.String(), r.buffers, fmt.Sprint(r.events), points(r.overlap.Bytes), points(r.ideal.Bytes),
+				points(r.overlap.Objects), points(r.ideal.Objects), change(r.objects), furthest)
+			continue
+		}
 		table.Add(r.program, r.length.String(), fmt.Sprint(r.events),
-			fmt.Sprintf("%.1f", r.overlap.Bytes), fmt.Sprintf("%.1f", r.ideal.Bytes), fmt.Sprintf("%.1f", r.ideal.Bytes-allocAim),
-			report.Verdict(r.reached()), fmt.Sprintf("%.1f", r.overlap.Objects), fmt.Sprintf("%.1f", r.ideal.Objects),
-			change(r.bytes), change(r.objects), fmt.Sprintf("%s %+.1f points", r.furthest, 100*r.off))
+			points(r.overlap.Bytes), points(r.ideal.Bytes), points(r.ideal.Bytes-allocAim), report.Verdict(r.reached()),
+			points(r.overlap.Objects), points(r.ideal.Objects), change(r.bytes), change(r.objects), furthest)
 	}
-	return []namedTable{{"alloc", table}}
+	return slices.DeleteFunc([]namedTable{{"alloc", table}, {"alloc-buffers", control}}, func(t namedTable) bool { return len(t.Rows) == 0 })
 }
 
 // change is a ratio as what it adds to 1, in percent.

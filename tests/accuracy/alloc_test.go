@@ -2,6 +2,7 @@ package main
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,8 +14,12 @@ import (
 
 func TestPlanAllocations(t *testing.T) {
 	jdks := []jvm.JDK{{Version: 17, Release: "17.0.1"}, {Version: 25, Release: "25"}}
-	if n := len(planAllocations(jdks, options{run: regexp.MustCompile("")})); n != len(allocPrograms)*len(allocLengths) {
+	if n := len(planAllocations(jdks, options{run: regexp.MustCompile("")})); n != len(allocPrograms)*len(allocLengths)+len(allocBuffers) {
 		t.Errorf("%d trials", n)
+	}
+	control := planAllocations(jdks, options{run: regexp.MustCompile("buffers of 1531k$")})
+	if len(control) != 1 || !slices.Contains(control[0].flags(), "-XX:TLABSize=1531k") {
+		t.Errorf("the control is %v", control)
 	}
 	short := planAllocations(jdks, options{run: regexp.MustCompile(""), short: true})
 	if len(short) != 1 || short[0].String() != "alloc, Xalan, 10s, JDK 17.0.1" {
@@ -56,6 +61,11 @@ func TestJudgeAllocations(t *testing.T) {
 	table := (&allocations{results: []allocResult{good, bad}}).tables()[0]
 	if table.name != "alloc" || len(table.Rows) != 2 || len(table.Rows[0]) != len(table.Header) || table.Rows[1][6] != "MISSED" {
 		t.Errorf("table %+v", table)
+	}
+	good.buffers = "1531k"
+	tables := (&allocations{results: []allocResult{good, bad}}).tables()
+	if len(tables) != 2 || tables[1].name != "alloc-buffers" || len(tables[1].Rows) != 1 || len(tables[1].Rows[0]) != len(tables[1].Header) {
+		t.Errorf("tables %+v", tables)
 	}
 	nothing := allocated(5000, 5000)
 	nothing.Profile.Sample = nothing.Profile.Sample[:1]

@@ -15,7 +15,7 @@ const allocWarmups = 10
 // recordAllocations records a program at work. Samples and exact counts are of the same time, so it does not matter when
 // the recording begins and ends.
 func (m meter) recordAllocations(ctx context.Context, t allocTrial) (_ *profiler.Recording, err error) {
-	guest, err := suite.Start(ctx, t.jdk, t.program, "-XX:+DTraceAllocProbes")
+	guest, err := suite.Start(ctx, t.jdk, t.program, t.flags()...)
 	if err != nil {
 		return nil, err
 	}

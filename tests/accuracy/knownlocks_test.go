@@ -2,6 +2,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 )
@@ -9,8 +10,8 @@ import (
 func TestJudgeWaits(t *testing.T) {
 	truth := events.Truth{
 		Waits: []events.Waited{
-			{Method: "W.hot", Class: "Hot", Times: 1000, LongTimes: 200, Sum: 100e6},
-			{Method: "W.rare", Class: "Rare", Times: 1000, LongTimes: 2, Sum: 1e6},
+			{Method: "W.hot", Class: "Hot", Times: 1000, LongTimes: 200, Sum: 130e6, LongSum: 100e6},
+			{Method: "W.rare", Class: "Rare", Times: 1000, LongTimes: 2, Sum: 1e6, LongSum: 1e6},
 		},
 		Idle: []events.Waited{{Method: "W.idle", Class: "Signal", Times: 10, LongTimes: 10, Sum: 50e6}},
 	}
@@ -27,6 +28,10 @@ func TestJudgeWaits(t *testing.T) {
 		{"idle as contention", []events.Row{wait("Hot", "block", "W.hot", 250, 99e6), wait("Signal", "park", "W.idle", 1, 5e6)},
 			[]string{"delay without contention"}},
 	} {
-		j.check(t, judgeWaits(truth, j.rows))
+		j.check(t, judgeWaits(truth, j.rows, 0))
 	}
+	// Of 200 long waits the records took a tenth of a millisecond each, and 80 are left.
+	rows := []events.Row{wait("Hot", "block", "W.hot", 250, 80e6), idle}
+	judgement{"with slow records", rows, nil}.check(t, judgeWaits(truth, rows, 100*time.Microsecond))
+	judgement{"with fast records", rows, []string{"delay"}}.check(t, judgeWaits(truth, rows, 0))
 }
