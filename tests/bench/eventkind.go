@@ -12,19 +12,19 @@ type eventKind struct {
 	flags []string // of record
 	// certain: every program of the suite has such events in every segment, so that a recording without any has failed.
 	certain bool
-	locks   bool // programs that contend for locks are recorded, too
+	locks   bool // lockers are recorded, too
 }
 
 // eventKinds are those that need no counters of the CPU. The probes that values are read at are named by how often the
-// suite passes them with the serial collector: at collections; whenever a thread gets a buffer for its objects, hundreds
-// or thousands of times a second; and whenever a collection moves an object, so often that the traps alone are beyond the
-// budget and the agent has to take the probe away.
+// suite passes them with the serial collector: whenever a thread gets a buffer for its objects, hundreds or thousands of
+// times a second; and whenever a collection moves an object, so often that the traps alone are beyond the budget and the
+// agent has to take the probe away.
 var eventKinds = []eventKind{
 	{name: "alloc", flags: []string{"-e", "alloc"}, certain: true},
 	{name: "lock", flags: []string{"-e", "lock"}, locks: true},
+	{name: "monitor-enters", flags: []string{"-e", "lock", "--monitor-enters"}, locks: true},
 	{name: "safepoint", flags: []string{"-e", "safepoint"}},
 	{name: "page-faults", flags: []string{"-e", "page-faults"}},
-	{name: "value-rare", flags: valueFlags("usdt:hotspot:gc__begin=arg1")},
 	{name: "value-frequent", flags: valueFlags("libjvm.so:func:AllocTracer::send_allocation_in_new_tlab=arg4"), certain: true},
 	{name: "value-flood", flags: valueFlags("libjvm.so:func:DefNewGeneration::copy_to_survivor_space=arg2:class")},
 }
@@ -56,9 +56,9 @@ func chooseKinds(list string) ([]eventKind, error) {
 	return chosen, nil
 }
 
-// kindsOf returns what is recorded of a guest: of a program that contends for locks only that.
+// kindsOf returns what is recorded of a guest: of a locker only kinds of locks.
 func kindsOf(guest string, kinds []eventKind) []eventKind {
-	if _, ok := contenders[guest]; !ok {
+	if _, ok := lockers[guest]; !ok {
 		return kinds
 	}
 	return slices.DeleteFunc(slices.Clone(kinds), func(k eventKind) bool { return !k.locks })

@@ -7,8 +7,8 @@ import (
 )
 
 func TestChooseKinds(t *testing.T) {
-	kinds, err := chooseKinds("value-rare,alloc")
-	if err != nil || len(kinds) != 2 || kinds[0].name != "alloc" || kinds[1].name != "value-rare" {
+	kinds, err := chooseKinds("value-flood,alloc")
+	if err != nil || len(kinds) != 2 || kinds[0].name != "alloc" || kinds[1].name != "value-flood" {
 		t.Errorf("got %v, %v", kinds, err)
 	}
 	if all, err := chooseKinds(eventKindNames()); err != nil || len(all) != len(eventKinds) {
@@ -23,8 +23,8 @@ func TestKindsOf(t *testing.T) {
 	if all := kindsOf("Xalan", eventKinds); len(all) != len(eventKinds) {
 		t.Errorf("of a program of the suite %v are recorded", all)
 	}
-	for name := range contenders {
-		if locks := kindsOf(name, eventKinds); len(locks) != 1 || locks[0].name != "lock" {
+	for name := range lockers {
+		if locks := kindsOf(name, eventKinds); len(locks) != 2 || locks[0].name != "lock" || locks[1].name != "monitor-enters" {
 			t.Errorf("of %s %v are recorded", name, locks)
 		}
 	}

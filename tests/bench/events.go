@@ -9,7 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// defaultEventGuests are programs of the suite, and the contenders.
+// defaultEventGuests are programs of the suite, and the lockers.
 var defaultEventGuests = []string{"Xalan", "H2", "Jython", "Luindex", "Locking", "Waiting"}
 
 // An eventManner says how much to measure of what events cost.

@@ -35,7 +35,7 @@ func eventTable(costs []eventCost, judged bool) report.Table {
 func suiteCosts(costs []eventCost) (together []eventCost) {
 	programs := map[string]int{} // by kind
 	for _, c := range costs {
-		if _, ok := contenders[c.guest]; ok {
+		if _, ok := lockers[c.guest]; ok {
 			continue
 		}
 		if programs[c.kind] == 0 {
