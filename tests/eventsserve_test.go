@@ -22,7 +22,7 @@ func TestEventsServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { guest.Close() })
-	url := serve(t, "-e", "alloc,lock", "-p", strconv.Itoa(guest.PID()))
+	url := serve(t, "-e", "alloc,lock", "-p", strconv.Itoa(guest.PID()), "--budget", "10%")
 	eventually(t, "the server is ready", func() bool {
 		status, _ := get(t, url+"/-/ready")
 		return status == http.StatusOK

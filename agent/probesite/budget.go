@@ -33,8 +33,13 @@ const (
 // maxEvery is the thinnest that hits are sampled; beyond it too few of a second's hits would be left to say anything.
 const maxEvery = 1 << 20
 
-// A TooHotError says that a probe costs more than the budget even if no hit emits a record. It is the only cause for which
-// Every refuses.
+// maxCounting is the part of the budget that may go for hits that are passed over. With the budget's whole rest the records
+// left would be few, and each stand for so many that a profile is of the luck of some: where hits are so frequent, more are
+// told by a probe that is there for part of the time.
+const maxCounting = 0.5
+
+// A TooHotError says that of the hits of a probe so many had to be passed over that this alone takes half of the budget. It
+// is the only cause for which Every refuses.
 type TooHotError struct {
 	Load  Load
 	Share float64 // of the budget
@@ -43,17 +48,18 @@ type TooHotError struct {
 // Error gives the figures and what can be done.
 func (e *TooHotError) Error() string {
 	l := e.Load
-	return fmt.Sprintf("probe %s is hit %s times a second; at %s us a hit that is %s of a CPU, budget %s of %s CPUs: "+
-		"choose a rarer probe, or raise the budget above %s", l.Probe, thousands(l.Hits), significant(l.Count.Seconds()*1e6),
-		percent(l.counting()), percent(e.Share), significant(l.CPUs), percent(l.counting()/l.CPUs))
+	return fmt.Sprintf("probe %s is hit %s times a second; at %s us a hit that is %s of a CPU before anything is recorded, "+
+		"budget %s of %s CPUs: choose a rarer probe, or raise the budget above %s", l.Probe, thousands(l.Hits),
+		significant(l.Count.Seconds()*1e6), percent(l.counting()), percent(e.Share), significant(l.CPUs),
+		percent(l.counting()/maxCounting/l.CPUs))
 }
 
 // counting is the part of a CPU that it takes to pass all hits over.
 func (l *Load) counting() float64 { return l.Hits * l.Count.Seconds() }
 
 // Every returns N >= 1: every Nth hit may emit a record. It is the least at which the measured cost stays within the
-// budget, made a prime, so that it does not march in step with a program's own loops. If passing over all hits costs too
-// much already, it returns a *TooHotError.
+// budget, made a prime, so that it does not march in step with a program's own loops, and no more than about twice what a
+// record costs over what passing over does. Where that is not enough it returns a *TooHotError.
 func (b Budget) Every(l Load) (int, error) {
 	if l.Count <= 0 {
 		l.Count = unknownCount
@@ -70,13 +76,10 @@ func (b Budget) Every(l Load) (int, error) {
 	allowed := b.Share * l.CPUs // CPUs
 	left := allowed - l.counting()
 	extra := l.Hits * max(0, (l.Record-l.Count).Seconds()) // CPUs, if every hit has a record
-	if !(left >= 0) {
-		return 0, &TooHotError{l, b.Share}
-	}
 	if extra <= left {
 		return 1, nil
 	}
-	if extra > left*maxEvery {
+	if !(l.counting() <= maxCounting*allowed && extra <= left*maxEvery) {
 		return 0, &TooHotError{l, b.Share}
 	}
 	return prime(int(math.Ceil(extra / left))), nil

@@ -25,8 +25,9 @@ func TestBudget(t *testing.T) {
 		{"no room for a record", 0.01, Load{Hits: 20_000, Count: 500 * ns, Record: 600 * ns, CPUs: 1}, 0},
 		{"next to no room", 0.01, Load{Hits: 19_999.9999, Count: 500 * ns, Record: 5000 * ns, CPUs: 1}, 0},
 		{"too hot", 0.01, Load{Hits: 220_000, Count: 600 * ns, Record: 5000 * ns, CPUs: 1}, 0},
-		{"on 16 CPUs it is not", 0.01, Load{Hits: 220_000, Count: 600 * ns, Record: 5000 * ns, CPUs: 16}, 37},
-		{"a guest that is mostly idle earns little", 0.01, Load{Hits: 300, Count: 550 * ns, Record: 5000 * ns, CPUs: 0.02}, 41},
+		{"on 32 CPUs it is not", 0.01, Load{Hits: 220_000, Count: 600 * ns, Record: 5000 * ns, CPUs: 32}, 7},
+		{"more than half of the budget goes for counting", 0.01, Load{Hits: 10_001, Count: 500 * ns, Record: 5500 * ns, CPUs: 1}, 0},
+		{"a guest that is mostly idle earns little", 0.01, Load{Hits: 300, Count: 550 * ns, Record: 5000 * ns, CPUs: 0.04}, 7},
 		{"counting costs more than a record, as measured", 0.01, Load{Hits: 1000, Count: 600 * ns, Record: 500 * ns, CPUs: 1}, 1},
 		{"costs are not known", 0.01, Load{Hits: 2000, CPUs: 1}, 3},
 		{"nothing is known", 0.01, Load{}, 1},
@@ -46,8 +47,8 @@ func TestBudget(t *testing.T) {
 // The message has the figures that were measured.
 func TestTooHotError(t *testing.T) {
 	_, err := Budget{0.01}.Every(Load{Probe: "monitor enter", Hits: 220_000, Count: 600 * time.Nanosecond, CPUs: 2})
-	const want = "probe monitor enter is hit 220,000 times a second; at 0.6 us a hit that is 13% of a CPU, budget 1% of 2 CPUs: " +
-		"choose a rarer probe, or raise the budget above 6.6%"
+	const want = "probe monitor enter is hit 220,000 times a second; at 0.6 us a hit that is 13% of a CPU before anything is recorded, " +
+		"budget 1% of 2 CPUs: choose a rarer probe, or raise the budget above 13%"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}
@@ -73,6 +74,10 @@ func FuzzBudget(f *testing.F) {
 		cost := hits * (l.Count.Seconds() + (l.Record-l.Count).Seconds()/float64(n))
 		if cost > share*cpus*(1+1e-9) {
 			t.Errorf("every %d of %+v costs %g of %g", n, l, cost, share*cpus)
+		}
+		// Half of the budget at least is for records. The next prime is less than twice as large.
+		if n > 2 && float64(n) > 2*(1+2*(l.Record-l.Count).Seconds()*hits/(share*cpus)) {
+			t.Errorf("every %d of %+v", n, l)
 		}
 	})
 }
