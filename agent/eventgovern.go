@@ -74,24 +74,19 @@ func (e *eventProbes) tune(now, passed time.Duration) {
 	cpus := e.used.until(times).Seconds() / passed.Seconds()
 	e.noteRecordCost(&counts)
 	e.used, e.spent = times, counts
+	loads := e.loads(passed)
 	for _, p := range e.plans {
-		if p.unbound() {
-			continue
-		}
-		if p.resting() {
+		if p.resting() && !p.unbound() {
 			e.wake(p, now)
-			continue
 		}
-		hits, err := e.hitsOf(p)
-		if err != nil {
-			continue
-		}
-		rate := float64(hits-p.hits) / passed.Seconds()
-		every, err := e.affordable(p, rate, cpus)
-		p.hits = hits
+	}
+	for _, l := range loads {
+		p := l.plan
+		every, err := e.affordable(l, loads.part(l), cpus)
+		p.hits = l.hits
 		switch {
 		case p.perf:
-			every = p.faultRate(every, rate)
+			every = p.faultRate(every, l.rate)
 		case err != nil:
 			e.putToRest(p, now, err)
 			continue
@@ -114,18 +109,16 @@ func (e *eventProbes) check(now, passed time.Duration) {
 	cpus := e.used.until(times).Seconds() / passed.Seconds()
 	e.noteRecordCost(&counts)
 	e.used.add(times)
-	for _, p := range e.plans {
-		if p.unbound() || p.perf || p.resting() {
+	loads := e.loads(governInterval)
+	for _, l := range loads {
+		p := l.plan
+		if p.perf {
 			continue
 		}
-		hits, err := e.hitsOf(p)
-		if err != nil {
-			continue
-		}
-		every, err := e.affordable(p, float64(hits-p.hits)/governInterval.Seconds(), cpus)
+		every, err := e.affordable(l, loads.part(l), cpus)
 		switch {
 		case err != nil:
-			p.hits = hits
+			p.hits = l.hits
 			e.putToRest(p, now, err)
 		case float64(every) > steady*float64(p.every):
 			p.every = uint32(every)
@@ -144,12 +137,11 @@ func (e *eventProbes) apply(p *attachedPlan) {
 // unbound says that a plan is wanted at any price, or is rare.
 func (p *attachedPlan) unbound() bool { return p.exact || p.fixed || p.kind == Pauses }
 
-// affordable is of how many hits of a plan one may be told, if there are that many a second and the guests use so many CPUs;
-// mu is held. A *probesite.TooHotError if none may.
-func (e *eventProbes) affordable(p *attachedPlan, rate, cpus float64) (int, error) {
-	trap := time.Duration(p.traps()) * e.trapTime()
-	return probesite.Budget{Share: e.opt.Budget / float64(e.kinds())}.Every(probesite.Load{
-		Probe: p.name(), Hits: rate, Count: trap, Record: trap + e.record, CPUs: max(cpus, 0.1),
+// affordable is of how many hits of a plan one may be told, if part of its kind's budget is for it and the guests use so many
+// CPUs; mu is held. A *probesite.TooHotError if none may.
+func (e *eventProbes) affordable(l planLoad, part, cpus float64) (int, error) {
+	return probesite.Budget{Share: e.opt.Budget / float64(e.kinds()), Part: part}.Every(probesite.Load{
+		Probe: l.plan.name(), Hits: l.rate, Count: l.count, Record: l.count + e.record, CPUs: max(cpus, 0.1),
 	})
 }
 

@@ -142,10 +142,8 @@ static __always_inline bool see_allocation(const struct registers *r, __u32 prob
 		buffer = parameter(r, 2);
 	}
 	weight = stands_for(vm, h, size, buffer, outside);
-	if (!weight)
-		return false;
-	every = told(probe);
-	if (!every)
+	every = told(probe); /* what stands for nothing costs a hit, too */
+	if (!weight || !every)
 		return false;
 	s = begin_observation(OBSERVED_ALLOCATION, probe, every);
 	if (!s)

@@ -289,7 +289,7 @@ enum counter {
 	SAMPLES_LINKED,	 /* with SAMPLE_LINK */
 	SAMPLES_PARTIAL, /* that share frames with the thread's previous one */
 	STACKS_DISPLACED, /* previous stacks forgotten because another thread's took their place */
-	PROBE_HITS,	 /* every time a probe of events ran in a guest, told or not */
+	PROBE_HITS,	 /* every time a probe of allocations, waits, values or page faults ran in a guest, told or not, and the last one of a pause */
 	OBSERVATIONS_ATTEMPTED, /* == DELIVERED + all DROPPED; objects that are only counted (exact) are not among them */
 	OBSERVATIONS_DELIVERED,
 	OBSERVATIONS_DROPPED_RING_FULL,

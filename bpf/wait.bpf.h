@@ -61,13 +61,18 @@ static __always_inline void begin_wait(void *waits, __u32 probe, __u64 monitor, 
 		drop_observation();
 }
 
-/* The wait of this thread, 0 if there is none. */
+/* The wait of this thread at a later probe of it, 0 if there is none. That probe's hit is counted here, the first one's by told(). */
 static __always_inline struct wait *this_wait(void *waits)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-	__u32 tid = (__u32)bpf_get_current_pid_tgid();
-	struct wait *w = bpf_map_lookup_elem(waits, &tid);
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 tid = (__u32)id;
+	struct wait *w;
 
+	if (!chosen(id >> 32))
+		return 0;
+	count(PROBE_HITS, 1);
+	w = bpf_map_lookup_elem(waits, &tid);
 	return w && w->born == task->start_boottime ? w : 0;
 }
 

@@ -153,6 +153,9 @@ func TestProbeMonitorEvery(t *testing.T) {
 	if len(all) != 3 {
 		t.Fatalf("%d of 7 were told, want 3", len(all))
 	}
+	if n := m.counts(t)[ProbeHits]; n != 14 {
+		t.Errorf("%d hits of two probes, each of which was passed 7 times", n)
+	}
 	for _, o := range all {
 		if o.seen.Every != 3 {
 			t.Errorf("one stands for %d, want 3", o.seen.Every)

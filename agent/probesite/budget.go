@@ -11,6 +11,15 @@ import (
 // A Budget is what probes may cost.
 type Budget struct {
 	Share float64 // of the guests' CPU time: 0.01 is 1%, as in agent/calls/budget
+	Part  float64 // of that, what one probe may take where several share it; 0: all
+}
+
+// part is the share of the guests' CPU time that the probe may take.
+func (b Budget) part() float64 {
+	if b.Part > 0 {
+		return b.Share * b.Part
+	}
+	return b.Share
 }
 
 // A Load is what was measured of one probe.
@@ -41,8 +50,8 @@ const maxCounting = 0.5
 // A TooHotError says that of the hits of a probe so many had to be passed over that this alone takes half of the budget. It
 // is the only cause for which Every refuses.
 type TooHotError struct {
-	Load  Load
-	Share float64 // of the budget
+	Load   Load
+	Budget Budget
 }
 
 // Error gives the figures and what can be done.
@@ -50,8 +59,8 @@ func (e *TooHotError) Error() string {
 	l := e.Load
 	return fmt.Sprintf("probe %s is hit %s times a second; at %s us a hit that is %s of a CPU before anything is recorded, "+
 		"budget %s of %s CPUs: choose a rarer probe, or raise the budget above %s", l.Probe, thousands(l.Hits),
-		significant(l.Count.Seconds()*1e6), percent(l.counting()), percent(e.Share), significant(l.CPUs),
-		percent(l.counting()/maxCounting/l.CPUs))
+		significant(l.Count.Seconds()*1e6), percent(l.counting()), percent(e.Budget.part()), significant(l.CPUs),
+		percent(l.counting()/maxCounting/l.CPUs*e.Budget.Share/e.Budget.part()))
 }
 
 // counting is the part of a CPU that it takes to pass all hits over.
@@ -73,14 +82,14 @@ func (b Budget) Every(l Load) (int, error) {
 	if !(l.Hits > 0) {
 		return 1, nil
 	}
-	allowed := b.Share * l.CPUs // CPUs
+	allowed := b.part() * l.CPUs // CPUs
 	left := allowed - l.counting()
 	extra := l.Hits * max(0, (l.Record-l.Count).Seconds()) // CPUs, if every hit has a record
 	if extra <= left {
 		return 1, nil
 	}
 	if !(l.counting() <= maxCounting*allowed && extra <= left*maxEvery) {
-		return 0, &TooHotError{l, b.Share}
+		return 0, &TooHotError{l, b}
 	}
 	return prime(int(math.Ceil(extra / left))), nil
 }

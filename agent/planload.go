@@ -1,0 +1,47 @@
+package agent
+
+import "time"
+
+// A planLoad is how often what a plan follows happens.
+type planLoad struct {
+	plan  *attachedPlan
+	hits  uint64        // since it was attached
+	rate  float64       // a second, of late
+	count time.Duration // what a hit takes that is not told
+	full  float64       // CPUs, if all were told
+}
+
+type planLoads []planLoad
+
+// loads are those of the plans that are governed and do not rest, in the time since their hits were last taken down; mu is
+// held.
+func (e *eventProbes) loads(passed time.Duration) (list planLoads) {
+	for _, p := range e.plans {
+		if p.unbound() || p.resting() {
+			continue
+		}
+		hits, err := e.hitsOf(p)
+		if err != nil {
+			continue
+		}
+		l := planLoad{plan: p, hits: hits, rate: float64(hits-p.hits) / passed.Seconds(), count: time.Duration(p.traps()) * e.trapTime()}
+		l.full = l.rate * (l.count + e.record).Seconds()
+		list = append(list, l)
+	}
+	return list
+}
+
+// part is how much of its kind's budget a plan may take: as much as it would take of what all plans of the kind would, so
+// that of all one hit in about as many is told.
+func (list planLoads) part(l planLoad) float64 {
+	all := 0.0
+	for _, other := range list {
+		if other.plan.kind == l.plan.kind {
+			all += other.full
+		}
+	}
+	if all == 0 {
+		return 1
+	}
+	return l.full / all
+}
