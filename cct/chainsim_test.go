@@ -78,6 +78,9 @@ func off(probability float64, n int) float64 {
 // What a chain says of samples of a program whose contexts are known. Only a part of its contexts is ever walked, the
 // others are met as links only, as with links whose full walk got lost.
 func TestPlaceRandomPrograms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, on one thread")
+	}
 	var unique, ambiguous, byCaller, unplaced int
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 6))

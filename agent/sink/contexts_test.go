@@ -50,6 +50,9 @@ func TestContextsFitTerminal(t *testing.T) {
 }
 
 func TestContextsErrors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, on one thread")
+	}
 	for _, p := range []*profile.Profile{mustPprof(t, shop()), {}, mustPprof(t, shopCalls())} {
 		var out bytes.Buffer
 		if err := sink.Contexts(&out, p, nil); !errors.Is(err, sink.ErrNoContexts) || !strings.Contains(err.Error(), "--context=chain") || out.Len() > 0 {

@@ -211,6 +211,9 @@ func TestViewErrors(t *testing.T) {
 
 // A stored file may hold more contexts than are kept: the views say so, and lose no sample.
 func TestViewsOfTooManyContexts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, on one thread")
+	}
 	p := foreign("samples", "count", 41, 1)
 	p.SampleType = append(p.SampleType, &profile.ValueType{Type: "entries", Unit: "count"})
 	p.Sample[0].Value, p.Sample[1].Value = []int64{41, 3}, []int64{1, 5}

@@ -31,8 +31,8 @@ var heapKinds = map[string]heapKind{
 	"compact headers ZGC": {CollectorZ, []string{"-XX:+UseZGC", "-XX:+UnlockExperimentalVMOptions", "-XX:+UseCompactObjectHeaders"}, 24},
 }
 
-// TestObjects finds the guest's objects by what is in them, in the heap of every collector.
-func TestObjects(t *testing.T) {
+// TestLiveObjects finds the guest's objects by what is in them, in the heap of every collector.
+func TestLiveObjects(t *testing.T) {
 	for _, home := range jdks(t) {
 		classes := compileGuest(t, home, []string{objectsSource})
 		version := 17

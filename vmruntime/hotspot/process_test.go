@@ -31,6 +31,9 @@ func TestAttachStarting(t *testing.T) {
 // TestAttachReplacedMeanwhile: whenever during Attach a class is unloaded, and its method's and its code's memory are
 // given to another method, neither is remembered by the name of the other.
 func TestAttachReplacedMeanwhile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, on one thread")
+	}
 	const name, version = "testdata/jdk25", 99_999
 	p := newPatient(t, name)
 	var other blob

@@ -9,6 +9,9 @@ import (
 // far above what is left if a source is not used: with exact profiles, rates follow from those of three roots; where
 // all profiles are wrong by a factor of more than four, time and breakpoints remain.
 func TestSimulated(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, on one thread")
+	}
 	for name, tt := range map[string]struct {
 		simulated
 		listen int     // seconds

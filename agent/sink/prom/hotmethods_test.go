@@ -236,6 +236,9 @@ func TestSumsStayTrue(t *testing.T) {
 
 // A guest can make any number of names. It gets its places and no more memory than they need.
 func TestMillionMethods(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, on one thread")
+	}
 	const names, places = 1_000_000, 50
 	h := NewHotMethods(places, 10)
 	all := make(samples, names)
