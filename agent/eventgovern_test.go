@@ -54,12 +54,7 @@ func TestTune(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
 	p := k.plan(t, Allocations, k.objects.ValueProbe) // which counts each hit
-	if err := p.find(nil, k.register); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.attach(k.uprobes); err != nil {
-		t.Fatal(err)
-	}
+	k.place(t, p)
 	k.plans = []*attachedPlan{p}
 	now := time.Duration(0)
 	// Nobody's CPU time is known: a tenth of a CPU is taken, of which the budget is 1%: a millisecond a second.
@@ -129,14 +124,7 @@ func TestTuneExceptions(t *testing.T) {
 	fixed, exact, pauses := k.plan(t, Values, k.objects.ValueProbe), k.plan(t, Allocations, k.objects.ObjectAllocated), k.plan(t, Pauses, k.objects.SafepointEnd)
 	fixed.fixed, fixed.every, exact.exact = true, 7, true
 	faults := &attachedPlan{eventPlan: eventPlan{kind: Faults, of: "page faults"}, cookies: []uint32{bpf.ProbeFault}, every: 1, perf: true}
-	for _, p := range []*attachedPlan{fixed, exact, pauses} {
-		if err := p.find(nil, k.register); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.attach(k.uprobes); err != nil {
-			t.Fatal(err)
-		}
-	}
+	k.place(t, fixed, exact, pauses)
 	k.plans = []*attachedPlan{fixed, exact, pauses, faults}
 	for _, p := range k.plans {
 		k.pretend(t, p, 1_000_000)
@@ -160,14 +148,7 @@ func TestTuneShares(t *testing.T) {
 	k.trap.Store(int64(time.Microsecond))
 	a, b, other := k.plan(t, Locks, k.objects.ValueProbe), k.plan(t, Locks, k.objects.ValueProbe), k.plan(t, Values, k.objects.ValueProbe)
 	k.plans = []*attachedPlan{a, b, other}
-	for _, p := range k.plans {
-		if err := p.find(nil, k.register); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.attach(k.uprobes); err != nil {
-			t.Fatal(err)
-		}
-	}
+	k.place(t, k.plans...)
 	k.pretendCost(t, 10, 10*time.Microsecond)
 	k.pretend(t, a, 150)
 	k.pretend(t, b, 50)
@@ -185,14 +166,7 @@ func TestCheck(t *testing.T) {
 	k.trap.Store(int64(time.Microsecond))
 	p, fixed := k.plan(t, Values, k.objects.ValueProbe), k.plan(t, Values, k.objects.ValueProbe)
 	fixed.fixed = true
-	for _, p := range []*attachedPlan{p, fixed} {
-		if err := p.find(nil, k.register); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.attach(k.uprobes); err != nil {
-			t.Fatal(err)
-		}
-	}
+	k.place(t, p, fixed)
 	k.plans = []*attachedPlan{p, fixed}
 	// A tenth of a CPU is taken to be used, of which a second's budget is a millisecond. Beside the trap a record takes 10 us.
 	k.pretendCost(t, 10, 10*time.Microsecond)

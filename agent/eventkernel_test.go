@@ -89,6 +89,19 @@ func (k *kernelSide) plan(t *testing.T, kind EventKind, programs ...*ebpf.Progra
 	return p
 }
 
+// place finds the sites of plans and attaches them.
+func (k *kernelSide) place(t *testing.T, plans ...*attachedPlan) {
+	t.Helper()
+	for _, p := range plans {
+		if err := p.find(nil, k.register); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.attach(k.uprobes); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // hits is how often probes were hit in all.
 func (k *kernelSide) hits(t *testing.T) uint64 {
 	t.Helper()

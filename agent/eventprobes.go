@@ -46,8 +46,7 @@ func newEventProbes(a *Agent, opt EventOptions) (*eventProbes, error) {
 	if opt.Budget == 0 {
 		opt.Budget = DefaultBudget
 	}
-	e := &eventProbes{agent: a, opt: opt, uprobes: attach.NewUprobes()}
-	e.used = guestTimes{}
+	e := &eventProbes{agent: a, opt: opt, uprobes: attach.NewUprobes(), used: guestTimes{}}
 	e.trap.Store(int64(usualTrap))
 	for _, spec := range opt.Values {
 		e.watches = append(e.watches, &valueWatch{spec: spec, files: map[symbolize.FileKey]struct{}{}})
