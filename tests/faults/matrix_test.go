@@ -1,0 +1,156 @@
+package faults
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	"github.com/vmprof-agent/vmprof-agent/tests/report"
+)
+
+// matrix is every section, in the order of the document.
+var matrix = []Section{}
+
+var (
+	long   = flag.Bool("long", false, "run the full forms of tests that have a short one")
+	update = flag.Bool("update", false, "write the matrix into "+document)
+)
+
+const document = "../../docs/reliability.md"
+
+// built is the agent under test. It is in a directory that every user may enter.
+var built profiler.Agent
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := runTests(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runTests(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "vmprof-faults-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return 1, err
+	}
+	if built, err = profiler.Build(context.Background(), dir); err != nil {
+		return 1, err
+	}
+	return m.Run(), nil
+}
+
+// TestMatrix runs the rows that have their test here.
+func TestMatrix(t *testing.T) {
+	for _, section := range matrix {
+		t.Run(section.Name, func(t *testing.T) {
+			for _, row := range section.Rows {
+				if row.Test != nil {
+					t.Run(row.Fault, row.Test)
+				}
+			}
+		})
+	}
+}
+
+// Each row says what it is about, and names tests that exist.
+func TestRows(t *testing.T) {
+	for _, section := range matrix {
+		for _, row := range section.Rows {
+			if row.Fault == "" || row.Holds == "" || row.Test == nil && len(row.Elsewhere) == 0 {
+				t.Errorf("%s: row %q lacks a fault, what holds, or a test", section.Name, row.Fault)
+			}
+			for _, name := range row.Elsewhere {
+				if err := exists(name); err != nil {
+					t.Errorf("%s: row %q: %v", section.Name, row.Fault, err)
+				}
+			}
+		}
+	}
+}
+
+// exists fails if no test file of the package defines the test: "bpf.TestKernelWalk" is in a file bpf/*_test.go.
+func exists(name string) error {
+	dir, test, ok := strings.Cut(name, ".")
+	if !ok {
+		return fmt.Errorf("test %q is not of the form package.Test", name)
+	}
+	test, _, _ = strings.Cut(test, "/")
+	files, err := os.ReadDir("../../" + dir)
+	if err != nil {
+		return fmt.Errorf("test %q: %w", name, err)
+	}
+	definition := regexp.MustCompile(`(?m)^func ` + regexp.QuoteMeta(test) + `\(`)
+	for _, file := range files {
+		if !strings.HasSuffix(file.Name(), "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile("../../" + dir + "/" + file.Name())
+		if err != nil {
+			return err
+		}
+		if definition.Match(text) {
+			return nil
+		}
+	}
+	return fmt.Errorf("no test %q", name)
+}
+
+// TestDocument compares the document with the matrix.
+func TestDocument(t *testing.T) {
+	want := Markdown(matrix)
+	if *update {
+		if err := report.Update(document, "matrix", want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), strings.TrimSpace(want)) {
+		t.Errorf("%s is not what the matrix says: go test ./tests/faults -run TestDocument -update", document)
+	}
+}
+
+// times is how often a test does something: full with -long, else short.
+func times(short, full int) int {
+	if *long {
+		return full
+	}
+	return short
+}
+
+// finish runs a command to its end and returns what it printed and its exit code.
+func finish(t *testing.T, name string, args ...string) (output string, code int) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), name, args...)
+	text, err := command.CombinedOutput()
+	if err != nil && command.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(text), command.ProcessState.ExitCode()
+}
+
+// eventually waits until a condition holds, and fails the test if it does not within the limit.
+func eventually(t *testing.T, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+	}
+}
