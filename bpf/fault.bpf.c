@@ -25,7 +25,7 @@ static __always_inline struct scratch *begin_event(struct tick_context *ctx, __u
 	if (!every)
 		return 0;
 	s = begin_observation(what, probe, every);
-	if (s && !read_registers(s, ctx, task, in_kernel(ctx)))
+	if (s && (only_in_kernel(task) || !read_registers(s, ctx, task, in_kernel(ctx))))
 		s->watch.bare = 1;
 	return s;
 }
@@ -53,8 +53,9 @@ int page_fault(struct tick_context *ctx)
 		return 0;
 	s->seen.o.count = 2;
 	s->seen.o.values[0] = ctx->addr;
-	s->seen.o.values[1] = s->regs.pc;
-	tell_registers(s);
+	s->seen.o.values[1] = s->watch.bare ? 0 : s->regs.pc;
+	if (!s->watch.bare)
+		tell_registers(s);
 	h = heap_of(bpf_map_lookup_elem(&processes, &pid), pid);
 	if (h)
 		s->seen.o.place = place_of(h, ctx->addr);

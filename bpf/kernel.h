@@ -14,6 +14,8 @@
 
 #define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
 #define PF_IDLE 0x00000002
+#define PF_IO_WORKER 0x00000010	  /* io_uring's, since 5.12 */
+#define PF_USER_WORKER 0x00004000 /* since 6.4: io_uring's, too; the bit means nothing from 5.17 to 6.3 */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -57,7 +59,23 @@ struct task_struct {
 	struct thread_struct thread;
 };
 
+struct kernel_clone_args {
+	unsigned int user_worker : 1; /* came with PF_USER_WORKER */
+};
+
 #pragma clang attribute pop
+
+/*
+ * Whether a task never executes user code. The kernel's own threads have no user stack. Workers that it makes for a process,
+ * such as those of io_uring, belong to that process and have its memory, but their saved user registers are a copy of their
+ * creator's: a walk from there tells where another thread was.
+ */
+static __always_inline bool only_in_kernel(const struct task_struct *task)
+{
+	unsigned int worker = bpf_core_field_exists(struct kernel_clone_args, user_worker) ? PF_USER_WORKER : PF_IO_WORKER;
+
+	return task->flags & (PF_KTHREAD | worker);
+}
 
 /*
  * The registers a perf_event program gets, as arch/{x86,arm64}/include/uapi/asm/ptrace.h lays them out. The

@@ -74,7 +74,7 @@ int tick(struct tick_context *ctx)
 	r->user_frames = 0;
 	bpf_get_current_comm(r->comm, sizeof(r->comm));
 
-	if (!(task->flags & PF_KTHREAD)) {
+	if (!only_in_kernel(task)) {
 		if (read_registers(s, ctx, task, kernel)) {
 			user = true;
 			vm = bpf_map_lookup_elem(&processes, &pid);

@@ -19,6 +19,7 @@ import (
 // matrix is every section, in the order of the document. Each theme's rows are in a file of their own.
 var matrix = []Section{
 	{Name: "targets", Title: "The agent damages no target", Rows: slices.Concat(
+		kernelTargetRows,
 		[]Row{},
 	)},
 	{Name: "agent", Title: "No target hurts the agent or another target", Rows: slices.Concat(
