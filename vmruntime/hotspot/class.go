@@ -77,6 +77,9 @@ func (p *Process) Klass(addr uint64, epoch uint32) (*Class, error) {
 	if class, ok := p.objects.classes.get(methodKey{addr, epoch}); ok {
 		return class, nil
 	}
+	if addr == 0 { // the header of memory that no object is in any more is zero
+		return nil, fmt.Errorf("class at address 0: %w", vmruntime.ErrMalformed)
+	}
 	chain, above, err := p.superclasses(addr, epoch)
 	if err != nil {
 		return nil, err

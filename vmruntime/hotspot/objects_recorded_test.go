@@ -1,6 +1,7 @@
 package hotspot
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -233,8 +234,48 @@ func TestObjectsMissing(t *testing.T) {
 	}
 }
 
+// TestClassAtZero: the class pointer of a thread's object is zero, as in memory that a collector has given up, or as its
+// program has written it there. The guest is attached to all the same, and the class is not there.
+func TestClassAtZero(t *testing.T) {
+	for _, name := range []string{"testdata/objects17.gz", "testdata/objects25.gz"} {
+		r := loadRecording(t, name)
+		whole := r.attach(t, nil)
+		l := whole.layout.Objects
+		if class, err := whole.Klass(0, 0); class != nil || !errors.Is(err, vmruntime.ErrMalformed) {
+			t.Errorf("%s: class at 0: %+v, %v", name, class, err)
+		}
+		threads, err := whole.threads(maxThreads)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mem := r.memory()
+		zeroed := 0
+		for _, thread := range threads {
+			object, err := whole.word(thread + uint64(l.ThreadObject))
+			if err == nil && l.ThreadObjectIsHandle {
+				object, err = whole.handle(object)
+			}
+			if header := mem.at(object, l.headerSize()); err == nil && header != nil {
+				clear(header)
+				zeroed++
+			}
+		}
+		if zeroed == 0 {
+			t.Fatalf("%s: no thread's object was recorded", name)
+		}
+		guest, err := r.image().Attach(vmruntime.Target{Memory: mem, Bias: r.Bias})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if l := guest.(*Process).Layout(); l.Objects.HasParkBlocker || !strings.Contains(strings.Join(l.Missing, " "), "parkBlocker") {
+			t.Errorf("%s: parkBlocker %v, missing %q", name, l.Objects.HasParkBlocker, l.Missing)
+		}
+	}
+}
+
 // FuzzObjects asks recorded guests whose memory was changed in some places for objects. Eight bytes of input are a
-// change, as in FuzzCodeCache.
+// change: of bytes as in FuzzCodeCache, of words as in changeWords.
 func FuzzObjects(f *testing.F) {
 	var recordings []*recording
 	var questions [][]question
@@ -250,10 +291,11 @@ func FuzzObjects(f *testing.F) {
 		}
 		questions = append(questions, some)
 	}
-	f.Add([]byte{}, false)
-	f.Add([]byte{0, 0, 1, 0, 0xff, 0xff, 0xff, 0x7f}, true)
-	f.Add([]byte("\x00\x40\x00\x00\x01\x00\x00\x00\x00\x80\x02\x00\xff\xff\x00\x00"), false)
-	f.Fuzz(func(t *testing.T, changes []byte, late bool) {
+	f.Add([]byte{}, []byte{}, false)
+	f.Add([]byte{0, 0, 1, 0, 0xff, 0xff, 0xff, 0x7f}, []byte{}, true)
+	f.Add([]byte("\x00\x40\x00\x00\x01\x00\x00\x00\x00\x80\x02\x00\xff\xff\x00\x00"), []byte{}, false)
+	f.Add([]byte{}, []byte("\x00\x40\x00\x00\x00\x00\x00\x00\x00\x80\x02\x00\x01\x03\x00\x00"), false)
+	f.Fuzz(func(t *testing.T, changes, words []byte, late bool) {
 		i := 0
 		if late {
 			i = 1
@@ -261,6 +303,7 @@ func FuzzObjects(f *testing.F) {
 		r := recordings[i]
 		mem := r.memory()
 		defer change(mem, changes)()
+		defer changeWords(mem, words)()
 		guest, err := r.image().Attach(vmruntime.Target{Memory: mem, Bias: r.Bias, Epoch: func() uint32 { return 0 }})
 		if err != nil {
 			return

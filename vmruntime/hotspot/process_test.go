@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -198,6 +199,44 @@ func change(mem *pieceMemory, changes []byte) (undo func()) {
 	return func() {
 		for i := len(before) - 1; i >= 0; i-- {
 			*before[i].at = before[i].b
+		}
+	}
+}
+
+// changeWords writes whole words into mem, as pointers are written, and returns how to undo it. Eight bytes are a change:
+// four of them where, the others what: an even number writes 0, an odd one copies the word that it leads to.
+func changeWords(mem *pieceMemory, changes []byte) (undo func()) {
+	var total uint64
+	for _, p := range mem.pieces {
+		total += uint64(len(p.Data)) / wordSize
+	}
+	word := func(i uint64) []byte {
+		for _, p := range mem.pieces {
+			n := uint64(len(p.Data)) / wordSize
+			if i < n {
+				return p.Data[wordSize*i:][:wordSize]
+			}
+			i -= n
+		}
+		return nil
+	}
+	type old struct {
+		at     []byte
+		before [wordSize]byte
+	}
+	var all []old
+	for ; len(changes) >= 8 && len(all) < 256; changes = changes[8:] {
+		at := word(uint64(binary.LittleEndian.Uint32(changes)) % total)
+		all = append(all, old{at, [wordSize]byte(at)})
+		if what := uint64(binary.LittleEndian.Uint32(changes[4:])); what%2 == 0 {
+			clear(at)
+		} else {
+			copy(at, word(what/2%total))
+		}
+	}
+	return func() {
+		for _, o := range slices.Backward(all) {
+			copy(o.at, o.before[:])
 		}
 	}
 }
