@@ -9,8 +9,6 @@ import (
 	"unique"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -28,13 +26,15 @@ type guest struct {
 	index   codeIndex
 }
 
-// attachGuest attaches to the VM whose library p maps. While there is hope it tries again, ever more rarely.
+// attachGuest attaches to the VM whose library p maps, or sees to it that this is tried again.
 func (a *Agent) attachGuest(p *process, lib *proc.Mapping) {
-	if !p.work.attach.due(monotonic()) {
+	pace := &p.work.attach
+	if !pace.due(monotonic()) {
 		return
 	}
+	p.retry.Store(0)
 	g, err := a.guests.attach(p, lib)
-	hope := passes(err)
+	now := monotonic()
 	switch {
 	case err == nil:
 		p.work.guest = g
@@ -42,32 +42,29 @@ func (a *Agent) attachGuest(p *process, lib *proc.Mapping) {
 			a.exact.begin(p, g, lib)
 		}
 		return
-	case p.exited.Load(), errors.Is(err, proc.ErrGone):
+	case p.exited.Load():
 		return
-	case hope:
-		a.names.submitLater(p, p.work.attach.next-monotonic())
+	case errors.Is(err, errArchitecture):
+		p.work.hopeless = true
+	case pace.failed(now):
+		a.names.submitLater(p, pace.pauses.next-now)
+	default:
+		p.retry.Store(int64(pace.pauses.next))
 	}
-	p.work.hopeless = !hope
-	if hope && p.work.attach.attempts != patience {
+	if errors.Is(err, proc.ErrGone) || !pace.report(now, !errors.As(err, new(libraryError))) {
 		return
 	}
-	a.log.Warn("cannot attach to JVM; its native frames are still shown", "pid", p.pid, "err", err, "retrying", hope)
+	a.log.Warn("cannot attach to JVM; its native frames are still shown", "pid", p.pid, "err", err, "retrying", !p.work.hopeless)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.runtime = "hotspot"
 	p.notes = append(p.notes, fmt.Sprintf("Java frames of process %d are missing: %v", p.pid, err))
 }
 
-// patience is after how many attempts people are told that a VM cannot be attached yet: that is after ten seconds.
-const patience = 12
+// A libraryError is what is wrong with a library, whichever process maps it. It does not pass while the VM starts.
+type libraryError struct{ error }
 
-// passes tells whether what could not be done now may be done later.
-func passes(err error) bool {
-	return slices.ContainsFunc([]error{
-		vmruntime.ErrStarting, errTooManyGuests, proc.ErrTimeout, proc.ErrQuarantined, proc.ErrExhausted,
-		unix.EMFILE, unix.ENFILE,
-	}, func(passing error) bool { return errors.Is(err, passing) })
-}
+func (e libraryError) Unwrap() error { return e.error }
 
 // errArchitecture: the walker's rules for HotSpot frames are those of x86-64.
 var errArchitecture = errors.New("stacks of HotSpot are walked on x86-64 only, so far")
@@ -76,14 +73,14 @@ var errArchitecture = errors.New("stacks of HotSpot are walked on x86-64 only, s
 func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	a := gs.agent
 	if runtime.GOARCH != "amd64" {
-		return nil, errArchitecture
+		return nil, libraryError{errArchitecture}
 	}
 	im, err := gs.image(p, lib)
 	if err != nil {
 		return nil, err
 	}
 	if im.err != nil {
-		return nil, im.err
+		return nil, libraryError{im.err}
 	}
 	bias, err := im.segments.Bias(lib.Start, lib.Offset)
 	if err != nil {
@@ -98,23 +95,26 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 		mem.Close()
 		return nil, err
 	}
-	fail := func(err error) (*guest, error) {
-		mem.Close()
-		gs.free(slot)
-		return nil, err
-	}
+	done := false
+	defer func() { // whichever way it ends
+		if !done {
+			p.attachment.Store(0)
+			mem.Close()
+			gs.free(slot)
+		}
+	}()
 	target := vmruntime.Target{Memory: mem, Bias: bias}
 	if im.probes == nil {
 		target.Epoch = func() uint32 { return gs.classEpoch(slot) }
 	}
 	attached, err := im.img.Attach(target)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	vm := attached.(*hotspot.Process)
 	k, err := kernelLayout(vm.Layout())
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	k.StartTicks, k.Serial, k.Slot = p.identity().Ticks(), serial, slot
 	if im.probes == nil {
@@ -124,11 +124,11 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	p.attachment.Store(serial) // first: samples may tell of it at once
 	if a.events != nil {
 		if err := a.events.announce(p, vm.Layout(), serial); err != nil {
-			return fail(err)
+			return nil, err
 		}
 	}
 	if err := gs.announce(p, k, ebpf.UpdateAny); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	g := &guest{vm: vm, mem: mem, kernel: k, refresh: backoff{first: 100 * time.Millisecond}, mapping: unique.Make(symbolize.Mapping{
 		File: "[jit:HotSpot]", Start: k.CodeLow, Limit: k.CodeHigh,
@@ -144,6 +144,7 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 		p.notes = append(p.notes, fmt.Sprintf("process %d: %s", p.pid, lack))
 	}
 	a.log.Debug("attached", "pid", p.pid, "vm", p.vm)
+	done = true
 	return g, nil
 }
 

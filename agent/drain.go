@@ -125,7 +125,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 	p.classEpoch = s.ClassEpoch
 	code := p.code.Load()
 	t := a.take(p, s, code)
-	if code.due(time.Duration(now)) {
+	if code.due(time.Duration(now)) || p.due(now) {
 		a.dirty[p] = struct{}{}
 	}
 	if len(t.stack) == 0 {

@@ -36,6 +36,9 @@ type process struct {
 	slot       atomic.Uint32           // of the VM, on the kernel side; good once attachment is
 	code       atomic.Pointer[jitCode] // nil if no map of its VM names its code
 	exited     atomic.Bool
+	// retry is when what could not be done for the process is to be tried again if it is sampled then: ns of CLOCK_MONOTONIC,
+	// 0 if there is nothing.
+	retry atomic.Int64
 
 	mu sync.Mutex
 	// Guarded by mu: what the drainer leaves for the worker.
@@ -77,13 +80,19 @@ func newProcess(id proc.Identity, precise bool) *process {
 	return &process{
 		pid: id.PID, ticks: id.Ticks(), id: id, precise: precise,
 		requested: map[rawFrame]struct{}{}, names: map[rawFrame]name{},
-		work: workerState{retry: vmStart, attach: backoff{first: vmStart.first}, show: showAgain, values: librariesLoad},
+		work: workerState{retry: vmStart, attach: newAttachPace(), show: showAgain, values: librariesLoad},
 	}
 }
 
 // identity is enough to tell the process from others with its pid.
 func (p *process) identity() proc.Identity {
 	return proc.Identity{PID: p.pid, Start: p.ticks * nsPerStartTick}
+}
+
+// due tells whether a worker is to look at the process again, at that time of CLOCK_MONOTONIC.
+func (p *process) due(now uint64) bool {
+	at := p.retry.Load()
+	return at != 0 && now >= uint64(at)
 }
 
 // want asks for the names of those frames of a stack that were not asked for yet; it tells whether there were any.

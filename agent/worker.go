@@ -20,12 +20,12 @@ type workerState struct {
 	mapsRead time.Duration                // when, CLOCK_MONOTONIC
 	objects  map[uint64]*symbolize.Object // by start of the mapping, while a worker has the process
 	guest    *guest
-	retry    backoff // of looking for a VM
-	attach   backoff // of attaching to the VM that was found
-	hopeless bool    // there is a VM, and it cannot be attached
-	perf     perfMap // of a VM that is not attached
-	show     backoff // of showing it to call engines
-	values   backoff // of looking for libraries with probes whose values are wanted
+	retry    backoff    // of looking for a VM
+	attach   attachPace // to the VM that was found
+	hopeless bool       // there is a VM, and it will not be attached
+	perf     perfMap    // of a VM that is not attached
+	show     backoff    // of showing it to call engines
+	values   backoff    // of looking for libraries with probes whose values are wanted
 	shown    bool
 }
 

@@ -79,7 +79,10 @@ func readHeaps(t target, c *cacheSchema) (heaps []CodeHeap, shift uint8, err err
 			used:   field(c.memory, c.high),
 		}
 		s := c.segmentShift.of(object)
-		if s < minShift || s > maxShift || h.Low == 0 || h.High < h.Low || h.High-h.Low > maxHeapSize ||
+		if h.Low == 0 || h.Segmap == 0 { // CodeHeap::reserve sets both before there is any code
+			return nil, 0, fmt.Errorf("code heap at %#x: %w", addr, vmruntime.ErrStarting)
+		}
+		if s < minShift || s > maxShift || h.High < h.Low || h.High-h.Low > maxHeapSize ||
 			h.used < h.Low || h.used > h.High || h.Low%(1<<s) != 0 || len(heaps) > 0 && uint8(s) != shift {
 			return nil, 0, fmt.Errorf("code heap at %#x: %w", addr, vmruntime.ErrMalformed)
 		}

@@ -71,6 +71,13 @@ func TestReadHeapsRefuses(t *testing.T) {
 	if _, _, err := readHeaps(target{m.memory()}, s); !errors.Is(err, vmruntime.ErrStarting) {
 		t.Errorf("no heaps: %v", err)
 	}
+	for what, heap := range map[string][7]uint64{"memory": with(0, 0), "segment map": with(3, 0)} {
+		m := &image{base: 0x1000}
+		s := heapImage(m, good, heap)
+		if got, _, err := readHeaps(target{m.memory()}, s); !errors.Is(err, vmruntime.ErrStarting) {
+			t.Errorf("heap without its %s: %x, %v", what, got, err)
+		}
+	}
 	s.heaps, s.heap = 0, m.words(0)
 	if _, _, err := readHeaps(target{m.memory()}, s); !errors.Is(err, vmruntime.ErrStarting) {
 		t.Errorf("null heap: %v", err)

@@ -86,6 +86,10 @@ func (p *Process) attach() error {
 	if p.version, err = readVersion(p.target, &p.schema.version); err != nil {
 		return err
 	}
+	// The VM makes code heaps and the Java heap first, and the interpreter last. Until then there may be some of the code heaps.
+	if _, _, err := interpreterCode(p.target, &p.schema.stubs); err != nil {
+		return err
+	}
 	p.codeCache.schema = &p.schema.cache
 	if p.heaps, p.shift, err = readHeaps(p.target, &p.schema.cache); err != nil {
 		return err

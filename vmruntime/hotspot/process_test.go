@@ -29,6 +29,60 @@ func TestAttachStarting(t *testing.T) {
 	}
 }
 
+// TestAttachLoading: while libjvm is loaded, its variables are not mapped, are zero, or hold addresses of the file. All of
+// that passes.
+func TestAttachLoading(t *testing.T) {
+	for name := range recordings {
+		r := loadRecording(t, name+".gz")
+		whole := r.attach(t, nil)
+		variable := func(mem *pieceMemory, symbol string) []byte { return mem.at(r.Bias+r.Symbols[symbol], wordSize) }
+		unrelocate := func(pointer []byte) {
+			binary.LittleEndian.PutUint64(pointer, number(pointer)-r.Bias)
+		}
+		states := map[string]func(mem *pieceMemory){
+			"not mapped": func(mem *pieceMemory) { mem.pieces = nil },
+			"JDK 0": func(mem *pieceMemory) {
+				v := whole.schema.version
+				clear(mem.at(v.major, 4))
+				if v.jdk != 0 {
+					clear(mem.at(v.jdk, v.jdkMajor.end()))
+				}
+			},
+		}
+		for _, table := range vmTables {
+			symbol := symbolPrefix + table.array
+			states["no stride of "+symbol] = func(mem *pieceMemory) {
+				clear(variable(mem, symbolPrefix+table.entry+"ArrayStride"))
+			}
+			states["no "+symbol] = func(mem *pieceMemory) { clear(variable(mem, symbol)) }
+			states["unrelocated "+symbol] = func(mem *pieceMemory) { unrelocate(variable(mem, symbol)) }
+			for which, entry := range map[string]uint64{"first": 0, "second": 1} {
+				states["unrelocated name in the "+which+" entry of "+symbol] = func(mem *pieceMemory) {
+					array, stride := number(variable(mem, symbol)), number(variable(mem, symbolPrefix+table.entry+"ArrayStride"))
+					column := number(variable(mem, table.symbols()[2]))
+					unrelocate(mem.at(array+entry*stride+column, wordSize))
+				}
+			}
+		}
+		for what, change := range states {
+			mem := loadRecording(t, name+".gz").memory()
+			change(mem)
+			p, err := r.image().Attach(vmruntime.Target{Memory: mem, Bias: r.Bias})
+			if !errors.Is(err, vmruntime.ErrStarting) || p != nil {
+				t.Errorf("%s, %s: %v, %v", name, what, p, err)
+			}
+		}
+		// Of entries that are missing nobody can tell whether they will come.
+		mem := loadRecording(t, name+".gz").memory()
+		symbol := symbolPrefix + fieldTable.array
+		array, stride := number(variable(mem, symbol)), number(variable(mem, symbolPrefix+fieldTable.entry+"ArrayStride"))
+		clear(mem.at(array+10*stride, stride))
+		if p, err := r.image().Attach(vmruntime.Target{Memory: mem, Bias: r.Bias}); err == nil || p != nil {
+			t.Errorf("%s, without most entries: %v, %v", name, p, err)
+		}
+	}
+}
+
 // TestAttachReplacedMeanwhile: whenever during Attach a class is unloaded, and its method's and its code's memory are
 // given to another method, neither is remembered by the name of the other.
 func TestAttachReplacedMeanwhile(t *testing.T) {

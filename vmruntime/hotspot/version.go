@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // versionSchema leads to the VM's version: static variables of Abstract_VM_Version, and JDK_Version where it is
@@ -31,7 +33,8 @@ type version struct {
 	name    string // OpenJDK 64-Bit Server VM
 }
 
-// readVersion reads the VM's version. It is an error if it is not one that this package can know anything about.
+// readVersion reads the VM's version. It is an error if it is not one that this package can know anything about; ErrStarting
+// if the VM does not know it yet.
 func readVersion(t target, s *versionSchema) (version, error) {
 	major, err := t.word(s.major)
 	if err != nil {
@@ -44,9 +47,10 @@ func readVersion(t target, s *versionSchema) (version, error) {
 		if err != nil {
 			return version{}, err
 		}
-		if jdk := s.jdkMajor.of(object); jdk != 0 {
-			v.jdk = int(jdk)
-		}
+		v.jdk = int(s.jdkMajor.of(object))
+	}
+	if v.jdk == 0 {
+		return version{}, vmruntime.ErrStarting
 	}
 	if v.jdk < oldestJDK || v.jdk > maxJDK {
 		return version{}, fmt.Errorf("JDK %d is not supported", v.jdk)

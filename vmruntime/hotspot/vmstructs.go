@@ -60,7 +60,8 @@ type structField struct {
 	width  uint8  // bytes, 8 if unknown
 }
 
-// readStructs reads the arrays. symbols has addresses in the guest.
+// readStructs reads the arrays. symbols has addresses in the guest. ErrStarting if the dynamic linker, or the constructors of
+// libjvm, have not filled them in yet. Where that shows only in entries that are missing it is another error.
 func readStructs(t target, symbols func(string) (uint64, bool)) (*structs, error) {
 	tables := make(map[string][][]uint64)
 	var pointers []uint64
@@ -81,6 +82,16 @@ func readStructs(t target, symbols func(string) (uint64, bool)) (*structs, error
 	name, err := t.strings(pointers)
 	if err != nil {
 		return nil, fmt.Errorf("names of fields: %w", err)
+	}
+	// A name that is not there has the address that it has in the file: the dynamic linker is not done with the array.
+	for _, table := range vmTables {
+		for _, row := range tables[table.array] {
+			for i, column := range table.columns {
+				if _, ok := name[row[i]]; !ok && strings.HasSuffix(column, "Name") {
+					return nil, fmt.Errorf("%s%s: name at %#x: %w", symbolPrefix, table.array, row[i], vmruntime.ErrStarting)
+				}
+			}
+		}
 	}
 	s := &structs{make(map[string]structField), make(map[string]uint64), make(map[string]int64)}
 	for _, row := range tables[fieldTable.array] {
@@ -117,15 +128,24 @@ func readTable(t target, table vmTable, symbols func(string) (uint64, bool)) ([]
 	}
 	header := make([]uint64, len(b.ranges)) // array, entry size, columns
 	for i := range b.ranges {
-		header[i], _ = b.word(i)
+		var ok bool
+		if header[i], ok = b.word(i); !ok {
+			return nil, fmt.Errorf("variables are not mapped: %w", vmruntime.ErrStarting)
+		}
 	}
 	array, size, columns := header[0], header[1], header[2:]
-	if array == 0 || size < 8 || size > maxEntrySize || slices.Max(columns) > size-8 {
+	if array == 0 || size == 0 { // relocations, and then constructors, set them
+		return nil, fmt.Errorf("entries of %d bytes at %#x: %w", size, array, vmruntime.ErrStarting)
+	}
+	if size < 8 || size > maxEntrySize || slices.Max(columns) > size-8 {
 		return nil, fmt.Errorf("entries of %d bytes at %#x: %w", size, array, vmruntime.ErrMalformed)
 	}
 	var rows [][]uint64
 	for len(rows) < maxEntries {
 		chunk, err := readRows(t, array+uint64(len(rows))*size, size)
+		if err != nil && len(rows) == 0 { // the address is still that of the file
+			return nil, fmt.Errorf("entries at %#x: %w: %w", array, vmruntime.ErrStarting, err)
+		}
 		if err != nil {
 			return nil, err
 		}

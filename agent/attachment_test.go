@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// A fakeImage is a library whose VMs cannot be attached.
+type fakeImage func(vmruntime.Target) (vmruntime.Process, error)
+
+func (f fakeImage) Attach(t vmruntime.Target) (vmruntime.Process, error) { return f(t) }
+
+// fakeGuest is an agent, and this test's own process, whose executable the agent takes for a VM's library.
+func fakeGuest(t *testing.T, attach fakeImage) (*Agent, *process, *proc.Mapping) {
+	t.Helper()
+	a, _ := testAgent()
+	a.opt.Proc, a.pool, a.log = proc.DefaultRoot, proc.NewPool(proc.PoolOptions{}), slog.New(slog.DiscardHandler)
+	a.guests = &guests{agent: a, images: map[symbolize.FileKey]*image{}, failures: map[string]uint64{}, slots: []uint32{0}}
+	id, err := a.opt.Proc.Identify(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newProcess(id, false)
+	a.table[p.pid] = p
+	maps, err := a.opt.Proc.Maps(p.pid, func(m *proc.Mapping) bool { return m.Exec && m.IsFile() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib := &maps[0]
+	f, err := a.opt.Proc.OpenMapped(p.pid, lib, maxLibrary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	key, err := openKey(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := elffile.Open(f, key.Size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	im := a.guests.imageOf(key)
+	im.once.Do(func() { im.img, im.segments, im.settled = attach, file.Segments(), true })
+	return a, p, lib
+}
+
+// TestAttachAgain: whatever the reason is why a VM cannot be attached, it is tried again: by the agent itself while the
+// VM may be starting, and then when it is sampled.
+func TestAttachAgain(t *testing.T) {
+	for _, reason := range []error{vmruntime.ErrStarting, vmruntime.ErrMalformed, proc.ErrUnmapped, errors.New("anything")} {
+		attempts := 0
+		a, p, lib := fakeGuest(t, func(vmruntime.Target) (vmruntime.Process, error) {
+			attempts++
+			return nil, reason
+		})
+		a.attachGuest(p, lib)
+		a.attachGuest(p, lib)
+		if attempts != 1 {
+			t.Fatalf("%v: %d attempts at once", reason, attempts)
+		}
+		if next := p.work.attach.pauses.next; next == 0 || next > monotonic()+time.Second || p.work.hopeless {
+			t.Errorf("%v: the next attempt is at %v, now is %v", reason, next, monotonic())
+		}
+		if len(p.notes) != 0 || p.retry.Load() != 0 {
+			t.Errorf("%v: told at once: %q", reason, p.notes)
+		}
+		p.work.attach.begun -= startTime // it is old
+		p.work.attach.pauses.next = 0
+		a.attachGuest(p, lib)
+		if len(p.notes) != 1 || !strings.Contains(p.notes[0], reason.Error()) {
+			t.Errorf("%v: notes %q", reason, p.notes)
+		}
+		retry := time.Duration(p.retry.Load())
+		if retry < monotonic()+retryInterval/2 || p.due(uint64(retry-1)) || !p.due(uint64(retry)) {
+			t.Errorf("%v: samples lead to an attempt at %v, now is %v", reason, retry, monotonic())
+		}
+		if p.attachment.Load() != 0 || a.guests.attached != 0 || len(a.guests.slots) != 1 {
+			t.Errorf("%v: attachment %d, %d attached, %d slots", reason, p.attachment.Load(), a.guests.attached, len(a.guests.slots))
+		}
+	}
+}
+
+// TestSampleRetries: a sample hands a process to a worker when it is due, although its frames are known.
+func TestSampleRetries(t *testing.T) {
+	a, _ := testAgent()
+	id := identity{100, 5_000_000_123, 1}
+	a.handle(sampleRecord(id, 0x1000))
+	p := a.table[100]
+	clear(a.dirty)
+	a.handle(sampleRecord(id, 0x1000))
+	if len(a.dirty) != 0 {
+		t.Fatal("a process without work is handed to a worker")
+	}
+	p.retry.Store(2)
+	if a.handle(sampleRecord(id, 0x1000)); len(a.dirty) != 0 { // at 1 ns
+		t.Error("the process is handed to a worker before it is due")
+	}
+	p.retry.Store(1)
+	if a.handle(sampleRecord(id, 0x1000)); len(a.dirty) != 1 {
+		t.Error("the process is not handed to a worker")
+	}
+}
