@@ -1,12 +1,61 @@
 package faults
 
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+)
+
 // hostileRows: what a process keeps in its memory must not end the agent.
 var hostileRows = []Row{
 	{
 		Fault: "a JVM whose object headers are zero",
 		Holds: "The agent attaches to the JVM. The class is reported as malformed, and a note says what cannot be recorded.",
+		Test:  zeroHeaders,
 		Elsewhere: []string{
 			"vmruntime/hotspot.TestClassAtZero", "vmruntime/hotspot.FuzzObjects",
 		},
 	},
+	{
+		Fault: "a collector moves objects while the agent reads them",
+		Holds: "The agent records time, allocations and locks of the JVM to the end.",
+		Test:  movingObjects,
+	},
+}
+
+// zeroHeaders profiles a JVM that overwrites the class of its threads' objects, and another one.
+func zeroHeaders(t *testing.T) {
+	needs.Root(t, "profiling another process")
+	jdk := needs.JDK(t)
+	hostile := startJVM(t, jdk, "NoClass", "-XX:-UseCompressedClassPointers", "-XX:+UseSerialGC")
+	other := startJVM(t, jdk, "Busy")
+	url := server(t, "-e", "cpu,alloc,lock", "-p", strconv.Itoa(hostile.PID()), "-p", strconv.Itoa(other.PID()))
+	for pid, share := range named(t, url, []int{hostile.PID(), other.PID()}, "Busy.spin") {
+		if share < 0.5 {
+			t.Errorf("%.2f of the samples of process %d have their Java frame", share, pid)
+		}
+	}
+}
+
+// movingObjects records JVMs whose collector moves objects at all times.
+func movingObjects(t *testing.T) {
+	needs.Root(t, "profiling another process")
+	for _, jdk := range needs.JDKs(t) {
+		guest := startJVM(t, jdk, "Churn", "-XX:+UseZGC", "-Xmx512m")
+		for range times(1, 8) {
+			recordJVM(t, guest)
+		}
+	}
+}
+
+func recordJVM(t *testing.T, guest *jvm.Guest) {
+	t.Helper()
+	file := t.TempDir() + "/profile.pb.gz"
+	output, code := finish(t, built.Path, "record", "-e", "cpu,alloc,lock", "-d", "2s", "-o", file, "-p", strconv.Itoa(guest.PID()))
+	if code != 0 || strings.Contains(output, "panic") {
+		t.Errorf("the agent ended with %d:\n%s", code, output)
+	}
 }

@@ -25,6 +25,7 @@ var matrix = []Section{
 	{Name: "agent", Title: "No target hurts the agent or another target", Rows: slices.Concat(
 		[]Row{},
 		hostileRows,
+		startingRows,
 	)},
 	{Name: "service", Title: "The agent behaves as a service", Rows: slices.Concat(
 		[]Row{},

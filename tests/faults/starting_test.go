@@ -1,0 +1,244 @@
+package faults
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+)
+
+// startingRows are about JVMs that are not ready yet when the agent looks at them.
+var startingRows = []Row{
+	{
+		Fault: "a JVM is sampled while it is loaded",
+		Holds: "Its Java frames have names within 5 s. Every failure to attach is tried again: by itself for half a minute, " +
+			"then when the process is sampled, once a minute.",
+		Test:      startingJVMs,
+		Elsewhere: []string{"vmruntime/hotspot.TestAttachLoading", "agent.TestAttachAgain", "agent.TestSampleRetries"},
+	},
+}
+
+// programs are what the JVMs here run: each burns one CPU until it is killed.
+var programs = fstest.MapFS{
+	"Busy.java": {Data: []byte(`
+		public class Busy {
+			static volatile long sink;
+			public static void main(String[] args) {
+				System.out.println("ready pid " + ProcessHandle.current().pid());
+				for (;;) spin();
+			}
+			static void spin() {
+				long x = 1;
+				for (int i = 0; i < 1 << 20; i++) { x ^= x << 13; x ^= x >>> 7; x ^= x << 17; }
+				sink = x;
+			}
+		}`)},
+	"Churn.java": {Data: []byte(`
+		/** Fills its heap with objects that live for a while. */
+		public class Churn {
+			public static void main(String[] args) {
+				System.out.println("ready pid " + ProcessHandle.current().pid());
+				Object[] kept = new Object[1 << 16];
+				for (int i = 0; ; i++) {
+					kept[i & kept.length - 1] = new byte[2048];
+					synchronized (kept) { Busy.sink++; }
+				}
+			}
+		}`)},
+	"NoClass.java": {Data: []byte(`
+		/** Overwrites the class in the header of its threads' objects. */
+		public class NoClass {
+			public static void main(String[] args) throws Exception {
+				java.lang.reflect.Field f = sun.misc.Unsafe.class.getDeclaredField("theUnsafe");
+				f.setAccessible(true);
+				sun.misc.Unsafe unsafe = (sun.misc.Unsafe) f.get(null);
+				Thread[] all = new Thread[64];
+				int n = Thread.enumerate(all);
+				System.out.println("ready pid " + ProcessHandle.current().pid());
+				for (int i = 0; i < n; i++) unsafe.putLong(all[i], 8L, 0L);
+				for (;;) Busy.spin();
+			}
+		}`)},
+}
+
+// startJVM starts one of the programs, which is killed when the test ends.
+func startJVM(t *testing.T, jdk jvm.JDK, main string, flags ...string) *jvm.Guest {
+	t.Helper()
+	g, err := launch(t.Context(), jdk, main, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(g) })
+	return g
+}
+
+func launch(ctx context.Context, jdk jvm.JDK, main string, flags ...string) (*jvm.Guest, error) {
+	compiler, err := jvm.Oldest()
+	if err != nil {
+		return nil, err
+	}
+	classes, err := compiler.Compile(ctx, jvm.Build{Sources: programs, Release: jvm.MinVersion})
+	if err != nil {
+		return nil, err
+	}
+	return jvm.Start(ctx, jvm.Command{
+		JDK: jdk, Flags: append([]string{"-Xmx64m"}, flags...), Classpath: []string{classes}, Main: main,
+	})
+}
+
+func stop(g *jvm.Guest) {
+	g.Kill()
+	g.Close()
+}
+
+// server starts the agent as a server on a free port. It ends with the test, which fails if it had ended before.
+func server(t *testing.T, args ...string) (url string) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	command := exec.CommandContext(ctx, built.Path, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	messages, err := command.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var rest []byte
+	done := make(chan struct{})
+	t.Cleanup(func() {
+		stop()
+		<-done
+		if err := command.Wait(); err != nil && command.ProcessState.ExitCode() != 0 {
+			t.Errorf("the server ended with %v:\n%s", err, rest)
+		}
+	})
+	out := bufio.NewReader(messages)
+	line, err := out.ReadString('\n')
+	go func() {
+		defer close(done)
+		rest, _ = io.ReadAll(out)
+	}()
+	address := regexp.MustCompile(`http://[0-9.]+:[0-9]+`).FindString(line)
+	if err != nil || address == "" {
+		t.Fatalf("the server does not say where it is: %q, %v", line, err)
+	}
+	return address
+}
+
+// named returns the share of a process's samples of the next second that have a frame of that name.
+func named(t *testing.T, url string, pids []int, function string) map[int]float64 {
+	t.Helper()
+	query := "seconds=1"
+	for _, pid := range pids {
+		query += fmt.Sprintf("&pid=%d", pid)
+	}
+	response, err := http.Get(url + "/profiles/cpu?" + query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	p, err := profile.Parse(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, found := map[int]float64{}, map[int]float64{}
+	for _, sample := range p.Sample {
+		pid := int(sample.NumLabel["pid"][0])
+		all[pid] += float64(sample.Value[0])
+		if has(sample, function) {
+			found[pid] += float64(sample.Value[0])
+		}
+	}
+	shares := map[int]float64{}
+	for _, pid := range pids {
+		shares[pid] = found[pid] / max(all[pid], 1)
+	}
+	return shares
+}
+
+func has(s *profile.Sample, function string) bool {
+	for _, location := range s.Location {
+		for _, line := range location.Line {
+			if line.Function != nil && strings.HasSuffix(line.Function.Name, function) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// startingJVMs starts JVMs of every JDK in waves, beside an agent that samples as often as it may.
+func startingJVMs(t *testing.T) {
+	needs.Root(t, "profiling the machine")
+	jdks := needs.JDKs(t)
+	url := server(t, "-F", "999")
+	const wave, limit = 10, 5 * time.Second
+	started, late := 0, 0
+	for range times(2, 30) {
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		var pids []int
+		var guests []*jvm.Guest
+		var failed error
+		for i := range wave {
+			wg.Go(func() {
+				g, err := launch(t.Context(), jdks[i%len(jdks)], "Busy")
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					failed = errors.Join(failed, err)
+					return
+				}
+				guests, pids = append(guests, g), append(pids, g.PID())
+			})
+		}
+		wg.Wait()
+		ready := time.Now()
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		started += len(pids)
+		// The limit is the fault's; what is waited for beyond it is a machine that is too busy to answer.
+		unnamed := func() (left []int) {
+			for pid, share := range named(t, url, pids, "Busy.spin") {
+				if share < 0.5 {
+					left = append(left, pid)
+				}
+			}
+			return left
+		}
+		left := unnamed()
+		for len(left) > 0 && time.Since(ready) < limit {
+			left = unnamed()
+		}
+		late += len(left)
+		for deadline := time.Now().Add(30 * time.Second); len(left) > 0; left = unnamed() {
+			if time.Now().After(deadline) {
+				t.Fatalf("JVMs %v have no Java frames", left)
+			}
+		}
+		for _, g := range guests {
+			stop(g)
+		}
+	}
+	t.Logf("%d JVMs started; %d had no Java frames after %v", started, late, limit)
+	if late > 0 && *long {
+		t.Errorf("%d of %d JVMs had no Java frames after %v", late, started, limit)
+	}
+}
