@@ -26,6 +26,7 @@ var matrix = []Section{
 		[]Row{},
 		hostileRows,
 		startingRows,
+		mountRows,
 	)},
 	{Name: "service", Title: "The agent behaves as a service", Rows: slices.Concat(
 		[]Row{},
