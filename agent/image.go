@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
@@ -166,7 +168,7 @@ func (gs *guests) attachImage(p *process, im *image, found imageFile, f *os.File
 	if err != nil {
 		return err
 	}
-	if passes(out.code) {
+	if errors.Is(out.code, unix.EMFILE) || errors.Is(out.code, unix.ENFILE) {
 		undo(out)
 		return out.code
 	}
