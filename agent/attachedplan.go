@@ -15,13 +15,11 @@ import (
 // An attachedPlan are the probes of one plan in one library, which are attached and taken away together.
 type attachedPlan struct {
 	eventPlan
-	file    *os.File        // of the library, to attach again; it keeps the file system from being unmounted
-	found   [][]foundSite   // by probe
-	sites   [][]attach.Site // by probe, with their cookies
+	file    *os.File        // of the library, to attach again
+	sites   [][]attach.Site // by probe
 	cookies []uint32
 	links   []link.Link // none while the plan rests
 
-	idle  bool          // no process that is known maps the library: hits are of others, which have their own probes
 	every uint32        // hits of which one is told
 	fixed bool          // so many are wanted, whatever it costs
 	perf  bool          // of perf events: nothing is attached to the library, and nothing rests
@@ -31,54 +29,29 @@ type attachedPlan struct {
 	why   error         // of the last rest; nil if there was none
 }
 
-// A foundSite is where a probe belongs, and what the kernel side must know there.
-type foundSite struct {
-	probesite.Site
-	setting setting // or nil
-}
-
-// find finds the sites of all probes. It reads the library's file.
-func (p *attachedPlan) find(finder *probesite.Finder) error {
+// find finds the sites of all probes and gives them cookies.
+func (p *attachedPlan) find(finder *probesite.Finder, register func() (uint32, error)) error {
 	for _, probe := range p.probes {
-		sites, err := probe.find(finder)
+		found, err := probe.find(finder)
 		if err != nil {
 			return err
 		}
-		var found []foundSite
-		for _, s := range sites {
-			f := foundSite{Site: s}
-			if probe.configure != nil {
-				if f.setting, err = probe.configure(finder, s); err != nil {
-					return fmt.Errorf("%s: %w", probe.name, err)
-				}
-			}
-			found = append(found, f)
-		}
-		p.found = append(p.found, found)
-	}
-	return nil
-}
-
-// register gives cookies to all sites. After an error those that were given are among p.cookies, too.
-func (p *attachedPlan) register(next func() (uint32, error)) error {
-	for i, found := range p.found {
 		var sites []attach.Site
 		for _, s := range found {
-			cookie, err := next()
+			cookie, err := register()
 			if err != nil {
 				return err
 			}
-			p.cookies = append(p.cookies, cookie)
-			if s.setting != nil {
-				if err := s.setting(cookie); err != nil {
-					return fmt.Errorf("%s: %w", p.probes[i].name, err)
+			if probe.configure != nil {
+				if err := probe.configure(cookie, finder, s); err != nil {
+					return fmt.Errorf("%s: %w", probe.name, err)
 				}
 			}
+			p.cookies = append(p.cookies, cookie)
 			sites = append(sites, attach.Site{Offset: s.Offset, RefCtrOffset: s.RefCtrOffset, Cookie: uint64(cookie)})
 		}
 		p.sites = append(p.sites, sites)
 	}
-	p.found = nil
 	return nil
 }
 

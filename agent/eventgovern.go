@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
@@ -231,23 +230,14 @@ func (e *eventProbes) wake(p *attachedPlan, now time.Duration) {
 	e.attached.Store(int64(now))
 }
 
-// notes say which plans were put to rest, and why: of those that there are, or were since.
-func (e *eventProbes) notes(since time.Duration) (list []string) {
+// notes say which plans were put to rest, and why.
+func (e *eventProbes) notes() (list []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, p := range e.plans {
 		if p.why != nil {
-			list = append(list, p.note())
-		}
-	}
-	for _, n := range e.former {
-		if n.removed >= since && !slices.Contains(list, n.text) {
-			list = append(list, n.text)
+			list = append(list, fmt.Sprintf("%s were not recorded all the time: %v", p.of, p.why))
 		}
 	}
 	return list
-}
-
-func (p *attachedPlan) note() string {
-	return fmt.Sprintf("%s were not recorded all the time: %v", p.of, p.why)
 }

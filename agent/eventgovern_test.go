@@ -88,8 +88,8 @@ func TestTune(t *testing.T) {
 		if !p.resting() || p.until != now+rest || p.rest != rest {
 			t.Fatalf("5000 hits a second: rests %v until %v, want %v", p.rest, p.until-now, rest)
 		}
-		if len(k.notes(0)) != 1 || !strings.Contains(k.notes(0)[0], "probe 0 is hit 5,00") {
-			t.Errorf("notes %q", k.notes(0))
+		if len(k.notes()) != 1 || !strings.Contains(k.notes()[0], "probe 0 is hit 5,00") {
+			t.Errorf("notes %q", k.notes())
 		}
 		before := k.hits(t)
 		probed()
@@ -220,10 +220,7 @@ func TestRecordCost(t *testing.T) {
 func TestWakeInVain(t *testing.T) {
 	k := newKernelSide(t)
 	p := k.plan(t, Allocations, k.agent.objects.Tick) // which is no program of a probe
-	if err := p.find(nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.register(k.register); err != nil {
+	if err := p.find(nil, k.register); err != nil {
 		t.Fatal(err)
 	}
 	p.rest, p.until = firstRest, 100*time.Second

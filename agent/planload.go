@@ -24,10 +24,6 @@ func (e *eventProbes) loads(passed time.Duration) (list planLoads) {
 		if err != nil {
 			continue
 		}
-		if p.idle { // nothing is told, and what is hit is governed by whoever's it is
-			p.hits = hits
-			continue
-		}
 		l := planLoad{plan: p, hits: hits, rate: float64(hits-p.hits) / passed.Seconds(), count: time.Duration(p.traps()) * e.trapTime()}
 		l.full = l.rate * (l.count + e.record).Seconds()
 		list = append(list, l)

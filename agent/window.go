@@ -178,7 +178,7 @@ func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 	if a.events != nil {
 		p.EventCounts = after.eventsSince(w.before, a.events.trapTime())
 		a.countObjects(ctx, w, processes, after, p)
-		p.Comments = append(p.Comments, a.events.notes(w.began)...)
+		p.Comments = append(p.Comments, a.events.notes()...)
 	}
 	p.Counts.Delivered, p.Counts.Folded, p.Counts.Discarded = w.received, w.folded, maps.Clone(w.discarded)
 	// In flight at the beginning of the window there may be samples that were attempted before it.
