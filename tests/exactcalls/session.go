@@ -161,8 +161,7 @@ func (s *Session) follow(file *elffile.File, lib *os.File) error {
 		}
 	}
 	s.probes = attach.NewProbes(s.objects)
-	_, err = s.probes.Attach(lib, sites)
-	return err
+	return s.probes.Attach(lib, sites)
 }
 
 // epoch is how many times the VM has unloaded classes.

@@ -26,10 +26,10 @@ var matrix = []Section{
 		[]Row{},
 		hostileRows,
 		startingRows,
-		mountRows,
 	)},
 	{Name: "service", Title: "The agent behaves as a service", Rows: slices.Concat(
-		[]Row{},
+		serviceRows,
+		memoryRows,
 	)},
 }
 
