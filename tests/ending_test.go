@@ -55,7 +55,9 @@ func TestGuestEndsMeanwhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			guest := start(t, "Plain")
 			run := sampling(t, guest)
-			time.Sleep(time.Second) // for some samples
+			if _, err := guest.Await(t.Context(), time.Now()); err != nil { // for some samples
+				t.Fatal(err)
+			}
 			if err := end(guest); err != nil {
 				t.Fatal(err)
 			}
@@ -134,10 +136,14 @@ func TestKilledAgentLeavesNothing(t *testing.T) {
 		}
 		return true
 	})
-	if _, err := guest.Truth(time.Now().Add(-time.Second), time.Now()); err != nil {
+	if _, err := guest.Await(t.Context(), time.Now()); err != nil {
 		t.Errorf("the guest is hurt: %v", err)
 	}
-	recording, err := sampling(t, guest).Stop() // another agent works as the first one did
+	run = sampling(t, guest) // another agent works as the first one did
+	if _, err := guest.Await(t.Context(), time.Now()); err != nil {
+		t.Error(err)
+	}
+	recording, err := run.Stop()
 	if err != nil {
 		t.Fatal(err)
 	}

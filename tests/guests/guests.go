@@ -11,6 +11,7 @@ package guests
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -59,6 +60,25 @@ func Start(ctx context.Context, jdk jvm.JDK, program Program, flavour Flavour) (
 		return nil, fmt.Errorf("start %s: %w", program.Name, err)
 	}
 	return &Guest{Guest: guest}, nil
+}
+
+// Await returns what the guest has done since then, once it has done some of every kind of its work: on a busy machine that
+// takes as long as it takes. It fails when ctx is done.
+func (g *Guest) Await(ctx context.Context, since time.Time) (Truth, error) {
+	for {
+		truth, err := g.Truth(since, time.Now())
+		if err == nil && truth.whole() {
+			return truth, nil
+		}
+		if err != nil && !errors.Is(err, errIdle) {
+			return Truth{}, err
+		}
+		select {
+		case <-ctx.Done():
+			return truth, fmt.Errorf("wait for every kind of work: %w; so far %+v, %v", ctx.Err(), truth, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // Truth returns what the guest did between two moments.

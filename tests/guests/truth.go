@@ -3,6 +3,7 @@ package guests
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,6 +48,14 @@ type Under struct {
 	Inner, Outer string
 }
 
+// errIdle: no piece of work was done in the time that was asked for.
+var errIdle = errors.New("the workers used no CPU time")
+
+// whole says that every kind of work took some time.
+func (t Truth) whole() bool {
+	return len(t.Claims) > 0 && !slices.ContainsFunc(t.Claims, func(c Claim) bool { return c.CPU == 0 })
+}
+
 // parseTruth reads the lines that java/guest/Ledger.java prints.
 func parseTruth(lines []string) (Truth, error) {
 	var truth Truth
@@ -56,7 +65,7 @@ func parseTruth(lines []string) (Truth, error) {
 		}
 	}
 	if truth.CPU <= 0 {
-		return Truth{}, errors.New("parse truth: the workers used no CPU time")
+		return Truth{}, fmt.Errorf("parse truth: %w", errIdle)
 	}
 	return truth, nil
 }
