@@ -62,7 +62,6 @@ const (
 	EnterMapProbes            = "probes"
 	EnterMapProcesses         = "processes"
 	EnterMapScratches         = "scratches"
-	EnterMapSeenMethods       = "seen_methods"
 	EnterProgMonitorEnter     = "monitor_enter"
 	EnterVarCheckContexts     = "check_contexts"
 	EnterVarConfirmLevels     = "confirm_levels"
@@ -132,7 +131,6 @@ type EnterMapSpecs struct {
 	Probes       *ebpf.MapSpec `ebpf:"probes"`
 	Processes    *ebpf.MapSpec `ebpf:"processes"`
 	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
-	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
 }
 
 // EnterVariableSpecs contains global variables before they are loaded into the kernel.
@@ -178,7 +176,6 @@ type EnterMaps struct {
 	Probes       *ebpf.Map `ebpf:"probes"`
 	Processes    *ebpf.Map `ebpf:"processes"`
 	Scratches    *ebpf.Map `ebpf:"scratches"`
-	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
 }
 
 func (m *EnterMaps) Close() error {
@@ -194,7 +191,6 @@ func (m *EnterMaps) Close() error {
 		m.Probes,
 		m.Processes,
 		m.Scratches,
-		m.SeenMethods,
 	)
 }
 

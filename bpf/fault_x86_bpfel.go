@@ -26,7 +26,6 @@ const (
 	FaultMapProbes             = "probes"
 	FaultMapProcesses          = "processes"
 	FaultMapScratches          = "scratches"
-	FaultMapSeenMethods        = "seen_methods"
 	FaultProgOverflow          = "overflow"
 	FaultProgPageFault         = "page_fault"
 	FaultVarCheckContexts      = "check_contexts"
@@ -98,7 +97,6 @@ type FaultMapSpecs struct {
 	Probes      *ebpf.MapSpec `ebpf:"probes"`
 	Processes   *ebpf.MapSpec `ebpf:"processes"`
 	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
-	SeenMethods *ebpf.MapSpec `ebpf:"seen_methods"`
 }
 
 // FaultVariableSpecs contains global variables before they are loaded into the kernel.
@@ -144,7 +142,6 @@ type FaultMaps struct {
 	Probes      *ebpf.Map `ebpf:"probes"`
 	Processes   *ebpf.Map `ebpf:"processes"`
 	Scratches   *ebpf.Map `ebpf:"scratches"`
-	SeenMethods *ebpf.Map `ebpf:"seen_methods"`
 }
 
 func (m *FaultMaps) Close() error {
@@ -159,7 +156,6 @@ func (m *FaultMaps) Close() error {
 		m.Probes,
 		m.Processes,
 		m.Scratches,
-		m.SeenMethods,
 	)
 }
 

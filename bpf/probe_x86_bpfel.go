@@ -144,7 +144,7 @@ type ProbePauseCause struct {
 type ProbeProbe struct {
 	_     structs.HostLayout
 	Every uint32
-	Pad   uint32
+	Turn  uint32
 }
 
 type ProbeProbeCount struct {
@@ -225,7 +225,6 @@ const (
 	ProbeMapProbes              = "probes"
 	ProbeMapProcesses           = "processes"
 	ProbeMapScratches           = "scratches"
-	ProbeMapSeenMethods         = "seen_methods"
 	ProbeMapTails               = "tails"
 	ProbeMapValueProbes         = "value_probes"
 	ProbeProgAllocationInBuffer = "allocation_in_buffer"
@@ -353,7 +352,6 @@ type ProbeMapSpecs struct {
 	Probes      *ebpf.MapSpec `ebpf:"probes"`
 	Processes   *ebpf.MapSpec `ebpf:"processes"`
 	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
-	SeenMethods *ebpf.MapSpec `ebpf:"seen_methods"`
 	Tails       *ebpf.MapSpec `ebpf:"tails"`
 	ValueProbes *ebpf.MapSpec `ebpf:"value_probes"`
 }
@@ -423,7 +421,6 @@ type ProbeMaps struct {
 	Probes      *ebpf.Map `ebpf:"probes"`
 	Processes   *ebpf.Map `ebpf:"processes"`
 	Scratches   *ebpf.Map `ebpf:"scratches"`
-	SeenMethods *ebpf.Map `ebpf:"seen_methods"`
 	Tails       *ebpf.Map `ebpf:"tails"`
 	ValueProbes *ebpf.Map `ebpf:"value_probes"`
 }
@@ -447,7 +444,6 @@ func (m *ProbeMaps) Close() error {
 		m.Probes,
 		m.Processes,
 		m.Scratches,
-		m.SeenMethods,
 		m.Tails,
 		m.ValueProbes,
 	)
