@@ -132,7 +132,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		table: map[int]*process{}, dirty: map[*process]struct{}{},
 		windows: map[*Window]struct{}{}, closing: map[*Window]struct{}{},
 		discarded: noDiscards(),
-		observed:  observedCounts{discarded: noDiscards()},
+		observed:  observedCounts{discarded: noEventDiscards()},
 		pool:      proc.NewPool(proc.PoolOptions{}),
 	}
 	if a.log == nil {
@@ -334,6 +334,9 @@ func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*
 
 // Collect opens a window, closes it after d or when ctx ends, and returns what it holds.
 func (a *Agent) Collect(ctx context.Context, d time.Duration, pids []int) (*Profile, error) {
+	if a.events != nil {
+		a.events.hurry(monotonic(), d)
+	}
 	w := a.Open(pids)
 	select {
 	case <-time.After(d):

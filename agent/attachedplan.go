@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/cilium/ebpf/link"
 
@@ -18,15 +17,16 @@ type attachedPlan struct {
 	file    *os.File        // of the library, to attach again
 	sites   [][]attach.Site // by probe
 	cookies []uint32
-	links   []link.Link // none while the plan rests
+	links   []link.Link // none while the plan is not observed
 
-	every uint32        // hits of which one is told
-	fixed bool          // so many are wanted, whatever it costs
-	perf  bool          // of perf events: nothing is attached to the library, and nothing rests
-	hits  uint64        // when they were last read
-	rest  time.Duration // the last one
-	until time.Duration // CLOCK_MONOTONIC: a rest ends
-	why   error         // of the last rest; nil if there was none
+	every uint32    // hits of which one is recorded
+	fixed bool      // so many are wanted, whatever it costs
+	perf  bool      // of perf events: nothing is attached to the library, and it is observed all the time
+	hits  uint64    // when they were last read
+	rate  float64   // hits a second, in the last slice, if the plan is not observed all the time
+	duty  dutyCycle // when the plan is observed
+	cover coverage  // when it was
+	turn  uint32    // how often its probes were attached
 }
 
 // find finds the sites of all probes and gives them cookies.
@@ -77,7 +77,8 @@ func (p *attachedPlan) detach() error {
 	return errors.Join(errs...)
 }
 
-func (p *attachedPlan) resting() bool { return p.links == nil && !p.perf }
+// silent says that nothing that probes see is to be recorded now.
+func (p *attachedPlan) silent() bool { return !p.duty.always() && !p.duty.on }
 
 func (p *attachedPlan) close() error {
 	err := p.detach()

@@ -83,8 +83,8 @@ func TestPlanAttach(t *testing.T) {
 	}
 	attached := func(want bool) {
 		t.Helper()
-		if n := hits(); (n > 0) != want || p.resting() == want {
-			t.Errorf("%d hits, resting: %v; attached: %v", n, p.resting(), want)
+		if n := hits(); (n > 0) != want || (p.links == nil) == want {
+			t.Errorf("%d hits, detached: %v; attached: %v", n, (p.links == nil), want)
 		}
 	}
 	attached(false)

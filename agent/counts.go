@@ -15,7 +15,16 @@ const (
 	discardMalformed = "malformed" // a record that cannot be decoded
 	discardEmpty     = "empty_stack"
 	discardNoWindow  = "no_window" // nobody was recording these processes
+	// discardUnobserved: an event after the end of the slice of time in which it would have counted.
+	discardUnobserved = "unobserved"
 )
+
+// noEventDiscards is noDiscards for events.
+func noEventDiscards() map[string]uint64 {
+	none := noDiscards()
+	none[discardUnobserved] = 0
+	return none
+}
 
 // noDiscards holds every reason, so that a series exists before its first failure.
 func noDiscards() map[string]uint64 {
@@ -29,6 +38,7 @@ type snapshot struct {
 	discarded map[string]uint64
 	observed  observedCounts
 	allocated classCounts // nil unless objects are counted
+	covered   map[*coverage]coverageSums
 }
 
 // snapshot counts; mu is held.
@@ -42,6 +52,9 @@ func (a *Agent) snapshot() snapshot {
 		if s.allocated, err = a.events.classCounts(); err != nil {
 			a.log.Error("cannot read how many objects were allocated", "err", err)
 		}
+	}
+	if a.events != nil {
+		s.covered = a.events.covers.sums(monotonic())
 	}
 	return s
 }

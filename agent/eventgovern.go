@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,19 +12,20 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A plan that costs too much even if nothing is told of it is taken away, for a rest that is longer every time.
+// A plan whose hits cost too much even if nothing is recorded of them is observed in slices of time (eventduty.go).
 const (
-	firstRest   = 5 * time.Second
-	longestRest = 5 * time.Minute
 	// steady is by how much a rate must be wrong to be changed: weights of a window should not vary for nothing.
 	steady = 1.5
-	// checkInterval is how often it is seen whether a probe has spent what it may until the rates are set anew, if one was
-	// attached of late: a probe that a guest passes a million times a second has spent a second's budget in a fiftieth of it.
+	// checkInterval is how often the governor looks whether a probe has spent what it may until the rates are set anew, if one
+	// was attached of late: a probe that a process passes a million times a second spends a second's budget in a fiftieth of it.
 	checkInterval = governInterval / 50
 	// checksSkipped is how many of these are none where all probes are known for longer than a second.
 	checksSkipped = 4
-	// faultLookups is how many page faults a second are told, about: to look one up takes the agent some 50 us.
+	// faultLookups is how many page faults a second are recorded, about: to look one up takes the agent some 50 us.
 	faultLookups = 200
+	// leastBudget is the part of one CPU that events of a kind may take however little CPU time the processes use. A process
+	// that is nearly idle has next to no CPU time to take a share of, and what it does is still to be seen.
+	leastBudget = 0.002
 )
 
 // govern keeps the probes within the budget until ctx ends.
@@ -46,6 +48,7 @@ func (e *eventProbes) govern(ctx context.Context) {
 		case beat%(1+checksSkipped) == 0, now-time.Duration(e.attached.Load()) < governInterval:
 			e.check(now, now-last)
 		}
+		e.turn(monotonic())
 	}
 }
 
@@ -59,36 +62,35 @@ func (e *eventProbes) measureTrap() {
 	e.trap.Store(int64(trap))
 }
 
-// trapTime is what a hit takes of a guest beside its program.
+// trapTime is what a hit takes of a process beside its program.
 func (e *eventProbes) trapTime() time.Duration { return time.Duration(e.trap.Load()) }
 
 // tune sets all rates by what was measured in the time that has passed.
 func (e *eventProbes) tune(now, passed time.Duration) {
 	counts, err := e.agent.objects.ReadCounts()
 	if err != nil {
-		return // told by whoever reads them for people
+		return // reported by whoever reads them for people
 	}
 	times := e.agent.guestTimes()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	cpus := e.used.until(times).Seconds() / passed.Seconds()
+	e.now = now
+	e.measureCPUs(times, passed)
 	e.noteRecordCost(&counts)
-	e.used, e.spent = times, counts
+	e.used, e.spent, e.fresh = times, counts, false
 	loads := e.loads(passed)
-	for _, p := range e.plans {
-		if p.resting() && !p.unbound() {
-			e.wake(p, now)
-		}
-	}
 	for _, l := range loads {
 		p := l.plan
-		every, err := e.affordable(l, loads.part(l), cpus)
+		if !p.duty.always() {
+			continue // turn sets its rate, for a whole cycle
+		}
+		every, err := e.affordable(l, loads.part(l))
 		p.hits = l.hits
 		switch {
 		case p.perf:
 			every = p.faultRate(every, l.rate)
 		case err != nil:
-			e.putToRest(p, now, err)
+			e.slice(p, now, l, loads.part(l), err)
 			continue
 		}
 		p.adopt(uint32(every))
@@ -96,8 +98,8 @@ func (e *eventProbes) tune(now, passed time.Duration) {
 	}
 }
 
-// check thins out, or puts to rest, what has spent already, in the time that has passed since the rates were set, more than
-// it may until they are set anew: tune would, too, but later.
+// check thins out, or observes in slices, what has spent already, in the time that has passed since the rates were set, more
+// than it may until they are set anew: tune would, too, but later.
 func (e *eventProbes) check(now, passed time.Duration) {
 	counts, err := e.agent.objects.ReadCounts()
 	if err != nil {
@@ -106,24 +108,36 @@ func (e *eventProbes) check(now, passed time.Duration) {
 	times := e.agent.guestTimes()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	cpus := e.used.until(times).Seconds() / passed.Seconds()
+	e.now = now
+	e.measureCPUs(times, passed)
 	e.noteRecordCost(&counts)
 	e.used.add(times)
 	loads := e.loads(governInterval)
 	for _, l := range loads {
 		p := l.plan
-		if p.perf {
+		if p.perf || !p.duty.always() {
 			continue
 		}
-		every, err := e.affordable(l, loads.part(l), cpus)
+		every, err := e.affordable(l, loads.part(l))
 		switch {
 		case err != nil:
 			p.hits = l.hits
-			e.putToRest(p, now, err)
+			l.rate *= float64(governInterval) / float64(max(passed, checkInterval))
+			e.slice(p, now, l, loads.part(l), err)
 		case float64(every) > steady*float64(p.every):
 			p.every = uint32(every)
 			e.apply(p)
 		}
+	}
+}
+
+// measureCPUs notes how many CPUs the processes have used since rates were set. Of a process that was attached since then
+// too little is known to say that it uses few; it is taken to use one. mu is held.
+func (e *eventProbes) measureCPUs(times guestTimes, passed time.Duration) {
+	e.fresh = e.fresh || e.used.lacks(times)
+	e.cpus = e.used.until(times).Seconds() / passed.Seconds()
+	if e.fresh {
+		e.cpus = max(e.cpus, 1)
 	}
 }
 
@@ -137,29 +151,45 @@ func (e *eventProbes) apply(p *attachedPlan) {
 // unbound says that a plan is wanted at any price, or is rare.
 func (p *attachedPlan) unbound() bool { return p.exact || p.fixed || p.kind == Pauses }
 
-// affordable is of how many hits of a plan one may be told, if part of its kind's budget is for it and the guests use so many
-// CPUs; mu is held. A *probesite.TooHotError if none may.
-func (e *eventProbes) affordable(l planLoad, part, cpus float64) (int, error) {
-	return probesite.Budget{Share: e.opt.Budget / float64(e.kinds()), Part: part}.Every(probesite.Load{
-		Probe: l.plan.name(), Hits: l.rate, Count: l.count, Record: l.count + e.record, CPUs: max(cpus, 0.1),
-	})
+// budget is that of a plan if part of its kind's is for it; mu is held.
+func (e *eventProbes) budget(part float64, slices int) probesite.Budget {
+	return probesite.Budget{
+		Share: e.opt.Budget / float64(e.kinds()), Part: part, Least: min(leastBudget, e.opt.Budget), Slices: slices,
+	}
+}
+
+// loadOf is what was measured of a plan; mu is held. Of the processes of a library that was found of late too little is
+// known, too, to say that they use few CPUs.
+func (e *eventProbes) loadOf(l planLoad) probesite.Load {
+	cpus := e.cpus
+	if born := l.plan.cover.bornAt(); born > 0 && e.now-born < governInterval {
+		cpus = max(cpus, 1)
+	}
+	return probesite.Load{
+		Probe: l.plan.name(), Hits: l.rate, Count: l.count, Record: l.count + e.record, CPUs: max(cpus, 1e-9),
+	}
+}
+
+// affordable is of how many hits of a plan one may be recorded, if it is observed all the time and part of its kind's budget
+// is for it; mu is held. A *probesite.TooHotError if none may.
+func (e *eventProbes) affordable(l planLoad, part float64) (int, error) {
+	return e.budget(part, 1).Every(e.loadOf(l))
 }
 
 // adopt takes on a rate if it is worth it.
 func (p *attachedPlan) adopt(every uint32) {
-	p.rest = max(p.rest/2, 0)
 	if float64(every) > steady*float64(p.every) || float64(p.every) > steady*float64(every) {
 		p.every = every
 	}
 }
 
-// faultRate is of how many page faults one is told: of enough to look them up, at least of the budget's, and of half as many
-// as before at least, as they come in bursts.
+// faultRate is of how many page faults one is recorded: of enough to look them up, at least of the budget's, and of half as
+// many as before at least, as they come in bursts.
 func (p *attachedPlan) faultRate(budget int, hits float64) int {
 	return max(budget, int(hits/faultLookups), int(p.every/2), firstFaults)
 }
 
-// noteRecordCost takes down what a record took of guests when there were some last, on average, beside the trap; mu is held.
+// noteRecordCost notes what a record took of processes when there were some last, on average, beside the trap; mu is held.
 func (e *eventProbes) noteRecordCost(now *bpf.Counts) {
 	if n := now[bpf.ObservationsAttempted] - e.spent[bpf.ObservationsAttempted]; n > 0 {
 		e.record = time.Duration((now[bpf.NsProbes] - e.spent[bpf.NsProbes]) / n)
@@ -177,7 +207,7 @@ func (e *eventProbes) kinds() int {
 	return max(n, 1)
 }
 
-// hitsOf is how often what a plan follows began, or happened, since it was attached.
+// hitsOf is how often the events of a plan began, or happened, since its probes were attached first.
 func (e *eventProbes) hitsOf(p *attachedPlan) (sum uint64, err error) {
 	var perCPU []bpf.ProbeCount
 	for _, cookie := range p.cookies {
@@ -207,37 +237,28 @@ func (p *attachedPlan) traps() int {
 	return 1
 }
 
-// putToRest takes the probes of a plan away for a while; mu is held.
-func (e *eventProbes) putToRest(p *attachedPlan, now time.Duration, why error) {
+// appear attaches a plan and begins to observe it: for a slice, or all the time; mu is held.
+func (e *eventProbes) appear(p *attachedPlan, now time.Duration) error {
+	p.turn++
+	if p.duty.always() {
+		p.cover.begin(now, nil)
+	} else {
+		p.cover.begin(now, &p.duty)
+	}
+	e.covers.add(p)
+	if err := errors.Join(e.setRate(p), p.attach(e.uprobes)); err != nil {
+		p.cover.end(now)
+		return err
+	}
+	return nil
+}
+
+// vanish takes the probes of a plan away; mu is held.
+func (e *eventProbes) vanish(p *attachedPlan, now time.Duration) {
+	p.duty.on = false
+	p.cover.end(now)
+	e.apply(p) // sooner than probes are gone
 	if err := p.detach(); err != nil {
 		e.agent.log.Error("cannot take probes away", "events", p.of, "err", err)
 	}
-	p.rest = min(max(2*p.rest, firstRest), longestRest)
-	p.until = now + p.rest
-	p.why = why
-	e.agent.log.Warn("events rest", "events", p.of, "for", p.rest, "why", why)
-}
-
-// wake attaches a plan again whose rest is over; mu is held.
-func (e *eventProbes) wake(p *attachedPlan, now time.Duration) {
-	if now < p.until {
-		return
-	}
-	if err := p.attach(e.uprobes); err != nil {
-		p.until, p.why = now+p.rest, err
-		return
-	}
-	e.attached.Store(int64(now))
-}
-
-// notes say which plans were put to rest, and why.
-func (e *eventProbes) notes() (list []string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, p := range e.plans {
-		if p.why != nil {
-			list = append(list, fmt.Sprintf("%s were not recorded all the time: %v", p.of, p.why))
-		}
-	}
-	return list
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -48,16 +49,15 @@ func (k *kernelSide) rateOf(t *testing.T, p *attachedPlan) uint32 {
 	return rate.Every
 }
 
-// A plan is thinned out as its hits get more, rests when even hits that are not told cost too much, longer every time, and is
-// attached again.
+// A plan is thinned out as its hits get more. It is observed in slices of time when even hits that are not recorded cost too
+// much, and all the time again, in steps, when they do not any more.
 func TestTune(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
 	p := k.plan(t, Allocations, k.objects.ValueProbe) // which counts each hit
-	k.place(t, p)
-	k.plans = []*attachedPlan{p}
+	k.enrol(t, p)
 	now := time.Duration(0)
-	// Nobody's CPU time is known: a tenth of a CPU is taken, of which the budget is 1%: a millisecond a second.
+	// Nobody's CPU time is known: a budget of 0.2 % of a CPU is left, which is 2 ms a second.
 	second := func(hits uint64) {
 		t.Helper()
 		k.pretend(t, p, hits)
@@ -66,16 +66,16 @@ func TestTune(t *testing.T) {
 		k.tune(now, time.Second)
 	}
 	second(10)
-	if p.every != 1 || k.rateOf(t, p) != 1 || p.resting() {
+	if p.every != 1 || k.rateOf(t, p) != 1 || p.silent() {
 		t.Errorf("10 hits a second: one in %d, the kernel side says %d", p.every, k.rateOf(t, p))
 	}
-	// At a microsecond each, 400 leave 0.6 of the budget to records; at 10 us more for each of these, 60 can be told.
-	second(400)
+	// At a microsecond each, 800 leave 0.6 of the budget to records; at 10 us more for each of these, 120 can be recorded.
+	second(800)
 	thin := p.every
-	if p.resting() || thin != 7 || k.rateOf(t, p) != thin {
-		t.Errorf("400 hits a second: one in %d, the kernel side says %d, resting: %v", thin, k.rateOf(t, p), p.resting())
+	if p.silent() || thin != 7 || k.rateOf(t, p) != thin {
+		t.Errorf("800 hits a second: one in %d, the kernel side says %d, silent: %v", thin, k.rateOf(t, p), p.silent())
 	}
-	second(400)
+	second(800)
 	if p.every != thin {
 		t.Errorf("the same load: one in %d, then %d", thin, p.every)
 	}
@@ -83,37 +83,68 @@ func TestTune(t *testing.T) {
 	if p.every != 1 || k.rateOf(t, p) != 1 {
 		t.Errorf("10 hits a second again: one in %d", p.every)
 	}
-	for i, rest := range []time.Duration{firstRest, 2 * firstRest, 4 * firstRest} {
-		second(5000)
-		if !p.resting() || p.until != now+rest || p.rest != rest {
-			t.Fatalf("5000 hits a second: rests %v until %v, want %v", p.rest, p.until-now, rest)
-		}
-		if len(k.notes()) != 1 || !strings.Contains(k.notes()[0], "probe 0 is hit 5,00") {
-			t.Errorf("notes %q", k.notes())
-		}
+	second(10_000) // take ten times as much as passing over may
+	if d := &p.duty; !p.silent() || d.slices != 10 || d.length != 500*time.Millisecond || k.rateOf(t, p) != 0 {
+		t.Fatalf("10,000 hits a second: one slice of %d, of %v, the kernel side says %d", d.slices, d.length, k.rateOf(t, p))
+	}
+	is := func(hit bool) {
+		t.Helper()
 		before := k.hits(t)
 		probed()
-		if k.hits(t) != before {
-			t.Error("a plan that rests is hit")
-		}
-		now = p.until - time.Nanosecond
-		k.tune(now, time.Second)
-		if !p.resting() {
-			t.Error("the rest ended early")
-		}
-		now = p.until
-		k.tune(now, time.Second)
-		if p.resting() {
-			t.Fatalf("rest %d did not end", i)
-		}
-		probed()
-		if k.hits(t) == before {
-			t.Error("a plan whose rest is over is not hit")
+		if (k.hits(t) != before) != hit {
+			t.Errorf("hit: %v, want %v", !hit, hit)
 		}
 	}
-	second(10)
-	if p.rest >= 4*firstRest {
-		t.Errorf("a plan that behaves would rest for %v again", p.rest)
+	is(false)
+	for _, want := range []int{5, 3, 2, 1} { // the first slice of each cycle is drawn, and no more than half of the load is forgotten
+		k.turn(now)
+		is(true)
+		// In a slice the plan may take what is for all of the cycle: 20 ms a second, of which half is for records.
+		if p.duty.on && p.duty.slices == 10 && (p.every != 11 || k.rateOf(t, p) != 11) {
+			t.Errorf("one in %d hits of a slice, the kernel side says %d", p.every, k.rateOf(t, p))
+		}
+		end := p.duty.to
+		k.turn(end - 1)
+		is(true)
+		k.turn(end)
+		is(false)
+		k.turn(p.duty.begin + p.duty.cycle() - 1)
+		is(false)
+		now = p.duty.begin + p.duty.cycle()
+		k.turn(now)
+		if max(p.duty.slices, 1) != want {
+			t.Fatalf("after a slice without hits: one of %d, want %d", p.duty.slices, want)
+		}
+	}
+	is(true)
+	parts := snapshot{covered: k.covers.sums(now)}.coveredSince(snapshot{})
+	if notes := parts.notes(); len(notes) != 1 || !strings.Contains(notes[0], "probe 0 is hit 10,000") ||
+		!strings.HasPrefix(notes[0], "events of tests were observed ") {
+		t.Errorf("notes %q", notes)
+	}
+}
+
+// A process of which nothing was measured yet does not have its probes taken away for using no CPU.
+func TestTuneUnmeasured(t *testing.T) {
+	k := newKernelSide(t)
+	k.trap.Store(int64(time.Microsecond))
+	p := k.plan(t, Allocations, k.objects.ValueProbe)
+	k.enrol(t, p)
+	k.pretend(t, p, 4000)
+	k.pretendCost(t, 10, 10*time.Microsecond)
+	k.now = 100 * time.Second
+	k.used = guestTimes{}
+	k.agent.table[1] = &process{pid: os.Getpid()}
+	k.agent.table[1].attachment.Store(7)
+	if k.check(k.now, checkInterval); p.silent() {
+		t.Error("is not observed all the time, before the CPU time of its process is known")
+	}
+	if k.tune(k.now+time.Second, time.Second); p.silent() {
+		t.Error("is not observed all the time, before the CPU time of its process was measured for a second")
+	}
+	k.pretend(t, p, 4000)
+	if k.tune(k.now+time.Second, time.Second); !p.silent() {
+		t.Error("is observed all the time, although its process is nearly idle")
 	}
 }
 
@@ -130,8 +161,8 @@ func TestTuneExceptions(t *testing.T) {
 		k.pretend(t, p, 1_000_000)
 	}
 	k.tune(time.Second, time.Second)
-	if fixed.resting() || exact.resting() || pauses.resting() || faults.resting() {
-		t.Error("one of them rests")
+	if fixed.silent() || exact.silent() || pauses.silent() || faults.silent() {
+		t.Error("one of them is not observed all the time")
 	}
 	if fixed.every != 7 || exact.every != 1 || pauses.every != 1 || faults.every != 1_000_000/faultLookups {
 		t.Errorf("one in %d, %d, %d, and %d page faults", fixed.every, exact.every, pauses.every, faults.every)
@@ -150,11 +181,11 @@ func TestTuneShares(t *testing.T) {
 	k.plans = []*attachedPlan{a, b, other}
 	k.place(t, k.plans...)
 	k.pretendCost(t, 10, 10*time.Microsecond)
-	k.pretend(t, a, 150)
-	k.pretend(t, b, 50)
-	k.pretend(t, other, 40)
+	k.pretend(t, a, 600)
+	k.pretend(t, b, 200)
+	k.pretend(t, other, 160)
 	k.tune(time.Second, time.Second)
-	// Of half a millisecond each: 200 hits leave 300 us for 30 records of 10 us, and 40 need 440 us in all.
+	// Of 2 ms each: 800 hits leave 1.2 ms for 120 records of 10 us, and 160 need 1.76 ms in all.
 	if a.every != 7 || b.every != 7 || other.every != 1 {
 		t.Errorf("one in %d, %d and %d", a.every, b.every, other.every)
 	}
@@ -166,29 +197,25 @@ func TestCheck(t *testing.T) {
 	k.trap.Store(int64(time.Microsecond))
 	p, fixed := k.plan(t, Values, k.objects.ValueProbe), k.plan(t, Values, k.objects.ValueProbe)
 	fixed.fixed = true
-	k.place(t, p, fixed)
-	k.plans = []*attachedPlan{p, fixed}
-	// A tenth of a CPU is taken to be used, of which a second's budget is a millisecond. Beside the trap a record takes 10 us.
+	k.enrol(t, p, fixed)
+	// Nobody's CPU time is known: a second's budget is 2 ms. Beside the trap a record takes 10 us.
 	k.pretendCost(t, 10, 10*time.Microsecond)
 	k.pretend(t, fixed, 1_000_000)
-	k.pretend(t, p, 50)
-	if k.check(checkInterval, checkInterval); p.resting() || fixed.resting() || p.every != 1 {
-		t.Errorf("half of a second's budget is spent: one in %d, resting: %v", p.every, p.resting())
+	k.pretend(t, p, 100)
+	if k.check(checkInterval, checkInterval); p.silent() || fixed.silent() || p.every != 1 {
+		t.Errorf("half of a second's budget is spent: one in %d, silent: %v", p.every, p.silent())
 	}
-	k.pretend(t, p, 450)
-	if k.check(2*checkInterval, 2*checkInterval); p.resting() || p.every < 10 || k.rateOf(t, p) != p.every {
-		t.Errorf("more than a second's budget is spent on records: one in %d, resting: %v", p.every, p.resting())
+	k.pretend(t, p, 900)
+	if k.check(2*checkInterval, 2*checkInterval); p.silent() || p.every < 10 || k.rateOf(t, p) != p.every {
+		t.Errorf("more than a second's budget is spent on records: one in %d, silent: %v", p.every, p.silent())
 	}
-	k.pretend(t, p, 600)
-	if k.check(3*checkInterval, 3*checkInterval); !p.resting() || p.until != 3*checkInterval+firstRest || fixed.resting() {
-		t.Errorf("the budget of a second is half spent on hits alone: rests until %v, what is fixed rests: %v", p.until, fixed.resting())
+	k.pretend(t, p, 1200)
+	if k.check(3*checkInterval, 3*checkInterval); !p.silent() || fixed.silent() {
+		t.Errorf("the budget of a second is half spent on hits alone: silent: %v, what is fixed: %v", p.silent(), fixed.silent())
 	}
-	k.tune(p.until, time.Second)
-	if p.resting() {
-		t.Fatal("the rest did not end")
-	}
-	if k.check(p.until+checkInterval, checkInterval); p.resting() {
-		t.Error("rests again for what was before")
+	// 2,200 hits in 60 ms take 37 times what passing over may.
+	if p.duty.slices != 37 {
+		t.Errorf("one slice of %d is observed", p.duty.slices)
 	}
 }
 
@@ -196,9 +223,9 @@ func TestAdopt(t *testing.T) {
 	for _, c := range []struct{ before, every, want uint32 }{
 		{1, 1, 1}, {1, 2, 2}, {10, 15, 10}, {10, 16, 16}, {10, 7, 10}, {10, 6, 6}, {97, 1, 1}, {97, 101, 97},
 	} {
-		p := &attachedPlan{every: c.before, rest: firstRest}
-		if p.adopt(c.every); p.every != c.want || p.rest != firstRest/2 {
-			t.Errorf("%d, then %d: %d, rest %v; want %d", c.before, c.every, p.every, p.rest, c.want)
+		p := &attachedPlan{every: c.before}
+		if p.adopt(c.every); p.every != c.want {
+			t.Errorf("%d, then %d: %d; want %d", c.before, c.every, p.every, c.want)
 		}
 	}
 }
@@ -216,20 +243,46 @@ func TestRecordCost(t *testing.T) {
 	}
 }
 
-// A plan that cannot be attached again when its rest is over rests once more, and says why.
-func TestWakeInVain(t *testing.T) {
+// A plan that cannot be attached again for a slice says why, and is tried again in the next cycle.
+func TestAttachAgainInVain(t *testing.T) {
 	k := newKernelSide(t)
 	p := k.plan(t, Allocations, k.agent.objects.Tick) // which is no program of a probe
 	if err := p.find(nil, k.register); err != nil {
 		t.Fatal(err)
 	}
-	p.rest, p.until = firstRest, 100*time.Second
-	k.wake(p, 99*time.Second)
-	if p.why != nil {
-		t.Errorf("woken early: %v", p.why)
+	k.plans = []*attachedPlan{p}
+	p.rate = 1e6
+	p.duty.start(100*time.Second, 5, usualCycle, k.draw)
+	k.turn(99 * time.Second)
+	if p.cover.reason() != nil {
+		t.Errorf("attached early: %v", p.cover.reason())
 	}
-	k.wake(p, 100*time.Second)
-	if p.why == nil || p.until != 100*time.Second+firstRest || !p.resting() {
-		t.Errorf("%v, until %v", p.why, p.until)
+	k.turn(100 * time.Second)
+	if p.cover.reason() == nil || !p.silent() || !p.duty.done {
+		t.Errorf("%v, silent: %v", p.cover.reason(), p.silent())
+	}
+	k.turn(105 * time.Second)
+	if p.duty.begin != 105*time.Second || p.duty.done {
+		t.Errorf("the next cycle begins at %v", p.duty.begin)
+	}
+}
+
+// A pull of a time that is shorter than a cycle has the next slice sooner.
+func TestHurry(t *testing.T) {
+	k := newKernelSide(t)
+	p := k.plan(t, Allocations, k.objects.ValueProbe)
+	k.enrol(t, p)
+	k.draw = func(n int) int { return n - 1 }
+	p.duty.start(0, 10, usualCycle, k.draw)
+	k.hurry(time.Second, time.Minute)
+	if p.duty.begin != 0 || p.duty.from != 4500*time.Millisecond {
+		t.Errorf("for a minute: a slice at %v", p.duty.from)
+	}
+	k.hurry(time.Second, 4*time.Second)
+	if p.duty.cycle() != 2*time.Second || p.duty.from != 2800*time.Millisecond {
+		t.Errorf("for 4 s: a slice at %v of a cycle of %v", p.duty.from, p.duty.cycle())
+	}
+	if k.hurry(time.Second, time.Second); p.duty.cycle() != time.Second {
+		t.Errorf("for a second: a cycle of %v", p.duty.cycle())
 	}
 }

@@ -32,7 +32,7 @@ func newKernelSide(t *testing.T) *kernelSide {
 	t.Cleanup(func() { o.Close() })
 	a, _ := testAgent()
 	a.log, a.objects = slog.New(slog.DiscardHandler), o
-	k := &kernelSide{eventProbes: &eventProbes{agent: a, uprobes: attach.NewUprobes(), telling: true, used: guestTimes{}, opt: EventOptions{Budget: 0.01}}}
+	k := &kernelSide{eventProbes: &eventProbes{agent: a, uprobes: attach.NewUprobes(), telling: true, used: guestTimes{}, draw: func(int) int { return 0 }, opt: EventOptions{Budget: 0.01}}}
 	a.events = k.eventProbes
 	if k.objects, err = o.LoadProbes(k.uprobes.Multi()); err != nil {
 		t.Fatal(err)
@@ -97,6 +97,20 @@ func (k *kernelSide) place(t *testing.T, plans ...*attachedPlan) {
 			t.Fatal(err)
 		}
 		if err := p.attach(k.uprobes); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// enrol finds the sites of plans, has them observed, and governs them.
+func (k *kernelSide) enrol(t *testing.T, plans ...*attachedPlan) {
+	t.Helper()
+	k.plans = plans
+	for _, p := range plans {
+		if err := p.find(nil, k.register); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.appear(p, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

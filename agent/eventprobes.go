@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -32,12 +33,17 @@ type eventProbes struct {
 	perf    *perfEvents // nil if none are wanted
 	watches []*valueWatch
 	values  valueSites
+	covers  coverages
+	draw    func(n int) int // a number from 0 to n-1, by chance
 
 	mu      sync.Mutex
 	plans   []*attachedPlan
 	cookies uint32        // given out
 	telling bool          // hits are told; before, nobody would read of them
 	used    guestTimes    // when rates were last set
+	fresh   bool          // processes were attached since then
+	cpus    float64       // that processes use
+	now     time.Duration // of the governor, CLOCK_MONOTONIC
 	record  time.Duration // what a record took when there were some last
 	spent   bpf.Counts    // then
 }
@@ -46,7 +52,7 @@ func newEventProbes(a *Agent, opt EventOptions) (*eventProbes, error) {
 	if opt.Budget == 0 {
 		opt.Budget = DefaultBudget
 	}
-	e := &eventProbes{agent: a, opt: opt, uprobes: attach.NewUprobes(), used: guestTimes{}}
+	e := &eventProbes{agent: a, opt: opt, uprobes: attach.NewUprobes(), used: guestTimes{}, draw: rand.IntN}
 	e.trap.Store(int64(usualTrap))
 	for _, spec := range opt.Values {
 		e.watches = append(e.watches, &valueWatch{spec: spec, files: map[symbolize.FileKey]struct{}{}})
@@ -98,10 +104,7 @@ func (e *eventProbes) attachPlan(plan eventPlan, finder *probesite.Finder, f *os
 	if err := p.find(finder, e.register); err != nil {
 		return errors.Join(err, file.Close())
 	}
-	if err := e.setRate(p); err != nil {
-		return errors.Join(err, file.Close())
-	}
-	if err := p.attach(e.uprobes); err != nil {
+	if err := e.appear(p, monotonic()); err != nil {
 		return errors.Join(err, file.Close())
 	}
 	e.plans = append(e.plans, p)
@@ -120,10 +123,10 @@ func (e *eventProbes) register() (uint32, error) {
 	return e.cookies - 1, nil
 }
 
-// setRate tells the kernel side how many hits of a plan's probes are told; mu is held.
+// setRate tells the kernel side of how many hits of a plan's probes one is recorded; mu is held.
 func (e *eventProbes) setRate(p *attachedPlan) error {
-	var rate bpf.ProbeRate
-	if e.telling && e.opt.Kinds[p.kind] {
+	rate := bpf.ProbeRate{Turn: p.turn}
+	if e.telling && e.opt.Kinds[p.kind] && !p.silent() {
 		rate.Every = p.every
 	}
 	for _, cookie := range p.cookies {

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"time"
+
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -43,6 +45,37 @@ var eventValues = [EventKinds][]ValueType{
 // Values are what the values of a row say, in their order. The caller must not change them.
 func (k EventKind) Values() []ValueType { return eventValues[k] }
 
+// Main is the index of the value that readers are to see first.
+func (k EventKind) Main() int { return mainValues[k] }
+
+var mainValues = [EventKinds]int{
+	Allocations: 1, // bytes, as memory is what runs out
+	Locks:       2, // delay
+	Pauses:      1, // time stopped
+}
+
+// A Coverage says how much of the time events were observed: part of it if their probes would have cost too much otherwise.
+// The values of events are scaled to all of it.
+type Coverage struct {
+	Time     time.Duration // for which events were to be observed
+	Observed time.Duration // of that
+	Slices   int           // that Observed is made of
+	// Within is half of the 95 % interval of the sum of the main value, for what of the variance comes of the choice of
+	// slices. +Inf: there are too few to tell.
+	Within float64
+}
+
+// Partial says that part of the time was not observed. Some hundredths of a second in which probes came and went are none.
+func (c *Coverage) Partial() bool { return c != nil && c.Time-c.Observed > 2*checkInterval }
+
+// Share is the part of the time that was observed, 0 to 1.
+func (c *Coverage) Share() float64 {
+	if c == nil || c.Time <= 0 {
+		return 1
+	}
+	return min(c.Observed.Seconds()/c.Time.Seconds(), 1)
+}
+
 // Events are those of one kind in one process. They never change.
 type Events struct {
 	Kind EventKind
@@ -50,6 +83,8 @@ type Events struct {
 	Rows []EventRow                  // by context, then thread, then labels
 	// Basis says how the values were come by, and what a reader must know of them, one sentence each.
 	Basis []string
+	// Coverage is nil if the events were observed all the time, and without probes.
+	Coverage *Coverage
 }
 
 // MaxEventValues bounds Kind.Values.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -14,6 +15,7 @@ import (
 const (
 	maxEventContexts = 1 << 17
 	maxEventRows     = 1 << 16
+	maxEventSlices   = 1 << 16 // of a plan that is observed part of the time: three days of them
 )
 
 // An eventSet is what a window holds of the events of one process.
@@ -23,14 +25,16 @@ type eventSet [EventKinds]*rawEvents
 type rawEvents struct {
 	tree     rawTree
 	rows     map[eventKey]*eventSums
-	threads  map[uint32]string // names of those in rows
-	overflow uint64            // events that lost their labels
+	threads  map[uint32]string                // names of those in rows
+	rates    map[*coverage]map[uint64]float64 // of the main value, in a second, by the slice in which events were seen
+	overflow uint64                           // events that lost their labels
 }
 
 type eventKey struct {
 	context cct.NodeID
 	tid     uint32
 	EventLabels
+	cover *coverage // when the event's plan was observed; nil if that was all the time
 }
 
 // An event is one observation as it goes into windows.
@@ -41,13 +45,18 @@ type event struct {
 	stack  []rawFrame // innermost first
 	labels EventLabels
 	sums   eventSums
-	again  bool // of an execution that another event told of
+	again  bool // of an execution of which there is another event
+	part   observedPart
+	delay  time.Duration // of a wait, for which it stands with its like
 }
 
 // of returns the events of one kind.
 func (s *eventSet) of(kind EventKind) *rawEvents {
 	if s[kind] == nil {
-		s[kind] = &rawEvents{tree: rawTree{Limit: maxEventContexts}, rows: map[eventKey]*eventSums{}, threads: map[uint32]string{}}
+		s[kind] = &rawEvents{
+			tree: rawTree{Limit: maxEventContexts}, rows: map[eventKey]*eventSums{}, threads: map[uint32]string{},
+			rates: map[*coverage]map[uint64]float64{},
+		}
 	}
 	return s[kind]
 }
@@ -60,11 +69,12 @@ func (s *eventSet) add(e *event) (fresh bool) {
 	if e.again {
 		weight = 0
 	}
-	key := eventKey{r.tree.Add(e.stack, weight), e.tid, e.labels}
+	key := eventKey{r.tree.Add(e.stack, weight), e.tid, e.labels, e.part.cover}
+	r.observe(e)
 	sums := r.rows[key]
 	if sums == nil && len(r.rows) >= maxEventRows {
 		r.overflow++
-		key = eventKey{context: cct.Root, EventLabels: EventLabels{Probe: e.labels.Probe}}
+		key = eventKey{context: cct.Root, EventLabels: EventLabels{Probe: e.labels.Probe}, cover: e.part.cover}
 		if e.labels.Value != "" {
 			key.Value = otherValue
 		}
@@ -79,6 +89,22 @@ func (s *eventSet) add(e *event) (fresh bool) {
 	}
 	sums.add(&e.sums)
 	return r.tree.Len() != n
+}
+
+// observe notes an event in the rate of its slice.
+func (r *rawEvents) observe(e *event) {
+	cover := e.part.cover
+	if cover == nil {
+		return
+	}
+	rates := r.rates[cover]
+	if rates == nil {
+		rates = map[uint64]float64{}
+		r.rates[cover] = rates
+	}
+	if _, known := rates[e.part.slice]; e.part.slice != 0 && (known || len(rates) < maxEventSlices) {
+		rates[e.part.slice] += e.part.rate(e.sums.values[e.kind.Main()])
+	}
 }
 
 // frames calls f for every frame of the contexts.
@@ -104,7 +130,7 @@ func (w *Window) namedEvents(p *process) []*Events {
 	entered := w.agent.enters.addTo(w, p)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := s.profile(p)
+	all := s.profile(p, w.covered)
 	for _, e := range all {
 		if e.Kind == Locks && entered != "" {
 			e.Basis = append(e.Basis, entered)
@@ -114,21 +140,21 @@ func (w *Window) namedEvents(p *process) []*Events {
 }
 
 // profile names the events and returns them by kind; p.mu is held.
-func (s *eventSet) profile(p *process) (all []*Events) {
+func (s *eventSet) profile(p *process, covered coveredParts) (all []*Events) {
 	for kind, r := range s {
 		if r != nil {
-			all = append(all, r.profile(EventKind(kind), p))
+			all = append(all, r.profile(EventKind(kind), p, covered))
 		}
 	}
 	return all
 }
 
-func (r *rawEvents) profile(kind EventKind, p *process) *Events {
+func (r *rawEvents) profile(kind EventKind, p *process, covered coveredParts) *Events {
 	e := &Events{Kind: kind, Tree: &cct.Tree[symbolize.Symbol]{Limit: maxEventContexts}}
 	merged := map[eventKey]*eventSums{} // contexts that have the same names are one
 	var stack []symbolize.Symbol
 	for _, key := range slices.SortedFunc(maps.Keys(r.rows), compareEvents) {
-		sums := r.rows[key]
+		sums := r.rows[key].times(covered.factor(key.cover))
 		stack = stack[:0]
 		for at := key.context; at != cct.Root; {
 			n := r.tree.Node(at)
@@ -136,11 +162,12 @@ func (r *rawEvents) profile(kind EventKind, p *process) *Events {
 			at = n.Parent
 		}
 		named := key
+		named.cover = nil
 		named.context = e.Tree.Add(stack, sums.events)
 		if merged[named] == nil {
 			merged[named] = &eventSums{}
 		}
-		merged[named].add(sums)
+		merged[named].add(&sums)
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(merged), compareEvents) {
 		sums := merged[key]
@@ -152,6 +179,7 @@ func (r *rawEvents) profile(kind EventKind, p *process) *Events {
 	if r.overflow > 0 {
 		e.Basis = append(e.Basis, overflowed(r.overflow))
 	}
+	e.Coverage = covered.of(r.rates)
 	return e
 }
 

@@ -73,7 +73,7 @@ func TestEventSet(t *testing.T) {
 	other.kind = Locks
 	s.add(other)
 
-	all := s.profile(p)
+	all := s.profile(p, nil)
 	if len(all) != 2 || all[0].Kind != Allocations || all[1].Kind != Locks {
 		t.Fatalf("%d kinds", len(all))
 	}
@@ -121,7 +121,7 @@ func TestEventSetFull(t *testing.T) {
 	}
 	p := newProcess(proc.Identity{PID: 1}, true)
 	nameFrames(p, "a:1")
-	e := s.profile(p)[0]
+	e := s.profile(p, nil)[0]
 	var events uint64
 	var sum float64
 	for _, row := range e.Rows {

@@ -15,6 +15,15 @@ func (s *eventSums) add(o *eventSums) {
 	}
 }
 
+// times multiplies the values.
+func (s *eventSums) times(factor float64) eventSums {
+	out := *s
+	for i := range out.values {
+		out.values[i] *= factor
+	}
+	return out
+}
+
 // allocation is an observed allocation of an object of size bytes that was drawn from bytes of objects, each as likely as it
 // is large, and was told of for every of its kind. So it stands for as many objects of its size as make those bytes.
 //

@@ -155,7 +155,7 @@ func (e *eventProbes) attachValues(f *os.File, key symbolize.FileKey, w *valueWa
 	for _, s := range sites { // first: executions may be told of at once
 		e.values.add(s, w)
 	}
-	if err := errors.Join(e.setRate(p), p.attach(e.uprobes)); err != nil {
+	if err := e.appear(p, monotonic()); err != nil {
 		return errors.Join(err, p.close())
 	}
 	e.plans = append(e.plans, p)

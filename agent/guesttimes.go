@@ -35,6 +35,16 @@ func (t guestTimes) until(later guestTimes) (sum time.Duration) {
 	return sum
 }
 
+// lacks says whether there are guests later that are not known yet.
+func (t guestTimes) lacks(later guestTimes) bool {
+	for serial := range later {
+		if _, ok := t[serial]; !ok {
+			return true
+		}
+	}
+	return false
+}
+
 // add takes guests over that are new.
 func (t guestTimes) add(later guestTimes) {
 	for serial, used := range later {

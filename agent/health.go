@@ -63,6 +63,7 @@ func (a *Agent) eventStats(c bpf.Counts) *EventStats {
 	}
 	now := snapshot{kernel: c, observed: a.observed.clone()}
 	s := &EventStats{EventCounts: now.eventsSince(snapshot{}, a.events.trapTime())}
+	s.Wanted, s.Observed = a.events.covers.times(monotonic())
 	for kind, on := range a.events.opt.Kinds {
 		if on {
 			s.Kinds = append(s.Kinds, EventKind(kind))

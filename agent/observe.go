@@ -2,6 +2,7 @@ package agent
 
 import (
 	"strings"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -24,7 +25,12 @@ func (a *Agent) handleObservation(raw []byte) {
 	p := a.process(o.Header)
 	p.classEpoch = o.ClassEpoch
 	a.stack = observedStack(a.stack[:0], o, p.attachment.Load())
-	e := event{tid: o.Tid, thread: cString(o.Comm), stack: a.stack}
+	part, ok := a.events.covers.part(o)
+	if !ok {
+		a.observed.discarded[discardUnobserved]++
+		return
+	}
+	e := event{tid: o.Tid, thread: cString(o.Comm), stack: a.stack, part: part}
 	folded := false
 	fold := func(e *event) { folded = a.foldEvent(p, o, e) || folded }
 	switch {
@@ -51,6 +57,7 @@ func (a *Agent) handleObservation(raw []byte) {
 
 // foldEvent adds an event to all windows that want it. It is false if there is none.
 func (a *Agent) foldEvent(p *process, o *bpf.Observation, e *event) (wanted bool) {
+	e.part.apply(e)
 	for w := range a.windows {
 		if !w.wants(o.Pid) {
 			continue
@@ -96,6 +103,7 @@ func describe(o *bpf.Observation, e *event) bool {
 	case bpf.ObservedMonitor:
 		e.kind = Locks
 		e.labels.Class = hotspot.ClassName(o.Text)
+		e.delay = time.Duration(value(0))
 		e.sums = eventSums{events: 1, values: [MaxEventValues]float64{n, n, n * float64(value(0))}}
 		switch {
 		case seen.Flags&bpf.SeenContended == 0:
@@ -110,6 +118,7 @@ func describe(o *bpf.Observation, e *event) bool {
 		e.kind = Locks
 		e.labels.Class = hotspot.ClassName(o.Text)
 		e.labels.What = "park"
+		e.delay = time.Duration(value(0))
 		e.sums = eventSums{events: 1, values: [MaxEventValues]float64{n, n, n * float64(value(0))}}
 		if waitsForWork(e.labels.Class) {
 			e.labels.What = "wait"

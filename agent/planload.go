@@ -2,29 +2,32 @@ package agent
 
 import "time"
 
-// A planLoad is how often what a plan follows happens.
+// A planLoad is how often the events of a plan happen.
 type planLoad struct {
 	plan  *attachedPlan
 	hits  uint64        // since it was attached
 	rate  float64       // a second, of late
-	count time.Duration // what a hit takes that is not told
-	full  float64       // CPUs, if all were told
+	count time.Duration // what a hit takes that is not recorded
+	full  float64       // CPUs, if all were recorded
 }
 
 type planLoads []planLoad
 
-// loads are those of the plans that are governed and do not rest, in the time since their hits were last taken down; mu is
-// held.
+// loads are those of the plans that are governed, in the time since their hits were last taken down, or in the last slice in
+// which they were observed; mu is held.
 func (e *eventProbes) loads(passed time.Duration) (list planLoads) {
 	for _, p := range e.plans {
-		if p.unbound() || p.resting() {
+		if p.unbound() {
 			continue
 		}
 		hits, err := e.hitsOf(p)
 		if err != nil {
 			continue
 		}
-		l := planLoad{plan: p, hits: hits, rate: float64(hits-p.hits) / passed.Seconds(), count: time.Duration(p.traps()) * e.trapTime()}
+		l := planLoad{plan: p, hits: hits, rate: p.rate, count: time.Duration(p.traps()) * e.trapTime()}
+		if p.duty.always() {
+			l.rate = float64(hits-p.hits) / passed.Seconds()
+		}
 		l.full = l.rate * (l.count + e.record).Seconds()
 		list = append(list, l)
 	}
@@ -32,7 +35,7 @@ func (e *eventProbes) loads(passed time.Duration) (list planLoads) {
 }
 
 // part is how much of its kind's budget a plan may take: as much as it would take of what all plans of the kind would, so
-// that of all one hit in about as many is told.
+// that of all one hit in about as many is recorded.
 func (list planLoads) part(l planLoad) float64 {
 	all := 0.0
 	for _, other := range list {

@@ -53,6 +53,9 @@ type Stats struct {
 // kinds together.
 type EventStats struct {
 	Kinds []EventKind // that are recorded, in their order
+	// Wanted is for how long events were to be observed, by kind and summed over the libraries that have probes for them;
+	// Observed is for how long they were. The rest is time in which probes would have cost too much. Counters.
+	Wanted, Observed map[string]time.Duration
 	EventCounts
 }
 

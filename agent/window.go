@@ -30,6 +30,7 @@ type Window struct {
 	received  uint64
 	folded    uint64
 	discarded map[string]uint64
+	covered   coveredParts // set when the window is closed
 }
 
 func newWindow(a *Agent, pids map[int]bool) *Window {
@@ -178,7 +179,8 @@ func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 	if a.events != nil {
 		p.EventCounts = after.eventsSince(w.before, a.events.trapTime())
 		a.countObjects(ctx, w, processes, after, p)
-		p.Comments = append(p.Comments, a.events.notes()...)
+		w.covered = after.coveredSince(w.before)
+		p.Comments = append(p.Comments, w.covered.notes()...)
 	}
 	p.Counts.Delivered, p.Counts.Folded, p.Counts.Discarded = w.received, w.folded, maps.Clone(w.discarded)
 	// In flight at the beginning of the window there may be samples that were attempted before it.

@@ -53,6 +53,8 @@ struct buffer_state {
 	__u32 ended; /* 1 if an object did not fit into what is left of it and was allocated outside */
 	__u64 room;  /* bytes of it, but for the object that it was begun with; 0 if its begin was not seen */
 	__u64 owed;  /* bytes that no end has stood for yet */
+	__u32 turn;  /* turn_of() the probe then */
+	__u32 pad;
 };
 
 /* key: thread */
@@ -88,13 +90,16 @@ static __always_inline __u32 buffer_epoch(const struct hotspot_process *vm, cons
  * another buffer; and the first one after the buffer was taken away, which is any. The bytes of all these are owed, and the
  * next end stands for them, too; as are those of the object at an end itself, or larger ones would stand for more than others.
  * Of a buffer that was taken away, half was used on average. An object that no buffer can have stands for itself.
+ *
+ * If the probe was not there for a while, nothing is known of what the thread did meanwhile. Then the end stands for the
+ * whole buffer: as many ends fall into the time in which the probe is there as buffers were used up in it, on average.
  */
 static __always_inline __u64 stands_for(const struct hotspot_process *vm, const struct hotspot_heap *h, __u64 size,
-					__u64 buffer, bool outside)
+					__u64 buffer, bool outside, __u32 turn)
 {
 	__u32 tid = (__u32)bpf_get_current_pid_tgid(), epoch = buffer_epoch(vm, h);
 	__u64 weight = 0, room = size < buffer ? buffer - size : 0;
-	struct buffer_state *b, fresh = {.epoch = epoch};
+	struct buffer_state *b, fresh = {.epoch = epoch, .turn = turn};
 
 	if (outside && (size >= buffer || (h && h->largest_buffered && size > h->largest_buffered)))
 		return size;
@@ -106,7 +111,11 @@ static __always_inline __u64 stands_for(const struct hotspot_process *vm, const 
 		bpf_map_update_elem(&buffers, &tid, &fresh, BPF_ANY);
 		return 0;
 	}
-	if (b->epoch != epoch) {
+	if (b->turn != turn) {
+		weight = buffer;
+		b->owed = 0;
+		b->turn = turn;
+	} else if (b->epoch != epoch) {
 		b->owed += b->ended ? 0 : b->room / 2;
 	} else if (!b->ended) {
 		weight = b->owed + (b->room ? b->room : buffer);
@@ -141,7 +150,7 @@ static __always_inline bool see_allocation(const struct registers *r, __u32 prob
 		size = parameter(r, 3);
 		buffer = parameter(r, 2);
 	}
-	weight = stands_for(vm, h, size, buffer, outside);
+	weight = stands_for(vm, h, size, buffer, outside, turn_of(probe));
 	every = told(probe); /* what stands for nothing costs a hit, too */
 	if (!weight || !every)
 		return false;

@@ -20,7 +20,6 @@ type (
 	NamedCall      = ProfileNamedCall
 	SharedStack    = ProfileSharedStack
 	ChainRate      = ProfileChainRate
-	SeenMethod     = ProfileSeenMethod
 )
 
 // Kinds of events.

@@ -24,8 +24,8 @@
 
 /* What user space says of a probe. */
 struct probe {
-	__u32 every; /* executions of which one is told; 0: none */
-	__u32 pad;
+	__u32 every; /* executions of which one is recorded; 0: none */
+	__u32 turn;  /* how often the probe was attached: what was noted in another turn may be out of date */
 };
 
 struct probe_count {
@@ -54,6 +54,14 @@ enum tails {
 	TAIL_NONE,    /* there is none: what a program calls that must make a tail call and has none to make */
 	TAIL_COUNT,
 };
+
+/* How often the probe was attached. */
+static __always_inline __u32 turn_of(__u32 probe)
+{
+	struct probe *p = bpf_map_lookup_elem(&probes, &probe);
+
+	return p ? p->turn : 0;
+}
 
 /* Of how many executions this one is to be told; 0 if it is not. Counted on each CPU: every of them, not every one by chance. */
 static __always_inline __u32 told(__u32 probe)

@@ -46,14 +46,13 @@ func loadMaps(t *testing.T, opts Options) *Objects {
 	}
 	spec.Maps["events"].MaxEntries = cmp.Or(opts.RingBytes, DefaultRingBytes)
 	maps := map[string]*ebpf.Map{}
-	for _, name := range []string{"events", "counters", "processes", "epochs", "pids", "seen_methods"} {
+	for _, name := range []string{"events", "counters", "processes", "epochs", "pids"} {
 		if maps[name], err = ebpf.NewMap(spec.Maps[name]); err != nil {
 			needKernel(t, err)
 		}
 	}
 	o := &Objects{filterByPID: true}
 	o.Events, o.Counters, o.Processes, o.Epochs, o.Pids = maps["events"], maps["counters"], maps["processes"], maps["epochs"], maps["pids"]
-	o.SeenMethods = maps["seen_methods"]
 	t.Cleanup(func() { o.Close() })
 	if err := o.Pids.Put(uint32(os.Getpid()), uint8(1)); err != nil {
 		t.Fatal(err)
@@ -97,6 +96,14 @@ func (q *prober) attach(t *testing.T, prog *ebpf.Program, every uint32) *probe {
 func (q *prober) rate(t *testing.T, p *probe, every uint32) {
 	t.Helper()
 	if err := q.p.Probes.Put(p.cookie, &ProbeRate{Every: every}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// turn has it that the probe was taken away and attached again: so many times by now.
+func (q *prober) turn(t *testing.T, p *probe, turn uint32) {
+	t.Helper()
+	if err := q.p.Probes.Put(p.cookie, &ProbeRate{Every: 1, Turn: turn}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -19,7 +19,7 @@ struct wait {
 	__u32 every;
 	__u8 flags; /* enum seen_flags */
 	__u8 handle;
-	__u8 pad[2];
+	__u16 turn; /* turn_of() the probe */
 };
 
 /* key: thread; in ObjectMonitor::enter */
@@ -56,6 +56,7 @@ static __always_inline void begin_wait(void *waits, __u32 probe, __u64 monitor, 
 	w.born = task->start_boottime;
 	w.monitor = monitor;
 	w.handle = handle;
+	w.turn = turn_of(probe);
 	w.begin = bpf_ktime_get_ns();
 	if (bpf_map_update_elem(waits, &tid, &w, BPF_ANY))
 		drop_observation();
@@ -86,6 +87,10 @@ static __always_inline struct scratch *see_wait(void *waits, __u8 what, __u32 pr
 
 	if (!w)
 		return 0;
+	if (w->turn != (__u16)turn_of(probe)) { /* its end was not seen; this is that of another one */
+		bpf_map_delete_elem(waits, &tid);
+		return 0;
+	}
 	s = begin_observation(what, probe, w->every);
 	if (s) {
 		s->seen.o.flags = w->flags;

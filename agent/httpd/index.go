@@ -52,7 +52,7 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	page.Recorded = recordedKinds(page.Stats)
 	page.Shown = shownKind(page.Recorded)
 	if page.Shown != nil {
-		page.Processes = busiest(windows, page.Shown.shown.amount, maxListed)
+		page.Processes = busiest(windows, page.Shown.shown, maxListed)
 	}
 	for _, p := range windows {
 		page.Span += p.Duration

@@ -45,6 +45,7 @@ var kinds = []*kind{
 // ofEvents is a kind of events.
 func ofEvents(of agent.EventKind, title, about, things, missing string, shown view) *kind {
 	shown.amount = func(p *agent.Profile, proc *agent.Process) float64 { return shown.eventAmount(of, proc) }
+	shown.events, shown.kind = true, of
 	shown.unit = of.Values()[shown.value].Unit
 	return &kind{of.String(), title, about, things, missing, sink.OfEvents(of),
 		func(s agent.Stats) bool { return s.Events != nil && slices.Contains(s.Events.Kinds, of) }, &shown}

@@ -2,6 +2,7 @@ package httpd
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -56,10 +57,11 @@ type busyProcess struct {
 	PID      int
 	Name, VM string
 	Amount   float64
+	Part     string // how much of the time it was observed, if that is not all of it
 }
 
 // busiest returns the n processes that used most in windows, the busiest first, and none that used nothing.
-func busiest(windows []*agent.Profile, amount func(*agent.Profile, *agent.Process) float64, n int) []busyProcess {
+func busiest(windows []*agent.Profile, v *view, n int) []busyProcess {
 	// A process id that was reused within the minute is another process.
 	type identity struct {
 		pid  int
@@ -67,6 +69,7 @@ func busiest(windows []*agent.Profile, amount func(*agent.Profile, *agent.Proces
 	}
 	index := make(map[identity]int)
 	var all []busyProcess
+	var parts []agent.Coverage
 	for _, p := range windows {
 		for _, proc := range p.Processes {
 			id := identity{proc.PID, proc.Comm}
@@ -75,8 +78,15 @@ func busiest(windows []*agent.Profile, amount func(*agent.Profile, *agent.Proces
 				i = len(all)
 				index[id] = i
 				all = append(all, busyProcess{PID: proc.PID, Name: cmp.Or(proc.Comm, unnamed), VM: proc.VM})
+				parts = append(parts, agent.Coverage{})
 			}
-			all[i].Amount += amount(p, proc)
+			all[i].Amount += v.amount(p, proc)
+			v.cover(&parts[i], proc)
+		}
+	}
+	for i := range parts {
+		if parts[i].Partial() {
+			all[i].Part = fmt.Sprintf("observed %.0f %% of the time", 100*parts[i].Share())
 		}
 	}
 	all = slices.DeleteFunc(all, func(p busyProcess) bool { return p.Amount <= 0 })

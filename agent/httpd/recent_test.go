@@ -1,6 +1,7 @@
 package httpd
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -33,7 +34,7 @@ func TestRecentHoldsAMinute(t *testing.T) {
 func TestBusiest(t *testing.T) {
 	reused := shop(1)
 	reused.Processes[1].Comm = "nginx" // with the process id of postgres
-	got := busiest([]*agent.Profile{shop(0), shop(1), reused}, cpuTime, 3)
+	got := busiest([]*agent.Profile{shop(0), shop(1), reused}, &view{amount: cpuTime}, 3)
 	var names []string
 	for _, p := range got {
 		names = append(names, p.Name)
@@ -44,7 +45,24 @@ func TestBusiest(t *testing.T) {
 	if used, want := time.Duration(got[1].Amount), 2*130*time.Second/99; used.Round(time.Millisecond) != want.Round(time.Millisecond) {
 		t.Errorf("postgres used %v, want %v", used, want)
 	}
-	if got := busiest(nil, cpuTime, 3); len(got) != 0 {
+	if got := busiest(nil, &view{amount: cpuTime}, 3); len(got) != 0 {
 		t.Errorf("nothing ran, but %v", got)
+	}
+}
+
+// The front page says of which processes a part was not observed.
+func TestBusiestObservedPartly(t *testing.T) {
+	window := func(observed time.Duration) *agent.Profile {
+		return &agent.Profile{Duration: 10 * time.Second, Processes: []*agent.Process{{PID: 7, Comm: "java", Events: []*agent.Events{{
+			Kind: agent.Allocations, Rows: []agent.EventRow{{Values: [3]float64{1, 1000}}},
+			Coverage: &agent.Coverage{Time: 10 * time.Second, Observed: observed},
+		}}}}}
+	}
+	alloc := kinds[slices.IndexFunc(kinds, func(k *kind) bool { return k.Name == "alloc" })]
+	for observed, want := range map[time.Duration]string{10 * time.Second: "", 2 * time.Second: "observed 60 % of the time"} {
+		got := busiest([]*agent.Profile{window(10 * time.Second), window(observed)}, alloc.shown, 3)
+		if len(got) != 1 || got[0].Amount != 2000 || got[0].Part != want {
+			t.Errorf("observed for %v of the second window: %+v, want %q", observed, got, want)
+		}
 	}
 }

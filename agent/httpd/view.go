@@ -20,6 +20,8 @@ type view struct {
 	// or count the same things again; asideAre is what people call them. "" for none.
 	aside, asideAre string
 
+	events bool                                         // amounts are of events
+	kind   agent.EventKind                              // of these
 	amount func(*agent.Profile, *agent.Process) float64 // what a process used of it in a window
 	unit   string                                       // of amounts: count, bytes, or nanoseconds, as is ""
 	value  int                                          // of events: which of agent.EventKind.Values amounts are
@@ -45,6 +47,16 @@ func (v *view) eventAmount(of agent.EventKind, proc *agent.Process) (sum float64
 		}
 	}
 	return sum
+}
+
+// cover adds how much of the time the events of a process were observed in a window.
+func (v *view) cover(all *agent.Coverage, proc *agent.Process) {
+	for _, e := range proc.Events {
+		if v.events && e.Kind == v.kind && e.Coverage != nil {
+			all.Time += e.Coverage.Time
+			all.Observed += e.Coverage.Observed
+		}
+	}
 }
 
 // text writes an amount that came about in so much time: a share of the time, or so many a second.
@@ -85,23 +97,6 @@ func (v *view) leafOf(s *profile.Sample) string {
 		return unlabelled
 	}
 	return strings.Join(words, " ")
-}
-
-// labels are those of which leafOf makes a frame.
-func (v *view) labels(l agent.EventLabels) (shown agent.EventLabels) {
-	for _, key := range v.leaf {
-		switch key {
-		case "class":
-			shown.Class = l.Class
-		case "kind":
-			shown.What = l.What
-		case "probe":
-			shown.Probe = l.Probe
-		case "value":
-			shown.Value = l.Value
-		}
-	}
-	return shown
 }
 
 // leaves gives samples their innermost frames, which are functions without a place.

@@ -12,6 +12,10 @@ import (
 type Budget struct {
 	Share float64 // of the guests' CPU time: 0.01 is 1%, as in agent/calls/budget
 	Part  float64 // of that, what one probe may take where several share it; 0: all
+	Least float64 // CPUs that the probes may take however little the guests use, before it is shared; 0: none
+	// Slices is how many slices of time there are of which the probe is there in one: in that one it may take what all
+	// of them may. 0 and 1: it is there all the time.
+	Slices int
 }
 
 // part is the share of the guests' CPU time that the probe may take.
@@ -21,6 +25,18 @@ func (b Budget) part() float64 {
 	}
 	return b.Share
 }
+
+// allowed is how many CPUs the probe may take on average, of so many that the guests use.
+func (b Budget) allowed(cpus float64) float64 {
+	all := max(b.Share*cpus, b.Least) // no number if Share is none
+	if b.Part > 0 {
+		return all * b.Part
+	}
+	return all
+}
+
+// whileThere is how many CPUs the probe may take while it is there.
+func (b Budget) whileThere(cpus float64) float64 { return b.allowed(cpus) * float64(max(b.Slices, 1)) }
 
 // A Load is what was measured of one probe.
 type Load struct {
@@ -58,9 +74,17 @@ type TooHotError struct {
 func (e *TooHotError) Error() string {
 	l := e.Load
 	return fmt.Sprintf("probe %s is hit %s times a second; at %s us a hit that is %s of a CPU before anything is recorded, "+
-		"budget %s of %s CPUs: choose a rarer probe, or raise the budget above %s", l.Probe, thousands(l.Hits),
-		significant(l.Count.Seconds()*1e6), percent(l.counting()), percent(e.Budget.part()), significant(l.CPUs),
-		percent(l.counting()/maxCounting/l.CPUs*e.Budget.Share/e.Budget.part()))
+		"budget %s: choose a rarer probe, or raise the budget above %s", l.Probe, thousands(l.Hits),
+		significant(l.Count.Seconds()*1e6), percent(l.counting()), e.Budget.of(l.CPUs),
+		percent(l.counting()/maxCounting*e.Budget.Share/e.Budget.part()/l.CPUs))
+}
+
+// of says what the probe may take if the guests use so many CPUs.
+func (b Budget) of(cpus float64) string {
+	if b.Share*cpus < b.Least {
+		return percent(b.allowed(cpus)) + " of a CPU"
+	}
+	return fmt.Sprintf("%s of %s CPUs", percent(b.part()), significant(cpus))
 }
 
 // counting is the part of a CPU that it takes to pass all hits over.
@@ -70,19 +94,11 @@ func (l *Load) counting() float64 { return l.Hits * l.Count.Seconds() }
 // budget, made a prime, so that it does not march in step with a program's own loops, and no more than about twice what a
 // record costs over what passing over does. Where that is not enough it returns a *TooHotError.
 func (b Budget) Every(l Load) (int, error) {
-	if l.Count <= 0 {
-		l.Count = unknownCount
-	}
-	if l.Record <= 0 {
-		l.Record = unknownRecord
-	}
-	if !(l.CPUs > 0) {
-		l.CPUs = 1
-	}
+	l.complete()
 	if !(l.Hits > 0) {
 		return 1, nil
 	}
-	allowed := b.part() * l.CPUs // CPUs
+	allowed := b.whileThere(l.CPUs)
 	left := allowed - l.counting()
 	extra := l.Hits * max(0, (l.Record-l.Count).Seconds()) // CPUs, if every hit has a record
 	if extra <= left {
@@ -92,6 +108,37 @@ func (b Budget) Every(l Load) (int, error) {
 		return 0, &TooHotError{l, b}
 	}
 	return prime(int(math.Ceil(extra / left))), nil
+}
+
+// complete has usual figures stand for those that were not measured.
+func (l *Load) complete() {
+	if l.Count <= 0 {
+		l.Count = unknownCount
+	}
+	if l.Record <= 0 {
+		l.Record = unknownRecord
+	}
+	if !(l.CPUs > 0) {
+		l.CPUs = 1
+	}
+}
+
+// SlicesFor returns of how many slices of time the probe may be there in one, so that Every does not refuse: 1 if it may be
+// there all the time. It is at most limit.
+func (b Budget) SlicesFor(l Load, limit int) int {
+	l.complete()
+	n := math.Ceil(l.counting() / (maxCounting * b.allowed(l.CPUs)))
+	if !(n < float64(limit)) {
+		return limit
+	}
+	return max(int(n), 1)
+}
+
+// HitsAllowed returns how often the probe may be hit in a slice of that length, if half of what it may take then is for
+// hits that are passed over.
+func (b Budget) HitsAllowed(l Load, slice time.Duration) float64 {
+	l.complete()
+	return maxCounting * b.whileThere(l.CPUs) * slice.Seconds() / l.Count.Seconds()
 }
 
 // prime returns the least prime that is n or more, for n from 2 to a little above maxEvery.

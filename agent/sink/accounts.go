@@ -105,7 +105,7 @@ func (a *accounts) duration() time.Duration { return a.end.Sub(a.start) }
 func (a *accounts) comments() []string {
 	summary, basis := Summary(a.counts), []string(nil)
 	if a.events != nil {
-		summary, basis = a.events.String(), a.events.basis.lines()
+		summary, basis = a.events.String(), slices.Concat(a.events.parts.lines(), a.events.basis.lines())
 	}
 	lines := slices.Concat([]string{summary}, basis, a.lines, a.windows, a.calls.lines(), a.contexts, a.rounded, a.notes.lines())
 	if a.leftOut > 0 {

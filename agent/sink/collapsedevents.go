@@ -36,7 +36,7 @@ func (c *collapser) allEvents(p *agent.Profile, kind agent.EventKind) error {
 func (c *collapser) events(proc *agent.Process, e *agent.Events) error {
 	values := make([]float64, len(e.Rows))
 	for i, row := range e.Rows {
-		values[i] = row.Values[mainValues[e.Kind]]
+		values[i] = row.Values[e.Kind.Main()]
 	}
 	whole, err := apportion(values)
 	if err != nil {

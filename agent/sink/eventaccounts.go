@@ -28,6 +28,7 @@ type eventAccounts struct {
 	mixed  bool              // the counts are of other kinds, too
 	counts agent.EventCounts // of all kinds
 	basis  processNotes
+	parts  coverages
 }
 
 func (a *eventAccounts) add(p *agent.Profile) {
@@ -38,6 +39,8 @@ func (a *eventAccounts) add(p *agent.Profile) {
 			if e.Kind == a.kind {
 				a.events += countEvents(e)
 				a.basis.add(proc, e.Basis)
+				a.parts.kind = a.kind
+				a.parts.add(proc, e)
 			}
 		}
 	}

@@ -57,15 +57,8 @@ func Kinds(p *agent.Profile) []agent.EventKind {
 // typeEvents is how many observed events the values of a sample were estimated from.
 const typeEvents = "events"
 
-// mainValues are the values that readers are to see first, as indices of agent.EventKind.Values.
-var mainValues = [agent.EventKinds]int{
-	agent.Allocations: 1, // bytes, as memory is what runs out
-	agent.Locks:       2, // delay
-	agent.Pauses:      1, // time stopped
-}
-
 // mainValue is the value of a kind that readers are to see first.
-func mainValue(kind agent.EventKind) agent.ValueType { return kind.Values()[mainValues[kind]] }
+func mainValue(kind agent.EventKind) agent.ValueType { return kind.Values()[kind.Main()] }
 
 // eventTypes returns the columns of values of a kind, and the one that readers are to see first.
 func eventTypes(kind agent.EventKind) (types []*profile.ValueType, first string) {

@@ -3,6 +3,7 @@ package sink
 import (
 	"bufio"
 	"fmt"
+	"math"
 	"strings"
 	"unicode/utf8"
 )
@@ -136,7 +137,15 @@ func intervalColumns(i int, all tally) []eventColumn {
 	if all.variance == 0 {
 		return nil
 	}
-	return []eventColumn{{"±95%", func(t tally) string { return fmt.Sprintf("±%.1f", t.shareInterval(i, all)) }}}
+	return []eventColumn{{"±95%", func(t tally) string { return halfWidth(t.shareInterval(i, all), "") }}}
+}
+
+// halfWidth writes half of an interval, which may be unknown.
+func halfWidth(half float64, unit string) string {
+	if math.IsInf(half, 1) || math.IsNaN(half) {
+		return "±?"
+	}
+	return fmt.Sprintf("±%.1f%s", half, unit)
 }
 
 // eventsColumn is how many events are behind the figures.

@@ -44,6 +44,7 @@ func Locks(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 	writeFolded(out, fmt.Sprintf("Locks%s: %s of delay in %s contentions, %s acquisitions, from %s events", elapsed(p),
 		timeScale.of(all.values[lockDelay]), quantity(all.values[lockContentions]), quantity(all.values[lockAcquisitions]),
 		quantity(all.events)), opts.Width)
+	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{lockDelay, lockContentions, lockAcquisitions}}
 	table.columns = []eventColumn{
 		shareColumn(lockDelay, all), valueColumn("delay", lockDelay, timeScale.of),

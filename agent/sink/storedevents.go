@@ -66,8 +66,9 @@ func EventView(p *profile.Profile) func(io.Writer, *profile.Profile, *ViewOption
 type storedEvents struct {
 	kind    agent.EventKind
 	stacks  *stacks
-	columns []int // of the values
-	events  int   // the column of events
+	columns []int   // of the values
+	events  int     // the column of events
+	effect  float64 // what variances are multiplied by: 1 unless part of the time was not observed
 }
 
 // readEvents fails if p is not of that kind of events, or if its values cannot be added up.
@@ -76,7 +77,7 @@ func readEvents(p *profile.Profile, kind agent.EventKind) (*storedEvents, error)
 		name := eventNames[kind]
 		return nil, fmt.Errorf("the profile has no %s: record some with vmprof-agent record %s", name.events, name.record)
 	}
-	e := &storedEvents{kind: kind}
+	e := &storedEvents{kind: kind, effect: 1}
 	types, _ := eventTypes(kind)
 	for i, t := range types {
 		if i >= len(kind.Values()) || kind.Values()[i] != valueSum {
@@ -90,6 +91,7 @@ func readEvents(p *profile.Profile, kind agent.EventKind) (*storedEvents, error)
 	}
 	e.events = e.columns[len(types)-1]
 	e.columns = e.columns[:len(types)-1]
+	e.widen()
 	return e, nil
 }
 
@@ -110,8 +112,8 @@ func (e *storedEvents) those(keep func(*profile.Sample) bool) iter.Seq2[*profile
 				some = some || t.values[i] != 0
 			}
 			if !counted(sample) {
-				main := t.values[mainValues[e.kind]]
-				t.variance = main * main / max(t.events, 1)
+				main := t.values[e.kind.Main()]
+				t.variance = e.effect * main * main / max(t.events, 1)
 			}
 			if some && !yield(sample, t) {
 				return

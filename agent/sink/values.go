@@ -57,6 +57,7 @@ func Values(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 	out, all := bufio.NewWriter(w), probes.total()
 	writeFolded(out, fmt.Sprintf("Values%s: %s values of %s, from %s events", elapsed(p), quantity(all.values[0]),
 		plural(len(probes.list), "probe"), quantity(all.events)), opts.Width)
+	e.writeObserved(out, opts)
 	shown, rest := first(opts.N, probes.sorted(0))
 	for _, probe := range shown {
 		fmt.Fprintf(out, "\n%s\n", shorten(probe.key, opts.Width))

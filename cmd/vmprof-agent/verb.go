@@ -31,7 +31,6 @@ func verbs() []verb {
 		{"version", "print the version", printVersion},
 		{"help", "print this help", help},
 		{gateVerb, "", become},
-		{keepVerb, "", keep},
 		{semaphore.GuardVerb, "", guard},
 	}
 }

@@ -26,11 +26,10 @@ var matrix = []Section{
 		[]Row{},
 		hostileRows,
 		startingRows,
-		redefinedRows,
 	)},
 	{Name: "service", Title: "The agent behaves as a service", Rows: slices.Concat(
-		serviceRows,
-		memoryRows,
+		[]Row{},
+		observingRows,
 	)},
 }
 

@@ -108,6 +108,18 @@ func ofEvents(name, help, label string, read func(*agent.EventCounts, yield)) fa
 	}}
 }
 
+// ofEventStats is a family of times by kind of event.
+func ofEventStats(name, help string, read func(*agent.EventStats) map[string]time.Duration) family {
+	return family{name, help, "kind", counterKind, func(s snapshot, y yield) {
+		if s.Events == nil {
+			return
+		}
+		for kind, spent := range read(s.Events) {
+			y(spent.Seconds(), kind)
+		}
+	}}
+}
+
 // eventFamilies account for all events since the agent started, all kinds together.
 func eventFamilies() []family {
 	return []family{
@@ -122,6 +134,10 @@ func eventFamilies() []family {
 			func(c *agent.EventCounts, y yield) { y(float64(c.Folded)) }),
 		ofEvents("vmprof_event_samples_discarded_total", "Events of guests received but left out of every profile, by reason.", "reason",
 			func(c *agent.EventCounts, y yield) { each(c.Discarded, y) }),
+		ofEventStats("vmprof_event_wanted_seconds_total", "Time for which events were to be observed, by kind and summed over the libraries that have probes for them.",
+			func(s *agent.EventStats) map[string]time.Duration { return s.Wanted }),
+		ofEventStats("vmprof_event_observed_seconds_total", "Time for which events were observed. In the rest of vmprof_event_wanted_seconds_total probes would have cost more than the budget; values are scaled to all of it.",
+			func(s *agent.EventStats) map[string]time.Duration { return s.Observed }),
 		ofEvents("vmprof_event_hits_total", "Executions of the events' probes in guests, recorded or not.", "",
 			func(c *agent.EventCounts, y yield) { y(float64(c.Hits)) }),
 		ofEvents("vmprof_event_cost_seconds_total", "CPU time that recording events took from guests, by the measured cost of a hit.", "",

@@ -1,0 +1,261 @@
+package agent
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
+
+// keptPieces is how many pieces of time a coverage knows. They are of 100 ms at least, so what is in the ring arrives long
+// before its piece is forgotten.
+const keptPieces = 64
+
+// A coverage is when a plan was observed, and what that stands for. The governor writes it; it is read with each event. All
+// times are CLOCK_MONOTONIC.
+type coverage struct {
+	kind EventKind
+	of   string // what is observed, for people
+
+	mu     sync.Mutex
+	born   time.Duration // when it was first observed
+	pieces []piece       // the last ones, in their order
+	open   bool          // the last one lasts
+	past   coverageSums  // of the pieces that have ended
+	why    error         // it is not observed all the time; nil if it always was
+}
+
+// A piece is a time in which everything that is seen stands for equally much.
+type piece struct {
+	begin, end time.Duration // end may be to come
+	weight     float64
+	planned    float64       // the weight with which the slice began: its cycle by its length
+	slice      uint64        // its number from 1; 0 if the plan is observed all the time
+	length     time.Duration // of the whole slice, as planned
+	cycle      time.Duration // of which the slice was drawn
+}
+
+// coverageSums add up pieces.
+type coverageSums struct {
+	total    time.Duration // since the plan was first observed
+	observed time.Duration // of that
+	covered  float64       // seconds that the slices were planned to stand for
+	spread   float64       // seconds²: times the variance of rates between slices, that of the sum
+	slices   uint64        // that have ended
+	cycle    time.Duration // the last one; 0 if the plan is observed all the time
+}
+
+// begin begins a piece: one slice of d, or all the time from now on if d is nil.
+func (c *coverage) begin(now time.Duration, d *dutyCycle) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.pieces) == 0 {
+		c.born = now
+	}
+	p := piece{begin: now, end: math.MaxInt64, weight: 1, planned: 1}
+	if d != nil {
+		p = piece{begin: now, end: d.to, weight: d.weight, planned: d.weight, slice: c.past.slices + 1, length: d.length, cycle: d.cycle()}
+	}
+	c.past.cycle = p.cycle
+	c.push(p)
+}
+
+// push makes p the last piece, which lasts; mu is held.
+func (c *coverage) push(p piece) {
+	if len(c.pieces) == keptPieces {
+		c.pieces = append(c.pieces[:0], c.pieces[1:]...)
+	}
+	c.pieces, c.open = append(c.pieces, p), true
+}
+
+// reweigh has what is seen in this slice from now on stand for so much.
+func (c *coverage) reweigh(now time.Duration, weight float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.open {
+		return
+	}
+	next := c.pieces[len(c.pieces)-1]
+	c.cut(now)
+	next.begin, next.weight = min(now, next.end), weight
+	c.push(next)
+}
+
+// end ends the last piece, if it lasts.
+func (c *coverage) end(now time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.open {
+		return
+	}
+	to := c.pieces[len(c.pieces)-1].end
+	c.cut(now)
+	if last := c.pieces[len(c.pieces)-1]; last.slice != 0 {
+		// A slice that ends early covers what was planned: that it ended depends on what happened in it.
+		c.past.covered += last.planned * max(to-now, 0).Seconds()
+		// What one slice of n stands for has the variance (1 - 1/n) cycle² × that of the rates of slices: of sums that are
+		// estimated from one of n, drawn without any other (Cochran, Sampling Techniques, section 2.5).
+		cycle := last.cycle.Seconds()
+		c.past.spread += cycle * cycle * (1 - last.length.Seconds()/cycle)
+		c.past.slices++
+	}
+}
+
+// cut ends the last piece; mu is held.
+func (c *coverage) cut(now time.Duration) {
+	last := &c.pieces[len(c.pieces)-1]
+	last.end = min(last.end, now)
+	c.past.add(last, last.end)
+	c.open = false
+}
+
+// add adds a piece until then.
+func (s *coverageSums) add(p *piece, until time.Duration) {
+	seen := max(min(p.end, until)-p.begin, 0)
+	s.observed += seen
+	s.covered += p.planned * seen.Seconds()
+}
+
+// partly notes why the plan is not observed all the time.
+func (c *coverage) partly(why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.why = why
+}
+
+// bornAt is when the plan was first observed, 0 if never.
+func (c *coverage) bornAt() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.born
+}
+
+// reason is why the plan was not observed all the time, nil if it always was.
+func (c *coverage) reason() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.why
+}
+
+// sums are those until now.
+func (c *coverage) sums(now time.Duration) coverageSums {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.past
+	s.total = max(now-c.born, 0)
+	if c.open {
+		s.add(&c.pieces[len(c.pieces)-1], now)
+	}
+	return s
+}
+
+// at returns the piece in which something was seen; ok is false if the plan was not observed then.
+func (c *coverage) at(when time.Duration) (p piece, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := len(c.pieces) - 1; i >= 0; i-- {
+		if p := &c.pieces[i]; when >= p.begin {
+			return *p, when < p.end
+		}
+	}
+	return piece{}, false
+}
+
+// A coveredPart is what a window has of a coverage.
+type coveredPart struct {
+	coverageSums
+	first  uint64  // the number of the first slice
+	factor float64 // what sums are multiplied by
+}
+
+// since is what there is of a coverage after before.
+func (s coverageSums) since(before coverageSums) coveredPart {
+	p := coveredPart{first: before.slices + 1, factor: 1}
+	p.total, p.observed = s.total-before.total, s.observed-before.observed
+	p.covered, p.spread, p.slices = s.covered-before.covered, s.spread-before.spread, s.slices-before.slices
+	p.cycle = max(s.cycle, before.cycle)
+	// A window seldom begins and ends with a cycle, so what was observed stands for some more time or less. Where cycles are
+	// so short that each window has several, sums are scaled to the window's time. Longer ones leave windows without a slice:
+	// then only unscaled sums are right on average.
+	if p.partial() && p.covered > 0 && 2*p.cycle <= p.total {
+		p.factor = p.total.Seconds() / p.covered
+	}
+	return p
+}
+
+func (p *coveredPart) partial() bool {
+	return (&Coverage{Time: p.total, Observed: p.observed}).Partial()
+}
+
+// within is half of the 95 % interval of a sum, given the rates that were seen in slices, by their numbers: for what of the
+// variance comes of the choice of slices. It is infinite if it cannot be told. The variance of rates is estimated from the
+// differences of slices that follow each other, so that what changes slowly does not count (Cochran, section 8.11).
+func (p *coveredPart) within(rates map[uint64]float64) float64 {
+	switch {
+	case !p.partial():
+		return 0
+	case p.slices < 2:
+		return math.Inf(1)
+	}
+	sum := 0.0
+	for n := p.first; n+1 < p.first+p.slices; n++ {
+		off := rates[n+1] - rates[n]
+		sum += off * off
+	}
+	variance := p.spread * sum / float64(2*(p.slices-1))
+	return p.factor * studentT(int(p.slices-1)) * math.Sqrt(variance)
+}
+
+// coveredParts are what a window has of all coverages.
+type coveredParts map[*coverage]coveredPart
+
+// coveredSince are what there is after before.
+func (s snapshot) coveredSince(before snapshot) coveredParts {
+	parts := make(coveredParts, len(s.covered))
+	for c, sums := range s.covered {
+		parts[c] = sums.since(before.covered[c])
+	}
+	return parts
+}
+
+// factor is what the sums of an event are multiplied by.
+func (parts coveredParts) factor(c *coverage) float64 {
+	if part, ok := parts[c]; ok {
+		return part.factor
+	}
+	return 1
+}
+
+// of says how much of the time events of one kind in a process were observed, given the rates in slices by plan; nil if there
+// are no plans. Of several plans that which was observed least counts, and what is uncertain of all.
+func (parts coveredParts) of(rates map[*coverage]map[uint64]float64) (out *Coverage) {
+	within := 0.0
+	for c, rates := range rates {
+		part, ok := parts[c]
+		if !ok {
+			continue
+		}
+		within = math.Hypot(within, part.within(rates))
+		this := &Coverage{Time: part.total, Observed: part.observed, Slices: int(part.slices)}
+		if out == nil || this.Share() < out.Share() {
+			out = this
+		}
+	}
+	if out != nil {
+		out.Within = within
+	}
+	return out
+}
+
+// notes say what was not observed all the time, and why.
+func (parts coveredParts) notes() (list []string) {
+	for c, part := range parts {
+		if why := c.reason(); why != nil && part.partial() {
+			share := &Coverage{Time: part.total, Observed: part.observed}
+			list = append(list, fmt.Sprintf("%s were observed %.2g %% of the time: %v", c.of, 100*share.Share(), why))
+		}
+	}
+	slices.Sort(list)
+	return list
+}

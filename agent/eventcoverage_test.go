@@ -1,0 +1,148 @@
+package agent
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// A simulation observes a process whose events cost too much, as the governor does.
+type simulation struct {
+	rng    *rand.Rand
+	rate   func(time.Duration) float64 // events a second of the process, at any time
+	slices func(seen float64) int      // of how many slices of the next cycle one is observed, by the rate in the last one
+	limit  float64                     // hits in a slice before it is drawn whether it goes on
+}
+
+const simulationStep = 10 * time.Millisecond
+
+// run returns the estimate of the events in that time, half of its interval, and the truth.
+func (s *simulation) run(length time.Duration) (estimate, within, truth float64) {
+	var (
+		c     coverage
+		d     dutyCycle
+		rates = map[uint64]float64{}
+		seen  float64
+	)
+	phase := time.Duration(s.rng.IntN(500)) * simulationStep // windows do not begin with a cycle
+	d.start(0, s.slices(0), usualCycle, s.rng.IntN)
+	c.begin(0, nil) // since when events are wanted
+	c.end(0)
+	before := c.sums(0)
+	var slice float64
+	for now := time.Duration(0); now < phase+length; now += simulationStep {
+		if now-phase >= 0 && now-phase < simulationStep {
+			before, truth, seen, rates = c.sums(now), 0, 0, map[uint64]float64{}
+		}
+		switch {
+		case d.on && (now >= d.to || !s.goesOn(&c, &d, now, slice)):
+			d.on, d.done = false, true
+			c.end(now)
+		case d.over(now):
+			d.start(now, s.slices(slice/d.length.Seconds()), usualCycle, s.rng.IntN)
+		}
+		if !d.on && !d.done && now >= d.from {
+			slice = 0
+			d.open(now, s.limit)
+			c.begin(now, &d)
+		}
+		happened := s.rate(now) * simulationStep.Seconds()
+		truth += happened
+		part := observedPart{cover: &c}
+		var ok bool
+		if part.piece, ok = c.at(now); !ok {
+			continue
+		}
+		slice += happened
+		e := event{sums: eventSums{values: [MaxEventValues]float64{happened}}}
+		part.apply(&e)
+		seen += e.sums.values[0]
+		rates[part.slice] += part.rate(e.sums.values[0])
+	}
+	part := c.sums(phase + length).since(before)
+	return seen * part.factor, part.within(rates), truth
+}
+
+func (s *simulation) goesOn(c *coverage, d *dutyCycle, now time.Duration, hits float64) bool {
+	before := d.weight
+	if !d.goesOn(hits, s.rng.IntN) {
+		return false
+	}
+	if d.weight != before {
+		c.reweigh(now, d.weight)
+	}
+	return true
+}
+
+// What is estimated from slices is right on average, and within the interval nearly as often as that says, whatever the
+// process does: also if it works in bursts, and if slices are ended and cycles made longer because of these.
+func TestCoverageUnbiased(t *testing.T) {
+	const length = time.Minute
+	runs := 2000
+	if testing.Short() {
+		runs = 300 // under the race detector
+	}
+	bursts := func(rng *rand.Rand, quiet, busy, on, off float64) func(time.Duration) float64 {
+		// Times of either kind are exponential: a Markov process, that forgets.
+		state, left := false, 0.0
+		return func(time.Duration) float64 {
+			for left -= simulationStep.Seconds(); left <= 0; state = !state {
+				mean := on
+				if state {
+					mean = off
+				}
+				left += rng.ExpFloat64() * mean
+			}
+			if state {
+				return busy
+			}
+			return quiet
+		}
+	}
+	five := func(float64) int { return 5 }
+	adaptive := func(seen float64) int { return 2 + min(int(seen/200), 40) }
+	for _, c := range []struct {
+		name    string
+		rate    func(*rand.Rand) func(time.Duration) float64
+		slices  func(float64) int
+		limit   float64
+		covered float64 // how often the interval holds the truth, at least
+	}{
+		{"steady", func(*rand.Rand) func(time.Duration) float64 {
+			return func(time.Duration) float64 { return 1000 }
+		}, five, math.Inf(1), 0.95},
+		{"bursts of 0.3 s", func(rng *rand.Rand) func(time.Duration) float64 { return bursts(rng, 10, 3000, 0.3, 0.7) }, five, math.Inf(1), 0.93},
+		{"bursts of 2 s", func(rng *rand.Rand) func(time.Duration) float64 { return bursts(rng, 10, 3000, 2, 4) }, five, math.Inf(1), 0.90},
+		{"cycles follow the load", func(rng *rand.Rand) func(time.Duration) float64 { return bursts(rng, 10, 3000, 0.3, 0.7) }, adaptive, math.Inf(1), 0.90},
+		{"slices end in bursts", func(rng *rand.Rand) func(time.Duration) float64 { return bursts(rng, 10, 3000, 0.3, 0.7) }, five, 1800, 0.90},
+		{"both", func(rng *rand.Rand) func(time.Duration) float64 { return bursts(rng, 10, 3000, 0.3, 0.7) }, adaptive, 1800, 0.90},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			var sum, squares, all float64
+			held := 0
+			for range runs {
+				s := simulation{rng: rng, rate: c.rate(rng), slices: c.slices, limit: c.limit}
+				estimate, within, truth := s.run(length)
+				off := estimate - truth
+				sum += off
+				squares += off * off
+				all += truth
+				if math.Abs(off) <= within+1e-6*truth {
+					held++
+				}
+			}
+			mean, deviation := sum/float64(runs), math.Sqrt(squares/float64(runs))
+			// Four standard errors; and one in a thousand for slices that begin up to a step late.
+			if allowed := 4*deviation/math.Sqrt(float64(runs)) + all/float64(runs)/1000; math.Abs(mean) > allowed {
+				t.Errorf("estimates are off by %.3g on average, of %.4g; allowed are %.3g", mean, all/float64(runs), allowed)
+			}
+			share := float64(held) / float64(runs)
+			t.Logf("off by %.2f %% on average, %.1f %% each; within the interval %.1f %% of the time", 100*mean*float64(runs)/all, 100*deviation*float64(runs)/all, 100*share)
+			if allowed := 4 * math.Sqrt(c.covered*(1-c.covered)/float64(runs)); share < c.covered-allowed {
+				t.Errorf("the interval holds the truth in %.1f %%", 100*share)
+			}
+		})
+	}
+}

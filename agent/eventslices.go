@@ -1,0 +1,226 @@
+package agent
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// tolerated is how many times as much as planned a slice may cost before it is drawn whether it goes on.
+const tolerated = 4
+
+// slice has a plan observed in slices of time from now on, as it costs too much; mu is held.
+func (e *eventProbes) slice(p *attachedPlan, now time.Duration, l planLoad, part float64, why error) {
+	p.rate = l.rate
+	n := e.budget(part, 1).SlicesFor(e.loadOf(l), maxSlices)
+	p.duty.start(now, n, usualCycle, e.draw)
+	p.cover.partly(why)
+	e.thin(p, l, part)
+	e.vanish(p, now)
+	e.agent.log.Warn("events are observed part of the time", "events", p.of, "slices", p.duty.slices, "of", p.duty.length, "why", why)
+}
+
+// thin sets of how many hits one is recorded in a slice; mu is held.
+func (e *eventProbes) thin(p *attachedPlan, l planLoad, part float64) {
+	every, err := e.budget(part, p.duty.slices).Every(e.loadOf(l))
+	if err != nil {
+		every = int(p.every) // not more slices than there may be: they cost what they cost
+	}
+	p.every = uint32(max(every, 1))
+}
+
+// turn begins and ends the slices of plans that are not observed all the time.
+func (e *eventProbes) turn(now time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.now = now
+	for _, p := range e.plans {
+		switch d := &p.duty; {
+		case d.always():
+		case d.on:
+			e.watchSlice(p, now)
+		case d.over(now):
+			e.nextCycle(p, now)
+		case !d.done && now >= d.from:
+			e.beginSlice(p, now)
+		}
+	}
+}
+
+func (e *eventProbes) beginSlice(p *attachedPlan, now time.Duration) {
+	hits, err := e.hitsOf(p)
+	if err == nil {
+		p.hits = hits
+		l, part := e.loadNow(p)
+		allowed := e.budget(part, p.duty.slices).HitsAllowed(e.loadOf(l), p.duty.length)
+		p.duty.open(now, tolerated*allowed)
+		err = e.appear(p, now)
+	}
+	if err != nil {
+		p.duty.on, p.duty.done = false, true // of this cycle nothing is seen
+		p.cover.partly(err)
+		e.agent.log.Warn("probes cannot be attached again", "events", p.of, "err", err)
+	}
+}
+
+// watchSlice ends a slice whose time is over, or that costs far more than was planned, by lot.
+func (e *eventProbes) watchSlice(p *attachedPlan, now time.Duration) {
+	hits, err := e.hitsOf(p)
+	if err != nil {
+		return
+	}
+	d, seen := &p.duty, float64(hits-p.hits)
+	if now < d.to {
+		before := d.weight
+		if d.goesOn(seen, e.draw) {
+			if d.weight != before {
+				p.cover.reweigh(now, d.weight)
+			}
+			return
+		}
+	}
+	d.done = true
+	// After a burst a plan comes back to all of the time in steps.
+	p.rate, p.hits = max(seen/max(now-d.from, checkInterval).Seconds(), p.rate/2), hits
+	e.vanish(p, now)
+}
+
+// nextCycle begins another cycle of slices, or has the plan observed all the time again if it costs clearly less than it may.
+func (e *eventProbes) nextCycle(p *attachedPlan, now time.Duration) {
+	l, part := e.loadNow(p)
+	load := e.loadOf(l)
+	n := e.budget(part, 1).SlicesFor(load, maxSlices)
+	load.Hits *= steady
+	if e.budget(part, 1).SlicesFor(load, maxSlices) > 1 {
+		p.duty.start(now, n, usualCycle, e.draw)
+		e.thin(p, l, part)
+		return
+	}
+	p.duty, p.every = dutyCycle{}, 1
+	if every, err := e.affordable(l, part); err == nil {
+		p.every = uint32(every)
+	}
+	if err := e.appear(p, now); err != nil {
+		e.agent.log.Warn("probes cannot be attached again", "events", p.of, "err", err)
+		p.duty.start(now, 2, usualCycle, e.draw)
+		p.cover.partly(err)
+		return
+	}
+	e.attached.Store(int64(now))
+}
+
+// loadNow is what a plan costs that is observed in slices, and its part of its kind's budget.
+func (e *eventProbes) loadNow(p *attachedPlan) (planLoad, float64) {
+	loads := e.loads(governInterval)
+	for _, l := range loads {
+		if l.plan == p {
+			return l, loads.part(l)
+		}
+	}
+	return planLoad{plan: p, rate: p.rate, count: time.Duration(p.traps()) * e.trapTime()}, 1
+}
+
+// hurry begins cycles anew that are so long that a window of that length may have none of their slices, with shorter ones.
+func (e *eventProbes) hurry(now, window time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, p := range e.plans {
+		d := &p.duty
+		within := max(window/2, longestSlice)
+		if d.always() || d.on || d.cycle() <= within || time.Duration(d.slices)*shortestSlice >= d.cycle() {
+			continue
+		}
+		d.start(now, d.slices, within, e.draw)
+	}
+}
+
+// coverages are those of all plans, for whoever reads of them without the governor's lock.
+type coverages struct {
+	of   [bpf.MaxProbes]atomic.Pointer[coverage] // by cookie
+	mu   sync.Mutex
+	list []*coverage
+}
+
+// add adds that of a plan, once.
+func (c *coverages) add(p *attachedPlan) {
+	if len(p.cookies) == 0 || c.of[p.cookies[0]].Load() == &p.cover {
+		return
+	}
+	p.cover.kind, p.cover.of = p.kind, p.of
+	for _, cookie := range p.cookies {
+		c.of[cookie].Store(&p.cover)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = append(c.list, &p.cover)
+}
+
+// sums are those of all now.
+func (c *coverages) sums(now time.Duration) map[*coverage]coverageSums {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make(map[*coverage]coverageSums, len(c.list))
+	for _, cover := range c.list {
+		all[cover] = cover.sums(now)
+	}
+	return all
+}
+
+// times are for how long events were to be observed, and for how long they were, by kind.
+func (c *coverages) times(now time.Duration) (wanted, observed map[string]time.Duration) {
+	wanted, observed = map[string]time.Duration{}, map[string]time.Duration{}
+	for cover, sums := range c.sums(now) {
+		wanted[cover.kind.String()] += sums.total
+		observed[cover.kind.String()] += sums.observed
+	}
+	return wanted, observed
+}
+
+// An observedPart says how an event is to be counted. The zero one counts once.
+type observedPart struct {
+	cover *coverage // nil if its probe is always there
+	piece
+}
+
+// part is that of an event; ok is false if it was seen while its plan was not observed.
+func (c *coverages) part(o *bpf.Observation) (part observedPart, ok bool) {
+	if o.Seen.Probe >= bpf.MaxProbes {
+		return part, true
+	}
+	part.cover = c.of[o.Seen.Probe].Load()
+	if part.cover == nil {
+		return part, true
+	}
+	part.piece, ok = part.cover.at(time.Duration(o.Time))
+	return part, ok
+}
+
+// longestWeight bounds what a wait counts for that took nearly as long as a slice.
+const longestWeight = 10
+
+// apply has the sums of an event stand for what was not seen, too.
+func (part *observedPart) apply(e *event) {
+	if part.cover == nil || part.slice == 0 {
+		return
+	}
+	weight := part.weight
+	if e.kind == Locks && e.sums.events > 0 && e.delay > 0 {
+		// A wait is seen if it begins and ends within the slice, which long ones seldom do.
+		left := 1 - e.delay.Seconds()/part.length.Seconds()
+		weight *= 1 / max(left, 1.0/longestWeight)
+	}
+	for i := range e.sums.values {
+		e.sums.values[i] *= weight
+	}
+}
+
+// rate is what an event adds to the rate of its slice, by one of its values.
+func (part *observedPart) rate(value float64) float64 {
+	if part.cycle <= 0 || math.IsNaN(value) {
+		return 0
+	}
+	return value / part.cycle.Seconds()
+}

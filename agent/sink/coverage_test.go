@@ -1,0 +1,52 @@
+package sink_test
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+)
+
+// A profile says which processes were observed part of the time, over all its windows, and views take it into intervals.
+func TestPartlyObserved(t *testing.T) {
+	observed := func(of time.Duration, slices int, within float64) *agent.Profile {
+		p := only(agent.Allocations) // 10 MiB of 151 events
+		p.Processes[1].Events[0].Coverage = &agent.Coverage{Time: 10 * time.Second, Observed: of, Slices: slices, Within: within}
+		return p
+	}
+	for _, c := range []struct {
+		name       string
+		window     *agent.Profile
+		line, view string
+	}{
+		{"all the time", observed(10*time.Second, 0, 0), "", "(±"},
+		{"a moment is missing", observed(9990*time.Millisecond, 0, 0), "", "(±"},
+		{"part", observed(2*time.Second, 4, 4<<20),
+			"java (pid 1234): observed 20.0% of the time, 2s of 10s, in 4 slices; values are scaled to all of it: 10485760 ± 4194304 bytes", "±46.8"},
+		{"one slice", observed(time.Second, 1, math.Inf(1)),
+			"java (pid 1234): observed 10.0% of the time, 1s of 10s, in 1 slice; values are scaled to all of it: 10485760 ± unknown bytes", "(±?)"},
+	} {
+		p, err := sink.Pprof(c.window)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		all := strings.Join(p.Comments, "\n")
+		if !strings.Contains(all, c.line) || (c.line == "") == strings.Contains(all, "of the time") {
+			t.Errorf("%s: comments\n%s\nwant %s", c.name, all, c.line)
+		}
+		var out bytes.Buffer
+		if err := sink.Allocations(&out, p, nil); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), c.view) {
+			t.Errorf("%s: want %q in\n%s", c.name, c.view, out.String())
+		}
+		if c.line == "" != !strings.Contains(out.String(), "observed") {
+			t.Errorf("%s: the view says\n%s", c.name, out.String())
+		}
+	}
+}

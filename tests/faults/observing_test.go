@@ -1,0 +1,118 @@
+package faults
+
+import (
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/events"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+)
+
+var observingRows = []Row{
+	{
+		Fault: "a nearly idle JVM allocates",
+		Holds: "Its allocations are recorded all the time, as each kind of events may take 0.2 % of one CPU. The sum is within the interval that the profile states.",
+		Test:  func(t *testing.T) { recordIdle(t, false, "-XX:TLABSize=64k") },
+	},
+	{
+		Fault: "a nearly idle JVM passes a probe more often than the budget allows",
+		Holds: "The probe is there in slices of time that are drawn. The profile says how much of the time was observed; the sum, scaled to all of it, is within the interval that the profile states.",
+		Test:  func(t *testing.T) { recordIdle(t, true, "-XX:TLABSize=2k", "-XX:MinTLABSize=2k") },
+	},
+	{
+		Fault:     "a process works in bursts while its events are observed in slices of time",
+		Holds:     "What is estimated is right on average, and the stated interval holds the truth in about 95 of 100 cases.",
+		Elsewhere: []string{"agent.TestCoverageUnbiased"},
+	},
+	{
+		Fault:     "no CPU time of a process was measured yet",
+		Holds:     "Its probes are not taken away for costing more than a share of nothing.",
+		Elsewhere: []string{"agent.TestTuneUnmeasured"},
+	},
+}
+
+// recordIdle records the allocations of a JVM that is nearly idle, and compares them with its own count.
+func recordIdle(t *testing.T, slices bool, flags ...string) {
+	needs.Root(t, "recording allocations")
+	jdks := needs.JDKs(t)
+	guest, err := events.Start(t.Context(), jdks[len(jdks)-1], events.Allocating, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guest.Close()
+	run, err := built.Start(t.Context(), profiler.Options{PID: guest.PID(), Frequency: 99, Extra: []string{"-e", "alloc"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.WaitAttached(); err != nil {
+		t.Fatal(err)
+	}
+	var truth float64
+	rounds := 0
+	for end := time.Now().Add(time.Duration(times(12, 30)) * time.Second); time.Now().Before(end); rounds++ {
+		one, err := guest.Run(1, 20_000) // some 3 MB
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range one.Allocations {
+			truth += float64(a.Bytes)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	recording, err := run.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := recording.Stats.CheckIdentities(); err != nil {
+		t.Error(err)
+	}
+	all, err := events.Read(recording.Profile, "alloc_objects", "alloc_space")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := events.Own(all)
+	const bytes = 1
+	got, variance := events.Sum(rows, bytes), 0.0
+	for _, row := range rows {
+		variance += row.Values[bytes] * row.Values[bytes] / max(float64(row.Count), 1)
+	}
+	share, scaled, within := observedOf(t, recording.Profile)
+	// The interval is that of all that the process allocates; its own part in it is nearly all.
+	half := math.Hypot(1.96*math.Sqrt(variance), within)
+	t.Logf("%d rounds: %.4g bytes ± %.2g of %.4g, from %d events; observed %.0f %% of the time", rounds, got, half, truth, events.Count(rows), share)
+	if math.Abs(got-truth) > half {
+		t.Errorf("%.4g bytes ± %.2g, %.4g in truth:\n%s", got, half, truth, strings.Join(recording.Profile.Comments, "\n"))
+	}
+	if scaled != slices {
+		t.Errorf("observed %.0f %% of the time:\n%s", share, strings.Join(recording.Profile.Comments, "\n"))
+	}
+}
+
+var observedPattern = regexp.MustCompile(`: observed ([0-9.]+)% of the time, .* ± ([0-9]+) bytes$`)
+
+// observedOf is how many percent of the time a profile says were observed, and half of the interval that follows of that.
+func observedOf(t *testing.T, p *profile.Profile) (share float64, scaled bool, within float64) {
+	t.Helper()
+	for _, comment := range p.Comments {
+		m := observedPattern.FindStringSubmatch(comment)
+		if m == nil {
+			continue
+		}
+		var err error
+		if share, err = strconv.ParseFloat(m[1], 64); err != nil {
+			t.Fatal(err)
+		}
+		if within, err = strconv.ParseFloat(m[2], 64); err != nil {
+			t.Fatal(err)
+		}
+		return share, true, within
+	}
+	return 100, false, 0
+}
