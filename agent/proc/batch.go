@@ -40,8 +40,8 @@ func newBatch(ranges []vmruntime.Range, total int) *batch {
 	return b
 }
 
-// read fetches the ranges from the process. Ranges that cannot be read are skipped.
-func (b *batch) read(pid int) error {
+// read fetches the ranges from the process; begin is called before each system call. Ranges that cannot be read are skipped.
+func (b *batch) read(pid int, begin func()) error {
 	done := 0 // bytes of buf that are dealt with
 	for first := 0; first < len(b.remote); {
 		window := b.remote[first:min(first+maxIovecs, len(b.remote))]
@@ -54,6 +54,7 @@ func (b *batch) read(pid int) error {
 			local := unix.Iovec{Base: &b.buf[done]}
 			local.SetLen(want)
 			var err error
+			begin()
 			n, err = unix.ProcessVMReadv(pid, []unix.Iovec{local}, window, 0)
 			switch {
 			case err == nil:

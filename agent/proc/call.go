@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Call is Pool.Do for a call with a result. What an abandoned call returns later is dropped; an *os.File among it is
@@ -27,11 +30,15 @@ func Call[T any](ctx context.Context, p *Pool, pid int, fn func() (T, error)) (T
 type call struct {
 	pool      *Pool
 	pid       int
-	done      chan error // buffered, so that finish never blocks
+	thread    atomic.Int32 // that runs it, as far as it said so
+	done      chan error   // buffered, so that finish never blocks
 	finished  bool
 	abandoned bool
 	hung      *target // set when abandoned for being late
 }
+
+// here notes on which thread the call is, for its clock.
+func (c *call) here() { c.thread.Store(int32(unix.Gettid())) }
 
 // finish runs on the call's own goroutine.
 func (c *call) finish(err error) {

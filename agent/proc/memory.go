@@ -92,10 +92,11 @@ func (m *Memory) ReadBatch(ranges []vmruntime.Range) error {
 		}
 	}
 	b := newBatch(ranges, total)
-	err := m.pool.Do(context.Background(), m.id.PID, func() error {
-		if err := b.read(m.id.PID); err != nil {
+	err := m.pool.do(context.Background(), m.id.PID, func(c *call) error {
+		if err := b.read(m.id.PID, c.here); err != nil {
 			return explain(m.id.PID, "read memory", err)
 		}
+		c.here()
 		return m.alive()
 	})
 	if err != nil {

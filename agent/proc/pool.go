@@ -3,6 +3,7 @@ package proc
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -11,7 +12,7 @@ import (
 type PoolOptions struct {
 	Workers    int           // calls that run at once: 4
 	MaxStuck   int           // abandoned calls, each holding a thread, at which no more are begun: 32
-	Deadline   time.Duration // of one call: 2 s
+	Deadline   time.Duration // of one call, not counted what it waits for a CPU: 2 s
 	Backoff    time.Duration // first quarantine of a target that hung, doubled each time: 10 s
 	MaxBackoff time.Duration // longest quarantine: 10 min
 }
@@ -21,11 +22,15 @@ type PoolOptions struct {
 // others one deadline at most, and all hung targets together hold at most MaxStuck + Workers threads: the pool refuses
 // all work beyond that.
 //
-// Waiting for a free worker is bounded too: a worker is free again after Deadline at the latest. Still, the goroutine
+// Deadlines count what a target took, not what the scheduler did: see callClock.
+//
+// Waiting for a free worker is bounded too: a worker is free again after Deadline at the latest, and after 60 times that if the
+// agent itself gets no CPU. Still, the goroutine
 // that drains the ring must not wait at all and never calls a pool.
 type Pool struct {
 	opt     PoolOptions
-	workers chan struct{} // holds one token for each call that runs and is not abandoned
+	look    func(tid int) moment // at the thread of a call
+	workers chan struct{}        // holds one token for each call that runs and is not abandoned
 
 	mu      sync.Mutex
 	targets map[int]*target // those that hang, or hung lately; by pid
@@ -63,6 +68,7 @@ func NewPool(opt PoolOptions) *Pool {
 	opt.MaxBackoff = orDefault(opt.MaxBackoff, 10*time.Minute)
 	return &Pool{
 		opt:     opt,
+		look:    lookAtThread,
 		workers: make(chan struct{}, opt.Workers),
 		targets: make(map[int]*target),
 	}
@@ -79,6 +85,17 @@ func orDefault[T int | time.Duration](v, def T) T {
 // and the context's error when that ends first; fn then goes on, so it may only write to what it owns. It returns
 // ErrQuarantined or ErrExhausted without having run fn.
 func (p *Pool) Do(ctx context.Context, pid int, fn func() error) error {
+	return p.do(ctx, pid, func(c *call) error {
+		runtime.LockOSThread() // for the clock
+		defer runtime.UnlockOSThread()
+		c.here()
+		return fn()
+	})
+}
+
+// do is Do for a function that calls here before each system call that the target can delay. To keep it on one thread instead
+// takes 5 us.
+func (p *Pool) do(ctx context.Context, pid int, fn func(*call) error) error {
 	if err := p.admit(pid); err != nil {
 		return err
 	}
@@ -94,16 +111,24 @@ func (p *Pool) Do(ctx context.Context, pid int, fn func() error) error {
 	}
 
 	c := &call{pool: p, pid: pid, done: make(chan error, 1)}
-	go func() { c.finish(fn()) }()
-	deadline := time.NewTimer(p.opt.Deadline)
-	defer deadline.Stop()
-	select {
-	case err := <-c.done:
-		return err
-	case <-deadline.C:
-		return c.abandon(ErrTimeout)
-	case <-ctx.Done():
-		return c.abandon(ctx.Err())
+	clock := callClock{look: p.look}
+	clock.begin(time.Now())
+	go func() { c.finish(fn(c)) }()
+	pause := p.opt.Deadline / checksPerDeadline
+	check := time.NewTimer(pause)
+	defer check.Stop()
+	for {
+		select {
+		case err := <-c.done:
+			return err
+		case <-ctx.Done():
+			return c.abandon(ctx.Err())
+		case <-check.C:
+			if clock.check(int(c.thread.Load()), time.Now()) >= pause*checksPerDeadline {
+				return c.abandon(ErrTimeout)
+			}
+			check.Reset(pause)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ func hangs() (fn func() error, release func()) {
 func works() error { return nil }
 
 func TestPoolReturnsTheCallsError(t *testing.T) {
-	p := NewPool(PoolOptions{})
+	p := timedPool(PoolOptions{})
 	want := errors.New("this one")
 	if err := p.Do(t.Context(), target1, func() error { return want }); err != want {
 		t.Errorf("Do = %v, want %v", err, want)
@@ -42,7 +42,7 @@ func TestPoolReturnsTheCallsError(t *testing.T) {
 
 func TestPoolAbandonsACallThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPool(PoolOptions{Workers: 1, Backoff: 10 * time.Second, MaxBackoff: 15 * time.Second})
+		p := timedPool(PoolOptions{Workers: 1, Backoff: 10 * time.Second, MaxBackoff: 15 * time.Second})
 		fn, release := hangs()
 		start := time.Now()
 		if err := p.Do(t.Context(), target1, fn); !errors.Is(err, ErrTimeout) {
@@ -76,7 +76,7 @@ func TestPoolAbandonsACallThatHangs(t *testing.T) {
 
 func TestPoolDoublesTheQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPool(PoolOptions{Backoff: 10 * time.Second, MaxBackoff: 25 * time.Second})
+		p := timedPool(PoolOptions{Backoff: 10 * time.Second, MaxBackoff: 25 * time.Second})
 		for _, quarantine := range []time.Duration{10, 20, 25, 25} {
 			fn, release := hangs()
 			if err := p.Do(t.Context(), target1, fn); !errors.Is(err, ErrTimeout) {
@@ -105,7 +105,7 @@ func TestPoolDoublesTheQuarantine(t *testing.T) {
 
 func TestPoolIsExhausted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPool(PoolOptions{Workers: 2, MaxStuck: 3})
+		p := timedPool(PoolOptions{Workers: 2, MaxStuck: 3})
 		fn, release := hangs()
 		for pid := range 3 {
 			if err := p.Do(t.Context(), pid, fn); !errors.Is(err, ErrTimeout) {
@@ -135,7 +135,7 @@ func TestPoolIsExhausted(t *testing.T) {
 // ones hang, without costing another deadline.
 func TestPoolWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPool(PoolOptions{Workers: 2, Deadline: time.Second})
+		p := timedPool(PoolOptions{Workers: 2, Deadline: time.Second})
 		fn, release := hangs()
 		start := time.Now()
 		errs := make(chan error, 10)
@@ -168,7 +168,7 @@ func TestPoolWaits(t *testing.T) {
 
 func TestPoolHonoursTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPool(PoolOptions{Workers: 1})
+		p := timedPool(PoolOptions{Workers: 1})
 		fn, release := hangs()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -191,4 +191,11 @@ func TestPoolHonoursTheContext(t *testing.T) {
 		release()
 		synctest.Wait()
 	})
+}
+
+// timedPool returns a pool that counts all time, for tests whose time is synctest's.
+func timedPool(o PoolOptions) *Pool {
+	p := NewPool(o)
+	p.look = func(int) moment { return moment{} }
+	return p
 }
