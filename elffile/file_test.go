@@ -153,6 +153,10 @@ func FuzzOpen(f *testing.F) {
 		if bias, err := file.Bias(0x7f0000001000, 0x1000); err != nil && bias != 0 {
 			t.Errorf("bias %#x and error %v", bias, err)
 		}
+		const inside = 0x1010
+		if r, err := file.FunctionAround(inside); (r == Range{}) == (err == nil) || err == nil && (inside < r.Start || inside >= r.End) {
+			t.Errorf("function around %#x: %+v and error %v", inside, r, err)
+		}
 		if id := file.BuildID(); len(id) > 2*maxBuildID {
 			t.Errorf("build id of %d digits", len(id))
 		}

@@ -6,11 +6,27 @@ type encoding struct {
 	prefixes  prefixes
 	rex       byte // 0 if there is none
 	extended  bool // VEX or EVEX
+	scaled    bool // EVEX: a displacement of 8 bits counts up to 64 bytes
 	opcodeMap opcodeMap
 	opcode    byte
 	modRM     byte
+	memory    place // its operand in memory, if it has one
 	immediate int64 // sign-extended; of a branch the distance
 }
+
+// A place is where an operand in memory is, as far as that counts from the stack or the frame pointer.
+type place struct {
+	base         base
+	displacement int64 // bytes
+}
+
+type base uint8
+
+const (
+	otherBase base = iota // another register, none, or no operand in memory
+	stackPointer
+	framePointer
+)
 
 // reg is the middle field of the ModRM byte, without its extension by REX.
 func (e *encoding) reg() byte { return e.modRM >> 3 & 7 }

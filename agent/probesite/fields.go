@@ -22,9 +22,16 @@ func (e *encoding) readModRM(r *reader, registers bool) (err error) {
 	}
 	switch {
 	case mod == 1:
-		_, err = r.next(1)
+		e.memory.displacement, err = r.number(1)
 	case mod == 2, base == 5: // with mod 0, 5 is no base but a displacement, from rip if there is no SIB byte
-		_, err = r.next(4)
+		e.memory.displacement, err = r.number(4)
+	}
+	switch {
+	case e.rex&1 != 0: // r8 to r15
+	case base == 4:
+		e.memory.base = stackPointer
+	case base == 5 && mod != 0:
+		e.memory.base = framePointer
 	}
 	return err
 }

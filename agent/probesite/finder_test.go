@@ -251,5 +251,10 @@ func FuzzFinder(f *testing.F) {
 		check(finder.Entries("f"))
 		returns, err := finder.AfterCalls(Calls{Callee: "f"})
 		check(returns.Sites, err)
+		if finder.OwnsStack(codeAddress) == nil {
+			if r, err := file.FunctionAround(codeAddress); err != nil || r.Start > codeAddress || r.End <= codeAddress {
+				t.Fatalf("%+v owns its stack, %v", r, err)
+			}
+		}
 	})
 }

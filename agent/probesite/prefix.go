@@ -69,6 +69,9 @@ func (e *encoding) readExtended(r *reader, first byte) error {
 	if err != nil {
 		return err
 	}
+	if first != 0xc5 && payload[0]&0x20 == 0 {
+		e.rex |= 1 // they have the bits of REX inverted
+	}
 	switch first {
 	case 0xc5:
 		e.opcodeMap = map0F
@@ -82,7 +85,7 @@ func (e *encoding) readExtended(r *reader, first byte) error {
 		if payload[0]&0x08 != 0 || payload[1]&0x04 == 0 {
 			return errInvalid
 		}
-		e.opcodeMap = opcodeMap(payload[0] & 0x07)
+		e.opcodeMap, e.scaled = opcodeMap(payload[0]&0x07), true
 	}
 	e.opcode, err = r.byte()
 	return err
