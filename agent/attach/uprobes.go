@@ -18,6 +18,9 @@ type Site struct {
 	Offset       uint64 // in the file, bytes
 	RefCtrOffset uint64 // of the probe's semaphore in the file, exactly as its note has it; 0 if none
 	Cookie       uint64 // what the program there is told, for it to know the site
+	// OwnsStack says that the code there is known to keep nothing below the stack pointer, or is never executed. Unless it
+	// is set, Attach wants a proof where it matters: see probesite.Finder.OwnsStack.
+	OwnsStack bool
 	// Load is where the arguments of compiled__method__load are; nil for other probes. Probes gives the cookies to these.
 	Load *bpf.LoadSite
 }
@@ -44,9 +47,15 @@ func (u Uprobes) Multi() bool { return !u.single }
 // is 0. Single probes cannot be confined to a process (the kernel would confine them to a thread): they serve all
 // processes whatever pid is. The caller closes the links; on an error there is none. The kernel takes the probes away
 // when the agent ends, however it ends.
+//
+// Fails with probesite.ErrRedZone if one of the places is a NOP that this kernel replaces by a call, in a function that
+// the call could damage. Nothing is attached then: some sites of a probe without the others would count too little.
 func (u Uprobes) Attach(file *os.File, pid int, p Uprobe, sites []Site) (_ []link.Link, err error) {
 	if len(sites) == 0 {
 		return nil, nil
+	}
+	if err := u.guard(file, sites); err != nil {
+		return nil, err
 	}
 	ex, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
 	if err != nil {

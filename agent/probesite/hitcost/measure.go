@@ -93,7 +93,7 @@ func attachTo(addr uint64, p attach.Uprobe) (detach func() error, err error) {
 		return nil, err
 	}
 	defer file.Close()
-	links, err := attach.NewUprobes().Attach(file, self, p, []attach.Site{{Offset: addr - m.Start + m.Offset}})
+	links, err := attach.NewUprobes().Attach(file, self, p, []attach.Site{{Offset: addr - m.Start + m.Offset, OwnsStack: true}})
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,7 @@ func attachToCode(t *testing.T, code []byte, p attach.Uprobe) error {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(mapped)
-	links, err := attach.NewUprobes().Attach(file, os.Getpid(), p, []attach.Site{{Offset: at}})
+	links, err := attach.NewUprobes().Attach(file, os.Getpid(), p, []attach.Site{{Offset: at, OwnsStack: true}})
 	for _, l := range links {
 		l.Close()
 	}
