@@ -6,13 +6,19 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
+	headers "github.com/vmprof-agent/vmprof-agent/contrib/guest"
 )
 
 // soon waits until ok returns true.
@@ -226,6 +232,41 @@ func TestLiveUnwanted(t *testing.T) {
 	}
 	if pid := <-asked; pid != os.Getpid() {
 		t.Errorf("asked for process %d, not %d", pid, os.Getpid())
+	}
+}
+
+// A guest whose vmprof.h placed NOPs of five bytes in functions that call nothing is refused, with the reason, and
+// nothing of it is probed.
+func TestLiveLongNops(t *testing.T) {
+	dir := t.TempDir()
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s := newStage(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	if !attach.ReplacesNops() {
+		t.Skip("needs a kernel that replaces NOPs of five bytes: 6.18")
+	}
+	header := strings.Replace(headers.Header, `VMPROF_SITE_ON_("nop",`, `VMPROF_SITE_ON_(".byte 0x0f, 0x1f, 0x44, 0, 0",`, 1)
+	if err := os.WriteFile(filepath.Join(dir, "vmprof.h"), []byte(header), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(dir, "guest")
+	if out, err := exec.Command("cc", "-O2", "-I", dir, "-o", bin, "testdata/guest.c", "-lpthread").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.CommandContext(t.Context(), bin, "1", "1", "1")
+	cmd.Env = append(os.Environ(), "VMPROF_SOCKET="+s.socket)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "a refusal", func() bool { return s.Stats().Refused["probes"] > 0 || s.Stats().Accepted > 0 })
+	cmd.Process.Kill()
+	cmd.Wait()
+	said, err := os.ReadFile(log.Name())
+	if stats := s.Stats(); stats.Refused["probes"] == 0 || stats.Accepted != 0 || !strings.Contains(string(said), "one-byte nop") {
+		t.Errorf("%+v, %v\n%s", stats, err, said)
 	}
 }
 

@@ -120,7 +120,7 @@ func (a *attachment) add(m *proc.Mapping) error {
 	if err != nil {
 		return fmt.Errorf("read probes of %q: %w", m.Path, err)
 	}
-	sites, err := a.register(f, all)
+	sites, kinds, err := a.register(f, all)
 	if err != nil {
 		return fmt.Errorf("probes of %q: %w", m.Path, err)
 	}
@@ -130,6 +130,9 @@ func (a *attachment) add(m *proc.Mapping) error {
 		return fmt.Errorf("attach to probes of %q: %w", m.Path, err)
 	}
 	a.links = append(a.links, links...)
+	for _, kind := range kinds { // not before: a probe that cannot be attached to is not found
+		a.found[kind]++
+	}
 	return nil
 }
 

@@ -9,35 +9,35 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// register tells the kernel side where the arguments of vmprof's probes are.
-func (a *attachment) register(f *os.File, all []elffile.Probe) (sites []attach.Site, err error) {
+// register tells the kernel side where the arguments of vmprof's probes are. kinds are the probes of the sites.
+func (a *attachment) register(f *os.File, all []elffile.Probe) (sites []attach.Site, kinds []bpf.BurstProbe, err error) {
 	for _, probe := range all {
 		s, err := siteOf(probe)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if s == nil {
 			continue
 		}
 		if !isNop(f, probe.Offset) {
-			return nil, fmt.Errorf("%s is at no NOP", probe.Name)
+			return nil, nil, fmt.Errorf("%s is at no NOP", probe.Name)
 		}
 		if len(a.sites) >= maxSites {
-			return nil, fmt.Errorf("more than %d sites", maxSites)
+			return nil, nil, fmt.Errorf("more than %d sites", maxSites)
 		}
 		number, ok := a.probes.take()
 		if !ok {
-			return nil, refusedFull
+			return nil, nil, refusedFull
 		}
 		a.sites = append(a.sites, number)
 		s.Pid = uint32(a.pid)
 		if err := a.probes.objects.BurstSites.Put(number, s); err != nil {
-			return nil, fmt.Errorf("register site: %w", err)
+			return nil, nil, fmt.Errorf("register site: %w", err)
 		}
-		a.found[bpf.BurstProbe(s.Probe)]++
+		kinds = append(kinds, bpf.BurstProbe(s.Probe))
 		sites = append(sites, attach.Site{Offset: probe.Offset, RefCtrOffset: probe.SemaphoreOffset, Cookie: uint64(number)})
 	}
-	return sites, nil
+	return sites, kinds, nil
 }
 
 // siteOf is what the kernel side must know of a probe, nil if it is none of those that the engine is for.
