@@ -60,20 +60,19 @@ struct vmprof_page {
  * sys/sdt.h, provider "vmprof") that tells tools where it is and where the arguments are then. Arguments are integers
  * or pointers, passed as 64 bits in a register or as a constant. The names call, thread and thread_end are taken.
  *
- * On x86-64 it is the 5-byte NOP, the instruction on which uprobes are cheapest (kernels from 6.18 make a call of it,
- * unless it crosses a page: hence the alignment).
+ * The instruction is the one-byte NOP, which every kernel emulates. From 6.18 on kernels replace a probed NOP of five
+ * bytes by a call, which is faster, but writes a return address below the stack pointer: into the red zone, where a
+ * function that calls nothing keeps its variables. So that NOP is for assembly that owns its stack: see vmprof_armed.
  */
-#if defined(__x86_64__)
-#define VMPROF_NOP_ ".balign 8\n990:\t.byte 0x0f, 0x1f, 0x44, 0, 0\n"
-#elif defined(__aarch64__)
-#define VMPROF_NOP_ "990:\tnop\n"
-#else
+#if !defined(__x86_64__) && !defined(__aarch64__)
 #error "vmprof.h knows x86-64 and arm64; include it for these only"
 #endif
 
 /* An ELF note {sizes, type 3, "stapsdt", {addresses of site, base, semaphore, then three strings}}. */
-#define VMPROF_SITE_(name, arguments)                                                                                  \
-	VMPROF_NOP_ "\t.pushsection .note.stapsdt, \"?\", \"note\"\n"                                                  \
+#define VMPROF_SITE_(name, arguments) VMPROF_SITE_ON_("nop", name, arguments)
+#define VMPROF_SITE_ON_(instruction, name, arguments)                                                                  \
+	"990:\t" instruction "\n"                                                                                      \
+		    "\t.pushsection .note.stapsdt, \"?\", \"note\"\n"                                                  \
 		    "\t.balign 4\n"                                                                                    \
 		    "\t.4byte 992f - 991f, 994f - 993f, 3\n"                                                           \
 		    "991:\t.asciz \"stapsdt\"\n"                                                                       \
@@ -243,35 +242,92 @@ static inline void vmprof_announce_(struct vmprof_slot *slot)
 }
 
 /*
- * Runs under vmprof_stub, which keeps the general registers only. clang for arm64 has no such option per function;
- * but a compiler has no use for vectors here, as all that could fill one is volatile.
+ * What vmprof_armed does before and after its probe. Both run under vmprof_stub, which keeps the general registers only.
+ * clang for arm64 has no such option per function; but a compiler has no use for vectors here, as all that could fill
+ * one is volatile.
  */
 #if defined(__clang__) && defined(__aarch64__)
 #define VMPROF_GENERAL_
 #else
 #define VMPROF_GENERAL_ , target("general-regs-only")
 #endif
-__attribute__((noinline, used, no_instrument_function VMPROF_GENERAL_)) void
-vmprof_armed(uint32_t callee, const void *site)
+#define VMPROF_ARMED_ __attribute__((noinline, used, visibility("hidden"), no_instrument_function VMPROF_GENERAL_))
+
+VMPROF_ARMED_ int vmprof_count_(void);
+VMPROF_ARMED_ void vmprof_shown_(void);
+
+/* Counts a call. Returns whether the agent samples it. */
+VMPROF_ARMED_ int vmprof_count_(void)
 {
 	struct vmprof_slot *slot = vmprof_self;
-	uint32_t skip = slot->skip, left = slot->left;
+	uint32_t skip = slot->skip;
 
-	if (left == 0) {
+	if (slot->left == 0) {
 		__atomic_store_n(&slot->armed, 0, __ATOMIC_RELAXED);
 		vmprof_announce_(slot);
-		return;
+		return 0;
 	}
 	if (skip > 1) {
 		slot->skip = skip - 1;
-		return;
+		return 0;
 	}
 	slot->skip = slot->stride;
-	VMPROF_PROBE2(call, callee, site);
+	return 1;
+}
+
+VMPROF_ARMED_ void vmprof_shown_(void)
+{
+	struct vmprof_slot *slot = vmprof_self;
+	uint32_t left = slot->left;
+
 	slot->left = left - 1;
 	if (left == 1)
 		__atomic_store_n(&slot->armed, 0, __ATOMIC_RELAXED); /* last: from here on the agent may fill the slot again */
 }
+
+#if defined(__x86_64__)
+/*
+ * In assembly, as the probe on the hottest path is worth the NOP of five bytes. Nothing is below the stack pointer here.
+ * The NOP must not cross a page, or kernels do not replace it.
+ */
+__asm__("\t.pushsection .text\n"
+	"\t.balign 16\n"
+	"\t.globl vmprof_armed\n"
+	"\t.hidden vmprof_armed\n"
+	"\t.type vmprof_armed, @function\n"
+	"vmprof_armed:\n" /* edi: callee, rsi: site */
+	"\t.cfi_startproc\n"
+	"\tendbr64\n"
+	"\tpushq %rbp\n"
+	"\t.cfi_def_cfa_offset 16\n"
+	"\t.cfi_offset %rbp, -16\n"
+	"\tmovq %rsp, %rbp\n"
+	"\t.cfi_def_cfa_register %rbp\n"
+	"\tpushq %rsi\n"
+	"\tpushq %rdi\n"
+	"\tcall vmprof_count_\n"
+	"\ttestl %eax, %eax\n"
+	"\tje 1f\n"
+	"\tmovl (%rsp), %edi\n"
+	"\tmovq 8(%rsp), %rsi\n"
+	"\t.balign 8\n"
+	VMPROF_SITE_ON_(".byte 0x0f, 0x1f, 0x44, 0, 0", call, "8@%rdi 8@%rsi")
+	"\tcall vmprof_shown_\n"
+	"1:\tleave\n"
+	"\t.cfi_def_cfa %rsp, 8\n"
+	"\tret\n"
+	"\t.cfi_endproc\n"
+	"\t.size vmprof_armed, . - vmprof_armed\n"
+	"\t.popsection\n");
+#else
+VMPROF_ARMED_ void vmprof_armed(uint32_t callee, const void *site)
+{
+	if (!vmprof_count_())
+		return;
+	VMPROF_PROBE2(call, callee, site);
+	vmprof_shown_();
+}
+#endif
 
 #if defined(__x86_64__)
 __asm__("\t.pushsection .text\n"

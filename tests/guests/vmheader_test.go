@@ -6,10 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/contrib/guest"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
@@ -105,12 +105,7 @@ func checkProbes(t *testing.T, path string) {
 			}
 		}
 		if f.Machine() == elf.EM_X86_64 {
-			if nop := data[p.Offset : p.Offset+5]; !reflect.DeepEqual(nop, []byte{0x0f, 0x1f, 0x44, 0, 0}) {
-				t.Errorf("%s: instruction % x", p.Name, nop)
-			}
-			if p.Location%4096 > 4096-5 {
-				t.Errorf("%s: %#x crosses a page", p.Name, p.Location)
-			}
+			checkNop(t, probesite.New(f, file), p, data[p.Offset:])
 		}
 		if p.Name == "four" && (p.Args[2].Disp != 4 || p.Args[3].Disp != -4) {
 			t.Errorf("constants %+v", p.Args)
@@ -118,6 +113,30 @@ func checkProbes(t *testing.T, path string) {
 	}
 	if len(seen) != len(want) {
 		t.Errorf("probes %v, want %v", seen, want)
+	}
+}
+
+// checkNop checks what a probe stands on: the NOP of one byte, except in assembly that keeps nothing below the stack pointer.
+func checkNop(t *testing.T, finder *probesite.Finder, p elffile.Probe, code []byte) {
+	t.Helper()
+	i, err := probesite.Decode(code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Name != "call" {
+		if i.Kind != probesite.Nop {
+			t.Errorf("%s stands on a %v", p.Name, i.Kind)
+		}
+		return
+	}
+	if i.Kind != probesite.Nop5 {
+		t.Errorf("%s stands on a %v", p.Name, i.Kind)
+	}
+	if p.Location%4096 > 4096-5 {
+		t.Errorf("%s: %#x crosses a page", p.Name, p.Location)
+	}
+	if err := finder.OwnsStack(p.Location); err != nil {
+		t.Errorf("%s: %v", p.Name, err)
 	}
 }
 
