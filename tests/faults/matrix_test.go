@@ -20,6 +20,7 @@ import (
 var matrix = []Section{
 	{Name: "targets", Title: "The agent damages no target", Rows: slices.Concat(
 		kernelTargetRows,
+		redZoneRows,
 		[]Row{},
 	)},
 	{Name: "agent", Title: "No target hurts the agent or another target", Rows: slices.Concat(

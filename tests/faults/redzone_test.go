@@ -1,0 +1,28 @@
+package faults
+
+// redZoneRows are about what the kernel writes where it puts probes.
+var redZoneRows = []Row{
+	{
+		Fault: "a probe of vmprof.h in a function that calls nothing",
+		Holds: "Results are the same with probes on all six macros and without, at -O0 to -O3: the macros place a NOP of one " +
+			"byte. The one NOP of five bytes is in assembly that keeps nothing below its stack pointer.",
+		Elsewhere: []string{"agent/attach.TestProbeRedZone", "tests/guests.TestVMHeader"},
+	},
+	{
+		Fault: "a probe on a NOP of several bytes that others placed",
+		Holds: "Where the kernel replaces such NOPs by a call, it is refused, with the reason and what to do, unless the function " +
+			"is proved to keep nothing below its stack pointer. So is a VM with an old vmprof.h.",
+		Elsewhere: []string{"agent/attach.TestProbeRedZoneOfOthers", "agent/probesite.TestOwnsStack", "agent/calls/page.TestLiveLongNops"},
+	},
+	{
+		Fault:     "the probes of libjvm",
+		Holds:     "All of them stand on NOPs of one byte, which the kernel emulates (JDK 17 and 25).",
+		Elsewhere: []string{"agent/probesite.TestLiveNotesOfLibjvm"},
+	},
+	{
+		Fault: "a probe on a page of code that is not in memory",
+		Holds: "The agent reads the pages of probes and semaphores before it attaches, so that the kernel need not read them " +
+			"from the disk while a program maps the file.",
+		Elsewhere: []string{"agent/attach.TestProbeWarmsPages"},
+	},
+}
