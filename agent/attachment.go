@@ -107,6 +107,10 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	if im.probes == nil {
 		target.Epoch = func() uint32 { return gs.classEpoch(slot) }
 	}
+	target.Seen = func(method uint64) (vmruntime.SeenMethod, bool) {
+		m, ok := a.objects.SeenMethod(serial, method)
+		return vmruntime.SeenMethod{Body: m.ConstMethod, Shape: m.Shape, Since: m.Since}, ok
+	}
 	attached, err := im.img.Attach(target)
 	if err != nil {
 		return nil, err

@@ -34,8 +34,8 @@ func kernelLayout(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
 		WrapperAnchor: l.Thread.WrapperAnchor, EntryWrapperOffset: l.Thread.CallWrapper,
 
 		MethodConst: l.Method.ConstMethod, ConstMethodSize: l.Method.ConstMethodSize,
-		ConstMethodCodeSize: l.Method.CodeSize,
-		InterpMethod:        l.Interpreter.Method, InterpSenderSp: l.Interpreter.SenderSP, InterpBcp: l.Interpreter.Bytecode,
+		ConstMethodCodeSize: l.Method.CodeSize, MayRedefine: l.Method.MayRedefine,
+		InterpMethod: l.Interpreter.Method, InterpSenderSp: l.Interpreter.SenderSP, InterpBcp: l.Interpreter.Bytecode,
 	}
 	if len(l.Cache.Heaps) > len(h.Heaps) {
 		return nil, errHeaps

@@ -116,6 +116,7 @@ func (o *Objects) loadBeside(spec *ebpf.CollectionSpec, to any, more map[string]
 	}
 	for name, m := range map[string]*ebpf.Map{
 		"events": o.Events, "counters": o.Counters, "processes": o.Processes, "epochs": o.Epochs, "pids": o.Pids,
+		"seen_methods": o.SeenMethods,
 	} {
 		if s := spec.Maps[name]; s != nil {
 			s.MaxEntries = m.MaxEntries()

@@ -37,6 +37,7 @@ const (
 	StacksDisplaced         = ProfileCounterSTACKS_DISPLACED
 	ProbeHits               = ProfileCounterPROBE_HITS
 	NsProbes                = ProfileCounterNS_PROBES
+	MethodsChanged          = ProfileCounterMETHODS_CHANGED
 
 	ObservationsAttempted        = ProfileCounterOBSERVATIONS_ATTEMPTED
 	ObservationsDelivered        = ProfileCounterOBSERVATIONS_DELIVERED

@@ -20,6 +20,7 @@ type (
 	NamedCall      = ProfileNamedCall
 	SharedStack    = ProfileSharedStack
 	ChainRate      = ProfileChainRate
+	SeenMethod     = ProfileSeenMethod
 )
 
 // Kinds of events.

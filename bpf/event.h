@@ -112,7 +112,7 @@ struct sample {
 	__u8 end;			  /* enum walk_end */
 	__u8 flags;			  /* enum sample_flags */
 	__u16 cpu;
-	__u32 class_epoch; /* times the VM had unloaded classes */
+	__u32 class_epoch; /* epochs.classes */
 	__u32 attachment;  /* hotspot_process.serial, 0 if none */
 	__u8 comm[16];	   /* of the thread */
 	__u64 frames[MAX_FRAMES];
@@ -296,6 +296,7 @@ enum counter {
 	OBSERVATIONS_DROPPED_BUSY, /* working memory in use, by a program that was preempted on this CPU */
 	OBSERVATIONS_DROPPED_TABLE_FULL, /* too many threads wait, or classes are counted, at once */
 	NS_PROBES, /* in the programs of these probes */
+	METHODS_CHANGED, /* Method structures that were met as another method than before */
 	COUNTER_COUNT,
 };
 
@@ -357,6 +358,7 @@ struct hotspot_process {
 	__u32 wrapper_anchor;				      /* JavaCallWrapper::_anchor */
 	__s32 entry_wrapper_offset; /* of the JavaCallWrapper* from rbp, bytes */
 
+	__u64 may_redefine; /* bool: JvmtiExport::_can_hotswap_or_post_breakpoint; 0 if unknown */
 	__u32 method_const;	/* Method::_constMethod */
 	__u32 const_method_size; /* sizeof(ConstMethod): bytecodes follow */
 	__u32 const_method_code_size;
@@ -365,13 +367,33 @@ struct hotspot_process {
 
 #define NS_PER_START_TICK 10000000
 
+#define CLASS_EPOCH_CHANGE (1 << 20)
+
 /* Counted up by the unload probes, while the thread that unloads stands still, and by those of safepoints. */
 struct epochs {
 	__u32 code;    /* compilations unloaded */
-	__u32 classes; /* classes unloaded */
+	__u32 classes; /* classes unloaded, and CLASS_EPOCH_CHANGE for each Method structure that was met as another one */
 	__u32 stops;   /* times that the VM stopped its Java threads */
 	__u32 stopped; /* 1 while they stand still */
 	__u32 collections; /* garbage collections begun */
+	__u32 pad;
+};
+
+#define SEEN_METHODS (1 << 14)   /* a power of two */
+#define SEEN_METHODS_PROBED 4    /* slots in a row that one method may be in */
+#define SEEN_METHODS_HASH 0x9e3779b97f4a7c15ull
+
+/*
+ * What a Method structure was when a walk last read it. A class that is redefined leaves the structures of its old
+ * methods to other methods, and no class is unloaded: that is only to be seen here.
+ */
+struct seen_method {
+	__u64 method;	    /* Method* */
+	__u64 const_method; /* Method::_constMethod */
+	__u64 shape;	    /* 8 bytes of that: _code_size, _name_index, _signature_index, _method_idnum */
+	__u32 serial;	    /* hotspot_process.serial, 0 if the slot is empty */
+	__u32 since;	    /* epochs.classes from which on it is known to be that */
+	__u32 met;	    /* epochs.classes when it was met last */
 	__u32 pad;
 };
 

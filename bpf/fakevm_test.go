@@ -104,6 +104,17 @@ func (vm *fakeVM) newMethod(codeSize uint16) method {
 	return method{m, c + uint64(vm.ConstMethodSize)}
 }
 
+// mayRedefine has the VM say whether methods may be redefined.
+func (vm *fakeVM) mayRedefine(may bool) {
+	if vm.MayRedefine == 0 {
+		vm.MayRedefine = vm.allocate(1)
+	}
+	vm.meta.mem[vm.MayRedefine-vm.meta.base] = 0
+	if may {
+		vm.meta.mem[vm.MayRedefine-vm.meta.base] = 1
+	}
+}
+
 // allocate returns zeroed metadata.
 func (vm *fakeVM) allocate(n uint64) uint64 {
 	addr := vm.metaTop

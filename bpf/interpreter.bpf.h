@@ -10,6 +10,8 @@
 
 #define INTERPRETER_ENTRY (END_COUNT + 1)
 #define INTERPRETER_EDGE (END_COUNT + 2)
+#define REDEFINES 1
+#define REDEFINES_NOT 2
 #define INTERPRETER_REACH (1 << 20) /* bytes; the largest frame: 65,535 locals and an expression stack */
 
 static __always_inline bool on_stack(__u64 sp, __u64 v)
@@ -17,25 +19,107 @@ static __always_inline bool on_stack(__u64 sp, __u64 v)
 	return v > sp && v - sp < INTERPRETER_REACH;
 }
 
+/* key: hash of serial and Method*, see seen_method_slot. A full table forgets. 0.7 MB. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SEEN_METHODS);
+	__type(key, __u32);
+	__type(value, struct seen_method);
+} seen_methods SEC(".maps");
+
+static __always_inline __u32 seen_method_slot(__u32 serial, __u64 method)
+{
+	return (method ^ (__u64)serial << 48) * SEEN_METHODS_HASH >> 40;
+}
+
 /*
- * What is known of a method that the interpreter runs: its bytecodes. Cached like a segment, but only where probes tell
- * when classes go away: a method has no id. 0 if it makes no sense.
+ * Compares a method with what it was when any CPU met it last. If it is another one, a new class epoch begins, unless
+ * that is over in which it was met: frames with this Method* are not those of before. Leaves in the sample the epoch in
+ * which the method is what it is now. A Java thread that is walked on its CPU is not at a safepoint, and methods change
+ * nowhere else.
  */
+__noinline int see_method(__u32 slot, __u64 method, __u64 cm, __u64 shape)
+{
+	struct epochs *e = bpf_map_lookup_elem(&epochs, &slot);
+	struct scratch *s = this_scratch();
+	struct seen_method *m, *unused = 0;
+	__u32 serial, first, at, now;
+
+	if (!e || !s)
+		return 0;
+	now = e->classes;
+	serial = s->start.owner >> 32;
+	first = seen_method_slot(serial, method);
+	for (__u32 i = 0; i < SEEN_METHODS_PROBED; i++) {
+		at = (first + i) & (SEEN_METHODS - 1);
+		m = bpf_map_lookup_elem(&seen_methods, &at);
+		if (!m)
+			return 0;
+		if (m->serial == serial && m->method == method) {
+			if (m->const_method != cm || m->shape != shape) {
+				if (m->met == now)
+					now = __sync_fetch_and_add(&e->classes, CLASS_EPOCH_CHANGE) + CLASS_EPOCH_CHANGE;
+				m->since = now;
+				m->const_method = cm;
+				m->shape = shape;
+				count(METHODS_CHANGED, 1);
+			}
+			m->met = now;
+			goto seen;
+		}
+		/* A method that is in none of its slots takes an empty one, or else one that the hash draws. */
+		if (!m->serial || (!unused && i == (first >> 20) % SEEN_METHODS_PROBED))
+			unused = !unused || unused->serial ? m : unused;
+	}
+	if (unused) {
+		unused->serial = 0;
+		unused->method = method;
+		unused->const_method = cm;
+		unused->shape = shape;
+		unused->since = unused->met = now;
+		unused->serial = serial;
+	}
+seen:
+	s->sample.class_epoch = e->classes; /* last: who finds a change counts it before noting it */
+	return 0;
+}
+
+/*
+ * Whether methods may be redefined, by the VM's own account: an agent in it has asked for that, or a debugger. Then
+ * Method structures become those of other methods without a word, otherwise only after classes are unloaded.
+ */
+static __always_inline bool may_redefine(const struct hotspot_process *vm, struct scratch *s)
+{
+	if (!s->start.redefines) {
+		__u8 may = 1;
+
+		if (vm->may_redefine && bpf_probe_read_user(&may, sizeof(may), (void *)vm->may_redefine))
+			may = 1;
+		s->start.redefines = may ? REDEFINES : REDEFINES_NOT;
+	}
+	return s->start.redefines == REDEFINES;
+}
+
+/* What is known of a method that the interpreter runs: its bytecodes. Cached like a segment. 0 if it makes no sense. */
 static __always_inline struct segment *method_at(const struct hotspot_process *vm, struct scratch *s, __u64 method)
 {
 	__u64 tag = method | 1ull << 63;
 	struct segment *g = &s->segments[segment_slot(tag)];
-	__u16 size = 0;
-	__u64 cm;
+	bool known = g->tag == tag && !((g->owner ^ s->start.owner) >> 32) && g->compile_id == s->sample.class_epoch;
+	__u64 cm, shape = 0;
 
-	if (g->tag == tag && g->owner == s->start.owner && (vm->flags & HOTSPOT_UNLOAD_EVENTS))
+	if (known && (g->complete == s->start.walk || ((vm->flags & HOTSPOT_UNLOAD_EVENTS) && !may_redefine(vm, s))))
 		return g;
 	cm = read_word(method + vm->method_const);
-	if (!cm || bpf_probe_read_user(&size, sizeof(size), (void *)(cm + vm->const_method_code_size)))
+	if (!cm || bpf_probe_read_user(&shape, sizeof(shape), (void *)(cm + vm->const_method_code_size)))
 		return 0;
-	g->frame = size;
+	if (!known || g->live_id != shape || g->begin != cm + vm->const_method_size)
+		see_method(vm->slot, method, cm, shape);
+	g->frame = (__u16)shape;
 	g->begin = cm + vm->const_method_size;
-	g->live_id = 0;
+	g->live_id = shape;
+	g->compile_id = s->sample.class_epoch;
+	g->complete = s->start.walk;
 	g->tag = tag;
 	g->owner = s->start.owner;
 	return g;

@@ -19,10 +19,10 @@ struct segment {
 	__u64 tag;	   /* pc >> segment_shift */
 	__u64 owner;	   /* who this was read from: serial of the VM << 32 | code epoch */
 	__u64 begin;	   /* first instruction; of a method: first bytecode */
-	__u64 live_id;	   /* where the compile id stands, 0 if there is none */
+	__u64 live_id;	   /* where the compile id stands, 0 if there is none; of a method: seen_method.shape */
 	__u32 frame;	   /* bytes from sp to the caller's sp; of a method: bytes of bytecode */
-	__u32 complete;	   /* the frame is there once pc - begin reaches this */
-	__u32 compile_id;
+	__u32 complete;	   /* the frame is there once pc - begin reaches this; of a method: the walk that read it last */
+	__u32 compile_id;  /* of a method: the class epoch in which it was compared with seen_methods */
 	__u32 deopt;	   /* deopt handler - begin, 0 if none */
 	__u32 deopt_mh;	   /* the same for method-handle calls */
 	__s32 orig_pc;	   /* where a deoptimised frame keeps its pc, from sp */
@@ -70,6 +70,8 @@ struct scratch {
 		__u64 depth_base; /* chain: what depths are counted from */
 		__u64 tag;	 /* chain: of the link that is known once the record is out, 0 for none */
 		__u64 link_tag;	 /* chain: as in the sample, behind the frames */
+		__u32 walk;	 /* counts walks */
+		__u32 redefines; /* see may_redefine; 0 if not asked yet */
 		__u32 tid;
 		__u32 chunk; /* bytes of the stack that are copied at once */
 		__u32 java_frames;

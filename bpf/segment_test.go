@@ -169,6 +169,105 @@ func TestKernelMethodReuse(t *testing.T) {
 	}
 }
 
+// A class that is redefined leaves its methods' memory to others, and no class is unloaded. Stacks stay whole, and what
+// was found there before is told from what is found now, however little differs.
+func TestKernelMethodRedefined(t *testing.T) {
+	w := newWalker(t)
+	pinned(t)
+	type change func(vm *fakeVM, m *method)
+	changes := map[string]change{
+		"a longer method": func(vm *fakeVM, m *method) {
+			longer := vm.newMethod(100)
+			m.codes = longer.codes
+			vm.meta.put64(m.addr+uint64(vm.MethodConst), m.codes-uint64(vm.ConstMethodSize))
+		},
+		"a method of that length": func(vm *fakeVM, m *method) {
+			other := vm.newMethod(90)
+			m.codes = other.codes
+			vm.meta.put64(m.addr+uint64(vm.MethodConst), m.codes-uint64(vm.ConstMethodSize))
+		},
+		"a method with the same body": func(vm *fakeVM, m *method) {
+			const name = 2 // of _code_size, _name_index
+			vm.meta.put16(m.codes-uint64(vm.ConstMethodSize)+uint64(vm.ConstMethodCodeSize)+name, 7)
+		},
+		"nothing": func(*fakeVM, *method) {},
+	}
+	for name, change := range changes {
+		for _, told := range []bool{true, false} { // whether the VM says that methods may be redefined, or nothing
+			vm := newFakeVM(t, builds[2])
+			if told {
+				vm.mayRedefine(true)
+			}
+			w.attach(t, vm)
+			m := vm.newMethod(90)
+			s := vm.newStack(t, 8<<10).entry(anchor{}).interpreted(m, 3).compiled(vm.typical(64), 0x40)
+			before := s.check(t, w, s.request(), EndRoot)
+			if again := s.check(t, w, s.request(), EndRoot); again.ClassEpoch != before.ClassEpoch {
+				t.Errorf("%s: class epoch %d after %d, and nothing changed", name, again.ClassEpoch, before.ClassEpoch)
+			}
+
+			change(vm, &m)
+			s.mem.put64(s.mem.word(s.sp+64-16)+uint64(int64(vm.InterpBcp)), m.codes+77)
+			s.frames[0].Frame = m.frame(77)
+			want := before.ClassEpoch
+			if name != "nothing" {
+				want += ClassEpochChange
+			}
+			changed := w.counter(t, MethodsChanged)
+			for range 2 {
+				if after := s.check(t, w, s.request(), EndRoot); after.ClassEpoch != want {
+					t.Errorf("%s: class epoch %d, want %d", name, after.ClassEpoch, want)
+				}
+			}
+			if got := w.counter(t, MethodsChanged) - changed; (got == 1) != (name != "nothing") {
+				t.Errorf("%s: %d changes are counted", name, got)
+			}
+			seen, ok := (&Objects{ProfileObjects: ProfileObjects{ProfileMaps: ProfileMaps{SeenMethods: w.SeenMethods}}}).
+				SeenMethod(vm.Serial, m.addr)
+			if !ok || seen.ConstMethod != m.codes-uint64(vm.ConstMethodSize) || seen.Since != want || uint16(seen.Shape) < 90 {
+				t.Errorf("%s: seen as %+v, %v", name, seen, ok)
+			}
+		}
+	}
+}
+
+// Where the VM says that nobody redefines methods, they are not read again.
+func TestKernelMethodKept(t *testing.T) {
+	w := newWalker(t)
+	pinned(t)
+	vm := newFakeVM(t, builds[2])
+	vm.mayRedefine(false)
+	w.attach(t, vm)
+	m := vm.newMethod(90)
+	s := vm.newStack(t, 8<<10).entry(anchor{}).interpreted(m, 3).compiled(vm.typical(64), 0x40)
+	s.check(t, w, s.request(), EndRoot)
+	vm.meta.put64(m.addr+uint64(vm.MethodConst), 0)
+	s.check(t, w, s.request(), EndRoot)
+}
+
+// Every VM has methods of its own in the table, and one that is full still answers.
+func TestKernelSeenMethodsFull(t *testing.T) {
+	w := newWalker(t)
+	pinned(t)
+	o := &Objects{ProfileObjects: ProfileObjects{ProfileMaps: ProfileMaps{SeenMethods: w.SeenMethods}}}
+	vm := newFakeVM(t, builds[1])
+	w.attach(t, vm)
+	for i := range uint32(seenMethods) {
+		if err := w.SeenMethods.Put(i, &SeenMethod{Serial: ^uint32(0), Method: 8}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := vm.newMethod(90)
+	s := vm.newStack(t, 8<<10).entry(anchor{}).interpreted(m, 3).compiled(vm.typical(64), 0x40)
+	s.check(t, w, s.request(), EndRoot)
+	if _, ok := o.SeenMethod(vm.Serial, m.addr); !ok {
+		t.Error("the method found no place")
+	}
+	if _, ok := o.SeenMethod(vm.Serial+1, m.addr); ok {
+		t.Error("another VM has that method")
+	}
+}
+
 // Two VMs with the same addresses, as two processes have them, do not share what is cached.
 func TestKernelCachePerVM(t *testing.T) {
 	w := newWalker(t)

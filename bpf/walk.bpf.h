@@ -193,6 +193,8 @@ static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_proces
 		.limit = limit, .kept_left = kept, .leaf = 1, .end = END_DEPTH,
 	};
 
+	s->start.walk++;
+	s->start.redefines = 0;
 	s->start.native_to = 0;
 	s->start.java_frames = s->start.own = s->start.shared = s->start.placed = 0;
 	s->window_len = 0;

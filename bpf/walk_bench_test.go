@@ -12,7 +12,7 @@ import (
 func BenchmarkKernelWalk(b *testing.B) {
 	w := newWalker(b)
 	pinned(b)
-	for _, kind := range []string{"compiled", "interpreted", "native"} {
+	for _, kind := range []string{"compiled", "interpreted", "redefinable", "native"} {
 		for _, depth := range []int{10, 20, 100, 1000} {
 			b.Run(fmt.Sprintf("%s/%d", kind, depth), func(b *testing.B) {
 				vm := newFakeVM(b, builds[1])
@@ -28,13 +28,18 @@ func BenchmarkKernelWalk(b *testing.B) {
 					for i := range depth {
 						s.compiled(versions[i%len(versions)], 0x40)
 					}
-				case "interpreted":
+				case "interpreted", "redefinable":
+					vm.mayRedefine(kind == "redefinable")
+					w.update(b, vm)
 					s.entry(anchor{})
-					m := vm.newMethod(10)
-					for range depth {
-						s.interpreted(m, 3)
+					methods := make([]method, 64)
+					for i := range methods {
+						methods[i] = vm.newMethod(10)
 					}
-					s.at(m, 3)
+					for i := range depth {
+						s.interpreted(methods[i%len(methods)], 3)
+					}
+					s.at(methods[(depth-1)%len(methods)], 3)
 				case "native":
 					s = nativeStack(b, depth)
 				}

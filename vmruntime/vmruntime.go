@@ -40,7 +40,21 @@ type Target struct {
 	// Epoch says how many times the guest has unloaded classes by now, counted as in Site.Epoch. Nil if that is not
 	// known: then the names of interpreted methods cannot be checked, nor kept for later.
 	Epoch func() uint32
+	// Seen says what a method structure was when the kernel side met it last in an interpreted frame; false if it did
+	// not, or does not know any more. Nil if nobody looks.
+	Seen func(method uint64) (SeenMethod, bool)
 }
+
+// A SeenMethod tells a method structure from what is made of the same memory later.
+type SeenMethod struct {
+	Body  uint64 // address of its body, with the bytecode
+	Shape uint64 // numbers in the body: how long the bytecode is, and where its names are
+	Since uint32 // Site.Epoch from which on it is known to be that
+}
+
+// EpochChange is what is added to an epoch when a method structure was met as another method than before, without
+// classes being unloaded. What is below it counts classes that were unloaded.
+const EpochChange = 1 << 20
 
 // A Memory reads one target's address space. Implementations never write, never stop the target, and bound the
 // time one call may take.
@@ -79,7 +93,7 @@ type Site struct {
 	PC      uint64 // Compiled, Stub: address in the guest
 	Method  uint64 // Interpreted: address of the VM's method structure
 	BCI     int32  // Interpreted: bytecode index, -1 if unknown
-	Epoch   uint32 // how many times the guest had unloaded classes when the sample was taken
+	Epoch   uint32 // how many times the guest had unloaded or changed methods when the sample was taken (EpochChange)
 }
 
 // Tier says what executes a frame.

@@ -74,7 +74,7 @@ func (p *Process) Klass(addr uint64, epoch uint32) (*Class, error) {
 	if p.currentEpoch() != epoch {
 		return nil, vmruntime.ErrStale
 	}
-	if class, ok := p.objects.classes.get(methodKey{addr, epoch}); ok {
+	if class, ok := p.objects.classes.get(methodKey{addr: addr, epoch: epoch}); ok {
 		return class, nil
 	}
 	if addr == 0 { // the header of memory that no object is in any more is zero
@@ -97,7 +97,7 @@ func (p *Process) Klass(addr uint64, epoch uint32) (*Class, error) {
 			return nil, vmruntime.ErrStale
 		}
 		if p.epoch != nil {
-			p.objects.classes.add(methodKey{head.addr, epoch}, class)
+			p.objects.classes.add(methodKey{addr: head.addr, epoch: epoch}, class)
 		}
 		above = class
 	}
@@ -107,7 +107,7 @@ func (p *Process) Klass(addr uint64, epoch uint32) (*Class, error) {
 // superclasses reads the heads of a class and its superclasses, up to one that is known or to the last one.
 func (p *Process) superclasses(addr uint64, epoch uint32) (chain []klassHead, known *Class, err error) {
 	for addr != 0 {
-		if class, ok := p.objects.classes.get(methodKey{addr, epoch}); ok {
+		if class, ok := p.objects.classes.get(methodKey{addr: addr, epoch: epoch}); ok {
 			return chain, class, nil
 		}
 		heads, err := p.readHeads([]uint64{addr})

@@ -93,6 +93,9 @@ type MethodLayout struct {
 	Code            uint32 // Method: pointer to its nmethod or null
 	ConstMethodSize uint32 // the bytecode follows a ConstMethod
 	CodeSize        uint32 // ConstMethod: 16 bits, of the bytecode
+	// MayRedefine is where the VM says, in a byte, whether an agent or a debugger in it may redefine classes; 0 if
+	// it does not say.
+	MayRedefine uint64
 }
 
 // LoomLayout is about virtual threads (JDK 21+). All is 0 where there are none.

@@ -19,6 +19,7 @@ func (p *Process) buildLayout() error {
 			Code:            s.method.code.offset,
 			ConstMethodSize: uint32(s.method.constMethodSize),
 			CodeSize:        s.method.codeSize.offset,
+			MayRedefine:     s.method.mayRedefine,
 		},
 	}
 	p.layoutCache()

@@ -9,10 +9,10 @@ import (
 // Lookup names a site of a sampled stack, innermost frame first.
 //
 // A compilation is identified by its version: what is read from the code cache counts only if it has that version
-// before and after it was read. A method is identified by its address and the class epoch: it counts only if no class
-// was unloaded between the sample and the end of reading. What is read once is kept for later sites. ErrStale if the
-// code or method is gone; a compilation that is remembered by name is still one frame then. (A class that is redefined
-// by a debugger or an agent frees methods without a class being unloaded; that cannot be seen from here.)
+// before and after it was read. A method is identified by its address, its methodBody and the class epoch: it counts only
+// if no class was unloaded between the sample and the end of reading, and if it is what the kernel side met in the
+// interpreter. What is read once is kept for later sites. ErrStale if the code or method is gone; a compilation that is
+// remembered by name is still one frame then.
 func (p *Process) Lookup(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	switch site.Kind {
 	case vmruntime.Compiled:
@@ -73,15 +73,28 @@ type methodsAt struct {
 }
 
 // readMethods reads methods. What is read is kept for others if the methods were alive in that epoch, and it has not
-// ended by then.
+// ended by then. What was kept counts as long as the method is still the same.
 func (p *Process) readMethods(addrs []uint64, at methodsAt) (map[uint64]*method, error) {
 	found := make(map[uint64]*method, len(addrs))
-	var missing []uint64
+	var kept, missing []uint64
 	for _, addr := range distinct(addrs) {
-		if m, ok := p.methods.get(methodKey{addr, at.epoch}); ok && at.alive {
+		if m, ok := p.methods.get(methodKey{addr: addr, epoch: at.epoch}); ok && at.alive {
 			found[addr] = m
+			kept = append(kept, addr)
 		} else {
 			missing = append(missing, addr)
+		}
+	}
+	if len(kept) > 0 {
+		bodies, err := p.methodReader().bodies(kept)
+		if err != nil {
+			return nil, err
+		}
+		for _, addr := range kept {
+			if body, ok := bodies[addr]; !ok || body != found[addr].body {
+				delete(found, addr)
+				missing = append(missing, addr)
+			}
 		}
 	}
 	if len(missing) == 0 {
@@ -95,7 +108,7 @@ func (p *Process) readMethods(addrs []uint64, at methodsAt) (map[uint64]*method,
 	for addr, m := range read {
 		found[addr] = m
 		if keep {
-			p.methods.add(methodKey{addr, at.epoch}, m)
+			p.methods.add(methodKey{addr: addr, epoch: at.epoch}, m)
 		}
 	}
 	return found, nil
@@ -103,14 +116,16 @@ func (p *Process) readMethods(addrs []uint64, at methodsAt) (map[uint64]*method,
 
 // interpreted names a frame of the interpreter.
 func (p *Process) interpreted(site vmruntime.Site) ([]vmruntime.Frame, error) {
-	m, ok := p.methods.get(methodKey{site.Method, site.Epoch})
+	key := methodKey{site.Method, site.Epoch, true}
+	m, ok := p.methods.get(key)
 	if !ok {
-		if p.epoch != nil && p.epoch() != site.Epoch {
+		epoch := p.currentEpoch()
+		if p.epoch != nil && unloads(epoch) != unloads(site.Epoch) {
 			return nil, vmruntime.ErrStale
 		}
-		methods, err := p.readMethods([]uint64{site.Method}, methodsAt{site.Epoch, true})
+		methods, err := p.readMethods([]uint64{site.Method}, methodsAt{epoch, true})
 		// Whatever was read: if a class was unloaded since the sample, it may be of another method.
-		if p.epoch != nil && p.epoch() != site.Epoch {
+		if p.epoch != nil && unloads(p.epoch()) != unloads(site.Epoch) {
 			return nil, vmruntime.ErrStale
 		}
 		if err != nil {
@@ -119,6 +134,37 @@ func (p *Process) interpreted(site vmruntime.Site) ([]vmruntime.Frame, error) {
 		if m = methods[site.Method]; m == nil {
 			return nil, fmt.Errorf("method at %#x: %w", site.Method, vmruntime.ErrMalformed)
 		}
+		if !p.was(m, site) {
+			return nil, vmruntime.ErrStale
+		}
+		if p.epoch != nil {
+			p.methods.add(key, m)
+		}
 	}
 	return []vmruntime.Frame{m.frame(int(site.BCI), p.version.unsigned5Bias())}, nil
+}
+
+// unloads is how many classes were unloaded, of an epoch.
+func unloads(epoch uint32) uint32 { return epoch % vmruntime.EpochChange }
+
+// was reports whether m, which was just read, is what the sampled frame was in. Classes were not unloaded meanwhile, but
+// methods may have been changed.
+func (p *Process) was(m *method, site vmruntime.Site) bool {
+	var seen vmruntime.SeenMethod
+	known := false
+	if p.seen != nil {
+		seen, known = p.seen(site.Method)
+	}
+	if !known { // not by the walker's account, as those of other sources
+		return p.epoch == nil || p.epoch() == site.Epoch
+	}
+	if m.body != (methodBody{seen.Body, seen.Shape}) {
+		return false
+	}
+	// Epochs wrap around: those from seen.Since up to now count.
+	now := site.Epoch
+	if p.epoch != nil {
+		now = p.epoch()
+	}
+	return now-site.Epoch <= now-seen.Since
 }

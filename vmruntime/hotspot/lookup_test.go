@@ -195,6 +195,73 @@ func TestInterpretedEpoch(t *testing.T) {
 	})
 }
 
+// TestRedefinedMethod: the memory of a method becomes another's without a class being unloaded. Neither has the other's
+// name, whether the walker met the change before it is looked up or after.
+func TestRedefinedMethod(t *testing.T) {
+	eachRecording(t, func(t *testing.T, p *patient) {
+		s := &p.schema.method
+		body := func() methodBody {
+			bodies, err := p.methodReader().bodies([]uint64{p.blob.method})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return bodies[p.blob.method]
+		}
+		seen := vmruntime.SeenMethod{Body: body().constMethod, Shape: body().shape}
+		p.Process.seen = func(uint64) (vmruntime.SeenMethod, bool) { return seen, true }
+		old := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.method}
+		first, err := p.Lookup(old)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		// The other one has any other name that the class has, for a method or not.
+		name := field{offset: s.nameIndex.offset, width: 2, known: true}
+		header := p.mem.at(seen.Body, s.constMethodSize)
+		index := byte(name.of(header))
+		for other := index + 1; ; other++ {
+			p.set(seen.Body, name, other)
+			if named, err := p.methodReader().names([]uint64{p.blob.method}); err == nil && len(named) == 1 {
+				break
+			}
+			if other == index {
+				t.Fatal("no other name was recorded")
+			}
+		}
+		unmet := old
+		unmet.BCI = -1
+		p.methods = newCache[methodKey, *method](methodBytes)
+		if got, err := p.Lookup(unmet); !errors.Is(err, vmruntime.ErrStale) {
+			t.Errorf("the walker met another method there: %+v, %v", got, err)
+		}
+		p.epoch = vmruntime.EpochChange
+		seen = vmruntime.SeenMethod{Body: body().constMethod, Shape: body().shape, Since: p.epoch}
+		if got, err := p.Lookup(unmet); !errors.Is(err, vmruntime.ErrStale) {
+			t.Errorf("the sample is from before the change: %+v, %v", got, err)
+		}
+		now := old
+		now.Epoch = p.epoch
+		second, err := p.Lookup(now)
+		if err != nil || second[0].Function == first[0].Function {
+			t.Errorf("the other method is %+v, %v", second, err)
+		}
+		// A change elsewhere does not make this one unknown.
+		p.epoch += vmruntime.EpochChange
+		p.methods = newCache[methodKey, *method](methodBytes)
+		if got, err := p.Lookup(now); err != nil || got[0] != second[0] {
+			t.Errorf("after another method changed: %+v, %v", got, err)
+		}
+		// What was read of it for compiled code does not count either once it is another one.
+		for _, alive := range []uint64{1, 2} {
+			p.set(seen.Body, s.codeSize, byte(alive))
+			methods, err := p.readMethods([]uint64{p.blob.method}, methodsAt{p.epoch, true})
+			if m := methods[p.blob.method]; err != nil || m == nil || m.body != body() {
+				t.Errorf("read as %+v, %v, and is %+v", m, err, body())
+			}
+		}
+	})
+}
+
 // TestDeadMethodIsNotKept: after the announcement that a class is unloaded its methods can be read for a while. What a
 // late look-up of its compiled code reads then must not name the method that gets the memory next.
 func TestDeadMethodIsNotKept(t *testing.T) {

@@ -12,6 +12,7 @@ type methodSchema struct {
 	codeSize, flags, totalSize           field // of ConstMethod; totalSize in words
 	constMethodSize                      uint64
 	hasLines                             uint64 // bit in flags
+	mayRedefine                          uint64 // static of JvmtiExport; 0 if unknown
 
 	holder, sourceFile field // of ConstantPool
 	poolSize           uint64
@@ -36,6 +37,7 @@ func newMethodSchema(r *resolver) methodSchema {
 		constMethodSize: r.size("ConstMethod"),
 		hasLines: uint64(r.constant("ConstMethod::_has_linenumber_table",
 			"ConstMethodFlags::_misc_has_linenumber_table")),
+		mayRedefine:     r.optionalStatic("JvmtiExport._can_hotswap_or_post_breakpoint"),
 		holder:          r.field("ConstantPool._pool_holder"),
 		sourceFile:      r.optional("ConstantPool._source_file_name_index"),
 		poolSize:        r.size("ConstantPool"),
@@ -60,8 +62,18 @@ type source struct {
 // A method is what a guest knows about one of its methods. It is immutable.
 type method struct {
 	*source
+	body  methodBody
 	lines []byte // compressed line number table, or nil
 }
 
+// A methodBody tells a Method from others that have its memory later: a class that is redefined leaves its old methods'
+// memory to others without being unloaded. It is what the kernel side compares, too (struct seen_method).
+type methodBody struct {
+	constMethod uint64
+	shape       uint64 // shapeSize bytes of it from _code_size on: the indexes of its names, too
+}
+
+const shapeSize = 8
+
 // bytes is about how much memory m holds.
-func (m *method) bytes() int { return 160 + len(m.function) + len(m.signature) + len(m.lines) }
+func (m *method) bytes() int { return 176 + len(m.function) + len(m.signature) + len(m.lines) }

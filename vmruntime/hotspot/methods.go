@@ -59,6 +59,7 @@ func (r methodReader) methods(addrs []uint64) (map[uint64]*method, error) {
 				signature: name.signature,
 				file:      symbols[read.file],
 			},
+			body:  methodBody{read.constMethod, r.schema.shape(read.header)},
 			lines: read.lines,
 		}
 	}
@@ -127,6 +128,39 @@ func (r methodReader) readConstMethods(reads []methodRead) error {
 		m.pool = r.schema.constants.of(header)
 	}
 	return nil
+}
+
+// bodies reads what tells the methods at addrs from others that may have their memory. Those that cannot be read are
+// absent.
+func (r methodReader) bodies(addrs []uint64) (map[uint64]methodBody, error) {
+	var pointers, shapes batch
+	for _, addr := range addrs {
+		pointers.add(r.schema.constMethod.at(addr), 8)
+	}
+	if err := pointers.read(r.mem); err != nil {
+		return nil, err
+	}
+	for i := range addrs {
+		constMethod, _ := pointers.word(i)
+		shapes.add(r.schema.codeSize.at(constMethod), shapeSize)
+	}
+	if err := shapes.read(r.mem); err != nil {
+		return nil, err
+	}
+	bodies := make(map[uint64]methodBody, len(addrs))
+	for i, addr := range addrs {
+		constMethod, ok1 := pointers.word(i)
+		shape, ok2 := shapes.word(i)
+		if ok1 && ok2 {
+			bodies[addr] = methodBody{constMethod, shape}
+		}
+	}
+	return bodies, nil
+}
+
+// shape is methodBody.shape of a ConstMethod's header.
+func (s *methodSchema) shape(header []byte) uint64 {
+	return field{offset: s.codeSize.offset, width: shapeSize, known: true}.of(header)
 }
 
 // readPools reads what the constant pool says: the names, and which class it belongs to.

@@ -174,7 +174,7 @@ func (p *Process) heads(candidates []candidate, epoch uint32) (map[uint64]klassH
 	found := make(map[uint64]klassHead)
 	var unknown []uint64
 	for _, c := range candidates {
-		if head, ok := p.objects.heads.get(methodKey{c.klass, epoch}); ok {
+		if head, ok := p.objects.heads.get(methodKey{addr: c.klass, epoch: epoch}); ok {
 			found[c.klass] = head
 		} else {
 			unknown = append(unknown, c.klass)
@@ -193,7 +193,7 @@ func (p *Process) heads(candidates []candidate, epoch uint32) (map[uint64]klassH
 	for klass, head := range read {
 		found[klass] = head
 		if p.epoch != nil {
-			p.objects.heads.add(methodKey{klass, epoch}, head)
+			p.objects.heads.add(methodKey{addr: klass, epoch: epoch}, head)
 		}
 	}
 	return found, nil

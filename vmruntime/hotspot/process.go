@@ -19,6 +19,7 @@ type Process struct {
 	image   *Image
 	bias    uint64
 	epoch   func() uint32 // nil if unknown
+	seen    func(method uint64) (vmruntime.SeenMethod, bool)
 	schema  *schema
 	version version
 
@@ -49,6 +50,9 @@ type Process struct {
 type methodKey struct {
 	addr  uint64
 	epoch uint32
+	// walked: what it was in interpreted frames of that epoch. Otherwise it is what was read in it, and its methodBody
+	// is to be compared with what stands there.
+	walked bool
 }
 
 // Attach reads the VM's tables and walks its code cache: some 30 ms of CPU time and 5 MB of reads beside 5,000
@@ -59,6 +63,7 @@ func (i *Image) Attach(guest vmruntime.Target) (vmruntime.Process, error) {
 		image:   i,
 		bias:    guest.Bias,
 		epoch:   guest.Epoch,
+		seen:    guest.Seen,
 		codes:   newCache[uint32, *code](codeBytes),
 		methods: newCache[methodKey, *method](methodBytes),
 

@@ -28,7 +28,7 @@ func (p *Process) readReceivers(asked []dispatch, klasses []uint64, epoch uint32
 	}
 	var unknown []uint64
 	for _, klass := range distinct(klasses) {
-		if name, ok := p.klasses.get(methodKey{klass, epoch}); ok {
+		if name, ok := p.klasses.get(methodKey{addr: klass, epoch: epoch}); ok {
 			table.names[klass] = string(name)
 		} else if len(unknown) < maxReceivers {
 			unknown = append(unknown, klass)
@@ -40,7 +40,7 @@ func (p *Process) readReceivers(asked []dispatch, klasses []uint64, epoch uint32
 	}
 	for klass, name := range names {
 		table.names[klass] = name
-		p.klasses.add(methodKey{klass, epoch}, klassName(name))
+		p.klasses.add(methodKey{addr: klass, epoch: epoch}, klassName(name))
 	}
 	return table, nil
 }
