@@ -94,6 +94,7 @@ type CodeMapHotspotProcess struct {
 	AnchorPc            uint32
 	WrapperAnchor       uint32
 	EntryWrapperOffset  int32
+	MayRedefine         uint64
 	MethodConst         uint32
 	ConstMethodSize     uint32
 	ConstMethodCodeSize uint32

@@ -62,6 +62,7 @@ const (
 	EnterMapProbes            = "probes"
 	EnterMapProcesses         = "processes"
 	EnterMapScratches         = "scratches"
+	EnterMapSeenMethods       = "seen_methods"
 	EnterProgMonitorEnter     = "monitor_enter"
 	EnterVarCheckContexts     = "check_contexts"
 	EnterVarConfirmLevels     = "confirm_levels"
@@ -131,6 +132,7 @@ type EnterMapSpecs struct {
 	Probes       *ebpf.MapSpec `ebpf:"probes"`
 	Processes    *ebpf.MapSpec `ebpf:"processes"`
 	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
+	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
 }
 
 // EnterVariableSpecs contains global variables before they are loaded into the kernel.
@@ -176,6 +178,7 @@ type EnterMaps struct {
 	Probes       *ebpf.Map `ebpf:"probes"`
 	Processes    *ebpf.Map `ebpf:"processes"`
 	Scratches    *ebpf.Map `ebpf:"scratches"`
+	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
 }
 
 func (m *EnterMaps) Close() error {
@@ -191,6 +194,7 @@ func (m *EnterMaps) Close() error {
 		m.Probes,
 		m.Processes,
 		m.Scratches,
+		m.SeenMethods,
 	)
 }
 

@@ -26,6 +26,7 @@ const (
 	FaultMapProbes             = "probes"
 	FaultMapProcesses          = "processes"
 	FaultMapScratches          = "scratches"
+	FaultMapSeenMethods        = "seen_methods"
 	FaultProgOverflow          = "overflow"
 	FaultProgPageFault         = "page_fault"
 	FaultVarCheckContexts      = "check_contexts"
@@ -97,6 +98,7 @@ type FaultMapSpecs struct {
 	Probes      *ebpf.MapSpec `ebpf:"probes"`
 	Processes   *ebpf.MapSpec `ebpf:"processes"`
 	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
+	SeenMethods *ebpf.MapSpec `ebpf:"seen_methods"`
 }
 
 // FaultVariableSpecs contains global variables before they are loaded into the kernel.
@@ -142,6 +144,7 @@ type FaultMaps struct {
 	Probes      *ebpf.Map `ebpf:"probes"`
 	Processes   *ebpf.Map `ebpf:"processes"`
 	Scratches   *ebpf.Map `ebpf:"scratches"`
+	SeenMethods *ebpf.Map `ebpf:"seen_methods"`
 }
 
 func (m *FaultMaps) Close() error {
@@ -156,6 +159,7 @@ func (m *FaultMaps) Close() error {
 		m.Probes,
 		m.Processes,
 		m.Scratches,
+		m.SeenMethods,
 	)
 }
 

@@ -225,6 +225,7 @@ const (
 	ProbeMapProbes              = "probes"
 	ProbeMapProcesses           = "processes"
 	ProbeMapScratches           = "scratches"
+	ProbeMapSeenMethods         = "seen_methods"
 	ProbeMapTails               = "tails"
 	ProbeMapValueProbes         = "value_probes"
 	ProbeProgAllocationInBuffer = "allocation_in_buffer"
@@ -352,6 +353,7 @@ type ProbeMapSpecs struct {
 	Probes      *ebpf.MapSpec `ebpf:"probes"`
 	Processes   *ebpf.MapSpec `ebpf:"processes"`
 	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
+	SeenMethods *ebpf.MapSpec `ebpf:"seen_methods"`
 	Tails       *ebpf.MapSpec `ebpf:"tails"`
 	ValueProbes *ebpf.MapSpec `ebpf:"value_probes"`
 }
@@ -421,6 +423,7 @@ type ProbeMaps struct {
 	Probes      *ebpf.Map `ebpf:"probes"`
 	Processes   *ebpf.Map `ebpf:"processes"`
 	Scratches   *ebpf.Map `ebpf:"scratches"`
+	SeenMethods *ebpf.Map `ebpf:"seen_methods"`
 	Tails       *ebpf.Map `ebpf:"tails"`
 	ValueProbes *ebpf.Map `ebpf:"value_probes"`
 }
@@ -444,6 +447,7 @@ func (m *ProbeMaps) Close() error {
 		m.Probes,
 		m.Processes,
 		m.Scratches,
+		m.SeenMethods,
 		m.Tails,
 		m.ValueProbes,
 	)

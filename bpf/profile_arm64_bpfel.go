@@ -99,7 +99,8 @@ const (
 	ProfileCounterOBSERVATIONS_DROPPED_BUSY       ProfileCounter = 32
 	ProfileCounterOBSERVATIONS_DROPPED_TABLE_FULL ProfileCounter = 33
 	ProfileCounterNS_PROBES                       ProfileCounter = 34
-	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 35
+	ProfileCounterMETHODS_CHANGED                 ProfileCounter = 35
+	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 36
 )
 
 type ProfileEpochs struct {
@@ -198,6 +199,7 @@ type ProfileHotspotProcess struct {
 	AnchorPc            uint32
 	WrapperAnchor       uint32
 	EntryWrapperOffset  int32
+	MayRedefine         uint64
 	MethodConst         uint32
 	ConstMethodSize     uint32
 	ConstMethodCodeSize uint32
@@ -323,6 +325,8 @@ type ProfileScratch struct {
 		DepthBase  uint64
 		Tag        uint64
 		LinkTag    uint64
+		Walk       uint32
+		Redefines  uint32
 		Tid        uint32
 		Chunk      uint32
 		JavaFrames uint32
@@ -405,6 +409,17 @@ type ProfileScratch struct {
 	Tail   [514]uint64
 }
 
+type ProfileSeenMethod struct {
+	_           structs.HostLayout
+	Method      uint64
+	ConstMethod uint64
+	Shape       uint64
+	Serial      uint32
+	Since       uint32
+	Met         uint32
+	Pad         uint32
+}
+
 type ProfileSharedStack struct {
 	_      structs.HostLayout
 	Serial uint32
@@ -446,6 +461,7 @@ const (
 	ProfileMapPids               = "pids"
 	ProfileMapProcesses          = "processes"
 	ProfileMapScratches          = "scratches"
+	ProfileMapSeenMethods        = "seen_methods"
 	ProfileProgProcessExec       = "process_exec"
 	ProfileProgProcessExit       = "process_exit"
 	ProfileProgProcessFork       = "process_fork"
@@ -525,15 +541,16 @@ type ProfileProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProfileMapSpecs struct {
-	ChainRates *ebpf.MapSpec `ebpf:"chain_rates"`
-	Counters   *ebpf.MapSpec `ebpf:"counters"`
-	Epochs     *ebpf.MapSpec `ebpf:"epochs"`
-	Events     *ebpf.MapSpec `ebpf:"events"`
-	KeptStacks *ebpf.MapSpec `ebpf:"kept_stacks"`
-	KnownLinks *ebpf.MapSpec `ebpf:"known_links"`
-	Pids       *ebpf.MapSpec `ebpf:"pids"`
-	Processes  *ebpf.MapSpec `ebpf:"processes"`
-	Scratches  *ebpf.MapSpec `ebpf:"scratches"`
+	ChainRates  *ebpf.MapSpec `ebpf:"chain_rates"`
+	Counters    *ebpf.MapSpec `ebpf:"counters"`
+	Epochs      *ebpf.MapSpec `ebpf:"epochs"`
+	Events      *ebpf.MapSpec `ebpf:"events"`
+	KeptStacks  *ebpf.MapSpec `ebpf:"kept_stacks"`
+	KnownLinks  *ebpf.MapSpec `ebpf:"known_links"`
+	Pids        *ebpf.MapSpec `ebpf:"pids"`
+	Processes   *ebpf.MapSpec `ebpf:"processes"`
+	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
+	SeenMethods *ebpf.MapSpec `ebpf:"seen_methods"`
 }
 
 // ProfileVariableSpecs contains global variables before they are loaded into the kernel.
@@ -583,15 +600,16 @@ func (o *ProfileObjects) Close() error {
 //
 // It can be passed to LoadProfileObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProfileMaps struct {
-	ChainRates *ebpf.Map `ebpf:"chain_rates"`
-	Counters   *ebpf.Map `ebpf:"counters"`
-	Epochs     *ebpf.Map `ebpf:"epochs"`
-	Events     *ebpf.Map `ebpf:"events"`
-	KeptStacks *ebpf.Map `ebpf:"kept_stacks"`
-	KnownLinks *ebpf.Map `ebpf:"known_links"`
-	Pids       *ebpf.Map `ebpf:"pids"`
-	Processes  *ebpf.Map `ebpf:"processes"`
-	Scratches  *ebpf.Map `ebpf:"scratches"`
+	ChainRates  *ebpf.Map `ebpf:"chain_rates"`
+	Counters    *ebpf.Map `ebpf:"counters"`
+	Epochs      *ebpf.Map `ebpf:"epochs"`
+	Events      *ebpf.Map `ebpf:"events"`
+	KeptStacks  *ebpf.Map `ebpf:"kept_stacks"`
+	KnownLinks  *ebpf.Map `ebpf:"known_links"`
+	Pids        *ebpf.Map `ebpf:"pids"`
+	Processes   *ebpf.Map `ebpf:"processes"`
+	Scratches   *ebpf.Map `ebpf:"scratches"`
+	SeenMethods *ebpf.Map `ebpf:"seen_methods"`
 }
 
 func (m *ProfileMaps) Close() error {
@@ -605,6 +623,7 @@ func (m *ProfileMaps) Close() error {
 		m.Pids,
 		m.Processes,
 		m.Scratches,
+		m.SeenMethods,
 	)
 }
 

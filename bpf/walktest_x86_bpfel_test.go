@@ -73,6 +73,7 @@ const (
 	WalkTestMapProcesses      = "processes"
 	WalkTestMapSamples        = "samples"
 	WalkTestMapScratches      = "scratches"
+	WalkTestMapSeenMethods    = "seen_methods"
 	WalkTestMapTasks          = "tasks"
 	WalkTestProgContext       = "context"
 	WalkTestProgCover         = "cover"
@@ -146,17 +147,18 @@ type WalkTestProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WalkTestMapSpecs struct {
-	ChainRates *ebpf.MapSpec `ebpf:"chain_rates"`
-	Counters   *ebpf.MapSpec `ebpf:"counters"`
-	Epochs     *ebpf.MapSpec `ebpf:"epochs"`
-	Events     *ebpf.MapSpec `ebpf:"events"`
-	KeptStacks *ebpf.MapSpec `ebpf:"kept_stacks"`
-	KnownLinks *ebpf.MapSpec `ebpf:"known_links"`
-	Pids       *ebpf.MapSpec `ebpf:"pids"`
-	Processes  *ebpf.MapSpec `ebpf:"processes"`
-	Samples    *ebpf.MapSpec `ebpf:"samples"`
-	Scratches  *ebpf.MapSpec `ebpf:"scratches"`
-	Tasks      *ebpf.MapSpec `ebpf:"tasks"`
+	ChainRates  *ebpf.MapSpec `ebpf:"chain_rates"`
+	Counters    *ebpf.MapSpec `ebpf:"counters"`
+	Epochs      *ebpf.MapSpec `ebpf:"epochs"`
+	Events      *ebpf.MapSpec `ebpf:"events"`
+	KeptStacks  *ebpf.MapSpec `ebpf:"kept_stacks"`
+	KnownLinks  *ebpf.MapSpec `ebpf:"known_links"`
+	Pids        *ebpf.MapSpec `ebpf:"pids"`
+	Processes   *ebpf.MapSpec `ebpf:"processes"`
+	Samples     *ebpf.MapSpec `ebpf:"samples"`
+	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
+	SeenMethods *ebpf.MapSpec `ebpf:"seen_methods"`
+	Tasks       *ebpf.MapSpec `ebpf:"tasks"`
 }
 
 // WalkTestVariableSpecs contains global variables before they are loaded into the kernel.
@@ -193,17 +195,18 @@ func (o *WalkTestObjects) Close() error {
 //
 // It can be passed to LoadWalkTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WalkTestMaps struct {
-	ChainRates *ebpf.Map `ebpf:"chain_rates"`
-	Counters   *ebpf.Map `ebpf:"counters"`
-	Epochs     *ebpf.Map `ebpf:"epochs"`
-	Events     *ebpf.Map `ebpf:"events"`
-	KeptStacks *ebpf.Map `ebpf:"kept_stacks"`
-	KnownLinks *ebpf.Map `ebpf:"known_links"`
-	Pids       *ebpf.Map `ebpf:"pids"`
-	Processes  *ebpf.Map `ebpf:"processes"`
-	Samples    *ebpf.Map `ebpf:"samples"`
-	Scratches  *ebpf.Map `ebpf:"scratches"`
-	Tasks      *ebpf.Map `ebpf:"tasks"`
+	ChainRates  *ebpf.Map `ebpf:"chain_rates"`
+	Counters    *ebpf.Map `ebpf:"counters"`
+	Epochs      *ebpf.Map `ebpf:"epochs"`
+	Events      *ebpf.Map `ebpf:"events"`
+	KeptStacks  *ebpf.Map `ebpf:"kept_stacks"`
+	KnownLinks  *ebpf.Map `ebpf:"known_links"`
+	Pids        *ebpf.Map `ebpf:"pids"`
+	Processes   *ebpf.Map `ebpf:"processes"`
+	Samples     *ebpf.Map `ebpf:"samples"`
+	Scratches   *ebpf.Map `ebpf:"scratches"`
+	SeenMethods *ebpf.Map `ebpf:"seen_methods"`
+	Tasks       *ebpf.Map `ebpf:"tasks"`
 }
 
 func (m *WalkTestMaps) Close() error {
@@ -218,6 +221,7 @@ func (m *WalkTestMaps) Close() error {
 		m.Processes,
 		m.Samples,
 		m.Scratches,
+		m.SeenMethods,
 		m.Tasks,
 	)
 }
