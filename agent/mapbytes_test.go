@@ -56,7 +56,9 @@ func TestLiveMapBytes(t *testing.T) {
 	for _, m := range mapsIn(probes.ProbeMaps) {
 		own += memory(m)
 	}
-	for _, shared := range []*ebpf.Map{probes.Events, probes.Counters, probes.Processes, probes.Epochs, probes.Pids} {
+	for _, shared := range []*ebpf.Map{
+		probes.Events, probes.Counters, probes.Processes, probes.Epochs, probes.Pids, probes.SeenMethods,
+	} {
 		own -= memory(shared)
 	}
 	if added := a.mapBytes() - before; added != own {

@@ -27,6 +27,7 @@ var matrix = []Section{
 		[]Row{},
 		hostileRows,
 		startingRows,
+		redefinedRows,
 	)},
 	{Name: "service", Title: "The agent behaves as a service", Rows: slices.Concat(
 		[]Row{},

@@ -131,7 +131,10 @@ func (p *Process) interpreted(site vmruntime.Site) ([]vmruntime.Frame, error) {
 		if err != nil {
 			return nil, err
 		}
-		if m = methods[site.Method]; m == nil {
+		if m = methods[site.Method]; m == nil && p.gone(site.Method) {
+			return nil, vmruntime.ErrStale
+		}
+		if m == nil {
 			return nil, fmt.Errorf("method at %#x: %w", site.Method, vmruntime.ErrMalformed)
 		}
 		if !p.was(m, site) {
@@ -146,6 +149,16 @@ func (p *Process) interpreted(site vmruntime.Site) ([]vmruntime.Frame, error) {
 
 // unloads is how many classes were unloaded, of an epoch.
 func unloads(epoch uint32) uint32 { return epoch % vmruntime.EpochChange }
+
+// gone reports whether something else is now where the kernel side met a method.
+func (p *Process) gone(addr uint64) bool {
+	if p.seen == nil {
+		return false
+	}
+	seen, known := p.seen(addr)
+	bodies, err := p.methodReader().bodies([]uint64{addr})
+	return known && err == nil && bodies[addr] != methodBody{seen.Body, seen.Shape}
+}
 
 // was reports whether m, which was just read, is what the sampled frame was in. Classes were not unloaded meanwhile, but
 // methods may have been changed.
