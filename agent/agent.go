@@ -146,6 +146,9 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if err := a.checkPIDs(); err != nil {
 		return nil, err
 	}
+	if err := attach.CheckRing("/sys"); err != nil {
+		return nil, err
+	}
 	a.objects, err = bpf.Load(bpf.Options{
 		FilterByPID: opt.Filter || len(opt.PIDs) > 0, RingBytes: opt.RingBytes,
 		Contexts: kernelModes[opt.Contexts], ConfirmLevels: opt.ConfirmLevels, LeaveUnknown: opt.LeaveUnknown, CheckContexts: opt.CheckContexts,

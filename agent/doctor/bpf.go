@@ -24,6 +24,10 @@ func checkBPF(_ context.Context, env *Env) Result {
 
 func checkRingBuffer(_ context.Context, env *Env) Result {
 	const why = "Samples reach the agent through it."
+	if err := env.CheckRing(env.Sys); err != nil {
+		return Result{Missing, "its lock sleeps on this PREEMPT_RT kernel", why + " Interrupts that sample must not sleep: the machine " +
+			"could hang.", "Boot Linux 6.12 or newer, a stable kernel with the fix of CVE-2024-50138, or one without PREEMPT_RT."}
+	}
 	err := env.MakeRingBuffer()
 	switch {
 	case err == nil:

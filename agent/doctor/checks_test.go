@@ -11,6 +11,8 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 	"kernel.org/pub/linux/libs/security/libcap/cap"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 )
 
 // TestChecks breaks one thing after another in a healthy Env.
@@ -104,6 +106,9 @@ func TestChecks(t *testing.T) {
 		{"ring_buffer", "works", nil, OK, ""},
 		{"ring_buffer", "refused", func(_ *testing.T, env *Env) { env.MakeRingBuffer = fails(unix.EPERM) }, Missing, "seccomp"},
 		{"ring_buffer", "no memory", func(_ *testing.T, env *Env) { env.MakeRingBuffer = fails(unix.ENOMEM) }, Missing, "cgroup"},
+		{"ring_buffer", "real-time", func(_ *testing.T, env *Env) {
+			env.CheckRing = func(string) error { return attach.ErrRingSleeps }
+		}, Missing, "6.12"},
 		{"uprobe_multi", "works", nil, OK, ""},
 		{"uprobe_multi", "not there", func(_ *testing.T, env *Env) { env.UprobeMulti = fails(ebpf.ErrNotSupported) }, Limited, "Linux 6.6"},
 		{"uprobe_multi", "not there, but CAP_SYS_ADMIN is", all(without(cap.SYSLOG, cap.SYS_ADMIN),

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
@@ -29,7 +30,8 @@ type Env struct {
 
 	LoadProgram    func() error // as the sampling programs are loaded
 	MakeRingBuffer func() error
-	UprobeMulti    func() error // ebpf.ErrNotSupported: the kernel has none
+	CheckRing      func(sys string) error // of real-time kernels: attach.CheckRing
+	UprobeMulti    func() error           // ebpf.ErrNotSupported: the kernel has none
 
 	// CPUs is one more than the highest CPU number. OpenEvent tries a sampling event on one of them: unix.ENODEV means
 	// that this one is offline.
@@ -61,6 +63,7 @@ func Host() *Env {
 		UserName:       userName,
 		LoadProgram:    loadProgram,
 		MakeRingBuffer: makeRingBuffer,
+		CheckRing:      attach.CheckRing,
 		UprobeMulti:    features.HaveBPFLinkUprobeMulti,
 		CPUs:           ebpf.PossibleCPU,
 		OpenEvent:      openEvent,

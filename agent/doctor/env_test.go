@@ -27,6 +27,7 @@ func healthy(t *testing.T) *Env {
 		UserName:       func(uid uint32) string { return "user" + strconv.Itoa(int(uid)) },
 		LoadProgram:    works,
 		MakeRingBuffer: works,
+		CheckRing:      func(string) error { return nil },
 		UprobeMulti:    works,
 		CPUs:           func() (int, error) { return 4, nil },
 		OpenEvent:      func(int) error { return nil },

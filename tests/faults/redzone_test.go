@@ -25,4 +25,11 @@ var redZoneRows = []Row{
 			"from the disk while a program maps the file.",
 		Elsewhere: []string{"agent/attach.TestProbeWarmsPages"},
 	},
+	{
+		Fault: "a PREEMPT_RT kernel whose BPF ring buffer sleeps",
+		Holds: "`doctor` and every recording refuse it with that reason, as interrupts that sample would sleep. Kernels without " +
+			"PREEMPT_RT, and those with a lock that does not sleep (6.12 and later, and stable kernels with the fix), are used.",
+		Kernels:   "a table of kernels, and the machine's kernel",
+		Elsewhere: []string{"agent/attach.TestRingSleeps", "agent/attach.TestKernelRingLock", "agent/doctor.TestChecks"},
+	},
 }
