@@ -83,6 +83,9 @@ type Agent struct {
 	began   time.Duration // CLOCK_MONOTONIC
 	drained chan struct{} // closed when Run has returned
 
+	failures failures               // panics while a process was handled
+	fault    func(s stage, pid int) // of tests: called when a stage begins
+
 	running    atomic.Bool   // everything is attached and recorded
 	nameCount  atomic.Int64  // named frames that are kept
 	mapsBytes  atomic.Int64  // memory of all maps of compiled code

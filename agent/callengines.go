@@ -60,7 +60,7 @@ const (
 
 // noCallDiscards holds every reason, so that a series exists before its first failure.
 func noCallDiscards() map[string]uint64 {
-	return map[string]uint64{discardMalformed: 0, discardNoWindow: 0, discardUnnamed: 0, discardStale: 0, discardFull: 0,
+	return map[string]uint64{discardMalformed: 0, discardFailed: 0, discardNoWindow: 0, discardUnnamed: 0, discardStale: 0, discardFull: 0,
 		discardCalibration: 0, discardTime: 0}
 }
 

@@ -52,9 +52,11 @@ func (e *callEngines) addTo(p *Profile, w *Window, processes []*process, guests 
 	for i, proc := range processes {
 		out := p.Processes[i]
 		if s := w.calls[proc]; s != nil {
-			proc.mu.Lock()
-			out.Calls = s.profile(proc, rates)
-			proc.mu.Unlock()
+			a.attempt(stageWindow, proc, func() {
+				proc.mu.Lock()
+				defer proc.mu.Unlock()
+				out.Calls = s.profile(proc, rates)
+			})
 		}
 		if g, ok := guests[proc]; ok {
 			out.Calls = append(out.Calls, g.calls...)

@@ -14,6 +14,7 @@ import (
 const (
 	discardMalformed = "malformed" // a record that cannot be decoded
 	discardEmpty     = "empty_stack"
+	discardFailed    = "failed"    // the agent panicked over it
 	discardNoWindow  = "no_window" // nobody was recording these processes
 	// discardUnobserved: an event after the end of the slice of time in which it would have counted.
 	discardUnobserved = "unobserved"
@@ -28,7 +29,7 @@ func noEventDiscards() map[string]uint64 {
 
 // noDiscards holds every reason, so that a series exists before its first failure.
 func noDiscards() map[string]uint64 {
-	return map[string]uint64{discardMalformed: 0, discardEmpty: 0, discardNoWindow: 0}
+	return map[string]uint64{discardMalformed: 0, discardEmpty: 0, discardFailed: 0, discardNoWindow: 0}
 }
 
 // A snapshot is what has been counted since the agent started.

@@ -76,12 +76,39 @@ func (a *Agent) withVM(ctx context.Context) (found []proc.Identity) {
 		if err != nil {
 			continue
 		}
-		mapped, err := proc.Call(ctx, a.pool, pid, func() (proc.Maps, error) { return a.opt.Proc.Maps(pid, proc.Executable) })
+		mapped, err := proc.Call(ctx, a.pool, pid, func() (proc.Maps, error) {
+			a.reach(stageDiscover, pid)
+			return a.opt.Proc.Maps(pid, proc.Executable)
+		})
+		var panicked *proc.PanicError
+		if errors.As(err, &panicked) {
+			a.discoverFailed(id, panicked)
+			continue
+		}
 		if err == nil && (findLibrary(mapped) != nil || a.events != nil && a.events.wantsValuesIn(mapped) && !a.knows(pid)) {
 			found = append(found, id)
 		}
 	}
 	return found
+}
+
+// discoverFailed leaves a process alone for a while.
+func (a *Agent) discoverFailed(id proc.Identity, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.processOf(id)
+	p.retry.Store(int64(monotonic() + retryInterval))
+	a.failed(stageDiscover, p, err)
+}
+
+// processOf is the process with that identity in /proc; mu is held.
+func (a *Agent) processOf(id proc.Identity) *process {
+	p := a.table[id.PID]
+	if p == nil {
+		p = newProcess(id, false)
+		a.table[id.PID] = p
+	}
+	return p
 }
 
 // knows tells whether a process was found already.
@@ -91,7 +118,7 @@ func (a *Agent) knows(pid int) bool {
 	return a.table[pid] != nil
 }
 
-// candidates are the processes in which a VM may be that is not attached: the chosen ones and what they started, or all.
+// candidates are the processes in which a VM may be that is not attached, and is not to be left alone for now: the chosen ones and what they started, or all.
 func (a *Agent) candidates() (pids []int) {
 	if a.opt.Filter || len(a.opt.PIDs) > 0 {
 		var pid uint32
@@ -104,9 +131,10 @@ func (a *Agent) candidates() (pids []int) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	now := uint64(monotonic())
 	return slices.DeleteFunc(pids, func(pid int) bool {
 		p := a.table[pid]
-		return p != nil && p.attachment.Load() != 0
+		return p != nil && (p.attachment.Load() != 0 || uint64(p.retry.Load()) > now)
 	})
 }
 
@@ -115,11 +143,7 @@ func (a *Agent) adopt(found []proc.Identity) (adopted []*process) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, id := range found {
-		p := a.table[id.PID]
-		if p == nil {
-			p = newProcess(id, false)
-			a.table[id.PID] = p
-		}
+		p := a.processOf(id)
 		a.names.submit(p)
 		adopted = append(adopted, p)
 	}

@@ -30,11 +30,7 @@ func (a *Agent) drain(ctx context.Context) error {
 		err := a.ring.ReadInto(&rec)
 		switch {
 		case err == nil:
-			a.mu.Lock()
-			a.handle(rec.RawSample)
-			urgent := a.urgent && rec.Remaining == 0
-			a.mu.Unlock()
-			if urgent {
+			if a.receive(rec.RawSample) && rec.Remaining == 0 {
 				a.submitDirty()
 			}
 		case errors.Is(err, os.ErrDeadlineExceeded): // looked at when the ring is empty
@@ -52,6 +48,43 @@ func (a *Agent) drain(ctx context.Context) error {
 		default:
 			return fmt.Errorf("read event stream: %w", err)
 		}
+	}
+}
+
+// receive folds one record. It tells whether the naming workers are to hear of it at once. A record over which the agent
+// panics is discarded.
+func (a *Agent) receive(raw []byte) (urgent bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	err := proc.Catch(func() error {
+		a.handle(raw)
+		return nil
+	})
+	if err != nil {
+		a.recordFailed(raw, err)
+	}
+	return a.urgent
+}
+
+// recordFailed accounts for a record over which the agent panicked; mu is held.
+func (a *Agent) recordFailed(raw []byte, err error) {
+	switch bpf.Kind(raw) {
+	case bpf.EventSample:
+		a.discarded[discardFailed] += a.received.samples - a.received.folded - sum(a.discarded)
+		for w := range a.windows { // those that had counted it
+			w.discarded[discardFailed] += w.received - w.folded - sum(w.discarded)
+		}
+	case bpf.EventObserved:
+		a.observed.discarded[discardFailed] += a.observed.received - a.observed.folded - sum(a.observed.discarded)
+	case bpf.EventCall, bpf.EventNamedCall:
+		if a.engines != nil {
+			a.engines.counts.discarded[discardFailed]++
+		}
+	}
+	if pid, ok := bpf.PID(raw); ok && a.table[pid] != nil {
+		a.failed(stageRecord, a.table[pid], err)
+	} else if a.failures.add(stageRecord) == 1 { // of no process: one is logged
+		a.logFailure(stageRecord, pid, err)
 	}
 }
 
@@ -121,6 +154,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 	now := s.Time
 	a.oldest = min(a.oldest, now)
 	p := a.process(s.Header)
+	a.reach(stageRecord, p.pid)
 	p.samples++
 	p.classEpoch = s.ClassEpoch
 	code := p.code.Load()

@@ -54,6 +54,7 @@ type estimatedGuest struct {
 	income     float64       // what windows may cost of the guest's CPU time, seconds a second
 	windowCost time.Duration // of late
 	due        time.Duration // CLOCK_MONOTONIC: of the next window
+	failed     bool          // the agent panicked over it: it is estimated without windows
 
 	// The last estimate while the process lived, for windows that are closed when it is gone.
 	kept              estimated
@@ -131,13 +132,26 @@ func (e *estimator) run(ctx context.Context) {
 			e.mu.Lock()
 			own := e.guestOf(b.process)
 			e.mu.Unlock()
-			e.replan(ctx, b, own)
-			guests = append(guests, own)
+			if own.failed {
+				continue
+			}
+			if e.agent.attempt(stageListen, b.process, func() { e.replan(ctx, b, own) }) == nil {
+				guests = append(guests, own)
+			} else {
+				own.failed = true
+			}
 		}
 		round, stop := context.WithTimeout(ctx, planInterval)
 		var wg sync.WaitGroup
 		for _, own := range guests {
-			wg.Go(func() { e.listen(round, own) })
+			if own.plan.process == nil {
+				continue
+			}
+			wg.Go(func() {
+				if e.agent.attempt(stageListen, own.plan.process, func() { e.listen(round, own) }) != nil {
+					own.failed = true
+				}
+			})
 		}
 		wg.Wait()
 		stop()

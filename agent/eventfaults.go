@@ -74,6 +74,12 @@ func (a *Agent) lookUpFaults(p *process, faults []fault) {
 			a.locate(g, &faults[i])
 		}
 	}
+	p.work.faults = nil
+	a.foldFaults(p, faults)
+}
+
+// foldFaults adds faults to their windows.
+func (a *Agent) foldFaults(p *process, faults []fault) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range faults {

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -96,7 +95,7 @@ func (a *Agent) lookForValues(p *process) {
 // attachValues attaches a spec to one file of p, unless that was tried before. What a file cannot offer is told where it was
 // asked for by name; that of all files only some have a probe is no error.
 func (a *Agent) attachValues(p *process, m *proc.Mapping, w *valueWatch) error {
-	_, err := proc.Call(context.Background(), a.pool, p.pid, func() (struct{}, error) {
+	_, err := callFor(a, p, func() (struct{}, error) {
 		f, err := a.opt.Proc.OpenMapped(p.pid, m, maxLibrary)
 		if err != nil {
 			return struct{}{}, err

@@ -81,7 +81,7 @@ func (x *exactCount) start(p *process, g *guest, lib *proc.Mapping) (*exact.Reco
 		return nil, err
 	}
 	a := x.agent
-	return proc.Call(context.Background(), a.pool, p.pid, func() (*exact.Recorder, error) {
+	return callFor(a, p, func() (*exact.Recorder, error) {
 		f, err := a.opt.Proc.OpenMapped(p.pid, lib, maxLibrary)
 		if err != nil {
 			return nil, err

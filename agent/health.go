@@ -28,6 +28,7 @@ func (a *Agent) Stats() Stats {
 		Processes:       map[string]int{"": 0, "hotspot": 0},
 		Services:        map[string]int{},
 		Quarantined:     a.pool.Stats().Quarantined,
+		Failures:        a.failures.all(),
 		Frames:          a.lookups.Load(),
 		MethodMaps:      int(a.nameCount.Load()),
 		MethodMapsMax:   maxNames,

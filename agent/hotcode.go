@@ -92,6 +92,9 @@ func (h *hotCode) Next() (listener.Guest, []listener.Entry, bool) {
 	return g.guest, g.entries, true
 }
 
+// Failed implements listener.Source.
+func (h *hotCode) Failed(id proc.Identity, err error) { h.agent.listenFailed(id, err) }
+
 // refresh finds out where calls of the hottest code arrive.
 func (h *hotCode) refresh() {
 	h.guests = h.guests[:0]

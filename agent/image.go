@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -38,7 +37,7 @@ const (
 // the library itself is in the image. All of it happens in the pool, as the file may be in a file system of p's making.
 func (gs *guests) image(p *process, lib *proc.Mapping) (*image, error) {
 	a := gs.agent
-	return proc.Call(context.Background(), a.pool, p.pid, func() (*image, error) {
+	return callFor(a, p, func() (*image, error) {
 		f, err := a.opt.Proc.OpenMapped(p.pid, lib, maxLibrary)
 		if err != nil {
 			return nil, err
@@ -50,10 +49,17 @@ func (gs *guests) image(p *process, lib *proc.Mapping) (*image, error) {
 		}
 		im := gs.imageOf(key)
 		im.once.Do(func() {
+			whole := false
+			defer func() {
+				gs.mu.Lock()
+				defer gs.mu.Unlock()
+				if !whole { // it panicked
+					im.err = errNotRead
+				}
+				im.settled = true
+			}()
 			gs.read(im, f, key.Size)
-			gs.mu.Lock()
-			defer gs.mu.Unlock()
-			im.settled = true
+			whole = true
 		})
 		return im, nil
 	})
@@ -99,6 +105,9 @@ func (gs *guests) read(im *image, f *os.File, size int64) {
 		im.events = e.attach(lib, f)
 	}
 }
+
+// errNotRead is for processes whose library another one's worker failed to read.
+var errNotRead = errors.New("the agent failed to read its libjvm: see the agent's log")
 
 var errNotHotSpot = errors.New("its libjvm is not HotSpot's: there are no vmStructs in it")
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -47,11 +48,16 @@ func (p *process) doJobs() {
 	jobs := p.jobs
 	p.jobs = nil
 	p.mu.Unlock()
+	var failed error
 	for _, j := range jobs {
-		if err := j.ctx.Err(); err != nil {
-			j.done <- err
-			continue
+		err := cmp.Or(failed, j.ctx.Err())
+		if err == nil {
+			err = proc.Catch(j.do)
 		}
-		j.done <- j.do()
+		if _, ok := err.(*proc.PanicError); ok {
+			failed = err // what the others would use may be half changed
+		}
+		j.done <- err
 	}
+	proc.Repanic(failed)
 }

@@ -105,6 +105,9 @@ func (m *monitorEnters) Guests(ctx context.Context) (guests []monitors.Guest) {
 	return guests
 }
 
+// Failed implements monitors.Source.
+func (m *monitorEnters) Failed(id proc.Identity, err error) { m.agent.listenFailed(id, err) }
+
 // forget drops what is known of JVMs that are gone, once they are many: windows may still ask for some.
 func (m *monitorEnters) forget() {
 	m.mu.Lock()

@@ -69,9 +69,7 @@ func (n *names) run(work func(*process)) {
 		p := n.queue[0]
 		n.queue = n.queue[1:]
 		n.state[p] = working
-		n.mu.Unlock()
-		work(p)
-		n.mu.Lock()
+		n.unlocked(func() { work(p) })
 		if n.state[p] == again {
 			n.state[p] = queued
 			n.queue = append(n.queue, p)
@@ -80,6 +78,13 @@ func (n *names) run(work func(*process)) {
 		}
 		n.changed.Broadcast()
 	}
+}
+
+// unlocked calls f without the lock, which its caller has. However f ends, the caller has it again.
+func (n *names) unlocked(f func()) {
+	n.mu.Unlock()
+	defer n.mu.Lock()
+	f()
 }
 
 // wait returns when none of these processes has work left, or after the deadline.

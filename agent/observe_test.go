@@ -168,7 +168,7 @@ func TestObservationIdentity(t *testing.T) {
 	w.pids = map[int]bool{7: true}
 	a.handle(good)
 	c := a.observed
-	want := map[string]uint64{discardMalformed: 3, discardNoWindow: 1, discardEmpty: 0}
+	want := map[string]uint64{discardMalformed: 3, discardNoWindow: 1, discardEmpty: 0, discardFailed: 0}
 	if !maps.Equal(c.discarded, want) {
 		t.Errorf("discarded %v, want %v", c.discarded, want)
 	}

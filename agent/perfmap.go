@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -136,7 +135,7 @@ func (a *Agent) readMap(p *process) {
 	defer a.publish(p)
 	for more := true; more; {
 		file, offset := m.file, m.offset // as a call may outlast its deadline
-		piece, err := proc.Call(context.Background(), a.pool, p.pid, func() (mapPiece, error) {
+		piece, err := callFor(a, p, func() (mapPiece, error) {
 			return openMapPiece(a.opt.Proc, p.identity(), file, offset)
 		})
 		if errors.Is(err, fs.ErrNotExist) {

@@ -83,12 +83,14 @@ func (a *Agent) place(w *Window) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for p, threads := range w.processes {
-		pl := a.newPlacing(p)
-		pl.pause = func() {
-			a.mu.Unlock()
-			a.mu.Lock()
-		}
-		pl.place(threads)
+		a.attempt(stageWindow, p, func() {
+			pl := a.newPlacing(p)
+			pl.pause = func() {
+				a.mu.Unlock()
+				a.mu.Lock()
+			}
+			pl.place(threads)
+		})
 	}
 }
 

@@ -36,6 +36,8 @@ type process struct {
 	slot       atomic.Uint32           // of the VM, on the kernel side; good once attachment is
 	code       atomic.Pointer[jitCode] // nil if no map of its VM names its code
 	exited     atomic.Bool
+	// failureLogged: the agent panicked over the process, and said so.
+	failureLogged atomic.Bool
 	// retry is when what could not be done for the process is to be tried again if it is sampled then: ns of CLOCK_MONOTONIC,
 	// 0 if there is nothing.
 	retry atomic.Int64
@@ -80,7 +82,7 @@ func newProcess(id proc.Identity, precise bool) *process {
 	return &process{
 		pid: id.PID, ticks: id.Ticks(), id: id, precise: precise,
 		requested: map[rawFrame]struct{}{}, names: map[rawFrame]name{},
-		work: workerState{retry: vmStart, attach: newAttachPace(), show: showAgain, values: librariesLoad},
+		work: newWorkerState(),
 	}
 }
 
@@ -147,6 +149,13 @@ func (p *process) named(r rawFrame) name {
 		return n
 	}
 	return name{symbols: []symbolize.Symbol{marker("[not named in time]")}, unknown: true}
+}
+
+// setName takes down what a frame is.
+func (p *process) setName(r rawFrame, n name) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.names[r] = n
 }
 
 // inner returns the name that an outermost frame got where it was not the outermost one. It is as right here, where contexts

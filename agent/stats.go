@@ -36,6 +36,10 @@ type Stats struct {
 	Reads        uint64            // counter: reads of targets that succeeded
 	ReadFailures map[string]uint64 // counter: reads of targets that failed, by cause: gone, denied, timeout, malformed, …
 
+	// Failures are panics of the agent while it handled a process: a counter by what it did then. Each costs that process what
+	// is done at that stage, and nobody else anything.
+	Failures map[string]uint64
+
 	// Names.
 	Frames        uint64 // counter: frames that were looked up; those still known from earlier samples are not
 	CodeLoads     uint64 // counter: compilations that guests announced

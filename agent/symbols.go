@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -107,7 +106,7 @@ func (a *Agent) object(p *process, m *proc.Mapping) *symbolize.Object {
 		o, err = a.files.GetBytes(symbolize.FileKey{BuildID: vdso}, a.vdso)
 	case m.IsFile():
 		key, known := p.work.files[m.Start]
-		o, err = proc.Call(context.Background(), a.pool, p.pid, func() (*symbolize.Object, error) {
+		o, err = callFor(a, p, func() (*symbolize.Object, error) {
 			return a.openObject(p.pid, m, key, known)
 		})
 		a.guests.count(err)

@@ -150,20 +150,7 @@ func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 		return a.exact.end(ctx, w)
 	}
 	end := time.Now()
-	a.mu.Lock()
-	if a.engines != nil {
-		a.engines.flush()
-	}
-	w.ended = monotonic()
-	after := a.snapshot()
-	delete(a.windows, w)
-	a.closing[w] = struct{}{}
-	processes := slices.SortedFunc(maps.Keys(w.processes), earlier)
-	if next != nil {
-		next.start, next.began, next.before = end, w.ended, after
-		a.windows[next] = struct{}{}
-	}
-	a.mu.Unlock()
+	processes, after := w.finish(end, next)
 
 	if a.opt.Contexts == ContextChain {
 		a.place(w)
@@ -191,19 +178,63 @@ func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 		guests = a.engines.estimate(ctx, w, processes)
 	}
 	for _, proc := range processes {
-		named := proc.profile(w.processes[proc], &p.Counts)
-		named.Contexts = a.contextsOf(proc, w.processes[proc])
-		a.empty(w.processes[proc])
-		if a.opt.NoTime {
-			named.Threads = nil
-		}
-		named.Events = w.namedEvents(proc)
-		p.Processes = append(p.Processes, named)
+		p.Processes = append(p.Processes, w.profileOf(proc, &p.Counts))
 	}
 	if a.engines != nil {
 		a.engines.addTo(p, w, processes, guests)
 	}
 	return p, nil
+}
+
+// finish takes the window out of those that are open, and opens the next one if there is one.
+func (w *Window) finish(end time.Time, next *Window) (processes []*process, after snapshot) {
+	a := w.agent
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.engines != nil {
+		a.engines.flush()
+	}
+	w.ended = monotonic()
+	after = a.snapshot()
+	delete(a.windows, w)
+	a.closing[w] = struct{}{}
+	if next != nil {
+		next.start, next.began, next.before = end, w.ended, after
+		a.windows[next] = struct{}{}
+	}
+	return slices.SortedFunc(maps.Keys(w.processes), earlier), after
+}
+
+// profileOf is a process's part of the profile. If the agent panics over it, the process has none.
+func (w *Window) profileOf(p *process, counts *Counts) *Process {
+	a := w.agent
+	var named *Process
+	var samples uint64
+	for _, t := range w.processes[p] {
+		for i := range t.trees {
+			samples += t.trees[i].Total()
+		}
+	}
+	err := a.attempt(stageWindow, p, func() {
+		sums := *counts
+		sums.Truncated = maps.Clone(counts.Truncated)
+		out := p.profile(w.processes[p], &sums)
+		out.Contexts = a.contextsOf(p, w.processes[p])
+		a.empty(w.processes[p])
+		if a.opt.NoTime {
+			out.Threads = nil
+		}
+		out.Events = w.namedEvents(p)
+		named, *counts = out, sums
+	})
+	if err != nil {
+		counts.Folded -= samples
+		counts.Discarded[discardFailed] += samples
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		named = p.describe()
+	}
+	return named
 }
 
 // empty forgets samples that are in a profile by now: their memory is better used for the next window.

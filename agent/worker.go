@@ -27,6 +27,15 @@ type workerState struct {
 	show     backoff    // of showing it to call engines
 	values   backoff    // of looking for libraries with probes whose values are wanted
 	shown    bool
+
+	stage   stage    // what is done now, for the case that it panics
+	frames  []wanted // that are being named
+	faults  []fault  // that are being looked up
+	failure failureState
+}
+
+func newWorkerState() workerState {
+	return workerState{retry: vmStart, attach: newAttachPace(), show: showAgain, values: librariesLoad}
 }
 
 // mapped is what a process maps that can be executed.
@@ -35,8 +44,35 @@ type mapped struct {
 	files map[uint64]symbolize.FileKey // by start of the mapping, as far as the kernel tells
 }
 
-// work does what there is to do for p. Reads of the target go through the pool and end after its deadline.
+// work does what there is to do for p. If that panics, p is left alone for a while.
 func (a *Agent) work(p *process) {
+	if f := &p.work.failure; f.until != 0 {
+		if monotonic() < f.until {
+			a.leaveAlone(p)
+			return
+		}
+		f.until = 0
+		p.retry.Store(0)
+		p.askAgain()
+	}
+	err := proc.Catch(func() error {
+		a.workOn(p)
+		return nil
+	})
+	if err != nil {
+		a.workFailed(p, err)
+	}
+}
+
+// begin notes what the worker does for p from now on.
+func (a *Agent) begin(s stage, p *process) {
+	p.work.stage = s
+	a.reach(s, p.pid)
+}
+
+// workOn does what there is to do for p. Reads of the target go through the pool and end after its deadline.
+func (a *Agent) workOn(p *process) {
+	a.begin(stageAttach, p)
 	if !p.exited.Load() { // what has its pid now may be another program
 		if !p.work.known {
 			a.identify(p)
@@ -48,16 +84,20 @@ func (a *Agent) work(p *process) {
 			a.engines.look(p)
 		}
 		if a.events != nil {
+			a.begin(stageValues, p)
 			a.lookForValues(p)
 		}
 	}
 	p.mu.Lock()
 	frames, loads, faults := p.wanted, p.loads, p.faults
 	p.wanted, p.loads, p.faults = nil, nil, nil
+	p.work.frames, p.work.faults = frames, faults
 	p.mu.Unlock()
 	if len(faults) > 0 { // first: objects move
+		a.begin(stageObjects, p)
 		a.lookUpFaults(p, faults)
 	}
+	a.begin(stageNames, p)
 	if g := p.work.guest; g != nil {
 		a.guests.refresh(p, g)
 		for _, l := range loads {
@@ -67,13 +107,12 @@ func (a *Agent) work(p *process) {
 	p.work.objects = map[uint64]*symbolize.Object{}
 	a.followMap(p)
 	for _, r := range frames {
-		n := a.name(p, r)
-		p.mu.Lock()
-		p.names[r.rawFrame] = n
-		p.mu.Unlock()
+		p.setName(r.rawFrame, a.name(p, r))
+		p.work.frames = p.work.frames[1:]
 		a.lookups.Add(1)
 	}
-	p.work.objects = nil
+	p.work.objects, p.work.frames = nil, nil
+	a.begin(stageJobs, p)
 	p.doJobs()
 	if p.exited.Load() {
 		a.guests.release(p)
@@ -106,7 +145,7 @@ func (a *Agent) readMaps(p *process) bool {
 		return false
 	}
 	p.work.mapsRead = now
-	m, err := proc.Call(context.Background(), a.pool, p.pid, func() (mapped, error) {
+	m, err := callFor(a, p, func() (mapped, error) {
 		maps, err := a.opt.Proc.Maps(p.pid, proc.Executable)
 		if err != nil {
 			return mapped{}, err
@@ -119,6 +158,13 @@ func (a *Agent) readMaps(p *process) bool {
 	}
 	p.work.mapped = m
 	return true
+}
+
+// callFor is proc.Call for a worker that has p: a panic in fn goes on here.
+func callFor[T any](a *Agent, p *process, fn func() (T, error)) (T, error) {
+	v, err := proc.Call(context.Background(), a.pool, p.pid, fn)
+	proc.Repanic(err)
+	return v, err
 }
 
 // name resolves one frame.

@@ -129,6 +129,14 @@ func Kind(raw []byte) uint8 {
 	return raw[unsafe.Offsetof(Header{}.Kind)]
 }
 
+// PID returns the process that a record is of; ok is false if it has none.
+func PID(raw []byte) (pid int, ok bool) {
+	if len(raw) < int(unsafe.Sizeof(Header{})) {
+		return 0, false
+	}
+	return int(binary.NativeEndian.Uint32(raw[unsafe.Offsetof(Header{}.Pid):])), true
+}
+
 // DecodeSample decodes raw into s without copying.
 func DecodeSample(raw []byte, s *Sample) error {
 	const fixed = unsafe.Offsetof(ProfileSample{}.Frames)

@@ -110,7 +110,10 @@ func inspect(ctx context.Context, env *Env, pid int, lib *proc.Mapping) *JVM {
 	}
 	var err error
 	j.Status = OK
-	j.Inspection, err = env.Inspect(ctx, pid, lib)
+	err = proc.Catch(func() (err error) {
+		j.Inspection, err = env.Inspect(ctx, pid, lib)
+		return err
+	})
 	for _, s := range j.Supports {
 		if !s.OK {
 			j.Status = Limited

@@ -2,8 +2,10 @@ package monitors
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +34,8 @@ type Source interface {
 	Guests(context.Context) []Guest
 	// Take names the classes of the hits and folds the contexts. If it fails the window is void.
 	Take(context.Context, *Heard) error
+	// Failed reports a panic while a guest was listened to. It is not listened to any more.
+	Failed(proc.Identity, error)
 }
 
 // Options of an Engine.
@@ -72,7 +76,8 @@ type Engine struct {
 	now    []Guest
 	credit credit
 	turn   int
-	last   string // error that was logged
+	last   string                 // error that was logged
+	failed map[proc.Identity]bool // guests over which it panicked
 }
 
 // maxRecords bounds the guests that are remembered, some 2 MB each at most; when there are more, those that are gone are
@@ -84,7 +89,7 @@ func NewEngine(l *Listener, s Source, opt Options) *Engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
 		listener: l, source: s, opt: opt, cancel: cancel, done: make(chan struct{}),
-		guests: map[proc.Identity]*record{}, credit: credit{share: opt.Share},
+		guests: map[proc.Identity]*record{}, failed: map[proc.Identity]bool{}, credit: credit{share: opt.Share},
 	}
 	go e.run(ctx)
 	return e
@@ -135,16 +140,9 @@ func (e *Engine) pause() <-chan time.Time {
 
 // refresh learns which guests there are, and for how long their threads ran.
 func (e *Engine) refresh(ctx context.Context) {
-	e.now = e.source.Guests(ctx)
+	e.now = slices.DeleteFunc(e.source.Guests(ctx), func(g Guest) bool { return e.failed[g.Identity] })
 	for _, g := range e.now {
-		r := e.recordOf(g.Identity)
-		r.plan.retain(g.Sites)
-		e.mu.Lock()
-		err := r.crew.refresh(e.opt.Root, g.Identity, e.opt.Now())
-		e.mu.Unlock()
-		if err != nil {
-			e.opt.Log.Debug("cannot read threads", "pid", g.PID, "err", err)
-		}
+		e.attempt(g.Identity, func() error { return e.refreshGuest(&g) })
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -155,6 +153,28 @@ func (e *Engine) refresh(ctx context.Context) {
 		}
 	}
 	e.credit.earn(used, e.windowCost())
+}
+
+// refreshGuest learns what sites a guest has, and for how long its threads ran.
+func (e *Engine) refreshGuest(g *Guest) error {
+	r := e.recordOf(g.Identity)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r.plan.retain(g.Sites)
+	if err := r.crew.refresh(e.opt.Root, g.Identity, e.opt.Now()); err != nil {
+		e.opt.Log.Debug("cannot read threads", "pid", g.PID, "err", err)
+	}
+	return nil
+}
+
+// attempt does something with a guest. If that panics the guest is not listened to any more.
+func (e *Engine) attempt(id proc.Identity, do func() error) error {
+	err := proc.Catch(do)
+	if panicked := (*proc.PanicError)(nil); errors.As(err, &panicked) {
+		e.failed[id] = true
+		e.source.Failed(id, err)
+	}
+	return err
 }
 
 // recordOf is what is remembered of a guest.

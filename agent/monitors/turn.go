@@ -21,15 +21,27 @@ func (e *Engine) listen(ctx context.Context) {
 	}
 	e.turn++
 	g := e.now[e.turn%len(e.now)]
+	if e.failed[g.Identity] {
+		return
+	}
+	e.attempt(g.Identity, func() error {
+		e.listenTo(ctx, g)
+		return nil
+	})
+}
+
+// listenTo opens one window of a guest.
+func (e *Engine) listenTo(ctx context.Context, g Guest) {
 	r := e.recordOf(g.Identity)
 	cost := e.windowCost()
 	if !e.credit.take(cost) {
 		e.count(func(s *Stats) { s.Skipped++ })
 		return
 	}
-	e.mu.Lock()
-	w, group, ok := r.plan.next(g.Sites, &r.crew)
-	e.mu.Unlock()
+	var w Window
+	var group string
+	var ok bool
+	e.locked(func() { w, group, ok = r.plan.next(g.Sites, &r.crew) })
 	if !ok {
 		e.credit.settle(cost, 0)
 		return
@@ -42,19 +54,17 @@ func (e *Engine) listen(ctx context.Context) {
 	switch {
 	case err != nil:
 	case group == "":
-		e.mu.Lock()
-		r.plan.surveyHeard(w, heard.Result, &r.crew)
-		r.keep(measurement{at: e.opt.Now(), cost: heard.Result.Cost})
-		e.mu.Unlock()
+		e.locked(func() {
+			r.plan.surveyHeard(w, heard.Result, &r.crew)
+			r.keep(measurement{at: e.opt.Now(), cost: heard.Result.Cost})
+		})
 		e.count(func(s *Stats) { s.Surveys++ })
 		return
 	default:
 		at := e.opt.Now()
 		if err = e.source.Take(ctx, &heard); err == nil {
 			r.plan.measured(w, group, heard.Result)
-			e.mu.Lock()
-			r.add(at, group, &heard)
-			e.mu.Unlock()
+			e.locked(func() { r.add(at, group, &heard) })
 			e.count(func(s *Stats) { s.Windows++ })
 			return
 		}
@@ -77,8 +87,11 @@ func (e *Engine) report(ctx context.Context, pid int, err error) {
 	e.opt.Log.Warn("cannot listen to monitor enters", "pid", pid, "err", err)
 }
 
-func (e *Engine) count(f func(*Stats)) {
+func (e *Engine) count(f func(*Stats)) { e.locked(func() { f(&e.stats) }) }
+
+// locked calls f with the lock.
+func (e *Engine) locked(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	f(&e.stats)
+	f()
 }

@@ -113,7 +113,7 @@ func (p *Pool) do(ctx context.Context, pid int, fn func(*call) error) error {
 	c := &call{pool: p, pid: pid, done: make(chan error, 1)}
 	clock := callClock{look: p.look}
 	clock.begin(time.Now())
-	go func() { c.finish(fn(c)) }()
+	go func() { c.finish(Catch(func() error { return fn(c) })) }()
 	pause := p.opt.Deadline / checksPerDeadline
 	check := time.NewTimer(pause)
 	defer check.Stop()

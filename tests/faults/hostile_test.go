@@ -20,6 +20,16 @@ var hostileRows = []Row{
 		},
 	},
 	{
+		Fault: "the agent panics while it handles a process",
+		Holds: "The panic is counted by its stage (`vmprof_process_failures_total`), logged once with its stack, and noted in the " +
+			"profile. The process has no names until it is tried again: after a minute, then less and less often. Nothing else is affected.",
+		Elsewhere: []string{
+			"agent.TestWorkerPanics", "agent.TestFailureAgain", "agent.TestJobPanics", "agent.TestPoolPanics", "agent.TestAttachPanics",
+			"agent.TestRecordPanics", "agent.TestWindowPanics", "agent.TestPlacingPanics", "agent.TestDiscoveryPanics",
+			"agent/proc.TestPoolPanic",
+		},
+	},
+	{
 		Fault: "a collector moves objects while the agent reads them",
 		Holds: "The agent records time, allocations and locks of the JVM to the end.",
 		Test:  movingObjects,

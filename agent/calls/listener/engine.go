@@ -18,6 +18,8 @@ type Source interface {
 	// Next chooses a guest, by how busy it is, and the entries of its hottest methods, in any order. False if there is
 	// nothing to listen to now.
 	Next() (Guest, []Entry, bool)
+	// Failed reports a panic while a guest was listened to. It is not listened to any more.
+	Failed(proc.Identity, error)
 }
 
 // Stats is what became of an Engine's windows.
@@ -50,7 +52,9 @@ type Engine struct {
 	stats Stats
 	last  string // error that was logged
 
-	order rotations // the goroutine's own
+	// These are the goroutine's own.
+	order  rotations
+	failed map[proc.Identity]bool // guests over which it panicked
 }
 
 // listening is the length of a window: as long as a thousand calls of a method that is worth it, shorter than most GC
@@ -63,7 +67,7 @@ func NewEngine(l *Listener, s Source, log *slog.Logger) *Engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
 		listener: l, source: s, log: log, cancel: cancel, done: make(chan struct{}), tuned: make(chan struct{}, 1),
-		order: rotations{},
+		order: rotations{}, failed: map[proc.Identity]bool{},
 	}
 	go e.run(ctx)
 	return e
@@ -152,12 +156,20 @@ func (e *Engine) listen(ctx context.Context, hits int) {
 		return
 	}
 	g, hot, ok := e.source.Next()
-	if !ok || len(hot) == 0 {
+	if !ok || len(hot) == 0 || e.failed[g.Identity] {
 		return
 	}
-	r, err := e.listener.Listen(ctx, g, e.order.of(g.Identity).next(hot), Window{Duration: listening, MaxHits: hits, Deliver: g.Take == nil})
-	if err == nil && g.Take != nil {
-		err = g.Take(r)
+	var r Result
+	err := proc.Catch(func() (err error) {
+		r, err = e.listener.Listen(ctx, g, e.order.of(g.Identity).next(hot), Window{Duration: listening, MaxHits: hits, Deliver: g.Take == nil})
+		if err == nil && g.Take != nil {
+			err = g.Take(r)
+		}
+		return err
+	})
+	if panicked := (*proc.PanicError)(nil); errors.As(err, &panicked) {
+		e.failed[g.Identity] = true
+		e.source.Failed(g.Identity, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

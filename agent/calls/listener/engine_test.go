@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -23,6 +24,8 @@ type fixed struct {
 }
 
 func (f fixed) Next() (Guest, []Entry, bool) { return f.guest, f.entries, true }
+
+func (f fixed) Failed(proc.Identity, error) {}
 
 // A buffer that a logger may write to while it is read.
 type buffer struct {

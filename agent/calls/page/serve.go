@@ -43,8 +43,23 @@ func (e *Engine) accept() {
 		}
 		e.running.Go(func() {
 			defer func() { <-slots }()
-			e.serve(conn)
+			err := proc.Catch(func() error {
+				e.serve(conn)
+				return nil
+			})
+			if err != nil {
+				e.failed(err)
+			}
 		})
+	}
+}
+
+// failed counts a panic over one guest, whose connection has been closed.
+func (e *Engine) failed(err error) {
+	e.tally.refused(causePanic)
+	var panicked *proc.PanicError
+	if errors.As(err, &panicked) {
+		e.log.Error("the agent failed to handle a cooperating guest; please report this", "err", err, "stack", string(panicked.Stack))
 	}
 }
 
@@ -75,8 +90,8 @@ func (e *Engine) serve(conn *net.UnixConn) {
 	}
 	e.tally.accepted()
 	e.log.Debug("guest connected", "pid", p.id.PID, "uid", p.uid, "runtime", g.name)
+	defer e.remove(g)
 	err = e.hear(conn, g)
-	e.remove(g)
 	e.log.Debug("guest gone", "pid", p.id.PID, "methods", g.code.len(), "err", err)
 }
 

@@ -20,6 +20,7 @@ type Stats struct {
 // Causes that Stats counts by, beside those of refusal.
 const (
 	causePeer      = "peer"      // who connected could not be told
+	causePanic     = "panic"     // the agent failed to handle it
 	causeMalformed = "malformed" // a message
 	causeGuest     = "guest"     // a call of a guest that is not known
 	causeCallee    = "callee"    // a call of a method that was never registered
@@ -34,7 +35,7 @@ type tally struct {
 
 // newTally has every cause from the first day, so that all series of a metric exist before the first failure.
 func newTally() *tally {
-	t := &tally{s: Stats{Refused: map[string]uint64{causePeer: 0}, Ignored: map[string]uint64{}, Unresolved: map[string]uint64{}}}
+	t := &tally{s: Stats{Refused: map[string]uint64{causePeer: 0, causePanic: 0}, Ignored: map[string]uint64{}, Unresolved: map[string]uint64{}}}
 	for r := refusal(1); r < refusalCount; r++ {
 		t.s.Refused[refusalNames[r]] = 0
 	}

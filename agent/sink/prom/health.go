@@ -136,6 +136,8 @@ func families() []family {
 			func(s snapshot, y yield) { y(float64(s.Reads)) }},
 		{"vmprof_target_read_failures_total", "Reads of memory or files of targets that failed, by cause.", "cause", counterKind,
 			func(s snapshot, y yield) { each(s.ReadFailures, y) }},
+		{"vmprof_process_failures_total", "Panics of the agent while it handled a process, by what it did. That process is left alone for a while; others are not affected. Each is a fault of the agent: its log has the stack.", "stage", counterKind,
+			func(s snapshot, y yield) { each(s.Failures, y) }},
 		{"vmprof_frame_lookups_total", "Frames whose name was looked up because it was not known from earlier samples.", "", counterKind,
 			func(s snapshot, y yield) { y(float64(s.Frames)) }},
 		{"vmprof_code_loads_total", "Compilations that guest VMs announced.", "", counterKind,

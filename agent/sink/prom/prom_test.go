@@ -42,6 +42,7 @@ func (fixed) Stats() agent.Stats {
 		RingSize: 8 << 20, RingBytes: 123456, ReaderLag: 80 * time.Millisecond,
 		Processes: map[string]int{"": 41, "hotspot": 2}, Services: map[string]int{"shop": 2, "cron.service": 1}, Quarantined: 7,
 		Reads: 8000, ReadFailures: map[string]uint64{"gone": 11, "timeout": 12},
+		Failures: map[string]uint64{"names": 1, "record": 0},
 		Calls: &agent.CallStats{
 			Attempted: 400, Delivered: 390, Dropped: 10, Folded: 388, Discarded: map[string]uint64{"unnamed": 2},
 			Hits: 401, Refused: 1, Bursts: 13, Skipped: 3,
