@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
@@ -52,6 +54,8 @@ func Measure(k probesite.Kind, p attach.Uprobe, o Options) (_ time.Duration, err
 		}
 		defer func() { err = errors.Join(err, p.Multi.Close(), p.Single.Close()) }()
 	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	without := median(run, o)
 	detach, err := attachTo(addr, p)
 	if err != nil {
@@ -69,12 +73,21 @@ func Measure(k probesite.Kind, p attach.Uprobe, o Options) (_ time.Duration, err
 func median(run func(uint64), o Options) time.Duration {
 	rounds := make([]time.Duration, o.Rounds)
 	for i := range rounds {
-		begin := time.Now()
+		begin := threadTime()
 		run(uint64(o.Hits))
-		rounds[i] = time.Since(begin)
+		rounds[i] = threadTime() - begin
 	}
 	slices.Sort(rounds)
 	return rounds[len(rounds)/2] / time.Duration(o.Hits)
+}
+
+// threadTime is the CPU time of this thread: on a busy machine a round takes longer by the time slices of others.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
+		return time.Duration(time.Now().UnixNano())
+	}
+	return time.Duration(t.Nano())
 }
 
 // attachTo attaches the program to the instruction of this process at addr.
