@@ -9,7 +9,7 @@ AS_ROOT := $(if $(SUDO),-exec 'sudo -H env CI=$(CI) PATH=$(PATH)')
 LIVE := ^Test(Kernel|Live|Listen|Engine|Known|Inlined|Churn|Codelist|Perfmap|Compilation)
 PURE := ./cct/... ./elffile/... ./symbolize/... ./vmruntime/... ./agent/...
 
-.PHONY: help build generate check-generate test lint race cross fuzz fuzz-short kernels accuracy bench faults demo deps clean
+.PHONY: help build generate check-generate test lint race cross fuzz fuzz-short kernels accuracy bench faults busy demo deps clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | expand -t 16
@@ -60,6 +60,10 @@ bench: ## cost of the agent beside perf record
 faults: ## the fault matrix in its full form (docs/reliability.md): about an hour
 	@scripts/deps test
 	go test -count=1 -timeout 3h $(AS_ROOT) ./tests/faults -long
+
+busy: ## all tests beside four busy loops: none may depend on how busy the machine is
+	@scripts/deps test busy
+	stress-ng --quiet --cpu 4 & load=$$!; trap 'kill $$load' EXIT; go test -count=1 -p 1 -timeout 60m $(AS_ROOT) ./...
 
 demo: build ## profile a small Java program for 10 s
 	@scripts/deps demo && javac -d bin/demo tests/guests/java/Demo.java

@@ -159,6 +159,7 @@ func (e *eventProbes) attachValues(f *os.File, key symbolize.FileKey, w *valueWa
 	}
 	e.plans = append(e.plans, p)
 	e.attached.Store(int64(monotonic()))
+	e.agent.log.Debug("values are recorded", "probe", w.spec.Place(), "file", f.Name())
 	return nil
 }
 

@@ -157,7 +157,7 @@ func TestCallsChecksumOfJVM(t *testing.T) {
 			if err := recording.Stats.CheckIdentities(); err != nil {
 				t.Error(err)
 			}
-			if _, err := guest.Truth(time.Now().Add(-time.Second), time.Now()); err != nil {
+			if _, err := guest.Await(t.Context(), time.Now()); err != nil {
 				t.Errorf("the guest is hurt: %v", err)
 			}
 		})

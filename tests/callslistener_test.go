@@ -42,7 +42,7 @@ func TestCallsKilledListener(t *testing.T) {
 		run.Wait() // it was killed
 		eventually(t, "all debug registers are free", func() bool { return takeBreakpoints(worker) == nil })
 	}
-	if _, err := guest.Truth(time.Now().Add(-time.Second), time.Now()); err != nil {
+	if _, err := guest.Await(t.Context(), time.Now()); err != nil {
 		t.Errorf("the guest is hurt: %v", err)
 	}
 }

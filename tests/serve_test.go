@@ -13,9 +13,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
 // serve starts the agent as a server on a free port, and returns its address.
@@ -117,16 +118,17 @@ func TestServeLateGuest(t *testing.T) {
 	needJDK(t)
 	url := serve(t, "-F", strconv.Itoa(frequency))
 	guest := start(t, "Plain")
-	time.Sleep(time.Second) // for the server to find it
-	status, body := get(t, fmt.Sprintf("%s/profiles/cpu?seconds=1&pid=%d", url, guest.PID()))
-	if status != http.StatusOK {
-		t.Fatalf("status %d: %s", status, body)
-	}
-	p, err := profile.ParseData([]byte(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkHeavy(t, p)
+	eventually(t, "the guest's methods are in a profile", func() bool {
+		status, body := get(t, fmt.Sprintf("%s/profiles/cpu?seconds=1&pid=%d", url, guest.PID()))
+		if status != http.StatusOK {
+			t.Fatalf("status %d: %s", status, body)
+		}
+		p, err := profile.ParseData([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stacks.Count(stacks.Of(p), func(s stacks.Stack) bool { return s.Self(heavy) }) > 0
+	})
 }
 
 func TestDoctor(t *testing.T) {

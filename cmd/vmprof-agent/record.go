@@ -138,6 +138,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	defer stop()
 	ended := make(chan error, 1)
 	w := a.Open(nil)
+	logger(o.verbose, stderr).Debug("recording")
 	go func() { ended <- a.Run(run) }()
 	began := time.Now()
 	windows := o.rotate(ctx, w) // nil without --window

@@ -32,7 +32,7 @@ func waitForAgent(t testing.TB, r *VMRun) {
 // announced runs an iteration, before which the guest asked its thread to announce itself to a new agent.
 func announced(t testing.TB, p *peer, r *VMRun) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); p.slot(0).Armed == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); p.slot(0).Armed == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the thread was not asked to announce itself")
 		}
@@ -185,7 +185,7 @@ func TestVMReconnect(t *testing.T) {
 	before, _ := p.registered(t, 4, 0)
 	p.arm(0, slot{Armed: 1, Skip: 1 << 30, Left: 1 << 30, Stride: 1})
 	p.hangUp()
-	for deadline := time.Now().Add(5 * time.Second); shares(t, r.Pid()); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); shares(t, r.Pid()); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the guest keeps the page of an agent that is gone")
 		}

@@ -76,10 +76,13 @@ type peer struct {
 	done      chan struct{}
 }
 
+// patience is how long tests wait for a guest.
+const patience = 3 * time.Minute
+
 // connect waits for a guest and its hello.
 func (l *listener) connect(t testing.TB) *peer {
 	t.Helper()
-	l.socket.SetDeadline(time.Now().Add(15 * time.Second))
+	l.socket.SetDeadline(time.Now().Add(patience))
 	conn, err := l.socket.AcceptUnix()
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +198,7 @@ func (p *peer) take(b []byte) error {
 // registered waits until so many methods are registered, and returns them and what was forgotten.
 func (p *peer) registered(t testing.TB, methods, gone int) ([]method, []forgotten) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		p.mu.Lock()
 		m, f, err := p.methods, p.forgotten, p.err
 		p.mu.Unlock()

@@ -26,7 +26,7 @@ func TestVMSlotsInMemory(t *testing.T) {
 		t.Errorf("not sampled although it is armed, %v", err)
 	}
 	p.hangUp()
-	for deadline := time.Now().Add(5 * time.Second); slots()[2] != (VMSlot{}); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); slots()[2] != (VMSlot{}); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the slot is still armed")
 		}

@@ -1,13 +1,16 @@
 package profiler
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/google/pprof/profile"
 )
@@ -39,7 +42,38 @@ type Recording struct {
 // An AgentRun is an agent that records.
 type AgentRun struct {
 	*Run
-	dir string // of its files, removed with them
+	dir  string         // of its files, removed with them
+	says map[string]int // what it prints once it has attached to its target, and how often
+}
+
+// WaitSampling waits until the agent samples, and has attached to its target if that is a JVM.
+func (r *AgentRun) WaitSampling() error {
+	if err := r.waitFor(r.says); err != nil {
+		return err
+	}
+	return r.Run.WaitSampling()
+}
+
+// WaitAttached waits until the agent has attached what it attaches to its target.
+func (r *AgentRun) WaitAttached() error {
+	if err := r.waitFor(r.says); err != nil {
+		return err
+	}
+	return r.Run.WaitAttached()
+}
+
+// attachments are the lines of the log that say that the agent is where it is to be.
+func (o Options) attachments() map[string]int {
+	says := map[string]int{"msg=recording": 1}
+	if maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", o.PID)); err == nil && bytes.Contains(maps, []byte("/libjvm.so")) && !slices.ContainsFunc(o.Extra, func(arg string) bool { return strings.HasPrefix(arg, "--exact") && arg != "--exact-alloc" }) {
+		says[fmt.Sprintf("msg=attached pid=%d ", o.PID)] = 1
+	}
+	for _, arg := range o.Extra {
+		if arg == "--probe" {
+			says[`msg="values are recorded"`]++
+		}
+	}
+	return says
 }
 
 // Record records from beginning to end.
@@ -57,7 +91,7 @@ func (a Agent) Start(ctx context.Context, o Options) (*AgentRun, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create a directory for the recording: %w", err)
 	}
-	args := []string{"record", "-o", filepath.Join(dir, profileName), "--stats", filepath.Join(dir, statsName)}
+	args := []string{"record", "--verbose", "-o", filepath.Join(dir, profileName), "--stats", filepath.Join(dir, statsName)}
 	if o.Frequency != 0 {
 		args = append(args, "-F", strconv.Itoa(o.Frequency))
 	}
@@ -73,7 +107,7 @@ func (a Agent) Start(ctx context.Context, o Options) (*AgentRun, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return &AgentRun{Run: run, dir: dir}, nil
+	return &AgentRun{Run: run, dir: dir, says: o.attachments()}, nil
 }
 
 // Names of the files in a recording's directory.

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -31,8 +32,26 @@ type Options struct {
 // A Run is a profiler at work. Its methods are for one goroutine at a time.
 type Run struct {
 	process *exec.Cmd
-	output  bytes.Buffer // standard output and error
-	ended   chan error   // what Wait gave, once
+	output  output     // standard output and error
+	ended   chan error // what Wait gave, once
+}
+
+// An output is what a process has printed so far.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
 
 // start starts a profiler that ends when ctx is done, as if it were interrupted from the keyboard.
@@ -40,7 +59,7 @@ func start(ctx context.Context, path string, args ...string) (*Run, error) {
 	r := &Run{process: exec.CommandContext(ctx, path, args...), ended: make(chan error, 1)}
 	r.process.Stdout, r.process.Stderr = &r.output, &r.output
 	r.process.Cancel = func() error { return r.process.Process.Signal(os.Interrupt) }
-	r.process.WaitDelay = 10 * time.Second
+	r.process.WaitDelay = time.Minute
 	if err := r.process.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", filepath.Base(path), err)
 	}
@@ -48,8 +67,9 @@ func start(ctx context.Context, path string, args ...string) (*Run, error) {
 	return r, nil
 }
 
-// startTimeout bounds the wait for a profiler to sample. Reading the method map of a large guest takes a second.
-const startTimeout = 20 * time.Second
+// startTimeout bounds the wait for a profiler to sample. Reading the method map of a large guest takes a second, and on a busy
+// machine a minute.
+const startTimeout = 3 * time.Minute
 
 // WaitSampling waits until the profiler samples: until it has a perf event open on every CPU, and a moment longer for
 // what it does next. It asks the kernel rather than the profiler, so that it serves for any.
@@ -89,6 +109,30 @@ func (r *Run) holds(words ...string) (n int) {
 		}
 	}
 	return n
+}
+
+// waitFor waits until the profiler has printed so many lines with each of these texts.
+func (r *Run) waitFor(lines map[string]int) error {
+	for deadline := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
+		missing, printed := "", r.output.String()
+		for line, n := range lines {
+			if strings.Count(printed, line) < n {
+				missing = line
+			}
+		}
+		if missing == "" {
+			return nil
+		}
+		select {
+		case err := <-r.ended:
+			r.ended <- err
+			return fmt.Errorf("profiler ended before it printed %q: %w\n%s", missing, err, printed)
+		default:
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("profiler has not printed %q after %v:\n%s", missing, startTimeout, printed)
+		}
+	}
 }
 
 // WaitAttached waits until the profiler has attached what it attaches to a guest: until it holds perf events or probes, and

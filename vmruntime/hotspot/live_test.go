@@ -40,6 +40,9 @@ func TestInlinedShares(t *testing.T) {
 	}
 }
 
+// patience is how long tests wait for a guest to get enough of the CPUs.
+const patience = 5 * time.Minute
+
 // shares samples the worker until there are enough samples in C2's code of a method, and returns the shares of
 // leaves.
 func (vm *jvm) shares(t *testing.T, p *Process, enclosing string) (map[string]float64, int) {
@@ -47,7 +50,7 @@ func (vm *jvm) shares(t *testing.T, p *Process, enclosing string) (map[string]fl
 	const enough = 1000
 	count := make(map[string]float64)
 	total := 0
-	for deadline := time.Now().Add(30 * time.Second); total < enough; {
+	for deadline := time.Now().Add(patience); total < enough; {
 		if time.Now().After(deadline) {
 			t.Fatalf("only %d samples in %s", total, enclosing)
 		}
@@ -102,7 +105,7 @@ func TestInlinedSharesHidden(t *testing.T) {
 // pcIn samples until a pc of C2's code of the method comes along.
 func (vm *jvm) pcIn(t *testing.T, p *Process, method string) uint64 {
 	t.Helper()
-	for range 20 {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		for _, pc := range vm.sample(t, "worker", 200*time.Millisecond) {
 			frames, err := p.Lookup(p.siteAt(pc, true))
 			if err == nil && frames[0].Function == method && frames[0].Tier == vmruntime.TierC2 {
