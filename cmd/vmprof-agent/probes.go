@@ -23,7 +23,8 @@ Attaches to nothing.
   vmprof-agent probes -p PID libjvm.so        # those of one file
 
   nop       a hit costs about half a microsecond
-  nop5      likewise, on Linux 6.16 and later; before, ten and more
+  nop5      likewise, on Linux 6.16 and later; before, ten and more. From 6.18
+            on it is refused in functions that call nothing
   stepped   ten microseconds and more: only for what is rare
   semaphore the program sees that somebody is attached, and may do more then
 
