@@ -16,21 +16,12 @@
 		sum += kept[i];                                                                                        \
 	return sum
 
-#ifndef CALLS_ONLY
 long leaf1(long n) { FILL(n); VMPROF_PROBE1(leaf1, n); SUM; }
 long leaf2(long n) { FILL(n); VMPROF_PROBE2(leaf2, n, 2); SUM; }
 long leaf3(long n) { FILL(n); VMPROF_PROBE3(leaf3, n, 2, 3); SUM; }
 long leaf4(long n) { FILL(n); VMPROF_PROBE4(leaf4, n, 2, 3, 4); SUM; }
 long leaf5(long n) { FILL(n); VMPROF_PROBE5(leaf5, n, 2, 3, 4, 5); SUM; }
 long leaf6(long n) { FILL(n); VMPROF_PROBE6(leaf6, n, 2, 3, 4, 5, 6); SUM; }
-#else
-long leaf1(long n) { return 36 * n; }
-long leaf2(long n) { return 36 * n; }
-long leaf3(long n) { return 36 * n; }
-long leaf4(long n) { return 36 * n; }
-long leaf5(long n) { return 36 * n; }
-long leaf6(long n) { return 36 * n; }
-#endif
 
 #ifdef INLINE_CALL /* which the compiler does not know of */
 long calls(long n)
