@@ -90,6 +90,7 @@ type Agent struct {
 	nameCount  atomic.Int64  // named frames that are kept
 	mapsBytes  atomic.Int64  // memory of all maps of compiled code
 	lookups    atomic.Uint64 // frames that were looked up
+	refused    atomic.Uint64 // processes that Choose found no room for
 	firstNamed atomic.Int64  // ns after began at which the first guest frame had a name; 0 if none has
 
 	mu          sync.Mutex
@@ -197,14 +198,6 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	a.names = newNames(namingWorkers, a.work)
 	a.discover(ctx)
 	return a, nil
-}
-
-// Choose adds a process to those that are sampled, if the kernel side chooses.
-func (a *Agent) Choose(pid int) error {
-	if err := a.objects.Pids.Put(uint32(pid), uint8(1)); err != nil {
-		return fmt.Errorf("choose process %d: %w", pid, err)
-	}
-	return nil
 }
 
 // Run samples, or counts calls, until ctx ends; then it stops, drains what is left and returns.

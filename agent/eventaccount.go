@@ -30,10 +30,11 @@ func (s snapshot) eventsSince(before snapshot, trap time.Duration) EventCounts {
 			"busy":       d(bpf.ObservationsDroppedBusy),
 			"table_full": d(bpf.ObservationsDroppedTableFull),
 		},
-		Folded:    s.observed.folded - before.observed.folded,
-		Discarded: map[string]uint64{},
-		Hits:      d(bpf.ProbeHits),
-		Cost:      time.Duration(d(bpf.NsProbes)) + time.Duration(d(bpf.ProbeHits))*trap,
+		Folded:     s.observed.folded - before.observed.folded,
+		Discarded:  map[string]uint64{},
+		Hits:       d(bpf.ProbeHits),
+		Unattached: d(bpf.HitsUnattached),
+		Cost:       time.Duration(d(bpf.NsProbes)) + time.Duration(d(bpf.ProbeHits))*trap,
 	}
 	for why, n := range s.observed.discarded {
 		c.Discarded[why] = n - before.observed.discarded[why]

@@ -12,7 +12,7 @@ func TestEventsSince(t *testing.T) {
 	snap := func(scale uint64) (s snapshot) {
 		for counter, n := range map[bpf.Counter]uint64{
 			bpf.ObservationsAttempted: 103, bpf.ObservationsDelivered: 80, bpf.ObservationsDroppedRingFull: 13, bpf.ObservationsDroppedBusy: 7,
-			bpf.ObservationsDroppedTableFull: 3, bpf.ProbeHits: 1000, bpf.NsProbes: 5000,
+			bpf.ObservationsDroppedTableFull: 3, bpf.ProbeHits: 1000, bpf.NsProbes: 5000, bpf.HitsUnattached: 21,
 		} {
 			s.kernel[counter] = scale * n
 		}
@@ -20,7 +20,7 @@ func TestEventsSince(t *testing.T) {
 		return s
 	}
 	got := snap(7).eventsSince(snap(5), 500*time.Nanosecond)
-	if got.Attempted != 206 || got.Delivered != 160 || got.Folded != 140 || got.Hits != 2000 || got.Cost != 2*5000+2000*500 {
+	if got.Attempted != 206 || got.Delivered != 160 || got.Folded != 140 || got.Hits != 2000 || got.Cost != 2*5000+2000*500 || got.Unattached != 42 {
 		t.Errorf("%+v", got)
 	}
 	if got.Dropped["ring_full"] != 26 || got.Dropped["busy"] != 14 || got.Dropped["table_full"] != 6 {

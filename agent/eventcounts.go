@@ -17,5 +17,7 @@ type EventCounts struct {
 	Folded    uint64            // events in Process.Events
 	Discarded map[string]uint64 // by cause, in user space: malformed, …
 	Hits      uint64            // executions of probes in guests, recorded or not
-	Cost      time.Duration     // CPU time that the hits took from guests, by the measured cost of one
+	// Unattached are hits, of allocations and waits, in processes whose VM was not attached yet: nothing is recorded then.
+	Unattached uint64
+	Cost       time.Duration // CPU time that the hits took from guests, by the measured cost of one
 }

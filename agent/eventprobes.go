@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
@@ -30,6 +31,7 @@ type eventProbes struct {
 	// attached is when a plan was attached last, in ns of CLOCK_MONOTONIC.
 	attached atomic.Int64
 
+	exit    link.Link   // forgets what is known of threads that end
 	perf    *perfEvents // nil if none are wanted
 	watches []*valueWatch
 	values  valueSites
@@ -61,8 +63,11 @@ func newEventProbes(a *Agent, opt EventOptions) (*eventProbes, error) {
 	if e.objects, err = a.objects.LoadProbes(e.uprobes.Multi()); err != nil {
 		return nil, explainLoad(err)
 	}
+	if e.exit, err = link.AttachTracing(link.TracingOptions{Program: e.objects.ThreadExit}); err != nil {
+		return nil, errors.Join(fmt.Errorf("follow the ends of threads: %w", err), e.objects.Close())
+	}
 	if e.perf, err = e.newPerfEvents(); err != nil {
-		return nil, errors.Join(err, e.objects.Close())
+		return nil, errors.Join(err, e.exit.Close(), e.objects.Close())
 	}
 	if e.perf != nil {
 		e.plans = append(e.plans, e.perfPlans()...)
@@ -186,5 +191,8 @@ func (e *eventProbes) close() error {
 		errs = append(errs, p.close())
 	}
 	e.plans = nil
+	if e.exit != nil {
+		errs = append(errs, e.exit.Close())
+	}
 	return errors.Join(append(errs, e.perf.close(), e.objects.Close())...)
 }

@@ -22,7 +22,7 @@ func (a *Agent) Stats() Stats {
 		RingSize:        uint64(a.ring.BufferSize()),
 		RingBytes:       c[bpf.RingBytes],
 		StacksDisplaced: c[bpf.StacksDisplaced],
-		EventsDropped:   c[bpf.EventsDroppedRingFull],
+		EventsDropped:   c[bpf.EventsDroppedRingFull] + c[bpf.EventsDroppedBusy],
 		Ticks:           !a.tickless(),
 		Time:            !a.opt.NoTime,
 		Processes:       map[string]int{"": 0, "hotspot": 0},
@@ -33,6 +33,7 @@ func (a *Agent) Stats() Stats {
 		MethodMaps:      int(a.nameCount.Load()),
 		MethodMapsMax:   maxNames,
 	}
+	s.ProcessesRefused = a.processesRefused(&c)
 	if a.engines != nil {
 		s.Calls = a.engines.stats(&c)
 	}

@@ -30,11 +30,13 @@ type Stats struct {
 	StacksDisplaced uint64 // counter: stacks kept for partial walks that made room for another thread's
 
 	// Targets. The runtime "" stands for processes without a managed runtime.
-	Processes    map[string]int    // gauge: known and alive, by runtime
-	Services     map[string]int    // gauge: known and alive, by Process.Service; names are hostile text
-	Quarantined  int               // gauge: processes that are left alone for a while because a read hung or failed
-	Reads        uint64            // counter: reads of targets that succeeded
-	ReadFailures map[string]uint64 // counter: reads of targets that failed, by cause: gone, denied, timeout, malformed, …
+	Processes map[string]int // gauge: known and alive, by runtime
+	Services  map[string]int // gauge: known and alive, by Process.Service; names are hostile text
+	// ProcessesRefused is a counter: processes that were to be sampled and found no room among the chosen ones.
+	ProcessesRefused uint64
+	Quarantined      int               // gauge: processes that are left alone for a while because a read hung or failed
+	Reads            uint64            // counter: reads of targets that succeeded
+	ReadFailures     map[string]uint64 // counter: reads of targets that failed, by cause: gone, denied, timeout, malformed, …
 
 	// Failures are panics of the agent while it handled a process: a counter by what it did then. Each costs that process what
 	// is done at that stage, and nobody else anything.
@@ -43,7 +45,7 @@ type Stats struct {
 	// Names.
 	Frames        uint64 // counter: frames that were looked up; those still known from earlier samples are not
 	CodeLoads     uint64 // counter: compilations that guests announced
-	EventsDropped uint64 // counter: announcements of code and processes that found the ring full
+	EventsDropped uint64 // counter: announcements of code and processes that found no room in the ring, or none to be written in
 	MethodMaps    int    // gauge: entries in the method maps of all guests
 	MethodMapsMax int    // gauge: entries that the method maps of all guests may hold
 

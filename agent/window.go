@@ -2,12 +2,10 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -160,9 +158,7 @@ func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 	w.named = true
 	a.mu.Unlock()
 	p := a.newProfile(w, end, after)
-	if n := after.kernel[bpf.EventsDroppedRingFull] - w.before.kernel[bpf.EventsDroppedRingFull]; n > 0 {
-		p.Comments = append(p.Comments, fmt.Sprintf("%d announcements of code or processes were lost: names may be missing", n))
-	}
+	p.Comments = append(p.Comments, a.roomNotes(&w.before.kernel, &after.kernel)...)
 	if a.events != nil {
 		p.EventCounts = after.eventsSince(w.before, a.events.trapTime())
 		a.countObjects(ctx, w, processes, after, p)

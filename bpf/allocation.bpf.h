@@ -140,6 +140,9 @@ static __always_inline bool see_allocation(const struct registers *r, __u32 prob
 
 	if (!chosen(pid))
 		return false;
+	every = told(probe); /* what stands for nothing costs a hit, too */
+	if (!attached(pid))
+		return false;
 	vm = bpf_map_lookup_elem(&processes, &pid);
 	h = heap_of(vm, pid);
 	if (outside) {
@@ -151,7 +154,6 @@ static __always_inline bool see_allocation(const struct registers *r, __u32 prob
 		buffer = parameter(r, 2);
 	}
 	weight = stands_for(vm, h, size, buffer, outside, turn_of(probe));
-	every = told(probe); /* what stands for nothing costs a hit, too */
 	if (!weight || !every)
 		return false;
 	s = begin_observation(OBSERVED_ALLOCATION, probe, every);

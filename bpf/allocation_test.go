@@ -4,6 +4,7 @@ package bpf
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -248,5 +249,30 @@ func TestProbeAllocationsOfOthers(t *testing.T) {
 	a.none(t, "not chosen")
 	if c := a.counts(t); c[ProbeHits] != 0 || c[ObservationsAttempted] != 0 {
 		t.Errorf("%d hits, %d attempts", c[ProbeHits], c[ObservationsAttempted])
+	}
+}
+
+// Until the VM of a process is attached, its allocations have neither frames nor a class: they are hits, and nothing else.
+func TestKernelAllocationUnattached(t *testing.T) {
+	a := newFakeAllocator(t)
+	pinned(t)
+	if err := a.o.Processes.Delete(uint32(os.Getpid())); err != nil {
+		t.Fatal(err)
+	}
+	a.allocate(32, false)
+	a.allocate(1<<20, true) // stands for itself
+	a.allocate(32, false)
+	a.none(t, "the VM is not attached")
+	if c := a.counts(t); c[HitsUnattached] != 3 || c[ProbeHits] != 3 || c[ObservationsAttempted] != 0 {
+		t.Errorf("%d of %d hits came before the VM was attached, %d observations were begun; want 3 of 3 and 0",
+			c[HitsUnattached], c[ProbeHits], c[ObservationsAttempted])
+	}
+	a.announce(t)
+	a.allocate(1<<20, true)
+	if got := a.one(t); got.text != "A" {
+		t.Errorf("an object of class %q", got.text)
+	}
+	if n := a.counts(t)[HitsUnattached]; n != 3 {
+		t.Errorf("%d hits before the VM was attached, want still 3", n)
 	}
 }

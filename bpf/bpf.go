@@ -31,6 +31,9 @@ type Options struct {
 // DefaultConfirmLevels: frames may be at the same place by chance, and below others (docs/accuracy.md, Partial walks).
 const DefaultConfirmLevels = 4
 
+// MaxChosen bounds the processes that may be chosen at once, children included: MAX_CHOSEN.
+const MaxChosen = 8192
+
 // DefaultRingBytes holds about 20,000 samples: two seconds of two busy CPUs at the highest useful rate.
 const DefaultRingBytes = 4 << 20
 

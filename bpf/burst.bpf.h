@@ -150,11 +150,7 @@ static __always_inline void burst_call(struct task_struct *task, __u32 pid, __u6
 	made = t->made;
 	t->made += t->stride;
 	count(CALLS_ATTEMPTED, 1);
-	c = bpf_ringbuf_reserve(&events, sizeof(*c), 0);
-	if (!c) {
-		count(CALLS_DROPPED_RING_FULL, 1);
-		return;
-	}
+	c = &t->call;
 	fill_header(&c->header, task, EVENT_CALL, now);
 	c->callee = callee;
 	c->caller = caller;
@@ -168,6 +164,8 @@ static __always_inline void burst_call(struct task_struct *task, __u32 pid, __u6
 	c->made = made;
 	c->ticks = t->ticks;
 	c->spent = burst_spent(task, t, now);
-	bpf_ringbuf_submit(c, BPF_RB_NO_WAKEUP);
-	count(CALLS_DELIVERED, 1);
+	if (bpf_ringbuf_output(&events, c, sizeof(*c), BPF_RB_NO_WAKEUP))
+		count(CALLS_DROPPED_RING_FULL, 1);
+	else
+		count(CALLS_DELIVERED, 1);
 }

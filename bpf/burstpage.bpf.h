@@ -46,6 +46,7 @@ struct burst_thread {
 	__u32 ticks;	/* since then, that one included */
 	__u32 pad;
 	__u64 runtime, since, migrations; /* burst_mark at that tick */
+	struct call call; /* the record that its thread builds: nobody waits for it if that is preempted meanwhile */
 };
 
 /* How much to sample, from the next tick on. */

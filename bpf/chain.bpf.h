@@ -29,12 +29,6 @@ struct {
 	__type(value, struct chain_rate);
 } chain_rates SEC(".maps");
 
-static __always_inline __u64 mix(__u64 h, __u64 v)
-{
-	h = (h ^ v) * 0x9e3779b97f4a7c15ull;
-	return h ^ h >> 29;
-}
-
 /* Depth of frame i of the sample, 0 if it is unknown. */
 static __always_inline __u32 depth_of(const struct scratch *s, __u32 i)
 {

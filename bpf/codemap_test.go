@@ -190,3 +190,44 @@ func TestKernelEventLoss(t *testing.T) {
 		t.Errorf("%d records in the ring, %d delivered", drained, c[EventsDelivered])
 	}
 }
+
+// Where too many threads announce code at once, what finds no room is dropped and counted, and takes nothing of the others.
+func TestKernelCodeLoadBusy(t *testing.T) {
+	o := load(t, Options{})
+	const cookie = 3
+	site := inRegisters
+	if err := o.CodeMap.LoadSites.Put(uint32(cookie), &site); err != nil {
+		t.Fatal(err)
+	}
+	defer attachSingle(t, &o.CodeMap.CodeMapPrograms, cookie).Close()
+	claim := func(claimed byte) {
+		for i := range o.CodeMap.Drafts.MaxEntries() {
+			draft := make([]byte, o.CodeMap.Drafts.ValueSize())
+			draft[0] = claimed
+			if err := o.CodeMap.Drafts.Put(i, draft); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	hello := announcement{class: "java/lang/String", name: "hashCode", signature: "()I"}
+	for _, test := range []struct {
+		claimed byte
+		want    int
+	}{{1, 0}, {0, 1}, {0, 1}} {
+		claim(test.claimed)
+		hello.fire()
+		n := 0
+		drain(t, o, func([]byte) { n++ })
+		if n != test.want {
+			t.Errorf("claimed %d: %d records, want %d", test.claimed, n, test.want)
+		}
+	}
+	c, err := o.ReadCounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c[EventsAttempted] != 3 || c[EventsDelivered] != 2 || c[EventsDroppedBusy] != 1 || c[EventsDroppedRingFull] != 0 {
+		t.Errorf("attempted %d, delivered %d, %d and %d dropped; want 3, 2, 1 and 0",
+			c[EventsAttempted], c[EventsDelivered], c[EventsDroppedBusy], c[EventsDroppedRingFull])
+	}
+}

@@ -16,6 +16,7 @@ const (
 	EventsAttempted         = ProfileCounterEVENTS_ATTEMPTED
 	EventsDelivered         = ProfileCounterEVENTS_DELIVERED
 	EventsDroppedRingFull   = ProfileCounterEVENTS_DROPPED_RING_FULL
+	EventsDroppedBusy       = ProfileCounterEVENTS_DROPPED_BUSY
 	NsTotal                 = ProfileCounterNS_TOTAL
 	NsJava                  = ProfileCounterNS_JAVA
 	SamplesJava             = ProfileCounterSAMPLES_JAVA
@@ -23,6 +24,7 @@ const (
 	RingBytes               = ProfileCounterRING_BYTES
 	SegmentMisses           = ProfileCounterSEGMENT_MISSES
 	WindowFills             = ProfileCounterWINDOW_FILLS
+	WordsScanned            = ProfileCounterWORDS_SCANNED
 	CodeUnloads             = ProfileCounterCODE_UNLOADS
 	CallsAttempted          = ProfileCounterCALLS_ATTEMPTED
 	CallsDelivered          = ProfileCounterCALLS_DELIVERED
@@ -38,6 +40,8 @@ const (
 	ProbeHits               = ProfileCounterPROBE_HITS
 	NsProbes                = ProfileCounterNS_PROBES
 	MethodsChanged          = ProfileCounterMETHODS_CHANGED
+	HitsUnattached          = ProfileCounterHITS_UNATTACHED
+	ProcessesRefused        = ProfileCounterPROCESSES_REFUSED
 
 	ObservationsAttempted        = ProfileCounterOBSERVATIONS_ATTEMPTED
 	ObservationsDelivered        = ProfileCounterOBSERVATIONS_DELIVERED

@@ -50,6 +50,7 @@ enum walk_end {
 	END_NO_ANCHOR,	  /* Java thread in native code, and no way back to its Java frames was found */
 	END_UNSUPPORTED,  /* this architecture or build of the VM cannot be walked yet */
 	END_KNOWN,	  /* the rest is known: SAMPLE_LINK, or SAMPLE_SHARED */
+	END_SCAN,	  /* Java: SCAN_BUDGET words were searched for return addresses, and more would have to be */
 	END_COUNT,
 };
 
@@ -259,7 +260,7 @@ struct named_call {
 };
 
 /* Per-CPU counters; user space sums them. Identities hold when no program runs:
- * ATTEMPTED == DELIVERED + DROPPED_RING_FULL + DROPPED_NO_SCRATCH, for samples; likewise for events and calls. */
+ * ATTEMPTED == DELIVERED + all DROPPED, for samples; likewise for events and calls. */
 enum counter {
 	SAMPLES_ATTEMPTED,
 	SAMPLES_DELIVERED,
@@ -270,6 +271,7 @@ enum counter {
 	EVENTS_ATTEMPTED, /* everything that is not a sample */
 	EVENTS_DELIVERED,
 	EVENTS_DROPPED_RING_FULL,
+	EVENTS_DROPPED_BUSY, /* working memory in use: too many threads announce code at once */
 	NS_TOTAL,	 /* in the tick program */
 	NS_JAVA,	 /* for samples of Java threads */
 	SAMPLES_JAVA,	 /* of Java threads */
@@ -277,6 +279,7 @@ enum counter {
 	RING_BYTES,	 /* of delivered samples */
 	SEGMENT_MISSES,	 /* code segments looked up the slow way */
 	WINDOW_FILLS,	 /* pieces of stack copied */
+	WORDS_SCANNED,	 /* words of stacks that were searched for return addresses, as SCAN_BUDGET counts them */
 	CODE_UNLOADS,	 /* announcements that code or classes went away */
 	CALLS_ATTEMPTED, /* calls that an engine sampled */
 	CALLS_DELIVERED,
@@ -297,6 +300,8 @@ enum counter {
 	OBSERVATIONS_DROPPED_TABLE_FULL, /* too many threads wait, or classes are counted, at once */
 	NS_PROBES, /* in the programs of these probes */
 	METHODS_CHANGED, /* Method structures that were met as another method than before */
+	HITS_UNATTACHED, /* of PROBE_HITS, allocations and waits in processes whose VM was not attached yet: nothing was recorded */
+	PROCESSES_REFUSED, /* children of chosen processes that found no room in the pids map: they are not sampled */
 	COUNTER_COUNT,
 };
 

@@ -49,6 +49,7 @@ struct exact_state {
 	struct exact_edge edge;
 	struct exact_method seen;
 	struct exact_thread record;
+	struct new_method announced;
 
 	struct exact_segment segments[EXACT_SEGMENTS];
 	struct exact_frame frames[EXACT_DEPTH];

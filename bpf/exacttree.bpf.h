@@ -10,7 +10,7 @@ static __noinline int announce(struct exact_state *t, __u64 method)
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	__u32 pid = target;
 	struct hotspot_process *vm;
-	struct new_method *e;
+	struct new_method *e = &t->announced; /* its own: nobody waits for a record that a preempted thread has not finished */
 	__u8 one = 1;
 
 	t->seen.method = method;
@@ -24,17 +24,14 @@ static __noinline int announce(struct exact_state *t, __u64 method)
 	}
 	vm = bpf_map_lookup_elem(&processes, &pid);
 	count(EVENTS_ATTEMPTED, 1);
-	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-	if (!e) {
-		count(EVENTS_DROPPED_RING_FULL, 1); /* it stands in the methods map */
-		return 0;
-	}
 	fill_header(&e->header, task, EVENT_NEW_METHOD, bpf_ktime_get_ns());
 	e->method = method;
 	e->class_epoch = t->key.class_epoch;
 	e->attachment = vm ? vm->serial : 0;
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
-	count(EVENTS_DELIVERED, 1);
+	if (bpf_ringbuf_output(&events, e, sizeof(*e), BPF_RB_NO_WAKEUP))
+		count(EVENTS_DROPPED_RING_FULL, 1); /* it stands in the methods map */
+	else
+		count(EVENTS_DELIVERED, 1);
 	return 0;
 }
 

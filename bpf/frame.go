@@ -76,6 +76,7 @@ const (
 	EndNoAnchor    = WalkEnd(ProfileWalkEndEND_NO_ANCHOR)
 	EndUnsupported = WalkEnd(ProfileWalkEndEND_UNSUPPORTED)
 	EndKnown       = WalkEnd(ProfileWalkEndEND_KNOWN)
+	EndScan        = WalkEnd(ProfileWalkEndEND_SCAN)
 	EndCount       = WalkEnd(ProfileWalkEndEND_COUNT)
 )
 
@@ -85,6 +86,7 @@ var endNames = [EndCount]string{
 	EndDirection: "caller below callee", EndInterpreter: "interpreter frame unclear",
 	EndHeap: "rest of virtual thread on heap", EndCompat: "32-bit process", EndNoAnchor: "no way back to Java frames",
 	EndUnsupported: "not supported here", EndKnown: "known from before",
+	EndScan: "scan budget",
 }
 
 // String is the reason in a few words, as it is shown to users: "no frame pointer".

@@ -47,26 +47,36 @@ static __always_inline int go_to_found(struct walk *w, __u64 near)
 
 /*
  * How many words from at the first return address is whose own caller's, by the size of its frame, is in the code cache
- * as well: words that were left on the stack by calls of the past are not. -1 if none is.
+ * as well: words that were left on the stack by calls of the past are not. -1 if none is, or the budget ended.
  */
 __noinline int find_fitting_return(__u32 pid, __u64 at, __u32 words)
 {
 	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
 	__u64 n = scannable(words);
+	__u32 before;
+	int found = -1;
 
 	if (!vm || !s || bpf_probe_read_user(s->words, n * 8, (void *)at))
 		return -1;
+	before = s->start.scan_left;
 	for (__u32 i = 0; i < SCAN_WORDS; i++) {
-		if (i >= n)
+		if (i >= n || !s->start.scan_left)
 			break;
-		if (!is_return(vm, s->words[i]) || segment_find(pid, s->words[i]))
+		spend_scan(s, 1);
+		if (!is_return(vm, s->words[i]))
+			continue;
+		spend_scan(s, FIT_WORDS);
+		if (segment_find(pid, s->words[i]))
 			continue;
 		if ((s->found.kind != BLOB_NMETHOD && s->found.kind != BLOB_NATIVE) ||
-		    in_code_cache(vm, read_word(at + 8 * i + s->found.frame)))
-			return i;
+		    in_code_cache(vm, read_word(at + 8 * i + s->found.frame))) {
+			found = i;
+			break;
+		}
 	}
-	return -1;
+	count(WORDS_SCANNED, before - s->start.scan_left);
+	return found;
 }
 
 /* Whether the return address at ra_at and its caller's are both in the code cache, as far as cached segments tell. */

@@ -35,10 +35,12 @@ struct {
 	__type(value, struct epochs);
 } epochs SEC(".maps");
 
+#define MAX_CHOSEN 8192 /* processes */
+
 /* key: chosen pid, its children included; asked only if filter_by_pid */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
+	__uint(max_entries, MAX_CHOSEN);
 	__type(key, __u32);
 	__type(value, __u8);
 } pids SEC(".maps");
@@ -57,6 +59,13 @@ static __always_inline void count(__u32 which, __u64 n)
 static __always_inline bool chosen(__u32 pid)
 {
 	return !filter_by_pid || bpf_map_lookup_elem(&pids, &pid);
+}
+
+/* One step of a hash. */
+static __always_inline __u64 mix(__u64 h, __u64 v)
+{
+	h = (h ^ v) * 0x9e3779b97f4a7c15ull;
+	return h ^ h >> 29;
 }
 
 /* What identifies the current process; every event begins with it. The kernel vouches for task: it is read directly. */

@@ -125,6 +125,22 @@ var atomics = map[string]bool{"counters": true, "exact_counters": true, "burst_c
 // CPU: observe.bpf.h.
 const claiming = "probe"
 
+// Uprobe programs are preempted: a record that one reserved would hold up the whole stream until its thread runs again.
+func TestUprobesReserveNothing(t *testing.T) {
+	everySpec(t, func(t *testing.T, object string, spec *ebpf.CollectionSpec) {
+		if object == "php" {
+			return
+		}
+		for name, prog := range spec.Programs {
+			for _, ins := range prog.Instructions {
+				if isUprobe(prog) && ins.IsBuiltinCall() && asm.BuiltinFunc(ins.Constant) == asm.FnRingbufReserve {
+					t.Errorf("%s reserves a record", name)
+				}
+			}
+		}
+	})
+}
+
 // Uprobe programs are preempted: what is a CPU's is not theirs, unless they claim it.
 func TestUprobesKeepNothingPerCPU(t *testing.T) {
 	everySpec(t, func(t *testing.T, object string, spec *ebpf.CollectionSpec) {

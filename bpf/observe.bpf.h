@@ -63,7 +63,23 @@ static __always_inline __u32 turn_of(__u32 probe)
 	return p ? p->turn : 0;
 }
 
-/* Of how many executions this one is to be told; 0 if it is not. Counted on each CPU: every of them, not every one by chance. */
+/* Another one each time that the programs are loaded: nobody can know which hits are recorded. */
+const volatile __u64 draw_seed = 0;
+
+/*
+ * Whether hit n of a probe on this CPU is the one in every that is recorded. Hits are counted off in blocks of that many,
+ * and of each block one is drawn: as many are recorded as if it was always the first, but what a program does in step with
+ * the blocks is recorded as often as it happens. The draw is a hash, not a state, as hits of preempted threads overtake.
+ */
+static __always_inline bool drawn(__u32 probe, __u64 n, __u32 every)
+{
+	__u64 block = n / every, h = mix(draw_seed, (__u64)probe << 32 | bpf_get_smp_processor_id());
+
+	h = mix(mix(h, block), draw_seed);
+	return n - block * every == (h >> 32) * every >> 32;
+}
+
+/* How many executions this one stands for, if it is to be recorded; 0 if it is not. Each CPU counts for itself. */
 static __always_inline __u32 told(__u32 probe)
 {
 	struct probe *p = bpf_map_lookup_elem(&probes, &probe);
@@ -76,10 +92,19 @@ static __always_inline __u32 told(__u32 probe)
 	count(PROBE_HITS, 1);
 	n = __sync_fetch_and_add(&c->hits, 1);
 	every = p->every;
-	if (!every || (every > 1 && n % every))
+	if (!every || (every > 1 && !drawn(probe, n, every)))
 		return 0;
 	__sync_fetch_and_add(&c->told, 1);
 	return every;
+}
+
+/* Whether the VM of this process is attached. If not, a hit tells neither of Java frames nor of a class: it is only counted. */
+static __always_inline bool attached(__u32 pid)
+{
+	if (bpf_map_lookup_elem(&processes, &pid))
+		return true;
+	count(HITS_UNATTACHED, 1);
+	return false;
 }
 
 /* Claims this CPU's working memory for an observation; 0 if it is in use. */

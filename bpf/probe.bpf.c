@@ -10,6 +10,8 @@
 #include "value.bpf.h"
 #include "wakeup.bpf.h"
 
+#include <bpf/bpf_tracing.h>
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 struct observation *export_observation __attribute__((unused));
@@ -186,6 +188,13 @@ int collection_begin(struct registers *ctx)
 {
 	note_collection();
 	return go_on(ctx, false);
+}
+
+SEC("tp_btf/sched_process_exit")
+int thread_exit(void *ctx)
+{
+	forget_thread();
+	return 0;
 }
 
 /* At any instruction: what user space asks for. */

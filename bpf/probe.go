@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -67,6 +68,9 @@ const (
 // MaxProbes bounds the probes of events that are attached at once: MAX_PROBES, less those of perf events.
 const MaxProbes = 253
 
+// MaxWaiting bounds the threads that may wait, of locks or parked, at once: MAX_WAITING.
+const MaxWaiting = 16384
+
 // Cookies of what comes as perf events.
 const (
 	ProbeFault        = 255 // PROBE_FAULT
@@ -104,7 +108,9 @@ func (o *Objects) LoadProbes(multi bool) (*ProbeObjects, error) {
 	}
 	if multi {
 		for _, p := range spec.Programs {
-			p.AttachType = ebpf.AttachTraceUprobeMulti
+			if p.Type == ebpf.Kprobe {
+				p.AttachType = ebpf.AttachTraceUprobeMulti
+			}
 		}
 	}
 	var probes ProbeObjects
@@ -122,7 +128,8 @@ func (o *Objects) loadEvents(spec *ebpf.CollectionSpec, to any, shared map[strin
 	}
 	spec.Maps["scratches"].MaxEntries = uint32(cpus)
 	spec.Maps["kept_stacks"].MaxEntries = 1 // of partial walks
-	err = errors.Join(spec.Variables["java_only"].Set(true), spec.Variables["wakeup_bytes"].Set(o.Events.MaxEntries()/2))
+	err = errors.Join(spec.Variables["java_only"].Set(true), spec.Variables["wakeup_bytes"].Set(o.Events.MaxEntries()/2),
+		spec.Variables["draw_seed"].Set(rand.Uint64()))
 	if err != nil {
 		return fmt.Errorf("set constants: %w", err)
 	}

@@ -134,8 +134,9 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	__u32 from = parent->tgid, to = child->tgid;
 	__u8 one = 1;
 
-	if (filter_by_pid && from != to && bpf_map_lookup_elem(&pids, &from))
-		bpf_map_update_elem(&pids, &to, &one, BPF_ANY);
+	if (filter_by_pid && from != to && bpf_map_lookup_elem(&pids, &from) &&
+	    bpf_map_update_elem(&pids, &to, &one, BPF_ANY))
+		count(PROCESSES_REFUSED, 1);
 	return 0;
 }
 

@@ -29,26 +29,49 @@ static __always_inline __u64 scannable(__u32 words)
 	return n < SCAN_WORDS ? n : SCAN_WORDS;
 }
 
-/* Index of the first word from sp that is a return address into the code cache, or -1. */
+/*
+ * Takes words from what may still be searched for this sample. Whoever writes a stack decides how much there is to search
+ * in it, and a tick does it with interrupts off: so there is one budget for all searches of a sample.
+ */
+static __always_inline void spend_scan(struct scratch *s, __u32 words)
+{
+	__u32 left = s->start.scan_left;
+
+	s->start.scan_left = left > words ? left - words : 0;
+}
+
+/* Index of the first word from sp that is a return address into the code cache; -1 if there is none, or the budget ended. */
 __noinline int find_return(__u32 pid, __u64 sp, __u32 words)
 {
 	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
 	__u64 n = scannable(words);
+	__u32 left;
 
 	if (!vm || !s)
+		return -1;
+	left = s->start.scan_left;
+	if (!left)
 		return -1;
 	if (bpf_probe_read_user(s->words, n * 8, (void *)sp)) {
 		if (n < 4 || bpf_probe_read_user(s->words, 32, (void *)sp))
 			return -1;
 		n = 4;
 	}
+	if (n > left)
+		n = left;
+	asm volatile("" : "+r"(n)); /* or the compiler knows that it bounds i, and the verifier does not */
 	for (__u32 i = 0; i < SCAN_WORDS; i++) {
 		if (i >= n)
 			break;
-		if (is_return(vm, s->words[i]))
+		if (is_return(vm, s->words[i])) {
+			spend_scan(s, i + 1);
+			count(WORDS_SCANNED, i + 1);
 			return i;
+		}
 	}
+	spend_scan(s, n);
+	count(WORDS_SCANNED, n);
 	return -1;
 }
 
@@ -102,8 +125,9 @@ __noinline int stub_caller(__u32 pid, __u64 sp, __u64 bp, __u32 frame)
 		}
 	}
 	i = find_return(pid, sp, SCAN_WORDS);
+	barrier_var(i);
 	if (i < 0 || i >= SCAN_WORDS)
-		return END_NO_CODE;
+		return s->start.scan_left ? END_NO_CODE : END_SCAN;
 	s->caller.pc = s->words[i];
 	s->caller.sp = sp + 8 * (__u64)i + 8;
 	s->caller.bp = i > 0 && bp + 8 == sp + 8 * (__u64)i ? s->words[i - 1] : bp;

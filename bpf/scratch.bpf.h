@@ -13,6 +13,8 @@
 #define SEGMENTS 4096	  /* a power of two: 4,096 x 128 B segments cover 512 KB of hot code */
 #define THREADS 256	  /* a power of two */
 #define SCAN_WORDS 96	  /* how far up a return address is searched: leaf calls' frames are small */
+#define SCAN_BUDGET 512	  /* words that are searched for one sample. A word takes one read of the target at most */
+#define FIT_WORDS 32	  /* what the budget is charged for looking at the code behind one word */
 
 /* What the walker needs to know of the code around one pc. Also caches methods, under tag = Method* | 1 << 63. */
 struct segment {
@@ -78,6 +80,7 @@ struct scratch {
 		__u32 kept; /* partial: the thread has a kept stack */
 		__u32 own, shared; /* partial: frames up to the kept ones, 0 if all; kept levels behind */
 		__u32 placed; /* of the frames pushed so far, those whose place was noted */
+		__u32 scan_left; /* of SCAN_BUDGET */
 	} start; /* of one sample; what the verifier need not follow, and no stack has room for */
 	struct {
 		__u64 pc, sp, bp;

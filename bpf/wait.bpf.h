@@ -42,13 +42,13 @@ static __always_inline void begin_wait(void *waits, __u32 probe, __u64 monitor, 
 {
 	__u64 id = bpf_get_current_pid_tgid();
 	struct task_struct *task;
-	__u32 tid = (__u32)id;
+	__u32 pid = id >> 32, tid = (__u32)id;
 	struct wait w = {};
 
-	if (!chosen(id >> 32))
+	if (!chosen(pid))
 		return;
 	w.every = told(probe);
-	if (!w.every) {
+	if (!attached(pid) || !w.every) {
 		bpf_map_delete_elem(waits, &tid); /* an earlier one that was not seen to end */
 		return;
 	}
@@ -75,6 +75,16 @@ static __always_inline struct wait *this_wait(void *waits)
 	count(PROBE_HITS, 1);
 	w = bpf_map_lookup_elem(waits, &tid);
 	return w && w->born == task->start_boottime ? w : 0;
+}
+
+/* A thread that ends while it waits leaves nothing behind: its number may be another one's soon. */
+static __always_inline void forget_thread(void)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+
+	bpf_map_delete_elem(&entering, &tid);
+	bpf_map_delete_elem(&parked, &tid);
+	bpf_map_delete_elem(&buffers, &tid);
 }
 
 /* Notes a wait that ends here. */

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -125,54 +127,106 @@ func TestProbeMonitorUnbegun(t *testing.T) {
 	}
 }
 
+// waits is how many threads' waits are timed.
+func (m *fakeMonitor) waits() (n uint64) {
+	var tid uint32
+	for all := m.p.Entering.Iterate(); all.Next(&tid, new([32]byte)); {
+		n++
+	}
+	return n
+}
+
 // Waits that were not to be told are not timed, and make an earlier one that was forgotten.
 func TestProbeMonitorEvery(t *testing.T) {
 	m := newFakeMonitor(t)
 	pinned(t)
 	m.rate(t, m.enter, 3)
-	waits := func() (n uint64) {
+	const hits = 30
+	begun, last := uint64(0), uint64(0) // waits that were to be told; whether the last one was
+	for range hits {
+		m.enter.hit(arguments{m.monitor})
+		timed := m.waits()
+		begun += timed
+		m.entered.hit(arguments{})
+		if n := m.waits(); n != 0 {
+			t.Errorf("%d waits are timed after the end", n)
+		}
+		if n := uint64(len(m.told(t))); n != timed {
+			t.Errorf("%d of %d timed waits were told", n, timed)
+		}
+	}
+	if begun != hits/3 {
+		t.Errorf("%d of %d waits were told, want one in 3", begun, hits)
+	}
+	// The ends of waits are not seen: what the next end is of is the last one.
+	for n := 0; n < 2 || last != 0; n++ {
+		m.enter.hit(arguments{m.monitor})
+		last = m.waits()
+		if n > 6 {
+			t.Fatal("none of six in a row is left out of one in 3")
+		}
+	}
+	m.entered.hit(arguments{})
+	m.none(t, "the end of a wait that was not to be told")
+}
+
+// A thread that ends while it waits leaves nothing in the tables of those that wait, which would be full in the end.
+func TestProbeMonitorOfDeadThread(t *testing.T) {
+	m := newFakeMonitor(t)
+	exit, err := link.AttachTracing(link.TracingOptions{Program: m.p.ThreadExit})
+	needKernel(t, err)
+	defer exit.Close()
+	park := m.attach(t, m.p.ParkBegin, 1)
+	buffer := m.attach(t, m.p.AllocationInBuffer, 1)
+	for range 100 {
+		done := make(chan struct{})
+		go func() {
+			runtime.LockOSThread() // never unlocked: the thread ends
+			m.enter.hit(arguments{m.monitor})
+			park.hit(arguments{})
+			buffer.hit(arguments{0, 0, 1 << 18, 16})
+			close(done)
+		}()
+		<-done
+	}
+	// A thread is a moment from its end when its goroutine is.
+	entries := func() (n int) {
 		var tid uint32
-		for all := m.p.Entering.Iterate(); all.Next(&tid, new([32]byte)); {
-			n++
+		for _, table := range []*ebpf.Map{m.p.Entering, m.p.Parked, m.p.Buffers} {
+			for all := table.Iterate(); all.Next(&tid, make([]byte, table.ValueSize())); {
+				n++
+			}
 		}
 		return n
 	}
-	for i := range 7 {
-		m.enter.hit(arguments{m.monitor})
-		if want := uint64(0); i%3 == 0 {
-			want = 1
-			if got := waits(); got != want {
-				t.Errorf("wait %d: %d are timed, want %d", i, got, want)
-			}
-		} else if got := waits(); got != want {
-			t.Errorf("wait %d: %d are timed, want %d", i, got, want)
-		}
-		m.entered.hit(arguments{})
-	}
-	all := m.told(t)
-	if len(all) != 3 {
-		t.Fatalf("%d of 7 were told, want 3", len(all))
-	}
-	if n := m.counts(t)[ProbeHits]; n != 14 {
-		t.Errorf("%d hits of two probes, each of which was passed 7 times", n)
-	}
-	for _, o := range all {
-		if o.seen.Every != 3 {
-			t.Errorf("one stands for %d, want 3", o.seen.Every)
+	for end := time.Now().Add(10 * time.Second); entries() != 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d entries of threads that are gone", entries())
 		}
 	}
-	// Of the next three the first two are not told; the third is.
-	for range 3 {
-		m.enter.hit(arguments{m.monitor})
+	if n := m.counts(t)[ProbeHits]; n != 300 {
+		t.Errorf("%d hits, want 300", n)
 	}
+}
+
+// Until the VM of a process is attached, its waits have neither frames nor an object.
+func TestProbeMonitorUnattached(t *testing.T) {
+	m := newFakeMonitor(t)
+	if err := m.o.Processes.Delete(uint32(os.Getpid())); err != nil {
+		t.Fatal(err)
+	}
+	m.enter.hit(arguments{m.monitor})
+	m.entered.hit(arguments{})
+	m.none(t, "the VM is not attached")
+	if c := m.counts(t); c[HitsUnattached] != 1 || c[ObservationsAttempted] != 0 {
+		t.Errorf("%d hits before the VM was attached, %d observations begun; want 1 and 0", c[HitsUnattached], c[ObservationsAttempted])
+	}
+	m.announce(t)
+	m.entered.hit(arguments{})
+	m.none(t, "the end of a wait that began before the VM was attached")
+	m.enter.hit(arguments{m.monitor})
 	m.entered.hit(arguments{})
 	m.one(t)
-	m.enter.hit(arguments{m.monitor})
-	m.enter.hit(arguments{m.monitor})
-	m.enter.hit(arguments{m.monitor}) // told
-	m.enter.hit(arguments{m.monitor}) // not told: what ends is this one
-	m.entered.hit(arguments{})
-	m.none(t, "the end of a wait that was not to be told")
 }
 
 // A thread that has the number of one which died while it waited has not waited.

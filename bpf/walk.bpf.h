@@ -20,6 +20,7 @@ const volatile bool java_only = false;
 /* To the return address into the code cache that is i words up the stack from sp. */
 static __always_inline bool go_to_java_caller(struct walk *w, int i, __u64 sp, __u64 bp)
 {
+	barrier_var(i); /* the compiler knows what a search may return, the verifier does not */
 	if (i < 0 || i >= SCAN_WORDS)
 		return false;
 	w->frames = 1;
@@ -67,7 +68,7 @@ static __always_inline int go_to_leaf_caller(struct walk *w)
 
 	if (!w->java) {
 		if (!go_to_java_caller(w, find_fitting_return(w->pid, sp, SCAN_WORDS), sp, w->s->regs.bp))
-			return end_walk(w, END_NO_ANCHOR);
+			return end_walk(w, w->s->start.scan_left ? END_NO_ANCHOR : END_SCAN);
 	} else if (w->frames == 1) {
 		go_to_java_caller(w, find_fitting_return(w->pid, sp, (w->sp - 8 - sp) / 8), sp, w->s->regs.bp);
 	}
@@ -143,6 +144,7 @@ static __always_inline void begin_walks(struct scratch *s, const struct hotspot_
 
 	s->start.owner = s->start.thread = s->start.stack_base = 0;
 	s->start.tid = tid;
+	s->start.scan_left = SCAN_BUDGET;
 	if (!vm)
 		return;
 	slot = vm->slot;

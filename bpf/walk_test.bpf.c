@@ -135,6 +135,11 @@ int leaf(struct request *r)
 SEC("syscall")
 int scan(struct request *r)
 {
+	struct scratch *s = this_scratch();
+
+	if (!s)
+		return -2;
+	s->start.scan_left = SCAN_BUDGET;
 	return find_return(r->pid, r->sp, r->words);
 }
 

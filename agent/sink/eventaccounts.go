@@ -60,6 +60,7 @@ func addEventCounts(sum *agent.EventCounts, c agent.EventCounts) {
 	sum.Delivered += c.Delivered
 	sum.Folded += c.Folded
 	sum.Hits += c.Hits
+	sum.Unattached += c.Unattached
 	sum.Cost += c.Cost
 	sum.Dropped = addEach(sum.Dropped, c.Dropped)
 	sum.Discarded = addEach(sum.Discarded, c.Discarded)

@@ -11,4 +11,42 @@ var kernelTargetRows = []Row{
 		Kernels:   kernels,
 		Elsewhere: []string{"bpf.TestKernelIOWorkerSamples", "bpf.TestKernelIOWorkerFaults"},
 	},
+	{
+		Fault:     "a thread's stack is written to make the search for callers long",
+		Holds:     "One sample searches at most 512 words, whatever the stack holds. What is missing is marked `[truncated: scan budget]` and counted.",
+		Kernels:   kernels,
+		Elsewhere: []string{"bpf.TestKernelScanBudget", "bpf.TestKernelScanBudgetIsOfOneSample"},
+	},
+}
+
+// kernelAgentRows are about what targets could do to the agent's records, and to those of other targets.
+var kernelAgentRows = []Row{
+	{
+		Fault:     "a thread loses its CPU while the agent's probe runs in it",
+		Holds:     "It holds no place in the event stream meanwhile, so other records are read. What finds no working memory is dropped and counted.",
+		Kernels:   kernels,
+		Elsewhere: []string{"bpf.TestUprobesReserveNothing", "bpf.TestKernelCodeLoadBusy", "bpf.TestKernelObservationBusy"},
+	},
+	{
+		Fault:     "a program does something else at every Nth hit of a probe",
+		Holds:     "Where one hit in N is recorded, which one of each N is drawn by lot. Both kinds of hits are recorded in their proportions.",
+		Elsewhere: []string{"bpf.TestProbeDrawsOfPeriods", "bpf.TestProbeDrawsDiffer"},
+	},
+	{
+		Fault:     "threads end while they wait",
+		Holds:     "Nothing of them stays in the tables of waiting threads.",
+		Elsewhere: []string{"bpf.TestProbeMonitorOfDeadThread"},
+	},
+	{
+		Fault:     "a JVM allocates before the agent has attached to it",
+		Holds:     "Its allocations and waits until then are counted apart, and none is recorded without a name.",
+		Kernels:   kernels,
+		Elsewhere: []string{"bpf.TestKernelAllocationUnattached", "bpf.TestProbeMonitorUnattached"},
+	},
+	{
+		Fault:     "more than 8,192 processes are chosen, or more than 16,384 threads wait at once",
+		Holds:     "What finds no room is counted, in metrics and in a note in the profile. The rest is recorded.",
+		Kernels:   kernels,
+		Elsewhere: []string{"bpf.TestKernelChosenFull", "bpf.TestProbeMonitorTableFull", "agent.TestRoomNotes"},
+	},
 }

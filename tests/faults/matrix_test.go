@@ -24,6 +24,7 @@ var matrix = []Section{
 		[]Row{},
 	)},
 	{Name: "agent", Title: "No target hurts the agent or another target", Rows: slices.Concat(
+		kernelAgentRows,
 		[]Row{},
 		hostileRows,
 		startingRows,

@@ -140,6 +140,8 @@ func eventFamilies() []family {
 			func(s *agent.EventStats) map[string]time.Duration { return s.Observed }),
 		ofEvents("vmprof_event_hits_total", "Executions of the events' probes in guests, recorded or not.", "",
 			func(c *agent.EventCounts, y yield) { y(float64(c.Hits)) }),
+		ofEvents("vmprof_event_unattached_hits_total", "Allocations and waits that are not recorded because the agent had not attached to their JVM yet.", "",
+			func(c *agent.EventCounts, y yield) { y(float64(c.Unattached)) }),
 		ofEvents("vmprof_event_cost_seconds_total", "CPU time that recording events took from guests, by the measured cost of a hit.", "",
 			func(c *agent.EventCounts, y yield) { y(c.Cost.Seconds()) }),
 	}

@@ -52,10 +52,10 @@ func (fixed) Stats() agent.Stats {
 		},
 		Events: &agent.EventStats{EventCounts: agent.EventCounts{
 			Attempted: 710, Delivered: 705, Dropped: map[string]uint64{"ring_full": 5, "busy": 0}, Folded: 698, Discarded: map[string]uint64{"malformed": 7},
-			Hits: 7100, Cost: 62500 * time.Microsecond,
+			Hits: 7100, Unattached: 11, Cost: 62500 * time.Microsecond,
 		}, Wanted: map[string]time.Duration{"alloc": 90 * time.Second, "lock": 80 * time.Second},
 			Observed: map[string]time.Duration{"alloc": 90 * time.Second, "lock": 16 * time.Second}},
-		Frames: 30000, CodeLoads: 4321, EventsDropped: 12, StacksDisplaced: 9, MethodMaps: 5432, MethodMapsMax: 1 << 20,
+		Frames: 30000, CodeLoads: 4321, EventsDropped: 12, ProcessesRefused: 8, StacksDisplaced: 9, MethodMaps: 5432, MethodMapsMax: 1 << 20,
 	}
 }
 
