@@ -38,6 +38,13 @@ type CodeMapCodeLoad struct {
 	Signature    [160]uint8
 }
 
+type CodeMapDraft struct {
+	_       structs.HostLayout
+	Claimed uint32
+	Pad     uint32
+	Load    CodeMapCodeLoad
+}
+
 type CodeMapEpochs struct {
 	_           structs.HostLayout
 	Code        uint32
@@ -138,6 +145,7 @@ const (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	CodeMapMapCounters           = "counters"
+	CodeMapMapDrafts             = "drafts"
 	CodeMapMapEpochs             = "epochs"
 	CodeMapMapEvents             = "events"
 	CodeMapMapLoadSites          = "load_sites"
@@ -209,6 +217,7 @@ type CodeMapProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type CodeMapMapSpecs struct {
 	Counters  *ebpf.MapSpec `ebpf:"counters"`
+	Drafts    *ebpf.MapSpec `ebpf:"drafts"`
 	Epochs    *ebpf.MapSpec `ebpf:"epochs"`
 	Events    *ebpf.MapSpec `ebpf:"events"`
 	LoadSites *ebpf.MapSpec `ebpf:"load_sites"`
@@ -246,6 +255,7 @@ func (o *CodeMapObjects) Close() error {
 // It can be passed to LoadCodeMapObjects or ebpf.CollectionSpec.LoadAndAssign.
 type CodeMapMaps struct {
 	Counters  *ebpf.Map `ebpf:"counters"`
+	Drafts    *ebpf.Map `ebpf:"drafts"`
 	Epochs    *ebpf.Map `ebpf:"epochs"`
 	Events    *ebpf.Map `ebpf:"events"`
 	LoadSites *ebpf.Map `ebpf:"load_sites"`
@@ -256,6 +266,7 @@ type CodeMapMaps struct {
 func (m *CodeMapMaps) Close() error {
 	return _CodeMapClose(
 		m.Counters,
+		m.Drafts,
 		m.Epochs,
 		m.Events,
 		m.LoadSites,

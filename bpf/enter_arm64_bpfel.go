@@ -67,6 +67,7 @@ const (
 	EnterVarCheckContexts     = "check_contexts"
 	EnterVarConfirmLevels     = "confirm_levels"
 	EnterVarContexts          = "contexts"
+	EnterVarDrawSeed          = "draw_seed"
 	EnterVarExportEnterWindow = "export_enter_window"
 	EnterVarFilterByPid       = "filter_by_pid"
 	EnterVarJavaOnly          = "java_only"
@@ -142,6 +143,7 @@ type EnterVariableSpecs struct {
 	CheckContexts     *ebpf.VariableSpec `ebpf:"check_contexts"`
 	ConfirmLevels     *ebpf.VariableSpec `ebpf:"confirm_levels"`
 	Contexts          *ebpf.VariableSpec `ebpf:"contexts"`
+	DrawSeed          *ebpf.VariableSpec `ebpf:"draw_seed"`
 	ExportEnterWindow *ebpf.VariableSpec `ebpf:"export_enter_window"`
 	FilterByPid       *ebpf.VariableSpec `ebpf:"filter_by_pid"`
 	JavaOnly          *ebpf.VariableSpec `ebpf:"java_only"`
@@ -205,6 +207,7 @@ type EnterVariables struct {
 	CheckContexts     *ebpf.Variable `ebpf:"check_contexts"`
 	ConfirmLevels     *ebpf.Variable `ebpf:"confirm_levels"`
 	Contexts          *ebpf.Variable `ebpf:"contexts"`
+	DrawSeed          *ebpf.Variable `ebpf:"draw_seed"`
 	ExportEnterWindow *ebpf.Variable `ebpf:"export_enter_window"`
 	FilterByPid       *ebpf.Variable `ebpf:"filter_by_pid"`
 	JavaOnly          *ebpf.Variable `ebpf:"java_only"`

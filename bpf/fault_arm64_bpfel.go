@@ -32,6 +32,7 @@ const (
 	FaultVarCheckContexts      = "check_contexts"
 	FaultVarConfirmLevels      = "confirm_levels"
 	FaultVarContexts           = "contexts"
+	FaultVarDrawSeed           = "draw_seed"
 	FaultVarFilterByPid        = "filter_by_pid"
 	FaultVarInstructionsPeriod = "instructions_period"
 	FaultVarJavaOnly           = "java_only"
@@ -108,6 +109,7 @@ type FaultVariableSpecs struct {
 	CheckContexts      *ebpf.VariableSpec `ebpf:"check_contexts"`
 	ConfirmLevels      *ebpf.VariableSpec `ebpf:"confirm_levels"`
 	Contexts           *ebpf.VariableSpec `ebpf:"contexts"`
+	DrawSeed           *ebpf.VariableSpec `ebpf:"draw_seed"`
 	FilterByPid        *ebpf.VariableSpec `ebpf:"filter_by_pid"`
 	InstructionsPeriod *ebpf.VariableSpec `ebpf:"instructions_period"`
 	JavaOnly           *ebpf.VariableSpec `ebpf:"java_only"`
@@ -170,6 +172,7 @@ type FaultVariables struct {
 	CheckContexts      *ebpf.Variable `ebpf:"check_contexts"`
 	ConfirmLevels      *ebpf.Variable `ebpf:"confirm_levels"`
 	Contexts           *ebpf.Variable `ebpf:"contexts"`
+	DrawSeed           *ebpf.Variable `ebpf:"draw_seed"`
 	FilterByPid        *ebpf.Variable `ebpf:"filter_by_pid"`
 	InstructionsPeriod *ebpf.Variable `ebpf:"instructions_period"`
 	JavaOnly           *ebpf.Variable `ebpf:"java_only"`

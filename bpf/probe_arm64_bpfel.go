@@ -245,10 +245,12 @@ const (
 	ProbeProgParkEnd            = "park_end"
 	ProbeProgSafepointBegin     = "safepoint_begin"
 	ProbeProgSafepointEnd       = "safepoint_end"
+	ProbeProgThreadExit         = "thread_exit"
 	ProbeProgValueProbe         = "value_probe"
 	ProbeVarCheckContexts       = "check_contexts"
 	ProbeVarConfirmLevels       = "confirm_levels"
 	ProbeVarContexts            = "contexts"
+	ProbeVarDrawSeed            = "draw_seed"
 	ProbeVarExportClassCount    = "export_class_count"
 	ProbeVarExportCountedClass  = "export_counted_class"
 	ProbeVarExportHeapFlags     = "export_heap_flags"
@@ -329,6 +331,7 @@ type ProbeProgramSpecs struct {
 	ParkEnd            *ebpf.ProgramSpec `ebpf:"park_end"`
 	SafepointBegin     *ebpf.ProgramSpec `ebpf:"safepoint_begin"`
 	SafepointEnd       *ebpf.ProgramSpec `ebpf:"safepoint_end"`
+	ThreadExit         *ebpf.ProgramSpec `ebpf:"thread_exit"`
 	ValueProbe         *ebpf.ProgramSpec `ebpf:"value_probe"`
 }
 
@@ -365,6 +368,7 @@ type ProbeVariableSpecs struct {
 	CheckContexts      *ebpf.VariableSpec `ebpf:"check_contexts"`
 	ConfirmLevels      *ebpf.VariableSpec `ebpf:"confirm_levels"`
 	Contexts           *ebpf.VariableSpec `ebpf:"contexts"`
+	DrawSeed           *ebpf.VariableSpec `ebpf:"draw_seed"`
 	ExportClassCount   *ebpf.VariableSpec `ebpf:"export_class_count"`
 	ExportCountedClass *ebpf.VariableSpec `ebpf:"export_counted_class"`
 	ExportHeapFlags    *ebpf.VariableSpec `ebpf:"export_heap_flags"`
@@ -460,6 +464,7 @@ type ProbeVariables struct {
 	CheckContexts      *ebpf.Variable `ebpf:"check_contexts"`
 	ConfirmLevels      *ebpf.Variable `ebpf:"confirm_levels"`
 	Contexts           *ebpf.Variable `ebpf:"contexts"`
+	DrawSeed           *ebpf.Variable `ebpf:"draw_seed"`
 	ExportClassCount   *ebpf.Variable `ebpf:"export_class_count"`
 	ExportCountedClass *ebpf.Variable `ebpf:"export_counted_class"`
 	ExportHeapFlags    *ebpf.Variable `ebpf:"export_heap_flags"`
@@ -502,6 +507,7 @@ type ProbePrograms struct {
 	ParkEnd            *ebpf.Program `ebpf:"park_end"`
 	SafepointBegin     *ebpf.Program `ebpf:"safepoint_begin"`
 	SafepointEnd       *ebpf.Program `ebpf:"safepoint_end"`
+	ThreadExit         *ebpf.Program `ebpf:"thread_exit"`
 	ValueProbe         *ebpf.Program `ebpf:"value_probe"`
 }
 
@@ -524,6 +530,7 @@ func (p *ProbePrograms) Close() error {
 		p.ParkEnd,
 		p.SafepointBegin,
 		p.SafepointEnd,
+		p.ThreadExit,
 		p.ValueProbe,
 	)
 }
