@@ -73,34 +73,38 @@ const (
 	ProfileCounterEVENTS_ATTEMPTED                ProfileCounter = 6
 	ProfileCounterEVENTS_DELIVERED                ProfileCounter = 7
 	ProfileCounterEVENTS_DROPPED_RING_FULL        ProfileCounter = 8
-	ProfileCounterNS_TOTAL                        ProfileCounter = 9
-	ProfileCounterNS_JAVA                         ProfileCounter = 10
-	ProfileCounterSAMPLES_JAVA                    ProfileCounter = 11
-	ProfileCounterFRAMES_JAVA                     ProfileCounter = 12
-	ProfileCounterRING_BYTES                      ProfileCounter = 13
-	ProfileCounterSEGMENT_MISSES                  ProfileCounter = 14
-	ProfileCounterWINDOW_FILLS                    ProfileCounter = 15
-	ProfileCounterCODE_UNLOADS                    ProfileCounter = 16
-	ProfileCounterCALLS_ATTEMPTED                 ProfileCounter = 17
-	ProfileCounterCALLS_DELIVERED                 ProfileCounter = 18
-	ProfileCounterCALLS_DROPPED_RING_FULL         ProfileCounter = 19
-	ProfileCounterCALL_HITS                       ProfileCounter = 20
-	ProfileCounterCALL_HITS_REFUSED               ProfileCounter = 21
-	ProfileCounterBURSTS_ARMED                    ProfileCounter = 22
-	ProfileCounterBURSTS_SKIPPED                  ProfileCounter = 23
-	ProfileCounterNS_CALLS                        ProfileCounter = 24
-	ProfileCounterSAMPLES_LINKED                  ProfileCounter = 25
-	ProfileCounterSAMPLES_PARTIAL                 ProfileCounter = 26
-	ProfileCounterSTACKS_DISPLACED                ProfileCounter = 27
-	ProfileCounterPROBE_HITS                      ProfileCounter = 28
-	ProfileCounterOBSERVATIONS_ATTEMPTED          ProfileCounter = 29
-	ProfileCounterOBSERVATIONS_DELIVERED          ProfileCounter = 30
-	ProfileCounterOBSERVATIONS_DROPPED_RING_FULL  ProfileCounter = 31
-	ProfileCounterOBSERVATIONS_DROPPED_BUSY       ProfileCounter = 32
-	ProfileCounterOBSERVATIONS_DROPPED_TABLE_FULL ProfileCounter = 33
-	ProfileCounterNS_PROBES                       ProfileCounter = 34
-	ProfileCounterMETHODS_CHANGED                 ProfileCounter = 35
-	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 36
+	ProfileCounterEVENTS_DROPPED_BUSY             ProfileCounter = 9
+	ProfileCounterNS_TOTAL                        ProfileCounter = 10
+	ProfileCounterNS_JAVA                         ProfileCounter = 11
+	ProfileCounterSAMPLES_JAVA                    ProfileCounter = 12
+	ProfileCounterFRAMES_JAVA                     ProfileCounter = 13
+	ProfileCounterRING_BYTES                      ProfileCounter = 14
+	ProfileCounterSEGMENT_MISSES                  ProfileCounter = 15
+	ProfileCounterWINDOW_FILLS                    ProfileCounter = 16
+	ProfileCounterWORDS_SCANNED                   ProfileCounter = 17
+	ProfileCounterCODE_UNLOADS                    ProfileCounter = 18
+	ProfileCounterCALLS_ATTEMPTED                 ProfileCounter = 19
+	ProfileCounterCALLS_DELIVERED                 ProfileCounter = 20
+	ProfileCounterCALLS_DROPPED_RING_FULL         ProfileCounter = 21
+	ProfileCounterCALL_HITS                       ProfileCounter = 22
+	ProfileCounterCALL_HITS_REFUSED               ProfileCounter = 23
+	ProfileCounterBURSTS_ARMED                    ProfileCounter = 24
+	ProfileCounterBURSTS_SKIPPED                  ProfileCounter = 25
+	ProfileCounterNS_CALLS                        ProfileCounter = 26
+	ProfileCounterSAMPLES_LINKED                  ProfileCounter = 27
+	ProfileCounterSAMPLES_PARTIAL                 ProfileCounter = 28
+	ProfileCounterSTACKS_DISPLACED                ProfileCounter = 29
+	ProfileCounterPROBE_HITS                      ProfileCounter = 30
+	ProfileCounterOBSERVATIONS_ATTEMPTED          ProfileCounter = 31
+	ProfileCounterOBSERVATIONS_DELIVERED          ProfileCounter = 32
+	ProfileCounterOBSERVATIONS_DROPPED_RING_FULL  ProfileCounter = 33
+	ProfileCounterOBSERVATIONS_DROPPED_BUSY       ProfileCounter = 34
+	ProfileCounterOBSERVATIONS_DROPPED_TABLE_FULL ProfileCounter = 35
+	ProfileCounterNS_PROBES                       ProfileCounter = 36
+	ProfileCounterMETHODS_CHANGED                 ProfileCounter = 37
+	ProfileCounterHITS_UNATTACHED                 ProfileCounter = 38
+	ProfileCounterPROCESSES_REFUSED               ProfileCounter = 39
+	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 40
 )
 
 type ProfileEpochs struct {
@@ -334,7 +338,7 @@ type ProfileScratch struct {
 		Own        uint32
 		Shared     uint32
 		Placed     uint32
-		_          [4]byte
+		ScanLeft   uint32
 	}
 	Caller struct {
 		_  structs.HostLayout
@@ -463,7 +467,8 @@ const (
 	ProfileWalkEndEND_NO_ANCHOR   ProfileWalkEnd = 11
 	ProfileWalkEndEND_UNSUPPORTED ProfileWalkEnd = 12
 	ProfileWalkEndEND_KNOWN       ProfileWalkEnd = 13
-	ProfileWalkEndEND_COUNT       ProfileWalkEnd = 14
+	ProfileWalkEndEND_SCAN        ProfileWalkEnd = 14
+	ProfileWalkEndEND_COUNT       ProfileWalkEnd = 15
 )
 
 // Names of all BPF objects in the ELF.
