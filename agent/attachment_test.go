@@ -110,3 +110,25 @@ func TestSampleRetries(t *testing.T) {
 		t.Error("the process is not handed to a worker")
 	}
 }
+
+// TestLookAgain: a process that has no VM yet is looked at again: by the agent itself if it is a java launcher, and then
+// when it is sampled. Visits of a worker in between use nothing up.
+func TestLookAgain(t *testing.T) {
+	for _, comm := range []string{"java", "other"} {
+		a, p, _ := fakeGuest(t, nil)
+		p.comm = comm
+		for range 100 {
+			a.findGuest(p)
+		}
+		look := &p.work.look
+		if starting := comm == "java"; starting != (p.retry.Load() == 0) || look.pauses.attempts > 20 {
+			t.Errorf("%s: %d attempts, retry at %v", comm, look.pauses.attempts, p.retry.Load())
+		}
+		look.begun -= startTime
+		look.pauses.next = 0
+		a.findGuest(p)
+		if at := time.Duration(p.retry.Load()); at < monotonic()+retryInterval/2 || at != look.pauses.next {
+			t.Errorf("%s: samples lead to a look at %v, now is %v", comm, at, monotonic())
+		}
+	}
+}

@@ -14,10 +14,6 @@ type backoff struct {
 
 const maxPause = 30 * time.Second
 
-// vmStart is when a process that may load a VM is looked at again: a launcher loads libjvm within milliseconds on a
-// quiet machine, and within seconds on a busy one. Five seconds in all.
-var vmStart = backoff{first: 5 * time.Millisecond, limit: 10}
-
 // again returns the pause before the next attempt; false if there is none.
 func (b *backoff) again() (pause time.Duration, ok bool) {
 	if b.limit > 0 && b.attempts >= b.limit {
@@ -42,7 +38,7 @@ func (b *backoff) due(now time.Duration) bool {
 	return ok
 }
 
-// An attachPace says when a VM that could not be attached is tried again. No failure is for good: while libjvm is loaded,
+// An attachPace says when a process that has no VM yet is looked at again, or a VM that could not be attached is tried again. No failure is for good: while libjvm is loaded,
 // what is read of it may be anything. For startTime after the first attempt the pauses grow to a second, and the agent
 // comes back by itself. Later the process is tried again when it is sampled, once in retryInterval.
 type attachPace struct {
@@ -58,7 +54,7 @@ const (
 )
 
 func newAttachPace() attachPace {
-	return attachPace{pauses: backoff{first: vmStart.first, longest: time.Second}}
+	return attachPace{pauses: backoff{first: 5 * time.Millisecond, longest: time.Second}}
 }
 
 // due tells whether an attempt may be made now.

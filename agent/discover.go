@@ -134,7 +134,7 @@ func (a *Agent) candidates() (pids []int) {
 	now := uint64(monotonic())
 	return slices.DeleteFunc(pids, func(pid int) bool {
 		p := a.table[pid]
-		return p != nil && (p.attachment.Load() != 0 || uint64(p.retry.Load()) > now)
+		return p != nil && (p.attachment.Load() != 0 || p.failureLogged.Load() && uint64(p.retry.Load()) > now)
 	})
 }
 

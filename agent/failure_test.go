@@ -101,8 +101,8 @@ func TestFailureAgain(t *testing.T) {
 	a.fault = nil
 	a.names.submit(p)
 	a.names.wait(t.Context(), []*process{p}, waitLong)
-	if n := a.lookups.Load() - named; n != 1 || p.retry.Load() != 0 || len(p.work.failure.lost) != 0 {
-		t.Errorf("%d frames were looked up, %d are left; retry at %v", n, len(p.work.failure.lost), p.retry.Load())
+	if n := a.lookups.Load() - named; n != 1 || p.work.failure.until != 0 || len(p.work.failure.lost) != 0 {
+		t.Errorf("%d frames were looked up, %d are left; left alone until %v", n, len(p.work.failure.lost), p.work.failure.until)
 	}
 }
 

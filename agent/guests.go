@@ -47,12 +47,17 @@ func (a *Agent) findGuest(p *process) {
 		a.attachGuest(p, lib)
 		return
 	}
-	if !looksLikeJava(p.executable.File, p.comm) {
-		return // a launcher under another name is found by its first compilation, or by frames in unknown mappings
-	}
-	if pause, ok := p.work.retry.again(); ok && !p.exited.Load() {
+	// A launcher under another name than java is found by its first compilation, by frames in unknown mappings, or when it is
+	// looked at again.
+	now, look := monotonic(), &p.work.look
+	switch {
+	case p.exited.Load() || !look.due(now):
+	case looksLikeJava(p.executable.File, p.comm) && look.failed(now):
 		p.work.mapsRead = 0
-		a.names.submitLater(p, pause)
+		a.names.submitLater(p, look.pauses.next-now)
+	default:
+		look.pauses.next = now + retryInterval
+		p.retry.Store(int64(look.pauses.next))
 	}
 }
 

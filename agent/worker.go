@@ -20,7 +20,7 @@ type workerState struct {
 	mapsRead time.Duration                // when, CLOCK_MONOTONIC
 	objects  map[uint64]*symbolize.Object // by start of the mapping, while a worker has the process
 	guest    *guest
-	retry    backoff    // of looking for a VM
+	look     attachPace // of looking for a VM
 	attach   attachPace // to the VM that was found
 	hopeless bool       // there is a VM, and it will not be attached
 	perf     perfMap    // of a VM that is not attached
@@ -35,7 +35,7 @@ type workerState struct {
 }
 
 func newWorkerState() workerState {
-	return workerState{retry: vmStart, attach: newAttachPace(), show: showAgain, values: librariesLoad}
+	return workerState{look: newAttachPace(), attach: newAttachPace(), show: showAgain, values: librariesLoad}
 }
 
 // mapped is what a process maps that can be executed.

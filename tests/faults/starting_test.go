@@ -29,7 +29,7 @@ var startingRows = []Row{
 		Holds: "Its Java frames have names within 5 s. Every failure to attach is tried again: by itself for half a minute, " +
 			"then when the process is sampled, once a minute.",
 		Test:      startingJVMs,
-		Elsewhere: []string{"vmruntime/hotspot.TestAttachLoading", "agent.TestAttachAgain", "agent.TestSampleRetries"},
+		Elsewhere: []string{"vmruntime/hotspot.TestAttachLoading", "agent.TestAttachAgain", "agent.TestLookAgain", "agent.TestSampleRetries"},
 	},
 }
 
