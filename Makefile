@@ -26,7 +26,7 @@ check-generate: ## what is generated is what the sources say
 
 test: export GOFLAGS += -buildvcs=false # also in a clone that belongs to somebody else
 test: deps lint check-generate cross race fuzz-short kernels ## everything; installs what is missing
-	go test -count=1 -p 1 $(AS_ROOT) ./...
+	go test -count=1 -p 1 -timeout 30m $(AS_ROOT) ./...
 
 lint: ## gofmt, go vet
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
