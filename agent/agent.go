@@ -44,6 +44,8 @@ type Options struct {
 	Events       *EventOptions // record events of guests, too; nil means no
 	NoTime       bool          // profiles leave out where time goes
 	Log          *slog.Logger  // nil means none
+	// Settle is called by New once what takes privileges is loaded, before anything is read of a target; nil means nothing.
+	Settle func() error
 
 	Contexts      ContextMode // how calling contexts are found
 	WalkEvery     uint32      // ContextChain: walk one in so many samples whose link is known; 0 adapts
@@ -160,6 +162,12 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if err != nil {
 		return nil, explainLoad(err)
 	}
+	if host, err := opt.Proc.HostPIDs(); err == nil && !host {
+		const hint = "the agent is not in the host's PID namespace: processes have no names, and those that are chosen by number are others; " +
+			"run it on the host, or with --pid=host (hostPID: true)"
+		a.log.Warn(hint)
+		a.hints = append(a.hints, hint)
+	}
 	// Before processes are chosen: what they start is, too.
 	if err := a.watch(); err != nil {
 		return nil, err
@@ -194,6 +202,11 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	}
 	if opt.Contexts == ContextChain {
 		a.rates = newChainRates(a, a.objects.ChainRates, a.objects.SetSteady)
+	}
+	if opt.Settle != nil {
+		if err := opt.Settle(); err != nil {
+			a.log.Warn("cannot give up privileges that are not needed any more", "err", err)
+		}
 	}
 	a.names = newNames(namingWorkers, a.work)
 	a.discover(ctx)

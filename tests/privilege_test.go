@@ -14,16 +14,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// five are the capabilities that the documentation asks for instead of root.
-var five = []uintptr{
-	unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_SYS_PTRACE, unix.CAP_DAC_READ_SEARCH, unix.CAP_SYSLOG,
+// six are the capabilities that the documentation asks for instead of root.
+var six = []uintptr{
+	unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_SYS_PTRACE, unix.CAP_DAC_READ_SEARCH, unix.CAP_SYSLOG, unix.CAP_CHECKPOINT_RESTORE,
 }
 
-func TestWithFiveCapabilities(t *testing.T) {
+func TestWithSixCapabilities(t *testing.T) {
 	guest := start(t, "Plain")
 	needParanoidAtMost(t, 2)
 	path := nobodysOutput(t)
-	got := finish(t, asNobody(t, five, "record", "-p", strconv.Itoa(guest.PID()),
+	got := finish(t, asNobody(t, six, "record", "-p", strconv.Itoa(guest.PID()),
 		"-d", "1s", "-F", strconv.Itoa(frequency), "-o", path))
 	if got.code != 0 {
 		t.Fatalf("ended with %d:\n%s", got.code, got.stderr)
@@ -40,7 +40,7 @@ func TestWithoutLockedMemory(t *testing.T) {
 	guest := start(t, "Plain")
 	needParanoidAtMost(t, 2)
 	path := nobodysOutput(t)
-	command := asNobody(t, five, "-c", `ulimit -l 8 && exec "$@"`, "sh", built.Path, "record",
+	command := asNobody(t, six, "-c", `ulimit -l 8 && exec "$@"`, "sh", built.Path, "record",
 		"-p", strconv.Itoa(guest.PID()), "-d", "1s", "-F", strconv.Itoa(frequency), "-o", path)
 	command.Path, command.Args[0] = "/bin/sh", "sh"
 	if got := finish(t, command); got.code != 0 {

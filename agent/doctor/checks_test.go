@@ -25,7 +25,7 @@ func TestChecks(t *testing.T) {
 	without := func(missing cap.Value, instead ...cap.Value) func(*testing.T, *Env) {
 		return func(_ *testing.T, env *Env) {
 			held := instead
-			for _, c := range []cap.Value{cap.BPF, cap.PERFMON, cap.SYS_PTRACE, cap.DAC_READ_SEARCH, cap.SYSLOG} {
+			for _, c := range []cap.Value{cap.BPF, cap.PERFMON, cap.SYS_PTRACE, cap.DAC_READ_SEARCH, cap.SYSLOG, cap.CHECKPOINT_RESTORE} {
 				if c != missing {
 					held = append(held, c)
 				}
@@ -98,6 +98,20 @@ func TestChecks(t *testing.T) {
 		{"cap_syslog", "held", nil, OK, "held"},
 		{"cap_syslog", "not held, but not needed", without(cap.SYSLOG), OK, "not held, nor needed"},
 		{"cap_syslog", "not held", all(without(cap.SYSLOG), file("kallsyms", hiddenSymbols)), Limited, "cap_syslog"},
+
+		{"cap_checkpoint_restore", "held", nil, OK, "held"},
+		{"cap_checkpoint_restore", "not held", without(cap.CHECKPOINT_RESTORE), Limited, "cap_checkpoint_restore"},
+		{"pid_namespace", "the host's", nil, OK, "the host's"},
+		{"pid_namespace", "another", func(t *testing.T, env *Env) { setPIDNamespace(t, env, "pid:[4026532201]") }, Missing, "--pid=host"},
+		{"pid_namespace", "not understood", func(t *testing.T, env *Env) { setPIDNamespace(t, env, "pid") }, Info, "not understood"},
+		{"after_start", "as a service", nil, OK, "keep CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_SYSLOG, CAP_CHECKPOINT_RESTORE; no_new_privs"},
+		{"after_start", "as root", without(0, cap.SYS_ADMIN, cap.SETPCAP), OK, "the bounding set is emptied"},
+		{"after_start", "as root before 6.6", all(without(0, cap.SYS_ADMIN), func(_ *testing.T, env *Env) {
+			env.UprobeMulti = fails(ebpf.ErrNotSupported)
+		}), Info, "no uprobe.multi"},
+		{"after_start", "as root on a paranoid kernel", all(without(0, cap.SYS_ADMIN), func(_ *testing.T, env *Env) {
+			env.Without = func(cap.Value, func() error) error { return unix.EACCES }
+		}), Info, "perf_event_paranoid"},
 
 		{"bpf", "loads", nil, OK, "loads"},
 		{"bpf", "refused", all(without(cap.BPF), func(_ *testing.T, env *Env) { env.LoadProgram = fails(unix.EPERM) }), Missing, "cap_bpf"},

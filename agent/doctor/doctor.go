@@ -53,6 +53,7 @@ type Report struct {
 func Checks() []Check {
 	return []Check{
 		{"kernel", "kernel", checkKernel},
+		{"pid_namespace", "PID namespace", checkPIDNamespace},
 		{"architecture", "architecture", checkArchitecture},
 		{"btf", "BTF", checkBTF},
 		{"lockdown", "lockdown", checkLockdown},
@@ -61,6 +62,9 @@ func Checks() []Check {
 		{"cap_sys_ptrace", "CAP_SYS_PTRACE", checkCapPtrace},
 		{"cap_dac_read_search", "CAP_DAC_READ_SEARCH", checkCapReadSearch},
 		{"cap_syslog", "CAP_SYSLOG", checkCapSyslog},
+		{"cap_checkpoint_restore", "CAP_CHECKPOINT_RESTORE", checkCapCheckpointRestore},
+		{"after_start", "after start", checkAfterStart},
+		{"landlock", "Landlock", checkLandlock},
 		{"bpf", "BPF programs", checkBPF},
 		{"ring_buffer", "BPF ring buffer", checkRingBuffer},
 		{"uprobe_multi", "uprobe.multi", checkUprobeMulti},

@@ -13,6 +13,7 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/privilege"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
@@ -24,7 +25,8 @@ type Env struct {
 	Program string // where the agent's program is
 
 	Uname    func() (release, machine string, err error)
-	Capable  func(cap.Value) (bool, error) // in the effective set?
+	Capable  func(cap.Value) (bool, error)             // in the effective set?
+	Without  func(c cap.Value, try func() error) error // tries without a capability
 	Memlock  func() (bytes uint64, err error)
 	UserName func(uid uint32) string
 
@@ -59,6 +61,7 @@ func Host() *Env {
 		Program:        program,
 		Uname:          uname,
 		Capable:        func(c cap.Value) (bool, error) { return cap.GetProc().GetFlag(cap.Effective, c) },
+		Without:        privilege.Without,
 		Memlock:        memlock,
 		UserName:       userName,
 		LoadProgram:    loadProgram,

@@ -22,7 +22,8 @@ func healthy(t *testing.T) *Env {
 		Sys:            filepath.Join(dir, "sys"),
 		Program:        "/usr/bin/vmprof-agent",
 		Uname:          func() (string, string, error) { return "6.12.9-amd64", "x86_64", nil },
-		Capable:        capabilities(cap.BPF, cap.PERFMON, cap.SYS_PTRACE, cap.DAC_READ_SEARCH, cap.SYSLOG),
+		Capable:        capabilities(cap.BPF, cap.PERFMON, cap.SYS_PTRACE, cap.DAC_READ_SEARCH, cap.SYSLOG, cap.CHECKPOINT_RESTORE),
+		Without:        func(_ cap.Value, try func() error) error { return try() },
 		Memlock:        func() (uint64, error) { return 8 << 20, nil },
 		UserName:       func(uid uint32) string { return "user" + strconv.Itoa(int(uid)) },
 		LoadProgram:    works,
@@ -42,7 +43,21 @@ func healthy(t *testing.T) *Env {
 	setProc(t, env, "sys/kernel/kptr_restrict", "1\n")
 	setProc(t, env, "sys/kernel/yama/ptrace_scope", "1\n")
 	setProc(t, env, "self/mounts", "proc "+env.Proc.String()+" proc rw,nosuid 0 0\n")
+	setPIDNamespace(t, env, "pid:[4026531836]")
 	return env
+}
+
+// setPIDNamespace has the agent be in a namespace.
+func setPIDNamespace(t *testing.T, env *Env, name string) {
+	t.Helper()
+	dir := filepath.Join(env.Proc.String(), "self/ns")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(filepath.Join(dir, "pid"))
+	if err := os.Symlink(name, filepath.Join(dir, "pid")); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func works() error { return nil }

@@ -1,18 +1,21 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	"golang.org/x/sys/unix"
 
 	"kernel.org/pub/linux/libs/security/libcap/cap"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/privilege"
 )
 
 // grant is the remedy for missing capabilities: one command for all of them, since a second setcap undoes the first.
 func grant(env *Env) string {
 	return "Run as root, or grant what is needed once: setcap " +
-		"cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search,cap_syslog+ep " + env.Program
+		"'cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep cap_syslog,cap_checkpoint_restore+ep' " + env.Program
 }
 
 // has reports whether a capability is in the effective set, for sure.
@@ -66,6 +69,44 @@ func checkCapSyslog(_ context.Context, env *Env) Result {
 		return ok("not held, nor needed: kernel addresses are visible to all")
 	}
 	return r
+}
+
+// checkCapCheckpointRestore: /proc/PID/map_files, through which files are read that were deleted or replaced since.
+func checkCapCheckpointRestore(_ context.Context, env *Env) Result {
+	return needOrAdmin(env, cap.CHECKPOINT_RESTORE, Limited,
+		"Files that were replaced while processes use them cannot be read: after an upgrade of its JDK a running JVM has no "+
+			"Java frames, and most of its profile is [unknown].")
+}
+
+// checkAfterStart shows which privileges record and serve keep once they have started.
+func checkAfterStart(_ context.Context, env *Env) Result {
+	plan := privilege.Make(env.privileges())
+	detail := "record and serve keep " + cmp.Or(plan.String(), "no capabilities") + "; no_new_privs is set"
+	if plan.Bounding {
+		detail += "; the bounding set is emptied"
+	} else {
+		detail += "; the bounding set stays, as CAP_SETPCAP is not held"
+	}
+	if plan.Admin != "" {
+		return Result{Info, detail, "CAP_SYS_ADMIN is kept: " + plan.Admin + ".", ""}
+	}
+	return ok(detail)
+}
+
+// checkLandlock says why there is no such sandbox.
+func checkLandlock(context.Context, *Env) Result {
+	return Result{Status: Info, Detail: "not used: under any ruleset, also one without files, the kernel forbids to read the memory of other processes"}
+}
+
+// privileges is what the plan depends on.
+func (e *Env) privileges() privilege.System {
+	return privilege.System{Held: e.Capable, UprobeMulti: e.UprobeMulti, Without: e.Without, OpenEvent: func() error {
+		cpus, err := e.CPUs()
+		if err == nil {
+			_, err = tryEvents(e, cpus)
+		}
+		return err
+	}}
 }
 
 // refused reports whether err is the kernel saying that it will not, rather than that it cannot.

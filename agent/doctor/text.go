@@ -11,7 +11,7 @@ import (
 // The columns of the text: status, title, and whatever is left.
 const (
 	statusWidth = 9  // "missing" or "limited", and two spaces
-	titleWidth  = 21 // "CAP_DAC_READ_SEARCH", and two spaces
+	titleWidth  = 24 // "CAP_CHECKPOINT_RESTORE", and two spaces
 	minWidth    = 60 // narrower terminals wrap by themselves
 	maxWidth    = 100
 )

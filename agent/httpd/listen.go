@@ -3,18 +3,49 @@ package httpd
 import (
 	"fmt"
 	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
 
 	"github.com/prometheus/exporter-toolkit/web"
+	"go.yaml.in/yaml/v2"
 )
 
-// DefaultListen is the address that an agent listens on unless told otherwise.
+// DefaultListen is the address that an agent listens on by default.
 const DefaultListen = "127.0.0.1:9464"
 
-// Listen opens address, a host and port. Profiles tell what a machine runs, down to method names, so an address
-// that others can reach needs a webConfig (see Serve), which may be empty otherwise, or allowInsecure.
-func Listen(address, webConfig string, allowInsecure bool) (net.Listener, error) {
-	if err := web.Validate(webConfig); err != nil {
-		return nil, fmt.Errorf("read --web.config.file=%s: %w", webConfig, err)
+const (
+	// maxConnections is how many connections there are at once. Others wait in the kernel's queue.
+	maxConnections = 256
+	// sendBuffer bounds what the kernel holds of an answer that is not read, which counts as memory of the agent's cgroup.
+	// The kernel doubles it.
+	sendBuffer = 64 << 10
+)
+
+// A Listener is an address that a Server answers on, and who may ask.
+type Listener struct {
+	net.Listener
+	webConfig string // file, or ""
+	protected bool   // the file configured TLS or users when the address was opened
+	slots     chan struct{}
+}
+
+// Listen opens address, a host and port. webConfig is a file with TLS and users in the format of the Prometheus
+// exporters, or "" for none. Profiles show what a machine runs, down to method names, so an address that others can
+// reach needs a webConfig with TLS or users, or allowInsecure.
+func Listen(address, webConfig string, allowInsecure bool) (*Listener, error) {
+	protected := false
+	if webConfig != "" {
+		err := web.Validate(webConfig)
+		var tls, users bool
+		if err == nil {
+			tls, users, err = readProtection(webConfig)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read --web.config.file=%s: %w", webConfig, err)
+		}
+		protected = tls || users
 	}
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, fmt.Errorf("read --listen=%s, which must be HOST:PORT: %w", address, err)
@@ -24,13 +55,83 @@ func Listen(address, webConfig string, allowInsecure bool) (net.Listener, error)
 	if err != nil {
 		return nil, fmt.Errorf("resolve --listen=%s: %w", address, err)
 	}
-	if !isLoopback(addr) && webConfig == "" && !allowInsecure {
+	if !isLoopback(addr) && !protected && !allowInsecure {
+		given := "give a --web.config.file with TLS or users"
+		if webConfig != "" {
+			given = fmt.Sprintf("--web.config.file=%s has neither: add tls_server_config or basic_auth_users", webConfig)
+		}
 		return nil, fmt.Errorf("refuse --listen=%s: anybody who can reach it could read the profiles of every process on this machine; "+
-			"give a --web.config.file with TLS or passwords, or --web.allow-insecure if the network is trusted", address)
+			"%s, or pass --web.allow-insecure if the network is trusted", address, given)
 	}
 	ln, err := net.ListenTCP("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("open --listen=%s: %w", address, err)
 	}
-	return ln, nil
+	return &Listener{Listener: ln, webConfig: webConfig, protected: protected, slots: make(chan struct{}, maxConnections)}, nil
+}
+
+// Accept waits until there are fewer than maxConnections, then for the next one.
+func (l *Listener) Accept() (net.Conn, error) {
+	l.slots <- struct{}{}
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(sendBuffer) // fails only if the connection is gone
+	}
+	return &limitedConn{Conn: conn, release: sync.OnceFunc(func() { <-l.slots })}, nil
+}
+
+// A limitedConn is one of so many connections.
+type limitedConn struct {
+	net.Conn
+	release func()
+}
+
+func (c *limitedConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}
+
+// readProtection says whether a file configures TLS, and whether it configures users.
+func readProtection(webConfig string) (tls, users bool, err error) {
+	text, err := os.ReadFile(webConfig)
+	if err != nil {
+		return false, false, err
+	}
+	var c web.Config
+	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+		return false, false, err
+	}
+	return c.TLSConfig.IsEnabled(), len(c.Users) > 0, nil
+}
+
+// settled is how long a configuration file must be unchanged to be believed: the library that asks for passwords reads it
+// a moment before protect does, and may have seen it half written.
+const settled = time.Second
+
+// protect refuses requests when a configuration file that protected the server does not any more: the library reads the
+// file again for each request, and lets everybody in if there are no users in it.
+func (l *Listener) protect(next http.Handler) http.Handler {
+	if !l.protected {
+		return next
+	}
+	began := time.Now()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info, err := os.Stat(l.webConfig)
+		if err == nil && info.ModTime().After(began) && time.Since(info.ModTime()).Abs() < settled {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "the agent's --web.config.file has just changed: try again in a second", http.StatusServiceUnavailable)
+			return
+		}
+		// TLS protects only those connections that have it.
+		if tls, users, err := readProtection(l.webConfig); err != nil || !users && (!tls || r.TLS == nil) {
+			http.Error(w, "the agent's --web.config.file configures neither TLS nor users any more: "+
+				"mend it, or restart the agent to serve without", http.StatusServiceUnavailable)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }

@@ -14,7 +14,7 @@ import (
 func TestMerge(t *testing.T) {
 	a, b := shop(0), shop(1)
 	a.Counts.Dropped, b.Counts.Dropped = map[string]uint64{"ring_full": 2}, map[string]uint64{"ring_full": 3}
-	p, err := merge([]*agent.Profile{a, b}, kinds[0], maxStacks)
+	p, err := merge([]*agent.Profile{a, b}, kinds[0], maxPageNodes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,13 +53,14 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// The hottest stacks are kept, the others folded, and nothing is lost.
+// The hottest contexts are kept, the others folded below their callers, and nothing is lost.
 func TestMergeLimit(t *testing.T) {
-	all, err := merge([]*agent.Profile{shop(0)}, kinds[0], maxStacks)
+	all, err := merge([]*agent.Profile{shop(0)}, kinds[0], maxPageNodes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := merge([]*agent.Profile{shop(0)}, kinds[0], 3)
+	const limit = 9
+	p, err := merge([]*agent.Profile{shop(0)}, kinds[0], limit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,13 +78,24 @@ func TestMergeLimit(t *testing.T) {
 		t.Errorf("CPU time is %v, want %v", got, want)
 	}
 	rare := 0
+	contexts := make(map[string]bool)
 	for _, s := range p.Sample {
-		if s.Location[0].Line[0].Function.Name == rareStacks {
-			rare++
+		names := s.Label[processLabel][0]
+		for i := len(s.Location) - 1; i >= 0; i-- {
+			name := s.Location[i].Line[0].Function.Name
+			if name == rareStacks {
+				rare++
+				if i != 0 {
+					t.Errorf("something is below %s: %v", rareStacks, s.Location)
+				}
+				break
+			}
+			names += "/" + name
+			contexts[names] = true
 		}
 	}
-	if kept := len(p.Sample) - rare; kept != 3 || rare < 1 || rare > 3 || p.Sample[0].Value[0] < 300 {
-		t.Errorf("%d stacks and %d for the rest, the hottest %v", kept, rare, p.Sample[0].Value)
+	if len(contexts) > limit || len(contexts) < limit-2 || rare == 0 {
+		t.Errorf("%d contexts and %d for the rest, want up to %d and some", len(contexts), rare, limit)
 	}
 	if len(p.Function) >= len(all.Function) {
 		t.Errorf("%d functions are left of %d", len(p.Function), len(all.Function))

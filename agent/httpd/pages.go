@@ -1,10 +1,22 @@
 package httpd
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+)
+
+const (
+	// maxRenders is how many requests may wait for a page that is made. One page is made at a time.
+	maxRenders = 4
+	// maxPageBytes bounds a page: one that does not fit is made again of fewer contexts.
+	maxPageBytes = 1 << 20
+	// maxPageNodes is how many contexts a page shows at most, minPageNodes how many it is cut down to at worst.
+	maxPageNodes, minPageNodes = 5_000, 100
 )
 
 // shown are the pages of pprof that are served. The others would read files of the names in the profile (source,
@@ -16,22 +28,35 @@ var shown = map[string]bool{"/flamegraph": true, "/top": true, "/peek": true, "/
 const hide = `<style>#graphbtn, #list, #disasm, #config, #action-source, #action-source-tab, #action-source-tab + hr { display: none !important }</style></head>`
 
 // pages serves the flame graph, top and peek over the last minute, of the first kind that is recorded and can be shown.
-// Every request sees the windows closed by then.
+// Every request sees the windows closed by then. A page is made once for the windows that it shows; those who ask for the
+// same one share it.
 type pages struct {
 	source Source
 	recent *recent
 	logger *slog.Logger
+
+	waiting chan struct{} // a token for each request that waits for a page
+	cache   pageCache
 
 	// busy holds a token while a page is made: pprof keeps its configuration in globals, and one page at a time
 	// bounds the memory that pages take. It guards what follows.
 	busy     chan struct{}
 	handlers map[string]http.Handler // of the profile that was merged last; nil if there is none or it has no samples
 	version  uint64                  // of recent, for which handlers are
+	nodes    int                     // that the profile was merged with
+	fit      int                     // what pages fitted with so far
 }
 
 func newPages(source Source, recent *recent, logger *slog.Logger) *pages {
-	return &pages{source: source, recent: recent, logger: logger, busy: make(chan struct{}, 1)}
+	return &pages{source: source, recent: recent, logger: logger, waiting: make(chan struct{}, maxRenders),
+		busy: make(chan struct{}, 1), fit: maxPageNodes}
 }
+
+// Errors of make.
+var (
+	errBusy  = errors.New("other pages are being made already; try again in a second")
+	errEmpty = errors.New("there are no samples")
+)
 
 func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	recorded := recordedKinds(p.source.Stats())
@@ -55,17 +80,24 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Code: pull(r.Host, []*kind{show})})
 		return
 	}
-	page, err := p.make(r, show)
+	page, err := p.find(r, show)
 	switch {
 	case r.Context().Err() != nil:
+		if page != nil {
+			p.cache.release(page)
+		}
 		return
+	case errors.Is(err, errBusy):
+		w.Header().Set("Retry-After", strconv.Itoa(1))
+		http.Error(w, err.Error(), http.StatusTooManyRequests)
+	case errors.Is(err, errEmpty):
+		render(w, "message", message{Title: "Nothing to show yet", Refresh: 5,
+			Text: "Nothing was recorded in the last minute. The first samples show up some ten seconds after the agent was started, and only while something runs. This page reloads itself."})
 	case err != nil:
 		p.logger.Error("Page request failed", "path", r.URL.Path, "err", err)
 		http.Error(w, err.Error(), http.StatusInternalServerError)
-	case page == nil:
-		render(w, "message", message{Title: "Nothing to show yet", Refresh: 5,
-			Text: "Nothing was recorded in the last minute. The first samples show up some ten seconds after the agent was started, and only while something runs. This page reloads itself."})
 	default:
+		defer p.cache.release(page)
 		page.writeTo(w)
 	}
 }
@@ -78,72 +110,98 @@ func pull(host string, kinds []*kind) string {
 	return "go tool pprof -http=: http://" + host + "/profiles/" + kinds[0].Name + "?seconds=10"
 }
 
-// make lets pprof make the page, or returns nil if there are no samples.
-func (p *pages) make(r *http.Request, k *kind) (*page, error) {
+// find returns a page that was made already, or makes it. The caller releases it to the cache.
+func (p *pages) find(r *http.Request, k *kind) (*page, error) {
+	key := r.URL.Path + "?" + r.URL.RawQuery
+	if page := p.cached(key); page != nil {
+		return page, nil
+	}
+	select {
+	case p.waiting <- struct{}{}:
+		defer func() { <-p.waiting }()
+	default:
+		return nil, errBusy
+	}
 	select {
 	case p.busy <- struct{}{}:
 		defer func() { <-p.busy }()
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	}
-	if err := p.refresh(k); err != nil {
+	if page := p.cached(key); page != nil { // made while this request waited
+		return page, nil
+	}
+	if !p.cache.room() {
+		return nil, errBusy // by those who read slowly
+	}
+	windows, version := p.recent.last()
+	page, err := p.make(r, k, windows, version)
+	if err != nil {
 		return nil, err
 	}
-	if p.handlers == nil {
-		return nil, nil
-	}
-	h := p.handlers[r.URL.Path]
-	if h == nil {
-		return nil, fmt.Errorf("pprof has no page %s", r.URL.Path)
-	}
-	pg := &page{header: make(http.Header), status: http.StatusOK}
-	h.ServeHTTP(pg, r)
-	return pg, nil
+	p.cache.add(key, version, page)
+	return page, nil
 }
 
-// refresh merges the recent windows if there are new ones.
-func (p *pages) refresh(k *kind) error {
-	windows, version := p.recent.last()
-	if version == p.version {
+func (p *pages) cached(key string) *page {
+	_, version := p.recent.last()
+	return p.cache.get(key, version)
+}
+
+// make lets pprof make the page, of as many contexts as fit.
+func (p *pages) make(r *http.Request, k *kind, windows []*agent.Profile, version uint64) (*page, error) {
+	if p.version != version {
+		p.handlers, p.version, p.nodes = nil, version, 0
+		p.fit = min(p.fit+p.fit/8, maxPageNodes)
+	}
+	for {
+		if err := p.refresh(k, windows); err != nil {
+			return nil, err
+		}
+		h := p.handlers[r.URL.Path]
+		if h == nil {
+			return nil, fmt.Errorf("pprof has no page %s", r.URL.Path)
+		}
+		pg := newPage()
+		h.ServeHTTP(pg, r)
+		if pg.finish(); pg.size <= maxPageBytes {
+			return pg, nil
+		}
+		if p.fit <= minPageNodes {
+			return nil, fmt.Errorf("the page has %d bytes, more than %d, even with %d contexts", pg.size, maxPageBytes, p.fit)
+		}
+		// Some less than would fit if all contexts took the same.
+		p.fit = max(minPageNodes, min(p.fit/2, p.fit*9/10*maxPageBytes/pg.size))
+	}
+}
+
+// refresh merges the windows, unless they are merged with as many contexts as fit already.
+func (p *pages) refresh(k *kind, windows []*agent.Profile) error {
+	if p.nodes == p.fit && p.handlers != nil {
 		return nil
 	}
-	p.handlers, p.version = nil, version
-	prof, err := merge(windows, k, maxStacks)
-	if err != nil || len(prof.Sample) == 0 {
+	p.handlers, p.nodes = nil, p.fit
+	if len(windows) == 0 {
+		return errEmpty
+	}
+	prof, err := merge(windows, k, p.fit)
+	if err != nil {
 		return err
+	}
+	if len(prof.Sample) == 0 {
+		return errEmpty
 	}
 	p.handlers, err = handlers(prof, p.logger)
 	return err
 }
 
-// forget frees what was made of windows that are not the last ones any more, unless a page is being made.
-func (p *pages) forget() {
-	select {
-	case p.busy <- struct{}{}:
-		if _, version := p.recent.last(); version != p.version {
-			p.handlers = nil
-		}
-		<-p.busy
-	default:
-	}
-}
-
-// A page is an answer in memory, so that a client that reads slowly does not hold up others.
-type page struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (p *page) Header() http.Header         { return p.header }
-func (p *page) WriteHeader(status int)      { p.status = status }
-func (p *page) Write(b []byte) (int, error) { return p.body.Write(b) }
-
-func (p *page) writeTo(w http.ResponseWriter) {
-	for key, values := range p.header {
-		w.Header()[key] = values
-	}
-	w.WriteHeader(p.status)
-	// An error means that the client went away.
-	_, _ = w.Write(bytes.Replace(p.body.Bytes(), []byte("</head>"), []byte(hide), 1))
+// observe keeps what pages show of a window, and frees what was made of others. It waits while a page is made: both take
+// memory that is given back at once.
+func (p *pages) observe(w *agent.Profile, k *kind) {
+	p.busy <- struct{}{}
+	defer func() { <-p.busy }()
+	p.recent.add(reduce([]*agent.Profile{w}, k, maxWindowNodes))
+	_, version := p.recent.last()
+	p.cache.forget(version)
+	p.handlers = nil
 }

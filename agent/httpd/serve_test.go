@@ -29,7 +29,7 @@ func serve(t *testing.T, f *fake, webConfig string) (addr string, stop func() er
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- newServer(t, f).Serve(ctx, ln, webConfig) }()
+	go func() { done <- newServer(t, f).Serve(ctx, ln) }()
 	t.Cleanup(cancel)
 	return ln.Addr().String(), func() error { cancel(); return <-done }
 }
@@ -74,7 +74,7 @@ func TestServeStopsAtOnce(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := newServer(t, new(fake)).Serve(ctx, ln, ""); err != nil {
+	if err := newServer(t, new(fake)).Serve(ctx, ln); err != nil {
 		t.Error(err)
 	}
 	if conn, err := net.Dial("tcp", ln.Addr().String()); err == nil {

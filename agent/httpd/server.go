@@ -3,7 +3,7 @@
 //	s := httpd.New(source, exporter.Gatherer(), logger)
 //	go func() { for w := range windows { s.Observe(w) } }()
 //	ln, err := httpd.Listen(address, webConfig, allowInsecure)
-//	err = s.Serve(ctx, ln, webConfig)
+//	err = s.Serve(ctx, ln)
 //
 // Everything is read-only: there is no request that changes the agent, a target or a file. What a request may cost
 // is bounded in time, number and memory.
@@ -89,10 +89,12 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	return s
 }
 
-// Observe takes a closed window for the pages. Windows come in order.
+// Observe takes a closed window for the pages. Windows come in order. Only what pages show of a window is kept.
 func (s *Server) Observe(p *agent.Profile) {
-	s.recent.add(p)
-	s.pages.forget()
+	k := shownKind(recordedKinds(s.source.Stats()))
+	if k != nil {
+		s.pages.observe(p, k)
+	}
 }
 
 // Handler answers as Serve does, but to whatever Host it is asked for.
@@ -106,14 +108,12 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "the agent is sampling")
 }
 
-// Serve answers on ln until ctx ends, and closes ln. webConfig is a file with TLS and authentication settings in
-// the format of the Prometheus exporters, or empty for none. Profiles that are being pulled at the end are cut
-// short and sent.
-func (s *Server) Serve(ctx context.Context, ln net.Listener, webConfig string) error {
+// Serve answers on ln until ctx ends, and closes ln. Profiles that are being pulled at the end are cut short and sent.
+func (s *Server) Serve(ctx context.Context, ln *Listener) error {
 	requests, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errStopping)
 	srv := &http.Server{
-		Handler: localHost(ln.Addr(), s.handler),
+		Handler: ln.protect(localHost(ln.Addr(), s.handler)),
 		// No ReadTimeout: it would also end requests that are being answered. See bodiless.
 		ReadHeaderTimeout: 10 * time.Second,
 		WriteTimeout:      writeTimeout,
@@ -125,7 +125,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener, webConfig string) e
 
 	served := make(chan error, 1)
 	go func() {
-		served <- web.Serve(ln, srv, &web.FlagConfig{WebConfigFile: &webConfig}, s.logger)
+		served <- web.Serve(ln, srv, &web.FlagConfig{WebConfigFile: &ln.webConfig}, s.logger)
 	}()
 	select {
 	case err := <-served:

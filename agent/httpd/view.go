@@ -99,6 +99,23 @@ func (v *view) leafOf(s *profile.Sample) string {
 	return strings.Join(words, " ")
 }
 
+// labels are those of which leafOf makes a frame.
+func (v *view) labels(l agent.EventLabels) (shown agent.EventLabels) {
+	for _, key := range v.leaf {
+		switch key {
+		case "class":
+			shown.Class = l.Class
+		case "kind":
+			shown.What = l.What
+		case "probe":
+			shown.Probe = l.Probe
+		case "value":
+			shown.Value = l.Value
+		}
+	}
+	return shown
+}
+
 // leaves gives samples their innermost frames, which are functions without a place.
 type leaves struct {
 	profile *profile.Profile

@@ -16,6 +16,8 @@ type command struct {
 	cmd    *exec.Cmd
 	gate   *os.File // closing it without a word ends the command before it began
 	exited chan error
+	keeper *keeper
+	began  bool
 }
 
 // gateVerb is the hidden verb of the copy; gateFD is where it waits.
@@ -37,11 +39,20 @@ func startCommand(argv []string, stdout, stderr io.Writer) (*command, error) {
 	cmd := exec.Command("/proc/self/exe", append([]string{gateVerb, path}, argv...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, stdout, stderr
 	cmd.ExtraFiles = []*os.File{r}
+	pidfd := -1
+	cmd.SysProcAttr = &syscall.SysProcAttr{PidFD: &pidfd}
 	if err := cmd.Start(); err != nil {
 		w.Close()
 		return nil, fmt.Errorf("start command: %w", err)
 	}
 	c := &command{cmd: cmd, gate: w, exited: make(chan error, 1)}
+	file := os.NewFile(uintptr(pidfd), "pidfd")
+	defer file.Close()
+	if c.keeper, err = startKeeper(file); err != nil {
+		w.Close()
+		cmd.Wait()
+		return nil, fmt.Errorf("start keeper of the command: %w", err)
+	}
 	go func() {
 		err := cmd.Wait()
 		if err != nil {
@@ -56,12 +67,30 @@ func (c *command) pid() int { return c.cmd.Process.Pid }
 
 // release lets the command begin.
 func (c *command) release() {
+	c.began = true
 	c.gate.Write([]byte{1}) // if it is gone already, exited tells
 	c.gate.Close()
 }
 
-// kill ends a command that has not begun. One that has is left alone: its time is its own.
-func (c *command) kill() { c.gate.Close() }
+// leave is for the end of a recording. A command that has not begun never does. One that is running is ended if the
+// recording was interrupted; otherwise it runs on: its time is its own.
+func (c *command) leave(interrupted bool) {
+	if !c.began {
+		c.gate.Close()
+	}
+	if interrupted && c.running() {
+		c.keeper.end()
+		return
+	}
+	c.keeper.letGo()
+}
+
+// running says whether the command has begun and not ended.
+func (c *command) running() bool {
+	// EPERM: it has become another user's.
+	err := c.cmd.Process.Signal(syscall.Signal(0))
+	return c.began && len(c.exited) == 0 && (err == nil || errors.Is(err, syscall.EPERM))
+}
 
 // become is the verb behind the gate: it waits for a byte, then executes args[0] with argv args[1:].
 func become(_ context.Context, args []string, _, _ io.Writer) error {

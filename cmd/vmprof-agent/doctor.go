@@ -61,17 +61,28 @@ func doctorVerb(ctx context.Context, args []string, stdout, stderr io.Writer) er
 // tryEngines makes an agent that samples nothing, for the sake of its call engines. Guests connect to whoever listens on
 // the socket that they know, so it has one of its own, which none knows.
 func tryEngines(ctx context.Context) ([]calls.Choice, error) {
-	dir, err := os.MkdirTemp("", "vmprof-doctor-")
-	if err != nil {
-		return nil, err
+	dir, err := trialDir(os.TempDir(), "/run", "/dev/shm", "/")
+	if err == nil {
+		defer os.RemoveAll(dir)
+	} else {
+		dir = "/proc/self/none" // the engine that needs a socket says so, and the others are tried
 	}
-	defer os.RemoveAll(dir)
 	a, err := agent.New(ctx, agent.Options{Filter: true, Calls: &agent.CallOptions{GuestSocket: filepath.Join(dir, "guest.sock")}})
 	if err != nil {
 		return nil, err
 	}
 	defer a.Close()
 	return a.CallChoices(), nil
+}
+
+// trialDir makes a directory in the first of those where it can. The agent's image has no /tmp.
+func trialDir(parents ...string) (dir string, err error) {
+	for _, parent := range parents {
+		if dir, err = os.MkdirTemp(parent, "vmprof-doctor-"); err == nil {
+			return dir, nil
+		}
+	}
+	return "", err
 }
 
 func writeReport(w io.Writer, r doctor.Report, asJSON bool) error {

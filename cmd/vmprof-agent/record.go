@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/google/pprof/profile"
@@ -20,8 +22,8 @@ import (
 const recordUsage = `Usage: vmprof-agent record [flags] [-- COMMAND [ARG]...]
 
 Samples running processes, or COMMAND and what it starts, and writes a profile.
-Without -p and COMMAND it samples the whole machine. Ctrl-C ends it early and
-still writes.
+Without -p and COMMAND it samples the whole machine. Ctrl-C, SIGTERM and SIGHUP
+end it early: it still writes, then ends COMMAND. After -d COMMAND runs on.
 
   vmprof-agent record -p 4711                      # one JVM, 30 s, to vmprof.pb.gz
   vmprof-agent record -d 10s -F 999 -o all.folded  # the machine, for a flame graph
@@ -107,6 +109,14 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
+	limitMemory(logger(o.verbose, stderr))
+	// A terminal that goes away ends a recording as Ctrl-C does, unless nohup(1) has it ignored.
+	if !signal.Ignored(syscall.SIGHUP) {
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
+		context.AfterFunc(ctx, stop)
+		defer stop()
+	}
 	outputs := o.outputs()
 	if err := checkOutputs(outputs); err != nil {
 		return err
@@ -120,11 +130,16 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		if child, err = startCommand(o.command, childOut, stderr); err != nil {
 			return err
 		}
-		defer child.kill()
+		defer func() { child.leave(ctx.Err() != nil) }()
 		o.pids = []int{child.pid()}
+	}
+	written := []string{o.stats}
+	for _, out := range outputs {
+		written = append(written, out.path)
 	}
 	options := agent.Options{
 		Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: logger(o.verbose, stderr),
+		Settle: settle(written...),
 	}
 	o.apply(&options)
 	o.contexts.apply(&options)
@@ -159,6 +174,9 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	counts, err := o.store(stdout, p, windows, outputs)
 	if err != nil {
 		return err
+	}
+	if child != nil && ctx.Err() == nil && child.running() {
+		fmt.Fprintf(stderr, "vmprof-agent: the recording is over after %v, as -d says; %s still runs, as process %d\n", o.duration, o.command[0], child.pid())
 	}
 	if o.stats != "" {
 		if err := writeStats(o.stats, a, counts); err != nil {

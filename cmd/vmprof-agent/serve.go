@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -106,7 +108,10 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	defer ln.Close()
 	log := logger(o.verbose, stderr)
-	options := agent.Options{Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: log}
+	limitMemory(log)
+	// There is nothing to read anew: the web configuration is read for each connection and request.
+	signal.Ignore(syscall.SIGHUP)
+	options := agent.Options{Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: log, Settle: settle()}
 	o.apply(&options)
 	o.contexts.apply(&options)
 	a, err := agent.New(ctx, options)
@@ -159,7 +164,7 @@ type profiler interface {
 }
 
 // run serves p on ln until ctx ends or something fails.
-func (o *serveOptions) run(ctx context.Context, p profiler, ln net.Listener, length time.Duration, log *slog.Logger) error {
+func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, length time.Duration, log *slog.Logger) error {
 	build := version.Get()
 	metrics, err := prom.New(p, &prom.Options{
 		MaxMethods: orNone(o.maxMethods), MaxServices: orNone(o.maxServices), NoTime: !o.time, Calls: o.calls, Events: o.events.Kinds,
@@ -182,7 +187,7 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln net.Listener, len
 				server.Observe(w)
 			})
 		},
-		func() error { return server.Serve(ctx, ln, o.webConfig) },
+		func() error { return server.Serve(ctx, ln) },
 	}
 	ended := make(chan error, len(tasks))
 	for _, task := range tasks {

@@ -31,6 +31,7 @@ func verbs() []verb {
 		{"version", "print the version", printVersion},
 		{"help", "print this help", help},
 		{gateVerb, "", become},
+		{keepVerb, "", keep},
 		{semaphore.GuardVerb, "", guard},
 	}
 }

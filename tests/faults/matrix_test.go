@@ -31,7 +31,8 @@ var matrix = []Section{
 		redefinedRows,
 	)},
 	{Name: "service", Title: "The agent behaves as a service", Rows: slices.Concat(
-		[]Row{},
+		serviceRows,
+		memoryRows,
 		observingRows,
 	)},
 }

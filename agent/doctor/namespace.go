@@ -1,0 +1,17 @@
+package doctor
+
+import "context"
+
+// checkPIDNamespace: the kernel side reports the host's process ids.
+func checkPIDNamespace(_ context.Context, env *Env) Result {
+	host, err := env.Proc.HostPIDs()
+	switch {
+	case err != nil:
+		return Result{Status: Info, Detail: "not known: " + err.Error()}
+	case host:
+		return ok("the host's")
+	}
+	return Result{Missing, "not the host's",
+		"Samples carry the host's process ids, which are other processes here: nothing but the kernel has names, and -p and COMMAND choose wrong processes.",
+		"Run on the host, or in its PID namespace: docker run --pid=host, hostPID: true in Kubernetes."}
+}

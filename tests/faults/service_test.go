@@ -1,0 +1,329 @@
+package faults
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+)
+
+var serviceRows = []Row{
+	{Fault: "a web configuration without TLS and users", Test: testOpenAddress,
+		Holds:     "An address that others can reach is refused. If the file loses its TLS and users while the agent runs, every request is refused until it is mended.",
+		Elsewhere: []string{"agent/httpd.TestListen", "agent/httpd.TestLostProtection", "agent/httpd.TestHalfWrittenConfig"}},
+	{Fault: "a hangup", Test: testHangup,
+		Holds: "`record` ends in order and writes its profile; `serve` goes on."},
+	{Fault: "a recording with a COMMAND is killed", Test: testKilledRecording,
+		Holds: "COMMAND is ended, with SIGTERM and 30 s later with SIGKILL. It is ended as well when a signal ends the recording."},
+	{Fault: "an agent that is taken over", Test: testPrivileges,
+		Holds: "After start every thread of it has only the capabilities that are needed to go on, no_new_privs and an empty bounding set. COMMAND keeps what the user has."},
+	{Fault: "a PID namespace that is not the host's", Test: testPIDNamespace,
+		Holds:     "`doctor` says that recording does not work there, and how to run it. `record` warns, and its profile says why names are missing.",
+		Elsewhere: []string{"agent/doctor.TestChecks"}},
+	{Fault: "an image without /tmp", Test: testWithoutTmp,
+		Holds: "`doctor` tries the call engines all the same, as `record` does."},
+	{Fault: "a COMMAND that runs longer than -d", Test: testShortRecording,
+		Holds: "`record` says that COMMAND still runs, and as which process. COMMAND runs on."},
+}
+
+// needRoot is for tests that load BPF programs.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+}
+
+// An agentRun is an agent that was started with any arguments.
+type agentRun struct {
+	*exec.Cmd
+	output outputFile
+}
+
+// An outputFile has what the agent has printed by now.
+type outputFile string
+
+func (f outputFile) String() string {
+	text, err := os.ReadFile(string(f))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// startAgent starts a command, by default the agent, and kills it when the test ends.
+func startAgent(t *testing.T, name string, args ...string) *agentRun {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "output")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	run := &agentRun{exec.Command(name, args...), outputFile(path)}
+	run.Stdout, run.Stderr = file, file
+	run.Dir = t.TempDir()
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		run.Process.Kill()
+		run.Wait()
+	})
+	return run
+}
+
+// wait waits for the agent's end and returns its exit code; -1 if a signal killed it.
+func (r *agentRun) wait(t *testing.T) int {
+	t.Helper()
+	ended := make(chan struct{})
+	go func() {
+		r.Cmd.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatalf("the agent does not end:\n%s", r.output)
+	}
+	return r.ProcessState.ExitCode()
+}
+
+// address waits until a server says where it is.
+func (r *agentRun) address(t *testing.T) (url string) {
+	t.Helper()
+	address := regexp.MustCompile(`http://[0-9.]+:[0-9]+`)
+	eventually(t, time.Minute, "the server says where it is", func() bool {
+		url = address.FindString(r.output.String())
+		return url != ""
+	})
+	return url
+}
+
+// fetch returns what a server answers.
+func fetch(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+func testOpenAddress(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "web.yml")
+	if err := os.WriteFile(config, []byte("http_server_config:\n  http2: true\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	output, code := finish(t, built.Path, "serve", "--listen=0.0.0.0:0", "--web.config.file="+config)
+	if code != 1 || !strings.Contains(output, "neither") || !strings.Contains(output, "basic_auth_users") {
+		t.Errorf("ended with %d:\n%s", code, output)
+	}
+}
+
+func testHangup(t *testing.T) {
+	needRoot(t)
+	path := filepath.Join(t.TempDir(), "profile.pb.gz")
+	record := startAgent(t, built.Path, "record", "-d", "10m", "-o", path, "--", "sleep", "600")
+	pid := commandOf(t, record, "sleep")
+	if err := record.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if code := record.wait(t); code != 0 {
+		t.Errorf("record ended with %d:\n%s", code, record.output)
+	}
+	if _, err := profiler.ReadProfile(path); err != nil {
+		t.Error(err)
+	}
+	eventually(t, 30*time.Second, "COMMAND has ended", func() bool { return !alive(pid) })
+
+	serve := startAgent(t, built.Path, "serve", "--listen=127.0.0.1:0")
+	url := serve.address(t)
+	if err := serve.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	// Its answer to the next signal shows that it took this one.
+	if status, _ := fetch(t, url+"/-/healthy"); status != http.StatusOK {
+		t.Errorf("status %d after a hangup", status)
+	}
+	if err := serve.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := serve.wait(t); code != 0 {
+		t.Errorf("serve ended with %d:\n%s", code, serve.output)
+	}
+}
+
+// commandOf waits until the agent's COMMAND runs, and returns its process.
+func commandOf(t *testing.T, run *agentRun, comm string) (pid int) {
+	t.Helper()
+	eventually(t, time.Minute, comm+" runs", func() bool {
+		tasks := fmt.Sprintf("/proc/%d/task", run.Process.Pid)
+		threads, _ := os.ReadDir(tasks)
+		for _, thread := range threads { // children are those of the thread that forked
+			text, _ := os.ReadFile(filepath.Join(tasks, thread.Name(), "children"))
+			for _, child := range strings.Fields(string(text)) {
+				name, _ := os.ReadFile("/proc/" + child + "/comm")
+				if strings.TrimSpace(string(name)) == comm {
+					pid, _ = strconv.Atoi(child)
+					return true
+				}
+			}
+		}
+		return false
+	})
+	t.Cleanup(func() {
+		if alive(pid) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return pid
+}
+
+// alive says whether a process runs, and is no zombie.
+func alive(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := bytes.Cut(text, []byte(") "))
+	return len(rest) > 0 && rest[0] != 'Z'
+}
+
+func testKilledRecording(t *testing.T) {
+	needRoot(t)
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		record := startAgent(t, built.Path, "record", "-d", "10m", "-o", "out.folded", "--", "sleep", "600")
+		pid := commandOf(t, record, "sleep")
+		if err := record.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		record.wait(t)
+		eventually(t, 30*time.Second, fmt.Sprintf("COMMAND has ended after the agent's %v", signal), func() bool { return !alive(pid) })
+	}
+}
+
+func testShortRecording(t *testing.T) {
+	needRoot(t)
+	record := startAgent(t, built.Path, "record", "-d", "1s", "-o", "out.folded", "--", "sleep", "600")
+	pid := commandOf(t, record, "sleep")
+	if code := record.wait(t); code != 0 {
+		t.Errorf("ended with %d", code)
+	}
+	if want := fmt.Sprintf("sleep still runs, as process %d", pid); !strings.Contains(record.output.String(), want) {
+		t.Errorf("no %q in\n%s", want, record.output)
+	}
+	if !alive(pid) {
+		t.Error("COMMAND was ended")
+	}
+}
+
+func testPrivileges(t *testing.T) {
+	needRoot(t)
+	needed := uint64(1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON | 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_SYSLOG | 1<<unix.CAP_CHECKPOINT_RESTORE)
+	admin := uint64(1 << unix.CAP_SYS_ADMIN) // where the kernel asks for it: see doctor
+	serve := startAgent(t, built.Path, "serve", "--listen=127.0.0.1:0")
+	serve.address(t)
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", serve.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, thread := range threads {
+		have := privilegesOf(t, fmt.Sprintf("/proc/%d/task/%s/status", serve.Process.Pid, thread.Name()))
+		for _, set := range []string{"CapPrm", "CapEff", "CapInh", "CapAmb"} {
+			if have[set]&^(needed|admin) != 0 {
+				t.Errorf("thread %s: %s is %#x, want no more than %#x", thread.Name(), set, have[set], needed)
+			}
+		}
+		if have["CapPrm"]&needed != needed {
+			t.Errorf("thread %s: of %#x only %#x is left", thread.Name(), needed, have["CapPrm"])
+		}
+		if have["CapBnd"] != 0 || have["NoNewPrivs"] != 1 {
+			t.Errorf("thread %s: bounding set %#x, no_new_privs %d", thread.Name(), have["CapBnd"], have["NoNewPrivs"])
+		}
+	}
+
+	record := startAgent(t, built.Path, "record", "-d", "1m", "-o", "out.folded", "--", "sleep", "600")
+	pid := commandOf(t, record, "sleep")
+	mine, command := privilegesOf(t, "/proc/self/status"), privilegesOf(t, fmt.Sprintf("/proc/%d/status", pid))
+	for set, want := range mine {
+		if command[set] != want {
+			t.Errorf("COMMAND: %s is %#x, want %#x", set, command[set], want)
+		}
+	}
+	if have := privilegesOf(t, fmt.Sprintf("/proc/%d/status", record.Process.Pid)); have["CapPrm"]&^(needed|admin) != 0 {
+		t.Errorf("record: permitted %#x", have["CapPrm"])
+	}
+
+	// What only root may write is written all the same.
+	dir := t.TempDir()
+	if err := os.Chown(dir, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if output, code := finish(t, built.Path, "record", "-d", "1s", "-o", filepath.Join(dir, "out.folded")); code != 0 {
+		t.Errorf("a file in another user's directory: ended with %d:\n%s", code, output)
+	}
+}
+
+// privilegesOf reads the capability sets and no_new_privs of a status file.
+func privilegesOf(t *testing.T, path string) map[string]uint64 {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := make(map[string]uint64)
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(line, ":")
+		if strings.HasPrefix(key, "Cap") || key == "NoNewPrivs" {
+			if have[key], err = strconv.ParseUint(strings.TrimSpace(value), 16, 64); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return have
+}
+
+func testPIDNamespace(t *testing.T) {
+	needRoot(t)
+	inside := []string{"-pfm", "--mount-proc", built.Path}
+	output, code := finish(t, "unshare", append(inside, "doctor")...)
+	if code != 1 || !strings.Contains(output, "missing  PID namespace") || !strings.Contains(output, "--pid=host") {
+		t.Errorf("doctor ended with %d:\n%s", code, output)
+	}
+	output, code = finish(t, "unshare", append(inside, "record", "-d", "1s", "-o", filepath.Join(t.TempDir(), "out.txt"))...)
+	if code != 0 || strings.Count(output, "PID namespace") < 2 {
+		t.Errorf("record ended with %d, and does not both warn and say so in the profile:\n%s", code, output)
+	}
+}
+
+func testWithoutTmp(t *testing.T) {
+	needRoot(t)
+	doctor := exec.Command(built.Path, "doctor", "--json")
+	doctor.Env = append(os.Environ(), "TMPDIR=/nonexistent")
+	output, err := doctor.Output() // it may end with 1
+	if err != nil && doctor.ProcessState == nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(output), "/nonexistent") || !strings.Contains(string(output), `"engine_`) {
+		t.Errorf("the call engines were not tried:\n%s", output)
+	}
+}
