@@ -13,7 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/branch"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/page"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/semaphore"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/usdt"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -27,7 +27,7 @@ type callEngines struct {
 
 	// What each engine names its calls by; nil if it does not run.
 	page      *page.Engine
-	semaphore *semaphore.Engine
+	usdt      *usdt.Engine
 	listener  *listener.Listener // of the engine of the same name
 	estimator *estimator
 	branch    *branch.Engine
@@ -36,7 +36,7 @@ type callEngines struct {
 
 	// Guarded by agent.mu.
 	pages  map[int]bool          // pids of guests that share a page
-	php    map[*process]bool     // guests of the semaphore engine
+	probed map[*process]bool     // guests of the usdt engine
 	rates  map[string]calls.Rate // the last one with ticks, as profiles are labelled
 	counts callCounts
 }
@@ -66,7 +66,7 @@ func noCallDiscards() map[string]uint64 {
 
 // newCallEngines starts the engines that opt asks for and that work here. It fails if none does.
 func newCallEngines(a *Agent, opt CallOptions) (*callEngines, error) {
-	e := &callEngines{agent: a, opt: opt, rates: map[string]calls.Rate{}, php: map[*process]bool{}, counts: callCounts{discarded: noCallDiscards()}}
+	e := &callEngines{agent: a, opt: opt, rates: map[string]calls.Rate{}, probed: map[*process]bool{}, counts: callCounts{discarded: noCallDiscards()}}
 	for _, c := range e.candidates() {
 		choice := calls.Choice{Engine: c.name}
 		if opt.Engine != "" && opt.Engine != calls.Auto && opt.Engine != c.name {
@@ -171,14 +171,12 @@ func (e *callEngines) candidates() []candidate {
 			e.listener = l
 			return listener.NewEngine(l, &hotCode{agent: a, engines: e}, a.log), nil
 		}},
-		{semaphore.Name, "for PHP that was started with USE_ZEND_DTRACE=1", "", func() (calls.Engine, error) {
-			engine, err := semaphore.Try(semaphore.Options{
-				AllowGuestWrites: e.opt.GuestWrites, Objects: a.objects, Proc: a.opt.Proc, Pool: a.pool, Log: a.log,
-			})
+		{usdt.Name, "for interpreters with a probe at every function: PHP with USE_ZEND_DTRACE=1, Python, Ruby", "", func() (calls.Engine, error) {
+			engine, err := usdt.Try(usdt.Options{Objects: a.objects, Proc: a.opt.Proc, Pool: a.pool, Log: a.log})
 			if err != nil {
 				return nil, err
 			}
-			e.semaphore = engine
+			e.usdt = engine
 			return engine, nil
 		}},
 	}
@@ -195,16 +193,16 @@ func (a *Agent) wanted(pid int) bool {
 
 // look shows a process to the engines that must find their guests by themselves. What is not ready yet is shown again.
 func (e *callEngines) look(p *process) {
-	if e.semaphore == nil || p.exited.Load() || p.work.shown || !e.agent.wanted(p.pid) {
+	if e.usdt == nil || p.exited.Load() || p.work.shown || !e.agent.wanted(p.pid) {
 		return
 	}
 	p.work.shown = true
-	found, err := e.semaphore.Look(context.Background(), p.pid)
+	found, err := e.usdt.Look(context.Background(), p.pid)
 	switch {
 	case found:
 		e.agent.mu.Lock()
 		defer e.agent.mu.Unlock()
-		e.php[p] = true
+		e.probed[p] = true
 	case errors.Is(err, vmruntime.ErrStarting):
 		if pause, ok := p.work.show.again(); ok {
 			p.work.shown = false
@@ -245,12 +243,12 @@ func (e *callEngines) needTop() bool { return e.listener != nil || e.estimator !
 // onNamedCall folds a call that brought its names; mu is held.
 func (a *Agent) onNamedCall(c *bpf.NamedCall) {
 	e := a.engines
-	if e.semaphore == nil {
+	if e.usdt == nil {
 		e.counts.discarded[discardMalformed]++
 		return
 	}
 	a.process(&c.Header)
-	if !e.semaphore.Fold(c, e.add(semaphore.Name)) {
+	if !e.usdt.Fold(c, e.add(usdt.Name)) {
 		e.counts.discarded[discardUnnamed]++
 	}
 }
@@ -282,8 +280,8 @@ func (e *callEngines) flush() {
 	if e.page != nil {
 		e.page.Flush(e.add("page"))
 	}
-	if e.semaphore != nil {
-		e.semaphore.Flush(e.add(semaphore.Name))
+	if e.usdt != nil {
+		e.usdt.Flush(e.add(usdt.Name))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/usdt"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -45,7 +46,11 @@ func (e *callEngines) govern() (stop func()) {
 	for _, engine := range e.running {
 		g := &governed{Engine: engine, guests: e.guestsOf(engine.Name()), seen: map[*process]uint64{}}
 		if engine != calls.Engine(e.estimator) {
-			g.controller = budget.New(budget.Limits{Share: e.opt.Budget, Fixed: e.opt.fixed(engine.Name())})
+			limits := budget.Limits{Share: e.opt.Budget, Fixed: e.opt.fixed(engine.Name())}
+			if engine.Name() == usdt.Name {
+				limits.MaxHz = usdt.MaxHz
+			}
+			g.controller = budget.New(limits)
 		}
 		governs = append(governs, g)
 	}
@@ -86,8 +91,8 @@ func (e *callEngines) guestsOf(engine string) func(*process) bool {
 	switch engine {
 	case "page":
 		return func(p *process) bool { return e.pages[p.pid] }
-	case "semaphore":
-		return func(p *process) bool { return e.php[p] }
+	case usdt.Name:
+		return func(p *process) bool { return e.probed[p] }
 	case "branch":
 		return func(*process) bool { return true }
 	case "listener":
@@ -119,7 +124,7 @@ func (e *callEngines) tune() {
 			p.callItself(runtimes[pid])
 		}
 	}
-	maps.DeleteFunc(e.php, func(p *process, _ bool) bool { return p.exited.Load() })
+	maps.DeleteFunc(e.probed, func(p *process, _ bool) bool { return p.exited.Load() })
 	for _, g := range e.governed {
 		g.count(a)
 	}

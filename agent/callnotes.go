@@ -18,9 +18,9 @@ func (e *callEngines) notes(p *Profile) (notes []string) {
 			jvms++
 		}
 	}
-	var php []string
-	if e.semaphore != nil {
-		php = e.semaphore.Notes()
+	var probed []string
+	if e.usdt != nil {
+		probed = e.usdt.Notes()
 	}
 	e.agent.mu.Lock()
 	defer e.agent.mu.Unlock()
@@ -35,7 +35,7 @@ func (e *callEngines) notes(p *Profile) (notes []string) {
 		}
 		notes = append(notes, note)
 	}
-	notes = append(notes, php...)
+	notes = append(notes, probed...)
 	for _, g := range e.governed {
 		if note := g.note(e.opt); note != "" {
 			notes = append(notes, note)
@@ -55,11 +55,11 @@ func (e *callEngines) silence(engine string, jvms int) string {
 			return "no guest is connected any more"
 		}
 		return "no guest has connected"
-	case "semaphore":
-		if n := len(e.php); n > 0 {
-			return fmt.Sprintf("PHP runs (%d processes), and no burst met a call of theirs", n)
+	case "usdt":
+		if n := len(e.probed); n > 0 {
+			return fmt.Sprintf("it samples %d processes, and no window met a call of theirs", n)
 		}
-		return "no PHP process that it can sample is running"
+		return "no interpreter that it can sample is running"
 	case "hotspot":
 		if jvms > 0 {
 			return fmt.Sprintf("of %d JVMs none was busy enough", jvms)

@@ -20,7 +20,7 @@ func (f fakeEngine) Name() string { return f.name }
 // notingEngines runs engines of these names.
 func notingEngines(opt CallOptions, names ...string) *callEngines {
 	a, _ := testAgent()
-	e := &callEngines{agent: a, opt: opt.withDefaults(), pages: map[int]bool{}, php: map[*process]bool{}}
+	e := &callEngines{agent: a, opt: opt.withDefaults(), pages: map[int]bool{}, probed: map[*process]bool{}}
 	for _, name := range names {
 		e.running = append(e.running, fakeEngine{name: name})
 		e.choices = append(e.choices, calls.Choice{Engine: name, Chosen: true, Reason: "for some"})
@@ -31,7 +31,7 @@ func notingEngines(opt CallOptions, names ...string) *callEngines {
 
 // An engine that was used and has no calls in a profile says why.
 func TestNotesOfSilence(t *testing.T) {
-	e := notingEngines(CallOptions{}, "page", "hotspot", "listener", "semaphore", "branch")
+	e := notingEngines(CallOptions{}, "page", "hotspot", "listener", "usdt", "branch")
 	e.choices = append(e.choices, calls.Choice{Engine: "other", Reason: "it is not for this machine"})
 	var profile Profile
 	check := func(want ...string) {
@@ -43,7 +43,7 @@ func TestNotesOfSilence(t *testing.T) {
 	check("engine page: used: for some; no calls: no guest has connected",
 		"engine hotspot: used: for some; no calls: no JVM was busy",
 		"engine listener: used: for some; no calls: no JVM was busy, and nothing else whose VM writes a map for perf",
-		"engine semaphore: used: for some; no calls: no PHP process that it can sample is running",
+		"engine usdt: used: for some; no calls: no interpreter that it can sample is running",
 		"engine branch: used: for some; no calls: nobody made one while it sampled",
 		"engine other: not used: it is not for this machine")
 	// JVMs are the engine hotspot's, where that is used.
@@ -52,7 +52,7 @@ func TestNotesOfSilence(t *testing.T) {
 	check("engine page: used: for some; no calls: no guest has connected",
 		"engine hotspot: used: for some; no calls: of 1 JVMs none was busy enough",
 		"engine listener: used: for some; no calls: nothing was busy whose VM writes a map for perf",
-		"engine semaphore: used: for some; no calls: no PHP process that it can sample is running",
+		"engine usdt: used: for some; no calls: no interpreter that it can sample is running",
 		"engine branch: used: for some; no calls: nobody made one while it sampled",
 		"engine other: not used: it is not for this machine")
 	p := newProcess(proc.Identity{PID: 9}, false)
@@ -62,12 +62,12 @@ func TestNotesOfSilence(t *testing.T) {
 		t.Errorf("of a process with a map it says %q", got)
 	}
 	e.pages[7] = true
-	e.php[&process{}] = true
+	e.probed[&process{}] = true
 	profile.Processes = []*Process{{Runtime: "hotspot"}, {}, {Calls: []*Calls{{Engine: "listener"}}}}
 	check("engine page: used: for some; no calls: guests are connected (1), and no burst met a call of theirs",
 		"engine hotspot: used: for some; no calls: of 1 JVMs none was busy enough",
 		"engine listener: used: for some",
-		"engine semaphore: used: for some; no calls: PHP runs (1 processes), and no burst met a call of theirs",
+		"engine usdt: used: for some; no calls: it samples 1 processes, and no window met a call of theirs",
 		"engine branch: used: for some; no calls: nobody made one while it sampled",
 		"engine other: not used: it is not for this machine")
 }
@@ -122,7 +122,7 @@ func TestFixedRates(t *testing.T) {
 	}{
 		{"page", all, all, true},
 		{"page", calls.Rate{Hz: 99}, calls.Rate{Hz: 99}, false},
-		{"semaphore", calls.Rate{}, calls.Rate{}, false},
+		{"usdt", calls.Rate{}, calls.Rate{}, false},
 		{"hotspot", all, all, false}, // its windows follow from the budget, whatever is fixed
 		{"listener", all, calls.Rate{Hz: 99, Burst: calls.Burst{Stride: 1, Samples: 32}}, true},
 		{"listener", calls.Rate{}, calls.Rate{Burst: calls.Burst{Stride: 1}}, false},

@@ -9,7 +9,6 @@ type CallOptions struct {
 	Rate        calls.Rate // what is fixed; fields that are 0 follow from the budget. If none is 0, there is no budget
 	Logical     bool       // calls that a VM inlined, too
 	Exact       Exact      // count every call of one JVM instead
-	GuestWrites bool       // engines may write into guests
 	GuestSocket string     // where cooperating guests connect; "" means DefaultGuestSocket
 }
 
@@ -58,5 +57,5 @@ func CallFrequency(budget float64) int {
 
 // CallEngines are the names of all engines, in the order in which they are tried.
 func CallEngines() []string {
-	return []string{"page", "branch", "hotspot", "listener", "semaphore"}
+	return []string{"page", "branch", "hotspot", "listener", "usdt"}
 }

@@ -30,8 +30,8 @@ func TestCallIdentity(t *testing.T) {
 	call := callRecord(id, bpf.EngineListener, 3, jit(1, 4), jit(2, 8))
 	a.handle(call)
 	a.handle(call)
-	a.handle(callRecord(id, bpf.EngineListener, 2, jit(1, 4), jit(2, 8)))  // of an earlier VM
-	a.handle(callRecord(id, bpf.EngineSemaphore, 3, jit(1, 4), jit(2, 8))) // nobody runs that engine
+	a.handle(callRecord(id, bpf.EngineListener, 2, jit(1, 4), jit(2, 8))) // of an earlier VM
+	a.handle(callRecord(id, bpf.EngineUSDT, 3, jit(1, 4), jit(2, 8)))     // nobody runs that engine
 	a.handle(call[:len(call)-1])
 	w.pids = map[int]bool{7: true}
 	a.handle(call)

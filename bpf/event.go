@@ -37,10 +37,10 @@ const (
 
 // What sampled a call.
 const (
-	EnginePage      = uint8(ProfileCallEngineENGINE_PAGE)
-	EngineListener  = uint8(ProfileCallEngineENGINE_LISTENER)
-	EngineSemaphore = uint8(ProfileCallEngineENGINE_SEMAPHORE)
-	EngineBranch    = uint8(ProfileCallEngineENGINE_BRANCH)
+	EnginePage     = uint8(ProfileCallEngineENGINE_PAGE)
+	EngineListener = uint8(ProfileCallEngineENGINE_LISTENER)
+	EngineUSDT     = uint8(ProfileCallEngineENGINE_USDT)
+	EngineBranch   = uint8(ProfileCallEngineENGINE_BRANCH)
 )
 
 // Flags of a sample.

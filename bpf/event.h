@@ -208,7 +208,7 @@ struct process_event {
 enum call_engine {
 	ENGINE_PAGE = 1,
 	ENGINE_LISTENER,
-	ENGINE_SEMAPHORE,
+	ENGINE_USDT,
 	ENGINE_BRANCH,
 };
 
@@ -246,7 +246,9 @@ struct named_call {
 	__u64 burst;
 	__u32 caller_line; /* of the call */
 	__u8 engine;	   /* enum call_engine */
-	__u8 pad[3];
+	__u8 caller_unknown; /* 1: the probe does not say who called; 0 and no name of a caller: nobody did */
+	__u8 language; /* as user space numbers them */
+	__u8 pad;
 	__u8 callee_class[MAX_CALL_NAME], callee_name[MAX_CALL_NAME];
 	__u8 caller_class[MAX_CALL_NAME], caller_name[MAX_CALL_NAME];
 	__u8 callee_file[MAX_CALL_FILE], caller_file[MAX_CALL_FILE];

@@ -19,7 +19,7 @@ import (
 // objects are all that the agent loads, as they are for this machine.
 var objects = map[string]func() (*ebpf.CollectionSpec, error){
 	"profile": LoadProfile, "codemap": LoadCodeMap, "burst": LoadBurst, "listener": LoadListener, "branch": LoadBranch,
-	"exact": LoadExact, "php": LoadPhp, "probe": LoadProbe, "fault": LoadFault, "enter": LoadEnter,
+	"exact": LoadExact, "usdt": LoadUsdt, "probe": LoadProbe, "fault": LoadFault, "enter": LoadEnter,
 }
 
 // architectures that the agent is built for, as the names of objects have them.
@@ -272,7 +272,7 @@ func TestKernelBeside(t *testing.T) {
 		"exact": func() (io.Closer, error) {
 			return o.LoadExact(ExactOptions{PID: 1, Nodes: 100, Edges: 100, Threads: 2, Methods: 100})
 		},
-		"php":   func() (io.Closer, error) { return o.LoadPHP() },
+		"usdt":  func() (io.Closer, error) { return o.LoadUSDT() },
 		"probe": func() (io.Closer, error) { return o.LoadProbes(false) },
 	} {
 		t.Run(object, func(t *testing.T) {

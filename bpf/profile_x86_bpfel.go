@@ -34,10 +34,10 @@ type ProfileCall struct {
 type ProfileCallEngine uint32
 
 const (
-	ProfileCallEngineENGINE_PAGE      ProfileCallEngine = 1
-	ProfileCallEngineENGINE_LISTENER  ProfileCallEngine = 2
-	ProfileCallEngineENGINE_SEMAPHORE ProfileCallEngine = 3
-	ProfileCallEngineENGINE_BRANCH    ProfileCallEngine = 4
+	ProfileCallEngineENGINE_PAGE     ProfileCallEngine = 1
+	ProfileCallEngineENGINE_LISTENER ProfileCallEngine = 2
+	ProfileCallEngineENGINE_USDT     ProfileCallEngine = 3
+	ProfileCallEngineENGINE_BRANCH   ProfileCallEngine = 4
 )
 
 type ProfileChainRate struct {
@@ -239,23 +239,25 @@ const (
 )
 
 type ProfileNamedCall struct {
-	_           structs.HostLayout
-	Header      ProfileEventHeader
-	Burst       uint64
-	CallerLine  uint32
-	Engine      uint8
-	Pad         [3]uint8
-	CalleeClass [96]uint8
-	CalleeName  [96]uint8
-	CallerClass [96]uint8
-	CallerName  [96]uint8
-	CalleeFile  [192]uint8
-	CallerFile  [192]uint8
-	Left        uint32
-	Ticks       uint32
-	Gaps        uint32
-	Least       uint32
-	Spent       uint64
+	_             structs.HostLayout
+	Header        ProfileEventHeader
+	Burst         uint64
+	CallerLine    uint32
+	Engine        uint8
+	CallerUnknown uint8
+	Language      uint8
+	Pad           uint8
+	CalleeClass   [96]uint8
+	CalleeName    [96]uint8
+	CallerClass   [96]uint8
+	CallerName    [96]uint8
+	CalleeFile    [192]uint8
+	CallerFile    [192]uint8
+	Left          uint32
+	Ticks         uint32
+	Gaps          uint32
+	Least         uint32
+	Spent         uint64
 }
 
 type ProfileProcessEvent struct {

@@ -68,9 +68,29 @@ func (u Uprobes) Attach(file *os.File, pid int, p Uprobe, sites []Site) (_ []lin
 		}
 		return []link.Link{l}, nil
 	}
+	return attachSingle(ex, 0, p, sites)
+}
+
+// AttachProcess is Attach for the process pid alone on all kernels, if it has one thread. Single probes are then confined
+// to the address space of its first thread.
+func (u Uprobes) AttachProcess(file *os.File, pid int, p Uprobe, sites []Site) ([]link.Link, error) {
+	if !u.single {
+		return u.Attach(file, pid, p, sites)
+	}
+	if err := u.guard(file, sites); err != nil {
+		return nil, err
+	}
+	ex, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("open file for probes: %w", err)
+	}
+	return attachSingle(ex, pid, p, sites)
+}
+
+func attachSingle(ex *link.Executable, pid int, p Uprobe, sites []Site) ([]link.Link, error) {
 	var links []link.Link
 	for _, s := range sites {
-		l, err := ex.Uprobe("", p.Single, &link.UprobeOptions{Address: s.Offset, RefCtrOffset: s.RefCtrOffset, Cookie: s.Cookie})
+		l, err := ex.Uprobe("", p.Single, &link.UprobeOptions{PID: pid, Address: s.Offset, RefCtrOffset: s.RefCtrOffset, Cookie: s.Cookie})
 		if err != nil {
 			err = fmt.Errorf("%w (this kernel has no uprobe.multi: single probes need CAP_SYS_ADMIN)", explainSemaphore(err, sites))
 			return nil, errors.Join(err, closeLinks(links))

@@ -1,6 +1,11 @@
 package proc
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
 
 // userHZ is the kernel's USER_HZ, the unit of times in /proc/PID/stat: 100 on amd64 and arm64, whatever CONFIG_HZ is.
 const userHZ = 100
@@ -33,6 +38,15 @@ func (id Identity) Same(other Identity) bool {
 // String is for logs: pid@start in seconds since boot.
 func (id Identity) String() string {
 	return fmt.Sprintf("%d@%.2fs", id.PID, float64(id.Ticks())/userHZ)
+}
+
+// Age is how long ago the process was started.
+func (id Identity) Age() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		return 0 // the clock exists everywhere
+	}
+	return time.Duration(now.Nano()) - time.Duration(id.Start)
 }
 
 // Identify returns who has the pid now. Start is rounded down to 10 ms and Exec is zero.

@@ -25,7 +25,6 @@ func (c *callFlags) add(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Rate.Stride, "stride", 0, "calls: sample every Nth call of a burst (default: follows from the budget)")
 	fs.IntVar(&o.Rate.Samples, "samples", 0, "calls: samples of a burst (default: follows from the budget)")
 	fs.BoolVar(&o.Logical, "logical", false, "calls: also those that HotSpot inlined, as far as its own counters tell")
-	fs.BoolVar(&o.GuestWrites, "allow-guest-writes", false, "calls: let the semaphore engine write two bytes in PHP processes")
 	fs.StringVar(&o.GuestSocket, "guest-socket", agent.DefaultGuestSocket, "calls: where cooperating guests connect")
 }
 
@@ -41,7 +40,7 @@ var exacts = map[string]agent.Exact{"": agent.NotExact, "contexts": agent.ExactC
 // check reads what the flags say. With alone nothing but calls is recorded; without wanted no calls are.
 func (c *callFlags) check(fs *pflag.FlagSet, wanted, alone bool) error {
 	if !wanted {
-		for _, name := range []string{"engine", "stride", "samples", "logical", "allow-guest-writes", "guest-socket"} {
+		for _, name := range []string{"engine", "stride", "samples", "logical", "guest-socket"} {
 			if fs.Changed(name) {
 				return usageError("--" + name + " is about calls: give it -e calls, or -e cpu,calls")
 			}

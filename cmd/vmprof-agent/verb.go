@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/semaphore"
 )
 
 // A verb is one thing that the program does. It writes results to stdout and everything else to stderr.
@@ -32,7 +30,6 @@ func verbs() []verb {
 		{"help", "print this help", help},
 		{gateVerb, "", become},
 		{keepVerb, "", keep},
-		{semaphore.GuardVerb, "", guard},
 	}
 }
 

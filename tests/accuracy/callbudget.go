@@ -49,7 +49,7 @@ func planBudget(o options) (trials []budgetTrial) {
 	for _, program := range guests.VMPrograms() {
 		all = append(all, budgetTrial{program, "page"})
 	}
-	all = append(all, budgetTrial{parser, "semaphore"})
+	all = append(all, budgetTrial{parser, "usdt"})
 	if o.short {
 		all = all[:1]
 	}

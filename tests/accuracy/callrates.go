@@ -46,7 +46,7 @@ func planVMRates(o options) *rates {
 
 // planPHPRates has them on PHP-Parser.
 func planPHPRates(o options) *rates {
-	s := &rates{table: "rates-php", engine: "semaphore", programs: []string{parser}, bursts: grid()}
+	s := &rates{table: "rates-php", engine: "usdt", programs: []string{parser}, bursts: grid()}
 	return s.choose(o, parser)
 }
 

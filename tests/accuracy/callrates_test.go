@@ -77,7 +77,7 @@ func TestBudgetTable(t *testing.T) {
 	s := &budget{results: []budgetResult{
 		{budgetTrial: budgetTrial{"flat", "page"}, rate: "7x32 at 100 Hz", overhead: 0.009, said: 0.01, overlap: 96, ideal: 98, calls: 10},
 		{budgetTrial: budgetTrial{"skewed", "page"}, overhead: 0.021, overlap: 92, ideal: 99, calls: 30},
-		{budgetTrial: budgetTrial{parser, "semaphore"}, overhead: -0.01, overlap: 80},
+		{budgetTrial: budgetTrial{parser, "usdt"}, overhead: -0.01, overlap: 80},
 	}}
 	var verdicts []string
 	rows := s.tables()[0].Rows

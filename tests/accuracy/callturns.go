@@ -129,7 +129,7 @@ func discard(_ *callGraph, err error) error { return err }
 // options are how to record the guests.
 func (t *turns) options(rate calls.Rate) profiler.Options {
 	o := profiler.Options{Frequency: rate.Hz, Extra: []string{
-		"-e", "calls", "--engine", t.engine, "--guest-socket", t.socket, "--allow-guest-writes",
+		"-e", "calls", "--engine", t.engine, "--guest-socket", t.socket,
 	}}
 	if rate.Stride > 0 {
 		o.Extra = append(o.Extra, "--stride", strconv.Itoa(rate.Stride))

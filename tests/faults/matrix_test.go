@@ -21,7 +21,7 @@ var matrix = []Section{
 	{Name: "targets", Title: "The agent damages no target", Rows: slices.Concat(
 		kernelTargetRows,
 		redZoneRows,
-		[]Row{},
+		writesRows,
 	)},
 	{Name: "agent", Title: "No target hurts the agent or another target", Rows: slices.Concat(
 		kernelAgentRows,

@@ -23,6 +23,7 @@ const MaxHz = 97
 type Limits struct {
 	Share float64    // of the guests' CPU time: 0.01 is 1%
 	Fixed calls.Rate // fields that are not 0 are not changed; if none is 0, there is no budget
+	MaxHz int        // ticks a second at most, unless that is fixed; 0 means MaxHz
 }
 
 // A Usage is what was used since the engine began.
@@ -84,7 +85,7 @@ func (c *Controller) Next(u Usage) calls.Rate {
 		least = minSamples // what a hit costs is measured between two of them
 	}
 	share := c.limits.Share * c.level
-	if c.over = fit(c.limits.Fixed, cost, share).Hz == 0; c.over {
+	if c.over = fit(c.limits, cost, share).Hz == 0; c.over {
 		c.rate = c.turn(smallest(c.limits.Fixed, cost, least), cost, u.Guests)
 	} else {
 		c.rate = c.choose(cost, share*c.room(u.Guests, cost.Time()))
@@ -128,7 +129,7 @@ func (c *Controller) room(guests, spent time.Duration) float64 {
 
 // choose returns a rate that costs share of a CPU, or the last one if that is nearly as good.
 func (c *Controller) choose(cost calls.Cost, share float64) calls.Rate {
-	r := fit(c.limits.Fixed, cost, share)
+	r := fit(c.limits, cost, share)
 	if r.Hz == 0 || c.rate.Hz == 0 {
 		return r
 	}

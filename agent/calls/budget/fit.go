@@ -27,7 +27,11 @@ const (
 // as many hits each, overlap falls from 72 to 62%. Then many short bursts go before few long ones, as bursts tell more
 // of the program's phases than neighbours in one burst do of each other: ticks up to MaxHz with 16 samples each, where
 // the table's rows begin to gain less than they cost, and the rest of the budget for more samples.
-func fit(fixed calls.Rate, cost calls.Cost, share float64) calls.Rate {
+func fit(limits Limits, cost calls.Cost, share float64) calls.Rate {
+	fixed, maxHz := limits.Fixed, limits.MaxHz
+	if maxHz == 0 {
+		maxHz = MaxHz
+	}
 	candidates := strides[:worthwhileStrides(cost)]
 	if fixed.Stride > 0 {
 		candidates = []int{fixed.Stride}
@@ -35,7 +39,7 @@ func fit(fixed calls.Rate, cost calls.Cost, share float64) calls.Rate {
 	for _, stride := range slices.Backward(candidates) { // shorter ones have room where the rest is fixed
 		r := fixed
 		r.Stride = stride
-		if r = fitStride(r, cost, share*float64(time.Second)); r.Hz > 0 {
+		if r = fitStride(r, cost, share*float64(time.Second), maxHz); r.Hz > 0 {
 			return r
 		}
 	}
@@ -44,13 +48,13 @@ func fit(fixed calls.Rate, cost calls.Cost, share float64) calls.Rate {
 
 // fitStride returns the best rate with the stride of r that costs budget ns of a second at most; one without Hz if
 // there is none.
-func fitStride(r calls.Rate, cost calls.Cost, budget float64) calls.Rate {
+func fitStride(r calls.Rate, cost calls.Cost, budget float64, maxHz int) calls.Rate {
 	if r.Hz == 0 {
 		burst := r.Burst
 		if burst.Samples == 0 {
 			burst.Samples = minSamples
 		}
-		r.Hz = min(int(budget/float64(max(cost.Burst(burst), 1))), MaxHz)
+		r.Hz = min(int(budget/float64(max(cost.Burst(burst), 1))), maxHz)
 		if r.Hz == 0 && r.Samples == 0 {
 			r.Hz = 1 // and fewer samples
 		}

@@ -50,7 +50,7 @@ func TestFit(t *testing.T) {
 		{"all but ticks, dear", rate(0, 7, 32), trapping, 0.01, rate(4, 7, 32)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := fit(test.fixed, test.cost, test.share)
+			got := fit(Limits{Fixed: test.fixed}, test.cost, test.share)
 			if got != test.want {
 				t.Errorf("%v, want %v", got, test.want)
 			}

@@ -1,0 +1,79 @@
+package usdt
+
+import (
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+)
+
+// exchange is what a guest loses when a probe is attached and taken away: the kernel changes an instruction on a page of
+// its code, with its memory map locked, and all of its CPUs forget where that page was, twice. Measured: go test
+// -bench Exchange ./agent/calls/usdt.
+const exchange = 20 * time.Microsecond
+
+// totals are the kernel side's counters of guests: see struct usdt_guest.
+type totals struct {
+	hits, refused, mismatched, lost, sampled, bursts uint64
+	hitTime, sampleTime, tickTime                    time.Duration
+}
+
+func (t *totals) add(o totals) {
+	t.hits += o.hits
+	t.refused += o.refused
+	t.mismatched += o.mismatched
+	t.lost += o.lost
+	t.sampled += o.sampled
+	t.bursts += o.bursts
+	t.hitTime += o.hitTime
+	t.sampleTime += o.sampleTime
+	t.tickTime += o.tickTime
+}
+
+// counters reads those of one guest; zero if the kernel side has forgotten it.
+func (e *Engine) counters(g *guest) totals {
+	k := g.kernel
+	if err := e.usdt.UsdtGuests.Lookup(uint32(g.id.PID), &k); err != nil || k.StartTicks != g.kernel.StartTicks {
+		return totals{}
+	}
+	return totals{
+		hits: k.Hits, refused: k.Refused, mismatched: k.Mismatched, lost: k.Lost, sampled: k.Sampled, bursts: k.Bursts,
+		hitTime: time.Duration(k.HitNs), sampleTime: time.Duration(k.SampleNs), tickTime: time.Duration(k.TickNs),
+	}
+}
+
+// sum is over all guests that there are and were, with how many windows they had.
+func (e *Engine) sum() (t totals, windows uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t = e.retired
+	for _, g := range e.guests {
+		t.add(e.counters(g))
+	}
+	return t, e.opened
+}
+
+// Cost implements calls.Engine. The agent attaches on its own time.
+func (e *Engine) Cost() calls.Cost {
+	t, windows := e.sum()
+	return t.cost(windows, e.weigher.passing())
+}
+
+// cost is what all of that took guests, if they pass the probe in so long. To that comes the time of the program, which is
+// measured at every hit: samples take longer than calls that are passed over. Calls that the guest makes while the probe
+// is being taken away are not of the burst; they are part of what a window costs whatever its burst is.
+func (t totals) cost(windows uint64, passing time.Duration) calls.Cost {
+	c := calls.Cost{Hits: t.sampled}
+	if t.sampled > 0 {
+		c.HitTime = passing + t.sampleTime/time.Duration(t.sampled)
+		c.SkipTime = c.HitTime
+	}
+	over := t.hits - min(t.sampled, t.hits)
+	if over > 0 {
+		c.SkipTime = passing + (t.hitTime-t.sampleTime)/time.Duration(over)
+	}
+	c.Arming = t.tickTime + time.Duration(windows)*exchange + time.Duration(over)*c.SkipTime
+	if windows > 0 {
+		c.TickTime = exchange + (t.tickTime+time.Duration(t.refused)*c.SkipTime)/time.Duration(windows)
+	}
+	return c
+}

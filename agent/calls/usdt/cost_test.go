@@ -1,0 +1,32 @@
+package usdt
+
+import (
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+)
+
+// What windows are predicted to cost is what they cost: samples, calls that are passed over, and calls after the burst.
+func TestCost(t *testing.T) {
+	if c := (totals{}).cost(0, 500); c != (calls.Cost{}) {
+		t.Errorf("nothing cost %+v", c)
+	}
+	// Ten windows of 10x10, after each of which 20 more calls were made.
+	const windows = 10
+	spent := totals{
+		hits: windows * 120, refused: windows * 20, sampled: windows * 10, bursts: windows,
+		sampleTime: windows * 10 * time.Microsecond, hitTime: windows * (10*time.Microsecond + 110*200), tickTime: windows * 5 * time.Microsecond,
+	}
+	c := spent.cost(windows, 500)
+	want := calls.Cost{
+		Hits: windows * 10, HitTime: 1500, SkipTime: 700,
+		TickTime: exchange + 5*time.Microsecond + 20*700, Arming: windows * (exchange + 5*time.Microsecond + 110*700),
+	}
+	if c != want {
+		t.Errorf("%+v, want %+v", c, want)
+	}
+	if got, want := windows*c.Burst(calls.Burst{Stride: 10, Samples: 10}), c.Time(); got != want {
+		t.Errorf("10 bursts of 10x10 cost %v, were to cost %v", want, got)
+	}
+}

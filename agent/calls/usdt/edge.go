@@ -1,0 +1,65 @@
+package usdt
+
+import (
+	"bytes"
+	"unique"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// names turns what the kernel side read of a call into its edge.
+type names [len(languages)]unique.Handle[symbolize.Mapping]
+
+func newNames() (n names) {
+	for i, l := range languages {
+		n[i] = unique.Make(symbolize.Mapping{File: "[interpreter:" + l.title + "]"})
+	}
+	return n
+}
+
+// edge returns the edge of a call; false if the callee has no name. A method is its class, name and file: before PHP
+// 8.4 gave closures names with their lines, those of one class and file are one method.
+func (n names) edge(c *bpf.NamedCall) (calls.Edge, bool) {
+	if int(c.Language) >= len(languages) {
+		return calls.Edge{}, false
+	}
+	callee, ok := n.method(c.Language, c.CalleeClass[:], c.CalleeName[:], c.CalleeFile[:])
+	if !ok {
+		return calls.Edge{}, false
+	}
+	caller, ok := n.method(c.Language, c.CallerClass[:], c.CallerName[:], c.CallerFile[:])
+	if !ok {
+		marker := symbolize.Frame{Function: "[no PHP caller]", Kind: symbolize.KindMarker, Mapping: n[c.Language]}
+		if c.CallerUnknown != 0 {
+			marker.Function = "[unknown caller]"
+		}
+		caller = symbolize.Intern(marker)
+	}
+	return calls.Edge{Caller: caller, Site: calls.Site{Line: int32(c.CallerLine), Offset: -1}, Callee: callee}, true
+}
+
+// method returns a function's symbol; false if it has neither name nor file.
+func (n names) method(language uint8, class, name, file []byte) (symbolize.Symbol, bool) {
+	function := text(name)
+	f := symbolize.Frame{Function: function, File: text(file), Kind: symbolize.KindInterpreted, Mapping: n[language]}
+	switch {
+	case function == "" && f.File == "":
+		return symbolize.Symbol{}, false
+	case function == "" || languages[language].dialect == bpf.USDTPHP && function == "main" && text(class) == "":
+		f.Function = "main" // PHP: the code of a file outside of its functions: PHP calls it so, and gives callers no name
+	case text(class) != "":
+		f.Function = text(class) + languages[language].separator + function
+	}
+	f.Function, f.File = symbolize.CleanName(f.Function), symbolize.CleanName(f.File)
+	return symbolize.Intern(f), true
+}
+
+// text is a string that ends with a zero byte. One that fills its place was probably cut, and says so.
+func text(b []byte) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 && i < len(b)-1 {
+		return string(b[:i])
+	}
+	return string(b[:len(b)-1]) + "…"
+}

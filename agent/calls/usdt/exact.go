@@ -1,0 +1,116 @@
+package usdt
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// A Count counts every call of a PHP process: the truth to hold samples against. It slows the guest down tenfold.
+type Count struct {
+	engine *Engine
+	guest  *guest
+	links  []link.Link // the window that stays open
+}
+
+var (
+	errIncomplete = errors.New("the graph is not exact") // calls are missing in it
+	errNoGuest    = errors.New("it is none whose calls are sampled")
+)
+
+// Exact begins to count the calls of a guest that Look has found, instead of sampling them.
+func (e *Engine) Exact(pid int) (*Count, error) {
+	g := e.guest(pid)
+	if g == nil {
+		return nil, fmt.Errorf("count calls of process %d: %w", pid, errNoGuest)
+	}
+	if err := e.mode(g, bpf.USDTExact); err != nil {
+		return nil, err
+	}
+	links, err := e.attach(g)
+	if err != nil {
+		return nil, errors.Join(err, e.mode(g, bpf.USDTBursts))
+	}
+	return &Count{e, g, links}, nil
+}
+
+// mode tells the kernel side what to do with a guest's calls from now on. Its counters begin anew.
+func (e *Engine) mode(g *guest, mode uint32) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.guests[g.id.PID] != g {
+		return fmt.Errorf("process %v: %w", g.id, proc.ErrGone)
+	}
+	e.retired.add(e.counters(g))
+	g.kernel.Mode = mode
+	if err := e.usdt.UsdtGuests.Update(uint32(g.id.PID), g.kernel, ebpf.UpdateExist); err != nil {
+		return fmt.Errorf("tell the kernel side of a guest: %w", err)
+	}
+	return nil
+}
+
+// Stop ends the count and returns the graph; the guest's calls are sampled again. It may have ended meanwhile, but not
+// be forgotten for that: up to two seconds ago. An error says that calls are missing, if there is a graph with it.
+func (c *Count) Stop() (*calls.Graph, error) {
+	e, g := c.engine, c.guest
+	if err := closeAll(c.links); err != nil {
+		return nil, fmt.Errorf("end the count of calls: %w", err)
+	}
+	gone := errors.Is(e.opt.Proc.Check(g.id), proc.ErrGone)
+	e.mu.Lock()
+	t := e.counters(g)
+	e.mu.Unlock()
+	graph, err := e.takeEdges(uint32(g.id.PID))
+	if err != nil {
+		return nil, err
+	}
+	if !gone {
+		if err := e.mode(g, bpf.USDTBursts); err != nil {
+			return nil, err
+		}
+	}
+	switch total := graph.Total(); {
+	case t.lost > 0:
+		return graph, fmt.Errorf("%d of %d calls are on edges that the kernel side had no room for: %w", t.lost, t.hits, errIncomplete)
+	case t.mismatched > 0:
+		return graph, fmt.Errorf("%d of %d calls could not be read: %w", t.mismatched, t.hits, errIncomplete)
+	case t.hits > 0 && total != float64(t.hits-t.refused): // no hits: the kernel side has forgotten the guest
+		return graph, fmt.Errorf("%.0f of %d calls are in the graph: %w", total, t.hits, errIncomplete)
+	}
+	return graph, nil
+}
+
+// takeEdges takes the edges of a process out of the kernel side.
+func (e *Engine) takeEdges(pid uint32) (*calls.Graph, error) {
+	var (
+		graph calls.Graph
+		site  bpf.USDTSite
+		edge  bpf.USDTEdge
+		taken []bpf.USDTSite
+	)
+	it := e.usdt.UsdtEdges.Iterate()
+	for it.Next(&site, &edge) {
+		if site.Pid != pid {
+			continue
+		}
+		taken = append(taken, site)
+		if to, ok := e.names.edge(edge.Named()); ok {
+			graph.Add(to, float64(edge.Calls))
+		}
+	}
+	if err := it.Err(); err != nil {
+		return nil, fmt.Errorf("read exact graph: %w", err)
+	}
+	for _, s := range taken {
+		if err := e.usdt.UsdtEdges.Delete(s); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil, fmt.Errorf("take an edge of the exact graph: %w", err)
+		}
+	}
+	return &graph, nil
+}

@@ -1,0 +1,172 @@
+package usdt
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+const (
+	// windowLimit is how long a window waits for the calls of its burst, as the clock on the wall goes. It is long enough
+	// for a guest that shares its CPU to have a turn.
+	windowLimit = 50 * time.Millisecond
+	// maxWindows is how many there are at once, in different guests; maxClosing how many more are being taken away. Each
+	// holds a thread, which waits for the kernel.
+	maxWindows, maxClosing = 4, 12
+	// ownShare is the part of one CPU that the agent itself may spend on attaching and detaching, and ownAhead how far
+	// it may be ahead of that. While it attaches, the kernel holds up every fork on the machine, so this bounds that, too.
+	ownShare = 0.02
+	ownAhead = 50 * time.Millisecond
+	// maxFailed is after how many windows in a row that could not be opened a guest is left alone.
+	maxFailed = 3
+)
+
+// A window is the time in which a guest's probe is attached.
+type window struct {
+	guest *guest
+	burst uint64
+	full  chan struct{} // closed when the burst has its samples
+}
+
+// listen serves what the kernel side asks for until the engine closes.
+func (e *Engine) listen() {
+	defer close(e.listened)
+	var rec ringbuf.Record
+	for {
+		if err := e.notices.ReadInto(&rec); err != nil {
+			if !errors.Is(err, os.ErrClosed) {
+				e.log.Error("cannot read what the usdt programs ask for", "err", err)
+			}
+			return
+		}
+		if len(rec.RawSample) < int(unsafe.Sizeof(bpf.USDTNotice{})) {
+			continue
+		}
+		n := *(*bpf.USDTNotice)(unsafe.Pointer(unsafe.SliceData(rec.RawSample)))
+		switch bpf.USDTAction(n.Action) {
+		case bpf.USDTOpen:
+			e.request(&n)
+		case bpf.USDTFull:
+			e.full(&n)
+		}
+	}
+}
+
+// request opens a window, or has the kernel side go on without.
+func (e *Engine) request(n *bpf.USDTNotice) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	g := e.guests[int(n.Pid)]
+	if g == nil || g.kernel.StartTicks != n.StartTicks {
+		return
+	}
+	if e.closed || e.windows[g.id.PID] != nil || len(e.windows) >= maxWindows || e.closings >= maxClosing || !e.affords() {
+		e.skipped++
+		e.end(g, n.Burst)
+		return
+	}
+	w := &window{guest: g, burst: n.Burst, full: make(chan struct{})}
+	e.windows[g.id.PID] = w
+	e.serving.Go(func() { e.serve(w) })
+}
+
+// affords reports whether the agent has CPU time left for a window; mu is held.
+func (e *Engine) affords() bool {
+	return float64(e.own) < ownShare*float64(time.Since(e.began))+float64(ownAhead)
+}
+
+// full ends the window of a burst that has its samples.
+func (e *Engine) full(n *bpf.USDTNotice) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if w := e.windows[int(n.Pid)]; w != nil && w.burst == n.Burst {
+		select {
+		case <-w.full:
+		default:
+			close(w.full)
+		}
+	}
+}
+
+// end tells the kernel side that a burst has no window any more; mu is held.
+func (e *Engine) end(g *guest, burst uint64) {
+	if e.guests[g.id.PID] == g {
+		e.usdt.UsdtClosed.Put(uint32(g.id.PID), burst)
+	}
+}
+
+// serve has one window. The goroutine has a thread of its own, so that its CPU time can be measured.
+func (e *Engine) serve(w *window) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	g, before := w.guest, proc.OwnThreadTime()
+	links, err := e.attach(g)
+	if err == nil {
+		cpu, _ := proc.CPUTime(g.id.PID)
+		over := time.NewTimer(windowLimit)
+		select {
+		case <-w.full:
+		case <-over.C:
+			now, _ := proc.CPUTime(g.id.PID)
+			e.weigher.cut(uint32(g.id.PID), w.burst, now-cpu)
+		}
+		over.Stop()
+	}
+	e.mu.Lock()
+	delete(e.windows, g.id.PID)
+	e.closings++
+	e.opened++
+	e.end(g, w.burst) // the probe goes as soon as closing begins; the rest of it is waiting
+	e.mu.Unlock()
+	err = errors.Join(err, closeAll(links))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closings--
+	e.own += proc.OwnThreadTime() - before
+	e.judge(g, err)
+}
+
+// judge leaves a guest alone whose probe cannot be attached; mu is held.
+func (e *Engine) judge(g *guest, err error) {
+	if err == nil || errors.Is(err, proc.ErrGone) {
+		g.failed = 0
+		return
+	}
+	if g.failed++; g.failed >= maxFailed && e.guests[g.id.PID] == g {
+		e.note("calls of process %d are not sampled any more: %v", g.id.PID, err)
+		e.forget(g)
+	}
+}
+
+// attach attaches the probe in one process.
+func (e *Engine) attach(g *guest) ([]link.Link, error) {
+	program := attach.Uprobe{Multi: e.usdt.UsdtEntryMulti, Single: e.usdt.UsdtEntrySingle}
+	links, err := e.uprobes.AttachProcess(g.image.file, g.id.PID, program, g.image.sites)
+	gone := e.opt.Proc.Check(g.id) // the pid may have become another process's before it was used
+	if gone != nil {
+		return nil, errors.Join(gone, closeAll(links))
+	}
+	if err != nil {
+		l := &languages[g.image.language]
+		return nil, fmt.Errorf("attach to %s:%s: %w", l.provider, l.probe, err)
+	}
+	return links, nil
+}
+
+func closeAll(links []link.Link) error {
+	var errs []error
+	for _, l := range links {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
