@@ -14,11 +14,13 @@ import (
 // An attachedPlan are the probes of one plan in one library, which are attached and taken away together.
 type attachedPlan struct {
 	eventPlan
-	file    *os.File        // of the library, to attach again
-	sites   [][]attach.Site // by probe
+	file    *os.File        // of the library, to attach again; it keeps the file system from being unmounted
+	found   [][]foundSite   // by probe
+	sites   [][]attach.Site // by probe, with their cookies
 	cookies []uint32
 	links   []link.Link // none while the plan is not observed
 
+	idle  bool      // no process that is known maps the library: hits are of others, which have their own probes
 	every uint32    // hits of which one is recorded
 	fixed bool      // so many are wanted, whatever it costs
 	perf  bool      // of perf events: nothing is attached to the library, and it is observed all the time
@@ -29,29 +31,54 @@ type attachedPlan struct {
 	turn  uint32    // how often its probes were attached
 }
 
-// find finds the sites of all probes and gives them cookies.
-func (p *attachedPlan) find(finder *probesite.Finder, register func() (uint32, error)) error {
+// A foundSite is where a probe belongs, and what the kernel side must know there.
+type foundSite struct {
+	probesite.Site
+	setting setting // or nil
+}
+
+// find finds the sites of all probes. It reads the library's file.
+func (p *attachedPlan) find(finder *probesite.Finder) error {
 	for _, probe := range p.probes {
-		found, err := probe.find(finder)
+		sites, err := probe.find(finder)
 		if err != nil {
 			return err
 		}
-		var sites []attach.Site
-		for _, s := range found {
-			cookie, err := register()
-			if err != nil {
-				return err
-			}
+		var found []foundSite
+		for _, s := range sites {
+			f := foundSite{Site: s}
 			if probe.configure != nil {
-				if err := probe.configure(cookie, finder, s); err != nil {
+				if f.setting, err = probe.configure(finder, s); err != nil {
 					return fmt.Errorf("%s: %w", probe.name, err)
 				}
 			}
+			found = append(found, f)
+		}
+		p.found = append(p.found, found)
+	}
+	return nil
+}
+
+// register gives cookies to all sites. After an error those that were given are among p.cookies, too.
+func (p *attachedPlan) register(next func() (uint32, error)) error {
+	for i, found := range p.found {
+		var sites []attach.Site
+		for _, s := range found {
+			cookie, err := next()
+			if err != nil {
+				return err
+			}
 			p.cookies = append(p.cookies, cookie)
+			if s.setting != nil {
+				if err := s.setting(cookie); err != nil {
+					return fmt.Errorf("%s: %w", p.probes[i].name, err)
+				}
+			}
 			sites = append(sites, attach.Site{Offset: s.Offset, RefCtrOffset: s.RefCtrOffset, Cookie: uint64(cookie)})
 		}
 		p.sites = append(p.sites, sites)
 	}
+	p.found = nil
 	return nil
 }
 

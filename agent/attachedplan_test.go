@@ -19,12 +19,14 @@ func TestPlanFind(t *testing.T) {
 		}
 	}
 	var configured []int
-	configure := func(cookie uint32, _ *probesite.Finder, s probesite.Site) error {
-		configured = append(configured, int(cookie), len(s.Args))
-		if cookie == 9 {
-			return full
-		}
-		return nil
+	configure := func(_ *probesite.Finder, s probesite.Site) (setting, error) {
+		return func(cookie uint32) error {
+			configured = append(configured, int(cookie), len(s.Args))
+			if cookie == 9 {
+				return full
+			}
+			return nil
+		}, nil
 	}
 	for _, c := range []struct {
 		name    string
@@ -34,9 +36,9 @@ func TestPlanFind(t *testing.T) {
 		cookies int
 	}{
 		{"two probes", []plannedProbe{{find: sites(2), configure: configure}, {find: sites(1)}}, 20, nil, 3},
-		{"one is not there", []plannedProbe{{find: sites(1)}, {find: func(*probesite.Finder) ([]probesite.Site, error) { return nil, none }}}, 20, none, 1},
+		{"one is not there", []plannedProbe{{find: sites(1)}, {find: func(*probesite.Finder) ([]probesite.Site, error) { return nil, none }}}, 20, none, 0},
 		{"no room", []plannedProbe{{find: sites(3)}}, 2, full, 2},
-		{"not configured", []plannedProbe{{find: sites(10), configure: configure}}, 20, full, 9},
+		{"not configured", []plannedProbe{{find: sites(10), configure: configure}}, 20, full, 10}, // the one that failed is given back, too
 	} {
 		configured = nil
 		given := uint32(0)
@@ -48,7 +50,11 @@ func TestPlanFind(t *testing.T) {
 			return given - 1, nil
 		}
 		p := &attachedPlan{eventPlan: eventPlan{probes: c.probes}}
-		if err := p.find(nil, register); !errors.Is(err, c.want) {
+		err := p.find(nil)
+		if err == nil {
+			err = p.register(register)
+		}
+		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
 		if len(p.cookies) != c.cookies {
@@ -72,7 +78,10 @@ func TestPlanFind(t *testing.T) {
 func TestPlanAttach(t *testing.T) {
 	k := newKernelSide(t)
 	p := k.plan(t, Values, k.objects.ValueProbe, k.objects.ParkBegin)
-	if err := p.find(nil, k.register); err != nil {
+	if err := p.find(nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.register(k.register); err != nil {
 		t.Fatal(err)
 	}
 	hits := func() uint64 {

@@ -144,7 +144,7 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	if im.probes != nil {
 		p.notes = append(p.notes, fmt.Sprintf("code of process %d is not followed live: %v", p.pid, im.probes))
 	}
-	for _, lack := range im.events {
+	for _, lack := range im.lacks {
 		p.notes = append(p.notes, fmt.Sprintf("process %d: %s", p.pid, lack))
 	}
 	a.log.Debug("attached", "pid", p.pid, "vm", p.vm)

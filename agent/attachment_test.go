@@ -10,7 +10,6 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
@@ -24,7 +23,7 @@ func fakeGuest(t *testing.T, attach fakeImage) (*Agent, *process, *proc.Mapping)
 	t.Helper()
 	a, _ := testAgent()
 	a.opt.Proc, a.pool, a.log = proc.DefaultRoot, proc.NewPool(proc.PoolOptions{}), slog.New(slog.DiscardHandler)
-	a.guests = &guests{agent: a, images: map[symbolize.FileKey]*image{}, failures: map[string]uint64{}, slots: []uint32{0}}
+	a.guests = &guests{agent: a, failures: map[string]uint64{}, slots: []uint32{0}}
 	id, err := a.opt.Proc.Identify(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -49,8 +48,8 @@ func fakeGuest(t *testing.T, attach fakeImage) (*Agent, *process, *proc.Mapping)
 	if err != nil {
 		t.Fatal(err)
 	}
-	im := a.guests.imageOf(key)
-	im.once.Do(func() { im.img, im.segments, im.settled = attach, file.Segments(), true })
+	im := a.guests.hold(p, key)
+	im.img, im.segments, im.settled = attach, file.Segments(), true
 	return a, p, lib
 }
 

@@ -20,6 +20,7 @@ type coverage struct {
 
 	mu     sync.Mutex
 	born   time.Duration // when it was first observed
+	gone   time.Duration // when the plan was removed, 0 if it is there
 	pieces []piece       // the last ones, in their order
 	open   bool          // the last one lasts
 	past   coverageSums  // of the pieces that have ended
@@ -124,6 +125,14 @@ func (c *coverage) partly(why error) {
 	c.why = why
 }
 
+// retire ends it: its plan is removed.
+func (c *coverage) retire(now time.Duration) {
+	c.end(now)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone = now
+}
+
 // bornAt is when the plan was first observed, 0 if never.
 func (c *coverage) bornAt() time.Duration {
 	c.mu.Lock()
@@ -143,6 +152,9 @@ func (c *coverage) sums(now time.Duration) coverageSums {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.past
+	if c.gone != 0 {
+		now = min(now, c.gone)
+	}
 	s.total = max(now-c.born, 0)
 	if c.open {
 		s.add(&c.pieces[len(c.pieces)-1], now)

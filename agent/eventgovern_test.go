@@ -247,7 +247,10 @@ func TestRecordCost(t *testing.T) {
 func TestAttachAgainInVain(t *testing.T) {
 	k := newKernelSide(t)
 	p := k.plan(t, Allocations, k.agent.objects.Tick) // which is no program of a probe
-	if err := p.find(nil, k.register); err != nil {
+	if err := p.find(nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.register(k.register); err != nil {
 		t.Fatal(err)
 	}
 	k.plans = []*attachedPlan{p}

@@ -13,6 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
@@ -32,7 +33,7 @@ func newKernelSide(t *testing.T) *kernelSide {
 	t.Cleanup(func() { o.Close() })
 	a, _ := testAgent()
 	a.log, a.objects = slog.New(slog.DiscardHandler), o
-	k := &kernelSide{eventProbes: &eventProbes{agent: a, uprobes: attach.NewUprobes(), telling: true, used: guestTimes{}, draw: func(int) int { return 0 }, opt: EventOptions{Budget: 0.01}}}
+	k := &kernelSide{eventProbes: &eventProbes{agent: a, uprobes: attach.NewUprobes(), telling: true, used: guestTimes{}, cookies: newCookies(), draw: func(int) int { return 0 }, opt: EventOptions{Budget: 0.01}}}
 	a.events = k.eventProbes
 	if k.objects, err = o.LoadProbes(k.uprobes.Multi()); err != nil {
 		t.Fatal(err)
@@ -93,7 +94,10 @@ func (k *kernelSide) plan(t *testing.T, kind EventKind, programs ...*ebpf.Progra
 func (k *kernelSide) place(t *testing.T, plans ...*attachedPlan) {
 	t.Helper()
 	for _, p := range plans {
-		if err := p.find(nil, k.register); err != nil {
+		if err := p.find(nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.register(k.register); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.attach(k.uprobes); err != nil {
@@ -107,7 +111,10 @@ func (k *kernelSide) enrol(t *testing.T, plans ...*attachedPlan) {
 	t.Helper()
 	k.plans = plans
 	for _, p := range plans {
-		if err := p.find(nil, k.register); err != nil {
+		if err := p.find(nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.register(k.register); err != nil {
 			t.Fatal(err)
 		}
 		if err := k.appear(p, 0); err != nil {
@@ -124,4 +131,23 @@ func (k *kernelSide) hits(t *testing.T) uint64 {
 		t.Fatal(err)
 	}
 	return c[bpf.ProbeHits]
+}
+
+// openSelf opens this test's executable.
+func openSelf(t *testing.T) (*elffile.File, *os.File) {
+	t.Helper()
+	f, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib, err := elffile.Open(f, info.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lib, f
 }

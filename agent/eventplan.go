@@ -28,8 +28,11 @@ type plannedProbe struct {
 	configure configureSite // or nil
 }
 
-// A configureSite tells the kernel side where there is what a site has to tell.
-type configureSite = func(cookie uint32, f *probesite.Finder, s probesite.Site) error
+// A configureSite finds out where a site has what it is to report.
+type configureSite = func(f *probesite.Finder, s probesite.Site) (setting, error)
+
+// A setting gives that to the kernel side, under the site's cookie. It replaces whatever an earlier owner of the cookie left.
+type setting = func(cookie uint32) error
 
 type findSites = func(*probesite.Finder) ([]probesite.Site, error)
 
@@ -146,37 +149,37 @@ func objectEntries(thread bool) findSites {
 	}
 }
 
-// nameSite tells the kernel side where a probe has a name, which is its first argument, and its length in bytes, the second:
+// nameSite finds where a probe has a name, which is its first argument, and its length in bytes, the second:
 // hotspot:vmops__begin(name, length, mode) of an operation, mem__pool__gc__begin(name, length, ...) of a memory manager
 // (src/hotspot/share/runtime/vmThread.cpp, services/memoryService.cpp).
 func nameSite(o *bpf.ProbeObjects) configureSite {
-	return func(cookie uint32, _ *probesite.Finder, s probesite.Site) error {
+	return func(_ *probesite.Finder, s probesite.Site) (setting, error) {
 		if len(s.Args) < 2 {
-			return attach.ErrOperand
+			return nil, attach.ErrOperand
 		}
 		name, err := attach.Operand(s.Args[0])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		length, err := attach.Operand(s.Args[1])
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return o.NameSites.Put(cookie, bpf.NameSite{Name: name, Len: length})
+		return func(cookie uint32) error { return o.NameSites.Put(cookie, bpf.NameSite{Name: name, Len: length}) }, nil
 	}
 }
 
-// clockSite tells the kernel side in which variable the VM has kept the time. Where the file has no symbols, or the VM is
-// older than the variable, that is when the probe is hit.
+// clockSite finds in which variable the VM has kept the time. Where the file has no symbols, or the VM is older than the
+// variable, the time is that of the hit.
 func clockSite(o *bpf.ProbeObjects, variable string) configureSite {
-	return func(cookie uint32, f *probesite.Finder, s probesite.Site) error {
+	return func(f *probesite.Finder, s probesite.Site) (setting, error) {
+		distance := int64(0) // unknown
 		at, err := f.Variable(variable)
-		if errors.Is(err, elffile.ErrNotFound) {
-			return nil
+		if err == nil {
+			distance = int64(at - s.Address)
+		} else if !errors.Is(err, elffile.ErrNotFound) {
+			return nil, err
 		}
-		if err != nil {
-			return err
-		}
-		return o.ClockSites.Put(cookie, int64(at-s.Address))
+		return func(cookie uint32) error { return o.ClockSites.Put(cookie, distance) }, nil
 	}
 }

@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +23,7 @@ import (
 )
 
 // eventProbes are the probes in guests' libraries that tell of events. A library is attached once, for all processes that
-// map it; the kernel takes the probes away when the agent ends, however it ends.
+// map it, and as long as there are such; the kernel takes the probes away when the agent ends, however it ends.
 type eventProbes struct {
 	agent   *Agent
 	opt     EventOptions
@@ -40,7 +42,7 @@ type eventProbes struct {
 
 	mu      sync.Mutex
 	plans   []*attachedPlan
-	cookies uint32        // given out
+	cookies numbering
 	telling bool          // hits are told; before, nobody would read of them
 	used    guestTimes    // when rates were last set
 	fresh   bool          // processes were attached since then
@@ -54,10 +56,10 @@ func newEventProbes(a *Agent, opt EventOptions) (*eventProbes, error) {
 	if opt.Budget == 0 {
 		opt.Budget = DefaultBudget
 	}
-	e := &eventProbes{agent: a, opt: opt, uprobes: attach.NewUprobes(), used: guestTimes{}, draw: rand.IntN}
+	e := &eventProbes{agent: a, opt: opt, uprobes: attach.NewUprobes(), used: guestTimes{}, cookies: newCookies(), draw: rand.IntN}
 	e.trap.Store(int64(usualTrap))
 	for _, spec := range opt.Values {
-		e.watches = append(e.watches, &valueWatch{spec: spec, files: map[symbolize.FileKey]struct{}{}})
+		e.watches = append(e.watches, &valueWatch{spec: spec, lacking: map[symbolize.FileKey]struct{}{}})
 	}
 	var err error
 	if e.objects, err = a.objects.LoadProbes(e.uprobes.Multi()); err != nil {
@@ -75,19 +77,39 @@ func newEventProbes(a *Agent, opt EventOptions) (*eventProbes, error) {
 	return e, nil
 }
 
-// attach attaches to lib what it has of what is recorded, and says what it does not have.
-func (e *eventProbes) attach(lib *elffile.File, f *os.File) (lacks []string) {
+// find finds in lib what it has of what is recorded, and says what it does not have. It reads the file.
+func (e *eventProbes) find(lib *elffile.File, f *os.File) (plans []*attachedPlan, lacks []string) {
 	finder := probesite.New(lib, f)
 	for _, plan := range eventPlans(e.objects, finder) {
 		if !e.wants(&plan) {
 			continue
 		}
-		if err := e.attachPlan(plan, finder, f); err != nil {
-			lacks = append(lacks, fmt.Sprintf("%s are not recorded: %v", plan.of, err))
-			e.agent.log.Warn("events of JVMs are not recorded", "events", plan.of, "library", f.Name(), "err", err)
+		p := &attachedPlan{eventPlan: plan, every: 1}
+		if err := p.find(finder); err != nil {
+			lacks = append(lacks, e.refuse(&plan, f, err))
+			continue
 		}
+		plans = append(plans, p)
 	}
-	return lacks
+	return plans, lacks
+}
+
+// attach attaches plans to the library f, and says which cannot be. Nothing is told of those that are until they are adopted.
+func (e *eventProbes) attach(plans []*attachedPlan, f *os.File) (attached []*attachedPlan, lacks []string) {
+	for _, p := range plans {
+		if err := e.attachPlan(p, f); err != nil {
+			lacks = append(lacks, e.refuse(&p.eventPlan, f, err))
+			continue
+		}
+		attached = append(attached, p)
+	}
+	return attached, lacks
+}
+
+// refuse says what people are told of a plan that cannot be attached.
+func (e *eventProbes) refuse(plan *eventPlan, f *os.File, err error) string {
+	e.agent.log.Warn("events of JVMs are not recorded", "events", plan.of, "library", f.Name(), "err", err)
+	return fmt.Sprintf("%s are not recorded: %v", plan.of, err)
 }
 
 func (e *eventProbes) wants(plan *eventPlan) bool {
@@ -97,41 +119,121 @@ func (e *eventProbes) wants(plan *eventPlan) bool {
 	return e.opt.Kinds[plan.kind] && (!plan.exact || e.opt.ExactAllocations)
 }
 
-// attachPlan attaches all probes of a plan, or none.
-func (e *eventProbes) attachPlan(plan eventPlan, finder *probesite.Finder, f *os.File) error {
-	file, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
-	if err != nil {
+// attachPlan attaches all probes of a plan, or none. The plan belongs to the caller until it is adopted.
+func (e *eventProbes) attachPlan(p *attachedPlan, f *os.File) (err error) {
+	if p.file, err = os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd())); err != nil {
 		return fmt.Errorf("keep library open: %w", err)
 	}
-	p := &attachedPlan{eventPlan: plan, file: file, every: 1}
+	if err = e.prepare(p, p.register); err == nil {
+		err = p.attach(e.uprobes)
+	}
+	if err != nil {
+		err = errors.Join(err, p.close())
+		e.free(p.cookies) // no hit of them was told
+	}
+	return err
+}
+
+// prepare gives cookies to a plan's sites. No hit is told until the plan is adopted.
+func (e *eventProbes) prepare(p *attachedPlan, register func(next func() (uint32, error)) error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := p.find(finder, e.register); err != nil {
-		return errors.Join(err, file.Close())
+	if err := register(e.register); err != nil {
+		return err
 	}
-	if err := e.appear(p, monotonic()); err != nil {
-		return errors.Join(err, file.Close())
+	for _, cookie := range p.cookies {
+		if err := e.objects.Probes.Put(cookie, bpf.ProbeRate{}); err != nil {
+			return fmt.Errorf("set the rate of a probe: %w", err)
+		}
 	}
-	e.plans = append(e.plans, p)
-	e.attached.Store(int64(monotonic()))
 	return nil
 }
 
-var errTooManyProbes = fmt.Errorf("more than %d probes of events are attached: restart the agent to forget libraries that are gone", bpf.MaxProbes)
+// adopt has hits of plans that are attached told, and governed.
+func (e *eventProbes) adopt(plans []*attachedPlan) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, p := range plans {
+		p.turn++
+		p.cover.begin(monotonic(), nil)
+		e.covers.add(p)
+		e.plans = append(e.plans, p)
+		e.apply(p)
+	}
+	e.attached.Store(int64(monotonic()))
+}
 
-// register gives out a cookie; mu is held.
+// setIdle says whether no process that is known maps the library of plans.
+func (e *eventProbes) setIdle(plans []*attachedPlan, idle bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, p := range plans {
+		p.idle = idle
+		e.apply(p)
+	}
+}
+
+// remove takes the probes of plans away, some 50 ms each, and frees their cookies. Records of their last hits may wait in
+// the ring: until those are handled the cookies have no other owner.
+func (e *eventProbes) remove(ctx context.Context, plans []*attachedPlan) {
+	if len(plans) == 0 {
+		return
+	}
+	var cookies []uint32
+	e.mu.Lock()
+	e.plans = slices.DeleteFunc(e.plans, func(p *attachedPlan) bool { return slices.Contains(plans, p) })
+	for _, p := range plans {
+		p.cover.retire(monotonic())
+		cookies = append(cookies, p.cookies...)
+	}
+	e.mu.Unlock()
+	for _, p := range plans {
+		if err := p.close(); err != nil {
+			e.agent.log.Error("cannot take probes away", "events", p.of, "err", err)
+		}
+	}
+	if err := e.agent.flush(ctx); err != nil {
+		return // the agent ends
+	}
+	e.values.forget(cookies)
+	for _, p := range plans {
+		e.covers.remove(p)
+	}
+	e.free(cookies)
+}
+
+var errTooManyProbes = fmt.Errorf("more than %d probes of events are attached at once: record fewer kinds of events", bpf.MaxProbes)
+
+func newCookies() numbering { return numbering{bound: bpf.MaxProbes} }
+
+// register gives out a cookie of which no hits are counted yet; mu is held.
 func (e *eventProbes) register() (uint32, error) {
-	if e.cookies >= bpf.MaxProbes {
+	cookie, ok := e.cookies.take()
+	if !ok {
 		return 0, errTooManyProbes
 	}
-	e.cookies++
-	return e.cookies - 1, nil
+	cpus, err := ebpf.PossibleCPU()
+	if err == nil {
+		err = e.objects.ProbeCounts.Put(cookie, make([]bpf.ProbeCount, cpus))
+	}
+	if err != nil {
+		e.cookies.give([]uint32{cookie})
+		return 0, fmt.Errorf("reset the count of a probe: %w", err)
+	}
+	return cookie, nil
+}
+
+// free gives cookies back.
+func (e *eventProbes) free(cookies []uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cookies.give(cookies)
 }
 
 // setRate tells the kernel side of how many hits of a plan's probes one is recorded; mu is held.
 func (e *eventProbes) setRate(p *attachedPlan) error {
 	rate := bpf.ProbeRate{Turn: p.turn}
-	if e.telling && e.opt.Kinds[p.kind] && !p.silent() {
+	if e.telling && !p.idle && e.opt.Kinds[p.kind] && !p.silent() {
 		rate.Every = p.every
 	}
 	for _, cookie := range p.cookies {

@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -142,7 +144,13 @@ type coverages struct {
 	of   [bpf.MaxProbes]atomic.Pointer[coverage] // by cookie
 	mu   sync.Mutex
 	list []*coverage
+	// gone are those among list whose plans were removed: the last maxGone, as windows that are open have parts of them.
+	gone             []*coverage
+	wanted, observed map[string]time.Duration // of those before, by kind
 }
+
+// maxGone bounds what is kept of plans that were removed, some 5 KB each.
+const maxGone = 64
 
 // add adds that of a plan, once.
 func (c *coverages) add(p *attachedPlan) {
@@ -156,6 +164,27 @@ func (c *coverages) add(p *attachedPlan) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.list = append(c.list, &p.cover)
+}
+
+// remove forgets that of a plan, as far as no open window needs it.
+func (c *coverages) remove(p *attachedPlan) {
+	for _, cookie := range p.cookies {
+		c.of[cookie].CompareAndSwap(&p.cover, nil)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone = append(c.gone, &p.cover); len(c.gone) <= maxGone {
+		return
+	}
+	old := c.gone[0]
+	c.gone = slices.Delete(c.gone, 0, 1)
+	c.list = slices.DeleteFunc(c.list, func(cover *coverage) bool { return cover == old })
+	if c.wanted == nil {
+		c.wanted, c.observed = map[string]time.Duration{}, map[string]time.Duration{}
+	}
+	sums := old.sums(math.MaxInt64)
+	c.wanted[old.kind.String()] += sums.total
+	c.observed[old.kind.String()] += sums.observed
 }
 
 // sums are those of all now.
@@ -172,6 +201,10 @@ func (c *coverages) sums(now time.Duration) map[*coverage]coverageSums {
 // times are for how long events were to be observed, and for how long they were, by kind.
 func (c *coverages) times(now time.Duration) (wanted, observed map[string]time.Duration) {
 	wanted, observed = map[string]time.Duration{}, map[string]time.Duration{}
+	c.mu.Lock()
+	maps.Copy(wanted, c.wanted)
+	maps.Copy(observed, c.observed)
+	c.mu.Unlock()
 	for cover, sums := range c.sums(now) {
 		wanted[cover.kind.String()] += sums.total
 		observed[cover.kind.String()] += sums.observed

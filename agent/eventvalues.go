@@ -23,10 +23,26 @@ const maxValueText = 100
 // otherValue stands for values that found no room of their own.
 const otherValue = "(other)"
 
-// A valueWatch is one spec of values, and the files in which its probe was looked for.
+// A valueWatch is one spec of values.
 type valueWatch struct {
-	spec  valueprobe.Spec
-	files map[symbolize.FileKey]struct{}
+	spec    valueprobe.Spec
+	lacking map[symbolize.FileKey]struct{} // guarded by eventProbes.mu: files in which its probe was looked for in vain
+}
+
+// maxLacking bounds these; from so many on they are forgotten, and looked at again.
+const maxLacking = 4096
+
+// A watchedFile is a file to which a spec is attached, for all processes that map it.
+type watchedFile struct {
+	mu      sync.Mutex // held while it is attached
+	settled bool
+	plan    *attachedPlan // nil if it could not be attached
+}
+
+// A watchedKey finds it.
+type watchedKey struct {
+	watch *valueWatch
+	file  symbolize.FileKey
 }
 
 // valueSites finds the spec of a probe by its cookie.
@@ -47,6 +63,14 @@ func (v *valueSites) add(s attach.ValueSite, watch *valueWatch) {
 		v.sites = map[uint32]valueSite{}
 	}
 	v.sites[s.Cookie] = valueSite{s, watch}
+}
+
+func (v *valueSites) forget(cookies []uint32) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, cookie := range cookies {
+		delete(v.sites, cookie)
+	}
 }
 
 func (v *valueSites) of(cookie uint32) (valueSite, bool) {
@@ -92,75 +116,108 @@ func (a *Agent) lookForValues(p *process) {
 	}
 }
 
-// attachValues attaches a spec to one file of p, unless that was tried before. What a file cannot offer is told where it was
-// asked for by name; that of all files only some have a probe is no error.
+// attachValues attaches a spec to one file of p, unless that was done before for another process. What a file cannot offer is
+// logged where it was asked for by name; that of all files only some have a probe is no error.
 func (a *Agent) attachValues(p *process, m *proc.Mapping, w *valueWatch) error {
-	_, err := callFor(a, p, func() (struct{}, error) {
-		f, err := a.opt.Proc.OpenMapped(p.pid, m, maxLibrary)
-		if err != nil {
-			return struct{}{}, err
-		}
-		defer f.Close()
-		key, err := openKey(f)
-		if err != nil {
-			return struct{}{}, err
-		}
-		a.guests.probing.Lock()
-		defer a.guests.probing.Unlock()
-		if err := a.events.attachValues(f, key, w); err != nil && (w.spec.Library != "" || !errors.Is(err, probesite.ErrNotFound)) {
-			a.log.Warn("values are not recorded", "probe", w.spec.Place(), "file", f.Name(), "err", err)
-		}
-		return struct{}{}, nil
-	})
-	return err
-}
-
-func (e *eventProbes) attachValues(f *os.File, key symbolize.FileKey, w *valueWatch) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, ok := w.files[key]; ok || len(w.files) >= maxImages {
-		return nil
-	}
-	w.files[key] = struct{}{}
-	lib, err := elffile.Open(f, key.Size)
-	if err != nil {
-		return fmt.Errorf("read file: %w", err)
-	}
-	found, err := attach.ValueSites(probesite.New(lib, f), w.spec)
+	lib, err := a.guests.open(p, m)
 	if err != nil {
 		return err
 	}
+	defer lib.file.Close()
+	key := watchedKey{w, lib.key}
+	if a.events.lacks(key) || a.guests.watched(p, key) {
+		return nil
+	}
+	found, err := callFor(a, p, func() (valuePlan, error) {
+		return a.events.findValues(lib, w)
+	})
+	if err != nil {
+		return err
+	}
+	if found.err == nil {
+		found.err = a.guests.watch(p, key, lib.file, found)
+	} else {
+		a.events.lack(key)
+	}
+	if err := found.err; err != nil && (w.spec.Library != "" || !errors.Is(err, probesite.ErrNotFound)) {
+		a.log.Warn("values are not recorded", "probe", w.spec.Place(), "file", m.Path, "err", err)
+	}
+	return nil
+}
+
+// A valuePlan is where a spec belongs in a file, or why it belongs nowhere.
+type valuePlan struct {
+	watch *valueWatch
+	sites []probesite.Site
+	err   error
+}
+
+// findValues finds where a spec belongs in a file. It reads the file.
+func (e *eventProbes) findValues(lib openLibrary, w *valueWatch) (found valuePlan, _ error) {
+	found.watch = w
+	file, err := elffile.Open(lib.file, lib.key.Size)
+	if err != nil {
+		found.err = fmt.Errorf("read file: %w", err)
+		return found, nil
+	}
+	found.sites, found.err = attach.ValueSites(probesite.New(file, lib.file), w.spec)
+	return found, nil
+}
+
+// lacks tells whether the file is known to have no such probe.
+func (e *eventProbes) lacks(key watchedKey) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, ok := key.watch.lacking[key.file]
+	return ok
+}
+
+func (e *eventProbes) lack(key watchedKey) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(key.watch.lacking) >= maxLacking {
+		clear(key.watch.lacking)
+	}
+	key.watch.lacking[key.file] = struct{}{}
+}
+
+// attachValues attaches what was found in the file f. Nothing is told of it until the plan is adopted.
+func (e *eventProbes) attachValues(found valuePlan, f *os.File) (*attachedPlan, error) {
+	w := found.watch
 	file, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	if err != nil {
-		return fmt.Errorf("keep file open: %w", err)
+		return nil, fmt.Errorf("keep file open: %w", err)
 	}
 	program := plannedProbe{name: w.spec.Place(), program: e.objects.ValueProbe}
 	p := &attachedPlan{
 		eventPlan: eventPlan{kind: Values, of: "values at " + w.spec.Place(), probes: []plannedProbe{program}},
 		file:      file, every: max(w.spec.Every, 1), fixed: w.spec.Every > 0,
 	}
-	values := attach.Values{Objects: e.objects, Register: func() (uint32, error) {
-		cookie, err := e.register()
-		if err == nil {
-			p.cookies = append(p.cookies, cookie)
+	err = e.prepare(p, func(next func() (uint32, error)) error {
+		values := attach.Values{Objects: e.objects, Register: func() (uint32, error) {
+			cookie, err := next()
+			if err == nil {
+				p.cookies = append(p.cookies, cookie)
+			}
+			return cookie, err
+		}}
+		sites, places, err := values.Prepare(w.spec, found.sites)
+		p.sites = [][]attach.Site{places}
+		for _, s := range sites {
+			e.values.add(s, w)
 		}
-		return cookie, err
-	}}
-	sites, places, err := values.Prepare(w.spec, found)
+		return err
+	})
+	if err == nil {
+		err = p.attach(e.uprobes)
+	}
 	if err != nil {
-		return errors.Join(err, file.Close())
+		err = errors.Join(err, p.close())
+		e.values.forget(p.cookies)
+		e.free(p.cookies) // no execution was told
+		return nil, err
 	}
-	p.sites = [][]attach.Site{places}
-	for _, s := range sites { // first: executions may be told of at once
-		e.values.add(s, w)
-	}
-	if err := e.appear(p, monotonic()); err != nil {
-		return errors.Join(err, p.close())
-	}
-	e.plans = append(e.plans, p)
-	e.attached.Store(int64(monotonic()))
-	e.agent.log.Debug("values are recorded", "probe", w.spec.Place(), "file", f.Name())
-	return nil
+	return p, nil
 }
 
 // valueEvents folds the values of one execution: one event for each value, or one without where there is none to read.

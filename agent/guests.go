@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,13 +16,18 @@ import (
 
 // guests attaches to VMs. An image is read and its probes are attached once for all processes that map it.
 type guests struct {
-	agent *Agent
+	agent     *Agent
+	attaching *proc.Pool // of probes
+	probes    *attach.Probes
 
-	probing sync.Mutex // held while probes are attached, for which the kernel visits all processes that map a library
-	probes  *attach.Probes
+	keeping sync.Mutex // guards what is needed by which processes; before eventProbes.mu
+	images  keeper[symbolize.FileKey, *image]
+	values  keeper[watchedKey, *watchedFile]
+	left    chan struct{} // holds one: something has no users any more
+	end     context.CancelFunc
+	ended   sync.WaitGroup
 
 	mu       sync.Mutex
-	images   map[symbolize.FileKey]*image
 	serial   uint32
 	slots    []uint32 // free
 	attached int
@@ -30,13 +36,19 @@ type guests struct {
 }
 
 func newGuests(a *Agent) *guests {
-	g := &guests{agent: a, probes: attach.NewProbes(a.objects), images: map[symbolize.FileKey]*image{}, failures: map[string]uint64{}}
+	ctx, end := context.WithCancel(context.Background())
+	g := &guests{
+		agent: a, attaching: proc.NewPool(attaching), probes: attach.NewProbes(a.objects),
+		left: make(chan struct{}, 1), end: end, failures: map[string]uint64{},
+	}
+	g.images.grace, g.values.grace = libraryGrace, libraryGrace
 	for slot := uint32(bpf.MaxAttached); slot > 0; slot-- {
 		g.slots = append(g.slots, slot-1)
 	}
 	for _, cause := range proc.Causes() {
 		g.failures[cause] = 0
 	}
+	g.ended.Go(func() { g.expire(ctx) })
 	return g
 }
 
@@ -96,6 +108,7 @@ func (gs *guests) free(slot uint32) {
 // release lets go of a process that is gone. The kernel side forgets it by itself, unless it was told of it only after
 // the process had executed another program.
 func (gs *guests) release(p *process) {
+	gs.leave(p)
 	g := p.work.guest
 	if g == nil {
 		return
@@ -135,10 +148,4 @@ func (a *Agent) Guests() int {
 	a.guests.mu.Lock()
 	defer a.guests.mu.Unlock()
 	return a.guests.attached
-}
-
-func (gs *guests) close() error {
-	gs.probing.Lock()
-	defer gs.probing.Unlock()
-	return gs.probes.Close()
 }

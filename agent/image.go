@@ -1,12 +1,15 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -14,116 +17,195 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
-// An image is one libjvm. It is read, and its probes are attached, once for all processes that map it.
+// An image is one libjvm. It is read, and its probes are attached, once for all processes that map it. When the last of
+// these is gone its probes are taken away: until then they pin its file system.
 type image struct {
-	once     sync.Once
-	settled  bool // guarded by guests.mu: the rest has its final value
+	mu       sync.Mutex // held while it is read and attached
+	settled  bool       // the rest has its final value
 	img      vmruntime.Image
 	segments elffile.Segments
 	err      error    // why there is no img
 	probes   error    // why code is not followed live, nil if it is
-	events   []string // what of the events that are recorded this library does not tell, one sentence each
+	lacks    []string // what of the events that are recorded this library does not report, one sentence each
+	attached imageProbes
 }
 
-// Bounds on libraries.
-const (
-	maxLibrary = 1 << 30 // bytes; debug builds with symbols have 400 MB
-	// maxImages: from so many on, those without probes are forgotten when a new one comes. Those with probes are
-	// bounded by bpf.MaxProbeSites.
-	maxImages = 64
-)
+// imageProbes are the probes of one libjvm.
+type imageProbes struct {
+	code  *attach.Attached // nil if there are none
+	plans []*attachedPlan
+}
 
-// image returns p's libjvm. An error says that it could not be looked at, for reasons that are p's; what is wrong with
-// the library itself is in the image. All of it happens in the pool, as the file may be in a file system of p's making.
-func (gs *guests) image(p *process, lib *proc.Mapping) (*image, error) {
+// maxLibrary bounds a library, in bytes; debug builds with symbols have 400 MB.
+const maxLibrary = 1 << 30
+
+// An openLibrary is a file that a process maps. Whoever opens it closes it.
+type openLibrary struct {
+	file *os.File
+	key  symbolize.FileKey
+}
+
+// open opens the file behind one of p's mappings, in the pool: it may be in a file system of p's making.
+func (gs *guests) open(p *process, m *proc.Mapping) (openLibrary, error) {
 	a := gs.agent
-	return callFor(a, p, func() (*image, error) {
-		f, err := a.opt.Proc.OpenMapped(p.pid, lib, maxLibrary)
+	return callFor(a, p, func() (openLibrary, error) {
+		f, err := a.opt.Proc.OpenMapped(p.pid, m, maxLibrary)
 		if err != nil {
-			return nil, err
+			return openLibrary{}, err
 		}
-		defer f.Close()
 		key, err := openKey(f)
 		if err != nil {
-			return nil, err
+			f.Close()
+			return openLibrary{}, err
 		}
-		im := gs.imageOf(key)
-		im.once.Do(func() {
-			whole := false
-			defer func() {
-				gs.mu.Lock()
-				defer gs.mu.Unlock()
-				if !whole { // it panicked
-					im.err = errNotRead
-				}
-				im.settled = true
-			}()
-			gs.read(im, f, key.Size)
-			whole = true
-		})
-		return im, nil
+		return openLibrary{f, key}, nil
 	})
 }
 
-// imageOf returns the image of the library with that key, read or not.
-func (gs *guests) imageOf(key symbolize.FileKey) *image {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	if im := gs.images[key]; im != nil {
-		return im
-	}
-	if len(gs.images) >= maxImages {
-		maps.DeleteFunc(gs.images, func(_ symbolize.FileKey, im *image) bool {
-			return im.settled && (im.err != nil || im.probes != nil)
-		})
-	}
-	im := &image{}
-	gs.images[key] = im
-	return im
-}
-
-func (gs *guests) read(im *image, f *os.File, size int64) {
-	lib, err := elffile.Open(f, size)
+// image returns p's libjvm. An error says that it could not be looked at, for reasons that are p's; what is wrong with
+// the library itself is in the image. The file is read in the pool. Its probes are attached in a time of their own: that
+// is work of the kernel, and says nothing about p.
+func (gs *guests) image(p *process, m *proc.Mapping) (*image, error) {
+	lib, err := gs.open(p, m)
 	if err != nil {
-		im.err = fmt.Errorf("read libjvm: %w", err)
-		return
+		return nil, err
 	}
-	im.segments = lib.Segments()
-	im.img, im.err = hotspot.Runtime{}.Image(lib)
-	if im.img == nil && im.err == nil {
-		im.err = errNotHotSpot
+	defer lib.file.Close()
+	im := gs.hold(p, lib.key)
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	if im.settled {
+		return im, nil
 	}
-	if im.err != nil {
-		return
+	found, err := callFor(gs.agent, p, func() (imageFile, error) {
+		return gs.read(lib), nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	if im.probes = gs.attachProbes(lib, f); im.probes != nil {
-		gs.agent.log.Warn("code of JVMs is not followed live", "library", f.Name(), "err", im.probes)
+	im.img, im.segments, im.err, im.probes, im.lacks = found.img, found.segments, found.err, found.noSites, found.lacks
+	if im.err == nil {
+		if err := gs.attachImage(p, im, found, lib.file); err != nil {
+			return nil, fmt.Errorf("attach probes: %w", err)
+		}
 	}
-	if e := gs.agent.events; e != nil {
-		gs.probing.Lock()
-		defer gs.probing.Unlock()
-		im.events = e.attach(lib, f)
+	if im.probes != nil {
+		gs.agent.log.Warn("code of JVMs is not followed live", "library", m.Path, "err", im.probes)
 	}
+	im.settled = true
+	return im, nil
 }
 
-// errNotRead is for processes whose library another one's worker failed to read.
-var errNotRead = errors.New("the agent failed to read its libjvm: see the agent's log")
+// An imageFile is what was read of a libjvm.
+type imageFile struct {
+	img      vmruntime.Image
+	segments elffile.Segments
+	err      error // why there is no img
+	sites    attach.Sites
+	noSites  error // why there are none
+	plans    []*attachedPlan
+	lacks    []string
+}
+
+// read reads a library. It attaches nothing.
+func (gs *guests) read(lib openLibrary) (found imageFile) {
+	file, err := elffile.Open(lib.file, lib.key.Size)
+	if err != nil {
+		found.err = fmt.Errorf("read libjvm: %w", err)
+		return found
+	}
+	found.segments = file.Segments()
+	found.img, found.err = hotspot.Runtime{}.Image(file)
+	if found.img == nil && found.err == nil {
+		found.err = errNotHotSpot
+	}
+	if found.err != nil {
+		return found
+	}
+	found.sites, found.noSites = codeSites(file)
+	if e := gs.agent.events; e != nil {
+		found.plans, found.lacks = e.find(file, lib.file)
+	}
+	return found
+}
 
 var errNotHotSpot = errors.New("its libjvm is not HotSpot's: there are no vmStructs in it")
 
-func (gs *guests) attachProbes(lib *elffile.File, f *os.File) error {
+// codeSites finds the probes with which a libjvm announces what happens to code.
+func codeSites(lib *elffile.File) (attach.Sites, error) {
 	probes, err := lib.Probes()
 	if err != nil {
-		return fmt.Errorf("read its probes: %w", err)
+		return attach.Sites{}, fmt.Errorf("read its probes: %w", err)
 	}
 	sites, err := probeSites(probes)
 	if err != nil {
-		return err
+		return attach.Sites{}, err
 	}
 	if len(sites.Load) == 0 || len(sites.CodeUnload) == 0 || len(sites.ClassUnload) == 0 {
-		return errors.New("this libjvm was built without USDT probes")
+		return attach.Sites{}, errors.New("this libjvm was built without USDT probes")
 	}
-	gs.probing.Lock()
-	defer gs.probing.Unlock()
-	return gs.probes.Attach(f, sites)
+	return sites, nil
+}
+
+// attachImage attaches what was found in an image's file; im.mu is held. An error says that it may succeed later.
+func (gs *guests) attachImage(p *process, im *image, found imageFile, f *os.File) error {
+	type outcome struct {
+		imageProbes
+		code  error // why code is not followed live
+		lacks []string
+	}
+	e := gs.agent.events
+	undo := func(o outcome) { gs.detach(context.Background(), &o.imageProbes) }
+	out, err := inTime(gs.attaching, p.pid, func() (o outcome, err error) {
+		if found.noSites == nil {
+			o.imageProbes.code, o.code = gs.probes.Attach(f, found.sites)
+		}
+		if e != nil {
+			o.plans, o.lacks = e.attach(found.plans, f)
+		}
+		return o, nil
+	}, undo)
+	if err != nil {
+		return err
+	}
+	if errors.Is(out.code, unix.EMFILE) || errors.Is(out.code, unix.ENFILE) {
+		undo(out)
+		return out.code
+	}
+	im.probes = errors.Join(im.probes, out.code)
+	im.lacks = append(im.lacks, out.lacks...)
+	if e != nil {
+		e.adopt(out.plans)
+	}
+	gs.keeping.Lock()
+	defer gs.keeping.Unlock()
+	im.attached = out.imageProbes
+	return nil
+}
+
+// inTime runs fn in a pool. What fn returns too late is undone.
+func inTime[T any](pool *proc.Pool, pid int, fn func() (T, error), undo func(T)) (T, error) {
+	type outcome struct {
+		value T
+		err   error
+	}
+	done := make(chan outcome, 1)
+	err := pool.Do(context.Background(), pid, func() error {
+		value, err := fn()
+		done <- outcome{value, err}
+		return err
+	})
+	if errors.Is(err, proc.ErrTimeout) {
+		go func() {
+			if late := <-done; late.err == nil {
+				undo(late.value)
+			}
+		}()
+	}
+	proc.Repanic(err)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return (<-done).value, nil
 }

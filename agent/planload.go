@@ -24,6 +24,10 @@ func (e *eventProbes) loads(passed time.Duration) (list planLoads) {
 		if err != nil {
 			continue
 		}
+		if p.idle { // nothing is told, and what is hit is governed by whoever's it is
+			p.hits = hits
+			continue
+		}
 		l := planLoad{plan: p, hits: hits, rate: p.rate, count: time.Duration(p.traps()) * e.trapTime()}
 		if p.duty.always() {
 			l.rate = float64(hits-p.hits) / passed.Seconds()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/cilium/ebpf/link"
 
@@ -17,30 +18,38 @@ type Sites struct {
 }
 
 // Probes attaches the code-map programs to libraries. A library is attached once, for every process that maps it;
-// the kernel takes the probes away when the agent ends, however it ends.
+// the kernel takes the probes away when the agent ends, however it ends. Its methods may be called by several goroutines.
 type Probes struct {
 	objects *bpf.Objects
 	uprobes Uprobes
-	cookies uint32 // load sites given out
-	links   []link.Link
+
+	mu       sync.Mutex
+	slots    loadSlots
+	attached map[*Attached]struct{}
+}
+
+// An Attached is one library with its probes. It keeps the library's file system from being unmounted.
+type Attached struct {
+	links []link.Link
+	loads []bpf.LoadSite // whose slots it holds
 }
 
 // NewProbes returns a Probes without probes. Whether the kernel has uprobe.multi links is tried out.
 func NewProbes(o *bpf.Objects) *Probes {
-	return &Probes{objects: o, uprobes: NewUprobes()}
+	return &Probes{objects: o, uprobes: NewUprobes(), slots: newLoadSlots(bpf.MaxProbeSites), attached: map[*Attached]struct{}{}}
 }
 
 // Multi tells whether uprobe.multi links are used; single probes need CAP_SYS_ADMIN.
 func (p *Probes) Multi() bool { return p.uprobes.Multi() }
 
 // Attach attaches all sites of lib. On an error none of them is.
-func (p *Probes) Attach(lib *os.File, sites Sites) error {
-	load, err := p.register(sites.Load)
+func (p *Probes) Attach(lib *os.File, sites Sites) (*Attached, error) {
+	a := &Attached{}
+	load, err := p.register(a, sites.Load)
 	if err != nil {
-		return err
+		return nil, errors.Join(err, p.Detach(a))
 	}
 	c := &p.objects.CodeMap
-	var links []link.Link
 	for _, probe := range []struct {
 		name  string
 		prog  Uprobe
@@ -50,36 +59,65 @@ func (p *Probes) Attach(lib *os.File, sites Sites) error {
 		{"compiled__method__unload", Uprobe{c.CodeUnloadMulti, c.CodeUnloadSingle}, sites.CodeUnload},
 		{"class__unloaded", Uprobe{c.ClassUnloadMulti, c.ClassUnloadSingle}, sites.ClassUnload},
 	} {
-		more, err := p.uprobes.Attach(lib, 0, probe.prog, probe.sites)
+		links, err := p.uprobes.Attach(lib, 0, probe.prog, probe.sites)
 		if err != nil {
 			err = fmt.Errorf("attach to %s: %w", probe.name, err)
-			return errors.Join(err, closeLinks(links))
+			return nil, errors.Join(err, p.Detach(a))
 		}
-		links = append(links, more...)
+		a.links = append(a.links, links...)
 	}
-	p.links = append(p.links, links...)
-	return nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.attached[a] = struct{}{}
+	return a, nil
 }
 
-// register tells the kernel side where the arguments of each load site are; the cookie of a site finds it again.
-func (p *Probes) register(sites []Site) ([]Site, error) {
+// Detach takes the probes of one library away, some 50 ms. When it returns no program runs for them any more: the kernel
+// waits for those that do. So what their slots say may change.
+func (p *Probes) Detach(a *Attached) error {
+	err := closeLinks(a.links)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, site := range a.loads {
+		p.slots.give(site)
+	}
+	a.links, a.loads = nil, nil
+	delete(p.attached, a)
+	return err
+}
+
+// register has the kernel side know where the arguments of each load site are; the cookie of a site finds it again.
+func (p *Probes) register(a *Attached, sites []Site) ([]Site, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	sites = slices.Clone(sites)
 	for i := range sites {
-		if p.cookies >= bpf.MaxProbeSites {
-			return nil, fmt.Errorf("more than %d builds of libjvm have probes: restart the agent to forget the old ones", bpf.MaxProbeSites)
+		slot, fresh, ok := p.slots.take(*sites[i].Load)
+		if !ok {
+			return nil, fmt.Errorf("processes run with more than %d different builds of libjvm at once", bpf.MaxProbeSites)
 		}
-		if err := p.objects.CodeMap.LoadSites.Put(p.cookies, sites[i].Load); err != nil {
-			return nil, fmt.Errorf("register probe site: %w", err)
+		a.loads = append(a.loads, *sites[i].Load)
+		if fresh {
+			if err := p.objects.CodeMap.LoadSites.Put(slot, sites[i].Load); err != nil {
+				return nil, fmt.Errorf("register probe site: %w", err)
+			}
 		}
-		sites[i].Cookie = uint64(p.cookies)
-		p.cookies++
+		sites[i].Cookie = uint64(slot)
 	}
 	return sites, nil
 }
 
 // Close takes all probes away.
 func (p *Probes) Close() error {
-	err := closeLinks(p.links)
-	p.links = nil
-	return err
+	p.mu.Lock()
+	left := make([]*Attached, 0, len(p.attached))
+	for a := range p.attached {
+		left = append(left, a)
+	}
+	p.mu.Unlock()
+	var errs []error
+	for _, a := range left {
+		errs = append(errs, p.Detach(a))
+	}
+	return errors.Join(errs...)
 }

@@ -39,7 +39,7 @@ func TestKernelProbes(t *testing.T) {
 			site := Site{Offset: offsetOf(t, probed)}
 			load := site
 			load.Load = &bpf.LoadSite{} // every argument is the constant 0
-			if err := p.Attach(self, Sites{Load: []Site{load}, CodeUnload: []Site{site}, ClassUnload: []Site{site}}); err != nil {
+			if _, err := p.Attach(self, Sites{Load: []Site{load}, CodeUnload: []Site{site}, ClassUnload: []Site{site}}); err != nil {
 				t.Fatal(err)
 			}
 			const calls = 23

@@ -161,7 +161,8 @@ func (s *Session) follow(file *elffile.File, lib *os.File) error {
 		}
 	}
 	s.probes = attach.NewProbes(s.objects)
-	return s.probes.Attach(lib, sites)
+	_, err = s.probes.Attach(lib, sites)
+	return err
 }
 
 // epoch is how many times the VM has unloaded classes.

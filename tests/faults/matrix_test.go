@@ -28,6 +28,7 @@ var matrix = []Section{
 		[]Row{},
 		hostileRows,
 		startingRows,
+		mountRows,
 		redefinedRows,
 	)},
 	{Name: "service", Title: "The agent behaves as a service", Rows: slices.Concat(

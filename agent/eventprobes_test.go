@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
+	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
+)
+
+// What a library needed is free when its plans are removed, so more libraries can come one after the other than there are
+// cookies. Who gets a cookie next inherits nothing.
+func TestRemovePlans(t *testing.T) {
+	k := newKernelSide(t)
+	var err error
+	if k.agent.ring, err = ringbuf.NewReader(k.agent.objects.Events); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.agent.ring.Close() })
+	k.agent.drained = make(chan struct{})
+	close(k.agent.drained) // nobody reads the ring, and nothing is in it
+	place := k.find(t)
+	k.cookies = numbering{bound: 3}
+	const most = 8
+	for i := range most {
+		p := k.plan(t, Values, k.objects.ValueProbe)
+		if err := p.find(nil); err != nil {
+			t.Fatal(err)
+		}
+		p.found[0][0].setting = func(cookie uint32) error { return k.objects.ClockSites.Put(cookie, int64(i)) }
+		if err := p.file.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.attachPlan(p, k.file); err != nil {
+			t.Fatalf("library %d of %d: %v", i, most, err)
+		}
+		if got := k.rateOf(t, p); got != 0 {
+			t.Fatalf("one hit in %d is told of a plan that nobody has adopted", got)
+		}
+		k.adopt([]*attachedPlan{p})
+		if got := k.rateOf(t, p); got != 1 {
+			t.Fatalf("one hit in %d is told of a plan that was adopted", got)
+		}
+		k.values.add(attach.ValueSite{Cookie: p.cookies[0]}, &valueWatch{spec: valueprobe.Spec{Symbol: "f"}})
+		probed()
+		if n, err := k.hitsOf(p); err != nil || n != 1 {
+			t.Fatalf("library %d: %d hits (%v), want the one that was its own", i, n, err)
+		}
+		k.setIdle([]*attachedPlan{p}, true)
+		if got := k.rateOf(t, p); got != 0 {
+			t.Fatalf("one hit in %d is told of a library that no process maps", got)
+		}
+		p.cover.partly(errors.New("too hot"))
+		before := k.hits(t)
+		k.remove(t.Context(), []*attachedPlan{p})
+		probed()
+		if k.hits(t) != before || len(k.plans) != 0 {
+			t.Fatal("a plan that was removed is hit")
+		}
+		if _, ok := k.values.of(p.cookies[0]); ok {
+			t.Fatal("a cookie that was given back still has values")
+		}
+	}
+	before := k.covers.sums(monotonic())
+	if len(before) != most {
+		t.Errorf("%d plans that were removed are remembered, want %d", len(before), most)
+	}
+	later := k.covers.sums(monotonic() + time.Hour)
+	for c, sums := range before {
+		if sums.total != later[c].total || sums.observed > sums.total {
+			t.Errorf("%v of %v were observed, and an hour later of %v: the plan was gone", sums.observed, sums.total, later[c].total)
+		}
+	}
+	// A plan that cannot be attached keeps no cookies.
+	for range most {
+		p := k.plan(t, Values, k.agent.objects.Tick) // which is no program of a probe
+		p.found = [][]foundSite{{{Site: place[0]}}}
+		p.file.Close()
+		if err := k.attachPlan(p, k.file); err == nil || errors.Is(err, errTooManyProbes) {
+			t.Fatalf("a program of ticks was attached: %v", err)
+		}
+	}
+}
+
+// A site whose VM has no clock clears the clock of whoever had its cookie before.
+func TestClockSiteClears(t *testing.T) {
+	k := newKernelSide(t)
+	if err := k.objects.ClockSites.Put(uint32(7), int64(4711)); err != nil {
+		t.Fatal(err)
+	}
+	lib, f := openSelf(t)
+	set, err := clockSite(k.objects, "_ZN7NoClockE")(probesite.New(lib, f), probesite.Site{Address: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := set(7); err != nil {
+		t.Fatal(err)
+	}
+	var distance int64
+	if err := k.objects.ClockSites.Lookup(uint32(7), &distance); err != nil || distance != 0 {
+		t.Errorf("the clock is %d bytes away (%v), want none", distance, err)
+	}
+}
