@@ -216,7 +216,7 @@ func startingJVMs(t *testing.T) {
 		started += len(pids)
 		// The limit is the fault's; what is waited for beyond it is a machine that is too busy to answer.
 		unnamed := func() (left []int) {
-			for pid, share := range named(t, url, pids, "Busy.spin") {
+			for pid, share := range named(t, url, pids, "Busy.main") {
 				if share < 0.5 {
 					left = append(left, pid)
 				}
@@ -228,7 +228,7 @@ func startingJVMs(t *testing.T) {
 			left = unnamed()
 		}
 		late += len(left)
-		for deadline := time.Now().Add(30 * time.Second); len(left) > 0; left = unnamed() {
+		for deadline := time.Now().Add(2 * time.Minute); len(left) > 0; left = unnamed() {
 			if time.Now().After(deadline) {
 				t.Fatalf("JVMs %v have no Java frames", left)
 			}
