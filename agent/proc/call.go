@@ -30,6 +30,9 @@ func Call[T any](ctx context.Context, p *Pool, pid int, fn func() (T, error)) (T
 type call struct {
 	pool      *Pool
 	pid       int
+	kind      kind
+	terms     terms
+	began     time.Time
 	thread    atomic.Int32 // that runs it, as far as it said so
 	done      chan error   // buffered, so that finish never blocks
 	finished  bool
@@ -42,24 +45,35 @@ func (c *call) here() { c.thread.Store(int32(unix.Gettid())) }
 
 // finish runs on the call's own goroutine.
 func (c *call) finish(err error) {
-	p := c.pool
+	p, now := c.pool, time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.finished = true
 	c.done <- err
 	if !c.abandoned {
 		p.stats.Calls++
+		p.target(c.pid, now).answered[c.kind] = true
 		return
 	}
 	p.stats.Stuck--
-	if c.hung != nil {
-		c.hung.stuck--
+	p.stuck.add(c.terms.owner, c.kind, -1)
+	if c.hung == nil {
+		return
+	}
+	c.hung.stuck--
+	switch {
+	case c.terms.deadline >= p.opt.Deadline: // it was punished when it was abandoned
+	case now.Sub(c.began) > p.opt.Deadline:
+		p.punish(c.hung, now)
+	default:
+		c.hung.slow = true
 	}
 }
 
 // abandon gives the call up for that reason, unless it finished just now.
 func (c *call) abandon(reason error) error {
 	p := c.pool
+	owner := p.opt.Owner(c.pid)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.finished {
@@ -67,13 +81,19 @@ func (c *call) abandon(reason error) error {
 	}
 	c.abandoned = true
 	p.stats.Stuck++
+	c.terms.owner = owner
+	p.stuck.add(owner, c.kind, 1)
 	// A target is not to blame for a caller that lost interest.
 	if !errors.Is(reason, ErrTimeout) {
 		p.stats.Canceled++
 		return reason
 	}
 	p.stats.Abandoned++
-	c.hung = p.punish(c.pid, time.Now())
+	now := time.Now()
+	c.hung = p.target(c.pid, now)
 	c.hung.stuck++
-	return fmt.Errorf("process %d: %w (%v)", c.pid, reason, p.opt.Deadline)
+	if c.terms.deadline >= p.opt.Deadline {
+		p.punish(c.hung, now)
+	}
+	return fmt.Errorf("process %d: %w (%v)", c.pid, reason, c.terms.deadline)
 }

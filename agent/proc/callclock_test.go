@@ -48,7 +48,7 @@ func TestParseSyscall(t *testing.T) {
 // A call that computes is given time: a target cannot make it do so for ever, and a machine without a free CPU can make it
 // last for any time.
 func TestPoolWaitsForWhatComputes(t *testing.T) {
-	p := NewPool(PoolOptions{Deadline: 40 * time.Millisecond})
+	p := NewPool(PoolOptions{Deadline: 40 * time.Millisecond, FirstDeadline: 40 * time.Millisecond})
 	err := p.Do(t.Context(), target1, func() error {
 		for end := time.Now().Add(3 * p.opt.Deadline); time.Now().Before(end); {
 		}
@@ -69,7 +69,7 @@ func TestPoolAbandonsWhatIsBlocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(pipe[0])
-	p := NewPool(PoolOptions{Deadline: 40 * time.Millisecond})
+	p := NewPool(PoolOptions{Deadline: 40 * time.Millisecond, FirstDeadline: 40 * time.Millisecond})
 	err := p.Do(t.Context(), target1, func() error {
 		_, err := unix.Read(pipe[0], make([]byte, 1))
 		return err
@@ -83,7 +83,7 @@ func TestPoolAbandonsWhatIsBlocked(t *testing.T) {
 func BenchmarkPool(b *testing.B) {
 	p := NewPool(PoolOptions{})
 	for b.Loop() {
-		if err := p.do(b.Context(), target1, func(c *call) error { c.here(); return nil }); err != nil {
+		if err := p.do(b.Context(), target1, general, func(c *call) error { c.here(); return nil }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -26,10 +26,12 @@ var (
 	ErrNotRegular = errors.New("not a regular file")
 	// ErrReplaced: the file at that path is another one than the process has mapped.
 	ErrReplaced = errors.New("file was replaced since it was mapped")
-	// ErrTimeout: the call did not end within the pool's deadline and was abandoned.
+	// ErrTimeout: the call did not end within its deadline and was abandoned.
 	ErrTimeout = errors.New("target did not answer in time")
 	// ErrQuarantined: the target hung recently and is left alone for a while.
 	ErrQuarantined = errors.New("target is left alone after it hung")
+	// ErrCrowded: too many processes of the same user and cgroup hang.
+	ErrCrowded = errors.New("too many processes of its user and cgroup hang")
 	// ErrExhausted: too many abandoned calls are still outstanding.
 	ErrExhausted = errors.New("too many targets hang")
 )
@@ -52,6 +54,7 @@ func Cause(err error) string {
 		{ErrReplaced, "replaced"},
 		{ErrTimeout, "timeout"},
 		{ErrQuarantined, "quarantined"},
+		{ErrCrowded, "crowded"},
 		{ErrExhausted, "exhausted"},
 		{context.Canceled, "canceled"},
 		{fs.ErrNotExist, "not_found"},
@@ -66,7 +69,7 @@ func Cause(err error) string {
 // Causes lists every word that Cause returns for an error, so that counters can exist before the first failure.
 func Causes() []string {
 	return []string{"gone", "denied", "too_large", "malformed", "unmapped", "not_regular", "replaced", "timeout",
-		"quarantined", "exhausted", "canceled", "not_found", "other"}
+		"quarantined", "crowded", "exhausted", "canceled", "not_found", "other"}
 }
 
 // explain gives the error of a system call on /proc/PID its meaning here. Files below /proc/PID vanish with the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -32,6 +33,7 @@ type Memory struct {
 	pool  *Pool
 	pidfd *os.File // readable when the process has ended: pidfd_open(2)
 	space *os.File // /proc/PID/mem
+	pages *os.File // /proc/PID/pagemap; nil if it cannot be had
 }
 
 var _ vmruntime.Memory = (*Memory)(nil)
@@ -49,6 +51,7 @@ func OpenMemory(root Root, id Identity, pool *Pool) (*Memory, error) {
 		return nil, explain(id.PID, "open pidfd", err)
 	}
 	m := &Memory{id: id, pool: pool, pidfd: os.NewFile(uintptr(fd), "pidfd"), space: space}
+	m.pages, _ = os.Open(root.path(id.PID, "pagemap")) // without it no page is known to be there
 	// If that process has the pid now and its address space lives, both descriptors are its own: a pid does not
 	// return to a process.
 	if err := errors.Join(root.Check(id), m.alive()); err != nil {
@@ -64,7 +67,11 @@ func (m *Memory) Identity() Identity { return m.id }
 // Close releases the descriptors; reads fail from now on.
 func (m *Memory) Close() error {
 	// In this order: alive asks the pidfd first, so no read that is under way succeeds half closed.
-	return errors.Join(m.pidfd.Close(), m.space.Close())
+	err := errors.Join(m.pidfd.Close(), m.space.Close())
+	if m.pages != nil {
+		err = errors.Join(err, m.pages.Close())
+	}
+	return err
 }
 
 // Read fills p from the target's address addr, or fails and leaves p as it was.
@@ -92,13 +99,27 @@ func (m *Memory) ReadBatch(ranges []vmruntime.Range) error {
 		}
 	}
 	b := newBatch(ranges, total)
-	err := m.pool.do(context.Background(), m.id.PID, func(c *call) error {
+	read := func(c *call) error {
 		if err := b.read(m.id.PID, c.here); err != nil {
 			return explain(m.id.PID, "read memory", err)
 		}
 		c.here()
 		return m.alive()
-	})
+	}
+	var err error = errAbsent
+	if m.pages != nil {
+		where := slices.Clone(ranges) // an abandoned call goes on to look at them
+		err = m.pool.do(context.Background(), m.id.PID, present, func(c *call) error {
+			c.here()
+			if err := resident(m.pages, where, uint64(os.Getpagesize())); err != nil {
+				return err
+			}
+			return read(c)
+		})
+	}
+	if errors.Is(err, errAbsent) {
+		err = m.pool.do(context.Background(), m.id.PID, absent, read)
+	}
 	if err != nil {
 		// The batch may still be written to by the abandoned call, and is left to it.
 		return err

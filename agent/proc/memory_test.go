@@ -191,6 +191,42 @@ func TestMemoryOfATargetThatHangs(t *testing.T) {
 	}
 }
 
+// TestMemoryPresence: which reads can hang is known before anybody waits for one.
+func TestMemoryPresence(t *testing.T) {
+	needRoot(t)
+	hanging, holding := startChild(t, "hang"), startChild(t, "hold")
+	pool := NewPool(PoolOptions{FirstDeadline: 100 * time.Millisecond})
+	m := openMemory(t, hanging.pid, pool)
+	page := uint64(os.Getpagesize())
+	buf := make([]byte, 8)
+	check := func(of *Memory, addr uint64, want error) {
+		t.Helper()
+		if err := resident(of.pages, []vmruntime.Range{{Addr: addr, Buf: buf}}, page); err != want {
+			t.Errorf("page of %#x: %v, want %v", addr, err, want)
+		}
+	}
+	check(m, hanging.addr, errAbsent)
+	check(openMemory(t, holding.pid, pool), holding.addr, nil)
+	check(m, 16, errAbsent)
+	check(m, 1<<63, errAbsent)
+
+	mem := mapPages(t, 3*pageRun)
+	self := openMemory(t, os.Getpid(), pool)
+	base := uint64(uintptr(unsafe.Pointer(&mem[0])))
+	check(self, base, errAbsent)
+	all := []vmruntime.Range{{Addr: base, Buf: make([]byte, len(mem))}}
+	for i := 0; i < len(mem); i += int(page) {
+		mem[i] = 1
+	}
+	if err := resident(self.pages, all, page); err != nil {
+		t.Errorf("all pages were written to: %v", err)
+	}
+	unmapPage(t, mem[2*pageRun*int(page):])
+	if err := resident(self.pages, all, page); err != errAbsent {
+		t.Errorf("one page is not mapped: %v", err)
+	}
+}
+
 func TestMemoryClosed(t *testing.T) {
 	c := startChild(t, "hold")
 	m := openMemory(t, c.pid, NewPool(PoolOptions{}))

@@ -10,43 +10,70 @@ import (
 
 // PoolOptions are the bounds of a Pool. Zero fields take the defaults named below.
 type PoolOptions struct {
-	Workers    int           // calls that run at once: 4
-	MaxStuck   int           // abandoned calls, each holding a thread, at which no more are begun: 32
-	Deadline   time.Duration // of one call, not counted what it waits for a CPU: 2 s
-	Backoff    time.Duration // first quarantine of a target that hung, doubled each time: 10 s
-	MaxBackoff time.Duration // longest quarantine: 10 min
+	Workers       int             // calls that run at once, of processes that answered before; and as many of others: 4
+	MaxStuck      int             // abandoned calls, each holding a thread, at which no more are begun: 32
+	MaxOwnerStuck int             // likewise of the processes of one Owner: 4; of one user: 16
+	Deadline      time.Duration   // of one call, not counted what it waits for a CPU: 2 s
+	FirstDeadline time.Duration   // of the first call of a kind to a process: 100 ms
+	Backoff       time.Duration   // first quarantine of a target that hung, doubled each time: 10 s
+	MaxBackoff    time.Duration   // longest quarantine: 10 min
+	Owner         func(int) Owner // whose a process is; nil asks /proc
 }
 
 // A Pool runs calls that a target may delay for ever, each under a deadline. A call that passes it is abandoned, as
-// nothing can end it: its worker is replaced, and its target is left alone for a while. So one hung target costs the
-// others one deadline at most, and all hung targets together hold at most MaxStuck + Workers threads: the pool refuses
-// all work beyond that.
+// nothing can end it: its worker is replaced, and its target is left alone for a while.
+//
+// Many processes may hang on purpose. So a process is trusted step by step:
+//
+//   - The first call of a kind has FirstDeadline only. A process that answers later than that, within Deadline, is slow
+//     but honest: from then on it has Deadline.
+//   - While a call of an Owner's process is stuck, first calls are all that its other processes get as well, and at
+//     MaxOwnerStuck none. So an attacker who starts processes uses up his own share.
+//   - Processes that answered calls of that kind before, and reads of pages that are there, have workers of their own,
+//     and are refused only at twice MaxStuck and three times MaxOwnerStuck.
 //
 // Deadlines count what a target took, not what the scheduler did: see callClock.
 //
-// Waiting for a free worker is bounded too: a worker is free again after Deadline at the latest, and after 60 times that if the
-// agent itself gets no CPU. Still, the goroutine
-// that drains the ring must not wait at all and never calls a pool.
+// Waiting for a free worker is bounded too: a worker is free again after Deadline at the latest, and after 60 times that if
+// the agent itself gets no CPU. Still, the goroutine that drains the ring must not wait at all and never calls a pool.
 type Pool struct {
 	opt     PoolOptions
 	look    func(tid int) moment // at the thread of a call
-	workers chan struct{}        // holds one token for each call that runs and is not abandoned
+	workers [2]chan struct{}     // by trust: one token for each call that runs and is not abandoned
 
 	mu      sync.Mutex
-	targets map[int]*target // those that hang, or hung lately; by pid
+	targets map[int]*target // those that were called, by pid
+	stuck   stuckCalls
 	stats   PoolStats
 }
 
-// A target is one that did not answer in time.
+// A kind of calls. Who hangs one kind can answer another, and be trusted there.
+type kind uint8
+
+const (
+	general kind = iota // of files, whoever serves them, and what the kernel says of a process
+	present             // reads of pages that were there a moment ago
+	absent              // reads of pages that were not: somebody has to supply them
+	kinds
+)
+
+// A target is a process that was called.
 type target struct {
-	stuck   int           // its abandoned calls that have not returned yet
-	backoff time.Duration // length of the last quarantine
-	until   time.Time     // end of it
+	answered [kinds]bool
+	slow     bool          // it answered after FirstDeadline, but within Deadline
+	stuck    int           // its abandoned calls that have not returned yet
+	backoff  time.Duration // length of the last quarantine
+	until    time.Time     // end of it
 }
 
 // refuses reports whether the target is to be left alone. While a call of it is outstanding, that is always so: one
 // target holds no more threads than the calls that ran when it first hung.
 func (t *target) refuses(now time.Time) bool { return t.stuck > 0 || now.Before(t.until) }
+
+// blameless reports whether nothing is to be remembered against the target, nor for much longer.
+func (t *target) blameless(now time.Time) bool {
+	return t.stuck == 0 && now.After(t.until.Add(t.backoff))
+}
 
 // PoolStats says what a pool did. Counters never go back.
 type PoolStats struct {
@@ -55,6 +82,7 @@ type PoolStats struct {
 	Canceled    uint64 // counter: calls that were given up as their context ended
 	Refused     uint64 // counter: calls not begun, as their target is quarantined
 	Exhausted   uint64 // counter: calls not begun, as MaxStuck was reached
+	Crowded     uint64 // counter: calls not begun, as MaxOwnerStuck was reached
 	Stuck       int    // gauge: abandoned or canceled calls that have not returned yet
 	Quarantined int    // gauge: targets that are left alone
 }
@@ -63,14 +91,20 @@ type PoolStats struct {
 func NewPool(opt PoolOptions) *Pool {
 	opt.Workers = orDefault(opt.Workers, 4)
 	opt.MaxStuck = orDefault(opt.MaxStuck, 32)
+	opt.MaxOwnerStuck = orDefault(opt.MaxOwnerStuck, 4)
 	opt.Deadline = orDefault(opt.Deadline, 2*time.Second)
+	opt.FirstDeadline = min(orDefault(opt.FirstDeadline, 100*time.Millisecond), opt.Deadline)
 	opt.Backoff = orDefault(opt.Backoff, 10*time.Second)
 	opt.MaxBackoff = orDefault(opt.MaxBackoff, 10*time.Minute)
+	if opt.Owner == nil {
+		opt.Owner = DefaultRoot.Owner
+	}
 	return &Pool{
 		opt:     opt,
 		look:    lookAtThread,
-		workers: make(chan struct{}, opt.Workers),
+		workers: [2]chan struct{}{make(chan struct{}, opt.Workers), make(chan struct{}, opt.Workers)},
 		targets: make(map[int]*target),
+		stuck:   newStuckCalls(),
 	}
 }
 
@@ -83,9 +117,9 @@ func orDefault[T int | time.Duration](v, def T) T {
 
 // Do runs fn, which reads the process pid, and returns its error. It returns ErrTimeout when fn passes the deadline
 // and the context's error when that ends first; fn then goes on, so it may only write to what it owns. It returns
-// ErrQuarantined or ErrExhausted without having run fn.
+// ErrQuarantined, ErrCrowded or ErrExhausted without having run fn.
 func (p *Pool) Do(ctx context.Context, pid int, fn func() error) error {
-	return p.do(ctx, pid, func(c *call) error {
+	return p.do(ctx, pid, general, func(c *call) error {
 		runtime.LockOSThread() // for the clock
 		defer runtime.UnlockOSThread()
 		c.here()
@@ -95,26 +129,28 @@ func (p *Pool) Do(ctx context.Context, pid int, fn func() error) error {
 
 // do is Do for a function that calls here before each system call that the target can delay. To keep it on one thread instead
 // takes 5 us.
-func (p *Pool) do(ctx context.Context, pid int, fn func(*call) error) error {
-	if err := p.admit(pid); err != nil {
+func (p *Pool) do(ctx context.Context, pid int, k kind, fn func(*call) error) error {
+	terms, err := p.admit(pid, k)
+	if err != nil {
 		return err
 	}
+	workers := p.workers[terms.trust]
 	select {
-	case p.workers <- struct{}{}:
+	case workers <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-p.workers }()
-	// The target may have hung another call while this one waited.
-	if err := p.admit(pid); err != nil {
+	defer func() { <-workers }()
+	// The target, or others of its owner, may have hung a call while this one waited.
+	if terms, err = p.admit(pid, k); err != nil {
 		return err
 	}
 
-	c := &call{pool: p, pid: pid, done: make(chan error, 1)}
+	c := &call{pool: p, pid: pid, kind: k, terms: terms, began: time.Now(), done: make(chan error, 1)}
 	clock := callClock{look: p.look}
 	clock.begin(time.Now())
 	go func() { c.finish(Catch(func() error { return fn(c) })) }()
-	pause := p.opt.Deadline / checksPerDeadline
+	pause := terms.deadline / checksPerDeadline
 	check := time.NewTimer(pause)
 	defer check.Stop()
 	for {
@@ -155,36 +191,105 @@ func (p *Pool) Stats() PoolStats {
 	return s
 }
 
-// admit refuses a target that hangs, and everybody when too many do.
-func (p *Pool) admit(pid int) error {
+// terms are on what a call is run.
+type terms struct {
+	trust    trust
+	deadline time.Duration
+	owner    Owner // known while calls are stuck
+}
+
+type trust uint8
+
+const (
+	unproven trust = iota
+	proven
+)
+
+// admit refuses a target that hangs, and those whose owner, or everybody, has too many that do.
+func (p *Pool) admit(pid int, k kind) (terms, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t := p.targets[pid]; t != nil && t.refuses(time.Now()) {
+	t := p.targets[pid]
+	if t != nil && t.refuses(time.Now()) {
 		p.stats.Refused++
-		return fmt.Errorf("process %d: %w", pid, ErrQuarantined)
+		return terms{}, fmt.Errorf("process %d: %w", pid, ErrQuarantined)
 	}
-	if p.stats.Stuck >= p.opt.MaxStuck {
+	terms := terms{deadline: p.opt.FirstDeadline}
+	if answered := t != nil && t.answered[k]; answered || k == present {
+		terms.trust = proven
+	}
+	alone := true // nobody of the owner is stuck
+	if p.stats.Stuck > 0 {
+		terms.owner = p.ownerOf(pid)
+		if err := p.budget(pid, k, terms); err != nil {
+			return terms, err
+		}
+		alone = p.stuck.of(terms.owner, k) == 0
+	}
+	if t != nil && (t.slow || t.answered[k] && alone) {
+		terms.deadline = p.opt.Deadline
+	}
+	return terms, nil
+}
+
+// budget refuses a call when too many are stuck; p.mu is held.
+func (p *Pool) budget(pid int, k kind, t terms) error {
+	total, owner := p.opt.MaxStuck, p.opt.MaxOwnerStuck
+	if t.trust == proven {
+		total, owner = 2*total, 3*owner
+	}
+	const ownersPerUser = 4 // he may make cgroups of his own
+	switch {
+	case p.stuck.of(t.owner, k) >= owner, p.stuck.ofUser(t.owner.UID, k) >= ownersPerUser*owner:
+		p.stats.Crowded++
+		return fmt.Errorf("process %d: %d reads of processes of user %d in %s hang: %w",
+			pid, p.stuck.ofUser(t.owner.UID, k), t.owner.UID, t.owner.Cgroup, ErrCrowded)
+	case p.stats.Stuck >= total:
 		p.stats.Exhausted++
 		return fmt.Errorf("process %d: %d calls outstanding: %w", pid, p.stats.Stuck, ErrExhausted)
 	}
 	return nil
 }
 
-// punish quarantines a target that hung a call, for twice as long as the last time. The caller holds the lock.
-func (p *Pool) punish(pid int, now time.Time) *target {
-	// Those that behaved for as long as their quarantine took start anew. This bounds the table as well: hung calls
-	// enter it at a rate of Workers per Deadline at most.
-	for pid, t := range p.targets {
-		if t.stuck == 0 && now.After(t.until.Add(t.backoff)) {
-			delete(p.targets, pid)
-		}
-	}
+// ownerOf is opt.Owner without the lock, which the caller holds.
+func (p *Pool) ownerOf(pid int) Owner {
+	p.mu.Unlock()
+	defer p.mu.Lock()
+	return p.opt.Owner(pid)
+}
+
+// maxTargets bounds what is remembered of processes. Beyond it those to which nothing is to be said begin anew.
+const maxTargets = 1 << 14
+
+// target returns what is remembered of a process; p.mu is held.
+func (p *Pool) target(pid int, now time.Time) *target {
 	t := p.targets[pid]
 	if t == nil {
+		if len(p.targets) >= maxTargets {
+			for pid, t := range p.targets {
+				if t.blameless(now) {
+					delete(p.targets, pid)
+				}
+			}
+		}
 		t = &target{}
 		p.targets[pid] = t
 	}
+	return t
+}
+
+// punish quarantines a target that hung a call, for twice as long as the last time. The caller holds the lock.
+func (p *Pool) punish(t *target, now time.Time) {
+	// Those that behaved for as long as their quarantine took start anew.
+	for pid, other := range p.targets {
+		if other != t && other.answered == [kinds]bool{} && other.blameless(now) {
+			delete(p.targets, pid)
+		}
+	}
+	if now.After(t.until.Add(t.backoff)) {
+		t.backoff = 0
+	}
 	t.backoff = min(max(2*t.backoff, p.opt.Backoff), p.opt.MaxBackoff)
 	t.until = now.Add(t.backoff)
-	return t
+	t.answered, t.slow = [kinds]bool{}, false
 }

@@ -42,7 +42,7 @@ func TestPoolReturnsTheCallsError(t *testing.T) {
 
 func TestPoolAbandonsACallThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := timedPool(PoolOptions{Workers: 1, Backoff: 10 * time.Second, MaxBackoff: 15 * time.Second})
+		p := timedPool(PoolOptions{Workers: 1, Backoff: 10 * time.Second, MaxBackoff: 15 * time.Second, FirstDeadline: 2 * time.Second})
 		fn, release := hangs()
 		start := time.Now()
 		if err := p.Do(t.Context(), target1, fn); !errors.Is(err, ErrTimeout) {
@@ -76,7 +76,7 @@ func TestPoolAbandonsACallThatHangs(t *testing.T) {
 
 func TestPoolDoublesTheQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := timedPool(PoolOptions{Backoff: 10 * time.Second, MaxBackoff: 25 * time.Second})
+		p := timedPool(PoolOptions{Backoff: 10 * time.Second, MaxBackoff: 25 * time.Second, FirstDeadline: 2 * time.Second})
 		for _, quarantine := range []time.Duration{10, 20, 25, 25} {
 			fn, release := hangs()
 			if err := p.Do(t.Context(), target1, fn); !errors.Is(err, ErrTimeout) {
@@ -105,7 +105,7 @@ func TestPoolDoublesTheQuarantine(t *testing.T) {
 
 func TestPoolIsExhausted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := timedPool(PoolOptions{Workers: 2, MaxStuck: 3})
+		p := timedPool(PoolOptions{Workers: 2, MaxStuck: 3, FirstDeadline: 2 * time.Second})
 		fn, release := hangs()
 		for pid := range 3 {
 			if err := p.Do(t.Context(), pid, fn); !errors.Is(err, ErrTimeout) {
@@ -135,7 +135,7 @@ func TestPoolIsExhausted(t *testing.T) {
 // ones hang, without costing another deadline.
 func TestPoolWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := timedPool(PoolOptions{Workers: 2, Deadline: time.Second})
+		p := timedPool(PoolOptions{Workers: 2, Deadline: time.Second, FirstDeadline: time.Second})
 		fn, release := hangs()
 		start := time.Now()
 		errs := make(chan error, 10)
@@ -168,7 +168,7 @@ func TestPoolWaits(t *testing.T) {
 
 func TestPoolHonoursTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := timedPool(PoolOptions{Workers: 1})
+		p := timedPool(PoolOptions{Workers: 1, FirstDeadline: 2 * time.Second})
 		fn, release := hangs()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -191,6 +191,142 @@ func TestPoolHonoursTheContext(t *testing.T) {
 		release()
 		synctest.Wait()
 	})
+}
+
+// owners returns an Owner for pids: those below 1000 have one user and cgroup, each following thousand another user.
+func owners(pid int) Owner { return Owner{UID: uint32(pid / 1000), Cgroup: "/"} }
+
+// TestPoolFirstCall: a process that was never heard of has little time at first. If it answers late it has more from then
+// on, and if it does not it is left alone.
+func TestPoolFirstCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := timedPool(PoolOptions{Owner: owners})
+		takes := func(d time.Duration) func() error { return func() error { time.Sleep(d); return nil } }
+		expect := func(what string, pid int, d time.Duration, want error, after time.Duration) {
+			t.Helper()
+			start := time.Now()
+			if err := p.Do(t.Context(), pid, takes(d)); !errors.Is(err, want) || time.Since(start) != after {
+				t.Errorf("%s: %v after %v, want %v after %v", what, err, time.Since(start), want, after)
+			}
+		}
+		const second, ms = time.Second, time.Millisecond
+		expect("slow at first", target1, second, ErrTimeout, 100*ms)
+		expect("while that call is outstanding", target1, 0, ErrQuarantined, 0)
+		time.Sleep(second)
+		expect("it answered late", target1, second, nil, second)
+		expect("quick at first", target2, 50*ms, nil, 50*ms)
+		expect("then slow", target2, second, nil, second)
+		expect("hangs", target2, 3*second, ErrTimeout, 2*second)
+		time.Sleep(2 * second)
+		expect("quarantined", target2, 0, ErrQuarantined, 0)
+
+		expect("slower than any deadline", 103, 5*second, ErrTimeout, 100*ms)
+		time.Sleep(5 * second)
+		expect("which was found out when it returned", 103, 0, ErrQuarantined, 0)
+	})
+}
+
+// TestPoolAttack: 64 processes of a user that hang, first and known ones, cost the processes of others nothing, and those
+// of his own that answered before little.
+func TestPoolAttack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := timedPool(PoolOptions{Owner: owners})
+		const innocent, neighbour, attackers = 5000, 99, 64
+		for _, known := range []int{neighbour, 101, 102, 103} {
+			if err := p.Do(t.Context(), known, works); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fn, release := hangs()
+		start := time.Now()
+		done := make(chan error, attackers)
+		for i := range attackers {
+			go func() { done <- p.Do(t.Context(), 101+i, fn) }()
+		}
+		synctest.Wait() // workers of both kinds are taken
+		for first := true; ; first = false {
+			err := p.Do(t.Context(), innocent, works)
+			if err != nil {
+				t.Errorf("an innocent process: %v", err)
+			}
+			if first && time.Since(start) > 2*100*time.Millisecond {
+				t.Errorf("an innocent process waited for %v", time.Since(start))
+			}
+			if len(done) == attackers {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		crowded := 0
+		for range attackers {
+			if errors.Is(<-done, ErrCrowded) {
+				crowded++
+			}
+		}
+		s := p.Stats()
+		const most = 3 + 4 + 4 // known ones, the budget, and those that ran when it was used up
+		if s.Stuck > most || crowded != attackers-s.Stuck || s.Crowded != uint64(crowded) {
+			t.Errorf("%d are refused, %+v", crowded, s)
+		}
+		if err := p.Do(t.Context(), neighbour, works); err != nil {
+			t.Errorf("a process of the same owner that answered before: %v", err)
+		}
+		if err := p.do(t.Context(), 98, present, func(*call) error { return nil }); err != nil {
+			t.Errorf("a process of the same owner whose pages are there: %v", err)
+		}
+		if err := p.do(t.Context(), 98, absent, func(*call) error { return nil }); err != nil {
+			t.Errorf("a process of the same owner, and none of its reads of memory hangs: %v", err)
+		}
+		if err := p.Do(t.Context(), 97, works); !errors.Is(err, ErrCrowded) {
+			t.Errorf("a new process of the same owner: %v, want %v", err, ErrCrowded)
+		}
+		release()
+		synctest.Wait()
+		if err := p.Do(t.Context(), 97, works); err != nil {
+			t.Errorf("after all returned: %v", err)
+		}
+		if len(p.stuck.owners)+len(p.stuck.users) != 0 {
+			t.Errorf("%v are counted, and none is stuck", p.stuck)
+		}
+	})
+}
+
+// TestPoolManyUsers: all users together cannot take what is kept for processes that answered before.
+func TestPoolManyUsers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := timedPool(PoolOptions{Owner: owners})
+		const known = 99
+		if err := p.Do(t.Context(), known, works); err != nil {
+			t.Fatal(err)
+		}
+		fn, release := hangs()
+		for user := range 20 {
+			for i := range 4 {
+				p.Do(t.Context(), 1000*(user+1)+i, fn)
+			}
+		}
+		if s := p.Stats(); s.Stuck != 32 || s.Exhausted != 48 {
+			t.Errorf("Stats = %+v, want 32 stuck and 48 refused", s)
+		}
+		if err := p.Do(t.Context(), known, works); err != nil {
+			t.Errorf("a process that answered before: %v", err)
+		}
+		release()
+		synctest.Wait()
+	})
+}
+
+// TestPoolForgets: what is remembered of processes is bounded.
+func TestPoolForgets(t *testing.T) {
+	p := timedPool(PoolOptions{Owner: owners})
+	for pid := range 3 * maxTargets {
+		if err := p.Do(t.Context(), pid, works); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(p.targets); n > maxTargets {
+		t.Errorf("%d targets are remembered, want %d at most", n, maxTargets)
+	}
 }
 
 // timedPool returns a pool that counts all time, for tests whose time is synctest's.
