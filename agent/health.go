@@ -13,6 +13,7 @@ func (a *Agent) Stats() Stats {
 	if err != nil {
 		a.log.Error("cannot read the kernel side's counters", "err", err)
 	}
+	pool := a.pool.Stats()
 	s := Stats{
 		Ready:           a.running.Load(),
 		Uptime:          monotonic() - a.began,
@@ -27,7 +28,9 @@ func (a *Agent) Stats() Stats {
 		Time:            !a.opt.NoTime,
 		Processes:       map[string]int{"": 0, "hotspot": 0},
 		Services:        map[string]int{},
-		Quarantined:     a.pool.Stats().Quarantined,
+		Quarantined:     pool.Quarantined,
+		StuckReads:      pool.Stuck,
+		Redefined:       c[bpf.MethodsChanged],
 		Failures:        a.failures.all(),
 		Frames:          a.lookups.Load(),
 		MethodMaps:      int(a.nameCount.Load()),

@@ -61,6 +61,7 @@ type process struct {
 type wanted struct {
 	rawFrame
 	epoch uint32
+	tries uint8 // to name it that were held up
 }
 
 // A name is what a raw frame turned out to be.
@@ -105,7 +106,7 @@ func (p *process) want(stack []rawFrame, epoch uint32, total *atomic.Int64) bool
 		if _, ok := p.requested[r]; !ok && total.Load() < maxNames {
 			p.requested[r] = struct{}{}
 			total.Add(1)
-			w := wanted{r, epoch}
+			w := wanted{rawFrame: r, epoch: epoch}
 			if r.kind <= rawExact && r.frame.Kind() == bpf.FrameInterpreted {
 				w.epoch = r.epoch // of a context, it may be older: what is at that address now is another method then
 			}

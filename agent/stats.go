@@ -35,6 +35,7 @@ type Stats struct {
 	// ProcessesRefused is a counter: processes that were to be sampled and found no room among the chosen ones.
 	ProcessesRefused uint64
 	Quarantined      int               // gauge: processes that are left alone for a while because a read hung or failed
+	StuckReads       int               // gauge: reads of targets that did not return in time, and have not yet
 	Reads            uint64            // counter: reads of targets that succeeded
 	ReadFailures     map[string]uint64 // counter: reads of targets that failed, by cause: gone, denied, timeout, malformed, …
 
@@ -46,6 +47,7 @@ type Stats struct {
 	Frames        uint64 // counter: frames that were looked up; those still known from earlier samples are not
 	CodeLoads     uint64 // counter: compilations that guests announced
 	EventsDropped uint64 // counter: announcements of code and processes that found no room in the ring, or none to be written in
+	Redefined     uint64 // counter: methods of guests that were met as other methods than before, as classes were redefined
 	MethodMaps    int    // gauge: entries in the method maps of all guests
 	MethodMapsMax int    // gauge: entries that the method maps of all guests may hold
 

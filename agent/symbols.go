@@ -110,6 +110,10 @@ func (a *Agent) object(p *process, m *proc.Mapping) *symbolize.Object {
 			return a.openObject(p.pid, m, key, known)
 		})
 		a.guests.count(err)
+		if proc.HeldUp(err) {
+			p.work.heldUp = true
+			return nil // for this frame, not for those after it
+		}
 	}
 	if err != nil {
 		o = nil

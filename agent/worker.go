@@ -25,6 +25,7 @@ type workerState struct {
 	hopeless bool       // there is a VM, and it will not be attached
 	perf     perfMap    // of a VM that is not attached
 	show     backoff    // of showing it to call engines
+	heldUp   bool       // something that was read for a name did not come in time
 	values   backoff    // of looking for libraries with probes whose values are wanted
 	shown    bool
 
@@ -106,12 +107,26 @@ func (a *Agent) workOn(p *process) {
 	}
 	p.work.objects = map[uint64]*symbolize.Object{}
 	a.followMap(p)
+	var later []wanted
 	for _, r := range frames {
-		p.setName(r.rawFrame, a.name(p, r))
+		p.work.heldUp = false
+		n := a.name(p, r)
 		p.work.frames = p.work.frames[1:]
+		if p.work.heldUp && r.tries < maxNameTries && !p.exited.Load() {
+			r.tries++
+			later = append(later, r)
+			continue
+		}
+		p.setName(r.rawFrame, n)
 		a.lookups.Add(1)
 	}
 	p.work.objects, p.work.frames = nil, nil
+	if len(later) > 0 {
+		p.mu.Lock()
+		p.wanted = append(p.wanted, later...)
+		p.mu.Unlock()
+		a.names.submitLater(p, nameAgain)
+	}
 	a.begin(stageJobs, p)
 	p.doJobs()
 	if p.exited.Load() {
@@ -119,6 +134,12 @@ func (a *Agent) workOn(p *process) {
 		a.releaseMap(p)
 	}
 }
+
+// A frame whose name could not be read in time is named later. The first read of a process has little time (proc.Pool).
+const (
+	maxNameTries = 5
+	nameAgain    = 300 * time.Millisecond
+)
 
 // identify reads who p is.
 func (a *Agent) identify(p *process) {
@@ -153,6 +174,7 @@ func (a *Agent) readMaps(p *process) bool {
 		return mapped{maps, fileKeys(a.opt.Proc, p.pid, maps)}, a.opt.Proc.Check(p.identity())
 	})
 	a.guests.count(err)
+	p.work.heldUp = p.work.heldUp || proc.HeldUp(err)
 	if err != nil || p.exited.Load() {
 		return false
 	}
@@ -213,6 +235,7 @@ func (a *Agent) nameGuest(p *process, r wanted) name {
 	site := g.site(r.frame, r.kind == rawExact, r.epoch)
 	frames, err := g.vm.Lookup(site)
 	a.guests.count(err)
+	p.work.heldUp = p.work.heldUp || proc.HeldUp(err)
 	if err != nil {
 		f := symbolize.Frame{Function: "[unknown]", SystemName: "[unknown]", Kind: symbolize.KindUnknown, Mapping: g.mapping, Address: site.PC}
 		if errors.Is(err, vmruntime.ErrStale) {

@@ -36,6 +36,12 @@ var (
 	ErrExhausted = errors.New("too many targets hang")
 )
 
+// HeldUp reports whether err says that a target did not answer, or was not asked as it or others did not: another time it
+// may.
+func HeldUp(err error) bool {
+	return errors.Is(err, ErrTimeout) || errors.Is(err, ErrQuarantined) || errors.Is(err, ErrCrowded) || errors.Is(err, ErrExhausted)
+}
+
 // Cause returns one word for err, out of a small fixed set, for use as a metric label. Nil has no cause: "".
 func Cause(err error) string {
 	if err == nil {

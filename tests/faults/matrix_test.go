@@ -30,6 +30,7 @@ var matrix = []Section{
 		startingRows,
 		mountRows,
 		redefinedRows,
+		hangRows,
 	)},
 	{Name: "service", Title: "The agent behaves as a service", Rows: slices.Concat(
 		serviceRows,

@@ -41,6 +41,7 @@ func (fixed) Stats() agent.Stats {
 		BPFTime: 1980 * time.Microsecond, BPFRuns: 1001, MapBytes: 9 << 20,
 		RingSize: 8 << 20, RingBytes: 123456, ReaderLag: 80 * time.Millisecond,
 		Processes: map[string]int{"": 41, "hotspot": 2}, Services: map[string]int{"shop": 2, "cron.service": 1}, Quarantined: 7,
+		StuckReads: 5, Redefined: 14,
 		Reads: 8000, ReadFailures: map[string]uint64{"gone": 11, "timeout": 12},
 		Failures: map[string]uint64{"names": 1, "record": 0},
 		Calls: &agent.CallStats{

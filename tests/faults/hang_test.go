@@ -1,0 +1,133 @@
+package faults
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+)
+
+var hangRows = []Row{
+	{
+		Fault: "64 processes whose memory cannot be read look like JVMs",
+		Holds: "Another user's JVM keeps all its frames.",
+		Test:  testHang,
+	},
+	{
+		Fault: "reads of many processes hang",
+		Holds: "The first read of a process has 100 ms. At most 4 reads of one user in one cgroup may hang. Processes that " +
+			"answered before have workers of their own.",
+		Elsewhere: []string{"agent/proc.TestPoolAttack", "agent/proc.TestPoolManyUsers", "agent/proc.TestPoolFirstCall",
+			"agent/proc.TestMemoryPresence"},
+	},
+}
+
+// buildHang builds the program that hangs its readers.
+func buildHang(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip("needs gcc")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	library, program := filepath.Join(dir, "libjvm.so"), filepath.Join(dir, "hang")
+	for _, args := range [][]string{
+		{"-shared", "-fPIC", "-DHANG_LIBRARY", "-o", library, "c/hang.c"},
+		{"-O1", "-o", program, "c/hang.c", "-L" + dir, "-ljvm", "-Wl,-rpath," + dir},
+	} {
+		if output, code := finish(t, "gcc", args...); code != 0 {
+			t.Fatalf("gcc: %s", output)
+		}
+	}
+	return program
+}
+
+// startHanging starts so many of them as a user.
+func startHanging(t *testing.T, program string, n, uid int) {
+	t.Helper()
+	for range n {
+		c := exec.CommandContext(t.Context(), program, strconv.Itoa(uid))
+		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		c.Stderr = os.Stderr
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Process.Kill(); c.Wait() })
+		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Fatalf("the process that hangs its readers: %v", err)
+		}
+	}
+}
+
+func testHang(t *testing.T) {
+	needRoot(t)
+	program := buildHang(t)
+	jdks, err := jvm.Find(jvm.Root)
+	if err != nil || len(jdks) == 0 {
+		t.Fatalf("find JDKs: %v", err)
+	}
+	const nobody = 65534
+	for _, uid := range []int{nobody} {
+		t.Run("user "+strconv.Itoa(uid), func(t *testing.T) {
+			startHanging(t, program, 64, uid)
+			guest := startRedefined(t, jdks[len(jdks)-1], time.Hour)
+			recording, err := built.Record(t.Context(), profiler.Options{
+				Frequency: 199, Duration: time.Duration(times(6, 30)) * time.Second,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all, whole int64
+			broken := map[string]int64{}
+			for _, s := range recording.Profile.Sample {
+				stack := functions(s)
+				if !slices.Contains(s.NumLabel["pid"], int64(guest.PID())) || !slices.Contains(s.Label["thread"], "worker") {
+					continue
+				}
+				all += s.Value[0]
+				// Below its Java frames a thread has one of libc, which has no name if that is stripped.
+				java := stack[max(slices.IndexFunc(stack, isWorkers), 0):]
+				if fault := judgeHot(stack); fault != "" || slices.ContainsFunc(java, isNameless) {
+					broken[strings.Join(stack, " < ")] += s.Value[0]
+					continue
+				}
+				whole += s.Value[0]
+			}
+			t.Logf("%d samples of the JVM, %d whole; first name after %.2f s", all, whole, recording.Stats.FirstSymbolised)
+			const least = 0.99
+			if all < 50 || float64(whole) < least*float64(all) {
+				t.Errorf("%d of %d samples of the JVM are whole and named; others: %v", whole, all, broken)
+			}
+		})
+	}
+}
+
+// needRoot skips a test that takes privileges, except in CI, where they have to be there.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("needs root")
+	}
+	t.Skip("needs root")
+}
