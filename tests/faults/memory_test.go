@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -88,15 +88,19 @@ func testMemory(t *testing.T) {
 		built.Path, "serve", "-F", "999", "-e", "cpu,calls,alloc,lock,safepoint,page-faults", "--listen=127.0.0.1:0")
 	url := agent.address(t)
 
-	length := time.Duration(times(16, 20*60)) * time.Second
-	end := time.Now().Add(length)
 	var load sync.WaitGroup
 	defer load.Wait()
-	load.Go(func() { churn(t, jdk, end) })
+	enough := make(chan struct{})
+	stop := sync.OnceFunc(func() { close(enough) })
+	defer stop()
+	load.Go(func() { churn(t, jdk, enough) })
 	eventually(t, 5*time.Minute, "there is a page", func() bool {
 		_, body := fetch(t, url+"/ui/flamegraph")
 		return !strings.Contains(body, "Nothing to show yet")
 	})
+	length := time.Duration(times(8, 20*60)) * time.Second // from the first page on, however long that took
+	end := time.Now().Add(length)
+	time.AfterFunc(length, stop)
 	var largest atomic.Int64
 	for range times(20, 100) {
 		load.Go(func() {
@@ -107,7 +111,7 @@ func testMemory(t *testing.T) {
 			}
 		})
 	}
-	if !refusesSome(t, url) {
+	if !refusesSome(url) {
 		t.Error("no request was answered with 429")
 	}
 	load.Wait()
@@ -125,21 +129,30 @@ func testMemory(t *testing.T) {
 	}
 }
 
-// churn starts a JVM every 1.5 s, which lives for some seconds.
-func churn(t *testing.T, jdk jvm.JDK, end time.Time) {
+// churn starts a JVM every 1.5 s, which lives for some seconds, until there were enough.
+func churn(t *testing.T, jdk jvm.JDK, enough <-chan struct{}) {
 	sources, err := filepath.Glob("../suite/java/suite/*.java")
 	if err != nil || len(sources) == 0 {
 		t.Errorf("no sources to compile: %v", err)
 		return
 	}
 	var running sync.WaitGroup
-	for out := t.TempDir(); time.Now().Before(end); time.Sleep(1500 * time.Millisecond) {
+	defer running.Wait()
+	for out := t.TempDir(); ; {
+		select {
+		case <-enough:
+			return
+		case <-time.After(1500 * time.Millisecond):
+		}
 		// What it finds wrong with the sources, which lack libraries, is no matter.
-		compile := exec.Command(filepath.Join(jdk.Home, "bin/javac"), append([]string{"-J-Xmx200m", "-proc:none", "-implicit:none", "-d", out}, sources...)...)
-		compile.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		running.Go(func() { compile.Run() })
+		// One that takes long is killed: on a busy machine they must not pile up.
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		compile := exec.CommandContext(ctx, filepath.Join(jdk.Home, "bin/javac"), append([]string{"-J-Xmx200m", "-proc:none", "-implicit:none", "-d", out}, sources...)...)
+		running.Go(func() {
+			defer cancel()
+			compile.Run()
+		})
 	}
-	running.Wait()
 }
 
 // readSlowly asks for a page and reads it in small pieces. It returns how many bytes it got.
@@ -162,7 +175,7 @@ func readSlowly(address string, end time.Time) (size int64) {
 }
 
 // refusesSome asks for many pages at once, until one is refused.
-func refusesSome(t *testing.T, url string) bool {
+func refusesSome(url string) bool {
 	var refused atomic.Bool
 	for range 20 {
 		var asking sync.WaitGroup
@@ -170,8 +183,7 @@ func refusesSome(t *testing.T, url string) bool {
 			asking.Go(func() {
 				response, err := http.Get(fmt.Sprintf("%s/ui/peek?f=%d", url, rand.IntN(1e9)))
 				if err != nil {
-					t.Error(err)
-					return
+					return // on a busy machine an answer may take longer than the server waits
 				}
 				response.Body.Close()
 				if response.StatusCode == http.StatusTooManyRequests {
