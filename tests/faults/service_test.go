@@ -39,14 +39,6 @@ var serviceRows = []Row{
 		Holds: "`record` says that COMMAND still runs, and as which process. COMMAND runs on."},
 }
 
-// needRoot is for tests that load BPF programs.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
-}
-
 // An agentRun is an agent that was started with any arguments.
 type agentRun struct {
 	*exec.Cmd
