@@ -104,7 +104,6 @@ static __always_inline bool enter_take(struct tick_context *ctx, struct enter_wi
 	const struct hotspot_heap *h;
 	struct enter_hit *hit;
 	bool first, walked;
-	__u64 number;
 
 	if (w->pid != pid || w->start_ticks != task->group_leader->start_boottime / NS_PER_START_TICK)
 		return false;
@@ -124,10 +123,8 @@ static __always_inline bool enter_take(struct tick_context *ctx, struct enter_wi
 	walked = first || !(bpf_get_prandom_u32() & WALK_MASK);
 	if (walked && __sync_fetch_and_add(&w->walks, 1) < MAX_ENTER_WALKS)
 		enter_walk(ctx, task, w->number, place);
-	if (place + 1 == w->limit) { /* user space sleeps on it; if the stream is full, the window ends late, no more */
-		number = w->number;
-		bpf_ringbuf_output(&events, &number, sizeof(number), BPF_RB_FORCE_WAKEUP);
-	}
+	if (place + 1 == w->limit) /* user space sleeps on it; if the stream is full, the window ends late, no more */
+		bpf_ringbuf_output(&events, &w->number, sizeof(w->number), BPF_RB_FORCE_WAKEUP);
 	hit->ns = bpf_ktime_get_ns() - begin;
 	return true;
 }

@@ -33,12 +33,13 @@ static __always_inline __u32 seen_method_slot(__u32 serial, __u64 method)
 }
 
 /*
- * Compares a method with what it was when any CPU met it last. If it is another one, a new class epoch begins, unless
+ * Compares a method with what it was when any CPU met it last; what it is now is in scratch.start, not in arguments: Linux 6.1
+ * counts the stacks of all functions from the tick down to here, in steps of 32 bytes, and there are 512. If it is another one, a new class epoch begins, unless
  * that is over in which it was met: frames with this Method* are not those of before. Leaves in the sample the epoch in
  * which the method is what it is now. A Java thread that is walked on its CPU is not at a safepoint, and methods change
  * nowhere else.
  */
-__noinline int see_method(__u32 slot, __u64 method, __u64 cm, __u64 shape)
+__noinline int see_method(__u32 slot, __u64 method)
 {
 	struct epochs *e = bpf_map_lookup_elem(&epochs, &slot);
 	struct scratch *s = this_scratch();
@@ -56,12 +57,12 @@ __noinline int see_method(__u32 slot, __u64 method, __u64 cm, __u64 shape)
 		if (!m)
 			return 0;
 		if (m->serial == serial && m->method == method) {
-			if (m->const_method != cm || m->shape != shape) {
+			if (m->const_method != s->start.method_const || m->shape != s->start.method_shape) {
 				if (m->met == now)
 					now = __sync_fetch_and_add(&e->classes, CLASS_EPOCH_CHANGE) + CLASS_EPOCH_CHANGE;
 				m->since = now;
-				m->const_method = cm;
-				m->shape = shape;
+				m->const_method = s->start.method_const;
+				m->shape = s->start.method_shape;
 				count(METHODS_CHANGED, 1);
 			}
 			m->met = now;
@@ -74,8 +75,8 @@ __noinline int see_method(__u32 slot, __u64 method, __u64 cm, __u64 shape)
 	if (unused) {
 		unused->serial = 0;
 		unused->method = method;
-		unused->const_method = cm;
-		unused->shape = shape;
+		unused->const_method = s->start.method_const;
+		unused->shape = s->start.method_shape;
 		unused->since = unused->met = now;
 		unused->serial = serial;
 	}
@@ -106,18 +107,19 @@ static __always_inline struct segment *method_at(const struct hotspot_process *v
 	__u64 tag = method | 1ull << 63;
 	struct segment *g = &s->segments[segment_slot(tag)];
 	bool known = g->tag == tag && !((g->owner ^ s->start.owner) >> 32) && g->compile_id == s->sample.class_epoch;
-	__u64 cm, shape = 0;
+	__u64 cm;
 
 	if (known && (g->complete == s->start.walk || ((vm->flags & HOTSPOT_UNLOAD_EVENTS) && !may_redefine(vm, s))))
 		return g;
 	cm = read_word(method + vm->method_const);
-	if (!cm || bpf_probe_read_user(&shape, sizeof(shape), (void *)(cm + vm->const_method_code_size)))
+	s->start.method_const = cm;
+	if (!cm || bpf_probe_read_user(&s->start.method_shape, sizeof(s->start.method_shape), (void *)(cm + vm->const_method_code_size)))
 		return 0;
-	if (!known || g->live_id != shape || g->begin != cm + vm->const_method_size)
-		see_method(vm->slot, method, cm, shape);
-	g->frame = (__u16)shape;
-	g->begin = cm + vm->const_method_size;
-	g->live_id = shape;
+	if (!known || g->live_id != s->start.method_shape || g->begin != cm + vm->const_method_size)
+		see_method(vm->slot, method);
+	g->frame = (__u16)s->start.method_shape;
+	g->begin = s->start.method_const + vm->const_method_size;
+	g->live_id = s->start.method_shape;
 	g->compile_id = s->sample.class_epoch;
 	g->complete = s->start.walk;
 	g->tag = tag;

@@ -81,6 +81,7 @@ struct scratch {
 		__u32 own, shared; /* partial: frames up to the kept ones, 0 if all; kept levels behind */
 		__u32 placed; /* of the frames pushed so far, those whose place was noted */
 		__u32 scan_left; /* of SCAN_BUDGET */
+		__u64 method_const, method_shape; /* as in struct seen_method: of the method that see_method is asked about */
 	} start; /* of one sample; what the verifier need not follow, and no stack has room for */
 	struct {
 		__u64 pc, sp, bp;
