@@ -323,24 +323,26 @@ type ProfileScratch struct {
 		Rbx uint64
 	}
 	Start struct {
-		_          structs.HostLayout
-		Owner      uint64
-		StackBase  uint64
-		Thread     uint64
-		NativeTo   uint64
-		DepthBase  uint64
-		Tag        uint64
-		LinkTag    uint64
-		Walk       uint32
-		Redefines  uint32
-		Tid        uint32
-		Chunk      uint32
-		JavaFrames uint32
-		Kept       uint32
-		Own        uint32
-		Shared     uint32
-		Placed     uint32
-		ScanLeft   uint32
+		_           structs.HostLayout
+		Owner       uint64
+		StackBase   uint64
+		Thread      uint64
+		NativeTo    uint64
+		DepthBase   uint64
+		Tag         uint64
+		LinkTag     uint64
+		Walk        uint32
+		Redefines   uint32
+		Tid         uint32
+		Chunk       uint32
+		JavaFrames  uint32
+		Kept        uint32
+		Own         uint32
+		Shared      uint32
+		Placed      uint32
+		ScanLeft    uint32
+		MethodConst uint64
+		MethodShape uint64
 	}
 	Caller struct {
 		_  structs.HostLayout
