@@ -17,7 +17,7 @@ import (
 )
 
 // need skips a test for want of something that CI must have.
-func need(t *testing.T, err error) {
+func need(t testing.TB, err error) {
 	t.Helper()
 	if err == nil {
 		return
@@ -31,7 +31,7 @@ func need(t *testing.T, err error) {
 // A bench is an engine with the event stream that it fills.
 type bench struct {
 	*Engine
-	t       *testing.T
+	t       testing.TB
 	objects *bpf.Objects
 	graph   calls.Graph   // what was sampled
 	plain   calls.Graph   // the same, each sample as one call
@@ -41,7 +41,7 @@ type bench struct {
 }
 
 // begin starts an engine, and closes it with the test.
-func begin(t *testing.T, rate calls.Rate) *bench {
+func begin(t testing.TB, rate calls.Rate) *bench {
 	t.Helper()
 	objects, err := bpf.Load(bpf.Options{})
 	need(t, err)
@@ -111,7 +111,7 @@ func (b *bench) look(pid int) {
 }
 
 // start starts a program.
-func start(t *testing.T, p php.Program, env ...string) *php.Guest {
+func start(t testing.TB, p php.Program, env ...string) *php.Guest {
 	t.Helper()
 	g, err := php.Start(t.Context(), p, env...)
 	need(t, err)
@@ -129,7 +129,7 @@ func run(t *testing.T, g *php.Guest, n int) string {
 	return answer
 }
 
-type testWriter struct{ t *testing.T }
+type testWriter struct{ t testing.TB }
 
 func (w testWriter) Write(b []byte) (int, error) {
 	w.t.Logf("%s", b)
