@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 	"unique"
 
@@ -33,8 +34,10 @@ func (a *Agent) attachGuest(p *process, lib *proc.Mapping) {
 		return
 	}
 	p.retry.Store(0)
+	p.misses(monotonic(), errAttaching)
 	g, err := a.guests.attach(p, lib)
 	now := monotonic()
+	p.misses(now, err)
 	switch {
 	case err == nil:
 		p.work.guest = g
@@ -59,6 +62,50 @@ func (a *Agent) attachGuest(p *process, lib *proc.Mapping) {
 	defer p.mu.Unlock()
 	p.runtime = "hotspot"
 	p.notes = append(p.notes, fmt.Sprintf("Java frames of process %d are missing: %v", p.pid, err))
+}
+
+// missing is since when, until when and why the stacks of a process have no Java frames, although it has a VM. Guarded by
+// process.mu.
+type missing struct {
+	since, until time.Duration // CLOCK_MONOTONIC; until is 0 if they still have none
+	why          error         // the last failure; nil if there was no attempt to attach
+}
+
+// errAttaching is why frames are missing before the first attempt has ended.
+var errAttaching = errors.New("its JVM is being attached")
+
+// usualDelay is how long it may take to attach to a VM, without a note.
+const usualDelay = time.Second
+
+// misses notes the outcome of an attempt to attach, or errAttaching when it begins.
+func (p *process) misses(now time.Duration, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := &p.missing
+	switch {
+	case m.why == nil:
+		m.since, m.why = now, err
+	case err == nil:
+		m.until = now
+	case err != errAttaching:
+		m.why = err
+	}
+}
+
+// missingFrames is the note for a profile that began at that time; "" if all frames are there, or it is among the notes; mu
+// is held.
+func (p *process) missingFrames(began time.Duration) string {
+	m := &p.missing
+	note := fmt.Sprintf("Java frames of process %d are missing", p.pid)
+	switch {
+	case m.why == nil, slices.ContainsFunc(p.notes, func(n string) bool { return strings.HasPrefix(n, note) }):
+		return ""
+	case m.until == 0:
+		return fmt.Sprintf("%s: %v", note, m.why)
+	case m.until <= began || m.until-m.since < usualDelay:
+		return ""
+	}
+	return fmt.Sprintf("%s until %.1f s after its JVM was found: %v", note, (m.until - m.since).Seconds(), m.why)
 }
 
 // A libraryError is what is wrong with a library, whichever process maps it. It does not pass while the VM starts.

@@ -131,3 +131,49 @@ func TestLookAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestMissingFrames: every profile of a process whose VM is not attached says that its Java frames are missing, however short
+// it is and however few attempts there were.
+func TestMissingFrames(t *testing.T) {
+	p := newProcess(proc.Identity{PID: 7}, false)
+	note := func(began time.Duration) string {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.missingFrames(began)
+	}
+	expect := func(when string, began time.Duration, want string) {
+		t.Helper()
+		if got := note(began); got != want {
+			t.Errorf("%s: note %q, want %q", when, got, want)
+		}
+	}
+	expect("before a VM is found", 0, "")
+	p.misses(time.Second, errAttaching)
+	expect("at the first attempt", 0, "Java frames of process 7 are missing: its JVM is being attached")
+	p.misses(2*time.Second, proc.ErrTimeout)
+	expect("after it", 0, "Java frames of process 7 are missing: target did not answer in time")
+	p.misses(3*time.Second, errAttaching)
+	expect("at the second", 2*time.Second, "Java frames of process 7 are missing: target did not answer in time")
+	p.notes = []string{"Java frames of process 7 are missing: anything"}
+	expect("when it was said already", 0, "")
+	p.notes = nil
+	p.misses(4500*time.Millisecond, nil)
+	expect("in a window that began before it was attached", 2*time.Second, "Java frames of process 7 are missing until 3.5 s after its JVM was found: target did not answer in time")
+	expect("in a later one", 5*time.Second, "")
+
+	p = newProcess(proc.Identity{PID: 8}, false)
+	p.misses(time.Second, errAttaching)
+	p.misses(1100*time.Millisecond, nil)
+	expect("a VM that was attached at once", 0, "")
+}
+
+// TestMissingFramesInProfile: a window that closes after the first failure has the note.
+func TestMissingFramesInProfile(t *testing.T) {
+	a, p, lib := fakeGuest(t, func(vmruntime.Target) (vmruntime.Process, error) { return nil, proc.ErrTimeout })
+	a.attachGuest(p, lib)
+	w := newWindow(a, nil)
+	out := w.profileOf(p, &Counts{})
+	if out == nil || len(out.Notes) != 1 || !strings.Contains(out.Notes[0], "Java frames of process") || !strings.Contains(out.Notes[0], proc.ErrTimeout.Error()) {
+		t.Errorf("%+v", out)
+	}
+}

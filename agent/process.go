@@ -52,6 +52,7 @@ type process struct {
 	comm, service, runtime, vm string
 	executable                 symbolize.Mapping
 	notes                      []string
+	missing                    missing
 	names                      map[rawFrame]name
 
 	work workerState

@@ -215,6 +215,11 @@ func (w *Window) profileOf(p *process, counts *Counts) *Process {
 		sums := *counts
 		sums.Truncated = maps.Clone(counts.Truncated)
 		out := p.profile(w.processes[p], &sums)
+		p.mu.Lock()
+		if note := p.missingFrames(w.began); note != "" {
+			out.Notes = append(out.Notes, note)
+		}
+		p.mu.Unlock()
 		out.Contexts = a.contextsOf(p, w.processes[p])
 		a.empty(w.processes[p])
 		if a.opt.NoTime {

@@ -29,6 +29,7 @@ var matrix = []Section{
 		hostileRows,
 		startingRows,
 		mountRows,
+		starvedRows,
 		redefinedRows,
 		hangRows,
 	)},

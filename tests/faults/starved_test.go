@@ -1,0 +1,102 @@
+package faults
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+)
+
+var starvedRows = []Row{
+	{
+		Fault: "the agent has a twentieth of a CPU",
+		Holds: "No JVM is taken for one that hangs: deadlines count what a target took, not what the scheduler took. Allocations of a JVM that starts then have names. A profile in which its Java frames are missing says so, however short it is.",
+		Test:  testStarved,
+		Elsewhere: []string{"agent/proc.TestCounted", "agent/proc.TestPoolWaitsForWhatComputes", "agent/proc.TestPoolAbandonsWhatIsBlocked",
+			"agent.TestMissingFrames", "agent.TestMissingFramesInProfile"},
+	},
+}
+
+// testStarved gives an agent little CPU by a control group, as a quota of a container does, and starts a JVM then.
+func testStarved(t *testing.T) {
+	needs.Root(t, "making a control group")
+	jdk := needs.JDK(t)
+	classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: fstest.MapFS{"Late.java": {Data: []byte(late)}}, Release: jvm.MinVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	little := makeQuota(t)
+	url, pid, log := serve(t, "-v", "-F", "19", "-e", "cpu,alloc")
+	little.starve(t, pid)
+	runLateWithin(t, jdk, classes, url, 0, 5*time.Minute)
+	if text := log(); strings.Contains(text, "target is left alone") || strings.Contains(text, "did not answer") {
+		t.Error("the log says that a target hung")
+	}
+	// Other targets of the machine may hang; of reads that ended late none may be counted as refused.
+	response, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if failed := regexp.MustCompile(`(?m)^.*cause="(timeout|quarantined)".* [1-9].*$`).Find(text); failed != nil {
+		t.Errorf("reads failed: %s", failed)
+	}
+}
+
+// A quota is a control group with little CPU.
+type quota struct {
+	dir, file, little, all string // the file of the limit, and what it has
+}
+
+// makeQuota makes one of a twentieth of a CPU. It is removed after what the caller has started later has ended.
+func makeQuota(t *testing.T) quota {
+	t.Helper()
+	q := quota{"/sys/fs/cgroup", "cpu.max", "5000 100000", "max 100000"}
+	if _, err := os.Stat("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"); err == nil {
+		q = quota{"/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "5000", "-1"} // of a period of 100 ms, as by default
+	}
+	q.dir = filepath.Join(q.dir, fmt.Sprintf("vmprof-starved-%d", os.Getpid()))
+	if err := os.Mkdir(q.dir, 0o755); err != nil {
+		needs.Missing(t, err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(q.dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := q.write(q.file, q.little); err != nil {
+		needs.Missing(t, fmt.Errorf("limit the CPU of a control group: %w", err))
+	}
+	return q
+}
+
+func (q quota) write(file, text string) error {
+	return os.WriteFile(filepath.Join(q.dir, file), []byte(text), 0)
+}
+
+// starve has a process keep to the quota, to the end of the test.
+func (q quota) starve(t *testing.T, pid int) {
+	t.Helper()
+	if err := q.write("cgroup.procs", strconv.Itoa(pid)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := q.write(q.file, q.all); err != nil {
+			t.Error(err)
+		}
+	})
+}
