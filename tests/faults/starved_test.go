@@ -38,7 +38,9 @@ func testStarved(t *testing.T) {
 	little := makeQuota(t)
 	url, pid, log := serve(t, "-v", "-F", "19", "-e", "cpu,alloc")
 	little.starve(t, pid)
-	runLateWithin(t, jdk, classes, url, 0, 5*time.Minute)
+	m := mountJDK(t, jdk, false, "") // its libjvm is one that no other JVM of the machine has: it is yet to be read
+	runLateWithin(t, m.jdk, classes, url, 0, 5*time.Minute)
+	eventually(t, time.Minute, "the JDK is unmounted", func() bool { return m.unmount(t) })
 	if text := log(); strings.Contains(text, "target is left alone") || strings.Contains(text, "did not answer") {
 		t.Error("the log says that a target hung")
 	}
