@@ -86,7 +86,7 @@ func (e *eventProbes) find(lib *elffile.File, f *os.File) (plans []*attachedPlan
 		}
 		p := &attachedPlan{eventPlan: plan, every: 1}
 		if err := p.find(finder); err != nil {
-			lacks = append(lacks, e.refuse(&plan, f, err))
+			lacks = append(lacks, lack(&plan, err)) // logged by the caller, if it is still there
 			continue
 		}
 		plans = append(plans, p)
@@ -109,6 +109,10 @@ func (e *eventProbes) attach(plans []*attachedPlan, f *os.File) (attached []*att
 // refuse says what people are told of a plan that cannot be attached.
 func (e *eventProbes) refuse(plan *eventPlan, f *os.File, err error) string {
 	e.agent.log.Warn("events of JVMs are not recorded", "events", plan.of, "library", f.Name(), "err", err)
+	return lack(plan, err)
+}
+
+func lack(plan *eventPlan, err error) string {
 	return fmt.Sprintf("%s are not recorded: %v", plan.of, err)
 }
 

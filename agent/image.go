@@ -84,6 +84,9 @@ func (gs *guests) image(p *process, m *proc.Mapping) (*image, error) {
 		return nil, err
 	}
 	im.img, im.segments, im.err, im.probes, im.lacks = found.img, found.segments, found.err, found.noSites, found.lacks
+	for _, lack := range found.lacks {
+		gs.agent.log.Warn("events of JVMs are not recorded", "library", m.Path, "why", lack)
+	}
 	if im.err == nil {
 		if err := gs.attachImage(p, im, found, lib.file); err != nil {
 			return nil, fmt.Errorf("attach probes: %w", err)
