@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
 )
@@ -35,6 +36,10 @@ type pages struct {
 	recent *recent
 	logger *slog.Logger
 
+	// recorded are the kinds that the agent records, which it does not change; nil until somebody asks. What it counts of
+	// itself for Stats takes more than many a page.
+	recorded atomic.Pointer[[]*kind]
+
 	waiting chan struct{} // a token for each request that waits for a page
 	cache   pageCache
 
@@ -59,7 +64,7 @@ var (
 )
 
 func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	recorded := recordedKinds(p.source.Stats())
+	recorded := p.kinds()
 	show := shownKind(recorded)
 	switch {
 	case r.URL.Path == "/":
@@ -100,6 +105,16 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer p.cache.release(page)
 		page.writeTo(w)
 	}
+}
+
+// kinds returns what the agent records.
+func (p *pages) kinds() []*kind {
+	if known := p.recorded.Load(); known != nil {
+		return *known
+	}
+	recorded := recordedKinds(p.source.Stats())
+	p.recorded.Store(&recorded)
+	return recorded
 }
 
 // pull is the command that shows the first of some kinds.

@@ -91,8 +91,7 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 
 // Observe takes a closed window for the pages. Windows come in order. Only what pages show of a window is kept.
 func (s *Server) Observe(p *agent.Profile) {
-	k := shownKind(recordedKinds(s.source.Stats()))
-	if k != nil {
+	if k := shownKind(s.pages.kinds()); k != nil {
 		s.pages.observe(p, k)
 	}
 }
