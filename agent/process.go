@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -62,7 +63,9 @@ type process struct {
 type wanted struct {
 	rawFrame
 	epoch uint32
-	tries uint8 // to name it that were held up
+	tries uint8 // to name it that were in vain
+
+	notBefore time.Duration // CLOCK_MONOTONIC: when to try again
 }
 
 // A name is what a raw frame turned out to be.
@@ -158,6 +161,14 @@ func (p *process) setName(r rawFrame, n name) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.names[r] = n
+}
+
+// hasName reports whether a frame was named, if only as stale.
+func (p *process) hasName(r rawFrame) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.names[r]
+	return ok
 }
 
 // inner returns the name that an outermost frame got where it was not the outermost one. It is as right here, where contexts

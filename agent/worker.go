@@ -107,23 +107,11 @@ func (a *Agent) workOn(p *process) {
 	}
 	p.work.objects = map[uint64]*symbolize.Object{}
 	a.followMap(p)
-	var later []wanted
-	for _, r := range frames {
-		p.work.heldUp = false
-		n := a.name(p, r)
-		p.work.frames = p.work.frames[1:]
-		if p.work.heldUp && r.tries < maxNameTries && !p.exited.Load() {
-			r.tries++
-			later = append(later, r)
-			continue
-		}
-		p.setName(r.rawFrame, n)
-		a.lookups.Add(1)
-	}
+	again := a.nameAll(p, frames)
 	p.work.objects, p.work.frames = nil, nil
-	if len(later) > 0 {
+	if len(again) > 0 {
 		p.mu.Lock()
-		p.wanted = append(p.wanted, later...)
+		p.wanted = append(p.wanted, again...)
 		p.mu.Unlock()
 		a.names.submitLater(p, nameAgain)
 	}
@@ -135,11 +123,43 @@ func (a *Agent) workOn(p *process) {
 	}
 }
 
-// A frame whose name could not be read in time is named later. The first read of a process has little time (proc.Pool).
+// A frame whose name could not be read in time is named later: the first read of a process has little time (proc.Pool). So is
+// compiled code that seems to be gone: the VM may have been about to change something, or not have been attached. Should the
+// code be there, it still has the compile id that was sampled; if not, it stays stale.
 const (
 	maxNameTries = 5
-	nameAgain    = 300 * time.Millisecond
+	nameAgain    = 300 * time.Millisecond // then twice as long each time
 )
+
+// nameAll names frames of p. It returns those to be tried again.
+func (a *Agent) nameAll(p *process, frames []wanted) (again []wanted) {
+	now := monotonic()
+	for i, r := range frames {
+		p.work.frames = frames[i:] // those that have no name if this one panics
+		if r.notBefore > now && !p.exited.Load() {
+			again = append(again, r)
+			continue
+		}
+		p.work.heldUp = false
+		n := a.name(p, r)
+		late := p.work.heldUp
+		gone := n.stale && r.kind <= rawExact && r.frame.Kind() == bpf.FrameJIT
+		if (late || gone) && r.tries < maxNameTries && !p.exited.Load() {
+			next := r
+			next.notBefore = now + nameAgain<<r.tries
+			next.tries++
+			again = append(again, next)
+			if late {
+				continue
+			}
+		}
+		if r.tries == 0 || !n.stale && !n.unknown || !p.hasName(r.rawFrame) {
+			p.setName(r.rawFrame, n)
+		}
+		a.lookups.Add(1)
+	}
+	return again
+}
 
 // identify reads who p is.
 func (a *Agent) identify(p *process) {
