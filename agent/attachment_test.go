@@ -62,6 +62,7 @@ func TestAttachAgain(t *testing.T) {
 			attempts++
 			return nil, reason
 		})
+		p.work.attach.pauses.first = time.Second / 2 // longer than an attempt takes
 		a.attachGuest(p, lib)
 		a.attachGuest(p, lib)
 		if attempts != 1 {
