@@ -26,10 +26,10 @@ import (
 var startingRows = []Row{
 	{
 		Fault: "a JVM is sampled while it is loaded",
-		Holds: "Its Java frames have names within 5 s. Every failure to attach is tried again: by itself for half a minute, " +
-			"then when the process is sampled, once a minute.",
+		Holds: "The agent attaches to it, and callers of its hot method have names. Every failure to attach is tried again: by " +
+			"itself for half a minute, then when the process is sampled, once a minute. Compiled code that seems stale is looked for again.",
 		Test:      startingJVMs,
-		Elsewhere: []string{"vmruntime/hotspot.TestAttachLoading", "agent.TestAttachAgain", "agent.TestLookAgain", "agent.TestSampleRetries"},
+		Elsewhere: []string{"vmruntime/hotspot.TestAttachLoading", "agent.TestAttachAgain", "agent.TestLookAgain", "agent.TestSampleRetries", "agent.TestStaleAgain"},
 	},
 }
 
