@@ -100,19 +100,13 @@ func (r *ioRing) read(t *testing.T, buffers [][]byte) {
 	}
 	atomic.StoreUint32(word(r.sq, r.offsets.SQTail), r.submits)
 	const getEvents = 1
-	n := uintptr(len(buffers))
-	for {
+	head, tail := word(r.cq, r.offsets.CQHead), word(r.cq, r.offsets.CQTail)
+	for n := uintptr(len(buffers)); int(atomic.LoadUint32(tail)-*head) < len(buffers); n = 0 { // a signal ends a wait early
 		_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), n, uintptr(len(buffers)), getEvents, 0, 0)
-		if errno == unix.EINTR {
-			n = 0 // they are submitted
-			continue
-		}
-		if errno != 0 {
+		if errno != 0 && errno != unix.EINTR {
 			t.Fatalf("io_uring_enter: %v", errno)
 		}
-		break
 	}
-	head := word(r.cq, r.offsets.CQHead)
 	for range buffers {
 		i := *head & *word(r.cq, r.offsets.CQMask)
 		result := int32(*word(r.cq, r.offsets.CQEs+16*i+8))

@@ -33,24 +33,12 @@ int usdt_tick(struct tick_context *ctx)
 	return 0;
 }
 
-/* A hit in a known process. Returns true if it is a sample. */
-static __noinline bool usdt_hit(struct usdt_guest *g, struct task_struct *task, __u32 cookie, __u64 now)
+/* A call of a function of PHP. Returns true if it is a sample. A function of its own, for the sake of the stack. */
+static __noinline bool usdt_php(struct usdt_guest *g, struct task_struct *task, const struct usdt_probe *probe, __u64 now)
 {
-	const struct usdt_probe *probe;
 	struct php_caller caller = {};
-	__u64 frame, func;
+	__u64 frame = php_pointer(g->executing), func;
 
-	__sync_fetch_and_add(&g->hits, 1);
-	if (g->mode != USDT_EXACT && !usdt_take(g, task, now))
-		return false;
-	probe = bpf_map_lookup_elem(&usdt_probes, &cookie);
-	if (!probe)
-		return false;
-	if (probe->dialect != USDT_PHP) {
-		usdt_sample(g, task, probe, &caller, now);
-		return true;
-	}
-	frame = php_pointer(g->executing);
 	func = php_entered(task, probe, frame);
 	if (!func) {
 		__sync_fetch_and_add(&g->mismatched, 1);
@@ -61,6 +49,24 @@ static __noinline bool usdt_hit(struct usdt_guest *g, struct task_struct *task, 
 		usdt_count(g, task, probe, func, &caller);
 	else
 		usdt_sample(g, task, probe, &caller, now);
+	return true;
+}
+
+/* A hit in a known process. Returns true if it is a sample. */
+static __noinline bool usdt_hit(struct usdt_guest *g, struct task_struct *task, __u32 cookie, __u64 now)
+{
+	const struct php_caller unknown = {};
+	const struct usdt_probe *probe;
+
+	__sync_fetch_and_add(&g->hits, 1);
+	if (g->mode != USDT_EXACT && !usdt_take(g, task, now))
+		return false;
+	probe = bpf_map_lookup_elem(&usdt_probes, &cookie);
+	if (!probe)
+		return false;
+	if (probe->dialect == USDT_PHP)
+		return usdt_php(g, task, probe, now);
+	usdt_sample(g, task, probe, &unknown, now);
 	return true;
 }
 
