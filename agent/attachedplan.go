@@ -59,7 +59,7 @@ func (p *attachedPlan) find(finder *probesite.Finder) error {
 	return nil
 }
 
-// register gives cookies to all sites. After an error those that were given are among p.cookies, too.
+// register gives cookies to all sites. After an error p.cookies also holds those that were given.
 func (p *attachedPlan) register(next func() (uint32, error)) error {
 	for i, found := range p.found {
 		var sites []attach.Site

@@ -21,7 +21,7 @@ import (
 type guest struct {
 	vm      *hotspot.Process
 	mem     *proc.Memory
-	kernel  *bpf.HotspotProcess // what the kernel side was told
+	kernel  *bpf.HotspotProcess // what was passed to the kernel side
 	refresh backoff             // until all kinds of code have been seen
 	mapping unique.Handle[symbolize.Mapping]
 	index   codeIndex

@@ -74,7 +74,7 @@ func TestAttachPaceReport(t *testing.T) {
 	}{
 		{2 * time.Second, true, false},
 		{time.Second + patience, true, true},
-		{time.Second + 2*patience, true, false}, // it was told
+		{time.Second + 2*patience, true, false}, // already logged
 	} {
 		if got := pace.report(c.at, c.passes); got != c.want {
 			t.Errorf("after %v: %v", c.at, got)

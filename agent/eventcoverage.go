@@ -201,7 +201,7 @@ func (p *coveredPart) partial() bool {
 }
 
 // within is half of the 95 % interval of a sum, given the rates that were seen in slices, by their numbers: for what of the
-// variance comes of the choice of slices. It is infinite if it cannot be told. The variance of rates is estimated from the
+// variance comes of the choice of slices. It is infinite if it is unknown. The variance of rates is estimated from the
 // differences of slices that follow each other, so that what changes slowly does not count (Cochran, section 8.11).
 func (p *coveredPart) within(rates map[uint64]float64) float64 {
 	switch {

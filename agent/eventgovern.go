@@ -17,7 +17,7 @@ const (
 	// steady is by how much a rate must be wrong to be changed: weights of a window should not vary for nothing.
 	steady = 1.5
 	// checkInterval is how often the governor looks whether a probe has spent what it may until the rates are set anew, if one
-	// was attached of late: a probe that a process passes a million times a second spends a second's budget in a fiftieth of it.
+	// was attached recently: a probe that a process passes a million times a second spends a second's budget in a fiftieth of it.
 	checkInterval = governInterval / 50
 	// checksSkipped is how many of these are none where all probes are known for longer than a second.
 	checksSkipped = 4
@@ -99,7 +99,7 @@ func (e *eventProbes) tune(now, passed time.Duration) {
 }
 
 // check thins out, or observes in slices, what has spent already, in the time that has passed since the rates were set, more
-// than it may until they are set anew: tune would, too, but later.
+// than it may until they are set anew: tune would do the same, but later.
 func (e *eventProbes) check(now, passed time.Duration) {
 	counts, err := e.agent.objects.ReadCounts()
 	if err != nil {
@@ -158,7 +158,7 @@ func (e *eventProbes) budget(part float64, slices int) probesite.Budget {
 	}
 }
 
-// loadOf is what was measured of a plan; mu is held. Of the processes of a library that was found of late too little is
+// loadOf is what was measured of a plan; mu is held. Of the processes of a library that was found recently, too little is
 // known, too, to say that they use few CPUs.
 func (e *eventProbes) loadOf(l planLoad) probesite.Load {
 	cpus := e.cpus

@@ -126,7 +126,7 @@ var atomics = map[string]bool{"counters": true, "exact_counters": true, "burst_c
 const claiming = "probe"
 
 // Uprobe programs are preempted: a record that one reserved would hold up the whole stream until its thread runs again.
-// The programs of usdt still do: TODO, a draft for struct named_call in memory of the thread's own, as in burst.bpf.h.
+// TODO: the programs of usdt still reserve theirs. They need a draft of struct named_call in memory of the thread, as burst.bpf.h has.
 func TestUprobesReserveNothing(t *testing.T) {
 	everySpec(t, func(t *testing.T, object string, spec *ebpf.CollectionSpec) {
 		if strings.HasPrefix(object, "usdt") {

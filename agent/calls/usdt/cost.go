@@ -8,7 +8,7 @@ import (
 
 // exchange is what a guest is taken to lose when a probe is attached and taken away: the kernel changes an instruction on a
 // page of its code, with its memory map locked, and all of its CPUs forget where that page was, twice. It is not measured:
-// it is too little to be told from noise. BenchmarkWindow has what the agent spends.
+// it is too small to be measured above noise. BenchmarkWindow has what the agent spends.
 const exchange = 20 * time.Microsecond
 
 // totals are the kernel side's counters of guests: see struct usdt_guest.

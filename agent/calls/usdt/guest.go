@@ -18,7 +18,7 @@ import (
 type guest struct {
 	id     proc.Identity
 	image  *image
-	kernel bpf.USDTGuest // what the kernel side was told
+	kernel bpf.USDTGuest // what was passed to the kernel side
 	failed int           // windows in a row that could not be opened
 	silent bool          // that it makes no calls was noted
 }

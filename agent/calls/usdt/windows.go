@@ -24,7 +24,7 @@ const (
 	// holds a thread, which waits for the kernel.
 	maxWindows, maxClosing = 4, 12
 	// ownShare is the part of one CPU that the agent itself may spend on attaching and detaching, and ownAhead how far
-	// it may be ahead of that. While it attaches, the kernel holds up every fork on the machine, so this bounds that, too.
+	// it may be ahead of that. While it attaches, the kernel holds up every fork on the machine, so this bounds that as well.
 	ownShare = 0.02
 	ownAhead = 50 * time.Millisecond
 	// maxFailed is after how many windows in a row that could not be opened a guest is left alone.
