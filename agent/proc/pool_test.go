@@ -324,6 +324,8 @@ func TestPoolForgets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if n := len(p.targets); n > maxTargets {
 		t.Errorf("%d targets are remembered, want %d at most", n, maxTargets)
 	}
