@@ -30,7 +30,7 @@ struct enter_hit {
 	__u32 tid;
 	__u32 ns; /* that the program took */
 	__u32 site; /* index in enter_window.sites */
-	__u32 pad;
+	__u32 switches; /* of the thread until then, their low bits: between hits with the same it kept its CPU */
 };
 
 /* Only one is open at a time. */
@@ -93,7 +93,7 @@ static __always_inline void enter_walk(struct tick_context *ctx, struct task_str
 	s->seen.o.values[1] = place;
 	if (!read_registers(s, ctx, task, false))
 		s->watch.bare = 1;
-	write_observation(s, BPF_RB_NO_WAKEUP);
+	write_observation(s, &events, BPF_RB_NO_WAKEUP);
 }
 
 /* Takes down a hit, at which the program began then. False if it is not one of the window. */
@@ -120,6 +120,7 @@ static __always_inline bool enter_take(struct tick_context *ctx, struct enter_wi
 	hit->klass = h ? klass_of(h, entered_object(task, &w->sites[site])) : 0;
 	hit->tid = task->pid;
 	hit->site = site;
+	hit->switches = (__u32)switches_of(task);
 	walked = first || !(bpf_get_prandom_u32() & WALK_MASK);
 	if (walked && __sync_fetch_and_add(&w->walks, 1) < MAX_ENTER_WALKS)
 		enter_walk(ctx, task, w->number, place);

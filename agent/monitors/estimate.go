@@ -131,7 +131,8 @@ func weight(off, error float64) float64 {
 //	ran = factor * traps + scale * hits / rate
 //
 // by least squares, with factorError as what is known of the factor before. Hits of equal rates come in times that vary
-// by 1/sqrt(hits).
+// by 1/sqrt(hits). The scale is above 0: where the clocks do not tell it from 0, because a trap takes many times as long as what
+// is between two of them, it is what is to be expected of such a number, and not 0.
 func rescale(rates []float64, stretches []stretch, factor float64) float64 {
 	prior := 1 / (factorError * factorError)
 	a11, a12, a22, b1, b2 := prior, 0., 0., prior, 0.
@@ -156,11 +157,22 @@ func rescale(rates []float64, stretches []stretch, factor float64) float64 {
 	}
 	factor = min(max((b1*a22-b2*a12)/det, 1./mostFactor), mostFactor)
 	const least = 0.1 // a round
-	scale := min(max((b2-a12*factor)/a22, least), 1/least)
+	scale := min(max(positive((b2-a12*factor)/a22, math.Sqrt(a11/det)), least), 1/least)
 	for i := range stretches {
 		stretches[i].take(scale * stretches[i].own)
 	}
 	return factor
+}
+
+// positive is the mean of a normal distribution of which it is known that it is above 0: for large x it is x.
+func positive(x, error float64) float64 {
+	z := x / error
+	const asymptotic = -20
+	if z < asymptotic {
+		return -error / z
+	}
+	density := math.Exp(-z*z/2) / math.Sqrt(2*math.Pi)
+	return x + error*density/(math.Erfc(-z/math.Sqrt2)/2)
 }
 
 // solveRates finds the rates that fit the times best, and returns by how much one changed at most, as a part of it.

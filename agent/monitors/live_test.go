@@ -88,8 +88,8 @@ func checkShares(t *testing.T, jdk jvm.JDK, threads int) {
 	}
 	t.Logf("all: %.0f, estimated %.0f", all, sum)
 	// Here a trap takes many times as long as what is between two acquisitions, and how long is known to some percent only:
-	// the sum is known to a small factor. A wrong unit would show.
-	if sum < all/10 || sum > 10*all {
+	// the sum is known to a factor. A wrong unit would show. (See TestRatesOnBusyHost.)
+	if sum < all/30 || sum > 30*all {
 		t.Errorf("%.0f acquisitions, want about %.0f", sum, all)
 	}
 }

@@ -66,16 +66,22 @@ func (r *Result) read(w *bpf.EnterWindow, sites int, trap, armed time.Duration) 
 		r.Ran = armed
 		return
 	}
-	if n < 2 {
+	// What is known are the times from one hit to the next, where the thread kept its CPU meanwhile.
+	var gaps int
+	var span, traps time.Duration
+	for i := 1; i < n; i++ {
+		from, to := &hits[i-1], &hits[i]
+		if from.Tid == to.Tid && from.Switches == to.Switches && from.Time <= to.Time {
+			gaps++
+			span += time.Duration(to.Time - from.Time)
+			traps += trap + time.Duration(from.Ns)
+		}
+	}
+	if gaps == 0 {
 		return
 	}
-	// From the first hit to the last one there is one interval less than there are hits. The thread may have lost its CPU
-	// meanwhile, but cannot have run for longer than it had breakpoints.
-	last := hits[n-1]
-	span := min(time.Duration(last.Time-min(hits[0].Time, last.Time)), armed)
-	r.Traps -= trap + time.Duration(last.Ns)
-	scale := float64(n) / float64(n-1)
-	r.Ran, r.Traps = time.Duration(scale*float64(span)), time.Duration(scale*float64(r.Traps))
+	scale := float64(n) / float64(gaps)
+	r.Ran, r.Traps = time.Duration(scale*float64(span)), time.Duration(scale*float64(traps))
 }
 
 // walk takes over the context of a hit, if it is one of this window.

@@ -19,6 +19,15 @@ func hitsEvery(n, apart int) *bpf.EnterWindow {
 	return w
 }
 
+// interrupted has the thread wait for a CPU for a second after every nth hit.
+func interrupted(w *bpf.EnterWindow, nth int) *bpf.EnterWindow {
+	for i := range w.Hits {
+		w.Hits[i].Time += uint64(i/nth) * 1e9
+		w.Hits[i].Switches = uint32(i / nth)
+	}
+	return w
+}
+
 func TestResult(t *testing.T) {
 	const trap = 2 * time.Microsecond
 	for _, test := range []struct {
@@ -30,7 +39,8 @@ func TestResult(t *testing.T) {
 	}{
 		{"full", hitsEvery(MaxHits, 5*microsecond), time.Second, []int{32, 32}, 64 * 5 * time.Microsecond, 64 * 3 * time.Microsecond},
 		{"late hits", hitsEvery(MaxHits+20, 5*microsecond), time.Second, []int{32, 32}, 64 * 5 * time.Microsecond, 64 * 3 * time.Microsecond},
-		{"interrupted", hitsEvery(MaxHits, 5000*microsecond), 63 * 4 * time.Microsecond, []int{32, 32}, 64 * 4 * time.Microsecond, 64 * 3 * time.Microsecond},
+		{"interrupted", interrupted(hitsEvery(MaxHits, 5*microsecond), 10), time.Second, []int{32, 32}, 64 * 5 * time.Microsecond, 64 * 3 * time.Microsecond},
+		{"always interrupted", interrupted(hitsEvery(MaxHits, 5*microsecond), 1), time.Second, []int{32, 32}, 0, 64 * 3 * time.Microsecond},
 		{"rare", hitsEvery(3, 1000*microsecond), 10 * time.Millisecond, []int{2, 1}, 10 * time.Millisecond, 9 * time.Microsecond},
 		{"silent", hitsEvery(0, 0), 10 * time.Millisecond, []int{0, 0}, 10 * time.Millisecond, 0},
 		{"hardly ran", hitsEvery(0, 0), 50 * time.Microsecond, []int{0, 0}, 0, 0},
