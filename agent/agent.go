@@ -23,10 +23,10 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -68,8 +68,8 @@ type Agent struct {
 	log     *slog.Logger
 	objects *bpf.Objects
 	ticks   *attach.Ticks
-	ring    *ringbuf.Reader
-	links   []link.Link // to what follows processes
+	ring    *ring.Reader // of all that programs write
+	links   []link.Link  // to what follows processes
 	guests  *guests
 	engines *callEngines   // nil if calls are not sampled
 	faded   time.Duration  // when counts of busy guests were made fade, CLOCK_MONOTONIC; 0 if never
@@ -157,7 +157,8 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	}
 	a.objects, err = bpf.Load(bpf.Options{
 		FilterByPID: opt.Filter || len(opt.PIDs) > 0, RingBytes: opt.RingBytes,
-		Contexts: kernelModes[opt.Contexts], ConfirmLevels: opt.ConfirmLevels, LeaveUnknown: opt.LeaveUnknown, CheckContexts: opt.CheckContexts,
+		Interrupting: opt.Calls.branches() || opt.Events.counters(),
+		Contexts:     kernelModes[opt.Contexts], ConfirmLevels: opt.ConfirmLevels, LeaveUnknown: opt.LeaveUnknown, CheckContexts: opt.CheckContexts,
 	})
 	if err != nil {
 		return nil, explainLoad(err)
@@ -177,7 +178,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 			return nil, err
 		}
 	}
-	if a.ring, err = ringbuf.NewReader(a.objects.Events); err != nil {
+	if a.ring, err = ring.NewReader(a.objects.Events, a.objects.NmiEvents); err != nil {
 		return nil, fmt.Errorf("open event stream: %w", err)
 	}
 	if a.ticks, err = attach.NewTicks(a.objects.Tick, opt.Frequency); err != nil {

@@ -310,7 +310,7 @@ func (a *Agent) foldCall(p *process, add func(*callSet) bool) {
 func (e *callEngines) stats(c *bpf.Counts) *CallStats {
 	s := &CallStats{
 		Choices: e.choices, Budget: e.opt.Budget, Costs: map[string]time.Duration{},
-		Dropped: c[bpf.CallsDroppedRingFull],
+		Dropped: map[string]uint64{"ring_full": c[bpf.CallsDroppedRingFull], "no_memory": c[bpf.CallsDroppedNoDraft]},
 		Hits:    c[bpf.CallHits], Refused: c[bpf.CallHitsRefused], Bursts: c[bpf.BurstsArmed], Skipped: c[bpf.BurstsSkipped],
 	}
 	if e.estimator != nil {

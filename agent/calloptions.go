@@ -41,6 +41,11 @@ func (o CallOptions) fixed(engine string) calls.Rate {
 	return r
 }
 
+// branches tells whether the engine branch may sample; o may be nil.
+func (o *CallOptions) branches() bool {
+	return o != nil && o.Exact == NotExact && (o.Engine == "branch" || o.Engine == "" || o.Engine == calls.Auto)
+}
+
 // unlimited tells whether all of an engine's rate is fixed, so that it has no budget.
 func (o CallOptions) unlimited(engine string) bool {
 	r := o.fixed(engine)

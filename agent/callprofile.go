@@ -86,15 +86,13 @@ func (e *callEngines) account() string {
 		return fmt.Sprintf("sampled calls: not known: %v", err)
 	}
 	s := e.stats(&c)
-	lost := []string{}
-	if s.Dropped > 0 {
-		lost = append(lost, fmt.Sprintf("ring_full %d", s.Dropped))
-	}
-	total := s.Dropped
-	for _, cause := range slices.Sorted(maps.Keys(s.Discarded)) {
-		if n := s.Discarded[cause]; n > 0 {
-			lost = append(lost, fmt.Sprintf("%s %d", cause, n))
-			total += n
+	lost, total := []string{}, uint64(0)
+	for _, causes := range []map[string]uint64{s.Dropped, s.Discarded} {
+		for _, cause := range slices.Sorted(maps.Keys(causes)) {
+			if n := causes[cause]; n > 0 {
+				lost = append(lost, fmt.Sprintf("%s %d", cause, n))
+				total += n
+			}
 		}
 	}
 	line := fmt.Sprintf("sampled calls since the agent began: %d, %d lost", s.Folded, total)

@@ -7,9 +7,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/cilium/ebpf/ringbuf"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -23,27 +22,26 @@ const drainInterval = 100 * time.Millisecond
 func (a *Agent) drain(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { a.ring.Flush() })
 	defer stop()
-	var rec ringbuf.Record
 	a.ring.SetDeadline(time.Now().Add(drainInterval))
 	for {
 		last := ctx.Err() != nil // nothing ticks any more: what is in the ring now is all there will be
-		err := a.ring.ReadInto(&rec)
+		record, err := a.ring.Next()
 		switch {
 		case err == nil:
-			if a.receive(rec.RawSample) && rec.Remaining == 0 {
+			if a.receive(record) && a.ring.Empty() {
 				a.submitDirty()
 			}
 		case errors.Is(err, os.ErrDeadlineExceeded): // looked at when the ring is empty
 			a.ring.SetDeadline(time.Now().Add(drainInterval))
 			a.submitDirty()
-			if last {
-				return nil
-			}
-		case errors.Is(err, ringbuf.ErrFlushed):
+		case errors.Is(err, ring.ErrFlushed):
 			a.submitDirty()
 			a.flushed()
 			if last {
 				return nil
+			}
+			if ctx.Err() != nil { // this flush began before the end
+				a.ring.Flush()
 			}
 		default:
 			return fmt.Errorf("read event stream: %w", err)
@@ -296,8 +294,9 @@ func (a *Agent) flush(ctx context.Context) error {
 	done := make(chan struct{})
 	a.mu.Lock()
 	a.waiting = append(a.waiting, done)
+	err := a.ring.Flush()
 	a.mu.Unlock()
-	if err := a.ring.Flush(); err != nil {
+	if err != nil {
 		return fmt.Errorf("flush event stream: %w", err)
 	}
 	select {
@@ -310,9 +309,13 @@ func (a *Agent) flush(ctx context.Context) error {
 	}
 }
 
+// flushed lets those go on who wait for a flush, unless another one has begun: it may be theirs.
 func (a *Agent) flushed() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.ring.Flushing() {
+		return
+	}
 	for _, c := range a.waiting {
 		close(c)
 	}

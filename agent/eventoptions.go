@@ -15,6 +15,9 @@ type EventOptions struct {
 	Budget float64
 }
 
+// counters tells whether events of the CPU's own counters are recorded; o may be nil.
+func (o *EventOptions) counters() bool { return o != nil && o.Kinds[Cycles] }
+
 // Any tells whether any kind is recorded.
 func (o *EventOptions) Any() bool {
 	for _, on := range o.Kinds {

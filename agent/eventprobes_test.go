@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf/ringbuf"
+	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
@@ -17,7 +17,7 @@ import (
 func TestRemovePlans(t *testing.T) {
 	k := newKernelSide(t)
 	var err error
-	if k.agent.ring, err = ringbuf.NewReader(k.agent.objects.Events); err != nil {
+	if k.agent.ring, err = ring.NewReader(k.agent.objects.Events); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { k.agent.ring.Close() })

@@ -20,7 +20,7 @@ func (a *Agent) Stats() Stats {
 		BPFTime:         time.Duration(c[bpf.NsTotal]),
 		BPFRuns:         c[bpf.SamplesAttempted],
 		MapBytes:        a.mapBytes(),
-		RingSize:        uint64(a.ring.BufferSize()),
+		RingSize:        uint64(a.ring.Size()),
 		RingBytes:       c[bpf.RingBytes],
 		StacksDisplaced: c[bpf.StacksDisplaced],
 		EventsDropped:   c[bpf.EventsDroppedRingFull] + c[bpf.EventsDroppedBusy],
@@ -37,6 +37,8 @@ func (a *Agent) Stats() Stats {
 		MethodMapsMax:   maxNames,
 	}
 	s.ProcessesRefused = a.processesRefused(&c)
+	reader := a.ring.Stats()
+	s.ReaderPauses, s.FlushesCut = reader.Pauses, reader.Unfinished
 	if a.engines != nil {
 		s.Calls = a.engines.stats(&c)
 	}

@@ -27,6 +27,9 @@ type Stats struct {
 	RingBytes uint64        // counter: bytes of samples received through it
 	ReaderLag time.Duration // gauge: age of the oldest record when the ring was last drained
 
+	ReaderPauses uint64 // counter: times that the reader slept as a record was still being written
+	FlushesCut   uint64 // counter: times that it did not wait any longer for such a record to end
+
 	StacksDisplaced uint64 // counter: stacks kept for partial walks that made room for another thread's
 
 	// Targets. The runtime "" stands for processes without a managed runtime.
@@ -70,13 +73,13 @@ type EventStats struct {
 // CallStats is how the sampling of calls fares. Counters run since the agent started: so does what a profile's comments say
 // of them, whatever its window.
 //
-//	Attempted == Delivered + Dropped        in the kernel, and what windows of breakpoints heard
+//	Attempted == Delivered + sum(Dropped)   in the kernel, and what windows of breakpoints heard
 //	Delivered == Folded + sum(Discarded)    in the agent
 type CallStats struct {
 	Choices   []calls.Choice
 	Attempted uint64            // counter: calls that engines sampled
 	Delivered uint64            // counter: of these, received
-	Dropped   uint64            // counter: of these, lost as the ring was full
+	Dropped   map[string]uint64 // counter: of these, lost before that, by cause
 	Folded    uint64            // counter: received calls that are in a graph, or in what an estimate is made of
 	Discarded map[string]uint64 // counter: received calls that are in none, by cause
 	Hits      uint64            // counter: executions of probes in guests

@@ -17,6 +17,9 @@ type Options struct {
 	FilterByPID bool
 	// RingBytes is the size of the event stream's buffer, a power of two; 0 means 4 MiB.
 	RingBytes uint32
+	// Interrupting gives a ring of the same size to programs of non-maskable interrupts: LoadBranch's, and those of LoadFault
+	// for counters of the CPU.
+	Interrupting bool
 	// Contexts is how much of a user stack samples have.
 	Contexts Mode
 	// ConfirmLevels is how many frames in a row must be those of the previous sample before ModePartial takes the rest
@@ -62,6 +65,9 @@ func Load(opts Options) (*Objects, error) {
 	}
 	spec.Maps["scratches"].MaxEntries = uint32(cpus)
 	spec.Maps["events"].MaxEntries = opts.RingBytes
+	if opts.Interrupting {
+		spec.Maps["nmi_events"].MaxEntries = opts.RingBytes
+	}
 	// Maps that the mode does not use take no room.
 	if opts.Contexts != ModePartial {
 		spec.Maps["kept_stacks"].MaxEntries = 1
@@ -118,7 +124,7 @@ func (o *Objects) loadBeside(spec *ebpf.CollectionSpec, to any, more map[string]
 		}
 	}
 	for name, m := range map[string]*ebpf.Map{
-		"events": o.Events, "counters": o.Counters, "processes": o.Processes, "epochs": o.Epochs, "pids": o.Pids,
+		"events": o.Events, "nmi_events": o.NmiEvents, "counters": o.Counters, "processes": o.Processes, "epochs": o.Epochs, "pids": o.Pids,
 		"seen_methods": o.SeenMethods,
 	} {
 		if s := spec.Maps[name]; s != nil {

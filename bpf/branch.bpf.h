@@ -75,7 +75,7 @@ static __always_inline void branch_deliver(struct task_struct *task, __u64 now, 
 	struct call *c;
 
 	count(CALLS_ATTEMPTED, 1);
-	c = bpf_ringbuf_reserve(&events, sizeof(*c), 0);
+	c = bpf_ringbuf_reserve(&nmi_events, sizeof(*c), 0);
 	if (!c) {
 		count(CALLS_DROPPED_RING_FULL, 1);
 		return;

@@ -32,7 +32,6 @@ var loadBrancher = sync.OnceValues(func() (*BranchTestObjects, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec.Maps["events"].MaxEntries = 64 << 10
 	o := &BranchTestObjects{}
 	return o, spec.LoadAndAssign(o, nil)
 })
@@ -85,7 +84,7 @@ func (b *brancher) run(t testing.TB, p *ebpf.Program, q BranchTestBranchRequest)
 		t.Fatalf("run %v: %d, %v", p, int32(ret), err)
 	}
 	var calls []Call
-	records(t, b.Events, func(raw []byte) {
+	records(t, b.NmiEvents, func(raw []byte) {
 		c, err := DecodeCall(raw)
 		if err != nil {
 			t.Fatal(err)

@@ -29,6 +29,7 @@ const (
 	CallsAttempted          = ProfileCounterCALLS_ATTEMPTED
 	CallsDelivered          = ProfileCounterCALLS_DELIVERED
 	CallsDroppedRingFull    = ProfileCounterCALLS_DROPPED_RING_FULL
+	CallsDroppedNoDraft     = ProfileCounterCALLS_DROPPED_NO_DRAFT
 	CallHits                = ProfileCounterCALL_HITS
 	CallHitsRefused         = ProfileCounterCALL_HITS_REFUSED
 	BurstsArmed             = ProfileCounterBURSTS_ARMED

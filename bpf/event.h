@@ -286,6 +286,7 @@ enum counter {
 	CALLS_ATTEMPTED, /* calls that an engine sampled */
 	CALLS_DELIVERED,
 	CALLS_DROPPED_RING_FULL,
+	CALLS_DROPPED_NO_DRAFT, /* no memory to write one of a new thread */
 	CALL_HITS,	 /* every time a call engine's program ran in a guest, sampled or not */
 	CALL_HITS_REFUSED, /* beyond what was armed: a guest that writes into its page, or a late disarming */
 	BURSTS_ARMED,

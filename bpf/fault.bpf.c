@@ -59,7 +59,7 @@ int page_fault(struct tick_context *ctx)
 	h = heap_of(bpf_map_lookup_elem(&processes, &pid), pid);
 	if (h)
 		s->seen.o.place = place_of(h, ctx->addr);
-	write_observation(s, bpf_get_prandom_u32() % HURRY ? wakeup_flags() : BPF_RB_FORCE_WAKEUP);
+	write_observation(s, &events, bpf_get_prandom_u32() % HURRY ? wakeup_flags() : BPF_RB_FORCE_WAKEUP);
 	return 0;
 }
 
@@ -77,6 +77,6 @@ int overflow(struct tick_context *ctx)
 		return 0;
 	s->seen.o.count = 1;
 	s->seen.o.values[0] = period;
-	write_observation(s, wakeup_flags());
+	write_observation(s, &nmi_events, BPF_RB_NO_WAKEUP);
 	return 0;
 }

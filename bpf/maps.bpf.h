@@ -11,6 +11,15 @@ struct {
 	__uint(max_entries, 4 << 20);
 } events SEC(".maps");
 
+/*
+ * The same for programs of non-maskable interrupts (branch records, counters of the CPU), which may interrupt one that has
+ * the lock of the other ring; kernels 6.15 to 6.17 can stall there. User space merges both by event_header.time.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 16); /* one page; the size is set at load */
+} nmi_events SEC(".maps");
+
 /* key: enum counter */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -80,4 +89,16 @@ static __always_inline void fill_header(struct event_header *h, struct task_stru
 	h->exec = (__u32)leader->self_exec_id;
 	h->kind = kind;
 	h->stopped = h->pad[0] = h->pad[1] = 0;
+}
+
+struct task_struct___switches {
+	unsigned long nvcsw, nivcsw; /* times that the task gave up the CPU, and lost it */
+} __attribute__((preserve_access_index));
+
+/* While this stays the same, the current task had a CPU all the time. */
+static __always_inline __u64 switches_of(struct task_struct *task)
+{
+	struct task_struct___switches *t = (struct task_struct___switches *)task;
+
+	return t->nvcsw + t->nivcsw;
 }

@@ -126,18 +126,42 @@ var atomics = map[string]bool{"counters": true, "exact_counters": true, "burst_c
 const claiming = "probe"
 
 // Uprobe programs are preempted: a record that one reserved would hold up the whole stream until its thread runs again.
-// TODO: the programs of usdt still reserve theirs. They need a draft of struct named_call in memory of the thread, as burst.bpf.h has.
 func TestUprobesReserveNothing(t *testing.T) {
-	everySpec(t, func(t *testing.T, object string, spec *ebpf.CollectionSpec) {
-		if strings.HasPrefix(object, "usdt") {
-			return
-		}
+	everySpec(t, func(t *testing.T, _ string, spec *ebpf.CollectionSpec) {
 		for name, prog := range spec.Programs {
 			for _, ins := range prog.Instructions {
 				if isUprobe(prog) && ins.IsBuiltinCall() && asm.BuiltinFunc(ins.Constant) == asm.FnRingbufReserve {
 					t.Errorf("%s reserves a record", name)
 				}
 			}
+		}
+	})
+}
+
+// interrupting are the programs of non-maskable interrupts, by object: a name of its programs, or "" for all.
+var interrupting = map[string]string{"branch": "", "fault": "overflow"}
+
+// A program that may interrupt another one while that has a ring's lock has a ring of its own.
+func TestInterruptingRing(t *testing.T) {
+	everySpec(t, func(t *testing.T, object string, spec *ebpf.CollectionSpec) {
+		only, listed := interrupting[object]
+		writers := 0
+		for name, prog := range spec.Programs {
+			own, others := "events", "nmi_events"
+			if listed && (only == "" || only == name) {
+				own, others = others, own
+			}
+			for _, ins := range prog.Instructions {
+				switch ins.Reference() {
+				case own:
+					writers++
+				case others:
+					t.Errorf("%s uses %s", name, others)
+				}
+			}
+		}
+		if listed && writers == 0 {
+			t.Error("no program writes to a ring")
 		}
 	})
 }

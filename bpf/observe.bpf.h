@@ -205,8 +205,8 @@ static __always_inline void take_registers(struct scratch *s, const struct regis
 #endif
 }
 
-/* Writes what was noted, with the context of the registers in scratch. Ends the observation. */
-static __always_inline void write_observation(struct scratch *s, __u64 wakeup)
+/* Writes what was noted to a ring, with the context of the registers in scratch. Ends the observation. */
+static __always_inline void write_observation(struct scratch *s, void *ring, __u64 wakeup)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	__u64 id = bpf_get_current_pid_tgid(), size;
@@ -241,7 +241,7 @@ static __always_inline void write_observation(struct scratch *s, __u64 wakeup)
 	size = offsetof(struct sample, frames) + 8 * (__u64)n + append_observation(s, n);
 	if (size > sizeof(*r))
 		size = sizeof(*r);
-	if (bpf_ringbuf_output(&events, r, size, wakeup))
+	if (bpf_ringbuf_output(ring, r, size, wakeup))
 		count(OBSERVATIONS_DROPPED_RING_FULL, 1);
 	else
 		count(OBSERVATIONS_DELIVERED, 1);

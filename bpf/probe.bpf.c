@@ -65,7 +65,7 @@ int observe(struct registers *ctx)
 
 	if (s) {
 		take_registers(s, ctx);
-		write_observation(s, wakeup_flags());
+		write_observation(s, &events, wakeup_flags());
 	}
 	return go_on(ctx, false);
 }

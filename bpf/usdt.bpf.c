@@ -86,12 +86,12 @@ static __always_inline int usdt_entry(__u64 cookie)
 		count(NS_CALLS, bpf_ktime_get_ns() - begin);
 		return 0;
 	}
-	switches = usdt_switches(task);
+	switches = switches_of(task);
 	sample = usdt_hit(g, task, cookie, begin);
 	end = bpf_ktime_get_ns();
 	if (g->tid == task->pid)
 		usdt_leave(g, task, end);
-	if (usdt_switches(task) != switches)
+	if (switches_of(task) != switches)
 		return 0; /* preempted in here: the time is another thread's */
 	__sync_fetch_and_add(&g->hit_ns, end - begin);
 	if (sample)

@@ -145,19 +145,32 @@ struct {
 
 static const struct usdt_edge usdt_no_calls;
 
-/* Asks for something. Returns false if there was no room to. */
-static __always_inline bool usdt_ask(__u32 pid, struct usdt_guest *g, __u32 action)
-{
-	struct usdt_notice *n = bpf_ringbuf_reserve(&usdt_notices, sizeof(*n), 0);
+/* What a thread writes before it sends it: it may be preempted meanwhile, and a ring is held up by a record that is not whole. */
+struct usdt_draft {
+	struct named_call call;
+	struct usdt_notice notice;
+};
 
-	if (!n)
-		return false;
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct usdt_draft);
+} usdt_drafts SEC(".maps");
+
+static __always_inline struct usdt_draft *usdt_draft(struct task_struct *task)
+{
+	return bpf_task_storage_get(&usdt_drafts, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
+/* Asks for something, by way of n. Returns false if there was no room to. */
+static __always_inline bool usdt_ask(struct usdt_notice *n, __u32 pid, struct usdt_guest *g, __u32 action)
+{
 	n->start_ticks = g->start_ticks;
 	n->burst = g->burst;
 	n->pid = pid;
 	n->action = action;
-	bpf_ringbuf_submit(n, BPF_RB_FORCE_WAKEUP);
-	return true;
+	return !bpf_ringbuf_output(&usdt_notices, n, sizeof(*n), BPF_RB_FORCE_WAKEUP);
 }
 
 static __always_inline void usdt_string(__u8 *to, __u32 size, __u64 from)
@@ -208,24 +221,12 @@ static __noinline __u64 php_entered(struct task_struct *task, const struct usdt_
 	return func;
 }
 
-/* Fields of task_struct that only this technique reads. */
-struct task_struct___usdt {
-	unsigned long nvcsw, nivcsw; /* times that the task gave up the CPU, and lost it */
-} __attribute__((preserve_access_index));
-
-static __always_inline __u64 usdt_switches(struct task_struct *task)
-{
-	struct task_struct___usdt *t = (struct task_struct___usdt *)task;
-
-	return t->nvcsw + t->nivcsw;
-}
-
 /* Adds the time since the latest hit of the burst to what it spent, if the thread ran all the while. */
 static __always_inline void usdt_gap(struct usdt_guest *g, struct task_struct *task, __u64 now)
 {
 	__u64 gap = now - g->left_at;
 
-	if (!g->left_at || gap > USDT_BURST_NS || usdt_switches(task) != g->switches)
+	if (!g->left_at || gap > USDT_BURST_NS || switches_of(task) != g->switches)
 		return;
 	g->gaps++;
 	g->spent += gap;
@@ -236,22 +237,23 @@ static __always_inline void usdt_gap(struct usdt_guest *g, struct task_struct *t
 static __always_inline void usdt_leave(struct usdt_guest *g, struct task_struct *task, __u64 now)
 {
 	g->left_at = now;
-	g->switches = usdt_switches(task);
+	g->switches = switches_of(task);
 }
 
 /* Sends a sampled call. */
 static __noinline void usdt_sample(struct usdt_guest *g, struct task_struct *task, const struct usdt_probe *probe,
 				   const struct php_caller *caller, __u64 now)
 {
+	struct usdt_draft *draft = usdt_draft(task);
 	struct named_call *c;
 
 	count(CALLS_ATTEMPTED, 1);
 	__sync_fetch_and_add(&g->sampled, 1);
-	c = bpf_ringbuf_reserve(&events, sizeof(*c), 0);
-	if (!c) {
-		count(CALLS_DROPPED_RING_FULL, 1);
+	if (!draft) {
+		count(CALLS_DROPPED_NO_DRAFT, 1);
 		return;
 	}
+	c = &draft->call;
 	fill_header(&c->header, task, EVENT_NAMED_CALL, now);
 	c->burst = g->burst;
 	c->left = g->left;
@@ -260,8 +262,10 @@ static __noinline void usdt_sample(struct usdt_guest *g, struct task_struct *tas
 	c->least = g->least;
 	c->spent = g->spent;
 	usdt_names(c, task, probe, caller);
-	bpf_ringbuf_submit(c, BPF_RB_NO_WAKEUP);
-	count(CALLS_DELIVERED, 1);
+	if (bpf_ringbuf_output(&events, c, sizeof(*c), BPF_RB_NO_WAKEUP))
+		count(CALLS_DROPPED_RING_FULL, 1);
+	else
+		count(CALLS_DELIVERED, 1);
 }
 
 /* Counts a call of PHP. The first one on an edge names it. */
@@ -291,6 +295,7 @@ static __noinline void usdt_count(struct usdt_guest *g, struct task_struct *task
 static __always_inline void usdt_tick_guest(struct usdt_guest *g, __u32 pid, __u64 now)
 {
 	__u32 zero = 0, stride;
+	struct usdt_notice n;
 	__u64 *closed = bpf_map_lookup_elem(&usdt_closed, &pid);
 	struct usdt_rate *rate = bpf_map_lookup_elem(&usdt_rates, &zero);
 
@@ -319,7 +324,7 @@ static __always_inline void usdt_tick_guest(struct usdt_guest *g, __u32 pid, __u
 	g->spent = g->left_at = 0;
 	barrier();
 	g->left = rate->samples;
-	if (!usdt_ask(pid, g, USDT_OPEN)) {
+	if (!usdt_ask(&n, pid, g, USDT_OPEN)) {
 		g->left = 0;
 		g->missed = g->ticks; /* and what the tick before has left open is asked for again by the next one */
 		g->burst = 0;
@@ -354,7 +359,11 @@ static __always_inline bool usdt_take(struct usdt_guest *g, struct task_struct *
 	rate = bpf_map_lookup_elem(&usdt_rates, &zero);
 	g->skip = rate && rate->stride ? rate->stride : 1;
 	g->left = left - 1;
-	if (left == 1)
-		usdt_ask(task->tgid, g, USDT_FULL);
+	if (left == 1) {
+		struct usdt_draft *draft = usdt_draft(task);
+
+		if (draft) /* else the window ends when its time is over */
+			usdt_ask(&draft->notice, task->tgid, g, USDT_FULL);
+	}
 	return true;
 }

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -22,12 +22,11 @@ import (
 // A Listener opens windows, one at a time. It is for one goroutine.
 type Listener struct {
 	objects *bpf.EnterObjects
-	stream  *ringbuf.Reader
+	stream  *ring.Reader
 	trap    time.Duration // of a hit, without the program
 	number  uint64        // of the last window
 	runs    uint64        // of the program
 	ns      uint64        // in it
-	record  ringbuf.Record
 	seen    bpf.Observation
 }
 
@@ -45,7 +44,7 @@ func Open(o *bpf.Objects, heaps *ebpf.Map, root proc.Root) (*Listener, error) {
 	if l.objects, err = o.LoadEnters(heaps); err != nil {
 		return nil, err
 	}
-	if l.stream, err = ringbuf.NewReader(l.objects.Events); err != nil {
+	if l.stream, err = ring.NewReader(l.objects.Events); err != nil {
 		return nil, errors.Join(fmt.Errorf("open stream of monitor enters: %w", err), l.objects.Close())
 	}
 	return l, nil
@@ -130,15 +129,15 @@ func (l *Listener) drain(r *Result, deadline time.Time) error {
 	const endBytes = 8 // of a record of the window's end: its number
 	l.stream.SetDeadline(deadline)
 	for {
-		err := l.stream.ReadInto(&l.record)
+		record, err := l.stream.Next()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return nil
 		case err != nil:
 			return fmt.Errorf("read stream of monitor enters: %w", err)
-		case len(l.record.RawSample) != endBytes:
-			r.walk(l.record.RawSample, l.number, &l.seen)
-		case binary.NativeEndian.Uint64(l.record.RawSample) == l.number:
+		case len(record) != endBytes:
+			r.walk(record, l.number, &l.seen)
+		case binary.NativeEndian.Uint64(record) == l.number:
 			return nil
 		}
 	}

@@ -23,9 +23,14 @@ var kernelTargetRows = []Row{
 var kernelAgentRows = []Row{
 	{
 		Fault:     "a thread loses its CPU while the agent's probe runs in it",
-		Holds:     "It holds no place in the event stream meanwhile, so other records are read. What finds no working memory is dropped and counted.",
+		Holds:     "It builds its record outside the event stream, so other records are read meanwhile. If it loses the CPU while it copies the record there, the reader sleeps until it goes on. What finds no working memory is dropped and counted.",
 		Kernels:   kernels,
-		Elsewhere: []string{"bpf.TestUprobesReserveNothing", "bpf.TestKernelCodeLoadBusy", "bpf.TestKernelObservationBusy"},
+		Elsewhere: []string{"bpf.TestUprobesReserveNothing", "agent/ring.TestReaderWaitsForWriter", "agent/ring.TestReaderUnfinished", "bpf.TestKernelCodeLoadBusy", "bpf.TestKernelObservationBusy"},
+	},
+	{
+		Fault:     "a counter of the CPU interrupts a program of the agent while it writes a record",
+		Holds:     "What is recorded in such an interrupt goes into a ring of its own, so it needs no lock that the other program has. The agent reads both rings in the order of time.",
+		Elsewhere: []string{"bpf.TestInterruptingRing", "agent/ring.TestReaderOrder", "agent/ring.TestKernelRings"},
 	},
 	{
 		Fault:     "a program does something else at every Nth hit of a probe",

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -133,6 +134,10 @@ func testOpenAddress(t *testing.T) {
 
 func testHangup(t *testing.T) {
 	needRoot(t)
+	// The agent is to get the signal also where nohup(1) has the test ignore it: what is caught here has its default there.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	defer signal.Stop(caught)
 	path := filepath.Join(t.TempDir(), "profile.pb.gz")
 	record := startAgent(t, built.Path, "record", "-d", "10m", "-o", path, "--", "sleep", "600")
 	pid := commandOf(t, record, "sleep")

@@ -43,9 +43,9 @@ type EventStats struct {
 
 // CallStats are the agent's counters of sampled calls.
 type CallStats struct {
-	Attempted, Delivered, Dropped, Folded uint64
-	Discarded                             map[string]uint64 // by cause
-	Bursts                                uint64
+	Attempted, Delivered, Folded uint64
+	Dropped, Discarded           map[string]uint64 // by cause
+	Bursts                       uint64
 
 	GuestTime time.Duration            // CPU time of the guests whose calls are sampled
 	Costs     map[string]time.Duration // CPU time of theirs that sampling took, by engine, as the agent reckons
@@ -69,7 +69,7 @@ func parseStats(text []byte) (Stats, error) {
 func (s Stats) CheckIdentities() error {
 	accounts := []account{{"samples", s.Attempted, s.Delivered, sum(s.Dropped), s.Folded, sum(s.Discarded)}}
 	if c := s.Calls; c != nil {
-		accounts = append(accounts, account{"calls", c.Attempted, c.Delivered, c.Dropped, c.Folded, sum(c.Discarded)})
+		accounts = append(accounts, account{"calls", c.Attempted, c.Delivered, sum(c.Dropped), c.Folded, sum(c.Discarded)})
 	}
 	if e := s.Events; e != nil {
 		accounts = append(accounts, account{"events", e.Attempted, e.Delivered, sum(e.Dropped), e.Folded, sum(e.Discarded)})

@@ -39,7 +39,7 @@ func TestStats(t *testing.T) {
 func TestIdentities(t *testing.T) {
 	whole := Stats{Attempted: 3, Delivered: 2, Dropped: map[string]uint64{"ring_full": 1}, Folded: 2}
 	calls := func(s *Stats) *CallStats {
-		s.Calls = &CallStats{Attempted: 5, Delivered: 4, Dropped: 1, Folded: 3, Discarded: map[string]uint64{"stale": 1}}
+		s.Calls = &CallStats{Attempted: 5, Delivered: 4, Dropped: map[string]uint64{"ring_full": 1}, Folded: 3, Discarded: map[string]uint64{"stale": 1}}
 		return s.Calls
 	}
 	events := func(s *Stats) *EventStats {
@@ -54,7 +54,7 @@ func TestIdentities(t *testing.T) {
 
 		"calls attempted": func(s *Stats) { calls(s).Attempted++ },
 		"calls delivered": func(s *Stats) { calls(s).Delivered++ },
-		"calls dropped":   func(s *Stats) { calls(s).Dropped = 0 },
+		"calls dropped":   func(s *Stats) { calls(s).Dropped = nil },
 		"calls folded":    func(s *Stats) { calls(s).Folded-- },
 
 		"events attempted": func(s *Stats) { events(s).Attempted++ },

@@ -6,10 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cilium/ebpf/ringbuf"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -17,7 +16,7 @@ import (
 type Listener struct {
 	root    proc.Root
 	objects bpf.ListenerObjects
-	ends    *ringbuf.Reader
+	ends    *ring.Reader
 	ended   chan struct{} // the goroutine that reads ends is gone
 	trap    time.Duration // of a hit, without the program
 	threads threadTable
@@ -47,7 +46,7 @@ func Open(o *bpf.Objects, root proc.Root) (*Listener, error) {
 	if err := o.LoadBeside(spec, &l.objects); err != nil {
 		return nil, fmt.Errorf("load listener program: %w", err)
 	}
-	if l.ends, err = ringbuf.NewReader(l.objects.ListenerEnds); err != nil {
+	if l.ends, err = ring.NewReader(l.objects.ListenerEnds); err != nil {
 		l.objects.Close()
 		return nil, fmt.Errorf("read ends of windows: %w", err)
 	}
@@ -90,12 +89,12 @@ func (l *Listener) hitTime() time.Duration {
 // dispatch wakes those whose windows reached their limit.
 func (l *Listener) dispatch() {
 	defer close(l.ended)
-	var record ringbuf.Record
 	for {
-		if err := l.ends.ReadInto(&record); err != nil {
+		record, err := l.ends.Next()
+		if err != nil {
 			return // closed
 		}
-		if number, ok := endOf(record.RawSample); ok {
+		if number, ok := endOf(record); ok {
 			l.end(number)
 		}
 	}

@@ -16,10 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf/ringbuf"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/budget"
+	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -35,7 +34,7 @@ type stage struct {
 	*Engine
 	objects *bpf.Objects
 	socket  string
-	reader  *ringbuf.Reader
+	reader  *ring.Reader
 	done    sync.WaitGroup
 
 	mu    sync.Mutex
@@ -84,7 +83,7 @@ func newStage(t testing.TB, change func(*Options)) *stage {
 			t.Error(err)
 		}
 	})
-	if s.reader, err = ringbuf.NewReader(o.Events); err != nil {
+	if s.reader, err = ring.NewReader(o.Events); err != nil {
 		t.Fatal(err)
 	}
 	s.done.Go(s.read)
@@ -94,10 +93,9 @@ func newStage(t testing.TB, change func(*Options)) *stage {
 
 // read names calls as they come. The programs wake nobody, so it looks ten times a second.
 func (s *stage) read() {
-	var rec ringbuf.Record
 	for {
 		s.reader.SetDeadline(time.Now())
-		err := s.reader.ReadInto(&rec)
+		record, err := s.reader.Next()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			time.Sleep(100 * time.Millisecond)
 			continue
@@ -105,10 +103,10 @@ func (s *stage) read() {
 		if err != nil {
 			return
 		}
-		if bpf.Kind(rec.RawSample) != bpf.EventCall {
+		if bpf.Kind(record) != bpf.EventCall {
 			continue
 		}
-		c, err := bpf.DecodeCall(rec.RawSample)
+		c, err := bpf.DecodeCall(record)
 		if err != nil {
 			panic(err)
 		}

@@ -9,11 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cilium/ebpf/ringbuf"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -38,7 +37,7 @@ type Engine struct {
 	opt     Options
 	log     *slog.Logger
 	usdt    *bpf.UsdtObjects
-	notices *ringbuf.Reader
+	notices *ring.Reader
 	uprobes attach.Uprobes
 	names   names
 	weigher weigher
@@ -90,7 +89,7 @@ func Try(opt Options) (_ *Engine, err error) {
 	if e.usdt, err = opt.Objects.LoadUSDT(); err != nil {
 		return nil, err
 	}
-	if e.notices, err = ringbuf.NewReader(e.usdt.UsdtNotices); err != nil {
+	if e.notices, err = ring.NewReader(e.usdt.UsdtNotices); err != nil {
 		return nil, errors.Join(fmt.Errorf("read what the usdt programs ask for: %w", err), e.usdt.Close())
 	}
 	if err := e.Tune(opt.Rate); err != nil {

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf/ringbuf"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
 )
@@ -37,7 +36,7 @@ type bench struct {
 	plain   calls.Graph   // the same, each sample as one call
 	samples int           // in it
 	done    chan struct{} // closed when the stream has ended
-	ring    *ringbuf.Reader
+	ring    *ring.Reader
 }
 
 // begin starts an engine, and closes it with the test.
@@ -56,7 +55,7 @@ func begin(t testing.TB, rate calls.Rate) *bench {
 			t.Errorf("close: %v", err)
 		}
 	})
-	if b.ring, err = ringbuf.NewReader(objects.Events); err != nil {
+	if b.ring, err = ring.NewReader(objects.Events); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.ring.Close() })
@@ -69,17 +68,17 @@ func (b *bench) drain() {
 	defer close(b.done)
 	for {
 		b.ring.SetDeadline(time.Now().Add(20 * time.Millisecond))
-		rec, err := b.ring.Read()
+		record, err := b.ring.Next()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			continue
 		}
 		if err != nil {
 			return
 		}
-		if bpf.Kind(rec.RawSample) != bpf.EventNamedCall {
+		if bpf.Kind(record) != bpf.EventNamedCall {
 			continue
 		}
-		c, err := bpf.DecodeNamedCall(rec.RawSample)
+		c, err := bpf.DecodeNamedCall(record)
 		if err != nil {
 			b.t.Error(err)
 			continue

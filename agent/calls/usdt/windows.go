@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -41,18 +40,18 @@ type window struct {
 // listen serves what the kernel side asks for until the engine closes.
 func (e *Engine) listen() {
 	defer close(e.listened)
-	var rec ringbuf.Record
 	for {
-		if err := e.notices.ReadInto(&rec); err != nil {
+		record, err := e.notices.Next()
+		if err != nil {
 			if !errors.Is(err, os.ErrClosed) {
 				e.log.Error("cannot read what the usdt programs ask for", "err", err)
 			}
 			return
 		}
-		if len(rec.RawSample) < int(unsafe.Sizeof(bpf.USDTNotice{})) {
+		if len(record) < int(unsafe.Sizeof(bpf.USDTNotice{})) {
 			continue
 		}
-		n := *(*bpf.USDTNotice)(unsafe.Pointer(unsafe.SliceData(rec.RawSample)))
+		n := *(*bpf.USDTNotice)(unsafe.Pointer(unsafe.SliceData(record)))
 		switch bpf.USDTAction(n.Action) {
 		case bpf.USDTOpen:
 			e.request(&n)

@@ -86,6 +86,10 @@ func families() []family {
 			func(s snapshot, y yield) { y(float64(s.RingBytes)) }),
 		{"vmprof_reader_lag_seconds", "Age of the oldest record when the ring was last drained.", "", gaugeKind,
 			func(s snapshot, y yield) { y(s.ReaderLag.Seconds()) }},
+		{"vmprof_reader_pauses_total", "Times that the reader of the ring slept as a record was still being written.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.ReaderPauses)) }},
+		{"vmprof_reader_flushes_cut_total", "Times that a window was closed while a record was still being written, which goes into the next one.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.FlushesCut)) }},
 
 		// Calls, if they are sampled: attempted = delivered + dropped; delivered = folded + discarded.
 		ofCalls("vmprof_call_samples_attempted_total", "Calls that engines sampled; the sum of delivered and dropped once the ring is drained.", "", counterKind,
@@ -93,7 +97,7 @@ func families() []family {
 		ofCalls("vmprof_call_samples_delivered_total", "Sampled calls that user space received; the sum of folded and discarded.", "", counterKind,
 			func(s *agent.CallStats, y yield) { y(float64(s.Delivered)) }),
 		ofCalls("vmprof_call_samples_dropped_total", "Sampled calls lost between kernel and user space, by cause.", "cause", counterKind,
-			func(s *agent.CallStats, y yield) { y(float64(s.Dropped), "ring_full") }),
+			func(s *agent.CallStats, y yield) { each(s.Dropped, y) }),
 		ofCalls("vmprof_call_samples_folded_total", "Sampled calls that reached a call graph.", "", counterKind,
 			func(s *agent.CallStats, y yield) { y(float64(s.Folded)) }),
 		ofCalls("vmprof_call_samples_discarded_total", "Sampled calls received but left out of every call graph, by reason.", "reason", counterKind,

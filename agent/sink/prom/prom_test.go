@@ -39,13 +39,13 @@ func (fixed) Stats() agent.Stats {
 	return agent.Stats{
 		Ready: true, Uptime: time.Hour, Ticks: true, Time: true,
 		BPFTime: 1980 * time.Microsecond, BPFRuns: 1001, MapBytes: 9 << 20,
-		RingSize: 8 << 20, RingBytes: 123456, ReaderLag: 80 * time.Millisecond,
+		RingSize: 8 << 20, RingBytes: 123456, ReaderLag: 80 * time.Millisecond, ReaderPauses: 21, FlushesCut: 2,
 		Processes: map[string]int{"": 41, "hotspot": 2}, Services: map[string]int{"shop": 2, "cron.service": 1}, Quarantined: 7,
 		StuckReads: 5, Redefined: 14,
 		Reads: 8000, ReadFailures: map[string]uint64{"gone": 11, "timeout": 12},
 		Failures: map[string]uint64{"names": 1, "record": 0},
 		Calls: &agent.CallStats{
-			Attempted: 400, Delivered: 390, Dropped: 10, Folded: 388, Discarded: map[string]uint64{"unnamed": 2},
+			Attempted: 400, Delivered: 390, Dropped: map[string]uint64{"ring_full": 10, "no_memory": 0}, Folded: 388, Discarded: map[string]uint64{"unnamed": 2},
 			Hits: 401, Refused: 1, Bursts: 13, Skipped: 3,
 			Budget: 0.01, GuestTime: 90 * time.Second,
 			Costs:       map[string]time.Duration{"page": 500 * time.Millisecond, "hotspot": 125 * time.Millisecond},
