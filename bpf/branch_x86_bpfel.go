@@ -37,6 +37,7 @@ const (
 	BranchMapCounters         = "counters"
 	BranchMapEpochs           = "epochs"
 	BranchMapEvents           = "events"
+	BranchMapNmiEvents        = "nmi_events"
 	BranchMapPids             = "pids"
 	BranchMapProcesses        = "processes"
 	BranchProgBranchRetired   = "branch_retired"
@@ -102,6 +103,7 @@ type BranchMapSpecs struct {
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
 	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
+	NmiEvents     *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids          *ebpf.MapSpec `ebpf:"pids"`
 	Processes     *ebpf.MapSpec `ebpf:"processes"`
 }
@@ -141,6 +143,7 @@ type BranchMaps struct {
 	Counters      *ebpf.Map `ebpf:"counters"`
 	Epochs        *ebpf.Map `ebpf:"epochs"`
 	Events        *ebpf.Map `ebpf:"events"`
+	NmiEvents     *ebpf.Map `ebpf:"nmi_events"`
 	Pids          *ebpf.Map `ebpf:"pids"`
 	Processes     *ebpf.Map `ebpf:"processes"`
 }
@@ -153,6 +156,7 @@ func (m *BranchMaps) Close() error {
 		m.Counters,
 		m.Epochs,
 		m.Events,
+		m.NmiEvents,
 		m.Pids,
 		m.Processes,
 	)

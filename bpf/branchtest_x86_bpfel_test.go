@@ -46,6 +46,7 @@ const (
 	BranchTestMapCounters            = "counters"
 	BranchTestMapEpochs              = "epochs"
 	BranchTestMapEvents              = "events"
+	BranchTestMapNmiEvents           = "nmi_events"
 	BranchTestMapPids                = "pids"
 	BranchTestMapProcesses           = "processes"
 	BranchTestProgPlayRetired        = "play_retired"
@@ -112,6 +113,7 @@ type BranchTestMapSpecs struct {
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
 	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
+	NmiEvents     *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids          *ebpf.MapSpec `ebpf:"pids"`
 	Processes     *ebpf.MapSpec `ebpf:"processes"`
 }
@@ -152,6 +154,7 @@ type BranchTestMaps struct {
 	Counters      *ebpf.Map `ebpf:"counters"`
 	Epochs        *ebpf.Map `ebpf:"epochs"`
 	Events        *ebpf.Map `ebpf:"events"`
+	NmiEvents     *ebpf.Map `ebpf:"nmi_events"`
 	Pids          *ebpf.Map `ebpf:"pids"`
 	Processes     *ebpf.Map `ebpf:"processes"`
 }
@@ -164,6 +167,7 @@ func (m *BranchTestMaps) Close() error {
 		m.Counters,
 		m.Epochs,
 		m.Events,
+		m.NmiEvents,
 		m.Pids,
 		m.Processes,
 	)

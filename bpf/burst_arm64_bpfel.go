@@ -89,6 +89,7 @@ const (
 	BurstMapCounters          = "counters"
 	BurstMapEpochs            = "epochs"
 	BurstMapEvents            = "events"
+	BurstMapNmiEvents         = "nmi_events"
 	BurstMapPageGuests        = "page_guests"
 	BurstMapPages             = "pages"
 	BurstMapPids              = "pids"
@@ -161,6 +162,7 @@ type BurstMapSpecs struct {
 	Counters     *ebpf.MapSpec `ebpf:"counters"`
 	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
+	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
 	PageGuests   *ebpf.MapSpec `ebpf:"page_guests"`
 	Pages        *ebpf.MapSpec `ebpf:"pages"`
 	Pids         *ebpf.MapSpec `ebpf:"pids"`
@@ -205,6 +207,7 @@ type BurstMaps struct {
 	Counters     *ebpf.Map `ebpf:"counters"`
 	Epochs       *ebpf.Map `ebpf:"epochs"`
 	Events       *ebpf.Map `ebpf:"events"`
+	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
 	PageGuests   *ebpf.Map `ebpf:"page_guests"`
 	Pages        *ebpf.Map `ebpf:"pages"`
 	Pids         *ebpf.Map `ebpf:"pids"`
@@ -220,6 +223,7 @@ func (m *BurstMaps) Close() error {
 		m.Counters,
 		m.Epochs,
 		m.Events,
+		m.NmiEvents,
 		m.PageGuests,
 		m.Pages,
 		m.Pids,

@@ -71,6 +71,7 @@ const (
 	BurstTestMapCounters           = "counters"
 	BurstTestMapEpochs             = "epochs"
 	BurstTestMapEvents             = "events"
+	BurstTestMapNmiEvents          = "nmi_events"
 	BurstTestMapPageGuests         = "page_guests"
 	BurstTestMapPages              = "pages"
 	BurstTestMapPids               = "pids"
@@ -143,6 +144,7 @@ type BurstTestMapSpecs struct {
 	Counters     *ebpf.MapSpec `ebpf:"counters"`
 	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
+	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
 	PageGuests   *ebpf.MapSpec `ebpf:"page_guests"`
 	Pages        *ebpf.MapSpec `ebpf:"pages"`
 	Pids         *ebpf.MapSpec `ebpf:"pids"`
@@ -185,6 +187,7 @@ type BurstTestMaps struct {
 	Counters     *ebpf.Map `ebpf:"counters"`
 	Epochs       *ebpf.Map `ebpf:"epochs"`
 	Events       *ebpf.Map `ebpf:"events"`
+	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
 	PageGuests   *ebpf.Map `ebpf:"page_guests"`
 	Pages        *ebpf.Map `ebpf:"pages"`
 	Pids         *ebpf.Map `ebpf:"pids"`
@@ -199,6 +202,7 @@ func (m *BurstTestMaps) Close() error {
 		m.Counters,
 		m.Epochs,
 		m.Events,
+		m.NmiEvents,
 		m.PageGuests,
 		m.Pages,
 		m.Pids,

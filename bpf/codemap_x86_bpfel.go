@@ -149,6 +149,7 @@ const (
 	CodeMapMapEpochs             = "epochs"
 	CodeMapMapEvents             = "events"
 	CodeMapMapLoadSites          = "load_sites"
+	CodeMapMapNmiEvents          = "nmi_events"
 	CodeMapMapPids               = "pids"
 	CodeMapMapProcesses          = "processes"
 	CodeMapProgClassUnloadMulti  = "class_unload_multi"
@@ -221,6 +222,7 @@ type CodeMapMapSpecs struct {
 	Epochs    *ebpf.MapSpec `ebpf:"epochs"`
 	Events    *ebpf.MapSpec `ebpf:"events"`
 	LoadSites *ebpf.MapSpec `ebpf:"load_sites"`
+	NmiEvents *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids      *ebpf.MapSpec `ebpf:"pids"`
 	Processes *ebpf.MapSpec `ebpf:"processes"`
 }
@@ -259,6 +261,7 @@ type CodeMapMaps struct {
 	Epochs    *ebpf.Map `ebpf:"epochs"`
 	Events    *ebpf.Map `ebpf:"events"`
 	LoadSites *ebpf.Map `ebpf:"load_sites"`
+	NmiEvents *ebpf.Map `ebpf:"nmi_events"`
 	Pids      *ebpf.Map `ebpf:"pids"`
 	Processes *ebpf.Map `ebpf:"processes"`
 }
@@ -270,6 +273,7 @@ func (m *CodeMapMaps) Close() error {
 		m.Epochs,
 		m.Events,
 		m.LoadSites,
+		m.NmiEvents,
 		m.Pids,
 		m.Processes,
 	)

@@ -14,13 +14,13 @@ import (
 )
 
 type EnterEnterHit struct {
-	_     structs.HostLayout
-	Time  uint64
-	Klass uint64
-	Tid   uint32
-	Ns    uint32
-	Site  uint32
-	Pad   uint32
+	_        structs.HostLayout
+	Time     uint64
+	Klass    uint64
+	Tid      uint32
+	Ns       uint32
+	Site     uint32
+	Switches uint32
 }
 
 type EnterEnterSite struct {
@@ -57,6 +57,7 @@ const (
 	EnterMapEvents            = "events"
 	EnterMapHeaps             = "heaps"
 	EnterMapKeptStacks        = "kept_stacks"
+	EnterMapNmiEvents         = "nmi_events"
 	EnterMapPids              = "pids"
 	EnterMapProbeCounts       = "probe_counts"
 	EnterMapProbes            = "probes"
@@ -128,6 +129,7 @@ type EnterMapSpecs struct {
 	Events       *ebpf.MapSpec `ebpf:"events"`
 	Heaps        *ebpf.MapSpec `ebpf:"heaps"`
 	KeptStacks   *ebpf.MapSpec `ebpf:"kept_stacks"`
+	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids         *ebpf.MapSpec `ebpf:"pids"`
 	ProbeCounts  *ebpf.MapSpec `ebpf:"probe_counts"`
 	Probes       *ebpf.MapSpec `ebpf:"probes"`
@@ -175,6 +177,7 @@ type EnterMaps struct {
 	Events       *ebpf.Map `ebpf:"events"`
 	Heaps        *ebpf.Map `ebpf:"heaps"`
 	KeptStacks   *ebpf.Map `ebpf:"kept_stacks"`
+	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
 	Pids         *ebpf.Map `ebpf:"pids"`
 	ProbeCounts  *ebpf.Map `ebpf:"probe_counts"`
 	Probes       *ebpf.Map `ebpf:"probes"`
@@ -191,6 +194,7 @@ func (m *EnterMaps) Close() error {
 		m.Events,
 		m.Heaps,
 		m.KeptStacks,
+		m.NmiEvents,
 		m.Pids,
 		m.ProbeCounts,
 		m.Probes,

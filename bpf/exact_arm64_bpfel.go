@@ -94,6 +94,7 @@ const (
 	ExactMapEvents             = "events"
 	ExactMapExactCounters      = "exact_counters"
 	ExactMapMethods            = "methods"
+	ExactMapNmiEvents          = "nmi_events"
 	ExactMapNodeIds            = "node_ids"
 	ExactMapNodes              = "nodes"
 	ExactMapPids               = "pids"
@@ -179,6 +180,7 @@ type ExactMapSpecs struct {
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	ExactCounters *ebpf.MapSpec `ebpf:"exact_counters"`
 	Methods       *ebpf.MapSpec `ebpf:"methods"`
+	NmiEvents     *ebpf.MapSpec `ebpf:"nmi_events"`
 	NodeIds       *ebpf.MapSpec `ebpf:"node_ids"`
 	Nodes         *ebpf.MapSpec `ebpf:"nodes"`
 	Pids          *ebpf.MapSpec `ebpf:"pids"`
@@ -232,6 +234,7 @@ type ExactMaps struct {
 	Events        *ebpf.Map `ebpf:"events"`
 	ExactCounters *ebpf.Map `ebpf:"exact_counters"`
 	Methods       *ebpf.Map `ebpf:"methods"`
+	NmiEvents     *ebpf.Map `ebpf:"nmi_events"`
 	NodeIds       *ebpf.Map `ebpf:"node_ids"`
 	Nodes         *ebpf.Map `ebpf:"nodes"`
 	Pids          *ebpf.Map `ebpf:"pids"`
@@ -249,6 +252,7 @@ func (m *ExactMaps) Close() error {
 		m.Events,
 		m.ExactCounters,
 		m.Methods,
+		m.NmiEvents,
 		m.NodeIds,
 		m.Nodes,
 		m.Pids,

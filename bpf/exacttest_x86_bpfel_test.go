@@ -49,6 +49,7 @@ const (
 	ExactTestMapEvents          = "events"
 	ExactTestMapExactCounters   = "exact_counters"
 	ExactTestMapMethods         = "methods"
+	ExactTestMapNmiEvents       = "nmi_events"
 	ExactTestMapNodeIds         = "node_ids"
 	ExactTestMapNodes           = "nodes"
 	ExactTestMapPids            = "pids"
@@ -125,6 +126,7 @@ type ExactTestMapSpecs struct {
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	ExactCounters *ebpf.MapSpec `ebpf:"exact_counters"`
 	Methods       *ebpf.MapSpec `ebpf:"methods"`
+	NmiEvents     *ebpf.MapSpec `ebpf:"nmi_events"`
 	NodeIds       *ebpf.MapSpec `ebpf:"node_ids"`
 	Nodes         *ebpf.MapSpec `ebpf:"nodes"`
 	Pids          *ebpf.MapSpec `ebpf:"pids"`
@@ -173,6 +175,7 @@ type ExactTestMaps struct {
 	Events        *ebpf.Map `ebpf:"events"`
 	ExactCounters *ebpf.Map `ebpf:"exact_counters"`
 	Methods       *ebpf.Map `ebpf:"methods"`
+	NmiEvents     *ebpf.Map `ebpf:"nmi_events"`
 	NodeIds       *ebpf.Map `ebpf:"node_ids"`
 	Nodes         *ebpf.Map `ebpf:"nodes"`
 	Pids          *ebpf.Map `ebpf:"pids"`
@@ -190,6 +193,7 @@ func (m *ExactTestMaps) Close() error {
 		m.Events,
 		m.ExactCounters,
 		m.Methods,
+		m.NmiEvents,
 		m.NodeIds,
 		m.Nodes,
 		m.Pids,

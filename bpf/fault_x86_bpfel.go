@@ -21,6 +21,7 @@ const (
 	FaultMapEvents             = "events"
 	FaultMapHeaps              = "heaps"
 	FaultMapKeptStacks         = "kept_stacks"
+	FaultMapNmiEvents          = "nmi_events"
 	FaultMapPids               = "pids"
 	FaultMapProbeCounts        = "probe_counts"
 	FaultMapProbes             = "probes"
@@ -94,6 +95,7 @@ type FaultMapSpecs struct {
 	Events      *ebpf.MapSpec `ebpf:"events"`
 	Heaps       *ebpf.MapSpec `ebpf:"heaps"`
 	KeptStacks  *ebpf.MapSpec `ebpf:"kept_stacks"`
+	NmiEvents   *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids        *ebpf.MapSpec `ebpf:"pids"`
 	ProbeCounts *ebpf.MapSpec `ebpf:"probe_counts"`
 	Probes      *ebpf.MapSpec `ebpf:"probes"`
@@ -141,6 +143,7 @@ type FaultMaps struct {
 	Events      *ebpf.Map `ebpf:"events"`
 	Heaps       *ebpf.Map `ebpf:"heaps"`
 	KeptStacks  *ebpf.Map `ebpf:"kept_stacks"`
+	NmiEvents   *ebpf.Map `ebpf:"nmi_events"`
 	Pids        *ebpf.Map `ebpf:"pids"`
 	ProbeCounts *ebpf.Map `ebpf:"probe_counts"`
 	Probes      *ebpf.Map `ebpf:"probes"`
@@ -156,6 +159,7 @@ func (m *FaultMaps) Close() error {
 		m.Events,
 		m.Heaps,
 		m.KeptStacks,
+		m.NmiEvents,
 		m.Pids,
 		m.ProbeCounts,
 		m.Probes,

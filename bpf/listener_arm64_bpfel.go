@@ -47,6 +47,7 @@ const (
 	ListenerMapEvents               = "events"
 	ListenerMapListenerEnds         = "listener_ends"
 	ListenerMapListenerWindows      = "listener_windows"
+	ListenerMapNmiEvents            = "nmi_events"
 	ListenerMapPids                 = "pids"
 	ListenerMapProcesses            = "processes"
 	ListenerProgListenerBreakpoint  = "listener_breakpoint"
@@ -109,6 +110,7 @@ type ListenerMapSpecs struct {
 	Events          *ebpf.MapSpec `ebpf:"events"`
 	ListenerEnds    *ebpf.MapSpec `ebpf:"listener_ends"`
 	ListenerWindows *ebpf.MapSpec `ebpf:"listener_windows"`
+	NmiEvents       *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids            *ebpf.MapSpec `ebpf:"pids"`
 	Processes       *ebpf.MapSpec `ebpf:"processes"`
 }
@@ -147,6 +149,7 @@ type ListenerMaps struct {
 	Events          *ebpf.Map `ebpf:"events"`
 	ListenerEnds    *ebpf.Map `ebpf:"listener_ends"`
 	ListenerWindows *ebpf.Map `ebpf:"listener_windows"`
+	NmiEvents       *ebpf.Map `ebpf:"nmi_events"`
 	Pids            *ebpf.Map `ebpf:"pids"`
 	Processes       *ebpf.Map `ebpf:"processes"`
 }
@@ -158,6 +161,7 @@ func (m *ListenerMaps) Close() error {
 		m.Events,
 		m.ListenerEnds,
 		m.ListenerWindows,
+		m.NmiEvents,
 		m.Pids,
 		m.Processes,
 	)

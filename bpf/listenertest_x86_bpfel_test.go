@@ -56,6 +56,7 @@ const (
 	ListenerTestMapEvents                = "events"
 	ListenerTestMapListenerEnds          = "listener_ends"
 	ListenerTestMapListenerWindows       = "listener_windows"
+	ListenerTestMapNmiEvents             = "nmi_events"
 	ListenerTestMapPids                  = "pids"
 	ListenerTestMapProcesses             = "processes"
 	ListenerTestProgPlayHit              = "play_hit"
@@ -119,6 +120,7 @@ type ListenerTestMapSpecs struct {
 	Events          *ebpf.MapSpec `ebpf:"events"`
 	ListenerEnds    *ebpf.MapSpec `ebpf:"listener_ends"`
 	ListenerWindows *ebpf.MapSpec `ebpf:"listener_windows"`
+	NmiEvents       *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids            *ebpf.MapSpec `ebpf:"pids"`
 	Processes       *ebpf.MapSpec `ebpf:"processes"`
 }
@@ -158,6 +160,7 @@ type ListenerTestMaps struct {
 	Events          *ebpf.Map `ebpf:"events"`
 	ListenerEnds    *ebpf.Map `ebpf:"listener_ends"`
 	ListenerWindows *ebpf.Map `ebpf:"listener_windows"`
+	NmiEvents       *ebpf.Map `ebpf:"nmi_events"`
 	Pids            *ebpf.Map `ebpf:"pids"`
 	Processes       *ebpf.Map `ebpf:"processes"`
 }
@@ -169,6 +172,7 @@ func (m *ListenerTestMaps) Close() error {
 		m.Events,
 		m.ListenerEnds,
 		m.ListenerWindows,
+		m.NmiEvents,
 		m.Pids,
 		m.Processes,
 	)

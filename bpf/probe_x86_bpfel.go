@@ -218,6 +218,7 @@ const (
 	ProbeMapHeaps               = "heaps"
 	ProbeMapKeptStacks          = "kept_stacks"
 	ProbeMapNameSites           = "name_sites"
+	ProbeMapNmiEvents           = "nmi_events"
 	ProbeMapParked              = "parked"
 	ProbeMapPauses              = "pauses"
 	ProbeMapPids                = "pids"
@@ -349,6 +350,7 @@ type ProbeMapSpecs struct {
 	Heaps       *ebpf.MapSpec `ebpf:"heaps"`
 	KeptStacks  *ebpf.MapSpec `ebpf:"kept_stacks"`
 	NameSites   *ebpf.MapSpec `ebpf:"name_sites"`
+	NmiEvents   *ebpf.MapSpec `ebpf:"nmi_events"`
 	Parked      *ebpf.MapSpec `ebpf:"parked"`
 	Pauses      *ebpf.MapSpec `ebpf:"pauses"`
 	Pids        *ebpf.MapSpec `ebpf:"pids"`
@@ -420,6 +422,7 @@ type ProbeMaps struct {
 	Heaps       *ebpf.Map `ebpf:"heaps"`
 	KeptStacks  *ebpf.Map `ebpf:"kept_stacks"`
 	NameSites   *ebpf.Map `ebpf:"name_sites"`
+	NmiEvents   *ebpf.Map `ebpf:"nmi_events"`
 	Parked      *ebpf.Map `ebpf:"parked"`
 	Pauses      *ebpf.Map `ebpf:"pauses"`
 	Pids        *ebpf.Map `ebpf:"pids"`
@@ -444,6 +447,7 @@ func (m *ProbeMaps) Close() error {
 		m.Heaps,
 		m.KeptStacks,
 		m.NameSites,
+		m.NmiEvents,
 		m.Parked,
 		m.Pauses,
 		m.Pids,

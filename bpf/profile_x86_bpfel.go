@@ -86,25 +86,26 @@ const (
 	ProfileCounterCALLS_ATTEMPTED                 ProfileCounter = 19
 	ProfileCounterCALLS_DELIVERED                 ProfileCounter = 20
 	ProfileCounterCALLS_DROPPED_RING_FULL         ProfileCounter = 21
-	ProfileCounterCALL_HITS                       ProfileCounter = 22
-	ProfileCounterCALL_HITS_REFUSED               ProfileCounter = 23
-	ProfileCounterBURSTS_ARMED                    ProfileCounter = 24
-	ProfileCounterBURSTS_SKIPPED                  ProfileCounter = 25
-	ProfileCounterNS_CALLS                        ProfileCounter = 26
-	ProfileCounterSAMPLES_LINKED                  ProfileCounter = 27
-	ProfileCounterSAMPLES_PARTIAL                 ProfileCounter = 28
-	ProfileCounterSTACKS_DISPLACED                ProfileCounter = 29
-	ProfileCounterPROBE_HITS                      ProfileCounter = 30
-	ProfileCounterOBSERVATIONS_ATTEMPTED          ProfileCounter = 31
-	ProfileCounterOBSERVATIONS_DELIVERED          ProfileCounter = 32
-	ProfileCounterOBSERVATIONS_DROPPED_RING_FULL  ProfileCounter = 33
-	ProfileCounterOBSERVATIONS_DROPPED_BUSY       ProfileCounter = 34
-	ProfileCounterOBSERVATIONS_DROPPED_TABLE_FULL ProfileCounter = 35
-	ProfileCounterNS_PROBES                       ProfileCounter = 36
-	ProfileCounterMETHODS_CHANGED                 ProfileCounter = 37
-	ProfileCounterHITS_UNATTACHED                 ProfileCounter = 38
-	ProfileCounterPROCESSES_REFUSED               ProfileCounter = 39
-	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 40
+	ProfileCounterCALLS_DROPPED_NO_DRAFT          ProfileCounter = 22
+	ProfileCounterCALL_HITS                       ProfileCounter = 23
+	ProfileCounterCALL_HITS_REFUSED               ProfileCounter = 24
+	ProfileCounterBURSTS_ARMED                    ProfileCounter = 25
+	ProfileCounterBURSTS_SKIPPED                  ProfileCounter = 26
+	ProfileCounterNS_CALLS                        ProfileCounter = 27
+	ProfileCounterSAMPLES_LINKED                  ProfileCounter = 28
+	ProfileCounterSAMPLES_PARTIAL                 ProfileCounter = 29
+	ProfileCounterSTACKS_DISPLACED                ProfileCounter = 30
+	ProfileCounterPROBE_HITS                      ProfileCounter = 31
+	ProfileCounterOBSERVATIONS_ATTEMPTED          ProfileCounter = 32
+	ProfileCounterOBSERVATIONS_DELIVERED          ProfileCounter = 33
+	ProfileCounterOBSERVATIONS_DROPPED_RING_FULL  ProfileCounter = 34
+	ProfileCounterOBSERVATIONS_DROPPED_BUSY       ProfileCounter = 35
+	ProfileCounterOBSERVATIONS_DROPPED_TABLE_FULL ProfileCounter = 36
+	ProfileCounterNS_PROBES                       ProfileCounter = 37
+	ProfileCounterMETHODS_CHANGED                 ProfileCounter = 38
+	ProfileCounterHITS_UNATTACHED                 ProfileCounter = 39
+	ProfileCounterPROCESSES_REFUSED               ProfileCounter = 40
+	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 41
 )
 
 type ProfileEpochs struct {
@@ -485,6 +486,7 @@ const (
 	ProfileMapEvents             = "events"
 	ProfileMapKeptStacks         = "kept_stacks"
 	ProfileMapKnownLinks         = "known_links"
+	ProfileMapNmiEvents          = "nmi_events"
 	ProfileMapPids               = "pids"
 	ProfileMapProcesses          = "processes"
 	ProfileMapScratches          = "scratches"
@@ -574,6 +576,7 @@ type ProfileMapSpecs struct {
 	Events      *ebpf.MapSpec `ebpf:"events"`
 	KeptStacks  *ebpf.MapSpec `ebpf:"kept_stacks"`
 	KnownLinks  *ebpf.MapSpec `ebpf:"known_links"`
+	NmiEvents   *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids        *ebpf.MapSpec `ebpf:"pids"`
 	Processes   *ebpf.MapSpec `ebpf:"processes"`
 	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
@@ -633,6 +636,7 @@ type ProfileMaps struct {
 	Events      *ebpf.Map `ebpf:"events"`
 	KeptStacks  *ebpf.Map `ebpf:"kept_stacks"`
 	KnownLinks  *ebpf.Map `ebpf:"known_links"`
+	NmiEvents   *ebpf.Map `ebpf:"nmi_events"`
 	Pids        *ebpf.Map `ebpf:"pids"`
 	Processes   *ebpf.Map `ebpf:"processes"`
 	Scratches   *ebpf.Map `ebpf:"scratches"`
@@ -647,6 +651,7 @@ func (m *ProfileMaps) Close() error {
 		m.Events,
 		m.KeptStacks,
 		m.KnownLinks,
+		m.NmiEvents,
 		m.Pids,
 		m.Processes,
 		m.Scratches,

@@ -146,9 +146,11 @@ const (
 	UsdtMapCounters          = "counters"
 	UsdtMapEpochs            = "epochs"
 	UsdtMapEvents            = "events"
+	UsdtMapNmiEvents         = "nmi_events"
 	UsdtMapPids              = "pids"
 	UsdtMapProcesses         = "processes"
 	UsdtMapUsdtClosed        = "usdt_closed"
+	UsdtMapUsdtDrafts        = "usdt_drafts"
 	UsdtMapUsdtEdges         = "usdt_edges"
 	UsdtMapUsdtGuests        = "usdt_guests"
 	UsdtMapUsdtNotices       = "usdt_notices"
@@ -218,9 +220,11 @@ type UsdtMapSpecs struct {
 	Counters    *ebpf.MapSpec `ebpf:"counters"`
 	Epochs      *ebpf.MapSpec `ebpf:"epochs"`
 	Events      *ebpf.MapSpec `ebpf:"events"`
+	NmiEvents   *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids        *ebpf.MapSpec `ebpf:"pids"`
 	Processes   *ebpf.MapSpec `ebpf:"processes"`
 	UsdtClosed  *ebpf.MapSpec `ebpf:"usdt_closed"`
+	UsdtDrafts  *ebpf.MapSpec `ebpf:"usdt_drafts"`
 	UsdtEdges   *ebpf.MapSpec `ebpf:"usdt_edges"`
 	UsdtGuests  *ebpf.MapSpec `ebpf:"usdt_guests"`
 	UsdtNotices *ebpf.MapSpec `ebpf:"usdt_notices"`
@@ -262,9 +266,11 @@ type UsdtMaps struct {
 	Counters    *ebpf.Map `ebpf:"counters"`
 	Epochs      *ebpf.Map `ebpf:"epochs"`
 	Events      *ebpf.Map `ebpf:"events"`
+	NmiEvents   *ebpf.Map `ebpf:"nmi_events"`
 	Pids        *ebpf.Map `ebpf:"pids"`
 	Processes   *ebpf.Map `ebpf:"processes"`
 	UsdtClosed  *ebpf.Map `ebpf:"usdt_closed"`
+	UsdtDrafts  *ebpf.Map `ebpf:"usdt_drafts"`
 	UsdtEdges   *ebpf.Map `ebpf:"usdt_edges"`
 	UsdtGuests  *ebpf.Map `ebpf:"usdt_guests"`
 	UsdtNotices *ebpf.Map `ebpf:"usdt_notices"`
@@ -277,9 +283,11 @@ func (m *UsdtMaps) Close() error {
 		m.Counters,
 		m.Epochs,
 		m.Events,
+		m.NmiEvents,
 		m.Pids,
 		m.Processes,
 		m.UsdtClosed,
+		m.UsdtDrafts,
 		m.UsdtEdges,
 		m.UsdtGuests,
 		m.UsdtNotices,

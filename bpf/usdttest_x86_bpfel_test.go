@@ -134,9 +134,11 @@ const (
 	UsdtTestMapCounters          = "counters"
 	UsdtTestMapEpochs            = "epochs"
 	UsdtTestMapEvents            = "events"
+	UsdtTestMapNmiEvents         = "nmi_events"
 	UsdtTestMapPids              = "pids"
 	UsdtTestMapProcesses         = "processes"
 	UsdtTestMapUsdtClosed        = "usdt_closed"
+	UsdtTestMapUsdtDrafts        = "usdt_drafts"
 	UsdtTestMapUsdtEdges         = "usdt_edges"
 	UsdtTestMapUsdtGuests        = "usdt_guests"
 	UsdtTestMapUsdtNotices       = "usdt_notices"
@@ -206,9 +208,11 @@ type UsdtTestMapSpecs struct {
 	Counters    *ebpf.MapSpec `ebpf:"counters"`
 	Epochs      *ebpf.MapSpec `ebpf:"epochs"`
 	Events      *ebpf.MapSpec `ebpf:"events"`
+	NmiEvents   *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids        *ebpf.MapSpec `ebpf:"pids"`
 	Processes   *ebpf.MapSpec `ebpf:"processes"`
 	UsdtClosed  *ebpf.MapSpec `ebpf:"usdt_closed"`
+	UsdtDrafts  *ebpf.MapSpec `ebpf:"usdt_drafts"`
 	UsdtEdges   *ebpf.MapSpec `ebpf:"usdt_edges"`
 	UsdtGuests  *ebpf.MapSpec `ebpf:"usdt_guests"`
 	UsdtNotices *ebpf.MapSpec `ebpf:"usdt_notices"`
@@ -248,9 +252,11 @@ type UsdtTestMaps struct {
 	Counters    *ebpf.Map `ebpf:"counters"`
 	Epochs      *ebpf.Map `ebpf:"epochs"`
 	Events      *ebpf.Map `ebpf:"events"`
+	NmiEvents   *ebpf.Map `ebpf:"nmi_events"`
 	Pids        *ebpf.Map `ebpf:"pids"`
 	Processes   *ebpf.Map `ebpf:"processes"`
 	UsdtClosed  *ebpf.Map `ebpf:"usdt_closed"`
+	UsdtDrafts  *ebpf.Map `ebpf:"usdt_drafts"`
 	UsdtEdges   *ebpf.Map `ebpf:"usdt_edges"`
 	UsdtGuests  *ebpf.Map `ebpf:"usdt_guests"`
 	UsdtNotices *ebpf.Map `ebpf:"usdt_notices"`
@@ -263,9 +269,11 @@ func (m *UsdtTestMaps) Close() error {
 		m.Counters,
 		m.Epochs,
 		m.Events,
+		m.NmiEvents,
 		m.Pids,
 		m.Processes,
 		m.UsdtClosed,
+		m.UsdtDrafts,
 		m.UsdtEdges,
 		m.UsdtGuests,
 		m.UsdtNotices,

@@ -69,6 +69,7 @@ const (
 	WalkTestMapEvents         = "events"
 	WalkTestMapKeptStacks     = "kept_stacks"
 	WalkTestMapKnownLinks     = "known_links"
+	WalkTestMapNmiEvents      = "nmi_events"
 	WalkTestMapPids           = "pids"
 	WalkTestMapProcesses      = "processes"
 	WalkTestMapSamples        = "samples"
@@ -153,6 +154,7 @@ type WalkTestMapSpecs struct {
 	Events      *ebpf.MapSpec `ebpf:"events"`
 	KeptStacks  *ebpf.MapSpec `ebpf:"kept_stacks"`
 	KnownLinks  *ebpf.MapSpec `ebpf:"known_links"`
+	NmiEvents   *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids        *ebpf.MapSpec `ebpf:"pids"`
 	Processes   *ebpf.MapSpec `ebpf:"processes"`
 	Samples     *ebpf.MapSpec `ebpf:"samples"`
@@ -201,6 +203,7 @@ type WalkTestMaps struct {
 	Events      *ebpf.Map `ebpf:"events"`
 	KeptStacks  *ebpf.Map `ebpf:"kept_stacks"`
 	KnownLinks  *ebpf.Map `ebpf:"known_links"`
+	NmiEvents   *ebpf.Map `ebpf:"nmi_events"`
 	Pids        *ebpf.Map `ebpf:"pids"`
 	Processes   *ebpf.Map `ebpf:"processes"`
 	Samples     *ebpf.Map `ebpf:"samples"`
@@ -217,6 +220,7 @@ func (m *WalkTestMaps) Close() error {
 		m.Events,
 		m.KeptStacks,
 		m.KnownLinks,
+		m.NmiEvents,
 		m.Pids,
 		m.Processes,
 		m.Samples,

@@ -28,6 +28,7 @@ const (
 	ReplayMapCounters          = "counters"
 	ReplayMapEpochs            = "epochs"
 	ReplayMapEvents            = "events"
+	ReplayMapNmiEvents         = "nmi_events"
 	ReplayMapPids              = "pids"
 	ReplayMapProcesses         = "processes"
 	ReplayMapReplayCalls       = "replay_calls"
@@ -88,6 +89,7 @@ type ReplayMapSpecs struct {
 	Counters    *ebpf.MapSpec `ebpf:"counters"`
 	Epochs      *ebpf.MapSpec `ebpf:"epochs"`
 	Events      *ebpf.MapSpec `ebpf:"events"`
+	NmiEvents   *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids        *ebpf.MapSpec `ebpf:"pids"`
 	Processes   *ebpf.MapSpec `ebpf:"processes"`
 	ReplayCalls *ebpf.MapSpec `ebpf:"replay_calls"`
@@ -124,6 +126,7 @@ type ReplayMaps struct {
 	Counters    *ebpf.Map `ebpf:"counters"`
 	Epochs      *ebpf.Map `ebpf:"epochs"`
 	Events      *ebpf.Map `ebpf:"events"`
+	NmiEvents   *ebpf.Map `ebpf:"nmi_events"`
 	Pids        *ebpf.Map `ebpf:"pids"`
 	Processes   *ebpf.Map `ebpf:"processes"`
 	ReplayCalls *ebpf.Map `ebpf:"replay_calls"`
@@ -134,6 +137,7 @@ func (m *ReplayMaps) Close() error {
 		m.Counters,
 		m.Epochs,
 		m.Events,
+		m.NmiEvents,
 		m.Pids,
 		m.Processes,
 		m.ReplayCalls,
