@@ -14,6 +14,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type Options struct {
 	Frequency    int           // samples a second of CPU time, per CPU; 0 means DefaultFrequency
 	PIDs         []int         // only these processes and the children they start; nil means all
 	Filter       bool          // choose processes in the kernel even if PIDs is empty (more are added with Choose)
+	MaxContexts  int           // that open windows hold, all together; 0 means DefaultMaxContexts
 	RingBytes    uint32        // of the event stream's buffer, a power of two; 0 means bpf.DefaultRingBytes
 	NameDeadline time.Duration // how long closing a window waits for names; 0 means 2 s
 	Proc         proc.Root     // where procfs is; "" means /proc
@@ -58,6 +60,9 @@ type Options struct {
 const DefaultFrequency = 99
 
 const namingWorkers = 3
+
+// DefaultMaxContexts is how many calling contexts windows hold where memory is not short: some 400 MB with their names.
+const DefaultMaxContexts = 1 << 22
 
 // upkeepInterval is how often the agent looks for CPUs that came or went, and for processes whose end it missed.
 const upkeepInterval = 10 * time.Second
@@ -98,6 +103,7 @@ type Agent struct {
 	mu          sync.Mutex
 	table       map[int]*process     // by pid: who has it now
 	windows     map[*Window]struct{} // open
+	contexts    int                  // of all windows
 	closing     map[*Window]struct{} // closed, and not yet named
 	dirty       map[*process]struct{}
 	urgent      bool            // what is in dirty must not wait
@@ -115,6 +121,8 @@ type Agent struct {
 	splicing    splicing        // of partial walks
 	rates       chainRates      // of contexts that are chained
 }
+
+func (o *Options) maxContexts() int { return cmp.Or(o.MaxContexts, DefaultMaxContexts) }
 
 const noTime = ^uint64(0)
 

@@ -63,13 +63,15 @@ func depthsOf(s *bpf.Sample) rawFrame {
 // depths is what depthsOf noted.
 func (r rawFrame) depths() []uint32 { return []uint32{uint32(r.frame >> 32), uint32(r.frame)} }
 
-// fold adds a sample to what the window has of a thread. It tells whether there are frames that are new to the window.
-func (t *rawThread) fold(s taken) (fresh bool) {
+// fold adds a sample to what the window has of a thread. It tells whether there are frames that are new to the window. Without
+// room for more contexts the sample counts for the deepest one of its callers that is there.
+func (t *rawThread) fold(s taken, room bool) (fresh bool) {
 	if t.name == "" {
 		t.name = cString(s.Comm)
 	}
 	if s.Depths != nil {
 		if key := linkKey(s); key != nil {
+			limit(&t.links, room)
 			t.links.Add(append(key, depthsOf(s.Sample)), 1)
 		}
 	}
@@ -79,6 +81,7 @@ func (t *rawThread) fold(s taken) (fresh bool) {
 		tree = &t.waiting
 		stack = append(stack, depthsOf(s.Sample))
 	}
+	limit(tree, room)
 	n := tree.Len()
 	tree.AddNew(stack, s.fresh, 1)
 	switch {
@@ -92,6 +95,22 @@ func (t *rawThread) fold(s taken) (fresh bool) {
 		t.count.walked++
 	}
 	return tree.Len() != n
+}
+
+// limit ends the growth of a tree, for good, if there is no room for more contexts.
+func limit(t *rawTree, room bool) {
+	if !room {
+		t.Limit = max(t.Len(), 1) // 0 would be the default
+	}
+}
+
+// contexts is how many the thread's trees have.
+func (t *rawThread) contexts() int {
+	n := t.waiting.Len() + t.links.Len()
+	for i := range t.trees {
+		n += t.trees[i].Len()
+	}
+	return n
 }
 
 // linkKey is the link of a sample without what differs from sample to sample: the leaf's place and the kernel's frames. It is

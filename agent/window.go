@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -27,6 +28,7 @@ type Window struct {
 	filtered  uint64 // samples of processes that are not in pids
 	received  uint64
 	folded    uint64
+	contexts  int // in all trees of processes
 	discarded map[string]uint64
 	covered   coveredParts // set when the window is closed
 }
@@ -88,7 +90,12 @@ func (w *Window) add(p *process, s taken) (fresh bool) {
 		threads[key] = t
 	}
 	w.folded++
-	return t.fold(s)
+	before := t.contexts()
+	fresh = t.fold(s, w.agent.contexts < w.agent.opt.maxContexts())
+	grown := t.contexts() - before
+	w.contexts += grown
+	w.agent.contexts += grown
+	return fresh
 }
 
 // callSet is where calls of p are folded.
@@ -159,6 +166,10 @@ func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 	a.mu.Unlock()
 	p := a.newProfile(w, end, after)
 	p.Comments = append(p.Comments, a.roomNotes(&w.before.kernel, &after.kernel)...)
+	if n := w.cut(); n > 0 {
+		p.Comments = append(p.Comments, fmt.Sprintf("%d samples count for a caller of the method that ran: the agent's memory has room for %d contexts; "+
+			"give it more, or sample fewer processes or shorter windows", n, a.opt.maxContexts()))
+	}
 	if a.events != nil {
 		p.EventCounts = after.eventsSince(w.before, a.events.trapTime())
 		a.countObjects(ctx, w, processes, after, p)
@@ -199,6 +210,18 @@ func (w *Window) finish(end time.Time, next *Window) (processes []*process, afte
 		a.windows[next] = struct{}{}
 	}
 	return slices.SortedFunc(maps.Keys(w.processes), earlier), after
+}
+
+// cut is how many samples found no room for their whole context; the window is closed.
+func (w *Window) cut() (samples uint64) {
+	for _, threads := range w.processes {
+		for _, t := range threads {
+			for i := range t.trees {
+				samples += t.trees[i].Overflow()
+			}
+		}
+	}
+	return samples
 }
 
 // profileOf is a process's part of the profile. If the agent panics over it, the process has none.
@@ -269,6 +292,8 @@ func (a *Agent) release(w *Window) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.closing, w)
+	a.contexts -= w.contexts
+	w.contexts = 0
 	for p := range w.processes {
 		p.holders--
 		a.trim(p)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"unsafe"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -150,5 +151,39 @@ func TestSweep(t *testing.T) {
 	}
 	if n := a.nameCount.Load(); n != 1 {
 		t.Errorf("%d names are left, want 1", n)
+	}
+}
+
+// All windows together hold a bounded number of contexts, whatever threads there are. Every sample is counted, those without room
+// for a caller of the method that ran, and the profile says how many these are.
+func TestWindowRoom(t *testing.T) {
+	const room, threads, each = 50, 20, 100
+	a, w := testAgent()
+	a.opt.MaxContexts = room
+	java := identity{pid: 4711, start: 5_000_000_123}
+	for i := range uint64(threads * each) {
+		s := sampleRecord(java, nativeFrame+bpf.Frame(i), nativeFrame+bpf.Frame(i%7), nativeFrame)
+		(*bpf.ProfileSample)(unsafe.Pointer(unsafe.SliceData(s))).Header.Tid = uint32(4711 + i%threads)
+		a.handle(s)
+	}
+	// A sample may bring as many contexts as it has frames, and a tree that may not grow has one.
+	if most := room + 3 + threads; w.contexts > most || a.contexts != w.contexts {
+		t.Errorf("%d contexts in the window, %d in all, want %d at most", w.contexts, a.contexts, most)
+	}
+	var total uint64
+	for _, of := range w.processes {
+		for _, thread := range of {
+			total += thread.trees[Certain].Total()
+		}
+	}
+	if total != threads*each || w.folded != total {
+		t.Errorf("%d samples in trees, %d folded, want %d", total, w.folded, threads*each)
+	}
+	if n := w.cut(); n < threads*each-room || n >= threads*each {
+		t.Errorf("%d samples are cut of %d, with room for %d contexts", n, threads*each, room)
+	}
+	a.release(w)
+	if a.contexts != 0 {
+		t.Errorf("%d contexts are left of a window that is gone", a.contexts)
 	}
 }

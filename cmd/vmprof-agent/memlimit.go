@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
 // cgroupShare of the cgroup's memory limit is the Go heap's: the rest is for the kernel side, whose maps and buffers count
@@ -31,6 +33,13 @@ func limitMemory(log *slog.Logger) {
 		debug.SetMemoryLimit(heap)
 		log.Debug("memory limit of the cgroup", "bytes", limit, "heap", heap)
 	}
+}
+
+// maxContexts is how many calling contexts fit into a heap of that limit, beside what else is there: one takes some 50 bytes while it
+// is recorded, and as much again as part of a profile.
+func maxContexts(heap int64) int {
+	const bytes, least = 350, 1 << 16
+	return int(min(max(heap/bytes, least), agent.DefaultMaxContexts))
 }
 
 // cgroupLimit returns the lowest memory limit of a process's cgroup and those above it, math.MaxInt64 for none. process is

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
 // The lowest limit of the cgroup and of those above it counts, in both versions, in containers and on hosts.
@@ -54,5 +56,15 @@ func TestCgroupLimit(t *testing.T) {
 	}
 	if _, err := cgroupLimit(t.TempDir(), ""); err == nil {
 		t.Error("no error where there is no procfs")
+	}
+}
+
+func TestMaxContexts(t *testing.T) {
+	for heap, want := range map[int64]int{
+		math.MaxInt64: agent.DefaultMaxContexts, 350 * 500_000: 500_000, 1 << 20: 1 << 16, 0: 1 << 16,
+	} {
+		if got := maxContexts(heap); got != want {
+			t.Errorf("maxContexts(%d) = %d, want %d", heap, got, want)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -139,7 +140,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	options := agent.Options{
 		Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: logger(o.verbose, stderr),
-		Settle: settle(written...),
+		Settle: settle(written...), MaxContexts: maxContexts(debug.SetMemoryLimit(-1)),
 	}
 	o.apply(&options)
 	o.contexts.apply(&options)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -111,7 +112,9 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	limitMemory(log)
 	// There is nothing to read anew: the web configuration is read for each connection and request.
 	signal.Ignore(syscall.SIGHUP)
-	options := agent.Options{Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: log, Settle: settle()}
+	options := agent.Options{
+		Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: log, Settle: settle(), MaxContexts: maxContexts(debug.SetMemoryLimit(-1)),
+	}
 	o.apply(&options)
 	o.contexts.apply(&options)
 	a, err := agent.New(ctx, options)
