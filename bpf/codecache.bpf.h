@@ -32,8 +32,8 @@ static __always_inline bool in_code_cache(const struct hotspot_process *vm, __u6
 	return pc >= vm->code_low && pc < vm->code_high;
 }
 
-/* Address of the CodeBlob around pc, 0 if there is none. */
-static __always_inline __u64 blob_at(const struct hotspot_process *vm, __u64 pc)
+/* Address of the CodeBlob around pc, 0 if there is none; adds the words read to reads. */
+static __always_inline __u64 find_blob(const struct hotspot_process *vm, __u64 pc, __u32 *reads)
 {
 	__u64 low = 0, map = 0, i;
 	__u8 tag = 0;
@@ -48,6 +48,7 @@ static __always_inline __u64 blob_at(const struct hotspot_process *vm, __u64 pc)
 		return 0;
 	i = (pc - low) >> (vm->segment_shift & 31);
 	for (int hop = 0; hop < SEGMENT_HOPS; hop++) {
+		(*reads)++;
 		if (bpf_probe_read_user(&tag, 1, (void *)(map + i)))
 			return 0;
 		if (tag == 0)
@@ -57,4 +58,11 @@ static __always_inline __u64 blob_at(const struct hotspot_process *vm, __u64 pc)
 		i -= tag;
 	}
 	return 0;
+}
+
+static __always_inline __u64 blob_at(const struct hotspot_process *vm, __u64 pc)
+{
+	__u32 reads = 0;
+
+	return find_blob(vm, pc, &reads);
 }

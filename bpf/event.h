@@ -50,7 +50,7 @@ enum walk_end {
 	END_NO_ANCHOR,	  /* Java thread in native code, and no way back to its Java frames was found */
 	END_UNSUPPORTED,  /* this architecture or build of the VM cannot be walked yet */
 	END_KNOWN,	  /* the rest is known: SAMPLE_LINK, or SAMPLE_SHARED */
-	END_SCAN,	  /* Java: SCAN_BUDGET words were searched for return addresses, and more would have to be */
+	END_SCAN,	  /* Java: SCAN_BUDGET words were searched for return addresses or LOOKUP_BUDGET read of headers of code, and more would have to be */
 	END_COUNT,
 };
 

@@ -66,3 +66,49 @@ func TestKernelScanBudgetIsOfOneSample(t *testing.T) {
 		}
 	}
 }
+
+// A stack of frames none of which was met before: each one's code is found by steps through the VM's map, as many as the walk takes
+// at most, and each lies in a piece of the stack of its own. One walk reads so much and no more; what it has learned is there for the
+// next one.
+func TestKernelUnknownFrames(t *testing.T) {
+	const (
+		frames, words = MaxUserFrames - 1, 512
+		hops          = 23 // SEGMENT_HOPS takes one more, to the blob's first segment
+	)
+	w := newWalker(t)
+	pinned(t)
+	vm := newFakeVM(t, builds[1])
+	w.attach(t, vm)
+	s := vm.newStack(t, (frames+2)*words*8)
+	var b *blob
+	for i := range frames {
+		if i%hops == 0 {
+			b = vm.newBlob(vm.NameNmethod, make([]byte, hops<<vm.SegmentShift), words, 0)
+			first := (b.begin - vm.code.base) >> vm.SegmentShift
+			for segment := uint64(1); segment < hops; segment++ {
+				vm.segments.mem[first+segment] = 1 // back by one at a time
+			}
+		}
+		s.compiled(b, uint64(i%hops)<<vm.SegmentShift+64)
+	}
+	const lookupBudget, blobWords = 8192, 9 // LOOKUP_BUDGET, BLOB_WORDS
+	walks, got := 0, 0
+	for got < frames {
+		misses, fills := w.counter(t, SegmentMisses), w.counter(t, WindowFills)
+		var sample Sample
+		ns := w.walkInto(t, s.request(), &sample)
+		misses, fills = w.counter(t, SegmentMisses)-misses, w.counter(t, WindowFills)-fills
+		walks++
+		t.Logf("%d frames, ended by %q: %d segments looked up, %d pieces of stack copied, %d ns", len(sample.User), sample.End, misses, fills, ns)
+		if misses > lookupBudget/(blobWords+1) || fills > uint64(len(sample.User))+1 {
+			t.Errorf("%d segments were looked up, %d pieces of stack copied", misses, fills)
+		}
+		if len(sample.User) <= got || len(sample.User) < frames && sample.End != EndScan {
+			t.Fatalf("walk %d has %d frames, ended by %q; the one before had %d", walks, len(sample.User), sample.End, got)
+		}
+		got = len(sample.User)
+	}
+	if walks < 2 {
+		t.Error("one walk read everything")
+	}
+}

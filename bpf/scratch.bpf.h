@@ -14,6 +14,7 @@
 #define THREADS 256	  /* a power of two */
 #define SCAN_WORDS 96	  /* how far up a return address is searched: leaf calls' frames are small */
 #define SCAN_BUDGET 512	  /* words that are searched for one sample. A word takes one read of the target at most */
+#define LOOKUP_BUDGET 8192 /* words of the VM's map of code, and of code's headers, that are read for one sample */
 #define FIT_WORDS 32	  /* what the budget is charged for looking at the code behind one word */
 
 /* What the walker needs to know of the code around one pc. Also caches methods, under tag = Method* | 1 << 63. */
@@ -81,6 +82,7 @@ struct scratch {
 		__u32 own, shared; /* partial: frames up to the kept ones, 0 if all; kept levels behind */
 		__u32 placed; /* of the frames pushed so far, those whose place was noted */
 		__u32 scan_left; /* of SCAN_BUDGET */
+		__u32 lookup_left; /* of LOOKUP_BUDGET */
 		__u64 method_const, method_shape; /* as in struct seen_method: of the method that see_method is asked about */
 	} start; /* of one sample; what the verifier need not follow, and no stack has room for */
 	struct {

@@ -43,20 +43,34 @@ static __always_inline __u32 deopt_offset(const struct hotspot_process *vm, __u6
 	return handler ? handler - begin : 0;
 }
 
+/* Takes words that are read of what describes code from the sample's budget. */
+static __always_inline void spend_lookup(struct scratch *s, __u32 words)
+{
+	__u32 left = s->start.lookup_left;
+
+	s->start.lookup_left = left > words ? left - words : 0;
+}
+
+#define BLOB_WORDS 9 /* that segment_find reads of a blob at most */
+
 /* Reads the blob around pc into scratch.found. Returns 0 or why that failed (enum walk_end). */
 __noinline int segment_find(__u32 pid, __u64 pc)
 {
 	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
+	__u32 reads = BLOB_WORDS;
 	struct segment *f;
 	__u64 blob;
 
 	if (!vm || !s)
 		return END_READ;
+	if (!s->start.lookup_left)
+		return END_SCAN;
 	count(SEGMENT_MISSES, 1);
 	if (!in_code_cache(vm, pc))
 		return END_NO_CODE;
-	blob = blob_at(vm, pc);
+	blob = find_blob(vm, pc, &reads);
+	spend_lookup(s, reads);
 	if (!blob)
 		return END_NO_BLOB;
 
@@ -97,8 +111,15 @@ static __always_inline __u32 segment_slot(__u64 tag)
 __noinline int segment_same(__u32 pid, __u64 pc, __u64 live_id, __u32 id)
 {
 	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+	struct scratch *s = this_scratch();
+	__u32 reads = 1;
+	__u64 blob;
 
-	return vm && live_id && blob_at(vm, pc) + vm->blob_compile_id == live_id && read_int(live_id) == id;
+	if (!vm || !s || !live_id || !s->start.lookup_left)
+		return 0;
+	blob = find_blob(vm, pc, &reads);
+	spend_lookup(s, reads);
+	return blob + vm->blob_compile_id == live_id && read_int(live_id) == id;
 }
 
 /* Whether two addresses are in the same blob. */

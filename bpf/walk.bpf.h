@@ -145,6 +145,7 @@ static __always_inline void begin_walks(struct scratch *s, const struct hotspot_
 	s->start.owner = s->start.thread = s->start.stack_base = 0;
 	s->start.tid = tid;
 	s->start.scan_left = SCAN_BUDGET;
+	s->start.lookup_left = LOOKUP_BUDGET;
 	if (!vm)
 		return;
 	slot = vm->slot;
