@@ -342,6 +342,8 @@ type ProfileScratch struct {
 		Shared      uint32
 		Placed      uint32
 		ScanLeft    uint32
+		LookupLeft  uint32
+		_           [4]byte
 		MethodConst uint64
 		MethodShape uint64
 	}
