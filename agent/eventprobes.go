@@ -59,7 +59,7 @@ func newEventProbes(a *Agent, opt EventOptions) (*eventProbes, error) {
 	e := &eventProbes{agent: a, opt: opt, uprobes: attach.NewUprobes(), used: guestTimes{}, cookies: newCookies(), draw: rand.IntN}
 	e.trap.Store(int64(usualTrap))
 	for _, spec := range opt.Values {
-		e.watches = append(e.watches, &valueWatch{spec: spec, lacking: map[symbolize.FileKey]struct{}{}})
+		e.watches = append(e.watches, &valueWatch{spec: spec, lacking: map[symbolize.FileKey]error{}})
 	}
 	var err error
 	if e.objects, err = a.objects.LoadProbes(e.uprobes.Multi()); err != nil {

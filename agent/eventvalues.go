@@ -26,7 +26,7 @@ const otherValue = "(other)"
 // A valueWatch is one spec of values.
 type valueWatch struct {
 	spec    valueprobe.Spec
-	lacking map[symbolize.FileKey]struct{} // guarded by eventProbes.mu: files in which its probe was looked for in vain
+	lacking map[symbolize.FileKey]error // guarded by eventProbes.mu: why files have no probe for it
 }
 
 // maxLacking bounds these; from so many on they are forgotten, and looked at again.
@@ -125,7 +125,11 @@ func (a *Agent) attachValues(p *process, m *proc.Mapping, w *valueWatch) error {
 	}
 	defer lib.file.Close()
 	key := watchedKey{w, lib.key}
-	if a.events.lacks(key) || a.guests.watched(p, key) {
+	if err := a.events.lacks(key); err != nil {
+		w.explain(p, m.Path, err)
+		return nil
+	}
+	if a.guests.watched(p, key) {
 		return nil
 	}
 	found, err := callFor(a, p, func() (valuePlan, error) {
@@ -137,12 +141,21 @@ func (a *Agent) attachValues(p *process, m *proc.Mapping, w *valueWatch) error {
 	if found.err == nil {
 		found.err = a.guests.watch(p, key, lib.file, found)
 	} else {
-		a.events.lack(key)
+		a.events.lack(key, found.err)
 	}
-	if err := found.err; err != nil && (w.spec.Library != "" || !errors.Is(err, probesite.ErrNotFound)) {
+	if err := found.err; err != nil && w.explain(p, m.Path, err) {
 		a.log.Warn("values are not recorded", "probe", w.spec.Place(), "file", m.Path, "err", err)
 	}
 	return nil
+}
+
+// explain has profiles of p say why a file's values are not recorded, unless it is one of many that just have no such probe.
+func (w *valueWatch) explain(p *process, path string, err error) bool {
+	if w.spec.Library == "" && errors.Is(err, probesite.ErrNotFound) {
+		return false
+	}
+	p.note(fmt.Sprintf("values at %s in %s are not recorded: %v", w.spec.Place(), path, err))
+	return true
 }
 
 // A valuePlan is where a spec belongs in a file, or why it belongs nowhere.
@@ -164,21 +177,20 @@ func (e *eventProbes) findValues(lib openLibrary, w *valueWatch) (found valuePla
 	return found, nil
 }
 
-// lacks tells whether the file is known to have no such probe.
-func (e *eventProbes) lacks(key watchedKey) bool {
+// lacks is why the file is known to have no such probe; nil if it is not.
+func (e *eventProbes) lacks(key watchedKey) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_, ok := key.watch.lacking[key.file]
-	return ok
+	return key.watch.lacking[key.file]
 }
 
-func (e *eventProbes) lack(key watchedKey) {
+func (e *eventProbes) lack(key watchedKey, why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(key.watch.lacking) >= maxLacking {
 		clear(key.watch.lacking)
 	}
-	key.watch.lacking[key.file] = struct{}{}
+	key.watch.lacking[key.file] = why
 }
 
 // attachValues attaches what was found in the file f. Nothing is told of it until the plan is adopted.

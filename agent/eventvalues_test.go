@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -84,6 +86,35 @@ func TestValueText(t *testing.T) {
 	} {
 		if got := valueText(in); got != want || !utf8.ValidString(got) {
 			t.Errorf("%.20q of %d bytes: %q, want %q", in, len(in), got, want)
+		}
+	}
+}
+
+// Profiles of a process say why values at a probe that was asked for by name are missing; not of every file that has no such probe.
+func TestValuesExplained(t *testing.T) {
+	redZone := fmt.Errorf("leaf at 0x1234: %w", probesite.ErrRedZone)
+	for _, c := range []struct {
+		spec string
+		err  error
+		want bool
+	}{
+		{"usdt:vmprof:leaf=arg1", redZone, true},
+		{"usdt:vmprof:leaf=arg1", probesite.ErrNotFound, false},
+		{"/usr/lib/libshop.so:usdt:vmprof:leaf=arg1", probesite.ErrNotFound, true},
+	} {
+		spec, err := valueprobe.Parse(c.spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := newProcess(proc.Identity{PID: 4711}, true)
+		w := &valueWatch{spec: spec}
+		for range 2 {
+			if got := w.explain(p, "/usr/bin/shop", c.err); got != c.want {
+				t.Errorf("%s, %v: explained %v, want %v", c.spec, c.err, got, c.want)
+			}
+		}
+		if notes := p.describe().Notes; len(notes) > 1 || (len(notes) == 1) != c.want {
+			t.Errorf("%s, %v: notes %q", c.spec, c.err, notes)
 		}
 	}
 }
