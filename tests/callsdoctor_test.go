@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
 // guestSocket is where guests connect: VMPROF_SOCKET_PATH of contrib/guest/vmprof.h.
@@ -17,7 +19,7 @@ const guestSocket = "/run/vmprof-agent/guest.sock"
 // TestDoctorLeavesGuestsAlone: the doctor tries the engine of cooperating guests, and never is there for guests to
 // connect to. They try all the time.
 func TestDoctorLeavesGuestsAlone(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "sampling")
 	var out strings.Builder
 	doctor := exec.CommandContext(t.Context(), built.Path, "doctor")
 	doctor.Stdout = &out
@@ -43,7 +45,7 @@ func TestDoctorLeavesGuestsAlone(t *testing.T) {
 
 // TestDoctorFindsCounters: whether a machine has performance counters is read off it.
 func TestDoctorFindsCounters(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "sampling")
 	out, err := exec.CommandContext(t.Context(), built.Path, "doctor").Output()
 	if err != nil {
 		t.Fatal(err)

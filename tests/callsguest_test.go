@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
@@ -28,10 +29,10 @@ type vm struct {
 // startVM starts the reference guest, and ends it with the test.
 func startVM(t *testing.T, program string) *vm {
 	t.Helper()
-	needRoot(t)
+	needs.Root(t, "sampling")
 	built, err := buildVM()
 	if errors.Is(err, guests.ErrNoCompiler) {
-		skip(t, err)
+		needs.Missing(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)

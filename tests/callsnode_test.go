@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/node"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
@@ -17,10 +18,10 @@ import (
 // startNode starts a JavaScript program whose calls are known, and ends it with the test.
 func startNode(t *testing.T) *node.Guest {
 	t.Helper()
-	needRoot(t)
+	needs.Root(t, "sampling")
 	g, err := node.Start(context.WithoutCancel(t.Context()))
 	if errors.Is(err, node.ErrMissing) {
-		skip(t, err)
+		needs.Missing(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)

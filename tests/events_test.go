@@ -67,7 +67,7 @@ func rowsOf(t *testing.T, p *profile.Profile, types ...string) []events.Row {
 
 // onEveryJDK runs a test on the oldest and on the newest JDK that there is.
 func onEveryJDK(t *testing.T, test func(t *testing.T, jdk jvm.JDK)) {
-	needRoot(t)
+	needs.Root(t, "sampling")
 	for _, jdk := range needs.JDKs(t) {
 		t.Run(strconv.Itoa(jdk.Version), func(t *testing.T) { test(t, jdk) })
 	}
@@ -263,8 +263,8 @@ func TestRecordSafepoints(t *testing.T) {
 
 // kill -9 leaves no probe of any kind of event: the guest's libraries are as they were, and it goes on.
 func TestKilledRecordingOfEventsLeavesNothing(t *testing.T) {
-	needRoot(t)
-	guest := startEvents(t, needJDK(t), events.Allocating)
+	needs.Root(t, "sampling")
+	guest := startEvents(t, needs.JDK(t), events.Allocating)
 	plain, err := guest.Run(2, 100_000)
 	if err != nil {
 		t.Fatal(err)

@@ -11,13 +11,14 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
 // TestEventsServe: a server that records events alone, without ticks, has the objects of a JVM by class and place, accounts
 // for them, and claims nothing that it does not have.
 func TestEventsServe(t *testing.T) {
-	needRoot(t)
-	guest, err := events.Start(t.Context(), needJDK(t), events.Allocating)
+	needs.Root(t, "sampling")
+	guest, err := events.Start(t.Context(), needs.JDK(t), events.Allocating)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ var countedFlags = []string{"-XX:+" + exact.Flag, exact.NoC1Inlining}
 
 // Every context in the profile has exactly the calls that the guest counted itself.
 func TestExactContexts(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "sampling")
 	for _, jdk := range needs.JDKs(t) {
 		t.Run(strconv.Itoa(jdk.Version), func(t *testing.T) {
 			guest := startCounted(t, jdk, countedFlags...)
@@ -47,8 +47,8 @@ func TestExactContexts(t *testing.T) {
 
 // The edges in the profile add up to the calls of each method.
 func TestExactEdges(t *testing.T) {
-	needRoot(t)
-	guest := startCounted(t, needJDK(t), countedFlags...)
+	needs.Root(t, "sampling")
+	guest := startCounted(t, needs.JDK(t), countedFlags...)
 	p := recordExact(t, guest, "edges")
 	truth, err := guest.Truth()
 	if err != nil {
@@ -72,8 +72,8 @@ func TestExactEdges(t *testing.T) {
 // A JVM that a command starts later is found although nothing is sampled. It ends with its standard input, after three
 // seconds.
 func TestExactCommand(t *testing.T) {
-	needRoot(t)
-	jdk, path := needJDK(t), output(t, "out.pb.gz")
+	needs.Root(t, "sampling")
+	jdk, path := needs.JDK(t), output(t, "out.pb.gz")
 	classes, err := guests.Compile(t.Context(), jdk)
 	if err != nil {
 		t.Fatal(err)
@@ -98,8 +98,8 @@ func TestExactCommand(t *testing.T) {
 
 // A JVM that does not tell of its calls is refused, with what to do.
 func TestExactFlag(t *testing.T) {
-	needRoot(t)
-	guest := startCounted(t, needJDK(t))
+	needs.Root(t, "sampling")
+	guest := startCounted(t, needs.JDK(t))
 	got := agent(t, "record", "-e", "calls", "--exact", "-p", strconv.Itoa(guest.PID()), "-d", "5s", "-o", output(t, "out.pb.gz"))
 	if got.code == 0 || !strings.Contains(got.stderr, "-XX:+DTraceMethodProbes") {
 		t.Errorf("ended with %d:\n%s", got.code, got.stderr)

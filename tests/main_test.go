@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
-	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
@@ -51,38 +51,11 @@ func runTests(m *testing.M) (code int, err error) {
 // frequency of the tests' recordings: enough for shares of a second's recording, little enough for two CPUs.
 const frequency = 999
 
-// needRoot skips a test that samples.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		skip(t, errors.New("sampling needs root"))
-	}
-}
-
-// needJDK returns a JDK.
-func needJDK(t *testing.T) jvm.JDK {
-	t.Helper()
-	jdk, err := jvm.Oldest()
-	if err != nil {
-		skip(t, err)
-	}
-	return jdk
-}
-
-// skip ends a test for want of something that CI must have.
-func skip(t *testing.T, why error) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
-}
-
 // start starts a guest in its default flavour, and ends it with the test.
 func start(t *testing.T, class string) *guests.Guest {
 	t.Helper()
-	needRoot(t)
-	guest, err := guests.Start(t.Context(), needJDK(t), guests.Program{Name: class, Class: class}, guests.Flavour{})
+	needs.Root(t, "sampling")
+	guest, err := guests.Start(t.Context(), needs.JDK(t), guests.Program{Name: class, Class: class}, guests.Flavour{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
@@ -151,8 +152,8 @@ func TestRecordMachine(t *testing.T) {
 // The agent starts a command, and a JVM that the command starts later is profiled too. The guest ends with its standard
 // input, after two seconds.
 func TestRecordCommand(t *testing.T) {
-	needRoot(t)
-	jdk, path := needJDK(t), output(t, "out.pb.gz")
+	needs.Root(t, "sampling")
+	jdk, path := needs.JDK(t), output(t, "out.pb.gz")
 	classes, err := guests.Compile(t.Context(), jdk)
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +172,7 @@ func TestRecordCommand(t *testing.T) {
 
 // A command's failure is the agent's, after it has written what there was.
 func TestRecordFailingCommand(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "sampling")
 	path := output(t, "out.pb.gz")
 	got := agent(t, "record", "-o", path, "--", "sh", "-c", "exit 3")
 	if got.code == 0 || !strings.Contains(got.stderr, "exit status 3") {

@@ -8,11 +8,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
 // Errors are clear, end with a non-zero code, and leave nothing half-written.
 func TestRefusals(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "sampling")
 	directory := filepath.Join(t.TempDir(), "is-a-directory.pb.gz")
 	if err := os.Mkdir(directory, 0o755); err != nil {
 		t.Fatal(err)
@@ -82,7 +84,7 @@ func nobodysOutput(t *testing.T) string {
 }
 
 func TestWithoutPrivilege(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "sampling")
 	path := nobodysOutput(t)
 	got := finish(t, asNobody(t, nil, "record", "-d", "1s", "-o", path))
 	if got.code == 0 || !strings.Contains(got.stderr, "CAP_BPF") || !strings.Contains(got.stderr, "CAP_PERFMON") {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
@@ -114,8 +115,8 @@ func TestServe(t *testing.T) {
 
 // A JVM that starts after the server did is profiled like any other.
 func TestServeLateGuest(t *testing.T) {
-	needRoot(t)
-	needJDK(t)
+	needs.Root(t, "sampling")
+	needs.JDK(t)
 	url := serve(t, "-F", strconv.Itoa(frequency))
 	guest := start(t, "Plain")
 	eventually(t, "the guest's methods are in a profile", func() bool {

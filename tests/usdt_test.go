@@ -13,16 +13,17 @@ import (
 	"github.com/google/pprof/profile"
 	"golang.org/x/sys/unix"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
 )
 
 // startPHP starts a PHP program that passes its probes, and ends it with the test.
 func startPHP(t *testing.T, p php.Program) *php.Guest {
 	t.Helper()
-	needRoot(t)
+	needs.Root(t, "sampling")
 	g, err := php.Start(t.Context(), p, php.Traced)
 	if errors.Is(err, php.ErrMissing) {
-		skip(t, err)
+		needs.Missing(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -102,10 +103,10 @@ func TestUSDTRecord(t *testing.T) {
 
 // TestUSDTPlain: a PHP that does not pass its probe is named, with what to do.
 func TestUSDTPlain(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "sampling")
 	g, err := php.Start(t.Context(), php.Known)
 	if errors.Is(err, php.ErrMissing) {
-		skip(t, err)
+		needs.Missing(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)

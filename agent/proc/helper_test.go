@@ -120,18 +120,6 @@ func (c *child) kill() {
 	c.cmd.Wait()
 }
 
-// needRoot skips a test that takes privileges, except in CI, where they have to be there.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("needs root")
-	}
-	t.Skip("needs root")
-}
-
 // mapPages returns memory that Go does not move, and from which a test may take pages away.
 func mapPages(t testing.TB, n int) []byte {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
@@ -136,7 +137,7 @@ func TestMemoryAfterExec(t *testing.T) {
 }
 
 func TestMemoryAfterPIDReuse(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "reading other processes")
 	old := startChild(t, "hold")
 	m := openMemory(t, old.pid, NewPool(PoolOptions{}))
 	old.kill()
@@ -164,7 +165,7 @@ func TestMemoryAfterPIDReuse(t *testing.T) {
 }
 
 func TestMemoryOfATargetThatHangs(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "reading other processes")
 	c := startChild(t, "hang")
 	pool := NewPool(PoolOptions{Deadline: 500 * time.Millisecond, Backoff: time.Hour})
 	m := openMemory(t, c.pid, pool)
@@ -193,7 +194,7 @@ func TestMemoryOfATargetThatHangs(t *testing.T) {
 
 // TestMemoryPresence: which reads can hang is known before anybody waits for one.
 func TestMemoryPresence(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "reading other processes")
 	hanging, holding := startChild(t, "hang"), startChild(t, "hold")
 	pool := NewPool(PoolOptions{FirstDeadline: 100 * time.Millisecond})
 	m := openMemory(t, hanging.pid, pool)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
 // fakeRoot makes a procfs in which process 1 has the returned directory as its root.
@@ -174,7 +176,7 @@ func TestOpenMapped(t *testing.T) {
 }
 
 func TestStatMapped(t *testing.T) {
-	needRoot(t) // for CAP_CHECKPOINT_RESTORE
+	needs.Root(t, "reading other processes") // for CAP_CHECKPOINT_RESTORE
 	path := filepath.Join(t.TempDir(), "lib.so")
 	must(t, os.WriteFile(path, []byte("inside"), 0o644))
 	m := mapFile(t, path)

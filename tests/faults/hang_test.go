@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
@@ -35,10 +36,7 @@ var hangRows = []Row{
 func buildHang(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip("needs gcc")
+		needs.Missing(t, err)
 	}
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
@@ -78,7 +76,7 @@ func startHanging(t *testing.T, program string, n, uid int) {
 }
 
 func testHang(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "sampling")
 	program := buildHang(t)
 	jdks, err := jvm.Find(jvm.Root)
 	if err != nil || len(jdks) == 0 {
@@ -118,16 +116,4 @@ func testHang(t *testing.T) {
 			}
 		})
 	}
-}
-
-// needRoot skips a test that takes privileges, except in CI, where they have to be there.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("needs root")
-	}
-	t.Skip("needs root")
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
 var memoryRows = []Row{
@@ -57,7 +58,7 @@ func newMemoryGroup(t *testing.T, limit int) memoryGroup {
 		}
 		return g
 	}
-	t.Skip("no cgroup with a memory limit can be made")
+	needs.Missing(t, "no cgroup with a memory limit can be made")
 	return memoryGroup{}
 }
 
@@ -76,10 +77,10 @@ func (g memoryGroup) used(t *testing.T) int {
 }
 
 func testMemory(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "sampling")
 	jdk, err := jvm.Oldest()
 	if errors.Is(err, jvm.ErrNoJDK) {
-		t.Skip(err)
+		needs.Missing(t, err)
 	}
 	const limit = 256 << 20
 	group := newMemoryGroup(t, limit)

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
@@ -133,7 +134,7 @@ func testOpenAddress(t *testing.T) {
 }
 
 func testHangup(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "sampling")
 	// The agent is to get the signal also where nohup(1) has the test ignore it: what is caught here has its default there.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP)
@@ -206,7 +207,7 @@ func alive(pid int) bool {
 }
 
 func testKilledRecording(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "sampling")
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		record := startAgent(t, built.Path, "record", "-d", "10m", "-o", "out.folded", "--", "sleep", "600")
 		pid := commandOf(t, record, "sleep")
@@ -219,7 +220,7 @@ func testKilledRecording(t *testing.T) {
 }
 
 func testShortRecording(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "sampling")
 	record := startAgent(t, built.Path, "record", "-d", "1s", "-o", "out.folded", "--", "sleep", "600")
 	pid := commandOf(t, record, "sleep")
 	if code := record.wait(t); code != 0 {
@@ -234,7 +235,7 @@ func testShortRecording(t *testing.T) {
 }
 
 func testPrivileges(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "sampling")
 	needed := uint64(1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON | 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_SYSLOG | 1<<unix.CAP_CHECKPOINT_RESTORE)
 	admin := uint64(1 << unix.CAP_SYS_ADMIN) // where the kernel asks for it: see doctor
 	serve := startAgent(t, built.Path, "serve", "--listen=127.0.0.1:0")
@@ -300,7 +301,7 @@ func privilegesOf(t *testing.T, path string) map[string]uint64 {
 }
 
 func testPIDNamespace(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "sampling")
 	inside := []string{"-pfm", "--mount-proc", built.Path}
 	output, code := finish(t, "unshare", append(inside, "doctor")...)
 	if code != 1 || !strings.Contains(output, "missing  PID namespace") || !strings.Contains(output, "--pid=host") {
@@ -313,7 +314,7 @@ func testPIDNamespace(t *testing.T) {
 }
 
 func testWithoutTmp(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "sampling")
 	doctor := exec.Command(built.Path, "doctor", "--json")
 	doctor.Env = append(os.Environ(), "TMPDIR=/nonexistent")
 	output, err := doctor.Output() // it may end with 1

@@ -16,6 +16,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/budget"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
 // What TestLiveAccuracy measures:
@@ -39,7 +40,7 @@ type accuracy struct {
 // TestLiveAccuracy holds sampled graphs of the reference guest against the exact ones. By default that is the program
 // of the paper's figure 1, which a timer alone gets wrong by 40%, at the usual budget.
 func TestLiveAccuracy(t *testing.T) {
-	needRoot(t)
+	needs.Root(t, "sampling")
 	vm, err := guests.BuildVM(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
 // A graph for comparison: caller, line of the call, callee.
@@ -47,17 +48,9 @@ type stage struct {
 	last    calls.Rate
 }
 
-// needRoot skips a test that may not load programs, unless it must.
-func needRoot(t testing.TB) {
-	t.Helper()
-	if os.Getuid() != 0 && os.Getenv("CI") != "true" {
-		t.Skip("needs root")
-	}
-}
-
 func newStage(t testing.TB, change func(*Options)) *stage {
 	t.Helper()
-	needRoot(t)
+	needs.Root(t, "sampling")
 	o, err := bpf.Load(bpf.Options{})
 	if err != nil {
 		t.Fatal(err)
