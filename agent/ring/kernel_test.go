@@ -48,7 +48,7 @@ func TestKernelRings(t *testing.T) {
 	needs.Root(t, "BPF")
 	const (
 		noWakeup, wakeup = 1, 2 // BPF_RB_NO_WAKEUP, BPF_RB_FORCE_WAKEUP
-		records          = 20_000
+		records          = 5_000
 	)
 	var rings []*ebpf.Map
 	var writers []*ebpf.Program
@@ -133,7 +133,7 @@ func TestKernelRingWakes(t *testing.T) {
 	defer r.Close()
 	var writing sync.WaitGroup
 	defer writing.Wait()
-	for range 2000 {
+	for range 200 {
 		writing.Go(func() { writer.Run(&ebpf.RunOptions{Data: make([]byte, ethernetHeader+1)}) })
 		if record, err := r.Next(); err != nil || len(record) != 16 {
 			t.Fatalf("%d bytes, %v", len(record), err)
