@@ -145,6 +145,24 @@ func server(t *testing.T, args ...string) (url string) {
 // named returns the share of a process's samples of the next second that have frames of all these names.
 func named(t *testing.T, url string, pids []int, functions ...string) map[int]float64 {
 	t.Helper()
+	all, found := map[int]float64{}, map[int]float64{}
+	for _, sample := range nextSecond(t, url, pids).Sample {
+		pid := int(sample.NumLabel["pid"][0])
+		all[pid] += float64(sample.Value[0])
+		if !slices.ContainsFunc(functions, func(f string) bool { return !has(sample, f) }) {
+			found[pid] += float64(sample.Value[0])
+		}
+	}
+	shares := map[int]float64{}
+	for _, pid := range pids {
+		shares[pid] = found[pid] / max(all[pid], 1)
+	}
+	return shares
+}
+
+// nextSecond is the profile of these processes.
+func nextSecond(t *testing.T, url string, pids []int) *profile.Profile {
+	t.Helper()
 	query := "seconds=1"
 	for _, pid := range pids {
 		query += fmt.Sprintf("&pid=%d", pid)
@@ -158,19 +176,22 @@ func named(t *testing.T, url string, pids []int, functions ...string) map[int]fl
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, found := map[int]float64{}, map[int]float64{}
-	for _, sample := range p.Sample {
-		pid := int(sample.NumLabel["pid"][0])
-		all[pid] += float64(sample.Value[0])
-		if !slices.ContainsFunc(functions, func(f string) bool { return !has(sample, f) }) {
-			found[pid] += float64(sample.Value[0])
+	return p
+}
+
+// stacksOf lists the stacks of a profile, the innermost frame first, with their samples.
+func stacksOf(p *profile.Profile) string {
+	var lines strings.Builder
+	for _, s := range p.Sample {
+		fmt.Fprintf(&lines, "%6d", s.Value[0])
+		for _, location := range s.Location {
+			for _, line := range location.Line {
+				lines.WriteString(" " + line.Function.Name)
+			}
 		}
+		lines.WriteByte('\n')
 	}
-	shares := map[int]float64{}
-	for _, pid := range pids {
-		shares[pid] = found[pid] / max(all[pid], 1)
-	}
-	return shares
+	return lines.String()
 }
 
 func has(s *profile.Sample, function string) bool {
@@ -229,9 +250,9 @@ func startingJVMs(t *testing.T) {
 			left = unnamed()
 		}
 		late += len(left)
-		for deadline := time.Now().Add(2 * time.Minute); len(left) > 0; left = unnamed() {
+		for deadline := time.Now().Add(time.Minute); len(left) > 0; left = unnamed() {
 			if time.Now().After(deadline) {
-				t.Fatalf("JVMs %v have no Java frames", left)
+				t.Fatalf("JVMs %v have no names:\n%s", left, stacksOf(nextSecond(t, url, left)))
 			}
 		}
 		for _, g := range guests {
