@@ -123,6 +123,30 @@ func TestKernelCodeReuse(t *testing.T) {
 	})
 }
 
+// Memory that was free when a walk looked there, led by an address that its stack had from before, becomes code later, and nobody
+// says so. The walk finds out by itself.
+func TestKernelCodeReuseUnannounced(t *testing.T) {
+	const recheck = 64 // RECHECK
+	w := newWalker(t)
+	pinned(t)
+	vm := newFakeVM(t, builds[1])
+	w.attach(t, vm)
+	old := vm.compile(make([]byte, 0x600), 64, 0)
+	s := vm.newStack(t, 8<<10).entry(anchor{}).interpreted(vm.newMethod(9), 3).compiled(old, 0x500)
+	s.check(t, w, s.request(), EndRoot)
+	now := vm.newBlobAt(old.addr-uint64(vm.BlockHeader), vm.NameNmethod, make([]byte, 0x600), 64/8, 0)
+	vm.identify(now)
+	pc := now.returnTo(0x500)
+	for range recheck {
+		if got := w.walk(t, s.request()); got.User[0] == now.jit(pc) {
+			s.frames[len(s.frames)-1].Frame = now.jit(pc)
+			s.check(t, w, s.request(), EndRoot) // from then on
+			return
+		}
+	}
+	t.Errorf("code is not noticed within %d walks", recheck)
+}
+
 var codeReuses = []struct {
 	name string
 	do   func(vm *fakeVM, old *blob)
