@@ -163,7 +163,7 @@ func TestWindowRoom(t *testing.T) {
 	java := identity{pid: 4711, start: 5_000_000_123}
 	for i := range uint64(threads * each) {
 		s := sampleRecord(java, nativeFrame+bpf.Frame(i), nativeFrame+bpf.Frame(i%7), nativeFrame)
-		(*bpf.ProfileSample)(unsafe.Pointer(unsafe.SliceData(s))).Header.Tid = uint32(4711 + i%threads)
+		(*bpf.Header)(unsafe.Pointer(unsafe.SliceData(s))).Tid = uint32(4711 + i%threads)
 		a.handle(s)
 	}
 	// A sample may bring as many contexts as it has frames, and a tree that may not grow has one.
