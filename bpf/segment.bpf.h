@@ -142,7 +142,7 @@ static __always_inline bool segment_valid(const struct hotspot_process *vm, stru
 {
 	if (g->tag != tag || (g->owner ^ owner) >> 32)
 		return false;
-	if (g->owner == owner && (vm->flags & HOTSPOT_UNLOAD_EVENTS) && walk % RECHECK)
+	if (g->owner == owner && (vm->flags & HOTSPOT_UNLOAD_EVENTS) && (walk % RECHECK || !g->live_id))
 		return true;
 	if (!segment_same(pid, pc, g->live_id, g->compile_id))
 		return false;
