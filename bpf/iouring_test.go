@@ -78,15 +78,29 @@ func newIORing(t *testing.T, entries uint32) *ioRing {
 	return r
 }
 
-// read has workers of the kernel fill each buffer, and waits until they did.
+// read has workers of the kernel fill each buffer, and waits until they did. Operations that the kernel cancels are
+// submitted again: it cancels them where it cannot create a worker, as while a signal is pending (create_io_worker in
+// io_uring/io-wq.c), and the Go runtime sends many.
 func (r *ioRing) read(t *testing.T, buffers [][]byte) {
+	t.Helper()
+	const tries = 1000
+	for range tries {
+		if buffers = r.try(t, buffers); len(buffers) == 0 {
+			return
+		}
+	}
+	t.Fatalf("the kernel canceled %d reads %d times", len(buffers), tries)
+}
+
+// try submits a read of each buffer and returns those that the kernel canceled.
+func (r *ioRing) try(t *testing.T, buffers [][]byte) (canceled [][]byte) {
 	t.Helper()
 	if uint32(len(buffers)) > r.capacity {
 		t.Fatalf("%d buffers for %d entries", len(buffers), r.capacity)
 	}
 	word := func(queue []byte, offset uint32) *uint32 { return (*uint32)(unsafe.Pointer(&queue[offset])) }
 	mask := *word(r.sq, r.offsets.SQMask)
-	for _, b := range buffers {
+	for index, b := range buffers {
 		const opRead, alwaysAsync = 22, 1 << 4
 		i := r.submits & mask
 		e := r.entries[64*i : 64*i+64]
@@ -95,6 +109,7 @@ func (r *ioRing) read(t *testing.T, buffers [][]byte) {
 		binary.NativeEndian.PutUint32(e[4:], uint32(r.device.Fd()))
 		binary.NativeEndian.PutUint64(e[16:], addressOf(b))
 		binary.NativeEndian.PutUint32(e[24:], uint32(len(b)))
+		binary.NativeEndian.PutUint64(e[32:], uint64(index))
 		*word(r.sq, r.offsets.SQArray+4*i) = i
 		r.submits++
 	}
@@ -109,12 +124,17 @@ func (r *ioRing) read(t *testing.T, buffers [][]byte) {
 	}
 	for range buffers {
 		i := *head & *word(r.cq, r.offsets.CQMask)
+		index := *word(r.cq, r.offsets.CQEs+16*i)
 		result := int32(*word(r.cq, r.offsets.CQEs+16*i+8))
-		if result <= 0 {
+		atomic.StoreUint32(head, *head+1)
+		switch {
+		case result == -int32(unix.ECANCELED):
+			canceled = append(canceled, buffers[index])
+		case result <= 0:
 			t.Fatalf("read through io_uring: %v", unix.Errno(-result))
 		}
-		atomic.StoreUint32(head, *head+1)
 	}
+	return canceled
 }
 
 // anonymous is memory of its own, page by page.
