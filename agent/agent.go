@@ -230,7 +230,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	failed := make(chan error, 1)
 	go func() { failed <- a.drain(drainCtx) }()
 	if a.events != nil {
-		if err := a.events.tell(true); err != nil {
+		if err := a.events.setRecording(true); err != nil {
 			stop()
 			return errors.Join(err, <-failed)
 		}
@@ -246,7 +246,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		if a.events == nil {
 			return
 		}
-		if err := a.events.tell(false); err != nil {
+		if err := a.events.setRecording(false); err != nil {
 			a.log.Error("cannot stop recording events", "err", err)
 		}
 	})

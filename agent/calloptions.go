@@ -41,7 +41,7 @@ func (o CallOptions) fixed(engine string) calls.Rate {
 	return r
 }
 
-// branches tells whether the engine branch may sample; o may be nil.
+// branches reports whether the engine branch may sample; o may be nil.
 func (o *CallOptions) branches() bool {
 	return o != nil && o.Exact == NotExact && (o.Engine == "branch" || o.Engine == "" || o.Engine == calls.Auto)
 }

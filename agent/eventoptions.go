@@ -15,7 +15,7 @@ type EventOptions struct {
 	Budget float64
 }
 
-// counters tells whether events of the CPU's own counters are recorded; o may be nil.
+// counters reports whether events of the CPU's own counters are recorded; o may be nil.
 func (o *EventOptions) counters() bool { return o != nil && o.Kinds[Cycles] }
 
 // Any tells whether any kind is recorded.

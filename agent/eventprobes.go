@@ -22,7 +22,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
-// eventProbes are the probes in guests' libraries that tell of events. A library is attached once, for all processes that
+// eventProbes are the probes of events in the libraries of processes. A library is attached once, for all processes that
 // map it, and as long as there are such; the kernel takes the probes away when the agent ends, however it ends.
 type eventProbes struct {
 	agent   *Agent
@@ -40,16 +40,16 @@ type eventProbes struct {
 	covers  coverages
 	draw    func(n int) int // a number from 0 to n-1, by chance
 
-	mu      sync.Mutex
-	plans   []*attachedPlan
-	cookies numbering
-	telling bool          // hits are told; before, nobody would read of them
-	used    guestTimes    // when rates were last set
-	fresh   bool          // processes were attached since then
-	cpus    float64       // that processes use
-	now     time.Duration // of the governor, CLOCK_MONOTONIC
-	record  time.Duration // what a record took when there were some last
-	spent   bpf.Counts    // then
+	mu        sync.Mutex
+	plans     []*attachedPlan
+	cookies   numbering
+	recording bool          // hits are recorded; before, nobody would read them
+	used      guestTimes    // when rates were last set
+	fresh     bool          // processes were attached since then
+	cpus      float64       // that processes use
+	now       time.Duration // of the governor, CLOCK_MONOTONIC
+	record    time.Duration // what a record took when there were some last
+	spent     bpf.Counts    // then
 }
 
 func newEventProbes(a *Agent, opt EventOptions) (*eventProbes, error) {
@@ -94,7 +94,7 @@ func (e *eventProbes) find(lib *elffile.File, f *os.File) (plans []*attachedPlan
 	return plans, lacks
 }
 
-// attach attaches plans to the library f, and says which cannot be. Nothing is told of those that are until they are adopted.
+// attach attaches plans to the library f, and returns why others cannot be attached. Hits are recorded from adopt on.
 func (e *eventProbes) attach(plans []*attachedPlan, f *os.File) (attached []*attachedPlan, lacks []string) {
 	for _, p := range plans {
 		if err := e.attachPlan(p, f); err != nil {
@@ -106,7 +106,7 @@ func (e *eventProbes) attach(plans []*attachedPlan, f *os.File) (attached []*att
 	return attached, lacks
 }
 
-// refuse says what people are told of a plan that cannot be attached.
+// refuse logs that a plan cannot be attached, and returns the note for profiles.
 func (e *eventProbes) refuse(plan *eventPlan, f *os.File, err error) string {
 	e.agent.log.Warn("events of JVMs are not recorded", "events", plan.of, "library", f.Name(), "err", err)
 	return lack(plan, err)
@@ -133,12 +133,12 @@ func (e *eventProbes) attachPlan(p *attachedPlan, f *os.File) (err error) {
 	}
 	if err != nil {
 		err = errors.Join(err, p.close())
-		e.free(p.cookies) // no hit of them was told
+		e.free(p.cookies) // no hit of them was recorded
 	}
 	return err
 }
 
-// prepare gives cookies to a plan's sites. No hit is told until the plan is adopted.
+// prepare gives cookies to a plan's sites. No hit is recorded until the plan is adopted.
 func (e *eventProbes) prepare(p *attachedPlan, register func(next func() (uint32, error)) error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -153,7 +153,7 @@ func (e *eventProbes) prepare(p *attachedPlan, register func(next func() (uint32
 	return nil
 }
 
-// adopt has hits of plans that are attached told, and governed.
+// adopt has hits of attached plans recorded and governed.
 func (e *eventProbes) adopt(plans []*attachedPlan) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -234,10 +234,10 @@ func (e *eventProbes) free(cookies []uint32) {
 	e.cookies.give(cookies)
 }
 
-// setRate tells the kernel side of how many hits of a plan's probes one is recorded; mu is held.
+// setRate sets of how many hits of a plan's probes the kernel side records one; mu is held.
 func (e *eventProbes) setRate(p *attachedPlan) error {
 	rate := bpf.ProbeRate{Turn: p.turn}
-	if e.telling && !p.idle && e.opt.Kinds[p.kind] && !p.silent() {
+	if e.recording && !p.idle && e.opt.Kinds[p.kind] && !p.silent() {
 		rate.Every = p.every
 	}
 	for _, cookie := range p.cookies {
@@ -248,12 +248,12 @@ func (e *eventProbes) setRate(p *attachedPlan) error {
 	return nil
 }
 
-// tell has hits told from now on, or not any more.
-func (e *eventProbes) tell(telling bool) error {
+// setRecording starts or stops the recording of hits.
+func (e *eventProbes) setRecording(on bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.telling = telling
-	if telling {
+	e.recording = on
+	if on {
 		if err := e.perf.start(); err != nil {
 			return err
 		}
@@ -268,7 +268,7 @@ func (e *eventProbes) tell(telling bool) error {
 	return nil
 }
 
-// announce tells the kernel side what objects of p's VM look like.
+// announce gives the kernel side the layout of objects in p's VM.
 func (e *eventProbes) announce(p *process, l *hotspot.Layout, serial uint32) error {
 	if !l.HasObjects {
 		return nil // said among what the layout lacks

@@ -39,11 +39,11 @@ func TestRemovePlans(t *testing.T) {
 			t.Fatalf("library %d of %d: %v", i, most, err)
 		}
 		if got := k.rateOf(t, p); got != 0 {
-			t.Fatalf("one hit in %d is told of a plan that nobody has adopted", got)
+			t.Fatalf("one hit in %d is recorded of a plan that nobody has adopted", got)
 		}
 		k.adopt([]*attachedPlan{p})
 		if got := k.rateOf(t, p); got != 1 {
-			t.Fatalf("one hit in %d is told of a plan that was adopted", got)
+			t.Fatalf("one hit in %d is recorded of a plan that was adopted", got)
 		}
 		k.values.add(attach.ValueSite{Cookie: p.cookies[0]}, &valueWatch{spec: valueprobe.Spec{Symbol: "f"}})
 		probed()
@@ -52,7 +52,7 @@ func TestRemovePlans(t *testing.T) {
 		}
 		k.setIdle([]*attachedPlan{p}, true)
 		if got := k.rateOf(t, p); got != 0 {
-			t.Fatalf("one hit in %d is told of a library that no process maps", got)
+			t.Fatalf("one hit in %d is recorded of a library that no process maps", got)
 		}
 		p.cover.partly(errors.New("too hot"))
 		before := k.hits(t)

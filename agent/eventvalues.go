@@ -193,7 +193,7 @@ func (e *eventProbes) lack(key watchedKey, why error) {
 	key.watch.lacking[key.file] = why
 }
 
-// attachValues attaches what was found in the file f. Nothing is told of it until the plan is adopted.
+// attachValues attaches what was found in the file f. Hits are recorded from adopt on.
 func (e *eventProbes) attachValues(found valuePlan, f *os.File) (*attachedPlan, error) {
 	w := found.watch
 	file, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
@@ -226,7 +226,7 @@ func (e *eventProbes) attachValues(found valuePlan, f *os.File) (*attachedPlan, 
 	if err != nil {
 		err = errors.Join(err, p.close())
 		e.values.forget(p.cookies)
-		e.free(p.cookies) // no execution was told
+		e.free(p.cookies) // no execution was recorded
 		return nil, err
 	}
 	return p, nil

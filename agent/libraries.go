@@ -29,7 +29,7 @@ func (gs *guests) hold(p *process, key symbolize.FileKey) *image {
 	return im
 }
 
-// watched tells whether a spec of values is attached to a file for other processes already, and is for p from now on.
+// watched reports whether a spec of values is attached to a file for other processes already, and is for p from now on.
 func (gs *guests) watched(p *process, key watchedKey) bool {
 	gs.keeping.Lock()
 	defer gs.keeping.Unlock()

@@ -24,7 +24,7 @@ func (e *eventProbes) loads(passed time.Duration) (list planLoads) {
 		if err != nil {
 			continue
 		}
-		if p.idle { // nothing is told, and what is hit is governed by whoever's it is
+		if p.idle { // nothing is recorded; hits are governed by the plan of the process that has them
 			p.hits = hits
 			continue
 		}

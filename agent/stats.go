@@ -73,7 +73,7 @@ type EventStats struct {
 // CallStats is how the sampling of calls fares. Counters run since the agent started: so does what a profile's comments say
 // of them, whatever its window.
 //
-//	Attempted == Delivered + sum(Dropped)   in the kernel, and what windows of breakpoints heard
+//	Attempted == Delivered + sum(Dropped)   in the kernel, and what windows of breakpoints observed
 //	Delivered == Folded + sum(Discarded)    in the agent
 type CallStats struct {
 	Choices   []calls.Choice

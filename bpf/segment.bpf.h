@@ -135,7 +135,7 @@ __noinline int same_blob(__u32 pid, __u64 a, __u64 b)
 /*
  * Whether a cached segment still tells the truth. When code went away since it was read, or may have, the blob and
  * the compile id that stand there now decide. Now and then they do anyhow: what was read of memory that was free by then, from
- * an address that a stack had from before, is wrong as soon as other code is put there, of which nobody tells.
+ * an address that a stack had from before, is wrong as soon as other code is put there: no event announces it.
  */
 static __always_inline bool segment_valid(const struct hotspot_process *vm, struct segment *g, __u32 pid, __u64 pc,
 					  __u64 tag, __u64 owner, __u32 walk)

@@ -131,7 +131,7 @@ func weight(off, error float64) float64 {
 //	ran = factor * traps + scale * hits / rate
 //
 // by least squares, with factorError as what is known of the factor before. Hits of equal rates come in times that vary
-// by 1/sqrt(hits). The scale is above 0: where the clocks do not tell it from 0, because a trap takes many times as long as what
+// by 1/sqrt(hits). The scale is above 0: where the clocks cannot distinguish it from 0, because a trap takes many times as long as what
 // is between two of them, it is what is to be expected of such a number, and not 0.
 func rescale(rates []float64, stretches []stretch, factor float64) float64 {
 	prior := 1 / (factorError * factorError)

@@ -93,7 +93,7 @@ func TestRates(t *testing.T) {
 }
 
 // On a busy host with virtual debug registers a trap takes 16 us, a third more or less for some windows, and calibration met another
-// time: the clocks tell nothing of the 200 ns between two enters. Shares do not depend on them. The sum is off by no more than that
+// time: the clocks do not resolve the 200 ns between two enters. Shares do not depend on them. The sum is off by no more than that
 // time, which is 3 us here, and by a factor of ten in the other direction.
 func TestRatesOnBusyHost(t *testing.T) {
 	for _, said := range []float64{13e-6, 16e-6, 17.5e-6} {

@@ -66,7 +66,7 @@ func (r *Result) read(w *bpf.EnterWindow, sites int, trap, armed time.Duration) 
 		r.Ran = armed
 		return
 	}
-	// What is known are the times from one hit to the next, where the thread kept its CPU meanwhile.
+	// Only the time from one hit to the next is known, and only if the thread kept its CPU in between.
 	var gaps int
 	var span, traps time.Duration
 	for i := 1; i < n; i++ {

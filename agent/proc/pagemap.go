@@ -50,7 +50,7 @@ func resident(pagemap *os.File, ranges []vmruntime.Range, pageSize uint64) error
 		}
 		run := entries[:(pages[n-1]-first+1)*pageEntry]
 		if got, _ := pagemap.ReadAt(run, int64(first*pageEntry)); got < len(run) {
-			return errAbsent // beyond what a process can map, or it is gone: the read will tell
+			return errAbsent // beyond what a process can map, or it is gone: the read will show
 		}
 		for _, page := range pages[:n] {
 			if binary.NativeEndian.Uint64(run[(page-first)*pageEntry:])&(pagePresent|pageSwapped) == 0 {

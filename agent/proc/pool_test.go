@@ -196,7 +196,7 @@ func TestPoolHonoursTheContext(t *testing.T) {
 // owners returns an Owner for pids: those below 1000 have one user and cgroup, each following thousand another user.
 func owners(pid int) Owner { return Owner{UID: uint32(pid / 1000), Cgroup: "/"} }
 
-// TestPoolFirstCall: a process that was never heard of has little time at first. If it answers late it has more from then
+// TestPoolFirstCall: an unknown process has little time at first. If it answers late it has more from then
 // on, and if it does not it is left alone.
 func TestPoolFirstCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

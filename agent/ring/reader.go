@@ -202,7 +202,7 @@ func (r *Reader) failed(err error) error {
 	return fmt.Errorf("wait for ring buffers: %w", err)
 }
 
-// Empty tells whether there is nothing behind what Next returned last.
+// Empty reports whether there is nothing behind what Next returned last.
 func (r *Reader) Empty() bool {
 	for _, b := range r.buffers {
 		if b.bytes() > 0 {
@@ -222,7 +222,7 @@ func (r *Reader) Flush() error {
 	return nil
 }
 
-// Flushing tells whether Next has a Flush to answer.
+// Flushing reports whether Next has a Flush to answer.
 func (r *Reader) Flushing() bool { return r.flushes.Load() != r.flushed.Load() }
 
 // Size is that of all rings, in bytes.

@@ -42,7 +42,7 @@ func zeroHeaders(t *testing.T) {
 	jdk := needs.JDK(t)
 	hostile := startJVM(t, jdk, "NoClass", "-XX:-UseCompressedClassPointers", "-XX:+UseSerialGC")
 	other := startJVM(t, jdk, "Busy")
-	url := server(t, "-e", "cpu,alloc,lock", "-p", strconv.Itoa(hostile.PID()), "-p", strconv.Itoa(other.PID()))
+	url, _ := serve(t, "-e", "cpu,alloc,lock", "-p", strconv.Itoa(hostile.PID()), "-p", strconv.Itoa(other.PID()))
 	for pid, share := range named(t, url, []int{hostile.PID(), other.PID()}, "Busy.spin") {
 		if share < 0.5 {
 			t.Errorf("%.2f of the samples of process %d have their Java frame", share, pid)

@@ -1,13 +1,8 @@
 package faults
 
 import (
-	"bufio"
-	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -66,7 +61,7 @@ func testMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	disk := makeDisk(t, jdk)
-	url, pid, log := serve(t, "-v", "-F", "499", "-e", "cpu,alloc,lock,safepoint,value", "--probe", "usdt:hotspot:gc__begin")
+	url, agent := serve(t, "-v", "-F", "499", "-e", "cpu,alloc,lock,safepoint,value", "--probe", "usdt:hotspot:gc__begin")
 	const loopEvery = 3
 	var first int
 	for i := range times(3, 200) {
@@ -75,14 +70,14 @@ func testMounts(t *testing.T) {
 		eventually(t, 30*time.Second, fmt.Sprintf("%s unmounted after its JVM's end", m.top), func() bool { return m.unmount(t) })
 		switch {
 		case i == 1:
-			first = descriptors(t, pid)
+			first = descriptors(t, agent.Process.Pid)
 		case i%20 == 0:
-			t.Logf("after %d mounts: %d descriptors", i+1, descriptors(t, pid))
+			t.Logf("after %d mounts: %d descriptors", i+1, descriptors(t, agent.Process.Pid))
 		}
 	}
 	eventually(t, 30*time.Second, fmt.Sprintf("no more than %d descriptors, as after the first mounts", first),
-		func() bool { return descriptors(t, pid) <= first })
-	if text := log(); lacking.MatchString(text) {
+		func() bool { return descriptors(t, agent.Process.Pid) <= first })
+	if text := agent.output.String(); lacking.MatchString(text) {
 		t.Errorf("not all JVMs were followed live:\n%s", text)
 	}
 }
@@ -219,72 +214,4 @@ func descriptors(t *testing.T, pid int) int {
 		t.Fatal(err)
 	}
 	return len(entries)
-}
-
-// serve starts the agent as a server, and returns where it answers, its pid, and what it has logged so far.
-func serve(t *testing.T, args ...string) (url string, pid int, log func() string) {
-	t.Helper()
-	needs.Root(t, "sampling")
-	path := filepath.Join(t.TempDir(), "log")
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	ctx, stop := context.WithCancel(context.Background())
-	command := exec.CommandContext(ctx, built.Path, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-	command.Stderr = file
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	log = func() string {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	t.Cleanup(func() {
-		stop()
-		if err := command.Wait(); command.ProcessState.ExitCode() != 0 {
-			t.Errorf("an interrupted server ended with %v", err)
-		}
-		if t.Failed() {
-			lines := bufio.NewScanner(strings.NewReader(log()))
-			for lines.Scan() {
-				if strings.Contains(lines.Text(), "level=WARN") || strings.Contains(lines.Text(), "level=ERROR") {
-					t.Log(lines.Text())
-				}
-			}
-		}
-	})
-	address := regexp.MustCompile(`http://[0-9.]+:[0-9]+`)
-	eventually(t, time.Minute, "the server says where it answers", func() bool {
-		url = address.FindString(log())
-		return url != ""
-	})
-	return url, command.Process.Pid, log
-}
-
-// download gets a profile of a server.
-func download(t *testing.T, url string) *profile.Profile {
-	t.Helper()
-	response, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if response.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s: %s", url, response.Status, text)
-	}
-	p, err := profile.ParseData(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }

@@ -3,13 +3,11 @@ package faults
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,87 +37,6 @@ var serviceRows = []Row{
 		Holds: "`doctor` tries the call engines all the same, as `record` does."},
 	{Fault: "a COMMAND that runs longer than -d", Test: testShortRecording,
 		Holds: "`record` says that COMMAND still runs, and as which process. COMMAND runs on."},
-}
-
-// An agentRun is an agent that was started with any arguments.
-type agentRun struct {
-	*exec.Cmd
-	output outputFile
-}
-
-// An outputFile has what the agent has printed by now.
-type outputFile string
-
-func (f outputFile) String() string {
-	text, err := os.ReadFile(string(f))
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
-}
-
-// startAgent starts a command, by default the agent, and kills it when the test ends.
-func startAgent(t *testing.T, name string, args ...string) *agentRun {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "output")
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	run := &agentRun{exec.Command(name, args...), outputFile(path)}
-	run.Stdout, run.Stderr = file, file
-	run.Dir = t.TempDir()
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		run.Process.Kill()
-		run.Wait()
-	})
-	return run
-}
-
-// wait waits for the agent's end and returns its exit code; -1 if a signal killed it.
-func (r *agentRun) wait(t *testing.T) int {
-	t.Helper()
-	ended := make(chan struct{})
-	go func() {
-		r.Cmd.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
-		t.Fatalf("the agent does not end:\n%s", r.output)
-	}
-	return r.ProcessState.ExitCode()
-}
-
-// address waits until a server says where it is.
-func (r *agentRun) address(t *testing.T) (url string) {
-	t.Helper()
-	address := regexp.MustCompile(`http://[0-9.]+:[0-9]+`)
-	eventually(t, time.Minute, "the server says where it is", func() bool {
-		url = address.FindString(r.output.String())
-		return url != ""
-	})
-	return url
-}
-
-// fetch returns what a server answers.
-func fetch(t *testing.T, url string) (status int, body string) {
-	t.Helper()
-	response, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(text)
 }
 
 func testOpenAddress(t *testing.T) {

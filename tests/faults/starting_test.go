@@ -1,15 +1,9 @@
 package faults
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"os"
-	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -107,41 +101,6 @@ func stop(g *jvm.Guest) {
 	g.Close()
 }
 
-// server starts the agent as a server on a free port. It ends with the test, which fails if it had ended before.
-func server(t *testing.T, args ...string) (url string) {
-	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	command := exec.CommandContext(ctx, built.Path, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-	messages, err := command.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var rest []byte
-	done := make(chan struct{})
-	t.Cleanup(func() {
-		stop()
-		<-done
-		if err := command.Wait(); err != nil && command.ProcessState.ExitCode() != 0 {
-			t.Errorf("the server ended with %v:\n%s", err, rest)
-		}
-	})
-	out := bufio.NewReader(messages)
-	line, err := out.ReadString('\n')
-	go func() {
-		defer close(done)
-		rest, _ = io.ReadAll(out)
-	}()
-	address := regexp.MustCompile(`http://[0-9.]+:[0-9]+`).FindString(line)
-	if err != nil || address == "" {
-		t.Fatalf("the server does not say where it is: %q, %v", line, err)
-	}
-	return address
-}
-
 // named returns the share of a process's samples of the next second that have frames of all these names.
 func named(t *testing.T, url string, pids []int, functions ...string) map[int]float64 {
 	t.Helper()
@@ -167,16 +126,7 @@ func nextSecond(t *testing.T, url string, pids []int) *profile.Profile {
 	for _, pid := range pids {
 		query += fmt.Sprintf("&pid=%d", pid)
 	}
-	response, err := http.Get(url + "/profiles/cpu?" + query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	p, err := profile.Parse(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return download(t, url+"/profiles/cpu?"+query)
 }
 
 // stacksOf lists the stacks of a profile, the innermost frame first, with their samples.
@@ -209,7 +159,7 @@ func has(s *profile.Sample, function string) bool {
 func startingJVMs(t *testing.T) {
 	needs.Root(t, "profiling the machine")
 	jdks := needs.JDKs(t)
-	url := server(t, "-F", "999")
+	url, _ := serve(t, "-F", "999")
 	const wave, limit = 10, 5 * time.Second
 	started, late := 0, 0
 	for range times(2, 30) {

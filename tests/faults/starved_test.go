@@ -2,8 +2,6 @@ package faults
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -36,25 +34,17 @@ func testStarved(t *testing.T) {
 		t.Fatal(err)
 	}
 	little := makeQuota(t)
-	url, pid, log := serve(t, "-v", "-F", "19", "-e", "cpu,alloc")
-	little.starve(t, pid)
+	url, agent := serve(t, "-v", "-F", "19", "-e", "cpu,alloc")
+	little.starve(t, agent.Process.Pid)
 	m := mountJDK(t, jdk, false, "") // its libjvm is one that no other JVM of the machine has: it is yet to be read
 	runLateWithin(t, m.jdk, classes, url, 0, 5*time.Minute)
 	eventually(t, time.Minute, "the JDK is unmounted", func() bool { return m.unmount(t) })
-	if text := log(); strings.Contains(text, "target is left alone") || strings.Contains(text, "did not answer") {
+	if text := agent.output.String(); strings.Contains(text, "target is left alone") || strings.Contains(text, "did not answer") {
 		t.Error("the log says that a target hung")
 	}
 	// Other targets of the machine may hang; of reads that ended late none may be counted as refused.
-	response, err := http.Get(url + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if failed := regexp.MustCompile(`(?m)^.*cause="(timeout|quarantined)".* [1-9].*$`).Find(text); failed != nil {
+	_, metrics := fetch(t, url+"/metrics")
+	if failed := regexp.MustCompile(`(?m)^.*cause="(timeout|quarantined)".* [1-9].*$`).FindString(metrics); failed != "" {
 		t.Errorf("reads failed: %s", failed)
 	}
 }
