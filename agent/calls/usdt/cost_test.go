@@ -9,7 +9,8 @@ import (
 
 // What windows are predicted to cost is what they cost: samples, calls that are passed over, and calls after the burst.
 func TestCost(t *testing.T) {
-	if c := (totals{}).cost(0, 500); c != (calls.Cost{}) {
+	const interruption = 100 * time.Microsecond
+	if c := (totals{}).cost(0, 500, interruption); c != (calls.Cost{}) {
 		t.Errorf("nothing cost %+v", c)
 	}
 	// Ten windows of 10x10, after each of which 20 more calls were made.
@@ -18,10 +19,10 @@ func TestCost(t *testing.T) {
 		hits: windows * 120, refused: windows * 20, sampled: windows * 10, bursts: windows,
 		sampleTime: windows * 10 * time.Microsecond, hitTime: windows * (10*time.Microsecond + 110*200), tickTime: windows * 5 * time.Microsecond,
 	}
-	c := spent.cost(windows, 500)
+	c := spent.cost(windows, 500, interruption)
 	want := calls.Cost{
 		Hits: windows * 10, HitTime: 1500, SkipTime: 700,
-		TickTime: exchange + 5*time.Microsecond + 20*700, Arming: windows * (exchange + 5*time.Microsecond + 110*700),
+		TickTime: interruption + 5*time.Microsecond + 20*700, Arming: windows * (interruption + 5*time.Microsecond + 110*700),
 	}
 	if c != want {
 		t.Errorf("%+v, want %+v", c, want)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
@@ -42,6 +43,9 @@ type Engine struct {
 	names   names
 	weigher weigher
 	began   time.Time
+
+	interrupt atomic.Int64 // ns that an interrupt of its CPU takes from a process
+	measured  int          // how often that was tried; of keep
 
 	stop     context.CancelFunc // of keep
 	kept     chan struct{}      // closed when keep has ended
@@ -86,6 +90,7 @@ func Try(opt Options) (_ *Engine, err error) {
 		kept: make(chan struct{}), listened: make(chan struct{}),
 		images: map[fileID]*image{}, refused: map[fileID]error{}, guests: map[int]*guest{}, windows: map[int]*window{},
 	}
+	e.interrupt.Store(int64(usualInterrupt))
 	if e.usdt, err = opt.Objects.LoadUSDT(); err != nil {
 		return nil, err
 	}

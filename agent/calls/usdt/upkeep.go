@@ -16,7 +16,7 @@ const (
 // silentBursts is after how many bursts without a single call that is noted.
 const silentBursts = 20
 
-// keep follows guests that end and CPUs that come and go, until ctx ends.
+// keep follows guests that end and CPUs that come and go, until ctx ends. When there are guests, it measures what windows take.
 func (e *Engine) keep(ctx context.Context) {
 	defer close(e.kept)
 	upkeep, refresh := time.NewTicker(upkeepInterval), time.NewTicker(refreshInterval)
@@ -27,7 +27,11 @@ func (e *Engine) keep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-upkeep.C:
-			for _, g := range e.all() {
+			guests := e.all()
+			if len(guests) > 0 {
+				e.measure()
+			}
+			for _, g := range guests {
 				e.check(g)
 			}
 		case <-refresh.C:
