@@ -326,7 +326,8 @@ func (a *Agent) Open(pids []int) *Window {
 }
 
 // Follow hands one window after the other to observe, each of that length, until ctx ends. Every sample is in exactly
-// one of them; what the last one holds when ctx ends is dropped.
+// one of them; what the last one holds when ctx ends is dropped. If observe panics, that is counted and logged, and costs that
+// window: what is in it comes from processes.
 func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*Profile)) error {
 	tick := time.NewTicker(length)
 	defer tick.Stop()
@@ -349,7 +350,19 @@ func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*
 		if ctx.Err() != nil {
 			return nil
 		}
+		a.hand(p, observe)
+	}
+}
+
+// hand calls observe with a profile, and counts and logs its panic.
+func (a *Agent) hand(p *Profile, observe func(*Profile)) {
+	err := proc.Catch(func() error {
 		observe(p)
+		return nil
+	})
+	if err != nil {
+		a.failures.add(stageObserve)
+		a.log.Error("the agent failed to count a window; please report this", "err", err, "stack", stackOf(err))
 	}
 }
 

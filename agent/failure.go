@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -14,7 +15,7 @@ import (
 //
 // These goroutines handle processes, and recover: the pool's (proc.Catch), naming workers (work), the drainer (receive), those
 // that close a window (end), the one that looks for VMs (withVM), and those that set breakpoints (estimator.run,
-// listener.Engine, monitors.Engine). The others only count, or wait for the kernel.
+// listener.Engine, monitors.Engine), and Follow. The others only count, or wait for the kernel.
 type stage string
 
 const (
@@ -27,9 +28,10 @@ const (
 	stageListen   stage = "listen"   // set breakpoints in it
 	stageRecord   stage = "record"   // fold one of its records
 	stageWindow   stage = "window"   // make its part of a profile
+	stageObserve  stage = "observe"  // count what all of them did: no process is known to be the one
 )
 
-var stages = []stage{stageDiscover, stageAttach, stageValues, stageObjects, stageNames, stageJobs, stageListen, stageRecord, stageWindow}
+var stages = []stage{stageDiscover, stageAttach, stageValues, stageObjects, stageNames, stageJobs, stageListen, stageRecord, stageWindow, stageObserve}
 
 // longestFailure is the longest time for which a process is left alone after a failure. The first one takes retryInterval,
 // each other one twice as long as the last.
@@ -94,11 +96,16 @@ func (a *Agent) failed(s stage, p *process, err error) {
 }
 
 func (a *Agent) logFailure(s stage, pid int, err error) {
-	stack := ""
-	if e, ok := err.(*proc.PanicError); ok {
-		stack = string(e.Stack)
+	a.log.Error("the agent failed to handle a process; please report this", "pid", pid, "stage", string(s), "err", err, "stack", stackOf(err))
+}
+
+// stackOf is the stack of a panic.
+func stackOf(err error) string {
+	var e *proc.PanicError
+	if !errors.As(err, &e) {
+		return ""
 	}
-	a.log.Error("the agent failed to handle a process; please report this", "pid", pid, "stage", string(s), "err", err, "stack", stack)
+	return string(e.Stack)
 }
 
 // listenFailed is failed for those who know a process by its identity.

@@ -242,3 +242,18 @@ func TestRecordOfNobody(t *testing.T) {
 		t.Errorf("got %d, %v", pid, ok)
 	}
 }
+
+// TestObserverPanics: a panic over the profile of a window is counted and logged, and does not end the agent.
+func TestObserverPanics(t *testing.T) {
+	a, _, log := faultyAgent(t, stageObserve, 0)
+	seen := 0
+	for range 2 {
+		a.hand(&Profile{}, func(*Profile) {
+			seen++
+			panic("hostile")
+		})
+	}
+	if n := a.failures.all()[string(stageObserve)]; n != 2 || seen != 2 || strings.Count(log.String(), "stack=") != 2 {
+		t.Errorf("%d failures are counted of %d:\n%s", n, seen, log)
+	}
+}

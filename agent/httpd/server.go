@@ -72,7 +72,7 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	mux.HandleFunc("GET /{$}", s.index)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(logger.Handler(), slog.LevelError),
-		ErrorHandling:       promhttp.HTTPErrorOnError,
+		ErrorHandling:       promhttp.ContinueOnError, // one metric that is wrong does not hide the others
 		MaxRequestsInFlight: maxScrapes,
 		EnableOpenMetrics:   true,
 	}))

@@ -25,7 +25,7 @@ var hostileRows = []Row{
 			"profile. The process has no names until it is tried again: after a minute, then less and less often. Nothing else is affected.",
 		Elsewhere: []string{
 			"agent.TestWorkerPanics", "agent.TestFailureAgain", "agent.TestJobPanics", "agent.TestPoolPanics", "agent.TestAttachPanics",
-			"agent.TestRecordPanics", "agent.TestWindowPanics", "agent.TestPlacingPanics", "agent.TestDiscoveryPanics",
+			"agent.TestRecordPanics", "agent.TestWindowPanics", "agent.TestPlacingPanics", "agent.TestDiscoveryPanics", "agent.TestObserverPanics", "agent/sink/prom.TestCollectorPanics",
 			"agent/proc.TestPoolPanic",
 		},
 	},

@@ -2,6 +2,8 @@ package prom
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
 var (
@@ -11,7 +13,7 @@ var (
 		"Time in the sampling program for each run: the sum over all CPUs, and the number of runs.", nil, nil)
 )
 
-// health is the collector of everything that a Source tells, and of the accounts of closed windows.
+// health is the collector of everything that a Source reports, and of the accounts of closed windows.
 type health struct {
 	source   Source
 	windows  *windowTally
@@ -57,4 +59,19 @@ func (h *health) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	ch <- prometheus.MustNewConstSummary(bpfDuration, s.BPFRuns, s.BPFTime.Seconds(), nil)
+}
+
+// A guarded collector reports a panic as an error of the scrape: the names in metrics come from processes. Without it the panic
+// would end the agent, as the registry collects in goroutines of its own.
+type guarded struct{ prometheus.Collector }
+
+// Collect implements prometheus.Collector.
+func (g guarded) Collect(ch chan<- prometheus.Metric) {
+	err := proc.Catch(func() error {
+		g.Collector.Collect(ch)
+		return nil
+	})
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
+	}
 }

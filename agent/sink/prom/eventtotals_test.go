@@ -44,9 +44,9 @@ func TestEventsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var procs []proc
+	var procs []testProcess
 	for i := range 5 {
-		procs = append(procs, proc{service: fmt.Sprint("s", i)})
+		procs = append(procs, testProcess{service: fmt.Sprint("s", i)})
 	}
 	for n := range 2 {
 		p := window(n, procs...)

@@ -22,14 +22,14 @@ const period = time.Second / 128
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// proc is a process of a test window: samples by the function that was innermost.
-type proc struct {
+// testProcess is a process of a test window: samples by the function that was innermost.
+type testProcess struct {
 	service, runtime string
 	samples          map[string]uint64
 }
 
 // window makes the profile of the n-th window of 10 s. A function named "" is a sample without a stack.
-func window(n int, procs ...proc) *agent.Profile {
+func window(n int, procs ...testProcess) *agent.Profile {
 	p := &agent.Profile{Start: epoch.Add(time.Duration(n) * 10 * time.Second), Duration: 10 * time.Second, Period: period}
 	for i, pr := range procs {
 		tree := new(cct.Tree[symbolize.Symbol])
@@ -99,41 +99,41 @@ func (s series) String() string {
 type samples = map[string]uint64
 
 func TestHotMethods(t *testing.T) {
-	shop := func(s samples) proc { return proc{"shop", "hotspot", s} }
+	shop := func(s samples) testProcess { return testProcess{"shop", "hotspot", s} }
 	for _, tt := range []struct {
 		name    string
-		windows [][]proc
+		windows [][]testProcess
 		want    string // series after the last window
 	}{
 		{"methods, the rest, and runtimes apart",
-			[][]proc{{shop(samples{"get": 90, "put": 70, "hash": 60, "": 5}), {"shop", "", samples{"memcpy": 80}}}},
+			[][]testProcess{{shop(samples{"get": 90, "put": 70, "hash": 60, "": 5}), {"shop", "", samples{"memcpy": 80}}}},
 			"(other) hotspot shop = 135\nget hotspot shop = 90\nmemcpy native shop = 80"},
 		{"processes of one service add up",
-			[][]proc{{shop(samples{"get": 90}), shop(samples{"get": 10})}},
+			[][]testProcess{{shop(samples{"get": 90}), shop(samples{"get": 10})}},
 			"get hotspot shop = 100"},
 		{"a method that loses its place ends, and its time is not moved",
-			[][]proc{{shop(samples{"a": 50, "b": 60})}, {shop(samples{"c": 500, "a": 7})}},
+			[][]testProcess{{shop(samples{"a": 50, "b": 60})}, {shop(samples{"c": 500, "a": 7})}},
 			"(other) hotspot shop = 7\nb hotspot shop = 60\nc hotspot shop = 500"},
 		{"a method that comes back goes on where it stopped",
-			[][]proc{{shop(samples{"a": 50, "b": 60})}, {shop(samples{"c": 500})}, {shop(samples{"a": 2000})}},
+			[][]testProcess{{shop(samples{"a": 50, "b": 60})}, {shop(samples{"c": 500})}, {shop(samples{"a": 2000})}},
 			"a hotspot shop = 2050\nc hotspot shop = 500"},
 		{"services beyond the bound are one",
-			[][]proc{{shop(samples{"a": 50}), {"cart", "hotspot", samples{"a": 40}}, {"bash", "", samples{"x": 30}}, {"sshd", "", samples{"y": 20}}}},
+			[][]testProcess{{shop(samples{"a": 50}), {"cart", "hotspot", samples{"a": 40}}, {"bash", "", samples{"x": 30}}, {"sshd", "", samples{"y": 20}}}},
 			"(other) native (other) = 50\na hotspot cart = 40\na hotspot shop = 50"},
 		{"a service that loses its place goes on where it stopped",
-			[][]proc{
+			[][]testProcess{
 				{shop(samples{"a": 50}), {"cart", "hotspot", samples{"a": 40}}},
 				{shop(samples{"a": 50}), {"cart", "hotspot", samples{"a": 1}}, {"web", "", samples{"w": 400}}},
 				{shop(samples{"a": 50}), {"cart", "hotspot", samples{"a": 4000}}, {"web", "", samples{"w": 1}}}},
 			"a hotspot cart = 4040\nw native web = 401\n(other) hotspot (other) = 51"},
 		{"names that would pretend to be the rest are in it",
-			[][]proc{{shop(samples{"(other)": 90, "a": 50}), {"(other)", "hotspot", samples{"a": 900}}}},
+			[][]testProcess{{shop(samples{"(other)": 90, "a": 50}), {"(other)", "hotspot", samples{"a": 900}}}},
 			"(other) hotspot (other) = 900\n(other) hotspot shop = 90\na hotspot shop = 50"},
 		{"names that look the same are the same",
-			[][]proc{{shop(samples{"L$$Lambda$1/0x0000000840066040.f": 20, "L$$Lambda$2/0x0000000840066840.f": 30, "n\x00": 1, "n\x01": 19})}},
+			[][]testProcess{{shop(samples{"L$$Lambda$1/0x0000000840066040.f": 20, "L$$Lambda$2/0x0000000840066840.f": 30, "n\x00": 1, "n\x01": 19})}},
 			"L$$Lambda.f hotspot shop = 50\nn? hotspot shop = 20"},
 		{"cold methods and services have no series",
-			[][]proc{{shop(samples{"a": 100, "b": 12}), {"cron", "", samples{"c": 12}}}},
+			[][]testProcess{{shop(samples{"a": 100, "b": 12}), {"cron", "", samples{"c": 12}}}},
 			"(other) hotspot shop = 12\n(other) native (other) = 12\na hotspot shop = 100"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -154,23 +154,23 @@ func TestHotMethods(t *testing.T) {
 func TestServiceExits(t *testing.T) {
 	var (
 		h    = NewHotMethods(5, 5)
-		a    = proc{"a", "hotspot", samples{"f": 50}}
-		b    = proc{"b", "hotspot", samples{"f": 50}}
+		a    = testProcess{"a", "hotspot", samples{"f": 50}}
+		b    = testProcess{"b", "hotspot", samples{"f": 50}}
 		idle = map[string]int{"a": 1, "b": 1}
 		gone = map[string]int{"a": 1}
 	)
 	for i, step := range []struct {
-		procs []proc
+		procs []testProcess
 		alive map[string]int
 		want  string
 	}{
-		{[]proc{a, b}, idle, "f hotspot a = 50\nf hotspot b = 50"},
-		{[]proc{a}, idle, "f hotspot a = 100\nf hotspot b = 50"}, // idle is not gone
-		{[]proc{a}, idle, "f hotspot a = 150\nf hotspot b = 50"},
-		{[]proc{a}, idle, "f hotspot a = 200\nf hotspot b = 50"},
-		{[]proc{a}, gone, "f hotspot a = 250\nf hotspot b = 50"}, // once more, for whoever scrapes between
-		{[]proc{a}, gone, "f hotspot a = 300"},
-		{[]proc{a, b}, idle, "f hotspot a = 350\nf hotspot b = 50"}, // another process: a new counter
+		{[]testProcess{a, b}, idle, "f hotspot a = 50\nf hotspot b = 50"},
+		{[]testProcess{a}, idle, "f hotspot a = 100\nf hotspot b = 50"}, // idle is not gone
+		{[]testProcess{a}, idle, "f hotspot a = 150\nf hotspot b = 50"},
+		{[]testProcess{a}, idle, "f hotspot a = 200\nf hotspot b = 50"},
+		{[]testProcess{a}, gone, "f hotspot a = 250\nf hotspot b = 50"}, // once more, for whoever scrapes between
+		{[]testProcess{a}, gone, "f hotspot a = 300"},
+		{[]testProcess{a, b}, idle, "f hotspot a = 350\nf hotspot b = 50"}, // another process: a new counter
 		{nil, nil, "f hotspot a = 350\nf hotspot b = 50"},
 		{nil, nil, ""},
 	} {
@@ -199,13 +199,13 @@ func TestSumsStayTrue(t *testing.T) {
 			seen  float64
 		)
 		for i := range 200 {
-			var procs []proc
+			var procs []testProcess
 			alive := make(map[string]int)
 			for s := range 6 {
 				if r.IntN(4) == 0 {
 					continue
 				}
-				pr := proc{fmt.Sprint("s", s), []string{"", "hotspot"}[r.IntN(2)], samples{}}
+				pr := testProcess{fmt.Sprint("s", s), []string{"", "hotspot"}[r.IntN(2)], samples{}}
 				for range r.IntN(8) {
 					n := uint64(math.Exp(r.Float64() * 8))
 					pr.samples[fmt.Sprint("m", r.IntN(12))] = n
@@ -250,7 +250,7 @@ func TestMillionMethods(t *testing.T) {
 			rest += 2 * n
 		}
 	}
-	p := window(0, proc{"shop", "hotspot", all})
+	p := window(0, testProcess{"shop", "hotspot", all})
 	h.Observe(p, nil)
 	h.Observe(p, nil)
 	got, gauges := scrape(t, h)
@@ -271,9 +271,9 @@ func TestMillionMethods(t *testing.T) {
 func TestManyServices(t *testing.T) {
 	const names, places = 10_000, 20
 	h := NewHotMethods(5, places)
-	var procs []proc
+	var procs []testProcess
 	for i := range names {
-		procs = append(procs, proc{fmt.Sprint("s", i), "", samples{"f": 13}})
+		procs = append(procs, testProcess{fmt.Sprint("s", i), "", samples{"f": 13}})
 	}
 	h.Observe(window(0, procs...), nil)
 	got, gauges := scrape(t, h)

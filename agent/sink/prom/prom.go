@@ -96,7 +96,7 @@ func New(source Source, o *Options) (*Exporter, error) {
 		all = append(all, c)
 	}
 	for _, c := range all {
-		if err := e.registry.Register(c); err != nil {
+		if err := e.registry.Register(guarded{c}); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}

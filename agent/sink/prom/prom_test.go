@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -70,12 +71,12 @@ func exporter(t *testing.T) *Exporter {
 		t.Fatal(err)
 	}
 	p := window(0,
-		proc{"shop", "hotspot", samples{
+		testProcess{"shop", "hotspot", samples{
 			"com.acme.Cart.total": 400, "java.util.HashMap.get": 300, "quo\"te\\d\n{}": 200, "com.acme.Cart.add": 100,
 		}},
-		proc{"shop", "", samples{"memcpy": 64}},
-		proc{"cron.service", "", samples{"[unknown]": 32, "finish_task_switch": 3}},
-		proc{"sshd", "", samples{"x": 1}},
+		testProcess{"shop", "", samples{"memcpy": 64}},
+		testProcess{"cron.service", "", samples{"[unknown]": 32, "finish_task_switch": 3}},
+		testProcess{"sshd", "", samples{"x": 1}},
 	)
 	p.Processes[0].Calls = []*agent.Calls{
 		{Engine: "page", Basis: calls.Sampled, Graph: graph(map[string]float64{"com.acme.Cart.total": 40, "com.acme.Cart.add": 30, "java.util.HashMap.get": 20, "rare": 3})},
@@ -109,7 +110,7 @@ func TestEnginesApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := window(0, proc{service: "shop", runtime: "hotspot"}, proc{service: "web"})
+	p := window(0, testProcess{service: "shop", runtime: "hotspot"}, testProcess{service: "web"})
 	var want []string
 	for i, engine := range agent.CallEngines() {
 		// Each engine tells ten times as many calls as the one before, the last ones of another service.
@@ -164,7 +165,7 @@ func TestExposition(t *testing.T) {
 	rec := httptest.NewRecorder()
 	promhttp.HandlerFor(exporter(t).Gatherer(), promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}).
 		ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
-	// What the Go runtime and /proc say of this test is not ours to fix.
+	// What the Go runtime and /testProcess say of this test is not ours to fix.
 	got := regexp.MustCompile(`(?m)^(# (HELP|TYPE) )?(go|process)_.*\n`).ReplaceAll(rec.Body.Bytes(), nil)
 	golden(t, "testdata/exposition.txt", got)
 }
@@ -183,4 +184,29 @@ func golden(t *testing.T, file string, got []byte) {
 	if !bytes.Equal(got, want) {
 		t.Errorf("differs from %s (rewrite with go test -update); got\n%s", file, got)
 	}
+}
+
+// A panic over one metric is an error of the scrape, which has all others.
+func TestCollectorPanics(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	good := prometheus.NewCounter(prometheus.CounterOpts{Name: "good_total", Help: "Good."})
+	bad := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "bad_total", Help: "Bad."}, []string{"service"})
+	for _, c := range []prometheus.Collector{good, panicking{bad}} {
+		if err := r.Register(guarded{c}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	families, err := r.Gather()
+	if err == nil || !strings.Contains(err.Error(), "panicked") {
+		t.Errorf("error %v", err)
+	}
+	if len(families) != 1 || families[0].GetName() != "good_total" {
+		t.Errorf("gathered %v", families)
+	}
+}
+
+type panicking struct{ prometheus.Collector }
+
+func (panicking) Collect(ch chan<- prometheus.Metric) {
+	ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("bad_total", "Bad.", []string{"service"}, nil), prometheus.CounterValue, 1, "\xff")
 }

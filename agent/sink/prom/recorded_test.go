@@ -50,7 +50,7 @@ func TestOnlyWhatIsRecorded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := window(0, proc{"shop", "hotspot", samples{"com.acme.Cart.total": 400}})
+			p := window(0, testProcess{"shop", "hotspot", samples{"com.acme.Cart.total": 400}})
 			p.Processes[0].Events = []*agent.Events{
 				{Kind: agent.Allocations, Rows: []agent.EventRow{{Values: [3]float64{1, 64}}}},
 				{Kind: agent.Locks, Rows: []agent.EventRow{lock("block", 1e9)}},
