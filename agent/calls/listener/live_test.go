@@ -24,7 +24,7 @@ var perStep = map[string]map[string]float64{
 // compiled waits until every method of Known has the code that it stays with.
 func (k *known) compiled(t *testing.T) (entries map[string]Entry) {
 	t.Helper()
-	for range 100 {
+	for range 600 { // a minute
 		time.Sleep(100 * time.Millisecond)
 		entries = k.entries(t)
 		missing := 0
@@ -193,7 +193,7 @@ func TestLiveReplacedVersion(t *testing.T) {
 		t.Run(jdk.String(), func(t *testing.T) {
 			k := b.startKnown(t, jdk, 1)
 			k.Current = nil // the code alone must tell
-			for range 100 {
+			for range 600 { // a minute
 				time.Sleep(100 * time.Millisecond)
 				replaced := 0
 				for name, versions := range k.versions(t) {

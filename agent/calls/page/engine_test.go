@@ -21,10 +21,10 @@ import (
 	headers "github.com/vmprof-agent/vmprof-agent/contrib/guest"
 )
 
-// soon waits until ok returns true.
+// soon waits until ok returns true, for a minute at most.
 func soon(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for range 200 {
+	for range 1200 {
 		if ok() {
 			return
 		}
@@ -101,6 +101,9 @@ func (s *stage) deserted(t testing.TB) {
 func TestLiveStride(t *testing.T) {
 	s := newStage(t, nil)
 	const stride, samples = 7, 16
+	// If the kernel moves the thread to another CPU, Spent may be behind by what is not in the scheduler's account yet: one of
+	// its ticks (see burst_spent), of which there are at least 100 a second.
+	const behind = 10 * time.Millisecond
 	tune(t, s, 100, stride, samples)
 	startGuest(t, s.socket, "figure1", "1", "1").finish(t)
 	next := map[uint64]uint64{1: 10, 10: 11, 11: 1}
@@ -123,7 +126,7 @@ func TestLiveStride(t *testing.T) {
 			for range b[i].Stride {
 				want = next[want]
 			}
-			if b[i].Callee != want || b[i].Made != b[i-1].Made+b[i].Stride || b[i].Spent < b[i-1].Spent {
+			if b[i].Callee != want || b[i].Made != b[i-1].Made+b[i].Stride || b[i].Spent+uint64(behind) < b[i-1].Spent {
 				t.Fatalf("burst %d: %+v after %+v, want a call of m%d", number, b[i], b[i-1], want)
 			}
 		}
@@ -150,12 +153,13 @@ func TestLivePause(t *testing.T) {
 	tune(t, s, 100, 1, 4)
 	soon(t, "calls", func() bool { return s.Cost().Hits > 0 })
 	tune(t, s, 0, 1, 4)
-	time.Sleep(50 * time.Millisecond) // bursts under way end
 	before := s.Cost()
-	time.Sleep(300 * time.Millisecond)
-	if after := s.Cost(); after.Hits != before.Hits || after.Arming != before.Arming {
-		t.Errorf("cost went from %+v to %+v while sampling paused", before, after)
-	}
+	soon(t, "the end of bursts under way, and then no more calls for 300 ms", func() bool {
+		before = s.Cost()
+		time.Sleep(300 * time.Millisecond)
+		after := s.Cost()
+		return after.Hits == before.Hits && after.Arming == before.Arming
+	})
 	tune(t, s, 100, 1, 4)
 	soon(t, "calls after the pause", func() bool { return s.Cost().Hits > before.Hits })
 }

@@ -133,7 +133,7 @@ func (s *stage) plain(t testing.TB) *graph {
 // drained waits until everything that was delivered was read.
 func (s *stage) drained(t testing.TB) []bpf.Call {
 	t.Helper()
-	for range 100 {
+	for range 1200 { // a minute
 		c, err := s.objects.ReadCounts()
 		if err != nil {
 			t.Fatal(err)
