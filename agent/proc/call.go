@@ -52,7 +52,11 @@ func (c *call) finish(err error) {
 	c.done <- err
 	if !c.abandoned {
 		p.stats.Calls++
-		p.target(c.pid, now).answered[c.kind] = true
+		t := p.target(c.pid, now)
+		t.answered[c.kind] = true
+		if t.owner.unknown() {
+			t.owner = c.terms.owner
+		}
 		return
 	}
 	p.stats.Stuck--
@@ -73,7 +77,11 @@ func (c *call) finish(err error) {
 // abandon gives the call up for that reason, unless it finished just now.
 func (c *call) abandon(reason error) error {
 	p := c.pool
+	// Processes become another user's. One that is gone leaves its hanging calls to whose it was.
 	owner := p.opt.Owner(c.pid)
+	if owner.unknown() {
+		owner = c.terms.owner
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.finished {

@@ -8,12 +8,18 @@ type Owner struct {
 	Cgroup string // path in the unified hierarchy, or all of /proc/PID/cgroup where there is none
 }
 
-// Owner returns whose process pid is. A process that is gone is nobody's: the zero Owner. No target can delay this.
+// unknown reports whether o is of a process that is gone. All of these share a budget of their own, which is no user's.
+func (o Owner) unknown() bool { return o == Owner{} || o == gone }
+
+var gone = Owner{UID: ^uint32(0)}
+
+// Owner returns whose process pid is. A process that is gone is no user's: its UID is that of nobody, 1<<32 - 1. No target can delay this.
 func (r Root) Owner(pid int) Owner {
-	var o Owner
-	if s, err := r.Status(pid); err == nil {
-		o.UID = s.UID
+	s, err := r.Status(pid)
+	if err != nil {
+		return gone
 	}
+	o := Owner{UID: s.UID}
 	if b, err := r.Cgroup(pid); err == nil {
 		o.Cgroup = strings.TrimSpace(string(b))
 		for line := range strings.Lines(o.Cgroup) {

@@ -60,6 +60,7 @@ const (
 // A target is a process that was called.
 type target struct {
 	answered [kinds]bool
+	owner    Owner         // when it was called first
 	slow     bool          // it answered after FirstDeadline, but within Deadline
 	stuck    int           // its abandoned calls that have not returned yet
 	backoff  time.Duration // length of the last quarantine
@@ -146,6 +147,9 @@ func (p *Pool) do(ctx context.Context, pid int, k kind, fn func(*call) error) er
 		return err
 	}
 
+	if terms.owner.unknown() { // it may be gone when the call hangs
+		terms.owner = p.opt.Owner(pid)
+	}
 	c := &call{pool: p, pid: pid, kind: k, terms: terms, began: time.Now(), done: make(chan error, 1)}
 	clock := callClock{look: p.look}
 	clock.begin(time.Now())
@@ -195,7 +199,7 @@ func (p *Pool) Stats() PoolStats {
 type terms struct {
 	trust    trust
 	deadline time.Duration
-	owner    Owner // known while calls are stuck
+	owner    Owner
 }
 
 type trust uint8
@@ -218,9 +222,14 @@ func (p *Pool) admit(pid int, k kind) (terms, error) {
 	if answered := t != nil && t.answered[k]; answered || k == present {
 		terms.trust = proven
 	}
+	if t != nil {
+		terms.owner = t.owner
+	}
 	alone := true // nobody of the owner is stuck
 	if p.stats.Stuck > 0 {
-		terms.owner = p.ownerOf(pid)
+		if owner := p.ownerOf(pid); !owner.unknown() {
+			terms.owner = owner
+		}
 		if err := p.budget(pid, k, terms); err != nil {
 			return terms, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -289,6 +290,51 @@ func TestPoolAttack(t *testing.T) {
 			t.Errorf("%v are counted, and none is stuck", p.stuck)
 		}
 	})
+}
+
+// TestPoolOwnerGone: calls of processes that have ended go on hanging, at the cost of whose processes they were.
+func TestPoolOwnerGone(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var ended atomic.Bool
+			p := timedPool(PoolOptions{Owner: func(pid int) Owner {
+				if pid != 1 && ended.Load() {
+					return gone
+				}
+				return Owner{UID: uint32(min(pid, 1000)), Cgroup: "/"}
+			}})
+			fn, release := hangs()
+			const attackers = 4 // MaxOwnerStuck
+			for i := range attackers {
+				ended.Store(false)
+				pid := 2000 + i
+				if known {
+					if err := p.Do(t.Context(), pid, works); err != nil {
+						t.Fatal(err)
+					}
+				}
+				result := make(chan error)
+				go func() { result <- p.Do(t.Context(), pid, fn) }()
+				synctest.Wait() // it hangs
+				ended.Store(true)
+				if err := <-result; !errors.Is(err, ErrTimeout) {
+					t.Fatal(err)
+				}
+			}
+			if got := p.stuck.of(Owner{UID: 1000, Cgroup: "/"}, general); got != attackers {
+				t.Errorf("%d calls of the owner are stuck, want %d", got, attackers)
+			}
+			ended.Store(false)
+			if err := p.Do(t.Context(), 3000, works); !errors.Is(err, ErrCrowded) {
+				t.Errorf("another process of the owner: %v, want %v", err, ErrCrowded)
+			}
+			if err := p.Do(t.Context(), 1, works); err != nil {
+				t.Errorf("a process of another user: %v", err)
+			}
+			release()
+			synctest.Wait()
+		})
+	}
 }
 
 // TestPoolManyUsers: all users together cannot take what is kept for processes that answered before.

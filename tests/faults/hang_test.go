@@ -27,7 +27,7 @@ var hangRows = []Row{
 		Fault: "reads of many processes hang",
 		Holds: "The first read of a process has 100 ms. At most 4 reads of one user in one cgroup may hang. Processes that " +
 			"answered before have workers of their own.",
-		Elsewhere: []string{"agent/proc.TestPoolAttack", "agent/proc.TestPoolManyUsers", "agent/proc.TestPoolFirstCall",
+		Elsewhere: []string{"agent/proc.TestPoolAttack", "agent/proc.TestPoolManyUsers", "agent/proc.TestPoolOwnerGone", "agent/proc.TestPoolFirstCall",
 			"agent/proc.TestMemoryPresence"},
 	},
 }
