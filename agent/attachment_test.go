@@ -1,15 +1,21 @@
 package agent
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
@@ -23,7 +29,7 @@ func fakeGuest(t *testing.T, attach fakeImage) (*Agent, *process, *proc.Mapping)
 	t.Helper()
 	a, _ := testAgent()
 	a.opt.Proc, a.pool, a.log = proc.DefaultRoot, proc.NewPool(proc.PoolOptions{}), slog.New(slog.DiscardHandler)
-	a.guests = &guests{agent: a, failures: map[string]uint64{}, slots: []uint32{0}}
+	a.guests = &guests{agent: a, failures: map[string]uint64{}, slots: []uint32{0}, alive: t.Context()}
 	id, err := a.opt.Proc.Identify(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -176,5 +182,87 @@ func TestMissingFramesInProfile(t *testing.T) {
 	out := w.profileOf(p, &Counts{})
 	if out == nil || len(out.Notes) != 1 || !strings.Contains(out.Notes[0], "Java frames of process") || !strings.Contains(out.Notes[0], proc.ErrTimeout.Error()) {
 		t.Errorf("%+v", out)
+	}
+}
+
+// TestSlowAttach: while the kernel takes its time to attach probes to a library, nobody waits for it for long, and others that map
+// the library do not wait for each other.
+func TestSlowAttach(t *testing.T) {
+	a, p, m := fakeGuest(t, nil)
+	gs := a.guests
+	gs.attaching = proc.NewPool(attaching)
+	release, hanging := make(chan struct{}), make(chan struct{})
+	var attacker sync.WaitGroup
+	defer attacker.Wait()
+	attacker.Go(func() {
+		gs.attaching.Do(t.Context(), os.Getppid(), func() error {
+			close(hanging)
+			<-release
+			return nil
+		})
+	})
+	<-hanging
+	im := gs.hold(p, symbolize.FileKey{Inode: 1})
+	im.found = &imageFile{noSites: errors.New("no probes")}
+	var ends []<-chan struct{}
+	for range 3 {
+		file, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended, err := gs.settle(p, im, m, openLibrary{file: file})
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.Close() // it has one of its own
+		ends = append(ends, ended)
+	}
+	if gs.await(ends[0]) {
+		t.Error("nothing was to be attached yet")
+	}
+	close(release)
+	for _, ended := range ends {
+		<-ended
+	}
+	if !im.settled || im.failure != nil {
+		t.Errorf("settled: %v, failure: %v", im.settled, im.failure)
+	}
+}
+
+// TestWatchedFailure: why the values of a file cannot be recorded is known to all processes that map it, unless it passes.
+func TestWatchedFailure(t *testing.T) {
+	a, first, _ := fakeGuest(t, nil)
+	second := newProcess(proc.Identity{PID: 1}, false)
+	gs := a.guests
+	key := watchedKey{file: symbolize.FileKey{Inode: 1}}
+	for _, c := range []struct {
+		err    error
+		passes bool
+	}{
+		{nil, false}, {errors.New("in a leaf function"), false}, {&proc.PanicError{Value: "hostile"}, true}, {context.Canceled, true},
+		{fmt.Errorf("process 1: %w", proc.ErrTimeout), true}, {proc.ErrCrowded, true}, {errTooManyProbes, true}, {fmt.Errorf("open: %w", unix.EMFILE), true},
+	} {
+		if got := passes(c.err); got != c.passes {
+			t.Errorf("passes(%v): %v", c.err, got)
+		}
+		w := gs.holdWatched(first, key)
+		w.failure, w.settled = c.err, !c.passes
+		known, why := gs.watched(second, key)
+		if known == c.passes || known && why != c.err {
+			t.Errorf("%v: known: %v, %v", c.err, known, why)
+		}
+	}
+}
+
+// TestNotesBounded: notes that a process brings about have a bound, and say that there are more.
+func TestNotesBounded(t *testing.T) {
+	p := newProcess(proc.Identity{PID: 1}, false)
+	for i := range 10 * maxNotes {
+		if added := p.note(fmt.Sprintf("note %d", i)); added != (i < maxNotes) || p.note(fmt.Sprintf("note %d", i)) {
+			t.Errorf("note %d: %v", i, added)
+		}
+	}
+	if n := len(p.notes); n != maxNotes+1 || !strings.Contains(p.notes[n-1], "left out") {
+		t.Errorf("%d notes: %q", n, p.notes)
 	}
 }

@@ -146,3 +146,14 @@ func TestCoverageUnbiased(t *testing.T) {
 		})
 	}
 }
+
+// TestCoverageOfUndone: a plan that was attached too late, and never adopted, counts for nothing.
+func TestCoverageOfUndone(t *testing.T) {
+	var c coverages
+	for range 2 * maxGone {
+		c.remove(&attachedPlan{cookies: []uint32{1}})
+	}
+	if wanted, observed := c.times(monotonic()); len(c.gone) != 0 || len(wanted) != 0 || len(observed) != 0 {
+		t.Errorf("%d are kept; wanted %v, observed %v", len(c.gone), wanted, observed)
+	}
+}

@@ -144,13 +144,13 @@ type coverages struct {
 	of   [bpf.MaxProbes]atomic.Pointer[coverage] // by cookie
 	mu   sync.Mutex
 	list []*coverage
-	// gone are those among list whose plans were removed: the last maxGone, as windows that are open have parts of them.
+	// gone are those among list whose plans were removed: the last maxGone, as windows that are open may have parts of them.
 	gone             []*coverage
 	wanted, observed map[string]time.Duration // of those before, by kind
 }
 
-// maxGone bounds what is kept of plans that were removed, some 5 KB each.
-const maxGone = 64
+// maxGone bounds what is kept of plans that were removed, some 5 KB each: those of a hundred libraries.
+const maxGone = 1024
 
 // add adds that of a plan, once.
 func (c *coverages) add(p *attachedPlan) {
@@ -173,6 +173,9 @@ func (c *coverages) remove(p *attachedPlan) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !slices.Contains(c.list, &p.cover) {
+		return // it was never adopted
+	}
 	if c.gone = append(c.gone, &p.cover); len(c.gone) <= maxGone {
 		return
 	}

@@ -34,9 +34,11 @@ const maxLacking = 4096
 
 // A watchedFile is a file to which a spec is attached, for all processes that map it.
 type watchedFile struct {
-	mu      sync.Mutex // held while it is attached
-	settled bool
-	plan    *attachedPlan // nil if it could not be attached
+	mu      sync.Mutex
+	ended   chan struct{} // closed when the attempt to attach has ended; nil without one
+	settled bool          // there is no need for another attempt
+	failure error         // of the last one
+	plan    *attachedPlan // nil if it is not attached; guests.keeping guards it
 }
 
 // A watchedKey finds it.
@@ -80,6 +82,9 @@ func (v *valueSites) of(cookie uint32) (valueSite, bool) {
 	return s, ok
 }
 
+// maxValueFiles bounds the files of one process that are looked through for a probe, each time that it is looked at.
+const maxValueFiles = 512
+
 // librariesLoad is when a process is looked at again for libraries that it loads later: half a minute in all.
 var librariesLoad = backoff{first: 50 * time.Millisecond, limit: 9}
 
@@ -106,12 +111,18 @@ func (a *Agent) lookForValues(p *process) {
 		a.names.submitLater(p, pause)
 	}
 	a.readMaps(p)
+	files := 0
 	for i := range p.work.maps {
 		m := &p.work.maps[i]
 		for _, w := range e.watches {
-			if m.Exec && m.Path != "" && w.spec.In(m.Path) {
-				a.guests.count(a.attachValues(p, m, w))
+			if !m.Exec || m.Path == "" || !w.spec.In(m.Path) {
+				continue
 			}
+			if files++; files > maxValueFiles {
+				p.note(fmt.Sprintf("process %d: values are looked for in %d of the files that it maps", p.pid, maxValueFiles))
+				return
+			}
+			a.guests.count(a.attachValues(p, m, w))
 		}
 	}
 }
@@ -129,7 +140,10 @@ func (a *Agent) attachValues(p *process, m *proc.Mapping, w *valueWatch) error {
 		w.explain(p, m.Path, err)
 		return nil
 	}
-	if a.guests.watched(p, key) {
+	if known, why := a.guests.watched(p, key); known {
+		if why != nil {
+			w.explain(p, m.Path, why)
+		}
 		return nil
 	}
 	found, err := callFor(a, p, func() (valuePlan, error) {
@@ -143,19 +157,19 @@ func (a *Agent) attachValues(p *process, m *proc.Mapping, w *valueWatch) error {
 	} else {
 		a.events.lack(key, found.err)
 	}
-	if err := found.err; err != nil && w.explain(p, m.Path, err) {
+	if err := found.err; err != nil && err != errAttaching && w.explain(p, m.Path, err) {
 		a.log.Warn("values are not recorded", "probe", w.spec.Place(), "file", m.Path, "err", err)
 	}
 	return nil
 }
 
-// explain has profiles of p say why a file's values are not recorded, unless it is one of many that just have no such probe.
+// explain has profiles of p say why a file's values are not recorded, unless it is one of many that just have no such probe. It
+// reports whether they did not say so before.
 func (w *valueWatch) explain(p *process, path string, err error) bool {
 	if w.spec.Library == "" && errors.Is(err, probesite.ErrNotFound) {
 		return false
 	}
-	p.note(fmt.Sprintf("values at %s in %s are not recorded: %v", w.spec.Place(), path, err))
-	return true
+	return p.note(fmt.Sprintf("values at %s in %s are not recorded: %v", w.spec.Place(), symbolize.CleanName(path), err))
 }
 
 // A valuePlan is where a spec belongs in a file, or why it belongs nowhere.

@@ -130,7 +130,7 @@ type failureState struct {
 func (a *Agent) workFailed(p *process, err error) {
 	w := &p.work
 	a.failed(w.stage, p, err)
-	frames, faults, failure := w.frames, w.faults, w.failure
+	frames, faults, failure := append(w.again, w.frames...), w.faults, w.failure
 	a.guests.release(p)
 	a.releaseMap(p)
 	p.code.Store(nil)

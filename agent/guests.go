@@ -23,7 +23,8 @@ type guests struct {
 	keeping sync.Mutex // guards what is needed by which processes; before eventProbes.mu
 	images  keeper[symbolize.FileKey, *image]
 	values  keeper[watchedKey, *watchedFile]
-	left    chan struct{} // holds one: something has no users any more
+	left    chan struct{}   // holds one: something has no users any more
+	alive   context.Context // until close
 	end     context.CancelFunc
 	ended   sync.WaitGroup
 
@@ -39,7 +40,7 @@ func newGuests(a *Agent) *guests {
 	ctx, end := context.WithCancel(context.Background())
 	g := &guests{
 		agent: a, attaching: proc.NewPool(attaching), probes: attach.NewProbes(a.objects),
-		left: make(chan struct{}, 1), end: end, failures: map[string]uint64{},
+		left: make(chan struct{}, 1), alive: ctx, end: end, failures: map[string]uint64{},
 	}
 	g.images.grace, g.values.grace = libraryGrace, libraryGrace
 	for slot := uint32(bpf.MaxAttached); slot > 0; slot-- {

@@ -20,8 +20,11 @@ import (
 // An image is one libjvm. It is read, and its probes are attached, once for all processes that map it. When the last of
 // these is gone its probes are taken away: until then they pin its file system.
 type image struct {
-	mu       sync.Mutex // held while it is read and attached
-	settled  bool       // the rest has its final value
+	mu       sync.Mutex    // held while it is read, not while it is attached
+	ended    chan struct{} // closed when the attempt to attach has ended; nil without one
+	found    *imageFile    // what is to be attached
+	failure  error         // of the last attempt
+	settled  bool          // the rest has its final value
 	img      vmruntime.Image
 	segments elffile.Segments
 	err      error    // why there is no img
@@ -63,8 +66,8 @@ func (gs *guests) open(p *process, m *proc.Mapping) (openLibrary, error) {
 }
 
 // image returns p's libjvm. An error says that it could not be looked at, for reasons that are p's; what is wrong with
-// the library itself is in the image. The file is read in the pool. Its probes are attached in a time of their own: that
-// is work of the kernel, and says nothing about p.
+// the library itself is in the image. The file is read in the pool. Its probes are attached in a time of their own, which may be
+// long: the caller waits for attachWait at most, and gets errAttaching.
 func (gs *guests) image(p *process, m *proc.Mapping) (*image, error) {
 	lib, err := gs.open(p, m)
 	if err != nil {
@@ -72,31 +75,64 @@ func (gs *guests) image(p *process, m *proc.Mapping) (*image, error) {
 	}
 	defer lib.file.Close()
 	im := gs.hold(p, lib.key)
-	im.mu.Lock()
-	defer im.mu.Unlock()
-	if im.settled {
-		return im, nil
-	}
-	found, err := callFor(gs.agent, p, func() (imageFile, error) {
-		return gs.read(lib), nil
-	})
+	ended, err := gs.settle(p, im, m, lib)
 	if err != nil {
 		return nil, err
 	}
-	im.img, im.segments, im.err, im.probes, im.lacks = found.img, found.segments, found.err, found.noSites, found.lacks
-	for _, lack := range found.lacks {
-		gs.agent.log.Warn("events of JVMs are not recorded", "library", m.Path, "why", lack)
+	if !gs.await(ended) {
+		return nil, errAttaching
 	}
-	if im.err == nil {
-		if err := gs.attachImage(p, im, found, lib.file); err != nil {
-			return nil, fmt.Errorf("attach probes: %w", err)
-		}
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	if !im.settled {
+		proc.Repanic(im.failure)
+		return nil, fmt.Errorf("attach probes: %w", im.failure)
 	}
-	if im.probes != nil {
-		gs.agent.log.Warn("code of JVMs is not followed live", "library", m.Path, "err", im.probes)
-	}
-	im.settled = true
 	return im, nil
+}
+
+// settle reads a library and begins to attach its probes, unless that was done, or is under way. It returns what is closed when
+// that has ended.
+func (gs *guests) settle(p *process, im *image, m *proc.Mapping, lib openLibrary) (ended <-chan struct{}, err error) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	switch {
+	case im.settled:
+		return closed, nil
+	case im.ended != nil:
+		return im.ended, nil
+	}
+	if im.found == nil {
+		found, err := callFor(gs.agent, p, func() (imageFile, error) {
+			return gs.read(lib), nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, lack := range found.lacks {
+			gs.agent.log.Warn("events of JVMs are not recorded", "library", m.Path, "why", lack)
+		}
+		im.found = &found
+		im.img, im.segments, im.err, im.probes, im.lacks = found.img, found.segments, found.err, found.noSites, found.lacks
+	}
+	if im.err != nil {
+		im.settled = true
+		return closed, nil
+	}
+	im.ended, err = gs.background(lib.file, func(f *os.File) {
+		err := proc.Catch(func() error { return gs.attachImage(p, im, f) })
+		im.mu.Lock()
+		defer im.mu.Unlock()
+		if im.failure = err; err != nil {
+			im.ended = nil // the next one tries again
+			return
+		}
+		im.settled, im.found = true, nil
+		if im.probes != nil {
+			gs.agent.log.Warn("code of JVMs is not followed live", "library", m.Path, "err", im.probes)
+		}
+	})
+	return im.ended, err
 }
 
 // An imageFile is what was read of a libjvm.
@@ -150,16 +186,16 @@ func codeSites(lib *elffile.File) (attach.Sites, error) {
 	return sites, nil
 }
 
-// attachImage attaches what was found in an image's file; im.mu is held. An error says that it may succeed later.
-func (gs *guests) attachImage(p *process, im *image, found imageFile, f *os.File) error {
+// attachImage attaches what was found in an image's file. An error says that it may succeed later.
+func (gs *guests) attachImage(p *process, im *image, f *os.File) error {
 	type outcome struct {
 		imageProbes
 		code  error // why code is not followed live
 		lacks []string
 	}
-	e := gs.agent.events
+	e, found := gs.agent.events, im.found
 	undo := func(o outcome) { gs.detach(context.Background(), &o.imageProbes) }
-	out, err := inTime(gs.attaching, p.pid, func() (o outcome, err error) {
+	out, err := inTime(gs.alive, gs.attaching, p.pid, func() (o outcome, err error) {
 		if found.noSites == nil {
 			o.imageProbes.code, o.code = gs.probes.Attach(f, found.sites)
 		}
@@ -175,8 +211,10 @@ func (gs *guests) attachImage(p *process, im *image, found imageFile, f *os.File
 		undo(out)
 		return out.code
 	}
+	im.mu.Lock()
 	im.probes = errors.Join(im.probes, out.code)
 	im.lacks = append(im.lacks, out.lacks...)
+	im.mu.Unlock()
 	if e != nil {
 		e.adopt(out.plans)
 	}
@@ -186,26 +224,26 @@ func (gs *guests) attachImage(p *process, im *image, found imageFile, f *os.File
 	return nil
 }
 
-// inTime runs fn in a pool. What fn returns too late is undone.
-func inTime[T any](pool *proc.Pool, pid int, fn func() (T, error), undo func(T)) (T, error) {
+// inTime runs fn in a pool until ctx ends. What fn returns too late is undone.
+func inTime[T any](ctx context.Context, pool *proc.Pool, pid int, fn func() (T, error), undo func(T)) (T, error) {
 	type outcome struct {
 		value T
 		err   error
 	}
 	done := make(chan outcome, 1)
-	err := pool.Do(context.Background(), pid, func() error {
+	err := pool.Do(ctx, pid, func() error {
+		defer close(done)
 		value, err := fn()
 		done <- outcome{value, err}
 		return err
 	})
-	if errors.Is(err, proc.ErrTimeout) {
+	if errors.Is(err, proc.ErrTimeout) || ctx.Err() != nil {
 		go func() {
-			if late := <-done; late.err == nil {
+			if late, ok := <-done; ok && late.err == nil {
 				undo(late.value)
 			}
 		}()
 	}
-	proc.Repanic(err)
 	if err != nil {
 		var none T
 		return none, err

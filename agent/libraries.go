@@ -2,8 +2,12 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -15,8 +19,54 @@ import (
 const libraryGrace = 2 * time.Second
 
 // Bounds on attaching, which goes on outside of the pool for reads: to attach to one library takes the kernel some 100 ms,
-// and much longer on a busy machine. One library at a time, as the kernel visits all processes that map it.
-var attaching = proc.PoolOptions{Workers: 1, MaxStuck: 4, Deadline: time.Minute}
+// and much longer on a busy machine. The kernel also reads pages of the file, which may be in a file system of the target's
+// making: of each owner one library may hang.
+var attaching = proc.PoolOptions{Workers: 1, MaxStuck: 16, MaxOwnerStuck: 1, Deadline: time.Minute, FirstDeadline: time.Minute}
+
+// attachWait is how long a naming worker waits for probes to be attached before it goes on with other processes. It is as long
+// as it waits for reads of a target.
+const attachWait = 2 * time.Second
+
+// closed is what waits for an attempt that is not needed.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// background runs attach with a descriptor of its own, in a goroutine that close waits for.
+func (gs *guests) background(file *os.File, attach func(*os.File)) (ended chan struct{}, err error) {
+	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("keep library open: %w", err)
+	}
+	own := os.NewFile(uintptr(fd), file.Name())
+	ended = make(chan struct{})
+	gs.ended.Go(func() {
+		defer close(ended)
+		defer own.Close()
+		attach(own)
+	})
+	return ended, nil
+}
+
+// await waits for what goes on in the background, and reports whether it has ended.
+func (gs *guests) await(ended <-chan struct{}) bool {
+	select {
+	case <-ended:
+		return true
+	default:
+	}
+	patience := time.NewTimer(attachWait)
+	defer patience.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-gs.alive.Done():
+	case <-patience.C:
+	}
+	return false
+}
 
 // hold returns the image of the library with that key, read or not, which p maps.
 func (gs *guests) hold(p *process, key symbolize.FileKey) *image {
@@ -29,15 +79,20 @@ func (gs *guests) hold(p *process, key symbolize.FileKey) *image {
 	return im
 }
 
-// watched reports whether a spec of values is attached to a file for other processes already, and is for p from now on.
-func (gs *guests) watched(p *process, key watchedKey) bool {
+// watched reports whether it is known what comes of a spec of values in a file, which is so for p from now on: it is attached for
+// other processes, or cannot be, for that reason.
+func (gs *guests) watched(p *process, key watchedKey) (known bool, why error) {
 	gs.keeping.Lock()
-	defer gs.keeping.Unlock()
-	if _, ok := gs.values.kept[key]; !ok {
-		return false
+	_, kept := gs.values.kept[key]
+	if !kept {
+		gs.keeping.Unlock()
+		return false, nil
 	}
-	gs.holdWatched(p, key)
-	return true
+	w := gs.holdWatched(p, key)
+	gs.keeping.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.settled, w.failure
 }
 
 // holdWatched returns the file of that key, attached or not, which p maps; keeping is held.
@@ -49,19 +104,53 @@ func (gs *guests) holdWatched(p *process, key watchedKey) *watchedFile {
 	return w
 }
 
-// watch attaches a spec of values to a file that p maps.
+// watch attaches a spec of values to a file that p maps. The error is errAttaching while that goes on.
 func (gs *guests) watch(p *process, key watchedKey, f *os.File, found valuePlan) error {
-	e := gs.agent.events
 	gs.keeping.Lock()
 	w := gs.holdWatched(p, key)
 	gs.keeping.Unlock()
+	ended, err := gs.settleWatched(p, key, w, f, found)
+	if err != nil {
+		return err
+	}
+	if !gs.await(ended) {
+		return errAttaching
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.settled {
-		return nil
+	proc.Repanic(w.failure)
+	return w.failure
+}
+
+// settleWatched begins to attach a spec, unless that was done, or is under way. It returns what is closed when that has ended.
+func (gs *guests) settleWatched(p *process, key watchedKey, w *watchedFile, f *os.File, found valuePlan) (ended <-chan struct{}, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended != nil {
+		return w.ended, nil
 	}
-	w.settled = true
-	plan, err := inTime(gs.attaching, p.pid, func() (*attachedPlan, error) { return e.attachValues(found, f) },
+	w.ended, err = gs.background(f, func(f *os.File) {
+		err := proc.Catch(func() error { return gs.attachWatched(p, key, w, f, found) })
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.failure, w.settled = err, !passes(err)
+		if !w.settled {
+			w.ended = nil // the next one tries again
+		}
+	})
+	return w.ended, err
+}
+
+// passes reports whether another attempt to attach may succeed where this one failed.
+func passes(err error) bool {
+	var p *proc.PanicError
+	return proc.HeldUp(err) || errors.As(err, &p) || errors.Is(err, context.Canceled) || errors.Is(err, errTooManyProbes) ||
+		errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
+}
+
+func (gs *guests) attachWatched(p *process, key watchedKey, w *watchedFile, f *os.File, found valuePlan) error {
+	e := gs.agent.events
+	plan, err := inTime(gs.alive, gs.attaching, p.pid, func() (*attachedPlan, error) { return e.attachValues(found, f) },
 		func(plan *attachedPlan) { e.remove(context.Background(), []*attachedPlan{plan}) })
 	if err != nil {
 		return err
@@ -130,19 +219,42 @@ func (gs *guests) expireNow(ctx context.Context, now time.Duration) (next time.D
 	if more && (!ok || nextValue < next) {
 		next, ok = nextValue, true
 	}
+	// Nobody has them: whoever had them had a process that mapped them.
 	for _, im := range images {
-		im.mu.Lock() // nobody has it: whoever had it had a process that mapped it
-		gs.detach(ctx, &im.attached)
+		im.mu.Lock()
+		ended := im.ended
 		im.mu.Unlock()
+		gs.after(ended, func() { gs.detach(ctx, &im.attached) })
 	}
 	for _, w := range values {
 		w.mu.Lock()
-		if w.plan != nil {
-			gs.agent.events.remove(ctx, []*attachedPlan{w.plan})
-		}
+		ended := w.ended
 		w.mu.Unlock()
+		gs.after(ended, func() {
+			if w.plan != nil {
+				gs.agent.events.remove(ctx, []*attachedPlan{w.plan})
+			}
+		})
 	}
 	return next, ok
+}
+
+// after calls f once an attempt to attach has ended, which does not hold up others.
+func (gs *guests) after(ended <-chan struct{}, f func()) {
+	select {
+	case <-ended:
+		f()
+		return
+	default:
+	}
+	if ended == nil {
+		f()
+		return
+	}
+	gs.ended.Go(func() {
+		<-ended
+		f()
+	})
 }
 
 // detach takes the probes of one library away.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
@@ -182,13 +181,4 @@ func (g *guest) monitorSites(f bpf.Frame, before, found map[monitors.Place][]mon
 	}
 	found[key] = sites
 	return sites, nil
-}
-
-// note adds what readers of the process's part of profiles must know.
-func (p *process) note(text string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !slices.Contains(p.notes, text) {
-		p.notes = append(p.notes, text)
-	}
 }

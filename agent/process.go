@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -197,4 +198,22 @@ func (n name) site(i int) calls.Site {
 // marker is a frame that is no code: it tells the reader what is missing at its place.
 func marker(text string) symbolize.Symbol {
 	return symbolize.Intern(symbolize.Frame{Function: text, SystemName: text, Kind: symbolize.KindMarker, Mapping: noMapping})
+}
+
+// maxNotes bounds the notes on one process: what some of them say is the process's making.
+const maxNotes = 32
+
+// note adds what readers of the process's part of profiles must know. It reports whether that is new.
+func (p *process) note(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch n := len(p.notes); {
+	case n > maxNotes || slices.Contains(p.notes, text):
+		return false
+	case n == maxNotes:
+		p.notes = append(p.notes, fmt.Sprintf("process %d: there are more notes, which are left out", p.pid))
+		return false
+	}
+	p.notes = append(p.notes, text)
+	return true
 }

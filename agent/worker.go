@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path"
+	"slices"
 	"time"
 	"unique"
 
@@ -29,9 +31,11 @@ type workerState struct {
 	values   backoff    // of looking for libraries with probes whose values are wanted
 	shown    bool
 
-	stage   stage    // what is done now, for the case that it panics
-	frames  []wanted // that are being named
-	faults  []fault  // that are being looked up
+	stage   stage         // what is done now, for the case that it panics
+	frames  []wanted      // that are being named
+	again   []wanted      // that are to be named later
+	due     time.Duration // CLOCK_MONOTONIC: when the latest timer for these ends
+	faults  []fault       // that are being looked up
 	failure failureState
 }
 
@@ -107,14 +111,9 @@ func (a *Agent) workOn(p *process) {
 	}
 	p.work.objects = map[uint64]*symbolize.Object{}
 	a.followMap(p)
-	again := a.nameAll(p, frames)
+	a.nameAll(p, frames)
 	p.work.objects, p.work.frames = nil, nil
-	if len(again) > 0 {
-		p.mu.Lock()
-		p.wanted = append(p.wanted, again...)
-		p.mu.Unlock()
-		a.names.submitLater(p, nameAgain)
-	}
+	a.nameLater(p)
 	a.begin(stageJobs, p)
 	p.doJobs()
 	if p.exited.Load() {
@@ -131,13 +130,30 @@ const (
 	nameAgain    = 300 * time.Millisecond // then twice as long each time
 )
 
-// nameAll names frames of p. It returns those to be tried again.
-func (a *Agent) nameAll(p *process, frames []wanted) (again []wanted) {
+// nameLater gives back the frames that are to be tried again, and has a timer end when the first of them is due.
+func (a *Agent) nameLater(p *process) {
+	again := p.work.again
+	if p.work.again = nil; len(again) == 0 {
+		return
+	}
+	p.mu.Lock()
+	p.wanted = append(p.wanted, again...)
+	p.mu.Unlock()
+	next := slices.MinFunc(again, func(a, b wanted) int { return cmp.Compare(a.notBefore, b.notBefore) }).notBefore
+	if now := monotonic(); p.work.due <= now || next < p.work.due {
+		p.work.due = max(next, now)
+		a.names.submitLater(p, p.work.due-now)
+	}
+}
+
+// nameAll names frames of p, and notes those to be tried again.
+func (a *Agent) nameAll(p *process, frames []wanted) {
 	now := monotonic()
+	again := &p.work.again
 	for i, r := range frames {
 		p.work.frames = frames[i:] // those that have no name if this one panics
 		if r.notBefore > now && !p.exited.Load() {
-			again = append(again, r)
+			*again = append(*again, r)
 			continue
 		}
 		p.work.heldUp = false
@@ -148,7 +164,7 @@ func (a *Agent) nameAll(p *process, frames []wanted) (again []wanted) {
 			next := r
 			next.notBefore = now + nameAgain<<r.tries
 			next.tries++
-			again = append(again, next)
+			*again = append(*again, next)
 			if late {
 				continue
 			}
@@ -158,7 +174,6 @@ func (a *Agent) nameAll(p *process, frames []wanted) (again []wanted) {
 		}
 		a.lookups.Add(1)
 	}
-	return again
 }
 
 // identify reads who p is.

@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -40,5 +43,28 @@ func TestStaleAgain(t *testing.T) {
 	}
 	if len(p.wanted) != 0 || len(p.names) != 2 {
 		t.Errorf("at last %d frames are wanted, %d have names", len(p.wanted), len(p.names))
+	}
+}
+
+// TestNameLater: frames that are to be named later need one timer, however often the process is worked on meanwhile.
+func TestNameLater(t *testing.T) {
+	a, _ := testAgent()
+	var worked atomic.Int32
+	a.names = newNames(1, func(*process) { worked.Add(1) })
+	defer a.names.close()
+	p := newProcess(proc.Identity{PID: 1}, false)
+	const pause = 200 * time.Millisecond
+	next := monotonic() + pause
+	passes := 0
+	for ; monotonic() < next-pause/2; passes++ {
+		p.work.again = []wanted{{notBefore: next + time.Second}, {notBefore: next}}
+		a.nameLater(p)
+	}
+	for worked.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(pause)
+	if n := worked.Load(); n != 1 || passes < 10 || len(p.wanted) != 2*passes {
+		t.Errorf("worked on %d times after %d passes, %d frames wanted", n, passes, len(p.wanted))
 	}
 }

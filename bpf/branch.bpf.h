@@ -11,6 +11,7 @@
 #pragma once
 
 #include "maps.bpf.h"
+#include "wakeup.bpf.h"
 
 #include <linux/perf_event.h>
 
@@ -91,7 +92,7 @@ static __always_inline void branch_deliver(struct task_struct *task, __u64 now, 
 	c->stride = stride;
 	c->made = c->ticks = 0;
 	c->spent = 0;
-	bpf_ringbuf_submit(c, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(c, nmi_wakeup_flags());
 	count(CALLS_DELIVERED, 1);
 }
 

@@ -77,6 +77,6 @@ int overflow(struct tick_context *ctx)
 		return 0;
 	s->seen.o.count = 1;
 	s->seen.o.values[0] = period;
-	write_observation(s, &nmi_events, BPF_RB_NO_WAKEUP);
+	write_observation(s, &nmi_events, nmi_wakeup_flags());
 	return 0;
 }

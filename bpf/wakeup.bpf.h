@@ -11,3 +11,11 @@ static __always_inline __u64 wakeup_flags(void)
 {
 	return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= wakeup_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
+
+/* Likewise for the ring of programs that interrupt others, when half of it is full. */
+static __always_inline __u64 nmi_wakeup_flags(void)
+{
+	__u64 half = bpf_ringbuf_query(&nmi_events, BPF_RB_RING_SIZE) / 2;
+
+	return bpf_ringbuf_query(&nmi_events, BPF_RB_AVAIL_DATA) >= half ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+}

@@ -52,7 +52,7 @@ func probes(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	case fs.NArg() > 1:
 		return usageError("unexpected argument " + fs.Arg(1))
 	}
-	pool := proc.NewPool(proc.PoolOptions{Deadline: probesDeadline})
+	pool := proc.NewPool(proc.PoolOptions{Deadline: probesDeadline, FirstDeadline: probesDeadline})
 	offer, err := proc.Call(ctx, pool, *pid, func() (offer, error) { return offerOf(proc.DefaultRoot, *pid, fs.Arg(0)) })
 	if err != nil {
 		return err

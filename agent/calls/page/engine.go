@@ -97,7 +97,7 @@ func New(opt Options) (_ *Engine, err error) {
 		}
 	}()
 	e.tick = measureTick(e.objects.BurstArm)
-	e.probes = newProbes(&e.objects, opt.Proc, proc.NewPool(proc.PoolOptions{}))
+	e.probes = newProbes(&e.objects, opt.Proc, proc.NewPool(proc.PoolOptions{FirstDeadline: firstSearch}))
 	if e.listener, err = listen(e.opt.Socket); err != nil {
 		return nil, err
 	}

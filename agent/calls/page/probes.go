@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf/link"
 
@@ -32,6 +33,9 @@ type probes struct {
 	mu   sync.Mutex
 	free []uint32 // numbers of sites
 }
+
+// firstSearch bounds the search for probes in a guest's files, which is the first that the pool does for it.
+const firstSearch = 2 * time.Second
 
 func newProbes(o *bpf.BurstObjects, root proc.Root, pool *proc.Pool) *probes {
 	p := &probes{objects: o, uprobes: attach.NewUprobes(), root: root, pool: pool}

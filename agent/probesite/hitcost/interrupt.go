@@ -30,6 +30,11 @@ func Interrupt() (time.Duration, error) {
 	if err := membarrier(register); err != nil {
 		return 0, err
 	}
+	return lostTo(func() error { return membarrier(interrupt) })
+}
+
+// lostTo returns what a thread of this process loses that is interrupted in that way.
+func lostTo(interrupt func() error) (time.Duration, error) {
 	const (
 		rounds = 21
 		pause  = 2 * time.Millisecond
@@ -63,7 +68,7 @@ func Interrupt() (time.Duration, error) {
 			break
 		}
 		s.longest.Store(0)
-		if err := membarrier(interrupt); err != nil {
+		if err := interrupt(); err != nil {
 			return 0, err
 		}
 		if !turn() {
