@@ -150,17 +150,20 @@ func TestRecordLocks(t *testing.T) {
 			t.Errorf("checksum %s while it is recorded, %s otherwise", truth.Checksum, plain.Checksum)
 		}
 		rows := events.Own(rowsOf(t, p, "acquisitions", "contentions", "delay"))
-		const delay = 2
+		const contentions, delay = 1, 2
 		for _, wait := range truth.Waits {
 			own := events.Where(events.In(rows, wait.Method), func(r events.Row) bool { return r.Class == wait.Class })
 			if len(own) == 0 { // java.util.concurrent's own methods are between
 				own = events.Where(rows, func(r events.Row) bool { return r.Class == wait.Class && r.Has(wait.Method) })
 			}
 			got := time.Duration(events.Sum(own, delay))
-			t.Logf("%s %s: %d events, %v; %d waits, %v in truth", wait.Method, wait.Class, events.Count(own), got, wait.LongTimes, wait.LongSum)
+			// On a busy machine a record takes so long that the budget has room for one in several. Those are drawn by lot.
+			every := events.Sum(own, contentions) / max(float64(events.Count(own)), 1)
+			t.Logf("%s %s: %d events, one in %.2f, %v; %d waits, %v in truth", wait.Method, wait.Class, events.Count(own), every, got, wait.LongTimes, wait.LongSum)
 			// What the thread measures around the wait is longer by the way to the lock, and by being kept from its CPU there: there
 			// are more threads than CPUs, and a time slice is 3 ms.
-			allowed := wait.LongSum/20 + time.Duration(wait.LongTimes)*10*time.Microsecond + 4*3*time.Millisecond
+			allowed := wait.LongSum/20 + time.Duration(wait.LongTimes)*10*time.Microsecond + 4*3*time.Millisecond +
+				4*wait.StandardError(every)
 			if off := got - wait.LongSum; off > allowed || off < -allowed {
 				t.Errorf("%s waited for a %s for %v, %v in truth, allowed are %v", wait.Method, wait.Class, got, wait.LongSum, allowed)
 			}

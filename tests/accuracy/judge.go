@@ -31,9 +31,10 @@ const systematic = 0.01
 // wholeStacks is the share of the stacks that must go down to the thread's entry frame.
 const wholeStacks = 0.995
 
-// unloadedStacks is the share of the stacks that may have unnamed methods in a guest that unloads classes twice a second:
-// the agent reads names up to a tenth of a second after the sample, and later while others keep all CPUs busy.
-const unloadedStacks = 0.2
+// unloadedStacks is the share of the stacks that may have unnamed methods in a guest that unloads classes twice a second. The
+// agent reads names up to a tenth of a second after the sample, by when a fifth of them are gone; where others keep all CPUs busy, it
+// waits for its own as well. This is the share if it comes half a generation late.
+const unloadedStacks = 0.5
 
 // entry is the outermost Java method of every thread.
 const entry = "java.lang.Thread.run"

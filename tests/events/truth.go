@@ -3,6 +3,7 @@ package events
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +39,7 @@ type Waited struct {
 	Times         uint64        // also those when it did not have to wait
 	LongTimes     uint64        // of which took longer than 10 us
 	Sum, LongSum  time.Duration // of all, of the long ones
+	LongSquares   float64       // of the long ones, ns²
 }
 
 // Faulted are the bytes of objects of a class that a method has allocated and touched first.
@@ -81,8 +83,8 @@ var numbersFrom = map[string]struct{ from, numbers int }{
 	"alloc":       {3, 2},
 	"allocated":   {1, 1},
 	"enter":       {3, 1},
-	"wait":        {3, 4},
-	"idle":        {3, 4},
+	"wait":        {3, 5},
+	"idle":        {3, 5},
 	"fault":       {3, 1},
 	"collections": {2, 2},
 }
@@ -99,7 +101,7 @@ func (t *Truth) parse(words []string) error {
 	if !known || len(words) != form.from+form.numbers {
 		return errNoFact
 	}
-	var n [4]uint64
+	var n [5]uint64
 	for i, word := range words[form.from:] {
 		var err error
 		if n[i], err = strconv.ParseUint(word, 10, 63); err != nil {
@@ -128,9 +130,15 @@ func (t *Truth) parse(words []string) error {
 
 var errNoFact = errors.New("no such fact")
 
-func waited(words []string, n [4]uint64) Waited {
+func waited(words []string, n [5]uint64) Waited {
 	return Waited{
 		Method: words[1], Class: words[2], Times: n[0], LongTimes: n[1],
-		Sum: time.Duration(n[2]), LongSum: time.Duration(n[3]),
+		Sum: time.Duration(n[2]), LongSum: time.Duration(n[3]), LongSquares: float64(n[4]) * 1e6,
 	}
+}
+
+// StandardError is how far the sum of the long waits is off, as a standard deviation, when one wait in every is recorded, each drawn
+// by itself, and stands for that many.
+func (w Waited) StandardError(every float64) time.Duration {
+	return time.Duration(math.Sqrt(max(every-1, 0) * w.LongSquares))
 }

@@ -12,8 +12,8 @@ func TestParseTruth(t *testing.T) {
 		"alloc guest.A.c guest.A$C 2 32",
 		"allocated 400",
 		"enter guest.L.m guest.L$X 5",
-		"wait guest.W.hot guest.W$Hot 7 2 3000 2500",
-		"idle guest.W.none guest.W$None 1 1 900 900",
+		"wait guest.W.hot guest.W$Hot 7 2 3000 2500 4",
+		"idle guest.W.none guest.W$None 1 1 900 900 0",
 		"fault guest.F.leaf guest.F$Leaf 4096",
 		"collections PS-Scavenge 4 8",
 		"checksum abc0",
@@ -22,8 +22,8 @@ func TestParseTruth(t *testing.T) {
 		Allocations: []Allocated{{"guest.A.b", "byte[]", 3, 360}, {"guest.A.c", "guest.A$C", 2, 32}},
 		Allocated:   400,
 		Acquired:    []Acquired{{"guest.L.m", "guest.L$X", 5}},
-		Waits:       []Waited{{"guest.W.hot", "guest.W$Hot", 7, 2, 3000, 2500}},
-		Idle:        []Waited{{"guest.W.none", "guest.W$None", 1, 1, 900, 900}},
+		Waits:       []Waited{{"guest.W.hot", "guest.W$Hot", 7, 2, 3000, 2500, 4e6}},
+		Idle:        []Waited{{"guest.W.none", "guest.W$None", 1, 1, 900, 900, 0}},
 		Faults:      []Faulted{{"guest.F.leaf", "guest.F$Leaf", 4096}},
 		Collections: []Collected{{"PS-Scavenge", 4, 8 * time.Millisecond}},
 		Checksum:    "abc0",
@@ -37,7 +37,7 @@ func TestParseTruth(t *testing.T) {
 	}
 	for _, line := range []string{
 		"", "nonsense", "alloc a b 1", "alloc a b 1 2 3", "alloc a b x 2", "alloc a b -1 2", "allocated", "enter a b",
-		"wait a b 1 2 3", "idle a b 1 2 3 4 5", "fault a b 99999999999999999999", "collections a 1", "checksum",
+		"wait a b 1 2 3 4", "idle a b 1 2 3 4 5 6", "fault a b 99999999999999999999", "collections a 1", "checksum",
 	} {
 		if got, err := parseTruth([]string{line, "checksum 0"}); err == nil {
 			t.Errorf("parsed %q as %+v", line, got)
@@ -51,7 +51,7 @@ func TestParseTruth(t *testing.T) {
 // A guest that was hit by a probe may print anything.
 func FuzzParseTruth(f *testing.F) {
 	f.Add("alloc a b 1 2")
-	f.Add("wait a b 1 2 3 4")
+	f.Add("wait a b 1 2 3 4 5")
 	f.Fuzz(func(t *testing.T, line string) {
 		truth, err := parseTruth([]string{line, "checksum 0"})
 		if (err == nil) == reflect.DeepEqual(truth, Truth{}) {

@@ -31,6 +31,8 @@ final class Waiting implements Events {
         long longTimes;
         long nanos;
         long longNanos;
+        /** Of the long ones, in square microseconds. */
+        long longSquares;
 
         void add(long wait) {
             times++;
@@ -38,6 +40,7 @@ final class Waiting implements Events {
             if (wait > LONG) {
                 longTimes++;
                 longNanos += wait;
+                longSquares += (wait / 1000) * (wait / 1000);
             }
         }
 
@@ -46,6 +49,7 @@ final class Waiting implements Events {
             longTimes += other.longTimes;
             nanos += other.nanos;
             longNanos += other.longNanos;
+            longSquares += other.longSquares;
         }
     }
 
@@ -101,7 +105,8 @@ final class Waiting implements Events {
             for (Tally[] own : tallies) {
                 sum.add(own[place.ordinal()]);
             }
-            truth.println(place.line + " " + sum.times + " " + sum.longTimes + " " + sum.nanos + " " + sum.longNanos);
+            truth.println(place.line + " " + sum.times + " " + sum.longTimes + " " + sum.nanos + " " + sum.longNanos
+                    + " " + sum.longSquares);
         }
         return inHot + inWarm + inLock + inPermit - before;
     }
