@@ -45,6 +45,7 @@ const (
 	BranchVarExportBranchCost = "export_branch_cost"
 	BranchVarExportBranchRate = "export_branch_rate"
 	BranchVarFilterByPid      = "filter_by_pid"
+	BranchVarWakeupBytes      = "wakeup_bytes"
 )
 
 // LoadBranch returns the embedded CollectionSpec for Branch.
@@ -115,6 +116,7 @@ type BranchVariableSpecs struct {
 	ExportBranchCost *ebpf.VariableSpec `ebpf:"export_branch_cost"`
 	ExportBranchRate *ebpf.VariableSpec `ebpf:"export_branch_rate"`
 	FilterByPid      *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	WakeupBytes      *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
 }
 
 // BranchObjects contains all objects after they have been loaded into the kernel.
@@ -169,6 +171,7 @@ type BranchVariables struct {
 	ExportBranchCost *ebpf.Variable `ebpf:"export_branch_cost"`
 	ExportBranchRate *ebpf.Variable `ebpf:"export_branch_rate"`
 	FilterByPid      *ebpf.Variable `ebpf:"filter_by_pid"`
+	WakeupBytes      *ebpf.Variable `ebpf:"wakeup_bytes"`
 }
 
 // BranchPrograms contains all programs after they have been loaded into the kernel.

@@ -55,6 +55,7 @@ const (
 	BranchTestVarExportBranchRate    = "export_branch_rate"
 	BranchTestVarExportBranchRequest = "export_branch_request"
 	BranchTestVarFilterByPid         = "filter_by_pid"
+	BranchTestVarWakeupBytes         = "wakeup_bytes"
 )
 
 // LoadBranchTest returns the embedded CollectionSpec for BranchTest.
@@ -126,6 +127,7 @@ type BranchTestVariableSpecs struct {
 	ExportBranchRate    *ebpf.VariableSpec `ebpf:"export_branch_rate"`
 	ExportBranchRequest *ebpf.VariableSpec `ebpf:"export_branch_request"`
 	FilterByPid         *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	WakeupBytes         *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
 }
 
 // BranchTestObjects contains all objects after they have been loaded into the kernel.
@@ -181,6 +183,7 @@ type BranchTestVariables struct {
 	ExportBranchRate    *ebpf.Variable `ebpf:"export_branch_rate"`
 	ExportBranchRequest *ebpf.Variable `ebpf:"export_branch_request"`
 	FilterByPid         *ebpf.Variable `ebpf:"filter_by_pid"`
+	WakeupBytes         *ebpf.Variable `ebpf:"wakeup_bytes"`
 }
 
 // BranchTestPrograms contains all programs after they have been loaded into the kernel.
