@@ -64,10 +64,10 @@ func lostTo(interrupt func() error) (time.Duration, error) {
 		if err != nil {
 			return 0, err
 		}
+		s.round.Add(1)
 		if !turn() {
 			break
 		}
-		s.longest.Store(0)
 		if err := interrupt(); err != nil {
 			return 0, err
 		}
@@ -92,7 +92,8 @@ func lostTo(interrupt func() error) (time.Duration, error) {
 
 // A spinner is the thread that is interrupted: it reads the clock again and again.
 type spinner struct {
-	turns, longest atomic.Int64 // the longest one in ns
+	turns, longest atomic.Int64 // the longest one of the round, in ns
+	round          atomic.Int64
 	stop           chan struct{}
 }
 
@@ -100,6 +101,8 @@ func (s *spinner) spin(started chan<- int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	started <- unix.Gettid()
+	var round int64
+	var longest time.Duration
 	for last := time.Now(); ; {
 		select {
 		case <-s.stop:
@@ -107,7 +110,12 @@ func (s *spinner) spin(started chan<- int) {
 		default:
 		}
 		now := time.Now()
-		s.longest.Store(max(s.longest.Load(), int64(now.Sub(last))))
+		if r := s.round.Load(); r != round {
+			round, longest = r, 0
+		} else {
+			longest = max(longest, now.Sub(last))
+		}
+		s.longest.Store(int64(longest))
 		s.turns.Add(1)
 		last = now
 	}
