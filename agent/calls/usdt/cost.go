@@ -13,8 +13,7 @@ const (
 	// The process then finds the page again, twice. BenchmarkInterruption measures the whole: 85 to 110 us where an interrupt
 	// takes 20 us.
 	interruptions = 5
-	// usualInterrupt is what an interrupt takes until that is measured: as long as on a small virtual machine, which is ten
-	// times as long as on metal.
+	// usualInterrupt is what an interrupt takes until that is measured: as long as on a small virtual machine.
 	usualInterrupt = 20 * time.Microsecond
 	// measurements is how often that is tried. A busy machine can have no time for it.
 	measurements = 3

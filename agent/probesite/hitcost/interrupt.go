@@ -17,7 +17,7 @@ import (
 var ErrInterrupt = errors.New("what an interrupt takes cannot be measured with one CPU, or on a CPU that is busy")
 
 // Interrupt returns what a thread loses when another CPU interrupts its own, as the kernel does when it changes code or forgets
-// mappings of pages: one or two microseconds on metal, many times that in virtual machines. It is the median of some tens of
+// mappings of pages. In virtual machines that takes longer than on metal. It is the median of some tens of
 // interrupts of a thread of this process, at most 100 us. That takes 50 to 200 ms, during which two CPUs are busy. The error is
 // [ErrInterrupt] if threads of this process cannot run at the same time for long enough.
 //
