@@ -194,7 +194,7 @@ static __always_inline int java_step(struct walk *w)
 	if (w->frames >= wanted(w))
 		return end_walk(w, enough(w));
 
-	if (!segment_valid(vm, g, w->pid, w->pc, tag, w->s->start.owner, w->s->start.walk)) {
+	if (!segment_valid(vm, g, w->pid, w->pc, tag, w->s->start.owner, w->s->start.walk + w->frames)) {
 		err = segment_find(w->pid, w->pc);
 		if (err)
 			return end_walk(w, err);

@@ -130,19 +130,20 @@ __noinline int same_blob(__u32 pid, __u64 a, __u64 b)
 	return vm && blob_at(vm, a) == blob_at(vm, b);
 }
 
-#define RECHECK 64 /* one walk in so many trusts no cached segment */
+#define RECHECK 64 /* one frame in so many trusts no cached segment */
 
 /*
- * Whether a cached segment still tells the truth. When code went away since it was read, or may have, the blob and
+ * Whether a cached segment still holds. When code went away since it was read, or may have, the blob and
  * the compile id that stand there now decide. Now and then they do anyhow: what was read of memory that was free by then, from
- * an address that a stack had from before, is wrong as soon as other code is put there: no event announces it.
+ * an address that a stack had from before, is wrong as soon as other code is put there: no event announces it. turn is another
+ * one for each frame of a walk, so that a deep stack of one segment is not looked up at once.
  */
 static __always_inline bool segment_valid(const struct hotspot_process *vm, struct segment *g, __u32 pid, __u64 pc,
-					  __u64 tag, __u64 owner, __u32 walk)
+					  __u64 tag, __u64 owner, __u32 turn)
 {
 	if (g->tag != tag || (g->owner ^ owner) >> 32)
 		return false;
-	if (g->owner == owner && (vm->flags & HOTSPOT_UNLOAD_EVENTS) && (walk % RECHECK || !g->live_id))
+	if (g->owner == owner && (vm->flags & HOTSPOT_UNLOAD_EVENTS) && turn % RECHECK)
 		return true;
 	if (!segment_same(pid, pc, g->live_id, g->compile_id))
 		return false;

@@ -101,10 +101,14 @@ func TestKernelCodeReuse(t *testing.T) {
 					pc := old.begin + 0x500
 					s := vm.newStack(t, 8<<10).entry(anchor{}).interpreted(vm.newMethod(9), 3).compiled(old, 0x500)
 					s.check(t, w, s.request(), EndRoot)
-					misses := w.counter(t, SegmentMisses)
-					s.check(t, w, s.request(), EndRoot)
-					if probes && w.counter(t, SegmentMisses) != misses {
-						t.Error("the second walk was not answered from the cache")
+					cached := false
+					for range 8 { // in one frame of 64 the cache is not asked
+						misses := w.counter(t, SegmentMisses)
+						s.check(t, w, s.request(), EndRoot)
+						cached = cached || w.counter(t, SegmentMisses) == misses
+					}
+					if probes && !cached {
+						t.Error("no other walk was answered from the cache")
 					}
 
 					reuse.do(vm, old)
