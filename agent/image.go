@@ -237,6 +237,9 @@ func inTime[T any](ctx context.Context, pool *proc.Pool, pid int, fn func() (T, 
 		done <- outcome{value, err}
 		return err
 	})
+	if err == nil {
+		return (<-done).value, nil
+	}
 	if errors.Is(err, proc.ErrTimeout) || ctx.Err() != nil {
 		go func() {
 			if late, ok := <-done; ok && late.err == nil {
@@ -244,9 +247,6 @@ func inTime[T any](ctx context.Context, pool *proc.Pool, pid int, fn func() (T, 
 			}
 		}()
 	}
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return (<-done).value, nil
+	var none T
+	return none, err
 }

@@ -46,7 +46,7 @@ func TestStaleAgain(t *testing.T) {
 	}
 }
 
-// TestNameLater: frames that are to be named later need one timer, however often the process is worked on meanwhile.
+// TestNameLater: a process has one timer for the frames that are named later, however often it is worked on before that ends.
 func TestNameLater(t *testing.T) {
 	a, _ := testAgent()
 	var worked atomic.Int32

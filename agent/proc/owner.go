@@ -11,9 +11,10 @@ type Owner struct {
 // unknown reports whether o is of a process that is gone. All of these share a budget of their own, which is no user's.
 func (o Owner) unknown() bool { return o == Owner{} || o == gone }
 
+// gone is the owner of processes that have ended: the UID is the kernel's INVALID_UID (include/linux/uidgid.h).
 var gone = Owner{UID: ^uint32(0)}
 
-// Owner returns whose process pid is. A process that is gone is no user's: its UID is that of nobody, 1<<32 - 1. No target can delay this.
+// Owner returns whose process pid is. A process that is gone has the UID 1<<32 - 1, which is no user's. No target can delay this.
 func (r Root) Owner(pid int) Owner {
 	s, err := r.Status(pid)
 	if err != nil {

@@ -19,7 +19,7 @@ const (
 	measurements = 3
 )
 
-// measure measures what an interrupt takes on this machine, if that is not known yet. It makes a CPU busy for 50 ms.
+// measure measures what an interrupt takes on this machine, if that is not known yet. It makes two CPUs busy for 50 to 200 ms.
 func (e *Engine) measure() {
 	if e.measured >= measurements {
 		return
@@ -87,9 +87,9 @@ func (e *Engine) Cost() calls.Cost {
 	return t.cost(windows, e.weigher.passing(), e.interruption())
 }
 
-// cost is what all of that took guests, if they pass the probe in so long and lose that much at each window. To that comes the time of the program, which is
-// measured at every hit: samples take longer than calls that are passed over. Calls that the guest makes while the probe
-// is being taken away are not of the burst; they are part of what a window costs whatever its burst is.
+// cost is what all of that took guests, if passing the probe takes them so long, and each window that much. The time of the
+// program is added, which is measured at every hit: samples take longer than calls that are passed over. Calls that the guest
+// makes while the probe is being detached are not of the burst; they are part of what a window costs whatever its burst is.
 func (t totals) cost(windows uint64, passing, interruption time.Duration) calls.Cost {
 	c := calls.Cost{Hits: t.sampled}
 	if t.sampled > 0 {
