@@ -74,8 +74,8 @@ func newCallEngines(a *Agent, opt CallOptions) (*callEngines, error) {
 			e.choices = append(e.choices, choice)
 			continue
 		}
-		if better := e.better(c); better != "" && opt.Engine == calls.Auto {
-			choice.Reason = "engine " + better + " serves the same guests"
+		if c.experimental && opt.Engine != c.name {
+			choice.Reason = "experimental, as it never ran on a CPU that has what it needs: give --engine=" + c.name + " to try it"
 			e.choices = append(e.choices, choice)
 			continue
 		}
@@ -110,34 +110,16 @@ func (a *Agent) CallChoices() []calls.Choice {
 
 // A candidate is an engine that may work here.
 type candidate struct {
-	name   string
-	does   string // why one would want it
-	behind string // engine that is better for the same guests; "" for none
-	try    func() (calls.Engine, error)
-}
-
-// insteadOfHotspot: branch records see every physical call of every guest; what was inlined only counters tell of.
-func (e *callEngines) insteadOfHotspot() string {
-	if e.opt.Logical {
-		return ""
-	}
-	return "branch"
-}
-
-// better returns the engine that c need not run beside; "" if there is none, or it does not work here.
-func (e *callEngines) better(c candidate) string {
-	for _, engine := range e.running {
-		if engine.Name() == c.behind {
-			return c.behind
-		}
-	}
-	return ""
+	name         string
+	does         string // why one would want it
+	experimental bool   // only if it is asked for
+	try          func() (calls.Engine, error)
 }
 
 func (e *callEngines) candidates() []candidate {
 	a := e.agent
 	return []candidate{
-		{"page", "for guests that cooperate, which connect to " + e.opt.GuestSocket, "", func() (calls.Engine, error) {
+		{"page", "for guests that cooperate, which connect to " + e.opt.GuestSocket, false, func() (calls.Engine, error) {
 			engine, err := page.New(page.Options{
 				Objects: a.objects, Socket: e.opt.GuestSocket, Wanted: a.wanted, Proc: a.opt.Proc, Log: a.log,
 			})
@@ -147,15 +129,7 @@ func (e *callEngines) candidates() []candidate {
 			e.page = engine
 			return engine, nil
 		}},
-		{"branch", "for everything that makes calls", "", func() (calls.Engine, error) {
-			engine, err := branch.Try(a.objects, os.DirFS("/"))
-			if err != nil {
-				return nil, err
-			}
-			e.branch = engine
-			return engine, nil
-		}},
-		{"hotspot", "for stock JVMs", e.insteadOfHotspot(), func() (calls.Engine, error) {
+		{"hotspot", "for stock JVMs", false, func() (calls.Engine, error) {
 			l, err := listener.Open(a.objects, a.opt.Proc)
 			if err != nil {
 				return nil, err
@@ -163,7 +137,7 @@ func (e *callEngines) candidates() []candidate {
 			e.estimator = newEstimator(a, l, e.opt.Budget, e.opt.Logical)
 			return e.estimator, nil
 		}},
-		{"listener", "for compiled code of VMs that write a map for perf, and of JVMs if engine hotspot is not used", "branch", func() (calls.Engine, error) {
+		{"listener", "for compiled code of VMs that write a map for perf, and of JVMs if engine hotspot is not used", false, func() (calls.Engine, error) {
 			l, err := listener.Open(a.objects, a.opt.Proc)
 			if err != nil {
 				return nil, err
@@ -171,12 +145,20 @@ func (e *callEngines) candidates() []candidate {
 			e.listener = l
 			return listener.NewEngine(l, &hotCode{agent: a, engines: e}, a.log), nil
 		}},
-		{usdt.Name, "for interpreters with a probe at every function: PHP with USE_ZEND_DTRACE=1, Python, Ruby", "", func() (calls.Engine, error) {
+		{usdt.Name, "for interpreters with a probe at every function: PHP with USE_ZEND_DTRACE=1, Python, Ruby", false, func() (calls.Engine, error) {
 			engine, err := usdt.Try(usdt.Options{Objects: a.objects, Proc: a.opt.Proc, Pool: a.pool, Log: a.log})
 			if err != nil {
 				return nil, err
 			}
 			e.usdt = engine
+			return engine, nil
+		}},
+		{"branch", "for everything that makes calls", true, func() (calls.Engine, error) {
+			engine, err := branch.Try(a.objects, os.DirFS("/"))
+			if err != nil {
+				return nil, err
+			}
+			e.branch = engine
 			return engine, nil
 		}},
 	}

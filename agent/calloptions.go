@@ -43,7 +43,7 @@ func (o CallOptions) fixed(engine string) calls.Rate {
 
 // branches reports whether the engine branch may sample; o may be nil.
 func (o *CallOptions) branches() bool {
-	return o != nil && o.Exact == NotExact && (o.Engine == "branch" || o.Engine == "" || o.Engine == calls.Auto)
+	return o != nil && o.Exact == NotExact && o.Engine == "branch"
 }
 
 // unlimited tells whether all of an engine's rate is fixed, so that it has no budget.
@@ -62,5 +62,5 @@ func CallFrequency(budget float64) int {
 
 // CallEngines are the names of all engines, in the order in which they are tried.
 func CallEngines() []string {
-	return []string{"page", "branch", "hotspot", "listener", "usdt"}
+	return []string{"page", "hotspot", "listener", "usdt", "branch"}
 }

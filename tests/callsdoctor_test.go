@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,17 +44,23 @@ func TestDoctorLeavesGuestsAlone(t *testing.T) {
 	}
 }
 
-// TestDoctorFindsCounters: whether a machine has performance counters is read off it.
-func TestDoctorFindsCounters(t *testing.T) {
+// TestCountersAreFound: whether a machine has performance counters is read off it, by who asks for the engine that needs them.
+func TestCountersAreFound(t *testing.T) {
+	needs.Root(t, "sampling")
+	got := agent(t, "record", "-e", "calls", "--engine=branch", "-p", strconv.Itoa(os.Getpid()), "-d", "100ms", "-o", output(t, "out.pb.gz"))
+	text := strings.Join(strings.Fields(got.stderr), " ") // lines are folded
+	_, err := os.Stat("/sys/bus/event_source/devices/cpu")
+	if there, told := err == nil, !strings.Contains(text, "this machine has no performance counters"); there != told {
+		t.Errorf("the machine has counters: %v; record exits with %d and says:\n%s", there, got.code, got.stderr)
+	}
+}
+
+// TestDoctorOfExperiments: an engine that never ran on hardware is only used if it is asked for.
+func TestDoctorOfExperiments(t *testing.T) {
 	needs.Root(t, "sampling")
 	out, err := exec.CommandContext(t.Context(), built.Path, "doctor").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := strings.Join(strings.Fields(string(out)), " ") // lines are folded
-	_, err = os.Stat("/sys/bus/event_source/devices/cpu")
-	if there, told := err == nil, !strings.Contains(text, "this machine has no performance counters"); there != told {
-		t.Errorf("the machine has counters: %v; the doctor says:\n%s", there, out)
+	if text := strings.Join(strings.Fields(string(out)), " "); err != nil || !strings.Contains(text, "engine branch not used: experimental") {
+		t.Errorf("doctor: %v\n%s", err, out)
 	}
 }
 
