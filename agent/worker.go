@@ -279,13 +279,30 @@ func (a *Agent) nameGuest(p *process, r wanted) name {
 		}
 		return name{symbols: []symbolize.Symbol{symbolize.Intern(f)}, unknown: true}
 	}
-	n := name{}
+	a.firstNamed.CompareAndSwap(0, int64(monotonic()-a.began))
+	return guestName(frames, site, g)
+}
+
+// guestName is what profiles show for a place of which the VM tells these frames.
+func guestName(frames []vmruntime.Frame, site vmruntime.Site, g *guest) (n name) {
 	for i, f := range frames {
+		if site.Exact && f.Approximate {
+			n.bcis = append(n.bcis, -1)
+			n.symbols = append(n.symbols, symbolize.Intern(inlinedIn(f, site, g)))
+		}
+		f.Approximate = false
 		n.bcis = append(n.bcis, int32(f.BCI))
 		n.symbols = append(n.symbols, symbolize.Intern(guestFrame(f, i < len(frames)-1, site, g)))
 	}
-	a.firstNamed.CompareAndSwap(0, int64(monotonic()-a.began))
 	return n
+}
+
+// inlinedIn stands for code of a method, or of one that was inlined in it: the VM does not tell which.
+func inlinedIn(f vmruntime.Frame, site vmruntime.Site, g *guest) symbolize.Frame {
+	out := guestFrame(f, true, site, g)
+	out.Function = "[inlined in " + f.Function + "]"
+	out.SystemName, out.File, out.Line = out.Function, "", 0
+	return out
 }
 
 // guestFrame is a frame of the VM as profiles show it.

@@ -1,12 +1,15 @@
 package agent
 
 import (
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // TestStaleAgain: compiled code that seems to be gone is looked for again, a few times and with growing pauses. Meanwhile it is
@@ -66,5 +69,37 @@ func TestNameLater(t *testing.T) {
 	time.Sleep(pause)
 	if n := worked.Load(); n != 1 || passes < 10 || len(p.wanted) != 2*passes {
 		t.Errorf("worked on %d times after %d passes, %d frames wanted", n, passes, len(p.wanted))
+	}
+}
+
+// TestInlinedIn: where the VM does not tell what was inlined, a leaf of its own says so, below the method that is certain. A place
+// that is returned to needs none.
+func TestInlinedIn(t *testing.T) {
+	frames := []vmruntime.Frame{
+		{Function: "a.B.inner", File: "B.java", Line: 3, BCI: 7, Approximate: true},
+		{Function: "a.B.outer", File: "B.java", Line: 9, BCI: 2},
+	}
+	for exact, want := range map[bool][]symbolize.Frame{
+		true: {
+			{Function: "[inlined in a.B.inner]", SystemName: "[inlined in a.B.inner]", Inlined: true, Approximate: true},
+			{Function: "a.B.inner", SystemName: "a.B.inner", File: "B.java", Line: 3, Inlined: true},
+			{Function: "a.B.outer", SystemName: "a.B.outer", File: "B.java", Line: 9},
+		},
+		false: {
+			{Function: "a.B.inner", SystemName: "a.B.inner", File: "B.java", Line: 3, Inlined: true},
+			{Function: "a.B.outer", SystemName: "a.B.outer", File: "B.java", Line: 9},
+		},
+	} {
+		n := guestName(frames, vmruntime.Site{Kind: vmruntime.Compiled, PC: 0x1000, Exact: exact}, &guest{mapping: jitMapping})
+		var got []symbolize.Frame
+		for _, s := range n.symbols {
+			got = append(got, s.Value())
+		}
+		for i := range want {
+			want[i].Kind, want[i].Mapping, want[i].Address = symbolize.KindJIT, jitMapping, 0x1000
+		}
+		if !slices.Equal(got, want) || len(n.bcis) != len(got) || n.bcis[len(n.bcis)-2] != 7 {
+			t.Errorf("exact %v: bytecode indexes %v,\n got %+v\nwant %+v", exact, n.bcis, got, want)
+		}
 	}
 }

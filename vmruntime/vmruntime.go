@@ -116,8 +116,8 @@ type Frame struct {
 	Line      int    // 0 if unknown
 	BCI       int    // bytecode index, -1 if unknown
 	Tier      Tier
-	// Approximate marks a leaf whose inlined callee the VM did not record: the time may belong to a method that
-	// was inlined here.
+	// Approximate marks a leaf of which the VM did not record what is inlined there: the time is that of this method, or of
+	// a method that was inlined in it.
 	Approximate bool
 }
 

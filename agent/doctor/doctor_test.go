@@ -33,8 +33,7 @@ func machine(t *testing.T) *Env {
 	addProcess(t, env, 31, "jsvc\x1b[2J", 0, strings.Replace(libjvm, "r-xp", "r--p", 1), libjvm+" (deleted)")
 	addProcess(t, env, 32, "eclipse", 0, libjvm)
 	addProcess(t, env, 33, "reader", 0, strings.Replace(libjvm, "r-xp", "r--p", 1)) // reads the file, does not run it
-	note := "DebugNonSafepoints is off: time in inlined methods without calls or loops is attributed to the methods " +
-		"that they were inlined into."
+	note := "DebugNonSafepoints is off: which inlined method an instruction came from is recorded for calls and polls only."
 	env.Inspect = func(_ context.Context, pid int, lib *proc.Mapping) (Inspection, error) {
 		if !lib.Exec || !strings.HasSuffix(lib.Path, "/libjvm.so") {
 			t.Errorf("asked about %+v", lib)

@@ -122,8 +122,8 @@ func TestFooterTellsOfDoubts(t *testing.T) {
 		want     string // "" for nothing
 	}{
 		{nil, []*agent.Thread{sampled(agent.Certain, 1)}, ""},
-		{chain, []*agent.Thread{sampled(agent.Certain, 1)}, "contexts (chain): all are certain\n"},
-		{&agent.Contexts{Mode: agent.ContextPartial}, nil, "contexts (partial): all are certain\n"},
+		{chain, []*agent.Thread{sampled(agent.Certain, 1)}, "contexts (chain): one fits each sample (how often it is the right one: docs/accuracy.md)\n"},
+		{&agent.Contexts{Mode: agent.ContextPartial}, nil, "contexts (partial): one fits each sample (how often it is the right one: docs/accuracy.md)\n"},
 		{chain, []*agent.Thread{sampled(agent.Certain, 3), sampled(agent.Ambiguous, 1)},
 			"contexts (chain): of 25.0% of the samples several fit and share the weight (ambiguous)\n"},
 		{chain, []*agent.Thread{sampled(agent.Certain, 9999), sampled(agent.Unplaced, 1)},

@@ -55,14 +55,14 @@ func Footer(w io.Writer, p *profile.Profile, width int) error {
 	return flush(out, "footer")
 }
 
-// approximations says of how many samples the innermost method is in doubt, if it is of any.
+// approximations says of how many samples the innermost method is not known, if it is of any.
 func approximations(p *profile.Profile) []string {
 	share := labelShare(p, labelAttribution, approximate)
 	if share == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("attribution: in %.1f%% of the samples the time of the innermost method may belong to a "+
-		"method inlined in it", share)}
+	return []string{fmt.Sprintf("attribution: in %.1f%% of the samples the leaf is [inlined in M]: M, or a method that was "+
+		"inlined in it", share)}
 }
 
 // doubts says how certain contexts are that were not walked, if there are any. The modes are those in which contexts were
@@ -95,7 +95,7 @@ func doubts(p *profile.Profile, modes []bool) []string {
 	case len(list) == 0 && len(names) == 0:
 		return nil
 	case len(list) == 0:
-		list = append(list, "all are certain")
+		list = append(list, "one fits each sample (how often it is the right one: docs/accuracy.md)")
 	}
 	text := "contexts"
 	if len(names) > 0 {

@@ -17,7 +17,7 @@ const (
 	labelPID         = "pid" // numeric, as is tid
 	labelTID         = "tid"
 	labelAttribution = "attribution"
-	// approximate is the attribution of a sample whose innermost method may owe its time to a method inlined in it.
+	// approximate is the attribution of a sample whose leaf is [inlined in M].
 	approximate = "approximate"
 	// labelContext says of a sample whose context is not certain how it was found: see agent.Certainty.
 	labelContext = "context"

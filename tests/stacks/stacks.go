@@ -67,11 +67,11 @@ func (f Frame) Marker() bool {
 	return f.Mapping == "" && strings.HasPrefix(f.Function, "[")
 }
 
-// Self says that the method is the innermost Java method. What it calls in the JVM, in libraries and in the kernel is
-// its own time.
+// Self says that the method is the innermost Java method that is known. What it calls in the JVM, in libraries and in the
+// kernel is its own time, and what may have been inlined in it.
 func (s Stack) Self(method string) bool {
 	for _, frame := range s.Frames {
-		if frame.Java() {
+		if frame.Java() && !strings.HasPrefix(frame.Function, "[inlined in ") {
 			return frame.Function == method
 		}
 	}

@@ -16,7 +16,6 @@ type code struct {
 	ownLine       int         // of its first bytecode
 	scopes        *scopeTable // nil for wrappers of native methods, and if this VM's cannot be read
 	sources       []*source   // by scopeTable.methods
-	complete      bool        // positions were recorded for all instructions: DebugNonSafepoints
 
 	method     uint64                // address of what was compiled
 	tree       *vmruntime.InlineTree // nil until it is asked for
@@ -28,6 +27,7 @@ func (c *code) bytes() int {
 	n := 256
 	if c.scopes != nil {
 		n += 8*len(c.scopes.positions) + 16*len(c.scopes.scopes) + 16*len(c.scopes.methods)
+		n += 8 * len(c.scopes.evidence)
 		n += 8 * len(c.scopes.positions) // a tree, if one is asked for later
 	}
 	return n
@@ -87,8 +87,7 @@ func (p *Process) readHeader(addr uint64, version uint32) ([]byte, blob, error) 
 
 // decode reads what the header leads to: debug information, and the names of all methods in it.
 func (p *Process) decode(header []byte, b blob, at methodsAt) (*code, error) {
-	c := &code{begin: b.begin, end: b.end, frameComplete: b.frameComplete, tier: b.tier(), method: b.method,
-		complete: p.complete}
+	c := &code{begin: b.begin, end: b.end, frameComplete: b.frameComplete, tier: b.tier(), method: b.method}
 	addrs := []uint64{b.method}
 	if p.kinds.of(b.name) == kindNMethod && p.schema.scopes.known() {
 		raw, err := readScopes(p.target, &p.schema.scopes, b.addr, header)
@@ -98,7 +97,9 @@ func (p *Process) decode(header []byte, b blob, at methodsAt) (*code, error) {
 		if c.scopes, err = decodeScopes(raw, p.version.unsigned5Bias()); err != nil {
 			return nil, err
 		}
-		c.complete = c.complete || c.scopes.complete
+		if err := p.weigh(c.scopes, b, header); err != nil {
+			return nil, err
+		}
 		addrs = append(addrs, c.scopes.methods...)
 	}
 	if len(addrs) > maxInlinedMethods {

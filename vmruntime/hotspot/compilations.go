@@ -159,14 +159,17 @@ func (p *Process) introduce(method uint64, from *source) {
 
 // places is the chain of frames, without names.
 func (c *code) places(pc uint64, exact bool) []vmruntime.Scope {
-	first, _ := c.scopeAt(pc, exact)
-	if first == noScope {
+	at := c.placeOf(pc, exact)
+	if at.scope == noScope {
 		return []vmruntime.Scope{{Method: c.method, BCI: -1}}
 	}
 	var places []vmruntime.Scope
-	for i := first; i != noScope && len(places) < maxInlining; i = c.scopes.scopes[i].sender {
+	for i := at.scope; i != noScope && len(places) < maxInlining; i = c.scopes.scopes[i].sender {
 		s := &c.scopes.scopes[i]
 		places = append(places, vmruntime.Scope{Method: c.scopes.methods[s.method], BCI: int(s.bci)})
+	}
+	if !at.located {
+		places[0].BCI = -1
 	}
 	return places
 }

@@ -16,9 +16,9 @@ func TestInlineTree(t *testing.T) {
 	second7 := w.scope(at9, 2, 7)
 	leaf := w.scope(first4, 3, -1)
 	own := w.scope(0, 1, 12)
-	w.position(-1, 0, 0)
+	w.position(-1, 0)
 	for i, scope := range []uint32{leaf, first7, second7, own, first7, own} {
-		w.position(int32(16*i), scope, 7)
+		w.position(int32(16*i), scope)
 	}
 	table, err := decodeScopes(w.raw, 0)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // Bounds on madeCalls.
 const (
 	maxCodeBytes  = 4 << 20 // of one compilation
-	maxLeads      = 1 << 12 // addresses of stubs
+	maxStubs      = 1 << 12 // addresses in them
 	callBytes     = 5       // call rel32 on x86-64, the only instruction that both compilers call Java methods with
 	callOpcode    = 0xe8
 	callOffsetLen = 4
@@ -33,12 +33,10 @@ func (p *Process) madeCalls(of vmruntime.Compilation, c *code) (map[int32]bool, 
 	}
 	calls := map[int32]bool{}
 	for _, at := range c.scopes.positions {
-		from := int(at.offset) - callBytes
-		if at.scope == noScope || from < 0 || int(at.offset) > len(instructions) || instructions[from] != callOpcode {
+		to, ok := calledBefore(instructions, of.Begin, at.offset)
+		if !ok || at.scope == noScope {
 			continue
 		}
-		distance := int32(binary.LittleEndian.Uint32(instructions[from+1:][:callOffsetLen]))
-		to := of.Begin + uint64(at.offset) + uint64(int64(distance))
 		if java := to >= of.Begin && to < of.End; java || p.leadsToJava(to) {
 			calls[at.offset] = true
 		}
@@ -52,43 +50,58 @@ func (p *Process) madeCalls(of vmruntime.Compilation, c *code) (map[int32]bool, 
 	return calls, nil
 }
 
-// leadsToJava tells whether what is called at an address ends in a Java method: code of one, or what finds one. Stubs
-// stay where they are as long as the VM lives.
-func (p *Process) leadsToJava(to uint64) bool {
-	if java, known := p.leads[to]; known {
-		return java
+// calledBefore returns where the call goes that returns to offset in the code that begins at begin, if there is one.
+func calledBefore(instructions []byte, begin uint64, offset int32) (to uint64, ok bool) {
+	from := int(offset) - callBytes
+	if from < 0 || int(offset) > len(instructions) || instructions[from] != callOpcode {
+		return 0, false
 	}
+	distance := int32(binary.LittleEndian.Uint32(instructions[from+1:][:callOffsetLen]))
+	return begin + uint64(offset) + uint64(int64(distance)), true
+}
+
+// leadsToJava tells whether what is called at an address ends in a Java method: code of one, or what finds one.
+func (p *Process) leadsToJava(to uint64) bool {
 	// Where the code cache has several parts, stubs are in that of the interpreter; but for some that are made late and
 	// found no room there, which are those on the way to a method.
 	if h := p.heapOf(to); len(p.heaps) > 1 && h != nil && h != p.heapOf(p.layout.Interpreter.Low) {
 		return true
 	}
-	addr, err := p.find(to)
-	if err != nil {
+	name, kind, ok := p.blobAt(to)
+	switch {
+	case !ok:
 		return false
+	case kind == kindStub, kind == kindContinuation:
+		return resolves(name)
+	}
+	return true
+}
+
+// blobAt returns what is at an address in the code cache. Stubs stay where they are as long as the VM lives.
+func (p *Process) blobAt(pc uint64) (name string, kind blobKind, ok bool) {
+	if name, known := p.stubAt[pc]; known {
+		return name, kindOf(name), true
+	}
+	addr, err := p.find(pc)
+	if err != nil {
+		return "", 0, false
 	}
 	header, err := p.bytes(addr, p.schema.blob.blobHeader)
 	if err != nil {
-		return false
+		return "", 0, false
 	}
-	name := p.schema.blob.name.of(header)
-	if err := p.learn([]uint64{name}); err != nil {
-		return false
+	pointer := p.schema.blob.name.of(header)
+	if err := p.learn([]uint64{pointer}); err != nil {
+		return "", 0, false
 	}
-	java := true
-	switch p.kinds.of(name) {
-	case kindNMethod, kindNative:
-		return true
-	case kindStub, kindContinuation:
-		java = resolves(p.kinds.names[name])
-	}
-	if len(p.leads) < maxLeads {
-		if p.leads == nil {
-			p.leads = map[uint64]bool{}
+	name, kind = p.kinds.names[pointer], p.kinds.of(pointer)
+	if kind != kindNMethod && kind != kindNative && len(p.stubAt) < maxStubs {
+		if p.stubAt == nil {
+			p.stubAt = map[uint64]string{}
 		}
-		p.leads[to] = java
+		p.stubAt[pc] = name
 	}
-	return java
+	return name, kind, true
 }
 
 // resolves tells whether a stub finds the method to call (SharedRuntime::generate_resolve_blob): calls lead there until

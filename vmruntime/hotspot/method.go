@@ -57,6 +57,7 @@ type source struct {
 	function  string // java.util.HashMap.get
 	signature string // (Ljava/lang/Object;)Ljava/lang/Object;
 	file      string // HashMap.java, or ""
+	leaf      bool   // it calls nothing: nothing can be inlined in it
 }
 
 // A method is what a guest knows about one of its methods. It is immutable.

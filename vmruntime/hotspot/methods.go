@@ -22,6 +22,7 @@ type methodRead struct {
 	header                         []byte // of the ConstMethod
 	class, name, signature, file   uint64 // Symbols; file may be 0
 	lines                          []byte
+	leaf                           bool // its bytecode has no calls
 	ok                             bool // nothing failed so far
 }
 
@@ -42,7 +43,7 @@ func (r methodReader) names(addrs []uint64) (map[uint64]methodName, error) {
 
 // methods reads the methods at addrs with their lines. Methods that cannot be read are absent.
 func (r methodReader) methods(addrs []uint64) (map[uint64]*method, error) {
-	reads, symbols, err := r.read(addrs, r.readConstMethods, r.readPools, r.readKlasses, r.readFiles, r.readLines)
+	reads, symbols, err := r.read(addrs, r.readConstMethods, r.readPools, r.readKlasses, r.readFiles, r.readLines, r.readLeaves)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +59,7 @@ func (r methodReader) methods(addrs []uint64) (map[uint64]*method, error) {
 				function:  functionName(name.class, name.name),
 				signature: name.signature,
 				file:      symbols[read.file],
+				leaf:      read.leaf,
 			},
 			body:  methodBody{read.constMethod, r.schema.shape(read.header)},
 			lines: read.lines,
@@ -282,6 +284,29 @@ func (r methodReader) readLines(reads []methodRead) error {
 	for i, m := range with {
 		if rest, ok := b.bytes(i); ok {
 			m.lines = bytes.Clone(rest[:lineTableSize(rest, r.bias)])
+		}
+	}
+	return nil
+}
+
+// readLeaves tells which methods call nothing. Of those with so much bytecode, it is taken for granted that they do.
+func (r methodReader) readLeaves(reads []methodRead) error {
+	const most = 4096
+	var codes batch
+	for _, m := range reads {
+		size := r.schema.codeSize.of(m.header)
+		if !m.ok || size > most {
+			size = 0
+		}
+		codes.add(m.constMethod+r.schema.constMethodSize, size)
+	}
+	if err := codes.read(r.mem); err != nil {
+		return err
+	}
+	for i := range reads {
+		if code, ok := codes.bytes(i); ok {
+			calls, complete := invokes(code)
+			reads[i].leaf = complete && len(calls) == 0
 		}
 	}
 	return nil

@@ -25,8 +25,9 @@ type Process struct {
 
 	kinds   kindTable
 	layout  Layout
-	learned bool            // kinds has more than layout
-	leads   map[uint64]bool // by address of a stub: whether calls of Java methods go through it
+	learned bool              // kinds has more than layout
+	trap    uint64            // what C2's code calls to go on in the interpreter; 0 until it is known
+	stubAt  map[uint64]string // names of stubs, by an address in them that is called
 
 	versions versionTable
 	codes    *cache[uint32, *code] // by version
@@ -40,8 +41,9 @@ type Process struct {
 	decoder    *dataDecoder
 	texts      *cache[uint32, text] // by version
 
-	complete bool // DebugNonSafepoints
-	notes    []string
+	complete       bool // DebugNonSafepoints
+	safepointsOnly bool // for tests: what would be known if it were off
+	notes          []string
 
 	objects objectTable
 }
@@ -104,10 +106,11 @@ func (p *Process) attach() error {
 	}
 	if p.complete, err = readFlag(p.target, &p.schema.flags, "DebugNonSafepoints"); err != nil {
 		p.note("Whether DebugNonSafepoints is on is not known (%v): "+
-			"time in inlined methods may be attributed to their callers.", err)
+			"a leaf [inlined in M] is M or a method that was inlined in it.", err)
 	} else if !p.complete {
-		p.note("DebugNonSafepoints is off: time in inlined methods without calls or loops is attributed to the methods " +
-			"that they were inlined into. Start the JVM with -XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints to see it.")
+		p.note("DebugNonSafepoints is off: which inlined method an instruction came from is recorded for calls and polls only. " +
+			"A leaf [inlined in M] is M or a method that was inlined in it. Start the JVM with " +
+			"-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints to see which.")
 	}
 	if !p.version.tested() {
 		p.note("JDK %d is not among the releases that this agent is tested with.", p.version.jdk)

@@ -34,11 +34,10 @@ type scope struct {
 
 const noScope = -1
 
-// Layout of a PcDesc: pc offset, scope offset, object offset, flags, 32 bits each. Only safepoints have objects.
+// Layout of a PcDesc: pc offset, scope offset, object offset, flags, 32 bits each.
 const (
-	pcDescSize    = 16
-	pcDescScope   = 4
-	pcDescObjects = 8
+	pcDescSize  = 16
+	pcDescScope = 4
 )
 
 // A position says where in the source an instruction comes from. HotSpot records one for every place where it may
@@ -53,28 +52,43 @@ type position struct {
 type scopeTable struct {
 	positions []position // in ascending order
 	scopes    []scope
-	methods   []uint64 // addresses of the distinct Methods
-	complete  bool     // there are positions between safepoints: it was compiled with DebugNonSafepoints
+	methods   []uint64   // addresses of the distinct Methods
+	complete  bool       // there are positions between safepoints: it was compiled with DebugNonSafepoints
+	evidence  []position // of instructions without a position: see shared
 }
 
-// at returns the scope of the first position at or after offset. exact tells that it is the one of offset itself.
+// A place is what is known of an instruction.
+type place struct {
+	scope    int32 // the innermost one that is certain, noScope if that is only the compiled method itself
+	located  bool  // so is its bytecode index
+	recorded bool  // the VM says so; otherwise something may be inlined in it
+}
+
+// at returns what is known of the instruction at offset, which was sampled or is returned to.
 //
-// Why not the one before: a position is recorded behind the instructions that it is about. For calls it is the return
-// address; between safepoints, both compilers note the place in the source after they have emitted an instruction
-// (NonSafepointEmitter in src/hotspot/share/opto/output.cpp, LIR_Assembler::process_debug_info in c1). Disassembly
-// of a method with three inlined leaves shows it: each position is the end of the last instruction of its leaf.
+// A position is recorded behind the instructions that it is about. For calls it is the return address; between
+// safepoints, both compilers note the place in the source after they have emitted an instruction (NonSafepointEmitter in
+// src/hotspot/share/opto/output.cpp, LIR_Assembler::process_debug_info in c1). Disassembly of a method with three inlined
+// leaves shows it: each position is the end of the last instruction of its leaf. So where there are positions for all
+// instructions, the first one at or after offset counts.
 //
 // Why an equal one counts, though it ends the code before: a sampled pc is that of the instruction that was not yet
 // executed, and the processor was interrupted while it waited for the one before. In a chain of dependent additions
 // and divisions all samples are on the instruction behind a slow one, none on the slow one itself. Measured on such
 // a chain, of leaves whose shares are known, one of which ends in a division: "at or after" gives it its share, "after" less
 // than half of it, "at or before" swaps two other leaves (TestInlinedShares).
-func (t *scopeTable) at(offset int32) (scope int32, exact bool) {
+//
+// Without DebugNonSafepoints the first position after offset is that of another instruction, often of a method that was
+// inlined beside the one that was sampled: see shared.
+func (t *scopeTable) at(offset int32) place {
 	i := sort.Search(len(t.positions), func(i int) bool { return t.positions[i].offset >= offset })
-	if i == len(t.positions) {
-		return noScope, false
+	if i < len(t.positions) && t.positions[i].scope != noScope && (t.complete || t.positions[i].offset == offset) {
+		return place{scope: t.positions[i].scope, located: true, recorded: true}
 	}
-	return t.positions[i].scope, t.positions[i].offset == offset
+	if t.complete && i >= len(t.positions)-1 { // the last one is a sentinel: what is behind all others handles exceptions
+		return place{scope: noScope, located: true, recorded: true}
+	}
+	return t.shared(offset)
 }
 
 // decodeScopes decodes raw completely, so that the guest's memory is not needed again. Lines remain 0.
@@ -94,12 +108,10 @@ func decodeScopes(raw rawScopes, bias uint32) (*scopeTable, error) {
 		if err != nil {
 			return nil, err
 		}
-		if scope != noScope && binary.LittleEndian.Uint32(b[pcDescObjects:]) == 0 {
-			d.table.complete = true
-		}
 		d.table.positions = append(d.table.positions, position{offset, scope})
 		last = offset
 	}
+	d.table.evidence = d.table.positions
 	d.table.scopes = slices.Clip(d.table.scopes)
 	d.table.methods = slices.Clip(d.table.methods)
 	return &d.table, nil

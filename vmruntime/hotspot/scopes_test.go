@@ -3,7 +3,8 @@ package hotspot
 import (
 	"encoding/binary"
 	"errors"
-	"reflect"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -33,9 +34,9 @@ func (w *scopeWriter) scope(sender, slot uint32, bci int) uint32 {
 	return offset
 }
 
-// position adds a code position; objects is 0 between safepoints.
-func (w *scopeWriter) position(offset int32, scope, objects uint32) {
-	for _, n := range []uint32{uint32(offset), scope, objects, 0} {
+// position adds a code position.
+func (w *scopeWriter) position(offset int32, scope uint32) {
+	for _, n := range []uint32{uint32(offset), scope, 0, 0} {
 		w.raw.pcs = binary.LittleEndian.AppendUint32(w.raw.pcs, n)
 	}
 }
@@ -46,72 +47,79 @@ func TestDecodeScopes(t *testing.T) {
 		outer := w.scope(0, 1, 3)
 		middle := w.scope(outer, 2, 300)
 		leaf := w.scope(middle, 3, -1)
-		w.position(-1, 0, 0)
-		w.position(16, leaf, 7)
-		w.position(24, outer, 7)
-		w.position(40, middle, 7)
-		w.position(1000, 0, 0)
+		w.position(-1, 0)
+		w.position(16, leaf)
+		w.position(24, outer)
+		w.position(40, middle)
+		w.position(1000, 0)
 		table, err := decodeScopes(w.raw, bias)
 		if err != nil {
 			t.Fatal(err)
 		}
-		type step struct {
-			method uint64
-			bci    int32
-		}
 		for _, test := range []struct {
 			offset int32
-			exact  bool
-			want   []step
+			want   string
 		}{
-			{0, false, []step{{0x3000, -1}, {0x2000, 300}, {0x1000, 3}}},
-			{16, true, []step{{0x3000, -1}, {0x2000, 300}, {0x1000, 3}}},
-			{17, false, []step{{0x1000, 3}}},
-			{40, true, []step{{0x2000, 300}, {0x1000, 3}}},
-			{41, false, nil},
-			{2000, false, nil},
+			{16, "3000@-1 2000@300 1000@3"},
+			{24, "1000@3"},
+			{40, "2000@300 1000@3"},
+			{17, "shared"},
+			{2000, "shared"},
 		} {
-			i, exact := table.at(test.offset)
-			var got []step
-			for ; i != noScope; i = table.scopes[i].sender {
-				got = append(got, step{table.methods[table.scopes[i].method], table.scopes[i].bci})
-			}
-			if exact != test.exact || !reflect.DeepEqual(got, test.want) {
-				t.Errorf("at %d: %v, exact %v; want %v, %v", test.offset, got, exact, test.want, test.exact)
+			if got := table.text(table.at(test.offset)); got != test.want && !(test.want == "shared" && !table.at(test.offset).recorded) {
+				t.Errorf("at %d: %s, want %s", test.offset, got, test.want)
 			}
 		}
-		if len(table.scopes) != 3 || len(table.methods) != 3 || table.complete {
+		table.complete = true
+		if got, want := table.text(table.at(17)), "1000@3"; got != want {
+			t.Errorf("where all instructions are recorded, at 17: %s, want %s", got, want)
+		}
+		if got, want := table.text(table.at(41)), ""; got != want {
+			t.Errorf("behind what is recorded: %s, want %s", got, want)
+		}
+		if len(table.scopes) != 3 || len(table.methods) != 3 {
 			t.Errorf("%+v", table)
 		}
 	}
 }
 
-// TestDecodeScopesBetweenSafepoints: a position without objects says that DebugNonSafepoints was on.
-func TestDecodeScopesBetweenSafepoints(t *testing.T) {
-	w := newScopeWriter(0, 0x1000)
-	w.position(8, w.scope(0, 1, 0), 0)
-	if table, err := decodeScopes(w.raw, 0); err != nil || !table.complete {
-		t.Errorf("%+v, %v", table, err)
+// text is a place: "3000@-1 2000@300", innermost first; "?" for what is not known.
+func (t *scopeTable) text(at place) string {
+	var b strings.Builder
+	if !at.recorded {
+		b.WriteString("in ")
 	}
+	for i := at.scope; i != noScope; i = t.scopes[i].sender {
+		if b.Len() > 0 && !strings.HasSuffix(b.String(), " ") {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%x@", t.methods[t.scopes[i].method])
+		if i == at.scope && !at.located {
+			b.WriteByte('?')
+		} else {
+			fmt.Fprint(&b, t.scopes[i].bci)
+		}
+	}
+	return b.String()
 }
 
 func TestDecodeScopesRefuses(t *testing.T) {
 	for name, build := range map[string]func(*scopeWriter){
-		"scope outside":      func(w *scopeWriter) { w.position(8, 1000, 0) },
-		"sender behind":      func(w *scopeWriter) { w.position(8, w.scope(uint32(len(w.raw.scopes))+4, 1, 0), 0) },
-		"sender is itself":   func(w *scopeWriter) { w.position(8, w.scope(uint32(len(w.raw.scopes)), 1, 0), 0) },
-		"method 0":           func(w *scopeWriter) { w.position(8, w.scope(0, 0, 0), 0) },
-		"method outside":     func(w *scopeWriter) { w.position(8, w.scope(0, 2, 0), 0) },
-		"bytecode too far":   func(w *scopeWriter) { w.position(8, w.scope(0, 1, 70000), 0) },
-		"not in order":       func(w *scopeWriter) { w.position(8, 0, 0); w.position(7, 0, 0) },
-		"cut":                func(w *scopeWriter) { w.position(8, w.scope(0, 1, 0), 0); w.raw.scopes = w.raw.scopes[:3] },
+		"scope outside":      func(w *scopeWriter) { w.position(8, 1000) },
+		"sender behind":      func(w *scopeWriter) { w.position(8, w.scope(uint32(len(w.raw.scopes))+4, 1, 0)) },
+		"sender is itself":   func(w *scopeWriter) { w.position(8, w.scope(uint32(len(w.raw.scopes)), 1, 0)) },
+		"method 0":           func(w *scopeWriter) { w.position(8, w.scope(0, 0, 0)) },
+		"method outside":     func(w *scopeWriter) { w.position(8, w.scope(0, 2, 0)) },
+		"bytecode too far":   func(w *scopeWriter) { w.position(8, w.scope(0, 1, 70000)) },
+		"not in order":       func(w *scopeWriter) { w.position(8, 0); w.position(7, 0) },
+		"cut":                func(w *scopeWriter) { w.position(8, w.scope(0, 1, 0)); w.raw.scopes = w.raw.scopes[:3] },
 		"too many positions": func(w *scopeWriter) { w.raw.pcs = make([]byte, pcDescSize*(maxPositions+1)) },
 		"too deep": func(w *scopeWriter) {
 			sender := uint32(0)
 			for range maxInlining + 1 {
 				sender = w.scope(sender, 1, 0)
 			}
-			w.position(8, sender, 0)
+			w.position(8, sender)
 		},
 	} {
 		w := newScopeWriter(0, 0x1000)
@@ -125,9 +133,9 @@ func TestDecodeScopesRefuses(t *testing.T) {
 // FuzzScopes checks that decoding ends, that what comes out points nowhere else, and that chains end.
 func FuzzScopes(f *testing.F) {
 	w := newScopeWriter(0, 0x1000, 0x2000)
-	w.position(8, w.scope(w.scope(0, 1, 3), 2, 4), 1)
-	f.Add(w.raw.pcs, w.raw.scopes, w.raw.metadata, int32(8), false)
-	f.Fuzz(func(t *testing.T, pcs, scopes, metadata []byte, offset int32, late bool) {
+	w.position(8, w.scope(w.scope(0, 1, 3), 2, 4))
+	f.Add(w.raw.pcs, w.raw.scopes, w.raw.metadata, int32(8), false, false)
+	f.Fuzz(func(t *testing.T, pcs, scopes, metadata []byte, offset int32, late, complete bool) {
 		bias := uint32(0)
 		if late {
 			bias = 1
@@ -142,7 +150,10 @@ func FuzzScopes(f *testing.F) {
 		if len(table.scopes) > len(scopes) || len(table.positions) > len(pcs) || len(table.methods) > len(metadata) {
 			t.Fatalf("more came out than was put in: %d scopes, %d positions", len(table.scopes), len(table.positions))
 		}
-		i, _ := table.at(offset)
+		if table.complete = complete; complete {
+			table.forgetDefault(map[int32]bool{offset: true})
+		}
+		i := table.at(offset).scope
 		for steps := 0; i != noScope; steps++ {
 			if steps > len(table.scopes) {
 				t.Fatal("chain of scopes does not end")

@@ -18,6 +18,12 @@ type scopeSchema struct {
 	immutable, immutableSize       field
 	mutable, mutableSize, relocate field // relocate: bytes before the pointers
 	pcDescSize, pcDescScope        uint64
+
+	// What is known besides, see evidence: optional.
+	oopMaps        field // of CodeBlob: pointer to the ImmutableOopMapSet
+	oopMapCount    field // of ImmutableOopMapSet, behind which come its pairs
+	oopMapsHeader  uint64
+	implicitChecks field // offset like that of the positions
 }
 
 func newScopeSchema(r *resolver) scopeSchema {
@@ -36,6 +42,11 @@ func newScopeSchema(r *resolver) scopeSchema {
 		relocate:      r.optional("CodeBlob._relocation_size"),
 		pcDescSize:    r.sizes["PcDesc"],
 		pcDescScope:   uint64(r.optional("PcDesc._scope_decode_offset").offset),
+
+		oopMaps:        r.optional("CodeBlob._oop_maps"),
+		oopMapCount:    r.optional("ImmutableOopMapSet._count"),
+		oopMapsHeader:  r.sizes["ImmutableOopMapSet"],
+		implicitChecks: r.optional("nmethod._nul_chk_table_offset"),
 	}
 }
 
@@ -55,7 +66,7 @@ func (s *scopeSchema) known() bool {
 // header is how many bytes of an nmethod hold all fields.
 func (s *scopeSchema) header() uint64 {
 	return lastEnd(s.pcs, s.scopesBegin, s.scopesOffset, s.dependencies, s.metadata, s.dataOffset, s.size, s.immutable,
-		s.immutableSize, s.mutable, s.mutableSize, s.relocate)
+		s.immutableSize, s.mutable, s.mutableSize, s.relocate, s.oopMaps, s.implicitChecks)
 }
 
 // A span is a piece of the guest's memory.

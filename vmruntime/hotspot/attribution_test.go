@@ -1,0 +1,161 @@
+package hotspot
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	guests "github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/report"
+	"github.com/vmprof-agent/vmprof-agent/tests/suite"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+var document = flag.Bool("document", false, "measure at length, and rewrite the table in docs/accuracy.md")
+
+// An attribution counts samples in compiled code by what their leaf is named without DebugNonSafepoints, by what the VM
+// recorded with it.
+type attribution struct {
+	samples int // of which the VM recorded where they are
+	exact   int // the leaf is the method
+	within  int // the leaf is [inlined in M], and M is the method or something that it was inlined into
+	wrong   int
+	depth   int // inlined frames that are missing, of those within
+	nearest int // wrong, if the next position counted
+	silent  int // besides samples: of which the VM did not record where they are, though it was asked to
+}
+
+// TestAttribution compares leaves that are named without DebugNonSafepoints with those that are named with it, of the same
+// samples of the same program.
+func TestAttribution(t *testing.T) {
+	installed, err := guests.Find(guests.Root)
+	if err != nil || len(installed) == 0 {
+		unavailable(t, fmt.Sprintf("JDKs: %v", err))
+	}
+	programs, each := []string{"Jython"}, 4*time.Second
+	if !*document {
+		installed = installed[:1]
+	} else {
+		programs, each = nil, 3*each
+		for _, p := range suite.Programs() {
+			programs = append(programs, p.Name)
+		}
+	}
+	table := report.Table{Header: []string{"program", "JDK", "samples", "named exactly", "`[inlined in M]`", "missing frames", "wrong",
+		"next record: wrong", "not recorded with the flag"}}
+	for _, jdk := range installed {
+		for _, name := range programs {
+			t.Run(fmt.Sprintf("%s/%d", name, jdk.Version), func(t *testing.T) {
+				a := measureAttribution(t, jdk, name, each)
+				t.Logf("%+v", a)
+				of := func(n int) string { return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(a.samples)) }
+				table.Add(name, jdk.Release, fmt.Sprint(a.samples), of(a.exact), of(a.within),
+					fmt.Sprintf("%.1f", float64(a.depth)/float64(max(a.within, 1))), of(a.wrong), of(a.nearest),
+					fmt.Sprintf("%.1f %%", 100*float64(a.silent)/float64(a.samples+a.silent)))
+				const aim, few = 0.01, 500
+				if a.samples < few {
+					t.Fatalf("only %d samples", a.samples)
+				}
+				if !*document && float64(a.wrong) > aim*float64(a.samples) { // the table tells of an aim that is missed
+					t.Errorf("%d of %d leaves are wrong", a.wrong, a.samples)
+				}
+				if a.nearest <= a.wrong {
+					t.Errorf("the next record would be as right: %d of %d are wrong", a.nearest, a.samples)
+				}
+			})
+		}
+	}
+	if *document && !t.Failed() {
+		if err := report.Update("../../docs/accuracy.md", "attribution", table.Markdown()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// measureAttribution runs a program from its start, and looks at its samples from the middle of that time on.
+func measureAttribution(t *testing.T, jdk guests.JDK, name string, total time.Duration) (a attribution) {
+	t.Helper()
+	guest, err := suite.Start(t.Context(), jdk, name, "-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints")
+	if err != nil {
+		unavailable(t, err.Error())
+	}
+	defer guest.Close()
+	ran := make(chan error, 1)
+	go func() {
+		_, err := guest.RunFor(2 * total)
+		ran <- err
+	}()
+	time.Sleep(total)
+	vm := &jvm{home: jdk.Home, pid: guest.PID(), mem: processMemory(guest.PID())}
+	vm.findLibrary(t)
+	all, few := vm.attach(t), vm.attach(t)
+	few.safepointsOnly = true
+	for running := true; running; {
+		select {
+		case err := <-ran:
+			if err != nil {
+				t.Fatal(err)
+			}
+			running = false
+		default:
+		}
+		for _, pc := range vm.sample(t, suite.Thread, 200*time.Millisecond) {
+			a.add(all, few, all.siteAt(pc, true))
+		}
+	}
+	return a
+}
+
+func (a *attribution) add(all, few *Process, site vmruntime.Site) {
+	truth, err := all.Lookup(site)
+	if err != nil || truth[0].Tier != vmruntime.TierC2 && truth[0].Tier != vmruntime.TierC1 {
+		return
+	}
+	named, err := few.Lookup(site)
+	if err != nil {
+		return
+	}
+	if truth[0].Approximate {
+		a.silent++
+		return
+	}
+	a.samples++
+	want, got := chainOf(truth), chainOf(named)
+	switch {
+	case !named[0].Approximate && want == got:
+		a.exact++
+	case named[0].Approximate && strings.HasPrefix(want, got):
+		a.within++
+		a.depth += len(truth) - len(named)
+	default:
+		a.wrong++
+	}
+	if c, ok := few.codes.get(site.Version & versionMask); ok && !strings.HasPrefix(want, chainOf(c.nearest(site.PC))) {
+		a.nearest++
+	}
+}
+
+// chainOf is the methods of frames, outermost first.
+func chainOf(frames []vmruntime.Frame) string {
+	var b strings.Builder
+	for _, f := range slices.Backward(frames) {
+		b.WriteString(f.Function + f.Signature + "\n")
+	}
+	return b.String()
+}
+
+// nearest names a place as the VM does itself where an address has no record: by the next one (PcDescContainer::find_pc_desc,
+// approximate).
+func (c *code) nearest(pc uint64) []vmruntime.Frame {
+	if c.scopes == nil || int32(pc-c.begin) < c.frameComplete {
+		return []vmruntime.Frame{c.frame(c.own, -1, 0)}
+	}
+	i := slices.IndexFunc(c.scopes.positions, func(at position) bool { return at.offset >= int32(pc-c.begin) })
+	if i < 0 || c.scopes.positions[i].scope == noScope {
+		return []vmruntime.Frame{c.frame(c.own, -1, 0)}
+	}
+	return c.frames(c.begin+uint64(c.scopes.positions[i].offset), false)
+}
