@@ -7,8 +7,8 @@ import (
 )
 
 // notes are what readers of a profile must know of engines, one sentence each. Of an engine that runs and has no calls in
-// it they say why, as far as that is known.
-func (e *callEngines) notes(p *Profile) (notes []string) {
+// it they say why, as far as that is known. failed is of how many JVMs there is no estimate although there should be.
+func (e *callEngines) notes(p *Profile, failed int) (notes []string) {
 	rates, jvms := map[string]calls.Rate{}, 0
 	for _, process := range p.Processes {
 		for _, c := range process.Calls {
@@ -29,7 +29,7 @@ func (e *callEngines) notes(p *Profile) (notes []string) {
 		rate, delivered := rates[c.Engine]
 		switch {
 		case c.Chosen && !delivered:
-			note += "; no calls: " + e.silence(c.Engine, jvms)
+			note += "; no calls: " + e.silence(c.Engine, jvms, failed)
 		case rate != (calls.Rate{}) && !e.opt.unlimited(c.Engine):
 			note += "; its rate follows from the budget, and the labels stride and samples are those of the last one"
 		}
@@ -44,8 +44,9 @@ func (e *callEngines) notes(p *Profile) (notes []string) {
 	return append(notes, e.unused()...)
 }
 
-// silence is why an engine that runs has no calls in a profile with so many JVMs; agent.mu is held.
-func (e *callEngines) silence(engine string, jvms int) string {
+// silence is why an engine that runs has no calls in a profile with so many JVMs, of so many of which the estimate failed;
+// agent.mu is held.
+func (e *callEngines) silence(engine string, jvms, failed int) string {
 	switch engine {
 	case "page":
 		if n := len(e.pages); n > 0 {
@@ -61,6 +62,9 @@ func (e *callEngines) silence(engine string, jvms int) string {
 		}
 		return "no interpreter that it can sample is running"
 	case "hotspot":
+		if failed > 0 {
+			return fmt.Sprintf("of %d JVMs, the estimate failed for %d", jvms, failed)
+		}
 		if jvms > 0 {
 			return fmt.Sprintf("of %d JVMs none was busy enough", jvms)
 		}

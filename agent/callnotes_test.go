@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -36,7 +38,7 @@ func TestNotesOfSilence(t *testing.T) {
 	var profile Profile
 	check := func(want ...string) {
 		t.Helper()
-		if got := e.notes(&profile); !slices.Equal(got, want) {
+		if got := e.notes(&profile, 0); !slices.Equal(got, want) {
 			t.Errorf("notes are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
@@ -55,10 +57,13 @@ func TestNotesOfSilence(t *testing.T) {
 		"engine usdt: used: for some; no calls: no interpreter that it can sample is running",
 		"engine branch: used: for some; no calls: nobody made one while it sampled",
 		"engine other: not used: it is not for this machine")
+	if got, want := e.silence("hotspot", 3, 2), "of 3 JVMs, the estimate failed for 2"; got != want {
+		t.Errorf("of estimates that failed it says %q, want %q", got, want)
+	}
 	p := newProcess(proc.Identity{PID: 9}, false)
 	p.code.Store(&jitCode{})
 	e.agent.table[9] = p
-	if got := e.silence("listener", 1); got != "of 1 processes whose compiled code it knows none was busy enough" {
+	if got := e.silence("listener", 1, 0); got != "of 1 processes whose compiled code it knows none was busy enough" {
 		t.Errorf("of a process with a map it says %q", got)
 	}
 	e.pages[7] = true
@@ -104,7 +109,7 @@ func TestNotesOfRates(t *testing.T) {
 		for _, g := range e.governed {
 			g.exceeds, g.sampled, g.all = test.exceeds, 4, 30
 		}
-		got := slices.DeleteFunc(e.notes(&profile), func(note string) bool { return strings.Contains(note, "; no calls: ") })
+		got := slices.DeleteFunc(e.notes(&profile, 0), func(note string) bool { return strings.Contains(note, "; no calls: ") })
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s: notes are\n%s\nwant\n%s", test.name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 		}
@@ -130,6 +135,29 @@ func TestFixedRates(t *testing.T) {
 		o := CallOptions{Rate: test.rate}
 		if got, unlimited := o.fixed(test.engine), o.unlimited(test.engine); got != test.want || unlimited != test.unlimited {
 			t.Errorf("engine %s, %v: %v, without a budget %t; want %v, %t", test.engine, test.rate, got, unlimited, test.want, test.unlimited)
+		}
+	}
+}
+
+// Of an estimate that fails, what was kept counts, if it is of the same window; the note says how far it reaches.
+func TestKeptEstimate(t *testing.T) {
+	task := estimateTask{process: newProcess(proc.Identity{PID: 9}, false), since: 10 * time.Second}
+	own := &estimatedGuest{kept: estimated{windows: 7}, keptAt: 14 * time.Second, keptSince: 10 * time.Second}
+	for _, test := range []struct {
+		own  *estimatedGuest
+		err  error
+		want string // "" for none
+	}{
+		{own, proc.ErrGone, "process 9 ended: its calls are those of its first 4s"},
+		{own, context.DeadlineExceeded, "the estimate of the calls of process 9 was not ready after 5s: they are those of the window's first 4s"},
+		{own, context.Canceled, ""},
+		{nil, context.DeadlineExceeded, ""},
+		{&estimatedGuest{keptAt: 9 * time.Second, keptSince: 5 * time.Second}, context.DeadlineExceeded, ""},
+		{&estimatedGuest{keptAt: 14 * time.Second, keptSince: 5 * time.Second}, context.DeadlineExceeded, ""}, // of a longer window
+	} {
+		kept, ok := test.own.until(test.err, task)
+		if kept.note != test.want || ok != (test.want != "") || ok && kept.windows != 7 {
+			t.Errorf("%v: %+v, %v; want the note %q", test.err, kept, ok, test.want)
 		}
 	}
 }

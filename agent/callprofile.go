@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,7 +32,11 @@ func (e *callEngines) estimate(ctx context.Context, w *Window, processes []*proc
 		wg.Go(func() { // as many at once as there are workers
 			out, err := e.estimator.estimate(ctx, t)
 			if err != nil {
-				out.note = fmt.Sprintf("calls of process %d are not estimated: %v", p.pid, err)
+				out = estimated{failed: true, note: fmt.Sprintf("calls of process %d are not estimated: %v", p.pid, err)}
+				if errors.Is(err, context.DeadlineExceeded) {
+					out.note = fmt.Sprintf("calls of process %d are not estimated: that was not ready after %v, as the machine is busy or the "+
+						"JVM is large", p.pid, estimateDeadline)
+				}
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -76,7 +81,13 @@ func (e *callEngines) addTo(p *Profile, w *Window, processes []*process, guests 
 				engine.Name(), c.Hits, c.HitTime, c.Time()))
 		}
 	}
-	p.Comments = append(p.Comments, e.notes(p)...)
+	failed := 0
+	for _, g := range guests {
+		if g.failed {
+			failed++
+		}
+	}
+	p.Comments = append(p.Comments, e.notes(p, failed)...)
 }
 
 // account is one line on what became of sampled calls since the agent began, and of the budget.

@@ -25,6 +25,7 @@ type estimated struct {
 	credibility estimate.Credibility
 	windows     int    // that were heard
 	note        string // what a reader must know, or ""
+	failed      bool   // there is none; the note says why
 }
 
 // markReading notes for windows that have no reading of p's counters yet that this was the first; agent.mu is not held.
@@ -102,7 +103,8 @@ func (w *Window) estimateTask(p *process, now time.Duration) estimateTask {
 	return t
 }
 
-// estimate returns the calls of one guest. If it is gone, it is the last estimate that was made while it was there.
+// estimate returns the calls of one guest. If it is gone, or the estimate takes longer than ctx allows, it is the last one that
+// was made in the window.
 func (e *estimator) estimate(ctx context.Context, t estimateTask) (out estimated, err error) {
 	made := make(chan estimated, 1)
 	err = e.agent.withGuest(ctx, t.process, func(g *guest) error {
@@ -113,17 +115,31 @@ func (e *estimator) estimate(ctx context.Context, t estimateTask) (out estimated
 	if err == nil {
 		return <-made, nil
 	}
-	if !errors.Is(err, proc.ErrGone) {
-		return out, err
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if own := e.guests[t.process]; own != nil && own.keptAt > t.since && own.keptSince >= t.since {
-		kept := own.kept
-		kept.note = fmt.Sprintf("process %d ended: its calls are those of its first %v", t.process.pid, (own.keptAt - t.since).Round(time.Second/10))
+	if kept, ok := e.guests[t.process].until(err, t); ok {
 		return kept, nil
 	}
 	return out, err
+}
+
+// until returns the estimate that was kept of a guest, where err is why there is none of the whole window.
+func (own *estimatedGuest) until(err error, t estimateTask) (kept estimated, ok bool) {
+	if own == nil || own.keptAt <= t.since || own.keptSince < t.since {
+		return kept, false
+	}
+	kept = own.kept
+	first := (own.keptAt - t.since).Round(time.Second / 10)
+	switch {
+	case errors.Is(err, proc.ErrGone):
+		kept.note = fmt.Sprintf("process %d ended: its calls are those of its first %v", t.process.pid, first)
+	case errors.Is(err, context.DeadlineExceeded):
+		kept.note = fmt.Sprintf("the estimate of the calls of process %d was not ready after %v: they are those of the window's first %v",
+			t.process.pid, estimateDeadline, first)
+	default:
+		return estimated{}, false
+	}
+	return kept, true
 }
 
 // estimateNow makes the estimate. A worker has the process.
