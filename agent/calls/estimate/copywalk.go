@@ -109,7 +109,9 @@ func (w *codeWalk) divide(at Place, children []int32, rate float64) {
 			}
 		}
 		w.rates[j] = min(perSecond, w.most)
-		w.add(at, callee, w.rates[j], calls.Inferred)
+		if perSecond > 0 {
+			w.add(at, callee, w.rates[j], calls.Inferred)
+		}
 	}
 }
 

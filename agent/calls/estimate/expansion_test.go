@@ -48,6 +48,23 @@ func TestLogical(t *testing.T) {
 	}
 }
 
+// TestNeverCalled: what was compiled into a site that the profile has never counted is not called there, and calls nothing: compilers
+// without a profile compile what is never executed, too.
+func TestNeverCalled(t *testing.T) {
+	in := logicalInput()
+	in.Methods[loop].Sites = []Site{{BCI: 7}}
+	r := Estimate(in, Options{Logical: true})
+	check(t, in, r)
+	for _, c := range r.Calls {
+		if c.Callee == work || c.Caller.Method == work {
+			t.Errorf("%+v, of a site that was never executed", c)
+		}
+	}
+	if len(r.Calls) != 2 {
+		t.Errorf("%d calls, want that of root and that of loop", len(r.Calls))
+	}
+}
+
 // TestMadeCall: a call whose callee has code of its own and was never inlined is made there, seen or not; and so are
 // those that the callee makes.
 func TestMadeCall(t *testing.T) {

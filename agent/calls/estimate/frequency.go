@@ -36,10 +36,13 @@ func newFrequencies(methods []Profile) frequencies {
 	return f
 }
 
-// newSiteFrequency returns nil for sites that were not executed.
+// newSiteFrequency returns nil if the count makes no sense. None is a count, too: the site was never executed.
 func newSiteFrequency(s *Site, invocations float64) *siteFrequency {
-	if !(s.Count > 0) || !finite(s.Count) {
+	switch {
+	case !sensible(s.Count):
 		return nil
+	case s.Count == 0:
+		return &siteFrequency{known: 1, total: 1}
 	}
 	f := &siteFrequency{perCall: s.Count / invocations}
 	sum := 0.0
