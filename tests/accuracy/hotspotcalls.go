@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -44,9 +45,9 @@ var (
 
 // A hotspotTrial is one JVM to record.
 type hotspotTrial struct {
-	program  string
-	inlining bool // as the JVM does it by itself
-	jdk      jvm.JDK
+	program string
+	flag    string // of the JVM, "" for none
+	jdk     jvm.JDK
 }
 
 // String is the trial's name: what -run is matched with.
@@ -56,21 +57,23 @@ func (t hotspotTrial) String() string {
 
 // how is the part of the JVM's command line that matters.
 func (t hotspotTrial) how() string {
-	if t.inlining {
-		return "inlining"
-	}
-	return noInlining
+	return cmp.Or(t.flag, "inlining")
 }
 
-// noInlining is the JVM's flag with which calls are made that are not to accessors, or replaced by instructions of the
-// compiler's own.
-const noInlining = "-XX:-Inline"
+const (
+	// noInlining is the JVM's flag with which calls are made that are not to accessors, or replaced by instructions of the
+	// compiler's own.
+	noInlining = "-XX:-Inline"
+	// profiling is the flag with which code is never compiled by C2, so that it counts its calls as long as it runs.
+	profiling = "-XX:TieredStopAtLevel=3"
+)
 
 // hotspotPrograms are those of the suite that do the same in every iteration, on one thread, and have an input so small
 // that all calls of one can be counted. Those of newerPrograms are recorded on the newest JDK, too.
 var (
 	hotspotPrograms = []string{"Xerces", "Jython", "Xalan", "Luindex", "Scalac", "Work"}
 	newerPrograms   = []string{"Xerces"}
+	countedPrograms = []string{"Xerces", "Jython"} // are recorded with the flag profiling, too
 )
 
 func planHotspotCalls(jdks []jvm.JDK, o options) *hotspotCalls {
@@ -93,7 +96,10 @@ func planHotspotCalls(jdks []jvm.JDK, o options) *hotspotCalls {
 
 func hotspotTrials(programs []string, jdk jvm.JDK) (trials []hotspotTrial) {
 	for _, program := range programs {
-		trials = append(trials, hotspotTrial{program, false, jdk}, hotspotTrial{program, true, jdk})
+		trials = append(trials, hotspotTrial{program, noInlining, jdk}, hotspotTrial{program, "", jdk})
+		if slices.Contains(countedPrograms, program) {
+			trials = append(trials, hotspotTrial{program, profiling, jdk})
+		}
 	}
 	return trials
 }

@@ -16,8 +16,8 @@ func TestPlanHotspotCalls(t *testing.T) {
 		jdks []jvm.JDK
 		want int
 	}{
-		{jdks: []jvm.JDK{old, recent}, want: 2 * (len(hotspotPrograms) + len(newerPrograms))},
-		{jdks: []jvm.JDK{old}, want: 2 * len(hotspotPrograms)},
+		{jdks: []jvm.JDK{old, recent}, want: 2*(len(hotspotPrograms)+len(newerPrograms)) + len(countedPrograms) + 1},
+		{jdks: []jvm.JDK{old}, want: 2*len(hotspotPrograms) + len(countedPrograms)},
 		{args: []string{"-short"}, jdks: []jvm.JDK{old, recent}, want: 1},
 		{args: []string{"-run", "calls, Jython, hotspot, inlining, JDK 17"}, jdks: []jvm.JDK{old, recent}, want: 1},
 		{args: []string{"-run", "Plain"}, jdks: []jvm.JDK{old, recent}},
@@ -51,7 +51,7 @@ func TestCompareRecording(t *testing.T) {
 func TestHotspotCallsTable(t *testing.T) {
 	jdk := jvm.JDK{Release: "17.0.1"}
 	result := func(program, kind string, length time.Duration, timer, found float64) hotspotResult {
-		return hotspotResult{hotspotTrial: hotspotTrial{program, true, jdk}, kind: kind, length: length, timer: timer, found: found, covered: 1}
+		return hotspotResult{hotspotTrial: hotspotTrial{program, "", jdk}, kind: kind, length: length, timer: timer, found: found, covered: 1}
 	}
 	s := &hotspotCalls{how: hotspotManner{recordings: []time.Duration{time.Second, time.Minute}}, results: []hotspotResult{
 		result("P", physical, time.Second, 60, 80), result("P", physical, time.Minute, 62, 90),

@@ -15,8 +15,8 @@ import (
 // calls logically in an iteration is known, or nil.
 func (h hotspotManner) try(ctx context.Context, m meter, t hotspotTrial, exact *exactIteration) (results []hotspotResult, err error) {
 	var flags []string
-	if !t.inlining {
-		flags = append(flags, noInlining)
+	if t.flag != "" {
+		flags = append(flags, t.flag)
 	}
 	guest, err := suite.StartSmall(ctx, t.jdk, t.program, flags...)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// tables has a row for each graph of each program, with columns for each recording, and the means.
+// tables has a row for each graph of each program, with columns for each recording, and the means of code that C2 compiled.
 func (s *hotspotCalls) tables() []namedTable {
 	table := report.Table{Header: []string{"program", "JDK", "compiled with", "graph"}}
 	for _, length := range s.how.recordings {
@@ -67,7 +67,7 @@ func (s *hotspotCalls) mean(kind string) []string {
 	for _, length := range s.how.recordings {
 		n, mean = 0, hotspotResult{}
 		for _, r := range s.results {
-			if r.kind == kind && r.length == length {
+			if r.kind == kind && r.length == length && r.flag != profiling {
 				n++
 				mean.timer += r.timer
 				mean.found += r.found
