@@ -141,17 +141,20 @@ func TestFixedRates(t *testing.T) {
 
 // Of an estimate that fails, what was kept counts, if it is of the same window; the note says how far it reaches.
 func TestKeptEstimate(t *testing.T) {
-	task := estimateTask{process: newProcess(proc.Identity{PID: 9}, false), since: 10 * time.Second}
+	task := estimateTask{process: newProcess(proc.Identity{PID: 9}, false), since: 10 * time.Second, length: 5 * time.Second}
 	own := &estimatedGuest{kept: estimated{windows: 7}, keptAt: 14 * time.Second, keptSince: 10 * time.Second}
 	for _, test := range []struct {
 		own  *estimatedGuest
 		err  error
 		want string // "" for none
 	}{
-		{own, proc.ErrGone, "process 9 ended: its calls are those of its first 4s"},
-		{own, context.DeadlineExceeded, "the estimate of the calls of process 9 was not ready after 5s: they are those of the window's first 4s"},
+		{own, proc.ErrGone, "process 9 ended: its calls are those of 4s of the window"},
+		{own, context.DeadlineExceeded, "the estimate of the calls of process 9 was not ready in time: they are those of 4s of the window"},
 		{own, context.Canceled, ""},
 		{nil, context.DeadlineExceeded, ""},
+		{&estimatedGuest{kept: estimated{windows: 7}, keptAt: 14 * time.Second, keptSince: 12 * time.Second}, context.DeadlineExceeded,
+			"the estimate of the calls of process 9 was not ready in time: they are those of 2s of the window"},
+		{&estimatedGuest{keptAt: 16 * time.Second, keptSince: 15 * time.Second}, context.DeadlineExceeded, ""}, // of the next window
 		{&estimatedGuest{keptAt: 9 * time.Second, keptSince: 5 * time.Second}, context.DeadlineExceeded, ""},
 		{&estimatedGuest{keptAt: 14 * time.Second, keptSince: 5 * time.Second}, context.DeadlineExceeded, ""}, // of a longer window
 	} {

@@ -34,8 +34,8 @@ func (e *callEngines) estimate(ctx context.Context, w *Window, processes []*proc
 			if err != nil {
 				out = estimated{failed: true, note: fmt.Sprintf("calls of process %d are not estimated: %v", p.pid, err)}
 				if errors.Is(err, context.DeadlineExceeded) {
-					out.note = fmt.Sprintf("calls of process %d are not estimated: that was not ready after %v, as the machine is busy or the "+
-						"JVM is large", p.pid, estimateDeadline)
+					out.note = fmt.Sprintf("calls of process %d are not estimated: that was not ready in time, as the machine is busy or the "+
+						"JVM is large", p.pid)
 				}
 			}
 			mu.Lock()

@@ -86,8 +86,11 @@ func (p *process) nameEdge(caller, callee rawFrame) calls.Edge {
 	if n := len(to.symbols); n > 0 {
 		e.Callee = methodOf(to.symbols[n-1])
 	}
-	if len(from.symbols) > 0 {
-		e.Caller, e.Site = methodOf(from.symbols[0]), from.site(0)
+	for i, s := range from.symbols {
+		if !s.Value().Approximate { // [inlined in M] is no method
+			e.Caller, e.Site = methodOf(s), from.site(i)
+			break
+		}
 	}
 	return e
 }

@@ -125,17 +125,17 @@ func (e *estimator) estimate(ctx context.Context, t estimateTask) (out estimated
 
 // until returns the estimate that was kept of a guest, where err is why there is none of the whole window.
 func (own *estimatedGuest) until(err error, t estimateTask) (kept estimated, ok bool) {
-	if own == nil || own.keptAt <= t.since || own.keptSince < t.since {
+	if own == nil || own.keptSince < t.since || own.keptAt <= own.keptSince || own.keptAt > t.since+t.length {
 		return kept, false
 	}
 	kept = own.kept
-	first := (own.keptAt - t.since).Round(time.Second / 10)
+	part := (own.keptAt - own.keptSince).Round(time.Second / 10)
 	switch {
 	case errors.Is(err, proc.ErrGone):
-		kept.note = fmt.Sprintf("process %d ended: its calls are those of its first %v", t.process.pid, first)
+		kept.note = fmt.Sprintf("process %d ended: its calls are those of %v of the window", t.process.pid, part)
 	case errors.Is(err, context.DeadlineExceeded):
-		kept.note = fmt.Sprintf("the estimate of the calls of process %d was not ready after %v: they are those of the window's first %v",
-			t.process.pid, estimateDeadline, first)
+		kept.note = fmt.Sprintf("the estimate of the calls of process %d was not ready in time: they are those of %v of the window",
+			t.process.pid, part)
 	default:
 		return estimated{}, false
 	}

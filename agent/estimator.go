@@ -56,7 +56,7 @@ type estimatedGuest struct {
 	due        time.Duration // CLOCK_MONOTONIC: of the next window
 	failed     bool          // the agent panicked over it: it is estimated without windows
 
-	// The last estimate while the process lived, for windows that are closed when it is gone.
+	// The last estimate while the process lived, for windows that are closed when it is gone, or of which there is none in time.
 	kept              estimated
 	keptAt, keptSince time.Duration // CLOCK_MONOTONIC: when it was made, and the begin of its window
 	keep              backoff       // when to make the next one

@@ -3,6 +3,7 @@ package hotspot
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"runtime"
 	"slices"
 	"sort"
@@ -71,6 +72,9 @@ func (t *scopeTable) path(scope int32) []int32 {
 	var path []int32
 	for ; scope != noScope && len(path) < maxInlining; scope = t.scopes[scope].sender {
 		path = append(path, scope)
+	}
+	if scope != noScope { // deeper than any code: what is outermost is not known
+		return nil
 	}
 	slices.Reverse(path)
 	return path
@@ -200,7 +204,10 @@ func (p *Process) marks(t *scopeTable, b blob, header []byte) (marks []position,
 	if !ok {
 		return nil, nil
 	}
-	traps := p.traps(t, b, instructions)
+	traps, err := p.traps(t, b, instructions)
+	if err != nil {
+		return nil, err
+	}
 	checked := func(from, to int32) {
 		i := sort.Search(len(t.positions), func(i int) bool { return t.positions[i].offset > to })
 		if i == len(t.positions) || !traps[i] || from >= t.positions[i].offset {
@@ -230,24 +237,47 @@ func (p *Process) marks(t *scopeTable, b blob, header []byte) (marks []position,
 }
 
 // traps are the positions, by index, at which the code is left for the interpreter.
-func (p *Process) traps(t *scopeTable, b blob, instructions []byte) map[int]bool {
-	traps := make(map[int]bool)
+func (p *Process) traps(t *scopeTable, b blob, instructions []byte) (map[int]bool, error) {
+	called := make(map[uint64][]int) // positions by what is called before them
+	var order []uint64
 	for i, at := range t.positions {
-		if to, ok := calledBefore(instructions, b.begin, at.offset); ok && at.scope != noScope && p.isTrap(to) {
-			traps[i] = true
+		if to, ok := calledBefore(instructions, b.begin, at.offset); ok && at.scope != noScope {
+			if called[to] == nil {
+				order = append(order, to)
+			}
+			called[to] = append(called[to], i)
 		}
 	}
-	return traps
+	if err := p.findTrap(order); err != nil {
+		return nil, err
+	}
+	traps := make(map[int]bool)
+	for _, i := range called[p.trap] { // none calls 0, which is no code
+		traps[i] = true
+	}
+	return traps, nil
 }
 
-// isTrap tells whether the stub that leaves C2's code for the interpreter is at an address. There is one in a VM.
-func (p *Process) isTrap(addr uint64) bool {
-	if p.trap == 0 && p.heapOf(addr) == p.heapOf(p.layout.Interpreter.Low) { // as all stubs, but for few that are made late
-		if name, kind, ok := p.blobAt(addr); ok && kind == kindStub && strings.Contains(strings.ToLower(name), "uncommon") {
+// findTrap looks for the stub that leaves C2's code for the interpreter among what a compilation calls. There is one in a VM.
+func (p *Process) findTrap(called []uint64) error {
+	const most = 256 // look-ups; most compilations call it first or second
+	for _, addr := range called[:min(len(called), most)] {
+		if p.trap != 0 {
+			return nil
+		}
+		if p.heapOf(addr) != p.heapOf(p.layout.Interpreter.Low) { // all stubs are there, but for few that are made late
+			continue
+		}
+		name, kind, err := p.blobAt(addr)
+		switch {
+		case errors.Is(err, vmruntime.ErrUnknown), errors.Is(err, vmruntime.ErrStale), errors.Is(err, vmruntime.ErrMalformed):
+		case err != nil:
+			return err
+		case kind == kindStub && strings.Contains(strings.ToLower(name), "uncommon"):
 			p.trap = addr
 		}
 	}
-	return addr == p.trap && addr != 0
+	return nil
 }
 
 // conditionalJumps finds instructions that are encoded as 0F 80 to 0F 8F and a distance of 32 bits: near conditional jumps

@@ -67,9 +67,9 @@ func (p *Process) leadsToJava(to uint64) bool {
 	if h := p.heapOf(to); len(p.heaps) > 1 && h != nil && h != p.heapOf(p.layout.Interpreter.Low) {
 		return true
 	}
-	name, kind, ok := p.blobAt(to)
+	name, kind, err := p.blobAt(to)
 	switch {
-	case !ok:
+	case err != nil:
 		return false
 	case kind == kindStub, kind == kindContinuation:
 		return resolves(name)
@@ -78,30 +78,30 @@ func (p *Process) leadsToJava(to uint64) bool {
 }
 
 // blobAt returns what is at an address in the code cache. Stubs stay where they are as long as the VM lives.
-func (p *Process) blobAt(pc uint64) (name string, kind blobKind, ok bool) {
+func (p *Process) blobAt(pc uint64) (name string, kind blobKind, err error) {
 	if name, known := p.stubAt[pc]; known {
-		return name, kindOf(name), true
+		return name, kindOf(name), nil
 	}
 	addr, err := p.find(pc)
 	if err != nil {
-		return "", 0, false
+		return "", 0, err
 	}
 	header, err := p.bytes(addr, p.schema.blob.blobHeader)
 	if err != nil {
-		return "", 0, false
+		return "", 0, err
 	}
 	pointer := p.schema.blob.name.of(header)
 	if err := p.learn([]uint64{pointer}); err != nil {
-		return "", 0, false
+		return "", 0, err
 	}
-	name, kind = p.kinds.names[pointer], p.kinds.of(pointer)
-	if kind != kindNMethod && kind != kindNative && len(p.stubAt) < maxStubs {
+	name, named := p.kinds.names[pointer]
+	if kind = kindOf(name); named && kind != kindNMethod && kind != kindNative && len(p.stubAt) < maxStubs {
 		if p.stubAt == nil {
 			p.stubAt = map[uint64]string{}
 		}
 		p.stubAt[pc] = name
 	}
-	return name, kind, true
+	return name, kind, nil
 }
 
 // resolves tells whether a stub finds the method to call (SharedRuntime::generate_resolve_blob): calls lead there until

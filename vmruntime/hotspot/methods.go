@@ -289,9 +289,9 @@ func (r methodReader) readLines(reads []methodRead) error {
 	return nil
 }
 
-// readLeaves tells which methods call nothing. Of those with so much bytecode, it is taken for granted that they do.
+// readLeaves finds methods that call nothing. Those with more bytecode than most count as calling something.
 func (r methodReader) readLeaves(reads []methodRead) error {
-	const most = 4096
+	const most = 4096 // bytes
 	var codes batch
 	for _, m := range reads {
 		size := r.schema.codeSize.of(m.header)

@@ -112,6 +112,9 @@ func (p *Process) attach() error {
 			"A leaf [inlined in M] is M or a method that was inlined in it. Start the JVM with " +
 			"-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints to see which.")
 	}
+	if !p.schema.scopes.known() {
+		p.note("The debug information of this JVM's compiled code is not known: what is inlined is not shown.")
+	}
 	if !p.version.tested() {
 		p.note("JDK %d is not among the releases that this agent is tested with.", p.version.jdk)
 	}

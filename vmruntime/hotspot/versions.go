@@ -103,6 +103,6 @@ func (c *namedCode) frame() vmruntime.Frame {
 		Signature:   c.signature,
 		BCI:         -1,
 		Tier:        c.tier,
-		Approximate: true,
+		Approximate: c.tier != vmruntime.TierNative, // nothing is inlined in a wrapper
 	}
 }

@@ -22,7 +22,7 @@ type kind struct {
 
 var cpuTime = &kind{
 	total: prometheus.NewDesc("vmprof_cpu_seconds_total",
-		"CPU time while the method was innermost, of the hottest methods of the busiest services; everything else is in method=\"(other)\" or service=\"(other)\", so that sums stay true.",
+		"CPU time while the method was innermost ([inlined in M] is M or what was inlined in it), of the hottest methods of the busiest services; everything else is in method=\"(other)\" or service=\"(other)\", so that sums stay true.",
 		[]string{"service", "runtime", "method"}, nil),
 	methodsFolded: prometheus.NewDesc("vmprof_methods_folded",
 		"Distinct methods of the last window that are in method=\"(other)\".",
