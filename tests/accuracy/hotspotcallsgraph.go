@@ -91,6 +91,9 @@ func isJava(l *profile.Location) bool {
 func topEdge(frames []*profile.Location, logical bool) javaEdge {
 	name := func(l profile.Line) string { return comparableName(l.Function.SystemName) }
 	top := frames[0].Line
+	if len(top) > 1 && strings.HasPrefix(top[0].Function.Name, "[inlined in ") { // no method
+		top = top[1:]
+	}
 	if logical && len(top) > 1 {
 		return javaEdge{Caller: name(top[1]), Site: noSite, Callee: name(top[0])}
 	}

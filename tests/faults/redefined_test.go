@@ -201,11 +201,13 @@ func judgeHot(stack []string) string {
 
 func isNameless(function string) bool { return function == "[stale]" || function == "[unknown]" }
 
-// functions are the names of a sample's frames, outermost first.
+// functions are the names of a sample's frames, outermost first. A leaf [inlined in M] is left out: it is below M.
 func functions(s *profile.Sample) (names []string) {
 	for _, location := range slices.Backward(s.Location) {
 		for _, line := range slices.Backward(location.Line) {
-			names = append(names, line.Function.Name)
+			if !strings.HasPrefix(line.Function.Name, "[inlined in ") {
+				names = append(names, line.Function.Name)
+			}
 		}
 	}
 	return names

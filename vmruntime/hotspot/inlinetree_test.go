@@ -42,7 +42,7 @@ func TestInlineTree(t *testing.T) {
 		{0, true, []vmruntime.Scope{{Method: m3, BCI: -1}, {Method: m2, BCI: 4}, {Method: m1, BCI: 3}}},
 		{32, false, []vmruntime.Scope{{Method: m2, BCI: 7}, {Method: m1, BCI: 9}}},
 		{33, false, []vmruntime.Scope{{Method: m1, BCI: -1}}}, // no return address
-		{33, true, []vmruntime.Scope{{Method: m1, BCI: -1}}}, // between two places in it
+		{33, true, []vmruntime.Scope{{Method: m1, BCI: -1}}},  // between two places in it
 		{500, true, []vmruntime.Scope{{Method: m1, BCI: -1}}},
 	} {
 		if got := c.places(c.begin+test.offset, test.exact); !reflect.DeepEqual(got, test.want) {
