@@ -11,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
 // A javaGraph has methods by name and signature, and call sites by bytecode index, noSite where that is not known.
@@ -91,7 +92,7 @@ func isJava(l *profile.Location) bool {
 func topEdge(frames []*profile.Location, logical bool) javaEdge {
 	name := func(l profile.Line) string { return comparableName(l.Function.SystemName) }
 	top := frames[0].Line
-	if len(top) > 1 && strings.HasPrefix(top[0].Function.Name, "[inlined in ") { // no method
+	if len(top) > 1 && stacks.InlinedIn(top[0].Function.Name) {
 		top = top[1:]
 	}
 	if logical && len(top) > 1 {

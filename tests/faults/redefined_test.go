@@ -18,6 +18,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
 //go:embed java
@@ -205,7 +206,7 @@ func isNameless(function string) bool { return function == "[stale]" || function
 func functions(s *profile.Sample) (names []string) {
 	for _, location := range slices.Backward(s.Location) {
 		for _, line := range slices.Backward(location.Line) {
-			if !strings.HasPrefix(line.Function.Name, "[inlined in ") {
+			if !stacks.InlinedIn(line.Function.Name) {
 				names = append(names, line.Function.Name)
 			}
 		}

@@ -67,11 +67,14 @@ func (f Frame) Marker() bool {
 	return f.Mapping == "" && strings.HasPrefix(f.Function, "[")
 }
 
+// InlinedIn says that the name is that of a leaf [inlined in M], which is no method.
+func InlinedIn(function string) bool { return strings.HasPrefix(function, "[inlined in ") }
+
 // Self says that the method is the innermost Java method that is known. What it calls in the JVM, in libraries and in the
 // kernel is its own time, and what may have been inlined in it.
 func (s Stack) Self(method string) bool {
 	for _, frame := range s.Frames {
-		if frame.Java() && !strings.HasPrefix(frame.Function, "[inlined in ") {
+		if frame.Java() && !InlinedIn(frame.Function) {
 			return frame.Function == method
 		}
 	}

@@ -87,3 +87,11 @@ func TestTruncatedEmpty(t *testing.T) {
 		t.Error("a stack without frames passes for a whole one")
 	}
 }
+
+// A leaf [inlined in M] counts for M.
+func TestSelfInlinedIn(t *testing.T) {
+	s := Stack{Frames: []Frame{{"[inlined in a.B.inner]", "[jit:HotSpot]"}, {"a.B.inner", "[jit:HotSpot]"}, {"a.B.outer", "[jit:HotSpot]"}}}
+	if !s.Self("a.B.inner") || s.Self("a.B.outer") || s.Self("[inlined in a.B.inner]") {
+		t.Error("self is not the innermost method that is known")
+	}
+}

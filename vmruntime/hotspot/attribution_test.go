@@ -59,7 +59,7 @@ func TestAttribution(t *testing.T) {
 				if a.samples < few {
 					t.Fatalf("only %d samples", a.samples)
 				}
-				if !*document && float64(a.wrong) > aim*float64(a.samples) { // the table tells of an aim that is missed
+				if !*document && float64(a.wrong) > aim*float64(a.samples) { // at length, the table shows what misses the aim
 					t.Errorf("%d of %d leaves are wrong", a.wrong, a.samples)
 				}
 				if a.nearest <= a.wrong {

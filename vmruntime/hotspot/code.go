@@ -17,7 +17,6 @@ type code struct {
 	scopes        *scopeTable // nil for wrappers of native methods, and if this VM's cannot be read
 	sources       []*source   // by scopeTable.methods
 
-	native     bool                  // a wrapper of a native method
 	method     uint64                // address of what was compiled
 	tree       *vmruntime.InlineTree // nil until it is asked for
 	introduced bool                  // Process.callers knows the methods
@@ -88,8 +87,7 @@ func (p *Process) readHeader(addr uint64, version uint32) ([]byte, blob, error) 
 
 // decode reads what the header leads to: debug information, and the names of all methods in it.
 func (p *Process) decode(header []byte, b blob, at methodsAt) (*code, error) {
-	c := &code{begin: b.begin, end: b.end, frameComplete: b.frameComplete, tier: b.tier(), method: b.method,
-		native: p.kinds.of(b.name) == kindNative}
+	c := &code{begin: b.begin, end: b.end, frameComplete: b.frameComplete, tier: b.tier(), method: b.method}
 	addrs := []uint64{b.method}
 	if p.kinds.of(b.name) == kindNMethod && p.schema.scopes.known() {
 		raw, err := readScopes(p.target, &p.schema.scopes, b.addr, header)

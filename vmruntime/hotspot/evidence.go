@@ -20,8 +20,8 @@ import (
 // Two sources make the places many and close:
 //
 //   - C2 leaves its code for the interpreter where something never happened before: a branch that was never taken, a class
-//     that was never seen, an index out of bounds. The call that does so is a safepoint, and has the scope of what
-//     was checked; the conditional jump to it is of that scope, too.
+//     that was never seen, an index out of bounds. The call that does so is a safepoint, with the scope of the check. The
+//     conditional jump to it has the same scope.
 //   - Null checks that cost nothing: loads and stores that may fault, in a table with the place that the fault leads to, which
 //     is such a call again.
 

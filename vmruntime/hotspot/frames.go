@@ -10,7 +10,7 @@ func (c *code) frames(pc uint64, exact bool) []vmruntime.Frame {
 		if at.located {
 			leaf.Line = c.ownLine
 		}
-		leaf.Approximate = !at.recorded && !c.native && !c.own.leaf
+		leaf.Approximate = !at.recorded && c.tier != vmruntime.TierNative && !c.own.leaf
 		return []vmruntime.Frame{leaf}
 	}
 	var frames []vmruntime.Frame

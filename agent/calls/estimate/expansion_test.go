@@ -48,8 +48,8 @@ func TestLogical(t *testing.T) {
 	}
 }
 
-// TestNeverCalled: what was compiled into a site that the profile has never counted is not called there, and calls nothing: compilers
-// without a profile compile what is never executed, too.
+// TestNeverCalled: a callee that was compiled into a site with a count of zero is not called there, and calls nothing. C1 compiles
+// sites that are never executed.
 func TestNeverCalled(t *testing.T) {
 	in := logicalInput()
 	in.Methods[loop].Sites = []Site{{BCI: 7}}
