@@ -256,7 +256,8 @@ func (g *guestProfiles) check(t *testing.T, method string, profile *vmruntime.Me
 }
 
 // TestInlinedCallsAreKnown compares two sources: every call that the compilers inlined, as the debug information has
-// it, must be a call in the bytecode, and go to a method that the constant pool or a receiver's class leads to.
+// it, must be a call in the bytecode, and go to a method that the constant pool or a receiver's class leads to. Calls
+// that never ran may have no known target: nothing has resolved them yet. Nor may calls linked at run time.
 func TestInlinedCallsAreKnown(t *testing.T) {
 	for _, home := range jdks(t) {
 		t.Run(filepath.Base(home), func(t *testing.T) {
@@ -264,7 +265,7 @@ func TestInlinedCallsAreKnown(t *testing.T) {
 			p := vm.attach(t)
 			g := readCalls(t, p)
 			checkSearch(t, p, g)
-			inlined, unknown := 0, 0
+			inlined, known, lost := 0, 0, 0
 			for _, tree := range g.trees {
 				for _, n := range tree.Nodes[1:] {
 					caller := g.profiles[tree.Nodes[n.Parent].Method]
@@ -276,21 +277,25 @@ func TestInlinedCallsAreKnown(t *testing.T) {
 						t.Fatalf("%s has no call at %d, but %s is inlined there", g.name[caller.Method], n.BCI, g.name[n.Method])
 					}
 					inlined++
-					known := slices.Contains(targetsOf(*call), n.Method)
+					if slices.Contains(targetsOf(*call), n.Method) {
+						known++
+						continue
+					}
 					switch call.Kind {
 					case vmruntime.StaticCall, vmruntime.SpecialCall:
-						if call.Target != 0 && !known {
+						if call.Target != 0 {
 							t.Errorf("%s at %d calls %s, but %s is inlined there", g.name[caller.Method], n.BCI,
 								g.name[call.Target], g.name[n.Method])
 						}
 					}
-					if !known {
-						unknown++
+					if call.Count > 0 && call.Kind != vmruntime.DynamicCall {
+						lost++
 					}
 				}
 			}
-			t.Logf("%d compilations, %d methods, %d inlined calls, %d of unknown target", len(g.trees), len(g.profiles), inlined, unknown)
-			if inlined < 1000 || unknown > inlined/4 {
+			t.Logf("%d compilations, %d methods, %d inlined calls: the target is known of %d, not known of %d that ran",
+				len(g.trees), len(g.profiles), inlined, known, lost)
+			if known < 1000 || lost > known/50 {
 				t.Error("too few inlined calls were compared")
 			}
 		})

@@ -1,36 +1,42 @@
 package guest;
 
 import java.io.PrintStream;
-import java.util.ArrayDeque;
-import java.util.ArrayList;
 import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.ConcurrentLinkedDeque;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicInteger;
 
-/** What the workers' CPU time went into, piece by piece. */
+/**
+ * What the workers' CPU time went into, piece by piece.
+ *
+ * <p>Nothing here waits: a virtual thread that waits for a monitor goes on on another carrier (JDK 24 and later), whose
+ * clock is not the one that its entry began with.
+ */
 final class Ledger {
     /** Some minutes' entries; older ones are forgotten. */
     private static final int MAX_ENTRIES = 200_000;
 
-    private final Deque<Entry> entries = new ArrayDeque<>();
-    private final List<String> facts = new ArrayList<>();
+    private final Deque<Entry> entries = new ConcurrentLinkedDeque<>();
+    private final AtomicInteger size = new AtomicInteger();
+    private final List<String> facts = new CopyOnWriteArrayList<>();
 
     /** Begins an entry of the calling thread; closing it ends it. */
     Entry open(List<Claim> claims, CpuClock clock) {
         Entry entry = new Entry(claims, clock);
-        synchronized (this) {
-            if (entries.size() == MAX_ENTRIES) {
-                entries.removeFirst();
-            }
-            entries.addLast(entry);
+        entries.addLast(entry);
+        if (size.incrementAndGet() > MAX_ENTRIES) {
+            entries.pollFirst();
+            size.decrementAndGet();
         }
         return entry;
     }
 
     /** Adds a line that is true at any time. */
-    synchronized void fact(String line) {
+    void fact(String line) {
         facts.add(line);
     }
 
@@ -41,14 +47,14 @@ final class Ledger {
      * <p>An entry counts if it ended in the window. Claims of others that were going on in it are named, with what is
      * known.
      */
-    synchronized void print(PrintStream out, long fromMillis, long toMillis) {
+    void print(PrintStream out, long fromMillis, long toMillis) {
         Map<String, Long> nanosByClaim = new TreeMap<>();
         Map<CpuClock, Long> first = new HashMap<>();
         Map<CpuClock, Long> last = new HashMap<>();
         for (Entry entry : entries) {
             boolean counts = entry.endedIn(fromMillis, toMillis);
             if (counts) {
-                first.putIfAbsent(entry.clock(), entry.endNanos() - entry.nanos());
+                first.merge(entry.clock(), entry.endNanos() - entry.nanos(), Math::min);
                 last.merge(entry.clock(), entry.endNanos(), Math::max);
             }
             if (entry.overlaps(fromMillis, toMillis)) {
