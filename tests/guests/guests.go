@@ -65,9 +65,14 @@ func Start(ctx context.Context, jdk jvm.JDK, program Program, flavour Flavour) (
 // Await returns what the guest has done since then, once it has done some of every kind of its work: on a busy machine that
 // takes as long as it takes. It fails when ctx is done.
 func (g *Guest) Await(ctx context.Context, since time.Time) (Truth, error) {
+	return g.await(ctx, since, Truth.whole)
+}
+
+// await returns what the guest has done since then, once that is enough.
+func (g *Guest) await(ctx context.Context, since time.Time, enough func(Truth) bool) (Truth, error) {
 	for {
 		truth, err := g.Truth(since, time.Now())
-		if err == nil && truth.whole() {
+		if err == nil && enough(truth) {
 			return truth, nil
 		}
 		if err != nil && !errors.Is(err, errIdle) {
@@ -75,7 +80,7 @@ func (g *Guest) Await(ctx context.Context, since time.Time) (Truth, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return truth, fmt.Errorf("wait for every kind of work: %w; so far %+v, %v", ctx.Err(), truth, err)
+			return truth, fmt.Errorf("wait for the guest to work: %w; so far %+v, %v", ctx.Err(), truth, err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

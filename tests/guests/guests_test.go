@@ -1,7 +1,6 @@
 package guests
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -41,7 +40,7 @@ func TestParseTruth(t *testing.T) {
 	}
 }
 
-// Every program runs, keeps its checksums, and says what it does in terms of its own CPU time.
+// Every program runs, keeps its checksums, and says which shares of its CPU time its work took.
 func TestPrograms(t *testing.T) {
 	jdks := needs.JDKs(t)
 	jdk := jdks[len(jdks)-1] // the newest one runs most programs
@@ -61,12 +60,10 @@ func tryProgram(t *testing.T, jdk jvm.JDK, program Program) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	var truth Truth
-	for truth.CPU == 0 { // Await would wait for long: Churn does ever new kinds of work
-		if truth, err = guest.Truth(began, time.Now()); err != nil && !errors.Is(err, errIdle) {
-			t.Fatal(err)
-		}
+	some := func(truth Truth) bool { return truth.CPU > 0 } // of every kind would take long: Churn does ever new kinds of work
+	truth, err := guest.await(t.Context(), time.Now(), some)
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, claim := range truth.Claims {
 		if share := truth.Share(claim); share < 0 || share > 1 {
