@@ -55,15 +55,14 @@ func TestAttribution(t *testing.T) {
 				table.Add(name, jdk.Release, fmt.Sprint(a.samples), of(a.exact), of(a.within),
 					fmt.Sprintf("%.1f", float64(a.depth)/float64(max(a.within, 1))), of(a.wrong), of(a.nearest),
 					fmt.Sprintf("%.1f %%", 100*float64(a.silent)/float64(a.samples+a.silent)))
-				const aim, few = 0.01, 500
-				if a.samples < few {
+				if a.samples < 500 {
 					t.Fatalf("only %d samples", a.samples)
 				}
-				if !*document && float64(a.wrong) > aim*float64(a.samples) { // at length, the table shows what misses the aim
-					t.Errorf("%d of %d leaves are wrong", a.wrong, a.samples)
-				}
-				if a.nearest <= a.wrong {
-					t.Errorf("the next record would be as right: %d of %d are wrong", a.nearest, a.samples)
+				// The aim is 1 % wrong over many programs, as in the table. One program may have more: all samples of one loop are
+				// wrong together. What holds for each is that the scope that both neighbours share is rarely wrong where the next
+				// record often is.
+				if 10*a.wrong > a.nearest {
+					t.Errorf("%d of %d leaves are wrong, %d if the next record counted", a.wrong, a.samples, a.nearest)
 				}
 			})
 		}
