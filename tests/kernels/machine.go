@@ -20,7 +20,7 @@ type machine struct {
 
 // bootTimeout ends a machine that neither powers off nor panics. A boot takes seconds; the tests of the slowest
 // emulated kernel take two minutes, and five on a busy machine.
-const bootTimeout = 12 * time.Minute
+const bootTimeout = 15 * time.Minute
 
 // commandLine is what the kernel is told.
 var commandLine = strings.Join([]string{

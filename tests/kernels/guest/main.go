@@ -18,7 +18,7 @@ import (
 
 // testArgs select what needs a kernel and nothing else. The limit ends one hanging test with a goroutine dump,
 // well before the rig gives up on the whole machine.
-var testArgs = []string{"-test.v", "-test.run=^TestKernel", "-test.timeout=8m"}
+var testArgs = []string{"-test.v", "-test.run=^TestKernel", "-test.timeout=12m"}
 
 func main() {
 	if os.Getpid() != 1 {
