@@ -21,3 +21,12 @@ type EventCounts struct {
 	Unattached uint64
 	Cost       time.Duration // CPU time that the hits took from guests, by the measured cost of one
 }
+
+// lost is the share of the events that was lost in the kernel or could not be read, 0 to 0.999.
+func (c *EventCounts) lost() float64 {
+	lost := c.Discarded[discardMalformed]
+	for _, n := range c.Dropped {
+		lost += n
+	}
+	return min(float64(lost)/float64(max(c.Attempted, 1)), 0.999)
+}

@@ -219,50 +219,59 @@ func (p *coveredPart) within(rates map[uint64]float64) float64 {
 	return p.factor * studentT(int(p.slices-1)) * math.Sqrt(variance)
 }
 
-// coveredParts are what a window has of all coverages.
-type coveredParts map[*coverage]coveredPart
+// coveredParts are what a window has of all coverages, and of the events that were recorded.
+type coveredParts struct {
+	of   map[*coverage]coveredPart
+	lost float64 // the share of the events, of all kinds together, that was lost on the way
+}
 
-// coveredSince are what there is after before.
-func (s snapshot) coveredSince(before snapshot) coveredParts {
-	parts := make(coveredParts, len(s.covered))
+// coveredSince is what there is after before.
+func (s snapshot) coveredSince(before snapshot, counts *EventCounts) coveredParts {
+	parts := coveredParts{of: make(map[*coverage]coveredPart, len(s.covered)), lost: counts.lost()}
 	for c, sums := range s.covered {
-		parts[c] = sums.since(before.covered[c])
+		parts.of[c] = sums.since(before.covered[c])
 	}
 	return parts
 }
 
 // factor is what the sums of an event are multiplied by.
-func (parts coveredParts) factor(c *coverage) float64 {
-	if part, ok := parts[c]; ok {
-		return part.factor
+func (parts *coveredParts) factor(c *coverage) float64 {
+	factor := 1 / (1 - parts.lost)
+	if part, ok := parts.of[c]; ok {
+		factor *= part.factor
 	}
-	return 1
+	return factor
 }
 
-// of says how much of the time events of one kind in a process were observed, given the rates in slices by plan; nil if there
-// are no plans. Of several plans that which was observed least counts, and what is uncertain of all.
-func (parts coveredParts) of(rates map[*coverage]map[uint64]float64) (out *Coverage) {
-	within := 0.0
-	for c, rates := range rates {
-		part, ok := parts[c]
+// cover says how much of the events of one kind in a process was observed, given their sums by plan, their total and what else
+// its variance is. Of several plans that which was observed least counts, and what is uncertain of all.
+func (parts *coveredParts) cover(sums map[*coverage]*mainSums, total, variance float64) *Coverage {
+	out, within, events := &Coverage{}, 0.0, uint64(0)
+	for c, s := range sums {
+		factor := parts.factor(c)
+		variance += factor * factor * s.variance
+		events += s.events
+		part, ok := parts.of[c]
 		if !ok {
 			continue
 		}
-		within = math.Hypot(within, part.within(rates))
+		within = math.Hypot(within, part.within(s.rates))
 		this := &Coverage{Time: part.total, Observed: part.observed, Slices: int(part.slices)}
-		if out == nil || this.Share() < out.Share() {
+		if out.Time == 0 || this.Share() < out.Share() {
 			out = this
 		}
 	}
-	if out != nil {
-		out.Within = within
+	if variance > 0 {
+		within = math.Hypot(within, studentT(int(events)-1)*math.Sqrt(variance))
 	}
+	// Those that were lost may all have been of this kind and process, or none of them.
+	out.Lost, out.Within = parts.lost, within+math.Abs(total)*parts.lost
 	return out
 }
 
 // notes say what was not observed all the time, and why.
-func (parts coveredParts) notes() (list []string) {
-	for c, part := range parts {
+func (parts *coveredParts) notes() (list []string) {
+	for c, part := range parts.of {
 		if why := c.reason(); why != nil && part.partial() {
 			share := &Coverage{Time: part.total, Observed: part.observed}
 			list = append(list, fmt.Sprintf("%s were observed %.2g %% of the time: %v", c.of, 100*share.Share(), why))

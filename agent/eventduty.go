@@ -9,7 +9,8 @@ import (
 const (
 	longestSlice  = time.Second
 	shortestSlice = 100 * time.Millisecond
-	usualCycle    = 5 * time.Second // so long if slices can be chosen so: then each window of serve has two at least
+	usualCycle    = 5 * time.Second        // so long if slices can be chosen so: then each window of serve has two at least
+	firstCycle    = 500 * time.Millisecond // so short as long as a plan is young: a short recording has some slices, too
 	longestCycle  = 5 * time.Minute
 	maxSlices     = int(longestCycle / shortestSlice)
 )
@@ -36,6 +37,12 @@ func (d *dutyCycle) always() bool { return d.slices <= 1 }
 
 // cycle is how long a cycle is.
 func (d *dutyCycle) cycle() time.Duration { return time.Duration(d.slices) * d.length }
+
+// usualCycle is how long a cycle is to be that begins now: an eighth of the time that the plan is there, within bounds. So
+// recordings have eight cycles or more unless slices are rare, and an agent that goes on seldom attaches and detaches.
+func (p *attachedPlan) usualCycle(now time.Duration) time.Duration {
+	return min(max((now-p.cover.bornAt())/8, firstCycle), usualCycle)
+}
 
 // start begins a cycle of so many slices, at least two. draw returns a number from 0 to n-1. The cycle is as long as usual,
 // or at most within, if slices can be so short.

@@ -79,6 +79,7 @@ func (e *eventProbes) tune(now, passed time.Duration) {
 	e.noteRecordCost(&counts)
 	e.used, e.spent, e.fresh = times, counts, false
 	loads := e.loads(passed)
+	e.lend(loads)
 	for _, l := range loads {
 		p := l.plan
 		if !p.duty.always() {
@@ -112,6 +113,7 @@ func (e *eventProbes) check(now, passed time.Duration) {
 	e.measureCPUs(times, passed)
 	e.noteRecordCost(&counts)
 	e.used.add(times)
+	e.lend(e.loads(max(passed, checkInterval)))
 	loads := e.loads(governInterval)
 	for _, l := range loads {
 		p := l.plan
@@ -151,10 +153,10 @@ func (e *eventProbes) apply(p *attachedPlan) {
 // unbound says that a plan is wanted at any price, or is rare.
 func (p *attachedPlan) unbound() bool { return p.exact || p.fixed || p.kind == Pauses }
 
-// budget is that of a plan if part of its kind's is for it; mu is held.
-func (e *eventProbes) budget(part float64, slices int) probesite.Budget {
+// budget is that of a plan of some kind if part of the kind's is for it; mu is held.
+func (e *eventProbes) budget(kind EventKind, part float64, slices int) probesite.Budget {
 	return probesite.Budget{
-		Share: e.opt.Budget / float64(e.kinds()), Part: part, Least: min(leastBudget, e.opt.Budget), Slices: slices,
+		Share: e.fairShare() + e.lent[kind], Part: part, Least: min(leastBudget, e.opt.Budget), Slices: slices,
 	}
 }
 
@@ -173,7 +175,7 @@ func (e *eventProbes) loadOf(l planLoad) probesite.Load {
 // affordable is of how many hits of a plan one may be recorded, if it is observed all the time and part of its kind's budget
 // is for it; mu is held. A *probesite.TooHotError if none may.
 func (e *eventProbes) affordable(l planLoad, part float64) (int, error) {
-	return e.budget(part, 1).Every(e.loadOf(l))
+	return e.budget(l.plan.kind, part, 1).Every(e.loadOf(l))
 }
 
 // adopt takes on a rate if it is worth it.
@@ -193,6 +195,42 @@ func (p *attachedPlan) faultRate(budget int, hits float64) int {
 func (e *eventProbes) noteRecordCost(now *bpf.Counts) {
 	if n := now[bpf.ObservationsAttempted] - e.spent[bpf.ObservationsAttempted]; n > 0 {
 		e.record = time.Duration((now[bpf.NsProbes] - e.spent[bpf.NsProbes]) / n)
+	}
+}
+
+// fairShare is the part of the processes' CPU time that is each kind's.
+func (e *eventProbes) fairShare() float64 { return e.opt.Budget / float64(e.kinds()) }
+
+// unlent is how many times what it takes a kind keeps of its share: what happens in the next second may be more.
+const unlent = 2
+
+// lend gives what some kinds do not need of their shares to those that need more; mu is held.
+func (e *eventProbes) lend(loads planLoads) {
+	e.lent = [EventKinds]float64{}
+	fair, cpus := e.fairShare(), max(e.cpus, 1e-9)
+	var needs [EventKinds]float64
+	for _, l := range loads {
+		needs[l.plan.kind] += l.full / cpus
+	}
+	spare, short := 0.0, 0
+	for kind, wanted := range e.opt.Kinds {
+		switch left := fair - unlent*needs[kind]; {
+		case !wanted || EventKind(kind) == Locks && e.agent.enters != nil: // their breakpoints take the rest of that share
+		case left > 0:
+			spare += left
+			e.lent[kind] = -left
+		case needs[kind] > fair:
+			short++
+		}
+	}
+	if short == 0 {
+		e.lent = [EventKinds]float64{}
+		return
+	}
+	for kind, need := range needs {
+		if need > fair && e.lent[kind] == 0 {
+			e.lent[kind] = spare / float64(short)
+		}
 	}
 }
 

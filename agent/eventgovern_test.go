@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -84,7 +85,7 @@ func TestTune(t *testing.T) {
 		t.Errorf("10 hits a second again: one in %d", p.every)
 	}
 	second(10_000) // take ten times as much as passing over may
-	if d := &p.duty; !p.silent() || d.slices != 10 || d.length != 500*time.Millisecond || k.rateOf(t, p) != 0 {
+	if d := &p.duty; !p.silent() || d.slices != 10 || d.length != 100*time.Millisecond || k.rateOf(t, p) != 0 {
 		t.Fatalf("10,000 hits a second: one slice of %d, of %v, the kernel side says %d", d.slices, d.length, k.rateOf(t, p))
 	}
 	is := func(hit bool) {
@@ -117,7 +118,7 @@ func TestTune(t *testing.T) {
 		}
 	}
 	is(true)
-	parts := snapshot{covered: k.covers.sums(now)}.coveredSince(snapshot{})
+	parts := snapshot{covered: k.covers.sums(now)}.coveredSince(snapshot{}, &EventCounts{})
 	if notes := parts.notes(); len(notes) != 1 || !strings.Contains(notes[0], "probe 0 is hit 10,000") ||
 		!strings.HasPrefix(notes[0], "events of tests were observed ") {
 		t.Errorf("notes %q", notes)
@@ -287,5 +288,47 @@ func TestHurry(t *testing.T) {
 	}
 	if k.hurry(time.Second, time.Second); p.duty.cycle() != time.Second {
 		t.Errorf("for a second: a cycle of %v", p.duty.cycle())
+	}
+}
+
+// A kind takes what others do not need of their shares, keeps twice what it needs itself, and has its own again when it
+// needs it.
+func TestLend(t *testing.T) {
+	k := newKernelSide(t)
+	k.opt.Kinds[Allocations], k.opt.Kinds[Locks], k.opt.Kinds[Pauses] = true, true, true
+	k.opt.Budget, k.cpus = 0.03, 2
+	load := func(kind EventKind, cpus float64) planLoad {
+		return planLoad{plan: &attachedPlan{eventPlan: eventPlan{kind: kind}}, full: cpus}
+	}
+	for _, c := range []struct {
+		loads                      planLoads
+		allocations, locks, pauses float64
+	}{
+		{nil, 0.01, 0.01, 0.01},
+		{planLoads{load(Allocations, 0.01), load(Locks, 0.01)}, 0.01, 0.01, 0.01}, // enough for all
+		{planLoads{load(Allocations, 0.5)}, 0.03, 0, 0},
+		{planLoads{load(Allocations, 0.25), load(Allocations, 0.25), load(Locks, 0.005)}, 0.025, 0.005, 0},
+		{planLoads{load(Allocations, 0.5), load(Locks, 0.5)}, 0.015, 0.015, 0},
+		{planLoads{load(Allocations, 0.5), load(Locks, 0.019)}, 0.02, 0.01, 0}, // locks need nearly all of theirs
+	} {
+		k.lend(c.loads)
+		for kind, want := range map[EventKind]float64{Allocations: c.allocations, Locks: c.locks, Pauses: c.pauses} {
+			if got := k.budget(kind, 1, 1).Share; math.Abs(got-want) > 1e-9 {
+				t.Errorf("%v: %v has %v, want %v", c.loads, kind, got, want)
+			}
+		}
+	}
+}
+
+// Cycles grow with the time that a plan is there.
+func TestUsualCycle(t *testing.T) {
+	p := &attachedPlan{}
+	p.cover.begin(100*time.Second, nil)
+	for age, want := range map[time.Duration]time.Duration{
+		0: firstCycle, 4 * time.Second: firstCycle, 8 * time.Second: time.Second, time.Minute: usualCycle, time.Hour: usualCycle,
+	} {
+		if got := p.usualCycle(100*time.Second + age); got != want {
+			t.Errorf("after %v: %v, want %v", age, got, want)
+		}
 	}
 }

@@ -43,13 +43,14 @@ type eventProbes struct {
 	mu        sync.Mutex
 	plans     []*attachedPlan
 	cookies   numbering
-	recording bool          // hits are recorded; before, nobody would read them
-	used      guestTimes    // when rates were last set
-	fresh     bool          // processes were attached since then
-	cpus      float64       // that processes use
-	now       time.Duration // of the governor, CLOCK_MONOTONIC
-	record    time.Duration // what a record took when there were some last
-	spent     bpf.Counts    // then
+	recording bool                // hits are recorded; before, nobody would read them
+	used      guestTimes          // when rates were last set
+	fresh     bool                // processes were attached since then
+	cpus      float64             // that processes use
+	lent      [EventKinds]float64 // of the processes' CPU time, what a kind has beside its share; negative: others have it
+	now       time.Duration       // of the governor, CLOCK_MONOTONIC
+	record    time.Duration       // what a record took when there were some last
+	spent     bpf.Counts          // then
 }
 
 func newEventProbes(a *Agent, opt EventOptions) (*eventProbes, error) {

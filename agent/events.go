@@ -54,14 +54,15 @@ var mainValues = [EventKinds]int{
 	Pauses:      1, // time stopped
 }
 
-// A Coverage says how much of the time events were observed: part of it if their probes would have cost too much otherwise.
-// The values of events are scaled to all of it.
+// A Coverage says how much of the time and of the events a sum was observed in, and how far it may be off. Events are observed part
+// of the time if their probes would cost too much otherwise. Values are scaled to all of the time, and to all events.
 type Coverage struct {
 	Time     time.Duration // for which events were to be observed
 	Observed time.Duration // of that
 	Slices   int           // that Observed is made of
-	// Within is half of the 95 % interval of the sum of the main value, for what of the variance comes of the choice of
-	// slices. +Inf: there are too few to tell.
+	Lost     float64       // the share of the events, of all kinds together, that was lost on the way, in the worst window; 0 to 1
+	// Within is half of the 95 % interval of the sum of the main value without rows that stand apart: of what comes of which
+	// events were recorded, in which slices, and of those that were lost. +Inf: there are too few to tell.
 	Within float64
 }
 
@@ -82,8 +83,7 @@ type Events struct {
 	Tree *cct.Tree[symbolize.Symbol] // contexts of the rows; the weights are observed events
 	Rows []EventRow                  // by context, then thread, then labels
 	// Basis says how the values were come by, and what a reader must know of them, one sentence each.
-	Basis []string
-	// Coverage is nil if the events were observed all the time, and without probes.
+	Basis    []string
 	Coverage *Coverage
 }
 
@@ -110,6 +110,17 @@ type EventLabels struct {
 	Offset    int32  // Faults: of the address in the object, bytes
 	Probe     string // Values: which one
 	Value     string // Values: a bucket, such as 16-31, or a text
+}
+
+// EventLabels.What of rows that stand apart.
+const (
+	ExactAllocations = "exact" // every object was counted
+	WaitForWork      = "wait"  // as threads of a pool do: it is no contention
+)
+
+// Apart says that rows with such labels are no part of the kind's sum: they count what others estimate, or are waits for work.
+func (k EventKind) Apart(l *EventLabels) bool {
+	return k == Allocations && l.What == ExactAllocations || k == Locks && l.What == WaitForWork
 }
 
 // UnnamedCollector is EventLabels.Collector where garbage was collected and no memory manager was named, as in the short

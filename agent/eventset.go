@@ -25,9 +25,16 @@ type eventSet [EventKinds]*rawEvents
 type rawEvents struct {
 	tree     rawTree
 	rows     map[eventKey]*eventSums
-	threads  map[uint32]string                // names of those in rows
-	rates    map[*coverage]map[uint64]float64 // of the main value, in a second, by the slice in which events were seen
-	overflow uint64                           // events that lost their labels
+	threads  map[uint32]string       // names of those in rows
+	sums     map[*coverage]*mainSums // nil: of what is observed all the time
+	overflow uint64                  // events that lost their labels
+}
+
+// mainSums are of main values of events that were seen by one plan, without those that stand apart.
+type mainSums struct {
+	rates    map[uint64]float64 // in a second, by slice
+	events   uint64
+	variance float64 // of their sum, if one of so many events is drawn
 }
 
 type eventKey struct {
@@ -45,7 +52,8 @@ type event struct {
 	stack  []rawFrame // innermost first
 	labels EventLabels
 	sums   eventSums
-	again  bool // of an execution of which there is another event
+	every  uint32 // one of so many was drawn
+	nth    int    // of those that one execution makes: 0 is the first
 	part   observedPart
 	delay  time.Duration // of a wait, for which it stands with its like
 }
@@ -55,7 +63,7 @@ func (s *eventSet) of(kind EventKind) *rawEvents {
 	if s[kind] == nil {
 		s[kind] = &rawEvents{
 			tree: rawTree{Limit: maxEventContexts}, rows: map[eventKey]*eventSums{}, threads: map[uint32]string{},
-			rates: map[*coverage]map[uint64]float64{},
+			sums: map[*coverage]*mainSums{},
 		}
 	}
 	return s[kind]
@@ -66,7 +74,7 @@ func (s *eventSet) add(e *event) (fresh bool) {
 	r := s.of(e.kind)
 	n := r.tree.Len()
 	weight := uint64(1)
-	if e.again {
+	if e.nth > 0 {
 		weight = 0
 	}
 	key := eventKey{r.tree.Add(e.stack, weight), e.tid, e.labels, e.part.cover}
@@ -91,19 +99,24 @@ func (s *eventSet) add(e *event) (fresh bool) {
 	return r.tree.Len() != n
 }
 
-// observe notes an event in the rate of its slice.
+// observe notes an event in the sums of its plan.
 func (r *rawEvents) observe(e *event) {
-	cover := e.part.cover
-	if cover == nil {
+	if e.kind.Apart(&e.labels) {
 		return
 	}
-	rates := r.rates[cover]
-	if rates == nil {
-		rates = map[uint64]float64{}
-		r.rates[cover] = rates
+	cover := e.part.cover
+	s := r.sums[cover]
+	if s == nil {
+		s = &mainSums{rates: map[uint64]float64{}}
+		r.sums[cover] = s
 	}
-	if _, known := rates[e.part.slice]; e.part.slice != 0 && (known || len(rates) < maxEventSlices) {
-		rates[e.part.slice] += e.part.rate(e.sums.values[e.kind.Main()])
+	value := e.sums.values[e.kind.Main()]
+	s.events += e.sums.events
+	// An event that is drawn with the chance p adds (1-p) value² to the variance, estimated (Horvitz and Thompson, 1952).
+	// Of n equal ones that are drawn together it is (1-p) (n value)²: the last of them adds n² - (n-1)².
+	s.variance += value * value * (1 - 1/float64(max(e.every, 1))) * float64(2*e.nth+1)
+	if _, known := s.rates[e.part.slice]; e.part.slice != 0 && (known || len(s.rates) < maxEventSlices) {
+		s.rates[e.part.slice] += e.part.rate(value)
 	}
 }
 
@@ -130,7 +143,7 @@ func (w *Window) namedEvents(p *process) []*Events {
 	entered := w.agent.enters.addTo(w, p)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := s.profile(p, w.covered)
+	all := s.profile(p, &w.covered)
 	for _, e := range all {
 		if e.Kind == Locks && entered != "" {
 			e.Basis = append(e.Basis, entered)
@@ -140,7 +153,7 @@ func (w *Window) namedEvents(p *process) []*Events {
 }
 
 // profile names the events and returns them by kind; p.mu is held.
-func (s *eventSet) profile(p *process, covered coveredParts) (all []*Events) {
+func (s *eventSet) profile(p *process, covered *coveredParts) (all []*Events) {
 	for kind, r := range s {
 		if r != nil {
 			all = append(all, r.profile(EventKind(kind), p, covered))
@@ -149,12 +162,15 @@ func (s *eventSet) profile(p *process, covered coveredParts) (all []*Events) {
 	return all
 }
 
-func (r *rawEvents) profile(kind EventKind, p *process, covered coveredParts) *Events {
+func (r *rawEvents) profile(kind EventKind, p *process, covered *coveredParts) *Events {
 	e := &Events{Kind: kind, Tree: &cct.Tree[symbolize.Symbol]{Limit: maxEventContexts}}
 	merged := map[eventKey]*eventSums{} // contexts that have the same names are one
 	var stack []symbolize.Symbol
 	for _, key := range slices.SortedFunc(maps.Keys(r.rows), compareEvents) {
-		sums := r.rows[key].times(covered.factor(key.cover))
+		sums := *r.rows[key]
+		if key.What != ExactAllocations {
+			sums = sums.times(covered.factor(key.cover))
+		}
 		stack = stack[:0]
 		for at := key.context; at != cct.Root; {
 			n := r.tree.Node(at)
@@ -179,8 +195,42 @@ func (r *rawEvents) profile(kind EventKind, p *process, covered coveredParts) *E
 	if r.overflow > 0 {
 		e.Basis = append(e.Basis, overflowed(r.overflow))
 	}
-	e.Coverage = covered.of(r.rates)
+	e.Coverage = covered.cover(r.sums, e.total(), e.ends())
 	return e
+}
+
+// total is the sum of the main value, without rows that stand apart.
+func (e *Events) total() (sum float64) {
+	for i := range e.Rows {
+		if !e.Kind.Apart(&e.Rows[i].EventLabels) {
+			sum += e.Rows[i].Values[e.Kind.Main()]
+		}
+	}
+	return sum
+}
+
+// ends is the variance of the sum of allocations that comes of buffers which a window's beginning or end cuts: of each thread
+// about one, which counts whole or not at all. 0 for other kinds.
+func (e *Events) ends() (variance float64) {
+	if e.Kind != Allocations {
+		return 0
+	}
+	threads := map[int]*eventSums{}
+	for i := range e.Rows {
+		row := &e.Rows[i]
+		if e.Kind.Apart(&row.EventLabels) {
+			continue
+		}
+		if threads[row.TID] == nil {
+			threads[row.TID] = &eventSums{}
+		}
+		threads[row.TID].add(&eventSums{events: row.Events, values: row.Values})
+	}
+	for _, t := range threads {
+		mean := t.values[e.Kind.Main()] / float64(max(t.events, 1))
+		variance += mean * mean
+	}
+	return variance
 }
 
 func compareEvents(a, b eventKey) int {

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -67,13 +69,13 @@ func TestEventSet(t *testing.T) {
 		}
 	}
 	again := eventAt("a:1 b:2", "C", 1, 2)
-	again.again = true // another value of an execution that was counted
+	again.nth = 1 // another value of an execution that was counted
 	s.add(again)
 	other := eventAt("a:1", "", 1, 1)
 	other.kind = Locks
 	s.add(other)
 
-	all := s.profile(p, nil)
+	all := s.profile(p, &coveredParts{})
 	if len(all) != 2 || all[0].Kind != Allocations || all[1].Kind != Locks {
 		t.Fatalf("%d kinds", len(all))
 	}
@@ -121,7 +123,7 @@ func TestEventSetFull(t *testing.T) {
 	}
 	p := newProcess(proc.Identity{PID: 1}, true)
 	nameFrames(p, "a:1")
-	e := s.profile(p, nil)[0]
+	e := s.profile(p, &coveredParts{})[0]
 	var events uint64
 	var sum float64
 	for _, row := range e.Rows {
@@ -138,5 +140,81 @@ func TestEventSetFull(t *testing.T) {
 	}
 	if len(e.Basis) != 1 || !strings.Contains(e.Basis[0], fmt.Sprint(beyond+1, " events")) {
 		t.Errorf("basis %q", e.Basis)
+	}
+}
+
+// The interval of a sum holds the truth in about 95 of 100 windows: of events that are drawn, of unequal values, some lost on
+// the way; of allocations whose buffers the window's ends cut. Waits for work are no part of it.
+func TestInterval(t *testing.T) {
+	const windows, every, lost = 2000, 5, 0.02
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, c := range []struct {
+		name string
+		kind EventKind
+		lost float64
+		// window adds events to the set, and returns what they should sum up to.
+		window func(*eventSet) float64
+	}{
+		{"drawn", Locks, 0, func(s *eventSet) (truth float64) {
+			for range 1000 {
+				delay := rng.ExpFloat64() * 1e6
+				truth += delay
+				e := event{kind: Locks, every: every, sums: eventSums{events: 1}}
+				if e.sums.values[2] = every * delay; rng.IntN(every) == 0 {
+					s.add(&e)
+				}
+				e.labels.What = WaitForWork
+				e.sums.values[2] *= 100
+				s.add(&e)
+			}
+			return truth
+		}},
+		{"drawn, and some lost", Locks, lost, func(s *eventSet) (truth float64) {
+			for range 1000 {
+				delay := rng.ExpFloat64() * 1e6
+				truth += delay
+				if rng.IntN(every) == 0 && rng.Float64() >= lost {
+					s.add(&event{kind: Locks, every: every, sums: eventSums{events: 1, values: [MaxEventValues]float64{0, 0, every * delay}}})
+				}
+			}
+			return truth
+		}},
+		{"values that are drawn together", Values, 0, func(s *eventSet) float64 {
+			for range 1000 {
+				if rng.IntN(every) != 0 {
+					continue
+				}
+				for nth := range 3 {
+					s.add(&event{kind: Values, every: every, nth: nth, sums: eventSums{events: 1, values: [MaxEventValues]float64{every}}})
+				}
+			}
+			return 3 * 1000
+		}},
+		{"buffers", Allocations, 0, func(s *eventSet) (truth float64) {
+			const buffer, length = 1000, 20_500
+			for tid := range uint32(5) {
+				for at := rng.Float64() * buffer; at < length; at += buffer {
+					s.add(&event{kind: Allocations, tid: tid, every: 1, sums: eventSums{events: 1, values: [MaxEventValues]float64{1, buffer}}})
+				}
+			}
+			return 5 * length
+		}},
+	} {
+		held, wide := 0, 0.0
+		for range windows {
+			var s eventSet
+			truth := c.window(&s)
+			e := s.profile(newProcess(proc.Identity{PID: 1}, true), &coveredParts{lost: c.lost})[0]
+			sum := e.total()
+			if math.Abs(sum-truth) <= e.Coverage.Within {
+				held++
+			}
+			wide += e.Coverage.Within / truth / windows
+		}
+		t.Logf("%s: ±%.1f %%, holds %.1f %%", c.name, 100*wide, 100*float64(held)/windows)
+		// Four standard errors of a share of 0.95 are 0.02; the normal approximation of skewed sums takes one point more.
+		if held < windows*92/100 || wide > 0.3 {
+			t.Errorf("%s: ±%.1f %%, holds %.1f %%", c.name, 100*wide, 100*float64(held)/windows)
+		}
 	}
 }

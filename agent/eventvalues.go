@@ -262,7 +262,7 @@ func (e *eventProbes) valueEvents(o *bpf.Observation, base event, fold func(*eve
 	}
 	for i, r := range readings {
 		v := base
-		v.again = i > 0
+		v.nth = i
 		v.labels.Probe += "=" + site.watch.spec.Values[i].String()
 		switch {
 		case r.Failed:

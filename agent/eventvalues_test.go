@@ -46,7 +46,7 @@ func TestValueEvents(t *testing.T) {
 			if e.kind != Values || e.tid != 7 || e.sums.events != 1 {
 				t.Errorf("%+v", e)
 			}
-			events = append(events, fmt.Sprintf("%s %s: %.0f %.0f again=%v", e.labels.Probe, e.labels.Value, e.sums.values[0], e.sums.values[1], e.again))
+			events = append(events, fmt.Sprintf("%s %s: %.0f %.0f nth=%d", e.labels.Probe, e.labels.Value, e.sums.values[0], e.sums.values[1], e.nth))
 		}) {
 			return []string{"not told"}
 		}
@@ -58,14 +58,14 @@ func TestValueEvents(t *testing.T) {
 		want []string
 	}{
 		{"three values", told(three, 0, "text", 1<<64-5, 100, 4), []string{
-			"func:f=rdi:s32 -7--4: 3 -15 again=false", "func:f=rsi 64-127: 3 300 again=true", "func:f=rdx:str text: 3 0 again=true"}},
+			"func:f=rdi:s32 -7--4: 3 -15 nth=0", "func:f=rsi 64-127: 3 300 nth=1", "func:f=rdx:str text: 3 0 nth=2"}},
 		{"one cannot be read", told(three, 2, "", 1, 100, 0), []string{
-			"func:f=rdi:s32 1: 3 3 again=false", "func:f=rsi (unreadable): 3 0 again=true", "func:f=rdx:str : 3 0 again=true"}},
+			"func:f=rdi:s32 1: 3 3 nth=0", "func:f=rsi (unreadable): 3 0 nth=1", "func:f=rdx:str : 3 0 nth=2"}},
 		{"fewer than were asked for", told(three, 0, "", 1), []string{
-			"func:f=rdi:s32 1: 3 3 again=false", "func:f=rsi (unreadable): 3 0 again=true", "func:f=rdx:str (unreadable): 3 0 again=true"}},
+			"func:f=rdi:s32 1: 3 3 nth=0", "func:f=rsi (unreadable): 3 0 nth=1", "func:f=rdx:str (unreadable): 3 0 nth=2"}},
 		{"a long text", told(three, 0, long, 1, 1, uint64(len(long))), []string{
-			"func:f=rdi:s32 1: 3 3 again=false", "func:f=rsi 1: 3 3 again=true", "func:f=rdx:str " + long[:100] + "…: 3 0 again=true"}},
-		{"no values", told(none, 0, ""), []string{"func:g : 3 0 again=false"}},
+			"func:f=rdi:s32 1: 3 3 nth=0", "func:f=rsi 1: 3 3 nth=1", "func:f=rdx:str " + long[:100] + "…: 3 0 nth=2"}},
+		{"no values", told(none, 0, ""), []string{"func:g : 3 0 nth=0"}},
 		{"a probe that nobody attached", told(99, 0, ""), []string{"not told"}},
 	} {
 		if !slices.Equal(c.got, c.want) {

@@ -13,9 +13,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// exactWhat is EventLabels.What of allocations of which each one was counted.
-const exactWhat = "exact"
-
 // exactDeadline bounds how long the names of counted classes are waited for.
 const exactDeadline = 5 * time.Second
 
@@ -77,7 +74,7 @@ func (a *Agent) addExact(ctx context.Context, s *eventSet, p *process, counts ma
 	}
 	r := s.of(Allocations)
 	for klass, n := range counts {
-		key := eventKey{context: cct.Root, EventLabels: EventLabels{Class: names[klass], What: exactWhat}}
+		key := eventKey{context: cct.Root, EventLabels: EventLabels{Class: names[klass], What: ExactAllocations}}
 		if r.rows[key] == nil {
 			r.rows[key] = &eventSums{}
 		}

@@ -61,7 +61,7 @@ func newMonitorEnters(a *Agent) (*monitorEnters, error) {
 	if err != nil {
 		return nil, fmt.Errorf("monitor enters cannot be recorded (leave --monitor-enters out): %w", err)
 	}
-	share := a.events.opt.Budget / float64(a.events.kinds())
+	share := a.events.fairShare()
 	return &monitorEnters{agent: a, listener: l, share: share, guests: map[proc.Identity]*enterGuest{}, codeLow: map[*process]uint64{}}, nil
 }
 

@@ -30,7 +30,7 @@ func (a *Agent) handleObservation(raw []byte) {
 		a.observed.discarded[discardUnobserved]++
 		return
 	}
-	e := event{tid: o.Tid, thread: cString(o.Comm), stack: a.stack, part: part}
+	e := event{every: o.Seen.Every, tid: o.Tid, thread: cString(o.Comm), stack: a.stack, part: part}
 	folded := false
 	fold := func(e *event) { folded = a.foldEvent(p, o, e) || folded }
 	switch {
@@ -121,7 +121,7 @@ func describe(o *bpf.Observation, e *event) bool {
 		e.delay = time.Duration(value(0))
 		e.sums = eventSums{events: 1, values: [MaxEventValues]float64{n, n, n * float64(value(0))}}
 		if waitsForWork(e.labels.Class) {
-			e.labels.What = "wait"
+			e.labels.What = WaitForWork
 			e.sums.values[0], e.sums.values[1] = 0, 0 // nothing was acquired
 		}
 	case bpf.ObservedPause:

@@ -41,12 +41,8 @@ func Allocations(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 
 	const objects, space = 0, 1
 	out, all := bufio.NewWriter(w), byClass.total()
-	about := "exact"
-	if all.variance > 0 {
-		about = halfWidth(all.interval(all.values[space]), "%")
-	}
 	writeFolded(out, fmt.Sprintf("Allocations%s: %s (%s), %s objects, from %s events", elapsed(p),
-		bytesScale.of(all.values[space]), about, quantity(all.values[objects]), quantity(all.events)), opts.Width)
+		bytesScale.of(all.values[space]), e.about(all), quantity(all.values[objects]), quantity(all.events)), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{space, objects}}
 	table.columns = append(table.columns, shareColumn(space, all))

@@ -45,7 +45,7 @@ func (c *collapser) events(proc *agent.Process, e *agent.Events) error {
 	comm := field(proc.Comm)
 	var stack []string
 	for i, row := range e.Rows {
-		if whole[i] == 0 || e.Kind == agent.Locks && row.What == kindWait {
+		if whole[i] == 0 || e.Kind == agent.Locks && row.What == agent.WaitForWork {
 			continue
 		}
 		stack = stack[:0]

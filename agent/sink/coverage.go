@@ -13,12 +13,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
-// coverages say of processes of which events were observed only part of the time how large that part is, over all windows:
+// coverages say of each process what its events add up to, over all windows: the main value with its 95 % interval, and which
+// part of the time and of the events it was observed in, if that is not all:
 //
+//	java (pid 4711): 12300000000 ± 140000000 bytes
 //	java (pid 4711): observed 20% of the time, 4s of 20s, in 4 slices; values are scaled to all of it: 12300000000 ± 4200000000 bytes
+//	java (pid 4711): up to 3.1% of the events were lost; values are scaled to all of them: 12300000000 ± 420000000 bytes
 //
-// The interval is a 95 % interval of the process's sum, for what of its variance comes of the choice of slices. It is
-// unknown if there are too few.
+// The interval includes which events were drawn, in which slices, and those that were lost. It is unknown if there are too few.
 type coverages struct {
 	kind  agent.EventKind
 	order []*covered
@@ -48,72 +50,138 @@ func (c *coverages) add(proc *agent.Process, e *agent.Events) {
 	all.Observed += e.Coverage.Observed
 	all.Slices += e.Coverage.Slices
 	all.Within = math.Hypot(all.Within, e.Coverage.Within) // windows vary independently
-	for _, row := range e.Rows {
-		if row.What != exactKind {
+	all.Lost = max(all.Lost, e.Coverage.Lost)
+	for i := range e.Rows {
+		if row := &e.Rows[i]; !e.Kind.Apart(&row.EventLabels) {
 			all.sum += row.Values[e.Kind.Main()]
 		}
 	}
 }
 
-// exactKind is agent.EventLabels.What of counts of every object.
-const exactKind = "exact"
-
-// lines are the comments: one for each process of which part was not observed.
+// lines are the comments, one for each process.
 func (c *coverages) lines() (list []string) {
 	for _, p := range c.order {
-		if !p.Partial() {
-			continue
-		}
 		within := "unknown"
 		if !math.IsInf(p.Within, 1) {
 			within = strconv.FormatFloat(p.Within, 'f', 0, 64)
 		}
-		list = append(list, fmt.Sprintf("%s (pid %d): observed %s of the time, %v of %v, in %s; values are scaled to all of it: %.0f ± %s %s",
-			printable(p.comm), p.pid, percent(p.Share(), 1), p.Observed.Round(time.Second/10), p.Time.Round(time.Second/10), plural(p.Slices, "slice"), p.sum, within, mainValue(c.kind).Unit))
+		line := fmt.Sprintf("%s (pid %d): ", printable(p.comm), p.pid)
+		if p.Partial() {
+			line += fmt.Sprintf("observed %s of the time, %v of %v, in %s; values are scaled to all of it: ",
+				percent(p.Share(), 1), p.Observed.Round(time.Second/10), p.Time.Round(time.Second/10), plural(p.Slices, "slice"))
+		}
+		if p.Lost > leastLost {
+			line += fmt.Sprintf("up to %s of the events were lost; values are scaled to all of them: ", percent(p.Lost, 1))
+		}
+		list = append(list, fmt.Sprintf("%s%.0f ± %s %s", line, p.sum, within, mainValue(c.kind).Unit))
 	}
 	return list
 }
 
-var coveragePattern = regexp.MustCompile(`: observed [0-9.]+% of the time, .*: ([0-9]{1,30}) ± ([0-9]{1,30}|unknown) [a-z]+$`)
+// leastLost is the share of lost events that is worth a word.
+const leastLost = 0.001
 
-// observedParts returns what the comments of a profile say of processes that were observed part of the time: one line for
-// each, and half of the interval of the sum of them all, which is infinite if that of one is unknown.
-func observedParts(p *profile.Profile) (lines []string, within float64) {
+var coveragePattern = regexp.MustCompile(`^.* \(pid [0-9]+\): (.*: )?(-?[0-9]{1,30}) ± ([0-9]{1,30}|unknown) [a-z]+$`)
+
+// A statedSum is what the comments of a profile say of the main value of events, all processes together.
+type statedSum struct {
+	sum, within float64  // within is half of the 95 % interval; +Inf if it is not known of each process
+	parts       []string // one line for each process that was not observed all the time, or not in all events
+}
+
+// statedSumOf reads the comments; ok is false if they say nothing of sums.
+func statedSumOf(p *profile.Profile) (s statedSum, ok bool) {
+	together := 0.0 // processes share slices and losses: they may all have been busy in them
 	for _, comment := range p.Comments {
 		m := coveragePattern.FindStringSubmatch(comment)
 		if m == nil {
 			continue
 		}
-		lines = append(lines, comment)
-		half, err := strconv.ParseFloat(m[2], 64)
+		ok = true
+		sum, _ := strconv.ParseFloat(m[2], 64)
+		s.sum += sum
+		half, err := strconv.ParseFloat(m[3], 64)
 		if err != nil {
 			half = math.Inf(1)
 		}
-		within += half // processes share the slices: they may all have been busy in them
+		if m[1] == "" {
+			s.within = math.Hypot(s.within, half) // each has events of its own
+			continue
+		}
+		s.parts = append(s.parts, comment)
+		together += half
 	}
-	return lines, within
+	s.within = math.Hypot(s.within, together)
+	return s, ok
 }
 
-// widen makes variances so much larger that the interval of the sum of all samples holds what comes of the choice of slices,
-// too. Each sample has its part of that: survey sampling calls the factor the design effect.
+// widen reads what is stated, and makes variances so much larger that the interval of the sum of all samples is no narrower:
+// it holds what comes of the choice of slices, and of losses, too. Each sample has its part of that: survey sampling calls the
+// factor the design effect.
 func (e *storedEvents) widen() {
-	_, within := observedParts(e.stacks.profile)
-	if within == 0 {
+	stated, ok := statedSumOf(e.stacks.profile)
+	if !ok {
 		return
 	}
 	chance := 0.0
-	for _, t := range e.all() {
-		chance += t.variance
+	for sample, t := range e.all() {
+		if e.kind != agent.Locks || contended(sample) {
+			chance += t.variance
+		}
 	}
 	if chance > 0 {
-		e.effect = 1 + within/normal95*within/normal95/chance
+		e.effect = max(1, stated.within/normal95*stated.within/normal95/chance)
 	}
+	e.stated = &stated
 }
 
-// writeObserved writes what was observed part of the time.
+// interval is half of the 95 % interval of the main value of all samples that count: the stated one, or what follows from the
+// number of events if the profile states none or has been changed since.
+func (e *storedEvents) interval(all tally) float64 {
+	const rounded = 1e-3
+	value := all.values[e.kind.Main()]
+	if e.stated == nil || math.Abs(e.stated.sum-value) > rounded*value {
+		return normal95 * math.Sqrt(all.variance)
+	}
+	return e.stated.within
+}
+
+// An EventTotal is what the events of a stored profile add up to: the main value of their kind, without what stands apart.
+type EventTotal struct {
+	Sum    float64
+	Within float64 // half of the 95 % interval; 0 if it is exact, +Inf if there are too few events to tell
+}
+
+// TotalOf returns what a stored profile says of the sum of its events. It fails if the profile has none of that kind.
+func TotalOf(p *profile.Profile, kind agent.EventKind) (EventTotal, error) {
+	e, err := readEvents(p, kind)
+	if err != nil {
+		return EventTotal{}, err
+	}
+	var all tally
+	for sample, t := range e.all() {
+		if kind != agent.Locks || contended(sample) {
+			all.add(t)
+		}
+	}
+	return EventTotal{Sum: all.values[kind.Main()], Within: e.interval(all)}, nil
+}
+
+// about writes the interval of all samples in percent.
+func (e *storedEvents) about(all tally) string {
+	half, value := e.interval(all), all.values[e.kind.Main()]
+	if half == 0 {
+		return "exact"
+	}
+	return halfWidth(100*half/value, "%")
+}
+
+// writeObserved writes what was not observed all the time, or in all events.
 func (e *storedEvents) writeObserved(out *bufio.Writer, opts *ViewOptions) {
-	lines, _ := observedParts(e.stacks.profile)
-	for _, line := range lines {
+	if e.stated == nil {
+		return
+	}
+	for _, line := range e.stated.parts {
 		writeFolded(out, line, opts.Width)
 	}
 }

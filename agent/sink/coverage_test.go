@@ -18,15 +18,19 @@ func TestPartlyObserved(t *testing.T) {
 		p.Processes[1].Events[0].Coverage = &agent.Coverage{Time: 10 * time.Second, Observed: of, Slices: slices, Within: within}
 		return p
 	}
+	lossy := observed(10*time.Second, 0, 1<<20)
+	lossy.Processes[1].Events[0].Coverage.Lost = 0.03
 	for _, c := range []struct {
 		name       string
 		window     *agent.Profile
 		line, view string
 	}{
-		{"all the time", observed(10*time.Second, 0, 0), "", "(±"},
-		{"a moment is missing", observed(9990*time.Millisecond, 0, 0), "", "(±"},
+		{"all the time", observed(10*time.Second, 0, 1<<20), "", "10.0MB (±10.0%)"},
+		{"each one", observed(10*time.Second, 0, 0), "", "10.0MB (exact)"},
+		{"a moment is missing", observed(9990*time.Millisecond, 0, 1<<20), "", "10.0MB (±10.0%)"},
+		{"some lost", lossy, "java (pid 1234): up to 3.0% of the events were lost; values are scaled to all of them: 10485760 ± 1048576 bytes", "(±10.0%)"},
 		{"part", observed(2*time.Second, 4, 4<<20),
-			"java (pid 1234): observed 20.0% of the time, 2s of 10s, in 4 slices; values are scaled to all of it: 10485760 ± 4194304 bytes", "±46.8"},
+			"java (pid 1234): observed 20.0% of the time, 2s of 10s, in 4 slices; values are scaled to all of it: 10485760 ± 4194304 bytes", "(±40.0%)"},
 		{"one slice", observed(time.Second, 1, math.Inf(1)),
 			"java (pid 1234): observed 10.0% of the time, 1s of 10s, in 1 slice; values are scaled to all of it: 10485760 ± unknown bytes", "(±?)"},
 	} {
@@ -35,7 +39,7 @@ func TestPartlyObserved(t *testing.T) {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		all := strings.Join(p.Comments, "\n")
-		if !strings.Contains(all, c.line) || (c.line == "") == strings.Contains(all, "of the time") {
+		if !strings.Contains(all, c.line) || (c.line == "") == strings.Contains(all, "scaled to all") {
 			t.Errorf("%s: comments\n%s\nwant %s", c.name, all, c.line)
 		}
 		var out bytes.Buffer
@@ -45,7 +49,7 @@ func TestPartlyObserved(t *testing.T) {
 		if !strings.Contains(out.String(), c.view) {
 			t.Errorf("%s: want %q in\n%s", c.name, c.view, out.String())
 		}
-		if c.line == "" != !strings.Contains(out.String(), "observed") {
+		if c.line == "" != !strings.Contains(out.String(), "scaled to") {
 			t.Errorf("%s: the view says\n%s", c.name, out.String())
 		}
 	}

@@ -30,14 +30,6 @@ func (t *tally) add(other tally) {
 // normal95 is how many standard deviations to either side hold 95 % of a normal distribution.
 const normal95 = 1.96
 
-// interval returns the half-width of the 95 % interval of a value, in percent of it; 0 if it is exact.
-func (t tally) interval(value float64) float64 {
-	if value == 0 {
-		return 0
-	}
-	return 100 * normal95 * math.Sqrt(t.variance) / value
-}
-
 // shareInterval returns the half-width of the 95 % interval of the share that value i of t has of that of all, in
 // percent of the whole. All is t and the rest, which vary independently: with the share s, its standard deviation is the
 // root of (1-s)² variance(t) + s² variance(rest), over all. Of N events of equal weight that is the binomial one, the root

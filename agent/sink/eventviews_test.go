@@ -47,7 +47,7 @@ func TestEventViews(t *testing.T) {
 			"10.0%  ±17.7  1.0MB        1       1    humongous  byte[]",
 		}},
 		{agent.Locks, []string{
-			"Locks, in 10.00 s: 800.00ms of delay in 60 contentions, 12060 acquisitions,",
+			"Locks, in 10.00 s: 800.00ms (±31.0%) of delay in 60 contentions, 12060",
 			"75.1%  601.00ms         50        50      50  com.acme.Shop.checkout",
 			"75.0%  600.00ms         30        30      30    block  old    com.acme.Cart",
 			"24.9%  199.00ms         10     12010     410  com.acme.Cart.total",

@@ -28,8 +28,9 @@ func Faults(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 		method.parts.of(partOf(e.kind, sample)).add(t)
 	}
 	out, all := bufio.NewWriter(w), byMethod.total()
-	writeFolded(out, fmt.Sprintf("Page faults%s: %s first touches of memory, from %s events", elapsed(p), quantity(all.values[0]),
+	writeFolded(out, fmt.Sprintf("Page faults%s: %s (%s) first touches of memory, from %s events", elapsed(p), quantity(all.values[0]), e.about(all),
 		quantity(all.events)), opts.Width)
+	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{0}}
 	table.columns = []eventColumn{shareColumn(0, all), valueColumn("faults", 0, quantity), eventsColumn}
 	out.WriteByte('\n')

@@ -41,8 +41,8 @@ func Locks(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 	}
 
 	out, all := bufio.NewWriter(w), locks.total()
-	writeFolded(out, fmt.Sprintf("Locks%s: %s of delay in %s contentions, %s acquisitions, from %s events", elapsed(p),
-		timeScale.of(all.values[lockDelay]), quantity(all.values[lockContentions]), quantity(all.values[lockAcquisitions]),
+	writeFolded(out, fmt.Sprintf("Locks%s: %s (%s) of delay in %s contentions, %s acquisitions, from %s events", elapsed(p),
+		timeScale.of(all.values[lockDelay]), e.about(all), quantity(all.values[lockContentions]), quantity(all.values[lockAcquisitions]),
 		quantity(all.events)), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{lockDelay, lockContentions, lockAcquisitions}}

@@ -45,6 +45,7 @@ func Safepoints(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 	}
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "Safepoints%s\n", elapsed(p))
+	e.writeObserved(out, opts)
 	duration := float64(max(p.DurationNanos, 0))
 	of := func(t tally) string {
 		if duration == 0 {

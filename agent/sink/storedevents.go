@@ -12,9 +12,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
-// kindWait is the label of a wait for work, as threads of a pool do: it is no contention.
-const kindWait = "wait"
-
 // eventNames are what people call the events of a kind, and the flags of record that ask for them.
 var eventNames = [agent.EventKinds]struct{ events, record string }{
 	agent.Allocations: {"allocations", "-e alloc"},
@@ -66,9 +63,10 @@ func EventView(p *profile.Profile) func(io.Writer, *profile.Profile, *ViewOption
 type storedEvents struct {
 	kind    agent.EventKind
 	stacks  *stacks
-	columns []int   // of the values
-	events  int     // the column of events
-	effect  float64 // what variances are multiplied by: 1 unless part of the time was not observed
+	columns []int      // of the values
+	events  int        // the column of events
+	effect  float64    // what variances are multiplied by: 1 unless part of the time was not observed, or events were lost
+	stated  *statedSum // by the comments; nil if they say nothing
 }
 
 // readEvents fails if p is not of that kind of events, or if its values cannot be added up.
@@ -149,4 +147,4 @@ func parks(method string) bool {
 }
 
 // contended says that a sample is no wait for work.
-func contended(sample *profile.Sample) bool { return label(sample, labelKind) != kindWait }
+func contended(sample *profile.Sample) bool { return label(sample, labelKind) != agent.WaitForWork }

@@ -55,7 +55,7 @@ func Values(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 		of[probe].methods.of(e.site(sample)).add(t)
 	}
 	out, all := bufio.NewWriter(w), probes.total()
-	writeFolded(out, fmt.Sprintf("Values%s: %s values of %s, from %s events", elapsed(p), quantity(all.values[0]),
+	writeFolded(out, fmt.Sprintf("Values%s: %s (%s) values of %s, from %s events", elapsed(p), quantity(all.values[0]), e.about(all),
 		plural(len(probes.list), "probe"), quantity(all.events)), opts.Width)
 	e.writeObserved(out, opts)
 	shown, rest := first(opts.N, probes.sorted(0))

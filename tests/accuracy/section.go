@@ -38,7 +38,7 @@ func plan(jdks []jvm.JDK, o options) []section {
 		planHotspotCalls(jdks, o),
 	}
 	sections = append(sections, planContexts(jdks, o)...)
-	sections = append(sections, &allocations{trials: planAllocations(jdks, o)})
+	sections = append(sections, &allocations{trials: planAllocations(jdks, o)}, &totals{trials: planTotals(jdks, o)})
 	return append(sections, planKnown(jdks, o)...)
 }
 

@@ -35,6 +35,7 @@ func Build(ctx context.Context, dir string) (Agent, error) {
 // A Recording is what the agent recorded.
 type Recording struct {
 	Profile *profile.Profile
+	Kinds   map[string]*profile.Profile // by name (cpu, alloc, …), if several were recorded: Profile is nil then
 	Stats   Stats
 	Output  string // what it printed
 }
@@ -134,19 +135,36 @@ func (r *AgentRun) recording(output string, ended error) (*Recording, error) {
 	if ended != nil {
 		return nil, fmt.Errorf("record: %w\n%s", ended, output)
 	}
-	p, err := ReadProfile(filepath.Join(r.dir, profileName))
-	if err != nil {
+	recording := &Recording{Output: output}
+	if err := recording.read(filepath.Join(r.dir, profileName)); err != nil {
 		return nil, err
 	}
 	text, err := os.ReadFile(filepath.Join(r.dir, statsName))
 	if err != nil {
 		return nil, fmt.Errorf("read the agent's counters: %w", err)
 	}
-	stats, err := parseStats(text)
+	recording.Stats, err = parseStats(text)
+	return recording, err
+}
+
+// read reads the file of one kind, or the directory of several.
+func (r *Recording) read(path string) (err error) {
+	files, err := filepath.Glob(filepath.Join(path, "*.pb.gz"))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &Recording{Profile: p, Stats: stats, Output: output}, nil
+	if len(files) == 0 {
+		r.Profile, err = ReadProfile(path)
+		return err
+	}
+	r.Kinds = make(map[string]*profile.Profile)
+	for _, file := range files {
+		kind := strings.TrimSuffix(filepath.Base(file), ".pb.gz")
+		if r.Kinds[kind], err = ReadProfile(file); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ReadProfile reads a pprof file and checks that it is a valid one.

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/tests/events"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/report"
+)
+
+// The totals section makes many short recordings of programs that know what they do, each by an agent that has just been
+// started, and counts how often the total is within its own interval: of 100 recordings it is to be in 95.
+type totals struct {
+	trials  []totalTrial
+	results []totalResult
+}
+
+// A totalTrial is some recordings of a program.
+type totalTrial struct {
+	program string // Allocating or Waiting
+	kinds   string // as -e has them
+	busy    bool   // other processes want all CPUs
+	jdk     jvm.JDK
+	times   int
+}
+
+// String is the trial's name: what -run is matched with.
+func (t totalTrial) String() string {
+	machine := "idle"
+	if t.busy {
+		machine = "busy"
+	}
+	return fmt.Sprintf("totals, %s, %s, %s, %v", t.program, t.kinds, machine, t.jdk)
+}
+
+// totalKinds are what is recorded of each program: its own kind of events with ever more besides, among which the budget is shared.
+var totalKinds = map[string][]string{
+	"Allocating": {"alloc", "alloc,lock", "cpu,alloc", "cpu,alloc,lock", "cpu,alloc,lock,safepoint,page-faults"},
+	"Waiting":    {"lock", "alloc,lock", "cpu,lock", "cpu,alloc,lock", "cpu,alloc,lock,safepoint,page-faults"},
+}
+
+const (
+	// totalTimes is how often each program, set of kinds, machine and JDK is recorded: 120 times in all.
+	totalTimes = 3
+	// totalAim is how often a total is to be within its interval.
+	totalAim = 0.95
+	// truthTolerance is how far the programs' own accounts may be off: of bytes by what the VM allocates itself, of waits by the
+	// time that a thread needs to read its clock, and to get a CPU after it has the lock.
+	bytesTolerance, waitsTolerance = 0.005, 0.02
+)
+
+// totalLengths are how long recordings are, one after the other.
+var totalLengths = []time.Duration{1500 * time.Millisecond, 3 * time.Second, 6 * time.Second}
+
+func planTotals(jdks []jvm.JDK, o options) (trials []totalTrial) {
+	for _, program := range []string{"Allocating", "Waiting"} {
+		for _, kinds := range totalKinds[program] {
+			for _, busy := range []bool{false, true} {
+				for _, jdk := range jdks {
+					t := totalTrial{program: program, kinds: kinds, busy: busy, jdk: jdk, times: totalTimes}
+					if o.short {
+						t.times = 2
+					}
+					wanted := o.run.MatchString(t.String())
+					if wanted && (!o.short || kinds == "cpu,alloc,lock" && !busy && jdk == jdks[0]) {
+						trials = append(trials, t)
+					}
+				}
+			}
+		}
+	}
+	return trials
+}
+
+// A totalResult is what came of a trial.
+type totalResult struct {
+	totalTrial
+	recorded []recordedTotal
+}
+
+// A recordedTotal is a total beside the truth.
+type recordedTotal struct {
+	sink.EventTotal
+	truth, tolerance float64 // of the truth itself
+	length           time.Duration
+}
+
+// held says that the total is within its interval, as far as the truth is known.
+func (r recordedTotal) held() bool { return math.Abs(r.Sum-r.truth) <= r.Within+r.tolerance }
+
+func (s *totals) run(ctx context.Context, m meter) error {
+	for _, t := range s.trials {
+		r, err := t.record(ctx, m)
+		if err != nil {
+			return fmt.Errorf("%v: %w", t, err)
+		}
+		s.results = append(s.results, r)
+		for _, total := range r.recorded {
+			fmt.Fprintf(m.out, "%v: %v: truth %.4g, recorded %.4g ± %.2g: %+.1f %% ± %.1f, %s\n", t, total.length.Round(100*time.Millisecond),
+				total.truth, total.Sum, total.Within, 100*(total.Sum/total.truth-1), 100*total.Within/total.truth, report.Verdict(total.held()))
+		}
+	}
+	if len(s.trials) > 0 {
+		for _, table := range s.tables() {
+			if err := table.Print(m.out); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintln(m.out)
+	}
+	return nil
+}
+
+// record makes the recordings of a trial.
+func (t totalTrial) record(ctx context.Context, m meter) (r totalResult, err error) {
+	r.totalTrial = t
+	threads, amount := 2*runtime.NumCPU(), 500_000
+	if t.program == "Waiting" {
+		amount = 500
+	}
+	// Without the flags of its own that other studies need: buffers are as the JVM chooses them, of megabytes.
+	guest, err := events.Start(ctx, t.jdk, events.Program{Class: t.program}, "-Xmx1g")
+	if err != nil {
+		return r, err
+	}
+	defer guest.Close()
+	if _, err := guest.Run(threads, amount); err != nil {
+		return r, err
+	}
+	if t.busy {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for range runtime.NumCPU() {
+			if err := exec.CommandContext(ctx, "sh", "-c", "while :; do :; done").Start(); err != nil {
+				return r, fmt.Errorf("busy the machine: %w", err)
+			}
+		}
+	}
+	began := time.Now()
+	if _, err := guest.Run(threads, amount); err != nil {
+		return r, err
+	}
+	once := time.Since(began)
+	for i := range t.times {
+		length := totalLengths[i%len(totalLengths)]
+		work := max(int(float64(amount)*float64(length)/float64(once)), 1)
+		began := time.Now()
+		s, err := m.seeRun(ctx, guest, threads, work, "-e", t.kinds)
+		if err != nil {
+			return r, err
+		}
+		total, err := t.judge(s)
+		if err != nil {
+			return r, err
+		}
+		total.length = time.Since(began)
+		r.recorded = append(r.recorded, total)
+	}
+	return r, nil
+}
+
+// judge reads the total of the program's own kind of events.
+func (t totalTrial) judge(s seen) (r recordedTotal, err error) {
+	kind := agent.Allocations
+	if t.program == "Waiting" {
+		kind = agent.Locks
+		for _, w := range s.truth.Waits {
+			r.truth += float64(w.LongSum)
+		}
+		r.tolerance = within(waitsTolerance, r.truth)
+	} else {
+		r.truth = float64(s.truth.Allocated)
+		r.tolerance = within(bytesTolerance, r.truth)
+	}
+	p := s.recording.Profile
+	if strings.Contains(t.kinds, ",") {
+		p = s.recording.Kinds[kind.String()]
+	}
+	if p == nil {
+		return r, fmt.Errorf("nothing was recorded of %v\n%s", kind, s.recording.Output)
+	}
+	r.EventTotal, err = sink.TotalOf(p, kind)
+	return r, err
+}
+
+func (s *totals) tables() []namedTable {
+	table := report.Table{Header: []string{"program", "recorded", "machine", "recordings", "within their interval", "off by, median", "at most", "interval, median"}}
+	type row struct{ program, kinds, machine string }
+	var order []row
+	of := map[row][]recordedTotal{}
+	var all []recordedTotal
+	for _, r := range s.results {
+		key := row{r.program, r.kinds, "idle"}
+		if r.busy {
+			key.machine = "busy"
+		}
+		if of[key] == nil {
+			order = append(order, key)
+		}
+		of[key] = append(of[key], r.recorded...)
+		all = append(all, r.recorded...)
+	}
+	add := func(key row, list []recordedTotal) {
+		var off, half []float64
+		held := 0
+		for _, r := range list {
+			off, half = append(off, 100*math.Abs(r.Sum/r.truth-1)), append(half, 100*r.Within/r.truth)
+			if r.held() {
+				held++
+			}
+		}
+		slices.Sort(off)
+		slices.Sort(half)
+		percent := func(v float64) string { return fmt.Sprintf("%.1f %%", v) }
+		table.Add(key.program, key.kinds, key.machine, fmt.Sprint(len(list)), fmt.Sprint(held),
+			percent(off[len(off)/2]), percent(off[len(off)-1]), "±"+percent(half[len(half)/2]))
+	}
+	for _, key := range order {
+		add(key, of[key])
+	}
+	if len(all) > 0 {
+		add(row{"all", "", ""}, all)
+	}
+	return []namedTable{{"events-totals", table}}
+}
+
+// ok: that a total is out of its interval once in twenty times is no error; that it is always is.
+func (s *totals) ok() bool {
+	var held, all int
+	for _, r := range s.results {
+		for _, total := range r.recorded {
+			if all++; total.held() {
+				held++
+			}
+		}
+	}
+	// Four standard errors below the aim.
+	n := float64(all)
+	return float64(held) >= totalAim*n-4*math.Sqrt(totalAim*(1-totalAim)*n)-1
+}
