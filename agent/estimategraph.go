@@ -168,27 +168,46 @@ func (in *estimateInput) graphs(r *estimate.Result, length time.Duration) ([]*Ca
 	if err != nil {
 		return nil, fmt.Errorf("name methods: %w", err)
 	}
-	byBasis := map[calls.Basis]*calls.Graph{}
+	byBasis := map[calls.Basis]*Calls{}
 	for i, c := range r.Calls {
 		caller, callee := frames[2*i], frames[2*i+1]
 		edge := calls.Edge{
 			Caller: in.symbol(caller, c.Caller.Method), Callee: in.symbol(callee, c.Callee),
 			Site: calls.Site{Line: int32(caller.Line), Offset: c.Caller.BCI},
 		}
-		g := byBasis[c.Basis]
-		if g == nil {
-			g = &calls.Graph{Limit: maxEdges}
-			byBasis[c.Basis] = g
+		basis, within := basisOf(c), calls.Interval{Low: c.Low * length.Seconds(), High: c.High * length.Seconds()}
+		weight := c.Rate * length.Seconds()
+		if basis == calls.Unmeasured {
+			weight = within.Low
 		}
-		g.Add(edge, c.Rate*length.Seconds())
+		of := byBasis[basis]
+		if of == nil {
+			of = &Calls{Engine: "hotspot", Basis: basis, Graph: &calls.Graph{Limit: maxEdges}, Intervals: map[calls.Edge]calls.Interval{}}
+			byBasis[basis] = of
+		}
+		if of.Graph.Add(edge, weight); of.Graph.Weight(edge) > 0 {
+			of.Intervals[edge] = of.Intervals[edge].Add(within)
+		}
 	}
 	var out []*Calls
-	for _, basis := range []calls.Basis{calls.Counted, calls.Estimated, calls.Inferred, calls.Sampled} {
-		if g := byBasis[basis]; g != nil {
-			out = append(out, &Calls{Engine: "hotspot", Basis: basis, Graph: g})
+	for _, basis := range []calls.Basis{calls.Counted, calls.Estimated, calls.Inferred, calls.Sampled, calls.Unmeasured} {
+		if c := byBasis[basis]; c != nil {
+			out = append(out, c)
 		}
 	}
 	return out, nil
+}
+
+// unmeasured is the factor from which on an interval says next to nothing: from a thirtieth to thirty times as many.
+const unmeasured = 30
+
+// basisOf is the basis of an estimate. What was never checked and is almost never entered has an interval of all that a
+// program can do.
+func basisOf(c estimate.Call) calls.Basis {
+	if within := (calls.Interval{Low: c.Low, High: c.High}); within.Factor() > unmeasured {
+		return calls.Unmeasured
+	}
+	return c.Basis
 }
 
 func (in *estimateInput) scope(p estimate.Place) vmruntime.Scope {

@@ -82,4 +82,6 @@ type Calls struct {
 	Basis  calls.Basis
 	Rate   calls.Rate   // the last one of the window, as the budget may have changed it; zero where calls were not sampled in bursts
 	Graph  *calls.Graph // never nil
+	// Intervals are those of edges whose weights are estimated; nil where they are counted, or numbers of samples.
+	Intervals map[calls.Edge]calls.Interval
 }

@@ -6,6 +6,7 @@ package calls
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -42,11 +43,28 @@ const (
 	Estimated
 	// Inferred: the call was compiled away. The weight follows from what was compiled into the caller.
 	Inferred
+	// Unmeasured: the call was seen in stacks, or is in the code, and next to nothing is known of how often it is made. The
+	// weight is the least that it may be.
+	Unmeasured
 )
 
 // String is the basis as it stands in labels.
 func (b Basis) String() string {
-	return [...]string{"sampled", "counted", "estimated", "inferred"}[b&3]
+	return [...]string{"sampled", "counted", "estimated", "inferred", "unmeasured"}[min(b, Unmeasured)]
+}
+
+// An Interval holds the true number of calls in 95 of 100 cases.
+type Interval struct{ Low, High float64 }
+
+// Add adds the interval of other calls, as if both were wrong in the same direction.
+func (i Interval) Add(o Interval) Interval { return Interval{i.Low + o.Low, i.High + o.High} }
+
+// Factor is by how much the true number may be lower or higher than the interval's middle, at least 1.
+func (i Interval) Factor() float64 {
+	if !(i.Low > 0) || !(i.High > i.Low) {
+		return 1
+	}
+	return math.Sqrt(i.High / i.Low)
 }
 
 // A Site is where in its caller a call stands. Unknown fields are 0 and -1.

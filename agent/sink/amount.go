@@ -2,6 +2,8 @@ package sink
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 
 	"github.com/google/pprof/profile"
 )
@@ -42,6 +44,22 @@ func quantity(value float64) string {
 		return fmt.Sprintf("%.0f", value)
 	}
 	return countScale.of(value)
+}
+
+// threeDigits writes a number with three digits that count.
+func threeDigits(value float64) string {
+	i := 0
+	for ; i < len(countScale.suffixes)-1 && value >= 999.5; i++ {
+		value /= countScale.step
+	}
+	decimals := 2
+	switch {
+	case value >= 99.95 || i == 0 && value == math.Trunc(value):
+		decimals = 0
+	case value >= 9.995:
+		decimals = 1
+	}
+	return strconv.FormatFloat(value, 'f', decimals, 64) + countScale.suffixes[i]
 }
 
 // amount writes a value of a sample type for people: bytes, times, and what a CPU does in large numbers with a suffix, and

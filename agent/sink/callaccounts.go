@@ -14,6 +14,14 @@ type callWay struct {
 	rate   calls.Rate
 }
 
+// number writes a number of calls: with three digits if it is estimated.
+func (w callWay) number(n float64) string {
+	if w.basis == calls.Sampled || w.basis == calls.Counted {
+		return fmt.Sprintf("%.0f", n)
+	}
+	return threeDigits(n)
+}
+
 // callAccounts account for the calls in a profile, over all processes and windows.
 type callAccounts struct {
 	order             []callWay
@@ -40,7 +48,7 @@ func (a *callAccounts) add(p *agent.Profile) {
 func (a *callAccounts) lines() []string {
 	var lines []string
 	for _, w := range a.order {
-		line := fmt.Sprintf("calls: %.0f %v, engine %s", a.weight[w], w.basis, printable(w.engine))
+		line := fmt.Sprintf("calls: %s %v, engine %s", w.number(a.weight[w]), w.basis, printable(w.engine))
 		if w.rate != (calls.Rate{}) {
 			line += fmt.Sprintf(", %v (stride x samples)", w.rate)
 		}

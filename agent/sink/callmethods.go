@@ -44,11 +44,11 @@ func (e *engineCalls) writeMethods(out *bufio.Writer, opts *ViewOptions) {
 		return cmp.Or(cmp.Compare(called[b], called[a]), cmp.Compare(makes[b], makes[a]), strings.Compare(a, b))
 	})
 
-	count := max(len(fmt.Sprintf("%.0f", e.graph.Total())), len("calls")) // columns
+	count := max(len(e.number(e.graph.Total())), len("calls")) // columns
 	fmt.Fprintf(out, "%7s %*s %7s %*s  method\n", "called", count, "calls", "makes", count, "calls")
 	shown, rest := first(opts.N, names)
 	for _, name := range shown {
-		line := fmt.Sprintf("%6.1f%% %*.0f %6.1f%% %*.0f  ", e.share(called[name]), count, called[name], e.share(makes[name]), count, makes[name])
+		line := fmt.Sprintf("%6.1f%% %*s %6.1f%% %*s  ", e.share(called[name]), count, e.number(called[name]), e.share(makes[name]), count, e.number(makes[name]))
 		fmt.Fprint(out, line, shorten(name, room(opts.Width, len(line))), "\n")
 	}
 	if len(rest) > 0 {
@@ -56,6 +56,6 @@ func (e *engineCalls) writeMethods(out *bufio.Writer, opts *ViewOptions) {
 		for _, name := range rest {
 			sum += called[name]
 		}
-		fmt.Fprintf(out, "%6.1f%% %*.0f %s  %s\n", e.share(sum), count, sum, strings.Repeat(" ", 8+count), plural(len(rest), "more method"))
+		fmt.Fprintf(out, "%6.1f%% %*s %s  %s\n", e.share(sum), count, e.number(sum), strings.Repeat(" ", 8+count), plural(len(rest), "more method"))
 	}
 }

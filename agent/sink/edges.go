@@ -15,7 +15,8 @@ import (
 const maxTargets = 8
 
 // Edges writes the hot edges of the call graphs in a profile, a table for each engine: caller, line of the call, callee,
-// and how the number of calls was learned. Below them are the virtual call sites with the distribution over their
+// and how the number of calls was learned. Estimated numbers have three digits and a 95 % interval, and those are first of
+// which the lower end is highest. Below them are the virtual call sites with the distribution over their
 // targets, of which those that pass cct.GuardedShare are marked, and likewise the lines that call several methods, where
 // nothing but the line of a call is known. Nil options are DefaultViewOptions. It fails if the profile has no calls.
 func Edges(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
@@ -51,17 +52,34 @@ type edgeWriter struct {
 
 // edges writes the table of edges.
 func (w *edgeWriter) edges() {
-	shown, rest := first(w.opts.N, w.graph.Hottest(compareNameEdges))
+	shown, rest := first(w.opts.N, w.hottest())
 	var used bases
 	mark := 0 // columns
 	for _, e := range shown {
 		used |= w.bases[e.Edge]
 		mark = max(mark, len(w.bases[e.Edge].String()))
 	}
-	count := max(len(fmt.Sprintf("%.0f", w.graph.Total())), len("calls")) // columns
-	fmt.Fprintf(w.out, "%7s %*s  caller:line -> callee\n", "share", count, "calls")
+	count := max(len(w.number(w.graph.Total())), len("calls")) // columns
+	const between = len("1.23M-4.56M")
+	fmt.Fprintf(w.out, "%7s %*s", "share", count, "calls")
+	if w.estimated {
+		fmt.Fprintf(w.out, " %*s", between, "95%")
+	}
+	fmt.Fprint(w.out, "  caller:line -> callee\n")
 	for _, e := range shown {
-		line := fmt.Sprintf("%6.1f%% %*.0f  ", w.share(e.Weight), count, e.Weight)
+		line := fmt.Sprintf("%6.1f%% %*s", w.share(e.Weight), count, w.number(e.Weight))
+		if w.isUnmeasured(e.Edge) {
+			line = fmt.Sprintf("%7s %*s", "-", count, "-")
+		}
+		switch within := w.within[e.Edge]; {
+		case w.isUnmeasured(e.Edge):
+			line += fmt.Sprintf(" %*s", between, "unknown")
+		case within.High > within.Low:
+			line += fmt.Sprintf(" %*s", between, threeDigits(within.Low)+"-"+threeDigits(within.High))
+		case w.estimated:
+			line += fmt.Sprintf(" %*s", between, "")
+		}
+		line += "  "
 		if mark > 0 {
 			line += fmt.Sprintf("%-*s ", mark, w.bases[e.Edge])
 		}
@@ -73,7 +91,7 @@ func (w *edgeWriter) edges() {
 		for _, e := range rest {
 			sum += e.Weight
 		}
-		fmt.Fprintf(w.out, "%6.1f%% %*.0f  %s\n", w.share(sum), count, sum, plural(len(rest), "more edge"))
+		fmt.Fprintf(w.out, "%6.1f%% %*s  %s\n", w.share(sum), count, w.number(sum), plural(len(rest), "more edge"))
 	}
 	if used != 0 {
 		writeFolded(w.out, "marks: "+used.legend(), w.opts.Width)

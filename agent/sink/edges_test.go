@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/pprof/profile"
@@ -225,5 +226,28 @@ func TestEdgesOfOtherProfiles(t *testing.T) {
 	p.Function, p.Location, p.Sample[0].Location = []*profile.Function{f, g}, []*profile.Location{inlined}, []*profile.Location{inlined}
 	if got := show(t, sink.Edges, p, nil); !strings.Contains(got, "Hot edges: 5 calls\n") || !strings.Contains(got, "100.0%     5  g:7 -> f\n") {
 		t.Errorf("Edges =\n%s", got)
+	}
+}
+
+// Estimated edges have their interval, and are in the order of what is certain; of those that nobody measured there is no number.
+func TestEdgesIntervals(t *testing.T) {
+	at := func(line int32) calls.Site { return calls.Site{Line: line, Offset: 1} }
+	wide := callGraph(called{shopRun, at(1), cartTotal, 2_100_000})
+	narrow := callGraph(called{shopRun, at(2), mapGet, 1_234_567})
+	seen := callGraph(called{shopRun, at(3), hashCode, 1500})
+	p := &agent.Profile{Duration: time.Second, Processes: []*agent.Process{{PID: 1, Calls: []*agent.Calls{
+		{Engine: "hotspot", Basis: calls.Estimated, Graph: wide, Intervals: within(wide, 20)},
+		{Engine: "hotspot", Basis: calls.Inferred, Graph: narrow, Intervals: within(narrow, 1.2)},
+		{Engine: "hotspot", Basis: calls.Unmeasured, Graph: seen, Intervals: within(seen, 1000)},
+	}}}}
+	got := show(t, sink.Edges, mustPprof(t, p), nil)
+	want := `Hot edges of engine hotspot: 3.34M calls in 1.00 s
+  share calls         95%  caller:line -> callee
+  37.0% 1.23M 1.03M-1.48M  [i] com.acme.Shop.run:2 -> java.util.HashMap.get
+  62.9% 2.10M 94.6k-46.6M  [e] com.acme.Shop.run:1 -> com.acme.Cart.total
+      -     -     unknown  [u] com.acme.Shop.run:3 -> com.acme.Item.hashCode
+`
+	if !strings.HasPrefix(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,9 +23,11 @@ type (
 // engineCalls are the calls that one engine learned. Views keep engines apart, as a sampled call of one does not weigh
 // what an estimated one of another does.
 type engineCalls struct {
-	engine string
-	graph  *nameGraph
-	bases  map[nameEdge]bases
+	engine    string
+	graph     *nameGraph
+	bases     map[nameEdge]bases
+	within    map[nameEdge]calls.Interval
+	estimated bool // some of the numbers are
 }
 
 // callsByEngine returns the calls in a stored profile, by the name of the engine.
@@ -37,7 +40,7 @@ func callsByEngine(p *profile.Profile) ([]*engineCalls, error) {
 	for _, c := range stored {
 		i, known := slices.BinarySearchFunc(all, c.Engine, func(e *engineCalls, name string) int { return strings.Compare(e.engine, name) })
 		if !known {
-			all = slices.Insert(all, i, &engineCalls{engine: c.Engine, graph: new(nameGraph), bases: make(map[nameEdge]bases)})
+			all = slices.Insert(all, i, &engineCalls{engine: c.Engine, graph: new(nameGraph), bases: make(map[nameEdge]bases), within: make(map[nameEdge]calls.Interval)})
 		}
 		all[i].add(c)
 	}
@@ -52,6 +55,43 @@ func (e *engineCalls) add(c *StoredCalls) {
 		return named
 	})
 	e.graph.Merge(named)
+	for edge, weight := range c.Graph.Edges() {
+		named := nameEdge{Caller: edge.Caller.Name, Site: edge.Site, Callee: edge.Callee.Name}
+		within, ok := c.Intervals[edge]
+		if !ok {
+			within = calls.Interval{Low: weight, High: weight}
+		}
+		e.within[named] = e.within[named].Add(within)
+		e.estimated = e.estimated || ok
+	}
+}
+
+// number writes a number of calls: with three digits if it is estimated.
+func (e *engineCalls) number(calls float64) string {
+	if !e.estimated {
+		return strconv.FormatFloat(calls, 'f', 0, 64)
+	}
+	return threeDigits(calls)
+}
+
+// isUnmeasured says that next to nothing is known of how often an edge is called.
+func (e *engineCalls) isUnmeasured(edge nameEdge) bool {
+	return e.bases[edge] == basisOf(calls.Unmeasured.String())
+}
+
+// hottest are the edges, those first of which most calls are certain.
+func (e *engineCalls) hottest() []cct.WeightedEdge[string, calls.Site] {
+	list := e.graph.Hottest(compareNameEdges)
+	slices.SortStableFunc(list, func(a, b cct.WeightedEdge[string, calls.Site]) int {
+		if x, y := e.isUnmeasured(a.Edge), e.isUnmeasured(b.Edge); x != y {
+			if x {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Compare(e.within[b.Edge].Low, e.within[a.Edge].Low)
+	})
+	return list
 }
 
 // title begins the views of e: " of engine page: 1200 calls in 10.00 s".
@@ -60,7 +100,7 @@ func (e *engineCalls) title(p *profile.Profile) string {
 	if e.engine != "" {
 		title = " of engine " + e.engine
 	}
-	title += fmt.Sprintf(": %.0f calls", e.graph.Total())
+	title += fmt.Sprintf(": %s calls", e.number(e.graph.Total()))
 	if p.DurationNanos > 0 {
 		title += fmt.Sprintf(" in %.2f s", time.Duration(p.DurationNanos).Seconds())
 	}

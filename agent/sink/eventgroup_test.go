@@ -45,3 +45,13 @@ func TestAmounts(t *testing.T) {
 		}
 	}
 }
+
+func TestThreeDigits(t *testing.T) {
+	for value, want := range map[float64]string{
+		0: "0", 7: "7", 0.25: "0.25", 42.25: "42.2", 999: "999", 999.6: "1.00k", 1234: "1.23k", 203_020: "203k", 12_345_678: "12.3M", 2.5e18: "2.50E",
+	} {
+		if got := threeDigits(value); got != want {
+			t.Errorf("%v: %s, want %s", value, got, want)
+		}
+	}
+}

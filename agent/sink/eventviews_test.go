@@ -55,7 +55,7 @@ func TestEventViews(t *testing.T) {
 			"100.0%  9.00s       5  java.lang.Thread.run",
 		}},
 		{agent.Values, []string{
-			"Values, in 10.00 s: 130 values of 2 probes, from 13 events",
+			"Values, in 10.00 s: 130 (±54.4%) values of 2 probes, from 13 events",
 			"hotspot:object__alloc size",
 			"100 executions, mean 35", // (1200 + 300 + 2000) / 100
 			"30.0%          30       3     8-15  ##########",
@@ -71,7 +71,7 @@ func TestEventViews(t *testing.T) {
 			"20.0%    0.20%  20.00ms      10   2.00ms  Cleanup",
 		}},
 		{agent.Faults, []string{
-			"Page faults, in 10.00 s: 100 first touches of memory, from 100 events",
+			"Page faults, in 10.00 s: 100 (±19.6%) first touches of memory, from 100 events",
 			"80.0%      80      80  com.acme.Shop.checkout",
 			"60.0%      60      60    young   com.acme.Cart.items +16",
 			"20.0%      20      20    young   com.acme.Cart +0",

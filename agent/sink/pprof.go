@@ -29,6 +29,7 @@ const (
 	// Of calls:
 	labelEngine  = "engine"
 	labelBasis   = "basis"
+	labelFactor  = "factor"  // numeric: calls are from so many percent fewer to so many percent more times the value
 	labelStride  = "stride"  // numeric, as is samples
 	labelSamples = "samples" // a tick
 	// exactEngine is the engine of whole contexts of which every call was counted.

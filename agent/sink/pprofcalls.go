@@ -3,6 +3,8 @@ package sink
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"math"
 	"strings"
 
 	"github.com/google/pprof/profile"
@@ -37,6 +39,11 @@ func (b *pprofBuilder) calls(proc *agent.Process, c *agent.Calls) error {
 		// Methods of a graph have no line and no address of their own: the caller's are those of the call.
 		caller := e.Caller.Value()
 		caller.Line, caller.Address = int(e.Site.Line), siteAddress(e.Site)
+		sampleNumbers := numbers
+		if within, ok := c.Intervals[e.Edge]; ok {
+			sampleNumbers = maps.Clone(numbers)
+			sampleNumbers[labelFactor] = []int64{roundedFactor(within.Factor())}
+		}
 		b.profile.Sample = append(b.profile.Sample, &profile.Sample{
 			Location: []*profile.Location{
 				b.complete(b.location(nil, e.Callee.Value())),
@@ -44,7 +51,7 @@ func (b *pprofBuilder) calls(proc *agent.Process, c *agent.Calls) error {
 			},
 			Value:    b.content.values(0, 0, e.calls, 0),
 			Label:    labels,
-			NumLabel: numbers,
+			NumLabel: sampleNumbers,
 		})
 	}
 	if rare > 0 {
@@ -52,6 +59,12 @@ func (b *pprofBuilder) calls(proc *agent.Process, c *agent.Calls) error {
 			"such calls are counted for other edges", printable(proc.Comm), proc.PID, plural(rare, "edge"), printable(c.Engine), c.Basis))
 	}
 	return nil
+}
+
+// roundedFactor is a factor in percent, rounded up to one of few: samples of several windows merge if all their labels are equal.
+func roundedFactor(f float64) int64 {
+	const step = 1.2
+	return int64(math.Round(100 * math.Pow(step, math.Ceil(math.Log(max(f, 1))/math.Log(step)))))
 }
 
 // A wholeEdge is an edge with a whole number of calls.

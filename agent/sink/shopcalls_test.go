@@ -52,7 +52,7 @@ var (
 // shopCalls is a window of calls: a JVM of which one engine learned in two ways, and a guest in which another sampled.
 func shopCalls() *agent.Profile {
 	at := func(line, offset int32) calls.Site { return calls.Site{Line: line, Offset: offset} }
-	return &agent.Profile{
+	p := &agent.Profile{
 		Start: time.Unix(1_700_000_000, 0), Duration: 10 * time.Second, Period: 10 * time.Millisecond, Event: "cpu-clock",
 		Processes: []*agent.Process{
 			{
@@ -89,6 +89,19 @@ func shopCalls() *agent.Profile {
 		},
 		Counts: agent.Counts{}, Comments: []string{"vmprof-agent 0.1.0"},
 	}
+	estimated := p.Processes[0].Calls
+	estimated[0].Intervals, estimated[1].Intervals = within(estimated[0].Graph, 1.2), within(estimated[1].Graph, 2)
+	delete(estimated[0].Intervals, calls.Edge{Caller: symbolize.Intern(cartTotal), Site: at(42, 15), Callee: symbolize.Intern(mapGet)}) // exact
+	return p
+}
+
+// within has each edge of a graph be right to a factor.
+func within(g *calls.Graph, factor float64) map[calls.Edge]calls.Interval {
+	intervals := make(map[calls.Edge]calls.Interval)
+	for e, n := range g.Edges() {
+		intervals[e] = calls.Interval{Low: n / factor, High: n * factor}
+	}
+	return intervals
 }
 
 // shopBoth has the samples of shop and the calls of the same JVM.

@@ -25,6 +25,8 @@ type StoredCalls struct {
 	Stride  int64
 	Samples int64 // a tick
 	Graph   *CallGraph
+	// Intervals are those of edges whose calls are estimated.
+	Intervals map[CallEdge]calls.Interval
 }
 
 // maxWays bounds how many StoredCalls a file may hold; one of our own has a few.
@@ -48,7 +50,7 @@ func CallsOf(p *profile.Profile) ([]*StoredCalls, error) {
 	}
 	var (
 		all   []*StoredCalls
-		index = make(map[StoredCalls]*StoredCalls) // by what its labels say
+		index = make(map[storedWay]*StoredCalls) // by what its labels say
 	)
 	for sample, value := range s.all() {
 		way := wayOf(sample)
@@ -57,24 +59,43 @@ func CallsOf(p *profile.Profile) ([]*StoredCalls, error) {
 			if len(all) == maxWays {
 				return nil, fmt.Errorf("the profile has calls of more than %d engines, bases and rates", maxWays)
 			}
-			c = &way
-			index[*c] = c
-			c.Graph = new(CallGraph)
+			c = &StoredCalls{
+				Engine: way.engine, Basis: way.basis, Stride: way.stride, Samples: way.samples, Graph: new(CallGraph),
+				Intervals: make(map[CallEdge]calls.Interval),
+			}
+			index[way] = c
 			all = append(all, c)
 		}
-		c.Graph.Add(s.edge(sample), float64(value))
+		edge := s.edge(sample)
+		c.Graph.Add(edge, float64(value))
+		if within, ok := intervalOf(sample, float64(value), c.Basis); ok {
+			c.Intervals[edge] = c.Intervals[edge].Add(within)
+		}
 	}
 	return all, nil
 }
 
+// A storedWay is how calls were learned.
+type storedWay struct {
+	engine, basis   string
+	stride, samples int64
+}
+
 // wayOf reads how the call of a sample was learned.
-func wayOf(sample *profile.Sample) StoredCalls {
-	return StoredCalls{
-		Engine:  label(sample, labelEngine),
-		Basis:   label(sample, labelBasis),
-		Stride:  number(sample, labelStride),
-		Samples: number(sample, labelSamples),
+func wayOf(sample *profile.Sample) storedWay {
+	return storedWay{label(sample, labelEngine), label(sample, labelBasis), number(sample, labelStride), number(sample, labelSamples)}
+}
+
+// intervalOf reads the interval of a sample's calls; ok is false if it says nothing of one.
+func intervalOf(sample *profile.Sample, value float64, basis string) (within calls.Interval, ok bool) {
+	factor := float64(number(sample, labelFactor)) / 100
+	switch {
+	case factor < 1:
+		return calls.Interval{Low: value, High: value}, false
+	case basis == calls.Unmeasured.String():
+		return calls.Interval{Low: value, High: value * factor * factor}, true
 	}
+	return calls.Interval{Low: value / factor, High: value * factor}, true
 }
 
 // EdgesOf returns the two innermost frames of all samples of a type as a call graph. Of calls it is the graph of all

@@ -140,7 +140,7 @@ func TestWindowsOfBoth(t *testing.T) {
 	if got, want := fmt.Sprint(totals(p)), fmt.Sprint(map[int64][]int64{1: {141, 141 * ms, 3502}, 2: {141, 141 * ms, 3502}}); got != want {
 		t.Errorf("the columns add up to %s, want %s", got, want)
 	}
-	if !strings.Contains(comments(p), "\ncalls: 5004 estimated, engine hotspot\ncalls: 2000 inferred") { // two windows of 2502 and 1000
+	if !strings.Contains(comments(p), "\ncalls: 5.00k estimated, engine hotspot\ncalls: 2.00k inferred") { // two windows of 2502 and 1000
 		t.Errorf("calls are not added up:\n%s", comments(p))
 	}
 }

@@ -8,7 +8,10 @@ import (
 )
 
 // A callSet sums up rates of calls.
-type callSet map[callKey]float64
+type callSet map[callKey]interval
+
+// An interval is a rate with what it is at least and at most.
+type interval struct{ rate, low, high float64 }
 
 type callKey struct {
 	caller Place
@@ -18,16 +21,19 @@ type callKey struct {
 
 func newCalls() callSet { return callSet{} }
 
-func (s callSet) add(caller Place, callee MethodID, rate float64, basis calls.Basis) {
+// add adds a rate whose logarithm has that variance. Ends of intervals add up as if all were wrong in the same direction.
+func (s callSet) add(caller Place, callee MethodID, rate, variance float64, basis calls.Basis) {
 	if rate > 0 && finite(rate) {
-		s[callKey{caller, callee, basis}] += rate
+		key, f := callKey{caller, callee, basis}, factor(variance)
+		sum := s[key]
+		s[key] = interval{sum.rate + rate, sum.low + rate/f, sum.high + rate*f}
 	}
 }
 
 func (s callSet) sorted() []Call {
 	list := make([]Call, 0, len(s))
-	for k, rate := range s {
-		list = append(list, Call{k.caller, k.callee, rate, k.basis})
+	for k, sum := range s {
+		list = append(list, Call{k.caller, k.callee, sum.rate, k.basis, sum.low, sum.high})
 	}
 	slices.SortFunc(list, func(a, b Call) int {
 		return cmp.Or(cmp.Compare(a.Caller.Method, b.Caller.Method), cmp.Compare(a.Caller.BCI, b.Caller.BCI),
@@ -67,7 +73,8 @@ func (n *network) physical(in *Input, rates []Rate, to callSet) {
 		for _, j := range l.calls {
 			c := &n.calls[j]
 			if total > 0 {
-				to.add(c.place(in), in.Codes[c.callee].Method, rate*weight(c)/total, basis)
+				part := weight(c) / total
+				to.add(c.place(in), in.Codes[c.callee].Method, rate*part, rates[l.to].Variance+n.shareVariance(l.to, l.share*part), basis)
 			}
 		}
 	}

@@ -10,21 +10,22 @@ import (
 type codeWalk struct {
 	*expansion
 	copyTree
-	id       CodeID
-	most     float64   // calls a second that the code has the time for
-	rates    []float64 // by copy: how often a second it is run through
-	found    []found
-	inferred float64 // calls a second, of found
+	id        CodeID
+	most      float64   // calls a second that the code has the time for
+	rates     []float64 // by copy: how often a second it is run through
+	variances []float64 // of their logarithms
+	found     []found
+	inferred  float64 // calls a second, of found
 }
 
 // A found call is one that follows from the profiles.
 type found struct {
 	callKey
-	perSecond float64
+	perSecond, variance float64
 }
 
-func (w *codeWalk) add(caller Place, callee MethodID, perSecond float64, basis calls.Basis) {
-	w.found = append(w.found, found{callKey{caller, callee, basis}, perSecond})
+func (w *codeWalk) add(caller Place, callee MethodID, perSecond, variance float64, basis calls.Basis) {
+	w.found = append(w.found, found{callKey{caller, callee, basis}, perSecond, variance})
 	if basis == calls.Inferred {
 		w.inferred += perSecond
 	}
@@ -41,7 +42,7 @@ func (w *codeWalk) finish() {
 		if f.basis == calls.Inferred {
 			f.perSecond *= scale
 		}
-		w.to.add(f.caller, f.callee, f.perSecond, f.basis)
+		w.to.add(f.caller, f.callee, f.perSecond, f.variance, f.basis)
 	}
 }
 
@@ -62,7 +63,7 @@ func (w *codeWalk) copy(i int32) {
 		inlined[bci] = append(inlined[bci], j)
 	}
 	for _, bci := range order {
-		w.divide(Place{c.Method, bci}, inlined[bci], rate)
+		w.divide(Place{c.Method, bci}, inlined[bci], i)
 	}
 	chain := w.chain(i)
 	for s := range w.in.Methods[c.Method].Sites {
@@ -77,23 +78,29 @@ func (w *codeWalk) copy(i int32) {
 			if w.physical[knownCall{key, t.Method}] || w.isAmong(inlined[bci], t.Method) || !w.in.knowsMethod(t.Method) {
 				continue
 			}
-			perSecond := rate * f.calls(t.Method)
+			perSecond, variance := rate*f.calls(t.Method), w.variances[i]+w.result.Credibility.siteVariance(f.perCall)
 			if c.makes(bci) && !w.native[t.Method] { // of a method that is interpreted
 				most, seen := w.interpreted[t.Method]
 				if !seen {
 					most = w.mostInterpreted(0)
 				}
-				w.add(at, t.Method, min(perSecond, most), calls.Estimated)
+				w.add(at, t.Method, min(perSecond, most), variance, calls.Estimated)
 				continue
 			}
-			w.vanished(at, t.Method, perSecond, map[MethodID]bool{c.Method: true}, 1)
+			w.vanished(at, t.Method, perSecond, variance, map[MethodID]bool{c.Method: true}, 1)
 		}
 	}
 }
 
-// divide divides the calls at a site among what was inlined there.
-func (w *codeWalk) divide(at Place, children []int32, rate float64) {
-	f := w.frequencies[at]
+// noProfile is the variance of the logarithm of what is taken to be called once each time, for want of a profile.
+const noProfile = 4.
+
+// divide divides the calls at a site in copy i among what was inlined there.
+func (w *codeWalk) divide(at Place, children []int32, i int32) {
+	f, rate, variance := w.frequencies[at], w.rates[i], w.variances[i]+noProfile
+	if f != nil {
+		variance = w.variances[i] + w.result.Credibility.siteVariance(f.perCall)
+	}
 	unattributed := 0
 	for _, j := range children {
 		if f != nil && f.calls(w.copies[j].Method) == 0 {
@@ -108,9 +115,9 @@ func (w *codeWalk) divide(at Place, children []int32, rate float64) {
 				perSecond = rate * f.rest() / float64(unattributed)
 			}
 		}
-		w.rates[j] = min(perSecond, w.most)
+		w.rates[j], w.variances[j] = min(perSecond, w.most), variance
 		if perSecond > 0 {
-			w.add(at, callee, w.rates[j], calls.Inferred)
+			w.add(at, callee, w.rates[j], variance, calls.Inferred)
 		}
 	}
 }
@@ -124,12 +131,12 @@ func (w *codeWalk) isAmong(copies []int32, method MethodID) bool {
 const maxTraceless = 8
 
 // vanished adds a call that left no trace, and those that its callee makes.
-func (w *codeWalk) vanished(at Place, callee MethodID, rate float64, stack map[MethodID]bool, depth int) {
+func (w *codeWalk) vanished(at Place, callee MethodID, rate, variance float64, stack map[MethodID]bool, depth int) {
 	if rate = min(rate, w.most); rate < w.least || w.steps == 0 {
 		return
 	}
 	w.steps--
-	w.add(at, callee, rate, calls.Inferred)
+	w.add(at, callee, rate, variance, calls.Inferred)
 	if depth >= w.depth || stack[callee] {
 		return
 	}
@@ -143,7 +150,7 @@ func (w *codeWalk) vanished(at Place, callee MethodID, rate float64, stack map[M
 		}
 		for _, t := range f.targets {
 			if w.in.knowsMethod(t.Method) {
-				w.vanished(at, t.Method, rate*f.calls(t.Method), stack, depth+1)
+				w.vanished(at, t.Method, rate*f.calls(t.Method), variance+w.result.Credibility.siteVariance(f.perCall), stack, depth+1)
 			}
 		}
 	}

@@ -25,8 +25,8 @@ func Estimate(in *Input, options Options) *Result {
 	h := listen(in)
 	r := &Result{Credibility: believe(n, h), network: n}
 	r.Credibility.apply(n, h)
-	x := n.solve(in, h)
-	r.Rates = n.rates(in, x)
+	x, variances := n.solve(in, h)
+	r.Rates = n.rates(in, x, variances)
 	calls := newCalls()
 	n.physical(in, r.Rates, calls)
 	if options.Logical {
@@ -34,7 +34,7 @@ func Estimate(in *Input, options Options) *Result {
 		if depth <= 0 {
 			depth = DefaultDepth
 		}
-		newExpansion(in, frequencies, n, r.Rates, depth, calls).expand()
+		newExpansion(in, frequencies, n, r, depth, calls).expand()
 	}
 	r.Calls = calls.sorted()
 	return r
@@ -53,11 +53,11 @@ func (in *Input) measured() bool {
 // solve computes the logarithms of rates, in calls per second of CPU time: so samples and windows speak of the same
 // time, whatever else the machine does. Shares depend on rates and rates on shares: a few rounds of both are enough.
 // It begins with what codes' own time and windows say, so that profiles which contradict them are outliers from the
-// start, but with larger errors first: most of that is a little wrong.
-func (n *network) solve(in *Input, h *hearing) []float64 {
+// start, but with larger errors first: most of that is a little wrong. The second result is their variances.
+func (n *network) solve(in *Input, h *hearing) (x, spread []float64) {
 	const outer, inner = 5, 6
 	own := timed(in, n)
-	x := make([]float64, n.unknowns)
+	x = make([]float64, n.unknowns)
 	for i := range own {
 		if e := &own[i]; e.bound == about {
 			x[e.to] = e.value
@@ -82,7 +82,7 @@ func (n *network) solve(in *Input, h *hearing) []float64 {
 	}
 	n.divide(x, true)
 	n.settle(x, all)
-	return x
+	return x, variances(x, all)
 }
 
 // settle notes for each code what its rate mostly follows from. What was measured in the code itself comes first: links
@@ -110,7 +110,7 @@ func (n *network) settle(x []float64, equations []equation) {
 }
 
 // rates are those of codes that were seen at work, or that take part in a call.
-func (n *network) rates(in *Input, x []float64) []Rate {
+func (n *network) rates(in *Input, x, variances []float64) []Rate {
 	active := make([]bool, len(in.Codes))
 	for c := range active {
 		active[c] = n.spent[c].samples > 0 || n.evidence[c] >= Listened
@@ -125,7 +125,7 @@ func (n *network) rates(in *Input, x []float64) []Rate {
 	rates := make([]Rate, len(in.Codes))
 	for c := range rates {
 		if active[c] && in.has(CodeID(c)) && !in.Codes[c].Loop {
-			rates[c] = Rate{min(math.Exp(near(x[c]))*n.cpu/in.Duration, maxRate), n.evidence[c]}
+			rates[c] = Rate{min(math.Exp(near(x[c]))*n.cpu/in.Duration, maxRate), variances[c], n.evidence[c]}
 		}
 	}
 	return rates

@@ -8,7 +8,7 @@ import "math"
 type expansion struct {
 	in          *Input
 	frequencies frequencies
-	rates       []Rate
+	result      *Result
 	network     *network
 	depth       int
 	to          callSet
@@ -21,9 +21,9 @@ type expansion struct {
 	interpreted map[MethodID]float64
 }
 
-func newExpansion(in *Input, f frequencies, n *network, rates []Rate, depth int, to callSet) *expansion {
+func newExpansion(in *Input, f frequencies, n *network, r *Result, depth int, to callSet) *expansion {
 	e := &expansion{
-		in: in, frequencies: f, rates: rates, network: n, depth: depth, to: to, steps: maxSteps,
+		in: in, frequencies: f, result: r, network: n, depth: depth, to: to, steps: maxSteps,
 		physical: map[knownCall]bool{}, native: map[MethodID]bool{}, interpreted: map[MethodID]float64{},
 	}
 	for c := range in.Codes {
@@ -37,7 +37,7 @@ func newExpansion(in *Input, f frequencies, n *network, rates []Rate, depth int,
 			e.interpreted[code.Method] = e.mostInterpreted(n.spent[c].samples)
 		}
 	}
-	for _, rate := range rates {
+	for _, rate := range r.Rates {
 		e.least += leastShare * rate.PerSecond
 	}
 	for i := range n.calls {
@@ -54,8 +54,8 @@ func (e *expansion) mostInterpreted(samples float64) float64 {
 }
 
 func (e *expansion) expand() {
-	for c := range e.rates {
-		if rate := e.rates[c].PerSecond; rate > 0 && e.in.Codes[c].Tier != Native {
+	for c, rate := range e.result.Rates {
+		if rate.PerSecond > 0 && e.in.Codes[c].Tier != Native {
 			e.code(CodeID(c), rate)
 		}
 	}
@@ -72,17 +72,18 @@ const maxSteps = 1 << 20
 const inlinedTime = 0.2e-9
 
 // code follows the calls in one code.
-func (e *expansion) code(id CodeID, rate float64) {
+func (e *expansion) code(id CodeID, rate Rate) {
 	tree, ok := newCopyTree(e.in, id)
 	if !ok {
 		return // of interpreted methods, all calls are physical
 	}
 	t := e.network.spent[id].samples
-	most := max((t+2*math.Sqrt(t)+2)*e.in.Period/e.in.Duration/inlinedTime, rate)
+	most := max((t+2*math.Sqrt(t)+2)*e.in.Period/e.in.Duration/inlinedTime, rate.PerSecond)
 	w := codeWalk{
 		expansion: e, id: id, most: most, copyTree: tree, rates: make([]float64, len(tree.copies)),
+		variances: make([]float64, len(tree.copies)),
 	}
-	w.rates[0] = rate
+	w.rates[0], w.variances[0] = rate.PerSecond, rate.Variance
 	for i := range tree.copies {
 		w.copy(int32(i))
 	}

@@ -21,11 +21,15 @@ type Call struct {
 	Callee MethodID
 	Rate   float64 // calls a second
 	Basis  calls.Basis
+	// Low and High are the ends of the 95 % interval of Rate: of what is uncertain in rates of codes, in how entries divide
+	// among callers, and in the VM's counts. A basis that is wrong is not in them.
+	Low, High float64
 }
 
 // A Rate says how often a Code is entered.
 type Rate struct {
 	PerSecond float64
+	Variance  float64  // of its logarithm; +Inf if nothing is known
 	Evidence  Evidence // what most of it follows from
 }
 

@@ -1,0 +1,79 @@
+package estimate
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// Intervals hold the true rate of calls in about 95 of 100 cases, however long breakpoints listened, and however wrong profiles
+// are; and they are narrow where much is known.
+func medianOf(list []float64) float64 {
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+func TestIntervals(t *testing.T) {
+	const guests = 12
+	for _, c := range []struct {
+		name   string
+		listen int // seconds
+		simulated
+		held     float64 // of the calls, at least
+		narrowed float64 // the median factor, at most
+	}{
+		{"nothing heard", 0, simulated{codes: 300, seconds: 10}, 0.94, 10},
+		{"heard", 10, simulated{codes: 300, seconds: 10}, 0.94, 5},
+		{"short", 2, simulated{codes: 300, seconds: 1}, 0.93, 40},
+		{"other phase", 10, simulated{codes: 300, seconds: 10, polluted: 0.3, shift: 1}, 0.9, 5}, // a third of all profiles is wrong
+		{"wrong profiles", 10, simulated{codes: 300, seconds: 10, polluted: 1, shift: 1.5}, 0.94, 100},
+	} {
+		held, all := map[Evidence]int{}, map[Evidence]int{}
+		calls, heldCalls := 0, 0
+		var factors []float64
+		for seed := range uint64(guests) {
+			c.seed = seed
+			sim := newSimulation(c.simulated)
+			r := sim.run(c.listen)
+			for code, rate := range r.Rates {
+				if rate.PerSecond == 0 {
+					continue
+				}
+				all[rate.Evidence]++
+				if math.Abs(math.Log(rate.PerSecond/sim.rates[code])) <= math.Log(factor(rate.Variance)) {
+					held[rate.Evidence]++
+				}
+			}
+			truth := sim.truth()
+			low, high := &graph{}, &graph{}
+			for _, call := range r.Calls {
+				e := cct.Edge[MethodID, struct{}]{Caller: call.Caller.Method, Callee: call.Callee}
+				low.Add(e, call.Low)
+				high.Add(e, call.High)
+			}
+			for e, n := range high.Edges() {
+				calls++
+				if w := truth.Weight(e); w >= low.Weight(e) && w <= n {
+					heldCalls++
+				}
+				factors = append(factors, math.Sqrt(n/low.Weight(e)))
+			}
+		}
+		median := medianOf(factors)
+		for e := range evidences {
+			if all[e] > 0 {
+				t.Logf("%s: rates by %v: %d of %d held", c.name, e, held[e], all[e])
+			}
+		}
+		share := float64(heldCalls) / float64(calls)
+		t.Logf("%s: %.1f %% of %d calls held, median factor %.2f", c.name, 100*share, calls, median)
+		if share < c.held {
+			t.Errorf("%s: only %.1f %% of %d calls held", c.name, 100*share, calls)
+		}
+		if median > c.narrowed {
+			t.Errorf("%s: median factor %.2f, want at most %v", c.name, median, c.narrowed)
+		}
+	}
+}
