@@ -77,3 +77,21 @@ func TestIntervals(t *testing.T) {
 		}
 	}
 }
+
+// A guest that waits nearly all of the time has cold code: what its time says of rates is little, and low.
+func TestIdleGuest(t *testing.T) {
+	input := func(cpu float64) *Input {
+		return &Input{
+			Duration: 10, CPU: cpu, Period: 1. / 400,
+			Methods: make([]Profile, 1), Codes: []Code{{Copies: []Copy{{Parent: -1, BCI: -1}}}},
+			Edges: []Edge{{Caller: VM, Callee: 0, Samples: 20, AtEdge: 4}},
+		}
+	}
+	busy, idle := Estimate(input(10), Options{}), Estimate(input(0.3), Options{})
+	if b, i := busy.Rates[0].PerSecond, idle.Rates[0].PerSecond; !(i < b/20) {
+		t.Errorf("%.3g calls a second by the same samples of a guest that is idle, %.3g of a busy one", i, b)
+	}
+	if b, i := factor(busy.Rates[0].Variance), factor(idle.Rates[0].Variance); !(b < 30) || !(i > 30) {
+		t.Errorf("factors of intervals: busy %.3g, idle %.3g", b, i)
+	}
+}

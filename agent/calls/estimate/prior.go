@@ -25,6 +25,12 @@ const (
 	edgeVariance = 0.3  // of the logarithm of edgeTime among hot codes
 	edgeSeen     = 0.05 // samples that are added, so that none seen means few, not none
 
+	// A guest that waits most of the time has its code out of the caches each time that it goes on: prologues take some ten or
+	// a hundred times as long in all of its code. That is so below busy CPUs, all the more the fewer it uses.
+	busy         = 0.5
+	idleShift    = 4.
+	idleVariance = 4.
+
 	// One sample in a code's prologue is mostly there by chance: there is much code that is hardly ever called, and little
 	// that is called all the time. The logarithm is lower by chanceShift if none was seen, and by half of it if byChance were.
 	byChance    = 0.5
@@ -38,6 +44,7 @@ var wholeTime = map[Tier]float64{Interpreted: interpretedTime, Native: nativeTim
 func timed(in *Input, n *network) []equation {
 	var equations []equation
 	perSample := in.Period / n.cpu
+	idle := max(0, 1-n.cpu/in.Duration/busy)
 	for c := range in.Codes {
 		id := CodeID(c)
 		if !in.has(id) || in.Codes[c].Loop {
@@ -52,6 +59,7 @@ func timed(in *Input, n *network) []equation {
 			continue
 		}
 		value, variance := t.edgeRate(perSample)
+		value, variance = value-idleShift*idle, variance+idleVariance*idle
 		equations = append(equations, equation{
 			to: id, from: VM, value: value, variance: variance, freedom: rarely, evidence: Time,
 		}, equation{
