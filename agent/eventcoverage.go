@@ -44,6 +44,8 @@ type coverageSums struct {
 	covered  float64       // seconds that the slices were planned to stand for
 	spread   float64       // seconds²: times the variance of rates between slices, that of the sum
 	slices   uint64        // that have ended
+	cost     float64       // seconds that probes took in slices, of so many of CPU time that the processes used
+	cpu      float64
 	cycle    time.Duration // the last one; 0 if the plan is observed all the time
 }
 
@@ -118,6 +120,14 @@ func (s *coverageSums) add(p *piece, until time.Duration) {
 	s.covered += p.planned * seen.Seconds()
 }
 
+// spend notes what probes took in a slice, of so much CPU time that the processes used.
+func (c *coverage) spend(cost, cpu time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.past.cost += cost.Seconds()
+	c.past.cpu += cpu.Seconds()
+}
+
 // partly notes why the plan is not observed all the time.
 func (c *coverage) partly(why error) {
 	c.mu.Lock()
@@ -179,7 +189,13 @@ type coveredPart struct {
 	coverageSums
 	first  uint64  // the number of the first slice
 	factor float64 // what sums are multiplied by
+	// slowed is by how much probes may have slowed the processes down while they were there: the share of the CPU time that they
+	// took. Of what happens as fast as it can, that much less is seen; of what waits for something else, nothing less.
+	slowed float64
 }
+
+// mostSlowed bounds it: budgets allow far less.
+const mostSlowed = 0.5
 
 // since is what there is of a coverage after before.
 func (s coverageSums) since(before coverageSums) coveredPart {
@@ -187,12 +203,16 @@ func (s coverageSums) since(before coverageSums) coveredPart {
 	p.total, p.observed = s.total-before.total, s.observed-before.observed
 	p.covered, p.spread, p.slices = s.covered-before.covered, s.spread-before.spread, s.slices-before.slices
 	p.cycle = max(s.cycle, before.cycle)
+	if cpu := s.cpu - before.cpu; cpu > 0 && p.partial() {
+		p.slowed = min((s.cost-before.cost)/cpu, mostSlowed)
+	}
 	// A window seldom begins and ends with a cycle, so what was observed stands for some more time or less. Where cycles are
 	// so short that each window has several, sums are scaled to the window's time. Longer ones leave windows without a slice:
 	// then only unscaled sums are right on average.
 	if p.partial() && p.covered > 0 && 2*p.cycle <= p.total {
 		p.factor = p.total.Seconds() / p.covered
 	}
+	p.factor *= 1 + p.slowed/2 // the middle of what is possible
 	return p
 }
 
@@ -246,7 +266,7 @@ func (parts *coveredParts) factor(c *coverage) float64 {
 // cover says how much of the events of one kind in a process was observed, given their sums by plan, their total and what else
 // its variance is. Of several plans that which was observed least counts, and what is uncertain of all.
 func (parts *coveredParts) cover(sums map[*coverage]*mainSums, total, variance float64) *Coverage {
-	out, within, events := &Coverage{}, 0.0, uint64(0)
+	out, within, slowed, events := &Coverage{}, 0.0, 0.0, uint64(0)
 	for c, s := range sums {
 		factor := parts.factor(c)
 		variance += factor * factor * s.variance
@@ -256,6 +276,7 @@ func (parts *coveredParts) cover(sums map[*coverage]*mainSums, total, variance f
 			continue
 		}
 		within = math.Hypot(within, part.within(s.rates))
+		slowed = max(slowed, part.slowed/2)
 		this := &Coverage{Time: part.total, Observed: part.observed, Slices: int(part.slices)}
 		if out.Time == 0 || this.Share() < out.Share() {
 			out = this
@@ -265,7 +286,7 @@ func (parts *coveredParts) cover(sums map[*coverage]*mainSums, total, variance f
 		within = math.Hypot(within, studentT(int(events)-1)*math.Sqrt(variance))
 	}
 	// Those that were lost may all have been of this kind and process, or none of them.
-	out.Lost, out.Within = parts.lost, within+math.Abs(total)*parts.lost
+	out.Lost, out.Within = parts.lost, within+math.Abs(total)*(parts.lost+slowed)
 	return out
 }
 

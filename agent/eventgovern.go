@@ -278,16 +278,19 @@ func (p *attachedPlan) traps() int {
 // appear attaches a plan and begins to observe it: for a slice, or all the time; mu is held.
 func (e *eventProbes) appear(p *attachedPlan, now time.Duration) error {
 	p.turn++
+	before := monotonic()
+	if err := errors.Join(e.setRate(p), p.attach(e.uprobes)); err != nil {
+		return err
+	}
+	// What the first probes saw until the last one was there is left out: the time that attaching takes is not observed.
+	now += monotonic() - before
 	if p.duty.always() {
 		p.cover.begin(now, nil)
 	} else {
+		p.duty.open(now, p.duty.limit)
 		p.cover.begin(now, &p.duty)
 	}
 	e.covers.add(p)
-	if err := errors.Join(e.setRate(p), p.attach(e.uprobes)); err != nil {
-		p.cover.end(now)
-		return err
-	}
 	return nil
 }
 

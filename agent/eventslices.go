@@ -48,6 +48,7 @@ func (e *eventProbes) turn(now time.Duration) {
 			e.nextCycle(p, now)
 		case !d.done && now >= d.from:
 			e.beginSlice(p, now)
+			return // attaching took a while: what else is to be done has its own time, at the next tick
 		}
 	}
 }
@@ -85,9 +86,17 @@ func (e *eventProbes) watchSlice(p *attachedPlan, now time.Duration) {
 		}
 	}
 	d.done = true
+	e.noteSlice(p, hits-p.hits, now-d.from)
 	// After a burst a plan comes back to all of the time in steps.
 	p.rate, p.hits = max(seen/max(now-d.from, checkInterval).Seconds(), p.rate/2), hits
 	e.vanish(p, now)
+}
+
+// noteSlice notes what a slice took of the processes, with so many hits in that time; mu is held.
+func (e *eventProbes) noteSlice(p *attachedPlan, hits uint64, length time.Duration) {
+	count := time.Duration(p.traps()) * e.trapTime()
+	each := float64(count) + float64(e.record)/float64(max(p.every, 1))
+	p.cover.spend(time.Duration(float64(hits)*each), time.Duration(max(e.cpus, 1e-3)*float64(length)))
 }
 
 // nextCycle begins another cycle of slices, or has the plan observed all the time again if it costs clearly less than it may.
