@@ -36,6 +36,7 @@ type exactCount struct {
 	// Guarded by agent.mu.
 	process  *process
 	recorder *exact.Recorder
+	halves   *exact.Halves
 	methods  map[rawFrame]struct{} // that were announced: their names are kept
 }
 
@@ -66,7 +67,7 @@ func (x *exactCount) begin(p *process, g *guest, lib *proc.Mapping) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	x.recorder = r
+	x.recorder, x.halves = r, r.Halve()
 }
 
 func (x *exactCount) fail(err error) {
@@ -129,26 +130,28 @@ func siteFrame(s exact.Site) rawFrame {
 	return r
 }
 
-// stop ends the counting, and returns what was counted and of which process: nil if there was nothing to count. The
-// places of calls are on their way to be named.
-func (x *exactCount) stop() (*exact.Recording, *process, error) {
+// stop ends the counting, and returns what was counted, of which process, and what a reader must know of when that was. It fails
+// if there was nothing to count. The places of calls are on their way to be named.
+func (x *exactCount) stop() (_ *exact.Recording, _ *process, note string, err error) {
 	a := x.agent
 	a.mu.Lock()
-	r, p := x.recorder, x.process
+	r, p, halves := x.recorder, x.process, x.halves
+	x.halves = nil
 	a.mu.Unlock()
 	if r == nil {
-		return nil, nil, errors.New("no JVM was attached whose calls could be counted: it ended before, or is no JVM that can be attached (vmprof-agent doctor lists those)")
+		return nil, nil, "", errors.New("no JVM was attached whose calls could be counted: it ended before, or is no JVM that can be attached (vmprof-agent doctor lists those)")
 	}
+	middle := halves.End()
 	if err := r.Stop(); err != nil {
-		return nil, nil, fmt.Errorf("end counting: %w", err)
+		return nil, nil, "", fmt.Errorf("end counting: %w", err)
 	}
 	s, err := r.Snapshot()
 	if err != nil {
-		return nil, nil, fmt.Errorf("read counts: %w", err)
+		return nil, nil, "", fmt.Errorf("read counts: %w", err)
 	}
 	methods, err := r.Methods() // announcements may have been lost
 	if err != nil {
-		return nil, nil, fmt.Errorf("read methods: %w", err)
+		return nil, nil, "", fmt.Errorf("read methods: %w", err)
 	}
 	recording := s.Since(nil)
 	a.mu.Lock()
@@ -164,13 +167,13 @@ func (x *exactCount) stop() (*exact.Recording, *process, error) {
 		}
 	}
 	a.names.submit(p)
-	return recording, p, nil
+	return recording, p, s.PhaseNote(middle), nil
 }
 
 // end closes the window: with all that was counted since the agent began.
 func (x *exactCount) end(ctx context.Context, w *Window) (*Profile, error) {
 	a := x.agent
-	recording, p, err := x.stop()
+	recording, p, note, err := x.stop()
 	if err != nil {
 		return nil, err
 	}
@@ -187,6 +190,9 @@ func (x *exactCount) end(ctx context.Context, w *Window) (*Profile, error) {
 	out.Processes = []*Process{x.profile(p, recording)}
 	out.Comments = append(out.Comments, fmt.Sprintf("exact: %d calls counted", recording.Calls))
 	out.Comments = append(out.Comments, recording.Losses.Notes()...)
+	if note != "" {
+		out.Comments = append(out.Comments, note)
+	}
 	return out, nil
 }
 
@@ -239,6 +245,9 @@ func (n exactNames) Places(s exact.Site) (places []exact.Place) {
 func (x *exactCount) close() error {
 	if x.recorder == nil {
 		return nil
+	}
+	if x.halves != nil {
+		x.halves.End()
 	}
 	return x.recorder.Close()
 }

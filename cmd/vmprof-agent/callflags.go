@@ -30,7 +30,7 @@ func (c *callFlags) add(fs *pflag.FlagSet) {
 
 // addExact defines the flag for counting every call, which no one wants always on.
 func (c *callFlags) addExact(fs *pflag.FlagSet) {
-	fs.StringVar(&c.exact, "exact", "", "calls: count every one, of a JVM that runs with -XX:+DTraceMethodProbes (a hundred times slower): contexts (whole stacks) or edges (with the places of calls)")
+	fs.StringVar(&c.exact, "exact", "", "calls: count every one, of a JVM that runs with -XX:+DTraceMethodProbes (a thousand times slower): contexts (whole stacks) or edges (with the places of calls)")
 	fs.Lookup("exact").NoOptDefVal = "contexts"
 }
 

@@ -15,11 +15,15 @@ import (
 const (
 	physicalAim = 85.0
 	logicalAim  = 75.0
+	// Each program's, where it only has code that counts, and in the first ten seconds after its start.
+	profilingAim = 95.0
+	startingAim  = 80.0
 )
 
 // The hotspotCalls section records real programs in stock JVMs, as Arnold & Grove's table 3 does: is the call graph that
 // is estimated closer to the exact one than the two innermost frames of the same samples?
 type hotspotCalls struct {
+	table   string // in the documentation
 	trials  []hotspotTrial
 	how     hotspotManner
 	results []hotspotResult
@@ -48,6 +52,8 @@ type hotspotTrial struct {
 	program string
 	flag    string // of the JVM, "" for none
 	jdk     jvm.JDK
+	// starting: it is recorded from its first iteration on, of which the compilers know nothing yet.
+	starting bool
 }
 
 // String is the trial's name: what -run is matched with.
@@ -57,7 +63,26 @@ func (t hotspotTrial) String() string {
 
 // how is the part of the JVM's command line that matters.
 func (t hotspotTrial) how() string {
+	if t.starting {
+		return "from its start"
+	}
 	return cmp.Or(t.flag, "inlining")
+}
+
+// alone says that the trial has an aim of its own, and not the mean of all.
+func (t hotspotTrial) alone() bool { return t.starting || t.flag == profiling }
+
+// aim is what the overlap of a graph of the trial is meant to be at least.
+func (t hotspotTrial) aim(kind string) float64 {
+	switch {
+	case t.flag == profiling:
+		return profilingAim
+	case t.starting:
+		return startingAim
+	case kind == logical:
+		return logicalAim
+	}
+	return physicalAim
 }
 
 const (
@@ -73,16 +98,33 @@ const (
 var (
 	hotspotPrograms = []string{"Xerces", "Jython", "Xalan", "Luindex", "Scalac", "Work"}
 	newerPrograms   = []string{"Xerces"}
-	countedPrograms = []string{"Xerces", "Jython"} // are recorded with the flag profiling, too
+	phasePrograms   = []string{"Xerces", "Jython", "Luindex"} // are recorded from their start and with the flag profiling
 )
 
+// planHotspotCalls plans JVMs that have compiled what is hot.
 func planHotspotCalls(jdks []jvm.JDK, o options) *hotspotCalls {
-	s := &hotspotCalls{how: longHotspot}
+	s := &hotspotCalls{table: "hotspot-calls", how: longHotspot}
 	oldest, newest := jdks[0], jdks[len(jdks)-1]
 	all := hotspotTrials(hotspotPrograms, oldest)
 	if newest != oldest {
 		all = append(all, hotspotTrials(newerPrograms, newest)...)
 	}
+	return s.plan(all, o)
+}
+
+// planHotspotPhases plans JVMs whose code is not that of C2: not yet, or never.
+func planHotspotPhases(jdks []jvm.JDK, o options) *hotspotCalls {
+	s := &hotspotCalls{table: "hotspot-phases", how: longHotspot}
+	s.how.recordings = []time.Duration{10 * time.Second}
+	var all []hotspotTrial
+	for _, program := range phasePrograms {
+		all = append(all, hotspotTrial{program: program, flag: profiling, jdk: jdks[0]}, hotspotTrial{program: program, jdk: jdks[0], starting: true})
+	}
+	return s.plan(all, o)
+}
+
+// plan keeps those trials that the options ask for: in short the first one.
+func (s *hotspotCalls) plan(all []hotspotTrial, o options) *hotspotCalls {
 	if o.short {
 		s.how, all = shortHotspot, all[:1]
 	}
@@ -96,10 +138,7 @@ func planHotspotCalls(jdks []jvm.JDK, o options) *hotspotCalls {
 
 func hotspotTrials(programs []string, jdk jvm.JDK) (trials []hotspotTrial) {
 	for _, program := range programs {
-		trials = append(trials, hotspotTrial{program, noInlining, jdk}, hotspotTrial{program, "", jdk})
-		if slices.Contains(countedPrograms, program) {
-			trials = append(trials, hotspotTrial{program, profiling, jdk})
-		}
+		trials = append(trials, hotspotTrial{program: program, flag: noInlining, jdk: jdk}, hotspotTrial{program: program, jdk: jdk})
 	}
 	return trials
 }

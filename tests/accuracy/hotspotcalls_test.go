@@ -16,8 +16,8 @@ func TestPlanHotspotCalls(t *testing.T) {
 		jdks []jvm.JDK
 		want int
 	}{
-		{jdks: []jvm.JDK{old, recent}, want: 2*(len(hotspotPrograms)+len(newerPrograms)) + len(countedPrograms) + 1},
-		{jdks: []jvm.JDK{old}, want: 2*len(hotspotPrograms) + len(countedPrograms)},
+		{jdks: []jvm.JDK{old, recent}, want: 2 * (len(hotspotPrograms) + len(newerPrograms))},
+		{jdks: []jvm.JDK{old}, want: 2 * len(hotspotPrograms)},
 		{args: []string{"-short"}, jdks: []jvm.JDK{old, recent}, want: 1},
 		{args: []string{"-run", "calls, Jython, hotspot, inlining, JDK 17"}, jdks: []jvm.JDK{old, recent}, want: 1},
 		{args: []string{"-run", "Plain"}, jdks: []jvm.JDK{old, recent}},
@@ -51,7 +51,7 @@ func TestCompareRecording(t *testing.T) {
 func TestHotspotCallsTable(t *testing.T) {
 	jdk := jvm.JDK{Release: "17.0.1"}
 	result := func(program, kind string, length time.Duration, timer, found float64) hotspotResult {
-		return hotspotResult{hotspotTrial: hotspotTrial{program, "", jdk}, kind: kind, length: length, timer: timer, found: found, covered: 1}
+		return hotspotResult{hotspotTrial: hotspotTrial{program: program, jdk: jdk}, kind: kind, length: length, timer: timer, found: found, covered: 1}
 	}
 	s := &hotspotCalls{how: hotspotManner{recordings: []time.Duration{time.Second, time.Minute}}, results: []hotspotResult{
 		result("P", physical, time.Second, 60, 80), result("P", physical, time.Minute, 62, 90),
@@ -84,5 +84,30 @@ func TestHotspotCallsTable(t *testing.T) {
 	s.results[1].found = 59
 	if s.ok() {
 		t.Error("a physical graph that is worse than the timer's is none")
+	}
+}
+
+// Programs whose code is not C2's have an aim each.
+func TestHotspotPhases(t *testing.T) {
+	jdk := jvm.JDK{Version: 17, Release: "17.0.1"}
+	o, err := parse(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := planHotspotPhases([]jvm.JDK{jdk}, o)
+	if len(s.trials) != 2*len(phasePrograms) {
+		t.Fatalf("trials %v", s.trials)
+	}
+	for _, trial := range s.trials[:2] {
+		s.results = append(s.results, hotspotResult{hotspotTrial: trial, kind: logical, length: 10 * time.Second, timer: 20, found: 90, covered: 1})
+	}
+	rows := s.tables()[0].Rows
+	if len(rows) != 2 {
+		t.Fatalf("rows %v", rows)
+	}
+	for i, want := range []string{"aim 95: MISSED", "aim 80: ok"} {
+		if got := rows[i][len(rows[i])-1]; got != want {
+			t.Errorf("%v: %q, want %q", s.trials[i], got, want)
+		}
 	}
 }

@@ -17,11 +17,14 @@ func (s *hotspotCalls) tables() []namedTable {
 		table.Add(row.cells()...)
 	}
 	for _, kind := range []string{physical, logical} {
+		if s.results[0].alone() {
+			break
+		}
 		if cells := s.mean(kind); cells != nil {
 			table.Add(cells...)
 		}
 	}
-	return []namedTable{{"hotspot-calls", table}}
+	return []namedTable{{s.table, table}}
 }
 
 // A hotspotRow is one graph of one program, in the recordings' order.
@@ -54,8 +57,11 @@ func (row hotspotRow) cells() []string {
 		cells = append(cells, rounded(r.timer), rounded(r.found))
 		better = better && r.better()
 	}
-	return append(cells, rounded(last.sites), rounded(last.bound), rounded(100*last.covered),
-		fmt.Sprintf("%.2f", 100*last.cost), report.Verdict(better))
+	verdict := report.Verdict(better)
+	if last.alone() {
+		verdict = fmt.Sprintf("aim %.0f: %s", last.aim(last.kind), report.Verdict(last.found >= last.aim(last.kind)))
+	}
+	return append(cells, rounded(last.sites), rounded(last.bound), rounded(100*last.covered), fmt.Sprintf("%.2f", 100*last.cost), verdict)
 }
 
 // mean is a row with the means over all programs and both ways to compile; nil if there is nothing of that kind. The
@@ -67,7 +73,7 @@ func (s *hotspotCalls) mean(kind string) []string {
 	for _, length := range s.how.recordings {
 		n, mean = 0, hotspotResult{}
 		for _, r := range s.results {
-			if r.kind == kind && r.length == length && r.flag != profiling {
+			if r.kind == kind && r.length == length {
 				n++
 				mean.timer += r.timer
 				mean.found += r.found
@@ -80,10 +86,7 @@ func (s *hotspotCalls) mean(kind string) []string {
 	if n == 0 {
 		return nil
 	}
-	aim := physicalAim
-	if kind == logical {
-		aim = logicalAim
-	}
+	aim := s.results[0].aim(kind)
 	verdict := fmt.Sprintf("aim %.0f: %s", aim, report.Verdict(mean.found/n >= aim))
 	return append(cells, rounded(mean.sites/n), rounded(mean.bound/n), "", "", verdict)
 }

@@ -36,6 +36,7 @@ func plan(jdks []jvm.JDK, o options) []section {
 		planPHPRates(o),
 		&budget{trials: planBudget(o)},
 		planHotspotCalls(jdks, o),
+		planHotspotPhases(jdks, o),
 	}
 	sections = append(sections, planContexts(jdks, o)...)
 	sections = append(sections, &allocations{trials: planAllocations(jdks, o)}, &totals{trials: planTotals(jdks, o)})

@@ -64,6 +64,13 @@ var parts = []part{
 		}
 		return []section{{"events", eventTable(costs, true)}, {"eventcosts", eventOwnTable(costs)}}, nil
 	}},
+	{"exact", func(ctx context.Context, b bench, _ options) ([]section, error) {
+		costs, err := b.exact(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return []section{{"exact", exactTable(costs)}}, nil
+	}},
 }
 
 // partNames are the names of all parts, as the command line has them.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -112,6 +113,47 @@ func TestSinceEarlier(t *testing.T) {
 	}
 	if again := later.Since(later); len(again.Threads) != 0 || again.Graph.Len() != 0 || again.Losses != (Losses{}) {
 		t.Errorf("since itself: %+v", again)
+	}
+}
+
+// The middle of a recording is a snapshot with a third of the time on either side.
+func TestMiddle(t *testing.T) {
+	first, second := &Snapshot{}, &Snapshot{}
+	h := Halves{last: [2]timedSnapshot{{first, 3 * time.Second}, {second, 7 * time.Second}}}
+	for length, want := range map[time.Duration]*Snapshot{8 * time.Second: first, 10 * time.Second: first, 11 * time.Second: second, 14 * time.Second: second} {
+		if h.middle(length) != want {
+			t.Errorf("%v: the other snapshot", length)
+		}
+	}
+	if (&Halves{}).middle(time.Second) != nil {
+		t.Error("a snapshot of nothing")
+	}
+}
+
+// A recording of which one half calls other methods than the other is of part of a phase.
+func TestPhaseNote(t *testing.T) {
+	edges := func(a, b uint64) *Snapshot {
+		return &Snapshot{edges: map[bpf.ExactEdge]uint64{{Callee: 'a'}: a, {Callee: 'b'}: b}}
+	}
+	for _, c := range []struct {
+		middle, end *Snapshot
+		note        string
+	}{
+		{nil, edges(10, 0), ""},
+		{edges(10, 10), edges(20, 20), ""},
+		{edges(10, 10), edges(22, 18), ""},
+		{edges(10, 0), edges(10, 10), "have 0 % in common"},
+		{edges(10, 10), edges(30, 12), "have 59 % in common"},
+	} {
+		if got := c.end.PhaseNote(c.middle); got != "" != (c.note != "") || !strings.Contains(got, c.note) {
+			t.Errorf("got %q, want %q", got, c.note)
+		}
+	}
+	nodes, middle := snapshot(), snapshot()
+	nodes.edges, middle.edges = nil, nil
+	middle.nodes = middle.nodes[:0]
+	if got := nodes.PhaseNote(middle); !strings.Contains(got, "have 0 % in common") {
+		t.Errorf("contexts, all of them in the second half: %q", got)
 	}
 }
 

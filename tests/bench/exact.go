@@ -1,0 +1,105 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	"github.com/vmprof-agent/vmprof-agent/tests/report"
+	"github.com/vmprof-agent/vmprof-agent/tests/suite"
+)
+
+// exactFlags are those that --exact asks for.
+var exactFlags = []string{"-XX:+DTraceMethodProbes", "-XX:C1MaxInlineSize=0"}
+
+// exactPrograms have inputs so small that all calls of an iteration can be counted.
+var exactPrograms = []string{"Xerces", "Jython", "Work"}
+
+// An exactCost is what an iteration takes of CPU time while every call is counted.
+type exactCost struct {
+	program         string
+	plain           time.Duration // without the flags
+	flags           time.Duration // with them, and nobody who counts
+	contexts, edges time.Duration // while calls are counted
+}
+
+// exact measures programs while all of their calls are counted. Factors are so large that one iteration tells them.
+func (b bench) exact(ctx context.Context) ([]exactCost, error) {
+	programs, iterations := exactPrograms, 20
+	if b.how.cold {
+		programs, iterations = programs[:1], 3
+	}
+	var costs []exactCost
+	for _, program := range programs {
+		c, err := b.exactOf(ctx, program, iterations)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", program, err)
+		}
+		costs = append(costs, c)
+	}
+	fmt.Fprintln(b.out)
+	table := exactTable(costs)
+	return costs, table.Print(b.out)
+}
+
+func (b bench) exactOf(ctx context.Context, program string, iterations int) (c exactCost, err error) {
+	c.program = program
+	if c.plain, err = b.plainly(ctx, program, iterations); err != nil {
+		return c, err
+	}
+	guest, err := suite.StartSmall(ctx, b.jdk, program, exactFlags...)
+	if err != nil {
+		return c, err
+	}
+	defer guest.Close()
+	if c.flags, err = fastest(guest, iterations); err != nil {
+		return c, err
+	}
+	for mode, cost := range map[string]*time.Duration{"contexts": &c.contexts, "edges": &c.edges} {
+		run, err := b.agent.Start(ctx, profiler.Options{PID: guest.PID(), Extra: []string{"-e", "calls", "--exact=" + mode}})
+		if err != nil {
+			return c, err
+		}
+		if err = run.WaitAttached(); err == nil {
+			*cost, err = fastest(guest, 1)
+		}
+		if _, stopped := run.Stop(); cmp.Or(err, stopped) != nil {
+			return c, cmp.Or(err, stopped)
+		}
+	}
+	return c, nil
+}
+
+// plainly is what an iteration takes in a JVM without flags.
+func (b bench) plainly(ctx context.Context, program string, iterations int) (time.Duration, error) {
+	guest, err := suite.StartSmall(ctx, b.jdk, program)
+	if err != nil {
+		return 0, err
+	}
+	defer guest.Close()
+	if _, err := guest.Run(10 * iterations); err != nil { // until it is compiled
+		return 0, err
+	}
+	return fastest(guest, iterations)
+}
+
+// fastest is the CPU time of the fastest of some iterations.
+func fastest(guest *suite.Guest, iterations int) (time.Duration, error) {
+	ran, err := guest.Run(iterations)
+	if err != nil {
+		return 0, err
+	}
+	return slices.MinFunc(ran, func(a, b suite.Iteration) int { return cmp.Compare(a.CPU, b.CPU) }).CPU, nil
+}
+
+func exactTable(costs []exactCost) report.Table {
+	table := report.Table{Header: []string{"program", "CPU time of an iteration", "with the flags", "`--exact`", "`--exact=edges`"}}
+	for _, c := range costs {
+		times := func(d time.Duration) string { return fmt.Sprintf("× %.0f", float64(d)/float64(c.plain)) }
+		table.Add(c.program, fmt.Sprintf("%.2f ms", 1e3*c.plain.Seconds()), times(c.flags), times(c.contexts), times(c.edges))
+	}
+	return table
+}
