@@ -111,7 +111,7 @@ func (e *callEngines) account() string {
 		line += " (" + strings.Join(lost, ", ") + ")"
 	}
 	if s.GuestTime > 0 {
-		line += fmt.Sprintf("; they took %.2f%% of the guests' CPU time, of %.2f%% that they may", 100*s.Cost().Seconds()/s.GuestTime.Seconds(), 100*s.Budget)
+		line += fmt.Sprintf("; by the agent's own account they took %.2f%% of the guests' CPU time, of %.2f%% that they may", 100*s.Cost().Seconds()/s.GuestTime.Seconds(), 100*s.Budget)
 		for _, engine := range e.running {
 			if e.opt.unlimited(engine.Name()) {
 				line += fmt.Sprintf(" (engine %s has no budget, as all of its rate is fixed)", engine.Name())
