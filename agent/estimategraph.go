@@ -36,7 +36,7 @@ func (a *Agent) markReading(p *process, r profileReading) {
 		if w.processes[p] == nil {
 			continue
 		}
-		if s := w.callSet(p); s.reading.invocations == nil {
+		if s := w.callSet(p); s.reading.counted == nil {
 			s.reading = r
 		}
 	}
@@ -178,6 +178,7 @@ func (in *estimateInput) graphs(r *estimate.Result, length time.Duration) ([]*Ca
 		basis, within := basisOf(c), calls.Interval{Low: c.Low * length.Seconds(), High: c.High * length.Seconds()}
 		weight := c.Rate * length.Seconds()
 		if basis == calls.Unmeasured {
+			within.Low = max(within.Low, 1) // it was seen
 			weight = within.Low
 		}
 		of := byBasis[basis]

@@ -208,6 +208,7 @@ func (in *estimateInput) addCode(k codeKey, c *vmruntime.Compilation) estimate.C
 		code.Tier = estimate.Native
 	case c.Level == 2 || c.Level == 3: // C1's code that counts: 2 only invocations
 		code.Tier = estimate.Profiling
+		code.CountsCalls = c.Level == 3
 	}
 	if tree, err := in.vm.InlineTree(*c); err == nil {
 		for _, n := range tree.Nodes {
@@ -288,7 +289,7 @@ func (in *estimateInput) readProfiles(before *profileReading, now time.Duration)
 	for i, m := range in.methods {
 		if p := profiles[m]; p != nil {
 			in.Methods[i] = in.profile(p)
-			in.Methods[i].Rate = before.rate(p, now)
+			before.rates(p, now, &in.Methods[i])
 		}
 	}
 	before.replace(profiles, now)
@@ -356,26 +357,50 @@ func targets(c *vmruntime.CallCount) map[uint64]uint64 {
 	return to
 }
 
-// A profileReading is when and how often methods had been invoked when their counters were read.
+// A profileReading is what methods' counters said when they were read.
 type profileReading struct {
-	at          time.Duration // CLOCK_MONOTONIC
-	invocations map[uint64]uint64
+	at      time.Duration // CLOCK_MONOTONIC
+	counted map[uint64]methodCounts
 }
 
-// rate is how often a second the VM counted an invocation since the reading; 0 if that is not known.
-func (r *profileReading) rate(p *vmruntime.MethodProfile, now time.Duration) float64 {
-	before, ok := r.invocations[p.Method]
-	if !ok || !p.Counted || p.Invocations < before || now-r.at < 100*time.Millisecond {
-		return 0
+// methodCounts are how often a method had been invoked, and its calls made, in the order of its profile's.
+type methodCounts struct {
+	invocations uint64
+	calls       []uint64
+}
+
+// shortestReading is the least time between readings from which rates follow.
+const shortestReading = 100 * time.Millisecond
+
+// rates fills in how often a second the VM counted an invocation, and each call, since the reading; nothing if that is not
+// known.
+func (r *profileReading) rates(p *vmruntime.MethodProfile, now time.Duration, to *estimate.Profile) {
+	before, ok := r.counted[p.Method]
+	if !ok || !p.Counted || p.Invocations < before.invocations || len(p.Calls) != len(before.calls) || now-r.at < shortestReading {
+		return
 	}
-	return float64(p.Invocations-before) / (now - r.at).Seconds()
+	seconds := (now - r.at).Seconds()
+	for i := range p.Calls {
+		if p.Calls[i].Count < before.calls[i] {
+			return
+		}
+	}
+	to.Known, to.Rate = true, float64(p.Invocations-before.invocations)/seconds
+	for i := range p.Calls {
+		to.Sites[i].Rate = float64(p.Calls[i].Count-before.calls[i]) / seconds
+	}
 }
 
 func (r *profileReading) replace(profiles map[uint64]*vmruntime.MethodProfile, now time.Duration) {
-	r.at, r.invocations = now, make(map[uint64]uint64, len(profiles))
+	r.at, r.counted = now, make(map[uint64]methodCounts, len(profiles))
 	for m, p := range profiles {
-		if p.Counted {
-			r.invocations[m] = p.Invocations
+		if !p.Counted {
+			continue
 		}
+		c := methodCounts{invocations: p.Invocations, calls: make([]uint64, len(p.Calls))}
+		for i := range p.Calls {
+			c.calls[i] = p.Calls[i].Count
+		}
+		r.counted[m] = c
 	}
 }

@@ -22,11 +22,16 @@ type EventCounts struct {
 	Cost       time.Duration // CPU time that the hits took from guests, by the measured cost of one
 }
 
-// lost is the share of the events that was lost in the kernel or could not be read, 0 to 0.999.
-func (c *EventCounts) lost() float64 {
+// lost is how many events were lost in the kernel or could not be read.
+func (c *EventCounts) lost() uint64 {
 	lost := c.Discarded[discardMalformed]
 	for _, n := range c.Dropped {
 		lost += n
 	}
-	return min(float64(lost)/float64(max(c.Attempted, 1)), 0.999)
+	return lost
+}
+
+// lostShare is what share of the events that is, 0 to 0.999.
+func (c *EventCounts) lostShare() float64 {
+	return min(float64(c.lost())/float64(max(c.Attempted, 1)), 0.999)
 }

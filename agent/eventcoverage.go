@@ -243,11 +243,13 @@ func (p *coveredPart) within(rates map[uint64]float64) float64 {
 type coveredParts struct {
 	of   map[*coverage]coveredPart
 	lost float64 // the share of the events, of all kinds together, that was lost on the way
+
+	lostEvents uint64
 }
 
 // coveredSince is what there is after before.
 func (s snapshot) coveredSince(before snapshot, counts *EventCounts) coveredParts {
-	parts := coveredParts{of: make(map[*coverage]coveredPart, len(s.covered)), lost: counts.lost()}
+	parts := coveredParts{of: make(map[*coverage]coveredPart, len(s.covered)), lost: counts.lostShare(), lostEvents: counts.lost()}
 	for c, sums := range s.covered {
 		parts.of[c] = sums.since(before.covered[c])
 	}
@@ -263,30 +265,28 @@ func (parts *coveredParts) factor(c *coverage) float64 {
 	return factor
 }
 
-// cover says how much of the events of one kind in a process was observed, given their sums by plan, their total and what else
-// its variance is. Of several plans that which was observed least counts, and what is uncertain of all.
-func (parts *coveredParts) cover(sums map[*coverage]*mainSums, total, variance float64) *Coverage {
-	out, within, slowed, events := &Coverage{}, 0.0, 0.0, uint64(0)
+// cover says how much of the events of one kind in a process was observed, given their sums by plan, their total and the
+// variance of what the window's ends cut. Of several plans that which was observed least counts, and what is uncertain of all.
+func (parts *coveredParts) cover(sums map[*coverage]*mainSums, total, cut float64) *Coverage {
+	out, chosen, slowed, drawn, events := &Coverage{}, 0.0, 0.0, 0.0, uint64(0)
 	for c, s := range sums {
 		factor := parts.factor(c)
-		variance += factor * factor * s.variance
+		drawn += factor * factor * s.variance
 		events += s.events
 		part, ok := parts.of[c]
 		if !ok {
 			continue
 		}
-		within = math.Hypot(within, part.within(s.rates))
+		chosen = math.Hypot(chosen, part.within(s.rates))
 		slowed = max(slowed, part.slowed/2)
 		this := &Coverage{Time: part.total, Observed: part.observed, Slices: int(part.slices)}
 		if out.Time == 0 || this.Share() < out.Share() {
 			out = this
 		}
 	}
-	if variance > 0 {
-		within = math.Hypot(within, studentT(int(events)-1)*math.Sqrt(variance))
-	}
+	out.Lost, out.Events, out.Drawn, out.Cut, out.Chosen = parts.lost, events, drawn, cut, chosen
 	// Those that were lost may all have been of this kind and process, or none of them.
-	out.Lost, out.Within = parts.lost, within+math.Abs(total)*(parts.lost+slowed)
+	out.Bias = math.Abs(total) * (slowed + float64(parts.lostEvents)/float64(max(events, 1)))
 	return out
 }
 

@@ -212,25 +212,27 @@ func (e *eventProbes) lend(loads planLoads) {
 	for _, l := range loads {
 		needs[l.plan.kind] += l.full / cpus
 	}
-	spare, short := 0.0, 0
+	var keeps [EventKinds]bool // their shares: something takes part of it that is not among the loads
+	keeps[Locks] = e.agent.enters != nil
+	for _, p := range e.plans {
+		keeps[p.kind] = keeps[p.kind] || p.unbound() && p.kind != Pauses
+	}
+	spare, borrowers := 0.0, []EventKind(nil)
 	for kind, wanted := range e.opt.Kinds {
 		switch left := fair - unlent*needs[kind]; {
-		case !wanted || EventKind(kind) == Locks && e.agent.enters != nil: // their breakpoints take the rest of that share
+		case !wanted || keeps[kind]:
 		case left > 0:
 			spare += left
 			e.lent[kind] = -left
 		case needs[kind] > fair:
-			short++
+			borrowers = append(borrowers, EventKind(kind))
 		}
 	}
-	if short == 0 {
+	if len(borrowers) == 0 {
 		e.lent = [EventKinds]float64{}
-		return
 	}
-	for kind, need := range needs {
-		if need > fair && e.lent[kind] == 0 {
-			e.lent[kind] = spare / float64(short)
-		}
+	for _, kind := range borrowers {
+		e.lent[kind] = spare / float64(len(borrowers))
 	}
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"math"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -61,9 +62,36 @@ type Coverage struct {
 	Observed time.Duration // of that
 	Slices   int           // that Observed is made of
 	Lost     float64       // the share of the events, of all kinds together, that was lost on the way, in the worst window; 0 to 1
-	// Within is half of the 95 % interval of the sum of the main value without rows that stand apart: of what comes of which
-	// events were recorded, in which slices, and of those that were lost. +Inf: there are too few to tell.
-	Within float64
+
+	// What the sum of the main value, without rows that stand apart, may be off by.
+	Events uint64  // that it is made of
+	Drawn  float64 // its variance, if one of so many events is drawn
+	Cut    float64 // likewise, of what the ends of a window cut
+	Chosen float64 // half of the 95 % interval, by the choice of slices; +Inf: there are too few to tell
+	Bias   float64 // at most, in either direction and the same in all windows: of losses, and of what probes slow down
+}
+
+// Add adds the coverage of another window, or of another part of the same events.
+func (c *Coverage) Add(o *Coverage) {
+	c.Time += o.Time
+	c.Observed += o.Observed
+	c.Slices += o.Slices
+	c.Lost = max(c.Lost, o.Lost)
+	c.Events += o.Events
+	c.Drawn += o.Drawn
+	c.Cut += o.Cut
+	c.Chosen = math.Hypot(c.Chosen, o.Chosen) // windows vary independently
+	c.Bias += o.Bias
+}
+
+// Within is half of the 95 % interval of the sum. +Inf: there are too few slices to tell; 0: it is exact.
+func (c *Coverage) Within() float64 {
+	const normal95 = 1.96
+	drawn := 0.0
+	if c.Drawn > 0 {
+		drawn = studentT(max(int(c.Events)-1, 1)) * math.Sqrt(c.Drawn)
+	}
+	return math.Hypot(c.Chosen, math.Hypot(drawn, normal95*math.Sqrt(c.Cut))) + c.Bias
 }
 
 // Partial says that part of the time was not observed. Some hundredths of a second in which probes came and went are none.

@@ -101,20 +101,24 @@ func (s *eventSet) add(e *event) (fresh bool) {
 
 // observe notes an event in the sums of its plan.
 func (r *rawEvents) observe(e *event) {
-	if e.kind.Apart(&e.labels) {
-		return
-	}
 	cover := e.part.cover
 	s := r.sums[cover]
 	if s == nil {
 		s = &mainSums{rates: map[uint64]float64{}}
 		r.sums[cover] = s
 	}
+	if e.kind.Apart(&e.labels) {
+		return
+	}
 	value := e.sums.values[e.kind.Main()]
 	s.events += e.sums.events
 	// An event that is drawn with the chance p adds (1-p) value² to the variance, estimated (Horvitz and Thompson, 1952).
 	// Of n equal ones that are drawn together it is (1-p) (n value)²: the last of them adds n² - (n-1)².
-	s.variance += value * value * (1 - 1/float64(max(e.every, 1))) * float64(2*e.nth+1)
+	missed := 1 - 1/float64(max(e.every, 1))
+	if e.kind == Cycles {
+		missed = 1 // counters run over at any process's cost
+	}
+	s.variance += value * value * missed * float64(2*e.nth+1)
 	if _, known := s.rates[e.part.slice]; e.part.slice != 0 && (known || len(s.rates) < maxEventSlices) {
 		s.rates[e.part.slice] += e.part.rate(value)
 	}

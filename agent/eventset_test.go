@@ -204,12 +204,12 @@ func TestInterval(t *testing.T) {
 		for range windows {
 			var s eventSet
 			truth := c.window(&s)
-			e := s.profile(newProcess(proc.Identity{PID: 1}, true), &coveredParts{lost: c.lost})[0]
+			e := s.profile(newProcess(proc.Identity{PID: 1}, true), &coveredParts{lost: c.lost, lostEvents: uint64(4 * c.lost * 1000 / every)})[0]
 			sum := e.total()
-			if math.Abs(sum-truth) <= e.Coverage.Within {
+			if math.Abs(sum-truth) <= e.Coverage.Within() {
 				held++
 			}
-			wide += e.Coverage.Within / truth / windows
+			wide += e.Coverage.Within() / truth / windows
 		}
 		t.Logf("%s: ±%.1f %%, holds %.1f %%", c.name, 100*wide, 100*float64(held)/windows)
 		// Four standard errors of a share of 0.95 are 0.02; the normal approximation of skewed sums takes one point more.

@@ -39,16 +39,27 @@ func (e *eventProbes) turn(now time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.now = now
+	before, ended := monotonic(), false
+	for _, p := range e.plans {
+		if d := &p.duty; !d.always() && d.on {
+			e.watchSlice(p, now)
+			ended = ended || !d.on
+		}
+	}
+	if ended { // which takes a while
+		now += monotonic() - before
+	}
 	for _, p := range e.plans {
 		switch d := &p.duty; {
-		case d.always():
-		case d.on:
-			e.watchSlice(p, now)
+		case d.always() || d.on:
 		case d.over(now):
 			e.nextCycle(p, now)
+			if p.duty.always() {
+				return
+			}
 		case !d.done && now >= d.from:
 			e.beginSlice(p, now)
-			return // attaching took a while: what else is to be done has its own time, at the next tick
+			return // attaching took a while, too: what else is to begin has its own time, at the next tick
 		}
 	}
 }

@@ -141,7 +141,10 @@ func (x *exactCount) stop() (_ *exact.Recording, _ *process, note string, err er
 	if r == nil {
 		return nil, nil, "", errors.New("no JVM was attached whose calls could be counted: it ended before, or is no JVM that can be attached (vmprof-agent doctor lists those)")
 	}
-	middle := halves.End()
+	var middle *exact.Snapshot
+	if halves != nil {
+		middle = halves.End()
+	}
 	if err := r.Stop(); err != nil {
 		return nil, nil, "", fmt.Errorf("end counting: %w", err)
 	}

@@ -67,6 +67,15 @@ func (i Interval) Factor() float64 {
 	return math.Sqrt(i.High / i.Low)
 }
 
+// FactorOf is by how much the true number may be lower or higher than n, which is in the interval, at least 1. Of the interval's
+// low end it is the Factor: there is nothing below.
+func (i Interval) FactorOf(n float64) float64 {
+	if n <= i.Low || !(i.Low > 0) {
+		return i.Factor()
+	}
+	return max(i.High/n, n/i.Low, 1)
+}
+
 // A Site is where in its caller a call stands. Unknown fields are 0 and -1.
 type Site struct {
 	Line   int32 // in the caller's source file, 0 if unknown

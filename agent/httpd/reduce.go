@@ -161,11 +161,7 @@ func (r *reduction) addEvents(p *reducedProcess, e *agent.Events) {
 		if p.covered == nil {
 			p.covered = new(agent.Coverage)
 		}
-		p.covered.Lost = max(p.covered.Lost, c.Lost)
-		p.covered.Time += c.Time
-		p.covered.Observed += c.Observed
-		p.covered.Slices += c.Slices
-		p.covered.Within = math.Hypot(p.covered.Within, c.Within)
+		p.covered.Add(c)
 	}
 	contexts := make(map[cct.NodeID]cct.NodeID)
 	shown := r.kind.shown

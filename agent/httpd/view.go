@@ -53,8 +53,7 @@ func (v *view) eventAmount(of agent.EventKind, proc *agent.Process) (sum float64
 func (v *view) cover(all *agent.Coverage, proc *agent.Process) {
 	for _, e := range proc.Events {
 		if v.events && e.Kind == v.kind && e.Coverage != nil {
-			all.Time += e.Coverage.Time
-			all.Observed += e.Coverage.Observed
+			all.Add(e.Coverage)
 		}
 	}
 }

@@ -18,7 +18,6 @@ var basisMarks = [...]struct {
 	{calls.Counted, "every call"},
 	{calls.Estimated, "from the time in callees and the guest's own counters"},
 	{calls.Inferred, "compiled away, follows from what was compiled"},
-	{calls.Unmeasured, "seen in stacks or in code, how often is not known"},
 }
 
 // basisOf reads a label; it is empty for one that is not known.

@@ -46,11 +46,7 @@ func (c *coverages) add(proc *agent.Process, e *agent.Events) {
 		all = &covered{comm: proc.Comm, pid: proc.PID}
 		c.of[proc.PID], c.order = all, append(c.order, all)
 	}
-	all.Time += e.Coverage.Time
-	all.Observed += e.Coverage.Observed
-	all.Slices += e.Coverage.Slices
-	all.Within = math.Hypot(all.Within, e.Coverage.Within) // windows vary independently
-	all.Lost = max(all.Lost, e.Coverage.Lost)
+	all.Add(e.Coverage)
 	for i := range e.Rows {
 		if row := &e.Rows[i]; !e.Kind.Apart(&row.EventLabels) {
 			all.sum += row.Values[e.Kind.Main()]
@@ -61,9 +57,12 @@ func (c *coverages) add(proc *agent.Process, e *agent.Events) {
 // lines are the comments, one for each process.
 func (c *coverages) lines() (list []string) {
 	for _, p := range c.order {
+		if p.sum == 0 && !p.Partial() {
+			continue // there is nothing but rows that stand apart
+		}
 		within := "unknown"
-		if !math.IsInf(p.Within, 1) {
-			within = strconv.FormatFloat(p.Within, 'f', 0, 64)
+		if half := p.Within(); !math.IsInf(half, 1) {
+			within = strconv.FormatFloat(math.Ceil(half), 'f', 0, 64)
 		}
 		line := fmt.Sprintf("%s (pid %d): ", printable(p.comm), p.pid)
 		if p.Partial() {

@@ -15,7 +15,7 @@ import (
 func TestPartlyObserved(t *testing.T) {
 	observed := func(of time.Duration, slices int, within float64) *agent.Profile {
 		p := only(agent.Allocations) // 10 MiB of 151 events
-		p.Processes[1].Events[0].Coverage = &agent.Coverage{Time: 10 * time.Second, Observed: of, Slices: slices, Within: within}
+		p.Processes[1].Events[0].Coverage = &agent.Coverage{Time: 10 * time.Second, Observed: of, Slices: slices, Chosen: within}
 		return p
 	}
 	lossy := observed(10*time.Second, 0, 1<<20)

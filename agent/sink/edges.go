@@ -37,6 +37,9 @@ func Edges(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 		for edge := range e.graph.Edges() {
 			writer.sites.add(edge.Caller, edge.Site)
 		}
+		for edge := range e.unmeasured {
+			writer.sites.add(edge.Caller, edge.Site)
+		}
 		writer.edges()
 		writer.callSites()
 	}
@@ -68,12 +71,7 @@ func (w *edgeWriter) edges() {
 	fmt.Fprint(w.out, "  caller:line -> callee\n")
 	for _, e := range shown {
 		line := fmt.Sprintf("%6.1f%% %*s", w.share(e.Weight), count, w.number(e.Weight))
-		if w.isUnmeasured(e.Edge) {
-			line = fmt.Sprintf("%7s %*s", "-", count, "-")
-		}
 		switch within := w.within[e.Edge]; {
-		case w.isUnmeasured(e.Edge):
-			line += fmt.Sprintf(" %*s", between, "unknown")
 		case within.High > within.Low:
 			line += fmt.Sprintf(" %*s", between, threeDigits(within.Low)+"-"+threeDigits(within.High))
 		case w.estimated:
@@ -93,11 +91,30 @@ func (w *edgeWriter) edges() {
 		}
 		fmt.Fprintf(w.out, "%6.1f%% %*s  %s\n", w.share(sum), count, w.number(sum), plural(len(rest), "more edge"))
 	}
+	w.onlySeenEdges(w.opts.N - len(shown))
 	if used != 0 {
 		writeFolded(w.out, "marks: "+used.legend(), w.opts.Width)
 	}
 	if n := w.graph.Overflow(); n > 0 {
 		fmt.Fprintf(w.out, "too many edges: %.0f calls are left out\n", n)
+	}
+}
+
+// onlySeenEdges lists edges that stacks or code have, and of which nothing says how often they are called: n at most, 0 or less for
+// their number alone, unless all are asked for.
+func (w *edgeWriter) onlySeenEdges(n int) {
+	list := w.onlySeen()
+	if len(list) == 0 {
+		return
+	}
+	if w.opts.N == 0 {
+		n = len(list)
+	}
+	n = min(max(n, 0), len(list))
+	fmt.Fprintf(w.out, "seen in stacks or in code, how often is not known: %s\n", plural(len(list), "edge"))
+	for _, e := range list[:n] {
+		const indent = "  "
+		fmt.Fprint(w.out, indent, arrowed(e.Caller+w.sites.suffix(e.Caller, e.Site), e.Callee, room(w.opts.Width, len(indent))), "\n")
 	}
 }
 

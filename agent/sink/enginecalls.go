@@ -28,6 +28,8 @@ type engineCalls struct {
 	bases     map[nameEdge]bases
 	within    map[nameEdge]calls.Interval
 	estimated bool // some of the numbers are
+	// unmeasured are edges of which some calls, or all, are in no number.
+	unmeasured map[nameEdge]bool
 }
 
 // callsByEngine returns the calls in a stored profile, by the name of the engine.
@@ -40,7 +42,7 @@ func callsByEngine(p *profile.Profile) ([]*engineCalls, error) {
 	for _, c := range stored {
 		i, known := slices.BinarySearchFunc(all, c.Engine, func(e *engineCalls, name string) int { return strings.Compare(e.engine, name) })
 		if !known {
-			all = slices.Insert(all, i, &engineCalls{engine: c.Engine, graph: new(nameGraph), bases: make(map[nameEdge]bases), within: make(map[nameEdge]calls.Interval)})
+			all = slices.Insert(all, i, &engineCalls{engine: c.Engine, graph: new(nameGraph), bases: make(map[nameEdge]bases), within: make(map[nameEdge]calls.Interval), unmeasured: make(map[nameEdge]bool)})
 		}
 		all[i].add(c)
 	}
@@ -49,19 +51,25 @@ func callsByEngine(p *profile.Profile) ([]*engineCalls, error) {
 
 func (e *engineCalls) add(c *StoredCalls) {
 	basis := basisOf(c.Basis)
-	named := cct.MapGraph(c.Graph, func(edge CallEdge) nameEdge {
-		named := nameEdge{Caller: edge.Caller.Name, Site: edge.Site, Callee: edge.Callee.Name}
-		e.bases[named] |= basis
-		return named
-	})
-	e.graph.Merge(named)
+	named := func(edge CallEdge) nameEdge {
+		return nameEdge{Caller: edge.Caller.Name, Site: edge.Site, Callee: edge.Callee.Name}
+	}
+	if c.Basis == calls.Unmeasured.String() {
+		for edge := range c.Graph.Edges() {
+			e.unmeasured[named(edge)] = true
+		}
+		return
+	}
+	e.graph.Merge(cct.MapGraph(c.Graph, func(edge CallEdge) nameEdge {
+		e.bases[named(edge)] |= basis
+		return named(edge)
+	}))
 	for edge, weight := range c.Graph.Edges() {
-		named := nameEdge{Caller: edge.Caller.Name, Site: edge.Site, Callee: edge.Callee.Name}
 		within, ok := c.Intervals[edge]
 		if !ok {
 			within = calls.Interval{Low: weight, High: weight}
 		}
-		e.within[named] = e.within[named].Add(within)
+		e.within[named(edge)] = e.within[named(edge)].Add(within)
 		e.estimated = e.estimated || ok
 	}
 }
@@ -74,23 +82,23 @@ func (e *engineCalls) number(calls float64) string {
 	return threeDigits(calls)
 }
 
-// isUnmeasured says that next to nothing is known of how often an edge is called.
-func (e *engineCalls) isUnmeasured(edge nameEdge) bool {
-	return e.bases[edge] == basisOf(calls.Unmeasured.String())
-}
-
 // hottest are the edges, those first of which most calls are certain.
 func (e *engineCalls) hottest() []cct.WeightedEdge[string, calls.Site] {
 	list := e.graph.Hottest(compareNameEdges)
 	slices.SortStableFunc(list, func(a, b cct.WeightedEdge[string, calls.Site]) int {
-		if x, y := e.isUnmeasured(a.Edge), e.isUnmeasured(b.Edge); x != y {
-			if x {
-				return 1
-			}
-			return -1
-		}
 		return cmp.Compare(e.within[b.Edge].Low, e.within[a.Edge].Low)
 	})
+	return list
+}
+
+// onlySeen are the edges of which no call was measured, in their order.
+func (e *engineCalls) onlySeen() (list []nameEdge) {
+	for edge := range e.unmeasured {
+		if e.graph.Weight(edge) == 0 {
+			list = append(list, edge)
+		}
+	}
+	slices.SortFunc(list, compareNameEdges)
 	return list
 }
 

@@ -42,7 +42,7 @@ func (b *pprofBuilder) calls(proc *agent.Process, c *agent.Calls) error {
 		sampleNumbers := numbers
 		if within, ok := c.Intervals[e.Edge]; ok {
 			sampleNumbers = maps.Clone(numbers)
-			sampleNumbers[labelFactor] = []int64{roundedFactor(within.Factor())}
+			sampleNumbers[labelFactor] = []int64{roundedFactor(within.FactorOf(c.Graph.Weight(e.Edge)))}
 		}
 		b.profile.Sample = append(b.profile.Sample, &profile.Sample{
 			Location: []*profile.Location{

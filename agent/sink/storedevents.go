@@ -109,8 +109,7 @@ func (e *storedEvents) those(keep func(*profile.Sample) bool) iter.Seq2[*profile
 				t.values[i] = float64(sample.Value[column])
 				some = some || t.values[i] != 0
 			}
-			if !counted(sample) {
-				main := t.values[e.kind.Main()]
+			if main := t.values[e.kind.Main()]; main != 0 && !counted(sample) { // effect may be infinite
 				t.variance = e.effect * main * main / max(t.events, 1)
 			}
 			if some && !yield(sample, t) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
@@ -55,7 +54,10 @@ func (b bench) exactOf(ctx context.Context, program string, iterations int) (c e
 		return c, err
 	}
 	defer guest.Close()
-	if c.flags, err = fastest(guest, iterations); err != nil {
+	if _, err := guest.Run(iterations); err != nil { // until it is compiled
+		return c, err
+	}
+	if c.flags, err = each(guest, iterations); err != nil {
 		return c, err
 	}
 	for mode, cost := range map[string]*time.Duration{"contexts": &c.contexts, "edges": &c.edges} {
@@ -64,7 +66,7 @@ func (b bench) exactOf(ctx context.Context, program string, iterations int) (c e
 			return c, err
 		}
 		if err = run.WaitAttached(); err == nil {
-			*cost, err = fastest(guest, 1)
+			*cost, err = each(guest, 1)
 		}
 		if _, stopped := run.Stop(); cmp.Or(err, stopped) != nil {
 			return c, cmp.Or(err, stopped)
@@ -83,16 +85,23 @@ func (b bench) plainly(ctx context.Context, program string, iterations int) (tim
 	if _, err := guest.Run(10 * iterations); err != nil { // until it is compiled
 		return 0, err
 	}
-	return fastest(guest, iterations)
+	return each(guest, 10*iterations)
 }
 
-// fastest is the CPU time of the fastest of some iterations.
-func fastest(guest *suite.Guest, iterations int) (time.Duration, error) {
+// each is the CPU time of an iteration, on average: one alone may take less than the clock's resolution.
+func each(guest *suite.Guest, iterations int) (time.Duration, error) {
 	ran, err := guest.Run(iterations)
 	if err != nil {
 		return 0, err
 	}
-	return slices.MinFunc(ran, func(a, b suite.Iteration) int { return cmp.Compare(a.CPU, b.CPU) }).CPU, nil
+	var sum time.Duration
+	for _, i := range ran {
+		sum += i.CPU
+	}
+	if sum == 0 {
+		return 0, fmt.Errorf("%d iterations took no CPU time", iterations)
+	}
+	return sum / time.Duration(iterations), nil
 }
 
 func exactTable(costs []exactCost) report.Table {

@@ -36,6 +36,7 @@ func Estimate(in *Input, options Options) *Result {
 		}
 		newExpansion(in, frequencies, n, r, depth, calls).expand()
 	}
+	in.useCounters(n, calls, options.Logical)
 	r.Calls = calls.sorted()
 	return r
 }

@@ -41,6 +41,8 @@ type Profile struct {
 	Sites       []Site // with distinct BCIs
 	// Rate is by how much Invocations grew a second during the window. 0 if that is not known.
 	Rate float64
+	// Known says that Rate and those of Sites are known, also if they are 0.
+	Known bool
 }
 
 // A Site is a call in a method's bytecode.
@@ -50,6 +52,8 @@ type Site struct {
 	// Targets are the methods that were called, with their parts of Count. If always the same method is called, it is
 	// the only one and has all of Count. What the VM did not tell apart is missing from the sum.
 	Targets []Target
+	// Rate is by how much Count grew a second during the window, if the Profile says that this is known.
+	Rate float64
 }
 
 // A Target is one of the methods that a Site calls.
@@ -77,6 +81,8 @@ type Code struct {
 	Loop bool
 	// Replaced is for code that new calls do not enter any more.
 	Replaced bool
+	// CountsCalls is for code that counts what it calls, also in what was inlined into it, and not only how often it is entered.
+	CountsCalls bool
 	// Copies are what was compiled into the code. The first one is Method itself; a copy comes after its parent. May be
 	// empty for codes that nothing can be inlined into.
 	Copies []Copy

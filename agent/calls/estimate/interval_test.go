@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
@@ -31,7 +32,7 @@ func TestIntervals(t *testing.T) {
 		{"wrong profiles", 10, simulated{codes: 300, seconds: 10, polluted: 1, shift: 1.5}, 0.94, 100},
 	} {
 		held, all := map[Evidence]int{}, map[Evidence]int{}
-		calls, heldCalls := 0, 0
+		made, heldCalls := 0, 0
 		var factors []float64
 		for seed := range uint64(guests) {
 			c.seed = seed
@@ -54,7 +55,7 @@ func TestIntervals(t *testing.T) {
 				high.Add(e, call.High)
 			}
 			for e, n := range high.Edges() {
-				calls++
+				made++
 				if w := truth.Weight(e); w >= low.Weight(e) && w <= n {
 					heldCalls++
 				}
@@ -67,10 +68,10 @@ func TestIntervals(t *testing.T) {
 				t.Logf("%s: rates by %v: %d of %d held", c.name, e, held[e], all[e])
 			}
 		}
-		share := float64(heldCalls) / float64(calls)
-		t.Logf("%s: %.1f %% of %d calls held, median factor %.2f", c.name, 100*share, calls, median)
+		share := float64(heldCalls) / float64(made)
+		t.Logf("%s: %.1f %% of %d calls held, median factor %.2f", c.name, 100*share, made, median)
 		if share < c.held {
-			t.Errorf("%s: only %.1f %% of %d calls held", c.name, 100*share, calls)
+			t.Errorf("%s: only %.1f %% of %d calls held", c.name, 100*share, made)
 		}
 		if median > c.narrowed {
 			t.Errorf("%s: median factor %.2f, want at most %v", c.name, median, c.narrowed)
@@ -93,5 +94,55 @@ func TestIdleGuest(t *testing.T) {
 	}
 	if b, i := factor(busy.Rates[0].Variance), factor(idle.Rates[0].Variance); !(b < 30) || !(i > 30) {
 		t.Errorf("factors of intervals: busy %.3g, idle %.3g", b, i)
+	}
+}
+
+// Where all code of a method counts its calls, the counts are taken, whatever time says; and not where some code does not.
+func TestUseCounters(t *testing.T) {
+	const caller, callee, other = 0, 1, 2
+	input := func(codes ...Code) *Input {
+		return &Input{
+			Duration: 10, CPU: 10, Period: 1. / 400,
+			Methods: []Profile{
+				{Invocations: 1000, Rate: 100, Known: true, Sites: []Site{
+					{BCI: 3, Count: 4000, Rate: 400, Targets: []Target{{callee, 4000}}},
+					{BCI: 7, Count: 3000, Rate: 0, Targets: []Target{{other, 3000}}}, // of an earlier phase
+				}}, {}, {},
+			},
+			Codes: append([]Code{
+				{Method: callee, Copies: []Copy{{Method: callee, Parent: -1, BCI: -1}}},
+				{Method: other, Copies: []Copy{{Method: other, Parent: -1, BCI: -1}}},
+			}, codes...),
+			Edges: []Edge{
+				{Caller: 2, Site: []Place{{caller, 3}}, Callee: 0, Samples: 50, AtEdge: 10},
+				{Caller: 2, Site: []Place{{caller, 7}}, Callee: 1, Samples: 50, AtEdge: 10},
+				{Caller: VM, Callee: CodeID(1 + len(codes)), Samples: 1000},
+			},
+		}
+	}
+	found := func(in *Input) map[MethodID]Call {
+		all := map[MethodID]Call{}
+		for _, c := range Estimate(in, Options{Logical: true}).Calls {
+			if c.Caller.Method == caller {
+				all[c.Callee] = c
+			}
+		}
+		return all
+	}
+	alone := []Copy{{Method: caller, Parent: -1, BCI: -1, Calls: []int32{3, 7}}}
+	counting := Code{Method: caller, Tier: Profiling, CountsCalls: true, Copies: alone}
+	got := found(input(counting))
+	if c := got[callee]; len(got) != 1 || math.Abs(c.Rate-400) > 1e-6 || c.Basis != calls.Counted || !(c.High < 500) {
+		t.Errorf("code that counts: %+v", got)
+	}
+	if got := found(input(Code{Method: caller, Copies: alone}, counting)); got[callee].Basis == calls.Counted || got[other].Rate == 0 {
+		t.Errorf("beside code that does not: %+v", got)
+	}
+	inlined := counting
+	inlined.Copies = append(slices.Clone(alone), Copy{Method: callee, Parent: 0, BCI: 3})
+	in := input(inlined)
+	in.Edges = in.Edges[1:]
+	if c := found(in)[callee]; math.Abs(c.Rate-400) > 1e-6 || c.Basis != calls.Inferred {
+		t.Errorf("inlined in code that counts: %+v", c)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 )
 
 // calledMethods is how often methods were called in a window as one engine tells it, by callee and by basis.
@@ -12,8 +13,8 @@ func calledMethods(p *agent.Profile, engine string) usage {
 	labels := make(map[string]string)
 	for _, proc := range p.Processes {
 		for _, c := range proc.Calls {
-			if c.Engine != engine {
-				continue
+			if c.Engine != engine || c.Basis == calls.Unmeasured {
+				continue // a least number in one window is an estimate in the next: a sum of both says nothing
 			}
 			runtime := runtimeLabel(proc.Runtime)
 			weights := make(map[method]float64)

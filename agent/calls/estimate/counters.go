@@ -1,0 +1,138 @@
+package estimate
+
+import "github.com/vmprof-agent/vmprof-agent/agent/calls"
+
+// counterVariance is that of the logarithm of what the VM counted itself: its counters are read some moments after the
+// window's beginning, and threads that count at once overwrite each other's counts.
+const counterVariance = 0.0025
+
+// leastCounting is the share of the samples that must be in code that counts its calls. In a guest that is mostly in other code
+// counts are as true; but then rates of that other code are too high or too low together, by a factor of some (scaleVariance),
+// and beside true ones the shares of all would be further from the truth.
+const leastCounting = 0.5
+
+// mostlyCounts says that most of the time was spent in code that counts its calls.
+func (in *Input) mostlyCounts(n *network) bool {
+	counting, all := 0., 0.
+	for c := range in.Codes {
+		if code := &in.Codes[c]; code.Tier != Native {
+			all += n.spent[c].samples
+			if code.CountsCalls || code.Tier == Interpreted {
+				counting += n.spent[c].samples
+			}
+		}
+	}
+	return all > 0 && counting >= leastCounting*all
+}
+
+// useCounters has calls be what the VM counted in the window, where it counted all of them: of methods that were executed by
+// nothing but the interpreter and code that counts calls. That is most code of a program, though not the hottest.
+func (in *Input) useCounters(n *network, to callSet, logical bool) {
+	if !in.mostlyCounts(n) {
+		return
+	}
+	counts, sites := in.counting(n)
+	for m := range in.Methods {
+		p := &in.Methods[m]
+		if !p.Known || counts[m] <= 0 {
+			continue
+		}
+		for i := range p.Sites {
+			s := &p.Sites[i]
+			if !sensible(s.Rate) || !sensible(s.Count) {
+				continue
+			}
+			sum := 0.
+			for _, t := range s.Targets {
+				sum += t.Count
+			}
+			for _, t := range s.Targets {
+				rate := 0.
+				if all := max(sum, s.Count); t.Count > 0 && all > 0 {
+					rate = s.Rate * t.Count / all
+				}
+				at := Place{MethodID(m), s.BCI}
+				to.count(at, t.Method, rate, sites[edgeAt{at, t.Method}].inlined > 0, sites[edgeAt{at, NoMethod}].made > 0, logical)
+			}
+		}
+	}
+}
+
+// An edgeAt is a call of a method at a place; of NoMethod, whatever is called there.
+type edgeAt struct {
+	at     Place
+	callee MethodID
+}
+
+// A countedSite is in how many codes that count a call was inlined, or is made.
+type countedSite struct{ inlined, made int }
+
+// counting says by method in how many codes that count it is, or -1 if it is in one that does not, and what became of its calls
+// in those that count.
+func (in *Input) counting(n *network) (counts []int, sites map[edgeAt]countedSite) {
+	counts, sites = make([]int, len(in.Methods)), map[edgeAt]countedSite{}
+	note := func(m MethodID, all bool) {
+		switch {
+		case !in.knowsMethod(m) || counts[m] < 0:
+		case all:
+			counts[m]++
+		default:
+			counts[m] = -1
+		}
+	}
+	for c := range in.Codes {
+		code := &in.Codes[c]
+		if !in.has(CodeID(c)) || code.Replaced && n.spent[c].samples == 0 {
+			continue
+		}
+		all := code.CountsCalls || code.Tier == Interpreted
+		if len(code.Copies) == 0 {
+			note(code.Method, all)
+		}
+		for _, copied := range code.Copies {
+			note(copied.Method, all)
+			if p := copied.Parent; all && p >= 0 && int(p) < len(code.Copies) {
+				at := edgeAt{Place{code.Copies[p].Method, copied.BCI}, copied.Method}
+				s := sites[at]
+				s.inlined++
+				sites[at] = s
+			}
+			for _, bci := range copied.Calls {
+				at := edgeAt{Place{copied.Method, bci}, NoMethod}
+				s := sites[at]
+				s.made++
+				sites[at] = s
+			}
+		}
+	}
+	return counts, sites
+}
+
+// count sets how often a call is made, where that was counted: what is known is scaled, so that the parts stay that are made
+// and that were inlined. Where nothing is known it is as code has it; an intrinsic is no call that is made.
+func (s callSet) count(at Place, callee MethodID, rate float64, inlined, made, logical bool) {
+	if !logical && inlined {
+		return // the counts are of both
+	}
+	parts, known := map[calls.Basis]float64{}, 0.
+	for _, basis := range []calls.Basis{calls.Counted, calls.Estimated, calls.Inferred} {
+		key := callKey{at, callee, basis}
+		parts[basis] = s[key].rate
+		known += s[key].rate
+		delete(s, key)
+	}
+	if !inlined { // what is made is counted
+		parts[calls.Counted] += parts[calls.Estimated]
+		parts[calls.Estimated] = 0
+	}
+	switch {
+	case known > 0:
+		for basis, part := range parts {
+			s.add(at, callee, part/known*rate, counterVariance, basis)
+		}
+	case made && !inlined:
+		s.add(at, callee, rate, counterVariance, calls.Counted)
+	case logical:
+		s.add(at, callee, rate, counterVariance, calls.Inferred)
+	}
+}
