@@ -2,7 +2,7 @@
 // the complete calling context tree of each thread, as Moret, Binder and Villazón define completeness ("CCCP: Complete
 // Calling Context Profiling in Virtual Execution Environments", PEPM 2009, section 3). Native methods have nodes,
 // what native code calls back stands under its caller, and exceptions end the contexts that they leave. It is ground
-// truth, not for production: the flag alone makes programs ten times slower, counting a hundred times and more.
+// truth, not for production: the flag alone makes programs ten times slower or more, counting more than a thousand times.
 //
 //	err := exact.Check(vm)                         // the flag, or what to do about it
 //	sites, err := exact.FindSites(elf, lib)        // in libjvm
