@@ -202,7 +202,7 @@ func FuzzHandleObservation(f *testing.F) {
 		}
 		for p, s := range w.events {
 			p.mu.Lock()
-			for _, e := range s.profile(p, nil) {
+			for _, e := range s.profile(p, &coveredParts{}) {
 				for _, row := range e.Rows {
 					if row.Events == 0 && row.Values == [MaxEventValues]float64{} && e.Kind != Values {
 						t.Errorf("a row of nothing: %+v", row)

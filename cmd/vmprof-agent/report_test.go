@@ -113,10 +113,10 @@ func TestReportEvents(t *testing.T) {
 		tree string
 	}{
 		"allocs":     {agent.Allocations, "Allocations: 5.7MB (±35.8%), 6000000 objects, from 30 events", "5.7MB allocated"},
-		"locks":      {agent.Locks, "Locks: 6.00ms of delay in 6000000 contentions", "6.00ms delay"},
+		"locks":      {agent.Locks, "Locks: 6.00ms (±35.8%) of delay in 6000000 contentions", "6.00ms delay"},
 		"values":     {agent.Values, "6000000 executions, mean 1", "6000000 executions"},
 		"safepoints": {agent.Pauses, "java (pid 1): stopped for 6.00ms in 6000000 pauses", "6.00ms stopped"},
-		"faults":     {agent.Faults, "Page faults: 6000000 first touches", "6000000 faults"},
+		"faults":     {agent.Faults, "Page faults: 6000000 (±35.8%) first touches", "6000000 faults"},
 		"cpi":        {agent.Cycles, "6000000 cycles, 6000000 instructions, CPI 1.00", "6000000 cycles"},
 	} {
 		path := storedEvents(t, test.kind)
