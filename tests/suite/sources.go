@@ -24,6 +24,16 @@ const sourceTree = "java.base/java/util/"
 // sourceBytes bounds what is unpacked; the tree has 12 MB.
 const sourceBytes = 64 << 20
 
+// Sources returns a directory with java.base/java/util of the JDK's sources, which programs that read Java have as their input.
+// It must not be changed.
+func Sources(ctx context.Context, jdk jvm.JDK) (string, error) {
+	cache, err := jvm.CacheDir()
+	if err != nil {
+		return "", err
+	}
+	return jdkSources(ctx, jdk, cache)
+}
+
 // jdkSources returns a directory with java.base/java/util of the JDK's sources, kept in cache between runs.
 //
 // They come from the JDK's own src.zip. Where the JDK was installed without, the package is downloaded and unpacked,

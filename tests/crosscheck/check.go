@@ -1,0 +1,241 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/tests/events"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	"github.com/vmprof-agent/vmprof-agent/tests/report"
+	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
+)
+
+// A result is a number of a profile beside what the kernel or the JVM says.
+type result struct {
+	program, what, source string
+	unit                  string
+	truth, recorded       float64
+	within                float64 // half of the interval that the profile states, or that sampling allows; +Inf: unknown
+	tolerance             float64 // of the truth itself
+	compared              bool    // what the source says is no truth: the number is for comparison
+}
+
+// agrees says that the truth is within the profile's own interval, as far as it is known.
+func (r result) agrees() bool {
+	return r.compared || math.Abs(r.recorded-r.truth) <= r.within+r.tolerance
+}
+
+func (r result) verdict() string {
+	if r.compared {
+		return "-"
+	}
+	return report.Verdict(r.agrees())
+}
+
+func (r result) String() string {
+	return fmt.Sprintf("%s: %s: %s %s, recorded %s ± %s (truth ± %s): %s", r.program, r.what, r.number(r.truth), r.unit, r.number(r.recorded),
+		r.number(r.within), r.number(r.tolerance), r.verdict())
+}
+
+func (r result) number(v float64) string {
+	switch {
+	case math.IsInf(v, 0):
+		return "unknown"
+	case v >= 1000:
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+func tabulate(results []result) report.Table {
+	table := report.Table{Header: []string{"program", "what", "by", "it says", "recorded", "interval", ""}}
+	for _, r := range results {
+		table.Add(r.program, r.what, r.source, r.number(r.truth)+" "+r.unit, r.number(r.recorded)+" "+r.unit, "±"+r.number(r.within), r.verdict())
+	}
+	return table
+}
+
+// runTimeout bounds a program's run.
+const runTimeout = 3 * time.Minute
+
+// kinds are what is recorded: all kinds at once, with the default budget.
+const kinds = "cpu,alloc,lock,safepoint,page-faults"
+
+// check records a program's run and compares.
+func check(ctx context.Context, recorder profiler.Agent, jdk jvm.JDK, p program) ([]result, error) {
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "vmprof-crosscheck-"+strings.ToLower(p.name)+"-")
+	if err != nil {
+		return nil, fmt.Errorf("create a directory: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	ready, err := p.prepare(ctx, jdk, dir)
+	if err != nil {
+		return nil, err
+	}
+	t, recording, err := record(ctx, recorder, ready.command(jdk, logFlags(dir)...), p.found)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.readLogs(ctx, jdk, dir); err != nil {
+		return nil, err
+	}
+	return compare(p, t, recording)
+}
+
+// record runs the program from beginning to end beside the recorder. With anyStatus the program may end with any.
+func record(ctx context.Context, recorder profiler.Agent, line []string, anyStatus bool) (t truth, r *profiler.Recording, err error) {
+	guest := exec.CommandContext(ctx, line[0], line[1:]...)
+	var output bytes.Buffer
+	guest.Stdout, guest.Stderr = &output, &output
+	begin, err := guest.StdinPipe()
+	if err != nil {
+		return t, nil, err
+	}
+	if err := guest.Start(); err != nil {
+		return t, nil, fmt.Errorf("start the program: %w", err)
+	}
+	run, err := recorder.Start(ctx, profiler.Options{PID: guest.Process.Pid, Extra: []string{"-e", kinds}})
+	if err == nil {
+		err = run.Run.WaitSampling()
+	}
+	_, started := io.WriteString(begin, "go\n")
+	err = cmp.Or(err, started)
+	if err != nil {
+		cancelled := guest.Process.Kill()
+		return t, nil, errors.Join(err, cancelled, guest.Wait())
+	}
+	ended := guest.Wait()
+	recording, err := run.Finish()
+	if ended != nil && !(anyStatus && guest.ProcessState.Exited()) {
+		return t, nil, fmt.Errorf("the program: %w\n%s", ended, output.String())
+	}
+	if err != nil {
+		return t, nil, err
+	}
+	if err := recording.Stats.CheckIdentities(); err != nil {
+		return t, nil, err
+	}
+	usage := guest.ProcessState.SysUsage().(*syscall.Rusage)
+	t.cpu = guest.ProcessState.UserTime() + guest.ProcessState.SystemTime()
+	t.faults = int64(usage.Minflt) + int64(usage.Majflt)
+	return t, recording, nil
+}
+
+const (
+	// cpuOutside is what the kernel counts of a process besides: its start, and its end after its last sample.
+	cpuOutside = 50 * time.Millisecond
+	// unusedBuffers is the share of the heap's growth that is ends of threads' buffers (TLABWasteTargetPercent, with
+	// its fill at collections): the collector counts them as used, and no object is in them.
+	unusedBuffers = 0.02
+	// normal95 is half of the 95 % interval of a normal distribution, in standard deviations.
+	normal95 = 1.96
+)
+
+// compare holds a recording against the truth.
+func compare(p program, t truth, r *profiler.Recording) (list []result, err error) {
+	cpu, err := cpuTime(r.Kinds["cpu"])
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, result{program: p.name, what: "CPU time", source: "the kernel (rusage)", unit: "s", truth: t.cpu.Seconds(),
+		recorded: cpu.sum, within: normal95 * cpu.deviation, tolerance: cpuOutside.Seconds()})
+	total := func(kind agent.EventKind, what, source, unit string, scale, truth, tolerance float64) error {
+		p0 := r.Kinds[kind.String()]
+		if p0 == nil {
+			return fmt.Errorf("nothing was recorded of %v\n%s", kind, r.Output)
+		}
+		sum, err := sink.TotalOf(p0, kind)
+		if err != nil {
+			return err
+		}
+		list = append(list, result{program: p.name, what: what, source: source, unit: unit, truth: truth / scale, recorded: sum.Sum / scale,
+			within: sum.Within / scale, tolerance: tolerance / scale})
+		return nil
+	}
+	if err := total(agent.Allocations, "allocated", "the GC log", "MB", 1e6, t.heap.bytes, t.heap.uncertainty+unusedBuffers*t.heap.bytes); err != nil {
+		return nil, err
+	}
+	stopped := events.Stopped(t.safepoints)
+	if err := total(agent.Pauses, "stopped", "the safepoint log", "ms", 1e6, float64(stopped), 0.01*float64(stopped)+float64(len(t.safepoints))*20e3); err != nil {
+		return nil, err
+	}
+	if err := total(agent.Faults, "page faults", "the kernel (rusage)", "", 1, float64(t.faults), 0); err != nil {
+		return nil, err
+	}
+	waits, err := monitorDelay(r.Kinds["lock"])
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, result{program: p.name, what: "waits for monitors", source: "JFR", unit: "ms", truth: millis(t.monitors.sum), recorded: waits,
+		compared: true, within: math.Inf(1)})
+	list = append(list, result{program: p.name, what: "methods, overlap", source: "JFR", unit: "%", truth: 100,
+		recorded: methods(r.Kinds["cpu"]).Overlap(t.methods), compared: true, within: math.Inf(1)})
+	return list, nil
+}
+
+func millis(d time.Duration) float64 { return float64(d) / 1e6 }
+
+// A sampledTime is CPU time by samples.
+type sampledTime struct{ sum, deviation float64 } // seconds
+
+// cpuTime adds up a CPU profile. Samples are a period apart in each thread's own time, and each thread's phase is random: of a
+// thread the sum is off by less than a period.
+func cpuTime(p *profile.Profile) (s sampledTime, err error) {
+	column := -1
+	for i, t := range p.SampleType {
+		if t.Unit == "nanoseconds" {
+			column = i
+		}
+	}
+	if column < 0 {
+		return s, errors.New("the CPU profile has no values in nanoseconds")
+	}
+	for _, sample := range p.Sample {
+		s.sum += float64(sample.Value[column]) / 1e9
+	}
+	// A clock ticks by CPU, not by thread: a tick finds the program or not.
+	s.deviation = math.Sqrt(s.sum * float64(p.Period) / 1e9)
+	return s, nil
+}
+
+// monitorDelay is how long threads waited for monitors, in milliseconds.
+func monitorDelay(p *profile.Profile) (sum float64, err error) {
+	rows, err := events.Read(p, "delay")
+	if err != nil {
+		return 0, err
+	}
+	for _, row := range rows {
+		if row.Kind == "block" || row.Kind == "spin" {
+			sum += row.Values[0] / 1e6
+		}
+	}
+	return sum, nil
+}
+
+// methods are the samples in Java code by innermost method, as JFR has them.
+func methods(p *profile.Profile) events.Weights {
+	w := events.Weights{}
+	for _, s := range stacks.Of(p) {
+		if len(s.Frames) > 0 && s.Frames[0].Java() {
+			w[s.Frames[0].Function] += float64(s.Count)
+		}
+	}
+	return w
+}

@@ -1,0 +1,110 @@
+// Command crosscheck profiles real programs that no other test runs, each from its start to its end, and holds the profile
+// against what the kernel and the JVM say of the same run themselves:
+//
+//   - CPU time: what the kernel counted for the process (wait4, rusage);
+//   - bytes allocated: heap sizes before and after each collection, in the JVM's log (-Xlog:gc);
+//   - time stopped, and by which operation: the JVM's log (-Xlog:safepoint);
+//   - page faults: what the kernel counted for the process (rusage);
+//   - waits for monitors: JFR's events of all of them (jdk.JavaMonitorEnter);
+//   - where the CPU time goes: JFR's samples (jdk.ExecutionSample). JFR samples Java code only, and in its own way: its
+//     distribution stands beside the profile's, it is no truth.
+//
+// Use:
+//
+//	go run ./tests/crosscheck               # all programs; five minutes
+//	go run ./tests/crosscheck -run Derby
+//	go run ./tests/crosscheck -short        # one program: what CI runs
+//	go run ./tests/crosscheck -update       # also rewrites the table in docs/accuracy.md
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	"github.com/vmprof-agent/vmprof-agent/tests/report"
+)
+
+// docs is the page with the table that -update rewrites, from the root of the repository.
+const docs = "docs/accuracy.md"
+
+// errDisagrees says that a number of a profile is not what the kernel or the JVM says. The table has it.
+var errDisagrees = errors.New("a profile disagrees with what the kernel or the JVM says of the same run")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "crosscheck:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("crosscheck", flag.ContinueOnError)
+	path := flags.String("agent", "", "the built agent (default: build it)")
+	pattern := flags.String("run", "", "only programs whose name matches")
+	short := flags.Bool("short", false, "only the program that CI runs")
+	update := flags.Bool("update", false, "rewrite the table in "+docs)
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	wanted, err := regexp.Compile(*pattern)
+	if err != nil {
+		return fmt.Errorf("-run: %w", err)
+	}
+	if *update && (*short || *pattern != "") {
+		return errors.New("-update needs all programs: leave out -run and -short")
+	}
+	dir, err := os.MkdirTemp("", "vmprof-crosscheck-")
+	if err != nil {
+		return fmt.Errorf("create a directory: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	built := profiler.Agent{Path: *path}
+	if *path == "" {
+		if built, err = profiler.Build(ctx, dir); err != nil {
+			return err
+		}
+	}
+	jdk, err := jvm.Oldest()
+	if err != nil {
+		return err
+	}
+	var results []result
+	for _, p := range programs {
+		if !wanted.MatchString(p.name) || *short && !p.short {
+			continue
+		}
+		checked, err := check(ctx, built, jdk, p)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		for _, r := range checked {
+			fmt.Fprintln(out, r)
+		}
+		results = append(results, checked...)
+	}
+	if *update {
+		table := tabulate(results)
+		if err := report.Update(docs, "crosscheck", table.Markdown()); err != nil {
+			return err
+		}
+	}
+	for _, r := range results {
+		if !r.agrees() {
+			return errDisagrees
+		}
+	}
+	return nil
+}
