@@ -50,8 +50,9 @@ kernels: ## boot KERNELS (6.1,6.12) in an emulator and run the kernel tests ther
 	go run ./tests/kernels -kernels $(KERNELS)
 
 accuracy: ## profiles of programs with known truth
-	@scripts/deps test
+	@scripts/deps test crosscheck
 	go run ./tests/accuracy
+	go run ./tests/crosscheck
 
 bench: ## cost of the agent beside perf record
 	@scripts/deps test

@@ -241,15 +241,16 @@ func (p *coveredPart) within(rates map[uint64]float64) float64 {
 
 // coveredParts are what a window has of all coverages, and of the events that were recorded.
 type coveredParts struct {
-	of   map[*coverage]coveredPart
-	lost float64 // the share of the events, of all kinds together, that was lost on the way
+	began time.Duration // of the window
+	of    map[*coverage]coveredPart
+	lost  float64 // the share of the events, of all kinds together, that was lost on the way
 
 	lostEvents uint64
 }
 
-// coveredSince is what there is after before.
-func (s snapshot) coveredSince(before snapshot, counts *EventCounts) coveredParts {
-	parts := coveredParts{of: make(map[*coverage]coveredPart, len(s.covered)), lost: counts.lostShare(), lostEvents: counts.lost()}
+// coveredSince is what there is after before, when the window began.
+func (s snapshot) coveredSince(before snapshot, began time.Duration, counts *EventCounts) coveredParts {
+	parts := coveredParts{began: began, of: make(map[*coverage]coveredPart, len(s.covered)), lost: counts.lostShare(), lostEvents: counts.lost()}
 	for c, sums := range s.covered {
 		parts.of[c] = sums.since(before.covered[c])
 	}
@@ -288,6 +289,20 @@ func (parts *coveredParts) cover(sums map[*coverage]*mainSums, total, cut float6
 	// Those that were lost may all have been of this kind and process, or none of them.
 	out.Bias = math.Abs(total) * (slowed + float64(parts.lostEvents)/float64(max(events, 1)))
 	return out
+}
+
+// missed is how long the window had a process before probes were attached for it: of a program that is started within a recording,
+// the time that its VM needs to load, and the agent to find it. Sums are not scaled to it: a program's beginning is like nothing else.
+func (parts *coveredParts) missed(sums map[*coverage]*mainSums, noticed time.Duration) (missed time.Duration) {
+	for c := range sums {
+		if c == nil {
+			continue // counted without probes
+		}
+		if born := c.bornAt(); born != 0 {
+			missed = max(missed, born-max(parts.began, noticed))
+		}
+	}
+	return missed
 }
 
 // notes say what was not observed all the time, and why.

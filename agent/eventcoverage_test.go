@@ -147,6 +147,25 @@ func TestCoverageUnbiased(t *testing.T) {
 	}
 }
 
+// TestCoverageMissed: what a process did before its probes were attached is missed, from when it and the window were there.
+func TestCoverageMissed(t *testing.T) {
+	c := &coverage{}
+	c.begin(10*time.Second, nil)
+	sums := map[*coverage]*mainSums{c: {}}
+	for _, test := range []struct{ began, noticed, missed time.Duration }{
+		{3 * time.Second, 9 * time.Second, time.Second}, // started in the window
+		{3 * time.Second, time.Second, 7 * time.Second}, // before it
+		{12 * time.Second, 9 * time.Second, 0},          // attached in the window before
+		{3 * time.Second, 11 * time.Second, 0},          // its library's probes were there
+		{10 * time.Second, 10 * time.Second, 0},         // at once
+	} {
+		parts := coveredParts{began: test.began}
+		if got := parts.missed(sums, test.noticed); got != test.missed {
+			t.Errorf("window %v, process %v: %v, not %v", test.began, test.noticed, got, test.missed)
+		}
+	}
+}
+
 // TestCoverageOfUndone: a plan that was attached too late, and never adopted, counts for nothing.
 func TestCoverageOfUndone(t *testing.T) {
 	var c coverages

@@ -118,7 +118,7 @@ func TestTune(t *testing.T) {
 		}
 	}
 	is(true)
-	parts := snapshot{covered: k.covers.sums(now)}.coveredSince(snapshot{}, &EventCounts{})
+	parts := snapshot{covered: k.covers.sums(now)}.coveredSince(snapshot{}, 0, &EventCounts{})
 	if notes := parts.notes(); len(notes) != 1 || !strings.Contains(notes[0], "probe 0 is hit 10,000") ||
 		!strings.HasPrefix(notes[0], "events of tests were observed ") {
 		t.Errorf("notes %q", notes)

@@ -61,6 +61,7 @@ type Coverage struct {
 	Time     time.Duration // for which events were to be observed
 	Observed time.Duration // of that
 	Slices   int           // that Observed is made of
+	Missed   time.Duration // besides, before probes were attached: sums do not stand for it
 	Lost     float64       // the share of the events, of all kinds together, that was lost on the way, in the worst window; 0 to 1
 
 	// What the sum of the main value, without rows that stand apart, may be off by.
@@ -75,6 +76,7 @@ type Coverage struct {
 func (c *Coverage) Add(o *Coverage) {
 	c.Time += o.Time
 	c.Observed += o.Observed
+	c.Missed += o.Missed
 	c.Slices += o.Slices
 	c.Lost = max(c.Lost, o.Lost)
 	c.Events += o.Events

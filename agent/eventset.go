@@ -200,6 +200,7 @@ func (r *rawEvents) profile(kind EventKind, p *process, covered *coveredParts) *
 		e.Basis = append(e.Basis, overflowed(r.overflow))
 	}
 	e.Coverage = covered.cover(r.sums, e.total(), e.ends())
+	e.Coverage.Missed = covered.missed(r.sums, p.noticed)
 	return e
 }
 

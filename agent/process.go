@@ -20,6 +20,8 @@ import (
 type process struct {
 	pid   int
 	ticks uint64 // start, 10 ms of CLOCK_BOOTTIME
+	// noticed is when the agent learnt of it, CLOCK_MONOTONIC: soon after its exec, unless it was there before the agent.
+	noticed time.Duration
 
 	// Guarded by agent.mu; the drainer holds it.
 	id        proc.Identity
@@ -86,7 +88,7 @@ const (
 
 func newProcess(id proc.Identity, precise bool) *process {
 	return &process{
-		pid: id.PID, ticks: id.Ticks(), id: id, precise: precise,
+		pid: id.PID, ticks: id.Ticks(), id: id, precise: precise, noticed: monotonic(),
 		requested: map[rawFrame]struct{}{}, names: map[rawFrame]name{},
 		work: newWorkerState(),
 	}

@@ -173,7 +173,7 @@ func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 	if a.events != nil {
 		p.EventCounts = after.eventsSince(w.before, a.events.trapTime())
 		a.countObjects(ctx, w, processes, after, p)
-		w.covered = after.coveredSince(w.before, &p.EventCounts)
+		w.covered = after.coveredSince(w.before, w.began, &p.EventCounts)
 		p.Comments = append(p.Comments, w.covered.notes()...)
 	}
 	p.Counts.Delivered, p.Counts.Folded, p.Counts.Discarded = w.received, w.folded, maps.Clone(w.discarded)

@@ -18,6 +18,14 @@ func TestAccuracy(t *testing.T) {
 	command(t, "accuracy")
 }
 
+// A real program beside what the kernel and the JVM say of it.
+func TestCrosscheck(t *testing.T) {
+	if _, err := os.Stat("/usr/share/java/rhino.jar"); err != nil {
+		needs.Missing(t, err)
+	}
+	command(t, "crosscheck")
+}
+
 // That make bench works. What it measures is no matter of pass or fail.
 func TestBench(t *testing.T) {
 	if _, err := exec.LookPath("perf"); err != nil {

@@ -18,6 +18,7 @@ import (
 //
 //	java (pid 4711): 12300000000 ± 140000000 bytes
 //	java (pid 4711): observed 20% of the time, 4s of 20s, in 4 slices; values are scaled to all of it: 12300000000 ± 4200000000 bytes
+//	java (pid 4711): nothing was observed in its first 400ms: 12300000000 ± 140000000 bytes
 //	java (pid 4711): up to 3.1% of the events were lost; values are scaled to all of them: 12300000000 ± 420000000 bytes
 //
 // The interval includes which events were drawn, in which slices, and those that were lost. It is unknown if there are too few.
@@ -65,6 +66,9 @@ func (c *coverages) lines() (list []string) {
 			within = strconv.FormatFloat(math.Ceil(half), 'f', 0, 64)
 		}
 		line := fmt.Sprintf("%s (pid %d): ", printable(p.comm), p.pid)
+		if p.Missed >= leastMissed {
+			line += fmt.Sprintf("nothing was observed in its first %v: ", p.Missed.Round(time.Second/10))
+		}
 		if p.Partial() {
 			line += fmt.Sprintf("observed %s of the time, %v of %v, in %s; values are scaled to all of it: ",
 				percent(p.Share(), 1), p.Observed.Round(time.Second/10), p.Time.Round(time.Second/10), plural(p.Slices, "slice"))
@@ -76,6 +80,9 @@ func (c *coverages) lines() (list []string) {
 	}
 	return list
 }
+
+// leastMissed is so long that it is worth a word.
+const leastMissed = time.Second / 10
 
 // leastLost is the share of lost events that is worth a word.
 const leastLost = 0.001

@@ -82,6 +82,7 @@ type truth struct {
 	cpu        time.Duration
 	faults     int64
 	heap       heapLog
+	beginning  heapLog // of a JVM that has nothing to do
 	safepoints []events.Safepoint
 	monitors   waits
 	methods    events.Weights // JFR's samples by innermost method
@@ -101,13 +102,13 @@ const (
 	settingsName     = "monitors.jfc"
 )
 
-// logFlags have the JVM log what it does into files in dir.
-func logFlags(dir string) []string {
+// logFlags have the JVM log what it does into files in dir, and JFR record what its settings say.
+func logFlags(dir, settings string) []string {
 	return []string{
 		"-Xlog:gc=info,gc+heap+exit=info:file=" + filepath.Join(dir, gcLogName) + ":uptime,level,tags:filecount=0",
 		events.SafepointFlag(filepath.Join(dir, safepointLogName)),
 		"-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints", // for JFR's samples and the profile's alike
-		"-XX:StartFlightRecording=filename=" + filepath.Join(dir, recordingName) + ",settings=" + filepath.Join(dir, settingsName),
+		"-XX:StartFlightRecording=filename=" + filepath.Join(dir, recordingName) + ",settings=" + settings,
 	}
 }
 
@@ -179,7 +180,7 @@ func (t *truth) readRecording(ctx context.Context, jdk jvm.JDK, path string) err
 		case "jdk.ExecutionSample":
 			if s := e.Values.StackTrace; s != nil && len(s.Frames) > 0 {
 				m := s.Frames[0].Method
-				t.methods[m.Type.Name+"."+m.Name]++
+				t.methods[strings.ReplaceAll(m.Type.Name, "/", ".")+"."+m.Name]++
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -135,9 +136,34 @@ func (p program) prepare(ctx context.Context, jdk jvm.JDK, dir string) (r prepar
 	return r, nil
 }
 
+func (p prepared) flags() []string {
+	return []string{"-XX:+Use" + p.collector + "GC", "-Xmx512m", "-Djava.awt.headless=true"}
+}
+
+// settings are JFR's.
+func (p prepared) settings() string { return filepath.Join(p.dir, settingsName) }
+
+// beginning is what the JVM allocates until it begins with a program: of one that has nothing to do.
+func (p prepared) beginning(ctx context.Context, jdk jvm.JDK) (heapLog, error) {
+	dir, err := os.MkdirTemp(p.dir, "beginning-")
+	if err != nil {
+		return heapLog{}, fmt.Errorf("create a directory: %w", err)
+	}
+	line := append(p.flags(), logFlags(dir, p.settings())...)
+	if output, err := exec.CommandContext(ctx, jdk.Java(), append(line, "-version")...).CombinedOutput(); err != nil {
+		return heapLog{}, fmt.Errorf("java -version: %w\n%s", err, output)
+	}
+	log, err := os.Open(filepath.Join(dir, gcLogName))
+	if err != nil {
+		return heapLog{}, err
+	}
+	defer log.Close()
+	return readHeapLog(log)
+}
+
 // command is what starts the program once it reads a line, as the same process.
 func (p prepared) command(jdk jvm.JDK, flags ...string) []string {
-	line := []string{"sh", "-c", `read go; exec "$0" "$@"`, jdk.Java(), "-XX:+Use" + p.collector + "GC", "-Xmx512m", "-Djava.awt.headless=true"}
+	line := append([]string{"sh", "-c", `read go; exec "$0" "$@"`, jdk.Java()}, p.flags()...)
 	line = append(line, flags...)
 	line = append(line, "-cp", strings.Join(p.classpath, ":"), p.main)
 	return append(line, p.args...)
