@@ -23,6 +23,7 @@ type Command struct {
 	Classpath []string
 	Main      string // class
 	Args      []string
+	Dirs      []string // further directories that a JDK with a root of its own is to see, at the same paths
 }
 
 // A Guest is a running JVM that said "ready pid N" and obeys orders: lines on its standard input, each answered by
@@ -39,10 +40,11 @@ type Guest struct {
 
 // Start starts a guest and waits until it is ready. The guest is killed when ctx is done.
 func Start(ctx context.Context, c Command) (*Guest, error) {
-	args := append([]string{}, c.Flags...)
-	args = append(args, "-classpath", strings.Join(c.Classpath, ":"), c.Main)
-	args = append(args, c.Args...)
-	g := &Guest{process: exec.CommandContext(ctx, c.JDK.Java(), args...)}
+	process, err := Process(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	g := &Guest{process: process}
 	g.process.Stderr = &g.errors
 
 	orders, err := g.process.StdinPipe()

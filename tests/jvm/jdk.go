@@ -27,6 +27,7 @@ const Root = "/usr/lib/jvm"
 // A JDK is an installed Java development kit.
 type JDK struct {
 	Home    string // its directory, symbolic links resolved
+	Root    string // the directory that is the root of its processes, which Home is below; "" for the machine's own
 	Version int    // 17 for 17.0.15
 	Release string // 17.0.15
 }
@@ -88,6 +89,11 @@ func open(home string) (JDK, error) {
 	if _, err := os.Stat(filepath.Join(home, "bin", "javac")); err != nil {
 		return JDK{}, err
 	}
+	return openRuntime(home)
+}
+
+// openRuntime is open for a JDK without a compiler.
+func openRuntime(home string) (JDK, error) {
 	file, err := os.Open(filepath.Join(home, "release"))
 	if err != nil {
 		return JDK{}, err
@@ -100,7 +106,7 @@ func open(home string) (JDK, error) {
 			continue
 		}
 		release := strings.Trim(value, `"`)
-		major, _, _ := strings.Cut(release, ".")
+		major, _, _ := strings.Cut(strings.TrimPrefix(release, "1."), ".") // JDK 8 calls itself 1.8.0
 		version, err := strconv.Atoi(major)
 		if err != nil {
 			return JDK{}, fmt.Errorf("version %q: %w", release, err)

@@ -28,6 +28,20 @@ func JDK(t testing.TB) jvm.JDK {
 	return JDKs(t)[0]
 }
 
+// Fetched returns JDKs of these versions that scripts/jdks has fetched, oldest first. In CI it fetches them.
+func Fetched(t testing.TB, versions ...string) []jvm.JDK {
+	t.Helper()
+	fetch := jvm.Fetched
+	if os.Getenv("CI") == "true" {
+		fetch = jvm.Fetch
+	}
+	found, err := fetch(t.Context(), versions...)
+	if err != nil {
+		Missing(t, err)
+	}
+	return found
+}
+
 // Root says that the test needs root, for that.
 func Root(t testing.TB, what string) {
 	t.Helper()
