@@ -39,6 +39,12 @@ var (
 	Allocating = Program{Class: "Allocating", Flags: []string{
 		quiet, "-XX:CompileCommand=dontinline,guest.Allocating::*", "-XX:TLABSize=256k", "-XX:-ResizeTLAB",
 	}}
+	// Working uses CPU in three methods; AMOUNT is the CPU time of each thread in milliseconds. Its recursion is inlined as the
+	// compilers like it.
+	Working = Program{Class: "Working", Flags: []string{
+		quiet, "-XX:CompileCommand=dontinline,guest.Working::heavy", "-XX:CompileCommand=dontinline,guest.Working::medium",
+		"-XX:CompileCommand=dontinline,guest.Working::light",
+	}}
 	// Locking takes monitors that are free most of the time; AMOUNT is how often each thread takes one.
 	Locking = Program{Class: "Locking", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Locking*::*"}}
 	// Waiting has threads wait for one another; AMOUNT is how many rounds each thread goes.
@@ -68,14 +74,24 @@ func Start(ctx context.Context, jdk jvm.JDK, p Program, flags ...string) (*Guest
 	if err != nil {
 		return nil, err
 	}
-	classes, err := guests.Compile(ctx, compiler)
+	compile := guests.Compile
+	if jdk.Version < jvm.MinVersion {
+		compile = guests.CompileOld
+	}
+	classes, err := compile(ctx, compiler)
 	if err != nil {
 		return nil, err
 	}
-	guest, err := jvm.Start(ctx, jvm.Command{
-		JDK: jdk, Flags: slices.Concat(p.Flags, flags), Classpath: []string{classes}, Main: "guest.Steered",
-		Args: []string{p.Class},
-	})
+	return StartIn(ctx, jvm.Command{JDK: jdk, Flags: flags, Classpath: []string{classes}}, p)
+}
+
+// Main is the class that runs the program named by its argument.
+const Main = "guest.Steered"
+
+// StartIn starts a program in a JVM of which the JDK, more flags and the classpath are given. It ends when ctx is done.
+func StartIn(ctx context.Context, c jvm.Command, p Program) (*Guest, error) {
+	c.Flags, c.Main, c.Args = slices.Concat(p.Flags, c.Flags), Main, []string{p.Class}
+	guest, err := jvm.Start(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Class, err)
 	}

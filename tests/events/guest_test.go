@@ -59,6 +59,23 @@ func TestAllocating(t *testing.T) {
 	})
 }
 
+// Every thread uses as much CPU as it is told to, by its own clock, in all three methods.
+func TestWorking(t *testing.T) {
+	const threads, millis = 2, 300
+	twice(t, Working, threads, millis, func(t *testing.T, truth Truth) {
+		var cpu time.Duration
+		for _, w := range truth.Worked {
+			if w.CPU <= 0 {
+				t.Errorf("%+v", w)
+			}
+			cpu += w.CPU
+		}
+		if len(truth.Worked) != 3 || truth.Depths["guest.Working.descend"] != 21 || cpu < threads*millis*time.Millisecond {
+			t.Errorf("%+v", truth)
+		}
+	})
+}
+
 func TestLocking(t *testing.T) {
 	const threads, times = 2, 50_000
 	twice(t, Locking, threads, times, func(t *testing.T, truth Truth) {

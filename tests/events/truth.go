@@ -18,13 +18,21 @@ type Truth struct {
 	Idle        []Waited // waits for a notification, which are no contention
 	Faults      []Faulted
 	Collections []Collected
-	Checksum    string // of the run; the same for the same arguments
+	Worked      []Worked
+	Depths      map[string]int // how many times each of these methods is on every stack of a method of Worked
+	Checksum    string         // of the run; the same for the same arguments
 }
 
 // Allocated are the objects of a class that a method has allocated.
 type Allocated struct {
 	Method, Class  string
 	Objects, Bytes uint64
+}
+
+// Worked is the CPU time of a method.
+type Worked struct {
+	Method string
+	CPU    time.Duration
 }
 
 // Acquired is how often a method has taken the monitor of an object of the class.
@@ -80,6 +88,8 @@ func parseTruth(lines []string) (Truth, error) {
 
 // numbersFrom is where the numbers of a line begin, and how many there are, by its first word.
 var numbersFrom = map[string]struct{ from, numbers int }{
+	"cpu":         {2, 1},
+	"depth":       {2, 1},
 	"alloc":       {3, 2},
 	"allocated":   {1, 1},
 	"enter":       {3, 1},
@@ -109,6 +119,13 @@ func (t *Truth) parse(words []string) error {
 		}
 	}
 	switch words[0] {
+	case "cpu":
+		t.Worked = append(t.Worked, Worked{Method: words[1], CPU: time.Duration(n[0])})
+	case "depth":
+		if t.Depths == nil {
+			t.Depths = map[string]int{}
+		}
+		t.Depths[words[1]] = int(n[0])
 	case "alloc":
 		t.Allocations = append(t.Allocations, Allocated{Method: words[1], Class: words[2], Objects: n[0], Bytes: n[1]})
 	case "allocated":

@@ -16,6 +16,8 @@ func TestParseTruth(t *testing.T) {
 		"idle guest.W.none guest.W$None 1 1 900 900 0",
 		"fault guest.F.leaf guest.F$Leaf 4096",
 		"collections PS-Scavenge 4 8",
+		"cpu guest.W.heavy 5000",
+		"depth guest.W.descend 21",
 		"checksum abc0",
 	})
 	want := Truth{
@@ -26,6 +28,8 @@ func TestParseTruth(t *testing.T) {
 		Idle:        []Waited{{"guest.W.none", "guest.W$None", 1, 1, 900, 900, 0}},
 		Faults:      []Faulted{{"guest.F.leaf", "guest.F$Leaf", 4096}},
 		Collections: []Collected{{"PS-Scavenge", 4, 8 * time.Millisecond}},
+		Worked:      []Worked{{"guest.W.heavy", 5000}},
+		Depths:      map[string]int{"guest.W.descend": 21},
 		Checksum:    "abc0",
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {

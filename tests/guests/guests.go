@@ -43,6 +43,24 @@ func Compile(ctx context.Context, jdk jvm.JDK) (classes string, err error) {
 	return classes, nil
 }
 
+// Old are the sources that JDK 8 can run.
+var old = []string{
+	"guest/Allocating.java", "guest/Burn.java", "guest/Crew.java", "guest/Events.java", "guest/Steered.java", "guest/Waiting.java",
+	"guest/Working.java",
+}
+
+// CompileOld compiles those programs that JDK 8 can run.
+func CompileOld(ctx context.Context, jdk jvm.JDK) (classes string, err error) {
+	java, err := fs.Sub(sources, "java")
+	if err != nil {
+		return "", err
+	}
+	if classes, err = jdk.Compile(ctx, jvm.Build{Sources: java, Only: old, Release: 8}); err != nil {
+		return "", fmt.Errorf("compile guests for JDK 8: %w", err)
+	}
+	return classes, nil
+}
+
 // Start starts a program. The guest ends when ctx is done.
 func Start(ctx context.Context, jdk jvm.JDK, program Program, flavour Flavour) (*Guest, error) {
 	classes, err := Compile(ctx, jdk)

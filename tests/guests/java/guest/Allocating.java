@@ -31,34 +31,38 @@ final class Allocating implements Events {
         long f;
     }
 
-    /** A method that allocates, what it allocates, how large that is, and how many of 10,000 objects are of it. */
+    /** A method that allocates, what it allocates, and how many of 10,000 objects are of it. */
     private enum Site {
-        BARE("bare", Bare.class, Heap.object(0, 0), 4000),
-        PAIR("pair", Pair.class, Heap.object(1, 1), 2500),
-        OTHER_PAIR("otherPair", Pair.class, Heap.object(1, 1), 1000),
-        WIDE("wide", Wide.class, Heap.object(6, 0), 1500),
-        BYTES("bytes", byte[].class, Heap.array(100, 1), 590),
-        REFERENCES("references", Object[].class, Heap.array(64, 4), 300),
+        BARE("bare", Bare.class, 4000),
+        PAIR("pair", Pair.class, 2500),
+        OTHER_PAIR("otherPair", Pair.class, 1000),
+        WIDE("wide", Wide.class, 1500),
+        BYTES("bytes", byte[].class, 590),
+        REFERENCES("references", Object[].class, 300),
         // The JVM leaves a buffer of 256 KB if it has no more than 4 KB left: this is about as large, the next ones larger.
-        INTS("ints", int[].class, Heap.array(1000, 4), 80),
-        LONGS("longs", long[].class, Heap.array(1024, 8), 20),
-        DOUBLES("doubles", double[].class, Heap.array(4096, 8), 9),
-        SHORTS("shorts", short[].class, Heap.array(LARGE, 2), 1);
+        INTS("ints", int[].class, 80),
+        LONGS("longs", long[].class, 20),
+        DOUBLES("doubles", double[].class, 9),
+        SHORTS("shorts", short[].class, 1);
 
         final String method;
         final Class<?> type;
-        final long bytes;
         final int chances;
 
-        Site(String method, Class<?> type, long bytes, int chances) {
+        Site(String method, Class<?> type, int chances) {
             this.method = method;
             this.type = type;
-            this.bytes = bytes;
             this.chances = chances;
         }
     }
 
+    private static final com.sun.management.ThreadMXBean THREADS =
+            (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
+
     private static final Site[] SITES = Site.values();
+
+    /** How many bytes an object of each site has, which depends on the JVM's flags. */
+    private static final long[] BYTES = measured();
 
     /** The site for each of the chances. */
     private static final byte[] LOTS = lots();
@@ -72,6 +76,27 @@ final class Allocating implements Events {
             }
         }
         return lots;
+    }
+
+    private static long[] measured() {
+        final int few = 8;
+        long[] bytes = new long[SITES.length];
+        Object[] kept = new Object[2 * few];
+        for (int site = 0; site < bytes.length; site++) {
+            allocated(site, few, kept); // what is only allocated at first
+            long once = allocated(site, few, kept);
+            bytes[site] = (allocated(site, 2 * few, kept) - once) / few; // without what the question itself allocates
+        }
+        return bytes;
+    }
+
+    /** The bytes that the JVM says were allocated for so many objects of a site. */
+    private static long allocated(int site, int objects, Object[] kept) {
+        long before = allocatedBytes();
+        for (int i = 0; i < objects; i++) {
+            kept[i] = allocate(site);
+        }
+        return allocatedBytes() - before;
     }
 
     @Override
@@ -93,7 +118,7 @@ final class Allocating implements Events {
                 objects += count[site.ordinal()];
             }
             truth.println("alloc guest.Allocating." + site.method + " " + site.type.getTypeName() + " " + objects + " "
-                    + objects * site.bytes);
+                    + objects * BYTES[site.ordinal()]);
         }
         for (long bytes : allocated) {
             jvm += bytes;
@@ -104,7 +129,7 @@ final class Allocating implements Events {
 
     /** Bytes that the calling thread has allocated so far. */
     private static long allocatedBytes() {
-        return ((com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean()).getCurrentThreadAllocatedBytes();
+        return THREADS.getThreadAllocatedBytes(Thread.currentThread().getId());
     }
 
     static long work(SplittableRandom random, int objects, long[] counts, Object[] kept) {

@@ -3,6 +3,7 @@ package guest;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
 
 /**
@@ -16,7 +17,7 @@ public final class Steered {
 
     public static void main(String[] args) throws Exception {
         Events program = Events.named(args[0]);
-        System.out.println("ready pid " + ProcessHandle.current().pid());
+        System.out.println("ready pid " + pid());
         BufferedReader orders = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String order = orders.readLine(); order != null; order = orders.readLine()) {
             String[] words = order.split(" ");
@@ -27,5 +28,10 @@ public final class Steered {
             System.out.println("checksum " + Long.toHexString(checksum));
             System.out.println("done");
         }
+    }
+
+    /** This process's id. The name of a JVM is PID@HOST. */
+    private static String pid() {
+        return ManagementFactory.getRuntimeMXBean().getName().split("@")[0];
     }
 }

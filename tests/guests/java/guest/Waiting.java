@@ -134,9 +134,7 @@ final class Waiting implements Events {
     }
 
     static void spin(long nanos) {
-        for (long end = System.nanoTime() + nanos; System.nanoTime() - end < 0; ) {
-            Thread.onSpinWait();
-        }
+        for (long end = System.nanoTime() + nanos; System.nanoTime() - end < 0; ) {}
     }
 
     void hot(Tally tally) {
