@@ -9,7 +9,7 @@ AS_ROOT := $(if $(SUDO),-exec 'sudo -H env CI=$(CI) PATH=$(PATH)')
 LIVE := ^Test(Kernel|Live|Listen|Engine|Known|Inlined|Churn|Codelist|Perfmap|Compilation)
 PURE := ./cct/... ./elffile/... ./symbolize/... ./vmruntime/... ./agent/...
 
-.PHONY: help build generate check-generate test lint race cross fuzz fuzz-short kernels accuracy bench faults busy demo deps clean
+.PHONY: help build generate check-generate test lint race cross fuzz fuzz-short kernels accuracy jdks bench faults busy demo deps clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | expand -t 16
@@ -53,6 +53,10 @@ accuracy: ## profiles of programs with known truth
 	@scripts/deps test crosscheck
 	go run ./tests/accuracy
 	go run ./tests/crosscheck
+
+jdks: ## every JDK in Debian unstable, in every setup (docs/jdks.md): half an hour, 500 MB to fetch
+	@scripts/deps test
+	go run ./tests/jdks
 
 bench: ## cost of the agent beside perf record
 	@scripts/deps test

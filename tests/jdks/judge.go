@@ -1,0 +1,335 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/events"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
+)
+
+// A state says how far a feature holds.
+type state int
+
+const (
+	right  state = iota
+	silent       // it is missing, and the profile says so
+	wrong        // the profile has something else, or misses it without a word
+)
+
+// A verdict is what became of a feature in a cell.
+type verdict struct {
+	feature string
+	state   state
+	found   string // beside the truth
+}
+
+// Features, in the order of the tables.
+const (
+	shares    = "CPU time by method"
+	whole     = "whole stacks"
+	inlined   = "inlined frames"
+	allocated = "allocated bytes"
+	classes   = "classes of objects"
+	monitors  = "waits for monitors"
+	locks     = "waits for java.util.concurrent locks"
+	lockTypes = "classes of locks"
+	apart     = "waits for work kept apart"
+)
+
+var features = []string{shares, whole, inlined, allocated, classes, monitors, locks, lockTypes, apart}
+
+const (
+	// sigmas is how many standard deviations of sampling a share of CPU time may be off, and systematic how far for other reasons:
+	// clocks take time to read, and segments cross the recording's ends.
+	sigmas, systematic = 4, 0.01
+	// nearlyAll is the share that must be right of what cannot be partly right: stacks, names.
+	nearlyAll = 0.99
+	// sumTolerance is how far sums of sampled events may be off in recordings of two seconds, as a share.
+	sumTolerance = 0.25
+	// mix is the overlap of the recorded bytes by class with the truth, in percent, at least.
+	mix = 90
+)
+
+// work judges a CPU profile.
+func (m meter) work(ctx context.Context, c jvm.Command) ([]verdict, error) {
+	s, err := m.record(ctx, c, events.Working, threads, workMillis, "-F", fmt.Sprint(frequency))
+	if err != nil {
+		return nil, err
+	}
+	return judgeWork(s.truth, stacks.OnThread(stacks.Of(s.recording.Profile), events.Thread)), nil
+}
+
+// judgeWork compares the stacks of the program's threads with what it did.
+func judgeWork(truth events.Truth, own []stacks.Stack) []verdict {
+	// Before and after its work a thread has little to do, but starts and ends.
+	own = slices.DeleteFunc(own, func(s stacks.Stack) bool { return !s.Has("guest.Working.work") && s.Truncated() == "" })
+	all := float64(stacks.Count(own, func(stacks.Stack) bool { return true }))
+	if all == 0 {
+		return []verdict{{shares, wrong, "no samples"}, {whole, wrong, "no samples"}, {inlined, wrong, "no samples"}}
+	}
+	var cpu time.Duration
+	for _, w := range truth.Worked {
+		cpu += w.CPU
+	}
+	worst := verdict{feature: shares}
+	used := 0.0
+	for _, w := range truth.Worked {
+		share := float64(w.CPU) / float64(cpu)
+		got := float64(stacks.Count(own, func(s stacks.Stack) bool { return s.Self(w.Method) })) / all
+		tolerance := systematic + sigmas*math.Sqrt(share*(1-share)/all)
+		if part := math.Abs(got-share) / tolerance; part >= used {
+			used, worst.found = part, fmt.Sprintf("%s %.1f %%, truth %.1f %%", simple(w.Method), 100*got, 100*share)
+		}
+	}
+	if used > 1 {
+		worst.state = wrong
+	}
+	return []verdict{worst, judgeWhole(own), judgeInlined(truth, own)}
+}
+
+func simple(method string) string { return method[strings.LastIndexByte(method, '.')+1:] }
+
+// entry is the outermost Java method of every thread.
+const entry = "java.lang.Thread.run"
+
+func judgeWhole(own []stacks.Stack) verdict {
+	good := stacks.Count(own, func(s stacks.Stack) bool { return s.Truncated() == "" && s.Has(entry) })
+	marked := stacks.Count(own, func(s stacks.Stack) bool { return s.Truncated() != "" })
+	all := stacks.Count(own, func(stacks.Stack) bool { return true })
+	return nearly(whole, good, marked, all, reasons(own))
+}
+
+// reasons are those for which stacks end early.
+func reasons(own []stacks.Stack) string {
+	var found []string
+	for _, s := range own {
+		if why := s.Truncated(); why != "" && !slices.Contains(found, why) {
+			found = append(found, why)
+		}
+	}
+	slices.Sort(found)
+	return strings.Join(found, ", ")
+}
+
+func judgeInlined(truth events.Truth, own []stacks.Stack) verdict {
+	working := func(s stacks.Stack) bool {
+		return s.Truncated() == "" && slices.ContainsFunc(truth.Worked, func(w events.Worked) bool { return s.Has(w.Method) })
+	}
+	good := stacks.Count(own, func(s stacks.Stack) bool {
+		for method, times := range truth.Depths {
+			if s.Times(method) != times {
+				return false
+			}
+		}
+		return working(s)
+	})
+	v := nearly(inlined, good, 0, stacks.Count(own, working), "")
+	if v.state == wrong {
+		v.found += "; " + counted(truth, stacksWhere(own, working))
+	}
+	return v
+}
+
+func stacksWhere(own []stacks.Stack, wanted func(stacks.Stack) bool) (some []stacks.Stack) {
+	for _, s := range own {
+		if wanted(s) {
+			some = append(some, s)
+		}
+	}
+	return some
+}
+
+// counted says how many calls there are instead.
+func counted(truth events.Truth, own []stacks.Stack) string {
+	samples := map[int]int64{}
+	var times []int
+	for method, right := range truth.Depths {
+		for _, s := range own {
+			n := s.Times(method)
+			if n != right && samples[n] == 0 {
+				times = append(times, n)
+			}
+			samples[n] += s.Count
+		}
+	}
+	slices.Sort(times)
+	text := "calls"
+	for _, n := range times {
+		text += fmt.Sprintf(" %d (%d samples)", n, samples[n])
+	}
+	return text
+}
+
+// nearly judges what must be right of nearly all: good are, and marked say that they are not, of all.
+func nearly(feature string, good, marked, all int64, why string) verdict {
+	v := verdict{feature: feature, found: "nothing"}
+	if all > 0 {
+		v.found = strings.TrimSuffix(fmt.Sprintf("%.1f %% right, %.1f %% marked: %s", percent(good, all), percent(marked, all), why), ": ")
+	}
+	switch {
+	case all > 0 && float64(good) >= nearlyAll*float64(all):
+	case all > 0 && float64(good+marked) >= nearlyAll*float64(all):
+		v.state = silent
+	default:
+		v.state = wrong
+	}
+	return v
+}
+
+func percent(part, of int64) float64 { return 100 * float64(part) / float64(of) }
+
+// allocate judges a profile of allocations.
+func (m meter) allocate(ctx context.Context, c jvm.Command) ([]verdict, error) {
+	s, err := m.record(ctx, c, events.Allocating, threads, objects, "-e", "alloc")
+	if err != nil {
+		return nil, err
+	}
+	rows, err := events.Read(s.recording.Profile, "alloc_objects", "alloc_space")
+	if err != nil {
+		return nil, err
+	}
+	return judgeAllocations(s.truth, events.Own(rows), s.recording.Profile.Comments), nil
+}
+
+func judgeAllocations(truth events.Truth, own []events.Row, notes []string) []verdict {
+	const space = 1
+	if v := missing(own, notes, []string{"allocations are not recorded", noObjects}, allocated, classes); v != nil {
+		return v
+	}
+	exact := events.Weights{}
+	for _, a := range truth.Allocations {
+		exact[a.Class] += float64(a.Bytes)
+	}
+	got := events.ByClass(own, space)
+	unnamed, foreign := got[""]/got.Total(), 0.0
+	for class, weight := range got {
+		if _, known := exact[class]; !known && class != "" {
+			foreign += weight / got.Total()
+		}
+	}
+	delete(got, "")
+	named := verdict{classes, right, fmt.Sprintf("%.0f %% overlap, %.0f %% without a class, %.0f %% of other classes", got.Overlap(exact), 100*unnamed, 100*foreign)}
+	switch {
+	case foreign > 1-nearlyAll || unnamed <= 1-nearlyAll && got.Overlap(exact) < mix:
+		named.state = wrong
+	case unnamed > 1-nearlyAll:
+		named.state = silent
+	}
+	return []verdict{sum(allocated, events.Sum(own, space)/1e6, exact.Total()/1e6, "MB"), named}
+}
+
+// sum judges a sum of events.
+func sum(feature string, got, truth float64, unit string) verdict {
+	v := verdict{feature: feature, found: fmt.Sprintf("%.0f %s, truth %.0f", got, unit, truth)}
+	if math.Abs(got-truth) > sumTolerance*truth {
+		v.state = wrong
+	}
+	return v
+}
+
+// noObjects is the note of JVMs whose heap the agent cannot read.
+const noObjects = "Objects of this JVM are not known"
+
+// missing judges features of events of which there is none: the notes must say so, in one of these ways. nil if there are some.
+func missing(rows []events.Row, notes, says []string, of ...string) (verdicts []verdict) {
+	if len(rows) > 0 {
+		return nil
+	}
+	v := verdict{state: wrong, found: "nothing recorded; notes: " + strings.Join(notes, "; ")}
+	for _, line := range notes {
+		for _, note := range says {
+			if i := strings.Index(line, note); i >= 0 && v.state == wrong {
+				v.state, v.found = silent, line[i:]
+			}
+		}
+	}
+	for _, v.feature = range of {
+		verdicts = append(verdicts, v)
+	}
+	return verdicts
+}
+
+// wait judges a profile of locks.
+func (m meter) wait(ctx context.Context, c jvm.Command) ([]verdict, error) {
+	s, err := m.record(ctx, c, events.Waiting, waiters, waitRounds, "-e", "lock")
+	if err != nil {
+		return nil, err
+	}
+	rows, err := events.Read(s.recording.Profile, "contentions", "delay")
+	if err != nil {
+		return nil, err
+	}
+	return judgeWaits(s.truth, events.Own(rows), s.recording.Profile.Comments), nil
+}
+
+// judgeTypes wants the waits to have the class of their lock, where any are recorded.
+func judgeTypes(named, all float64, of []verdict) verdict {
+	if all > 0 {
+		return nearly(lockTypes, int64(named), 0, int64(all), "")
+	}
+	v := verdict{feature: lockTypes, state: silent, found: "no waits are recorded"}
+	if slices.ContainsFunc(of, func(v verdict) bool { return v.state == wrong }) {
+		v.state = wrong
+	}
+	return v
+}
+
+// idleTolerance is how much of the waits for work may be counted as contention.
+const idleTolerance = 0.01
+
+func judgeWaits(truth events.Truth, own []events.Row, notes []string) (verdicts []verdict) {
+	const delay = 1
+	const work = "wait" // the kind of waits for work
+	contended := events.Where(own, func(r events.Row) bool { return r.Kind != work })
+	var named, typed float64
+	for _, of := range []struct {
+		feature string
+		says    []string
+		library bool
+	}{
+		{monitors, []string{"waits for monitors are not recorded", noObjects}, false},
+		// Without what a thread is parked for, all that it waits for is work.
+		{locks, []string{"waits of java.util.concurrent are not recorded", "Thread.parkBlocker was not found"}, true},
+	} {
+		var waited time.Duration
+		var rows []events.Row
+		for _, w := range truth.Waits {
+			if strings.HasPrefix(w.Class, "java.") != of.library {
+				continue
+			}
+			waited += w.LongSum
+			for _, r := range contended {
+				if r.Has(w.Method) {
+					rows = append(rows, r)
+					typed += r.Values[delay]
+					if r.Class == w.Class {
+						named += r.Values[delay]
+					}
+				}
+			}
+		}
+		if v := missing(rows, notes, of.says, of.feature); v != nil {
+			verdicts = append(verdicts, v...)
+			continue
+		}
+		verdicts = append(verdicts, sum(of.feature, events.Sum(rows, delay)/1e6, waited.Seconds()*1e3, "ms"))
+	}
+	verdicts = append(verdicts, judgeTypes(named, typed, verdicts))
+	var idle time.Duration
+	var taken float64
+	for _, w := range truth.Idle {
+		idle += w.Sum
+		taken += events.Sum(events.Where(contended, func(r events.Row) bool { return r.Has(w.Method) }), delay)
+	}
+	v := verdict{feature: apart, found: fmt.Sprintf("%.0f of %.0f ms counted as contention", taken/1e6, idle.Seconds()*1e3)}
+	if taken > idleTolerance*float64(idle) {
+		v.state = wrong
+	}
+	return append(verdicts, v)
+}
