@@ -13,6 +13,10 @@ const (
 	symbolCurrentThread = "_ZN6Thread12_thr_currentE" // thread-local Thread::_thr_current
 	symbolJavaThread    = "_ZTV10JavaThread"          // vtable of JavaThread
 	symbolStubList      = "_ZN12StubCodeDesc5_listE"  // StubCodeDesc::_list
+
+	// Bounds of the archive of classes: MetaspaceObj::_shared_metaspace_base and _top, which JDK 11 has in no table.
+	symbolArchiveLow  = "_ZN12MetaspaceObj22_shared_metaspace_baseE"
+	symbolArchiveHigh = "_ZN12MetaspaceObj21_shared_metaspace_topE"
 )
 
 // An Image is what one build of libjvm taught. It is immutable and may be used for many processes at once.
@@ -47,7 +51,7 @@ func newImage(file *elffile.File) (*Image, error) {
 	image := &Image{machine: file.Machine(), symbols: make(map[string]uint64)}
 	image.low, image.high = bounds(file.Segments())
 	// What is not exported is not essential, and neither are probes: Layout.Missing and Probes tell what is lost.
-	hidden, err := file.FindSymbols(symbolCurrentThread, symbolJavaThread, symbolStubList)
+	hidden, err := file.FindSymbols(symbolCurrentThread, symbolJavaThread, symbolStubList, symbolArchiveLow, symbolArchiveHigh)
 	if err != nil {
 		hidden = nil
 	}

@@ -37,14 +37,27 @@ func (t *objectTable) isVtable(addr uint64) bool {
 	return false
 }
 
+// archiveBounds is where the VM keeps the bounds of the archive of classes, 0 if that is not known.
+func (p *Process) archiveBounds() (low, high uint64) {
+	if s := &p.schema.object; s.archiveLow != 0 {
+		return s.archiveLow, s.archiveHigh
+	}
+	low, hasLow := p.symbol(symbolArchiveLow)
+	high, hasHigh := p.symbol(symbolArchiveHigh)
+	if !hasLow || !hasHigh {
+		return 0, 0
+	}
+	return low, high
+}
+
 // learnObjects reads what is different in every process. What cannot be read stays unknown.
 func (p *Process) learnObjects() {
 	s := &p.schema.object
 	t := &p.objects
 	t.vtables[0] = [2]uint64{p.image.low + p.bias, p.image.high + p.bias}
-	if s.archiveLow != 0 && s.archiveHigh != 0 {
-		low, err1 := p.word(s.archiveLow)
-		high, err2 := p.word(s.archiveHigh)
+	if lowAt, highAt := p.archiveBounds(); lowAt != 0 && highAt != 0 {
+		low, err1 := p.word(lowAt)
+		high, err2 := p.word(highAt)
 		if err1 == nil && err2 == nil {
 			t.vtables[1] = [2]uint64{low, high}
 		}
