@@ -190,7 +190,23 @@ func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 	if a.engines != nil {
 		a.engines.addTo(p, w, processes, guests)
 	}
+	for _, proc := range a.unsampled(w) {
+		p.Processes = append(p.Processes, w.profileOf(proc, &p.Counts))
+	}
 	return p, nil
+}
+
+// unsampled are the chosen processes of which the window has nothing: why that is, their notes may say. Where all processes are
+// sampled, most have nothing to do, so that nobody asks.
+func (a *Agent) unsampled(w *Window) (processes []*process) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, pid := range a.opt.PIDs {
+		if p := a.table[pid]; p != nil && w.processes[p] == nil && w.wants(uint32(pid)) && !slices.Contains(processes, p) {
+			processes = append(processes, p)
+		}
+	}
+	return processes
 }
 
 // finish takes the window out of those that are open, and opens the next one if there is one.

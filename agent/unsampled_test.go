@@ -1,0 +1,21 @@
+package agent
+
+import "testing"
+
+// A chosen process that was not sampled is in the profile nevertheless: its notes may say why.
+func TestUnsampled(t *testing.T) {
+	sampled, idle, unchosen := &process{pid: 7}, &process{pid: 8}, &process{pid: 10}
+	a := &Agent{opt: Options{PIDs: []int{7, 8, 9, 8}}, table: map[int]*process{7: sampled, 8: idle, 10: unchosen}}
+	w := newWindow(a, nil)
+	w.processes[sampled] = map[threadKey]*rawThread{}
+	if got := a.unsampled(w); len(got) != 1 || got[0] != idle {
+		t.Errorf("got %d processes, want the one of pid 8", len(got))
+	}
+	if got := a.unsampled(newWindow(a, map[int]bool{7: true})); len(got) != 1 || got[0] != sampled {
+		t.Errorf("a window of pid 7 has %d others, want that one", len(got))
+	}
+	a.opt.PIDs = nil
+	if got := a.unsampled(w); len(got) != 0 {
+		t.Errorf("%d processes of a whole machine are named without samples", len(got))
+	}
+}
