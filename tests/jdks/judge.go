@@ -68,10 +68,15 @@ func (m meter) work(ctx context.Context, c jvm.Command) ([]verdict, error) {
 // judgeWork compares the stacks of the program's threads with what it did.
 func judgeWork(truth events.Truth, own []stacks.Stack) []verdict {
 	// Before and after its work a thread has little to do, but starts and ends.
-	own = slices.DeleteFunc(own, func(s stacks.Stack) bool { return !s.Has("guest.Working.work") && s.Truncated() == "" })
+	threads := own
+	own = stacksWhere(threads, func(s stacks.Stack) bool { return s.Has("guest.Working.work") || s.Truncated() != "" })
 	all := float64(stacks.Count(own, func(stacks.Stack) bool { return true }))
 	if all == 0 {
-		return []verdict{{shares, wrong, "no samples"}, {whole, wrong, "no samples"}, {inlined, wrong, "no samples"}}
+		none := fmt.Sprintf("none of %d samples", stacks.Count(threads, func(stacks.Stack) bool { return true }))
+		if len(threads) > 0 {
+			none += ", such as " + threads[0].String()
+		}
+		return []verdict{{shares, wrong, none}, {whole, wrong, none}, {inlined, wrong, none}}
 	}
 	var cpu time.Duration
 	for _, w := range truth.Worked {
@@ -295,7 +300,7 @@ func judgeWaits(truth events.Truth, own []events.Row, notes []string) (verdicts 
 	}{
 		{monitors, []string{"waits for monitors are not recorded", noObjects}, false},
 		// Without what a thread is parked for, all that it waits for is work.
-		{locks, []string{"waits of java.util.concurrent are not recorded", "Thread.parkBlocker was not found"}, true},
+		{locks, []string{"waits of java.util.concurrent are not recorded", "Thread.parkBlocker was not found", noObjects}, true},
 	} {
 		var waited time.Duration
 		var rows []events.Row
@@ -326,6 +331,11 @@ func judgeWaits(truth events.Truth, own []events.Row, notes []string) (verdicts 
 	for _, w := range truth.Idle {
 		idle += w.Sum
 		taken += events.Sum(events.Where(contended, func(r events.Row) bool { return r.Has(w.Method) }), delay)
+	}
+	if len(own) == 0 {
+		none := judgeTypes(0, 0, verdicts)
+		none.feature = apart
+		return append(verdicts, none)
 	}
 	v := verdict{feature: apart, found: fmt.Sprintf("%.0f of %.0f ms counted as contention", taken/1e6, idle.Seconds()*1e3)}
 	if taken > idleTolerance*float64(idle) {

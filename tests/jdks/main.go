@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
@@ -101,28 +102,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var results []result
-	for _, c := range plan(jdks, o) {
-		r, found := earlier.get(c)
-		if !found && !o.run.MatchString(c.String()) {
-			if o.update {
-				results = append(results, result{cell: c, untried: true})
-			}
-			continue
-		}
-		if !found {
-			r = m.try(ctx, c)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if err := earlier.add(r); err != nil {
-				return err
-			}
-		}
-		if err := r.print(out); err != nil {
-			return err
-		}
-		results = append(results, r)
+	results, err := m.tryAll(ctx, plan(jdks, o), o, earlier, out)
+	if err != nil {
+		return err
 	}
 	for _, t := range tables(results) {
 		if err := t.Print(out); err != nil {
@@ -135,10 +117,35 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			}
 		}
 	}
-	for _, r := range results {
-		if r.wrong() {
-			return errWrong
-		}
+	if slices.ContainsFunc(results, result.wrong) {
+		return errWrong
 	}
 	return nil
+}
+
+// tryAll tries the cells that the options ask for, unless earlier runs did, and prints what came of each.
+func (m meter) tryAll(ctx context.Context, cells []cell, o options, earlier kept, out io.Writer) (results []result, err error) {
+	for _, c := range cells {
+		r, found := earlier.get(c)
+		if !found && !o.run.MatchString(c.String()) {
+			if o.update {
+				results = append(results, result{cell: c, untried: true})
+			}
+			continue
+		}
+		if !found {
+			r = m.try(ctx, c)
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if err := earlier.add(r); err != nil {
+				return nil, err
+			}
+		}
+		if err := r.print(out); err != nil {
+			return nil, err
+		}
+		results = append(results, r)
+	}
+	return results, nil
 }
