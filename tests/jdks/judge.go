@@ -10,7 +10,6 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
-	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
 // A state says how far a feature holds.
@@ -45,9 +44,9 @@ const (
 var features = []string{shares, whole, inlined, allocated, classes, monitors, locks, lockTypes, apart}
 
 const (
-	// sigmas is how many standard deviations of sampling a share of CPU time may be off, and systematic how far for other reasons:
-	// clocks take time to read, and segments cross the recording's ends.
-	sigmas, systematic = 4, 0.01
+	// sharesTolerance is how far shares of CPU time may be off: some six standard deviations of sampling on a machine that is not
+	// busy, where ticks come in time.
+	sharesTolerance = 0.05
 	// nearlyAll is the share that must be right of what cannot be partly right: stacks, names.
 	nearlyAll = 0.99
 	// sumTolerance is how far sums of sampled events may be off in recordings of two seconds, as a share.
@@ -55,121 +54,6 @@ const (
 	// mix is the overlap of the recorded bytes by class with the truth, in percent, at least.
 	mix = 90
 )
-
-// work judges a CPU profile.
-func (m meter) work(ctx context.Context, c jvm.Command) ([]verdict, error) {
-	s, err := m.record(ctx, c, events.Working, threads, workMillis, "-F", fmt.Sprint(frequency))
-	if err != nil {
-		return nil, err
-	}
-	return judgeWork(s.truth, stacks.OnThread(stacks.Of(s.recording.Profile), events.Thread)), nil
-}
-
-// judgeWork compares the stacks of the program's threads with what it did.
-func judgeWork(truth events.Truth, own []stacks.Stack) []verdict {
-	// Before and after its work a thread has little to do, but starts and ends.
-	threads := own
-	own = stacksWhere(threads, func(s stacks.Stack) bool { return s.Has("guest.Working.work") || s.Truncated() != "" })
-	all := float64(stacks.Count(own, func(stacks.Stack) bool { return true }))
-	if all == 0 {
-		none := fmt.Sprintf("none of %d samples", stacks.Count(threads, func(stacks.Stack) bool { return true }))
-		if len(threads) > 0 {
-			none += ", such as " + threads[0].String()
-		}
-		return []verdict{{shares, wrong, none}, {whole, wrong, none}, {inlined, wrong, none}}
-	}
-	var cpu time.Duration
-	for _, w := range truth.Worked {
-		cpu += w.CPU
-	}
-	worst := verdict{feature: shares}
-	used := 0.0
-	for _, w := range truth.Worked {
-		share := float64(w.CPU) / float64(cpu)
-		got := float64(stacks.Count(own, func(s stacks.Stack) bool { return s.Self(w.Method) })) / all
-		tolerance := systematic + sigmas*math.Sqrt(share*(1-share)/all)
-		if part := math.Abs(got-share) / tolerance; part >= used {
-			used, worst.found = part, fmt.Sprintf("%s %.1f %%, truth %.1f %%", simple(w.Method), 100*got, 100*share)
-		}
-	}
-	if used > 1 {
-		worst.state = wrong
-	}
-	return []verdict{worst, judgeWhole(own), judgeInlined(truth, own)}
-}
-
-func simple(method string) string { return method[strings.LastIndexByte(method, '.')+1:] }
-
-// entry is the outermost Java method of every thread.
-const entry = "java.lang.Thread.run"
-
-func judgeWhole(own []stacks.Stack) verdict {
-	good := stacks.Count(own, func(s stacks.Stack) bool { return s.Truncated() == "" && s.Has(entry) })
-	marked := stacks.Count(own, func(s stacks.Stack) bool { return s.Truncated() != "" })
-	all := stacks.Count(own, func(stacks.Stack) bool { return true })
-	return nearly(whole, good, marked, all, reasons(own))
-}
-
-// reasons are those for which stacks end early.
-func reasons(own []stacks.Stack) string {
-	var found []string
-	for _, s := range own {
-		if why := s.Truncated(); why != "" && !slices.Contains(found, why) {
-			found = append(found, why)
-		}
-	}
-	slices.Sort(found)
-	return strings.Join(found, ", ")
-}
-
-func judgeInlined(truth events.Truth, own []stacks.Stack) verdict {
-	working := func(s stacks.Stack) bool {
-		return s.Truncated() == "" && slices.ContainsFunc(truth.Worked, func(w events.Worked) bool { return s.Has(w.Method) })
-	}
-	good := stacks.Count(own, func(s stacks.Stack) bool {
-		for method, times := range truth.Depths {
-			if s.Times(method) != times {
-				return false
-			}
-		}
-		return working(s)
-	})
-	v := nearly(inlined, good, 0, stacks.Count(own, working), "")
-	if v.state == wrong {
-		v.found += "; " + counted(truth, stacksWhere(own, working))
-	}
-	return v
-}
-
-func stacksWhere(own []stacks.Stack, wanted func(stacks.Stack) bool) (some []stacks.Stack) {
-	for _, s := range own {
-		if wanted(s) {
-			some = append(some, s)
-		}
-	}
-	return some
-}
-
-// counted says how many calls there are instead.
-func counted(truth events.Truth, own []stacks.Stack) string {
-	samples := map[int]int64{}
-	var times []int
-	for method, right := range truth.Depths {
-		for _, s := range own {
-			n := s.Times(method)
-			if n != right && samples[n] == 0 {
-				times = append(times, n)
-			}
-			samples[n] += s.Count
-		}
-	}
-	slices.Sort(times)
-	text := "calls"
-	for _, n := range times {
-		text += fmt.Sprintf(" %d (%d samples)", n, samples[n])
-	}
-	return text
-}
 
 // nearly judges what must be right of nearly all: good are, and marked say that they are not, of all.
 func nearly(feature string, good, marked, all int64, why string) verdict {
