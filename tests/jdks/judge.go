@@ -52,7 +52,7 @@ const (
 	// sumTolerance is how far sums of sampled events may be off in recordings of two seconds, as a share.
 	sumTolerance = 0.25
 	// mix is the overlap of the recorded bytes by class with the truth, in percent, at least.
-	mix = 90
+	mix = 80
 )
 
 // nearly judges what must be right of nearly all: good are, and marked say that they are not, of all.
