@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
@@ -83,10 +85,14 @@ func (m meter) allocate(ctx context.Context, c jvm.Command) ([]verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	return judgeAllocations(s.truth, events.Own(rows), s.recording.Profile.Comments), nil
+	total, err := sink.TotalOf(s.recording.Profile, agent.Allocations)
+	if err != nil {
+		return nil, err
+	}
+	return judgeAllocations(s.truth, events.Own(rows), total.Within, s.recording.Profile.Comments), nil
 }
 
-func judgeAllocations(truth events.Truth, own []events.Row, notes []string) []verdict {
+func judgeAllocations(truth events.Truth, own []events.Row, within float64, notes []string) []verdict {
 	const space = 1
 	if v := missing(own, notes, []string{"allocations are not recorded", noObjects}, allocated, classes); v != nil {
 		return v
@@ -110,13 +116,18 @@ func judgeAllocations(truth events.Truth, own []events.Row, notes []string) []ve
 	case unnamed > 1-nearlyAll:
 		named.state = silent
 	}
-	return []verdict{sum(allocated, events.Sum(own, space)/1e6, exact.Total()/1e6, "MB"), named}
+	return []verdict{sum(allocated, events.Sum(own, space)/1e6, exact.Total()/1e6, within/1e6, "MB"), named}
 }
 
-// sum judges a sum of events.
-func sum(feature string, got, truth float64, unit string) verdict {
-	v := verdict{feature: feature, found: fmt.Sprintf("%.0f %s, truth %.0f", got, unit, truth)}
-	if math.Abs(got-truth) > sumTolerance*truth {
+// sum judges a sum of events. One that is far off is right to say so, by the interval of all events that the profile states.
+func sum(feature string, got, truth, within float64, unit string) verdict {
+	v := verdict{feature: feature, found: fmt.Sprintf("%.0f ± %.0f %s, truth %.0f", got, within, unit, truth)}
+	off := math.Abs(got - truth)
+	switch {
+	case off <= sumTolerance*truth:
+	case off <= within:
+		v.state = silent
+	default:
 		v.state = wrong
 	}
 	return v
@@ -154,7 +165,11 @@ func (m meter) wait(ctx context.Context, c jvm.Command) ([]verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	return judgeWaits(s.truth, events.Own(rows), s.recording.Profile.Comments), nil
+	total, err := sink.TotalOf(s.recording.Profile, agent.Locks)
+	if err != nil {
+		return nil, err
+	}
+	return judgeWaits(s.truth, events.Own(rows), total.Within, s.recording.Profile.Comments), nil
 }
 
 // judgeTypes wants the waits to have the class of their lock, where any are recorded.
@@ -172,7 +187,7 @@ func judgeTypes(named, all float64, of []verdict) verdict {
 // idleTolerance is how much of the waits for work may be counted as contention.
 const idleTolerance = 0.01
 
-func judgeWaits(truth events.Truth, own []events.Row, notes []string) (verdicts []verdict) {
+func judgeWaits(truth events.Truth, own []events.Row, within float64, notes []string) (verdicts []verdict) {
 	const delay = 1
 	const work = "wait" // the kind of waits for work
 	contended := events.Where(own, func(r events.Row) bool { return r.Kind != work })
@@ -207,7 +222,7 @@ func judgeWaits(truth events.Truth, own []events.Row, notes []string) (verdicts 
 			verdicts = append(verdicts, v...)
 			continue
 		}
-		verdicts = append(verdicts, sum(of.feature, events.Sum(rows, delay)/1e6, waited.Seconds()*1e3, "ms"))
+		verdicts = append(verdicts, sum(of.feature, events.Sum(rows, delay)/1e6, waited.Seconds()*1e3, within/1e6, "ms"))
 	}
 	verdicts = append(verdicts, judgeTypes(named, typed, verdicts))
 	var idle time.Duration

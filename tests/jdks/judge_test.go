@@ -66,16 +66,18 @@ func TestJudgeAllocations(t *testing.T) {
 	row := func(class string, bytes float64) events.Row {
 		return events.Row{Labels: events.Labels{Class: class}, Values: []float64{1, bytes}}
 	}
-	good := judgeAllocations(truth, []events.Row{row("byte[]", 3.1e6), row("guest.A", 1e6)}, nil)
+	good := judgeAllocations(truth, []events.Row{row("byte[]", 3.1e6), row("guest.A", 1e6)}, 0, nil)
 	expect(t, "true", good, allocated, right)
 	expect(t, "true", good, classes, right)
-	bad := judgeAllocations(truth, []events.Row{row("byte[]", 1e6), row("guest.A", 1e6)}, nil)
+	bad := judgeAllocations(truth, []events.Row{row("byte[]", 1e6), row("guest.A", 1e6)}, 0, nil)
 	expect(t, "half of it", bad, allocated, wrong)
+	unsure := judgeAllocations(truth, []events.Row{row("byte[]", 1e6), row("guest.A", 1e6)}, 3e6, nil)
+	expect(t, "half of it, and unsure", unsure, allocated, silent)
 	expect(t, "other shares", bad, classes, wrong)
-	expect(t, "another class", judgeAllocations(truth, []events.Row{row("byte[]", 3e6), row("guest.B", 1e6)}, nil), classes, wrong)
-	expect(t, "no classes", judgeAllocations(truth, []events.Row{row("", 4e6)}, nil), classes, silent)
-	expect(t, "nothing", judgeAllocations(truth, nil, nil), allocated, wrong)
-	expect(t, "nothing, and said", judgeAllocations(truth, nil, []string{"allocations are not recorded: no symbols"}), allocated, silent)
+	expect(t, "another class", judgeAllocations(truth, []events.Row{row("byte[]", 3e6), row("guest.B", 1e6)}, 0, nil), classes, wrong)
+	expect(t, "no classes", judgeAllocations(truth, []events.Row{row("", 4e6)}, 0, nil), classes, silent)
+	expect(t, "nothing", judgeAllocations(truth, nil, 0, nil), allocated, wrong)
+	expect(t, "nothing, and said", judgeAllocations(truth, nil, 0, []string{"allocations are not recorded: no symbols"}), allocated, silent)
 }
 
 func TestJudgeWaits(t *testing.T) {
@@ -89,16 +91,16 @@ func TestJudgeWaits(t *testing.T) {
 		return events.Row{Stack: stackOf(1, method), Labels: events.Labels{Class: class, Kind: kind}, Values: []float64{1, delay}}
 	}
 	parked := row(lock, sync, "park", 1e9)
-	good := judgeWaits(truth, []events.Row{row(hot, monitor, "block", 1e9), parked, row(idle, sync, "wait", 1e9)}, nil)
+	good := judgeWaits(truth, []events.Row{row(hot, monitor, "block", 1e9), parked, row(idle, sync, "wait", 1e9)}, 0, nil)
 	for _, feature := range []string{monitors, locks, lockTypes, apart} {
 		expect(t, "true", good, feature, right)
 	}
-	bad := judgeWaits(truth, []events.Row{row(hot, sync, "block", 1e8), parked, row(idle, sync, "park", 1e9)}, nil)
+	bad := judgeWaits(truth, []events.Row{row(hot, sync, "block", 1e8), parked, row(idle, sync, "park", 1e9)}, 0, nil)
 	expect(t, "a tenth", bad, monitors, wrong)
 	expect(t, "another class", bad, lockTypes, wrong)
 	expect(t, "counted as contention", bad, apart, wrong)
-	expect(t, "nothing", judgeWaits(truth, []events.Row{parked}, nil), monitors, wrong)
-	said := judgeWaits(truth, []events.Row{parked}, []string{"waits for monitors are not recorded: this build is unknown"})
+	expect(t, "nothing", judgeWaits(truth, []events.Row{parked}, 0, nil), monitors, wrong)
+	said := judgeWaits(truth, []events.Row{parked}, 0, []string{"waits for monitors are not recorded: this build is unknown"})
 	expect(t, "nothing, and said", said, monitors, silent)
 	expect(t, "nothing, and said", said, locks, right)
 }
