@@ -4,6 +4,7 @@ package hotspot
 type counting struct {
 	*calling
 	method   uint64
+	pointer  uint64 // to its MethodData, 0 if there is none
 	counters uint64 // MethodCounters
 	before   uint64 // invocations that those have
 	object   []byte // the MethodData, if it has one that makes sense
@@ -14,31 +15,45 @@ type counting struct {
 
 // counts reads MethodData and MethodCounters of methods, and what calls were resolved to by now.
 func (r callReader) counts(list []*counting) error {
-	var pointers batch
 	var pending []*callSite
 	for _, m := range list {
-		pointers.add(r.schema.methodData.at(m.method), wordSize)
-		pointers.add(r.schema.methodCounters.at(m.method), wordSize)
 		for i := range m.sites {
 			if s := &m.sites[i]; !s.resolved && s.entry != 0 {
 				pending = append(pending, s)
 			}
 		}
 	}
+	if err := r.pointers(list); err != nil {
+		return err
+	}
+	if err := r.resolve(pending); err != nil {
+		return err
+	}
+	if err := r.objects(list); err != nil {
+		return err
+	}
+	return r.early(list)
+}
+
+// pointers reads where MethodData and MethodCounters are.
+func (r callReader) pointers(list []*counting) error {
+	var pointers batch
+	for _, m := range list {
+		pointers.add(r.schema.methodData.at(m.method), wordSize)
+		pointers.add(r.schema.methodCounters.at(m.method), wordSize)
+	}
 	if err := pointers.read(r.mem); err != nil {
 		return err
 	}
 	for i, m := range list {
 		data, _ := pointers.word(2 * i)
+		m.pointer = data
 		if data != m.data {
 			m.data, m.dataSize = data, 0
 		}
 		m.counters, _ = pointers.word(2*i + 1)
 	}
-	if err := r.resolve(pending); err != nil {
-		return err
-	}
-	return r.objects(list)
+	return nil
 }
 
 // objects reads the MethodData: at once where its size is known from before, else its header first.
@@ -74,7 +89,7 @@ func (r callReader) objects(list []*counting) error {
 			}
 		}
 	}
-	return r.early(list)
+	return nil
 }
 
 // early reads how often methods were invoked that have no MethodData yet.

@@ -38,6 +38,7 @@ type schema struct {
 	version versionSchema
 	profile profileSchema
 	object  objectSchema
+	classes classListSchema
 }
 
 // newSchema looks up everything; the error names all that is missing at once.
@@ -54,6 +55,7 @@ func newSchema(s *structs) (*schema, error) {
 		version: newVersionSchema(r),
 		profile: newProfileSchema(s),
 		object:  newObjectSchema(s),
+		classes: newClassListSchema(s),
 	}
 	return schema, r.err()
 }

@@ -1,0 +1,166 @@
+package hotspot
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// Bounds on Methods. JVMs with 100,000 classes have been seen, some ten methods each.
+const (
+	maxLoaders    = 1 << 17 // class loaders; every lambda of JDK 11 to 14 has one of its own
+	maxClasses    = 1 << 19
+	maxAllMethods = 1 << 21
+)
+
+// A classListSchema leads to all classes: a list of the loaders' data (src/hotspot/share/classfile/classLoaderData.hpp),
+// and in each a list of classes.
+type classListSchema struct {
+	head         uint64 // static
+	next, first  field  // of ClassLoaderData
+	nextClass    field  // of Klass
+	layoutHelper field  // of Klass
+	lacks        []string
+}
+
+func newClassListSchema(from *structs) classListSchema {
+	r := &resolver{structs: from} // of its own: without it, only this does not work
+	s := classListSchema{
+		head:         r.static("ClassLoaderDataGraph._head"),
+		next:         r.field("ClassLoaderData._next"),
+		first:        r.field("ClassLoaderData._klasses"),
+		nextClass:    r.field("Klass._next_link"),
+		layoutHelper: r.field("Klass._layout_helper"),
+	}
+	s.layoutHelper.width = 4
+	s.lacks = r.missing
+	return s
+}
+
+// Methods lists the methods of all classes: some tens of milliseconds per thousand classes, nearly all of it for
+// system calls. If classes are unloaded meanwhile it begins again, and then ErrStale.
+func (p *Process) Methods() ([]uint64, error) {
+	s := &p.schema.classes
+	if missing := slices.Concat(s.lacks, p.schema.profile.lacks); len(missing) > 0 {
+		return nil, fmt.Errorf("list methods: %w", (&resolver{missing: missing}).err())
+	}
+	const attempts = 3 // classes are unloaded in bursts, with long pauses between
+	for range attempts {
+		epoch := p.currentEpoch()
+		methods, err := p.listMethods(s)
+		if p.currentEpoch() != epoch {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list methods: %w", err)
+		}
+		return methods, nil
+	}
+	return nil, fmt.Errorf("list methods: %w", vmruntime.ErrStale)
+}
+
+func (p *Process) listMethods(s *classListSchema) ([]uint64, error) {
+	classes, err := p.listClasses(s)
+	if err != nil {
+		return nil, err
+	}
+	k := &p.schema.profile.klass
+	var pointers, lengths, arrays batch
+	for _, c := range classes {
+		pointers.add(s.layoutHelper.at(c), 4)
+		pointers.add(k.methods.at(c), wordSize)
+	}
+	if err := pointers.read(p.mem); err != nil {
+		return nil, err
+	}
+	var lists []uint64
+	for i := range classes {
+		helper, ok := pointers.word(2 * i)
+		list, ok2 := pointers.word(2*i + 1)
+		if instances := int32(helper) > 0; ok && ok2 && instances && list != 0 {
+			lists = append(lists, list)
+			lengths.add(p.schema.profile.pool.arrayLength.at(list), 4)
+		}
+	}
+	if err := lengths.read(p.mem); err != nil {
+		return nil, err
+	}
+	sum := uint64(0)
+	for i, list := range lists {
+		n, ok := lengths.word(i)
+		if !ok || n > maxClassMethods {
+			n = 0
+		}
+		if sum += n; sum > maxAllMethods {
+			return nil, fmt.Errorf("more than %d methods: %w", maxAllMethods, vmruntime.ErrMalformed)
+		}
+		arrays.add(k.methodArray.at(list), wordSize*n)
+	}
+	if err := arrays.read(p.mem); err != nil {
+		return nil, err
+	}
+	methods := make([]uint64, 0, sum)
+	for i := range lists {
+		list, ok := arrays.bytes(i)
+		for ; ok && len(list) >= wordSize; list = list[wordSize:] {
+			methods = append(methods, number(list[:wordSize]))
+		}
+	}
+	return distinct(methods), nil
+}
+
+// listClasses follows the lists of all loaders side by side: each step of all of them is one batch.
+func (p *Process) listClasses(s *classListSchema) ([]uint64, error) {
+	head, err := p.word(s.head)
+	if err != nil {
+		return nil, err
+	}
+	var heads []uint64 // of the loaders' lists
+	seen := map[uint64]bool{}
+	for loader := head; loader != 0; {
+		if len(seen) == maxLoaders || seen[loader] {
+			return nil, fmt.Errorf("a list of more than %d class loaders: %w", len(seen), vmruntime.ErrMalformed)
+		}
+		seen[loader] = true
+		var b batch
+		b.add(s.first.at(loader), wordSize)
+		b.add(s.next.at(loader), wordSize)
+		if err := b.read(p.mem); err != nil {
+			return nil, err
+		}
+		first, ok1 := b.word(0)
+		next, ok2 := b.word(1)
+		if !ok1 || !ok2 {
+			return nil, fmt.Errorf("class loader at %#x: %w", loader, vmruntime.ErrMalformed)
+		}
+		heads = append(heads, first)
+		loader = next
+	}
+	var classes []uint64
+	clear(seen)
+	for at := distinct(heads); len(at) > 0; {
+		for _, c := range at {
+			if len(classes) == maxClasses || seen[c] {
+				return nil, fmt.Errorf("a list of more than %d classes: %w", len(classes), vmruntime.ErrMalformed)
+			}
+			seen[c] = true
+			classes = append(classes, c)
+		}
+		var b batch
+		for _, c := range at {
+			b.add(s.nextClass.at(c), wordSize)
+		}
+		if err := b.read(p.mem); err != nil {
+			return nil, err
+		}
+		next := at[:0]
+		for i := range at {
+			if c, ok := b.word(i); ok && c != 0 {
+				next = append(next, c)
+			}
+		}
+		at = next
+	}
+	return classes, nil
+}
