@@ -78,7 +78,7 @@ type Agent struct {
 	guests  *guests
 	engines *callEngines   // nil if calls are not sampled
 	faded   time.Duration  // when counts of busy guests were made fade, CLOCK_MONOTONIC; 0 if never
-	exact   *exactCount    // nil if calls are not counted
+	exact   exactEngine    // nil if calls are not counted
 	events  *eventProbes   // nil if events are not recorded
 	enters  *monitorEnters // nil if monitor enters are not recorded
 	pool    *proc.Pool
@@ -203,7 +203,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		}
 	}
 	if opt.Calls != nil && opt.Calls.Exact != NotExact {
-		a.exact = newExactCount(a, opt.Calls.Exact)
+		a.exact = newExactEngine(a, opt.Calls.Exact)
 	} else if opt.Calls != nil {
 		if a.engines, err = newCallEngines(a, opt.Calls.withDefaults()); err != nil {
 			return nil, err
@@ -272,7 +272,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	var fatal <-chan error
 	if a.exact != nil {
-		fatal = a.exact.fatal
+		fatal = a.exact.failed()
 	}
 	upkeep := time.NewTicker(upkeepInterval)
 	defer upkeep.Stop()

@@ -108,8 +108,10 @@ func (a *Agent) handle(raw []byte) {
 		a.handleObservation(raw)
 	case bpf.EventNewMethod:
 		a.received.events++
-		if m, err := bpf.DecodeMethodSeen(raw); err == nil && a.exact != nil {
-			a.exact.onNewMethod(m)
+		if m, err := bpf.DecodeMethodSeen(raw); err == nil {
+			if x, ok := a.exact.(*exactCount); ok {
+				x.onNewMethod(m)
+			}
 		}
 	case bpf.EventProcessExec:
 		a.received.events++

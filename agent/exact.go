@@ -22,59 +22,97 @@ const (
 	NotExact      Exact = iota
 	ExactContexts       // the complete calling context tree of each thread
 	ExactEdges          // the call graph, with the places of calls
+	ExactCounters       // the call graph that the JVM's own code counts
 )
+
+// An exactEngine counts the calls of one JVM from when the agent finds it until its window is closed.
+type exactEngine interface {
+	// begin starts to count the calls of p, whose VM was attached just now. A worker has p.
+	begin(p *process, g *guest, lib *proc.Mapping)
+	// failed says why nothing can be counted.
+	failed() <-chan error
+	// end closes the window, with all that was counted.
+	end(context.Context, *Window) (*Profile, error)
+	close() error
+}
+
+func newExactEngine(a *Agent, mode Exact) exactEngine {
+	if mode == ExactCounters {
+		return newExactCounters(a)
+	}
+	return newExactCount(a, mode)
+}
+
+// A countedJVM is the first JVM that an exactEngine is given.
+type countedJVM struct {
+	agent   *Agent
+	fatal   chan error // why nothing can be counted; holds one
+	process *process   // guarded by agent.mu
+}
+
+func newCountedJVM(a *Agent) countedJVM { return countedJVM{agent: a, fatal: make(chan error, 1)} }
+
+// take reports whether p is to be counted: it is wanted, and the first one.
+func (c *countedJVM) take(p *process) bool {
+	a := c.agent
+	if !a.wanted(p.pid) {
+		return false
+	}
+	a.mu.Lock()
+	taken := c.process != nil
+	if !taken {
+		c.process = p
+	}
+	a.mu.Unlock()
+	if taken {
+		a.log.Warn("the calls of one JVM are counted; those of another are not", "pid", p.pid)
+	}
+	return !taken
+}
+
+func (c *countedJVM) failed() <-chan error { return c.fatal }
+
+func (c *countedJVM) fail(p *process, err error) {
+	select {
+	case c.fatal <- fmt.Errorf("count the calls of process %d: %w", p.pid, err):
+	default:
+	}
+}
+
+// errNothingCounted is why there is no profile.
+var errNothingCounted = errors.New("no JVM was attached whose calls could be counted: it ended before, or is no JVM that can be attached (vmprof-agent doctor lists those)")
 
 // exactEdges is the engine of edges that were all counted; the whole contexts of a Profile in CallCounts need none.
 const exactEdges = "exact edges"
 
 // An exactCount counts every call of the first JVM that it is given, until the window is closed.
 type exactCount struct {
-	agent *Agent
-	mode  Exact
-	fatal chan error // why nothing can be counted; holds one
+	countedJVM
+	mode Exact
 
 	// Guarded by agent.mu.
-	process  *process
 	recorder *exact.Recorder
 	halves   *exact.Halves
 	methods  map[rawFrame]struct{} // that were announced: their names are kept
 }
 
 func newExactCount(a *Agent, mode Exact) *exactCount {
-	return &exactCount{agent: a, mode: mode, fatal: make(chan error, 1), methods: map[rawFrame]struct{}{}}
+	return &exactCount{countedJVM: newCountedJVM(a), mode: mode, methods: map[rawFrame]struct{}{}}
 }
 
 // begin starts to count the calls of p, whose VM was attached just now. A worker has p.
 func (x *exactCount) begin(p *process, g *guest, lib *proc.Mapping) {
-	a := x.agent
-	if !a.wanted(p.pid) {
-		return
-	}
-	a.mu.Lock()
-	taken := x.process != nil
-	if !taken {
-		x.process = p
-	}
-	a.mu.Unlock()
-	if taken {
-		a.log.Warn("the calls of one JVM are counted; those of another are not", "pid", p.pid)
+	if !x.take(p) {
 		return
 	}
 	r, err := x.start(p, g, lib)
 	if err != nil {
-		x.fail(fmt.Errorf("count the calls of process %d: %w", p.pid, err))
+		x.fail(p, err)
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	x.agent.mu.Lock()
+	defer x.agent.mu.Unlock()
 	x.recorder, x.halves = r, r.Halve()
-}
-
-func (x *exactCount) fail(err error) {
-	select {
-	case x.fatal <- err:
-	default:
-	}
 }
 
 func (x *exactCount) start(p *process, g *guest, lib *proc.Mapping) (*exact.Recorder, error) {
@@ -139,7 +177,7 @@ func (x *exactCount) stop() (_ *exact.Recording, _ *process, note string, err er
 	x.halves = nil
 	a.mu.Unlock()
 	if r == nil {
-		return nil, nil, "", errors.New("no JVM was attached whose calls could be counted: it ended before, or is no JVM that can be attached (vmprof-agent doctor lists those)")
+		return nil, nil, "", errNothingCounted
 	}
 	var middle *exact.Snapshot
 	if halves != nil {
@@ -180,16 +218,8 @@ func (x *exactCount) end(ctx context.Context, w *Window) (*Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	end := time.Now()
-	a.mu.Lock()
-	after := a.snapshot()
-	delete(a.windows, w)
-	a.closing[w] = struct{}{}
-	a.mu.Unlock()
+	out := a.exactProfile(w)
 	a.names.wait(ctx, []*process{p}, exactNameDeadline)
-
-	out := a.newProfile(w, end, after)
-	out.Unit, out.Event = CallCounts, "" // nothing ticked
 	out.Processes = []*Process{x.profile(p, recording)}
 	out.Comments = append(out.Comments, fmt.Sprintf("exact: %d calls counted", recording.Calls))
 	out.Comments = append(out.Comments, recording.Losses.Notes()...)
@@ -197,6 +227,19 @@ func (x *exactCount) end(ctx context.Context, w *Window) (*Profile, error) {
 		out.Comments = append(out.Comments, note)
 	}
 	return out, nil
+}
+
+// exactProfile closes w, and is its profile before anything is in it.
+func (a *Agent) exactProfile(w *Window) *Profile {
+	end := time.Now()
+	a.mu.Lock()
+	after := a.snapshot()
+	delete(a.windows, w)
+	a.closing[w] = struct{}{}
+	a.mu.Unlock()
+	out := a.newProfile(w, end, after)
+	out.Unit, out.Event = CallCounts, "" // nothing ticked
+	return out
 }
 
 // exactNameDeadline is how long the end of an exact recording waits for names: of all places of calls, if need be.

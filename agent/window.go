@@ -343,8 +343,8 @@ func (a *Agent) trim(p *process) {
 			}
 		}
 	}
-	if a.exact != nil && a.exact.process == p {
-		for r := range a.exact.methods {
+	if x, ok := a.exact.(*exactCount); ok && x.process == p {
+		for r := range x.methods {
 			need(r)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/counters"
 )
 
 // callFlags are the flags of record and serve that say how calls are sampled.
@@ -30,12 +31,13 @@ func (c *callFlags) add(fs *pflag.FlagSet) {
 
 // addExact defines the flag for counting every call, which no one wants always on.
 func (c *callFlags) addExact(fs *pflag.FlagSet) {
-	fs.StringVar(&c.exact, "exact", "", "calls: count every one, of a JVM that runs with -XX:+DTraceMethodProbes (a thousand times slower): contexts (whole stacks) or edges (with the places of calls)")
+	fs.StringVar(&c.exact, "exact", "", "calls: count every one of one JVM: contexts (whole stacks) or edges (with the places of calls), if it runs with -XX:+DTraceMethodProbes (a thousand times slower); "+
+		"or counters (edges, by its own code), if it runs with "+counters.Flags)
 	fs.Lookup("exact").NoOptDefVal = "contexts"
 }
 
 // exacts are the values of --exact.
-var exacts = map[string]agent.Exact{"": agent.NotExact, "contexts": agent.ExactContexts, "edges": agent.ExactEdges}
+var exacts = map[string]agent.Exact{"": agent.NotExact, "contexts": agent.ExactContexts, "edges": agent.ExactEdges, "counters": agent.ExactCounters}
 
 // check reads what the flags say. With alone nothing but calls is recorded; without wanted no calls are.
 func (c *callFlags) check(fs *pflag.FlagSet, wanted, alone bool) error {
@@ -56,7 +58,7 @@ func (c *callFlags) check(fs *pflag.FlagSet, wanted, alone bool) error {
 	exact, known := exacts[c.exact]
 	switch {
 	case !known:
-		return usageError(fmt.Sprintf("--exact=%s: choose contexts or edges", c.exact))
+		return usageError(fmt.Sprintf("--exact=%s: choose contexts, edges or counters", c.exact))
 	case exact != agent.NotExact && !alone:
 		return usageError("--exact counts calls: give it -e calls")
 	}

@@ -48,7 +48,12 @@ type guest struct {
 // traced starts a guest that is traced from now on.
 func traced(t *testing.T, jdk jvm.JDK, opt exact.Options, flags ...string) guest {
 	t.Helper()
-	g := startGuest(t, jdk, append([]string{"-XX:+" + exact.Flag}, flags...)...)
+	return traceFrom(t, startGuest(t, jdk, append([]string{"-XX:+" + exact.Flag}, flags...)...), opt)
+}
+
+// traceFrom traces a guest from now on.
+func traceFrom(t *testing.T, g *guests.Counted, opt exact.Options) guest {
+	t.Helper()
 	s, err := Attach(g.PID(), opt)
 	if err != nil {
 		t.Fatal(err)

@@ -63,6 +63,9 @@ func (r *AgentRun) WaitAttached() error {
 	return r.Run.WaitAttached()
 }
 
+// Said is how often the agent has printed text so far.
+func (r *AgentRun) Said(text string) int { return strings.Count(r.output.String(), text) }
+
 // attachments are the lines of the log that say that the agent is where it is to be.
 func (o Options) attachments() map[string]int {
 	says := map[string]int{"msg=recording": 1}
@@ -72,6 +75,9 @@ func (o Options) attachments() map[string]int {
 	for _, arg := range o.Extra {
 		if arg == "--probe" {
 			says[`msg="values are recorded"`]++
+		}
+		if arg == "--exact=counters" {
+			says[`msg="calls are counted"`]++
 		}
 	}
 	return says

@@ -15,12 +15,7 @@ type Halves struct {
 	stop     chan struct{}
 	stopped  sync.WaitGroup
 	began    time.Time
-	last     [2]timedSnapshot // the younger one second
-}
-
-type timedSnapshot struct {
-	*Snapshot
-	after time.Duration // since the beginning
+	kept     Middles[*Snapshot]
 }
 
 // Halve begins to take snapshots: a second after now, three, seven and so on.
@@ -38,7 +33,7 @@ func (h *Halves) run() {
 		case <-time.After(wait):
 		}
 		if s, err := h.recorder.Snapshot(); err == nil {
-			h.last = [2]timedSnapshot{h.last[1], {s, time.Since(h.began)}}
+			h.kept.Keep(s, time.Since(h.began))
 		}
 	}
 }
@@ -47,15 +42,26 @@ func (h *Halves) run() {
 func (h *Halves) End() *Snapshot {
 	close(h.stop)
 	h.stopped.Wait()
-	return h.middle(time.Since(h.began))
+	return h.kept.Middle(time.Since(h.began))
 }
 
-// middle is the last snapshot after which a third of the time passed.
-func (h *Halves) middle(length time.Duration) *Snapshot {
-	if h.last[1].after <= length*2/3 {
-		return h.last[1].Snapshot
+// Middles keep the last two of what is taken after a second, three, seven and so on.
+type Middles[S any] struct{ last [2]timed[S] } // the younger one second
+
+type timed[S any] struct {
+	taken S
+	after time.Duration // since the beginning
+}
+
+// Keep keeps what was taken that long after the beginning.
+func (m *Middles[S]) Keep(s S, after time.Duration) { m.last = [2]timed[S]{m.last[1], {s, after}} }
+
+// Middle is the last one after which a third of the length passed; the zero value if there is none.
+func (m *Middles[S]) Middle(length time.Duration) S {
+	if m.last[1].after <= length*2/3 {
+		return m.last[1].taken
 	}
-	return h.last[0].Snapshot
+	return m.last[0].taken
 }
 
 // samePhase is how much the calls of two halves of a recording have in common, by method, if both are of the same phase of the
@@ -68,7 +74,12 @@ func (s *Snapshot) PhaseNote(middle *Snapshot) string {
 	if middle == nil {
 		return ""
 	}
-	common := cct.Overlap(middle.Since(nil).methods(), s.Since(middle).methods())
+	return PhaseNote(middle.Since(nil).methods(), s.Since(middle).methods())
+}
+
+// PhaseNote is Snapshot.PhaseNote of how often each method was called before and after the middle.
+func PhaseNote[K comparable](before, after cct.Weights[K]) string {
+	common := cct.Overlap(before, after)
 	if common >= samePhase {
 		return ""
 	}

@@ -119,13 +119,16 @@ func TestSinceEarlier(t *testing.T) {
 // The middle of a recording is a snapshot with a third of the time on either side.
 func TestMiddle(t *testing.T) {
 	first, second := &Snapshot{}, &Snapshot{}
-	h := Halves{last: [2]timedSnapshot{{first, 3 * time.Second}, {second, 7 * time.Second}}}
+	var m Middles[*Snapshot]
+	m.Keep(&Snapshot{}, time.Second)
+	m.Keep(first, 3*time.Second)
+	m.Keep(second, 7*time.Second)
 	for length, want := range map[time.Duration]*Snapshot{8 * time.Second: first, 10 * time.Second: first, 11 * time.Second: second, 14 * time.Second: second} {
-		if h.middle(length) != want {
+		if m.Middle(length) != want {
 			t.Errorf("%v: the other snapshot", length)
 		}
 	}
-	if (&Halves{}).middle(time.Second) != nil {
+	if (&Middles[*Snapshot]{}).Middle(time.Second) != nil {
 		t.Error("a snapshot of nothing")
 	}
 }

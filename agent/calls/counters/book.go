@@ -1,0 +1,175 @@
+package counters
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// A Book remembers what calls lead to, and names, for when the VM is gone or its classes are. The zero value is empty. It is
+// immutable: who has one may read it while somebody learns.
+type Book struct {
+	epoch   uint32
+	targets map[Call]target
+	frames  map[vmruntime.Scope]vmruntime.Frame
+}
+
+// A target is a method that a call leads to, 0 if that was not found out in so many tries.
+type target struct {
+	method uint64
+	tries  int
+}
+
+// maxTries is how often the VM is asked what a call leads to: its class may not be linked yet.
+const maxTries = 3
+
+// Learn asks the VM for what is not known of the calls: ten microseconds for each method that makes them. epoch is how
+// many times it has unloaded or changed classes: what was known before that is not in the new book.
+func (b *Book) Learn(vm VM, epoch uint32, d *Difference) (*Book, error) {
+	next := &Book{epoch: epoch, targets: map[Call]target{}, frames: map[vmruntime.Scope]vmruntime.Frame{}}
+	if b.targets != nil && b.epoch == epoch {
+		next.targets, next.frames = maps.Clone(b.targets), maps.Clone(b.frames)
+	}
+	if err := next.learnTargets(vm, d); err != nil {
+		return nil, fmt.Errorf("look up what is called: %w", err)
+	}
+	if err := next.learnNames(vm, d); err != nil {
+		return nil, fmt.Errorf("name methods: %w", err)
+	}
+	return next, nil
+}
+
+func (b *Book) learnTargets(vm VM, d *Difference) error {
+	open := map[uint64][]Call{} // by method
+	for c := range d.Calls {
+		if t := b.targets[c]; t.method == 0 && t.tries < maxTries {
+			open[c.Method] = append(open[c.Method], c)
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	methods := make([]uint64, 0, len(open))
+	for m := range open {
+		methods = append(methods, m)
+	}
+	slices.Sort(methods)
+	profiles, err := vm.Profiles(methods)
+	if err != nil {
+		return err
+	}
+	for m, list := range open {
+		for _, c := range list {
+			t := b.targets[c]
+			t.tries++
+			if p := profiles[m]; p != nil {
+				t.method = targetOf(p.Call(c.BCI), c.Klass)
+			}
+			b.targets[c] = t
+		}
+	}
+	return nil
+}
+
+// targetOf is the method that a call leads to for a class of receivers, 0 if that is not known.
+func targetOf(call *vmruntime.CallCount, klass uint64) uint64 {
+	switch {
+	case call == nil:
+		return 0
+	case call.Target != 0:
+		return call.Target
+	case klass == 0:
+		return 0
+	}
+	for _, r := range call.Receivers {
+		if r.Klass == klass {
+			return r.Target
+		}
+	}
+	return 0
+}
+
+func (b *Book) learnNames(vm VM, d *Difference) error {
+	var places []vmruntime.Scope
+	ask := func(s vmruntime.Scope) {
+		if _, known := b.frames[s]; s.Method != 0 && !known {
+			b.frames[s] = vmruntime.Frame{}
+			places = append(places, s)
+		}
+	}
+	for c := range d.Calls {
+		ask(vmruntime.Scope{Method: c.Method, BCI: c.BCI})
+		ask(vmruntime.Scope{Method: b.targets[c].method, BCI: -1})
+	}
+	slices.SortFunc(places, func(a, b vmruntime.Scope) int {
+		return cmp.Or(cmp.Compare(a.Method, b.Method), cmp.Compare(a.BCI, b.BCI))
+	})
+	frames, err := vm.Names(places)
+	if err != nil {
+		return err
+	}
+	for i, s := range places {
+		if frames[i].Function == "" {
+			delete(b.frames, s) // the next time, maybe
+		} else {
+			b.frames[s] = frames[i]
+		}
+	}
+	return nil
+}
+
+// Markers stand where there is no method.
+const (
+	unnamed       = "[unknown]"        // a method without a name
+	unknownCallee = "[unknown callee]" // what was called is not known
+)
+
+// Graph is the call graph. symbol makes a method of a frame, or a marker of a text.
+func (b *Book) Graph(d *Difference, limit int, symbol func(vmruntime.Frame) symbolize.Symbol, marker func(string) symbolize.Symbol) *calls.Graph {
+	g := &calls.Graph{Limit: limit}
+	name := func(s vmruntime.Scope) (symbolize.Symbol, vmruntime.Frame) {
+		f, ok := b.frames[s]
+		if !ok {
+			return marker(unnamed), f
+		}
+		line := f
+		f.Line = 0
+		return symbol(f), line
+	}
+	for c, n := range d.Calls {
+		caller, at := name(vmruntime.Scope{Method: c.Method, BCI: c.BCI})
+		callee := marker(unknownCallee)
+		if t := b.targets[c].method; t != 0 {
+			callee, _ = name(vmruntime.Scope{Method: t, BCI: -1})
+		}
+		g.Add(calls.Edge{Caller: caller, Site: calls.Site{Line: int32(at.Line), Offset: int32(c.BCI)}, Callee: callee}, float64(n))
+	}
+	return g
+}
+
+// Callees are how often each method was called, by address; 0 stands for those that are not known.
+func (b *Book) Callees(d *Difference) cct.Weights[uint64] {
+	w := cct.Weights[uint64]{}
+	for c, n := range d.Calls {
+		w[b.targets[c].method] += float64(n)
+	}
+	return w
+}
+
+// Elsewhere is how often methods that the VM counts in were entered by calls that it does not count: of native methods,
+// reflection, the VM, and methods that it did not count in yet.
+func (b *Book) Elsewhere(d *Difference) (n uint64) {
+	callees := b.Callees(d)
+	for m, entered := range d.entered {
+		if called := uint64(callees[m]); entered > called {
+			n += entered - called
+		}
+	}
+	return n
+}

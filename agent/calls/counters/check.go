@@ -1,0 +1,80 @@
+package counters
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// A VM is what is asked of a JVM. *hotspot.Process is one.
+type VM interface {
+	Flag(name string) (bool, error)
+	Number(name string) (int64, error)
+	Methods() ([]uint64, error)
+	Counts(methods []uint64) (_ []vmruntime.MethodCounts, took time.Duration, _ error)
+	Profiles(methods []uint64) (map[uint64]*vmruntime.MethodProfile, error)
+	Names(places []vmruntime.Scope) ([]vmruntime.Frame, error)
+}
+
+// Flags are what a JVM is started with for its code to count all calls.
+const Flags = "-XX:TieredStopAtLevel=3 -XX:TypeProfileWidth=8"
+
+// Level and Width are what Flags say.
+const (
+	level = 3
+	width = 8
+)
+
+// A FlagError says that the JVM's code does not count its calls, which cannot be changed while it runs.
+type FlagError struct{ Why string }
+
+func (e *FlagError) Error() string {
+	return fmt.Sprintf("the JVM's code does not count its calls, as %s: start it with %s", e.Why, Flags)
+}
+
+// Check returns nil if all code of the VM counts its calls, a FlagError if not, or why that is not known.
+func Check(vm VM) error {
+	for _, f := range []struct {
+		name     string
+		why      string
+		optional bool // not every JDK has it
+	}{
+		{"UseCompiler", "it only interprets (-Xint)", false},
+		{"TieredCompilation", "-XX:-TieredCompilation leaves C1 out", false},
+		{"ProfileInterpreter", "its interpreter counts nothing (-XX:-ProfileInterpreter)", true},
+		{"C1UpdateMethodData", "-XX:-C1UpdateMethodData has C1's code count nothing", true},
+		{"C1ProfileCalls", "-XX:-C1ProfileCalls has C1's code count no calls", true},
+		{"C1ProfileVirtualCalls", "-XX:-C1ProfileVirtualCalls has C1's code count no receivers", true},
+		{"C1ProfileInlinedCalls", "-XX:-C1ProfileInlinedCalls has C1's code count no inlined calls", true},
+	} {
+		on, err := vm.Flag(f.name)
+		switch {
+		case err != nil && !f.optional:
+			return fmt.Errorf("read the JVM's flag %s: %w", f.name, err)
+		case err == nil && !on:
+			return &FlagError{f.why}
+		}
+	}
+	stop, err := vm.Number("TieredStopAtLevel")
+	if err != nil {
+		return fmt.Errorf("read the JVM's flag TieredStopAtLevel: %w", err)
+	}
+	switch {
+	case stop > level:
+		return &FlagError{fmt.Sprintf("C2's code counts nothing and TieredStopAtLevel is %d", stop)}
+	case stop < level:
+		return &FlagError{fmt.Sprintf("TieredStopAtLevel is %d, and only code of level 3 counts calls", stop)}
+	}
+	return nil
+}
+
+// WidthNote says what a narrow profile leaves out, "" if it is as wide as can be.
+func WidthNote(vm VM) string {
+	rows, err := vm.Number("TypeProfileWidth")
+	if err != nil || rows >= width {
+		return ""
+	}
+	return fmt.Sprintf("TypeProfileWidth is %d: calls of receivers beyond the first %d classes of a call site have no callee; "+
+		"start the JVM with -XX:TypeProfileWidth=%d", rows, rows, width)
+}

@@ -1,0 +1,35 @@
+package counters
+
+import (
+	"fmt"
+	"time"
+)
+
+// Notes say to people how far the calls of a Difference are exact, one sentence each.
+func (b *Book) Notes(d *Difference) []string {
+	var all, open uint64
+	for c, n := range d.Calls {
+		all += n
+		if b.targets[c].method == 0 {
+			open += n
+		}
+	}
+	share := func(part uint64) float64 { return 100 * float64(part) / float64(max(all, 1)) }
+	notes := []string{fmt.Sprintf("exact: %d calls counted by the JVM's own code; the two readings of its counters took %v, which is %.1f %% of the "+
+		"recording: calls made meanwhile may be in or out", all, d.Uncertain.Round(time.Millisecond/10),
+		100*d.Uncertain.Seconds()/max(d.Length.Seconds(), time.Millisecond.Seconds()))}
+	add := func(n uint64, format string, args ...any) {
+		if n > 0 {
+			notes = append(notes, fmt.Sprintf(format, args...))
+		}
+	}
+	l := &d.Losses
+	add(open, "%d calls (%.2g %%) have no known callee: receivers beyond the classes that a call site has room for, and calls that are not resolved", open, share(open))
+	add(l.Uncounted, "methods ran %d times before the JVM counted their calls: what they called then is missing", l.Uncounted)
+	add(b.Elsewhere(d), "methods were entered %d times by calls that are not counted: of native methods, reflection and the VM, of methods "+
+		"whose calls were not counted yet, and such that were lost as threads count without locks", b.Elsewhere(d))
+	add(uint64(l.Epochs), "classes were unloaded or changed %d times: their calls are missing (%d methods that had counters are gone)", l.Epochs, l.Unloaded)
+	add(uint64(l.Unreadable), "the counters of %d methods cannot be read: their calls are missing", l.Unreadable)
+	add(uint64(l.Reset), "%d counters went back: what they had counted is missing in part", l.Reset)
+	return notes
+}
