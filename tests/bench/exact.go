@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/counters"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
@@ -23,6 +25,9 @@ type exactCost struct {
 	plain           time.Duration // without the flags
 	flags           time.Duration // with them, and nobody who counts
 	contexts, edges time.Duration // while calls are counted
+
+	counterFlags time.Duration // with the flags of --exact=counters, and nobody who reads
+	counters     time.Duration // while the counters are read
 }
 
 // exact measures programs while all of their calls are counted. Factors are so large that one iteration tells them.
@@ -60,19 +65,43 @@ func (b bench) exactOf(ctx context.Context, program string, iterations int) (c e
 	if c.flags, err = each(guest, iterations); err != nil {
 		return c, err
 	}
-	for mode, cost := range map[string]*time.Duration{"contexts": &c.contexts, "edges": &c.edges} {
-		run, err := b.agent.Start(ctx, profiler.Options{PID: guest.PID(), Extra: []string{"-e", "calls", "--exact=" + mode}})
-		if err != nil {
-			return c, err
-		}
-		if err = run.WaitAttached(); err == nil {
-			*cost, err = each(guest, 1)
-		}
-		if _, stopped := run.Stop(); cmp.Or(err, stopped) != nil {
-			return c, cmp.Or(err, stopped)
-		}
+	if c.contexts, err = b.counting(ctx, guest, "contexts", 1); err != nil {
+		return c, err
 	}
-	return c, nil
+	if c.edges, err = b.counting(ctx, guest, "edges", 1); err != nil {
+		return c, err
+	}
+	return c, b.countersOf(ctx, &c, iterations)
+}
+
+// countersOf measures the JVM's own counters.
+func (b bench) countersOf(ctx context.Context, c *exactCost, iterations int) error {
+	guest, err := suite.StartSmall(ctx, b.jdk, c.program, strings.Fields(counters.Flags)...)
+	if err != nil {
+		return err
+	}
+	defer guest.Close()
+	if _, err := guest.Run(10 * iterations); err != nil { // until it is compiled
+		return err
+	}
+	if c.counterFlags, err = each(guest, 10*iterations); err != nil {
+		return err
+	}
+	c.counters, err = b.counting(ctx, guest, "counters", 10*iterations)
+	return err
+}
+
+// counting is what an iteration takes while calls are counted.
+func (b bench) counting(ctx context.Context, guest *suite.Guest, mode string, iterations int) (cost time.Duration, err error) {
+	run, err := b.agent.Start(ctx, profiler.Options{PID: guest.PID(), Extra: []string{"-e", "calls", "--exact=" + mode}})
+	if err != nil {
+		return 0, err
+	}
+	if err = run.WaitAttached(); err == nil {
+		cost, err = each(guest, iterations)
+	}
+	_, stopped := run.Stop()
+	return cost, cmp.Or(err, stopped)
 }
 
 // plainly is what an iteration takes in a JVM without flags.
@@ -105,10 +134,14 @@ func each(guest *suite.Guest, iterations int) (time.Duration, error) {
 }
 
 func exactTable(costs []exactCost) report.Table {
-	table := report.Table{Header: []string{"program", "CPU time of an iteration", "with the flags", "`--exact`", "`--exact=edges`"}}
+	table := report.Table{Header: []string{"program", "CPU time of an iteration", "with the probes' flags", "`--exact`", "`--exact=edges`",
+		"with the counters' flags", "`--exact=counters`"}}
 	for _, c := range costs {
-		times := func(d time.Duration) string { return fmt.Sprintf("× %.0f", float64(d)/float64(c.plain)) }
-		table.Add(c.program, fmt.Sprintf("%.2f ms", 1e3*c.plain.Seconds()), times(c.flags), times(c.contexts), times(c.edges))
+		times := func(format string, d time.Duration) string {
+			return fmt.Sprintf("× "+format, float64(d)/float64(c.plain))
+		}
+		table.Add(c.program, fmt.Sprintf("%.2f ms", 1e3*c.plain.Seconds()), times("%.0f", c.flags), times("%.0f", c.contexts), times("%.0f", c.edges),
+			times("%.1f", c.counterFlags), times("%.1f", c.counters))
 	}
 	return table
 }
