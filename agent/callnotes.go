@@ -18,9 +18,12 @@ func (e *callEngines) notes(p *Profile, failed int) (notes []string) {
 			jvms++
 		}
 	}
-	var probed []string
+	var own []string
 	if e.usdt != nil {
-		probed = e.usdt.Notes()
+		own = e.usdt.Notes()
+	}
+	if e.branch != nil {
+		own = append(own, e.branch.Notes()...)
 	}
 	e.agent.mu.Lock()
 	defer e.agent.mu.Unlock()
@@ -35,7 +38,7 @@ func (e *callEngines) notes(p *Profile, failed int) (notes []string) {
 		}
 		notes = append(notes, note)
 	}
-	notes = append(notes, probed...)
+	notes = append(notes, own...)
 	for _, g := range e.governed {
 		if note := g.note(e.opt); note != "" {
 			notes = append(notes, note)

@@ -2,7 +2,9 @@
 /*
  * Calls that the CPU itself writes down. Two ways:
  *
- *   branch records   (LBR, BRBE, AMD's LbrExtV2) at a tick, the last 32 calls of the current thread, one after the other
+ *   branch records   (LBR, BRBE, AMD's LbrExtV2) at a tick, the last 32 calls and indirect jumps of the current thread,
+ *                    one after the other. Of jumps only those count that HotSpot's vtable and itable stubs make: they
+ *                    tell where a call of such a stub led
  *   retired calls    every Nth call raises an event, when the call instruction has been executed: the return address is
  *                    on top of the stack
  *
@@ -10,6 +12,7 @@
  */
 #pragma once
 
+#include "codecache.bpf.h"
 #include "maps.bpf.h"
 #include "wakeup.bpf.h"
 
@@ -23,6 +26,8 @@ struct branch_cost {
 	__u64 ns;      /* in the programs */
 	__u64 empty;   /* samples without a call of user space: none was recorded, or only others */
 	__u64 skewed;  /* retired calls that the stack did not tell any more: the CPU had gone on */
+	__u64 stubs;   /* calls of a vtable or itable stub of which the next record does not tell where it led */
+	__u64 untyped; /* records that may be of a call or of a jump: the kernel did not tell the kind */
 };
 
 /* How much to take, from the next sample on. */
@@ -99,10 +104,63 @@ static __always_inline void branch_deliver(struct task_struct *task, __u64 now, 
 struct branch_walk {
 	struct task_struct *task;
 	const struct branch_records *records;
+	struct branch_cost *cost;
 	__u64 now, burst;
-	__u32 count; /* of records that are wanted */
+	__u32 count; /* of records that are walked */
+	__u32 calls; /* that are wanted, less those that were met */
 	__u32 taken;
+	__u32 pid;
+	__u64 from, to, stub; /* the call of a stub that the next record belongs to, and the stub's blob; 0: none */
 };
+
+static __always_inline bool is_call(const struct perf_branch_entry *e)
+{
+	return e->type == PERF_BR_CALL || e->type == PERF_BR_IND_CALL || e->type == PERF_BR_COND_CALL;
+}
+
+static __always_inline bool in_user_code(const struct perf_branch_entry *e)
+{
+	return is_user_code(e->from) && is_user_code(e->to); /* else it is a system call, or nothing */
+}
+
+/* bpf_loop callback: counts records, from the latest on, until they have as many calls as are wanted. */
+static long branch_count(__u64 i, struct branch_walk *w)
+{
+	if (i >= MAX_BRANCHES || !w->calls)
+		return 1;
+	w->count = (__u32)i + 1;
+	if (is_call(&w->records->entries[i]))
+		w->calls--;
+	return 0;
+}
+
+static __always_inline void branch_take(struct branch_walk *w, __u64 to, __u64 from)
+{
+	branch_deliver(w->task, w->now, w->burst, to, from, w->taken ? 1 : 0);
+	w->taken++;
+}
+
+/* The blob around pc if that is of vtable and itable stubs, else 0. */
+static __noinline __u64 stub_at(__u32 pid, __u64 pc)
+{
+	const struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+	__u64 blob;
+
+	if (!vm || !in_code_cache(vm, pc))
+		return 0;
+	blob = blob_at(vm, pc);
+	return blob && vm->name_vtable && read_word(blob + vm->blob_name) == vm->name_vtable ? blob : 0;
+}
+
+/* A stub's call that no jump belongs to leads to the stub, as far as anybody knows. */
+static __always_inline void branch_give_up(struct branch_walk *w)
+{
+	if (!w->stub)
+		return;
+	branch_take(w, w->to, w->from);
+	w->stub = 0;
+	__sync_fetch_and_add(&w->cost->stubs, 1);
+}
 
 /* bpf_loop callback: the oldest record that is left. */
 static long branch_step(__u64 i, struct branch_walk *w)
@@ -113,9 +171,22 @@ static long branch_step(__u64 i, struct branch_walk *w)
 	if (at >= MAX_BRANCHES)
 		return 1; /* never: for the verifier */
 	e = &w->records->entries[at];
-	if (is_user_code(e->from) && is_user_code(e->to)) { /* else it is a system call, or nothing */
-		branch_deliver(w->task, w->now, w->burst, e->to, e->from, w->taken ? 1 : 0);
-		w->taken++;
+	if (!in_user_code(e))
+		return 0;
+	if (is_call(e)) {
+		branch_give_up(w);
+		w->stub = stub_at(w->pid, e->to);
+		if (w->stub) {
+			w->from = e->from;
+			w->to = e->to;
+		} else {
+			branch_take(w, e->to, e->from);
+		}
+	} else if (e->type == PERF_BR_UNKNOWN) {
+		__sync_fetch_and_add(&w->cost->untyped, 1);
+	} else if (w->stub && stub_at(w->pid, e->from) == w->stub) {
+		branch_take(w, e->to, w->from);
+		w->stub = 0;
 	}
 	return 0;
 }
@@ -126,12 +197,15 @@ static __always_inline void branch_stack_sample(struct task_struct *task, const 
 {
 	__u32 zero = 0;
 	struct branch_rate *rate = bpf_map_lookup_elem(&branch_rates, &zero);
-	struct branch_walk w = {.task = task, .records = r, .now = now, .burst = branch_burst(cost)};
+	struct branch_walk w = {.task = task, .records = r, .now = now, .burst = branch_burst(cost), .cost = cost,
+				.pid = bpf_get_current_pid_tgid() >> 32};
 
-	w.count = rate && rate->samples < n ? rate->samples : n;
-	if (w.count > MAX_BRANCHES)
-		w.count = MAX_BRANCHES;
+	w.calls = rate ? rate->samples : MAX_BRANCHES;
+	if (n > MAX_BRANCHES)
+		n = MAX_BRANCHES;
+	bpf_loop(n, branch_count, &w, 0);
 	bpf_loop(w.count, branch_step, &w, 0);
+	branch_give_up(&w);
 	if (!w.taken)
 		__sync_fetch_and_add(&cost->empty, 1);
 }

@@ -19,6 +19,14 @@ import (
 // A branchRecord is a struct perf_branch_entry of linux/perf_event.h.
 type branchRecord struct{ from, to, flags uint64 }
 
+// Kinds of branches, PERF_BR_..., where the kernel puts them in flags.
+const (
+	branchUnknown  = 0 << 20
+	branchIndirect = 3 << 20
+	branchCall     = 4 << 20
+	branchIndCall  = 5 << 20
+)
+
 // A brancher is the kernel's side of samples that the test makes up.
 type brancher struct {
 	*BranchTestObjects
@@ -62,6 +70,8 @@ func (b *brancher) total(t testing.TB) (sum BranchTestBranchCost) {
 		sum.Ns += c.Ns
 		sum.Empty += c.Empty
 		sum.Skewed += c.Skewed
+		sum.Stubs += c.Stubs
+		sum.Untyped += c.Untyped
 	}
 	return sum
 }
@@ -105,7 +115,7 @@ func (b *brancher) stack(t testing.TB, r []branchRecord) []Call {
 // newest returns n records as the CPU has them: the latest first. Call i goes from 0x10000 + i to 0x20000 + i.
 func newest(n int) (r []branchRecord) {
 	for i := n - 1; i >= 0; i-- {
-		r = append(r, branchRecord{from: 0x10000 + uint64(i), to: 0x20000 + uint64(i)})
+		r = append(r, branchRecord{from: 0x10000 + uint64(i), to: 0x20000 + uint64(i), flags: branchCall})
 	}
 	return r
 }
@@ -292,6 +302,63 @@ func samples(t testing.TB, m *ebpf.Map) (sum BranchCost) {
 		sum.Ns += c.Ns
 		sum.Empty += c.Empty
 		sum.Skewed += c.Skewed
+		sum.Stubs += c.Stubs
+		sum.Untyped += c.Untyped
 	}
 	return sum
+}
+
+// A call of a vtable or itable stub leads where the stub's jump leads, which is the next record. Other jumps are no calls.
+func TestKernelBranchStubs(t *testing.T) {
+	for _, build := range builds {
+		vm := newFakeVM(t, build)
+		caller, callee := vm.newBlob(vm.NameNmethod, make([]byte, 256), 0, 0), vm.newBlob(vm.NameNmethod, make([]byte, 256), 0, 0)
+		stub, stub2 := vm.vtable.begin, vm.vtable.begin+64
+		call := func(from, to uint64) branchRecord { return branchRecord{from, to, branchIndCall} }
+		jump := func(from, to uint64) branchRecord { return branchRecord{from, to, branchIndirect} }
+		from, to := caller.begin+40, callee.begin+32
+		type edge struct{ from, to uint64 }
+		for _, c := range []struct {
+			name           string
+			samples        uint32
+			records        []branchRecord // the oldest first
+			want           []edge
+			stubs, untyped uint64
+		}{
+			{"a call through a stub", 32, []branchRecord{call(from, stub), jump(stub+20, to)}, []edge{{from, to}}, 0, 0},
+			{"two of them", 32, []branchRecord{call(from, stub), jump(stub+20, to), call(from+9, stub2), jump(stub2+20, to+1)},
+				[]edge{{from, to}, {from + 9, to + 1}}, 0, 0},
+			{"between other calls and jumps", 32,
+				[]branchRecord{jump(from, from+3), call(to, from), call(from, stub), jump(stub+20, to), jump(to, to+8), call(to, 0x20000)},
+				[]edge{{to, from}, {from, to}, {to, 0x20000}}, 0, 0},
+			{"a jump that is not recorded yet", 32, []branchRecord{call(from, stub)}, []edge{{from, stub}}, 1, 0},
+			{"a jump that is not recorded", 32, []branchRecord{call(from, stub), call(to, from)}, []edge{{from, stub}, {to, from}}, 1, 0},
+			{"a jump of other code", 32, []branchRecord{call(from, stub), jump(to, to+8)}, []edge{{from, stub}}, 1, 0},
+			{"a jump whose call is not recorded any more", 32, []branchRecord{jump(stub+20, to), call(to, from)}, []edge{{to, from}}, 0, 0},
+			{"only the latest call, with its jump", 1, []branchRecord{call(to, from), call(from, stub), jump(stub+20, to)}, []edge{{from, to}}, 0, 0},
+			{"jumps are not counted as calls", 2,
+				[]branchRecord{call(to, from), call(from, 0x20000), jump(to, to+8), jump(to, to+8), call(to, 0x30000)},
+				[]edge{{from, 0x20000}, {to, 0x30000}}, 0, 0},
+			{"records of no kind", 32, []branchRecord{{from, to, branchUnknown}, call(to, from)}, []edge{{to, from}}, 0, 1},
+		} {
+			b := newBrancher(t, c.samples)
+			if err := b.Processes.Put(uint32(os.Getpid()), &vm.HotspotProcess); err != nil {
+				t.Fatal(err)
+			}
+			records := slices.Clone(c.records)
+			slices.Reverse(records) // as the CPU has them
+			var got []edge
+			for _, call := range b.stack(t, records) {
+				got = append(got, edge{call.Caller, call.Callee})
+			}
+			if err := b.Processes.Delete(uint32(os.Getpid())); err != nil {
+				t.Fatal(err)
+			}
+			cost := b.total(t)
+			stubs, untyped := cost.Stubs-b.costs.Stubs, cost.Untyped-b.costs.Untyped
+			if !slices.Equal(got, c.want) || stubs != c.stubs || untyped != c.untyped {
+				t.Errorf("%s, %s: %#x, want %#x; %d stubs, %d of no kind", build.name, c.name, got, c.want, stubs, untyped)
+			}
+		}
+	}
 }

@@ -44,7 +44,7 @@ func (e *Engine) Describe() string {
 	return "an event at every Nth call that the CPU retires"
 }
 
-// Tune changes the rate. With branch records the latest Samples calls are taken at every tick, at most MaxBranches; Stride
+// Tune changes the rate. With branch records the latest Samples calls are taken at every tick, of at most MaxBranches records; Stride
 // has no meaning. With retired calls it is Stride, at least MinPeriod, that counts: the calls from one sample to the
 // next. Hz 0 is a pause.
 func (e *Engine) Tune(r calls.Rate) error {
@@ -102,6 +102,37 @@ func (e *Engine) Cost() calls.Cost {
 		return calls.Cost{} // the map is there until Close
 	}
 	return cost(perCPU)
+}
+
+// Notes say what the samples lacked so far, one sentence each.
+func (e *Engine) Notes() []string {
+	var perCPU []bpf.BranchCost
+	if err := e.objects.BranchCosts.Lookup(uint32(0), &perCPU); err != nil {
+		return nil // the map is there until Close
+	}
+	return notes(perCPU)
+}
+
+func notes(perCPU []bpf.BranchCost) (notes []string) {
+	var sum bpf.BranchCost
+	for _, p := range perCPU {
+		sum.Skewed += p.Skewed
+		sum.Stubs += p.Stubs
+		sum.Untyped += p.Untyped
+	}
+	for _, lack := range []struct {
+		n      uint64
+		format string
+	}{
+		{sum.Skewed, "branch: %d calls are missing: the CPU had gone on when it raised the event"},
+		{sum.Stubs, "branch: of %d virtual and interface calls the callee was not recorded: they are shown as calls of [vtable stub]"},
+		{sum.Untyped, "branch: %d records are missing: the kernel did not tell whether they are of a call or of a jump"},
+	} {
+		if lack.n > 0 {
+			notes = append(notes, fmt.Sprintf(lack.format, lack.n))
+		}
+	}
+	return notes
 }
 
 func cost(perCPU []bpf.BranchCost) (c calls.Cost) {
