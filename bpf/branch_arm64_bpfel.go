@@ -19,6 +19,8 @@ type BranchBranchCost struct {
 	Ns      uint64
 	Empty   uint64
 	Skewed  uint64
+	Stubs   uint64
+	Untyped uint64
 }
 
 type BranchBranchRate struct {
