@@ -2,7 +2,6 @@ package hotspot
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -42,8 +41,11 @@ func newClassListSchema(from *structs) classListSchema {
 // system calls. If classes are unloaded meanwhile it begins again, and then ErrStale.
 func (p *Process) Methods() ([]uint64, error) {
 	s := &p.schema.classes
-	if missing := slices.Concat(s.lacks, p.schema.profile.lacks); len(missing) > 0 {
-		return nil, fmt.Errorf("list methods: %w", (&resolver{missing: missing}).err())
+	if err := p.schema.profile.err(p.version); err != nil {
+		return nil, err
+	}
+	if len(s.lacks) > 0 {
+		return nil, fmt.Errorf("list methods: %w", (&resolver{missing: s.lacks}).err())
 	}
 	const attempts = 3 // classes are unloaded in bursts, with long pauses between
 	for range attempts {

@@ -22,7 +22,7 @@ func newClassGuest() (p *Process, last, tail []byte) {
 	second := m.words(0, c)
 	head := m.words(m.words(second, a))
 	at := func(offset uint32, width uint8) field { return field{offset: offset, width: width, known: true} }
-	p = &Process{schema: &schema{}}
+	p = &Process{schema: &schema{}, version: version{jdk: 17}}
 	p.mem = m.memory()
 	p.schema.classes = classListSchema{
 		head: head, next: at(next, 8), first: at(first, 8), nextClass: at(nextClass, 8), layoutHelper: at(helper, 4),
@@ -68,6 +68,10 @@ func TestMethodsMalformed(t *testing.T) {
 	p.schema.classes.lacks = []string{"ClassLoaderData._klasses"}
 	if _, err := p.Methods(); err == nil || !strings.Contains(err.Error(), "ClassLoaderData._klasses") {
 		t.Errorf("%v", err)
+	}
+	p.version.jdk = 8
+	if _, err := p.Methods(); err == nil || !strings.Contains(err.Error(), "use 9 or newer") {
+		t.Errorf("JDK 8: %v", err)
 	}
 }
 

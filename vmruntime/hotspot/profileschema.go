@@ -80,11 +80,11 @@ func (s *profileSchema) header() uint64 { return uint64(s.data.offset) }
 
 // err tells whether this VM's counts can be read.
 func (s *profileSchema) err(v version) error {
-	if len(s.lacks) > 0 {
-		return fmt.Errorf("counts of calls: %w", (&resolver{missing: s.lacks}).err())
-	}
 	if v.jdk < 9 {
 		return errors.New("counts of calls are not known of JDK 8: use 9 or newer")
+	}
+	if len(s.lacks) > 0 {
+		return fmt.Errorf("counts of calls: %w", (&resolver{missing: s.lacks}).err())
 	}
 	return nil
 }
