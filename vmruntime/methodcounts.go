@@ -8,7 +8,7 @@ type MethodCounts struct {
 	Data uint64
 	// Unreadable tells that the VM counts, and that its numbers could not be read or make no sense.
 	Unreadable  bool
-	Invocations uint64 // of the method, since its calls are counted. The VM may keep 31 bits of them
+	Invocations uint64 // of the method, since its calls are counted. The VM keeps 29 or 31 bits of them
 	Before      uint64 // invocations before its calls were counted, as far as the VM kept them
 	Sites       []SiteCounts
 }

@@ -120,12 +120,11 @@ func uncounted(m, before *vmruntime.MethodCounts, known bool) uint64 {
 	return m.Before - before.Before
 }
 
-// invocationBits is how wide the VM's counter of invocations is.
-const invocationBits = 31
-
 // add adds what was counted in a method.
 func (d *Difference) add(m, before *vmruntime.MethodCounts) {
-	d.entered[m.Method] = (m.Invocations - before.Invocations) & (1<<invocationBits - 1)
+	if m.Invocations >= before.Invocations { // else it went round: it has 29 bits up to JDK 14, 31 later
+		d.entered[m.Method] = m.Invocations - before.Invocations
+	}
 	for i := range m.Sites {
 		s := &m.Sites[i]
 		d.addSite(m.Method, s, siteAt(before.Sites, s.BCI))
