@@ -15,6 +15,7 @@ const (
 	maxNameBytes   = 32 << 20 // of one string table; libjvm.so has 3.3 MB
 	maxName        = 2048     // bytes of one name; longer ones are cut
 	maxRelocations = 4 << 20  // libjvm.so has 125,000. They are streamed, so this bounds time
+	maxPointers    = 1 << 20  // of 16 bytes, for a moment; libjvm.so has 80,000 to 125,000
 
 	maxDebugData       = 8 << 20  // bytes of .gnu_debugdata, compressed
 	maxDebugDataPlain  = 16 << 20 // bytes of the ELF file inside

@@ -1,9 +1,11 @@
 package elffile
 
 import (
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // TLSModuleSlot returns the address (of the file) of a word that holds the file's own TLS module id once the dynamic
@@ -48,4 +50,47 @@ func (f *File) TLSModuleSlot() (vaddr uint64, err error) {
 		}
 	}
 	return 0, fmt.Errorf("TLS module slot: %w", ErrNotFound)
+}
+
+// A Pointer is a word of the loaded file that the dynamic linker sets to an address of the file.
+type Pointer struct {
+	At uint64 // where the word is
+	To uint64 // the address
+}
+
+// Pointers returns the words that relocations without a symbol set (R_X86_64_RELATIVE), in the order of their addresses.
+// Tables of functions and of texts consist of such words in libraries: their bytes in the file are not the addresses.
+// ErrNotFound if there are none, which is also so where the linker packed them (DT_RELR); ErrTooLarge if there are more than
+// real libraries have.
+func (f *File) Pointers() ([]Pointer, error) {
+	if f.machine != elf.EM_X86_64 {
+		return nil, fmt.Errorf("pointers on %v: %w", f.machine, ErrUnsupported)
+	}
+	var pointers []Pointer
+	budget := uint64(maxRelocations) // of all sections, as above
+	for i := range f.sections {
+		s := &f.sections[i]
+		if elf.SectionType(s.Type) != elf.SHT_RELA || elf.SectionFlag(s.Flags)&elf.SHF_ALLOC == 0 {
+			continue
+		}
+		const relaSize = 24
+		err := f.eachRecord(s, relaSize, budget, func(b []byte) bool {
+			if elf.R_TYPE64(binary.LittleEndian.Uint64(b[8:])) == uint32(elf.R_X86_64_RELATIVE) {
+				pointers = append(pointers, Pointer{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[16:])})
+			}
+			return len(pointers) <= maxPointers
+		})
+		if err == nil && len(pointers) > maxPointers {
+			err = fmt.Errorf("more than %d pointers: %w", maxPointers, ErrTooLarge)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("relocations: %w", err)
+		}
+		budget -= s.Size / relaSize
+	}
+	if len(pointers) == 0 {
+		return nil, fmt.Errorf("relocated pointers: %w", ErrNotFound)
+	}
+	slices.SortFunc(pointers, func(a, b Pointer) int { return cmp.Compare(a.At, b.At) })
+	return pointers, nil
 }

@@ -3,7 +3,10 @@ package elffile
 import (
 	"debug/elf"
 	"errors"
+	"slices"
 	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/elffile/elftest"
 )
 
 func TestTLSModuleSlot(t *testing.T) {
@@ -32,5 +35,42 @@ func TestRelocationsAreBounded(t *testing.T) {
 	}
 	if _, err := open(t, image).TLSModuleSlot(); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("error %v, want %v", err, ErrTooLarge)
+	}
+}
+
+// Words that are set to addresses of the file come in the order of their own.
+func TestPointers(t *testing.T) {
+	image := fixture()
+	for i := range image.Sections {
+		if s := &image.Sections[i]; s.Name == ".rela.dyn" {
+			s.Data = elftest.Append(s.Data, []elf.Rela64{
+				{Off: 0x20f8, Info: elf.R_INFO(0, uint32(elf.R_X86_64_RELATIVE)), Addend: 0x1020},
+			})
+		}
+	}
+	got, err := open(t, image).Pointers()
+	if want := []Pointer{{0x20f8, 0x1020}, {0x2100, 0}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	for i := range image.Sections {
+		if s := &image.Sections[i]; s.Name == ".rela.dyn" {
+			s.Header.Flags = 0 // left over from linking
+		}
+	}
+	if got, err := open(t, image).Pointers(); !errors.Is(err, ErrNotFound) {
+		t.Errorf("without any: %+v, %v", got, err)
+	}
+	image.Machine = elf.EM_AARCH64
+	if got, err := open(t, image).Pointers(); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("arm64: %+v, %v", got, err)
+	}
+	image = fixture()
+	for i := range image.Sections {
+		if s := &image.Sections[i]; s.Name == ".rela.dyn" {
+			s.Data = elftest.Append(nil, slices.Repeat([]elf.Rela64{{Info: elf.R_INFO(0, uint32(elf.R_X86_64_RELATIVE))}}, maxPointers+1))
+		}
+	}
+	if got, err := open(t, image).Pointers(); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("%d pointers, %v, want %v", len(got), err, ErrTooLarge)
 	}
 }
