@@ -3,6 +3,8 @@ package probesite
 import (
 	"fmt"
 	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
 // Calls says behind which calls AfterCalls looks.
@@ -14,6 +16,12 @@ type Calls struct {
 	Conditional bool
 	// Stores lets what stands between the call and the site store to memory, as where nothing but the time matters.
 	Stores bool
+	// Tails follows functions that end with a jump to the callee: who returns from the callee returns from these, so the places
+	// behind their calls count too. Threads pass those also when they have not been in the callee.
+	Tails bool
+	// Joins lets branches lead to between the call and the site, so that threads pass it that come from elsewhere: for probes
+	// that know to where the callee returns.
+	Joins bool
 }
 
 // Returns are the places behind calls.
@@ -30,8 +38,8 @@ type Missed struct {
 }
 
 // AfterCalls finds, for each direct call of a function, the first instruction behind it that the kernel emulates: who
-// passes it has returned from the call. That holds as nothing else of its function jumps between the two, and what stands
-// between neither stores to memory (unless Calls.Stores) nor leaves. It is what a uretprobe would tell, without changing a return address.
+// passes it has returned from the call. That holds as nothing else of its function jumps between the two (unless Calls.Joins),
+// and what stands between neither stores to memory (unless Calls.Stores) nor leaves. It is what a uretprobe would tell, without changing a return address.
 //
 // Calls of copies and of the callee's rest (.constprop, .part: see Entries) count as calls of it; those that the callee or
 // one of these makes do not. Calls through a pointer or the PLT are not seen. ErrNotFound if nobody calls it, ErrNoSite
@@ -46,18 +54,33 @@ func (f *Finder) AfterCalls(c Calls) (Returns, error) {
 	if err != nil {
 		return Returns{}, err
 	}
-	calls, err := f.scan(callees)
-	if err != nil {
-		return Returns{}, fmt.Errorf("calls of %s: %w", c.Callee, err)
-	}
 	var r Returns
-	for _, caller := range f.callers(calls) {
-		same := func(fn function) bool { return fn.start == caller.start }
-		if c.In != "" && !within(caller.name, c.In) || slices.ContainsFunc(callees, same) {
-			continue
-		}
-		if err := f.behind(&r, caller, &c); err != nil {
+	targets := callees
+	for depth := 0; len(targets) > 0 && depth <= maxTails; depth++ {
+		calls, err := f.scan(targets)
+		if err != nil {
 			return Returns{}, fmt.Errorf("calls of %s: %w", c.Callee, err)
+		}
+		targets = nil
+		callers := f.callers(calls)
+		if f.lookups > maxLookups {
+			return Returns{}, fmt.Errorf("calls of %s: more than %d functions are looked up: %w", c.Callee, maxLookups, elffile.ErrTooLarge)
+		}
+		for _, caller := range callers {
+			same := func(fn function) bool { return fn.start == caller.start }
+			if c.In != "" && !within(caller.name, c.In) || slices.ContainsFunc(callees, same) {
+				continue
+			}
+			tail, err := f.behind(&r, caller, &c)
+			if err != nil {
+				return Returns{}, fmt.Errorf("calls of %s: %w", c.Callee, err)
+			}
+			if tail {
+				targets, callees = append(targets, caller.function), append(callees, caller.function)
+			}
+		}
+		if len(callees) > maxMatches {
+			return Returns{}, fmt.Errorf("more than %d functions end with a jump to %s: %w", maxMatches, c.Callee, elffile.ErrTooLarge)
 		}
 	}
 	r.Sites = sorted(r.Sites)
@@ -106,11 +129,12 @@ func (f *Finder) callers(calls []uint64) []caller {
 	return found
 }
 
-// behind adds the sites behind the calls of one function. What looks like a call inside of another instruction is none.
-func (f *Finder) behind(r *Returns, c caller, how *Calls) error {
+// behind adds the sites behind the calls of one function. What looks like a call inside of another instruction is none. tail
+// says that the function ends with a jump to the callee that is to be followed.
+func (f *Finder) behind(r *Returns, c caller, how *Calls) (tail bool, err error) {
 	l, err := f.list(c.function)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, addr := range c.calls {
 		n, ok := slices.BinarySearch(l.at, uint32(addr-c.start))
@@ -118,6 +142,10 @@ func (f *Finder) behind(r *Returns, c caller, how *Calls) error {
 			if l.cut != nil && addr-c.start >= l.end() {
 				r.Missed = append(r.Missed, Missed{addr, c.name, fmt.Sprintf("code before it is not understood (%v)", l.cut)})
 			}
+			continue
+		}
+		if l.kinds[n] == Jump && how.Tails {
+			tail = true
 			continue
 		}
 		if l.kinds[n] != Call {
@@ -132,7 +160,7 @@ func (f *Finder) behind(r *Returns, c caller, how *Calls) error {
 		site.Function, site.Call = c.name, addr
 		r.Sites = append(r.Sites, site)
 	}
-	return nil
+	return tail, nil
 }
 
 // after finds the site behind the call that is instruction n, or says why there is none.
@@ -144,7 +172,7 @@ func (f *Finder) after(l *listing, n int, how *Calls) (s Site, reason string) {
 	first := n + 1
 	for at := first; at < min(first+maxAhead, len(l.at)); at++ {
 		k := l.kinds[at]
-		if l.joined(at, at) {
+		if !how.Joins && l.joined(at, at) {
 			return Site{}, fmt.Sprintf("a jump leads to between it and the %s at +%#x", k, l.at[at])
 		}
 		usable := f.emulates(k)

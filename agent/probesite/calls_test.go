@@ -103,6 +103,36 @@ func TestAfterCallsOfSeveral(t *testing.T) {
 	}
 }
 
+// Who returns from a function also returns from those that end with a jump to it.
+func TestAfterTailCalls(t *testing.T) {
+	f := finderOf(t, imageOf(t, nil,
+		routine{"f", "c3"},                                              // 5000
+		routine{"a", "90 e9f9ffffff"},                                   // 5001: ends with f
+		routine{"b", "90 90 e9f3ffffff"},                                // 5007: ends with a
+		routine{"c", "55 e8edffffff 85c0 7400 c3"},                      // 500e: calls a
+		routine{"d", "55 e8e8ffffff 85c0 7400 c3"},                      // 5019: calls b
+		routine{"e", "55 31c0 7406 90 e8d1ffffff 90 85c0 7400 75f9 c3"}, // 5024: calls f; a branch leads to behind that
+	))
+	how := Calls{Callee: "f", Conditional: true}
+	if r, err := f.AfterCalls(how); len(r.Sites) != 0 || !errors.Is(err, ErrNoSite) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	functions := func(r Returns) (names string) {
+		for _, s := range r.Sites {
+			names += s.Function
+		}
+		return names
+	}
+	how.Tails = true
+	if r, err := f.AfterCalls(how); err != nil || functions(r) != "cd" {
+		t.Errorf("with jumps: %+v, %v", r, err)
+	}
+	how.Joins = true
+	if r, err := f.AfterCalls(how); err != nil || functions(r) != "cde" || len(r.Missed) != 0 {
+		t.Errorf("with branches, too: %+v, %v", r, err)
+	}
+}
+
 // Calls at the edges of what is read at a time are found, each once.
 func TestBranchesTo(t *testing.T) {
 	code := unhex(t, "e8 0b000000 90 e9 05000000 e8 00000000")

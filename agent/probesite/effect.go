@@ -19,8 +19,8 @@ func set(regs ...elffile.Reg) (s registers) {
 	return s
 }
 
-// argumentRegisters hold the first six integer arguments of a function (System V ABI for AMD64, section 3.2.3).
-var argumentRegisters = set(elffile.RDI, elffile.RSI, elffile.RDX, elffile.RCX, elffile.R8, elffile.R9)
+// argumentOrder are the registers of the first six integer arguments of a function (System V ABI for AMD64, section 3.2.3).
+var argumentOrder = [...]elffile.Reg{elffile.RDI, elffile.RSI, elffile.RDX, elffile.RCX, elffile.R8, elffile.R9}
 
 // An effect is what an instruction may change.
 type effect struct {
@@ -59,6 +59,10 @@ func effectOf(code []byte) effect {
 			return effect{writes: set(elffile.RAX, elffile.RDX)}
 		}
 		return firstOperand(i.Args[0])
+	case x86asm.CMPXCHG:
+		e := firstOperand(i.Args[0])
+		e.writes |= set(elffile.RAX)
+		return e
 	case x86asm.POP:
 		e := firstOperand(i.Args[0])
 		e.writes |= set(elffile.RSP)

@@ -1,6 +1,10 @@
 package probesite
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/elffile"
+)
 
 // Entries returns where every call of a function passes with its arguments still in their registers: its first
 // instruction if the kernel emulates that, or else the first such one behind instructions that write to no argument
@@ -15,6 +19,16 @@ import "fmt"
 // ErrNotFound if there is no such symbol, ErrNoSite if one of the functions has no such instruction: to probe the others
 // alone would lose calls in silence. What was inlined everywhere cannot be seen.
 func (f *Finder) Entries(name string) ([]Site, error) {
+	return f.entries(name, set(argumentOrder[:]...))
+}
+
+// EntriesWith is Entries where no more than the first arguments are wanted, as others may have been overwritten, and the return
+// address: the stack pointer leads to it.
+func (f *Finder) EntriesWith(name string, arguments int) ([]Site, error) {
+	return f.entries(name, set(argumentOrder[:arguments]...)|set(elffile.RSP))
+}
+
+func (f *Finder) entries(name string, kept registers) ([]Site, error) {
 	if err := f.needX86(); err != nil {
 		return nil, err
 	}
@@ -29,7 +43,7 @@ func (f *Finder) Entries(name string) ([]Site, error) {
 			pieces += " " + fn.name
 			continue
 		}
-		s, err := f.entry(fn)
+		s, err := f.entry(fn, kept)
 		if err != nil {
 			return nil, fmt.Errorf("function %s: %w", fn.name, err)
 		}
@@ -41,8 +55,8 @@ func (f *Finder) Entries(name string) ([]Site, error) {
 	return sorted(sites), nil
 }
 
-// entry finds the site at the begin of a function.
-func (f *Finder) entry(fn function) (Site, error) {
+// entry finds the site at the begin of a function where some registers have what they had at the call.
+func (f *Finder) entry(fn function, kept registers) (Site, error) {
 	l, err := f.list(fn)
 	if err != nil {
 		return Site{}, err
@@ -65,7 +79,7 @@ func (f *Finder) entry(fn function) (Site, error) {
 		case e == anything:
 			return Site{}, fmt.Errorf("%s at +%#x comes before any instruction that the kernel emulates: %w",
 				text(l.bytes(n)), l.at[n], ErrNoSite)
-		case e.writes&argumentRegisters != 0:
+		case e.writes&kept != 0:
 			return Site{}, fmt.Errorf("%s at +%#x writes to an argument before any instruction that the kernel emulates: %w",
 				text(l.bytes(n)), l.at[n], ErrNoSite)
 		}

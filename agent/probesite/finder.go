@@ -17,6 +17,11 @@ type Finder struct {
 	file  *elffile.File
 	bytes io.ReaderAt
 	table *elffile.Table // nil until it is needed
+
+	// landmarks are functions without symbols, by the name that they would have. Where there are some, symbols do not say
+	// which function an address is in.
+	landmarks map[string]function
+	lookups   int // of functions without symbols
 }
 
 // New returns a finder for a file; bytes are those that it was opened with.

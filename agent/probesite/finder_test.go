@@ -145,6 +145,36 @@ func TestEmulates(t *testing.T) {
 	}
 }
 
+// Behind what is overwritten the arguments that are wanted are still there, and the return address.
+func TestEntriesWith(t *testing.T) {
+	const enter = "f30f1efa 488d9780000000 31c0 f0480fb132 4885c0 7401 90 c3" // of JDK 11: the third argument's register is used
+	for _, test := range []struct {
+		name, code string
+		arguments  int
+		at         uint64
+		reason     string
+	}{
+		{"two arguments", enter, 2, 21, ""},
+		{"three", enter, 3, 0, "writes to an argument"},
+		{"the first is overwritten", "31ff 55 c3", 1, 0, "writes to an argument"},
+		{"nobody wants it", "31ff 55 c3", 0, 2, ""},
+		{"the stack pointer moves", "4883ec08 e800000000 c3", 1, 0, "writes to an argument"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			sites, err := finderOf(t, imageOf(t, nil, routine{"f", test.code})).EntriesWith("f", test.arguments)
+			if test.reason != "" {
+				if !errors.Is(err, ErrNoSite) || !strings.Contains(err.Error(), test.reason) {
+					t.Fatalf("%+v, %v, want %q", sites, err, test.reason)
+				}
+				return
+			}
+			if err != nil || len(sites) != 1 || sites[0].Address != codeAddress+test.at {
+				t.Errorf("%+v, %v, want it at +%d", sites, err, test.at)
+			}
+		})
+	}
+}
+
 func TestEntriesOfClones(t *testing.T) {
 	f := finderOf(t, imageOf(t, nil,
 		routine{"_ZN1A1bEv", "55c3"}, routine{"_ZN1A1bEi.constprop.0", "4155c3"}, routine{"_ZN1A1bEv.cold", "0f0b"},

@@ -18,4 +18,21 @@ const (
 	// maxAhead is how many instructions behind a function's first one, or behind a call, are looked at. Compilers put an
 	// endbr64 and a few moves before the first push, and a move and a comparison between a call and the jump on its result.
 	maxAhead = 8
+
+	// maxLandmark is how long a function may be that is searched for in a file without symbols, in bytes: Unsafe_Park of JDK 25
+	// has 1,756.
+	maxLandmark = 16 << 10
+	// maxTexts is how many native methods are compared with one that is searched for: libjvm has some 500.
+	maxTexts = 64 << 10
+	// maxTables is how many tables may look like that of JNI: libjvm has two.
+	maxTables = 16
+	// maxCallees is how many callees or callers of one function are looked at: MonitorEnter has a dozen.
+	maxCallees = 64
+	// maxInflaters is how many callers inflate_and_enter may have: it has three. For each all code is read.
+	maxInflaters = 8
+	// maxLookups is how many functions without symbols are looked up in a file: for both kinds of waits, some 150.
+	maxLookups = 2048
+	// maxTails is how many functions in a row may end with a jump to the next: ObjectSynchronizer::fast_enter of JDK 11 to
+	// ObjectMonitor::enter.
+	maxTails = 3
 )

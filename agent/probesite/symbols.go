@@ -19,6 +19,9 @@ type function struct {
 // named returns the functions that a name means, in the order of their addresses. ErrNotFound if there are none,
 // ErrTooLarge if there are too many.
 func (f *Finder) named(name string) ([]function, error) {
+	if fn, ok := f.landmarks[name]; ok {
+		return []function{fn}, nil
+	}
 	table, err := f.symbols()
 	if err != nil {
 		return nil, fmt.Errorf("symbol %s: %w", name, err)
@@ -42,6 +45,12 @@ func (f *Finder) named(name string) ([]function, error) {
 		return f.aliased(table, name)
 	}
 	return found, nil
+}
+
+// Has reports whether there is a function of that name, whole or in pieces.
+func (f *Finder) Has(name string) bool {
+	_, err := f.named(name)
+	return err == nil
 }
 
 // Variable returns the address of a variable, as the file counts, by its symbol as the linker has it. ErrNotFound if there
@@ -93,6 +102,10 @@ func (f *Finder) function(table *elffile.Table, i int) function {
 
 // functionAt returns the function around addr.
 func (f *Finder) functionAt(addr uint64) (function, bool) {
+	if len(f.landmarks) > 0 {
+		fn, err := f.unnamed(addr)
+		return fn, err == nil
+	}
 	table, err := f.symbols()
 	if err != nil {
 		return function{}, false
