@@ -102,3 +102,9 @@ static __always_inline __u64 switches_of(struct task_struct *task)
 
 	return t->nvcsw + t->nivcsw;
 }
+
+/* While this stays the same, the current task did not sleep. */
+static __always_inline __u64 sleeps_of(struct task_struct *task)
+{
+	return ((struct task_struct___switches *)task)->nvcsw;
+}

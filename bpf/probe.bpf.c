@@ -102,15 +102,15 @@ int object_allocated_by(struct registers *ctx)
 SEC("uprobe")
 int monitor_enter(struct registers *ctx)
 {
-	begin_wait(&entering, bpf_get_attach_cookie(ctx), parameter(ctx, 0), false);
+	begin_wait(&entering, bpf_get_attach_cookie(ctx), parameter(ctx, 0), false, return_address(ctx));
 	return go_on(ctx, false);
 }
 
-/* At the entry of LightweightSynchronizer::enter. */
+/* At the entry of LightweightSynchronizer::enter or ObjectSynchronizer::enter. */
 SEC("uprobe")
 int lightweight_enter(struct registers *ctx)
 {
-	begin_wait(&entering, bpf_get_attach_cookie(ctx), parameter(ctx, 0), true);
+	begin_wait(&entering, bpf_get_attach_cookie(ctx), parameter(ctx, 0), true, return_address(ctx));
 	return go_on(ctx, false);
 }
 
@@ -140,13 +140,23 @@ int monitor_blocks(struct registers *ctx)
 SEC("uprobe")
 int monitor_entered(struct registers *ctx)
 {
+	forget_other(bpf_get_attach_cookie(ctx), probed_at(ctx));
+	return go_on(ctx, see_monitor(bpf_get_attach_cookie(ctx)));
+}
+
+/* Likewise, where monitor_spun and monitor_blocks have no place. */
+SEC("uprobe")
+int monitor_slept(struct registers *ctx)
+{
+	forget_other(bpf_get_attach_cookie(ctx), probed_at(ctx));
+	note_sleep();
 	return go_on(ctx, see_monitor(bpf_get_attach_cookie(ctx)));
 }
 
 SEC("uprobe")
 int park_begin(struct registers *ctx)
 {
-	begin_wait(&parked, bpf_get_attach_cookie(ctx), 0, false);
+	begin_wait(&parked, bpf_get_attach_cookie(ctx), 0, false, 0);
 	return go_on(ctx, false);
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Waits of threads, from a probe where one begins to another where it ends; there is none at the return, as such probes
- * write into a guest's stack. Monitors: ObjectMonitor::enter, or LightweightSynchronizer::enter from JDK 24 on; whether the
- * monitor was found taken (the VM tried to acquire it by spinning) and whether that succeeded. java.util.concurrent:
- * Unsafe.park, with the object that the thread says it waits for. A wait that was not to be told is not timed either.
+ * write into a guest's stack. Monitors: ObjectMonitor::enter, from JDK 24 on LightweightSynchronizer::enter, from JDK 26 on
+ * ObjectSynchronizer::enter; whether the monitor was found taken (the VM tried to acquire it by spinning) and whether that
+ * succeeded. Where it is not known where the VM spins, a monitor was taken if the thread slept. java.util.concurrent:
+ * Unsafe.park, with the object that the thread says it waits for. A wait that is not recorded is not timed either.
  */
 #pragma once
 
@@ -16,6 +17,8 @@ struct wait {
 	__u64 begin;   /* ns */
 	__u64 monitor; /* the ObjectMonitor, or with handle a handle of the object: the address of a word that refers to it */
 	__u64 born;    /* of the thread, ns: guards against a reused number */
+	__u64 sleeps;  /* of the thread so far */
+	__u64 behind;  /* of a monitor: where the call that got there returns to, 0 if that is not known */
 	__u32 every;
 	__u8 flags; /* enum seen_flags */
 	__u8 handle;
@@ -30,6 +33,17 @@ struct {
 	__type(value, struct wait);
 } entering SEC(".maps");
 
+/*
+ * key: probe behind a call; value: its distance in bytes from where the call returns to, plus 1; 0 if the probe takes all that
+ * passes. Functions may end with a jump to the one that waits: behind their calls threads also pass that have not waited.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_PROBES);
+	__type(key, __u32);
+	__type(value, __s64);
+} return_sites SEC(".maps");
+
 /* key: thread; in Unsafe.park */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -38,7 +52,7 @@ struct {
 	__type(value, struct wait);
 } parked SEC(".maps");
 
-static __always_inline void begin_wait(void *waits, __u32 probe, __u64 monitor, bool handle)
+static __always_inline void begin_wait(void *waits, __u32 probe, __u64 monitor, bool handle, __u64 behind)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 	struct task_struct *task;
@@ -54,8 +68,10 @@ static __always_inline void begin_wait(void *waits, __u32 probe, __u64 monitor, 
 	}
 	task = (struct task_struct *)bpf_get_current_task_btf();
 	w.born = task->start_boottime;
+	w.sleeps = sleeps_of(task);
 	w.monitor = monitor;
 	w.handle = handle;
+	w.behind = behind;
 	w.turn = turn_of(probe);
 	w.begin = bpf_ktime_get_ns();
 	if (bpf_map_update_elem(waits, &tid, &w, BPF_ANY))
@@ -111,6 +127,40 @@ static __always_inline struct scratch *see_wait(void *waits, __u8 what, __u32 pr
 	}
 	bpf_map_delete_elem(waits, &tid);
 	return s;
+}
+
+/* Where the call of a function returns to whose first lines have not moved the stack pointer. */
+static __always_inline __u64 return_address(const struct registers *r)
+{
+#if defined(__TARGET_ARCH_x86)
+	return read_word(r->sp);
+#elif defined(__TARGET_ARCH_arm64)
+	return r->regs[30];
+#endif
+}
+
+/*
+ * Forgets a wait of this thread for a monitor that cannot have ended at a probe: it began in another call, behind which there is no
+ * probe.
+ */
+static __always_inline void forget_other(__u32 probe, __u64 pc)
+{
+	__s64 *distance = bpf_map_lookup_elem(&return_sites, &probe);
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct wait *w = bpf_map_lookup_elem(&entering, &tid);
+
+	if (distance && *distance && w && w->behind && w->behind != pc - (*distance - 1))
+		bpf_map_delete_elem(&entering, &tid);
+}
+
+/* Has this thread slept since the begin of its wait? Then the monitor was taken. */
+static __always_inline void note_sleep(void)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct wait *w = bpf_map_lookup_elem(&entering, &tid);
+
+	if (w && w->sleeps != sleeps_of((struct task_struct *)bpf_get_current_task_btf()))
+		w->flags |= SEEN_CONTENDED;
 }
 
 /* The thread has acquired the monitor. */
