@@ -19,6 +19,7 @@ type fakeMonitor struct {
 	*prober
 	heap                                *fakeHeap
 	enter, light, spun, blocks, entered *probe
+	slept                               *probe
 	object, monitor, handle             uint64
 }
 
@@ -29,6 +30,7 @@ func newFakeMonitor(t *testing.T) *fakeMonitor {
 	m.layout(t, m.heap.HotspotHeap)
 	m.enter, m.light = m.attach(t, m.p.MonitorEnter, 1), m.attach(t, m.p.LightweightEnter, 1)
 	m.spun, m.blocks, m.entered = m.attach(t, m.p.MonitorSpun, 1), m.attach(t, m.p.MonitorBlocks, 1), m.attach(t, m.p.MonitorEntered, 1)
+	m.slept = m.attach(t, m.p.MonitorSlept, 1)
 	m.object = m.heap.object(m.heap.klass("Lock", 0), 0)
 	m.monitor, m.handle = m.heap.allocate(32), m.heap.allocate(8)
 	m.heap.mem.put64(m.monitor+8, m.object)
@@ -90,6 +92,66 @@ func TestKernelMonitor(t *testing.T) {
 	}
 }
 
+// A probe behind a call is passed by threads that come from elsewhere, too: what they waited for in another call ended
+// there.
+func TestKernelMonitorOfAnotherCall(t *testing.T) {
+	m := newFakeMonitor(t)
+	const behind = 32 // offset in struct wait
+	var wait [48]byte
+	m.enter.hit(arguments{m.monitor})
+	if err := m.p.Entering.Lookup(uint32(unix.Gettid()), wait[:]); err != nil {
+		t.Fatal(err)
+	}
+	returns := binary.LittleEndian.Uint64(wait[behind:])
+	m.entered.hit(arguments{})
+	m.one(t)
+	for _, program := range []*probe{m.entered, m.slept} {
+		distance := int64(program.pc-returns) + 1
+		for _, test := range []struct {
+			name     string
+			distance int64
+			one      bool
+		}{
+			{"this call", distance, true}, {"another", distance + 1, false}, {"not known", 0, true},
+		} {
+			if err := m.p.ReturnSites.Put(program.cookie, test.distance); err != nil {
+				t.Fatal(err)
+			}
+			m.enter.hit(arguments{m.monitor})
+			program.hit(arguments{})
+			if !test.one {
+				m.none(t, test.name)
+				continue
+			}
+			if got := m.one(t); got.seen.Object != m.object {
+				t.Errorf("%s: %+v", test.name, got.seen)
+			}
+		}
+	}
+}
+
+// Where it is not known where the VM spins, a monitor was taken if the thread slept.
+func TestKernelMonitorSlept(t *testing.T) {
+	m := newFakeMonitor(t)
+	m.enter.hit(arguments{m.monitor})
+	time.Sleep(time.Millisecond)
+	m.slept.hit(arguments{})
+	if got := m.one(t); got.seen.Flags != SeenContended {
+		t.Errorf("flags %#x of a thread that slept, want %#x", got.seen.Flags, SeenContended)
+	}
+	for attempt := 0; ; attempt++ { // Go may have the thread sleep for reasons of its own
+		m.enter.hit(arguments{m.monitor})
+		m.slept.hit(arguments{})
+		got := m.one(t)
+		if got.seen.Flags == 0 {
+			break
+		}
+		if attempt == 100 {
+			t.Fatalf("flags %#x of a thread that has not slept", got.seen.Flags)
+		}
+	}
+}
+
 // What ends, spins or blocks without having begun is nothing.
 func TestProbeMonitorUnbegun(t *testing.T) {
 	m := newFakeMonitor(t)
@@ -130,7 +192,7 @@ func TestProbeMonitorUnbegun(t *testing.T) {
 // waits is how many threads' waits are timed.
 func (m *fakeMonitor) waits() (n uint64) {
 	var tid uint32
-	for all := m.p.Entering.Iterate(); all.Next(&tid, new([32]byte)); {
+	for all := m.p.Entering.Iterate(); all.Next(&tid, new([48]byte)); {
 		n++
 	}
 	return n
@@ -234,7 +296,7 @@ func TestProbeMonitorOfOtherThread(t *testing.T) {
 	m := newFakeMonitor(t)
 	m.enter.hit(arguments{m.monitor})
 	tid := uint32(unix.Gettid())
-	var w [32]byte
+	var w [48]byte
 	if err := m.p.Entering.Lookup(tid, &w); err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +322,7 @@ func TestProbeMonitorTableFull(t *testing.T) {
 	for i := range tids {
 		tids[i] = 1<<30 + uint32(i) // no thread has it
 	}
-	if _, err := m.p.Entering.BatchUpdate(tids, make([][32]byte, n), nil); err != nil {
+	if _, err := m.p.Entering.BatchUpdate(tids, make([][48]byte, n), nil); err != nil {
 		t.Fatal(err)
 	}
 	m.enter.hit(arguments{m.monitor})
