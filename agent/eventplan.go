@@ -2,6 +2,8 @@ package agent
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -43,8 +45,9 @@ const (
 	functionObject      = "SharedRuntime::dtrace_object_alloc"
 	functionEnter       = "ObjectMonitor::enter"
 	functionTrySpin     = "ObjectMonitor::TrySpin"
-	functionLightweight = "LightweightSynchronizer::enter" // JDK 24 and later, as is the next
-	functionBlock       = "ObjectMonitor::enter_with_contention_mark"
+	functionLightweight = "LightweightSynchronizer::enter" // JDK 24 and 25; the next later
+	functionSynchronize = "ObjectSynchronizer::enter"
+	functionBlock       = "ObjectMonitor::enter_with_contention_mark" // JDK 24 and later
 )
 
 // Variables of libjvm: when a safepoint began, and when it ended (src/hotspot/share/runtime/safepoint.hpp).
@@ -66,10 +69,7 @@ func eventPlans(o *bpf.ProbeObjects, f *probesite.Finder) []eventPlan {
 			{name: functionObject, program: o.ObjectAllocatedBy, find: objectEntries(true)},
 		}},
 		monitorPlan(o, f),
-		{kind: Locks, of: "waits of java.util.concurrent", probes: []plannedProbe{
-			{name: "hotspot:thread__park__end", program: o.ParkEnd, find: notes("hotspot", "thread__park__end")},
-			{name: "hotspot:thread__park__begin", program: o.ParkBegin, find: notes("hotspot", "thread__park__begin")},
-		}},
+		parkPlan(o, f),
 		{kind: Pauses, of: "pauses", probes: []plannedProbe{
 			{name: "hs_private:safepoint__end", program: o.SafepointEnd, find: notes("hs_private", "safepoint__end"), configure: clockSite(o, clockEnd)},
 			{name: "hotspot:vmops__begin", program: o.OperationBegin, find: notes("hotspot", "vmops__begin"), configure: nameSite(o)},
@@ -80,33 +80,102 @@ func eventPlans(o *bpf.ProbeObjects, f *probesite.Finder) []eventPlan {
 	}
 }
 
+// LockProbes says why waits for monitors, and those of java.util.concurrent, cannot be recorded in JVMs that have this libjvm;
+// file was opened with bytes. It reads the file's code, which takes some 0.3 s.
+func LockProbes(file *elffile.File, bytes io.ReaderAt) (monitors, parks error) {
+	finder, none := probesite.New(file, bytes), &bpf.ProbeObjects{}
+	why := func(plan eventPlan) error { return (&attachedPlan{eventPlan: plan}).find(finder) }
+	return why(monitorPlan(none, finder)), why(parkPlan(none, finder))
+}
+
 // monitorPlan follows the function through which threads get monitors that compiled code and the interpreter could not get
 // themselves.
 func monitorPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 	p := eventPlan{kind: Locks, of: "waits for monitors"}
-	if _, err := f.Entries(functionLightweight); err == nil {
+	switch {
+	case f.Has(functionLightweight):
+		p.probes = lightweightProbes(o, functionLightweight)
+	case f.Has(functionBlock):
+		p.probes = lightweightProbes(o, functionSynchronize)
+	case f.Has(functionEnter):
 		p.probes = []plannedProbe{
-			{name: functionLightweight + ", end", program: o.MonitorEntered, find: returns(probesite.Calls{Callee: functionLightweight})},
+			{name: functionEnter + ", end", program: o.MonitorEntered, find: monitorReturns(probesite.MonitorEntry{Function: functionEnter}), configure: returnSite(o)},
 			{name: "spinning", program: o.MonitorSpun, find: spins(
-				probesite.Calls{Callee: "ObjectMonitor::try_spin", In: functionEnter, Conditional: true},
-				probesite.Calls{Callee: "ObjectMonitor::spin_enter", Conditional: true},
-				probesite.Calls{Callee: "LightweightSynchronizer::fast_lock_spin_enter", Conditional: true},
+				probesite.Calls{Callee: functionTrySpin, In: functionEnter, Conditional: true, Stores: true},
 			)},
-			{name: functionBlock, program: o.MonitorBlocks, find: entries(functionBlock)},
-			{name: functionLightweight, program: o.LightweightEnter, find: entries(functionLightweight)},
+			{name: functionEnter, program: o.MonitorEnter, find: entriesWith(functionEnter, 1)},
 		}
+	default:
+		p.probes = unnamedMonitorProbes(o, f)
+	}
+	return p
+}
+
+// lightweightProbes are those of a function that has a handle of the object.
+func lightweightProbes(o *bpf.ProbeObjects, function string) []plannedProbe {
+	return []plannedProbe{
+		{name: function + ", end", program: o.MonitorEntered, find: monitorReturns(probesite.MonitorEntry{Function: function, Handle: true}), configure: returnSite(o)},
+		{name: "spinning", program: o.MonitorSpun, find: spins(
+			probesite.Calls{Callee: "ObjectMonitor::try_spin", In: functionEnter, Conditional: true, Stores: true},
+			probesite.Calls{Callee: "ObjectMonitor::spin_enter", Conditional: true, Stores: true},
+			probesite.Calls{Callee: "LightweightSynchronizer::fast_lock_spin_enter", Conditional: true, Stores: true},
+		)},
+		{name: functionBlock, program: o.MonitorBlocks, find: entries(functionBlock)},
+		{name: function, program: o.LightweightEnter, find: entriesWith(function, 1)},
+	}
+}
+
+// unnamedMonitorProbes are those of a libjvm without symbols. Where threads spin is not known there: whether one waited shows in
+// whether it slept.
+func unnamedMonitorProbes(o *bpf.ProbeObjects, f *probesite.Finder) []plannedProbe {
+	entry, err := f.MonitorEntry()
+	if err != nil {
+		failed := func(*probesite.Finder) ([]probesite.Site, error) {
+			return nil, fmt.Errorf("the library has no symbol %s, and the function is not found without: %w", functionEnter, err)
+		}
+		return []plannedProbe{{name: functionEnter, find: failed}}
+	}
+	begin := o.MonitorEnter
+	if entry.Handle {
+		begin = o.LightweightEnter
+	}
+	return []plannedProbe{
+		{name: entry.Function + ", end", program: o.MonitorSlept, find: monitorReturns(entry), configure: returnSite(o)},
+		{name: entry.Function, program: begin, find: entriesWith(entry.Function, 1)},
+	}
+}
+
+// parkPlan follows the VM's probes around Parker::park, or where it was built without them that function.
+func parkPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
+	const end, begin = "thread__park__end", "thread__park__begin"
+	p := eventPlan{kind: Locks, of: "waits of java.util.concurrent", probes: []plannedProbe{
+		{name: "hotspot:" + end, program: o.ParkEnd, find: notes("hotspot", end)},
+		{name: "hotspot:" + begin, program: o.ParkBegin, find: notes("hotspot", begin)},
+	}}
+	if _, err := f.Notes("hotspot", end); !errors.Is(err, probesite.ErrNotFound) {
+		return p
+	}
+	function, err := f.ParkEntry()
+	if err != nil {
+		failed := func(*probesite.Finder) ([]probesite.Site, error) {
+			return nil, fmt.Errorf("the library has no USDT probe hotspot:%s, and Parker::park is not found: %w", end, err)
+		}
+		p.probes = []plannedProbe{{name: "Parker::park", find: failed}}
 		return p
 	}
 	p.probes = []plannedProbe{
-		{name: functionEnter + ", end", program: o.MonitorEntered, find: returns(probesite.Calls{Callee: functionEnter})},
-		{name: "spinning", program: o.MonitorSpun, find: spins(probesite.Calls{Callee: functionTrySpin, In: functionEnter, Conditional: true})},
-		{name: functionEnter, program: o.MonitorEnter, find: entries(functionEnter)},
+		{name: function + ", end", program: o.ParkEnd, find: returns(probesite.Calls{Callee: function, Stores: true})},
+		{name: function, program: o.ParkBegin, find: entriesWith(function, 0)},
 	}
 	return p
 }
 
 func entries(function string) findSites {
 	return func(f *probesite.Finder) ([]probesite.Site, error) { return f.Entries(function) }
+}
+
+func entriesWith(function string, arguments int) findSites {
+	return func(f *probesite.Finder) ([]probesite.Site, error) { return f.EntriesWith(function, arguments) }
 }
 
 func notes(provider, name string) findSites {
@@ -117,6 +186,25 @@ func returns(c probesite.Calls) findSites {
 	return func(f *probesite.Finder) ([]probesite.Site, error) {
 		r, err := f.AfterCalls(c)
 		return r.Sites, err
+	}
+}
+
+// monitorReturns finds where threads have got a monitor. ObjectMonitor::enter is where functions jump to at their end. So does the
+// VM's own ObjectLocker to functions that have a handle, from JDK 24 on, from many places that are not worth a probe each: its waits
+// are missed. So are calls of JNI in some builds.
+func monitorReturns(entry probesite.MonitorEntry) findSites {
+	return returns(probesite.Calls{Callee: entry.Function, Tails: !entry.Handle, Stores: true, Joins: true})
+}
+
+// returnSite finds how far a site is from where the call before it returns to.
+func returnSite(o *bpf.ProbeObjects) configureSite {
+	const call = 5 // bytes, with a distance of 32 bits
+	return func(_ *probesite.Finder, s probesite.Site) (setting, error) {
+		distance := int64(0) // threads that pass have waited
+		if s.Call != 0 {
+			distance = int64(s.Address-s.Call-call) + 1
+		}
+		return func(cookie uint32) error { return o.ReturnSites.Put(cookie, distance) }, nil
 	}
 }
 

@@ -26,7 +26,7 @@ type Inspection struct {
 
 // A Support is one thing that the agent can do with a JVM, or cannot.
 type Support struct {
-	Feature string `json:"feature"` // Java frames, inlining, live updates
+	Feature string `json:"feature"` // Java frames, inlining, live updates, kinds of waits
 	OK      bool   `json:"ok"`
 	Reason  string `json:"reason,omitempty"` // why not
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 
+	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/doctor"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
@@ -20,7 +22,9 @@ const maxLibjvm = 1 << 30
 type library struct {
 	image    vmruntime.Image
 	segments elffile.Segments
-	probes   bool // it announces what it compiles and unloads
+	probes   bool  // it announces what it compiles and unloads
+	monitors error // why waits for monitors cannot be recorded
+	parks    error // why those of java.util.concurrent cannot
 }
 
 // inspectHotSpot returns an inspector that attaches to a JVM as recording does, and lets go of it again.
@@ -47,7 +51,7 @@ func inspectHotSpot(root proc.Root, pool *proc.Pool) doctor.JVMInspector {
 		if err != nil {
 			return doctor.Inspection{}, err
 		}
-		return doctor.Inspection{VM: vm.Describe(), Supports: supports(l.probes), Notes: vm.Notes()}, nil
+		return doctor.Inspection{VM: vm.Describe(), Supports: supports(&l), Notes: vm.Notes()}, nil
 	}
 }
 
@@ -73,7 +77,9 @@ func readLibrary(root proc.Root, pid int, lib *proc.Mapping) (l library, err err
 	if image == nil {
 		return l, errors.New("its libjvm is not HotSpot's: there are no vmStructs in it")
 	}
-	return library{image, file.Segments(), announces(image)}, nil
+	l = library{image: image, segments: file.Segments(), probes: announces(image)}
+	l.monitors, l.parks = agent.LockProbes(file, f)
+	return l, nil
 }
 
 // announces reports whether the build has every probe that keeps its method map current.
@@ -86,16 +92,27 @@ func announces(image vmruntime.Image) bool {
 }
 
 // supports says what works with a JVM that could be attached to.
-func supports(probes bool) []doctor.Support {
+func supports(l *library) []doctor.Support {
 	java := doctor.Support{Feature: "Java frames", OK: runtime.GOARCH == "amd64"}
 	if !java.OK {
 		java.Reason = "not walked on " + runtime.GOARCH + " yet"
 	}
 	inlining := java
 	inlining.Feature = "inlining"
-	live := doctor.Support{Feature: "live updates", OK: probes}
-	if !probes {
+	live := doctor.Support{Feature: "live updates", OK: l.probes}
+	if !l.probes {
 		live.Reason = "this libjvm was built without USDT probes: what is compiled while the agent runs may have no names"
 	}
-	return []doctor.Support{java, inlining, live}
+	monitors := doctor.Support{Feature: "waits for monitors", OK: l.monitors == nil}
+	if !monitors.OK {
+		monitors.Reason = oneLine(l.monitors)
+	}
+	parks := doctor.Support{Feature: "waits of java.util.concurrent", OK: l.parks == nil}
+	if !parks.OK {
+		parks.Reason = oneLine(l.parks)
+	}
+	return []doctor.Support{java, inlining, live, monitors, parks}
 }
+
+// oneLine is the text of an error that may be several.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

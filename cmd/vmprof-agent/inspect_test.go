@@ -25,7 +25,7 @@ func TestInspect(t *testing.T) {
 				continue
 			}
 			found = true
-			if j.Status != doctor.OK || len(j.Supports) != 3 || !strings.Contains(j.VM, "OpenJDK") {
+			if j.Status != doctor.OK || len(j.Supports) != 5 || !strings.Contains(j.VM, "OpenJDK") {
 				t.Errorf("JDK %d: %+v", jdk.Version, j)
 			}
 		}
