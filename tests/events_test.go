@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"debug/elf"
+	"encoding/binary"
 	"math"
 	"os"
 	"path/filepath"
@@ -139,36 +141,101 @@ func TestRecordAllocations(t *testing.T) {
 // Waits are as long as the threads say that they were.
 func TestRecordLocks(t *testing.T) {
 	onEveryJDK(t, func(t *testing.T, jdk jvm.JDK) {
-		guest := startEvents(t, jdk, events.Waiting)
-		const threads, amount = 3, 2000
-		plain, err := guest.Run(threads, amount)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, truth := recordEvents(t, guest, "lock", threads, amount)
-		if truth.Checksum != plain.Checksum {
-			t.Errorf("checksum %s while it is recorded, %s otherwise", truth.Checksum, plain.Checksum)
-		}
-		rows := events.Own(rowsOf(t, p, "acquisitions", "contentions", "delay"))
-		const contentions, delay = 1, 2
-		for _, wait := range truth.Waits {
-			own := events.Where(events.In(rows, wait.Method), func(r events.Row) bool { return r.Class == wait.Class })
-			if len(own) == 0 { // java.util.concurrent's own methods are between
-				own = events.Where(rows, func(r events.Row) bool { return r.Class == wait.Class && r.Has(wait.Method) })
-			}
-			got := time.Duration(events.Sum(own, delay))
-			// On a busy machine a record takes so long that the budget has room for one in several. Those are drawn by lot.
-			every := events.Sum(own, contentions) / max(float64(events.Count(own)), 1)
-			t.Logf("%s %s: %d events, one in %.2f, %v; %d waits, %v in truth", wait.Method, wait.Class, events.Count(own), every, got, wait.LongTimes, wait.LongSum)
-			// What the thread measures around the wait is longer by the way to the lock, and by being kept from its CPU there: there
-			// are more threads than CPUs, and a time slice is 3 ms.
-			allowed := wait.LongSum/20 + time.Duration(wait.LongTimes)*10*time.Microsecond + 4*3*time.Millisecond +
-				4*wait.StandardError(every)
-			if off := got - wait.LongSum; off > allowed || off < -allowed {
-				t.Errorf("%s waited for a %s for %v, %v in truth, allowed are %v", wait.Method, wait.Class, got, wait.LongSum, allowed)
-			}
-		}
+		recordLocks(t, jdk, func(events.Waited) bool { return true })
 	})
+}
+
+// So are waits for monitors in a JVM without symbols. Which thread is whose is not known there, so that waits of
+// java.util.concurrent are recorded without what they are for.
+func TestRecordMonitorsWithoutSymbols(t *testing.T) {
+	onEveryJDK(t, func(t *testing.T, jdk jvm.JDK) {
+		recordLocks(t, strippedJDK(t, jdk), func(w events.Waited) bool { return strings.HasPrefix(w.Class, "guest.") })
+	})
+}
+
+// strippedJDK is a copy of a JDK whose libjvm has no table of symbols. What need not be copied is linked.
+func strippedJDK(t *testing.T, jdk jvm.JDK) jvm.JDK {
+	t.Helper()
+	home := t.TempDir()
+	copied := func(path string) bool {
+		return path == filepath.Join("bin", "java") || strings.HasSuffix(path, ".so")
+	}
+	err := filepath.WalkDir(jdk.Home, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(jdk.Home, path)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(home, name)
+		switch {
+		case entry.IsDir():
+			return os.MkdirAll(to, 0o755)
+		case !copied(name):
+			return os.Symlink(path, to)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if filepath.Base(path) == "libjvm.so" {
+			withoutSymbols(b)
+		}
+		return os.WriteFile(to, b, 0o755)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jdk.Home = home
+	return jdk
+}
+
+// withoutSymbols has the headers of an ELF file not mention its table of symbols.
+func withoutSymbols(file []byte) {
+	headers, count := binary.LittleEndian.Uint64(file[0x28:]), binary.LittleEndian.Uint16(file[0x3c:])
+	for i := range uint64(count) {
+		kind := file[headers+64*i+4:]
+		if binary.LittleEndian.Uint32(kind) == uint32(elf.SHT_SYMTAB) {
+			binary.LittleEndian.PutUint32(kind, uint32(elf.SHT_NULL))
+		}
+	}
+}
+
+// recordLocks compares what is recorded of waits with what threads have measured themselves.
+func recordLocks(t *testing.T, jdk jvm.JDK, compared func(events.Waited) bool) {
+	guest := startEvents(t, jdk, events.Waiting)
+	const threads, amount = 3, 2000
+	plain, err := guest.Run(threads, amount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, truth := recordEvents(t, guest, "lock", threads, amount)
+	if truth.Checksum != plain.Checksum {
+		t.Errorf("checksum %s while it is recorded, %s otherwise", truth.Checksum, plain.Checksum)
+	}
+	rows := events.Own(rowsOf(t, p, "acquisitions", "contentions", "delay"))
+	const contentions, delay = 1, 2
+	for _, wait := range truth.Waits {
+		if !compared(wait) {
+			continue
+		}
+		own := events.Where(events.In(rows, wait.Method), func(r events.Row) bool { return r.Class == wait.Class })
+		if len(own) == 0 { // java.util.concurrent's own methods are between
+			own = events.Where(rows, func(r events.Row) bool { return r.Class == wait.Class && r.Has(wait.Method) })
+		}
+		got := time.Duration(events.Sum(own, delay))
+		// On a busy machine a record takes so long that the budget has room for one in several. Those are drawn by lot.
+		every := events.Sum(own, contentions) / max(float64(events.Count(own)), 1)
+		t.Logf("%s %s: %d events, one in %.2f, %v; %d waits, %v in truth", wait.Method, wait.Class, events.Count(own), every, got, wait.LongTimes, wait.LongSum)
+		// What the thread measures around the wait is longer by the way to the lock, and by being kept from its CPU there: there
+		// are more threads than CPUs, and a time slice is 3 ms.
+		allowed := wait.LongSum/20 + time.Duration(wait.LongTimes)*10*time.Microsecond + 4*3*time.Millisecond +
+			4*wait.StandardError(every)
+		if off := got - wait.LongSum; off > allowed || off < -allowed {
+			t.Errorf("%s waited for a %s for %v, %v in truth, allowed are %v", wait.Method, wait.Class, got, wait.LongSum, allowed)
+		}
+	}
 }
 
 // The JVM's own log of safepoints has as many as are recorded, and as long ones. Samples that were taken meanwhile are marked.
