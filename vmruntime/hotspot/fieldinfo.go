@@ -68,18 +68,25 @@ func parseFieldArray(data []byte, declared int) (records []fieldRecord) {
 	return records
 }
 
-// fieldBits are the flags of a field in the stream of JDK 21 and later that say what follows.
-type fieldBits struct{ initialised, injected, generic, contended uint32 }
+// fieldBits are the flags of a field in the stream of JDK 21 and later that say what follows; 0 where the VM has no such
+// flag. The last two came with value classes.
+type fieldBits struct{ initialised, injected, generic, contended, flat, nullMarker uint32 }
 
 func newFieldBits(r *resolver) fieldBits {
-	bit := func(name string) uint32 { return 1 << (uint32(r.constant("FieldInfo::FieldFlags::_ff_"+name)) & 31) }
-	return fieldBits{bit("initialized"), bit("injected"), bit("generic"), bit("contended")}
+	bit := func(name string) uint32 {
+		at, ok := r.constants["FieldInfo::FieldFlags::_ff_"+name]
+		if !ok || at < 0 || at > 31 {
+			return 0
+		}
+		return 1 << at
+	}
+	return fieldBits{bit("initialized"), bit("injected"), bit("generic"), bit("contended"), bit("flat"), bit("null_marker")}
 }
 
 // parseFieldStream reads the fields of a class from an UNSIGNED5 stream (FieldInfoReader in
 // src/hotspot/share/oops/fieldInfo.inline.hpp): how many are declared and how many injected; for each its name, its
 // signature, its offset, access flags and other flags; and where the latter say so, its initial value, its generic
-// signature and its contention group. It is an error if the stream ends early, or says more than maxFields.
+// signature, its contention group, how it is flat and where it says that it is null. It is an error if the stream ends early, or says more than maxFields.
 func parseFieldStream(data []byte, bias uint32, bits fieldBits) (records []fieldRecord, err error) {
 	s := stream5{data: data, bias: bias}
 	count := uint64(s.next()) + uint64(s.next())
@@ -89,7 +96,7 @@ func parseFieldStream(data []byte, bias uint32, bits fieldBits) (records []field
 	for range count {
 		record := fieldRecord{name: s.next(), signature: s.next(), offset: s.next()}
 		access, flags := s.next(), s.next()
-		for _, bit := range []uint32{bits.initialised, bits.generic, bits.contended} {
+		for _, bit := range []uint32{bits.initialised, bits.generic, bits.contended, bits.flat, bits.nullMarker} {
 			if flags&bit != 0 {
 				s.next()
 			}

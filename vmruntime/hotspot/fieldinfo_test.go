@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// What JDK 25 exports as bits of field flags.
-var testFieldBits = fieldBits{initialised: 1 << 0, injected: 1 << 1, generic: 1 << 2, contended: 1 << 4}
+// What JDK 28 exports as bits of field flags.
+var testFieldBits = fieldBits{initialised: 1 << 0, injected: 1 << 1, generic: 1 << 2, contended: 1 << 4,
+	flat: 1 << 6, nullMarker: 1 << 7}
 
 func shorts(values ...uint16) (b []byte) {
 	for _, v := range values {
@@ -63,6 +64,8 @@ func TestParseFieldStream(t *testing.T) {
 	first := []uint32{10, 11, 12, 0x2, 0}
 	all := []uint32{20, 21, 70_000, accessStatic, 1<<0 | 1<<2 | 1<<4, 1, 2, 3} // each flag with its number
 	injected := []uint32{50, 51, 16, 0, 1 << 1}
+	flat := []uint32{60, 61, 24, 0, 1<<6 | 1<<7, 3, 28} // the form, and where it says that it is null
+	flatRecord := fieldRecord{name: 60, signature: 61, offset: 24}
 	firstRecord := fieldRecord{name: 10, signature: 11, offset: 12}
 	allRecord := fieldRecord{name: 20, signature: 21, offset: 70_000, static: true}
 	injectedRecord := fieldRecord{name: 50, signature: 51, offset: 16, injected: true}
@@ -73,6 +76,7 @@ func TestParseFieldStream(t *testing.T) {
 	}{
 		"none":     {stream(0, 0), nil, true},
 		"three":    {append(stream(slices.Concat([]uint32{2, 1}, all, first, injected)...), 0, 9), []fieldRecord{allRecord, firstRecord, injectedRecord}, true},
+		"flat":     {stream(slices.Concat([]uint32{2, 0}, flat, first)...), []fieldRecord{flatRecord, firstRecord}, true},
 		"cut":      {stream(slices.Concat([]uint32{2, 0}, first, all[:7])...), nil, false},
 		"empty":    {nil, nil, false},
 		"end mark": {append(stream(2, 0), 0), nil, false},
@@ -110,4 +114,14 @@ func FuzzFieldInfo(f *testing.F) {
 			t.Fatalf("%+v, but with a tail %+v, %v", records, again, err)
 		}
 	})
+}
+
+// TestFieldBits: a flag that the VM does not have is none, and not the one of the lowest bit.
+func TestFieldBits(t *testing.T) {
+	r := &resolver{structs: &structs{constants: map[string]int64{
+		"FieldInfo::FieldFlags::_ff_initialized": 0, "FieldInfo::FieldFlags::_ff_generic": 2,
+	}}}
+	if got, want := newFieldBits(r), (fieldBits{initialised: 1, generic: 4}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
 }

@@ -20,29 +20,33 @@ func (v flagValues) on(name string) bool { return v[name]&0xff != 0 }
 
 // layoutObjects adds what is known about objects, or says why nothing is. ErrStarting if there are none yet.
 func (p *Process) layoutObjects() error {
-	objects, err := p.readObjectLayout()
+	flags, objects, err := p.readObjectLayout()
+	if err == nil {
+		p.layout.Objects, p.layout.HasObjects = objects, true
+		p.learnObjects()
+		err = p.layoutHeader(flags)
+	}
 	if errors.Is(err, vmruntime.ErrStarting) {
 		return err
 	}
 	if err != nil {
+		p.layout.Objects, p.layout.HasObjects = ObjectLayout{}, false
 		p.missing(fmt.Sprintf("Objects of this JVM are not known (%v): "+
 			"allocations, locks and addresses of data cannot be told by class.", err))
 		return nil
 	}
-	p.layout.Objects, p.layout.HasObjects = objects, true
-	p.learnObjects()
+	p.learnMirrors()
 	return p.layoutParkBlocker()
 }
 
-// readObjectLayout reads everything but ParkBlocker, for which objects must be known.
-func (p *Process) readObjectLayout() (l ObjectLayout, err error) {
+// readObjectLayout reads everything but the header and ParkBlocker, for which objects must be known.
+func (p *Process) readObjectLayout() (flags flagValues, l ObjectLayout, err error) {
 	s := &p.schema.object
 	if len(s.lacks) > 0 {
-		return l, (&resolver{missing: s.lacks}).err()
+		return nil, l, (&resolver{missing: s.lacks}).err()
 	}
-	flags, err := p.readObjectFlags()
-	if err != nil {
-		return l, err
+	if flags, err = p.readObjectFlags(); err != nil {
+		return nil, l, err
 	}
 	l = ObjectLayout{
 		MarkBits:              uint8(s.markBits),
@@ -57,17 +61,17 @@ func (p *Process) readObjectLayout() (l ObjectLayout, err error) {
 		MonitorObject:         s.monitorObject.offset,
 		MonitorObjectIsHandle: p.version.monitorHandles(),
 	}
-	if err := p.layoutHeader(flags, &l); err != nil {
-		return l, err
+	if err := p.layoutReferences(flags, &l); err != nil {
+		return nil, l, err
 	}
 	heap := heapReader{p.target, s, flags, p.missing}
 	if l.Heap, err = heap.layout(); err != nil {
-		return l, err
+		return nil, l, err
 	}
 	if l.Heap.Collector == CollectorZ && heap.generationalZ() {
 		l.layoutColours(p.image.machine)
 	}
-	return l, nil
+	return flags, l, nil
 }
 
 // readObjectFlags reads the flags of objects and collectors.
@@ -98,9 +102,8 @@ func (p *Process) readObjectFlags() (flagValues, error) {
 	return values, nil
 }
 
-// layoutHeader says what is in an object's header (src/hotspot/share/oops/oop.hpp).
-func (p *Process) layoutHeader(flags flagValues, l *ObjectLayout) (err error) {
-	s := &p.schema.object
+// layoutReferences says how objects are aligned and how they refer to others.
+func (p *Process) layoutReferences(flags flagValues, l *ObjectLayout) (err error) {
 	const defaultAlignment, maxAlignment = 8, 256 // of ObjectAlignmentInBytes
 	l.Alignment = uint32(flags["ObjectAlignmentInBytes"])
 	if l.Alignment == 0 {
@@ -109,27 +112,8 @@ func (p *Process) layoutHeader(flags flagValues, l *ObjectLayout) (err error) {
 	if bits.OnesCount32(l.Alignment) != 1 || l.Alignment < wordSize || l.Alignment > maxAlignment {
 		return fmt.Errorf("objects at multiples of %d bytes: %w", l.Alignment, vmruntime.ErrMalformed)
 	}
-	const narrow, markSize = 4, 8 // bytes
-	_, canBeWide := flags["UseCompressedClassPointers"]
-	switch {
-	case flags.on("UseCompactObjectHeaders"):
-		if s.markKlassBit == 0 {
-			return errors.New("the VM does not export where compact headers have the class")
-		}
-		l.KlassInMark, l.KlassBit, l.ArrayLength = true, uint8(s.markKlassBit), markSize
-	case flags.on("UseCompressedClassPointers"), !canBeWide: // the flag is to go when there is nothing else any more
-		l.Klass, l.KlassIsNarrow, l.ArrayLength = s.narrowKlass.offset, true, s.narrowKlass.offset+narrow
-	default:
-		l.Klass, l.ArrayLength = s.klass.offset, s.klass.offset+wordSize
-	}
-	l.OopIsNarrow = flags.on("UseCompressedOops")
-	if l.KlassIsNarrow || l.KlassInMark {
-		if l.KlassBase, l.KlassShift, err = p.narrowing(s.klassBase, s.klassShift); err != nil {
-			return err
-		}
-	}
-	if l.OopIsNarrow {
-		l.OopBase, l.OopShift, err = p.narrowing(s.oopBase, s.oopShift)
+	if l.OopIsNarrow = flags.on("UseCompressedOops"); l.OopIsNarrow {
+		l.OopBase, l.OopShift, err = p.narrowing(p.schema.object.oopBase, p.schema.object.oopShift)
 	}
 	return err
 }

@@ -14,10 +14,15 @@ package hotspot
 //	22    GenCollectedHeap became SerialHeap.
 //	23    G1's HeapRegion became G1HeapRegion; its tags have other values.
 //	24    compact object headers: UseCompactObjectHeaders.
+//	26    the bounds of the archive of classes became MetaspaceObj::_aot_metaspace_base and _top.
+//	28    classes are always narrow: UseCompressedClassPointers and oopDesc::_metadata are gone, and
+//	      oopDesc::_compressed_klass is what _metadata._compressed_klass was. Compact headers are the default. Value
+//	      classes: fields that are flat have more numbers in _fieldinfo_stream.
+//	28    Parallel may move the boundary of its generations: PSYoungGen::_reserved is gone.
 
 // An objectSchema leads from the VM's variables to what ObjectLayout says.
 type objectSchema struct {
-	narrowKlass, klass    field  // of oopDesc, the same place read in two ways
+	narrowKlass, klass    field  // of oopDesc, the same place read in two ways; each where the VM has it
 	klassBase, klassShift uint64 // statics
 	oopBase, oopShift     uint64 // statics
 	markKlassBit          uint64 // where the class begins in a mark word, 0 if it is never there
@@ -65,8 +70,8 @@ func newObjectSchema(from *structs) objectSchema {
 		return 0
 	}
 	s := objectSchema{
-		narrowKlass: r.field("oopDesc._metadata._compressed_klass"),
-		klass:       r.field("oopDesc._metadata._klass"),
+		narrowKlass: r.optional("oopDesc._metadata._compressed_klass", "oopDesc._compressed_klass"),
+		klass:       r.optional("oopDesc._metadata._klass"),
 		klassBase: either("CompressedKlassPointers._base",
 			"CompressedKlassPointers._narrow_klass._base", "Universe._narrow_klass._base"),
 		klassShift: either("CompressedKlassPointers._shift",

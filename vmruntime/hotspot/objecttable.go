@@ -62,25 +62,33 @@ func (p *Process) learnObjects() {
 			t.vtables[1] = [2]uint64{low, high}
 		}
 	}
-	offset := func(static uint64) uint64 {
-		if static == 0 {
-			return 0
-		}
-		b, err := p.bytes(static, 4)
-		if err != nil || number(b) > maxOffset {
-			return 0
-		}
-		return number(b)
-	}
-	t.mirrorKlass, t.mirrorSize = offset(s.mirrorKlass), offset(s.mirrorSize)
 	// ThreadLocalAllocBuffer::end_reserve: room for what allocations prefetch, or for the object that fills up the rest.
 	const smallestFiller = 2
-	t.tlabReserve = wordSize * max(offset(s.prefetchWords), smallestFiller)
-	for _, at := range []uint64{t.mirrorKlass, offset(s.mirrorArray)} {
+	t.tlabReserve = wordSize * max(p.staticOffset(s.prefetchWords), smallestFiller)
+}
+
+// learnMirrors reads where a java.lang.Class has what it says of its class. What an object's header is like is known.
+func (p *Process) learnMirrors() {
+	s := &p.schema.object
+	t := &p.objects
+	t.mirrorKlass, t.mirrorSize = p.staticOffset(s.mirrorKlass), p.staticOffset(s.mirrorSize)
+	for _, at := range []uint64{t.mirrorKlass, p.staticOffset(s.mirrorArray)} {
 		if klass := uint64(p.layout.Objects.Klass); at > klass {
 			t.mirrorPointers = append(t.mirrorPointers, at-klass)
 		}
 	}
+}
+
+// staticOffset is a number of 32 bits in a static variable, 0 if there is none.
+func (p *Process) staticOffset(static uint64) uint64 {
+	if static == 0 {
+		return 0
+	}
+	b, err := p.bytes(static, 4)
+	if err != nil || number(b) > maxOffset {
+		return 0
+	}
+	return number(b)
 }
 
 // mirrorBytes is the size of the java.lang.Class at start: as much as it says, for it has static fields behind its own.

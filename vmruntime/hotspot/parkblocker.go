@@ -31,35 +31,16 @@ func (p *Process) layoutParkBlocker() error {
 }
 
 func (p *Process) findParkBlocker() (offset uint32, err error) {
-	l := &p.layout.Objects
-	threads, err := p.threads(maxThreads)
+	objects, err := p.threadObjects()
 	if err != nil {
 		return 0, err
 	}
-	var objects batch
-	for _, thread := range threads {
-		objects.add(thread+uint64(l.ThreadObject), wordSize)
-	}
-	if err := objects.read(p.mem); err != nil {
-		return 0, err
-	}
-	last := vmruntime.ErrStarting
-	for i := range threads {
-		object, ok := objects.word(i)
-		if !ok || object == 0 {
-			continue
-		}
-		if l.ThreadObjectIsHandle = !l.Heap.contains(object); l.ThreadObjectIsHandle {
-			if object, err = p.handle(object); err != nil || object == 0 {
-				continue
-			}
-		}
+	for _, object := range objects {
 		if offset, err = p.parkBlockerOf(object); err == nil {
 			return offset, nil
 		}
-		last = err
 	}
-	return 0, last
+	return 0, err
 }
 
 // handle reads the object that a handle leads to.

@@ -1,0 +1,140 @@
+package hotspot
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestHeaderForms has what flags and exports of each JDK leave.
+func TestHeaderForms(t *testing.T) {
+	const pointers, compact = "UseCompressedClassPointers", "UseCompactObjectHeaders"
+	exported := objectSchema{
+		narrowKlass:  field{8, 4, true},
+		klass:        field{8, 8, true},
+		markKlassBit: 42,
+	}
+	without := func(change func(*objectSchema)) objectSchema {
+		s := exported
+		change(&s)
+		return s
+	}
+	narrow := headerForm{klass: 8, narrow: true, arrayLength: 12}
+	inMark := headerForm{inMark: true, bit: 42, arrayLength: 8}
+	wide := headerForm{klass: 8, arrayLength: 16}
+	for name, test := range map[string]struct {
+		schema objectSchema
+		flags  flagValues
+		want   []headerForm
+	}{
+		"17":                     {exported, flagValues{pointers: 1}, []headerForm{narrow}},
+		"17, wide":               {exported, flagValues{pointers: 0}, []headerForm{wide}},
+		"25":                     {exported, flagValues{pointers: 1, compact: 0}, []headerForm{narrow}},
+		"25, compact":            {exported, flagValues{pointers: 1, compact: 1}, []headerForm{inMark}},
+		"28":                     {exported, flagValues{compact: 0}, []headerForm{narrow}},
+		"28, compact":            {exported, flagValues{compact: 1}, []headerForm{inMark}},
+		"28, 0 in unknown bytes": {exported, flagValues{compact: 0x100}, []headerForm{narrow}},
+		"no flags":               {exported, nil, []headerForm{narrow, inMark}},
+		"nothing exported": {without(func(s *objectSchema) { s.narrowKlass, s.klass, s.markKlassBit = field{}, field{}, 0 }),
+			nil, []headerForm{narrow, inMark}},
+		"wide, not exported": {without(func(s *objectSchema) { s.klass = field{} }), flagValues{pointers: 0}, nil},
+		"moved": {without(func(s *objectSchema) { s.narrowKlass.offset, s.markKlassBit = 12, 40 }), nil,
+			[]headerForm{{klass: 12, narrow: true, arrayLength: 16}, {inMark: true, bit: 40, arrayLength: 8}}},
+	} {
+		got := test.schema.headerForms(test.flags)
+		for i := range got {
+			got[i].name = ""
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+}
+
+// hide makes a string of the VM's another one, so that nobody finds what it names.
+func hide(t *testing.T, r *recording, text string) {
+	t.Helper()
+	hidden := 0
+	for _, piece := range r.Pieces {
+		for at := 0; ; {
+			i := bytes.Index(piece.Data[at:], []byte(text+"\x00"))
+			if i < 0 {
+				break
+			}
+			piece.Data[at+i] = '?'
+			at += i + 1
+			hidden++
+		}
+	}
+	if hidden == 0 {
+		t.Fatalf("%q is not in the recording", text)
+	}
+}
+
+// TestHeaderIsChecked: where the VM no longer says what object headers are like, objects show it.
+func TestHeaderIsChecked(t *testing.T) {
+	for name, test := range map[string]struct {
+		recording string
+		hidden    []string
+	}{
+		"narrow, not exported": {"testdata/objects17", []string{"_metadata._compressed_klass"}},
+		"narrow, no flag":      {"testdata/objects17", []string{"UseCompressedClassPointers"}},
+		"compact, no bit":      {"testdata/objects25", []string{"markWord::klass_shift"}},
+		"compact, nothing": {"testdata/objects25", []string{"markWord::klass_shift", "_metadata._compressed_klass",
+			"UseCompressedClassPointers", "UseCompactObjectHeaders"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := loadRecording(t, test.recording+".gz").attach(t, nil).Layout()
+			r := loadRecording(t, test.recording+".gz")
+			for _, text := range test.hidden {
+				hide(t, r, text)
+			}
+			got := r.attach(t, nil).Layout()
+			if got.Objects != want.Objects || !got.HasObjects {
+				t.Errorf("objects %v: %+v, want %+v; missing %q", got.HasObjects, got.Objects, want.Objects, got.Missing)
+			}
+		})
+	}
+}
+
+// TestHeaderContradicted: where what the VM says of headers does not lead to classes, no class is claimed.
+func TestHeaderContradicted(t *testing.T) {
+	for _, name := range []string{"testdata/objects17.gz", "testdata/objects25.gz"} {
+		r := loadRecording(t, name)
+		base := r.attach(t, nil).schema.object.klassBase
+		r.memory().at(base, wordSize)[2]++ // 64 KiB on
+		l := r.attach(t, nil).Layout()
+		if missing := strings.Join(l.Missing, " "); l.HasObjects || l.Objects != (ObjectLayout{}) || !strings.Contains(missing, "a thread's object leads to") {
+			t.Errorf("%s: objects %v, missing %q", name, l.HasObjects, l.Missing)
+		}
+	}
+}
+
+// TestHeaderOfOther: an object that is said to be a thread's and is another one shows that headers are not understood.
+func TestHeaderOfOther(t *testing.T) {
+	r := loadRecording(t, "testdata/objects17.gz")
+	p := r.attach(t, nil)
+	objects, err := p.threadObjects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := p.layout.Objects
+	checked := 0
+	for _, object := range objects {
+		if p.checkThread(object) == nil {
+			checked++
+		}
+	}
+	if checked == 0 {
+		t.Fatalf("none of %d objects is a thread", len(objects))
+	}
+	p.layout.Objects.KlassShift++ // another class, or none
+	if err := p.checkHeader(); err == nil {
+		t.Error("classes that are shifted by one bit more are taken for those of threads")
+	}
+	p.layout.Objects = l
+	if err := p.checkHeader(); err != nil {
+		t.Error(err)
+	}
+}
