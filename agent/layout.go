@@ -30,7 +30,8 @@ func kernelLayout(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
 
 		TlsModule: l.Thread.TLSModule, TlsOffset: l.Thread.TLSOffset, JavaThreadVtable: l.Thread.Vtable,
 		ThreadAnchor: l.Thread.Anchor, ThreadStackBase: l.Thread.StackBase, ThreadState: l.Thread.State,
-		AnchorSp: l.Thread.LastSP, AnchorFp: l.Thread.LastFP, AnchorPc: l.Thread.LastPC,
+		ThreadInJava: l.Thread.InJava,
+		AnchorSp:     l.Thread.LastSP, AnchorFp: l.Thread.LastFP, AnchorPc: l.Thread.LastPC,
 		WrapperAnchor: l.Thread.WrapperAnchor, EntryWrapperOffset: l.Thread.CallWrapper,
 
 		MethodConst: l.Method.ConstMethod, ConstMethodSize: l.Method.ConstMethodSize,

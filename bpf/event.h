@@ -339,7 +339,7 @@ enum hotspot_flags {
  */
 struct hotspot_process {
 	__u64 start_ticks; /* event_header.start in 10 ms, as /proc/PID/stat shows it: guards against a reused pid */
-	__u32 pad;
+	__u32 thread_in_java; /* JavaThread::_thread_state while it runs Java code: 8; from JDK 28 on 4 */
 	__u32 serial;	/* unique among all attachments of this agent, never 0 */
 	__u32 slot;	/* in the epochs map */
 	__u32 flags;	/* enum hotspot_flags */

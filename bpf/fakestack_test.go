@@ -131,6 +131,17 @@ func (s *fakeStack) at(m method, bci uint16) *fakeStack {
 	return s
 }
 
+// spill is the slow path of a barrier that C2 makes: it saves that many bytes of registers below the frame, and behind the
+// call of the collector loads them and jumps back.
+func (s *fakeStack) spill(bytes int32) *fakeStack {
+	load := []byte{0x48, 0x8b, 0x44, 0x24, 0x08} // mov rax, [rsp+8]
+	s.code.put(s.pc, slices.Concat(load, load, addRSP(bytes).bytes, rethrow.bytes))
+	for range bytes / 8 {
+		s.push(poison)
+	}
+	return s
+}
+
 // called pushes what a call instruction pushes and goes to pc; no frame is built there.
 func (s *fakeStack) called(pc uint64) *fakeStack {
 	s.cfa = s.sp

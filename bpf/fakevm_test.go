@@ -30,6 +30,14 @@ var builds = []build{
 		p.ThreadAnchor, p.ThreadStackBase, p.ThreadState = 1152, 1048, 1324
 		p.ConstMethodSize, p.ConstMethodCodeSize = 56, 34
 	}},
+	{name: "jdk28", blobHeader: 224, setup: func(p *HotspotProcess) {
+		jdk17(p)
+		p.Flags |= HotspotCodeOffset | HotspotFrameComplete16 | HotspotDeoptOffset
+		p.BlockHeader = 8
+		p.BlobName, p.BlobCodeBegin, p.BlobFrameSize, p.BlobFrameComplete = 8, 36, 44, 54
+		p.BlobCompileId, p.BlobDeoptHandler, p.BlobOrigPc = 212, 176, 208
+		p.ThreadInJava = 4
+	}},
 }
 
 func jdk17(p *HotspotProcess) {
@@ -37,6 +45,7 @@ func jdk17(p *HotspotProcess) {
 	p.BlobName, p.BlobCodeBegin, p.BlobFrameSize, p.BlobFrameComplete = 96, 32, 28, 20
 	p.BlobCompileId, p.BlobDeoptHandler, p.BlobOrigPc = 304, 128, 300
 	p.ThreadAnchor, p.ThreadStackBase, p.ThreadState = 656, 592, 824
+	p.ThreadInJava = 8
 	p.AnchorSp, p.AnchorPc, p.AnchorFp = 0, 8, 16
 	p.WrapperAnchor, p.EntryWrapperOffset = 32, -48
 	p.MethodConst, p.ConstMethodSize, p.ConstMethodCodeSize = 8, 48, 32

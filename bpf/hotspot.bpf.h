@@ -15,7 +15,6 @@
 #include "leaf.bpf.h"
 
 #define SHIFT_WORDS 8		    /* two registers, and what aligning a copy of 16 bytes takes */
-#define THREAD_IN_JAVA 8	    /* JavaThreadState, the same in every release */
 
 static __always_inline void push_code(struct walk *w, __u64 kind, __u32 compile_id, __u64 pc)
 {
@@ -45,6 +44,51 @@ static __always_inline int go_to_found(struct walk *w, __u64 near)
 	return err;
 }
 
+#define SPILL_REACH 512	 /* bytes: what loads 9 general registers and 32 others from the stack */
+#define SPILL_CHUNK 32	 /* bytes of these that are looked at together */
+#define SPILL_TAIL 8	 /* add rsp, N and the first byte of a jmp, but for one */
+#define MAX_SPILL 4096	 /* bytes: 32 registers of 64, 16 of 8 and 8 masks are 2.3 KB */
+
+/*
+ * Bytes that compiled code has put below its frame for the call before pc: C2's slow paths of barriers (ZGC's from JDK 14
+ * on, G1's from 24 on) save the registers that are live, call the collector, load them, and jump back. So add rsp, N comes
+ * behind pc, and right behind that a jmp; an epilogue has a pop there. 0 if there is no such thing. Whoever asks must see
+ * whether that fits, as this may be the code of the next slow path.
+ */
+__noinline int spilled_bytes(__u64 pc)
+{
+	__u8 code[SPILL_CHUNK + SPILL_TAIL] = {};
+	__u32 n;
+	__u8 jump;
+
+	for (__u32 done = 0; done < SPILL_REACH; done += SPILL_CHUNK) {
+		if (bpf_probe_read_user(code, sizeof(code), (void *)(pc + done)))
+			return 0;
+		for (int i = 0; i < SPILL_CHUNK; i++) {
+			if (code[i] != 0x48 || code[i + 2] != 0xc4)
+				continue;
+			if (code[i + 1] == 0x83 && code[i + 3] < 0x80) {
+				n = code[i + 3];
+				jump = code[i + 4];
+			} else if (code[i + 1] == 0x81) {
+				n = code[i + 3] | code[i + 4] << 8 | code[i + 5] << 16 | (__u32)code[i + 6] << 24;
+				jump = code[i + 7];
+			} else {
+				continue;
+			}
+			if ((jump == 0xe9 || jump == 0xeb) && n <= MAX_SPILL && !(n & 7))
+				return n;
+		}
+	}
+	return 0;
+}
+
+/* Whether the word at addr, where the caller of compiled code returns to, is in the code cache. */
+static __always_inline bool leads_to_code(const struct hotspot_process *vm, __u64 addr)
+{
+	return in_code_cache(vm, read_word(addr));
+}
+
 /*
  * How many words from at the first return address is whose own caller's, by the size of its frame, is in the code cache
  * as well: words that were left on the stack by calls of the past are not. -1 if none is, or the budget ended.
@@ -53,8 +97,8 @@ __noinline int find_fitting_return(__u32 pid, __u64 at, __u32 words)
 {
 	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
-	__u64 n = scannable(words);
-	__u32 before;
+	__u64 n = scannable(words), next;
+	__u32 before, spilled;
 	int found = -1;
 
 	if (!vm || !s || bpf_probe_read_user(s->words, n * 8, (void *)at))
@@ -69,8 +113,14 @@ __noinline int find_fitting_return(__u32 pid, __u64 at, __u32 words)
 		spend_scan(s, FIT_WORDS);
 		if (segment_find(pid, s->words[i]))
 			continue;
-		if ((s->found.kind != BLOB_NMETHOD && s->found.kind != BLOB_NATIVE) ||
-		    in_code_cache(vm, read_word(at + 8 * i + s->found.frame))) {
+		next = at + 8 * i + s->found.frame;
+		if ((s->found.kind != BLOB_NMETHOD && s->found.kind != BLOB_NATIVE) || leads_to_code(vm, next)) {
+			found = i;
+			break;
+		}
+		spend_scan(s, SPILL_REACH / 8);
+		spilled = spilled_bytes(s->words[i]);
+		if (spilled && leads_to_code(vm, next + spilled)) {
 			found = i;
 			break;
 		}
@@ -110,6 +160,23 @@ __noinline int pushed_arguments(__u64 pc)
 	return n;
 }
 
+/*
+ * How many words are below a frame that stands, whose return address would be at ra_at without them; 0 or less if none, or
+ * that is not known. Slow paths of barriers save registers there. C2's string intrinsics push a few words and go on in
+ * compiled code: there is nothing to read that from.
+ */
+__noinline int shifted_words(__u32 pid, __u64 ra_at, __u64 pc, int leaf)
+{
+	int spilled;
+
+	if (!find_fitting_return(pid, ra_at, 1))
+		return 0;
+	spilled = spilled_bytes(pc);
+	if (spilled > 0 && !find_fitting_return(pid, ra_at + spilled, 1))
+		return spilled / 8;
+	return leaf ? find_fitting_return(pid, ra_at, SHIFT_WORDS) : 0;
+}
+
 static __always_inline int step_compiled(struct walk *w, const struct segment *g)
 {
 	__u64 pc = w->pc, cfa = w->sp + g->frame, bp = w->bp, off = pc - g->begin;
@@ -130,9 +197,8 @@ static __always_inline int step_compiled(struct walk *w, const struct segment *g
 		cfa += 8 * (pushed_arguments(pc) & 15);
 	if (window_cover(w->s, w->s->start.stack_base, cfa - 16, 16))
 		return end_walk(w, END_READ);
-	if (w->leaf && !frame_fits(w, cfa - 8)) {
-		/* C2's string intrinsics push a few words onto a frame that stands and go on in compiled code. */
-		shift = find_fitting_return(w->pid, cfa - 8, SHIFT_WORDS);
+	if ((w->leaf || w->near) && !frame_fits(w, cfa - 8)) {
+		shift = shifted_words(w->pid, cfa - 8, pc, w->leaf != 0);
 		if (shift > 0) {
 			cfa += 8 * shift;
 			if (window_cover(w->s, w->s->start.stack_base, cfa - 16, 16))

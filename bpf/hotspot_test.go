@@ -90,6 +90,16 @@ var javaStacks = []struct {
 		s.push(poison)
 		s.push(poison)
 	}},
+	{"C2 saves registers for a barrier", func(s *fakeStack) {
+		s.interpreted(s.newMethod(9), 4).compiled(s.typical(48), 0x40).compiled(s.typical(64), 0x40).spill(400)
+	}},
+	{"C2 saves few registers for a barrier", func(s *fakeStack) {
+		s.interpreted(s.newMethod(9), 4).compiled(s.typical(48), 0x40).compiled(s.typical(64), 0x40).spill(16)
+	}},
+	{"another barrier's slow path is behind", func(s *fakeStack) {
+		s.interpreted(s.newMethod(9), 4).compiled(s.typical(48), 0x40).compiled(s.typical(64), 0x40).spill(48)
+		s.sp += 48 // this one has saved nothing
+	}},
 	{"interpreter entry from interpreted", func(s *fakeStack) {
 		m, n := s.newMethod(50), s.newMethod(60)
 		s.interpreted(m, 30)

@@ -176,6 +176,21 @@ func nativeOverJava(s *fakeStack, th *fakeThread, show func(test string, end Wal
 	s.frames = java.below(native(libc))
 	show("leaf call without a frame pointer, rbp is that of a caller's caller", EndRoot, inJavaThread|SampleJavaFrames)
 
+	for _, bytes := range []int32{16, 48, 160, 1024} {
+		*s = java
+		s.compiled(vm.typical(64), 0x40).spill(bytes)
+		slow := *s
+		s.called(libc)
+		s.frames = slow.below(native(libc))
+		show("barrier's slow path, nothing pushed", EndRoot, inJavaThread|SampleJavaFrames)
+		s.push(s.bp)
+		s.bp = s.sp
+		s.sp -= 200
+		show("barrier's slow path, a function with a frame", EndRoot, inJavaThread|SampleJavaFrames)
+		s.native(libc + 64)
+		show("barrier's slow path, two functions", EndRoot, inJavaThread|SampleJavaFrames)
+	}
+
 	*s = java
 	th.enter(inNative, s.here())
 	s.unseen(libjvm)

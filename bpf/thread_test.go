@@ -17,7 +17,7 @@ type fakeThread struct {
 const (
 	fakeModule = 5 // of libjvm in the dynamic thread vector
 	fakeVtable = 0x7f00_0000_1110
-	inJava     = 8 // JavaThreadState
+	inJava     = 8 // JavaThreadState, up to JDK 26
 	inNative   = 4
 )
 
@@ -44,6 +44,9 @@ func (vm *fakeVM) newThread(stackBase uint64) *fakeThread {
 
 // enter sets the thread's state and where it left Java.
 func (th *fakeThread) enter(state uint32, a anchor) {
+	if th.vm.ThreadInJava != inJava {
+		state /= 2 // JDK 28 has no states in between
+	}
 	th.vm.meta.put32(th.javaThread+uint64(th.vm.ThreadState), state)
 	th.vm.putAnchor(th.vm.meta, th.javaThread+uint64(th.vm.ThreadAnchor), a)
 }

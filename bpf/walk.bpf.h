@@ -129,7 +129,7 @@ static __always_inline void begin_native(struct walk *w)
 	if (sp > w->sp) {
 		w->s->start.native_to = sp;
 		w->phase = PHASE_ANCHOR;
-	} else if (read_int(thread + vm->thread_state) == THREAD_IN_JAVA) {
+	} else if (read_int(thread + vm->thread_state) == vm->thread_in_java) {
 		w->phase = PHASE_LEAF_CALL;
 	}
 }

@@ -73,6 +73,7 @@ type ThreadLayout struct {
 	LastSP, LastPC, LastFP uint32 // JavaFrameAnchor
 	StackBase, StackSize   uint32 // JavaThread: highest address, bytes
 	State                  uint32 // JavaThread: 32 bits
+	InJava                 uint32 // what that is while the thread runs Java code
 	CallStubReturn         uint64 // return address of a Java method that native code called
 	CallWrapper            int32  // entry frame: pointer to its JavaCallWrapper, from the frame pointer
 	WrapperAnchor          uint32 // JavaCallWrapper: the JavaFrameAnchor of the Java frames before

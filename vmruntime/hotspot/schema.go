@@ -22,6 +22,7 @@ package hotspot
 //	25    the pointers to metadata moved to CodeBlob._mutable_data, behind the relocations. The entry points of stub
 //	      routines are not exported any more (StubCodeDesc still has them).
 //	26    nmethod._immutable_data ends in a reference count.
+//	28    JavaThreadState has no states in between any more: _thread_in_Java is 4, which was 8.
 //
 // JDK 17 and 25 are tested; the others were read from their sources.
 

@@ -4,6 +4,7 @@ package hotspot
 type threadSchema struct {
 	anchor, stackBase, stackSize field // of JavaThread
 	state                        field // of JavaThread
+	inJava                       int64 // its value while a thread runs Java code
 	contEntry                    field // of JavaThread, from JDK 21 on
 	lastSP, lastPC, lastFP       field // of JavaFrameAnchor
 	wrapperAnchor                field // of JavaCallWrapper
@@ -13,11 +14,12 @@ type threadSchema struct {
 }
 
 func newThreadSchema(r *resolver) threadSchema {
-	return threadSchema{
+	s := threadSchema{
 		anchor:        r.field("JavaThread._anchor"),
 		stackBase:     r.field("JavaThread._stack_base", "Thread._stack_base"),
 		stackSize:     r.field("JavaThread._stack_size", "Thread._stack_size"),
 		state:         r.field("JavaThread._thread_state"),
+		inJava:        r.constant("_thread_in_Java"),
 		contEntry:     r.optional("JavaThread._cont_entry"),
 		lastSP:        r.field("JavaFrameAnchor._last_Java_sp"),
 		lastPC:        r.field("JavaFrameAnchor._last_Java_pc"),
@@ -27,7 +29,21 @@ func newThreadSchema(r *resolver) threadSchema {
 		senderSPWord:  r.constant("frame::interpreter_frame_sender_sp_offset"),
 		contReturn:    r.optionalStatic("ContinuationEntry._return_pc"),
 	}
+	if s.inJava == 0 {
+		s.inJava = usualInJava
+	}
+	if s.inJava < 0 || s.inJava > maxThreadState {
+		r.missing = append(r.missing, "plausible _thread_in_Java")
+	}
+	return s
 }
+
+// Numbers of JavaThreadState (src/hotspot/share/utilities/globalDefinitions.hpp): a bound, and that of _thread_in_Java where
+// the VM does not export it. JDK 28 counts them anew, as the states in between are gone: there it is 4.
+const (
+	maxThreadState = 64
+	usualInJava    = 8
+)
 
 func (s *threadSchema) layout() ThreadLayout {
 	return ThreadLayout{
@@ -38,6 +54,7 @@ func (s *threadSchema) layout() ThreadLayout {
 		StackBase:     s.stackBase.offset,
 		StackSize:     s.stackSize.offset,
 		State:         s.state.offset,
+		InJava:        uint32(s.inJava),
 		CallWrapper:   int32(s.wrapperWord) * wordSize,
 		WrapperAnchor: s.wrapperAnchor.offset,
 	}
