@@ -116,6 +116,20 @@ func TestHeaderContradicted(t *testing.T) {
 	}
 }
 
+// TestHeaderUnderArchive: where nothing says where the archive of classes has its vtables, a class that looks like none may
+// be one of these. JDK 11 is like that.
+func TestHeaderUnderArchive(t *testing.T) {
+	r := loadRecording(t, "testdata/objects17.gz")
+	schema := r.attach(t, nil).schema.object
+	r.memory().at(schema.klassBase, wordSize)[2]++
+	for _, bound := range []uint64{schema.archiveLow, schema.archiveHigh} {
+		clear(r.memory().at(bound, wordSize))
+	}
+	if l := r.attach(t, nil).Layout(); !l.HasObjects {
+		t.Errorf("missing %q", l.Missing)
+	}
+}
+
 // TestHeaderOfOther: an object that is said to be a thread's and is another one shows that headers are not understood.
 func TestHeaderOfOther(t *testing.T) {
 	r := loadRecording(t, "testdata/objects17.gz")
