@@ -14,6 +14,8 @@ type blobSchema struct {
 	codeOffset, dataOffset   field // from JDK 23 on; the code ends where the data begin
 	frameSize, frameComplete field
 	blobHeader               uint64 // bytes that hold all of these
+	kind                     field  // from JDK 25 on: one byte
+	adapterKind              uint64 // what kind is in adapters; 0 if unknown
 
 	method, compileID, level field // of nmethod
 	state, origPC            field
@@ -33,6 +35,8 @@ func newBlobSchema(r *resolver) blobSchema {
 		dataOffset:    r.field("CodeBlob._data_offset"),
 		frameSize:     r.field("CodeBlob._frame_size"),
 		frameComplete: r.field("CodeBlob._frame_complete_offset"),
+		kind:          r.optional("CodeBlob._kind"),
+		adapterKind:   uint64(r.constant("CodeBlobKind::Adapter")),
 		method:        r.field("nmethod._method", "CompiledMethod._method"),
 		compileID:     r.field("nmethod._compile_id"),
 		level:         r.field("nmethod._comp_level"),
@@ -49,6 +53,7 @@ func newBlobSchema(r *resolver) blobSchema {
 	if !s.codeOffset.known && !(s.codeBegin.known && s.codeEnd.known) {
 		r.missing = append(r.missing, "CodeBlob._code_begin and _code_end or _code_offset")
 	}
+	s.kind.width = 1 // an enum, of which the table does not know the width
 	s.blobHeader = lastEnd(s.name, s.size, s.codeBegin, s.codeEnd, s.codeOffset, s.dataOffset, s.frameSize, s.frameComplete)
 	s.header = max(s.blobHeader, lastEnd(s.method, s.compileID, s.level, s.state, s.origPC, s.deopt, s.deoptMH,
 		s.entry, s.verified, s.entryBCI))
@@ -137,6 +142,16 @@ func (s *blobSchema) decodeBlob(addr uint64, header []byte) (blob, error) {
 		return blob{}, fmt.Errorf("code blob at %#x: %w", addr, vmruntime.ErrMalformed)
 	}
 	return b, nil
+}
+
+// isAdapter reports whether the blob at addr says that it is an adapter, whatever its name is: that of one that comes from
+// an AOT cache (JDK 26) is the signature that it is for.
+func (s *blobSchema) isAdapter(t target, addr uint64) bool {
+	if !s.kind.known || s.adapterKind == 0 {
+		return false
+	}
+	b, err := t.bytes(s.kind.at(addr), 1)
+	return err == nil && number(b) == s.adapterKind
 }
 
 // version is the part of the compile id that a vmruntime.Site carries.

@@ -41,6 +41,9 @@ func (s *stubNames) lookup(p *Process, pc uint64, b *blob) (string, error) {
 	if routine, ok := s.find(p, pc, b); ok {
 		return "[stub: " + routine.name + "]", nil
 	}
+	if p.schema.blob.isAdapter(p.target, b.addr) {
+		return "[i2c/c2i adapter]", nil
+	}
 	name, err := p.string(b.name)
 	return "[stub: " + name + "]", err
 }
