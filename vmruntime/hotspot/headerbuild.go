@@ -103,7 +103,7 @@ func (p *Process) checkHeader() error {
 		if errors.Is(err, vmruntime.ErrStarting) {
 			return err
 		}
-		if err != nil { // the VM does not export its threads, or the list of them was given back meanwhile
+		if err != nil && errors.Is(against, errNoEvidence) { // no list of threads, or it was given back meanwhile
 			against = fmt.Errorf("%w: %w", errNoEvidence, err)
 		}
 		for _, object := range objects {
