@@ -56,13 +56,13 @@ type CodeMapEpochs struct {
 }
 
 type CodeMapHotspotProcess struct {
-	_          structs.HostLayout
-	StartTicks uint64
-	Pad        uint32
-	Serial     uint32
-	Slot       uint32
-	Flags      uint32
-	Heaps      [4]struct {
+	_            structs.HostLayout
+	StartTicks   uint64
+	ThreadInJava uint32
+	Serial       uint32
+	Slot         uint32
+	Flags        uint32
+	Heaps        [4]struct {
 		_          structs.HostLayout
 		Low        uint64
 		High       uint64

@@ -166,7 +166,7 @@ const (
 type ProfileHotspotProcess struct {
 	_                   structs.HostLayout
 	StartTicks          uint64
-	Pad                 uint32
+	ThreadInJava        uint32
 	Serial              uint32
 	Slot                uint32
 	Flags               uint32
