@@ -5,7 +5,7 @@
 package vmprofagent
 
 //go:generate -command bpf go tool bpf2go -output-dir bpf -go-package bpf -target amd64,arm64 -tags linux -cc clang-19 -strip llvm-strip-19 -cflags "-O2 -g -Wall -Werror -I/usr/include/x86_64-linux-gnu"
-//go:generate bpf -type event_kind -type walk_end -type frame_kind -type sample_flags -type counter -type hotspot_flags -type event_header -type sample -type process_event -type call_engine -type call -type named_call -type hotspot_process -type code_heap -type context_mode -type shared_stack -type chain_rate -type link_tags -type seen_method Profile bpf/profile.bpf.c -- -mcpu=v3
+//go:generate bpf -type event_kind -type walk_end -type frame_kind -type sample_flags -type counter -type hotspot_flags -type event_header -type sample -type process_event -type call_engine -type call -type named_call -type hotspot_process -type code_heap -type context_mode -type shared_stack -type chain_rate -type link_tags -type seen_method -type known_thread -type known_thread_key Profile bpf/profile.bpf.c -- -mcpu=v3
 //go:generate bpf -type operand_kind -type code_load -type operand -type load_site CodeMap bpf/codemap.bpf.c -- -mcpu=v3
 //go:generate bpf -no-global-types -type observation -type probe -type probe_count -type hotspot_heap -type counted_class -type class_count -type name_site -type pause_cause -type observed -type seen_flags -type heap_place -type heap_flags -type value_operand -type value_form -type probed_value -type probed_values Probe bpf/probe.bpf.c -- -mcpu=v3
 //go:generate bpf -no-global-types Fault bpf/fault.bpf.c -- -mcpu=v3

@@ -42,6 +42,7 @@ const (
 	NsProbes                = ProfileCounterNS_PROBES
 	MethodsChanged          = ProfileCounterMETHODS_CHANGED
 	HitsUnattached          = ProfileCounterHITS_UNATTACHED
+	ThreadsRefused          = ProfileCounterTHREADS_REFUSED
 	ProcessesRefused        = ProfileCounterPROCESSES_REFUSED
 
 	ObservationsAttempted        = ProfileCounterOBSERVATIONS_ATTEMPTED

@@ -12,6 +12,8 @@ type (
 	Header         = ProfileEventHeader
 	ProcessEvent   = ProfileProcessEvent
 	HotspotProcess = ProfileHotspotProcess
+	KnownThread    = ProfileKnownThread
+	KnownThreadKey = ProfileKnownThreadKey
 	CodeHeap       = ProfileCodeHeap
 	Epochs         = ProfileEpochs
 	LoadSite       = CodeMapLoadSite
@@ -76,6 +78,7 @@ const (
 	HotspotUnloadEvents    = uint32(ProfileHotspotFlagsHOTSPOT_UNLOAD_EVENTS)
 	HotspotTLS             = uint32(ProfileHotspotFlagsHOTSPOT_TLS)
 	HotspotDeoptMH         = uint32(ProfileHotspotFlagsHOTSPOT_DEOPT_MH)
+	HotspotThreads         = uint32(ProfileHotspotFlagsHOTSPOT_THREADS)
 )
 
 // Kinds of operands of a probe.
@@ -87,10 +90,11 @@ const (
 
 // Bounds of the kernel side.
 const (
-	MaxUserFrames = 1024 // of a stack: MAX_USER_FRAMES
-	MaxKeptFrames = 2048 // of a stack that the next one may share: MAX_KEPT_FRAMES
-	MaxAttached   = 1024 // VMs at once: MAX_ATTACHED
-	MaxProbeSites = 64   // load probes of all builds of libjvm: MAX_PROBE_SITES
+	MaxUserFrames   = 1024  // of a stack: MAX_USER_FRAMES
+	MaxKeptFrames   = 2048  // of a stack that the next one may share: MAX_KEPT_FRAMES
+	MaxAttached     = 1024  // VMs at once: MAX_ATTACHED
+	MaxKnownThreads = 16384 // of all VMs: MAX_KNOWN_THREADS
+	MaxProbeSites   = 64    // load probes of all builds of libjvm: MAX_PROBE_SITES
 )
 
 // ErrMalformed: a record that is not what its header says. The kernel side writes none.

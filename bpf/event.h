@@ -304,6 +304,7 @@ enum counter {
 	NS_PROBES, /* in the programs of these probes */
 	METHODS_CHANGED, /* Method structures that were met as another method than before */
 	HITS_UNATTACHED, /* of PROBE_HITS, allocations and waits in processes whose VM was not attached yet: nothing was recorded */
+	THREADS_REFUSED, /* times that a JavaThread found no room in the known_threads map */
 	PROCESSES_REFUSED, /* children of chosen processes that found no room in the pids map: they are not sampled */
 	COUNTER_COUNT,
 };
@@ -331,6 +332,7 @@ enum hotspot_flags {
 	HOTSPOT_UNLOAD_EVENTS = 1 << 3,	  /* the unload probes are attached: cached segments stay valid until then */
 	HOTSPOT_TLS = 1 << 4,		  /* tls_module, tls_offset and java_thread_vtable are known */
 	HOTSPOT_DEOPT_MH = 1 << 5,	  /* blob_deopt_mh_handler is known */
+	HOTSPOT_THREADS = 1 << 6,	  /* java_thread_vtable, thread_os and os_thread_id are known; without HOTSPOT_TLS */
 };
 
 /*
@@ -371,6 +373,27 @@ struct hotspot_process {
 	__u32 const_method_size; /* sizeof(ConstMethod): bytecodes follow */
 	__u32 const_method_code_size;
 	__s32 interp_method, interp_sender_sp, interp_bcp; /* from rbp, bytes */
+
+	__u32 thread_os;    /* JavaThread: OSThread* */
+	__u32 os_thread_id; /* OSThread: int, the thread's id as gettid() returns it there */
+};
+
+#define MAX_KNOWN_THREADS 16384
+
+/* The id is the one that the thread itself sees: of the pid namespace that it was made in. */
+struct known_thread_key {
+	__u32 pid, own_tid;
+};
+
+/*
+ * The JavaThread of a thread, where no symbol of libjvm leads to it (HOTSPOT_THREADS). It is only believed after it was compared
+ * with what the JavaThread says of itself.
+ */
+struct known_thread {
+	__u64 thread; /* JavaThread* */
+	__u64 as_of;  /* ns, CLOCK_BOOTTIME: a thread that began later is another one with the same id */
+	__u32 serial; /* hotspot_process.serial */
+	__u32 pad;
 };
 
 #define NS_PER_START_TICK 10000000

@@ -47,10 +47,20 @@ struct signal_struct {
 	struct atomic_count live; /* threads of the process that have not exited */
 };
 
+struct upid {
+	int nr;
+};
+
+struct pid {
+	unsigned int level;    /* of the pid namespace that it was made in: 0 is the machine's */
+	struct upid numbers[]; /* in that one and in those around it */
+};
+
 struct task_struct {
 	unsigned int flags;
 	int pid, tgid;
 	struct task_struct *group_leader;
+	struct pid *thread_pid;
 	struct signal_struct *signal;
 	__u64 start_boottime; /* ns, CLOCK_BOOTTIME */
 	__u64 self_exec_id;   /* grows by one with every exec */

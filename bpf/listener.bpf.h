@@ -91,7 +91,7 @@ static __always_inline void listener_deliver(struct task_struct *task, const str
 /* What depths of a thread are counted from. */
 static __always_inline __u64 thread_base(const struct hotspot_process *vm, __u64 thread, struct task_struct *task)
 {
-	if (vm && (vm->flags & HOTSPOT_TLS) && read_word(thread) == vm->java_thread_vtable)
+	if (vm && (vm->flags & (HOTSPOT_TLS | HOTSPOT_THREADS)) && read_word(thread) == vm->java_thread_vtable)
 		return read_word(thread + vm->thread_stack_base);
 	return native_stack_base(task);
 }

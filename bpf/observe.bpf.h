@@ -198,10 +198,12 @@ static __always_inline void take_registers(struct scratch *s, const struct regis
 	s->regs.bp = regs->bp;
 	s->regs.r13 = regs->r13;
 	s->regs.rbx = regs->bx;
+	s->regs.thread = regs->r15;
 #elif defined(__TARGET_ARCH_arm64)
 	s->regs.pc = regs->pc;
 	s->regs.sp = regs->sp;
 	s->regs.bp = regs->regs[29];
+	s->regs.thread = regs->regs[28];
 #endif
 }
 

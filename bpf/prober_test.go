@@ -46,14 +46,14 @@ func loadMaps(t *testing.T, opts Options) *Objects {
 	}
 	spec.Maps["events"].MaxEntries = cmp.Or(opts.RingBytes, DefaultRingBytes)
 	maps := map[string]*ebpf.Map{}
-	for _, name := range []string{"events", "nmi_events", "counters", "processes", "epochs", "pids", "seen_methods"} {
+	for _, name := range []string{"events", "nmi_events", "counters", "processes", "epochs", "pids", "seen_methods", "known_threads"} {
 		if maps[name], err = ebpf.NewMap(spec.Maps[name]); err != nil {
 			needKernel(t, err)
 		}
 	}
 	o := &Objects{filterByPID: true}
 	o.Events, o.Counters, o.Processes, o.Epochs, o.Pids = maps["events"], maps["counters"], maps["processes"], maps["epochs"], maps["pids"]
-	o.NmiEvents, o.SeenMethods = maps["nmi_events"], maps["seen_methods"]
+	o.NmiEvents, o.SeenMethods, o.KnownThreads = maps["nmi_events"], maps["seen_methods"], maps["known_threads"]
 	t.Cleanup(func() { o.Close() })
 	if err := o.Pids.Put(uint32(os.Getpid()), uint8(1)); err != nil {
 		t.Fatal(err)

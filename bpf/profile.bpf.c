@@ -20,6 +20,8 @@ enum hotspot_flags *export_hotspot_flags __attribute__((unused));
 struct process_event *export_process_event __attribute__((unused));
 enum context_mode *export_context_mode __attribute__((unused));
 enum link_tags *export_link_tags __attribute__((unused));
+struct known_thread *export_known_thread __attribute__((unused));
+struct known_thread_key *export_known_thread_key __attribute__((unused));
 struct shared_stack *export_shared_stack __attribute__((unused));
 struct chain_rate *export_chain_rate __attribute__((unused));
 enum call_engine *export_call_engine __attribute__((unused));
@@ -156,7 +158,10 @@ SEC("tp_btf/sched_process_exit")
 int BPF_PROG(process_exit, struct task_struct *task)
 {
 	__u32 pid = task->tgid;
+	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 
+	if (vm && (vm->flags & HOTSPOT_THREADS))
+		forget_java_thread(pid, task);
 	if (task->signal->live.counter > 0)
 		return 0;
 	bpf_map_delete_elem(&processes, &pid);

@@ -20,6 +20,7 @@ static __always_inline bool read_registers(struct scratch *s, struct tick_contex
 		out->bp = ctx->regs.bp;
 		out->r13 = ctx->regs.r13;
 		out->rbx = ctx->regs.bx;
+		out->thread = ctx->regs.r15;
 		asm volatile("# from the tick"); /* or the compiler makes one of both, and the verifier refuses that */
 	} else {
 		const struct registers *r = &s->saved;
@@ -32,6 +33,7 @@ static __always_inline bool read_registers(struct scratch *s, struct tick_contex
 		out->bp = r->bp;
 		out->r13 = r->r13;
 		out->rbx = r->bx;
+		out->thread = r->r15;
 	}
 	return (cs & 0xffff) == 0x33; /* __USER_CS: 64-bit code */
 #elif defined(__TARGET_ARCH_arm64)
@@ -39,6 +41,7 @@ static __always_inline bool read_registers(struct scratch *s, struct tick_contex
 		out->pc = ctx->regs.pc;
 		out->sp = ctx->regs.sp;
 		out->bp = ctx->regs.regs[29];
+		out->thread = ctx->regs.regs[28];
 		return !(ctx->regs.pstate & 0x10); /* PSR_MODE32_BIT */
 	} else {
 		const struct registers *r = &s->saved;
@@ -48,6 +51,7 @@ static __always_inline bool read_registers(struct scratch *s, struct tick_contex
 		out->pc = r->pc;
 		out->sp = r->sp;
 		out->bp = r->regs[29];
+		out->thread = r->regs[28];
 		return !(r->pstate & 0x10);
 	}
 #endif

@@ -43,20 +43,23 @@ enum blob_kind {
 	BLOB_STUB,
 };
 
-/* A thread known to be a JavaThread. {tid, born} is its identity, the TLS slot is read again every time. */
+/* A thread known to be a JavaThread. {tid, born} is its identity; what tells that it still is one is read again every time. */
 struct java_thread {
 	__u64 born; /* ns, CLOCK_BOOTTIME */
 	__u32 tid;
 	__u32 serial;
-	__u64 tls_slot;	 /* address of Thread::_thr_current of this thread */
+	__u64 tls_slot;	 /* address of Thread::_thr_current of this thread, with HOTSPOT_TLS */
 	__u64 thread;	 /* JavaThread* */
 	__u64 stack_base; /* highest address of its stack */
+	__u32 own_tid;	 /* as in struct known_thread_key, with HOTSPOT_THREADS */
+	__u32 pad;
 };
 
 /* The user's registers, whatever the architecture calls them. */
 struct user_registers {
 	__u64 pc, sp, bp;
 	__u64 r13, rbx; /* bytecode pointer; Method* in an interpreter entry */
+	__u64 thread;	/* r15, x28 on arm64: the JavaThread, in Java code */
 };
 
 struct scratch {
@@ -69,6 +72,7 @@ struct scratch {
 		__u64 owner;	/* as segment.owner */
 		__u64 stack_base; /* 0 if unknown */
 		__u64 thread;	 /* JavaThread*, 0 if it is none */
+		__u64 found_thread; /* result of find_known_thread */
 		__u64 native_to; /* native frames end below this address */
 		__u64 depth_base; /* chain: what depths are counted from */
 		__u64 tag;	 /* chain: of the link that is known once the record is out, 0 for none */

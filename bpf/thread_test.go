@@ -12,6 +12,8 @@ type fakeThread struct {
 	javaThread uint64
 	tid        uint32
 	born       uint64
+	osThread   uint64 // with newThreadByID
+	ownTID     uint32 // likewise
 }
 
 const (
@@ -53,7 +55,7 @@ func (th *fakeThread) enter(state uint32, a anchor) {
 
 // on adds the thread to a request.
 func (th *fakeThread) on(r WalkTestRequest) WalkTestRequest {
-	r.Fsbase, r.Born, r.Tid = th.fsbase, th.born, th.tid
+	r.Fsbase, r.Born, r.Tid, r.OwnTid = th.fsbase, th.born, th.tid, th.ownTID
 	return r
 }
 
@@ -70,13 +72,13 @@ func TestKernelThread(t *testing.T) {
 			ret, out := w.run(t, w.Thread, th.on(WalkTestRequest{Pid: vm.pid()}))
 			if want == 0 {
 				if ret != 1 {
-					t.Errorf("%s: returned %d, thread %#x; want none", why, ret, out.Thread)
+					t.Errorf("%s: returned %d, thread %#x; want none", why, ret, out.JavaThread)
 				}
 				continue
 			}
 			base := vm.meta.word(want + uint64(vm.ThreadStackBase))
-			if ret != 0 || out.Thread != want || out.StackBase != base {
-				t.Errorf("%s: returned %d, thread %#x, stack base %#x; want 0, %#x, %#x", why, ret, out.Thread, out.StackBase, want, base)
+			if ret != 0 || out.JavaThread != want || out.StackBase != base {
+				t.Errorf("%s: returned %d, thread %#x, stack base %#x; want 0, %#x, %#x", why, ret, out.JavaThread, out.StackBase, want, base)
 			}
 		}
 	}

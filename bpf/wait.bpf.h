@@ -206,7 +206,7 @@ static __always_inline bool see_park(__u32 probe)
 	h = heap_of(vm, pid);
 	if (!h || !vm || !(h->flags & HEAP_PARK_BLOCKER))
 		return true;
-	t = current_java_thread(vm, s, task, (__u32)id);
+	t = current_java_thread(vm, s, task, (__u32)id, 0);
 	if (!t)
 		return true;
 	object = native_referent(h, t->thread + h->thread_object, h->flags & HEAP_THREAD_HANDLE);

@@ -155,7 +155,7 @@ static __always_inline void begin_walks(struct scratch *s, const struct hotspot_
 	s->sample.class_epoch = e ? e->classes : 0;
 	s->sample.header.stopped = e ? e->stopped : 0;
 	s->start.owner = (__u64)vm->serial << 32 | (e ? e->code : 0);
-	t = current_java_thread(vm, s, task, tid);
+	t = current_java_thread(vm, s, task, tid, in_code_cache(vm, s->regs.pc) ? s->regs.thread : 0);
 	if (t) {
 		s->sample.flags |= SAMPLE_JAVA_THREAD;
 		s->start.thread = t->thread;

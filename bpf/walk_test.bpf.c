@@ -12,22 +12,26 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 struct request {
 	__u64 pc, sp, bp, r13, rbx; /* struct user_registers */
+	__u64 thread;		    /* likewise */
 	__u64 fsbase, born;	    /* of the task */
 	__u32 pid, tid;
 	__u64 begin;			 /* leaf: of the code */
 	__u64 base;			 /* window: end of the stack */
 	__u32 complete, words, len; /* leaf; scan; window */
 	__u32 lost;		    /* context: the record does not go out */
-	__u32 exec, pad;	    /* context: programs that the process had executed */
+	__u32 exec;		    /* context: programs that the process had executed */
+	__u32 own_tid;		    /* of the task, in a pid namespace inside of another one */
 
 	/* answers */
-	__u64 thread, stack_base, word, window_len, ns;
+	__u64 java_thread, stack_base, word, window_len, ns;
 	__u64 blob_begin;
 	__u32 blob_kind, blob_frame, blob_complete, blob_id, blob_deopt, blob_deopt_mh;
 };
 
 struct request *export_request __attribute__((unused));
 enum blob_kind *export_blob_kind __attribute__((unused));
+
+#define FAKE_PID (31 << 10) /* where in it the struct pid is */
 
 struct fake_task {
 	__u8 bytes[32 << 10]; /* more than any kernel's task_struct has */
@@ -63,7 +67,11 @@ static __always_inline struct task_struct *fake_task(struct request *r)
 		return 0;
 	*(__u64 *)(t->bytes + bpf_core_field_offset(struct task_struct, start_boottime)) = r->born;
 	*(__u64 *)(t->bytes + bpf_core_field_offset(struct task_struct, thread.fsbase)) = r->fsbase;
-	*(int *)(t->bytes + bpf_core_field_offset(struct task_struct, pid)) = 1; /* not the main thread */
+	*(int *)(t->bytes + bpf_core_field_offset(struct task_struct, pid)) = r->pid + 1; /* not the main thread */
+	*(int *)(t->bytes + bpf_core_field_offset(struct task_struct, tgid)) = r->pid;
+	*(__u64 *)(t->bytes + bpf_core_field_offset(struct task_struct, thread_pid)) = (__u64)(t->bytes + FAKE_PID);
+	*(__u32 *)(t->bytes + FAKE_PID + bpf_core_field_offset(struct pid, level)) = 1;
+	*(int *)(t->bytes + FAKE_PID + bpf_core_field_offset(struct pid, numbers) + bpf_core_type_size(struct upid)) = r->own_tid;
 	return (struct task_struct *)t;
 }
 
@@ -75,7 +83,9 @@ static __always_inline void begin_sample(struct scratch *s, const struct request
 	s->sample.kernel_frames = 0;
 	s->sample.header.start = 0; /* processes are told apart by pid and exec */
 	s->sample.header.exec = r->exec;
-	s->regs = (struct user_registers){.pc = r->pc, .sp = r->sp, .bp = r->bp, .r13 = r->r13, .rbx = r->rbx};
+	s->regs = (struct user_registers){
+		.pc = r->pc, .sp = r->sp, .bp = r->bp, .r13 = r->r13, .rbx = r->rbx, .thread = r->thread,
+	};
 }
 
 /* A whole walk from the request's registers; its sample is in the samples map. */
@@ -194,10 +204,10 @@ int thread(struct request *r)
 
 	if (!s || !task || !vm)
 		return -1;
-	t = current_java_thread(vm, s, task, r->tid);
+	t = current_java_thread(vm, s, task, r->tid, r->thread);
 	if (!t)
 		return 1;
-	r->thread = t->thread;
+	r->java_thread = t->thread;
 	r->stack_base = t->stack_base;
 	return 0;
 }
