@@ -108,6 +108,8 @@ type CodeMapHotspotProcess struct {
 	InterpMethod        int32
 	InterpSenderSp      int32
 	InterpBcp           int32
+	ThreadOs            uint32
+	OsThreadId          uint32
 }
 
 type CodeMapLoadSite struct {

@@ -57,6 +57,7 @@ const (
 	EnterMapEvents            = "events"
 	EnterMapHeaps             = "heaps"
 	EnterMapKeptStacks        = "kept_stacks"
+	EnterMapKnownThreads      = "known_threads"
 	EnterMapNmiEvents         = "nmi_events"
 	EnterMapPids              = "pids"
 	EnterMapProbeCounts       = "probe_counts"
@@ -129,6 +130,7 @@ type EnterMapSpecs struct {
 	Events       *ebpf.MapSpec `ebpf:"events"`
 	Heaps        *ebpf.MapSpec `ebpf:"heaps"`
 	KeptStacks   *ebpf.MapSpec `ebpf:"kept_stacks"`
+	KnownThreads *ebpf.MapSpec `ebpf:"known_threads"`
 	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids         *ebpf.MapSpec `ebpf:"pids"`
 	ProbeCounts  *ebpf.MapSpec `ebpf:"probe_counts"`
@@ -177,6 +179,7 @@ type EnterMaps struct {
 	Events       *ebpf.Map `ebpf:"events"`
 	Heaps        *ebpf.Map `ebpf:"heaps"`
 	KeptStacks   *ebpf.Map `ebpf:"kept_stacks"`
+	KnownThreads *ebpf.Map `ebpf:"known_threads"`
 	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
 	Pids         *ebpf.Map `ebpf:"pids"`
 	ProbeCounts  *ebpf.Map `ebpf:"probe_counts"`
@@ -194,6 +197,7 @@ func (m *EnterMaps) Close() error {
 		m.Events,
 		m.Heaps,
 		m.KeptStacks,
+		m.KnownThreads,
 		m.NmiEvents,
 		m.Pids,
 		m.ProbeCounts,

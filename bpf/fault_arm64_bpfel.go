@@ -21,6 +21,7 @@ const (
 	FaultMapEvents             = "events"
 	FaultMapHeaps              = "heaps"
 	FaultMapKeptStacks         = "kept_stacks"
+	FaultMapKnownThreads       = "known_threads"
 	FaultMapNmiEvents          = "nmi_events"
 	FaultMapPids               = "pids"
 	FaultMapProbeCounts        = "probe_counts"
@@ -90,18 +91,19 @@ type FaultProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FaultMapSpecs struct {
-	Counters    *ebpf.MapSpec `ebpf:"counters"`
-	Epochs      *ebpf.MapSpec `ebpf:"epochs"`
-	Events      *ebpf.MapSpec `ebpf:"events"`
-	Heaps       *ebpf.MapSpec `ebpf:"heaps"`
-	KeptStacks  *ebpf.MapSpec `ebpf:"kept_stacks"`
-	NmiEvents   *ebpf.MapSpec `ebpf:"nmi_events"`
-	Pids        *ebpf.MapSpec `ebpf:"pids"`
-	ProbeCounts *ebpf.MapSpec `ebpf:"probe_counts"`
-	Probes      *ebpf.MapSpec `ebpf:"probes"`
-	Processes   *ebpf.MapSpec `ebpf:"processes"`
-	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
-	SeenMethods *ebpf.MapSpec `ebpf:"seen_methods"`
+	Counters     *ebpf.MapSpec `ebpf:"counters"`
+	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
+	Events       *ebpf.MapSpec `ebpf:"events"`
+	Heaps        *ebpf.MapSpec `ebpf:"heaps"`
+	KeptStacks   *ebpf.MapSpec `ebpf:"kept_stacks"`
+	KnownThreads *ebpf.MapSpec `ebpf:"known_threads"`
+	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
+	Pids         *ebpf.MapSpec `ebpf:"pids"`
+	ProbeCounts  *ebpf.MapSpec `ebpf:"probe_counts"`
+	Probes       *ebpf.MapSpec `ebpf:"probes"`
+	Processes    *ebpf.MapSpec `ebpf:"processes"`
+	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
+	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
 }
 
 // FaultVariableSpecs contains global variables before they are loaded into the kernel.
@@ -138,18 +140,19 @@ func (o *FaultObjects) Close() error {
 //
 // It can be passed to LoadFaultObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FaultMaps struct {
-	Counters    *ebpf.Map `ebpf:"counters"`
-	Epochs      *ebpf.Map `ebpf:"epochs"`
-	Events      *ebpf.Map `ebpf:"events"`
-	Heaps       *ebpf.Map `ebpf:"heaps"`
-	KeptStacks  *ebpf.Map `ebpf:"kept_stacks"`
-	NmiEvents   *ebpf.Map `ebpf:"nmi_events"`
-	Pids        *ebpf.Map `ebpf:"pids"`
-	ProbeCounts *ebpf.Map `ebpf:"probe_counts"`
-	Probes      *ebpf.Map `ebpf:"probes"`
-	Processes   *ebpf.Map `ebpf:"processes"`
-	Scratches   *ebpf.Map `ebpf:"scratches"`
-	SeenMethods *ebpf.Map `ebpf:"seen_methods"`
+	Counters     *ebpf.Map `ebpf:"counters"`
+	Epochs       *ebpf.Map `ebpf:"epochs"`
+	Events       *ebpf.Map `ebpf:"events"`
+	Heaps        *ebpf.Map `ebpf:"heaps"`
+	KeptStacks   *ebpf.Map `ebpf:"kept_stacks"`
+	KnownThreads *ebpf.Map `ebpf:"known_threads"`
+	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
+	Pids         *ebpf.Map `ebpf:"pids"`
+	ProbeCounts  *ebpf.Map `ebpf:"probe_counts"`
+	Probes       *ebpf.Map `ebpf:"probes"`
+	Processes    *ebpf.Map `ebpf:"processes"`
+	Scratches    *ebpf.Map `ebpf:"scratches"`
+	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
 }
 
 func (m *FaultMaps) Close() error {
@@ -159,6 +162,7 @@ func (m *FaultMaps) Close() error {
 		m.Events,
 		m.Heaps,
 		m.KeptStacks,
+		m.KnownThreads,
 		m.NmiEvents,
 		m.Pids,
 		m.ProbeCounts,

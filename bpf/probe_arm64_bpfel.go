@@ -217,6 +217,7 @@ const (
 	ProbeMapEvents              = "events"
 	ProbeMapHeaps               = "heaps"
 	ProbeMapKeptStacks          = "kept_stacks"
+	ProbeMapKnownThreads        = "known_threads"
 	ProbeMapNameSites           = "name_sites"
 	ProbeMapNmiEvents           = "nmi_events"
 	ProbeMapParked              = "parked"
@@ -225,7 +226,6 @@ const (
 	ProbeMapProbeCounts         = "probe_counts"
 	ProbeMapProbes              = "probes"
 	ProbeMapProcesses           = "processes"
-	ProbeMapReturnSites         = "return_sites"
 	ProbeMapScratches           = "scratches"
 	ProbeMapSeenMethods         = "seen_methods"
 	ProbeMapTails               = "tails"
@@ -238,7 +238,6 @@ const (
 	ProbeProgMonitorBlocks      = "monitor_blocks"
 	ProbeProgMonitorEnter       = "monitor_enter"
 	ProbeProgMonitorEntered     = "monitor_entered"
-	ProbeProgMonitorSlept       = "monitor_slept"
 	ProbeProgMonitorSpun        = "monitor_spun"
 	ProbeProgObjectAllocated    = "object_allocated"
 	ProbeProgObjectAllocatedBy  = "object_allocated_by"
@@ -325,7 +324,6 @@ type ProbeProgramSpecs struct {
 	MonitorBlocks      *ebpf.ProgramSpec `ebpf:"monitor_blocks"`
 	MonitorEnter       *ebpf.ProgramSpec `ebpf:"monitor_enter"`
 	MonitorEntered     *ebpf.ProgramSpec `ebpf:"monitor_entered"`
-	MonitorSlept       *ebpf.ProgramSpec `ebpf:"monitor_slept"`
 	MonitorSpun        *ebpf.ProgramSpec `ebpf:"monitor_spun"`
 	ObjectAllocated    *ebpf.ProgramSpec `ebpf:"object_allocated"`
 	ObjectAllocatedBy  *ebpf.ProgramSpec `ebpf:"object_allocated_by"`
@@ -343,28 +341,28 @@ type ProbeProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProbeMapSpecs struct {
-	Allocated   *ebpf.MapSpec `ebpf:"allocated"`
-	Buffers     *ebpf.MapSpec `ebpf:"buffers"`
-	ClockSites  *ebpf.MapSpec `ebpf:"clock_sites"`
-	Counters    *ebpf.MapSpec `ebpf:"counters"`
-	Entering    *ebpf.MapSpec `ebpf:"entering"`
-	Epochs      *ebpf.MapSpec `ebpf:"epochs"`
-	Events      *ebpf.MapSpec `ebpf:"events"`
-	Heaps       *ebpf.MapSpec `ebpf:"heaps"`
-	KeptStacks  *ebpf.MapSpec `ebpf:"kept_stacks"`
-	NameSites   *ebpf.MapSpec `ebpf:"name_sites"`
-	NmiEvents   *ebpf.MapSpec `ebpf:"nmi_events"`
-	Parked      *ebpf.MapSpec `ebpf:"parked"`
-	Pauses      *ebpf.MapSpec `ebpf:"pauses"`
-	Pids        *ebpf.MapSpec `ebpf:"pids"`
-	ProbeCounts *ebpf.MapSpec `ebpf:"probe_counts"`
-	Probes      *ebpf.MapSpec `ebpf:"probes"`
-	Processes   *ebpf.MapSpec `ebpf:"processes"`
-	ReturnSites *ebpf.MapSpec `ebpf:"return_sites"`
-	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
-	SeenMethods *ebpf.MapSpec `ebpf:"seen_methods"`
-	Tails       *ebpf.MapSpec `ebpf:"tails"`
-	ValueProbes *ebpf.MapSpec `ebpf:"value_probes"`
+	Allocated    *ebpf.MapSpec `ebpf:"allocated"`
+	Buffers      *ebpf.MapSpec `ebpf:"buffers"`
+	ClockSites   *ebpf.MapSpec `ebpf:"clock_sites"`
+	Counters     *ebpf.MapSpec `ebpf:"counters"`
+	Entering     *ebpf.MapSpec `ebpf:"entering"`
+	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
+	Events       *ebpf.MapSpec `ebpf:"events"`
+	Heaps        *ebpf.MapSpec `ebpf:"heaps"`
+	KeptStacks   *ebpf.MapSpec `ebpf:"kept_stacks"`
+	KnownThreads *ebpf.MapSpec `ebpf:"known_threads"`
+	NameSites    *ebpf.MapSpec `ebpf:"name_sites"`
+	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
+	Parked       *ebpf.MapSpec `ebpf:"parked"`
+	Pauses       *ebpf.MapSpec `ebpf:"pauses"`
+	Pids         *ebpf.MapSpec `ebpf:"pids"`
+	ProbeCounts  *ebpf.MapSpec `ebpf:"probe_counts"`
+	Probes       *ebpf.MapSpec `ebpf:"probes"`
+	Processes    *ebpf.MapSpec `ebpf:"processes"`
+	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
+	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
+	Tails        *ebpf.MapSpec `ebpf:"tails"`
+	ValueProbes  *ebpf.MapSpec `ebpf:"value_probes"`
 }
 
 // ProbeVariableSpecs contains global variables before they are loaded into the kernel.
@@ -416,28 +414,28 @@ func (o *ProbeObjects) Close() error {
 //
 // It can be passed to LoadProbeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProbeMaps struct {
-	Allocated   *ebpf.Map `ebpf:"allocated"`
-	Buffers     *ebpf.Map `ebpf:"buffers"`
-	ClockSites  *ebpf.Map `ebpf:"clock_sites"`
-	Counters    *ebpf.Map `ebpf:"counters"`
-	Entering    *ebpf.Map `ebpf:"entering"`
-	Epochs      *ebpf.Map `ebpf:"epochs"`
-	Events      *ebpf.Map `ebpf:"events"`
-	Heaps       *ebpf.Map `ebpf:"heaps"`
-	KeptStacks  *ebpf.Map `ebpf:"kept_stacks"`
-	NameSites   *ebpf.Map `ebpf:"name_sites"`
-	NmiEvents   *ebpf.Map `ebpf:"nmi_events"`
-	Parked      *ebpf.Map `ebpf:"parked"`
-	Pauses      *ebpf.Map `ebpf:"pauses"`
-	Pids        *ebpf.Map `ebpf:"pids"`
-	ProbeCounts *ebpf.Map `ebpf:"probe_counts"`
-	Probes      *ebpf.Map `ebpf:"probes"`
-	Processes   *ebpf.Map `ebpf:"processes"`
-	ReturnSites *ebpf.Map `ebpf:"return_sites"`
-	Scratches   *ebpf.Map `ebpf:"scratches"`
-	SeenMethods *ebpf.Map `ebpf:"seen_methods"`
-	Tails       *ebpf.Map `ebpf:"tails"`
-	ValueProbes *ebpf.Map `ebpf:"value_probes"`
+	Allocated    *ebpf.Map `ebpf:"allocated"`
+	Buffers      *ebpf.Map `ebpf:"buffers"`
+	ClockSites   *ebpf.Map `ebpf:"clock_sites"`
+	Counters     *ebpf.Map `ebpf:"counters"`
+	Entering     *ebpf.Map `ebpf:"entering"`
+	Epochs       *ebpf.Map `ebpf:"epochs"`
+	Events       *ebpf.Map `ebpf:"events"`
+	Heaps        *ebpf.Map `ebpf:"heaps"`
+	KeptStacks   *ebpf.Map `ebpf:"kept_stacks"`
+	KnownThreads *ebpf.Map `ebpf:"known_threads"`
+	NameSites    *ebpf.Map `ebpf:"name_sites"`
+	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
+	Parked       *ebpf.Map `ebpf:"parked"`
+	Pauses       *ebpf.Map `ebpf:"pauses"`
+	Pids         *ebpf.Map `ebpf:"pids"`
+	ProbeCounts  *ebpf.Map `ebpf:"probe_counts"`
+	Probes       *ebpf.Map `ebpf:"probes"`
+	Processes    *ebpf.Map `ebpf:"processes"`
+	Scratches    *ebpf.Map `ebpf:"scratches"`
+	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
+	Tails        *ebpf.Map `ebpf:"tails"`
+	ValueProbes  *ebpf.Map `ebpf:"value_probes"`
 }
 
 func (m *ProbeMaps) Close() error {
@@ -451,6 +449,7 @@ func (m *ProbeMaps) Close() error {
 		m.Events,
 		m.Heaps,
 		m.KeptStacks,
+		m.KnownThreads,
 		m.NameSites,
 		m.NmiEvents,
 		m.Parked,
@@ -459,7 +458,6 @@ func (m *ProbeMaps) Close() error {
 		m.ProbeCounts,
 		m.Probes,
 		m.Processes,
-		m.ReturnSites,
 		m.Scratches,
 		m.SeenMethods,
 		m.Tails,
@@ -508,7 +506,6 @@ type ProbePrograms struct {
 	MonitorBlocks      *ebpf.Program `ebpf:"monitor_blocks"`
 	MonitorEnter       *ebpf.Program `ebpf:"monitor_enter"`
 	MonitorEntered     *ebpf.Program `ebpf:"monitor_entered"`
-	MonitorSlept       *ebpf.Program `ebpf:"monitor_slept"`
 	MonitorSpun        *ebpf.Program `ebpf:"monitor_spun"`
 	ObjectAllocated    *ebpf.Program `ebpf:"object_allocated"`
 	ObjectAllocatedBy  *ebpf.Program `ebpf:"object_allocated_by"`
@@ -532,7 +529,6 @@ func (p *ProbePrograms) Close() error {
 		p.MonitorBlocks,
 		p.MonitorEnter,
 		p.MonitorEntered,
-		p.MonitorSlept,
 		p.MonitorSpun,
 		p.ObjectAllocated,
 		p.ObjectAllocatedBy,

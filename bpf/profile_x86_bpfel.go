@@ -104,8 +104,9 @@ const (
 	ProfileCounterNS_PROBES                       ProfileCounter = 37
 	ProfileCounterMETHODS_CHANGED                 ProfileCounter = 38
 	ProfileCounterHITS_UNATTACHED                 ProfileCounter = 39
-	ProfileCounterPROCESSES_REFUSED               ProfileCounter = 40
-	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 41
+	ProfileCounterTHREADS_REFUSED                 ProfileCounter = 40
+	ProfileCounterPROCESSES_REFUSED               ProfileCounter = 41
+	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 42
 )
 
 type ProfileEpochs struct {
@@ -161,6 +162,7 @@ const (
 	ProfileHotspotFlagsHOTSPOT_UNLOAD_EVENTS     ProfileHotspotFlags = 8
 	ProfileHotspotFlagsHOTSPOT_TLS               ProfileHotspotFlags = 16
 	ProfileHotspotFlagsHOTSPOT_DEOPT_MH          ProfileHotspotFlags = 32
+	ProfileHotspotFlagsHOTSPOT_THREADS           ProfileHotspotFlags = 64
 )
 
 type ProfileHotspotProcess struct {
@@ -211,6 +213,8 @@ type ProfileHotspotProcess struct {
 	InterpMethod        int32
 	InterpSenderSp      int32
 	InterpBcp           int32
+	ThreadOs            uint32
+	OsThreadId          uint32
 }
 
 type ProfileKeptStack struct {
@@ -229,6 +233,20 @@ type ProfileKeptStack struct {
 		Frame uint64
 		Cfa   uint64
 	}
+}
+
+type ProfileKnownThread struct {
+	_      structs.HostLayout
+	Thread uint64
+	AsOf   uint64
+	Serial uint32
+	Pad    uint32
+}
+
+type ProfileKnownThreadKey struct {
+	_      structs.HostLayout
+	Pid    uint32
+	OwnTid uint32
 }
 
 type ProfileLinkTags uint32
@@ -316,18 +334,20 @@ type ProfileScratch struct {
 		_         [4]byte
 	}
 	Regs struct {
-		_   structs.HostLayout
-		Pc  uint64
-		Sp  uint64
-		Bp  uint64
-		R13 uint64
-		Rbx uint64
+		_      structs.HostLayout
+		Pc     uint64
+		Sp     uint64
+		Bp     uint64
+		R13    uint64
+		Rbx    uint64
+		Thread uint64
 	}
 	Start struct {
 		_           structs.HostLayout
 		Owner       uint64
 		StackBase   uint64
 		Thread      uint64
+		FoundThread uint64
 		NativeTo    uint64
 		DepthBase   uint64
 		Tag         uint64
@@ -403,6 +423,8 @@ type ProfileScratch struct {
 		TlsSlot   uint64
 		Thread    uint64
 		StackBase uint64
+		OwnTid    uint32
+		Pad       uint32
 	}
 	Cfa   [1024]uint64
 	Watch struct {
@@ -482,42 +504,45 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	ProfileMapChainRates         = "chain_rates"
-	ProfileMapCounters           = "counters"
-	ProfileMapEpochs             = "epochs"
-	ProfileMapEvents             = "events"
-	ProfileMapKeptStacks         = "kept_stacks"
-	ProfileMapKnownLinks         = "known_links"
-	ProfileMapNmiEvents          = "nmi_events"
-	ProfileMapPids               = "pids"
-	ProfileMapProcesses          = "processes"
-	ProfileMapScratches          = "scratches"
-	ProfileMapSeenMethods        = "seen_methods"
-	ProfileProgProcessExec       = "process_exec"
-	ProfileProgProcessExit       = "process_exit"
-	ProfileProgProcessFork       = "process_fork"
-	ProfileProgTick              = "tick"
-	ProfileVarCheckContexts      = "check_contexts"
-	ProfileVarConfirmLevels      = "confirm_levels"
-	ProfileVarContexts           = "contexts"
-	ProfileVarExportCall         = "export_call"
-	ProfileVarExportCallEngine   = "export_call_engine"
-	ProfileVarExportChainRate    = "export_chain_rate"
-	ProfileVarExportContextMode  = "export_context_mode"
-	ProfileVarExportCounter      = "export_counter"
-	ProfileVarExportEventKind    = "export_event_kind"
-	ProfileVarExportFrameKind    = "export_frame_kind"
-	ProfileVarExportHotspotFlags = "export_hotspot_flags"
-	ProfileVarExportLinkTags     = "export_link_tags"
-	ProfileVarExportNamedCall    = "export_named_call"
-	ProfileVarExportProcessEvent = "export_process_event"
-	ProfileVarExportSampleFlags  = "export_sample_flags"
-	ProfileVarExportSharedStack  = "export_shared_stack"
-	ProfileVarExportWalkEnd      = "export_walk_end"
-	ProfileVarFilterByPid        = "filter_by_pid"
-	ProfileVarJavaOnly           = "java_only"
-	ProfileVarWakeupBytes        = "wakeup_bytes"
-	ProfileVarWalkUnknown        = "walk_unknown"
+	ProfileMapChainRates           = "chain_rates"
+	ProfileMapCounters             = "counters"
+	ProfileMapEpochs               = "epochs"
+	ProfileMapEvents               = "events"
+	ProfileMapKeptStacks           = "kept_stacks"
+	ProfileMapKnownLinks           = "known_links"
+	ProfileMapKnownThreads         = "known_threads"
+	ProfileMapNmiEvents            = "nmi_events"
+	ProfileMapPids                 = "pids"
+	ProfileMapProcesses            = "processes"
+	ProfileMapScratches            = "scratches"
+	ProfileMapSeenMethods          = "seen_methods"
+	ProfileProgProcessExec         = "process_exec"
+	ProfileProgProcessExit         = "process_exit"
+	ProfileProgProcessFork         = "process_fork"
+	ProfileProgTick                = "tick"
+	ProfileVarCheckContexts        = "check_contexts"
+	ProfileVarConfirmLevels        = "confirm_levels"
+	ProfileVarContexts             = "contexts"
+	ProfileVarExportCall           = "export_call"
+	ProfileVarExportCallEngine     = "export_call_engine"
+	ProfileVarExportChainRate      = "export_chain_rate"
+	ProfileVarExportContextMode    = "export_context_mode"
+	ProfileVarExportCounter        = "export_counter"
+	ProfileVarExportEventKind      = "export_event_kind"
+	ProfileVarExportFrameKind      = "export_frame_kind"
+	ProfileVarExportHotspotFlags   = "export_hotspot_flags"
+	ProfileVarExportKnownThread    = "export_known_thread"
+	ProfileVarExportKnownThreadKey = "export_known_thread_key"
+	ProfileVarExportLinkTags       = "export_link_tags"
+	ProfileVarExportNamedCall      = "export_named_call"
+	ProfileVarExportProcessEvent   = "export_process_event"
+	ProfileVarExportSampleFlags    = "export_sample_flags"
+	ProfileVarExportSharedStack    = "export_shared_stack"
+	ProfileVarExportWalkEnd        = "export_walk_end"
+	ProfileVarFilterByPid          = "filter_by_pid"
+	ProfileVarJavaOnly             = "java_only"
+	ProfileVarWakeupBytes          = "wakeup_bytes"
+	ProfileVarWalkUnknown          = "walk_unknown"
 )
 
 // LoadProfile returns the embedded CollectionSpec for Profile.
@@ -572,44 +597,47 @@ type ProfileProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProfileMapSpecs struct {
-	ChainRates  *ebpf.MapSpec `ebpf:"chain_rates"`
-	Counters    *ebpf.MapSpec `ebpf:"counters"`
-	Epochs      *ebpf.MapSpec `ebpf:"epochs"`
-	Events      *ebpf.MapSpec `ebpf:"events"`
-	KeptStacks  *ebpf.MapSpec `ebpf:"kept_stacks"`
-	KnownLinks  *ebpf.MapSpec `ebpf:"known_links"`
-	NmiEvents   *ebpf.MapSpec `ebpf:"nmi_events"`
-	Pids        *ebpf.MapSpec `ebpf:"pids"`
-	Processes   *ebpf.MapSpec `ebpf:"processes"`
-	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
-	SeenMethods *ebpf.MapSpec `ebpf:"seen_methods"`
+	ChainRates   *ebpf.MapSpec `ebpf:"chain_rates"`
+	Counters     *ebpf.MapSpec `ebpf:"counters"`
+	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
+	Events       *ebpf.MapSpec `ebpf:"events"`
+	KeptStacks   *ebpf.MapSpec `ebpf:"kept_stacks"`
+	KnownLinks   *ebpf.MapSpec `ebpf:"known_links"`
+	KnownThreads *ebpf.MapSpec `ebpf:"known_threads"`
+	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
+	Pids         *ebpf.MapSpec `ebpf:"pids"`
+	Processes    *ebpf.MapSpec `ebpf:"processes"`
+	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
+	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
 }
 
 // ProfileVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProfileVariableSpecs struct {
-	CheckContexts      *ebpf.VariableSpec `ebpf:"check_contexts"`
-	ConfirmLevels      *ebpf.VariableSpec `ebpf:"confirm_levels"`
-	Contexts           *ebpf.VariableSpec `ebpf:"contexts"`
-	ExportCall         *ebpf.VariableSpec `ebpf:"export_call"`
-	ExportCallEngine   *ebpf.VariableSpec `ebpf:"export_call_engine"`
-	ExportChainRate    *ebpf.VariableSpec `ebpf:"export_chain_rate"`
-	ExportContextMode  *ebpf.VariableSpec `ebpf:"export_context_mode"`
-	ExportCounter      *ebpf.VariableSpec `ebpf:"export_counter"`
-	ExportEventKind    *ebpf.VariableSpec `ebpf:"export_event_kind"`
-	ExportFrameKind    *ebpf.VariableSpec `ebpf:"export_frame_kind"`
-	ExportHotspotFlags *ebpf.VariableSpec `ebpf:"export_hotspot_flags"`
-	ExportLinkTags     *ebpf.VariableSpec `ebpf:"export_link_tags"`
-	ExportNamedCall    *ebpf.VariableSpec `ebpf:"export_named_call"`
-	ExportProcessEvent *ebpf.VariableSpec `ebpf:"export_process_event"`
-	ExportSampleFlags  *ebpf.VariableSpec `ebpf:"export_sample_flags"`
-	ExportSharedStack  *ebpf.VariableSpec `ebpf:"export_shared_stack"`
-	ExportWalkEnd      *ebpf.VariableSpec `ebpf:"export_walk_end"`
-	FilterByPid        *ebpf.VariableSpec `ebpf:"filter_by_pid"`
-	JavaOnly           *ebpf.VariableSpec `ebpf:"java_only"`
-	WakeupBytes        *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
-	WalkUnknown        *ebpf.VariableSpec `ebpf:"walk_unknown"`
+	CheckContexts        *ebpf.VariableSpec `ebpf:"check_contexts"`
+	ConfirmLevels        *ebpf.VariableSpec `ebpf:"confirm_levels"`
+	Contexts             *ebpf.VariableSpec `ebpf:"contexts"`
+	ExportCall           *ebpf.VariableSpec `ebpf:"export_call"`
+	ExportCallEngine     *ebpf.VariableSpec `ebpf:"export_call_engine"`
+	ExportChainRate      *ebpf.VariableSpec `ebpf:"export_chain_rate"`
+	ExportContextMode    *ebpf.VariableSpec `ebpf:"export_context_mode"`
+	ExportCounter        *ebpf.VariableSpec `ebpf:"export_counter"`
+	ExportEventKind      *ebpf.VariableSpec `ebpf:"export_event_kind"`
+	ExportFrameKind      *ebpf.VariableSpec `ebpf:"export_frame_kind"`
+	ExportHotspotFlags   *ebpf.VariableSpec `ebpf:"export_hotspot_flags"`
+	ExportKnownThread    *ebpf.VariableSpec `ebpf:"export_known_thread"`
+	ExportKnownThreadKey *ebpf.VariableSpec `ebpf:"export_known_thread_key"`
+	ExportLinkTags       *ebpf.VariableSpec `ebpf:"export_link_tags"`
+	ExportNamedCall      *ebpf.VariableSpec `ebpf:"export_named_call"`
+	ExportProcessEvent   *ebpf.VariableSpec `ebpf:"export_process_event"`
+	ExportSampleFlags    *ebpf.VariableSpec `ebpf:"export_sample_flags"`
+	ExportSharedStack    *ebpf.VariableSpec `ebpf:"export_shared_stack"`
+	ExportWalkEnd        *ebpf.VariableSpec `ebpf:"export_walk_end"`
+	FilterByPid          *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	JavaOnly             *ebpf.VariableSpec `ebpf:"java_only"`
+	WakeupBytes          *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
+	WalkUnknown          *ebpf.VariableSpec `ebpf:"walk_unknown"`
 }
 
 // ProfileObjects contains all objects after they have been loaded into the kernel.
@@ -632,17 +660,18 @@ func (o *ProfileObjects) Close() error {
 //
 // It can be passed to LoadProfileObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProfileMaps struct {
-	ChainRates  *ebpf.Map `ebpf:"chain_rates"`
-	Counters    *ebpf.Map `ebpf:"counters"`
-	Epochs      *ebpf.Map `ebpf:"epochs"`
-	Events      *ebpf.Map `ebpf:"events"`
-	KeptStacks  *ebpf.Map `ebpf:"kept_stacks"`
-	KnownLinks  *ebpf.Map `ebpf:"known_links"`
-	NmiEvents   *ebpf.Map `ebpf:"nmi_events"`
-	Pids        *ebpf.Map `ebpf:"pids"`
-	Processes   *ebpf.Map `ebpf:"processes"`
-	Scratches   *ebpf.Map `ebpf:"scratches"`
-	SeenMethods *ebpf.Map `ebpf:"seen_methods"`
+	ChainRates   *ebpf.Map `ebpf:"chain_rates"`
+	Counters     *ebpf.Map `ebpf:"counters"`
+	Epochs       *ebpf.Map `ebpf:"epochs"`
+	Events       *ebpf.Map `ebpf:"events"`
+	KeptStacks   *ebpf.Map `ebpf:"kept_stacks"`
+	KnownLinks   *ebpf.Map `ebpf:"known_links"`
+	KnownThreads *ebpf.Map `ebpf:"known_threads"`
+	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
+	Pids         *ebpf.Map `ebpf:"pids"`
+	Processes    *ebpf.Map `ebpf:"processes"`
+	Scratches    *ebpf.Map `ebpf:"scratches"`
+	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
 }
 
 func (m *ProfileMaps) Close() error {
@@ -653,6 +682,7 @@ func (m *ProfileMaps) Close() error {
 		m.Events,
 		m.KeptStacks,
 		m.KnownLinks,
+		m.KnownThreads,
 		m.NmiEvents,
 		m.Pids,
 		m.Processes,
@@ -665,27 +695,29 @@ func (m *ProfileMaps) Close() error {
 //
 // It can be passed to LoadProfileObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProfileVariables struct {
-	CheckContexts      *ebpf.Variable `ebpf:"check_contexts"`
-	ConfirmLevels      *ebpf.Variable `ebpf:"confirm_levels"`
-	Contexts           *ebpf.Variable `ebpf:"contexts"`
-	ExportCall         *ebpf.Variable `ebpf:"export_call"`
-	ExportCallEngine   *ebpf.Variable `ebpf:"export_call_engine"`
-	ExportChainRate    *ebpf.Variable `ebpf:"export_chain_rate"`
-	ExportContextMode  *ebpf.Variable `ebpf:"export_context_mode"`
-	ExportCounter      *ebpf.Variable `ebpf:"export_counter"`
-	ExportEventKind    *ebpf.Variable `ebpf:"export_event_kind"`
-	ExportFrameKind    *ebpf.Variable `ebpf:"export_frame_kind"`
-	ExportHotspotFlags *ebpf.Variable `ebpf:"export_hotspot_flags"`
-	ExportLinkTags     *ebpf.Variable `ebpf:"export_link_tags"`
-	ExportNamedCall    *ebpf.Variable `ebpf:"export_named_call"`
-	ExportProcessEvent *ebpf.Variable `ebpf:"export_process_event"`
-	ExportSampleFlags  *ebpf.Variable `ebpf:"export_sample_flags"`
-	ExportSharedStack  *ebpf.Variable `ebpf:"export_shared_stack"`
-	ExportWalkEnd      *ebpf.Variable `ebpf:"export_walk_end"`
-	FilterByPid        *ebpf.Variable `ebpf:"filter_by_pid"`
-	JavaOnly           *ebpf.Variable `ebpf:"java_only"`
-	WakeupBytes        *ebpf.Variable `ebpf:"wakeup_bytes"`
-	WalkUnknown        *ebpf.Variable `ebpf:"walk_unknown"`
+	CheckContexts        *ebpf.Variable `ebpf:"check_contexts"`
+	ConfirmLevels        *ebpf.Variable `ebpf:"confirm_levels"`
+	Contexts             *ebpf.Variable `ebpf:"contexts"`
+	ExportCall           *ebpf.Variable `ebpf:"export_call"`
+	ExportCallEngine     *ebpf.Variable `ebpf:"export_call_engine"`
+	ExportChainRate      *ebpf.Variable `ebpf:"export_chain_rate"`
+	ExportContextMode    *ebpf.Variable `ebpf:"export_context_mode"`
+	ExportCounter        *ebpf.Variable `ebpf:"export_counter"`
+	ExportEventKind      *ebpf.Variable `ebpf:"export_event_kind"`
+	ExportFrameKind      *ebpf.Variable `ebpf:"export_frame_kind"`
+	ExportHotspotFlags   *ebpf.Variable `ebpf:"export_hotspot_flags"`
+	ExportKnownThread    *ebpf.Variable `ebpf:"export_known_thread"`
+	ExportKnownThreadKey *ebpf.Variable `ebpf:"export_known_thread_key"`
+	ExportLinkTags       *ebpf.Variable `ebpf:"export_link_tags"`
+	ExportNamedCall      *ebpf.Variable `ebpf:"export_named_call"`
+	ExportProcessEvent   *ebpf.Variable `ebpf:"export_process_event"`
+	ExportSampleFlags    *ebpf.Variable `ebpf:"export_sample_flags"`
+	ExportSharedStack    *ebpf.Variable `ebpf:"export_shared_stack"`
+	ExportWalkEnd        *ebpf.Variable `ebpf:"export_walk_end"`
+	FilterByPid          *ebpf.Variable `ebpf:"filter_by_pid"`
+	JavaOnly             *ebpf.Variable `ebpf:"java_only"`
+	WakeupBytes          *ebpf.Variable `ebpf:"wakeup_bytes"`
+	WalkUnknown          *ebpf.Variable `ebpf:"walk_unknown"`
 }
 
 // ProfilePrograms contains all programs after they have been loaded into the kernel.

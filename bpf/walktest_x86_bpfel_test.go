@@ -33,6 +33,7 @@ type WalkTestRequest struct {
 	Bp           uint64
 	R13          uint64
 	Rbx          uint64
+	Thread       uint64
 	Fsbase       uint64
 	Born         uint64
 	Pid          uint32
@@ -44,8 +45,8 @@ type WalkTestRequest struct {
 	Len          uint32
 	Lost         uint32
 	Exec         uint32
-	Pad          uint32
-	Thread       uint64
+	OwnTid       uint32
+	JavaThread   uint64
 	StackBase    uint64
 	Word         uint64
 	WindowLen    uint64
@@ -69,6 +70,7 @@ const (
 	WalkTestMapEvents         = "events"
 	WalkTestMapKeptStacks     = "kept_stacks"
 	WalkTestMapKnownLinks     = "known_links"
+	WalkTestMapKnownThreads   = "known_threads"
 	WalkTestMapNmiEvents      = "nmi_events"
 	WalkTestMapPids           = "pids"
 	WalkTestMapProcesses      = "processes"
@@ -148,19 +150,20 @@ type WalkTestProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WalkTestMapSpecs struct {
-	ChainRates  *ebpf.MapSpec `ebpf:"chain_rates"`
-	Counters    *ebpf.MapSpec `ebpf:"counters"`
-	Epochs      *ebpf.MapSpec `ebpf:"epochs"`
-	Events      *ebpf.MapSpec `ebpf:"events"`
-	KeptStacks  *ebpf.MapSpec `ebpf:"kept_stacks"`
-	KnownLinks  *ebpf.MapSpec `ebpf:"known_links"`
-	NmiEvents   *ebpf.MapSpec `ebpf:"nmi_events"`
-	Pids        *ebpf.MapSpec `ebpf:"pids"`
-	Processes   *ebpf.MapSpec `ebpf:"processes"`
-	Samples     *ebpf.MapSpec `ebpf:"samples"`
-	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
-	SeenMethods *ebpf.MapSpec `ebpf:"seen_methods"`
-	Tasks       *ebpf.MapSpec `ebpf:"tasks"`
+	ChainRates   *ebpf.MapSpec `ebpf:"chain_rates"`
+	Counters     *ebpf.MapSpec `ebpf:"counters"`
+	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
+	Events       *ebpf.MapSpec `ebpf:"events"`
+	KeptStacks   *ebpf.MapSpec `ebpf:"kept_stacks"`
+	KnownLinks   *ebpf.MapSpec `ebpf:"known_links"`
+	KnownThreads *ebpf.MapSpec `ebpf:"known_threads"`
+	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
+	Pids         *ebpf.MapSpec `ebpf:"pids"`
+	Processes    *ebpf.MapSpec `ebpf:"processes"`
+	Samples      *ebpf.MapSpec `ebpf:"samples"`
+	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
+	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
+	Tasks        *ebpf.MapSpec `ebpf:"tasks"`
 }
 
 // WalkTestVariableSpecs contains global variables before they are loaded into the kernel.
@@ -197,19 +200,20 @@ func (o *WalkTestObjects) Close() error {
 //
 // It can be passed to LoadWalkTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WalkTestMaps struct {
-	ChainRates  *ebpf.Map `ebpf:"chain_rates"`
-	Counters    *ebpf.Map `ebpf:"counters"`
-	Epochs      *ebpf.Map `ebpf:"epochs"`
-	Events      *ebpf.Map `ebpf:"events"`
-	KeptStacks  *ebpf.Map `ebpf:"kept_stacks"`
-	KnownLinks  *ebpf.Map `ebpf:"known_links"`
-	NmiEvents   *ebpf.Map `ebpf:"nmi_events"`
-	Pids        *ebpf.Map `ebpf:"pids"`
-	Processes   *ebpf.Map `ebpf:"processes"`
-	Samples     *ebpf.Map `ebpf:"samples"`
-	Scratches   *ebpf.Map `ebpf:"scratches"`
-	SeenMethods *ebpf.Map `ebpf:"seen_methods"`
-	Tasks       *ebpf.Map `ebpf:"tasks"`
+	ChainRates   *ebpf.Map `ebpf:"chain_rates"`
+	Counters     *ebpf.Map `ebpf:"counters"`
+	Epochs       *ebpf.Map `ebpf:"epochs"`
+	Events       *ebpf.Map `ebpf:"events"`
+	KeptStacks   *ebpf.Map `ebpf:"kept_stacks"`
+	KnownLinks   *ebpf.Map `ebpf:"known_links"`
+	KnownThreads *ebpf.Map `ebpf:"known_threads"`
+	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
+	Pids         *ebpf.Map `ebpf:"pids"`
+	Processes    *ebpf.Map `ebpf:"processes"`
+	Samples      *ebpf.Map `ebpf:"samples"`
+	Scratches    *ebpf.Map `ebpf:"scratches"`
+	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
+	Tasks        *ebpf.Map `ebpf:"tasks"`
 }
 
 func (m *WalkTestMaps) Close() error {
@@ -220,6 +224,7 @@ func (m *WalkTestMaps) Close() error {
 		m.Events,
 		m.KeptStacks,
 		m.KnownLinks,
+		m.KnownThreads,
 		m.NmiEvents,
 		m.Pids,
 		m.Processes,
