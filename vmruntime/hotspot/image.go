@@ -60,7 +60,7 @@ func newImage(file *elffile.File) (*Image, error) {
 			image.symbols[name] = symbol.Value
 		}
 	}
-	if slot, err := file.TLSModuleSlot(); err == nil {
+	if slot, err := file.TLSModuleSlot(); err == nil && !ofMusl(file) {
 		image.tlsSlot = slot
 	}
 	probes, _ := file.Probes()
@@ -73,6 +73,12 @@ func newImage(file *elffile.File) (*Image, error) {
 		}
 	}
 	return image, nil
+}
+
+// ofMusl reports whether the build is for musl, whose threads keep their thread-local storage in another way than glibc's.
+func ofMusl(file *elffile.File) bool {
+	musl, err := file.Needs("libc.musl-x86_64.so.1", "libc.musl-aarch64.so.1", "libc.so")
+	return err == nil && musl
 }
 
 // bounds are those of what is mapped of a file.

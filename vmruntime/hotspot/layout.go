@@ -65,6 +65,8 @@ type ThreadLayout struct {
 	// TLSModule is libjvm's number in the dynamic thread vector of every thread, TLSOffset where in that block the
 	// current Thread* is. TLSModule is 0 if they are unknown.
 	TLSModule, TLSOffset uint64
+	// ByID: they are, but a thread is found by its id. Process.Threads has those that run.
+	ByID bool
 	// Vtable is what the first word of a JavaThread points to, for threads that run Java code; other kinds of Thread
 	// have another. 0 if unknown.
 	Vtable uint64
@@ -74,6 +76,8 @@ type ThreadLayout struct {
 	StackBase, StackSize   uint32 // JavaThread: highest address, bytes
 	State                  uint32 // JavaThread: 32 bits
 	InJava                 uint32 // what that is while the thread runs Java code
+	OSThread               uint32 // JavaThread: pointer to its OSThread
+	OSThreadID             uint32 // OSThread: 32 bits, the thread's id in the VM's pid namespace
 	CallStubReturn         uint64 // return address of a Java method that native code called
 	CallWrapper            int32  // entry frame: pointer to its JavaCallWrapper, from the frame pointer
 	WrapperAnchor          uint32 // JavaCallWrapper: the JavaFrameAnchor of the Java frames before

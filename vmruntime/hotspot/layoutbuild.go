@@ -2,6 +2,7 @@ package hotspot
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -66,14 +67,10 @@ func (p *Process) layoutThread() (err error) {
 	if vtable, ok := p.symbol(symbolJavaThread); ok {
 		const header = 16 // bytes before the first function pointer: Itanium C++ ABI, section 2.5
 		l.Vtable = vtable + header
-	} else {
-		p.missing("This libjvm is stripped of the symbol of JavaThread's vtable: which threads run Java code cannot be told.")
 	}
 	offset, ok := p.image.symbols[symbolCurrentThread]
-	if !ok || p.image.tlsSlot == 0 {
-		p.missing("This libjvm has no symbol Thread::_thr_current (it is stripped, or older than JDK 9): " +
-			"the Java callers of native code cannot be found.")
-		return nil
+	if !ok || l.Vtable == 0 || p.image.tlsSlot == 0 {
+		return p.layoutThreadIDs()
 	}
 	const maxModules = 1 << 16
 	module, err := p.word(p.bias + p.image.tlsSlot)
@@ -84,6 +81,33 @@ func (p *Process) layoutThread() (err error) {
 		return fmt.Errorf("TLS module %d of libjvm: %w", module, vmruntime.ErrMalformed)
 	}
 	l.TLSModule, l.TLSOffset = module, offset
+	return nil
+}
+
+// layoutThreadIDs is for builds in which nothing leads from a thread to its JavaThread. ErrStarting if there is none yet.
+func (p *Process) layoutThreadIDs() error {
+	l, s := &p.layout.Thread, &p.schema.thread
+	err := errors.New("the VM does not export its threads' ids")
+	const attempts = 3 // threads come and go
+	for i := 0; i < attempts && err != nil && s.osThread.known && s.osThreadID.known; i++ {
+		if l.Vtable == 0 {
+			l.Vtable, err = p.javaThreadVtable()
+		} else {
+			_, err = p.threads(1)
+		}
+	}
+	switch {
+	case errors.Is(err, vmruntime.ErrStarting):
+		return err
+	case err != nil:
+		p.missing(fmt.Sprintf("Which threads of this JVM run Java code cannot be told, as its libjvm has no symbol Thread::_thr_current "+
+			"(it is stripped, older than JDK 9, or of musl), and %v: the Java callers of native code are missing.", err))
+		return nil
+	}
+	l.ByID = true
+	p.note("Threads of this JVM are found by their ids, as its libjvm has no symbol Thread::_thr_current (it is stripped, older than " +
+		"JDK 9, or of musl): a thread's samples in native code have no Java callers until it was seen in Java code, or in the JVM's " +
+		"list of threads, which is read 4 times a second at most.")
 	return nil
 }
 

@@ -5,6 +5,8 @@ type threadSchema struct {
 	anchor, stackBase, stackSize field // of JavaThread
 	state                        field // of JavaThread
 	inJava                       int64 // its value while a thread runs Java code
+	osThread                     field // of JavaThread
+	osThreadID                   field // of OSThread
 	contEntry                    field // of JavaThread, from JDK 21 on
 	lastSP, lastPC, lastFP       field // of JavaFrameAnchor
 	wrapperAnchor                field // of JavaCallWrapper
@@ -20,6 +22,8 @@ func newThreadSchema(r *resolver) threadSchema {
 		stackSize:     r.field("JavaThread._stack_size", "Thread._stack_size"),
 		state:         r.field("JavaThread._thread_state"),
 		inJava:        r.constant("_thread_in_Java"),
+		osThread:      r.optional("JavaThread._osthread", "Thread._osthread"),
+		osThreadID:    r.optional("OSThread._thread_id"),
 		contEntry:     r.optional("JavaThread._cont_entry"),
 		lastSP:        r.field("JavaFrameAnchor._last_Java_sp"),
 		lastPC:        r.field("JavaFrameAnchor._last_Java_pc"),
@@ -55,6 +59,8 @@ func (s *threadSchema) layout() ThreadLayout {
 		StackSize:     s.stackSize.offset,
 		State:         s.state.offset,
 		InJava:        uint32(s.inJava),
+		OSThread:      s.osThread.offset,
+		OSThreadID:    s.osThreadID.offset,
 		CallWrapper:   int32(s.wrapperWord) * wordSize,
 		WrapperAnchor: s.wrapperAnchor.offset,
 	}
