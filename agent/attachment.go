@@ -25,6 +25,8 @@ type guest struct {
 	refresh backoff             // until all kinds of code have been seen
 	mapping unique.Handle[symbolize.Mapping]
 	index   codeIndex
+	pid     int
+	threads map[uint32]struct{} // ids of those that were announced to the kernel side, if it finds threads by them
 }
 
 // attachGuest attaches to the VM whose library p maps, or sees to it that this is tried again.
@@ -41,6 +43,9 @@ func (a *Agent) attachGuest(p *process, lib *proc.Mapping) {
 	switch {
 	case err == nil:
 		p.work.guest = g
+		if g.kernel.Flags&bpf.HotspotThreads != 0 {
+			a.guests.readThreads(p, g)
+		}
 		if a.exact != nil {
 			a.exact.begin(p, g, lib)
 		}
@@ -181,7 +186,7 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	if err := gs.announce(p, k, ebpf.UpdateAny); err != nil {
 		return nil, err
 	}
-	g := &guest{vm: vm, mem: mem, kernel: k, refresh: backoff{first: 100 * time.Millisecond}, mapping: unique.Make(symbolize.Mapping{
+	g := &guest{vm: vm, mem: mem, pid: p.pid, kernel: k, refresh: backoff{first: 100 * time.Millisecond}, mapping: unique.Make(symbolize.Mapping{
 		File: "[jit:HotSpot]", Start: k.CodeLow, Limit: k.CodeHigh,
 	})}
 	p.mu.Lock()

@@ -159,7 +159,8 @@ func (a *Agent) onSample(s *bpf.Sample) {
 	p.classEpoch = s.ClassEpoch
 	code := p.code.Load()
 	t := a.take(p, s, code)
-	if code.due(time.Duration(now)) || p.due(now) {
+	unknown := p.meet(s)
+	if code.due(time.Duration(now)) || p.due(now) || unknown {
 		a.dirty[p] = struct{}{}
 	}
 	if len(t.stack) == 0 {

@@ -115,6 +115,7 @@ func (gs *guests) release(p *process) {
 		return
 	}
 	gs.withdraw(p, g)
+	gs.forgetThreads(g)
 	p.work.guest, p.work.hopeless = nil, true
 	g.mem.Close()
 	gs.free(g.kernel.Slot)

@@ -36,7 +36,7 @@ func (a *Agent) Stats() Stats {
 		MethodMaps:      int(a.nameCount.Load()),
 		MethodMapsMax:   maxNames,
 	}
-	s.ProcessesRefused = a.processesRefused(&c)
+	s.ProcessesRefused, s.ThreadsRefused = a.processesRefused(&c), c[bpf.ThreadsRefused]
 	reader := a.ring.Stats()
 	s.ReaderPauses, s.FlushesCut = reader.Pauses, reader.Unfinished
 	if a.engines != nil {

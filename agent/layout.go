@@ -29,6 +29,7 @@ func kernelLayout(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
 		BlobDeoptHandler: l.Blob.DeoptHandler, BlobDeoptMhHandler: l.Blob.DeoptHandlerMH, BlobOrigPc: l.Blob.OrigPC,
 
 		TlsModule: l.Thread.TLSModule, TlsOffset: l.Thread.TLSOffset, JavaThreadVtable: l.Thread.Vtable,
+		ThreadOs: l.Thread.OSThread, OsThreadId: l.Thread.OSThreadID,
 		ThreadAnchor: l.Thread.Anchor, ThreadStackBase: l.Thread.StackBase, ThreadState: l.Thread.State,
 		ThreadInJava: l.Thread.InJava,
 		AnchorSp:     l.Thread.LastSP, AnchorFp: l.Thread.LastFP, AnchorPc: l.Thread.LastPC,
@@ -50,6 +51,7 @@ func kernelLayout(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
 		bpf.HotspotDeoptOffset:     l.Blob.DeoptHandlerIs32,
 		bpf.HotspotDeoptMH:         l.Blob.HasDeoptHandlerMH,
 		bpf.HotspotTLS:             l.Thread.TLSModule != 0 && l.Thread.Vtable != 0,
+		bpf.HotspotThreads:         l.Thread.ByID,
 	} {
 		if set {
 			h.Flags |= flag

@@ -32,13 +32,15 @@ type process struct {
 	classEpoch uint32
 	top        topEdges     // of late, if somebody wants to know
 	hot        hotAddresses // likewise, in code that its map names
-	chaining   *chaining    // nil unless contexts are chained
-	holders    int          // open and closing windows that have samples of it
+	strangers  strangers
+	chaining   *chaining // nil unless contexts are chained
+	holders    int       // open and closing windows that have samples of it
 
 	// attachment is the serial under which the kernel side knows this process's VM, 0 if none.
 	attachment atomic.Uint32
 	slot       atomic.Uint32           // of the VM, on the kernel side; good once attachment is
 	code       atomic.Pointer[jitCode] // nil if no map of its VM names its code
+	threads    threadList
 	exited     atomic.Bool
 	// failureLogged: the agent panicked over the process, and said so.
 	failureLogged atomic.Bool

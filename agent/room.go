@@ -42,6 +42,8 @@ func (a *Agent) roomNotes(before, after *bpf.Counts) (notes []string) {
 	note(since(bpf.EventsDroppedRingFull)+since(bpf.EventsDroppedBusy), "%d announcements of code or processes were lost: names may be missing")
 	note(since(bpf.ObservationsDroppedTableFull), "%d events are not recorded: more than %d threads waited, or classes were counted, at once",
 		bpf.MaxWaiting)
+	note(since(bpf.ThreadsRefused), "%d times a Java thread found no room among the %d that are known by their ids (JVMs without the symbol "+
+		"Thread::_thr_current): its samples in native code may lack their Java callers", bpf.MaxKnownThreads)
 	note(since(bpf.HitsUnattached), "%d allocations and waits are not recorded: they came before the agent had attached to their JVM")
 	return notes
 }

@@ -35,6 +35,8 @@ type Stats struct {
 	// Targets. The runtime "" stands for processes without a managed runtime.
 	Processes map[string]int // gauge: known and alive, by runtime
 	Services  map[string]int // gauge: known and alive, by Process.Service; names are hostile text
+	// ThreadsRefused is a counter: times that a Java thread found no room among those that are known by their ids.
+	ThreadsRefused uint64
 	// ProcessesRefused is a counter: processes that were to be sampled and found no room among the chosen ones.
 	ProcessesRefused uint64
 	Quarantined      int               // gauge: processes that are left alone for a while because a read hung or failed

@@ -105,6 +105,9 @@ func (a *Agent) workOn(p *process) {
 	a.begin(stageNames, p)
 	if g := p.work.guest; g != nil {
 		a.guests.refresh(p, g)
+		if p.threads.wanted.Swap(false) && !p.exited.Load() {
+			a.guests.readThreads(p, g)
+		}
 		for _, l := range loads {
 			g.vm.Loaded(l)
 		}

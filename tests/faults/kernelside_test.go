@@ -49,6 +49,18 @@ var kernelAgentRows = []Row{
 		Elsewhere: []string{"bpf.TestKernelAllocationUnattached", "bpf.TestProbeMonitorUnattached"},
 	},
 	{
+		Fault:     "the id of a thread is used again, in a JVM whose threads are found by their ids (a stripped libjvm)",
+		Holds:     "A thread that ends is forgotten. A thread gets no stack of another one: an id is only believed if the thread had begun when it was learned, and if the JVM's own structure of the thread has the same id.",
+		Kernels:   kernels,
+		Elsewhere: []string{"bpf.TestKernelThreadByID", "bpf.TestKernelThreadForgotten"},
+	},
+	{
+		Fault:     "JVMs whose threads are found by their ids have more than 16,384 of them",
+		Holds:     "Threads that find no room may lack the Java callers of native code. They are counted, in metrics and in a note in the profile.",
+		Kernels:   kernels,
+		Elsewhere: []string{"bpf.TestKernelThreadsFull", "agent.TestRoomNotes"},
+	},
+	{
 		Fault:     "more than 8,192 processes are chosen, or more than 16,384 threads wait at once",
 		Holds:     "What finds no room is counted, in metrics and in a note in the profile. The rest is recorded.",
 		Kernels:   kernels,

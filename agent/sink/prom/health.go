@@ -138,6 +138,8 @@ func families() []family {
 			func(s snapshot, y yield) { y(float64(s.Quarantined)) }},
 		{"vmprof_processes_refused_total", "Chosen processes and children of theirs that are not sampled because too many were chosen.", "", counterKind,
 			func(s snapshot, y yield) { y(float64(s.ProcessesRefused)) }},
+		{"vmprof_threads_refused_total", "Times that a Java thread found no room among those that are known by their ids, as libjvm has no symbol for them. Its samples in native code may lack their Java callers.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.ThreadsRefused)) }},
 		{"vmprof_target_reads_stuck", "Reads of targets that did not return in time and still hang. Each holds a thread; those of one user in one cgroup are bounded.", "", gaugeKind,
 			func(s snapshot, y yield) { y(float64(s.StuckReads)) }},
 		{"vmprof_target_reads_total", "Reads of memory or files of targets that succeeded.", "", counterKind,

@@ -1,0 +1,134 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+)
+
+// Where nothing in a libjvm leads from a thread to its JavaThread, the kernel side finds it by the thread's id: it learns
+// it when the thread is sampled in Java code. Threads that were not sampled there yet are read in the VM's list of
+// threads: when the agent attaches, and when a thread is sampled that nobody knows.
+
+const (
+	threadsPause    = 250 * time.Millisecond // between two reads of a list, at least
+	threadsShare    = 50                     // of the time, one part in so many is the most that goes into reading a list
+	strangersPeriod = 10 * time.Second       // in which a thread that is still unknown has the list read once
+	maxStrangers    = 4096                   // of a process in a period
+)
+
+// strangers are the threads of a process that were sampled and are not known. Most are none of Java's. mu of the agent is held.
+type strangers struct {
+	seen   map[uint32]struct{} // by thread id
+	until  time.Duration       // CLOCK_MONOTONIC: end of the period
+	wanted bool                // the list is to be read for one of them
+}
+
+// threadList is when the VM's list of threads is read.
+type threadList struct {
+	next   atomic.Int64 // not before that, ns of CLOCK_MONOTONIC; 0: never, as the kernel side needs none
+	wanted atomic.Bool
+}
+
+// meet notes a sample's thread. It reports whether a worker is to read the list of threads now; mu of the agent is held.
+func (p *process) meet(s *bpf.Sample) bool {
+	next := time.Duration(p.threads.next.Load())
+	if next == 0 {
+		return false
+	}
+	now, st := time.Duration(s.Time), &p.strangers
+	if s.Flags&(bpf.SampleAttached|bpf.SampleJavaThread) == bpf.SampleAttached {
+		if st.seen == nil || now >= st.until {
+			st.seen, st.until = map[uint32]struct{}{}, now+strangersPeriod
+		}
+		if _, ok := st.seen[s.Tid]; !ok && len(st.seen) < maxStrangers {
+			st.seen[s.Tid] = struct{}{}
+			st.wanted = true
+		}
+	}
+	if !st.wanted || now < next {
+		return false
+	}
+	st.wanted = false
+	p.threads.wanted.Store(true)
+	return true
+}
+
+// readThreads has the kernel side know the threads that the VM lists.
+func (gs *guests) readThreads(p *process, g *guest) {
+	began := monotonic()
+	err := gs.announceThreads(g)
+	gs.count(err)
+	if errors.Is(err, errThreadRoom) {
+		p.note(fmt.Sprintf("process %d: %v", p.pid, err))
+	}
+	now := monotonic()
+	p.threads.next.Store(int64(now + max(threadsPause, threadsShare*(now-began))))
+}
+
+var errThreadRoom = fmt.Errorf("it has more than %d Java threads, or all JVMs without the symbol Thread::_thr_current together more than %d: "+
+	"samples of the others in native code may lack their Java callers", hotspot.MaxListedThreads, bpf.MaxKnownThreads)
+
+func (gs *guests) announceThreads(g *guest) error {
+	// Who is in the list was there when this was taken: a thread that began later has the same id by chance.
+	var asOf unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &asOf); err != nil {
+		return fmt.Errorf("read the clock: %w", err)
+	}
+	threads, err := g.vm.Threads()
+	if err != nil {
+		return err
+	}
+	if len(threads) == hotspot.MaxListedThreads {
+		err = errThreadRoom
+	}
+	before := g.threads
+	g.threads = make(map[uint32]struct{}, len(threads))
+	for _, t := range threads {
+		g.threads[t.ID] = struct{}{}
+		known := bpf.KnownThread{Thread: t.Address, AsOf: uint64(asOf.Nano()), Serial: g.kernel.Serial}
+		switch e := gs.agent.objects.KnownThreads.Put(g.threadKey(t.ID), &known); {
+		case errors.Is(e, unix.E2BIG):
+			err = errThreadRoom
+		case e != nil:
+			return fmt.Errorf("announce thread: %w", e)
+		}
+	}
+	// The kernel side forgets threads that end, but not one that ended while the list was read.
+	for id := range before {
+		if _, ok := g.threads[id]; !ok {
+			gs.forgetThread(g, id)
+		}
+	}
+	return err
+}
+
+func (g *guest) threadKey(id uint32) *bpf.KnownThreadKey {
+	return &bpf.KnownThreadKey{Pid: uint32(g.pid), OwnTid: id}
+}
+
+// forgetThread has the kernel side forget a thread, if it is still known.
+func (gs *guests) forgetThread(g *guest, id uint32) {
+	var known bpf.KnownThread
+	m := gs.agent.objects.KnownThreads
+	if err := m.Lookup(g.threadKey(id), &known); err == nil && known.Serial == g.kernel.Serial {
+		_ = m.Delete(g.threadKey(id)) // it may be gone by now, which is as well
+	} else if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		gs.agent.log.Debug("cannot look up a thread", "pid", g.pid, "err", err)
+	}
+}
+
+// forgetThreads is for a VM that is gone.
+func (gs *guests) forgetThreads(g *guest) {
+	for id := range g.threads {
+		gs.forgetThread(g, id)
+	}
+	g.threads = nil
+}
