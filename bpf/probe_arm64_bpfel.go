@@ -226,6 +226,7 @@ const (
 	ProbeMapProbeCounts         = "probe_counts"
 	ProbeMapProbes              = "probes"
 	ProbeMapProcesses           = "processes"
+	ProbeMapReturnSites         = "return_sites"
 	ProbeMapScratches           = "scratches"
 	ProbeMapSeenMethods         = "seen_methods"
 	ProbeMapTails               = "tails"
@@ -238,6 +239,7 @@ const (
 	ProbeProgMonitorBlocks      = "monitor_blocks"
 	ProbeProgMonitorEnter       = "monitor_enter"
 	ProbeProgMonitorEntered     = "monitor_entered"
+	ProbeProgMonitorSlept       = "monitor_slept"
 	ProbeProgMonitorSpun        = "monitor_spun"
 	ProbeProgObjectAllocated    = "object_allocated"
 	ProbeProgObjectAllocatedBy  = "object_allocated_by"
@@ -324,6 +326,7 @@ type ProbeProgramSpecs struct {
 	MonitorBlocks      *ebpf.ProgramSpec `ebpf:"monitor_blocks"`
 	MonitorEnter       *ebpf.ProgramSpec `ebpf:"monitor_enter"`
 	MonitorEntered     *ebpf.ProgramSpec `ebpf:"monitor_entered"`
+	MonitorSlept       *ebpf.ProgramSpec `ebpf:"monitor_slept"`
 	MonitorSpun        *ebpf.ProgramSpec `ebpf:"monitor_spun"`
 	ObjectAllocated    *ebpf.ProgramSpec `ebpf:"object_allocated"`
 	ObjectAllocatedBy  *ebpf.ProgramSpec `ebpf:"object_allocated_by"`
@@ -359,6 +362,7 @@ type ProbeMapSpecs struct {
 	ProbeCounts  *ebpf.MapSpec `ebpf:"probe_counts"`
 	Probes       *ebpf.MapSpec `ebpf:"probes"`
 	Processes    *ebpf.MapSpec `ebpf:"processes"`
+	ReturnSites  *ebpf.MapSpec `ebpf:"return_sites"`
 	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
 	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
 	Tails        *ebpf.MapSpec `ebpf:"tails"`
@@ -432,6 +436,7 @@ type ProbeMaps struct {
 	ProbeCounts  *ebpf.Map `ebpf:"probe_counts"`
 	Probes       *ebpf.Map `ebpf:"probes"`
 	Processes    *ebpf.Map `ebpf:"processes"`
+	ReturnSites  *ebpf.Map `ebpf:"return_sites"`
 	Scratches    *ebpf.Map `ebpf:"scratches"`
 	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
 	Tails        *ebpf.Map `ebpf:"tails"`
@@ -458,6 +463,7 @@ func (m *ProbeMaps) Close() error {
 		m.ProbeCounts,
 		m.Probes,
 		m.Processes,
+		m.ReturnSites,
 		m.Scratches,
 		m.SeenMethods,
 		m.Tails,
@@ -506,6 +512,7 @@ type ProbePrograms struct {
 	MonitorBlocks      *ebpf.Program `ebpf:"monitor_blocks"`
 	MonitorEnter       *ebpf.Program `ebpf:"monitor_enter"`
 	MonitorEntered     *ebpf.Program `ebpf:"monitor_entered"`
+	MonitorSlept       *ebpf.Program `ebpf:"monitor_slept"`
 	MonitorSpun        *ebpf.Program `ebpf:"monitor_spun"`
 	ObjectAllocated    *ebpf.Program `ebpf:"object_allocated"`
 	ObjectAllocatedBy  *ebpf.Program `ebpf:"object_allocated_by"`
@@ -529,6 +536,7 @@ func (p *ProbePrograms) Close() error {
 		p.MonitorBlocks,
 		p.MonitorEnter,
 		p.MonitorEntered,
+		p.MonitorSlept,
 		p.MonitorSpun,
 		p.ObjectAllocated,
 		p.ObjectAllocatedBy,
