@@ -58,6 +58,7 @@ func TestLiveMapBytes(t *testing.T) {
 	}
 	for _, shared := range []*ebpf.Map{
 		probes.Events, probes.NmiEvents, probes.Counters, probes.Processes, probes.Epochs, probes.Pids, probes.SeenMethods,
+		probes.KnownThreads,
 	} {
 		own -= memory(shared)
 	}
