@@ -38,6 +38,13 @@ struct branch_rate {
 
 struct branch_records {
 	struct perf_branch_entry entries[MAX_BRANCHES]; /* the latest first */
+	/*
+	 * The call of a stub that the next record belongs to, and the stub's blob; 0: none. It is here because before 6.8 the verifier
+	 * takes what a callback's context has at first for what it always has.
+	 */
+	__u64 from, to, stub;
+	__u32 taken; /* likewise: of the calls */
+	__u32 pad;
 };
 
 /* key: 0 */
@@ -103,14 +110,12 @@ static __always_inline void branch_deliver(struct task_struct *task, __u64 now, 
 
 struct branch_walk {
 	struct task_struct *task;
-	const struct branch_records *records;
+	struct branch_records *records;
 	struct branch_cost *cost;
 	__u64 now, burst;
 	__u32 count; /* of records that are walked */
 	__u32 calls; /* that are wanted, less those that were met */
-	__u32 taken;
 	__u32 pid;
-	__u64 from, to, stub; /* the call of a stub that the next record belongs to, and the stub's blob; 0: none */
 };
 
 static __always_inline bool is_call(const struct perf_branch_entry *e)
@@ -136,8 +141,8 @@ static long branch_count(__u64 i, struct branch_walk *w)
 
 static __always_inline void branch_take(struct branch_walk *w, __u64 to, __u64 from)
 {
-	branch_deliver(w->task, w->now, w->burst, to, from, w->taken ? 1 : 0);
-	w->taken++;
+	branch_deliver(w->task, w->now, w->burst, to, from, w->records->taken ? 1 : 0);
+	w->records->taken++;
 }
 
 /* The blob around pc if that is of vtable and itable stubs, else 0. */
@@ -155,10 +160,12 @@ static __noinline __u64 stub_at(__u32 pid, __u64 pc)
 /* A stub's call that no jump belongs to leads to the stub, as far as anybody knows. */
 static __always_inline void branch_give_up(struct branch_walk *w)
 {
-	if (!w->stub)
+	struct branch_records *r = w->records;
+
+	if (!r->stub)
 		return;
-	branch_take(w, w->to, w->from);
-	w->stub = 0;
+	branch_take(w, r->to, r->from);
+	r->stub = 0;
 	__sync_fetch_and_add(&w->cost->stubs, 1);
 }
 
@@ -166,33 +173,34 @@ static __always_inline void branch_give_up(struct branch_walk *w)
 static long branch_step(__u64 i, struct branch_walk *w)
 {
 	__u32 at = w->count - 1 - (__u32)i;
+	struct branch_records *r = w->records;
 	const struct perf_branch_entry *e;
 
 	if (at >= MAX_BRANCHES)
 		return 1; /* never: for the verifier */
-	e = &w->records->entries[at];
+	e = &r->entries[at];
 	if (!in_user_code(e))
 		return 0;
 	if (is_call(e)) {
 		branch_give_up(w);
-		w->stub = stub_at(w->pid, e->to);
-		if (w->stub) {
-			w->from = e->from;
-			w->to = e->to;
+		r->stub = stub_at(w->pid, e->to);
+		if (r->stub) {
+			r->from = e->from;
+			r->to = e->to;
 		} else {
 			branch_take(w, e->to, e->from);
 		}
 	} else if (e->type == PERF_BR_UNKNOWN) {
 		__sync_fetch_and_add(&w->cost->untyped, 1);
-	} else if (w->stub && stub_at(w->pid, e->from) == w->stub) {
-		branch_take(w, e->to, w->from);
-		w->stub = 0;
+	} else if (r->stub && stub_at(w->pid, e->from) == r->stub) {
+		branch_take(w, e->to, r->from);
+		r->stub = 0;
 	}
 	return 0;
 }
 
 /* Delivers the latest calls of n records, in the order in which they were made. */
-static __always_inline void branch_stack_sample(struct task_struct *task, const struct branch_records *r, __u32 n,
+static __always_inline void branch_stack_sample(struct task_struct *task, struct branch_records *r, __u32 n,
 						struct branch_cost *cost, __u64 now)
 {
 	__u32 zero = 0;
@@ -200,13 +208,15 @@ static __always_inline void branch_stack_sample(struct task_struct *task, const 
 	struct branch_walk w = {.task = task, .records = r, .now = now, .burst = branch_burst(cost), .cost = cost,
 				.pid = bpf_get_current_pid_tgid() >> 32};
 
+	r->stub = 0;
+	r->taken = 0;
 	w.calls = rate ? rate->samples : MAX_BRANCHES;
 	if (n > MAX_BRANCHES)
 		n = MAX_BRANCHES;
 	bpf_loop(n, branch_count, &w, 0);
 	bpf_loop(w.count, branch_step, &w, 0);
 	branch_give_up(&w);
-	if (!w.taken)
+	if (!r->taken)
 		__sync_fetch_and_add(&cost->empty, 1);
 }
 

@@ -39,12 +39,12 @@ static __always_inline __u64 tls_slot(const struct hotspot_process *vm, struct t
 /* The thread's id as it sees it itself. */
 static __always_inline __u32 own_tid(struct task_struct *task)
 {
-	struct pid *pid = task->thread_pid;
+	__u64 pid = 0, at; /* a number: before 6.6 no address is computed from a pointer of the kernel's and what is only known there */
 	__u32 level = 0, tid = 0;
-	__u64 at;
 
-	bpf_probe_read_kernel(&level, sizeof(level), &pid->level);
-	at = (__u64)pid + bpf_core_field_offset(struct pid, numbers) + bpf_core_field_offset(struct upid, nr);
+	bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
+	bpf_probe_read_kernel(&level, sizeof(level), (void *)(pid + bpf_core_field_offset(struct pid, level)));
+	at = pid + bpf_core_field_offset(struct pid, numbers) + bpf_core_field_offset(struct upid, nr);
 	at += (__u64)level * bpf_core_type_size(struct upid);
 	bpf_probe_read_kernel(&tid, sizeof(tid), (void *)at);
 	return tid;

@@ -30,7 +30,7 @@ func (vm *fakeVM) newThread(stackBase uint64) *fakeThread {
 	vm.Flags |= HotspotTLS
 	vm.TlsModule, vm.TlsOffset, vm.JavaThreadVtable = fakeModule, 0x20, fakeVtable
 	lastTID++
-	th := &fakeThread{vm: vm, tid: lastTID, born: uint64(lastTID) * 1e9}
+	th := &fakeThread{vm: vm, tid: lastTID, born: uint64(lastTID) * 1e3}
 	block, dtv := vm.allocate(0x40), vm.allocate(16*(fakeModule+1))
 	th.fsbase = vm.allocate(64)
 	th.javaThread = vm.allocate(2048)
