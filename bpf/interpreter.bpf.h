@@ -155,32 +155,32 @@ static __always_inline bool at_method_entry(const struct hotspot_process *vm, st
 __noinline int interpreter_frame(__u32 pid, __u64 sp, __u64 bp, __u32 leaf)
 {
 	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
-	__u64 method = 0, bcp, bci = FRAME_NO_BCI, r13;
 	struct scratch *s = this_scratch();
 	struct segment *m = 0;
+	__u64 bci;
 
 	if (!vm || !s)
 		return END_READ;
-	r13 = s->regs.r13;
 	if (bp >= sp && bp - sp < INTERPRETER_REACH && !(bp & 7) &&
 	    !window_cover(s, s->start.stack_base, bp + vm->interp_bcp, 80)) {
-		method = window_word(s, bp + vm->interp_method);
+		s->frame = window_word(s, bp + vm->interp_method); /* the Method*, as there is little room on the stack */
 		if (in_code_cache(vm, window_word(s, bp + 8)))
-			m = method_at(vm, s, method);
-	}
-	if (m && m->frame) {
-		bcp = window_word(s, bp + vm->interp_bcp);
-		if (leaf && r13 - m->begin < m->frame)
-			bcp = r13;
-		else if (leaf && at_method_entry(vm, s, sp, bp, method))
-			return INTERPRETER_ENTRY;
-		bci = bcp - m->begin;
-		if (bci >= m->frame)
-			m = 0; /* no frame of the interpreter, but something that looks like one */
+			m = method_at(vm, s, s->frame);
 	}
 	if (!m)
 		return leaf ? INTERPRETER_EDGE : END_INTERPRETER;
-	s->frame = interpreted_frame(method, bci);
+	bci = FRAME_NO_BCI;
+	if (m->frame) {
+		bci = s->regs.r13 - m->begin;
+		if (!leaf || bci >= m->frame) {
+			if (leaf && at_method_entry(vm, s, sp, bp, s->frame))
+				return INTERPRETER_ENTRY;
+			bci = window_word(s, bp + vm->interp_bcp) - m->begin;
+		}
+		if (bci >= m->frame) /* no frame of the interpreter, but something that looks like one */
+			return leaf ? INTERPRETER_EDGE : END_INTERPRETER;
+	}
+	s->frame = interpreted_frame(s->frame, bci);
 	s->caller.pc = window_word(s, bp + 8);
 	s->caller.sp = window_word(s, bp + vm->interp_sender_sp);
 	s->caller.bp = window_word(s, bp);
