@@ -11,6 +11,7 @@ final class DerbyClients {
     private static final int ACCOUNTS = 40;
 
     public static void main(String[] args) throws Exception {
+        System.setProperty("derby.stream.error.file", args[0] + ".log");
         String url = "jdbc:derby:memory:" + args[0].replace('/', '_');
         int clients = Integer.parseInt(args[1]);
         int transfers = Integer.parseInt(args[2]);
