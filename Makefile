@@ -54,7 +54,7 @@ accuracy: ## profiles of programs with known truth
 	go run ./tests/accuracy
 	go run ./tests/crosscheck
 
-jdks: ## every JDK in Debian unstable, in every setup (docs/jdks.md): half an hour, 500 MB to fetch
+jdks: ## every JDK in Debian unstable, in every setup (docs/jdks.md): about 40 minutes, 500 MB to fetch
 	@scripts/deps test
 	go run ./tests/jdks
 

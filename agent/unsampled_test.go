@@ -2,7 +2,7 @@ package agent
 
 import "testing"
 
-// A chosen process that was not sampled is in the profile nevertheless: its notes may say why.
+// A chosen process without samples is still in the profile, because its notes may say why it has none.
 func TestUnsampled(t *testing.T) {
 	sampled, idle, unchosen := &process{pid: 7}, &process{pid: 8}, &process{pid: 10}
 	a := &Agent{opt: Options{PIDs: []int{7, 8, 9, 8}}, table: map[int]*process{7: sampled, 8: idle, 10: unchosen}}

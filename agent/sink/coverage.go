@@ -121,9 +121,9 @@ func statedSumOf(p *profile.Profile) (s statedSum, ok bool) {
 	return s, ok
 }
 
-// widen reads what is stated, and makes variances so much larger that the interval of the sum of all samples is no narrower:
-// it holds what comes of the choice of slices, and of losses, too. Each sample has its part of that: survey sampling calls the
-// factor the design effect.
+// widen multiplies the variance of every sample by one factor, so that the interval of the sum of all samples is at least as wide
+// as the interval that the profile states. The stated interval also covers the choice of slices and lost events. Survey sampling
+// calls the factor the design effect.
 func (e *storedEvents) widen() {
 	stated, ok := statedSumOf(e.stacks.profile)
 	if !ok {

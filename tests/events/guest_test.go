@@ -59,7 +59,7 @@ func TestAllocating(t *testing.T) {
 	})
 }
 
-// Every thread uses as much CPU as it is told to, by its own clock, in all three methods.
+// Every thread uses as much CPU time as requested, by its own clock, in all three methods.
 func TestWorking(t *testing.T) {
 	const threads, millis = 2, 300
 	twice(t, Working, threads, millis, func(t *testing.T, truth Truth) {

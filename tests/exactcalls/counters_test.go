@@ -15,8 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// The JVM's counters and its probes tell of the same calls, in the same run: of every edge between methods of the program, with
-// its place, the same number where one thread makes them.
+// In one run, the JVM's counters and its probes give the same number of calls for every edge between methods of the program, by
+// call site, if a single thread makes the calls.
 func TestCounters(t *testing.T) {
 	for _, jdk := range jdks(t) {
 		t.Run(fmt.Sprint(jdk.Version), func(t *testing.T) {

@@ -1,7 +1,7 @@
 // Command jdks records programs that know themselves on every JDK that Debian has, with every collector and other options of the
 // JVM, and says which features of the agent hold where. It fails if a profile is wrong and does not say so.
 //
-//	go run ./tests/jdks                   # everything; half an hour
+//	go run ./tests/jdks                   # everything; about 40 minutes
 //	go run ./tests/jdks -short            # what CI runs: JDK 11 and 21 as they come
 //	go run ./tests/jdks -run 'JDK 2., .*ZGC'
 //	go run ./tests/jdks -update           # also rewrites the tables in docs/jdks.md

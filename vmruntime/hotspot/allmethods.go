@@ -38,7 +38,7 @@ func newClassListSchema(from *structs) classListSchema {
 }
 
 // Methods lists the methods of all classes: some tens of milliseconds per thousand classes, nearly all of it for
-// system calls. If classes are unloaded meanwhile it begins again, and then ErrStale.
+// system calls. If classes are unloaded during that, it starts again; after three attempts it returns ErrStale.
 func (p *Process) Methods() ([]uint64, error) {
 	s := &p.schema.classes
 	if err := p.schema.profile.err(p.version); err != nil {

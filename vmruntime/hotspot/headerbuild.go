@@ -103,7 +103,7 @@ func (p *Process) checkHeader() error {
 		if errors.Is(err, vmruntime.ErrStarting) {
 			return err
 		}
-		if err != nil && errors.Is(against, errNoEvidence) { // no list of threads, or it was given back meanwhile
+		if err != nil && errors.Is(against, errNoEvidence) { // no list of threads, or the JVM freed it during the read
 			against = fmt.Errorf("%w: %w", errNoEvidence, err)
 		}
 		for _, object := range objects {

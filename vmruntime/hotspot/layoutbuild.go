@@ -100,8 +100,8 @@ func (p *Process) layoutThreadIDs() error {
 	case errors.Is(err, vmruntime.ErrStarting):
 		return err
 	case err != nil:
-		p.missing(fmt.Sprintf("Which threads of this JVM run Java code cannot be told, as its libjvm has no symbol Thread::_thr_current "+
-			"(it is stripped, older than JDK 9, or of musl), and %v: the Java callers of native code are missing.", err))
+		p.missing(fmt.Sprintf("The Java threads of this JVM cannot be identified, because its libjvm has no symbol Thread::_thr_current "+
+			"(it is stripped, older than JDK 9, or built for musl), and %v: the Java callers of native code are missing.", err))
 		return nil
 	}
 	l.ByID = true

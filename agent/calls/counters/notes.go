@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Notes say to people how far the calls of a Difference are exact, one sentence each.
+// Notes say how exact the calls of a Difference are, one sentence each.
 func (b *Book) Notes(d *Difference) []string {
 	var all, open uint64
 	for c, n := range d.Calls {
@@ -16,7 +16,7 @@ func (b *Book) Notes(d *Difference) []string {
 	}
 	share := func(part uint64) float64 { return 100 * float64(part) / float64(max(all, 1)) }
 	notes := []string{fmt.Sprintf("exact: %d calls counted by the JVM's own code; the two readings of its counters took %v, which is %.1f %% of the "+
-		"recording: calls made meanwhile may be in or out", all, d.Uncertain.Round(time.Millisecond/10),
+		"recording: calls made during them may be missing", all, d.Uncertain.Round(time.Millisecond/10),
 		100*d.Uncertain.Seconds()/max(d.Length.Seconds(), time.Millisecond.Seconds()))}
 	add := func(n uint64, format string, args ...any) {
 		if n > 0 {
