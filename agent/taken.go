@@ -66,9 +66,7 @@ func (r rawFrame) depths() []uint32 { return []uint32{uint32(r.frame >> 32), uin
 // fold adds a sample to what the window has of a thread. It reports whether there are frames that are new to the window. Without
 // room for more contexts the sample counts for the deepest one of its callers that is there.
 func (t *rawThread) fold(s taken, room bool) (fresh bool) {
-	if t.name == "" {
-		t.name = cString(s.Comm)
-	}
+	copy(t.comm[:], s.Comm)
 	if s.Depths != nil {
 		if key := linkKey(s); key != nil {
 			limit(&t.links, room)

@@ -57,7 +57,7 @@ func (k threadKey) tid() int { return int(k &^ stoppedThread) }
 func (k threadKey) stopped() bool { return k&stoppedThread != 0 }
 
 type rawThread struct {
-	name    string
+	comm    [16]byte                  // its name at the last sample: a thread that starts still has its parent's
 	trees   [len(certainties)]rawTree // whole stacks, by Certainty
 	waiting rawTree                   // stacks of which only a link is known, their depths outermost
 	links   rawTree                   // links of all samples, if those have depths
@@ -373,7 +373,7 @@ func (p *process) profile(threads map[threadKey]*rawThread, c *Counts) *Process 
 			}
 			p.tally(raw, c)
 			tree := cct.Map(raw, func(r rawFrame) []symbolize.Symbol { return p.named(r).symbols })
-			out.Threads = append(out.Threads, &Thread{TID: key.tid(), Name: t.name, Stopped: key.stopped(), Context: Certainty(certainty), Tree: tree})
+			out.Threads = append(out.Threads, &Thread{TID: key.tid(), Name: cString(t.comm[:]), Stopped: key.stopped(), Context: Certainty(certainty), Tree: tree})
 		}
 	}
 	return out

@@ -187,3 +187,20 @@ func TestWindowRoom(t *testing.T) {
 		t.Errorf("%d contexts are left of a window that is gone", a.contexts)
 	}
 }
+
+// A thread has the name that it had at its last sample: threads of a JVM get theirs a moment after they start, and have their
+// parent's until then.
+func TestThreadName(t *testing.T) {
+	a, w := testAgent()
+	id := identity{100, 5, 1}
+	for _, name := range []string{"java", "worker"} {
+		record := sampleRecord(id, nativeFrame)
+		copy(record[unsafe.Offsetof(bpf.ProfileSample{}.Comm):], append([]byte(name), 0))
+		a.handle(record)
+	}
+	p := a.table[100]
+	counts := Counts{Truncated: map[string]uint64{}}
+	if threads := p.profile(w.processes[p], &counts).Threads; len(threads) != 1 || threads[0].Name != "worker" {
+		t.Errorf("got threads %v, want one named worker", threads)
+	}
+}

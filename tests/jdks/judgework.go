@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
@@ -19,7 +20,21 @@ func (m meter) work(ctx context.Context, c jvm.Command) ([]verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	return judgeWork(s.truth, stacks.OnThread(stacks.Of(s.recording.Profile), events.Thread)), nil
+	verdicts := judgeWork(s.truth, stacks.OnThread(stacks.Of(s.recording.Profile), events.Thread))
+	if verdicts[0].state == wrong {
+		verdicts[0].found += account(s.recording)
+	}
+	return verdicts, nil
+}
+
+// account says what became of a recording's samples.
+func account(r *profiler.Recording) string {
+	threads := map[string]int64{}
+	for _, s := range stacks.Of(r.Profile) {
+		threads[s.Thread] += s.Count
+	}
+	return fmt.Sprintf("; %d samples attempted, dropped %v, discarded %v; by thread %v; notes: %q; log:\n%s", r.Stats.Attempted, r.Stats.Dropped,
+		r.Stats.Discarded, threads, r.Profile.Comments, r.Output)
 }
 
 // judgeWork compares the stacks of the program's threads with what it did.
