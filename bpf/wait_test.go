@@ -242,13 +242,20 @@ func TestProbeMonitorOfDeadThread(t *testing.T) {
 	buffer := m.attach(t, m.p.AllocationInBuffer, 1)
 	for range 100 {
 		done := make(chan struct{})
-		go func() {
-			runtime.LockOSThread() // never unlocked: the thread ends
+		var thread func()
+		thread = func() {
+			runtime.LockOSThread() // never unlocked: the thread ends, unless it is the first one
+			if unix.Gettid() == os.Getpid() {
+				go thread()
+				<-t.Context().Done()
+				return
+			}
 			m.enter.hit(arguments{m.monitor})
 			park.hit(arguments{})
 			buffer.hit(arguments{0, 0, 1 << 18, 16})
 			close(done)
-		}()
+		}
+		go thread()
 		<-done
 	}
 	// A thread is a moment from its end when its goroutine is.
