@@ -124,7 +124,7 @@ func TestProbeAllocationWeights(t *testing.T) {
 					s.collect(t, &e)
 					until = allocated + uint64(s.random.ExpFloat64()*float64(test.buffers)*float64(test.desired))
 				}
-				if i%20_000 == 0 {
+				if i%200_000 == 0 { // some hundreds of events, and the ring has room for thousands
 					gather()
 				}
 			}
