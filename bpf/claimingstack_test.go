@@ -28,9 +28,7 @@ func TestKernelClaimingStack(t *testing.T) {
 		}
 		return bytes.Contains(code, onPrivateStack)
 	}
-	o, err := Load(Options{})
-	needKernel(t, err)
-	defer o.Close()
+	o := loadedObjects.take(t, Options{}, Load)
 	// The tick's stack is as large, it makes no tail call, and as it is not preempted it may be on a stack of its CPU.
 	if olderThan(t, 6, 13) {
 		t.Skip("the kernel has no stacks per CPU: 6.13 has")

@@ -77,7 +77,10 @@ func TestProbeDrawsOfPeriods(t *testing.T) {
 func TestProbeDrawsDiffer(t *testing.T) {
 	const every, hits = 16, 16 * 40
 	record := func() (sizes [hits / every]uint64) {
-		q := newProber(t, Options{})
+		loaded, err := loadProbing(Options{})
+		needKernel(t, err)
+		defer loaded.Close()
+		q := newProberOf(t, loaded)
 		onCPU(t, cpus(t)[0], func() {
 			probe := q.attach(t, q.p.AllocationOutside, every)
 			for i := range uint64(hits) {

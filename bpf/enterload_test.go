@@ -12,9 +12,7 @@ import (
 
 // The program behind breakpoints on monitor enters passes the verifier. What it does is tested where breakpoints are set.
 func TestKernelLoadEnters(t *testing.T) {
-	o, err := Load(Options{})
-	needKernel(t, err)
-	t.Cleanup(func() { o.Close() })
+	o := loadedObjects.take(t, Options{}, Load)
 	p, err := o.LoadProbes(!olderThan(t, 6, 6))
 	if err != nil {
 		t.Fatal(err)

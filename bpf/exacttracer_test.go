@@ -28,10 +28,6 @@ const tracerFrame = 64 // bytes
 
 func newTracer(t testing.TB, b build, opt ExactOptions) *tracer {
 	t.Helper()
-	spec, err := LoadExactTest()
-	if err != nil {
-		t.Fatal(err)
-	}
 	opt.PID = os.Getpid()
 	for _, n := range []*int{&opt.Nodes, &opt.Edges, &opt.Methods} {
 		if *n == 0 {
@@ -41,14 +37,10 @@ func newTracer(t testing.TB, b build, opt ExactOptions) *tracer {
 	if opt.Threads == 0 {
 		opt.Threads = 4
 	}
-	if err := opt.apply(spec); err != nil {
+	x := &tracer{ExactTestObjects: tracings.take(t, opt, loadTracing), frame: tracerFrame}
+	if err := x.LastNode.Set(uint32(0)); err != nil {
 		t.Fatal(err)
 	}
-	spec.Maps["events"].MaxEntries = 64 << 10
-	x := &tracer{ExactTestObjects: &ExactTestObjects{}, frame: tracerFrame}
-	err = spec.LoadAndAssign(x.ExactTestObjects, nil)
-	needKernel(t, err)
-	t.Cleanup(func() { x.Close() })
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
 
@@ -63,6 +55,23 @@ func newTracer(t testing.TB, b build, opt ExactOptions) *tracer {
 	}
 	x.record(t, 1) // since always: this thread started under recording
 	return x
+}
+
+var tracings shelf[ExactOptions, *ExactTestObjects]
+
+func (o *ExactTestObjects) maps() []*ebpf.Map { return mapsIn(o.ExactTestMaps) }
+
+func loadTracing(opt ExactOptions) (*ExactTestObjects, error) {
+	spec, err := LoadExactTest()
+	if err != nil {
+		return nil, err
+	}
+	if err := opt.apply(spec); err != nil {
+		return nil, err
+	}
+	spec.Maps["events"].MaxEntries = 64 << 10
+	o := &ExactTestObjects{}
+	return o, spec.LoadAndAssign(o, nil)
 }
 
 // record sets when recording began.

@@ -15,9 +15,7 @@ import (
 func TestKernelFaults(t *testing.T) {
 	q := newProber(t, Options{})
 	pinned(t)
-	f, err := q.o.LoadFaults(q.p)
-	needKernel(t, err)
-	t.Cleanup(func() { f.Close() })
+	f := q.faults(t)
 	page := os.Getpagesize()
 	const pages = 8
 	mem, err := unix.Mmap(-1, 0, pages*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)

@@ -195,9 +195,7 @@ func TestKernelIOWorkerSamples(t *testing.T) {
 // Memory that workers of io_uring touch first was touched for the process, by none of its code.
 func TestKernelIOWorkerFaults(t *testing.T) {
 	q := newProber(t, Options{})
-	f, err := q.o.LoadFaults(q.p)
-	needKernel(t, err)
-	t.Cleanup(func() { f.Close() })
+	f := q.faults(t)
 	if err := q.p.Probes.Put(uint32(ProbeFault), &ProbeRate{Every: 1}); err != nil {
 		t.Fatal(err)
 	}

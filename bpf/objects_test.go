@@ -280,9 +280,7 @@ func uprobeStack(t *testing.T, name, log string) {
 
 // The objects of engines load beside the agent's, and take nothing of its with them.
 func TestKernelBeside(t *testing.T) {
-	o, err := Load(Options{})
-	needKernel(t, err)
-	defer o.Close()
+	o := loadedObjects.take(t, Options{}, Load)
 	beside := func(load func() (*ebpf.CollectionSpec, error), to io.Closer) (io.Closer, error) {
 		spec, err := load()
 		if err != nil {

@@ -11,9 +11,7 @@ import (
 
 // The programs of probes pass the verifier, in both forms that kernels want them in.
 func TestKernelLoadProbes(t *testing.T) {
-	o, err := Load(Options{})
-	needKernel(t, err)
-	t.Cleanup(func() { o.Close() })
+	o := loadedObjects.take(t, Options{}, Load)
 	for _, multi := range []bool{false, true} {
 		if multi && olderThan(t, 6, 6) {
 			t.Skip("the kernel has no uprobe.multi: 6.6 has")

@@ -4,7 +4,6 @@ package bpf
 
 import (
 	"bytes"
-	"cmp"
 	"os"
 	"testing"
 
@@ -14,8 +13,7 @@ import (
 // A prober has programs of probes attached to functions of this process, which plays a VM: what the VM is, and what its objects
 // look like, the kernel side is told under this process's id.
 type prober struct {
-	o    *Objects
-	p    *ProbeObjects
+	*probing
 	file *probedFile
 	vm   HotspotProcess
 
@@ -26,39 +24,16 @@ const proberSerial, proberSlot = 41, 17
 
 func newProber(t *testing.T, opts Options) *prober {
 	t.Helper()
-	o := loadMaps(t, opts)
-	p, err := o.LoadProbes(false)
-	needKernel(t, err)
-	t.Cleanup(func() { p.Close() })
-	q := &prober{o: o, p: p, file: newProbedFile(t)}
+	return newProberOf(t, probings.take(t, opts, loadProbing))
+}
+
+func newProberOf(t *testing.T, loaded *probing) *prober {
+	t.Helper()
+	loaded.choose(t)
+	q := &prober{probing: loaded, file: newProbedFile(t)}
 	q.vm.Serial, q.vm.Slot, q.vm.StartTicks = proberSerial, proberSlot, startTicks(t)
 	q.announce(t)
 	return q
-}
-
-// loadMaps is load without the agent's own programs, which an emulated processor takes half a minute to verify: it has the maps
-// that other objects share.
-func loadMaps(t *testing.T, opts Options) *Objects {
-	t.Helper()
-	spec, err := LoadProfile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec.Maps["events"].MaxEntries = cmp.Or(opts.RingBytes, DefaultRingBytes)
-	maps := map[string]*ebpf.Map{}
-	for _, name := range []string{"events", "nmi_events", "counters", "processes", "epochs", "pids", "seen_methods", "known_threads"} {
-		if maps[name], err = ebpf.NewMap(spec.Maps[name]); err != nil {
-			needKernel(t, err)
-		}
-	}
-	o := &Objects{filterByPID: true}
-	o.Events, o.Counters, o.Processes, o.Epochs, o.Pids = maps["events"], maps["counters"], maps["processes"], maps["epochs"], maps["pids"]
-	o.NmiEvents, o.SeenMethods, o.KnownThreads = maps["nmi_events"], maps["seen_methods"], maps["known_threads"]
-	t.Cleanup(func() { o.Close() })
-	if err := o.Pids.Put(uint32(os.Getpid()), uint8(1)); err != nil {
-		t.Fatal(err)
-	}
-	return o
 }
 
 // announce tells the kernel side of the VM.

@@ -50,13 +50,15 @@ func tickMe(t *testing.T, tick *ebpf.Program, hz uint64) (stop func()) {
 	return stop
 }
 
-// load loads the real objects, sampling this process only.
+var loadedObjects shelf[Options, *Objects]
+
+func (o *Objects) maps() []*ebpf.Map { return mapsIn(o.ProfileMaps, o.CodeMap.CodeMapMaps) }
+
+// load is the real objects, sampling this process only.
 func load(t *testing.T, opts Options) *Objects {
 	t.Helper()
 	opts.FilterByPID = true
-	o, err := Load(opts)
-	needKernel(t, err)
-	t.Cleanup(func() { o.Close() })
+	o := loadedObjects.take(t, opts, Load)
 	if err := o.Pids.Put(uint32(os.Getpid()), uint8(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,12 @@ func load(t *testing.T, opts Options) *Objects {
 // drain reads what is in the ring and hands it to each.
 func drain(t *testing.T, o *Objects, each func(raw []byte)) {
 	t.Helper()
-	r, err := ringbuf.NewReader(o.Events)
+	drainRing(t, o.Events, each)
+}
+
+func drainRing(t testing.TB, ring *ebpf.Map, each func(raw []byte)) {
+	t.Helper()
+	r, err := ringbuf.NewReader(ring)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,10 +33,14 @@ func newWatcher(t *testing.T, multi bool) *watcher {
 	if multi && olderThan(t, 6, 6) {
 		t.Skip("the kernel has no uprobe.multi: 6.6 has")
 	}
-	o := loadMaps(t, Options{})
-	p, err := o.LoadProbes(multi)
-	needKernel(t, err)
-	t.Cleanup(func() { p.Close() })
+	loaded := probings.take
+	load := loadProbing
+	if multi {
+		loaded, load = multiProbings.take, loadMultiProbing
+	}
+	w := loaded(t, Options{}, load)
+	w.choose(t)
+	o, p := w.o, w.p
 	var l link.Link
 	if multi {
 		ex, err := link.OpenExecutable("/proc/self/exe")
