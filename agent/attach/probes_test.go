@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/tests/agentmaps"
 )
 
 // probed stands for a place in libjvm that announces compiled code.
@@ -21,11 +22,14 @@ func TestKernelProbes(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		name := map[bool]string{false: "multi", true: "single"}[single]
 		t.Run(name, func(t *testing.T) {
-			o, err := bpf.Load(bpf.Options{})
+			o := agentmaps.New(t)
+			spec, err := bpf.LoadCodeMap()
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer o.Close()
+			if err := o.LoadBeside(spec, &o.CodeMap); err != nil {
+				t.Fatal(err)
+			}
 			p := NewProbes(o)
 			if !single && !p.Multi() {
 				t.Skip("needs uprobe.multi links: kernel 6.6")

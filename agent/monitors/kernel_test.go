@@ -15,6 +15,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/tests/agentmaps"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
@@ -44,17 +45,8 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	needs.Root(t, "to set breakpoints")
-	o, err := bpf.Load(bpf.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { o.Close() })
-	probes, err := o.LoadProbes(false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { probes.Close() })
-	l, err := Open(o, probes.Heaps, proc.DefaultRoot)
+	o, heaps := agentmaps.New(t), agentmaps.Heaps(t)
+	l, err := Open(o, heaps, proc.DefaultRoot)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +66,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{Listener: l, id: id, memory: memory, heaps: func(h bpf.HotspotHeap) {
-		if err := probes.Heaps.Put(pid, &h); err != nil {
+		if err := heaps.Put(pid, &h); err != nil {
 			t.Fatal(err)
 		}
 	}}
