@@ -98,6 +98,9 @@ func TestRecursionEnds(t *testing.T) {
 
 // TestWideProfiles: profiles in which everything calls everything do not take for ever.
 func TestWideProfiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, on one thread")
+	}
 	const many = 60
 	in := logicalInput()
 	in.Methods = make([]Profile, many)

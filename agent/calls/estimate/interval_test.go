@@ -17,6 +17,9 @@ func medianOf(list []float64) float64 {
 }
 
 func TestIntervals(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, on one thread")
+	}
 	const guests = 12
 	for _, c := range []struct {
 		name   string
