@@ -157,6 +157,9 @@ func crowd(processes, n int) *agent.Profile {
 
 // However much there is, a page is small, and shows the process that has most.
 func TestPagesAreSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and others make the same pages")
+	}
 	s, hs := start(t, new(fake))
 	s.Observe(crowd(10, 300))
 	for _, path := range views {
@@ -172,6 +175,9 @@ func TestPagesAreSmall(t *testing.T) {
 
 // What is kept of a window for pages has a bound.
 func TestWindowsAreSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, on one thread")
+	}
 	w := crowd(maxWindowProcesses+10, 4)
 	reduced := reduce([]*agent.Profile{w}, kinds[0], maxWindowNodes)
 	nodes, sum := 0, uint64(0)
