@@ -79,7 +79,7 @@ func TestProbeDrawsDiffer(t *testing.T) {
 	record := func() (sizes [hits / every]uint64) {
 		loaded, err := loadProbing(Options{})
 		needKernel(t, err)
-		defer loaded.Close()
+		t.Cleanup(func() { loaded.Close() })
 		q := newProberOf(t, loaded)
 		onCPU(t, cpus(t)[0], func() {
 			probe := q.attach(t, q.p.AllocationOutside, every)
