@@ -122,3 +122,59 @@ func TestProbeParkContext(t *testing.T) {
 		t.Errorf("flags %#x of VM %d", got.Flags, got.Attachment)
 	}
 }
+
+// A thread that is found by its id is known when it has parked once, though nobody has seen it before: the VM has its JavaThread in a
+// register. What is in registers is another thread's, or nothing of the kind, as often as not.
+func TestKernelParkOfNewThread(t *testing.T) {
+	const threadObject, blocker = 700, 24
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	q := newProber(t, Options{})
+	p := &fakeParker{prober: q, fakeVM: newFakeVM(t, builds[1])}
+	p.begin, p.end = p.attach(t, p.p.ParkBegin, 1), p.attach(t, p.p.ParkEnd, 1)
+	for i, test := range []struct {
+		name     string
+		flags    uint32 // of the heap
+		register func(p *fakeParker) uint64
+		class    string
+		known    bool
+	}{
+		{"in a register", HeapParkBlocker, func(p *fakeParker) uint64 { return p.thread.javaThread }, "Sync", true},
+		{"not known what it parks for", 0, func(p *fakeParker) uint64 { return p.thread.javaThread }, "", true},
+		{"nowhere", HeapParkBlocker, func(*fakeParker) uint64 { return 0 }, "", false},
+		{"no address", HeapParkBlocker, func(*fakeParker) uint64 { return poison }, "", false},
+		{"another thread's", HeapParkBlocker, func(p *fakeParker) uint64 {
+			p.meta.put32(p.thread.osThread+uint64(p.OsThreadId), p.thread.ownTID+1)
+			return p.thread.javaThread
+		}, "", false},
+		{"a compiler's", HeapParkBlocker, func(p *fakeParker) uint64 {
+			p.meta.put64(p.thread.javaThread, fakeVtable+0x100)
+			return p.thread.javaThread
+		}, "", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p.thread = p.newThreadByID(0)
+			p.thread.ownTID = uint32(unix.Gettid())
+			p.meta.put32(p.thread.osThread+uint64(p.OsThreadId), p.thread.ownTID)
+			// Another VM each time, in which nothing is known of this thread.
+			p.HotspotProcess.Serial, p.Slot, p.StartTicks = uint32(proberSerial+i), proberSlot, q.vm.StartTicks
+			q.vm = p.HotspotProcess
+			q.announce(t)
+			h := newFakeHeap(t)
+			h.Serial, h.Flags, h.ThreadObject, h.ParkBlocker = q.vm.Serial, test.flags, threadObject, blocker
+			p.layout(t, h.HotspotHeap)
+			object := h.object(h.klass("java/lang/Thread", 0), 0)
+			h.reference(object+blocker, h.object(h.klass("Sync", 0), 0))
+			p.meta.put64(p.thread.javaThread+threadObject, object)
+			register := test.register(p)
+			for _, seen := range []uint64{register, 0} { // once it is known, the register may hold anything
+				p.begin.hit(arguments{})
+				p.end.hit(kept(seen))
+				got := p.one(t)
+				if got.text != test.class || got.Flags&SampleJavaThread != 0 != test.known {
+					t.Errorf("%#x in a register: parked for a %q, flags %#x; want a %q", seen, got.text, got.Flags, test.class)
+				}
+			}
+		})
+	}
+}

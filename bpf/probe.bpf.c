@@ -65,6 +65,7 @@ int observe(struct registers *ctx)
 
 	if (s) {
 		take_registers(s, ctx);
+		learn_from(ctx, s);
 		write_observation(s, &events, wakeup_flags());
 	}
 	return go_on(ctx, false);
@@ -163,7 +164,7 @@ int park_begin(struct registers *ctx)
 SEC("uprobe")
 int park_end(struct registers *ctx)
 {
-	return go_on(ctx, see_park(bpf_get_attach_cookie(ctx)));
+	return go_on(ctx, see_park(ctx, bpf_get_attach_cookie(ctx)));
 }
 
 SEC("uprobe")

@@ -16,14 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arguments are what a C++ function finds in its registers, by number, and behind them what a call of it has returned.
-type arguments [7]uint64
+// arguments are what a C++ function finds in its registers, by number, and behind them what a call of it has returned, and what its
+// caller has in r12, which it keeps.
+type arguments [8]uint64
 
 // returned is what a probe behind a call sees.
 func returned(v uint64) arguments { return arguments{6: v} }
 
-// probedCode loads arguments, whose address is in rax (Go's first), into rdi, rsi, rdx, rcx, r8, r9 and rax, and has then a nop
-// for a probe. It keeps no frame and uses no register that a Go function must keep.
+// kept is what a probe sees in a function that has something in a register which the functions it calls keep.
+func kept(v uint64) arguments { return arguments{7: v} }
+
+// probedCode loads arguments, whose address is in rax (Go's first), into rdi, rsi, rdx, rcx, r8, r9, r12 and rax, and has
+// then a nop for a probe. It keeps no frame and uses no register that a Go function must keep.
 var probedCode = []byte{
 	0x48, 0x8b, 0x38, // mov (%rax),%rdi
 	0x48, 0x8b, 0x70, 0x08, // mov 8(%rax),%rsi
@@ -31,13 +35,14 @@ var probedCode = []byte{
 	0x48, 0x8b, 0x48, 0x18, // mov 24(%rax),%rcx
 	0x4c, 0x8b, 0x40, 0x20, // mov 32(%rax),%r8
 	0x4c, 0x8b, 0x48, 0x28, // mov 40(%rax),%r9
+	0x4c, 0x8b, 0x60, 0x38, // mov 56(%rax),%r12
 	0x48, 0x8b, 0x40, 0x30, // mov 48(%rax),%rax
 	0x90, // nop
 	0xc3, // ret
 }
 
 const (
-	probedNop    = 27 // offset of the nop in probedCode
+	probedNop    = 31 // offset of the nop in probedCode
 	probedStride = 64 // from one copy of it to the next
 	probedSites  = 32 // copies
 )

@@ -188,8 +188,62 @@ static __always_inline bool see_monitor(__u32 probe)
 	return true;
 }
 
+/* How many registers functions keep for their callers. */
+#if defined(__TARGET_ARCH_x86)
+#define KEPT_REGISTERS 6
+#elif defined(__TARGET_ARCH_arm64)
+#define KEPT_REGISTERS 10
+#endif
+
+static __always_inline void kept_registers(__u64 *kept, const struct registers *r)
+{
+#if defined(__TARGET_ARCH_x86)
+	kept[0] = r->bx;
+	kept[1] = r->r12;
+	kept[2] = r->r13;
+	kept[3] = r->r14;
+	kept[4] = r->r15;
+	kept[5] = r->bp;
+#elif defined(__TARGET_ARCH_arm64)
+	for (int i = 0; i < KEPT_REGISTERS; i++)
+		kept[i] = r->regs[19 + i];
+#endif
+}
+
+/*
+ * Where a thread is found by its id and nobody knows it yet, as it is new: functions of the VM that let it wait need its JavaThread
+ * before and behind the wait, and so have it in one of the registers that the functions they call keep for them. candidates are
+ * these registers.
+ */
+static __noinline int learn_thread(const struct hotspot_process *vm, struct task_struct *task, const __u64 *candidates)
+{
+	__u64 born = task->start_boottime;
+	__u32 own = own_tid(task);
+
+	if (!find_known_thread(task->tgid, own, born, 0))
+		return 0;
+	for (int i = 0; i < KEPT_REGISTERS; i++) {
+		if (candidates[i] && !find_known_thread(task->tgid, own, born, candidates[i]))
+			return 0;
+	}
+	return 1;
+}
+
+/* The kernel side learns whose thread this is, if that needs to be learned and the registers say it. */
+static __always_inline void learn_from(const struct registers *regs, struct scratch *s)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	const struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+
+	if (!vm || !(vm->flags & HOTSPOT_THREADS))
+		return;
+	kept_registers(s->saved_words, regs);
+	learn_thread(vm, task, s->saved_words);
+}
+
 /* The thread has been woken, or has waited long enough. */
-static __always_inline bool see_park(__u32 probe)
+static __always_inline bool see_park(const struct registers *regs, __u32 probe)
 {
 	struct scratch *s = see_wait(&parked, OBSERVED_PARK, probe);
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
@@ -206,6 +260,7 @@ static __always_inline bool see_park(__u32 probe)
 	h = heap_of(vm, pid);
 	if (!h || !vm || !(h->flags & HEAP_PARK_BLOCKER))
 		return true;
+	learn_from(regs, s);
 	t = current_java_thread(vm, s, task, (__u32)id, 0);
 	if (!t)
 		return true;
