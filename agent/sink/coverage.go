@@ -20,6 +20,7 @@ import (
 //	java (pid 4711): observed 20% of the time, 4s of 20s, in 4 slices; values are scaled to all of it: 12300000000 ± 4200000000 bytes
 //	java (pid 4711): nothing was observed in its first 400ms: 12300000000 ± 140000000 bytes
 //	java (pid 4711): up to 3.1% of the events were lost; values are scaled to all of them: 12300000000 ± 420000000 bytes
+//	java (pid 4711): observed 10% of the time, 1s of 10s, in 1 slice; values are scaled to all of it: 12300000000 bytes, and how far off that may be is unknown
 //
 // The interval includes which events were drawn, in which slices, and those that were lost. It is unknown if there are too few.
 type coverages struct {
@@ -61,10 +62,6 @@ func (c *coverages) lines() (list []string) {
 		if p.sum == 0 && !p.Partial() {
 			continue // there is nothing but rows that stand apart
 		}
-		within := "unknown"
-		if half := p.Within(); !math.IsInf(half, 1) {
-			within = strconv.FormatFloat(math.Ceil(half), 'f', 0, 64)
-		}
 		line := fmt.Sprintf("%s (pid %d): ", printable(p.comm), p.pid)
 		if p.Missed >= leastMissed {
 			line += fmt.Sprintf("nothing was observed in its first %v: ", p.Missed.Round(time.Second/10))
@@ -76,7 +73,13 @@ func (c *coverages) lines() (list []string) {
 		if p.Lost > leastLost {
 			line += fmt.Sprintf("up to %s of the events were lost; values are scaled to all of them: ", percent(p.Lost, 1))
 		}
-		list = append(list, fmt.Sprintf("%s%.0f ± %s %s", line, p.sum, within, mainValue(c.kind).Unit))
+		unit := mainValue(c.kind).Unit
+		if half := p.Within(); math.IsInf(half, 1) {
+			line += fmt.Sprintf("%.0f %s, and %s", p.sum, unit, unknownInterval)
+		} else {
+			line += fmt.Sprintf("%.0f ± %.0f %s", p.sum, math.Ceil(half), unit)
+		}
+		list = append(list, line)
 	}
 	return list
 }
@@ -87,7 +90,11 @@ const leastMissed = time.Second / 10
 // leastLost is the share of lost events that is worth a word.
 const leastLost = 0.001
 
-var coveragePattern = regexp.MustCompile(`^.* \(pid [0-9]+\): (.*: )?(-?[0-9]{1,30}) ± ([0-9]{1,30}|unknown) [a-z]+$`)
+// unknownInterval is said of a sum of which too few slices of time were observed.
+const unknownInterval = "how far off that may be is unknown"
+
+// coveragePattern also matches how earlier builds said that an interval is unknown: as a number of it.
+var coveragePattern = regexp.MustCompile(`^.* \(pid [0-9]+\): (.*: )?(-?[0-9]{1,30})(?: ± ([0-9]{1,30}|unknown) [a-z]+| [a-z]+, and ` + unknownInterval + `)$`)
 
 // A statedSum is what the comments of a profile say of the main value of events, all processes together.
 type statedSum struct {
@@ -173,11 +180,14 @@ func TotalOf(p *profile.Profile, kind agent.EventKind) (EventTotal, error) {
 	return EventTotal{Sum: all.values[kind.Main()], Within: e.interval(all)}, nil
 }
 
-// about writes the interval of all samples in percent.
+// about writes the interval of all samples in percent, if it is known.
 func (e *storedEvents) about(all tally) string {
 	half, value := e.interval(all), all.values[e.kind.Main()]
 	if half == 0 {
 		return "exact"
+	}
+	if math.IsInf(half, 1) {
+		return unknownInterval
 	}
 	return halfWidth(100*half/value, "%")
 }

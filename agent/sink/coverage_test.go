@@ -2,11 +2,14 @@ package sink_test
 
 import (
 	"bytes"
+	"io"
 	"math"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
@@ -39,7 +42,8 @@ func TestPartlyObserved(t *testing.T) {
 		{"part", observed(2*time.Second, 4, 4<<20),
 			"java (pid 1234): observed 20.0% of the time, 2s of 10s, in 4 slices; values are scaled to all of it: 10485760 ± 4194304 bytes", "(±40.0%)"},
 		{"one slice", observed(time.Second, 1, math.Inf(1)),
-			"java (pid 1234): observed 10.0% of the time, 1s of 10s, in 1 slice; values are scaled to all of it: 10485760 ± unknown bytes", "(±?)"},
+			"java (pid 1234): observed 10.0% of the time, 1s of 10s, in 1 slice; values are scaled to all of it: 10485760 bytes, and how far off that may be is unknown",
+			"10.0MB (how far off that may be is unknown)"},
 	} {
 		p, err := sink.Pprof(c.window)
 		if err != nil {
@@ -58,6 +62,40 @@ func TestPartlyObserved(t *testing.T) {
 		}
 		if c.line == "" != !coverageLine.MatchString(strings.Join(strings.Fields(out.String()), " ")) {
 			t.Errorf("%s: the view says\n%s", c.name, out.String())
+		}
+	}
+}
+
+// A total whose interval is unknown is read back as such, also from a file of an earlier build.
+func TestUnknownInterval(t *testing.T) {
+	window := only(agent.Allocations)
+	window.Processes[1].Events[0].Coverage = &agent.Coverage{Time: 10 * time.Second, Observed: time.Second, Slices: 1, Chosen: math.Inf(1)}
+	p, err := sink.Pprof(window)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const now, before = "10485760 bytes, and how far off that may be is unknown", "10485760 ± unknown bytes"
+	for _, replaced := range []string{now, before} {
+		found := false
+		for i, comment := range p.Comments {
+			p.Comments[i] = strings.Replace(comment, now, replaced, 1)
+			found = found || strings.HasSuffix(p.Comments[i], replaced)
+		}
+		total, err := sink.TotalOf(p, agent.Allocations)
+		if err != nil || !found || !math.IsInf(total.Within, 1) {
+			t.Errorf("%s: ± %v, %v; the comments are\n%s", replaced, total.Within, err, strings.Join(p.Comments, "\n"))
+		}
+		for _, write := range []func(io.Writer, *profile.Profile) error{
+			func(w io.Writer, p *profile.Profile) error { return sink.Allocations(w, p, nil) },
+			func(w io.Writer, p *profile.Profile) error { return sink.Footer(w, p, 0) },
+		} {
+			var out bytes.Buffer
+			if err := write(&out, p); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(out.String(), "Inf") {
+				t.Errorf("a number that nobody can read:\n%s", out.String())
+			}
 		}
 	}
 }
