@@ -28,6 +28,7 @@ type rawEvents struct {
 	threads  map[uint32]string       // names of those in rows
 	sums     map[*coverage]*mainSums // nil: of what is observed all the time
 	overflow uint64                  // events that lost their labels
+	unclear  eventSums               // waits that count as waits for work, though nobody knows what for
 }
 
 // mainSums are of main values of events that were seen by one plan, without those that stand apart.
@@ -56,6 +57,8 @@ type event struct {
 	nth    int    // of those that one execution makes: 0 is the first
 	part   observedPart
 	delay  time.Duration // of a wait, for which it stands with its like
+	// unclear: a wait of java.util.concurrent of which it is not known what for. It may have been for a lock.
+	unclear bool
 }
 
 // of returns the events of one kind.
@@ -79,6 +82,9 @@ func (s *eventSet) add(e *event) (fresh bool) {
 	}
 	key := eventKey{r.tree.Add(e.stack, weight), e.tid, e.labels, e.part.cover}
 	r.observe(e)
+	if e.unclear {
+		r.unclear.add(&e.sums)
+	}
 	sums := r.rows[key]
 	if sums == nil && len(r.rows) >= maxEventRows {
 		r.overflow++
@@ -198,6 +204,9 @@ func (r *rawEvents) profile(kind EventKind, p *process, covered *coveredParts) *
 	}
 	if r.overflow > 0 {
 		e.Basis = append(e.Basis, overflowed(r.overflow))
+	}
+	if r.unclear.events > 0 {
+		e.Basis = append(e.Basis, unclearWaits(&r.unclear))
 	}
 	e.Coverage = covered.cover(r.sums, e.total(), e.ends())
 	e.Coverage.Missed = covered.missed(r.sums, p.noticed)

@@ -1,6 +1,9 @@
 package agent
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // eventSums are what a row of events adds up to.
 type eventSums struct {
@@ -45,4 +48,11 @@ func allocation(size, bytes uint64, every uint32) eventSums {
 
 func overflowed(n uint64) string {
 	return fmt.Sprintf("%d events are without labels: there was no room for more kinds of them", n)
+}
+
+// unclearWaits says that waits may be counted as what they are not.
+func unclearWaits(sums *eventSums) string {
+	all := time.Duration(sums.values[Locks.Main()])
+	return fmt.Sprintf("%d waits of java.util.concurrent, %v together, count as waits for work, as it is not known what their threads were parked for: "+
+		"some of them may have waited for locks", sums.events, all.Round(max(all/100, time.Microsecond)))
 }

@@ -24,6 +24,9 @@ func (a *Agent) handleObservation(raw []byte) {
 	a.oldest = min(a.oldest, o.Time)
 	p := a.process(o.Header)
 	p.classEpoch = o.ClassEpoch
+	if p.meet(&o.Sample) {
+		a.dirty[p] = struct{}{}
+	}
 	a.stack = observedStack(a.stack[:0], o, p.attachment.Load())
 	part, ok := a.events.covers.part(o)
 	if !ok {
@@ -123,6 +126,8 @@ func describe(o *bpf.Observation, e *event) bool {
 		if waitsForWork(e.labels.Class) {
 			e.labels.What = WaitForWork
 			e.sums.values[0], e.sums.values[1] = 0, 0 // nothing was acquired
+			// A thread that is known, and is parked for nothing, waits for work indeed.
+			e.unclear = e.labels.Class == "" && (seen.Object != 0 || o.Flags&bpf.SampleJavaThread == 0)
 		}
 	case bpf.ObservedPause:
 		e.kind = Pauses

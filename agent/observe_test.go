@@ -129,6 +129,61 @@ func TestWaitsForWork(t *testing.T) {
 	}
 }
 
+// A wait for work is certain if the thread is known, and parked for nothing.
+func TestUnclearWaits(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		flags  uint8
+		object uint64
+		class  string
+		want   bool
+	}{
+		{"parked for nothing", bpf.SampleAttached | bpf.SampleJavaThread, 0, "", false},
+		{"the thread is not known", bpf.SampleAttached, 0, "", true},
+		{"the object cannot be read", bpf.SampleAttached | bpf.SampleJavaThread, 0x1000, "", true},
+		{"a condition", bpf.SampleAttached | bpf.SampleJavaThread, 0x1000, "A$ConditionObject", false},
+		{"a lock", bpf.SampleAttached | bpf.SampleJavaThread, 0x1000, "A$NonfairSync", false},
+	} {
+		a, w := watchingAgent()
+		p := a.process(&bpf.Header{Pid: java.pid, Start: java.start, Exec: java.exec})
+		r := record{identity: java, attachment: 7, user: "a:1 b:2", flags: c.flags}
+		seen := bpf.ProbeObservation{What: bpf.ObservedPark, Every: 3, Count: 1, Values: [8]uint64{5e6}, Object: c.object}
+		a.handle(observationRecord(r, seen, c.class))
+		a.handle(observationRecord(r, seen, c.class))
+		var notes []string
+		for _, e := range w.namedEvents(p) {
+			notes = append(notes, e.Basis...)
+		}
+		said := slices.ContainsFunc(notes, func(note string) bool {
+			return strings.HasPrefix(note, "2 waits of java.util.concurrent, 30ms together, count as waits for work, as it is not known what ")
+		})
+		if said != c.want || !c.want && len(notes) > 0 {
+			t.Errorf("%s: %q", c.name, notes)
+		}
+	}
+}
+
+// A thread that is only ever seen by probes has the VM's list of threads read, as one that is sampled has.
+func TestObservedStranger(t *testing.T) {
+	a, _ := watchingAgent()
+	p := a.process(&bpf.Header{Pid: java.pid, Start: java.start, Exec: java.exec})
+	p.threads.next.Store(1)
+	park := func(flags uint8) bool {
+		clear(a.dirty)
+		r := record{identity: java, attachment: 7, user: "a:1 b:2", flags: flags}
+		a.handle(observationRecord(r, bpf.ProbeObservation{What: bpf.ObservedPark, Every: 1, Count: 1, Values: [8]uint64{700}}, "A$Sync"))
+		return p.threads.wanted.Swap(false)
+	}
+	if park(bpf.SampleAttached | bpf.SampleJavaThread) {
+		t.Error("the list is to be read for a thread that is known")
+	}
+	if !park(bpf.SampleAttached) {
+		t.Error("the list is not to be read for a thread that is not")
+	} else if _, ok := a.dirty[p]; !ok {
+		t.Error("no worker is to look at the process")
+	}
+}
+
 // What is observed begins in the code that made the call: not in a stub, and behind a call.
 func TestObservedStack(t *testing.T) {
 	for _, c := range []struct{ user, want string }{
