@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,11 @@ func TestJudgeAllocations(t *testing.T) {
 	expect(t, "half of it", bad, allocated, wrong)
 	unsure := judgeAllocations(truth, []events.Row{row("byte[]", 1e6), row("guest.A", 1e6)}, 3e6, nil)
 	expect(t, "half of it, and unsure", unsure, allocated, silent)
+	endless := judgeAllocations(truth, []events.Row{row("byte[]", 1e6), row("guest.A", 1e6)}, math.Inf(1), nil)
+	expect(t, "nobody knows how far off", endless, allocated, silent)
+	if want := "2 ± unknown MB, truth 4"; endless[0].found != want {
+		t.Errorf("%q, want %q", endless[0].found, want)
+	}
 	expect(t, "other shares", bad, classes, wrong)
 	expect(t, "another class", judgeAllocations(truth, []events.Row{row("byte[]", 3e6), row("guest.B", 1e6)}, 0, nil), classes, wrong)
 	expect(t, "no classes", judgeAllocations(truth, []events.Row{row("", 4e6)}, 0, nil), classes, silent)
@@ -91,16 +97,22 @@ func TestJudgeWaits(t *testing.T) {
 		return events.Row{Stack: stackOf(1, method), Labels: events.Labels{Class: class, Kind: kind}, Values: []float64{1, delay}}
 	}
 	parked := row(lock, sync, "park", 1e9)
-	good := judgeWaits(truth, []events.Row{row(hot, monitor, "block", 1e9), parked, row(idle, sync, "wait", 1e9)}, 0, nil)
+	good := judgeWaits(truth, []events.Row{row(hot, monitor, "block", 1e9), parked, row(idle, sync, "wait", 1e9)}, 0, 0, nil)
 	for _, feature := range []string{monitors, locks, lockTypes, apart} {
 		expect(t, "true", good, feature, right)
 	}
-	bad := judgeWaits(truth, []events.Row{row(hot, sync, "block", 1e8), parked, row(idle, sync, "park", 1e9)}, 0, nil)
+	bad := judgeWaits(truth, []events.Row{row(hot, sync, "block", 1e8), parked, row(idle, sync, "park", 1e9)}, 0, 0, nil)
 	expect(t, "a tenth", bad, monitors, wrong)
 	expect(t, "another class", bad, lockTypes, wrong)
 	expect(t, "counted as contention", bad, apart, wrong)
-	expect(t, "nothing", judgeWaits(truth, []events.Row{parked}, 0, nil), monitors, wrong)
-	said := judgeWaits(truth, []events.Row{parked}, 0, []string{"waits for monitors are not recorded: this build is unknown"})
+	expect(t, "nothing", judgeWaits(truth, []events.Row{parked}, 0, 0, nil), monitors, wrong)
+	said := judgeWaits(truth, []events.Row{parked}, 0, 0, []string{"waits for monitors are not recorded: this build is unknown"})
 	expect(t, "nothing, and said", said, monitors, silent)
 	expect(t, "nothing, and said", said, locks, right)
+	said = judgeWaits(truth, []events.Row{row(hot, monitor, "block", 1e9)}, 0, 0, []string{"java (pid 1): 7 waits count as waits for work, as " + unclear})
+	expect(t, "nobody knows what for", said, locks, silent)
+	many := row(hot, monitor, "enter", 5e8)
+	many.Count = 10_000
+	expect(t, "half of it", judgeWaits(truth, []events.Row{many, parked}, 0, 0, nil), monitors, wrong)
+	expect(t, "half of it, and records took the other half", judgeWaits(truth, []events.Row{many, parked}, 0, 50*time.Microsecond, nil), monitors, right)
 }
