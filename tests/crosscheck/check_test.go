@@ -1,10 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
 // Two large samples of one distribution are alike, two small ones less; of one method they are equal.
@@ -34,6 +39,44 @@ func TestAgrees(t *testing.T) {
 	} {
 		if test.r.agrees() != test.ok {
 			t.Errorf("%+v", test.r)
+		}
+	}
+}
+
+// Where every wait was recorded, JFR's is the truth, but for those that began before probes were there. Spinning is none of JFR's.
+func TestCompareWaits(t *testing.T) {
+	began := time.Unix(1000, 0)
+	jfr := waits{{began.Add(2 * time.Second), 80 * time.Millisecond}, {began.Add(9 * time.Second), 20 * time.Millisecond}}
+	recording := func(delay int64, comments ...string) *profiler.Recording {
+		p := &profile.Profile{
+			SampleType: []*profile.ValueType{
+				{Type: "acquisitions", Unit: "count"}, {Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "nanoseconds"}, {Type: "events", Unit: "count"},
+			},
+			Comments: comments,
+		}
+		for kind, of := range map[string]int64{"block": delay, "spin": 50_000_000} {
+			p.Sample = append(p.Sample, &profile.Sample{Value: []int64{1, 1, of, 1}, Label: map[string][]string{"kind": {kind}}})
+		}
+		return &profiler.Recording{Kinds: map[string]*profile.Profile{"lock": p}}
+	}
+	const exact = "java (pid 1): %d ± 0 nanoseconds"
+	for _, c := range []struct {
+		name                string
+		recording           *profiler.Recording
+		compared, agreement bool
+	}{
+		{"each one", recording(101_000_000, fmt.Sprintf(exact, 151_000_000)), false, true},
+		{"more than there were", recording(110_000_000, fmt.Sprintf(exact, 160_000_000)), false, false},
+		{"fewer", recording(20_000_000, fmt.Sprintf(exact, 70_000_000)), false, false},
+		{"fewer, and the beginning is missing", recording(20_000_000, "java (pid 1): nothing was observed in its first 1.2s: 70000000 ± 0 nanoseconds"), false, true},
+		{"some were drawn", recording(300_000_000, "java (pid 1): 350000000 ± 90000000 nanoseconds"), true, true},
+	} {
+		r, err := compareWaits(truth{began: began, monitors: jfr}, c.recording)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if r.truth != 100 || r.compared != c.compared || r.agrees() != c.agreement {
+			t.Errorf("%s: %+v", c.name, r)
 		}
 	}
 }

@@ -79,6 +79,7 @@ func readHeapLog(log io.Reader) (h heapLog, err error) {
 
 // A truth is what the kernel and the JVM say of a run.
 type truth struct {
+	began      time.Time // the program was told to start
 	cpu        time.Duration
 	faults     int64
 	heap       heapLog
@@ -89,9 +90,31 @@ type truth struct {
 }
 
 // waits are waits for monitors.
-type waits struct {
-	times int64
-	sum   time.Duration
+type waits []wait
+
+type wait struct {
+	began  time.Time
+	lasted time.Duration
+}
+
+// sum is how long those lasted that began before then.
+func (w waits) sum(then time.Time) (sum time.Duration) {
+	for _, wait := range w {
+		if wait.began.Before(then) {
+			sum += wait.lasted
+		}
+	}
+	return sum
+}
+
+// ever is later than every wait.
+func (w waits) ever() (then time.Time) {
+	for _, wait := range w {
+		if !wait.began.Before(then) {
+			then = wait.began.Add(1)
+		}
+	}
+	return then
 }
 
 // Names of the JVM's files.
@@ -139,7 +162,8 @@ type recordedEvents struct {
 		Events []struct {
 			Type   string `json:"type"`
 			Values struct {
-				Duration   string `json:"duration"` // ISO 8601: PT0.001S
+				StartTime  time.Time `json:"startTime"`
+				Duration   string    `json:"duration"` // ISO 8601: PT0.001S
 				StackTrace *struct {
 					Frames []struct {
 						Method struct {
@@ -175,8 +199,7 @@ func (t *truth) readRecording(ctx context.Context, jdk jvm.JDK, path string) err
 			if err != nil {
 				return fmt.Errorf("duration of a wait: %w", err)
 			}
-			t.monitors.times++
-			t.monitors.sum += time.Duration(seconds * float64(time.Second))
+			t.monitors = append(t.monitors, wait{began: e.Values.StartTime, lasted: time.Duration(seconds * float64(time.Second))})
 		case "jdk.ExecutionSample":
 			if s := e.Values.StackTrace; s != nil && len(s.Frames) > 0 {
 				m := s.Frames[0].Method
