@@ -1,6 +1,11 @@
 package agent
 
-import "github.com/vmprof-agent/vmprof-agent/bpf"
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
 
 // A rawFrame is one frame as the kernel saw it, with what it takes to name it later. It is the key of the trees that
 // samples are folded into as they arrive: names come afterwards, once per distinct frame.
@@ -22,6 +27,7 @@ const (
 	rawStale                  // a guest frame of a VM that this process no longer runs
 	rawNothing                // no frame at all: it only carries end
 	rawDepths                 // no frame at all: the depths of a link
+	rawLeftOut                // no frame at all: frames that are missing here; frame is log2 of their number
 	rawAddress                // an address of which is not known what code was there
 )
 
@@ -32,6 +38,9 @@ func rawStack(buf []rawFrame, s *bpf.Sample, attachment uint32) []rawFrame {
 		buf = append(buf, rawFrame{frame: bpf.Frame(pc), kind: rawKernel})
 	}
 	for i, f := range s.User {
+		if s.LeftOut > 0 && i == len(s.User)-bpf.RootFrames {
+			buf = append(buf, leftOut(s.LeftOut))
+		}
 		r := rawFrame{frame: f, kind: rawReturn}
 		if i == 0 {
 			r.kind = rawExact
@@ -52,4 +61,19 @@ func rawStack(buf []rawFrame, s *bpf.Sample, attachment uint32) []rawFrame {
 		buf[len(buf)-1].end = s.End
 	}
 	return buf
+}
+
+// leftOut stands for that many frames. Their number is only told by its magnitude: a recursion is of another depth in each sample,
+// and what is called in it would be in another context each time.
+func leftOut(n int) rawFrame {
+	return rawFrame{frame: bpf.Frame(bits.Len(uint(n)) - 1), kind: rawLeftOut}
+}
+
+// leftOutText is how profiles show it: "[512 to 1023 frames left out]".
+func (r rawFrame) leftOutText() string {
+	least := uint64(1) << (r.frame & 63)
+	if least == 1 {
+		return "[1 frame left out]"
+	}
+	return fmt.Sprintf("[%d to %d frames left out]", least, 2*least-1)
 }

@@ -14,6 +14,8 @@ const (
 )
 
 func TestRawStack(t *testing.T) {
+	outermost := slices.Repeat([]bpf.Frame{nativeFrame}, bpf.RootFrames)
+	rawOutermost := slices.Repeat([]rawFrame{{frame: nativeFrame}}, bpf.RootFrames)
 	for _, c := range []struct {
 		name       string
 		sample     bpf.Sample
@@ -45,11 +47,28 @@ func TestRawStack(t *testing.T) {
 			bpf.Sample{End: bpf.EndCompat}, 0,
 			[]rawFrame{{kind: rawNothing, end: bpf.EndCompat}},
 		},
+		{
+			"frames that are left out are marked, inside of the outermost ones",
+			bpf.Sample{User: append([]bpf.Frame{jitFrame, jitFrame}, outermost...), LeftOut: 300, End: bpf.EndRoot, Attachment: 1}, 1,
+			slices.Concat([]rawFrame{{frame: jitFrame, kind: rawExact}, {frame: jitFrame}, {frame: 8, kind: rawLeftOut}}, rawOutermost),
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := rawStack(nil, &c.sample, c.attachment); !slices.Equal(got, c.want) {
 				t.Errorf("got  %v\nwant %v", got, c.want)
 			}
 		})
+	}
+}
+
+// How many frames are left out is told by magnitude: a recursion that goes a bit further is the same context.
+func TestLeftOutText(t *testing.T) {
+	for n, want := range map[int]string{
+		1: "[1 frame left out]", 2: "[2 to 3 frames left out]", 3: "[2 to 3 frames left out]",
+		476: "[256 to 511 frames left out]", 4096: "[4096 to 8191 frames left out]",
+	} {
+		if got := leftOut(n).leftOutText(); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
 	}
 }

@@ -253,6 +253,8 @@ func (a *Agent) nameFrame(p *process, r wanted) name {
 	switch {
 	case r.kind == rawNothing:
 		return name{}
+	case r.kind == rawLeftOut:
+		return name{symbols: []symbolize.Symbol{marker(r.leftOutText())}}
 	case r.kind == rawStale:
 		return name{symbols: []symbolize.Symbol{marker("[stale]")}, stale: true}
 	case r.kind == rawKernel:

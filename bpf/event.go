@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 )
 
@@ -91,6 +92,8 @@ const (
 // Bounds of the kernel side.
 const (
 	MaxUserFrames   = 1024  // of a stack: MAX_USER_FRAMES
+	RootFrames      = 124   // of those, outermost ones of a deeper stack: ROOT_FRAMES
+	MaxWalkedFrames = 5120  // of a stack whose outermost frames are looked for: MAX_WALKED_FRAMES
 	MaxKeptFrames   = 2048  // of a stack that the next one may share: MAX_KEPT_FRAMES
 	MaxAttached     = 1024  // VMs at once: MAX_ATTACHED
 	MaxKnownThreads = 16384 // of all VMs: MAX_KNOWN_THREADS
@@ -110,6 +113,7 @@ type Sample struct {
 	Attachment uint32       // HotspotProcess.Serial, 0 if none
 	Comm       []byte       // of the thread, up to 16 bytes, zero-padded
 	User       []Frame      // innermost first
+	LeftOut    int          // frames that are missing before the last RootFrames of User; 0 if none is
 	Kernel     []uint64     // pcs, innermost first
 	Depths     []uint32     // of User, in bytes below the base of the stack, 0 for unknown; nil without SampleDepths
 	LinkTag    uint64       // of the first two frames, 0 if there is none: see Objects.SetSteady
@@ -192,7 +196,17 @@ func DecodeSample(raw []byte, s *Sample) error {
 		LinkTag:    tag,
 		Shared:     shared,
 	}
+	if s.Header.LeftOut > 0 && n == MaxUserFrames {
+		s.LeftOut, s.User = int(s.Header.LeftOut), unrolled(s.User, int(s.Header.LeftOut))
+	}
 	return nil
+}
+
+// unrolled returns a copy in which the outermost frames are in their order: they went round in their place.
+func unrolled(user []Frame, leftOut int) []Frame {
+	ring := user[MaxUserFrames-RootFrames:]
+	first := leftOut % RootFrames // the innermost one in it
+	return slices.Concat(user[:MaxUserFrames-RootFrames], ring[first:], ring[:first])
 }
 
 // DecodeCodeLoad decodes raw into l without copying.

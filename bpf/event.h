@@ -8,6 +8,8 @@
 #include <linux/types.h>
 
 #define MAX_USER_FRAMES 1024
+#define ROOT_FRAMES 124 /* of those, outermost ones of a deeper stack */
+#define MAX_WALKED_FRAMES 5120 /* of a stack whose outermost frames are looked for: five times what fits, so a walk takes five times as long */
 #define MAX_KERNEL_FRAMES 127
 #define MAX_FRAMES (MAX_USER_FRAMES + MAX_KERNEL_FRAMES)
 #define MAX_KEPT_FRAMES (2 * MAX_USER_FRAMES) /* of a stack that a thread's next sample may share: partial walks reach further */
@@ -31,7 +33,7 @@ struct event_header {
 	__u32 exec; /* how often the process had called exec, low 32 bits */
 	__u8 kind;  /* enum event_kind */
 	__u8 stopped; /* samples: 1 if the VM had stopped its Java threads, as far as safepoints are recorded */
-	__u8 pad[2];
+	__u16 left_out; /* samples: frames between the innermost and the ROOT_FRAMES outermost ones, 0 if all are there */
 };
 
 /* Why a walk of the user stack ended. */
@@ -51,6 +53,7 @@ enum walk_end {
 	END_UNSUPPORTED,  /* this architecture or build of the VM cannot be walked yet */
 	END_KNOWN,	  /* the rest is known: SAMPLE_LINK, or SAMPLE_SHARED */
 	END_SCAN,	  /* Java: SCAN_BUDGET words were searched for return addresses or LOOKUP_BUDGET read of headers of code, and more would have to be */
+	END_DEEP,	  /* MAX_WALKED_FRAMES */
 	END_COUNT,
 };
 
@@ -109,7 +112,11 @@ enum link_tags {
  */
 struct sample {
 	struct event_header header;
-	__u16 user_frames, kernel_frames; /* frames[]: the user's first, innermost first; then the kernel's pcs */
+	/*
+	 * frames[]: the user's first, innermost first; then the kernel's pcs. With left_out, the last ROOT_FRAMES of the user's are a
+	 * ring: the innermost one of them is left_out % ROOT_FRAMES words behind its beginning.
+	 */
+	__u16 user_frames, kernel_frames;
 	__u8 end;			  /* enum walk_end */
 	__u8 flags;			  /* enum sample_flags */
 	__u16 cpu;

@@ -172,6 +172,23 @@ func (s *fakeStack) check(t testing.TB, w *walker, req WalkTestRequest, end Walk
 	return got
 }
 
+// checkWhole is check for a stack that may have more frames than a sample has room for.
+func (s *fakeStack) checkWhole(t testing.TB, w *walker, req WalkTestRequest, end WalkEnd) {
+	t.Helper()
+	want, leftOut := s.want(), 0
+	if root := len(want) - RootFrames; len(want) > MaxUserFrames {
+		inner := want[:MaxUserFrames-RootFrames]
+		if leftOut, want = root-len(inner), slices.Concat(inner, want[root:]); end == EndDeep {
+			leftOut, want = 0, inner
+		}
+	}
+	got := w.walk(t, req)
+	compare(t, got, want, end)
+	if got.LeftOut != leftOut {
+		t.Errorf("%d frames left out, want %d", got.LeftOut, leftOut)
+	}
+}
+
 func compare(t testing.TB, got Sample, want []Frame, end WalkEnd) {
 	t.Helper()
 	if got.End != end {

@@ -35,13 +35,24 @@ struct walk {
 };
 
 #define IN_JAVA 1 /* no frame pointer */
+#define LEAF_FRAMES (MAX_USER_FRAMES - ROOT_FRAMES)
 
+/*
+ * Of a whole walk that goes deeper than there is room, the innermost frames stay, and those behind them go round in the rest of the
+ * room: at the end it has the outermost ones.
+ */
 static __always_inline void push_frame(struct walk *w, __u64 frame)
 {
-	__u32 n = w->frames;
+	__u32 n = w->frames, at = n;
 
-	if (n < MAX_USER_FRAMES) {
-		w->s->sample.frames[n] = frame;
+	if (contexts == CONTEXT_WALK && n >= MAX_USER_FRAMES) {
+		if (n >= MAX_WALKED_FRAMES)
+			return;
+		at = LEAF_FRAMES + (n - LEAF_FRAMES) % ROOT_FRAMES;
+	}
+	asm volatile("" : "+r"(at)); /* what is compared is what is used */
+	if (at < MAX_USER_FRAMES) {
+		w->s->sample.frames[at] = frame;
 		w->frames = n + 1;
 	}
 }
@@ -79,11 +90,15 @@ static __always_inline int end_walk(struct walk *w, __u8 why)
 /* How many frames the walk wants. */
 static __always_inline __u32 wanted(const struct walk *w)
 {
+	if (contexts == CONTEXT_WALK)
+		return MAX_WALKED_FRAMES;
 	return contexts == CONTEXT_CHAIN ? w->limit : MAX_USER_FRAMES;
 }
 
 /* Why a walk ends that has as many frames as it wants. */
 static __always_inline __u8 enough(const struct walk *w)
 {
+	if (contexts == CONTEXT_WALK)
+		return END_DEEP;
 	return contexts == CONTEXT_CHAIN && w->limit < MAX_USER_FRAMES ? END_KNOWN : END_DEPTH;
 }

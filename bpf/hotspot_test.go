@@ -212,18 +212,16 @@ func TestKernelDepth(t *testing.T) {
 		for _, test := range []struct {
 			depth int
 			end   WalkEnd
-		}{{1, EndRoot}, {1000, EndRoot}, {1024, EndRoot}, {1025, EndDepth}, {3000, EndDepth}} {
-			compiled := vm.newStack(t, 1<<20).entry(anchor{})
-			interpreted := vm.newStack(t, 1<<20).entry(anchor{})
+		}{{1, EndRoot}, {1000, EndRoot}, {1024, EndRoot}, {1025, EndRoot}, {1147, EndRoot}, {1148, EndRoot}, {3000, EndRoot}, {MaxWalkedFrames, EndRoot}, {MaxWalkedFrames + 1, EndDeep}, {7000, EndDeep}} {
+			compiled := vm.newStack(t, 2<<20).entry(anchor{})
+			interpreted := vm.newStack(t, 2<<20).entry(anchor{})
 			for range test.depth {
 				compiled.compiled(c, 0x40)
 				interpreted.interpreted(m, 3)
 			}
 			interpreted.at(m, 4)
 			for _, s := range []*fakeStack{compiled, interpreted} {
-				got := w.walk(t, s.request())
-				want := s.want()
-				compare(t, got, want[:min(len(want), 1024)], test.end)
+				s.checkWhole(t, w, s.request(), test.end)
 			}
 		}
 	})

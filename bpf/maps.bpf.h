@@ -88,7 +88,8 @@ static __always_inline void fill_header(struct event_header *h, struct task_stru
 	h->start = leader->start_boottime;
 	h->exec = (__u32)leader->self_exec_id;
 	h->kind = kind;
-	h->stopped = h->pad[0] = h->pad[1] = 0;
+	h->stopped = 0;
+	h->left_out = 0;
 }
 
 struct task_struct___switches {

@@ -7,7 +7,7 @@ import "testing"
 // nativeStack is a stack of functions with frame pointers and no VM; rbp is 0 in the first, as the ABI asks.
 func nativeStack(t testing.TB, depth int) *fakeStack {
 	vm := &fakeVM{}
-	s := vm.newStack(t, 512<<10)
+	s := vm.newStack(t, 1<<20)
 	s.sp, s.bp, s.pc, s.frames = s.mem.end()-1024, 0, libc, []placedFrame{{native(libc), 0}}
 	for i := range depth - 1 {
 		s.native(libjvm + uint64(i)<<4)
@@ -58,6 +58,9 @@ func TestKernelNative(t *testing.T) {
 	w := newWalker(t)
 	for _, test := range nativeStacks {
 		t.Run(test.name, func(t *testing.T) {
+			if test.end == EndDepth { // not where all of a stack is walked: see TestKernelNativeDeep
+				return
+			}
 			s := nativeStack(t, test.depth)
 			if test.spoil != nil {
 				test.spoil(s)
@@ -66,6 +69,14 @@ func TestKernelNative(t *testing.T) {
 				t.Errorf("flags %#x, attachment %d", got.Flags, got.Attachment)
 			}
 		})
+	}
+}
+
+func TestKernelNativeDeep(t *testing.T) {
+	w := newWalker(t)
+	for depth, end := range map[int]WalkEnd{1024: EndRoot, 1025: EndRoot, 1500: EndRoot, MaxWalkedFrames: EndRoot, MaxWalkedFrames + 1: EndDeep} {
+		s := nativeStack(t, depth)
+		s.checkWhole(t, w, s.request(), end)
 	}
 }
 

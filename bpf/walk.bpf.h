@@ -188,6 +188,18 @@ static __always_inline void begin_anyhow(struct walk *w)
 	w->native = any(w->s, w->native);
 }
 
+/* How many frames of a walk are in the sample. Where it ended between the innermost and the outermost ones, the latter are none. */
+static __always_inline __u32 kept_frames(struct walk *w)
+{
+	w->s->sample.header.left_out = 0;
+	if (w->frames <= MAX_USER_FRAMES)
+		return w->frames;
+	if (w->end == END_DEEP || w->end == END_DEPTH)
+		return LEAF_FRAMES;
+	w->s->sample.header.left_out = w->frames - MAX_USER_FRAMES;
+	return MAX_USER_FRAMES;
+}
+
 /* Fills frames, user_frames, end and flags of the sample, from its registers. At most limit frames are wanted. */
 static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_process *vm, __u32 pid, __u32 limit, __u32 kept)
 {
@@ -213,12 +225,12 @@ static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_proces
 			push_native(&w, w.pc);
 	}
 	begin_anyhow(&w);
-	bpf_loop(3 * MAX_USER_FRAMES, walk_step, &w, 0); /* entry frames take a turn and push nothing */
+	bpf_loop(3 * (contexts == CONTEXT_WALK ? MAX_WALKED_FRAMES : MAX_USER_FRAMES), walk_step, &w, 0); /* entry frames take a turn and push nothing */
 	if (contexts != CONTEXT_WALK && s->start.placed != w.frames)
 		s->cfa[(w.frames - 1) & (MAX_USER_FRAMES - 1)] = 0; /* the walk ended at this frame: it leads nowhere */
 	if (s->start.java_frames)
 		s->sample.flags |= SAMPLE_JAVA_FRAMES;
 	s->sample.end = w.end;
-	s->sample.user_frames = w.frames;
+	s->sample.user_frames = kept_frames(&w);
 	return w.end;
 }
