@@ -13,6 +13,7 @@ import (
 type colourSchema struct {
 	globals, oldGlobals uint64 // statics, pointers to ZGlobalsForVMStructs and XGlobalsForVMStructs; 0 without ZGC
 	mask, oldMask       field  // of them: pointer to the largest offset in the heap
+	bad, oldBad         field  // of them: pointer to the bits that a reference has none of if its object has not moved since
 	generational        bool   // Z's globals are those of generational ZGC
 }
 
@@ -22,6 +23,8 @@ func newColourSchema(r *resolver) colourSchema {
 		mask:         r.optional("ZGlobalsForVMStructs._ZAddressOffsetMask"),
 		oldGlobals:   r.optionalStatic("XGlobalsForVMStructs._instance_p"),
 		oldMask:      r.optional("XGlobalsForVMStructs._XAddressOffsetMask"),
+		bad:          r.optional("ZGlobalsForVMStructs._ZPointerLoadBadMask"),
+		oldBad:       r.optional("XGlobalsForVMStructs._XAddressBadMask"),
 		generational: r.optional("ZGlobalsForVMStructs._ZPointerLoadShift").known,
 	}
 }
@@ -70,6 +73,23 @@ func (r heapReader) colouredHeap() (low, high uint64, err error) {
 		return 0, 0, fmt.Errorf("offsets of ZGC up to %#x: %w", mask, vmruntime.ErrMalformed)
 	}
 	return mask + 1, views * (mask + 1), nil
+}
+
+// badColours is where the VM has the bits by which a reference may be to an object that has moved; 0 if it does not say.
+func (r heapReader) badColours() (uint64, error) {
+	s := &r.schema.colours
+	globals, field := s.globals, s.bad
+	if !r.generationalZ() && s.generational {
+		globals, field = s.oldGlobals, s.oldBad
+	}
+	if globals == 0 || !field.known {
+		return 0, nil
+	}
+	instance, err := r.word(globals)
+	if err != nil {
+		return 0, err
+	}
+	return r.word(field.at(instance))
 }
 
 // layoutColours says how references are coloured.

@@ -13,6 +13,7 @@ const (
 	symbolCurrentThread = "_ZN6Thread12_thr_currentE" // thread-local Thread::_thr_current
 	symbolJavaThread    = "_ZTV10JavaThread"          // vtable of JavaThread
 	symbolStubList      = "_ZN12StubCodeDesc5_listE"  // StubCodeDesc::_list
+	symbolEnterReturn   = "_ZN17ContinuationEntry10_return_pcE"
 
 	// Bounds of the archive of classes: MetaspaceObj::_shared_metaspace_base and _top, which JDK 11 has in no table.
 	symbolArchiveLow  = "_ZN12MetaspaceObj22_shared_metaspace_baseE"
@@ -51,7 +52,8 @@ func newImage(file *elffile.File) (*Image, error) {
 	image := &Image{machine: file.Machine(), symbols: make(map[string]uint64)}
 	image.low, image.high = bounds(file.Segments())
 	// What is not exported is not essential, and neither are probes: Layout.Missing and Probes tell what is lost.
-	hidden, err := file.FindSymbols(symbolCurrentThread, symbolJavaThread, symbolStubList, symbolArchiveLow, symbolArchiveHigh)
+	hidden, err := file.FindSymbols(symbolCurrentThread, symbolJavaThread, symbolStubList,
+		symbolEnterReturn, symbolArchiveLow, symbolArchiveHigh)
 	if err != nil {
 		hidden = nil
 	}

@@ -29,7 +29,8 @@ func kindOf(name string) blobKind {
 	case "I2C/C2I adapters":
 		return kindAdapter
 	}
-	if strings.HasPrefix(name, "StubRoutines") && strings.Contains(strings.ToLower(name), "continuation") {
+	// "StubRoutines (continuation stubs)", in JDK 25 without a space; later "continuation_blob (stub gen)".
+	if lower := strings.ToLower(name); strings.Contains(lower, "continuation") && strings.Contains(lower, "stub") {
 		return kindContinuation
 	}
 	return kindStub

@@ -105,11 +105,31 @@ type MethodLayout struct {
 
 // LoomLayout is about virtual threads (JDK 21+). All is 0 where there are none.
 type LoomLayout struct {
-	// ContEntry is in JavaThread: a pointer that is not null while a virtual thread runs on it.
+	// ContEntry is in JavaThread: a pointer that is not null while a virtual thread runs on it. JDK 21 does not export it.
 	ContEntry    uint32
 	HasContEntry bool
-	// EnterReturn is where the first frame of a virtual thread returns to. Above it are frames of the carrier.
+	// EnterReturn is the address of the word that says where the first frame of a virtual thread returns to, once one has
+	// run. Above that frame are those of the carrier.
 	EnterReturn uint64
 	// ReturnBarrier is where the last frame on the stack returns to if its callers are still on the heap.
 	ReturnBarrier uint64
+
+	Chunks    ChunkLayout
+	HasChunks bool
+}
+
+// ChunkLayout is how virtual threads keep frames on the heap: from a ContinuationEntry, which is in the frame of enterSpecial on
+// the carrier's stack, to the Continuation, to its newest StackChunk, and to the older ones.
+type ChunkLayout struct {
+	EntryContinuation uint32 // ContinuationEntry: pointer to the Continuation
+	Tail              uint32 // Continuation: reference to the newest StackChunk
+	Klass             uint64 // address of the class jdk.internal.vm.StackChunk
+
+	// In a StackChunk, of which Stack is the first word of the frames.
+	Parent, Continuation uint32 // references: the next older StackChunk; the Continuation that it belongs to
+	Size, SP             uint32 // 32 bits: how many words there are; which of them is the innermost frame's stack pointer
+	Bottom               uint32 // 32 bits: which word the outermost frame ends at
+	BottomIsArgSize      bool   // Bottom is how many words from the end, those of the outermost frame's arguments
+	PC                   uint32 // 64 bits: where the innermost frame is
+	Stack                uint32
 }

@@ -24,7 +24,7 @@ func (p *Process) buildLayout() error {
 		},
 	}
 	p.layoutCache()
-	for _, part := range []func() error{p.layoutThread, p.layoutInterpreter, p.layoutLoom, p.layoutObjects} {
+	for _, part := range []func() error{p.layoutThread, p.layoutInterpreter, p.layoutObjects, p.layoutLoom} {
 		if err := part(); err != nil {
 			return err
 		}
@@ -124,25 +124,5 @@ func (p *Process) layoutInterpreter() (err error) {
 	l.SenderSP = int32(p.schema.thread.senderSPWord) * wordSize
 	l.Method = -3 * wordSize
 	l.Bytecode = int32(p.version.bytecodeWord()) * wordSize
-	return nil
-}
-
-func (p *Process) layoutLoom() error {
-	s := &p.schema.thread
-	if !s.contEntry.known || s.contReturn == 0 {
-		return nil
-	}
-	l := &p.layout.Loom
-	l.ContEntry, l.HasContEntry = s.contEntry.offset, true
-	var err error
-	if l.EnterReturn, err = p.word(s.contReturn); err != nil {
-		return err
-	}
-	routine, ok := p.stubs.routine(p, isReturnBarrier)
-	if !ok {
-		p.missing("The return barrier of virtual threads was not found: their stacks may look complete when they are not.")
-		return nil
-	}
-	l.ReturnBarrier = routine.begin
 	return nil
 }

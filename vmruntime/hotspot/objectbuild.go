@@ -68,10 +68,14 @@ func (p *Process) readObjectLayout() (flags flagValues, l ObjectLayout, err erro
 	if l.Heap, err = heap.layout(); err != nil {
 		return nil, l, err
 	}
-	if l.Heap.Collector == CollectorZ && heap.generationalZ() {
+	if l.Heap.Collector != CollectorZ {
+		return flags, l, nil
+	}
+	if heap.generationalZ() {
 		l.layoutColours(p.image.machine)
 	}
-	return flags, l, nil
+	l.BadColours, err = heap.badColours()
+	return flags, l, err
 }
 
 // readObjectFlags reads the flags of objects and collectors.

@@ -25,6 +25,9 @@ type ObjectLayout struct {
 	// that is set from bit 12 to 15. An object that was moved since the reference was written may be gone from there.
 	OopIsColoured  bool
 	OopColourShift uint8
+	// BadColours is where a word is, of ZGC, with bits that a reference has none of if its object has not moved since it was
+	// written. They change. 0 if that is not known.
+	BadColours uint64
 
 	ArrayLength uint32 // array: 32 bits
 	Alignment   uint32 // of objects; a power of two

@@ -53,6 +53,8 @@ type objectSchema struct {
 	nextThread                  field
 	monitorObject               field // of ObjectMonitor
 
+	wellKnown uint64 // static: classes that the VM itself knows, from java.lang.Object on; 0 if unknown
+
 	archiveLow, archiveHigh uint64 // statics: bounds of the CDS archives, 0 if unknown
 	heap                    heapSchema
 	lacks                   []string
@@ -111,6 +113,7 @@ func newObjectSchema(from *structs) objectSchema {
 		firstThread:   r.optionalStatic("Threads._thread_list"),
 		nextThread:    r.optional("JavaThread._next"),
 		monitorObject: r.field("ObjectMonitor._object"),
+		wellKnown:     r.optionalStatic("vmClasses._klasses[static_cast<int>(vmClassID::Object_klass_knum)]"),
 		archiveLow:    r.optionalStatic("MetaspaceObj._shared_metaspace_base"),
 		archiveHigh:   r.optionalStatic("MetaspaceObj._shared_metaspace_top"),
 		heap:          newHeapSchema(r),

@@ -2,17 +2,19 @@ package hotspot
 
 // threadSchema is what a walker of stacks needs to know about threads and frames.
 type threadSchema struct {
-	anchor, stackBase, stackSize field // of JavaThread
-	state                        field // of JavaThread
-	inJava                       int64 // its value while a thread runs Java code
-	osThread                     field // of JavaThread
-	osThreadID                   field // of OSThread
-	contEntry                    field // of JavaThread, from JDK 21 on
-	lastSP, lastPC, lastFP       field // of JavaFrameAnchor
-	wrapperAnchor                field // of JavaCallWrapper
-	wrapperWord                  int64 // word of an entry frame that points to its JavaCallWrapper
-	senderSPWord                 int64 // word of an interpreter frame that has the caller's stack pointer
-	contReturn                   uint64
+	anchor, stackBase, stackSize field  // of JavaThread
+	state                        field  // of JavaThread
+	inJava                       int64  // its value while a thread runs Java code
+	osThread                     field  // of JavaThread
+	osThreadID                   field  // of OSThread
+	contEntry                    field  // of JavaThread, from JDK 21 on
+	lastSP, lastPC, lastFP       field  // of JavaFrameAnchor
+	wrapperAnchor                field  // of JavaCallWrapper
+	wrapperWord                  int64  // word of an entry frame that points to its JavaCallWrapper
+	senderSPWord                 int64  // word of an interpreter frame that has the caller's stack pointer
+	contReturn                   uint64 // static: see LoomLayout.EnterReturn
+	contParent                   field  // of ContinuationEntry; exported from JDK 28 on
+	contBarrier                  uint64 // static: see LoomLayout.ReturnBarrier; exported from JDK 28 on
 }
 
 func newThreadSchema(r *resolver) threadSchema {
@@ -32,6 +34,8 @@ func newThreadSchema(r *resolver) threadSchema {
 		wrapperWord:   r.constant("frame::entry_frame_call_wrapper_offset"),
 		senderSPWord:  r.constant("frame::interpreter_frame_sender_sp_offset"),
 		contReturn:    r.optionalStatic("ContinuationEntry._return_pc"),
+		contParent:    r.optional("ContinuationEntry._parent"),
+		contBarrier:   r.optionalStatic("StubRoutines._cont_returnBarrier"),
 	}
 	if s.inJava == 0 {
 		s.inJava = usualInJava

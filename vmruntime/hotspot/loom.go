@@ -1,0 +1,173 @@
+package hotspot
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// firstLoom is the first release in which virtual threads are no preview.
+const firstLoom = 21
+
+// Classes of the VM's part of virtual threads, in the VM's form.
+const (
+	continuationClass = "jdk/internal/vm/Continuation"
+	chunkClass        = "jdk/internal/vm/StackChunk"
+)
+
+// layoutLoom adds what is known of virtual threads. It comes behind layoutObjects.
+func (p *Process) layoutLoom() error {
+	s := &p.schema.thread
+	if p.version.jdk < firstLoom {
+		return nil
+	}
+	l := &p.layout.Loom
+	l.ContEntry, l.HasContEntry = s.contEntry.offset, s.contEntry.known
+	l.EnterReturn = s.contReturn
+	if hidden, ok := p.symbol(symbolEnterReturn); ok && l.EnterReturn == 0 { // JDK 21
+		l.EnterReturn = hidden
+	}
+	var err error
+	if l.ReturnBarrier, err = p.returnBarrier(); err != nil {
+		return err
+	}
+	if l.ReturnBarrier == 0 {
+		p.missing("The return barrier of virtual threads was not found: their stacks may look complete when they are not.")
+		return nil
+	}
+	const attempts = 3 // classes are unloaded meanwhile
+	for range attempts {
+		if l.Chunks, err = p.chunkLayout(); !errors.Is(err, vmruntime.ErrStale) {
+			break
+		}
+	}
+	if err != nil {
+		p.missing(fmt.Sprintf("How virtual threads keep frames on the heap was not found (%v): "+
+			"stacks of those that have yielded end early.", err))
+		return nil
+	}
+	l.HasChunks = true
+	return nil
+}
+
+// returnBarrier is the address of that stub, 0 if it is not known.
+func (p *Process) returnBarrier() (uint64, error) {
+	if static := p.schema.thread.contBarrier; static != 0 {
+		return p.word(static)
+	}
+	routine, _ := p.stubs.routine(p, isReturnBarrier)
+	return routine.begin, nil
+}
+
+// chunkLayout reads how stacks are kept on the heap (src/hotspot/share/oops/stackChunkOop.hpp). All but the class of a
+// chunk is the same in every process of a build.
+func (p *Process) chunkLayout() (l ChunkLayout, err error) {
+	if !p.layout.HasObjects {
+		return l, errors.New("objects are not known")
+	}
+	if p.layout.Loom.EnterReturn == 0 {
+		return l, errors.New("the VM does not say where they begin")
+	}
+	// continuationEntry.hpp: behind a word for what is the platform's comes the entry's parent, then its Continuation.
+	parent := uint32(wordSize)
+	if exported := p.schema.thread.contParent; exported.known { // JDK 28
+		parent = exported.offset
+	}
+	l.EntryContinuation = parent + wordSize
+	klasses, err := p.wellKnown(continuationClass, chunkClass)
+	if err != nil {
+		return l, err
+	}
+	l.Klass = klasses[1]
+	epoch := p.currentEpoch()
+	continuation, err := p.Klass(klasses[0], epoch)
+	if err != nil {
+		return l, err
+	}
+	chunk, err := p.Klass(l.Klass, epoch)
+	if err != nil {
+		return l, err
+	}
+	l.Stack = uint32(chunk.InstanceSize()) // InstanceStackChunkKlass::_offset_of_stack
+	_, l.BottomIsArgSize = chunk.fieldNamed("argsize")
+	bottom := "bottom"
+	if l.BottomIsArgSize { // JDK 21
+		bottom = "argsize"
+	}
+	for _, f := range []struct {
+		to    *uint32
+		class *Class
+		name  string
+	}{
+		{&l.Tail, continuation, "tail"},
+		{&l.Parent, chunk, "parent"},
+		{&l.Continuation, chunk, "cont"},
+		{&l.Size, chunk, "size"},
+		{&l.SP, chunk, "sp"},
+		{&l.Bottom, chunk, bottom},
+		{&l.PC, chunk, "pc"},
+	} {
+		field, ok := f.class.fieldNamed(f.name)
+		if !ok {
+			return l, fmt.Errorf("%s has no field %s", f.class.Name, f.name)
+		}
+		*f.to = field.Offset
+	}
+	return l, nil
+}
+
+// maxWellKnown is how many of the classes are read that the VM itself knows. JDK 25 has 120.
+const maxWellKnown = 256
+
+// wellKnown finds classes by their names among those that the VM itself knows, vmClasses::_klasses. It is not exported how many there
+// are: what is behind them is no class.
+func (p *Process) wellKnown(names ...string) ([]uint64, error) {
+	first := p.schema.object.wellKnown
+	if first == 0 {
+		return nil, errors.New("the VM does not export its classes")
+	}
+	var words batch
+	end := first + maxWellKnown*wordSize
+	for at := first; at < end; at = nextPage(at) {
+		words.add(at, min(nextPage(at), end)-at)
+	}
+	if err := words.read(p.mem); err != nil {
+		return nil, err
+	}
+	var klasses []uint64
+	for i := range words.ranges {
+		b, ok := words.bytes(i)
+		for ; ok && len(b) >= wordSize; b = b[wordSize:] {
+			if klass := number(b[:wordSize]); klass != 0 && klass%wordSize == 0 {
+				klasses = append(klasses, klass)
+			}
+		}
+	}
+	heads, err := p.readHeads(distinct(klasses))
+	if err != nil {
+		return nil, err
+	}
+	found := make([]uint64, len(names))
+	for i, name := range names {
+		for _, klass := range klasses {
+			if heads[klass].symbol == name {
+				found[i] = klass
+			}
+		}
+		if found[i] == 0 {
+			return nil, fmt.Errorf("no class %s: %w", name, vmruntime.ErrMalformed)
+		}
+	}
+	return found, nil
+}
+
+// fieldNamed returns a field of the class's objects.
+func (c *Class) fieldNamed(name string) (Field, bool) {
+	for _, f := range c.fields {
+		if f.Name == name {
+			return f, true
+		}
+	}
+	return Field{}, false
+}
