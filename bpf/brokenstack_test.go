@@ -82,7 +82,7 @@ var brokenStacks = []struct {
 		s.pc = s.ReturnBarrier
 		s.compiled(s.typical(48), 0x40).compiled(s.typical(64), 0x60)
 	}},
-	{"virtual thread being thawed", EndHeap, func(s *fakeStack) {
+	{"virtual thread being thawed", EndThaw, func(s *fakeStack) {
 		s.frames = nil
 		s.pc = s.continuation.begin + 80
 		s.compiled(s.typical(48), 0x40)
@@ -104,6 +104,21 @@ func TestKernelBrokenStack(t *testing.T) {
 				c.build(s)
 				s.check(t, w, s.request(), c.end)
 			})
+		}
+	})
+}
+
+// A VM without virtual threads has no return barrier: a return address of 0 is none. Of a VM that has virtual threads it may not be known
+// which of the continuations' stubs it is.
+func TestKernelNoBarrier(t *testing.T) {
+	forBuilds(t, func(t *testing.T, w *walker, vm *fakeVM) {
+		vm.ReturnBarrier = 0
+		w.update(t, vm)
+		for pc, end := range map[uint64]WalkEnd{0: EndNoCode, vm.continuation.begin + 80: EndHeap} {
+			s := vm.newStack(t, 64<<10).entry(anchor{})
+			s.frames, s.pc = nil, pc
+			s.compiled(s.typical(48), 0x40)
+			s.check(t, w, s.request(), end)
 		}
 	})
 }

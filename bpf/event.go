@@ -80,6 +80,9 @@ const (
 	HotspotTLS             = uint32(ProfileHotspotFlagsHOTSPOT_TLS)
 	HotspotDeoptMH         = uint32(ProfileHotspotFlagsHOTSPOT_DEOPT_MH)
 	HotspotThreads         = uint32(ProfileHotspotFlagsHOTSPOT_THREADS)
+	HotspotChunks          = uint32(ProfileHotspotFlagsHOTSPOT_CHUNKS)
+	HotspotChunkArgsize    = uint32(ProfileHotspotFlagsHOTSPOT_CHUNK_ARGSIZE)
+	HotspotColoured        = uint32(ProfileHotspotFlagsHOTSPOT_COLOURED)
 )
 
 // Kinds of operands of a probe.

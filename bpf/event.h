@@ -47,13 +47,14 @@ enum walk_end {
 	END_READ,	  /* stack memory could not be read */
 	END_DIRECTION,	  /* Java: a caller's frame that is not above its callee's */
 	END_INTERPRETER,  /* Java: an interpreter frame that does not hold together */
-	END_HEAP,	  /* Java: the rest of a virtual thread's stack is on the heap */
+	END_HEAP,	  /* Java: the rest of a virtual thread's stack is on the heap, and was not found there */
 	END_COMPAT,	  /* a 32-bit process */
 	END_NO_ANCHOR,	  /* Java thread in native code, and no way back to its Java frames was found */
 	END_UNSUPPORTED,  /* this architecture or build of the VM cannot be walked yet */
 	END_KNOWN,	  /* the rest is known: SAMPLE_LINK, or SAMPLE_SHARED */
-	END_SCAN,	  /* Java: SCAN_BUDGET words were searched for return addresses or LOOKUP_BUDGET read of headers of code, and more would have to be */
+	END_SCAN,	  /* Java: SCAN_BUDGET words were searched for return addresses or LOOKUP_BUDGET read of headers of code and of chunks, and more would have to be */
 	END_DEEP,	  /* MAX_WALKED_FRAMES */
+	END_THAW,	  /* Java: frames of a virtual thread are being copied to its stack, or from there */
 	END_COUNT,
 };
 
@@ -340,6 +341,9 @@ enum hotspot_flags {
 	HOTSPOT_TLS = 1 << 4,		  /* tls_module, tls_offset and java_thread_vtable are known */
 	HOTSPOT_DEOPT_MH = 1 << 5,	  /* blob_deopt_mh_handler is known */
 	HOTSPOT_THREADS = 1 << 6,	  /* java_thread_vtable, thread_os and os_thread_id are known; without HOTSPOT_TLS */
+	HOTSPOT_CHUNKS = 1 << 7,	  /* where virtual threads have their frames on the heap is known */
+	HOTSPOT_CHUNK_ARGSIZE = 1 << 8,	  /* chunk_bottom is a number of words from the chunk's end, not from its begin */
+	HOTSPOT_COLOURED = 1 << 9,	  /* as HEAP_COLOURED */
 };
 
 /*
@@ -383,6 +387,21 @@ struct hotspot_process {
 
 	__u32 thread_os;    /* JavaThread: OSThread* */
 	__u32 os_thread_id; /* OSThread: int, the thread's id as gettid() returns it there */
+
+	/* The rest is about frames of virtual threads on the heap, with HOTSPOT_CHUNKS. */
+	__u64 enter_return; /* ContinuationEntry::_return_pc: where the word is that says where their first frame returns to */
+	__u64 heap_low, heap_high; /* no object is outside */
+	__u64 bad_colours; /* ZGC: where a word is with bits that a reference has none of if its object has not moved; 0 if unknown */
+	__u64 address_mask; /* the bits of an object's address that say which one it is */
+	__u64 oop_base, oop_mask; /* a reference is oop_base + ((word & oop_mask) << oop_shift), unless HOTSPOT_COLOURED */
+	__u64 chunk_klass, chunk_klass_mask; /* a chunk's header has chunk_klass at chunk_klass_at, after that shift */
+	__u32 chunk_klass_at, chunk_klass_shift;
+	__u32 oop_shift, oop_colour_shift; /* the latter as in struct hotspot_heap */
+	__u32 entry_cont; /* ContinuationEntry: the Continuation */
+	__u32 cont_tail;  /* Continuation: the newest StackChunk */
+	__u32 chunk_parent, chunk_cont, chunk_size, chunk_sp, chunk_bottom, chunk_pc; /* StackChunk; numbers are of words */
+	__u32 chunk_stack; /* StackChunk: its words */
+	__u32 pad2;
 };
 
 #define MAX_KNOWN_THREADS 16384

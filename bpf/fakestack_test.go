@@ -30,6 +30,7 @@ type fakeStack struct {
 	pc, sp, bp, r13, rbx uint64
 	cfa                  uint64        // of what was called last
 	frames               []placedFrame // outermost first
+	relative             bool          // as in a StackChunk: pointers to interpreted frames are numbers of words
 }
 
 // newStack is the stack of a thread that started in native code, whose own frames take the first 2 KB.
@@ -64,6 +65,16 @@ func (vm *fakeVM) putAnchor(r region, addr uint64, a anchor) {
 	r.put64(addr+uint64(vm.AnchorPc), a.pc)
 	r.put64(addr+uint64(vm.AnchorFp), a.fp)
 }
+
+// pointer is what a frame has at an address to lead to another one.
+func (s *fakeStack) pointer(at, to uint64) uint64 {
+	if s.relative && to != poison {
+		return uint64(int64(to-at) / 8)
+	}
+	return to
+}
+
+func (s *fakeStack) saveBP() { s.push(s.pointer(s.sp-8, s.bp)) }
 
 // here is the anchor that compiled code sets before it leaves Java: without rbp.
 func (s *fakeStack) here() anchor { return anchor{s.sp, s.pc, 0} }
@@ -100,7 +111,7 @@ func (s *fakeStack) entry(before anchor) *fakeStack {
 func (s *fakeStack) compiled(b *blob, off uint64) *fakeStack {
 	s.cfa = s.sp
 	s.push(s.pc)
-	s.push(s.bp)
+	s.saveBP()
 	s.sp -= b.frame - 16
 	s.bp = poison
 	s.pc = b.returnTo(off)
@@ -113,10 +124,10 @@ func (s *fakeStack) interpreted(m method, bci uint16) *fakeStack {
 	s.cfa = s.sp
 	s.sp -= 3 * 8 // locals
 	s.push(s.pc)
-	s.push(s.bp)
+	s.saveBP()
 	s.bp = s.sp
 	s.sp -= 96
-	s.mem.put64(s.bp+uint64(int64(s.InterpSenderSp)), s.cfa)
+	s.mem.put64(s.bp+uint64(int64(s.InterpSenderSp)), s.pointer(s.bp, s.cfa))
 	s.mem.put64(s.bp+uint64(int64(s.InterpMethod)), m.addr)
 	s.mem.put64(s.bp+uint64(int64(s.InterpBcp)), m.codes+uint64(bci))
 	s.pc = s.interpreter.begin + 0x400 // where calls return to: behind no call

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "codecache.bpf.h"
+#include "oop.bpf.h"
 
 /* key: pid of an attached VM */
 struct {
@@ -39,15 +40,7 @@ static __always_inline __u64 klass_of(const struct hotspot_heap *h, __u64 object
 /* The address in a word that refers to an object. */
 static __always_inline __u64 uncoloured(const struct hotspot_heap *h, __u64 reference)
 {
-	__u32 shift = h->oop_colour_shift & 63;
-
-	if (!(h->flags & HEAP_COLOURED))
-		return reference;
-	for (int bit = 15; bit >= 12 && !h->oop_colour_shift; bit--) {
-		if (reference & 1u << bit)
-			shift = bit + 1;
-	}
-	return reference >> shift;
+	return h->flags & HEAP_COLOURED ? uncoloured_by(h->oop_colour_shift, reference) : reference;
 }
 
 /* What a reference at that address, in an object, refers to. */

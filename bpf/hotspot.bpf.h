@@ -7,6 +7,7 @@
  *   interpreted  based on rbp: return address, saved rbp, sender's sp, Method*, bytecode pointer
  *   stub         the first word up the stack that is a return address into the code cache
  *   entry        where native code called Java: the JavaCallWrapper holds the anchor of the Java frames before
+ *   barrier      the callers are on the heap (chunk.bpf.h)
  */
 #pragma once
 
@@ -195,18 +196,18 @@ static __always_inline int step_compiled(struct walk *w, const struct segment *g
 	push_code(w, FRAME_JIT, g->compile_id, pc);
 	if (w->near)
 		cfa += 8 * (pushed_arguments(pc) & 15);
-	if (window_cover(w->s, w->s->start.stack_base, cfa - 16, 16))
+	if (window_cover(w->s, w->s->start.stack_to, cfa - 16, 16))
 		return end_walk(w, END_READ);
 	if ((w->leaf || w->near) && !frame_fits(w, cfa - 8)) {
 		shift = shifted_words(w->pid, cfa - 8, pc, w->leaf != 0);
 		if (shift > 0) {
 			cfa += 8 * shift;
-			if (window_cover(w->s, w->s->start.stack_base, cfa - 16, 16))
+			if (window_cover(w->s, w->s->start.stack_to, cfa - 16, 16))
 				return end_walk(w, END_READ);
 		}
 	}
 	if (rule == LEAF_FRAME || rule == LEAF_RET_AT_SP8)
-		bp = window_word(w->s, cfa - 16);
+		bp = stack_pointer(w->s, cfa - 16, window_word(w->s, cfa - 16));
 	return go_to(w, window_word(w->s, cfa - 8), cfa, bp);
 }
 
@@ -243,6 +244,25 @@ static __always_inline int step_interpreter(struct walk *w)
 	return go_to_found(w, edge);
 }
 
+/* To the frames that a virtual thread has on the heap, or behind those of a chunk to the next ones. */
+static __always_inline int go_to_heap(struct walk *w)
+{
+	int why = heap_caller(w->pid, w->sp, w->frames);
+
+	if (why)
+		return end_walk(w, why);
+	w->pc = w->s->caller.pc;
+	w->sp = w->s->caller.sp;
+	w->bp = w->s->caller.bp;
+	return 0;
+}
+
+/* Whether the callers of the last frame are on the heap: it returns to the barrier, or it is a chunk's outermost one. */
+static __always_inline bool at_heap(const struct walk *w)
+{
+	return (w->pc == w->vm->return_barrier) | (w->sp > w->s->start.heap_from);
+}
+
 /* One frame of Java code. Returns 1 where its callers end: at the root, for a reason, or in native code. */
 static __always_inline int java_step(struct walk *w)
 {
@@ -260,6 +280,8 @@ static __always_inline int java_step(struct walk *w)
 	if (w->frames >= wanted(w))
 		return end_walk(w, enough(w));
 
+	if (!w->leaf && at_heap(w))
+		return go_to_heap(w);
 	if (!segment_valid(vm, g, w->pid, w->pc, tag, w->s->start.owner, w->s->start.walk + w->frames)) {
 		err = segment_find(w->pid, w->pc);
 		if (err)
@@ -267,6 +289,11 @@ static __always_inline int java_step(struct walk *w)
 		*g = w->s->found;
 		g->tag = tag;
 		g->owner = w->s->start.owner;
+	}
+	if (w->frames == w->s->start.top) {
+		w->s->start.top_kind = g->kind;
+		if (w->s->start.anchored && w->pc == read_word(vm->enter_return))
+			return end_walk(w, END_THAW); /* the VM puts the anchor there while it copies frames */
 	}
 	switch (g->kind) {
 	case BLOB_NMETHOD:
@@ -277,8 +304,11 @@ static __always_inline int java_step(struct walk *w)
 		w->s->start.java_frames++;
 		return step_interpreter(w);
 	}
-	if (!w->leaf && (g->kind == BLOB_CONTINUATION || w->pc == vm->return_barrier))
-		return end_walk(w, END_HEAP);
+	if (g->kind == BLOB_CONTINUATION) {
+		if (w->leaf)
+			push_code(w, FRAME_STUB, 0, w->pc);
+		return end_walk(w, w->leaf || vm->return_barrier ? END_THAW : END_HEAP); /* this may be the barrier, if that is unknown */
+	}
 	if (w->leaf && w->s->start.thread) {
 		__u64 anchor = w->s->start.thread + vm->thread_anchor;
 		__u64 sp = read_word(anchor + vm->anchor_sp), pc;

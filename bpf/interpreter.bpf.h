@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "return.bpf.h"
+#include "chunk.bpf.h"
 #include "window.bpf.h"
 
 #define INTERPRETER_ENTRY (END_COUNT + 1)
@@ -162,9 +162,9 @@ __noinline int interpreter_frame(__u32 pid, __u64 sp, __u64 bp, __u32 leaf)
 	if (!vm || !s)
 		return END_READ;
 	if (bp >= sp && bp - sp < INTERPRETER_REACH && !(bp & 7) &&
-	    !window_cover(s, s->start.stack_base, bp + vm->interp_bcp, 80)) {
+	    !window_cover(s, s->start.stack_to, bp + vm->interp_bcp, 80)) {
 		s->frame = window_word(s, bp + vm->interp_method); /* the Method*, as there is little room on the stack */
-		if (in_code_cache(vm, window_word(s, bp + 8)))
+		if (s->start.chunk_to || in_code_cache(vm, window_word(s, bp + 8))) /* a chunk's outermost one may return to 0 */
 			m = method_at(vm, s, s->frame);
 	}
 	if (!m)
@@ -182,8 +182,8 @@ __noinline int interpreter_frame(__u32 pid, __u64 sp, __u64 bp, __u32 leaf)
 	}
 	s->frame = interpreted_frame(s->frame, bci);
 	s->caller.pc = window_word(s, bp + 8);
-	s->caller.sp = window_word(s, bp + vm->interp_sender_sp);
-	s->caller.bp = window_word(s, bp);
+	s->caller.sp = stack_pointer(s, bp, window_word(s, bp + vm->interp_sender_sp));
+	s->caller.bp = stack_pointer(s, bp, window_word(s, bp));
 	return 0;
 }
 

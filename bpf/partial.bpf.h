@@ -120,6 +120,8 @@ static __always_inline bool met_kept(struct walk *w)
 
 	if (!w->kept_left || w->frames < 2) /* the sampled frame moves on without leaving its place */
 		return false;
+	if (w->s->start.on_heap) /* frames on the heap have no place, and others stand on the stack in their stead */
+		return false;
 	left = compare_kept(w->s->start.tid, w->frames, w->kept_left);
 	w->kept_left = left & (KEPT_SAME - 1);
 	if (!(left & KEPT_SAME)) {
@@ -159,7 +161,9 @@ static long keep_level(__u64 i, struct keeping *c)
  */
 static __always_inline bool worth_keeping(const struct scratch *s)
 {
-	return s->start.shared || s->sample.end == END_ROOT || s->sample.end == END_DEPTH || s->sample.end == END_POINTER;
+	if (s->start.shared)
+		return true;
+	return !s->start.on_heap && (s->sample.end == END_ROOT || s->sample.end == END_DEPTH || s->sample.end == END_POINTER);
 }
 
 /* Keeps the sample's own frames, above those that it shares. */

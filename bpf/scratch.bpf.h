@@ -14,7 +14,7 @@
 #define THREADS 256	  /* a power of two */
 #define SCAN_WORDS 96	  /* how far up a return address is searched: leaf calls' frames are small */
 #define SCAN_BUDGET 512	  /* words that are searched for one sample. A word takes one read of the target at most */
-#define LOOKUP_BUDGET 8192 /* words of the VM's map of code, and of code's headers, that are read for one sample */
+#define LOOKUP_BUDGET 8192 /* words of the VM's map of code, of code's headers, and of chunks, that are read for one sample */
 #define FIT_WORDS 32	  /* what the budget is charged for looking at the code behind one word */
 
 /* What the walker needs to know of the code around one pc. Also caches methods, under tag = Method* | 1 << 63. */
@@ -77,11 +77,21 @@ struct scratch {
 		__u64 depth_base; /* chain: what depths are counted from */
 		__u64 tag;	 /* chain: of the link that is known once the record is out, 0 for none */
 		__u64 link_tag;	 /* chain: as in the sample, behind the frames */
+		__u64 entry, continuation; /* virtual thread with frames on the heap: the ContinuationEntry and its Continuation */
+		__u64 next_chunk; /* reference to the StackChunk that comes next */
+		__u64 chunk_at;	 /* result of find_chunk */
+		__u64 chunk_to;	 /* the frames of the chunk in which the walk stands end there; 0 on the stack */
+		__u64 stack_to;	 /* chunk_to, or stack_base */
+		__u64 heap_from; /* in a chunk: frames whose caller's sp is above that have none there; ~0 on the stack */
+		__u64 relative;	 /* ~0 in a chunk, 0 on the stack */
 		__u32 walk;	 /* counts walks */
 		__u32 redefines; /* see may_redefine; 0 if not asked yet */
 		__u32 tid;
 		__u32 chunk; /* bytes of the stack that are copied at once */
 		__u32 java_frames;
+		__u32 top, top_kind; /* the first frame that is no native one, and its enum blob_kind */
+		__u32 anchored;	 /* that one is at the anchor */
+		__u32 on_heap;	 /* the first frame that is on the heap, 0 if there is none */
 		__u32 kept; /* partial: the thread has a kept stack */
 		__u32 own, shared; /* partial: frames up to the kept ones, 0 if all; kept levels behind */
 		__u32 placed; /* of the frames pushed so far, those whose place was noted */

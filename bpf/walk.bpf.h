@@ -37,6 +37,7 @@ static __always_inline int go_to_java(struct walk *w)
 {
 	w->phase = PHASE_JAVA;
 	w->end = END_DEPTH;
+	w->s->start.top = w->frames;
 	return 0;
 }
 
@@ -54,6 +55,7 @@ static __always_inline int go_to_anchor(struct walk *w)
 	w->sp = w->s->start.native_to;
 	w->bp = read_word(anchor + vm->anchor_fp);
 	w->leaf = 0;
+	w->s->start.anchored = 1;
 	return go_to_java(w);
 }
 
@@ -114,7 +116,7 @@ static __always_inline int step(struct walk *w)
 static long walk_step(__u64 i, struct walk *w)
 {
 	if (contexts != CONTEXT_WALK &&
-	    place_frame(w->frames, w->sp, w->phase == PHASE_JAVA ? IN_JAVA : w->bp, w->s->start.native_to) &&
+	    place_frame(w->frames, w->s->start.chunk_to ? 0 : w->sp, w->phase == PHASE_JAVA ? IN_JAVA : w->bp, w->s->start.native_to) &&
 	    contexts == CONTEXT_PARTIAL && w->phase != PHASE_LEAF_CALL && met_kept(w))
 		return end_walk(w, END_KNOWN);
 	return step(w);
@@ -200,6 +202,35 @@ static __always_inline __u32 kept_frames(struct walk *w)
 	return MAX_USER_FRAMES;
 }
 
+/*
+ * Whether the frames of a virtual thread that were found on the heap are copies of those on its stack: it is giving up its
+ * carrier, and the VM has made the copies. The innermost one is of the frame that called the VM, or of its caller. Otherwise
+ * it is of one that has called Java, from another place.
+ */
+static __always_inline bool freezing(const struct scratch *s, __u32 frames)
+{
+	__u32 first = s->start.on_heap, top = s->start.top & (MAX_USER_FRAMES - 1), kind = s->start.top_kind;
+	bool called = kind == BLOB_NATIVE || kind == BLOB_STUB;
+	__u64 copy;
+
+	if (!first || first >= frames)
+		return false;
+	if (first >= LEAF_FRAMES && frames > MAX_USER_FRAMES)
+		return called || s->start.anchored; /* another frame has taken the place of the copy: it may have been one */
+	copy = s->sample.frames[first & (MAX_USER_FRAMES - 1)];
+	if (s->start.anchored && copy == s->sample.frames[top])
+		return true;
+	return called && copy == s->sample.frames[(top + 1) & (MAX_USER_FRAMES - 1)];
+}
+
+/* How many frames are left of a walk without those on the heap. */
+static __always_inline __u32 frames_on_stack(const struct scratch *s, __u32 frames)
+{
+	__u32 first = s->start.on_heap;
+
+	return frames > MAX_USER_FRAMES && first > LEAF_FRAMES ? LEAF_FRAMES : first;
+}
+
 /* Fills frames, user_frames, end and flags of the sample, from its registers. At most limit frames are wanted. */
 static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_process *vm, __u32 pid, __u32 limit, __u32 kept)
 {
@@ -212,6 +243,8 @@ static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_proces
 	s->start.redefines = 0;
 	s->start.native_to = 0;
 	s->start.java_frames = s->start.own = s->start.shared = s->start.placed = 0;
+	stand_in(s, 0);
+	s->start.on_heap = s->start.top = s->start.top_kind = s->start.anchored = 0;
 	s->window_len = 0;
 	s->window_low = 0;
 	s->start.chunk = limit < MAX_USER_FRAMES ? LINK_CHUNK : WINDOW_CHUNK;
@@ -226,6 +259,10 @@ static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_proces
 	}
 	begin_anyhow(&w);
 	bpf_loop(3 * (contexts == CONTEXT_WALK ? MAX_WALKED_FRAMES : MAX_USER_FRAMES), walk_step, &w, 0); /* entry frames take a turn and push nothing */
+	if (freezing(s, w.frames)) {
+		w.frames = frames_on_stack(s, w.frames);
+		w.end = END_THAW;
+	}
 	if (contexts != CONTEXT_WALK && s->start.placed != w.frames)
 		s->cfa[(w.frames - 1) & (MAX_USER_FRAMES - 1)] = 0; /* the walk ended at this frame: it leads nowhere */
 	if (s->start.java_frames)
