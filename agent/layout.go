@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"math"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -39,6 +40,9 @@ func kernelLayout(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
 		ConstMethodCodeSize: l.Method.CodeSize, MayRedefine: l.Method.MayRedefine,
 		InterpMethod: l.Interpreter.Method, InterpSenderSp: l.Interpreter.SenderSP, InterpBcp: l.Interpreter.Bytecode,
 	}
+	if l.Loom.HasChunks {
+		layoutChunks(h, l)
+	}
 	if len(l.Cache.Heaps) > len(h.Heaps) {
 		return nil, errHeaps
 	}
@@ -58,6 +62,37 @@ func kernelLayout(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
 		}
 	}
 	return h, nil
+}
+
+// layoutChunks adds what leads to the frames that virtual threads have on the heap.
+func layoutChunks(h *bpf.HotspotProcess, l *hotspot.Layout) {
+	c, o := &l.Loom.Chunks, &l.Objects
+	h.Flags |= bpf.HotspotChunks
+	if c.BottomIsArgSize {
+		h.Flags |= bpf.HotspotChunkArgsize
+	}
+	h.EnterReturn = l.Loom.EnterReturn
+	h.HeapLow, h.HeapHigh = o.Heap.Low, o.Heap.High
+	h.AddressMask, h.OopMask = math.MaxUint64, math.MaxUint64
+	switch {
+	case o.OopIsNarrow:
+		h.OopMask, h.OopBase, h.OopShift = math.MaxUint32, o.OopBase, uint32(o.OopShift)
+	case o.OopIsColoured:
+		h.Flags |= bpf.HotspotColoured
+		h.OopColourShift, h.BadColours = uint32(o.OopColourShift), o.BadColours
+	case o.Heap.Collector == hotspot.CollectorZ:
+		h.AddressMask, h.BadColours = o.Heap.Low-1, o.BadColours // the bits above say which view of the heap it is
+	}
+	h.ChunkKlass, h.ChunkKlassMask, h.ChunkKlassAt = c.Klass, math.MaxUint64, o.Klass
+	switch {
+	case o.KlassInMark:
+		h.ChunkKlass, h.ChunkKlassShift = (c.Klass-o.KlassBase)>>o.KlassShift, uint32(o.KlassBit)
+	case o.KlassIsNarrow:
+		h.ChunkKlass, h.ChunkKlassMask = (c.Klass-o.KlassBase)>>o.KlassShift, math.MaxUint32
+	}
+	h.EntryCont, h.ContTail = c.EntryContinuation, c.Tail
+	h.ChunkParent, h.ChunkCont, h.ChunkPc = c.Parent, c.Continuation, c.PC
+	h.ChunkSize, h.ChunkSp, h.ChunkBottom, h.ChunkStack = c.Size, c.SP, c.Bottom, c.Stack
 }
 
 // loadSite tells where the arguments of one compiled__method__load site are: class, its length, name, its length,
