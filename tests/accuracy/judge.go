@@ -36,8 +36,11 @@ const wholeStacks = 0.995
 // waits for its own as well. This is the share if it comes half a generation late.
 const unloadedStacks = 0.5
 
-// entry is the outermost Java method of every thread.
-const entry = "java.lang.Thread.run"
+// entry is the outermost Java method of every thread, but for those that carry virtual ones.
+const (
+	entry        = "java.lang.Thread.run"
+	carrierEntry = "java.util.concurrent.ForkJoinWorkerThread.run"
+)
 
 // maxExamples bounds how many wrong stacks are shown.
 const maxExamples = 5
@@ -62,12 +65,9 @@ func (t trial) judge(truth guests.Truth, own []stacks.Stack) []verdict {
 		verdicts = append(verdicts, t.judgeDepth(depth, own))
 	}
 	for _, under := range truth.Unders {
-		verdicts = append(verdicts, t.judgeUnder(under, own))
+		verdicts = append(verdicts, judgeUnder(under, own))
 	}
-	if !t.program.Partial {
-		verdicts = append(verdicts, judgeWhole(own))
-	}
-	return append(verdicts, t.judgeStale(own))
+	return append(verdicts, t.judgeWhole(own), t.judgeStale(own))
 }
 
 // tells says whether a profile of the trial can tell the claim's share: those of inlined methods need more than the
@@ -105,20 +105,23 @@ func (t trial) judgeDepth(d guests.Depth, own []stacks.Stack) verdict {
 		func(s stacks.Stack) bool { return s.Times(d.Method) == d.Times })
 }
 
-// judgeUnder wants the outer method below the inner one, or, of a program whose stacks may end early, that they say
-// so. A stack with another program part's outer method has neither.
-func (t trial) judgeUnder(u guests.Under, own []stacks.Stack) verdict {
+// judgeUnder wants the outer method below the inner one.
+func judgeUnder(u guests.Under, own []stacks.Stack) verdict {
 	return judgeStacks(u.Inner+" under "+u.Outer, own,
 		func(s stacks.Stack) bool { return s.Has(u.Inner) },
 		func(s stacks.Stack) bool {
-			outer := slices.ContainsFunc(s.Frames, func(f stacks.Frame) bool { return strings.HasPrefix(f.Function, u.Outer) })
-			return outer || t.program.Partial && s.Truncated() != ""
+			return slices.ContainsFunc(s.Frames, func(f stacks.Frame) bool { return strings.HasPrefix(f.Function, u.Outer) })
 		})
 }
 
 // judgeWhole leaves out the stacks with methods that were gone: those are judged apart.
-func judgeWhole(own []stacks.Stack) verdict {
-	return judgeStacks("whole stacks", own, func(s stacks.Stack) bool { return !stale(s) }, whole)
+func (t trial) judgeWhole(own []stacks.Stack) verdict {
+	v := judgeStacks("whole stacks", own, func(s stacks.Stack) bool { return !stale(s) }, whole)
+	if t.program.Mounts {
+		all := stacks.Count(own, func(stacks.Stack) bool { return true })
+		v.tolerance = 1 - wholeVirtuals + sigmas*math.Sqrt(wholeVirtuals*(1-wholeVirtuals)/float64(all))
+	}
+	return v
 }
 
 // judgeStale wants methods to be named before they are gone. Where classes are unloaded twice a second, some are
@@ -136,7 +139,7 @@ func (t trial) judgeStale(own []stacks.Stack) verdict {
 func stale(s stacks.Stack) bool { return s.Has("[stale]") }
 
 // whole says that the stack goes down to the thread's entry frame.
-func whole(s stacks.Stack) bool { return s.Truncated() == "" && s.Has(entry) }
+func whole(s stacks.Stack) bool { return s.Truncated() == "" && (s.Has(entry) || s.Has(carrierEntry)) }
 
 // judgeStacks wants nearly all of the stacks that are concerned to be right, and some to be concerned at all.
 func judgeStacks(what string, own []stacks.Stack, concerned, right func(stacks.Stack) bool) verdict {

@@ -102,8 +102,20 @@ func TestJudge(t *testing.T) {
 			stack(10, "g.D.burn"),
 		}},
 		"marked instead": {
-			trial: trial{program: guests.Program{Partial: true}}, truth: under,
+			trial: plain, truth: under, want: "g.D.burn under g.Base, whole stacks",
 			own: []stacks.Stack{stack(10, "[truncated: virtual thread]", "g.D.burn")},
+		},
+		"on a carrier": {trial: plain, truth: under, own: []stacks.Stack{
+			{Count: 10, Frames: append(stack(10, "[x]", "g.Base7.caller", "g.D.burn").Frames[:2], stacks.Frame{Function: carrierEntry})},
+		}},
+		"virtual threads being copied": {trial: trial{program: guests.Program{Mounts: true}}, truth: under, own: []stacks.Stack{
+			stack(9900, "g.Base7.caller", "g.D.burn"), stack(100, "[truncated: copied]", "g.Segment.run"),
+		}},
+		"too many virtual threads being copied": {
+			trial: trial{program: guests.Program{Mounts: true}}, truth: under, want: "whole stacks",
+			own: []stacks.Stack{
+				stack(9800, "g.Base7.caller", "g.D.burn"), stack(200, "[truncated: copied]", "g.Segment.run"),
+			},
 		},
 		"nothing": {trial: plain, truth: half, want: "samples of threads *"},
 	} {

@@ -31,6 +31,7 @@ func plan(jdks []jvm.JDK, o options) []section {
 	sections := []section{
 		&shares{trials: planShares(jdks, o)},
 		&completeness{trials: planCompleteness(jdks, o)},
+		&virtuals{trials: planVirtuals(o)},
 		&adversary{trials: planAdversary(o)},
 		planVMRates(o),
 		planPHPRates(o),

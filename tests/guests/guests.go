@@ -63,7 +63,13 @@ func CompileOld(ctx context.Context, jdk jvm.JDK) (classes string, err error) {
 
 // Start starts a program. The guest ends when ctx is done.
 func Start(ctx context.Context, jdk jvm.JDK, program Program, flavour Flavour) (*Guest, error) {
-	classes, err := Compile(ctx, jdk)
+	compiler, err := jdk, error(nil)
+	if jdk.Root != "" { // it has none
+		if compiler, err = jvm.Oldest(); err != nil {
+			return nil, err
+		}
+	}
+	classes, err := Compile(ctx, compiler)
 	if err != nil {
 		return nil, err
 	}

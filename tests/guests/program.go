@@ -15,8 +15,8 @@ type Program struct {
 	Inlines bool
 	// Unloads says that it unloads classes all the time.
 	Unloads bool
-	// Partial says that its stacks may end early if they say so.
-	Partial bool
+	// Mounts says that it runs virtual threads, which give up their carriers all the time.
+	Mounts bool
 }
 
 // worker is the prefix of the names of most programs' threads; virtual threads run on a pool's.
@@ -55,11 +55,17 @@ func Programs() []Program {
 			Name: "Churn, 8 MB of code", Class: "Churn", Thread: worker, Unloads: true,
 			Flags: append(compile("dontinline Gen*::*"), "-XX:ReservedCodeCacheSize=8m", "-XX:+UseCodeCacheFlushing"),
 		},
-		{
-			Name: "Virtuals", Class: "Virtuals", Thread: "ForkJoinPool", MinJDK: 21, Partial: true,
-			Flags: append(compile("dontinline Virtuals::*"), "-Djdk.virtualThreadScheduler.parallelism=2",
-				"--add-opens", "java.base/java.lang=ALL-UNNAMED"),
-		},
+		Virtuals(),
+	}
+}
+
+// Virtuals is a guest of virtual threads.
+func Virtuals() Program {
+	return Program{
+		Name: "Virtuals", Class: "Virtuals", MinJDK: 21, Mounts: true,
+		Thread: "ForkJoi", // JDK 28 shortens a name of more than 15 bytes in its middle
+		Flags: append(compile("dontinline Virtuals::*"), "-Djdk.virtualThreadScheduler.parallelism=2",
+			"--add-opens", "java.base/java.lang=ALL-UNNAMED"),
 	}
 }
 

@@ -3,18 +3,25 @@ package guest;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.LongSupplier;
 
 /**
  * Virtual threads that work at the bottom of two recursions and yield there, so that their outer frames are on the
  * heap rather than on a stack when they go on. Needs JDK 21 and {@code --add-opens java.base/java.lang=ALL-UNNAMED}.
  *
- * <p>A stack that shows one recursion's work under the other one's entry is a wrong one.
+ * <p>A stack that shows one recursion's work under the other one's entry is a wrong one, and so is one with more or fewer calls than
+ * there are.
+ *
+ * <p>With {@code -Dguest.litter=true} another thread makes garbage and keeps some of it, so that the collector moves objects.
  */
 final class Virtuals implements Program {
     private static final int THREADS = 8;
     private static final int CALLS = 30;
     private static final long SEGMENT_NANOS = 3_000_000;
+    private static final int LITTER = 4096;
+    private static final int LITTER_BYTES = 2048;
+    private static final int LITTER_BURST = 64;
 
     private final MethodHandle startVirtualThread;
     private final MethodHandle currentCarrierThread;
@@ -31,8 +38,15 @@ final class Virtuals implements Program {
     public void start(Ledger ledger) throws Exception {
         ledger.fact("under guest.Virtuals.shift guest.Virtuals.enterShift");
         ledger.fact("under guest.Virtuals.scale guest.Virtuals.enterScale");
+        ledger.fact("depth guest.Virtuals.enterShift guest.Virtuals.enterShift guest.Virtuals.shift " + (CALLS + 1));
+        ledger.fact("depth guest.Virtuals.enterScale guest.Virtuals.enterScale guest.Virtuals.scale " + (CALLS + 1));
         Kind shift = Kind.of(3, Virtuals::shift, Claim.self("guest.Virtuals.shift"));
         Kind scale = Kind.of(2, Virtuals::scale, Claim.self("guest.Virtuals.scale"));
+        if (Boolean.getBoolean("guest.litter")) {
+            Thread litter = new Thread(Virtuals::litter, "litter");
+            litter.setDaemon(true);
+            litter.start();
+        }
         for (int i = 0; i < THREADS; i++) {
             try {
                 Thread unused = (Thread) startVirtualThread.invokeExact((Runnable) () -> {
@@ -43,6 +57,17 @@ final class Virtuals implements Program {
                 });
             } catch (Throwable e) {
                 throw new AssertionError(e);
+            }
+        }
+    }
+
+    /** Makes some 100 MB of garbage a second, each piece of which lives for a while. */
+    private static void litter() {
+        byte[][] kept = new byte[LITTER][];
+        for (int i = 0; ; i++) {
+            kept[i % LITTER] = new byte[LITTER_BYTES];
+            if (i % LITTER_BURST == 0) {
+                LockSupport.parkNanos(1_000_000);
             }
         }
     }

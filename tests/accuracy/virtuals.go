@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	"github.com/vmprof-agent/vmprof-agent/tests/report"
+	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
+)
+
+// The virtuals section records virtual threads most of whose frames are on the heap, while a collector moves those.
+type virtuals struct {
+	trials    []virtualsTrial
+	completes []virtualsComplete
+}
+
+// A virtualsTrial is a collector and a JDK's version.
+type virtualsTrial struct {
+	collector string // as in collectors
+	version   int
+}
+
+// String is the trial's name: what -run is matched with.
+func (t virtualsTrial) String() string {
+	return fmt.Sprintf("virtuals, %s, JDK %d", t.collector, t.version)
+}
+
+// A virtualsComplete says how many stacks of the virtual threads are whole.
+type virtualsComplete struct {
+	virtualsTrial
+	complete
+}
+
+// virtualsJDKs are the versions that are recorded, with these collectors. Those that the machine lacks are fetched. How frames are kept
+// on the heap has changed from one to the next; JDK 21 has another ZGC.
+var virtualsJDKs = []struct {
+	version    int
+	collectors []string
+}{
+	{21, []string{"G1", "Z"}},
+	{25, collectors},
+	{26, []string{"G1", "Z"}},
+	{28, []string{"G1", "Z"}},
+}
+
+func planVirtuals(o options) (trials []virtualsTrial) {
+	for _, jdk := range virtualsJDKs {
+		for _, collector := range jdk.collectors {
+			t := virtualsTrial{collector, jdk.version}
+			if o.run.MatchString(t.String()) && !o.short {
+				trials = append(trials, t)
+			}
+		}
+	}
+	return trials
+}
+
+// find returns the JDK of that version, of those that are installed or else a fetched one.
+func find(ctx context.Context, version int) (jvm.JDK, error) {
+	jdks, err := jvm.Find(jvm.Root)
+	if err != nil {
+		return jvm.JDK{}, err
+	}
+	for _, jdk := range jdks {
+		if jdk.Version == version {
+			return jdk, nil
+		}
+	}
+	if jdks, err = jvm.Fetch(ctx, strconv.Itoa(version)); err != nil {
+		return jvm.JDK{}, err
+	}
+	return jdks[0], nil
+}
+
+func (s *virtuals) run(ctx context.Context, m meter) error {
+	for _, t := range s.trials {
+		c, err := m.virtuals(ctx, t)
+		if err != nil {
+			return fmt.Errorf("%v: %w", t, err)
+		}
+		fmt.Fprintf(m.out, "%v: %.2f%% of %d stacks are whole: %s\n", t, 100*c.whole, c.samples, report.Verdict(c.whole >= wholeVirtuals))
+		for _, line := range append(c.reasons, c.wrong...) {
+			fmt.Fprintln(m.out, " ", line)
+		}
+		s.completes = append(s.completes, c)
+	}
+	return nil
+}
+
+func (s *virtuals) tables() []namedTable {
+	table := report.Table{Header: []string{"collector", "JDK", "whole stacks", "of samples", "the rest"}}
+	for _, c := range s.completes {
+		table.Add(c.collector, c.jdk.Release, percent(c.whole)+" %", fmt.Sprint(c.samples), c.rest())
+	}
+	return []namedTable{{"virtuals", table}}
+}
+
+// ok wants stacks that are not whole to say why. How many there are is an aim.
+func (s *virtuals) ok() bool {
+	return !slices.ContainsFunc(s.completes, func(c virtualsComplete) bool { return c.samples == 0 || len(c.wrong) > 0 })
+}
+
+// wholeVirtuals is the share of the stacks on carriers that must be whole, which are fewer than others: while the JVM copies the frames
+// of a virtual thread some are in two places or in none.
+const wholeVirtuals = 0.99
+
+func (m meter) virtuals(ctx context.Context, t virtualsTrial) (virtualsComplete, error) {
+	program := guests.Virtuals()
+	flavour := guests.Flavour{Flags: []string{"-XX:+Use" + t.collector + "GC", "-Xmx128m", "-Dguest.litter=true"}}
+	jdk, err := find(ctx, t.version)
+	if err != nil {
+		return virtualsComplete{}, err
+	}
+	guest, err := guests.Start(ctx, jdk, program, flavour)
+	if err != nil {
+		return virtualsComplete{}, err
+	}
+	defer guest.Close()
+	time.Sleep(m.how.warmup)
+	recording, err := m.agent.Record(ctx, profiler.Options{
+		PID: guest.PID(), Frequency: m.how.frequency, Duration: 2 * m.how.recording,
+	})
+	if err != nil {
+		return virtualsComplete{}, err
+	}
+	if err := recording.Stats.CheckIdentities(); err != nil {
+		return virtualsComplete{}, err
+	}
+	c := virtualsComplete{t, summarise(stacks.OnThread(stacks.Of(recording.Profile), program.Thread))}
+	c.jdk = jdk
+	return c, nil
+}
