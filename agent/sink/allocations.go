@@ -46,7 +46,7 @@ func Allocations(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{space, objects}}
 	table.columns = append(table.columns, shareColumn(space, all))
-	table.columns = append(table.columns, intervalColumns(space, all)...)
+	table.columns = append(table.columns, e.intervalColumns(space, all)...)
 	table.columns = append(table.columns, valueColumn("bytes", space, bytesScale.of), valueColumn("objects", objects, quantity), eventsColumn)
 	out.WriteByte('\n')
 	writeEvents(&table, "class", &byClass)
@@ -55,8 +55,13 @@ func Allocations(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 	if e.stacks.keep != nil {
 		e.writeCounted(out, opts)
 	}
-	if all.variance > 0 {
-		writeFolded(out, "±: in 95 of 100 cases the true share of the bytes is at most so many points from the one shown", opts.Width)
+	switch {
+	case e.partly():
+		writeFolded(out, "Only the total has an interval: a class or method may have been at work mostly in the time, or among the events, "+
+			"that were not recorded.", opts.Width)
+	case all.variance > 0:
+		writeFolded(out, fmt.Sprintf("±: in 95 of 100 cases the true share of the bytes is at most so many points from the one shown; "+
+			"?: fewer than %d events do not tell", leastEvents), opts.Width)
 	}
 	return flush(out, "allocations")
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/pprof/profile"
@@ -67,11 +69,11 @@ func (c *coverages) lines() (list []string) {
 			line += fmt.Sprintf("nothing was observed in its first %v: ", p.Missed.Round(time.Second/10))
 		}
 		if p.Partial() {
-			line += fmt.Sprintf("observed %s of the time, %v of %v, in %s; values are scaled to all of it: ",
+			line += fmt.Sprintf("observed %s of the time, %v of %v, in %s; "+scaledToAll+" of it: ",
 				percent(p.Share(), 1), p.Observed.Round(time.Second/10), p.Time.Round(time.Second/10), plural(p.Slices, "slice"))
 		}
 		if p.Lost > leastLost {
-			line += fmt.Sprintf("up to %s of the events were lost; values are scaled to all of them: ", percent(p.Lost, 1))
+			line += fmt.Sprintf("up to %s of the events were lost; "+scaledToAll+" of them: ", percent(p.Lost, 1))
 		}
 		unit := mainValue(c.kind).Unit
 		if half := p.Within(); math.IsInf(half, 1) {
@@ -83,6 +85,9 @@ func (c *coverages) lines() (list []string) {
 	}
 	return list
 }
+
+// scaledToAll is in the lines of processes of which a part is not recorded, and made up for.
+const scaledToAll = "values are scaled to all"
 
 // leastMissed is so long that it is worth a word.
 const leastMissed = time.Second / 10
@@ -146,6 +151,12 @@ func (e *storedEvents) widen() {
 		e.effect = max(1, stated.within/normal95*stated.within/normal95/chance)
 	}
 	e.stated = &stated
+}
+
+// partly says that a part of the time was not observed, or that events were lost. The design effect is that of all samples
+// together: a class that is allocated in bursts of its own, in few slices or in none, is much further off than that.
+func (e *storedEvents) partly() bool {
+	return e.stated != nil && slices.ContainsFunc(e.stated.parts, func(line string) bool { return strings.Contains(line, scaledToAll) })
 }
 
 // interval is half of the 95 % interval of the main value of all samples that count: the stated one, or what follows from the

@@ -11,7 +11,7 @@ func TestIntervals(t *testing.T) {
 	events := func(n float64) tally {
 		return tally{values: [3]float64{0, n * weight}, events: n, variance: n * weight * weight}
 	}
-	for _, test := range []struct{ part, rest float64 }{{1, 1}, {25, 75}, {100, 0}, {3, 997}} {
+	for _, test := range []struct{ part, rest float64 }{{10, 10}, {25, 75}, {100, 0}, {30, 9970}} {
 		part, all := events(test.part), events(test.part)
 		all.add(events(test.rest))
 		n := test.part + test.rest

@@ -132,9 +132,9 @@ func shareColumn(i int, all tally) eventColumn {
 	return eventColumn{"share", func(t tally) string { return percent(t.values[i], all.values[i]) }}
 }
 
-// intervalColumns is the interval of that share, unless all is exact.
-func intervalColumns(i int, all tally) []eventColumn {
-	if all.variance == 0 {
+// intervalColumns is the interval of that share, unless all is exact, or there is none of parts.
+func (e *storedEvents) intervalColumns(i int, all tally) []eventColumn {
+	if all.variance == 0 || e.partly() {
 		return nil
 	}
 	return []eventColumn{{"±95%", func(t tally) string { return halfWidth(t.shareInterval(i, all), "") }}}

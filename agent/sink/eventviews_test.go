@@ -44,7 +44,7 @@ func TestEventViews(t *testing.T) {
 			// s = 0.9: root of 0.1² 0.54 + 0.9² 1 is 0.9030, times 1.96 is 1.77 MB of 10.
 			"90.0%  ±17.7  9.0MB   150000     150  com.acme.Shop.checkout",
 			"60.0%  ±13.6  6.0MB    60000     100    young      char[]",
-			"10.0%  ±17.7  1.0MB        1       1    humongous  byte[]",
+			"10.0%     ±?  1.0MB        1       1    humongous  byte[]",
 		}},
 		{agent.Locks, []string{
 			"Locks, in 10.00 s: 800.00ms (±31.0%) of delay in 60 contentions, 12060",
