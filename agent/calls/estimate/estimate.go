@@ -25,7 +25,7 @@ func Estimate(in *Input, options Options) *Result {
 	h := listen(in)
 	r := &Result{Credibility: believe(n, h), network: n}
 	r.Credibility.apply(n, h)
-	x, variances := n.solve(in, h)
+	x, variances := n.solve(in, h, r.Credibility.Credible)
 	r.Rates = n.rates(in, x, variances)
 	calls := newCalls()
 	n.physical(in, r.Rates, calls)
@@ -55,9 +55,12 @@ func (in *Input) measured() bool {
 // time, whatever else the machine does. Shares depend on rates and rates on shares: a few rounds of both are enough.
 // It begins with what codes' own time and windows say, so that profiles which contradict them are outliers from the
 // start, but with larger errors first: most of that is a little wrong. The second result is their variances.
-func (n *network) solve(in *Input, h *hearing) (x, spread []float64) {
+func (n *network) solve(in *Input, h *hearing, profiles bool) (x, spread []float64) {
 	const outer, inner = 5, 6
-	own := timed(in, n)
+	tally := newTally(in, n)
+	// Breakpoints alone hear rarely called code, whose time says nothing of that of hot code. What was counted leads there
+	// by profiles, if these are used.
+	own := timed(in, n, profiles && len(tally) > 0)
 	x = make([]float64, n.unknowns)
 	for i := range own {
 		if e := &own[i]; e.bound == about {
@@ -67,7 +70,6 @@ func (n *network) solve(in *Input, h *hearing) (x, spread []float64) {
 	for c, output := range n.output {
 		x[output] = x[c]
 	}
-	own = append(own, counted(in, n)...)
 	own = append(own, h.equations()...)
 	for i := range own {
 		own[i].value = near(own[i].value)
@@ -75,7 +77,7 @@ func (n *network) solve(in *Input, h *hearing) (x, spread []float64) {
 	var all []equation
 	for round := range outer {
 		n.divide(x, round > 0)
-		all = n.equations(append(all[:0], own...))
+		all = tally.equations(x, n.equations(append(all[:0], own...)))
 		if round == 0 {
 			solve(x, all, 3, inner)
 		}

@@ -41,7 +41,7 @@ func precisions(unknowns int, equations []equation, count func(*equation) bool) 
 	for i := range equations {
 		switch e := &equations[i]; {
 		case e.weight <= 0 || !count(e):
-		case e.from == VM:
+		case e.from == VM, e.evidence == Time: // what the scale adds is in scaleVariance
 			precision[e.to] += e.weight
 		default:
 			pairs = append(pairs, message{a: e.to, b: e.from, weight: e.weight})

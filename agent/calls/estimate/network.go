@@ -10,7 +10,8 @@ type network struct {
 	into     [][]int32  // by callee: indexes of links
 	spent    []spent    // by CodeID
 	output   []CodeID   // by CodeID: the unknown that calls out of the code depend on
-	unknowns int        // codes, and outputs that are unknowns of their own
+	scale    CodeID     // the unknown by which all rates that follow from the time of calls are too low together
+	unknowns int        // codes, outputs that are unknowns of their own, and scale
 	evidence []Evidence // by CodeID, after solve
 }
 
@@ -116,4 +117,6 @@ func (n *network) connect() {
 			n.unknowns++
 		}
 	}
+	n.scale = CodeID(n.unknowns)
+	n.unknowns++
 }

@@ -40,9 +40,15 @@ const (
 // wholeTime is that of calls whose time does not part into prologue, body and epilogue.
 var wholeTime = map[Tier]float64{Interpreted: interpretedTime, Native: nativeTime}
 
-// timed returns what follows from the time in each code.
-func timed(in *Input, n *network) []equation {
+// timed returns what follows from the time in each code. By how much all of that is wrong together is an unknown of its own,
+// the scale, if learn is set: what is known of some codes says it of the others.
+func timed(in *Input, n *network, learn bool) []equation {
+	scale := VM
 	var equations []equation
+	if learn {
+		scale = n.scale
+		equations = append(equations, equation{to: scale, from: VM, variance: scaleVariance, freedom: hardly, evidence: Time})
+	}
 	perSample := in.Period / n.cpu
 	idle := max(0, 1-n.cpu/in.Duration/busy)
 	for c := range in.Codes {
@@ -61,7 +67,7 @@ func timed(in *Input, n *network) []equation {
 		value, variance := t.edgeRate(perSample)
 		value, variance = value-idleShift*idle, variance+idleVariance*idle
 		equations = append(equations, equation{
-			to: id, from: VM, value: value, variance: variance, freedom: rarely, evidence: Time,
+			to: id, from: scale, value: value, variance: variance, freedom: rarely, evidence: Time,
 		}, equation{
 			to: id, from: VM, value: math.Log((t.samples + 2*math.Sqrt(t.samples) + 2) * perSample / callTime),
 			variance: 0.05, freedom: 10, bound: atMost, evidence: Time,
@@ -77,30 +83,4 @@ func (t spent) edgeRate(perSample float64) (value, variance float64) {
 	cold := 1 / (1 + t.atEdge*perSample/coldShare)
 	chance := 1 / (1 + t.atEdge/byChance)
 	return math.Log(seen*perSample/edgeTime) - coldShift*cold - chanceShift*chance, 1/seen + edgeVariance + coldVariance*cold
-}
-
-// counted returns what methods' own counters say that ran while they count: those of which one code is there, and that
-// one counts. C1 compiles methods into others and counts them there, too: hence the variance.
-func counted(in *Input, n *network) []equation {
-	codes := make([]int, len(in.Methods))
-	for c := range in.Codes {
-		if in.has(CodeID(c)) && (!in.Codes[c].Replaced || n.spent[c].samples > 0) {
-			codes[in.Codes[c].Method]++
-		}
-	}
-	var equations []equation
-	for c := range in.Codes {
-		code := &in.Codes[c]
-		if !in.has(CodeID(c)) || code.Loop || codes[code.Method] != 1 ||
-			code.Tier != Profiling && code.Tier != Interpreted {
-			continue
-		}
-		if rate := in.Methods[code.Method].Rate; rate > 0 && finite(rate) {
-			equations = append(equations, equation{
-				to: CodeID(c), from: VM, value: math.Log(rate * in.Duration / n.cpu), variance: 0.05,
-				freedom: rarely, evidence: Counter,
-			})
-		}
-	}
-	return equations
 }
