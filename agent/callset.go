@@ -23,7 +23,7 @@ type callSet struct {
 	named map[string]*calls.Graph // by engine
 	raw   map[string]*rawGraph    // by engine
 
-	reading profileReading // the first one of its VM's counters in the window; guarded by agent.mu
+	reading profileReading // of its VM's counters, of each the first one in the window; guarded by agent.mu
 }
 
 // add folds a call that has names and stands for weight calls. It is false if there is no room for a new edge.

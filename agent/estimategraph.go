@@ -28,20 +28,6 @@ type estimated struct {
 	failed      bool   // there is none; the note says why
 }
 
-// markReading notes for windows that have no reading of p's counters yet that this was the first; agent.mu is not held.
-func (a *Agent) markReading(p *process, r profileReading) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for w := range a.windows {
-		if w.processes[p] == nil {
-			continue
-		}
-		if s := w.callSet(p); s.reading.counted == nil {
-			s.reading = r
-		}
-	}
-}
-
 // keepEstimate is when estimates are made that outlive their process: more often at first, as most processes that end
 // are young.
 var keepEstimate = backoff{first: 2 * time.Second}

@@ -22,6 +22,7 @@ const (
 	listenWindows   = 40                    // a second and guest, at most
 	keptWindows     = 2048                  // of a guest, each some kB
 	heardLately     = time.Minute           // what plans are made with: guests change
+	meetInterval    = planInterval / 10     // between looks for JVMs that have just started
 )
 
 // An estimator estimates call rates of stock JVMs: see package estimate. Now and then it listens to some methods of
@@ -34,6 +35,7 @@ type estimator struct {
 	logical  bool    // also calls that were compiled away
 	cancel   context.CancelFunc
 	done     chan struct{}
+	met      map[*process]struct{} // belongs to the goroutine that plans
 
 	mu      sync.Mutex
 	guests  map[*process]*estimatedGuest
@@ -66,7 +68,7 @@ func newEstimator(a *Agent, l *listener.Listener, budget float64, logical bool) 
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &estimator{
 		agent: a, listener: l, log: a.log, budget: budget, logical: logical, cancel: cancel, done: make(chan struct{}),
-		guests: map[*process]*estimatedGuest{},
+		guests: map[*process]*estimatedGuest{}, met: map[*process]struct{}{},
 	}
 	go e.run(ctx)
 	return e
@@ -117,10 +119,15 @@ func (e *estimator) run(ctx context.Context) {
 	defer close(e.done)
 	tick := time.NewTicker(planInterval)
 	defer tick.Stop()
+	look := time.NewTicker(meetInterval)
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-look.C:
+			e.meet(ctx)
+			continue
 		case <-tick.C:
 		}
 		busy := e.agent.busyGuests(estimatedGuests, hotFade)

@@ -174,7 +174,7 @@ func (e *estimator) plan(g *guest, b busyGuest) ([]wish, error) {
 	if err := in.readProfiles(&own.reading, monotonic()); err != nil {
 		return nil, err
 	}
-	e.agent.markReading(b.process, own.reading)
+	e.agent.markReading(b.process, &own.reading)
 	e.keep(g, b.process, own)
 	r := estimate.Estimate(&in.Input, estimate.Options{})
 	e.mu.Lock()

@@ -1,0 +1,78 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+)
+
+// Bounds of first readings.
+const (
+	// young is the age up to which all counters of a JVM are read when it is met. A young JVM calls methods soon that
+	// it has not called yet, and has few classes: to list methods takes some 10 ms per thousand classes.
+	young         = time.Minute
+	meetDeadline  = 3 * time.Second // for all that are met at once
+	maxCountsKept = 4 * maxProfiled // methods that a window knows the first counts of, some 150 bytes each
+)
+
+// meet reads the counters of all methods of JVMs that have just started, so that it is known what they count from then on.
+// It is done as soon as there is a sample: what is counted before is in no estimate.
+func (e *estimator) meet(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, meetDeadline)
+	defer cancel()
+	for _, p := range e.strangers() {
+		if ctx.Err() != nil {
+			return // the next time
+		}
+		e.met[p] = struct{}{}
+		if p.identity().Age() <= young {
+			e.agent.attempt(stageListen, p, func() { e.readFirst(ctx, p) })
+		}
+	}
+}
+
+// strangers are JVMs that were sampled, and have not been met.
+func (e *estimator) strangers() (list []*process) {
+	maps.DeleteFunc(e.met, func(p *process, _ struct{}) bool { return p.exited.Load() })
+	e.agent.mu.Lock()
+	defer e.agent.mu.Unlock()
+	for _, p := range e.agent.table {
+		if _, met := e.met[p]; !met && len(p.top.edges) > 0 && !p.exited.Load() && p.attachment.Load() != 0 {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// readFirst reads all counters of p, for the windows that are open. Without it, counters are read of methods that are sampled.
+func (e *estimator) readFirst(ctx context.Context, p *process) {
+	began := monotonic()
+	err := e.agent.withGuest(ctx, p, func(g *guest) error {
+		r, err := readAll(g.vm)
+		if err == nil && len(r.counted) > maxCountsKept {
+			err = fmt.Errorf("%d methods have been called, more than %d", len(r.counted), maxCountsKept)
+		}
+		if err == nil {
+			e.agent.markReading(p, &r)
+		}
+		return err
+	})
+	if err != nil {
+		e.log.Debug("cannot read all counters of a JVM", "pid", p.pid, "err", err)
+		return
+	}
+	e.log.Debug("read all counters of a JVM", "pid", p.pid, "took", monotonic()-began)
+}
+
+// markReading notes for windows that are open what p's counters were, where they do not know that yet;
+// agent.mu is not held.
+func (a *Agent) markReading(p *process, r *profileReading) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for w := range a.windows {
+		if w.processes[p] != nil {
+			w.callSet(p).reading.merge(r)
+		}
+	}
+}

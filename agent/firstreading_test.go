@@ -1,0 +1,50 @@
+package agent
+
+import (
+	"testing"
+	"time"
+)
+
+// A JVM is met once, when it was sampled, and forgotten when it has exited.
+func TestMeetOnce(t *testing.T) {
+	a := &Agent{table: map[int]*process{}}
+	e := &estimator{agent: a, met: map[*process]struct{}{}}
+	for pid := 1; pid <= 3; pid++ {
+		a.table[pid] = &process{pid: pid}
+	}
+	sampled, idle, native := a.table[1], a.table[2], a.table[3]
+	for _, p := range []*process{sampled, native} {
+		p.top.add([]rawFrame{{frame: compiledAt(run, 0x80), kind: rawExact}}, 1)
+	}
+	sampled.attachment.Store(1)
+	idle.attachment.Store(2)
+	if got := e.strangers(); len(got) != 1 || got[0] != sampled {
+		t.Fatalf("strangers: %v", got)
+	}
+	e.met[sampled] = struct{}{}
+	if got := e.strangers(); len(got) != 0 {
+		t.Errorf("it was met: %v", got)
+	}
+	sampled.exited.Store(true)
+	if got := e.strangers(); len(got) != 0 || len(e.met) != 0 {
+		t.Errorf("it has exited: %v, %v", got, e.met)
+	}
+}
+
+// Counters are marked in windows that have samples of the process, and only in these.
+func TestMarkReading(t *testing.T) {
+	p := &process{pid: 1}
+	with := &Window{processes: map[*process]map[threadKey]*rawThread{}, calls: map[*process]*callSet{}}
+	a := &Agent{windows: map[*Window]struct{}{with: {}}}
+	r := &profileReading{at: time.Second, counted: map[uint64]methodCounts{1: {}}, whole: true}
+	a.markReading(p, r)
+	if len(with.calls) != 0 {
+		t.Error("a window without samples of it has its counters")
+	}
+	with.processes[p] = map[threadKey]*rawThread{}
+	with.calls[p] = &callSet{} // there are calls of other engines
+	a.markReading(p, r)
+	if got := with.calls[p].reading; !got.whole || got.at != time.Second {
+		t.Errorf("reading: %+v", got)
+	}
+}
