@@ -24,7 +24,7 @@ type CodeMapCodeLoad struct {
 		Exec    uint32
 		Kind    uint8
 		Stopped uint8
-		Pad     [2]uint8
+		LeftOut uint16
 	}
 	Begin        uint64
 	Size         uint32
@@ -110,6 +110,29 @@ type CodeMapHotspotProcess struct {
 	InterpBcp           int32
 	ThreadOs            uint32
 	OsThreadId          uint32
+	EnterReturn         uint64
+	HeapLow             uint64
+	HeapHigh            uint64
+	BadColours          uint64
+	AddressMask         uint64
+	OopBase             uint64
+	OopMask             uint64
+	ChunkKlass          uint64
+	ChunkKlassMask      uint64
+	ChunkKlassAt        uint32
+	ChunkKlassShift     uint32
+	OopShift            uint32
+	OopColourShift      uint32
+	EntryCont           uint32
+	ContTail            uint32
+	ChunkParent         uint32
+	ChunkCont           uint32
+	ChunkSize           uint32
+	ChunkSp             uint32
+	ChunkBottom         uint32
+	ChunkPc             uint32
+	ChunkStack          uint32
+	Pad2                uint32
 }
 
 type CodeMapLoadSite struct {

@@ -76,7 +76,7 @@ type ExactNewMethod struct {
 		Exec    uint32
 		Kind    uint8
 		Stopped uint8
-		Pad     [2]uint8
+		LeftOut uint16
 	}
 	Method     uint64
 	ClassEpoch uint32

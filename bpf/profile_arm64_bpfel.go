@@ -128,7 +128,7 @@ type ProfileEventHeader struct {
 	Exec    uint32
 	Kind    uint8
 	Stopped uint8
-	Pad     [2]uint8
+	LeftOut uint16
 }
 
 type ProfileEventKind uint32
@@ -163,6 +163,9 @@ const (
 	ProfileHotspotFlagsHOTSPOT_TLS               ProfileHotspotFlags = 16
 	ProfileHotspotFlagsHOTSPOT_DEOPT_MH          ProfileHotspotFlags = 32
 	ProfileHotspotFlagsHOTSPOT_THREADS           ProfileHotspotFlags = 64
+	ProfileHotspotFlagsHOTSPOT_CHUNKS            ProfileHotspotFlags = 128
+	ProfileHotspotFlagsHOTSPOT_CHUNK_ARGSIZE     ProfileHotspotFlags = 256
+	ProfileHotspotFlagsHOTSPOT_COLOURED          ProfileHotspotFlags = 512
 )
 
 type ProfileHotspotProcess struct {
@@ -215,6 +218,29 @@ type ProfileHotspotProcess struct {
 	InterpBcp           int32
 	ThreadOs            uint32
 	OsThreadId          uint32
+	EnterReturn         uint64
+	HeapLow             uint64
+	HeapHigh            uint64
+	BadColours          uint64
+	AddressMask         uint64
+	OopBase             uint64
+	OopMask             uint64
+	ChunkKlass          uint64
+	ChunkKlassMask      uint64
+	ChunkKlassAt        uint32
+	ChunkKlassShift     uint32
+	OopShift            uint32
+	OopColourShift      uint32
+	EntryCont           uint32
+	ContTail            uint32
+	ChunkParent         uint32
+	ChunkCont           uint32
+	ChunkSize           uint32
+	ChunkSp             uint32
+	ChunkBottom         uint32
+	ChunkPc             uint32
+	ChunkStack          uint32
+	Pad2                uint32
 }
 
 type ProfileKeptStack struct {
@@ -343,29 +369,41 @@ type ProfileScratch struct {
 		Thread uint64
 	}
 	Start struct {
-		_           structs.HostLayout
-		Owner       uint64
-		StackBase   uint64
-		Thread      uint64
-		FoundThread uint64
-		NativeTo    uint64
-		DepthBase   uint64
-		Tag         uint64
-		LinkTag     uint64
-		Walk        uint32
-		Redefines   uint32
-		Tid         uint32
-		Chunk       uint32
-		JavaFrames  uint32
-		Kept        uint32
-		Own         uint32
-		Shared      uint32
-		Placed      uint32
-		ScanLeft    uint32
-		LookupLeft  uint32
-		_           [4]byte
-		MethodConst uint64
-		MethodShape uint64
+		_            structs.HostLayout
+		Owner        uint64
+		StackBase    uint64
+		Thread       uint64
+		FoundThread  uint64
+		NativeTo     uint64
+		DepthBase    uint64
+		Tag          uint64
+		LinkTag      uint64
+		Entry        uint64
+		Continuation uint64
+		NextChunk    uint64
+		ChunkAt      uint64
+		ChunkTo      uint64
+		StackTo      uint64
+		HeapFrom     uint64
+		Relative     uint64
+		Walk         uint32
+		Redefines    uint32
+		Tid          uint32
+		Chunk        uint32
+		JavaFrames   uint32
+		Top          uint32
+		TopKind      uint32
+		Anchored     uint32
+		OnHeap       uint32
+		Kept         uint32
+		Own          uint32
+		Shared       uint32
+		Placed       uint32
+		ScanLeft     uint32
+		LookupLeft   uint32
+		_            [4]byte
+		MethodConst  uint64
+		MethodShape  uint64
 	}
 	Caller struct {
 		_  structs.HostLayout
@@ -479,7 +517,9 @@ const (
 	ProfileWalkEndEND_UNSUPPORTED ProfileWalkEnd = 12
 	ProfileWalkEndEND_KNOWN       ProfileWalkEnd = 13
 	ProfileWalkEndEND_SCAN        ProfileWalkEnd = 14
-	ProfileWalkEndEND_COUNT       ProfileWalkEnd = 15
+	ProfileWalkEndEND_DEEP        ProfileWalkEnd = 15
+	ProfileWalkEndEND_THAW        ProfileWalkEnd = 16
+	ProfileWalkEndEND_COUNT       ProfileWalkEnd = 17
 )
 
 // Names of all BPF objects in the ELF.

@@ -50,7 +50,7 @@ type UsdtUsdtEdge struct {
 			Exec    uint32
 			Kind    uint8
 			Stopped uint8
-			Pad     [2]uint8
+			LeftOut uint16
 		}
 		Burst         uint64
 		CallerLine    uint32
