@@ -13,7 +13,7 @@
 //
 //	go run ./tests/crosscheck               # all programs; five minutes
 //	go run ./tests/crosscheck -run Derby
-//	go run ./tests/crosscheck -run Derby -budget 60%   # waits for monitors are all recorded, and so compared with JFR's
+//	go run ./tests/crosscheck -run Derby -budget 50%   # if all waits are recorded, they are compared with JFR's
 //	go run ./tests/crosscheck -short        # one program: what CI runs
 //	go run ./tests/crosscheck -update       # also rewrites the table in docs/accuracy.md
 package main
