@@ -66,7 +66,7 @@ func (c *coverages) lines() (list []string) {
 		}
 		line := fmt.Sprintf("%s (pid %d): ", printable(p.comm), p.pid)
 		if p.Missed >= leastMissed {
-			line += fmt.Sprintf("nothing was observed in its first %v: ", p.Missed.Round(time.Second/10))
+			line += fmt.Sprintf(missedFormat, p.Missed.Round(time.Second/10))
 		}
 		if p.Partial() {
 			line += fmt.Sprintf("observed %s of the time, %v of %v, in %s; "+scaledToAll+" of it: ",
@@ -89,6 +89,11 @@ func (c *coverages) lines() (list []string) {
 // scaledToAll is in the lines of processes of which a part is not recorded, and made up for.
 const scaledToAll = "values are scaled to all"
 
+// missedFormat is how a comment says that a process's beginning is missing, missedPattern how it is read.
+const missedFormat = "nothing was observed in its first %v: "
+
+var missedPattern = regexp.MustCompile(`^nothing was observed in its first ([0-9a-z.]{1,20}): `)
+
 // leastMissed is so long that it is worth a word.
 const leastMissed = time.Second / 10
 
@@ -103,8 +108,9 @@ var coveragePattern = regexp.MustCompile(`^.* \(pid [0-9]+\): (.*: )?(-?[0-9]{1,
 
 // A statedSum is what the comments of a profile say of the main value of events, all processes together.
 type statedSum struct {
-	sum, within float64  // within is half of the 95 % interval; +Inf if it is not known of each process
-	parts       []string // one line for each process that was not observed all the time, or not in all events
+	sum, within float64       // within is half of the 95 % interval; +Inf if it is not known of each process
+	parts       []string      // one line for each process that was not observed all the time, or not in all events
+	missed      time.Duration // before a process was observed, the longest
 }
 
 // statedSumOf reads the comments; ok is false if they say nothing of sums.
@@ -127,6 +133,11 @@ func statedSumOf(p *profile.Profile) (s statedSum, ok bool) {
 			continue
 		}
 		s.parts = append(s.parts, comment)
+		if m := missedPattern.FindStringSubmatch(m[1]); m != nil {
+			if missed, err := time.ParseDuration(m[1]); err == nil {
+				s.missed = max(s.missed, missed)
+			}
+		}
 		together += half
 	}
 	s.within = math.Hypot(s.within, together)
@@ -174,6 +185,8 @@ func (e *storedEvents) interval(all tally) float64 {
 type EventTotal struct {
 	Sum    float64
 	Within float64 // half of the 95 % interval; 0 if it is exact, +Inf if there are too few events to tell
+	// Missed is how long a process ran before it was observed, if that is in its recording; the longest of several.
+	Missed time.Duration
 }
 
 // TotalOf returns what a stored profile says of the sum of its events. It fails if the profile has none of that kind.
@@ -188,7 +201,11 @@ func TotalOf(p *profile.Profile, kind agent.EventKind) (EventTotal, error) {
 			all.add(t)
 		}
 	}
-	return EventTotal{Sum: all.values[kind.Main()], Within: e.interval(all)}, nil
+	total := EventTotal{Sum: all.values[kind.Main()], Within: e.interval(all)}
+	if e.stated != nil {
+		total.Missed = e.stated.missed
+	}
+	return total, nil
 }
 
 // about writes the interval of all samples in percent, if it is known.

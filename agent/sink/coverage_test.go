@@ -33,17 +33,19 @@ func TestPartlyObserved(t *testing.T) {
 		name       string
 		window     *agent.Profile
 		line, view string
+		missed     time.Duration
 	}{
-		{"all the time", observed(10*time.Second, 0, 1<<20), "", "10.0MB (±10.0%)"},
-		{"each one", observed(10*time.Second, 0, 0), "", "10.0MB (exact)"},
-		{"a moment is missing", observed(9990*time.Millisecond, 0, 1<<20), "", "10.0MB (±10.0%)"},
-		{"some lost", lossy, "java (pid 1234): up to 3.0% of the events were lost; values are scaled to all of them: 10485760 ± 1048576 bytes", "(±10.0%)"},
-		{"its beginning is missing", late, "java (pid 1234): nothing was observed in its first 800ms: 10485760 ± 1048576 bytes", "nothing was observed in its first 800ms"},
+		{"all the time", observed(10*time.Second, 0, 1<<20), "", "10.0MB (±10.0%)", 0},
+		{"each one", observed(10*time.Second, 0, 0), "", "10.0MB (exact)", 0},
+		{"a moment is missing", observed(9990*time.Millisecond, 0, 1<<20), "", "10.0MB (±10.0%)", 0},
+		{"some lost", lossy, "java (pid 1234): up to 3.0% of the events were lost; values are scaled to all of them: 10485760 ± 1048576 bytes", "(±10.0%)", 0},
+		{"its beginning is missing", late, "java (pid 1234): nothing was observed in its first 800ms: 10485760 ± 1048576 bytes", "nothing was observed in its first 800ms",
+			800 * time.Millisecond},
 		{"part", observed(2*time.Second, 4, 4<<20),
-			"java (pid 1234): observed 20.0% of the time, 2s of 10s, in 4 slices; values are scaled to all of it: 10485760 ± 4194304 bytes", "(±40.0%)"},
+			"java (pid 1234): observed 20.0% of the time, 2s of 10s, in 4 slices; values are scaled to all of it: 10485760 ± 4194304 bytes", "(±40.0%)", 0},
 		{"one slice", observed(time.Second, 1, math.Inf(1)),
 			"java (pid 1234): observed 10.0% of the time, 1s of 10s, in 1 slice; values are scaled to all of it: 10485760 bytes, and how far off that may be is unknown",
-			"10.0MB (how far off that may be is unknown)"},
+			"10.0MB (how far off that may be is unknown)", 0},
 	} {
 		p, err := sink.Pprof(c.window)
 		if err != nil {
@@ -52,6 +54,9 @@ func TestPartlyObserved(t *testing.T) {
 		all := strings.Join(p.Comments, "\n")
 		if !strings.Contains(all, c.line) || (c.line == "") == coverageLine.MatchString(all) {
 			t.Errorf("%s: comments\n%s\nwant %s", c.name, all, c.line)
+		}
+		if total, err := sink.TotalOf(p, agent.Allocations); err != nil || total.Missed != c.missed {
+			t.Errorf("%s: missed %v, want %v (%v)", c.name, total.Missed, c.missed, err)
 		}
 		var out bytes.Buffer
 		if err := sink.Allocations(&out, p, nil); err != nil {
