@@ -7,13 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
-	"math/rand/v2"
 	"os"
 	"os/exec"
-	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -26,7 +22,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
-	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
 // A result is a number of a profile beside what the kernel or the JVM says.
@@ -60,7 +55,7 @@ func (r result) number(v float64) string {
 	switch {
 	case math.IsInf(v, 0):
 		return "unknown"
-	case v >= 1000:
+	case v >= 999.5: // would be rounded to 1e+03
 		return fmt.Sprintf("%.0f", v)
 	}
 	return fmt.Sprintf("%.3g", v)
@@ -82,8 +77,6 @@ const kinds = "cpu,alloc,lock,safepoint,page-faults"
 
 // check records a program's run, with extra arguments for the agent, and compares.
 func check(ctx context.Context, recorder profiler.Agent, jdk jvm.JDK, p program, extra ...string) ([]result, error) {
-	ctx, cancel := context.WithTimeout(ctx, runTimeout)
-	defer cancel()
 	dir, err := os.MkdirTemp("", "vmprof-crosscheck-"+strings.ToLower(p.name)+"-")
 	if err != nil {
 		return nil, fmt.Errorf("create a directory: %w", err)
@@ -93,17 +86,26 @@ func check(ctx context.Context, recorder profiler.Agent, jdk jvm.JDK, p program,
 	if err != nil {
 		return nil, err
 	}
-	t, recording, err := record(ctx, recorder, ready.command(jdk, logFlags(dir, ready.settings())...), extra, p.found)
+	t, recording, err := observe(ctx, recorder, jdk, ready, dir, nil, extra...)
 	if err != nil {
-		return nil, err
-	}
-	if err := t.readLogs(ctx, jdk, dir); err != nil {
 		return nil, err
 	}
 	if t.beginning, err = ready.beginning(ctx, jdk); err != nil {
 		return nil, err
 	}
 	return compare(p, t, recording)
+}
+
+// observe runs a program beside the recorder, with its logs in dir, and reads them. The flags are for the JVM, after all others, extra
+// arguments for the recorder.
+func observe(ctx context.Context, recorder profiler.Agent, jdk jvm.JDK, p prepared, dir string, flags []string, extra ...string) (t truth, r *profiler.Recording, err error) {
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
+	defer cancel()
+	line := p.command(jdk, append(logFlags(dir, p.settings()), flags...)...)
+	if t, r, err = record(ctx, recorder, line, extra, p.found); err != nil {
+		return t, nil, err
+	}
+	return t, r, t.readLogs(ctx, jdk, dir)
 }
 
 // record runs the program from beginning to end beside the recorder, which has extra arguments. With anyStatus the program may end with any.
@@ -170,7 +172,7 @@ func compare(p program, t truth, r *profiler.Recording) (list []result, err erro
 	}
 	list = append(list, result{program: p.name, what: "CPU time", source: "the kernel (rusage)", unit: "s", truth: t.cpu.Seconds(),
 		recorded: cpu.sum, within: normal95 * cpu.deviation, tolerance: cpuOutside.Seconds()})
-	total := func(kind agent.EventKind, what, source, unit string, scale, truth, tolerance float64) error {
+	total := func(kind agent.EventKind, what, source, unit string, scale, truth float64, tolerance func(sink.EventTotal) float64) error {
 		p0 := r.Kinds[kind.String()]
 		if p0 == nil {
 			return fmt.Errorf("nothing was recorded of %v\n%s", kind, r.Output)
@@ -180,25 +182,32 @@ func compare(p program, t truth, r *profiler.Recording) (list []result, err erro
 			return err
 		}
 		list = append(list, result{program: p.name, what: what, source: source, unit: unit, truth: truth / scale, recorded: sum.Sum / scale,
-			within: sum.Within / scale, tolerance: tolerance / scale})
+			within: sum.Within / scale, tolerance: tolerance(sum) / scale})
 		return nil
 	}
-	allocated := t.heap.uncertainty + unusedBuffers*t.heap.bytes
-	if missed(r.Kinds[agent.Allocations.String()]) {
-		allocated += t.beginning.bytes
+	heap := func(recorded sink.EventTotal) float64 {
+		allowed := t.heap.uncertainty + unusedBuffers*t.heap.bytes
+		if recorded.Missed > 0 {
+			allowed += t.beginning.bytes
+		}
+		return allowed
 	}
-	if err := total(agent.Allocations, "allocated", "the GC log", "MB", 1e6, t.heap.bytes, allocated); err != nil {
+	if err := total(agent.Allocations, "allocated", "the GC log", "MB", 1e6, t.heap.bytes, heap); err != nil {
 		return nil, err
 	}
 	stopped := events.Stopped(t.safepoints)
-	allowed := 0.01*float64(stopped) + float64(len(t.safepoints))*20e3
-	if missed(r.Kinds[agent.Pauses.String()]) && len(t.safepoints) > 0 {
-		allowed += float64(events.Stopped(events.Between(t.safepoints, time.Time{}, t.safepoints[0].Ended.Add(firstMoments))))
+	stops := func(recorded sink.EventTotal) float64 {
+		allowed := 0.01*float64(stopped) + float64(len(t.safepoints))*20e3
+		if recorded.Missed > 0 && len(t.safepoints) > 0 {
+			allowed += float64(events.Stopped(events.Between(t.safepoints, time.Time{}, t.safepoints[0].Ended.Add(firstMoments))))
+		}
+		return allowed
 	}
-	if err := total(agent.Pauses, "stopped", "the safepoint log", "ms", 1e6, float64(stopped), allowed); err != nil {
+	if err := total(agent.Pauses, "stopped", "the safepoint log", "ms", 1e6, float64(stopped), stops); err != nil {
 		return nil, err
 	}
-	if err := total(agent.Faults, "page faults", "the kernel (rusage)", "", 1, float64(t.faults), 0); err != nil {
+	none := func(sink.EventTotal) float64 { return 0 }
+	if err := total(agent.Faults, "page faults", "the kernel (rusage)", "", 1, float64(t.faults), none); err != nil {
 		return nil, err
 	}
 	waits, err := compareWaits(t, r)
@@ -207,29 +216,16 @@ func compare(p program, t truth, r *profiler.Recording) (list []result, err erro
 	}
 	waits.program = p.name
 	list = append(list, waits)
-	own := methods(r.Kinds["cpu"])
-	list = append(list, result{program: p.name, what: "methods, overlap", source: "JFR", unit: "%", truth: alike(own, t.methods),
-		recorded: own.Overlap(t.methods), compared: true, within: math.Inf(1)})
+	own := sampledBy(r.Kinds["cpu"])
+	overlap := func(what string, a, b events.Weights) {
+		list = append(list, result{program: p.name, what: what, source: "JFR", unit: "%", truth: alike(a, b),
+			recorded: a.Overlap(b), compared: true, within: math.Inf(1)})
+	}
+	overlap("compiled methods, overlap", own.compiled, t.sampled.compiled)
+	overlap("innermost methods, overlap", own.innermost, t.sampled.innermost)
+	list = append(list, result{program: p.name, what: "innermost methods not named", source: "JFR", unit: "%", recorded: own.unnamed(),
+		compared: true, within: math.Inf(1)})
 	return list, nil
-}
-
-// missed says that the profile states that it does not have a process's beginning.
-func missed(p *profile.Profile) bool { return missedFirst(p) > 0 }
-
-var missedPattern = regexp.MustCompile(`nothing was observed in its first ([0-9a-z.]+)`)
-
-// missedFirst is how much of a process's beginning the profile says that it does not have.
-func missedFirst(p *profile.Profile) time.Duration {
-	if p == nil {
-		return 0
-	}
-	for _, line := range p.Comments {
-		if m := missedPattern.FindStringSubmatch(line); m != nil {
-			first, _ := time.ParseDuration(m[1])
-			return max(first, 1)
-		}
-	}
-	return 0
 }
 
 func millis(d time.Duration) float64 { return float64(d) / 1e6 }
@@ -275,9 +271,15 @@ func compareWaits(t truth, recording *profiler.Recording) (r result, err error) 
 		return r, nil
 	}
 	r.compared, r.within, r.tolerance = false, 0, waitsTolerance*r.truth+millis(time.Duration(len(t.monitors))*aroundWait)
-	var first time.Duration // of which a kind that has events says that it was not observed
-	for _, p := range recording.Kinds {
-		first = max(first, missedFirst(p))
+	first := all.Missed // or what another kind says that was not observed: this one may have no events
+	for _, kind := range []agent.EventKind{agent.Allocations, agent.Pauses, agent.Faults} {
+		if p := recording.Kinds[kind.String()]; p != nil {
+			total, err := sink.TotalOf(p, kind)
+			if err != nil {
+				return r, err
+			}
+			first = max(first, total.Missed)
+		}
 	}
 	if first > 0 {
 		r.tolerance += millis(t.monitors.sum(t.began.Add(first + firstMoments)))
@@ -297,53 +299,4 @@ func monitorDelay(p *profile.Profile) (sum float64, err error) {
 		}
 	}
 	return sum, nil
-}
-
-// alike is the overlap that two samples of one distribution would have, as many as there are on each side: of the distribution that both
-// sides are together. There are more methods than samples of most, so it is far below 100.
-func alike(a, b events.Weights) float64 {
-	var methods []string
-	var sums []float64
-	sum := 0.
-	for _, w := range []events.Weights{a, b} { // a method of both is two entries of one name
-		for _, method := range slices.Sorted(maps.Keys(w)) {
-			sum += w[method] / w.Total()
-			methods, sums = append(methods, method), append(sums, sum)
-		}
-	}
-	if len(sums) == 0 {
-		return 0
-	}
-	rng := rand.New(rand.NewPCG(1, 2))
-	draw := func(n int) events.Weights {
-		w := events.Weights{}
-		for range n {
-			at, _ := slices.BinarySearch(sums, sum*rng.Float64())
-			w[methods[min(at, len(methods)-1)]]++
-		}
-		return w
-	}
-	const draws = 20
-	mean := 0.
-	for range draws {
-		mean += draw(int(a.Total())).Overlap(draw(int(b.Total()))) / draws
-	}
-	return mean
-}
-
-// methods are the samples in Java code by innermost method, as JFR has them: in stubs, by the method that called them.
-func methods(p *profile.Profile) events.Weights {
-	w := events.Weights{}
-	for _, s := range stacks.Of(p) {
-		for _, f := range s.Frames {
-			if strings.HasPrefix(f.Mapping, "[stub") {
-				continue
-			}
-			if f.Java() {
-				w[f.Function] += float64(s.Count)
-			}
-			break
-		}
-	}
-	return w
 }

@@ -8,24 +8,8 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
-
-// Two large samples of one distribution are alike, two small ones less; of one method they are equal.
-func TestAlike(t *testing.T) {
-	flat := func(methods, samples int) events.Weights {
-		w := events.Weights{}
-		for i := range methods {
-			w[string(rune('a'+i))] = float64(samples) / float64(methods)
-		}
-		return w
-	}
-	one, few, many := alike(flat(1, 100), flat(1, 50)), alike(flat(20, 100), flat(20, 100)), alike(flat(20, 100_000), flat(20, 100_000))
-	if math.Abs(one-100) > 1e-9 || many < 98 || few < 60 || few > 95 {
-		t.Errorf("one method %.1f, few samples %.1f, many %.1f", one, few, many)
-	}
-}
 
 func TestAgrees(t *testing.T) {
 	for _, test := range []struct {
@@ -77,6 +61,14 @@ func TestCompareWaits(t *testing.T) {
 		}
 		if r.truth != 100 || r.compared != c.compared || r.agrees() != c.agreement {
 			t.Errorf("%s: %+v", c.name, r)
+		}
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 12.345: "12.3", 999.4: "999", 999.6: "1000", 154871: "154871", math.Inf(1): "unknown"} {
+		if got := (result{}).number(v); got != want {
+			t.Errorf("%v: %q, want %q", v, got, want)
 		}
 	}
 }

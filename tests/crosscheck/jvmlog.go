@@ -3,19 +3,17 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
+	"github.com/vmprof-agent/vmprof-agent/tests/jfr"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
 
@@ -86,7 +84,7 @@ type truth struct {
 	beginning  heapLog // of a JVM that has nothing to do
 	safepoints []events.Safepoint
 	monitors   waits
-	methods    events.Weights // JFR's samples by innermost method
+	sampled    sampled // JFR's samples
 }
 
 // waits are waits for monitors.
@@ -156,55 +154,19 @@ func (t *truth) readLogs(ctx context.Context, jdk jvm.JDK, dir string) error {
 	return t.readRecording(ctx, jdk, filepath.Join(dir, recordingName))
 }
 
-// recordedEvents are those of a JFR recording, as its tool prints them.
-type recordedEvents struct {
-	Recording struct {
-		Events []struct {
-			Type   string `json:"type"`
-			Values struct {
-				StartTime  time.Time `json:"startTime"`
-				Duration   string    `json:"duration"` // ISO 8601: PT0.001S
-				StackTrace *struct {
-					Frames []struct {
-						Method struct {
-							Name string `json:"name"`
-							Type struct {
-								Name string `json:"name"`
-							} `json:"type"`
-						} `json:"method"`
-					} `json:"frames"`
-				} `json:"stackTrace"`
-			} `json:"values"`
-		} `json:"events"`
-	} `json:"recording"`
-}
-
-// readRecording has the JDK's tool read a recording of JFR.
+// readRecording reads what JFR recorded.
 func (t *truth) readRecording(ctx context.Context, jdk jvm.JDK, path string) error {
-	tool := exec.CommandContext(ctx, filepath.Join(jdk.Home, "bin", "jfr"), "print", "--json", "--stack-depth", "1",
-		"--events", "jdk.JavaMonitorEnter,jdk.ExecutionSample", path)
-	text, err := tool.Output()
+	list, err := jfr.Read(ctx, jdk, path, jfr.JavaMonitorEnter, jfr.ExecutionSample)
 	if err != nil {
-		return fmt.Errorf("read %s with jfr: %w", filepath.Base(path), err)
+		return err
 	}
-	var list recordedEvents
-	if err := json.Unmarshal(text, &list); err != nil {
-		return fmt.Errorf("read what jfr printed: %w", err)
-	}
-	t.methods = events.Weights{}
-	for _, e := range list.Recording.Events {
-		switch e.Type {
-		case "jdk.JavaMonitorEnter":
-			seconds, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimPrefix(e.Values.Duration, "PT"), "S"), 64)
-			if err != nil {
-				return fmt.Errorf("duration of a wait: %w", err)
-			}
-			t.monitors = append(t.monitors, wait{began: e.Values.StartTime, lasted: time.Duration(seconds * float64(time.Second))})
-		case "jdk.ExecutionSample":
-			if s := e.Values.StackTrace; s != nil && len(s.Frames) > 0 {
-				m := s.Frames[0].Method
-				t.methods[strings.ReplaceAll(m.Type.Name, "/", ".")+"."+m.Name]++
-			}
+	t.sampled = sampled{compiled: events.Weights{}, innermost: events.Weights{}}
+	for _, e := range list {
+		switch {
+		case e.Type == jfr.JavaMonitorEnter:
+			t.monitors = append(t.monitors, wait{began: e.Start, lasted: e.Duration})
+		case len(e.Stack) > 0:
+			t.sampled.add(e.Compiled(), e.Stack[0].Method, 1)
 		}
 	}
 	return nil

@@ -23,6 +23,7 @@ type Stack struct {
 type Frame struct {
 	Function string
 	Mapping  string // the file or pseudo-file that it belongs to, "" for a marker
+	Inlined  bool   // in the frame that follows
 }
 
 // Of returns the stacks of p, which must have sample values of the type "samples".
@@ -50,8 +51,8 @@ func FramesOf(sample *profile.Sample) []Frame {
 		if location.Mapping != nil {
 			mapping = location.Mapping.File
 		}
-		for _, line := range location.Line {
-			frames = append(frames, Frame{Function: line.Function.Name, Mapping: mapping})
+		for i, line := range location.Line {
+			frames = append(frames, Frame{Function: line.Function.Name, Mapping: mapping, Inlined: i < len(location.Line)-1})
 		}
 	}
 	return frames
@@ -61,6 +62,9 @@ func FramesOf(sample *profile.Sample) []Frame {
 func (f Frame) Java() bool {
 	return strings.HasPrefix(f.Mapping, "[jit") || strings.HasPrefix(f.Mapping, "[interpreter")
 }
+
+// Stub says that the frame is code that the JVM made for itself, such as a copy of arrays or a call of an interface method.
+func (f Frame) Stub() bool { return strings.HasPrefix(f.Mapping, "[stub") }
 
 // Marker says that the frame is none, but tells what is wrong with the stack: [truncated: …], [stale].
 func (f Frame) Marker() bool {

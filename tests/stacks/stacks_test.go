@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/pprof/profile"
@@ -56,6 +57,13 @@ func TestOf(t *testing.T) {
 	if whole.Times("a.B.outer") != 2 || !whole.Has("memcpy") || whole.Has("a.B.absent") {
 		t.Error("methods on the stack are miscounted")
 	}
+	var inlined []bool
+	for _, f := range whole.Frames {
+		inlined = append(inlined, f.Inlined)
+	}
+	if !slices.Equal(inlined, []bool{false, true, false, false, false}) {
+		t.Errorf("inlined: %v", inlined)
+	}
 	if whole.Truncated() != "" || cut.Truncated() != "depth" {
 		t.Errorf("truncated: %q, %q", whole.Truncated(), cut.Truncated())
 	}
@@ -90,7 +98,7 @@ func TestTruncatedEmpty(t *testing.T) {
 
 // A leaf [inlined in M] counts for M.
 func TestSelfInlinedIn(t *testing.T) {
-	s := Stack{Frames: []Frame{{"[inlined in a.B.inner]", "[jit:HotSpot]"}, {"a.B.inner", "[jit:HotSpot]"}, {"a.B.outer", "[jit:HotSpot]"}}}
+	s := Stack{Frames: []Frame{{"[inlined in a.B.inner]", "[jit:HotSpot]", true}, {"a.B.inner", "[jit:HotSpot]", true}, {"a.B.outer", "[jit:HotSpot]", false}}}
 	if !s.Self("a.B.inner") || s.Self("a.B.outer") || s.Self("[inlined in a.B.inner]") {
 		t.Error("self is not the innermost method that is known")
 	}

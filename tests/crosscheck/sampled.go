@@ -1,0 +1,79 @@
+package main
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/events"
+	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
+)
+
+// A sampled is where samples in Java code were taken.
+type sampled struct {
+	// compiled counts them by the method whose code ran: interpreted, or compiled with others inlined in it. That does not depend on
+	// what the JVM recorded of inlined methods.
+	compiled events.Weights
+	// innermost counts them by the innermost method, inlined ones too.
+	innermost events.Weights
+}
+
+func (s sampled) add(compiled, innermost string, count int64) {
+	s.compiled[compiled] += float64(count)
+	s.innermost[innermost] += float64(count)
+}
+
+// sampledBy are the samples in Java code that JFR would have, too. In the JVM's stubs, as those that copy arrays, it takes none.
+func sampledBy(p *profile.Profile) sampled {
+	s := sampled{compiled: events.Weights{}, innermost: events.Weights{}}
+	for _, stack := range stacks.Of(p) {
+		if len(stack.Frames) == 0 || !stack.Frames[0].Java() {
+			continue
+		}
+		compiled := slices.IndexFunc(stack.Frames, func(f stacks.Frame) bool { return !f.Inlined })
+		s.add(stack.Frames[compiled].Function, stack.Frames[0].Function, stack.Count)
+	}
+	return s
+}
+
+// unnamed is the share of samples in [inlined in M], in percent.
+func (s sampled) unnamed() float64 {
+	sum := 0.
+	for method, weight := range s.innermost {
+		if stacks.InlinedIn(method) {
+			sum += weight
+		}
+	}
+	return 100 * sum / max(s.innermost.Total(), 1)
+}
+
+// alike is the overlap that two samples of one distribution would have, as many as there are on each side, on average: if both sides are
+// of one distribution, each split of all samples together into two parts of these sizes is as likely as theirs. So nothing is assumed of
+// methods that have no sample. Draws from what the samples say together would have too few methods, and a higher overlap.
+func alike(a, b events.Weights) float64 {
+	var samples []string
+	for _, w := range []events.Weights{a, b} {
+		for _, method := range slices.Sorted(maps.Keys(w)) {
+			for range int(w[method]) {
+				samples = append(samples, method)
+			}
+		}
+	}
+	count := func(samples []string) events.Weights {
+		w := events.Weights{}
+		for _, method := range samples {
+			w[method]++
+		}
+		return w
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	const splits = 50
+	mean, first := 0., int(a.Total())
+	for range splits {
+		rng.Shuffle(len(samples), func(i, j int) { samples[i], samples[j] = samples[j], samples[i] })
+		mean += count(samples[:first]).Overlap(count(samples[first:])) / splits
+	}
+	return mean
+}

@@ -1,0 +1,134 @@
+// Package jfr reads recordings of JDK Flight Recorder with the JDK's own tool.
+//
+//	list, err := jfr.Read(ctx, jdk, "jvm.jfr", jfr.ExecutionSample)
+//	for _, e := range list { leaf := e.Stack[0].Method }
+package jfr
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+)
+
+// Types of events.
+const (
+	ExecutionSample  = "jdk.ExecutionSample"  // a thread in Java code, sampled in the time that it is there
+	JavaMonitorEnter = "jdk.JavaMonitorEnter" // a wait for a monitor
+)
+
+// stackDepth is how many frames of a stack are read. It exceeds how deep methods are inlined, so a compiled method that others were
+// inlined in is among them.
+const stackDepth = 32
+
+// outputBytes bounds what is read of the tool's output.
+const outputBytes = 1 << 30
+
+// An Event is one of a recording.
+type Event struct {
+	Type     string
+	Start    time.Time
+	Duration time.Duration // 0 for a sample
+	Stack    []Frame       // innermost first; empty if JFR could not walk it
+}
+
+// A Frame is one of a stack.
+type Frame struct {
+	Method  string // with its class: java.lang.String.length
+	Inlined bool   // in the frame that follows
+}
+
+// Compiled is the method whose code ran: the innermost frame that is not inlined. "" if there is none.
+func (e Event) Compiled() string {
+	for _, f := range e.Stack {
+		if !f.Inlined {
+			return f.Method
+		}
+	}
+	return ""
+}
+
+// printed is what the tool prints.
+type printed struct {
+	Recording struct {
+		Events []struct {
+			Type   string `json:"type"`
+			Values struct {
+				StartTime  time.Time `json:"startTime"`
+				Duration   string    `json:"duration"` // ISO 8601: PT0.001S
+				StackTrace *struct {
+					Frames []struct {
+						Type   string `json:"type"`
+						Method struct {
+							Name string `json:"name"`
+							Type struct {
+								Name string `json:"name"`
+							} `json:"type"`
+						} `json:"method"`
+					} `json:"frames"`
+				} `json:"stackTrace"`
+			} `json:"values"`
+		} `json:"events"`
+	} `json:"recording"`
+}
+
+// Read returns the events of these types that the file at path has.
+func Read(ctx context.Context, jdk jvm.JDK, path string, types ...string) ([]Event, error) {
+	tool := exec.CommandContext(ctx, filepath.Join(jdk.Home, "bin", "jfr"), "print", "--json", "--stack-depth", strconv.Itoa(stackDepth),
+		"--events", strings.Join(types, ","), path)
+	var complaint strings.Builder
+	tool.Stderr = &complaint
+	output, err := tool.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("open the output of jfr: %w", err)
+	}
+	if err := tool.Start(); err != nil {
+		return nil, fmt.Errorf("start jfr: %w", err)
+	}
+	list, malformed := parse(io.LimitReader(output, outputBytes))
+	if malformed != nil {
+		tool.Process.Kill() // it may be about to write more; Wait says how it ended
+	}
+	if err := tool.Wait(); err != nil && malformed == nil {
+		return nil, fmt.Errorf("read %s with jfr: %w\n%s", filepath.Base(path), err, complaint.String())
+	}
+	if malformed != nil {
+		return nil, fmt.Errorf("read %s with jfr: %w\n%s", filepath.Base(path), malformed, complaint.String())
+	}
+	return list, nil
+}
+
+// parse reads what the tool printed.
+func parse(text io.Reader) (list []Event, err error) {
+	var all printed
+	if err := json.NewDecoder(text).Decode(&all); err != nil {
+		return nil, fmt.Errorf("parse events: %w", err)
+	}
+	for _, one := range all.Recording.Events {
+		e := Event{Type: one.Type, Start: one.Values.StartTime}
+		if text := one.Values.Duration; text != "" {
+			seconds, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimPrefix(text, "PT"), "S"), 64)
+			if err != nil {
+				return nil, fmt.Errorf("duration of an event: %w", err)
+			}
+			e.Duration = time.Duration(seconds * float64(time.Second))
+		}
+		if stack := one.Values.StackTrace; stack != nil {
+			for _, f := range stack.Frames {
+				e.Stack = append(e.Stack, Frame{
+					Method:  strings.ReplaceAll(f.Method.Type.Name, "/", ".") + "." + f.Method.Name,
+					Inlined: f.Type == "Inlined",
+				})
+			}
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
