@@ -1,8 +1,9 @@
 // Command accuracy profiles programs whose profile is known, and fails if the agent's is another.
 //
-// Of time, two things are measured. Shares: guests that measure themselves (package guests) say what share of the
+// Of time, three things are measured. Shares: guests that measure themselves (package guests) say what share of the
 // samples each of their methods and threads must have. Completeness: the share of the samples of real programs (package
-// suite) whose stack goes down to the thread's entry frame.
+// suite) whose stack goes down to the thread's entry frame. Virtual threads: the same of a guest that yields, on several JDKs,
+// which scripts/jdks fetches.
 //
 // Of calls, four, on programs whose call graph is known exactly. Rates: how much of the graph is found at which cost,
 // for a grid of fixed rates. Budget: the same at the rate that the agent chooses. Adversary: a program that misleads
