@@ -134,7 +134,9 @@ func TestKernelMonitorOfAnotherCall(t *testing.T) {
 func TestKernelMonitorSlept(t *testing.T) {
 	m := newFakeMonitor(t)
 	m.enter.hit(arguments{m.monitor})
-	time.Sleep(time.Millisecond)
+	sleep := unix.NsecToTimespec(1e6) // the thread itself: Go's own sleep may be over before the thread has begun to
+	for unix.Nanosleep(&sleep, &sleep) != nil {
+	}
 	m.slept.hit(arguments{})
 	if got := m.one(t); got.seen.Flags != SeenContended {
 		t.Errorf("flags %#x of a thread that slept, want %#x", got.seen.Flags, SeenContended)
