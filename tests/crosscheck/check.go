@@ -35,8 +35,12 @@ type result struct {
 }
 
 // agrees says that the truth is within the profile's own interval, as far as it is known.
-func (r result) agrees() bool {
-	return r.compared || math.Abs(r.recorded-r.truth) <= r.within+r.tolerance
+func (r result) agrees() bool { return r.agreesAt(1) }
+
+// agreesAt is agrees with an interval so many times as wide. A true 95 % interval misses one truth in twenty, a twice as wide one
+// one in ten thousand.
+func (r result) agreesAt(times float64) bool {
+	return r.compared || math.Abs(r.recorded-r.truth) <= times*r.within+r.tolerance
 }
 
 func (r result) verdict() string {

@@ -119,7 +119,8 @@ func judgeAllocations(truth events.Truth, own []events.Row, within float64, note
 	return []verdict{sum(allocated, events.Sum(own, space)/1e6, exact.Total()/1e6, within/1e6, "MB"), named}
 }
 
-// sum judges a sum of events. One that is far off is right to say so, by the interval of all events that the profile states.
+// sum judges a sum of events. Further off than the tolerance, the truth must be within the interval of all events that the profile
+// states. That is right if the interval is less than half of the truth: a wider one hardly says anything.
 func sum(feature string, got, truth, within float64, unit string) verdict {
 	interval := fmt.Sprintf("± %.0f", within)
 	if math.IsInf(within, 1) {
@@ -128,7 +129,7 @@ func sum(feature string, got, truth, within float64, unit string) verdict {
 	v := verdict{feature: feature, found: fmt.Sprintf("%.0f %s %s, truth %.0f", got, interval, unit, truth)}
 	off := math.Abs(got - truth)
 	switch {
-	case off <= sumTolerance*truth:
+	case off <= sumTolerance*truth, off <= within && within < truth/2:
 	case off <= within:
 		v.state = silent
 	default:

@@ -74,6 +74,8 @@ func TestJudgeAllocations(t *testing.T) {
 	expect(t, "half of it", bad, allocated, wrong)
 	unsure := judgeAllocations(truth, []events.Row{row("byte[]", 1e6), row("guest.A", 1e6)}, 3e6, nil)
 	expect(t, "half of it, and unsure", unsure, allocated, silent)
+	near := judgeAllocations(truth, []events.Row{row("byte[]", 1.8e6), row("guest.A", 0.9e6)}, 1.9e6, nil)
+	expect(t, "two thirds of it, as the interval says", near, allocated, right)
 	endless := judgeAllocations(truth, []events.Row{row("byte[]", 1e6), row("guest.A", 1e6)}, math.Inf(1), nil)
 	expect(t, "nobody knows how far off", endless, allocated, silent)
 	if want := "2 ± unknown MB, truth 4"; endless[0].found != want {
