@@ -127,8 +127,6 @@ func TestProbeParkContext(t *testing.T) {
 // register. What is in registers is another thread's, or nothing of the kind, as often as not.
 func TestKernelParkOfNewThread(t *testing.T) {
 	const threadObject, blocker = 700, 24
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	q := newProber(t, Options{})
 	p := &fakeParker{prober: q, fakeVM: newFakeVM(t, builds[1])}
 	p.begin, p.end = p.attach(t, p.p.ParkBegin, 1), p.attach(t, p.p.ParkEnd, 1)
@@ -153,6 +151,8 @@ func TestKernelParkOfNewThread(t *testing.T) {
 		}, "", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
 			p.thread = p.newThreadByID(0)
 			p.thread.ownTID = uint32(unix.Gettid())
 			p.meta.put32(p.thread.osThread+uint64(p.OsThreadId), p.thread.ownTID)
