@@ -61,7 +61,7 @@ func TestRawStack(t *testing.T) {
 	}
 }
 
-// How many frames are left out is told by magnitude: a recursion that goes a bit further is the same context.
+// The marker gives the number of left-out frames as a range of powers of two, so that a slightly deeper recursion is the same context.
 func TestLeftOutText(t *testing.T) {
 	for n, want := range map[int]string{
 		1: "[1 frame left out]", 2: "[2 to 3 frames left out]", 3: "[2 to 3 frames left out]",

@@ -77,7 +77,7 @@ func readHeapLog(log io.Reader) (h heapLog, err error) {
 
 // A truth is what the kernel and the JVM say of a run.
 type truth struct {
-	began      time.Time // the program was told to start
+	began      time.Time // when the program was started
 	cpu        time.Duration
 	faults     int64
 	heap       heapLog
@@ -105,14 +105,12 @@ func (w waits) sum(then time.Time) (sum time.Duration) {
 	return sum
 }
 
-// ever is later than every wait.
-func (w waits) ever() (then time.Time) {
+// total is how long all lasted.
+func (w waits) total() (sum time.Duration) {
 	for _, wait := range w {
-		if !wait.began.Before(then) {
-			then = wait.began.Add(1)
-		}
+		sum += wait.lasted
 	}
-	return then
+	return sum
 }
 
 // Names of the JVM's files.

@@ -25,7 +25,7 @@ func (s sampled) add(compiled, innermost string, count int64) {
 	s.innermost[innermost] += float64(count)
 }
 
-// sampledBy are the samples in Java code that JFR would have, too. In the JVM's stubs, as those that copy arrays, it takes none.
+// sampledBy counts the samples in Java code. JFR takes none in the JVM's stubs, such as those that copy arrays, so these are left out.
 func sampledBy(p *profile.Profile) sampled {
 	s := sampled{compiled: events.Weights{}, innermost: events.Weights{}}
 	for _, stack := range stacks.Of(p) {

@@ -36,7 +36,7 @@ func (p *Process) layoutLoom() error {
 		p.missing("The return barrier of virtual threads was not found: their stacks may look complete when they are not.")
 		return nil
 	}
-	const attempts = 3 // classes are unloaded meanwhile
+	const attempts = 3 // the JVM may unload classes during a read
 	for range attempts {
 		if l.Chunks, err = p.chunkLayout(); !errors.Is(err, vmruntime.ErrStale) {
 			break

@@ -16,7 +16,7 @@ func (b *Book) Notes(d *Difference) []string {
 	}
 	share := func(part uint64) float64 { return 100 * float64(part) / float64(max(all, 1)) }
 	notes := []string{fmt.Sprintf("exact: %d calls counted by the JVM's own code; the two readings of its counters took %v, which is %.1f %% of the "+
-		"recording: calls made during them may be missing", all, d.Uncertain.Round(time.Millisecond/10),
+		"recording: calls made during a reading may be counted or not", all, d.Uncertain.Round(time.Millisecond/10),
 		100*d.Uncertain.Seconds()/max(d.Length.Seconds(), time.Millisecond.Seconds()))}
 	add := func(n uint64, format string, args ...any) {
 		if n > 0 {

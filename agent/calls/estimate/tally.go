@@ -10,7 +10,7 @@ type tallied struct {
 	codes    []CodeID // that count their entries
 	rate     float64  // logarithm of entries per second of CPU time, of all codes together
 	variance float64
-	// most: rate is no less than that of the codes. Code that counts has the method inlined as well, and counts that, too.
+	// most: rate is an upper bound for the codes. Other code that counts has the method inlined, and its entries are counted as well.
 	most bool
 }
 

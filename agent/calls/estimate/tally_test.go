@@ -60,8 +60,8 @@ func TestTallyOfLoop(t *testing.T) {
 	}
 }
 
-// Two phases of a guest: what the first one calls is counted, and says that time makes all rates four times too high. The
-// second one, of which only the time is known, is four times lower then, too.
+// Two phases of a guest: calls of the first one are counted, and show that rates from time are four times too high. Of the
+// second one only the time is known, and its rates must come out four times lower as well.
 func TestScaleOfTime(t *testing.T) {
 	const codes = 30
 	in := &Input{Duration: 10, CPU: 10, Period: 1. / 400}
