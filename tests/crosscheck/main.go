@@ -72,8 +72,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if *control && *pattern == "" {
 		wanted = regexp.MustCompile("^Rhino$")
 	}
-	if *control && *short {
-		return errors.New("-controls and -short are two things to run: leave one out")
+	if *control && (*short || *budget != "") {
+		return errors.New("-controls runs at the default budget, and is no part of -short: leave out the others")
 	}
 	if *update && (*short || *pattern != "" || *budget != "") {
 		return errors.New("-update needs all programs at the default budget: leave out -run, -short and -budget")
