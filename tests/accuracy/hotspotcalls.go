@@ -112,10 +112,14 @@ func planHotspotCalls(jdks []jvm.JDK, o options) *hotspotCalls {
 	return s.plan(all, o)
 }
 
-// planHotspotPhases plans JVMs whose code is not that of C2: not yet, or never.
+// planHotspotPhases plans JVMs whose code is not that of C2: not yet, or never. The short form leaves them to planHotspotCalls, which
+// measures in the same way.
 func planHotspotPhases(jdks []jvm.JDK, o options) *hotspotCalls {
 	s := &hotspotCalls{table: "hotspot-phases", how: longHotspot}
 	s.how.recordings = []time.Duration{10 * time.Second}
+	if o.short {
+		return s
+	}
 	var all []hotspotTrial
 	for _, program := range phasePrograms {
 		all = append(all, hotspotTrial{program: program, flag: profiling, jdk: jdks[0]}, hotspotTrial{program: program, jdk: jdks[0], starting: true})

@@ -122,8 +122,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return errors.New("-update needs a whole section: leave out -run, or let it match all of one")
 	}
 	for _, s := range sections {
+		begin := time.Now()
 		if err := s.run(ctx, m); err != nil {
 			return err
+		}
+		if took := time.Since(begin); took > time.Second {
+			fmt.Fprintf(out, "%s took %.0f s\n\n", s.tables()[0].name, took.Seconds())
 		}
 		accurate = accurate && s.ok()
 	}
