@@ -23,6 +23,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/cilium/ebpf/link"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
@@ -49,11 +51,11 @@ type Options struct {
 	// Settle is called by New once what takes privileges is loaded, before anything is read of a target; nil means nothing.
 	Settle func() error
 
-	Contexts      ContextMode // how calling contexts are found
-	WalkEvery     uint32      // ContextChain: walk one in so many samples whose link is known; 0 adapts
-	LeaveUnknown  bool        // ContextChain: walk samples whose link is unknown no more often than others
-	ConfirmLevels uint32      // ContextPartial: frames in a row that must be known; 0 means bpf.DefaultConfirmLevels
-	CheckContexts bool        // walk every stack all the same, and tell how many contexts were right
+	Contexts      profile.ContextMode // how calling contexts are found
+	WalkEvery     uint32              // ContextChain: walk one in so many samples whose link is known; 0 adapts
+	LeaveUnknown  bool                // ContextChain: walk samples whose link is unknown no more often than others
+	ConfirmLevels uint32              // ContextPartial: frames in a row that must be known; 0 means bpf.DefaultConfirmLevels
+	CheckContexts bool                // walk every stack all the same, and tell how many contexts were right
 }
 
 // DefaultFrequency is not a divisor of common timer rates, so that samples do not march in step with them.
@@ -209,7 +211,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 			return nil, err
 		}
 	}
-	if opt.Contexts == ContextChain {
+	if opt.Contexts == profile.ContextChain {
 		a.rates = newChainRates(a, a.objects.ChainRates, a.objects.SetSteady)
 	}
 	if opt.Settle != nil {
@@ -328,7 +330,7 @@ func (a *Agent) Open(pids []int) *Window {
 // Follow hands one window after the other to observe, each of that length, until ctx ends. Every sample is in exactly
 // one of them; what the last one holds when ctx ends is dropped. If observe panics, that is counted and logged, and costs that
 // window: what is in it comes from processes.
-func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*Profile)) error {
+func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*profile.Profile)) error {
 	tick := time.NewTicker(length)
 	defer tick.Stop()
 	w := a.Open(nil)
@@ -355,7 +357,7 @@ func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*
 }
 
 // hand calls observe with a profile, and counts and logs its panic.
-func (a *Agent) hand(p *Profile, observe func(*Profile)) {
+func (a *Agent) hand(p *profile.Profile, observe func(*profile.Profile)) {
 	err := proc.Catch(func() error {
 		observe(p)
 		return nil
@@ -367,7 +369,7 @@ func (a *Agent) hand(p *Profile, observe func(*Profile)) {
 }
 
 // Collect opens a window, closes it after d or when ctx ends, and returns what it holds.
-func (a *Agent) Collect(ctx context.Context, d time.Duration, pids []int) (*Profile, error) {
+func (a *Agent) Collect(ctx context.Context, d time.Duration, pids []int) (*profile.Profile, error) {
 	if a.events != nil {
 		a.events.hurry(monotonic(), d)
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
@@ -77,7 +79,7 @@ func TestPlanFind(t *testing.T) {
 // A plan is attached and taken away as a whole: if one of its probes cannot be attached none is.
 func TestPlanAttach(t *testing.T) {
 	k := newKernelSide(t)
-	p := k.plan(t, Values, k.objects.ValueProbe, k.objects.ParkBegin)
+	p := k.plan(t, profile.Values, k.objects.ValueProbe, k.objects.ParkBegin)
 	if err := p.find(nil); err != nil {
 		t.Fatal(err)
 	}

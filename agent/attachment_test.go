@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -179,7 +181,7 @@ func TestMissingFramesInProfile(t *testing.T) {
 	a, p, lib := fakeGuest(t, func(vmruntime.Target) (vmruntime.Process, error) { return nil, proc.ErrTimeout })
 	a.attachGuest(p, lib)
 	w := newWindow(a, nil)
-	out := w.profileOf(p, &Counts{})
+	out := w.profileOf(p, &profile.Counts{})
 	if out == nil || len(out.Notes) != 1 || !strings.Contains(out.Notes[0], "Java frames of process") || !strings.Contains(out.Notes[0], proc.ErrTimeout.Error()) {
 		t.Errorf("%+v", out)
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/branch"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
@@ -22,7 +24,7 @@ import (
 type callEngines struct {
 	agent   *Agent
 	opt     CallOptions
-	choices []calls.Choice
+	choices []profile.Choice
 	running []calls.Engine
 
 	// What each engine names its calls by; nil if it does not run.
@@ -35,9 +37,9 @@ type callEngines struct {
 	governed []*governed
 
 	// Guarded by agent.mu.
-	pages  map[int]bool          // pids of guests that share a page
-	probed map[*process]bool     // guests of the usdt engine
-	rates  map[string]calls.Rate // the last one with ticks, as profiles are labelled
+	pages  map[int]bool            // pids of guests that share a page
+	probed map[*process]bool       // guests of the usdt engine
+	rates  map[string]profile.Rate // the last one with ticks, as profiles are labelled
 	counts callCounts
 }
 
@@ -60,15 +62,15 @@ const (
 
 // noCallDiscards holds every reason, so that a series exists before its first failure.
 func noCallDiscards() map[string]uint64 {
-	return map[string]uint64{discardMalformed: 0, discardFailed: 0, discardNoWindow: 0, discardUnnamed: 0, discardStale: 0, discardFull: 0,
+	return map[string]uint64{profile.Malformed: 0, profile.Failed: 0, profile.NoWindow: 0, discardUnnamed: 0, discardStale: 0, discardFull: 0,
 		discardCalibration: 0, discardTime: 0}
 }
 
 // newCallEngines starts the engines that opt asks for and that work here. It fails if none does.
 func newCallEngines(a *Agent, opt CallOptions) (*callEngines, error) {
-	e := &callEngines{agent: a, opt: opt, rates: map[string]calls.Rate{}, probed: map[*process]bool{}, counts: callCounts{discarded: noCallDiscards()}}
+	e := &callEngines{agent: a, opt: opt, rates: map[string]profile.Rate{}, probed: map[*process]bool{}, counts: callCounts{discarded: noCallDiscards()}}
 	for _, c := range e.candidates() {
-		choice := calls.Choice{Engine: c.name}
+		choice := profile.Choice{Engine: c.name}
 		if opt.Engine != "" && opt.Engine != calls.Auto && opt.Engine != c.name {
 			choice.Reason = "--engine=" + opt.Engine + " was given"
 			e.choices = append(e.choices, choice)
@@ -101,7 +103,7 @@ func newCallEngines(a *Agent, opt CallOptions) (*callEngines, error) {
 }
 
 // CallChoices says which engines sample calls, and why or why not.
-func (a *Agent) CallChoices() []calls.Choice {
+func (a *Agent) CallChoices() []profile.Choice {
 	if a.engines == nil {
 		return nil
 	}
@@ -215,7 +217,7 @@ func (a *Agent) onCall(c *bpf.Call) {
 	case c.Engine == bpf.EngineBranch && e.branch != nil:
 		a.foldRawCall(p, "branch", branched(c.Caller), branched(c.Callee), c.ClassEpoch)
 	default:
-		e.counts.discarded[discardMalformed]++
+		e.counts.discarded[profile.Malformed]++
 	}
 }
 
@@ -226,7 +228,7 @@ func (e *callEngines) needTop() bool { return e.listener != nil || e.estimator !
 func (a *Agent) onNamedCall(c *bpf.NamedCall) {
 	e := a.engines
 	if e.usdt == nil {
-		e.counts.discarded[discardMalformed]++
+		e.counts.discarded[profile.Malformed]++
 		return
 	}
 	a.process(&c.Header)
@@ -246,8 +248,8 @@ func (a *Agent) foldRawCall(p *process, engine string, caller, callee rawFrame, 
 }
 
 // add returns what takes weighed edges of an engine; agent.mu is held when it is called.
-func (e *callEngines) add(engine string) func(*bpf.Header, calls.Edge, float64) {
-	return func(h *bpf.Header, edge calls.Edge, weight float64) {
+func (e *callEngines) add(engine string) func(*bpf.Header, profile.Edge, float64) {
+	return func(h *bpf.Header, edge profile.Edge, weight float64) {
 		p := e.agent.table[int(h.Pid)]
 		if p == nil || !e.agent.sameProcess(p, h) {
 			e.counts.discarded[discardStale]++ // held for longer than its process lived: see flush
@@ -280,7 +282,7 @@ func (a *Agent) foldCall(p *process, add func(*callSet) bool) {
 	}
 	switch {
 	case !taken:
-		counts.discarded[discardNoWindow]++
+		counts.discarded[profile.NoWindow]++
 	case full:
 		counts.discarded[discardFull]++
 	default:
@@ -289,8 +291,8 @@ func (a *Agent) foldCall(p *process, add func(*callSet) bool) {
 }
 
 // stats of the engines since they were made; agent.mu is not held.
-func (e *callEngines) stats(c *bpf.Counts) *CallStats {
-	s := &CallStats{
+func (e *callEngines) stats(c *bpf.Counts) *profile.CallStats {
+	s := &profile.CallStats{
 		Choices: e.choices, Budget: e.opt.Budget, Costs: map[string]time.Duration{},
 		Dropped: map[string]uint64{"ring_full": c[bpf.CallsDroppedRingFull], "no_memory": c[bpf.CallsDroppedNoDraft]},
 		Hits:    c[bpf.CallHits], Refused: c[bpf.CallHitsRefused], Bursts: c[bpf.BurstsArmed], Skipped: c[bpf.BurstsSkipped],

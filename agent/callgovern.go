@@ -4,6 +4,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
@@ -76,7 +78,7 @@ func (e *callEngines) govern() (stop func()) {
 		close(done)
 		<-ended
 		for _, g := range e.governed {
-			if err := g.Tune(calls.Rate{Burst: calls.Burst{Stride: 1}}); err != nil {
+			if err := g.Tune(profile.Rate{Burst: profile.Burst{Stride: 1}}); err != nil {
 				e.agent.log.Error("cannot end sampling of calls", "engine", g.Name(), "err", err)
 			}
 			if engine, ok := g.Engine.(*listener.Engine); ok {
@@ -171,7 +173,7 @@ func (p *process) callItself(runtime string) {
 
 // labelled is a rate as profiles have it: where every call of a burst traps, or the CPU records calls in a row, there is
 // no stride.
-func labelled(engine string, r calls.Rate) calls.Rate {
+func labelled(engine string, r profile.Rate) profile.Rate {
 	if engine == "listener" || engine == "branch" {
 		r.Stride = 0
 	}

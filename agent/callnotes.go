@@ -3,13 +3,13 @@ package agent
 import (
 	"fmt"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // notes are what readers of a profile must know of engines, one sentence each. Of an engine that runs and has no calls in
 // it they say why, as far as that is known. failed is of how many JVMs there is no estimate although there should be.
-func (e *callEngines) notes(p *Profile, failed int) (notes []string) {
-	rates, jvms := map[string]calls.Rate{}, 0
+func (e *callEngines) notes(p *profile.Profile, failed int) (notes []string) {
+	rates, jvms := map[string]profile.Rate{}, 0
 	for _, process := range p.Processes {
 		for _, c := range process.Calls {
 			rates[c.Engine] = c.Rate
@@ -33,7 +33,7 @@ func (e *callEngines) notes(p *Profile, failed int) (notes []string) {
 		switch {
 		case c.Chosen && !delivered:
 			note += "; no calls: " + e.silence(c.Engine, jvms, failed)
-		case rate != (calls.Rate{}) && !e.opt.unlimited(c.Engine):
+		case rate != (profile.Rate{}) && !e.opt.unlimited(c.Engine):
 			note += "; its rate follows from the budget, and the labels stride and samples are those of the last one"
 		}
 		notes = append(notes, note)
@@ -96,7 +96,7 @@ func (g *governed) note(o CallOptions) string {
 		return ""
 	}
 	why, remedy := fmt.Sprintf("the budget of %g%% has no room for more", 100*o.Budget), "raise --budget"
-	if o.Rate != (calls.Rate{}) {
+	if o.Rate != (profile.Rate{}) {
 		why = fmt.Sprintf("what -F, --stride and --samples fix costs more than the budget of %g%%", 100*o.Budget)
 		remedy += ", or give all of them to do without one"
 	}

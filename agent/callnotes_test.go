@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
@@ -25,7 +27,7 @@ func notingEngines(opt CallOptions, names ...string) *callEngines {
 	e := &callEngines{agent: a, opt: opt.withDefaults(), pages: map[int]bool{}, probed: map[*process]bool{}}
 	for _, name := range names {
 		e.running = append(e.running, fakeEngine{name: name})
-		e.choices = append(e.choices, calls.Choice{Engine: name, Chosen: true, Reason: "for some"})
+		e.choices = append(e.choices, profile.Choice{Engine: name, Chosen: true, Reason: "for some"})
 		e.governed = append(e.governed, &governed{Engine: fakeEngine{name: name}})
 	}
 	return e
@@ -34,11 +36,11 @@ func notingEngines(opt CallOptions, names ...string) *callEngines {
 // An engine that was used and has no calls in a profile says why.
 func TestNotesOfSilence(t *testing.T) {
 	e := notingEngines(CallOptions{}, "page", "hotspot", "listener", "usdt", "branch")
-	e.choices = append(e.choices, calls.Choice{Engine: "other", Reason: "it is not for this machine"})
-	var profile Profile
+	e.choices = append(e.choices, profile.Choice{Engine: "other", Reason: "it is not for this machine"})
+	var closed profile.Profile
 	check := func(want ...string) {
 		t.Helper()
-		if got := e.notes(&profile, 0); !slices.Equal(got, want) {
+		if got := e.notes(&closed, 0); !slices.Equal(got, want) {
 			t.Errorf("notes are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
@@ -50,7 +52,7 @@ func TestNotesOfSilence(t *testing.T) {
 		"engine other: not used: it is not for this machine")
 	// JVMs are the engine hotspot's, where that is used.
 	e.estimator = &estimator{}
-	profile.Processes = []*Process{{Runtime: "hotspot"}}
+	closed.Processes = []*profile.Process{{Runtime: "hotspot"}}
 	check("engine page: used: for some; no calls: no guest has connected",
 		"engine hotspot: used: for some; no calls: of 1 JVMs none was busy enough",
 		"engine listener: used: for some; no calls: nothing was busy whose VM writes a map for perf",
@@ -68,7 +70,7 @@ func TestNotesOfSilence(t *testing.T) {
 	}
 	e.pages[7] = true
 	e.probed[&process{}] = true
-	profile.Processes = []*Process{{Runtime: "hotspot"}, {}, {Calls: []*Calls{{Engine: "listener"}}}}
+	closed.Processes = []*profile.Process{{Runtime: "hotspot"}, {}, {Calls: []*profile.Calls{{Engine: "listener"}}}}
 	check("engine page: used: for some; no calls: guests are connected (1), and no burst met a call of theirs",
 		"engine hotspot: used: for some; no calls: of 1 JVMs none was busy enough",
 		"engine listener: used: for some",
@@ -79,8 +81,8 @@ func TestNotesOfSilence(t *testing.T) {
 
 // Options that do not apply to an engine, a budget that is too small for them, and rates that change are told of.
 func TestNotesOfRates(t *testing.T) {
-	rate := func(hz, stride, samples int) calls.Rate {
-		return calls.Rate{Hz: hz, Burst: calls.Burst{Stride: stride, Samples: samples}}
+	rate := func(hz, stride, samples int) profile.Rate {
+		return profile.Rate{Hz: hz, Burst: profile.Burst{Stride: stride, Samples: samples}}
 	}
 	const last = "engine page: used: for some; its rate follows from the budget, and the labels stride and samples are those of the last one"
 	for _, test := range []struct {
@@ -105,11 +107,11 @@ func TestNotesOfRates(t *testing.T) {
 			"--logical does not apply: of calls that were inlined only engine hotspot knows, which is not used"}},
 	} {
 		e := notingEngines(test.options, test.engines...)
-		profile := Profile{Processes: []*Process{{Calls: []*Calls{{Engine: "page", Rate: rate(97, 7, 32)}}}}}
+		closed := profile.Profile{Processes: []*profile.Process{{Calls: []*profile.Calls{{Engine: "page", Rate: rate(97, 7, 32)}}}}}
 		for _, g := range e.governed {
 			g.exceeds, g.sampled, g.all = test.exceeds, 4, 30
 		}
-		got := slices.DeleteFunc(e.notes(&profile, 0), func(note string) bool { return strings.Contains(note, "; no calls: ") })
+		got := slices.DeleteFunc(e.notes(&closed, 0), func(note string) bool { return strings.Contains(note, "; no calls: ") })
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s: notes are\n%s\nwant\n%s", test.name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 		}
@@ -118,19 +120,19 @@ func TestNotesOfRates(t *testing.T) {
 
 // What is fixed of an engine's rate is what applies to it.
 func TestFixedRates(t *testing.T) {
-	all := calls.Rate{Hz: 99, Burst: calls.Burst{Stride: 7, Samples: 32}}
+	all := profile.Rate{Hz: 99, Burst: profile.Burst{Stride: 7, Samples: 32}}
 	for _, test := range []struct {
 		engine    string
-		rate      calls.Rate
-		want      calls.Rate
+		rate      profile.Rate
+		want      profile.Rate
 		unlimited bool
 	}{
 		{"page", all, all, true},
-		{"page", calls.Rate{Hz: 99}, calls.Rate{Hz: 99}, false},
-		{"usdt", calls.Rate{}, calls.Rate{}, false},
+		{"page", profile.Rate{Hz: 99}, profile.Rate{Hz: 99}, false},
+		{"usdt", profile.Rate{}, profile.Rate{}, false},
 		{"hotspot", all, all, false}, // its windows follow from the budget, whatever is fixed
-		{"listener", all, calls.Rate{Hz: 99, Burst: calls.Burst{Stride: 1, Samples: 32}}, true},
-		{"listener", calls.Rate{}, calls.Rate{Burst: calls.Burst{Stride: 1}}, false},
+		{"listener", all, profile.Rate{Hz: 99, Burst: profile.Burst{Stride: 1, Samples: 32}}, true},
+		{"listener", profile.Rate{}, profile.Rate{Burst: profile.Burst{Stride: 1}}, false},
 	} {
 		o := CallOptions{Rate: test.rate}
 		if got, unlimited := o.fixed(test.engine), o.unlimited(test.engine); got != test.want || unlimited != test.unlimited {

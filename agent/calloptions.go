@@ -1,15 +1,18 @@
 package agent
 
-import "github.com/vmprof-agent/vmprof-agent/agent/calls"
+import (
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+)
 
 // CallOptions say how calls are sampled. The zero value chooses engines and keeps to DefaultBudget.
 type CallOptions struct {
-	Engine      string     // calls.Auto or "", or one of CallEngines
-	Budget      float64    // share of the guests' CPU time that sampling may take; 0 means DefaultBudget
-	Rate        calls.Rate // what is fixed; fields that are 0 follow from the budget. If none is 0, there is no budget
-	Logical     bool       // calls that a VM inlined, too
-	Exact       Exact      // count every call of one JVM instead
-	GuestSocket string     // where cooperating guests connect; "" means DefaultGuestSocket
+	Engine      string       // calls.Auto or "", or one of CallEngines
+	Budget      float64      // share of the guests' CPU time that sampling may take; 0 means DefaultBudget
+	Rate        profile.Rate // what is fixed; fields that are 0 follow from the budget. If none is 0, there is no budget
+	Logical     bool         // calls that a VM inlined, too
+	Exact       Exact        // count every call of one JVM instead
+	GuestSocket string       // where cooperating guests connect; "" means DefaultGuestSocket
 }
 
 // Defaults of CallOptions.
@@ -33,7 +36,7 @@ func (o CallOptions) withDefaults() CallOptions {
 }
 
 // fixed is what people fixed of an engine's rate. Where every call of a burst traps there is no stride to choose.
-func (o CallOptions) fixed(engine string) calls.Rate {
+func (o CallOptions) fixed(engine string) profile.Rate {
 	r := o.Rate
 	if engine == "listener" {
 		r.Stride = 1

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // estimate estimates the calls of all guests in a window that was closed, before its trees are named.
@@ -49,7 +51,7 @@ func (e *callEngines) estimate(ctx context.Context, w *Window, processes []*proc
 
 // addTo puts the calls of a window that was closed into its profile. They are those of the window; what its comments say
 // of losses, hits and cost is counted since the agent began, and they say so.
-func (e *callEngines) addTo(p *Profile, w *Window, processes []*process, guests map[*process]estimated) {
+func (e *callEngines) addTo(p *profile.Profile, w *Window, processes []*process, guests map[*process]estimated) {
 	a := e.agent
 	a.mu.Lock()
 	rates := maps.Clone(e.rates)

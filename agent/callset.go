@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -20,20 +21,20 @@ type rawGraph = cct.Graph[rawFrame, struct{}]
 
 // A callSet is what a window holds of the sampled calls of one process.
 type callSet struct {
-	named map[string]*calls.Graph // by engine
-	raw   map[string]*rawGraph    // by engine
+	named map[string]*profile.Graph // by engine
+	raw   map[string]*rawGraph      // by engine
 
 	reading profileReading // of its VM's counters, of each the first one in the window; guarded by agent.mu
 }
 
 // add folds a call that has names and stands for weight calls. It is false if there is no room for a new edge.
-func (s *callSet) add(engine string, e calls.Edge, weight float64) bool {
+func (s *callSet) add(engine string, e profile.Edge, weight float64) bool {
 	if s.named == nil {
-		s.named = map[string]*calls.Graph{}
+		s.named = map[string]*profile.Graph{}
 	}
 	g := s.named[engine]
 	if g == nil {
-		g = &calls.Graph{Limit: maxEdges}
+		g = &profile.Graph{Limit: maxEdges}
 		s.named[engine] = g
 	}
 	return g.Add(e, weight)
@@ -63,26 +64,26 @@ func (s *callSet) frames(f func(rawFrame)) {
 }
 
 // profile names the raw graphs and returns all, by engine; p.mu is held.
-func (s *callSet) profile(p *process, rates map[string]calls.Rate) []*Calls {
-	var out []*Calls
+func (s *callSet) profile(p *process, rates map[string]profile.Rate) []*profile.Calls {
+	var out []*profile.Calls
 	for engine, g := range s.named {
-		out = append(out, &Calls{Engine: engine, Rate: rates[engine], Graph: g})
+		out = append(out, &profile.Calls{Engine: engine, Rate: rates[engine], Graph: g})
 	}
 	for engine, raw := range s.raw {
-		g := &calls.Graph{Limit: maxEdges}
+		g := &profile.Graph{Limit: maxEdges}
 		for e, n := range raw.Edges() {
 			g.Add(p.nameEdge(e.Caller, e.Callee), n)
 		}
-		out = append(out, &Calls{Engine: engine, Rate: rates[engine], Graph: g})
+		out = append(out, &profile.Calls{Engine: engine, Rate: rates[engine], Graph: g})
 	}
-	slices.SortFunc(out, func(a, b *Calls) int { return cmp.Compare(a.Engine, b.Engine) })
+	slices.SortFunc(out, func(a, b *profile.Calls) int { return cmp.Compare(a.Engine, b.Engine) })
 	return out
 }
 
 // nameEdge names a call: from the innermost method at its return address to the method whose code was entered.
-func (p *process) nameEdge(caller, callee rawFrame) calls.Edge {
+func (p *process) nameEdge(caller, callee rawFrame) profile.Edge {
 	from, to := p.named(caller), p.named(callee)
-	e := calls.Edge{Caller: marker("[unknown]"), Callee: marker("[unknown]"), Site: calls.Site{Offset: -1}}
+	e := profile.Edge{Caller: marker("[unknown]"), Callee: marker("[unknown]"), Site: profile.Site{Offset: -1}}
 	if n := len(to.symbols); n > 0 {
 		e.Callee = methodOf(to.symbols[n-1])
 	}

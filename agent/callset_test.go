@@ -4,7 +4,8 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -36,13 +37,13 @@ func TestCallIdentity(t *testing.T) {
 	w.pids = map[int]bool{7: true}
 	a.handle(call)
 	c := a.engines.counts
-	want := map[string]uint64{discardStale: 1, discardMalformed: 2, discardNoWindow: 1}
+	want := map[string]uint64{discardStale: 1, profile.Malformed: 2, profile.NoWindow: 1}
 	for why, n := range c.discarded {
 		if n != want[why] {
 			t.Errorf("%s: %d, want %d", why, n, want[why])
 		}
 	}
-	if c.received != 6 || c.folded != 2 || c.received != c.folded+sum(c.discarded) {
+	if c.received != 6 || c.folded != 2 || c.received != c.folded+profile.Sum(c.discarded) {
 		t.Errorf("%d received, %d folded, discarded %v", c.received, c.folded, c.discarded)
 	}
 	for p, s := range w.calls {
@@ -67,7 +68,7 @@ func TestNameEdge(t *testing.T) {
 		to:   {symbols: []symbolize.Symbol{frame("inlined at entry", 1, symbolize.KindJIT, true), frame("callee", 2, symbolize.KindJIT, false)}, bcis: []int32{0, 0}},
 		bare: {symbols: []symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "native", Kind: symbolize.KindNative})}},
 	}}
-	want := calls.Edge{Caller: method("inner"), Site: calls.Site{Line: 7, Offset: 21}, Callee: method("callee")}
+	want := profile.Edge{Caller: method("inner"), Site: profile.Site{Line: 7, Offset: 21}, Callee: method("callee")}
 	if got := p.nameEdge(from, to); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -70,7 +71,7 @@ func (c *chaining) learnLink(s *bpf.Sample, user []rawFrame) (changed bool) {
 
 // teachCall takes a call that an engine caught: unlike the link of a sample, it tells how often it is made; mu is held.
 func (a *Agent) teachCall(p *process, callee, caller rawFrame, calleeDepth, callerDepth uint32) {
-	if a.opt.Contexts != ContextChain || calleeDepth == 0 || callerDepth == 0 {
+	if a.opt.Contexts != profile.ContextChain || calleeDepth == 0 || callerDepth == 0 {
 		return
 	}
 	c := a.chainingOf(p)

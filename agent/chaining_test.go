@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -89,7 +91,7 @@ func TestSettle(t *testing.T) {
 		}
 		a.feed(r)
 	}
-	a, _ := newContextAgent(t, Options{Contexts: ContextChain})
+	a, _ := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	a.chainingOf(a.attach(7)).pace.proof = 0
 	one, other := "d:1@16 c:2@32 b:3@48 a:4@64", "e:1@16 c:2@32 b:3@48 a:4@64"
 	for _, known := range []bool{true, true} {
@@ -122,7 +124,7 @@ func TestSettle(t *testing.T) {
 	}
 
 	for _, opt := range []Options{{WalkEvery: 4}, {LeaveUnknown: true}} {
-		opt.Contexts = ContextChain
+		opt.Contexts = profile.ContextChain
 		a, _ = newContextAgent(t, opt)
 		a.attach(7)
 		walk(a, one, true)
@@ -173,7 +175,7 @@ func (a *contextAgent) drawn(user string, times int) {
 
 // How often a process is walked depends on how many of its draws would have been guessed.
 func TestDrawsSetTheRate(t *testing.T) {
-	a, _ := newContextAgent(t, Options{Contexts: ContextChain})
+	a, _ := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p := a.attach(7)
 	slot := p.slot.Load()
 	a.walked("a:1@16 b:2@32 c:3@48", 3)
@@ -204,7 +206,7 @@ func TestDrawsSetTheRate(t *testing.T) {
 }
 
 func TestRateIsGiven(t *testing.T) {
-	a, _ := newContextAgent(t, Options{Contexts: ContextChain, WalkEvery: 33})
+	a, _ := newContextAgent(t, Options{Contexts: profile.ContextChain, WalkEvery: 33})
 	p := a.attach(7)
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	a.drawn("a:1@16 b:2@32 c:3@48", 3*drawsToJudge)
@@ -217,7 +219,7 @@ func TestRateIsGiven(t *testing.T) {
 // A chain that is full forgets, and the kernel side is told that nothing is known any more.
 func TestFullChainAsksAgain(t *testing.T) {
 	for _, attached := range []uint32{7, 0} {
-		a, w := newContextAgent(t, Options{Contexts: ContextChain})
+		a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 		p := a.attach(attached)
 		slot := uint32(bpf.MaxAttached)
 		if attached != 0 {
@@ -261,7 +263,7 @@ func TestFullChainAsksAgain(t *testing.T) {
 
 // What waits when a chain is full is placed by what is known then.
 func TestFullChainPlaces(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p := a.attach(7)
 	a.walked("0:1@16 1:2@32 2:3@48", 1)
 	a.linked("0:1@16 1:2@32 2:4@48", 5)
@@ -287,7 +289,7 @@ func TestFullChainPlaces(t *testing.T) {
 
 // Processes without a VM share a rate: that one of them is walked more or less makes none forgotten.
 func TestNativeProcessesShareRate(t *testing.T) {
-	a, _ := newContextAgent(t, Options{Contexts: ContextChain})
+	a, _ := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	draw := func(pid uint32, user string, times int) {
 		for range times {
 			a.feed(record{identity: identity{pid, 5, 1}, flags: bpf.SampleDepths | bpf.SampleDrawn, user: user})
@@ -331,7 +333,7 @@ func (refusingMap) Put(any, any) error { return errors.New("no") }
 
 // A rate that cannot be set is not an end.
 func TestRateNotSet(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	a.Agent.rates.kernel = refusingMap{}
 	a.attach(7)
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
@@ -343,7 +345,7 @@ func TestRateNotSet(t *testing.T) {
 
 // Another VM of a process is another chaining. What waited is of the one before.
 func TestAttachedAnew(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p := a.attach(0)
 	a.walked("0:1@16 1:2@32 2:3@48", 1)
 	a.linked("1:2@32 2:4@48", 2)
@@ -381,7 +383,7 @@ func TestAttachedAnew(t *testing.T) {
 // A process that has a pid after another learns for itself, as does one after an exec.
 func TestChainingOfReusedPID(t *testing.T) {
 	for _, next := range []identity{{100, 9, 1}, {100, 5, 2}} {
-		a, w := newContextAgent(t, Options{Contexts: ContextChain})
+		a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 		link := record{flags: bpf.SampleDepths | bpf.SampleLink, end: bpf.EndKnown, user: "1:2@32 2:4@48"}
 		link.identity = java
 		a.walked("0:1@16 1:2@32 2:3@48", 1)
@@ -397,7 +399,7 @@ func TestChainingOfReusedPID(t *testing.T) {
 
 // Calls that engines catch teach who called whom.
 func TestTeachCalls(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p := a.attach(7)
 	a.walked("a:1@16 B:2@32 c:3@48", 1)
 	hit := func(callee byte, calleeDepth uint32, caller bpf.Frame, callerDepth uint32) listener.Hit {

@@ -5,11 +5,13 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // Windows close while samples arrive, names are forgotten, and VMs come and go: each window has all of its samples.
 func TestCloseWhileDraining(t *testing.T) {
-	for _, mode := range []ContextMode{ContextPartial, ContextChain} {
+	for _, mode := range []profile.ContextMode{profile.ContextPartial, profile.ContextChain} {
 		a, w := newContextAgent(t, Options{Contexts: mode, CheckContexts: true})
 		p := a.attach(7)
 		a.nameCount.Add(maxNames / 2) // so many that they are trimmed
@@ -27,7 +29,7 @@ func TestCloseWhileDraining(t *testing.T) {
 				}
 				thread := g.run()
 				rec := k.chain(thread, false)
-				if mode == ContextPartial {
+				if mode == profile.ContextPartial {
 					rec = k.partial(thread, false, false)
 				}
 				if i%1000 == 999 {
@@ -57,10 +59,10 @@ func TestCloseWhileDraining(t *testing.T) {
 					delete(a.windows, own)
 					a.closing[own] = struct{}{}
 					a.mu.Unlock()
-					if mode == ContextChain {
+					if mode == profile.ContextChain {
 						a.place(own)
 					}
-					counts := Counts{Truncated: map[string]uint64{}}
+					counts := profile.Counts{Truncated: map[string]uint64{}}
 					var samples uint64
 					for _, thread := range p.profile(own.processes[p], &counts).Threads {
 						samples += thread.Tree.Total()

@@ -1,8 +1,12 @@
 package agent
 
+import (
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+)
+
 // rightCallers says whether a context that was found has the callers of the one that was walked, by ContextLevels.
-func rightCallers[F any](found, walked []F, same func(a, b F) bool) (right [len(ContextLevels)]bool) {
-	for i, levels := range ContextLevels {
+func rightCallers[F any](found, walked []F, same func(a, b F) bool) (right [len(profile.ContextLevels)]bool) {
+	for i, levels := range profile.ContextLevels {
 		right[i] = sameCallers(found, walked, levels, same)
 	}
 	return right

@@ -1,11 +1,15 @@
 package agent
 
+import (
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+)
+
 // A contextCount counts the samples of one thread in one window by how their contexts were found.
 type contextCount struct {
 	walked, linked uint64
-	placed         [len(certainties)]uint64 // linked samples
+	placed         [profile.Certainties]uint64 // linked samples
 	checked        uint64
-	right          [len(ContextLevels)]uint64
+	right          [len(profile.ContextLevels)]uint64
 }
 
 func (n *contextCount) add(other *contextCount) {
@@ -21,7 +25,7 @@ func (n *contextCount) add(other *contextCount) {
 }
 
 // check counts linked samples whose context was compared with a walk.
-func (n *contextCount) check(weight uint64, right [len(ContextLevels)]bool) {
+func (n *contextCount) check(weight uint64, right [len(profile.ContextLevels)]bool) {
 	n.checked += weight
 	for i, ok := range right {
 		if ok {

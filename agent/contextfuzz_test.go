@@ -3,6 +3,8 @@ package agent
 import (
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -25,7 +27,7 @@ func FuzzContexts(f *testing.F) {
 		f.Add(r.encode(), uint8(i), i%2 == 0)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, mode uint8, check bool) {
-		a, w := newContextAgent(t, Options{Contexts: ContextMode(mode % 3), CheckContexts: check})
+		a, w := newContextAgent(t, Options{Contexts: profile.ContextMode(mode % 3), CheckContexts: check})
 		p := a.attach(7)
 		part := part
 		if check {
@@ -38,7 +40,7 @@ func FuzzContexts(f *testing.F) {
 			a.handle(r)
 			a.mu.Unlock()
 		}
-		if a.received.samples != a.received.folded+sum(a.discarded) || w.received != w.folded+sum(w.discarded) {
+		if a.received.samples != a.received.folded+profile.Sum(a.discarded) || w.received != w.folded+profile.Sum(w.discarded) {
 			t.Errorf("received %d, folded %d, discarded %v", a.received.samples, a.received.folded, a.discarded)
 		}
 		a.placed(w)

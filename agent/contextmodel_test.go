@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -251,7 +253,7 @@ func (r *modelRun) sample() {
 	t := r.guest.run()
 	lost, busy := r.guest.rand.IntN(20) == 0, r.guest.rand.IntN(20) == 0
 	var rec record
-	if r.opt.Contexts == ContextPartial {
+	if r.opt.Contexts == profile.ContextPartial {
 		rec = r.kernel.partial(t, busy, lost)
 	} else {
 		rec = r.kernel.chain(t, lost)
@@ -264,7 +266,7 @@ func (r *modelRun) sample() {
 	path := t.path()
 	r.contexts[path]++
 	r.tops[topOfPath(path)]++
-	if r.opt.Contexts == ContextPartial {
+	if r.opt.Contexts == profile.ContextPartial {
 		r.enter(t, busy)
 	}
 }
@@ -308,7 +310,7 @@ func (r *modelRun) next() {
 				for path, n := range contextsOf(&t.trees[certainty]) {
 					r.gotContexts[path] += n
 					r.gotTops[topOfPath(path)] += n
-					if certainty != int(Certain) {
+					if certainty != int(profile.Certain) {
 						r.uncertain += n
 					}
 				}
@@ -362,7 +364,7 @@ const modelSamples = 2000
 
 // Where nothing coincides by chance, partial walks and links give what walks give, to the last sample.
 func TestModelExact(t *testing.T) {
-	for _, mode := range []ContextMode{ContextPartial, ContextChain} {
+	for _, mode := range []profile.ContextMode{profile.ContextPartial, profile.ContextChain} {
 		for _, check := range []bool{false, true} {
 			for seed := range uint64(10) {
 				r := newModelRun(t, seed, Options{Contexts: mode, CheckContexts: check}, true)
@@ -387,10 +389,10 @@ func TestModelExact(t *testing.T) {
 
 // Whatever coincides, and however often the chain forgets, no sample is lost, and leaves have their callers.
 func TestModelSums(t *testing.T) {
-	for _, mode := range []ContextMode{ContextPartial, ContextChain} {
+	for _, mode := range []profile.ContextMode{profile.ContextPartial, profile.ContextChain} {
 		for seed := range uint64(10) {
 			r := newModelRun(t, seed, Options{Contexts: mode, WalkEvery: 3}, false)
-			if mode == ContextChain {
+			if mode == profile.ContextChain {
 				r.sample()
 				c := &r.chainingOf(r.table[100]).chain
 				c.Limit, c.LinkLimit = 300, 500
@@ -402,7 +404,7 @@ func TestModelSums(t *testing.T) {
 			if r.linked < modelSamples/10 {
 				t.Errorf("%v, seed %d: %d samples have links", mode, seed, r.linked)
 			}
-			if mode == ContextChain && (r.table[100].chaining.chain.Generation() == 0 || r.uncertain == 0) {
+			if mode == profile.ContextChain && (r.table[100].chaining.chain.Generation() == 0 || r.uncertain == 0) {
 				t.Errorf("seed %d: forgot %d times, %d samples are not certain", seed, r.table[100].chaining.chain.Generation(), r.uncertain)
 			}
 			if t.Failed() {

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -13,7 +15,7 @@ func (a *contextAgent) profiled(p *process, w *Window) map[string]uint64 {
 	a.placed(w)
 	a.named(p)
 	m := map[string]uint64{}
-	counts := Counts{Truncated: map[string]uint64{}}
+	counts := profile.Counts{Truncated: map[string]uint64{}}
 	for _, t := range p.profile(w.processes[p], &counts).Threads {
 		for path, n := range namedContexts(t.Tree) {
 			m[t.Context.String()+": "+path] += n
@@ -25,7 +27,7 @@ func (a *contextAgent) profiled(p *process, w *Window) map[string]uint64 {
 
 // Contexts that were learned before the window was open are named when it closes, also if their names were forgotten.
 func TestNamesOfPlacedContexts(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p := a.attach(7)
 	walk := func() { a.walked("a:1@16 B:2@32 c:3@48", 1) }
 	link := func() {
@@ -57,7 +59,7 @@ func TestNamesOfPlacedContexts(t *testing.T) {
 	}
 
 	// Learned while nobody recorded.
-	b, w := newContextAgent(t, Options{Contexts: ContextChain})
+	b, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p = b.attach(7)
 	b.drop(w)
 	b.walked("a:1@16 B:2@32 c:3@48", 1)
@@ -72,7 +74,7 @@ func TestNamesOfPlacedContexts(t *testing.T) {
 // Of a process that is gone when its window closes, the end of a context that was never sampled is named by the same frame
 // within a context.
 func TestNamesOfPlacedContextsOfEndedProcess(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p := a.attach(7)
 	a.walked("a:1@16 B:2@32 c:3@48", 1)
 	a.linked("B:2@32 c:3@48", 2)
@@ -119,7 +121,7 @@ func TestNamesOfEnds(t *testing.T) {
 
 // What an interpreted frame of a context is was decided when it was learned: by now another method may be there.
 func TestWantedEpochs(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p := a.attach(7)
 	a.feed(record{identity: java, attachment: 7, classEpoch: 2, flags: bpf.SampleDepths, user: "A:1@16 b:2@32 c:3@48"})
 	p.trim(nil, &a.nameCount)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -156,7 +158,7 @@ func newContextAgent(t testing.TB, opt Options) (*contextAgent, *Window) {
 	inner, w := testAgent()
 	a := &contextAgent{Agent: inner, t: t, rates: rateMap{}, known: map[uint64]bool{}}
 	a.opt, a.log = opt, slog.New(slog.DiscardHandler)
-	if opt.Contexts == ContextChain {
+	if opt.Contexts == profile.ContextChain {
 		a.Agent.rates = newChainRates(a.Agent, a.rates, a.setSteady)
 	}
 	return a, w
@@ -279,7 +281,7 @@ func (a *contextAgent) held(w *Window) map[string]uint64 {
 				tree := &t.trees[certainty]
 				total += tree.Total()
 				for path, n := range contextsOf(tree) {
-					m[Certainty(certainty).String()+": "+path] += n
+					m[profile.Certainty(certainty).String()+": "+path] += n
 				}
 			}
 			for _, n := range t.count.placed {

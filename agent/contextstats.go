@@ -1,31 +1,34 @@
 package agent
 
-import "github.com/vmprof-agent/vmprof-agent/cct"
+import (
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
 
 // contextsOf tells how the contexts of a process were found in a window that is closed; nil if all were walked.
-func (a *Agent) contextsOf(p *process, threads map[threadKey]*rawThread) *Contexts {
-	if a.opt.Contexts == ContextWalk {
+func (a *Agent) contextsOf(p *process, threads map[threadKey]*rawThread) *profile.Contexts {
+	if a.opt.Contexts == profile.ContextWalk {
 		return nil
 	}
 	var sum contextCount
 	for _, t := range threads {
 		sum.add(&t.count)
 	}
-	c := &Contexts{
+	c := &profile.Contexts{
 		Mode: a.opt.Contexts, Walked: sum.walked, Linked: sum.linked,
-		Ambiguous: sum.placed[Ambiguous], Fitted: sum.placed[Fitted], Unplaced: sum.placed[Unplaced],
+		Ambiguous: sum.placed[profile.Ambiguous], Fitted: sum.placed[profile.Fitted], Unplaced: sum.placed[profile.Unplaced],
 	}
 	if a.opt.CheckContexts {
-		c.Check = &ContextCheck{Samples: sum.checked, Right: sum.right}
+		c.Check = &profile.ContextCheck{Samples: sum.checked, Right: sum.right}
 	}
-	if a.opt.Contexts == ContextChain {
-		c.measure(a, p, threads)
+	if a.opt.Contexts == profile.ContextChain {
+		a.measureContexts(c, p, threads)
 	}
 	return c
 }
 
-// measure fills in Table 1 of Inoue and Nakatani. Like Agent.place it does not hold agent.mu for long.
-func (c *Contexts) measure(a *Agent, p *process, threads map[threadKey]*rawThread) {
+// measureContexts fills in Table 1 of Inoue and Nakatani. Like Agent.place it does not hold agent.mu for long.
+func (a *Agent) measureContexts(c *profile.Contexts, p *process, threads map[threadKey]*rawThread) {
 	var links rawTree
 	for _, t := range threads {
 		links.Merge(&t.links)
@@ -45,7 +48,7 @@ func (c *Contexts) measure(a *Agent, p *process, threads map[threadKey]*rawThrea
 		a.mu.Unlock()
 		a.mu.Lock()
 		byDepth, bySite := known.agreement(links.Stack(id))
-		for i, levels := range ContextLevels {
+		for i, levels := range profile.ContextLevels {
 			if byDepth.Whole || levels > 0 && byDepth.Levels >= levels {
 				c.ByDepth[i] += n.Self
 			}

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // Table 1 of a hand-made run. c@48 stands below two callers at one depth: {method, depth} does not tell its callers,
 // the call site does. What is above b@32 neither tells.
 func TestMeasure(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p := a.attach(7)
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	a.walked("d:1@16 b:2@32 c:3@48", 1)
@@ -35,8 +37,8 @@ func TestMeasure(t *testing.T) {
 	a.placed(w)
 	got := a.contextsOf(p, w.processes[p])
 	const toRoot = 10 + 20 + 80 + 160 + 2000
-	want := Contexts{
-		Mode: ContextChain, Walked: 2036, Linked: 600, Unplaced: 320,
+	want := profile.Contexts{
+		Mode: profile.ContextChain, Walked: 2036, Linked: 600, Unplaced: 320,
 		Nodes:   18,                                      // a a.b a.b.c a.e a.e.c a.e.f a.e.f.f a.e.f.f.f d d.b d.b.c g k k.m k.m.n twice, and h below a marker
 		Methods: 12,                                      // a to h, k, m, n, and the marker
 		Shared:  5,                                       // both of b and all three of c

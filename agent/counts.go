@@ -5,31 +5,23 @@ import (
 	"maps"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Why user space drops a sample that it received.
-const (
-	discardMalformed = "malformed" // a record that cannot be decoded
-	discardEmpty     = "empty_stack"
-	discardFailed    = "failed"    // the agent panicked over it
-	discardNoWindow  = "no_window" // nobody was recording these processes
-	// discardUnobserved: an event after the end of the slice of time in which it would have counted.
-	discardUnobserved = "unobserved"
-)
-
 // noEventDiscards is noDiscards for events.
 func noEventDiscards() map[string]uint64 {
 	none := noDiscards()
-	none[discardUnobserved] = 0
+	none[profile.Unobserved] = 0
 	return none
 }
 
 // noDiscards holds every reason, so that a series exists before its first failure.
 func noDiscards() map[string]uint64 {
-	return map[string]uint64{discardMalformed: 0, discardEmpty: 0, discardFailed: 0, discardNoWindow: 0}
+	return map[string]uint64{profile.Malformed: 0, profile.EmptyStack: 0, profile.Failed: 0, profile.NoWindow: 0}
 }
 
 // A snapshot is what has been counted since the agent started.
@@ -62,9 +54,9 @@ func (a *Agent) snapshot() snapshot {
 
 // since is what was counted after before. Samples in flight at either edge are in Attempted and not in Delivered, or
 // the other way round; the identities hold when the agent was stopped and flushed first.
-func (s snapshot) since(before snapshot) Counts {
+func (s snapshot) since(before snapshot) profile.Counts {
 	d := func(c bpf.Counter) uint64 { return s.kernel[c] - before.kernel[c] }
-	c := Counts{
+	c := profile.Counts{
 		Attempted: d(bpf.SamplesAttempted),
 		Delivered: s.received.samples - before.received.samples,
 		Dropped: map[string]uint64{
@@ -89,26 +81,10 @@ func (s snapshot) since(before snapshot) Counts {
 }
 
 // Counts since the agent started.
-func (a *Agent) Counts() Counts {
+func (a *Agent) Counts() profile.Counts {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.snapshot().since(snapshot{})
-}
-
-// DroppedTotal is the sum over all causes.
-func (c Counts) DroppedTotal() uint64 { return sum(c.Dropped) }
-
-// DiscardedTotal is the sum over all causes.
-func (c Counts) DiscardedTotal() uint64 { return sum(c.Discarded) }
-
-// TruncatedTotal is the sum over all reasons.
-func (c Counts) TruncatedTotal() uint64 { return sum(c.Truncated) }
-
-func sum(m map[string]uint64) (n uint64) {
-	for _, v := range m {
-		n += v
-	}
-	return n
 }
 
 // comments are what readers of any profile of this agent must know.

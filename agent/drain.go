@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -68,15 +70,15 @@ func (a *Agent) receive(raw []byte) (urgent bool) {
 func (a *Agent) recordFailed(raw []byte, err error) {
 	switch bpf.Kind(raw) {
 	case bpf.EventSample:
-		a.discarded[discardFailed] += a.received.samples - a.received.folded - sum(a.discarded)
+		a.discarded[profile.Failed] += a.received.samples - a.received.folded - profile.Sum(a.discarded)
 		for w := range a.windows { // those that had counted it
-			w.discarded[discardFailed] += w.received - w.folded - sum(w.discarded)
+			w.discarded[profile.Failed] += w.received - w.folded - profile.Sum(w.discarded)
 		}
 	case bpf.EventObserved:
-		a.observed.discarded[discardFailed] += a.observed.received - a.observed.folded - sum(a.observed.discarded)
+		a.observed.discarded[profile.Failed] += a.observed.received - a.observed.folded - profile.Sum(a.observed.discarded)
 	case bpf.EventCall, bpf.EventNamedCall:
 		if a.engines != nil {
-			a.engines.counts.discarded[discardFailed]++
+			a.engines.counts.discarded[profile.Failed]++
 		}
 	}
 	if pid, ok := bpf.PID(raw); ok && a.table[pid] != nil {
@@ -92,7 +94,7 @@ func (a *Agent) handle(raw []byte) {
 	case bpf.EventSample:
 		a.received.samples++
 		if err := bpf.DecodeSample(raw, &a.sample); err != nil {
-			a.discard(discardMalformed)
+			a.discard(profile.Malformed)
 			return
 		}
 		a.onSample(&a.sample)
@@ -147,7 +149,7 @@ func (a *Agent) handleCall(raw []byte) {
 			return
 		}
 	}
-	a.engines.counts.discarded[discardMalformed]++
+	a.engines.counts.discarded[profile.Malformed]++
 }
 
 func (a *Agent) onSample(s *bpf.Sample) {
@@ -164,7 +166,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 		a.dirty[p] = struct{}{}
 	}
 	if len(t.stack) == 0 {
-		a.discard(discardEmpty)
+		a.discard(profile.EmptyStack)
 		return
 	}
 	if a.enters != nil || a.engines != nil && a.engines.needTop() {
@@ -184,7 +186,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 		}
 	}
 	if !wanted {
-		a.discarded[discardNoWindow]++
+		a.discarded[profile.NoWindow]++
 		return
 	}
 	a.received.folded++

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -118,16 +120,16 @@ func TestReceivedIdentity(t *testing.T) {
 	a.handle(broken[:len(broken)-8]) // fewer frames than it says
 	w.pids = map[int]bool{7: true}
 	a.handle(sampleRecord(id, nativeFrame)) // of nobody's window
-	if w.filtered != 1 || w.received != w.folded+sum(w.discarded) {
+	if w.filtered != 1 || w.received != w.folded+profile.Sum(w.discarded) {
 		t.Errorf("the window filtered %d, received %d, folded %d and discarded %v", w.filtered, w.received, w.folded, w.discarded)
 	}
-	want := map[string]uint64{discardEmpty: 1, discardMalformed: 1, discardNoWindow: 1}
+	want := map[string]uint64{profile.EmptyStack: 1, profile.Malformed: 1, profile.NoWindow: 1}
 	for why, n := range want {
 		if a.discarded[why] != n {
 			t.Errorf("%s: %d, want %d", why, a.discarded[why], n)
 		}
 	}
-	if got := a.received.folded + sum(a.discarded); a.received.samples != got {
+	if got := a.received.folded + profile.Sum(a.discarded); a.received.samples != got {
 		t.Errorf("received %d, folded and discarded %d", a.received.samples, got)
 	}
 }
@@ -140,10 +142,10 @@ func FuzzHandle(f *testing.F) {
 		a, _ := listeningAgent()
 		a.handle(raw)
 		a.handle(raw)
-		if c := a.engines.counts; c.received != c.folded+sum(c.discarded) {
+		if c := a.engines.counts; c.received != c.folded+profile.Sum(c.discarded) {
 			t.Errorf("of calls, received %d, folded %d, discarded %v", c.received, c.folded, c.discarded)
 		}
-		if a.received.samples != a.received.folded+sum(a.discarded) {
+		if a.received.samples != a.received.folded+profile.Sum(a.discarded) {
 			t.Errorf("received %d, folded %d, discarded %v", a.received.samples, a.received.folded, a.discarded)
 		}
 	})

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -40,8 +42,8 @@ func (m *monitorEnters) Take(ctx context.Context, h *monitors.Heard) error {
 // fold puts the context of a hit into the windows that are open.
 func (m *monitorEnters) fold(p *process, o *bpf.Observation, class string) {
 	e := event{
-		kind: Locks, tid: o.Tid, thread: cString(o.Comm), stack: rawStack(nil, &o.Sample, p.attachment.Load()),
-		labels: EventLabels{Class: class, What: enterWhat}, sums: eventSums{events: 1},
+		kind: profile.Locks, tid: o.Tid, thread: cString(o.Comm), stack: rawStack(nil, &o.Sample, p.attachment.Load()),
+		labels: profile.EventLabels{Class: class, What: enterWhat}, sums: eventSums{events: 1},
 	}
 	m.agent.mu.Lock()
 	defer m.agent.mu.Unlock()

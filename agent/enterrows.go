@@ -5,6 +5,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -30,7 +32,7 @@ func (m *monitorEnters) addTo(w *Window, p *process) string {
 	if s == nil {
 		return ""
 	}
-	lost := s.of(Locks).addEnters(all, func(at monitors.Place) bpf.Frame { return enterFrame(at, low) })
+	lost := s.of(profile.Locks).addEnters(all, func(at monitors.Place) bpf.Frame { return enterFrame(at, low) })
 	text := fmt.Sprintf(
 		"acquisitions of kind enter in compiled code are estimated from %d windows with %d hits of breakpoints, in %d places of "+
 			"hot code, which took %v of its CPU time; those that had to wait are also told as spin or block",
@@ -74,7 +76,7 @@ func (r *rawEvents) addEnters(all []monitors.Acquisition, frame func(monitors.Pl
 		for key, n := range contexts {
 			part := float64(n) / sum
 			r.rows[key] = &eventSums{
-				events: max(n, uint64(math.Round(part*float64(a.Hits)))), values: [MaxEventValues]float64{part * a.Times},
+				events: max(n, uint64(math.Round(part*float64(a.Hits)))), values: [profile.MaxEventValues]float64{part * a.Times},
 			}
 		}
 	}

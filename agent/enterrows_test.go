@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -23,15 +25,15 @@ func TestAddEnters(t *testing.T) {
 	var s eventSet
 	see := func(times int, class string, stack []rawFrame) {
 		for range times {
-			s.add(&event{kind: Locks, tid: 9, thread: "worker", stack: stack, labels: EventLabels{Class: class, What: enterWhat}, sums: eventSums{events: 1}})
+			s.add(&event{kind: profile.Locks, tid: 9, thread: "worker", stack: stack, labels: profile.EventLabels{Class: class, What: enterWhat}, sums: eventSums{events: 1}})
 		}
 	}
 	see(3, "A", at(often, 1))
 	see(1, "A", at(often, 2))
 	see(2, "B", at(often, 2))
 	probe := rawFrame{frame: frame(often)} // a return address: a probe in the VM saw it
-	s.add(&event{kind: Locks, tid: 9, stack: []rawFrame{probe}, labels: EventLabels{Class: "A", What: enterWhat}, sums: eventSums{events: 1, values: [MaxEventValues]float64{1}}})
-	r := s.of(Locks)
+	s.add(&event{kind: profile.Locks, tid: 9, stack: []rawFrame{probe}, labels: profile.EventLabels{Class: "A", What: enterWhat}, sums: eventSums{events: 1, values: [profile.MaxEventValues]float64{1}}})
+	r := s.of(profile.Locks)
 	lost := r.addEnters([]monitors.Acquisition{
 		{Place: often, Class: "A", Times: 4000, Hits: 400},
 		{Place: often, Class: "B", Times: 500, Hits: 50},

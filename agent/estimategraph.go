@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -21,8 +22,8 @@ const leastSamples = 20
 
 // An estimated is what came out for one guest.
 type estimated struct {
-	calls       []*Calls
-	credibility estimate.Credibility
+	calls       []*profile.Calls
+	credibility profile.Credibility
 	windows     int    // that were heard
 	note        string // what a reader must know, or ""
 	failed      bool   // there is none; the note says why
@@ -145,7 +146,7 @@ func (e *estimator) estimateNow(g *guest, t estimateTask) (out estimated, err er
 }
 
 // graphs names an estimate: a graph for each basis, in calls in the time of the window.
-func (in *estimateInput) graphs(r *estimate.Result, length time.Duration) ([]*Calls, error) {
+func (in *estimateInput) graphs(r *estimate.Result, length time.Duration) ([]*profile.Calls, error) {
 	places := make([]vmruntime.Scope, 0, 2*len(r.Calls))
 	for _, c := range r.Calls {
 		places = append(places, in.scope(c.Caller), in.scope(estimate.Place{Method: c.Callee, BCI: -1}))
@@ -154,30 +155,30 @@ func (in *estimateInput) graphs(r *estimate.Result, length time.Duration) ([]*Ca
 	if err != nil {
 		return nil, fmt.Errorf("name methods: %w", err)
 	}
-	byBasis := map[calls.Basis]*Calls{}
+	byBasis := map[profile.Basis]*profile.Calls{}
 	for i, c := range r.Calls {
 		caller, callee := frames[2*i], frames[2*i+1]
-		edge := calls.Edge{
+		edge := profile.Edge{
 			Caller: in.symbol(caller, c.Caller.Method), Callee: in.symbol(callee, c.Callee),
-			Site: calls.Site{Line: int32(caller.Line), Offset: c.Caller.BCI},
+			Site: profile.Site{Line: int32(caller.Line), Offset: c.Caller.BCI},
 		}
-		basis, within := basisOf(c), calls.Interval{Low: c.Low * length.Seconds(), High: c.High * length.Seconds()}
+		basis, within := basisOf(c), profile.Interval{Low: c.Low * length.Seconds(), High: c.High * length.Seconds()}
 		weight := c.Rate * length.Seconds()
-		if basis == calls.Unmeasured {
+		if basis == profile.Unmeasured {
 			within.Low = max(within.Low, 1) // it was seen
 			weight = within.Low
 		}
 		of := byBasis[basis]
 		if of == nil {
-			of = &Calls{Engine: "hotspot", Basis: basis, Graph: &calls.Graph{Limit: maxEdges}, Intervals: map[calls.Edge]calls.Interval{}}
+			of = &profile.Calls{Engine: "hotspot", Basis: basis, Graph: &profile.Graph{Limit: maxEdges}, Intervals: map[profile.Edge]profile.Interval{}}
 			byBasis[basis] = of
 		}
 		if of.Graph.Add(edge, weight); of.Graph.Weight(edge) > 0 {
 			of.Intervals[edge] = of.Intervals[edge].Add(within)
 		}
 	}
-	var out []*Calls
-	for _, basis := range []calls.Basis{calls.Counted, calls.Estimated, calls.Inferred, calls.Sampled, calls.Unmeasured} {
+	var out []*profile.Calls
+	for _, basis := range []profile.Basis{profile.Counted, profile.Estimated, profile.Inferred, profile.Sampled, profile.Unmeasured} {
 		if c := byBasis[basis]; c != nil {
 			out = append(out, c)
 		}
@@ -190,9 +191,9 @@ const unmeasured = 30
 
 // basisOf is the basis of an estimate. What was never checked and is almost never entered has an interval of all that a
 // program can do.
-func basisOf(c estimate.Call) calls.Basis {
-	if within := (calls.Interval{Low: c.Low, High: c.High}); within.Factor() > unmeasured {
-		return calls.Unmeasured
+func basisOf(c estimate.Call) profile.Basis {
+	if within := (profile.Interval{Low: c.Low, High: c.High}); within.Factor() > unmeasured {
+		return profile.Unmeasured
 	}
 	return c.Basis
 }

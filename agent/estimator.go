@@ -6,8 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -45,9 +46,9 @@ type estimator struct {
 
 // An estimatedGuest is what the estimator remembers of a process.
 type estimatedGuest struct {
-	heard       []heardWindow        // oldest first
-	reading     profileReading       // the last one; belongs to the worker that has the process
-	credibility estimate.Credibility // by the last plan
+	heard       []heardWindow       // oldest first
+	reading     profileReading      // the last one; belongs to the worker that has the process
+	credibility profile.Credibility // by the last plan
 
 	// These belong to the goroutine that plans, or that listens meanwhile.
 	plan       plan          // the last one
@@ -78,7 +79,7 @@ func newEstimator(a *Agent, l *listener.Listener, budget float64, logical bool) 
 func (e *estimator) Name() string { return "hotspot" }
 
 // Tune does nothing: how much to listen follows from the budget, and without ticks there is nothing to listen to.
-func (e *estimator) Tune(calls.Rate) error { return nil }
+func (e *estimator) Tune(profile.Rate) error { return nil }
 
 // leastShare is the part of the budget that windows may take, however dear ticks are.
 const leastShare = 0.5
@@ -90,10 +91,10 @@ func (e *estimator) share() float64 {
 }
 
 // credibility of what VMs tell, by service.
-func (e *estimator) credibility() map[string]estimate.Credibility {
+func (e *estimator) credibility() map[string]profile.Credibility {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	worst := map[string]estimate.Credibility{}
+	worst := map[string]profile.Credibility{}
 	for p, own := range e.guests {
 		p.mu.Lock()
 		service := p.service

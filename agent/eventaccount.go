@@ -4,6 +4,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -20,9 +22,9 @@ func (c observedCounts) clone() observedCounts {
 
 // eventsSince is what was counted of events after before, if a hit takes that long. Events in flight at either edge are in
 // Attempted and not in Delivered, or the other way round; the identities hold when the agent was stopped and flushed first.
-func (s snapshot) eventsSince(before snapshot, trap time.Duration) EventCounts {
+func (s snapshot) eventsSince(before snapshot, trap time.Duration) profile.EventCounts {
 	d := func(c bpf.Counter) uint64 { return s.kernel[c] - before.kernel[c] }
-	c := EventCounts{
+	c := profile.EventCounts{
 		Attempted: d(bpf.ObservationsAttempted),
 		Delivered: s.observed.received - before.observed.received,
 		Dropped: map[string]uint64{

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -16,7 +18,7 @@ func TestEventsSince(t *testing.T) {
 		} {
 			s.kernel[counter] = scale * n
 		}
-		s.observed = observedCounts{received: scale * 80, folded: scale * 70, discarded: map[string]uint64{discardMalformed: scale * 4, discardNoWindow: scale * 6}}
+		s.observed = observedCounts{received: scale * 80, folded: scale * 70, discarded: map[string]uint64{profile.Malformed: scale * 4, profile.NoWindow: scale * 6}}
 		return s
 	}
 	got := snap(7).eventsSince(snap(5), 500*time.Nanosecond)
@@ -26,13 +28,13 @@ func TestEventsSince(t *testing.T) {
 	if got.Dropped["ring_full"] != 26 || got.Dropped["busy"] != 14 || got.Dropped["table_full"] != 6 {
 		t.Errorf("dropped %v", got.Dropped)
 	}
-	if got.Attempted != got.Delivered+sum(got.Dropped) || got.Delivered != got.Folded+sum(got.Discarded) {
+	if got.Attempted != got.Delivered+profile.Sum(got.Dropped) || got.Delivered != got.Folded+profile.Sum(got.Discarded) {
 		t.Errorf("the identities do not hold: %+v", got)
 	}
 	s := snap(1)
 	before := s.observed.clone()
-	s.observed.discarded[discardMalformed]++
-	if before.discarded[discardMalformed] != 4 {
+	s.observed.discarded[profile.Malformed]++
+	if before.discarded[profile.Malformed] != 4 {
 		t.Error("a snapshot changes with what it was taken of")
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // keptPieces is how many pieces of time a coverage knows. They are of 100 ms at least, so what is in the ring arrives long
@@ -15,7 +17,7 @@ const keptPieces = 64
 // A coverage is when a plan was observed, and what that stands for. The governor writes it; it is read with each event. All
 // times are CLOCK_MONOTONIC.
 type coverage struct {
-	kind EventKind
+	kind profile.EventKind
 	of   string // what is observed, for people
 
 	mu     sync.Mutex
@@ -217,7 +219,7 @@ func (s coverageSums) since(before coverageSums) coveredPart {
 }
 
 func (p *coveredPart) partial() bool {
-	return (&Coverage{Time: p.total, Observed: p.observed}).Partial()
+	return (&profile.Coverage{Time: p.total, Observed: p.observed}).Partial()
 }
 
 // within is half of the 95 % interval of a sum, given the rates that were seen in slices, by their numbers: for what of the
@@ -236,7 +238,7 @@ func (p *coveredPart) within(rates map[uint64]float64) float64 {
 		sum += off * off
 	}
 	variance := p.spread * sum / float64(2*(p.slices-1))
-	return p.factor * studentT(int(p.slices-1)) * math.Sqrt(variance)
+	return p.factor * profile.StudentT(int(p.slices-1)) * math.Sqrt(variance)
 }
 
 // coveredParts are what a window has of all coverages, and of the events that were recorded.
@@ -249,8 +251,8 @@ type coveredParts struct {
 }
 
 // coveredSince is what there is after before, when the window began.
-func (s snapshot) coveredSince(before snapshot, began time.Duration, counts *EventCounts) coveredParts {
-	parts := coveredParts{began: began, of: make(map[*coverage]coveredPart, len(s.covered)), lost: counts.lostShare(), lostEvents: counts.lost()}
+func (s snapshot) coveredSince(before snapshot, began time.Duration, counts *profile.EventCounts) coveredParts {
+	parts := coveredParts{began: began, of: make(map[*coverage]coveredPart, len(s.covered)), lost: counts.LostShare(), lostEvents: counts.Lost()}
 	for c, sums := range s.covered {
 		parts.of[c] = sums.since(before.covered[c])
 	}
@@ -268,8 +270,8 @@ func (parts *coveredParts) factor(c *coverage) float64 {
 
 // cover says how much of the events of one kind in a process was observed, given their sums by plan, their total and the
 // variance of what the window's ends cut. Of several plans that which was observed least counts, and what is uncertain of all.
-func (parts *coveredParts) cover(sums map[*coverage]*mainSums, total, cut float64) *Coverage {
-	out, chosen, slowed, drawn, events := &Coverage{}, 0.0, 0.0, 0.0, uint64(0)
+func (parts *coveredParts) cover(sums map[*coverage]*mainSums, total, cut float64) *profile.Coverage {
+	out, chosen, slowed, drawn, events := &profile.Coverage{}, 0.0, 0.0, 0.0, uint64(0)
 	for c, s := range sums {
 		factor := parts.factor(c)
 		drawn += factor * factor * s.variance
@@ -280,7 +282,7 @@ func (parts *coveredParts) cover(sums map[*coverage]*mainSums, total, cut float6
 		}
 		chosen = math.Hypot(chosen, part.within(s.rates))
 		slowed = max(slowed, part.slowed/2)
-		this := &Coverage{Time: part.total, Observed: part.observed, Slices: int(part.slices)}
+		this := &profile.Coverage{Time: part.total, Observed: part.observed, Slices: int(part.slices)}
 		if out.Time == 0 || this.Share() < out.Share() {
 			out = this
 		}
@@ -309,7 +311,7 @@ func (parts *coveredParts) missed(sums map[*coverage]*mainSums, noticed time.Dur
 func (parts *coveredParts) notes() (list []string) {
 	for c, part := range parts.of {
 		if why := c.reason(); why != nil && part.partial() {
-			share := &Coverage{Time: part.total, Observed: part.observed}
+			share := &profile.Coverage{Time: part.total, Observed: part.observed}
 			list = append(list, fmt.Sprintf("%s were observed %.2g %% of the time: %v", c.of, 100*share.Share(), why))
 		}
 	}

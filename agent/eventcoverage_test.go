@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // A simulation observes a process whose events cost too much, as the governor does.
@@ -55,7 +57,7 @@ func (s *simulation) run(length time.Duration) (estimate, within, truth float64)
 			continue
 		}
 		slice += happened
-		e := event{sums: eventSums{values: [MaxEventValues]float64{happened}}}
+		e := event{sums: eventSums{values: [profile.MaxEventValues]float64{happened}}}
 		part.apply(&e)
 		seen += e.sums.values[0]
 		rates[part.slice] += part.rate(e.sums.values[0])

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"math"
 	"time"
 )
 
@@ -75,18 +74,3 @@ func (d *dutyCycle) goesOn(hits float64, draw func(n int) int) bool {
 
 // over says that the cycle has ended.
 func (d *dutyCycle) over(now time.Duration) bool { return d.done && now >= d.begin+d.cycle() }
-
-// studentT returns how many standard errors to either side hold 95 % if the error is estimated from so many degrees of
-// freedom: infinitely many for none. The expansion by Cornish and Fisher is within 0.1 % from four on.
-func studentT(freedom int) float64 {
-	switch few := [...]float64{math.Inf(1), 12.706, 4.303, 3.182}; {
-	case freedom < 0:
-		return math.Inf(1)
-	case freedom < len(few):
-		return few[freedom]
-	}
-	const z = 1.959964
-	n := float64(freedom)
-	return z + (z*z*z+z)/(4*n) + (5*math.Pow(z, 5)+16*math.Pow(z, 3)+3*z)/(96*n*n) +
-		(3*math.Pow(z, 7)+19*math.Pow(z, 5)+17*math.Pow(z, 3)-15*z)/(384*n*n*n)
-}

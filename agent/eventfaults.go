@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
@@ -23,8 +25,8 @@ type fault struct {
 
 // handleFault folds a page fault, which has its address, or leaves it to the worker; mu is held.
 func (a *Agent) handleFault(p *process, o *bpf.Observation, e *event) (wanted bool) {
-	e.kind = Faults
-	e.sums = eventSums{events: 1, values: [MaxEventValues]float64{float64(o.Seen.Every)}}
+	e.kind = profile.Faults
+	e.sums = eventSums{events: 1, values: [profile.MaxEventValues]float64{float64(o.Seen.Every)}}
 	address := o.Seen.Values[0]
 	if o.Attachment == 0 || o.Attachment != p.attachment.Load() {
 		return a.foldEvent(p, o, e) // of no VM: what was touched cannot be told

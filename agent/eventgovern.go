@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite/hitcost"
@@ -151,10 +153,10 @@ func (e *eventProbes) apply(p *attachedPlan) {
 }
 
 // unbound says that a plan is wanted at any price, or is rare.
-func (p *attachedPlan) unbound() bool { return p.exact || p.fixed || p.kind == Pauses }
+func (p *attachedPlan) unbound() bool { return p.exact || p.fixed || p.kind == profile.Pauses }
 
 // budget is that of a plan of some kind if part of the kind's is for it; mu is held.
-func (e *eventProbes) budget(kind EventKind, part float64, slices int) probesite.Budget {
+func (e *eventProbes) budget(kind profile.EventKind, part float64, slices int) probesite.Budget {
 	return probesite.Budget{
 		Share: e.fairShare() + e.lent[kind], Part: part, Least: min(leastBudget, e.opt.Budget), Slices: slices,
 	}
@@ -206,18 +208,18 @@ const unlent = 2
 
 // lend gives what some kinds do not need of their shares to those that need more; mu is held.
 func (e *eventProbes) lend(loads planLoads) {
-	e.lent = [EventKinds]float64{}
+	e.lent = [profile.EventKinds]float64{}
 	fair, cpus := e.fairShare(), max(e.cpus, 1e-9)
-	var needs [EventKinds]float64
+	var needs [profile.EventKinds]float64
 	for _, l := range loads {
 		needs[l.plan.kind] += l.full / cpus
 	}
-	var keeps [EventKinds]bool // their shares: something takes part of it that is not among the loads
-	keeps[Locks] = e.agent.enters != nil
+	var keeps [profile.EventKinds]bool // their shares: something takes part of it that is not among the loads
+	keeps[profile.Locks] = e.agent.enters != nil
 	for _, p := range e.plans {
-		keeps[p.kind] = keeps[p.kind] || p.unbound() && p.kind != Pauses
+		keeps[p.kind] = keeps[p.kind] || p.unbound() && p.kind != profile.Pauses
 	}
-	spare, borrowers := 0.0, []EventKind(nil)
+	spare, borrowers := 0.0, []profile.EventKind(nil)
 	for kind, wanted := range e.opt.Kinds {
 		switch left := fair - unlent*needs[kind]; {
 		case !wanted || keeps[kind]:
@@ -225,11 +227,11 @@ func (e *eventProbes) lend(loads planLoads) {
 			spare += left
 			e.lent[kind] = -left
 		case needs[kind] > fair:
-			borrowers = append(borrowers, EventKind(kind))
+			borrowers = append(borrowers, profile.EventKind(kind))
 		}
 	}
 	if len(borrowers) == 0 {
-		e.lent = [EventKinds]float64{}
+		e.lent = [profile.EventKinds]float64{}
 	}
 	for _, kind := range borrowers {
 		e.lent[kind] = spare / float64(len(borrowers))
@@ -271,7 +273,7 @@ func (p *attachedPlan) name() string {
 
 // traps is how many probes one event passes.
 func (p *attachedPlan) traps() int {
-	if p.kind == Locks {
+	if p.kind == profile.Locks {
 		return len(p.probes) // the wait's begin and its end, and what is in between
 	}
 	return 1

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -55,7 +57,7 @@ func (k *kernelSide) rateOf(t *testing.T, p *attachedPlan) uint32 {
 func TestTune(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
-	p := k.plan(t, Allocations, k.objects.ValueProbe) // which counts each hit
+	p := k.plan(t, profile.Allocations, k.objects.ValueProbe) // which counts each hit
 	k.enrol(t, p)
 	now := time.Duration(0)
 	// Nobody's CPU time is known: a budget of 0.2 % of a CPU is left, which is 2 ms a second.
@@ -118,7 +120,7 @@ func TestTune(t *testing.T) {
 		}
 	}
 	is(true)
-	parts := snapshot{covered: k.covers.sums(now)}.coveredSince(snapshot{}, 0, &EventCounts{})
+	parts := snapshot{covered: k.covers.sums(now)}.coveredSince(snapshot{}, 0, &profile.EventCounts{})
 	if notes := parts.notes(); len(notes) != 1 || !strings.Contains(notes[0], "probe 0 is hit 10,000") ||
 		!strings.HasPrefix(notes[0], "events of tests were observed ") {
 		t.Errorf("notes %q", notes)
@@ -129,7 +131,7 @@ func TestTune(t *testing.T) {
 func TestTuneUnmeasured(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
-	p := k.plan(t, Allocations, k.objects.ValueProbe)
+	p := k.plan(t, profile.Allocations, k.objects.ValueProbe)
 	k.enrol(t, p)
 	k.pretend(t, p, 4000)
 	k.pretendCost(t, 10, 10*time.Microsecond)
@@ -153,9 +155,9 @@ func TestTuneUnmeasured(t *testing.T) {
 func TestTuneExceptions(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
-	fixed, exact, pauses := k.plan(t, Values, k.objects.ValueProbe), k.plan(t, Allocations, k.objects.ObjectAllocated), k.plan(t, Pauses, k.objects.SafepointEnd)
+	fixed, exact, pauses := k.plan(t, profile.Values, k.objects.ValueProbe), k.plan(t, profile.Allocations, k.objects.ObjectAllocated), k.plan(t, profile.Pauses, k.objects.SafepointEnd)
 	fixed.fixed, fixed.every, exact.exact = true, 7, true
-	faults := &attachedPlan{eventPlan: eventPlan{kind: Faults, of: "page faults"}, cookies: []uint32{bpf.ProbeFault}, every: 1, perf: true}
+	faults := &attachedPlan{eventPlan: eventPlan{kind: profile.Faults, of: "page faults"}, cookies: []uint32{bpf.ProbeFault}, every: 1, perf: true}
 	k.place(t, fixed, exact, pauses)
 	k.plans = []*attachedPlan{fixed, exact, pauses, faults}
 	for _, p := range k.plans {
@@ -178,7 +180,7 @@ func TestTuneExceptions(t *testing.T) {
 func TestTuneShares(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
-	a, b, other := k.plan(t, Locks, k.objects.ValueProbe), k.plan(t, Locks, k.objects.ValueProbe), k.plan(t, Values, k.objects.ValueProbe)
+	a, b, other := k.plan(t, profile.Locks, k.objects.ValueProbe), k.plan(t, profile.Locks, k.objects.ValueProbe), k.plan(t, profile.Values, k.objects.ValueProbe)
 	k.plans = []*attachedPlan{a, b, other}
 	k.place(t, k.plans...)
 	k.pretendCost(t, 10, 10*time.Microsecond)
@@ -196,7 +198,7 @@ func TestTuneShares(t *testing.T) {
 func TestCheck(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
-	p, fixed := k.plan(t, Values, k.objects.ValueProbe), k.plan(t, Values, k.objects.ValueProbe)
+	p, fixed := k.plan(t, profile.Values, k.objects.ValueProbe), k.plan(t, profile.Values, k.objects.ValueProbe)
 	fixed.fixed = true
 	k.enrol(t, p, fixed)
 	// Nobody's CPU time is known: a second's budget is 2 ms. Beside the trap a record takes 10 us.
@@ -247,7 +249,7 @@ func TestRecordCost(t *testing.T) {
 // A plan that cannot be attached again for a slice says why, and is tried again in the next cycle.
 func TestAttachAgainInVain(t *testing.T) {
 	k := newKernelSide(t)
-	p := k.plan(t, Allocations, k.agent.objects.Tick) // which is no program of a probe
+	p := k.plan(t, profile.Allocations, k.agent.objects.Tick) // which is no program of a probe
 	if err := p.find(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +276,7 @@ func TestAttachAgainInVain(t *testing.T) {
 // A pull of a time that is shorter than a cycle has the next slice sooner.
 func TestHurry(t *testing.T) {
 	k := newKernelSide(t)
-	p := k.plan(t, Allocations, k.objects.ValueProbe)
+	p := k.plan(t, profile.Allocations, k.objects.ValueProbe)
 	k.enrol(t, p)
 	k.draw = func(n int) int { return n - 1 }
 	p.duty.start(0, 10, usualCycle, k.draw)
@@ -295,9 +297,9 @@ func TestHurry(t *testing.T) {
 // needs it.
 func TestLend(t *testing.T) {
 	k := newKernelSide(t)
-	k.opt.Kinds[Allocations], k.opt.Kinds[Locks], k.opt.Kinds[Pauses] = true, true, true
+	k.opt.Kinds[profile.Allocations], k.opt.Kinds[profile.Locks], k.opt.Kinds[profile.Pauses] = true, true, true
 	k.opt.Budget, k.cpus = 0.03, 2
-	load := func(kind EventKind, cpus float64) planLoad {
+	load := func(kind profile.EventKind, cpus float64) planLoad {
 		return planLoad{plan: &attachedPlan{eventPlan: eventPlan{kind: kind}}, full: cpus}
 	}
 	for _, c := range []struct {
@@ -305,14 +307,14 @@ func TestLend(t *testing.T) {
 		allocations, locks, pauses float64
 	}{
 		{nil, 0.01, 0.01, 0.01},
-		{planLoads{load(Allocations, 0.01), load(Locks, 0.01)}, 0.01, 0.01, 0.01}, // enough for all
-		{planLoads{load(Allocations, 0.5)}, 0.03, 0, 0},
-		{planLoads{load(Allocations, 0.25), load(Allocations, 0.25), load(Locks, 0.005)}, 0.025, 0.005, 0},
-		{planLoads{load(Allocations, 0.5), load(Locks, 0.5)}, 0.015, 0.015, 0},
-		{planLoads{load(Allocations, 0.5), load(Locks, 0.019)}, 0.02, 0.01, 0}, // locks need nearly all of theirs
+		{planLoads{load(profile.Allocations, 0.01), load(profile.Locks, 0.01)}, 0.01, 0.01, 0.01}, // enough for all
+		{planLoads{load(profile.Allocations, 0.5)}, 0.03, 0, 0},
+		{planLoads{load(profile.Allocations, 0.25), load(profile.Allocations, 0.25), load(profile.Locks, 0.005)}, 0.025, 0.005, 0},
+		{planLoads{load(profile.Allocations, 0.5), load(profile.Locks, 0.5)}, 0.015, 0.015, 0},
+		{planLoads{load(profile.Allocations, 0.5), load(profile.Locks, 0.019)}, 0.02, 0.01, 0}, // locks need nearly all of theirs
 	} {
 		k.lend(c.loads)
-		for kind, want := range map[EventKind]float64{Allocations: c.allocations, Locks: c.locks, Pauses: c.pauses} {
+		for kind, want := range map[profile.EventKind]float64{profile.Allocations: c.allocations, profile.Locks: c.locks, profile.Pauses: c.pauses} {
 			if got := k.budget(kind, 1, 1).Share; math.Abs(got-want) > 1e-9 {
 				t.Errorf("%v: %v has %v, want %v", c.loads, kind, got, want)
 			}

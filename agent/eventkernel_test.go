@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/cilium/ebpf"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
@@ -71,7 +73,7 @@ func (k *kernelSide) find(t *testing.T) []probesite.Site {
 }
 
 // plan is a plan whose probes are all in probed.
-func (k *kernelSide) plan(t *testing.T, kind EventKind, programs ...*ebpf.Program) *attachedPlan {
+func (k *kernelSide) plan(t *testing.T, kind profile.EventKind, programs ...*ebpf.Program) *attachedPlan {
 	t.Helper()
 	file, err := os.Open("/proc/self/exe")
 	if err != nil {

@@ -1,10 +1,13 @@
 package agent
 
-import "github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
+import (
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
+)
 
 // EventOptions say which events are recorded.
 type EventOptions struct {
-	Kinds [EventKinds]bool
+	Kinds [profile.EventKinds]bool
 	// ExactAllocations counts every object beside the samples, in JVMs that were started with -XX:+DTraceAllocProbes.
 	ExactAllocations bool
 	// MonitorEnters also estimates how often compiled code takes monitors that are free, if Kinds has Locks.
@@ -16,7 +19,7 @@ type EventOptions struct {
 }
 
 // counters reports whether events of the CPU's own counters are recorded; o may be nil.
-func (o *EventOptions) counters() bool { return o != nil && o.Kinds[Cycles] }
+func (o *EventOptions) counters() bool { return o != nil && o.Kinds[profile.Cycles] }
 
 // Any tells whether any kind is recorded.
 func (o *EventOptions) Any() bool {

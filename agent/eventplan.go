@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/cilium/ebpf"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
@@ -16,7 +18,7 @@ import (
 
 // An eventPlan are the probes that tell of one thing in a libjvm: all of them are needed.
 type eventPlan struct {
-	kind   EventKind
+	kind   profile.EventKind
 	of     string // what they tell of, for people
 	exact  bool   // they count every one, and are wanted only if that is
 	probes []plannedProbe
@@ -60,17 +62,17 @@ const (
 // is seen to end.
 func eventPlans(o *bpf.ProbeObjects, f *probesite.Finder) []eventPlan {
 	return []eventPlan{
-		{kind: Allocations, of: "allocations", probes: []plannedProbe{
+		{kind: profile.Allocations, of: "allocations", probes: []plannedProbe{
 			{name: functionInBuffer, program: o.AllocationInBuffer, find: entries(functionInBuffer)},
 			{name: functionOutside, program: o.AllocationOutside, find: entries(functionOutside)},
 		}},
-		{kind: Allocations, of: "exact counts of allocations", exact: true, probes: []plannedProbe{
+		{kind: profile.Allocations, of: "exact counts of allocations", exact: true, probes: []plannedProbe{
 			{name: functionObject, program: o.ObjectAllocated, find: objectEntries(false)},
 			{name: functionObject, program: o.ObjectAllocatedBy, find: objectEntries(true)},
 		}},
 		monitorPlan(o, f),
 		parkPlan(o, f),
-		{kind: Pauses, of: "pauses", probes: []plannedProbe{
+		{kind: profile.Pauses, of: "pauses", probes: []plannedProbe{
 			{name: "hs_private:safepoint__end", program: o.SafepointEnd, find: notes("hs_private", "safepoint__end"), configure: clockSite(o, clockEnd)},
 			{name: "hotspot:vmops__begin", program: o.OperationBegin, find: notes("hotspot", "vmops__begin"), configure: nameSite(o)},
 			{name: "hotspot:mem__pool__gc__begin", program: o.ManagerBegin, find: notes("hotspot", "mem__pool__gc__begin"), configure: nameSite(o)},
@@ -91,7 +93,7 @@ func LockProbes(file *elffile.File, bytes io.ReaderAt) (monitors, parks error) {
 // monitorPlan follows the function through which threads get monitors that compiled code and the interpreter could not get
 // themselves.
 func monitorPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
-	p := eventPlan{kind: Locks, of: "waits for monitors"}
+	p := eventPlan{kind: profile.Locks, of: "waits for monitors"}
 	switch {
 	case f.Has(functionLightweight):
 		p.probes = lightweightProbes(o, functionLightweight)
@@ -148,7 +150,7 @@ func unnamedMonitorProbes(o *bpf.ProbeObjects, f *probesite.Finder) []plannedPro
 // parkPlan follows the VM's probes around Parker::park, or where it was built without them that function.
 func parkPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 	const end, begin = "thread__park__end", "thread__park__begin"
-	p := eventPlan{kind: Locks, of: "waits of java.util.concurrent", probes: []plannedProbe{
+	p := eventPlan{kind: profile.Locks, of: "waits of java.util.concurrent", probes: []plannedProbe{
 		{name: "hotspot:" + end, program: o.ParkEnd, find: notes("hotspot", end)},
 		{name: "hotspot:" + begin, program: o.ParkBegin, find: notes("hotspot", begin)},
 	}}

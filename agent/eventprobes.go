@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
@@ -43,14 +45,14 @@ type eventProbes struct {
 	mu        sync.Mutex
 	plans     []*attachedPlan
 	cookies   numbering
-	recording bool                // hits are recorded; before, nobody would read them
-	used      guestTimes          // when rates were last set
-	fresh     bool                // processes were attached since then
-	cpus      float64             // that processes use
-	lent      [EventKinds]float64 // of the processes' CPU time, what a kind has beside its share; negative: others have it
-	now       time.Duration       // of the governor, CLOCK_MONOTONIC
-	record    time.Duration       // what a record took when there were some last
-	spent     bpf.Counts          // then
+	recording bool                        // hits are recorded; before, nobody would read them
+	used      guestTimes                  // when rates were last set
+	fresh     bool                        // processes were attached since then
+	cpus      float64                     // that processes use
+	lent      [profile.EventKinds]float64 // of the processes' CPU time, what a kind has beside its share; negative: others have it
+	now       time.Duration               // of the governor, CLOCK_MONOTONIC
+	record    time.Duration               // what a record took when there were some last
+	spent     bpf.Counts                  // then
 }
 
 func newEventProbes(a *Agent, opt EventOptions) (*eventProbes, error) {
@@ -118,7 +120,7 @@ func lack(plan *eventPlan, err error) string {
 }
 
 func (e *eventProbes) wants(plan *eventPlan) bool {
-	if plan.kind == Pauses && (e.opt.Kinds[Faults] || e.opt.Kinds[Allocations]) {
+	if plan.kind == profile.Pauses && (e.opt.Kinds[profile.Faults] || e.opt.Kinds[profile.Allocations]) {
 		return true // objects move while Java threads stand still, and allocation buffers are taken away
 	}
 	return e.opt.Kinds[plan.kind] && (!plan.exact || e.opt.ExactAllocations)

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
@@ -27,7 +29,7 @@ func TestRemovePlans(t *testing.T) {
 	k.cookies = numbering{bound: 3}
 	const most = 8
 	for i := range most {
-		p := k.plan(t, Values, k.objects.ValueProbe)
+		p := k.plan(t, profile.Values, k.objects.ValueProbe)
 		if err := p.find(nil); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +79,7 @@ func TestRemovePlans(t *testing.T) {
 	}
 	// A plan that cannot be attached keeps no cookies.
 	for range most {
-		p := k.plan(t, Values, k.agent.objects.Tick) // which is no program of a probe
+		p := k.plan(t, profile.Values, k.agent.objects.Tick) // which is no program of a probe
 		p.found = [][]foundSite{{{Site: place[0]}}}
 		p.file.Close()
 		if err := k.attachPlan(p, k.file); err == nil || errors.Is(err, errTooManyProbes) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -19,7 +21,7 @@ const (
 )
 
 // An eventSet is what a window holds of the events of one process.
-type eventSet [EventKinds]*rawEvents
+type eventSet [profile.EventKinds]*rawEvents
 
 // rawEvents are events of one kind, with frames that are not named yet.
 type rawEvents struct {
@@ -41,17 +43,17 @@ type mainSums struct {
 type eventKey struct {
 	context cct.NodeID
 	tid     uint32
-	EventLabels
+	profile.EventLabels
 	cover *coverage // when the event's plan was observed; nil if that was all the time
 }
 
 // An event is one observation as it goes into windows.
 type event struct {
-	kind   EventKind
+	kind   profile.EventKind
 	tid    uint32
 	thread string
 	stack  []rawFrame // innermost first
-	labels EventLabels
+	labels profile.EventLabels
 	sums   eventSums
 	every  uint32 // one of so many was drawn
 	nth    int    // of those that one execution makes: 0 is the first
@@ -62,7 +64,7 @@ type event struct {
 }
 
 // of returns the events of one kind.
-func (s *eventSet) of(kind EventKind) *rawEvents {
+func (s *eventSet) of(kind profile.EventKind) *rawEvents {
 	if s[kind] == nil {
 		s[kind] = &rawEvents{
 			tree: rawTree{Limit: maxEventContexts}, rows: map[eventKey]*eventSums{}, threads: map[uint32]string{},
@@ -88,7 +90,7 @@ func (s *eventSet) add(e *event) (fresh bool) {
 	sums := r.rows[key]
 	if sums == nil && len(r.rows) >= maxEventRows {
 		r.overflow++
-		key = eventKey{context: cct.Root, EventLabels: EventLabels{Probe: e.labels.Probe}, cover: e.part.cover}
+		key = eventKey{context: cct.Root, EventLabels: profile.EventLabels{Probe: e.labels.Probe}, cover: e.part.cover}
 		if e.labels.Value != "" {
 			key.Value = otherValue
 		}
@@ -121,7 +123,7 @@ func (r *rawEvents) observe(e *event) {
 	// An event that is drawn with the chance p adds (1-p) value² to the variance, estimated (Horvitz and Thompson, 1952).
 	// Of n equal ones that are drawn together it is (1-p) (n value)²: the last of them adds n² - (n-1)².
 	missed := 1 - 1/float64(max(e.every, 1))
-	if e.kind == Cycles {
+	if e.kind == profile.Cycles {
 		missed = 1 // counters run over at any process's cost
 	}
 	s.variance += value * value * missed * float64(2*e.nth+1)
@@ -145,7 +147,7 @@ func (s *eventSet) frames(f func(rawFrame)) {
 }
 
 // namedEvents are the events of p in a window that was closed, with what was heard of monitor enters.
-func (w *Window) namedEvents(p *process) []*Events {
+func (w *Window) namedEvents(p *process) []*profile.Events {
 	s := w.events[p]
 	if s == nil {
 		return nil
@@ -155,7 +157,7 @@ func (w *Window) namedEvents(p *process) []*Events {
 	defer p.mu.Unlock()
 	all := s.profile(p, &w.covered)
 	for _, e := range all {
-		if e.Kind == Locks && entered != "" {
+		if e.Kind == profile.Locks && entered != "" {
 			e.Basis = append(e.Basis, entered)
 		}
 	}
@@ -163,22 +165,22 @@ func (w *Window) namedEvents(p *process) []*Events {
 }
 
 // profile names the events and returns them by kind; p.mu is held.
-func (s *eventSet) profile(p *process, covered *coveredParts) (all []*Events) {
+func (s *eventSet) profile(p *process, covered *coveredParts) (all []*profile.Events) {
 	for kind, r := range s {
 		if r != nil {
-			all = append(all, r.profile(EventKind(kind), p, covered))
+			all = append(all, r.profile(profile.EventKind(kind), p, covered))
 		}
 	}
 	return all
 }
 
-func (r *rawEvents) profile(kind EventKind, p *process, covered *coveredParts) *Events {
-	e := &Events{Kind: kind, Tree: &cct.Tree[symbolize.Symbol]{Limit: maxEventContexts}}
+func (r *rawEvents) profile(kind profile.EventKind, p *process, covered *coveredParts) *profile.Events {
+	e := &profile.Events{Kind: kind, Tree: &cct.Tree[symbolize.Symbol]{Limit: maxEventContexts}}
 	merged := map[eventKey]*eventSums{} // contexts that have the same names are one
 	var stack []symbolize.Symbol
 	for _, key := range slices.SortedFunc(maps.Keys(r.rows), compareEvents) {
 		sums := *r.rows[key]
-		if key.What != ExactAllocations {
+		if key.What != profile.ExactAllocations {
 			sums = sums.times(covered.factor(key.cover))
 		}
 		stack = stack[:0]
@@ -197,7 +199,7 @@ func (r *rawEvents) profile(kind EventKind, p *process, covered *coveredParts) *
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(merged), compareEvents) {
 		sums := merged[key]
-		e.Rows = append(e.Rows, EventRow{
+		e.Rows = append(e.Rows, profile.EventRow{
 			Context: key.context, TID: int(key.tid), Thread: r.threads[key.tid], EventLabels: key.EventLabels,
 			Events: sums.events, Values: sums.values,
 		})
@@ -208,13 +210,13 @@ func (r *rawEvents) profile(kind EventKind, p *process, covered *coveredParts) *
 	if r.unclear.events > 0 {
 		e.Basis = append(e.Basis, unclearWaits(&r.unclear))
 	}
-	e.Coverage = covered.cover(r.sums, e.total(), e.ends())
+	e.Coverage = covered.cover(r.sums, total(e), ends(e))
 	e.Coverage.Missed = covered.missed(r.sums, p.noticed)
 	return e
 }
 
 // total is the sum of the main value, without rows that stand apart.
-func (e *Events) total() (sum float64) {
+func total(e *profile.Events) (sum float64) {
 	for i := range e.Rows {
 		if !e.Kind.Apart(&e.Rows[i].EventLabels) {
 			sum += e.Rows[i].Values[e.Kind.Main()]
@@ -225,8 +227,8 @@ func (e *Events) total() (sum float64) {
 
 // ends is the variance of the sum of allocations that comes of buffers which a window's beginning or end cuts: of each thread
 // about one, which counts whole or not at all. 0 for other kinds.
-func (e *Events) ends() (variance float64) {
-	if e.Kind != Allocations {
+func ends(e *profile.Events) (variance float64) {
+	if e.Kind != profile.Allocations {
 		return 0
 	}
 	threads := map[int]*eventSums{}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -16,16 +18,16 @@ import (
 // eventAt is one event in a stack, that stands for n objects of a class.
 func eventAt(user, class string, tid uint32, n float64) *event {
 	raw, _ := frames(user)
-	e := &event{kind: Allocations, tid: tid, thread: fmt.Sprint("thread-", tid), labels: EventLabels{Class: class}}
+	e := &event{kind: profile.Allocations, tid: tid, thread: fmt.Sprint("thread-", tid), labels: profile.EventLabels{Class: class}}
 	for _, f := range raw {
 		e.stack = append(e.stack, rawFrame{frame: f})
 	}
-	e.sums = eventSums{events: 1, values: [MaxEventValues]float64{n, 10 * n}}
+	e.sums = eventSums{events: 1, values: [profile.MaxEventValues]float64{n, 10 * n}}
 	return e
 }
 
 // rowsOf are the rows of a kind as text, with the names of their contexts, outermost first.
-func rowsOf(e *Events) (rows []string) {
+func rowsOf(e *profile.Events) (rows []string) {
 	for _, r := range e.Rows {
 		var path []string
 		for at := r.Context; at != cct.Root; at = e.Tree.Node(at).Parent {
@@ -72,11 +74,11 @@ func TestEventSet(t *testing.T) {
 	again.nth = 1 // another value of an execution that was counted
 	s.add(again)
 	other := eventAt("a:1", "", 1, 1)
-	other.kind = Locks
+	other.kind = profile.Locks
 	s.add(other)
 
 	all := s.profile(p, &coveredParts{})
-	if len(all) != 2 || all[0].Kind != Allocations || all[1].Kind != Locks {
+	if len(all) != 2 || all[0].Kind != profile.Allocations || all[1].Kind != profile.Locks {
 		t.Fatalf("%d kinds", len(all))
 	}
 	got, want := rowsOf(all[0]), []string{
@@ -92,7 +94,7 @@ func TestEventSet(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("rows\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if total := s.of(Allocations).tree.Total(); total != 7 {
+	if total := s.of(profile.Allocations).tree.Total(); total != 7 {
 		t.Errorf("the tree has %d events, want 7", total)
 	}
 	var named int
@@ -117,7 +119,7 @@ func TestEventSetFull(t *testing.T) {
 	late := value("late")
 	late.labels.Probe, late.labels.Value = "f", "16-31"
 	s.add(late)
-	r := s.of(Allocations)
+	r := s.of(profile.Allocations)
 	if r.overflow != beyond+1 || len(r.rows) != maxEventRows+2 {
 		t.Errorf("%d events without labels, %d rows; want %d, %d", r.overflow, len(r.rows), beyond+1, maxEventRows+2)
 	}
@@ -150,51 +152,51 @@ func TestInterval(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, c := range []struct {
 		name string
-		kind EventKind
+		kind profile.EventKind
 		lost float64
 		// window adds events to the set, and returns what they should sum up to.
 		window func(*eventSet) float64
 	}{
-		{"drawn", Locks, 0, func(s *eventSet) (truth float64) {
+		{"drawn", profile.Locks, 0, func(s *eventSet) (truth float64) {
 			for range 1000 {
 				delay := rng.ExpFloat64() * 1e6
 				truth += delay
-				e := event{kind: Locks, every: every, sums: eventSums{events: 1}}
+				e := event{kind: profile.Locks, every: every, sums: eventSums{events: 1}}
 				if e.sums.values[2] = every * delay; rng.IntN(every) == 0 {
 					s.add(&e)
 				}
-				e.labels.What = WaitForWork
+				e.labels.What = profile.WaitForWork
 				e.sums.values[2] *= 100
 				s.add(&e)
 			}
 			return truth
 		}},
-		{"drawn, and some lost", Locks, lost, func(s *eventSet) (truth float64) {
+		{"drawn, and some lost", profile.Locks, lost, func(s *eventSet) (truth float64) {
 			for range 1000 {
 				delay := rng.ExpFloat64() * 1e6
 				truth += delay
 				if rng.IntN(every) == 0 && rng.Float64() >= lost {
-					s.add(&event{kind: Locks, every: every, sums: eventSums{events: 1, values: [MaxEventValues]float64{0, 0, every * delay}}})
+					s.add(&event{kind: profile.Locks, every: every, sums: eventSums{events: 1, values: [profile.MaxEventValues]float64{0, 0, every * delay}}})
 				}
 			}
 			return truth
 		}},
-		{"values that are drawn together", Values, 0, func(s *eventSet) float64 {
+		{"values that are drawn together", profile.Values, 0, func(s *eventSet) float64 {
 			for range 1000 {
 				if rng.IntN(every) != 0 {
 					continue
 				}
 				for nth := range 3 {
-					s.add(&event{kind: Values, every: every, nth: nth, sums: eventSums{events: 1, values: [MaxEventValues]float64{every}}})
+					s.add(&event{kind: profile.Values, every: every, nth: nth, sums: eventSums{events: 1, values: [profile.MaxEventValues]float64{every}}})
 				}
 			}
 			return 3 * 1000
 		}},
-		{"buffers", Allocations, 0, func(s *eventSet) (truth float64) {
+		{"buffers", profile.Allocations, 0, func(s *eventSet) (truth float64) {
 			const buffer, length = 1000, 20_500
 			for tid := range uint32(5) {
 				for at := rng.Float64() * buffer; at < length; at += buffer {
-					s.add(&event{kind: Allocations, tid: tid, every: 1, sums: eventSums{events: 1, values: [MaxEventValues]float64{1, buffer}}})
+					s.add(&event{kind: profile.Allocations, tid: tid, every: 1, sums: eventSums{events: 1, values: [profile.MaxEventValues]float64{1, buffer}}})
 				}
 			}
 			return 5 * length
@@ -205,7 +207,7 @@ func TestInterval(t *testing.T) {
 			var s eventSet
 			truth := c.window(&s)
 			e := s.profile(newProcess(proc.Identity{PID: 1}, true), &coveredParts{lost: c.lost, lostEvents: uint64(4 * c.lost * 1000 / every)})[0]
-			sum := e.total()
+			sum := total(e)
 			if math.Abs(sum-truth) <= e.Coverage.Within() {
 				held++
 			}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -263,7 +265,7 @@ func (part *observedPart) apply(e *event) {
 		return
 	}
 	weight := part.weight
-	if e.kind == Locks && e.sums.events > 0 && e.delay > 0 {
+	if e.kind == profile.Locks && e.sums.events > 0 && e.delay > 0 {
 		// A wait is seen if it begins and ends within the slice, which long ones seldom do.
 		left := 1 - e.delay.Seconds()/part.length.Seconds()
 		weight *= 1 / max(left, 1.0/longestWeight)

@@ -3,12 +3,14 @@ package agent
 import (
 	"fmt"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // eventSums are what a row of events adds up to.
 type eventSums struct {
-	events uint64                  // observed
-	values [MaxEventValues]float64 // as EventKind.Values says
+	events uint64                          // observed
+	values [profile.MaxEventValues]float64 // as EventKind.Values says
 }
 
 func (s *eventSums) add(o *eventSums) {
@@ -52,7 +54,7 @@ func overflowed(n uint64) string {
 
 // unclearWaits says that waits may be counted as what they are not.
 func unclearWaits(sums *eventSums) string {
-	all := time.Duration(sums.values[Locks.Main()])
+	all := time.Duration(sums.values[profile.Locks.Main()])
 	return fmt.Sprintf("%d waits of java.util.concurrent, %v together, count as waits for work, as it is not known what their threads were parked for: "+
 		"some of them may have waited for locks", sums.events, all.Round(max(all/100, time.Microsecond)))
 }

@@ -1,6 +1,10 @@
 package agent
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+)
 
 // An object that was drawn from bytes stands for as many of its size as make them.
 func TestAllocation(t *testing.T) {
@@ -17,7 +21,7 @@ func TestAllocation(t *testing.T) {
 		{0, 1 << 18, 1, 0, 0}, // none is of no size: hostile
 	} {
 		got := allocation(c.size, c.bytes, c.every)
-		want := eventSums{events: 1, values: [MaxEventValues]float64{c.objects, c.ofBytes}}
+		want := eventSums{events: 1, values: [profile.MaxEventValues]float64{c.objects, c.ofBytes}}
 		if got != want {
 			t.Errorf("%d bytes, for %d, one in %d: %+v, want %+v", c.size, c.bytes, c.every, got, want)
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -216,7 +218,7 @@ func (e *eventProbes) attachValues(found valuePlan, f *os.File) (*attachedPlan, 
 	}
 	program := plannedProbe{name: w.spec.Place(), program: e.objects.ValueProbe}
 	p := &attachedPlan{
-		eventPlan: eventPlan{kind: Values, of: "values at " + w.spec.Place(), probes: []plannedProbe{program}},
+		eventPlan: eventPlan{kind: profile.Values, of: "values at " + w.spec.Place(), probes: []plannedProbe{program}},
 		file:      file, every: max(w.spec.Every, 1), fixed: w.spec.Every > 0,
 	}
 	err = e.prepare(p, func(next func() (uint32, error)) error {
@@ -253,9 +255,9 @@ func (e *eventProbes) valueEvents(o *bpf.Observation, base event, fold func(*eve
 		return false
 	}
 	n := float64(o.Seen.Every)
-	base.kind = Values
-	base.labels = EventLabels{Probe: site.watch.spec.Place()}
-	base.sums = eventSums{events: 1, values: [MaxEventValues]float64{n}}
+	base.kind = profile.Values
+	base.labels = profile.EventLabels{Probe: site.watch.spec.Place()}
+	base.sums = eventSums{events: 1, values: [profile.MaxEventValues]float64{n}}
 	readings := site.Readings(o)
 	if len(readings) == 0 {
 		fold(&base)

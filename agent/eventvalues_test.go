@@ -7,6 +7,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -43,7 +45,7 @@ func TestValueEvents(t *testing.T) {
 		o := bpf.Observation{Seen: &seen, Text: []byte(text)}
 		base := event{tid: 7}
 		if !k.valueEvents(&o, base, func(e *event) {
-			if e.kind != Values || e.tid != 7 || e.sums.events != 1 {
+			if e.kind != profile.Values || e.tid != 7 || e.sums.events != 1 {
 				t.Errorf("%+v", e)
 			}
 			events = append(events, fmt.Sprintf("%s %s: %.0f %.0f nth=%d", e.labels.Probe, e.labels.Value, e.sums.values[0], e.sums.values[1], e.nth))

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -32,7 +33,7 @@ type exactEngine interface {
 	// failed says why nothing can be counted.
 	failed() <-chan error
 	// end closes the window, with all that was counted.
-	end(context.Context, *Window) (*Profile, error)
+	end(context.Context, *Window) (*profile.Profile, error)
 	close() error
 }
 
@@ -212,7 +213,7 @@ func (x *exactCount) stop() (_ *exact.Recording, _ *process, note string, err er
 }
 
 // end closes the window: with all that was counted since the agent began.
-func (x *exactCount) end(ctx context.Context, w *Window) (*Profile, error) {
+func (x *exactCount) end(ctx context.Context, w *Window) (*profile.Profile, error) {
 	a := x.agent
 	recording, p, note, err := x.stop()
 	if err != nil {
@@ -220,7 +221,7 @@ func (x *exactCount) end(ctx context.Context, w *Window) (*Profile, error) {
 	}
 	out := a.exactProfile(w)
 	a.names.wait(ctx, []*process{p}, exactNameDeadline)
-	out.Processes = []*Process{x.profile(p, recording)}
+	out.Processes = []*profile.Process{x.profile(p, recording)}
 	out.Comments = append(out.Comments, fmt.Sprintf("exact: %d calls counted", recording.Calls))
 	out.Comments = append(out.Comments, recording.Losses.Notes()...)
 	if note != "" {
@@ -230,7 +231,7 @@ func (x *exactCount) end(ctx context.Context, w *Window) (*Profile, error) {
 }
 
 // exactProfile closes w, and is its profile before anything is in it.
-func (a *Agent) exactProfile(w *Window) *Profile {
+func (a *Agent) exactProfile(w *Window) *profile.Profile {
 	end := time.Now()
 	a.mu.Lock()
 	after := a.snapshot()
@@ -238,7 +239,7 @@ func (a *Agent) exactProfile(w *Window) *Profile {
 	a.closing[w] = struct{}{}
 	a.mu.Unlock()
 	out := a.newProfile(w, end, after)
-	out.Unit, out.Event = CallCounts, "" // nothing ticked
+	out.Unit, out.Event = profile.CallCounts, "" // nothing ticked
 	return out
 }
 
@@ -246,18 +247,18 @@ func (a *Agent) exactProfile(w *Window) *Profile {
 const exactNameDeadline = 30 * time.Second
 
 // profile makes the counted process's part of a profile.
-func (x *exactCount) profile(p *process, r *exact.Recording) *Process {
+func (x *exactCount) profile(p *process, r *exact.Recording) *profile.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := p.describe()
 	names := exactNames{p}
 	if x.mode == ExactEdges {
-		out.Calls = []*Calls{{Engine: exactEdges, Basis: calls.Counted, Graph: exact.Logical(r.Graph, names)}}
+		out.Calls = []*profile.Calls{{Engine: exactEdges, Basis: profile.Counted, Graph: exact.Logical(r.Graph, names)}}
 		return out
 	}
 	for _, t := range r.Threads {
 		tree := cct.Map(t.Tree, func(m exact.Method) []symbolize.Symbol { return []symbolize.Symbol{names.Method(m)} })
-		out.Threads = append(out.Threads, &Thread{TID: t.TID, Name: symbolize.CleanName(t.Name), Tree: tree})
+		out.Threads = append(out.Threads, &profile.Thread{TID: t.TID, Name: symbolize.CleanName(t.Name), Tree: tree})
 	}
 	return out
 }

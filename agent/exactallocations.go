@@ -7,6 +7,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/cilium/ebpf"
 
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -49,7 +51,7 @@ func (c classCounts) since(before classCounts, serial uint32) map[uint64]bpf.Cla
 }
 
 // countObjects adds to a window what was counted of its processes' objects.
-func (a *Agent) countObjects(ctx context.Context, w *Window, processes []*process, after snapshot, out *Profile) {
+func (a *Agent) countObjects(ctx context.Context, w *Window, processes []*process, after snapshot, out *profile.Profile) {
 	for _, p := range processes {
 		counts := after.allocated.since(w.before.allocated, p.attachment.Load())
 		if len(counts) == 0 {
@@ -72,13 +74,13 @@ func (a *Agent) addExact(ctx context.Context, s *eventSet, p *process, counts ma
 	if err != nil {
 		return err
 	}
-	r := s.of(Allocations)
+	r := s.of(profile.Allocations)
 	for klass, n := range counts {
-		key := eventKey{context: cct.Root, EventLabels: EventLabels{Class: names[klass], What: ExactAllocations}}
+		key := eventKey{context: cct.Root, EventLabels: profile.EventLabels{Class: names[klass], What: profile.ExactAllocations}}
 		if r.rows[key] == nil {
 			r.rows[key] = &eventSums{}
 		}
-		r.rows[key].add(&eventSums{events: n.Objects, values: [MaxEventValues]float64{float64(n.Objects), float64(n.Bytes)}})
+		r.rows[key].add(&eventSums{events: n.Objects, values: [profile.MaxEventValues]float64{float64(n.Objects), float64(n.Bytes)}})
 	}
 	return nil
 }

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/counters"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -135,7 +136,7 @@ func (x *exactCounters) read(ctx context.Context, p *process) (took time.Duratio
 }
 
 // end implements exactEngine.
-func (x *exactCounters) end(ctx context.Context, w *Window) (*Profile, error) {
+func (x *exactCounters) end(ctx context.Context, w *Window) (*profile.Profile, error) {
 	a := x.agent
 	a.mu.Lock()
 	p, cancel := x.process, x.cancel
@@ -161,8 +162,8 @@ func (x *exactCounters) end(ctx context.Context, w *Window) (*Profile, error) {
 		return methodOf(symbolize.Intern(guestFrame(f, false, vmruntime.Site{Kind: vmruntime.Compiled}, &guest{})))
 	}
 	graph := x.book.Graph(d, maxCounted, symbol, marker)
-	of.Calls = []*Calls{{Engine: exactCounterEdges, Basis: calls.Counted, Graph: graph}}
-	out.Processes = []*Process{of}
+	of.Calls = []*profile.Calls{{Engine: exactCounterEdges, Basis: profile.Counted, Graph: graph}}
+	out.Processes = []*profile.Process{of}
 	out.Comments = append(out.Comments, x.book.Notes(d)...)
 	out.Comments = append(out.Comments, x.notes...)
 	if n := graph.Overflow(); n > 0 {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -169,10 +171,10 @@ func TestRecordPanics(t *testing.T) {
 	if !a.mu.TryLock() {
 		t.Fatal("the agent's lock is held")
 	}
-	if r := a.received; r.samples != 10 || r.folded != 5 || a.discarded[discardFailed] != 5 {
+	if r := a.received; r.samples != 10 || r.folded != 5 || a.discarded[profile.Failed] != 5 {
 		t.Errorf("received %+v, discarded %v", r, a.discarded)
 	}
-	if w.received != w.folded+sum(w.discarded) || w.folded != 5 {
+	if w.received != w.folded+profile.Sum(w.discarded) || w.folded != 5 {
 		t.Errorf("window: received %d, folded %d, discarded %v", w.received, w.folded, w.discarded)
 	}
 	if n := a.failures.all()[string(stageRecord)]; n != 5 || strings.Count(log.String(), "stack=") != 1 {
@@ -188,11 +190,11 @@ func TestRecordPanics(t *testing.T) {
 func TestWindowPanics(t *testing.T) {
 	a, w, _ := faultyAgent(t, stageWindow, 1)
 	bad, good := sampled(a, 1), sampled(a, 2)
-	counts := Counts{Folded: 2, Discarded: noDiscards(), Truncated: map[string]uint64{}}
+	counts := profile.Counts{Folded: 2, Discarded: noDiscards(), Truncated: map[string]uint64{}}
 	if p := w.profileOf(bad, &counts); len(p.Threads) != 0 || len(p.Notes) != 1 {
 		t.Errorf("%d threads, notes %q", len(p.Threads), p.Notes)
 	}
-	if counts.Folded != 1 || counts.Discarded[discardFailed] != 1 {
+	if counts.Folded != 1 || counts.Discarded[profile.Failed] != 1 {
 		t.Errorf("%+v", counts)
 	}
 	if p := w.profileOf(good, &counts); len(p.Threads) != 1 || len(p.Notes) != 0 || counts.Folded != 1 {
@@ -248,7 +250,7 @@ func TestObserverPanics(t *testing.T) {
 	a, _, log := faultyAgent(t, stageObserve, 0)
 	seen := 0
 	for range 2 {
-		a.hand(&Profile{}, func(*Profile) {
+		a.hand(&profile.Profile{}, func(*profile.Profile) {
 			seen++
 			panic("hostile")
 		})

@@ -4,17 +4,19 @@ import (
 	"maps"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // Stats is the agent's health now.
-func (a *Agent) Stats() Stats {
+func (a *Agent) Stats() profile.Stats {
 	c, err := a.objects.ReadCounts()
 	if err != nil {
 		a.log.Error("cannot read the kernel side's counters", "err", err)
 	}
 	pool := a.pool.Stats()
-	s := Stats{
+	s := profile.Stats{
 		Ready:           a.running.Load(),
 		Uptime:          monotonic() - a.began,
 		BPFTime:         time.Duration(c[bpf.NsTotal]),
@@ -64,16 +66,16 @@ func (a *Agent) Stats() Stats {
 }
 
 // eventStats accounts for events, given the kernel side's counters; nil if none are recorded. mu is held.
-func (a *Agent) eventStats(c bpf.Counts) *EventStats {
+func (a *Agent) eventStats(c bpf.Counts) *profile.EventStats {
 	if a.events == nil {
 		return nil
 	}
 	now := snapshot{kernel: c, observed: a.observed.clone()}
-	s := &EventStats{EventCounts: now.eventsSince(snapshot{}, a.events.trapTime())}
+	s := &profile.EventStats{EventCounts: now.eventsSince(snapshot{}, a.events.trapTime())}
 	s.Wanted, s.Observed = a.events.covers.times(monotonic())
 	for kind, on := range a.events.opt.Kinds {
 		if on {
-			s.Kinds = append(s.Kinds, EventKind(kind))
+			s.Kinds = append(s.Kinds, profile.EventKind(kind))
 		}
 	}
 	// What a hit takes is measured when the first ones may have been counted, at a guess; a counter must not go back.

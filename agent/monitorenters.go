@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -54,7 +56,7 @@ func newMonitorEnters(a *Agent) (*monitorEnters, error) {
 	if a.events == nil || !a.events.opt.MonitorEnters {
 		return nil, nil
 	}
-	if !a.events.opt.Kinds[Locks] {
+	if !a.events.opt.Kinds[profile.Locks] {
 		return nil, errors.New("monitor enters are about locks: record those, too (-e lock)")
 	}
 	l, err := monitors.Open(a.objects, a.events.objects.Heaps, a.opt.Proc)

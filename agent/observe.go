@@ -4,6 +4,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
@@ -18,7 +20,7 @@ func (a *Agent) handleObservation(raw []byte) {
 	a.observed.received++
 	o := &a.observation
 	if err := bpf.DecodeObservation(raw, o); err != nil {
-		a.observed.discarded[discardMalformed]++
+		a.observed.discarded[profile.Malformed]++
 		return
 	}
 	a.oldest = min(a.oldest, o.Time)
@@ -30,7 +32,7 @@ func (a *Agent) handleObservation(raw []byte) {
 	a.stack = observedStack(a.stack[:0], o, p.attachment.Load())
 	part, ok := a.events.covers.part(o)
 	if !ok {
-		a.observed.discarded[discardUnobserved]++
+		a.observed.discarded[profile.Unobserved]++
 		return
 	}
 	e := event{every: o.Seen.Every, tid: o.Tid, thread: cString(o.Comm), stack: a.stack, part: part}
@@ -39,7 +41,7 @@ func (a *Agent) handleObservation(raw []byte) {
 	switch {
 	case o.Seen.What == bpf.ObservedValues:
 		if !a.events.valueEvents(o, e, fold) {
-			a.observed.discarded[discardMalformed]++
+			a.observed.discarded[profile.Malformed]++
 			return
 		}
 	case o.Seen.What == bpf.ObservedFault && o.Seen.Count > 0:
@@ -48,11 +50,11 @@ func (a *Agent) handleObservation(raw []byte) {
 	case describe(o, &e):
 		fold(&e)
 	default:
-		a.observed.discarded[discardMalformed]++
+		a.observed.discarded[profile.Malformed]++
 		return
 	}
 	if !folded {
-		a.observed.discarded[discardNoWindow]++
+		a.observed.discarded[profile.NoWindow]++
 		return
 	}
 	a.observed.folded++
@@ -100,14 +102,14 @@ func describe(o *bpf.Observation, e *event) bool {
 	e.labels.Place = placeName(seen.Place)
 	switch seen.What {
 	case bpf.ObservedAllocation:
-		e.kind = Allocations
+		e.kind = profile.Allocations
 		e.labels.Class = hotspot.ClassName(o.Text)
 		e.sums = allocation(value(0), value(1), seen.Every)
 	case bpf.ObservedMonitor:
-		e.kind = Locks
+		e.kind = profile.Locks
 		e.labels.Class = hotspot.ClassName(o.Text)
 		e.delay = time.Duration(value(0))
-		e.sums = eventSums{events: 1, values: [MaxEventValues]float64{n, n, n * float64(value(0))}}
+		e.sums = eventSums{events: 1, values: [profile.MaxEventValues]float64{n, n, n * float64(value(0))}}
 		switch {
 		case seen.Flags&bpf.SeenContended == 0:
 			e.labels.What = "enter" // it was free
@@ -118,27 +120,27 @@ func describe(o *bpf.Observation, e *event) bool {
 			e.labels.What = "block"
 		}
 	case bpf.ObservedPark:
-		e.kind = Locks
+		e.kind = profile.Locks
 		e.labels.Class = hotspot.ClassName(o.Text)
 		e.labels.What = "park"
 		e.delay = time.Duration(value(0))
-		e.sums = eventSums{events: 1, values: [MaxEventValues]float64{n, n, n * float64(value(0))}}
+		e.sums = eventSums{events: 1, values: [profile.MaxEventValues]float64{n, n, n * float64(value(0))}}
 		if waitsForWork(e.labels.Class) {
-			e.labels.What = WaitForWork
+			e.labels.What = profile.WaitForWork
 			e.sums.values[0], e.sums.values[1] = 0, 0 // nothing was acquired
 			// A thread that is known, and is parked for nothing, waits for work indeed.
 			e.unclear = e.labels.Class == "" && (seen.Object != 0 || o.Flags&bpf.SampleJavaThread == 0)
 		}
 	case bpf.ObservedPause:
-		e.kind = Pauses
+		e.kind = profile.Pauses
 		operation, collector := o.Cause()
 		e.labels.What, e.labels.Collector = symbolize.CleanName(operation), symbolize.CleanName(collector)
 		if e.labels.Collector == "" && seen.Flags&bpf.SeenCollection != 0 {
-			e.labels.Collector = UnnamedCollector
+			e.labels.Collector = profile.UnnamedCollector
 		}
-		e.sums = eventSums{events: 1, values: [MaxEventValues]float64{n, n * float64(value(0))}}
+		e.sums = eventSums{events: 1, values: [profile.MaxEventValues]float64{n, n * float64(value(0))}}
 	case bpf.ObservedOverflow:
-		e.kind = Cycles
+		e.kind = profile.Cycles
 		e.labels.Place = ""
 		e.sums = eventSums{events: 1}
 		which := 0

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -223,15 +225,15 @@ func TestObservationIdentity(t *testing.T) {
 	w.pids = map[int]bool{7: true}
 	a.handle(good)
 	c := a.observed
-	want := map[string]uint64{discardMalformed: 3, discardNoWindow: 1, discardEmpty: 0, discardFailed: 0}
+	want := map[string]uint64{profile.Malformed: 3, profile.NoWindow: 1, profile.EmptyStack: 0, profile.Failed: 0}
 	if !maps.Equal(c.discarded, want) {
 		t.Errorf("discarded %v, want %v", c.discarded, want)
 	}
-	if c.received != 6 || c.folded != 2 || c.received != c.folded+sum(c.discarded) {
+	if c.received != 6 || c.folded != 2 || c.received != c.folded+profile.Sum(c.discarded) {
 		t.Errorf("received %d, folded %d, discarded %v", c.received, c.folded, c.discarded)
 	}
 	for p, s := range w.events {
-		if contexts := contextsOf(&s.of(Allocations).tree); p.pid != int(java.pid) || !maps.Equal(contexts, map[string]uint64{"a:1 b:2": 2}) {
+		if contexts := contextsOf(&s.of(profile.Allocations).tree); p.pid != int(java.pid) || !maps.Equal(contexts, map[string]uint64{"a:1 b:2": 2}) {
 			t.Errorf("process %d: %v", p.pid, contexts)
 		}
 	}
@@ -252,14 +254,14 @@ func FuzzHandleObservation(f *testing.F) {
 		a.events.values.sites = map[uint32]valueSite{0: {watch: &valueWatch{spec: valueprobe.Spec{Symbol: "f"}}}}
 		a.handle(raw)
 		a.handle(raw)
-		if c := a.observed; c.received != c.folded+sum(c.discarded) {
+		if c := a.observed; c.received != c.folded+profile.Sum(c.discarded) {
 			t.Errorf("received %d, folded %d, discarded %v", c.received, c.folded, c.discarded)
 		}
 		for p, s := range w.events {
 			p.mu.Lock()
 			for _, e := range s.profile(p, &coveredParts{}) {
 				for _, row := range e.Rows {
-					if row.Events == 0 && row.Values == [MaxEventValues]float64{} && e.Kind != Values {
+					if row.Events == 0 && row.Values == [profile.MaxEventValues]float64{} && e.Kind != profile.Values {
 						t.Errorf("a row of nothing: %+v", row)
 					}
 				}

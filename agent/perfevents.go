@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -24,7 +26,7 @@ type perfEvents struct {
 
 // newPerfEvents opens what is wanted; nil if nothing is.
 func (e *eventProbes) newPerfEvents() (_ *perfEvents, err error) {
-	if !e.opt.Kinds[Faults] && !e.opt.Kinds[Cycles] {
+	if !e.opt.Kinds[profile.Faults] && !e.opt.Kinds[profile.Cycles] {
 		return nil, nil
 	}
 	p := &perfEvents{}
@@ -37,10 +39,10 @@ func (e *eventProbes) newPerfEvents() (_ *perfEvents, err error) {
 		}
 		return err
 	}
-	if e.opt.Kinds[Faults] {
+	if e.opt.Kinds[profile.Faults] {
 		err = open(attach.NewFaults(p.objects.PageFault))
 	}
-	if e.opt.Kinds[Cycles] && err == nil {
+	if e.opt.Kinds[profile.Cycles] && err == nil {
 		err = errors.Join(
 			open(attach.NewOverflows(p.objects.Overflow, attach.Cycles, cyclesPeriod)),
 			open(attach.NewOverflows(p.objects.Overflow, attach.Instructions, bpf.InstructionsPeriod)),
@@ -57,12 +59,12 @@ func (e *eventProbes) newPerfEvents() (_ *perfEvents, err error) {
 
 // perfPlans are what the kernel side is told of perf events: how many of them are told. They have no probes.
 func (e *eventProbes) perfPlans() (plans []*attachedPlan) {
-	if e.opt.Kinds[Faults] {
-		plans = append(plans, &attachedPlan{eventPlan: eventPlan{kind: Faults, of: "page faults"}, cookies: []uint32{bpf.ProbeFault}, every: firstFaults, perf: true})
+	if e.opt.Kinds[profile.Faults] {
+		plans = append(plans, &attachedPlan{eventPlan: eventPlan{kind: profile.Faults, of: "page faults"}, cookies: []uint32{bpf.ProbeFault}, every: firstFaults, perf: true})
 	}
-	if e.opt.Kinds[Cycles] {
+	if e.opt.Kinds[profile.Cycles] {
 		plans = append(plans, &attachedPlan{
-			eventPlan: eventPlan{kind: Cycles, of: "cycles and instructions"}, cookies: []uint32{bpf.ProbeCycles, bpf.ProbeInstructions}, every: 1, fixed: true, perf: true,
+			eventPlan: eventPlan{kind: profile.Cycles, of: "cycles and instructions"}, cookies: []uint32{bpf.ProbeCycles, bpf.ProbeInstructions}, every: 1, fixed: true, perf: true,
 		})
 	}
 	return plans

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -120,7 +122,7 @@ func (pl *placing) gather(t *rawThread) {
 		s := node.stack()
 		link, ok := s.link()
 		if !ok || pl.chaining == nil {
-			pl.give(t, Unplaced, n.Self, unknownAbove(s.linked()))
+			pl.give(t, profile.Unplaced, n.Self, unknownAbove(s.linked()))
 			continue
 		}
 		l := pl.byLink[link]
@@ -135,7 +137,7 @@ func (pl *placing) gather(t *rawThread) {
 // A place is one that some of a link's samples belong to.
 type place struct {
 	context   []activation
-	certainty Certainty
+	certainty profile.Certainty
 	share     float64
 	owed      float64 // weight that it was not given yet; less than 0 if it was given too much
 }
@@ -150,13 +152,13 @@ func (c *chaining) places(l chainLink) []place {
 	for i, to := range p.Candidates {
 		places[i] = place{context: c.context(nil, l, to), certainty: certaintyOf[p.Fit], share: to.Share}
 		if to.Context == cct.Root {
-			places[i].certainty = Unplaced
+			places[i].certainty = profile.Unplaced
 		}
 	}
 	return places
 }
 
-var certaintyOf = [...]Certainty{cct.Unique: Certain, cct.Ambiguous: Ambiguous, cct.Fitted: Fitted, cct.Unplaced: Unplaced}
+var certaintyOf = [...]profile.Certainty{cct.Unique: profile.Certain, cct.Ambiguous: profile.Ambiguous, cct.Fitted: profile.Fitted, cct.Unplaced: profile.Unplaced}
 
 // placeLink gives the samples of a link their contexts.
 func (pl *placing) placeLink(l *waitingLink) {
@@ -183,7 +185,7 @@ func (pl *placing) placeLink(l *waitingLink) {
 }
 
 // give adds weight to a context.
-func (pl *placing) give(t *rawThread, certainty Certainty, weight uint64, stack []rawFrame) {
+func (pl *placing) give(t *rawThread, certainty profile.Certainty, weight uint64, stack []rawFrame) {
 	t.trees[certainty].Add(stack, weight)
 	t.count.placed[certainty] += weight
 	pl.want(stack)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -67,7 +69,7 @@ func TestPlace(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a, w := newContextAgent(t, Options{Contexts: ContextChain})
+			a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 			a.attach(7)
 			var links, walks uint64
 			for _, s := range c.samples {
@@ -93,7 +95,7 @@ func TestPlace(t *testing.T) {
 
 // The weight of a link is divided as a whole, although its samples are at many places of the leaf, and of many threads.
 func TestPlaceDividesAllOfALink(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	a.attach(7)
 	a.walked("a:1@16 d:5@40 e:1@60", 3)
 	a.walked("b:1@16 d:5@40 e:1@60", 1)
@@ -114,7 +116,7 @@ func TestPlaceDividesAllOfALink(t *testing.T) {
 
 // Why a walk ended early is part of its context.
 func TestPlaceBelowTruncatedWalk(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	a.attach(7)
 	walk := func(user string, end bpf.WalkEnd) {
 		a.feed(record{identity: java, attachment: 7, flags: bpf.SampleDepths, user: user, end: end})
@@ -143,7 +145,7 @@ func TestPlaceBelowTruncatedWalk(t *testing.T) {
 
 // The kernel's frames are on top, whatever is found below; they are no part of the link.
 func TestPlaceBelowKernel(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	a.attach(7)
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	link := record{identity: java, attachment: 7, flags: bpf.SampleDepths | bpf.SampleLink | bpf.SampleKernel, end: bpf.EndKnown}
@@ -165,7 +167,7 @@ func TestPlaceBelowKernel(t *testing.T) {
 
 // Of more contexts than are named the rest is not placed, and not lost either.
 func TestPlaceTooMany(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	a.attach(7)
 	for i := range 20 {
 		a.walked(fmt.Sprintf("a:%d@16 d:5@40 e:1@60", i+1), 1)
@@ -189,7 +191,7 @@ func TestPlaceTooMany(t *testing.T) {
 
 // Samples for which the tree of those that wait has no room are not placed: what is left of them is no link.
 func TestPlaceOverflow(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p := a.attach(7)
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	a.linked("b:2@32 c:3@48", 1)
@@ -209,7 +211,7 @@ func TestPlaceOverflow(t *testing.T) {
 
 // Frames of a VM that is gone teach nothing, and are not placed.
 func TestPlaceStale(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p := a.attach(7)
 	link := record{identity: java, attachment: 6, flags: bpf.SampleDepths | bpf.SampleLink, end: bpf.EndKnown, user: "b:2@32 c:3@48"}
 	a.feed(record{identity: java, attachment: 6, flags: bpf.SampleDepths, user: "a:1@16 b:2@32 c:3@48"})
@@ -233,7 +235,7 @@ func TestPlaceStale(t *testing.T) {
 
 // Each window places its own samples, by what all have learned.
 func TestPlaceTwoWindows(t *testing.T) {
-	a, first := newContextAgent(t, Options{Contexts: ContextChain})
+	a, first := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	a.attach(7)
 	a.linked("b:2@32 c:3@48", 1)
 	a.linked("x:2@32 y:3@48", 1)
@@ -280,7 +282,7 @@ func TestPlaceChecked(t *testing.T) {
 		}, 4, [3]uint64{4, 3, 3}}, // as if all were in the likelier one
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a, w := newContextAgent(t, Options{Contexts: ContextChain, CheckContexts: true})
+			a, w := newContextAgent(t, Options{Contexts: profile.ContextChain, CheckContexts: true})
 			p := a.attach(7)
 			for _, s := range c.samples {
 				if s.walk != "" {
@@ -300,7 +302,7 @@ func TestPlaceChecked(t *testing.T) {
 
 // The walk beside a link may end right behind it.
 func TestPlaceCheckedTruncated(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextChain, CheckContexts: true})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain, CheckContexts: true})
 	p := a.attach(7)
 	link := record{identity: java, attachment: 7, flags: bpf.SampleDepths | bpf.SampleLink, end: bpf.EndRead, user: "b:2@32 c:3@48"}
 	a.feed(link)
@@ -311,7 +313,7 @@ func TestPlaceCheckedTruncated(t *testing.T) {
 	if got := a.placed(w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := a.contextsOf(p, w.processes[p]).Check; *got != (ContextCheck{2, [3]uint64{2, 0, 0}}) {
+	if got := a.contextsOf(p, w.processes[p]).Check; *got != (profile.ContextCheck{Samples: 2, Right: [3]uint64{2, 0, 0}}) {
 		t.Errorf("%+v", *got)
 	}
 }
@@ -319,7 +321,7 @@ func TestPlaceCheckedTruncated(t *testing.T) {
 // Frames that a VM's map names are told from those of other code at the same place, but contexts are not: the kernel side
 // does not know of maps.
 func TestPlaceMarksCode(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextChain})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p := a.attach(0)
 	epoch := func(n uint32) {
 		p.code.Store(&jitCode{low: method('1', 0).PC(), high: method('9', 0).PC(), epoch: n, again: 1 << 62})
@@ -332,7 +334,7 @@ func TestPlaceMarksCode(t *testing.T) {
 	epoch(3)
 	a.placed(w)
 	marked := map[string]int{}
-	tree := &w.processes[p][threadKey(java.pid)].trees[Certain]
+	tree := &w.processes[p][threadKey(java.pid)].trees[profile.Certain]
 	for id, n := range tree.Nodes() {
 		if n.Self > 0 {
 			text := pathOf(tree.Stack(id)) + ", epochs"

@@ -9,7 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -191,8 +192,8 @@ func (p *process) inner(r rawFrame) (n name, ok bool) {
 }
 
 // site is the place of the i-th symbol in its method.
-func (n name) site(i int) calls.Site {
-	s := calls.Site{Line: int32(n.symbols[i].Value().Line), Offset: -1}
+func (n name) site(i int) profile.Site {
+	s := profile.Site{Line: int32(n.symbols[i].Value().Line), Offset: -1}
 	if i < len(n.bcis) {
 		s.Offset = n.bcis[i]
 	}

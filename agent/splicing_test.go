@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -183,7 +185,7 @@ func TestSpliceAfterUnloading(t *testing.T) {
 
 // Whaley's example of recursion (Java Grande 2000): what was on the stack before is not entered again.
 func TestPartialCountsEntries(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextPartial})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextPartial})
 	p := a.attach(7)
 	for i, s := range []struct {
 		user         string
@@ -208,7 +210,7 @@ func TestPartialCountsEntries(t *testing.T) {
 	// And in a system call, with all frames shared but two.
 	a.feed(record{identity: java, attachment: 7, user: "b:2 d:1", end: bpf.EndKnown, kernel: []uint64{0xffffffff81000001},
 		shared: &bpf.SharedStack{Serial: 5, Base: 4, Frames: 1, Own: 2}})
-	tree := &w.processes[p][threadKey(java.pid)].trees[Certain]
+	tree := &w.processes[p][threadKey(java.pid)].trees[profile.Certain]
 	want := map[string]uint64{
 		"a:1": 1, "a:1 b:1": 1, "a:1 b:1 a:1": 1, "a:1 b:1 a:1 b:1": 2, "a:1 b:1 a:1 b:1 c:1": 2, "a:1 b:2 d:1": 1,
 		"a:1 b:2 d:1 kernel": 1,
@@ -229,7 +231,7 @@ func TestPartialCountsEntries(t *testing.T) {
 
 // What hangs on a lost sample is not placed.
 func TestPartialUnplaced(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextPartial})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextPartial})
 	p := a.attach(7)
 	feed := func(user string, h bpf.SharedStack, kernel ...uint64) {
 		n, _ := frames(user)
@@ -258,7 +260,7 @@ func TestPartialUnplaced(t *testing.T) {
 
 // Where contexts are checked, the whole stack is in the sample, and what it does not count as its own is not used.
 func TestPartialChecked(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: ContextPartial, CheckContexts: true})
+	a, w := newContextAgent(t, Options{Contexts: profile.ContextPartial, CheckContexts: true})
 	p := a.attach(7)
 	for _, s := range []struct {
 		user   string
@@ -282,7 +284,7 @@ func TestPartialChecked(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	got := a.contextsOf(p, w.processes[p])
-	if *got.Check != (ContextCheck{6, [3]uint64{6, 3, 1}}) {
+	if *got.Check != (profile.ContextCheck{Samples: 6, Right: [3]uint64{6, 3, 1}}) {
 		t.Errorf("%+v, want one level of 6 right, three of 3, all of 1", *got.Check)
 	}
 }

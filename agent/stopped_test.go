@@ -6,6 +6,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -18,12 +20,12 @@ func stop(raw []byte) []byte {
 // What a thread was sampled at while its VM had stopped its Java threads is a thread of its own, whichever way contexts are
 // taken.
 func TestStoppedThreads(t *testing.T) {
-	for name, mode := range map[string]ContextMode{"walk": ContextWalk, "chain": ContextChain} {
+	for name, mode := range map[string]profile.ContextMode{"walk": profile.ContextWalk, "chain": profile.ContextChain} {
 		t.Run(name, func(t *testing.T) {
 			a, w := newContextAgent(t, Options{Contexts: mode})
 			p := a.attach(7)
 			r := record{identity: java, attachment: 7, user: "d:1@16 c:2@32 b:3@48 a:4@64"}
-			if mode == ContextChain {
+			if mode == profile.ContextChain {
 				r.flags = bpf.SampleDepths
 				a.chainingOf(p).pace.proof = 0
 			}
@@ -43,7 +45,7 @@ func TestStoppedThreads(t *testing.T) {
 			feed(r, false, 20)
 			feed(r, true, 3)
 			feed(other, true, 2)
-			if mode == ContextChain {
+			if mode == profile.ContextChain {
 				link := r
 				link.flags, link.end, link.user = bpf.SampleDepths|bpf.SampleLink, bpf.EndKnown, "b:3@48 a:4@64"
 				feed(link, true, 4)
@@ -54,7 +56,7 @@ func TestStoppedThreads(t *testing.T) {
 				feed(r, false, 5)
 			}
 			nameFrames(p, r.user)
-			var c Counts
+			var c profile.Counts
 			c.Truncated = map[string]uint64{}
 			got := map[string]uint64{}
 			for _, thread := range p.profile(w.processes[p], &c).Threads {

@@ -1,16 +1,19 @@
 package agent
 
-import "github.com/vmprof-agent/vmprof-agent/bpf"
+import (
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
 
 // A taken is a sample as it goes into windows.
 type taken struct {
 	*bpf.Sample
-	stack     []rawFrame               // innermost first, as far as known
-	fresh     int                      // of stack, innermost: frames that the thread's previous sample did not have; 0 if nobody counts
-	certainty Certainty                // Certain, or Unplaced if the rest is lost
-	link      bool                     // of the user's frames there is a link; in stack there may be more, to check it with
-	partial   bool                     // the rest of the user's frames was taken from the thread's previous sample
-	right     [len(ContextLevels)]bool // partial, if contexts are checked
+	stack     []rawFrame                       // innermost first, as far as known
+	fresh     int                              // of stack, innermost: frames that the thread's previous sample did not have; 0 if nobody counts
+	certainty profile.Certainty                // Certain, or Unplaced if the rest is lost
+	link      bool                             // of the user's frames there is a link; in stack there may be more, to check it with
+	partial   bool                             // the rest of the user's frames was taken from the thread's previous sample
+	right     [len(profile.ContextLevels)]bool // partial, if contexts are checked
 }
 
 // take completes a sample as far as that can be done at once, and learns from it; mu is held.
@@ -20,7 +23,7 @@ func (a *Agent) take(p *process, s *bpf.Sample, code *jitCode) taken {
 	inner := min(len(s.Kernel), len(t.stack))
 	user := t.stack[inner:]
 	switch a.opt.Contexts {
-	case ContextChain:
+	case profile.ContextChain:
 		if s.Flags&bpf.SampleDepths == 0 || len(user) == 0 {
 			break // a kernel thread, or 32-bit code
 		}
@@ -34,7 +37,7 @@ func (a *Agent) take(p *process, s *bpf.Sample, code *jitCode) taken {
 			a.setChainRate(c)
 		}
 		a.rates.settle(a, c, s)
-	case ContextPartial:
+	case profile.ContextPartial:
 		whole, fresh, ok := a.splicing.splice(s, user)
 		if a.opt.CheckContexts {
 			t.right = rightCallers(whole, user, sameFrame)
@@ -44,7 +47,7 @@ func (a *Agent) take(p *process, s *bpf.Sample, code *jitCode) taken {
 		a.stack = t.stack
 		t.fresh = inner + fresh
 		if !ok {
-			t.certainty = Unplaced
+			t.certainty = profile.Unplaced
 		}
 	}
 	code.mark(t.stack)

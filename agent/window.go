@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -57,10 +59,10 @@ func (k threadKey) tid() int { return int(k &^ stoppedThread) }
 func (k threadKey) stopped() bool { return k&stoppedThread != 0 }
 
 type rawThread struct {
-	comm    [16]byte                  // its name at the last sample: a thread that starts still has its parent's
-	trees   [len(certainties)]rawTree // whole stacks, by Certainty
-	waiting rawTree                   // stacks of which only a link is known, their depths outermost
-	links   rawTree                   // links of all samples, if those have depths
+	comm    [16]byte                     // its name at the last sample: a thread that starts still has its parent's
+	trees   [profile.Certainties]rawTree // whole stacks, by Certainty
+	waiting rawTree                      // stacks of which only a link is known, their depths outermost
+	links   rawTree                      // links of all samples, if those have depths
 	count   contextCount
 }
 
@@ -133,18 +135,18 @@ func (w *Window) hold(p *process) {
 
 // Close ends the window and returns what it holds, named. It waits until everything that was sampled so far has been
 // received and, up to Options.NameDeadline, until it has been named.
-func (w *Window) Close(ctx context.Context) (*Profile, error) {
+func (w *Window) Close(ctx context.Context) (*profile.Profile, error) {
 	return w.end(ctx, nil)
 }
 
 // Next closes the window and opens its successor at the same moment: every sample is in exactly one of them.
-func (w *Window) Next(ctx context.Context) (*Window, *Profile, error) {
+func (w *Window) Next(ctx context.Context) (*Window, *profile.Profile, error) {
 	next := newWindow(w.agent, w.pids)
 	p, err := w.end(ctx, next)
 	return next, p, err
 }
 
-func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
+func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error) {
 	a := w.agent
 	if err := a.flush(ctx); err != nil {
 		a.drop(w)
@@ -157,7 +159,7 @@ func (w *Window) end(ctx context.Context, next *Window) (*Profile, error) {
 	end := time.Now()
 	processes, after := w.finish(end, next)
 
-	if a.opt.Contexts == ContextChain {
+	if a.opt.Contexts == profile.ContextChain {
 		a.place(w)
 	}
 	a.names.wait(ctx, processes, a.opt.NameDeadline)
@@ -241,9 +243,9 @@ func (w *Window) cut() (samples uint64) {
 }
 
 // profileOf is a process's part of the profile. If the agent panics over it, the process has none.
-func (w *Window) profileOf(p *process, counts *Counts) *Process {
+func (w *Window) profileOf(p *process, counts *profile.Counts) *profile.Process {
 	a := w.agent
-	var named *Process
+	var named *profile.Process
 	var samples uint64
 	for _, t := range w.processes[p] {
 		for i := range t.trees {
@@ -269,7 +271,7 @@ func (w *Window) profileOf(p *process, counts *Counts) *Process {
 	})
 	if err != nil {
 		counts.Folded -= samples
-		counts.Discarded[discardFailed] += samples
+		counts.Discarded[profile.Failed] += samples
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		named = p.describe()
@@ -287,8 +289,8 @@ func (a *Agent) empty(threads map[threadKey]*rawThread) {
 }
 
 // newProfile is the profile of w before anything is in it.
-func (a *Agent) newProfile(w *Window, end time.Time, after snapshot) *Profile {
-	return &Profile{
+func (a *Agent) newProfile(w *Window, end time.Time, after snapshot) *profile.Profile {
+	return &profile.Profile{
 		Start: w.start, Duration: end.Sub(w.start), Period: a.period(), Event: a.ticks.Event,
 		Comments: a.comments(),
 		Counts:   after.since(w.before),
@@ -352,15 +354,15 @@ func (a *Agent) trim(p *process) {
 }
 
 // describe says who the process is; p.mu is held.
-func (p *process) describe() *Process {
-	return &Process{
+func (p *process) describe() *profile.Process {
+	return &profile.Process{
 		PID: p.pid, Comm: p.comm, Service: p.service, Executable: p.executable, Notes: slices.Clone(p.notes),
 		Runtime: p.runtime, VM: p.vm,
 	}
 }
 
 // profile names all frames of the process's trees.
-func (p *process) profile(threads map[threadKey]*rawThread, c *Counts) *Process {
+func (p *process) profile(threads map[threadKey]*rawThread, c *profile.Counts) *profile.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := p.describe()
@@ -368,19 +370,19 @@ func (p *process) profile(threads map[threadKey]*rawThread, c *Counts) *Process 
 		t := threads[key]
 		for certainty := range t.trees {
 			raw := &t.trees[certainty]
-			if raw.Total() == 0 && certainty != int(Certain) {
+			if raw.Total() == 0 && certainty != int(profile.Certain) {
 				continue
 			}
 			p.tally(raw, c)
 			tree := cct.Map(raw, func(r rawFrame) []symbolize.Symbol { return p.named(r).symbols })
-			out.Threads = append(out.Threads, &Thread{TID: key.tid(), Name: cString(t.comm[:]), Stopped: key.stopped(), Context: Certainty(certainty), Tree: tree})
+			out.Threads = append(out.Threads, &profile.Thread{TID: key.tid(), Name: cString(t.comm[:]), Stopped: key.stopped(), Context: profile.Certainty(certainty), Tree: tree})
 		}
 	}
 	return out
 }
 
 // tally counts, over all samples of a tree, frames without a name and walks that ended early.
-func (p *process) tally(t *cct.Tree[rawFrame], c *Counts) {
+func (p *process) tally(t *cct.Tree[rawFrame], c *profile.Counts) {
 	totals := t.Totals()
 	for id, n := range t.Nodes() {
 		if id == cct.Root {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -173,7 +175,7 @@ func TestWindowRoom(t *testing.T) {
 	var total uint64
 	for _, of := range w.processes {
 		for _, thread := range of {
-			total += thread.trees[Certain].Total()
+			total += thread.trees[profile.Certain].Total()
 		}
 	}
 	if total != threads*each || w.folded != total {
@@ -199,7 +201,7 @@ func TestThreadName(t *testing.T) {
 		a.handle(record)
 	}
 	p := a.table[100]
-	counts := Counts{Truncated: map[string]uint64{}}
+	counts := profile.Counts{Truncated: map[string]uint64{}}
 	if threads := p.profile(w.processes[p], &counts).Threads; len(threads) != 1 || threads[0].Name != "worker" {
 		t.Errorf("got threads %v, want one named worker", threads)
 	}

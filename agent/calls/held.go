@@ -1,5 +1,9 @@
 package calls
 
+import (
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+)
+
 // MaxHeld is how many samples of a burst wait at most for its end. Longer bursts are handed out in parts.
 const MaxHeld = 4096
 
@@ -10,12 +14,12 @@ const MaxHeld = 4096
 // less what earlier parts have stood for. If calls become rarer in the middle of a burst, its first part may have stood
 // for more than all of it does; then the rest stands for nothing.
 type Held struct {
-	edges  []Edge
+	edges  []profile.Edge
 	handed float64 // calls that earlier parts stood for
 }
 
 // Hold takes a sample.
-func (h *Held) Hold(e Edge) { h.edges = append(h.edges, e) }
+func (h *Held) Hold(e profile.Edge) { h.edges = append(h.edges, e) }
 
 // Len is how many samples wait.
 func (h *Held) Len() int { return len(h.edges) }
@@ -24,16 +28,16 @@ func (h *Held) Len() int { return len(h.edges) }
 func (h *Held) Full() bool { return len(h.edges) >= MaxHeld }
 
 // HandOut gives add what waits, as the next part of a burst that stands for total calls up to here.
-func (h *Held) HandOut(total float64, add func(Edge, float64)) {
+func (h *Held) HandOut(total float64, add func(profile.Edge, float64)) {
 	if len(h.edges) > 0 {
 		h.part(max(0, total-h.handed)/float64(len(h.edges)), add)
 	}
 }
 
 // HandOutSingly gives add what waits; each sample stands for one call.
-func (h *Held) HandOutSingly(add func(Edge, float64)) { h.part(1, add) }
+func (h *Held) HandOutSingly(add func(profile.Edge, float64)) { h.part(1, add) }
 
-func (h *Held) part(weight float64, add func(Edge, float64)) {
+func (h *Held) part(weight float64, add func(profile.Edge, float64)) {
 	for _, e := range h.edges {
 		add(e, weight)
 	}

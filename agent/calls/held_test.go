@@ -4,15 +4,19 @@ import (
 	"math"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // Parts stand for as much as the whole, as long as the burst stands for more with every part.
 func TestHeldParts(t *testing.T) {
-	edge := func(name string) Edge { return Edge{Callee: symbolize.Intern(symbolize.Frame{Function: name})} }
+	edge := func(name string) profile.Edge {
+		return profile.Edge{Callee: symbolize.Intern(symbolize.Frame{Function: name})}
+	}
 	var h Held
 	got := map[string]float64{}
-	add := func(e Edge, n float64) { got[e.Callee.Value().Function] += n }
+	add := func(e profile.Edge, n float64) { got[e.Callee.Value().Function] += n }
 	for _, step := range []struct {
 		name    string
 		samples int

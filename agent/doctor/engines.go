@@ -3,12 +3,12 @@ package doctor
 import (
 	"context"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // An EngineTrial tries all call engines, as recording does, and takes them away again. It must not be noticed: the guests'
 // socket that the trial listens on is one of its own, to which nobody connects.
-type EngineTrial func(ctx context.Context) ([]calls.Choice, error)
+type EngineTrial func(ctx context.Context) ([]profile.Choice, error)
 
 // findEngines says which call engines work here. None is needed for anything but calls.
 func findEngines(ctx context.Context, env *Env) []Finding {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // An engine that does not work is worth knowing, and no reason not to record.
@@ -17,17 +17,17 @@ func TestEngines(t *testing.T) {
 		want  []string // SOCKET stands for that of guests
 	}{
 		{"nobody tries", nil, nil},
-		{"one of two", func(context.Context) ([]calls.Choice, error) {
-			return []calls.Choice{{Engine: "hotspot", Chosen: true, Reason: "for stock JVMs"}, {Engine: "branch", Reason: "no PMU"}}, nil
+		{"one of two", func(context.Context) ([]profile.Choice, error) {
+			return []profile.Choice{{Engine: "hotspot", Chosen: true, Reason: "for stock JVMs"}, {Engine: "branch", Reason: "no PMU"}}, nil
 		}, []string{"engine_hotspot ok for stock JVMs", "engine_branch info not used: no PMU"}},
 		// The trial's own socket is nobody's business.
-		{"pages", func(context.Context) ([]calls.Choice, error) {
-			return []calls.Choice{{Engine: "page", Chosen: true, Reason: "for guests, which connect to the trial"}}, nil
+		{"pages", func(context.Context) ([]profile.Choice, error) {
+			return []profile.Choice{{Engine: "page", Chosen: true, Reason: "for guests, which connect to the trial"}}, nil
 		}, []string{"engine_page ok for guests that cooperate, which connect to SOCKET"}},
-		{"no pages", func(context.Context) ([]calls.Choice, error) {
-			return []calls.Choice{{Engine: "page", Reason: "load burst programs: no memory"}}, nil
+		{"no pages", func(context.Context) ([]profile.Choice, error) {
+			return []profile.Choice{{Engine: "page", Reason: "load burst programs: no memory"}}, nil
 		}, []string{"engine_page info not used: load burst programs: no memory"}},
-		{"none", func(context.Context) ([]calls.Choice, error) { return nil, errors.New("no programs can be loaded") },
+		{"none", func(context.Context) ([]profile.Choice, error) { return nil, errors.New("no programs can be loaded") },
 			[]string{"engines limited no programs can be loaded"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

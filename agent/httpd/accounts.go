@@ -3,12 +3,12 @@ package httpd
 import (
 	"maps"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // plus adds up the accounts of two windows.
-func plus(a, b agent.Counts) agent.Counts {
-	return agent.Counts{
+func plus(a, b profile.Counts) profile.Counts {
+	return profile.Counts{
 		Attempted: a.Attempted + b.Attempted,
 		Delivered: a.Delivered + b.Delivered,
 		Dropped:   plusEach(a.Dropped, b.Dropped),
@@ -23,8 +23,8 @@ func plus(a, b agent.Counts) agent.Counts {
 }
 
 // plusEvents adds up the accounts of the events of two windows.
-func plusEvents(a, b agent.EventCounts) agent.EventCounts {
-	return agent.EventCounts{
+func plusEvents(a, b profile.EventCounts) profile.EventCounts {
+	return profile.EventCounts{
 		Attempted: a.Attempted + b.Attempted,
 		Delivered: a.Delivered + b.Delivered,
 		Dropped:   plusEach(a.Dropped, b.Dropped),

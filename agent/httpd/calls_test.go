@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // Calls are a profile of their own: neither of the two has the other's values, and where calls are not sampled the
@@ -23,13 +23,13 @@ func TestPullCalls(t *testing.T) {
 	}
 
 	f.mu.Lock()
-	f.stats.Calls = new(agent.CallStats)
+	f.stats.Calls = new(profile.CallStats)
 	f.mu.Unlock()
 	resp, body = get(t, hs.URL+"/profiles/calls?seconds=1")
 	if got := resp.Header.Get("Content-Disposition"); got != `attachment; filename="calls.pb.gz"` {
 		t.Errorf("Content-Disposition: %q", got)
 	}
-	p, err := profile.Parse(strings.NewReader(body))
+	p, err := pprof.Parse(strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestPullCalls(t *testing.T) {
 		t.Errorf("calls: %v\n%v", p.SampleType, p.Sample)
 	}
 	_, body = get(t, hs.URL+"/profiles/cpu?seconds=1")
-	if p, err = profile.Parse(strings.NewReader(body)); err != nil {
+	if p, err = pprof.Parse(strings.NewReader(body)); err != nil {
 		t.Fatal(err)
 	}
 	for _, typ := range p.SampleType {

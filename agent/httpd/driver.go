@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/google/pprof/driver"
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 )
 
 // handlers returns the handlers of google/pprof's web interface for one profile, by path: /flamegraph, /top and so
@@ -19,7 +19,7 @@ import (
 // pprof is a command made usable as a library, so what it may do is taken from it one by one: it gets no server, no
 // network, no object files and no temporary files. The names in prof are hostile, and by default pprof opens files
 // of those names. Configuration is in globals of pprof: neither this function nor a handler may run beside another.
-func handlers(prof *profile.Profile, logger *slog.Logger) (map[string]http.Handler, error) {
+func handlers(prof *pprof.Profile, logger *slog.Logger) (map[string]http.Handler, error) {
 	var got map[string]http.Handler
 	err := driver.PProf(&driver.Options{
 		Flagset: arguments{flag.NewFlagSet("pprof", flag.ContinueOnError), []string{
@@ -63,10 +63,10 @@ func (a arguments) Parse(func()) []string {
 }
 
 // inMemory is a driver.Fetcher of one profile.
-type inMemory struct{ prof *profile.Profile }
+type inMemory struct{ prof *pprof.Profile }
 
 // Fetch returns the profile and no source: a source would make pprof save it in the home directory.
-func (m inMemory) Fetch(string, time.Duration, time.Duration) (*profile.Profile, string, error) {
+func (m inMemory) Fetch(string, time.Duration, time.Duration) (*pprof.Profile, string, error) {
 	return m.prof, "", nil
 }
 
@@ -85,7 +85,7 @@ func (noObjects) Disasm(string, uint64, uint64, bool) ([]driver.Inst, error) {
 // noSymbols is a driver.Symbolizer that leaves the profile as it is: everything has its name already.
 type noSymbols struct{}
 
-func (noSymbols) Symbolize(string, driver.MappingSources, *profile.Profile) error { return nil }
+func (noSymbols) Symbolize(string, driver.MappingSources, *pprof.Profile) error { return nil }
 
 // logUI is a driver.UI for nobody.
 type logUI struct{ logger *slog.Logger }

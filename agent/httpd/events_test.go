@@ -7,70 +7,71 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // busyShop is the shop with events of every kind in its JVM.
-func busyShop(n uint64) *agent.Profile {
+func busyShop(n uint64) *profile.Profile {
 	p := shop(n)
 	frame := func(name string) symbolize.Symbol {
 		return symbolize.Intern(symbolize.Frame{Function: name, SystemName: name, Kind: symbolize.KindJIT})
 	}
 	total := []symbolize.Symbol{frame("com.acme.shop.Cart.total"), frame("com.acme.shop.Server.handle")}
 	add := []symbolize.Symbol{frame("com.acme.shop.Cart.add"), frame("com.acme.shop.Server.handle")}
-	for kind := range agent.EventKinds {
-		e := &agent.Events{Kind: kind, Tree: new(cct.Tree[symbolize.Symbol])}
-		row := func(stack []symbolize.Symbol, labels agent.EventLabels, values ...float64) {
-			r := agent.EventRow{Context: e.Tree.Add(stack, 5), TID: 1010 + len(e.Rows), Thread: "http", EventLabels: labels, Events: 5}
+	for kind := range profile.EventKinds {
+		e := &profile.Events{Kind: kind, Tree: new(cct.Tree[symbolize.Symbol])}
+		row := func(stack []symbolize.Symbol, labels profile.EventLabels, values ...float64) {
+			r := profile.EventRow{Context: e.Tree.Add(stack, 5), TID: 1010 + len(e.Rows), Thread: "http", EventLabels: labels, Events: 5}
 			copy(r.Values[:], values)
 			e.Rows = append(e.Rows, r)
 		}
 		switch kind {
-		case agent.Allocations:
-			row(total, agent.EventLabels{Class: "byte[]", Place: "young"}, 1000, 60e6)
-			row(total, agent.EventLabels{Class: "byte[]", Place: "old"}, 100, 40e6)
-			row(add, agent.EventLabels{Class: hostile}, 5000, 5e6)
-			row(nil, agent.EventLabels{Class: "byte[]", What: "exact"}, 1101, 101e6)
-		case agent.Locks:
-			row(total, agent.EventLabels{Class: "java.util.Hashtable", What: "block"}, 5, 5, 2.5e9)
-			row(add, agent.EventLabels{What: "wait"}, 0, 0, 600e9)
-		case agent.Values:
-			row(total, agent.EventLabels{Probe: "usdt:a:b=arg1", Value: "16-31"}, 20, -400)
-		case agent.Pauses:
-			row(nil, agent.EventLabels{What: "G1CollectForAllocation"}, 2, 1e9)
-		case agent.Faults:
-			row(total, agent.EventLabels{Class: "com.acme.shop.Cart", Field: "items", Offset: 16}, 30)
-			row(add, agent.EventLabels{}, 12)
-		case agent.Cycles:
-			row(total, agent.EventLabels{}, 4e9, 2e9)
+		case profile.Allocations:
+			row(total, profile.EventLabels{Class: "byte[]", Place: "young"}, 1000, 60e6)
+			row(total, profile.EventLabels{Class: "byte[]", Place: "old"}, 100, 40e6)
+			row(add, profile.EventLabels{Class: hostile}, 5000, 5e6)
+			row(nil, profile.EventLabels{Class: "byte[]", What: "exact"}, 1101, 101e6)
+		case profile.Locks:
+			row(total, profile.EventLabels{Class: "java.util.Hashtable", What: "block"}, 5, 5, 2.5e9)
+			row(add, profile.EventLabels{What: "wait"}, 0, 0, 600e9)
+		case profile.Values:
+			row(total, profile.EventLabels{Probe: "usdt:a:b=arg1", Value: "16-31"}, 20, -400)
+		case profile.Pauses:
+			row(nil, profile.EventLabels{What: "G1CollectForAllocation"}, 2, 1e9)
+		case profile.Faults:
+			row(total, profile.EventLabels{Class: "com.acme.shop.Cart", Field: "items", Offset: 16}, 30)
+			row(add, profile.EventLabels{}, 12)
+		case profile.Cycles:
+			row(total, profile.EventLabels{}, 4e9, 2e9)
 		}
 		p.Processes[0].Events = append(p.Processes[0].Events, e)
 	}
-	p.EventCounts = agent.EventCounts{Attempted: 101, Delivered: 100, Folded: 97, Hits: 900, Cost: time.Millisecond,
+	p.EventCounts = profile.EventCounts{Attempted: 101, Delivered: 100, Folded: 97, Hits: 900, Cost: time.Millisecond,
 		Dropped: map[string]uint64{"ring_full": 1}, Discarded: map[string]uint64{"malformed": 3}}
 	return p
 }
 
 // recording is an agent that records these kinds.
-func recording(kinds ...agent.EventKind) *fake {
-	return &fake{noTime: true, stats: agent.Stats{Ready: true, Events: &agent.EventStats{Kinds: kinds}}}
+func recording(kinds ...profile.EventKind) *fake {
+	return &fake{noTime: true, stats: profile.Stats{Ready: true, Events: &profile.EventStats{Kinds: kinds}}}
 }
 
 // Each kind is a profile of its own, and where it is not recorded the answer names the flag, beside those that there are.
 func TestPullEvents(t *testing.T) {
-	for kind := range agent.EventKinds {
+	for kind := range profile.EventKinds {
 		t.Run(kind.String(), func(t *testing.T) {
-			other := (kind + 1) % agent.EventKinds
+			other := (kind + 1) % profile.EventKinds
 			f := recording(other)
 			_, hs := start(t, f)
 			resp, body := get(t, fmt.Sprintf("%s/profiles/%v?seconds=1", hs.URL, kind))
 			flag := fmt.Sprintf("serve -e %v,%v", min(kind, other), max(kind, other))
-			if resp.StatusCode != 404 || !strings.Contains(body, flag) || resp.Header.Get("X-Go-Pprof") != "1" || strings.Contains(body, "--probe") != (kind == agent.Values) {
+			if resp.StatusCode != 404 || !strings.Contains(body, flag) || resp.Header.Get("X-Go-Pprof") != "1" || strings.Contains(body, "--probe") != (kind == profile.Values) {
 				t.Errorf("where it is not recorded: %d %q, want 404 and %q", resp.StatusCode, body, flag)
 			}
 			if n := len(f.called()); n != 0 {
@@ -82,7 +83,7 @@ func TestPullEvents(t *testing.T) {
 			if got, want := resp.Header.Get("Content-Disposition"), fmt.Sprintf(`attachment; filename="%v.pb.gz"`, kind); got != want {
 				t.Errorf("Content-Disposition %q, want %q", got, want)
 			}
-			p, err := profile.ParseData([]byte(body))
+			p, err := pprof.ParseData([]byte(body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +96,7 @@ func TestPullEvents(t *testing.T) {
 
 // Without time nobody is told to pull it, and with it the other way round.
 func TestPullTimeRefused(t *testing.T) {
-	_, hs := start(t, recording(agent.Allocations, agent.Locks))
+	_, hs := start(t, recording(profile.Allocations, profile.Locks))
 	for path, want := range map[string]string{"cpu": "serve -e cpu,alloc,lock", "calls": "serve -e calls,alloc,lock"} {
 		if resp, body := get(t, hs.URL+"/profiles/"+path); resp.StatusCode != 404 || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %q, want %q", path, resp.StatusCode, body, want)
@@ -106,18 +107,18 @@ func TestPullTimeRefused(t *testing.T) {
 // What pages show adds up: each class is a frame below its stack, places and threads are not told apart, and what would hide
 // all else is left out.
 func TestMergeEvents(t *testing.T) {
-	windows := []*agent.Profile{busyShop(0), busyShop(1)}
+	windows := []*profile.Profile{busyShop(0), busyShop(1)}
 	for _, tt := range []struct {
-		kind  agent.EventKind
+		kind  profile.EventKind
 		value int
 		want  map[string]int64 // the value of both windows, by the two innermost frames
 	}{
-		{agent.Allocations, 1, map[string]int64{"byte[] < com.acme.shop.Cart.total": 200e6, "hostile < com.acme.shop.Cart.add": 10e6}},
-		{agent.Locks, 2, map[string]int64{"block java.util.Hashtable < com.acme.shop.Cart.total": 5e9}},
-		{agent.Values, 1, map[string]int64{"usdt:a:b=arg1 16-31 < com.acme.shop.Cart.total": -800}},
-		{agent.Pauses, 1, map[string]int64{"G1CollectForAllocation < [unknown]": 2e9}},
-		{agent.Faults, 0, map[string]int64{"com.acme.shop.Cart < com.acme.shop.Cart.total": 60, "[unknown] < com.acme.shop.Cart.add": 24}},
-		{agent.Cycles, 1, map[string]int64{"com.acme.shop.Cart.total < com.acme.shop.Server.handle": 4e9}},
+		{profile.Allocations, 1, map[string]int64{"byte[] < com.acme.shop.Cart.total": 200e6, "hostile < com.acme.shop.Cart.add": 10e6}},
+		{profile.Locks, 2, map[string]int64{"block java.util.Hashtable < com.acme.shop.Cart.total": 5e9}},
+		{profile.Values, 1, map[string]int64{"usdt:a:b=arg1 16-31 < com.acme.shop.Cart.total": -800}},
+		{profile.Pauses, 1, map[string]int64{"G1CollectForAllocation < [unknown]": 2e9}},
+		{profile.Faults, 0, map[string]int64{"com.acme.shop.Cart < com.acme.shop.Cart.total": 60, "[unknown] < com.acme.shop.Cart.add": 24}},
+		{profile.Cycles, 1, map[string]int64{"com.acme.shop.Cart.total < com.acme.shop.Server.handle": 4e9}},
 	} {
 		t.Run(tt.kind.String(), func(t *testing.T) {
 			p, err := merge(windows, kindOf(tt.kind), maxPageNodes)
@@ -149,7 +150,7 @@ func TestMergeEvents(t *testing.T) {
 				t.Errorf("the accounts are %q, want one line with 194 events and 1800 hits", accounts)
 			}
 			aside := slices.ContainsFunc(p.Comments, func(c string) bool { return strings.Contains(c, "are left out") })
-			if want := tt.kind == agent.Allocations || tt.kind == agent.Locks; aside != want {
+			if want := tt.kind == profile.Allocations || tt.kind == profile.Locks; aside != want {
 				t.Errorf("%q says what is left out: %v, want %v", p.Comments, aside, want)
 			}
 		})
@@ -160,13 +161,13 @@ func TestMergeEvents(t *testing.T) {
 }
 
 // kindOf is what there is of a kind of events.
-func kindOf(of agent.EventKind) *kind {
+func kindOf(of profile.EventKind) *kind {
 	return kinds[slices.IndexFunc(kinds, func(k *kind) bool { return k.content == sink.OfEvents(of) })]
 }
 
 // The rarest are those that have least of what is seen first, not those that happened least.
 func TestMergeEventsLimit(t *testing.T) {
-	p, err := merge([]*agent.Profile{busyShop(0)}, kindOf(agent.Allocations), 2)
+	p, err := merge([]*profile.Profile{busyShop(0)}, kindOf(profile.Allocations), 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,16 +186,16 @@ func TestMergeEventsLimit(t *testing.T) {
 // Pages show the first kind that is recorded.
 func TestPagesOfEvents(t *testing.T) {
 	for _, tt := range []struct {
-		kinds        []agent.EventKind
+		kinds        []profile.EventKind
 		index, graph []string // what they have
 	}{
-		{[]agent.EventKind{agent.Allocations, agent.Locks},
+		{[]profile.EventKind{profile.Allocations, profile.Locks},
 			[]string{"allocated bytes of the last minute", "10.5 MB/s", "profiles/alloc?seconds=10", "profiles/lock?seconds=10", "/profiles/alloc?seconds=10'"}, []string{"alloc_space", "byte[]", "java [1000]"}},
-		{[]agent.EventKind{agent.Locks}, []string{"25.0 %", "Waits for work are left out"}, []string{"delay", "block java.util.Hashtable"}},
-		{[]agent.EventKind{agent.Pauses, agent.Cycles}, []string{"10.0 %", "profiles/cpi?seconds=10"}, []string{"G1CollectForAllocation"}},
-		{[]agent.EventKind{agent.Faults}, []string{"4.2 /s"}, []string{"com.acme.shop.Cart"}},
-		{[]agent.EventKind{agent.Cycles}, []string{"400 M/s"}, []string{"com.acme.shop.Cart.total"}},
-		{[]agent.EventKind{agent.Values}, []string{"2 /s"}, []string{"usdt:a:b=arg1"}},
+		{[]profile.EventKind{profile.Locks}, []string{"25.0 %", "Waits for work are left out"}, []string{"delay", "block java.util.Hashtable"}},
+		{[]profile.EventKind{profile.Pauses, profile.Cycles}, []string{"10.0 %", "profiles/cpi?seconds=10"}, []string{"G1CollectForAllocation"}},
+		{[]profile.EventKind{profile.Faults}, []string{"4.2 /s"}, []string{"com.acme.shop.Cart"}},
+		{[]profile.EventKind{profile.Cycles}, []string{"400 M/s"}, []string{"com.acme.shop.Cart.total"}},
+		{[]profile.EventKind{profile.Values}, []string{"2 /s"}, []string{"usdt:a:b=arg1"}},
 	} {
 		t.Run(fmt.Sprint(tt.kinds), func(t *testing.T) {
 			s, hs := start(t, recording(tt.kinds...))
@@ -226,7 +227,7 @@ func TestPagesOfEvents(t *testing.T) {
 
 // Edges of calls are no stacks: there is nothing to show, and that is said.
 func TestPagesOfCallsAlone(t *testing.T) {
-	s, hs := start(t, &fake{noTime: true, stats: agent.Stats{Calls: new(agent.CallStats)}})
+	s, hs := start(t, &fake{noTime: true, stats: profile.Stats{Calls: new(profile.CallStats)}})
 	s.Observe(shop(0))
 	if resp, body := get(t, hs.URL+"/ui/flamegraph"); resp.StatusCode != 404 || !strings.Contains(body, "/profiles/calls?") {
 		t.Errorf("%d\n%s", resp.StatusCode, body)

@@ -13,10 +13,10 @@ import (
 	"time"
 	"unique"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -28,7 +28,7 @@ type fake struct {
 	mu     sync.Mutex
 	calls  []call
 	ended  []error // of each Collect, its context's error when it returned
-	stats  agent.Stats
+	stats  profile.Stats
 	noTime bool // where time goes is not sampled
 }
 
@@ -40,7 +40,7 @@ type call struct {
 // missingPID does not exist.
 const missingPID = 4242
 
-func (f *fake) Collect(ctx context.Context, d time.Duration, pids []int) (*agent.Profile, error) {
+func (f *fake) Collect(ctx context.Context, d time.Duration, pids []int) (*profile.Profile, error) {
 	f.mu.Lock()
 	f.calls = append(f.calls, call{d, pids})
 	f.mu.Unlock()
@@ -61,7 +61,7 @@ func (f *fake) Collect(ctx context.Context, d time.Duration, pids []int) (*agent
 	return busyShop(0), nil
 }
 
-func (f *fake) Stats() agent.Stats {
+func (f *fake) Stats() profile.Stats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.stats
@@ -95,7 +95,7 @@ func start(t *testing.T, f *fake) (*Server, *httptest.Server) {
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
 // shop is a window of a busy JVM beside a little of everything else; n varies the counts.
-func shop(n uint64) *agent.Profile {
+func shop(n uint64) *profile.Profile {
 	jit := unique.Make(symbolize.Mapping{File: "[jit:HotSpot]", Start: 0x7f0000000000, Limit: 0x7f0010000000})
 	java := func(name, file string, line int, inlined bool) symbolize.Symbol {
 		return symbolize.Intern(symbolize.Frame{Function: name, SystemName: name + "()V", File: file, Line: line,
@@ -115,7 +115,7 @@ func shop(n uint64) *agent.Profile {
 		over    = func(s stack, frames ...symbolize.Symbol) stack { return append(append(stack{}, frames...), s...) }
 		cart    = over(base, java("com.acme.shop.Cart.total", "Cart.java", 42, false))
 		search  = over(base, java("com.acme.shop.Catalog.search", "Catalog.java", 120, false))
-		workers [4]*agent.Thread
+		workers [4]*profile.Thread
 		r       = rand.New(rand.NewPCG(1, n))
 	)
 	for i := range workers {
@@ -135,28 +135,28 @@ func shop(n uint64) *agent.Profile {
 		} {
 			tree.Add(s.stack, s.weight+r.Uint64N(10))
 		}
-		workers[i] = &agent.Thread{TID: 1010 + i, Name: fmt.Sprint("http-", i), Tree: &tree}
+		workers[i] = &profile.Thread{TID: 1010 + i, Name: fmt.Sprint("http-", i), Tree: &tree}
 	}
 	one := func(weight uint64, frames ...symbolize.Symbol) *cct.Tree[symbolize.Symbol] {
 		var tree cct.Tree[symbolize.Symbol]
 		tree.Add(frames, weight)
 		return &tree
 	}
-	called := new(calls.Graph)
-	called.Add(calls.Edge{Caller: base[0], Callee: base[1], Site: calls.Site{Line: 90, Offset: 7}}, 12)
-	gc := &agent.Thread{TID: 1002, Name: "G1 Conc#0", Tree: one(70, native("G1CMTask::do_marking_step(double, bool, bool)", libjvm), native("WorkerThread::run()", libjvm), native("thread_native_entry(Thread*)", libjvm), native("start_thread", "/lib/x86_64-linux-gnu/libc.so.6"))}
-	return &agent.Profile{
+	called := new(profile.Graph)
+	called.Add(profile.Edge{Caller: base[0], Callee: base[1], Site: profile.Site{Line: 90, Offset: 7}}, 12)
+	gc := &profile.Thread{TID: 1002, Name: "G1 Conc#0", Tree: one(70, native("G1CMTask::do_marking_step(double, bool, bool)", libjvm), native("WorkerThread::run()", libjvm), native("thread_native_entry(Thread*)", libjvm), native("start_thread", "/lib/x86_64-linux-gnu/libc.so.6"))}
+	return &profile.Profile{
 		Start:    time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(time.Duration(n) * 10 * time.Second),
 		Duration: 10 * time.Second, Period: time.Second / 99, Event: "cpu-clock",
-		Processes: []*agent.Process{
+		Processes: []*profile.Process{
 			{PID: 1000, Comm: "java", Runtime: "hotspot", VM: "OpenJDK 64-Bit Server VM 17.0.15+6", Service: "shop.service",
-				Executable: symbolize.Mapping{File: "/usr/lib/jvm/java-17-openjdk-amd64/bin/java"}, Threads: append(workers[:], gc), Calls: []*agent.Calls{{Engine: "page", Graph: called}}},
-			{PID: 2000, Comm: "postgres", Service: "postgresql.service", Threads: []*agent.Thread{
+				Executable: symbolize.Mapping{File: "/usr/lib/jvm/java-17-openjdk-amd64/bin/java"}, Threads: append(workers[:], gc), Calls: []*profile.Calls{{Engine: "page", Graph: called}}},
+			{PID: 2000, Comm: "postgres", Service: "postgresql.service", Threads: []*profile.Thread{
 				{TID: 2000, Name: "postgres", Tree: one(130, native("ExecScan", "/usr/lib/postgresql/15/bin/postgres"), native("PostgresMain", "/usr/lib/postgresql/15/bin/postgres"), native("main", "/usr/lib/postgresql/15/bin/postgres"))}}},
-			{PID: 3000, Comm: hostile, Service: hostile, Threads: []*agent.Thread{
+			{PID: 3000, Comm: hostile, Service: hostile, Threads: []*profile.Thread{
 				{TID: 3000, Name: hostile, Tree: one(40, native(hostile, hostile))}}},
 		},
-		Counts: agent.Counts{Attempted: 1600, Delivered: 1600, Folded: 1600},
+		Counts: profile.Counts{Attempted: 1600, Delivered: 1600, Folded: 1600},
 	}
 }
 

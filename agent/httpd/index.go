@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 //go:embed index.html message.html style.css
@@ -27,7 +27,7 @@ const maxListed = 20
 // front is what index.html shows.
 type front struct {
 	Host      string
-	Stats     agent.Stats
+	Stats     profile.Stats
 	Recorded  []*kind
 	Shown     *kind         // by the pages, and what Processes are ranked by; nil if there is none
 	Span      time.Duration // of the windows that Processes is from

@@ -4,7 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -17,7 +18,7 @@ type kind struct {
 	missing string // what an agent does not do that has none
 	content sink.Content
 	// recorded says whether there are any.
-	recorded func(agent.Stats) bool
+	recorded func(profile.Stats) bool
 	// shown is how pages show the kind; nil if they do not, as its stacks are not whole.
 	shown *view
 }
@@ -25,34 +26,34 @@ type kind struct {
 // kinds are all there are. Pages show the first that is recorded and can be shown.
 var kinds = []*kind{
 	{"cpu", "CPU profile", "where CPU time goes", "CPU time", "CPU time is not sampled", sink.Time,
-		func(s agent.Stats) bool { return s.Time }, &view{column: "CPU", whole: "100 % is one CPU.", amount: cpuTime}},
+		func(s profile.Stats) bool { return s.Time }, &view{column: "CPU", whole: "100 % is one CPU.", amount: cpuTime}},
 	{"calls", "Call graph", "how often calls are made", "calls", "calls are not sampled", sink.CallCounts,
-		func(s agent.Stats) bool { return s.Calls != nil }, nil},
-	ofEvents(agent.Allocations, "Allocations", "which objects, and where they are made", "allocated bytes", "allocations are not recorded",
-		view{column: "Allocated", value: 1, leaf: []string{"class"}, aside: agent.ExactAllocations, asideAre: "exact counts, which have no stacks"}),
-	ofEvents(agent.Locks, "Locks", "who waits for locks, and for how long", "delay by locks", "locks are not recorded",
-		view{column: "Delay", value: 2, leaf: []string{"kind", "class"}, aside: agent.WaitForWork, asideAre: "waits for work", whole: "100 % is one thread that waits all the time. Waits for work are left out."}),
-	ofEvents(agent.Values, "Values", "what was read at probes", "executions of probes", "values are not recorded",
+		func(s profile.Stats) bool { return s.Calls != nil }, nil},
+	ofEvents(profile.Allocations, "Allocations", "which objects, and where they are made", "allocated bytes", "allocations are not recorded",
+		view{column: "Allocated", value: 1, leaf: []string{"class"}, aside: profile.ExactAllocations, asideAre: "exact counts, which have no stacks"}),
+	ofEvents(profile.Locks, "Locks", "who waits for locks, and for how long", "delay by locks", "locks are not recorded",
+		view{column: "Delay", value: 2, leaf: []string{"kind", "class"}, aside: profile.WaitForWork, asideAre: "waits for work", whole: "100 % is one thread that waits all the time. Waits for work are left out."}),
+	ofEvents(profile.Values, "Values", "what was read at probes", "executions of probes", "values are not recorded",
 		view{column: "Executions", leaf: []string{"probe", "value"}}),
-	ofEvents(agent.Pauses, "Pauses", "when the VM stopped its threads, and for what", "time stopped", "safepoints are not recorded",
+	ofEvents(profile.Pauses, "Pauses", "when the VM stopped its threads, and for what", "time stopped", "safepoints are not recorded",
 		view{column: "Stopped", value: 1, leaf: []string{"kind"}, whole: "100 % is a VM that is stopped all the time."}),
-	ofEvents(agent.Faults, "Page faults", "where memory is touched first", "page faults", "page faults are not recorded",
+	ofEvents(profile.Faults, "Page faults", "where memory is touched first", "page faults", "page faults are not recorded",
 		view{column: "Faults", leaf: []string{"class"}}),
-	ofEvents(agent.Cycles, "Cycles", "cycles of CPUs, and instructions", "cycles", "cycles are not counted",
+	ofEvents(profile.Cycles, "Cycles", "cycles of CPUs, and instructions", "cycles", "cycles are not counted",
 		view{column: "Cycles"}),
 }
 
 // ofEvents is a kind of events.
-func ofEvents(of agent.EventKind, title, about, things, missing string, shown view) *kind {
-	shown.amount = func(p *agent.Profile, proc *agent.Process) float64 { return shown.eventAmount(of, proc) }
+func ofEvents(of profile.EventKind, title, about, things, missing string, shown view) *kind {
+	shown.amount = func(p *profile.Profile, proc *profile.Process) float64 { return shown.eventAmount(of, proc) }
 	shown.events, shown.kind = true, of
 	shown.unit = of.Values()[shown.value].Unit
 	return &kind{of.String(), title, about, things, missing, sink.OfEvents(of),
-		func(s agent.Stats) bool { return s.Events != nil && slices.Contains(s.Events.Kinds, of) }, &shown}
+		func(s profile.Stats) bool { return s.Events != nil && slices.Contains(s.Events.Kinds, of) }, &shown}
 }
 
 // recordedKinds are those that the agent records.
-func recordedKinds(s agent.Stats) (recorded []*kind) {
+func recordedKinds(s profile.Stats) (recorded []*kind) {
 	for _, k := range kinds {
 		if k.recorded(s) {
 			recorded = append(recorded, k)
@@ -70,7 +71,7 @@ func shownKind(recorded []*kind) *kind {
 }
 
 // refusal says why there are no profiles of the kind and what to do; it is empty if there are.
-func (k *kind) refusal(s agent.Stats) string {
+func (k *kind) refusal(s profile.Stats) string {
 	if k.recorded(s) {
 		return ""
 	}
@@ -81,7 +82,7 @@ func (k *kind) refusal(s agent.Stats) string {
 		}
 	}
 	text := k.missing + ": start the agent with serve -e " + strings.Join(names, ",")
-	if k.content == sink.OfEvents(agent.Values) {
+	if k.content == sink.OfEvents(profile.Values) {
 		text += " and a --probe"
 	}
 	return text

@@ -3,9 +3,10 @@ package httpd
 import (
 	"fmt"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -13,7 +14,7 @@ import (
 const processLabel = "process"
 
 // merge makes one pprof profile of what windows have of a kind that pages show: see reduce. There is at least one window.
-func merge(windows []*agent.Profile, k *kind, limit int) (*profile.Profile, error) {
+func merge(windows []*profile.Profile, k *kind, limit int) (*pprof.Profile, error) {
 	p, err := sink.PprofOf(reduce(windows, k, limit), k.content)
 	if err != nil {
 		return nil, fmt.Errorf("encode windows: %w", err)
@@ -27,7 +28,7 @@ func merge(windows []*agent.Profile, k *kind, limit int) (*profile.Profile, erro
 		s.NumLabel, s.NumUnit = nil, nil
 	}
 	// Samples that are now alike become one.
-	merged, err := profile.Merge([]*profile.Profile{p})
+	merged, err := pprof.Merge([]*pprof.Profile{p})
 	if err != nil {
 		return nil, fmt.Errorf("merge windows: %w", err)
 	}
@@ -35,7 +36,7 @@ func merge(windows []*agent.Profile, k *kind, limit int) (*profile.Profile, erro
 }
 
 // processName is what people call the process of a sample: its name and number.
-func processName(s *profile.Sample) string {
+func processName(s *pprof.Sample) string {
 	name := unnamed
 	if comm := s.Label["comm"]; len(comm) > 0 {
 		name = comm[0]

@@ -6,15 +6,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 func TestMerge(t *testing.T) {
 	a, b := shop(0), shop(1)
 	a.Counts.Dropped, b.Counts.Dropped = map[string]uint64{"ring_full": 2}, map[string]uint64{"ring_full": 3}
-	p, err := merge([]*agent.Profile{a, b}, kinds[0], maxPageNodes)
+	p, err := merge([]*profile.Profile{a, b}, kinds[0], maxPageNodes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestMerge(t *testing.T) {
 		}
 	}
 	var want uint64
-	for _, w := range []*agent.Profile{a, b} {
+	for _, w := range []*profile.Profile{a, b} {
 		for _, proc := range w.Processes {
 			for _, thread := range proc.Threads {
 				want += thread.Tree.Total()
@@ -55,19 +55,19 @@ func TestMerge(t *testing.T) {
 
 // The hottest contexts are kept, the others folded below their callers, and nothing is lost.
 func TestMergeLimit(t *testing.T) {
-	all, err := merge([]*agent.Profile{shop(0)}, kinds[0], maxPageNodes)
+	all, err := merge([]*profile.Profile{shop(0)}, kinds[0], maxPageNodes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const limit = 9
-	p, err := merge([]*agent.Profile{shop(0)}, kinds[0], limit)
+	p, err := merge([]*profile.Profile{shop(0)}, kinds[0], limit)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := p.CheckValid(); err != nil {
 		t.Error(err)
 	}
-	perProcess := func(p *profile.Profile) map[string]int64 {
+	perProcess := func(p *pprof.Profile) map[string]int64 {
 		sum := make(map[string]int64)
 		for _, s := range p.Sample {
 			sum[s.Label[processLabel][0]] += s.Value[1]

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 const (
@@ -164,7 +164,7 @@ func (p *pages) cached(key string) *page {
 }
 
 // make lets pprof make the page, of as many contexts as fit.
-func (p *pages) make(r *http.Request, k *kind, windows []*agent.Profile, version uint64) (*page, error) {
+func (p *pages) make(r *http.Request, k *kind, windows []*profile.Profile, version uint64) (*page, error) {
 	if p.version != version {
 		p.handlers, p.version, p.nodes = nil, version, 0
 		p.fit = min(p.fit+p.fit/8, maxPageNodes)
@@ -191,7 +191,7 @@ func (p *pages) make(r *http.Request, k *kind, windows []*agent.Profile, version
 }
 
 // refresh merges the windows, unless they are merged with as many contexts as fit already.
-func (p *pages) refresh(k *kind, windows []*agent.Profile) error {
+func (p *pages) refresh(k *kind, windows []*profile.Profile) error {
 	if p.nodes == p.fit && p.handlers != nil {
 		return nil
 	}
@@ -212,10 +212,10 @@ func (p *pages) refresh(k *kind, windows []*agent.Profile) error {
 
 // observe keeps what pages show of a window, and frees what was made of others. It waits while a page is made: both take
 // memory that is given back at once.
-func (p *pages) observe(w *agent.Profile, k *kind) {
+func (p *pages) observe(w *profile.Profile, k *kind) {
 	p.busy <- struct{}{}
 	defer func() { <-p.busy }()
-	p.recent.add(reduce([]*agent.Profile{w}, k, maxWindowNodes))
+	p.recent.add(reduce([]*profile.Profile{w}, k, maxWindowNodes))
 	_, version := p.recent.last()
 	p.cache.forget(version)
 	p.handlers = nil

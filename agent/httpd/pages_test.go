@@ -14,7 +14,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -31,7 +32,7 @@ func TestPagesBeforeTheFirstSample(t *testing.T) {
 			}
 		}
 		// The same for windows without a sample.
-		s.Observe(&agent.Profile{Duration: shop(0).Duration, Period: shop(0).Period})
+		s.Observe(&profile.Profile{Duration: shop(0).Duration, Period: shop(0).Period})
 	}
 }
 
@@ -136,7 +137,7 @@ func TestPagesWithoutHome(t *testing.T) {
 }
 
 // crowd is a window of very many deep stacks, n different ones of each process.
-func crowd(processes, n int) *agent.Profile {
+func crowd(processes, n int) *profile.Profile {
 	p := shop(0)
 	p.Processes = nil
 	r := rand.New(rand.NewPCG(1, 2))
@@ -150,7 +151,7 @@ func crowd(processes, n int) *agent.Profile {
 			}
 			tree.Add(stack, 1+r.Uint64N(1000))
 		}
-		p.Processes = append(p.Processes, &agent.Process{PID: 1 + pid, Comm: "java", Threads: []*agent.Thread{{TID: 1, Tree: &tree}}})
+		p.Processes = append(p.Processes, &profile.Process{PID: 1 + pid, Comm: "java", Threads: []*profile.Thread{{TID: 1, Tree: &tree}}})
 	}
 	return p
 }
@@ -179,7 +180,7 @@ func TestWindowsAreSmall(t *testing.T) {
 		t.Skip("takes long, on one thread")
 	}
 	w := crowd(maxWindowProcesses+10, 4)
-	reduced := reduce([]*agent.Profile{w}, kinds[0], maxWindowNodes)
+	reduced := reduce([]*profile.Profile{w}, kinds[0], maxWindowNodes)
 	nodes, sum := 0, uint64(0)
 	for _, proc := range reduced.Processes {
 		for _, thread := range proc.Threads {

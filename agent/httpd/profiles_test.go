@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 )
 
 func TestPull(t *testing.T) {
@@ -23,7 +23,7 @@ func TestPull(t *testing.T) {
 	if got := resp.Header.Get("Content-Disposition"); got != `attachment; filename="cpu.pb.gz"` {
 		t.Errorf("Content-Disposition: %q", got)
 	}
-	p, err := profile.Parse(strings.NewReader(body))
+	p, err := pprof.Parse(strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestSlots(t *testing.T) {
 func TestGoToolPprof(t *testing.T) {
 	f := new(fake)
 	_, hs := start(t, f)
-	pprof := func(args ...string) string {
+	toolPprof := func(args ...string) string {
 		cmd := exec.Command("go", append([]string{"tool", "pprof"}, args...)...)
 		cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
 		out, _ := cmd.CombinedOutput() // it exits with an error for a reason that the output tells
@@ -229,7 +229,7 @@ func TestGoToolPprof(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Fatal("the go command, which runs this test, is not in PATH")
 	}
-	out := pprof("-top", "-seconds", "1", hs.URL+"/profiles/cpu?pid=1000")
+	out := toolPprof("-top", "-seconds", "1", hs.URL+"/profiles/cpu?pid=1000")
 	for _, want := range []string{"File: java", "Type: cpu", "java.util.HashMap.getNode", "(inline)"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("go tool pprof does not show %q:\n%s", want, out)
@@ -238,7 +238,7 @@ func TestGoToolPprof(t *testing.T) {
 	if got := f.called(); len(got) != 1 || got[0].d != time.Second || !slices.Equal(got[0].pids, []int{1000}) {
 		t.Errorf("go tool pprof asked for %v, want 1s of 1000", got)
 	}
-	if out := pprof("-top", hs.URL+"/profiles/cpu?seconds=1000"); !strings.Contains(out, "from 1 to 300") {
+	if out := toolPprof("-top", hs.URL+"/profiles/cpu?seconds=1000"); !strings.Contains(out, "from 1 to 300") {
 		t.Errorf("go tool pprof does not say what is wrong with seconds=1000:\n%s", out)
 	}
 }
@@ -247,7 +247,7 @@ func TestGoToolPprof(t *testing.T) {
 func TestPullIsAFile(t *testing.T) {
 	_, hs := start(t, new(fake))
 	_, body := get(t, hs.URL+"/profiles/cpu?seconds=1")
-	p, err := profile.ParseData([]byte(body))
+	p, err := pprof.ParseData([]byte(body))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 const (
@@ -21,11 +21,11 @@ const (
 // with whoever else keeps them.
 type recent struct {
 	mu      sync.Mutex
-	windows []*agent.Profile // oldest first
-	seen    uint64           // windows ever added
+	windows []*profile.Profile // oldest first
+	seen    uint64             // windows ever added
 }
 
-func (r *recent) add(p *agent.Profile) {
+func (r *recent) add(p *profile.Profile) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen++
@@ -43,7 +43,7 @@ func (r *recent) add(p *agent.Profile) {
 
 // last returns the windows held, oldest first, and a number that changes when they do. The caller must not change
 // the slice.
-func (r *recent) last() ([]*agent.Profile, uint64) {
+func (r *recent) last() ([]*profile.Profile, uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clip(r.windows), r.seen
@@ -61,7 +61,7 @@ type busyProcess struct {
 }
 
 // busiest returns the n processes that used most in windows, the busiest first, and none that used nothing.
-func busiest(windows []*agent.Profile, v *view, n int) []busyProcess {
+func busiest(windows []*profile.Profile, v *view, n int) []busyProcess {
 	// A process id that was reused within the minute is another process.
 	type identity struct {
 		pid  int
@@ -69,7 +69,7 @@ func busiest(windows []*agent.Profile, v *view, n int) []busyProcess {
 	}
 	index := make(map[identity]int)
 	var all []busyProcess
-	var parts []agent.Coverage
+	var parts []profile.Coverage
 	for _, p := range windows {
 		for _, proc := range p.Processes {
 			id := identity{proc.PID, proc.Comm}
@@ -78,7 +78,7 @@ func busiest(windows []*agent.Profile, v *view, n int) []busyProcess {
 				i = len(all)
 				index[id] = i
 				all = append(all, busyProcess{PID: proc.PID, Name: cmp.Or(proc.Comm, unnamed), VM: proc.VM})
-				parts = append(parts, agent.Coverage{})
+				parts = append(parts, profile.Coverage{})
 			}
 			all[i].Amount += v.amount(p, proc)
 			v.cover(&parts[i], proc)

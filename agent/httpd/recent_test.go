@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 func TestRecentHoldsAMinute(t *testing.T) {
@@ -20,9 +20,9 @@ func TestRecentHoldsAMinute(t *testing.T) {
 	} {
 		var r recent
 		for range 100 {
-			r.add(&agent.Profile{Duration: tt.length})
+			r.add(&profile.Profile{Duration: tt.length})
 		}
-		newest := &agent.Profile{Duration: tt.length}
+		newest := &profile.Profile{Duration: tt.length}
 		r.add(newest)
 		windows, version := r.last()
 		if len(windows) != tt.want || windows[len(windows)-1] != newest || version != 101 {
@@ -34,7 +34,7 @@ func TestRecentHoldsAMinute(t *testing.T) {
 func TestBusiest(t *testing.T) {
 	reused := shop(1)
 	reused.Processes[1].Comm = "nginx" // with the process id of postgres
-	got := busiest([]*agent.Profile{shop(0), shop(1), reused}, &view{amount: cpuTime}, 3)
+	got := busiest([]*profile.Profile{shop(0), shop(1), reused}, &view{amount: cpuTime}, 3)
 	var names []string
 	for _, p := range got {
 		names = append(names, p.Name)
@@ -52,15 +52,15 @@ func TestBusiest(t *testing.T) {
 
 // The front page says of which processes a part was not observed.
 func TestBusiestObservedPartly(t *testing.T) {
-	window := func(observed time.Duration) *agent.Profile {
-		return &agent.Profile{Duration: 10 * time.Second, Processes: []*agent.Process{{PID: 7, Comm: "java", Events: []*agent.Events{{
-			Kind: agent.Allocations, Rows: []agent.EventRow{{Values: [3]float64{1, 1000}}},
-			Coverage: &agent.Coverage{Time: 10 * time.Second, Observed: observed},
+	window := func(observed time.Duration) *profile.Profile {
+		return &profile.Profile{Duration: 10 * time.Second, Processes: []*profile.Process{{PID: 7, Comm: "java", Events: []*profile.Events{{
+			Kind: profile.Allocations, Rows: []profile.EventRow{{Values: [3]float64{1, 1000}}},
+			Coverage: &profile.Coverage{Time: 10 * time.Second, Observed: observed},
 		}}}}}
 	}
 	alloc := kinds[slices.IndexFunc(kinds, func(k *kind) bool { return k.Name == "alloc" })]
 	for observed, want := range map[time.Duration]string{10 * time.Second: "", 2 * time.Second: "observed 60 % of the time"} {
-		got := busiest([]*agent.Profile{window(10 * time.Second), window(observed)}, alloc.shown, 3)
+		got := busiest([]*profile.Profile{window(10 * time.Second), window(observed)}, alloc.shown, 3)
 		if len(got) != 1 || got[0].Amount != 2000 || got[0].Part != want {
 			t.Errorf("observed for %v of the second window: %+v, want %q", observed, got, want)
 		}

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"unique"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -30,9 +31,9 @@ var rare = symbolize.Intern(symbolize.Frame{Function: rareStacks, SystemName: ra
 // does not tell the threads of a process apart, nor the addresses of a function: these would multiply contexts, and keep
 // the frames of ended processes in memory. Beyond limit contexts, the rarest become a frame below their nearest common
 // caller, so that totals stay true. The windows are not changed.
-func reduce(windows []*agent.Profile, k *kind, limit int) *agent.Profile {
+func reduce(windows []*profile.Profile, k *kind, limit int) *profile.Profile {
 	all := *windows[0]
-	all.Counts, all.EventCounts = agent.Counts{}, agent.EventCounts{}
+	all.Counts, all.EventCounts = profile.Counts{}, profile.EventCounts{}
 	all.Processes, all.Comments, all.Duration = nil, nil, 0
 	r := reduction{kind: k, frames: make(map[symbolize.Symbol][]symbolize.Symbol), index: make(map[processKey]*reducedProcess)}
 	for _, w := range windows {
@@ -76,25 +77,25 @@ type processKey struct {
 }
 
 type reducedProcess struct {
-	process agent.Process
+	process profile.Process
 	events  bool // of kind; otherwise CPU time
-	kind    agent.EventKind
-	others  []*agent.Events // kinds that there are besides, empty: the accounts are of all kinds together
+	kind    profile.EventKind
+	others  []*profile.Events // kinds that there are besides, empty: the accounts are of all kinds together
 	tree    cct.Tree[symbolize.Symbol]
 	weight  []float64 // by node, of events: what readers see first
 	rows    map[eventKey]int
-	list    []agent.EventRow
+	list    []profile.EventRow
 	basis   []string
-	covered *agent.Coverage
+	covered *profile.Coverage
 }
 
 // An eventKey tells rows apart, without their thread.
 type eventKey struct {
 	context cct.NodeID
-	labels  agent.EventLabels
+	labels  profile.EventLabels
 }
 
-func (r *reduction) add(w *agent.Profile, proc *agent.Process) {
+func (r *reduction) add(w *profile.Profile, proc *profile.Process) {
 	p := r.process(proc)
 	p.process.Notes = appendNew(p.process.Notes, proc.Notes)
 	event, ofEvents := r.kind.content.Events()
@@ -108,21 +109,21 @@ func (r *reduction) add(w *agent.Profile, proc *agent.Process) {
 	for _, e := range proc.Events {
 		if e.Kind == event {
 			r.addEvents(p, e)
-		} else if !slices.ContainsFunc(p.others, func(o *agent.Events) bool { return o.Kind == e.Kind }) {
-			p.others = append(p.others, &agent.Events{Kind: e.Kind})
+		} else if !slices.ContainsFunc(p.others, func(o *profile.Events) bool { return o.Kind == e.Kind }) {
+			p.others = append(p.others, &profile.Events{Kind: e.Kind})
 		}
 	}
 }
 
 // process finds or makes the one that stands for proc.
-func (r *reduction) process(proc *agent.Process) *reducedProcess {
+func (r *reduction) process(proc *profile.Process) *reducedProcess {
 	key := processKey{proc.PID, proc.Comm}
 	if r.index[key] == nil && len(r.index) >= maxWindowProcesses {
 		key = processKey{0, otherProcesses}
 	}
 	p := r.index[key]
 	if p == nil {
-		p = &reducedProcess{rows: make(map[eventKey]int), process: agent.Process{PID: key.pid, Comm: key.comm}}
+		p = &reducedProcess{rows: make(map[eventKey]int), process: profile.Process{PID: key.pid, Comm: key.comm}}
 		if key.comm != otherProcesses {
 			p.process.Runtime, p.process.VM, p.process.Service, p.process.Executable = proc.Runtime, proc.VM, proc.Service, proc.Executable
 		}
@@ -155,11 +156,11 @@ func (r *reduction) frame(s symbolize.Symbol) []symbolize.Symbol {
 	return one
 }
 
-func (r *reduction) addEvents(p *reducedProcess, e *agent.Events) {
+func (r *reduction) addEvents(p *reducedProcess, e *profile.Events) {
 	p.basis = appendNew(p.basis, e.Basis)
 	if c := e.Coverage; c != nil {
 		if p.covered == nil {
-			p.covered = new(agent.Coverage)
+			p.covered = new(profile.Coverage)
 		}
 		p.covered.Add(c)
 	}
@@ -189,7 +190,7 @@ func (r *reduction) addEvents(p *reducedProcess, e *agent.Events) {
 }
 
 // addRow adds up rows that differ by nothing.
-func (p *reducedProcess) addRow(row agent.EventRow) {
+func (p *reducedProcess) addRow(row profile.EventRow) {
 	key := eventKey{row.Context, row.EventLabels}
 	i, known := p.rows[key]
 	if !known {
@@ -251,7 +252,7 @@ func least(all []float64, limit int) float64 {
 }
 
 // finish makes the process of what exceeds the cutoff, and says whether there was something that does not.
-func (p *reducedProcess) finish(c cutoff, shown *view) (_ *agent.Process, dropped bool) {
+func (p *reducedProcess) finish(c cutoff, shown *view) (_ *profile.Process, dropped bool) {
 	tree := new(cct.Tree[symbolize.Symbol])
 	totals := p.totals()
 	place := make([]cct.NodeID, len(totals)) // of each context in the new tree
@@ -278,7 +279,7 @@ func (p *reducedProcess) finish(c cutoff, shown *view) (_ *agent.Process, droppe
 	}
 	proc := p.process
 	if !p.events {
-		proc.Threads = []*agent.Thread{{Tree: tree}}
+		proc.Threads = []*profile.Thread{{Tree: tree}}
 		return &proc, dropped
 	}
 	rows := p.list
@@ -289,12 +290,12 @@ func (p *reducedProcess) finish(c cutoff, shown *view) (_ *agent.Process, droppe
 		}
 		if row.Values[shown.value] <= c.row {
 			row.Context = below(cct.Root, rare)
-			row.EventLabels = agent.EventLabels{What: row.What, Probe: row.Probe}
+			row.EventLabels = profile.EventLabels{What: row.What, Probe: row.Probe}
 			dropped = true
 		}
 		p.addRow(row)
 	}
-	proc.Events = append(p.others, &agent.Events{Kind: p.kind, Tree: tree, Rows: p.list, Basis: p.basis, Coverage: p.covered})
+	proc.Events = append(p.others, &profile.Events{Kind: p.kind, Tree: tree, Rows: p.list, Basis: p.basis, Coverage: p.covered})
 	return &proc, dropped
 }
 

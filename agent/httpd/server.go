@@ -18,11 +18,11 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/exporter-toolkit/web"
-
-	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
 const (
@@ -46,9 +46,9 @@ type Source interface {
 	// Collect opens a window now and closes it after d, or when ctx ends if that is sooner, and returns what it
 	// holds of the processes pids, or of all if there are none. For a pid that nobody has it returns an error that
 	// is ErrNoProcess.
-	Collect(ctx context.Context, d time.Duration, pids []int) (*agent.Profile, error)
+	Collect(ctx context.Context, d time.Duration, pids []int) (*profile.Profile, error)
 	// Stats is the agent's own health.
-	Stats() agent.Stats
+	Stats() profile.Stats
 }
 
 // A Server answers requests about one agent.
@@ -90,7 +90,7 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 }
 
 // Observe takes a closed window for the pages. Windows come in order. Only what pages show of a window is kept.
-func (s *Server) Observe(p *agent.Profile) {
+func (s *Server) Observe(p *profile.Profile) {
 	if k := shownKind(s.pages.kinds()); k != nil {
 		s.pages.observe(p, k)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 func get(t *testing.T, url string) (*http.Response, string) {
@@ -26,7 +26,7 @@ func get(t *testing.T, url string) (*http.Response, string) {
 }
 
 func TestEndpoints(t *testing.T) {
-	s, hs := start(t, &fake{stats: agent.Stats{Ready: true, Uptime: 90 * time.Second}})
+	s, hs := start(t, &fake{stats: profile.Stats{Ready: true, Uptime: 90 * time.Second}})
 	s.Observe(shop(0))
 	for _, tt := range []struct {
 		path   string

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // A view is how the pages show a kind.
@@ -16,19 +16,19 @@ type view struct {
 	column string   // heads the amounts of the front page
 	whole  string   // what 100 % is, if amounts are shares of time
 	leaf   []string // labels of samples that make the innermost frame of their stacks; none for no such frame
-	// aside is the label kind, or agent.EventLabels.What, of events that are left out, as they would be most of what is seen
+	// aside is the label kind, or profile.EventLabels.What, of events that are left out, as they would be most of what is seen
 	// or count the same things again; asideAre is what people call them. "" for none.
 	aside, asideAre string
 
-	events bool                                         // amounts are of events
-	kind   agent.EventKind                              // of these
-	amount func(*agent.Profile, *agent.Process) float64 // what a process used of it in a window
-	unit   string                                       // of amounts: count, bytes, or nanoseconds, as is ""
-	value  int                                          // of events: which of agent.EventKind.Values amounts are
+	events bool                                             // amounts are of events
+	kind   profile.EventKind                                // of these
+	amount func(*profile.Profile, *profile.Process) float64 // what a process used of it in a window
+	unit   string                                           // of amounts: count, bytes, or nanoseconds, as is ""
+	value  int                                              // of events: which of profile.EventKind.Values amounts are
 }
 
 // cpuTime is the CPU time of a process in a window, in nanoseconds.
-func cpuTime(p *agent.Profile, proc *agent.Process) (sum float64) {
+func cpuTime(p *profile.Profile, proc *profile.Process) (sum float64) {
 	for _, t := range proc.Threads {
 		if t.Tree != nil {
 			sum += float64(t.Tree.Total()) * float64(p.Period)
@@ -38,7 +38,7 @@ func cpuTime(p *agent.Profile, proc *agent.Process) (sum float64) {
 }
 
 // eventAmount adds up the events of a kind of a process.
-func (v *view) eventAmount(of agent.EventKind, proc *agent.Process) (sum float64) {
+func (v *view) eventAmount(of profile.EventKind, proc *profile.Process) (sum float64) {
 	for _, e := range proc.Events {
 		for _, row := range e.Rows {
 			if e.Kind == of && (v.aside == "" || row.What != v.aside) {
@@ -50,7 +50,7 @@ func (v *view) eventAmount(of agent.EventKind, proc *agent.Process) (sum float64
 }
 
 // cover adds how much of the time the events of a process were observed in a window.
-func (v *view) cover(all *agent.Coverage, proc *agent.Process) {
+func (v *view) cover(all *profile.Coverage, proc *profile.Process) {
 	for _, e := range proc.Events {
 		if v.events && e.Kind == v.kind && e.Coverage != nil {
 			all.Add(e.Coverage)
@@ -87,7 +87,7 @@ func scaled(n float64) string {
 const unlabelled = "[unknown]"
 
 // leafOf is the innermost frame of a sample; "" for none.
-func (v *view) leafOf(s *profile.Sample) string {
+func (v *view) leafOf(s *pprof.Sample) string {
 	var words []string
 	for _, key := range v.leaf {
 		words = append(words, s.Label[key]...)
@@ -99,7 +99,7 @@ func (v *view) leafOf(s *profile.Sample) string {
 }
 
 // labels are those of which leafOf makes a frame.
-func (v *view) labels(l agent.EventLabels) (shown agent.EventLabels) {
+func (v *view) labels(l profile.EventLabels) (shown profile.EventLabels) {
 	for _, key := range v.leaf {
 		switch key {
 		case "class":
@@ -117,28 +117,28 @@ func (v *view) labels(l agent.EventLabels) (shown agent.EventLabels) {
 
 // leaves gives samples their innermost frames, which are functions without a place.
 type leaves struct {
-	profile *profile.Profile
-	known   map[string]*profile.Location
+	profile *pprof.Profile
+	known   map[string]*pprof.Location
 }
 
 // add puts a frame of that name below those of s.
-func (l *leaves) add(s *profile.Sample, name string) {
+func (l *leaves) add(s *pprof.Sample, name string) {
 	loc := l.known[name]
 	if loc == nil {
 		loc = addFunction(l.profile, name)
 		if l.known == nil {
-			l.known = make(map[string]*profile.Location)
+			l.known = make(map[string]*pprof.Location)
 		}
 		l.known[name] = loc
 	}
 	// A copy: samples of one context share their stack.
-	s.Location = append([]*profile.Location{loc}, s.Location...)
+	s.Location = append([]*pprof.Location{loc}, s.Location...)
 }
 
 // addFunction adds a function that is nowhere.
-func addFunction(p *profile.Profile, name string) *profile.Location {
-	f := &profile.Function{ID: uint64(len(p.Function) + 1), Name: name, SystemName: name}
-	loc := &profile.Location{ID: uint64(len(p.Location) + 1), Line: []profile.Line{{Function: f}}}
+func addFunction(p *pprof.Profile, name string) *pprof.Location {
+	f := &pprof.Function{ID: uint64(len(p.Function) + 1), Name: name, SystemName: name}
+	loc := &pprof.Location{ID: uint64(len(p.Location) + 1), Line: []pprof.Line{{Function: f}}}
 	p.Function, p.Location = append(p.Function, f), append(p.Location, loc)
 	return loc
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
@@ -94,10 +96,10 @@ func checkShares(t *testing.T, jdk jvm.JDK, threads int) {
 }
 
 // recordEnters records what a guest does meanwhile.
-func recordEnters(t *testing.T, guest *events.Guest, run func() events.Truth) (events.Truth, *agent.Events) {
+func recordEnters(t *testing.T, guest *events.Guest, run func() events.Truth) (events.Truth, *profile.Events) {
 	t.Helper()
 	options := &agent.EventOptions{MonitorEnters: true}
-	options.Kinds[agent.Locks] = true
+	options.Kinds[profile.Locks] = true
 	a, err := agent.New(t.Context(), agent.Options{PIDs: []int{guest.PID()}, Events: options, NoTime: true})
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +128,7 @@ func recordEnters(t *testing.T, guest *events.Guest, run func() events.Truth) (e
 			t.Error("where time went is in the profile")
 		}
 		for _, e := range process.Events {
-			if e.Kind == agent.Locks {
+			if e.Kind == profile.Locks {
 				return truth, e
 			}
 		}
@@ -136,7 +138,7 @@ func recordEnters(t *testing.T, guest *events.Guest, run func() events.Truth) (e
 }
 
 // methodOf is the innermost method of a context.
-func methodOf(e *agent.Events, context cct.NodeID) string {
+func methodOf(e *profile.Events, context cct.NodeID) string {
 	name, _, _ := strings.Cut(e.Tree.Node(context).Key.Value().Function, "(")
 	return name
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // maxRepeated bounds the comments that consecutive windows add to those of the first: each may have something to say
@@ -15,7 +15,7 @@ const maxRepeated = 1000
 
 // accounts tell what the format has no place for, of one window or of several.
 type accounts struct {
-	counts   agent.Counts
+	counts   profile.Counts
 	events   *eventAccounts // nil unless the profile is of events
 	start    time.Time      // of the first window
 	end      time.Time      // of the last one
@@ -30,7 +30,7 @@ type accounts struct {
 }
 
 // add takes in what the content has of one window, with its number if there are to be several, else 0.
-func (a *accounts) add(p *agent.Profile, content Content, window int64) {
+func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 	addCounts(&a.counts, p.Counts)
 	summary := Summary(p.Counts)
 	kind, ofEvents := content.Events()
@@ -115,7 +115,7 @@ func (a *accounts) comments() []string {
 }
 
 // addCounts adds the accounts of one window to those of the windows before.
-func addCounts(sum *agent.Counts, c agent.Counts) {
+func addCounts(sum *profile.Counts, c profile.Counts) {
 	sum.Attempted += c.Attempted
 	sum.Delivered += c.Delivered
 	sum.Folded += c.Folded

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // Allocations writes which classes of objects were allocated, and which methods allocated them, the most bytes first.
@@ -18,11 +18,11 @@ import (
 // the share: it holds the true one in 95 of 100 cases. A sum of n events of about equal weight has the relative standard
 // error 1/sqrt(n); see tally for other weights. With less than ten events it is rough, and the events tell more. Where
 // every object was counted there is no interval.
-func Allocations(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
+func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
-	e, err := readEvents(p, agent.Allocations)
+	e, err := readEvents(p, profile.Allocations)
 	if err != nil {
 		return err
 	}

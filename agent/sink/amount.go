@@ -5,7 +5,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 )
 
 // unitBytes is the unit of sizes.
@@ -64,7 +64,7 @@ func threeDigits(value float64) string {
 
 // amount writes a value of a sample type for people: bytes, times, and what a CPU does in large numbers with a suffix, and
 // any other number whole.
-func amount(t *profile.ValueType, value float64) string {
+func amount(t *pprof.ValueType, value float64) string {
 	switch {
 	case t.Unit == unitBytes:
 		return bytesScale.of(value)

@@ -3,7 +3,7 @@ package sink
 import (
 	"strings"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // bases is a set of ways to learn how often a call is made.
@@ -11,13 +11,13 @@ type bases uint8
 
 // basisMarks are the letters that bases are shown as.
 var basisMarks = [...]struct {
-	basis calls.Basis
+	basis profile.Basis
 	means string
 }{
-	{calls.Sampled, "from the calls that were seen"},
-	{calls.Counted, "every call"},
-	{calls.Estimated, "from the time in callees and the guest's own counters"},
-	{calls.Inferred, "compiled away, follows from what was compiled"},
+	{profile.Sampled, "from the calls that were seen"},
+	{profile.Counted, "every call"},
+	{profile.Estimated, "from the time in callees and the guest's own counters"},
+	{profile.Inferred, "compiled away, follows from what was compiled"},
 }
 
 // basisOf reads a label; it is empty for one that is not known.

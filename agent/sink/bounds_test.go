@@ -4,7 +4,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -22,7 +23,7 @@ func TestWindowsFullOfSamples(t *testing.T) {
 			tree := new(cct.Tree[symbolize.Symbol])
 			tree.Add([]symbolize.Symbol{a, b}, 1)
 			tree.Add([]symbolize.Symbol{b}, 1)
-			if err := w.Add(&agent.Profile{Processes: []*agent.Process{{PID: 1, Threads: []*agent.Thread{{TID: 1, Tree: tree}}}}}); err != nil {
+			if err := w.Add(&profile.Profile{Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: tree}}}}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -3,20 +3,19 @@ package sink
 import (
 	"fmt"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // A callWay is a way in which calls are learned.
 type callWay struct {
 	engine string
-	basis  calls.Basis
-	rate   calls.Rate
+	basis  profile.Basis
+	rate   profile.Rate
 }
 
 // number writes a number of calls: with three digits if it is estimated.
 func (w callWay) number(n float64) string {
-	if w.basis == calls.Sampled || w.basis == calls.Counted {
+	if w.basis == profile.Sampled || w.basis == profile.Counted {
 		return fmt.Sprintf("%.0f", n)
 	}
 	return threeDigits(n)
@@ -28,7 +27,7 @@ type callAccounts struct {
 	weight, overflown map[callWay]float64
 }
 
-func (a *callAccounts) add(p *agent.Profile) {
+func (a *callAccounts) add(p *profile.Profile) {
 	if a.weight == nil {
 		a.weight, a.overflown = make(map[callWay]float64), make(map[callWay]float64)
 	}
@@ -49,7 +48,7 @@ func (a *callAccounts) lines() []string {
 	var lines []string
 	for _, w := range a.order {
 		line := fmt.Sprintf("calls: %s %v, engine %s", w.number(a.weight[w]), w.basis, printable(w.engine))
-		if w.rate != (calls.Rate{}) {
+		if w.rate != (profile.Rate{}) {
 			line += fmt.Sprintf(", %v (stride x samples)", w.rate)
 		}
 		if a.overflown[w] > 0 {

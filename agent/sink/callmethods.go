@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 )
 
 // writeCallMethods writes the hot methods of a profile that has nothing but calls, a table for each engine: how often
 // a method is called, and how many calls it makes itself.
-func writeCallMethods(out *bufio.Writer, p *profile.Profile, opts *ViewOptions) error {
+func writeCallMethods(out *bufio.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	engines, err := callsByEngine(p)
 	if err != nil {
 		return err

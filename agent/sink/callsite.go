@@ -3,7 +3,7 @@ package sink
 import (
 	"math"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // The format has no field for the offset of a call site, but it tells locations apart by their address, which nothing
@@ -11,7 +11,7 @@ import (
 // one, and 0 if that is not known.
 
 // siteAddress is where the offset of a call site is stored.
-func siteAddress(s calls.Site) uint64 {
+func siteAddress(s profile.Site) uint64 {
 	if s.Offset < 0 {
 		return 0
 	}
@@ -19,8 +19,8 @@ func siteAddress(s calls.Site) uint64 {
 }
 
 // siteOf reads a call site back. What cannot be one is unknown.
-func siteOf(line int64, address uint64) calls.Site {
-	site := calls.Site{Offset: -1}
+func siteOf(line int64, address uint64) profile.Site {
+	site := profile.Site{Offset: -1}
 	if 0 < line && line <= math.MaxInt32 {
 		site.Line = int32(line)
 	}
@@ -31,4 +31,4 @@ func siteOf(line int64, address uint64) calls.Site {
 }
 
 // noSite is a call site of which nothing is known.
-var noSite = calls.Site{Offset: -1}
+var noSite = profile.Site{Offset: -1}

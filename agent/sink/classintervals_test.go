@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // An allocator allocates objects of three classes for a hundred cycles of time: a common class evenly, one in bursts that
@@ -64,7 +64,7 @@ func (a *allocator) run() (e *storedEvents, found [3]tally, truth [3]float64) {
 	if a.slices {
 		weight = slicesOfCycle
 	}
-	e = &storedEvents{kind: agent.Allocations, effect: 1}
+	e = &storedEvents{kind: profile.Allocations, effect: 1}
 	chance, sum := 0., 0.
 	for class := range found {
 		truth[class] /= all

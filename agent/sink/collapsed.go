@@ -6,7 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -21,10 +22,10 @@ import (
 // in whole contexts if these were counted. Of events it is the value that readers are to see first, such as bytes, or
 // nanoseconds of delay without the waits for work. Threads, and processes of the same name, are added up. Lines are ordered by
 // their frames, so that equal profiles give equal files.
-func Collapsed(w io.Writer, p *agent.Profile) error { return CollapsedOf(w, p, ContentOf(p)) }
+func Collapsed(w io.Writer, p *profile.Profile) error { return CollapsedOf(w, p, ContentOf(p)) }
 
 // CollapsedOf is Collapsed for a part of a window: for events or calls, if content has them, and for time otherwise.
-func CollapsedOf(w io.Writer, p *agent.Profile, content Content) error {
+func CollapsedOf(w io.Writer, p *profile.Profile, content Content) error {
 	if err := content.check(); err != nil {
 		return err
 	}
@@ -35,9 +36,9 @@ func CollapsedOf(w io.Writer, p *agent.Profile, content Content) error {
 		}
 		return c.write(w)
 	}
-	part := func(proc *agent.Process) (threads []*agent.Thread, graphs []*agent.Calls) {
+	part := func(proc *profile.Process) (threads []*profile.Thread, graphs []*profile.Calls) {
 		withCalls := content&CallCounts != 0
-		if withCalls == (p.Unit == agent.CallCounts) {
+		if withCalls == (p.Unit == profile.CallCounts) {
 			threads = proc.Threads
 		}
 		if withCalls {
@@ -80,7 +81,7 @@ type collapser struct {
 	names  map[symbolize.Symbol]string // as fields
 }
 
-func (c *collapser) thread(proc *agent.Process, thread *agent.Thread) {
+func (c *collapser) thread(proc *profile.Process, thread *profile.Thread) {
 	comm := field(proc.Comm)
 	var stack []string
 	for id, n := range thread.Tree.Nodes() {
@@ -98,7 +99,7 @@ func (c *collapser) thread(proc *agent.Process, thread *agent.Thread) {
 	}
 }
 
-func (c *collapser) calls(proc *agent.Process, calls *agent.Calls) error {
+func (c *collapser) calls(proc *profile.Process, calls *profile.Calls) error {
 	edges, err := wholeEdges(calls.Graph)
 	if err != nil {
 		return err

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-func collapsed(t *testing.T, p *agent.Profile) string {
+func collapsed(t *testing.T, p *profile.Profile) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := sink.Collapsed(&out, p); err != nil {
@@ -45,7 +45,7 @@ func TestCollapsedCalls(t *testing.T) {
 		t.Errorf("the calls of a window without calls are %v\n%s", err, &none)
 	}
 	broken := shopCalls()
-	broken.Processes[0].Calls[0].Graph.Add(calls.Edge{Caller: symbolize.Intern(shopRun), Callee: symbolize.Intern(shopRun)}, math.NaN())
+	broken.Processes[0].Calls[0].Graph.Add(profile.Edge{Caller: symbolize.Intern(shopRun), Callee: symbolize.Intern(shopRun)}, math.NaN())
 	if err := sink.Collapsed(io.Discard, broken); err == nil || !strings.Contains(err.Error(), "process 1234") {
 		t.Errorf("Collapsed = %v, want an error about process 1234", err)
 	}
@@ -55,12 +55,12 @@ func TestCollapsedCalls(t *testing.T) {
 func TestCollapsedIsDeterministic(t *testing.T) {
 	a, b := symbolize.Frame{Function: "a"}, symbolize.Frame{Function: "b", Line: 1}
 	otherLine := symbolize.Frame{Function: "b", Line: 2}
-	window := func(threads ...[]sampled) *agent.Profile {
-		proc := &agent.Process{PID: 1, Comm: "x"}
+	window := func(threads ...[]sampled) *profile.Profile {
+		proc := &profile.Process{PID: 1, Comm: "x"}
 		for i, stacks := range threads {
-			proc.Threads = append(proc.Threads, &agent.Thread{TID: i, Tree: contextTree(stacks...)})
+			proc.Threads = append(proc.Threads, &profile.Thread{TID: i, Tree: contextTree(stacks...)})
 		}
-		return &agent.Profile{Processes: []*agent.Process{proc}}
+		return &profile.Profile{Processes: []*profile.Process{proc}}
 	}
 	type stack = []symbolize.Frame
 	one := window([]sampled{{1, stack{b, a}}, {2, stack{a}}, {4, stack{otherLine, a}}})

@@ -3,12 +3,13 @@ package sink
 import (
 	"fmt"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
 // allEvents adds up the events of one kind.
-func (c *collapser) allEvents(p *agent.Profile, kind agent.EventKind) error {
+func (c *collapser) allEvents(p *profile.Profile, kind profile.EventKind) error {
 	for _, proc := range p.Processes {
 		for _, e := range proc.Events {
 			if e.Kind == kind {
@@ -33,7 +34,7 @@ func (c *collapser) allEvents(p *agent.Profile, kind agent.EventKind) error {
 }
 
 // events adds up those of a process. Values are rounded as in PprofOf, so that both files agree.
-func (c *collapser) events(proc *agent.Process, e *agent.Events) error {
+func (c *collapser) events(proc *profile.Process, e *profile.Events) error {
 	values := make([]float64, len(e.Rows))
 	for i, row := range e.Rows {
 		values[i] = row.Values[e.Kind.Main()]
@@ -45,7 +46,7 @@ func (c *collapser) events(proc *agent.Process, e *agent.Events) error {
 	comm := field(proc.Comm)
 	var stack []string
 	for i, row := range e.Rows {
-		if whole[i] == 0 || e.Kind == agent.Locks && row.What == agent.WaitForWork {
+		if whole[i] == 0 || e.Kind == profile.Locks && row.What == profile.WaitForWork {
 			continue
 		}
 		stack = stack[:0]

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 )
 
 // CompareOptions says how two profiles are compared. The zero value compares all methods, by what both profiles have.
@@ -21,7 +21,7 @@ type CompareOptions struct {
 // Named is a stored profile with what people call it.
 type Named struct {
 	Name    string
-	Profile *profile.Profile
+	Profile *pprof.Profile
 }
 
 // Compare writes how much two profiles have in common: their overlap, their correlation (see cct.Overlap and
@@ -73,7 +73,7 @@ func (c *comparison) side(n Named, sampleType string) (*stacks, error) {
 	c.waited = s.leaveWaits() > 0 || c.waited
 	if s.ofCalls() {
 		if c.opts.Engine != "" {
-			s.keep = func(sample *profile.Sample) bool { return label(sample, labelEngine) == c.opts.Engine }
+			s.keep = func(sample *pprof.Sample) bool { return label(sample, labelEngine) == c.opts.Engine }
 		} else if err := oneEngine(n); err != nil {
 			return nil, err
 		}

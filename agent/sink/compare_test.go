@@ -7,14 +7,14 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
-func compared(t *testing.T, a, b *profile.Profile, opts *sink.CompareOptions) string {
+func compared(t *testing.T, a, b *pprof.Profile, opts *sink.CompareOptions) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := sink.Compare(&out, sink.Named{Name: "a.pb.gz", Profile: a}, sink.Named{Name: "b.pb.gz", Profile: b}, opts); err != nil {
@@ -24,12 +24,12 @@ func compared(t *testing.T, a, b *profile.Profile, opts *sink.CompareOptions) st
 }
 
 // figure1 is the program of Figure 1 of Arnold and Grove, with these weights of the calls to M, call_1 and call_2.
-func figure1(toM, to1, to2 float64) *agent.Profile {
+func figure1(toM, to1, to2 float64) *profile.Profile {
 	run, m := javaMethod("Main.main()V"), javaMethod("Main.M()V")
-	return &agent.Profile{Processes: []*agent.Process{{PID: 1, Calls: []*agent.Calls{{Engine: "page", Graph: callGraph(
-		called{run, calls.Site{Line: 3, Offset: 1}, m, toM},
-		called{m, calls.Site{Line: 8, Offset: 100}, javaMethod("Main.call_1()V"), to1},
-		called{m, calls.Site{Line: 9, Offset: 103}, javaMethod("Main.call_2()V"), to2},
+	return &profile.Profile{Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{{Engine: "page", Graph: callGraph(
+		called{run, profile.Site{Line: 3, Offset: 1}, m, toM},
+		called{m, profile.Site{Line: 8, Offset: 100}, javaMethod("Main.call_1()V"), to1},
+		called{m, profile.Site{Line: 9, Offset: 103}, javaMethod("Main.call_2()V"), to2},
 	)}}}}}
 }
 
@@ -64,7 +64,7 @@ func TestCompareGolden(t *testing.T) {
 // A profile is like itself, whatever it holds and however long it was recorded.
 func TestCompareSame(t *testing.T) {
 	for _, test := range []struct {
-		p    *agent.Profile
+		p    *profile.Profile
 		opts sink.CompareOptions
 	}{
 		{shop(), sink.CompareOptions{By: sink.ByMethod}},
@@ -88,12 +88,12 @@ func TestCompareSame(t *testing.T) {
 // Sites count, unless they are not to, or one of the profiles does not know them.
 func TestCompareSites(t *testing.T) {
 	type sites = [][2]int32 // line, offset
-	at := func(sites sites) *profile.Profile {
+	at := func(sites sites) *pprof.Profile {
 		var list []called
 		for _, s := range sites {
-			list = append(list, called{cartTotal, calls.Site{Line: s[0], Offset: s[1]}, mapGet, 1})
+			list = append(list, called{cartTotal, profile.Site{Line: s[0], Offset: s[1]}, mapGet, 1})
 		}
-		return mustPprof(t, &agent.Profile{Processes: []*agent.Process{{PID: 1, Calls: []*agent.Calls{{Engine: "page", Graph: callGraph(list...)}}}}})
+		return mustPprof(t, &profile.Profile{Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{{Engine: "page", Graph: callGraph(list...)}}}}})
 	}
 	for _, test := range []struct {
 		name   string
@@ -118,9 +118,9 @@ func TestCompareSites(t *testing.T) {
 
 // Overloaded methods are not one method, and can be told apart.
 func TestCompareOverloads(t *testing.T) {
-	made := func(ints, strings float64) *profile.Profile {
-		return mustPprof(t, &agent.Profile{Processes: []*agent.Process{{PID: 1, Calls: []*agent.Calls{{Engine: "page", Graph: callGraph(
-			called{shopRun, calls.Site{Line: 1, Offset: 1}, appendInt, ints}, called{shopRun, calls.Site{Line: 1, Offset: 2}, appendStr, strings},
+	made := func(ints, strings float64) *pprof.Profile {
+		return mustPprof(t, &profile.Profile{Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{{Engine: "page", Graph: callGraph(
+			called{shopRun, profile.Site{Line: 1, Offset: 1}, appendInt, ints}, called{shopRun, profile.Site{Line: 1, Offset: 2}, appendStr, strings},
 		)}}}}})
 	}
 	got := compared(t, made(3, 1), made(1, 3), nil)
@@ -133,10 +133,10 @@ func TestCompareOverloads(t *testing.T) {
 
 func TestCompareErrors(t *testing.T) {
 	timed, counted, several := mustPprof(t, shop()), mustPprof(t, figure1(1, 1, 1)), mustPprof(t, shopCalls())
-	empty := mustPprof(t, &agent.Profile{})
+	empty := mustPprof(t, &profile.Profile{})
 	for _, test := range []struct {
 		name string
-		a, b *profile.Profile
+		a, b *pprof.Profile
 		opts sink.CompareOptions
 		want string
 	}{
@@ -149,7 +149,7 @@ func TestCompareErrors(t *testing.T) {
 		{"no such engine", counted, several, sink.CompareOptions{Engine: "hotspot"}, "a has no calls of engine hotspot"},
 		{"empty", timed, empty, sink.CompareOptions{}, "b has no samples: there is nothing to compare"},
 		{"a difference", foreign("calls", "count", 3, -1), counted, sink.CompareOptions{}, "read a: the profile has negative values"},
-		{"no types", &profile.Profile{}, timed, sink.CompareOptions{}, "a has values of type none"},
+		{"no types", &pprof.Profile{}, timed, sink.CompareOptions{}, "a has values of type none"},
 	} {
 		var out bytes.Buffer
 		err := sink.Compare(&out, sink.Named{Name: "a", Profile: test.a}, sink.Named{Name: "b", Profile: test.b}, &test.opts)

@@ -5,19 +5,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
 // Two profiles of allocations by class: the measure of Figure 11 of Inoue and Nakatani (OOPSLA 2009).
 func TestCompareByClass(t *testing.T) {
-	other := only(agent.Allocations)
-	other.Processes[1].Events = []*agent.Events{eventsOf(agent.Allocations,
-		event{labels: agent.EventLabels{Class: "char[]"}, events: 4, values: [3]float64{4, 4 * mib}},
-		event{labels: agent.EventLabels{Class: "java.lang.String"}, events: 3, values: [3]float64{3, 3 * mib}},
-		event{labels: agent.EventLabels{}, events: 3, values: [3]float64{3, 3 * mib}},
+	other := only(profile.Allocations)
+	other.Processes[1].Events = []*profile.Events{eventsOf(profile.Allocations,
+		event{labels: profile.EventLabels{Class: "char[]"}, events: 4, values: [3]float64{4, 4 * mib}},
+		event{labels: profile.EventLabels{Class: "java.lang.String"}, events: 3, values: [3]float64{3, 3 * mib}},
+		event{labels: profile.EventLabels{}, events: 3, values: [3]float64{3, 3 * mib}},
 	)}
-	a, b := mustPprof(t, only(agent.Allocations)), mustPprof(t, other)
+	a, b := mustPprof(t, only(profile.Allocations)), mustPprof(t, other)
 	got := compared(t, a, b, &sink.CompareOptions{By: sink.ByClass, Width: 79})
 	for _, want := range []string{
 		"Comparison of alloc_space by class\n", "A: a.pb.gz, 10.0MB allocated, 3 classes\n",
@@ -41,7 +42,7 @@ func TestCompareByClass(t *testing.T) {
 
 // Waits for work have no part in how alike delays are.
 func TestCompareLocks(t *testing.T) {
-	a, b := only(agent.Locks), only(agent.Locks)
+	a, b := only(profile.Locks), only(profile.Locks)
 	rows := b.Processes[1].Events[0].Rows
 	rows[4].Values[2] = 1 // of waits
 	for _, by := range []sink.By{sink.ByMethod, sink.ByContext, sink.ByClass} {
@@ -56,12 +57,12 @@ func TestCompareLocks(t *testing.T) {
 
 func TestCompareByClassRefuses(t *testing.T) {
 	for _, test := range []struct {
-		a, b *agent.Profile
+		a, b *profile.Profile
 		want string
 	}{
-		{only(agent.Allocations), shop(), "a has values of type alloc_objects or alloc_space or events, b of type samples or cpu"},
+		{only(profile.Allocations), shop(), "a has values of type alloc_objects or alloc_space or events, b of type samples or cpu"},
 		{shop(), shop(), "a does not tell classes of objects: compare by method, or record with -e alloc or -e lock"},
-		{only(agent.Allocations), only(agent.Locks), "a has allocations, b has locks: compare files of one kind"},
+		{only(profile.Allocations), only(profile.Locks), "a has allocations, b has locks: compare files of one kind"},
 	} {
 		err := sink.Compare(new(bytes.Buffer), sink.Named{Name: "a", Profile: mustPprof(t, test.a)}, sink.Named{Name: "b", Profile: mustPprof(t, test.b)},
 			&sink.CompareOptions{By: sink.ByClass})

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 )
 
 // commonType chooses the sample type by which to compare: the wanted one, or else calls, samples, the default of A, or any
@@ -58,8 +58,8 @@ func commonType(a, b Named, wanted string) (string, error) {
 		a.Name, typeList(a.Profile), b.Name, typeList(b.Profile))
 }
 
-func hasValues(p *profile.Profile, index int) bool {
-	return slices.ContainsFunc(p.Sample, func(s *profile.Sample) bool { return s.Value[index] > 0 })
+func hasValues(p *pprof.Profile, index int) bool {
+	return slices.ContainsFunc(p.Sample, func(s *pprof.Sample) bool { return s.Value[index] > 0 })
 }
 
 // oneEngine returns an error if the calls in a profile are of several engines, as these do not add up.

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -105,7 +105,7 @@ type treePart struct {
 	edge bool
 }
 
-func (c *windowComparison) read(samples []*profile.Sample) *dataSet {
+func (c *windowComparison) read(samples []*pprof.Sample) *dataSet {
 	d := &dataSet{cct.Weights[Method]{}, cct.Weights[CallEdge]{}, cct.Weights[treePart]{}, cct.Weights[treePart]{}, 0}
 	for _, sample := range samples {
 		value := c.stacks.value(sample)
@@ -142,7 +142,7 @@ func (c *windowComparison) read(samples []*profile.Sample) *dataSet {
 
 // place returns the node of a sample's context. If the tree is full, it is the deepest caller that is in it, for all
 // windows alike.
-func (c *windowComparison) place(sample *profile.Sample) cct.NodeID {
+func (c *windowComparison) place(sample *pprof.Sample) cct.NodeID {
 	c.frames, c.stack = c.stacks.appendFrames(c.frames[:0], sample), c.stack[:0]
 	for _, f := range c.frames {
 		c.stack = append(c.stack, f.Method)
@@ -175,7 +175,7 @@ func measureKind[K comparable](m *measured, a, b cct.Weights[K]) {
 	m.overlap = append(m.overlap, cct.Overlap(a, b)/100)
 }
 
-func (c *windowComparison) compare(windows map[int64][]*profile.Sample) {
+func (c *windowComparison) compare(windows map[int64][]*pprof.Sample) {
 	numbers, short := c.longEnough(slices.Sorted(maps.Keys(windows)))
 	var (
 		rows        []measured

@@ -9,10 +9,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -27,7 +27,7 @@ type path struct {
 }
 
 // ofPaths is a window in which these stacks were sampled.
-func ofPaths(paths ...path) *agent.Profile {
+func ofPaths(paths ...path) *profile.Profile {
 	tree := new(cct.Tree[symbolize.Symbol])
 	for _, p := range paths {
 		var symbols []symbolize.Symbol
@@ -38,10 +38,10 @@ func ofPaths(paths ...path) *agent.Profile {
 			tree.AddNew(symbols, p.fresh, p.weight)
 		}
 	}
-	return &agent.Profile{
+	return &profile.Profile{
 		Period: time.Millisecond, Event: "cpu-clock",
-		Processes: []*agent.Process{{PID: 1, Comm: "java", Threads: []*agent.Thread{{TID: 1, Tree: tree}}}},
-		Counts:    agent.Counts{Folded: tree.Total(), Attempted: tree.Total(), Delivered: tree.Total()},
+		Processes: []*profile.Process{{PID: 1, Comm: "java", Threads: []*profile.Thread{{TID: 1, Tree: tree}}}},
+		Counts:    profile.Counts{Folded: tree.Total(), Attempted: tree.Total(), Delivered: tree.Total()},
 	}
 }
 
@@ -68,7 +68,7 @@ func ofPaths(paths ...path) *agent.Profile {
 // 2/13 for mc and .2 for edge mb: 0.5538.
 func precise(t *testing.T, fresh int) *sink.Windows {
 	t.Helper()
-	second := func(times int) *agent.Profile {
+	second := func(times int) *profile.Profile {
 		return ofPaths(
 			path{"r m a", 3 * fresh, times, 1}, path{"m b", fresh, 3 * times, 1}, path{"m b", fresh, times, 0}, path{"m c", 0, 2 * times, 1},
 		)
@@ -83,7 +83,7 @@ func precise(t *testing.T, fresh int) *sink.Windows {
 	return w
 }
 
-func mustStored(t *testing.T, w *sink.Windows) *profile.Profile {
+func mustStored(t *testing.T, w *sink.Windows) *pprof.Profile {
 	t.Helper()
 	stored, err := w.Profile()
 	if err != nil {
@@ -92,7 +92,7 @@ func mustStored(t *testing.T, w *sink.Windows) *profile.Profile {
 	return reparse(t, stored)
 }
 
-func comparedWindows(t *testing.T, p *profile.Profile, opts *sink.CompareOptions) string {
+func comparedWindows(t *testing.T, p *pprof.Profile, opts *sink.CompareOptions) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := sink.CompareWindows(&out, sink.Named{Name: "w.pb.gz", Profile: p}, opts); err != nil {
@@ -130,7 +130,7 @@ func TestCompareWindows(t *testing.T) {
 	golden(t, "windows.compare.golden", comparedWindows(t, with, narrow))
 	for _, test := range []struct {
 		name string
-		p    *profile.Profile
+		p    *pprof.Profile
 		opts *sink.CompareOptions
 		want map[string]string
 	}{
@@ -167,17 +167,17 @@ func TestCompareWindows(t *testing.T) {
 
 // Wherever calls stand is as good for edges if sites are ignored; a call graph has no contexts.
 func TestCompareWindowsOfCalls(t *testing.T) {
-	calling := func(sites ...int32) *agent.Profile {
+	calling := func(sites ...int32) *profile.Profile {
 		p := ofPaths()
 		var list []called
 		for i, line := range sites {
-			list = append(list, called{cartTotal, calls.Site{Line: line, Offset: -1}, []symbolize.Frame{mapGet, bookPrice}[i], float64(i + 1)})
+			list = append(list, called{cartTotal, profile.Site{Line: line, Offset: -1}, []symbolize.Frame{mapGet, bookPrice}[i], float64(i + 1)})
 		}
-		p.Processes[0].Calls = []*agent.Calls{{Engine: "page", Graph: callGraph(list...)}}
+		p.Processes[0].Calls = []*profile.Calls{{Engine: "page", Graph: callGraph(list...)}}
 		return p
 	}
 	w := sink.NewWindows(sink.CallCounts)
-	for _, p := range []*agent.Profile{calling(1, 2), calling(1, 3)} {
+	for _, p := range []*profile.Profile{calling(1, 2), calling(1, 3)} {
 		if err := w.Add(p); err != nil {
 			t.Fatal(err)
 		}
@@ -239,12 +239,12 @@ func TestCompareWindowsShort(t *testing.T) {
 }
 
 // numbered is a profile of another tool, with a sample of 1, 2, … in each of these windows; 0 for a sample without a number.
-func numbered(windows ...int64) *profile.Profile {
+func numbered(windows ...int64) *pprof.Profile {
 	p := storedOf(ofPaths(path{"m a", 0, 1, 1}))
 	sample := p.Sample[0]
 	p.Sample, p.Comments = nil, nil
 	for i, n := range windows {
-		s := &profile.Sample{Location: sample.Location, Value: []int64{int64(i + 1), 0}}
+		s := &pprof.Sample{Location: sample.Location, Value: []int64{int64(i + 1), 0}}
 		if n != 0 {
 			s.NumLabel = map[string][]int64{"window": {n}}
 		}
@@ -253,7 +253,7 @@ func numbered(windows ...int64) *profile.Profile {
 	return p
 }
 
-func storedOf(p *agent.Profile) *profile.Profile {
+func storedOf(p *profile.Profile) *pprof.Profile {
 	stored, err := sink.Pprof(p)
 	if err != nil {
 		panic(err)
@@ -270,7 +270,7 @@ func TestCompareWindowsHostile(t *testing.T) {
 	negative.Sample[0].Value[0] = -1
 	for _, test := range []struct {
 		name string
-		p    *profile.Profile
+		p    *pprof.Profile
 		opts sink.CompareOptions
 		want string // of the error, "" for none
 	}{
@@ -283,7 +283,7 @@ func TestCompareWindowsHostile(t *testing.T) {
 		{"a difference", negative, sink.CompareOptions{}, "negative values"},
 		{"no such type", numbered(1, 2), sink.CompareOptions{SampleType: "allocs"}, "no values of type allocs"},
 		{"no entries", numbered(1, 2), sink.CompareOptions{SampleType: "entries"}, "no values of type entries"},
-		{"nothing", &profile.Profile{}, sink.CompareOptions{}, "name two files"},
+		{"nothing", &pprof.Profile{}, sink.CompareOptions{}, "name two files"},
 		{"some have no number", numbered(0, 1, 2, 0), sink.CompareOptions{}, ""},
 	} {
 		var out bytes.Buffer

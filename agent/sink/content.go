@@ -3,9 +3,9 @@ package sink
 import (
 	"slices"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // Content is a set of what a profile tells of: time, calls, or both; or else events of one kind, see OfEvents.
@@ -33,8 +33,8 @@ const (
 
 // ContentOf returns what was recorded in p: time, unless nothing but calls was; and entries where they were counted. If
 // there are neither samples nor calls, it is the first of Kinds, if there is one.
-func ContentOf(p *agent.Profile) Content {
-	if p.Unit == agent.CallCounts {
+func ContentOf(p *profile.Profile) Content {
+	if p.Unit == profile.CallCounts {
 		return CallCounts
 	}
 	var content Content
@@ -65,20 +65,20 @@ func (c Content) entries() bool { return c&(Time|Entries) == Time|Entries }
 
 // sampleTypes returns the columns of values that c takes, which values fills, and the column that readers are to see
 // first.
-func (c Content) sampleTypes() (types []*profile.ValueType, first string) {
+func (c Content) sampleTypes() (types []*pprof.ValueType, first string) {
 	if kind, ok := c.Events(); ok {
 		return eventTypes(kind)
 	}
 	if c&Time != 0 {
-		types = append(types, &profile.ValueType{Type: typeSamples, Unit: unitCount}, &profile.ValueType{Type: typeCPU, Unit: unitTime})
+		types = append(types, &pprof.ValueType{Type: typeSamples, Unit: unitCount}, &pprof.ValueType{Type: typeCPU, Unit: unitTime})
 		first = typeCPU
 	}
 	if c&CallCounts != 0 {
-		types = append(types, &profile.ValueType{Type: typeCalls, Unit: unitCount})
+		types = append(types, &pprof.ValueType{Type: typeCalls, Unit: unitCount})
 		first = typeCalls
 	}
 	if c.entries() { // the last one: see Windows.Add
-		types = append(types, &profile.ValueType{Type: typeEntries, Unit: unitCount})
+		types = append(types, &pprof.ValueType{Type: typeEntries, Unit: unitCount})
 	}
 	return types, first
 }
@@ -98,35 +98,35 @@ func (c Content) values(samples, cpu, calls, entries int64) []int64 {
 	return values
 }
 
-func isCalls(t *profile.ValueType) bool { return t.Type == typeCalls && t.Unit == unitCount }
+func isCalls(t *pprof.ValueType) bool { return t.Type == typeCalls && t.Unit == unitCount }
 
 // HasCalls says that a stored profile has a sample type for calls, though maybe none of them.
-func HasCalls(p *profile.Profile) bool { return slices.ContainsFunc(p.SampleType, isCalls) }
+func HasCalls(p *pprof.Profile) bool { return slices.ContainsFunc(p.SampleType, isCalls) }
 
 // holdsCalls says that a stored profile has calls.
-func holdsCalls(p *profile.Profile) bool {
-	return HasCalls(p) && anyCalls(p, func(*profile.Sample) bool { return true })
+func holdsCalls(p *pprof.Profile) bool {
+	return HasCalls(p) && anyCalls(p, func(*pprof.Sample) bool { return true })
 }
 
 // holdsContexts says that a stored profile has calls with their whole context. Sampled edges have two frames.
-func holdsContexts(p *profile.Profile) bool { return HasCalls(p) && anyCalls(p, hasContext) }
+func holdsContexts(p *pprof.Profile) bool { return HasCalls(p) && anyCalls(p, hasContext) }
 
 // hasContext says of a sample of calls that it is a whole stack: one of ours, or whatever another profiler wrote.
-func hasContext(s *profile.Sample) bool {
+func hasContext(s *pprof.Sample) bool {
 	engine := label(s, labelEngine)
 	return engine == "" || engine == exactEngine
 }
 
-func anyCalls(p *profile.Profile, which func(*profile.Sample) bool) bool {
+func anyCalls(p *pprof.Profile, which func(*pprof.Sample) bool) bool {
 	index := typeIndex(p, typeCalls)
-	return slices.ContainsFunc(p.Sample, func(s *profile.Sample) bool { return s.Value[index] > 0 && which(s) })
+	return slices.ContainsFunc(p.Sample, func(s *pprof.Sample) bool { return s.Value[index] > 0 && which(s) })
 }
 
 // HasTime says that a stored profile has a sample type for samples.
-func HasTime(p *profile.Profile) bool { return typeIndex(p, typeSamples) >= 0 }
+func HasTime(p *pprof.Profile) bool { return typeIndex(p, typeSamples) >= 0 }
 
 // HasEntries says that a stored profile tells how often samples found contexts newly entered.
-func HasEntries(p *profile.Profile) bool {
-	index := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == typeEntries && t.Unit == unitCount })
-	return index >= 0 && slices.ContainsFunc(p.Sample, func(s *profile.Sample) bool { return s.Value[index] > 0 })
+func HasEntries(p *pprof.Profile) bool {
+	index := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == typeEntries && t.Unit == unitCount })
+	return index >= 0 && slices.ContainsFunc(p.Sample, func(s *pprof.Sample) bool { return s.Value[index] > 0 })
 }

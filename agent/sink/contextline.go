@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // ProcessContexts tell how the contexts of one process were found, in one window if there are several. Profiles hold them as
@@ -19,14 +19,14 @@ import (
 //	contexts of java (pid 4711) in window 2: chain, walked=50, linked=940, ambiguous=30, fitted=2, unplaced=1, nodes=346,
 //	  shared=10, methods=122, by-depth=985/980/970, by-site=988/985/980, check=500/480/470/400
 //
-// (on one line). What follows the process is the mode and the fields of agent.Contexts; nodes, shared, methods,
+// (on one line). What follows the process is the mode and the fields of profile.Contexts; nodes, shared, methods,
 // by-depth and by-site are there in mode chain only, check if contexts were checked: samples, then those that were
 // right. Whatever the command name is, the line can be read: the last parenthesis that may close the pid does.
 type ProcessContexts struct {
 	Comm   string // printable once it was read
 	PID    int64
 	Window int64 // 0 if the profile is of one window
-	agent.Contexts
+	profile.Contexts
 }
 
 // String is one line, whatever the names are.
@@ -106,7 +106,7 @@ func (l *ProcessContexts) fields() []contextField {
 		one("walked", &c.Walked), one("linked", &c.Linked),
 		one("ambiguous", &c.Ambiguous), one("fitted", &c.Fitted), one("unplaced", &c.Unplaced),
 	}
-	if c.Mode == agent.ContextChain {
+	if c.Mode == profile.ContextChain {
 		fields = append(fields,
 			contextField{name: "nodes", size: &c.Nodes}, contextField{name: "shared", size: &c.Shared},
 			contextField{name: "methods", size: &c.Methods},
@@ -142,13 +142,13 @@ func parseContextLine(comment string) (l ProcessContexts, ok bool) {
 			return l, false
 		}
 	}
-	if l.Mode, err = agent.ParseContextMode(m[4]); err != nil {
+	if l.Mode, err = profile.ParseContextMode(m[4]); err != nil {
 		return l, false
 	}
 	list := strings.Split(m[5], ", ")[1:]
 	for _, text := range list {
 		if strings.HasPrefix(text, "check=") {
-			l.Check = new(agent.ContextCheck)
+			l.Check = new(profile.ContextCheck)
 		}
 	}
 	fields := make(map[string]contextField)
@@ -180,7 +180,7 @@ func parseContextLine(comment string) (l ProcessContexts, ok bool) {
 const maxContextLines = 1 << 18
 
 // ToldContexts returns what the comments of a profile say of contexts, in their order. It fails if they are too many.
-func ToldContexts(p *profile.Profile) ([]ProcessContexts, error) {
+func ToldContexts(p *pprof.Profile) ([]ProcessContexts, error) {
 	var lines []ProcessContexts
 	for _, comment := range p.Comments {
 		if l, ok := parseContextLine(comment); ok {
@@ -194,7 +194,7 @@ func ToldContexts(p *profile.Profile) ([]ProcessContexts, error) {
 }
 
 // tellsContexts says that a profile tells how contexts were found.
-func tellsContexts(p *profile.Profile) bool {
+func tellsContexts(p *pprof.Profile) bool {
 	return slices.ContainsFunc(p.Comments, func(comment string) bool {
 		_, ok := parseContextLine(comment)
 		return ok
@@ -207,7 +207,7 @@ func sumContexts(lines []ProcessContexts) []*ProcessContexts {
 	type process struct {
 		comm string
 		pid  int64
-		mode agent.ContextMode
+		mode profile.ContextMode
 	}
 	var order []*ProcessContexts
 	index := make(map[process]*ProcessContexts)
@@ -215,7 +215,7 @@ func sumContexts(lines []ProcessContexts) []*ProcessContexts {
 		id := process{l.Comm, l.PID, l.Mode}
 		sum := index[id]
 		if sum == nil {
-			sum = &ProcessContexts{Comm: l.Comm, PID: l.PID, Window: l.Window, Contexts: agent.Contexts{Mode: l.Mode}}
+			sum = &ProcessContexts{Comm: l.Comm, PID: l.PID, Window: l.Window, Contexts: profile.Contexts{Mode: l.Mode}}
 			index[id] = sum
 			order = append(order, sum)
 		}
@@ -227,7 +227,7 @@ func sumContexts(lines []ProcessContexts) []*ProcessContexts {
 // add adds the counts of l, which may be of a later window.
 func (sum *ProcessContexts) add(l *ProcessContexts) {
 	if l.Check != nil && sum.Check == nil {
-		sum.Check = new(agent.ContextCheck)
+		sum.Check = new(profile.ContextCheck)
 	}
 	if l.Window != sum.Window {
 		sum.Window, sum.Nodes, sum.Shared, sum.Methods = l.Window, 0, 0, 0

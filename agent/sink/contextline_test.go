@@ -6,20 +6,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
-var chain = agent.Contexts{
-	Mode: agent.ContextChain, Walked: 50, Linked: 950, Ambiguous: 120, Fitted: 13, Unplaced: 4,
+var chain = profile.Contexts{
+	Mode: profile.ContextChain, Walked: 50, Linked: 950, Ambiguous: 120, Fitted: 13, Unplaced: 4,
 	Nodes: 346, Shared: 10, Methods: 122, ByDepth: [3]uint64{995, 992, 870}, BySite: [3]uint64{998, 995, 900},
 }
 
 // What is written can be read, whatever the process calls itself.
 func TestContextLine(t *testing.T) {
 	checked, huge := chain, chain
-	checked.Check = &agent.ContextCheck{Samples: 400, Right: [3]uint64{396, 388, 350}}
+	checked.Check = &profile.ContextCheck{Samples: 400, Right: [3]uint64{396, 388, 350}}
 	huge.Walked, huge.Nodes, huge.BySite = math.MaxUint64, math.MaxInt, [3]uint64{math.MaxUint64, 0, 1}
 	for _, test := range []struct {
 		line ProcessContexts
@@ -29,7 +29,7 @@ func TestContextLine(t *testing.T) {
 			"shared=10, methods=122, by-depth=995/992/870, by-site=998/995/900"},
 		{ProcessContexts{"java", 1, 3, checked}, "contexts of java (pid 1) in window 3: chain, walked=50, linked=950, ambiguous=120, fitted=13, unplaced=4, nodes=346, " +
 			"shared=10, methods=122, by-depth=995/992/870, by-site=998/995/900, check=400/396/388/350"},
-		{ProcessContexts{"java", 1, 0, agent.Contexts{Mode: agent.ContextPartial, Walked: 1, Linked: 2}},
+		{ProcessContexts{"java", 1, 0, profile.Contexts{Mode: profile.ContextPartial, Walked: 1, Linked: 2}},
 			"contexts of java (pid 1): partial, walked=1, linked=2, ambiguous=0, fitted=0, unplaced=0"},
 		{ProcessContexts{"java", 1, math.MaxInt64, huge}, ""},
 		{ProcessContexts{"x (pid 9): chain, walked=7", 1, 0, chain}, ""},
@@ -68,14 +68,14 @@ func TestContextLineOfOthers(t *testing.T) {
 	}
 	// Fields of later versions are left out, and missing ones are 0.
 	l, ok := parseContextLine("contexts of java (pid 1): chain, walked=7, colour=3, check=4/3/2/1")
-	if want := (agent.Contexts{Mode: agent.ContextChain, Walked: 7, Check: &agent.ContextCheck{Samples: 4, Right: [3]uint64{3, 2, 1}}}); !ok || !reflect.DeepEqual(l.Contexts, want) {
+	if want := (profile.Contexts{Mode: profile.ContextChain, Walked: 7, Check: &profile.ContextCheck{Samples: 4, Right: [3]uint64{3, 2, 1}}}); !ok || !reflect.DeepEqual(l.Contexts, want) {
 		t.Errorf("read as %+v, %v", l, ok)
 	}
 }
 
 func FuzzContextLine(f *testing.F) {
 	l := ProcessContexts{"java", 4711, 2, chain}
-	l.Check = &agent.ContextCheck{Samples: 1}
+	l.Check = &profile.ContextCheck{Samples: 1}
 	f.Add(l.String())
 	f.Add("contexts of java (pid 1): partial, walked=1, linked=2")
 	f.Fuzz(func(t *testing.T, comment string) {
@@ -94,19 +94,19 @@ func FuzzContextLine(f *testing.F) {
 // Counts of windows add up; what was learned goes on growing, and the trees of two programs in one window are two.
 func TestSumContexts(t *testing.T) {
 	line := func(comm string, pid, window int64, samples uint64, nodes int) ProcessContexts {
-		l := ProcessContexts{Comm: comm, PID: pid, Window: window, Contexts: agent.Contexts{Mode: agent.ContextChain}}
+		l := ProcessContexts{Comm: comm, PID: pid, Window: window, Contexts: profile.Contexts{Mode: profile.ContextChain}}
 		l.Walked, l.Linked, l.Ambiguous, l.Fitted, l.Unplaced = samples, 10*samples, 3*samples, 2*samples, samples
 		l.ByDepth, l.BySite = [3]uint64{samples, 2 * samples, 3 * samples}, [3]uint64{4 * samples, 5 * samples, 6 * samples}
 		l.Nodes, l.Shared, l.Methods = nodes, nodes/2, nodes/5
 		return l
 	}
 	checked := line("java", 1, 2, 2, 30)
-	checked.Check = &agent.ContextCheck{Samples: 5, Right: [3]uint64{4, 3, 2}}
+	checked.Check = &profile.ContextCheck{Samples: 5, Right: [3]uint64{4, 3, 2}}
 	again := line("java", 1, 2, 3, 50)
-	again.Check = &agent.ContextCheck{Samples: 1, Right: [3]uint64{1, 1, 1}}
+	again.Check = &profile.ContextCheck{Samples: 1, Right: [3]uint64{1, 1, 1}}
 	sums := sumContexts([]ProcessContexts{line("java", 1, 1, 1, 10), line("java", 2, 1, 7, 70), checked, again})
 	want1 := line("java", 1, 2, 6, 80)
-	want1.Check = &agent.ContextCheck{Samples: 6, Right: [3]uint64{5, 4, 3}}
+	want1.Check = &profile.ContextCheck{Samples: 6, Right: [3]uint64{5, 4, 3}}
 	want2 := line("java", 2, 1, 7, 70)
 	if want := []*ProcessContexts{&want1, &want2}; !reflect.DeepEqual(sums, want) {
 		t.Errorf("%+v %+v", sums[0], sums[1])
@@ -132,7 +132,7 @@ func TestWindowLine(t *testing.T) {
 			t.Errorf("%q is read as %+v", text, l)
 		}
 	}
-	p := &profile.Profile{Comments: []string{
+	p := &pprof.Profile{Comments: []string{
 		"window 1: from 2026-11-22T10:15:30.123Z for 10s, samples: 1", "window 1: from 2026-11-22T10:15:30.123Z for 20s, samples: 2",
 	}}
 	if lines := windowLines(p); len(lines) != 1 || lines[1].summary != "samples: 1" {

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // ErrNoContexts is the error of Contexts if all stacks of a profile were walked. It tells how to get one where not.
@@ -22,7 +22,7 @@ var ErrNoContexts = errors.New("the profile does not tell how contexts were foun
 // many samples were placed in which way; and, if that was checked, how many of them rightly. Below are the hottest
 // contexts, and the hottest edges if the profile has entries. Nil options are DefaultViewOptions. It fails if every
 // stack was walked.
-func Contexts(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
+func Contexts(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
@@ -105,7 +105,7 @@ func (t *contextTables) table(title string, head [][]string, cells func(*Process
 
 // chained says that contexts of the process were learned: of a thread of the kernel there are none.
 func (l *ProcessContexts) chained() bool {
-	return l.Mode == agent.ContextChain && (l.Nodes > 0 || l.Shared > 0)
+	return l.Mode == profile.ContextChain && (l.Nodes > 0 || l.Shared > 0)
 }
 
 // learned is the left half of Table 1.

@@ -8,9 +8,10 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -38,7 +39,7 @@ func TestContextsGolden(t *testing.T) {
 }
 
 func TestContextsFitTerminal(t *testing.T) {
-	for _, p := range []*agent.Profile{shopChained(), shopPartial()} {
+	for _, p := range []*profile.Profile{shopChained(), shopPartial()} {
 		for _, view := range []viewFunc{sink.Contexts, sink.Report} {
 			for line := range strings.Lines(show(t, view, mustPprof(t, p), nil)) {
 				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 79 {
@@ -53,7 +54,7 @@ func TestContextsErrors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")
 	}
-	for _, p := range []*profile.Profile{mustPprof(t, shop()), {}, mustPprof(t, shopCalls())} {
+	for _, p := range []*pprof.Profile{mustPprof(t, shop()), {}, mustPprof(t, shopCalls())} {
 		var out bytes.Buffer
 		if err := sink.Contexts(&out, p, nil); !errors.Is(err, sink.ErrNoContexts) || !strings.Contains(err.Error(), "--context=chain") || out.Len() > 0 {
 			t.Errorf("Contexts = %v with %d bytes written", err, out.Len())
@@ -87,7 +88,7 @@ func TestContextsErrors(t *testing.T) {
 // Whoever records to a .txt sees it, too.
 func TestReportHasContexts(t *testing.T) {
 	for name, test := range map[string]struct {
-		p    *agent.Profile
+		p    *profile.Profile
 		want bool
 	}{"chained": {shopChained(), true}, "walked": {shop(), false}} {
 		var text bytes.Buffer
@@ -112,32 +113,32 @@ func TestContextLabels(t *testing.T) {
 }
 
 func TestFooterTellsOfDoubts(t *testing.T) {
-	sampled := func(of agent.Certainty, weight uint64) *agent.Thread {
-		return &agent.Thread{TID: 1, Context: of, Tree: contextTree(sampled{weight, stack{fib}})}
+	sampled := func(of profile.Certainty, weight uint64) *profile.Thread {
+		return &profile.Thread{TID: 1, Context: of, Tree: contextTree(sampled{weight, stack{fib}})}
 	}
-	chain := &agent.Contexts{Mode: agent.ContextChain}
+	chain := &profile.Contexts{Mode: profile.ContextChain}
 	for _, test := range []struct {
-		contexts *agent.Contexts
-		threads  []*agent.Thread
+		contexts *profile.Contexts
+		threads  []*profile.Thread
 		want     string // "" for nothing
 	}{
-		{nil, []*agent.Thread{sampled(agent.Certain, 1)}, ""},
-		{chain, []*agent.Thread{sampled(agent.Certain, 1)}, "contexts (chain): one fits each sample (how often it is the right one: docs/accuracy.md)\n"},
-		{&agent.Contexts{Mode: agent.ContextPartial}, nil, "contexts (partial): one fits each sample (how often it is the right one: docs/accuracy.md)\n"},
-		{chain, []*agent.Thread{sampled(agent.Certain, 3), sampled(agent.Ambiguous, 1)},
+		{nil, []*profile.Thread{sampled(profile.Certain, 1)}, ""},
+		{chain, []*profile.Thread{sampled(profile.Certain, 1)}, "contexts (chain): one fits each sample (how often it is the right one: docs/accuracy.md)\n"},
+		{&profile.Contexts{Mode: profile.ContextPartial}, nil, "contexts (partial): one fits each sample (how often it is the right one: docs/accuracy.md)\n"},
+		{chain, []*profile.Thread{sampled(profile.Certain, 3), sampled(profile.Ambiguous, 1)},
 			"contexts (chain): of 25.0% of the samples several fit and share the weight (ambiguous)\n"},
-		{chain, []*agent.Thread{sampled(agent.Certain, 9999), sampled(agent.Unplaced, 1)},
+		{chain, []*profile.Thread{sampled(profile.Certain, 9999), sampled(profile.Unplaced, 1)},
 			"contexts (chain): of less than 0.1% of the samples nothing is known beyond the first caller (unplaced)\n"},
-		{nil, []*agent.Thread{sampled(agent.Fitted, 1), sampled(agent.Unplaced, 3)},
+		{nil, []*profile.Thread{sampled(profile.Fitted, 1), sampled(profile.Unplaced, 3)},
 			"contexts: of 25.0% of the samples none fits, and that of a possible caller or callee was taken (fitted); of 75.0% nothing is known beyond the first caller (unplaced)\n"},
 	} {
-		p := mustPprof(t, &agent.Profile{Period: 1, Processes: []*agent.Process{{PID: 1, Comm: "java", Contexts: test.contexts, Threads: test.threads}}})
+		p := mustPprof(t, &profile.Profile{Period: 1, Processes: []*profile.Process{{PID: 1, Comm: "java", Contexts: test.contexts, Threads: test.threads}}})
 		got := show(t, viewFooter, p, &sink.ViewOptions{})
 		if _, line, _ := strings.Cut(got, "\n"); line != test.want {
 			t.Errorf("%q, want %q", line, test.want)
 		}
 	}
-	p := mustPprof(t, &agent.Profile{})
+	p := mustPprof(t, &profile.Profile{})
 	p.Comments = append(p.Comments, "contexts of java (pid 1): walk, walked=1")
 	if got := show(t, viewFooter, p, nil); strings.Contains(got, "contexts") {
 		t.Errorf("walked contexts are told of:\n%s", got)
@@ -172,7 +173,7 @@ func TestTreeWithoutEntries(t *testing.T) {
 	for _, s := range p.Sample {
 		s.Value[2] = 0
 	}
-	for name, p := range map[string]*profile.Profile{"zeros": p, "none": mustPprof(t, shop())} {
+	for name, p := range map[string]*pprof.Profile{"zeros": p, "none": mustPprof(t, shop())} {
 		if got := show(t, sink.Tree, p, nil); strings.Contains(got, " e:") || strings.Contains(got, "entered") {
 			t.Errorf("%s:\n%s", name, got)
 		}
@@ -187,7 +188,7 @@ func TestTreeWithoutEntries(t *testing.T) {
 
 // Entries are a column beside samples, for contexts that were only entered, too.
 func TestPprofEntries(t *testing.T) {
-	p := &agent.Profile{Period: 10, Processes: []*agent.Process{{PID: 1, Threads: []*agent.Thread{{TID: 1, Tree: entered(
+	p := &profile.Profile{Period: 10, Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: entered(
 		sampled{0, stack{getNode, get, total}}, sampled{4, stack{total}},
 	)}}}}}
 	var got []string

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // coverages say of each process what its events add up to, over all windows: the main value with its 95 % interval, and which
@@ -26,7 +26,7 @@ import (
 //
 // The interval includes which events were drawn, in which slices, and those that were lost. It is unknown if there are too few.
 type coverages struct {
-	kind  agent.EventKind
+	kind  profile.EventKind
 	order []*covered
 	of    map[int]*covered // by pid
 }
@@ -35,10 +35,10 @@ type covered struct {
 	comm string
 	pid  int
 	sum  float64 // of the main value
-	agent.Coverage
+	profile.Coverage
 }
 
-func (c *coverages) add(proc *agent.Process, e *agent.Events) {
+func (c *coverages) add(proc *profile.Process, e *profile.Events) {
 	if e.Coverage == nil {
 		return
 	}
@@ -114,7 +114,7 @@ type statedSum struct {
 }
 
 // statedSumOf reads the comments; ok is false if they say nothing of sums.
-func statedSumOf(p *profile.Profile) (s statedSum, ok bool) {
+func statedSumOf(p *pprof.Profile) (s statedSum, ok bool) {
 	together := 0.0 // processes share slices and losses: they may all have been busy in them
 	for _, comment := range p.Comments {
 		m := coveragePattern.FindStringSubmatch(comment)
@@ -154,7 +154,7 @@ func (e *storedEvents) widen() {
 	}
 	chance := 0.0
 	for sample, t := range e.all() {
-		if e.kind != agent.Locks || contended(sample) {
+		if e.kind != profile.Locks || contended(sample) {
 			chance += t.variance
 		}
 	}
@@ -190,14 +190,14 @@ type EventTotal struct {
 }
 
 // TotalOf returns what a stored profile says of the sum of its events. It fails if the profile has none of that kind.
-func TotalOf(p *profile.Profile, kind agent.EventKind) (EventTotal, error) {
+func TotalOf(p *pprof.Profile, kind profile.EventKind) (EventTotal, error) {
 	e, err := readEvents(p, kind)
 	if err != nil {
 		return EventTotal{}, err
 	}
 	var all tally
 	for sample, t := range e.all() {
-		if kind != agent.Locks || contended(sample) {
+		if kind != profile.Locks || contended(sample) {
 			all.add(t)
 		}
 	}

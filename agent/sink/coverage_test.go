@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -20,9 +21,9 @@ var coverageLine = regexp.MustCompile("scaled to all|nothing was observed")
 
 // A profile says which processes were observed part of the time, over all its windows, and views take it into intervals.
 func TestPartlyObserved(t *testing.T) {
-	observed := func(of time.Duration, slices int, within float64) *agent.Profile {
-		p := only(agent.Allocations) // 10 MiB of 151 events
-		p.Processes[1].Events[0].Coverage = &agent.Coverage{Time: 10 * time.Second, Observed: of, Slices: slices, Chosen: within}
+	observed := func(of time.Duration, slices int, within float64) *profile.Profile {
+		p := only(profile.Allocations) // 10 MiB of 151 events
+		p.Processes[1].Events[0].Coverage = &profile.Coverage{Time: 10 * time.Second, Observed: of, Slices: slices, Chosen: within}
 		return p
 	}
 	lossy := observed(10*time.Second, 0, 1<<20)
@@ -31,7 +32,7 @@ func TestPartlyObserved(t *testing.T) {
 	late.Processes[1].Events[0].Coverage.Missed = 810 * time.Millisecond
 	for _, c := range []struct {
 		name       string
-		window     *agent.Profile
+		window     *profile.Profile
 		line, view string
 		missed     time.Duration
 	}{
@@ -55,7 +56,7 @@ func TestPartlyObserved(t *testing.T) {
 		if !strings.Contains(all, c.line) || (c.line == "") == coverageLine.MatchString(all) {
 			t.Errorf("%s: comments\n%s\nwant %s", c.name, all, c.line)
 		}
-		if total, err := sink.TotalOf(p, agent.Allocations); err != nil || total.Missed != c.missed {
+		if total, err := sink.TotalOf(p, profile.Allocations); err != nil || total.Missed != c.missed {
 			t.Errorf("%s: missed %v, want %v (%v)", c.name, total.Missed, c.missed, err)
 		}
 		var out bytes.Buffer
@@ -73,8 +74,8 @@ func TestPartlyObserved(t *testing.T) {
 
 // A total whose interval is unknown is read back as such, also from a file of an earlier build.
 func TestUnknownInterval(t *testing.T) {
-	window := only(agent.Allocations)
-	window.Processes[1].Events[0].Coverage = &agent.Coverage{Time: 10 * time.Second, Observed: time.Second, Slices: 1, Chosen: math.Inf(1)}
+	window := only(profile.Allocations)
+	window.Processes[1].Events[0].Coverage = &profile.Coverage{Time: 10 * time.Second, Observed: time.Second, Slices: 1, Chosen: math.Inf(1)}
 	p, err := sink.Pprof(window)
 	if err != nil {
 		t.Fatal(err)
@@ -86,13 +87,13 @@ func TestUnknownInterval(t *testing.T) {
 			p.Comments[i] = strings.Replace(comment, now, replaced, 1)
 			found = found || strings.HasSuffix(p.Comments[i], replaced)
 		}
-		total, err := sink.TotalOf(p, agent.Allocations)
+		total, err := sink.TotalOf(p, profile.Allocations)
 		if err != nil || !found || !math.IsInf(total.Within, 1) {
 			t.Errorf("%s: ± %v, %v; the comments are\n%s", replaced, total.Within, err, strings.Join(p.Comments, "\n"))
 		}
-		for _, write := range []func(io.Writer, *profile.Profile) error{
-			func(w io.Writer, p *profile.Profile) error { return sink.Allocations(w, p, nil) },
-			func(w io.Writer, p *profile.Profile) error { return sink.Footer(w, p, 0) },
+		for _, write := range []func(io.Writer, *pprof.Profile) error{
+			func(w io.Writer, p *pprof.Profile) error { return sink.Allocations(w, p, nil) },
+			func(w io.Writer, p *pprof.Profile) error { return sink.Footer(w, p, 0) },
 		} {
 			var out bytes.Buffer
 			if err := write(&out, p); err != nil {

@@ -5,19 +5,19 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // CPI writes which methods took the CPU's cycles, the most first, what they executed meanwhile, and the cycles for each
 // instruction, as in the appendix of Inoue and Nakatani (OOPSLA 2009). The method is the innermost of the stack, native
 // or not. Nil options are DefaultViewOptions. It fails if the profile has no cycles.
-func CPI(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
+func CPI(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
-	e, err := readEvents(p, agent.Cycles)
+	e, err := readEvents(p, profile.Cycles)
 	if err != nil {
 		return err
 	}

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
@@ -19,7 +20,7 @@ const maxTargets = 8
 // which the lower end is highest. Below them are the virtual call sites with the distribution over their
 // targets, of which those that pass cct.GuardedShare are marked, and likewise the lines that call several methods, where
 // nothing but the line of a call is known. Nil options are DefaultViewOptions. It fails if the profile has no calls.
-func Edges(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
+func Edges(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
@@ -119,7 +120,7 @@ func (w *edgeWriter) onlySeenEdges(n int) {
 }
 
 // A callSite is a place in a caller, as views name it.
-type callSite = cct.CallSite[string, calls.Site]
+type callSite = cct.CallSite[string, profile.Site]
 
 // callSites writes the places that call several methods. A place with an offset is one call, a virtual one. Of some
 // languages (PHP) only the line of a call is known: such a place is all calls of a line, is told apart by the heading

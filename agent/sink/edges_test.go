@@ -10,10 +10,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -29,7 +29,7 @@ func TestCallViewsGolden(t *testing.T) {
 }
 
 func TestCallViewsFitTerminal(t *testing.T) {
-	for _, p := range []*agent.Profile{shopCalls(), shopBoth(), shopExact()} {
+	for _, p := range []*profile.Profile{shopCalls(), shopBoth(), shopExact()} {
 		for _, view := range []viewFunc{sink.Report, sink.Layers} {
 			for _, line := range strings.Split(show(t, view, mustPprof(t, p), nil), "\n") {
 				if n := utf8.RuneCountInString(line); n > 79 {
@@ -43,9 +43,9 @@ func TestCallViewsFitTerminal(t *testing.T) {
 // Figure 1 of Arnold and Grove: the edges say that M calls both methods equally often.
 func TestEdgesFigure1(t *testing.T) {
 	m, call1, call2 := javaMethod("M.M()V"), javaMethod("M.call_1()V"), javaMethod("M.call_2()V")
-	p := &agent.Profile{Processes: []*agent.Process{{PID: 1, Calls: []*agent.Calls{{Engine: "page", Basis: calls.Sampled, Graph: callGraph(
-		called{m, calls.Site{Line: 8, Offset: 100}, call1, 500},
-		called{m, calls.Site{Line: 9, Offset: 103}, call2, 500},
+	p := &profile.Profile{Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{{Engine: "page", Basis: profile.Sampled, Graph: callGraph(
+		called{m, profile.Site{Line: 8, Offset: 100}, call1, 500},
+		called{m, profile.Site{Line: 9, Offset: 103}, call2, 500},
 	)}}}}}
 	got := show(t, sink.Edges, mustPprof(t, p), nil)
 	for _, want := range []string{" 50.0%   500  [s] M.M:8 -> M.call_1\n", " 50.0%   500  [s] M.M:9 -> M.call_2\n"} {
@@ -59,12 +59,12 @@ func TestEdgesFigure1(t *testing.T) {
 }
 
 // site returns a profile in which a site calls that many methods, the first most often.
-func dispatch(weights ...float64) *agent.Profile {
+func dispatch(weights ...float64) *profile.Profile {
 	var list []called
 	for i, w := range weights {
-		list = append(list, called{cartTotal, calls.Site{Line: 42, Offset: 7}, javaMethod(fmt.Sprintf("com.acme.Kind%d.price()J", i)), w})
+		list = append(list, called{cartTotal, profile.Site{Line: 42, Offset: 7}, javaMethod(fmt.Sprintf("com.acme.Kind%d.price()J", i)), w})
 	}
-	return &agent.Profile{Processes: []*agent.Process{{PID: 1, Calls: []*agent.Calls{{Engine: "page", Graph: callGraph(list...)}}}}}
+	return &profile.Profile{Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{{Engine: "page", Graph: callGraph(list...)}}}}}
 }
 
 func TestGuardedInliningMark(t *testing.T) {
@@ -111,7 +111,7 @@ func TestManyTargets(t *testing.T) {
 // Of some languages only the line of a call is known. What the line calls is told, but not as if it were one virtual
 // call: nothing of it is a candidate for inlining.
 func TestLinesWithoutOffset(t *testing.T) {
-	at := func(line int32) calls.Site { return calls.Site{Line: line, Offset: -1} }
+	at := func(line int32) profile.Site { return profile.Site{Line: line, Offset: -1} }
 	p := dispatch()
 	p.Processes[0].Calls[0].Graph = callGraph(
 		called{cartTotal, at(42), bookPrice, 60},
@@ -149,7 +149,7 @@ func TestLinesBesideVirtualSites(t *testing.T) {
 	p := dispatch(61, 39)
 	g := p.Processes[0].Calls[0].Graph
 	for _, callee := range []symbolize.Frame{bookPrice, toyPrice} {
-		g.Add(calls.Edge{Caller: symbolize.Intern(cartTotal), Site: calls.Site{Line: 42, Offset: -1}, Callee: symbolize.Intern(callee)}, 50)
+		g.Add(profile.Edge{Caller: symbolize.Intern(cartTotal), Site: profile.Site{Line: 42, Offset: -1}, Callee: symbolize.Intern(callee)}, 50)
 	}
 	got := show(t, sink.Edges, mustPprof(t, p), nil)
 	for _, want := range []string{
@@ -167,7 +167,7 @@ func TestManyLines(t *testing.T) {
 	p := dispatch()
 	var list []called
 	for line := range int32(5) {
-		list = append(list, called{cartTotal, calls.Site{Line: line + 1, Offset: -1}, bookPrice, 2}, called{cartTotal, calls.Site{Line: line + 1, Offset: -1}, mapGet, 1})
+		list = append(list, called{cartTotal, profile.Site{Line: line + 1, Offset: -1}, bookPrice, 2}, called{cartTotal, profile.Site{Line: line + 1, Offset: -1}, mapGet, 1})
 	}
 	p.Processes[0].Calls[0].Graph = callGraph(list...)
 	got := show(t, sink.Edges, mustPprof(t, p), &sink.ViewOptions{N: 2})
@@ -190,7 +190,7 @@ func TestCallViewErrors(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name  string
-		p     *profile.Profile
+		p     *pprof.Profile
 		views []viewFunc
 		want  string
 	}{
@@ -221,9 +221,9 @@ func TestCallViewErrors(t *testing.T) {
 // Calls that another tool wrote, without labels and with whole stacks, are shown too.
 func TestEdgesOfOtherProfiles(t *testing.T) {
 	p := foreign("calls", "count", 5)
-	f, g := &profile.Function{ID: 1, Name: "f"}, &profile.Function{ID: 2, Name: "g"}
-	inlined := &profile.Location{ID: 1, Line: []profile.Line{{Function: f, Line: 1}, {Function: g, Line: 7}}}
-	p.Function, p.Location, p.Sample[0].Location = []*profile.Function{f, g}, []*profile.Location{inlined}, []*profile.Location{inlined}
+	f, g := &pprof.Function{ID: 1, Name: "f"}, &pprof.Function{ID: 2, Name: "g"}
+	inlined := &pprof.Location{ID: 1, Line: []pprof.Line{{Function: f, Line: 1}, {Function: g, Line: 7}}}
+	p.Function, p.Location, p.Sample[0].Location = []*pprof.Function{f, g}, []*pprof.Location{inlined}, []*pprof.Location{inlined}
 	if got := show(t, sink.Edges, p, nil); !strings.Contains(got, "Hot edges: 5 calls\n") || !strings.Contains(got, "100.0%     5  g:7 -> f\n") {
 		t.Errorf("Edges =\n%s", got)
 	}
@@ -231,14 +231,14 @@ func TestEdgesOfOtherProfiles(t *testing.T) {
 
 // Estimated edges have their interval, and are in the order of what is certain; of those that nobody measured there is no number.
 func TestEdgesIntervals(t *testing.T) {
-	at := func(line int32) calls.Site { return calls.Site{Line: line, Offset: 1} }
+	at := func(line int32) profile.Site { return profile.Site{Line: line, Offset: 1} }
 	wide := callGraph(called{shopRun, at(1), cartTotal, 2_100_000})
 	narrow := callGraph(called{shopRun, at(2), mapGet, 1_234_567})
 	seen := callGraph(called{shopRun, at(3), hashCode, 1500})
-	p := &agent.Profile{Duration: time.Second, Processes: []*agent.Process{{PID: 1, Calls: []*agent.Calls{
-		{Engine: "hotspot", Basis: calls.Estimated, Graph: wide, Intervals: within(wide, 20)},
-		{Engine: "hotspot", Basis: calls.Inferred, Graph: narrow, Intervals: within(narrow, 1.2)},
-		{Engine: "hotspot", Basis: calls.Unmeasured, Graph: seen, Intervals: within(seen, 1000)},
+	p := &profile.Profile{Duration: time.Second, Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{
+		{Engine: "hotspot", Basis: profile.Estimated, Graph: wide, Intervals: within(wide, 20)},
+		{Engine: "hotspot", Basis: profile.Inferred, Graph: narrow, Intervals: within(narrow, 1.2)},
+		{Engine: "hotspot", Basis: profile.Unmeasured, Graph: seen, Intervals: within(seen, 1000)},
 	}}}}
 	got := show(t, sink.Edges, mustPprof(t, p), nil)
 	want := `Hot edges of engine hotspot: 3.33M calls in 1.00 s

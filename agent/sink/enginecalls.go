@@ -8,16 +8,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
 type (
 	// A nameGraph is a call graph as views show it: overloaded methods are one.
-	nameGraph = cct.Graph[string, calls.Site]
-	nameEdge  = cct.Edge[string, calls.Site]
+	nameGraph = cct.Graph[string, profile.Site]
+	nameEdge  = cct.Edge[string, profile.Site]
 )
 
 // engineCalls are the calls that one engine learned. Views keep engines apart, as a sampled call of one does not weigh
@@ -26,14 +27,14 @@ type engineCalls struct {
 	engine    string
 	graph     *nameGraph
 	bases     map[nameEdge]bases
-	within    map[nameEdge]calls.Interval
+	within    map[nameEdge]profile.Interval
 	estimated bool // some of the numbers are
 	// unmeasured are edges of which some calls, or all, are in no number.
 	unmeasured map[nameEdge]bool
 }
 
 // callsByEngine returns the calls in a stored profile, by the name of the engine.
-func callsByEngine(p *profile.Profile) ([]*engineCalls, error) {
+func callsByEngine(p *pprof.Profile) ([]*engineCalls, error) {
 	stored, err := CallsOf(p)
 	if err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ func callsByEngine(p *profile.Profile) ([]*engineCalls, error) {
 	for _, c := range stored {
 		i, known := slices.BinarySearchFunc(all, c.Engine, func(e *engineCalls, name string) int { return strings.Compare(e.engine, name) })
 		if !known {
-			all = slices.Insert(all, i, &engineCalls{engine: c.Engine, graph: new(nameGraph), bases: make(map[nameEdge]bases), within: make(map[nameEdge]calls.Interval), unmeasured: make(map[nameEdge]bool)})
+			all = slices.Insert(all, i, &engineCalls{engine: c.Engine, graph: new(nameGraph), bases: make(map[nameEdge]bases), within: make(map[nameEdge]profile.Interval), unmeasured: make(map[nameEdge]bool)})
 		}
 		all[i].add(c)
 	}
@@ -54,7 +55,7 @@ func (e *engineCalls) add(c *StoredCalls) {
 	named := func(edge CallEdge) nameEdge {
 		return nameEdge{Caller: edge.Caller.Name, Site: edge.Site, Callee: edge.Callee.Name}
 	}
-	if c.Basis == calls.Unmeasured.String() {
+	if c.Basis == profile.Unmeasured.String() {
 		for edge := range c.Graph.Edges() {
 			e.unmeasured[named(edge)] = true
 		}
@@ -67,7 +68,7 @@ func (e *engineCalls) add(c *StoredCalls) {
 	for edge, weight := range c.Graph.Edges() {
 		within, ok := c.Intervals[edge]
 		if !ok {
-			within = calls.Interval{Low: weight, High: weight}
+			within = profile.Interval{Low: weight, High: weight}
 		}
 		e.within[named(edge)] = e.within[named(edge)].Add(within)
 		e.estimated = e.estimated || ok
@@ -83,9 +84,9 @@ func (e *engineCalls) number(calls float64) string {
 }
 
 // hottest are the edges, those first of which most calls are certain.
-func (e *engineCalls) hottest() []cct.WeightedEdge[string, calls.Site] {
+func (e *engineCalls) hottest() []cct.WeightedEdge[string, profile.Site] {
 	list := e.graph.Hottest(compareNameEdges)
-	slices.SortStableFunc(list, func(a, b cct.WeightedEdge[string, calls.Site]) int {
+	slices.SortStableFunc(list, func(a, b cct.WeightedEdge[string, profile.Site]) int {
 		return cmp.Compare(e.within[b.Edge].Low, e.within[a.Edge].Low)
 	})
 	return list
@@ -103,7 +104,7 @@ func (e *engineCalls) onlySeen() (list []nameEdge) {
 }
 
 // title begins the views of e: " of engine page: 1200 calls in 10.00 s".
-func (e *engineCalls) title(p *profile.Profile) string {
+func (e *engineCalls) title(p *pprof.Profile) string {
 	var title string
 	if e.engine != "" {
 		title = " of engine " + e.engine

@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // EventSummary accounts for the events of a window in one line, all kinds together: how many there are, how many were
 // lost and to what, and what they cost.
-func EventSummary(c agent.EventCounts) string {
+func EventSummary(c profile.EventCounts) string {
 	return fmt.Sprintf("events: %d, %s", c.Folded, eventLosses(c))
 }
 
-func eventLosses(c agent.EventCounts) string {
+func eventLosses(c profile.EventCounts) string {
 	text := causes("lost", addEach(addEach(nil, c.Dropped), c.Discarded))
 	if c.Hits > 0 {
 		text += fmt.Sprintf(", %d hits of probes took %v of CPU time", c.Hits, c.Cost.Round(time.Microsecond))
@@ -23,15 +23,15 @@ func eventLosses(c agent.EventCounts) string {
 
 // eventAccounts account for the events of one kind in a profile, over all processes and windows.
 type eventAccounts struct {
-	kind   agent.EventKind
-	events uint64            // of the kind
-	mixed  bool              // the counts are of other kinds, too
-	counts agent.EventCounts // of all kinds
+	kind   profile.EventKind
+	events uint64              // of the kind
+	mixed  bool                // the counts are of other kinds, too
+	counts profile.EventCounts // of all kinds
 	basis  processNotes
 	parts  coverages
 }
 
-func (a *eventAccounts) add(p *agent.Profile) {
+func (a *eventAccounts) add(p *profile.Profile) {
 	addEventCounts(&a.counts, p.EventCounts)
 	a.mixed = a.mixed || len(Kinds(p)) > 1
 	for _, proc := range p.Processes {
@@ -55,7 +55,7 @@ func (a *eventAccounts) String() string {
 }
 
 // addEventCounts adds the accounts of one window to those of the windows before.
-func addEventCounts(sum *agent.EventCounts, c agent.EventCounts) {
+func addEventCounts(sum *profile.EventCounts, c profile.EventCounts) {
 	sum.Attempted += c.Attempted
 	sum.Delivered += c.Delivered
 	sum.Folded += c.Folded

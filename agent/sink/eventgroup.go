@@ -5,14 +5,14 @@ import (
 	"math"
 	"slices"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // A tally is what some events add up to.
 type tally struct {
-	values [agent.MaxEventValues]float64 // as agent.EventKind.Values says
+	values [profile.MaxEventValues]float64 // as profile.EventKind.Values says
 	events float64
 	// variance is that of the main value. The n events of a sample, of about equal weight w, are a Poisson number of them,
 	// so that the variance of their sum n w is n w², which is value²/n. Values that were not estimated have none.
@@ -58,9 +58,9 @@ type eventPart struct {
 }
 
 // partOf reads the labels of a sample. Of allocations the kind is no part, as all are told in one way.
-func partOf(kind agent.EventKind, sample *profile.Sample) eventPart {
+func partOf(kind profile.EventKind, sample *pprof.Sample) eventPart {
 	part := eventPart{class: label(sample, labelClass)}
-	if kind == agent.Allocations {
+	if kind == profile.Allocations {
 		part.place = label(sample, labelGeneration)
 		return part
 	}

@@ -3,31 +3,31 @@ package sink
 import (
 	"maps"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // eventLabels makes the labels of the events of one kind in one process. Rows that agree in them share their maps.
 type eventLabels struct {
-	kind    agent.EventKind
+	kind    profile.EventKind
 	process map[string][]string
 	numbers map[string][]int64
-	known   map[eventLabelsKey]*profile.Sample // of which only the labels are set
+	known   map[eventLabelsKey]*pprof.Sample // of which only the labels are set
 }
 
 type eventLabelsKey struct {
 	tid    int
 	thread string
-	agent.EventLabels
+	profile.EventLabels
 }
 
-func newEventLabels(b *pprofBuilder, proc *agent.Process, kind agent.EventKind) *eventLabels {
-	return &eventLabels{kind, processLabels(proc), b.numbers(proc), make(map[eventLabelsKey]*profile.Sample)}
+func newEventLabels(b *pprofBuilder, proc *profile.Process, kind profile.EventKind) *eventLabels {
+	return &eventLabels{kind, processLabels(proc), b.numbers(proc), make(map[eventLabelsKey]*pprof.Sample)}
 }
 
 // set gives a sample the labels of its row.
-func (l *eventLabels) set(sample *profile.Sample, row agent.EventRow) {
+func (l *eventLabels) set(sample *pprof.Sample, row profile.EventRow) {
 	key := eventLabelsKey{row.TID, row.Thread, row.EventLabels}
 	of := l.known[key]
 	if of == nil {
@@ -38,10 +38,10 @@ func (l *eventLabels) set(sample *profile.Sample, row agent.EventRow) {
 }
 
 // of makes the labels of a row.
-func (l *eventLabels) of(row agent.EventRow) *profile.Sample {
+func (l *eventLabels) of(row profile.EventRow) *pprof.Sample {
 	labels, numbers := maps.Clone(l.process), maps.Clone(l.numbers)
 	place := labelPlace
-	if l.kind == agent.Allocations {
+	if l.kind == profile.Allocations {
 		place = labelGeneration
 	}
 	setLabel(labels, labelThread, row.Thread)
@@ -53,8 +53,8 @@ func (l *eventLabels) of(row agent.EventRow) *profile.Sample {
 	setLabel(labels, labelProbe, row.Probe)
 	setLabel(labels, labelValue, row.Value)
 	numbers[labelTID] = []int64{int64(row.TID)}
-	of := &profile.Sample{Label: labels, NumLabel: numbers}
-	if l.kind == agent.Faults && row.Class != "" { // without an object there is nothing that it is the offset in
+	of := &pprof.Sample{Label: labels, NumLabel: numbers}
+	if l.kind == profile.Faults && row.Class != "" { // without an object there is nothing that it is the offset in
 		numbers[labelOffset] = []int64{int64(row.Offset)}
 		// Without a unit the format drops an offset of 0.
 		of.NumUnit = map[string][]string{labelOffset: {"bytes"}}

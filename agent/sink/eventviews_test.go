@@ -5,24 +5,25 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // eventViews are the views of events, by kind.
-var eventViews = [agent.EventKinds]viewFunc{
-	agent.Allocations: sink.Allocations,
-	agent.Locks:       sink.Locks,
-	agent.Values:      sink.Values,
-	agent.Pauses:      sink.Safepoints,
-	agent.Faults:      sink.Faults,
-	agent.Cycles:      sink.CPI,
+var eventViews = [profile.EventKinds]viewFunc{
+	profile.Allocations: sink.Allocations,
+	profile.Locks:       sink.Locks,
+	profile.Values:      sink.Values,
+	profile.Pauses:      sink.Safepoints,
+	profile.Faults:      sink.Faults,
+	profile.Cycles:      sink.CPI,
 }
 
 func TestEventViewsGolden(t *testing.T) {
 	for kind, view := range eventViews {
-		kind := agent.EventKind(kind)
+		kind := profile.EventKind(kind)
 		stored := reparse(t, mustPprofOf(t, shopEvents(), sink.OfEvents(kind)))
 		golden(t, "events."+kind.String()+".golden", show(t, view, stored, nil))
 		golden(t, "events."+kind.String()+".report.golden", show(t, sink.Report, stored, &sink.ViewOptions{N: 1, Width: 60}))
@@ -32,10 +33,10 @@ func TestEventViewsGolden(t *testing.T) {
 // The numbers of the written examples, which can be checked by hand, with shopEvents beside them.
 func TestEventViews(t *testing.T) {
 	for _, test := range []struct {
-		kind  agent.EventKind
+		kind  profile.EventKind
 		lines []string
 	}{
-		{agent.Allocations, []string{
+		{profile.Allocations, []string{
 			// 6 + 3 + 1 MB of 60000, 90000 and 1 objects. The variance is 6²/100 + 3²/50 + 1²/1 = 1.54 MB², of which
 			// 1.96 roots are 2.43 MB.
 			"Allocations, in 10.00 s: 10.0MB (±24.3%), 150001 objects, from 151 events",
@@ -46,7 +47,7 @@ func TestEventViews(t *testing.T) {
 			"60.0%  ±13.6  6.0MB    60000     100    young      char[]",
 			"10.0%     ±?  1.0MB        1       1    humongous  byte[]",
 		}},
-		{agent.Locks, []string{
+		{profile.Locks, []string{
 			"Locks, in 10.00 s: 800.00ms (±31.0%) of delay in 60 contentions, 12060",
 			"75.1%  601.00ms         50        50      50  com.acme.Shop.checkout",
 			"75.0%  600.00ms         30        30      30    block  old    com.acme.Cart",
@@ -54,7 +55,7 @@ func TestEventViews(t *testing.T) {
 			"Waits for work: 9.00s",
 			"100.0%  9.00s       5  java.lang.Thread.run",
 		}},
-		{agent.Values, []string{
+		{profile.Values, []string{
 			"Values, in 10.00 s: 130 (±54.4%) values of 2 probes, from 13 events",
 			"hotspot:object__alloc size",
 			"100 executions, mean 35", // (1200 + 300 + 2000) / 100
@@ -65,12 +66,12 @@ func TestEventViews(t *testing.T) {
 			"30 executions",
 			"66.7%          20       2  render",
 		}},
-		{agent.Pauses, []string{
+		{profile.Pauses, []string{
 			"java (pid 1234): stopped for 100.00ms in 14 pauses (1.00% of the time)",
 			"80.0%    0.80%  80.00ms       4  20.00ms  …ctForAllocation, G1 Young Generation",
 			"20.0%    0.20%  20.00ms      10   2.00ms  Cleanup",
 		}},
-		{agent.Faults, []string{
+		{profile.Faults, []string{
 			"Page faults, in 10.00 s: 100 (±19.6%) first touches of memory, from 100 events",
 			"80.0%      80      80  com.acme.Shop.checkout",
 			"60.0%      60      60    young   com.acme.Cart.items +16",
@@ -78,7 +79,7 @@ func TestEventViews(t *testing.T) {
 			"20.0%      20      20  G1ParScanThreadState::trim_queue(bool)",
 			"20.0%      20      20    native  [unknown]",
 		}},
-		{agent.Cycles, []string{
+		{profile.Cycles, []string{
 			"Cycles, in 10.00 s: 10.00G cycles, 8.00G instructions, CPI 1.25, from 100",
 			"90.0%  9.00G   37.5%  3.00G  3.00      90  java.util.HashMap.getNode",
 			"10.0%  1.00G   62.5%  5.00G  0.20      10  do_futex",
@@ -100,18 +101,18 @@ func TestEventViews(t *testing.T) {
 // EventView is the view of the file's own kind; the others say how to record theirs.
 func TestEventView(t *testing.T) {
 	for kind := range eventViews {
-		stored := mustPprofOf(t, shopEvents(), sink.OfEvents(agent.EventKind(kind)))
+		stored := mustPprofOf(t, shopEvents(), sink.OfEvents(profile.EventKind(kind)))
 		want := show(t, eventViews[kind], stored, nil)
 		if got := show(t, sink.EventView(stored), stored, nil); got != want {
 			t.Errorf("EventView shows\n%s\ninstead of\n%s", got, want)
 		}
-		contexts := agent.EventKind(kind) != agent.Pauses
+		contexts := profile.EventKind(kind) != profile.Pauses
 		if got := show(t, sink.Report, stored, nil); !strings.HasPrefix(got, want) || strings.Contains(got, "Calling contexts") != contexts || strings.Contains(got, "Hot methods") {
 			t.Errorf("Report shows\n%s", got)
 		}
 		for other, view := range eventViews {
 			if err := view(new(strings.Builder), stored, nil); (err == nil) != (other == kind) {
-				t.Errorf("view %v of %v: %v", agent.EventKind(other), agent.EventKind(kind), err)
+				t.Errorf("view %v of %v: %v", profile.EventKind(other), profile.EventKind(kind), err)
 			}
 		}
 	}
@@ -127,21 +128,21 @@ func TestEventView(t *testing.T) {
 // The tree and the hot methods of events are in their own unit, and waits for work do not drown contention.
 func TestTreeOfEvents(t *testing.T) {
 	for _, test := range []struct {
-		kind agent.EventKind
+		kind profile.EventKind
 		view viewFunc
 		want []string
 	}{
-		{agent.Allocations, sink.Tree, []string{
+		{profile.Allocations, sink.Tree, []string{
 			"Calling contexts with 0.3% or more of 10.0MB allocated\n",
 			"+-com.acme.Shop.checkout [j] s:0B(0.0%) d:10.0MB(100.0%)\n", "+-MemAllocator::allocate [n] s:9.0MB(90.0%) d:9.0MB(90.0%)\n",
 		}},
-		{agent.Allocations, sink.Methods, []string{"100.0%      10.0MB  100.0%      10.0MB  [n] MemAllocator::allocate\n"}},
-		{agent.Locks, sink.Tree, []string{
+		{profile.Allocations, sink.Methods, []string{"100.0%      10.0MB  100.0%      10.0MB  [n] MemAllocator::allocate\n"}},
+		{profile.Locks, sink.Tree, []string{
 			"of 800.00ms delay\n", "+-com.acme.Cart.total [j] s:0ns(0.0%) d:199.00ms(24.9%)\n", "left out: waits for work, 9.00s\n",
 		}},
-		{agent.Locks, sink.Methods, []string{"left out: waits for work, 9.00s\n"}},
-		{agent.Cycles, sink.Tree, []string{"of 10.00G cycles\n", "+-do_futex [k] s:1.00G(10.0%) d:1.00G(10.0%)\n"}},
-		{agent.Values, sink.Methods, []string{" 46.2%         60   76.9%        100  [j] com.acme.Shop.checkout\n"}},
+		{profile.Locks, sink.Methods, []string{"left out: waits for work, 9.00s\n"}},
+		{profile.Cycles, sink.Tree, []string{"of 10.00G cycles\n", "+-do_futex [k] s:1.00G(10.0%) d:1.00G(10.0%)\n"}},
+		{profile.Values, sink.Methods, []string{" 46.2%         60   76.9%        100  [j] com.acme.Shop.checkout\n"}},
 	} {
 		got := show(t, test.view, mustPprofOf(t, shopEvents(), sink.OfEvents(test.kind)), nil)
 		for _, want := range test.want {
@@ -154,8 +155,8 @@ func TestTreeOfEvents(t *testing.T) {
 
 // What was counted has no interval. Beside estimates it is the same objects again, and stands apart.
 func TestExactAllocations(t *testing.T) {
-	exact := event{labels: agent.EventLabels{Class: "A", What: "exact"}, events: 3, values: [3]float64{3, 3 * mib}}
-	estimated := event{labels: agent.EventLabels{Class: "B"}, events: 1, values: [3]float64{1, 1 * mib}}
+	exact := event{labels: profile.EventLabels{Class: "A", What: "exact"}, events: 3, values: [3]float64{3, 3 * mib}}
+	estimated := event{labels: profile.EventLabels{Class: "B"}, events: 1, values: [3]float64{1, 1 * mib}}
 	for _, test := range []struct {
 		list   []event
 		want   string
@@ -165,8 +166,8 @@ func TestExactAllocations(t *testing.T) {
 		{[]event{exact, estimated}, "Allocations, in 10.00 s: 1.0MB (±196.0%), 1 objects", "±  A"},
 		{[]event{exact, estimated}, "Each object was counted, too: 3.0MB, 3 objects\n share  bytes  objects  class\n100.0%  3.0MB        3  A\n", "4.0MB"},
 	} {
-		p := only(agent.Allocations)
-		p.Processes[1].Events = []*agent.Events{eventsOf(agent.Allocations, test.list...)}
+		p := only(profile.Allocations)
+		p.Processes[1].Events = []*profile.Events{eventsOf(profile.Allocations, test.list...)}
 		got := show(t, sink.Allocations, mustPprof(t, p), nil)
 		if !strings.Contains(got, test.want) || strings.Contains(got, test.absent) {
 			t.Errorf("no %q, or a %q, in\n%s", test.want, test.absent, got)
@@ -189,10 +190,10 @@ func TestValuesOrder(t *testing.T) {
 		var list []event
 		for i, value := range test.values {
 			n := uint64(len(test.values) - i)
-			list = append(list, event{labels: agent.EventLabels{Probe: "p", Value: value}, events: n, values: [3]float64{float64(n)}})
+			list = append(list, event{labels: profile.EventLabels{Probe: "p", Value: value}, events: n, values: [3]float64{float64(n)}})
 		}
-		p := only(agent.Values)
-		p.Processes[1].Events = []*agent.Events{eventsOf(agent.Values, list...)}
+		p := only(profile.Values)
+		p.Processes[1].Events = []*profile.Events{eventsOf(profile.Values, list...)}
 		got := show(t, sink.Values, mustPprof(t, p), &sink.ViewOptions{N: test.n})
 		_, table, _ := strings.Cut(got, "value\n")
 		table, _, _ = strings.Cut(table, " share")
@@ -210,10 +211,10 @@ func TestValuesOrder(t *testing.T) {
 func TestValuesBounded(t *testing.T) {
 	var list []event
 	for i := range 1000 {
-		list = append(list, event{labels: agent.EventLabels{Probe: "p", Value: strings.Repeat("7", i%20+1) + "-" + strings.Repeat("8", i/20%20+1)}, events: 1, values: [3]float64{1}})
+		list = append(list, event{labels: profile.EventLabels{Probe: "p", Value: strings.Repeat("7", i%20+1) + "-" + strings.Repeat("8", i/20%20+1)}, events: 1, values: [3]float64{1}})
 	}
-	p := only(agent.Values)
-	p.Processes[1].Events = []*agent.Events{eventsOf(agent.Values, list...)}
+	p := only(profile.Values)
+	p.Processes[1].Events = []*profile.Events{eventsOf(profile.Values, list...)}
 	got := show(t, sink.Values, mustPprof(t, p), nil)
 	if lines := strings.Count(got, "\n"); lines > 40 || !strings.Contains(got, "380 more\n") {
 		t.Errorf("%d lines:\n%s", lines, got)
@@ -222,7 +223,7 @@ func TestValuesBounded(t *testing.T) {
 
 // The times of two VMs do not add up to a part of the recording.
 func TestSafepointsOfProcesses(t *testing.T) {
-	p := only(agent.Pauses)
+	p := only(profile.Pauses)
 	second := *p.Processes[1]
 	second.PID = 5
 	p.Processes = append(p.Processes, &second)
@@ -243,25 +244,25 @@ func TestSafepointsOfProcesses(t *testing.T) {
 func TestEventViewsWidth(t *testing.T) {
 	long := strings.Repeat("com.acme.", 40) + "Cart"
 	for kind, view := range eventViews {
-		kind := agent.EventKind(kind)
+		kind := profile.EventKind(kind)
 		var list []event
 		for i := range 8 {
 			frame := checkout
 			frame.Function = long + ".checkout"
-			list = append(list, event{[]symbolize.Frame{frame}, agent.EventLabels{
+			list = append(list, event{[]symbolize.Frame{frame}, profile.EventLabels{
 				Class: long, Place: "humongous", What: "block", Field: string(rune('a' + i)), Offset: int32(i), Probe: "a probe", Value: string(rune('a'+i)) + long,
 			}, 123456, [3]float64{9999999, 9999999, 9999999}})
 		}
 		p := only(kind)
 		p.Processes[1].Comm = "a long command"
-		p.Processes[1].Events = []*agent.Events{eventsOf(kind, list...)}
+		p.Processes[1].Events = []*profile.Events{eventsOf(kind, list...)}
 		stored := mustPprof(t, p)
 		for _, line := range strings.Split(show(t, view, stored, nil), "\n") {
 			if n := utf8.RuneCountInString(line); n > 79 {
 				t.Errorf("%v: %d columns: %s", kind, n, line)
 			}
 		}
-		if kind == agent.Locks || kind == agent.Faults {
+		if kind == profile.Locks || kind == profile.Faults {
 			if got := show(t, view, stored, nil); !strings.Contains(got, "  3 more\n") {
 				t.Errorf("%v: parts are not bounded:\n%s", kind, got)
 			}
@@ -276,18 +277,18 @@ func TestEventViewsWidth(t *testing.T) {
 func TestEventViewsRefuse(t *testing.T) {
 	for kind, view := range eventViews {
 		for _, value := range []int64{-1, 1 << 62} {
-			stored := mustPprofOf(t, shopEvents(), sink.OfEvents(agent.EventKind(kind)))
+			stored := mustPprofOf(t, shopEvents(), sink.OfEvents(profile.EventKind(kind)))
 			for _, s := range stored.Sample {
 				s.Value[0] = value
 			}
 			stored.Sample = append(stored.Sample, stored.Sample[0])
 			if err := view(new(strings.Builder), stored, nil); err == nil {
-				t.Errorf("%v: the value %d is shown", agent.EventKind(kind), value)
+				t.Errorf("%v: the value %d is shown", profile.EventKind(kind), value)
 			}
 		}
-		empty := mustPprofOf(t, &agent.Profile{}, sink.OfEvents(agent.EventKind(kind)))
-		if got := show(t, sink.Report, empty, nil); strings.Contains(got, "NaN") || !strings.Contains(got, "events: 0 "+agent.EventKind(kind).String()+", 0 lost") {
-			t.Errorf("nothing of %v is shown as\n%s", agent.EventKind(kind), got)
+		empty := mustPprofOf(t, &profile.Profile{}, sink.OfEvents(profile.EventKind(kind)))
+		if got := show(t, sink.Report, empty, nil); strings.Contains(got, "NaN") || !strings.Contains(got, "events: 0 "+profile.EventKind(kind).String()+", 0 lost") {
+			t.Errorf("nothing of %v is shown as\n%s", profile.EventKind(kind), got)
 		}
 	}
 }

@@ -5,19 +5,19 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // Faults writes which methods touched memory for the first time, the most page faults first. Under each method are the
 // data addresses by place, class, field and offset in the object, as in the appendix of Inoue and Nakatani (OOPSLA
 // 2009). The method is the guest's innermost. Nil options are DefaultViewOptions. It fails if the profile has no faults.
-func Faults(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
+func Faults(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
-	e, err := readEvents(p, agent.Faults)
+	e, err := readEvents(p, profile.Faults)
 	if err != nil {
 		return err
 	}

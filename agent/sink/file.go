@@ -9,19 +9,19 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // Write writes p to the file at path in the format of its extension, or to stdout as pprof if path is Stdout. A
 // file appears whole or not at all, and one that was there before stays until then.
-func Write(path string, stdout io.Writer, p *agent.Profile) error {
+func Write(path string, stdout io.Writer, p *profile.Profile) error {
 	return WriteOf(path, stdout, p, ContentOf(p))
 }
 
 // WriteOf is Write for a part of p.
-func WriteOf(path string, stdout io.Writer, p *agent.Profile, content Content) error {
+func WriteOf(path string, stdout io.Writer, p *profile.Profile, content Content) error {
 	format, err := FormatOf(path)
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func WriteOf(path string, stdout io.Writer, p *agent.Profile, content Content) e
 }
 
 // WriteStored is Write for a profile that has been converted already: as pprof, or as the report of it.
-func WriteStored(path string, stdout io.Writer, p *profile.Profile) error {
+func WriteStored(path string, stdout io.Writer, p *pprof.Profile) error {
 	format, err := FormatOf(path)
 	if err != nil {
 		return err

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // maxComments bounds the comments that are shown; a profile of our own has a few.
@@ -19,7 +19,7 @@ const maxComments = 100
 // Footer writes what a reader of any view must know: one line that accounts for the samples or events, then the profile's
 // other comments, folded at width columns (0: not at all). What there is a comment for each process or window of is
 // told in one sentence.
-func Footer(w io.Writer, p *profile.Profile, width int) error {
+func Footer(w io.Writer, p *pprof.Profile, width int) error {
 	out := bufio.NewWriter(w)
 	comments := p.Comments
 	things := typeSamples
@@ -32,7 +32,7 @@ func Footer(w io.Writer, p *profile.Profile, width int) error {
 	}
 	var (
 		rest    []string
-		modes   [agent.ContextChain + 1]bool
+		modes   [profile.ContextChain + 1]bool
 		windows = make(map[int64]windowLine)
 	)
 	for _, comment := range comments[1:] {
@@ -56,7 +56,7 @@ func Footer(w io.Writer, p *profile.Profile, width int) error {
 }
 
 // approximations says of how many samples the innermost method is not known, if it is of any.
-func approximations(p *profile.Profile) []string {
+func approximations(p *pprof.Profile) []string {
 	share := labelShare(p, labelAttribution, approximate)
 	if share == 0 {
 		return nil
@@ -67,15 +67,15 @@ func approximations(p *profile.Profile) []string {
 
 // doubts says how certain contexts are that were not walked, if there are any. The modes are those in which contexts were
 // found, as far as the profile says.
-func doubts(p *profile.Profile, modes []bool) []string {
+func doubts(p *pprof.Profile, modes []bool) []string {
 	var list []string
 	for _, c := range []struct {
-		of   agent.Certainty
+		of   profile.Certainty
 		text string // the share, then what it means
 	}{
-		{agent.Ambiguous, "of %s several fit and share the weight (ambiguous)"},
-		{agent.Fitted, "of %s none fits, and that of a possible caller or callee was taken (fitted)"},
-		{agent.Unplaced, "of %s nothing is known beyond the first caller (unplaced)"},
+		{profile.Ambiguous, "of %s several fit and share the weight (ambiguous)"},
+		{profile.Fitted, "of %s none fits, and that of a possible caller or callee was taken (fitted)"},
+		{profile.Unplaced, "of %s nothing is known beyond the first caller (unplaced)"},
 	} {
 		if share := labelShare(p, labelContext, c.of.String()); share > 0 {
 			amount := atLeast(share)
@@ -87,8 +87,8 @@ func doubts(p *profile.Profile, modes []bool) []string {
 	}
 	var names []string
 	for m, used := range modes {
-		if used && agent.ContextMode(m) != agent.ContextWalk {
-			names = append(names, agent.ContextMode(m).String())
+		if used && profile.ContextMode(m) != profile.ContextWalk {
+			names = append(names, profile.ContextMode(m).String())
 		}
 	}
 	switch {
@@ -113,18 +113,18 @@ func atLeast(share float64) string {
 }
 
 // labelShare returns how many of the samples have a label, in percent.
-func labelShare(p *profile.Profile, key, value string) float64 {
+func labelShare(p *pprof.Profile, key, value string) float64 {
 	all := sum(p, "samples", nil)
 	if all == 0 {
 		return 0
 	}
-	return 100 * sum(p, "samples", func(s *profile.Sample) bool { return s.HasLabel(key, value) }) / all
+	return 100 * sum(p, "samples", func(s *pprof.Sample) bool { return s.HasLabel(key, value) }) / all
 }
 
 // sum adds up one value of all samples, or of those to keep; it is 0 if they do not have it. It is not an integer
 // because integers of a hostile file could wrap.
-func sum(p *profile.Profile, sampleType string, keep func(*profile.Sample) bool) (sum float64) {
-	index := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == sampleType })
+func sum(p *pprof.Profile, sampleType string, keep func(*pprof.Sample) bool) (sum float64) {
+	index := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == sampleType })
 	if index < 0 {
 		return 0
 	}

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // Stdout is the path that stands for standard output.
@@ -39,10 +39,10 @@ func FormatOf(path string) (Format, error) {
 }
 
 // Encode writes p to w.
-func (f Format) Encode(w io.Writer, p *agent.Profile) error { return f.EncodeOf(w, p, ContentOf(p)) }
+func (f Format) Encode(w io.Writer, p *profile.Profile) error { return f.EncodeOf(w, p, ContentOf(p)) }
 
 // EncodeOf writes a part of p to w.
-func (f Format) EncodeOf(w io.Writer, p *agent.Profile, content Content) error {
+func (f Format) EncodeOf(w io.Writer, p *profile.Profile, content Content) error {
 	if f == FormatCollapsed {
 		return CollapsedOf(w, p, content)
 	}
@@ -54,7 +54,7 @@ func (f Format) EncodeOf(w io.Writer, p *agent.Profile, content Content) error {
 }
 
 // EncodeStored writes a converted profile to w: as pprof, or as the report of it.
-func (f Format) EncodeStored(w io.Writer, p *profile.Profile) error {
+func (f Format) EncodeStored(w io.Writer, p *pprof.Profile) error {
 	switch f {
 	case FormatPprof:
 		if err := p.Write(w); err != nil {

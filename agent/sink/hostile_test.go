@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 	"unique"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -33,7 +33,7 @@ var hostileNames = []string{
 }
 
 // hostile is a window in which every string is name, except the command.
-func hostile(name, comm string, weight uint32) *agent.Profile {
+func hostile(name, comm string, weight uint32) *profile.Profile {
 	frame := symbolize.Frame{
 		Function: name, SystemName: name, File: name, Line: -1, Inlined: true, Kind: symbolize.KindNative,
 		Mapping: unique.Make(symbolize.Mapping{File: name, BuildID: name, Start: 1 << 63, Limit: 1}),
@@ -42,12 +42,12 @@ func hostile(name, comm string, weight uint32) *agent.Profile {
 	outer.Kind, outer.Line = symbolize.KindKernel, 1<<40
 	root := frame // claims to be inlined into nothing
 	root.Kind = symbolize.KindJIT
-	return &agent.Profile{
+	return &profile.Profile{
 		Period: 1, Event: name, Comments: []string{name},
-		Processes: []*agent.Process{{
+		Processes: []*profile.Process{{
 			PID: 1, Comm: comm, Runtime: name, Service: name, Notes: []string{name}, Executable: frame.Mapping.Value(),
-			Contexts: &agent.Contexts{Mode: agent.ContextChain, Walked: uint64(weight), Nodes: 1},
-			Threads: []*agent.Thread{{TID: 2, Name: name, Context: agent.Fitted, Tree: contextTree(
+			Contexts: &profile.Contexts{Mode: profile.ContextChain, Walked: uint64(weight), Nodes: 1},
+			Threads: []*profile.Thread{{TID: 2, Name: name, Context: profile.Fitted, Tree: contextTree(
 				sampled{uint64(weight), []symbolize.Frame{frame, outer, root}},
 				sampled{uint64(weight), nil},
 			)}},
@@ -56,31 +56,31 @@ func hostile(name, comm string, weight uint32) *agent.Profile {
 }
 
 // withCalls adds calls between methods of that name.
-func withCalls(p *agent.Profile, name string, weight uint32) *agent.Profile {
+func withCalls(p *profile.Profile, name string, weight uint32) *profile.Profile {
 	method := symbolize.Frame{Function: name, SystemName: name, File: name, Kind: symbolize.KindJIT, Mapping: unique.Make(symbolize.Mapping{File: name})}
 	native := method
 	native.Kind, native.Line = symbolize.KindNative, -1
-	p.Processes[0].Calls = []*agent.Calls{{Engine: name, Graph: callGraph(
-		called{method, calls.Site{Line: -1, Offset: -2}, native, float64(weight)},
-		called{method, calls.Site{Line: 1 << 30, Offset: 1 << 30}, method, 1},
+	p.Processes[0].Calls = []*profile.Calls{{Engine: name, Graph: callGraph(
+		called{method, profile.Site{Line: -1, Offset: -2}, native, float64(weight)},
+		called{method, profile.Site{Line: 1 << 30, Offset: 1 << 30}, method, 1},
 	)}}
 	return p
 }
 
 // withEvents makes a window of events of one kind, with that name in every label.
-func withEvents(p *agent.Profile, kind agent.EventKind, name string, weight uint32) *agent.Profile {
+func withEvents(p *profile.Profile, kind profile.EventKind, name string, weight uint32) *profile.Profile {
 	frame := symbolize.Frame{Function: name, SystemName: name, File: name, Kind: symbolize.KindJIT, Mapping: unique.Make(symbolize.Mapping{File: name})}
-	labels := agent.EventLabels{Class: name, Place: name, What: name, Field: name, Offset: -1 << 31, Probe: name, Value: name}
+	labels := profile.EventLabels{Class: name, Place: name, What: name, Field: name, Offset: -1 << 31, Probe: name, Value: name}
 	value := float64(weight) / 3
 	e := eventsOf(kind,
-		event{[]symbolize.Frame{frame}, labels, uint64(weight), [agent.MaxEventValues]float64{value, value, value}},
-		event{nil, agent.EventLabels{}, 1, [agent.MaxEventValues]float64{value}},
+		event{[]symbolize.Frame{frame}, labels, uint64(weight), [profile.MaxEventValues]float64{value, value, value}},
+		event{nil, profile.EventLabels{}, 1, [profile.MaxEventValues]float64{value}},
 	)
 	for i := range e.Rows {
 		e.Rows[i].Thread = name
 	}
 	e.Basis = []string{name}
-	p.Processes[0].Threads, p.Processes[0].Contexts, p.Processes[0].Events = nil, nil, []*agent.Events{e}
+	p.Processes[0].Threads, p.Processes[0].Contexts, p.Processes[0].Events = nil, nil, []*profile.Events{e}
 	p.EventCounts.Dropped = map[string]uint64{name: 1}
 	return p
 }
@@ -94,7 +94,7 @@ func TestHostileEvents(t *testing.T) {
 }
 
 // checkHostileEvents is checkHostile for a window of events.
-func checkHostileEvents(t *testing.T, p *agent.Profile) {
+func checkHostileEvents(t *testing.T, p *profile.Profile) {
 	t.Helper()
 	stored := mustPprof(t, p)
 	if again := reparse(t, stored); again.String() != stored.String() {
@@ -131,7 +131,7 @@ func FuzzPprofEvents(f *testing.F) {
 		f.Add(name, "java", uint8(i), uint32(7))
 	}
 	f.Fuzz(func(t *testing.T, name, comm string, kind uint8, weight uint32) {
-		checkHostileEvents(t, withEvents(hostile(name, comm, 0), agent.EventKind(kind)%agent.EventKinds, name, weight))
+		checkHostileEvents(t, withEvents(hostile(name, comm, 0), profile.EventKind(kind)%profile.EventKinds, name, weight))
 	})
 }
 
@@ -144,16 +144,16 @@ func TestHostileNames(t *testing.T) {
 
 // checkHostile checks that p makes a profile that pprof reads back with all samples, whose strings are UTF-8 and
 // bounded, and which the views show without a control character.
-func checkHostile(t *testing.T, p *agent.Profile, samples int64) {
+func checkHostile(t *testing.T, p *profile.Profile, samples int64) {
 	t.Helper()
 	stored := mustPprof(t, p)
 	var file bytes.Buffer
 	if err := stored.Write(&file); err != nil {
 		t.Fatal(err)
 	}
-	for _, read := range []func() (*profile.Profile, error){
-		func() (*profile.Profile, error) { return profile.ParseData(file.Bytes()) },
-		func() (*profile.Profile, error) { return sink.Read(bytes.NewReader(file.Bytes())) },
+	for _, read := range []func() (*pprof.Profile, error){
+		func() (*pprof.Profile, error) { return pprof.ParseData(file.Bytes()) },
+		func() (*pprof.Profile, error) { return sink.Read(bytes.NewReader(file.Bytes())) },
 	} {
 		parsed, err := read()
 		if err != nil {

@@ -3,9 +3,9 @@ package sink
 import (
 	"strings"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // how is a set of ways to execute a method, and of ways to find its context.
@@ -20,7 +20,7 @@ const (
 	inlined // into its caller
 	called  // really, in a frame of its own
 
-	ambiguous // of agent.Certainty
+	ambiguous // of profile.Certainty
 	fitted
 	unplaced
 )
@@ -44,13 +44,13 @@ var marks = [...]struct {
 }
 
 // certaintyOf says how the context of a stored sample was found: 0 if it is certain, or nothing is said.
-func certaintyOf(sample *profile.Sample) how {
+func certaintyOf(sample *pprof.Sample) how {
 	switch label(sample, labelContext) {
-	case agent.Ambiguous.String():
+	case profile.Ambiguous.String():
 		return ambiguous
-	case agent.Fitted.String():
+	case profile.Fitted.String():
 		return fitted
-	case agent.Unplaced.String():
+	case profile.Unplaced.String():
 		return unplaced
 	}
 	return 0

@@ -8,14 +8,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 )
 
 // Layers writes how the calls in a profile cross between the application and the Java class library, a line for each
 // process and engine, as Table 2 of Moret, Binder and Villazón (PEPM 2009) does. A sixth column holds the calls that
 // are in none of the four: from or to code without a name or of no guest program, and those that have no caller.
 // Options.App says what the application is; nil options are DefaultViewOptions. It fails if the profile has no calls.
-func Layers(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
+func Layers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
@@ -56,7 +56,7 @@ type layerRow struct {
 	total           uint64                         // never 0
 }
 
-func newLayerRows(p *profile.Profile, opts *ViewOptions) ([]*layerRow, error) {
+func newLayerRows(p *pprof.Profile, opts *ViewOptions) ([]*layerRow, error) {
 	if !HasCalls(p) {
 		return nil, ErrNoCalls
 	}

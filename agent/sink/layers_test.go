@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // layerRows returns the lines of the matrix as fields.
-func layerRows(t *testing.T, p *agent.Profile, opts *sink.ViewOptions) (rows [][]string) {
+func layerRows(t *testing.T, p *profile.Profile, opts *sink.ViewOptions) (rows [][]string) {
 	t.Helper()
 	lines := strings.Split(show(t, sink.Layers, mustPprof(t, p), opts), "\n")
 	for _, line := range lines[2:] {
@@ -37,8 +37,8 @@ func TestLayersTable2(t *testing.T) {
 		{"bloat", [4]float64{32.16, 14.91, 18.06, 34.87}, []string{"32.16%", "14.91%", "18.06%", "34.87%"}},
 		{"db", [4]float64{0.08, 1.26, 74.68, 23.98}, []string{"0.08%", "1.26%", "74.68%", "23.98%"}},
 	} {
-		unknown := calls.Site{Offset: -1}
-		edges := &agent.Profile{Processes: []*agent.Process{{PID: 1, Comm: row.benchmark, Calls: []*agent.Calls{{Engine: "hotspot", Graph: callGraph(
+		unknown := profile.Site{Offset: -1}
+		edges := &profile.Profile{Processes: []*profile.Process{{PID: 1, Comm: row.benchmark, Calls: []*profile.Calls{{Engine: "hotspot", Graph: callGraph(
 			called{app, unknown, otherApp, 100 * row.shares[0]},
 			called{lib, unknown, app, 100 * row.shares[1]},
 			called{app, unknown, otherLib, 100 * row.shares[2]},
@@ -46,13 +46,13 @@ func TestLayersTable2(t *testing.T) {
 		)}}}}}
 		weight := func(i int) uint64 { return uint64(100*row.shares[i] + 0.5) }
 		type stack = []symbolize.Frame
-		contexts := &agent.Profile{Unit: agent.CallCounts, Processes: []*agent.Process{{PID: 1, Comm: row.benchmark, Threads: []*agent.Thread{{Tree: contextTree(
+		contexts := &profile.Profile{Unit: profile.CallCounts, Processes: []*profile.Process{{PID: 1, Comm: row.benchmark, Threads: []*profile.Thread{{Tree: contextTree(
 			sampled{weight(0), stack{app, otherApp, lib}},
 			sampled{weight(1), stack{app, lib, app}},
 			sampled{weight(2), stack{lib, app}},
 			sampled{weight(3), stack{lib, otherLib, lib, app}},
 		)}}}}}
-		for engine, p := range map[string]*agent.Profile{"hotspot": edges, "exact": contexts} {
+		for engine, p := range map[string]*profile.Profile{"hotspot": edges, "exact": contexts} {
 			want := append(slices.Clone(row.want), "0.00%", "10000", row.benchmark, "(pid", "1),", engine)
 			if got := layerRows(t, p, nil); len(got) != 1 || !slices.Equal(got[0], want) {
 				t.Errorf("%s: %q, want %q", row.benchmark, got, want)
@@ -65,7 +65,7 @@ func TestLayersTable2(t *testing.T) {
 func TestLayersOthers(t *testing.T) {
 	native := symbolize.Frame{Function: "JavaMain", Kind: symbolize.KindNative, Mapping: libjvm}
 	type stack = []symbolize.Frame
-	p := &agent.Profile{Unit: agent.CallCounts, Processes: []*agent.Process{{PID: 1, Threads: []*agent.Thread{{Tree: contextTree(
+	p := &profile.Profile{Unit: profile.CallCounts, Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{Tree: contextTree(
 		sampled{1, stack{shopRun}},
 		sampled{2, stack{shopRun, native}},
 		sampled{4, stack{nowhere, shopRun}},
@@ -86,8 +86,8 @@ func TestLayersApp(t *testing.T) {
 		{`^(?:com\.acme\.Cart\.)`, "0.00% 14.29% 42.86% 42.86% 0.00%"},
 		{`^(?:nothing)`, "0.00% 0.00% 0.00% 100.00% 0.00%"},
 	} {
-		unknown := calls.Site{Offset: -1}
-		p := &agent.Profile{Processes: []*agent.Process{{PID: 1, Calls: []*agent.Calls{{Graph: callGraph(
+		unknown := profile.Site{Offset: -1}
+		p := &profile.Profile{Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{{Graph: callGraph(
 			called{shopRun, unknown, cartTotal, 1}, called{cartTotal, unknown, bookPrice, 2}, called{cartTotal, unknown, mapGet, 1},
 			called{mapGet, unknown, mapGet, 1}, called{shopRun, unknown, bookPrice, 2},
 		)}}}}}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // Values of locks.
@@ -21,11 +21,11 @@ const (
 // contended and acquired. Under each method are its locks by how it got them, place and class, as in the appendix of
 // Inoue and Nakatani (OOPSLA 2009). Waits for work, which are no contention, follow in a table of their own. The method
 // is the guest's innermost. Nil options are DefaultViewOptions. It fails if the profile has no locks.
-func Locks(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
+func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
-	e, err := readEvents(p, agent.Locks)
+	e, err := readEvents(p, profile.Locks)
 	if err != nil {
 		return err
 	}

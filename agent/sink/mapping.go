@@ -4,7 +4,7 @@ import (
 	"strings"
 	"unique"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -58,7 +58,7 @@ func frameMapping(frame symbolize.Frame) symbolize.Mapping {
 }
 
 // mappingHow reads back what frameMapping wrote.
-func mappingHow(m *profile.Mapping) how {
+func mappingHow(m *pprof.Mapping) how {
 	switch {
 	case m == nil || m.File == "":
 		return 0

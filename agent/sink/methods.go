@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -15,7 +15,7 @@ import (
 // Methods writes the hot methods of a profile as a table, the most self time first: the samples in which a method
 // was innermost, and those in which it was anywhere on the stack, recursion counted once. If the profile has nothing
 // but calls, these are the calls of the method and the calls that it makes. Nil options are DefaultViewOptions.
-func Methods(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
+func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
@@ -70,7 +70,7 @@ func Methods(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 }
 
 // elapsed says how much CPU time a profile holds and how long it took, if it does say.
-func elapsed(p *profile.Profile) string {
+func elapsed(p *pprof.Profile) string {
 	var parts []string
 	if cpu := sum(p, "cpu", nil); cpu > 0 {
 		parts = append(parts, fmt.Sprintf("%.2f s of CPU time", cpu/float64(time.Second)))

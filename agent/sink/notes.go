@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // processNotes are what readers of a profile must know about its processes, each note once with those it is about.
@@ -22,7 +22,7 @@ type processNote struct {
 	pid int
 }
 
-func (n *processNotes) add(proc *agent.Process, notes []string) {
+func (n *processNotes) add(proc *profile.Process, notes []string) {
 	if n.pids == nil {
 		n.pids, n.known = make(map[noteSubject][]int), make(map[processNote]bool)
 	}

@@ -3,9 +3,9 @@ package sink
 import (
 	"fmt"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // Keys of the labels that samples carry.
@@ -19,7 +19,7 @@ const (
 	labelAttribution = "attribution"
 	// approximate is the attribution of a sample whose leaf is [inlined in M].
 	approximate = "approximate"
-	// labelContext says of a sample whose context is not certain how it was found: see agent.Certainty.
+	// labelContext says of a sample whose context is not certain how it was found: see profile.Certainty.
 	labelContext = "context"
 	// labelStopped marks samples that were taken while the VM had stopped its Java threads.
 	labelStopped = "stopped"
@@ -34,7 +34,7 @@ const (
 	labelSamples = "samples" // a tick
 	// exactEngine is the engine of whole contexts of which every call was counted.
 	exactEngine = "exact"
-	// Of events: see agent.EventLabels.
+	// Of events: see profile.EventLabels.
 	labelClass      = "class"
 	labelGeneration = "generation" // the place of an allocated object
 	labelPlace      = "place"      // of any other object or address
@@ -62,17 +62,17 @@ const (
 // Samples whose context is not certain carry the label context: ambiguous, fitted or unplaced. A comment for each
 // process of which not every stack was walked tells the rest.
 //
-// Events have the values of their kind (agent.EventKind.Values), then events/count: how many observed events these were
-// estimated from. They are rounded so that their sums stay. What agent.EventLabels says are labels; a class is no frame
+// Events have the values of their kind (profile.EventKind.Values), then events/count: how many observed events these were
+// estimated from. They are rounded so that their sums stay. What profile.EventLabels says are labels; a class is no frame
 // of the stack, but go tool pprof -tagleaf=class makes it one. How the values were come by is in comments.
 //
 // The samples of one thread share their label maps, and so do those of one call graph.
-func Pprof(p *agent.Profile) (*profile.Profile, error) { return PprofOf(p, ContentOf(p)) }
+func Pprof(p *profile.Profile) (*pprof.Profile, error) { return PprofOf(p, ContentOf(p)) }
 
 // PprofOf is Pprof for a part of a window, or for windows that are to be merged: what has the same content has the
 // same sample types, whether anything was sampled or not. It fails if content has events and something else: these are
 // files of their own, see Kinds.
-func PprofOf(p *agent.Profile, content Content) (*profile.Profile, error) {
+func PprofOf(p *profile.Profile, content Content) (*pprof.Profile, error) {
 	b := newPprofBuilder(content)
 	if err := b.add(p); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func PprofOf(p *agent.Profile, content Content) (*profile.Profile, error) {
 }
 
 // add appends what the content has of one window.
-func (b *pprofBuilder) add(p *agent.Profile) error {
+func (b *pprofBuilder) add(p *profile.Profile) error {
 	if err := b.content.check(); err != nil {
 		return err
 	}
@@ -96,13 +96,13 @@ func (b *pprofBuilder) add(p *agent.Profile) error {
 }
 
 // finish returns the profile of all that was added.
-func (b *pprofBuilder) finish() (*profile.Profile, error) {
+func (b *pprofBuilder) finish() (*pprof.Profile, error) {
 	a := &b.accounts
-	b.profile.PeriodType = &profile.ValueType{Type: typeCPU, Unit: unitTime}
+	b.profile.PeriodType = &pprof.ValueType{Type: typeCPU, Unit: unitTime}
 	b.profile.Period = b.period.Nanoseconds()
 	if b.content == CallCounts {
 		// How many calls one sampled call stands for is not known.
-		b.profile.PeriodType, b.profile.Period = &profile.ValueType{Type: typeCalls, Unit: unitCount}, 1
+		b.profile.PeriodType, b.profile.Period = &pprof.ValueType{Type: typeCalls, Unit: unitCount}, 1
 	}
 	if kind, ok := b.content.Events(); ok {
 		b.profile.PeriodType, b.profile.Period = eventPeriod(kind)
@@ -123,7 +123,7 @@ func (b *pprofBuilder) finish() (*profile.Profile, error) {
 }
 
 // process appends what the content has of one process.
-func (b *pprofBuilder) process(p *agent.Profile, proc *agent.Process) error {
+func (b *pprofBuilder) process(p *profile.Profile, proc *profile.Process) error {
 	if kind, ok := b.content.Events(); ok {
 		for _, e := range proc.Events {
 			if e.Kind != kind {
@@ -153,8 +153,8 @@ func (b *pprofBuilder) process(p *agent.Profile, proc *agent.Process) error {
 }
 
 // unitContent is what the trees of threads tell of.
-func unitContent(u agent.Unit) Content {
-	if u == agent.CallCounts {
+func unitContent(u profile.Unit) Content {
+	if u == profile.CallCounts {
 		return CallCounts
 	}
 	return Time

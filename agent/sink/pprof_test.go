@@ -11,14 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-func mustPprof(t *testing.T, p *agent.Profile) *profile.Profile {
+func mustPprof(t *testing.T, p *profile.Profile) *pprof.Profile {
 	t.Helper()
 	stored, err := sink.Pprof(p)
 	if err != nil {
@@ -28,13 +29,13 @@ func mustPprof(t *testing.T, p *agent.Profile) *profile.Profile {
 }
 
 // reparse writes p and reads it back as other tools would.
-func reparse(t *testing.T, p *profile.Profile) *profile.Profile {
+func reparse(t *testing.T, p *pprof.Profile) *pprof.Profile {
 	t.Helper()
 	var file bytes.Buffer
 	if err := p.Write(&file); err != nil {
 		t.Fatal(err)
 	}
-	parsed, err := profile.Parse(&file)
+	parsed, err := pprof.Parse(&file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +130,7 @@ func TestPprofTooLarge(t *testing.T) {
 }
 
 func TestPprofEmpty(t *testing.T) {
-	stored := reparse(t, mustPprof(t, &agent.Profile{}))
+	stored := reparse(t, mustPprof(t, &profile.Profile{}))
 	if len(stored.Sample) != 0 || stored.TimeNanos != 0 {
 		t.Errorf("an empty window has %d samples at %d ns", len(stored.Sample), stored.TimeNanos)
 	}
@@ -138,7 +139,7 @@ func TestPprofEmpty(t *testing.T) {
 // What people run: the shares, names and inline marks must come out right, and nothing may be symbolised again.
 func TestGoToolPprof(t *testing.T) {
 	dir := t.TempDir()
-	for name, p := range map[string]*agent.Profile{
+	for name, p := range map[string]*profile.Profile{
 		"shop": shop(), "calls": shopCalls(), "both": shopBoth(), "chained": shopChained(), "partial": shopPartial(),
 	} {
 		if err := sink.Write(filepath.Join(dir, name+".pb.gz"), nil, p); err != nil {

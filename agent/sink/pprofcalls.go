@@ -7,15 +7,15 @@ import (
 	"math"
 	"strings"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // calls appends one call graph of a process, the hottest edges first.
-func (b *pprofBuilder) calls(proc *agent.Process, c *agent.Calls) error {
+func (b *pprofBuilder) calls(proc *profile.Process, c *profile.Calls) error {
 	edges, err := wholeEdges(c.Graph)
 	if err != nil {
 		return err
@@ -44,8 +44,8 @@ func (b *pprofBuilder) calls(proc *agent.Process, c *agent.Calls) error {
 			sampleNumbers = maps.Clone(numbers)
 			sampleNumbers[labelFactor] = []int64{roundedFactor(within.FactorOf(c.Graph.Weight(e.Edge)))}
 		}
-		b.profile.Sample = append(b.profile.Sample, &profile.Sample{
-			Location: []*profile.Location{
+		b.profile.Sample = append(b.profile.Sample, &pprof.Sample{
+			Location: []*pprof.Location{
 				b.complete(b.location(nil, e.Callee.Value())),
 				b.complete(b.location(nil, caller)),
 			},
@@ -69,13 +69,13 @@ func roundedFactor(f float64) int64 {
 
 // A wholeEdge is an edge with a whole number of calls.
 type wholeEdge struct {
-	calls.Edge
+	profile.Edge
 	calls int64
 }
 
 // wholeEdges returns the edges of g that have a weight, the hottest first, with their weights rounded so that the sum
 // stays. Of a rare edge nothing may be left.
-func wholeEdges(g *calls.Graph) ([]wholeEdge, error) {
+func wholeEdges(g *profile.Graph) ([]wholeEdge, error) {
 	var (
 		edges   []wholeEdge
 		weights []float64
@@ -98,7 +98,7 @@ func wholeEdges(g *calls.Graph) ([]wholeEdge, error) {
 
 // compareEdges orders edges by caller, site and callee, each as it is shown: symbols have no order of their own, and
 // equal windows are to give equal files.
-func compareEdges(a, b calls.Edge) int {
+func compareEdges(a, b profile.Edge) int {
 	return cmp.Or(
 		compareSymbols(a.Caller, b.Caller),
 		cmp.Compare(a.Site.Line, b.Site.Line), cmp.Compare(a.Site.Offset, b.Site.Offset),

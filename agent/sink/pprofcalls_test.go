@@ -6,16 +6,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-func typesOf(p *profile.Profile) (types []string) {
+func typesOf(p *pprof.Profile) (types []string) {
 	for _, t := range p.SampleType {
 		types = append(types, t.Type+"/"+t.Unit)
 	}
@@ -31,19 +31,19 @@ func TestPprofSampleTypes(t *testing.T) {
 	const samples, cpu, count = "samples/count", "cpu/nanoseconds", "calls/count"
 	for _, test := range []struct {
 		name    string
-		convert func() (*profile.Profile, error)
+		convert func() (*pprof.Profile, error)
 		types   []string
 		first   string
 	}{
-		{"time", func() (*profile.Profile, error) { return sink.Pprof(shop()) }, []string{samples, cpu}, "cpu"},
-		{"calls", func() (*profile.Profile, error) { return sink.Pprof(shopCalls()) }, []string{count}, "calls"},
-		{"both", func() (*profile.Profile, error) { return sink.Pprof(shopBoth()) }, []string{samples, cpu, count}, "calls"},
-		{"exact", func() (*profile.Profile, error) { return sink.Pprof(shopExact()) }, []string{count}, "calls"},
-		{"nothing", func() (*profile.Profile, error) { return sink.Pprof(&agent.Profile{}) }, []string{samples, cpu}, "cpu"},
-		{"the time of both", func() (*profile.Profile, error) { return sink.PprofOf(shopBoth(), sink.Time) }, []string{samples, cpu}, "cpu"},
-		{"the calls of both", func() (*profile.Profile, error) { return sink.PprofOf(shopBoth(), sink.CallCounts) }, []string{count}, "calls"},
-		{"the calls of time", func() (*profile.Profile, error) { return sink.PprofOf(shop(), sink.CallCounts) }, []string{count}, "calls"},
-		{"the time of exact", func() (*profile.Profile, error) { return sink.PprofOf(shopExact(), sink.Time) }, []string{samples, cpu}, "cpu"},
+		{"time", func() (*pprof.Profile, error) { return sink.Pprof(shop()) }, []string{samples, cpu}, "cpu"},
+		{"calls", func() (*pprof.Profile, error) { return sink.Pprof(shopCalls()) }, []string{count}, "calls"},
+		{"both", func() (*pprof.Profile, error) { return sink.Pprof(shopBoth()) }, []string{samples, cpu, count}, "calls"},
+		{"exact", func() (*pprof.Profile, error) { return sink.Pprof(shopExact()) }, []string{count}, "calls"},
+		{"nothing", func() (*pprof.Profile, error) { return sink.Pprof(&profile.Profile{}) }, []string{samples, cpu}, "cpu"},
+		{"the time of both", func() (*pprof.Profile, error) { return sink.PprofOf(shopBoth(), sink.Time) }, []string{samples, cpu}, "cpu"},
+		{"the calls of both", func() (*pprof.Profile, error) { return sink.PprofOf(shopBoth(), sink.CallCounts) }, []string{count}, "calls"},
+		{"the calls of time", func() (*pprof.Profile, error) { return sink.PprofOf(shop(), sink.CallCounts) }, []string{count}, "calls"},
+		{"the time of exact", func() (*pprof.Profile, error) { return sink.PprofOf(shopExact(), sink.Time) }, []string{samples, cpu}, "cpu"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := test.convert()
@@ -94,7 +94,7 @@ func TestCallsRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var written []*agent.Calls
+	var written []*profile.Calls
 	for _, proc := range p.Processes {
 		written = append(written, proc.Calls...)
 	}
@@ -106,7 +106,7 @@ func TestCallsRoundTrip(t *testing.T) {
 		if got.Engine != want.Engine || got.Basis != want.Basis.String() || got.Stride != int64(want.Rate.Stride) || got.Samples != int64(want.Rate.Samples) {
 			t.Errorf("%+v was made of %+v", got, want)
 		}
-		graph := cct.MapGraph(want.Graph, func(e calls.Edge) sink.CallEdge {
+		graph := cct.MapGraph(want.Graph, func(e profile.Edge) sink.CallEdge {
 			return sink.CallEdge{Caller: storedName(e.Caller), Site: e.Site, Callee: storedName(e.Callee)}
 		})
 		if got.Graph.Total() != math.Round(want.Graph.Total()) {
@@ -125,13 +125,13 @@ func TestCallsRoundTrip(t *testing.T) {
 
 // Sites that only differ by their offset stay apart, the first and the last offset and none at all included.
 func TestCallSitesRoundTrip(t *testing.T) {
-	g := new(calls.Graph)
-	want := make(map[calls.Site]float64)
-	for i, site := range []calls.Site{{Line: 0, Offset: -1}, {Line: 5, Offset: -1}, {Line: 5, Offset: 0}, {Line: 5, Offset: 1}, {Line: 0, Offset: 0}, {Line: math.MaxInt32, Offset: math.MaxInt32}} {
+	g := new(profile.Graph)
+	want := make(map[profile.Site]float64)
+	for i, site := range []profile.Site{{Line: 0, Offset: -1}, {Line: 5, Offset: -1}, {Line: 5, Offset: 0}, {Line: 5, Offset: 1}, {Line: 0, Offset: 0}, {Line: math.MaxInt32, Offset: math.MaxInt32}} {
 		want[site] = float64(i + 1)
-		g.Add(calls.Edge{Caller: symbolize.Intern(shopRun), Site: site, Callee: symbolize.Intern(mapGet)}, want[site])
+		g.Add(profile.Edge{Caller: symbolize.Intern(shopRun), Site: site, Callee: symbolize.Intern(mapGet)}, want[site])
 	}
-	p := &agent.Profile{Processes: []*agent.Process{{PID: 1, Calls: []*agent.Calls{{Engine: "page", Graph: g}}}}}
+	p := &profile.Profile{Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{{Engine: "page", Graph: g}}}}}
 	stored, err := sink.CallsOf(reparse(t, mustPprof(t, p)))
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestPprofTellsOfRareEdges(t *testing.T) {
 		t.Errorf("no %q in %q", want, stored.Comments)
 	}
 	// The sum of the graph is 1000.25, of which the edge had the .25.
-	if n := len(slices.DeleteFunc(stored.Sample, func(s *profile.Sample) bool { return s.Value[0] == 0 })); n != 13 {
+	if n := len(slices.DeleteFunc(stored.Sample, func(s *pprof.Sample) bool { return s.Value[0] == 0 })); n != 13 {
 		t.Errorf("%d samples, want 13", n)
 	}
 }
@@ -162,7 +162,7 @@ func TestPprofTellsOfRareEdges(t *testing.T) {
 func TestPprofCallsRefuses(t *testing.T) {
 	for _, weight := range []float64{math.NaN(), math.Inf(1), math.MaxInt64} {
 		p := shopCalls()
-		p.Processes[0].Calls[0].Graph.Add(calls.Edge{Caller: symbolize.Intern(shopRun), Callee: symbolize.Intern(shopRun)}, weight)
+		p.Processes[0].Calls[0].Graph.Add(profile.Edge{Caller: symbolize.Intern(shopRun), Callee: symbolize.Intern(shopRun)}, weight)
 		if stored, err := sink.Pprof(p); stored != nil || err == nil || !strings.Contains(err.Error(), "convert process 1234: convert calls of engine hotspot") {
 			t.Errorf("with %v: Pprof = %v, %v", weight, stored, err)
 		}
@@ -190,7 +190,7 @@ func TestExactRoundTrip(t *testing.T) {
 		t.Fatalf("CallsOf = %v, %v", graphs, err)
 	}
 	total, get := storedName(symbolize.Intern(cartTotal)), storedName(symbolize.Intern(mapGet))
-	e := sink.CallEdge{Caller: total, Site: calls.Site{Line: 42, Offset: -1}, Callee: get}
+	e := sink.CallEdge{Caller: total, Site: profile.Site{Line: 42, Offset: -1}, Callee: get}
 	if got := graphs[0].Graph.Weight(e); got != 500 {
 		t.Errorf("%v: %v calls, want 500", e, got)
 	}
@@ -212,7 +212,7 @@ func TestEdgesOfTime(t *testing.T) {
 	}{
 		{get, getNode, 40}, {checkout, total, 25}, {fib, fib, 10}, {total, get, 0},
 	} {
-		e := sink.CallEdge{Caller: name(test.caller), Site: calls.Site{Line: int32(test.caller.Line), Offset: -1}, Callee: name(test.callee)}
+		e := sink.CallEdge{Caller: name(test.caller), Site: profile.Site{Line: int32(test.caller.Line), Offset: -1}, Callee: name(test.callee)}
 		if got := g.Weight(e); got != test.want {
 			t.Errorf("%s calls %s %v times, want %v", test.caller.Function, test.callee.Function, got, test.want)
 		}

@@ -5,14 +5,15 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
 // events appends the events of one kind of a process, in the order of their rows.
-func (b *pprofBuilder) events(proc *agent.Process, e *agent.Events) error {
+func (b *pprofBuilder) events(proc *profile.Process, e *profile.Events) error {
 	columns := make([][]int64, len(e.Kind.Values()))
 	for i := range columns {
 		whole, err := b.wholeValues(proc, e, i)
@@ -23,7 +24,7 @@ func (b *pprofBuilder) events(proc *agent.Process, e *agent.Events) error {
 	}
 	var (
 		labels = newEventLabels(b, proc, e.Kind)
-		stack  []*profile.Location
+		stack  []*pprof.Location
 		at     cct.NodeID // whose stack that is
 	)
 	for i, row := range e.Rows {
@@ -45,7 +46,7 @@ func (b *pprofBuilder) events(proc *agent.Process, e *agent.Events) error {
 		if stack == nil || row.Context != at {
 			stack, at = b.stack(e.Tree, row.Context), row.Context
 		}
-		sample := &profile.Sample{Location: stack, Value: append(value, int64(row.Events))}
+		sample := &pprof.Sample{Location: stack, Value: append(value, int64(row.Events))}
 		labels.set(sample, row)
 		b.profile.Sample = append(b.profile.Sample, sample)
 	}
@@ -54,7 +55,7 @@ func (b *pprofBuilder) events(proc *agent.Process, e *agent.Events) error {
 
 // wholeValues rounds one value of all rows, so that the sum stays. Sums of what probes saw are of any sign, and of
 // pointers or hashes they may be too large to be stored: then they are 0, and a comment says so.
-func (b *pprofBuilder) wholeValues(proc *agent.Process, e *agent.Events, index int) ([]int64, error) {
+func (b *pprofBuilder) wholeValues(proc *profile.Process, e *profile.Events, index int) ([]int64, error) {
 	values := make([]float64, len(e.Rows))
 	for i, row := range e.Rows {
 		values[i] = row.Values[index]
@@ -72,7 +73,7 @@ func (b *pprofBuilder) wholeValues(proc *agent.Process, e *agent.Events, index i
 }
 
 // valueSum is the only value that may be negative.
-var valueSum = agent.Values.Values()[1]
+var valueSum = profile.Values.Values()[1]
 
 // apportionSigned is apportion for values of any sign: those below zero are rounded on their own.
 func apportionSigned(values []float64) ([]int64, error) {
@@ -99,7 +100,7 @@ func apportionSigned(values []float64) ([]int64, error) {
 }
 
 // countEvents is how many events were observed.
-func countEvents(e *agent.Events) (n uint64) {
+func countEvents(e *profile.Events) (n uint64) {
 	for _, row := range e.Rows {
 		n += row.Events
 	}

@@ -8,21 +8,22 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-func allKinds() (kinds []agent.EventKind) {
-	for kind := range agent.EventKinds {
+func allKinds() (kinds []profile.EventKind) {
+	for kind := range profile.EventKinds {
 		kinds = append(kinds, kind)
 	}
 	return kinds
 }
 
-func mustPprofOf(t *testing.T, p *agent.Profile, content sink.Content) *profile.Profile {
+func mustPprofOf(t *testing.T, p *profile.Profile, content sink.Content) *pprof.Profile {
 	t.Helper()
 	stored, err := sink.PprofOf(p, content)
 	if err != nil {
@@ -39,15 +40,15 @@ func TestPprofEventsGolden(t *testing.T) {
 
 func TestPprofEventsTypes(t *testing.T) {
 	for _, test := range []struct {
-		kind                 agent.EventKind
+		kind                 profile.EventKind
 		types, first, period string
 	}{
-		{agent.Allocations, "alloc_objects/count alloc_space/bytes events/count", "alloc_space", "space/bytes 1"},
-		{agent.Locks, "acquisitions/count contentions/count delay/nanoseconds events/count", "delay", "contentions/count 1"},
-		{agent.Values, "executions/count sum/count events/count", "executions", "executions/count 1"},
-		{agent.Pauses, "pauses/count stopped/nanoseconds events/count", "stopped", "stopped/nanoseconds 1"},
-		{agent.Faults, "faults/count events/count", "faults", "faults/count 1"},
-		{agent.Cycles, "cycles/count instructions/count events/count", "cycles", "cycles/count 1"},
+		{profile.Allocations, "alloc_objects/count alloc_space/bytes events/count", "alloc_space", "space/bytes 1"},
+		{profile.Locks, "acquisitions/count contentions/count delay/nanoseconds events/count", "delay", "contentions/count 1"},
+		{profile.Values, "executions/count sum/count events/count", "executions", "executions/count 1"},
+		{profile.Pauses, "pauses/count stopped/nanoseconds events/count", "stopped", "stopped/nanoseconds 1"},
+		{profile.Faults, "faults/count events/count", "faults", "faults/count 1"},
+		{profile.Cycles, "cycles/count instructions/count events/count", "cycles", "cycles/count 1"},
 	} {
 		stored := reparse(t, mustPprofOf(t, shopEvents(), sink.OfEvents(test.kind)))
 		var types []string
@@ -69,20 +70,20 @@ func TestPprofEventsTypes(t *testing.T) {
 
 // The labels of a row are those of its sample, also after the file was read back.
 func TestPprofEventsLabels(t *testing.T) {
-	labels := agent.EventLabels{Class: "C", Place: "old", What: "w", Field: "f", Offset: 0, Probe: "p", Value: "v"}
+	labels := profile.EventLabels{Class: "C", Place: "old", What: "w", Field: "f", Offset: 0, Probe: "p", Value: "v"}
 	for _, test := range []struct {
-		kind   agent.EventKind
-		labels agent.EventLabels
+		kind   profile.EventKind
+		labels profile.EventLabels
 		want   string
 	}{
-		{agent.Allocations, agent.EventLabels{Class: "C", Place: "old", What: "exact"}, "class=C comm=java generation=old kind=exact runtime=hotspot service=shop.service thread=http-1 pid=1234 tid=1240"},
-		{agent.Locks, agent.EventLabels{Class: "C", Place: "old", What: "spin"}, "class=C comm=java kind=spin place=old runtime=hotspot service=shop.service thread=http-1 pid=1234 tid=1240"},
-		{agent.Faults, labels, "class=C comm=java field=f kind=w place=old probe=p runtime=hotspot service=shop.service thread=http-1 value=v offset=0 pid=1234 tid=1240"},
-		{agent.Faults, agent.EventLabels{Class: "C", Offset: -8}, "class=C comm=java runtime=hotspot service=shop.service thread=http-1 offset=-8 pid=1234 tid=1240"},
-		{agent.Faults, agent.EventLabels{Place: "stack", Offset: 8}, "comm=java place=stack runtime=hotspot service=shop.service thread=http-1 pid=1234 tid=1240"},
+		{profile.Allocations, profile.EventLabels{Class: "C", Place: "old", What: "exact"}, "class=C comm=java generation=old kind=exact runtime=hotspot service=shop.service thread=http-1 pid=1234 tid=1240"},
+		{profile.Locks, profile.EventLabels{Class: "C", Place: "old", What: "spin"}, "class=C comm=java kind=spin place=old runtime=hotspot service=shop.service thread=http-1 pid=1234 tid=1240"},
+		{profile.Faults, labels, "class=C comm=java field=f kind=w place=old probe=p runtime=hotspot service=shop.service thread=http-1 value=v offset=0 pid=1234 tid=1240"},
+		{profile.Faults, profile.EventLabels{Class: "C", Offset: -8}, "class=C comm=java runtime=hotspot service=shop.service thread=http-1 offset=-8 pid=1234 tid=1240"},
+		{profile.Faults, profile.EventLabels{Place: "stack", Offset: 8}, "comm=java place=stack runtime=hotspot service=shop.service thread=http-1 pid=1234 tid=1240"},
 	} {
 		p := only(test.kind)
-		p.Processes[1].Events = []*agent.Events{eventsOf(test.kind, event{labels: test.labels, events: 1})}
+		p.Processes[1].Events = []*profile.Events{eventsOf(test.kind, event{labels: test.labels, events: 1})}
 		stored := reparse(t, mustPprof(t, p))
 		var got []string
 		for key, values := range stored.Sample[0].Label {
@@ -106,8 +107,8 @@ func TestPprofEventsRounding(t *testing.T) {
 	for range 10 {
 		list = append(list, event{frames: []symbolize.Frame{checkout}, events: 1, values: [3]float64{0.25, 1.3}})
 	}
-	p := only(agent.Allocations)
-	p.Processes[1].Events = []*agent.Events{eventsOf(agent.Allocations, list...)}
+	p := only(profile.Allocations)
+	p.Processes[1].Events = []*profile.Events{eventsOf(profile.Allocations, list...)}
 	stored := mustPprof(t, p)
 	var sums [3]int64
 	for _, s := range stored.Sample {
@@ -125,25 +126,25 @@ func TestPprofEventsRounding(t *testing.T) {
 
 func TestPprofEventsRefuses(t *testing.T) {
 	for _, test := range []struct {
-		kind   agent.EventKind
+		kind   profile.EventKind
 		events uint64
-		values [agent.MaxEventValues]float64
+		values [profile.MaxEventValues]float64
 		want   string
 	}{
-		{agent.Allocations, 1, [3]float64{math.NaN()}, "round alloc_objects: NaN is not a count"},
-		{agent.Locks, 1, [3]float64{0, 0, -1}, "round delay: -1 is not a count"},
-		{agent.Pauses, 1, [3]float64{1, 1e19}, "too large for the format"},
-		{agent.Faults, 1 << 63, [3]float64{1}, "too many for the format"},
-		{agent.Values, 1, [3]float64{1, math.NaN()}, "round sum: NaN is not a count"},
+		{profile.Allocations, 1, [3]float64{math.NaN()}, "round alloc_objects: NaN is not a count"},
+		{profile.Locks, 1, [3]float64{0, 0, -1}, "round delay: -1 is not a count"},
+		{profile.Pauses, 1, [3]float64{1, 1e19}, "too large for the format"},
+		{profile.Faults, 1 << 63, [3]float64{1}, "too many for the format"},
+		{profile.Values, 1, [3]float64{1, math.NaN()}, "round sum: NaN is not a count"},
 	} {
 		p := only(test.kind)
-		p.Processes[1].Events = []*agent.Events{eventsOf(test.kind, event{events: test.events, values: test.values})}
+		p.Processes[1].Events = []*profile.Events{eventsOf(test.kind, event{events: test.events, values: test.values})}
 		if got, err := sink.Pprof(p); got != nil || err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v: Pprof = %v, %v, want an error with %q", test.kind, got, err, test.want)
 		}
 	}
 	for _, content := range []sink.Content{
-		sink.Time | sink.OfEvents(agent.Locks), sink.OfEvents(agent.Allocations) | sink.OfEvents(agent.Locks), sink.CallCounts | sink.OfEvents(agent.Cycles),
+		sink.Time | sink.OfEvents(profile.Locks), sink.OfEvents(profile.Allocations) | sink.OfEvents(profile.Locks), sink.CallCounts | sink.OfEvents(profile.Cycles),
 	} {
 		if _, err := sink.PprofOf(shopEvents(), content); err == nil || !strings.Contains(err.Error(), "a file of its own") {
 			t.Errorf("content %b: %v", content, err)
@@ -169,8 +170,8 @@ func TestPprofEventsSums(t *testing.T) {
 		for _, sum := range test.sums {
 			list = append(list, event{events: 1, values: [3]float64{1, sum}})
 		}
-		p := only(agent.Values)
-		p.Processes[1].Events = []*agent.Events{eventsOf(agent.Values, list...)}
+		p := only(profile.Values)
+		p.Processes[1].Events = []*profile.Events{eventsOf(profile.Values, list...)}
 		stored := mustPprof(t, p)
 		for i, s := range stored.Sample {
 			if s.Value[1] != int64(test.want[i]) {
@@ -188,13 +189,13 @@ func TestContentOfEvents(t *testing.T) {
 	both.Processes[1].Events = shopEvents().Processes[1].Events
 	for _, test := range []struct {
 		name string
-		p    *agent.Profile
+		p    *profile.Profile
 		want sink.Content
 	}{
-		{"locks only", only(agent.Locks), sink.OfEvents(agent.Locks)},
-		{"several kinds", shopEvents(), sink.OfEvents(agent.Allocations)},
+		{"locks only", only(profile.Locks), sink.OfEvents(profile.Locks)},
+		{"several kinds", shopEvents(), sink.OfEvents(profile.Allocations)},
 		{"time, too", both, sink.Time},
-		{"nothing", &agent.Profile{}, sink.Time},
+		{"nothing", &profile.Profile{}, sink.Time},
 	} {
 		if got := sink.ContentOf(test.p); got != test.want {
 			t.Errorf("%s: content %b, want %b", test.name, got, test.want)
@@ -216,10 +217,10 @@ func TestContentOfEvents(t *testing.T) {
 // The first comment accounts for the events; how samples of time were taken is not said.
 func TestPprofEventsAccounts(t *testing.T) {
 	for _, test := range []struct {
-		p    *agent.Profile
+		p    *profile.Profile
 		want []string
 	}{
-		{only(agent.Allocations), []string{
+		{only(profile.Allocations), []string{
 			"events: 151 alloc, 8 lost (malformed 3, ring_full 5), 15000 hits of probes took 13ms of CPU time",
 			"java (pid 1234): one event for each buffer that a thread fills, weighted by its size",
 			"vmprof-agent 0.1.0",
@@ -234,14 +235,14 @@ func TestPprofEventsAccounts(t *testing.T) {
 			t.Errorf("comments\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 		}
 	}
-	if got, want := sink.EventSummary(agent.EventCounts{Folded: 7}), "events: 7, 0 lost"; got != want {
+	if got, want := sink.EventSummary(profile.EventCounts{Folded: 7}), "events: 7, 0 lost"; got != want {
 		t.Errorf("EventSummary = %q, want %q", got, want)
 	}
 }
 
 // Windows of events stay apart, and each has its account.
 func TestWindowsOfEvents(t *testing.T) {
-	w := sink.NewWindows(sink.OfEvents(agent.Locks))
+	w := sink.NewWindows(sink.OfEvents(profile.Locks))
 	for range 2 {
 		if err := w.Add(shopEvents()); err != nil {
 			t.Fatal(err)
@@ -273,14 +274,14 @@ func TestWindowsOfEvents(t *testing.T) {
 
 func TestCollapsedEvents(t *testing.T) {
 	for _, test := range []struct {
-		kind agent.EventKind
+		kind profile.EventKind
 		want string
 	}{
-		{agent.Allocations, "java;java.lang.Thread.run;StubRoutines (call_stub);com.acme.Shop.checkout;MemAllocator::allocate 9437184\n" +
+		{profile.Allocations, "java;java.lang.Thread.run;StubRoutines (call_stub);com.acme.Shop.checkout;MemAllocator::allocate 9437184\n" +
 			"java;java.lang.Thread.run;StubRoutines (call_stub);com.acme.Shop.checkout;com.acme.Cart.total;MemAllocator::allocate 1048576\n"},
-		{agent.Locks, "java;java.lang.Thread.run;StubRoutines (call_stub);com.acme.Shop.checkout;ObjectMonitor::enter 601000000\n" +
+		{profile.Locks, "java;java.lang.Thread.run;StubRoutines (call_stub);com.acme.Shop.checkout;ObjectMonitor::enter 601000000\n" +
 			"java;java.lang.Thread.run;StubRoutines (call_stub);com.acme.Shop.checkout;com.acme.Cart.total;ObjectMonitor::enter 199000000\n"},
-		{agent.Pauses, "java;[unknown] 100000000\n"},
+		{profile.Pauses, "java;[unknown] 100000000\n"},
 	} {
 		var out bytes.Buffer
 		if err := sink.CollapsedOf(&out, shopEvents(), sink.OfEvents(test.kind)); err != nil {

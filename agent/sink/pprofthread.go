@@ -5,16 +5,16 @@ import (
 	"maps"
 	"math"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // thread appends the tree of one thread, which tells of time or of calls.
-func (b *pprofBuilder) thread(proc *agent.Process, thread *agent.Thread, of Content) error {
+func (b *pprofBuilder) thread(proc *profile.Process, thread *profile.Thread, of Content) error {
 	if thread.Tree == nil {
 		return nil
 	}
@@ -22,9 +22,9 @@ func (b *pprofBuilder) thread(proc *agent.Process, thread *agent.Thread, of Cont
 	setLabel(labels, labelThread, thread.Name)
 	if of == CallCounts { // whole contexts are only known where every call was counted
 		setLabel(labels, labelEngine, exactEngine)
-		setLabel(labels, labelBasis, calls.Counted.String())
+		setLabel(labels, labelBasis, profile.Counted.String())
 	}
-	if thread.Context != agent.Certain {
+	if thread.Context != profile.Certain {
 		setLabel(labels, labelContext, thread.Context.String())
 	}
 	if thread.Stopped {
@@ -50,7 +50,7 @@ func (b *pprofBuilder) thread(proc *agent.Process, thread *agent.Thread, of Cont
 		if n.Self > math.MaxInt64/max(period, 1) || entered > math.MaxInt64 {
 			return fmt.Errorf("%d times %d, or %d entries, is too much for the format", n.Self, period, entered)
 		}
-		sample := &profile.Sample{Location: b.stack(thread.Tree, id), Label: labels, NumLabel: numbers}
+		sample := &pprof.Sample{Location: b.stack(thread.Tree, id), Label: labels, NumLabel: numbers}
 		if of == Time {
 			sample.Value = b.content.values(int64(n.Self), int64(n.Self*period), 0, int64(entered))
 		} else {
@@ -65,7 +65,7 @@ func (b *pprofBuilder) thread(proc *agent.Process, thread *agent.Thread, of Cont
 }
 
 // numbers are the numeric labels of all samples of a process.
-func (b *pprofBuilder) numbers(proc *agent.Process) map[string][]int64 {
+func (b *pprofBuilder) numbers(proc *profile.Process) map[string][]int64 {
 	numbers := map[string][]int64{labelPID: {int64(proc.PID)}}
 	if b.window > 0 {
 		numbers[labelWindow] = []int64{b.window}
@@ -74,7 +74,7 @@ func (b *pprofBuilder) numbers(proc *agent.Process) map[string][]int64 {
 }
 
 // processLabels are the labels of all samples of a process.
-func processLabels(proc *agent.Process) map[string][]string {
+func processLabels(proc *profile.Process) map[string][]string {
 	labels := make(map[string][]string)
 	setLabel(labels, labelComm, proc.Comm)
 	setLabel(labels, labelRuntime, proc.Runtime)
@@ -89,13 +89,13 @@ func setLabel(labels map[string][]string, key, value string) {
 }
 
 // stack returns the locations of a context, innermost first. There is always one.
-func (b *pprofBuilder) stack(tree *cct.Tree[symbolize.Symbol], id cct.NodeID) []*profile.Location {
+func (b *pprofBuilder) stack(tree *cct.Tree[symbolize.Symbol], id cct.NodeID) []*pprof.Location {
 	if id == cct.Root {
 		// A sample without any frame, or one that found no room in its tree.
-		return []*profile.Location{b.complete(b.location(nil, symbolize.Frame{Kind: symbolize.KindMarker}))}
+		return []*pprof.Location{b.complete(b.location(nil, symbolize.Frame{Kind: symbolize.KindMarker}))}
 	}
-	locations := make([]*profile.Location, 0, tree.Node(id).Depth)
-	var inlined *profile.Location // lines so far of the location that is being put together
+	locations := make([]*pprof.Location, 0, tree.Node(id).Depth)
+	var inlined *pprof.Location // lines so far of the location that is being put together
 	for id != cct.Root {
 		n := tree.Node(id)
 		id = n.Parent

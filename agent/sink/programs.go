@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
@@ -26,7 +27,7 @@ type programRank struct {
 	events  uint64
 }
 
-func (s *programs) add(p *agent.Profile) {
+func (s *programs) add(p *profile.Profile) {
 	if s.ranks == nil {
 		s.ranks = make(map[program]programRank)
 	}

@@ -9,17 +9,18 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-type viewFunc func(io.Writer, *profile.Profile, *sink.ViewOptions) error
+type viewFunc func(io.Writer, *pprof.Profile, *sink.ViewOptions) error
 
-func show(t *testing.T, view viewFunc, p *profile.Profile, opts *sink.ViewOptions) string {
+func show(t *testing.T, view viewFunc, p *pprof.Profile, opts *sink.ViewOptions) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := view(&out, p, opts); err != nil {
@@ -43,7 +44,7 @@ func TestReportGolden(t *testing.T) {
 // A window in which nothing ran is shown too.
 func TestReportOfNothing(t *testing.T) {
 	var text bytes.Buffer
-	if err := sink.FormatText.Encode(&text, &agent.Profile{}); err != nil {
+	if err := sink.FormatText.Encode(&text, &profile.Profile{}); err != nil {
 		t.Fatal(err)
 	}
 	if want := "samples: 0, 0 lost, 0 truncated\n"; !strings.Contains(text.String(), want) {
@@ -69,7 +70,7 @@ func TestReportFitsTerminal(t *testing.T) {
 }
 
 // caller returns a profile with the given self counts by path, outermost method first.
-func callers(contexts map[string]uint64) *agent.Profile {
+func callers(contexts map[string]uint64) *profile.Profile {
 	var stacks []sampled
 	for path, weight := range contexts {
 		var frames []symbolize.Frame
@@ -78,7 +79,7 @@ func callers(contexts map[string]uint64) *agent.Profile {
 		}
 		stacks = append(stacks, sampled{weight, frames})
 	}
-	return &agent.Profile{Processes: []*agent.Process{{PID: 1, Threads: []*agent.Thread{{Tree: contextTree(stacks...)}}}}}
+	return &profile.Profile{Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{Tree: contextTree(stacks...)}}}}}
 }
 
 // TestTreeFigure12 rebuilds the part of Figure 12 of Inoue and Nakatani (OOPSLA 2009) below two transactions, whose
@@ -163,10 +164,10 @@ func TestTreeIndentIsBounded(t *testing.T) {
 }
 
 // foreign is a profile as other tools write them.
-func foreign(sampleType, unit string, values ...int64) *profile.Profile {
-	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: sampleType, Unit: unit}}}
+func foreign(sampleType, unit string, values ...int64) *pprof.Profile {
+	p := &pprof.Profile{SampleType: []*pprof.ValueType{{Type: sampleType, Unit: unit}}}
 	for _, v := range values {
-		p.Sample = append(p.Sample, &profile.Sample{Value: []int64{v}})
+		p.Sample = append(p.Sample, &pprof.Sample{Value: []int64{v}})
 	}
 	return p
 }
@@ -179,9 +180,9 @@ func TestViewsOfOtherProfiles(t *testing.T) {
 		}
 	}
 	nameless := foreign("cpu", "nanoseconds", 1)
-	m := &profile.Mapping{ID: 1, File: "/lib/libc.so.6"}
-	nameless.Mapping = []*profile.Mapping{m}
-	nameless.Location = []*profile.Location{{ID: 1, Mapping: m, Address: 0x1234}}
+	m := &pprof.Mapping{ID: 1, File: "/lib/libc.so.6"}
+	nameless.Mapping = []*pprof.Mapping{m}
+	nameless.Location = []*pprof.Location{{ID: 1, Mapping: m, Address: 0x1234}}
 	nameless.Sample[0].Location = nameless.Location
 	if got := show(t, sink.Methods, nameless, nil); !strings.Contains(got, "[n] [unknown] libc.so.6") {
 		t.Errorf("a location without lines is shown as\n%s", got)
@@ -190,7 +191,7 @@ func TestViewsOfOtherProfiles(t *testing.T) {
 
 func TestViewErrors(t *testing.T) {
 	const half = 1 << 62
-	for name, p := range map[string]*profile.Profile{
+	for name, p := range map[string]*pprof.Profile{
 		"a difference":    foreign("samples", "count", 3, -1),
 		"wraps":           foreign("samples", "count", half, half),
 		"no sample types": {},
@@ -215,12 +216,12 @@ func TestViewsOfTooManyContexts(t *testing.T) {
 		t.Skip("takes long, on one thread")
 	}
 	p := foreign("samples", "count", 41, 1)
-	p.SampleType = append(p.SampleType, &profile.ValueType{Type: "entries", Unit: "count"})
+	p.SampleType = append(p.SampleType, &pprof.ValueType{Type: "entries", Unit: "count"})
 	p.Sample[0].Value, p.Sample[1].Value = []int64{41, 3}, []int64{1, 5}
-	f := &profile.Function{ID: 1, Name: "deep"}
-	l := &profile.Location{ID: 1, Line: []profile.Line{{Function: f}}}
-	p.Function, p.Location = []*profile.Function{f}, []*profile.Location{l}
-	p.Sample[0].Location = make([]*profile.Location, cct.DefaultLimit+1)
+	f := &pprof.Function{ID: 1, Name: "deep"}
+	l := &pprof.Location{ID: 1, Line: []pprof.Line{{Function: f}}}
+	p.Function, p.Location = []*pprof.Function{f}, []*pprof.Location{l}
+	p.Sample[0].Location = make([]*pprof.Location, cct.DefaultLimit+1)
 	for i := range p.Sample[0].Location {
 		p.Sample[0].Location[i] = l
 	}

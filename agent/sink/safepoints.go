@@ -5,20 +5,20 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // Safepoints writes for which operations a VM stopped its threads, and what collected garbage meanwhile, the longest time
 // first: how long in all, for what part of the recording, how often, and how long on average. Several processes have a table
 // each, as their times do not add up to a part of the recording. Nil options are DefaultViewOptions. It fails if the profile
 // has no safepoints.
-func Safepoints(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
+func Safepoints(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
-	e, err := readEvents(p, agent.Pauses)
+	e, err := readEvents(p, profile.Pauses)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func Safepoints(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
 		if what == "" {
 			what = unnamed
 		}
-		if collector := label(sample, labelCollector); collector != "" && collector != agent.UnnamedCollector {
+		if collector := label(sample, labelCollector); collector != "" && collector != profile.UnnamedCollector {
 			what += ", " + collector
 		}
 		operations.of(what).add(t)

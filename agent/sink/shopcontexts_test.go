@@ -4,9 +4,10 @@ import (
 	"io"
 	"time"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -16,32 +17,32 @@ type stack = []symbolize.Frame
 
 // shopChained is a window of the shop in which contexts were chained: of 1000 samples 120 are ambiguous, 13 fitted, 4
 // unplaced.
-func shopChained() *agent.Profile {
+func shopChained() *profile.Profile {
 	p := shop()
-	worker := func(of agent.Certainty, stacks ...sampled) *agent.Thread {
-		return &agent.Thread{TID: 1240, Name: "http-1", Context: of, Tree: contextTree(stacks...)}
+	worker := func(of profile.Certainty, stacks ...sampled) *profile.Thread {
+		return &profile.Thread{TID: 1240, Name: "http-1", Context: of, Tree: contextTree(stacks...)}
 	}
 	p.Processes = p.Processes[1:]
-	p.Processes[0].Threads = []*agent.Thread{
-		worker(agent.Certain,
+	p.Processes[0].Threads = []*profile.Thread{
+		worker(profile.Certain,
 			sampled{400, stack{getNode, get, total, checkout, callStub, run, javaMain}},
 			sampled{353, stack{total, checkout, callStub, run, javaMain}},
 			sampled{110, repeat(fib, 3, checkout, callStub, run, javaMain)},
 		),
-		worker(agent.Ambiguous,
+		worker(profile.Ambiguous,
 			sampled{90, stack{getNode, get, total, checkout, callStub, run, javaMain}},
 			sampled{30, stack{getNode, get, slow, callStub, run, javaMain}},
 		),
-		worker(agent.Fitted, sampled{12, stack{total, checkout, callStub, run, javaMain}}, sampled{1, stack{futex, checkout, callStub, run, javaMain}}),
-		worker(agent.Unplaced, sampled{4, stack{fib, total}}),
+		worker(profile.Fitted, sampled{12, stack{total, checkout, callStub, run, javaMain}}, sampled{1, stack{futex, checkout, callStub, run, javaMain}}),
+		worker(profile.Unplaced, sampled{4, stack{fib, total}}),
 	}
-	p.Processes[0].Contexts = &agent.Contexts{
-		Mode: agent.ContextChain, Walked: 50, Linked: 950, Ambiguous: 120, Fitted: 13, Unplaced: 4,
+	p.Processes[0].Contexts = &profile.Contexts{
+		Mode: profile.ContextChain, Walked: 50, Linked: 950, Ambiguous: 120, Fitted: 13, Unplaced: 4,
 		Nodes: 346, Shared: 10, Methods: 122,
 		ByDepth: [3]uint64{995, 992, 870}, BySite: [3]uint64{998, 995, 900},
-		Check: &agent.ContextCheck{Samples: 400, Right: [3]uint64{396, 388, 350}},
+		Check: &profile.ContextCheck{Samples: 400, Right: [3]uint64{396, 388, 350}},
 	}
-	p.Counts = agent.Counts{Attempted: 1000, Delivered: 1000, Folded: 1000}
+	p.Counts = profile.Counts{Attempted: 1000, Delivered: 1000, Folded: 1000}
 	return p
 }
 
@@ -65,7 +66,7 @@ func entered(stacks ...sampled) *cct.Tree[symbolize.Symbol] {
 }
 
 // shopPartial is a window of the shop in which stacks were walked partially: total runs long, fib is called often.
-func shopPartial() *agent.Profile {
+func shopPartial() *profile.Profile {
 	p := shop()
 	p.Processes = p.Processes[1:]
 	outer := stack{checkout, callStub, run, javaMain}
@@ -76,14 +77,14 @@ func shopPartial() *agent.Profile {
 	for range 10 {
 		stacks = append(stacks, sampled{6, repeat(fib, 2, outer...)}, sampled{1, outer})
 	}
-	p.Processes[0].Threads = []*agent.Thread{{TID: 1240, Name: "http-1", Tree: entered(stacks...)}}
-	p.Processes[0].Contexts = &agent.Contexts{Mode: agent.ContextPartial, Walked: 3, Linked: 147}
-	p.Counts = agent.Counts{Attempted: 150, Delivered: 150, Folded: 150}
+	p.Processes[0].Threads = []*profile.Thread{{TID: 1240, Name: "http-1", Tree: entered(stacks...)}}
+	p.Processes[0].Contexts = &profile.Contexts{Mode: profile.ContextPartial, Walked: 3, Linked: 147}
+	p.Counts = profile.Counts{Attempted: 150, Delivered: 150, Folded: 150}
 	return p
 }
 
 // shopWindows are consecutive windows of 10 s each.
-func shopWindows(windows ...*agent.Profile) (*sink.Windows, error) {
+func shopWindows(windows ...*profile.Profile) (*sink.Windows, error) {
 	w := sink.NewWindows(sink.Time)
 	for i, p := range windows {
 		p.Start, p.Duration = time.Unix(1_700_000_000+10*int64(i), 0), 10*time.Second
@@ -95,7 +96,7 @@ func shopWindows(windows ...*agent.Profile) (*sink.Windows, error) {
 }
 
 // viewFooter is the footer as a view.
-func viewFooter(w io.Writer, p *profile.Profile, opts *sink.ViewOptions) error {
+func viewFooter(w io.Writer, p *pprof.Profile, opts *sink.ViewOptions) error {
 	width := 79
 	if opts != nil {
 		width = opts.Width

@@ -13,12 +13,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // Summary accounts for the samples of a window in one line: how many there are, how many were lost and to what,
 // and how many stacks end early.
-func Summary(c agent.Counts) string {
+func Summary(c profile.Counts) string {
 	lost := maps.Clone(c.Dropped)
 	if lost == nil {
 		lost = make(map[string]uint64)

@@ -9,7 +9,8 @@ import (
 	"time"
 	"unique"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -89,17 +90,17 @@ func repeat(f symbolize.Frame, n int, outer ...symbolize.Frame) (frames []symbol
 }
 
 // shop is a window with a bit of everything: a JVM with a worker and a collector thread, and a shell.
-func shop() *agent.Profile {
+func shop() *profile.Profile {
 	type stack = []symbolize.Frame
-	return &agent.Profile{
+	return &profile.Profile{
 		Start:    time.Unix(1_700_000_000, 0),
 		Duration: 10 * time.Second,
 		Period:   10 * time.Millisecond,
 		Event:    "cpu-clock",
-		Processes: []*agent.Process{
+		Processes: []*profile.Process{
 			{
 				PID: 77, Comm: "bash", Service: "bash", Executable: bash,
-				Threads: []*agent.Thread{{TID: 77, Name: "bash", Tree: contextTree(
+				Threads: []*profile.Thread{{TID: 77, Name: "bash", Tree: contextTree(
 					sampled{30, stack{execute, cut}},
 					sampled{1, nil},
 				)}},
@@ -107,7 +108,7 @@ func shop() *agent.Profile {
 			{
 				PID: 1234, Comm: "java", Runtime: "hotspot", VM: "OpenJDK 64-Bit Server VM 17", Service: "shop.service", Executable: java,
 				Notes: []string{"runs without -XX:+DebugNonSafepoints: time in straight-line inlined code is attributed to the method that it was inlined into"},
-				Threads: []*agent.Thread{
+				Threads: []*profile.Thread{
 					{TID: 1240, Name: "http-1", Tree: contextTree(
 						sampled{40, stack{getNode, get, total, checkout, callStub, run, javaMain}},
 						sampled{25, stack{total, checkout, callStub, run, javaMain}},
@@ -124,7 +125,7 @@ func shop() *agent.Profile {
 				},
 			},
 		},
-		Counts: agent.Counts{
+		Counts: profile.Counts{
 			Attempted: 150, Delivered: 147, Folded: 141,
 			Dropped:   map[string]uint64{"ring_full": 3, "no_memory": 0},
 			Discarded: map[string]uint64{"malformed": 6},
@@ -137,12 +138,12 @@ func shop() *agent.Profile {
 
 func TestSummary(t *testing.T) {
 	for _, test := range []struct {
-		counts agent.Counts
+		counts profile.Counts
 		want   string
 	}{
-		{agent.Counts{}, "samples: 0, 0 lost, 0 truncated"},
+		{profile.Counts{}, "samples: 0, 0 lost, 0 truncated"},
 		{shop().Counts, "samples: 141, 9 lost (malformed 6, ring_full 3), 50 truncated (frame pointer 50), 8 frames without a name"},
-		{agent.Counts{Folded: 7, Stale: 2, Dropped: map[string]uint64{"b": 1, "a": 2}, Discarded: map[string]uint64{"a": 4}},
+		{profile.Counts{Folded: 7, Stale: 2, Dropped: map[string]uint64{"b": 1, "a": 2}, Discarded: map[string]uint64{"a": 4}},
 			"samples: 7, 7 lost (a 6, b 1), 0 truncated, 2 stale frames"},
 	} {
 		if got := sink.Summary(test.counts); got != test.want {

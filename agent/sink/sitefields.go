@@ -1,6 +1,8 @@
 package sink
 
-import "github.com/vmprof-agent/vmprof-agent/agent/calls"
+import (
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+)
 
 // siteFields says which fields of its call sites a profile knows. Sites of two profiles are compared by the fields that
 // both know: a profiler that has no offsets would otherwise not have an edge in common with one that does.
@@ -21,7 +23,7 @@ func (f siteFields) and(g siteFields) siteFields {
 }
 
 // of returns what is left of a site.
-func (f siteFields) of(s calls.Site) calls.Site {
+func (f siteFields) of(s profile.Site) profile.Site {
 	if !f.line {
 		s.Line = noSite.Line
 	}

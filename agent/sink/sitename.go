@@ -3,7 +3,7 @@ package sink
 import (
 	"fmt"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // siteNames tells call sites of one method apart for people: by line, and by offset where a line has several. All
@@ -22,7 +22,7 @@ const several = -2
 
 func newSiteNames() siteNames { return siteNames{make(map[lineOf]int32)} }
 
-func (n siteNames) add(caller string, s calls.Site) {
+func (n siteNames) add(caller string, s profile.Site) {
 	at := lineOf{caller, s.Line}
 	offset, known := n.offsets[at]
 	if !known {
@@ -33,7 +33,7 @@ func (n siteNames) add(caller string, s calls.Site) {
 }
 
 // suffix is what follows the name of the caller: ":12", or ":12@34".
-func (n siteNames) suffix(caller string, s calls.Site) (suffix string) {
+func (n siteNames) suffix(caller string, s profile.Site) (suffix string) {
 	if s.Line > 0 {
 		suffix = fmt.Sprintf(":%d", s.Line)
 	}

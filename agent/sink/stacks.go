@@ -8,24 +8,24 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // stacks are the samples of a stored profile by one of its values, which are known to be positive and to add up to
 // less than 2^63.
 type stacks struct {
-	profile *profile.Profile
+	profile *pprof.Profile
 	index   int // of the value in Sample.Value
 	total   uint64
-	keep    func(*profile.Sample) bool // nil for all
-	frames  map[*profile.Location][]storedFrame
+	keep    func(*pprof.Sample) bool // nil for all
+	frames  map[*pprof.Location][]storedFrame
 }
 
 // newStacks fails if there are no values of that type or if they cannot be added up.
-func newStacks(p *profile.Profile, sampleType string) (*stacks, error) {
-	s := &stacks{profile: p, index: typeIndex(p, sampleType), frames: make(map[*profile.Location][]storedFrame)}
+func newStacks(p *pprof.Profile, sampleType string) (*stacks, error) {
+	s := &stacks{profile: p, index: typeIndex(p, sampleType), frames: make(map[*pprof.Location][]storedFrame)}
 	if s.index < 0 {
 		return nil, fmt.Errorf("the profile has no values of type %s: choose %s", printable(sampleType), typeList(p))
 	}
@@ -47,25 +47,25 @@ func newStacks(p *profile.Profile, sampleType string) (*stacks, error) {
 
 // countedBesides says that a profile has events of which each one was counted beside those that were sampled: the same ones
 // again.
-func countedBesides(p *profile.Profile) bool {
-	if kind, ok := EventKindOf(p); !ok || kind != agent.Allocations {
+func countedBesides(p *pprof.Profile) bool {
+	if kind, ok := EventKindOf(p); !ok || kind != profile.Allocations {
 		return false
 	}
 	return slices.ContainsFunc(p.Sample, sampled) && slices.ContainsFunc(p.Sample, counted)
 }
 
 // counted says of a sample of events that each one was counted.
-func counted(sample *profile.Sample) bool { return label(sample, labelKind) == exactEngine }
+func counted(sample *pprof.Sample) bool { return label(sample, labelKind) == exactEngine }
 
-func sampled(sample *profile.Sample) bool { return !counted(sample) }
+func sampled(sample *pprof.Sample) bool { return !counted(sample) }
 
 // typeIndex returns the column of the values of a type, or -1.
-func typeIndex(p *profile.Profile, sampleType string) int {
-	return slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == sampleType })
+func typeIndex(p *pprof.Profile, sampleType string) int {
+	return slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == sampleType })
 }
 
 // typeList names the types of a profile.
-func typeList(p *profile.Profile) string {
+func typeList(p *pprof.Profile) string {
 	if len(p.SampleType) == 0 {
 		return "none"
 	}
@@ -85,7 +85,7 @@ func (s *stacks) amount(value float64) string { return amount(s.profile.SampleTy
 // leaveWaits leaves out the waits for work if the values are delays by locks, which would drown in them. It returns how
 // long these waits were.
 func (s *stacks) leaveWaits() (waited uint64) {
-	if kind, ok := EventKindOf(s.profile); !ok || kind != agent.Locks || s.unit() != mainValue(agent.Locks).Type {
+	if kind, ok := EventKindOf(s.profile); !ok || kind != profile.Locks || s.unit() != mainValue(profile.Locks).Type {
 		return 0
 	}
 	for sample, value := range s.all() {
@@ -101,8 +101,8 @@ func (s *stacks) leaveWaits() (waited uint64) {
 func (s *stacks) ofCalls() bool { return isCalls(s.profile.SampleType[s.index]) }
 
 // all yields the samples to keep that have a value, with it.
-func (s *stacks) all() iter.Seq2[*profile.Sample, uint64] {
-	return func(yield func(*profile.Sample, uint64) bool) {
+func (s *stacks) all() iter.Seq2[*pprof.Sample, uint64] {
+	return func(yield func(*pprof.Sample, uint64) bool) {
 		for _, sample := range s.profile.Sample {
 			if value := s.value(sample); value != 0 && !yield(sample, value) {
 				return
@@ -112,7 +112,7 @@ func (s *stacks) all() iter.Seq2[*profile.Sample, uint64] {
 }
 
 // value returns that of a sample, 0 if it is not to be kept.
-func (s *stacks) value(sample *profile.Sample) uint64 {
+func (s *stacks) value(sample *pprof.Sample) uint64 {
 	value := sample.Value[s.index]
 	if value == 0 || s.keep != nil && !s.keep(sample) {
 		return 0
@@ -121,7 +121,7 @@ func (s *stacks) value(sample *profile.Sample) uint64 {
 }
 
 // appendFrames appends the frames of a sample, innermost first, and at least one.
-func (s *stacks) appendFrames(frames []storedFrame, sample *profile.Sample) []storedFrame {
+func (s *stacks) appendFrames(frames []storedFrame, sample *pprof.Sample) []storedFrame {
 	for _, loc := range sample.Location {
 		frames = append(frames, s.at(loc)...)
 	}
@@ -132,7 +132,7 @@ func (s *stacks) appendFrames(frames []storedFrame, sample *profile.Sample) []st
 }
 
 // at returns the frames of a location, which are made once.
-func (s *stacks) at(loc *profile.Location) []storedFrame {
+func (s *stacks) at(loc *pprof.Location) []storedFrame {
 	frames, known := s.frames[loc]
 	if !known {
 		frames = locationFrames(loc)
@@ -142,7 +142,7 @@ func (s *stacks) at(loc *profile.Location) []storedFrame {
 }
 
 // edge returns the call that the two innermost frames of a sample are: the outermost method is called by nobody.
-func (s *stacks) edge(sample *profile.Sample) CallEdge {
+func (s *stacks) edge(sample *pprof.Sample) CallEdge {
 	callee := storedFrame{Method: methodOf(nil, nil)}
 	caller := storedFrame{Method: nobody, site: noSite}
 	found := 0

@@ -8,7 +8,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -21,7 +21,7 @@ const (
 )
 
 // ReadFile reads the pprof profile at path, by whomever it was written. It is untrusted.
-func ReadFile(path string) (*profile.Profile, error) {
+func ReadFile(path string) (*pprof.Profile, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open profile: %w", err)
@@ -35,11 +35,11 @@ func ReadFile(path string) (*profile.Profile, error) {
 }
 
 // Read reads a pprof profile, gzipped or not. Of the formats that pprof knows it reads only the protocol buffer.
-func Read(r io.Reader) (*profile.Profile, error) {
+func Read(r io.Reader) (*pprof.Profile, error) {
 	return read(r, maxStored)
 }
 
-func read(r io.Reader, limit int64) (*profile.Profile, error) {
+func read(r io.Reader, limit int64) (*pprof.Profile, error) {
 	data, err := readAll(r, limit)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func read(r io.Reader, limit int64) (*profile.Profile, error) {
 	if err := checkRecords(data); err != nil {
 		return nil, err
 	}
-	p, err := profile.ParseUncompressed(data)
+	p, err := pprof.ParseUncompressed(data)
 	if err != nil {
 		return nil, fmt.Errorf("this is not a pprof profile (.pb.gz): %w", err)
 	}

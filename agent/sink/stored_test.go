@@ -7,37 +7,37 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // small is a valid stored profile.
-func small() *profile.Profile {
-	m := &profile.Mapping{ID: 1, File: "[jit:HotSpot]", HasFunctions: true}
-	f := &profile.Function{ID: 1, Name: "a.b"}
-	l := &profile.Location{ID: 1, Mapping: m, Line: []profile.Line{{Function: f}, {Function: f}}}
-	return &profile.Profile{
-		SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}},
-		Mapping:    []*profile.Mapping{m}, Function: []*profile.Function{f}, Location: []*profile.Location{l},
-		Sample: []*profile.Sample{{Location: []*profile.Location{l, l}, Value: []int64{7}, NumLabel: map[string][]int64{"pid": {1}}}},
+func small() *pprof.Profile {
+	m := &pprof.Mapping{ID: 1, File: "[jit:HotSpot]", HasFunctions: true}
+	f := &pprof.Function{ID: 1, Name: "a.b"}
+	l := &pprof.Location{ID: 1, Mapping: m, Line: []pprof.Line{{Function: f}, {Function: f}}}
+	return &pprof.Profile{
+		SampleType: []*pprof.ValueType{{Type: "samples", Unit: "count"}},
+		Mapping:    []*pprof.Mapping{m}, Function: []*pprof.Function{f}, Location: []*pprof.Location{l},
+		Sample: []*pprof.Sample{{Location: []*pprof.Location{l, l}, Value: []int64{7}, NumLabel: map[string][]int64{"pid": {1}}}},
 	}
 }
 
 // smallCalls is a valid stored profile of calls.
-func smallCalls() *profile.Profile {
+func smallCalls() *pprof.Profile {
 	p := small()
 	p.SampleType[0].Type = typeCalls
-	l := &profile.Location{ID: 2, Mapping: p.Mapping[0], Address: 8, Line: []profile.Line{{Function: p.Function[0], Line: 3}}}
+	l := &pprof.Location{ID: 2, Mapping: p.Mapping[0], Address: 8, Line: []pprof.Line{{Function: p.Function[0], Line: 3}}}
 	p.Location = append(p.Location, l)
-	p.Sample[0].Location = []*profile.Location{l, l}
+	p.Sample[0].Location = []*pprof.Location{l, l}
 	p.Sample[0].Label = map[string][]string{labelEngine: {"page"}, labelBasis: {"sampled"}}
 	p.Sample[0].NumLabel[labelStride] = []int64{7}
 	return p
 }
 
 // smallEvents is a valid stored profile of events.
-func smallEvents(kind agent.EventKind) *profile.Profile {
+func smallEvents(kind profile.EventKind) *pprof.Profile {
 	p := small()
 	p.SampleType, p.DefaultSampleType = eventTypes(kind)
 	s := p.Sample[0]
@@ -114,7 +114,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(encode(f, small().WriteUncompressed))
 	f.Add(encode(f, small().Write))
 	f.Add(encode(f, smallCalls().WriteUncompressed))
-	for kind := range agent.EventKinds {
+	for kind := range profile.EventKinds {
 		f.Add(encode(f, smallEvents(kind).WriteUncompressed))
 	}
 	f.Add([]byte{0x0a, 0x02, 0x08, 0x7f})
@@ -127,7 +127,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for i, view := range []func(io.Writer, *profile.Profile, *ViewOptions) error{Report, Edges, Layers, Tree, Methods} {
+		for i, view := range []func(io.Writer, *pprof.Profile, *ViewOptions) error{Report, Edges, Layers, Tree, Methods} {
 			var out bytes.Buffer
 			if err := view(&out, p, nil); err == nil && out.Len() == 0 {
 				t.Fatalf("view %d shows nothing", i)

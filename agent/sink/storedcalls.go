@@ -4,17 +4,18 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
 type (
 	// A CallGraph is a dynamic call graph of stored methods.
-	CallGraph = cct.Graph[Method, calls.Site]
+	CallGraph = cct.Graph[Method, profile.Site]
 	// A CallEdge is an edge of one.
-	CallEdge = cct.Edge[Method, calls.Site]
+	CallEdge = cct.Edge[Method, profile.Site]
 )
 
 // StoredCalls are the calls in a stored profile that one engine learned in one way, of all processes. Strings are
@@ -26,7 +27,7 @@ type StoredCalls struct {
 	Samples int64 // a tick
 	Graph   *CallGraph
 	// Intervals are those of edges whose calls are estimated.
-	Intervals map[CallEdge]calls.Interval
+	Intervals map[CallEdge]profile.Interval
 }
 
 // maxWays bounds how many StoredCalls a file may hold; one of our own has a few.
@@ -37,7 +38,7 @@ var ErrNoCalls = errors.New("the profile has no calls: record some with vmprof-a
 
 // CallsOf returns the calls in a stored profile, in the order in which they are stored. The call of a sample is its
 // innermost frame, the caller the next one, be that inlined in the same location or not. It fails if there are none.
-func CallsOf(p *profile.Profile) ([]*StoredCalls, error) {
+func CallsOf(p *pprof.Profile) ([]*StoredCalls, error) {
 	if !HasCalls(p) {
 		return nil, ErrNoCalls
 	}
@@ -61,7 +62,7 @@ func CallsOf(p *profile.Profile) ([]*StoredCalls, error) {
 			}
 			c = &StoredCalls{
 				Engine: way.engine, Basis: way.basis, Stride: way.stride, Samples: way.samples, Graph: new(CallGraph),
-				Intervals: make(map[CallEdge]calls.Interval),
+				Intervals: make(map[CallEdge]profile.Interval),
 			}
 			index[way] = c
 			all = append(all, c)
@@ -82,25 +83,25 @@ type storedWay struct {
 }
 
 // wayOf reads how the call of a sample was learned.
-func wayOf(sample *profile.Sample) storedWay {
+func wayOf(sample *pprof.Sample) storedWay {
 	return storedWay{label(sample, labelEngine), label(sample, labelBasis), number(sample, labelStride), number(sample, labelSamples)}
 }
 
 // intervalOf reads the interval of a sample's calls; ok is false if it says nothing of one.
-func intervalOf(sample *profile.Sample, value float64, basis string) (within calls.Interval, ok bool) {
+func intervalOf(sample *pprof.Sample, value float64, basis string) (within profile.Interval, ok bool) {
 	factor := float64(number(sample, labelFactor)) / 100
 	switch {
 	case factor < 1:
-		return calls.Interval{Low: value, High: value}, false
-	case basis == calls.Unmeasured.String():
-		return calls.Interval{Low: value, High: value * factor * factor}, true
+		return profile.Interval{Low: value, High: value}, false
+	case basis == profile.Unmeasured.String():
+		return profile.Interval{Low: value, High: value * factor * factor}, true
 	}
-	return calls.Interval{Low: value / factor, High: value * factor}, true
+	return profile.Interval{Low: value / factor, High: value * factor}, true
 }
 
 // EdgesOf returns the two innermost frames of all samples of a type as a call graph. Of calls it is the graph of all
 // engines together; of time it is what a profiler takes for the call graph that has nothing but a timer.
-func EdgesOf(p *profile.Profile, sampleType string) (*CallGraph, error) {
+func EdgesOf(p *pprof.Profile, sampleType string) (*CallGraph, error) {
 	s, err := newStacks(p, sampleType)
 	if err != nil {
 		return nil, err
@@ -113,7 +114,7 @@ func EdgesOf(p *profile.Profile, sampleType string) (*CallGraph, error) {
 }
 
 // ContextsOf returns the calling context tree of all samples of a type, threads and processes merged.
-func ContextsOf(p *profile.Profile, sampleType string) (*cct.Tree[Method], error) {
+func ContextsOf(p *pprof.Profile, sampleType string) (*cct.Tree[Method], error) {
 	s, err := newStacks(p, sampleType)
 	if err != nil {
 		return nil, err
@@ -133,7 +134,7 @@ func ContextsOf(p *profile.Profile, sampleType string) (*cct.Tree[Method], error
 }
 
 // label returns a string label of a sample, or "".
-func label(sample *profile.Sample, key string) string {
+func label(sample *pprof.Sample, key string) string {
 	if values := sample.Label[key]; len(values) > 0 {
 		return printable(values[0])
 	}
@@ -141,7 +142,7 @@ func label(sample *profile.Sample, key string) string {
 }
 
 // number returns a numeric label of a sample, or 0.
-func number(sample *profile.Sample, key string) int64 {
+func number(sample *pprof.Sample, key string) int64 {
 	if values := sample.NumLabel[key]; len(values) > 0 {
 		return values[0]
 	}

@@ -7,26 +7,26 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // eventNames are what people call the events of a kind, and the flags of record that ask for them.
-var eventNames = [agent.EventKinds]struct{ events, record string }{
-	agent.Allocations: {"allocations", "-e alloc"},
-	agent.Locks:       {"locks", "-e lock"},
-	agent.Values:      {"values", "-e value --probe=SPEC"},
-	agent.Pauses:      {"safepoints", "-e safepoint"},
-	agent.Faults:      {"page faults", "-e page-faults"},
-	agent.Cycles:      {"cycles", "-e cpi"},
+var eventNames = [profile.EventKinds]struct{ events, record string }{
+	profile.Allocations: {"allocations", "-e alloc"},
+	profile.Locks:       {"locks", "-e lock"},
+	profile.Values:      {"values", "-e value --probe=SPEC"},
+	profile.Pauses:      {"safepoints", "-e safepoint"},
+	profile.Faults:      {"page faults", "-e page-faults"},
+	profile.Cycles:      {"cycles", "-e cpi"},
 }
 
 // EventKindOf returns the kind of events that a stored profile is of; ok is false if it is of none.
-func EventKindOf(p *profile.Profile) (kind agent.EventKind, ok bool) {
-	for kind := range agent.EventKinds {
+func EventKindOf(p *pprof.Profile) (kind profile.EventKind, ok bool) {
+	for kind := range profile.EventKinds {
 		types, _ := eventTypes(kind)
-		if !slices.ContainsFunc(types, func(t *profile.ValueType) bool { return columnOf(p, t) < 0 }) {
+		if !slices.ContainsFunc(types, func(t *pprof.ValueType) bool { return columnOf(p, t) < 0 }) {
 			return kind, true
 		}
 	}
@@ -34,26 +34,26 @@ func EventKindOf(p *profile.Profile) (kind agent.EventKind, ok bool) {
 }
 
 // columnOf returns the column of the values of a type, or -1.
-func columnOf(p *profile.Profile, of *profile.ValueType) int {
-	return slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == of.Type && t.Unit == of.Unit })
+func columnOf(p *pprof.Profile, of *pprof.ValueType) int {
+	return slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == of.Type && t.Unit == of.Unit })
 }
 
 // EventView returns the view for the events in a stored profile, or nil if it is not of events.
-func EventView(p *profile.Profile) func(io.Writer, *profile.Profile, *ViewOptions) error {
+func EventView(p *pprof.Profile) func(io.Writer, *pprof.Profile, *ViewOptions) error {
 	kind, ok := EventKindOf(p)
 	if !ok {
 		return nil
 	}
 	switch kind {
-	case agent.Allocations:
+	case profile.Allocations:
 		return Allocations
-	case agent.Locks:
+	case profile.Locks:
 		return Locks
-	case agent.Values:
+	case profile.Values:
 		return Values
-	case agent.Pauses:
+	case profile.Pauses:
 		return Safepoints
-	case agent.Faults:
+	case profile.Faults:
 		return Faults
 	}
 	return CPI
@@ -61,7 +61,7 @@ func EventView(p *profile.Profile) func(io.Writer, *profile.Profile, *ViewOption
 
 // storedEvents are the samples of a stored profile that is of events.
 type storedEvents struct {
-	kind    agent.EventKind
+	kind    profile.EventKind
 	stacks  *stacks
 	columns []int      // of the values
 	events  int        // the column of events
@@ -70,7 +70,7 @@ type storedEvents struct {
 }
 
 // readEvents fails if p is not of that kind of events, or if its values cannot be added up.
-func readEvents(p *profile.Profile, kind agent.EventKind) (*storedEvents, error) {
+func readEvents(p *pprof.Profile, kind profile.EventKind) (*storedEvents, error) {
 	if is, ok := EventKindOf(p); !ok || is != kind {
 		name := eventNames[kind]
 		return nil, fmt.Errorf("the profile has no %s: record some with vmprof-agent record %s", name.events, name.record)
@@ -94,11 +94,11 @@ func readEvents(p *profile.Profile, kind agent.EventKind) (*storedEvents, error)
 }
 
 // all yields the samples to keep that say something, with it.
-func (e *storedEvents) all() iter.Seq2[*profile.Sample, tally] { return e.those(e.stacks.keep) }
+func (e *storedEvents) all() iter.Seq2[*pprof.Sample, tally] { return e.those(e.stacks.keep) }
 
 // those yields the samples to keep, nil for all.
-func (e *storedEvents) those(keep func(*profile.Sample) bool) iter.Seq2[*profile.Sample, tally] {
-	return func(yield func(*profile.Sample, tally) bool) {
+func (e *storedEvents) those(keep func(*pprof.Sample) bool) iter.Seq2[*pprof.Sample, tally] {
+	return func(yield func(*pprof.Sample, tally) bool) {
 		for _, sample := range e.stacks.profile.Sample {
 			if keep != nil && !keep(sample) {
 				continue
@@ -121,11 +121,11 @@ func (e *storedEvents) those(keep func(*profile.Sample) bool) iter.Seq2[*profile
 
 // site returns the guest's method in which an event happened: the innermost that is neither native nor the VM's own, nor of
 // the class library's locks if one of those made the thread wait; or else whatever is innermost but the kernel.
-func (e *storedEvents) site(sample *profile.Sample) string {
+func (e *storedEvents) site(sample *pprof.Sample) string {
 	outside := ""
 	for _, loc := range sample.Location {
 		for _, f := range e.stacks.at(loc) {
-			if !f.Native && !strings.HasPrefix(f.Name, "[") && !(e.kind == agent.Locks && parks(f.Name)) {
+			if !f.Native && !strings.HasPrefix(f.Name, "[") && !(e.kind == profile.Locks && parks(f.Name)) {
 				return f.Name
 			}
 			if outside == "" && f.how&kernel == 0 {
@@ -146,4 +146,4 @@ func parks(method string) bool {
 }
 
 // contended says that a sample is no wait for work.
-func contended(sample *profile.Sample) bool { return label(sample, labelKind) != agent.WaitForWork }
+func contended(sample *pprof.Sample) bool { return label(sample, labelKind) != profile.WaitForWork }

@@ -3,9 +3,9 @@ package sink
 import (
 	"path/filepath"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	pprof "github.com/google/pprof/profile"
 )
 
 // A Method is a method as stored profiles know it. Profiles of different runs agree on it. Its strings are printable.
@@ -23,15 +23,15 @@ var nobody = Method{Name: "[none]", SystemName: "[none]"}
 type storedFrame struct {
 	Method
 	how  how
-	site calls.Site // of the call that the next inner frame is of; its offset only holds in samples of calls
+	site profile.Site // of the call that the next inner frame is of; its offset only holds in samples of calls
 }
 
 // locationFrames returns the frames of a location, innermost first. There is at least one.
-func locationFrames(loc *profile.Location) []storedFrame {
+func locationFrames(loc *pprof.Location) []storedFrame {
 	kind := mappingHow(loc.Mapping)
 	lines := loc.Line
 	if len(lines) == 0 {
-		lines = make([]profile.Line, 1)
+		lines = make([]pprof.Line, 1)
 	}
 	frames := make([]storedFrame, len(lines))
 	for i, line := range lines {
@@ -50,7 +50,7 @@ func locationFrames(loc *profile.Location) []storedFrame {
 }
 
 // methodOf names the function f, which may be nil, of mapping m, which may be nil, too.
-func methodOf(f *profile.Function, m *profile.Mapping) Method {
+func methodOf(f *pprof.Function, m *pprof.Mapping) Method {
 	var name Method
 	if f != nil {
 		name = Method{Name: printable(f.Name), SystemName: printable(f.SystemName)}

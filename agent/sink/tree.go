@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -25,7 +25,7 @@ const maxIndent = 32
 // below that are too light to be shown. If the profile has entries, e: counts how often samples found the context newly
 // entered: of two with the same s:, the one with more is called often, and the other runs long (Whaley, Java Grande
 // 2000).
-func Tree(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
+func Tree(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}

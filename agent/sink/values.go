@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 const (
@@ -26,11 +26,11 @@ const (
 // Values writes what the operands of probes were. For each probe, the one with most executions first, it shows the
 // distribution of its values: of numbers in buckets in their order, of texts the most frequent ones; then the methods,
 // which are the guest's innermost. Nil options are DefaultViewOptions. It fails if the profile has no values.
-func Values(w io.Writer, p *profile.Profile, opts *ViewOptions) error {
+func Values(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
-	e, err := readEvents(p, agent.Values)
+	e, err := readEvents(p, profile.Values)
 	if err != nil {
 		return err
 	}

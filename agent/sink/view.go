@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"regexp"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -37,7 +37,7 @@ type view struct {
 
 // newView builds the tree of a profile. With processes, and if there are several, the outermost frame of each
 // stack names its process. It fails if p does not count anything that can be added up.
-func newView(p *profile.Profile, processes bool) (*view, error) {
+func newView(p *pprof.Profile, processes bool) (*view, error) {
 	sampleType, err := mainType(p)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func newView(p *profile.Profile, processes bool) (*view, error) {
 	processes = processes && severalProcesses(p)
 	var stack []storedFrame
 	var names []string
-	place := func(sample *profile.Sample, value uint64) cct.NodeID {
+	place := func(sample *pprof.Sample, value uint64) cct.NodeID {
 		stack = s.appendFrames(stack[:0], sample)
 		if processes {
 			stack = append(stack, storedFrame{Method: Method{Name: processName(sample)}})
@@ -98,7 +98,7 @@ func grown[T any](list []T, n int) []T {
 
 // mainType returns the sample type to show: samples, or whatever another profiler, or a profile of calls or of events,
 // has as the default.
-func mainType(p *profile.Profile) (string, error) {
+func mainType(p *pprof.Profile) (string, error) {
 	if len(p.SampleType) == 0 {
 		return "", errors.New("the profile has no values")
 	}
@@ -158,7 +158,7 @@ func (v *view) writeLegend(out *bufio.Writer, used how, width int) {
 }
 
 // severalProcesses says that the samples carry more than one pid.
-func severalProcesses(p *profile.Profile) bool {
+func severalProcesses(p *pprof.Profile) bool {
 	var first int64
 	for i, sample := range p.Sample {
 		if pid := processID(sample); i == 0 {
@@ -170,10 +170,10 @@ func severalProcesses(p *profile.Profile) bool {
 	return false
 }
 
-func processID(sample *profile.Sample) int64 { return number(sample, labelPID) }
+func processID(sample *pprof.Sample) int64 { return number(sample, labelPID) }
 
 // processName is what people call the process of a sample.
-func processName(sample *profile.Sample) string {
+func processName(sample *pprof.Sample) string {
 	comm := label(sample, labelComm)
 	if comm == "" {
 		comm = unnamed

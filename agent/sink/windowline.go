@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 )
 
 // A windowLine is the comment on one of several consecutive windows in a profile:
@@ -48,7 +48,7 @@ func parseWindowLine(comment string) (l windowLine, ok bool) {
 
 // windowLines returns what the comments of a profile say of its windows, by number. Of two with one number the first
 // counts.
-func windowLines(p *profile.Profile) map[int64]windowLine {
+func windowLines(p *pprof.Profile) map[int64]windowLine {
 	lines := make(map[int64]windowLine)
 	for _, comment := range p.Comments {
 		if l, ok := parseWindowLine(comment); ok {

@@ -6,13 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 )
 
 // storedWindows are the samples of a stored profile by the number of their window. Samples that name none are not
 // there.
-func storedWindows(p *profile.Profile) (map[int64][]*profile.Sample, error) {
-	windows := make(map[int64][]*profile.Sample)
+func storedWindows(p *pprof.Profile) (map[int64][]*pprof.Sample, error) {
+	windows := make(map[int64][]*pprof.Sample)
 	for _, sample := range p.Sample {
 		n := number(sample, labelWindow)
 		if n < 1 {
@@ -28,7 +28,7 @@ func storedWindows(p *profile.Profile) (map[int64][]*profile.Sample, error) {
 
 // WindowOf returns a part of a stored profile: the samples of one window, and the comments that are about it or about
 // no other. It shares all but its samples with p. It fails if p does not have that window.
-func WindowOf(p *profile.Profile, number int64) (*profile.Profile, error) {
+func WindowOf(p *pprof.Profile, number int64) (*pprof.Profile, error) {
 	windows, err := storedWindows(p)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func WindowOf(p *profile.Profile, number int64) (*profile.Profile, error) {
 	if len(windows[number]) == 0 && !told {
 		return nil, fmt.Errorf("there is no window %d: %s", number, haveWindows(windows))
 	}
-	w := &profile.Profile{
+	w := &pprof.Profile{
 		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Sample: windows[number],
 		Mapping: p.Mapping, Location: p.Location, Function: p.Function,
 		PeriodType: p.PeriodType, Period: p.Period, DropFrames: p.DropFrames, KeepFrames: p.KeepFrames,
@@ -63,7 +63,7 @@ func WindowOf(p *profile.Profile, number int64) (*profile.Profile, error) {
 }
 
 // haveWindows says which windows there are.
-func haveWindows(windows map[int64][]*profile.Sample) string {
+func haveWindows(windows map[int64][]*pprof.Sample) string {
 	switch len(windows) {
 	case 0:
 		return "the profile has none: record some with vmprof-agent record --window=10s"

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
 )
 
 // Bounds of the windows in one profile.
@@ -55,10 +55,10 @@ func (w *Windows) Full() bool {
 func (w *Windows) Len() int { return int(w.builder.window) }
 
 // Counts are those of all windows.
-func (w *Windows) Counts() agent.Counts { return w.builder.accounts.counts }
+func (w *Windows) Counts() profile.Counts { return w.builder.accounts.counts }
 
 // Add appends the next window. After an error the profile is of no use.
-func (w *Windows) Add(p *agent.Profile) error {
+func (w *Windows) Add(p *profile.Profile) error {
 	b := w.builder
 	if w.Len() >= w.max.windows {
 		return fmt.Errorf("more than %d windows: make them longer", w.max.windows)
@@ -92,7 +92,7 @@ func (b *pprofBuilder) widen(content Content) {
 }
 
 // Profile returns the profile of all windows. It is called once.
-func (w *Windows) Profile() (*profile.Profile, error) {
+func (w *Windows) Profile() (*pprof.Profile, error) {
 	if w.Len() == 0 {
 		return nil, errors.New("no window was recorded")
 	}

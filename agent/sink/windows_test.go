@@ -8,17 +8,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-func comments(p *profile.Profile) string { return strings.Join(p.Comments, "\n") }
+func comments(p *pprof.Profile) string { return strings.Join(p.Comments, "\n") }
 
 // totals adds up each column of the samples of each window.
-func totals(p *profile.Profile) map[int64][]int64 {
+func totals(p *pprof.Profile) map[int64][]int64 {
 	sums := make(map[int64][]int64)
 	for _, s := range p.Sample {
 		n := s.NumLabel["window"]
@@ -86,22 +87,22 @@ func TestWindows(t *testing.T) {
 
 // The main program is the busiest guest of all windows, whoever came first or was busiest in one.
 func TestWindowsMainProgram(t *testing.T) {
-	running := func(file, runtime string, samples uint64) *agent.Process {
-		return &agent.Process{PID: len(file), Runtime: runtime, Executable: symbolize.Mapping{File: file}, Threads: []*agent.Thread{
+	running := func(file, runtime string, samples uint64) *profile.Process {
+		return &profile.Process{PID: len(file), Runtime: runtime, Executable: symbolize.Mapping{File: file}, Threads: []*profile.Thread{
 			{TID: 1, Tree: contextTree(sampled{samples, stack{execute}})},
 		}}
 	}
 	for _, test := range []struct {
-		windows [][]*agent.Process
+		windows [][]*profile.Process
 		want    string
 	}{
-		{[][]*agent.Process{{running("sh", "", 9)}, {running("sh", "", 9), running("java", "hotspot", 1)}}, "java"},
-		{[][]*agent.Process{{running("a", "php", 5)}, {running("bb", "php", 2)}, {running("a", "php", 1), running("bb", "php", 3)}}, "a"},
-		{[][]*agent.Process{{}, {running("sh", "", 1)}}, "sh"},
+		{[][]*profile.Process{{running("sh", "", 9)}, {running("sh", "", 9), running("java", "hotspot", 1)}}, "java"},
+		{[][]*profile.Process{{running("a", "php", 5)}, {running("bb", "php", 2)}, {running("a", "php", 1), running("bb", "php", 3)}}, "a"},
+		{[][]*profile.Process{{}, {running("sh", "", 1)}}, "sh"},
 	} {
 		w := sink.NewWindows(sink.Time)
 		for _, processes := range test.windows {
-			if err := w.Add(&agent.Profile{Processes: processes}); err != nil {
+			if err := w.Add(&profile.Profile{Processes: processes}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -189,7 +190,7 @@ func TestWindowOf(t *testing.T) {
 	}
 	all := mustStored(t, w)
 	all.Comments = append(all.Comments, "calls: 7 sampled, engine page")
-	for n, single := range map[int64]*agent.Profile{1: shop(), 2: shopChained(), 3: shopPartial()} {
+	for n, single := range map[int64]*profile.Profile{1: shop(), 2: shopChained(), 3: shopPartial()} {
 		got, err := sink.WindowOf(all, n)
 		if err != nil {
 			t.Fatal(err)
@@ -220,7 +221,7 @@ func TestWindowOf(t *testing.T) {
 		}
 	}
 	for _, test := range []struct {
-		p    *profile.Profile
+		p    *pprof.Profile
 		n    int64
 		want string
 	}{
@@ -237,7 +238,7 @@ func TestWindowOf(t *testing.T) {
 
 // A window in which nothing ran is one all the same.
 func TestWindowOfNothing(t *testing.T) {
-	w, err := shopWindows(shop(), &agent.Profile{})
+	w, err := shopWindows(shop(), &profile.Profile{})
 	if err != nil {
 		t.Fatal(err)
 	}

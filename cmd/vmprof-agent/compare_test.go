@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -19,11 +19,11 @@ import (
 func storedCalls(t *testing.T, hot, cold float64) string {
 	t.Helper()
 	method := func(name string) symbolize.Symbol { return symbolize.Intern(symbolize.Frame{Function: name}) }
-	g := new(calls.Graph)
+	g := new(profile.Graph)
 	for name, weight := range map[string]float64{"com.acme.Hot.go": hot, "java.util.Cold.go": cold} {
-		g.Add(calls.Edge{Caller: method("com.acme.Main.run"), Site: calls.Site{Line: 7, Offset: 3}, Callee: method(name)}, weight)
+		g.Add(profile.Edge{Caller: method("com.acme.Main.run"), Site: profile.Site{Line: 7, Offset: 3}, Callee: method(name)}, weight)
 	}
-	p := &agent.Profile{Processes: []*agent.Process{{PID: 1, Calls: []*agent.Calls{{Engine: "page", Graph: g}}}}}
+	p := &profile.Profile{Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{{Engine: "page", Graph: g}}}}}
 	path := filepath.Join(t.TempDir(), "calls.pb.gz")
 	if err := sink.Write(path, nil, p); err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func storedCalls(t *testing.T, hot, cold float64) string {
 
 func TestCompare(t *testing.T) {
 	timed, a, b, windows := storedProfile(t), storedCalls(t, 90, 10), storedCalls(t, 8, 2), storedWindows(t)
-	allocations := storedEvents(t, agent.Allocations)
+	allocations := storedEvents(t, profile.Allocations)
 	for _, test := range []struct {
 		args []string
 		want []string
@@ -72,9 +72,9 @@ func storedWindows(t *testing.T) string {
 		for name, weight := range map[string]uint64{"com.acme.Main.hot": hot, "com.acme.Main.cold": 10 - hot} {
 			tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: name})}, weight)
 		}
-		p := &agent.Profile{
+		p := &profile.Profile{
 			Start: time.Unix(1_700_000_000+10*int64(i), 0), Duration: 10 * time.Second,
-			Processes: []*agent.Process{{PID: 1, Threads: []*agent.Thread{{TID: 1, Tree: tree}}}}, Counts: agent.Counts{Folded: 10},
+			Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: tree}}}}, Counts: profile.Counts{Folded: 10},
 		}
 		if err := windows.Add(p); err != nil {
 			t.Fatal(err)

@@ -3,6 +3,8 @@ package main
 import (
 	"github.com/spf13/pflag"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
@@ -14,12 +16,12 @@ type contextFlags struct {
 	check  bool
 	leave  bool
 
-	context agent.ContextMode // once check has read it
+	context profile.ContextMode // once check has read it
 }
 
 // add defines the flags.
 func (c *contextFlags) add(fs *pflag.FlagSet) {
-	fs.StringVar(&c.mode, "context", agent.ContextWalk.String(), "how calling contexts are found: walk (every stack to its root), partial (down to what the thread's previous sample had) or chain (from the leaf, its depth and its caller; docs/contexts.md)")
+	fs.StringVar(&c.mode, "context", profile.ContextWalk.String(), "how calling contexts are found: walk (every stack to its root), partial (down to what the thread's previous sample had) or chain (from the leaf, its depth and its caller; docs/contexts.md)")
 	fs.Uint32Var(&c.every, "walk-every", 0, "chain: walk one in so many samples whose caller is known (default: as many as it takes)")
 	fs.BoolVar(&c.leave, "leave-unknown", false, "chain: walk samples whose caller is not known only as often as the others, which bounds the cost whatever the program does")
 	fs.Uint32Var(&c.levels, "confirm-levels", 0, "partial: frames in a row that must be those of the previous sample (default 4)")
@@ -29,17 +31,17 @@ func (c *contextFlags) add(fs *pflag.FlagSet) {
 // read reads what the flags say, and refuses those that can have no effect.
 func (c *contextFlags) read(fs *pflag.FlagSet, exact bool) error {
 	var err error
-	if c.context, err = agent.ParseContextMode(c.mode); err != nil {
+	if c.context, err = profile.ParseContextMode(c.mode); err != nil {
 		return usageError("--context: " + err.Error())
 	}
-	if exact && c.context != agent.ContextWalk {
+	if exact && c.context != profile.ContextWalk {
 		return usageError("--exact knows every context: leave out --context")
 	}
 	for flag, off := range map[string]bool{
-		"leave-unknown":  c.context != agent.ContextChain,
-		"walk-every":     c.context != agent.ContextChain,
-		"confirm-levels": c.context != agent.ContextPartial,
-		"check-contexts": c.context == agent.ContextWalk,
+		"leave-unknown":  c.context != profile.ContextChain,
+		"walk-every":     c.context != profile.ContextChain,
+		"confirm-levels": c.context != profile.ContextPartial,
+		"check-contexts": c.context == profile.ContextWalk,
 	} {
 		if off && fs.Changed(flag) {
 			return usageError("--" + flag + " does not apply to --context=" + c.mode + ": leave one of them out")

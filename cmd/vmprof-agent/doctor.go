@@ -7,10 +7,11 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"golang.org/x/term"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/doctor"
 )
 
@@ -60,7 +61,7 @@ func doctorVerb(ctx context.Context, args []string, stdout, stderr io.Writer) er
 
 // tryEngines makes an agent that samples nothing, for the sake of its call engines. Guests connect to whoever listens on
 // the socket that they know, so it has one of its own, which none knows.
-func tryEngines(ctx context.Context) ([]calls.Choice, error) {
+func tryEngines(ctx context.Context) ([]profile.Choice, error) {
 	dir, err := trialDir(os.TempDir(), "/run", "/dev/shm", "/")
 	if err == nil {
 		defer os.RemoveAll(dir)

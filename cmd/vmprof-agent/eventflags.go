@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
@@ -27,7 +29,7 @@ type eventFlags struct {
 // eventNames are what -e can be, in the order in which files are written.
 func eventNames() []string {
 	names := []string{"cpu", "calls"}
-	for kind := range agent.EventKinds {
+	for kind := range profile.EventKinds {
 		names = append(names, kind.String())
 	}
 	return names
@@ -57,10 +59,10 @@ func (e *eventFlags) check(fs *pflag.FlagSet) error {
 		return usageError(fmt.Sprintf("--budget %s: %v", e.budget, err))
 	case fs.Changed("budget") && !e.calls && !e.events.Any():
 		return usageError("--budget is about calls and events: how much CPU time samples take follows from -F")
-	case e.events.ExactAllocations && !e.events.Kinds[agent.Allocations]:
+	case e.events.ExactAllocations && !e.events.Kinds[profile.Allocations]:
 		return usageError("--exact-alloc is about allocations: give it -e alloc")
 	}
-	if e.events.MonitorEnters && !e.events.Kinds[agent.Locks] {
+	if e.events.MonitorEnters && !e.events.Kinds[profile.Locks] {
 		return usageError("--monitor-enters is about locks: give it -e lock")
 	}
 	if err := e.checkProbes(); err != nil {
@@ -72,7 +74,7 @@ func (e *eventFlags) check(fs *pflag.FlagSet) error {
 
 // checkProbes reads the specs of values.
 func (e *eventFlags) checkProbes() error {
-	values := e.events.Kinds[agent.Values]
+	values := e.events.Kinds[profile.Values]
 	switch {
 	case len(e.probes) > 0 && !values:
 		return usageError("--probe is about values: give it -e value")
@@ -99,7 +101,7 @@ func (e *eventFlags) choose(name string) bool {
 		e.calls = true
 		return true
 	}
-	for kind := range agent.EventKinds {
+	for kind := range profile.EventKinds {
 		if kind.String() == name {
 			e.events.Kinds[kind] = true
 			return true
@@ -139,7 +141,7 @@ func (e *eventFlags) parts() (parts []part) {
 		parts = append(parts, part{name, c})
 	}
 	for kind, on := range e.events.Kinds {
-		if kind := agent.EventKind(kind); on {
+		if kind := profile.EventKind(kind); on {
 			parts = append(parts, part{kind.String(), sink.OfEvents(kind)})
 		}
 	}

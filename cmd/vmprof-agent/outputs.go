@@ -8,9 +8,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -24,7 +25,7 @@ const (
 type output struct {
 	part
 	path   string
-	stored *profile.Profile // in the form that views are made of
+	stored *pprof.Profile // in the form that views are made of
 }
 
 // outputs are the files of the recording. If there are several, -o names their directory.
@@ -69,7 +70,7 @@ func makeDirectory(path string) error {
 
 // write writes the outputs of a window that nobody else has. Each part is converted once: of deep stacks it is the largest
 // thing in memory.
-func (o *recordOptions) write(stdout io.Writer, p *agent.Profile, outputs []output) error {
+func (o *recordOptions) write(stdout io.Writer, p *profile.Profile, outputs []output) error {
 	for i := range outputs {
 		out := &outputs[i]
 		content := out.content

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
@@ -271,10 +271,10 @@ func waitGone(ctx context.Context, pids []int) bool {
 }
 
 // summarize prints the hottest methods, where the time of those that read on goes, and one line that accounts for all.
-func summarize(w io.Writer, p *profile.Profile, path string) error {
+func summarize(w io.Writer, p *pprof.Profile, path string) error {
 	opts := sink.DefaultViewOptions()
 	opts.N = 10
-	views := []func(io.Writer, *profile.Profile, *sink.ViewOptions) error{sink.Methods}
+	views := []func(io.Writer, *pprof.Profile, *sink.ViewOptions) error{sink.Methods}
 	if sink.HasCalls(p) {
 		views[0] = edgesOrNone
 	}
@@ -300,7 +300,7 @@ func summarize(w io.Writer, p *profile.Profile, path string) error {
 }
 
 // edgesOrNone shows the hottest edges, or says that there are none; the engines' lines below it say why.
-func edgesOrNone(w io.Writer, p *profile.Profile, opts *sink.ViewOptions) error {
+func edgesOrNone(w io.Writer, p *pprof.Profile, opts *sink.ViewOptions) error {
 	err := sink.Edges(w, p, opts)
 	if errors.Is(err, sink.ErrNoCalls) {
 		_, err = fmt.Fprintln(w, "No calls were recorded.")

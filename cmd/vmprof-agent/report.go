@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
@@ -41,7 +41,7 @@ Flags:
 `
 
 // reportViews are the views by name.
-var reportViews = map[string]func(io.Writer, *profile.Profile, *sink.ViewOptions) error{
+var reportViews = map[string]func(io.Writer, *pprof.Profile, *sink.ViewOptions) error{
 	"methods":  sink.Methods,
 	"tree":     sink.Tree,
 	"contexts": sink.Contexts,
@@ -62,7 +62,7 @@ const viewNames = "methods, tree, contexts, edges, layers; of events allocs, loc
 // reportOptions are the flags of report.
 type reportOptions struct {
 	// view is what to show, nil for what suits the file.
-	view func(io.Writer, *profile.Profile, *sink.ViewOptions) error
+	view func(io.Writer, *pprof.Profile, *sink.ViewOptions) error
 	opts sink.ViewOptions
 	// window is the number of the only one to show, 0 for all.
 	window int64

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -21,9 +22,9 @@ func storedProfile(t *testing.T) string {
 	tree := new(cct.Tree[symbolize.Symbol])
 	tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "com.acme.Main.hot"}), run}, 9)
 	tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "com.acme.Main.cold"}), run}, 1)
-	p := &agent.Profile{
-		Processes: []*agent.Process{{PID: 1, Threads: []*agent.Thread{{TID: 1, Tree: tree}}}},
-		Counts:    agent.Counts{Folded: 10, Dropped: map[string]uint64{"ring_full": 2}},
+	p := &profile.Profile{
+		Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: tree}}}},
+		Counts:    profile.Counts{Folded: 10, Dropped: map[string]uint64{"ring_full": 2}},
 	}
 	path := filepath.Join(t.TempDir(), "cpu.pb.gz")
 	if err := sink.Write(path, nil, p); err != nil {
@@ -86,17 +87,17 @@ func TestReportCalls(t *testing.T) {
 }
 
 // storedEvents writes a profile of 30 events of one kind, which are 6000000 of each value.
-func storedEvents(t *testing.T, kind agent.EventKind) string {
+func storedEvents(t *testing.T, kind profile.EventKind) string {
 	t.Helper()
 	tree := new(cct.Tree[symbolize.Symbol])
-	e := &agent.Events{Kind: kind, Tree: tree, Rows: []agent.EventRow{{
+	e := &profile.Events{Kind: kind, Tree: tree, Rows: []profile.EventRow{{
 		Context:     tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "com.acme.Main.hot"})}, 30),
-		EventLabels: agent.EventLabels{Class: "byte[]", What: "spin", Probe: "p", Value: "8-15"},
-		Events:      30, Values: [agent.MaxEventValues]float64{6e6, 6e6, 6e6},
+		EventLabels: profile.EventLabels{Class: "byte[]", What: "spin", Probe: "p", Value: "8-15"},
+		Events:      30, Values: [profile.MaxEventValues]float64{6e6, 6e6, 6e6},
 	}}}
-	p := &agent.Profile{
-		Processes:   []*agent.Process{{PID: 1, Comm: "java", Events: []*agent.Events{e}}},
-		EventCounts: agent.EventCounts{Folded: 30, Dropped: map[string]uint64{"ring_full": 2}},
+	p := &profile.Profile{
+		Processes:   []*profile.Process{{PID: 1, Comm: "java", Events: []*profile.Events{e}}},
+		EventCounts: profile.EventCounts{Folded: 30, Dropped: map[string]uint64{"ring_full": 2}},
 	}
 	path := filepath.Join(t.TempDir(), kind.String()+".pb.gz")
 	if err := sink.Write(path, nil, p); err != nil {
@@ -108,16 +109,16 @@ func storedEvents(t *testing.T, kind agent.EventKind) string {
 // A file of events is shown by its own view, by name or not, and its tree is in the unit of the events.
 func TestReportEvents(t *testing.T) {
 	for view, test := range map[string]struct {
-		kind agent.EventKind
+		kind profile.EventKind
 		want string // in the view
 		tree string
 	}{
-		"allocs":     {agent.Allocations, "Allocations: 5.7MB (±35.8%), 6000000 objects, from 30 events", "5.7MB allocated"},
-		"locks":      {agent.Locks, "Locks: 6.00ms (±35.8%) of delay in 6000000 contentions", "6.00ms delay"},
-		"values":     {agent.Values, "6000000 executions, mean 1", "6000000 executions"},
-		"safepoints": {agent.Pauses, "java (pid 1): stopped for 6.00ms in 6000000 pauses", "6.00ms stopped"},
-		"faults":     {agent.Faults, "Page faults: 6000000 (±35.8%) first touches", "6000000 faults"},
-		"cpi":        {agent.Cycles, "6000000 cycles, 6000000 instructions, CPI 1.00", "6000000 cycles"},
+		"allocs":     {profile.Allocations, "Allocations: 5.7MB (±35.8%), 6000000 objects, from 30 events", "5.7MB allocated"},
+		"locks":      {profile.Locks, "Locks: 6.00ms (±35.8%) of delay in 6000000 contentions", "6.00ms delay"},
+		"values":     {profile.Values, "6000000 executions, mean 1", "6000000 executions"},
+		"safepoints": {profile.Pauses, "java (pid 1): stopped for 6.00ms in 6000000 pauses", "6.00ms stopped"},
+		"faults":     {profile.Faults, "Page faults: 6000000 (±35.8%) first touches", "6000000 faults"},
+		"cpi":        {profile.Cycles, "6000000 cycles, 6000000 instructions, CPI 1.00", "6000000 cycles"},
 	} {
 		path := storedEvents(t, test.kind)
 		for _, args := range [][]string{{path}, {"--view=" + view, path}, {"--view=tree", path}} {
@@ -157,9 +158,9 @@ func TestReportWindow(t *testing.T) {
 func TestReportContexts(t *testing.T) {
 	tree := new(cct.Tree[symbolize.Symbol])
 	tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "com.acme.Main.hot"})}, 3)
-	p := &agent.Profile{Processes: []*agent.Process{{
-		PID: 1, Comm: "java", Threads: []*agent.Thread{{TID: 1, Context: agent.Ambiguous, Tree: tree}},
-		Contexts: &agent.Contexts{Mode: agent.ContextChain, Walked: 1, Linked: 3, Ambiguous: 3, Nodes: 8, Shared: 2, Methods: 5},
+	p := &profile.Profile{Processes: []*profile.Process{{
+		PID: 1, Comm: "java", Threads: []*profile.Thread{{TID: 1, Context: profile.Ambiguous, Tree: tree}},
+		Contexts: &profile.Contexts{Mode: profile.ContextChain, Walked: 1, Linked: 3, Ambiguous: 3, Nodes: 8, Shared: 2, Methods: 5},
 	}}}
 	path := filepath.Join(t.TempDir(), "chain.pb.gz")
 	if err := sink.Write(path, nil, p); err != nil {
@@ -197,7 +198,7 @@ func TestReportErrors(t *testing.T) {
 		{[]string{"--view=layers", path}, "record some with vmprof-agent record -e calls"},
 		{[]string{"--view=", path}, `unknown view ""`},
 		{[]string{"--view=allocs", path}, "record some with vmprof-agent record -e alloc"},
-		{[]string{"--view=locks", storedEvents(t, agent.Allocations)}, "the profile has no locks: record some with vmprof-agent record -e lock"},
+		{[]string{"--view=locks", storedEvents(t, profile.Allocations)}, "the profile has no locks: record some with vmprof-agent record -e lock"},
 		{[]string{"--app=com.acme.", path}, "--app is for --view=layers"},
 		{[]string{"--view=layers", "--app=(", path}, "no regular expression"},
 		{[]string{"--view=layers", "--app=", path}, "needs a prefix"},

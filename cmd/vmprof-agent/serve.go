@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
@@ -139,7 +141,7 @@ func (o *serveOptions) does(frequency int) string {
 	var events []string
 	for kind, on := range o.events.Kinds {
 		if on {
-			events = append(events, agent.EventKind(kind).String())
+			events = append(events, profile.EventKind(kind).String())
 		}
 	}
 	if len(events) > 0 {
@@ -163,14 +165,18 @@ type profiler interface {
 	// Run samples until ctx ends.
 	Run(ctx context.Context) error
 	// Follow hands one window after the other to observe, each of about the same length, until ctx ends.
-	Follow(ctx context.Context, length time.Duration, observe func(*agent.Profile)) error
+	Follow(ctx context.Context, length time.Duration, observe func(*profile.Profile)) error
 }
 
 // run serves p on ln until ctx ends or something fails.
 func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, length time.Duration, log *slog.Logger) error {
 	build := version.Get()
+	var engines []string
+	if o.calls {
+		engines = agent.CallEngines()
+	}
 	metrics, err := prom.New(p, &prom.Options{
-		MaxMethods: orNone(o.maxMethods), MaxServices: orNone(o.maxServices), NoTime: !o.time, Calls: o.calls, Events: o.events.Kinds,
+		MaxMethods: orNone(o.maxMethods), MaxServices: orNone(o.maxServices), NoTime: !o.time, Engines: engines, Events: o.events.Kinds,
 		Build: prom.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go},
 	})
 	if err != nil {
@@ -185,7 +191,7 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 	tasks := []func() error{
 		func() error { return p.Run(ctx) },
 		func() error {
-			return p.Follow(ctx, length, func(w *agent.Profile) {
+			return p.Follow(ctx, length, func(w *profile.Profile) {
 				metrics.Observe(w)
 				server.Observe(w)
 			})

@@ -12,7 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -22,7 +23,7 @@ import (
 type scripted struct {
 	observed chan struct{} // closed after that window
 	failure  error         // of Run; nil: it runs until the end
-	stats    agent.Stats
+	stats    profile.Stats
 }
 
 func (s *scripted) Run(ctx context.Context) error {
@@ -33,34 +34,34 @@ func (s *scripted) Run(ctx context.Context) error {
 	return nil
 }
 
-func (s *scripted) Follow(ctx context.Context, _ time.Duration, observe func(*agent.Profile)) error {
+func (s *scripted) Follow(ctx context.Context, _ time.Duration, observe func(*profile.Profile)) error {
 	observe(window())
 	close(s.observed)
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-func (s *scripted) Collect(context.Context, time.Duration, []int) (*agent.Profile, error) {
+func (s *scripted) Collect(context.Context, time.Duration, []int) (*profile.Profile, error) {
 	return window(), nil
 }
-func (s *scripted) Counts() agent.Counts {
-	return agent.Counts{Attempted: 12, Delivered: 12, Folded: 12}
+func (s *scripted) Counts() profile.Counts {
+	return profile.Counts{Attempted: 12, Delivered: 12, Folded: 12}
 }
-func (s *scripted) Stats() agent.Stats { return s.stats }
+func (s *scripted) Stats() profile.Stats { return s.stats }
 
 var (
-	ofTime        = agent.Stats{Ready: true, Ticks: true, Time: true}
-	ofAllocations = agent.Stats{Ready: true, Events: &agent.EventStats{Kinds: []agent.EventKind{agent.Allocations}}}
+	ofTime        = profile.Stats{Ready: true, Ticks: true, Time: true}
+	ofAllocations = profile.Stats{Ready: true, Events: &profile.EventStats{Kinds: []profile.EventKind{profile.Allocations}}}
 )
 
-func window() *agent.Profile {
+func window() *profile.Profile {
 	tree := new(cct.Tree[symbolize.Symbol])
 	tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "com.acme.Main.hot"})}, 64)
-	return &agent.Profile{
+	return &profile.Profile{
 		Duration: 10 * time.Second, Period: time.Second / 128,
-		Processes: []*agent.Process{{PID: 1, Comm: "java", Service: "shop", Runtime: "hotspot", Threads: []*agent.Thread{{TID: 1, Tree: tree}},
-			Events: []*agent.Events{{Kind: agent.Allocations, Rows: []agent.EventRow{
-				{EventLabels: agent.EventLabels{Class: "com.acme.Cart"}, Events: 1, Values: [agent.MaxEventValues]float64{2, 640}}}}}}},
+		Processes: []*profile.Process{{PID: 1, Comm: "java", Service: "shop", Runtime: "hotspot", Threads: []*profile.Thread{{TID: 1, Tree: tree}},
+			Events: []*profile.Events{{Kind: profile.Allocations, Rows: []profile.EventRow{
+				{EventLabels: profile.EventLabels{Class: "com.acme.Cart"}, Events: 1, Values: [profile.MaxEventValues]float64{2, 640}}}}}}},
 	}
 }
 
@@ -69,7 +70,7 @@ func TestServe(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", "/dev/null")
 	for _, tt := range []struct {
 		args  []string
-		stats agent.Stats
+		stats profile.Stats
 		want  map[string]string // text by path
 		lacks map[string]string // likewise
 	}{

@@ -6,6 +6,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
@@ -45,18 +47,18 @@ func (o *recordOptions) windows() int64 {
 }
 
 // store writes the outputs, which are of all windows if there are several, and returns the accounts of time.
-func (o *recordOptions) store(stdout io.Writer, last *agent.Profile, r *rotation, outputs []output) (agent.Counts, error) {
+func (o *recordOptions) store(stdout io.Writer, last *profile.Profile, r *rotation, outputs []output) (profile.Counts, error) {
 	if r == nil {
 		counts := last.Counts
 		return counts, o.write(stdout, last, outputs)
 	}
 	if err := r.windows.Add(last); err != nil {
-		return agent.Counts{}, err
+		return profile.Counts{}, err
 	}
 	last.Processes = nil // nobody else has this window
 	stored, err := r.windows.Profile()
 	if err != nil {
-		return agent.Counts{}, err
+		return profile.Counts{}, err
 	}
 	outputs[0].stored = stored
 	return r.windows.Counts(), sink.WriteStored(outputs[0].path, stdout, stored)
@@ -64,8 +66,8 @@ func (o *recordOptions) store(stdout io.Writer, last *agent.Profile, r *rotation
 
 // A rotation closes one window after the other while a recording goes on, and keeps them apart in one profile.
 type rotation struct {
-	windows *sink.Windows                  // the closed ones
-	next    func() (*agent.Profile, error) // closes the open window and opens another
+	windows *sink.Windows                    // the closed ones
+	next    func() (*profile.Profile, error) // closes the open window and opens another
 	open    *agent.Window
 	quit    chan struct{}
 	done    chan error // has one value once the last window is open
@@ -80,7 +82,7 @@ func (o *recordOptions) rotate(ctx context.Context, w *agent.Window) *rotation {
 	r := newRotation(o.content())
 	r.open = w
 	ctx = context.WithoutCancel(ctx) // an interrupted window would be lost
-	r.next = func() (p *agent.Profile, err error) {
+	r.next = func() (p *profile.Profile, err error) {
 		r.open, p, err = r.open.Next(ctx)
 		return p, err
 	}

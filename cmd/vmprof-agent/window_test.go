@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -53,11 +55,11 @@ func TestWindowFlag(t *testing.T) {
 }
 
 // windowOf is the nth window, of n samples.
-func windowOf(n int) *agent.Profile {
+func windowOf(n int) *profile.Profile {
 	tree := new(cct.Tree[symbolize.Symbol])
 	tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "com.acme.Main.hot"})}, uint64(n))
-	return &agent.Profile{
-		Processes: []*agent.Process{{PID: 1, Threads: []*agent.Thread{{TID: 1, Tree: tree}}}}, Counts: agent.Counts{Folded: uint64(n)},
+	return &profile.Profile{
+		Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: tree}}}}, Counts: profile.Counts{Folded: uint64(n)},
 	}
 }
 
@@ -67,7 +69,7 @@ func TestRotation(t *testing.T) {
 	r := newRotation(sink.Time)
 	first := new(agent.Window)
 	r.open = first
-	r.next = func() (*agent.Profile, error) {
+	r.next = func() (*profile.Profile, error) {
 		closed++
 		r.open = new(agent.Window)
 		return windowOf(closed), nil
@@ -112,7 +114,7 @@ func TestRotationStops(t *testing.T) {
 func TestRotationFails(t *testing.T) {
 	why := errors.New("the ring is gone")
 	r := newRotation(sink.Time)
-	r.next = func() (*agent.Profile, error) { return nil, why }
+	r.next = func() (*profile.Profile, error) { return nil, why }
 	r.run(time.Millisecond, 0)
 	if _, err := r.stop(nil); !errors.Is(err, why) {
 		t.Errorf("stop = %v, want %v", err, why)
@@ -123,7 +125,7 @@ func TestRotationFails(t *testing.T) {
 func TestRotationIsBounded(t *testing.T) {
 	r := newRotation(sink.Time)
 	n := 0
-	r.next = func() (*agent.Profile, error) { n++; return windowOf(1), nil }
+	r.next = func() (*profile.Profile, error) { n++; return windowOf(1), nil }
 	r.run(time.Microsecond, 0)
 	if _, err := r.stop(nil); err != nil || n != sink.MaxWindows-1 {
 		t.Errorf("%d windows before the last, %v", n, err)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
@@ -29,10 +29,10 @@ func TestPlanAllocations(t *testing.T) {
 
 // allocated is a recording with two exact rows of 100 objects each and two sampled rows.
 func allocated(bytes ...int64) *profiler.Recording {
-	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "alloc_objects"}, {Type: "alloc_space"}, {Type: "events"}}}
+	p := &pprof.Profile{SampleType: []*pprof.ValueType{{Type: "alloc_objects"}, {Type: "alloc_space"}, {Type: "events"}}}
 	add := func(class, kind string, values ...int64) {
 		label := map[string][]string{"class": {class}, "kind": {kind}}
-		p.Sample = append(p.Sample, &profile.Sample{Label: label, Value: values})
+		p.Sample = append(p.Sample, &pprof.Sample{Label: label, Value: values})
 	}
 	for i, class := range []string{"int[]", "byte[]"} {
 		add(class, "exact", 100, 5000, 100)

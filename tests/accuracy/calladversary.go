@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
@@ -19,7 +20,7 @@ type adversary struct {
 
 // An adversaryTrial is how the program is recorded.
 type adversaryTrial struct {
-	calls.Rate
+	profile.Rate
 	timer bool // it is the one that must be misled
 }
 
@@ -40,8 +41,8 @@ const (
 
 func planAdversary(o options) (trials []adversaryTrial) {
 	for _, t := range []adversaryTrial{
-		{calls.Rate{Hz: gridHz, Burst: calls.Burst{Stride: 1, Samples: 1}}, true},
-		{calls.Rate{Hz: gridHz, Burst: calls.Burst{Stride: 7, Samples: 32}}, false},
+		{profile.Rate{Hz: gridHz, Burst: profile.Burst{Stride: 1, Samples: 1}}, true},
+		{profile.Rate{Hz: gridHz, Burst: profile.Burst{Stride: 7, Samples: 32}}, false},
 	} {
 		if o.run.MatchString(t.String()) {
 			trials = append(trials, t)

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
@@ -92,7 +93,7 @@ func (t budgetTrial) run(ctx context.Context, m meter) (r budgetResult, err erro
 	g := turns.guests[0]
 	pairs := float64(m.how.pairs)
 	for k := range m.how.pairs {
-		if err := turns.record(ctx, calls.Rate{}, m.how.budget); err != nil {
+		if err := turns.record(ctx, profile.Rate{}, m.how.budget); err != nil {
 			return r, err
 		}
 		if err := turns.rest(rest); err != nil {
@@ -105,7 +106,7 @@ func (t budgetTrial) run(ctx context.Context, m meter) (r budgetResult, err erro
 		r.calls += g.recorded[k].calls / pairs
 		r.said += stats.Cost().Seconds() / g.recorded[k].cpu.Seconds() / pairs
 		rate := stats.Rates[t.engine]
-		r.rate = calls.Rate{Hz: rate.Hz, Burst: calls.Burst{Stride: rate.Stride, Samples: rate.Samples}}.String()
+		r.rate = profile.Rate{Hz: rate.Hz, Burst: profile.Burst{Stride: rate.Stride, Samples: rate.Samples}}.String()
 		if k > 0 {
 			r.noise += g.control(k) / (pairs - 1)
 		}

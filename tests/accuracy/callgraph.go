@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -16,8 +16,8 @@ import (
 type callGraph = guests.VMGraph
 
 // recordedCalls returns the calls of one process in a profile.
-func recordedCalls(p *profile.Profile, pid int) (*callGraph, error) {
-	own := &profile.Profile{SampleType: p.SampleType}
+func recordedCalls(p *pprof.Profile, pid int) (*callGraph, error) {
+	own := &pprof.Profile{SampleType: p.SampleType}
 	for _, sample := range p.Sample {
 		if slices.Contains(sample.NumLabel["pid"], int64(pid)) {
 			own.Sample = append(own.Sample, sample)

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
@@ -64,13 +64,13 @@ func TestIdealOverlap(t *testing.T) {
 }
 
 func TestRecordedCalls(t *testing.T) {
-	location := func(name string, line int64) *profile.Location {
-		return &profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: name}, Line: line}}}
+	location := func(name string, line int64) *pprof.Location {
+		return &pprof.Location{Line: []pprof.Line{{Function: &pprof.Function{Name: name}, Line: line}}}
 	}
-	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "calls", Unit: "count"}}}
+	p := &pprof.Profile{SampleType: []*pprof.ValueType{{Type: "calls", Unit: "count"}}}
 	for pid, calls := range map[int64]int64{1: 3, 2: 5} {
-		p.Sample = append(p.Sample, &profile.Sample{
-			Location: []*profile.Location{location("f", 0), location("main", 7)},
+		p.Sample = append(p.Sample, &pprof.Sample{
+			Location: []*pprof.Location{location("f", 0), location("main", 7)},
 			Value:    []int64{calls}, NumLabel: map[string][]int64{"pid": {pid}},
 		})
 	}

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 )
 
@@ -20,7 +21,7 @@ var (
 const gridHz = 100
 
 // Programs have rows of their own for these bursts.
-var shownBursts = []calls.Burst{{Stride: 1, Samples: 1}, {Stride: 7, Samples: 32}, {Stride: 31, Samples: 128}}
+var shownBursts = []profile.Burst{{Stride: 1, Samples: 1}, {Stride: 7, Samples: 32}, {Stride: 31, Samples: 128}}
 
 // parser is the name of the PHP guest.
 const parser = "PHP-Parser"
@@ -30,7 +31,7 @@ type rates struct {
 	table    string // in the documentation
 	engine   string
 	programs []string
-	bursts   []calls.Burst
+	bursts   []profile.Burst
 
 	guests []*paced // afterwards
 }
@@ -50,10 +51,10 @@ func planPHPRates(o options) *rates {
 	return s.choose(o, parser)
 }
 
-func grid() (bursts []calls.Burst) {
+func grid() (bursts []profile.Burst) {
 	for _, samples := range samples {
 		for _, stride := range strides {
-			bursts = append(bursts, calls.Burst{Stride: stride, Samples: samples})
+			bursts = append(bursts, profile.Burst{Stride: stride, Samples: samples})
 		}
 	}
 	return bursts
@@ -61,20 +62,20 @@ func grid() (bursts []calls.Burst) {
 
 // choose leaves what the options ask for. The short form has one program.
 func (s *rates) choose(o options, short string) *rates {
-	matches := func(program string) func(calls.Burst) bool {
-		return func(b calls.Burst) bool { return o.run.MatchString(callTrial(program, burstName(b))) }
+	matches := func(program string) func(profile.Burst) bool {
+		return func(b profile.Burst) bool { return o.run.MatchString(callTrial(program, burstName(b))) }
 	}
 	if o.short {
 		s.programs, s.bursts = []string{short}, shownBursts[:2]
 	}
 	s.programs = slices.DeleteFunc(slices.Clone(s.programs), func(p string) bool { return !slices.ContainsFunc(s.bursts, matches(p)) })
-	s.bursts = slices.DeleteFunc(slices.Clone(s.bursts), func(b calls.Burst) bool {
+	s.bursts = slices.DeleteFunc(slices.Clone(s.bursts), func(b profile.Burst) bool {
 		return !slices.ContainsFunc(s.programs, func(p string) bool { return matches(p)(b) })
 	})
 	return s
 }
 
-func burstName(b calls.Burst) string { return fmt.Sprintf("%dx%d", b.Stride, b.Samples) }
+func burstName(b profile.Burst) string { return fmt.Sprintf("%dx%d", b.Stride, b.Samples) }
 
 func (s *rates) run(ctx context.Context, m meter) (err error) {
 	if len(s.programs) == 0 {
@@ -89,7 +90,7 @@ func (s *rates) run(ctx context.Context, m meter) (err error) {
 		return err
 	}
 	for k, burst := range s.bursts {
-		if err := t.record(ctx, calls.Rate{Hz: gridHz, Burst: burst}, m.how.cell); err != nil {
+		if err := t.record(ctx, profile.Rate{Hz: gridHz, Burst: burst}, m.how.cell); err != nil {
 			return fmt.Errorf("calls, %s: %w", burstName(burst), err)
 		}
 		if err := t.rest(m.how.rest); err != nil {

@@ -5,7 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 )
 
@@ -51,7 +52,7 @@ func known(name string) *paced {
 func TestRatesTables(t *testing.T) {
 	s := &rates{
 		table: "rates", programs: []string{"a", "b"}, guests: []*paced{known("a"), known("b")},
-		bursts: []calls.Burst{{Stride: 1, Samples: 1}, {Stride: 3, Samples: 1}, {Stride: 7, Samples: 32}},
+		bursts: []profile.Burst{{Stride: 1, Samples: 1}, {Stride: 3, Samples: 1}, {Stride: 7, Samples: 32}},
 	}
 	var text bytes.Buffer
 	for _, table := range s.tables() {
@@ -93,7 +94,7 @@ func TestBudgetTable(t *testing.T) {
 }
 
 func TestAdversary(t *testing.T) {
-	timer := adversaryTrial{calls.Rate{}, true}
+	timer := adversaryTrial{profile.Rate{}, true}
 	for _, test := range []struct {
 		r    adversaryResult
 		want bool

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
@@ -26,7 +27,7 @@ func (s *rates) gridTable() report.Table {
 		row := make([]string, 1+len(strides))
 		row[0] = fmt.Sprint(samples)
 		for i, stride := range strides {
-			if k := slices.Index(s.bursts, calls.Burst{Stride: stride, Samples: samples}); k >= 0 {
+			if k := slices.Index(s.bursts, profile.Burst{Stride: stride, Samples: samples}); k >= 0 {
 				row[1+i] = s.cell(k)
 			}
 		}

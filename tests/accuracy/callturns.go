@@ -8,7 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
@@ -68,7 +69,7 @@ func (t *turns) rest(d time.Duration) error {
 }
 
 // record is a turn with the agent. Of the rate, what is 0 is the agent's choice.
-func (t *turns) record(ctx context.Context, rate calls.Rate, d time.Duration) error {
+func (t *turns) record(ctx context.Context, rate profile.Rate, d time.Duration) error {
 	run, err := t.m.agent.Start(ctx, t.options(rate))
 	if err != nil {
 		return err
@@ -127,7 +128,7 @@ func (t *turns) work(run *profiler.AgentRun, d time.Duration) error {
 func discard(_ *callGraph, err error) error { return err }
 
 // options are how to record the guests.
-func (t *turns) options(rate calls.Rate) profiler.Options {
+func (t *turns) options(rate profile.Rate) profiler.Options {
 	o := profiler.Options{Frequency: rate.Hz, Extra: []string{
 		"-e", "calls", "--engine", t.engine, "--guest-socket", t.socket,
 	}}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
@@ -26,7 +26,7 @@ const (
 )
 
 // windowsAlike compares the windows of a recording as the agent's compare does.
-func windowsAlike(p *profile.Profile) (map[string]likeness, error) {
+func windowsAlike(p *pprof.Profile) (map[string]likeness, error) {
 	var text bytes.Buffer
 	if err := sink.CompareWindows(&text, sink.Named{Name: "recording", Profile: p}, &sink.CompareOptions{N: 1}); err != nil {
 		return nil, err

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
@@ -14,7 +14,7 @@ import (
 type contextLine struct{ sink.ProcessContexts }
 
 // contextLines returns what a profile says of one process, in the order of its windows, of which there is one line each.
-func contextLines(p *profile.Profile, pid int) (lines []contextLine, err error) {
+func contextLines(p *pprof.Profile, pid int) (lines []contextLine, err error) {
 	told, err := sink.ToldContexts(p)
 	if err != nil {
 		return nil, err

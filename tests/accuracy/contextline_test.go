@@ -5,22 +5,23 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
 // chainedLine is what chainedComment says.
 func chainedLine() contextLine {
-	return contextLine{sink.ProcessContexts{Comm: "java", PID: 4711, Window: 2, Contexts: agent.Contexts{
-		Mode: agent.ContextChain, Walked: 50, Linked: 940, Ambiguous: 30, Fitted: 2, Unplaced: 1,
+	return contextLine{sink.ProcessContexts{Comm: "java", PID: 4711, Window: 2, Contexts: profile.Contexts{
+		Mode: profile.ContextChain, Walked: 50, Linked: 940, Ambiguous: 30, Fitted: 2, Unplaced: 1,
 		Nodes: 346, Shared: 10, Methods: 122, ByDepth: [3]uint64{985, 980, 970}, BySite: [3]uint64{988, 985, 980},
-		Check: &agent.ContextCheck{Samples: 940, Right: [3]uint64{930, 920, 900}},
+		Check: &profile.ContextCheck{Samples: 940, Right: [3]uint64{930, 920, 900}},
 	}}}
 }
 
-func lineOf(c agent.Contexts) contextLine { return contextLine{sink.ProcessContexts{Contexts: c}} }
+func lineOf(c profile.Contexts) contextLine { return contextLine{sink.ProcessContexts{Contexts: c}} }
 
 const chainedComment = "contexts of java (pid 4711) in window 2: chain, walked=50, linked=940, ambiguous=30, fitted=2, unplaced=1, " +
 	"nodes=346, shared=10, methods=122, by-depth=985/980/970, by-site=988/985/980, check=940/930/920/900"
@@ -28,7 +29,7 @@ const chainedComment = "contexts of java (pid 4711) in window 2: chain, walked=5
 func TestContextLines(t *testing.T) {
 	other := strings.Replace(chainedComment, "4711", "4712", 1)
 	first := strings.Replace(chainedComment, "window 2", "window 1", 1)
-	p := &profile.Profile{Comments: []string{"samples: 2000", chainedComment, other, first}}
+	p := &pprof.Profile{Comments: []string{"samples: 2000", chainedComment, other, first}}
 	lines, err := contextLines(p, 4711)
 	if err != nil || len(lines) != 2 || lines[0].Window != 1 || !reflect.DeepEqual(lines[1], chainedLine()) {
 		t.Errorf("got %+v, %v", lines, err)
@@ -36,7 +37,7 @@ func TestContextLines(t *testing.T) {
 	if lines, err := contextLines(p, 1); err == nil {
 		t.Errorf("got %+v of a process that is not there", lines)
 	}
-	twice := &profile.Profile{Comments: append([]string{first}, p.Comments...)}
+	twice := &pprof.Profile{Comments: append([]string{first}, p.Comments...)}
 	if lines, err := contextLines(twice, 4711); err == nil {
 		t.Errorf("a window is told of twice: got %+v", lines)
 	}

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
@@ -31,7 +32,7 @@ type contextRecording struct {
 }
 
 // sum is that of all windows.
-func (r *contextRecording) sum() agent.Contexts { return sumContexts(r.windows) }
+func (r *contextRecording) sum() profile.Contexts { return sumContexts(r.windows) }
 
 // last is what was learned in the end.
 func (r *contextRecording) last() *contextLine { return &r.windows[len(r.windows)-1] }
@@ -89,10 +90,10 @@ type ownSamples struct {
 	entries               uint64 // 0 if they were not counted
 }
 
-func samplesOf(p *profile.Profile, pid int) (own ownSamples, err error) {
+func samplesOf(p *pprof.Profile, pid int) (own ownSamples, err error) {
 	own.byWindow = map[int64]uint64{}
 	column := func(name string) int {
-		return slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == name })
+		return slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == name })
 	}
 	samples, entries := column("samples"), column("entries")
 	if samples < 0 {
@@ -124,6 +125,6 @@ func samplesOf(p *profile.Profile, pid int) (own ownSamples, err error) {
 	return own, nil
 }
 
-func javaLocation(l *profile.Location) bool {
+func javaLocation(l *pprof.Location) bool {
 	return l.Mapping != nil && (strings.HasPrefix(l.Mapping.File, "[jit") || strings.HasPrefix(l.Mapping.File, "[interpreter"))
 }

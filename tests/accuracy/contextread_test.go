@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -28,7 +29,7 @@ const madePID = 4711
 
 // madeWindow is one window of partial walks: 8 samples below main, of which half newly entered inner and what is inlined
 // there, and 2 in native code.
-func madeWindow(start int64) *agent.Profile {
+func madeWindow(start int64) *profile.Profile {
 	symbols := func(frames ...symbolize.Frame) (stack []symbolize.Symbol) {
 		for _, f := range frames {
 			stack = append(stack, symbolize.Intern(f))
@@ -43,19 +44,19 @@ func madeWindow(start int64) *agent.Profile {
 	tree.AddNew(symbols(madeNative), 1, 2)
 	other := new(cct.Tree[symbolize.Symbol])
 	other.AddNew(symbols(madeOther), 1, 100)
-	process := func(pid int, tree *cct.Tree[symbolize.Symbol], walked, linked uint64) *agent.Process {
-		return &agent.Process{
+	process := func(pid int, tree *cct.Tree[symbolize.Symbol], walked, linked uint64) *profile.Process {
+		return &profile.Process{
 			PID: pid, Comm: "java (pid 1)",
-			Threads: []*agent.Thread{{TID: pid, Name: "main", Tree: tree}},
-			Contexts: &agent.Contexts{
-				Mode: agent.ContextPartial, Walked: walked, Linked: linked,
-				Check: &agent.ContextCheck{Samples: linked, Right: [3]uint64{linked, linked, linked}},
+			Threads: []*profile.Thread{{TID: pid, Name: "main", Tree: tree}},
+			Contexts: &profile.Contexts{
+				Mode: profile.ContextPartial, Walked: walked, Linked: linked,
+				Check: &profile.ContextCheck{Samples: linked, Right: [3]uint64{linked, linked, linked}},
 			},
 		}
 	}
-	return &agent.Profile{
+	return &profile.Profile{
 		Start: time.Unix(start, 0), Duration: 10 * time.Second, Period: time.Millisecond, Event: "cpu-clock",
-		Processes: []*agent.Process{process(madePID, tree, 3, 7), process(madePID+1, other, 0, 100)},
+		Processes: []*profile.Process{process(madePID, tree, 3, 7), process(madePID+1, other, 0, 100)},
 	}
 }
 
@@ -76,7 +77,7 @@ func madeRecording(t *testing.T, windows int) *profiler.Recording {
 	if err := p.Write(&file); err != nil {
 		t.Fatal(err)
 	}
-	if p, err = profile.Parse(&file); err != nil {
+	if p, err = pprof.Parse(&file); err != nil {
 		t.Fatal(err)
 	}
 	return &profiler.Recording{Profile: p}

@@ -8,7 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
@@ -216,7 +217,7 @@ func (s *contexts) ok() bool {
 func (r *contextRecording) broken() bool {
 	sum := r.sum()
 	if sum.Linked == 0 {
-		return sum.Mode == agent.ContextChain
+		return sum.Mode == profile.ContextChain
 	}
 	return sum.Check != nil && sharesOf(&sum).right[oneLevel] < brokenBelow
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
 
@@ -83,10 +84,10 @@ func TestContextSettings(t *testing.T) {
 
 // counted is a window of 100 samples, of which so many were walked, and of the others so many are right.
 func counted(walked uint64, right ...uint64) contextLine {
-	return lineOf(agent.Contexts{
-		Mode: agent.ContextChain, Walked: walked, Linked: 100 - walked, Nodes: 50, Shared: 5, Methods: 20,
+	return lineOf(profile.Contexts{
+		Mode: profile.ContextChain, Walked: walked, Linked: 100 - walked, Nodes: 50, Shared: 5, Methods: 20,
 		ByDepth: [3]uint64{70, 60, 50}, BySite: [3]uint64{90, 80, 70},
-		Check: &agent.ContextCheck{Samples: 100 - walked, Right: [3]uint64(right)},
+		Check: &profile.ContextCheck{Samples: 100 - walked, Right: [3]uint64(right)},
 	})
 }
 
@@ -189,7 +190,7 @@ func TestContextsOK(t *testing.T) {
 		}
 	}
 	shallow := counted(100, 0, 0, 0)
-	shallow.Mode = agent.ContextPartial
+	shallow.Mode = profile.ContextPartial
 	if s := (&contexts{results: []contextResult{{recorded: []contextRecording{{windows: []contextLine{shallow}}}}}}); !s.ok() {
 		t.Error("a partial walk must not go to the root")
 	}

@@ -5,7 +5,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // contextShares are the counts of a contextLine as shares, from 0 to 1; NaN of nothing.
@@ -19,7 +19,7 @@ type contextShares struct {
 	all [3]float64 // right, of all samples: those that were walked are
 }
 
-func sharesOf(c *agent.Contexts) (s contextShares) {
+func sharesOf(c *profile.Contexts) (s contextShares) {
 	samples, linked := float64(c.Walked+c.Linked), float64(c.Linked)
 	s.walked = float64(c.Walked) / samples
 	s.ambiguous, s.fitted, s.unplaced = float64(c.Ambiguous)/linked, float64(c.Fitted)/linked, float64(c.Unplaced)/linked
@@ -35,7 +35,7 @@ func sharesOf(c *agent.Contexts) (s contextShares) {
 }
 
 // sumContexts adds the samples of all windows.
-func sumContexts(lines []contextLine) (sum agent.Contexts) {
+func sumContexts(lines []contextLine) (sum profile.Contexts) {
 	for i := range lines {
 		l := &lines[i]
 		sum.Mode = l.Mode
@@ -46,7 +46,7 @@ func sumContexts(lines []contextLine) (sum agent.Contexts) {
 		sum.Unplaced += l.Unplaced
 		if l.Check != nil {
 			if sum.Check == nil {
-				sum.Check = new(agent.ContextCheck)
+				sum.Check = new(profile.ContextCheck)
 			}
 			sum.Check.Samples += l.Check.Samples
 			for level, n := range l.Check.Right {

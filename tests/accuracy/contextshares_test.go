@@ -4,16 +4,16 @@ import (
 	"math"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-12 }
 
 // Of 100 samples, 20 were walked. Of the other 80, 72 have the right caller, 64 the right three, 60 all.
-func sharedCounts() *agent.Contexts {
-	return &agent.Contexts{
+func sharedCounts() *profile.Contexts {
+	return &profile.Contexts{
 		Walked: 20, Linked: 80, Ambiguous: 8, Fitted: 4, Unplaced: 2,
-		Check: &agent.ContextCheck{Samples: 78, Right: [3]uint64{72, 64, 60}},
+		Check: &profile.ContextCheck{Samples: 78, Right: [3]uint64{72, 64, 60}},
 	}
 }
 
@@ -35,7 +35,7 @@ func TestContextShares(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, pair[0], pair[1])
 		}
 	}
-	walked := sharesOf(&agent.Contexts{Walked: 5, Check: new(agent.ContextCheck)})
+	walked := sharesOf(&profile.Contexts{Walked: 5, Check: new(profile.ContextCheck)})
 	if walked.walked != 1 || !math.IsNaN(walked.right[0]) || walked.all[allLevels] != 1 {
 		t.Errorf("got %+v where all was walked", walked)
 	}
@@ -43,11 +43,11 @@ func TestContextShares(t *testing.T) {
 
 func TestSumContexts(t *testing.T) {
 	one := lineOf(*sharedCounts())
-	sum := sumContexts([]contextLine{one, one, lineOf(agent.Contexts{Mode: agent.ContextChain, Walked: 3, Linked: 1, Ambiguous: 1})})
-	want := agent.Contexts{Mode: agent.ContextChain, Walked: 43, Linked: 161, Ambiguous: 17, Fitted: 8, Unplaced: 4}
+	sum := sumContexts([]contextLine{one, one, lineOf(profile.Contexts{Mode: profile.ContextChain, Walked: 3, Linked: 1, Ambiguous: 1})})
+	want := profile.Contexts{Mode: profile.ContextChain, Walked: 43, Linked: 161, Ambiguous: 17, Fitted: 8, Unplaced: 4}
 	check := sum.Check
 	sum.Check = nil
-	if sum != want || *check != (agent.ContextCheck{Samples: 156, Right: [3]uint64{144, 128, 120}}) {
+	if sum != want || *check != (profile.ContextCheck{Samples: 156, Right: [3]uint64{144, 128, 120}}) {
 		t.Errorf("got %+v, %+v", sum, check)
 	}
 	if one.Check.Samples != 78 {
@@ -56,7 +56,7 @@ func TestSumContexts(t *testing.T) {
 }
 
 func TestMeanShares(t *testing.T) {
-	nothing := sharesOf(&agent.Contexts{Walked: 10})
+	nothing := sharesOf(&profile.Contexts{Walked: 10})
 	mean := meanShares([]contextShares{sharesOf(sharedCounts()), nothing})
 	if !near(mean.walked, 0.6) || !near(mean.unplaced, 0.025) || !near(mean.right[threeLevels], 0.8) || !near(mean.all[allLevels], 0.9) {
 		t.Errorf("got %+v", mean)

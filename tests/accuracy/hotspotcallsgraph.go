@@ -5,9 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -37,14 +38,14 @@ func comparableName(name string) string {
 }
 
 // estimatedCalls returns the calls in a profile: those that were made, and with logical those that were inlined, too.
-func estimatedCalls(p *profile.Profile, logical bool) (*javaGraph, error) {
+func estimatedCalls(p *pprof.Profile, logical bool) (*javaGraph, error) {
 	all, err := sink.CallsOf(p)
 	if err != nil {
 		return nil, err
 	}
 	graph := &javaGraph{}
 	for _, c := range all {
-		if c.Basis == calls.Inferred.String() && !logical {
+		if c.Basis == profile.Inferred.String() && !logical {
 			continue
 		}
 		graph.Merge(cct.MapGraph(c.Graph, func(e sink.CallEdge) javaEdge {
@@ -57,9 +58,9 @@ func estimatedCalls(p *profile.Profile, logical bool) (*javaGraph, error) {
 }
 
 // exactGraph brings the names of an exact graph into the form of the others.
-func exactGraph(g *calls.Graph) *javaGraph {
+func exactGraph(g *profile.Graph) *javaGraph {
 	name := func(s symbolize.Symbol) string { return comparableName(s.Value().SystemName) }
-	return cct.MapGraph(g, func(e calls.Edge) javaEdge {
+	return cct.MapGraph(g, func(e profile.Edge) javaEdge {
 		return javaEdge{Caller: name(e.Caller), Site: e.Site.Offset, Callee: name(e.Callee)}
 	})
 }
@@ -67,9 +68,9 @@ func exactGraph(g *calls.Graph) *javaGraph {
 // sampledEdges returns what the samples of time say for themselves: the two innermost Java frames of each. Logical are
 // those of methods, inlined or not. Physical are those of code: the method that was compiled is the callee, whatever
 // was inlined into it, and the method at the place of the call is the caller.
-func sampledEdges(p *profile.Profile, logical bool) *javaGraph {
+func sampledEdges(p *pprof.Profile, logical bool) *javaGraph {
 	g := &javaGraph{}
-	value := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == "samples" })
+	value := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == "samples" })
 	for _, s := range p.Sample {
 		frames := s.Location
 		for len(frames) > 0 && !isJava(frames[0]) {
@@ -83,14 +84,14 @@ func sampledEdges(p *profile.Profile, logical bool) *javaGraph {
 	return g
 }
 
-func isJava(l *profile.Location) bool {
+func isJava(l *pprof.Location) bool {
 	return l.Mapping != nil && len(l.Line) > 0 &&
 		(strings.HasPrefix(l.Mapping.File, "[jit") || strings.HasPrefix(l.Mapping.File, "[interpreter"))
 }
 
 // topEdge is the call that a stack with a Java frame at its top is in. Lines of a location are innermost first.
-func topEdge(frames []*profile.Location, logical bool) javaEdge {
-	name := func(l profile.Line) string { return comparableName(l.Function.SystemName) }
+func topEdge(frames []*pprof.Location, logical bool) javaEdge {
+	name := func(l pprof.Line) string { return comparableName(l.Function.SystemName) }
 	top := frames[0].Line
 	if len(top) > 1 && stacks.InlinedIn(top[0].Function.Name) {
 		top = top[1:]

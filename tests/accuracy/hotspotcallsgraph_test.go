@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 )
 
 // javaCalls reads edges as tests write them: "caller site callee", or "caller callee" without a site.
@@ -39,14 +39,14 @@ func TestComparableName(t *testing.T) {
 }
 
 // A stack is "kind:inlined,method kind:method …", innermost first.
-func stackOf(text string) *profile.Sample {
+func stackOf(text string) *pprof.Sample {
 	mappings := map[string]string{"j": "[jit:HotSpot]", "i": "[interpreter:HotSpot]", "s": "[stub:HotSpot]", "n": "/lib/libjvm.so"}
-	s := &profile.Sample{Value: []int64{10}}
+	s := &pprof.Sample{Value: []int64{10}}
 	for _, frame := range strings.Fields(text) {
 		kind, methods, _ := strings.Cut(frame, ":")
-		l := &profile.Location{Mapping: &profile.Mapping{File: mappings[kind]}}
+		l := &pprof.Location{Mapping: &pprof.Mapping{File: mappings[kind]}}
 		for _, m := range strings.Split(methods, ",") {
-			l.Line = append(l.Line, profile.Line{Function: &profile.Function{Name: m, SystemName: m}})
+			l.Line = append(l.Line, pprof.Line{Function: &pprof.Function{Name: m, SystemName: m}})
 		}
 		s.Location = append(s.Location, l)
 	}
@@ -63,7 +63,7 @@ func TestSampledEdges(t *testing.T) {
 		{stack: "i:a", physical: notJava + " a", logical: notJava + " a"},
 		{stack: "n:read s:x"},
 	} {
-		p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "samples"}}, Sample: []*profile.Sample{stackOf(tt.stack)}}
+		p := &pprof.Profile{SampleType: []*pprof.ValueType{{Type: "samples"}}, Sample: []*pprof.Sample{stackOf(tt.stack)}}
 		for _, kind := range []struct {
 			logical bool
 			want    string
@@ -81,7 +81,7 @@ func TestSampledEdges(t *testing.T) {
 }
 
 func TestEstimatedCalls(t *testing.T) {
-	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "calls", Unit: "count"}}}
+	p := &pprof.Profile{SampleType: []*pprof.ValueType{{Type: "calls", Unit: "count"}}}
 	for basis, stack := range map[string]string{"estimated": "j:b j:a", "counted": "j:c j:a", "inferred": "j:d j:a"} {
 		s := stackOf(stack)
 		s.Label = map[string][]string{"engine": {"hotspot"}, "basis": {basis}}
@@ -96,7 +96,7 @@ func TestEstimatedCalls(t *testing.T) {
 			t.Errorf("logical %v: got calls of %v, want %v", logical, got, want)
 		}
 	}
-	if _, err := estimatedCalls(&profile.Profile{SampleType: p.SampleType}, false); err == nil {
+	if _, err := estimatedCalls(&pprof.Profile{SampleType: p.SampleType}, false); err == nil {
 		t.Error("a profile without calls has some")
 	}
 }

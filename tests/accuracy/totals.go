@@ -10,7 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
@@ -173,9 +174,9 @@ func (t totalTrial) record(ctx context.Context, m meter) (r totalResult, err err
 
 // judge reads the total of the program's own kind of events.
 func (t totalTrial) judge(s seen) (r recordedTotal, err error) {
-	kind := agent.Allocations
+	kind := profile.Allocations
 	if t.program == "Waiting" {
-		kind = agent.Locks
+		kind = profile.Locks
 		for _, w := range s.truth.Waits {
 			r.truth += float64(w.LongSum)
 		}

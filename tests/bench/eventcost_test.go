@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -52,12 +53,12 @@ func TestEventCostOf(t *testing.T) {
 
 // What the agent writes is what is read.
 func TestReadEventAccount(t *testing.T) {
-	counts := agent.EventCounts{
+	counts := profile.EventCounts{
 		Attempted: 12, Delivered: 11, Folded: 7, Hits: 300, Cost: 1500 * time.Microsecond,
 		Dropped: map[string]uint64{"ring_full": 1}, Discarded: map[string]uint64{"malformed": 4},
 	}
 	for name, tt := range map[string]struct {
-		counts agent.EventCounts
+		counts profile.EventCounts
 		notes  []string
 		want   eventAccount
 	}{
@@ -68,9 +69,9 @@ func TestReadEventAccount(t *testing.T) {
 			want:  eventAccount{events: 7, rested: 1},
 		},
 	} {
-		for _, kind := range []agent.EventKind{agent.Allocations, agent.Faults} {
-			p, err := sink.PprofOf(&agent.Profile{EventCounts: tt.counts, Comments: tt.notes, Processes: []*agent.Process{{
-				Comm: "java", PID: 1, Events: []*agent.Events{{Kind: kind, Rows: []agent.EventRow{{Events: 7}}}},
+		for _, kind := range []profile.EventKind{profile.Allocations, profile.Faults} {
+			p, err := sink.PprofOf(&profile.Profile{EventCounts: tt.counts, Comments: tt.notes, Processes: []*profile.Process{{
+				Comm: "java", PID: 1, Events: []*profile.Events{{Kind: kind, Rows: []profile.EventRow{{Events: 7}}}},
 			}}}, sink.OfEvents(kind))
 			if err != nil {
 				t.Fatal(err)

@@ -14,9 +14,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/google/pprof/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
@@ -179,7 +180,7 @@ func compare(p program, t truth, r *profiler.Recording) (list []result, err erro
 	}
 	list = append(list, result{program: p.name, what: "CPU time", source: "the kernel (rusage)", unit: "s", truth: t.cpu.Seconds(),
 		recorded: cpu.sum, within: normal95 * cpu.deviation, tolerance: cpuOutside.Seconds()})
-	total := func(kind agent.EventKind, what, source, unit string, scale, truth float64, tolerance func(sink.EventTotal) float64) error {
+	total := func(kind profile.EventKind, what, source, unit string, scale, truth float64, tolerance func(sink.EventTotal) float64) error {
 		p0 := r.Kinds[kind.String()]
 		if p0 == nil {
 			return fmt.Errorf("nothing was recorded of %v\n%s", kind, r.Output)
@@ -199,7 +200,7 @@ func compare(p program, t truth, r *profiler.Recording) (list []result, err erro
 		}
 		return allowed
 	}
-	if err := total(agent.Allocations, "allocated", "the GC log", "MB", 1e6, t.heap.bytes, heap); err != nil {
+	if err := total(profile.Allocations, "allocated", "the GC log", "MB", 1e6, t.heap.bytes, heap); err != nil {
 		return nil, err
 	}
 	stopped := events.Stopped(t.safepoints)
@@ -210,11 +211,11 @@ func compare(p program, t truth, r *profiler.Recording) (list []result, err erro
 		}
 		return allowed
 	}
-	if err := total(agent.Pauses, "stopped", "the safepoint log", "ms", 1e6, float64(stopped), stops); err != nil {
+	if err := total(profile.Pauses, "stopped", "the safepoint log", "ms", 1e6, float64(stopped), stops); err != nil {
 		return nil, err
 	}
 	none := func(sink.EventTotal) float64 { return 0 }
-	if err := total(agent.Faults, "page faults", "the kernel (rusage)", "", 1, float64(t.faults), none); err != nil {
+	if err := total(profile.Faults, "page faults", "the kernel (rusage)", "", 1, float64(t.faults), none); err != nil {
 		return nil, err
 	}
 	waits, err := compareWaits(t, r)
@@ -242,7 +243,7 @@ type sampledTime struct{ sum, deviation float64 } // seconds
 
 // cpuTime adds up a CPU profile. Samples are a period apart in each thread's own time, and each thread's phase is random: of a
 // thread the sum is off by less than a period.
-func cpuTime(p *profile.Profile) (s sampledTime, err error) {
+func cpuTime(p *pprof.Profile) (s sampledTime, err error) {
 	column := -1
 	for i, t := range p.SampleType {
 		if t.Unit == "nanoseconds" {
@@ -263,12 +264,12 @@ func cpuTime(p *profile.Profile) (s sampledTime, err error) {
 // compareWaits holds waits for monitors against JFR's. Of waits that were drawn the profile has no interval without those for other locks:
 // then both figures just stand beside each other.
 func compareWaits(t truth, recording *profiler.Recording) (r result, err error) {
-	p := recording.Kinds[agent.Locks.String()]
+	p := recording.Kinds[profile.Locks.String()]
 	recorded, err := monitorDelay(p)
 	if err != nil {
 		return r, err
 	}
-	all, err := sink.TotalOf(p, agent.Locks)
+	all, err := sink.TotalOf(p, profile.Locks)
 	if err != nil {
 		return r, err
 	}
@@ -279,7 +280,7 @@ func compareWaits(t truth, recording *profiler.Recording) (r result, err error) 
 	}
 	r.compared, r.within, r.tolerance = false, 0, waitsTolerance*r.truth+millis(time.Duration(len(t.monitors))*aroundWait)
 	first := all.Missed // or what another kind says that was not observed: this one may have no events
-	for _, kind := range []agent.EventKind{agent.Allocations, agent.Pauses, agent.Faults} {
+	for _, kind := range []profile.EventKind{profile.Allocations, profile.Pauses, profile.Faults} {
 		if p := recording.Kinds[kind.String()]; p != nil {
 			total, err := sink.TotalOf(p, kind)
 			if err != nil {
@@ -295,7 +296,7 @@ func compareWaits(t truth, recording *profiler.Recording) (r result, err error) 
 }
 
 // monitorDelay is how long threads waited for monitors, in milliseconds, as JFR has it: its events begin when the VM has spun in vain.
-func monitorDelay(p *profile.Profile) (sum float64, err error) {
+func monitorDelay(p *pprof.Profile) (sum float64, err error) {
 	rows, err := events.Read(p, "delay")
 	if err != nil {
 		return 0, err

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
@@ -32,16 +32,16 @@ func TestCompareWaits(t *testing.T) {
 	began := time.Unix(1000, 0)
 	jfr := waits{{began.Add(2 * time.Second), 80 * time.Millisecond}, {began.Add(9 * time.Second), 20 * time.Millisecond}}
 	recording := func(delay int64, comments ...string) *profiler.Recording {
-		p := &profile.Profile{
-			SampleType: []*profile.ValueType{
+		p := &pprof.Profile{
+			SampleType: []*pprof.ValueType{
 				{Type: "acquisitions", Unit: "count"}, {Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "nanoseconds"}, {Type: "events", Unit: "count"},
 			},
 			Comments: comments,
 		}
 		for kind, of := range map[string]int64{"block": delay, "spin": 50_000_000} {
-			p.Sample = append(p.Sample, &profile.Sample{Value: []int64{1, 1, of, 1}, Label: map[string][]string{"kind": {kind}}})
+			p.Sample = append(p.Sample, &pprof.Sample{Value: []int64{1, 1, of, 1}, Label: map[string][]string{"kind": {kind}}})
 		}
-		return &profiler.Recording{Kinds: map[string]*profile.Profile{"lock": p}}
+		return &profiler.Recording{Kinds: map[string]*pprof.Profile{"lock": p}}
 	}
 	const exact = "java (pid 1): %d ± 0 nanoseconds"
 	for _, c := range []struct {

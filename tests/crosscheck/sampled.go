@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
@@ -26,7 +26,7 @@ func (s sampled) add(compiled, innermost string, count int64) {
 }
 
 // sampledBy counts the samples in Java code. JFR takes none in the JVM's stubs, such as those that copy arrays, so these are left out.
-func sampledBy(p *profile.Profile) sampled {
+func sampledBy(p *pprof.Profile) sampled {
 	s := sampled{compiled: events.Weights{}, innermost: events.Weights{}}
 	for _, stack := range stacks.Of(p) {
 		if len(stack.Frames) == 0 || !stack.Frames[0].Java() {

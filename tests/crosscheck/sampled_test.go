@@ -7,28 +7,28 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 )
 
 // Inlined methods count for the method that was compiled, too; stubs and native code do not count, as JFR has no samples there.
 func TestSampledBy(t *testing.T) {
-	jit, interpreter := &profile.Mapping{ID: 1, File: "[jit:HotSpot]"}, &profile.Mapping{ID: 2, File: "[interpreter:HotSpot]"}
-	stub, libc := &profile.Mapping{ID: 3, File: "[stub:HotSpot]"}, &profile.Mapping{ID: 4, File: "/lib/libc.so.6"}
-	at := func(in *profile.Mapping, methods ...string) *profile.Location {
-		location := &profile.Location{Mapping: in}
+	jit, interpreter := &pprof.Mapping{ID: 1, File: "[jit:HotSpot]"}, &pprof.Mapping{ID: 2, File: "[interpreter:HotSpot]"}
+	stub, libc := &pprof.Mapping{ID: 3, File: "[stub:HotSpot]"}, &pprof.Mapping{ID: 4, File: "/lib/libc.so.6"}
+	at := func(in *pprof.Mapping, methods ...string) *pprof.Location {
+		location := &pprof.Location{Mapping: in}
 		for _, method := range methods {
-			location.Line = append(location.Line, profile.Line{Function: &profile.Function{Name: method}})
+			location.Line = append(location.Line, pprof.Line{Function: &pprof.Function{Name: method}})
 		}
 		return location
 	}
-	stack := func(count int64, locations ...*profile.Location) *profile.Sample {
-		return &profile.Sample{Value: []int64{count}, Location: locations}
+	stack := func(count int64, locations ...*pprof.Location) *pprof.Sample {
+		return &pprof.Sample{Value: []int64{count}, Location: locations}
 	}
-	got := sampledBy(&profile.Profile{
-		SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}},
-		Sample: []*profile.Sample{
+	got := sampledBy(&pprof.Profile{
+		SampleType: []*pprof.ValueType{{Type: "samples", Unit: "count"}},
+		Sample: []*pprof.Sample{
 			stack(1, at(jit, "a.B.inner", "a.B.outer"), at(interpreter, "a.B.main")),
 			stack(2, at(jit, "[inlined in a.B.outer]", "a.B.outer"), at(interpreter, "a.B.main")),
 			stack(3, at(interpreter, "a.B.main")),

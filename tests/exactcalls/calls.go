@@ -1,8 +1,8 @@
 package exactcalls
 
 import (
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -13,8 +13,8 @@ type Snapshot = exact.Snapshot
 // Calls are the calls of a JVM between two moments, named.
 type Calls struct {
 	*exact.Recording
-	Logical  *calls.Graph // of methods, inlined ones too
-	Physical *calls.Graph // of compiled code, without calls that were inlined
+	Logical  *profile.Graph // of methods, inlined ones too
+	Physical *profile.Graph // of compiled code, without calls that were inlined
 	Trees    []*cct.Tree[symbolize.Symbol]
 	Unnamed  int // methods without a name
 }

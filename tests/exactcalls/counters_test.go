@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/counters"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -69,7 +70,7 @@ var rare = map[string]bool{
 }
 
 // edges are calls by the names of both ends.
-func edges(g *calls.Graph) cct.Weights[string] {
+func edges(g *profile.Graph) cct.Weights[string] {
 	w := cct.Weights[string]{}
 	for e, n := range g.Edges() {
 		w[e.Caller.Value().Function+" "+e.Callee.Value().Function] += n
@@ -93,7 +94,7 @@ func (g guest) counters(t *testing.T) *counters.Reading {
 }
 
 // counted is the call graph since a reading.
-func (g guest) counted(t *testing.T, since *counters.Reading) (*calls.Graph, []string) {
+func (g guest) counted(t *testing.T, since *counters.Reading) (*profile.Graph, []string) {
 	t.Helper()
 	d := g.counters(t).Since(since)
 	g.names.mu.Lock()

@@ -7,9 +7,10 @@ import (
 	"time"
 	"unique"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/cilium/ebpf/ringbuf"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -114,7 +115,7 @@ func (n *names) Places(s exact.Site) []exact.Place {
 	if frames, err := n.vm.Lookup(site); err == nil {
 		for _, f := range frames {
 			places = append(places, exact.Place{
-				Method: symbol(f), Site: calls.Site{Line: int32(f.Line), Offset: int32(f.BCI)},
+				Method: symbol(f), Site: profile.Site{Line: int32(f.Line), Offset: int32(f.BCI)},
 			})
 		}
 	}

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/cilium/ebpf"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -115,7 +116,7 @@ func (r *Replay) Method(c vmruntime.Compilation) symbolize.Symbol {
 
 // Count counts all calls that arrive in up to MaxReplayed codes while the guest does something. Callers are the
 // innermost methods at the places of the calls. ErrReplayed if a code is entered no more: nothing can be said then.
-func (r *Replay) Count(codes []vmruntime.Compilation, do func() error) (_ *calls.Graph, err error) {
+func (r *Replay) Count(codes []vmruntime.Compilation, do func() error) (_ *profile.Graph, err error) {
 	threads, err := proc.DefaultRoot.Threads(r.pid)
 	if err != nil {
 		return nil, err
@@ -161,19 +162,19 @@ func (r *Replay) entered(codes []vmruntime.Compilation) bool {
 }
 
 // graph names what was counted.
-func (r *Replay) graph(codes []vmruntime.Compilation) (*calls.Graph, error) {
+func (r *Replay) graph(codes []vmruntime.Compilation) (*profile.Graph, error) {
 	counted := map[ReplayReplayCall]uint64{}
 	if err := readReplayed(r.objects.ReplayCalls, counted); err != nil {
 		return nil, err
 	}
-	g := &calls.Graph{}
+	g := &profile.Graph{}
 	for call, n := range counted {
 		i := slices.IndexFunc(codes, func(c vmruntime.Compilation) bool { return c.VerifiedEntry == call.Entry })
 		if i < 0 {
 			continue
 		}
-		edge := calls.Edge{
-			Caller: r.session.names.Method(exact.Unknown), Site: calls.Site{Offset: -1}, Callee: r.Method(codes[i]),
+		edge := profile.Edge{
+			Caller: r.session.names.Method(exact.Unknown), Site: profile.Site{Offset: -1}, Callee: r.Method(codes[i]),
 		}
 		if at := r.session.names.Places(exact.Site{Frame: bpf.Frame(call.Caller), Epoch: call.ClassEpoch}); len(at) > 0 {
 			edge.Caller, edge.Site = at[0].Method, at[0].Site

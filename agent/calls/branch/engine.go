@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -30,7 +32,7 @@ type Engine struct {
 
 	mu    sync.Mutex
 	ticks *attach.Ticks
-	rate  calls.Rate
+	rate  profile.Rate
 }
 
 // Name implements calls.Engine.
@@ -47,7 +49,7 @@ func (e *Engine) Describe() string {
 // Tune changes the rate. With branch records the latest Samples calls are taken at every tick, of at most MaxBranches records; Stride
 // has no meaning. With retired calls it is Stride, at least MinPeriod, that counts: the calls from one sample to the
 // next. Hz 0 is a pause.
-func (e *Engine) Tune(r calls.Rate) error {
+func (e *Engine) Tune(r profile.Rate) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r = e.source.limit(r)
@@ -70,7 +72,7 @@ func (e *Engine) Tune(r calls.Rate) error {
 	return e.ticks.Start()
 }
 
-func (s source) limit(r calls.Rate) calls.Rate {
+func (s source) limit(r profile.Rate) profile.Rate {
 	r.Hz = min(max(r.Hz, 0), attach.MaxBranchHz)
 	r.Samples = min(max(r.Samples, 1), bpf.MaxBranches)
 	if s == retired {
@@ -81,7 +83,7 @@ func (s source) limit(r calls.Rate) calls.Rate {
 	return r
 }
 
-func (e *Engine) open(r calls.Rate) (*attach.Ticks, error) {
+func (e *Engine) open(r profile.Rate) (*attach.Ticks, error) {
 	if e.source == stacks {
 		return attach.NewBranchTicks(e.objects.BranchStack, r.Hz)
 	}

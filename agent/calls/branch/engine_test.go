@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -12,12 +14,12 @@ import (
 var _ calls.Engine = (*Engine)(nil)
 
 func TestLimit(t *testing.T) {
-	rate := func(hz, stride, samples int) calls.Rate {
-		return calls.Rate{Hz: hz, Burst: calls.Burst{Stride: stride, Samples: samples}}
+	rate := func(hz, stride, samples int) profile.Rate {
+		return profile.Rate{Hz: hz, Burst: profile.Burst{Stride: stride, Samples: samples}}
 	}
 	for _, c := range []struct {
 		source   source
-		in, want calls.Rate
+		in, want profile.Rate
 	}{
 		{stacks, rate(100, 7, 32), rate(100, 1, 32)},
 		{stacks, rate(1<<20, 1, 1000), rate(10_000, 1, 32)},

@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"golang.org/x/sys/unix"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -50,7 +51,7 @@ func TestTry(t *testing.T) {
 	}
 	defer e.Close()
 	t.Logf("%s", e.Describe())
-	if err := e.Tune(calls.Rate{Hz: 1000, Burst: calls.Burst{Stride: MinPeriod, Samples: 32}}); err != nil {
+	if err := e.Tune(profile.Rate{Hz: 1000, Burst: profile.Burst{Stride: MinPeriod, Samples: 32}}); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(time.Minute); ; {

@@ -11,6 +11,8 @@ package budget
 import (
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 )
 
@@ -21,9 +23,9 @@ const MaxHz = 97
 
 // Limits are what a Controller keeps to.
 type Limits struct {
-	Share float64    // of the guests' CPU time: 0.01 is 1%
-	Fixed calls.Rate // fields that are not 0 are not changed; if none is 0, there is no budget
-	MaxHz int        // ticks a second at most, unless that is fixed; 0 means MaxHz
+	Share float64      // of the guests' CPU time: 0.01 is 1%
+	Fixed profile.Rate // fields that are not 0 are not changed; if none is 0, there is no budget
+	MaxHz int          // ticks a second at most, unless that is fixed; 0 means MaxHz
 }
 
 // A Usage is what was used since the engine began.
@@ -46,7 +48,7 @@ type Controller struct {
 	limits Limits
 	level  float64 // part of the share that is aimed at
 	paused bool
-	rate   calls.Rate    // the last one
+	rate   profile.Rate  // the last one
 	guests time.Duration // their CPU time when it was found
 	over   bool          // it costs more than the share
 }
@@ -69,7 +71,7 @@ func New(l Limits) *Controller { return &Controller{limits: l, level: firstLevel
 
 // Next returns how much is to be sampled from now on; a rate without Hz means that sampling pauses. It is to be asked
 // about once a second.
-func (c *Controller) Next(u Usage) calls.Rate {
+func (c *Controller) Next(u Usage) profile.Rate {
 	if f := c.limits.Fixed; f.Hz > 0 && f.Stride > 0 && f.Samples > 0 {
 		return f
 	}
@@ -100,12 +102,12 @@ func (c *Controller) Exceeds() bool { return c.over }
 
 // turn returns r if it is time for a second of it, else a pause. How much CPU time guests will use in that second is
 // taken from the last one.
-func (c *Controller) turn(r calls.Rate, cost calls.Cost, guests time.Duration) calls.Rate {
+func (c *Controller) turn(r profile.Rate, cost calls.Cost, guests time.Duration) profile.Rate {
 	share := perSecond(cost, r) / float64(time.Second)
 	left := c.limits.Share*float64(guests) - float64(cost.Time())
 	ahead := min(share, patience*c.limits.Share) * float64(guests-c.guests)
 	if left < ahead || guests == 0 && share > c.limits.Share {
-		return calls.Rate{}
+		return profile.Rate{}
 	}
 	return r
 }
@@ -128,7 +130,7 @@ func (c *Controller) room(guests, spent time.Duration) float64 {
 }
 
 // choose returns a rate that costs share of a CPU, or the last one if that is nearly as good.
-func (c *Controller) choose(cost calls.Cost, share float64) calls.Rate {
+func (c *Controller) choose(cost calls.Cost, share float64) profile.Rate {
 	r := fit(c.limits, cost, share)
 	if r.Hz == 0 || c.rate.Hz == 0 {
 		return r
@@ -141,6 +143,6 @@ func (c *Controller) choose(cost calls.Cost, share float64) calls.Rate {
 }
 
 // perSecond is what a rate costs a second of CPU time, in ns.
-func perSecond(cost calls.Cost, r calls.Rate) float64 {
+func perSecond(cost calls.Cost, r profile.Rate) float64 {
 	return float64(r.Hz) * float64(cost.Burst(r.Burst))
 }

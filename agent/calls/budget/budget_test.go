@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 )
 
@@ -15,7 +17,7 @@ type world struct {
 	cost    calls.Cost          // what hits and ticks really take
 	belief  func(s int) float64 // what the engine believes of a hit after s seconds, as a part of the truth; 0: nothing
 	calls   func(s int) float64 // calls a second of CPU time
-	fixed   calls.Rate          // by the user
+	fixed   profile.Rate        // by the user
 	least   float64             // of the budget that is used in the end
 	share   float64
 	pausing bool // sampling must have paused, if only before it was known what a hit costs
@@ -169,13 +171,13 @@ func TestControllerMeasures(t *testing.T) {
 	c := New(Limits{Share: 0.01, Fixed: rate(999, 0, 0)})
 	cost := counting
 	cost.HitTime = 0
-	begin := func(s int) (calls.Rate, int) {
+	begin := func(s int) (profile.Rate, int) {
 		for ; s < 20; s++ {
 			if r := c.Next(Usage{Guests: time.Duration(s) * time.Second, Cost: cost}); r.Hz > 0 {
 				return r, s
 			}
 		}
-		return calls.Rate{}, s
+		return profile.Rate{}, s
 	}
 	r, s := begin(0)
 	if r != rate(999, 127, 16) {
@@ -193,7 +195,7 @@ func TestControllerPause(t *testing.T) {
 	c := New(Limits{Share: 0.01})
 	var guests time.Duration
 	cost := counting
-	next := func() calls.Rate {
+	next := func() profile.Rate {
 		r := c.Next(Usage{Guests: guests, Cost: cost})
 		guests += time.Second
 		cost.Hits += uint64(r.Hz * r.Samples)
@@ -230,7 +232,7 @@ func TestControllerFixed(t *testing.T) {
 // Rates that are nearly as good are not changed for: a change reopens events on every CPU.
 func TestControllerSteady(t *testing.T) {
 	c := New(Limits{Share: 0.01})
-	var last calls.Rate
+	var last profile.Rate
 	changes := 0
 	for s := range 100 {
 		cost := counting

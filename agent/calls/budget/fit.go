@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 )
 
@@ -27,7 +29,7 @@ const (
 // as many hits each, overlap falls from 72 to 62%. Then many short bursts go before few long ones, as bursts tell more
 // of the program's phases than neighbours in one burst do of each other: ticks up to MaxHz with 16 samples each, where
 // the table's rows begin to gain less than they cost, and the rest of the budget for more samples.
-func fit(limits Limits, cost calls.Cost, share float64) calls.Rate {
+func fit(limits Limits, cost calls.Cost, share float64) profile.Rate {
 	fixed, maxHz := limits.Fixed, limits.MaxHz
 	if maxHz == 0 {
 		maxHz = MaxHz
@@ -43,12 +45,12 @@ func fit(limits Limits, cost calls.Cost, share float64) calls.Rate {
 			return r
 		}
 	}
-	return calls.Rate{}
+	return profile.Rate{}
 }
 
 // fitStride returns the best rate with the stride of r that costs budget ns of a second at most; one without Hz if
 // there is none.
-func fitStride(r calls.Rate, cost calls.Cost, budget float64, maxHz int) calls.Rate {
+func fitStride(r profile.Rate, cost calls.Cost, budget float64, maxHz int) profile.Rate {
 	if r.Hz == 0 {
 		burst := r.Burst
 		if burst.Samples == 0 {
@@ -60,11 +62,11 @@ func fitStride(r calls.Rate, cost calls.Cost, budget float64, maxHz int) calls.R
 		}
 	}
 	if r.Hz > 0 && r.Samples == 0 {
-		sample := cost.Burst(calls.Burst{Stride: r.Stride, Samples: 1}) - cost.TickTime
+		sample := cost.Burst(profile.Burst{Stride: r.Stride, Samples: 1}) - cost.TickTime
 		r.Samples = min(int((budget/float64(r.Hz)-float64(cost.TickTime))/float64(max(sample, 1))), maxSamples)
 	}
 	if r.Hz == 0 || r.Samples <= 0 || perSecond(cost, r) > budget {
-		return calls.Rate{}
+		return profile.Rate{}
 	}
 	return r
 }
@@ -72,7 +74,7 @@ func fitStride(r calls.Rate, cost calls.Cost, budget float64, maxHz int) calls.R
 // smallest is the least that is worth sampling with what is fixed: one tick a second, so many samples at each. The
 // stride is long all the same: it costs little beside the samples, and the first call after a tick would not be one by
 // chance.
-func smallest(fixed calls.Rate, cost calls.Cost, samples int) calls.Rate {
+func smallest(fixed profile.Rate, cost calls.Cost, samples int) profile.Rate {
 	r := fixed
 	if r.Hz == 0 {
 		r.Hz = 1

@@ -6,7 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -131,8 +132,8 @@ const (
 )
 
 // Graph is the call graph. symbol makes a method of a frame, or a marker of a text.
-func (b *Book) Graph(d *Difference, limit int, symbol func(vmruntime.Frame) symbolize.Symbol, marker func(string) symbolize.Symbol) *calls.Graph {
-	g := &calls.Graph{Limit: limit}
+func (b *Book) Graph(d *Difference, limit int, symbol func(vmruntime.Frame) symbolize.Symbol, marker func(string) symbolize.Symbol) *profile.Graph {
+	g := &profile.Graph{Limit: limit}
 	name := func(s vmruntime.Scope) (symbolize.Symbol, vmruntime.Frame) {
 		f, ok := b.frames[s]
 		if !ok {
@@ -148,7 +149,7 @@ func (b *Book) Graph(d *Difference, limit int, symbol func(vmruntime.Frame) symb
 		if t := b.targets[c].method; t != 0 {
 			callee, _ = name(vmruntime.Scope{Method: t, BCI: -1})
 		}
-		g.Add(calls.Edge{Caller: caller, Site: calls.Site{Line: int32(at.Line), Offset: int32(c.BCI)}, Callee: callee}, float64(n))
+		g.Add(profile.Edge{Caller: caller, Site: profile.Site{Line: int32(at.Line), Offset: int32(c.BCI)}, Callee: callee}, float64(n))
 	}
 	return g
 }

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // A callSet sums up rates of calls.
@@ -16,13 +16,13 @@ type interval struct{ rate, low, high float64 }
 type callKey struct {
 	caller Place
 	callee MethodID
-	basis  calls.Basis
+	basis  profile.Basis
 }
 
 func newCalls() callSet { return callSet{} }
 
 // add adds a rate whose logarithm has that variance. Ends of intervals add up as if all were wrong in the same direction.
-func (s callSet) add(caller Place, callee MethodID, rate, variance float64, basis calls.Basis) {
+func (s callSet) add(caller Place, callee MethodID, rate, variance float64, basis profile.Basis) {
 	if rate > 0 && finite(rate) {
 		key, f := callKey{caller, callee, basis}, factor(variance)
 		sum := s[key]
@@ -51,9 +51,9 @@ func (n *network) physical(in *Input, rates []Rate, to callSet) {
 	for i := range n.links {
 		l := &n.links[i]
 		rate := rates[l.to].PerSecond * l.share
-		basis := calls.Estimated
+		basis := profile.Estimated
 		if rates[l.to].Evidence == Counter && l.share > onlyCaller {
-			basis = calls.Counted
+			basis = profile.Counted
 		}
 		perEntry := 0.
 		for _, c := range l.calls {

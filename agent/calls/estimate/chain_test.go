@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // The tests' methods are also their codes.
@@ -66,7 +66,7 @@ func TestRatesFollowFromProfiles(t *testing.T) {
 		t.Errorf("leaf is called %.1f times a root, want 15", ratio)
 	}
 	if len(r.Calls) != 4 || r.Calls[0].Caller.Method != NoMethod || r.Calls[3].Callee != leaf ||
-		r.Calls[3].Basis != calls.Estimated {
+		r.Calls[3].Basis != profile.Estimated {
 		t.Errorf("calls: %+v", r.Calls)
 	}
 }
@@ -92,7 +92,7 @@ func TestOwnCounter(t *testing.T) {
 	if got := r.Rates[root]; got.Evidence != Counter || math.Abs(math.Log(got.PerSecond/1000)) > 0.2 {
 		t.Errorf("root: %+v, want 1000 a second by its counter", got)
 	}
-	if r.Calls[0].Basis != calls.Counted {
+	if r.Calls[0].Basis != profile.Counted {
 		t.Errorf("calls: %+v, want the first one to be counted", r.Calls)
 	}
 }

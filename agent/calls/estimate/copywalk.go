@@ -3,7 +3,7 @@ package estimate
 import (
 	"slices"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // A codeWalk follows the calls in one code, copy by copy.
@@ -24,9 +24,9 @@ type found struct {
 	perSecond, variance float64
 }
 
-func (w *codeWalk) add(caller Place, callee MethodID, perSecond, variance float64, basis calls.Basis) {
+func (w *codeWalk) add(caller Place, callee MethodID, perSecond, variance float64, basis profile.Basis) {
 	w.found = append(w.found, found{callKey{caller, callee, basis}, perSecond, variance})
-	if basis == calls.Inferred {
+	if basis == profile.Inferred {
 		w.inferred += perSecond
 	}
 }
@@ -39,7 +39,7 @@ func (w *codeWalk) finish() {
 		scale = w.most / w.inferred
 	}
 	for _, f := range w.found {
-		if f.basis == calls.Inferred {
+		if f.basis == profile.Inferred {
 			f.perSecond *= scale
 		}
 		w.to.add(f.caller, f.callee, f.perSecond, f.variance, f.basis)
@@ -78,13 +78,13 @@ func (w *codeWalk) copy(i int32) {
 			if w.physical[knownCall{key, t.Method}] || w.isAmong(inlined[bci], t.Method) || !w.in.knowsMethod(t.Method) {
 				continue
 			}
-			perSecond, variance := rate*f.calls(t.Method), w.variances[i]+w.result.Credibility.siteVariance(f.perCall)
+			perSecond, variance := rate*f.calls(t.Method), w.variances[i]+siteVariance(&w.result.Credibility, f.perCall)
 			if c.makes(bci) && !w.native[t.Method] { // of a method that is interpreted
 				most, seen := w.interpreted[t.Method]
 				if !seen {
 					most = w.mostInterpreted(0)
 				}
-				w.add(at, t.Method, min(perSecond, most), variance, calls.Estimated)
+				w.add(at, t.Method, min(perSecond, most), variance, profile.Estimated)
 				continue
 			}
 			w.vanished(at, t.Method, perSecond, variance, map[MethodID]bool{c.Method: true}, 1)
@@ -99,7 +99,7 @@ const noProfile = 4.
 func (w *codeWalk) divide(at Place, children []int32, i int32) {
 	f, rate, variance := w.frequencies[at], w.rates[i], w.variances[i]+noProfile
 	if f != nil {
-		variance = w.variances[i] + w.result.Credibility.siteVariance(f.perCall)
+		variance = w.variances[i] + siteVariance(&w.result.Credibility, f.perCall)
 	}
 	unattributed := 0
 	for _, j := range children {
@@ -117,7 +117,7 @@ func (w *codeWalk) divide(at Place, children []int32, i int32) {
 		}
 		w.rates[j], w.variances[j] = min(perSecond, w.most), variance
 		if perSecond > 0 {
-			w.add(at, callee, w.rates[j], variance, calls.Inferred)
+			w.add(at, callee, w.rates[j], variance, profile.Inferred)
 		}
 	}
 }
@@ -136,7 +136,7 @@ func (w *codeWalk) vanished(at Place, callee MethodID, rate, variance float64, s
 		return
 	}
 	w.steps--
-	w.add(at, callee, rate, variance, calls.Inferred)
+	w.add(at, callee, rate, variance, profile.Inferred)
 	if depth >= w.depth || stack[callee] {
 		return
 	}
@@ -150,7 +150,7 @@ func (w *codeWalk) vanished(at Place, callee MethodID, rate, variance float64, s
 		}
 		for _, t := range f.targets {
 			if w.in.knowsMethod(t.Method) {
-				w.vanished(at, t.Method, rate*f.calls(t.Method), variance+w.result.Credibility.siteVariance(f.perCall), stack, depth+1)
+				w.vanished(at, t.Method, rate*f.calls(t.Method), variance+siteVariance(&w.result.Credibility, f.perCall), stack, depth+1)
 			}
 		}
 	}

@@ -1,6 +1,8 @@
 package estimate
 
-import "github.com/vmprof-agent/vmprof-agent/agent/calls"
+import (
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+)
 
 // counterVariance is that of the logarithm of what the VM counted itself: its counters are read some moments after the
 // window's beginning, and threads that count at once overwrite each other's counts.
@@ -114,16 +116,16 @@ func (s callSet) count(at Place, callee MethodID, rate float64, inlined, made, l
 	if !logical && inlined {
 		return // the counts are of both
 	}
-	parts, known := map[calls.Basis]float64{}, 0.
-	for _, basis := range []calls.Basis{calls.Counted, calls.Estimated, calls.Inferred} {
+	parts, known := map[profile.Basis]float64{}, 0.
+	for _, basis := range []profile.Basis{profile.Counted, profile.Estimated, profile.Inferred} {
 		key := callKey{at, callee, basis}
 		parts[basis] = s[key].rate
 		known += s[key].rate
 		delete(s, key)
 	}
 	if !inlined { // what is made is counted
-		parts[calls.Counted] += parts[calls.Estimated]
-		parts[calls.Estimated] = 0
+		parts[profile.Counted] += parts[profile.Estimated]
+		parts[profile.Estimated] = 0
 	}
 	switch {
 	case known > 0:
@@ -131,8 +133,8 @@ func (s callSet) count(at Place, callee MethodID, rate float64, inlined, made, l
 			s.add(at, callee, part/known*rate, counterVariance, basis)
 		}
 	case made && !inlined:
-		s.add(at, callee, rate, counterVariance, calls.Counted)
+		s.add(at, callee, rate, counterVariance, profile.Counted)
 	case logical:
-		s.add(at, callee, rate, counterVariance, calls.Inferred)
+		s.add(at, callee, rate, counterVariance, profile.Inferred)
 	}
 }

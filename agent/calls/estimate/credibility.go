@@ -4,18 +4,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
-)
 
-// A Credibility says how well profiles agree with what breakpoints saw.
-type Credibility struct {
-	// Error is the median of |log(calls per entry by profiles / by breakpoints)| over pairs of caller and callee,
-	// weighted by hits. NaN if there was nothing to compare.
-	Error       float64
-	Comparisons int
-	// Credible tells that rates follow from profiles. If they do not, from time and breakpoints alone.
-	Credible bool
-	Why      string // a clause for people
-}
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+)
 
 // What is asked of profiles. A median error beyond maxError would make most calls wrong by more than a third.
 const (
@@ -28,7 +19,7 @@ const medianSquare = 0.455
 
 // believe compares the profiles with what was heard, and puts what was heard into the links. Variances of links that
 // nothing was heard about follow from the median error.
-func believe(n *network, h *hearing) Credibility {
+func believe(n *network, h *hearing) profile.Credibility {
 	type comparison struct{ error, hits float64 }
 	var list []comparison
 	total := 0.
@@ -46,7 +37,7 @@ func believe(n *network, h *hearing) Credibility {
 			total += hits
 		}
 	}
-	c := Credibility{Error: math.NaN(), Comparisons: len(list), Credible: true}
+	c := profile.Credibility{Error: math.NaN(), Comparisons: len(list), Credible: true}
 	slices.SortFunc(list, func(a, b comparison) int { return compareFloats(a.error, b.error) })
 	sum := 0.
 	for _, x := range list {
@@ -78,8 +69,8 @@ const (
 	rareness = 0.2
 )
 
-// apply sets what links say about rates.
-func (c *Credibility) apply(n *network, h *hearing) {
+// apply sets what links say about rates, by how credible profiles are.
+func (n *network) apply(c *profile.Credibility, h *hearing) {
 	variance := profileVariance
 	if c.Comparisons >= minComparisons {
 		variance += c.Error * c.Error

@@ -1,6 +1,10 @@
 package estimate
 
-import "math"
+import (
+	"math"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+)
 
 // Options say what to estimate. The zero value is the physical call graph: calls that are made by code of one method
 // to code of another.
@@ -18,13 +22,13 @@ const DefaultDepth = 16
 // Estimate returns the most likely call graph. Its cost is linear in the edges and codes of the input.
 func Estimate(in *Input, options Options) *Result {
 	if !in.measured() {
-		return &Result{Credibility: Credibility{Error: math.NaN(), Why: "there was no time"}}
+		return &Result{Credibility: profile.Credibility{Error: math.NaN(), Why: "there was no time"}}
 	}
 	frequencies := newFrequencies(in.Methods)
 	n := newNetwork(in, frequencies)
 	h := listen(in)
 	r := &Result{Credibility: believe(n, h), network: n}
-	r.Credibility.apply(n, h)
+	n.apply(&r.Credibility, h)
 	x, variances := n.solve(in, h, r.Credibility.Credible)
 	r.Rates = n.rates(in, x, variances)
 	calls := newCalls()

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // logicalInput is one code, of root, that is entered some 1000 times a second. loop was inlined into it, and work into
@@ -38,7 +38,7 @@ func TestLogical(t *testing.T) {
 	}
 	for _, c := range r.Calls[1:] {
 		w, ok := want[c.Caller]
-		if !ok || c.Callee != w.Callee || math.Abs(c.Rate/entries-w.Rate) > 1e-6 || c.Basis != calls.Inferred {
+		if !ok || c.Callee != w.Callee || math.Abs(c.Rate/entries-w.Rate) > 1e-6 || c.Basis != profile.Inferred {
 			t.Errorf("got %+v (%.2f an entry), want %+v", c, c.Rate/entries, w)
 		}
 		delete(want, c.Caller)
@@ -75,7 +75,7 @@ func TestMadeCall(t *testing.T) {
 	r := Estimate(in, Options{Logical: true})
 	made := map[Place]MethodID{}
 	for _, c := range r.Calls {
-		if c.Basis == calls.Estimated {
+		if c.Basis == profile.Estimated {
 			made[c.Caller] = c.Callee
 		} else if c.Callee == leaf || c.Caller.Method == leaf {
 			t.Errorf("%+v, want it to be made", c)

@@ -3,6 +3,8 @@ package estimate
 import (
 	"math"
 	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // scaleVariance is that of the logarithm of what the time of all calls is off by together, on one machine and in one program:
@@ -86,7 +88,7 @@ func (n *network) shareVariance(to CodeID, part float64) float64 {
 }
 
 // siteVariance is that of the logarithm of what profiles say of a site that is executed so often for each invocation.
-func (c *Credibility) siteVariance(perCall float64) float64 {
+func siteVariance(c *profile.Credibility, perCall float64) float64 {
 	variance := profileVariance
 	if c.Comparisons >= minComparisons {
 		variance += c.Error * c.Error

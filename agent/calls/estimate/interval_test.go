@@ -5,7 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
@@ -135,17 +136,17 @@ func TestUseCounters(t *testing.T) {
 	alone := []Copy{{Method: caller, Parent: -1, BCI: -1, Calls: []int32{3, 7}}}
 	counting := Code{Method: caller, Tier: Profiling, CountsCalls: true, Copies: alone}
 	got := found(input(counting))
-	if c := got[callee]; len(got) != 1 || math.Abs(c.Rate-400) > 1e-6 || c.Basis != calls.Counted || !(c.High < 500) {
+	if c := got[callee]; len(got) != 1 || math.Abs(c.Rate-400) > 1e-6 || c.Basis != profile.Counted || !(c.High < 500) {
 		t.Errorf("code that counts: %+v", got)
 	}
-	if got := found(input(Code{Method: caller, Copies: alone}, counting)); got[callee].Basis == calls.Counted || got[other].Rate == 0 {
+	if got := found(input(Code{Method: caller, Copies: alone}, counting)); got[callee].Basis == profile.Counted || got[other].Rate == 0 {
 		t.Errorf("beside code that does not: %+v", got)
 	}
 	inlined := counting
 	inlined.Copies = append(slices.Clone(alone), Copy{Method: callee, Parent: 0, BCI: 3})
 	in := input(inlined)
 	in.Edges = in.Edges[1:]
-	if c := found(in)[callee]; math.Abs(c.Rate-400) > 1e-6 || c.Basis != calls.Inferred {
+	if c := found(in)[callee]; math.Abs(c.Rate-400) > 1e-6 || c.Basis != profile.Inferred {
 		t.Errorf("inlined in code that counts: %+v", c)
 	}
 }

@@ -1,6 +1,8 @@
 package estimate
 
-import "github.com/vmprof-agent/vmprof-agent/agent/calls"
+import (
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+)
 
 // A Result is the estimated call graph of one guest.
 type Result struct {
@@ -8,7 +10,7 @@ type Result struct {
 	Calls []Call
 	// Rates are by CodeID.
 	Rates       []Rate
-	Credibility Credibility
+	Credibility profile.Credibility
 
 	network *network // for Plan
 }
@@ -20,7 +22,7 @@ type Call struct {
 	Caller Place
 	Callee MethodID
 	Rate   float64 // calls a second
-	Basis  calls.Basis
+	Basis  profile.Basis
 	// Low and High are the ends of the 95 % interval of Rate: of what is uncertain in rates of codes, in how entries divide
 	// among callers, and in the VM's counts. A basis that is wrong is not in them.
 	Low, High float64

@@ -1,7 +1,7 @@
 package exact
 
 import (
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -18,16 +18,16 @@ type Names interface {
 // A Place is a place in a method.
 type Place struct {
 	Method symbolize.Symbol
-	Site   calls.Site
+	Site   profile.Site
 }
 
-var unknownSite = calls.Site{Offset: -1}
+var unknownSite = profile.Site{Offset: -1}
 
 // Logical returns the calls between methods of the program, of inlined ones too. Where a callee was inlined, HotSpot
 // does not record where its caller called it: the site is unknown.
-func Logical(g *Graph, names Names) *calls.Graph {
-	return cct.MapGraph(g, func(e cct.Edge[Method, Site]) calls.Edge {
-		named := calls.Edge{Caller: names.Method(e.Caller), Site: unknownSite, Callee: names.Method(e.Callee)}
+func Logical(g *Graph, names Names) *profile.Graph {
+	return cct.MapGraph(g, func(e cct.Edge[Method, Site]) profile.Edge {
+		named := profile.Edge{Caller: names.Method(e.Caller), Site: unknownSite, Callee: names.Method(e.Callee)}
 		if e.Site.Inlined || e.Site.Frame == 0 {
 			return named
 		}
@@ -49,13 +49,13 @@ func Logical(g *Graph, names Names) *calls.Graph {
 // Physical returns the calls that were made by instructions of the caller's own code: from the method that was
 // compiled, whatever was inlined into it, to callees that have a frame. Calls that were inlined are left out, which are
 // far fewer than without the flag: see the package's documentation.
-func Physical(g *Graph, names Names) *calls.Graph {
-	physical := &calls.Graph{Limit: g.Limit}
+func Physical(g *Graph, names Names) *profile.Graph {
+	physical := &profile.Graph{Limit: g.Limit}
 	for e, n := range g.Edges() {
 		if e.Site.Inlined {
 			continue
 		}
-		named := calls.Edge{Caller: names.Method(e.Caller), Site: unknownSite, Callee: names.Method(e.Callee)}
+		named := profile.Edge{Caller: names.Method(e.Caller), Site: unknownSite, Callee: names.Method(e.Callee)}
 		if e.Site.Frame != 0 {
 			if places := names.Places(e.Site); len(places) > 0 {
 				last := places[len(places)-1]

@@ -4,7 +4,8 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -26,7 +27,7 @@ func (n fixedNames) Places(s Site) []Place { return n[s.Frame] }
 
 func TestGraphs(t *testing.T) {
 	method := func(name rune, epoch uint32) Method { return Method{Addr: uint64(name), Epoch: epoch} }
-	at := func(line int32) calls.Site { return calls.Site{Line: line, Offset: 10 * line} }
+	at := func(line int32) profile.Site { return profile.Site{Line: line, Offset: 10 * line} }
 	var g Graph
 	for _, e := range []struct {
 		caller Method
@@ -48,10 +49,10 @@ func TestGraphs(t *testing.T) {
 		1: {{symbol("a"), at(7)}, {symbol("r"), at(70)}},
 		2: {{symbol("r"), at(71)}},
 	}
-	edge := func(caller string, site calls.Site, callee string) calls.Edge {
-		return calls.Edge{Caller: symbol(caller), Site: site, Callee: symbol(callee)}
+	edge := func(caller string, site profile.Site, callee string) profile.Edge {
+		return profile.Edge{Caller: symbol(caller), Site: site, Callee: symbol(callee)}
 	}
-	compare(t, "logical", Logical(&g, names), map[calls.Edge]float64{
+	compare(t, "logical", Logical(&g, names), map[profile.Edge]float64{
 		edge("a", at(7), "b"):               3,
 		edge("a", unknownSite, "c"):         4,
 		edge("a", at(7), "d"):               8,
@@ -59,7 +60,7 @@ func TestGraphs(t *testing.T) {
 		edge("x", unknownSite, "b"):         32,
 		edge("a", unknownSite, "f"):         64,
 	})
-	compare(t, "physical", Physical(&g, names), map[calls.Edge]float64{
+	compare(t, "physical", Physical(&g, names), map[profile.Edge]float64{
 		edge("r", at(70), "b"):              3,
 		edge("r", at(70), "d"):              8,
 		edge("[unknown]", unknownSite, "e"): 16,
@@ -68,7 +69,7 @@ func TestGraphs(t *testing.T) {
 	})
 }
 
-func compare(t *testing.T, what string, g *calls.Graph, want map[calls.Edge]float64) {
+func compare(t *testing.T, what string, g *profile.Graph, want map[profile.Edge]float64) {
 	t.Helper()
 	if got := maps.Collect(g.Edges()); !maps.Equal(got, want) {
 		t.Errorf("%s: %d edges", what, len(got))

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -48,7 +50,7 @@ type Engine struct {
 	window sync.Mutex // held while one is open
 
 	mu    sync.Mutex
-	rate  calls.Rate
+	rate  profile.Rate
 	stats Stats
 	last  string // error that was logged
 
@@ -78,7 +80,7 @@ func (e *Engine) Name() string { return "listener" }
 
 // Tune changes the rate. Stride has no meaning here: a breakpoint traps at every call. A window has at most MaxHits
 // samples. Hz 0 is a pause.
-func (e *Engine) Tune(r calls.Rate) error {
+func (e *Engine) Tune(r profile.Rate) error {
 	r.Samples = min(r.Samples, MaxHits)
 	if err := (Window{Duration: listening, MaxHits: r.Samples}).check(1); err != nil && r.Hz > 0 {
 		return err

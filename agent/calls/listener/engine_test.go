@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -55,8 +57,8 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-func rate(hz, samples int) calls.Rate {
-	return calls.Rate{Hz: hz, Burst: calls.Burst{Stride: 1, Samples: samples}}
+func rate(hz, samples int) profile.Rate {
+	return profile.Rate{Hz: hz, Burst: profile.Burst{Stride: 1, Samples: samples}}
 }
 
 func TestEngine(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/budget"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
@@ -34,7 +35,7 @@ type accuracy struct {
 	cost           float64 // of the CPU time, as the engine has it
 	ratio          float64 // of the CPU time for the same work, without sampling 1; as good as the machine is quiet
 	samples, edges int
-	rate           calls.Rate // the last one
+	rate           profile.Rate // the last one
 }
 
 // TestLiveAccuracy holds sampled graphs of the reference guest against the exact ones. By default that is the program

@@ -4,7 +4,8 @@ import (
 	"time"
 	"unique"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -17,25 +18,25 @@ var native = symbolize.Intern(symbolize.Frame{
 // Edge names a call of the event stream: by what its guest has registered by now, as it held when the call was made.
 // It is false if the call cannot be named; Stats says why. Every call must come here once, in the order of the
 // stream, as the cost of a hit is measured on them.
-func (e *Engine) Edge(c *bpf.Call) (calls.Edge, bool) {
+func (e *Engine) Edge(c *bpf.Call) (profile.Edge, bool) {
 	e.hit.observe(c)
 	g := e.table.find(c.Attachment)
 	if g == nil || g.peer.id.PID != int(c.Header.Pid) {
 		e.tally.unresolved(causeGuest)
-		return calls.Edge{}, false
+		return profile.Edge{}, false
 	}
 	callee, ok := g.code.callee(c.Callee)
 	if !ok {
 		e.tally.unresolved(causeCallee)
-		return calls.Edge{}, false
+		return profile.Edge{}, false
 	}
 	e.tally.resolved()
 	caller, offset, line, ok := g.code.caller(c.Caller, c.Header.Time)
 	if !ok {
 		e.tally.unresolved(causeCaller)
-		return calls.Edge{Caller: native, Site: calls.Site{Offset: -1}, Callee: callee}, true
+		return profile.Edge{Caller: native, Site: profile.Site{Offset: -1}, Callee: callee}, true
 	}
-	return calls.Edge{Caller: caller, Site: calls.Site{Line: clip(line), Offset: clip(offset)}, Callee: callee}, true
+	return profile.Edge{Caller: caller, Site: profile.Site{Line: clip(line), Offset: clip(offset)}, Callee: callee}, true
 }
 
 // Fold names and weighs a call of the event stream. Once its burst is over, add gets its edge and how many calls of the

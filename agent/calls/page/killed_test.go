@@ -11,7 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -29,7 +30,7 @@ func playAgent() {
 		if err != nil {
 			return err
 		}
-		if err := e.Tune(calls.Rate{Hz: 100, Burst: calls.Burst{Stride: 1 << 20, Samples: 1 << 30}}); err != nil {
+		if err := e.Tune(profile.Rate{Hz: 100, Burst: profile.Burst{Stride: 1 << 20, Samples: 1 << 30}}); err != nil {
 			return err
 		}
 		fmt.Println("listening")
@@ -81,7 +82,7 @@ func TestLiveKilledAgent(t *testing.T) {
 	}
 	defer next.Close()
 	soon(t, "the guest to come back", func() bool { return next.Stats().Guests == 1 })
-	if err := next.Tune(calls.Rate{Hz: 100, Burst: calls.Burst{Stride: 1, Samples: 2}}); err != nil {
+	if err := next.Tune(profile.Rate{Hz: 100, Burst: profile.Burst{Stride: 1, Samples: 2}}); err != nil {
 		t.Fatal(err)
 	}
 	soon(t, "calls", func() bool { return next.Cost().Hits > 0 })

@@ -16,7 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -45,7 +46,7 @@ type stage struct {
 	// Of TestLiveAccuracy.
 	control *budget.Controller
 	sampled time.Duration // CPU time of guests while they were
-	last    calls.Rate
+	last    profile.Rate
 }
 
 func newStage(t testing.TB, change func(*Options)) *stage {
@@ -110,11 +111,11 @@ func (s *stage) read() {
 	}
 }
 
-func (s *stage) add(_ *bpf.Header, e calls.Edge, weight float64) {
+func (s *stage) add(_ *bpf.Header, e profile.Edge, weight float64) {
 	s.graph.Add(plainEdge(e), weight)
 }
 
-func plainEdge(e calls.Edge) edge {
+func plainEdge(e profile.Edge) edge {
 	return edge{Caller: e.Caller.Value().Function, Site: e.Site.Line, Callee: e.Callee.Value().Function}
 }
 
@@ -252,7 +253,7 @@ func (g *testGuest) finish(t testing.TB) {
 
 func tune(t testing.TB, s *stage, hz, stride, samples int) {
 	t.Helper()
-	if err := s.Tune(calls.Rate{Hz: hz, Burst: calls.Burst{Stride: stride, Samples: samples}}); err != nil {
+	if err := s.Tune(profile.Rate{Hz: hz, Burst: profile.Burst{Stride: stride, Samples: samples}}); err != nil {
 		t.Fatal(err)
 	}
 }

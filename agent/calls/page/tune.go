@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // Tune changes how much is sampled. Bursts that are under way end as they began.
-func (e *Engine) Tune(r calls.Rate) error {
+func (e *Engine) Tune(r profile.Rate) error {
 	k := bpf.BurstRate{Stride: uint32(max(r.Stride, 1)), Samples: uint32(max(r.Samples, 0)), Calibrate: calibrateEvery}
 	if err := e.objects.BurstRates.Put(uint32(0), &k); err != nil {
 		return fmt.Errorf("tell the kernel side how much to sample: %w", err)

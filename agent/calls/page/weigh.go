@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -21,7 +23,7 @@ import (
 // The rate is that of the guest without sampling: what the hits, the countdown and the tick took is left out.
 type weigher struct {
 	mu      sync.Mutex
-	rate    calls.Rate // of the last ticks there were
+	rate    profile.Rate // of the last ticks there were
 	threads map[thread]*burst
 
 	calibrations uint64 // samples that were taken to learn what a hit costs
@@ -68,7 +70,7 @@ const (
 const minWeighed = 64
 
 // An Add takes an edge of the process that the header is of: it stands for weight calls.
-type Add = func(h *bpf.Header, e calls.Edge, weight float64)
+type Add = func(h *bpf.Header, e profile.Edge, weight float64)
 
 // rate is calls a second, in the guest's own time, from a burst's tick to a position.
 func (c costs) rate(at position) float64 {
@@ -99,7 +101,7 @@ func (w *weigher) weigh(b *burst, over bool, c costs, add Add) {
 		toCome = float64(b.samples) - float64(b.at.hits)
 	}
 	ticks := b.owed + calls.Ticks(b.at.ticks, toCome, float64(b.samples))
-	one := func(e calls.Edge, weight float64) { add(&b.header, e, weight) }
+	one := func(e profile.Edge, weight float64) { add(&b.header, e, weight) }
 	switch {
 	case !b.weighs:
 		b.answered = ticks
@@ -130,7 +132,7 @@ func (c costs) impossible(at position) bool {
 }
 
 // tune says how much is sampled from now on. In a pause bursts that are under way end as they began.
-func (w *weigher) tune(r calls.Rate) {
+func (w *weigher) tune(r profile.Rate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r.Hz > 0 {
@@ -142,7 +144,7 @@ func (w *weigher) tune(r calls.Rate) {
 func (w *weigher) period() float64 { return 1 / float64(max(w.rate.Hz, 1)) }
 
 // take takes a call with its edge, if it has one. Samples are handed out when their burst is over.
-func (w *weigher) take(c *bpf.Call, e calls.Edge, ok bool, cost costs, add Add) {
+func (w *weigher) take(c *bpf.Call, e profile.Edge, ok bool, cost costs, add Add) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := thread{c.Attachment, c.Header.Tid}

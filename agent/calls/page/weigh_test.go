@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -20,12 +22,12 @@ type phase struct {
 	cpu  time.Duration
 }
 
-func (p phase) edge() calls.Edge {
-	return calls.Edge{Callee: symbolize.Intern(symbolize.Frame{Function: p.name})}
+func (p phase) edge() profile.Edge {
+	return profile.Edge{Callee: symbolize.Intern(symbolize.Frame{Function: p.name})}
 }
 
 // play runs phases in turn under ticks of 100 Hz and returns the samples as the kernel side would report them.
-func play(phases []phase, rounds int, stride, samples uint32) (out []bpf.Call, callee []calls.Edge) {
+func play(phases []phase, rounds int, stride, samples uint32) (out []bpf.Call, callee []profile.Edge) {
 	random := rand.New(rand.NewPCG(5, 6))
 	c := bpf.Call{Attachment: 1}
 	for range rounds {
@@ -53,9 +55,9 @@ func TestWeigherPhases(t *testing.T) {
 	slow := phase{"slow", 2 * time.Microsecond, 200 * time.Millisecond}
 	fast := phase{"fast", 10 * time.Nanosecond, 200 * time.Millisecond}
 	var w weigher
-	w.tune(calls.Rate{Hz: 100, Burst: calls.Burst{Stride: 127, Samples: 64}})
+	w.tune(profile.Rate{Hz: 100, Burst: profile.Burst{Stride: 127, Samples: 64}})
 	got := map[string]float64{}
-	add := func(_ *bpf.Header, e calls.Edge, n float64) { got[e.Callee.Value().Function] += n }
+	add := func(_ *bpf.Header, e profile.Edge, n float64) { got[e.Callee.Value().Function] += n }
 	stream, edges := play([]phase{slow, fast}, 3, 127, 64)
 	for i := range stream {
 		w.take(&stream[i], edges[i], true, testCosts, add)
@@ -79,40 +81,40 @@ func TestWeigher(t *testing.T) {
 	const ms, us = time.Millisecond, time.Microsecond
 	for _, test := range []struct {
 		name  string
-		rate  calls.Burst
+		rate  profile.Burst
 		calls []*bpf.Call
 		cost  costs
 		want  float64 // calls in all
 		held  bool    // until the flush
 	}{
-		{name: "a burst that took a tick's time stands for what it saw", rate: calls.Burst{Stride: 100, Samples: 3},
+		{name: "a burst that took a tick's time stands for what it saw", rate: profile.Burst{Stride: 100, Samples: 3},
 			calls: []*bpf.Call{sample(1, 100, 50, 1, 2*ms), sample(1, 100, 150, 1, 5*ms), sample(1, 100, 250, 1, 10*ms)}, want: 250},
-		{name: "and its ticks for as much each", rate: calls.Burst{Stride: 100, Samples: 3},
+		{name: "and its ticks for as much each", rate: profile.Burst{Stride: 100, Samples: 3},
 			calls: []*bpf.Call{sample(1, 100, 50, 1, 2*ms), sample(1, 100, 150, 3, 25*ms), sample(1, 100, 250, 4, 40*ms)}, want: 250},
-		{name: "a long wait for the first call counts", rate: calls.Burst{Stride: 100, Samples: 2},
+		{name: "a long wait for the first call counts", rate: profile.Burst{Stride: 100, Samples: 2},
 			calls: []*bpf.Call{sample(1, 100, 100, 101, 1000*ms), sample(1, 100, 200, 101, 1010*ms)}, want: 200},
-		{name: "what was cut has its part of the tick", rate: calls.Burst{Stride: 100, Samples: 4},
+		{name: "what was cut has its part of the tick", rate: profile.Burst{Stride: 100, Samples: 4},
 			calls: []*bpf.Call{sample(1, 100, 100, 1, 10*ms)}, want: 25, held: true},
-		{name: "and all of the ticks that it saw go by", rate: calls.Burst{Stride: 100, Samples: 4},
+		{name: "and all of the ticks that it saw go by", rate: profile.Burst{Stride: 100, Samples: 4},
 			calls: []*bpf.Call{sample(1, 100, 100, 11, 10*ms)}, want: 1025, held: true},
-		{name: "a burst without an end is handed out when the next begins, of which not enough is known", rate: calls.Burst{Stride: 100, Samples: 64},
+		{name: "a burst without an end is handed out when the next begins, of which not enough is known", rate: profile.Burst{Stride: 100, Samples: 64},
 			calls: []*bpf.Call{sample(1, 100, 100, 1, 10*ms), sample(2, 1000, 1, 1, 10)}, want: 101, held: true},
-		{name: "a calibration is no sample, but its tick counts", rate: calls.Burst{Stride: 100, Samples: 1},
+		{name: "a calibration is no sample, but its tick counts", rate: profile.Burst{Stride: 100, Samples: 1},
 			calls: []*bpf.Call{sample(1, 1, 1, 1, ms), sample(2, 100, 100, 1, 10*ms)}, want: 200},
-		{name: "too small to be weighed", rate: calls.Burst{Stride: 1, Samples: 2},
+		{name: "too small to be weighed", rate: profile.Burst{Stride: 1, Samples: 2},
 			calls: []*bpf.Call{sample(1, 1, 1, 1, ms), sample(1, 1, 2, 1, 2*ms)}, want: 2},
-		{name: "a burst that took less time than its hits is left out, but not its tick", rate: calls.Burst{Stride: 100, Samples: 3}, cost: costs{hit: 650},
+		{name: "a burst that took less time than its hits is left out, but not its tick", rate: profile.Burst{Stride: 100, Samples: 3}, cost: costs{hit: 650},
 			calls: []*bpf.Call{sample(1, 100, 210, 1, 500), sample(2, 100, 100, 1, 2*ms), sample(2, 100, 200, 1, 4*ms), sample(2, 100, 300, 1, 10*ms+2*650)}, want: 600},
-		{name: "half of what hits take is possible", rate: calls.Burst{Stride: 100, Samples: 3}, cost: costs{hit: 10 * us},
+		{name: "half of what hits take is possible", rate: profile.Burst{Stride: 100, Samples: 3}, cost: costs{hit: 10 * us},
 			calls: []*bpf.Call{sample(1, 100, 300, 1, 10*us)}, want: 300 * 10000 / 5},
-		{name: "no time at all is taken for what could be measured", rate: calls.Burst{Stride: 100, Samples: 1},
+		{name: "no time at all is taken for what could be measured", rate: profile.Burst{Stride: 100, Samples: 1},
 			calls: []*bpf.Call{sample(1, 100, 100, 1, 0)}, want: 1e7},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var w weigher
-			w.tune(calls.Rate{Hz: 100, Burst: test.rate})
+			w.tune(profile.Rate{Hz: 100, Burst: test.rate})
 			var got float64
-			add := func(_ *bpf.Header, _ calls.Edge, n float64) { got += n }
+			add := func(_ *bpf.Header, _ profile.Edge, n float64) { got += n }
 			for _, c := range test.calls {
 				w.take(c, e, true, test.cost, add)
 			}
@@ -139,10 +141,10 @@ func TestWeigherParts(t *testing.T) {
 	stream, edges := play([]phase{p}, rounds, stride, samples)
 	for _, cuts := range [][]int{{}, {1}, {32}, {63}, {1, 2, 3}, {16, 32, 48}, {20, 20, 64}} {
 		var w weigher
-		w.tune(calls.Rate{Hz: 100, Burst: calls.Burst{Stride: stride, Samples: samples}})
+		w.tune(profile.Rate{Hz: 100, Burst: profile.Burst{Stride: stride, Samples: samples}})
 		var got float64
 		edgesOut := 0
-		add := func(_ *bpf.Header, _ calls.Edge, n float64) { got, edgesOut = got+n, edgesOut+1 }
+		add := func(_ *bpf.Header, _ profile.Edge, n float64) { got, edgesOut = got+n, edgesOut+1 }
 		for i := range stream {
 			w.take(&stream[i], edges[i], true, testCosts, add)
 			for _, cut := range cuts {
@@ -165,8 +167,8 @@ func TestWeigherUnevenParts(t *testing.T) {
 	burst := []*bpf.Call{sample(1, 100, 1, 1, 7*us), sample(1, 100, 101, 1, 100*us), sample(1, 100, 201, 1, 150*us), sample(1, 100, 301, 1, 200*us)}
 	weigh := func(cut int) (total, largest float64) {
 		var w weigher
-		w.tune(calls.Rate{Hz: 100, Burst: calls.Burst{Stride: 100, Samples: 4}})
-		add := func(_ *bpf.Header, _ calls.Edge, n float64) { total, largest = total+n, max(largest, n) }
+		w.tune(profile.Rate{Hz: 100, Burst: profile.Burst{Stride: 100, Samples: 4}})
+		add := func(_ *bpf.Header, _ profile.Edge, n float64) { total, largest = total+n, max(largest, n) }
 		for i, c := range burst {
 			if w.take(c, phase{name: "e"}.edge(), true, testCosts, add); i+1 == cut {
 				w.flush(testCosts, add)
@@ -188,11 +190,11 @@ func TestWeigherHoldsLittle(t *testing.T) {
 	p := phase{"p", 100 * time.Nanosecond, 10 * time.Millisecond}
 	stream, edges := play([]phase{p}, 1, 7, samples)
 	var w weigher
-	w.tune(calls.Rate{Hz: 100, Burst: calls.Burst{Stride: 7, Samples: samples}})
+	w.tune(profile.Rate{Hz: 100, Burst: profile.Burst{Stride: 7, Samples: samples}})
 	var got float64
 	n := 0
 	for i := range stream {
-		w.take(&stream[i], edges[i], true, testCosts, func(_ *bpf.Header, _ calls.Edge, weight float64) { got, n = got+weight, n+1 })
+		w.take(&stream[i], edges[i], true, testCosts, func(_ *bpf.Header, _ profile.Edge, weight float64) { got, n = got+weight, n+1 })
 	}
 	if want := 1e5; n != samples || math.Abs(got-want) > 0.001*want {
 		t.Errorf("%d samples for %.0f calls, want %d for %.0f", n, got, samples, want)
@@ -206,8 +208,8 @@ func FuzzWeigher(f *testing.F) {
 	f.Add(uint32(1), uint32(1<<32-1), uint32(1<<32-1), uint64(1<<64-1), uint32(0), uint32(0), uint64(0), true)
 	f.Fuzz(func(t *testing.T, stride, made1, ticks1 uint32, spent1 uint64, made2, ticks2 uint32, spent2 uint64, flush bool) {
 		var w weigher
-		w.tune(calls.Rate{Hz: 100, Burst: calls.Burst{Stride: 127, Samples: 64}})
-		add := func(_ *bpf.Header, _ calls.Edge, n float64) {
+		w.tune(profile.Rate{Hz: 100, Burst: profile.Burst{Stride: 127, Samples: 64}})
+		add := func(_ *bpf.Header, _ profile.Edge, n float64) {
 			if !(n >= 0) || math.IsInf(n, 0) {
 				t.Fatalf("weight %g", n)
 			}

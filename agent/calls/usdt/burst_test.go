@@ -6,7 +6,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
 )
@@ -22,7 +23,7 @@ func TestLiveBursts(t *testing.T) {
 		total += n
 	}
 	g := start(t, php.Known, php.Traced)
-	b := begin(t, calls.Rate{Hz: 97, Burst: calls.Burst{Stride: 7, Samples: 256}})
+	b := begin(t, profile.Rate{Hz: 97, Burst: profile.Burst{Stride: 7, Samples: 256}})
 	b.look(g.PID())
 	const rounds = 2000
 	want := run(t, start(t, php.Known), rounds)

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 )
 
@@ -27,7 +29,7 @@ func TestCost(t *testing.T) {
 	if c != want {
 		t.Errorf("%+v, want %+v", c, want)
 	}
-	if got, want := windows*c.Burst(calls.Burst{Stride: 10, Samples: 10}), c.Time(); got != want {
+	if got, want := windows*c.Burst(profile.Burst{Stride: 10, Samples: 10}), c.Time(); got != want {
 		t.Errorf("10 bursts of 10x10 cost %v, were to cost %v", want, got)
 	}
 }

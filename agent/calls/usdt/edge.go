@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"unique"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -21,13 +22,13 @@ func newNames() (n names) {
 
 // edge returns the edge of a call; false if the callee has no name. A method is its class, name and file: before PHP
 // 8.4 gave closures names with their lines, those of one class and file are one method.
-func (n names) edge(c *bpf.NamedCall) (calls.Edge, bool) {
+func (n names) edge(c *bpf.NamedCall) (profile.Edge, bool) {
 	if int(c.Language) >= len(languages) {
-		return calls.Edge{}, false
+		return profile.Edge{}, false
 	}
 	callee, ok := n.method(c.Language, c.CalleeClass[:], c.CalleeName[:], c.CalleeFile[:])
 	if !ok {
-		return calls.Edge{}, false
+		return profile.Edge{}, false
 	}
 	caller, ok := n.method(c.Language, c.CallerClass[:], c.CallerName[:], c.CallerFile[:])
 	if !ok {
@@ -37,7 +38,7 @@ func (n names) edge(c *bpf.NamedCall) (calls.Edge, bool) {
 		}
 		caller = symbolize.Intern(marker)
 	}
-	return calls.Edge{Caller: caller, Site: calls.Site{Line: int32(c.CallerLine), Offset: -1}, Callee: callee}, true
+	return profile.Edge{Caller: caller, Site: profile.Site{Line: int32(c.CallerLine), Offset: -1}, Callee: callee}, true
 }
 
 // method returns a function's symbol; false if it has neither name nor file.

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -28,7 +30,7 @@ type Options struct {
 	Objects *bpf.Objects // the agent's; they outlive the engine
 	Proc    proc.Root    // where procfs is; "" means /proc
 	Pool    *proc.Pool   // for what a process can delay; nil means one of its own
-	Rate    calls.Rate   // to begin with; the zero value samples nothing until Tune
+	Rate    profile.Rate // to begin with; the zero value samples nothing until Tune
 	Log     *slog.Logger // nil means none
 }
 
@@ -57,7 +59,7 @@ type Engine struct {
 	looking sync.Mutex // held while a process is adopted
 
 	mu       sync.Mutex
-	rate     calls.Rate
+	rate     profile.Rate
 	ticks    *attach.Ticks // nil while nothing ticks
 	images   map[fileID]*image
 	refused  map[fileID]error // files that cannot be used
@@ -111,7 +113,7 @@ func Try(opt Options) (_ *Engine, err error) {
 func (e *Engine) Name() string { return Name }
 
 // Tune implements calls.Engine. No samples or no ticks pause it.
-func (e *Engine) Tune(r calls.Rate) error {
+func (e *Engine) Tune(r profile.Rate) error {
 	if r.Hz < 0 || r.Stride < 0 || r.Samples < 0 {
 		return fmt.Errorf("rate %v is negative", r)
 	}
@@ -168,9 +170,9 @@ func (e *Engine) Fold(c *bpf.NamedCall, add Add) bool {
 func (e *Engine) Flush(add Add) { e.weigher.flush(add) }
 
 // Edge returns the edge of a named call that this engine sampled; false for others', and where the callee has no name.
-func (e *Engine) Edge(c *bpf.NamedCall) (calls.Edge, bool) {
+func (e *Engine) Edge(c *bpf.NamedCall) (profile.Edge, bool) {
 	if c.Engine != bpf.EngineUSDT {
-		return calls.Edge{}, false
+		return profile.Edge{}, false
 	}
 	return e.names.edge(c)
 }

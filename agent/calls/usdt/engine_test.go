@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
@@ -32,15 +33,15 @@ type bench struct {
 	*Engine
 	t       testing.TB
 	objects *bpf.Objects
-	graph   calls.Graph   // what was sampled
-	plain   calls.Graph   // the same, each sample as one call
+	graph   profile.Graph // what was sampled
+	plain   profile.Graph // the same, each sample as one call
 	samples int           // in it
 	done    chan struct{} // closed when the stream has ended
 	ring    *ring.Reader
 }
 
 // begin starts an engine, and closes it with the test.
-func begin(t testing.TB, rate calls.Rate) *bench {
+func begin(t testing.TB, rate profile.Rate) *bench {
 	t.Helper()
 	objects, err := bpf.Load(bpf.Options{})
 	need(t, err)
@@ -87,14 +88,14 @@ func (b *bench) drain() {
 	}
 }
 
-func (b *bench) add(_ *bpf.Header, e calls.Edge, weight float64) {
+func (b *bench) add(_ *bpf.Header, e profile.Edge, weight float64) {
 	b.graph.Add(e, weight)
 	b.plain.Add(e, 1)
 	b.samples++
 }
 
 // sampled ends the stream and returns what was sampled.
-func (b *bench) sampled() *calls.Graph {
+func (b *bench) sampled() *profile.Graph {
 	b.ring.Flush()
 	<-b.done
 	b.Flush(b.add)

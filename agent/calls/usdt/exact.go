@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -57,7 +58,7 @@ func (e *Engine) mode(g *guest, mode uint32) error {
 
 // Stop ends the count and returns the graph; the guest's calls are sampled again. It may have ended meanwhile, but not
 // be forgotten for that: up to two seconds ago. An error says that calls are missing, if there is a graph with it.
-func (c *Count) Stop() (*calls.Graph, error) {
+func (c *Count) Stop() (*profile.Graph, error) {
 	e, g := c.engine, c.guest
 	if err := closeAll(c.links); err != nil {
 		return nil, fmt.Errorf("end the count of calls: %w", err)
@@ -87,9 +88,9 @@ func (c *Count) Stop() (*calls.Graph, error) {
 }
 
 // takeEdges takes the edges of a process out of the kernel side.
-func (e *Engine) takeEdges(pid uint32) (*calls.Graph, error) {
+func (e *Engine) takeEdges(pid uint32) (*profile.Graph, error) {
 	var (
-		graph calls.Graph
+		graph profile.Graph
 		site  bpf.USDTSite
 		edge  bpf.USDTEdge
 		taken []bpf.USDTSite

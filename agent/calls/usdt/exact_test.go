@@ -5,12 +5,13 @@ package usdt
 import (
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
 )
 
 // byCall is a graph in the words of the program's truth.
-func byCall(g *calls.Graph) map[php.Call]float64 {
+func byCall(g *profile.Graph) map[php.Call]float64 {
 	m := map[php.Call]float64{}
 	for e, n := range g.Edges() {
 		m[php.Call{Caller: e.Caller.Value().Function, Callee: e.Callee.Value().Function, Line: int(e.Site.Line)}] += n
@@ -21,7 +22,7 @@ func byCall(g *calls.Graph) map[php.Call]float64 {
 // Every call is counted, under its name, at its line.
 func TestLiveExact(t *testing.T) {
 	g := start(t, php.Known, php.Traced)
-	b := begin(t, calls.Rate{Hz: 0, Burst: calls.Burst{Stride: 1, Samples: 1}})
+	b := begin(t, profile.Rate{Hz: 0, Burst: profile.Burst{Stride: 1, Samples: 1}})
 	b.look(g.PID())
 	count, err := b.Exact(g.PID())
 	if err != nil {

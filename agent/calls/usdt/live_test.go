@@ -10,16 +10,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
 )
 
 // often has windows follow each other closely, and last for as long as they may.
-var often = calls.Rate{Hz: 997, Burst: calls.Burst{Stride: 7, Samples: 1 << 16}}
+var often = profile.Rate{Hz: 997, Burst: profile.Burst{Stride: 7, Samples: 1 << 16}}
 
 // busy has a program do rounds until the test ends or the function that it returns is called.
 func busy(t *testing.T, g *php.Guest, rounds int) (stop func()) {
@@ -60,7 +61,7 @@ func (b *bench) hits(g *php.Guest) uint64 {
 
 // Whom the engine does not sample, and what it says then.
 func TestLiveRefusals(t *testing.T) {
-	b := begin(t, calls.Rate{Hz: 1})
+	b := begin(t, profile.Rate{Hz: 1})
 	refused := func(pid int, want error) {
 		t.Helper()
 		if found, err := b.Look(t.Context(), pid); found || !errors.Is(err, want) {
@@ -263,7 +264,7 @@ func TestLiveSilence(t *testing.T) {
 
 // A process that ends is forgotten.
 func TestLiveForget(t *testing.T) {
-	b := begin(t, calls.Rate{Hz: 1})
+	b := begin(t, profile.Rate{Hz: 1})
 	for range 3 {
 		g, err := php.Start(t.Context(), php.Known, php.Traced)
 		need(t, err)

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -43,7 +45,7 @@ type cut struct {
 }
 
 // An Add takes an edge of the process that the header is of: it stands for weight calls.
-type Add = func(h *bpf.Header, e calls.Edge, weight float64)
+type Add = func(h *bpf.Header, e profile.Edge, weight float64)
 
 const (
 	// minGaps is how many gaps a burst must have to be weighed: the rate of a few calls is mostly chance. Each sample
@@ -57,7 +59,7 @@ const (
 )
 
 // tune says how often ticks come from now on, and how far samples are apart; 0 ticks pause it.
-func (w *weigher) tune(r calls.Rate) {
+func (w *weigher) tune(r profile.Rate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r.Hz > 0 {
@@ -77,7 +79,7 @@ func (w *weigher) cut(pid uint32, number uint64, lasted time.Duration) {
 }
 
 // take takes a call with its edge, if it has one.
-func (w *weigher) take(c *bpf.NamedCall, e calls.Edge, ok bool, add Add) {
+func (w *weigher) take(c *bpf.NamedCall, e profile.Edge, ok bool, add Add) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b := w.held[c.Header.Pid]
@@ -127,7 +129,7 @@ func (w *weigher) flush(add Add) {
 
 // weigh hands out what b holds, at the end of its burst or in the middle; mu is held.
 func (w *weigher) weigh(b *burst, over bool, add Add) {
-	one := func(e calls.Edge, weight float64) { add(&b.header, e, weight) }
+	one := func(e profile.Edge, weight float64) { add(&b.header, e, weight) }
 	if end, ok := w.ends[b.header.Pid]; ok && end.number == b.number && b.samples*uint32(w.stride) > minGaps {
 		// What it stands for follows from the calls in the window: there was nothing more to see.
 		made := float64(b.samples-b.left) * float64(w.stride)

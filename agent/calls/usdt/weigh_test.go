@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -32,9 +34,9 @@ func TestWeigh(t *testing.T) {
 		{"too short to weigh", []phase{{"a", 100, 20, 4}, {"b", 1000, 20, 4}}, map[string]float64{"a": 80, "b": 80}},
 	} {
 		var w weigher
-		w.tune(calls.Rate{Hz: hz, Burst: calls.Burst{Stride: stride}})
+		w.tune(profile.Rate{Hz: hz, Burst: profile.Burst{Stride: stride}})
 		got := map[string]float64{}
-		add := func(_ *bpf.Header, e calls.Edge, weight float64) { got[e.Callee.Value().Function] += weight }
+		add := func(_ *bpf.Header, e profile.Edge, weight float64) { got[e.Callee.Value().Function] += weight }
 		for _, p := range test.phases {
 			for i := range p.bursts {
 				for left := p.samples - 1; left >= 0; left-- {
@@ -42,7 +44,7 @@ func TestWeigh(t *testing.T) {
 					c := &bpf.NamedCall{Burst: uint64(i), Left: uint32(left), Ticks: 1, Gaps: gaps, Least: passing,
 						Spent: uint64(float64(gaps) * (passing + p.work))}
 					c.Header.Pid = 4711
-					w.take(c, calls.Edge{Callee: symbolize.Intern(symbolize.Frame{Function: p.callee})}, true, add)
+					w.take(c, profile.Edge{Callee: symbolize.Intern(symbolize.Frame{Function: p.callee})}, true, add)
 				}
 			}
 		}
@@ -51,7 +53,7 @@ func TestWeigh(t *testing.T) {
 				t.Errorf("%s: %.0f calls of %s, want %.0f", test.name, got[callee], callee, want)
 			}
 		}
-		w.flush(func(*bpf.Header, calls.Edge, float64) { t.Errorf("%s: something is left", test.name) })
+		w.flush(func(*bpf.Header, profile.Edge, float64) { t.Errorf("%s: something is left", test.name) })
 	}
 }
 
@@ -69,18 +71,18 @@ func TestWeighCut(t *testing.T) {
 		{"another burst was cut", 2, 20 * time.Millisecond, 13, 100},
 	} {
 		var w weigher
-		w.tune(calls.Rate{Hz: 100, Burst: calls.Burst{Stride: 7, Samples: 1000}})
+		w.tune(profile.Rate{Hz: 100, Burst: profile.Burst{Stride: 7, Samples: 1000}})
 		w.cut(4711, test.number, test.lasted)
 		got := 0.0
-		add := func(_ *bpf.Header, _ calls.Edge, weight float64) { got += weight }
+		add := func(_ *bpf.Header, _ profile.Edge, weight float64) { got += weight }
 		for left := uint32(999); left >= 900; left-- {
 			c := &bpf.NamedCall{Burst: 1, Left: left, Ticks: 2, Gaps: test.gaps, Least: 500, Spent: 5000}
 			c.Header.Pid = 4711
-			w.take(c, calls.Edge{}, true, add)
+			w.take(c, profile.Edge{}, true, add)
 		}
 		c := &bpf.NamedCall{Burst: 5, Left: 999}
 		c.Header.Pid = 4711
-		w.take(c, calls.Edge{}, true, add)
+		w.take(c, profile.Edge{}, true, add)
 		if math.Abs(got/test.want-1) > 0.001 {
 			t.Errorf("%s: %.0f calls, want %.0f", test.name, got, test.want)
 		}
@@ -93,11 +95,11 @@ func TestWeighHandsOut(t *testing.T) {
 		w      weigher
 		weight float64
 	)
-	add := func(_ *bpf.Header, _ calls.Edge, n float64) { weight += n }
+	add := func(_ *bpf.Header, _ profile.Edge, n float64) { weight += n }
 	take := func(pid uint32, burst uint64, left uint32, ok bool) {
 		c := &bpf.NamedCall{Burst: burst, Left: left}
 		c.Header.Pid = pid
-		w.take(c, calls.Edge{}, ok, add)
+		w.take(c, profile.Edge{}, ok, add)
 	}
 	for _, step := range []struct {
 		name string
@@ -140,8 +142,8 @@ func TestWeighParts(t *testing.T) {
 			got  float64
 			seen int
 		)
-		w.tune(calls.Rate{Hz: hz, Burst: calls.Burst{Stride: stride}})
-		add := func(_ *bpf.Header, _ calls.Edge, weight float64) { got, seen = got+weight, seen+1 }
+		w.tune(profile.Rate{Hz: hz, Burst: profile.Burst{Stride: stride}})
+		add := func(_ *bpf.Header, _ profile.Edge, weight float64) { got, seen = got+weight, seen+1 }
 		const bursts = 3
 		for i := range bursts {
 			for n := 1; n <= test.samples; n++ {
@@ -149,7 +151,7 @@ func TestWeighParts(t *testing.T) {
 				c := &bpf.NamedCall{Burst: uint64(i), Left: uint32(test.samples - n), Ticks: 1, Gaps: gaps, Least: passing,
 					Spent: uint64(gaps) * (passing + work)}
 				c.Header.Pid = 4711
-				w.take(c, calls.Edge{}, true, add)
+				w.take(c, profile.Edge{}, true, add)
 				if test.cuts[n] {
 					w.flush(add)
 				}
@@ -166,11 +168,11 @@ func TestWeighIsBounded(t *testing.T) {
 	var w weigher
 	seen := 0
 	const processes = bpf.MaxUSDTGuests + 10
-	add := func(*bpf.Header, calls.Edge, float64) { seen++ }
+	add := func(*bpf.Header, profile.Edge, float64) { seen++ }
 	for pid := range uint32(processes) {
 		c := &bpf.NamedCall{Burst: 1, Left: 5}
 		c.Header.Pid = pid
-		w.take(c, calls.Edge{}, true, add)
+		w.take(c, profile.Edge{}, true, add)
 		if len(w.held) > bpf.MaxUSDTGuests {
 			t.Fatalf("%d bursts are held", len(w.held))
 		}

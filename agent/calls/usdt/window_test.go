@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
 )
@@ -20,7 +21,7 @@ import (
 //
 //	go test -run ^$ -bench Window ./agent/calls/usdt
 func BenchmarkWindow(b *testing.B) {
-	t := begin(b, calls.Rate{})
+	t := begin(b, profile.Rate{})
 	g := start(b, php.Known, php.Traced)
 	t.look(g.PID())
 	runtime.LockOSThread()
@@ -51,7 +52,7 @@ func BenchmarkWindow(b *testing.B) {
 //
 //	go test -run ^$ -bench Interruption -benchtime 200x ./agent/calls/usdt
 func BenchmarkInterruption(b *testing.B) {
-	t := begin(b, calls.Rate{})
+	t := begin(b, profile.Rate{})
 	g := start(b, php.Known, php.Traced)
 	t.look(g.PID())
 	spin := func() float64 { // returns the us of 200 ms that the process lost

@@ -3,17 +3,16 @@ package prom
 import (
 	"math"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // calledMethods is how often methods were called in a window as one engine tells it, by callee and by basis.
-func calledMethods(p *agent.Profile, engine string) usage {
+func calledMethods(p *profile.Profile, engine string) usage {
 	called := make(usage)
 	labels := make(map[string]string)
 	for _, proc := range p.Processes {
 		for _, c := range proc.Calls {
-			if c.Engine != engine || c.Basis == calls.Unmeasured {
+			if c.Engine != engine || c.Basis == profile.Unmeasured {
 				continue // a least number in one window is an estimate in the next: a sum of both says nothing
 			}
 			runtime := runtimeLabel(proc.Runtime)

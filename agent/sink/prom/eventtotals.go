@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // eventFloor is how much of late a service needs for series of its own: anything at all, as services are few.
@@ -15,36 +15,36 @@ const eventFloor = 1
 
 // An eventTotal is what services count of one kind of events.
 type eventTotal struct {
-	of agent.EventKind
+	of profile.EventKind
 	*kind
 }
 
 // eventTotals are one number each, or one for each kind of lock.
 func eventTotals() []eventTotal {
 	return []eventTotal{
-		{agent.Allocations, &kind{
+		{profile.Allocations, &kind{
 			total: prometheus.NewDesc("vmprof_allocated_bytes_total",
 				"Bytes of objects that the guests of the busiest services allocated, estimated from sampled allocations; everything else is in service=\"(other)\".",
 				[]string{"service"}, nil),
-			measure: func(p *agent.Profile) usage { return eventUsage(p, agent.Allocations, 1) },
+			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Allocations, 1) },
 			unit:    1,
 			floor:   eventFloor,
 			labels:  func(service string, m method) []string { return []string{service} },
 		}},
-		{agent.Locks, &kind{
+		{profile.Locks, &kind{
 			total: prometheus.NewDesc("vmprof_lock_delay_seconds_total",
 				"Time that threads of the busiest services were delayed by locks, by kind: spin, block, park, or enter; and wait, which is for work and no contention. Everything else is in service=\"(other)\".",
 				[]string{"service", "kind"}, nil),
-			measure: func(p *agent.Profile) usage { return eventUsage(p, agent.Locks, 2) },
+			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Locks, 2) },
 			unit:    float64(time.Second),
 			floor:   eventFloor,
 			labels:  func(service string, m method) []string { return []string{service, m.basis} },
 		}},
-		{agent.Pauses, &kind{
+		{profile.Pauses, &kind{
 			total: prometheus.NewDesc("vmprof_stopped_seconds_total",
 				"Time for which VMs of the busiest services stopped all their threads at safepoints; everything else is in service=\"(other)\".",
 				[]string{"service"}, nil),
-			measure: func(p *agent.Profile) usage { return eventUsage(p, agent.Pauses, 1) },
+			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Pauses, 1) },
 			unit:    float64(time.Second),
 			floor:   eventFloor,
 			labels:  func(service string, m method) []string { return []string{service} },
@@ -52,7 +52,7 @@ func eventTotals() []eventTotal {
 	}
 }
 
-// exact is what agent.EventLabels calls counts of all allocations, which may be there beside those that are estimated.
+// exact is what profile.EventLabels calls counts of all allocations, which may be there beside those that are estimated.
 const exact = "exact"
 
 // lockKinds are all that a series is made for.
@@ -60,7 +60,7 @@ var lockKinds = []string{"spin", "block", "park", "wait", "enter"}
 
 // eventUsage is one value of the events of a kind, by service and, of locks, by their kind, which takes the place of the
 // basis. There are no methods.
-func eventUsage(p *agent.Profile, of agent.EventKind, value int) usage {
+func eventUsage(p *profile.Profile, of profile.EventKind, value int) usage {
 	used := make(usage)
 	for _, proc := range p.Processes {
 		for _, e := range proc.Events {
@@ -69,11 +69,11 @@ func eventUsage(p *agent.Profile, of agent.EventKind, value int) usage {
 			}
 			sums := make(map[method]float64)
 			for _, row := range e.Rows {
-				if of == agent.Allocations && row.What == exact {
+				if of == profile.Allocations && row.What == exact {
 					continue
 				}
 				m := method{name: other}
-				if of == agent.Locks {
+				if of == profile.Locks {
 					if m.basis = row.What; !slices.Contains(lockKinds, m.basis) {
 						m.basis = other
 					}
@@ -100,7 +100,7 @@ func whole(estimate float64) uint64 {
 }
 
 // ofEvents is a family without series unless events are recorded.
-func ofEvents(name, help, label string, read func(*agent.EventCounts, yield)) family {
+func ofEvents(name, help, label string, read func(*profile.EventCounts, yield)) family {
 	return family{name, help, label, counterKind, func(s snapshot, y yield) {
 		if s.Events != nil {
 			read(&s.Events.EventCounts, y)
@@ -109,7 +109,7 @@ func ofEvents(name, help, label string, read func(*agent.EventCounts, yield)) fa
 }
 
 // ofEventStats is a family of times by kind of event.
-func ofEventStats(name, help string, read func(*agent.EventStats) map[string]time.Duration) family {
+func ofEventStats(name, help string, read func(*profile.EventStats) map[string]time.Duration) family {
 	return family{name, help, "kind", counterKind, func(s snapshot, y yield) {
 		if s.Events == nil {
 			return
@@ -125,24 +125,24 @@ func eventFamilies() []family {
 	return []family{
 		// Events, if they are recorded: attempted = delivered + dropped; delivered = folded + discarded.
 		ofEvents("vmprof_event_samples_attempted_total", "Events of guests, such as allocations, that the kernel side began to record; the sum of delivered and dropped once the ring is drained.", "",
-			func(c *agent.EventCounts, y yield) { y(float64(c.Attempted)) }),
+			func(c *profile.EventCounts, y yield) { y(float64(c.Attempted)) }),
 		ofEvents("vmprof_event_samples_delivered_total", "Events of guests that user space received; the sum of folded and discarded.", "",
-			func(c *agent.EventCounts, y yield) { y(float64(c.Delivered)) }),
+			func(c *profile.EventCounts, y yield) { y(float64(c.Delivered)) }),
 		ofEvents("vmprof_event_samples_dropped_total", "Events of guests lost between kernel and user space, by cause.", "cause",
-			func(c *agent.EventCounts, y yield) { each(c.Dropped, y) }),
+			func(c *profile.EventCounts, y yield) { each(c.Dropped, y) }),
 		ofEvents("vmprof_event_samples_folded_total", "Events of guests that reached a profile.", "",
-			func(c *agent.EventCounts, y yield) { y(float64(c.Folded)) }),
+			func(c *profile.EventCounts, y yield) { y(float64(c.Folded)) }),
 		ofEvents("vmprof_event_samples_discarded_total", "Events of guests received but left out of every profile, by reason.", "reason",
-			func(c *agent.EventCounts, y yield) { each(c.Discarded, y) }),
+			func(c *profile.EventCounts, y yield) { each(c.Discarded, y) }),
 		ofEventStats("vmprof_event_wanted_seconds_total", "Time for which events were to be observed, by kind and summed over the libraries that have probes for them.",
-			func(s *agent.EventStats) map[string]time.Duration { return s.Wanted }),
+			func(s *profile.EventStats) map[string]time.Duration { return s.Wanted }),
 		ofEventStats("vmprof_event_observed_seconds_total", "Time for which events were observed. In the rest of vmprof_event_wanted_seconds_total probes would have cost more than the budget; values are scaled to all of it.",
-			func(s *agent.EventStats) map[string]time.Duration { return s.Observed }),
+			func(s *profile.EventStats) map[string]time.Duration { return s.Observed }),
 		ofEvents("vmprof_event_hits_total", "Executions of the events' probes in guests, recorded or not.", "",
-			func(c *agent.EventCounts, y yield) { y(float64(c.Hits)) }),
+			func(c *profile.EventCounts, y yield) { y(float64(c.Hits)) }),
 		ofEvents("vmprof_event_unattached_hits_total", "Allocations and waits that are not recorded because the agent had not attached to their JVM yet.", "",
-			func(c *agent.EventCounts, y yield) { y(float64(c.Unattached)) }),
+			func(c *profile.EventCounts, y yield) { y(float64(c.Unattached)) }),
 		ofEvents("vmprof_event_cost_seconds_total", "CPU time that recording events took from guests, by the measured cost of a hit.", "",
-			func(c *agent.EventCounts, y yield) { y(c.Cost.Seconds()) }),
+			func(c *profile.EventCounts, y yield) { y(c.Cost.Seconds()) }),
 	}
 }

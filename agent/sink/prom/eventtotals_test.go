@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // totals are the series of services' events that e shows.
@@ -52,11 +52,11 @@ func TestEventsBounded(t *testing.T) {
 		p := window(n, procs...)
 		for i, pr := range p.Processes {
 			size := math.Pow(10, float64(i))
-			locks := &agent.Events{Kind: agent.Locks}
+			locks := &profile.Events{Kind: profile.Locks}
 			for j := range 10 {
 				locks.Rows = append(locks.Rows, lock(fmt.Sprint("kind", j), 1e9*size))
 			}
-			pr.Events = []*agent.Events{{Kind: agent.Allocations, Rows: []agent.EventRow{{Values: [3]float64{1, size}}}}, locks}
+			pr.Events = []*profile.Events{{Kind: profile.Allocations, Rows: []profile.EventRow{{Values: [3]float64{1, size}}}}, locks}
 		}
 		e.Observe(p)
 	}

@@ -3,7 +3,7 @@ package prom
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // A Source tells how the agent fares. Both methods may be called at any time, from any goroutine, and return
@@ -11,15 +11,15 @@ import (
 type Source interface {
 	// Counts accounts for every sample since the agent started. What is only known once frames have been named,
 	// Truncated, Stale and Unknown, is not read: it is summed up over the windows.
-	Counts() agent.Counts
+	Counts() profile.Counts
 	// Stats is the agent's own health.
-	Stats() agent.Stats
+	Stats() profile.Stats
 }
 
 // snapshot is what all series of one scrape are read from, so that they fit together as well as they can.
 type snapshot struct {
-	agent.Counts
-	agent.Stats
+	profile.Counts
+	profile.Stats
 	windows windowTotals
 }
 
@@ -93,35 +93,35 @@ func families() []family {
 
 		// Calls, if they are sampled: attempted = delivered + dropped; delivered = folded + discarded.
 		ofCalls("vmprof_call_samples_attempted_total", "Calls that engines sampled; the sum of delivered and dropped once the ring is drained.", "", counterKind,
-			func(s *agent.CallStats, y yield) { y(float64(s.Attempted)) }),
+			func(s *profile.CallStats, y yield) { y(float64(s.Attempted)) }),
 		ofCalls("vmprof_call_samples_delivered_total", "Sampled calls that user space received; the sum of folded and discarded.", "", counterKind,
-			func(s *agent.CallStats, y yield) { y(float64(s.Delivered)) }),
+			func(s *profile.CallStats, y yield) { y(float64(s.Delivered)) }),
 		ofCalls("vmprof_call_samples_dropped_total", "Sampled calls lost between kernel and user space, by cause.", "cause", counterKind,
-			func(s *agent.CallStats, y yield) { each(s.Dropped, y) }),
+			func(s *profile.CallStats, y yield) { each(s.Dropped, y) }),
 		ofCalls("vmprof_call_samples_folded_total", "Sampled calls that reached a call graph.", "", counterKind,
-			func(s *agent.CallStats, y yield) { y(float64(s.Folded)) }),
+			func(s *profile.CallStats, y yield) { y(float64(s.Folded)) }),
 		ofCalls("vmprof_call_samples_discarded_total", "Sampled calls received but left out of every call graph, by reason.", "reason", counterKind,
-			func(s *agent.CallStats, y yield) { each(s.Discarded, y) }),
+			func(s *profile.CallStats, y yield) { each(s.Discarded, y) }),
 		ofCalls("vmprof_call_hits_total", "Executions of the engines' probes in guests, sampled or not.", "", counterKind,
-			func(s *agent.CallStats, y yield) { y(float64(s.Hits)) }),
+			func(s *profile.CallStats, y yield) { y(float64(s.Hits)) }),
 		ofCalls("vmprof_call_hits_refused_total", "Executions of the engines' probes that nothing had been armed for.", "", counterKind,
-			func(s *agent.CallStats, y yield) { y(float64(s.Refused)) }),
+			func(s *profile.CallStats, y yield) { y(float64(s.Refused)) }),
 		ofCalls("vmprof_call_bursts_total", "Bursts of sampled calls that were armed.", "", counterKind,
-			func(s *agent.CallStats, y yield) { y(float64(s.Bursts)) }),
+			func(s *profile.CallStats, y yield) { y(float64(s.Bursts)) }),
 		ofCalls("vmprof_call_bursts_skipped_total", "Ticks at which no burst could be armed: the last one had not ended, or there was no room.", "", counterKind,
-			func(s *agent.CallStats, y yield) { y(float64(s.Skipped)) }),
+			func(s *profile.CallStats, y yield) { y(float64(s.Skipped)) }),
 		ofCalls("vmprof_call_budget_ratio", "Share of the CPU time of guests that sampling their calls may take.", "", gaugeKind,
-			func(s *agent.CallStats, y yield) { y(s.Budget) }),
+			func(s *profile.CallStats, y yield) { y(s.Budget) }),
 		ofCalls("vmprof_call_guest_cpu_seconds_total", "CPU time of the guests whose calls are sampled.", "", counterKind,
-			func(s *agent.CallStats, y yield) { y(s.GuestTime.Seconds()) }),
+			func(s *profile.CallStats, y yield) { y(s.GuestTime.Seconds()) }),
 		ofCalls("vmprof_call_cost_seconds_total", "CPU time that sampling calls took from guests, by the measured cost of a hit.", "engine", counterKind,
-			func(s *agent.CallStats, y yield) {
+			func(s *profile.CallStats, y yield) {
 				for engine, cost := range s.Costs {
 					y(cost.Seconds(), engine)
 				}
 			}),
 		ofCalls("vmprof_call_credibility_error", "Median error of what VMs counted of their calls themselves, as the logarithm of a factor, held against what was heard of the same calls; of the worst VM of a service. Beyond 0.3 the counts are not used.", "service", gaugeKind,
-			func(s *agent.CallStats, y yield) {
+			func(s *profile.CallStats, y yield) {
 				for service, c := range s.Credibility {
 					y(c.Error, service)
 				}
@@ -182,7 +182,7 @@ func ofTime(name, help, label string, kind prometheus.ValueType, read func(snaps
 }
 
 // ofCalls is a family without series unless calls are sampled.
-func ofCalls(name, help, label string, kind prometheus.ValueType, read func(*agent.CallStats, yield)) family {
+func ofCalls(name, help, label string, kind prometheus.ValueType, read func(*profile.CallStats, yield)) family {
 	return family{name, help, label, kind, func(s snapshot, y yield) {
 		if s.Calls != nil {
 			read(s.Calls, y)

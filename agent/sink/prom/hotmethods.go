@@ -4,9 +4,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // goneWindows is for how many windows in a row a service must have been absent until its series are removed. One
@@ -66,8 +66,8 @@ func newHotMethods(k *kind, maxMethods, maxServices int) *HotMethods {
 }
 
 // Observe counts a window. Windows come in order, none twice. alive holds the services that have a running process
-// although they may have had no sample in this window, as agent.Stats.Services does.
-func (h *HotMethods) Observe(p *agent.Profile, alive map[string]int) {
+// although they may have had no sample in this window, as profile.Stats.Services does.
+func (h *HotMethods) Observe(p *profile.Profile, alive map[string]int) {
 	used := h.kind.measure(p)
 
 	h.mu.Lock()

@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -29,8 +30,8 @@ type testProcess struct {
 }
 
 // window makes the profile of the n-th window of 10 s. A function named "" is a sample without a stack.
-func window(n int, procs ...testProcess) *agent.Profile {
-	p := &agent.Profile{Start: epoch.Add(time.Duration(n) * 10 * time.Second), Duration: 10 * time.Second, Period: period}
+func window(n int, procs ...testProcess) *profile.Profile {
+	p := &profile.Profile{Start: epoch.Add(time.Duration(n) * 10 * time.Second), Duration: 10 * time.Second, Period: period}
 	for i, pr := range procs {
 		tree := new(cct.Tree[symbolize.Symbol])
 		for function, samples := range pr.samples {
@@ -44,9 +45,9 @@ func window(n int, procs ...testProcess) *agent.Profile {
 			}
 			tree.Add(stack, samples)
 		}
-		p.Processes = append(p.Processes, &agent.Process{
+		p.Processes = append(p.Processes, &profile.Process{
 			PID: i + 1, Service: pr.service, Runtime: pr.runtime,
-			Threads: []*agent.Thread{{TID: i + 1, Tree: tree}, {TID: 1000 + i}},
+			Threads: []*profile.Thread{{TID: i + 1, Tree: tree}, {TID: 1000 + i}},
 		})
 	}
 	return p

@@ -3,9 +3,9 @@ package prom
 import (
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A kind is what a collector of hot methods counts.
@@ -14,7 +14,7 @@ type kind struct {
 	// methodsFolded and servicesFolded say what is not told apart; both are nil of what has no methods.
 	methodsFolded, servicesFolded *prometheus.Desc
 
-	measure func(*agent.Profile) usage
+	measure func(*profile.Profile) usage
 	unit    float64 // of what measure returns in one of what the series shows
 	floor   float64 // what an entry must have used of late to be worth a series, in what measure returns
 	labels  func(service string, m method) []string
@@ -54,7 +54,7 @@ func callCount(engine string) *kind {
 		servicesFolded: prometheus.NewDesc("vmprof_calling_services_folded",
 			"Distinct services with calls in the last window that are in service=\"(other)\" of the engine's calls.",
 			nil, of),
-		measure: func(p *agent.Profile) usage { return calledMethods(p, engine) },
+		measure: func(p *profile.Profile) usage { return calledMethods(p, engine) },
 		unit:    1,
 		floor:   callFloor,
 		labels:  func(service string, m method) []string { return []string{service, m.runtime, m.basis, m.name} },

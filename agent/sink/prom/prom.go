@@ -11,10 +11,10 @@ package prom
 import (
 	"fmt"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-
-	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
 // Defaults of Options.
@@ -29,10 +29,10 @@ type Options struct {
 	MaxMethods  int // series of each service with a method's name; 0 means DefaultMaxMethods, less means none
 	MaxServices int // services with series of their own; 0 means DefaultMaxServices, less means none
 
-	NoTime bool                   // where time goes is not sampled: leave out what tells of it
-	Calls  bool                   // calls are sampled: count them, too
-	Events [agent.EventKinds]bool // these are recorded: count those that services have a total of
-	Build  Build
+	NoTime  bool                     // CPU time is not sampled: leave out its metrics
+	Engines []string                 // call engines that have series of calls; none if calls are not sampled
+	Events  [profile.EventKinds]bool // recorded kinds of events: those with a total for each service get series
+	Build   Build
 }
 
 // Build says which agent this is, in vmprof_build_info.
@@ -80,12 +80,10 @@ func New(source Source, o *Options) (*Exporter, error) {
 		e.hot = NewHotMethods(orDefault(o.MaxMethods, DefaultMaxMethods), orDefault(o.MaxServices, DefaultMaxServices))
 		all = append(all, e.hot)
 	}
-	if o.Calls {
-		for _, engine := range agent.CallEngines() {
-			c := NewCalledMethods(engine, orDefault(o.MaxMethods, DefaultMaxMethods), orDefault(o.MaxServices, DefaultMaxServices))
-			e.called = append(e.called, c)
-			all = append(all, c)
-		}
+	for _, engine := range o.Engines {
+		c := NewCalledMethods(engine, orDefault(o.MaxMethods, DefaultMaxMethods), orDefault(o.MaxServices, DefaultMaxServices))
+		e.called = append(e.called, c)
+		all = append(all, c)
 	}
 	for _, t := range eventTotals() {
 		if !o.Events[t.of] {
@@ -104,7 +102,7 @@ func New(source Source, o *Options) (*Exporter, error) {
 }
 
 // Observe counts a closed window. Windows come in order, none twice.
-func (e *Exporter) Observe(p *agent.Profile) {
+func (e *Exporter) Observe(p *profile.Profile) {
 	services := e.source.Stats().Services
 	if e.hot != nil {
 		e.hot.Observe(p, services)

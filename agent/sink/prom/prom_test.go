@@ -13,31 +13,33 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files and docs/metrics.md")
 
+// engines are names of call engines.
+var engines = []string{"page", "hotspot", "listener", "usdt", "branch"}
+
 // fixed is a Source whose answers never change. Every number is another one, so that the golden file shows a mix-up.
 type fixed struct{}
 
-func (fixed) Counts() agent.Counts {
-	return agent.Counts{
+func (fixed) Counts() profile.Counts {
+	return profile.Counts{
 		Attempted: 1000, Delivered: 990, Dropped: map[string]uint64{"ring_full": 10, "no_memory": 0},
 		Folded: 983, Discarded: map[string]uint64{"malformed": 4, "exited": 3},
 		Idle: 5000, Filtered: 70,
 	}
 }
 
-func (fixed) Stats() agent.Stats {
-	return agent.Stats{
+func (fixed) Stats() profile.Stats {
+	return profile.Stats{
 		Ready: true, Uptime: time.Hour, Ticks: true, Time: true,
 		BPFTime: 1980 * time.Microsecond, BPFRuns: 1001, MapBytes: 9 << 20,
 		RingSize: 8 << 20, RingBytes: 123456, ReaderLag: 80 * time.Millisecond, ReaderPauses: 21, FlushesCut: 2,
@@ -45,14 +47,14 @@ func (fixed) Stats() agent.Stats {
 		StuckReads: 5, Redefined: 14,
 		Reads: 8000, ReadFailures: map[string]uint64{"gone": 11, "timeout": 12},
 		Failures: map[string]uint64{"names": 1, "record": 0},
-		Calls: &agent.CallStats{
+		Calls: &profile.CallStats{
 			Attempted: 400, Delivered: 390, Dropped: map[string]uint64{"ring_full": 10, "no_memory": 0}, Folded: 388, Discarded: map[string]uint64{"unnamed": 2},
 			Hits: 401, Refused: 1, Bursts: 13, Skipped: 3,
 			Budget: 0.01, GuestTime: 90 * time.Second,
 			Costs:       map[string]time.Duration{"page": 500 * time.Millisecond, "hotspot": 125 * time.Millisecond},
-			Credibility: map[string]estimate.Credibility{"shop": {Error: 0.125, Comparisons: 7}},
+			Credibility: map[string]profile.Credibility{"shop": {Error: 0.125, Comparisons: 7}},
 		},
-		Events: &agent.EventStats{EventCounts: agent.EventCounts{
+		Events: &profile.EventStats{EventCounts: profile.EventCounts{
 			Attempted: 710, Delivered: 705, Dropped: map[string]uint64{"ring_full": 5, "busy": 0}, Folded: 698, Discarded: map[string]uint64{"malformed": 7},
 			Hits: 7100, Unattached: 11, Cost: 62500 * time.Microsecond,
 		}, Wanted: map[string]time.Duration{"alloc": 90 * time.Second, "lock": 80 * time.Second},
@@ -62,11 +64,11 @@ func (fixed) Stats() agent.Stats {
 }
 
 // allEvents are all kinds.
-var allEvents = [agent.EventKinds]bool{true, true, true, true, true, true}
+var allEvents = [profile.EventKinds]bool{true, true, true, true, true, true}
 
 func exporter(t *testing.T) *Exporter {
 	t.Helper()
-	e, err := New(fixed{}, &Options{MaxMethods: 3, Calls: true, Events: allEvents, Build: Build{Version: "1.2.3", Revision: "abcdef", GoVersion: "go1.26"}})
+	e, err := New(fixed{}, &Options{MaxMethods: 3, Engines: engines, Events: allEvents, Build: Build{Version: "1.2.3", Revision: "abcdef", GoVersion: "go1.26"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,48 +80,48 @@ func exporter(t *testing.T) *Exporter {
 		testProcess{"cron.service", "", samples{"[unknown]": 32, "finish_task_switch": 3}},
 		testProcess{"sshd", "", samples{"x": 1}},
 	)
-	p.Processes[0].Calls = []*agent.Calls{
-		{Engine: "page", Basis: calls.Sampled, Graph: graph(map[string]float64{"com.acme.Cart.total": 40, "com.acme.Cart.add": 30, "java.util.HashMap.get": 20, "rare": 3})},
-		{Engine: "branch", Basis: calls.Sampled, Graph: graph(map[string]float64{"com.acme.Cart.total": 5000, "com.acme.Cart.add": 6000})},
-		{Engine: "hotspot", Basis: calls.Estimated, Graph: graph(map[string]float64{"com.acme.Cart.total": 1e6, "slight": 0.4})},
-		{Engine: "hotspot", Basis: calls.Inferred, Graph: graph(map[string]float64{"com.acme.Cart.total": 2e6})},
+	p.Processes[0].Calls = []*profile.Calls{
+		{Engine: "page", Basis: profile.Sampled, Graph: graph(map[string]float64{"com.acme.Cart.total": 40, "com.acme.Cart.add": 30, "java.util.HashMap.get": 20, "rare": 3})},
+		{Engine: "branch", Basis: profile.Sampled, Graph: graph(map[string]float64{"com.acme.Cart.total": 5000, "com.acme.Cart.add": 6000})},
+		{Engine: "hotspot", Basis: profile.Estimated, Graph: graph(map[string]float64{"com.acme.Cart.total": 1e6, "slight": 0.4})},
+		{Engine: "hotspot", Basis: profile.Inferred, Graph: graph(map[string]float64{"com.acme.Cart.total": 2e6})},
 	}
-	p.Counts = agent.Counts{Folded: 1100, Truncated: map[string]uint64{"depth": 2, "unreadable": 1}, Stale: 5, Unknown: 6}
-	p.Processes[0].Contexts = &agent.Contexts{Mode: agent.ContextChain, Walked: 401, Linked: 599, Ambiguous: 21, Fitted: 8, Unplaced: 15}
-	p.Processes[0].Events = []*agent.Events{
-		{Kind: agent.Allocations, Rows: []agent.EventRow{{Values: [3]float64{7, 1024.4}}, {Values: [3]float64{1, 0.2}},
-			{EventLabels: agent.EventLabels{What: exact}, Values: [3]float64{9, 1111}}}},
-		{Kind: agent.Locks, Rows: []agent.EventRow{
+	p.Counts = profile.Counts{Folded: 1100, Truncated: map[string]uint64{"depth": 2, "unreadable": 1}, Stale: 5, Unknown: 6}
+	p.Processes[0].Contexts = &profile.Contexts{Mode: profile.ContextChain, Walked: 401, Linked: 599, Ambiguous: 21, Fitted: 8, Unplaced: 15}
+	p.Processes[0].Events = []*profile.Events{
+		{Kind: profile.Allocations, Rows: []profile.EventRow{{Values: [3]float64{7, 1024.4}}, {Values: [3]float64{1, 0.2}},
+			{EventLabels: profile.EventLabels{What: exact}, Values: [3]float64{9, 1111}}}},
+		{Kind: profile.Locks, Rows: []profile.EventRow{
 			lock("spin", 250e6), lock("block", 1e9), lock("block", 500e6), lock("wait", 60e9), lock("enter", 0), lock("made up\n", 125e6),
 		}},
-		{Kind: agent.Cycles, Rows: []agent.EventRow{{Values: [3]float64{3, 4}}}},
+		{Kind: profile.Cycles, Rows: []profile.EventRow{{Values: [3]float64{3, 4}}}},
 	}
-	p.Processes[1].Events = []*agent.Events{{Kind: agent.Pauses, Rows: []agent.EventRow{{Values: [3]float64{2, 31.25e6}}}}}
+	p.Processes[1].Events = []*profile.Events{{Kind: profile.Pauses, Rows: []profile.EventRow{{Values: [3]float64{2, 31.25e6}}}}}
 	e.Observe(p)
 	return e
 }
 
 // lock is a row of locks.
-func lock(what string, delay float64) agent.EventRow {
-	return agent.EventRow{EventLabels: agent.EventLabels{What: what}, Values: [3]float64{0, 1, delay}}
+func lock(what string, delay float64) profile.EventRow {
+	return profile.EventRow{EventLabels: profile.EventLabels{What: what}, Values: [3]float64{0, 1, delay}}
 }
 
 // Engines do not take places from each other, as their numbers do not compare, and each one that there is has series.
 func TestEnginesApart(t *testing.T) {
-	e, err := New(fixed{}, &Options{MaxMethods: 1, MaxServices: 1, Calls: true})
+	e, err := New(fixed{}, &Options{MaxMethods: 1, MaxServices: 1, Engines: engines})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := window(0, testProcess{service: "shop", runtime: "hotspot"}, testProcess{service: "web"})
 	var want []string
-	for i, engine := range agent.CallEngines() {
+	for i, engine := range engines {
 		// Each engine tells ten times as many calls as the one before, the last ones of another service.
 		scale := math.Pow10(i)
 		at, service, runtime := p.Processes[0], "shop", "hotspot"
 		if i > 2 {
 			at, service, runtime = p.Processes[1], "web", native
 		}
-		at.Calls = append(at.Calls, &agent.Calls{Engine: engine, Graph: graph(map[string]float64{engine + ".hot": 20 * scale, "rest": 10 * scale})})
+		at.Calls = append(at.Calls, &profile.Calls{Engine: engine, Graph: graph(map[string]float64{engine + ".hot": 20 * scale, "rest": 10 * scale})})
 		want = append(want,
 			fmt.Sprintf(`{basis="sampled",engine="%s",method="(other)",runtime="%s",service="%s"} %v`, engine, runtime, service, 10*scale),
 			fmt.Sprintf(`{basis="sampled",engine="%s",method="%s.hot",runtime="%s",service="%s"} %v`, engine, engine, runtime, service, 20*scale))
@@ -142,11 +144,11 @@ func TestEnginesApart(t *testing.T) {
 }
 
 // graph has these callees.
-func graph(callees map[string]float64) *calls.Graph {
-	g := new(calls.Graph)
+func graph(callees map[string]float64) *profile.Graph {
+	g := new(profile.Graph)
 	main := symbolize.Intern(symbolize.Frame{Function: "main", Kind: symbolize.KindJIT})
 	for name, n := range callees {
-		g.Add(calls.Edge{Caller: main, Callee: symbolize.Intern(symbolize.Frame{Function: name, Kind: symbolize.KindJIT})}, n)
+		g.Add(profile.Edge{Caller: main, Callee: symbolize.Intern(symbolize.Frame{Function: name, Kind: symbolize.KindJIT})}, n)
 	}
 	return g
 }

@@ -6,16 +6,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // recording is a Source that tells what an agent does which records not everything.
 type recording struct {
 	fixed
-	stats agent.Stats
+	stats profile.Stats
 }
 
-func (r recording) Stats() agent.Stats { return r.stats }
+func (r recording) Stats() profile.Stats { return r.stats }
 
 // What is not recorded has no series, not even with zeros: who reads zero CPU seconds would take the machine for idle. What
 // is recorded has its accounts before anything happens.
@@ -27,7 +27,7 @@ func TestOnlyWhatIsRecorded(t *testing.T) {
 		accounts = []string{"vmprof_event_samples_", "vmprof_event_hits_", "vmprof_event_cost_"}
 		totals   = []string{"vmprof_allocated_bytes_total", "vmprof_lock_delay_seconds_total", "vmprof_stopped_seconds_total"}
 	)
-	events := func(kinds ...agent.EventKind) (on [agent.EventKinds]bool) {
+	events := func(kinds ...profile.EventKind) (on [profile.EventKinds]bool) {
 		for _, kind := range kinds {
 			on[kind] = true
 		}
@@ -35,15 +35,15 @@ func TestOnlyWhatIsRecorded(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name    string
-		stats   agent.Stats
+		stats   profile.Stats
 		options Options
 		want    []string // prefixes of series, of those above
 	}{
-		{"time", agent.Stats{Ticks: true, Time: true}, Options{}, slices.Concat(ofTicks, ofTime)},
-		{"calls", agent.Stats{Ticks: true, Calls: &agent.CallStats{}}, Options{NoTime: true, Calls: true}, slices.Concat(ofTicks, ofCalls)},
-		{"allocations", agent.Stats{Events: &agent.EventStats{}}, Options{NoTime: true, Events: events(agent.Allocations)}, append(totals[:1:1], accounts...)},
-		{"values", agent.Stats{Events: &agent.EventStats{}}, Options{NoTime: true, Events: events(agent.Values)}, accounts},
-		{"locks and pauses", agent.Stats{Events: &agent.EventStats{}}, Options{NoTime: true, Events: events(agent.Locks, agent.Pauses)}, slices.Concat(totals[1:], accounts)},
+		{"time", profile.Stats{Ticks: true, Time: true}, Options{}, slices.Concat(ofTicks, ofTime)},
+		{"calls", profile.Stats{Ticks: true, Calls: &profile.CallStats{}}, Options{NoTime: true, Engines: engines}, slices.Concat(ofTicks, ofCalls)},
+		{"allocations", profile.Stats{Events: &profile.EventStats{}}, Options{NoTime: true, Events: events(profile.Allocations)}, append(totals[:1:1], accounts...)},
+		{"values", profile.Stats{Events: &profile.EventStats{}}, Options{NoTime: true, Events: events(profile.Values)}, accounts},
+		{"locks and pauses", profile.Stats{Events: &profile.EventStats{}}, Options{NoTime: true, Events: events(profile.Locks, profile.Pauses)}, slices.Concat(totals[1:], accounts)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e, err := New(recording{stats: tt.stats}, &tt.options)
@@ -51,13 +51,13 @@ func TestOnlyWhatIsRecorded(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := window(0, testProcess{"shop", "hotspot", samples{"com.acme.Cart.total": 400}})
-			p.Processes[0].Events = []*agent.Events{
-				{Kind: agent.Allocations, Rows: []agent.EventRow{{Values: [3]float64{1, 64}}}},
-				{Kind: agent.Locks, Rows: []agent.EventRow{lock("block", 1e9)}},
-				{Kind: agent.Pauses, Rows: []agent.EventRow{{Values: [3]float64{1, 1e9}}}},
+			p.Processes[0].Events = []*profile.Events{
+				{Kind: profile.Allocations, Rows: []profile.EventRow{{Values: [3]float64{1, 64}}}},
+				{Kind: profile.Locks, Rows: []profile.EventRow{lock("block", 1e9)}},
+				{Kind: profile.Pauses, Rows: []profile.EventRow{{Values: [3]float64{1, 1e9}}}},
 			}
 			p.Counts.Truncated = map[string]uint64{"depth": 1}
-			p.Processes[0].Contexts = &agent.Contexts{Mode: agent.ContextChain}
+			p.Processes[0].Contexts = &profile.Contexts{Mode: profile.ContextChain}
 			e.Observe(p)
 			series := allSeries(e)
 			for _, prefix := range slices.Concat(ofTicks, ofTime, ofCalls, accounts, totals) {

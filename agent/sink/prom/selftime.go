@@ -1,7 +1,7 @@
 package prom
 
 import (
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
@@ -26,7 +26,7 @@ func (u usage) of(service string) map[method]uint64 {
 
 // selfTimes is the CPU time of a window in nanoseconds, by the method that was innermost. Every folded sample is in
 // exactly one entry, those without any frame in method=(other).
-func selfTimes(p *agent.Profile) usage {
+func selfTimes(p *profile.Profile) usage {
 	times := make(usage)
 	labels := make(map[string]string) // of function names: many frames share one, and making a label is slow
 	for _, proc := range p.Processes {

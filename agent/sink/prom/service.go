@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // service is what a placed service counts.
@@ -39,7 +39,7 @@ func newService(maxMethods int, floor float64) *service {
 }
 
 // observe counts a window of the service; methods is nil if it had no sample.
-func (s *service) observe(methods map[method]uint64, p *agent.Profile) {
+func (s *service) observe(methods map[method]uint64, p *profile.Profile) {
 	s.methods.update(p.Duration, func(yield func(method, uint64) bool) {
 		for m, n := range methods {
 			if m.name != other && !yield(m, n) {

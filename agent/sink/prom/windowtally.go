@@ -4,7 +4,7 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // windowTotals adds up what windows tell about their samples.
@@ -28,7 +28,7 @@ type windowTally struct {
 	sum windowTotals
 }
 
-func (t *windowTally) add(p *agent.Profile) {
+func (t *windowTally) add(p *profile.Profile) {
 	frames := countFrames(p)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -46,7 +46,7 @@ func (t *windowTally) add(p *agent.Profile) {
 	}
 }
 
-func (t *windowTally) addContexts(p *agent.Profile) {
+func (t *windowTally) addContexts(p *profile.Profile) {
 	for _, proc := range p.Processes {
 		c := proc.Contexts
 		if c == nil {
@@ -57,14 +57,14 @@ func (t *windowTally) addContexts(p *agent.Profile) {
 		}
 		t.sum.contexts["walked"] += c.Walked
 		t.sum.contexts["linked"] += c.Linked
-		t.sum.uncertain[agent.Ambiguous.String()] += c.Ambiguous
-		t.sum.uncertain[agent.Fitted.String()] += c.Fitted
-		t.sum.uncertain[agent.Unplaced.String()] += c.Unplaced
+		t.sum.uncertain[profile.Ambiguous.String()] += c.Ambiguous
+		t.sum.uncertain[profile.Fitted.String()] += c.Fitted
+		t.sum.uncertain[profile.Unplaced.String()] += c.Unplaced
 	}
 }
 
 // unplaced counts samples of which not all callers are known although no walk ended early.
-func unplaced(p *agent.Profile) (n uint64) {
+func unplaced(p *profile.Profile) (n uint64) {
 	for _, proc := range p.Processes {
 		if proc.Contexts != nil {
 			n += proc.Contexts.Unplaced
@@ -82,7 +82,7 @@ func (t *windowTally) totals() windowTotals {
 	return sum
 }
 
-func countFrames(p *agent.Profile) (frames uint64) {
+func countFrames(p *profile.Profile) (frames uint64) {
 	for _, proc := range p.Processes {
 		for _, thread := range proc.Threads {
 			if thread.Tree == nil {

@@ -1,0 +1,68 @@
+package profile
+
+import "time"
+
+// Counts accounts for every tick of a window. Two identities hold once the event stream is drained:
+//
+//	Attempted == Delivered + sum(Dropped)
+//	Delivered == Folded + sum(Discarded)
+type Counts struct {
+	Attempted uint64            // samples that the BPF program started
+	Delivered uint64            // samples that reached user space
+	Dropped   map[string]uint64 // lost in the kernel, by cause: ring_full, unknown_cpu
+	Folded    uint64            // samples in the trees
+	Discarded map[string]uint64 // dropped in user space, by cause: Malformed, …
+	Idle      uint64            // ticks on an idle CPU, which are not attempted
+	Filtered  uint64            // ticks in processes that were not selected, which are not attempted
+	Truncated map[string]uint64 // folded samples whose stack walk ended early, by reason
+	Stale     uint64            // frames that could not be resolved against the code of their time
+	Unknown   uint64            // frames without a name
+}
+
+// Causes for which user space discards a sample that it received: keys of Discarded.
+const (
+	Malformed  = "malformed"   // the record cannot be decoded
+	EmptyStack = "empty_stack" // the record has no frame
+	Failed     = "failed"      // the agent panicked while it handled the record
+	NoWindow   = "no_window"   // no recording was open for the process
+	Unobserved = "unobserved"  // an event that arrived after the slice of time in which it would have counted
+)
+
+// DroppedTotal is the number of samples lost in the kernel, over all causes.
+func (c Counts) DroppedTotal() uint64 { return Sum(c.Dropped) }
+
+// EventCounts accounts for the events of a window, all kinds together. Two identities hold once the event stream is drained:
+//
+//	Attempted == Delivered + sum(Dropped)
+//	Delivered == Folded + sum(Discarded)
+//
+// Hits is at least Attempted. Most kinds sample one in N executions of a probe, and exact allocation counts
+// (EventOptions.ExactAllocations) add hits without records.
+type EventCounts struct {
+	Attempted uint64            // events that the BPF programs started to record
+	Delivered uint64            // events that reached user space
+	Dropped   map[string]uint64 // lost in the kernel, by cause: ring_full, …
+	Folded    uint64            // events in Process.Events
+	Discarded map[string]uint64 // dropped in user space, by cause: Malformed, …
+	Hits      uint64            // executions of probes in the processes, recorded or not
+	// Unattached counts hits of allocation and wait probes in processes whose VM was not attached yet. Nothing is recorded
+	// for them.
+	Unattached uint64
+	Cost       time.Duration // CPU time that the hits took from the processes, from the measured cost of one hit
+}
+
+// Lost is the number of events that were dropped in the kernel or could not be decoded.
+func (c *EventCounts) Lost() uint64 { return c.Discarded[Malformed] + Sum(c.Dropped) }
+
+// LostShare is Lost as a share of Attempted, 0 to 0.999.
+func (c *EventCounts) LostShare() float64 {
+	return min(float64(c.Lost())/float64(max(c.Attempted, 1)), 0.999)
+}
+
+// Sum adds up counts by cause.
+func Sum(byCause map[string]uint64) (n uint64) {
+	for _, v := range byCause {
+		n += v
+	}
+	return n
+}

@@ -1,0 +1,104 @@
+package profile
+
+import (
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// An EventKind is a kind of runtime event, sampled at probes and attributed to calling contexts (Inoue and Nakatani, OOPSLA
+// 2009, section 5).
+type EventKind uint8
+
+const (
+	Allocations EventKind = iota // object allocations
+	Locks                        // contended acquisitions of monitors and java.util.concurrent locks, and other waits
+	Values                       // operands of a probe
+	Pauses                       // safepoint pauses
+	Faults                       // first-touch page faults
+	Cycles                       // CPU cycles and instructions
+	EventKinds                   // number of kinds
+)
+
+var eventKindNames = [EventKinds]string{"alloc", "lock", "value", "safepoint", "page-faults", "cpi"}
+
+// String is the kind as record -e takes it.
+func (k EventKind) String() string { return eventKindNames[k] }
+
+// MarshalText writes the kind's name, for JSON.
+func (k EventKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// A ValueType is the meaning and the unit of a value, in pprof's words.
+type ValueType struct{ Type, Unit string }
+
+// MaxEventValues bounds the length of EventKind.Values.
+const MaxEventValues = 3
+
+var eventValues = [EventKinds][]ValueType{
+	Allocations: {{"alloc_objects", "count"}, {"alloc_space", "bytes"}},
+	Locks:       {{"acquisitions", "count"}, {"contentions", "count"}, {"delay", "nanoseconds"}},
+	Values:      {{"executions", "count"}, {"sum", "count"}},
+	Pauses:      {{"pauses", "count"}, {"stopped", "nanoseconds"}},
+	Faults:      {{"faults", "count"}},
+	Cycles:      {{"cycles", "count"}, {"instructions", "count"}},
+}
+
+// Values are the types of a row's values, in order. The caller must not change them.
+func (k EventKind) Values() []ValueType { return eventValues[k] }
+
+var mainValues = [EventKinds]int{
+	Allocations: 1, // bytes, as memory is what runs out
+	Locks:       2, // delay
+	Pauses:      1, // time stopped
+}
+
+// Main is the index in Values of the value to show first.
+func (k EventKind) Main() int { return mainValues[k] }
+
+// Events are the events of one kind in one process.
+type Events struct {
+	Kind EventKind
+	Tree *cct.Tree[symbolize.Symbol] // contexts of the rows, weighted by observed events
+	Rows []EventRow                  // ordered by context, then thread, then labels
+	// Basis explains how the values were obtained and what a reader must know of them, one sentence each.
+	Basis    []string
+	Coverage *Coverage
+}
+
+// An EventRow sums up the events of one thread in one context with the same labels.
+type EventRow struct {
+	Context cct.NodeID
+	TID     int
+	Thread  string // the thread's name
+	EventLabels
+	Events uint64                  // observed events, from which Values are estimated
+	Values [MaxEventValues]float64 // as EventKind.Values lists them; estimates, so not whole numbers
+}
+
+// EventLabels distinguish rows of one context. Labels that a kind does not use are empty. Except for Offset, all are text
+// that the target may choose.
+type EventLabels struct {
+	Class     string // of the object: java.lang.String, byte[]; "" if unknown
+	Place     string // of the object or data address: young, old, humongous, stack, code, native; "" if unknown
+	What      string // Locks: spin, block, park, wait, enter; Pauses: the VM operation; Allocations: ExactAllocations or ""
+	Collector string // Pauses: the garbage collector that ran, such as G1 Young Generation; "" if none did
+	Field     string // Faults: the field at Offset, "" if it has no name
+	Offset    int32  // Faults: offset of the address in the object, bytes
+	Probe     string // Values: the probe's name
+	Value     string // Values: a bucket, such as 16-31, or a text
+}
+
+// Values of EventLabels.What whose rows are not part of the kind's sum.
+const (
+	ExactAllocations = "exact" // every object was counted
+	WaitForWork      = "wait"  // Object.wait and the like, as idle pool threads do: no contention
+)
+
+// UnnamedCollector is EventLabels.Collector if a garbage collection ran and no memory manager was named, as in the short
+// pauses of ZGC and Shenandoah.
+const UnnamedCollector = "unknown"
+
+// Apart reports whether rows with these labels are excluded from the kind's sum: exact counts of what other rows estimate,
+// and waits for work.
+func (k EventKind) Apart(l *EventLabels) bool {
+	return k == Allocations && l.What == ExactAllocations || k == Locks && l.What == WaitForWork
+}

@@ -1,0 +1,56 @@
+package profile
+
+import (
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// A Profile is a closed window: what was recorded between Start and Start+Duration.
+type Profile struct {
+	Start       time.Time     // wall clock, for display; order and length come from CLOCK_MONOTONIC
+	Duration    time.Duration // of the window
+	Period      time.Duration // CPU time per sample
+	Event       string        // the sampled event: "cpu-clock"
+	Unit        Unit          // of the threads' trees
+	Processes   []*Process    // ordered by PID, then start time, then exec count
+	Counts      Counts        // of this window's samples
+	EventCounts EventCounts   // of this window's events, all kinds together
+	Comments    []string      // version, kernel, and what a reader must know
+}
+
+// A Unit is what the trees of threads count.
+type Unit uint8
+
+const (
+	Samples    Unit = iota // ticks of the sampled event
+	CallCounts             // calls of the innermost method: every call, unless records were lost
+)
+
+// A Process is one process in a Profile.
+type Process struct {
+	PID        int
+	Comm       string // name of the thread group leader
+	Runtime    string // "hotspot", or "" for none
+	VM         string // the runtime's version for display, or ""
+	Service    string // systemd unit, container id or comm: the bounded name for metrics
+	Executable symbolize.Mapping
+	Notes      []string // what a reader of this process's part must know
+	Threads    []*Thread
+	Contexts   *Contexts // nil if every stack was walked
+	// Calls are the call graphs, one for each engine and basis. Exact profiles have whole contexts instead: see Profile.Unit.
+	Calls []*Calls
+	// Events are the recorded events, one entry for each kind that was requested.
+	Events []*Events
+}
+
+// A Thread is one thread in a Process, with its calling context tree in the profile's Unit. A thread has several entries if
+// its contexts differ in certainty, and one more for samples taken at a safepoint if safepoints are recorded.
+type Thread struct {
+	TID     int
+	Name    string
+	Stopped bool // sampled while the VM had stopped its Java threads
+	Context Certainty
+	Tree    *cct.Tree[symbolize.Symbol]
+}

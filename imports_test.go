@@ -1,0 +1,93 @@
+package vmprofagent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/vmprof-agent/vmprof-agent"
+
+// layers lists every package with the packages of this module that it may import, from the bottom up. A package named
+// here that ends in /... stands for all below it. Packages below tests may import everything.
+var layers = []struct{ packages, imports string }{
+	// Algorithms and file formats.
+	{"cct version elffile", ""},
+	{"elffile/elftest symbolize", "elffile"},
+
+	// What a VM keeps where.
+	{"vmruntime", "elffile"},
+	{"vmruntime/...", "vmruntime elffile"},
+
+	// The kernel side and the machine.
+	{"bpf contrib/guest agent/privilege agent/ring", ""},
+	{"agent/proc", "vmruntime"},
+	{"agent/probesite agent/valueprobe", "elffile"},
+	{"agent/attach", "bpf elffile agent/probesite agent/proc agent/valueprobe"},
+	{"agent/probesite/hitcost", "agent/attach agent/probesite agent/proc"},
+
+	// The result. Whoever writes, reads or serves it does not know the agent.
+	{"agent/profile", "cct symbolize"},
+	{"agent/sink", "agent/profile cct symbolize"},
+	{"agent/sink/prom", "agent/proc agent/profile cct"},
+	{"agent/httpd", "agent/profile agent/sink cct symbolize"},
+	{"agent/doctor", "agent/attach agent/privilege agent/proc agent/profile"},
+
+	// How calls and locks are sampled.
+	{"agent/calls agent/calls/estimate", "agent/profile"},
+	{"agent/calls/budget", "agent/calls agent/profile"},
+	{"agent/calls/counters", "agent/profile cct symbolize vmruntime"},
+	{"agent/calls/...", "agent/attach agent/calls agent/probesite/hitcost agent/proc agent/profile agent/ring bpf cct elffile symbolize vmruntime"},
+	{"agent/monitors", "agent/attach agent/calls/listener agent/probesite agent/proc agent/ring bpf elffile vmruntime"},
+
+	{"agent", "agent/attach agent/calls agent/calls/... agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
+		"agent/profile agent/ring agent/valueprobe bpf cct elffile symbolize vmruntime vmruntime/hotspot"},
+	{"cmd/...", "agent agent/... elffile version vmruntime vmruntime/hotspot"},
+}
+
+// Imports point one way: from a package to what stands above it in layers.
+func TestImports(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for packages := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := packages.Decode(&p); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		name, inside := strings.CutPrefix(p.ImportPath, module+"/")
+		if !inside || strings.HasPrefix(name, "tests") {
+			continue
+		}
+		i := slices.IndexFunc(layers, func(l struct{ packages, imports string }) bool { return stands(l.packages, name) })
+		if i < 0 {
+			t.Errorf("%s: layers does not list it", name)
+			continue
+		}
+		for _, imported := range p.Imports {
+			imported, inside := strings.CutPrefix(imported, module+"/")
+			if inside && !stands(layers[i].imports, imported) {
+				t.Errorf("%s imports %s; it may import only: %s", name, imported, layers[i].imports)
+			}
+		}
+	}
+}
+
+// stands reports whether a list has a package.
+func stands(list, name string) bool {
+	return slices.ContainsFunc(strings.Fields(list), func(one string) bool {
+		below, all := strings.CutSuffix(one, "/...")
+		return one == name || all && strings.HasPrefix(name, below+"/")
+	})
+}
