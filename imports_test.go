@@ -28,6 +28,7 @@ var layers = []struct{ packages, imports string }{
 	{"bpf contrib/guest agent/privilege agent/ring", ""},
 	{"agent/proc", "vmruntime"},
 	{"agent/probesite agent/valueprobe", "elffile"},
+	{"agent/library", "agent/proc"},
 	{"agent/attach", "bpf elffile agent/probesite agent/proc agent/valueprobe"},
 	{"agent/probesite/hitcost", "agent/attach agent/probesite agent/proc"},
 
@@ -45,7 +46,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/calls/...", "agent/attach agent/calls agent/probesite/hitcost agent/proc agent/profile agent/ring bpf cct elffile symbolize vmruntime"},
 	{"agent/monitors", "agent/attach agent/calls/listener agent/probesite agent/proc agent/ring bpf elffile vmruntime"},
 
-	{"agent", "agent/attach agent/calls agent/calls/... agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
+	{"agent", "agent/attach agent/calls agent/calls/... agent/library agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
 		"agent/profile agent/ring agent/valueprobe bpf cct elffile symbolize vmruntime vmruntime/hotspot"},
 	{"cmd/...", "agent agent/... elffile version vmruntime vmruntime/hotspot"},
 }

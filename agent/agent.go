@@ -28,6 +28,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/library"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -195,9 +196,10 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		return nil, err
 	}
 	a.loadSymbols()
-	a.guests = newGuests(a)
+	attaching := proc.NewPool(library.PoolOptions)
+	a.guests = newGuests(a, attaching)
 	if opt.Events != nil {
-		if a.events, err = newEventProbes(a, *opt.Events); err != nil {
+		if a.events, err = newEventProbes(a, *opt.Events, attaching); err != nil {
 			return nil, err
 		}
 		if a.enters, err = newMonitorEnters(a); err != nil {

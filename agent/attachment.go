@@ -10,6 +10,7 @@ import (
 	"unique"
 
 	"github.com/cilium/ebpf"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -127,12 +128,23 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, libraryError{errArchitecture}
 	}
-	im, err := gs.image(p, lib)
+	opened, err := gs.open(p, lib)
+	if err != nil {
+		return nil, err
+	}
+	defer opened.file.Close()
+	im, err := gs.image(p, lib, opened)
 	if err != nil {
 		return nil, err
 	}
 	if im.err != nil {
 		return nil, libraryError{im.err}
+	}
+	var lacks []string
+	if a.events != nil {
+		if lacks, err = a.events.useLibrary(p, lib, opened); err != nil {
+			return nil, err
+		}
 	}
 	bias, err := im.segments.Bias(lib.Start, lib.Offset)
 	if err != nil {
@@ -196,7 +208,7 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	if im.probes != nil {
 		p.notes = append(p.notes, fmt.Sprintf("code of process %d is not followed live: %v", p.pid, im.probes))
 	}
-	for _, lack := range im.lacks {
+	for _, lack := range lacks {
 		p.notes = append(p.notes, fmt.Sprintf("process %d: %s", p.pid, lack))
 	}
 	a.log.Debug("attached", "pid", p.pid, "vm", p.vm)

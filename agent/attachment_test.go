@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
@@ -31,7 +29,9 @@ func fakeGuest(t *testing.T, attach fakeImage) (*Agent, *process, *proc.Mapping)
 	t.Helper()
 	a, _ := testAgent()
 	a.opt.Proc, a.pool, a.log = proc.DefaultRoot, proc.NewPool(proc.PoolOptions{}), slog.New(slog.DiscardHandler)
-	a.guests = &guests{agent: a, failures: map[string]uint64{}, slots: []uint32{0}, alive: t.Context()}
+	a.guests = &guests{agent: a, failures: map[string]uint64{}, slots: []uint32{0}}
+	a.guests.images = a.guests.newImages(a.pool)
+	t.Cleanup(a.guests.images.Close)
 	id, err := a.opt.Proc.Identify(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -56,8 +56,12 @@ func fakeGuest(t *testing.T, attach fakeImage) (*Agent, *process, *proc.Mapping)
 	if err != nil {
 		t.Fatal(err)
 	}
-	im := a.guests.hold(p, key)
-	im.img, im.segments, im.settled = attach, file.Segments(), true
+	if _, err := a.guests.images.Use(p, p.pid, key, f, func(im *image) (bool, error) {
+		im.img, im.segments = attach, file.Segments()
+		return false, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	return a, p, lib
 }
 
@@ -187,56 +191,8 @@ func TestMissingFramesInProfile(t *testing.T) {
 	}
 }
 
-// TestSlowAttach: while the kernel takes its time to attach probes to a library, nobody waits for it for long, and others that map
-// the library do not wait for each other.
-func TestSlowAttach(t *testing.T) {
-	a, p, m := fakeGuest(t, nil)
-	gs := a.guests
-	gs.attaching = proc.NewPool(attaching)
-	release, hanging := make(chan struct{}), make(chan struct{})
-	var attacker sync.WaitGroup
-	defer attacker.Wait()
-	attacker.Go(func() {
-		gs.attaching.Do(t.Context(), os.Getppid(), func() error {
-			close(hanging)
-			<-release
-			return nil
-		})
-	})
-	<-hanging
-	im := gs.hold(p, symbolize.FileKey{Inode: 1})
-	im.found = &imageFile{noSites: errors.New("no probes")}
-	var ends []<-chan struct{}
-	for range 3 {
-		file, err := os.Open(os.DevNull)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ended, err := gs.settle(p, im, m, openLibrary{file: file})
-		if err != nil {
-			t.Fatal(err)
-		}
-		file.Close() // it has one of its own
-		ends = append(ends, ended)
-	}
-	if gs.await(ends[0]) {
-		t.Error("nothing was to be attached yet")
-	}
-	close(release)
-	for _, ended := range ends {
-		<-ended
-	}
-	if !im.settled || im.failure != nil {
-		t.Errorf("settled: %v, failure: %v", im.settled, im.failure)
-	}
-}
-
-// TestWatchedFailure: why the values of a file cannot be recorded is known to all processes that map it, unless it passes.
-func TestWatchedFailure(t *testing.T) {
-	a, first, _ := fakeGuest(t, nil)
-	second := newProcess(proc.Identity{PID: 1}, false)
-	gs := a.guests
-	key := watchedKey{file: symbolize.FileKey{Inode: 1}}
+// TestMayPass: which failures to attach a probe for values are worth another attempt.
+func TestMayPass(t *testing.T) {
 	for _, c := range []struct {
 		err    error
 		passes bool
@@ -244,14 +200,8 @@ func TestWatchedFailure(t *testing.T) {
 		{nil, false}, {errors.New("in a leaf function"), false}, {&proc.PanicError{Value: "hostile"}, true}, {context.Canceled, true},
 		{fmt.Errorf("process 1: %w", proc.ErrTimeout), true}, {proc.ErrCrowded, true}, {errTooManyProbes, true}, {fmt.Errorf("open: %w", unix.EMFILE), true},
 	} {
-		if got := passes(c.err); got != c.passes {
-			t.Errorf("passes(%v): %v", c.err, got)
-		}
-		w := gs.holdWatched(first, key)
-		w.failure, w.settled = c.err, !c.passes
-		known, why := gs.watched(second, key)
-		if known == c.passes || known && why != c.err {
-			t.Errorf("%v: known: %v, %v", c.err, known, why)
+		if got := mayPass(c.err); got != c.passes {
+			t.Errorf("mayPass(%v): %v", c.err, got)
 		}
 	}
 }

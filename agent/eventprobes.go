@@ -17,7 +17,9 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/library"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -35,12 +37,14 @@ type eventProbes struct {
 	// attached is when a plan was attached last, in ns of CLOCK_MONOTONIC.
 	attached atomic.Int64
 
-	exit    link.Link   // forgets what is known of threads that end
-	perf    *perfEvents // nil if none are wanted
-	watches []*valueWatch
-	values  valueSites
-	covers  coverages
-	draw    func(n int) int // a number from 0 to n-1, by chance
+	exit      link.Link   // forgets what is known of threads that end
+	perf      *perfEvents // nil if none are wanted
+	libraries *library.Keeper[symbolize.FileKey, *process, eventLibrary]
+	watches   []*valueWatch
+	watched   *library.Keeper[watchedKey, *process, valuePlan]
+	values    valueSites
+	covers    coverages
+	draw      func(n int) int // a number from 0 to n-1, by chance
 
 	mu        sync.Mutex
 	plans     []*attachedPlan
@@ -55,7 +59,8 @@ type eventProbes struct {
 	spent     bpf.Counts                  // then
 }
 
-func newEventProbes(a *Agent, opt EventOptions) (*eventProbes, error) {
+// newEventProbes attaches probes in that pool.
+func newEventProbes(a *Agent, opt EventOptions, attaching *proc.Pool) (*eventProbes, error) {
 	if opt.Budget == 0 {
 		opt.Budget = DefaultBudget
 	}
@@ -77,7 +82,54 @@ func newEventProbes(a *Agent, opt EventOptions) (*eventProbes, error) {
 	if e.perf != nil {
 		e.plans = append(e.plans, e.perfPlans()...)
 	}
+	e.libraries = e.newLibraries(attaching)
+	e.watched = e.newWatched(attaching)
 	return e, nil
+}
+
+// An eventLibrary is what a libjvm has of the events that are recorded.
+type eventLibrary struct {
+	plans []*attachedPlan
+	lacks []string // what it does not report, one sentence each
+}
+
+// newLibraries returns the keeper of what is attached to libraries of VMs.
+func (e *eventProbes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.FileKey, *process, eventLibrary] {
+	return library.New[symbolize.FileKey, *process](pool, library.Kind[eventLibrary]{
+		Attach: func(lib eventLibrary, f *os.File) (eventLibrary, error) {
+			plans, lacks := e.attach(lib.plans, f)
+			return eventLibrary{plans, slices.Concat(lib.lacks, lacks)}, nil
+		},
+		Attached: func(lib eventLibrary) { e.adopt(lib.plans) },
+		Idle:     func(lib eventLibrary, idle bool) { e.setIdle(lib.plans, idle) },
+		Detach:   func(ctx context.Context, lib eventLibrary) { e.remove(ctx, lib.plans) },
+	})
+}
+
+// useLibrary attaches what is recorded to the library of p's VM, and returns what it does not report. The error is
+// library.ErrAttaching while that takes long.
+func (e *eventProbes) useLibrary(p *process, m *proc.Mapping, lib openLibrary) (lacks []string, err error) {
+	used, err := e.libraries.Use(p, p.pid, lib.key, lib.file, func(found *eventLibrary) (bool, error) {
+		*found, err = callFor(e.agent, p, func() (eventLibrary, error) {
+			file, err := elffile.Open(lib.file, lib.key.Size)
+			if err != nil {
+				return eventLibrary{}, fmt.Errorf("read libjvm: %w", err)
+			}
+			plans, lacks := e.find(file, lib.file)
+			return eventLibrary{plans, lacks}, nil
+		})
+		for _, lack := range found.lacks {
+			e.agent.log.Warn("events of JVMs are not recorded", "library", m.Path, "why", lack)
+		}
+		return len(found.plans) > 0, err
+	})
+	return used.lacks, err
+}
+
+// leave notes that p is gone: what no other process maps is detached after a while.
+func (e *eventProbes) leave(p *process) {
+	e.libraries.Leave(p)
+	e.watched.Leave(p)
 }
 
 // find finds in lib what it has of what is recorded, and says what it does not have. It reads the file.
@@ -293,6 +345,8 @@ func (e *eventProbes) withdraw(p *process, serial uint32) {
 }
 
 func (e *eventProbes) close() error {
+	e.libraries.Close()
+	e.watched.Close()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var errs []error

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/library"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
@@ -34,16 +38,7 @@ type valueWatch struct {
 // maxLacking bounds these; from so many on they are forgotten, and looked at again.
 const maxLacking = 4096
 
-// A watchedFile is a file to which a spec is attached, for all processes that map it.
-type watchedFile struct {
-	mu      sync.Mutex
-	ended   chan struct{} // closed when the attempt to attach has ended; nil without one
-	settled bool          // there is no need for another attempt
-	failure error         // of the last one
-	plan    *attachedPlan // nil if it is not attached; guests.keeping guards it
-}
-
-// A watchedKey finds it.
+// A watchedKey is a file to which a spec is attached, for all processes that map it.
 type watchedKey struct {
 	watch *valueWatch
 	file  symbolize.FileKey
@@ -142,7 +137,7 @@ func (a *Agent) attachValues(p *process, m *proc.Mapping, w *valueWatch) error {
 		w.explain(p, m.Path, err)
 		return nil
 	}
-	if known, why := a.guests.watched(p, key); known {
+	if known, why := a.events.watched.Known(p, key); known {
 		if why != nil {
 			w.explain(p, m.Path, why)
 		}
@@ -155,11 +150,14 @@ func (a *Agent) attachValues(p *process, m *proc.Mapping, w *valueWatch) error {
 		return err
 	}
 	if found.err == nil {
-		found.err = a.guests.watch(p, key, lib.file, found)
+		_, found.err = a.events.watched.Use(p, p.pid, key, lib.file, func(v *valuePlan) (bool, error) {
+			*v = found
+			return true, nil
+		})
 	} else {
 		a.events.lack(key, found.err)
 	}
-	if err := found.err; err != nil && err != errAttaching && w.explain(p, m.Path, err) {
+	if err := found.err; err != nil && !errors.Is(err, library.ErrAttaching) && w.explain(p, m.Path, err) {
 		a.log.Warn("values are not recorded", "probe", w.spec.Place(), "file", m.Path, "err", err)
 	}
 	return nil
@@ -174,11 +172,36 @@ func (w *valueWatch) explain(p *process, path string, err error) bool {
 	return p.note(fmt.Sprintf("values at %s in %s are not recorded: %v", w.spec.Place(), symbolize.CleanName(path), err))
 }
 
-// A valuePlan is where a spec belongs in a file, or why it belongs nowhere.
+// A valuePlan is where a spec belongs in a file, or why it belongs nowhere; and what is attached there.
 type valuePlan struct {
-	watch *valueWatch
-	sites []probesite.Site
-	err   error
+	watch    *valueWatch
+	sites    []probesite.Site
+	err      error
+	attached *attachedPlan
+}
+
+// newWatched returns the keeper of what is attached for specs of values.
+func (e *eventProbes) newWatched(pool *proc.Pool) *library.Keeper[watchedKey, *process, valuePlan] {
+	return library.New[watchedKey, *process](pool, library.Kind[valuePlan]{
+		Attach: func(v valuePlan, f *os.File) (_ valuePlan, err error) {
+			v.attached, err = e.attachValues(v, f)
+			return v, err
+		},
+		Attached: func(v valuePlan) {
+			e.adopt([]*attachedPlan{v.attached})
+			e.agent.log.Debug("values are recorded", "probe", v.watch.spec.Place(), "file", v.attached.file.Name())
+		},
+		Idle:   func(v valuePlan, idle bool) { e.setIdle([]*attachedPlan{v.attached}, idle) },
+		Detach: func(ctx context.Context, v valuePlan) { e.remove(ctx, []*attachedPlan{v.attached}) },
+		Final:  func(err error) bool { return !mayPass(err) },
+	})
+}
+
+// mayPass reports whether another attempt to attach may succeed where this one failed.
+func mayPass(err error) bool {
+	var p *proc.PanicError
+	return proc.HeldUp(err) || errors.As(err, &p) || errors.Is(err, context.Canceled) || errors.Is(err, errTooManyProbes) ||
+		errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
 }
 
 // findValues finds where a spec belongs in a file. It reads the file.

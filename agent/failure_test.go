@@ -24,7 +24,9 @@ func faultyAgent(t *testing.T, at stage, pid int) (*Agent, *Window, *bytes.Buffe
 	var log bytes.Buffer
 	a.log = slog.New(slog.NewTextHandler(&log, nil))
 	a.opt.Proc, a.pool = proc.Root(t.TempDir()), proc.NewPool(proc.PoolOptions{})
-	a.guests = &guests{agent: a, failures: map[string]uint64{}, alive: t.Context()}
+	a.guests = &guests{agent: a, failures: map[string]uint64{}}
+	a.guests.images = a.guests.newImages(a.pool)
+	t.Cleanup(a.guests.images.Close)
 	a.fault = func(s stage, of int) {
 		if s == at && of == pid {
 			panic("hostile")

@@ -1,13 +1,13 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/library"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -16,17 +16,9 @@ import (
 
 // guests attaches to VMs. An image is read and its probes are attached once for all processes that map it.
 type guests struct {
-	agent     *Agent
-	attaching *proc.Pool // of probes
-	probes    *attach.Probes
-
-	keeping sync.Mutex // guards what is needed by which processes; before eventProbes.mu
-	images  keeper[symbolize.FileKey, *image]
-	values  keeper[watchedKey, *watchedFile]
-	left    chan struct{}   // holds one: something has no users any more
-	alive   context.Context // until close
-	end     context.CancelFunc
-	ended   sync.WaitGroup
+	agent  *Agent
+	probes *attach.Probes
+	images *library.Keeper[symbolize.FileKey, *process, image]
 
 	mu       sync.Mutex
 	serial   uint32
@@ -36,20 +28,16 @@ type guests struct {
 	failures map[string]uint64
 }
 
-func newGuests(a *Agent) *guests {
-	ctx, end := context.WithCancel(context.Background())
-	g := &guests{
-		agent: a, attaching: proc.NewPool(attaching), probes: attach.NewProbes(a.objects),
-		left: make(chan struct{}, 1), alive: ctx, end: end, failures: map[string]uint64{},
-	}
-	g.images.grace, g.values.grace = libraryGrace, libraryGrace
+// newGuests attaches probes in that pool.
+func newGuests(a *Agent, attaching *proc.Pool) *guests {
+	g := &guests{agent: a, probes: attach.NewProbes(a.objects), failures: map[string]uint64{}}
+	g.images = g.newImages(attaching)
 	for slot := uint32(bpf.MaxAttached); slot > 0; slot-- {
 		g.slots = append(g.slots, slot-1)
 	}
 	for _, cause := range proc.Causes() {
 		g.failures[cause] = 0
 	}
-	g.ended.Go(func() { g.expire(ctx) })
 	return g
 }
 
@@ -109,7 +97,10 @@ func (gs *guests) free(slot uint32) {
 // release lets go of a process that is gone. The kernel side forgets it by itself, unless it was told of it only after
 // the process had executed another program.
 func (gs *guests) release(p *process) {
-	gs.leave(p)
+	gs.images.Leave(p)
+	if e := gs.agent.events; e != nil {
+		e.leave(p)
+	}
 	g := p.work.guest
 	if g == nil {
 		return
@@ -150,4 +141,10 @@ func (a *Agent) Guests() int {
 	a.guests.mu.Lock()
 	defer a.guests.mu.Unlock()
 	return a.guests.attached
+}
+
+// close ends attempts to attach, and detaches all probes of code.
+func (gs *guests) close() error {
+	gs.images.Close()
+	return gs.probes.Close()
 }

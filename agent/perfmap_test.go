@@ -33,6 +33,8 @@ func newMapWriter(t *testing.T) *mapWriter {
 	root := t.TempDir()
 	a.opt.Proc, a.pool, a.log = proc.Root(root), proc.NewPool(proc.PoolOptions{}), slog.New(slog.DiscardHandler)
 	a.guests = &guests{agent: a, failures: map[string]uint64{}}
+	a.guests.images = a.guests.newImages(a.pool)
+	t.Cleanup(a.guests.images.Close)
 	a.files = symbolize.NewFiles(1 << 20)
 	w := &mapWriter{t: t, agent: a, dir: filepath.Join(root, "100")}
 	w.path = filepath.Join(w.dir, "root/tmp/perf-3.map")

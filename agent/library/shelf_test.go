@@ -1,4 +1,4 @@
-package agent
+package library
 
 import (
 	"slices"
@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-func TestKeeper(t *testing.T) {
+func TestShelf(t *testing.T) {
 	const grace = 2 * time.Second
-	k := keeper[string, string]{grace: grace}
+	k := shelf[string, *int, string]{grace: grace}
 	made := 0
-	take := func(key string, p *process) (woken bool) {
+	take := func(key string, p *int) (woken bool) {
 		t.Helper()
 		value, woken := k.take(key, p, func() string { made++; return "of " + key })
 		if value != "of "+key {
@@ -30,7 +30,7 @@ func TestKeeper(t *testing.T) {
 		}
 		return next
 	}
-	a, b := &process{}, &process{}
+	a, b := new(int), new(int)
 	if !take("x", a) || take("x", a) || take("x", b) || !take("y", b) {
 		t.Error("nobody needed x and y before the first of their users")
 	}
@@ -54,7 +54,7 @@ func TestKeeper(t *testing.T) {
 	if next := expired(11 * time.Second); next != 12*time.Second {
 		t.Errorf("to be looked at again at %v", next)
 	}
-	c := &process{}
+	c := new(int)
 	if !take("x", c) || made != 2 {
 		t.Errorf("%d things were made of 2", made)
 	}
@@ -67,34 +67,5 @@ func TestKeeper(t *testing.T) {
 	}
 	if len(k.kept) != 1 || len(k.needs) != 1 {
 		t.Errorf("%d things of %d processes are kept, want one", len(k.kept), len(k.needs))
-	}
-}
-
-// Numbers are used again, each by one owner at a time, and those that were given back last come last.
-func TestNumbering(t *testing.T) {
-	n := numbering{bound: 3}
-	take := func() int {
-		if number, ok := n.take(); ok {
-			return int(number)
-		}
-		return -1
-	}
-	for i, want := range []int{0, 1, 2, -1} {
-		if got := take(); got != want {
-			t.Fatalf("number %d is %d, want %d", i, got, want)
-		}
-	}
-	n.give([]uint32{2})
-	n.give([]uint32{0, 1})
-	for i, want := range []int{2, 0, 1, -1} {
-		if got := take(); got != want {
-			t.Errorf("number %d that is used again is %d, want %d", i, got, want)
-		}
-	}
-	for i := range 1000 {
-		n.give([]uint32{1, 2})
-		if first, second := take(), take(); first != 1 || second != 2 {
-			t.Fatalf("round %d: %d and %d", i, first, second)
-		}
 	}
 }
