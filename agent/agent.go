@@ -32,7 +32,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // Options configure an Agent. The zero value samples the whole machine at 99 Hz.
@@ -72,36 +71,20 @@ const upkeepInterval = 10 * time.Second
 
 // An Agent profiles until it is closed.
 type Agent struct {
+	*targets
 	opt     Options
-	log     *slog.Logger
-	objects *bpf.Objects
 	ticks   *attach.Ticks
-	ring    *ring.Reader // of all that programs write
-	links   []link.Link  // to what follows processes
-	guests  *guests
+	ring    *ring.Reader   // of all that programs write
+	links   []link.Link    // to what follows processes
 	engines *callEngines   // nil if calls are not sampled
 	faded   time.Duration  // when counts of busy guests were made fade, CLOCK_MONOTONIC; 0 if never
 	exact   exactEngine    // nil if calls are not counted
 	events  *eventProbes   // nil if events are not recorded
 	enters  *monitorEnters // nil if monitor enters are not recorded
-	pool    *proc.Pool
-	files   *symbolize.Files
-	kernel  *symbolize.Kernel // nil if kernel symbols cannot be read
-	vdso    []byte            // an ELF file, nil if it cannot be read
-	hints   []string          // what every profile says of this agent's limits
-	names   *names
-	began   time.Duration // CLOCK_MONOTONIC
-	drained chan struct{} // closed when Run has returned
+	drained chan struct{}  // closed when Run has returned
 
-	failures failures               // panics while a process was handled
-	fault    func(s stage, pid int) // of tests: called when a stage begins
-
-	running    atomic.Bool   // everything is attached and recorded
-	nameCount  atomic.Int64  // named frames that are kept
-	mapsBytes  atomic.Int64  // memory of all maps of compiled code
-	lookups    atomic.Uint64 // frames that were looked up
-	refused    atomic.Uint64 // processes that Choose found no room for
-	firstNamed atomic.Int64  // ns after began at which the first guest frame had a name; 0 if none has
+	running atomic.Bool   // everything is attached and recorded
+	refused atomic.Uint64 // processes that Choose found no room for
 
 	mu          sync.Mutex
 	table       map[int]*process     // by pid: who has it now
@@ -145,28 +128,23 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		opt.NameDeadline = 2 * time.Second
 	}
 	a := &Agent{
-		opt: opt, log: opt.Log, began: monotonic(), drained: make(chan struct{}), oldest: noTime,
+		opt: opt, drained: make(chan struct{}), oldest: noTime,
 		table: map[int]*process{}, dirty: map[*process]struct{}{},
 		windows: map[*Window]struct{}{}, closing: map[*Window]struct{}{},
 		discarded: noDiscards(),
 		observed:  observedCounts{discarded: noEventDiscards()},
-		pool:      proc.NewPool(proc.PoolOptions{}),
 	}
-	if a.log == nil {
-		a.log = slog.New(slog.DiscardHandler)
+	log := opt.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
 	}
-	defer func() {
-		if err != nil {
-			a.Close()
-		}
-	}()
-	if err := a.checkPIDs(); err != nil {
+	if err := checkPIDs(opt.Proc, opt.PIDs); err != nil {
 		return nil, err
 	}
 	if err := attach.CheckRing("/sys"); err != nil {
 		return nil, err
 	}
-	a.objects, err = bpf.Load(bpf.Options{
+	objects, err := bpf.Load(bpf.Options{
 		FilterByPID: opt.Filter || len(opt.PIDs) > 0, RingBytes: opt.RingBytes,
 		Interrupting: opt.Calls.branches() || opt.Events.counters(),
 		Contexts:     kernelModes[opt.Contexts], ConfirmLevels: opt.ConfirmLevels, LeaveUnknown: opt.LeaveUnknown, CheckContexts: opt.CheckContexts,
@@ -174,6 +152,13 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if err != nil {
 		return nil, explainLoad(err)
 	}
+	attaching := proc.NewPool(library.PoolOptions)
+	a.targets = newTargets(opt.Proc, log, objects, attaching)
+	defer func() {
+		if err != nil {
+			a.Close()
+		}
+	}()
 	if host, err := opt.Proc.HostPIDs(); err == nil && !host {
 		const hint = "the agent is not in the host's PID namespace: processes have no names, and those that are chosen by number are others; " +
 			"run it on the host, or with --pid=host (hostPID: true)"
@@ -195,9 +180,6 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if a.ticks, err = attach.NewTicks(a.objects.Tick, opt.Frequency); err != nil {
 		return nil, err
 	}
-	a.loadSymbols()
-	attaching := proc.NewPool(library.PoolOptions)
-	a.guests = newGuests(a, attaching)
 	if opt.Events != nil {
 		if a.events, err = newEventProbes(a, *opt.Events, attaching); err != nil {
 			return nil, err
@@ -221,7 +203,16 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 			a.log.Warn("cannot give up privileges that are not needed any more", "err", err)
 		}
 	}
-	a.names = newNames(namingWorkers, a.work)
+	if a.events != nil {
+		a.follow = append(a.follow, a.events)
+	}
+	if a.engines != nil {
+		a.follow = append(a.follow, a.engines)
+	}
+	if a.exact != nil {
+		a.follow = append(a.follow, a.exact)
+	}
+	a.start()
 	a.discover(ctx)
 	return a, nil
 }
@@ -365,7 +356,7 @@ func (a *Agent) hand(p *profile.Profile, observe func(*profile.Profile)) {
 		return nil
 	})
 	if err != nil {
-		a.failures.add(stageObserve)
+		a.panics.add(stageObserve)
 		a.log.Error("the agent failed to count a window; please report this", "err", err, "stack", stackOf(err))
 	}
 }
@@ -395,15 +386,11 @@ func (a *Agent) Close() error {
 	if a.engines != nil {
 		errs = append(errs, a.engines.close())
 	}
-	if a.names != nil {
-		a.names.close()
-	}
+	a.targets.stop()
 	if a.exact != nil {
 		errs = append(errs, a.exact.close())
 	}
-	if a.guests != nil {
-		errs = append(errs, a.guests.close())
-	}
+	errs = append(errs, a.targets.close())
 	errs = append(errs, a.enters.close())
 	if a.events != nil {
 		errs = append(errs, a.events.close())
@@ -414,8 +401,6 @@ func (a *Agent) Close() error {
 	if a.ring != nil {
 		errs = append(errs, a.ring.Close())
 	}
-	if a.objects != nil {
-		errs = append(errs, a.objects.Close())
-	}
+	errs = append(errs, a.objects.Close())
 	return errors.Join(errs...)
 }

@@ -31,24 +31,24 @@ type guest struct {
 }
 
 // attachGuest attaches to the VM whose library p maps, or sees to it that this is tried again.
-func (a *Agent) attachGuest(p *process, lib *proc.Mapping) {
+func (ts *targets) attachGuest(p *process, lib *proc.Mapping) {
 	pace := &p.work.attach
 	if !pace.due(monotonic()) {
 		return
 	}
 	p.retry.Store(0)
 	p.misses(monotonic(), errAttaching)
-	g, err := a.guests.attach(p, lib)
+	g, err := ts.attach(p, lib)
 	now := monotonic()
 	p.misses(now, err)
 	switch {
 	case err == nil:
 		p.work.guest = g
 		if g.kernel.Flags&bpf.HotspotThreads != 0 {
-			a.guests.readThreads(p, g)
+			ts.readThreads(p, g)
 		}
-		if a.exact != nil {
-			a.exact.begin(p, g, lib)
+		for _, f := range ts.follow {
+			f.attached(p, g, lib)
 		}
 		return
 	case p.exited.Load():
@@ -56,14 +56,14 @@ func (a *Agent) attachGuest(p *process, lib *proc.Mapping) {
 	case errors.Is(err, errArchitecture):
 		p.work.hopeless = true
 	case pace.failed(now):
-		a.names.submitLater(p, pace.pauses.next-now)
+		ts.names.submitLater(p, pace.pauses.next-now)
 	default:
 		p.retry.Store(int64(pace.pauses.next))
 	}
 	if errors.Is(err, proc.ErrGone) || !pace.report(now, !errors.As(err, new(libraryError))) {
 		return
 	}
-	a.log.Warn("cannot attach to JVM; its native frames are still shown", "pid", p.pid, "err", err, "retrying", !p.work.hopeless)
+	ts.log.Warn("cannot attach to JVM; its native frames are still shown", "pid", p.pid, "err", err, "retrying", !p.work.hopeless)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.runtime = "hotspot"
@@ -123,17 +123,16 @@ func (e libraryError) Unwrap() error { return e.error }
 var errArchitecture = errors.New("stacks of HotSpot are walked on x86-64 only, so far")
 
 // attach tells the kernel side how to walk p's stacks, and reads the maps that name what is found there.
-func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
-	a := gs.agent
+func (ts *targets) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, libraryError{errArchitecture}
 	}
-	opened, err := gs.open(p, lib)
+	opened, err := ts.open(p, lib)
 	if err != nil {
 		return nil, err
 	}
 	defer opened.file.Close()
-	im, err := gs.image(p, lib, opened)
+	im, err := ts.image(p, lib, opened)
 	if err != nil {
 		return nil, err
 	}
@@ -141,20 +140,22 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 		return nil, libraryError{im.err}
 	}
 	var lacks []string
-	if a.events != nil {
-		if lacks, err = a.events.useLibrary(p, lib, opened); err != nil {
+	for _, f := range ts.follow {
+		some, err := f.attaching(p, lib, opened)
+		if err != nil {
 			return nil, err
 		}
+		lacks = append(lacks, some...)
 	}
 	bias, err := im.segments.Bias(lib.Start, lib.Offset)
 	if err != nil {
 		return nil, err
 	}
-	mem, err := proc.OpenMemory(a.opt.Proc, p.identity(), a.pool)
+	mem, err := proc.OpenMemory(ts.root, p.identity(), ts.pool)
 	if err != nil {
 		return nil, fmt.Errorf("open memory: %w", err)
 	}
-	slot, serial, err := gs.reserve()
+	slot, serial, err := ts.reserve()
 	if err != nil {
 		mem.Close()
 		return nil, err
@@ -164,15 +165,15 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 		if !done {
 			p.attachment.Store(0)
 			mem.Close()
-			gs.free(slot)
+			ts.free(slot)
 		}
 	}()
 	target := vmruntime.Target{Memory: mem, Bias: bias}
 	if im.probes == nil {
-		target.Epoch = func() uint32 { return gs.classEpoch(slot) }
+		target.Epoch = func() uint32 { return ts.classEpoch(slot) }
 	}
 	target.Seen = func(method uint64) (vmruntime.SeenMethod, bool) {
-		m, ok := a.objects.SeenMethod(serial, method)
+		m, ok := ts.objects.SeenMethod(serial, method)
 		return vmruntime.SeenMethod{Body: m.ConstMethod, Shape: m.Shape, Since: m.Since}, ok
 	}
 	attached, err := im.img.Attach(target)
@@ -190,12 +191,12 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	}
 	p.slot.Store(slot)
 	p.attachment.Store(serial) // first: samples may tell of it at once
-	if a.events != nil {
-		if err := a.events.announce(p, vm.Layout(), serial); err != nil {
+	for _, f := range ts.follow {
+		if err := f.announce(p, vm.Layout(), serial); err != nil {
 			return nil, err
 		}
 	}
-	if err := gs.announce(p, k, ebpf.UpdateAny); err != nil {
+	if err := ts.announce(p, k, ebpf.UpdateAny); err != nil {
 		return nil, err
 	}
 	g := &guest{vm: vm, mem: mem, pid: p.pid, kernel: k, refresh: backoff{first: 100 * time.Millisecond}, mapping: unique.Make(symbolize.Mapping{
@@ -211,56 +212,56 @@ func (gs *guests) attach(p *process, lib *proc.Mapping) (*guest, error) {
 	for _, lack := range lacks {
 		p.notes = append(p.notes, fmt.Sprintf("process %d: %s", p.pid, lack))
 	}
-	a.log.Debug("attached", "pid", p.pid, "vm", p.vm)
+	ts.log.Debug("attached", "pid", p.pid, "vm", p.vm)
 	done = true
 	return g, nil
 }
 
 // announce tells the kernel side of p's VM, unless p is gone: then its pid may be another process's, whose VM was
 // announced already.
-func (gs *guests) announce(p *process, k *bpf.HotspotProcess, how ebpf.MapUpdateFlags) error {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
+func (ts *targets) announce(p *process, k *bpf.HotspotProcess, how ebpf.MapUpdateFlags) error {
+	ts.mutex.Lock()
+	defer ts.mutex.Unlock()
 	if p.exited.Load() {
 		return fmt.Errorf("announce VM to the kernel side: %w", proc.ErrGone)
 	}
-	if err := gs.agent.objects.Processes.Update(uint32(p.pid), k, how); err != nil {
+	if err := ts.objects.Processes.Update(uint32(p.pid), k, how); err != nil {
 		return fmt.Errorf("announce VM to the kernel side: %w", err)
 	}
 	return nil
 }
 
 // refresh tells the kernel side of kinds of code that the VM had not generated when it was attached.
-func (gs *guests) refresh(p *process, g *guest) {
+func (ts *targets) refresh(p *process, g *guest) {
 	if len(g.vm.Layout().Pending) == 0 || !g.refresh.due(monotonic()) {
 		return
 	}
 	changed, err := g.vm.Refresh()
-	gs.count(err)
+	ts.reads.count(err)
 	if err == nil && changed {
 		k, err := kernelLayout(g.vm.Layout())
 		if err != nil {
 			return
 		}
 		k.StartTicks, k.Serial, k.Slot, k.Flags = g.kernel.StartTicks, g.kernel.Serial, g.kernel.Slot, k.Flags|g.kernel.Flags
-		if gs.announce(p, k, ebpf.UpdateExist) == nil {
+		if ts.announce(p, k, ebpf.UpdateExist) == nil {
 			g.kernel = k
 		}
 	}
 	if len(g.vm.Layout().Pending) > 0 {
-		gs.agent.names.submitLater(p, g.refresh.next-monotonic())
+		ts.names.submitLater(p, g.refresh.next-monotonic())
 	}
 }
 
 // withdraw has the kernel side forget p's VM, but not one that has the pid now.
-func (gs *guests) withdraw(p *process, g *guest) {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
+func (ts *targets) withdraw(p *process, g *guest) {
+	ts.mutex.Lock()
+	defer ts.mutex.Unlock()
 	var k bpf.HotspotProcess
-	if m := gs.agent.objects.Processes; m.Lookup(uint32(p.pid), &k) == nil && k.Serial == g.kernel.Serial {
+	if m := ts.objects.Processes; m.Lookup(uint32(p.pid), &k) == nil && k.Serial == g.kernel.Serial {
 		m.Delete(uint32(p.pid)) // it may be gone by now, which is as well
 	}
-	if e := gs.agent.events; e != nil {
-		e.withdraw(p, g.kernel.Serial)
+	for _, f := range ts.follow {
+		f.withdraw(p, g.kernel.Serial)
 	}
 }

@@ -28,22 +28,22 @@ func (f fakeImage) Attach(t vmruntime.Target) (vmruntime.Process, error) { retur
 func fakeGuest(t *testing.T, attach fakeImage) (*Agent, *process, *proc.Mapping) {
 	t.Helper()
 	a, _ := testAgent()
-	a.opt.Proc, a.pool, a.log = proc.DefaultRoot, proc.NewPool(proc.PoolOptions{}), slog.New(slog.DiscardHandler)
-	a.guests = &guests{agent: a, failures: map[string]uint64{}, slots: []uint32{0}}
-	a.guests.images = a.guests.newImages(a.pool)
-	t.Cleanup(a.guests.images.Close)
-	id, err := a.opt.Proc.Identify(os.Getpid())
+	a.root, a.pool, a.log = proc.DefaultRoot, proc.NewPool(proc.PoolOptions{}), slog.New(slog.DiscardHandler)
+	a.slots = []uint32{0}
+	a.images = a.newImages(a.pool)
+	t.Cleanup(a.images.Close)
+	id, err := a.root.Identify(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := newProcess(id, false)
 	a.table[p.pid] = p
-	maps, err := a.opt.Proc.Maps(p.pid, func(m *proc.Mapping) bool { return m.Exec && m.IsFile() })
+	maps, err := a.root.Maps(p.pid, func(m *proc.Mapping) bool { return m.Exec && m.IsFile() })
 	if err != nil {
 		t.Fatal(err)
 	}
 	lib := &maps[0]
-	f, err := a.opt.Proc.OpenMapped(p.pid, lib, maxLibrary)
+	f, err := a.root.OpenMapped(p.pid, lib, maxLibrary)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func fakeGuest(t *testing.T, attach fakeImage) (*Agent, *process, *proc.Mapping)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.guests.images.Use(p, p.pid, key, f, func(im *image) (bool, error) {
+	if _, err := a.images.Use(p, p.pid, key, f, func(im *image) (bool, error) {
 		im.img, im.segments = attach, file.Segments()
 		return false, nil
 	}); err != nil {
@@ -96,8 +96,8 @@ func TestAttachAgain(t *testing.T) {
 		if retry < monotonic()+retryInterval/2 || p.due(uint64(retry-1)) || !p.due(uint64(retry)) {
 			t.Errorf("%v: samples lead to an attempt at %v, now is %v", reason, retry, monotonic())
 		}
-		if p.attachment.Load() != 0 || a.guests.attached != 0 || len(a.guests.slots) != 1 {
-			t.Errorf("%v: attachment %d, %d attached, %d slots", reason, p.attachment.Load(), a.guests.attached, len(a.guests.slots))
+		if p.attachment.Load() != 0 || a.attached != 0 || len(a.slots) != 1 {
+			t.Errorf("%v: attachment %d, %d attached, %d slots", reason, p.attachment.Load(), a.attached, len(a.slots))
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 // callEngines sample calls for an agent: those of all engines that this machine lets work.
 type callEngines struct {
+	bystander
 	agent   *Agent
 	opt     CallOptions
 	choices []profile.Choice
@@ -123,7 +124,7 @@ func (e *callEngines) candidates() []candidate {
 	return []candidate{
 		{"page", "for guests that cooperate, which connect to " + e.opt.GuestSocket, false, func() (calls.Engine, error) {
 			engine, err := page.New(page.Options{
-				Objects: a.objects, Socket: e.opt.GuestSocket, Wanted: a.wanted, Proc: a.opt.Proc, Log: a.log,
+				Objects: a.objects, Socket: e.opt.GuestSocket, Wanted: a.wanted, Proc: a.root, Log: a.log,
 			})
 			if err != nil {
 				return nil, err
@@ -132,7 +133,7 @@ func (e *callEngines) candidates() []candidate {
 			return engine, nil
 		}},
 		{"hotspot", "for stock JVMs", false, func() (calls.Engine, error) {
-			l, err := listener.Open(a.objects, a.opt.Proc)
+			l, err := listener.Open(a.objects, a.root)
 			if err != nil {
 				return nil, err
 			}
@@ -140,7 +141,7 @@ func (e *callEngines) candidates() []candidate {
 			return e.estimator, nil
 		}},
 		{"listener", "for compiled code of VMs that write a map for perf, and of JVMs if engine hotspot is not used", false, func() (calls.Engine, error) {
-			l, err := listener.Open(a.objects, a.opt.Proc)
+			l, err := listener.Open(a.objects, a.root)
 			if err != nil {
 				return nil, err
 			}
@@ -148,7 +149,7 @@ func (e *callEngines) candidates() []candidate {
 			return listener.NewEngine(l, &hotCode{agent: a, engines: e}, a.log), nil
 		}},
 		{usdt.Name, "for interpreters with a probe at every function: PHP with USE_ZEND_DTRACE=1, Python, Ruby", false, func() (calls.Engine, error) {
-			engine, err := usdt.Try(usdt.Options{Objects: a.objects, Proc: a.opt.Proc, Pool: a.pool, Log: a.log})
+			engine, err := usdt.Try(usdt.Options{Objects: a.objects, Proc: a.root, Pool: a.pool, Log: a.log})
 			if err != nil {
 				return nil, err
 			}

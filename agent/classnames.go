@@ -8,11 +8,11 @@ import (
 
 // classNames has p's worker name classes of its VM, by address; those that cannot be named are missing. Addresses are good
 // until classes are unloaded.
-func (a *Agent) classNames(ctx context.Context, p *process, klasses iter.Seq[uint64]) (map[uint64]string, error) {
+func (ts *targets) classNames(ctx context.Context, p *process, klasses iter.Seq[uint64]) (map[uint64]string, error) {
 	done := make(chan map[uint64]string, 1)
-	err := a.withGuest(ctx, p, func(g *guest) error {
+	err := ts.withGuest(ctx, p, func(g *guest) error {
 		names := map[uint64]string{}
-		epoch := a.guests.classEpoch(g.kernel.Slot)
+		epoch := ts.classEpoch(g.kernel.Slot)
 		for klass := range klasses {
 			if class, err := g.vm.Klass(klass, epoch); err == nil {
 				names[klass] = class.Name

@@ -72,13 +72,13 @@ func (a *Agent) seek(ctx context.Context) {
 // wanted.
 func (a *Agent) withVM(ctx context.Context) (found []proc.Identity) {
 	for _, pid := range a.candidates() {
-		id, err := a.opt.Proc.Identify(pid)
+		id, err := a.root.Identify(pid)
 		if err != nil {
 			continue
 		}
 		mapped, err := proc.Call(ctx, a.pool, pid, func() (proc.Maps, error) {
 			a.reach(stageDiscover, pid)
-			return a.opt.Proc.Maps(pid, proc.Executable)
+			return a.root.Maps(pid, proc.Executable)
 		})
 		var panicked *proc.PanicError
 		if errors.As(err, &panicked) {
@@ -127,7 +127,7 @@ func (a *Agent) candidates() (pids []int) {
 			pids = append(pids, int(pid))
 		}
 	} else {
-		pids, _ = a.opt.Proc.PIDs()
+		pids, _ = a.root.PIDs()
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -156,7 +156,7 @@ func (a *Agent) sweep() {
 	a.mu.Lock()
 	known := slices.Collect(maps.Values(a.table)) // first: who comes after the listing is not in it
 	a.mu.Unlock()
-	running, err := a.opt.Proc.PIDs()
+	running, err := a.root.PIDs()
 	if err != nil {
 		a.log.Warn("cannot look for processes that ended", "err", err)
 		return
@@ -171,9 +171,9 @@ func (a *Agent) sweep() {
 }
 
 // checkPIDs fails if a chosen process does not run.
-func (a *Agent) checkPIDs() error {
-	for _, pid := range a.opt.PIDs {
-		_, err := a.opt.Proc.Identify(pid)
+func checkPIDs(root proc.Root, pids []int) error {
+	for _, pid := range pids {
+		_, err := root.Identify(pid)
 		if errors.Is(err, proc.ErrGone) {
 			return fmt.Errorf("no process with pid %d: choose a running one (pgrep java lists JVMs)", pid)
 		}

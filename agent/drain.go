@@ -83,7 +83,7 @@ func (a *Agent) recordFailed(raw []byte, err error) {
 	}
 	if pid, ok := bpf.PID(raw); ok && a.table[pid] != nil {
 		a.failed(stageRecord, a.table[pid], err)
-	} else if a.failures.add(stageRecord) == 1 { // of no process: one is logged
+	} else if a.panics.add(stageRecord) == 1 { // of no process: one is logged
 		a.logFailure(stageRecord, pid, err)
 	}
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"log/slog"
 	"testing"
 	"unsafe"
 
@@ -15,7 +16,8 @@ func testAgent() (*Agent, *Window) {
 	a := &Agent{
 		table: map[int]*process{}, dirty: map[*process]struct{}{},
 		windows: map[*Window]struct{}{}, closing: map[*Window]struct{}{},
-		discarded: noDiscards(), oldest: noTime, names: newNames(0, nil),
+		discarded: noDiscards(), oldest: noTime,
+		targets: &targets{names: newNames(0, nil), log: slog.New(slog.DiscardHandler)},
 	}
 	w := newWindow(a, nil)
 	a.windows[w] = struct{}{}

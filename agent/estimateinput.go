@@ -299,7 +299,7 @@ func (in *estimateInput) readProfiles(before *profileReading, now time.Duration)
 // addTargets gives ids to what a method calls, and returns what it was counted to call.
 func (in *estimateInput) addTargets(p *vmruntime.MethodProfile) (called []uint64) {
 	for i := range p.Calls {
-		to := targets(&p.Calls[i])
+		to := callTargets(&p.Calls[i])
 		for _, t := range slices.Sorted(maps.Keys(to)) {
 			in.method(t)
 			if to[t] > 0 {
@@ -334,7 +334,7 @@ func (in *estimateInput) profile(p *vmruntime.MethodProfile) estimate.Profile {
 	for i := range p.Calls {
 		c := &p.Calls[i]
 		site := estimate.Site{BCI: int32(c.BCI), Count: float64(c.Count)}
-		for t, n := range targets(c) {
+		for t, n := range callTargets(c) {
 			site.Targets = append(site.Targets, estimate.Target{Method: in.method(t), Count: float64(n)})
 		}
 		slices.SortFunc(site.Targets, func(a, b estimate.Target) int { return cmp.Compare(a.Method, b.Method) })
@@ -343,8 +343,8 @@ func (in *estimateInput) profile(p *vmruntime.MethodProfile) estimate.Profile {
 	return out
 }
 
-// targets are the methods that are called at a site, with how often that was counted.
-func targets(c *vmruntime.CallCount) map[uint64]uint64 {
+// callTargets are the methods that are called at a site, with how often that was counted.
+func callTargets(c *vmruntime.CallCount) map[uint64]uint64 {
 	if c.Target != 0 {
 		return map[uint64]uint64{c.Target: c.Count}
 	}

@@ -185,5 +185,5 @@ func (a *Agent) classEpochOf(p *process) uint32 {
 	if err := a.objects.Processes.Lookup(uint32(p.pid), &k); err != nil {
 		return 0
 	}
-	return a.guests.classEpoch(k.Slot)
+	return a.classEpoch(k.Slot)
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/binary"
 	"slices"
+	"sync"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
@@ -48,13 +49,10 @@ func (a *Agent) handleFault(p *process, o *bpf.Observation, e *event) (wanted bo
 	if p.want(f.event.stack, o.ClassEpoch, &a.nameCount) {
 		a.dirty[p] = struct{}{}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.faults) >= maxFaults {
+	if !a.events.faults.add(p, f) {
 		f.fold(p)
 		return true
 	}
-	p.faults = append(p.faults, f)
 	a.dirty[p] = struct{}{}
 	a.urgent = true
 	return true
@@ -70,22 +68,60 @@ func (f *fault) fold(p *process) {
 }
 
 // lookUpFaults tells of all faults that wait what was touched.
-func (a *Agent) lookUpFaults(p *process, faults []fault) {
+func (e *eventProbes) lookUpFaults(p *process, faults []fault) {
 	for i := range faults {
 		if g := p.work.guest; g != nil {
-			a.locate(g, &faults[i])
+			e.agent.locate(g, &faults[i])
 		}
 	}
-	p.work.faults = nil
-	a.foldFaults(p, faults)
+	e.foldFaults(p, faults)
 }
 
-// foldFaults adds faults to their windows.
-func (a *Agent) foldFaults(p *process, faults []fault) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// foldFaults adds faults, which are the next of the queue, to their windows.
+func (e *eventProbes) foldFaults(p *process, faults []fault) {
+	e.faults.done(p, len(faults))
+	e.agent.mu.Lock()
+	defer e.agent.mu.Unlock()
 	for i := range faults {
 		faults[i].fold(p)
+	}
+}
+
+// A faultQueue holds page faults that wait for a worker, by process. The zero value is empty.
+type faultQueue struct {
+	mu      sync.Mutex
+	waiting map[*process][]fault
+}
+
+// add appends a fault. It returns false if too many of the process wait.
+func (q *faultQueue) add(p *process, f fault) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting[p]) >= maxFaults {
+		return false
+	}
+	if q.waiting == nil {
+		q.waiting = map[*process][]fault{}
+	}
+	q.waiting[p] = append(q.waiting[p], f)
+	return true
+}
+
+// of returns the faults of a process, which stay in the queue until they are done.
+func (q *faultQueue) of(p *process) []fault {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clip(q.waiting[p])
+}
+
+// done removes the first n faults of a process.
+func (q *faultQueue) done(p *process, n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if rest := q.waiting[p][n:]; len(rest) > 0 {
+		q.waiting[p] = rest
+	} else {
+		delete(q.waiting, p)
 	}
 }
 
@@ -105,8 +141,8 @@ func (a *Agent) locate(g *guest, f *fault) {
 			labels.Place = "heap"
 		}
 		object, err := g.vm.ObjectAt(f.address, f.bases...)
-		a.guests.count(err)
-		if err != nil || a.guests.stops(g.kernel.Slot) != f.stops {
+		a.reads.count(err)
+		if err != nil || a.stops(g.kernel.Slot) != f.stops {
 			return
 		}
 		labels.Class, labels.Offset = object.Class, int32(min(object.Offset, 1<<31-1))
@@ -126,9 +162,9 @@ func movesAlways(c hotspot.Collector) bool {
 }
 
 // stops is how often the VM in slot has stopped its Java threads.
-func (gs *guests) stops(slot uint32) uint32 {
+func (ts *targets) stops(slot uint32) uint32 {
 	var e bpf.Epochs
-	if err := gs.agent.objects.Epochs.Lookup(slot, &e); err != nil || e.Stopped != 0 {
+	if err := ts.objects.Epochs.Lookup(slot, &e); err != nil || e.Stopped != 0 {
 		return ^uint32(0) // matches no observation
 	}
 	return e.Stops

@@ -47,7 +47,7 @@ func (e *eventProbes) govern(ctx context.Context) {
 		case now-last >= governInterval:
 			e.tune(now, now-last)
 			last = now
-		case beat%(1+checksSkipped) == 0, now-time.Duration(e.attached.Load()) < governInterval:
+		case beat%(1+checksSkipped) == 0, now-time.Duration(e.lastAttached.Load()) < governInterval:
 			e.check(now, now-last)
 		}
 		e.turn(monotonic())

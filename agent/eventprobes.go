@@ -29,13 +29,14 @@ import (
 // eventProbes are the probes of events in the libraries of processes. A library is attached once, for all processes that
 // map it, and as long as there are such; the kernel takes the probes away when the agent ends, however it ends.
 type eventProbes struct {
+	bystander
 	agent   *Agent
 	opt     EventOptions
 	objects *bpf.ProbeObjects
 	uprobes attach.Uprobes
 	trap    atomic.Int64 // ns: what a hit takes of a guest beside its program
-	// attached is when a plan was attached last, in ns of CLOCK_MONOTONIC.
-	attached atomic.Int64
+	// lastAttached is when a plan was attached, in ns of CLOCK_MONOTONIC.
+	lastAttached atomic.Int64
 
 	exit      link.Link   // forgets what is known of threads that end
 	perf      *perfEvents // nil if none are wanted
@@ -43,6 +44,7 @@ type eventProbes struct {
 	watches   []*valueWatch
 	watched   *library.Keeper[watchedKey, *process, valuePlan]
 	values    valueSites
+	faults    faultQueue
 	covers    coverages
 	draw      func(n int) int // a number from 0 to n-1, by chance
 
@@ -60,7 +62,7 @@ type eventProbes struct {
 }
 
 // newEventProbes attaches probes in that pool.
-func newEventProbes(a *Agent, opt EventOptions, attaching *proc.Pool) (*eventProbes, error) {
+func newEventProbes(a *Agent, opt EventOptions, pool *proc.Pool) (*eventProbes, error) {
 	if opt.Budget == 0 {
 		opt.Budget = DefaultBudget
 	}
@@ -82,8 +84,8 @@ func newEventProbes(a *Agent, opt EventOptions, attaching *proc.Pool) (*eventPro
 	if e.perf != nil {
 		e.plans = append(e.plans, e.perfPlans()...)
 	}
-	e.libraries = e.newLibraries(attaching)
-	e.watched = e.newWatched(attaching)
+	e.libraries = e.newLibraries(pool)
+	e.watched = e.newWatched(pool)
 	return e, nil
 }
 
@@ -106,11 +108,11 @@ func (e *eventProbes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.Fi
 	})
 }
 
-// useLibrary attaches what is recorded to the library of p's VM, and returns what it does not report. The error is
+// attaching attaches what is recorded to the library of p's VM, and returns what it does not report. The error is
 // library.ErrAttaching while that takes long.
-func (e *eventProbes) useLibrary(p *process, m *proc.Mapping, lib openLibrary) (lacks []string, err error) {
+func (e *eventProbes) attaching(p *process, m *proc.Mapping, lib openLibrary) (lacks []string, err error) {
 	used, err := e.libraries.Use(p, p.pid, lib.key, lib.file, func(found *eventLibrary) (bool, error) {
-		*found, err = callFor(e.agent, p, func() (eventLibrary, error) {
+		*found, err = callFor(e.agent.targets, p, func() (eventLibrary, error) {
 			file, err := elffile.Open(lib.file, lib.key.Size)
 			if err != nil {
 				return eventLibrary{}, fmt.Errorf("read libjvm: %w", err)
@@ -125,6 +127,23 @@ func (e *eventProbes) useLibrary(p *process, m *proc.Mapping, lib openLibrary) (
 	})
 	return used.lacks, err
 }
+
+// look finds probes whose values are wanted.
+func (e *eventProbes) look(p *process) {
+	e.agent.begin(stageValues, p)
+	e.lookForValues(p)
+}
+
+// beforeNames looks up the objects of page faults: first, as objects move.
+func (e *eventProbes) beforeNames(p *process) {
+	if faults := e.faults.of(p); len(faults) > 0 {
+		e.agent.begin(stageObjects, p)
+		e.lookUpFaults(p, faults)
+	}
+}
+
+// leftAlone folds page faults without their objects.
+func (e *eventProbes) leftAlone(p *process) { e.foldFaults(p, e.faults.of(p)) }
 
 // leave notes that p is gone: what no other process maps is detached after a while.
 func (e *eventProbes) leave(p *process) {
@@ -219,7 +238,7 @@ func (e *eventProbes) adopt(plans []*attachedPlan) {
 		e.plans = append(e.plans, p)
 		e.apply(p)
 	}
-	e.attached.Store(int64(monotonic()))
+	e.lastAttached.Store(int64(monotonic()))
 }
 
 // setIdle says whether no process that is known maps the library of plans.

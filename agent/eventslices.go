@@ -133,7 +133,7 @@ func (e *eventProbes) nextCycle(p *attachedPlan, now time.Duration) {
 		p.cover.partly(err)
 		return
 	}
-	e.attached.Store(int64(now))
+	e.lastAttached.Store(int64(now))
 }
 
 // loadNow is what a plan costs that is observed in slices, and its part of its kind's budget.

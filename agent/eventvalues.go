@@ -99,8 +99,8 @@ func (e *eventProbes) wantsValuesIn(maps proc.Maps) bool {
 
 // lookForValues attaches to the files that p maps what is wanted of their values. Libraries that p loads later are found
 // when it is looked at again.
-func (a *Agent) lookForValues(p *process) {
-	e := a.events
+func (e *eventProbes) lookForValues(p *process) {
+	a := e.agent
 	if len(e.watches) == 0 {
 		return
 	}
@@ -119,43 +119,44 @@ func (a *Agent) lookForValues(p *process) {
 				p.note(fmt.Sprintf("process %d: values are looked for in %d of the files that it maps", p.pid, maxValueFiles))
 				return
 			}
-			a.guests.count(a.attachValues(p, m, w))
+			a.reads.count(e.attachWatch(p, m, w))
 		}
 	}
 }
 
-// attachValues attaches a spec to one file of p, unless that was done before for another process. What a file cannot offer is
+// attachWatch attaches a spec to one file of p, unless that was done before for another process. What a file cannot offer is
 // logged where it was asked for by name; that of all files only some have a probe is no error.
-func (a *Agent) attachValues(p *process, m *proc.Mapping, w *valueWatch) error {
-	lib, err := a.guests.open(p, m)
+func (e *eventProbes) attachWatch(p *process, m *proc.Mapping, w *valueWatch) error {
+	a := e.agent
+	lib, err := a.open(p, m)
 	if err != nil {
 		return err
 	}
 	defer lib.file.Close()
 	key := watchedKey{w, lib.key}
-	if err := a.events.lacks(key); err != nil {
+	if err := e.lacks(key); err != nil {
 		w.explain(p, m.Path, err)
 		return nil
 	}
-	if known, why := a.events.watched.Known(p, key); known {
+	if known, why := e.watched.Known(p, key); known {
 		if why != nil {
 			w.explain(p, m.Path, why)
 		}
 		return nil
 	}
-	found, err := callFor(a, p, func() (valuePlan, error) {
-		return a.events.findValues(lib, w)
+	found, err := callFor(a.targets, p, func() (valuePlan, error) {
+		return e.findValues(lib, w)
 	})
 	if err != nil {
 		return err
 	}
 	if found.err == nil {
-		_, found.err = a.events.watched.Use(p, p.pid, key, lib.file, func(v *valuePlan) (bool, error) {
+		_, found.err = e.watched.Use(p, p.pid, key, lib.file, func(v *valuePlan) (bool, error) {
 			*v = found
 			return true, nil
 		})
 	} else {
-		a.events.lack(key, found.err)
+		e.lack(key, found.err)
 	}
 	if err := found.err; err != nil && !errors.Is(err, library.ErrAttaching) && w.explain(p, m.Path, err) {
 		a.log.Warn("values are not recorded", "probe", w.spec.Place(), "file", m.Path, "err", err)

@@ -28,8 +28,7 @@ const (
 
 // An exactEngine counts the calls of one JVM from when the agent finds it until its window is closed.
 type exactEngine interface {
-	// begin starts to count the calls of p, whose VM was attached just now. A worker has p.
-	begin(p *process, g *guest, lib *proc.Mapping)
+	follower // which starts to count the calls of a process whose VM was attached
 	// failed says why nothing can be counted.
 	failed() <-chan error
 	// end closes the window, with all that was counted.
@@ -88,6 +87,7 @@ const exactEdges = "exact edges"
 
 // An exactCount counts every call of the first JVM that it is given, until the window is closed.
 type exactCount struct {
+	bystander
 	countedJVM
 	mode Exact
 
@@ -102,7 +102,7 @@ func newExactCount(a *Agent, mode Exact) *exactCount {
 }
 
 // begin starts to count the calls of p, whose VM was attached just now. A worker has p.
-func (x *exactCount) begin(p *process, g *guest, lib *proc.Mapping) {
+func (x *exactCount) attached(p *process, g *guest, lib *proc.Mapping) {
 	if !x.take(p) {
 		return
 	}
@@ -121,8 +121,8 @@ func (x *exactCount) start(p *process, g *guest, lib *proc.Mapping) (*exact.Reco
 		return nil, err
 	}
 	a := x.agent
-	return callFor(a, p, func() (*exact.Recorder, error) {
-		f, err := a.opt.Proc.OpenMapped(p.pid, lib, maxLibrary)
+	return callFor(a.targets, p, func() (*exact.Recorder, error) {
+		f, err := a.root.OpenMapped(p.pid, lib, maxLibrary)
 		if err != nil {
 			return nil, err
 		}

@@ -29,6 +29,7 @@ const readingDeadline = 30 * time.Second
 
 // exactCounters takes the difference of a JVM's own counters at both ends of the window.
 type exactCounters struct {
+	bystander
 	countedJVM
 	cancel context.CancelFunc // of what reads on
 	done   chan struct{}
@@ -45,7 +46,7 @@ func newExactCounters(a *Agent) *exactCounters {
 }
 
 // begin implements exactEngine.
-func (x *exactCounters) begin(p *process, g *guest, _ *proc.Mapping) {
+func (x *exactCounters) attached(p *process, g *guest, _ *proc.Mapping) {
 	if !x.take(p) {
 		return
 	}
@@ -75,7 +76,7 @@ func (x *exactCounters) start(g *guest) (*counters.Reading, error) {
 
 // reading reads the counters. Class unloading comes in bursts, so a second attempt nearly always succeeds.
 func (x *exactCounters) reading(g *guest) (r *counters.Reading, err error) {
-	epoch := func() uint32 { return x.agent.guests.classEpoch(g.kernel.Slot) }
+	epoch := func() uint32 { return x.agent.classEpoch(g.kernel.Slot) }
 	for range 3 {
 		if r, err = counters.Read(g.vm, epoch); !errors.Is(err, vmruntime.ErrStale) {
 			return r, err

@@ -66,37 +66,37 @@ func (f *failures) all() map[string]uint64 {
 }
 
 // attempt does something for a process. If it panics that is counted, logged and noted, and attempt returns the panic.
-func (a *Agent) attempt(s stage, p *process, do func()) error {
+func (ts *targets) attempt(s stage, p *process, do func()) error {
 	err := proc.Catch(func() error {
-		a.reach(s, p.pid)
+		ts.reach(s, p.pid)
 		do()
 		return nil
 	})
 	if err != nil {
-		a.failed(s, p, err)
+		ts.failed(s, p, err)
 	}
 	return err
 }
 
 // reach is called where a stage of a process begins. Tests make it panic.
-func (a *Agent) reach(s stage, pid int) {
-	if a.fault != nil {
-		a.fault(s, pid)
+func (ts *targets) reach(s stage, pid int) {
+	if ts.fault != nil {
+		ts.fault(s, pid)
 	}
 }
 
 // failed counts a panic, logs the first one of a process with its stack, and notes it for the readers of its profiles.
-func (a *Agent) failed(s stage, p *process, err error) {
-	a.failures.add(s)
+func (ts *targets) failed(s stage, p *process, err error) {
+	ts.panics.add(s)
 	if !p.failureLogged.Swap(true) {
-		a.logFailure(s, p.pid, err)
+		ts.logFailure(s, p.pid, err)
 	}
 	p.note(fmt.Sprintf("process %d: the agent failed at stage %q, and left out what it does there: %v. "+
 		"This is a fault of the agent; its log has the stack.", p.pid, s, err))
 }
 
-func (a *Agent) logFailure(s stage, pid int, err error) {
-	a.log.Error("the agent failed to handle a process; please report this", "pid", pid, "stage", string(s), "err", err, "stack", stackOf(err))
+func (ts *targets) logFailure(s stage, pid int, err error) {
+	ts.log.Error("the agent failed to handle a process; please report this", "pid", pid, "stage", string(s), "err", err, "stack", stackOf(err))
 }
 
 // stackOf is the stack of a panic.
@@ -115,7 +115,7 @@ func (a *Agent) listenFailed(id proc.Identity, err error) {
 	if p := a.table[id.PID]; p != nil {
 		a.failed(stageListen, p, err)
 	} else {
-		a.failures.add(stageListen)
+		a.panics.add(stageListen)
 	}
 }
 
@@ -127,12 +127,12 @@ type failureState struct {
 }
 
 // workFailed gives back everything that the worker holds of p, as it may be half changed, and leaves p alone for a while.
-func (a *Agent) workFailed(p *process, err error) {
+func (ts *targets) workFailed(p *process, err error) {
 	w := &p.work
-	a.failed(w.stage, p, err)
-	frames, faults, failure := append(w.again, w.frames...), w.faults, w.failure
-	a.guests.release(p)
-	a.releaseMap(p)
+	ts.failed(w.stage, p, err)
+	frames, failure := append(w.again, w.frames...), w.failure
+	ts.release(p)
+	ts.releaseMap(p)
 	p.code.Store(nil)
 	p.attachment.Store(0)
 	p.work = newWorkerState()
@@ -141,17 +141,17 @@ func (a *Agent) workFailed(p *process, err error) {
 	p.work.failure = failure
 	p.retry.Store(int64(failure.until))
 	p.mu.Lock()
-	p.wanted, p.faults = append(frames, p.wanted...), append(faults, p.faults...)
+	p.wanted = append(frames, p.wanted...)
 	p.mu.Unlock()
-	a.leaveAlone(p)
+	ts.leaveAlone(p)
 }
 
 // leaveAlone does without p what must be done for others: it answers those who wait, and gives frames of p's own code the name
 // of what is unknown.
-func (a *Agent) leaveAlone(p *process) {
+func (ts *targets) leaveAlone(p *process) {
 	p.mu.Lock()
-	frames, faults, jobs := p.wanted, p.faults, p.jobs
-	p.wanted, p.loads, p.faults, p.jobs = nil, nil, nil, nil
+	frames, jobs := p.wanted, p.jobs
+	p.wanted, p.loads, p.jobs = nil, nil, nil
 	lost := &p.work.failure.lost
 	for _, r := range frames {
 		if r.kind == rawKernel {
@@ -168,10 +168,12 @@ func (a *Agent) leaveAlone(p *process) {
 	}
 	for _, r := range frames {
 		if r.kind == rawKernel {
-			p.setName(r.rawFrame, a.nameKernel(uint64(r.frame)))
+			p.setName(r.rawFrame, ts.nameKernel(uint64(r.frame)))
 		}
 	}
-	a.foldFaults(p, faults)
+	for _, f := range ts.follow {
+		f.leftAlone(p)
+	}
 }
 
 // errFailed is what those hear who want something of a process that is left alone.

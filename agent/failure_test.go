@@ -23,10 +23,9 @@ func faultyAgent(t *testing.T, at stage, pid int) (*Agent, *Window, *bytes.Buffe
 	a, w := testAgent()
 	var log bytes.Buffer
 	a.log = slog.New(slog.NewTextHandler(&log, nil))
-	a.opt.Proc, a.pool = proc.Root(t.TempDir()), proc.NewPool(proc.PoolOptions{})
-	a.guests = &guests{agent: a, failures: map[string]uint64{}}
-	a.guests.images = a.guests.newImages(a.pool)
-	t.Cleanup(a.guests.images.Close)
+	a.root, a.pool = proc.Root(t.TempDir()), proc.NewPool(proc.PoolOptions{})
+	a.images = a.newImages(a.pool)
+	t.Cleanup(a.images.Close)
 	a.fault = func(s stage, of int) {
 		if s == at && of == pid {
 			panic("hostile")
@@ -57,8 +56,8 @@ func TestWorkerPanics(t *testing.T) {
 				a.names.submit(good)
 				a.names.wait(t.Context(), []*process{bad, good}, waitLong)
 			}
-			if n := a.failures.all()[string(at)]; n != 1 {
-				t.Errorf("%d failures are counted, want one: %v", n, a.failures.all())
+			if n := a.panics.all()[string(at)]; n != 1 {
+				t.Errorf("%d failures are counted, want one: %v", n, a.panics.all())
 			}
 			if n := strings.Count(log.String(), "stack="); n != 1 || !strings.Contains(log.String(), "failure_test.go") {
 				t.Errorf("logged %d times:\n%s", n, log)
@@ -132,7 +131,7 @@ func TestJobPanics(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if n := a.failures.all()[string(stageJobs)]; n != 1 {
+	if n := a.panics.all()[string(stageJobs)]; n != 1 {
 		t.Errorf("%d failures are counted", n)
 	}
 }
@@ -142,7 +141,7 @@ func TestPoolPanics(t *testing.T) {
 	a, _, _ := faultyAgent(t, "", 0)
 	p := sampled(a, 1)
 	err := a.withWorker(t.Context(), p, func() error {
-		_, err := callFor(a, p, func() (int, error) { panic("hostile") })
+		_, err := callFor(a.targets, p, func() (int, error) { panic("hostile") })
 		return err
 	})
 	var panicked *proc.PanicError
@@ -158,8 +157,8 @@ func TestAttachPanics(t *testing.T) {
 	if err := proc.Catch(func() error { a.attachGuest(p, lib); return nil }); !errors.As(err, &panicked) {
 		t.Fatalf("got %v", err)
 	}
-	if a.guests.attached != 0 || len(a.guests.slots) != 1 || p.attachment.Load() != 0 {
-		t.Errorf("%d attached, %d slots, attachment %d", a.guests.attached, len(a.guests.slots), p.attachment.Load())
+	if a.attached != 0 || len(a.slots) != 1 || p.attachment.Load() != 0 {
+		t.Errorf("%d attached, %d slots, attachment %d", a.attached, len(a.slots), p.attachment.Load())
 	}
 }
 
@@ -179,7 +178,7 @@ func TestRecordPanics(t *testing.T) {
 	if w.received != w.folded+profile.Sum(w.discarded) || w.folded != 5 {
 		t.Errorf("window: received %d, folded %d, discarded %v", w.received, w.folded, w.discarded)
 	}
-	if n := a.failures.all()[string(stageRecord)]; n != 5 || strings.Count(log.String(), "stack=") != 1 {
+	if n := a.panics.all()[string(stageRecord)]; n != 5 || strings.Count(log.String(), "stack=") != 1 {
 		t.Errorf("%d failures are counted:\n%s", n, log)
 	}
 	a.mu.Unlock()
@@ -224,7 +223,7 @@ func TestDiscoveryPanics(t *testing.T) {
 		}
 	}
 	a.withVM(t.Context())
-	if n := a.failures.all()[string(stageDiscover)]; n != 1 {
+	if n := a.panics.all()[string(stageDiscover)]; n != 1 {
 		t.Fatalf("%d failures are counted", n)
 	}
 	if slices.Contains(a.candidates(), p.pid) {
@@ -257,7 +256,7 @@ func TestObserverPanics(t *testing.T) {
 			panic("hostile")
 		})
 	}
-	if n := a.failures.all()[string(stageObserve)]; n != 2 || seen != 2 || strings.Count(log.String(), "stack=") != 2 {
+	if n := a.panics.all()[string(stageObserve)]; n != 2 || seen != 2 || strings.Count(log.String(), "stack=") != 2 {
 		t.Errorf("%d failures are counted of %d:\n%s", n, seen, log)
 	}
 }

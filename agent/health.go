@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"maps"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -33,7 +32,7 @@ func (a *Agent) Stats() profile.Stats {
 		Quarantined:     pool.Quarantined,
 		StuckReads:      pool.Stuck,
 		Redefined:       c[bpf.MethodsChanged],
-		Failures:        a.failures.all(),
+		Failures:        a.panics.all(),
 		Frames:          a.lookups.Load(),
 		MethodMaps:      int(a.nameCount.Load()),
 		MethodMapsMax:   maxNames,
@@ -44,9 +43,7 @@ func (a *Agent) Stats() profile.Stats {
 	if a.engines != nil {
 		s.Calls = a.engines.stats(&c)
 	}
-	a.guests.mu.Lock()
-	s.Reads, s.ReadFailures = a.guests.reads, maps.Clone(a.guests.failures)
-	a.guests.mu.Unlock()
+	s.Reads, s.ReadFailures = a.reads.all()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s.CodeLoads, s.ReaderLag = a.codeLoads, a.lag

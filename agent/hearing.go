@@ -170,7 +170,7 @@ func (e *estimator) plan(g *guest, b busyGuest) ([]wish, error) {
 	income := own.income
 	e.mu.Unlock()
 	hit := e.listener.HitTime()
-	in := newEstimateInput(g, e.agent.guests.classEpoch(g.kernel.Slot), b.top, heard, b.top.span, e.agent.period(), hit)
+	in := newEstimateInput(g, e.agent.classEpoch(g.kernel.Slot), b.top, heard, b.top.span, e.agent.period(), hit)
 	if err := in.readProfiles(&own.reading, monotonic()); err != nil {
 		return nil, err
 	}

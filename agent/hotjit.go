@@ -75,8 +75,8 @@ func (a *Agent) memoryOf(p *process) (*proc.Memory, error) {
 		return nil, fmt.Errorf("process %d has no map of its code: %w", p.pid, proc.ErrGone)
 	}
 	if m.memory == nil {
-		memory, err := proc.OpenMemory(a.opt.Proc, p.identity(), a.pool)
-		a.guests.count(err)
+		memory, err := proc.OpenMemory(a.root, p.identity(), a.pool)
+		a.reads.count(err)
 		if err != nil {
 			return nil, err
 		}

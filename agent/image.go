@@ -38,10 +38,9 @@ type openLibrary struct {
 }
 
 // open opens the file behind one of p's mappings, in the pool: it may be in a file system of p's making.
-func (gs *guests) open(p *process, m *proc.Mapping) (openLibrary, error) {
-	a := gs.agent
-	return callFor(a, p, func() (openLibrary, error) {
-		f, err := a.opt.Proc.OpenMapped(p.pid, m, maxLibrary)
+func (ts *targets) open(p *process, m *proc.Mapping) (openLibrary, error) {
+	return callFor(ts, p, func() (openLibrary, error) {
+		f, err := ts.root.OpenMapped(p.pid, m, maxLibrary)
 		if err != nil {
 			return openLibrary{}, err
 		}
@@ -55,20 +54,20 @@ func (gs *guests) open(p *process, m *proc.Mapping) (openLibrary, error) {
 }
 
 // newImages returns the keeper of images. Their probes are attached in that pool.
-func (gs *guests) newImages(pool *proc.Pool) *library.Keeper[symbolize.FileKey, *process, image] {
+func (ts *targets) newImages(pool *proc.Pool) *library.Keeper[symbolize.FileKey, *process, image] {
 	return library.New[symbolize.FileKey, *process](pool, library.Kind[image]{
-		Attach: gs.attachImage,
+		Attach: ts.attachImage,
 		Attached: func(im image) {
 			if im.probes != nil {
-				gs.agent.log.Warn("code of JVMs is not followed live", "library", im.path, "err", im.probes)
+				ts.log.Warn("code of JVMs is not followed live", "library", im.path, "err", im.probes)
 			}
 		},
 		Detach: func(_ context.Context, im image) {
 			if im.attached == nil {
 				return
 			}
-			if err := gs.probes.Detach(im.attached); err != nil {
-				gs.agent.log.Error("cannot detach probes", "library", im.path, "err", err)
+			if err := ts.probes.Detach(im.attached); err != nil {
+				ts.log.Error("cannot detach probes", "library", im.path, "err", err)
 			}
 		},
 	})
@@ -76,9 +75,9 @@ func (gs *guests) newImages(pool *proc.Pool) *library.Keeper[symbolize.FileKey, 
 
 // image returns p's libjvm. The error says why it cannot be used for now, for reasons that are p's; what is wrong with the
 // library itself is in the image.
-func (gs *guests) image(p *process, m *proc.Mapping, lib openLibrary) (image, error) {
-	im, err := gs.images.Use(p, p.pid, lib.key, lib.file, func(im *image) (bool, error) {
-		found, err := callFor(gs.agent, p, func() (image, error) { return readImage(lib, m.Path), nil })
+func (ts *targets) image(p *process, m *proc.Mapping, lib openLibrary) (image, error) {
+	im, err := ts.images.Use(p, p.pid, lib.key, lib.file, func(im *image) (bool, error) {
+		found, err := callFor(ts, p, func() (image, error) { return readImage(lib, m.Path), nil })
 		if err != nil {
 			return false, err
 		}
@@ -129,11 +128,11 @@ func codeSites(lib *elffile.File) (attach.Sites, error) {
 }
 
 // attachImage attaches the probes of an image. An error says that another attempt may succeed.
-func (gs *guests) attachImage(im image, f *os.File) (image, error) {
+func (ts *targets) attachImage(im image, f *os.File) (image, error) {
 	if im.probes != nil {
 		return im, nil
 	}
-	im.attached, im.probes = gs.probes.Attach(f, im.sites)
+	im.attached, im.probes = ts.probes.Attach(f, im.sites)
 	if errors.Is(im.probes, unix.EMFILE) || errors.Is(im.probes, unix.ENFILE) {
 		return im, im.probes
 	}

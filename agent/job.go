@@ -18,8 +18,8 @@ type job struct {
 // withGuest has a worker do something with p's VM, which belongs to one worker at a time, and returns what it returns.
 // The error is proc.ErrGone if p has ended or has no VM. If ctx ends first, what was begun is still done to its end: it
 // must not write where the caller reads.
-func (a *Agent) withGuest(ctx context.Context, p *process, do func(*guest) error) error {
-	return a.withWorker(ctx, p, func() error {
+func (ts *targets) withGuest(ctx context.Context, p *process, do func(*guest) error) error {
+	return ts.withWorker(ctx, p, func() error {
 		if g := p.work.guest; g != nil {
 			return do(g)
 		}
@@ -28,12 +28,12 @@ func (a *Agent) withGuest(ctx context.Context, p *process, do func(*guest) error
 }
 
 // withWorker is withGuest for what needs no VM.
-func (a *Agent) withWorker(ctx context.Context, p *process, do func() error) error {
+func (ts *targets) withWorker(ctx context.Context, p *process, do func() error) error {
 	j := job{ctx, do, make(chan error, 1)}
 	p.mu.Lock()
 	p.jobs = append(p.jobs, j)
 	p.mu.Unlock()
-	a.names.submit(p)
+	ts.names.submit(p)
 	select {
 	case err := <-j.done:
 		return err

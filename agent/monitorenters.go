@@ -59,7 +59,7 @@ func newMonitorEnters(a *Agent) (*monitorEnters, error) {
 	if !a.events.opt.Kinds[profile.Locks] {
 		return nil, errors.New("monitor enters are about locks: record those, too (-e lock)")
 	}
-	l, err := monitors.Open(a.objects, a.events.objects.Heaps, a.opt.Proc)
+	l, err := monitors.Open(a.objects, a.events.objects.Heaps, a.root)
 	if err != nil {
 		return nil, fmt.Errorf("monitor enters cannot be recorded (leave --monitor-enters out): %w", err)
 	}
@@ -72,7 +72,7 @@ func (m *monitorEnters) start() (stop func()) {
 	if m == nil {
 		return func() {}
 	}
-	e := monitors.NewEngine(m.listener, m, monitors.Options{Share: m.share, Root: m.agent.opt.Proc, Now: monotonic, Log: m.agent.log})
+	e := monitors.NewEngine(m.listener, m, monitors.Options{Share: m.share, Root: m.agent.root, Now: monotonic, Log: m.agent.log})
 	m.mu.Lock()
 	m.engine = e
 	m.mu.Unlock()

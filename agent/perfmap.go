@@ -54,8 +54,8 @@ var (
 var jitMapping = unique.Make(symbolize.Mapping{File: "[jit]"})
 
 // nameJIT names code at pc, which is r's, by the map of p's VM. False if it has none, or if that does not know it.
-func (a *Agent) nameJIT(p *process, pc uint64, r wanted) (name, bool) {
-	a.lookForMap(p)
+func (ts *targets) nameJIT(p *process, pc uint64, r wanted) (name, bool) {
+	ts.lookForMap(p)
 	m := &p.work.perf
 	if !m.useful {
 		return name{}, false
@@ -85,39 +85,39 @@ func (p *process) hasVM() bool {
 }
 
 // lookForMap finds p's map, if it is time to look for it.
-func (a *Agent) lookForMap(p *process) {
+func (ts *targets) lookForMap(p *process) {
 	m := &p.work.perf
 	if m.look.first == 0 {
 		m.look = lookForMap
 	}
 	if !m.found && !p.exited.Load() && !p.hasVM() && m.look.due(monotonic()) {
-		a.readMap(p)
+		ts.readMap(p)
 	}
 }
 
 // followMap reads what p's map got since the last time, and names what waited for it.
-func (a *Agent) followMap(p *process) {
+func (ts *targets) followMap(p *process) {
 	switch m := &p.work.perf; {
 	case !m.useful || p.exited.Load():
 	case p.hasVM():
-		a.giveUpMap(p, nil)
+		ts.giveUpMap(p, nil)
 	default:
 		if p.code.Load().due(monotonic()) {
-			a.readMap(p)
+			ts.readMap(p)
 		}
 		if m.news {
 			m.news = false
-			a.nameMissed(p)
+			ts.nameMissed(p)
 		}
 	}
 }
 
 // nameMissed names frames whose code the map did not know when they came.
-func (a *Agent) nameMissed(p *process) {
+func (ts *targets) nameMissed(p *process) {
 	missed := p.work.perf.missed
 	p.work.perf.missed = nil
 	for _, r := range missed {
-		n := a.name(p, r)
+		n := ts.name(p, r)
 		p.mu.Lock()
 		if _, still := p.names[r.rawFrame]; still {
 			p.names[r.rawFrame] = n
@@ -127,42 +127,42 @@ func (a *Agent) nameMissed(p *process) {
 }
 
 // readMap reads p's map on to its end, and tells the drainer.
-func (a *Agent) readMap(p *process) {
+func (ts *targets) readMap(p *process) {
 	m := &p.work.perf
 	if m.found && !m.useful {
 		return // it was given up
 	}
-	defer a.publish(p)
+	defer ts.publish(p)
 	for more := true; more; {
 		file, offset := m.file, m.offset // as a call may outlast its deadline
-		piece, err := callFor(a, p, func() (mapPiece, error) {
-			return openMapPiece(a.opt.Proc, p.identity(), file, offset)
+		piece, err := callFor(ts, p, func() (mapPiece, error) {
+			return openMapPiece(ts.root, p.identity(), file, offset)
 		})
 		if errors.Is(err, fs.ErrNotExist) {
 			return // there is none, or none any more: what was in it is as right as before
 		}
 		more = piece.more
 		if err == nil {
-			err = a.addPiece(p, piece)
+			err = ts.addPiece(p, piece)
 			grown := m.file != file || m.offset != offset
 			more = more && grown
 			m.news = m.news || grown
 		}
-		a.guests.count(err)
+		ts.reads.count(err)
 		switch {
 		case err == nil, errors.Is(err, errMalformedMap):
 		case errors.Is(err, symbolize.ErrPerfMapFull), errors.Is(err, proc.ErrTooLarge), errors.Is(err, errMapsFull), errors.Is(err, errForeignMap):
-			a.giveUpMap(p, err)
+			ts.giveUpMap(p, err)
 			return
 		default:
-			a.log.Debug("cannot read map of compiled code", "pid", p.pid, "err", err)
+			ts.log.Debug("cannot read map of compiled code", "pid", p.pid, "err", err)
 			return
 		}
 	}
 }
 
 // publish tells the drainer where the code is that the map names.
-func (a *Agent) publish(p *process) {
+func (ts *targets) publish(p *process) {
 	m := &p.work.perf
 	if !m.useful {
 		p.code.Store(nil)
@@ -173,22 +173,22 @@ func (a *Agent) publish(p *process) {
 }
 
 // giveUpMap forgets p's map for good. If that is not because of a VM's own tables, err says why.
-func (a *Agent) giveUpMap(p *process, err error) {
+func (ts *targets) giveUpMap(p *process, err error) {
 	if err != nil {
-		a.log.Debug("map of compiled code is not used", "pid", p.pid, "err", err)
+		ts.log.Debug("map of compiled code is not used", "pid", p.pid, "err", err)
 		p.mu.Lock()
 		p.notes = append(p.notes, fmt.Sprintf("compiled code of process %d has no names: %v", p.pid, err))
 		p.mu.Unlock()
 	}
-	a.releaseMap(p)
+	ts.releaseMap(p)
 	p.work.perf.found = true // and not looked for any more
-	a.publish(p)
+	ts.publish(p)
 }
 
 // releaseMap gives back what p's map holds.
-func (a *Agent) releaseMap(p *process) {
+func (ts *targets) releaseMap(p *process) {
 	m := &p.work.perf
-	a.mapsBytes.Add(-m.bytes)
+	ts.mapsBytes.Add(-m.bytes)
 	if m.memory != nil {
 		m.memory.Close()
 	}
@@ -199,7 +199,7 @@ func (a *Agent) releaseMap(p *process) {
 var errMalformedMap = fmt.Errorf("lines that are not START SIZE name: %w", proc.ErrMalformed)
 
 // addPiece takes a piece of p's map.
-func (a *Agent) addPiece(p *process, piece mapPiece) error {
+func (ts *targets) addPiece(p *process, piece mapPiece) error {
 	m := &p.work.perf
 	if piece.file != m.file || piece.begin != m.offset {
 		m.names = symbolize.PerfMap{} // nothing vouches for what it said
@@ -220,7 +220,7 @@ func (a *Agent) addPiece(p *process, piece mapPiece) error {
 	}
 	before := m.bytes
 	m.bytes = m.names.Bytes()
-	switch total := a.mapsBytes.Add(m.bytes - before); {
+	switch total := ts.mapsBytes.Add(m.bytes - before); {
 	case total > maxMapsBytes:
 		return errMapsFull
 	case added.Malformed > 0:

@@ -31,10 +31,9 @@ func newMapWriter(t *testing.T) *mapWriter {
 	t.Helper()
 	a, _ := testAgent()
 	root := t.TempDir()
-	a.opt.Proc, a.pool, a.log = proc.Root(root), proc.NewPool(proc.PoolOptions{}), slog.New(slog.DiscardHandler)
-	a.guests = &guests{agent: a, failures: map[string]uint64{}}
-	a.guests.images = a.guests.newImages(a.pool)
-	t.Cleanup(a.guests.images.Close)
+	a.root, a.pool, a.log = proc.Root(root), proc.NewPool(proc.PoolOptions{}), slog.New(slog.DiscardHandler)
+	a.images = a.newImages(a.pool)
+	t.Cleanup(a.images.Close)
 	a.files = symbolize.NewFiles(1 << 20)
 	w := &mapWriter{t: t, agent: a, dir: filepath.Join(root, "100")}
 	w.path = filepath.Join(w.dir, "root/tmp/perf-3.map")
@@ -42,7 +41,7 @@ func newMapWriter(t *testing.T) *mapWriter {
 	w.file("status", fmt.Sprintf("Tgid:\t100\nUid:\t0\t%d\t0\t0\nGid:\t0\t0\t0\t0\nNSpid:\t100\t3\n", os.Getuid()))
 	w.file("maps", "00400000-00500000 r-xp 00000000 fe:00 12 /usr/bin/js\n7f3814003000-7f3814013000 rwxp 00000000 00:00 0 \n")
 	w.file("root/tmp/other", "")
-	id, err := a.opt.Proc.Identify(100)
+	id, err := a.root.Identify(100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +117,7 @@ func (w *mapWriter) later() {
 }
 
 func (w *mapWriter) failures() (all []string) {
-	for cause, n := range w.agent.guests.failures {
+	for cause, n := range w.agent.reads.failures {
 		all = append(all, fmt.Sprint(cause, " ", n))
 	}
 	return all
@@ -260,7 +259,7 @@ func TestMapsThatAreNotUsed(t *testing.T) {
 		if got := w.nameOf(w.sample(at(0, rawExact))); got != symbolize.Unknown {
 			t.Errorf("%s: code is %s", tt.name, got)
 		}
-		if n := w.agent.guests.failures[tt.cause]; (n == 1) != (tt.cause != "") || len(w.failures()) > 1 {
+		if n := w.agent.reads.failures[tt.cause]; (n == 1) != (tt.cause != "") || len(w.failures()) > 1 {
 			t.Errorf("%s: failures %v, want %s", tt.name, w.failures(), tt.cause)
 		}
 		if told := len(w.notes) == 1; told != tt.told {
@@ -284,7 +283,7 @@ func TestMapGetsTooLong(t *testing.T) {
 	}
 	w.later()
 	w.sample(at(16, rawExact))
-	if n := w.agent.guests.failures["too_large"]; n != 1 || w.agent.mapsBytes.Load() != 0 {
+	if n := w.agent.reads.failures["too_large"]; n != 1 || w.agent.mapsBytes.Load() != 0 {
 		t.Errorf("it was read %d times too often, %d bytes are charged", n-1, w.agent.mapsBytes.Load())
 	}
 }

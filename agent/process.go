@@ -54,7 +54,6 @@ type process struct {
 	wanted []wanted
 	loads  []vmruntime.CodeLoad
 	jobs   []job
-	faults []fault
 	// Guarded by mu: what the worker leaves for everybody.
 	comm, service, runtime, vm string
 	executable                 symbolize.Mapping

@@ -23,17 +23,17 @@ const vdso = "[vdso]"
 
 // loadSymbols reads the kernel's symbols and the vDSO's, which are the same for everybody. Without them frames stay
 // unnamed; that is no reason not to profile.
-func (a *Agent) loadSymbols() {
-	a.files = symbolize.NewFiles(symbolBytes)
-	f, err := os.Open(string(a.opt.Proc) + "/kallsyms")
+func (ts *targets) loadSymbols() {
+	ts.files = symbolize.NewFiles(symbolBytes)
+	f, err := os.Open(string(ts.root) + "/kallsyms")
 	if err == nil {
 		defer f.Close()
-		a.kernel, err = symbolize.ReadKallsyms(bufio.NewReaderSize(f, 1<<16))
+		ts.kernel, err = symbolize.ReadKallsyms(bufio.NewReaderSize(f, 1<<16))
 	}
 	if err != nil {
-		a.hints = append(a.hints, "kernel functions have no names: "+err.Error())
+		ts.hints = append(ts.hints, "kernel functions have no names: "+err.Error())
 	}
-	a.vdso = readVDSO(a.opt.Proc)
+	ts.vdso = readVDSO(ts.root)
 }
 
 // readVDSO returns the agent's own vDSO, which is every 64-bit process's; nil if it cannot be read.
@@ -59,25 +59,25 @@ func readVDSO(root proc.Root) []byte {
 	return nil
 }
 
-func (a *Agent) nameKernel(pc uint64) name {
-	f := a.kernel.Frame(pc)
+func (ts *targets) nameKernel(pc uint64) name {
+	f := ts.kernel.Frame(pc)
 	return name{symbols: []symbolize.Symbol{symbolize.Intern(f)}, unknown: f.Function == symbolize.Unknown}
 }
 
 // nameNative names code of p that is no VM's of which we know more.
-func (a *Agent) nameNative(p *process, r wanted) name {
+func (ts *targets) nameNative(p *process, r wanted) name {
 	pc := r.frame.PC()
 	if r.kind == rawReturn {
 		pc-- // into the call, which may be the last instruction of its function
 	}
 	m := p.work.maps.Find(pc)
-	if m == nil && a.readMaps(p) {
+	if m == nil && ts.readMaps(p) {
 		if m = p.work.maps.Find(pc); p.work.guest == nil && findLibrary(p.work.maps) != nil {
-			a.names.submit(p) // a VM appeared under another name than java
+			ts.names.submit(p) // a VM appeared under another name than java
 		}
 	}
 	if mayBeJIT(m) {
-		if n, ok := a.nameJIT(p, pc, r); ok {
+		if n, ok := ts.nameJIT(p, pc, r); ok {
 			return n
 		}
 	}
@@ -88,28 +88,28 @@ func (a *Agent) nameNative(p *process, r wanted) name {
 		}
 		return name{symbols: []symbolize.Symbol{symbolize.Intern(f)}, unknown: true}
 	}
-	f := a.object(p, m).Frame(symbolize.Mapping{File: m.Path, Start: m.Start, Limit: m.Limit, Offset: m.Offset}, pc)
+	f := ts.object(p, m).Frame(symbolize.Mapping{File: m.Path, Start: m.Start, Limit: m.Limit, Offset: m.Offset}, pc)
 	return name{symbols: []symbolize.Symbol{symbolize.Intern(f)}, unknown: f.Function == symbolize.Unknown}
 }
 
 var unmapped = unique.Make(symbolize.Mapping{File: "[unmapped]"})
 
 // object returns the symbols of the file behind m, nil if there are none. It is kept while the worker has p.
-func (a *Agent) object(p *process, m *proc.Mapping) *symbolize.Object {
+func (ts *targets) object(p *process, m *proc.Mapping) *symbolize.Object {
 	if o, ok := p.work.objects[m.Start]; ok {
 		return o
 	}
 	var o *symbolize.Object
 	var err error
 	switch {
-	case m.Path == vdso && a.vdso != nil:
-		o, err = a.files.GetBytes(symbolize.FileKey{BuildID: vdso}, a.vdso)
+	case m.Path == vdso && ts.vdso != nil:
+		o, err = ts.files.GetBytes(symbolize.FileKey{BuildID: vdso}, ts.vdso)
 	case m.IsFile():
 		key, known := p.work.files[m.Start]
-		o, err = callFor(a, p, func() (*symbolize.Object, error) {
-			return a.openObject(p.pid, m, key, known)
+		o, err = callFor(ts, p, func() (*symbolize.Object, error) {
+			return ts.openObject(p.pid, m, key, known)
 		})
-		a.guests.count(err)
+		ts.reads.count(err)
 		if proc.HeldUp(err) {
 			p.work.heldUp = true
 			return nil // for this frame, not for those after it
@@ -117,7 +117,7 @@ func (a *Agent) object(p *process, m *proc.Mapping) *symbolize.Object {
 	}
 	if err != nil {
 		o = nil
-		a.log.Debug("no symbols", "pid", p.pid, "file", m.Path, "err", err)
+		ts.log.Debug("no symbols", "pid", p.pid, "file", m.Path, "err", err)
 	}
 	p.work.objects[m.Start] = o
 	return o
@@ -125,8 +125,8 @@ func (a *Agent) object(p *process, m *proc.Mapping) *symbolize.Object {
 
 // openObject returns the symbols of the file behind m, a mapping of pid, which must still run unless the file's key is
 // known and its symbols are in the cache.
-func (a *Agent) openObject(pid int, m *proc.Mapping, key symbolize.FileKey, known bool) (*symbolize.Object, error) {
-	open := func() (*os.File, error) { return a.opt.Proc.OpenMapped(pid, m, maxExecutable) }
+func (ts *targets) openObject(pid int, m *proc.Mapping, key symbolize.FileKey, known bool) (*symbolize.Object, error) {
+	open := func() (*os.File, error) { return ts.root.OpenMapped(pid, m, maxExecutable) }
 	if !known {
 		f, err := open()
 		if err != nil {
@@ -137,7 +137,7 @@ func (a *Agent) openObject(pid int, m *proc.Mapping, key symbolize.FileKey, know
 			return nil, err
 		}
 	}
-	return a.files.Get(key, open)
+	return ts.files.Get(key, open)
 }
 
 // fileKeys looks at the mapped files of a process. Those that the kernel does not let it see are looked at when they

@@ -62,10 +62,10 @@ func (p *process) meet(s *bpf.Sample) bool {
 }
 
 // readThreads has the kernel side know the threads that the VM lists.
-func (gs *guests) readThreads(p *process, g *guest) {
+func (ts *targets) readThreads(p *process, g *guest) {
 	began := monotonic()
-	err := gs.announceThreads(g)
-	gs.count(err)
+	err := ts.announceThreads(g)
+	ts.reads.count(err)
 	if errors.Is(err, errThreadRoom) {
 		p.note(fmt.Sprintf("process %d: %v", p.pid, err))
 	}
@@ -76,7 +76,7 @@ func (gs *guests) readThreads(p *process, g *guest) {
 var errThreadRoom = fmt.Errorf("it has more than %d Java threads, or all JVMs without the symbol Thread::_thr_current together more than %d: "+
 	"samples of the others in native code may lack their Java callers", hotspot.MaxListedThreads, bpf.MaxKnownThreads)
 
-func (gs *guests) announceThreads(g *guest) error {
+func (ts *targets) announceThreads(g *guest) error {
 	// Who is in the list was there when this was taken: a thread that began later has the same id by chance.
 	var asOf unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &asOf); err != nil {
@@ -94,7 +94,7 @@ func (gs *guests) announceThreads(g *guest) error {
 	for _, t := range threads {
 		g.threads[t.ID] = struct{}{}
 		known := bpf.KnownThread{Thread: t.Address, AsOf: uint64(asOf.Nano()), Serial: g.kernel.Serial}
-		switch e := gs.agent.objects.KnownThreads.Put(g.threadKey(t.ID), &known); {
+		switch e := ts.objects.KnownThreads.Put(g.threadKey(t.ID), &known); {
 		case errors.Is(e, unix.E2BIG):
 			err = errThreadRoom
 		case e != nil:
@@ -104,7 +104,7 @@ func (gs *guests) announceThreads(g *guest) error {
 	// The kernel side forgets threads that end, but not one that ended while the list was read.
 	for id := range before {
 		if _, ok := g.threads[id]; !ok {
-			gs.forgetThread(g, id)
+			ts.forgetThread(g, id)
 		}
 	}
 	return err
@@ -115,20 +115,20 @@ func (g *guest) threadKey(id uint32) *bpf.KnownThreadKey {
 }
 
 // forgetThread has the kernel side forget a thread, if it is still known.
-func (gs *guests) forgetThread(g *guest, id uint32) {
+func (ts *targets) forgetThread(g *guest, id uint32) {
 	var known bpf.KnownThread
-	m := gs.agent.objects.KnownThreads
+	m := ts.objects.KnownThreads
 	if err := m.Lookup(g.threadKey(id), &known); err == nil && known.Serial == g.kernel.Serial {
 		_ = m.Delete(g.threadKey(id)) // it may be gone by now, which is as well
 	} else if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		gs.agent.log.Debug("cannot look up a thread", "pid", g.pid, "err", err)
+		ts.log.Debug("cannot look up a thread", "pid", g.pid, "err", err)
 	}
 }
 
 // forgetThreads is for a VM that is gone.
-func (gs *guests) forgetThreads(g *guest) {
+func (ts *targets) forgetThreads(g *guest) {
 	for id := range g.threads {
-		gs.forgetThread(g, id)
+		ts.forgetThread(g, id)
 	}
 	g.threads = nil
 }

@@ -138,7 +138,7 @@ func TestTrimForgetsLateNames(t *testing.T) {
 func TestSweep(t *testing.T) {
 	a, w := testAgent()
 	root := t.TempDir()
-	a.opt.Proc = proc.Root(root)
+	a.root = proc.Root(root)
 	for _, pid := range []uint32{7, 8, 9} {
 		sampleOf(a, identity{pid, 5, 1}, 1)
 	}

@@ -35,7 +35,6 @@ type workerState struct {
 	frames  []wanted      // that are being named
 	again   []wanted      // that are to be named later
 	due     time.Duration // CLOCK_MONOTONIC: when the latest timer for these ends
-	faults  []fault       // that are being looked up
 	failure failureState
 }
 
@@ -50,10 +49,10 @@ type mapped struct {
 }
 
 // work does what there is to do for p. If that panics, p is left alone for a while.
-func (a *Agent) work(p *process) {
+func (ts *targets) work(p *process) {
 	if f := &p.work.failure; f.until != 0 {
 		if monotonic() < f.until {
-			a.leaveAlone(p)
+			ts.leaveAlone(p)
 			return
 		}
 		f.until = 0
@@ -61,67 +60,62 @@ func (a *Agent) work(p *process) {
 		p.askAgain()
 	}
 	err := proc.Catch(func() error {
-		a.workOn(p)
+		ts.workOn(p)
 		return nil
 	})
 	if err != nil {
-		a.workFailed(p, err)
+		ts.workFailed(p, err)
 	}
 }
 
 // begin notes what the worker does for p from now on.
-func (a *Agent) begin(s stage, p *process) {
+func (ts *targets) begin(s stage, p *process) {
 	p.work.stage = s
-	a.reach(s, p.pid)
+	ts.reach(s, p.pid)
 }
 
 // workOn does what there is to do for p. Reads of the target go through the pool and end after its deadline.
-func (a *Agent) workOn(p *process) {
-	a.begin(stageAttach, p)
+func (ts *targets) workOn(p *process) {
+	ts.begin(stageAttach, p)
 	if !p.exited.Load() { // what has its pid now may be another program
 		if !p.work.known {
-			a.identify(p)
+			ts.identify(p)
 		}
 		if p.work.guest == nil && !p.work.hopeless {
-			a.findGuest(p)
+			ts.findGuest(p)
 		}
-		if a.engines != nil {
-			a.engines.look(p)
-		}
-		if a.events != nil {
-			a.begin(stageValues, p)
-			a.lookForValues(p)
+		for _, f := range ts.follow {
+			f.look(p)
 		}
 	}
 	p.mu.Lock()
-	frames, loads, faults := p.wanted, p.loads, p.faults
-	p.wanted, p.loads, p.faults = nil, nil, nil
-	p.work.frames, p.work.faults = frames, faults
+	frames, loads := p.wanted, p.loads
+	p.wanted, p.loads = nil, nil
+	p.work.frames = frames
 	p.mu.Unlock()
-	if len(faults) > 0 { // first: objects move
-		a.begin(stageObjects, p)
-		a.lookUpFaults(p, faults)
+	for _, f := range ts.follow {
+		f.beforeNames(p)
 	}
-	a.begin(stageNames, p)
+	ts.begin(stageNames, p)
 	if g := p.work.guest; g != nil {
-		a.guests.refresh(p, g)
+		ts.refresh(p, g)
 		if p.threads.wanted.Swap(false) && !p.exited.Load() {
-			a.guests.readThreads(p, g)
+			ts.readThreads(p, g)
 		}
 		for _, l := range loads {
 			g.vm.Loaded(l)
 		}
 	}
 	p.work.objects = map[uint64]*symbolize.Object{}
-	a.followMap(p)
-	a.nameAll(p, frames)
+	ts.followMap(p)
+	ts.nameAll(p, frames)
 	p.work.objects, p.work.frames = nil, nil
-	a.nameLater(p)
-	a.begin(stageJobs, p)
+	ts.nameLater(p)
+	ts.begin(stageJobs, p)
 	p.doJobs()
 	if p.exited.Load() {
-		a.guests.release(p)
-		a.releaseMap(p)
+		ts.release(p)
+		ts.releaseMap(p)
 	}
 }
 
@@ -134,7 +128,7 @@ const (
 )
 
 // nameLater gives back the frames that are to be tried again, and has a timer end when the first of them is due.
-func (a *Agent) nameLater(p *process) {
+func (ts *targets) nameLater(p *process) {
 	again := p.work.again
 	if p.work.again = nil; len(again) == 0 {
 		return
@@ -145,12 +139,12 @@ func (a *Agent) nameLater(p *process) {
 	next := slices.MinFunc(again, func(a, b wanted) int { return cmp.Compare(a.notBefore, b.notBefore) }).notBefore
 	if now := monotonic(); p.work.due <= now || next < p.work.due {
 		p.work.due = max(next, now)
-		a.names.submitLater(p, p.work.due-now)
+		ts.names.submitLater(p, p.work.due-now)
 	}
 }
 
 // nameAll names frames of p, and notes those to be tried again.
-func (a *Agent) nameAll(p *process, frames []wanted) {
+func (ts *targets) nameAll(p *process, frames []wanted) {
 	now := monotonic()
 	again := &p.work.again
 	for i, r := range frames {
@@ -160,7 +154,7 @@ func (a *Agent) nameAll(p *process, frames []wanted) {
 			continue
 		}
 		p.work.heldUp = false
-		n := a.name(p, r)
+		n := ts.name(p, r)
 		late := p.work.heldUp
 		gone := n.stale && r.kind <= rawExact && r.frame.Kind() == bpf.FrameJIT
 		if (late || gone) && r.tries < maxNameTries && !p.exited.Load() {
@@ -175,14 +169,14 @@ func (a *Agent) nameAll(p *process, frames []wanted) {
 		if r.tries == 0 || !n.stale && !n.unknown || !p.hasName(r.rawFrame) {
 			p.setName(r.rawFrame, n)
 		}
-		a.lookups.Add(1)
+		ts.lookups.Add(1)
 	}
 }
 
 // identify reads who p is.
-func (a *Agent) identify(p *process) {
+func (ts *targets) identify(p *process) {
 	p.work.known = true
-	root, pid := a.opt.Proc, p.pid
+	root, pid := ts.root, p.pid
 	comm, _ := root.Comm(pid)
 	cgroup, _ := root.Cgroup(pid)
 	exe, _ := root.Executable(pid)
@@ -197,21 +191,21 @@ func (a *Agent) identify(p *process) {
 
 // readMaps reads p's mappings, at most once in mapsInterval. It never takes another process's for p's: a process that
 // is gone keeps those that it had.
-func (a *Agent) readMaps(p *process) bool {
+func (ts *targets) readMaps(p *process) bool {
 	const mapsInterval = 200 * time.Millisecond
 	now := monotonic()
 	if p.exited.Load() || (p.work.mapsRead != 0 && now-p.work.mapsRead < mapsInterval) {
 		return false
 	}
 	p.work.mapsRead = now
-	m, err := callFor(a, p, func() (mapped, error) {
-		maps, err := a.opt.Proc.Maps(p.pid, proc.Executable)
+	m, err := callFor(ts, p, func() (mapped, error) {
+		maps, err := ts.root.Maps(p.pid, proc.Executable)
 		if err != nil {
 			return mapped{}, err
 		}
-		return mapped{maps, fileKeys(a.opt.Proc, p.pid, maps)}, a.opt.Proc.Check(p.identity())
+		return mapped{maps, fileKeys(ts.root, p.pid, maps)}, ts.root.Check(p.identity())
 	})
-	a.guests.count(err)
+	ts.reads.count(err)
 	p.work.heldUp = p.work.heldUp || proc.HeldUp(err)
 	if err != nil || p.exited.Load() {
 		return false
@@ -221,17 +215,17 @@ func (a *Agent) readMaps(p *process) bool {
 }
 
 // callFor is proc.Call for a worker that has p: a panic in fn goes on here.
-func callFor[T any](a *Agent, p *process, fn func() (T, error)) (T, error) {
-	v, err := proc.Call(context.Background(), a.pool, p.pid, fn)
+func callFor[T any](ts *targets, p *process, fn func() (T, error)) (T, error) {
+	v, err := proc.Call(context.Background(), ts.pool, p.pid, fn)
 	proc.Repanic(err)
 	return v, err
 }
 
 // name resolves one frame.
-func (a *Agent) name(p *process, r wanted) name {
+func (ts *targets) name(p *process, r wanted) name {
 	n, ok := p.inner(r.rawFrame)
 	if !ok {
-		n = a.nameFrame(p, r)
+		n = ts.nameFrame(p, r)
 	}
 	if r.end == bpf.EndKnown {
 		n.symbols = append(n.symbols, marker("[callers unknown]"))
@@ -249,7 +243,7 @@ func (a *Agent) name(p *process, r wanted) name {
 	return n
 }
 
-func (a *Agent) nameFrame(p *process, r wanted) name {
+func (ts *targets) nameFrame(p *process, r wanted) name {
 	switch {
 	case r.kind == rawNothing:
 		return name{}
@@ -258,23 +252,23 @@ func (a *Agent) nameFrame(p *process, r wanted) name {
 	case r.kind == rawStale:
 		return name{symbols: []symbolize.Symbol{marker("[stale]")}, stale: true}
 	case r.kind == rawKernel:
-		return a.nameKernel(uint64(r.frame))
+		return ts.nameKernel(uint64(r.frame))
 	case r.kind == rawAddress && p.work.guest.covers(r.frame.PC()):
-		return a.nameAddress(p, r)
+		return ts.nameAddress(p, r)
 	case r.frame.Kind() == bpf.FrameNative:
-		return a.nameNative(p, r)
+		return ts.nameNative(p, r)
 	}
-	return a.nameGuest(p, r)
+	return ts.nameGuest(p, r)
 }
 
-func (a *Agent) nameGuest(p *process, r wanted) name {
+func (ts *targets) nameGuest(p *process, r wanted) name {
 	g := p.work.guest
 	if g == nil {
 		return name{symbols: []symbolize.Symbol{marker("[stale]")}, stale: true}
 	}
 	site := g.site(r.frame, r.kind == rawExact, r.epoch)
 	frames, err := g.vm.Lookup(site)
-	a.guests.count(err)
+	ts.reads.count(err)
 	p.work.heldUp = p.work.heldUp || proc.HeldUp(err)
 	if err != nil {
 		f := symbolize.Frame{Function: "[unknown]", SystemName: "[unknown]", Kind: symbolize.KindUnknown, Mapping: g.mapping, Address: site.PC}
@@ -284,7 +278,7 @@ func (a *Agent) nameGuest(p *process, r wanted) name {
 		}
 		return name{symbols: []symbolize.Symbol{symbolize.Intern(f)}, unknown: true}
 	}
-	a.firstNamed.CompareAndSwap(0, int64(monotonic()-a.began))
+	ts.firstNamed.CompareAndSwap(0, int64(monotonic()-ts.began))
 	return guestName(frames, site, g)
 }
 

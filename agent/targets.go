@@ -1,0 +1,198 @@
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/library"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+)
+
+// targets look into processes: they attach to their VMs, follow what happens to code, and name frames, on workers. All reads of
+// a process go through a pool with deadlines. What is found out of a process belongs to the worker that has it.
+type targets struct {
+	root    proc.Root
+	log     *slog.Logger
+	objects *bpf.Objects
+	pool    *proc.Pool     // for reads
+	probes  *attach.Probes // of code
+	images  *library.Keeper[symbolize.FileKey, *process, image]
+	files   *symbolize.Files
+	kernel  *symbolize.Kernel // nil if kernel symbols cannot be read
+	vdso    []byte            // an ELF file, nil if it cannot be read
+	hints   []string          // what every profile says of this agent's limits
+	names   *names
+	began   time.Duration // CLOCK_MONOTONIC
+	follow  []follower
+
+	panics failures               // while a process was handled
+	fault  func(s stage, pid int) // of tests: called when a stage begins
+	reads  readCounts             // of targets
+
+	nameCount  atomic.Int64  // named frames that are kept
+	mapsBytes  atomic.Int64  // memory of all maps of compiled code
+	lookups    atomic.Uint64 // frames that were looked up
+	firstNamed atomic.Int64  // ns after began at which the first guest frame had a name; 0 if none has
+
+	mutex    sync.Mutex
+	serial   uint32   // of the last attachment
+	slots    []uint32 // free
+	attached int
+}
+
+// A follower takes part in what workers do with processes. The worker that has the process calls it.
+type follower interface {
+	// look is called whenever a worker comes to a process that runs.
+	look(p *process)
+	// beforeNames is called before frames are named, also if the process has ended.
+	beforeNames(p *process)
+	// leftAlone replaces look and beforeNames while a process is left alone after a panic.
+	leftAlone(p *process)
+	// attaching is called before p's VM is read, with the VM's library. It returns notes on what the library lacks.
+	attaching(p *process, m *proc.Mapping, lib openLibrary) (lacks []string, err error)
+	// announce is called before the VM is announced to the kernel side under that serial.
+	announce(p *process, l *hotspot.Layout, serial uint32) error
+	// attached is called once the VM is attached.
+	attached(p *process, g *guest, m *proc.Mapping)
+	// withdraw undoes announce.
+	withdraw(p *process, serial uint32)
+	// leave is called when the process has ended.
+	leave(p *process)
+}
+
+// A bystander follows nothing: whoever embeds it implements what it needs of follower.
+type bystander struct{}
+
+func (bystander) look(*process)                                                    {}
+func (bystander) beforeNames(*process)                                             {}
+func (bystander) leftAlone(*process)                                               {}
+func (bystander) attaching(*process, *proc.Mapping, openLibrary) ([]string, error) { return nil, nil }
+func (bystander) announce(*process, *hotspot.Layout, uint32) error                 { return nil }
+func (bystander) attached(*process, *guest, *proc.Mapping)                         {}
+func (bystander) withdraw(*process, uint32)                                        {}
+func (bystander) leave(*process)                                                   {}
+
+// newTargets attaches probes in the pool attaching. No worker runs before start.
+func newTargets(root proc.Root, log *slog.Logger, objects *bpf.Objects, attaching *proc.Pool) *targets {
+	ts := &targets{
+		root: root, log: log, objects: objects, pool: proc.NewPool(proc.PoolOptions{}), probes: attach.NewProbes(objects), began: monotonic(),
+	}
+	ts.images = ts.newImages(attaching)
+	for slot := uint32(bpf.MaxAttached); slot > 0; slot-- {
+		ts.slots = append(ts.slots, slot-1)
+	}
+	ts.loadSymbols()
+	return ts
+}
+
+// start has workers look into processes.
+func (ts *targets) start() { ts.names = newNames(namingWorkers, ts.work) }
+
+// findGuest attaches to p's VM if it has one. What is not ready yet is tried again later.
+func (ts *targets) findGuest(p *process) {
+	ts.readMaps(p)
+	if lib := findLibrary(p.work.maps); lib != nil {
+		ts.attachGuest(p, lib)
+		return
+	}
+	// A launcher under another name than java is found by its first compilation, by frames in unknown mappings, or when it is
+	// looked at again.
+	now, look := monotonic(), &p.work.look
+	switch {
+	case p.exited.Load() || !look.due(now):
+	case looksLikeJava(p.executable.File, p.comm) && look.failed(now):
+		p.work.mapsRead = 0
+		ts.names.submitLater(p, look.pauses.next-now)
+	default:
+		look.pauses.next = now + retryInterval
+		p.retry.Store(int64(look.pauses.next))
+	}
+}
+
+func findLibrary(maps proc.Maps) *proc.Mapping {
+	for i := range maps {
+		if m := &maps[i]; strings.HasSuffix(m.Path, "/libjvm.so") && m.Exec {
+			return m
+		}
+	}
+	return nil
+}
+
+var errTooManyGuests = fmt.Errorf("more than %d JVMs at once", bpf.MaxAttached)
+
+// reserve gives a slot for a VM's epochs, and the number of this attachment.
+func (ts *targets) reserve() (slot, serial uint32, err error) {
+	ts.mutex.Lock()
+	defer ts.mutex.Unlock()
+	if len(ts.slots) == 0 {
+		return 0, 0, errTooManyGuests
+	}
+	slot = ts.slots[len(ts.slots)-1]
+	ts.slots = ts.slots[:len(ts.slots)-1]
+	ts.serial++
+	ts.attached++
+	return slot, ts.serial, nil
+}
+
+func (ts *targets) free(slot uint32) {
+	ts.mutex.Lock()
+	defer ts.mutex.Unlock()
+	ts.slots = append(ts.slots, slot)
+	ts.attached--
+}
+
+// release lets go of a process that is gone. The kernel side forgets it by itself, unless it was told of it only after
+// the process had executed another program.
+func (ts *targets) release(p *process) {
+	ts.images.Leave(p)
+	for _, f := range ts.follow {
+		f.leave(p)
+	}
+	g := p.work.guest
+	if g == nil {
+		return
+	}
+	ts.withdraw(p, g)
+	ts.forgetThreads(g)
+	p.work.guest, p.work.hopeless = nil, true
+	g.mem.Close()
+	ts.free(g.kernel.Slot)
+	ts.pool.Forget(p.pid)
+}
+
+// classEpoch is how many times the VM in slot has unloaded classes, as the kernel side counted.
+func (ts *targets) classEpoch(slot uint32) uint32 {
+	var e bpf.Epochs
+	if err := ts.objects.Epochs.Lookup(slot, &e); err != nil {
+		return ^uint32(0) // matches no sample: nothing is named by a read that cannot be vouched for
+	}
+	return e.Classes
+}
+
+// Guests is how many VMs are attached now.
+func (ts *targets) Guests() int {
+	ts.mutex.Lock()
+	defer ts.mutex.Unlock()
+	return ts.attached
+}
+
+// stop ends the workers. Nothing is looked into any more.
+func (ts *targets) stop() {
+	if ts.names != nil {
+		ts.names.close()
+	}
+}
+
+// close detaches all probes of code. Workers must have been stopped.
+func (ts *targets) close() error {
+	ts.images.Close()
+	return ts.probes.Close()
+}
