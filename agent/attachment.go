@@ -31,7 +31,7 @@ type guest struct {
 }
 
 // attachGuest attaches to the VM whose library p maps, or sees to it that this is tried again.
-func (ts *targets) attachGuest(p *process, lib *proc.Mapping) {
+func (ts *targets) attachGuest(p *targetProcess, lib *proc.Mapping) {
 	pace := &p.work.attach
 	if !pace.due(monotonic()) {
 		return
@@ -84,7 +84,7 @@ var errAttaching = errors.New("its JVM is being attached")
 const usualDelay = time.Second
 
 // misses notes the outcome of an attempt to attach, or errAttaching when it begins.
-func (p *process) misses(now time.Duration, err error) {
+func (p *targetProcess) misses(now time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := &p.missing
@@ -100,7 +100,7 @@ func (p *process) misses(now time.Duration, err error) {
 
 // missingFrames is the note for a profile that began at that time; "" if all frames are there, or it is among the notes; mu
 // is held.
-func (p *process) missingFrames(began time.Duration) string {
+func (p *targetProcess) missingFrames(began time.Duration) string {
 	m := &p.missing
 	note := fmt.Sprintf("Java frames of process %d are missing", p.pid)
 	switch {
@@ -123,7 +123,7 @@ func (e libraryError) Unwrap() error { return e.error }
 var errArchitecture = errors.New("stacks of HotSpot are walked on x86-64 only, so far")
 
 // attach tells the kernel side how to walk p's stacks, and reads the maps that name what is found there.
-func (ts *targets) attach(p *process, lib *proc.Mapping) (*guest, error) {
+func (ts *targets) attach(p *targetProcess, lib *proc.Mapping) (*guest, error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, libraryError{errArchitecture}
 	}
@@ -219,7 +219,7 @@ func (ts *targets) attach(p *process, lib *proc.Mapping) (*guest, error) {
 
 // announce tells the kernel side of p's VM, unless p is gone: then its pid may be another process's, whose VM was
 // announced already.
-func (ts *targets) announce(p *process, k *bpf.HotspotProcess, how ebpf.MapUpdateFlags) error {
+func (ts *targets) announce(p *targetProcess, k *bpf.HotspotProcess, how ebpf.MapUpdateFlags) error {
 	ts.mutex.Lock()
 	defer ts.mutex.Unlock()
 	if p.exited.Load() {
@@ -232,7 +232,7 @@ func (ts *targets) announce(p *process, k *bpf.HotspotProcess, how ebpf.MapUpdat
 }
 
 // refresh tells the kernel side of kinds of code that the VM had not generated when it was attached.
-func (ts *targets) refresh(p *process, g *guest) {
+func (ts *targets) refresh(p *targetProcess, g *guest) {
 	if len(g.vm.Layout().Pending) == 0 || !g.refresh.due(monotonic()) {
 		return
 	}
@@ -254,7 +254,7 @@ func (ts *targets) refresh(p *process, g *guest) {
 }
 
 // withdraw has the kernel side forget p's VM, but not one that has the pid now.
-func (ts *targets) withdraw(p *process, g *guest) {
+func (ts *targets) withdraw(p *targetProcess, g *guest) {
 	ts.mutex.Lock()
 	defer ts.mutex.Unlock()
 	var k bpf.HotspotProcess

@@ -56,7 +56,7 @@ func fakeGuest(t *testing.T, attach fakeImage) (*Agent, *process, *proc.Mapping)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.images.Use(p, p.pid, key, f, func(im *image) (bool, error) {
+	if _, err := a.images.Use(p.targetProcess, p.pid, key, f, func(im *image) (bool, error) {
 		im.img, im.segments = attach, file.Segments()
 		return false, nil
 	}); err != nil {
@@ -75,8 +75,8 @@ func TestAttachAgain(t *testing.T) {
 			return nil, reason
 		})
 		p.work.attach.pauses.first = time.Second / 2 // longer than an attempt takes
-		a.attachGuest(p, lib)
-		a.attachGuest(p, lib)
+		a.attachGuest(p.targetProcess, lib)
+		a.attachGuest(p.targetProcess, lib)
 		if attempts != 1 {
 			t.Fatalf("%v: %d attempts at once", reason, attempts)
 		}
@@ -88,7 +88,7 @@ func TestAttachAgain(t *testing.T) {
 		}
 		p.work.attach.begun -= startTime // it is old
 		p.work.attach.pauses.next = 0
-		a.attachGuest(p, lib)
+		a.attachGuest(p.targetProcess, lib)
 		if len(p.notes) != 1 || !strings.Contains(p.notes[0], reason.Error()) {
 			t.Errorf("%v: notes %q", reason, p.notes)
 		}
@@ -130,7 +130,7 @@ func TestLookAgain(t *testing.T) {
 		a, p, _ := fakeGuest(t, nil)
 		p.comm = comm
 		for range 100 {
-			a.findGuest(p)
+			a.findGuest(p.targetProcess)
 		}
 		look := &p.work.look
 		if starting := comm == "java"; starting != (p.retry.Load() == 0) || look.pauses.attempts > 20 {
@@ -138,7 +138,7 @@ func TestLookAgain(t *testing.T) {
 		}
 		look.begun -= startTime
 		look.pauses.next = 0
-		a.findGuest(p)
+		a.findGuest(p.targetProcess)
 		if at := time.Duration(p.retry.Load()); at < monotonic()+retryInterval/2 || at != look.pauses.next {
 			t.Errorf("%s: samples lead to a look at %v, now is %v", comm, at, monotonic())
 		}
@@ -183,7 +183,7 @@ func TestMissingFrames(t *testing.T) {
 // TestMissingFramesInProfile: a window that closes after the first failure has the note.
 func TestMissingFramesInProfile(t *testing.T) {
 	a, p, lib := fakeGuest(t, func(vmruntime.Target) (vmruntime.Process, error) { return nil, proc.ErrTimeout })
-	a.attachGuest(p, lib)
+	a.attachGuest(p.targetProcess, lib)
 	w := newWindow(a, nil)
 	out := w.profileOf(p, &profile.Counts{})
 	if out == nil || len(out.Notes) != 1 || !strings.Contains(out.Notes[0], "Java frames of process") || !strings.Contains(out.Notes[0], proc.ErrTimeout.Error()) {

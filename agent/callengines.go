@@ -39,7 +39,7 @@ type callEngines struct {
 
 	// Guarded by agent.mu.
 	pages  map[int]bool            // pids of guests that share a page
-	probed map[*process]bool       // guests of the usdt engine
+	probed map[*targetProcess]bool       // guests of the usdt engine
 	rates  map[string]profile.Rate // the last one with ticks, as profiles are labelled
 	counts callCounts
 }
@@ -69,7 +69,7 @@ func noCallDiscards() map[string]uint64 {
 
 // newCallEngines starts the engines that opt asks for and that work here. It fails if none does.
 func newCallEngines(a *Agent, opt CallOptions) (*callEngines, error) {
-	e := &callEngines{agent: a, opt: opt, rates: map[string]profile.Rate{}, probed: map[*process]bool{}, counts: callCounts{discarded: noCallDiscards()}}
+	e := &callEngines{agent: a, opt: opt, rates: map[string]profile.Rate{}, probed: map[*targetProcess]bool{}, counts: callCounts{discarded: noCallDiscards()}}
 	for _, c := range e.candidates() {
 		choice := profile.Choice{Engine: c.name}
 		if opt.Engine != "" && opt.Engine != calls.Auto && opt.Engine != c.name {
@@ -177,7 +177,7 @@ func (a *Agent) wanted(pid int) bool {
 }
 
 // look shows a process to the engines that must find their guests by themselves. What is not ready yet is shown again.
-func (e *callEngines) look(p *process) {
+func (e *callEngines) look(p *targetProcess) {
 	if e.usdt == nil || p.exited.Load() || p.work.shown || !e.agent.wanted(p.pid) {
 		return
 	}

@@ -94,7 +94,7 @@ func (e *callEngines) guestsOf(engine string) func(*process) bool {
 	case "page":
 		return func(p *process) bool { return e.pages[p.pid] }
 	case usdt.Name:
-		return func(p *process) bool { return e.probed[p] }
+		return func(p *process) bool { return e.probed[p.targetProcess] }
 	case "branch":
 		return func(*process) bool { return true }
 	case "listener":
@@ -126,7 +126,7 @@ func (e *callEngines) tune() {
 			p.callItself(runtimes[pid])
 		}
 	}
-	maps.DeleteFunc(e.probed, func(p *process, _ bool) bool { return p.exited.Load() })
+	maps.DeleteFunc(e.probed, func(p *targetProcess, _ bool) bool { return p.exited.Load() })
 	for _, g := range e.governed {
 		g.count(a)
 	}

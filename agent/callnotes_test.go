@@ -24,7 +24,7 @@ func (f fakeEngine) Name() string { return f.name }
 // notingEngines runs engines of these names.
 func notingEngines(opt CallOptions, names ...string) *callEngines {
 	a, _ := testAgent()
-	e := &callEngines{agent: a, opt: opt.withDefaults(), pages: map[int]bool{}, probed: map[*process]bool{}}
+	e := &callEngines{agent: a, opt: opt.withDefaults(), pages: map[int]bool{}, probed: map[*targetProcess]bool{}}
 	for _, name := range names {
 		e.running = append(e.running, fakeEngine{name: name})
 		e.choices = append(e.choices, profile.Choice{Engine: name, Chosen: true, Reason: "for some"})
@@ -69,7 +69,7 @@ func TestNotesOfSilence(t *testing.T) {
 		t.Errorf("of a process with a map it says %q", got)
 	}
 	e.pages[7] = true
-	e.probed[&process{}] = true
+	e.probed[&targetProcess{}] = true
 	closed.Processes = []*profile.Process{{Runtime: "hotspot"}, {}, {Calls: []*profile.Calls{{Engine: "listener"}}}}
 	check("engine page: used: for some; no calls: guests are connected (1), and no burst met a call of theirs",
 		"engine hotspot: used: for some; no calls: of 1 JVMs none was busy enough",

@@ -59,7 +59,7 @@ func (e *callEngines) addTo(p *profile.Profile, w *Window, processes []*process,
 	for i, proc := range processes {
 		out := p.Processes[i]
 		if s := w.calls[proc]; s != nil {
-			a.attempt(stageWindow, proc, func() {
+			a.attempt(stageWindow, proc.targetProcess, func() {
 				proc.mu.Lock()
 				defer proc.mu.Unlock()
 				out.Calls = s.profile(proc, rates)

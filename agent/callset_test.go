@@ -63,11 +63,11 @@ func TestNameEdge(t *testing.T) {
 		return symbolize.Intern(symbolize.Frame{Function: name, Kind: symbolize.KindJIT, Mapping: methodMapping})
 	}
 	from, to, bare := rawFrame{frame: jit(1, 4)}, rawFrame{frame: jit(2, 8)}, rawFrame{frame: nativeFrame}
-	p := &process{names: map[rawFrame]name{
+	p := &process{targetProcess: &targetProcess{names: map[rawFrame]name{
 		from: {symbols: []symbolize.Symbol{frame("inner", 7, symbolize.KindInterpreted, true), frame("outer", 9, symbolize.KindJIT, false)}, bcis: []int32{21, 3}},
 		to:   {symbols: []symbolize.Symbol{frame("inlined at entry", 1, symbolize.KindJIT, true), frame("callee", 2, symbolize.KindJIT, false)}, bcis: []int32{0, 0}},
 		bare: {symbols: []symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "native", Kind: symbolize.KindNative})}},
-	}}
+	}}}
 	want := profile.Edge{Caller: method("inner"), Site: profile.Site{Line: 7, Offset: 21}, Callee: method("callee")}
 	if got := p.nameEdge(from, to); got != want {
 		t.Errorf("%+v, want %+v", got, want)

@@ -8,7 +8,7 @@ import (
 
 // classNames has p's worker name classes of its VM, by address; those that cannot be named are missing. Addresses are good
 // until classes are unloaded.
-func (ts *targets) classNames(ctx context.Context, p *process, klasses iter.Seq[uint64]) (map[uint64]string, error) {
+func (ts *targets) classNames(ctx context.Context, p *targetProcess, klasses iter.Seq[uint64]) (map[uint64]string, error) {
 	done := make(chan map[uint64]string, 1)
 	err := ts.withGuest(ctx, p, func(g *guest) error {
 		names := map[uint64]string{}

@@ -49,7 +49,7 @@ func (x *codeIndex) at(g *guest, pc uint64) (vmruntime.Compilation, bool) {
 }
 
 // nameAddress names an address in the VM's code: as that of the compilation that is there now, or of a stub.
-func (ts *targets) nameAddress(p *process, r wanted) name {
+func (ts *targets) nameAddress(p *targetProcess, r wanted) name {
 	g := p.work.guest
 	offset := uint64(uint32(r.frame.PC() - g.kernel.CodeLow))
 	r.frame, r.kind = bpf.Frame(uint64(bpf.FrameStub)<<60|offset), rawExact

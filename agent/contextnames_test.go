@@ -87,7 +87,7 @@ func TestNamesOfPlacedContextsOfEndedProcess(t *testing.T) {
 	if got := a.profiled(p, w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	n := a.name(p, wanted{rawFrame: rawFrame{frame: method('q', 1), end: bpf.EndKnown}})
+	n := a.name(p.targetProcess, wanted{rawFrame: rawFrame{frame: method('q', 1), end: bpf.EndKnown}})
 	if !n.stale || len(n.symbols) != 2 || n.symbols[1].Value().Function != "[callers unknown]" {
 		t.Errorf("a frame that was never named is %+v", n)
 	}
@@ -104,7 +104,7 @@ func TestNamesOfEnds(t *testing.T) {
 	for _, end := range []bpf.WalkEnd{bpf.EndKnown, bpf.EndRead} {
 		r := bare
 		r.end = end
-		names = append(names, a.name(p, wanted{rawFrame: r}))
+		names = append(names, a.name(p.targetProcess, wanted{rawFrame: r}))
 	}
 	for i, want := range []string{"[callers unknown]", "[truncated: stack not readable]"} {
 		if got := names[i].symbols; len(got) != 2 || got[0] != marker("a") || got[1].Value().Function != want {
@@ -113,7 +113,7 @@ func TestNamesOfEnds(t *testing.T) {
 	}
 	for _, bad := range []name{{symbols: symbols, stale: true}, {symbols: symbols, unknown: true}} {
 		p.names[bare] = bad
-		if n := a.name(p, wanted{rawFrame: rawFrame{frame: bare.frame, end: bpf.EndKnown}}); !n.stale || n.symbols[0] == marker("a") {
+		if n := a.name(p.targetProcess, wanted{rawFrame: rawFrame{frame: bare.frame, end: bpf.EndKnown}}); !n.stale || n.symbols[0] == marker("a") {
 			t.Errorf("named by %+v", n)
 		}
 	}

@@ -313,7 +313,7 @@ func (a *contextAgent) named(p *process) {
 	p.mu.Unlock()
 	for _, r := range frames {
 		if r.end != 0 {
-			n := a.name(p, r)
+			n := a.name(p.targetProcess, r)
 			p.mu.Lock()
 			p.names[r.rawFrame] = n
 			p.mu.Unlock()

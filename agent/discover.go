@@ -33,7 +33,7 @@ const discoverDeadline = time.Second
 
 // discover attaches to the VMs that run already. Other processes are looked at when they are first sampled.
 func (a *Agent) discover(ctx context.Context) {
-	a.names.wait(ctx, a.adopt(a.withVM(ctx)), discoverDeadline)
+	a.names.wait(ctx, targetProcesses(a.adopt(a.withVM(ctx))), discoverDeadline)
 }
 
 // Pauses of seek: a VM that starts is found early in its life, and the processes beside it cost next to nothing.
@@ -98,7 +98,7 @@ func (a *Agent) discoverFailed(id proc.Identity, err error) {
 	defer a.mu.Unlock()
 	p := a.processOf(id)
 	p.retry.Store(int64(monotonic() + retryInterval))
-	a.failed(stageDiscover, p, err)
+	a.failed(stageDiscover, p.targetProcess, err)
 }
 
 // processOf is the process with that identity in /proc; mu is held.
@@ -109,6 +109,16 @@ func (a *Agent) processOf(id proc.Identity) *process {
 		a.table[id.PID] = p
 	}
 	return p
+}
+
+// processOfTarget is the process of a worker's, nil if it is gone.
+func (a *Agent) processOfTarget(t *targetProcess) *process {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.table[t.pid]; p != nil && p.targetProcess == t {
+		return p
+	}
+	return nil
 }
 
 // knows tells whether a process was found already.
@@ -144,7 +154,7 @@ func (a *Agent) adopt(found []proc.Identity) (adopted []*process) {
 	defer a.mu.Unlock()
 	for _, id := range found {
 		p := a.processOf(id)
-		a.names.submit(p)
+		a.names.submit(p.targetProcess)
 		adopted = append(adopted, p)
 	}
 	return adopted

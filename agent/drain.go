@@ -82,7 +82,7 @@ func (a *Agent) recordFailed(raw []byte, err error) {
 		}
 	}
 	if pid, ok := bpf.PID(raw); ok && a.table[pid] != nil {
-		a.failed(stageRecord, a.table[pid], err)
+		a.failed(stageRecord, a.table[pid].targetProcess, err)
 	} else if a.panics.add(stageRecord) == 1 { // of no process: one is logged
 		a.logFailure(stageRecord, pid, err)
 	}
@@ -249,9 +249,6 @@ func (a *Agent) sameProcess(p *process, h *bpf.Header) bool {
 	return p.id.Start == h.Start && p.id.Exec == h.Exec
 }
 
-// nsPerStartTick is the resolution of the start time in /proc/PID/stat.
-const nsPerStartTick = 10_000_000
-
 // retire marks a process as gone. It leaves the table with the next submitDirty: the kernel works for a process, and
 // ticks in it, for a moment after it said that it ended.
 func (a *Agent) retire(p *process) {
@@ -289,7 +286,7 @@ func (a *Agent) submitDirty() {
 				a.trim(p)
 			}
 		}
-		a.names.submit(p)
+		a.names.submit(p.targetProcess)
 	}
 	clear(a.dirty)
 }

@@ -71,7 +71,7 @@ func (m *monitorEnters) nameClasses(ctx context.Context, own *enterGuest, h *mon
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	names, err := m.agent.classNames(ctx, own.process, slices.Values(unknown))
+	names, err := m.agent.classNames(ctx, own.process.targetProcess, slices.Values(unknown))
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (w *Window) estimateTask(p *process, now time.Duration) estimateTask {
 // was made in the window.
 func (e *estimator) estimate(ctx context.Context, t estimateTask) (out estimated, err error) {
 	made := make(chan estimated, 1)
-	err = e.agent.withGuest(ctx, t.process, func(g *guest) error {
+	err = e.agent.withGuest(ctx, t.process.targetProcess, func(g *guest) error {
 		out, err := e.estimateNow(g, t)
 		made <- out
 		return err

@@ -143,7 +143,7 @@ func (e *estimator) run(ctx context.Context) {
 			if own.failed {
 				continue
 			}
-			if e.agent.attempt(stageListen, b.process, func() { e.replan(ctx, b, own) }) == nil {
+			if e.agent.attempt(stageListen, b.process.targetProcess, func() { e.replan(ctx, b, own) }) == nil {
 				guests = append(guests, own)
 			} else {
 				own.failed = true
@@ -156,7 +156,7 @@ func (e *estimator) run(ctx context.Context) {
 				continue
 			}
 			wg.Go(func() {
-				if e.agent.attempt(stageListen, own.plan.process, func() { e.listen(round, own) }) != nil {
+				if e.agent.attempt(stageListen, own.plan.process.targetProcess, func() { e.listen(round, own) }) != nil {
 					own.failed = true
 				}
 			})

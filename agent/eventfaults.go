@@ -21,6 +21,7 @@ type fault struct {
 	address uint64
 	bases   []uint64 // addresses that objects may begin at: the thread's registers
 	stops   uint32   // of the VM, when it happened
+	process *process
 	windows []*Window
 }
 
@@ -32,7 +33,7 @@ func (a *Agent) handleFault(p *process, o *bpf.Observation, e *event) (wanted bo
 	if o.Attachment == 0 || o.Attachment != p.attachment.Load() {
 		return a.foldEvent(p, o, e) // of no VM: what was touched cannot be told
 	}
-	f := fault{event: *e, address: address, stops: o.Seen.Stops}
+	f := fault{process: p, event: *e, address: address, stops: o.Seen.Stops}
 	for w := range a.windows {
 		if w.wants(o.Pid) {
 			f.windows = append(f.windows, w)
@@ -49,8 +50,8 @@ func (a *Agent) handleFault(p *process, o *bpf.Observation, e *event) (wanted bo
 	if p.want(f.event.stack, o.ClassEpoch, &a.nameCount) {
 		a.dirty[p] = struct{}{}
 	}
-	if !a.events.faults.add(p, f) {
-		f.fold(p)
+	if !a.events.faults.add(f) {
+		f.fold()
 		return true
 	}
 	a.dirty[p] = struct{}{}
@@ -59,16 +60,16 @@ func (a *Agent) handleFault(p *process, o *bpf.Observation, e *event) (wanted bo
 }
 
 // fold adds the fault to its windows; agent.mu is held.
-func (f *fault) fold(p *process) {
+func (f *fault) fold() {
 	for _, w := range f.windows {
-		if s := w.events[p]; s != nil && !w.named {
+		if s := w.events[f.process]; s != nil && !w.named {
 			s.add(&f.event)
 		}
 	}
 }
 
 // lookUpFaults tells of all faults that wait what was touched.
-func (e *eventProbes) lookUpFaults(p *process, faults []fault) {
+func (e *eventProbes) lookUpFaults(p *targetProcess, faults []fault) {
 	for i := range faults {
 		if g := p.work.guest; g != nil {
 			e.agent.locate(g, &faults[i])
@@ -78,44 +79,45 @@ func (e *eventProbes) lookUpFaults(p *process, faults []fault) {
 }
 
 // foldFaults adds faults, which are the next of the queue, to their windows.
-func (e *eventProbes) foldFaults(p *process, faults []fault) {
+func (e *eventProbes) foldFaults(p *targetProcess, faults []fault) {
 	e.faults.done(p, len(faults))
 	e.agent.mu.Lock()
 	defer e.agent.mu.Unlock()
 	for i := range faults {
-		faults[i].fold(p)
+		faults[i].fold()
 	}
 }
 
 // A faultQueue holds page faults that wait for a worker, by process. The zero value is empty.
 type faultQueue struct {
 	mu      sync.Mutex
-	waiting map[*process][]fault
+	waiting map[*targetProcess][]fault
 }
 
 // add appends a fault. It returns false if too many of the process wait.
-func (q *faultQueue) add(p *process, f fault) bool {
+func (q *faultQueue) add(f fault) bool {
+	p := f.process.targetProcess
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.waiting[p]) >= maxFaults {
 		return false
 	}
 	if q.waiting == nil {
-		q.waiting = map[*process][]fault{}
+		q.waiting = map[*targetProcess][]fault{}
 	}
 	q.waiting[p] = append(q.waiting[p], f)
 	return true
 }
 
 // of returns the faults of a process, which stay in the queue until they are done.
-func (q *faultQueue) of(p *process) []fault {
+func (q *faultQueue) of(p *targetProcess) []fault {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Clip(q.waiting[p])
 }
 
 // done removes the first n faults of a process.
-func (q *faultQueue) done(p *process, n int) {
+func (q *faultQueue) done(p *targetProcess, n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if rest := q.waiting[p][n:]; len(rest) > 0 {

@@ -137,7 +137,7 @@ func TestTuneUnmeasured(t *testing.T) {
 	k.pretendCost(t, 10, 10*time.Microsecond)
 	k.now = 100 * time.Second
 	k.used = guestTimes{}
-	k.agent.table[1] = &process{pid: os.Getpid()}
+	k.agent.table[1] = &process{targetProcess: &targetProcess{pid: os.Getpid()}}
 	k.agent.table[1].attachment.Store(7)
 	if k.check(k.now, checkInterval); p.silent() {
 		t.Error("is not observed all the time, before the CPU time of its process is known")

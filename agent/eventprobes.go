@@ -40,9 +40,9 @@ type eventProbes struct {
 
 	exit      link.Link   // forgets what is known of threads that end
 	perf      *perfEvents // nil if none are wanted
-	libraries *library.Keeper[symbolize.FileKey, *process, eventLibrary]
+	libraries *library.Keeper[symbolize.FileKey, *targetProcess, eventLibrary]
 	watches   []*valueWatch
-	watched   *library.Keeper[watchedKey, *process, valuePlan]
+	watched   *library.Keeper[watchedKey, *targetProcess, valuePlan]
 	values    valueSites
 	faults    faultQueue
 	covers    coverages
@@ -96,8 +96,8 @@ type eventLibrary struct {
 }
 
 // newLibraries returns the keeper of what is attached to libraries of VMs.
-func (e *eventProbes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.FileKey, *process, eventLibrary] {
-	return library.New[symbolize.FileKey, *process](pool, library.Kind[eventLibrary]{
+func (e *eventProbes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.FileKey, *targetProcess, eventLibrary] {
+	return library.New[symbolize.FileKey, *targetProcess](pool, library.Kind[eventLibrary]{
 		Attach: func(lib eventLibrary, f *os.File) (eventLibrary, error) {
 			plans, lacks := e.attach(lib.plans, f)
 			return eventLibrary{plans, slices.Concat(lib.lacks, lacks)}, nil
@@ -110,7 +110,7 @@ func (e *eventProbes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.Fi
 
 // attaching attaches what is recorded to the library of p's VM, and returns what it does not report. The error is
 // library.ErrAttaching while that takes long.
-func (e *eventProbes) attaching(p *process, m *proc.Mapping, lib openLibrary) (lacks []string, err error) {
+func (e *eventProbes) attaching(p *targetProcess, m *proc.Mapping, lib openLibrary) (lacks []string, err error) {
 	used, err := e.libraries.Use(p, p.pid, lib.key, lib.file, func(found *eventLibrary) (bool, error) {
 		*found, err = callFor(e.agent.targets, p, func() (eventLibrary, error) {
 			file, err := elffile.Open(lib.file, lib.key.Size)
@@ -129,13 +129,13 @@ func (e *eventProbes) attaching(p *process, m *proc.Mapping, lib openLibrary) (l
 }
 
 // look finds probes whose values are wanted.
-func (e *eventProbes) look(p *process) {
+func (e *eventProbes) look(p *targetProcess) {
 	e.agent.begin(stageValues, p)
 	e.lookForValues(p)
 }
 
 // beforeNames looks up the objects of page faults: first, as objects move.
-func (e *eventProbes) beforeNames(p *process) {
+func (e *eventProbes) beforeNames(p *targetProcess) {
 	if faults := e.faults.of(p); len(faults) > 0 {
 		e.agent.begin(stageObjects, p)
 		e.lookUpFaults(p, faults)
@@ -143,10 +143,10 @@ func (e *eventProbes) beforeNames(p *process) {
 }
 
 // leftAlone folds page faults without their objects.
-func (e *eventProbes) leftAlone(p *process) { e.foldFaults(p, e.faults.of(p)) }
+func (e *eventProbes) leftAlone(p *targetProcess) { e.foldFaults(p, e.faults.of(p)) }
 
 // leave notes that p is gone: what no other process maps is detached after a while.
-func (e *eventProbes) leave(p *process) {
+func (e *eventProbes) leave(p *targetProcess) {
 	e.libraries.Leave(p)
 	e.watched.Leave(p)
 }
@@ -343,7 +343,7 @@ func (e *eventProbes) setRecording(on bool) error {
 }
 
 // announce gives the kernel side the layout of objects in p's VM.
-func (e *eventProbes) announce(p *process, l *hotspot.Layout, serial uint32) error {
+func (e *eventProbes) announce(p *targetProcess, l *hotspot.Layout, serial uint32) error {
 	if !l.HasObjects {
 		return nil // said among what the layout lacks
 	}
@@ -356,7 +356,7 @@ func (e *eventProbes) announce(p *process, l *hotspot.Layout, serial uint32) err
 }
 
 // withdraw has the kernel side forget the objects of p's VM, but not of one that has the pid now.
-func (e *eventProbes) withdraw(p *process, serial uint32) {
+func (e *eventProbes) withdraw(p *targetProcess, serial uint32) {
 	var h bpf.HotspotHeap
 	if e.objects.Heaps.Lookup(uint32(p.pid), &h) == nil && h.Serial == serial {
 		e.objects.Heaps.Delete(uint32(p.pid)) // it may be gone by now, which is as well

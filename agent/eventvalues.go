@@ -99,7 +99,7 @@ func (e *eventProbes) wantsValuesIn(maps proc.Maps) bool {
 
 // lookForValues attaches to the files that p maps what is wanted of their values. Libraries that p loads later are found
 // when it is looked at again.
-func (e *eventProbes) lookForValues(p *process) {
+func (e *eventProbes) lookForValues(p *targetProcess) {
 	a := e.agent
 	if len(e.watches) == 0 {
 		return
@@ -126,7 +126,7 @@ func (e *eventProbes) lookForValues(p *process) {
 
 // attachWatch attaches a spec to one file of p, unless that was done before for another process. What a file cannot offer is
 // logged where it was asked for by name; that of all files only some have a probe is no error.
-func (e *eventProbes) attachWatch(p *process, m *proc.Mapping, w *valueWatch) error {
+func (e *eventProbes) attachWatch(p *targetProcess, m *proc.Mapping, w *valueWatch) error {
 	a := e.agent
 	lib, err := a.open(p, m)
 	if err != nil {
@@ -166,7 +166,7 @@ func (e *eventProbes) attachWatch(p *process, m *proc.Mapping, w *valueWatch) er
 
 // explain has profiles of p say why a file's values are not recorded, unless it is one of many that just have no such probe. It
 // reports whether they did not say so before.
-func (w *valueWatch) explain(p *process, path string, err error) bool {
+func (w *valueWatch) explain(p *targetProcess, path string, err error) bool {
 	if w.spec.Library == "" && errors.Is(err, probesite.ErrNotFound) {
 		return false
 	}
@@ -182,8 +182,8 @@ type valuePlan struct {
 }
 
 // newWatched returns the keeper of what is attached for specs of values.
-func (e *eventProbes) newWatched(pool *proc.Pool) *library.Keeper[watchedKey, *process, valuePlan] {
-	return library.New[watchedKey, *process](pool, library.Kind[valuePlan]{
+func (e *eventProbes) newWatched(pool *proc.Pool) *library.Keeper[watchedKey, *targetProcess, valuePlan] {
+	return library.New[watchedKey, *targetProcess](pool, library.Kind[valuePlan]{
 		Attach: func(v valuePlan, f *os.File) (_ valuePlan, err error) {
 			v.attached, err = e.attachValues(v, f)
 			return v, err

@@ -102,8 +102,9 @@ func newExactCount(a *Agent, mode Exact) *exactCount {
 }
 
 // begin starts to count the calls of p, whose VM was attached just now. A worker has p.
-func (x *exactCount) attached(p *process, g *guest, lib *proc.Mapping) {
-	if !x.take(p) {
+func (x *exactCount) attached(t *targetProcess, g *guest, lib *proc.Mapping) {
+	p := x.agent.processOfTarget(t)
+	if p == nil || !x.take(p) {
 		return
 	}
 	r, err := x.start(p, g, lib)
@@ -121,7 +122,7 @@ func (x *exactCount) start(p *process, g *guest, lib *proc.Mapping) (*exact.Reco
 		return nil, err
 	}
 	a := x.agent
-	return callFor(a.targets, p, func() (*exact.Recorder, error) {
+	return callFor(a.targets, p.targetProcess, func() (*exact.Recorder, error) {
 		f, err := a.root.OpenMapped(p.pid, lib, maxLibrary)
 		if err != nil {
 			return nil, err
@@ -208,7 +209,7 @@ func (x *exactCount) stop() (_ *exact.Recording, _ *process, note string, err er
 			}
 		}
 	}
-	a.names.submit(p)
+	a.names.submit(p.targetProcess)
 	return recording, p, s.PhaseNote(middle), nil
 }
 
@@ -220,7 +221,7 @@ func (x *exactCount) end(ctx context.Context, w *Window) (*profile.Profile, erro
 		return nil, err
 	}
 	out := a.exactProfile(w)
-	a.names.wait(ctx, []*process{p}, exactNameDeadline)
+	a.names.wait(ctx, targetProcesses([]*process{p}), exactNameDeadline)
 	out.Processes = []*profile.Process{x.profile(p, recording)}
 	out.Comments = append(out.Comments, fmt.Sprintf("exact: %d calls counted", recording.Calls))
 	out.Comments = append(out.Comments, recording.Losses.Notes()...)

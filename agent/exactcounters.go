@@ -46,8 +46,9 @@ func newExactCounters(a *Agent) *exactCounters {
 }
 
 // begin implements exactEngine.
-func (x *exactCounters) attached(p *process, g *guest, _ *proc.Mapping) {
-	if !x.take(p) {
+func (x *exactCounters) attached(t *targetProcess, g *guest, _ *proc.Mapping) {
+	p := x.agent.processOfTarget(t)
+	if p == nil || !x.take(p) {
 		return
 	}
 	first, err := x.start(g)
@@ -118,7 +119,7 @@ func (x *exactCounters) read(ctx context.Context, p *process) (took time.Duratio
 		took time.Duration
 	}
 	made := make(chan outcome, 1)
-	err = x.agent.withGuest(ctx, p, func(g *guest) error {
+	err = x.agent.withGuest(ctx, p.targetProcess, func(g *guest) error {
 		began := time.Now()
 		r, err := x.reading(g)
 		if err != nil {

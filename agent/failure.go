@@ -66,7 +66,7 @@ func (f *failures) all() map[string]uint64 {
 }
 
 // attempt does something for a process. If it panics that is counted, logged and noted, and attempt returns the panic.
-func (ts *targets) attempt(s stage, p *process, do func()) error {
+func (ts *targets) attempt(s stage, p *targetProcess, do func()) error {
 	err := proc.Catch(func() error {
 		ts.reach(s, p.pid)
 		do()
@@ -86,7 +86,7 @@ func (ts *targets) reach(s stage, pid int) {
 }
 
 // failed counts a panic, logs the first one of a process with its stack, and notes it for the readers of its profiles.
-func (ts *targets) failed(s stage, p *process, err error) {
+func (ts *targets) failed(s stage, p *targetProcess, err error) {
 	ts.panics.add(s)
 	if !p.failureLogged.Swap(true) {
 		ts.logFailure(s, p.pid, err)
@@ -113,7 +113,7 @@ func (a *Agent) listenFailed(id proc.Identity, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p := a.table[id.PID]; p != nil {
-		a.failed(stageListen, p, err)
+		a.failed(stageListen, p.targetProcess, err)
 	} else {
 		a.panics.add(stageListen)
 	}
@@ -127,7 +127,7 @@ type failureState struct {
 }
 
 // workFailed gives back everything that the worker holds of p, as it may be half changed, and leaves p alone for a while.
-func (ts *targets) workFailed(p *process, err error) {
+func (ts *targets) workFailed(p *targetProcess, err error) {
 	w := &p.work
 	ts.failed(w.stage, p, err)
 	frames, failure := append(w.again, w.frames...), w.failure
@@ -148,7 +148,7 @@ func (ts *targets) workFailed(p *process, err error) {
 
 // leaveAlone does without p what must be done for others: it answers those who wait, and gives frames of p's own code the name
 // of what is unknown.
-func (ts *targets) leaveAlone(p *process) {
+func (ts *targets) leaveAlone(p *targetProcess) {
 	p.mu.Lock()
 	frames, jobs := p.wanted, p.jobs
 	p.wanted, p.loads, p.jobs = nil, nil, nil
@@ -185,7 +185,7 @@ var lostName = name{unknown: true, symbols: []symbolize.Symbol{symbolize.Intern(
 })}}
 
 // askAgain has the frames named that got no name because p was left alone.
-func (p *process) askAgain() {
+func (p *targetProcess) askAgain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wanted = append(p.work.failure.lost, p.wanted...)

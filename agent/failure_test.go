@@ -52,9 +52,9 @@ func TestWorkerPanics(t *testing.T) {
 			a, _, log := faultyAgent(t, at, 1)
 			bad, good := sampled(a, 1), sampled(a, 2)
 			for range 10 { // more often than there are workers
-				a.names.submit(bad)
-				a.names.submit(good)
-				a.names.wait(t.Context(), []*process{bad, good}, waitLong)
+				a.names.submit(bad.targetProcess)
+				a.names.submit(good.targetProcess)
+				a.names.wait(t.Context(), targetProcesses([]*process{bad, good}), waitLong)
 			}
 			if n := a.panics.all()[string(at)]; n != 1 {
 				t.Errorf("%d failures are counted, want one: %v", n, a.panics.all())
@@ -71,10 +71,10 @@ func TestWorkerPanics(t *testing.T) {
 				}
 			}
 			// Jobs are answered, those of a process that is left alone with an error.
-			if err := a.withWorker(t.Context(), bad, func() error { return nil }); !errors.Is(err, errFailed) {
+			if err := a.withWorker(t.Context(), bad.targetProcess, func() error { return nil }); !errors.Is(err, errFailed) {
 				t.Errorf("job of the process that is left alone: %v", err)
 			}
-			if err := a.withWorker(t.Context(), good, func() error { return nil }); err != nil {
+			if err := a.withWorker(t.Context(), good.targetProcess, func() error { return nil }); err != nil {
 				t.Errorf("job of another one: %v", err)
 			}
 		})
@@ -88,8 +88,8 @@ func TestFailureAgain(t *testing.T) {
 	p := sampled(a, 1)
 	pause := time.Duration(0)
 	for range 3 {
-		a.names.submit(p)
-		a.names.wait(t.Context(), []*process{p}, waitLong)
+		a.names.submit(p.targetProcess)
+		a.names.wait(t.Context(), targetProcesses([]*process{p}), waitLong)
 		left := p.work.failure.until - monotonic()
 		if left <= pause || left > longestFailure {
 			t.Fatalf("left alone for %v after %v", left, pause)
@@ -102,8 +102,8 @@ func TestFailureAgain(t *testing.T) {
 	}
 	named := a.lookups.Load()
 	a.fault = nil
-	a.names.submit(p)
-	a.names.wait(t.Context(), []*process{p}, waitLong)
+	a.names.submit(p.targetProcess)
+	a.names.wait(t.Context(), targetProcesses([]*process{p}), waitLong)
 	if n := a.lookups.Load() - named; n != 1 || p.work.failure.until != 0 || len(p.work.failure.lost) != 0 {
 		t.Errorf("%d frames were looked up, %d are left; left alone until %v", n, len(p.work.failure.lost), p.work.failure.until)
 	}
@@ -120,8 +120,8 @@ func TestJobPanics(t *testing.T) {
 		jobs = append(jobs, job{context.Background(), do, make(chan error, 1)})
 	}
 	p.jobs = slices.Clone(jobs)
-	a.names.submit(p)
-	a.names.wait(t.Context(), []*process{p}, waitLong)
+	a.names.submit(p.targetProcess)
+	a.names.wait(t.Context(), targetProcesses([]*process{p}), waitLong)
 	if err := <-jobs[0].done; err != nil {
 		t.Errorf("the job before: %v", err)
 	}
@@ -140,8 +140,8 @@ func TestJobPanics(t *testing.T) {
 func TestPoolPanics(t *testing.T) {
 	a, _, _ := faultyAgent(t, "", 0)
 	p := sampled(a, 1)
-	err := a.withWorker(t.Context(), p, func() error {
-		_, err := callFor(a.targets, p, func() (int, error) { panic("hostile") })
+	err := a.withWorker(t.Context(), p.targetProcess, func() error {
+		_, err := callFor(a.targets, p.targetProcess, func() (int, error) { panic("hostile") })
 		return err
 	})
 	var panicked *proc.PanicError
@@ -154,7 +154,7 @@ func TestPoolPanics(t *testing.T) {
 func TestAttachPanics(t *testing.T) {
 	a, p, lib := fakeGuest(t, func(vmruntime.Target) (vmruntime.Process, error) { panic("hostile") })
 	var panicked *proc.PanicError
-	if err := proc.Catch(func() error { a.attachGuest(p, lib); return nil }); !errors.As(err, &panicked) {
+	if err := proc.Catch(func() error { a.attachGuest(p.targetProcess, lib); return nil }); !errors.As(err, &panicked) {
 		t.Fatalf("got %v", err)
 	}
 	if a.attached != 0 || len(a.slots) != 1 || p.attachment.Load() != 0 {

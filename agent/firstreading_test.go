@@ -10,7 +10,7 @@ func TestMeetOnce(t *testing.T) {
 	a := &Agent{table: map[int]*process{}}
 	e := &estimator{agent: a, met: map[*process]struct{}{}}
 	for pid := 1; pid <= 3; pid++ {
-		a.table[pid] = &process{pid: pid}
+		a.table[pid] = &process{targetProcess: &targetProcess{pid: pid}}
 	}
 	sampled, idle, native := a.table[1], a.table[2], a.table[3]
 	for _, p := range []*process{sampled, native} {
@@ -33,7 +33,7 @@ func TestMeetOnce(t *testing.T) {
 
 // Counters are marked in windows that have samples of the process, and only in these.
 func TestMarkReading(t *testing.T) {
-	p := &process{pid: 1}
+	p := &process{targetProcess: &targetProcess{pid: 1}}
 	with := &Window{processes: map[*process]map[threadKey]*rawThread{}, calls: map[*process]*callSet{}}
 	a := &Agent{windows: map[*Window]struct{}{with: {}}}
 	r := &profileReading{at: time.Second, counted: map[uint64]methodCounts{1: {}}, whole: true}

@@ -109,7 +109,7 @@ func (e *estimator) replan(ctx context.Context, b busyGuest, own *estimatedGuest
 	ctx, cancel := context.WithTimeout(ctx, planDeadline)
 	defer cancel()
 	made := make(chan plan, 1)
-	err := e.agent.withGuest(ctx, b.process, func(g *guest) error {
+	err := e.agent.withGuest(ctx, b.process.targetProcess, func(g *guest) error {
 		wishes, err := e.plan(g, b)
 		if err == nil {
 			made <- plan{process: b.process, guest: listener.Guest{Identity: b.id, Memory: g.mem}, wishes: wishes}

@@ -50,7 +50,7 @@ func (h *hotCode) addJIT(ctx context.Context, b busyJIT) {
 	a, p := h.agent, b.process
 	g := hotGuest{guest: listener.Guest{Identity: b.id}}
 	known := jitEntries{}
-	err := a.withWorker(ctx, p, func() error {
+	err := a.withWorker(ctx, p.targetProcess, func() error {
 		memory, err := a.memoryOf(p)
 		if err != nil {
 			return err
@@ -105,9 +105,9 @@ func (h *hotCode) take(p *process, known jitEntries, r listener.Result) error {
 	a, e := h.agent, h.engines
 	ctx, cancel := context.WithTimeout(context.Background(), hotInterval)
 	defer cancel()
-	err := a.withWorker(ctx, p, func() error {
+	err := a.withWorker(ctx, p.targetProcess, func() error {
 		if !p.exited.Load() {
-			a.readMap(p) // not only as often as for names: as often as there are windows
+			a.readMap(p.targetProcess) // not only as often as for names: as often as there are windows
 		}
 		return p.check(known, r.Hits)
 	})

@@ -52,7 +52,7 @@ func TestTakeWindow(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	w.agent.submitDirty()
-	w.agent.names.wait(t.Context(), []*process{w.process}, 1<<62)
+	w.agent.names.wait(t.Context(), targetProcesses([]*process{w.process}), 1<<62)
 	w.mu.Lock()
 	calls := window.calls[w.process].profile(w.process, nil)
 	w.mu.Unlock()

@@ -38,7 +38,7 @@ type openLibrary struct {
 }
 
 // open opens the file behind one of p's mappings, in the pool: it may be in a file system of p's making.
-func (ts *targets) open(p *process, m *proc.Mapping) (openLibrary, error) {
+func (ts *targets) open(p *targetProcess, m *proc.Mapping) (openLibrary, error) {
 	return callFor(ts, p, func() (openLibrary, error) {
 		f, err := ts.root.OpenMapped(p.pid, m, maxLibrary)
 		if err != nil {
@@ -54,8 +54,8 @@ func (ts *targets) open(p *process, m *proc.Mapping) (openLibrary, error) {
 }
 
 // newImages returns the keeper of images. Their probes are attached in that pool.
-func (ts *targets) newImages(pool *proc.Pool) *library.Keeper[symbolize.FileKey, *process, image] {
-	return library.New[symbolize.FileKey, *process](pool, library.Kind[image]{
+func (ts *targets) newImages(pool *proc.Pool) *library.Keeper[symbolize.FileKey, *targetProcess, image] {
+	return library.New[symbolize.FileKey, *targetProcess](pool, library.Kind[image]{
 		Attach: ts.attachImage,
 		Attached: func(im image) {
 			if im.probes != nil {
@@ -75,7 +75,7 @@ func (ts *targets) newImages(pool *proc.Pool) *library.Keeper[symbolize.FileKey,
 
 // image returns p's libjvm. The error says why it cannot be used for now, for reasons that are p's; what is wrong with the
 // library itself is in the image.
-func (ts *targets) image(p *process, m *proc.Mapping, lib openLibrary) (image, error) {
+func (ts *targets) image(p *targetProcess, m *proc.Mapping, lib openLibrary) (image, error) {
 	im, err := ts.images.Use(p, p.pid, lib.key, lib.file, func(im *image) (bool, error) {
 		found, err := callFor(ts, p, func() (image, error) { return readImage(lib, m.Path), nil })
 		if err != nil {

@@ -18,7 +18,7 @@ type job struct {
 // withGuest has a worker do something with p's VM, which belongs to one worker at a time, and returns what it returns.
 // The error is proc.ErrGone if p has ended or has no VM. If ctx ends first, what was begun is still done to its end: it
 // must not write where the caller reads.
-func (ts *targets) withGuest(ctx context.Context, p *process, do func(*guest) error) error {
+func (ts *targets) withGuest(ctx context.Context, p *targetProcess, do func(*guest) error) error {
 	return ts.withWorker(ctx, p, func() error {
 		if g := p.work.guest; g != nil {
 			return do(g)
@@ -28,7 +28,7 @@ func (ts *targets) withGuest(ctx context.Context, p *process, do func(*guest) er
 }
 
 // withWorker is withGuest for what needs no VM.
-func (ts *targets) withWorker(ctx context.Context, p *process, do func() error) error {
+func (ts *targets) withWorker(ctx context.Context, p *targetProcess, do func() error) error {
 	j := job{ctx, do, make(chan error, 1)}
 	p.mu.Lock()
 	p.jobs = append(p.jobs, j)
@@ -43,7 +43,7 @@ func (ts *targets) withWorker(ctx context.Context, p *process, do func() error) 
 }
 
 // doJobs does what others have left for p's worker.
-func (p *process) doJobs() {
+func (p *targetProcess) doJobs() {
 	p.mu.Lock()
 	jobs := p.jobs
 	p.jobs = nil

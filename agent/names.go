@@ -11,8 +11,8 @@ import (
 // time, so what belongs to its guest needs no lock. No work happens on the goroutine that drains the ring.
 type names struct {
 	mu      sync.Mutex
-	queue   []*process
-	state   map[*process]workState
+	queue   []*targetProcess
+	state   map[*targetProcess]workState
 	closed  bool
 	changed *sync.Cond // queue or state changed
 	wg      sync.WaitGroup
@@ -28,8 +28,8 @@ const (
 )
 
 // newNames starts that many workers, each of which calls work for one process at a time.
-func newNames(workers int, work func(*process)) *names {
-	n := &names{state: map[*process]workState{}}
+func newNames(workers int, work func(*targetProcess)) *names {
+	n := &names{state: map[*targetProcess]workState{}}
 	n.changed = sync.NewCond(&n.mu)
 	for range workers {
 		n.wg.Go(func() { n.run(work) })
@@ -38,7 +38,7 @@ func newNames(workers int, work func(*process)) *names {
 }
 
 // submit has p worked on soon.
-func (n *names) submit(p *process) {
+func (n *names) submit(p *targetProcess) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch n.state[p] {
@@ -52,11 +52,11 @@ func (n *names) submit(p *process) {
 }
 
 // submitLater is submit after d, unless the queue was closed by then.
-func (n *names) submitLater(p *process, d time.Duration) {
+func (n *names) submitLater(p *targetProcess, d time.Duration) {
 	time.AfterFunc(d, func() { n.submit(p) })
 }
 
-func (n *names) run(work func(*process)) {
+func (n *names) run(work func(*targetProcess)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for {
@@ -88,7 +88,7 @@ func (n *names) unlocked(f func()) {
 }
 
 // wait returns when none of these processes has work left, or after the deadline.
-func (n *names) wait(ctx context.Context, of []*process, deadline time.Duration) {
+func (n *names) wait(ctx context.Context, of []*targetProcess, deadline time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
@@ -99,7 +99,7 @@ func (n *names) wait(ctx context.Context, of []*process, deadline time.Duration)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for ctx.Err() == nil && !n.closed {
-		if !slices.ContainsFunc(of, func(p *process) bool { return n.state[p] != idle }) {
+		if !slices.ContainsFunc(of, func(p *targetProcess) bool { return n.state[p] != idle }) {
 			return
 		}
 		n.changed.Wait()

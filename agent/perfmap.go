@@ -54,7 +54,7 @@ var (
 var jitMapping = unique.Make(symbolize.Mapping{File: "[jit]"})
 
 // nameJIT names code at pc, which is r's, by the map of p's VM. False if it has none, or if that does not know it.
-func (ts *targets) nameJIT(p *process, pc uint64, r wanted) (name, bool) {
+func (ts *targets) nameJIT(p *targetProcess, pc uint64, r wanted) (name, bool) {
 	ts.lookForMap(p)
 	m := &p.work.perf
 	if !m.useful {
@@ -80,12 +80,12 @@ func codeOffset(bytes uint64) int32 {
 }
 
 // hasVM tells whether names of p's code come from a VM's own tables: then its map is of no use.
-func (p *process) hasVM() bool {
+func (p *targetProcess) hasVM() bool {
 	return p.work.guest != nil || p.work.hopeless || findLibrary(p.work.maps) != nil
 }
 
 // lookForMap finds p's map, if it is time to look for it.
-func (ts *targets) lookForMap(p *process) {
+func (ts *targets) lookForMap(p *targetProcess) {
 	m := &p.work.perf
 	if m.look.first == 0 {
 		m.look = lookForMap
@@ -96,7 +96,7 @@ func (ts *targets) lookForMap(p *process) {
 }
 
 // followMap reads what p's map got since the last time, and names what waited for it.
-func (ts *targets) followMap(p *process) {
+func (ts *targets) followMap(p *targetProcess) {
 	switch m := &p.work.perf; {
 	case !m.useful || p.exited.Load():
 	case p.hasVM():
@@ -113,7 +113,7 @@ func (ts *targets) followMap(p *process) {
 }
 
 // nameMissed names frames whose code the map did not know when they came.
-func (ts *targets) nameMissed(p *process) {
+func (ts *targets) nameMissed(p *targetProcess) {
 	missed := p.work.perf.missed
 	p.work.perf.missed = nil
 	for _, r := range missed {
@@ -127,7 +127,7 @@ func (ts *targets) nameMissed(p *process) {
 }
 
 // readMap reads p's map on to its end, and tells the drainer.
-func (ts *targets) readMap(p *process) {
+func (ts *targets) readMap(p *targetProcess) {
 	m := &p.work.perf
 	if m.found && !m.useful {
 		return // it was given up
@@ -162,7 +162,7 @@ func (ts *targets) readMap(p *process) {
 }
 
 // publish tells the drainer where the code is that the map names.
-func (ts *targets) publish(p *process) {
+func (ts *targets) publish(p *targetProcess) {
 	m := &p.work.perf
 	if !m.useful {
 		p.code.Store(nil)
@@ -173,7 +173,7 @@ func (ts *targets) publish(p *process) {
 }
 
 // giveUpMap forgets p's map for good. If that is not because of a VM's own tables, err says why.
-func (ts *targets) giveUpMap(p *process, err error) {
+func (ts *targets) giveUpMap(p *targetProcess, err error) {
 	if err != nil {
 		ts.log.Debug("map of compiled code is not used", "pid", p.pid, "err", err)
 		p.mu.Lock()
@@ -186,7 +186,7 @@ func (ts *targets) giveUpMap(p *process, err error) {
 }
 
 // releaseMap gives back what p's map holds.
-func (ts *targets) releaseMap(p *process) {
+func (ts *targets) releaseMap(p *targetProcess) {
 	m := &p.work.perf
 	ts.mapsBytes.Add(-m.bytes)
 	if m.memory != nil {
@@ -199,7 +199,7 @@ func (ts *targets) releaseMap(p *process) {
 var errMalformedMap = fmt.Errorf("lines that are not START SIZE name: %w", proc.ErrMalformed)
 
 // addPiece takes a piece of p's map.
-func (ts *targets) addPiece(p *process, piece mapPiece) error {
+func (ts *targets) addPiece(p *targetProcess, piece mapPiece) error {
 	m := &p.work.perf
 	if piece.file != m.file || piece.begin != m.offset {
 		m.names = symbolize.PerfMap{} // nothing vouches for what it said

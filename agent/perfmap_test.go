@@ -88,7 +88,7 @@ func (w *mapWriter) sample(r rawFrame) rawFrame {
 	stack := []rawFrame{r}
 	w.code.Load().mark(stack)
 	w.want(stack, 0, &w.agent.nameCount)
-	w.agent.work(w.process)
+	w.agent.work(w.process.targetProcess)
 	return stack[0]
 }
 
@@ -154,11 +154,11 @@ func TestMapGrows(t *testing.T) {
 	w.sample(at(0, rawExact))
 	second := w.sample(at(0x40, rawExact))
 	w.write("7f3814003040 40 second")
-	if w.agent.work(w.process); w.nameOf(second) != symbolize.Unknown {
+	if w.agent.work(w.process.targetProcess); w.nameOf(second) != symbolize.Unknown {
 		t.Error("the map was read again at once")
 	}
 	w.later()
-	if w.agent.work(w.process); w.nameOf(second) != "second" {
+	if w.agent.work(w.process.targetProcess); w.nameOf(second) != "second" {
 		t.Errorf("the map was read on, and code is %s", w.nameOf(second))
 	}
 	if first := w.nameOf(w.sample(at(0, rawExact))); first != "first" {
@@ -188,7 +188,7 @@ func TestMapReplacesCode(t *testing.T) {
 	before := w.sample(at(0x10, rawExact))
 	w.write("7f3814003000 40 new")
 	w.later()
-	w.agent.work(w.process)
+	w.agent.work(w.process.targetProcess)
 	after := w.sample(at(0x10, rawExact))
 	if w.nameOf(before) != "old" || w.nameOf(after) != "new" {
 		t.Errorf("before it was %s, after it %s", w.nameOf(before), w.nameOf(after))
@@ -210,12 +210,12 @@ func TestMapIsWrittenAnew(t *testing.T) {
 		w.write("7f3814003000 40 new")
 		w.later()
 		w.work.perf.look.next = monotonic() * 2 // it was looked for just now
-		w.agent.work(w.process)
+		w.agent.work(w.process.targetProcess)
 		if got := w.nameOf(w.sample(at(0x10, rawExact))); got != symbolize.Unknown {
 			t.Errorf("%s: before it is read, code is %s", name, got)
 		}
 		w.later()
-		w.agent.work(w.process)
+		w.agent.work(w.process.targetProcess)
 		if got := w.nameOf(w.sample(at(0x18, rawExact))) + w.nameOf(w.sample(at(0x48, rawExact))); got != "new"+symbolize.Unknown {
 			t.Errorf("%s: code is %s", name, got)
 		}
@@ -277,7 +277,7 @@ func TestMapGetsTooLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.later()
-	w.agent.work(w.process)
+	w.agent.work(w.process.targetProcess)
 	if got := w.nameOf(w.sample(at(8, rawExact))); got != symbolize.Unknown || w.code.Load() != nil {
 		t.Errorf("code is %s, in %+v", got, w.code.Load())
 	}
@@ -306,7 +306,7 @@ func TestMapOfJVM(t *testing.T) {
 		t.Fatalf("without a VM code is %s", got)
 	}
 	w.work.hopeless = true // it loaded libjvm, which is of no use
-	w.agent.work(w.process)
+	w.agent.work(w.process.targetProcess)
 	if got := w.nameOf(w.sample(at(8, rawExact))); got != symbolize.Unknown || w.code.Load() != nil || w.agent.mapsBytes.Load() != 0 {
 		t.Errorf("code is %s, in %+v, %d bytes", got, w.code.Load(), w.agent.mapsBytes.Load())
 	}
@@ -321,7 +321,7 @@ func TestMapIsReleased(t *testing.T) {
 		t.Error("nothing is charged")
 	}
 	w.exited.Store(true)
-	w.agent.work(w.process)
+	w.agent.work(w.process.targetProcess)
 	if w.agent.mapsBytes.Load() != 0 || w.work.perf.useful {
 		t.Errorf("%d bytes are charged to who is gone", w.agent.mapsBytes.Load())
 	}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,30 +11,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A process is one process that was sampled or announced, from its exec to its exit.
-type process struct {
+// A targetProcess is one process as workers know it, from its exec to its exit.
+type targetProcess struct {
 	pid   int
 	ticks uint64 // start, 10 ms of CLOCK_BOOTTIME
 	// noticed is when the agent learnt of it, CLOCK_MONOTONIC: soon after its exec, unless it was there before the agent.
 	noticed time.Duration
-
-	// Guarded by agent.mu; the drainer holds it.
-	id        proc.Identity
-	precise   bool                  // id.Start came from the kernel side, in ns; otherwise in 10 ms
-	requested map[rawFrame]struct{} // frames that were sent to be named
-	samples   uint64                // received
-	// How often its VM had unloaded classes when it was last sampled.
-	classEpoch uint32
-	top        topEdges     // of late, if somebody wants to know
-	hot        hotAddresses // likewise, in code that its map names
-	strangers  strangers
-	chaining   *chaining // nil unless contexts are chained
-	holders    int       // open and closing windows that have samples of it
 
 	// attachment is the serial under which the kernel side knows this process's VM, 0 if none.
 	attachment atomic.Uint32
@@ -88,73 +73,50 @@ const (
 	trimNames = 1 << 14 // of a process: from there on, those that no window needs are forgotten when one closes
 )
 
-func newProcess(id proc.Identity, precise bool) *process {
-	return &process{
-		pid: id.PID, ticks: id.Ticks(), id: id, precise: precise, noticed: monotonic(),
-		requested: map[rawFrame]struct{}{}, names: map[rawFrame]name{},
-		work: newWorkerState(),
+func newTargetProcess(id proc.Identity) *targetProcess {
+	return &targetProcess{
+		pid: id.PID, ticks: id.Ticks(), noticed: monotonic(), names: map[rawFrame]name{}, work: newWorkerState(),
 	}
 }
 
+// nsPerStartTick is the resolution of the start time in /proc/PID/stat.
+const nsPerStartTick = 10_000_000
+
 // identity is enough to tell the process from others with its pid.
-func (p *process) identity() proc.Identity {
+func (p *targetProcess) identity() proc.Identity {
 	return proc.Identity{PID: p.pid, Start: p.ticks * nsPerStartTick}
 }
 
 // due tells whether a worker is to look at the process again, at that time of CLOCK_MONOTONIC.
-func (p *process) due(now uint64) bool {
+func (p *targetProcess) due(now uint64) bool {
 	at := p.retry.Load()
 	return at != 0 && now >= uint64(at)
 }
 
-// want asks for the names of those frames of a stack that were not asked for yet; it tells whether there were any.
-// Only the drainer calls it.
-func (p *process) want(stack []rawFrame, epoch uint32, total *atomic.Int64) bool {
-	var fresh []wanted
-	for _, r := range stack {
-		if _, ok := p.requested[r]; !ok && total.Load() < maxNames {
-			p.requested[r] = struct{}{}
-			total.Add(1)
-			w := wanted{rawFrame: r, epoch: epoch}
-			if r.kind <= rawExact && r.frame.Kind() == bpf.FrameInterpreted {
-				w.epoch = r.epoch // of a context, it may be older: what is at that address now is another method then
-			}
-			fresh = append(fresh, w)
-		}
-	}
-	if fresh == nil {
-		return false
-	}
+// ask has frames named.
+func (p *targetProcess) ask(frames []wanted) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.wanted = append(p.wanted, fresh...)
-	return true
+	p.wanted = append(p.wanted, frames...)
 }
 
-// trim forgets the names that are not needed; agent.mu is held.
-func (p *process) trim(needed map[rawFrame]struct{}, total *atomic.Int64) {
+// forget forgets the names of frames that are not to be kept.
+func (p *targetProcess) forget(keep func(rawFrame) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for r := range p.requested {
-		if _, ok := needed[r]; !ok {
-			delete(p.requested, r)
-			total.Add(-1)
-		}
-	}
-	// A worker may have named frames after they were forgotten here the last time.
-	maps.DeleteFunc(p.names, func(r rawFrame, _ name) bool {
-		_, ok := p.requested[r]
-		return !ok
-	})
+	maps.DeleteFunc(p.names, func(r rawFrame, _ name) bool { return !keep(r) })
 }
 
-// earlier orders processes as a Profile does.
-func earlier(a, b *process) int {
-	return cmp.Or(cmp.Compare(a.pid, b.pid), cmp.Compare(a.ticks, b.ticks), cmp.Compare(a.id.Exec, b.id.Exec))
+// describe says who the process is; p.mu is held.
+func (p *targetProcess) describe() *profile.Process {
+	return &profile.Process{
+		PID: p.pid, Comm: p.comm, Service: p.service, Executable: p.executable, Notes: slices.Clone(p.notes),
+		Runtime: p.runtime, VM: p.vm,
+	}
 }
 
 // named returns the name of r; p.mu is held. What was not named in time says so.
-func (p *process) named(r rawFrame) name {
+func (p *targetProcess) named(r rawFrame) name {
 	if n, ok := p.names[r]; ok {
 		return n
 	}
@@ -162,14 +124,14 @@ func (p *process) named(r rawFrame) name {
 }
 
 // setName takes down what a frame is.
-func (p *process) setName(r rawFrame, n name) {
+func (p *targetProcess) setName(r rawFrame, n name) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.names[r] = n
 }
 
 // hasName reports whether a frame was named, if only as stale.
-func (p *process) hasName(r rawFrame) bool {
+func (p *targetProcess) hasName(r rawFrame) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, ok := p.names[r]
@@ -178,7 +140,7 @@ func (p *process) hasName(r rawFrame) bool {
 
 // inner returns the name that an outermost frame got where it was not the outermost one. It is as right here, where contexts
 // end at frames that nobody sampled: what is found out when a window closes may be of a process that is gone.
-func (p *process) inner(r rawFrame) (n name, ok bool) {
+func (p *targetProcess) inner(r rawFrame) (n name, ok bool) {
 	if r.end == 0 {
 		return n, false
 	}
@@ -208,7 +170,7 @@ func marker(text string) symbolize.Symbol {
 const maxNotes = 32
 
 // note adds what readers of the process's part of profiles must know. It reports whether that is new.
-func (p *process) note(text string) bool {
+func (p *targetProcess) note(text string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch n := len(p.notes); {

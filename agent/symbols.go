@@ -65,7 +65,7 @@ func (ts *targets) nameKernel(pc uint64) name {
 }
 
 // nameNative names code of p that is no VM's of which we know more.
-func (ts *targets) nameNative(p *process, r wanted) name {
+func (ts *targets) nameNative(p *targetProcess, r wanted) name {
 	pc := r.frame.PC()
 	if r.kind == rawReturn {
 		pc-- // into the call, which may be the last instruction of its function
@@ -95,7 +95,7 @@ func (ts *targets) nameNative(p *process, r wanted) name {
 var unmapped = unique.Make(symbolize.Mapping{File: "[unmapped]"})
 
 // object returns the symbols of the file behind m, nil if there are none. It is kept while the worker has p.
-func (ts *targets) object(p *process, m *proc.Mapping) *symbolize.Object {
+func (ts *targets) object(p *targetProcess, m *proc.Mapping) *symbolize.Object {
 	if o, ok := p.work.objects[m.Start]; ok {
 		return o
 	}

@@ -24,7 +24,7 @@ type targets struct {
 	objects *bpf.Objects
 	pool    *proc.Pool     // for reads
 	probes  *attach.Probes // of code
-	images  *library.Keeper[symbolize.FileKey, *process, image]
+	images  *library.Keeper[symbolize.FileKey, *targetProcess, image]
 	files   *symbolize.Files
 	kernel  *symbolize.Kernel // nil if kernel symbols cannot be read
 	vdso    []byte            // an ELF file, nil if it cannot be read
@@ -51,34 +51,36 @@ type targets struct {
 // A follower takes part in what workers do with processes. The worker that has the process calls it.
 type follower interface {
 	// look is called whenever a worker comes to a process that runs.
-	look(p *process)
+	look(p *targetProcess)
 	// beforeNames is called before frames are named, also if the process has ended.
-	beforeNames(p *process)
+	beforeNames(p *targetProcess)
 	// leftAlone replaces look and beforeNames while a process is left alone after a panic.
-	leftAlone(p *process)
+	leftAlone(p *targetProcess)
 	// attaching is called before p's VM is read, with the VM's library. It returns notes on what the library lacks.
-	attaching(p *process, m *proc.Mapping, lib openLibrary) (lacks []string, err error)
+	attaching(p *targetProcess, m *proc.Mapping, lib openLibrary) (lacks []string, err error)
 	// announce is called before the VM is announced to the kernel side under that serial.
-	announce(p *process, l *hotspot.Layout, serial uint32) error
+	announce(p *targetProcess, l *hotspot.Layout, serial uint32) error
 	// attached is called once the VM is attached.
-	attached(p *process, g *guest, m *proc.Mapping)
+	attached(p *targetProcess, g *guest, m *proc.Mapping)
 	// withdraw undoes announce.
-	withdraw(p *process, serial uint32)
+	withdraw(p *targetProcess, serial uint32)
 	// leave is called when the process has ended.
-	leave(p *process)
+	leave(p *targetProcess)
 }
 
 // A bystander follows nothing: whoever embeds it implements what it needs of follower.
 type bystander struct{}
 
-func (bystander) look(*process)                                                    {}
-func (bystander) beforeNames(*process)                                             {}
-func (bystander) leftAlone(*process)                                               {}
-func (bystander) attaching(*process, *proc.Mapping, openLibrary) ([]string, error) { return nil, nil }
-func (bystander) announce(*process, *hotspot.Layout, uint32) error                 { return nil }
-func (bystander) attached(*process, *guest, *proc.Mapping)                         {}
-func (bystander) withdraw(*process, uint32)                                        {}
-func (bystander) leave(*process)                                                   {}
+func (bystander) look(*targetProcess)        {}
+func (bystander) beforeNames(*targetProcess) {}
+func (bystander) leftAlone(*targetProcess)   {}
+func (bystander) attaching(*targetProcess, *proc.Mapping, openLibrary) ([]string, error) {
+	return nil, nil
+}
+func (bystander) announce(*targetProcess, *hotspot.Layout, uint32) error { return nil }
+func (bystander) attached(*targetProcess, *guest, *proc.Mapping)         {}
+func (bystander) withdraw(*targetProcess, uint32)                        {}
+func (bystander) leave(*targetProcess)                                   {}
 
 // newTargets attaches probes in the pool attaching. No worker runs before start.
 func newTargets(root proc.Root, log *slog.Logger, objects *bpf.Objects, attaching *proc.Pool) *targets {
@@ -97,7 +99,7 @@ func newTargets(root proc.Root, log *slog.Logger, objects *bpf.Objects, attachin
 func (ts *targets) start() { ts.names = newNames(namingWorkers, ts.work) }
 
 // findGuest attaches to p's VM if it has one. What is not ready yet is tried again later.
-func (ts *targets) findGuest(p *process) {
+func (ts *targets) findGuest(p *targetProcess) {
 	ts.readMaps(p)
 	if lib := findLibrary(p.work.maps); lib != nil {
 		ts.attachGuest(p, lib)
@@ -151,7 +153,7 @@ func (ts *targets) free(slot uint32) {
 
 // release lets go of a process that is gone. The kernel side forgets it by itself, unless it was told of it only after
 // the process had executed another program.
-func (ts *targets) release(p *process) {
+func (ts *targets) release(p *targetProcess) {
 	ts.images.Leave(p)
 	for _, f := range ts.follow {
 		f.leave(p)

@@ -18,18 +18,9 @@ import (
 // threads: when the agent attaches, and when a thread is sampled that nobody knows.
 
 const (
-	threadsPause    = 250 * time.Millisecond // between two reads of a list, at least
-	threadsShare    = 50                     // of the time, one part in so many is the most that goes into reading a list
-	strangersPeriod = 10 * time.Second       // in which a thread that is still unknown has the list read once
-	maxStrangers    = 4096                   // of a process in a period
+	threadsPause = 250 * time.Millisecond // between two reads of a list, at least
+	threadsShare = 50                     // of the time, one part in so many is the most that goes into reading a list
 )
-
-// strangers are the threads of a process that were sampled and are not known. Most are none of Java's. mu of the agent is held.
-type strangers struct {
-	seen   map[uint32]struct{} // by thread id
-	until  time.Duration       // CLOCK_MONOTONIC: end of the period
-	wanted bool                // the list is to be read for one of them
-}
 
 // threadList is when the VM's list of threads is read.
 type threadList struct {
@@ -37,32 +28,8 @@ type threadList struct {
 	wanted atomic.Bool
 }
 
-// meet notes a sample's thread. It reports whether a worker is to read the list of threads now; mu of the agent is held.
-func (p *process) meet(s *bpf.Sample) bool {
-	next := time.Duration(p.threads.next.Load())
-	if next == 0 {
-		return false
-	}
-	now, st := time.Duration(s.Time), &p.strangers
-	if s.Flags&(bpf.SampleAttached|bpf.SampleJavaThread) == bpf.SampleAttached {
-		if st.seen == nil || now >= st.until {
-			st.seen, st.until = map[uint32]struct{}{}, now+strangersPeriod
-		}
-		if _, ok := st.seen[s.Tid]; !ok && len(st.seen) < maxStrangers {
-			st.seen[s.Tid] = struct{}{}
-			st.wanted = true
-		}
-	}
-	if !st.wanted || now < next {
-		return false
-	}
-	st.wanted = false
-	p.threads.wanted.Store(true)
-	return true
-}
-
 // readThreads has the kernel side know the threads that the VM lists.
-func (ts *targets) readThreads(p *process, g *guest) {
+func (ts *targets) readThreads(p *targetProcess, g *guest) {
 	began := monotonic()
 	err := ts.announceThreads(g)
 	ts.reads.count(err)

@@ -162,7 +162,7 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 	if a.opt.Contexts == profile.ContextChain {
 		a.place(w)
 	}
-	a.names.wait(ctx, processes, a.opt.NameDeadline)
+	a.names.wait(ctx, targetProcesses(processes), a.opt.NameDeadline)
 	a.mu.Lock()
 	w.named = true
 	a.mu.Unlock()
@@ -252,7 +252,7 @@ func (w *Window) profileOf(p *process, counts *profile.Counts) *profile.Process 
 			samples += t.trees[i].Total()
 		}
 	}
-	err := a.attempt(stageWindow, p, func() {
+	err := a.attempt(stageWindow, p.targetProcess, func() {
 		sums := *counts
 		sums.Truncated = maps.Clone(counts.Truncated)
 		out := p.profile(w.processes[p], &sums)
@@ -351,14 +351,6 @@ func (a *Agent) trim(p *process) {
 		}
 	}
 	p.trim(needed, &a.nameCount)
-}
-
-// describe says who the process is; p.mu is held.
-func (p *process) describe() *profile.Process {
-	return &profile.Process{
-		PID: p.pid, Comm: p.comm, Service: p.service, Executable: p.executable, Notes: slices.Clone(p.notes),
-		Runtime: p.runtime, VM: p.vm,
-	}
 }
 
 // profile names all frames of the process's trees.

@@ -49,7 +49,7 @@ type mapped struct {
 }
 
 // work does what there is to do for p. If that panics, p is left alone for a while.
-func (ts *targets) work(p *process) {
+func (ts *targets) work(p *targetProcess) {
 	if f := &p.work.failure; f.until != 0 {
 		if monotonic() < f.until {
 			ts.leaveAlone(p)
@@ -69,13 +69,13 @@ func (ts *targets) work(p *process) {
 }
 
 // begin notes what the worker does for p from now on.
-func (ts *targets) begin(s stage, p *process) {
+func (ts *targets) begin(s stage, p *targetProcess) {
 	p.work.stage = s
 	ts.reach(s, p.pid)
 }
 
 // workOn does what there is to do for p. Reads of the target go through the pool and end after its deadline.
-func (ts *targets) workOn(p *process) {
+func (ts *targets) workOn(p *targetProcess) {
 	ts.begin(stageAttach, p)
 	if !p.exited.Load() { // what has its pid now may be another program
 		if !p.work.known {
@@ -128,7 +128,7 @@ const (
 )
 
 // nameLater gives back the frames that are to be tried again, and has a timer end when the first of them is due.
-func (ts *targets) nameLater(p *process) {
+func (ts *targets) nameLater(p *targetProcess) {
 	again := p.work.again
 	if p.work.again = nil; len(again) == 0 {
 		return
@@ -144,7 +144,7 @@ func (ts *targets) nameLater(p *process) {
 }
 
 // nameAll names frames of p, and notes those to be tried again.
-func (ts *targets) nameAll(p *process, frames []wanted) {
+func (ts *targets) nameAll(p *targetProcess, frames []wanted) {
 	now := monotonic()
 	again := &p.work.again
 	for i, r := range frames {
@@ -174,7 +174,7 @@ func (ts *targets) nameAll(p *process, frames []wanted) {
 }
 
 // identify reads who p is.
-func (ts *targets) identify(p *process) {
+func (ts *targets) identify(p *targetProcess) {
 	p.work.known = true
 	root, pid := ts.root, p.pid
 	comm, _ := root.Comm(pid)
@@ -191,7 +191,7 @@ func (ts *targets) identify(p *process) {
 
 // readMaps reads p's mappings, at most once in mapsInterval. It never takes another process's for p's: a process that
 // is gone keeps those that it had.
-func (ts *targets) readMaps(p *process) bool {
+func (ts *targets) readMaps(p *targetProcess) bool {
 	const mapsInterval = 200 * time.Millisecond
 	now := monotonic()
 	if p.exited.Load() || (p.work.mapsRead != 0 && now-p.work.mapsRead < mapsInterval) {
@@ -215,14 +215,14 @@ func (ts *targets) readMaps(p *process) bool {
 }
 
 // callFor is proc.Call for a worker that has p: a panic in fn goes on here.
-func callFor[T any](ts *targets, p *process, fn func() (T, error)) (T, error) {
+func callFor[T any](ts *targets, p *targetProcess, fn func() (T, error)) (T, error) {
 	v, err := proc.Call(context.Background(), ts.pool, p.pid, fn)
 	proc.Repanic(err)
 	return v, err
 }
 
 // name resolves one frame.
-func (ts *targets) name(p *process, r wanted) name {
+func (ts *targets) name(p *targetProcess, r wanted) name {
 	n, ok := p.inner(r.rawFrame)
 	if !ok {
 		n = ts.nameFrame(p, r)
@@ -243,7 +243,7 @@ func (ts *targets) name(p *process, r wanted) name {
 	return n
 }
 
-func (ts *targets) nameFrame(p *process, r wanted) name {
+func (ts *targets) nameFrame(p *targetProcess, r wanted) name {
 	switch {
 	case r.kind == rawNothing:
 		return name{}
@@ -261,7 +261,7 @@ func (ts *targets) nameFrame(p *process, r wanted) name {
 	return ts.nameGuest(p, r)
 }
 
-func (ts *targets) nameGuest(p *process, r wanted) name {
+func (ts *targets) nameGuest(p *targetProcess, r wanted) name {
 	g := p.work.guest
 	if g == nil {
 		return name{symbols: []symbolize.Symbol{marker("[stale]")}, stale: true}

@@ -23,8 +23,8 @@ func TestStaleAgain(t *testing.T) {
 	p := sampled(a, 1)
 	p.wanted = append(p.wanted, wanted{rawFrame: rawFrame{frame: code, kind: rawExact}})
 	submit := func() {
-		a.names.submit(p)
-		a.names.wait(t.Context(), []*process{p}, waitLong)
+		a.names.submit(p.targetProcess)
+		a.names.wait(t.Context(), targetProcesses([]*process{p}), waitLong)
 	}
 	submit()
 	if len(p.names) != 2 {
@@ -53,7 +53,7 @@ func TestStaleAgain(t *testing.T) {
 func TestNameLater(t *testing.T) {
 	a, _ := testAgent()
 	var worked atomic.Int32
-	a.names = newNames(1, func(*process) { worked.Add(1) })
+	a.names = newNames(1, func(*targetProcess) { worked.Add(1) })
 	defer a.names.close()
 	p := newProcess(proc.Identity{PID: 1}, false)
 	const pause = 200 * time.Millisecond
@@ -61,7 +61,7 @@ func TestNameLater(t *testing.T) {
 	passes := 0
 	for ; monotonic() < next-pause/2; passes++ {
 		p.work.again = []wanted{{notBefore: next + time.Second}, {notBefore: next}}
-		a.nameLater(p)
+		a.nameLater(p.targetProcess)
 	}
 	for worked.Load() == 0 {
 		time.Sleep(time.Millisecond)

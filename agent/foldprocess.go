@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"cmp"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// A process is one process that was sampled or announced, as the drainer knows it. What is not in targetProcess is guarded by
+// agent.mu; the drainer holds it.
+type process struct {
+	*targetProcess
+	id        proc.Identity
+	precise   bool                  // id.Start came from the kernel side, in ns; otherwise in 10 ms
+	requested map[rawFrame]struct{} // frames that were sent to be named
+	samples   uint64                // received
+	// How often its VM had unloaded classes when it was last sampled.
+	classEpoch uint32
+	top        topEdges     // of late, if somebody wants to know
+	hot        hotAddresses // likewise, in code that its map names
+	strangers  strangers
+	chaining   *chaining // nil unless contexts are chained
+	holders    int       // open and closing windows that have samples of it
+}
+
+func newProcess(id proc.Identity, precise bool) *process {
+	return &process{targetProcess: newTargetProcess(id), id: id, precise: precise, requested: map[rawFrame]struct{}{}}
+}
+
+// targetProcesses are the processes as workers know them.
+func targetProcesses(processes []*process) (list []*targetProcess) {
+	for _, p := range processes {
+		list = append(list, p.targetProcess)
+	}
+	return list
+}
+
+// earlier orders processes as a Profile does.
+func earlier(a, b *process) int {
+	return cmp.Or(cmp.Compare(a.pid, b.pid), cmp.Compare(a.ticks, b.ticks), cmp.Compare(a.id.Exec, b.id.Exec))
+}
+
+// want asks for the names of those frames of a stack that were not asked for yet; it tells whether there were any.
+// Only the drainer calls it.
+func (p *process) want(stack []rawFrame, epoch uint32, total *atomic.Int64) bool {
+	var fresh []wanted
+	for _, r := range stack {
+		if _, ok := p.requested[r]; !ok && total.Load() < maxNames {
+			p.requested[r] = struct{}{}
+			total.Add(1)
+			w := wanted{rawFrame: r, epoch: epoch}
+			if r.kind <= rawExact && r.frame.Kind() == bpf.FrameInterpreted {
+				w.epoch = r.epoch // of a context, it may be older: what is at that address now is another method then
+			}
+			fresh = append(fresh, w)
+		}
+	}
+	if fresh == nil {
+		return false
+	}
+	p.ask(fresh)
+	return true
+}
+
+// trim forgets the names that are not needed; agent.mu is held.
+func (p *process) trim(needed map[rawFrame]struct{}, total *atomic.Int64) {
+	for r := range p.requested {
+		if _, ok := needed[r]; !ok {
+			delete(p.requested, r)
+			total.Add(-1)
+		}
+	}
+	// A worker may have named frames after they were forgotten here the last time.
+	p.forget(func(r rawFrame) bool {
+		_, ok := p.requested[r]
+		return ok
+	})
+}
+
+const (
+	strangersPeriod = 10 * time.Second // in which a thread that is still unknown has the list read once
+	maxStrangers    = 4096             // of a process in a period
+)
+
+// strangers are the threads of a process that were sampled and are not known. Most are none of Java's. mu of the agent is held.
+type strangers struct {
+	seen   map[uint32]struct{} // by thread id
+	until  time.Duration       // CLOCK_MONOTONIC: end of the period
+	wanted bool                // the list is to be read for one of them
+}
+
+// meet notes a sample's thread. It reports whether a worker is to read the list of threads now; mu of the agent is held.
+func (p *process) meet(s *bpf.Sample) bool {
+	next := time.Duration(p.threads.next.Load())
+	if next == 0 {
+		return false
+	}
+	now, st := time.Duration(s.Time), &p.strangers
+	if s.Flags&(bpf.SampleAttached|bpf.SampleJavaThread) == bpf.SampleAttached {
+		if st.seen == nil || now >= st.until {
+			st.seen, st.until = map[uint32]struct{}{}, now+strangersPeriod
+		}
+		if _, ok := st.seen[s.Tid]; !ok && len(st.seen) < maxStrangers {
+			st.seen[s.Tid] = struct{}{}
+			st.wanted = true
+		}
+	}
+	if !st.wanted || now < next {
+		return false
+	}
+	st.wanted = false
+	p.threads.wanted.Store(true)
+	return true
+}
