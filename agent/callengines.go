@@ -39,7 +39,7 @@ type callEngines struct {
 
 	// Guarded by agent.mu.
 	pages  map[int]bool            // pids of guests that share a page
-	probed map[*targetProcess]bool       // guests of the usdt engine
+	probed map[*targetProcess]bool // guests of the usdt engine
 	rates  map[string]profile.Rate // the last one with ticks, as profiles are labelled
 	counts callCounts
 }
