@@ -61,8 +61,6 @@ type Options struct {
 // DefaultFrequency is not a divisor of common timer rates, so that samples do not march in step with them.
 const DefaultFrequency = 99
 
-const namingWorkers = 3
-
 // DefaultMaxContexts is how many calling contexts windows hold where memory is not short: some 400 MB with their names.
 const DefaultMaxContexts = 1 << 22
 

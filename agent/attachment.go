@@ -265,3 +265,17 @@ func (ts *targets) withdraw(p *targetProcess, g *guest) {
 		f.withdraw(p, g.kernel.Serial)
 	}
 }
+
+// site is where a guest frame is, for the VM's reader.
+func (g *guest) site(f bpf.Frame, exact bool, epoch uint32) vmruntime.Site {
+	s := vmruntime.Site{Exact: exact, Epoch: epoch}
+	switch f.Kind() {
+	case bpf.FrameJIT:
+		s.Kind, s.PC, s.Version = vmruntime.Compiled, g.kernel.CodeLow+uint64(f.CodeOffset()), f.CompileID()
+	case bpf.FrameStub:
+		s.Kind, s.PC = vmruntime.Stub, g.kernel.CodeLow+uint64(f.CodeOffset())
+	case bpf.FrameInterpreted:
+		s.Kind, s.Method, s.BCI = vmruntime.Interpreted, f.Method(), f.BCI()
+	}
+	return s
+}

@@ -40,6 +40,7 @@ type callEngines struct {
 	// Guarded by agent.mu.
 	pages  map[int]bool            // pids of guests that share a page
 	probed map[*targetProcess]bool // guests of the usdt engine
+	shown  perTarget[showing]
 	rates  map[string]profile.Rate // the last one with ticks, as profiles are labelled
 	counts callCounts
 }
@@ -178,10 +179,14 @@ func (a *Agent) wanted(pid int) bool {
 
 // look shows a process to the engines that must find their guests by themselves. What is not ready yet is shown again.
 func (e *callEngines) look(p *targetProcess) {
-	if e.usdt == nil || p.exited.Load() || p.work.shown || !e.agent.wanted(p.pid) {
+	if e.usdt == nil || p.exited.Load() || !e.agent.wanted(p.pid) {
 		return
 	}
-	p.work.shown = true
+	s := e.shown.of(p)
+	if s.done {
+		return
+	}
+	s.done = true
 	found, err := e.usdt.Look(context.Background(), p.pid)
 	switch {
 	case found:
@@ -189,8 +194,11 @@ func (e *callEngines) look(p *targetProcess) {
 		defer e.agent.mu.Unlock()
 		e.probed[p] = true
 	case errors.Is(err, vmruntime.ErrStarting):
-		if pause, ok := p.work.show.again(); ok {
-			p.work.shown = false
+		if s.again.first == 0 {
+			s.again = showAgain
+		}
+		if pause, ok := s.again.again(); ok {
+			s.done = false
 			e.agent.names.submitLater(p, pause)
 		}
 	case err != nil:
@@ -327,6 +335,15 @@ func (e *callEngines) close() error {
 		errs = append(errs, e.listener.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// leave implements follower.
+func (e *callEngines) leave(p *targetProcess) { e.shown.forget(p) }
+
+// A showing is how far a process was shown to engines.
+type showing struct {
+	done  bool
+	again backoff
 }
 
 // showAgain is when a process that is still starting is shown to engines again: 25 s in all.

@@ -62,7 +62,7 @@ func (a *Agent) measureContexts(c *profile.Contexts, p *process, threads map[thr
 // agreement tells in how much of the callers all contexts agree that a link, as rawThread.links has it, may belong to: by
 // {method, depth} and by all that the link has.
 func (c *chaining) agreement(key []rawFrame) (byDepth, bySite cct.Agreement) {
-	link, ok := activations(nil, key[:len(key)-1], key[len(key)-1].depths())
+	link, ok := activations(nil, key[:len(key)-1], depthsIn(key[len(key)-1]))
 	switch {
 	case !ok: // of a walk that ended at once
 	case len(link) == 1: // a stack of one frame

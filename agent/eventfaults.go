@@ -8,7 +8,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
 // maxFaults bounds the page faults of a process whose object is still to be looked up. Those beyond it are told without.
@@ -156,18 +155,4 @@ func (a *Agent) locate(g *guest, f *fault) {
 			labels.Field = "[]"
 		}
 	}
-}
-
-// movesAlways tells of a collector that it moves objects while Java threads run: an address says nothing afterwards.
-func movesAlways(c hotspot.Collector) bool {
-	return c == hotspot.CollectorZ || c == hotspot.CollectorShenandoah || c == hotspot.CollectorUnknown
-}
-
-// stops is how often the VM in slot has stopped its Java threads.
-func (ts *targets) stops(slot uint32) uint32 {
-	var e bpf.Epochs
-	if err := ts.objects.Epochs.Lookup(slot, &e); err != nil || e.Stopped != 0 {
-		return ^uint32(0) // matches no observation
-	}
-	return e.Stops
 }

@@ -45,6 +45,7 @@ type eventProbes struct {
 	watched   *library.Keeper[watchedKey, *targetProcess, valuePlan]
 	values    valueSites
 	faults    faultQueue
+	loading   perTarget[backoff] // of looking for libraries with probes whose values are wanted
 	covers    coverages
 	draw      func(n int) int // a number from 0 to n-1, by chance
 
@@ -149,6 +150,7 @@ func (e *eventProbes) leftAlone(p *targetProcess) { e.foldFaults(p, e.faults.of(
 func (e *eventProbes) leave(p *targetProcess) {
 	e.libraries.Leave(p)
 	e.watched.Leave(p)
+	e.loading.forget(p)
 }
 
 // find finds in lib what it has of what is recorded, and says what it does not have. It reads the file.

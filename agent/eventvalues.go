@@ -104,7 +104,11 @@ func (e *eventProbes) lookForValues(p *targetProcess) {
 	if len(e.watches) == 0 {
 		return
 	}
-	if pause, ok := p.work.values.again(); ok {
+	again := e.loading.of(p)
+	if again.first == 0 {
+		*again = librariesLoad
+	}
+	if pause, ok := again.again(); ok {
 		a.names.submitLater(p, pause)
 	}
 	a.readMaps(p)

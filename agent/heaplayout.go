@@ -40,3 +40,8 @@ func kernelHeap(l *hotspot.ObjectLayout) *bpf.HotspotHeap {
 	}
 	return h
 }
+
+// movesAlways tells of a collector that it moves objects while Java threads run: an address says nothing afterwards.
+func movesAlways(c hotspot.Collector) bool {
+	return c == hotspot.CollectorZ || c == hotspot.CollectorShenandoah || c == hotspot.CollectorUnknown
+}

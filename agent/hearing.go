@@ -189,7 +189,7 @@ func (e *estimator) plan(g *guest, b busyGuest) ([]wish, error) {
 		for _, c := range q.Codes {
 			if entry := in.entries[c]; entry.Address != 0 {
 				w.entries = append(w.entries, entry)
-				w.frames = append(w.frames, g.frame(entry))
+				w.frames = append(w.frames, frameAt(g, entry))
 			}
 		}
 		if len(w.entries) == len(q.Codes) && w.duration > 0 {
@@ -200,7 +200,7 @@ func (e *estimator) plan(g *guest, b busyGuest) ([]wish, error) {
 }
 
 // frame is the frame of a thread that is at an entry.
-func (g *guest) frame(e listener.Entry) bpf.Frame {
+func frameAt(g *guest, e listener.Entry) bpf.Frame {
 	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(e.Version)<<32 | uint64(uint32(e.Address-g.kernel.CodeLow)))
 }
 

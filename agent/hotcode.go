@@ -9,7 +9,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // Bounds of hotCode.
@@ -116,7 +115,7 @@ func (h *hotCode) addVM(ctx context.Context, b busyGuest) {
 	err := h.agent.withGuest(ctx, b.process.targetProcess, func(vm *guest) error {
 		g.guest.Memory = vm.mem
 		for _, c := range b.top.hottest(hotMethods) {
-			if e, ok := vm.entry(c.frame); ok && !slices.Contains(g.entries, e) {
+			if e, ok := entryAt(vm, c.frame); ok && !slices.Contains(g.entries, e) {
 				g.entries = append(g.entries, e)
 			}
 		}
@@ -128,24 +127,10 @@ func (h *hotCode) addVM(ctx context.Context, b busyGuest) {
 }
 
 // entry is where calls of a compiled version arrive. False if it is gone or nobody calls it any more.
-func (g *guest) entry(f bpf.Frame) (listener.Entry, bool) {
+func entryAt(g *guest, f bpf.Frame) (listener.Entry, bool) {
 	c, err := g.vm.Compilation(g.site(f, true, 0))
 	if err != nil {
 		return listener.Entry{}, false
 	}
 	return listener.EntryOf(c)
-}
-
-// site is where a guest frame is, for the VM's reader.
-func (g *guest) site(f bpf.Frame, exact bool, epoch uint32) vmruntime.Site {
-	s := vmruntime.Site{Exact: exact, Epoch: epoch}
-	switch f.Kind() {
-	case bpf.FrameJIT:
-		s.Kind, s.PC, s.Version = vmruntime.Compiled, g.kernel.CodeLow+uint64(f.CodeOffset()), f.CompileID()
-	case bpf.FrameStub:
-		s.Kind, s.PC = vmruntime.Stub, g.kernel.CodeLow+uint64(f.CodeOffset())
-	case bpf.FrameInterpreted:
-		s.Kind, s.Method, s.BCI = vmruntime.Interpreted, f.Method(), f.BCI()
-	}
-	return s
 }

@@ -141,7 +141,7 @@ func (m *monitorEnters) guest(ctx context.Context, b busyGuest) (monitors.Guest,
 	err := m.agent.withGuest(ctx, b.process.targetProcess, func(vm *guest) error {
 		s := searched{monitors.Guest{Identity: id, Memory: vm.mem}, enterGuest{codeLow: vm.kernel.CodeLow, found: map[monitors.Place][]monitors.Site{}}}
 		for _, c := range b.top.hottest(enterMethods) {
-			sites, err := vm.monitorSites(c.frame, before, s.own.found)
+			sites, err := monitorSites(vm, c.frame, before, s.own.found)
 			if errors.Is(err, probesite.ErrLightweightLocking) {
 				s.own.refused = true
 				b.process.note(fmt.Sprintf("monitor enters of process %d are not recorded: %v", b.process.pid, err))
@@ -169,7 +169,7 @@ func (m *monitorEnters) guest(ctx context.Context, b busyGuest) (monitors.Guest,
 }
 
 // monitorSites finds where the compilation that f is in enters monitors, by what was found before or by its code.
-func (g *guest) monitorSites(f bpf.Frame, before, found map[monitors.Place][]monitors.Site) ([]monitors.Site, error) {
+func monitorSites(g *guest, f bpf.Frame, before, found map[monitors.Place][]monitors.Site) ([]monitors.Site, error) {
 	c, err := g.vm.Compilation(g.site(f, true, 0))
 	if err != nil || c.Tier == vmruntime.TierNative {
 		return nil, err

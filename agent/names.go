@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// namingWorkers is how many processes are looked into at once.
+const namingWorkers = 3
+
 // names is the queue of processes that have work for the naming workers. A process is worked on by one worker at a
 // time, so what belongs to its guest needs no lock. No work happens on the goroutine that drains the ring.
 type names struct {

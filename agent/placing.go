@@ -44,7 +44,7 @@ type waitingStack struct {
 func (n waitingNode) stack() (s waitingStack) {
 	s.frames = n.thread.waiting.Stack(n.id)
 	if len(s.frames) > 0 {
-		s.frames, s.depths = s.frames[:len(s.frames)-1], s.frames[len(s.frames)-1].depths()
+		s.frames, s.depths = s.frames[:len(s.frames)-1], depthsIn(s.frames[len(s.frames)-1])
 	}
 	for s.user < len(s.frames) && s.frames[s.user].kind == rawKernel {
 		s.user++

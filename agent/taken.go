@@ -64,7 +64,7 @@ func depthsOf(s *bpf.Sample) rawFrame {
 }
 
 // depths is what depthsOf noted.
-func (r rawFrame) depths() []uint32 { return []uint32{uint32(r.frame >> 32), uint32(r.frame)} }
+func depthsIn(r rawFrame) []uint32 { return []uint32{uint32(r.frame >> 32), uint32(r.frame)} }
 
 // fold adds a sample to what the window has of a thread. It reports whether there are frames that are new to the window. Without
 // room for more contexts the sample counts for the deepest one of its callers that is there.

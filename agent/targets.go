@@ -179,6 +179,15 @@ func (ts *targets) classEpoch(slot uint32) uint32 {
 	return e.Classes
 }
 
+// stops is how often the VM in slot has stopped its Java threads.
+func (ts *targets) stops(slot uint32) uint32 {
+	var e bpf.Epochs
+	if err := ts.objects.Epochs.Lookup(slot, &e); err != nil || e.Stopped != 0 {
+		return ^uint32(0) // matches no observation
+	}
+	return e.Stops
+}
+
 // Guests is how many VMs are attached now.
 func (ts *targets) Guests() int {
 	ts.mutex.Lock()

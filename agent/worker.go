@@ -26,10 +26,7 @@ type workerState struct {
 	attach   attachPace // to the VM that was found
 	hopeless bool       // there is a VM, and it will not be attached
 	perf     perfMap    // of a VM that is not attached
-	show     backoff    // of showing it to call engines
 	heldUp   bool       // something that was read for a name did not come in time
-	values   backoff    // of looking for libraries with probes whose values are wanted
-	shown    bool
 
 	stage   stage         // what is done now, for the case that it panics
 	frames  []wanted      // that are being named
@@ -39,7 +36,7 @@ type workerState struct {
 }
 
 func newWorkerState() workerState {
-	return workerState{look: newAttachPace(), attach: newAttachPace(), show: showAgain, values: librariesLoad}
+	return workerState{look: newAttachPace(), attach: newAttachPace()}
 }
 
 // mapped is what a process maps that can be executed.
