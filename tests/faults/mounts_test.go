@@ -23,7 +23,7 @@ var mountRows = []Row{
 		Fault: "many containers one after the other",
 		Holds: "Each has a libjvm of its own. Each JVM is followed live, its file system can be unmounted when it has ended, and the agent holds no more descriptors after the last one than after the first.",
 		Test:  testMounts,
-		Elsewhere: []string{"agent.TestKeeper", "agent.TestNumbering", "agent.TestRemovePlans", "agent.TestClockSiteClears",
+		Elsewhere: []string{"agent/library.TestKeeper", "agent.TestNumbering", "agent.TestRemovePlans", "agent.TestClockSiteClears",
 			"agent/attach.TestLoadSlots"},
 	},
 }
