@@ -201,11 +201,11 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 			a.log.Warn("cannot give up privileges that are not needed any more", "err", err)
 		}
 	}
+	if a.engines != nil { // first: events set a stage of their own
+		a.follow = append(a.follow, a.engines)
+	}
 	if a.events != nil {
 		a.follow = append(a.follow, a.events)
-	}
-	if a.engines != nil {
-		a.follow = append(a.follow, a.engines)
 	}
 	if a.exact != nil {
 		a.follow = append(a.follow, a.exact)

@@ -220,8 +220,8 @@ func (ts *targets) attach(p *targetProcess, lib *proc.Mapping) (*guest, error) {
 // announce tells the kernel side of p's VM, unless p is gone: then its pid may be another process's, whose VM was
 // announced already.
 func (ts *targets) announce(p *targetProcess, k *bpf.HotspotProcess, how ebpf.MapUpdateFlags) error {
-	ts.mutex.Lock()
-	defer ts.mutex.Unlock()
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
 	if p.exited.Load() {
 		return fmt.Errorf("announce VM to the kernel side: %w", proc.ErrGone)
 	}
@@ -255,8 +255,8 @@ func (ts *targets) refresh(p *targetProcess, g *guest) {
 
 // withdraw has the kernel side forget p's VM, but not one that has the pid now.
 func (ts *targets) withdraw(p *targetProcess, g *guest) {
-	ts.mutex.Lock()
-	defer ts.mutex.Unlock()
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
 	var k bpf.HotspotProcess
 	if m := ts.objects.Processes; m.Lookup(uint32(p.pid), &k) == nil && k.Serial == g.kernel.Serial {
 		m.Delete(uint32(p.pid)) // it may be gone by now, which is as well

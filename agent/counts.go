@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -98,8 +99,4 @@ func (a *Agent) comments() []string {
 }
 
 // monotonic is CLOCK_MONOTONIC, the clock of the event stream.
-func monotonic() time.Duration {
-	var ts unix.Timespec
-	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail
-	return time.Duration(ts.Nano())
-}
+func monotonic() time.Duration { return proc.Monotonic() }

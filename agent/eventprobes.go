@@ -113,7 +113,7 @@ func (e *eventProbes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.Fi
 // library.ErrAttaching while that takes long.
 func (e *eventProbes) attaching(p *targetProcess, m *proc.Mapping, lib openLibrary) (lacks []string, err error) {
 	used, err := e.libraries.Use(p, p.pid, lib.key, lib.file, func(found *eventLibrary) (bool, error) {
-		*found, err = callFor(e.agent.targets, p, func() (eventLibrary, error) {
+		read, err := callFor(e.agent.targets, p, func() (eventLibrary, error) {
 			file, err := elffile.Open(lib.file, lib.key.Size)
 			if err != nil {
 				return eventLibrary{}, fmt.Errorf("read libjvm: %w", err)
@@ -121,10 +121,11 @@ func (e *eventProbes) attaching(p *targetProcess, m *proc.Mapping, lib openLibra
 			plans, lacks := e.find(file, lib.file)
 			return eventLibrary{plans, lacks}, nil
 		})
-		for _, lack := range found.lacks {
+		*found = read
+		for _, lack := range read.lacks {
 			e.agent.log.Warn("events of JVMs are not recorded", "library", m.Path, "why", lack)
 		}
-		return len(found.plans) > 0, err
+		return len(read.plans) > 0, err
 	})
 	return used.lacks, err
 }

@@ -19,8 +19,8 @@ type process struct {
 	samples   uint64                // received
 	// How often its VM had unloaded classes when it was last sampled.
 	classEpoch uint32
-	top        topEdges     // of late, if somebody wants to know
-	hot        hotAddresses // likewise, in code that its map names
+	top        topEdges     // recent samples by edge, if an engine or monitor enters need them
+	hot        hotAddresses // likewise by address, in code that its map names
 	strangers  strangers
 	chaining   *chaining // nil unless contexts are chained
 	holders    int       // open and closing windows that have samples of it

@@ -41,7 +41,7 @@ func kernelHeap(l *hotspot.ObjectLayout) *bpf.HotspotHeap {
 	return h
 }
 
-// movesAlways tells of a collector that it moves objects while Java threads run: an address says nothing afterwards.
+// movesAlways reports whether a collector moves objects while Java threads run: then an address means nothing afterwards.
 func movesAlways(c hotspot.Collector) bool {
 	return c == hotspot.CollectorZ || c == hotspot.CollectorShenandoah || c == hotspot.CollectorUnknown
 }

@@ -42,9 +42,9 @@ type targets struct {
 	lookups    atomic.Uint64 // frames that were looked up
 	firstNamed atomic.Int64  // ns after began at which the first guest frame had a name; 0 if none has
 
-	mutex    sync.Mutex
-	serial   uint32   // of the last attachment
-	slots    []uint32 // free
+	mu       sync.Mutex // guards the rest
+	serial   uint32     // of the last attachment
+	slots    []uint32   // free
 	attached int
 }
 
@@ -132,8 +132,8 @@ var errTooManyGuests = fmt.Errorf("more than %d JVMs at once", bpf.MaxAttached)
 
 // reserve gives a slot for a VM's epochs, and the number of this attachment.
 func (ts *targets) reserve() (slot, serial uint32, err error) {
-	ts.mutex.Lock()
-	defer ts.mutex.Unlock()
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
 	if len(ts.slots) == 0 {
 		return 0, 0, errTooManyGuests
 	}
@@ -145,14 +145,14 @@ func (ts *targets) reserve() (slot, serial uint32, err error) {
 }
 
 func (ts *targets) free(slot uint32) {
-	ts.mutex.Lock()
-	defer ts.mutex.Unlock()
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
 	ts.slots = append(ts.slots, slot)
 	ts.attached--
 }
 
-// release lets go of a process that is gone. The kernel side forgets it by itself, unless it was told of it only after
-// the process had executed another program.
+// release frees what is held for a process that has ended. The kernel side removes its own entry, except when the entry was added
+// after the process had executed another program.
 func (ts *targets) release(p *targetProcess) {
 	ts.images.Leave(p)
 	for _, f := range ts.follow {
@@ -190,8 +190,8 @@ func (ts *targets) stops(slot uint32) uint32 {
 
 // Guests is how many VMs are attached now.
 func (ts *targets) Guests() int {
-	ts.mutex.Lock()
-	defer ts.mutex.Unlock()
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
 	return ts.attached
 }
 

@@ -175,7 +175,8 @@ func (k *Keeper[K, U, V]) settle(e *file[V], owner int, f *os.File, prepare func
 }
 
 func (k *Keeper[K, U, V]) attach(e *file[V], owner int, f *os.File) error {
-	value, err := inTime(k.alive, k.pool, owner, func() (V, error) { return k.kind.Attach(e.value, f) },
+	prepared := e.value // what begins too late must not read it
+	value, err := inTime(k.alive, k.pool, owner, func() (V, error) { return k.kind.Attach(prepared, f) },
 		func(late V) { k.detach(context.Background(), late) })
 	if err != nil {
 		return err

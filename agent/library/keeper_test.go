@@ -225,6 +225,6 @@ func TestKeeperLate(t *testing.T) {
 	close(release)
 	<-undone
 	if got := did.take(); got != nil {
-		t.Errorf("it was told as attached: %q", got)
+		t.Errorf("reported as attached: %q", got)
 	}
 }
