@@ -36,18 +36,19 @@ import (
 
 // Options configure an Agent. The zero value samples the whole machine at 99 Hz.
 type Options struct {
-	Frequency    int           // samples a second of CPU time, per CPU; 0 means DefaultFrequency
-	PIDs         []int         // only these processes and the children they start; nil means all
-	Filter       bool          // choose processes in the kernel even if PIDs is empty (more are added with Choose)
-	MaxContexts  int           // that open windows hold, all together; 0 means DefaultMaxContexts
-	RingBytes    uint32        // of the event stream's buffer, a power of two; 0 means bpf.DefaultRingBytes
-	NameDeadline time.Duration // how long closing a window waits for names; 0 means 2 s
-	Proc         proc.Root     // where procfs is; "" means /proc
-	Version      string        // of the program, for comments in profiles
-	Calls        *CallOptions  // sample calls, too; nil means no
-	Events       *EventOptions // record events of guests, too; nil means no
-	NoTime       bool          // profiles leave out where time goes
-	Log          *slog.Logger  // nil means none
+	Frequency    int                     // samples a second of CPU time, per CPU; 0 means DefaultFrequency
+	PIDs         []int                   // only these processes and the children they start; nil means all
+	Filter       bool                    // choose processes in the kernel even if PIDs is empty (more are added with Choose)
+	MaxContexts  int                     // that open windows hold, all together; 0 means DefaultMaxContexts
+	RingBytes    uint32                  // of the event stream's buffer, a power of two; 0 means bpf.DefaultRingBytes
+	NameDeadline time.Duration           // how long closing a window waits for names; 0 means 2 s
+	Proc         proc.Root               // where procfs is; "" means /proc
+	Version      string                  // of the program, for comments in profiles
+	Calls        *CallOptions            // sample calls, too; nil means no
+	Events       *EventOptions           // record events of guests, too; nil means no
+	Breakpoints  attach.BreakpointPolicy // whether call engines and MonitorEnters may set hardware breakpoints in guests
+	NoTime       bool                    // profiles leave out where time goes
+	Log          *slog.Logger            // nil means none
 	// Settle is called by New once what takes privileges is loaded, before anything is read of a target; nil means nothing.
 	Settle func() error
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"time"
 
@@ -27,6 +28,7 @@ type callEngines struct {
 	opt     CallOptions
 	choices []profile.Choice
 	running []calls.Engine
+	limits  map[string]string // what engines that run cannot do here, and why
 
 	// What each engine names its calls by; nil if it does not run.
 	page      *page.Engine
@@ -86,6 +88,9 @@ func newCallEngines(a *Agent, opt CallOptions) (*callEngines, error) {
 		engine, err := c.try()
 		if err == nil {
 			choice.Chosen, choice.Reason = true, c.does
+			if limit := e.limits[c.name]; limit != "" {
+				choice.Reason += "; " + limit
+			}
 			e.running = append(e.running, engine)
 		} else {
 			choice.Reason = err.Error()
@@ -134,14 +139,25 @@ func (e *callEngines) candidates() []candidate {
 			return engine, nil
 		}},
 		{"hotspot", "for stock JVMs", false, func() (calls.Engine, error) {
-			l, err := listener.Open(a.objects, a.root)
-			if err != nil {
-				return nil, err
+			// Without breakpoints the estimates rest on time and counters alone.
+			var l *listener.Listener
+			if unsafe := a.opt.Breakpoints.Check(); unsafe == nil {
+				var err error
+				if l, err = listener.Open(a.objects, a.root); err != nil {
+					return nil, err
+				}
+			} else if runtime.GOARCH != "amd64" {
+				return nil, unsafe
+			} else {
+				e.limits = map[string]string{"hotspot": "estimates are not checked: " + unsafe.Error()}
 			}
 			e.estimator = newEstimator(a, l, e.opt.Budget, e.opt.Logical)
 			return e.estimator, nil
 		}},
 		{"listener", "for compiled code of VMs that write a map for perf, and of JVMs if engine hotspot is not used", false, func() (calls.Engine, error) {
+			if err := a.opt.Breakpoints.Check(); err != nil {
+				return nil, err
+			}
 			l, err := listener.Open(a.objects, a.root)
 			if err != nil {
 				return nil, err

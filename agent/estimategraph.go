@@ -132,7 +132,7 @@ func (own *estimatedGuest) until(err error, t estimateTask) (kept estimated, ok 
 // estimateNow makes the estimate. A worker has the process.
 func (e *estimator) estimateNow(g *guest, t estimateTask) (out estimated, err error) {
 	heard := e.heardSince(t.process, t.since)
-	in := newEstimateInput(g, e.agent.classEpoch(g.kernel.Slot), t.top, heard, t.length, e.agent.period(), e.listener.HitTime())
+	in := newEstimateInput(g, e.agent.classEpoch(g.kernel.Slot), t.top, heard, t.length, e.agent.period(), e.hitTime())
 	if err := in.readProfiles(&t.reading, monotonic()); err != nil {
 		return out, fmt.Errorf("read counters: %w", err)
 	}

@@ -30,7 +30,7 @@ const (
 // the busiest ones, as far as the budget allows, to check and to anchor what it estimates. It is the engine "hotspot".
 type estimator struct {
 	agent    *Agent
-	listener *listener.Listener
+	listener *listener.Listener // nil: no breakpoint is set
 	log      *slog.Logger
 	budget   float64 // share of the guests' CPU time that windows and ticks may take
 	logical  bool    // also calls that were compiled away
@@ -107,12 +107,28 @@ func (e *estimator) credibility() map[string]profile.Credibility {
 }
 
 // Cost of listening. That of the ticks is added where it is known how many there were.
-func (e *estimator) Cost() calls.Cost { return e.listener.Cost() }
+func (e *estimator) Cost() calls.Cost {
+	if e.listener == nil {
+		return calls.Cost{}
+	}
+	return e.listener.Cost()
+}
+
+// hitTime is what a hit of a breakpoint takes of a guest's CPU time.
+func (e *estimator) hitTime() time.Duration {
+	if e.listener == nil {
+		return 0
+	}
+	return e.listener.HitTime()
+}
 
 // Close ends listening.
 func (e *estimator) Close() error {
 	e.cancel()
 	<-e.done
+	if e.listener == nil {
+		return nil
+	}
 	return e.listener.Close()
 }
 

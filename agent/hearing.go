@@ -48,7 +48,7 @@ func (e *estimator) giveCredit(busy []busyGuest) {
 		own.income = cpus * share
 		earned += time.Duration(own.income * float64(passed))
 	}
-	e.credit = min(e.credit+earned, max(2*earned, listenHits*e.listener.HitTime()))
+	e.credit = min(e.credit+earned, max(2*earned, listenHits*e.hitTime()))
 }
 
 // take takes credit for a window; false if there is too little.
@@ -135,7 +135,7 @@ func (e *estimator) replan(ctx context.Context, b busyGuest, own *estimatedGuest
 func (e *estimator) guestOf(p *process) *estimatedGuest {
 	own := e.guests[p]
 	if own == nil {
-		own = &estimatedGuest{since: monotonic(), keep: keepEstimate, windowCost: listenHits * e.listener.HitTime()}
+		own = &estimatedGuest{since: monotonic(), keep: keepEstimate, windowCost: listenHits * e.hitTime()}
 		e.guests[p] = own
 	}
 	return own
@@ -169,7 +169,7 @@ func (e *estimator) plan(g *guest, b busyGuest) ([]wish, error) {
 	own := e.guestOf(b.process)
 	income := own.income
 	e.mu.Unlock()
-	hit := e.listener.HitTime()
+	hit := e.hitTime()
 	in := newEstimateInput(g, e.agent.classEpoch(g.kernel.Slot), b.top, heard, b.top.span, e.agent.period(), hit)
 	if err := in.readProfiles(&own.reading, monotonic()); err != nil {
 		return nil, err
@@ -181,6 +181,9 @@ func (e *estimator) plan(g *guest, b busyGuest) ([]wish, error) {
 	own.credibility = r.Credibility
 	e.mu.Unlock()
 	var wishes []wish
+	if e.listener == nil {
+		return nil, nil
+	}
 	for _, q := range estimate.Plan(&in.Input, r, estimate.Budget{
 		Windows: listenWindows, Hits: income * planAhead.Seconds() / hit.Seconds(), Codes: listener.MaxEntries,
 		MaxHits: listenHits, MaxDuration: listenLongest.Seconds(),
@@ -208,7 +211,7 @@ func frameAt(g *guest, e listener.Entry) bpf.Frame {
 func (e *estimator) window(ctx context.Context, own *estimatedGuest, w wish) (enough bool) {
 	p := own.plan.process
 	before := e.listener.Cost().Time()
-	most := time.Duration(w.hits) * e.listener.HitTime()
+	most := time.Duration(w.hits) * e.hitTime()
 	if !e.take(most) {
 		return false
 	}
@@ -228,7 +231,7 @@ func (e *estimator) window(ctx context.Context, own *estimatedGuest, w wish) (en
 		return true
 	}
 	// A window that was full counts up to its last hit: what came late is not in its hits.
-	ran := max(r.Ran-time.Duration(r.Late)*e.listener.HitTime(), 0)
+	ran := max(r.Ran-time.Duration(r.Late)*e.hitTime(), 0)
 	heard := heardWindow{at: monotonic(), entries: w.frames, hits: map[heardHit]int{}, length: w.duration, ran: ran, capped: r.Capped, partial: r.Busy+r.Left > 0}
 	epoch := e.agent.classEpochOf(p)
 	for _, h := range r.Hits {

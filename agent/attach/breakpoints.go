@@ -52,6 +52,9 @@ func NewBreakpoints(prog *ebpf.Program, addresses []uint64, tids []int, limit in
 	if len(addresses) < 1 || len(addresses) > MaxBreakpoints || len(tids) > MaxBreakpointThreads || limit < 1 || limit > MaxBreakpointHits {
 		return nil, fmt.Errorf("%d addresses in %d threads for %d hits: %w", len(addresses), len(tids), limit, unix.EINVAL)
 	}
+	if err := catchLostTraps(); err != nil { // breakpoints may be this process's own
+		return nil, err
+	}
 	b := &Breakpoints{limit: limit}
 	defer func() {
 		if err != nil {

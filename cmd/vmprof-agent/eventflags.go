@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
 )
@@ -20,6 +21,7 @@ type eventFlags struct {
 	probes []string
 	budget string
 	callFlags
+	breakpoints attach.BreakpointPolicy
 
 	// What is recorded, once check has read it.
 	time, calls bool
@@ -43,6 +45,8 @@ func (e *eventFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&e.budget, "budget", "1%", "calls and events: CPU time of the guests that they may take")
 	fs.StringArrayVar(&e.probes, "probe", nil, "value: where to read what, such as usdt:hotspot:gc__begin=arg1; repeatable; see vmprof-agent probes -h")
 	fs.BoolVar(&e.events.MonitorEnters, "monitor-enters", false, "lock: also estimate how often compiled code takes monitors that are free, by breakpoints now and then (JVMs on x86-64)")
+	e.breakpoints = attach.BreakpointsAuto
+	fs.Var(&e.breakpoints, "breakpoints", "calls and --monitor-enters: set hardware breakpoints in guests: auto (not in virtual machines), always or never")
 	fs.BoolVar(&e.events.ExactAllocations, "exact-alloc", false, "alloc: also count every object, of JVMs that run with -XX:+DTraceAllocProbes (slow)")
 }
 
@@ -64,6 +68,9 @@ func (e *eventFlags) check(fs *pflag.FlagSet) error {
 	}
 	if e.events.MonitorEnters && !e.events.Kinds[profile.Locks] {
 		return usageError("--monitor-enters is about locks: give it -e lock")
+	}
+	if fs.Changed("breakpoints") && !e.calls && !e.events.MonitorEnters {
+		return usageError("--breakpoints is about calls and monitor enters: give it -e calls, or -e lock --monitor-enters")
 	}
 	if err := e.checkProbes(); err != nil {
 		return err
@@ -113,6 +120,7 @@ func (e *eventFlags) choose(name string) bool {
 // apply has the agent do what the flags say.
 func (e *eventFlags) apply(to *agent.Options) {
 	to.NoTime = !e.time
+	to.Breakpoints = e.breakpoints
 	if e.events.Any() {
 		to.Events = &e.events
 	}

@@ -1,0 +1,134 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+)
+
+// A BreakpointPolicy says on which machines hardware breakpoints may be set in other processes.
+//
+// On x86-64, register DR6 says which breakpoint raised a debug exception. Some hypervisors lose its content: observed on
+// KVM about once in 10,000 to 100,000 exceptions. The kernel takes an exception without a cause for an INT1 instruction,
+// and sends the thread SIGTRAP (exc_debug_user in arch/x86/kernel/traps.c), which ends a process that does not expect it.
+// Nothing inside a virtual machine tells whether its hypervisor does this, now or after a migration.
+type BreakpointPolicy string
+
+// Policies, as users write them.
+const (
+	BreakpointsAuto   BreakpointPolicy = "auto"   // not in virtual machines on x86-64; "" is the same
+	BreakpointsAlways BreakpointPolicy = "always" // there as well, unless a trial in this process loses an exception
+	BreakpointsNever  BreakpointPolicy = "never"
+)
+
+// BreakpointPolicies holds all of them.
+func BreakpointPolicies() []BreakpointPolicy {
+	return []BreakpointPolicy{BreakpointsAuto, BreakpointsAlways, BreakpointsNever}
+}
+
+var (
+	// ErrBreakpointsUnsafe: the policy keeps breakpoints out of other processes on this machine.
+	ErrBreakpointsUnsafe = errors.New("hardware breakpoints are not used in virtual machines, as some hypervisors lose debug exceptions, " +
+		"which ends the process that has the breakpoint; give --breakpoints=always to accept this risk")
+	// ErrBreakpointsOff: the user wants none.
+	ErrBreakpointsOff = errors.New("--breakpoints=never was given")
+	// ErrBreakpointsLost: a trial in this process lost a debug exception.
+	ErrBreakpointsLost = errors.New("the hypervisor of this machine loses debug exceptions: a hardware breakpoint can end the process that has it")
+)
+
+// Check returns nil if breakpoints may be set in other processes here, else one of the errors above. The first call with
+// BreakpointsAlways in a virtual machine takes a second for the trial.
+func (p BreakpointPolicy) Check() error { return p.check(virtualDR6(), firstTrial) }
+
+func (p BreakpointPolicy) check(virtual bool, trial func() error) error {
+	switch {
+	case p == BreakpointsNever:
+		return ErrBreakpointsOff
+	case !virtual:
+		return nil
+	case p == BreakpointsAlways:
+		return trial()
+	}
+	return ErrBreakpointsUnsafe
+}
+
+// TrialTime is the CPU time of a trial in Check.
+const TrialTime = time.Second
+
+var firstTrial = sync.OnceValue(func() error { return TryBreakpoints(TrialTime) })
+
+// TryBreakpoints calls a function of this process that has a breakpoint until so much CPU time has passed, and returns
+// ErrBreakpointsLost once an exception was lost. A trial without a loss proves nothing: an exception takes 1 to 25 us, so
+// a second has 40,000 to a million.
+func TryBreakpoints(length time.Duration) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	attr := breakpoint(uint64(reflect.ValueOf(tried).Pointer()), false)
+	attr.Sample = 1 << 40 // never reached: hits are only counted
+	if err := catchLostTraps(); err != nil {
+		return err
+	}
+	fd, err := unix.PerfEventOpen(attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return explainBreakpoint(unix.Gettid(), err)
+	}
+	defer unix.Close(fd)
+	before := lostTraps()
+	for begin := proc.OwnThreadTime(); proc.OwnThreadTime()-begin < length; {
+		const atOnce = 256
+		for range atOnce {
+			tried()
+		}
+		if lostTraps() != before {
+			return ErrBreakpointsLost
+		}
+	}
+	return nil
+}
+
+// tried has the breakpoint of a trial.
+//
+//go:nosplit
+//go:noinline
+func tried() {}
+
+var hypervisorFlag = regexp.MustCompile(`(?m)^flags\s*:.*\bhypervisor\b`)
+
+// virtualDR6 reports whether debug exceptions pass through a hypervisor that may lose DR6. If this cannot be read, they do.
+// arm64 has no such register: the kernel finds the breakpoint by its address.
+var virtualDR6 = sync.OnceValue(func() bool {
+	if runtime.GOARCH != "amd64" {
+		return false
+	}
+	info, err := os.ReadFile("/proc/cpuinfo")
+	return err != nil || hypervisorFlag.Match(info)
+})
+
+// Set implements pflag.Value.
+func (p *BreakpointPolicy) Set(s string) error {
+	var known []string
+	for _, policy := range BreakpointPolicies() {
+		if string(policy) == s {
+			*p = policy
+			return nil
+		}
+		known = append(known, string(policy))
+	}
+	return fmt.Errorf("choose one of %s", strings.Join(known, ", "))
+}
+
+// String implements pflag.Value.
+func (p BreakpointPolicy) String() string { return string(p) }
+
+// Type implements pflag.Value.
+func (BreakpointPolicy) Type() string { return "string" }

@@ -1,0 +1,72 @@
+package attach
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestBreakpointPolicy(t *testing.T) {
+	for _, c := range []struct {
+		policy  BreakpointPolicy
+		virtual bool
+		want    error
+	}{
+		{BreakpointsAuto, false, nil},
+		{"", false, nil},
+		{BreakpointsAlways, false, nil},
+		{BreakpointsNever, false, ErrBreakpointsOff},
+		{BreakpointsAuto, true, ErrBreakpointsUnsafe},
+		{"", true, ErrBreakpointsUnsafe},
+		{BreakpointsAlways, true, errTried},
+		{BreakpointsNever, true, ErrBreakpointsOff},
+	} {
+		if err := c.policy.check(c.virtual, func() error { return errTried }); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("policy %q, virtual %v: %v, want %v", c.policy, c.virtual, err, c.want)
+		}
+	}
+	var p BreakpointPolicy
+	for _, policy := range BreakpointPolicies() {
+		if err := p.Set(policy.String()); err != nil || p != policy {
+			t.Errorf("set %q: %q, %v", policy, p, err)
+		}
+	}
+	if err := p.Set("sometimes"); err == nil {
+		t.Error("an unknown policy was taken")
+	}
+}
+
+var errTried = errors.New("tried")
+
+func TestHypervisorFlag(t *testing.T) {
+	for info, want := range map[string]bool{
+		"processor\t: 0\nflags\t\t: fpu tsc_known_freq hypervisor lahf_lm\nbugs\t\t:\n": true,
+		"processor\t: 0\nflags\t\t: fpu hypervisor\n":                                   true,
+		"processor\t: 0\nflags\t\t: fpu lahf_lm\nmodel name\t: hypervisor\n":            false,
+		"processor\t: 0\nflags\t\t: fpu hypervisors\n":                                  false,
+	} {
+		if got := hypervisorFlag.MatchString(info); got != want {
+			t.Errorf("%q: %v, want %v", info, got, want)
+		}
+	}
+}
+
+// A debug exception that has lost its cause is one of an INT1 instruction for the kernel.
+func TestLostTrapIsSurvived(t *testing.T) {
+	if err := catchLostTraps(); err != nil {
+		t.Fatal(err)
+	}
+	before := lostTraps()
+	lose()
+	if n := lostTraps() - before; n != lostOnce {
+		t.Errorf("%d lost exceptions were counted, want %d", n, lostOnce)
+	}
+}
+
+func TestLiveTryBreakpoints(t *testing.T) {
+	err := TryBreakpoints(10 * time.Millisecond)
+	if errors.Is(err, ErrBreakpointsLost) {
+		t.Skip(err)
+	}
+	needPrivilege(t, err)
+}

@@ -1,0 +1,6 @@
+package attach
+
+const lostOnce = 1
+
+// lose executes INT1.
+func lose() { int1() }

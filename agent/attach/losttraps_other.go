@@ -1,0 +1,8 @@
+//go:build !amd64
+
+package attach
+
+// catchLostTraps has nothing to catch: no exception is lost on other machines.
+func catchLostTraps() error { return nil }
+
+func lostTraps() uint64 { return 0 }
