@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
@@ -142,17 +143,24 @@ func overlapIn(t *testing.T, text string) float64 {
 
 // The stock JVM is hurt by no engine: a guest whose results change under one ends with an error.
 func TestCallsChecksumOfJVM(t *testing.T) {
-	for _, engine := range []string{"listener", "hotspot"} {
+	for engine, flag := range map[string]string{"listener": breakpoints.Flag, "hotspot": breakpoints.Flag, "hotspot without breakpoints": "--breakpoints=never"} {
 		t.Run(engine, func(t *testing.T) {
+			if flag == breakpoints.Flag {
+				breakpoints.Need(t)
+			}
+			engine, _, _ := strings.Cut(engine, " ")
 			guest := start(t, "Recursive")
 			recording, err := built.Record(t.Context(), profiler.Options{
-				PID: guest.PID(), Duration: 3 * time.Second, Extra: []string{"-e", "calls", "--engine", engine},
+				PID: guest.PID(), Duration: 3 * time.Second, Extra: []string{"-e", "calls", "--engine", engine, flag},
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if callEdges(t, recording.Profile).Len() == 0 {
 				t.Errorf("no calls:\n%s", recording.Output)
+			}
+			if flag != breakpoints.Flag && !strings.Contains(recording.Output, flag+" was given") {
+				t.Errorf("the output does not say that there are no breakpoints:\n%s", recording.Output)
 			}
 			if err := recording.Stats.CheckIdentities(); err != nil {
 				t.Error(err)

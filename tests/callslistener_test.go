@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
@@ -23,6 +24,7 @@ func TestCallsKilledListener(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("how many debug registers there are is known of amd64 only")
 	}
+	breakpoints.Need(t)
 	guest := start(t, "Recursive")
 	worker := threadOf(t, guest.PID(), "worker")
 	if err := takeBreakpoints(worker); err != nil {
@@ -30,7 +32,7 @@ func TestCallsKilledListener(t *testing.T) {
 	}
 	for range 3 {
 		run, err := built.Start(t.Context(), profiler.Options{PID: guest.PID(), Extra: []string{
-			"-e", "calls", "--engine=listener", "--budget=20%",
+			"-e", "calls", "--engine=listener", "--budget=20%", breakpoints.Flag,
 		}})
 		if err != nil {
 			t.Fatal(err)

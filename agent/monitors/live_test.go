@@ -10,10 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
@@ -31,6 +33,7 @@ const (
 // Shares of classes and of methods in the acquisitions of a program that knows them.
 func TestLiveShares(t *testing.T) {
 	needs.Root(t, "to listen to monitor enters")
+	breakpoints.Need(t)
 	for i, jdk := range needs.JDKs(t) {
 		threads := 1 + i%2 // the two do not differ by the VM
 		t.Run(fmt.Sprintf("%d/%d", jdk.Version, threads), func(t *testing.T) { checkShares(t, jdk, threads) })
@@ -100,7 +103,7 @@ func recordEnters(t *testing.T, guest *events.Guest, run func() events.Truth) (e
 	t.Helper()
 	options := &agent.EventOptions{MonitorEnters: true}
 	options.Kinds[profile.Locks] = true
-	a, err := agent.New(t.Context(), agent.Options{PIDs: []int{guest.PID()}, Events: options, NoTime: true})
+	a, err := agent.New(t.Context(), agent.Options{PIDs: []int{guest.PID()}, Events: options, NoTime: true, Breakpoints: attach.BreakpointsAlways})
 	if err != nil {
 		t.Fatal(err)
 	}

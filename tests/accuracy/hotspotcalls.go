@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
 
@@ -54,6 +55,8 @@ type hotspotTrial struct {
 	jdk     jvm.JDK
 	// starting: it is recorded from its first iteration on, of which the compilers know nothing yet.
 	starting bool
+	// unchecked: the agent sets no breakpoint, as by default in virtual machines.
+	unchecked bool
 }
 
 // String is the trial's name: what -run is matched with.
@@ -63,11 +66,17 @@ func (t hotspotTrial) String() string {
 
 // how is the part of the JVM's command line that matters.
 func (t hotspotTrial) how() string {
-	if t.starting {
+	switch {
+	case t.starting:
 		return "from its start"
+	case t.unchecked:
+		return "inlining, without breakpoints"
 	}
 	return cmp.Or(t.flag, "inlining")
 }
+
+// logicalOnly says that what code calls of code is not counted: it changes all the time, or the table is about logical calls.
+func (t hotspotTrial) logicalOnly() bool { return t.starting || t.unchecked }
 
 // alone says that the trial has an aim of its own, and not the mean of all.
 func (t hotspotTrial) alone() bool { return t.starting || t.flag == profiling }
@@ -127,6 +136,19 @@ func planHotspotPhases(jdks []jvm.JDK, o options) *hotspotCalls {
 	return s.plan(all, o)
 }
 
+// planHotspotUnchecked plans JVMs in which no breakpoint is set. The short form leaves them to planHotspotCalls, too.
+func planHotspotUnchecked(jdks []jvm.JDK, o options) *hotspotCalls {
+	s := &hotspotCalls{table: "hotspot-unchecked", how: longHotspot}
+	if o.short {
+		return s
+	}
+	var all []hotspotTrial
+	for _, program := range hotspotPrograms {
+		all = append(all, hotspotTrial{program: program, jdk: jdks[0], unchecked: true})
+	}
+	return s.plan(all, o)
+}
+
 // plan keeps those trials that the options ask for: in short the first one.
 func (s *hotspotCalls) plan(all []hotspotTrial, o options) *hotspotCalls {
 	if o.short {
@@ -148,6 +170,11 @@ func hotspotTrials(programs []string, jdk jvm.JDK) (trials []hotspotTrial) {
 }
 
 func (s *hotspotCalls) run(ctx context.Context, m meter) error {
+	if slices.ContainsFunc(s.trials, func(t hotspotTrial) bool { return !t.unchecked }) {
+		if err := breakpoints.Check(); err != nil {
+			return m.unsafe(s.table, err)
+		}
+	}
 	var truth *exactIteration // of the trial before
 	for i, t := range s.trials {
 		if i == 0 || t.program != s.trials[i-1].program || t.jdk != s.trials[i-1].jdk {

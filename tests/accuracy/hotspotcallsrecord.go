@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
 )
@@ -30,14 +31,14 @@ func (h hotspotManner) try(ctx context.Context, m meter, t hotspotTrial, exact *
 	}
 	var recorded []hotspotRecording
 	for _, length := range h.recordings {
-		r, err := recordHotspot(ctx, m, guest, length, t.starting)
+		r, err := recordHotspot(ctx, m, guest, length, t)
 		if err != nil {
 			return nil, err
 		}
 		recorded = append(recorded, r)
 	}
 	var truth *replayed
-	if !t.starting { // code is what it was during the recording
+	if !t.logicalOnly() { // code is what it was during the recording
 		last := recorded[len(recorded)-1].graphs[physical]
 		if truth, err = h.replayCalls(guest, last.found, last.timer); err != nil {
 			return nil, fmt.Errorf("replay: %w", err)
@@ -51,7 +52,7 @@ func (h hotspotManner) try(ctx context.Context, m meter, t hotspotTrial, exact *
 		for _, note := range r.notes {
 			fmt.Fprintf(m.out, "%v: %s\n", r.length, note)
 		}
-		if !t.starting {
+		if !t.logicalOnly() {
 			results = append(results, r.compare(t, physical, truth.graph, truth.callees))
 		}
 	}
@@ -77,15 +78,19 @@ type hotspotRecording struct {
 // hotspotGraphs are the call graphs of one recording that are compared.
 type hotspotGraphs struct{ found, timer *javaGraph }
 
-// recordHotspot records the guest while it works: from its first iteration on, if that is wanted.
-func recordHotspot(ctx context.Context, m meter, guest *suite.Guest, length time.Duration, first bool) (hotspotRecording, error) {
+// recordHotspot records the guest while it works, as the trial wants it.
+func recordHotspot(ctx context.Context, m meter, guest *suite.Guest, length time.Duration, t hotspotTrial) (hotspotRecording, error) {
+	flag := breakpoints.Flag
+	if t.unchecked {
+		flag = "--breakpoints=never"
+	}
 	run, err := m.agent.Start(ctx, profiler.Options{PID: guest.PID(), Duration: length, Extra: []string{
-		"-e", "cpu,calls", "--engine", "hotspot", "--budget", "1%", "--logical",
+		"-e", "cpu,calls", "--engine", "hotspot", "--budget", "1%", "--logical", flag,
 	}})
 	if err != nil {
 		return hotspotRecording{}, err
 	}
-	if first {
+	if t.starting {
 		if err := run.WaitAttached(); err != nil {
 			_, stopped := run.Stop()
 			return hotspotRecording{}, errors.Join(err, stopped)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 )
 
@@ -17,10 +18,13 @@ const (
 )
 
 // enterFlags have acquisitions recorded that nobody has to wait for.
-var enterFlags = []string{"-e", "lock", "--monitor-enters"}
+var enterFlags = []string{"-e", "lock", "--monitor-enters", breakpoints.Flag}
 
 // measureEnters records a program that takes monitors in known proportions.
 func (t eventTrial) measureEnters(ctx context.Context, m meter) ([]figure, error) {
+	if err := breakpoints.Check(); err != nil {
+		return nil, m.unsafe(t.String(), err)
+	}
 	guest, err := events.Start(ctx, t.jdk, events.Locking)
 	if err != nil {
 		return nil, err

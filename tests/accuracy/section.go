@@ -38,6 +38,7 @@ func plan(jdks []jvm.JDK, o options) []section {
 		&budget{trials: planBudget(o)},
 		planHotspotCalls(jdks, o),
 		planHotspotPhases(jdks, o),
+		planHotspotUnchecked(jdks, o),
 	}
 	sections = append(sections, planContexts(jdks, o)...)
 	sections = append(sections, &allocations{trials: planAllocations(jdks, o)}, &totals{trials: planTotals(jdks, o)})

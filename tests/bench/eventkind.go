@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 )
 
 // An eventKind is what is recorded of a guest, at the agent's defaults.
@@ -22,7 +24,7 @@ type eventKind struct {
 var eventKinds = []eventKind{
 	{name: "alloc", flags: []string{"-e", "alloc"}, certain: true},
 	{name: "lock", flags: []string{"-e", "lock"}, locks: true},
-	{name: "monitor-enters", flags: []string{"-e", "lock", "--monitor-enters"}, locks: true},
+	{name: "monitor-enters", flags: []string{"-e", "lock", "--monitor-enters", breakpoints.Flag}, locks: true},
 	{name: "safepoint", flags: []string{"-e", "safepoint"}},
 	{name: "page-faults", flags: []string{"-e", "page-faults"}},
 	{name: "value-frequent", flags: valueFlags("libjvm.so:func:AllocTracer::send_allocation_in_new_tlab=arg4"), certain: true},

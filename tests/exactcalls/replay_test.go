@@ -5,12 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // Of a recursive method without inlining, each call is counted, from where it was made.
 func TestReplay(t *testing.T) {
+	breakpoints.Need(t)
 	const fibonacci = "suite.Work.fibonacci"
 	for _, jdk := range jdks(t) {
 		t.Run(jdk.String(), func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
@@ -119,6 +120,7 @@ func (k *known) known(tallies map[string]*tally) bool {
 
 // Relative call rates, and callers, of a program that makes known numbers of calls.
 func TestLiveKnown(t *testing.T) {
+	breakpoints.Need(t)
 	b := newBench(t)
 	for _, jdk := range needs.JDKs(t) {
 		for _, threads := range []int{1, 3} {
@@ -163,6 +165,7 @@ func (k *known) compare(t *testing.T, name string, want map[string]float64, y *t
 
 // Callers in the interpreter are named with the bytecode that calls.
 func TestLiveInterpretedCaller(t *testing.T) {
+	breakpoints.Need(t)
 	b := newBench(t)
 	for _, jdk := range needs.JDKs(t) {
 		t.Run(jdk.String(), func(t *testing.T) {
@@ -188,6 +191,7 @@ func TestLiveInterpretedCaller(t *testing.T) {
 
 // A version that a better one has replaced only leads there, and is not listened to.
 func TestLiveReplacedVersion(t *testing.T) {
+	breakpoints.Need(t)
 	b := newBench(t)
 	for _, jdk := range needs.JDKs(t) {
 		t.Run(jdk.String(), func(t *testing.T) {

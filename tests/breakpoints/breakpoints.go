@@ -1,0 +1,60 @@
+// Package breakpoints says whether a test may set hardware breakpoints in the programs that it starts.
+package breakpoints
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+)
+
+// Flag has the agent set hardware breakpoints in virtual machines as well.
+const Flag = "--breakpoints=always"
+
+// trialTime is long enough to find a machine that loses one exception in 100,000, at 25 us each, nine times in ten.
+const trialTime = 6 * time.Second
+
+// Check returns attach.ErrBreakpointsLost on a machine that loses debug exceptions, where a program with breakpoints may
+// die. The trial is made once for each start of the machine: its result stands in a file.
+func Check() error {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return fmt.Errorf("identify this start of the machine: %w", err)
+	}
+	path := filepath.Join(os.TempDir(), "vmprof-breakpoints-"+strings.TrimSpace(string(boot)))
+	const kept, lost = "kept", "lost"
+	if result, err := os.ReadFile(path); err == nil {
+		if string(result) == lost {
+			return attach.ErrBreakpointsLost
+		}
+		return nil
+	}
+	err = attach.BreakpointsAlways.Check() // nil at once where there is nothing to lose
+	if err == nil && attach.BreakpointsAuto.Check() != nil {
+		err = attach.TryBreakpoints(trialTime)
+	}
+	switch {
+	case errors.Is(err, attach.ErrBreakpointsLost):
+		return errors.Join(err, os.WriteFile(path, []byte(lost), 0o600))
+	case err != nil:
+		return err
+	}
+	return os.WriteFile(path, []byte(kept), 0o600)
+}
+
+// Need skips a test on a machine that loses debug exceptions, in CI as well: no program there survives breakpoints for long.
+func Need(t testing.TB) {
+	t.Helper()
+	err := Check()
+	if errors.Is(err, attach.ErrBreakpointsLost) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
