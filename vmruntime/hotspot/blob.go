@@ -63,15 +63,6 @@ func newBlobSchema(r *resolver) blobSchema {
 	return s
 }
 
-func lastEnd(fields ...field) (end uint64) {
-	for _, f := range fields {
-		if f.known {
-			end = max(end, f.end())
-		}
-	}
-	return end
-}
-
 func (s *blobSchema) layout() BlobLayout {
 	l := BlobLayout{
 		Name:              s.name.offset,

@@ -35,51 +35,6 @@ const (
 	maxScannedCode = 1 << 20
 )
 
-// shared returns the innermost scope that the places around offset have in common.
-func (t *scopeTable) shared(offset int32) place {
-	each := neighbours
-	if t.complete {
-		each = neighboursComplete
-	}
-	i := sort.Search(len(t.evidence), func(i int) bool { return t.evidence[i].offset >= offset })
-	var paths [][]int32
-	for _, at := range t.evidence[max(i-each, 0):min(i+each, len(t.evidence))] {
-		paths = append(paths, t.path(at.scope))
-	}
-	in := place{scope: noScope}
-	for depth := 0; len(paths) > 0; depth++ {
-		located := true
-		for _, path := range paths {
-			if depth >= len(path) {
-				return in
-			}
-			first, other := &t.scopes[paths[0][depth]], &t.scopes[path[depth]]
-			if first.method != other.method {
-				return in
-			}
-			located = located && first.bci == other.bci
-		}
-		in = place{scope: paths[0][depth], located: located}
-		if !located {
-			return in
-		}
-	}
-	return in
-}
-
-// path lists a scope and those that it was inlined into, outermost first.
-func (t *scopeTable) path(scope int32) []int32 {
-	var path []int32
-	for ; scope != noScope && len(path) < maxInlining; scope = t.scopes[scope].sender {
-		path = append(path, scope)
-	}
-	if scope != noScope { // deeper than any code: what is outermost is not known
-		return nil
-	}
-	slices.Reverse(path)
-	return path
-}
-
 // weigh finds out what t's positions say, and what else is known of the instructions of b. What cannot be read is not
 // known.
 func (p *Process) weigh(t *scopeTable, b blob, header []byte) error {
@@ -156,37 +111,6 @@ func (p *Process) table(addr, header, entry uint64) ([]byte, error) {
 		return b, nil
 	}
 	return nil, nil
-}
-
-// forgetDefault takes their scope from positions that have it by default. C2 notes the scope of each node of its graph as it
-// parses. Nodes that it makes later, as copies to the stack and most comparisons, get the note that stood last
-// (Compile::default_node_notes), which is none unless methods were inlined late: then about half of all positions
-// between safepoints have the same scope.
-func (t *scopeTable) forgetDefault(safepoints map[int32]bool) {
-	const few, share = 16, 0.3
-	count, total := make(map[int32]int), 0
-	usual := int32(noScope)
-	for _, at := range t.positions {
-		if at.scope == noScope || safepoints == nil || safepoints[at.offset] {
-			continue
-		}
-		total++
-		count[at.scope]++
-		if usual == noScope || count[at.scope] > count[usual] {
-			usual = at.scope
-		}
-	}
-	if total < few || float64(count[usual]) < share*float64(total) {
-		return
-	}
-	t.evidence = nil
-	for i, at := range t.positions {
-		if at.scope == usual && !safepoints[at.offset] {
-			t.positions[i].scope = noScope
-		} else {
-			t.evidence = append(t.evidence, at)
-		}
-	}
 }
 
 // marks finds instructions that check something, with the scope of what they check.
@@ -278,20 +202,4 @@ func (p *Process) findTrap(called []uint64) error {
 		}
 	}
 	return nil
-}
-
-// conditionalJumps finds instructions that are encoded as 0F 80 to 0F 8F and a distance of 32 bits: near conditional jumps
-// of x86-64. It does not decode what is before them; that something else looks like one and leads into the same code is
-// rare. end is the offset behind the jump.
-func conditionalJumps(code []byte, found func(end, to int32)) {
-	const opcode, size = 2, 6
-	for i := 0; i+size <= len(code); i++ {
-		if code[i] != 0x0f || code[i+1]&0xf0 != 0x80 {
-			continue
-		}
-		end := int64(i + size)
-		if to := end + int64(int32(binary.LittleEndian.Uint32(code[i+opcode:]))); to >= 0 && to < int64(len(code)) {
-			found(int32(end), int32(to))
-		}
-	}
 }

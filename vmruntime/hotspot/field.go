@@ -107,3 +107,12 @@ func (r *resolver) err() error {
 	}
 	return fmt.Errorf("unknown libjvm: missing %s", strings.Join(r.missing, ", "))
 }
+
+func lastEnd(fields ...field) (end uint64) {
+	for _, f := range fields {
+		if f.known {
+			end = max(end, f.end())
+		}
+	}
+	return end
+}

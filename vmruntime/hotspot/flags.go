@@ -101,3 +101,9 @@ func findFlags(t target, s *flagSchema, wanted ...string) (map[string]uint64, er
 	}
 	return found, nil
 }
+
+// flagValues are command line flags by name, as the eight bytes at each: a bool has one of them. Those that the VM
+// does not have are absent.
+type flagValues map[string]uint64
+
+func (v flagValues) on(name string) bool { return v[name]&0xff != 0 }

@@ -21,33 +21,6 @@ func (g Generation) String() string {
 	return names[g]
 }
 
-// Generation says in which generation an address in the heap is now: at most two reads of a word. It is unknown if addr
-// is not in the heap, in memory that is free, or if the collector has no generations that can be told.
-func (p *Process) Generation(addr uint64) (Generation, error) {
-	l := &p.layout.Objects.Heap
-	if !p.layout.HasObjects || !l.contains(addr) {
-		return GenerationUnknown, nil
-	}
-	switch l.Generations {
-	case GenerationsByBounds:
-		if addr >= l.YoungLow && addr < l.YoungHigh {
-			return GenerationYoung, nil
-		}
-		return GenerationOld, nil
-	case GenerationsByRegion:
-		region, err := p.word(l.RegionTable + wordSize*(addr>>l.RegionShift))
-		if err != nil || region == 0 {
-			return GenerationUnknown, err
-		}
-		tag, err := p.bytes(region+uint64(l.RegionTag), 4)
-		if err != nil {
-			return GenerationUnknown, err
-		}
-		return l.generation(uint32(number(tag))), nil
-	}
-	return GenerationUnknown, nil
-}
-
 // generation says what a region's tag means.
 func (l *HeapLayout) generation(tag uint32) Generation {
 	switch {

@@ -6,129 +6,187 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A CodeHeap is one part of the code cache (src/hotspot/share/memory/heap.hpp): memory that is cut into segments of
-// equal size, and a segment map with one byte for each.
-type CodeHeap struct {
-	Low    uint64 // address of the first segment
-	High   uint64 // end of what is reserved: no code of this heap is there or behind it
-	Segmap uint64 // address of the first segment's byte
-
-	used uint64 // end of what was in use when this was read
+// A heapSchema leads to the heap and its generations. Where an object's generation cannot be told, heaps are still
+// known: only the bounds are required.
+type heapSchema struct {
+	heap                     uint64 // static CollectedHeap*
+	reserved, start, words   field  // of CollectedHeap: a MemRegion, which has the other two
+	youngGen                 field  // of Serial's heap: Generation*
+	generation               field  // of Generation: MemRegion
+	parallelYoung            uint64 // static PSYoungGen*
+	parallelGeneration       field  // of PSYoungGen: MemRegion
+	regionTable, regionShift field  // of G1CollectedHeap, through its HeapRegionManager
+	regionTag                field  // of HeapRegion
+	edenTag, survivorTag     uint32
+	oldMask, humongousMask   uint32
 }
 
-// Bounds on the code cache. HotSpot has at most three heaps, and refuses a cache of more than 2 GiB.
-const (
-	maxHeaps    = 8
-	maxHeapSize = 2 << 30
-	minShift    = 4
-	maxShift    = 16
-)
-
-// cacheSchema leads from static variables to the code heaps and their segment maps.
-type cacheSchema struct {
-	heaps, heap         uint64 // statics: GrowableArray<CodeHeap*>*, or in JDK 8 a CodeHeap*
-	arrayLen, arrayData field  // of GrowableArray
-	memory, segmap      field  // of CodeHeap: two VirtualSpaces
-	segmentShift        field  // of CodeHeap
-	heapSize            uint64
-	low, high, boundary field // of VirtualSpace: high is the end of what is in use, boundary of what is reserved
-	blockLength         field // of HeapBlock: segments
-	blockUsed           field // of HeapBlock: whether it holds something
-	blockSize           uint64
-}
-
-func newCacheSchema(r *resolver) cacheSchema {
-	c := cacheSchema{
-		heaps:        r.optionalStatic("CodeCache._heaps"),
-		heap:         r.optionalStatic("CodeCache._heap"),
-		arrayLen:     r.optional("GrowableArrayBase._len", "GenericGrowableArray._len"),
-		arrayData:    r.optional("GrowableArray<int>._data"),
-		memory:       r.field("CodeHeap._memory"),
-		segmap:       r.field("CodeHeap._segmap"),
-		segmentShift: r.field("CodeHeap._log2_segment_size"),
-		heapSize:     r.size("CodeHeap"),
-		low:          r.field("VirtualSpace._low"),
-		high:         r.field("VirtualSpace._high"),
-		boundary:     r.field("VirtualSpace._high_boundary"),
-		blockLength:  r.field("HeapBlock::Header._length"),
-		blockUsed:    r.field("HeapBlock::Header._used"),
-		blockSize:    r.size("HeapBlock"),
+func newHeapSchema(r *resolver) heapSchema {
+	within := func(outer, inner field) field {
+		return field{outer.offset + inner.offset, inner.width, outer.known && inner.known}
 	}
-	if c.heap == 0 && (c.heaps == 0 || !c.arrayLen.known || !c.arrayData.known) {
-		r.missing = append(r.missing, "CodeCache._heaps or CodeCache._heap")
+	tag := func(name string) uint32 {
+		return uint32(r.constant("G1HeapRegionType::"+name, "HeapRegionType::"+name))
 	}
-	return c
+	regions := within(r.optional("G1CollectedHeap._hrm"),
+		r.optional("G1HeapRegionManager._regions", "HeapRegionManager._regions"))
+	s := heapSchema{
+		heap:     r.static("Universe._collectedHeap"),
+		reserved: r.field("CollectedHeap._reserved"),
+		start:    r.field("MemRegion._start"),
+		words:    r.field("MemRegion._word_size"),
+		// JDK 8 has an array of two generations there, the young one first.
+		youngGen:           r.optional("SerialHeap._young_gen", "GenCollectedHeap._young_gen", "GenCollectedHeap._gens"),
+		generation:         r.optional("Generation._reserved"),
+		parallelYoung:      r.optionalStatic("ParallelScavengeHeap._young_gen"),
+		parallelGeneration: r.optional("PSYoungGen._reserved"),
+		regionTable:        within(regions, r.optional("G1HeapRegionTable._biased_base")),
+		regionShift:        within(regions, r.optional("G1HeapRegionTable._shift_by")),
+		regionTag: within(r.optional("G1HeapRegion._type", "HeapRegion._type"),
+			r.optional("G1HeapRegionType._tag", "HeapRegionType._tag")),
+		edenTag:       tag("EdenTag"),
+		survivorTag:   tag("SurvTag"),
+		oldMask:       tag("OldMask"),
+		humongousMask: tag("HumongousMask"),
+	}
+	s.regionTag.width = 4 // an enum, of which the table does not know the width
+	return s
 }
 
-// readHeaps reads the code heaps and the log2 of the segment size, which all of them share.
-func readHeaps(t target, c *cacheSchema) (heaps []CodeHeap, shift uint8, err error) {
-	pointers, err := heapPointers(t, c)
+// collectorFlags are the command line flags of which the VM sets the one of its collector.
+var collectorFlags = []struct {
+	name      string
+	collector Collector
+}{
+	{"UseSerialGC", CollectorSerial},
+	{"UseParallelGC", CollectorParallel},
+	{"UseG1GC", CollectorG1},
+	{"UseZGC", CollectorZ},
+	{"UseShenandoahGC", CollectorShenandoah},
+	{"UseEpsilonGC", CollectorEpsilon},
+}
+
+// A heapReader finds out about the heap of a VM.
+type heapReader struct {
+	target
+	schema  *objectSchema
+	flags   flagValues
+	missing func(sentence string)
+}
+
+// layout reads where the heap is, and how its generations are told apart. ErrStarting if there is none yet.
+func (r heapReader) layout() (l HeapLayout, err error) {
+	s := &r.schema.heap
+	heap, err := r.word(s.heap)
 	if err != nil {
-		return nil, 0, err
+		return l, err
 	}
-	for _, addr := range pointers {
-		object, err := t.bytes(addr, c.heapSize)
-		if err != nil {
-			return nil, 0, err
-		}
-		field := func(space, f field) uint64 { f.offset += space.offset; return f.of(object) }
-		h := CodeHeap{
-			Low:    field(c.memory, c.low),
-			High:   field(c.memory, c.boundary),
-			Segmap: field(c.segmap, c.low),
-			used:   field(c.memory, c.high),
-		}
-		s := c.segmentShift.of(object)
-		if h.Low == 0 || h.Segmap == 0 { // CodeHeap::reserve sets both before there is any code
-			return nil, 0, fmt.Errorf("code heap at %#x: %w", addr, vmruntime.ErrStarting)
-		}
-		if s < minShift || s > maxShift || h.High < h.Low || h.High-h.Low > maxHeapSize ||
-			h.used < h.Low || h.used > h.High || h.Low%(1<<s) != 0 || len(heaps) > 0 && uint8(s) != shift {
-			return nil, 0, fmt.Errorf("code heap at %#x: %w", addr, vmruntime.ErrMalformed)
-		}
-		shift = uint8(s)
-		heaps = append(heaps, h)
+	if heap == 0 {
+		return l, vmruntime.ErrStarting
 	}
-	return heaps, shift, nil
+	for _, f := range collectorFlags {
+		if r.flags.on(f.name) {
+			l.Collector = f.collector
+		}
+	}
+	if l.Low, l.High, err = r.region(s.reserved.at(heap)); err != nil {
+		return l, err
+	}
+	if l.Collector == CollectorZ {
+		if l.Low, l.High, err = r.colouredHeap(); err != nil {
+			return l, err
+		}
+	}
+	if l.Low == 0 || l.High <= l.Low {
+		return l, fmt.Errorf("heap from %#x to %#x: %w", l.Low, l.High, vmruntime.ErrMalformed)
+	}
+	switch l.Collector {
+	case CollectorSerial:
+		err = r.serial(heap, &l)
+	case CollectorParallel:
+		err = r.parallel(&l)
+	case CollectorG1:
+		err = r.regions(heap, &l)
+	}
+	if err != nil {
+		return l, err
+	}
+	if l.Generations == GenerationsUnknown {
+		r.missing(fmt.Sprintf("Generations of the heap cannot be told apart (collector: %v): young and old objects "+
+			"look alike.", l.Collector))
+	}
+	return l, nil
 }
 
-// heapPointers returns the addresses of the CodeHeap objects.
-func heapPointers(t target, c *cacheSchema) ([]uint64, error) {
-	if c.heaps == 0 {
-		heap, err := t.word(c.heap)
-		if err == nil && heap == 0 {
-			err = vmruntime.ErrStarting
-		}
-		return []uint64{heap}, err
-	}
-	array, err := t.word(c.heaps)
+// region reads a MemRegion.
+func (r heapReader) region(addr uint64) (low, high uint64, err error) {
+	s := &r.schema.heap
+	b, err := r.bytes(addr, lastEnd(s.start, s.words))
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
-	if array == 0 {
-		return nil, vmruntime.ErrStarting
+	low = s.start.of(b)
+	return low, low + wordSize*s.words.of(b), nil
+}
+
+// serial reads the bounds of the young generation, which do not move.
+func (r heapReader) serial(heap uint64, l *HeapLayout) error {
+	s := &r.schema.heap
+	if !s.youngGen.known || !s.generation.known {
+		return nil
 	}
-	var b batch
-	b.add(c.arrayLen.at(array), 4)
-	b.add(c.arrayData.at(array), 8)
-	if err := b.read(t.mem); err != nil {
-		return nil, err
-	}
-	n, _ := b.word(0)
-	data, ok := b.word(1)
-	if !ok || n > maxHeaps {
-		return nil, fmt.Errorf("%d code heaps: %w", n, vmruntime.ErrMalformed)
-	}
-	if n == 0 {
-		return nil, vmruntime.ErrStarting
-	}
-	list, err := t.bytes(data, 8*n)
+	young, err := r.word(s.youngGen.at(heap))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	pointers := make([]uint64, n)
-	for i := range pointers {
-		pointers[i] = number(list[8*i : 8*i+8])
+	return r.bounds(s.generation.at(young), l)
+}
+
+// parallel reads the bounds of the young generation. They move only with -XX:+UseAdaptiveGCBoundary, which was
+// experimental, and is gone from JDK 15 on.
+func (r heapReader) parallel(l *HeapLayout) error {
+	s := &r.schema.heap
+	if s.parallelYoung == 0 || !s.parallelGeneration.known || r.flags.on("UseAdaptiveGCBoundary") {
+		return nil
 	}
-	return pointers, nil
+	young, err := r.word(s.parallelYoung)
+	if err != nil {
+		return err
+	}
+	return r.bounds(s.parallelGeneration.at(young), l)
+}
+
+func (r heapReader) bounds(addr uint64, l *HeapLayout) (err error) {
+	if l.YoungLow, l.YoungHigh, err = r.region(addr); err != nil {
+		return err
+	}
+	if l.YoungLow < l.Low || l.YoungHigh > l.High || l.YoungHigh <= l.YoungLow {
+		return fmt.Errorf("young generation from %#x to %#x: %w", l.YoungLow, l.YoungHigh, vmruntime.ErrMalformed)
+	}
+	l.Generations = GenerationsByBounds
+	return nil
+}
+
+// regions reads where G1 keeps what it knows of a region (src/hotspot/share/gc/g1/g1BiasedArray.hpp).
+func (r heapReader) regions(heap uint64, l *HeapLayout) (err error) {
+	s := &r.schema.heap
+	if !s.regionTable.known || !s.regionShift.known || !s.regionTag.known ||
+		s.edenTag == 0 || s.survivorTag == 0 || s.oldMask == 0 {
+		return nil
+	}
+	if l.RegionTable, err = r.word(s.regionTable.at(heap)); err != nil {
+		return err
+	}
+	shift, err := r.word(s.regionShift.at(heap))
+	if err != nil {
+		return err
+	}
+	const smallest, largest = 20, 29 // log2 of a region's bytes: 1 to 512 MiB (heapRegionBounds.hpp)
+	if shift &= 0xff; shift < smallest || shift > largest {
+		return fmt.Errorf("regions of 1<<%d bytes: %w", shift, vmruntime.ErrMalformed)
+	}
+	l.RegionShift, l.RegionTag = uint8(shift), s.regionTag.offset
+	l.EdenTag, l.SurvivorTag, l.OldMask, l.HumongousMask = s.edenTag, s.survivorTag, s.oldMask, s.humongousMask
+	l.Generations = GenerationsByRegion
+	return nil
 }

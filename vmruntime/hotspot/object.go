@@ -94,12 +94,6 @@ func (p *Process) isObject(start uint64, epoch uint32) (bool, error) {
 	return len(objects) > 0, err
 }
 
-// A candidate is a place that may be an object.
-type candidate struct {
-	start, klass uint64
-	length       uint32 // if it is an array
-}
-
 // candidates reads what may be headers: at bases, and in the window before addr, from its end to its start.
 func (p *Process) candidates(addr uint64, bases []uint64) (given, near []candidate, err error) {
 	l := &p.layout.Objects
@@ -219,4 +213,31 @@ func (p *Process) describeObject(o located, addr uint64, epoch uint32) (*Object,
 	}
 	object.Field = field
 	return object, nil
+}
+
+// Generation says in which generation an address in the heap is now: at most two reads of a word. It is unknown if addr
+// is not in the heap, in memory that is free, or if the collector has no generations that can be told.
+func (p *Process) Generation(addr uint64) (Generation, error) {
+	l := &p.layout.Objects.Heap
+	if !p.layout.HasObjects || !l.contains(addr) {
+		return GenerationUnknown, nil
+	}
+	switch l.Generations {
+	case GenerationsByBounds:
+		if addr >= l.YoungLow && addr < l.YoungHigh {
+			return GenerationYoung, nil
+		}
+		return GenerationOld, nil
+	case GenerationsByRegion:
+		region, err := p.word(l.RegionTable + wordSize*(addr>>l.RegionShift))
+		if err != nil || region == 0 {
+			return GenerationUnknown, err
+		}
+		tag, err := p.bytes(region+uint64(l.RegionTag), 4)
+		if err != nil {
+			return GenerationUnknown, err
+		}
+		return l.generation(uint32(number(tag))), nil
+	}
+	return GenerationUnknown, nil
 }

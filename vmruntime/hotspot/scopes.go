@@ -187,3 +187,6 @@ func (d *scopeDecoder) method(address uint64) int32 {
 	}
 	return i
 }
+
+// maxCodeSize is the largest bytecode index: a method has at most 64 KiB of bytecode (JVM specification, 4.7.3).
+const maxCodeSize = 1<<16 - 1

@@ -167,3 +167,13 @@ func number(b []byte) uint64 {
 	copy(word[:], b)
 	return binary.LittleEndian.Uint64(word[:])
 }
+
+// staticString reads the string that the static variable at addr points to; empty if there is none.
+func (t target) staticString(addr uint64) string {
+	pointer, err := t.word(addr)
+	if err != nil || pointer == 0 {
+		return ""
+	}
+	s, _ := t.string(pointer)
+	return s
+}

@@ -2,6 +2,8 @@ package hotspot
 
 import (
 	"bytes"
+	"encoding/binary"
+	"reflect"
 	"testing"
 )
 
@@ -57,5 +59,23 @@ func TestInEpilogue(t *testing.T) {
 		for offset := range len(code) + 2 { // anywhere, and behind the end
 			inEpilogue(code, offset)
 		}
+	}
+}
+
+func TestConditionalJumps(t *testing.T) {
+	code := make([]byte, 64)
+	jump := func(at int, opcode byte, distance int32) {
+		code[at], code[at+1] = 0x0f, opcode
+		binary.LittleEndian.PutUint32(code[at+2:], uint32(distance))
+	}
+	jump(4, 0x84, 20)    // je
+	jump(20, 0x8f, -26)  // jg to the first instruction
+	jump(30, 0x83, 1000) // leads elsewhere
+	jump(40, 0xb6, 1)    // movzx
+	code[60], code[61] = 0x0f, 0x84
+	var got [][2]int32
+	conditionalJumps(code, func(end, to int32) { got = append(got, [2]int32{end, to}) })
+	if want := [][2]int32{{10, 30}, {26, 0}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -52,3 +52,9 @@ func (l *ObjectLayout) isMark(mark uint64) bool {
 	}
 	return mark < userEnd
 }
+
+// A candidate is a place that may be an object.
+type candidate struct {
+	start, klass uint64
+	length       uint32 // if it is an array
+}

@@ -2,6 +2,7 @@ package hotspot
 
 import (
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -95,4 +96,30 @@ func inEpilogue(code text, offset int) bool {
 		at(0) == insTwoBytes && at(1)&0xf0 == 0x80 && at(6) == insRet ||
 		at(0) == insREXB32 && at(1) == 0x85 && at(3) == insRet ||
 		at(0) == 0x85 && at(1) == 0x05 && at(6) == insRet
+}
+
+// calledBefore returns where the call goes that returns to offset in the code that begins at begin, if there is one.
+func calledBefore(instructions []byte, begin uint64, offset int32) (to uint64, ok bool) {
+	from := int(offset) - callBytes
+	if from < 0 || int(offset) > len(instructions) || instructions[from] != callOpcode {
+		return 0, false
+	}
+	distance := int32(binary.LittleEndian.Uint32(instructions[from+1:][:callOffsetLen]))
+	return begin + uint64(offset) + uint64(int64(distance)), true
+}
+
+// conditionalJumps finds instructions that are encoded as 0F 80 to 0F 8F and a distance of 32 bits: near conditional jumps
+// of x86-64. It does not decode what is before them; that something else looks like one and leads into the same code is
+// rare. end is the offset behind the jump.
+func conditionalJumps(code []byte, found func(end, to int32)) {
+	const opcode, size = 2, 6
+	for i := 0; i+size <= len(code); i++ {
+		if code[i] != 0x0f || code[i+1]&0xf0 != 0x80 {
+			continue
+		}
+		end := int64(i + size)
+		if to := end + int64(int32(binary.LittleEndian.Uint32(code[i+opcode:]))); to >= 0 && to < int64(len(code)) {
+			found(int32(end), int32(to))
+		}
+	}
 }

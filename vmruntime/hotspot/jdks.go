@@ -61,16 +61,6 @@ func readVersion(t target, s *versionSchema) (version, error) {
 	return v, nil
 }
 
-// staticString reads the string that the static variable at addr points to; empty if there is none.
-func (t target) staticString(addr uint64) string {
-	pointer, err := t.word(addr)
-	if err != nil || pointer == 0 {
-		return ""
-	}
-	s, _ := t.string(pointer)
-	return s
-}
-
 // oldestJDK is the first one with the structures that this package knows. There is no newest: nearly everything is read
 // from the VM, and what is missing there makes Attach fail.
 const (
