@@ -63,29 +63,6 @@ func newBlobSchema(r *resolver) blobSchema {
 	return s
 }
 
-func (s *blobSchema) layout() BlobLayout {
-	l := BlobLayout{
-		Name:              s.name.offset,
-		Size:              s.size.offset,
-		CodeBegin:         s.codeBegin.offset,
-		CodeEnd:           s.codeEnd.offset,
-		FrameSize:         s.frameSize.offset,
-		FrameComplete:     s.frameComplete.offset,
-		FrameCompleteIs16: s.frameComplete.width == 2,
-		CompileID:         s.compileID.offset,
-		State:             s.state.offset,
-		OrigPC:            s.origPC.offset,
-		DeoptHandler:      s.deopt.offset,
-		DeoptHandlerMH:    s.deoptMH.offset,
-		HasDeoptHandlerMH: s.deoptMH.known,
-		DeoptHandlerIs32:  s.deopt.width == 4,
-	}
-	if s.codeOffset.known {
-		l.CodeBegin, l.CodeEnd, l.CodeIsOffset = s.codeOffset.offset, s.dataOffset.offset, true
-	}
-	return l
-}
-
 // A blob is the decoded header of a CodeBlob. The second group has meaning for nmethods only.
 type blob struct {
 	addr          uint64

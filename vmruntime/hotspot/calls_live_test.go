@@ -329,7 +329,7 @@ func checkSearch(t *testing.T, p *Process, g *guestProfiles) {
 	}
 	for i := range asked {
 		if loaded[i] != 0 {
-			asked[i].klass, _ = p.word(loaded[i])
+			asked[i].klass, _ = p.memory.word(loaded[i])
 		}
 	}
 	found, err := newMethodSearch(klassReader{p.methodReader(), &p.schema.profile}).find(asked)
@@ -401,7 +401,7 @@ func TestCompilationEntries(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := vm.attach(t)
-			structs, err := readStructs(p.target, p.symbol)
+			structs, err := readStructs(p.memory, p.symbol)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -413,7 +413,7 @@ func TestCompilationEntries(t *testing.T) {
 					loops++
 				} else if c.InUse {
 					used++
-					if called, err := p.word(entry.at(c.Method)); err != nil || called != c.VerifiedEntry {
+					if called, err := p.memory.word(entry.at(c.Method)); err != nil || called != c.VerifiedEntry {
 						t.Logf("%+v is called at %#x, %v", c, called, err)
 						replaced++ // by what was just compiled
 					}

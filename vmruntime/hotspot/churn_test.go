@@ -67,7 +67,7 @@ type churn struct {
 
 // sites makes a site of every compilation that is there now.
 func (c *churn) sites() (all []vmruntime.Site) {
-	if err := c.walk(&c.schema.blob, func(blobs []blob) error {
+	if err := c.codeCache.walk(&c.schema.blob, func(blobs []blob) error {
 		for _, b := range blobs {
 			if c.compiled(&b) {
 				site := vmruntime.Site{Kind: vmruntime.Compiled, Version: b.version(), PC: (b.begin + b.end) / 2, Exact: true}

@@ -168,7 +168,7 @@ func (p *Process) readClass(head klassHead, above *Class) (*Class, error) {
 // them.
 func (p *Process) readFieldRecords(klass uint64) (records []fieldRecord, pool uint64, err error) {
 	s := &p.schema.object
-	object, err := p.bytes(klass, s.instanceSize())
+	object, err := p.memory.bytes(klass, s.instanceSize())
 	if err != nil {
 		return nil, 0, err
 	}
@@ -193,7 +193,7 @@ func (p *Process) array(addr uint64, data field, size uint64) ([]byte, error) {
 	if addr == 0 {
 		return nil, nil
 	}
-	header, err := p.bytes(addr, p.schema.object.arrayLength.end())
+	header, err := p.memory.bytes(addr, p.schema.object.arrayLength.end())
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func (p *Process) array(addr uint64, data field, size uint64) ([]byte, error) {
 	if n > maxFieldBytes {
 		return nil, fmt.Errorf("array of %d bytes: %w", n, vmruntime.ErrMalformed)
 	}
-	return p.bytes(data.at(addr), n)
+	return p.memory.bytes(data.at(addr), n)
 }
 
 // readFieldNames reads name and signature of each field, one after the other. Those that cannot be read are empty.
@@ -222,7 +222,7 @@ func (p *Process) readFieldNames(records []fieldRecord, pool uint64) ([]string, 
 		slot(r.name, r.injected)
 		slot(r.signature, r.injected)
 	}
-	if err := pointers.read(p.mem); err != nil {
+	if err := pointers.read(p.memory.mem); err != nil {
 		return nil, err
 	}
 	addrs := make([]uint64, 2*len(records))

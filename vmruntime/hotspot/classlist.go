@@ -41,7 +41,7 @@ func newClassListSchema(from *structs) classListSchema {
 // system calls. If classes are unloaded during that, it starts again; after three attempts it returns ErrStale.
 func (p *Process) Methods() ([]uint64, error) {
 	s := &p.schema.classes
-	if err := p.schema.profile.err(p.version); err != nil {
+	if err := p.schema.profile.err(p.version.jdk); err != nil {
 		return nil, err
 	}
 	if len(s.lacks) > 0 {
@@ -73,7 +73,7 @@ func (p *Process) listMethods(s *classListSchema) ([]uint64, error) {
 		pointers.add(s.layoutHelper.at(c), 4)
 		pointers.add(k.methods.at(c), wordSize)
 	}
-	if err := pointers.read(p.mem); err != nil {
+	if err := pointers.read(p.memory.mem); err != nil {
 		return nil, err
 	}
 	var lists []uint64
@@ -85,7 +85,7 @@ func (p *Process) listMethods(s *classListSchema) ([]uint64, error) {
 			lengths.add(p.schema.profile.pool.arrayLength.at(list), 4)
 		}
 	}
-	if err := lengths.read(p.mem); err != nil {
+	if err := lengths.read(p.memory.mem); err != nil {
 		return nil, err
 	}
 	sum := uint64(0)
@@ -99,7 +99,7 @@ func (p *Process) listMethods(s *classListSchema) ([]uint64, error) {
 		}
 		arrays.add(k.methodArray.at(list), wordSize*n)
 	}
-	if err := arrays.read(p.mem); err != nil {
+	if err := arrays.read(p.memory.mem); err != nil {
 		return nil, err
 	}
 	methods := make([]uint64, 0, sum)
@@ -114,7 +114,7 @@ func (p *Process) listMethods(s *classListSchema) ([]uint64, error) {
 
 // listClasses follows the lists of all loaders side by side: each step of all of them is one batch.
 func (p *Process) listClasses(s *classListSchema) ([]uint64, error) {
-	head, err := p.word(s.head)
+	head, err := p.memory.word(s.head)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (p *Process) listClasses(s *classListSchema) ([]uint64, error) {
 		var b batch
 		b.add(s.first.at(loader), wordSize)
 		b.add(s.next.at(loader), wordSize)
-		if err := b.read(p.mem); err != nil {
+		if err := b.read(p.memory.mem); err != nil {
 			return nil, err
 		}
 		first, ok1 := b.word(0)
@@ -153,7 +153,7 @@ func (p *Process) listClasses(s *classListSchema) ([]uint64, error) {
 		for _, c := range at {
 			b.add(s.nextClass.at(c), wordSize)
 		}
-		if err := b.read(p.mem); err != nil {
+		if err := b.read(p.memory.mem); err != nil {
 			return nil, err
 		}
 		next := at[:0]

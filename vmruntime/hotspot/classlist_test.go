@@ -23,7 +23,7 @@ func newClassGuest() (p *Process, last, tail []byte) {
 	head := m.words(m.words(second, a))
 	at := func(offset uint32, width uint8) field { return field{offset: offset, width: width, known: true} }
 	p = &Process{schema: &schema{}, version: version{jdk: 17}}
-	p.mem = m.memory()
+	p.memory.mem = m.memory()
 	p.schema.classes = classListSchema{
 		head: head, next: at(next, 8), first: at(first, 8), nextClass: at(nextClass, 8), layoutHelper: at(helper, 4),
 	}
@@ -44,11 +44,11 @@ func TestMethods(t *testing.T) {
 // Lists that lead back into themselves end, with an error.
 func TestMethodsMalformed(t *testing.T) {
 	p, loader, class := newClassGuest()
-	head, err := p.word(p.schema.classes.head)
+	head, err := p.memory.word(p.schema.classes.head)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := p.word(head + 8)
+	first, err := p.memory.word(head + 8)
 	if err != nil {
 		t.Fatal(err)
 	}

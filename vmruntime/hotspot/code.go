@@ -42,7 +42,7 @@ const maxInlinedMethods = 4096
 // another version is there now, or none; also if the code changed while it was read: then nothing that was read is
 // used.
 func (p *Process) readCode(version uint32, pc uint64, at methodsAt) (*code, error) {
-	addr, err := p.find(pc)
+	addr, err := p.codeCache.find(pc)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (p *Process) readCode(version uint32, pc uint64, at methodsAt) (*code, erro
 	}
 	c, decodeErr := p.decode(header, before, at)
 	// Whatever went wrong: if the code has changed, that is the reason.
-	again, err := p.find(pc)
+	again, err := p.codeCache.find(pc)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (p *Process) readCode(version uint32, pc uint64, at methodsAt) (*code, erro
 
 // readHeader reads the header of the nmethod at addr. ErrStale if it is not that version, or not an nmethod.
 func (p *Process) readHeader(addr uint64, version uint32) ([]byte, blob, error) {
-	header, err := p.bytes(addr, max(p.schema.blob.header, p.schema.scopes.header()))
+	header, err := p.memory.bytes(addr, max(p.schema.blob.header, p.schema.scopes.header()))
 	if err != nil {
 		return nil, blob{}, err
 	}
@@ -90,7 +90,7 @@ func (p *Process) decode(header []byte, b blob, at methodsAt) (*code, error) {
 	c := &code{begin: b.begin, end: b.end, frameComplete: b.frameComplete, tier: b.tier(), method: b.method}
 	addrs := []uint64{b.method}
 	if p.kinds.of(b.name) == kindNMethod && p.schema.scopes.known() {
-		raw, err := readScopes(p.target, &p.schema.scopes, b.addr, header)
+		raw, err := readScopes(p.memory, &p.schema.scopes, b.addr, header)
 		if err != nil {
 			return nil, err
 		}

@@ -57,7 +57,7 @@ func TestCodelist(t *testing.T) {
 			before := codelist(t, vm)
 			p := vm.attach(t)
 			walked := make(map[uint32]blob)
-			if err := p.walk(&p.schema.blob, func(blobs []blob) error {
+			if err := p.codeCache.walk(&p.schema.blob, func(blobs []blob) error {
 				for _, b := range blobs {
 					if p.compiled(&b) {
 						walked[b.compileID] = b
@@ -167,7 +167,7 @@ func stubName(name string) *regexp.Regexp {
 func TestInterpreterCodelets(t *testing.T) {
 	for name := range recordings {
 		p := loadRecording(t, name+".gz").attach(t, nil)
-		codelets, err := readCodelets(p.target, &p.schema.stubs)
+		codelets, err := readCodelets(p.memory, &p.schema.stubs)
 		if err != nil {
 			t.Fatal(err)
 		}

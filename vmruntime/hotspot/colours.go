@@ -39,13 +39,13 @@ const (
 // generationalZ reports whether references are coloured.
 func (r heapReader) generationalZ() bool {
 	_, mayBeOff := r.flags["ZGenerational"]
-	return r.schema.colours.generational && (!mayBeOff || r.flags.on("ZGenerational"))
+	return r.colours.generational && (!mayBeOff || r.flags.on("ZGenerational"))
 }
 
 // colouredHeap is where ZGC's objects are: offsets up to a power of two, and above it in the address a bit that says
 // which view of the heap it is. Generational ZGC has one view; the one before had three, in three bits.
 func (r heapReader) colouredHeap() (low, high uint64, err error) {
-	s := &r.schema.colours
+	s := r.colours
 	globals, field, views := s.globals, s.mask, uint64(2)
 	if !r.generationalZ() {
 		views = 8
@@ -77,7 +77,7 @@ func (r heapReader) colouredHeap() (low, high uint64, err error) {
 
 // badColours is where the VM has the bits by which a reference may be to an object that has moved; 0 if it does not say.
 func (r heapReader) badColours() (uint64, error) {
-	s := &r.schema.colours
+	s := r.colours
 	globals, field := s.globals, s.bad
 	if !r.generationalZ() && s.generational {
 		globals, field = s.oldGlobals, s.oldBad

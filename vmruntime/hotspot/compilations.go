@@ -16,11 +16,11 @@ const noEntryBCI = -1
 
 // Compilations visits all compilations in the code cache, wrappers of native methods included.
 func (p *Process) Compilations(visit func(vmruntime.Compilation) bool) error {
-	heaps, shift, err := readHeaps(p.target, &p.schema.cache) // what is in use of them has changed
+	heaps, shift, err := readHeaps(p.memory, &p.schema.cache) // what is in use of them has changed
 	if err != nil {
 		return fmt.Errorf("code cache: %w", err)
 	}
-	now := codeCache{target: p.target, schema: p.codeCache.schema, heaps: heaps, shift: shift}
+	now := codeCache{memory: &p.memory, schema: p.codeCache.schema, heaps: heaps, shift: shift}
 	done := false
 	return now.walk(&p.schema.blob, func(blobs []blob) error {
 		names := make([]uint64, len(blobs))
@@ -44,7 +44,7 @@ func (p *Process) Compilation(site vmruntime.Site) (vmruntime.Compilation, error
 	if site.Kind != vmruntime.Compiled {
 		return vmruntime.Compilation{}, fmt.Errorf("site of kind %d: %w", site.Kind, vmruntime.ErrUnknown)
 	}
-	addr, err := p.find(site.PC)
+	addr, err := p.codeCache.find(site.PC)
 	if err != nil {
 		return vmruntime.Compilation{}, err
 	}
@@ -67,7 +67,7 @@ func (p *Process) Current(methods []uint64) (map[uint64]vmruntime.Compilation, e
 	for _, m := range methods {
 		pointers.add(m+uint64(at.offset), wordSize)
 	}
-	if err := pointers.read(p.target.mem); err != nil {
+	if err := pointers.read(p.memory.mem); err != nil {
 		return nil, fmt.Errorf("current code: %w", err)
 	}
 	var headers batch
@@ -76,7 +76,7 @@ func (p *Process) Current(methods []uint64) (map[uint64]vmruntime.Compilation, e
 		addrs[i], _ = pointers.word(i)
 		headers.add(addrs[i], p.schema.blob.header)
 	}
-	if err := headers.read(p.target.mem); err != nil {
+	if err := headers.read(p.memory.mem); err != nil {
 		return nil, fmt.Errorf("current code: %w", err)
 	}
 	current := map[uint64]vmruntime.Compilation{}

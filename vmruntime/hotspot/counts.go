@@ -153,11 +153,11 @@ const (
 // chunk after the other, so that numbers of different methods are of different moments: took is from the first to the last one.
 func (p *Process) Counts(methods []uint64) (_ []vmruntime.MethodCounts, took time.Duration, _ error) {
 	s := &p.schema.profile
-	if err := s.err(p.version); err != nil {
+	if err := s.err(p.version.jdk); err != nil {
 		return nil, 0, err
 	}
 	if p.decoder == nil {
-		p.decoder = newDataDecoder(p.target, p.schema, p.version)
+		p.decoder = newDataDecoder(p.memory, &p.schema.flags, &p.schema.profile.tags, p.version.jdk)
 	}
 	r := callReader{p.methodReader(), s}
 	counted, young, err := r.executed(methods)

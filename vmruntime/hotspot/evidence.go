@@ -12,28 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// What is known of instructions that have no position of their own. Without DebugNonSafepoints that is nearly all of
-// them: HotSpot then records calls and polls only.
-//
-// The answer is what the places around have in common, as many as neighbours says on each side: if all of them are in a
-// method, or in what was inlined into it, so is what lies between. How often that is true is measured in docs/accuracy.md.
-// Two sources make the places many and close:
-//
-//   - C2 leaves its code for the interpreter where something never happened before: a branch that was never taken, a class
-//     that was never seen, an index out of bounds. The call that does so is a safepoint, with the scope of the check. The
-//     conditional jump to it has the same scope.
-//   - Null checks that cost nothing: loads and stores that may fault, in a table with the place that the fault leads to, which
-//     is such a call again.
-
-const (
-	// neighbours is how many places on each side must agree. With fewer, more is named and more of it is wrong: checks are
-	// hoisted out of what they belong to.
-	neighbours = 3
-	// neighboursComplete is the same where DebugNonSafepoints records all instructions but some.
-	neighboursComplete = 1
-	// maxScannedCode bounds the instructions of one compilation that are searched for jumps, in bytes.
-	maxScannedCode = 1 << 20
-)
+// maxScannedCode bounds the instructions of one compilation that are searched for jumps, in bytes.
+const maxScannedCode = 1 << 20
 
 // weigh finds out what t's positions say, and what else is known of the instructions of b. What cannot be read is not
 // known.
@@ -96,7 +76,7 @@ const (
 func (p *Process) table(addr, header, entry uint64) ([]byte, error) {
 	var count, entries batch
 	count.add(addr, 4)
-	if err := count.read(p.mem); err != nil {
+	if err := count.read(p.memory.mem); err != nil {
 		return nil, err
 	}
 	n, ok := count.word(0)
@@ -104,7 +84,7 @@ func (p *Process) table(addr, header, entry uint64) ([]byte, error) {
 		return nil, nil
 	}
 	entries.add(addr+header, n*entry)
-	if err := entries.read(p.mem); err != nil {
+	if err := entries.read(p.memory.mem); err != nil {
 		return nil, err
 	}
 	if b, ok := entries.bytes(0); ok {
@@ -121,7 +101,7 @@ func (p *Process) marks(t *scopeTable, b blob, header []byte) (marks []position,
 	}
 	var code batch
 	code.add(b.begin, size)
-	if err := code.read(p.mem); err != nil {
+	if err := code.read(p.memory.mem); err != nil {
 		return nil, err
 	}
 	instructions, ok := code.bytes(0)
@@ -189,7 +169,7 @@ func (p *Process) findTrap(called []uint64) error {
 		if p.trap != 0 {
 			return nil
 		}
-		if p.heapOf(addr) != p.heapOf(p.layout.Interpreter.Low) { // all stubs are there, but for few that are made late
+		if p.codeCache.heapOf(addr) != p.codeCache.heapOf(p.layout.Interpreter.Low) { // all stubs are there, but for few that are made late
 			continue
 		}
 		name, kind, err := p.blobAt(addr)

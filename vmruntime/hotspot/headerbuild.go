@@ -120,7 +120,7 @@ func (p *Process) checkHeader() error {
 
 // checkThread is an error unless an object is a thread.
 func (p *Process) checkThread(object uint64) error {
-	header, err := p.bytes(object, p.layout.Objects.headerSize())
+	header, err := p.memory.bytes(object, p.layout.Objects.headerSize())
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNoEvidence, err)
 	}
@@ -159,7 +159,7 @@ func (p *Process) threadObjects() (found []uint64, err error) {
 	for _, thread := range threads {
 		objects.add(thread+uint64(l.ThreadObject), wordSize)
 	}
-	if err := objects.read(p.mem); err != nil {
+	if err := objects.read(p.memory.mem); err != nil {
 		return nil, err
 	}
 	for i := range threads {

@@ -69,14 +69,15 @@ var collectorFlags = []struct {
 // A heapReader finds out about the heap of a VM.
 type heapReader struct {
 	target
-	schema  *objectSchema
+	heap    *heapSchema
+	colours *colourSchema
 	flags   flagValues
 	missing func(sentence string)
 }
 
 // layout reads where the heap is, and how its generations are told apart. ErrStarting if there is none yet.
 func (r heapReader) layout() (l HeapLayout, err error) {
-	s := &r.schema.heap
+	s := r.heap
 	heap, err := r.word(s.heap)
 	if err != nil {
 		return l, err
@@ -120,7 +121,7 @@ func (r heapReader) layout() (l HeapLayout, err error) {
 
 // region reads a MemRegion.
 func (r heapReader) region(addr uint64) (low, high uint64, err error) {
-	s := &r.schema.heap
+	s := r.heap
 	b, err := r.bytes(addr, lastEnd(s.start, s.words))
 	if err != nil {
 		return 0, 0, err
@@ -131,7 +132,7 @@ func (r heapReader) region(addr uint64) (low, high uint64, err error) {
 
 // serial reads the bounds of the young generation, which do not move.
 func (r heapReader) serial(heap uint64, l *HeapLayout) error {
-	s := &r.schema.heap
+	s := r.heap
 	if !s.youngGen.known || !s.generation.known {
 		return nil
 	}
@@ -145,7 +146,7 @@ func (r heapReader) serial(heap uint64, l *HeapLayout) error {
 // parallel reads the bounds of the young generation. They move only with -XX:+UseAdaptiveGCBoundary, which was
 // experimental, and is gone from JDK 15 on.
 func (r heapReader) parallel(l *HeapLayout) error {
-	s := &r.schema.heap
+	s := r.heap
 	if s.parallelYoung == 0 || !s.parallelGeneration.known || r.flags.on("UseAdaptiveGCBoundary") {
 		return nil
 	}
@@ -169,7 +170,7 @@ func (r heapReader) bounds(addr uint64, l *HeapLayout) (err error) {
 
 // regions reads where G1 keeps what it knows of a region (src/hotspot/share/gc/g1/g1BiasedArray.hpp).
 func (r heapReader) regions(heap uint64, l *HeapLayout) (err error) {
-	s := &r.schema.heap
+	s := r.heap
 	if !s.regionTable.known || !s.regionShift.known || !s.regionTag.known ||
 		s.edenTag == 0 || s.survivorTag == 0 || s.oldMask == 0 {
 		return nil

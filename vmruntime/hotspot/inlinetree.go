@@ -77,11 +77,8 @@ func (c *code) inlineTree(calls map[int32]bool) *vmruntime.InlineTree {
 
 // Bounds on madeCalls.
 const (
-	maxCodeBytes  = 4 << 20 // of one compilation
-	maxStubs      = 1 << 12 // addresses in them
-	callBytes     = 5       // call rel32 on x86-64, the only instruction that both compilers call Java methods with
-	callOpcode    = 0xe8
-	callOffsetLen = 4
+	maxCodeBytes = 4 << 20 // of one compilation
+	maxStubs     = 1 << 12 // addresses in them
 )
 
 // madeCalls returns the places in a compilation, as offsets from its begin, that calls of Java methods return to. Debug
@@ -93,7 +90,7 @@ func (p *Process) madeCalls(of vmruntime.Compilation, c *code) (map[int32]bool, 
 	if runtime.GOARCH != "amd64" || c.scopes == nil || size > maxCodeBytes {
 		return nil, nil
 	}
-	instructions, err := p.bytes(of.Begin, size)
+	instructions, err := p.memory.bytes(of.Begin, size)
 	if err != nil {
 		return nil, nil
 	}
@@ -120,7 +117,7 @@ func (p *Process) madeCalls(of vmruntime.Compilation, c *code) (map[int32]bool, 
 func (p *Process) leadsToJava(to uint64) bool {
 	// Where the code cache has several parts, stubs are in that of the interpreter; but for some that are made late and
 	// found no room there, which are those on the way to a method.
-	if h := p.heapOf(to); len(p.heaps) > 1 && h != nil && h != p.heapOf(p.layout.Interpreter.Low) {
+	if h := p.codeCache.heapOf(to); len(p.codeCache.heaps) > 1 && h != nil && h != p.codeCache.heapOf(p.layout.Interpreter.Low) {
 		return true
 	}
 	name, kind, err := p.blobAt(to)
@@ -138,11 +135,11 @@ func (p *Process) blobAt(pc uint64) (name string, kind blobKind, err error) {
 	if name, known := p.stubAt[pc]; known {
 		return name, kindOf(name), nil
 	}
-	addr, err := p.find(pc)
+	addr, err := p.codeCache.find(pc)
 	if err != nil {
 		return "", 0, err
 	}
-	header, err := p.bytes(addr, p.schema.blob.blobHeader)
+	header, err := p.memory.bytes(addr, p.schema.blob.blobHeader)
 	if err != nil {
 		return "", 0, err
 	}

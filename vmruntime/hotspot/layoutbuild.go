@@ -13,7 +13,7 @@ func (p *Process) buildLayout() error {
 	s := p.schema
 	p.layout = Layout{
 		JDK:    p.version.jdk,
-		Blob:   s.blob.layout(),
+		Blob:   blobLayout(&s.blob),
 		Thread: s.thread.layout(),
 		Method: MethodLayout{
 			ConstMethod:     s.method.constMethod.offset,
@@ -41,12 +41,12 @@ func (p *Process) missing(sentence string) { p.layout.Missing = append(p.layout.
 func (p *Process) layoutCache() {
 	c := &p.schema.cache
 	l := CacheLayout{
-		Heaps:           p.heaps,
-		SegmentShift:    p.shift,
+		Heaps:           p.codeCache.heaps,
+		SegmentShift:    p.codeCache.shift,
 		BlockHeaderSize: uint32(c.blockSize),
 		BlockUsed:       c.blockUsed.offset,
 	}
-	for i, h := range p.heaps {
+	for i, h := range p.codeCache.heaps {
 		if i == 0 || h.Low < l.Low {
 			l.Low = h.Low
 		}
@@ -55,10 +55,34 @@ func (p *Process) layoutCache() {
 	p.layout.Cache = l
 }
 
+// blobLayout is what the kernel side reads of a blob's header.
+func blobLayout(s *blobSchema) BlobLayout {
+	l := BlobLayout{
+		Name:              s.name.offset,
+		Size:              s.size.offset,
+		CodeBegin:         s.codeBegin.offset,
+		CodeEnd:           s.codeEnd.offset,
+		FrameSize:         s.frameSize.offset,
+		FrameComplete:     s.frameComplete.offset,
+		FrameCompleteIs16: s.frameComplete.width == 2,
+		CompileID:         s.compileID.offset,
+		State:             s.state.offset,
+		OrigPC:            s.origPC.offset,
+		DeoptHandler:      s.deopt.offset,
+		DeoptHandlerMH:    s.deoptMH.offset,
+		HasDeoptHandlerMH: s.deoptMH.known,
+		DeoptHandlerIs32:  s.deopt.width == 4,
+	}
+	if s.codeOffset.known {
+		l.CodeBegin, l.CodeEnd, l.CodeIsOffset = s.codeOffset.offset, s.dataOffset.offset, true
+	}
+	return l
+}
+
 // layoutThread adds what is different in every process.
 func (p *Process) layoutThread() (err error) {
 	l := &p.layout.Thread
-	if l.CallStubReturn, err = p.word(p.schema.stubs.callStubReturn); err != nil {
+	if l.CallStubReturn, err = p.memory.word(p.schema.stubs.callStubReturn); err != nil {
 		return err
 	}
 	if l.CallStubReturn == 0 {
@@ -73,7 +97,7 @@ func (p *Process) layoutThread() (err error) {
 		return p.layoutThreadIDs()
 	}
 	const maxModules = 1 << 16
-	module, err := p.word(p.bias + p.image.tlsSlot)
+	module, err := p.memory.word(p.bias + p.image.tlsSlot)
 	if err != nil {
 		return err
 	}
@@ -113,7 +137,7 @@ func (p *Process) layoutThreadIDs() error {
 
 func (p *Process) layoutInterpreter() (err error) {
 	l := &p.layout.Interpreter
-	if l.Low, l.High, err = interpreterCode(p.target, &p.schema.stubs); err != nil {
+	if l.Low, l.High, err = interpreterCode(p.memory, &p.schema.stubs); err != nil {
 		return err
 	}
 	if p.image.machine != elf.EM_X86_64 {
@@ -150,10 +174,10 @@ func (p *Process) Refresh() (changed bool, err error) {
 
 // learnAll takes down the kinds of all blobs.
 func (p *Process) learnAll() (err error) {
-	if p.heaps, p.shift, err = readHeaps(p.target, &p.schema.cache); err != nil {
+	if p.codeCache.heaps, p.codeCache.shift, err = readHeaps(p.memory, &p.schema.cache); err != nil {
 		return err
 	}
-	return p.walk(&p.schema.blob, func(blobs []blob) error {
+	return p.codeCache.walk(&p.schema.blob, func(blobs []blob) error {
 		names := make([]uint64, len(blobs))
 		for i := range blobs {
 			names[i] = blobs[i].name

@@ -41,7 +41,7 @@ func TestLines(t *testing.T) {
 func compiledMethods(t *testing.T, p *Process) map[string]uint64 {
 	t.Helper()
 	methods := make(map[string]uint64)
-	if err := p.walk(&p.schema.blob, func(blobs []blob) error {
+	if err := p.codeCache.walk(&p.schema.blob, func(blobs []blob) error {
 		for _, b := range blobs {
 			if named, ok := p.versions.find(b.version(), b.begin); ok && named.class == "hotspot/ScopesGuest" {
 				methods[functionName(named.class, named.name)] = b.method

@@ -72,8 +72,8 @@ func (vm *jvm) shares(t *testing.T, p *Process, enclosing string) (map[string]fl
 // siteAt makes the site that the kernel side would have made of a pc in compiled code now.
 func (p *Process) siteAt(pc uint64, exact bool) vmruntime.Site {
 	site := vmruntime.Site{Kind: vmruntime.Compiled, PC: pc, Exact: exact}
-	if addr, err := p.find(pc); err == nil {
-		if header, err := p.bytes(addr, p.schema.blob.header); err == nil {
+	if addr, err := p.codeCache.find(pc); err == nil {
+		if header, err := p.memory.bytes(addr, p.schema.blob.header); err == nil {
 			site.Version = uint32(p.schema.blob.compileID.of(header)) & versionMask
 		}
 	}

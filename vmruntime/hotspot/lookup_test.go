@@ -31,7 +31,7 @@ func newPatient(t *testing.T, name string) *patient {
 			p.site = vmruntime.Site(l.Site)
 		}
 	}
-	addr, err := p.find(p.site.PC)
+	addr, err := p.codeCache.find(p.site.PC)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestCodeChangesMeanwhile(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.forget()
 		reads := 0
-		p.Process.mem = hookedMemory{p.mem, func() {
+		p.Process.memory.mem = hookedMemory{p.mem, func() {
 			if reads++; reads == 6 { // the header was read, the end is yet to come
 				p.set(p.blob.addr, p.schema.blob.compileID, byte(p.blob.compileID)+1)
 			}
@@ -135,7 +135,7 @@ func TestClassesUnloadedMeanwhile(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.forget()
 		reads := 0
-		p.Process.mem = hookedMemory{p.mem, func() {
+		p.Process.memory.mem = hookedMemory{p.mem, func() {
 			if reads++; reads == 6 {
 				p.epoch++
 			}
@@ -144,22 +144,11 @@ func TestClassesUnloadedMeanwhile(t *testing.T) {
 			t.Errorf("unloaded once: %+v, %v", frames, err)
 		}
 		p.codes = newCache[uint32, *code](codeBytes)
-		p.Process.mem = hookedMemory{p.mem, func() { p.epoch++ }}
+		p.Process.memory.mem = hookedMemory{p.mem, func() { p.epoch++ }}
 		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("unloaded all the time: %+v, %v", frames, err)
 		}
 	})
-}
-
-type hookedMemory struct {
-	vmruntime.Memory
-	before func()
-}
-
-func (m hookedMemory) Read(addr uint64, p []byte) error { m.before(); return m.Memory.Read(addr, p) }
-func (m hookedMemory) ReadBatch(ranges []vmruntime.Range) error {
-	m.before()
-	return m.Memory.ReadBatch(ranges)
 }
 
 // TestInterpretedEpoch: a method's name holds for the epoch in which it was read, and for no other.
@@ -177,7 +166,7 @@ func TestInterpretedEpoch(t *testing.T) {
 		later := site
 		later.Epoch = 1
 		reads := 0
-		p.Process.mem = hookedMemory{p.mem, func() { reads++ }}
+		p.Process.memory.mem = hookedMemory{p.mem, func() { reads++ }}
 		if got, err := p.Lookup(later); err != nil || got[0] != want[0] || reads == 0 {
 			t.Errorf("in the next epoch: %+v, %v, %d reads", got, err, reads)
 		}
@@ -188,7 +177,7 @@ func TestInterpretedEpoch(t *testing.T) {
 		}
 		late := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.method, Epoch: 1}
 		p.methods = newCache[methodKey, *method](methodBytes)
-		p.Process.mem = hookedMemory{p.mem, func() { p.epoch = 2 }}
+		p.Process.memory.mem = hookedMemory{p.mem, func() { p.epoch = 2 }}
 		if got, err := p.Lookup(late); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("classes were unloaded while it was read: %+v, %v", got, err)
 		}
@@ -272,7 +261,7 @@ func TestDeadMethodIsNotKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		reads := 0
-		p.Process.mem = hookedMemory{p.mem, func() { reads++ }}
+		p.Process.memory.mem = hookedMemory{p.mem, func() { reads++ }}
 		next := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.method, BCI: 0, Epoch: 1}
 		if _, err := p.Lookup(next); err != nil || reads == 0 {
 			t.Errorf("%v, %d reads: the name of what was there before was used", err, reads)
@@ -285,7 +274,7 @@ func TestInterpretedWithoutEpoch(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.Process.epoch = nil
 		reads := 0
-		p.Process.mem = hookedMemory{p.mem, func() { reads++ }}
+		p.Process.memory.mem = hookedMemory{p.mem, func() { reads++ }}
 		site := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.method, BCI: -1}
 		for range 2 {
 			before := reads
@@ -330,7 +319,7 @@ func TestStubMadeRoom(t *testing.T) {
 
 func TestUnknownSites(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
-		for _, site := range []vmruntime.Site{{}, {Kind: 99}, {Kind: vmruntime.Compiled, PC: 1}, {Kind: vmruntime.Stub, PC: p.heaps[0].High}} {
+		for _, site := range []vmruntime.Site{{}, {Kind: 99}, {Kind: vmruntime.Compiled, PC: 1}, {Kind: vmruntime.Stub, PC: p.codeCache.heaps[0].High}} {
 			if frames, err := p.Lookup(site); !errors.Is(err, vmruntime.ErrUnknown) {
 				t.Errorf("%+v: %+v, %v", site, frames, err)
 			}

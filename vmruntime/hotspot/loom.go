@@ -54,7 +54,7 @@ func (p *Process) layoutLoom() error {
 // returnBarrier is the address of that stub, 0 if it is not known.
 func (p *Process) returnBarrier() (uint64, error) {
 	if static := p.schema.thread.contBarrier; static != 0 {
-		return p.word(static)
+		return p.memory.word(static)
 	}
 	routine, _ := p.stubs.routine(p, isReturnBarrier)
 	return routine.begin, nil
@@ -132,7 +132,7 @@ func (p *Process) wellKnown(names ...string) ([]uint64, error) {
 	for at := first; at < end; at = nextPage(at) {
 		words.add(at, min(nextPage(at), end)-at)
 	}
-	if err := words.read(p.mem); err != nil {
+	if err := words.read(p.memory.mem); err != nil {
 		return nil, err
 	}
 	var klasses []uint64

@@ -50,8 +50,8 @@ func (p *Process) readText(version uint32, c *code) (text, error) {
 	if c.end-c.begin > maxTextBytes {
 		return nil, fmt.Errorf("%d bytes of code: %w", c.end-c.begin, vmruntime.ErrMalformed)
 	}
-	code, readErr := p.bytes(c.begin, c.end-c.begin)
-	addr, err := p.find(c.begin)
+	code, readErr := p.memory.bytes(c.begin, c.end-c.begin)
+	addr, err := p.codeCache.find(c.begin)
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +97,12 @@ func inEpilogue(code text, offset int) bool {
 		at(0) == insREXB32 && at(1) == 0x85 && at(3) == insRet ||
 		at(0) == 0x85 && at(1) == 0x05 && at(6) == insRet
 }
+
+const (
+	callBytes     = 5 // call rel32 on x86-64, the only instruction that both compilers call Java methods with
+	callOpcode    = 0xe8
+	callOffsetLen = 4
+)
 
 // calledBefore returns where the call goes that returns to offset in the code that begins at begin, if there is one.
 func calledBefore(instructions []byte, begin uint64, offset int32) (to uint64, ok bool) {

@@ -2,36 +2,8 @@ package hotspot
 
 import (
 	"bytes"
-	"encoding/binary"
 	"testing"
 )
-
-// An image is a piece of guest memory in the making: things are put one behind the other.
-type image struct {
-	base uint64
-	data []byte
-}
-
-// put adds data at the next multiple of 8 and returns its address.
-func (m *image) put(data []byte) uint64 {
-	for len(m.data)%8 != 0 {
-		m.data = append(m.data, 0)
-	}
-	m.data = append(m.data, data...)
-	return m.base + uint64(len(m.data)-len(data))
-}
-
-func (m *image) text(s string) uint64 { return m.put(append([]byte(s), 0)) }
-
-func (m *image) words(values ...uint64) uint64 {
-	var b []byte
-	for _, v := range values {
-		b = binary.LittleEndian.AppendUint64(b, v)
-	}
-	return m.put(b)
-}
-
-func (m *image) memory() *pieceMemory { return &pieceMemory{[]memoryPiece{{m.base, m.data}}} }
 
 func TestTargetStrings(t *testing.T) {
 	long := string(bytes.Repeat([]byte("abcdefgh"), maxNameBytes/8))

@@ -95,15 +95,15 @@ type dataDecoder struct {
 }
 
 // newDataDecoder asks the VM for the flags. The numbers are the usual ones where it does not tell.
-func newDataDecoder(t target, s *schema, v version) *dataDecoder {
+func newDataDecoder(t target, flags *flagSchema, tags *[256]dataKind, jdk int) *dataDecoder {
 	rows := func(flag string) int {
-		if n, err := readNumber(t, &s.flags, flag); err == nil && n >= 0 && n <= maxRows {
+		if n, err := readNumber(t, flags, flag); err == nil && n >= 0 && n <= maxRows {
 			return int(n)
 		}
 		return usualRows
 	}
-	d := &dataDecoder{tags: &s.profile.tags, rows: rows("TypeProfileWidth"), retRows: rows("BciProfileWidth")}
-	if v.jdk < 22 {
+	d := &dataDecoder{tags: tags, rows: rows("TypeProfileWidth"), retRows: rows("BciProfileWidth")}
+	if jdk < 22 {
 		d.gap = 1
 	}
 	return d

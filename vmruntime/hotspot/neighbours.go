@@ -5,6 +5,27 @@ import (
 	"sort"
 )
 
+// What is known of instructions that have no position of their own. Without DebugNonSafepoints that is nearly all of
+// them: HotSpot then records calls and polls only.
+//
+// The answer is what the places around have in common, as many as neighbours says on each side: if all of them are in a
+// method, or in what was inlined into it, so is what lies between. How often that is true is measured in docs/accuracy.md.
+// Two sources make the places many and close:
+//
+//   - C2 leaves its code for the interpreter where something never happened before: a branch that was never taken, a class
+//     that was never seen, an index out of bounds. The call that does so is a safepoint, with the scope of the check. The
+//     conditional jump to it has the same scope.
+//   - Null checks that cost nothing: loads and stores that may fault, in a table with the place that the fault leads to, which
+//     is such a call again.
+
+const (
+	// neighbours is how many places on each side must agree. With fewer, more is named and more of it is wrong: checks are
+	// hoisted out of what they belong to.
+	neighbours = 3
+	// neighboursComplete is the same where DebugNonSafepoints records all instructions but some.
+	neighboursComplete = 1
+)
+
 // shared returns the innermost scope that the places around offset have in common.
 func (t *scopeTable) shared(offset int32) place {
 	each := neighbours

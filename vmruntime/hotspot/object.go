@@ -86,7 +86,7 @@ func (p *Process) ObjectAt(addr uint64, bases ...uint64) (*Object, error) {
 // isObject reports whether there is a header at start.
 func (p *Process) isObject(start uint64, epoch uint32) (bool, error) {
 	l := &p.layout.Objects
-	header, err := p.bytes(start, l.headerSize())
+	header, err := p.memory.bytes(start, l.headerSize())
 	if err != nil {
 		return false, nil // the end of the heap, or of what is used of it
 	}
@@ -115,7 +115,7 @@ func (p *Process) candidates(addr uint64, bases []uint64) (given, near []candida
 	for at := first; at < last+size; at = nextPage(at) {
 		b.add(at, min(nextPage(at), last+size)-at)
 	}
-	if err := b.read(p.mem); err != nil {
+	if err := b.read(p.memory.mem); err != nil {
 		return nil, nil, err
 	}
 	for i, start := range starts {
@@ -229,11 +229,11 @@ func (p *Process) Generation(addr uint64) (Generation, error) {
 		}
 		return GenerationOld, nil
 	case GenerationsByRegion:
-		region, err := p.word(l.RegionTable + wordSize*(addr>>l.RegionShift))
+		region, err := p.memory.word(l.RegionTable + wordSize*(addr>>l.RegionShift))
 		if err != nil || region == 0 {
 			return GenerationUnknown, err
 		}
-		tag, err := p.bytes(region+uint64(l.RegionTag), 4)
+		tag, err := p.memory.bytes(region+uint64(l.RegionTag), 4)
 		if err != nil {
 			return GenerationUnknown, err
 		}

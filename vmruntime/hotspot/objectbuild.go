@@ -58,7 +58,7 @@ func (p *Process) readObjectLayout() (flags flagValues, l ObjectLayout, err erro
 	if err := p.layoutReferences(flags, &l); err != nil {
 		return nil, l, err
 	}
-	heap := heapReader{p.target, s, flags, p.missing}
+	heap := heapReader{target: p.memory, heap: &s.heap, colours: &s.colours, flags: flags, missing: p.missing}
 	if l.Heap, err = heap.layout(); err != nil {
 		return nil, l, err
 	}
@@ -78,7 +78,7 @@ func (p *Process) readObjectFlags() (flagValues, error) {
 	for _, f := range collectorFlags {
 		names = append(names[:len(names):len(names)], f.name)
 	}
-	addrs, err := findFlags(p.target, &p.schema.flags, names...)
+	addrs, err := findFlags(p.memory, &p.schema.flags, names...)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (p *Process) readObjectFlags() (flagValues, error) {
 		b.add(addr, wordSize)
 		found = append(found, name)
 	}
-	if err := b.read(p.mem); err != nil {
+	if err := b.read(p.memory.mem); err != nil {
 		return nil, err
 	}
 	values := make(flagValues)
@@ -119,10 +119,10 @@ func (p *Process) layoutReferences(flags flagValues, l *ObjectLayout) (err error
 // narrowing reads the base and the shift of 32-bit pointers.
 func (p *Process) narrowing(baseAt, shiftAt uint64) (base uint64, shift uint8, err error) {
 	const maxShift = 10 // of classes with compact headers; of objects log2 of their alignment
-	if base, err = p.word(baseAt); err != nil {
+	if base, err = p.memory.word(baseAt); err != nil {
 		return 0, 0, err
 	}
-	b, err := p.bytes(shiftAt, 4)
+	b, err := p.memory.bytes(shiftAt, 4)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -170,14 +170,14 @@ func (p *Process) findParkBlocker() (offset uint32, err error) {
 
 // handle reads the object that a handle leads to.
 func (p *Process) handle(addr uint64) (uint64, error) {
-	reference, err := p.word(addr)
+	reference, err := p.memory.word(addr)
 	return p.layout.Objects.uncolour(reference), err
 }
 
 // parkBlockerOf finds the field in the class of a thread's object, or the one of its superclasses that is
 // java.lang.Thread.
 func (p *Process) parkBlockerOf(object uint64) (uint32, error) {
-	header, err := p.bytes(object, p.layout.Objects.headerSize())
+	header, err := p.memory.bytes(object, p.layout.Objects.headerSize())
 	if err != nil {
 		return 0, err
 	}

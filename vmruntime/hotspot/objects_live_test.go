@@ -73,7 +73,7 @@ func isOld(i uint64) bool {
 func (g *objectsGuest) testFields(t *testing.T) {
 	known := g.object(t, magicFresh)
 	thread, _ := g.threadNamed(t, "parks")
-	header, err := g.p.bytes(known.Start, g.p.layout.Objects.headerSize())
+	header, err := g.p.memory.bytes(known.Start, g.p.layout.Objects.headerSize())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func (g *objectsGuest) testFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if header, err = g.p.bytes(thread, g.p.layout.Objects.headerSize()); err != nil {
+	if header, err = g.p.memory.bytes(thread, g.p.layout.Objects.headerSize()); err != nil {
 		t.Fatal(err)
 	}
 	threadClass, err := g.p.Klass(g.p.layout.Objects.klass(header), 0)
@@ -287,7 +287,7 @@ func (g *objectsGuest) testThreads(t *testing.T) {
 	tlab := make([]uint64, 3)
 	for i, offset := range []uint32{l.TLABStart, l.TLABTop, l.TLABEnd} {
 		var err error
-		if tlab[i], err = g.p.word(thread + uint64(offset)); err != nil {
+		if tlab[i], err = g.p.memory.word(thread + uint64(offset)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -307,11 +307,11 @@ func (g *objectsGuest) testMonitor(t *testing.T) {
 		t.Skip("the header does not lead to the monitor")
 	}
 	for _, start := range g.starts(t, magicLocked) {
-		mark, err := g.p.word(start)
+		mark, err := g.p.memory.word(start)
 		if err != nil || mark&lockBits != inflated {
 			continue // left behind by a collection
 		}
-		object, err := g.p.word(mark&^lockBits + uint64(l.MonitorObject))
+		object, err := g.p.memory.word(mark&^lockBits + uint64(l.MonitorObject))
 		if err == nil && l.MonitorObjectIsHandle {
 			object, err = g.p.handle(object)
 		}

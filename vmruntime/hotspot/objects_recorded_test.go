@@ -165,7 +165,7 @@ func TestObjectsStale(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	header, err := p.bytes(o.Start, p.layout.Objects.headerSize())
+	header, err := p.memory.bytes(o.Start, p.layout.Objects.headerSize())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestObjectsStale(t *testing.T) {
 	if _, err := p.Klass(klass, 1); err != vmruntime.ErrStale {
 		t.Errorf("class of an epoch that is over: %v", err)
 	}
-	clear(p.mem.(*pieceMemory).at(p.schema.object.name.at(klass), 8)) // another class has no name there
+	clear(p.memory.mem.(*pieceMemory).at(p.schema.object.name.at(klass), 8)) // another class has no name there
 	if class, err := p.Klass(klass, 2); err == nil {
 		t.Errorf("a class of the epoch before: %+v", class)
 	}
@@ -251,7 +251,7 @@ func TestClassAtZero(t *testing.T) {
 		mem := r.memory()
 		zeroed := 0
 		for _, thread := range threads {
-			object, err := whole.word(thread + uint64(l.ThreadObject))
+			object, err := whole.memory.word(thread + uint64(l.ThreadObject))
 			if err == nil && l.ThreadObjectIsHandle {
 				object, err = whole.handle(object)
 			}

@@ -67,7 +67,7 @@ func (g *objectsGuest) find(t *testing.T, i uint64) (addrs []uint64) {
 		low, high = max(low, heap.Low), min(high, heap.High)
 		const chunk = 1 << 20
 		for ; low < high; low += chunk {
-			data, err := g.p.bytes(low, min(chunk, high-low))
+			data, err := g.p.memory.bytes(low, min(chunk, high-low))
 			if err != nil {
 				continue
 			}
@@ -124,7 +124,7 @@ func (g *objectsGuest) threadNamed(t *testing.T, name string) (object, thread ui
 	}
 	for _, thread := range threads {
 		at := thread + uint64(l.ThreadObject)
-		object, err := g.p.word(at)
+		object, err := g.p.memory.word(at)
 		if err == nil && l.ThreadObjectIsHandle {
 			object, err = g.p.handle(object)
 		}
@@ -158,7 +158,7 @@ func (g *objectsGuest) reference(t *testing.T, addr uint64) uint64 {
 		}
 		return object
 	}
-	b, err := g.p.bytes(addr, 4)
+	b, err := g.p.memory.bytes(addr, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func (g *objectsGuest) reference(t *testing.T, addr uint64) uint64 {
 func (g *objectsGuest) text(t *testing.T, object uint64) string {
 	t.Helper()
 	l := &g.p.layout.Objects
-	header, err := g.p.bytes(object, l.headerSize())
+	header, err := g.p.memory.bytes(object, l.headerSize())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func (g *objectsGuest) text(t *testing.T, object uint64) string {
 	for _, f := range class.fields {
 		if f.Name == "value" && f.Type == "byte[]" {
 			array := g.reference(t, object+uint64(f.Offset))
-			first, err := g.p.bytes(array, l.headerSize())
+			first, err := g.p.memory.bytes(array, l.headerSize())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -191,7 +191,7 @@ func (g *objectsGuest) text(t *testing.T, object uint64) string {
 			if err != nil || head[l.klass(first)].name != "byte[]" {
 				return ""
 			}
-			text, err := g.p.bytes(array+head[l.klass(first)].shape.header, number(first[l.ArrayLength:l.ArrayLength+4]))
+			text, err := g.p.memory.bytes(array+head[l.klass(first)].shape.header, number(first[l.ArrayLength:l.ArrayLength+4]))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -58,8 +58,8 @@ func (p *Process) learnObjects() {
 	t := &p.objects
 	t.vtables[0] = [2]uint64{p.image.low + p.bias, p.image.high + p.bias}
 	if lowAt, highAt := p.archiveBounds(); lowAt != 0 && highAt != 0 {
-		low, err1 := p.word(lowAt)
-		high, err2 := p.word(highAt)
+		low, err1 := p.memory.word(lowAt)
+		high, err2 := p.memory.word(highAt)
 		if err1 == nil && err2 == nil {
 			t.vtables[1] = [2]uint64{low, high}
 		}
@@ -86,7 +86,7 @@ func (p *Process) staticOffset(static uint64) uint64 {
 	if static == 0 {
 		return 0
 	}
-	b, err := p.bytes(static, 4)
+	b, err := p.memory.bytes(static, 4)
 	if err != nil || number(b) > maxOffset {
 		return 0
 	}
@@ -98,7 +98,7 @@ func (p *Process) mirrorBytes(start uint64) uint64 {
 	if p.objects.mirrorSize == 0 {
 		return 0
 	}
-	b, err := p.bytes(start+p.objects.mirrorSize, 4)
+	b, err := p.memory.bytes(start+p.objects.mirrorSize, 4)
 	if err != nil {
 		return 0
 	}
@@ -111,7 +111,7 @@ func (p *Process) staticField(start, offset uint64, epoch uint32) Field {
 	if p.objects.mirrorKlass == 0 {
 		return Field{}
 	}
-	klass, err := p.word(start + p.objects.mirrorKlass)
+	klass, err := p.memory.word(start + p.objects.mirrorKlass)
 	if err != nil || klass == 0 { // that of a primitive type
 		return Field{}
 	}
@@ -144,7 +144,7 @@ func (p *Process) readHeads(klasses []uint64) (map[uint64]klassHead, error) {
 	for _, klass := range klasses {
 		heads.add(klass, s.headSize())
 	}
-	if err := heads.read(p.mem); err != nil {
+	if err := heads.read(p.memory.mem); err != nil {
 		return nil, err
 	}
 	found := make(map[uint64]klassHead)

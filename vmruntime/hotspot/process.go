@@ -15,13 +15,14 @@ const (
 
 // A Process is one guest. Its methods are called from one goroutine at a time.
 type Process struct {
-	codeCache
-	image   *Image
-	bias    uint64
-	epoch   func() uint32 // nil if unknown
-	seen    func(method uint64) (vmruntime.SeenMethod, bool)
-	schema  *schema
-	version version
+	memory    target
+	codeCache codeCache
+	image     *Image
+	bias      uint64
+	epoch     func() uint32 // nil if unknown
+	seen      func(method uint64) (vmruntime.SeenMethod, bool)
+	schema    *schema
+	version   version
 
 	kinds   kindTable
 	layout  Layout
@@ -75,7 +76,7 @@ func (i *Image) Attach(guest vmruntime.Target) (vmruntime.Process, error) {
 		texts:      newCache[uint32, text](textBytes),
 		objects:    newObjectTable(),
 	}
-	p.mem = guest.Memory
+	p.memory.mem = guest.Memory
 	if err := p.attach(); err != nil {
 		return nil, fmt.Errorf("attach to HotSpot: %w", err)
 	}
@@ -83,28 +84,28 @@ func (i *Image) Attach(guest vmruntime.Target) (vmruntime.Process, error) {
 }
 
 func (p *Process) attach() error {
-	structs, err := readStructs(p.target, p.symbol)
+	structs, err := readStructs(p.memory, p.symbol)
 	if err != nil {
 		return err
 	}
 	if p.schema, err = newSchema(structs); err != nil {
 		return err
 	}
-	if p.version, err = readVersion(p.target, &p.schema.version); err != nil {
+	if p.version, err = readVersion(p.memory, &p.schema.version); err != nil {
 		return err
 	}
 	// The VM makes code heaps and the Java heap first, and the interpreter last. Until then there may be some of the code heaps.
-	if _, _, err := interpreterCode(p.target, &p.schema.stubs); err != nil {
+	if _, _, err := interpreterCode(p.memory, &p.schema.stubs); err != nil {
 		return err
 	}
-	p.codeCache.schema = &p.schema.cache
-	if p.heaps, p.shift, err = readHeaps(p.target, &p.schema.cache); err != nil {
+	p.codeCache.memory, p.codeCache.schema = &p.memory, &p.schema.cache
+	if p.codeCache.heaps, p.codeCache.shift, err = readHeaps(p.memory, &p.schema.cache); err != nil {
 		return err
 	}
 	if err := p.remember(); err != nil {
 		return fmt.Errorf("code cache: %w", err)
 	}
-	if p.complete, err = readFlag(p.target, &p.schema.flags, "DebugNonSafepoints"); err != nil {
+	if p.complete, err = readFlag(p.memory, &p.schema.flags, "DebugNonSafepoints"); err != nil {
 		p.note("Whether DebugNonSafepoints is on is not known (%v): "+
 			"a leaf [inlined in M] is M or a method that was inlined in it.", err)
 	} else if !p.complete {
@@ -134,7 +135,7 @@ func (p *Process) symbol(name string) (uint64, bool) {
 // remember walks the code cache and takes down who every compilation is, in case it is gone when a sample of it is
 // looked up.
 func (p *Process) remember() error {
-	return p.walk(&p.schema.blob, func(blobs []blob) error {
+	return p.codeCache.walk(&p.schema.blob, func(blobs []blob) error {
 		names := make([]uint64, len(blobs))
 		for i := range blobs {
 			names[i] = blobs[i].name
@@ -155,7 +156,7 @@ func (p *Process) remember() error {
 			return err
 		}
 		// A compilation that is still there kept its method alive, so that what was read is its name.
-		after, err := p.readBlobs(&p.schema.blob, blocks)
+		after, err := p.codeCache.readBlobs(&p.schema.blob, blocks)
 		if err != nil {
 			return err
 		}
@@ -177,13 +178,13 @@ func (p *Process) compiled(b *blob) bool {
 
 // learn takes down the kinds of blobs whose names are at these addresses.
 func (p *Process) learn(names []uint64) error {
-	news, err := p.kinds.learn(p.target, names)
+	news, err := p.kinds.learn(p.memory, names)
 	p.learned = p.learned || news
 	return err
 }
 
 func (p *Process) methodReader() methodReader {
-	return methodReader{target: p.target, schema: &p.schema.method, bias: p.version.unsigned5Bias()}
+	return methodReader{target: p.memory, schema: &p.schema.method, bias: p.version.unsigned5Bias()}
 }
 
 // Describe names the VM and its version: "OpenJDK 64-Bit Server VM 17.0.15+6".
@@ -206,9 +207,9 @@ func (p *Process) Loaded(c vmruntime.CodeLoad) {
 }
 
 // Flag reads a command line flag of type bool.
-func (p *Process) Flag(name string) (bool, error) { return readFlag(p.target, &p.schema.flags, name) }
+func (p *Process) Flag(name string) (bool, error) { return readFlag(p.memory, &p.schema.flags, name) }
 
 // Number reads a command line flag of type intx.
 func (p *Process) Number(name string) (int64, error) {
-	return readNumber(p.target, &p.schema.flags, name)
+	return readNumber(p.memory, &p.schema.flags, name)
 }

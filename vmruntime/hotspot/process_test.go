@@ -92,7 +92,7 @@ func TestAttachReplacedMeanwhile(t *testing.T) {
 	const name, version = "testdata/jdk25", 99_999
 	p := newPatient(t, name)
 	var other blob
-	if err := p.walk(&p.schema.blob, func(blobs []blob) error {
+	if err := p.codeCache.walk(&p.schema.blob, func(blobs []blob) error {
 		for _, b := range blobs {
 			if p.compiled(&b) && b.method != p.blob.method {
 				other = b
@@ -147,7 +147,7 @@ func TestAttachStripped(t *testing.T) {
 			t.Errorf("notes do not have %q", sentence)
 		}
 	}
-	routines, err := readRoutines(p.target, p.bias+listAddress)
+	routines, err := readRoutines(p.memory, p.bias+listAddress)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,11 +24,11 @@ const (
 // C2's code counts nothing, so that they freeze. -Xint counts nothing at all.
 func (p *Process) Profiles(methods []uint64) (map[uint64]*vmruntime.MethodProfile, error) {
 	s := &p.schema.profile
-	if err := s.err(p.version); err != nil {
+	if err := s.err(p.version.jdk); err != nil {
 		return nil, err
 	}
 	if p.decoder == nil {
-		p.decoder = newDataDecoder(p.target, p.schema, p.version)
+		p.decoder = newDataDecoder(p.memory, &p.schema.flags, &p.schema.profile.tags, p.version.jdk)
 	}
 	const attempts = 2 // classes are unloaded in bursts, with long pauses between
 	for range attempts {

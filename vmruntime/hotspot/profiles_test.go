@@ -76,7 +76,7 @@ func TestProfileGoesOn(t *testing.T) {
 	for name := range callRecordings {
 		g := newCountedGuest(t, name)
 		before := g.profile(t, ".two")
-		data, err := g.word(g.schema.profile.methodData.at(g.method[".two"]))
+		data, err := g.memory.word(g.schema.profile.methodData.at(g.method[".two"]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestProfileWithoutData(t *testing.T) {
 			},
 		} {
 			g := newCountedGuest(t, name)
-			data, err := g.word(g.schema.profile.methodData.at(g.method[".two"]))
+			data, err := g.memory.word(g.schema.profile.methodData.at(g.method[".two"]))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -79,8 +79,8 @@ func newProfileSchema(from *structs) profileSchema {
 func (s *profileSchema) header() uint64 { return uint64(s.data.offset) }
 
 // err tells whether this VM's counts can be read.
-func (s *profileSchema) err(v version) error {
-	if v.jdk < 9 {
+func (s *profileSchema) err(jdk int) error {
+	if jdk < 9 {
 		return errors.New("counts of calls are not known of JDK 8: use 9 or newer")
 	}
 	if len(s.lacks) > 0 {

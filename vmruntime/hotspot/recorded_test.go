@@ -165,7 +165,7 @@ func sites(t *testing.T, p *Process) (all []vmruntime.Site) {
 	const perKind, natives = 2, 6
 	stubs := make(map[string]int)
 	var methods []blob
-	err := p.walk(&p.schema.blob, func(blobs []blob) error {
+	err := p.codeCache.walk(&p.schema.blob, func(blobs []blob) error {
 		for _, b := range blobs {
 			name := p.kinds.names[b.name]
 			named, _ := p.versions.find(b.version(), b.begin)
@@ -193,7 +193,7 @@ func sites(t *testing.T, p *Process) (all []vmruntime.Site) {
 	}
 	return append(all,
 		vmruntime.Site{Kind: vmruntime.Compiled, PC: 0x1000},
-		vmruntime.Site{Kind: vmruntime.Compiled, PC: p.heaps[0].used - 1})
+		vmruntime.Site{Kind: vmruntime.Compiled, PC: p.codeCache.heaps[0].used - 1})
 }
 
 func sitesIn(t *testing.T, p *Process, b blob) (all []vmruntime.Site) {

@@ -6,7 +6,6 @@ import (
 	"compress/gzip"
 	"debug/elf"
 	"encoding/gob"
-	"errors"
 	"os"
 	"slices"
 	"testing"
@@ -22,12 +21,6 @@ type recording struct {
 	TLSSlot uint64
 	Bounds  [2]uint64 // of libjvm's addresses
 	Pieces  []memoryPiece
-}
-
-// A memoryPiece is a piece of memory. Pieces are in order and do not touch.
-type memoryPiece struct {
-	Addr uint64
-	Data []byte
 }
 
 func (r *recording) image() *Image {
@@ -129,42 +122,4 @@ func (r *recorder) merged() []memoryPiece {
 		out = append(out, memoryPiece{p.Addr, bytes.Clone(p.Data)})
 	}
 	return out
-}
-
-// pieceMemory is memory that consists of pieces in order.
-type pieceMemory struct{ pieces []memoryPiece }
-
-var errUnmapped = errors.New("bad address")
-
-func (m *pieceMemory) Read(addr uint64, p []byte) error {
-	b := m.at(addr, uint64(len(p)))
-	if b == nil {
-		return errUnmapped
-	}
-	copy(p, b)
-	return nil
-}
-
-// at returns the n bytes at addr, nil if they are not all in one piece. Tests write through it.
-func (m *pieceMemory) at(addr, n uint64) []byte {
-	i, found := slices.BinarySearchFunc(m.pieces, addr, func(p memoryPiece, addr uint64) int { return cmp.Compare(p.Addr, addr) })
-	if !found {
-		i--
-	}
-	if i < 0 {
-		return nil
-	}
-	p := m.pieces[i]
-	offset := addr - p.Addr
-	if offset > uint64(len(p.Data)) || n > uint64(len(p.Data))-offset {
-		return nil
-	}
-	return p.Data[offset:][:n]
-}
-
-func (m *pieceMemory) ReadBatch(ranges []vmruntime.Range) error {
-	for i := range ranges {
-		ranges[i].OK = m.Read(ranges[i].Addr, ranges[i].Buf) == nil
-	}
-	return nil
 }

@@ -8,7 +8,7 @@ import (
 // TestNewSchemaMissing: an unknown libjvm is told by everything that it lacks, at once.
 func TestNewSchemaMissing(t *testing.T) {
 	p := loadRecording(t, "testdata/jdk17.gz").attach(t, nil)
-	s, err := readStructs(p.target, p.symbol)
+	s, err := readStructs(p.memory, p.symbol)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ const (
 
 // A codeCache is where the guest keeps code.
 type codeCache struct {
-	target
+	memory *target
 	schema *cacheSchema
 	heaps  []CodeHeap
 	shift  uint8 // log2 of the bytes of a segment
@@ -43,7 +43,7 @@ func (c *codeCache) find(addr uint64) (uint64, error) {
 		return 0, err
 	}
 	block := h.Low + start<<c.shift
-	header, err := c.bytes(block, c.schema.blockSize)
+	header, err := c.memory.bytes(block, c.schema.blockSize)
 	if err != nil {
 		return 0, err
 	}
@@ -61,7 +61,7 @@ func (c *codeCache) blockStart(h *CodeHeap, segment uint64) (uint64, error) {
 	const maxWindows = 64
 	for range maxWindows {
 		low := segment - min(segment, window-1)
-		bytes, err := c.bytes(h.Segmap+low, segment-low+1)
+		bytes, err := c.memory.bytes(h.Segmap+low, segment-low+1)
 		if err != nil {
 			return 0, err
 		}

@@ -15,7 +15,7 @@ func testCache(segmap []byte) (*codeCache, *pieceMemory) {
 	mem := &pieceMemory{[]memoryPiece{{low, make([]byte, size)}, {maps, segmap}}}
 	word := func(offset uint32, width uint8) field { return field{offset, width, true} }
 	return &codeCache{
-		target: target{mem},
+		memory: &target{mem},
 		schema: &cacheSchema{blockLength: word(0, 8), blockUsed: word(8, 1), blockSize: 16},
 		heaps:  []CodeHeap{{Low: low, High: low + size, Segmap: maps, used: low + size}},
 		shift:  7,

@@ -29,7 +29,7 @@ func (s *stubNames) lookup(p *Process, pc uint64, b *blob) (string, error) {
 	case kindInterpreter:
 		if s.codelets == nil {
 			var err error
-			if s.codelets, err = readCodelets(p.target, &p.schema.stubs); err != nil {
+			if s.codelets, err = readCodelets(p.memory, &p.schema.stubs); err != nil {
 				return "", err
 			}
 		}
@@ -41,10 +41,10 @@ func (s *stubNames) lookup(p *Process, pc uint64, b *blob) (string, error) {
 	if routine, ok := s.find(p, pc, b); ok {
 		return "[stub: " + routine.name + "]", nil
 	}
-	if p.schema.blob.isAdapter(p.target, b.addr) {
+	if p.schema.blob.isAdapter(p.memory, b.addr) {
 		return "[i2c/c2i adapter]", nil
 	}
-	name, err := p.string(b.name)
+	name, err := p.memory.string(b.name)
 	return "[stub: " + name + "]", err
 }
 
@@ -78,7 +78,7 @@ func (s *stubNames) routine(p *Process, match func(name string) bool) (piece, bo
 // load reads the stub routines. Without them (a stripped libjvm) blobs go by their names: no reason to fail.
 func (s *stubNames) load(p *Process) {
 	if list, ok := p.symbol(symbolStubList); ok {
-		s.routines, _ = readRoutines(p.target, list)
+		s.routines, _ = readRoutines(p.memory, list)
 	}
 }
 
@@ -91,11 +91,11 @@ func isReturnBarrier(name string) bool {
 
 // stub names a piece of generated code.
 func (p *Process) stub(site vmruntime.Site) ([]vmruntime.Frame, error) {
-	addr, err := p.find(site.PC)
+	addr, err := p.codeCache.find(site.PC)
 	if err != nil {
 		return nil, err
 	}
-	header, err := p.bytes(addr, p.schema.blob.blobHeader)
+	header, err := p.memory.bytes(addr, p.schema.blob.blobHeader)
 	if err != nil {
 		return nil, err
 	}

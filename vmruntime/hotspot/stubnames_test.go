@@ -11,7 +11,7 @@ func TestAdapterByKind(t *testing.T) {
 	r := loadRecording(t, "testdata/jdk25.gz")
 	p := r.attach(t, nil)
 	var adapter *blob
-	err := p.walk(&p.schema.blob, func(blobs []blob) error {
+	err := p.codeCache.walk(&p.schema.blob, func(blobs []blob) error {
 		for _, b := range blobs {
 			if p.kinds.of(b.name) == kindAdapter {
 				adapter = &b

@@ -87,18 +87,18 @@ func (p *Process) threads(most uint64) (threads []uint64, err error) {
 	if s.linked() {
 		return p.linkedThreads(most)
 	}
-	list, err := p.word(s.threadList)
+	list, err := p.memory.word(s.threadList)
 	if err != nil {
 		return nil, err
 	}
 	if list == 0 {
 		return nil, vmruntime.ErrStarting
 	}
-	header, err := p.bytes(list, lastEnd(s.listLength, s.listThreads))
+	header, err := p.memory.bytes(list, lastEnd(s.listLength, s.listThreads))
 	if err != nil {
 		return nil, err
 	}
-	table, err := p.bytes(s.listThreads.of(header), wordSize*min(most, s.listLength.of(header)))
+	table, err := p.memory.bytes(s.listThreads.of(header), wordSize*min(most, s.listLength.of(header)))
 	for ; len(table) >= wordSize; table = table[wordSize:] {
 		threads = append(threads, number(table[:wordSize]))
 	}
@@ -116,10 +116,10 @@ func (p *Process) linkedThreads(most uint64) (threads []uint64, err error) {
 	if s.firstThread == 0 || !s.nextThread.known {
 		return nil, errors.New("the VM does not export its threads")
 	}
-	next, err := p.word(s.firstThread)
+	next, err := p.memory.word(s.firstThread)
 	for err == nil && next != 0 && uint64(len(threads)) < most {
 		threads = append(threads, next)
-		next, err = p.word(s.nextThread.at(next))
+		next, err = p.memory.word(s.nextThread.at(next))
 	}
 	return threads, err
 }
@@ -146,7 +146,7 @@ func (p *Process) Threads() ([]Thread, error) {
 		heads.add(addr, wordSize)
 		heads.add(addr+uint64(l.OSThread), wordSize)
 	}
-	if err := heads.read(p.mem); err != nil {
+	if err := heads.read(p.memory.mem); err != nil {
 		return nil, fmt.Errorf("threads: %w", err)
 	}
 	var threads []Thread
@@ -158,7 +158,7 @@ func (p *Process) Threads() ([]Thread, error) {
 			ids.add(os+uint64(l.OSThreadID), 4)
 		}
 	}
-	if err := ids.read(p.mem); err != nil {
+	if err := ids.read(p.memory.mem); err != nil {
 		return nil, fmt.Errorf("ids of threads: %w", err)
 	}
 	known := threads[:0]
@@ -190,7 +190,7 @@ func (p *Process) javaThreadVtable() (uint64, error) {
 			return 0, fmt.Errorf("there are %d threads or more", len(threads))
 		}
 	}
-	vtable, err := p.word(oldest)
+	vtable, err := p.memory.word(oldest)
 	if err != nil {
 		return 0, err
 	}
@@ -232,7 +232,7 @@ func (l *bufferList) readBuffers() error {
 		b.add(thread+uint64(l.layout.Objects.TLABTop), wordSize)
 		b.add(thread+uint64(l.layout.Objects.TLABEnd), wordSize)
 	}
-	if err := b.read(l.mem); err != nil {
+	if err := b.read(l.memory.mem); err != nil {
 		return err
 	}
 	for i := range threads {

@@ -72,7 +72,7 @@ func TestLinkedThreads(t *testing.T) {
 	empty := m.words(0)
 
 	p := &Process{image: &Image{low: 0x100, high: 0x300}, bias: 0x7000_0000, schema: &schema{}}
-	p.mem = m.memory()
+	p.memory.mem = m.memory()
 	p.schema.object.firstThread, p.schema.object.nextThread = head, field{offset: 16, width: 8, known: true}
 	p.schema.thread.osThread, p.schema.thread.osThreadID = field{8, 8, true}, field{0, 4, true}
 	p.layout.Thread.OSThread = 8
@@ -102,7 +102,7 @@ func TestLinkedThreadsAreBounded(t *testing.T) {
 	at := m.base + 8
 	head := m.words(at, 0x7000_0100, 0, at)
 	p := &Process{schema: &schema{}}
-	p.mem = m.memory()
+	p.memory.mem = m.memory()
 	p.schema.object.firstThread, p.schema.object.nextThread = head, field{offset: 16, width: 8, known: true}
 	if got, err := p.javaThreadVtable(); err == nil {
 		t.Errorf("vtable %#x", got)

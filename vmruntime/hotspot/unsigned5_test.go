@@ -5,22 +5,6 @@ import (
 	"testing"
 )
 
-// encode5 is the reference: the loop of UNSIGNED5's definition, written the other way around.
-func encode5(n, bias uint32) []byte {
-	var out []byte
-	const (
-		low  = unsigned5High // values of a last byte, without the bias
-		base = 64
-	)
-	limit := uint32(low) - bias
-	for len(out) < unsigned5Bytes-1 && n >= limit {
-		n -= limit
-		out = append(out, byte(low+n%base))
-		n /= base
-	}
-	return append(out, byte(n+bias))
-}
-
 func TestStream5(t *testing.T) {
 	for _, test := range []struct {
 		data []byte

@@ -42,7 +42,7 @@ func (c *codeCache) eachChunk(h *CodeHeap, visit func(blocks []uint64) error) er
 	blocks := make([]uint64, 0, walkChunk)
 	segments := (h.used - h.Low) >> c.shift
 	for first := uint64(0); first < segments; first += mapChunk {
-		segmap, err := c.bytes(h.Segmap+first, min(mapChunk, segments-first))
+		segmap, err := c.memory.bytes(h.Segmap+first, min(mapChunk, segments-first))
 		if err != nil {
 			return fmt.Errorf("segment map: %w", err)
 		}
@@ -75,7 +75,7 @@ func (c *codeCache) readBlobs(s *blobSchema, blocks []uint64) ([]blob, error) {
 		}
 		b.add(block, size)
 	}
-	if err := b.read(c.mem); err != nil {
+	if err := b.read(c.memory.mem); err != nil {
 		return nil, err
 	}
 	found := make([]blob, 0, len(blocks))
