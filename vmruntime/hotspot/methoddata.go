@@ -17,6 +17,9 @@ const (
 	maxRows   = 1000
 )
 
+// maxMethodData bounds one MethodData, in bytes. The longest that was seen has 60 kB.
+const maxMethodData = 1 << 20
+
 // Layout of an entry's header: tag, flags, bytecode index in 16 bits, traps in 32.
 const (
 	dataTag    = 0

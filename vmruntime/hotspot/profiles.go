@@ -10,10 +10,9 @@ import (
 
 // Bounds on Profiles. What is beyond has no counts, or receivers without methods.
 const (
-	profileChunk  = 256      // methods that are read together
-	maxChunkData  = 16 << 20 // bytes of their MethodData
-	maxMethodData = 1 << 20  // bytes of one; the longest that was seen has 60 kB
-	maxReceivers  = 1 << 14  // classes that are looked up for one chunk
+	profileChunk = 256      // methods that are read together
+	maxChunkData = 16 << 20 // bytes of their MethodData
+	maxReceivers = 1 << 14  // classes that are looked up for one chunk
 )
 
 // Profiles reads what was counted in these methods. What a method can call is read once; its counts, and what calls
