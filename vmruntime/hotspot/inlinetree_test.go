@@ -20,7 +20,7 @@ func TestInlineTree(t *testing.T) {
 	for i, scope := range []uint32{leaf, first7, second7, own, first7, own} {
 		w.position(int32(16*i), scope)
 	}
-	table, err := decodeScopes(w.raw, 0)
+	table, err := decodeScopes(rawScopes{w.pcs, w.scopes, w.metadata}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,11 +31,11 @@ func TestShared(t *testing.T) {
 		{"before the first", []uint32{a, b, a}, 5, "in 2000@? 1000@3"},
 		{"none", nil, 5, "in "},
 	} {
-		w.raw.pcs = nil
+		w.pcs = nil
 		for i, scope := range test.scopes {
 			w.position(int32(10*(i+1)), scope)
 		}
-		table, err := decodeScopes(w.raw, 0)
+		table, err := decodeScopes(raw(w), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestForgetDefault(t *testing.T) {
 				}
 				w.position(20+10*i, scope)
 			}
-			table, err := decodeScopes(w.raw, 0)
+			table, err := decodeScopes(raw(w), 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -50,15 +50,15 @@ func TestAttachLoading(t *testing.T) {
 			},
 		}
 		for _, table := range vmTables {
-			symbol := symbolPrefix + table.array
+			symbol, strideSymbol := table.symbols()[0], table.symbols()[1]
 			states["no stride of "+symbol] = func(mem *pieceMemory) {
-				clear(variable(mem, symbolPrefix+table.entry+"ArrayStride"))
+				clear(variable(mem, strideSymbol))
 			}
 			states["no "+symbol] = func(mem *pieceMemory) { clear(variable(mem, symbol)) }
 			states["unrelocated "+symbol] = func(mem *pieceMemory) { unrelocate(variable(mem, symbol)) }
 			for which, entry := range map[string]uint64{"first": 0, "second": 1} {
 				states["unrelocated name in the "+which+" entry of "+symbol] = func(mem *pieceMemory) {
-					array, stride := number(variable(mem, symbol)), number(variable(mem, symbolPrefix+table.entry+"ArrayStride"))
+					array, stride := number(variable(mem, symbol)), number(variable(mem, strideSymbol))
 					column := number(variable(mem, table.symbols()[2]))
 					unrelocate(mem.at(array+entry*stride+column, wordSize))
 				}
@@ -74,8 +74,8 @@ func TestAttachLoading(t *testing.T) {
 		}
 		// Of entries that are missing nobody can tell whether they will come.
 		mem := loadRecording(t, name+".gz").memory()
-		symbol := symbolPrefix + fieldTable.array
-		array, stride := number(variable(mem, symbol)), number(variable(mem, symbolPrefix+fieldTable.entry+"ArrayStride"))
+		symbol, strideSymbol := vmTables[0].symbols()[0], vmTables[0].symbols()[1]
+		array, stride := number(variable(mem, symbol)), number(variable(mem, strideSymbol))
 		clear(mem.at(array+10*stride, stride))
 		if p, err := r.image().Attach(vmruntime.Target{Memory: mem, Bias: r.Bias}); err == nil || p != nil {
 			t.Errorf("%s, without most entries: %v, %v", name, p, err)

@@ -1,7 +1,6 @@
 package hotspot
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,36 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A scopeWriter writes debug information as a compiler does: callers first.
-type scopeWriter struct {
-	raw  rawScopes
-	bias uint32
-}
-
-func newScopeWriter(bias uint32, methods ...uint64) *scopeWriter {
-	w := &scopeWriter{bias: bias}
-	w.raw.scopes = []byte{0xff} // offset 0 means none
-	for _, m := range methods {
-		w.raw.metadata = binary.LittleEndian.AppendUint64(w.raw.metadata, m)
-	}
-	return w
-}
-
-// scope adds a scope in method slot (from 1) and returns its offset.
-func (w *scopeWriter) scope(sender, slot uint32, bci int) uint32 {
-	offset := uint32(len(w.raw.scopes))
-	for _, n := range []uint32{sender, slot, uint32(bci + 1)} {
-		w.raw.scopes = append(w.raw.scopes, encode5(n, w.bias)...)
-	}
-	return offset
-}
-
-// position adds a code position.
-func (w *scopeWriter) position(offset int32, scope uint32) {
-	for _, n := range []uint32{uint32(offset), scope, 0, 0} {
-		w.raw.pcs = binary.LittleEndian.AppendUint32(w.raw.pcs, n)
-	}
-}
+// raw is what a writer wrote.
+func raw(w *scopeWriter) rawScopes { return rawScopes{w.pcs, w.scopes, w.metadata} }
 
 func TestDecodeScopes(t *testing.T) {
 	for _, bias := range []uint32{0, 1} {
@@ -52,7 +23,7 @@ func TestDecodeScopes(t *testing.T) {
 		w.position(24, outer)
 		w.position(40, middle)
 		w.position(1000, 0)
-		table, err := decodeScopes(w.raw, bias)
+		table, err := decodeScopes(raw(w), bias)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,14 +77,14 @@ func (t *scopeTable) text(at place) string {
 func TestDecodeScopesRefuses(t *testing.T) {
 	for name, build := range map[string]func(*scopeWriter){
 		"scope outside":      func(w *scopeWriter) { w.position(8, 1000) },
-		"sender behind":      func(w *scopeWriter) { w.position(8, w.scope(uint32(len(w.raw.scopes))+4, 1, 0)) },
-		"sender is itself":   func(w *scopeWriter) { w.position(8, w.scope(uint32(len(w.raw.scopes)), 1, 0)) },
+		"sender behind":      func(w *scopeWriter) { w.position(8, w.scope(uint32(len(w.scopes))+4, 1, 0)) },
+		"sender is itself":   func(w *scopeWriter) { w.position(8, w.scope(uint32(len(w.scopes)), 1, 0)) },
 		"method 0":           func(w *scopeWriter) { w.position(8, w.scope(0, 0, 0)) },
 		"method outside":     func(w *scopeWriter) { w.position(8, w.scope(0, 2, 0)) },
 		"bytecode too far":   func(w *scopeWriter) { w.position(8, w.scope(0, 1, 70000)) },
 		"not in order":       func(w *scopeWriter) { w.position(8, 0); w.position(7, 0) },
-		"cut":                func(w *scopeWriter) { w.position(8, w.scope(0, 1, 0)); w.raw.scopes = w.raw.scopes[:3] },
-		"too many positions": func(w *scopeWriter) { w.raw.pcs = make([]byte, pcDescSize*(maxPositions+1)) },
+		"cut":                func(w *scopeWriter) { w.position(8, w.scope(0, 1, 0)); w.scopes = w.scopes[:3] },
+		"too many positions": func(w *scopeWriter) { w.pcs = make([]byte, pcDescSize*(maxPositions+1)) },
 		"too deep": func(w *scopeWriter) {
 			sender := uint32(0)
 			for range maxInlining + 1 {
@@ -124,7 +95,7 @@ func TestDecodeScopesRefuses(t *testing.T) {
 	} {
 		w := newScopeWriter(0, 0x1000)
 		build(w)
-		if table, err := decodeScopes(w.raw, 0); !errors.Is(err, vmruntime.ErrMalformed) {
+		if table, err := decodeScopes(raw(w), 0); !errors.Is(err, vmruntime.ErrMalformed) {
 			t.Errorf("%s: %+v, %v", name, table, err)
 		}
 	}
@@ -134,7 +105,7 @@ func TestDecodeScopesRefuses(t *testing.T) {
 func FuzzScopes(f *testing.F) {
 	w := newScopeWriter(0, 0x1000, 0x2000)
 	w.position(8, w.scope(w.scope(0, 1, 3), 2, 4))
-	f.Add(w.raw.pcs, w.raw.scopes, w.raw.metadata, int32(8), false, false)
+	f.Add(w.pcs, w.scopes, w.metadata, int32(8), false, false)
 	f.Fuzz(func(t *testing.T, pcs, scopes, metadata []byte, offset int32, late, complete bool) {
 		bias := uint32(0)
 		if late {
