@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
 )
 
 // callRecordings are recorded guests that make known calls: to each belong NAME.gz, its memory, and NAME.txt, what was
@@ -217,7 +218,7 @@ func FuzzProfiles(f *testing.F) {
 			t.Fatalf("%v, %v", profiles, err)
 		}
 		for m, profile := range profiles {
-			if profile.Method != m || len(profile.Calls) > maxCodeSize/3 {
+			if profile.Method != m || len(profile.Calls) > debuginfo.MaxCodeSize/3 {
 				t.Fatalf("%#x: %+v", m, profile)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // Bounds on Methods. JVMs with 100,000 classes have been seen, some ten methods each.
@@ -16,24 +17,24 @@ const (
 // A classListSchema leads to all classes: a list of the loaders' data (src/hotspot/share/classfile/classLoaderData.hpp),
 // and in each a list of classes.
 type classListSchema struct {
-	head         uint64 // static
-	next, first  field  // of ClassLoaderData
-	nextClass    field  // of Klass
-	layoutHelper field  // of Klass
+	head         uint64          // static
+	next, first  vmstructs.Field // of ClassLoaderData
+	nextClass    vmstructs.Field // of Klass
+	layoutHelper vmstructs.Field // of Klass
 	lacks        []string
 }
 
-func newClassListSchema(from *structs) classListSchema {
-	r := &resolver{structs: from} // of its own: without it, only this does not work
+func newClassListSchema(from *vmstructs.Tables) classListSchema {
+	r := &vmstructs.Resolver{Tables: from} // of its own: without it, only this does not work
 	s := classListSchema{
-		head:         r.static("ClassLoaderDataGraph._head"),
-		next:         r.field("ClassLoaderData._next"),
-		first:        r.field("ClassLoaderData._klasses"),
-		nextClass:    r.field("Klass._next_link"),
-		layoutHelper: r.field("Klass._layout_helper"),
+		head:         r.Static("ClassLoaderDataGraph._head"),
+		next:         r.Field("ClassLoaderData._next"),
+		first:        r.Field("ClassLoaderData._klasses"),
+		nextClass:    r.Field("Klass._next_link"),
+		layoutHelper: r.Field("Klass._layout_helper"),
 	}
-	s.layoutHelper.width = 4
-	s.lacks = r.missing
+	s.layoutHelper.Width = 4
+	s.lacks = r.Missing
 	return s
 }
 
@@ -41,11 +42,11 @@ func newClassListSchema(from *structs) classListSchema {
 // system calls. If classes are unloaded during that, it starts again; after three attempts it returns ErrStale.
 func (p *Process) Methods() ([]uint64, error) {
 	s := &p.schema.classes
-	if err := p.schema.profile.err(p.version.jdk); err != nil {
+	if err := p.schema.profile.Err(p.version.jdk); err != nil {
 		return nil, err
 	}
 	if len(s.lacks) > 0 {
-		return nil, fmt.Errorf("list methods: %w", (&resolver{missing: s.lacks}).err())
+		return nil, fmt.Errorf("list methods: %w", (&vmstructs.Resolver{Missing: s.lacks}).Err())
 	}
 	const attempts = 3 // classes are unloaded in bursts, with long pauses between
 	for range attempts {
@@ -67,54 +68,54 @@ func (p *Process) listMethods(s *classListSchema) ([]uint64, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &p.schema.profile.klass
-	var pointers, lengths, arrays batch
+	k := &p.schema.profile.Klass
+	var pointers, lengths, arrays vmstructs.Batch
 	for _, c := range classes {
-		pointers.add(s.layoutHelper.at(c), 4)
-		pointers.add(k.methods.at(c), wordSize)
+		pointers.Add(s.layoutHelper.At(c), 4)
+		pointers.Add(k.Methods.At(c), vmstructs.WordSize)
 	}
-	if err := pointers.read(p.memory.mem); err != nil {
+	if err := pointers.Read(p.memory.Mem); err != nil {
 		return nil, err
 	}
 	var lists []uint64
 	for i := range classes {
-		helper, ok := pointers.word(2 * i)
-		list, ok2 := pointers.word(2*i + 1)
+		helper, ok := pointers.Word(2 * i)
+		list, ok2 := pointers.Word(2*i + 1)
 		if instances := int32(helper) > 0; ok && ok2 && instances && list != 0 {
 			lists = append(lists, list)
-			lengths.add(p.schema.profile.pool.arrayLength.at(list), 4)
+			lengths.Add(p.schema.profile.Pool.ArrayLength.At(list), 4)
 		}
 	}
-	if err := lengths.read(p.memory.mem); err != nil {
+	if err := lengths.Read(p.memory.Mem); err != nil {
 		return nil, err
 	}
 	sum := uint64(0)
 	for i, list := range lists {
-		n, ok := lengths.word(i)
+		n, ok := lengths.Word(i)
 		if !ok || n > maxClassMethods {
 			n = 0
 		}
 		if sum += n; sum > maxAllMethods {
 			return nil, fmt.Errorf("more than %d methods: %w", maxAllMethods, vmruntime.ErrMalformed)
 		}
-		arrays.add(k.methodArray.at(list), wordSize*n)
+		arrays.Add(k.MethodArray.At(list), vmstructs.WordSize*n)
 	}
-	if err := arrays.read(p.memory.mem); err != nil {
+	if err := arrays.Read(p.memory.Mem); err != nil {
 		return nil, err
 	}
 	methods := make([]uint64, 0, sum)
 	for i := range lists {
-		list, ok := arrays.bytes(i)
-		for ; ok && len(list) >= wordSize; list = list[wordSize:] {
-			methods = append(methods, number(list[:wordSize]))
+		list, ok := arrays.Bytes(i)
+		for ; ok && len(list) >= vmstructs.WordSize; list = list[vmstructs.WordSize:] {
+			methods = append(methods, vmstructs.Number(list[:vmstructs.WordSize]))
 		}
 	}
-	return distinct(methods), nil
+	return vmstructs.Distinct(methods), nil
 }
 
 // listClasses follows the lists of all loaders side by side: each step of all of them is one batch.
 func (p *Process) listClasses(s *classListSchema) ([]uint64, error) {
-	head, err := p.memory.word(s.head)
+	head, err := p.memory.Word(s.head)
 	if err != nil {
 		return nil, err
 	}
@@ -125,14 +126,14 @@ func (p *Process) listClasses(s *classListSchema) ([]uint64, error) {
 			return nil, fmt.Errorf("a list of more than %d class loaders: %w", len(seen), vmruntime.ErrMalformed)
 		}
 		seen[loader] = true
-		var b batch
-		b.add(s.first.at(loader), wordSize)
-		b.add(s.next.at(loader), wordSize)
-		if err := b.read(p.memory.mem); err != nil {
+		var b vmstructs.Batch
+		b.Add(s.first.At(loader), vmstructs.WordSize)
+		b.Add(s.next.At(loader), vmstructs.WordSize)
+		if err := b.Read(p.memory.Mem); err != nil {
 			return nil, err
 		}
-		first, ok1 := b.word(0)
-		next, ok2 := b.word(1)
+		first, ok1 := b.Word(0)
+		next, ok2 := b.Word(1)
 		if !ok1 || !ok2 {
 			return nil, fmt.Errorf("class loader at %#x: %w", loader, vmruntime.ErrMalformed)
 		}
@@ -141,7 +142,7 @@ func (p *Process) listClasses(s *classListSchema) ([]uint64, error) {
 	}
 	var classes []uint64
 	clear(seen)
-	for at := distinct(heads); len(at) > 0; {
+	for at := vmstructs.Distinct(heads); len(at) > 0; {
 		for _, c := range at {
 			if len(classes) == maxClasses || seen[c] {
 				return nil, fmt.Errorf("a list of more than %d classes: %w", len(classes), vmruntime.ErrMalformed)
@@ -149,16 +150,16 @@ func (p *Process) listClasses(s *classListSchema) ([]uint64, error) {
 			seen[c] = true
 			classes = append(classes, c)
 		}
-		var b batch
+		var b vmstructs.Batch
 		for _, c := range at {
-			b.add(s.nextClass.at(c), wordSize)
+			b.Add(s.nextClass.At(c), vmstructs.WordSize)
 		}
-		if err := b.read(p.memory.mem); err != nil {
+		if err := b.Read(p.memory.Mem); err != nil {
 			return nil, err
 		}
 		next := at[:0]
 		for i := range at {
-			if c, ok := b.word(i); ok && c != 0 {
+			if c, ok := b.Word(i); ok && c != 0 {
 				next = append(next, c)
 			}
 		}

@@ -7,29 +7,33 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
 // newClassGuest has two loaders: one with classes A and B and an array class between, the other with C. A has two methods, B
 // none, C one. Addresses of what a test may change are returned.
 func newClassGuest() (p *Process, last, tail []byte) {
 	const next, first, nextClass, helper, methods = 0, 8, 0, 8, 16 // offsets
-	m := &image{base: 0x1000, data: make([]byte, 0, 4096)}
-	two, one, none := m.words(2, 0x70, 0x71), m.words(1, 0x72), m.words(0)
-	b := m.words(0, 16, none)
-	array := m.words(b, uint64(0xffffffffc0080000), two) // what would be its methods is something else
-	a := m.words(array, 16, two)
-	c := m.words(0, 17, one)
-	second := m.words(0, c)
-	head := m.words(m.words(second, a))
-	at := func(offset uint32, width uint8) field { return field{offset: offset, width: width, known: true} }
+	m := &vmtest.Image{Base: 0x1000, Data: make([]byte, 0, 4096)}
+	two, one, none := m.Words(2, 0x70, 0x71), m.Words(1, 0x72), m.Words(0)
+	b := m.Words(0, 16, none)
+	array := m.Words(b, uint64(0xffffffffc0080000), two) // what would be its methods is something else
+	a := m.Words(array, 16, two)
+	c := m.Words(0, 17, one)
+	second := m.Words(0, c)
+	head := m.Words(m.Words(second, a))
+	at := func(offset uint32, width uint8) vmstructs.Field {
+		return vmstructs.Field{Offset: offset, Width: width, Known: true}
+	}
 	p = &Process{schema: &schema{}, version: version{jdk: 17}}
-	p.memory.mem = m.memory()
+	p.memory.Mem = m.Memory()
 	p.schema.classes = classListSchema{
 		head: head, next: at(next, 8), first: at(first, 8), nextClass: at(nextClass, 8), layoutHelper: at(helper, 4),
 	}
 	s := &p.schema.profile
-	s.klass.methods, s.klass.methodArray, s.pool.arrayLength = at(methods, 8), at(8, 8), at(0, 4)
-	return p, m.data[second-m.base:][:8], m.data[b-m.base:][:8]
+	s.Klass.Methods, s.Klass.MethodArray, s.Pool.ArrayLength = at(methods, 8), at(8, 8), at(0, 4)
+	return p, m.Data[second-m.Base:][:8], m.Data[b-m.Base:][:8]
 }
 
 func TestMethods(t *testing.T) {
@@ -44,11 +48,11 @@ func TestMethods(t *testing.T) {
 // Lists that lead back into themselves end, with an error.
 func TestMethodsMalformed(t *testing.T) {
 	p, loader, class := newClassGuest()
-	head, err := p.memory.word(p.schema.classes.head)
+	head, err := p.memory.Word(p.schema.classes.head)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := p.memory.word(head + 8)
+	first, err := p.memory.Word(head + 8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +68,7 @@ func TestMethodsMalformed(t *testing.T) {
 		}
 		clear(at.of)
 	}
-	p.schema.classes.first = field{}
+	p.schema.classes.first = vmstructs.Field{}
 	p.schema.classes.lacks = []string{"ClassLoaderData._klasses"}
 	if _, err := p.Methods(); err == nil || !strings.Contains(err.Error(), "ClassLoaderData._klasses") {
 		t.Errorf("%v", err)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/calldata"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // A counting is one method on the way to its profile.
@@ -18,7 +20,7 @@ type counting struct {
 	object   []byte // the MethodData, if it has one that makes sense
 	counted  bool   // the next two have a meaning
 	header   []byte // of object
-	counts   []siteCount
+	counts   []calldata.SiteCount
 }
 
 // counts reads MethodData and MethodCounters of methods, and what calls were resolved to by now.
@@ -26,7 +28,7 @@ func (r callReader) counts(list []*counting) error {
 	var pending []*callSite
 	for _, m := range list {
 		for i := range m.sites {
-			if s := &m.sites[i]; !s.resolved && s.entry != 0 {
+			if s := &m.sites[i]; !s.Resolved && s.entry != 0 {
 				pending = append(pending, s)
 			}
 		}
@@ -45,21 +47,21 @@ func (r callReader) counts(list []*counting) error {
 
 // pointers reads where MethodData and MethodCounters are.
 func (r callReader) pointers(list []*counting) error {
-	var pointers batch
+	var pointers vmstructs.Batch
 	for _, m := range list {
-		pointers.add(r.schema.methodData.at(m.method), wordSize)
-		pointers.add(r.schema.methodCounters.at(m.method), wordSize)
+		pointers.Add(r.schema.MethodData.At(m.method), vmstructs.WordSize)
+		pointers.Add(r.schema.MethodCounters.At(m.method), vmstructs.WordSize)
 	}
-	if err := pointers.read(r.mem); err != nil {
+	if err := pointers.Read(r.Mem); err != nil {
 		return err
 	}
 	for i, m := range list {
-		data, _ := pointers.word(2 * i)
+		data, _ := pointers.Word(2 * i)
 		m.pointer = data
 		if data != m.data {
 			m.data, m.dataSize = data, 0
 		}
-		m.counters, _ = pointers.word(2*i + 1)
+		m.counters, _ = pointers.Word(2*i + 1)
 	}
 	return nil
 }
@@ -68,32 +70,32 @@ func (r callReader) pointers(list []*counting) error {
 func (r callReader) objects(list []*counting) error {
 	s := r.schema
 	for range 2 {
-		var objects batch
+		var objects vmstructs.Batch
 		budget := uint64(maxChunkData)
 		read := make([]*counting, 0, len(list))
 		for _, m := range list {
-			size := max(m.dataSize, s.header())
+			size := max(m.dataSize, s.Header())
 			if m.data == 0 || uint64(len(m.object)) >= size || size > budget {
 				continue
 			}
 			budget -= size
-			objects.add(m.data, size)
-			objects.add(address(m.counters, s.countersInvocations), 4)
+			objects.Add(m.data, size)
+			objects.Add(address(m.counters, s.CountersInvocations), 4)
 			read = append(read, m)
 		}
-		if err := objects.read(r.mem); err != nil {
+		if err := objects.Read(r.Mem); err != nil {
 			return err
 		}
 		for i, m := range read {
-			object, ok := objects.bytes(2 * i)
-			size := s.header() + s.dataSize.of(object)
-			if !ok || s.owner.of(object) != m.method || size > maxMethodData || size%dataCell != 0 {
+			object, ok := objects.Bytes(2 * i)
+			size := s.Header() + s.DataSize.Of(object)
+			if !ok || s.Owner.Of(object) != m.method || size > calldata.MaxMethodData || size%calldata.EntryCell != 0 {
 				m.object, m.data, m.dataSize = nil, 0, 0
 				continue
 			}
 			m.object, m.dataSize = object, size
-			if before, ok := objects.word(2*i + 1); ok {
-				m.before = before >> s.countShift
+			if before, ok := objects.Word(2*i + 1); ok {
+				m.before = before >> s.CountShift
 			}
 		}
 	}
@@ -103,43 +105,43 @@ func (r callReader) objects(list []*counting) error {
 // early reads how often methods were invoked that have no MethodData yet.
 func (r callReader) early(list []*counting) error {
 	s := r.schema
-	var counters batch
+	var counters vmstructs.Batch
 	for _, m := range list {
 		addr := uint64(0)
 		if m.object == nil {
-			addr = address(m.counters, s.countersInvocations)
+			addr = address(m.counters, s.CountersInvocations)
 		}
-		counters.add(addr, 4)
+		counters.Add(addr, 4)
 	}
-	if err := counters.read(r.mem); err != nil {
+	if err := counters.Read(r.Mem); err != nil {
 		return err
 	}
 	for i, m := range list {
-		if before, ok := counters.word(i); ok {
-			m.before = before >> s.countShift
+		if before, ok := counters.Word(i); ok {
+			m.before = before >> s.CountShift
 		}
 	}
 	return nil
 }
 
 // address is that of a field of the object at addr, 0 if there is none.
-func address(addr uint64, f field) uint64 {
-	if addr == 0 || !f.known {
+func address(addr uint64, f vmstructs.Field) uint64 {
+	if addr == 0 || !f.Known {
 		return 0
 	}
-	return f.at(addr)
+	return f.At(addr)
 }
 
 // decode takes the counts out of the MethodData, if it is whole.
-func (m *counting) decode(s *profileSchema, d *dataDecoder) {
+func (m *counting) decode(s *calldata.Schema, d *calldata.Decoder) {
 	if m.object == nil || uint64(len(m.object)) < m.dataSize || m.dataSize == 0 {
 		return
 	}
-	counts, err := d.decode(m.object[s.header():m.dataSize])
+	counts, err := d.Decode(m.object[s.Header():m.dataSize])
 	if err != nil {
 		return
 	}
-	m.header, m.counts, m.counted = m.object[:s.header()], counts, true
+	m.header, m.counts, m.counted = m.object[:s.Header()], counts, true
 }
 
 // Bounds on Counts. What is beyond the bytes is unreadable.
@@ -153,11 +155,11 @@ const (
 // chunk after the other, so that numbers of different methods are of different moments: took is from the first to the last one.
 func (p *Process) Counts(methods []uint64) (_ []vmruntime.MethodCounts, took time.Duration, _ error) {
 	s := &p.schema.profile
-	if err := s.err(p.version.jdk); err != nil {
+	if err := s.Err(p.version.jdk); err != nil {
 		return nil, 0, err
 	}
 	if p.decoder == nil {
-		p.decoder = newDataDecoder(p.memory, &p.schema.flags, &p.schema.profile.tags, p.version.jdk)
+		p.decoder = calldata.NewDecoder(p.memory, &p.schema.flags, &p.schema.profile.Tags, p.version.jdk)
 	}
 	r := callReader{p.methodReader(), s}
 	counted, young, err := r.executed(methods)
@@ -225,20 +227,20 @@ func inChunks(list []*counting, read func([]*counting) error) error {
 }
 
 // numbers are what was read.
-func (m *counting) numbers(s *profileSchema) vmruntime.MethodCounts {
+func (m *counting) numbers(s *calldata.Schema) vmruntime.MethodCounts {
 	c := vmruntime.MethodCounts{Method: m.method, Data: m.pointer, Before: m.before}
 	if !m.counted {
 		c.Unreadable = m.pointer != 0
 		return c
 	}
-	c.Invocations = s.invocations.of(m.header) >> s.countShift
+	c.Invocations = s.Invocations.Of(m.header) >> s.CountShift
 	for _, site := range m.counts {
-		if site.total() == 0 {
+		if site.Total() == 0 {
 			continue
 		}
-		counts := vmruntime.SiteCounts{BCI: site.bci, Others: site.count}
-		for _, row := range site.rows {
-			counts.Rows = append(counts.Rows, vmruntime.RowCount{Klass: row.klass, Count: row.count})
+		counts := vmruntime.SiteCounts{BCI: site.BCI, Others: site.Count}
+		for _, row := range site.Rows {
+			counts.Rows = append(counts.Rows, vmruntime.RowCount{Klass: row.Klass, Count: row.Count})
 		}
 		c.Sites = append(c.Sites, counts)
 	}

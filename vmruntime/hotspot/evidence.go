@@ -10,6 +10,9 @@ import (
 	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // maxScannedCode bounds the instructions of one compilation that are searched for jumps, in bytes.
@@ -17,32 +20,32 @@ const maxScannedCode = 1 << 20
 
 // weigh finds out what t's positions say, and what else is known of the instructions of b. What cannot be read is not
 // known.
-func (p *Process) weigh(t *scopeTable, b blob, header []byte) error {
+func (p *Process) weigh(t *debuginfo.Table, b codecache.Blob, header []byte) error {
 	safepoints, err := p.safepoints(header)
 	if err != nil {
 		return err
 	}
-	t.complete = p.complete
+	t.Complete = p.complete
 	if p.safepointsOnly {
-		t.positions = slices.DeleteFunc(t.positions, func(at position) bool { return at.scope != noScope && !safepoints[at.offset] })
-		t.evidence, t.complete = t.positions, false
+		t.Positions = slices.DeleteFunc(t.Positions, func(at debuginfo.Position) bool { return at.Scope != debuginfo.NoScope && !safepoints[at.Offset] })
+		t.Evidence, t.Complete = t.Positions, false
 	} else if safepoints != nil {
-		t.complete = t.complete || slices.ContainsFunc(t.positions, func(at position) bool {
-			return at.scope != noScope && !safepoints[at.offset]
+		t.Complete = t.Complete || slices.ContainsFunc(t.Positions, func(at debuginfo.Position) bool {
+			return at.Scope != debuginfo.NoScope && !safepoints[at.Offset]
 		})
 	}
 	switch {
-	case b.tier() != vmruntime.TierC2:
-	case t.complete:
-		t.forgetDefault(safepoints)
+	case b.Tier() != vmruntime.TierC2:
+	case t.Complete:
+		t.ForgetDefault(safepoints)
 	case runtime.GOARCH == "amd64":
 		marks, err := p.marks(t, b, header)
 		if err != nil {
 			return err
 		}
 		if len(marks) > 0 {
-			t.evidence = slices.Concat(t.positions, marks)
-			slices.SortStableFunc(t.evidence, func(a, b position) int { return cmp.Compare(a.offset, b.offset) })
+			t.Evidence = slices.Concat(t.Positions, marks)
+			slices.SortStableFunc(t.Evidence, func(a, b debuginfo.Position) int { return cmp.Compare(a.Offset, b.Offset) })
 		}
 	}
 	return nil
@@ -52,11 +55,11 @@ func (p *Process) weigh(t *scopeTable, b blob, header []byte) error {
 // what is recorded without DebugNonSafepoints, or while an agent of JVMTI asked for compiled methods to be announced.
 func (p *Process) safepoints(header []byte) (map[int32]bool, error) {
 	s := &p.schema.scopes
-	set := s.oopMaps.of(header)
-	if set == 0 || !s.oopMapCount.known || s.oopMapsHeader != oopMapPair {
+	set := s.OopMaps.Of(header)
+	if set == 0 || !s.OopMapCount.Known || s.OopMapsHeader != oopMapPair {
 		return nil, nil
 	}
-	pairs, err := p.table(set, s.oopMapsHeader, oopMapPair)
+	pairs, err := p.table(set, s.OopMapsHeader, oopMapPair)
 	if err != nil || pairs == nil {
 		return nil, err
 	}
@@ -74,37 +77,37 @@ const (
 
 // table reads the entries behind a header that begins with their number, 32 bits. Nil if it cannot be read.
 func (p *Process) table(addr, header, entry uint64) ([]byte, error) {
-	var count, entries batch
-	count.add(addr, 4)
-	if err := count.read(p.memory.mem); err != nil {
+	var count, entries vmstructs.Batch
+	count.Add(addr, 4)
+	if err := count.Read(p.memory.Mem); err != nil {
 		return nil, err
 	}
-	n, ok := count.word(0)
-	if !ok || n == 0 || n > maxPositions {
+	n, ok := count.Word(0)
+	if !ok || n == 0 || n > debuginfo.MaxPositions {
 		return nil, nil
 	}
-	entries.add(addr+header, n*entry)
-	if err := entries.read(p.memory.mem); err != nil {
+	entries.Add(addr+header, n*entry)
+	if err := entries.Read(p.memory.Mem); err != nil {
 		return nil, err
 	}
-	if b, ok := entries.bytes(0); ok {
+	if b, ok := entries.Bytes(0); ok {
 		return b, nil
 	}
 	return nil, nil
 }
 
 // marks finds instructions that check something, with the scope of what they check.
-func (p *Process) marks(t *scopeTable, b blob, header []byte) (marks []position, err error) {
-	size := b.end - b.begin
+func (p *Process) marks(t *debuginfo.Table, b codecache.Blob, header []byte) (marks []debuginfo.Position, err error) {
+	size := b.End - b.Begin
 	if size > maxScannedCode {
 		return nil, nil
 	}
-	var code batch
-	code.add(b.begin, size)
-	if err := code.read(p.memory.mem); err != nil {
+	var code vmstructs.Batch
+	code.Add(b.Begin, size)
+	if err := code.Read(p.memory.Mem); err != nil {
 		return nil, err
 	}
-	instructions, ok := code.bytes(0)
+	instructions, ok := code.Bytes(0)
 	if !ok {
 		return nil, nil
 	}
@@ -113,26 +116,26 @@ func (p *Process) marks(t *scopeTable, b blob, header []byte) (marks []position,
 		return nil, err
 	}
 	checked := func(from, to int32) {
-		i := sort.Search(len(t.positions), func(i int) bool { return t.positions[i].offset > to })
-		if i == len(t.positions) || !traps[i] || from >= t.positions[i].offset {
+		i := sort.Search(len(t.Positions), func(i int) bool { return t.Positions[i].Offset > to })
+		if i == len(t.Positions) || !traps[i] || from >= t.Positions[i].Offset {
 			return
 		}
-		if _, recorded := slices.BinarySearchFunc(t.positions, from, func(at position, offset int32) int {
-			return cmp.Compare(at.offset, offset)
+		if _, recorded := slices.BinarySearchFunc(t.Positions, from, func(at debuginfo.Position, offset int32) int {
+			return cmp.Compare(at.Offset, offset)
 		}); !recorded {
-			marks = append(marks, position{from, t.positions[i].scope})
+			marks = append(marks, debuginfo.Position{Offset: from, Scope: t.Positions[i].Scope})
 		}
 	}
 	conditionalJumps(instructions, checked)
 	s := &p.schema.scopes
-	if !s.implicitChecks.known {
+	if !s.ImplicitChecks.Known {
 		return marks, nil
 	}
-	base := b.addr
-	if s.immutable.known {
-		base = s.immutable.of(header)
+	base := b.Addr
+	if s.Immutable.Known {
+		base = s.Immutable.Of(header)
 	}
-	checks, err := p.table(base+s.implicitChecks.of(header), 4, implicitPair)
+	checks, err := p.table(base+s.ImplicitChecks.Of(header), 4, implicitPair)
 	for ; len(checks) >= implicitPair; checks = checks[implicitPair:] {
 		// A sampled pc is that of the load, or of what is behind it.
 		checked(int32(binary.LittleEndian.Uint32(checks))+1, int32(binary.LittleEndian.Uint32(checks[4:])))
@@ -141,11 +144,11 @@ func (p *Process) marks(t *scopeTable, b blob, header []byte) (marks []position,
 }
 
 // traps are the positions, by index, at which the code is left for the interpreter.
-func (p *Process) traps(t *scopeTable, b blob, instructions []byte) (map[int]bool, error) {
+func (p *Process) traps(t *debuginfo.Table, b codecache.Blob, instructions []byte) (map[int]bool, error) {
 	called := make(map[uint64][]int) // positions by what is called before them
 	var order []uint64
-	for i, at := range t.positions {
-		if to, ok := calledBefore(instructions, b.begin, at.offset); ok && at.scope != noScope {
+	for i, at := range t.Positions {
+		if to, ok := calledBefore(instructions, b.Begin, at.Offset); ok && at.Scope != debuginfo.NoScope {
 			if called[to] == nil {
 				order = append(order, to)
 			}
@@ -169,7 +172,7 @@ func (p *Process) findTrap(called []uint64) error {
 		if p.trap != 0 {
 			return nil
 		}
-		if p.codeCache.heapOf(addr) != p.codeCache.heapOf(p.layout.Interpreter.Low) { // all stubs are there, but for few that are made late
+		if p.codeCache.HeapOf(addr) != p.codeCache.HeapOf(p.layout.Interpreter.Low) { // all stubs are there, but for few that are made late
 			continue
 		}
 		name, kind, err := p.blobAt(addr)
@@ -177,7 +180,7 @@ func (p *Process) findTrap(called []uint64) error {
 		case errors.Is(err, vmruntime.ErrUnknown), errors.Is(err, vmruntime.ErrStale), errors.Is(err, vmruntime.ErrMalformed):
 		case err != nil:
 			return err
-		case kind == kindStub && strings.Contains(strings.ToLower(name), "uncommon"):
+		case kind == codecache.KindStub && strings.Contains(strings.ToLower(name), "uncommon"):
 			p.trap = addr
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // Symbols of libjvm that are not exported; they are only there if the file was not stripped.
@@ -39,8 +40,8 @@ const (
 
 func newImage(file *elffile.File) (*Image, error) {
 	var required []string
-	for _, table := range vmTables {
-		required = append(required, table.symbols()...)
+	for _, table := range vmstructs.Arrays {
+		required = append(required, table.Symbols()...)
 	}
 	found, err := file.FindSymbols(required...)
 	if err != nil {

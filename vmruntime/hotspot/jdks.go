@@ -6,23 +6,24 @@ import (
 	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // versionSchema leads to the VM's version: static variables of Abstract_VM_Version, and JDK_Version where it is
 // exported (up to about JDK 22).
 type versionSchema struct {
-	major, release, info uint64 // statics: int, const char*, const char*
-	jdk                  uint64 // static JDK_Version
-	jdkMajor             field  // of JDK_Version
+	major, release, info uint64          // statics: int, const char*, const char*
+	jdk                  uint64          // static JDK_Version
+	jdkMajor             vmstructs.Field // of JDK_Version
 }
 
-func newVersionSchema(r *resolver) versionSchema {
+func newVersionSchema(r *vmstructs.Resolver) versionSchema {
 	return versionSchema{
-		major:    r.static("Abstract_VM_Version._vm_major_version"),
-		release:  r.optionalStatic("Abstract_VM_Version._s_vm_release"),
-		info:     r.optionalStatic("Abstract_VM_Version._s_internal_vm_info_string"),
-		jdk:      r.optionalStatic("JDK_Version._current"),
-		jdkMajor: r.optional("JDK_Version._major"),
+		major:    r.Static("Abstract_VM_Version._vm_major_version"),
+		release:  r.OptionalStatic("Abstract_VM_Version._s_vm_release"),
+		info:     r.OptionalStatic("Abstract_VM_Version._s_internal_vm_info_string"),
+		jdk:      r.OptionalStatic("JDK_Version._current"),
+		jdkMajor: r.Optional("JDK_Version._major"),
 	}
 }
 
@@ -35,19 +36,19 @@ type version struct {
 
 // readVersion reads the VM's version. It is an error if it is not one that this package can know anything about; ErrStarting
 // if the VM does not know it yet.
-func readVersion(t target, s *versionSchema) (version, error) {
-	major, err := t.word(s.major)
+func readVersion(t vmstructs.Reader, s *versionSchema) (version, error) {
+	major, err := t.Word(s.major)
 	if err != nil {
 		return version{}, err
 	}
 	v := version{jdk: int(int32(major))}
 	// JDK 8 has HotSpot 25: there, only JDK_Version tells.
-	if s.jdk != 0 && s.jdkMajor.known {
-		object, err := t.bytes(s.jdk, s.jdkMajor.end())
+	if s.jdk != 0 && s.jdkMajor.Known {
+		object, err := t.Bytes(s.jdk, s.jdkMajor.End())
 		if err != nil {
 			return version{}, err
 		}
-		v.jdk = int(s.jdkMajor.of(object))
+		v.jdk = int(s.jdkMajor.Of(object))
 	}
 	if v.jdk == 0 {
 		return version{}, vmruntime.ErrStarting
@@ -55,9 +56,9 @@ func readVersion(t target, s *versionSchema) (version, error) {
 	if v.jdk < oldestJDK || v.jdk > maxJDK {
 		return version{}, fmt.Errorf("JDK %d is not supported", v.jdk)
 	}
-	v.release = t.staticString(s.release)
+	v.release = t.StaticText(s.release)
 	// "OpenJDK 64-Bit Server VM (17.0.15+6-Debian-1deb12u1) for linux-amd64 JRE (…), built on …"
-	v.name, _, _ = strings.Cut(t.staticString(s.info), " (")
+	v.name, _, _ = strings.Cut(t.StaticText(s.info), " (")
 	return v, nil
 }
 

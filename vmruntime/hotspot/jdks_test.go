@@ -1,16 +1,21 @@
 package hotspot
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
+)
 
 // TestReadVersion: up to JDK 22, JDK_Version has the release; HotSpot's own number was another one in JDK 8.
 func TestReadVersion(t *testing.T) {
-	m := &image{base: 0x1000}
+	m := &vmtest.Image{Base: 0x1000}
 	s := &versionSchema{
-		info:     m.words(m.text("OpenJDK 64-Bit Server VM (25.402-b06) for linux-amd64 JRE (1.8.0_402-b06), built on …")),
-		release:  m.words(m.text("25.402-b06")),
-		major:    m.words(25),
-		jdk:      m.words(8),
-		jdkMajor: field{width: 1, known: true},
+		info:     m.Words(m.Text("OpenJDK 64-Bit Server VM (25.402-b06) for linux-amd64 JRE (1.8.0_402-b06), built on …")),
+		release:  m.Words(m.Text("25.402-b06")),
+		major:    m.Words(25),
+		jdk:      m.Words(8),
+		jdkMajor: vmstructs.Field{Width: 1, Known: true},
 	}
 	for _, test := range []struct {
 		change func()
@@ -19,19 +24,19 @@ func TestReadVersion(t *testing.T) {
 	}{
 		{func() {}, 8, "OpenJDK 64-Bit Server VM 25.402 (JDK 8)"},
 		{func() { s.jdk = 0 }, 25, "OpenJDK 64-Bit Server VM 25.402"},
-		{func() { s.release = m.words(m.text("17.0.15+6-Debian-1deb12u1")); s.major = m.words(17) }, 17, "OpenJDK 64-Bit Server VM 17.0.15+6"},
+		{func() { s.release = m.Words(m.Text("17.0.15+6-Debian-1deb12u1")); s.major = m.Words(17) }, 17, "OpenJDK 64-Bit Server VM 17.0.15+6"},
 		{func() { s.release, s.info = 0, 0 }, 17, "HotSpot 17"},
 	} {
 		test.change()
-		m.put(make([]byte, pageSize)) // strings are read up to the end of their page
-		v, err := readVersion(target{m.memory()}, s)
+		m.Put(make([]byte, vmstructs.PageSize)) // strings are read up to the end of their page
+		v, err := readVersion(vmstructs.Reader{Mem: m.Memory()}, s)
 		if err != nil || v.jdk != test.jdk || v.String() != test.text {
 			t.Errorf("JDK %d, %s, %v; want %d, %s", v.jdk, v, err, test.jdk, test.text)
 		}
 	}
 	for _, major := range []uint64{0, 7, 1 << 20} {
-		s.major = m.words(major)
-		if v, err := readVersion(target{m.memory()}, s); err == nil {
+		s.major = m.Words(major)
+		if v, err := readVersion(vmstructs.Reader{Mem: m.Memory()}, s); err == nil {
 			t.Errorf("version %d is taken for %v", major, v)
 		}
 	}

@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // Lookup names a site of a sampled stack, innermost frame first.
@@ -27,7 +30,7 @@ func (p *Process) Lookup(site vmruntime.Site) ([]vmruntime.Frame, error) {
 
 // compilation names a place in compiled code.
 func (p *Process) compilation(site vmruntime.Site) ([]vmruntime.Frame, error) {
-	version := site.Version & versionMask
+	version := site.Version & codecache.VersionMask
 	c, ok := p.codes.get(version)
 	if !ok || !c.contains(site.PC) {
 		var err error
@@ -77,7 +80,7 @@ type methodsAt struct {
 func (p *Process) readMethods(addrs []uint64, at methodsAt) (map[uint64]*method, error) {
 	found := make(map[uint64]*method, len(addrs))
 	var kept, missing []uint64
-	for _, addr := range distinct(addrs) {
+	for _, addr := range vmstructs.Distinct(addrs) {
 		if m, ok := p.methods.get(methodKey{addr: addr, epoch: at.epoch}); ok && at.alive {
 			found[addr] = m
 			kept = append(kept, addr)
@@ -249,7 +252,7 @@ func (m *method) frame(bci int, bias uint32) vmruntime.Frame {
 		Tier:      vmruntime.TierInterpreter,
 	}
 	if bci >= 0 {
-		f.Line = lineOf(m.lines, bci, bias)
+		f.Line = debuginfo.LineOf(m.lines, bci, bias)
 	}
 	return f
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
 )
 
 // Memory that a Process keeps of machine code at most, and the most of one compilation.
@@ -34,7 +35,7 @@ func (p *Process) AtEdge(site vmruntime.Site) (bool, error) {
 	if offset < uint64(max(c.frameComplete, 0)) {
 		return true, nil
 	}
-	version := site.Version & versionMask
+	version := site.Version & codecache.VersionMask
 	code, ok := p.texts.get(version)
 	if !ok || uint64(len(code)) != c.end-c.begin {
 		if code, err = p.readText(version, c); err != nil {
@@ -50,14 +51,14 @@ func (p *Process) readText(version uint32, c *code) (text, error) {
 	if c.end-c.begin > maxTextBytes {
 		return nil, fmt.Errorf("%d bytes of code: %w", c.end-c.begin, vmruntime.ErrMalformed)
 	}
-	code, readErr := p.memory.bytes(c.begin, c.end-c.begin)
-	addr, err := p.codeCache.find(c.begin)
+	code, readErr := p.memory.Bytes(c.begin, c.end-c.begin)
+	addr, err := p.codeCache.Find(c.begin)
 	if err != nil {
 		return nil, err
 	}
 	if _, b, err := p.readHeader(addr, version); err != nil {
 		return nil, err
-	} else if b.begin != c.begin || b.end != c.end {
+	} else if b.Begin != c.begin || b.End != c.end {
 		return nil, vmruntime.ErrStale
 	}
 	return code, readErr

@@ -1,6 +1,12 @@
 package hotspot
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/calldata"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+)
 
 // Bounds on one batch of methods. Callers bound how many methods they ask for.
 const (
@@ -11,7 +17,7 @@ const (
 
 // A methodReader reads Methods, many at a time: each step of the way is one batch.
 type methodReader struct {
-	target
+	vmstructs.Reader
 	schema *methodSchema
 	bias   uint32 // of UNSIGNED5
 }
@@ -71,7 +77,7 @@ func (r methodReader) methods(addrs []uint64) (map[uint64]*method, error) {
 // follow takes the steps one after the other.
 func (r methodReader) follow(addrs []uint64, steps ...func([]methodRead) error) ([]methodRead, error) {
 	reads := make([]methodRead, 0, len(addrs))
-	for _, addr := range distinct(addrs) {
+	for _, addr := range vmstructs.Distinct(addrs) {
 		reads = append(reads, methodRead{addr: addr, ok: true})
 	}
 	for _, step := range steps {
@@ -108,26 +114,26 @@ func (m *methodRead) names(symbols map[uint64]string) (name methodName, ok bool)
 
 // readConstMethods goes from Method to ConstMethod and reads its header.
 func (r methodReader) readConstMethods(reads []methodRead) error {
-	var pointers, headers batch
+	var pointers, headers vmstructs.Batch
 	for _, m := range reads {
-		pointers.add(r.schema.constMethod.at(m.addr), 8)
+		pointers.Add(r.schema.constMethod.At(m.addr), 8)
 	}
-	if err := pointers.read(r.mem); err != nil {
+	if err := pointers.Read(r.Mem); err != nil {
 		return err
 	}
 	for i := range reads {
 		m := &reads[i]
-		m.constMethod, m.ok = pointers.word(i)
-		headers.add(m.constMethod, r.schema.constMethodSize)
+		m.constMethod, m.ok = pointers.Word(i)
+		headers.Add(m.constMethod, r.schema.constMethodSize)
 	}
-	if err := headers.read(r.mem); err != nil {
+	if err := headers.Read(r.Mem); err != nil {
 		return err
 	}
 	for i := range reads {
 		m := &reads[i]
-		header, ok := headers.bytes(i)
+		header, ok := headers.Bytes(i)
 		m.header, m.ok = header, m.ok && ok
-		m.pool = r.schema.constants.of(header)
+		m.pool = r.schema.constants.Of(header)
 	}
 	return nil
 }
@@ -135,24 +141,24 @@ func (r methodReader) readConstMethods(reads []methodRead) error {
 // bodies reads what tells the methods at addrs from others that may have their memory. Those that cannot be read are
 // absent.
 func (r methodReader) bodies(addrs []uint64) (map[uint64]methodBody, error) {
-	var pointers, shapes batch
+	var pointers, shapes vmstructs.Batch
 	for _, addr := range addrs {
-		pointers.add(r.schema.constMethod.at(addr), 8)
+		pointers.Add(r.schema.constMethod.At(addr), 8)
 	}
-	if err := pointers.read(r.mem); err != nil {
+	if err := pointers.Read(r.Mem); err != nil {
 		return nil, err
 	}
 	for i := range addrs {
-		constMethod, _ := pointers.word(i)
-		shapes.add(r.schema.codeSize.at(constMethod), shapeSize)
+		constMethod, _ := pointers.Word(i)
+		shapes.Add(r.schema.codeSize.At(constMethod), shapeSize)
 	}
-	if err := shapes.read(r.mem); err != nil {
+	if err := shapes.Read(r.Mem); err != nil {
 		return nil, err
 	}
 	bodies := make(map[uint64]methodBody, len(addrs))
 	for i, addr := range addrs {
-		constMethod, ok1 := pointers.word(i)
-		shape, ok2 := shapes.word(i)
+		constMethod, ok1 := pointers.Word(i)
+		shape, ok2 := shapes.Word(i)
 		if ok1 && ok2 {
 			bodies[addr] = methodBody{constMethod, shape}
 		}
@@ -162,28 +168,28 @@ func (r methodReader) bodies(addrs []uint64) (map[uint64]methodBody, error) {
 
 // shape is methodBody.shape of a ConstMethod's header.
 func (s *methodSchema) shape(header []byte) uint64 {
-	return field{offset: s.codeSize.offset, width: shapeSize, known: true}.of(header)
+	return vmstructs.Field{Offset: s.codeSize.Offset, Width: shapeSize, Known: true}.Of(header)
 }
 
 // readPools reads what the constant pool says: the names, and which class it belongs to.
 func (r methodReader) readPools(reads []methodRead) error {
-	var klasses, names, signatures batch
+	var klasses, names, signatures vmstructs.Batch
 	for _, m := range reads {
-		klasses.add(r.schema.holder.at(m.pool), 8)
-		names.add(r.slot(m.pool, r.schema.nameIndex.of(m.header)), poolSlot)
-		signatures.add(r.slot(m.pool, r.schema.signatureIndex.of(m.header)), poolSlot)
+		klasses.Add(r.schema.holder.At(m.pool), 8)
+		names.Add(r.slot(m.pool, r.schema.nameIndex.Of(m.header)), poolSlot)
+		signatures.Add(r.slot(m.pool, r.schema.signatureIndex.Of(m.header)), poolSlot)
 	}
-	for _, b := range []*batch{&klasses, &names, &signatures} {
-		if err := b.read(r.mem); err != nil {
+	for _, b := range []*vmstructs.Batch{&klasses, &names, &signatures} {
+		if err := b.Read(r.Mem); err != nil {
 			return err
 		}
 	}
 	for i := range reads {
 		m := &reads[i]
 		var ok1, ok2, ok3 bool
-		m.klass, ok1 = klasses.word(i)
-		m.name, ok2 = names.word(i)
-		m.signature, ok3 = signatures.word(i)
+		m.klass, ok1 = klasses.Word(i)
+		m.name, ok2 = names.Word(i)
+		m.signature, ok3 = signatures.Word(i)
 		m.name, m.signature = untag(m.name), untag(m.signature)
 		m.ok = m.ok && ok1 && ok2 && ok3
 	}
@@ -206,17 +212,17 @@ func (r methodReader) readKlasses(reads []methodRead) error {
 			all = append(all, m.klass)
 		}
 	}
-	var b batch
-	klasses := distinct(all)
+	var b vmstructs.Batch
+	klasses := vmstructs.Distinct(all)
 	for _, klass := range klasses {
-		b.add(r.schema.klassName.at(klass), 8)
+		b.Add(r.schema.klassName.At(klass), 8)
 	}
-	if err := b.read(r.mem); err != nil {
+	if err := b.Read(r.Mem); err != nil {
 		return err
 	}
 	names := make(map[uint64]uint64, len(klasses))
 	for i, klass := range klasses {
-		if name, ok := b.word(i); ok {
+		if name, ok := b.Word(i); ok {
 			names[klass] = name
 		}
 	}
@@ -228,30 +234,30 @@ func (r methodReader) readKlasses(reads []methodRead) error {
 
 // readFiles reads which constant is the name of the source file; 0 means that the class file does not say.
 func (r methodReader) readFiles(reads []methodRead) error {
-	if !r.schema.sourceFile.known && !r.schema.klassSourceFile.known {
+	if !r.schema.sourceFile.Known && !r.schema.klassSourceFile.Known {
 		return nil
 	}
-	var indexes, symbols batch
+	var indexes, symbols vmstructs.Batch
 	for _, m := range reads {
-		if r.schema.sourceFile.known {
-			indexes.add(r.schema.sourceFile.at(m.pool), 2)
+		if r.schema.sourceFile.Known {
+			indexes.Add(r.schema.sourceFile.At(m.pool), 2)
 		} else {
-			indexes.add(r.schema.klassSourceFile.at(m.klass), 2)
+			indexes.Add(r.schema.klassSourceFile.At(m.klass), 2)
 		}
 	}
-	if err := indexes.read(r.mem); err != nil {
+	if err := indexes.Read(r.Mem); err != nil {
 		return err
 	}
 	for i, m := range reads {
-		index, _ := indexes.word(i)
-		symbols.add(r.slot(m.pool, index), poolSlot)
+		index, _ := indexes.Word(i)
+		symbols.Add(r.slot(m.pool, index), poolSlot)
 	}
-	if err := symbols.read(r.mem); err != nil {
+	if err := symbols.Read(r.Mem); err != nil {
 		return err
 	}
 	for i := range reads {
-		index, ok1 := indexes.word(i)
-		symbol, ok2 := symbols.word(i)
+		index, ok1 := indexes.Word(i)
+		symbol, ok2 := symbols.Word(i)
 		if ok1 && ok2 && index != 0 {
 			reads[i].file = untag(symbol)
 		}
@@ -262,28 +268,28 @@ func (r methodReader) readFiles(reads []methodRead) error {
 // readLines reads the line number tables. One begins behind the bytecode, which is behind the ConstMethod; how long
 // it is is not written anywhere, only how long everything together is.
 func (r methodReader) readLines(reads []methodRead) error {
-	var b batch
+	var b vmstructs.Batch
 	var with []*methodRead
 	budget := uint64(maxLinesBytes)
 	for i := range reads {
 		m := &reads[i]
-		start := r.schema.constMethodSize + r.schema.codeSize.of(m.header)
-		end := 8 * r.schema.totalSize.of(m.header)
-		if !m.ok || r.schema.flags.of(m.header)&r.schema.hasLines == 0 || end <= start {
+		start := r.schema.constMethodSize + r.schema.codeSize.Of(m.header)
+		end := 8 * r.schema.totalSize.Of(m.header)
+		if !m.ok || r.schema.flags.Of(m.header)&r.schema.hasLines == 0 || end <= start {
 			continue
 		}
 		if n := min(end-start, maxLineBytes); n <= budget {
 			budget -= n
-			b.add(m.constMethod+start, n)
+			b.Add(m.constMethod+start, n)
 			with = append(with, m)
 		}
 	}
-	if err := b.read(r.mem); err != nil {
+	if err := b.Read(r.Mem); err != nil {
 		return err
 	}
 	for i, m := range with {
-		if rest, ok := b.bytes(i); ok {
-			m.lines = bytes.Clone(rest[:lineTableSize(rest, r.bias)])
+		if rest, ok := b.Bytes(i); ok {
+			m.lines = bytes.Clone(rest[:debuginfo.LineTableSize(rest, r.bias)])
 		}
 	}
 	return nil
@@ -292,20 +298,20 @@ func (r methodReader) readLines(reads []methodRead) error {
 // readLeaves finds methods that call nothing. Those with more bytecode than most count as calling something.
 func (r methodReader) readLeaves(reads []methodRead) error {
 	const most = 4096 // bytes
-	var codes batch
+	var codes vmstructs.Batch
 	for _, m := range reads {
-		size := r.schema.codeSize.of(m.header)
+		size := r.schema.codeSize.Of(m.header)
 		if !m.ok || size > most {
 			size = 0
 		}
-		codes.add(m.constMethod+r.schema.constMethodSize, size)
+		codes.Add(m.constMethod+r.schema.constMethodSize, size)
 	}
-	if err := codes.read(r.mem); err != nil {
+	if err := codes.Read(r.Mem); err != nil {
 		return err
 	}
 	for i := range reads {
-		if code, ok := codes.bytes(i); ok {
-			calls, complete := invokes(code)
+		if code, ok := codes.Bytes(i); ok {
+			calls, complete := calldata.Invokes(code)
 			reads[i].leaf = complete && len(calls) == 0
 		}
 	}

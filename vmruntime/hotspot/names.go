@@ -1,6 +1,10 @@
 package hotspot
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+)
 
 // functionName joins a class and a method in the form of Java source: java.util.HashMap.get. class is in the VM's
 // internal form, java/util/HashMap.
@@ -61,7 +65,7 @@ const maxDimensions = 255
 //
 // What is no name of a class is only cleaned: see cleanName. A Symbol may have 65,535 bytes; what is behind the first
 // maxNameBytes is lost, and an array of such a class is named like the class.
-func ClassName(symbol []byte) string { return objectClass(cleanName(symbol)) }
+func ClassName(symbol []byte) string { return objectClass(vmstructs.CleanText(symbol)) }
 
 // objectClass does so for a name that was cleaned.
 func objectClass(name string) string {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 func TestClassName(t *testing.T) {
@@ -35,8 +37,8 @@ func FuzzNames(f *testing.F) {
 	f.Add([]byte("app/Main$$Lambda$14+0x0000000800c02a18"), []byte("\xed\xa0\xbd\xed\xb8\x80"))
 	f.Add([]byte("[[I"), []byte("\x00"))
 	f.Fuzz(func(t *testing.T, class, method []byte) {
-		name := functionName(cleanName(class), cleanName(method))
-		if !utf8.ValidString(name) || len(name) > 2*maxNameBytes+1 || strings.ContainsFunc(name, unicode.IsControl) {
+		name := functionName(vmstructs.CleanText(class), vmstructs.CleanText(method))
+		if !utf8.ValidString(name) || len(name) > 2*vmstructs.MaxNameBytes+1 || strings.ContainsFunc(name, unicode.IsControl) {
 			t.Fatalf("%q, %q: %q", class, method, name)
 		}
 	})
@@ -90,7 +92,7 @@ func FuzzClassName(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, symbol []byte) {
 		name := ClassName(symbol)
-		if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) || len(name) > maxNameBytes+2*maxDimensions {
+		if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) || len(name) > vmstructs.MaxNameBytes+2*maxDimensions {
 			t.Fatalf("%q: %q", symbol, name)
 		}
 		if (name == "") != (len(symbol) == 0) {

@@ -6,6 +6,8 @@ import (
 	"math/bits"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // objectFlags are the command line flags that change how objects look.
@@ -24,7 +26,7 @@ func (p *Process) layoutObjects() error {
 		return err
 	}
 	if err != nil {
-		p.layout.Objects, p.layout.HasObjects = ObjectLayout{}, false
+		p.layout.Objects, p.layout.HasObjects = javaheap.ObjectLayout{}, false
 		p.missing(fmt.Sprintf("Objects of this JVM are not known (%v): "+
 			"allocations, locks and addresses of data cannot be told by class.", err))
 		return nil
@@ -34,66 +36,66 @@ func (p *Process) layoutObjects() error {
 }
 
 // readObjectLayout reads everything but the header and ParkBlocker, for which objects must be known.
-func (p *Process) readObjectLayout() (flags flagValues, l ObjectLayout, err error) {
+func (p *Process) readObjectLayout() (flags vmstructs.FlagValues, l javaheap.ObjectLayout, err error) {
 	s := &p.schema.object
 	if len(s.lacks) > 0 {
-		return nil, l, (&resolver{missing: s.lacks}).err()
+		return nil, l, (&vmstructs.Resolver{Missing: s.lacks}).Err()
 	}
 	if flags, err = p.readObjectFlags(); err != nil {
 		return nil, l, err
 	}
-	l = ObjectLayout{
+	l = javaheap.ObjectLayout{
 		MarkBits:              uint8(s.markBits),
-		KlassName:             s.name.offset,
-		LayoutHelper:          s.layoutHelper.offset,
-		SymbolLength:          p.schema.method.symbolLength.offset + uint32(p.schema.method.symbolLengthShift/8),
-		SymbolBody:            p.schema.method.symbolBody.offset,
-		TLABStart:             s.tlabStart.offset,
-		TLABTop:               s.tlabTop.offset,
-		TLABEnd:               s.tlabEnd.offset,
-		ThreadObject:          s.threadObject.offset,
-		MonitorObject:         s.monitorObject.offset,
+		KlassName:             s.name.Offset,
+		LayoutHelper:          s.layoutHelper.Offset,
+		SymbolLength:          p.schema.method.symbolLength.Offset + uint32(p.schema.method.symbolLengthShift/8),
+		SymbolBody:            p.schema.method.symbolBody.Offset,
+		TLABStart:             s.tlabStart.Offset,
+		TLABTop:               s.tlabTop.Offset,
+		TLABEnd:               s.tlabEnd.Offset,
+		ThreadObject:          s.threadObject.Offset,
+		MonitorObject:         s.monitorObject.Offset,
 		MonitorObjectIsHandle: p.version.monitorHandles(),
 	}
 	if err := p.layoutReferences(flags, &l); err != nil {
 		return nil, l, err
 	}
-	heap := heapReader{target: p.memory, heap: &s.heap, colours: &s.colours, flags: flags, missing: p.missing}
-	if l.Heap, err = heap.layout(); err != nil {
+	heap := javaheap.Reader{Reader: p.memory, Heap: &s.heap, Colours: &s.colours, Flags: flags, Missing: p.missing}
+	if l.Heap, err = heap.Layout(); err != nil {
 		return nil, l, err
 	}
-	if l.Heap.Collector != CollectorZ {
+	if l.Heap.Collector != javaheap.CollectorZ {
 		return flags, l, nil
 	}
-	if heap.generationalZ() {
-		l.layoutColours(p.image.machine)
+	if heap.GenerationalZ() {
+		l.LayoutColours(p.image.machine)
 	}
-	l.BadColours, err = heap.badColours()
+	l.BadColours, err = heap.BadColours()
 	return flags, l, err
 }
 
 // readObjectFlags reads the flags of objects and collectors.
-func (p *Process) readObjectFlags() (flagValues, error) {
+func (p *Process) readObjectFlags() (vmstructs.FlagValues, error) {
 	names := objectFlags
-	for _, f := range collectorFlags {
-		names = append(names[:len(names):len(names)], f.name)
+	for _, f := range javaheap.CollectorFlags {
+		names = append(names[:len(names):len(names)], f.Name)
 	}
-	addrs, err := findFlags(p.memory, &p.schema.flags, names...)
+	addrs, err := vmstructs.FindFlags(p.memory, &p.schema.flags, names...)
 	if err != nil {
 		return nil, err
 	}
-	var b batch
+	var b vmstructs.Batch
 	var found []string
 	for name, addr := range addrs {
-		b.add(addr, wordSize)
+		b.Add(addr, vmstructs.WordSize)
 		found = append(found, name)
 	}
-	if err := b.read(p.memory.mem); err != nil {
+	if err := b.Read(p.memory.Mem); err != nil {
 		return nil, err
 	}
-	values := make(flagValues)
+	values := make(vmstructs.FlagValues)
 	for i, name := range found {
-		if value, ok := b.word(i); ok {
+		if value, ok := b.Word(i); ok {
 			values[name] = value
 		}
 	}
@@ -101,16 +103,16 @@ func (p *Process) readObjectFlags() (flagValues, error) {
 }
 
 // layoutReferences says how objects are aligned and how they refer to others.
-func (p *Process) layoutReferences(flags flagValues, l *ObjectLayout) (err error) {
+func (p *Process) layoutReferences(flags vmstructs.FlagValues, l *javaheap.ObjectLayout) (err error) {
 	const defaultAlignment, maxAlignment = 8, 256 // of ObjectAlignmentInBytes
 	l.Alignment = uint32(flags["ObjectAlignmentInBytes"])
 	if l.Alignment == 0 {
 		l.Alignment = defaultAlignment
 	}
-	if bits.OnesCount32(l.Alignment) != 1 || l.Alignment < wordSize || l.Alignment > maxAlignment {
+	if bits.OnesCount32(l.Alignment) != 1 || l.Alignment < vmstructs.WordSize || l.Alignment > maxAlignment {
 		return fmt.Errorf("objects at multiples of %d bytes: %w", l.Alignment, vmruntime.ErrMalformed)
 	}
-	if l.OopIsNarrow = flags.on("UseCompressedOops"); l.OopIsNarrow {
+	if l.OopIsNarrow = flags.On("UseCompressedOops"); l.OopIsNarrow {
 		l.OopBase, l.OopShift, err = p.narrowing(p.schema.object.oopBase, p.schema.object.oopShift)
 	}
 	return err
@@ -119,17 +121,17 @@ func (p *Process) layoutReferences(flags flagValues, l *ObjectLayout) (err error
 // narrowing reads the base and the shift of 32-bit pointers.
 func (p *Process) narrowing(baseAt, shiftAt uint64) (base uint64, shift uint8, err error) {
 	const maxShift = 10 // of classes with compact headers; of objects log2 of their alignment
-	if base, err = p.memory.word(baseAt); err != nil {
+	if base, err = p.memory.Word(baseAt); err != nil {
 		return 0, 0, err
 	}
-	b, err := p.memory.bytes(shiftAt, 4)
+	b, err := p.memory.Bytes(shiftAt, 4)
 	if err != nil {
 		return 0, 0, err
 	}
-	if n := number(b); n <= maxShift {
+	if n := vmstructs.Number(b); n <= maxShift {
 		return base, uint8(n), nil
 	}
-	return 0, 0, fmt.Errorf("narrow pointers that are shifted by %d bits: %w", number(b), vmruntime.ErrMalformed)
+	return 0, 0, fmt.Errorf("narrow pointers that are shifted by %d bits: %w", vmstructs.Number(b), vmruntime.ErrMalformed)
 }
 
 // layoutParkBlocker finds a field of java.lang.Thread, through the object of any thread. ErrStarting if no thread has
@@ -170,18 +172,18 @@ func (p *Process) findParkBlocker() (offset uint32, err error) {
 
 // handle reads the object that a handle leads to.
 func (p *Process) handle(addr uint64) (uint64, error) {
-	reference, err := p.memory.word(addr)
-	return p.layout.Objects.uncolour(reference), err
+	reference, err := p.memory.Word(addr)
+	return p.layout.Objects.Uncolour(reference), err
 }
 
 // parkBlockerOf finds the field in the class of a thread's object, or the one of its superclasses that is
 // java.lang.Thread.
 func (p *Process) parkBlockerOf(object uint64) (uint32, error) {
-	header, err := p.memory.bytes(object, p.layout.Objects.headerSize())
+	header, err := p.memory.Bytes(object, p.layout.Objects.HeaderSize())
 	if err != nil {
 		return 0, err
 	}
-	class, err := p.Klass(p.layout.Objects.klass(header), p.currentEpoch())
+	class, err := p.Klass(p.layout.Objects.ClassOf(header), p.currentEpoch())
 	if err != nil {
 		return 0, err
 	}

@@ -3,6 +3,8 @@ package hotspot
 import (
 	"encoding/binary"
 	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // TestHasSupers tells classes from what else has a vtable, by what they have of their superclasses.
@@ -10,9 +12,9 @@ func TestHasSupers(t *testing.T) {
 	const object, parent, klass = 0x1000, 0x2000, 0x3000
 	const checkOffset, secondary, primary, limit = 20, 32, 48, 8
 	schema := &schema{object: objectSchema{
-		superCheck: field{checkOffset, 4, true},
-		secondary:  field{secondary, wordSize, true},
-		primary:    field{primary, limit * wordSize, true},
+		superCheck: vmstructs.Field{Offset: checkOffset, Width: 4, Known: true},
+		secondary:  vmstructs.Field{Offset: secondary, Width: vmstructs.WordSize, Known: true},
+		primary:    vmstructs.Field{Offset: primary, Width: limit * vmstructs.WordSize, Known: true},
 	}}
 	for name, test := range map[string]struct {
 		known  uint64 // the class of java.lang.Object
@@ -32,10 +34,10 @@ func TestHasSupers(t *testing.T) {
 		"before":                 {object, primary - 8, []uint64{object, parent, klass}, false},
 		"behind":                 {object, primary + 64, []uint64{object, 1, 2, 3, 4, 5, 6, 7}, false},
 	} {
-		head := make([]byte, primary+limit*wordSize)
+		head := make([]byte, primary+limit*vmstructs.WordSize)
 		binary.LittleEndian.PutUint32(head[checkOffset:], test.check)
 		for i, super := range test.supers {
-			binary.LittleEndian.PutUint64(head[primary+wordSize*i:], super)
+			binary.LittleEndian.PutUint64(head[primary+vmstructs.WordSize*i:], super)
 		}
 		p := &Process{schema: schema}
 		p.objects.object = test.known

@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/calldata"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // Memory that a Process keeps at most, besides its versionTable: of decoded compilations, and of methods.
@@ -15,8 +18,8 @@ const (
 
 // A Process is one guest. Its methods are called from one goroutine at a time.
 type Process struct {
-	memory    target
-	codeCache codeCache
+	memory    vmstructs.Reader
+	codeCache codecache.Cache
 	image     *Image
 	bias      uint64
 	epoch     func() uint32 // nil if unknown
@@ -24,7 +27,7 @@ type Process struct {
 	schema    *schema
 	version   version
 
-	kinds   kindTable
+	kinds   codecache.KindTable
 	layout  Layout
 	learned bool              // kinds has more than layout
 	trap    uint64            // what C2's code calls to go on in the interpreter; 0 until it is known
@@ -39,7 +42,7 @@ type Process struct {
 	callers    *cache[uint64, *calling] // by method
 	dispatched *cache[dispatchKey, dispatchTarget]
 	klasses    *cache[methodKey, klassName]
-	decoder    *dataDecoder
+	decoder    *calldata.Decoder
 	texts      *cache[uint32, text] // by version
 
 	complete       bool // DebugNonSafepoints
@@ -76,7 +79,7 @@ func (i *Image) Attach(guest vmruntime.Target) (vmruntime.Process, error) {
 		texts:      newCache[uint32, text](textBytes),
 		objects:    newObjectTable(),
 	}
-	p.memory.mem = guest.Memory
+	p.memory.Mem = guest.Memory
 	if err := p.attach(); err != nil {
 		return nil, fmt.Errorf("attach to HotSpot: %w", err)
 	}
@@ -84,7 +87,7 @@ func (i *Image) Attach(guest vmruntime.Target) (vmruntime.Process, error) {
 }
 
 func (p *Process) attach() error {
-	structs, err := readStructs(p.memory, p.symbol)
+	structs, err := vmstructs.ReadTables(p.memory, p.symbol)
 	if err != nil {
 		return err
 	}
@@ -95,17 +98,17 @@ func (p *Process) attach() error {
 		return err
 	}
 	// The VM makes code heaps and the Java heap first, and the interpreter last. Until then there may be some of the code heaps.
-	if _, _, err := interpreterCode(p.memory, &p.schema.stubs); err != nil {
+	if _, _, err := codecache.InterpreterCode(p.memory, &p.schema.stubs); err != nil {
 		return err
 	}
-	p.codeCache.memory, p.codeCache.schema = &p.memory, &p.schema.cache
-	if p.codeCache.heaps, p.codeCache.shift, err = readHeaps(p.memory, &p.schema.cache); err != nil {
+	p.codeCache.Memory, p.codeCache.Schema = &p.memory, &p.schema.cache
+	if p.codeCache.Heaps, p.codeCache.Shift, err = codecache.ReadHeaps(p.memory, &p.schema.cache); err != nil {
 		return err
 	}
 	if err := p.remember(); err != nil {
 		return fmt.Errorf("code cache: %w", err)
 	}
-	if p.complete, err = readFlag(p.memory, &p.schema.flags, "DebugNonSafepoints"); err != nil {
+	if p.complete, err = vmstructs.ReadBool(p.memory, &p.schema.flags, "DebugNonSafepoints"); err != nil {
 		p.note("Whether DebugNonSafepoints is on is not known (%v): "+
 			"a leaf [inlined in M] is M or a method that was inlined in it.", err)
 	} else if !p.complete {
@@ -113,7 +116,7 @@ func (p *Process) attach() error {
 			"A leaf [inlined in M] is M or a method that was inlined in it. Start the JVM with " +
 			"-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints to see which.")
 	}
-	if !p.schema.scopes.known() {
+	if !p.schema.scopes.Known() {
 		p.note("The debug information of this JVM's compiled code is not known: what is inlined is not shown.")
 	}
 	if !p.version.tested() {
@@ -135,20 +138,20 @@ func (p *Process) symbol(name string) (uint64, bool) {
 // remember walks the code cache and takes down who every compilation is, in case it is gone when a sample of it is
 // looked up.
 func (p *Process) remember() error {
-	return p.codeCache.walk(&p.schema.blob, func(blobs []blob) error {
+	return p.codeCache.Walk(&p.schema.blob, func(blobs []codecache.Blob) error {
 		names := make([]uint64, len(blobs))
 		for i := range blobs {
-			names[i] = blobs[i].name
+			names[i] = blobs[i].Name
 		}
 		if err := p.learn(names); err != nil {
 			return err
 		}
-		before := make(map[uint64]blob) // by address
+		before := make(map[uint64]codecache.Blob) // by address
 		var blocks, methods []uint64
 		for _, b := range blobs {
 			if p.compiled(&b) {
-				before[b.addr] = b
-				blocks, methods = append(blocks, b.addr-p.schema.cache.blockSize), append(methods, b.method)
+				before[b.Addr] = b
+				blocks, methods = append(blocks, b.Addr-p.schema.cache.BlockSize), append(methods, b.Method)
 			}
 		}
 		named, err := p.methodReader().names(methods)
@@ -156,14 +159,14 @@ func (p *Process) remember() error {
 			return err
 		}
 		// A compilation that is still there kept its method alive, so that what was read is its name.
-		after, err := p.codeCache.readBlobs(&p.schema.blob, blocks)
+		after, err := p.codeCache.ReadBlobs(&p.schema.blob, blocks)
 		if err != nil {
 			return err
 		}
 		for _, b := range after {
-			name, ok := named[b.method]
-			if ok && p.compiled(&b) && b.same(before[b.addr]) {
-				p.versions.add(b.version(), namedCode{b.begin, uint32(b.end - b.begin), b.tier(), name})
+			name, ok := named[b.Method]
+			if ok && p.compiled(&b) && b.Same(before[b.Addr]) {
+				p.versions.add(b.Version(), namedCode{b.Begin, uint32(b.End - b.Begin), b.Tier(), name})
 			}
 		}
 		return nil
@@ -171,20 +174,20 @@ func (p *Process) remember() error {
 }
 
 // compiled reports whether b is a compiled method or a wrapper of a native one that may still be named.
-func (p *Process) compiled(b *blob) bool {
-	kind := p.kinds.of(b.name)
-	return (kind == kindNMethod || kind == kindNative) && p.version.live(b.state)
+func (p *Process) compiled(b *codecache.Blob) bool {
+	kind := p.kinds.Of(b.Name)
+	return (kind == codecache.KindNMethod || kind == codecache.KindNative) && p.version.live(b.State)
 }
 
 // learn takes down the kinds of blobs whose names are at these addresses.
 func (p *Process) learn(names []uint64) error {
-	news, err := p.kinds.learn(p.memory, names)
+	news, err := p.kinds.Learn(p.memory, names)
 	p.learned = p.learned || news
 	return err
 }
 
 func (p *Process) methodReader() methodReader {
-	return methodReader{target: p.memory, schema: &p.schema.method, bias: p.version.unsigned5Bias()}
+	return methodReader{Reader: p.memory, schema: &p.schema.method, bias: p.version.unsigned5Bias()}
 }
 
 // Describe names the VM and its version: "OpenJDK 64-Bit Server VM 17.0.15+6".
@@ -198,8 +201,8 @@ func (p *Process) Forgotten() uint64 { return p.versions.dropped }
 
 // Loaded remembers a compilation by what the VM announced. It reads nothing.
 func (p *Process) Loaded(c vmruntime.CodeLoad) {
-	clean := func(s string) string { return cleanName([]byte(s)) }
-	p.versions.add(c.Version&versionMask, namedCode{
+	clean := func(s string) string { return vmstructs.CleanText([]byte(s)) }
+	p.versions.add(c.Version&codecache.VersionMask, namedCode{
 		begin:      c.Begin,
 		size:       c.Size,
 		methodName: methodName{clean(c.Class), clean(c.Name), clean(c.Signature)},
@@ -207,9 +210,11 @@ func (p *Process) Loaded(c vmruntime.CodeLoad) {
 }
 
 // Flag reads a command line flag of type bool.
-func (p *Process) Flag(name string) (bool, error) { return readFlag(p.memory, &p.schema.flags, name) }
+func (p *Process) Flag(name string) (bool, error) {
+	return vmstructs.ReadBool(p.memory, &p.schema.flags, name)
+}
 
 // Number reads a command line flag of type intx.
 func (p *Process) Number(name string) (int64, error) {
-	return readNumber(p.memory, &p.schema.flags, name)
+	return vmstructs.ReadNumber(p.memory, &p.schema.flags, name)
 }

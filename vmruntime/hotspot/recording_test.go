@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
 // A recording is what was read of a guest's memory, with what its libjvm taught: enough to attach again without the
@@ -20,14 +21,14 @@ type recording struct {
 	Symbols map[string]uint64
 	TLSSlot uint64
 	Bounds  [2]uint64 // of libjvm's addresses
-	Pieces  []memoryPiece
+	Pieces  []vmtest.Piece
 }
 
 func (r *recording) image() *Image {
 	return &Image{machine: elf.EM_X86_64, symbols: r.Symbols, tlsSlot: r.TLSSlot, low: r.Bounds[0], high: r.Bounds[1]}
 }
 
-func (r *recording) memory() *pieceMemory { return &pieceMemory{r.Pieces} }
+func (r *recording) memory() *vmtest.Memory { return &vmtest.Memory{Pieces: r.Pieces} }
 
 // attach opens the recorded guest. Whatever was not read when it was recorded is unmapped.
 func (r *recording) attach(t testing.TB, epoch func() uint32) *Process {
@@ -86,13 +87,13 @@ func (r *recording) save(t testing.TB, file string) {
 // A recorder takes down everything that is read through it.
 type recorder struct {
 	vmruntime.Memory
-	pieces []memoryPiece
+	pieces []vmtest.Piece
 }
 
 func (r *recorder) Read(addr uint64, p []byte) error {
 	err := r.Memory.Read(addr, p)
 	if err == nil {
-		r.pieces = append(r.pieces, memoryPiece{addr, bytes.Clone(p)})
+		r.pieces = append(r.pieces, vmtest.Piece{Addr: addr, Data: bytes.Clone(p)})
 	}
 	return err
 }
@@ -101,16 +102,16 @@ func (r *recorder) ReadBatch(ranges []vmruntime.Range) error {
 	err := r.Memory.ReadBatch(ranges)
 	for _, x := range ranges {
 		if x.OK {
-			r.pieces = append(r.pieces, memoryPiece{x.Addr, bytes.Clone(x.Buf)})
+			r.pieces = append(r.pieces, vmtest.Piece{Addr: x.Addr, Data: bytes.Clone(x.Buf)})
 		}
 	}
 	return err
 }
 
 // merged joins what was read; where pieces overlap, the first reading counts.
-func (r *recorder) merged() []memoryPiece {
-	slices.SortStableFunc(r.pieces, func(a, b memoryPiece) int { return cmp.Compare(a.Addr, b.Addr) })
-	var out []memoryPiece
+func (r *recorder) merged() []vmtest.Piece {
+	slices.SortStableFunc(r.pieces, func(a, b vmtest.Piece) int { return cmp.Compare(a.Addr, b.Addr) })
+	var out []vmtest.Piece
 	for _, p := range r.pieces {
 		if n := len(out); n > 0 && p.Addr <= out[n-1].Addr+uint64(len(out[n-1].Data)) {
 			last := &out[n-1]
@@ -119,7 +120,7 @@ func (r *recorder) merged() []memoryPiece {
 			}
 			continue
 		}
-		out = append(out, memoryPiece{p.Addr, bytes.Clone(p.Data)})
+		out = append(out, vmtest.Piece{Addr: p.Addr, Data: bytes.Clone(p.Data)})
 	}
 	return out
 }

@@ -1,5 +1,12 @@
 package hotspot
 
+import (
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/calldata"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+)
+
 // What each JDK moved, as far as it matters here. A name that is exported under several spellings is asked for under
 // all of them, so that the VM's own tables decide and not its version; only what is in no table goes by version.
 //
@@ -29,34 +36,34 @@ package hotspot
 // A schema is what of the VM's structures this package uses: where each field is, in one process. It is not kept by
 // build of libjvm, though it is the same for all: a process that lies about itself must only harm its own profile.
 type schema struct {
-	cache   cacheSchema
-	blob    blobSchema
-	scopes  scopeSchema
+	cache   codecache.Schema
+	blob    codecache.BlobSchema
+	scopes  debuginfo.Schema
 	method  methodSchema
 	thread  threadSchema
-	stubs   stubSchema
-	flags   flagSchema
+	stubs   codecache.StubSchema
+	flags   vmstructs.FlagSchema
 	version versionSchema
-	profile profileSchema
+	profile calldata.Schema
 	object  objectSchema
 	classes classListSchema
 }
 
 // newSchema looks up everything; the error names all that is missing at once.
-func newSchema(s *structs) (*schema, error) {
-	r := &resolver{structs: s}
+func newSchema(s *vmstructs.Tables) (*schema, error) {
+	r := &vmstructs.Resolver{Tables: s}
 	schema := &schema{
-		cache:   newCacheSchema(r),
-		blob:    newBlobSchema(r),
-		scopes:  newScopeSchema(r),
+		cache:   codecache.NewSchema(r),
+		blob:    codecache.NewBlobSchema(r),
+		scopes:  debuginfo.NewSchema(r),
 		method:  newMethodSchema(r),
 		thread:  newThreadSchema(r),
-		stubs:   newStubSchema(r),
-		flags:   newFlagSchema(r),
+		stubs:   codecache.NewStubSchema(r),
+		flags:   vmstructs.NewFlagSchema(r),
 		version: newVersionSchema(r),
-		profile: newProfileSchema(s),
+		profile: calldata.NewSchema(s),
 		object:  newObjectSchema(s),
 		classes: newClassListSchema(s),
 	}
-	return schema, r.err()
+	return schema, r.Err()
 }

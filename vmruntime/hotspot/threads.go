@@ -6,50 +6,51 @@ import (
 	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // threadSchema is what a walker of stacks needs to know about threads and frames.
 type threadSchema struct {
-	anchor, stackBase, stackSize field  // of JavaThread
-	state                        field  // of JavaThread
-	inJava                       int64  // its value while a thread runs Java code
-	osThread                     field  // of JavaThread
-	osThreadID                   field  // of OSThread
-	contEntry                    field  // of JavaThread, from JDK 21 on
-	lastSP, lastPC, lastFP       field  // of JavaFrameAnchor
-	wrapperAnchor                field  // of JavaCallWrapper
-	wrapperWord                  int64  // word of an entry frame that points to its JavaCallWrapper
-	senderSPWord                 int64  // word of an interpreter frame that has the caller's stack pointer
-	contReturn                   uint64 // static: see LoomLayout.EnterReturn
-	contParent                   field  // of ContinuationEntry; exported from JDK 28 on
-	contBarrier                  uint64 // static: see LoomLayout.ReturnBarrier; exported from JDK 28 on
+	anchor, stackBase, stackSize vmstructs.Field // of JavaThread
+	state                        vmstructs.Field // of JavaThread
+	inJava                       int64           // its value while a thread runs Java code
+	osThread                     vmstructs.Field // of JavaThread
+	osThreadID                   vmstructs.Field // of OSThread
+	contEntry                    vmstructs.Field // of JavaThread, from JDK 21 on
+	lastSP, lastPC, lastFP       vmstructs.Field // of JavaFrameAnchor
+	wrapperAnchor                vmstructs.Field // of JavaCallWrapper
+	wrapperWord                  int64           // word of an entry frame that points to its JavaCallWrapper
+	senderSPWord                 int64           // word of an interpreter frame that has the caller's stack pointer
+	contReturn                   uint64          // static: see LoomLayout.EnterReturn
+	contParent                   vmstructs.Field // of ContinuationEntry; exported from JDK 28 on
+	contBarrier                  uint64          // static: see LoomLayout.ReturnBarrier; exported from JDK 28 on
 }
 
-func newThreadSchema(r *resolver) threadSchema {
+func newThreadSchema(r *vmstructs.Resolver) threadSchema {
 	s := threadSchema{
-		anchor:        r.field("JavaThread._anchor"),
-		stackBase:     r.field("JavaThread._stack_base", "Thread._stack_base"),
-		stackSize:     r.field("JavaThread._stack_size", "Thread._stack_size"),
-		state:         r.field("JavaThread._thread_state"),
-		inJava:        r.constant("_thread_in_Java"),
-		osThread:      r.optional("JavaThread._osthread", "Thread._osthread"),
-		osThreadID:    r.optional("OSThread._thread_id"),
-		contEntry:     r.optional("JavaThread._cont_entry"),
-		lastSP:        r.field("JavaFrameAnchor._last_Java_sp"),
-		lastPC:        r.field("JavaFrameAnchor._last_Java_pc"),
-		lastFP:        r.field("JavaFrameAnchor._last_Java_fp"),
-		wrapperAnchor: r.field("JavaCallWrapper._anchor"),
-		wrapperWord:   r.constant("frame::entry_frame_call_wrapper_offset"),
-		senderSPWord:  r.constant("frame::interpreter_frame_sender_sp_offset"),
-		contReturn:    r.optionalStatic("ContinuationEntry._return_pc"),
-		contParent:    r.optional("ContinuationEntry._parent"),
-		contBarrier:   r.optionalStatic("StubRoutines._cont_returnBarrier"),
+		anchor:        r.Field("JavaThread._anchor"),
+		stackBase:     r.Field("JavaThread._stack_base", "Thread._stack_base"),
+		stackSize:     r.Field("JavaThread._stack_size", "Thread._stack_size"),
+		state:         r.Field("JavaThread._thread_state"),
+		inJava:        r.Constant("_thread_in_Java"),
+		osThread:      r.Optional("JavaThread._osthread", "Thread._osthread"),
+		osThreadID:    r.Optional("OSThread._thread_id"),
+		contEntry:     r.Optional("JavaThread._cont_entry"),
+		lastSP:        r.Field("JavaFrameAnchor._last_Java_sp"),
+		lastPC:        r.Field("JavaFrameAnchor._last_Java_pc"),
+		lastFP:        r.Field("JavaFrameAnchor._last_Java_fp"),
+		wrapperAnchor: r.Field("JavaCallWrapper._anchor"),
+		wrapperWord:   r.Constant("frame::entry_frame_call_wrapper_offset"),
+		senderSPWord:  r.Constant("frame::interpreter_frame_sender_sp_offset"),
+		contReturn:    r.OptionalStatic("ContinuationEntry._return_pc"),
+		contParent:    r.Optional("ContinuationEntry._parent"),
+		contBarrier:   r.OptionalStatic("StubRoutines._cont_returnBarrier"),
 	}
 	if s.inJava == 0 {
 		s.inJava = usualInJava
 	}
 	if s.inJava < 0 || s.inJava > maxThreadState {
-		r.missing = append(r.missing, "plausible _thread_in_Java")
+		r.Missing = append(r.Missing, "plausible _thread_in_Java")
 	}
 	return s
 }
@@ -63,18 +64,18 @@ const (
 
 func (s *threadSchema) layout() ThreadLayout {
 	return ThreadLayout{
-		Anchor:        s.anchor.offset,
-		LastSP:        s.lastSP.offset,
-		LastPC:        s.lastPC.offset,
-		LastFP:        s.lastFP.offset,
-		StackBase:     s.stackBase.offset,
-		StackSize:     s.stackSize.offset,
-		State:         s.state.offset,
+		Anchor:        s.anchor.Offset,
+		LastSP:        s.lastSP.Offset,
+		LastPC:        s.lastPC.Offset,
+		LastFP:        s.lastFP.Offset,
+		StackBase:     s.stackBase.Offset,
+		StackSize:     s.stackSize.Offset,
+		State:         s.state.Offset,
 		InJava:        uint32(s.inJava),
-		OSThread:      s.osThread.offset,
-		OSThreadID:    s.osThreadID.offset,
-		CallWrapper:   int32(s.wrapperWord) * wordSize,
-		WrapperAnchor: s.wrapperAnchor.offset,
+		OSThread:      s.osThread.Offset,
+		OSThreadID:    s.osThreadID.Offset,
+		CallWrapper:   int32(s.wrapperWord) * vmstructs.WordSize,
+		WrapperAnchor: s.wrapperAnchor.Offset,
 	}
 }
 
@@ -87,39 +88,39 @@ func (p *Process) threads(most uint64) (threads []uint64, err error) {
 	if s.linked() {
 		return p.linkedThreads(most)
 	}
-	list, err := p.memory.word(s.threadList)
+	list, err := p.memory.Word(s.threadList)
 	if err != nil {
 		return nil, err
 	}
 	if list == 0 {
 		return nil, vmruntime.ErrStarting
 	}
-	header, err := p.memory.bytes(list, lastEnd(s.listLength, s.listThreads))
+	header, err := p.memory.Bytes(list, vmstructs.LastEnd(s.listLength, s.listThreads))
 	if err != nil {
 		return nil, err
 	}
-	table, err := p.memory.bytes(s.listThreads.of(header), wordSize*min(most, s.listLength.of(header)))
-	for ; len(table) >= wordSize; table = table[wordSize:] {
-		threads = append(threads, number(table[:wordSize]))
+	table, err := p.memory.Bytes(s.listThreads.Of(header), vmstructs.WordSize*min(most, s.listLength.Of(header)))
+	for ; len(table) >= vmstructs.WordSize; table = table[vmstructs.WordSize:] {
+		threads = append(threads, vmstructs.Number(table[:vmstructs.WordSize]))
 	}
 	return threads, err
 }
 
 // linked reports whether the VM's list of threads is a linked one.
 func (s *objectSchema) linked() bool {
-	return s.threadList == 0 || !s.listLength.known || !s.listThreads.known
+	return s.threadList == 0 || !s.listLength.Known || !s.listThreads.Known
 }
 
 // linkedThreads does so where each leads to the next one.
 func (p *Process) linkedThreads(most uint64) (threads []uint64, err error) {
 	s := &p.schema.object
-	if s.firstThread == 0 || !s.nextThread.known {
+	if s.firstThread == 0 || !s.nextThread.Known {
 		return nil, errors.New("the VM does not export its threads")
 	}
-	next, err := p.memory.word(s.firstThread)
+	next, err := p.memory.Word(s.firstThread)
 	for err == nil && next != 0 && uint64(len(threads)) < most {
 		threads = append(threads, next)
-		next, err = p.memory.word(s.nextThread.at(next))
+		next, err = p.memory.Word(s.nextThread.At(next))
 	}
 	return threads, err
 }
@@ -140,30 +141,30 @@ func (p *Process) Threads() ([]Thread, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list of threads: %w", err)
 	}
-	var heads, ids batch
+	var heads, ids vmstructs.Batch
 	l := &p.layout.Thread
 	for _, addr := range addrs {
-		heads.add(addr, wordSize)
-		heads.add(addr+uint64(l.OSThread), wordSize)
+		heads.Add(addr, vmstructs.WordSize)
+		heads.Add(addr+uint64(l.OSThread), vmstructs.WordSize)
 	}
-	if err := heads.read(p.memory.mem); err != nil {
+	if err := heads.Read(p.memory.Mem); err != nil {
 		return nil, fmt.Errorf("threads: %w", err)
 	}
 	var threads []Thread
 	for i, addr := range addrs {
-		vtable, ok1 := heads.word(2 * i)
-		os, ok2 := heads.word(2*i + 1)
+		vtable, ok1 := heads.Word(2 * i)
+		os, ok2 := heads.Word(2*i + 1)
 		if ok1 && ok2 && vtable == l.Vtable && os != 0 {
 			threads = append(threads, Thread{Address: addr})
-			ids.add(os+uint64(l.OSThreadID), 4)
+			ids.Add(os+uint64(l.OSThreadID), 4)
 		}
 	}
-	if err := ids.read(p.memory.mem); err != nil {
+	if err := ids.Read(p.memory.Mem); err != nil {
 		return nil, fmt.Errorf("ids of threads: %w", err)
 	}
 	known := threads[:0]
 	for i, t := range threads {
-		if id, ok := ids.word(i); ok && id != 0 {
+		if id, ok := ids.Word(i); ok && id != 0 {
 			t.ID = uint32(id)
 			known = append(known, t)
 		}
@@ -190,7 +191,7 @@ func (p *Process) javaThreadVtable() (uint64, error) {
 			return 0, fmt.Errorf("there are %d threads or more", len(threads))
 		}
 	}
-	vtable, err := p.memory.word(oldest)
+	vtable, err := p.memory.Word(oldest)
 	if err != nil {
 		return 0, err
 	}
@@ -227,17 +228,17 @@ func (l *bufferList) readBuffers() error {
 	if err != nil {
 		return err
 	}
-	var b batch
+	var b vmstructs.Batch
 	for _, thread := range threads {
-		b.add(thread+uint64(l.layout.Objects.TLABTop), wordSize)
-		b.add(thread+uint64(l.layout.Objects.TLABEnd), wordSize)
+		b.Add(thread+uint64(l.layout.Objects.TLABTop), vmstructs.WordSize)
+		b.Add(thread+uint64(l.layout.Objects.TLABEnd), vmstructs.WordSize)
 	}
-	if err := b.read(l.memory.mem); err != nil {
+	if err := b.Read(l.memory.Mem); err != nil {
 		return err
 	}
 	for i := range threads {
-		top, ok1 := b.word(2 * i)
-		end, ok2 := b.word(2*i + 1)
+		top, ok1 := b.Word(2 * i)
+		end, ok2 := b.Word(2*i + 1)
 		if ok1 && ok2 && top < end {
 			l.free = append(l.free, [2]uint64{top, end + l.objects.tlabReserve})
 		}

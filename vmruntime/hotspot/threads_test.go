@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
 // strippedOf is an image without what .symtab says.
@@ -36,8 +38,8 @@ func TestRecordedThreadsStripped(t *testing.T) {
 			t.Fatal(threads, err)
 		}
 		mem := r.memory() // which has no more of JavaThreads than was read with the symbols
-		mem.pieces = append(mem.pieces, memoryPiece{threads[0], binary.LittleEndian.AppendUint64(nil, want.Vtable)})
-		slices.SortFunc(mem.pieces, func(a, b memoryPiece) int { return cmp.Compare(a.Addr, b.Addr) })
+		mem.Pieces = append(mem.Pieces, vmtest.Piece{Addr: threads[0], Data: binary.LittleEndian.AppendUint64(nil, want.Vtable)})
+		slices.SortFunc(mem.Pieces, func(a, b vmtest.Piece) int { return cmp.Compare(a.Addr, b.Addr) })
 		got, err := strippedOf(r.image()).Attach(vmruntime.Target{Memory: mem, Bias: r.Bias})
 		if err != nil {
 			t.Fatal(err)
@@ -60,21 +62,21 @@ func TestRecordedThreadsWithoutTLS(t *testing.T) {
 // Up to JDK 9 the list is a linked one, and begins with the newest thread.
 func TestLinkedThreads(t *testing.T) {
 	const javaThread, compilerThread = 0x7000_0100, 0x7000_0200
-	m := &image{base: 0x1000}
-	add := func(vtable, id, next uint64) uint64 { return m.words(vtable, m.words(id), next) }
+	m := &vmtest.Image{Base: 0x1000}
+	add := func(vtable, id, next uint64) uint64 { return m.Words(vtable, m.Words(id), next) }
 	first := add(javaThread, 11, 0)
 	second := add(javaThread, 12, first)
 	compiler := add(compilerThread, 13, second)
-	dying := m.words(javaThread, 0, compiler)    // its OSThread is gone
-	unreadable := m.words(javaThread, 16, dying) // where that cannot be
+	dying := m.Words(javaThread, 0, compiler)    // its OSThread is gone
+	unreadable := m.Words(javaThread, 16, dying) // where that cannot be
 	newest := add(javaThread, 14, unreadable)
-	head := m.words(newest)
-	empty := m.words(0)
+	head := m.Words(newest)
+	empty := m.Words(0)
 
 	p := &Process{image: &Image{low: 0x100, high: 0x300}, bias: 0x7000_0000, schema: &schema{}}
-	p.memory.mem = m.memory()
-	p.schema.object.firstThread, p.schema.object.nextThread = head, field{offset: 16, width: 8, known: true}
-	p.schema.thread.osThread, p.schema.thread.osThreadID = field{8, 8, true}, field{0, 4, true}
+	p.memory.Mem = m.Memory()
+	p.schema.object.firstThread, p.schema.object.nextThread = head, vmstructs.Field{Offset: 16, Width: 8, Known: true}
+	p.schema.thread.osThread, p.schema.thread.osThreadID = vmstructs.Field{Offset: 8, Width: 8, Known: true}, vmstructs.Field{Offset: 0, Width: 4, Known: true}
 	p.layout.Thread.OSThread = 8
 
 	if err := p.layoutThreadIDs(); err != nil || !p.layout.Thread.ByID || p.layout.Thread.Vtable != javaThread {
@@ -98,12 +100,12 @@ func TestLinkedThreads(t *testing.T) {
 
 // A list that leads in circles ends.
 func TestLinkedThreadsAreBounded(t *testing.T) {
-	m := &image{base: 0x1000}
-	at := m.base + 8
-	head := m.words(at, 0x7000_0100, 0, at)
+	m := &vmtest.Image{Base: 0x1000}
+	at := m.Base + 8
+	head := m.Words(at, 0x7000_0100, 0, at)
 	p := &Process{schema: &schema{}}
-	p.memory.mem = m.memory()
-	p.schema.object.firstThread, p.schema.object.nextThread = head, field{offset: 16, width: 8, known: true}
+	p.memory.Mem = m.Memory()
+	p.schema.object.firstThread, p.schema.object.nextThread = head, vmstructs.Field{Offset: 16, Width: 8, Known: true}
 	if got, err := p.javaThreadVtable(); err == nil {
 		t.Errorf("vtable %#x", got)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 func TestVersionTable(t *testing.T) {
@@ -75,7 +76,7 @@ func TestNameTable(t *testing.T) {
 		}
 		refs[s] = ref
 	}
-	for _, s := range []string{"", strings.Repeat("y", maxNameBytes), "\x00"} {
+	for _, s := range []string{"", strings.Repeat("y", vmstructs.MaxNameBytes), "\x00"} {
 		refs[s] = table.add(s)
 	}
 	for s, ref := range refs {
