@@ -8,7 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// firstLoom is the first release in which virtual threads are no preview.
+// firstLoom is the first release in which virtual threads are no preview: see the table in jdks.go.
 const firstLoom = 21
 
 // Classes of the VM's part of virtual threads, in the VM's form.
@@ -17,7 +17,7 @@ const (
 	chunkClass        = "jdk/internal/vm/StackChunk"
 )
 
-// layoutLoom adds what is known of virtual threads. It comes behind layoutObjects.
+// layoutLoom adds what is known of virtual threads. It needs what layoutObjects found.
 func (p *Process) layoutLoom() error {
 	s := &p.schema.thread
 	if p.version.jdk < firstLoom {

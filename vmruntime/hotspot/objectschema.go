@@ -5,27 +5,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// What each JDK moved, of objects and the heap.
-//
-//	JDK   change
-//	8     statics Universe::_narrow_oop and _narrow_klass; threads are a linked list, Threads::_thread_list.
-//	10    threads are in ThreadsSMRSupport::_java_thread_list.
-//	<=14  CompressedOops::_narrow_oop and CompressedKlassPointers::_narrow_klass.
-//	16    ObjectMonitor::_object became a WeakHandle (JDK-8247281), which no table says. JavaThread::_threadObj became an
-//	      OopHandle at about the same time: that is found out from where it points to.
-//	21    fields of a class are an UNSIGNED5 stream, _fieldinfo_stream, in place of an array of 16-bit numbers.
-//	21    generational ZGC: coloured references must be shifted. The other one was called X until it went, in 24;
-//	      -XX:-ZGenerational asks for it, and up to 22 nobody needs to ask.
-//	22    GenCollectedHeap became SerialHeap.
-//	23    G1's HeapRegion became G1HeapRegion; its tags have other values.
-//	24    compact object headers: UseCompactObjectHeaders.
-//	26    the bounds of the archive of classes became MetaspaceObj::_aot_metaspace_base and _top.
-//	28    classes are always narrow: UseCompressedClassPointers and oopDesc::_metadata are gone, and
-//	      oopDesc::_compressed_klass is what _metadata._compressed_klass was. Compact headers are the default. Value
-//	      classes: fields that are flat have more numbers in _fieldinfo_stream.
-//	28    Parallel may move the boundary of its generations: PSYoungGen::_reserved is gone.
-
-// An objectSchema leads from the VM's variables to what ObjectLayout says.
+// An objectSchema leads from the VM's variables to what javaheap.ObjectLayout says. What each JDK moved is in the table
+// in jdks.go.
 type objectSchema struct {
 	narrowKlass, klass    vmstructs.Field // of oopDesc, the same place read in two ways; each where the VM has it
 	klassBase, klassShift uint64          // statics

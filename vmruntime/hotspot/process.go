@@ -6,6 +6,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/calldata"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
@@ -50,6 +51,42 @@ type Process struct {
 	notes          []string
 
 	objects objectTable
+}
+
+// A schema is where the fields are that this package reads, in one process. See the table in jdks.go for what each JDK
+// moved. It is the same in all processes of a build of libjvm, but it is kept by process: one that lies about itself
+// must only harm its own profile.
+type schema struct {
+	cache   codecache.Schema
+	blob    codecache.BlobSchema
+	scopes  debuginfo.Schema
+	method  methodSchema
+	thread  threadSchema
+	stubs   codecache.StubSchema
+	flags   vmstructs.FlagSchema
+	version versionSchema
+	profile calldata.Schema
+	object  objectSchema
+	classes classListSchema
+}
+
+// newSchema looks up everything. The error names all that is missing.
+func newSchema(s *vmstructs.Tables) (*schema, error) {
+	r := &vmstructs.Resolver{Tables: s}
+	schema := &schema{
+		cache:   codecache.NewSchema(r),
+		blob:    codecache.NewBlobSchema(r),
+		scopes:  debuginfo.NewSchema(r),
+		method:  newMethodSchema(r),
+		thread:  newThreadSchema(r),
+		stubs:   codecache.NewStubSchema(r),
+		flags:   vmstructs.NewFlagSchema(r),
+		version: newVersionSchema(r),
+		profile: calldata.NewSchema(s),
+		object:  newObjectSchema(s),
+		classes: newClassListSchema(s),
+	}
+	return schema, r.Err()
 }
 
 // A methodKey identifies a method: classes that are unloaded may leave their addresses to others.

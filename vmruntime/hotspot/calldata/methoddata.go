@@ -107,7 +107,7 @@ func NewDecoder(t vmstructs.Reader, flags *vmstructs.FlagSchema, tags *[256]data
 		return usualRows
 	}
 	d := &Decoder{tags: tags, rows: rows("TypeProfileWidth"), retRows: rows("BciProfileWidth")}
-	if jdk < 22 {
+	if jdk < 22 { // see the table in hotspot/jdks.go
 		d.gap = 1
 	}
 	return d

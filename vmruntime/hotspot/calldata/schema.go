@@ -7,27 +7,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// What each JDK moved, of what the VM counts. Nearly all is in its tables; what is not is said where it is used.
+// A Schema leads from a Method to what the VM counted in it. What each JDK moved is in the table in hotspot/jdks.go.
 //
-//	JDK     change
-//	9       bytecodes that HotSpot rewrites have the numbers of bytecode.go. What is before is not supported.
-//	9-25    the counts of invocations and back edges of a MethodData are in no table: they are four 32-bit numbers right
-//	        before _tenure_traps: invocations, back edges, and both when profiling started.
-//	9-21    in builds with JVMCI, the entries of receivers have a cell between the counter and the rows: seen on 17,
-//	        in the sources of 21, gone on 25. It is found by trial: see dataDecoder.
-//	<=17    InvocationCounter has its number from bit 1 on, from bit 3 before (InvocationCounter::count_shift). Bit 0 is
-//	        set when the VM found the number large enough; the number goes on.
-//	21      call sites of invokedynamic have an array of their own: ConstantPoolCache._resolved_indy_entries.
-//	22      so do methods: _resolved_method_entries, in place of ConstantPoolCacheEntry; see poolschema.go. Indexes of
-//	        invokedynamic are not negated any more; both are understood.
-//	23      an nmethod's entry points are 16-bit offsets from its code, no pointers any more.
-//	25      Klass and InstanceKlass have other sizes; the vtable still follows an InstanceKlass, and the itable that.
-//	25      C1 inlines clone of an array and does not count it: calls of intrinsics may be missing from the counts.
-//
-// Measured on 17 and 25 (TestKnownCalls): with C1's code of level 3 every count is exact. Level 2 counts nothing but
-// invocations, level 1, C2 and -Xint nothing at all. A method that C1 finds trivial never gets a MethodData.
-
-// A Schema leads from a Method to what the VM counted in it.
+// Measured on JDK 17 and 25 (hotspot.TestKnownCalls): with C1's code of level 3 every count is exact. Level 2 counts
+// nothing but invocations, and level 1, C2 and -Xint count nothing at all. A method that C1 finds trivial never gets a
+// MethodData.
 type Schema struct {
 	MethodData, MethodCounters vmstructs.Field // of Method
 	VtableIndex                vmstructs.Field // of Method; negative for those that are not in a vtable
@@ -82,7 +66,7 @@ func (s *Schema) Header() uint64 { return uint64(s.data.Offset) }
 
 // Err tells whether this VM's counts can be read.
 func (s *Schema) Err(jdk int) error {
-	if jdk < 9 {
+	if jdk < 9 { // see the table in hotspot/jdks.go
 		return errors.New("counts of calls are not known of JDK 8: use 9 or newer")
 	}
 	if len(s.lacks) > 0 {
