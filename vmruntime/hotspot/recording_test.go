@@ -42,20 +42,25 @@ func (r *recording) attach(t testing.TB, epoch func() uint32) *Process {
 
 func loadRecording(t testing.TB, file string) *recording {
 	t.Helper()
-	f, err := os.Open(file)
+	r, err := readRecording(file)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return r
+}
+
+func readRecording(file string) (*recording, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
 	z, err := gzip.NewReader(f)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	r := new(recording)
-	if err := gob.NewDecoder(z).Decode(r); err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return r, gob.NewDecoder(z).Decode(r)
 }
 
 // recording is what was read of a guest through its recorder.
