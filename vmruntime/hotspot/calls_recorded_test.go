@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
 )
 
 // callRecordings are recorded guests that make known calls: to each belong NAME.gz, its memory, and NAME.txt, what was
@@ -218,7 +217,7 @@ func FuzzProfiles(f *testing.F) {
 			t.Fatalf("%v, %v", profiles, err)
 		}
 		for m, profile := range profiles {
-			if profile.Method != m || len(profile.Calls) > debuginfo.MaxCodeSize/3 {
+			if profile.Method != m || len(profile.Calls) > (1<<16-1)/3 {
 				t.Fatalf("%#x: %+v", m, profile)
 			}
 		}

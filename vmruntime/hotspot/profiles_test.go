@@ -85,7 +85,8 @@ func TestProfileGoesOn(t *testing.T) {
 		}
 		invocations := g.mem.At(g.schema.profile.Invocations.At(data), 4)
 		binary.LittleEndian.PutUint32(invocations, uint32(before.Invocations+5)<<g.schema.profile.CountShift|1)
-		others := g.mem.At(data+g.schema.profile.Header()+calldata.EntryHeader, 8) // calls of receivers that are not told apart
+		const entryHeader = 8                                             // bytes
+		others := g.mem.At(data+g.schema.profile.Header()+entryHeader, 8) // calls of receivers that are not told apart
 		binary.LittleEndian.PutUint64(others, 15)
 		after := g.profile(t, ".two")
 		if after.Invocations != before.Invocations+5 || after.Calls[0].Count != before.Calls[0].Count+15 {

@@ -25,7 +25,7 @@ const MaxMethodData = 1 << 20
 const (
 	dataTag     = 0
 	dataBCI     = 2
-	EntryHeader = 8
+	entryHeader = 8
 	EntryCell   = 8
 )
 
@@ -154,7 +154,7 @@ func (d *Decoder) entries(data []byte) (sites []SiteCount, err error) {
 
 // size is how many bytes an entry has, 0 if that cannot be told.
 func (d *Decoder) size(entry []byte) int {
-	if len(entry) < EntryHeader {
+	if len(entry) < entryHeader {
 		return 0
 	}
 	receivers := 1 + d.gap + 2*d.rows
@@ -180,12 +180,12 @@ func (d *Decoder) size(entry []byte) int {
 	default:
 		return 0
 	}
-	return EntryHeader + cells*EntryCell
+	return entryHeader + cells*EntryCell
 }
 
 // counted is the number of cells that cell i says will follow: more than there can be if it makes no sense.
 func counted(entry []byte, i int) int {
-	if at := EntryHeader + i*EntryCell; at+EntryCell <= len(entry) {
+	if at := entryHeader + i*EntryCell; at+EntryCell <= len(entry) {
 		return int(min(vmstructs.Number(entry[at:at+4]), MaxMethodData))
 	}
 	return MaxMethodData
@@ -193,7 +193,7 @@ func counted(entry []byte, i int) int {
 
 // site takes what was counted out of a whole entry, if it is of a call. (Entries of casts are not.)
 func (d *Decoder) site(entry []byte) (site SiteCount, ok bool) {
-	cell := func(i int) uint64 { return vmstructs.Number(entry[EntryHeader+i*EntryCell:][:EntryCell]) }
+	cell := func(i int) uint64 { return vmstructs.Number(entry[entryHeader+i*EntryCell:][:EntryCell]) }
 	switch d.tags[entry[dataTag]] {
 	case dataVirtual, dataVirtTypes:
 		for row := range d.rows {

@@ -113,7 +113,7 @@ func FuzzMethodData(f *testing.F) {
 		}
 		total, last := 0, -1
 		for i := range sites {
-			total += EntryHeader + EntryCell*(1+2*len(sites[i].Rows))
+			total += entryHeader + EntryCell*(1+2*len(sites[i].Rows))
 			if sites[i].BCI <= last {
 				t.Fatalf("%d after %d", sites[i].BCI, last)
 			}

@@ -13,7 +13,6 @@ type PoolSchema struct {
 	Length          vmstructs.Field // of ConstantPool: constants
 	ResolvedKlasses vmstructs.Field // of ConstantPool: array of Klass*
 	CacheSize       uint64          // of ConstantPoolCache
-	entries         vmstructs.Field // of ConstantPoolCache: number of ConstantPoolCacheEntries
 
 	EntrySize              uint64          // of ConstantPoolCacheEntry, 0 if there are none
 	indices, f1, f2, flags vmstructs.Field // of ConstantPoolCacheEntry
@@ -33,7 +32,6 @@ func newPoolSchema(r *vmstructs.Resolver) PoolSchema {
 		Length:          r.Field("ConstantPool._length"),
 		ResolvedKlasses: r.Optional("ConstantPool._resolved_klasses"),
 		CacheSize:       r.Size("ConstantPoolCache"),
-		entries:         r.Optional("ConstantPoolCache._length"),
 		EntrySize:       r.Sizes["ConstantPoolCacheEntry"],
 		indices:         r.Optional("ConstantPoolCacheEntry._indices"),
 		f1:              r.Optional("ConstantPoolCacheEntry._f1"),

@@ -18,8 +18,6 @@ type Schema struct {
 	CountersInvocations        vmstructs.Field // of MethodCounters
 	Owner                      vmstructs.Field // of MethodData: its Method
 	Invocations, BackEdges     vmstructs.Field // of MethodData
-	invocationsStart           vmstructs.Field // of MethodData
-	backEdgesStart             vmstructs.Field
 	DataSize, data             vmstructs.Field // of MethodData: bytes, and where they begin
 	CountShift                 uint            // of all counters of invocations and back edges
 	Tags                       [256]dataKind
@@ -50,7 +48,7 @@ func NewSchema(from *vmstructs.Tables) Schema {
 	if !traps.Known || traps.Offset < before {
 		r.Missing = append(r.Missing, "plausible offset of MethodData._tenure_traps")
 	} else {
-		for i, f := range []*vmstructs.Field{&s.Invocations, &s.BackEdges, &s.invocationsStart, &s.backEdgesStart} {
+		for i, f := range []*vmstructs.Field{&s.Invocations, &s.BackEdges} {
 			*f = vmstructs.Field{Offset: traps.Offset - before + uint32(4*i), Width: 4, Known: true}
 		}
 	}

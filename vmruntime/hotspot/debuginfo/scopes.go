@@ -168,7 +168,7 @@ func (d *scopeDecoder) decode(offset uint32) (index int32, sender uint32, err er
 	sender = in.Next()
 	slot := uint64(in.Next())
 	bci := int64(in.Next()) - 1
-	if in.Failed || slot == 0 || slot > uint64(len(d.raw.Metadata)/8) || bci > MaxCodeSize {
+	if in.Failed || slot == 0 || slot > uint64(len(d.raw.Metadata)/8) || bci > maxCodeSize {
 		return 0, 0, fmt.Errorf("scope at %#x: %w", offset, vmruntime.ErrMalformed)
 	}
 	method := d.method(binary.LittleEndian.Uint64(d.raw.Metadata[8*(slot-1):]))
@@ -188,5 +188,5 @@ func (d *scopeDecoder) method(address uint64) int32 {
 	return i
 }
 
-// MaxCodeSize is the largest bytecode index: a method has at most 64 KiB of bytecode (JVM specification, 4.7.3).
-const MaxCodeSize = 1<<16 - 1
+// maxCodeSize is the largest bytecode index: a method has at most 64 KiB of bytecode (JVM specification, 4.7.3).
+const maxCodeSize = 1<<16 - 1
