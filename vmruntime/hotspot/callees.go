@@ -110,8 +110,8 @@ func (r callReader) nameCallees(reads []*callRead) error {
 	return nil
 }
 
-// isLinker tells the methods that stand for others: what is called is the method that their last argument, or the
-// receiver, is a handle of. Compilers inline that one.
+// isLinker reports whether a method stands for another one: the one of which its last argument, or the receiver, is a
+// handle. Compilers inline that one.
 func isLinker(function string) bool {
 	const handle = "java.lang.invoke.MethodHandle."
 	name, ok := strings.CutPrefix(function, handle)

@@ -17,7 +17,7 @@ type code struct {
 	own           *source          // what was compiled
 	ownLine       int              // of its first bytecode
 	scopes        *debuginfo.Table // nil for wrappers of native methods, and if this VM's cannot be read
-	sources       []*source        // by scopeTable.methods
+	sources       []*source        // by scopes.Methods
 
 	method     uint64                // address of what was compiled
 	tree       *vmruntime.InlineTree // nil until it is asked for
@@ -140,7 +140,7 @@ func (c *code) resolve(methods map[uint64]*method, bias uint32) error {
 	return nil
 }
 
-// frames names the place at pc, innermost first. exact tells that pc was sampled; otherwise it is a return address.
+// frames names the place at pc, innermost first. exact says that pc was sampled; otherwise it is a return address.
 func (c *code) frames(pc uint64, exact bool) []vmruntime.Frame {
 	at := c.placeOf(pc, exact)
 	if at.Scope == debuginfo.NoScope {

@@ -206,7 +206,7 @@ func (r klassReader) readItables(reads []klassRead) error {
 }
 
 // itableFind returns where an interface's methods are, 0 if it is not in the part of the table that is given; end
-// tells that it is not behind it either.
+// says that it is not in the rest of the table either.
 func itableFind(table []byte, iface uint64) (offset uint32, end bool) {
 	for ; len(table) >= calldata.ItableEntry; table = table[calldata.ItableEntry:] {
 		switch vmstructs.Number(table[:8]) {

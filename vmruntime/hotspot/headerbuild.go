@@ -24,8 +24,8 @@ const (
 	usualKlassBit    = 42 // of the mark word, whose upper 22 bits are the class
 )
 
-// headerForms are those that the VM's flags and exports leave, the likeliest first. JDK 28 has no
-// UseCompressedClassPointers any more, as its classes are always narrow; one day the other flag goes as well.
+// headerForms are the forms that the VM's flags and exports leave, the likeliest first. Later JDKs have fewer of the flags:
+// see the table in jdks.go.
 func (s *objectSchema) headerForms(flags vmstructs.FlagValues) []headerForm {
 	const narrowBytes, markBytes = 4, 8
 	narrow := headerForm{name: "32 bits behind the mark word", klass: usualNarrowKlass, narrow: true}

@@ -52,7 +52,7 @@ func newImage(file *elffile.File) (*Image, error) {
 	}
 	image := &Image{machine: file.Machine(), symbols: make(map[string]uint64)}
 	image.low, image.high = bounds(file.Segments())
-	// What is not exported is not essential, and neither are probes: Layout.Missing and Probes tell what is lost.
+	// Symbols that are not exported are not essential, and neither are probes: Layout.Missing and Probes show what is lost.
 	hidden, err := file.FindSymbols(symbolCurrentThread, symbolJavaThread, symbolStubList,
 		symbolEnterReturn, symbolArchiveLow, symbolArchiveHigh)
 	if err != nil {

@@ -43,7 +43,7 @@ func (c *code) inlineTree(calls map[int32]bool) *vmruntime.InlineTree {
 	nodes := map[copyOf]int{{-1, -1, c.method}: 0}
 	nodeOf := make([]int, len(c.scopes.Scopes)) // by scope, plus 1
 	var node func(scope int32) int
-	node = func(scope int32) int { // no deeper than chains are: maxInlining
+	node = func(scope int32) int { // no deeper than chains are: debuginfo.MaxInlining
 		if nodeOf[scope] != 0 {
 			return nodeOf[scope] - 1
 		}
@@ -84,9 +84,9 @@ const (
 )
 
 // madeCalls returns the places in a compilation, as offsets from its begin, that calls of Java methods return to. Debug
-// information alone does not tell them from places where a null check may fail, or a trap leaves the code for the
+// information alone does not distinguish them from places where a null check may fail, or a trap leaves the code for the
 // interpreter: those have the bytecode index of a call, too, when the callee was compiled into its caller. Nil if it
-// cannot be told.
+// cannot be found out.
 func (p *Process) madeCalls(of vmruntime.Compilation, c *code) (map[int32]bool, error) {
 	size := of.End - of.Begin
 	if runtime.GOARCH != "amd64" || c.scopes == nil || size > maxCodeBytes {
@@ -115,7 +115,7 @@ func (p *Process) madeCalls(of vmruntime.Compilation, c *code) (map[int32]bool, 
 	return calls, nil
 }
 
-// leadsToJava tells whether what is called at an address ends in a Java method: code of one, or what finds one.
+// leadsToJava reports whether a call of an address ends in a Java method: in its code, or in a stub that finds it.
 func (p *Process) leadsToJava(to uint64) bool {
 	// Where the code cache has several parts, stubs are in that of the interpreter; but for some that are made late and
 	// found no room there, which are those on the way to a method.
@@ -159,7 +159,7 @@ func (p *Process) blobAt(pc uint64) (name string, kind codecache.Kind, err error
 	return name, kind, nil
 }
 
-// resolves tells whether a stub finds the method to call (SharedRuntime::generate_resolve_blob): calls lead there until
+// resolves reports whether a stub finds the method to call (SharedRuntime::generate_resolve_blob): calls lead there until
 // they are made for the first time, or when what was found there before does not fit.
 func resolves(stub string) bool {
 	return strings.Contains(stub, "resolve_") || strings.Contains(stub, "ic_miss") || strings.Contains(stub, "wrong_method")

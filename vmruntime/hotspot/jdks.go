@@ -157,7 +157,7 @@ import (
 //	<=23 Indexes of invokedynamic are not negated any more. Both forms are understood.
 //	     In calldata.invokeAt.
 //	25   Klass and InstanceKlass have other sizes. The vtable still follows an InstanceKlass, and the itable follows it.
-//	     In calldata.klassSchema.
+//	     In calldata.KlassSchema.
 //	25   C1 inlines clone of an array and does not count it. Calls of intrinsics may be missing from the counts.
 //	     In Process.Profiles.
 
@@ -179,22 +179,22 @@ func newVersionSchema(r *vmstructs.Resolver) versionSchema {
 	}
 }
 
-// A version is that of a VM.
+// A version is the version of a VM.
 type version struct {
 	jdk     int    // feature release: 8, 17, 25
 	release string // 17.0.15+6-Debian-1deb12u1
 	name    string // OpenJDK 64-Bit Server VM
 }
 
-// readVersion reads the VM's version. It is an error if it is not one that this package can know anything about; ErrStarting
-// if the VM does not know it yet.
+// readVersion reads the VM's version. It is an error if the release is not supported, and ErrStarting if the VM has not
+// set it yet.
 func readVersion(t vmstructs.Reader, s *versionSchema) (version, error) {
 	major, err := t.Word(s.major)
 	if err != nil {
 		return version{}, err
 	}
 	v := version{jdk: int(int32(major))}
-	// JDK 8 has HotSpot 25: there, only JDK_Version tells.
+	// JDK 8 has HotSpot 25. Only JDK_Version has the release there: see the table.
 	if s.jdk != 0 && s.jdkMajor.Known {
 		object, err := t.Bytes(s.jdk, s.jdkMajor.End())
 		if err != nil {
@@ -214,8 +214,8 @@ func readVersion(t vmstructs.Reader, s *versionSchema) (version, error) {
 	return v, nil
 }
 
-// oldestJDK is the first one with the structures that this package knows. There is no newest: nearly everything is read
-// from the VM, and what is missing there makes Attach fail.
+// oldestJDK is the first release with the structures that this package knows. There is no newest one: nearly everything
+// is read from the VM, and Attach fails if something is missing there.
 const (
 	oldestJDK = 8
 	maxJDK    = 1000 // what is above is no version

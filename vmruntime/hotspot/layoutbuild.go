@@ -157,7 +157,7 @@ func (p *Process) layoutInterpreter() (err error) {
 func (p *Process) Layout() *Layout { return &p.layout }
 
 // Refresh looks for kinds of code that are still in Layout.Pending, and reports whether it found any: then the kernel
-// side must be told. All are there at Attach unless the VM had just started, or has a reason never to make one (no
+// side must learn of it. All are there at Attach unless the VM had just started, or has a reason never to make one (no
 // compiled methods under -Xint): call it after the first Loaded, and with growing pauses, while something is pending. It
 // walks the code cache, which takes some milliseconds, unless a Lookup came across a new kind already.
 func (p *Process) Refresh() (changed bool, err error) {

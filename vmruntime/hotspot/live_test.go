@@ -16,7 +16,7 @@ var burnOptions = []string{"-XX:CompileCommand=quiet", "-XX:CompileCommand=donti
 
 // TestInlinedShares samples a program whose time is known to be spent in three inlined leaves, about 17, 8 and 16 of 41
 // cycles; how long each takes on this processor, the guest says. It is what decides which neighbour of a sampled
-// instruction counts (see scopeTable.at).
+// instruction counts (see debuginfo.Table.At).
 func TestInlinedShares(t *testing.T) {
 	for _, home := range jdks(t) {
 		t.Run(filepath.Base(home), func(t *testing.T) {

@@ -68,7 +68,7 @@ type method struct {
 	lines []byte // compressed line number table, or nil
 }
 
-// A methodBody tells a Method from others that have its memory later: a class that is redefined leaves its old methods'
+// A methodBody distinguishes a Method from others that have its memory later: a class that is redefined leaves its old methods'
 // memory to others without being unloaded. It is what the kernel side compares, too (struct seen_method).
 type methodBody struct {
 	constMethod uint64
@@ -81,7 +81,7 @@ const shapeSize = 8
 func (m *method) bytes() int { return 176 + len(m.function) + len(m.signature) + len(m.lines) }
 
 // symbols reads Symbols (src/hotspot/share/oops/symbol.hpp), the strings that the VM shares: a length in 16 bits, and
-// as many bytes of modified UTF-8. Those that cannot be read are absent; what is longer than maxNameBytes is cut.
+// as many bytes of modified UTF-8. Those that cannot be read are absent; what is longer than vmstructs.MaxNameBytes is cut.
 func (r methodReader) symbols(addrs []uint64) (map[uint64]string, error) {
 	const guess = 64 // bytes to read at first: most symbols are shorter
 	var heads, tails vmstructs.Batch

@@ -138,7 +138,7 @@ func (r methodReader) readConstMethods(reads []methodRead) error {
 	return nil
 }
 
-// bodies reads what tells the methods at addrs from others that may have their memory. Those that cannot be read are
+// bodies reads what distinguishes the methods at addrs from others that may have their memory later. Those that cannot be read are
 // absent.
 func (r methodReader) bodies(addrs []uint64) (map[uint64]methodBody, error) {
 	var pointers, shapes vmstructs.Batch

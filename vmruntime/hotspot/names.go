@@ -63,8 +63,8 @@ const maxDimensions = 255
 //	[[I                                ->  int[][]
 //	app/Main$$Lambda+0x00007f1c4c003400  ->  app.Main$$Lambda
 //
-// What is no name of a class is only cleaned: see cleanName. A Symbol may have 65,535 bytes; what is behind the first
-// maxNameBytes is lost, and an array of such a class is named like the class.
+// What is no name of a class is only cleaned: see vmstructs.CleanText. A Symbol may have 65,535 bytes; what is behind the first
+// vmstructs.MaxNameBytes is lost, and an array of such a class is named like the class.
 func ClassName(symbol []byte) string { return objectClass(vmstructs.CleanText(symbol)) }
 
 // objectClass does so for a name that was cleaned.

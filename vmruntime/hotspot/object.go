@@ -32,7 +32,7 @@ const (
 )
 
 // ObjectAt finds the object that holds an address: one read of at most 5 kB where classes are known, some reads of 128
-// bytes for each place that looks like an object of a class that is not, and a dozen more where it is hard to tell.
+// bytes for each place that looks like an object of a class that is not, and a dozen more in ambiguous cases.
 //
 // It first tries objects that begin at bases: of the instruction that used the address, the registers, as compiled code
 // has objects there and adds a constant (Inoue and Nakatani call that a shortcut). Then it looks for a header in the
@@ -218,7 +218,7 @@ func (p *Process) describeObject(o located, addr uint64, epoch uint32) (*Object,
 }
 
 // Generation says in which generation an address in the heap is now: at most two reads of a word. It is unknown if addr
-// is not in the heap, in memory that is free, or if the collector has no generations that can be told.
+// is not in the heap, in memory that is free, or if the generations of the collector are not known.
 func (p *Process) Generation(addr uint64) (javaheap.Generation, error) {
 	l := &p.layout.Objects.Heap
 	if !p.layout.HasObjects || !l.Contains(addr) {

@@ -135,7 +135,7 @@ func newObjectSchema(from *vmstructs.Tables) objectSchema {
 	return s
 }
 
-// headSize is how many bytes of a Klass are read to tell whether it is one.
+// headSize is how many bytes of a Klass show whether it is one.
 func (s *objectSchema) headSize() uint64 {
 	return vmstructs.LastEnd(s.layoutHelper, s.name, s.super, s.superCheck, s.primary, s.secondary)
 }

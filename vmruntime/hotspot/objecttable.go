@@ -128,7 +128,7 @@ func (p *Process) staticField(start, offset uint64, epoch uint32) Field {
 	return field
 }
 
-// A klassHead is what tells that a Klass is one, and how large its objects are.
+// A klassHead is what shows that a Klass is one, and how large its objects are.
 type klassHead struct {
 	addr, super uint64
 	vtable      uint64 // what its first word points to

@@ -98,7 +98,7 @@ type methodKey struct {
 	walked bool
 }
 
-// Attach reads the VM's tables and walks its code cache: some 30 ms of CPU time and 5 MB of reads beside 5,000
+// Attach reads the VM's tables and walks its code cache: some 30 ms of CPU time and 5 MB of reads with 5,000
 // compiled methods.
 // The result is a *Process.
 func (i *Image) Attach(guest vmruntime.Target) (vmruntime.Process, error) {

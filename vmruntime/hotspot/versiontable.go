@@ -125,7 +125,7 @@ type nameTable struct {
 // A nameRef stands for a string in a nameTable.
 type nameRef uint32
 
-// add returns the reference of s, which must not be longer than maxNameBytes.
+// add returns the reference of s, which must not be longer than vmstructs.MaxNameBytes.
 func (t *nameTable) add(s string) nameRef {
 	if t.index == nil {
 		t.seed, t.index, t.text = maphash.MakeSeed(), make([]uint32, 64), []byte{0}

@@ -26,7 +26,7 @@ const (
 
 // bytecodeLengths has the length of each instruction by its number: bytes, 0 for what has no fixed length. Those of
 // HotSpot have the length of what they replaced: the second instruction of a fused pair stays where it was, so that
-// fast_iaccess_0 is as long as the aload_0 that it begins with. Nobody can tell from here what a breakpoint (202) hides.
+// fast_iaccess_0 is as long as the aload_0 that it begins with. What a breakpoint (202) hides is not in the bytecode.
 const bytecodeLengths = "" +
 	"111111111111111123233222221111111111111111111111111111222221" + // from 0, nop
 	"111111111111111111111111111111111111111111111111111111111111" + // from 60, istore_1
@@ -38,7 +38,7 @@ type Invoke struct {
 	BCI   int
 	Kind  vmruntime.CallKind
 	Op    byte
-	Index uint32 // in the constant pool cache: of a method, or for a DynamicCall by opInvokeDynamic of a call site
+	Index uint32 // in the constant pool cache: of a method, or for a DynamicCall by OpInvokeDynamic of a call site
 }
 
 // Invokes lists the calls in a method's bytecode, by ascending index. complete is false if it ends in the middle, at
@@ -76,7 +76,7 @@ func invokeAt(code []byte) (Invoke, bool) {
 	case OpInvokeDynamic:
 		call.Kind = vmruntime.DynamicCall
 		call.Index = binary.LittleEndian.Uint32(code[1:])
-		if int32(call.Index) < 0 { // up to about JDK 22, to tell them from others
+		if int32(call.Index) < 0 { // up to about JDK 22, to distinguish them from others
 			call.Index = ^call.Index
 		}
 		return call, true

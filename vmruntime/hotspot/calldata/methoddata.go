@@ -88,6 +88,7 @@ func (c *SiteCount) Total() uint64 {
 	return sum
 }
 
+// A ReceiverRow is how often receivers of a class were seen at a call. Klass is an address.
 type ReceiverRow struct{ Klass, Count uint64 }
 
 // A Decoder knows what of the layout depends on flags and on how the VM was built.
@@ -98,7 +99,7 @@ type Decoder struct {
 	gap     int // cells before the rows: 0 or 1
 }
 
-// NewDecoder asks the VM for the flags. The numbers are the usual ones where it does not tell.
+// NewDecoder reads the VM's flags for the numbers of rows. Where a flag is missing it takes the default of the VM.
 func NewDecoder(t vmstructs.Reader, flags *vmstructs.FlagSchema, tags *[256]dataKind, jdk int) *Decoder {
 	rows := func(flag string) int {
 		if n, err := vmstructs.ReadNumber(t, flags, flag); err == nil && n >= 0 && n <= maxRows {
@@ -152,7 +153,7 @@ func (d *Decoder) entries(data []byte) (sites []SiteCount, err error) {
 	return sites, nil
 }
 
-// size is how many bytes an entry has, 0 if that cannot be told.
+// size is how many bytes an entry has, 0 if that is not known.
 func (d *Decoder) size(entry []byte) int {
 	if len(entry) < entryHeader {
 		return 0

@@ -80,7 +80,7 @@ const NoVtable = -1
 type Resolution struct {
 	Resolved bool
 	Target   uint64 // the only Method that can be called, 0 if it depends on the receiver
-	Vtable   int    // index of the receiver's method in its class's vtable, or noVtable
+	Vtable   int    // index of the receiver's method in its class's vtable, or NoVtable
 	Method   uint64 // of an interface, if it depends on the receiver which method implements it
 }
 
@@ -108,7 +108,7 @@ func (s *PoolSchema) DecodeMethodEntry(entry []byte, op byte) (constant uint16, 
 			method, virtual, method)
 }
 
-// resolve says what a call by op goes to. op1 and op2 tell for which instructions the entry is resolved; direct is the
+// resolve says what a call by op goes to. op1 and op2 are the instructions for which the entry is resolved; direct is the
 // method of calls that are not virtual, virtual that of final ones, or the index in the vtable.
 func resolve(op, op1, op2 byte, isFinal, forced bool, direct, virtual, ifaceMethod uint64) Resolution {
 	if op == OpFastInvokeFinal {

@@ -1,3 +1,19 @@
+// Package calldata decodes what HotSpot keeps of the calls in a method: its bytecode, what the calls were resolved to,
+// and how often the interpreter and C1 counted them.
+//
+//	calls, complete := calldata.Invokes(bytecode)
+//	constant, to := schema.Pool.DecodeEntry(entry, op)     // of the constant pool cache
+//	counts, err := calldata.NewDecoder(reader, &flags, &schema.Tags, jdk).Decode(data)
+//
+// Files:
+//
+//	schema      from a Method to its counts
+//	bytecode    the calls in a method
+//	resolution  what a call was resolved to
+//	methoddata  counts of calls and classes of receivers
+//	vtable      the vtable and itable of a class
+//
+// The decoders take bytes that may be anything: they return an error, or less, but never read outside.
 package calldata
 
 import (
@@ -23,10 +39,11 @@ type Schema struct {
 	Tags                       [256]dataKind
 
 	Pool  PoolSchema
-	Klass klassSchema
+	Klass KlassSchema
 	lacks []string // what the VM does not export
 }
 
+// NewSchema looks up the fields. Schema.Err says what is missing, as only counts of calls need them.
 func NewSchema(from *vmstructs.Tables) Schema {
 	r := &vmstructs.Resolver{Tables: from} // of its own: without it, only this does not work
 	s := Schema{
@@ -62,7 +79,7 @@ func NewSchema(from *vmstructs.Tables) Schema {
 // Header is how many bytes of a MethodData are before its data.
 func (s *Schema) Header() uint64 { return uint64(s.data.Offset) }
 
-// Err tells whether this VM's counts can be read.
+// Err is nil if the counts of a VM of that JDK can be read.
 func (s *Schema) Err(jdk int) error {
 	if jdk < 9 { // see the table in hotspot/jdks.go
 		return errors.New("counts of calls are not known of JDK 8: use 9 or newer")

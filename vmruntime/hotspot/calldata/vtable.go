@@ -4,11 +4,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// klassSchema leads from a class to the methods that it dispatches to. Behind the fixed part of a Klass comes its
+// KlassSchema leads from a class to the methods that it dispatches to. Behind the fixed part of a Klass comes its
 // vtable, an array of Methods; behind that the itable: pairs of an interface and where in this Klass its methods are,
 // up to a pair that is null, and the methods (src/hotspot/share/oops/klassVtable.hpp). Classes of arrays have their
 // vtable at the same place.
-type klassSchema struct {
+type KlassSchema struct {
 	Super, VtableLength vmstructs.Field // of Klass; the length in words
 	ItableLength        vmstructs.Field // of InstanceKlass; words
 	Methods, Defaults   vmstructs.Field // of InstanceKlass: arrays of Method*
@@ -16,8 +16,8 @@ type klassSchema struct {
 	MethodArray         vmstructs.Field
 }
 
-func newKlassSchema(r *vmstructs.Resolver) klassSchema {
-	s := klassSchema{
+func newKlassSchema(r *vmstructs.Resolver) KlassSchema {
+	s := KlassSchema{
 		Super:        r.Field("Klass._super"),
 		VtableLength: r.Field("Klass._vtable_len"),
 		ItableLength: r.Field("InstanceKlass._itable_len"),

@@ -26,6 +26,7 @@ type BlobSchema struct {
 	Header                   uint64          // bytes that hold all of these
 }
 
+// NewBlobSchema looks up the fields of CodeBlob and nmethod. What is missing is in r.Err.
 func NewBlobSchema(r *vmstructs.Resolver) BlobSchema {
 	s := BlobSchema{
 		Name:          r.Field("CodeBlob._name"),

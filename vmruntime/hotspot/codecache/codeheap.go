@@ -1,3 +1,22 @@
+// Package codecache finds code in HotSpot's code cache: which heap, segment and blob an address belongs to, and what
+// kind of code the blob has.
+//
+//	heaps, shift, err := codecache.ReadHeaps(reader, &schema)
+//	cache := codecache.Cache{Memory: &reader, Schema: &schema, Heaps: heaps, Shift: shift}
+//	addr, err := cache.Find(pc)                            // of the CodeBlob that pc is in
+//	blob, err := blobSchema.Decode(addr, header)
+//
+// Files:
+//
+//	codeheap  the heaps, and the fields that lead to them
+//	segmap    from an address to its blob
+//	walk      all blobs, in batches
+//	blob      the header of a blob, and of an nmethod
+//	blobkind  kinds of blobs by their names
+//	stubs     code that the VM generates for itself: parts of the interpreter, stub routines
+//
+// The VM may change its code cache during every read. ErrStale says that the code at an address is gone; callers
+// compare what they read before and after.
 package codecache
 
 import (
@@ -38,6 +57,7 @@ type Schema struct {
 	BlockSize           uint64
 }
 
+// NewSchema looks up the fields that lead to the code heaps. What is missing is in r.Err.
 func NewSchema(r *vmstructs.Resolver) Schema {
 	c := Schema{
 		Heaps:        r.OptionalStatic("CodeCache._heaps"),

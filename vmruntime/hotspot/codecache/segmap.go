@@ -14,7 +14,7 @@ const (
 	segmentFree  = 0xff
 )
 
-// A Cache is where the guest keeps code.
+// A Cache is the code cache of one process. Its heaps are as of the last ReadHeaps.
 type Cache struct {
 	Memory *vmstructs.Reader
 	Schema *Schema
@@ -32,8 +32,8 @@ func (c *Cache) HeapOf(addr uint64) *Heap {
 	return nil
 }
 
-// Find returns the address of the CodeBlob that addr is in. ErrUnknown: addr is not in the code cache. ErrStale: it is
-// in a part that holds nothing now.
+// Find returns the address of the CodeBlob that addr is in. It returns ErrUnknown if addr is not in the code
+// cache, and ErrStale if it is in a part that has no code now.
 func (c *Cache) Find(addr uint64) (uint64, error) {
 	h := c.HeapOf(addr)
 	if h == nil {

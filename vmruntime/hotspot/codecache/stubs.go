@@ -19,6 +19,7 @@ type StubSchema struct {
 	CallStubReturn           uint64          // static
 }
 
+// NewStubSchema looks up the fields that lead to generated code. What is missing is in r.Err.
 func NewStubSchema(r *vmstructs.Resolver) StubSchema {
 	return StubSchema{
 		Interpreter:    r.Static("AbstractInterpreter._code"),

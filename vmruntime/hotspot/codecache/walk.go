@@ -15,8 +15,8 @@ const (
 	mapChunk  = 1 << 20 // bytes of a segment map that are read together
 )
 
-// Walk visits all blobs that are in use, a chunk at a time; Blobs that come or go meanwhile are
-// found or not; one that is half written is left out, or has a header that does not hold together later on.
+// Walk visits all blobs that are in use, a chunk at a time. Blobs that come or go meanwhile may be missed. A blob that is
+// half written is left out, or its header is found to be inconsistent later.
 func (c *Cache) Walk(s *BlobSchema, visit func([]Blob) error) error {
 	count := 0
 	for i := range c.Heaps {

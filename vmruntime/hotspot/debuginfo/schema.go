@@ -27,6 +27,7 @@ type Schema struct {
 	ImplicitChecks vmstructs.Field // offset like that of the positions
 }
 
+// NewSchema looks up the fields that lead to debug information. None is required: see Schema.Known.
 func NewSchema(r *vmstructs.Resolver) Schema {
 	return Schema{
 		pcs:           r.Optional("nmethod._scopes_pcs_offset"),
@@ -70,7 +71,7 @@ func (s *Schema) Header() uint64 {
 		s.immutableSize, s.mutable, s.mutableSize, s.relocate, s.OopMaps, s.ImplicitChecks)
 }
 
-// A span is a piece of the guest's memory.
+// A span is a piece of memory.
 type span struct{ begin, end uint64 }
 
 // spans finds the three areas from the header of the nmethod at addr.

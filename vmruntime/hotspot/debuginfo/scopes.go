@@ -1,3 +1,21 @@
+// Package debuginfo decodes HotSpot's compressed debug information: what is inlined at which instruction of a compiled
+// method, and the lines of a method.
+//
+//	s := debuginfo.NewSchema(resolver)
+//	raw, err := debuginfo.Read(reader, &s, nmethod, header)
+//	table, err := debuginfo.Decode(raw, bias)
+//	place := table.At(offset)                              // of an instruction from the begin of the code
+//	line := debuginfo.LineOf(lines, bci, bias)
+//
+// Files:
+//
+//	schema      where in an nmethod debug information is
+//	scopes      PcDescs and ScopeDescs: positions in the code, and the chains of inlined methods
+//	neighbours  instructions for which nothing is recorded
+//	linetable   lines by bytecode index
+//	unsigned5   the code of numbers in all of these
+//
+// Everything is decoded once and completely. Decoding bounds every count, and chains of scopes cannot have cycles.
 package debuginfo
 
 import (
@@ -17,21 +35,22 @@ const (
 	MaxInlining   = 1024     // scopes in one chain
 )
 
-// RawScopes is the debug information of one compiled method as it lies in the guest's memory.
+// RawScopes is the debug information of one compiled method as it lies in memory.
 type RawScopes struct {
 	PCs      []byte // PcDesc array (src/hotspot/share/code/pcDesc.hpp)
 	Scopes   []byte // ScopeDesc stream (src/hotspot/share/code/scopeDesc.hpp)
 	Metadata []byte // pointers, to Methods among others
 }
 
-// A scope is one level of inlining: a place in a method, and the call there that was inlined into.
-type scope struct {
-	Sender int32 // index of the scope that it was inlined into, noScope for the compiled method itself
-	Method int32 // index in scopeTable.methods
+// A Scope is one level of inlining: a place in a method, and the call there that was inlined into.
+type Scope struct {
+	Sender int32 // index of the scope that it was inlined into, NoScope for the compiled method itself
+	Method int32 // index in Table.Methods
 	BCI    int32 // bytecode index, -1 before the first bytecode
 	Line   int32 // in the source, 0 if unknown
 }
 
+// NoScope stands for no scope where the index of one is expected.
 const NoScope = -1
 
 // Layout of a PcDesc: pc offset, scope offset, object offset, flags, 32 bits each.
@@ -45,13 +64,13 @@ const (
 // DebugNonSafepoints one more whenever the place in the source changes.
 type Position struct {
 	Offset int32 // bytes from the method's first instruction
-	Scope  int32 // index, noScope for none
+	Scope  int32 // index, NoScope for none
 }
 
 // A Table is decoded debug information: what is inlined at which instruction of one compiled method.
 type Table struct {
 	Positions []Position // in ascending order
-	Scopes    []scope
+	Scopes    []Scope
 	Methods   []uint64   // addresses of the distinct Methods
 	Complete  bool       // there are positions between safepoints: it was compiled with DebugNonSafepoints
 	Evidence  []Position // of instructions without a position: see shared
@@ -59,7 +78,7 @@ type Table struct {
 
 // A Place is what is known of an instruction.
 type Place struct {
-	Scope    int32 // the innermost one that is certain, noScope if that is only the compiled method itself
+	Scope    int32 // the innermost one that is certain, NoScope if that is only the compiled method itself
 	Located  bool  // so is its bytecode index
 	Recorded bool  // the VM says so; otherwise something may be inlined in it
 }
@@ -79,7 +98,7 @@ type Place struct {
 // than half of it, "at or before" swaps two other leaves (TestInlinedShares).
 //
 // Without DebugNonSafepoints the first position after offset is that of another instruction, often of a method that was
-// inlined beside the one that was sampled: see shared.
+// inlined next to the sampled one: see shared.
 func (t *Table) At(offset int32) Place {
 	i := sort.Search(len(t.Positions), func(i int) bool { return t.Positions[i].Offset >= offset })
 	if i < len(t.Positions) && t.Positions[i].Scope != NoScope && (t.Complete || t.Positions[i].Offset == offset) {
@@ -91,7 +110,7 @@ func (t *Table) At(offset int32) Place {
 	return t.shared(offset)
 }
 
-// Decode decodes raw completely, so that the guest's memory is not needed again. Lines remain 0.
+// Decode decodes raw completely, so that the process's memory is not needed again. Lines stay 0: the caller sets them.
 func Decode(raw RawScopes, bias uint32) (*Table, error) {
 	if n := len(raw.PCs) / pcDescSize; n > MaxPositions {
 		return nil, fmt.Errorf("%d code positions: %w", n, vmruntime.ErrMalformed)
@@ -174,7 +193,7 @@ func (d *scopeDecoder) decode(offset uint32) (index int32, sender uint32, err er
 	method := d.method(binary.LittleEndian.Uint64(d.raw.Metadata[8*(slot-1):]))
 	index = int32(len(d.table.Scopes))
 	d.scopeAt[offset] = index
-	d.table.Scopes = append(d.table.Scopes, scope{Sender: NoScope, Method: method, BCI: int32(bci)})
+	d.table.Scopes = append(d.table.Scopes, Scope{Sender: NoScope, Method: method, BCI: int32(bci)})
 	return index, sender, nil
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// A ColourSchema leads to what ZGC has beside addresses in its references (src/hotspot/share/gc/z/zAddress.hpp).
+// A ColourSchema leads to the bits that ZGC keeps next to the address in a reference (src/hotspot/share/gc/z/zAddress.hpp).
 type ColourSchema struct {
 	globals, oldGlobals uint64          // statics, pointers to ZGlobalsForVMStructs and XGlobalsForVMStructs; 0 without ZGC
 	mask, oldMask       vmstructs.Field // of them: pointer to the largest offset in the heap
@@ -18,6 +18,7 @@ type ColourSchema struct {
 	generational        bool            // Z's globals are those of generational ZGC
 }
 
+// NewColourSchema looks up the variables of ZGC. All are optional: a VM may have been built without it.
 func NewColourSchema(r *vmstructs.Resolver) ColourSchema {
 	return ColourSchema{
 		globals:      r.OptionalStatic("ZGlobalsForVMStructs._instance_p"),

@@ -74,6 +74,7 @@ func ParseFieldArray(data []byte, declared int) (records []FieldRecord) {
 // flag. The last two came with value classes.
 type FieldBits struct{ initialised, injected, generic, contended, flat, nullMarker uint32 }
 
+// NewFieldBits looks up the numbers of the flags.
 func NewFieldBits(r *vmstructs.Resolver) FieldBits {
 	bit := func(name string) uint32 {
 		at, ok := r.Constants["FieldInfo::FieldFlags::_ff_"+name]

@@ -3,6 +3,7 @@ package javaheap
 // A Generation is how long an object has lived, by the part of the heap that it is in.
 type Generation uint8
 
+// Generations of the collectors that have any.
 const (
 	GenerationUnknown   Generation = iota
 	GenerationYoung                // eden or survivor, where they are not told apart

@@ -7,8 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// A Schema leads to the heap and its generations. Where an object's generation cannot be told, heaps are still
-// known: only the bounds are required.
+// A Schema leads to the heap and its generations. Only the bounds are required: a heap of unknown generations is of
+// use.
 type Schema struct {
 	Heap                     uint64          // static CollectedHeap*
 	Reserved, start, words   vmstructs.Field // of CollectedHeap: a MemRegion, which has the other two
@@ -22,6 +22,7 @@ type Schema struct {
 	oldMask, humongousMask   uint32
 }
 
+// NewSchema looks up the fields of the heap of each collector. What is missing of the bounds is in r.Err.
 func NewSchema(r *vmstructs.Resolver) Schema {
 	within := func(outer, inner vmstructs.Field) vmstructs.Field {
 		return vmstructs.Field{Offset: outer.Offset + inner.Offset, Width: inner.Width, Known: outer.Known && inner.Known}
@@ -76,7 +77,7 @@ type Reader struct {
 	Missing func(sentence string)
 }
 
-// Layout reads where the heap is, and how its generations are told apart. ErrStarting if there is none yet.
+// Layout reads where the heap is, and how to tell its generations apart. It returns ErrStarting if there is no heap yet.
 func (r Reader) Layout() (l HeapLayout, err error) {
 	s := r.Heap
 	heap, err := r.Word(s.Heap)

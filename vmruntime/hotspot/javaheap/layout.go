@@ -1,3 +1,22 @@
+// Package javaheap has the layout of objects and of the Java heap: headers, references, shapes and fields of objects,
+// collectors, regions and generations.
+//
+//	heap, err := javaheap.Reader{...}.Layout()             // bounds, collector, how to find generations
+//	klass := objectLayout.ClassOf(header)
+//	shape, ok := javaheap.NewShape(layoutHelper)
+//	bytes := shape.Bytes(length, alignment)
+//
+// Files:
+//
+//	layout      what leads from an address to an object: ObjectLayout, HeapLayout
+//	heap        reading a HeapLayout
+//	generation  how long an object has lived
+//	colours     references of ZGC
+//	header      headers of objects
+//	shape       sizes of objects
+//	fieldinfo   the fields of a class
+//
+// Nothing here follows pointers from object to object: see hotspot.Process.ObjectAt for that.
 package javaheap
 
 // ObjectLayout is how objects, their classes and the heap look: what leads from an address in the heap or from a
@@ -33,7 +52,7 @@ type ObjectLayout struct {
 	Alignment   uint32 // of objects; a power of two
 
 	KlassName    uint32 // Klass: pointer to a Symbol
-	LayoutHelper uint32 // Klass: 32 bits, size of the objects: see klassHead
+	LayoutHelper uint32 // Klass: 32 bits, size of the objects: see Shape
 	SymbolLength uint32 // Symbol: 16 bits
 	SymbolBody   uint32 // Symbol: the first byte of modified UTF-8
 
@@ -55,6 +74,7 @@ type ObjectLayout struct {
 // A Collector is a kind of garbage collector, and so of heap.
 type Collector uint8
 
+// Collectors, by the flag that selects each.
 const (
 	CollectorUnknown Collector = iota
 	CollectorSerial
@@ -77,6 +97,7 @@ func (c Collector) String() string {
 // A GenerationRule says how the generation of an object is found out.
 type GenerationRule uint8
 
+// Rules, by collector.
 const (
 	GenerationsUnknown  GenerationRule = iota
 	GenerationsByBounds                // young are those from YoungLow to YoungHigh

@@ -32,14 +32,14 @@ func (f Field) SignedOf(object []byte) int64 {
 // At is the field's address in the object at addr.
 func (f Field) At(addr uint64) uint64 { return addr + uint64(f.Offset) }
 
-// Bounds on what the tables may say, so that nobody can make the agent read much at once. The largest offset seen is
-// 1,560 (JavaThread), the largest type that is read whole has 352 bytes (nmethod).
+// Bounds on what the tables may say, so that no process can make the agent read much at once. The largest offset in
+// use is 1,560 (JavaThread), the largest type that is read whole has 352 bytes (nmethod).
 const (
 	MaxOffset = 16 << 10
 	MaxSize   = 4 << 10
 )
 
-// A Resolver looks names up in the VM's tables, and remembers which ones were missing.
+// A Resolver looks names up in the VM's tables, and collects the missing ones for Err.
 type Resolver struct {
 	*Tables
 	Missing []string
@@ -108,6 +108,7 @@ func (r *Resolver) Err() error {
 	return fmt.Errorf("unknown libjvm: missing %s", strings.Join(r.Missing, ", "))
 }
 
+// LastEnd is the offset behind the last of those fields that are known.
 func LastEnd(fields ...Field) (end uint64) {
 	for _, f := range fields {
 		if f.Known {

@@ -17,6 +17,7 @@ type FlagSchema struct {
 	size         uint64
 }
 
+// NewFlagSchema looks up where the flags are. If the VM does not export them, every read of a flag fails.
 func NewFlagSchema(r *Resolver) FlagSchema {
 	s := FlagSchema{
 		flags: r.OptionalStatic("JVMFlag.flags"),
@@ -106,4 +107,5 @@ func FindFlags(t Reader, s *FlagSchema, wanted ...string) (map[string]uint64, er
 // does not have are absent.
 type FlagValues map[string]uint64
 
+// On reports whether a flag of type bool is set.
 func (v FlagValues) On(name string) bool { return v[name]&0xff != 0 }

@@ -8,16 +8,17 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A Reader is the memory of one guest, with typed reads. All guests are little-endian and 64-bit.
+// A Reader is the memory of one process, with typed reads. All are little-endian and 64-bit.
 type Reader struct{ Mem vmruntime.Memory }
 
+// Word reads 64 bits.
 func (t Reader) Word(addr uint64) (uint64, error) {
 	var b [8]byte
 	err := t.Mem.Read(addr, b[:])
 	return binary.LittleEndian.Uint64(b[:]), err
 }
 
-// Bytes reads n bytes, which the caller has bounded.
+// Bytes reads n bytes. The caller bounds n.
 func (t Reader) Bytes(addr, n uint64) ([]byte, error) {
 	b := make([]byte, n)
 	if n == 0 {
@@ -29,7 +30,7 @@ func (t Reader) Bytes(addr, n uint64) ([]byte, error) {
 	return b, nil
 }
 
-// Text reads a NUL-terminated string of at most maxNameBytes.
+// Text reads a NUL-terminated string of at most MaxNameBytes.
 func (t Reader) Text(addr uint64) (string, error) {
 	s, err := t.Texts([]uint64{addr})
 	if err != nil {
@@ -42,18 +43,18 @@ func (t Reader) Text(addr uint64) (string, error) {
 	return name, nil
 }
 
-// WordSize is that of every guest, in bytes.
+// WordSize is the size of a pointer, in bytes.
 const WordSize = 8
 
-// PageSize is the smallest page of any architecture: a range inside of one is there as a whole or not at all.
+// PageSize is the smallest page size of any architecture: a range within a page is mapped as a whole or not at all.
 const PageSize = 4096
 
-// Texts reads NUL-terminated strings in a few batches. Those that cannot be read, or are longer than maxNameBytes,
+// Texts reads NUL-terminated strings in a few batches. Those that cannot be read, or are longer than MaxNameBytes,
 // are absent.
 func (t Reader) Texts(addrs []uint64) (map[uint64]string, error) {
 	const (
 		first  = 64 // bytes; nearly all names are shorter
-		rounds = 8  // enough for maxNameBytes, cut at a page's end
+		rounds = 8  // enough for MaxNameBytes, cut at a page's end
 	)
 	found := make(map[uint64]string, len(addrs))
 	partial := make(map[uint64][]byte)
@@ -98,7 +99,7 @@ func Distinct(values []uint64) []uint64 {
 	return out
 }
 
-// A Batch collects ranges to be read together: one system call per thousand of them instead of one each.
+// A Batch collects ranges and reads them together: one system call for a thousand of them.
 type Batch struct {
 	Ranges []vmruntime.Range
 	slab   []byte // what is left of the current allocation
@@ -119,8 +120,8 @@ func (b *Batch) Add(addr, n uint64) {
 // batchBytes bounds what is asked of a Memory at once: it may refuse more than 4 MiB.
 const batchBytes = 2 << 20
 
-// Read fills the ranges. Those at 0 fail without being tried: every range that fails costs a system call. An error
-// means that the guest cannot be read at all.
+// Read fills the ranges. Those at address 0 fail without a try, because every range that fails costs a system call. An
+// error means that the process cannot be read at all.
 func (b *Batch) Read(mem vmruntime.Memory) error {
 	var tried []vmruntime.Range
 	var back []int // where they are in ranges

@@ -1,3 +1,21 @@
+// Package vmstructs reads how a HotSpot VM describes itself: four arrays of fields, types and constants, the command
+// line flags, and the encodings of its texts.
+//
+//	tables, err := vmstructs.ReadTables(reader, symbols)
+//	r := &vmstructs.Resolver{Tables: tables}
+//	name := r.Field("Klass._name")                         // offset and width
+//	err = r.Err()                                          // all names that are missing, in one error
+//	symbol, err := reader.Word(name.At(klass))
+//
+// Files:
+//
+//	memory   typed reads of the VM's memory, one by one and in batches
+//	text     names out of the VM's memory, made fit for people
+//	tables   the arrays, as they are
+//	field    looking names up in them
+//	flags    command line flags
+//
+// Every count and length that is read has a bound next to the code that follows it.
 package vmstructs
 
 import (
@@ -8,9 +26,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// HotSpot describes itself to debuggers in four arrays, whose addresses and layouts are exported symbols
-// (src/hotspot/share/runtime/vmStructs.cpp): fields of C++ classes, sizes of types, and named constants. This file
-// reads them. They must come from a running process, as they hold addresses that the dynamic linker fills in.
+// HotSpot describes itself to debuggers in four arrays (src/hotspot/share/runtime/vmStructs.cpp): fields of C++ classes,
+// sizes of types, and named constants of two widths. Exported symbols have their addresses and layouts. The arrays
+// must be read from a running process, because the dynamic linker fills in addresses.
 
 // Bounds on one array. JDK 17 has 788 fields, 768 types and 398 constants.
 const (
@@ -18,27 +36,28 @@ const (
 	maxEntrySize = 256 // bytes
 )
 
-// A vmTable is one of the arrays: the symbol of the pointer to it, the prefix of the symbols that describe an entry,
+// A Array is one of the arrays: the symbol of the pointer to it, the prefix of the symbols that describe an entry,
 // and the columns that are read.
-type vmTable struct {
+type Array struct {
 	array, entry string
 	columns      []string
 }
 
+// Arrays are the arrays, that of fields first.
 var (
-	fieldTable = vmTable{"VMStructs", "VMStructEntry",
+	fieldTable = Array{"VMStructs", "VMStructEntry",
 		[]string{"TypeName", "FieldName", "TypeString", "IsStatic", "Offset", "Address"}}
-	typeTable = vmTable{"VMTypes", "VMTypeEntry", []string{"TypeName", "Size"}}
-	intTable  = vmTable{"VMIntConstants", "VMIntConstantEntry", []string{"Name", "Value"}}
-	longTable = vmTable{"VMLongConstants", "VMLongConstantEntry", []string{"Name", "Value"}}
-	Arrays    = []vmTable{fieldTable, typeTable, intTable, longTable}
+	typeTable = Array{"VMTypes", "VMTypeEntry", []string{"TypeName", "Size"}}
+	intTable  = Array{"VMIntConstants", "VMIntConstantEntry", []string{"Name", "Value"}}
+	longTable = Array{"VMLongConstants", "VMLongConstantEntry", []string{"Name", "Value"}}
+	Arrays    = []Array{fieldTable, typeTable, intTable, longTable}
 )
 
 const symbolPrefix = "gHotSpot"
 
 // Symbols are the names of the exported variables: the pointer to the array, the size of an entry, and for each
 // column where in the entry it is.
-func (t vmTable) Symbols() []string {
+func (t Array) Symbols() []string {
 	names := []string{symbolPrefix + t.array, symbolPrefix + t.entry + "ArrayStride"}
 	for _, column := range t.columns {
 		names = append(names, symbolPrefix+t.entry+column+"Offset")
@@ -48,20 +67,21 @@ func (t vmTable) Symbols() []string {
 
 // Tables is what the arrays say, by name. Fields are named Class._field.
 type Tables struct {
-	Fields    map[string]structField
+	Fields    map[string]StructField
 	Sizes     map[string]uint64
 	Constants map[string]int64
 }
 
-// A structField is a field of a C++ class or a static variable.
-type structField struct {
+// A StructField is a field of a C++ class or a static variable.
+type StructField struct {
 	static bool
 	value  uint64 // address of a static variable, offset of another field
 	width  uint8  // bytes, 8 if unknown
 }
 
-// ReadTables reads the arrays. symbols has addresses in the guest. ErrStarting if the dynamic linker, or the constructors of
-// libjvm, have not filled them in yet. Where that shows only in entries that are missing it is another error.
+// ReadTables reads the arrays. symbols returns addresses in the process. It returns ErrStarting if the dynamic linker or
+// the constructors of libjvm have not filled the arrays in yet. If only some entries are missing it is another error,
+// as nothing shows whether they will come.
 func ReadTables(t Reader, symbols func(string) (uint64, bool)) (*Tables, error) {
 	tables := make(map[string][][]uint64)
 	var pointers []uint64
@@ -93,9 +113,9 @@ func ReadTables(t Reader, symbols func(string) (uint64, bool)) (*Tables, error) 
 			}
 		}
 	}
-	s := &Tables{make(map[string]structField), make(map[string]uint64), make(map[string]int64)}
+	s := &Tables{make(map[string]StructField), make(map[string]uint64), make(map[string]int64)}
 	for _, row := range tables[fieldTable.array] {
-		f := structField{static: uint32(row[3]) != 0, value: row[4], width: typeWidth(name[row[2]])}
+		f := StructField{static: uint32(row[3]) != 0, value: row[4], width: typeWidth(name[row[2]])}
 		if f.static {
 			f.value = row[5]
 		}
@@ -114,7 +134,7 @@ func ReadTables(t Reader, symbols func(string) (uint64, bool)) (*Tables, error) 
 }
 
 // readTable reads one array up to the entry whose first column is null. A row has the values of the columns.
-func readTable(t Reader, table vmTable, symbols func(string) (uint64, bool)) ([][]uint64, error) {
+func readTable(t Reader, table Array, symbols func(string) (uint64, bool)) ([][]uint64, error) {
 	var b Batch
 	for _, name := range table.Symbols() {
 		addr, ok := symbols(name)
@@ -163,7 +183,7 @@ func readTable(t Reader, table vmTable, symbols func(string) (uint64, bool)) ([]
 	return nil, fmt.Errorf("more than %d entries: %w", maxEntries, vmruntime.ErrMalformed)
 }
 
-// readRows reads some entries, or one where the guest's memory ends behind it.
+// readRows reads some entries, or one if the process's memory ends behind it.
 func readRows(t Reader, addr, size uint64) ([]byte, error) {
 	const many = 128
 	if chunk, err := t.Bytes(addr, many*size); err == nil {
@@ -176,8 +196,8 @@ func isString(column string) bool {
 	return strings.HasSuffix(column, "Name") || column == "TypeString"
 }
 
-// typeWidth is the size in bytes of a C++ type as the VM spells it. Pointers and what is not known have 8, which is
-// right for every type of a field that is read here.
+// typeWidth is the size in bytes of a C++ type as the VM spells it. Pointers and unknown types have 8, which is right
+// for all fields that are read.
 func typeWidth(name string) uint8 {
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "volatile "), "const ")
 	switch name {

@@ -19,7 +19,7 @@ func TestReadStructs(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Tables{
-		Fields: map[string]structField{
+		Fields: map[string]StructField{
 			"CodeBlob._name":   {value: 96, width: 8},
 			"CodeBlob._size":   {value: 12, width: 4},
 			"nmethod._state":   {value: 315, width: 1},

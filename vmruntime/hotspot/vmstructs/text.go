@@ -9,9 +9,9 @@ import (
 // MaxNameBytes bounds one name of a class, a method, a signature or a stub. Longer ones are cut.
 const MaxNameBytes = 512
 
-// CleanText makes a name that came out of the guest's memory fit for people and tools: HotSpot's modified UTF-8 (JVM
+// CleanText makes a name out of the process's memory fit for people and tools: HotSpot's modified UTF-8 (JVM
 // specification, section 4.4.7) becomes UTF-8, control characters and what is malformed become U+FFFD, and it is cut
-// at maxNameBytes.
+// at MaxNameBytes.
 func CleanText(name []byte) string {
 	if isPlain(name) && len(name) <= MaxNameBytes {
 		return string(name)

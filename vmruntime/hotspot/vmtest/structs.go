@@ -44,6 +44,7 @@ func Tables(m *Image) (symbols map[string]uint64) {
 	return symbols
 }
 
+// Lookup looks symbols up in a map.
 func Lookup(symbols map[string]uint64) func(string) (uint64, bool) {
 	return func(name string) (uint64, bool) { addr, ok := symbols[name]; return addr, ok }
 }
