@@ -22,7 +22,11 @@ var layers = []struct{ packages, imports string }{
 
 	// What a VM keeps where.
 	{"vmruntime", "elffile"},
-	{"vmruntime/...", "vmruntime elffile"},
+	{"vmruntime/hotspot/vmstructs vmruntime/hotspot/vmtest", "vmruntime"},
+	{"vmruntime/hotspot/calldata vmruntime/hotspot/codecache vmruntime/hotspot/debuginfo", "vmruntime vmruntime/hotspot/vmstructs"},
+	{"vmruntime/hotspot/javaheap", "vmruntime vmruntime/hotspot/debuginfo vmruntime/hotspot/vmstructs"},
+	{"vmruntime/hotspot", "elffile vmruntime vmruntime/hotspot/calldata vmruntime/hotspot/codecache vmruntime/hotspot/debuginfo " +
+		"vmruntime/hotspot/javaheap vmruntime/hotspot/vmstructs"},
 
 	// The kernel side and the machine.
 	{"bpf contrib/guest agent/privilege agent/ring", ""},
@@ -47,7 +51,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/monitors", "agent/attach agent/calls/listener agent/probesite agent/proc agent/ring bpf elffile vmruntime"},
 
 	{"agent", "agent/attach agent/calls agent/calls/... agent/library agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
-		"agent/profile agent/ring agent/valueprobe bpf cct elffile symbolize vmruntime vmruntime/hotspot"},
+		"agent/profile agent/ring agent/valueprobe bpf cct elffile symbolize vmruntime vmruntime/hotspot vmruntime/hotspot/javaheap"},
 	{"cmd/...", "agent agent/... elffile version vmruntime vmruntime/hotspot"},
 }
 

@@ -2,11 +2,11 @@ package agent
 
 import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
 )
 
 // kernelHeap is what the kernel side must know of a HotSpot process's objects. The serial is the caller's.
-func kernelHeap(l *hotspot.ObjectLayout) *bpf.HotspotHeap {
+func kernelHeap(l *javaheap.ObjectLayout) *bpf.HotspotHeap {
 	h := &bpf.HotspotHeap{
 		NarrowKlassBase: l.KlassBase, NarrowKlassShift: uint32(l.KlassShift), KlassBit: uint32(l.KlassBit),
 		NarrowOopBase: l.OopBase, NarrowOopShift: uint32(l.OopShift), OopColourShift: uint32(l.OopColourShift),
@@ -19,7 +19,7 @@ func kernelHeap(l *hotspot.ObjectLayout) *bpf.HotspotHeap {
 		RegionOldMask: l.Heap.OldMask, RegionHumongousMask: l.Heap.HumongousMask,
 		YoungLow: l.Heap.YoungLow, YoungHigh: l.Heap.YoungHigh,
 	}
-	if l.Heap.Collector == hotspot.CollectorG1 && l.Heap.RegionShift > 0 {
+	if l.Heap.Collector == javaheap.CollectorG1 && l.Heap.RegionShift > 0 {
 		h.LargestBuffered = 1 << (l.Heap.RegionShift - 1) // larger ones are humongous: G1CollectedHeap::humongous_threshold_for
 	}
 	for flag, set := range map[uint32]bool{
@@ -31,8 +31,8 @@ func kernelHeap(l *hotspot.ObjectLayout) *bpf.HotspotHeap {
 		bpf.HeapParkBlocker:   l.HasParkBlocker,
 		bpf.HeapColoured:      l.OopIsColoured,
 		bpf.HeapConcurrent:    movesAlways(l.Heap.Collector),
-		bpf.HeapRegions:       l.Heap.Generations == hotspot.GenerationsByRegion,
-		bpf.HeapYoungBounds:   l.Heap.Generations == hotspot.GenerationsByBounds,
+		bpf.HeapRegions:       l.Heap.Generations == javaheap.GenerationsByRegion,
+		bpf.HeapYoungBounds:   l.Heap.Generations == javaheap.GenerationsByBounds,
 	} {
 		if set {
 			h.Flags |= flag
@@ -42,6 +42,6 @@ func kernelHeap(l *hotspot.ObjectLayout) *bpf.HotspotHeap {
 }
 
 // movesAlways reports whether a collector moves objects while Java threads run: then an address means nothing afterwards.
-func movesAlways(c hotspot.Collector) bool {
-	return c == hotspot.CollectorZ || c == hotspot.CollectorShenandoah || c == hotspot.CollectorUnknown
+func movesAlways(c javaheap.Collector) bool {
+	return c == javaheap.CollectorZ || c == javaheap.CollectorShenandoah || c == javaheap.CollectorUnknown
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
 )
 
 // errHeaps: no HotSpot has that many code heaps.
@@ -80,7 +81,7 @@ func layoutChunks(h *bpf.HotspotProcess, l *hotspot.Layout) {
 	case o.OopIsColoured:
 		h.Flags |= bpf.HotspotColoured
 		h.OopColourShift, h.BadColours = uint32(o.OopColourShift), o.BadColours
-	case o.Heap.Collector == hotspot.CollectorZ:
+	case o.Heap.Collector == javaheap.CollectorZ:
 		h.AddressMask, h.BadColours = o.Heap.Low-1, o.BadColours // the bits above say which view of the heap it is
 	}
 	h.ChunkKlass, h.ChunkKlassMask, h.ChunkKlassAt = c.Klass, math.MaxUint64, o.Klass

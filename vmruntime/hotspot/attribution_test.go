@@ -12,6 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
 )
 
 var document = flag.Bool("document", false, "measure at length, and rewrite the table in docs/accuracy.md")
@@ -132,7 +134,7 @@ func (a *attribution) add(all, few *Process, site vmruntime.Site) {
 	default:
 		a.wrong++
 	}
-	if c, ok := few.codes.get(site.Version & versionMask); ok && !strings.HasPrefix(want, chainOf(c.nearest(site.PC))) {
+	if c, ok := few.codes.get(site.Version & codecache.VersionMask); ok && !strings.HasPrefix(want, chainOf(c.nearest(site.PC))) {
 		a.nearest++
 	}
 }
@@ -152,9 +154,9 @@ func (c *code) nearest(pc uint64) []vmruntime.Frame {
 	if c.scopes == nil || int32(pc-c.begin) < c.frameComplete {
 		return []vmruntime.Frame{c.frame(c.own, -1, 0)}
 	}
-	i := slices.IndexFunc(c.scopes.positions, func(at position) bool { return at.offset >= int32(pc-c.begin) })
-	if i < 0 || c.scopes.positions[i].scope == noScope {
+	i := slices.IndexFunc(c.scopes.Positions, func(at debuginfo.Position) bool { return at.Offset >= int32(pc-c.begin) })
+	if i < 0 || c.scopes.Positions[i].Scope == debuginfo.NoScope {
 		return []vmruntime.Frame{c.frame(c.own, -1, 0)}
 	}
-	return c.frames(c.begin+uint64(c.scopes.positions[i].offset), false)
+	return c.frames(c.begin+uint64(c.scopes.Positions[i].Offset), false)
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 const callsSource = "../../tests/guests/java/hotspot/CallsGuest.java"
@@ -315,12 +316,12 @@ func checkSearch(t *testing.T, p *Process, g *guestProfiles) {
 		}
 		for i := range c.sites {
 			s, call := &c.sites[i], profile.Calls[i]
-			if call.Kind == vmruntime.StaticCall && s.resolved {
+			if call.Kind == vmruntime.StaticCall && s.Resolved {
 				asked = append(asked, wanted{0, s.callee.name, s.callee.signature})
 				loaded, want = append(loaded, s.callee.loaded), append(want, call.Target)
 			}
 			for _, r := range call.Receivers {
-				if s.resolved && r.Target != 0 && call.Target == 0 {
+				if s.Resolved && r.Target != 0 && call.Target == 0 {
 					asked = append(asked, wanted{r.Klass, s.callee.name, s.callee.signature})
 					loaded, want = append(loaded, 0), append(want, r.Target)
 				}
@@ -329,7 +330,7 @@ func checkSearch(t *testing.T, p *Process, g *guestProfiles) {
 	}
 	for i := range asked {
 		if loaded[i] != 0 {
-			asked[i].klass, _ = p.word(loaded[i])
+			asked[i].klass, _ = p.memory.Word(loaded[i])
 		}
 	}
 	found, err := newMethodSearch(klassReader{p.methodReader(), &p.schema.profile}).find(asked)
@@ -369,7 +370,7 @@ func BenchmarkProfilesLive(b *testing.B) {
 		}); err != nil {
 			b.Fatal(err)
 		}
-		methods = distinct(methods)
+		methods = vmstructs.Distinct(methods)
 		b.Run(filepath.Base(home)+"/first", func(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
@@ -401,11 +402,11 @@ func TestCompilationEntries(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := vm.attach(t)
-			structs, err := readStructs(p.target, p.symbol)
+			structs, err := vmstructs.ReadTables(p.memory, p.symbol)
 			if err != nil {
 				t.Fatal(err)
 			}
-			entry := (&resolver{structs: structs}).field("Method._from_compiled_entry")
+			entry := (&vmstructs.Resolver{Tables: structs}).Field("Method._from_compiled_entry")
 			all, used, loops, replaced := 0, 0, 0, 0
 			if err := p.Compilations(func(c vmruntime.Compilation) bool {
 				all++
@@ -413,7 +414,7 @@ func TestCompilationEntries(t *testing.T) {
 					loops++
 				} else if c.InUse {
 					used++
-					if called, err := p.word(entry.at(c.Method)); err != nil || called != c.VerifiedEntry {
+					if called, err := p.memory.Word(entry.At(c.Method)); err != nil || called != c.VerifiedEntry {
 						t.Logf("%+v is called at %#x, %v", c, called, err)
 						replaced++ // by what was just compiled
 					}

@@ -217,7 +217,7 @@ func FuzzProfiles(f *testing.F) {
 			t.Fatalf("%v, %v", profiles, err)
 		}
 		for m, profile := range profiles {
-			if profile.Method != m || len(profile.Calls) > maxCodeSize/3 {
+			if profile.Method != m || len(profile.Calls) > (1<<16-1)/3 {
 				t.Fatalf("%#x: %+v", m, profile)
 			}
 		}

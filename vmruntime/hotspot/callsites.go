@@ -1,13 +1,17 @@
 package hotspot
 
-import "github.com/vmprof-agent/vmprof-agent/vmruntime"
+import (
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/calldata"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+)
 
 // A callSite is a call in a method's bytecode, and what it was resolved to so far.
 type callSite struct {
-	invoke
+	calldata.Invoke
 	entry    uint64 // address of what the VM remembers of it, 0 if there is none
 	constant uint16 // index in the constant pool
-	resolution
+	calldata.Resolution
 	callee methodRef
 	tries  int // how often the callee was searched
 }
@@ -59,7 +63,7 @@ func (c *calling) bytes() int {
 // A callReader reads what methods can call, many at a time.
 type callReader struct {
 	methodReader
-	schema *profileSchema
+	schema *calldata.Schema
 }
 
 // A callRead is one method on the way.
@@ -95,24 +99,24 @@ func (r callReader) sites(reads []*callRead) error {
 
 // readCode reads the bytecode, which is behind the ConstMethod. Native methods have none.
 func (r callReader) readCode(reads []*callRead) error {
-	var codes batch
+	var codes vmstructs.Batch
 	for _, m := range reads {
-		codes.add(m.methodRead.constMethod+r.methodReader.schema.constMethodSize, r.methodReader.schema.codeSize.of(m.header))
+		codes.Add(m.methodRead.constMethod+r.methodReader.schema.constMethodSize, r.methodReader.schema.codeSize.Of(m.header))
 	}
-	if err := codes.read(r.mem); err != nil {
+	if err := codes.Read(r.Mem); err != nil {
 		return err
 	}
 	for i, m := range reads {
-		code, ok := codes.bytes(i)
+		code, ok := codes.Bytes(i)
 		if !ok {
 			m.cut = len(code) > 0
 			continue
 		}
-		list, complete := invokes(code)
+		list, complete := calldata.Invokes(code)
 		m.cut = !complete
 		m.sites = make([]callSite, len(list))
 		for i, call := range list {
-			m.sites[i].invoke = call
+			m.sites[i].Invoke = call
 		}
 	}
 	return nil
@@ -120,43 +124,43 @@ func (r callReader) readCode(reads []*callRead) error {
 
 // readCaches goes from the constant pools to their caches. Methods of a class share both.
 func (r callReader) readCaches(reads []*callRead) error {
-	var caches batch
+	var caches vmstructs.Batch
 	for _, m := range reads {
-		caches.add(r.schema.pool.cache.at(m.pool), wordSize)
-		caches.add(r.schema.pool.length.at(m.pool), 4)
-		caches.add(address(m.pool, r.schema.pool.resolvedKlasses), wordSize)
+		caches.Add(r.schema.Pool.Cache.At(m.pool), vmstructs.WordSize)
+		caches.Add(r.schema.Pool.Length.At(m.pool), 4)
+		caches.Add(address(m.pool, r.schema.Pool.ResolvedKlasses), vmstructs.WordSize)
 	}
-	if err := caches.read(r.mem); err != nil {
+	if err := caches.Read(r.Mem); err != nil {
 		return err
 	}
 	for i, m := range reads {
-		if cache, ok := caches.word(3 * i); ok {
+		if cache, ok := caches.Word(3 * i); ok {
 			m.cache = cache
 		}
-		if length, ok := caches.word(3*i + 1); ok {
+		if length, ok := caches.Word(3*i + 1); ok {
 			m.constants = length
 		}
-		m.loaded, _ = caches.word(3*i + 2)
+		m.loaded, _ = caches.Word(3*i + 2)
 	}
 	return nil
 }
 
 // readArrays finds the arrays that the caches have from JDK 21 on.
 func (r callReader) readArrays(reads []*callRead) error {
-	p := &r.schema.pool
-	if !p.methods.known && !p.dynamics.known {
+	p := &r.schema.Pool
+	if !p.Methods.Known && !p.Dynamics.Known {
 		return nil
 	}
-	var caches batch
+	var caches vmstructs.Batch
 	for _, m := range reads {
-		caches.add(m.cache, p.cacheSize)
+		caches.Add(m.cache, p.CacheSize)
 	}
-	if err := caches.read(r.mem); err != nil {
+	if err := caches.Read(r.Mem); err != nil {
 		return err
 	}
 	for i, m := range reads {
-		if cache, ok := caches.bytes(i); ok {
-			m.methods, m.dynamics = p.methods.of(cache), p.dynamics.of(cache)
+		if cache, ok := caches.Bytes(i); ok {
+			m.methods, m.dynamics = p.Methods.Of(cache), p.Dynamics.Of(cache)
 		}
 	}
 	return nil
@@ -164,53 +168,53 @@ func (r callReader) readArrays(reads []*callRead) error {
 
 // entryOf is where the VM remembers what a call was resolved to.
 func (r callReader) entryOf(m *callRead, s *callSite) uint64 {
-	p := &r.schema.pool
-	index := uint64(s.index)
+	p := &r.schema.Pool
+	index := uint64(s.Index)
 	switch {
 	case index >= 1<<20: // there are at most 65,535 constants, and as many calls in a method
-	case s.op == opInvokeDynamic && p.dynamics.known:
+	case s.Op == calldata.OpInvokeDynamic && p.Dynamics.Known:
 		if m.dynamics != 0 {
-			return m.dynamics + uint64(p.dynamicArray.offset) + index*p.dynamicSize
+			return m.dynamics + uint64(p.DynamicArray.Offset) + index*p.DynamicSize
 		}
-	case p.methods.known:
+	case p.Methods.Known:
 		if m.methods != 0 {
-			return m.methods + uint64(p.methodArray.offset) + index*p.methodSize
+			return m.methods + uint64(p.MethodArray.Offset) + index*p.MethodSize
 		}
 	case m.cache != 0:
-		return m.cache + p.cacheSize + index*p.entrySize
+		return m.cache + p.CacheSize + index*p.EntrySize
 	}
 	return 0
 }
 
 // resolve reads what calls were resolved to by now.
 func (r callReader) resolve(sites []*callSite) error {
-	p := &r.schema.pool
-	var entries batch
+	p := &r.schema.Pool
+	var entries vmstructs.Batch
 	for _, s := range sites {
 		switch {
-		case s.op == opInvokeDynamic && p.dynamics.known:
-			entries.add(s.entry, wordSize) // it begins with the Method
-		case p.methods.known:
-			entries.add(s.entry, p.methodSize)
+		case s.Op == calldata.OpInvokeDynamic && p.Dynamics.Known:
+			entries.Add(s.entry, vmstructs.WordSize) // it begins with the Method
+		case p.Methods.Known:
+			entries.Add(s.entry, p.MethodSize)
 		default:
-			entries.add(s.entry, p.entrySize)
+			entries.Add(s.entry, p.EntrySize)
 		}
 	}
-	if err := entries.read(r.mem); err != nil {
+	if err := entries.Read(r.Mem); err != nil {
 		return err
 	}
 	for i, s := range sites {
-		entry, ok := entries.bytes(i)
+		entry, ok := entries.Bytes(i)
 		switch {
 		case !ok || s.entry == 0:
-		case s.op == opInvokeDynamic && p.dynamics.known:
-			if target := number(entry); target != 0 {
-				s.resolution = resolution{resolved: true, target: target, vtable: noVtable}
+		case s.Op == calldata.OpInvokeDynamic && p.Dynamics.Known:
+			if target := vmstructs.Number(entry); target != 0 {
+				s.Resolution = calldata.Resolution{Resolved: true, Target: target, Vtable: calldata.NoVtable}
 			}
-		case p.methods.known:
-			s.constant, s.resolution = p.ofMethod(entry, s.op)
+		case p.Methods.Known:
+			s.constant, s.Resolution = p.DecodeMethodEntry(entry, s.Op)
 		default:
-			s.constant, s.resolution = p.ofEntry(entry, s.op)
+			s.constant, s.Resolution = p.DecodeEntry(entry, s.Op)
 		}
 	}
 	return nil
@@ -218,13 +222,13 @@ func (r callReader) resolve(sites []*callSite) error {
 
 // only is the only method that can be called, 0 if that is not known.
 func (s *callSite) only() uint64 {
-	if s.kind == vmruntime.DynamicCall && s.named() {
+	if s.Kind == vmruntime.DynamicCall && s.named() {
 		return 0
 	}
-	return s.target
+	return s.Target
 }
 
 // named reports whether the class file names the method that is called.
 func (s *callSite) named() bool {
-	return s.op != opInvokeDynamic && s.op != opInvokeHandle && s.constant != 0
+	return s.Op != calldata.OpInvokeDynamic && s.Op != calldata.OpInvokeHandle && s.constant != 0
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
 )
 
 // generation is the number that the churning guest puts into all names of a class and its methods. They only call one
@@ -67,10 +68,10 @@ type churn struct {
 
 // sites makes a site of every compilation that is there now.
 func (c *churn) sites() (all []vmruntime.Site) {
-	if err := c.walk(&c.schema.blob, func(blobs []blob) error {
+	if err := c.codeCache.Walk(&c.schema.blob, func(blobs []codecache.Blob) error {
 		for _, b := range blobs {
 			if c.compiled(&b) {
-				site := vmruntime.Site{Kind: vmruntime.Compiled, Version: b.version(), PC: (b.begin + b.end) / 2, Exact: true}
+				site := vmruntime.Site{Kind: vmruntime.Compiled, Version: b.Version(), PC: (b.Begin + b.End) / 2, Exact: true}
 				all = append(all, site)
 			}
 		}

@@ -2,10 +2,13 @@ package hotspot
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // A Class is what the VM knows about the objects of one class. It is immutable.
@@ -13,7 +16,7 @@ type Class struct {
 	Name    string  // java.util.HashMap$Node, byte[], java.lang.String[]
 	fields  []Field // of its objects, inherited ones included, by offset
 	statics []Field // of the class itself, by offset
-	shape   shape
+	shape   javaheap.Shape
 }
 
 // A Field is a field of a Java class.
@@ -33,7 +36,7 @@ func (c *Class) Fields() []Field { return c.fields }
 func (c *Class) Field(offset uint64) (f Field, ok bool) { return fieldAt(c.fields, offset) }
 
 // InstanceSize is the size of the class's objects in bytes: 0 if they are arrays.
-func (c *Class) InstanceSize() uint64 { return c.shape.size }
+func (c *Class) InstanceSize() uint64 { return c.shape.Size }
 
 // bytes is about how much memory c holds.
 func (c *Class) bytes() int {
@@ -127,7 +130,7 @@ func (p *Process) superclasses(addr uint64, epoch uint32) (chain []klassHead, kn
 // readClass reads what a class adds to the one above it, if there is one.
 func (p *Process) readClass(head klassHead, above *Class) (*Class, error) {
 	class := &Class{Name: head.name, shape: head.shape}
-	if head.shape.array {
+	if head.shape.Array {
 		return class, nil
 	}
 	records, pool, err := p.readFieldRecords(head.addr)
@@ -141,7 +144,7 @@ func (p *Process) readClass(head klassHead, above *Class) (*Class, error) {
 	if above != nil {
 		class.fields = slices.Clone(above.fields)
 	}
-	reference := uint32(wordSize)
+	reference := uint32(vmstructs.WordSize)
 	if p.layout.Objects.OopIsNarrow {
 		reference = 4
 	}
@@ -150,8 +153,8 @@ func (p *Process) readClass(head klassHead, above *Class) (*Class, error) {
 		if name == "" || signature == "" {
 			continue
 		}
-		f := Field{class.Name, name, typeName(signature), record.offset, typeBytes(signature, reference)}
-		if record.static {
+		f := Field{class.Name, name, typeName(signature), record.Offset, typeBytes(signature, reference)}
+		if record.Static {
 			class.statics = append(class.statics, f)
 		} else {
 			class.fields = append(class.fields, f)
@@ -161,4 +164,82 @@ func (p *Process) readClass(head klassHead, above *Class) (*Class, error) {
 		slices.SortStableFunc(fields, func(a, b Field) int { return cmp.Compare(a.Offset, b.Offset) })
 	}
 	return class, nil
+}
+
+// readFieldRecords reads the fields that a class itself declares, and the address of the constant pool that names
+// them.
+func (p *Process) readFieldRecords(klass uint64) (records []javaheap.FieldRecord, pool uint64, err error) {
+	s := &p.schema.object
+	object, err := p.memory.Bytes(klass, s.instanceSize())
+	if err != nil {
+		return nil, 0, err
+	}
+	pool = s.constants.Of(object)
+	if s.fieldStream.Known && s.byteArray.Known {
+		stream, err := p.array(s.fieldStream.Of(object), s.byteArray, 1)
+		if err != nil || len(stream) == 0 {
+			return nil, 0, err
+		}
+		records, err = javaheap.ParseFieldStream(stream, p.version.unsigned5Bias(), s.fieldBits)
+		return records, pool, err
+	}
+	if !s.fieldArray.Known || !s.fieldCount.Known || !s.shortArray.Known {
+		return nil, 0, errors.New("the VM does not export them")
+	}
+	data, err := p.array(s.fieldArray.Of(object), s.shortArray, 2)
+	return javaheap.ParseFieldArray(data, int(s.fieldCount.Of(object))), pool, err
+}
+
+// array reads the elements of an Array of the VM, which have size bytes each.
+func (p *Process) array(addr uint64, data vmstructs.Field, size uint64) ([]byte, error) {
+	if addr == 0 {
+		return nil, nil
+	}
+	header, err := p.memory.Bytes(addr, p.schema.object.arrayLength.End())
+	if err != nil {
+		return nil, err
+	}
+	n := size * p.schema.object.arrayLength.Of(header)
+	if n > maxFieldBytes {
+		return nil, fmt.Errorf("array of %d bytes: %w", n, vmruntime.ErrMalformed)
+	}
+	return p.memory.Bytes(data.At(addr), n)
+}
+
+// readFieldNames reads name and signature of each field, one after the other. Those that cannot be read are empty.
+func (p *Process) readFieldNames(records []javaheap.FieldRecord, pool uint64) ([]string, error) {
+	var pointers vmstructs.Batch
+	slot := func(index uint32, injected bool) {
+		addr := uint64(0)
+		switch {
+		case index > 1<<16-1: // no constant pool has as many
+		case !injected:
+			addr = p.methodReader().slot(pool, uint64(index))
+		case p.schema.object.vmSymbols != 0:
+			addr = p.schema.object.vmSymbols + vmstructs.WordSize*uint64(index)
+		}
+		pointers.Add(addr, poolSlot)
+	}
+	for _, r := range records {
+		slot(r.Name, r.Injected)
+		slot(r.Signature, r.Injected)
+	}
+	if err := pointers.Read(p.memory.Mem); err != nil {
+		return nil, err
+	}
+	addrs := make([]uint64, 2*len(records))
+	for i := range addrs {
+		if addr, ok := pointers.Word(i); ok {
+			addrs[i] = untag(addr)
+		}
+	}
+	symbols, err := p.methodReader().symbols(addrs)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(addrs))
+	for i, addr := range addrs {
+		names[i] = symbols[addr]
+	}
+	return names, nil
 }

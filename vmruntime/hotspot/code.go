@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
 )
 
 // A code is one compilation of a method, with all that is needed to name any place in it: the guest's memory is not
@@ -12,10 +14,10 @@ type code struct {
 	begin, end    uint64
 	frameComplete int32 // bytes
 	tier          vmruntime.Tier
-	own           *source     // what was compiled
-	ownLine       int         // of its first bytecode
-	scopes        *scopeTable // nil for wrappers of native methods, and if this VM's cannot be read
-	sources       []*source   // by scopeTable.methods
+	own           *source          // what was compiled
+	ownLine       int              // of its first bytecode
+	scopes        *debuginfo.Table // nil for wrappers of native methods, and if this VM's cannot be read
+	sources       []*source        // by scopes.Methods
 
 	method     uint64                // address of what was compiled
 	tree       *vmruntime.InlineTree // nil until it is asked for
@@ -26,9 +28,9 @@ type code struct {
 func (c *code) bytes() int {
 	n := 256
 	if c.scopes != nil {
-		n += 8*len(c.scopes.positions) + 16*len(c.scopes.scopes) + 16*len(c.scopes.methods)
-		n += 8 * len(c.scopes.evidence)
-		n += 8 * len(c.scopes.positions) // a tree, if one is asked for later
+		n += 8*len(c.scopes.Positions) + 16*len(c.scopes.Scopes) + 16*len(c.scopes.Methods)
+		n += 8 * len(c.scopes.Evidence)
+		n += 8 * len(c.scopes.Positions) // a tree, if one is asked for later
 	}
 	return n
 }
@@ -42,7 +44,7 @@ const maxInlinedMethods = 4096
 // another version is there now, or none; also if the code changed while it was read: then nothing that was read is
 // used.
 func (p *Process) readCode(version uint32, pc uint64, at methodsAt) (*code, error) {
-	addr, err := p.find(pc)
+	addr, err := p.codeCache.Find(pc)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +54,7 @@ func (p *Process) readCode(version uint32, pc uint64, at methodsAt) (*code, erro
 	}
 	c, decodeErr := p.decode(header, before, at)
 	// Whatever went wrong: if the code has changed, that is the reason.
-	again, err := p.find(pc)
+	again, err := p.codeCache.Find(pc)
 	if err != nil {
 		return nil, err
 	}
@@ -60,47 +62,47 @@ func (p *Process) readCode(version uint32, pc uint64, at methodsAt) (*code, erro
 	if err != nil {
 		return nil, err
 	}
-	if !after.same(before) {
+	if !after.Same(before) {
 		return nil, vmruntime.ErrStale
 	}
 	return c, decodeErr
 }
 
 // readHeader reads the header of the nmethod at addr. ErrStale if it is not that version, or not an nmethod.
-func (p *Process) readHeader(addr uint64, version uint32) ([]byte, blob, error) {
-	header, err := p.bytes(addr, max(p.schema.blob.header, p.schema.scopes.header()))
+func (p *Process) readHeader(addr uint64, version uint32) ([]byte, codecache.Blob, error) {
+	header, err := p.memory.Bytes(addr, max(p.schema.blob.Header, p.schema.scopes.Header()))
 	if err != nil {
-		return nil, blob{}, err
+		return nil, codecache.Blob{}, err
 	}
-	b, err := p.schema.blob.decodeBlob(addr, header)
+	b, err := p.schema.blob.Decode(addr, header)
 	if err != nil {
-		return nil, blob{}, err
+		return nil, codecache.Blob{}, err
 	}
-	if err := p.learn([]uint64{b.name}); err != nil {
-		return nil, blob{}, err
+	if err := p.learn([]uint64{b.Name}); err != nil {
+		return nil, codecache.Blob{}, err
 	}
-	if b.version() != version || !p.compiled(&b) {
-		return nil, blob{}, vmruntime.ErrStale
+	if b.Version() != version || !p.compiled(&b) {
+		return nil, codecache.Blob{}, vmruntime.ErrStale
 	}
 	return header, b, nil
 }
 
 // decode reads what the header leads to: debug information, and the names of all methods in it.
-func (p *Process) decode(header []byte, b blob, at methodsAt) (*code, error) {
-	c := &code{begin: b.begin, end: b.end, frameComplete: b.frameComplete, tier: b.tier(), method: b.method}
-	addrs := []uint64{b.method}
-	if p.kinds.of(b.name) == kindNMethod && p.schema.scopes.known() {
-		raw, err := readScopes(p.target, &p.schema.scopes, b.addr, header)
+func (p *Process) decode(header []byte, b codecache.Blob, at methodsAt) (*code, error) {
+	c := &code{begin: b.Begin, end: b.End, frameComplete: b.FrameComplete, tier: b.Tier(), method: b.Method}
+	addrs := []uint64{b.Method}
+	if p.kinds.Of(b.Name) == codecache.KindNMethod && p.schema.scopes.Known() {
+		raw, err := debuginfo.Read(p.memory, &p.schema.scopes, b.Addr, header)
 		if err != nil {
 			return nil, err
 		}
-		if c.scopes, err = decodeScopes(raw, p.version.unsigned5Bias()); err != nil {
+		if c.scopes, err = debuginfo.Decode(raw, p.version.unsigned5Bias()); err != nil {
 			return nil, err
 		}
 		if err := p.weigh(c.scopes, b, header); err != nil {
 			return nil, err
 		}
-		addrs = append(addrs, c.scopes.methods...)
+		addrs = append(addrs, c.scopes.Methods...)
 	}
 	if len(addrs) > maxInlinedMethods {
 		return nil, fmt.Errorf("%d methods in one compilation: %w", len(addrs), vmruntime.ErrMalformed)
@@ -109,11 +111,11 @@ func (p *Process) decode(header []byte, b blob, at methodsAt) (*code, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := methods[b.method]
+	own := methods[b.Method]
 	if own == nil {
-		return nil, fmt.Errorf("method at %#x: %w", b.method, vmruntime.ErrMalformed)
+		return nil, fmt.Errorf("method at %#x: %w", b.Method, vmruntime.ErrMalformed)
 	}
-	c.own, c.ownLine = own.source, lineOf(own.lines, 0, p.version.unsigned5Bias())
+	c.own, c.ownLine = own.source, debuginfo.LineOf(own.lines, 0, p.version.unsigned5Bias())
 	return c, c.resolve(methods, p.version.unsigned5Bias())
 }
 
@@ -122,18 +124,70 @@ func (c *code) resolve(methods map[uint64]*method, bias uint32) error {
 	if c.scopes == nil {
 		return nil
 	}
-	lines := make([][]byte, len(c.scopes.methods))
-	c.sources = make([]*source, len(c.scopes.methods))
-	for i, addr := range c.scopes.methods {
+	lines := make([][]byte, len(c.scopes.Methods))
+	c.sources = make([]*source, len(c.scopes.Methods))
+	for i, addr := range c.scopes.Methods {
 		m := methods[addr]
 		if m == nil {
 			return fmt.Errorf("inlined method at %#x: %w", addr, vmruntime.ErrMalformed)
 		}
 		c.sources[i], lines[i] = m.source, m.lines
 	}
-	for i := range c.scopes.scopes {
-		s := &c.scopes.scopes[i]
-		s.line = int32(lineOf(lines[s.method], max(int(s.bci), 0), bias)) // -1, before the first bytecode, counts as 0
+	for i := range c.scopes.Scopes {
+		s := &c.scopes.Scopes[i]
+		s.Line = int32(debuginfo.LineOf(lines[s.Method], max(int(s.BCI), 0), bias)) // -1, before the first bytecode, counts as 0
 	}
 	return nil
+}
+
+// frames names the place at pc, innermost first. exact says that pc was sampled; otherwise it is a return address.
+func (c *code) frames(pc uint64, exact bool) []vmruntime.Frame {
+	at := c.placeOf(pc, exact)
+	if at.Scope == debuginfo.NoScope {
+		leaf := c.frame(c.own, -1, 0)
+		if at.Located {
+			leaf.Line = c.ownLine
+		}
+		leaf.Approximate = !at.Recorded && c.tier != vmruntime.TierNative && !c.own.leaf
+		return []vmruntime.Frame{leaf}
+	}
+	var frames []vmruntime.Frame
+	for i := at.Scope; i != debuginfo.NoScope && len(frames) < debuginfo.MaxInlining; {
+		s := c.scopes.Scopes[i]
+		frames = append(frames, c.frame(c.sources[s.Method], int(s.BCI), int(s.Line)))
+		i = s.Sender
+	}
+	if !at.Located {
+		frames[0].BCI, frames[0].Line = -1, 0
+	}
+	frames[0].Approximate = !at.Recorded && !c.sources[c.scopes.Scopes[at.Scope].Method].leaf
+	return frames
+}
+
+// placeOf returns what is known of pc.
+func (c *code) placeOf(pc uint64, exact bool) debuginfo.Place {
+	if c.scopes == nil {
+		return debuginfo.Place{Scope: debuginfo.NoScope}
+	}
+	offset := int32(pc - c.begin)
+	own := debuginfo.Place{Scope: debuginfo.NoScope, Located: true, Recorded: true}
+	if exact && offset < c.frameComplete {
+		return own // the prologue belongs to the method itself
+	}
+	at := c.scopes.At(offset)
+	if !exact && !at.Recorded {
+		return own // HotSpot records every return address: this is none, so do not guess what is inlined
+	}
+	return at
+}
+
+func (c *code) frame(from *source, bci, line int) vmruntime.Frame {
+	return vmruntime.Frame{
+		Function:  from.function,
+		Signature: from.signature,
+		File:      from.file,
+		Line:      line,
+		BCI:       bci,
+		Tier:      c.tier,
+	}
 }

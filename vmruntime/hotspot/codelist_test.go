@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
 )
 
 // A listed is a line of jcmd Compiler.codelist: "id level state class.name(signature) [blob, begin - end]".
@@ -56,11 +57,11 @@ func TestCodelist(t *testing.T) {
 			vm := startJVM(t, home, "hotspot.ScopesGuest", "warm")
 			before := codelist(t, vm)
 			p := vm.attach(t)
-			walked := make(map[uint32]blob)
-			if err := p.walk(&p.schema.blob, func(blobs []blob) error {
+			walked := make(map[uint32]codecache.Blob)
+			if err := p.codeCache.Walk(&p.schema.blob, func(blobs []codecache.Blob) error {
 				for _, b := range blobs {
 					if p.compiled(&b) {
-						walked[b.compileID] = b
+						walked[b.CompileID] = b
 					}
 				}
 				return nil
@@ -82,7 +83,7 @@ func TestCodelist(t *testing.T) {
 				}
 				compared++
 				b, ok := walked[id]
-				if !ok || b.addr != want.blob || b.begin != want.begin || b.end != want.end || int(b.level) != want.level {
+				if !ok || b.Addr != want.blob || b.Begin != want.begin || b.End != want.end || int(b.Level) != want.level {
 					t.Errorf("walk: %+v, %v; the guest says %+v", b, ok, want)
 				}
 				frames := results[id]
@@ -167,14 +168,14 @@ func stubName(name string) *regexp.Regexp {
 func TestInterpreterCodelets(t *testing.T) {
 	for name := range recordings {
 		p := loadRecording(t, name+".gz").attach(t, nil)
-		codelets, err := readCodelets(p.target, &p.schema.stubs)
+		codelets, err := codecache.ReadCodelets(p.memory, &p.schema.stubs)
 		if err != nil {
 			t.Fatal(err)
 		}
 		names := make(map[string]bool)
 		for i, c := range codelets {
-			names[c.name] = true
-			if i > 0 && c.begin < codelets[i-1].end || c.end > p.Layout().Interpreter.High {
+			names[c.Name] = true
+			if i > 0 && c.Begin < codelets[i-1].End || c.End > p.Layout().Interpreter.High {
 				t.Errorf("%s: %+v overlaps", name, c)
 			}
 		}

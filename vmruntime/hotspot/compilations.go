@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 var _ vmruntime.CallCounter = (*Process)(nil)
@@ -16,16 +19,16 @@ const noEntryBCI = -1
 
 // Compilations visits all compilations in the code cache, wrappers of native methods included.
 func (p *Process) Compilations(visit func(vmruntime.Compilation) bool) error {
-	heaps, shift, err := readHeaps(p.target, &p.schema.cache) // what is in use of them has changed
+	heaps, shift, err := codecache.ReadHeaps(p.memory, &p.schema.cache) // what is in use of them has changed
 	if err != nil {
 		return fmt.Errorf("code cache: %w", err)
 	}
-	now := codeCache{target: p.target, schema: p.codeCache.schema, heaps: heaps, shift: shift}
+	now := codecache.Cache{Memory: &p.memory, Schema: p.codeCache.Schema, Heaps: heaps, Shift: shift}
 	done := false
-	return now.walk(&p.schema.blob, func(blobs []blob) error {
+	return now.Walk(&p.schema.blob, func(blobs []codecache.Blob) error {
 		names := make([]uint64, len(blobs))
 		for i := range blobs {
-			names[i] = blobs[i].name
+			names[i] = blobs[i].Name
 		}
 		if err := p.learn(names); err != nil {
 			return err
@@ -44,11 +47,11 @@ func (p *Process) Compilation(site vmruntime.Site) (vmruntime.Compilation, error
 	if site.Kind != vmruntime.Compiled {
 		return vmruntime.Compilation{}, fmt.Errorf("site of kind %d: %w", site.Kind, vmruntime.ErrUnknown)
 	}
-	addr, err := p.find(site.PC)
+	addr, err := p.codeCache.Find(site.PC)
 	if err != nil {
 		return vmruntime.Compilation{}, err
 	}
-	_, b, err := p.readHeader(addr, site.Version&versionMask)
+	_, b, err := p.readHeader(addr, site.Version&codecache.VersionMask)
 	if err != nil {
 		return vmruntime.Compilation{}, err
 	}
@@ -59,37 +62,37 @@ func (p *Process) Compilation(site vmruntime.Site) (vmruntime.Compilation, error
 // (Method::_code), which knows no other.
 func (p *Process) Current(methods []uint64) (map[uint64]vmruntime.Compilation, error) {
 	at := p.schema.method.code
-	if !at.known {
+	if !at.Known {
 		return nil, nil
 	}
-	var pointers batch
-	methods = distinct(methods)
+	var pointers vmstructs.Batch
+	methods = vmstructs.Distinct(methods)
 	for _, m := range methods {
-		pointers.add(m+uint64(at.offset), wordSize)
+		pointers.Add(m+uint64(at.Offset), vmstructs.WordSize)
 	}
-	if err := pointers.read(p.target.mem); err != nil {
+	if err := pointers.Read(p.memory.Mem); err != nil {
 		return nil, fmt.Errorf("current code: %w", err)
 	}
-	var headers batch
+	var headers vmstructs.Batch
 	addrs := make([]uint64, len(methods))
 	for i := range methods {
-		addrs[i], _ = pointers.word(i)
-		headers.add(addrs[i], p.schema.blob.header)
+		addrs[i], _ = pointers.Word(i)
+		headers.Add(addrs[i], p.schema.blob.Header)
 	}
-	if err := headers.read(p.target.mem); err != nil {
+	if err := headers.Read(p.memory.Mem); err != nil {
 		return nil, fmt.Errorf("current code: %w", err)
 	}
 	current := map[uint64]vmruntime.Compilation{}
 	for i, m := range methods {
-		header, ok := headers.bytes(i)
+		header, ok := headers.Bytes(i)
 		if !ok {
 			continue
 		}
-		b, err := p.schema.blob.decodeBlob(addrs[i], header)
-		if err != nil || b.method != m || b.state != codeInUse {
+		b, err := p.schema.blob.Decode(addrs[i], header)
+		if err != nil || b.Method != m || b.State != codeInUse {
 			continue // nothing, or not any more
 		}
-		if err := p.learn([]uint64{b.name}); err != nil {
+		if err := p.learn([]uint64{b.Name}); err != nil {
 			return nil, fmt.Errorf("current code: %w", err)
 		}
 		if p.compiled(&b) {
@@ -99,20 +102,20 @@ func (p *Process) Current(methods []uint64) (map[uint64]vmruntime.Compilation, e
 	return current, nil
 }
 
-func (p *Process) describe(b *blob) vmruntime.Compilation {
+func (p *Process) describe(b *codecache.Blob) vmruntime.Compilation {
 	c := vmruntime.Compilation{
-		Begin: b.begin, End: b.end,
-		Entry: b.entry, VerifiedEntry: b.verified,
-		FrameComplete: b.begin + uint64(max(b.frameComplete, 0)),
-		Method:        b.method,
-		Version:       b.version(),
-		Level:         int(b.level),
-		Tier:          b.tier(),
+		Begin: b.Begin, End: b.End,
+		Entry: b.Entry, VerifiedEntry: b.Verified,
+		FrameComplete: b.Begin + uint64(max(b.FrameComplete, 0)),
+		Method:        b.Method,
+		Version:       b.Version(),
+		Level:         int(b.Level),
+		Tier:          b.Tier(),
 		EntryBCI:      noEntryBCI,
-		InUse:         b.state == codeInUse,
+		InUse:         b.State == codeInUse,
 	}
-	if p.schema.blob.entryBCI.known {
-		c.EntryBCI = int(b.entryBCI)
+	if p.schema.blob.EntryBCI.Known {
+		c.EntryBCI = int(b.EntryBCI)
 	}
 	return c
 }
@@ -131,7 +134,7 @@ func (p *Process) codeAt(site vmruntime.Site) (*code, error) {
 	if site.Kind != vmruntime.Compiled {
 		return nil, fmt.Errorf("site of kind %d: %w", site.Kind, vmruntime.ErrUnknown)
 	}
-	version := site.Version & versionMask
+	version := site.Version & codecache.VersionMask
 	c, ok := p.codes.get(version)
 	if !ok || !c.contains(site.PC) {
 		var err error
@@ -144,7 +147,7 @@ func (p *Process) codeAt(site vmruntime.Site) (*code, error) {
 		c.introduced = true
 		p.introduce(c.method, c.own)
 		for i, from := range c.sources {
-			p.introduce(c.scopes.methods[i], from)
+			p.introduce(c.scopes.Methods[i], from)
 		}
 	}
 	return c, nil
@@ -160,15 +163,15 @@ func (p *Process) introduce(method uint64, from *source) {
 // places is the chain of frames, without names.
 func (c *code) places(pc uint64, exact bool) []vmruntime.Scope {
 	at := c.placeOf(pc, exact)
-	if at.scope == noScope {
+	if at.Scope == debuginfo.NoScope {
 		return []vmruntime.Scope{{Method: c.method, BCI: -1}}
 	}
 	var places []vmruntime.Scope
-	for i := at.scope; i != noScope && len(places) < maxInlining; i = c.scopes.scopes[i].sender {
-		s := &c.scopes.scopes[i]
-		places = append(places, vmruntime.Scope{Method: c.scopes.methods[s.method], BCI: int(s.bci)})
+	for i := at.Scope; i != debuginfo.NoScope && len(places) < debuginfo.MaxInlining; i = c.scopes.Scopes[i].Sender {
+		s := &c.scopes.Scopes[i]
+		places = append(places, vmruntime.Scope{Method: c.scopes.Methods[s.Method], BCI: int(s.BCI)})
 	}
-	if !at.located {
+	if !at.Located {
 		places[0].BCI = -1
 	}
 	return places

@@ -6,7 +6,143 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/calldata"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
+
+// A counting is one method on the way to its profile.
+type counting struct {
+	*calling
+	method   uint64
+	pointer  uint64 // to its MethodData, 0 if there is none
+	counters uint64 // MethodCounters
+	before   uint64 // invocations that those have
+	object   []byte // the MethodData, if it has one that makes sense
+	counted  bool   // the next two have a meaning
+	header   []byte // of object
+	counts   []calldata.SiteCount
+}
+
+// counts reads MethodData and MethodCounters of methods, and what calls were resolved to by now.
+func (r callReader) counts(list []*counting) error {
+	var pending []*callSite
+	for _, m := range list {
+		for i := range m.sites {
+			if s := &m.sites[i]; !s.Resolved && s.entry != 0 {
+				pending = append(pending, s)
+			}
+		}
+	}
+	if err := r.pointers(list); err != nil {
+		return err
+	}
+	if err := r.resolve(pending); err != nil {
+		return err
+	}
+	if err := r.objects(list); err != nil {
+		return err
+	}
+	return r.early(list)
+}
+
+// pointers reads where MethodData and MethodCounters are.
+func (r callReader) pointers(list []*counting) error {
+	var pointers vmstructs.Batch
+	for _, m := range list {
+		pointers.Add(r.schema.MethodData.At(m.method), vmstructs.WordSize)
+		pointers.Add(r.schema.MethodCounters.At(m.method), vmstructs.WordSize)
+	}
+	if err := pointers.Read(r.Mem); err != nil {
+		return err
+	}
+	for i, m := range list {
+		data, _ := pointers.Word(2 * i)
+		m.pointer = data
+		if data != m.data {
+			m.data, m.dataSize = data, 0
+		}
+		m.counters, _ = pointers.Word(2*i + 1)
+	}
+	return nil
+}
+
+// objects reads the MethodData: at once where its size is known from before, else its header first.
+func (r callReader) objects(list []*counting) error {
+	s := r.schema
+	for range 2 {
+		var objects vmstructs.Batch
+		budget := uint64(maxChunkData)
+		read := make([]*counting, 0, len(list))
+		for _, m := range list {
+			size := max(m.dataSize, s.Header())
+			if m.data == 0 || uint64(len(m.object)) >= size || size > budget {
+				continue
+			}
+			budget -= size
+			objects.Add(m.data, size)
+			objects.Add(address(m.counters, s.CountersInvocations), 4)
+			read = append(read, m)
+		}
+		if err := objects.Read(r.Mem); err != nil {
+			return err
+		}
+		for i, m := range read {
+			object, ok := objects.Bytes(2 * i)
+			size := s.Header() + s.DataSize.Of(object)
+			if !ok || s.Owner.Of(object) != m.method || size > calldata.MaxMethodData || size%calldata.EntryCell != 0 {
+				m.object, m.data, m.dataSize = nil, 0, 0
+				continue
+			}
+			m.object, m.dataSize = object, size
+			if before, ok := objects.Word(2*i + 1); ok {
+				m.before = before >> s.CountShift
+			}
+		}
+	}
+	return nil
+}
+
+// early reads how often methods were invoked that have no MethodData yet.
+func (r callReader) early(list []*counting) error {
+	s := r.schema
+	var counters vmstructs.Batch
+	for _, m := range list {
+		addr := uint64(0)
+		if m.object == nil {
+			addr = address(m.counters, s.CountersInvocations)
+		}
+		counters.Add(addr, 4)
+	}
+	if err := counters.Read(r.Mem); err != nil {
+		return err
+	}
+	for i, m := range list {
+		if before, ok := counters.Word(i); ok {
+			m.before = before >> s.CountShift
+		}
+	}
+	return nil
+}
+
+// address is that of a field of the object at addr, 0 if there is none.
+func address(addr uint64, f vmstructs.Field) uint64 {
+	if addr == 0 || !f.Known {
+		return 0
+	}
+	return f.At(addr)
+}
+
+// decode takes the counts out of the MethodData, if it is whole.
+func (m *counting) decode(s *calldata.Schema, d *calldata.Decoder) {
+	if m.object == nil || uint64(len(m.object)) < m.dataSize || m.dataSize == 0 {
+		return
+	}
+	counts, err := d.Decode(m.object[s.Header():m.dataSize])
+	if err != nil {
+		return
+	}
+	m.header, m.counts, m.counted = m.object[:s.Header()], counts, true
+}
 
 // Bounds on Counts. What is beyond the bytes is unreadable.
 const (
@@ -19,11 +155,11 @@ const (
 // chunk after the other, so that numbers of different methods are of different moments: took is from the first to the last one.
 func (p *Process) Counts(methods []uint64) (_ []vmruntime.MethodCounts, took time.Duration, _ error) {
 	s := &p.schema.profile
-	if err := s.err(p.version); err != nil {
+	if err := s.Err(p.version.jdk); err != nil {
 		return nil, 0, err
 	}
 	if p.decoder == nil {
-		p.decoder = newDataDecoder(p.target, p.schema, p.version)
+		p.decoder = calldata.NewDecoder(p.memory, &p.schema.flags, &p.schema.profile.Tags, p.version.jdk)
 	}
 	r := callReader{p.methodReader(), s}
 	counted, young, err := r.executed(methods)
@@ -91,20 +227,20 @@ func inChunks(list []*counting, read func([]*counting) error) error {
 }
 
 // numbers are what was read.
-func (m *counting) numbers(s *profileSchema) vmruntime.MethodCounts {
+func (m *counting) numbers(s *calldata.Schema) vmruntime.MethodCounts {
 	c := vmruntime.MethodCounts{Method: m.method, Data: m.pointer, Before: m.before}
 	if !m.counted {
 		c.Unreadable = m.pointer != 0
 		return c
 	}
-	c.Invocations = s.invocations.of(m.header) >> s.countShift
+	c.Invocations = s.Invocations.Of(m.header) >> s.CountShift
 	for _, site := range m.counts {
-		if site.total() == 0 {
+		if site.Total() == 0 {
 			continue
 		}
-		counts := vmruntime.SiteCounts{BCI: site.bci, Others: site.count}
-		for _, row := range site.rows {
-			counts.Rows = append(counts.Rows, vmruntime.RowCount{Klass: row.klass, Count: row.count})
+		counts := vmruntime.SiteCounts{BCI: site.BCI, Others: site.Count}
+		for _, row := range site.Rows {
+			counts.Rows = append(counts.Rows, vmruntime.RowCount{Klass: row.Klass, Count: row.Count})
 		}
 		c.Sites = append(c.Sites, counts)
 	}

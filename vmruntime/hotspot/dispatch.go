@@ -1,17 +1,23 @@
 package hotspot
 
+import (
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/calldata"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+)
+
 // A dispatch asks for the method that a class has for a call.
 type dispatch struct {
 	klass uint64
-	resolution
+	calldata.Resolution
 	callee methodRef // if that is not resolved
 }
 
 // dispatch asks where a call goes for a class of receivers.
 func (s *callSite) dispatch(klass uint64) dispatch {
-	d := dispatch{klass: klass, resolution: s.resolution}
-	if !s.resolved {
-		d.vtable, d.callee = noVtable, s.callee
+	d := dispatch{klass: klass, Resolution: s.Resolution}
+	if !s.Resolved {
+		d.Vtable, d.callee = calldata.NoVtable, s.callee
 	}
 	return d
 }
@@ -25,7 +31,7 @@ type dispatchKey struct {
 }
 
 func (d dispatch) key(epoch uint32) dispatchKey {
-	return dispatchKey{d.klass, d.method, d.callee.name, d.callee.signature, d.vtable, epoch}
+	return dispatchKey{d.klass, d.Method, d.callee.name, d.callee.signature, d.Vtable, epoch}
 }
 
 // A dispatchTarget is a method, 0 if it could not be found.
@@ -41,7 +47,7 @@ func (n klassName) bytes() int { return 80 + len(n) }
 // A klassReader finds receivers' methods, many at a time.
 type klassReader struct {
 	methodReader
-	schema *profileSchema
+	schema *calldata.Schema
 }
 
 // A klassRead is one dispatch on the way.
@@ -71,7 +77,7 @@ func (r *methodSearch) targets(asked []dispatch) ([]uint64, error) {
 	for i := range reads {
 		targets[i] = reads[i].target
 		byName = append(byName, wanted{})
-		if d := &reads[i]; !d.resolved {
+		if d := &reads[i]; !d.Resolved {
 			byName[i] = wanted{d.klass, d.callee.name, d.callee.signature}
 		}
 	}
@@ -88,7 +94,7 @@ func (r *methodSearch) targets(asked []dispatch) ([]uint64, error) {
 func (r klassReader) readHolders(reads []klassRead) error {
 	var asked []uint64
 	for _, d := range reads {
-		asked = append(asked, d.method)
+		asked = append(asked, d.Method)
 	}
 	methods, err := r.follow(asked, r.readConstMethods, r.readPools)
 	if err != nil {
@@ -101,44 +107,44 @@ func (r klassReader) readHolders(reads []klassRead) error {
 		}
 	}
 	for i := range reads {
-		reads[i].holder = holder[reads[i].method]
+		reads[i].holder = holder[reads[i].Method]
 	}
 	return nil
 }
 
 // readVtables takes what a vtable says, and finds out where the itables are.
 func (r klassReader) readVtables(reads []klassRead) error {
-	k := &r.schema.klass
-	var headers, slots batch
+	k := &r.schema.Klass
+	var headers, slots vmstructs.Batch
 	for _, d := range reads {
-		headers.add(k.vtableLength.at(d.klass), 4)
-		headers.add(k.itableLength.at(d.klass), 4)
-		headers.add(address(d.method, r.schema.vtableIndex), 4)
+		headers.Add(k.VtableLength.At(d.klass), 4)
+		headers.Add(k.ItableLength.At(d.klass), 4)
+		headers.Add(address(d.Method, r.schema.VtableIndex), 4)
 	}
-	if err := headers.read(r.mem); err != nil {
+	if err := headers.Read(r.Mem); err != nil {
 		return err
 	}
 	for i := range reads {
 		d := &reads[i]
-		vtable, ok1 := headers.word(3 * i)
-		itable, ok2 := headers.word(3*i + 1)
-		index, ok3 := headers.word(3*i + 2)
+		vtable, ok1 := headers.Word(3 * i)
+		itable, ok2 := headers.Word(3*i + 1)
+		index, ok3 := headers.Word(3*i + 2)
 		slot := uint64(0) // not mapped
 		switch {
-		case !ok1 || !d.resolved || vtable > maxVtable:
-		case d.vtable >= 0 && uint64(d.vtable) < vtable:
-			slot = d.klass + k.size + wordSize*uint64(d.vtable)
-		case d.holder != 0 && ok2 && ok3 && itable <= maxItable && int32(index) <= itableFirst:
-			d.table, d.length = d.klass+k.size+wordSize*vtable, wordSize*itable
-			d.index = uint64(itableFirst - int64(int32(index)))
+		case !ok1 || !d.Resolved || vtable > calldata.MaxVtable:
+		case d.Vtable >= 0 && uint64(d.Vtable) < vtable:
+			slot = d.klass + k.Size + vmstructs.WordSize*uint64(d.Vtable)
+		case d.holder != 0 && ok2 && ok3 && itable <= calldata.MaxItable && int32(index) <= calldata.ItableFirst:
+			d.table, d.length = d.klass+k.Size+vmstructs.WordSize*vtable, vmstructs.WordSize*itable
+			d.index = uint64(calldata.ItableFirst - int64(int32(index)))
 		}
-		slots.add(slot, wordSize)
+		slots.Add(slot, vmstructs.WordSize)
 	}
-	if err := slots.read(r.mem); err != nil {
+	if err := slots.Read(r.Mem); err != nil {
 		return err
 	}
 	for i := range reads {
-		if target, ok := slots.word(i); ok {
+		if target, ok := slots.Word(i); ok {
 			reads[i].target = target
 		}
 	}
@@ -149,27 +155,27 @@ func (r klassReader) readVtables(reads []klassRead) error {
 func (r klassReader) readItables(reads []klassRead) error {
 	const first = 16
 	var more []*klassRead
-	var slots batch
+	var slots vmstructs.Batch
 	var waiting []*klassRead
 	find := func(list []*klassRead, entries uint64) error {
-		var tables batch
+		var tables vmstructs.Batch
 		for _, d := range list {
-			tables.add(d.table, min(entries*itableEntry, d.length))
+			tables.Add(d.table, min(entries*calldata.ItableEntry, d.length))
 		}
-		if err := tables.read(r.mem); err != nil {
+		if err := tables.Read(r.Mem); err != nil {
 			return err
 		}
 		for i, d := range list {
-			table, ok := tables.bytes(i)
+			table, ok := tables.Bytes(i)
 			if !ok {
 				continue
 			}
 			offset, end := itableFind(table, d.holder)
 			switch {
-			case offset != 0 && uint64(offset)+wordSize*d.index < d.table-d.klass+d.length:
-				slots.add(d.klass+uint64(offset)+wordSize*d.index, wordSize)
+			case offset != 0 && uint64(offset)+vmstructs.WordSize*d.index < d.table-d.klass+d.length:
+				slots.Add(d.klass+uint64(offset)+vmstructs.WordSize*d.index, vmstructs.WordSize)
 				waiting = append(waiting, d)
-			case !end && entries < maxInterfaces && entries*itableEntry < d.length:
+			case !end && entries < calldata.MaxInterfaces && entries*calldata.ItableEntry < d.length:
 				more = append(more, d)
 			}
 		}
@@ -177,7 +183,7 @@ func (r klassReader) readItables(reads []klassRead) error {
 	}
 	var list []*klassRead
 	for i := range reads {
-		if reads[i].length >= itableEntry {
+		if reads[i].length >= calldata.ItableEntry {
 			list = append(list, &reads[i])
 		}
 	}
@@ -185,14 +191,14 @@ func (r klassReader) readItables(reads []klassRead) error {
 		return err
 	}
 	list, more = more, nil
-	if err := find(list, maxInterfaces); err != nil {
+	if err := find(list, calldata.MaxInterfaces); err != nil {
 		return err
 	}
-	if err := slots.read(r.mem); err != nil {
+	if err := slots.Read(r.Mem); err != nil {
 		return err
 	}
 	for i, d := range waiting {
-		if target, ok := slots.word(i); ok {
+		if target, ok := slots.Word(i); ok {
 			d.target = target
 		}
 	}
@@ -200,15 +206,98 @@ func (r klassReader) readItables(reads []klassRead) error {
 }
 
 // itableFind returns where an interface's methods are, 0 if it is not in the part of the table that is given; end
-// tells that it is not behind it either.
+// says that it is not in the rest of the table either.
 func itableFind(table []byte, iface uint64) (offset uint32, end bool) {
-	for ; len(table) >= itableEntry; table = table[itableEntry:] {
-		switch number(table[:8]) {
+	for ; len(table) >= calldata.ItableEntry; table = table[calldata.ItableEntry:] {
+		switch vmstructs.Number(table[:8]) {
 		case 0:
 			return 0, true
 		case iface:
-			return uint32(number(table[itableOffset : itableOffset+4])), true
+			return uint32(vmstructs.Number(table[calldata.ItableOffset : calldata.ItableOffset+4])), true
 		}
 	}
 	return 0, false
+}
+
+// Memory that a Process keeps of receivers at most: methods that calls lead to, and names of classes.
+const (
+	dispatchBytes = 2 << 20
+	klassBytes    = 1 << 20
+)
+
+// A receiverTable answers which method a receiver has, and what its class is called.
+type receiverTable struct {
+	schema *calldata.Schema
+	epoch  uint32
+	*Process
+	names map[uint64]string
+}
+
+// readReceivers looks methods up that are not known in this epoch, and names classes.
+func (p *Process) readReceivers(asked []dispatch, klasses []uint64, epoch uint32, search *methodSearch) (receiverTable, error) {
+	table := receiverTable{schema: &p.schema.profile, epoch: epoch, Process: p, names: make(map[uint64]string)}
+	targets, err := search.targets(asked)
+	if err != nil {
+		return table, err
+	}
+	for i, d := range asked {
+		p.dispatched.add(d.key(epoch), dispatchTarget(targets[i]))
+	}
+	var unknown []uint64
+	for _, klass := range vmstructs.Distinct(klasses) {
+		if name, ok := p.klasses.get(methodKey{addr: klass, epoch: epoch}); ok {
+			table.names[klass] = string(name)
+		} else if len(unknown) < maxReceivers {
+			unknown = append(unknown, klass)
+		}
+	}
+	names, err := p.methodReader().klassNames(unknown)
+	if err != nil {
+		return table, err
+	}
+	for klass, name := range names {
+		table.names[klass] = name
+		p.klasses.add(methodKey{addr: klass, epoch: epoch}, klassName(name))
+	}
+	return table, nil
+}
+
+// receiver describes a class of which receivers were seen at a call.
+func (t receiverTable) receiver(site *callSite, row calldata.ReceiverRow) vmruntime.Receiver {
+	target := site.Target
+	if target == 0 {
+		found, _ := t.dispatched.get(site.dispatch(row.Klass).key(t.epoch))
+		target = uint64(found)
+	}
+	return vmruntime.Receiver{Class: t.names[row.Klass], Klass: row.Klass, Count: row.Count, Target: target}
+}
+
+// klassNames reads the names of classes. Those that cannot be read are absent.
+func (r methodReader) klassNames(klasses []uint64) (map[uint64]string, error) {
+	var pointers vmstructs.Batch
+	for _, klass := range klasses {
+		pointers.Add(r.schema.klassName.At(klass), vmstructs.WordSize)
+	}
+	if err := pointers.Read(r.Mem); err != nil {
+		return nil, err
+	}
+	names := make(map[uint64]uint64, len(klasses))
+	var addrs []uint64
+	for i, klass := range klasses {
+		if symbol, ok := pointers.Word(i); ok {
+			names[klass] = symbol
+			addrs = append(addrs, symbol)
+		}
+	}
+	symbols, err := r.symbols(addrs)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[uint64]string, len(klasses))
+	for klass, symbol := range names {
+		if name, ok := symbols[symbol]; ok {
+			found[klass] = className(name)
+		}
+	}
+	return found, nil
 }

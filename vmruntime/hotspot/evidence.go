@@ -10,104 +10,42 @@ import (
 	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// What is known of instructions that have no position of their own. Without DebugNonSafepoints that is nearly all of
-// them: HotSpot then records calls and polls only.
-//
-// The answer is what the places around have in common, as many as neighbours says on each side: if all of them are in a
-// method, or in what was inlined into it, so is what lies between. How often that is true is measured in docs/accuracy.md.
-// Two sources make the places many and close:
-//
-//   - C2 leaves its code for the interpreter where something never happened before: a branch that was never taken, a class
-//     that was never seen, an index out of bounds. The call that does so is a safepoint, with the scope of the check. The
-//     conditional jump to it has the same scope.
-//   - Null checks that cost nothing: loads and stores that may fault, in a table with the place that the fault leads to, which
-//     is such a call again.
-
-const (
-	// neighbours is how many places on each side must agree. With fewer, more is named and more of it is wrong: checks are
-	// hoisted out of what they belong to.
-	neighbours = 3
-	// neighboursComplete is the same where DebugNonSafepoints records all instructions but some.
-	neighboursComplete = 1
-	// maxScannedCode bounds the instructions of one compilation that are searched for jumps, in bytes.
-	maxScannedCode = 1 << 20
-)
-
-// shared returns the innermost scope that the places around offset have in common.
-func (t *scopeTable) shared(offset int32) place {
-	each := neighbours
-	if t.complete {
-		each = neighboursComplete
-	}
-	i := sort.Search(len(t.evidence), func(i int) bool { return t.evidence[i].offset >= offset })
-	var paths [][]int32
-	for _, at := range t.evidence[max(i-each, 0):min(i+each, len(t.evidence))] {
-		paths = append(paths, t.path(at.scope))
-	}
-	in := place{scope: noScope}
-	for depth := 0; len(paths) > 0; depth++ {
-		located := true
-		for _, path := range paths {
-			if depth >= len(path) {
-				return in
-			}
-			first, other := &t.scopes[paths[0][depth]], &t.scopes[path[depth]]
-			if first.method != other.method {
-				return in
-			}
-			located = located && first.bci == other.bci
-		}
-		in = place{scope: paths[0][depth], located: located}
-		if !located {
-			return in
-		}
-	}
-	return in
-}
-
-// path lists a scope and those that it was inlined into, outermost first.
-func (t *scopeTable) path(scope int32) []int32 {
-	var path []int32
-	for ; scope != noScope && len(path) < maxInlining; scope = t.scopes[scope].sender {
-		path = append(path, scope)
-	}
-	if scope != noScope { // deeper than any code: what is outermost is not known
-		return nil
-	}
-	slices.Reverse(path)
-	return path
-}
+// maxScannedCode bounds the instructions of one compilation that are searched for jumps, in bytes.
+const maxScannedCode = 1 << 20
 
 // weigh finds out what t's positions say, and what else is known of the instructions of b. What cannot be read is not
 // known.
-func (p *Process) weigh(t *scopeTable, b blob, header []byte) error {
+func (p *Process) weigh(t *debuginfo.Table, b codecache.Blob, header []byte) error {
 	safepoints, err := p.safepoints(header)
 	if err != nil {
 		return err
 	}
-	t.complete = p.complete
+	t.Complete = p.complete
 	if p.safepointsOnly {
-		t.positions = slices.DeleteFunc(t.positions, func(at position) bool { return at.scope != noScope && !safepoints[at.offset] })
-		t.evidence, t.complete = t.positions, false
+		t.Positions = slices.DeleteFunc(t.Positions, func(at debuginfo.Position) bool { return at.Scope != debuginfo.NoScope && !safepoints[at.Offset] })
+		t.Evidence, t.Complete = t.Positions, false
 	} else if safepoints != nil {
-		t.complete = t.complete || slices.ContainsFunc(t.positions, func(at position) bool {
-			return at.scope != noScope && !safepoints[at.offset]
+		t.Complete = t.Complete || slices.ContainsFunc(t.Positions, func(at debuginfo.Position) bool {
+			return at.Scope != debuginfo.NoScope && !safepoints[at.Offset]
 		})
 	}
 	switch {
-	case b.tier() != vmruntime.TierC2:
-	case t.complete:
-		t.forgetDefault(safepoints)
+	case b.Tier() != vmruntime.TierC2:
+	case t.Complete:
+		t.ForgetDefault(safepoints)
 	case runtime.GOARCH == "amd64":
 		marks, err := p.marks(t, b, header)
 		if err != nil {
 			return err
 		}
 		if len(marks) > 0 {
-			t.evidence = slices.Concat(t.positions, marks)
-			slices.SortStableFunc(t.evidence, func(a, b position) int { return cmp.Compare(a.offset, b.offset) })
+			t.Evidence = slices.Concat(t.Positions, marks)
+			slices.SortStableFunc(t.Evidence, func(a, b debuginfo.Position) int { return cmp.Compare(a.Offset, b.Offset) })
 		}
 	}
 	return nil
@@ -117,11 +55,11 @@ func (p *Process) weigh(t *scopeTable, b blob, header []byte) error {
 // what is recorded without DebugNonSafepoints, or while an agent of JVMTI asked for compiled methods to be announced.
 func (p *Process) safepoints(header []byte) (map[int32]bool, error) {
 	s := &p.schema.scopes
-	set := s.oopMaps.of(header)
-	if set == 0 || !s.oopMapCount.known || s.oopMapsHeader != oopMapPair {
+	set := s.OopMaps.Of(header)
+	if set == 0 || !s.OopMapCount.Known || s.OopMapsHeader != oopMapPair {
 		return nil, nil
 	}
-	pairs, err := p.table(set, s.oopMapsHeader, oopMapPair)
+	pairs, err := p.table(set, s.OopMapsHeader, oopMapPair)
 	if err != nil || pairs == nil {
 		return nil, err
 	}
@@ -139,68 +77,37 @@ const (
 
 // table reads the entries behind a header that begins with their number, 32 bits. Nil if it cannot be read.
 func (p *Process) table(addr, header, entry uint64) ([]byte, error) {
-	var count, entries batch
-	count.add(addr, 4)
-	if err := count.read(p.mem); err != nil {
+	var count, entries vmstructs.Batch
+	count.Add(addr, 4)
+	if err := count.Read(p.memory.Mem); err != nil {
 		return nil, err
 	}
-	n, ok := count.word(0)
-	if !ok || n == 0 || n > maxPositions {
+	n, ok := count.Word(0)
+	if !ok || n == 0 || n > debuginfo.MaxPositions {
 		return nil, nil
 	}
-	entries.add(addr+header, n*entry)
-	if err := entries.read(p.mem); err != nil {
+	entries.Add(addr+header, n*entry)
+	if err := entries.Read(p.memory.Mem); err != nil {
 		return nil, err
 	}
-	if b, ok := entries.bytes(0); ok {
+	if b, ok := entries.Bytes(0); ok {
 		return b, nil
 	}
 	return nil, nil
 }
 
-// forgetDefault takes their scope from positions that have it by default. C2 notes the scope of each node of its graph as it
-// parses. Nodes that it makes later, as copies to the stack and most comparisons, get the note that stood last
-// (Compile::default_node_notes), which is none unless methods were inlined late: then about half of all positions
-// between safepoints have the same scope.
-func (t *scopeTable) forgetDefault(safepoints map[int32]bool) {
-	const few, share = 16, 0.3
-	count, total := make(map[int32]int), 0
-	usual := int32(noScope)
-	for _, at := range t.positions {
-		if at.scope == noScope || safepoints == nil || safepoints[at.offset] {
-			continue
-		}
-		total++
-		count[at.scope]++
-		if usual == noScope || count[at.scope] > count[usual] {
-			usual = at.scope
-		}
-	}
-	if total < few || float64(count[usual]) < share*float64(total) {
-		return
-	}
-	t.evidence = nil
-	for i, at := range t.positions {
-		if at.scope == usual && !safepoints[at.offset] {
-			t.positions[i].scope = noScope
-		} else {
-			t.evidence = append(t.evidence, at)
-		}
-	}
-}
-
 // marks finds instructions that check something, with the scope of what they check.
-func (p *Process) marks(t *scopeTable, b blob, header []byte) (marks []position, err error) {
-	size := b.end - b.begin
+func (p *Process) marks(t *debuginfo.Table, b codecache.Blob, header []byte) (marks []debuginfo.Position, err error) {
+	size := b.End - b.Begin
 	if size > maxScannedCode {
 		return nil, nil
 	}
-	var code batch
-	code.add(b.begin, size)
-	if err := code.read(p.mem); err != nil {
+	var code vmstructs.Batch
+	code.Add(b.Begin, size)
+	if err := code.Read(p.memory.Mem); err != nil {
 		return nil, err
 	}
-	instructions, ok := code.bytes(0)
+	instructions, ok := code.Bytes(0)
 	if !ok {
 		return nil, nil
 	}
@@ -209,26 +116,26 @@ func (p *Process) marks(t *scopeTable, b blob, header []byte) (marks []position,
 		return nil, err
 	}
 	checked := func(from, to int32) {
-		i := sort.Search(len(t.positions), func(i int) bool { return t.positions[i].offset > to })
-		if i == len(t.positions) || !traps[i] || from >= t.positions[i].offset {
+		i := sort.Search(len(t.Positions), func(i int) bool { return t.Positions[i].Offset > to })
+		if i == len(t.Positions) || !traps[i] || from >= t.Positions[i].Offset {
 			return
 		}
-		if _, recorded := slices.BinarySearchFunc(t.positions, from, func(at position, offset int32) int {
-			return cmp.Compare(at.offset, offset)
+		if _, recorded := slices.BinarySearchFunc(t.Positions, from, func(at debuginfo.Position, offset int32) int {
+			return cmp.Compare(at.Offset, offset)
 		}); !recorded {
-			marks = append(marks, position{from, t.positions[i].scope})
+			marks = append(marks, debuginfo.Position{Offset: from, Scope: t.Positions[i].Scope})
 		}
 	}
 	conditionalJumps(instructions, checked)
 	s := &p.schema.scopes
-	if !s.implicitChecks.known {
+	if !s.ImplicitChecks.Known {
 		return marks, nil
 	}
-	base := b.addr
-	if s.immutable.known {
-		base = s.immutable.of(header)
+	base := b.Addr
+	if s.Immutable.Known {
+		base = s.Immutable.Of(header)
 	}
-	checks, err := p.table(base+s.implicitChecks.of(header), 4, implicitPair)
+	checks, err := p.table(base+s.ImplicitChecks.Of(header), 4, implicitPair)
 	for ; len(checks) >= implicitPair; checks = checks[implicitPair:] {
 		// A sampled pc is that of the load, or of what is behind it.
 		checked(int32(binary.LittleEndian.Uint32(checks))+1, int32(binary.LittleEndian.Uint32(checks[4:])))
@@ -237,11 +144,11 @@ func (p *Process) marks(t *scopeTable, b blob, header []byte) (marks []position,
 }
 
 // traps are the positions, by index, at which the code is left for the interpreter.
-func (p *Process) traps(t *scopeTable, b blob, instructions []byte) (map[int]bool, error) {
+func (p *Process) traps(t *debuginfo.Table, b codecache.Blob, instructions []byte) (map[int]bool, error) {
 	called := make(map[uint64][]int) // positions by what is called before them
 	var order []uint64
-	for i, at := range t.positions {
-		if to, ok := calledBefore(instructions, b.begin, at.offset); ok && at.scope != noScope {
+	for i, at := range t.Positions {
+		if to, ok := calledBefore(instructions, b.Begin, at.Offset); ok && at.Scope != debuginfo.NoScope {
 			if called[to] == nil {
 				order = append(order, to)
 			}
@@ -265,7 +172,7 @@ func (p *Process) findTrap(called []uint64) error {
 		if p.trap != 0 {
 			return nil
 		}
-		if p.heapOf(addr) != p.heapOf(p.layout.Interpreter.Low) { // all stubs are there, but for few that are made late
+		if p.codeCache.HeapOf(addr) != p.codeCache.HeapOf(p.layout.Interpreter.Low) { // all stubs are there, but for few that are made late
 			continue
 		}
 		name, kind, err := p.blobAt(addr)
@@ -273,25 +180,9 @@ func (p *Process) findTrap(called []uint64) error {
 		case errors.Is(err, vmruntime.ErrUnknown), errors.Is(err, vmruntime.ErrStale), errors.Is(err, vmruntime.ErrMalformed):
 		case err != nil:
 			return err
-		case kind == kindStub && strings.Contains(strings.ToLower(name), "uncommon"):
+		case kind == codecache.KindStub && strings.Contains(strings.ToLower(name), "uncommon"):
 			p.trap = addr
 		}
 	}
 	return nil
-}
-
-// conditionalJumps finds instructions that are encoded as 0F 80 to 0F 8F and a distance of 32 bits: near conditional jumps
-// of x86-64. It does not decode what is before them; that something else looks like one and leads into the same code is
-// rare. end is the offset behind the jump.
-func conditionalJumps(code []byte, found func(end, to int32)) {
-	const opcode, size = 2, 6
-	for i := 0; i+size <= len(code); i++ {
-		if code[i] != 0x0f || code[i+1]&0xf0 != 0x80 {
-			continue
-		}
-		end := int64(i + size)
-		if to := end + int64(int32(binary.LittleEndian.Uint32(code[i+opcode:]))); to >= 0 && to < int64(len(code)) {
-			found(int32(end), int32(to))
-		}
-	}
 }

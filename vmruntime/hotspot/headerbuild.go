@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // A headerForm is one way in which objects may say of which class they are (src/hotspot/share/oops/oop.hpp).
@@ -23,29 +24,29 @@ const (
 	usualKlassBit    = 42 // of the mark word, whose upper 22 bits are the class
 )
 
-// headerForms are those that the VM's flags and exports leave, the likeliest first. JDK 28 has no
-// UseCompressedClassPointers any more, as its classes are always narrow; one day the other flag goes as well.
-func (s *objectSchema) headerForms(flags flagValues) []headerForm {
+// headerForms are the forms that the VM's flags and exports leave, the likeliest first. Later JDKs have fewer of the flags:
+// see the table in jdks.go.
+func (s *objectSchema) headerForms(flags vmstructs.FlagValues) []headerForm {
 	const narrowBytes, markBytes = 4, 8
 	narrow := headerForm{name: "32 bits behind the mark word", klass: usualNarrowKlass, narrow: true}
-	if s.narrowKlass.known {
-		narrow.klass = s.narrowKlass.offset
+	if s.narrowKlass.Known {
+		narrow.klass = s.narrowKlass.Offset
 	}
 	narrow.arrayLength = narrow.klass + narrowBytes
 	compact := headerForm{name: "upper bits of the mark word", inMark: true, bit: usualKlassBit, arrayLength: markBytes}
 	if s.markKlassBit != 0 {
 		compact.bit = uint8(s.markKlassBit)
 	}
-	wide := headerForm{name: "a pointer", klass: s.klass.offset, arrayLength: s.klass.offset + wordSize}
+	wide := headerForm{name: "a pointer", klass: s.klass.Offset, arrayLength: s.klass.Offset + vmstructs.WordSize}
 
 	_, canBeWide := flags["UseCompressedClassPointers"]
 	_, canBeCompact := flags["UseCompactObjectHeaders"]
 	switch {
-	case flags.on("UseCompactObjectHeaders"):
+	case flags.On("UseCompactObjectHeaders"):
 		return []headerForm{compact}
-	case flags.on("UseCompressedClassPointers"):
+	case flags.On("UseCompressedClassPointers"):
 		return []headerForm{narrow}
-	case canBeWide && s.klass.known:
+	case canBeWide && s.klass.Known:
 		return []headerForm{wide}
 	case canBeWide:
 		return nil
@@ -61,7 +62,7 @@ var errNoEvidence = errors.New("no thread's object can be read")
 // layoutHeader says what is in an object's header: the first form by which the object of a thread is a thread. Where
 // the VM leaves one form only, and nothing can be seen that is against it, it is that. ErrStarting if no thread has an
 // object yet.
-func (p *Process) layoutHeader(flags flagValues) error {
+func (p *Process) layoutHeader(flags vmstructs.FlagValues) error {
 	s, l := &p.schema.object, &p.layout.Objects
 	forms := s.headerForms(flags)
 	if len(forms) == 0 {
@@ -120,11 +121,11 @@ func (p *Process) checkHeader() error {
 
 // checkThread is an error unless an object is a thread.
 func (p *Process) checkThread(object uint64) error {
-	header, err := p.bytes(object, p.layout.Objects.headerSize())
+	header, err := p.memory.Bytes(object, p.layout.Objects.HeaderSize())
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNoEvidence, err)
 	}
-	klass := p.layout.Objects.klass(header)
+	klass := p.layout.Objects.ClassOf(header)
 	if klass == 0 { // memory that a collector has given up
 		return errNoEvidence
 	}
@@ -155,19 +156,19 @@ func (p *Process) threadObjects() (found []uint64, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var objects batch
+	var objects vmstructs.Batch
 	for _, thread := range threads {
-		objects.add(thread+uint64(l.ThreadObject), wordSize)
+		objects.Add(thread+uint64(l.ThreadObject), vmstructs.WordSize)
 	}
-	if err := objects.read(p.mem); err != nil {
+	if err := objects.Read(p.memory.Mem); err != nil {
 		return nil, err
 	}
 	for i := range threads {
-		object, ok := objects.word(i)
+		object, ok := objects.Word(i)
 		if !ok || object == 0 {
 			continue
 		}
-		if l.ThreadObjectIsHandle = !l.Heap.contains(object); l.ThreadObjectIsHandle {
+		if l.ThreadObjectIsHandle = !l.Heap.Contains(object); l.ThreadObjectIsHandle {
 			if object, err = p.handle(object); err != nil || object == 0 {
 				continue
 			}

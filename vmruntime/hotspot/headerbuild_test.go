@@ -5,14 +5,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // TestHeaderForms has what flags and exports of each JDK leave.
 func TestHeaderForms(t *testing.T) {
 	const pointers, compact = "UseCompressedClassPointers", "UseCompactObjectHeaders"
 	exported := objectSchema{
-		narrowKlass:  field{8, 4, true},
-		klass:        field{8, 8, true},
+		narrowKlass:  vmstructs.Field{Offset: 8, Width: 4, Known: true},
+		klass:        vmstructs.Field{Offset: 8, Width: 8, Known: true},
 		markKlassBit: 42,
 	}
 	without := func(change func(*objectSchema)) objectSchema {
@@ -25,21 +28,23 @@ func TestHeaderForms(t *testing.T) {
 	wide := headerForm{klass: 8, arrayLength: 16}
 	for name, test := range map[string]struct {
 		schema objectSchema
-		flags  flagValues
+		flags  vmstructs.FlagValues
 		want   []headerForm
 	}{
-		"17":                     {exported, flagValues{pointers: 1}, []headerForm{narrow}},
-		"17, wide":               {exported, flagValues{pointers: 0}, []headerForm{wide}},
-		"25":                     {exported, flagValues{pointers: 1, compact: 0}, []headerForm{narrow}},
-		"25, compact":            {exported, flagValues{pointers: 1, compact: 1}, []headerForm{inMark}},
-		"28":                     {exported, flagValues{compact: 0}, []headerForm{narrow}},
-		"28, compact":            {exported, flagValues{compact: 1}, []headerForm{inMark}},
-		"28, 0 in unknown bytes": {exported, flagValues{compact: 0x100}, []headerForm{narrow}},
+		"17":                     {exported, vmstructs.FlagValues{pointers: 1}, []headerForm{narrow}},
+		"17, wide":               {exported, vmstructs.FlagValues{pointers: 0}, []headerForm{wide}},
+		"25":                     {exported, vmstructs.FlagValues{pointers: 1, compact: 0}, []headerForm{narrow}},
+		"25, compact":            {exported, vmstructs.FlagValues{pointers: 1, compact: 1}, []headerForm{inMark}},
+		"28":                     {exported, vmstructs.FlagValues{compact: 0}, []headerForm{narrow}},
+		"28, compact":            {exported, vmstructs.FlagValues{compact: 1}, []headerForm{inMark}},
+		"28, 0 in unknown bytes": {exported, vmstructs.FlagValues{compact: 0x100}, []headerForm{narrow}},
 		"no flags":               {exported, nil, []headerForm{narrow, inMark}},
-		"nothing exported": {without(func(s *objectSchema) { s.narrowKlass, s.klass, s.markKlassBit = field{}, field{}, 0 }),
+		"nothing exported": {without(func(s *objectSchema) {
+			s.narrowKlass, s.klass, s.markKlassBit = vmstructs.Field{}, vmstructs.Field{}, 0
+		}),
 			nil, []headerForm{narrow, inMark}},
-		"wide, not exported": {without(func(s *objectSchema) { s.klass = field{} }), flagValues{pointers: 0}, nil},
-		"moved": {without(func(s *objectSchema) { s.narrowKlass.offset, s.markKlassBit = 12, 40 }), nil,
+		"wide, not exported": {without(func(s *objectSchema) { s.klass = vmstructs.Field{} }), vmstructs.FlagValues{pointers: 0}, nil},
+		"moved": {without(func(s *objectSchema) { s.narrowKlass.Offset, s.markKlassBit = 12, 40 }), nil,
 			[]headerForm{{klass: 12, narrow: true, arrayLength: 16}, {inMark: true, bit: 40, arrayLength: 8}}},
 	} {
 		got := test.schema.headerForms(test.flags)
@@ -108,9 +113,9 @@ func TestHeaderContradicted(t *testing.T) {
 	for _, name := range []string{"testdata/objects17.gz", "testdata/objects25.gz"} {
 		r := loadRecording(t, name)
 		base := r.attach(t, nil).schema.object.klassBase
-		r.memory().at(base, wordSize)[2]++ // 64 KiB on
+		r.memory().At(base, vmstructs.WordSize)[2]++ // 64 KiB on
 		l := r.attach(t, nil).Layout()
-		if missing := strings.Join(l.Missing, " "); l.HasObjects || l.Objects != (ObjectLayout{}) || !strings.Contains(missing, "a thread's object leads to") {
+		if missing := strings.Join(l.Missing, " "); l.HasObjects || l.Objects != (javaheap.ObjectLayout{}) || !strings.Contains(missing, "a thread's object leads to") {
 			t.Errorf("%s: objects %v, missing %q", name, l.HasObjects, l.Missing)
 		}
 	}
@@ -121,9 +126,9 @@ func TestHeaderContradicted(t *testing.T) {
 func TestHeaderUnderArchive(t *testing.T) {
 	r := loadRecording(t, "testdata/objects17.gz")
 	schema := r.attach(t, nil).schema.object
-	r.memory().at(schema.klassBase, wordSize)[2]++
+	r.memory().At(schema.klassBase, vmstructs.WordSize)[2]++
 	for _, bound := range []uint64{schema.archiveLow, schema.archiveHigh} {
-		clear(r.memory().at(bound, wordSize))
+		clear(r.memory().At(bound, vmstructs.WordSize))
 	}
 	if l := r.attach(t, nil).Layout(); !l.HasObjects {
 		t.Errorf("missing %q", l.Missing)

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // Symbols of libjvm that are not exported; they are only there if the file was not stripped.
@@ -39,8 +40,8 @@ const (
 
 func newImage(file *elffile.File) (*Image, error) {
 	var required []string
-	for _, table := range vmTables {
-		required = append(required, table.symbols()...)
+	for _, table := range vmstructs.Arrays {
+		required = append(required, table.Symbols()...)
 	}
 	found, err := file.FindSymbols(required...)
 	if err != nil {
@@ -51,7 +52,7 @@ func newImage(file *elffile.File) (*Image, error) {
 	}
 	image := &Image{machine: file.Machine(), symbols: make(map[string]uint64)}
 	image.low, image.high = bounds(file.Segments())
-	// What is not exported is not essential, and neither are probes: Layout.Missing and Probes tell what is lost.
+	// Symbols that are not exported are not essential, and neither are probes: Layout.Missing and Probes show what is lost.
 	hidden, err := file.FindSymbols(symbolCurrentThread, symbolJavaThread, symbolStubList,
 		symbolEnterReturn, symbolArchiveLow, symbolArchiveHigh)
 	if err != nil {

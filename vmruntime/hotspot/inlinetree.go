@@ -1,9 +1,14 @@
 package hotspot
 
 import (
+	"fmt"
+	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
 )
 
 // InlineTree is what was inlined where in a compilation. It is made once for each that Lookup remembers.
@@ -36,16 +41,16 @@ func (c *code) inlineTree(calls map[int32]bool) *vmruntime.InlineTree {
 		method      uint64
 	}
 	nodes := map[copyOf]int{{-1, -1, c.method}: 0}
-	nodeOf := make([]int, len(c.scopes.scopes)) // by scope, plus 1
+	nodeOf := make([]int, len(c.scopes.Scopes)) // by scope, plus 1
 	var node func(scope int32) int
-	node = func(scope int32) int { // no deeper than chains are: maxInlining
+	node = func(scope int32) int { // no deeper than chains are: debuginfo.MaxInlining
 		if nodeOf[scope] != 0 {
 			return nodeOf[scope] - 1
 		}
-		s := &c.scopes.scopes[scope]
-		key := copyOf{-1, -1, c.scopes.methods[s.method]}
-		if s.sender != noScope {
-			key.parent, key.bci = node(s.sender), int(c.scopes.scopes[s.sender].bci)
+		s := &c.scopes.Scopes[scope]
+		key := copyOf{-1, -1, c.scopes.Methods[s.Method]}
+		if s.Sender != debuginfo.NoScope {
+			key.parent, key.bci = node(s.Sender), int(c.scopes.Scopes[s.Sender].BCI)
 		}
 		i, ok := nodes[key]
 		if !ok {
@@ -56,10 +61,10 @@ func (c *code) inlineTree(calls map[int32]bool) *vmruntime.InlineTree {
 		nodeOf[scope] = i + 1
 		return i
 	}
-	for _, at := range c.scopes.positions {
-		if at.scope != noScope {
-			n := &tree.Nodes[node(at.scope)]
-			if bci := int(c.scopes.scopes[at.scope].bci); bci >= 0 && (calls == nil || calls[at.offset]) {
+	for _, at := range c.scopes.Positions {
+		if at.Scope != debuginfo.NoScope {
+			n := &tree.Nodes[node(at.Scope)]
+			if bci := int(c.scopes.Scopes[at.Scope].BCI); bci >= 0 && (calls == nil || calls[at.Offset]) {
 				n.Calls = append(n.Calls, bci)
 			}
 		}
@@ -70,4 +75,92 @@ func (c *code) inlineTree(calls map[int32]bool) *vmruntime.InlineTree {
 		n.Calls = slices.Clip(slices.Compact(n.Calls))
 	}
 	return tree
+}
+
+// Bounds on madeCalls.
+const (
+	maxCodeBytes = 4 << 20 // of one compilation
+	maxStubs     = 1 << 12 // addresses in them
+)
+
+// madeCalls returns the places in a compilation, as offsets from its begin, that calls of Java methods return to. Debug
+// information alone does not distinguish them from places where a null check may fail, or a trap leaves the code for the
+// interpreter: those have the bytecode index of a call, too, when the callee was compiled into its caller. Nil if it
+// cannot be found out.
+func (p *Process) madeCalls(of vmruntime.Compilation, c *code) (map[int32]bool, error) {
+	size := of.End - of.Begin
+	if runtime.GOARCH != "amd64" || c.scopes == nil || size > maxCodeBytes {
+		return nil, nil
+	}
+	instructions, err := p.memory.Bytes(of.Begin, size)
+	if err != nil {
+		return nil, nil
+	}
+	calls := map[int32]bool{}
+	for _, at := range c.scopes.Positions {
+		to, ok := calledBefore(instructions, of.Begin, at.Offset)
+		if !ok || at.Scope == debuginfo.NoScope {
+			continue
+		}
+		if java := to >= of.Begin && to < of.End; java || p.leadsToJava(to) {
+			calls[at.Offset] = true
+		}
+	}
+	// What was read was this compilation if it still is.
+	if now, err := p.Compilation(vmruntime.Site{Kind: vmruntime.Compiled, PC: of.Begin, Version: of.Version}); err != nil {
+		return nil, fmt.Errorf("instructions: %w", err)
+	} else if now.Begin != of.Begin || now.End != of.End {
+		return nil, vmruntime.ErrStale
+	}
+	return calls, nil
+}
+
+// leadsToJava reports whether a call of an address ends in a Java method: in its code, or in a stub that finds it.
+func (p *Process) leadsToJava(to uint64) bool {
+	// Where the code cache has several parts, stubs are in that of the interpreter; but for some that are made late and
+	// found no room there, which are those on the way to a method.
+	if h := p.codeCache.HeapOf(to); len(p.codeCache.Heaps) > 1 && h != nil && h != p.codeCache.HeapOf(p.layout.Interpreter.Low) {
+		return true
+	}
+	name, kind, err := p.blobAt(to)
+	switch {
+	case err != nil:
+		return false
+	case kind == codecache.KindStub, kind == codecache.KindContinuation:
+		return resolves(name)
+	}
+	return true
+}
+
+// blobAt returns what is at an address in the code cache. Stubs stay where they are as long as the VM lives.
+func (p *Process) blobAt(pc uint64) (name string, kind codecache.Kind, err error) {
+	if name, known := p.stubAt[pc]; known {
+		return name, codecache.KindOf(name), nil
+	}
+	addr, err := p.codeCache.Find(pc)
+	if err != nil {
+		return "", 0, err
+	}
+	header, err := p.memory.Bytes(addr, p.schema.blob.BlobHeader)
+	if err != nil {
+		return "", 0, err
+	}
+	pointer := p.schema.blob.Name.Of(header)
+	if err := p.learn([]uint64{pointer}); err != nil {
+		return "", 0, err
+	}
+	name, named := p.kinds.Names[pointer]
+	if kind = codecache.KindOf(name); named && kind != codecache.KindNMethod && kind != codecache.KindNative && len(p.stubAt) < maxStubs {
+		if p.stubAt == nil {
+			p.stubAt = map[uint64]string{}
+		}
+		p.stubAt[pc] = name
+	}
+	return name, kind, nil
+}
+
+// resolves reports whether a stub finds the method to call (SharedRuntime::generate_resolve_blob): calls lead there until
+// they are made for the first time, or when what was found there before does not fit.
+func resolves(stub string) bool {
+	return strings.Contains(stub, "resolve_") || strings.Contains(stub, "ic_miss") || strings.Contains(stub, "wrong_method")
 }

@@ -1,5 +1,10 @@
 package hotspot
 
+import (
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
+)
+
 // A Layout is everything that the kernel side must know to walk the stacks of one process: where code is, how to
 // tell its kinds apart, and where fields are. Offsets are in bytes from the start of the object in the field's
 // comment, addresses are the guest's; 0 is a valid offset, but never a valid address. Nothing of a JDK needs to be
@@ -15,7 +20,7 @@ type Layout struct {
 	Method      MethodLayout
 	Loom        LoomLayout
 
-	Objects    ObjectLayout
+	Objects    javaheap.ObjectLayout
 	HasObjects bool // else Missing says why not
 
 	// Missing says what this build or process hides and what does not work without it, one sentence each. It does
@@ -28,11 +33,11 @@ type Layout struct {
 
 // CacheLayout is where code is. The reserved bounds do not change while the process lives.
 type CacheLayout struct {
-	Heaps           []CodeHeap // at most 8; HotSpot has up to 3
-	Low, High       uint64     // no code is outside
-	SegmentShift    uint8      // log2 of the bytes of a segment
-	BlockHeaderSize uint32     // HeapBlock, which is at a block's start; the CodeBlob follows
-	BlockUsed       uint32     // HeapBlock: a byte, 0 if the block is free
+	Heaps           []codecache.Heap // at most 8; HotSpot has up to 3
+	Low, High       uint64           // no code is outside
+	SegmentShift    uint8            // log2 of the bytes of a segment
+	BlockHeaderSize uint32           // HeapBlock, which is at a block's start; the CodeBlob follows
+	BlockUsed       uint32           // HeapBlock: a byte, 0 if the block is free
 }
 
 // BlobLayout is the header of a CodeBlob, and of an nmethod, which begins with one.

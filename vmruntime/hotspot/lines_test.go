@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
 )
 
 // TestLines compares the lines of interpreted frames with the line tables in the class file, as javap prints them.
@@ -41,10 +42,10 @@ func TestLines(t *testing.T) {
 func compiledMethods(t *testing.T, p *Process) map[string]uint64 {
 	t.Helper()
 	methods := make(map[string]uint64)
-	if err := p.walk(&p.schema.blob, func(blobs []blob) error {
+	if err := p.codeCache.Walk(&p.schema.blob, func(blobs []codecache.Blob) error {
 		for _, b := range blobs {
-			if named, ok := p.versions.find(b.version(), b.begin); ok && named.class == "hotspot/ScopesGuest" {
-				methods[functionName(named.class, named.name)] = b.method
+			if named, ok := p.versions.find(b.Version(), b.Begin); ok && named.class == "hotspot/ScopesGuest" {
+				methods[functionName(named.class, named.name)] = b.Method
 			}
 		}
 		return nil

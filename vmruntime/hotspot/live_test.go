@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
 )
 
 // burnOptions keep the method that is sampled in one piece.
@@ -15,7 +16,7 @@ var burnOptions = []string{"-XX:CompileCommand=quiet", "-XX:CompileCommand=donti
 
 // TestInlinedShares samples a program whose time is known to be spent in three inlined leaves, about 17, 8 and 16 of 41
 // cycles; how long each takes on this processor, the guest says. It is what decides which neighbour of a sampled
-// instruction counts (see scopeTable.at).
+// instruction counts (see debuginfo.Table.At).
 func TestInlinedShares(t *testing.T) {
 	for _, home := range jdks(t) {
 		t.Run(filepath.Base(home), func(t *testing.T) {
@@ -72,9 +73,9 @@ func (vm *jvm) shares(t *testing.T, p *Process, enclosing string) (map[string]fl
 // siteAt makes the site that the kernel side would have made of a pc in compiled code now.
 func (p *Process) siteAt(pc uint64, exact bool) vmruntime.Site {
 	site := vmruntime.Site{Kind: vmruntime.Compiled, PC: pc, Exact: exact}
-	if addr, err := p.find(pc); err == nil {
-		if header, err := p.bytes(addr, p.schema.blob.header); err == nil {
-			site.Version = uint32(p.schema.blob.compileID.of(header)) & versionMask
+	if addr, err := p.codeCache.Find(pc); err == nil {
+		if header, err := p.memory.Bytes(addr, p.schema.blob.Header); err == nil {
+			site.Version = uint32(p.schema.blob.CompileID.Of(header)) & codecache.VersionMask
 		}
 	}
 	return site

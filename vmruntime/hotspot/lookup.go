@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // Lookup names a site of a sampled stack, innermost frame first.
@@ -27,7 +30,7 @@ func (p *Process) Lookup(site vmruntime.Site) ([]vmruntime.Frame, error) {
 
 // compilation names a place in compiled code.
 func (p *Process) compilation(site vmruntime.Site) ([]vmruntime.Frame, error) {
-	version := site.Version & versionMask
+	version := site.Version & codecache.VersionMask
 	c, ok := p.codes.get(version)
 	if !ok || !c.contains(site.PC) {
 		var err error
@@ -77,7 +80,7 @@ type methodsAt struct {
 func (p *Process) readMethods(addrs []uint64, at methodsAt) (map[uint64]*method, error) {
 	found := make(map[uint64]*method, len(addrs))
 	var kept, missing []uint64
-	for _, addr := range distinct(addrs) {
+	for _, addr := range vmstructs.Distinct(addrs) {
 		if m, ok := p.methods.get(methodKey{addr: addr, epoch: at.epoch}); ok && at.alive {
 			found[addr] = m
 			kept = append(kept, addr)
@@ -180,4 +183,76 @@ func (p *Process) was(m *method, site vmruntime.Site) bool {
 		now = p.epoch()
 	}
 	return now-site.Epoch <= now-seen.Since
+}
+
+// Names names places in methods, as the interpreter's frames are named. What Profiles has read of a method need not be
+// read again but for its line table. Places in methods that cannot be read, or are not what they were, are zero Frames.
+func (p *Process) Names(places []vmruntime.Scope) ([]vmruntime.Frame, error) {
+	epoch := p.currentEpoch()
+	methods := make(map[uint64]*method)
+	var missing []uint64
+	for _, place := range places {
+		if _, ok := methods[place.Method]; ok {
+			continue
+		}
+		c, ok := p.callers.get(place.Method)
+		if ok && c.current(epoch) && c.lines != nil && p.epoch != nil {
+			methods[place.Method] = c.lines
+			continue
+		}
+		methods[place.Method] = nil
+		missing = append(missing, place.Method)
+	}
+	for len(missing) > 0 {
+		chunk := missing[:min(len(missing), profileChunk)]
+		missing = missing[len(chunk):]
+		read, err := p.methodReader().methods(chunk)
+		if err != nil {
+			return nil, err
+		}
+		for addr, m := range read {
+			if p.recognise(addr, m, epoch) {
+				methods[addr] = m
+			}
+		}
+	}
+	frames := make([]vmruntime.Frame, len(places))
+	for i, place := range places {
+		if m := methods[place.Method]; m != nil {
+			frames[i] = m.frame(place.BCI, p.version.unsigned5Bias())
+		}
+	}
+	return frames, nil
+}
+
+// recognise reports whether m, which was read at addr, is the method that was there before, if one is known.
+func (p *Process) recognise(addr uint64, m *method, epoch uint32) bool {
+	c, ok := p.callers.get(addr)
+	if !ok {
+		return true
+	}
+	if c.function != m.function || c.signature != m.signature {
+		return false
+	}
+	if c.read && c.epoch == epoch {
+		with := *c // what is in a cache does not grow
+		with.lines = m
+		p.callers.add(addr, &with)
+	}
+	return true
+}
+
+// frame names a place in m.
+func (m *method) frame(bci int, bias uint32) vmruntime.Frame {
+	f := vmruntime.Frame{
+		Function:  m.function,
+		Signature: m.signature,
+		File:      m.file,
+		BCI:       max(bci, -1),
+		Tier:      vmruntime.TierInterpreter,
+	}
+	if bci >= 0 {
+		f.Line = debuginfo.LineOf(m.lines, bci, bias)
+	}
+	return f
 }

@@ -6,15 +6,18 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
 // A patient is a recorded guest whose memory a test may change.
 type patient struct {
 	*Process
-	mem   *pieceMemory
+	mem   *vmtest.Memory
 	epoch uint32
 	site  vmruntime.Site // a return address in code with inlined methods
-	blob  blob           // which it is in
+	blob  codecache.Blob // which it is in
 }
 
 func newPatient(t *testing.T, name string) *patient {
@@ -31,7 +34,7 @@ func newPatient(t *testing.T, name string) *patient {
 			p.site = vmruntime.Site(l.Site)
 		}
 	}
-	addr, err := p.find(p.site.PC)
+	addr, err := p.codeCache.Find(p.site.PC)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +45,7 @@ func newPatient(t *testing.T, name string) *patient {
 }
 
 // set writes a byte of a field of the object at addr.
-func (p *patient) set(addr uint64, f field, b byte) { p.mem.at(f.at(addr), 1)[0] = b }
+func (p *patient) set(addr uint64, f vmstructs.Field, b byte) { p.mem.At(f.At(addr), 1)[0] = b }
 
 // forget drops what Attach took down about live code.
 func (p *patient) forget() { p.versions = versionTable{} }
@@ -56,7 +59,7 @@ func eachRecording(t *testing.T, run func(t *testing.T, p *patient)) {
 // TestReusedCode: once other code stands where a sample was taken, the sample is not named after it.
 func TestReusedCode(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
-		p.set(p.blob.addr, p.schema.blob.compileID, byte(p.blob.compileID)+1)
+		p.set(p.blob.Addr, p.schema.blob.CompileID, byte(p.blob.CompileID)+1)
 		frames, err := p.Lookup(p.site)
 		if err != nil || len(frames) != 1 || !frames[0].Approximate || frames[0].Line != 0 {
 			t.Errorf("remembered by name: %+v, %v", frames, err)
@@ -71,7 +74,7 @@ func TestReusedCode(t *testing.T) {
 func TestFreedCode(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.forget()
-		p.set(p.blob.addr-p.schema.cache.blockSize, p.schema.cache.blockUsed, 0)
+		p.set(p.blob.Addr-p.schema.cache.BlockSize, p.schema.cache.BlockUsed, 0)
 		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("%+v, %v", frames, err)
 		}
@@ -83,11 +86,11 @@ func TestZombieCode(t *testing.T) {
 	p := newPatient(t, "testdata/jdk17")
 	const notEntrant, zombie = 2, 3
 	p.forget()
-	p.set(p.blob.addr, p.schema.blob.state, zombie)
+	p.set(p.blob.Addr, p.schema.blob.State, zombie)
 	if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
 		t.Errorf("zombie: %+v, %v", frames, err)
 	}
-	p.set(p.blob.addr, p.schema.blob.state, notEntrant)
+	p.set(p.blob.Addr, p.schema.blob.State, notEntrant)
 	if frames, err := p.Lookup(p.site); err != nil || len(frames) < 3 {
 		t.Errorf("not entrant: %+v, %v", frames, err)
 	}
@@ -100,7 +103,7 @@ func TestDecodedCodeOutlives(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.mem.pieces = nil
+		p.mem.Pieces = nil
 		got, err := p.Lookup(p.site)
 		if err != nil || len(got) != len(want) {
 			t.Errorf("%+v, %v; want %+v", got, err, want)
@@ -113,9 +116,9 @@ func TestCodeChangesMeanwhile(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.forget()
 		reads := 0
-		p.Process.mem = hookedMemory{p.mem, func() {
+		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() {
 			if reads++; reads == 6 { // the header was read, the end is yet to come
-				p.set(p.blob.addr, p.schema.blob.compileID, byte(p.blob.compileID)+1)
+				p.set(p.blob.Addr, p.schema.blob.CompileID, byte(p.blob.CompileID)+1)
 			}
 		}}
 		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
@@ -135,7 +138,7 @@ func TestClassesUnloadedMeanwhile(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.forget()
 		reads := 0
-		p.Process.mem = hookedMemory{p.mem, func() {
+		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() {
 			if reads++; reads == 6 {
 				p.epoch++
 			}
@@ -144,28 +147,17 @@ func TestClassesUnloadedMeanwhile(t *testing.T) {
 			t.Errorf("unloaded once: %+v, %v", frames, err)
 		}
 		p.codes = newCache[uint32, *code](codeBytes)
-		p.Process.mem = hookedMemory{p.mem, func() { p.epoch++ }}
+		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() { p.epoch++ }}
 		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("unloaded all the time: %+v, %v", frames, err)
 		}
 	})
 }
 
-type hookedMemory struct {
-	vmruntime.Memory
-	before func()
-}
-
-func (m hookedMemory) Read(addr uint64, p []byte) error { m.before(); return m.Memory.Read(addr, p) }
-func (m hookedMemory) ReadBatch(ranges []vmruntime.Range) error {
-	m.before()
-	return m.Memory.ReadBatch(ranges)
-}
-
 // TestInterpretedEpoch: a method's name holds for the epoch in which it was read, and for no other.
 func TestInterpretedEpoch(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
-		site := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.method, BCI: 0}
+		site := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.Method, BCI: 0}
 		want, err := p.Lookup(site)
 		if err != nil || want[0].Function == "" || want[0].Line == 0 {
 			t.Fatalf("%+v, %v", want, err)
@@ -177,7 +169,7 @@ func TestInterpretedEpoch(t *testing.T) {
 		later := site
 		later.Epoch = 1
 		reads := 0
-		p.Process.mem = hookedMemory{p.mem, func() { reads++ }}
+		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}
 		if got, err := p.Lookup(later); err != nil || got[0] != want[0] || reads == 0 {
 			t.Errorf("in the next epoch: %+v, %v, %d reads", got, err, reads)
 		}
@@ -186,9 +178,9 @@ func TestInterpretedEpoch(t *testing.T) {
 		if got, err := p.Lookup(later); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("not read in its epoch: %+v, %v", got, err)
 		}
-		late := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.method, Epoch: 1}
+		late := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.Method, Epoch: 1}
 		p.methods = newCache[methodKey, *method](methodBytes)
-		p.Process.mem = hookedMemory{p.mem, func() { p.epoch = 2 }}
+		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() { p.epoch = 2 }}
 		if got, err := p.Lookup(late); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("classes were unloaded while it was read: %+v, %v", got, err)
 		}
@@ -201,27 +193,27 @@ func TestRedefinedMethod(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		s := &p.schema.method
 		body := func() methodBody {
-			bodies, err := p.methodReader().bodies([]uint64{p.blob.method})
+			bodies, err := p.methodReader().bodies([]uint64{p.blob.Method})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return bodies[p.blob.method]
+			return bodies[p.blob.Method]
 		}
 		seen := vmruntime.SeenMethod{Body: body().constMethod, Shape: body().shape}
 		p.Process.seen = func(uint64) (vmruntime.SeenMethod, bool) { return seen, true }
-		old := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.method}
+		old := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.Method}
 		first, err := p.Lookup(old)
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		// The other one has any other name that the class has, for a method or not.
-		name := field{offset: s.nameIndex.offset, width: 2, known: true}
-		header := p.mem.at(seen.Body, s.constMethodSize)
-		index := byte(name.of(header))
+		name := vmstructs.Field{Offset: s.nameIndex.Offset, Width: 2, Known: true}
+		header := p.mem.At(seen.Body, s.constMethodSize)
+		index := byte(name.Of(header))
 		for other := index + 1; ; other++ {
 			p.set(seen.Body, name, other)
-			if named, err := p.methodReader().names([]uint64{p.blob.method}); err == nil && len(named) == 1 {
+			if named, err := p.methodReader().names([]uint64{p.blob.Method}); err == nil && len(named) == 1 {
 				break
 			}
 			if other == index {
@@ -254,8 +246,8 @@ func TestRedefinedMethod(t *testing.T) {
 		// What was read of it for compiled code does not count either once it is another one.
 		for _, alive := range []uint64{1, 2} {
 			p.set(seen.Body, s.codeSize, byte(alive))
-			methods, err := p.readMethods([]uint64{p.blob.method}, methodsAt{p.epoch, true})
-			if m := methods[p.blob.method]; err != nil || m == nil || m.body != body() {
+			methods, err := p.readMethods([]uint64{p.blob.Method}, methodsAt{p.epoch, true})
+			if m := methods[p.blob.Method]; err != nil || m == nil || m.body != body() {
 				t.Errorf("read as %+v, %v, and is %+v", m, err, body())
 			}
 		}
@@ -267,13 +259,13 @@ func TestRedefinedMethod(t *testing.T) {
 func TestDeadMethodIsNotKept(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.epoch = 1 // the class went after the sample of epoch 0 was taken
-		dead := vmruntime.Site{Kind: vmruntime.Compiled, PC: p.blob.begin, Version: p.blob.version(), Epoch: 0}
+		dead := vmruntime.Site{Kind: vmruntime.Compiled, PC: p.blob.Begin, Version: p.blob.Version(), Epoch: 0}
 		if _, err := p.Lookup(dead); err != nil {
 			t.Fatal(err)
 		}
 		reads := 0
-		p.Process.mem = hookedMemory{p.mem, func() { reads++ }}
-		next := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.method, BCI: 0, Epoch: 1}
+		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}
+		next := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.Method, BCI: 0, Epoch: 1}
 		if _, err := p.Lookup(next); err != nil || reads == 0 {
 			t.Errorf("%v, %d reads: the name of what was there before was used", err, reads)
 		}
@@ -285,8 +277,8 @@ func TestInterpretedWithoutEpoch(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.Process.epoch = nil
 		reads := 0
-		p.Process.mem = hookedMemory{p.mem, func() { reads++ }}
-		site := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.method, BCI: -1}
+		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}
+		site := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.Method, BCI: -1}
 		for range 2 {
 			before := reads
 			if frames, err := p.Lookup(site); err != nil || frames[0].BCI != -1 || frames[0].Line != 0 || reads == before {
@@ -330,7 +322,7 @@ func TestStubMadeRoom(t *testing.T) {
 
 func TestUnknownSites(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
-		for _, site := range []vmruntime.Site{{}, {Kind: 99}, {Kind: vmruntime.Compiled, PC: 1}, {Kind: vmruntime.Stub, PC: p.heaps[0].High}} {
+		for _, site := range []vmruntime.Site{{}, {Kind: 99}, {Kind: vmruntime.Compiled, PC: 1}, {Kind: vmruntime.Stub, PC: p.codeCache.Heaps[0].High}} {
 			if frames, err := p.Lookup(site); !errors.Is(err, vmruntime.ErrUnknown) {
 				t.Errorf("%+v: %+v, %v", site, frames, err)
 			}

@@ -5,9 +5,10 @@ import (
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// firstLoom is the first release in which virtual threads are no preview.
+// firstLoom is the first release in which virtual threads are no preview: see the table in jdks.go.
 const firstLoom = 21
 
 // Classes of the VM's part of virtual threads, in the VM's form.
@@ -16,14 +17,14 @@ const (
 	chunkClass        = "jdk/internal/vm/StackChunk"
 )
 
-// layoutLoom adds what is known of virtual threads. It comes behind layoutObjects.
+// layoutLoom adds what is known of virtual threads. It needs what layoutObjects found.
 func (p *Process) layoutLoom() error {
 	s := &p.schema.thread
 	if p.version.jdk < firstLoom {
 		return nil
 	}
 	l := &p.layout.Loom
-	l.ContEntry, l.HasContEntry = s.contEntry.offset, s.contEntry.known
+	l.ContEntry, l.HasContEntry = s.contEntry.Offset, s.contEntry.Known
 	l.EnterReturn = s.contReturn
 	if hidden, ok := p.symbol(symbolEnterReturn); ok && l.EnterReturn == 0 { // JDK 21
 		l.EnterReturn = hidden
@@ -54,10 +55,10 @@ func (p *Process) layoutLoom() error {
 // returnBarrier is the address of that stub, 0 if it is not known.
 func (p *Process) returnBarrier() (uint64, error) {
 	if static := p.schema.thread.contBarrier; static != 0 {
-		return p.word(static)
+		return p.memory.Word(static)
 	}
 	routine, _ := p.stubs.routine(p, isReturnBarrier)
-	return routine.begin, nil
+	return routine.Begin, nil
 }
 
 // chunkLayout reads how stacks are kept on the heap (src/hotspot/share/oops/stackChunkOop.hpp). All but the class of a
@@ -70,11 +71,11 @@ func (p *Process) chunkLayout() (l ChunkLayout, err error) {
 		return l, errors.New("the VM does not say where they begin")
 	}
 	// continuationEntry.hpp: behind a word for what is the platform's comes the entry's parent, then its Continuation.
-	parent := uint32(wordSize)
-	if exported := p.schema.thread.contParent; exported.known { // JDK 28
-		parent = exported.offset
+	parent := uint32(vmstructs.WordSize)
+	if exported := p.schema.thread.contParent; exported.Known { // JDK 28
+		parent = exported.Offset
 	}
-	l.EntryContinuation = parent + wordSize
+	l.EntryContinuation = parent + vmstructs.WordSize
 	klasses, err := p.wellKnown(continuationClass, chunkClass)
 	if err != nil {
 		return l, err
@@ -127,24 +128,24 @@ func (p *Process) wellKnown(names ...string) ([]uint64, error) {
 	if first == 0 {
 		return nil, errors.New("the VM does not export its classes")
 	}
-	var words batch
-	end := first + maxWellKnown*wordSize
+	var words vmstructs.Batch
+	end := first + maxWellKnown*vmstructs.WordSize
 	for at := first; at < end; at = nextPage(at) {
-		words.add(at, min(nextPage(at), end)-at)
+		words.Add(at, min(nextPage(at), end)-at)
 	}
-	if err := words.read(p.mem); err != nil {
+	if err := words.Read(p.memory.Mem); err != nil {
 		return nil, err
 	}
 	var klasses []uint64
-	for i := range words.ranges {
-		b, ok := words.bytes(i)
-		for ; ok && len(b) >= wordSize; b = b[wordSize:] {
-			if klass := number(b[:wordSize]); klass != 0 && klass%wordSize == 0 {
+	for i := range words.Ranges {
+		b, ok := words.Bytes(i)
+		for ; ok && len(b) >= vmstructs.WordSize; b = b[vmstructs.WordSize:] {
+			if klass := vmstructs.Number(b[:vmstructs.WordSize]); klass != 0 && klass%vmstructs.WordSize == 0 {
 				klasses = append(klasses, klass)
 			}
 		}
 	}
-	heads, err := p.readHeads(distinct(klasses))
+	heads, err := p.readHeads(vmstructs.Distinct(klasses))
 	if err != nil {
 		return nil, err
 	}

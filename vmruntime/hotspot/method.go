@@ -1,52 +1,53 @@
 package hotspot
 
-// maxCodeSize is the largest bytecode index: a method has at most 64 KiB of bytecode (JVM specification, 4.7.3).
-const maxCodeSize = 1<<16 - 1
+import (
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+)
 
 // methodSchema leads from a Method (src/hotspot/share/oops/method.hpp) to its names and lines: Method ->
 // ConstMethod -> ConstantPool -> Symbols, and ConstantPool -> Klass -> Symbol.
 type methodSchema struct {
-	constMethod, code field // of Method
+	constMethod, code vmstructs.Field // of Method
 
-	constants, nameIndex, signatureIndex field // of ConstMethod
-	codeSize, flags, totalSize           field // of ConstMethod; totalSize in words
+	constants, nameIndex, signatureIndex vmstructs.Field // of ConstMethod
+	codeSize, flags, totalSize           vmstructs.Field // of ConstMethod; totalSize in words
 	constMethodSize                      uint64
 	hasLines                             uint64 // bit in flags
 	mayRedefine                          uint64 // static of JvmtiExport; 0 if unknown
 
-	holder, sourceFile field // of ConstantPool
+	holder, sourceFile vmstructs.Field // of ConstantPool
 	poolSize           uint64
 
-	klassName       field // of Klass
-	klassSourceFile field // of InstanceKlass, in early JDKs
+	klassName       vmstructs.Field // of Klass
+	klassSourceFile vmstructs.Field // of InstanceKlass, in early JDKs
 
-	symbolLength, symbolBody field
+	symbolLength, symbolBody vmstructs.Field
 	symbolLengthShift        uint // where the length is the upper half of a field
 }
 
-func newMethodSchema(r *resolver) methodSchema {
+func newMethodSchema(r *vmstructs.Resolver) methodSchema {
 	s := methodSchema{
-		constMethod:     r.field("Method._constMethod"),
-		code:            r.optional("Method._code"),
-		constants:       r.field("ConstMethod._constants"),
-		nameIndex:       r.field("ConstMethod._name_index"),
-		signatureIndex:  r.field("ConstMethod._signature_index"),
-		codeSize:        r.field("ConstMethod._code_size"),
-		flags:           r.field("ConstMethod._flags", "ConstMethod._flags._flags"),
-		totalSize:       r.optional("ConstMethod._constMethod_size"),
-		constMethodSize: r.size("ConstMethod"),
-		hasLines: uint64(r.constant("ConstMethod::_has_linenumber_table",
+		constMethod:     r.Field("Method._constMethod"),
+		code:            r.Optional("Method._code"),
+		constants:       r.Field("ConstMethod._constants"),
+		nameIndex:       r.Field("ConstMethod._name_index"),
+		signatureIndex:  r.Field("ConstMethod._signature_index"),
+		codeSize:        r.Field("ConstMethod._code_size"),
+		flags:           r.Field("ConstMethod._flags", "ConstMethod._flags._flags"),
+		totalSize:       r.Optional("ConstMethod._constMethod_size"),
+		constMethodSize: r.Size("ConstMethod"),
+		hasLines: uint64(r.Constant("ConstMethod::_has_linenumber_table",
 			"ConstMethodFlags::_misc_has_linenumber_table")),
-		mayRedefine:     r.optionalStatic("JvmtiExport._can_hotswap_or_post_breakpoint"),
-		holder:          r.field("ConstantPool._pool_holder"),
-		sourceFile:      r.optional("ConstantPool._source_file_name_index"),
-		poolSize:        r.size("ConstantPool"),
-		klassName:       r.field("Klass._name"),
-		klassSourceFile: r.optional("InstanceKlass._source_file_name_index"),
-		symbolLength:    r.field("Symbol._length", "Symbol._length_and_refcount"),
-		symbolBody:      r.field("Symbol._body", "Symbol._body[0]"),
+		mayRedefine:     r.OptionalStatic("JvmtiExport._can_hotswap_or_post_breakpoint"),
+		holder:          r.Field("ConstantPool._pool_holder"),
+		sourceFile:      r.Optional("ConstantPool._source_file_name_index"),
+		poolSize:        r.Size("ConstantPool"),
+		klassName:       r.Field("Klass._name"),
+		klassSourceFile: r.Optional("InstanceKlass._source_file_name_index"),
+		symbolLength:    r.Field("Symbol._length", "Symbol._length_and_refcount"),
+		symbolBody:      r.Field("Symbol._body", "Symbol._body[0]"),
 	}
-	if s.symbolLength.width == 4 {
+	if s.symbolLength.Width == 4 {
 		s.symbolLengthShift = 16
 	}
 	return s
@@ -67,7 +68,7 @@ type method struct {
 	lines []byte // compressed line number table, or nil
 }
 
-// A methodBody tells a Method from others that have its memory later: a class that is redefined leaves its old methods'
+// A methodBody distinguishes a Method from others that have its memory later: a class that is redefined leaves its old methods'
 // memory to others without being unloaded. It is what the kernel side compares, too (struct seen_method).
 type methodBody struct {
 	constMethod uint64
@@ -78,3 +79,42 @@ const shapeSize = 8
 
 // bytes is about how much memory m holds.
 func (m *method) bytes() int { return 176 + len(m.function) + len(m.signature) + len(m.lines) }
+
+// symbols reads Symbols (src/hotspot/share/oops/symbol.hpp), the strings that the VM shares: a length in 16 bits, and
+// as many bytes of modified UTF-8. Those that cannot be read are absent; what is longer than vmstructs.MaxNameBytes is cut.
+func (r methodReader) symbols(addrs []uint64) (map[uint64]string, error) {
+	const guess = 64 // bytes to read at first: most symbols are shorter
+	var heads, tails vmstructs.Batch
+	addrs = vmstructs.Distinct(addrs)
+	for _, addr := range addrs {
+		heads.Add(addr, min(guess, vmstructs.PageSize-addr%vmstructs.PageSize)) // not into a page that may be missing
+	}
+	if err := heads.Read(r.Mem); err != nil {
+		return nil, err
+	}
+	found := make(map[uint64]string, len(addrs))
+	body := uint64(r.schema.symbolBody.Offset)
+	var long []uint64
+	for i, addr := range addrs {
+		head, ok := heads.Bytes(i)
+		if !ok || r.schema.symbolLength.End() > uint64(len(head)) {
+			continue
+		}
+		length := min(r.schema.symbolLength.Of(head)>>r.schema.symbolLengthShift, vmstructs.MaxNameBytes)
+		if body+length <= uint64(len(head)) {
+			found[addr] = vmstructs.CleanText(head[body : body+length])
+			continue
+		}
+		tails.Add(addr+body, length)
+		long = append(long, addr)
+	}
+	if err := tails.Read(r.Mem); err != nil {
+		return nil, err
+	}
+	for i, addr := range long {
+		if text, ok := tails.Bytes(i); ok {
+			found[addr] = vmstructs.CleanText(text)
+		}
+	}
+	return found, nil
+}

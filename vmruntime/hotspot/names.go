@@ -2,12 +2,9 @@ package hotspot
 
 import (
 	"strings"
-	"unicode"
-	"unicode/utf8"
-)
 
-// maxNameBytes bounds one name of a class, a method, a signature or a stub. Longer ones are cut.
-const maxNameBytes = 512
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+)
 
 // functionName joins a class and a method in the form of Java source: java.util.HashMap.get. class is in the VM's
 // internal form, java/util/HashMap.
@@ -53,55 +50,73 @@ func dropHiddenSuffix(class string) string {
 }
 
 func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
-func isHex(s string) bool    { return s != "" && strings.Trim(s, "0123456789abcdefABCDEF") == "" }
 
-// cleanName makes a name that came out of the guest's memory fit for people and tools: HotSpot's modified UTF-8 (JVM
-// specification, section 4.4.7) becomes UTF-8, control characters and what is malformed become U+FFFD, and it is cut
-// at maxNameBytes.
-func cleanName(name []byte) string {
-	if isPlain(name) && len(name) <= maxNameBytes {
-		return string(name)
+func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdefABCDEF") == "" }
+
+// maxDimensions is how many an array may have (JVM specification, section 4.4.1).
+const maxDimensions = 255
+
+// ClassName turns the bytes of the Symbol that names a class into the name that people know:
+//
+//	java/util/HashMap$Node             ->  java.util.HashMap$Node
+//	[Ljava/lang/String;                ->  java.lang.String[]
+//	[[I                                ->  int[][]
+//	app/Main$$Lambda+0x00007f1c4c003400  ->  app.Main$$Lambda
+//
+// What is no name of a class is only cleaned: see vmstructs.CleanText. A Symbol may have 65,535 bytes; what is behind the first
+// vmstructs.MaxNameBytes is lost, and an array of such a class is named like the class.
+func ClassName(symbol []byte) string { return objectClass(vmstructs.CleanText(symbol)) }
+
+// objectClass does so for a name that was cleaned.
+func objectClass(name string) string {
+	element := strings.TrimLeft(name, "[")
+	dimensions := len(name) - len(element)
+	if dimensions == 0 || dimensions > maxDimensions {
+		return className(name)
 	}
-	var b strings.Builder
-	for len(name) > 0 {
-		r, size := decodeRune(name)
-		if unicode.IsControl(r) {
-			r = utf8.RuneError
-		}
-		if b.Len()+utf8.RuneLen(r) > maxNameBytes {
-			break
-		}
-		b.WriteRune(r)
-		name = name[size:]
+	if class, ok := elementName(element); ok {
+		return class + strings.Repeat("[]", dimensions)
 	}
-	return b.String()
+	return className(name)
 }
 
-func isPlain(name []byte) bool {
-	for _, c := range name {
-		if c < ' ' || c >= 0x7f {
-			return false
-		}
+// elementName is the type that a descriptor other than an array's says (JVM specification, section 4.3.2).
+func elementName(descriptor string) (name string, ok bool) {
+	if len(descriptor) == 1 {
+		name, ok = primitives[descriptor[0]]
+		return name, ok
 	}
-	return true
+	class, ok1 := strings.CutPrefix(descriptor, "L")
+	class, ok2 := strings.CutSuffix(class, ";")
+	return className(class), ok1 && ok2 && class != ""
 }
 
-// decodeRune decodes one character. Modified UTF-8 writes characters beyond U+FFFF as two surrogates of three bytes
-// each, and NUL as two bytes; the latter is a control character here.
-func decodeRune(b []byte) (r rune, size int) {
-	if high, ok := surrogate(b, 0xa0); ok {
-		if low, ok := surrogate(b[3:], 0xb0); ok {
-			return 0x10000 + high<<10 + low, 6
-		}
-	}
-	return utf8.DecodeRune(b)
+var primitives = map[byte]string{
+	'B': "byte", 'C': "char", 'D': "double", 'F': "float", 'I': "int", 'J': "long", 'S': "short", 'Z': "boolean",
 }
 
-// surrogate returns the ten bits of a surrogate that is encoded in three bytes, the second of them second to
-// second+15.
-func surrogate(b []byte, second byte) (bits rune, ok bool) {
-	if len(b) < 3 || b[0] != 0xed || b[1]&0xf0 != second || b[2]&0xc0 != 0x80 {
-		return 0, false
+// typeName is the type that a field's descriptor says, in the form of ClassName.
+func typeName(descriptor string) string {
+	if name, ok := elementName(descriptor); ok {
+		return name
 	}
-	return rune(b[1]&0x0f)<<6 | rune(b[2]&0x3f), true
+	return objectClass(descriptor)
+}
+
+// typeBytes is how many bytes a field of that descriptor has; reference is that of a reference.
+func typeBytes(descriptor string, reference uint32) uint32 {
+	if descriptor == "" {
+		return 1
+	}
+	switch descriptor[0] {
+	case 'L', '[':
+		return reference
+	case 'D', 'J':
+		return 8
+	case 'F', 'I':
+		return 4
+	case 'C', 'S':
+		return 2
+	}
+	return 1
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // An Object is what holds an address in the heap.
@@ -30,7 +32,7 @@ const (
 )
 
 // ObjectAt finds the object that holds an address: one read of at most 5 kB where classes are known, some reads of 128
-// bytes for each place that looks like an object of a class that is not, and a dozen more where it is hard to tell.
+// bytes for each place that looks like an object of a class that is not, and a dozen more in ambiguous cases.
 //
 // It first tries objects that begin at bases: of the instruction that used the address, the registers, as compiled code
 // has objects there and adds a constant (Inoue and Nakatani call that a shortcut). Then it looks for a header in the
@@ -40,7 +42,7 @@ const (
 // collection. ErrNoObject if addr is outside the heap, if the object begins farther away (large arrays), or if nothing
 // is there. The stack in a jdk.internal.vm.StackChunk is not found.
 func (p *Process) ObjectAt(addr uint64, bases ...uint64) (*Object, error) {
-	if !p.layout.HasObjects || !p.layout.Objects.Heap.contains(addr) {
+	if !p.layout.HasObjects || !p.layout.Objects.Heap.Contains(addr) {
 		return nil, fmt.Errorf("data at %#x: %w", addr, ErrNoObject)
 	}
 	epoch := p.currentEpoch()
@@ -86,51 +88,45 @@ func (p *Process) ObjectAt(addr uint64, bases ...uint64) (*Object, error) {
 // isObject reports whether there is a header at start.
 func (p *Process) isObject(start uint64, epoch uint32) (bool, error) {
 	l := &p.layout.Objects
-	header, err := p.bytes(start, l.headerSize())
+	header, err := p.memory.Bytes(start, l.HeaderSize())
 	if err != nil {
 		return false, nil // the end of the heap, or of what is used of it
 	}
-	objects, err := p.objectsOf(l.appendCandidate(nil, start, header), epoch)
+	objects, err := p.objectsOf(l.AppendCandidate(nil, start, header), epoch)
 	return len(objects) > 0, err
 }
 
-// A candidate is a place that may be an object.
-type candidate struct {
-	start, klass uint64
-	length       uint32 // if it is an array
-}
-
 // candidates reads what may be headers: at bases, and in the window before addr, from its end to its start.
-func (p *Process) candidates(addr uint64, bases []uint64) (given, near []candidate, err error) {
+func (p *Process) candidates(addr uint64, bases []uint64) (given, near []javaheap.Candidate, err error) {
 	l := &p.layout.Objects
-	size, step := l.headerSize(), uint64(l.Alignment)
+	size, step := l.HeaderSize(), uint64(l.Alignment)
 	last := addr &^ (step - 1)
 	first := l.Heap.Low
 	if last-first > scanBytes {
 		first = last - scanBytes
 	}
-	var b batch
+	var b vmstructs.Batch
 	var starts []uint64
 	for _, base := range bases {
-		if base%step == 0 && base <= addr && l.Heap.contains(base) && len(starts) < maxBases {
+		if base%step == 0 && base <= addr && l.Heap.Contains(base) && len(starts) < maxBases {
 			starts = append(starts, base)
-			b.add(base, size)
+			b.Add(base, size)
 		}
 	}
 	pages := len(starts)
 	for at := first; at < last+size; at = nextPage(at) {
-		b.add(at, min(nextPage(at), last+size)-at)
+		b.Add(at, min(nextPage(at), last+size)-at)
 	}
-	if err := b.read(p.mem); err != nil {
+	if err := b.Read(p.memory.Mem); err != nil {
 		return nil, nil, err
 	}
 	for i, start := range starts {
-		if header, ok := b.bytes(i); ok {
-			given = l.appendCandidate(given, start, header)
+		if header, ok := b.Bytes(i); ok {
+			given = l.AppendCandidate(given, start, header)
 		}
 	}
 	var window []byte // from first on, without what is before a page that is missing
-	for _, page := range b.ranges[pages:] {
+	for _, page := range b.Ranges[pages:] {
 		switch {
 		case page.OK:
 			window = append(window, page.Buf...)
@@ -141,26 +137,26 @@ func (p *Process) candidates(addr uint64, bases []uint64) (given, near []candida
 	}
 	for start := last; start >= first && start <= last; start -= step {
 		if at := start - first; at+size <= uint64(len(window)) {
-			near = l.appendCandidate(near, start, window[at:][:size])
+			near = l.AppendCandidate(near, start, window[at:][:size])
 		}
 	}
 	return given, near, nil
 }
 
 // nextPage is where the page behind addr's begins.
-func nextPage(addr uint64) uint64 { return addr&^(pageSize-1) + pageSize }
+func nextPage(addr uint64) uint64 { return addr&^(vmstructs.PageSize-1) + vmstructs.PageSize }
 
 // objectsOf returns the candidates whose classes are classes.
-func (p *Process) objectsOf(candidates []candidate, epoch uint32) (objects []located, err error) {
+func (p *Process) objectsOf(candidates []javaheap.Candidate, epoch uint32) (objects []located, err error) {
 	heads, err := p.heads(candidates, epoch)
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range candidates {
-		if head, ok := heads[c.klass]; ok {
-			o := located{candidate: c, head: head, size: head.shape.bytes(c.length, p.layout.Objects.Alignment)}
+		if head, ok := heads[c.Klass]; ok {
+			o := located{Candidate: c, head: head, size: head.shape.Bytes(c.Length, p.layout.Objects.Alignment)}
 			if head.symbol == mirrorClass {
-				o.size = max(o.size, p.mirrorBytes(c.start))
+				o.size = max(o.size, p.mirrorBytes(c.Start))
 			}
 			objects = append(objects, o)
 		}
@@ -170,20 +166,20 @@ func (p *Process) objectsOf(candidates []candidate, epoch uint32) (objects []loc
 
 // heads reads which of the candidates' classes are classes. Only those are remembered: where none is now, one may be
 // loaded.
-func (p *Process) heads(candidates []candidate, epoch uint32) (map[uint64]klassHead, error) {
+func (p *Process) heads(candidates []javaheap.Candidate, epoch uint32) (map[uint64]klassHead, error) {
 	found := make(map[uint64]klassHead)
 	var unknown []uint64
 	for _, c := range candidates {
-		if head, ok := p.objects.heads.get(methodKey{addr: c.klass, epoch: epoch}); ok {
-			found[c.klass] = head
+		if head, ok := p.objects.heads.get(methodKey{addr: c.Klass, epoch: epoch}); ok {
+			found[c.Klass] = head
 		} else {
-			unknown = append(unknown, c.klass)
+			unknown = append(unknown, c.Klass)
 		}
 	}
 	if len(unknown) == 0 {
 		return found, nil
 	}
-	read, err := p.readHeads(distinct(unknown))
+	read, err := p.readHeads(vmstructs.Distinct(unknown))
 	if err != nil {
 		return nil, err
 	}
@@ -201,22 +197,49 @@ func (p *Process) heads(candidates []candidate, epoch uint32) (map[uint64]klassH
 
 // describeObject says what is at an address in an object.
 func (p *Process) describeObject(o located, addr uint64, epoch uint32) (*Object, error) {
-	offset, shape := addr-o.start, o.head.shape
-	object := &Object{Class: o.head.name, Start: o.start, Size: o.size, Offset: offset, Index: -1}
-	if shape.array {
-		if i := (offset - shape.header) >> shape.shift; offset >= shape.header && i < uint64(o.length) {
+	offset, shape := addr-o.Start, o.head.shape
+	object := &Object{Class: o.head.name, Start: o.Start, Size: o.size, Offset: offset, Index: -1}
+	if shape.Array {
+		if i := (offset - shape.Header) >> shape.Shift; offset >= shape.Header && i < uint64(o.Length) {
 			object.Index = int(i)
 		}
 		return object, nil
 	}
-	class, err := p.Klass(o.klass, epoch)
+	class, err := p.Klass(o.Klass, epoch)
 	if err != nil {
 		return nil, err
 	}
 	field, ok := class.Field(offset)
 	if !ok && o.head.symbol == mirrorClass {
-		field = p.staticField(o.start, offset, epoch)
+		field = p.staticField(o.Start, offset, epoch)
 	}
 	object.Field = field
 	return object, nil
+}
+
+// Generation says in which generation an address in the heap is now: at most two reads of a word. It is unknown if addr
+// is not in the heap, in memory that is free, or if the generations of the collector are not known.
+func (p *Process) Generation(addr uint64) (javaheap.Generation, error) {
+	l := &p.layout.Objects.Heap
+	if !p.layout.HasObjects || !l.Contains(addr) {
+		return javaheap.GenerationUnknown, nil
+	}
+	switch l.Generations {
+	case javaheap.GenerationsByBounds:
+		if addr >= l.YoungLow && addr < l.YoungHigh {
+			return javaheap.GenerationYoung, nil
+		}
+		return javaheap.GenerationOld, nil
+	case javaheap.GenerationsByRegion:
+		region, err := p.memory.Word(l.RegionTable + vmstructs.WordSize*(addr>>l.RegionShift))
+		if err != nil || region == 0 {
+			return javaheap.GenerationUnknown, err
+		}
+		tag, err := p.memory.Bytes(region+uint64(l.RegionTag), 4)
+		if err != nil {
+			return javaheap.GenerationUnknown, err
+		}
+		return l.GenerationOfTag(uint32(vmstructs.Number(tag))), nil
+	}
+	return javaheap.GenerationUnknown, nil
 }

@@ -6,17 +6,13 @@ import (
 	"math/bits"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // objectFlags are the command line flags that change how objects look.
 var objectFlags = []string{"UseCompressedClassPointers", "UseCompressedOops", "UseCompactObjectHeaders",
 	"ObjectAlignmentInBytes", "UseAdaptiveGCBoundary", "ZGenerational"}
-
-// flagValues are command line flags by name, as the eight bytes at each: a bool has one of them. Those that the VM
-// does not have are absent.
-type flagValues map[string]uint64
-
-func (v flagValues) on(name string) bool { return v[name]&0xff != 0 }
 
 // layoutObjects adds what is known about objects, or says why nothing is. ErrStarting if there are none yet.
 func (p *Process) layoutObjects() error {
@@ -30,7 +26,7 @@ func (p *Process) layoutObjects() error {
 		return err
 	}
 	if err != nil {
-		p.layout.Objects, p.layout.HasObjects = ObjectLayout{}, false
+		p.layout.Objects, p.layout.HasObjects = javaheap.ObjectLayout{}, false
 		p.missing(fmt.Sprintf("Objects of this JVM are not known (%v): "+
 			"allocations, locks and addresses of data cannot be told by class.", err))
 		return nil
@@ -40,66 +36,66 @@ func (p *Process) layoutObjects() error {
 }
 
 // readObjectLayout reads everything but the header and ParkBlocker, for which objects must be known.
-func (p *Process) readObjectLayout() (flags flagValues, l ObjectLayout, err error) {
+func (p *Process) readObjectLayout() (flags vmstructs.FlagValues, l javaheap.ObjectLayout, err error) {
 	s := &p.schema.object
 	if len(s.lacks) > 0 {
-		return nil, l, (&resolver{missing: s.lacks}).err()
+		return nil, l, (&vmstructs.Resolver{Missing: s.lacks}).Err()
 	}
 	if flags, err = p.readObjectFlags(); err != nil {
 		return nil, l, err
 	}
-	l = ObjectLayout{
+	l = javaheap.ObjectLayout{
 		MarkBits:              uint8(s.markBits),
-		KlassName:             s.name.offset,
-		LayoutHelper:          s.layoutHelper.offset,
-		SymbolLength:          p.schema.method.symbolLength.offset + uint32(p.schema.method.symbolLengthShift/8),
-		SymbolBody:            p.schema.method.symbolBody.offset,
-		TLABStart:             s.tlabStart.offset,
-		TLABTop:               s.tlabTop.offset,
-		TLABEnd:               s.tlabEnd.offset,
-		ThreadObject:          s.threadObject.offset,
-		MonitorObject:         s.monitorObject.offset,
+		KlassName:             s.name.Offset,
+		LayoutHelper:          s.layoutHelper.Offset,
+		SymbolLength:          p.schema.method.symbolLength.Offset + uint32(p.schema.method.symbolLengthShift/8),
+		SymbolBody:            p.schema.method.symbolBody.Offset,
+		TLABStart:             s.tlabStart.Offset,
+		TLABTop:               s.tlabTop.Offset,
+		TLABEnd:               s.tlabEnd.Offset,
+		ThreadObject:          s.threadObject.Offset,
+		MonitorObject:         s.monitorObject.Offset,
 		MonitorObjectIsHandle: p.version.monitorHandles(),
 	}
 	if err := p.layoutReferences(flags, &l); err != nil {
 		return nil, l, err
 	}
-	heap := heapReader{p.target, s, flags, p.missing}
-	if l.Heap, err = heap.layout(); err != nil {
+	heap := javaheap.Reader{Reader: p.memory, Heap: &s.heap, Colours: &s.colours, Flags: flags, Missing: p.missing}
+	if l.Heap, err = heap.Layout(); err != nil {
 		return nil, l, err
 	}
-	if l.Heap.Collector != CollectorZ {
+	if l.Heap.Collector != javaheap.CollectorZ {
 		return flags, l, nil
 	}
-	if heap.generationalZ() {
-		l.layoutColours(p.image.machine)
+	if heap.GenerationalZ() {
+		l.LayoutColours(p.image.machine)
 	}
-	l.BadColours, err = heap.badColours()
+	l.BadColours, err = heap.BadColours()
 	return flags, l, err
 }
 
 // readObjectFlags reads the flags of objects and collectors.
-func (p *Process) readObjectFlags() (flagValues, error) {
+func (p *Process) readObjectFlags() (vmstructs.FlagValues, error) {
 	names := objectFlags
-	for _, f := range collectorFlags {
-		names = append(names[:len(names):len(names)], f.name)
+	for _, f := range javaheap.CollectorFlags {
+		names = append(names[:len(names):len(names)], f.Name)
 	}
-	addrs, err := findFlags(p.target, &p.schema.flags, names...)
+	addrs, err := vmstructs.FindFlags(p.memory, &p.schema.flags, names...)
 	if err != nil {
 		return nil, err
 	}
-	var b batch
+	var b vmstructs.Batch
 	var found []string
 	for name, addr := range addrs {
-		b.add(addr, wordSize)
+		b.Add(addr, vmstructs.WordSize)
 		found = append(found, name)
 	}
-	if err := b.read(p.mem); err != nil {
+	if err := b.Read(p.memory.Mem); err != nil {
 		return nil, err
 	}
-	values := make(flagValues)
+	values := make(vmstructs.FlagValues)
 	for i, name := range found {
-		if value, ok := b.word(i); ok {
+		if value, ok := b.Word(i); ok {
 			values[name] = value
 		}
 	}
@@ -107,16 +103,16 @@ func (p *Process) readObjectFlags() (flagValues, error) {
 }
 
 // layoutReferences says how objects are aligned and how they refer to others.
-func (p *Process) layoutReferences(flags flagValues, l *ObjectLayout) (err error) {
+func (p *Process) layoutReferences(flags vmstructs.FlagValues, l *javaheap.ObjectLayout) (err error) {
 	const defaultAlignment, maxAlignment = 8, 256 // of ObjectAlignmentInBytes
 	l.Alignment = uint32(flags["ObjectAlignmentInBytes"])
 	if l.Alignment == 0 {
 		l.Alignment = defaultAlignment
 	}
-	if bits.OnesCount32(l.Alignment) != 1 || l.Alignment < wordSize || l.Alignment > maxAlignment {
+	if bits.OnesCount32(l.Alignment) != 1 || l.Alignment < vmstructs.WordSize || l.Alignment > maxAlignment {
 		return fmt.Errorf("objects at multiples of %d bytes: %w", l.Alignment, vmruntime.ErrMalformed)
 	}
-	if l.OopIsNarrow = flags.on("UseCompressedOops"); l.OopIsNarrow {
+	if l.OopIsNarrow = flags.On("UseCompressedOops"); l.OopIsNarrow {
 		l.OopBase, l.OopShift, err = p.narrowing(p.schema.object.oopBase, p.schema.object.oopShift)
 	}
 	return err
@@ -125,15 +121,76 @@ func (p *Process) layoutReferences(flags flagValues, l *ObjectLayout) (err error
 // narrowing reads the base and the shift of 32-bit pointers.
 func (p *Process) narrowing(baseAt, shiftAt uint64) (base uint64, shift uint8, err error) {
 	const maxShift = 10 // of classes with compact headers; of objects log2 of their alignment
-	if base, err = p.word(baseAt); err != nil {
+	if base, err = p.memory.Word(baseAt); err != nil {
 		return 0, 0, err
 	}
-	b, err := p.bytes(shiftAt, 4)
+	b, err := p.memory.Bytes(shiftAt, 4)
 	if err != nil {
 		return 0, 0, err
 	}
-	if n := number(b); n <= maxShift {
+	if n := vmstructs.Number(b); n <= maxShift {
 		return base, uint8(n), nil
 	}
-	return 0, 0, fmt.Errorf("narrow pointers that are shifted by %d bits: %w", number(b), vmruntime.ErrMalformed)
+	return 0, 0, fmt.Errorf("narrow pointers that are shifted by %d bits: %w", vmstructs.Number(b), vmruntime.ErrMalformed)
+}
+
+// layoutParkBlocker finds a field of java.lang.Thread, through the object of any thread. ErrStarting if no thread has
+// one yet.
+func (p *Process) layoutParkBlocker() error {
+	const attempts = 3 // threads come and go, objects move
+	var offset uint32
+	var err error
+	for range attempts {
+		if offset, err = p.findParkBlocker(); err == nil || errors.Is(err, vmruntime.ErrStarting) {
+			break
+		}
+	}
+	if errors.Is(err, vmruntime.ErrStarting) {
+		return err
+	}
+	if err != nil {
+		p.missing(fmt.Sprintf("Thread.parkBlocker was not found (%v): "+
+			"what threads wait for in java.util.concurrent cannot be told.", err))
+		return nil
+	}
+	p.layout.Objects.ParkBlocker, p.layout.Objects.HasParkBlocker = offset, true
+	return nil
+}
+
+func (p *Process) findParkBlocker() (offset uint32, err error) {
+	objects, err := p.threadObjects()
+	if err != nil {
+		return 0, err
+	}
+	for _, object := range objects {
+		if offset, err = p.parkBlockerOf(object); err == nil {
+			return offset, nil
+		}
+	}
+	return 0, err
+}
+
+// handle reads the object that a handle leads to.
+func (p *Process) handle(addr uint64) (uint64, error) {
+	reference, err := p.memory.Word(addr)
+	return p.layout.Objects.Uncolour(reference), err
+}
+
+// parkBlockerOf finds the field in the class of a thread's object, or the one of its superclasses that is
+// java.lang.Thread.
+func (p *Process) parkBlockerOf(object uint64) (uint32, error) {
+	header, err := p.memory.Bytes(object, p.layout.Objects.HeaderSize())
+	if err != nil {
+		return 0, err
+	}
+	class, err := p.Klass(p.layout.Objects.ClassOf(header), p.currentEpoch())
+	if err != nil {
+		return 0, err
+	}
+	for _, f := range class.fields {
+		if f.Class == "java.lang.Thread" && f.Name == "parkBlocker" {
+			return f.Offset, nil
+		}
+	}
+	return 0, fmt.Errorf("%s has no such field", class.Name)
 }

@@ -4,31 +4,33 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
 )
 
 const objectsSource = "../../tests/guests/java/hotspot/ObjectsGuest.java"
 
 // A heapKind is a way to run the guest.
 type heapKind struct {
-	collector Collector
+	collector javaheap.Collector
 	options   []string
 	oldest    int // JDK that has it
 }
 
 var heapKinds = map[string]heapKind{
-	"Serial":              {CollectorSerial, []string{"-XX:+UseSerialGC"}, 8},
-	"Parallel":            {CollectorParallel, []string{"-XX:+UseParallelGC"}, 8},
-	"G1":                  {CollectorG1, []string{"-XX:+UseG1GC"}, 8},
-	"ZGC":                 {CollectorZ, []string{"-XX:+UseZGC"}, 17},
-	"Shenandoah":          {CollectorShenandoah, []string{"-XX:+UseShenandoahGC"}, 17},
-	"Epsilon":             {CollectorEpsilon, []string{"-XX:+UnlockExperimentalVMOptions", "-XX:+UseEpsilonGC"}, 17},
-	"wide classes":        {CollectorSerial, []string{"-XX:+UseSerialGC", "-XX:-UseCompressedClassPointers"}, 8},
-	"wide references":     {CollectorG1, []string{"-XX:+UseG1GC", "-XX:-UseCompressedOops"}, 8},
-	"no archive":          {CollectorG1, []string{"-XX:+UseG1GC", "-Xshare:off"}, 8},
-	"large alignment":     {CollectorG1, []string{"-XX:+UseG1GC", "-XX:ObjectAlignmentInBytes=32"}, 8},
-	"high heap":           {CollectorParallel, []string{"-XX:+UseParallelGC", "-XX:HeapBaseMinAddress=64g"}, 8},
-	"compact headers":     {CollectorG1, []string{"-XX:+UseG1GC", "-XX:+UnlockExperimentalVMOptions", "-XX:+UseCompactObjectHeaders"}, 24},
-	"compact headers ZGC": {CollectorZ, []string{"-XX:+UseZGC", "-XX:+UnlockExperimentalVMOptions", "-XX:+UseCompactObjectHeaders"}, 24},
+	"Serial":              {javaheap.CollectorSerial, []string{"-XX:+UseSerialGC"}, 8},
+	"Parallel":            {javaheap.CollectorParallel, []string{"-XX:+UseParallelGC"}, 8},
+	"G1":                  {javaheap.CollectorG1, []string{"-XX:+UseG1GC"}, 8},
+	"ZGC":                 {javaheap.CollectorZ, []string{"-XX:+UseZGC"}, 17},
+	"Shenandoah":          {javaheap.CollectorShenandoah, []string{"-XX:+UseShenandoahGC"}, 17},
+	"Epsilon":             {javaheap.CollectorEpsilon, []string{"-XX:+UnlockExperimentalVMOptions", "-XX:+UseEpsilonGC"}, 17},
+	"wide classes":        {javaheap.CollectorSerial, []string{"-XX:+UseSerialGC", "-XX:-UseCompressedClassPointers"}, 8},
+	"wide references":     {javaheap.CollectorG1, []string{"-XX:+UseG1GC", "-XX:-UseCompressedOops"}, 8},
+	"no archive":          {javaheap.CollectorG1, []string{"-XX:+UseG1GC", "-Xshare:off"}, 8},
+	"large alignment":     {javaheap.CollectorG1, []string{"-XX:+UseG1GC", "-XX:ObjectAlignmentInBytes=32"}, 8},
+	"high heap":           {javaheap.CollectorParallel, []string{"-XX:+UseParallelGC", "-XX:HeapBaseMinAddress=64g"}, 8},
+	"compact headers":     {javaheap.CollectorG1, []string{"-XX:+UseG1GC", "-XX:+UnlockExperimentalVMOptions", "-XX:+UseCompactObjectHeaders"}, 24},
+	"compact headers ZGC": {javaheap.CollectorZ, []string{"-XX:+UseZGC", "-XX:+UnlockExperimentalVMOptions", "-XX:+UseCompactObjectHeaders"}, 24},
 }
 
 // TestLiveObjects finds the guest's objects by what is in them, in the heap of every collector.
@@ -73,18 +75,18 @@ func isOld(i uint64) bool {
 func (g *objectsGuest) testFields(t *testing.T) {
 	known := g.object(t, magicFresh)
 	thread, _ := g.threadNamed(t, "parks")
-	header, err := g.p.bytes(known.Start, g.p.layout.Objects.headerSize())
+	header, err := g.p.memory.Bytes(known.Start, g.p.layout.Objects.HeaderSize())
 	if err != nil {
 		t.Fatal(err)
 	}
-	class, err := g.p.Klass(g.p.layout.Objects.klass(header), 0)
+	class, err := g.p.Klass(g.p.layout.Objects.ClassOf(header), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if header, err = g.p.bytes(thread, g.p.layout.Objects.headerSize()); err != nil {
+	if header, err = g.p.memory.Bytes(thread, g.p.layout.Objects.HeaderSize()); err != nil {
 		t.Fatal(err)
 	}
-	threadClass, err := g.p.Klass(g.p.layout.Objects.klass(header), 0)
+	threadClass, err := g.p.Klass(g.p.layout.Objects.ClassOf(header), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +190,7 @@ func (g *objectsGuest) testPlaces(t *testing.T) {
 // for a byte of each: the answer must be the object that the way leads to.
 func (g *objectsGuest) testWalk(t *testing.T) {
 	heap := g.p.layout.Objects.Heap
-	if heap.Generations != GenerationsByBounds {
+	if heap.Generations != javaheap.GenerationsByBounds {
 		t.Skip("the old generation is not in one piece")
 	}
 	start, end := heap.YoungHigh, heap.High
@@ -235,16 +237,16 @@ func (g *objectsGuest) testWalk(t *testing.T) {
 func (g *objectsGuest) testGenerations(t *testing.T) {
 	rule := g.p.layout.Objects.Heap.Generations
 	switch g.p.layout.Objects.Heap.Collector {
-	case CollectorSerial, CollectorParallel:
-		if rule != GenerationsByBounds {
+	case javaheap.CollectorSerial, javaheap.CollectorParallel:
+		if rule != javaheap.GenerationsByBounds {
 			t.Fatalf("rule %d", rule)
 		}
-	case CollectorG1:
-		if rule != GenerationsByRegion {
+	case javaheap.CollectorG1:
+		if rule != javaheap.GenerationsByRegion {
 			t.Fatalf("rule %d", rule)
 		}
 	default:
-		if rule != GenerationsUnknown || !strings.Contains(strings.Join(g.p.layout.Missing, " "), "Generations") {
+		if rule != javaheap.GenerationsUnknown || !strings.Contains(strings.Join(g.p.layout.Missing, " "), "Generations") {
 			t.Errorf("rule %d, missing %q", rule, g.p.layout.Missing)
 		}
 	}
@@ -261,11 +263,11 @@ func (g *objectsGuest) testGenerations(t *testing.T) {
 	}
 	old, fresh, large := generations(magicOld), generations(magicFresh), generations(magicLarge)
 	switch rule {
-	case GenerationsByBounds:
+	case javaheap.GenerationsByBounds:
 		if !old["old"] || !fresh["young"] || len(fresh) != 1 {
 			t.Errorf("old object is %v, fresh one %v", old, fresh)
 		}
-	case GenerationsByRegion:
+	case javaheap.GenerationsByRegion:
 		if !old["old"] || !fresh["eden"] || len(fresh) != 1 || !large["humongous"] && g.p.layout.Objects.Heap.RegionShift == 20 {
 			t.Errorf("old object is %v, fresh one %v, large one %v", old, fresh, large)
 		}
@@ -287,7 +289,7 @@ func (g *objectsGuest) testThreads(t *testing.T) {
 	tlab := make([]uint64, 3)
 	for i, offset := range []uint32{l.TLABStart, l.TLABTop, l.TLABEnd} {
 		var err error
-		if tlab[i], err = g.p.word(thread + uint64(offset)); err != nil {
+		if tlab[i], err = g.p.memory.Word(thread + uint64(offset)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -307,15 +309,15 @@ func (g *objectsGuest) testMonitor(t *testing.T) {
 		t.Skip("the header does not lead to the monitor")
 	}
 	for _, start := range g.starts(t, magicLocked) {
-		mark, err := g.p.word(start)
+		mark, err := g.p.memory.Word(start)
 		if err != nil || mark&lockBits != inflated {
 			continue // left behind by a collection
 		}
-		object, err := g.p.word(mark&^lockBits + uint64(l.MonitorObject))
+		object, err := g.p.memory.Word(mark&^lockBits + uint64(l.MonitorObject))
 		if err == nil && l.MonitorObjectIsHandle {
 			object, err = g.p.handle(object)
 		}
-		if mask := l.Heap.Low - 1; l.Heap.Collector == CollectorZ && !l.OopIsColoured { // each view has another address
+		if mask := l.Heap.Low - 1; l.Heap.Collector == javaheap.CollectorZ && !l.OopIsColoured { // each view has another address
 			object, start = object&mask, start&mask
 		}
 		if err != nil || object != start {

@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
 // objectRecordings are recorded guests whose objects are known: to each belong NAME.gz, its memory, and NAME.txt, what
@@ -80,7 +83,7 @@ func objectText(p *Process, q question) string {
 	}
 	generation, err := p.Generation(q.addr)
 	if err != nil {
-		generation = GenerationUnknown
+		generation = javaheap.GenerationUnknown
 	}
 	place := fmt.Sprintf("[%d]", o.Index)
 	if o.Index < 0 {
@@ -165,11 +168,11 @@ func TestObjectsStale(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	header, err := p.bytes(o.Start, p.layout.Objects.headerSize())
+	header, err := p.memory.Bytes(o.Start, p.layout.Objects.HeaderSize())
 	if err != nil {
 		t.Fatal(err)
 	}
-	klass := p.layout.Objects.klass(header)
+	klass := p.layout.Objects.ClassOf(header)
 	class, err := p.Klass(klass, 1)
 	if err != nil || class.Name != o.Class {
 		t.Fatalf("%+v, %v", class, err)
@@ -182,7 +185,7 @@ func TestObjectsStale(t *testing.T) {
 	if _, err := p.Klass(klass, 1); err != vmruntime.ErrStale {
 		t.Errorf("class of an epoch that is over: %v", err)
 	}
-	clear(p.mem.(*pieceMemory).at(p.schema.object.name.at(klass), 8)) // another class has no name there
+	clear(p.memory.Mem.(*vmtest.Memory).At(p.schema.object.name.At(klass), 8)) // another class has no name there
 	if class, err := p.Klass(klass, 2); err == nil {
 		t.Errorf("a class of the epoch before: %+v", class)
 	}
@@ -192,23 +195,23 @@ func TestObjectsStale(t *testing.T) {
 func TestObjectsMissing(t *testing.T) {
 	r := loadRecording(t, "testdata/objects25.gz")
 	p := r.attach(t, nil)
-	static := p.schema.object.heap.heap
+	static := p.schema.object.heap.Heap
 	for _, test := range []struct {
-		broken  func(p *Process, mem *pieceMemory)
+		broken  func(p *Process, mem *vmtest.Memory)
 		err     error
 		missing string
 	}{
-		{func(p *Process, mem *pieceMemory) { clear(mem.at(static, 8)) }, vmruntime.ErrStarting, ""},
-		{func(p *Process, mem *pieceMemory) {
-			heap := number(mem.at(static, 8))
-			clear(mem.at(p.schema.object.heap.reserved.at(heap), 16))
+		{func(p *Process, mem *vmtest.Memory) { clear(mem.At(static, 8)) }, vmruntime.ErrStarting, ""},
+		{func(p *Process, mem *vmtest.Memory) {
+			heap := vmstructs.Number(mem.At(static, 8))
+			clear(mem.At(p.schema.object.heap.Reserved.At(heap), 16))
 		}, nil, "Objects of this JVM are not known"},
-		{func(p *Process, mem *pieceMemory) { copy(mem.at(p.schema.object.klassShift, 4), "\x40\x00\x00\x00") }, nil, "Objects of this JVM"},
-		{func(p *Process, mem *pieceMemory) {
-			heap := number(mem.at(static, 8))
-			clear(mem.at(p.schema.object.heap.regionShift.at(heap), 4))
+		{func(p *Process, mem *vmtest.Memory) { copy(mem.At(p.schema.object.klassShift, 4), "\x40\x00\x00\x00") }, nil, "Objects of this JVM"},
+		{func(p *Process, mem *vmtest.Memory) {
+			heap := vmstructs.Number(mem.At(static, 8))
+			clear(mem.At(p.schema.object.heap.RegionShift.At(heap), 4))
 		}, nil, "Objects of this JVM"},
-		{func(p *Process, mem *pieceMemory) { clear(mem.at(p.schema.object.threadList, 8)) }, vmruntime.ErrStarting, ""},
+		{func(p *Process, mem *vmtest.Memory) { clear(mem.At(p.schema.object.threadList, 8)) }, vmruntime.ErrStarting, ""},
 	} {
 		fresh := loadRecording(t, "testdata/objects25.gz")
 		mem := fresh.memory()
@@ -225,7 +228,7 @@ func TestObjectsMissing(t *testing.T) {
 			continue
 		}
 		l := got.(*Process).Layout()
-		if l.HasObjects || l.Objects != (ObjectLayout{}) || !strings.Contains(strings.Join(l.Missing, " "), test.missing) {
+		if l.HasObjects || l.Objects != (javaheap.ObjectLayout{}) || !strings.Contains(strings.Join(l.Missing, " "), test.missing) {
 			t.Errorf("objects %v, missing %q, want %q", l.HasObjects, l.Missing, test.missing)
 		}
 		if o, err := got.(*Process).ObjectAt(p.layout.Objects.Heap.Low + 64); err == nil {
@@ -251,11 +254,11 @@ func TestClassAtZero(t *testing.T) {
 		mem := r.memory()
 		zeroed := 0
 		for _, thread := range threads {
-			object, err := whole.word(thread + uint64(l.ThreadObject))
+			object, err := whole.memory.Word(thread + uint64(l.ThreadObject))
 			if err == nil && l.ThreadObjectIsHandle {
 				object, err = whole.handle(object)
 			}
-			if header := mem.at(object, l.headerSize()); err == nil && header != nil {
+			if header := mem.At(object, l.HeaderSize()); err == nil && header != nil {
 				clear(header)
 				zeroed++
 			}

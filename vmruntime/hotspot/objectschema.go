@@ -1,79 +1,65 @@
 package hotspot
 
-// What each JDK moved, of objects and the heap.
-//
-//	JDK   change
-//	8     statics Universe::_narrow_oop and _narrow_klass; threads are a linked list, Threads::_thread_list.
-//	10    threads are in ThreadsSMRSupport::_java_thread_list.
-//	<=14  CompressedOops::_narrow_oop and CompressedKlassPointers::_narrow_klass.
-//	16    ObjectMonitor::_object became a WeakHandle (JDK-8247281), which no table says. JavaThread::_threadObj became an
-//	      OopHandle at about the same time: that is found out from where it points to.
-//	21    fields of a class are an UNSIGNED5 stream, _fieldinfo_stream, in place of an array of 16-bit numbers.
-//	21    generational ZGC: coloured references must be shifted. The other one was called X until it went, in 24;
-//	      -XX:-ZGenerational asks for it, and up to 22 nobody needs to ask.
-//	22    GenCollectedHeap became SerialHeap.
-//	23    G1's HeapRegion became G1HeapRegion; its tags have other values.
-//	24    compact object headers: UseCompactObjectHeaders.
-//	26    the bounds of the archive of classes became MetaspaceObj::_aot_metaspace_base and _top.
-//	28    classes are always narrow: UseCompressedClassPointers and oopDesc::_metadata are gone, and
-//	      oopDesc::_compressed_klass is what _metadata._compressed_klass was. Compact headers are the default. Value
-//	      classes: fields that are flat have more numbers in _fieldinfo_stream.
-//	28    Parallel may move the boundary of its generations: PSYoungGen::_reserved is gone.
+import (
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+)
 
-// An objectSchema leads from the VM's variables to what ObjectLayout says.
+// An objectSchema leads from the VM's variables to what javaheap.ObjectLayout says. What each JDK moved is in the table
+// in jdks.go.
 type objectSchema struct {
-	narrowKlass, klass    field  // of oopDesc, the same place read in two ways; each where the VM has it
-	klassBase, klassShift uint64 // statics
-	oopBase, oopShift     uint64 // statics
-	markKlassBit          uint64 // where the class begins in a mark word, 0 if it is never there
-	colours               colourSchema
+	narrowKlass, klass    vmstructs.Field // of oopDesc, the same place read in two ways; each where the VM has it
+	klassBase, klassShift uint64          // statics
+	oopBase, oopShift     uint64          // statics
+	markKlassBit          uint64          // where the class begins in a mark word, 0 if it is never there
+	colours               javaheap.ColourSchema
 
-	markBits                  uint64 // of a mark word, the hash included
-	layoutHelper, name, super field  // of Klass
-	superCheck                field  // of Klass: offset in it of the pointer to itself among those to its superclasses
-	primary, secondary        field  // of Klass: the first of these, and where superCheck leads if there are more
+	markBits                  uint64          // of a mark word, the hash included
+	layoutHelper, name, super vmstructs.Field // of Klass
+	superCheck                vmstructs.Field // of Klass: offset in it of the pointer to itself among those to its superclasses
+	primary, secondary        vmstructs.Field // of Klass: the first of these, and where superCheck leads if there are more
 	primaryLimit              uint64
-	constants                 field // of InstanceKlass
-	fieldArray, fieldCount    field // of InstanceKlass up to JDK 20: Array<u2>*, and how many of them are declared
-	fieldStream               field // of InstanceKlass from JDK 21 on: Array<u1>*
-	arrayLength               field
-	shortArray, byteArray     field
-	fieldBits                 fieldBits
+	constants                 vmstructs.Field // of InstanceKlass
+	fieldArray, fieldCount    vmstructs.Field // of InstanceKlass up to JDK 20: Array<u2>*, and how many of them are declared
+	fieldStream               vmstructs.Field // of InstanceKlass from JDK 21 on: Array<u1>*
+	arrayLength               vmstructs.Field
+	shortArray, byteArray     vmstructs.Field
+	fieldBits                 javaheap.FieldBits
 	vmSymbols                 uint64 // static array of Symbol*, 0 if unknown
 
 	// Statics: offsets in java.lang.Class of its Klass*, that of the array of it, and its size in words.
 	mirrorKlass, mirrorArray, mirrorSize uint64
 
-	tlabStart, tlabTop, tlabEnd field  // of JavaThread
-	prefetchWords               uint64 // static: words behind a buffer's end that are its own, too
-	threadObject                field  // of JavaThread
+	tlabStart, tlabTop, tlabEnd vmstructs.Field // of JavaThread
+	prefetchWords               uint64          // static: words behind a buffer's end that are its own, too
+	threadObject                vmstructs.Field // of JavaThread
 	threadList                  uint64
-	listLength, listThreads     field  // of ThreadsList
-	firstThread                 uint64 // JDK 8 and 9
-	nextThread                  field
-	monitorObject               field // of ObjectMonitor
+	listLength, listThreads     vmstructs.Field // of ThreadsList
+	firstThread                 uint64          // JDK 8 and 9
+	nextThread                  vmstructs.Field
+	monitorObject               vmstructs.Field // of ObjectMonitor
 
 	wellKnown uint64 // static: classes that the VM itself knows, from java.lang.Object on; 0 if unknown
 
 	archiveLow, archiveHigh uint64 // statics: bounds of the CDS archives, 0 if unknown
-	heap                    heapSchema
+	heap                    javaheap.Schema
 	lacks                   []string
 }
 
-func newObjectSchema(from *structs) objectSchema {
-	r := &resolver{structs: from} // of its own: without it, only objects are unknown
+func newObjectSchema(from *vmstructs.Tables) objectSchema {
+	r := &vmstructs.Resolver{Tables: from} // of its own: without it, only objects are unknown
 	either := func(names ...string) uint64 {
 		for _, name := range names {
-			if addr := r.optionalStatic(name); addr != 0 {
+			if addr := r.OptionalStatic(name); addr != 0 {
 				return addr
 			}
 		}
-		r.missing = append(r.missing, names[0])
+		r.Missing = append(r.Missing, names[0])
 		return 0
 	}
 	s := objectSchema{
-		narrowKlass: r.optional("oopDesc._metadata._compressed_klass", "oopDesc._compressed_klass"),
-		klass:       r.optional("oopDesc._metadata._klass"),
+		narrowKlass: r.Optional("oopDesc._metadata._compressed_klass", "oopDesc._compressed_klass"),
+		klass:       r.Optional("oopDesc._metadata._klass"),
 		klassBase: either("CompressedKlassPointers._base",
 			"CompressedKlassPointers._narrow_klass._base", "Universe._narrow_klass._base"),
 		klassShift: either("CompressedKlassPointers._shift",
@@ -82,79 +68,79 @@ func newObjectSchema(from *structs) objectSchema {
 			"CompressedOops._narrow_oop._base", "Universe._narrow_oop._base"),
 		oopShift: either("CompressedOops._shift",
 			"CompressedOops._narrow_oop._shift", "Universe._narrow_oop._shift"),
-		markKlassBit: uint64(r.constant("markWord::klass_shift")),
-		colours:      newColourSchema(r),
-		markBits: uint64(r.constant("markWord::hash_shift", "markOopDesc::hash_shift") +
-			r.constant("markWord::hash_bits", "markOopDesc::hash_bits")),
-		layoutHelper:  r.field("Klass._layout_helper"),
-		name:          r.field("Klass._name"),
-		super:         r.field("Klass._super"),
-		superCheck:    r.field("Klass._super_check_offset"),
-		primary:       r.field("Klass._primary_supers[0]"),
-		secondary:     r.field("Klass._secondary_super_cache"),
-		primaryLimit:  uint64(r.constant("Klass::_primary_super_limit")),
-		constants:     r.field("InstanceKlass._constants"),
-		fieldArray:    r.optional("InstanceKlass._fields"),
-		fieldCount:    r.optional("InstanceKlass._java_fields_count"),
-		fieldStream:   r.optional("InstanceKlass._fieldinfo_stream"),
-		arrayLength:   r.field("Array<int>._length"),
-		shortArray:    r.optional("Array<u2>._data", "Array<u2>._data[0]"),
-		byteArray:     r.optional("Array<u1>._data", "Array<u1>._data[0]"),
-		fieldBits:     newFieldBits(r),
-		vmSymbols:     r.optionalStatic("Symbol._vm_symbols[0]"),
-		mirrorKlass:   r.optionalStatic("java_lang_Class._klass_offset"),
-		mirrorArray:   r.optionalStatic("java_lang_Class._array_klass_offset"),
-		mirrorSize:    r.optionalStatic("java_lang_Class._oop_size_offset"),
-		prefetchWords: r.optionalStatic("ThreadLocalAllocBuffer._reserve_for_allocation_prefetch"),
-		threadObject:  r.field("JavaThread._threadObj"),
-		threadList:    r.optionalStatic("ThreadsSMRSupport._java_thread_list"),
-		listLength:    r.optional("ThreadsList._length"),
-		listThreads:   r.optional("ThreadsList._threads"),
-		firstThread:   r.optionalStatic("Threads._thread_list"),
-		nextThread:    r.optional("JavaThread._next"),
-		monitorObject: r.field("ObjectMonitor._object"),
-		wellKnown:     r.optionalStatic("vmClasses._klasses[static_cast<int>(vmClassID::Object_klass_knum)]"),
-		archiveLow:    r.optionalStatic("MetaspaceObj._shared_metaspace_base"),
-		archiveHigh:   r.optionalStatic("MetaspaceObj._shared_metaspace_top"),
-		heap:          newHeapSchema(r),
+		markKlassBit: uint64(r.Constant("markWord::klass_shift")),
+		colours:      javaheap.NewColourSchema(r),
+		markBits: uint64(r.Constant("markWord::hash_shift", "markOopDesc::hash_shift") +
+			r.Constant("markWord::hash_bits", "markOopDesc::hash_bits")),
+		layoutHelper:  r.Field("Klass._layout_helper"),
+		name:          r.Field("Klass._name"),
+		super:         r.Field("Klass._super"),
+		superCheck:    r.Field("Klass._super_check_offset"),
+		primary:       r.Field("Klass._primary_supers[0]"),
+		secondary:     r.Field("Klass._secondary_super_cache"),
+		primaryLimit:  uint64(r.Constant("Klass::_primary_super_limit")),
+		constants:     r.Field("InstanceKlass._constants"),
+		fieldArray:    r.Optional("InstanceKlass._fields"),
+		fieldCount:    r.Optional("InstanceKlass._java_fields_count"),
+		fieldStream:   r.Optional("InstanceKlass._fieldinfo_stream"),
+		arrayLength:   r.Field("Array<int>._length"),
+		shortArray:    r.Optional("Array<u2>._data", "Array<u2>._data[0]"),
+		byteArray:     r.Optional("Array<u1>._data", "Array<u1>._data[0]"),
+		fieldBits:     javaheap.NewFieldBits(r),
+		vmSymbols:     r.OptionalStatic("Symbol._vm_symbols[0]"),
+		mirrorKlass:   r.OptionalStatic("java_lang_Class._klass_offset"),
+		mirrorArray:   r.OptionalStatic("java_lang_Class._array_klass_offset"),
+		mirrorSize:    r.OptionalStatic("java_lang_Class._oop_size_offset"),
+		prefetchWords: r.OptionalStatic("ThreadLocalAllocBuffer._reserve_for_allocation_prefetch"),
+		threadObject:  r.Field("JavaThread._threadObj"),
+		threadList:    r.OptionalStatic("ThreadsSMRSupport._java_thread_list"),
+		listLength:    r.Optional("ThreadsList._length"),
+		listThreads:   r.Optional("ThreadsList._threads"),
+		firstThread:   r.OptionalStatic("Threads._thread_list"),
+		nextThread:    r.Optional("JavaThread._next"),
+		monitorObject: r.Field("ObjectMonitor._object"),
+		wellKnown:     r.OptionalStatic("vmClasses._klasses[static_cast<int>(vmClassID::Object_klass_knum)]"),
+		archiveLow:    r.OptionalStatic("MetaspaceObj._shared_metaspace_base"),
+		archiveHigh:   r.OptionalStatic("MetaspaceObj._shared_metaspace_top"),
+		heap:          javaheap.NewSchema(r),
 	}
 	if s.archiveLow == 0 { // JDK 26
-		s.archiveLow = r.optionalStatic("MetaspaceObj._aot_metaspace_base")
-		s.archiveHigh = r.optionalStatic("MetaspaceObj._aot_metaspace_top")
+		s.archiveLow = r.OptionalStatic("MetaspaceObj._aot_metaspace_base")
+		s.archiveHigh = r.OptionalStatic("MetaspaceObj._aot_metaspace_top")
 	}
-	tlab := r.field("Thread._tlab")
+	tlab := r.Field("Thread._tlab")
 	for _, f := range []struct {
-		to    *field
+		to    *vmstructs.Field
 		names []string
 	}{
 		{&s.tlabStart, []string{"ThreadLocalAllocBuffer._start"}},
 		{&s.tlabTop, []string{"ThreadLocalAllocBuffer._top"}},
 		{&s.tlabEnd, []string{"ThreadLocalAllocBuffer._end", "ThreadLocalAllocBuffer._allocation_end"}},
 	} {
-		*f.to = r.field(f.names...)
-		f.to.offset += tlab.offset
+		*f.to = r.Field(f.names...)
+		f.to.Offset += tlab.Offset
 	}
 	const mostSupers = 64
 	if s.primaryLimit == 0 || s.primaryLimit > mostSupers {
-		r.missing = append(r.missing, "plausible Klass::_primary_super_limit")
+		r.Missing = append(r.Missing, "plausible Klass::_primary_super_limit")
 	}
-	s.primary.width = uint8(wordSize * s.primaryLimit) // all of them
+	s.primary.Width = uint8(vmstructs.WordSize * s.primaryLimit) // all of them
 	if s.markBits == 0 || s.markBits >= 64 {
-		r.missing = append(r.missing, "plausible markWord::hash_shift and hash_bits")
+		r.Missing = append(r.Missing, "plausible markWord::hash_shift and hash_bits")
 	}
 	if s.markKlassBit >= 64 {
-		r.missing = append(r.missing, "plausible markWord::klass_shift")
+		r.Missing = append(r.Missing, "plausible markWord::klass_shift")
 	}
-	s.lacks = r.missing
+	s.lacks = r.Missing
 	return s
 }
 
-// headSize is how many bytes of a Klass are read to tell whether it is one.
+// headSize is how many bytes of a Klass show whether it is one.
 func (s *objectSchema) headSize() uint64 {
-	return lastEnd(s.layoutHelper, s.name, s.super, s.superCheck, s.primary, s.secondary)
+	return vmstructs.LastEnd(s.layoutHelper, s.name, s.super, s.superCheck, s.primary, s.secondary)
 }
 
 // instanceSize is how many bytes of an InstanceKlass are read to find its fields.
 func (s *objectSchema) instanceSize() uint64 {
-	return lastEnd(s.constants, s.fieldArray, s.fieldCount, s.fieldStream)
+	return vmstructs.LastEnd(s.constants, s.fieldArray, s.fieldCount, s.fieldStream)
 }

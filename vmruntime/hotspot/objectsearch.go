@@ -1,14 +1,18 @@
 package hotspot
 
+import (
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
+)
+
 // A located is a place that looks like an object.
 type located struct {
-	candidate
+	javaheap.Candidate
 	head klassHead
 	size uint64 // bytes
 }
 
-func (o *located) end() uint64            { return o.start + o.size }
-func (o *located) holds(addr uint64) bool { return addr >= o.start && addr < o.end() }
+func (o *located) end() uint64            { return o.Start + o.size }
+func (o *located) holds(addr uint64) bool { return addr >= o.Start && addr < o.end() }
 
 // An objectSearch decides which object holds an address, from places that look like objects. Some of them only do so:
 // references of 32 bits, numbers, and the pointers to its class in a java.lang.Class can be what narrow or wide
@@ -49,7 +53,7 @@ func (s *objectSearch) add(places []located) {
 // at returns the place that begins at start.
 func (s *objectSearch) at(start uint64) *located {
 	for i := range s.seen {
-		if s.seen[i].start == start {
+		if s.seen[i].Start == start {
 			return &s.seen[i]
 		}
 	}
@@ -60,14 +64,14 @@ func (s *objectSearch) at(start uint64) *located {
 // begins before it holds the address.
 func (s *objectSearch) decide(next *located) (over bool) {
 	nearest := s.nearest()
-	if nearest != nil && nearest.start > next.start && nearest.start < next.end() {
+	if nearest != nil && nearest.Start > next.Start && nearest.Start < next.end() {
 		return false
 	}
 	s.over = true
 	switch {
 	case next.holds(s.addr):
 		s.best = next
-	case nearest != nil && nearest.start >= next.end():
+	case nearest != nil && nearest.Start >= next.end():
 		s.best = nearest
 	}
 	return true
@@ -86,7 +90,7 @@ func (s *objectSearch) nearest() *located {
 // inMirror reports whether what looks like the class in the header of a place is a pointer in a java.lang.Class.
 func (s *objectSearch) inMirror(o *located) bool {
 	for _, offset := range s.mirrorPointers {
-		if mirror := s.at(o.start - offset); mirror != nil && mirror.head.symbol == mirrorClass {
+		if mirror := s.at(o.Start - offset); mirror != nil && mirror.head.symbol == mirrorClass {
 			return true
 		}
 	}
@@ -103,10 +107,10 @@ func (s *objectSearch) result() (*located, error) {
 	rows := make(map[uint64]int) // by their end
 	for i := len(s.seen) - 1; i >= 0; i-- {
 		o := &s.seen[i]
-		if s.isFree(o.start) || s.inMirror(o) {
+		if s.isFree(o.Start) || s.inMirror(o) {
 			continue
 		}
-		row := rows[o.start] + 1
+		row := rows[o.Start] + 1
 		rows[o.end()] = max(rows[o.end()], row)
 		if o.holds(s.addr) && row >= longest { // of equals the nearest
 			best, longest = o, row
@@ -122,7 +126,7 @@ func (s *objectSearch) result() (*located, error) {
 func (s *objectSearch) followed(nearest *located) (*located, error) {
 	for i := range s.seen {
 		o := &s.seen[i]
-		if !o.holds(s.addr) || s.inMirror(o) || s.isFree(o.start) {
+		if !o.holds(s.addr) || s.inMirror(o) || s.isFree(o.Start) {
 			continue
 		}
 		if ok, err := s.isObject(o.end()); ok || err != nil {

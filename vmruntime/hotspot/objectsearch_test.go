@@ -3,12 +3,14 @@ package hotspot
 import (
 	"slices"
 	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
 )
 
 // TestObjectSearch decides between places that look like objects.
 func TestObjectSearch(t *testing.T) {
 	place := func(start, end uint64) located {
-		return located{candidate: candidate{start: start}, size: end - start}
+		return located{Candidate: javaheap.Candidate{Start: start}, size: end - start}
 	}
 	mirror := func(start, end uint64) located {
 		o := place(start, end)
@@ -61,7 +63,7 @@ func TestObjectSearch(t *testing.T) {
 				}
 			}
 			got, err := s.result()
-			if err != nil || (got != nil) != (test.want != 0) || got != nil && got.start != test.want {
+			if err != nil || (got != nil) != (test.want != 0) || got != nil && got.Start != test.want {
 				t.Errorf("%s, %d at a time: %+v, %v, want %d", name, chunk, got, err, test.want)
 			}
 		}

@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // The guest's objects, by the last four bits of their number: see ObjectsGuest.magic.
@@ -67,7 +70,7 @@ func (g *objectsGuest) find(t *testing.T, i uint64) (addrs []uint64) {
 		low, high = max(low, heap.Low), min(high, heap.High)
 		const chunk = 1 << 20
 		for ; low < high; low += chunk {
-			data, err := g.p.bytes(low, min(chunk, high-low))
+			data, err := g.p.memory.Bytes(low, min(chunk, high-low))
 			if err != nil {
 				continue
 			}
@@ -96,7 +99,7 @@ func (g *objectsGuest) object(t *testing.T, i uint64) *Object {
 	var found *Object
 	for _, addr := range g.find(t, i) {
 		o, err := g.p.ObjectAt(addr)
-		if generation, _ := g.p.Generation(addr); err != nil && isOld(i) && generation != GenerationOld {
+		if generation, _ := g.p.Generation(addr); err != nil && isOld(i) && generation != javaheap.GenerationOld {
 			continue
 		}
 		if err != nil {
@@ -124,7 +127,7 @@ func (g *objectsGuest) threadNamed(t *testing.T, name string) (object, thread ui
 	}
 	for _, thread := range threads {
 		at := thread + uint64(l.ThreadObject)
-		object, err := g.p.word(at)
+		object, err := g.p.memory.Word(at)
 		if err == nil && l.ThreadObjectIsHandle {
 			object, err = g.p.handle(object)
 		}
@@ -158,40 +161,40 @@ func (g *objectsGuest) reference(t *testing.T, addr uint64) uint64 {
 		}
 		return object
 	}
-	b, err := g.p.bytes(addr, 4)
+	b, err := g.p.memory.Bytes(addr, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if number(b) == 0 {
+	if vmstructs.Number(b) == 0 {
 		return 0
 	}
-	return l.OopBase + number(b)<<l.OopShift
+	return l.OopBase + vmstructs.Number(b)<<l.OopShift
 }
 
 // text reads a java.lang.String of Latin-1. It is empty if ZGC moved its bytes, and it was not used since.
 func (g *objectsGuest) text(t *testing.T, object uint64) string {
 	t.Helper()
 	l := &g.p.layout.Objects
-	header, err := g.p.bytes(object, l.headerSize())
+	header, err := g.p.memory.Bytes(object, l.HeaderSize())
 	if err != nil {
 		t.Fatal(err)
 	}
-	class, err := g.p.Klass(l.klass(header), 0)
+	class, err := g.p.Klass(l.ClassOf(header), 0)
 	if err != nil || class.Name != "java.lang.String" {
 		t.Fatalf("string at %#x: %v, %v", object, class, err)
 	}
 	for _, f := range class.fields {
 		if f.Name == "value" && f.Type == "byte[]" {
 			array := g.reference(t, object+uint64(f.Offset))
-			first, err := g.p.bytes(array, l.headerSize())
+			first, err := g.p.memory.Bytes(array, l.HeaderSize())
 			if err != nil {
 				t.Fatal(err)
 			}
-			head, err := g.p.readHeads([]uint64{l.klass(first)})
-			if err != nil || head[l.klass(first)].name != "byte[]" {
+			head, err := g.p.readHeads([]uint64{l.ClassOf(first)})
+			if err != nil || head[l.ClassOf(first)].name != "byte[]" {
 				return ""
 			}
-			text, err := g.p.bytes(array+head[l.klass(first)].shape.header, number(first[l.ArrayLength:l.ArrayLength+4]))
+			text, err := g.p.memory.Bytes(array+head[l.ClassOf(first)].shape.Header, vmstructs.Number(first[l.ArrayLength:l.ArrayLength+4]))
 			if err != nil {
 				t.Fatal(err)
 			}

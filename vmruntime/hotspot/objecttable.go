@@ -1,5 +1,12 @@
 package hotspot
 
+import (
+	"strings"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+)
+
 // headBytes is how much memory a Process keeps of what it knows to be a class.
 const headBytes = 1 << 20
 
@@ -31,7 +38,7 @@ func newObjectTable() objectTable {
 func (t *objectTable) isVtable(addr uint64) bool {
 	for _, bounds := range t.vtables {
 		if addr >= bounds[0] && addr < bounds[1] {
-			return addr%wordSize == 0
+			return addr%vmstructs.WordSize == 0
 		}
 	}
 	return false
@@ -56,15 +63,15 @@ func (p *Process) learnObjects() {
 	t := &p.objects
 	t.vtables[0] = [2]uint64{p.image.low + p.bias, p.image.high + p.bias}
 	if lowAt, highAt := p.archiveBounds(); lowAt != 0 && highAt != 0 {
-		low, err1 := p.word(lowAt)
-		high, err2 := p.word(highAt)
+		low, err1 := p.memory.Word(lowAt)
+		high, err2 := p.memory.Word(highAt)
 		if err1 == nil && err2 == nil {
 			t.vtables[1] = [2]uint64{low, high}
 		}
 	}
 	// ThreadLocalAllocBuffer::end_reserve: room for what allocations prefetch, or for the object that fills up the rest.
 	const smallestFiller = 2
-	t.tlabReserve = wordSize * max(p.staticOffset(s.prefetchWords), smallestFiller)
+	t.tlabReserve = vmstructs.WordSize * max(p.staticOffset(s.prefetchWords), smallestFiller)
 }
 
 // learnMirrors reads where a java.lang.Class has what it says of its class. What an object's header is like is known.
@@ -84,11 +91,11 @@ func (p *Process) staticOffset(static uint64) uint64 {
 	if static == 0 {
 		return 0
 	}
-	b, err := p.bytes(static, 4)
-	if err != nil || number(b) > maxOffset {
+	b, err := p.memory.Bytes(static, 4)
+	if err != nil || vmstructs.Number(b) > vmstructs.MaxOffset {
 		return 0
 	}
-	return number(b)
+	return vmstructs.Number(b)
 }
 
 // mirrorBytes is the size of the java.lang.Class at start: as much as it says, for it has static fields behind its own.
@@ -96,12 +103,12 @@ func (p *Process) mirrorBytes(start uint64) uint64 {
 	if p.objects.mirrorSize == 0 {
 		return 0
 	}
-	b, err := p.bytes(start+p.objects.mirrorSize, 4)
+	b, err := p.memory.Bytes(start+p.objects.mirrorSize, 4)
 	if err != nil {
 		return 0
 	}
 	const most = scanBytes + 512<<10 // 65,535 fields of eight bytes
-	return min(wordSize*number(b), most)
+	return min(vmstructs.WordSize*vmstructs.Number(b), most)
 }
 
 // staticField is the field at an offset in the java.lang.Class at start; zero if that is not known.
@@ -109,7 +116,7 @@ func (p *Process) staticField(start, offset uint64, epoch uint32) Field {
 	if p.objects.mirrorKlass == 0 {
 		return Field{}
 	}
-	klass, err := p.word(start + p.objects.mirrorKlass)
+	klass, err := p.memory.Word(start + p.objects.mirrorKlass)
 	if err != nil || klass == 0 { // that of a primitive type
 		return Field{}
 	}
@@ -120,3 +127,78 @@ func (p *Process) staticField(start, offset uint64, epoch uint32) Field {
 	field, _ := fieldAt(class.statics, offset)
 	return field
 }
+
+// A klassHead is what shows that a Klass is one, and how large its objects are.
+type klassHead struct {
+	addr, super uint64
+	vtable      uint64 // what its first word points to
+	symbol      string // the name in the VM's form, cleaned
+	name        string // for people
+	shape       javaheap.Shape
+}
+
+// bytes is about how much memory h holds.
+func (h klassHead) bytes() int { return 144 + len(h.symbol) + len(h.name) }
+
+// readHeads reads classes. What does not look like one is absent: its vtable must be in libjvm, or in the archive of
+// classes that JVMs share (CDS), where the VM puts copies of its vtables; its superclasses must begin with Object; and
+// it must point to itself where it says, which is what casts check. Methods and constant pools have vtables, too.
+func (p *Process) readHeads(klasses []uint64) (map[uint64]klassHead, error) {
+	s := &p.schema.object
+	var heads vmstructs.Batch
+	for _, klass := range klasses {
+		heads.Add(klass, s.headSize())
+	}
+	if err := heads.Read(p.memory.Mem); err != nil {
+		return nil, err
+	}
+	found := make(map[uint64]klassHead)
+	symbols := make(map[uint64]uint64)
+	var addrs []uint64
+	for i, klass := range klasses {
+		head, ok := heads.Bytes(i)
+		if !ok || klass%vmstructs.WordSize != 0 {
+			continue
+		}
+		h := klassHead{addr: klass, super: s.super.Of(head), vtable: vmstructs.Number(head[:vmstructs.WordSize])}
+		h.shape, ok = javaheap.NewShape(int32(s.layoutHelper.Of(head)))
+		if !ok || !p.objects.isVtable(h.vtable) || !p.hasSupers(klass, head) {
+			continue
+		}
+		symbols[klass] = s.name.Of(head)
+		addrs = append(addrs, symbols[klass])
+		found[klass] = h
+	}
+	names, err := p.methodReader().symbols(addrs)
+	if err != nil {
+		return nil, err
+	}
+	for klass, h := range found {
+		if h.symbol = names[symbols[klass]]; !sane(h.symbol) || strings.HasPrefix(h.symbol, "[") != h.shape.Array {
+			delete(found, klass)
+			continue
+		}
+		h.name = objectClass(h.symbol)
+		found[klass] = h
+	}
+	return found, nil
+}
+
+// hasSupers reports whether what a class has of its superclasses, down to itself, fits. Interfaces, and classes that
+// have too many, are not among them (src/hotspot/share/oops/klass.hpp, Klass::initialize_supers).
+func (p *Process) hasSupers(klass uint64, head []byte) bool {
+	s := &p.schema.object
+	supers := head[s.primary.Offset:s.primary.End()]
+	if first := vmstructs.Number(supers[:vmstructs.WordSize]); first == 0 || p.objects.object != 0 && first != p.objects.object {
+		return false
+	}
+	check := s.superCheck.Of(head)
+	if check == uint64(s.secondary.Offset) {
+		return true
+	}
+	at := check - uint64(s.primary.Offset)
+	return at%vmstructs.WordSize == 0 && at < uint64(len(supers)) && vmstructs.Number(supers[at:at+vmstructs.WordSize]) == klass
+}
+
+// sane reports whether a name that was cleaned had nothing that a class name never has.
+func sane(name string) bool { return name != "" && !strings.ContainsRune(name, '\ufffd') }

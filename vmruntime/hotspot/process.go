@@ -4,6 +4,10 @@ import (
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/calldata"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // Memory that a Process keeps at most, besides its versionTable: of decoded compilations, and of methods.
@@ -15,15 +19,16 @@ const (
 
 // A Process is one guest. Its methods are called from one goroutine at a time.
 type Process struct {
-	codeCache
-	image   *Image
-	bias    uint64
-	epoch   func() uint32 // nil if unknown
-	seen    func(method uint64) (vmruntime.SeenMethod, bool)
-	schema  *schema
-	version version
+	memory    vmstructs.Reader
+	codeCache codecache.Cache
+	image     *Image
+	bias      uint64
+	epoch     func() uint32 // nil if unknown
+	seen      func(method uint64) (vmruntime.SeenMethod, bool)
+	schema    *schema
+	version   version
 
-	kinds   kindTable
+	kinds   codecache.KindTable
 	layout  Layout
 	learned bool              // kinds has more than layout
 	trap    uint64            // what C2's code calls to go on in the interpreter; 0 until it is known
@@ -38,7 +43,7 @@ type Process struct {
 	callers    *cache[uint64, *calling] // by method
 	dispatched *cache[dispatchKey, dispatchTarget]
 	klasses    *cache[methodKey, klassName]
-	decoder    *dataDecoder
+	decoder    *calldata.Decoder
 	texts      *cache[uint32, text] // by version
 
 	complete       bool // DebugNonSafepoints
@@ -46,6 +51,42 @@ type Process struct {
 	notes          []string
 
 	objects objectTable
+}
+
+// A schema is where the fields are that this package reads, in one process. See the table in jdks.go for what each JDK
+// moved. It is the same in all processes of a build of libjvm, but it is kept by process: one that lies about itself
+// must only harm its own profile.
+type schema struct {
+	cache   codecache.Schema
+	blob    codecache.BlobSchema
+	scopes  debuginfo.Schema
+	method  methodSchema
+	thread  threadSchema
+	stubs   codecache.StubSchema
+	flags   vmstructs.FlagSchema
+	version versionSchema
+	profile calldata.Schema
+	object  objectSchema
+	classes classListSchema
+}
+
+// newSchema looks up everything. The error names all that is missing.
+func newSchema(s *vmstructs.Tables) (*schema, error) {
+	r := &vmstructs.Resolver{Tables: s}
+	schema := &schema{
+		cache:   codecache.NewSchema(r),
+		blob:    codecache.NewBlobSchema(r),
+		scopes:  debuginfo.NewSchema(r),
+		method:  newMethodSchema(r),
+		thread:  newThreadSchema(r),
+		stubs:   codecache.NewStubSchema(r),
+		flags:   vmstructs.NewFlagSchema(r),
+		version: newVersionSchema(r),
+		profile: calldata.NewSchema(s),
+		object:  newObjectSchema(s),
+		classes: newClassListSchema(s),
+	}
+	return schema, r.Err()
 }
 
 // A methodKey identifies a method: classes that are unloaded may leave their addresses to others.
@@ -57,7 +98,7 @@ type methodKey struct {
 	walked bool
 }
 
-// Attach reads the VM's tables and walks its code cache: some 30 ms of CPU time and 5 MB of reads beside 5,000
+// Attach reads the VM's tables and walks its code cache: some 30 ms of CPU time and 5 MB of reads with 5,000
 // compiled methods.
 // The result is a *Process.
 func (i *Image) Attach(guest vmruntime.Target) (vmruntime.Process, error) {
@@ -75,7 +116,7 @@ func (i *Image) Attach(guest vmruntime.Target) (vmruntime.Process, error) {
 		texts:      newCache[uint32, text](textBytes),
 		objects:    newObjectTable(),
 	}
-	p.mem = guest.Memory
+	p.memory.Mem = guest.Memory
 	if err := p.attach(); err != nil {
 		return nil, fmt.Errorf("attach to HotSpot: %w", err)
 	}
@@ -83,28 +124,28 @@ func (i *Image) Attach(guest vmruntime.Target) (vmruntime.Process, error) {
 }
 
 func (p *Process) attach() error {
-	structs, err := readStructs(p.target, p.symbol)
+	structs, err := vmstructs.ReadTables(p.memory, p.symbol)
 	if err != nil {
 		return err
 	}
 	if p.schema, err = newSchema(structs); err != nil {
 		return err
 	}
-	if p.version, err = readVersion(p.target, &p.schema.version); err != nil {
+	if p.version, err = readVersion(p.memory, &p.schema.version); err != nil {
 		return err
 	}
 	// The VM makes code heaps and the Java heap first, and the interpreter last. Until then there may be some of the code heaps.
-	if _, _, err := interpreterCode(p.target, &p.schema.stubs); err != nil {
+	if _, _, err := codecache.InterpreterCode(p.memory, &p.schema.stubs); err != nil {
 		return err
 	}
-	p.codeCache.schema = &p.schema.cache
-	if p.heaps, p.shift, err = readHeaps(p.target, &p.schema.cache); err != nil {
+	p.codeCache.Memory, p.codeCache.Schema = &p.memory, &p.schema.cache
+	if p.codeCache.Heaps, p.codeCache.Shift, err = codecache.ReadHeaps(p.memory, &p.schema.cache); err != nil {
 		return err
 	}
 	if err := p.remember(); err != nil {
 		return fmt.Errorf("code cache: %w", err)
 	}
-	if p.complete, err = readFlag(p.target, &p.schema.flags, "DebugNonSafepoints"); err != nil {
+	if p.complete, err = vmstructs.ReadBool(p.memory, &p.schema.flags, "DebugNonSafepoints"); err != nil {
 		p.note("Whether DebugNonSafepoints is on is not known (%v): "+
 			"a leaf [inlined in M] is M or a method that was inlined in it.", err)
 	} else if !p.complete {
@@ -112,7 +153,7 @@ func (p *Process) attach() error {
 			"A leaf [inlined in M] is M or a method that was inlined in it. Start the JVM with " +
 			"-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints to see which.")
 	}
-	if !p.schema.scopes.known() {
+	if !p.schema.scopes.Known() {
 		p.note("The debug information of this JVM's compiled code is not known: what is inlined is not shown.")
 	}
 	if !p.version.tested() {
@@ -134,20 +175,20 @@ func (p *Process) symbol(name string) (uint64, bool) {
 // remember walks the code cache and takes down who every compilation is, in case it is gone when a sample of it is
 // looked up.
 func (p *Process) remember() error {
-	return p.walk(&p.schema.blob, func(blobs []blob) error {
+	return p.codeCache.Walk(&p.schema.blob, func(blobs []codecache.Blob) error {
 		names := make([]uint64, len(blobs))
 		for i := range blobs {
-			names[i] = blobs[i].name
+			names[i] = blobs[i].Name
 		}
 		if err := p.learn(names); err != nil {
 			return err
 		}
-		before := make(map[uint64]blob) // by address
+		before := make(map[uint64]codecache.Blob) // by address
 		var blocks, methods []uint64
 		for _, b := range blobs {
 			if p.compiled(&b) {
-				before[b.addr] = b
-				blocks, methods = append(blocks, b.addr-p.schema.cache.blockSize), append(methods, b.method)
+				before[b.Addr] = b
+				blocks, methods = append(blocks, b.Addr-p.schema.cache.BlockSize), append(methods, b.Method)
 			}
 		}
 		named, err := p.methodReader().names(methods)
@@ -155,14 +196,14 @@ func (p *Process) remember() error {
 			return err
 		}
 		// A compilation that is still there kept its method alive, so that what was read is its name.
-		after, err := p.readBlobs(&p.schema.blob, blocks)
+		after, err := p.codeCache.ReadBlobs(&p.schema.blob, blocks)
 		if err != nil {
 			return err
 		}
 		for _, b := range after {
-			name, ok := named[b.method]
-			if ok && p.compiled(&b) && b.same(before[b.addr]) {
-				p.versions.add(b.version(), namedCode{b.begin, uint32(b.end - b.begin), b.tier(), name})
+			name, ok := named[b.Method]
+			if ok && p.compiled(&b) && b.Same(before[b.Addr]) {
+				p.versions.add(b.Version(), namedCode{b.Begin, uint32(b.End - b.Begin), b.Tier(), name})
 			}
 		}
 		return nil
@@ -170,20 +211,20 @@ func (p *Process) remember() error {
 }
 
 // compiled reports whether b is a compiled method or a wrapper of a native one that may still be named.
-func (p *Process) compiled(b *blob) bool {
-	kind := p.kinds.of(b.name)
-	return (kind == kindNMethod || kind == kindNative) && p.version.live(b.state)
+func (p *Process) compiled(b *codecache.Blob) bool {
+	kind := p.kinds.Of(b.Name)
+	return (kind == codecache.KindNMethod || kind == codecache.KindNative) && p.version.live(b.State)
 }
 
 // learn takes down the kinds of blobs whose names are at these addresses.
 func (p *Process) learn(names []uint64) error {
-	news, err := p.kinds.learn(p.target, names)
+	news, err := p.kinds.Learn(p.memory, names)
 	p.learned = p.learned || news
 	return err
 }
 
 func (p *Process) methodReader() methodReader {
-	return methodReader{target: p.target, schema: &p.schema.method, bias: p.version.unsigned5Bias()}
+	return methodReader{Reader: p.memory, schema: &p.schema.method, bias: p.version.unsigned5Bias()}
 }
 
 // Describe names the VM and its version: "OpenJDK 64-Bit Server VM 17.0.15+6".
@@ -197,10 +238,20 @@ func (p *Process) Forgotten() uint64 { return p.versions.dropped }
 
 // Loaded remembers a compilation by what the VM announced. It reads nothing.
 func (p *Process) Loaded(c vmruntime.CodeLoad) {
-	clean := func(s string) string { return cleanName([]byte(s)) }
-	p.versions.add(c.Version&versionMask, namedCode{
+	clean := func(s string) string { return vmstructs.CleanText([]byte(s)) }
+	p.versions.add(c.Version&codecache.VersionMask, namedCode{
 		begin:      c.Begin,
 		size:       c.Size,
 		methodName: methodName{clean(c.Class), clean(c.Name), clean(c.Signature)},
 	})
+}
+
+// Flag reads a command line flag of type bool.
+func (p *Process) Flag(name string) (bool, error) {
+	return vmstructs.ReadBool(p.memory, &p.schema.flags, name)
+}
+
+// Number reads a command line flag of type intx.
+func (p *Process) Number(name string) (int64, error) {
+	return vmstructs.ReadNumber(p.memory, &p.schema.flags, name)
 }

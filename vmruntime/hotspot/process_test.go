@@ -3,12 +3,16 @@ package hotspot
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
 // TestAttachStarting: a VM that has not made its code cache, its stubs or its interpreter yet is to be tried later.
@@ -17,10 +21,10 @@ func TestAttachStarting(t *testing.T) {
 		r := loadRecording(t, name+".gz")
 		s := r.attach(t, nil).schema
 		for what, static := range map[string]uint64{
-			"code heaps": s.cache.heaps, "call stub": s.stubs.callStubReturn, "interpreter": s.stubs.interpreter,
+			"code heaps": s.cache.Heaps, "call stub": s.stubs.CallStubReturn, "interpreter": s.stubs.Interpreter,
 		} {
 			mem := loadRecording(t, name+".gz").memory()
-			clear(mem.at(static, 8))
+			clear(mem.At(static, 8))
 			p, err := r.image().Attach(vmruntime.Target{Memory: mem, Bias: r.Bias})
 			if !errors.Is(err, vmruntime.ErrStarting) || p != nil {
 				t.Errorf("%s without %s: %v, %v", name, what, p, err)
@@ -35,32 +39,34 @@ func TestAttachLoading(t *testing.T) {
 	for name := range recordings {
 		r := loadRecording(t, name+".gz")
 		whole := r.attach(t, nil)
-		variable := func(mem *pieceMemory, symbol string) []byte { return mem.at(r.Bias+r.Symbols[symbol], wordSize) }
-		unrelocate := func(pointer []byte) {
-			binary.LittleEndian.PutUint64(pointer, number(pointer)-r.Bias)
+		variable := func(mem *vmtest.Memory, symbol string) []byte {
+			return mem.At(r.Bias+r.Symbols[symbol], vmstructs.WordSize)
 		}
-		states := map[string]func(mem *pieceMemory){
-			"not mapped": func(mem *pieceMemory) { mem.pieces = nil },
-			"JDK 0": func(mem *pieceMemory) {
+		unrelocate := func(pointer []byte) {
+			binary.LittleEndian.PutUint64(pointer, vmstructs.Number(pointer)-r.Bias)
+		}
+		states := map[string]func(mem *vmtest.Memory){
+			"not mapped": func(mem *vmtest.Memory) { mem.Pieces = nil },
+			"JDK 0": func(mem *vmtest.Memory) {
 				v := whole.schema.version
-				clear(mem.at(v.major, 4))
+				clear(mem.At(v.major, 4))
 				if v.jdk != 0 {
-					clear(mem.at(v.jdk, v.jdkMajor.end()))
+					clear(mem.At(v.jdk, v.jdkMajor.End()))
 				}
 			},
 		}
-		for _, table := range vmTables {
-			symbol := symbolPrefix + table.array
-			states["no stride of "+symbol] = func(mem *pieceMemory) {
-				clear(variable(mem, symbolPrefix+table.entry+"ArrayStride"))
+		for _, table := range vmstructs.Arrays {
+			symbol, strideSymbol := table.Symbols()[0], table.Symbols()[1]
+			states["no stride of "+symbol] = func(mem *vmtest.Memory) {
+				clear(variable(mem, strideSymbol))
 			}
-			states["no "+symbol] = func(mem *pieceMemory) { clear(variable(mem, symbol)) }
-			states["unrelocated "+symbol] = func(mem *pieceMemory) { unrelocate(variable(mem, symbol)) }
+			states["no "+symbol] = func(mem *vmtest.Memory) { clear(variable(mem, symbol)) }
+			states["unrelocated "+symbol] = func(mem *vmtest.Memory) { unrelocate(variable(mem, symbol)) }
 			for which, entry := range map[string]uint64{"first": 0, "second": 1} {
-				states["unrelocated name in the "+which+" entry of "+symbol] = func(mem *pieceMemory) {
-					array, stride := number(variable(mem, symbol)), number(variable(mem, symbolPrefix+table.entry+"ArrayStride"))
-					column := number(variable(mem, table.symbols()[2]))
-					unrelocate(mem.at(array+entry*stride+column, wordSize))
+				states["unrelocated name in the "+which+" entry of "+symbol] = func(mem *vmtest.Memory) {
+					array, stride := vmstructs.Number(variable(mem, symbol)), vmstructs.Number(variable(mem, strideSymbol))
+					column := vmstructs.Number(variable(mem, table.Symbols()[2]))
+					unrelocate(mem.At(array+entry*stride+column, vmstructs.WordSize))
 				}
 			}
 		}
@@ -74,9 +80,9 @@ func TestAttachLoading(t *testing.T) {
 		}
 		// Of entries that are missing nobody can tell whether they will come.
 		mem := loadRecording(t, name+".gz").memory()
-		symbol := symbolPrefix + fieldTable.array
-		array, stride := number(variable(mem, symbol)), number(variable(mem, symbolPrefix+fieldTable.entry+"ArrayStride"))
-		clear(mem.at(array+10*stride, stride))
+		symbol, strideSymbol := vmstructs.Arrays[0].Symbols()[0], vmstructs.Arrays[0].Symbols()[1]
+		array, stride := vmstructs.Number(variable(mem, symbol)), vmstructs.Number(variable(mem, strideSymbol))
+		clear(mem.At(array+10*stride, stride))
 		if p, err := r.image().Attach(vmruntime.Target{Memory: mem, Bias: r.Bias}); err == nil || p != nil {
 			t.Errorf("%s, without most entries: %v, %v", name, p, err)
 		}
@@ -91,10 +97,10 @@ func TestAttachReplacedMeanwhile(t *testing.T) {
 	}
 	const name, version = "testdata/jdk25", 99_999
 	p := newPatient(t, name)
-	var other blob
-	if err := p.walk(&p.schema.blob, func(blobs []blob) error {
+	var other codecache.Blob
+	if err := p.codeCache.Walk(&p.schema.blob, func(blobs []codecache.Blob) error {
 		for _, b := range blobs {
-			if p.compiled(&b) && b.method != p.blob.method {
+			if p.compiled(&b) && b.Method != p.blob.Method {
 				other = b
 			}
 		}
@@ -102,17 +108,17 @@ func TestAttachReplacedMeanwhile(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	before, _ := p.versions.find(p.blob.version(), p.blob.begin)
-	after, _ := p.versions.find(other.version(), other.begin)
+	before, _ := p.versions.find(p.blob.Version(), p.blob.Begin)
+	after, _ := p.versions.find(other.Version(), other.Begin)
 	r := loadRecording(t, name+".gz")
 	for at, reads := 1, 1; at <= reads; at++ {
 		p := newPatient(t, name)
 		reads = 0
-		memory := hookedMemory{p.mem, func() {
+		memory := vmtest.Hooked{Memory: p.mem, Before: func() {
 			if reads++; reads == at {
-				id, constMethod := p.schema.blob.compileID, p.schema.method.constMethod
-				binary.LittleEndian.PutUint32(p.mem.at(id.at(p.blob.addr), 4), version)
-				copy(p.mem.at(constMethod.at(p.blob.method), 8), p.mem.at(constMethod.at(other.method), 8))
+				id, constMethod := p.schema.blob.CompileID, p.schema.method.constMethod
+				binary.LittleEndian.PutUint32(p.mem.At(id.At(p.blob.Addr), 4), version)
+				copy(p.mem.At(constMethod.At(p.blob.Method), 8), p.mem.At(constMethod.At(other.Method), 8))
 			}
 		}}
 		vm, err := r.image().Attach(vmruntime.Target{Memory: memory, Bias: r.Bias})
@@ -120,10 +126,10 @@ func TestAttachReplacedMeanwhile(t *testing.T) {
 			t.Fatal(err)
 		}
 		versions := &vm.(*Process).versions
-		if got, ok := versions.find(p.blob.version(), p.blob.begin); ok && got.methodName != before.methodName {
+		if got, ok := versions.find(p.blob.Version(), p.blob.Begin); ok && got.methodName != before.methodName {
 			t.Errorf("replaced at read %d: the old one is remembered as %+v", at, got)
 		}
-		if got, ok := versions.find(version, p.blob.begin); ok && got.methodName != after.methodName {
+		if got, ok := versions.find(version, p.blob.Begin); ok && got.methodName != after.methodName {
 			t.Errorf("replaced at read %d: the new one is remembered as %+v", at, got)
 		}
 	}
@@ -147,13 +153,13 @@ func TestAttachStripped(t *testing.T) {
 			t.Errorf("notes do not have %q", sentence)
 		}
 	}
-	routines, err := readRoutines(p.target, p.bias+listAddress)
+	routines, err := codecache.ReadRoutines(p.memory, p.bias+listAddress)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range loadLookups(t, "testdata/jdk17") {
 		got := lookUp(p, vmruntime.Site(want.Site))
-		if _, ok := routines.find(want.Site.PC); ok {
+		if _, ok := routines.Find(want.Site.PC); ok {
 			// By the name of the blob that the routine is in.
 			if !strings.HasPrefix(got.Result[0], "[stub: ") {
 				t.Errorf("got %v", got)
@@ -172,7 +178,7 @@ func TestRefresh(t *testing.T) {
 		if changed, err := p.Refresh(); changed || err != nil {
 			t.Errorf("%s: nothing is pending, but Refresh says %v, %v", name, changed, err)
 		}
-		delete(p.kinds.names, want.Vtable)
+		delete(p.kinds.Names, want.Vtable)
 		p.updateKinds()
 		if l := p.Layout(); l.Kinds.Vtable != 0 || len(l.Pending) != 1 || l.Pending[0] != "vtable stubs" {
 			t.Fatalf("%s: pending %q, kinds %+v", name, l.Pending, l.Kinds)
@@ -226,9 +232,9 @@ func FuzzCodeCache(f *testing.F) {
 }
 
 // change writes into mem what a fuzzer made up, and returns how to undo it.
-func change(mem *pieceMemory, changes []byte) (undo func()) {
+func change(mem *vmtest.Memory, changes []byte) (undo func()) {
 	var total uint64
-	for _, p := range mem.pieces {
+	for _, p := range mem.Pieces {
 		total += uint64(len(p.Data))
 	}
 	type old struct {
@@ -238,7 +244,7 @@ func change(mem *pieceMemory, changes []byte) (undo func()) {
 	var before []old
 	for ; len(changes) >= 8 && len(before) < 256; changes = changes[8:] {
 		where := uint64(binary.LittleEndian.Uint32(changes)) % total
-		for _, p := range mem.pieces {
+		for _, p := range mem.Pieces {
 			if where >= uint64(len(p.Data)) {
 				where -= uint64(len(p.Data))
 				continue
@@ -260,16 +266,16 @@ func change(mem *pieceMemory, changes []byte) (undo func()) {
 
 // changeWords writes whole words into mem, as pointers are written, and returns how to undo it. Eight bytes are a change:
 // four of them where, the others what: an even number writes 0, an odd one copies the word that it leads to.
-func changeWords(mem *pieceMemory, changes []byte) (undo func()) {
+func changeWords(mem *vmtest.Memory, changes []byte) (undo func()) {
 	var total uint64
-	for _, p := range mem.pieces {
-		total += uint64(len(p.Data)) / wordSize
+	for _, p := range mem.Pieces {
+		total += uint64(len(p.Data)) / vmstructs.WordSize
 	}
 	word := func(i uint64) []byte {
-		for _, p := range mem.pieces {
-			n := uint64(len(p.Data)) / wordSize
+		for _, p := range mem.Pieces {
+			n := uint64(len(p.Data)) / vmstructs.WordSize
 			if i < n {
-				return p.Data[wordSize*i:][:wordSize]
+				return p.Data[vmstructs.WordSize*i:][:vmstructs.WordSize]
 			}
 			i -= n
 		}
@@ -277,12 +283,12 @@ func changeWords(mem *pieceMemory, changes []byte) (undo func()) {
 	}
 	type old struct {
 		at     []byte
-		before [wordSize]byte
+		before [vmstructs.WordSize]byte
 	}
 	var all []old
 	for ; len(changes) >= 8 && len(all) < 256; changes = changes[8:] {
 		at := word(uint64(binary.LittleEndian.Uint32(changes)) % total)
-		all = append(all, old{at, [wordSize]byte(at)})
+		all = append(all, old{at, [vmstructs.WordSize]byte(at)})
 		if what := uint64(binary.LittleEndian.Uint32(changes[4:])); what%2 == 0 {
 			clear(at)
 		} else {
@@ -322,4 +328,48 @@ func heapOf(build func() any) int64 {
 	read(&after)
 	runtime.KeepAlive(kept)
 	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
+}
+
+// TestNewSchemaMissing: an unknown libjvm is told by everything that it lacks, at once.
+func TestNewSchemaMissing(t *testing.T) {
+	p := loadRecording(t, "testdata/jdk17.gz").attach(t, nil)
+	s, err := vmstructs.ReadTables(p.memory, p.symbol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newSchema(s); err != nil {
+		t.Fatal(err)
+	}
+	delete(s.Fields, "CodeBlob._name")
+	delete(s.Fields, "CompiledMethod._method")
+	delete(s.Sizes, "ConstMethod")
+	_, err = newSchema(s)
+	want := "unknown libjvm: missing CodeBlob._name, nmethod._method or CompiledMethod._method, sizeof(ConstMethod)"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+// FuzzVMStructs reads the arrays out of any memory.
+func FuzzVMStructs(f *testing.F) {
+	m := &vmtest.Image{Base: 0x10000}
+	symbols := vmtest.Tables(m)
+	f.Add(m.Data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := vmstructs.ReadTables(vmstructs.Reader{Mem: (&vmtest.Image{Base: 0x10000, Data: data}).Memory()}, vmtest.Lookup(symbols))
+		if (err == nil) != (s != nil) {
+			t.Fatalf("%v, %v", s, err)
+		}
+		if err != nil {
+			return
+		}
+		for name := range maps.Keys(s.Fields) {
+			if len(name) > 2*vmstructs.MaxNameBytes+1 {
+				t.Fatalf("name of %d bytes", len(name))
+			}
+		}
+		if schema, err := newSchema(s); err == nil && schema == nil {
+			t.Fatal("no schema and no error")
+		}
+	})
 }

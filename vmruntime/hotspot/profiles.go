@@ -6,14 +6,15 @@ import (
 	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/calldata"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // Bounds on Profiles. What is beyond has no counts, or receivers without methods.
 const (
-	profileChunk  = 256      // methods that are read together
-	maxChunkData  = 16 << 20 // bytes of their MethodData
-	maxMethodData = 1 << 20  // bytes of one; the longest that was seen has 60 kB
-	maxReceivers  = 1 << 14  // classes that are looked up for one chunk
+	profileChunk = 256      // methods that are read together
+	maxChunkData = 16 << 20 // bytes of their MethodData
+	maxReceivers = 1 << 14  // classes that are looked up for one chunk
 )
 
 // Profiles reads what was counted in these methods. What a method can call is read once; its counts, and what calls
@@ -24,18 +25,18 @@ const (
 // C2's code counts nothing, so that they freeze. -Xint counts nothing at all.
 func (p *Process) Profiles(methods []uint64) (map[uint64]*vmruntime.MethodProfile, error) {
 	s := &p.schema.profile
-	if err := s.err(p.version); err != nil {
+	if err := s.Err(p.version.jdk); err != nil {
 		return nil, err
 	}
 	if p.decoder == nil {
-		p.decoder = newDataDecoder(p.target, p.schema, p.version)
+		p.decoder = calldata.NewDecoder(p.memory, &p.schema.flags, &p.schema.profile.Tags, p.version.jdk)
 	}
 	const attempts = 2 // classes are unloaded in bursts, with long pauses between
 	for range attempts {
 		epoch := p.currentEpoch()
 		search := newMethodSearch(klassReader{p.methodReader(), s})
 		profiles := make(map[uint64]*vmruntime.MethodProfile, len(methods))
-		for chunk := range slices.Chunk(distinct(methods), profileChunk) {
+		for chunk := range slices.Chunk(vmstructs.Distinct(methods), profileChunk) {
 			if err := p.readProfiles(chunk, epoch, search, profiles); err != nil {
 				return nil, fmt.Errorf("counts of calls: %w", err)
 			}
@@ -146,9 +147,9 @@ func (p *Process) receivers(list []*counting, epoch uint32, search *methodSearch
 	var asked []dispatch
 	var klasses []uint64
 	for _, m := range list {
-		m.eachRow(func(site *callSite, row receiverRow) {
-			klasses = append(klasses, row.klass)
-			d := site.dispatch(row.klass)
+		m.eachRow(func(site *callSite, row calldata.ReceiverRow) {
+			klasses = append(klasses, row.Klass)
+			d := site.dispatch(row.Klass)
 			if _, ok := p.dispatched.get(d.key(epoch)); !ok && len(asked) < maxReceivers {
 				asked = append(asked, d)
 			}
@@ -158,10 +159,10 @@ func (p *Process) receivers(list []*counting, epoch uint32, search *methodSearch
 }
 
 // eachRow visits the classes of receivers, and the calls that they were seen at.
-func (m *counting) eachRow(visit func(*callSite, receiverRow)) {
+func (m *counting) eachRow(visit func(*callSite, calldata.ReceiverRow)) {
 	for _, count := range m.counts {
-		if i := m.siteAt(count.bci); i >= 0 {
-			for _, row := range count.rows {
+		if i := m.siteAt(count.BCI); i >= 0 {
+			for _, row := range count.Rows {
 				visit(&m.sites[i], row)
 			}
 		}
@@ -170,7 +171,7 @@ func (m *counting) eachRow(visit func(*callSite, receiverRow)) {
 
 // siteAt is the index of the call at a bytecode index, or -1.
 func (c *calling) siteAt(bci int) int {
-	i, ok := slices.BinarySearchFunc(c.sites, bci, func(s callSite, bci int) int { return cmp.Compare(s.bci, bci) })
+	i, ok := slices.BinarySearchFunc(c.sites, bci, func(s callSite, bci int) int { return cmp.Compare(s.BCI, bci) })
 	if !ok {
 		return -1
 	}
@@ -185,25 +186,25 @@ func (m *counting) profile(targets receiverTable) *vmruntime.MethodProfile {
 		Calls: make([]vmruntime.CallCount, len(m.sites)),
 	}
 	if m.counted {
-		profile.Invocations = s.invocations.of(m.header) >> s.countShift
-		profile.BackEdges = s.backEdges.of(m.header) >> s.countShift
+		profile.Invocations = s.Invocations.Of(m.header) >> s.CountShift
+		profile.BackEdges = s.BackEdges.Of(m.header) >> s.CountShift
 	}
 	for i := range m.sites {
 		site := &m.sites[i]
 		profile.Calls[i] = vmruntime.CallCount{
-			BCI: site.bci, Kind: site.kind, Target: site.only(),
+			BCI: site.BCI, Kind: site.Kind, Target: site.only(),
 			Function: m.callees[i].function, Signature: m.callees[i].signature,
 		}
 	}
 	for i := range m.counts {
 		count := &m.counts[i]
-		at := m.siteAt(count.bci)
+		at := m.siteAt(count.BCI)
 		if at < 0 {
 			continue
 		}
 		call := &profile.Calls[at]
-		call.Count = count.total()
-		for _, row := range count.rows {
+		call.Count = count.Total()
+		for _, row := range count.Rows {
 			call.Receivers = append(call.Receivers, targets.receiver(&m.sites[at], row))
 		}
 		slices.SortStableFunc(call.Receivers, func(a, b vmruntime.Receiver) int { return cmp.Compare(b.Count, a.Count) })

@@ -6,12 +6,15 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/calldata"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
 // A countedGuest is a recorded guest whose memory a test may change.
 type countedGuest struct {
 	*Process
-	mem    *pieceMemory
+	mem    *vmtest.Memory
 	epoch  uint32
 	method map[string]uint64
 }
@@ -76,13 +79,14 @@ func TestProfileGoesOn(t *testing.T) {
 	for name := range callRecordings {
 		g := newCountedGuest(t, name)
 		before := g.profile(t, ".two")
-		data, err := g.word(g.schema.profile.methodData.at(g.method[".two"]))
+		data, err := g.memory.Word(g.schema.profile.MethodData.At(g.method[".two"]))
 		if err != nil {
 			t.Fatal(err)
 		}
-		invocations := g.mem.at(g.schema.profile.invocations.at(data), 4)
-		binary.LittleEndian.PutUint32(invocations, uint32(before.Invocations+5)<<g.schema.profile.countShift|1)
-		others := g.mem.at(data+g.schema.profile.header()+dataHeader, 8) // calls of receivers that are not told apart
+		invocations := g.mem.At(g.schema.profile.Invocations.At(data), 4)
+		binary.LittleEndian.PutUint32(invocations, uint32(before.Invocations+5)<<g.schema.profile.CountShift|1)
+		const entryHeader = 8                                             // bytes
+		others := g.mem.At(data+g.schema.profile.Header()+entryHeader, 8) // calls of receivers that are not told apart
 		binary.LittleEndian.PutUint64(others, 15)
 		after := g.profile(t, ".two")
 		if after.Invocations != before.Invocations+5 || after.Calls[0].Count != before.Calls[0].Count+15 {
@@ -95,15 +99,15 @@ func TestProfileGoesOn(t *testing.T) {
 func TestProfileWithoutData(t *testing.T) {
 	for name := range callRecordings {
 		for what, spoil := range map[string]func(g *countedGuest, data uint64){
-			"of another": func(g *countedGuest, data uint64) { g.mem.at(g.schema.profile.owner.at(data), 8)[0] ^= 8 },
-			"too long":   func(g *countedGuest, data uint64) { g.mem.at(g.schema.profile.dataSize.at(data), 4)[3] = 0x7f },
-			"no tag":     func(g *countedGuest, data uint64) { g.mem.at(data+g.schema.profile.header(), 1)[0] = 0 },
+			"of another": func(g *countedGuest, data uint64) { g.mem.At(g.schema.profile.Owner.At(data), 8)[0] ^= 8 },
+			"too long":   func(g *countedGuest, data uint64) { g.mem.At(g.schema.profile.DataSize.At(data), 4)[3] = 0x7f },
+			"no tag":     func(g *countedGuest, data uint64) { g.mem.At(data+g.schema.profile.Header(), 1)[0] = 0 },
 			"none": func(g *countedGuest, data uint64) {
-				clear(g.mem.at(g.schema.profile.methodData.at(g.method[".two"]), 8))
+				clear(g.mem.At(g.schema.profile.MethodData.At(g.method[".two"]), 8))
 			},
 		} {
 			g := newCountedGuest(t, name)
-			data, err := g.word(g.schema.profile.methodData.at(g.method[".two"]))
+			data, err := g.memory.Word(g.schema.profile.MethodData.At(g.method[".two"]))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,8 +134,8 @@ func TestProfileOfAnother(t *testing.T) {
 				}
 			} // else what newCountedGuest asked for has told who it is
 			g.profile(t, ".half")
-			for _, f := range []field{g.schema.method.constMethod, g.schema.profile.methodData} {
-				copy(g.mem.at(f.at(one), wordSize), g.mem.at(f.at(half), wordSize))
+			for _, f := range []vmstructs.Field{g.schema.method.constMethod, g.schema.profile.MethodData} {
+				copy(g.mem.At(f.At(one), vmstructs.WordSize), g.mem.At(f.At(half), vmstructs.WordSize))
 			}
 			if known == "by its profile" {
 				if p := g.profile(t, ".one"); p == nil || p.Calls[0].Kind != vmruntime.VirtualCall {
@@ -157,7 +161,7 @@ func TestProfileOfAnother(t *testing.T) {
 // is lost.
 func TestProfilesUnsupported(t *testing.T) {
 	g := newCountedGuest(t, "testdata/calls17")
-	g.schema.profile = newProfileSchema(&structs{})
+	g.schema.profile = calldata.NewSchema(&vmstructs.Tables{})
 	_, err := g.Profiles([]uint64{g.method[".one"]})
 	if err == nil || !strings.Contains(err.Error(), "MethodData._data_size") {
 		t.Errorf("%v", err)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
 )
 
 var update = flag.Bool("update", false, "record guests anew, with their goldens")
@@ -163,21 +164,25 @@ func record(t *testing.T, home, name string) {
 // interpreted; some of every kind of stub; and places where nothing is.
 func sites(t *testing.T, p *Process) (all []vmruntime.Site) {
 	const perKind, natives = 2, 6
+	last := uint64(0) // byte of the first heap's code
 	stubs := make(map[string]int)
-	var methods []blob
-	err := p.walk(&p.schema.blob, func(blobs []blob) error {
+	var methods []codecache.Blob
+	err := p.codeCache.Walk(&p.schema.blob, func(blobs []codecache.Blob) error {
 		for _, b := range blobs {
-			name := p.kinds.names[b.name]
-			named, _ := p.versions.find(b.version(), b.begin)
+			if p.codeCache.HeapOf(b.Addr) == &p.codeCache.Heaps[0] {
+				last = max(last, b.End-1)
+			}
+			name := p.kinds.Names[b.Name]
+			named, _ := p.versions.find(b.Version(), b.Begin)
 			switch {
 			case !p.compiled(&b):
 				if stubs[name]++; stubs[name] <= perKind {
-					all = append(all, vmruntime.Site{Kind: vmruntime.Stub, PC: b.begin},
-						vmruntime.Site{Kind: vmruntime.Stub, PC: (b.begin + b.end) / 2})
+					all = append(all, vmruntime.Site{Kind: vmruntime.Stub, PC: b.Begin},
+						vmruntime.Site{Kind: vmruntime.Stub, PC: (b.Begin + b.End) / 2})
 				}
 			case strings.HasPrefix(named.class, "hotspot/"):
 				methods = append(methods, b)
-			case p.kinds.of(b.name) == kindNative:
+			case p.kinds.Of(b.Name) == codecache.KindNative:
 				if stubs[name]++; stubs[name] <= natives {
 					methods = append(methods, b)
 				}
@@ -193,28 +198,28 @@ func sites(t *testing.T, p *Process) (all []vmruntime.Site) {
 	}
 	return append(all,
 		vmruntime.Site{Kind: vmruntime.Compiled, PC: 0x1000},
-		vmruntime.Site{Kind: vmruntime.Compiled, PC: p.heaps[0].used - 1})
+		vmruntime.Site{Kind: vmruntime.Compiled, PC: last | (1<<p.codeCache.Shift - 1)})
 }
 
-func sitesIn(t *testing.T, p *Process, b blob) (all []vmruntime.Site) {
+func sitesIn(t *testing.T, p *Process, b codecache.Blob) (all []vmruntime.Site) {
 	const positions = 8
-	site := vmruntime.Site{Kind: vmruntime.Compiled, Version: b.version(), PC: b.begin, Exact: true}
+	site := vmruntime.Site{Kind: vmruntime.Compiled, Version: b.Version(), PC: b.Begin, Exact: true}
 	all = append(all, site)
-	site.PC += uint64(b.frameComplete) + 5
+	site.PC += uint64(b.FrameComplete) + 5
 	all = append(all, site)
-	c, err := p.readCode(b.version(), b.begin, methodsAt{0, true})
+	c, err := p.readCode(b.Version(), b.Begin, methodsAt{0, true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.scopes != nil {
 		site.Exact = false
-		for i := 0; i < len(c.scopes.positions); i += 1 + len(c.scopes.positions)/positions {
-			site.PC = b.begin + uint64(c.scopes.positions[i].offset)
+		for i := 0; i < len(c.scopes.Positions); i += 1 + len(c.scopes.Positions)/positions {
+			site.PC = b.Begin + uint64(c.scopes.Positions[i].Offset)
 			all = append(all, site)
 		}
 	}
 	for _, bci := range []int32{-1, 0, 11} {
-		all = append(all, vmruntime.Site{Kind: vmruntime.Interpreted, Method: b.method, BCI: bci})
+		all = append(all, vmruntime.Site{Kind: vmruntime.Interpreted, Method: b.Method, BCI: bci})
 	}
 	return all
 }

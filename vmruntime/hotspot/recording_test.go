@@ -6,12 +6,12 @@ import (
 	"compress/gzip"
 	"debug/elf"
 	"encoding/gob"
-	"errors"
 	"os"
 	"slices"
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
 // A recording is what was read of a guest's memory, with what its libjvm taught: enough to attach again without the
@@ -21,20 +21,14 @@ type recording struct {
 	Symbols map[string]uint64
 	TLSSlot uint64
 	Bounds  [2]uint64 // of libjvm's addresses
-	Pieces  []memoryPiece
-}
-
-// A memoryPiece is a piece of memory. Pieces are in order and do not touch.
-type memoryPiece struct {
-	Addr uint64
-	Data []byte
+	Pieces  []vmtest.Piece
 }
 
 func (r *recording) image() *Image {
 	return &Image{machine: elf.EM_X86_64, symbols: r.Symbols, tlsSlot: r.TLSSlot, low: r.Bounds[0], high: r.Bounds[1]}
 }
 
-func (r *recording) memory() *pieceMemory { return &pieceMemory{r.Pieces} }
+func (r *recording) memory() *vmtest.Memory { return &vmtest.Memory{Pieces: r.Pieces} }
 
 // attach opens the recorded guest. Whatever was not read when it was recorded is unmapped.
 func (r *recording) attach(t testing.TB, epoch func() uint32) *Process {
@@ -48,20 +42,25 @@ func (r *recording) attach(t testing.TB, epoch func() uint32) *Process {
 
 func loadRecording(t testing.TB, file string) *recording {
 	t.Helper()
-	f, err := os.Open(file)
+	r, err := readRecording(file)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return r
+}
+
+func readRecording(file string) (*recording, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
 	z, err := gzip.NewReader(f)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	r := new(recording)
-	if err := gob.NewDecoder(z).Decode(r); err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return r, gob.NewDecoder(z).Decode(r)
 }
 
 // recording is what was read of a guest through its recorder.
@@ -93,13 +92,13 @@ func (r *recording) save(t testing.TB, file string) {
 // A recorder takes down everything that is read through it.
 type recorder struct {
 	vmruntime.Memory
-	pieces []memoryPiece
+	pieces []vmtest.Piece
 }
 
 func (r *recorder) Read(addr uint64, p []byte) error {
 	err := r.Memory.Read(addr, p)
 	if err == nil {
-		r.pieces = append(r.pieces, memoryPiece{addr, bytes.Clone(p)})
+		r.pieces = append(r.pieces, vmtest.Piece{Addr: addr, Data: bytes.Clone(p)})
 	}
 	return err
 }
@@ -108,16 +107,16 @@ func (r *recorder) ReadBatch(ranges []vmruntime.Range) error {
 	err := r.Memory.ReadBatch(ranges)
 	for _, x := range ranges {
 		if x.OK {
-			r.pieces = append(r.pieces, memoryPiece{x.Addr, bytes.Clone(x.Buf)})
+			r.pieces = append(r.pieces, vmtest.Piece{Addr: x.Addr, Data: bytes.Clone(x.Buf)})
 		}
 	}
 	return err
 }
 
 // merged joins what was read; where pieces overlap, the first reading counts.
-func (r *recorder) merged() []memoryPiece {
-	slices.SortStableFunc(r.pieces, func(a, b memoryPiece) int { return cmp.Compare(a.Addr, b.Addr) })
-	var out []memoryPiece
+func (r *recorder) merged() []vmtest.Piece {
+	slices.SortStableFunc(r.pieces, func(a, b vmtest.Piece) int { return cmp.Compare(a.Addr, b.Addr) })
+	var out []vmtest.Piece
 	for _, p := range r.pieces {
 		if n := len(out); n > 0 && p.Addr <= out[n-1].Addr+uint64(len(out[n-1].Data)) {
 			last := &out[n-1]
@@ -126,45 +125,7 @@ func (r *recorder) merged() []memoryPiece {
 			}
 			continue
 		}
-		out = append(out, memoryPiece{p.Addr, bytes.Clone(p.Data)})
+		out = append(out, vmtest.Piece{Addr: p.Addr, Data: bytes.Clone(p.Data)})
 	}
 	return out
-}
-
-// pieceMemory is memory that consists of pieces in order.
-type pieceMemory struct{ pieces []memoryPiece }
-
-var errUnmapped = errors.New("bad address")
-
-func (m *pieceMemory) Read(addr uint64, p []byte) error {
-	b := m.at(addr, uint64(len(p)))
-	if b == nil {
-		return errUnmapped
-	}
-	copy(p, b)
-	return nil
-}
-
-// at returns the n bytes at addr, nil if they are not all in one piece. Tests write through it.
-func (m *pieceMemory) at(addr, n uint64) []byte {
-	i, found := slices.BinarySearchFunc(m.pieces, addr, func(p memoryPiece, addr uint64) int { return cmp.Compare(p.Addr, addr) })
-	if !found {
-		i--
-	}
-	if i < 0 {
-		return nil
-	}
-	p := m.pieces[i]
-	offset := addr - p.Addr
-	if offset > uint64(len(p.Data)) || n > uint64(len(p.Data))-offset {
-		return nil
-	}
-	return p.Data[offset:][:n]
-}
-
-func (m *pieceMemory) ReadBatch(ranges []vmruntime.Range) error {
-	for i := range ranges {
-		ranges[i].OK = m.Read(ranges[i].Addr, ranges[i].Buf) == nil
-	}
-	return nil
 }

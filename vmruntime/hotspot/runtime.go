@@ -1,28 +1,52 @@
-// Package hotspot knows what a HotSpot JVM keeps where: it names code of a running guest from outside, by reading the
-// guest's memory. No flag, no agent library and no help from the guest is needed, and nothing is written.
+// Package hotspot names the code of a running HotSpot JVM from outside, by reading its memory. It needs no flag, no agent
+// library and no help from the JVM, and it writes nothing.
 //
 //	image, err := hotspot.Runtime{}.Image(file)     // once per libjvm
-//	p, err := image.Attach(target)                  // once per guest; *hotspot.Process
-//	layout := p.Layout()                            // for whoever walks its stacks
-//	frames, err := p.Lookup(site)                   // what a walk found
+//	p, err := image.Attach(target)                  // once per process; *hotspot.Process
+//	layout := p.Layout()                            // for a walker of its stacks
+//	frames, err := p.Lookup(site)                   // a place that a walk met
 //
-// The way of the data, a file each:
+// Packages below this one read one thing each, and know nothing of a process:
 //
 //	vmstructs   the tables in which HotSpot describes its own C++ classes
-//	schema      what of these is used: offsets and addresses, and what each JDK moved
-//	heap        where code is
-//	segmap      which code blob an address belongs to
-//	blob        the header of a code blob
-//	walk        all code blobs, in batches
-//	code        one compilation, read and checked against being replaced meanwhile
-//	scopes      what was inlined at which instruction
-//	methods     the names and lines of Methods
-//	stubs       the names of code that the VM generated for itself
-//	versions    who was compiled where, for when the code is gone
-//	layout      what the kernel side must know
+//	codecache   the heaps, blobs and stubs of the code cache
+//	debuginfo   what is inlined at which instruction, and lines
+//	calldata    calls in bytecode, what they were resolved to, and their counts
+//	javaheap    objects, their headers and fields, generations of the heap
+//	vmtest      fakes of a VM's memory for tests
 //
-// Nothing that comes out of a guest is trusted: every count, length and chain has a bound beside the code that follows
-// it, all arithmetic on addresses may wrap (the read fails then), and names are cleaned.
+// Files of this package. A VM and its layout:
+//
+//	runtime, image, process     the three types of vmruntime
+//	jdks                        what each JDK moved; the VM's version
+//	layout, layoutbuild         what the kernel side must know
+//	threads, loom               platform threads, virtual threads
+//
+// Names of code:
+//
+//	lookup                      from a site of a stack to frames
+//	code, evidence, inlinetree  a compilation, decoded
+//	compilations, machinecode   all compilations; prologues, epilogues and calls in machine code
+//	method, methodreader        a Method; reading many at a time
+//	names, stubnames            names for people: methods and classes; code that the VM generates
+//	versiontable                compilations that are gone
+//	classlist, cache            all classes; what was read, up to a number of bytes
+//
+// Counts of calls:
+//
+//	profiles, counts            the counts of methods, with and without names
+//	callsites, callees          the calls in a method, and what they lead to
+//	dispatch                    the methods of receivers
+//
+// Objects:
+//
+//	object, objectsearch        which object holds an address
+//	class, objecttable          classes and their fields; how to recognise a class
+//	objectschema, objectbuild   where the VM has what a layout of objects says
+//	headerbuild                 the form of an object's header
+//
+// Nothing that comes out of a process is trusted. Every count, length and chain has a bound next to the code that follows
+// it. Arithmetic on addresses may wrap, and then the read fails. Names are cleaned.
 package hotspot
 
 import (
@@ -41,8 +65,8 @@ func (Runtime) Name() string { return "hotspot" }
 // Recognise reports whether the mapped file of that name may be HotSpot's library.
 func (Runtime) Recognise(file string) bool { return path.Base(file) == "libjvm.so" }
 
-// Image reads what a libjvm teaches. It is nil, nil for a file that is not HotSpot's: other VMs call their library so
-// as well.
+// Image reads the symbols and probes of a libjvm. It returns nil, nil for a file that is not HotSpot's, because other VMs
+// have a libjvm.so too.
 func (Runtime) Image(file *elffile.File) (vmruntime.Image, error) {
 	image, err := newImage(file)
 	if image == nil {

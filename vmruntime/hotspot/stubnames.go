@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
 )
 
 // stubNames names code that the VM generated for itself, in brackets: no Java method is called so.
@@ -14,71 +15,71 @@ import (
 //	[vtable stub]                      a call through a virtual or interface table
 //	[i2c/c2i adapter]                  between compiled and interpreted code
 type stubNames struct {
-	codelets pieces          // of the interpreter
-	routines pieces          // of other blobs
-	searched map[uint64]bool // blobs that were there when routines was read
+	codelets codecache.Pieces // of the interpreter
+	routines codecache.Pieces // of other blobs
+	searched map[uint64]bool  // blobs that were there when routines was read
 }
 
 // lookup names the place at pc, which is in b.
-func (s *stubNames) lookup(p *Process, pc uint64, b *blob) (string, error) {
-	switch p.kinds.of(b.name) {
-	case kindVtable:
+func (s *stubNames) lookup(p *Process, pc uint64, b *codecache.Blob) (string, error) {
+	switch p.kinds.Of(b.Name) {
+	case codecache.KindVtable:
 		return "[vtable stub]", nil
-	case kindAdapter:
+	case codecache.KindAdapter:
 		return "[i2c/c2i adapter]", nil
-	case kindInterpreter:
+	case codecache.KindInterpreter:
 		if s.codelets == nil {
 			var err error
-			if s.codelets, err = readCodelets(p.target, &p.schema.stubs); err != nil {
+			if s.codelets, err = codecache.ReadCodelets(p.memory, &p.schema.stubs); err != nil {
 				return "", err
 			}
 		}
-		if codelet, ok := s.codelets.find(pc); ok {
-			return "[interpreter: " + codelet.name + "]", nil
+		if codelet, ok := s.codelets.Find(pc); ok {
+			return "[interpreter: " + codelet.Name + "]", nil
 		}
 		return "[interpreter]", nil
 	}
 	if routine, ok := s.find(p, pc, b); ok {
-		return "[stub: " + routine.name + "]", nil
+		return "[stub: " + routine.Name + "]", nil
 	}
-	if p.schema.blob.isAdapter(p.target, b.addr) {
+	if p.schema.blob.IsAdapter(p.memory, b.Addr) {
 		return "[i2c/c2i adapter]", nil
 	}
-	name, err := p.string(b.name)
+	name, err := p.memory.Text(b.Name)
 	return "[stub: " + name + "]", err
 }
 
 // find returns the stub routine that pc is in, which is in b. The VM generates some routines when they are first needed
 // (JDK 21+), each time in a new blob, so the list is read again for a blob that is new.
-func (s *stubNames) find(p *Process, pc uint64, b *blob) (piece, bool) {
-	if len(s.searched) > maxKinds {
+func (s *stubNames) find(p *Process, pc uint64, b *codecache.Blob) (codecache.Piece, bool) {
+	if len(s.searched) > codecache.MaxKinds {
 		s.searched = nil
 	}
-	if !s.searched[b.addr] {
+	if !s.searched[b.Addr] {
 		s.load(p)
 		if s.searched == nil {
 			s.searched = make(map[uint64]bool)
 		}
-		s.searched[b.addr] = true
+		s.searched[b.Addr] = true
 	}
-	return s.routines.find(pc)
+	return s.routines.Find(pc)
 }
 
 // routine returns the first stub routine whose name matches.
-func (s *stubNames) routine(p *Process, match func(name string) bool) (piece, bool) {
+func (s *stubNames) routine(p *Process, match func(name string) bool) (codecache.Piece, bool) {
 	s.load(p)
 	for _, routine := range s.routines {
-		if match(routine.name) {
+		if match(routine.Name) {
 			return routine, true
 		}
 	}
-	return piece{}, false
+	return codecache.Piece{}, false
 }
 
 // load reads the stub routines. Without them (a stripped libjvm) blobs go by their names: no reason to fail.
 func (s *stubNames) load(p *Process) {
 	if list, ok := p.symbol(symbolStubList); ok {
-		s.routines, _ = readRoutines(p.target, list)
+		s.routines, _ = codecache.ReadRoutines(p.memory, list)
 	}
 }
 
@@ -91,22 +92,22 @@ func isReturnBarrier(name string) bool {
 
 // stub names a piece of generated code.
 func (p *Process) stub(site vmruntime.Site) ([]vmruntime.Frame, error) {
-	addr, err := p.find(site.PC)
+	addr, err := p.codeCache.Find(site.PC)
 	if err != nil {
 		return nil, err
 	}
-	header, err := p.bytes(addr, p.schema.blob.blobHeader)
+	header, err := p.memory.Bytes(addr, p.schema.blob.BlobHeader)
 	if err != nil {
 		return nil, err
 	}
-	b, err := p.schema.blob.decodeBlob(addr, header)
+	b, err := p.schema.blob.Decode(addr, header)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.learn([]uint64{b.name}); err != nil {
+	if err := p.learn([]uint64{b.Name}); err != nil {
 		return nil, err
 	}
-	if kind := p.kinds.of(b.name); kind == kindNMethod || kind == kindNative {
+	if kind := p.kinds.Of(b.Name); kind == codecache.KindNMethod || kind == codecache.KindNative {
 		return nil, vmruntime.ErrStale // a stub was here, and made room for a method
 	}
 	function, err := p.stubs.lookup(p, site.PC, &b)

@@ -4,16 +4,17 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
 )
 
 // TestAdapterByKind: an adapter is one by its kind where its name is a signature, as adapters from an AOT cache have it.
 func TestAdapterByKind(t *testing.T) {
 	r := loadRecording(t, "testdata/jdk25.gz")
 	p := r.attach(t, nil)
-	var adapter *blob
-	err := p.walk(&p.schema.blob, func(blobs []blob) error {
+	var adapter *codecache.Blob
+	err := p.codeCache.Walk(&p.schema.blob, func(blobs []codecache.Blob) error {
 		for _, b := range blobs {
-			if p.kinds.of(b.name) == kindAdapter {
+			if p.kinds.Of(b.Name) == codecache.KindAdapter {
 				adapter = &b
 			}
 		}
@@ -23,12 +24,12 @@ func TestAdapterByKind(t *testing.T) {
 		t.Fatalf("no adapter, %v", err)
 	}
 	rename(t, r, "I2C/C2I adapters", "LI")
-	r.withKind(t, p.schema.blob.kind.at(adapter.addr), byte(p.schema.blob.adapterKind))
+	r.withKind(t, p.schema.blob.Kind.At(adapter.Addr), byte(p.schema.blob.AdapterKind))
 	p = r.attach(t, nil)
-	if kind := p.kinds.of(adapter.name); kind != kindStub {
+	if kind := p.kinds.Of(adapter.Name); kind != codecache.KindStub {
 		t.Fatalf("the name is still that of kind %d", kind)
 	}
-	frames, err := p.Lookup(vmruntime.Site{Kind: vmruntime.Stub, PC: adapter.begin})
+	frames, err := p.Lookup(vmruntime.Site{Kind: vmruntime.Stub, PC: adapter.Begin})
 	if err != nil || len(frames) != 1 || frames[0].Function != "[i2c/c2i adapter]" {
 		t.Errorf("%+v, %v", frames, err)
 	}
@@ -37,7 +38,7 @@ func TestAdapterByKind(t *testing.T) {
 // withKind has a byte in the recording that nobody read when it was made.
 func (r *recording) withKind(t *testing.T, addr uint64, kind byte) {
 	t.Helper()
-	if b := r.memory().at(addr, 1); b != nil {
+	if b := r.memory().At(addr, 1); b != nil {
 		if b[0] != kind {
 			t.Fatalf("kind %d, want %d", b[0], kind)
 		}

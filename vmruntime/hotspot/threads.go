@@ -1,0 +1,247 @@
+package hotspot
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+)
+
+// threadSchema is what a walker of stacks needs to know about threads and frames.
+type threadSchema struct {
+	anchor, stackBase, stackSize vmstructs.Field // of JavaThread
+	state                        vmstructs.Field // of JavaThread
+	inJava                       int64           // its value while a thread runs Java code
+	osThread                     vmstructs.Field // of JavaThread
+	osThreadID                   vmstructs.Field // of OSThread
+	contEntry                    vmstructs.Field // of JavaThread, from JDK 21 on
+	lastSP, lastPC, lastFP       vmstructs.Field // of JavaFrameAnchor
+	wrapperAnchor                vmstructs.Field // of JavaCallWrapper
+	wrapperWord                  int64           // word of an entry frame that points to its JavaCallWrapper
+	senderSPWord                 int64           // word of an interpreter frame that has the caller's stack pointer
+	contReturn                   uint64          // static: see LoomLayout.EnterReturn
+	contParent                   vmstructs.Field // of ContinuationEntry; exported from JDK 28 on
+	contBarrier                  uint64          // static: see LoomLayout.ReturnBarrier; exported from JDK 28 on
+}
+
+func newThreadSchema(r *vmstructs.Resolver) threadSchema {
+	s := threadSchema{
+		anchor:        r.Field("JavaThread._anchor"),
+		stackBase:     r.Field("JavaThread._stack_base", "Thread._stack_base"),
+		stackSize:     r.Field("JavaThread._stack_size", "Thread._stack_size"),
+		state:         r.Field("JavaThread._thread_state"),
+		inJava:        r.Constant("_thread_in_Java"),
+		osThread:      r.Optional("JavaThread._osthread", "Thread._osthread"),
+		osThreadID:    r.Optional("OSThread._thread_id"),
+		contEntry:     r.Optional("JavaThread._cont_entry"),
+		lastSP:        r.Field("JavaFrameAnchor._last_Java_sp"),
+		lastPC:        r.Field("JavaFrameAnchor._last_Java_pc"),
+		lastFP:        r.Field("JavaFrameAnchor._last_Java_fp"),
+		wrapperAnchor: r.Field("JavaCallWrapper._anchor"),
+		wrapperWord:   r.Constant("frame::entry_frame_call_wrapper_offset"),
+		senderSPWord:  r.Constant("frame::interpreter_frame_sender_sp_offset"),
+		contReturn:    r.OptionalStatic("ContinuationEntry._return_pc"),
+		contParent:    r.Optional("ContinuationEntry._parent"),
+		contBarrier:   r.OptionalStatic("StubRoutines._cont_returnBarrier"),
+	}
+	if s.inJava == 0 {
+		s.inJava = usualInJava
+	}
+	if s.inJava < 0 || s.inJava > maxThreadState {
+		r.Missing = append(r.Missing, "plausible _thread_in_Java")
+	}
+	return s
+}
+
+// Numbers of JavaThreadState (src/hotspot/share/utilities/globalDefinitions.hpp): a bound, and that of _thread_in_Java where
+// the VM does not export it. JDK 28 counts them anew, as the states in between are gone: there it is 4.
+const (
+	maxThreadState = 64
+	usualInJava    = 8
+)
+
+func (s *threadSchema) layout() ThreadLayout {
+	return ThreadLayout{
+		Anchor:        s.anchor.Offset,
+		LastSP:        s.lastSP.Offset,
+		LastPC:        s.lastPC.Offset,
+		LastFP:        s.lastFP.Offset,
+		StackBase:     s.stackBase.Offset,
+		StackSize:     s.stackSize.Offset,
+		State:         s.state.Offset,
+		InJava:        uint32(s.inJava),
+		OSThread:      s.osThread.Offset,
+		OSThreadID:    s.osThreadID.Offset,
+		CallWrapper:   int32(s.wrapperWord) * vmstructs.WordSize,
+		WrapperAnchor: s.wrapperAnchor.Offset,
+	}
+}
+
+// maxThreads bounds how many threads are asked for their objects: any one will do.
+const maxThreads = 64
+
+// threads returns the addresses of JavaThreads, at most so many.
+func (p *Process) threads(most uint64) (threads []uint64, err error) {
+	s := &p.schema.object
+	if s.linked() {
+		return p.linkedThreads(most)
+	}
+	list, err := p.memory.Word(s.threadList)
+	if err != nil {
+		return nil, err
+	}
+	if list == 0 {
+		return nil, vmruntime.ErrStarting
+	}
+	header, err := p.memory.Bytes(list, vmstructs.LastEnd(s.listLength, s.listThreads))
+	if err != nil {
+		return nil, err
+	}
+	table, err := p.memory.Bytes(s.listThreads.Of(header), vmstructs.WordSize*min(most, s.listLength.Of(header)))
+	for ; len(table) >= vmstructs.WordSize; table = table[vmstructs.WordSize:] {
+		threads = append(threads, vmstructs.Number(table[:vmstructs.WordSize]))
+	}
+	return threads, err
+}
+
+// linked reports whether the VM's list of threads is a linked one.
+func (s *objectSchema) linked() bool {
+	return s.threadList == 0 || !s.listLength.Known || !s.listThreads.Known
+}
+
+// linkedThreads does so where each leads to the next one.
+func (p *Process) linkedThreads(most uint64) (threads []uint64, err error) {
+	s := &p.schema.object
+	if s.firstThread == 0 || !s.nextThread.Known {
+		return nil, errors.New("the VM does not export its threads")
+	}
+	next, err := p.memory.Word(s.firstThread)
+	for err == nil && next != 0 && uint64(len(threads)) < most {
+		threads = append(threads, next)
+		next, err = p.memory.Word(s.nextThread.At(next))
+	}
+	return threads, err
+}
+
+// MaxListedThreads bounds how many threads of one VM are read.
+const MaxListedThreads = 8 << 10
+
+// A Thread is one that may run Java code.
+type Thread struct {
+	ID      uint32 // as the thread itself sees it: in the pid namespace of the VM
+	Address uint64 // of its JavaThread
+}
+
+// Threads returns those that run, at most MaxListedThreads. One that starts or ends meanwhile may be absent. It costs a
+// read of some bytes for each thread, in batches, three times; a system call each up to JDK 9, whose list is a linked one.
+func (p *Process) Threads() ([]Thread, error) {
+	addrs, err := p.threads(MaxListedThreads)
+	if err != nil {
+		return nil, fmt.Errorf("list of threads: %w", err)
+	}
+	var heads, ids vmstructs.Batch
+	l := &p.layout.Thread
+	for _, addr := range addrs {
+		heads.Add(addr, vmstructs.WordSize)
+		heads.Add(addr+uint64(l.OSThread), vmstructs.WordSize)
+	}
+	if err := heads.Read(p.memory.Mem); err != nil {
+		return nil, fmt.Errorf("threads: %w", err)
+	}
+	var threads []Thread
+	for i, addr := range addrs {
+		vtable, ok1 := heads.Word(2 * i)
+		os, ok2 := heads.Word(2*i + 1)
+		if ok1 && ok2 && vtable == l.Vtable && os != 0 {
+			threads = append(threads, Thread{Address: addr})
+			ids.Add(os+uint64(l.OSThreadID), 4)
+		}
+	}
+	if err := ids.Read(p.memory.Mem); err != nil {
+		return nil, fmt.Errorf("ids of threads: %w", err)
+	}
+	known := threads[:0]
+	for i, t := range threads {
+		if id, ok := ids.Word(i); ok && id != 0 {
+			t.ID = uint32(id)
+			known = append(known, t)
+		}
+	}
+	return known, nil
+}
+
+// javaThreadVtable is what the first word of a JavaThread points to that runs Java code, where no symbol says so: that of
+// the oldest thread in the list. The VM makes it in create_vm for the thread that called that (src/hotspot/share/runtime/threads.cpp),
+// and next the Reference Handler, which does not end: both run Java code. Threads of compilers and services, which are of
+// subclasses, come later.
+func (p *Process) javaThreadVtable() (uint64, error) {
+	threads, err := p.threads(MaxListedThreads)
+	if err != nil {
+		return 0, err
+	}
+	if len(threads) == 0 {
+		return 0, vmruntime.ErrStarting
+	}
+	oldest := threads[0]
+	if p.schema.object.linked() { // a new one is put at the front
+		oldest = threads[len(threads)-1]
+		if len(threads) == MaxListedThreads {
+			return 0, fmt.Errorf("there are %d threads or more", len(threads))
+		}
+	}
+	vtable, err := p.memory.Word(oldest)
+	if err != nil {
+		return 0, err
+	}
+	if vtable < p.bias+p.image.low || vtable >= p.bias+p.image.high {
+		return 0, fmt.Errorf("a thread's vtable at %#x: %w", vtable, vmruntime.ErrMalformed)
+	}
+	return vtable, nil
+}
+
+// A bufferList is the free parts of all threads' allocation buffers, read when it is first asked: nothing in them is an
+// object, though it may look like one.
+type bufferList struct {
+	*Process
+	read bool
+	free [][2]uint64 // from top to end, and what is kept behind that
+}
+
+// maxBuffers bounds how many threads are asked.
+const maxBuffers = 16 << 10
+
+// isFree reports whether addr is in one of them. Where they cannot be read, because threads come or go, nothing is.
+func (l *bufferList) isFree(addr uint64) bool {
+	if !l.read {
+		l.read = true
+		if err := l.readBuffers(); err != nil {
+			l.free = nil
+		}
+	}
+	return slices.ContainsFunc(l.free, func(free [2]uint64) bool { return addr >= free[0] && addr < free[1] })
+}
+
+func (l *bufferList) readBuffers() error {
+	threads, err := l.threads(maxBuffers)
+	if err != nil {
+		return err
+	}
+	var b vmstructs.Batch
+	for _, thread := range threads {
+		b.Add(thread+uint64(l.layout.Objects.TLABTop), vmstructs.WordSize)
+		b.Add(thread+uint64(l.layout.Objects.TLABEnd), vmstructs.WordSize)
+	}
+	if err := b.Read(l.memory.Mem); err != nil {
+		return err
+	}
+	for i := range threads {
+		top, ok1 := b.Word(2 * i)
+		end, ok2 := b.Word(2*i + 1)
+		if ok1 && ok2 && top < end {
+			l.free = append(l.free, [2]uint64{top, end + l.objects.tlabReserve})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package vmstructs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// A Reader is the memory of one process, with typed reads. All are little-endian and 64-bit.
+type Reader struct{ Mem vmruntime.Memory }
+
+// Word reads 64 bits.
+func (t Reader) Word(addr uint64) (uint64, error) {
+	var b [8]byte
+	err := t.Mem.Read(addr, b[:])
+	return binary.LittleEndian.Uint64(b[:]), err
+}
+
+// Bytes reads n bytes. The caller bounds n.
+func (t Reader) Bytes(addr, n uint64) ([]byte, error) {
+	b := make([]byte, n)
+	if n == 0 {
+		return b, nil
+	}
+	if err := t.Mem.Read(addr, b); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Text reads a NUL-terminated string of at most MaxNameBytes.
+func (t Reader) Text(addr uint64) (string, error) {
+	s, err := t.Texts([]uint64{addr})
+	if err != nil {
+		return "", err
+	}
+	name, ok := s[addr]
+	if !ok {
+		return "", fmt.Errorf("string at %#x: %w", addr, vmruntime.ErrMalformed)
+	}
+	return name, nil
+}
+
+// WordSize is the size of a pointer, in bytes.
+const WordSize = 8
+
+// PageSize is the smallest page size of any architecture: a range within a page is mapped as a whole or not at all.
+const PageSize = 4096
+
+// Texts reads NUL-terminated strings in a few batches. Those that cannot be read, or are longer than MaxNameBytes,
+// are absent.
+func (t Reader) Texts(addrs []uint64) (map[uint64]string, error) {
+	const (
+		first  = 64 // bytes; nearly all names are shorter
+		rounds = 8  // enough for MaxNameBytes, cut at a page's end
+	)
+	found := make(map[uint64]string, len(addrs))
+	partial := make(map[uint64][]byte)
+	pending := Distinct(addrs)
+	for round := 0; round < rounds && len(pending) > 0; round++ {
+		var b Batch
+		for _, addr := range pending {
+			next := addr + uint64(len(partial[addr]))
+			b.Add(next, min(first<<round, MaxNameBytes, PageSize-next%PageSize)) // not into a page that may be missing
+		}
+		if err := b.Read(t.Mem); err != nil {
+			return nil, err
+		}
+		more := pending[:0]
+		for i, addr := range pending {
+			piece, ok := b.Bytes(i)
+			if !ok {
+				continue
+			}
+			if end := bytes.IndexByte(piece, 0); end >= 0 {
+				found[addr] = CleanText(append(partial[addr], piece[:end]...))
+			} else if so := append(partial[addr], piece...); len(so) <= MaxNameBytes {
+				partial[addr] = so
+				more = append(more, addr)
+			}
+		}
+		pending = more
+	}
+	return found, nil
+}
+
+// Distinct returns the values without repetition and without 0, in their order.
+func Distinct(values []uint64) []uint64 {
+	seen := make(map[uint64]bool, len(values))
+	var out []uint64
+	for _, v := range values {
+		if v != 0 && !seen[v] {
+			seen[v] = true
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// A Batch collects ranges and reads them together: one system call for a thousand of them.
+type Batch struct {
+	Ranges []vmruntime.Range
+	slab   []byte // what is left of the current allocation
+	next   uint64 // its size
+}
+
+// Add puts n bytes at addr on the list. The caller bounds their number and sum.
+func (b *Batch) Add(addr, n uint64) {
+	const first, most = 128, 32 << 10 // bytes of an allocation: most batches are of one method
+	if n > uint64(len(b.slab)) {
+		b.next = min(max(2*b.next, first), most)
+		b.slab = make([]byte, max(n, b.next))
+	}
+	b.Ranges = append(b.Ranges, vmruntime.Range{Addr: addr, Buf: b.slab[:n:n]})
+	b.slab = b.slab[n:]
+}
+
+// batchBytes bounds what is asked of a Memory at once: it may refuse more than 4 MiB.
+const batchBytes = 2 << 20
+
+// Read fills the ranges. Those at address 0 fail without a try, because every range that fails costs a system call. An
+// error means that the process cannot be read at all.
+func (b *Batch) Read(mem vmruntime.Memory) error {
+	var tried []vmruntime.Range
+	var back []int // where they are in ranges
+	size := 0
+	flush := func() error {
+		if len(tried) == 0 {
+			return nil
+		}
+		err := mem.ReadBatch(tried)
+		for i := range tried {
+			b.Ranges[back[i]].OK = tried[i].OK
+		}
+		tried, back, size = tried[:0], back[:0], 0
+		return err
+	}
+	for i, r := range b.Ranges {
+		if r.Addr == 0 || len(r.Buf) == 0 {
+			continue
+		}
+		if size += len(r.Buf); size > batchBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+			size = len(r.Buf)
+		}
+		tried, back = append(tried, r), append(back, i)
+	}
+	return flush()
+}
+
+// Bytes returns what range i holds; ok is false if it could not be read.
+func (b *Batch) Bytes(i int) (data []byte, ok bool) {
+	return b.Ranges[i].Buf, b.Ranges[i].OK
+}
+
+// Word returns range i as an unsigned number of its size; ok is false if it could not be read.
+func (b *Batch) Word(i int) (n uint64, ok bool) {
+	return Number(b.Ranges[i].Buf), b.Ranges[i].OK
+}
+
+// Number decodes a little-endian number of 1 to 8 bytes.
+func Number(b []byte) uint64 {
+	var word [8]byte
+	copy(word[:], b)
+	return binary.LittleEndian.Uint64(word[:])
+}
+
+// StaticText reads the string that the static variable at addr points to; empty if there is none.
+func (t Reader) StaticText(addr uint64) string {
+	pointer, err := t.Word(addr)
+	if err != nil || pointer == 0 {
+		return ""
+	}
+	s, _ := t.Text(pointer)
+	return s
+}
