@@ -31,9 +31,8 @@ type heardHit struct {
 	caller rawFrame
 }
 
-// giveCredit lets windows take their share of the time that guests used. What is not taken is not kept for long: a
-// burst of windows would be felt.
-func (e *estimator) giveCredit(busy []busyGuest) {
+// fillBucket lets windows take their share of the time that guests used.
+func (e *estimator) fillBucket(busy []busyGuest) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	share := e.share()
@@ -48,24 +47,21 @@ func (e *estimator) giveCredit(busy []busyGuest) {
 		own.income = cpus * share
 		earned += time.Duration(own.income * float64(passed))
 	}
-	e.credit = min(e.credit+earned, max(2*earned, listenHits*e.listener.HitTime()))
+	e.bucket.Fill(earned, listenHits*e.listener.HitTime())
 }
 
-// take takes credit for a window; false if there is too little.
-func (e *estimator) take(cost time.Duration) bool {
+// take takes from the bucket what a window costs at most; false if there is too little.
+func (e *estimator) take(most time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.credit < cost {
-		return false
-	}
-	e.credit -= cost
-	return true
+	return e.bucket.Take(most)
 }
 
-func (e *estimator) refund(cost time.Duration) {
+// settle corrects what was taken by what the window cost.
+func (e *estimator) settle(most, cost time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.credit += cost
+	e.bucket.Settle(most, cost)
 }
 
 // A wish is a window that would help, in addresses.
@@ -204,7 +200,7 @@ func frameAt(g *guest, e listener.Entry) bpf.Frame {
 	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(e.Version)<<32 | uint64(uint32(e.Address-g.kernel.CodeLow)))
 }
 
-// window listens once, if there is credit.
+// window listens once, if the budget has room for it.
 func (e *estimator) window(ctx context.Context, own *estimatedGuest, w wish) (enough bool) {
 	p := own.plan.process
 	before := e.listener.Cost().Time()
@@ -215,7 +211,7 @@ func (e *estimator) window(ctx context.Context, own *estimatedGuest, w wish) (en
 	r, err := e.listener.Listen(ctx, own.plan.guest, w.entries, listener.Window{Duration: w.duration, MaxHits: w.hits})
 	// With several guests the difference has a part of the others'; all of it is taken once.
 	cost := e.listener.Cost().Time() - before
-	e.refund(most - cost)
+	e.settle(most, cost)
 	own.windowCost += (cost - own.windowCost) / 8
 	switch {
 	case err == nil:

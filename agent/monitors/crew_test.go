@@ -54,27 +54,3 @@ func TestCrewDraw(t *testing.T) {
 		t.Error("a thread of no group")
 	}
 }
-
-func TestCredit(t *testing.T) {
-	c := credit{share: 0.01}
-	c.earn(time.Hour, time.Millisecond) // before it began
-	if c.take(time.Millisecond) {
-		t.Error("credit for time before the beginning")
-	}
-	c.earn(time.Hour+time.Second, time.Millisecond) // 10 ms
-	spent := time.Duration(0)
-	for c.take(time.Millisecond) {
-		const cost = 1500 * time.Microsecond // more than was thought
-		c.settle(time.Millisecond, cost)
-		spent += cost
-	}
-	if spent < 9*time.Millisecond || spent > 11*time.Millisecond {
-		t.Errorf("windows took %v of 10 ms", spent)
-	}
-	for i := range 100 { // idle: nothing is taken
-		c.earn(time.Hour+time.Duration(i+1)*time.Second, time.Millisecond)
-	}
-	if c.left > 20*time.Millisecond {
-		t.Errorf("%v were saved", c.left)
-	}
-}

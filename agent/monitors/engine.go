@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -74,7 +75,7 @@ type Engine struct {
 
 	// These belong to the goroutine.
 	now    []Guest
-	credit credit
+	bucket budget.Bucket
 	turn   int
 	last   string                 // error that was logged
 	failed map[proc.Identity]bool // guests over which it panicked
@@ -89,7 +90,7 @@ func NewEngine(l *Listener, s Source, opt Options) *Engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
 		listener: l, source: s, opt: opt, cancel: cancel, done: make(chan struct{}),
-		guests: map[proc.Identity]*record{}, failed: map[proc.Identity]bool{}, credit: credit{share: opt.Share},
+		guests: map[proc.Identity]*record{}, failed: map[proc.Identity]bool{},
 	}
 	go e.run(ctx)
 	return e
@@ -152,7 +153,7 @@ func (e *Engine) refresh(ctx context.Context) {
 			used += h.since()
 		}
 	}
-	e.credit.earn(used, e.windowCost())
+	e.bucket.FillShare(e.opt.Share, used, e.windowCost())
 }
 
 // refreshGuest learns what sites a guest has, and for how long its threads ran.

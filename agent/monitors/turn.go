@@ -34,7 +34,7 @@ func (e *Engine) listen(ctx context.Context) {
 func (e *Engine) listenTo(ctx context.Context, g Guest) {
 	r := e.recordOf(g.Identity)
 	cost := e.windowCost()
-	if !e.credit.take(cost) {
+	if !e.bucket.Take(cost) {
 		e.count(func(s *Stats) { s.Skipped++ })
 		return
 	}
@@ -43,13 +43,13 @@ func (e *Engine) listenTo(ctx context.Context, g Guest) {
 	var ok bool
 	e.locked(func() { w, group, ok = r.plan.next(g.Sites, &r.crew) })
 	if !ok {
-		e.credit.settle(cost, 0)
+		e.bucket.Settle(cost, 0)
 		return
 	}
 	heard := Heard{Guest: g.Identity, Window: w}
 	var err error
 	heard.Result, err = e.listener.Listen(g.Identity, g.Memory, w)
-	e.credit.settle(cost, heard.Result.Cost)
+	e.bucket.Settle(cost, heard.Result.Cost)
 	e.count(func(s *Stats) { s.Cost += heard.Result.Cost })
 	switch {
 	case err != nil:
