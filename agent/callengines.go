@@ -134,7 +134,7 @@ func (e *callEngines) candidates() []candidate {
 			return engine, nil
 		}},
 		{"hotspot", "for stock JVMs", false, func() (calls.Engine, error) {
-			l, err := listener.Open(a.objects, a.root)
+			l, err := listener.Open(a.objects, a.watcher)
 			if err != nil {
 				return nil, err
 			}
@@ -142,7 +142,7 @@ func (e *callEngines) candidates() []candidate {
 			return e.estimator, nil
 		}},
 		{"listener", "for compiled code of VMs that write a map for perf, and of JVMs if engine hotspot is not used", false, func() (calls.Engine, error) {
-			l, err := listener.Open(a.objects, a.root)
+			l, err := listener.Open(a.objects, a.watcher)
 			if err != nil {
 				return nil, err
 			}

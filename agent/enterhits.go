@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -32,7 +33,7 @@ func (m *monitorEnters) Take(ctx context.Context, h *monitors.Heard) error {
 		hit := h.Result.Hits[walk.Hit]
 		place := h.Window.Sites[hit.Site].Place
 		if len(o.User) == 0 || o.User[0] != enterFrame(place, own.codeLow) {
-			return monitors.ErrChanged // other code stood there
+			return watch.ErrChanged // other code stood there
 		}
 		m.fold(own.process, &o, h.Classes[hit.Klass])
 	}

@@ -7,10 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -203,20 +202,16 @@ func frameAt(g *guest, e listener.Entry) bpf.Frame {
 // window listens once, if the budget has room for it.
 func (e *estimator) window(ctx context.Context, own *estimatedGuest, w wish) (enough bool) {
 	p := own.plan.process
-	before := e.listener.Cost().Time()
 	most := time.Duration(w.hits) * e.listener.HitTime()
 	if !e.take(most) {
 		return false
 	}
 	r, err := e.listener.Listen(ctx, own.plan.guest, w.entries, listener.Window{Duration: w.duration, MaxHits: w.hits})
-	// With several guests the difference has a part of the others'; all of it is taken once.
-	cost := e.listener.Cost().Time() - before
-	e.settle(most, cost)
-	own.windowCost += (cost - own.windowCost) / 8
+	e.settle(most, r.Cost)
+	own.windowCost += (r.Cost - own.windowCost) / 8
 	switch {
 	case err == nil:
-	case errors.Is(err, listener.ErrJump), errors.Is(err, listener.ErrChanged), errors.Is(err, attach.ErrThreadsGone),
-		errors.Is(err, attach.ErrBreakpointsBusy), errors.Is(err, proc.ErrGone), ctx.Err() != nil:
+	case errors.Is(err, listener.ErrJump), errors.Is(err, watch.ErrChanged), watch.Refused(err), ctx.Err() != nil:
 		e.log.Debug("a window was void", "pid", p.pid, "err", err)
 		return true
 	default:

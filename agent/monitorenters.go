@@ -59,7 +59,7 @@ func newMonitorEnters(a *Agent) (*monitorEnters, error) {
 	if !a.events.opt.Kinds[profile.Locks] {
 		return nil, errors.New("monitor enters are about locks: record those, too (-e lock)")
 	}
-	l, err := monitors.Open(a.objects, a.events.objects.Heaps, a.root)
+	l, err := monitors.Open(a.objects, a.events.objects.Heaps, a.watcher)
 	if err != nil {
 		return nil, fmt.Errorf("monitor enters cannot be recorded (leave --monitor-enters out): %w", err)
 	}

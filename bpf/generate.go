@@ -50,11 +50,11 @@ var objects = []object{
 	},
 	{
 		name: "Enter", source: "bpf/enter.bpf.c", cpu: atomics,
-		types: "enter_window enter_site enter_hit",
+		types: "watch enter_watch enter_site enter_hit",
 	},
 	{
 		name: "Listener", source: "bpf/listener.bpf.c", cpu: atomics,
-		types: "listener_hit listener_window",
+		types: "watch listener_hit listener_watch",
 	},
 	{
 		name: "Branch", source: "bpf/branch.bpf.c",
@@ -87,7 +87,7 @@ var objects = []object{
 	},
 	{
 		name: "ListenerTest", source: "bpf/listener_test.bpf.c", cpu: atomics, test: true,
-		types: "listener_request listener_hit listener_window",
+		types: "listener_request watch listener_hit listener_watch",
 	},
 	{
 		name: "ExactTest", source: "bpf/exact_test.bpf.c", cpu: atomics, test: true,

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
@@ -126,8 +126,7 @@ func (e *Engine) run(ctx context.Context) {
 	}
 }
 
-// pause is a random time until the next window. Windows at fixed intervals would hear a guest that has the same rhythm
-// always in the same phase.
+// pause is a random time until the next window.
 func (e *Engine) pause() <-chan time.Time {
 	rate := windowsPerSecond
 	for _, g := range e.now {
@@ -135,8 +134,7 @@ func (e *Engine) pause() <-chan time.Time {
 			rate = surveysPerSecond
 		}
 	}
-	const longest = 8 // times the mean
-	return time.After(time.Duration(min(rand.ExpFloat64(), longest) / float64(rate) * float64(time.Second)))
+	return watch.Pause(rate)
 }
 
 // refresh learns which guests there are, and for how long their threads ran.
@@ -149,9 +147,7 @@ func (e *Engine) refresh(ctx context.Context) {
 	defer e.mu.Unlock()
 	var used time.Duration
 	for _, r := range e.guests {
-		for _, h := range r.crew.groups {
-			used += h.since()
-		}
+		used += r.threads.Used()
 	}
 	e.bucket.FillShare(e.opt.Share, used, e.windowCost())
 }
@@ -162,7 +158,7 @@ func (e *Engine) refreshGuest(g *Guest) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r.plan.retain(g.Sites)
-	if err := r.crew.refresh(e.opt.Root, g.Identity, e.opt.Now()); err != nil {
+	if err := r.threads.Refresh(e.opt.Root, g.Identity, e.opt.Now()); err != nil {
 		e.opt.Log.Debug("cannot read threads", "pid", g.PID, "err", err)
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 )
 
 const (
@@ -75,7 +77,7 @@ func (p *plan) retain(sites []Site) {
 }
 
 // next chooses a window; false if there is nothing to listen to. The group is "" in a survey.
-func (p *plan) next(sites []Site, c *crew) (w Window, group string, ok bool) {
+func (p *plan) next(sites []Site, c *watch.Groups) (w Window, group string, ok bool) {
 	p.turn++
 	survey := p.turn%surveyEvery == 0 || p.turn%2 == 0 && p.fresh(sites)
 	if !survey {
@@ -88,7 +90,7 @@ func (p *plan) next(sites []Site, c *crew) (w Window, group string, ok bool) {
 }
 
 // survey chooses the sites that were surveyed least.
-func (p *plan) survey(sites []Site, c *crew) Window {
+func (p *plan) survey(sites []Site, c *watch.Groups) Window {
 	order := slices.Clone(sites)
 	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	slices.SortStableFunc(order, func(a, b Site) int { return cmp.Compare(p.surveyed[a.Place], p.surveyed[b.Place]) })
@@ -96,21 +98,21 @@ func (p *plan) survey(sites []Site, c *crew) Window {
 	for _, s := range order {
 		p.surveyed[s.Place]++
 	}
-	return Window{Sites: order, Threads: c.busiest(surveyThreads), Duration: surveyLength}
+	return Window{Sites: order, Threads: c.Busiest(surveyThreads), Duration: surveyLength}
 }
 
 // measure chooses a thread, and of the sites where its group enters monitors the one that was measured least, with its
 // neighbours in the order of their rates: beside one that is far hotter a site would not be hit before the window's end.
-func (p *plan) measure(sites []Site, c *crew) (w Window, group string, ok bool) {
+func (p *plan) measure(sites []Site, c *watch.Groups) (w Window, group string, ok bool) {
 	groups := map[string]bool{}
 	for pair := range p.live {
 		groups[pair.group] = true
 	}
-	tid, ok := c.draw(func(group string) bool { return groups[group] })
+	tid, ok := c.DrawOf(func(group string) bool { return groups[group] })
 	if !ok {
 		return w, "", false
 	}
-	group = c.groupOf[tid]
+	group, _ = c.Of(tid)
 	of := func(s Site) *standing { return p.live[pair{group, s.Place}] }
 	live := slices.DeleteFunc(slices.Clone(sites), func(s Site) bool { return of(s) == nil })
 	if len(live) == 0 {
@@ -133,9 +135,9 @@ func (p *plan) measure(sites []Site, c *crew) (w Window, group string, ok bool) 
 }
 
 // surveyHeard learns from a survey which groups enter monitors where.
-func (p *plan) surveyHeard(w Window, r Result, c *crew) {
+func (p *plan) surveyHeard(w Window, r Result, c *watch.Groups) {
 	for _, h := range r.Hits {
-		if group, known := c.groupOf[h.Thread]; known && h.Site < len(w.Sites) {
+		if group, known := c.Of(h.Thread); known && h.Site < len(w.Sites) {
 			key := pair{group, w.Sites[h.Site].Place}
 			if p.live[key] == nil {
 				p.live[key] = &standing{}

@@ -7,18 +7,19 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 )
 
 // maxHeard bounds the windows that are remembered of a guest: an hour of ten a second takes 36,000, which would be more
 // than an estimate needs; the older half is forgotten when there are more.
 const maxHeard = 1 << 13
 
-// A record is what is remembered of a guest. Engine.mu guards crew and heard against those who ask; plan is the
+// A record is what is remembered of a guest. Engine.mu guards threads and heard against those who ask; plan is the
 // goroutine's.
 type record struct {
-	plan  *plan
-	crew  crew
-	heard []measurement
+	plan    *plan
+	threads watch.Groups
+	heard   []measurement
 }
 
 // A measurement is what a window of one thread heard. Of surveys there is only what they cost.
@@ -84,7 +85,7 @@ func (e *Engine) Acquisitions(id proc.Identity, from, to time.Duration) ([]Acqui
 	if r == nil {
 		return nil, Summary{}
 	}
-	if err := r.crew.refresh(e.opt.Root, id, e.opt.Now()); err != nil {
+	if err := r.threads.Refresh(e.opt.Root, id, e.opt.Now()); err != nil {
 		e.opt.Log.Debug("cannot read threads", "pid", id.PID, "err", err) // it has ended: what was read before counts
 	}
 	return r.acquisitions(from, to)
@@ -106,11 +107,11 @@ func (r *record) acquisitions(from, to time.Duration) (all []Acquisition, sum Su
 	total := map[kind]Acquisition{}
 	places := map[Place]bool{}
 	for group, heard := range groups {
-		h := r.crew.groups[group]
+		h := r.threads.History(group)
 		if h == nil {
 			continue
 		}
-		seconds := h.between(from, to).Seconds()
+		seconds := h.Between(from, to).Seconds()
 		for _, a := range ofGroup(heard) {
 			k := kind{a.Place, a.Class}
 			t := total[k]

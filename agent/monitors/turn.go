@@ -5,10 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/vmprof-agent/vmprof-agent/agent/attach"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 )
 
 // windowCost is what a window costs at most, as a rule.
@@ -41,21 +38,21 @@ func (e *Engine) listenTo(ctx context.Context, g Guest) {
 	var w Window
 	var group string
 	var ok bool
-	e.locked(func() { w, group, ok = r.plan.next(g.Sites, &r.crew) })
+	e.locked(func() { w, group, ok = r.plan.next(g.Sites, &r.threads) })
 	if !ok {
 		e.bucket.Settle(cost, 0)
 		return
 	}
 	heard := Heard{Guest: g.Identity, Window: w}
 	var err error
-	heard.Result, err = e.listener.Listen(g.Identity, g.Memory, w)
+	heard.Result, err = e.listener.Listen(ctx, g.Identity, g.Memory, w)
 	e.bucket.Settle(cost, heard.Result.Cost)
 	e.count(func(s *Stats) { s.Cost += heard.Result.Cost })
 	switch {
 	case err != nil:
 	case group == "":
 		e.locked(func() {
-			r.plan.surveyHeard(w, heard.Result, &r.crew)
+			r.plan.surveyHeard(w, heard.Result, &r.threads)
 			r.keep(measurement{at: e.opt.Now(), cost: heard.Result.Cost})
 		})
 		e.count(func(s *Stats) { s.Surveys++ })
@@ -75,12 +72,7 @@ func (e *Engine) listenTo(ctx context.Context, g Guest) {
 
 // report logs what is not of the moment, once.
 func (e *Engine) report(ctx context.Context, pid int, err error) {
-	for _, passing := range []error{ErrChanged, attach.ErrBreakpointsBusy, attach.ErrThreadsGone, proc.ErrGone, unix.ESRCH} {
-		if errors.Is(err, passing) {
-			return
-		}
-	}
-	if err == nil || ctx.Err() != nil || err.Error() == e.last {
+	if err == nil || watch.Refused(err) || errors.Is(err, watch.ErrChanged) || ctx.Err() != nil || err.Error() == e.last {
 		return
 	}
 	e.last = err.Error()

@@ -3,7 +3,7 @@
 // site that the return address tells. That works for any code that a guest VM generates, whether it cooperates or not,
 // and changes nothing in the guest but the debug registers of its threads.
 //
-//	l, err := listener.Open(objects)
+//	l, err := listener.Open(objects, watch.New(root))
 //	result, err := l.Listen(ctx, guest, []listener.Entry{caller, callee}, listener.Window{Duration: 4 * time.Millisecond, MaxHits: 64})
 //	fmt.Println(result.Count(1), "calls of callee to", result.Count(0), "of caller")
 //

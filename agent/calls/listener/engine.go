@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 )
 
 // A Source tells an Engine what to listen to. It is asked from the engine's goroutine.
@@ -55,7 +54,7 @@ type Engine struct {
 	last  string // error that was logged
 
 	// These are the goroutine's own.
-	order  rotations
+	order  watch.Rotations[proc.Identity, Entry]
 	failed map[proc.Identity]bool // guests over which it panicked
 }
 
@@ -69,7 +68,7 @@ func NewEngine(l *Listener, s Source, log *slog.Logger) *Engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
 		listener: l, source: s, log: log, cancel: cancel, done: make(chan struct{}), tuned: make(chan struct{}, 1),
-		order: rotations{}, failed: map[proc.Identity]bool{},
+		order: watch.Rotations[proc.Identity, Entry]{}, failed: map[proc.Identity]bool{},
 	}
 	go e.run(ctx)
 	return e
@@ -134,20 +133,10 @@ func (e *Engine) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-e.tuned:
-		case <-pause(rate.Hz):
+		case <-watch.Pause(rate.Hz):
 			e.listen(ctx, rate.Samples)
 		}
 	}
-}
-
-// pause is a random time until the next window. Windows at fixed intervals would hear a guest that has the same
-// rhythm always in the same phase. With a rate of 0 it lasts for ever.
-func pause(hz int) <-chan time.Time {
-	if hz <= 0 {
-		return nil
-	}
-	const longest = 8 // times the mean
-	return time.After(time.Duration(min(rand.ExpFloat64(), longest) / float64(hz) * float64(time.Second)))
 }
 
 // listen opens one window, unless a pause has begun meanwhile.
@@ -163,7 +152,7 @@ func (e *Engine) listen(ctx context.Context, hits int) {
 	}
 	var r Result
 	err := proc.Catch(func() (err error) {
-		r, err = e.listener.Listen(ctx, g, e.order.of(g.Identity).next(hot), Window{Duration: listening, MaxHits: hits, Deliver: g.Take == nil})
+		r, err = e.listener.Listen(ctx, g, e.order.Of(g.Identity).Next(hot, MaxEntries), Window{Duration: listening, MaxHits: hits, Deliver: g.Take == nil})
 		if err == nil && g.Take != nil {
 			err = g.Take(r)
 		}
@@ -182,9 +171,9 @@ func (e *Engine) listen(ctx context.Context, hits int) {
 		if r.Capped {
 			e.stats.Capped++
 		}
-	case errors.Is(err, ErrJump), errors.Is(err, ErrChanged):
+	case errors.Is(err, ErrJump), errors.Is(err, watch.ErrChanged):
 		e.stats.Void++
-	case errors.Is(err, attach.ErrBreakpointsBusy), errors.Is(err, attach.ErrThreadsGone), errors.Is(err, proc.ErrGone):
+	case watch.Refused(err):
 		e.stats.Refused++
 	case ctx.Err() != nil:
 	default:
