@@ -17,7 +17,7 @@ import (
 const maxEnterClasses = 1 << 12
 
 // Take implements monitors.Source. It names classes, and folds contexts as events whose values are set when a window closes.
-func (m *monitorEnters) Take(ctx context.Context, h *monitors.Heard) error {
+func (m *monitorEnters) Take(ctx context.Context, h *monitors.Observed) error {
 	own := m.guests[h.Guest]
 	if own == nil {
 		return proc.ErrGone
@@ -52,7 +52,7 @@ func (m *monitorEnters) fold(p *process, o *bpf.Observation, class string) {
 }
 
 // nameClasses names the classes of all hits. Addresses are good until classes are unloaded.
-func (m *monitorEnters) nameClasses(ctx context.Context, own *enterGuest, h *monitors.Heard) error {
+func (m *monitorEnters) nameClasses(ctx context.Context, own *enterGuest, h *monitors.Observed) error {
 	h.Classes = map[uint64]string{}
 	epoch := m.agent.classEpochOf(own.process)
 	if epoch != own.epoch || len(own.classes) > maxEnterClasses {

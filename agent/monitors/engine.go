@@ -21,21 +21,21 @@ type Guest struct {
 	Sites  []Site
 }
 
-// A Heard is what a window of a guest heard.
-type Heard struct {
+// A Observed is what a window of a guest observed.
+type Observed struct {
 	Guest   proc.Identity
 	Window  Window
 	Result  Result
 	Classes map[uint64]string // by Hit.Klass; filled in by Source.Take
 }
 
-// A Source tells an Engine what to listen to, and takes what it heard. It is asked from the engine's goroutine.
+// A Source says what an Engine watches, and takes what it observed. It is asked from the engine's goroutine.
 type Source interface {
-	// Guests are those to listen to. It is asked about once a second.
+	// Guests are those to watch. It is asked about once a second.
 	Guests(context.Context) []Guest
 	// Take names the classes of the hits and folds the contexts. If it fails the window is void.
-	Take(context.Context, *Heard) error
-	// Failed reports a panic while a guest was listened to. It is not listened to any more.
+	Take(context.Context, *Observed) error
+	// Failed reports a panic while a guest was watched. It is not watched any more.
 	Failed(proc.Identity, error)
 }
 
@@ -55,13 +55,13 @@ const (
 
 // Stats is what became of the windows of an Engine.
 type Stats struct {
-	Windows, Surveys uint64 // heard to the end
+	Windows, Surveys uint64 // that reached their end
 	Void             uint64 // code changed, or threads ended meanwhile, or their debug registers were in use
 	Skipped          uint64 // the budget had no room
 	Cost             time.Duration
 }
 
-// An Engine listens to the monitor enters of guests, at random moments, until it is closed.
+// An Engine watches the monitor enters of guests, at random moments, until it is closed.
 type Engine struct {
 	listener *Listener
 	source   Source
@@ -85,7 +85,7 @@ type Engine struct {
 // forgotten.
 const maxRecords = 64
 
-// NewEngine begins to listen. Close comes before l's.
+// NewEngine begins to watch. Close comes before l's.
 func NewEngine(l *Listener, s Source, opt Options) *Engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
@@ -96,7 +96,7 @@ func NewEngine(l *Listener, s Source, opt Options) *Engine {
 	return e
 }
 
-// Close ends the window that may be open, and waits for that. What was heard can still be asked for.
+// Close ends the window that may be open, and waits for that. What was observed can still be asked for.
 func (e *Engine) Close() {
 	e.cancel()
 	<-e.done
@@ -164,7 +164,7 @@ func (e *Engine) refreshGuest(g *Guest) error {
 	return nil
 }
 
-// attempt does something with a guest. If that panics the guest is not listened to any more.
+// attempt does something with a guest. If that panics the guest is not watched any more.
 func (e *Engine) attempt(id proc.Identity, do func() error) error {
 	err := proc.Catch(do)
 	if panicked := (*proc.PanicError)(nil); errors.As(err, &panicked) {

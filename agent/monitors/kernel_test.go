@@ -158,7 +158,7 @@ func checkWalks(t *testing.T, r Result, sites []Site) {
 	}
 }
 
-// What cannot be read is no class; and a window whose time is up has what was heard until then.
+// What cannot be read is no class; and a window whose time is up has what was observed until then.
 func TestKernelEnterWithoutClass(t *testing.T) {
 	f := newFixture(t)
 	o := &object{1, 0x1000}

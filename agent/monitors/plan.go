@@ -11,10 +11,10 @@ import (
 
 const (
 	// surveyLength and windowLength are how long windows are, unless MaxHits ends them. Long ones cost no more, as the
-	// hits are bounded, and hear more of what is rare; a time slice of the scheduler is about as long.
+	// hits are bounded, and show more of what is rare; a time slice of the scheduler is about as long.
 	surveyLength = 5 * time.Millisecond
 	windowLength = 10 * time.Millisecond
-	// surveyThreads are listened to at once in a survey: the busiest. More take longer to arm than a survey lasts.
+	// surveyThreads are watched at once in a survey: the busiest. More take longer to arm than a survey lasts.
 	surveyThreads = 32
 	// surveyEvery: one in so many windows surveys once every site was. A site that is silent for one window may be live.
 	surveyEvery = 4
@@ -43,7 +43,7 @@ func (s *standing) rate() float64 {
 	return s.hits / s.time
 }
 
-// A plan chooses what to listen to in one guest. Surveys listen to sites in all busy threads, to learn which groups of
+// A plan chooses what to watch in one guest. Surveys watch sites in all busy threads, to learn which groups of
 // threads enter monitors there; the other windows measure such pairs, in one thread.
 type plan struct {
 	surveyed map[Place]int
@@ -76,7 +76,7 @@ func (p *plan) retain(sites []Site) {
 	}
 }
 
-// next chooses a window; false if there is nothing to listen to. The group is "" in a survey.
+// next chooses a window; false if there is nothing to watch. The group is "" in a survey.
 func (p *plan) next(sites []Site, c *watch.Groups) (w Window, group string, ok bool) {
 	p.turn++
 	survey := p.turn%surveyEvery == 0 || p.turn%2 == 0 && p.fresh(sites)
@@ -134,8 +134,8 @@ func (p *plan) measure(sites []Site, c *watch.Groups) (w Window, group string, o
 	return Window{Sites: live[from:to], Threads: []int{tid}, Duration: windowLength}, group, true
 }
 
-// surveyHeard learns from a survey which groups enter monitors where.
-func (p *plan) surveyHeard(w Window, r Result, c *watch.Groups) {
+// learn learns from a survey which groups enter monitors where.
+func (p *plan) learn(w Window, r Result, c *watch.Groups) {
 	for _, h := range r.Hits {
 		if group, known := c.Of(h.Thread); known && h.Site < len(w.Sites) {
 			key := pair{group, w.Sites[h.Site].Place}
@@ -146,7 +146,7 @@ func (p *plan) surveyHeard(w Window, r Result, c *watch.Groups) {
 	}
 }
 
-// measured notes what a window of one thread heard.
+// measured notes what a window of one thread observed.
 func (p *plan) measured(w Window, group string, r Result) {
 	const least = 0.02 // of a window's time is the thread's own, roughly
 	left := max((r.Ran - r.Traps).Seconds(), least*r.Traps.Seconds())

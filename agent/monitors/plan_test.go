@@ -29,8 +29,8 @@ func groupOf(g *watch.Groups, tid int) string {
 	return group
 }
 
-// heardAll is a window in which each thread entered a monitor at each site so often.
-func heardAll(w Window, hits map[uint64]int) (r Result) {
+// observedAll is a window in which each thread entered a monitor at each site so often.
+func observedAll(w Window, hits map[uint64]int) (r Result) {
 	r.Counts = make([]int, len(w.Sites))
 	for i, s := range w.Sites {
 		for range hits[s.Address] {
@@ -77,9 +77,9 @@ func TestPlanMeasures(t *testing.T) {
 		if !ok {
 			t.Fatal("nothing to do")
 		}
-		r := heardAll(w, hits)
+		r := observedAll(w, hits)
 		if group == "" {
-			p.surveyHeard(w, r, c)
+			p.learn(w, r, c)
 			continue
 		}
 		if len(w.Threads) != 1 || groupOf(c, w.Threads[0]) != group {
@@ -116,7 +116,7 @@ func TestPlanRetain(t *testing.T) {
 	p, c := newPlan(), groupsOf()
 	old, now := sitesAt(1, 2, 3), sitesAt(3, 4)
 	w, _, _ := p.next(old, c)
-	p.surveyHeard(w, heardAll(w, map[uint64]int{1: 1, 2: 1, 3: 1}), c)
+	p.learn(w, observedAll(w, map[uint64]int{1: 1, 2: 1, 3: 1}), c)
 	if len(p.live) != 6 { // three sites in two groups
 		t.Fatalf("%d live pairs", len(p.live))
 	}

@@ -17,7 +17,7 @@ type Place struct {
 	Version uint32 // as in vmruntime.Site
 }
 
-// A Site is a Place and what it takes to listen there.
+// A Site is a Place and what it takes to watch it.
 type Site struct {
 	Place
 	kernel bpf.EnterSite

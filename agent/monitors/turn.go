@@ -43,25 +43,25 @@ func (e *Engine) listenTo(ctx context.Context, g Guest) {
 		e.bucket.Settle(cost, 0)
 		return
 	}
-	heard := Heard{Guest: g.Identity, Window: w}
+	observed := Observed{Guest: g.Identity, Window: w}
 	var err error
-	heard.Result, err = e.listener.Listen(ctx, g.Identity, g.Memory, w)
-	e.bucket.Settle(cost, heard.Result.Cost)
-	e.count(func(s *Stats) { s.Cost += heard.Result.Cost })
+	observed.Result, err = e.listener.Listen(ctx, g.Identity, g.Memory, w)
+	e.bucket.Settle(cost, observed.Result.Cost)
+	e.count(func(s *Stats) { s.Cost += observed.Result.Cost })
 	switch {
 	case err != nil:
 	case group == "":
 		e.locked(func() {
-			r.plan.surveyHeard(w, heard.Result, &r.threads)
-			r.keep(measurement{at: e.opt.Now(), cost: heard.Result.Cost})
+			r.plan.learn(w, observed.Result, &r.threads)
+			r.keep(measurement{at: e.opt.Now(), cost: observed.Result.Cost})
 		})
 		e.count(func(s *Stats) { s.Surveys++ })
 		return
 	default:
 		at := e.opt.Now()
-		if err = e.source.Take(ctx, &heard); err == nil {
-			r.plan.measured(w, group, heard.Result)
-			e.locked(func() { r.add(at, group, &heard) })
+		if err = e.source.Take(ctx, &observed); err == nil {
+			r.plan.measured(w, group, observed.Result)
+			e.locked(func() { r.add(at, group, &observed) })
 			e.count(func(s *Stats) { s.Windows++ })
 			return
 		}
@@ -76,7 +76,7 @@ func (e *Engine) report(ctx context.Context, pid int, err error) {
 		return
 	}
 	e.last = err.Error()
-	e.opt.Log.Warn("cannot listen to monitor enters", "pid", pid, "err", err)
+	e.opt.Log.Warn("cannot watch monitor enters", "pid", pid, "err", err)
 }
 
 func (e *Engine) count(f func(*Stats)) { e.locked(func() { f(&e.stats) }) }

@@ -16,7 +16,7 @@ const (
 // overrun is how many times MaxHits each breakpoint traps at most: a busy agent ends windows late.
 const overrun = 2
 
-// A Window says where to listen, and for how long.
+// A Window says where to watch, and for how long.
 type Window struct {
 	Sites    []Site        // up to MaxSites
 	Threads  []int         // ids
@@ -36,7 +36,7 @@ type Walk struct {
 	Record []byte // as bpf.DecodeObservation takes it
 }
 
-// A Result is what a window heard.
+// A Result is what a window observed.
 type Result struct {
 	Counts []int         // hits of each site
 	Hits   []Hit         // as they came

@@ -14,29 +14,29 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 )
 
-// A Source tells an Engine what to listen to. It is asked from the engine's goroutine.
+// A Source says what an Engine watches. It is asked from the engine's goroutine.
 type Source interface {
 	// Next chooses a guest, by how busy it is, and the entries of its hottest methods, in any order. False if there is
-	// nothing to listen to now.
+	// nothing to watch now.
 	Next() (Guest, []Entry, bool)
-	// Failed reports a panic while a guest was listened to. It is not listened to any more.
+	// Failed reports a panic while a guest was watched. It is not watched any more.
 	Failed(proc.Identity, error)
 }
 
 // Stats is what became of an Engine's windows.
 type Stats struct {
-	Windows uint64 // that were heard to the end
+	Windows uint64 // that reached their end
 	Capped  uint64 // of these, those that MaxHits ended
 	Void    uint64 // a method was compiled again meanwhile, or its entry was known no more
-	Refused uint64 // no thread could be listened to
+	Refused uint64 // no thread could be watched
 	Failed  uint64 // anything else
 	Busy    uint64 // threads that were left out because others use their debug registers, of all windows
 }
 
-// An Engine listens to the hottest methods of guests, three at a time in rotation, at random moments, and puts what it
-// hears into the agent's event stream, or hands it to Guest.Take. It implements calls.Engine for guests of all kinds.
+// An Engine watches the hottest methods of guests, three at a time in rotation, at random moments, and puts what it
+// observes into the agent's event stream, or hands it to Guest.Take. It implements calls.Engine for guests of all kinds.
 //
-// A hot method's calls come faster than they can be listened to, so the weights of the resulting graph compare methods
+// A hot method's calls come faster than they can be observed, so the weights of the resulting graph compare methods
 // roughly; the weights of one callee's call sites are right.
 type Engine struct {
 	listener *Listener
@@ -94,7 +94,7 @@ func (e *Engine) Tune(r profile.Rate) error {
 	return nil
 }
 
-// Wait returns when no window is open. After a pause began none is opened any more, so what was heard is in the ring by then.
+// Wait returns when no window is open. After a pause began none is opened any more, so what was observed is in the ring by then.
 func (e *Engine) Wait() {
 	e.window.Lock()
 	defer e.window.Unlock()

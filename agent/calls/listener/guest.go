@@ -24,10 +24,10 @@ func EntryOf(c vmruntime.Compilation) (Entry, bool) {
 	return Entry{Address: c.VerifiedEntry, Version: c.Version}, ok
 }
 
-// A Guest is a process to listen to.
+// A Guest is a process to watch.
 type Guest struct {
 	proc.Identity
-	// Threads are who to listen to, those that call most first: from attach.MaxBreakpointThreads on they are left out. If
+	// Threads are who to watch, those that call most first: from attach.MaxBreakpointThreads on they are left out. If
 	// it is nil, the threads that ran lately are found out, which takes some 10 us a thread twice a second.
 	Threads []int
 	// Memory is the guest's. The code at entries is compared before and after a window.
@@ -35,7 +35,7 @@ type Guest struct {
 	// Current tells whether calls of the method still arrive at an entry. Listen asks it, in the goroutine that it is
 	// called from, before and after a window; nil if the guest cannot tell more than its code does.
 	Current func(Entry) bool
-	// Take is handed what an Engine heard in a window that is not void, instead of the agent's event stream. If it returns
+	// Take is handed what an Engine observed in a window that is not void, instead of the agent's event stream. If it returns
 	// watch.ErrChanged the window is void after all. Nil for guests whose frames say themselves which code they are in.
 	Take func(Result) error
 }
