@@ -45,13 +45,14 @@ var layers = []struct{ packages, imports string }{
 
 	// How calls and locks are sampled.
 	{"agent/calls agent/calls/estimate", "agent/profile"},
-	{"agent/calls/budget", "agent/calls agent/profile"},
+	{"agent/budget", "agent/calls agent/profile"},
+	{"agent/watch", "agent/attach agent/proc agent/ring bpf vmruntime"},
 	{"agent/calls/counters", "agent/profile cct symbolize vmruntime"},
-	{"agent/calls/...", "agent/attach agent/calls agent/probesite/hitcost agent/proc agent/profile agent/ring bpf cct elffile symbolize vmruntime"},
-	{"agent/monitors", "agent/attach agent/calls/listener agent/probesite agent/proc agent/ring bpf elffile vmruntime"},
+	{"agent/calls/...", "agent/attach agent/budget agent/calls agent/probesite/hitcost agent/proc agent/profile agent/ring agent/watch bpf cct elffile symbolize vmruntime"},
+	{"agent/monitors", "agent/attach agent/budget agent/probesite agent/proc agent/ring agent/watch bpf elffile vmruntime"},
 
-	{"agent", "agent/attach agent/calls agent/calls/... agent/library agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
-		"agent/profile agent/ring agent/valueprobe bpf cct elffile symbolize vmruntime vmruntime/hotspot vmruntime/hotspot/javaheap"},
+	{"agent", "agent/attach agent/budget agent/calls agent/calls/... agent/library agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
+		"agent/profile agent/ring agent/valueprobe agent/watch bpf cct elffile symbolize vmruntime vmruntime/hotspot vmruntime/hotspot/javaheap"},
 	{"cmd/...", "agent agent/... elffile version vmruntime vmruntime/hotspot"},
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/library"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -80,6 +81,7 @@ type Agent struct {
 	exact   exactEngine    // nil if calls are not counted
 	events  *eventProbes   // nil if events are not recorded
 	enters  *monitorEnters // nil if monitor enters are not recorded
+	watcher *watch.Watcher // of all that sets hardware breakpoints
 	drained chan struct{}  // closed when Run has returned
 
 	running atomic.Bool   // everything is attached and recorded
@@ -152,6 +154,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		return nil, explainLoad(err)
 	}
 	attaching := proc.NewPool(library.PoolOptions)
+	a.watcher = watch.New(opt.Proc)
 	a.targets = newTargets(opt.Proc, log, objects, attaching)
 	defer func() {
 		if err != nil {

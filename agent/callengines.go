@@ -143,7 +143,7 @@ func (e *callEngines) candidates() []candidate {
 			var l *listener.Listener
 			if unsafe := a.opt.Breakpoints.Check(); unsafe == nil {
 				var err error
-				if l, err = listener.Open(a.objects, a.root); err != nil {
+				if l, err = listener.Open(a.objects, a.watcher); err != nil {
 					return nil, err
 				}
 			} else if runtime.GOARCH != "amd64" {
@@ -158,7 +158,7 @@ func (e *callEngines) candidates() []candidate {
 			if err := a.opt.Breakpoints.Check(); err != nil {
 				return nil, err
 			}
-			l, err := listener.Open(a.objects, a.root)
+			l, err := listener.Open(a.objects, a.watcher)
 			if err != nil {
 				return nil, err
 			}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/usdt"
 	"github.com/vmprof-agent/vmprof-agent/bpf"

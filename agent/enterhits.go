@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -16,7 +17,7 @@ import (
 const maxEnterClasses = 1 << 12
 
 // Take implements monitors.Source. It names classes, and folds contexts as events whose values are set when a window closes.
-func (m *monitorEnters) Take(ctx context.Context, h *monitors.Heard) error {
+func (m *monitorEnters) Take(ctx context.Context, h *monitors.Observed) error {
 	own := m.guests[h.Guest]
 	if own == nil {
 		return proc.ErrGone
@@ -32,7 +33,7 @@ func (m *monitorEnters) Take(ctx context.Context, h *monitors.Heard) error {
 		hit := h.Result.Hits[walk.Hit]
 		place := h.Window.Sites[hit.Site].Place
 		if len(o.User) == 0 || o.User[0] != enterFrame(place, own.codeLow) {
-			return monitors.ErrChanged // other code stood there
+			return watch.ErrChanged // other code stood there
 		}
 		m.fold(own.process, &o, h.Classes[hit.Klass])
 	}
@@ -51,7 +52,7 @@ func (m *monitorEnters) fold(p *process, o *bpf.Observation, class string) {
 }
 
 // nameClasses names the classes of all hits. Addresses are good until classes are unloaded.
-func (m *monitorEnters) nameClasses(ctx context.Context, own *enterGuest, h *monitors.Heard) error {
+func (m *monitorEnters) nameClasses(ctx context.Context, own *enterGuest, h *monitors.Observed) error {
 	h.Classes = map[uint64]string{}
 	epoch := m.agent.classEpochOf(own.process)
 	if epoch != own.epoch || len(own.classes) > maxEnterClasses {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -40,8 +41,8 @@ type estimator struct {
 
 	mu      sync.Mutex
 	guests  map[*process]*estimatedGuest
-	credit  time.Duration // of guests' CPU time that windows may take now
-	planned time.Duration // when credit was given last, CLOCK_MONOTONIC
+	bucket  budget.Bucket // of guests' CPU time that windows may take now
+	planned time.Duration // when it was filled last, CLOCK_MONOTONIC
 }
 
 // An estimatedGuest is what the estimator remembers of a process.
@@ -65,10 +66,10 @@ type estimatedGuest struct {
 	keep              backoff       // when to make the next one
 }
 
-func newEstimator(a *Agent, l *listener.Listener, budget float64, logical bool) *estimator {
+func newEstimator(a *Agent, l *listener.Listener, share float64, logical bool) *estimator {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &estimator{
-		agent: a, listener: l, log: a.log, budget: budget, logical: logical, cancel: cancel, done: make(chan struct{}),
+		agent: a, listener: l, log: a.log, budget: share, logical: logical, cancel: cancel, done: make(chan struct{}),
 		guests: map[*process]*estimatedGuest{}, met: map[*process]struct{}{},
 	}
 	go e.run(ctx)
@@ -149,7 +150,7 @@ func (e *estimator) run(ctx context.Context) {
 		}
 		busy := e.agent.busyGuests(estimatedGuests, hotFade)
 		e.forget()
-		e.giveCredit(busy)
+		e.fillBucket(busy)
 		// One plan at a time: a worker that plans names nothing meanwhile.
 		var guests []*estimatedGuest
 		for _, b := range busy {

@@ -9,6 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite/hitcost"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -114,7 +115,7 @@ func (e *eventProbes) check(now, passed time.Duration) {
 	e.now = now
 	e.measureCPUs(times, passed)
 	e.noteRecordCost(&counts)
-	e.used.add(times)
+	e.used.Add(times)
 	e.lend(e.loads(max(passed, checkInterval)))
 	loads := e.loads(governInterval)
 	for _, l := range loads {
@@ -137,9 +138,9 @@ func (e *eventProbes) check(now, passed time.Duration) {
 
 // measureCPUs notes how many CPUs the processes have used since rates were set. Of a process that was attached since then
 // too little is known to say that it uses few; it is taken to use one. mu is held.
-func (e *eventProbes) measureCPUs(times guestTimes, passed time.Duration) {
-	e.fresh = e.fresh || e.used.lacks(times)
-	e.cpus = e.used.until(times).Seconds() / passed.Seconds()
+func (e *eventProbes) measureCPUs(times budget.Times, passed time.Duration) {
+	e.fresh = e.fresh || e.used.Lacks(times)
+	e.cpus = e.used.Until(times).Seconds() / passed.Seconds()
 	if e.fresh {
 		e.cpus = max(e.cpus, 1)
 	}

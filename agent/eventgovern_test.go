@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -136,7 +137,7 @@ func TestTuneUnmeasured(t *testing.T) {
 	k.pretend(t, p, 4000)
 	k.pretendCost(t, 10, 10*time.Microsecond)
 	k.now = 100 * time.Second
-	k.used = guestTimes{}
+	k.used = budget.Times{}
 	k.agent.table[1] = &process{targetProcess: &targetProcess{pid: os.Getpid()}}
 	k.agent.table[1].attachment.Store(7)
 	if k.check(k.now, checkInterval); p.silent() {

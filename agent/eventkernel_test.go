@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/cilium/ebpf"
@@ -35,7 +36,7 @@ func newKernelSide(t *testing.T) *kernelSide {
 	t.Cleanup(func() { o.Close() })
 	a, _ := testAgent()
 	a.log, a.objects = slog.New(slog.DiscardHandler), o
-	k := &kernelSide{eventProbes: &eventProbes{agent: a, uprobes: attach.NewUprobes(), recording: true, used: guestTimes{}, cookies: newCookies(), draw: func(int) int { return 0 }, opt: EventOptions{Budget: 0.01}}}
+	k := &kernelSide{eventProbes: &eventProbes{agent: a, uprobes: attach.NewUprobes(), recording: true, used: budget.Times{}, cookies: newCookies(), draw: func(int) int { return 0 }, opt: EventOptions{Budget: 0.01}}}
 	a.events = k.eventProbes
 	if k.objects, err = o.LoadProbes(k.uprobes.Multi()); err != nil {
 		t.Fatal(err)

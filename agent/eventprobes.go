@@ -17,6 +17,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/library"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -53,7 +54,7 @@ type eventProbes struct {
 	plans     []*attachedPlan
 	cookies   numbering
 	recording bool                        // hits are recorded; before, nobody would read them
-	used      guestTimes                  // when rates were last set
+	used      budget.Times                // when rates were last set
 	fresh     bool                        // processes were attached since then
 	cpus      float64                     // that processes use
 	lent      [profile.EventKinds]float64 // of the processes' CPU time, what a kind has beside its share; negative: others have it
@@ -67,7 +68,7 @@ func newEventProbes(a *Agent, opt EventOptions, pool *proc.Pool) (*eventProbes, 
 	if opt.Budget == 0 {
 		opt.Budget = DefaultBudget
 	}
-	e := &eventProbes{agent: a, opt: opt, uprobes: attach.NewUprobes(), used: guestTimes{}, cookies: newCookies(), draw: rand.IntN}
+	e := &eventProbes{agent: a, opt: opt, uprobes: attach.NewUprobes(), used: budget.Times{}, cookies: newCookies(), draw: rand.IntN}
 	e.trap.Store(int64(usualTrap))
 	for _, spec := range opt.Values {
 		e.watches = append(e.watches, &valueWatch{spec: spec, lacking: map[symbolize.FileKey]error{}})

@@ -90,7 +90,7 @@ type Cost struct {
 	BPFJavaTime     time.Duration
 	RingBytes       uint64
 	SegmentMisses   uint64
-	WindowFills     uint64
+	StackCopies     uint64
 	CodeUnloads     uint64
 	FirstGuestFrame time.Duration // from New to the first named guest frame; 0 if there was none
 }
@@ -104,7 +104,7 @@ func (a *Agent) Cost() Cost {
 	return Cost{
 		Samples: c[bpf.SamplesAttempted], BPFTime: time.Duration(c[bpf.NsTotal]),
 		JavaSamples: c[bpf.SamplesJava], JavaFrames: c[bpf.FramesJava], BPFJavaTime: time.Duration(c[bpf.NsJava]),
-		RingBytes: c[bpf.RingBytes], SegmentMisses: c[bpf.SegmentMisses], WindowFills: c[bpf.WindowFills],
+		RingBytes: c[bpf.RingBytes], SegmentMisses: c[bpf.SegmentMisses], StackCopies: c[bpf.StackCopies],
 		CodeUnloads: c[bpf.CodeUnloads], FirstGuestFrame: time.Duration(a.firstNamed.Load()),
 	}
 }

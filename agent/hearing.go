@@ -7,10 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -31,9 +30,8 @@ type heardHit struct {
 	caller rawFrame
 }
 
-// giveCredit lets windows take their share of the time that guests used. What is not taken is not kept for long: a
-// burst of windows would be felt.
-func (e *estimator) giveCredit(busy []busyGuest) {
+// fillBucket lets windows take their share of the time that guests used.
+func (e *estimator) fillBucket(busy []busyGuest) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	share := e.share()
@@ -48,24 +46,21 @@ func (e *estimator) giveCredit(busy []busyGuest) {
 		own.income = cpus * share
 		earned += time.Duration(own.income * float64(passed))
 	}
-	e.credit = min(e.credit+earned, max(2*earned, listenHits*e.hitTime()))
+	e.bucket.Fill(earned, listenHits*e.hitTime())
 }
 
-// take takes credit for a window; false if there is too little.
-func (e *estimator) take(cost time.Duration) bool {
+// take takes from the bucket what a window costs at most; false if there is too little.
+func (e *estimator) take(most time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.credit < cost {
-		return false
-	}
-	e.credit -= cost
-	return true
+	return e.bucket.Take(most)
 }
 
-func (e *estimator) refund(cost time.Duration) {
+// settle corrects what was taken by what the window cost.
+func (e *estimator) settle(most, cost time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.credit += cost
+	e.bucket.Settle(most, cost)
 }
 
 // A wish is a window that would help, in addresses.
@@ -207,23 +202,19 @@ func frameAt(g *guest, e listener.Entry) bpf.Frame {
 	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(e.Version)<<32 | uint64(uint32(e.Address-g.kernel.CodeLow)))
 }
 
-// window listens once, if there is credit.
+// window listens once, if the budget has room for it.
 func (e *estimator) window(ctx context.Context, own *estimatedGuest, w wish) (enough bool) {
 	p := own.plan.process
-	before := e.listener.Cost().Time()
 	most := time.Duration(w.hits) * e.hitTime()
 	if !e.take(most) {
 		return false
 	}
 	r, err := e.listener.Listen(ctx, own.plan.guest, w.entries, listener.Window{Duration: w.duration, MaxHits: w.hits})
-	// With several guests the difference has a part of the others'; all of it is taken once.
-	cost := e.listener.Cost().Time() - before
-	e.refund(most - cost)
-	own.windowCost += (cost - own.windowCost) / 8
+	e.settle(most, r.Cost)
+	own.windowCost += (r.Cost - own.windowCost) / 8
 	switch {
 	case err == nil:
-	case errors.Is(err, listener.ErrJump), errors.Is(err, listener.ErrChanged), errors.Is(err, attach.ErrThreadsGone),
-		errors.Is(err, attach.ErrBreakpointsBusy), errors.Is(err, proc.ErrGone), ctx.Err() != nil:
+	case errors.Is(err, listener.ErrJump), errors.Is(err, watch.ErrChanged), watch.Refused(err), ctx.Err() != nil:
 		e.log.Debug("a window was void", "pid", p.pid, "err", err)
 		return true
 	default:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -131,13 +132,13 @@ func (h *hotCode) take(p *process, known jitEntries, r listener.Result) error {
 	return nil
 }
 
-// check is listener.ErrChanged if other code is at an entry by now; p's worker has it.
+// check is watch.ErrChanged if other code is at an entry by now; p's worker has it.
 func (p *process) check(known jitEntries, hits []listener.Hit) error {
 	for _, hit := range hits {
 		at := hit.Callee.PC()
 		e, ok := p.work.perf.names.Find(at)
 		if !ok || e != known[at] || hit.Callee.Kind() != bpf.FrameNative {
-			return fmt.Errorf("entry %#x of process %d: %w", at, p.pid, listener.ErrChanged)
+			return fmt.Errorf("entry %#x of process %d: %w", at, p.pid, watch.ErrChanged)
 		}
 	}
 	return nil

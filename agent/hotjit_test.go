@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -66,7 +67,7 @@ func TestTakeWindow(t *testing.T) {
 	}
 
 	w.write("7f3814003000 40 other")
-	if err := h.take(w.process, known, w.hits(0x60, 0)); !errors.Is(err, listener.ErrChanged) {
+	if err := h.take(w.process, known, w.hits(0x60, 0)); !errors.Is(err, watch.ErrChanged) {
 		t.Errorf("other code is there: %v", err)
 	}
 	if s := e.stats(&bpf.Counts{}); s.Attempted != 1 || s.Folded != 1 {

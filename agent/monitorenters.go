@@ -17,7 +17,7 @@ import (
 
 // Bounds of monitorEnters.
 const (
-	enterGuests  = 4   // JVMs that are listened to, the busiest
+	enterGuests  = 4   // JVMs that are watched, the busiest
 	enterMethods = 128 // compiled versions of each that are searched, the hottest
 	enterFade    = 0.1 // of what was sampled, every second: what is hot stays long enough to be surveyed
 )
@@ -33,7 +33,7 @@ type monitorEnters struct {
 
 	mu      sync.Mutex
 	engine  *monitors.Engine    // nil before it was started
-	codeLow map[*process]uint64 // where the code of JVMs that were listened to begins
+	codeLow map[*process]uint64 // where the code of JVMs that were watched begins
 
 	// These belong to the engine's goroutine.
 	guests map[proc.Identity]*enterGuest
@@ -42,7 +42,7 @@ type monitorEnters struct {
 // maxEnterGuests bounds the JVMs that are remembered.
 const maxEnterGuests = 256
 
-// An enterGuest is what is known of a JVM that is listened to.
+// An enterGuest is what is known of a JVM that is watched.
 type enterGuest struct {
 	process *process
 	codeLow uint64
@@ -62,7 +62,7 @@ func newMonitorEnters(a *Agent) (*monitorEnters, error) {
 	if err := a.opt.Breakpoints.Check(); err != nil {
 		return nil, fmt.Errorf("monitor enters cannot be recorded (leave --monitor-enters out): %w", err)
 	}
-	l, err := monitors.Open(a.objects, a.events.objects.Heaps, a.root)
+	l, err := monitors.Open(a.objects, a.events.objects.Heaps, a.watcher)
 	if err != nil {
 		return nil, fmt.Errorf("monitor enters cannot be recorded (leave --monitor-enters out): %w", err)
 	}
@@ -70,7 +70,7 @@ func newMonitorEnters(a *Agent) (*monitorEnters, error) {
 	return &monitorEnters{agent: a, listener: l, share: share, guests: map[proc.Identity]*enterGuest{}, codeLow: map[*process]uint64{}}, nil
 }
 
-// start begins to listen; the function that it returns ends that.
+// start begins to watch; the function that it returns ends that.
 func (m *monitorEnters) start() (stop func()) {
 	if m == nil {
 		return func() {}
@@ -81,7 +81,7 @@ func (m *monitorEnters) start() (stop func()) {
 	m.mu.Unlock()
 	return func() {
 		e.Close()
-		m.agent.log.Debug("listened to monitor enters", "stats", e.Stats())
+		m.agent.log.Debug("watched monitor enters", "stats", e.Stats())
 	}
 }
 

@@ -132,6 +132,7 @@ func (o *Objects) loadBeside(spec *ebpf.CollectionSpec, to any, more map[string]
 			shared[name] = m
 		}
 	}
+	setPageRings(spec)
 	if v := spec.Variables["filter_by_pid"]; v != nil {
 		if err := v.Set(o.filterByPID); err != nil {
 			return fmt.Errorf("set constants: %w", err)

@@ -24,15 +24,15 @@ func deepStack(t testing.TB, vm *fakeVM, depth int) *fakeStack {
 
 // costs are what taking one context costs, in things that can be counted.
 type costs struct {
-	bytes           uint32 // of the record
-	windows, misses uint64 // WINDOW_FILLS, SEGMENT_MISSES
+	bytes          uint32 // of the record
+	copies, misses uint64 // STACK_COPIES, SEGMENT_MISSES
 }
 
 func (w *contextWalker) costs(t testing.TB, r WalkTestRequest) costs {
 	t.Helper()
-	windows, misses := w.counter(t, WindowFills), w.counter(t, SegmentMisses)
+	copies, misses := w.counter(t, StackCopies), w.counter(t, SegmentMisses)
 	got := w.take(t, r)
-	return costs{got.size, w.counter(t, WindowFills) - windows, w.counter(t, SegmentMisses) - misses}
+	return costs{got.size, w.counter(t, StackCopies) - copies, w.counter(t, SegmentMisses) - misses}
 }
 
 // What a link costs does not depend on how deep its stack is, and what a partial walk costs only on what is new; a whole
@@ -60,7 +60,7 @@ func TestKernelContextCost(t *testing.T) {
 		return all
 	}
 
-	link := costs{bytes: sampleFixed + 2*8 + 2*4, windows: 1}
+	link := costs{bytes: sampleFixed + 2*8 + 2*4, copies: 1}
 	for i, c := range measure(ModeChain) {
 		if c != link {
 			t.Errorf("a link costs %+v at a depth of %d, want %+v", c, depths[i], link)
@@ -69,14 +69,14 @@ func TestKernelContextCost(t *testing.T) {
 	const own = 1 + DefaultConfirmLevels
 	const shared = uint32(unsafe.Sizeof(SharedStack{}))
 	for i, c := range measure(ModePartial) {
-		want := costs{bytes: sampleFixed + 8*own + shared, windows: 1}
+		want := costs{bytes: sampleFixed + 8*own + shared, copies: 1}
 		if c != want {
 			t.Errorf("a partial walk costs %+v at a depth of %d, want %+v", c, depths[i], want)
 		}
 	}
 	walks := measure(ModeWalk)
 	for i, c := range walks {
-		if c.bytes != sampleFixed+8*uint32(depths[i]) || c.misses != 0 || i > 0 && c.windows <= walks[i-1].windows {
+		if c.bytes != sampleFixed+8*uint32(depths[i]) || c.misses != 0 || i > 0 && c.copies <= walks[i-1].copies {
 			t.Errorf("a walk costs %+v at a depth of %d", c, depths[i])
 		}
 	}

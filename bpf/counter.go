@@ -23,7 +23,7 @@ const (
 	FramesJava              = ProfileCounterFRAMES_JAVA
 	RingBytes               = ProfileCounterRING_BYTES
 	SegmentMisses           = ProfileCounterSEGMENT_MISSES
-	WindowFills             = ProfileCounterWINDOW_FILLS
+	StackCopies             = ProfileCounterSTACK_COPIES
 	WordsScanned            = ProfileCounterWORDS_SCANNED
 	CodeUnloads             = ProfileCounterCODE_UNLOADS
 	CallsAttempted          = ProfileCounterCALLS_ATTEMPTED

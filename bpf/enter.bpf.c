@@ -10,7 +10,7 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* bpf2go exports what a variable names. */
-struct enter_window *export_enter_window __attribute__((unused));
+struct enter_watch *export_enter_watch __attribute__((unused));
 
 /* Returns 1 always: the kernel counts only such hits against the breakpoint's limit. */
 SEC("perf_event")

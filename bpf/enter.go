@@ -8,19 +8,18 @@ import (
 
 // Types of the object of monitor enters. Layouts and units: enter.bpf.h.
 type (
-	EnterWindow = EnterEnterWindow
-	EnterSite   = EnterEnterSite
-	EnterHit    = EnterEnterHit
+	MonitorWatch = EnterEnterWatch
+	EnterSite    = EnterEnterSite
+	EnterHit     = EnterEnterHit
 )
 
 // Bounds of the kernel side of monitor enters.
 const (
-	EnterSites    = 3  // addresses of a window: WINDOW_SITES
-	MaxEnterHits  = 64 // hits of a window that are taken down: MAX_ENTER_HITS
-	MaxEnterWalks = 12 // records with a context, of a window: MAX_ENTER_WALKS
+	MaxEnterHits  = 64 // hits of a watch that are recorded: MAX_ENTER_HITS
+	MaxEnterWalks = 12 // records with a context, of a watch: MAX_ENTER_WALKS
 )
 
-// enterRingBytes is the size of the stream of contexts: those of a window fit twice, however long they are.
+// enterRingBytes is the size of the stream of contexts: those of a watch fit twice, however long they are.
 const enterRingBytes = 1 << 18
 
 // LoadEnters loads the program behind breakpoints on monitor enters beside o. heaps are those of the VMs, as in
@@ -37,6 +36,7 @@ func (o *Objects) LoadEnters(heaps *ebpf.Map) (*EnterObjects, error) {
 	spec.Maps["scratches"].MaxEntries = uint32(cpus)
 	spec.Maps["kept_stacks"].MaxEntries = 1 // of partial walks
 	spec.Maps["events"].MaxEntries = enterRingBytes
+	setPageRings(spec)
 	shared := map[string]*ebpf.Map{"heaps": heaps, "processes": o.Processes, "epochs": o.Epochs}
 	for name, m := range shared {
 		spec.Maps[name].MaxEntries = m.MaxEntries()

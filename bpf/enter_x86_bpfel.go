@@ -25,54 +25,60 @@ type EnterEnterHit struct {
 
 type EnterEnterSite struct {
 	_            structs.HostLayout
-	Address      uint64
 	Displacement int64
 	Reg          uint32
-	Pad          uint32
+	Walked       uint32
 }
 
-type EnterEnterWindow struct {
+type EnterEnterWatch struct {
+	_     structs.HostLayout
+	Watch EnterWatch
+	Sites [3]EnterEnterSite
+	Walks uint32
+	Pad   uint32
+	Hits  [64]EnterEnterHit
+}
+
+type EnterWatch struct {
 	_          structs.HostLayout
 	Number     uint64
 	StartTicks uint64
-	Pid        uint32
+	Addresses  [3]uint64
 	Limit      uint32
-	Sites      [3]EnterEnterSite
-	Counts     [3]uint64
+	Deliver    uint32
 	Runs       uint64
-	Strays     uint64
 	Ns         uint64
 	Claimed    uint32
-	Walks      uint32
-	Hits       [64]EnterEnterHit
+	Pad        uint32
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	EnterMapCounters          = "counters"
-	EnterMapEnterWindows      = "enter_windows"
-	EnterMapEpochs            = "epochs"
-	EnterMapEvents            = "events"
-	EnterMapHeaps             = "heaps"
-	EnterMapKeptStacks        = "kept_stacks"
-	EnterMapKnownThreads      = "known_threads"
-	EnterMapNmiEvents         = "nmi_events"
-	EnterMapPids              = "pids"
-	EnterMapProbeCounts       = "probe_counts"
-	EnterMapProbes            = "probes"
-	EnterMapProcesses         = "processes"
-	EnterMapScratches         = "scratches"
-	EnterMapSeenMethods       = "seen_methods"
-	EnterProgMonitorEnter     = "monitor_enter"
-	EnterVarCheckContexts     = "check_contexts"
-	EnterVarConfirmLevels     = "confirm_levels"
-	EnterVarContexts          = "contexts"
-	EnterVarDrawSeed          = "draw_seed"
-	EnterVarExportEnterWindow = "export_enter_window"
-	EnterVarFilterByPid       = "filter_by_pid"
-	EnterVarJavaOnly          = "java_only"
+	EnterMapCounters         = "counters"
+	EnterMapEnterWatches     = "enter_watches"
+	EnterMapEpochs           = "epochs"
+	EnterMapEvents           = "events"
+	EnterMapHeaps            = "heaps"
+	EnterMapKeptStacks       = "kept_stacks"
+	EnterMapKnownThreads     = "known_threads"
+	EnterMapNmiEvents        = "nmi_events"
+	EnterMapPids             = "pids"
+	EnterMapProbeCounts      = "probe_counts"
+	EnterMapProbes           = "probes"
+	EnterMapProcesses        = "processes"
+	EnterMapScratches        = "scratches"
+	EnterMapSeenMethods      = "seen_methods"
+	EnterMapWatchEnds        = "watch_ends"
+	EnterProgMonitorEnter    = "monitor_enter"
+	EnterVarCheckContexts    = "check_contexts"
+	EnterVarConfirmLevels    = "confirm_levels"
+	EnterVarContexts         = "contexts"
+	EnterVarDrawSeed         = "draw_seed"
+	EnterVarExportEnterWatch = "export_enter_watch"
+	EnterVarFilterByPid      = "filter_by_pid"
+	EnterVarJavaOnly         = "java_only"
 )
 
 // LoadEnter returns the embedded CollectionSpec for Enter.
@@ -125,7 +131,7 @@ type EnterProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type EnterMapSpecs struct {
 	Counters     *ebpf.MapSpec `ebpf:"counters"`
-	EnterWindows *ebpf.MapSpec `ebpf:"enter_windows"`
+	EnterWatches *ebpf.MapSpec `ebpf:"enter_watches"`
 	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
 	Heaps        *ebpf.MapSpec `ebpf:"heaps"`
@@ -138,19 +144,20 @@ type EnterMapSpecs struct {
 	Processes    *ebpf.MapSpec `ebpf:"processes"`
 	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
 	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
+	WatchEnds    *ebpf.MapSpec `ebpf:"watch_ends"`
 }
 
 // EnterVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type EnterVariableSpecs struct {
-	CheckContexts     *ebpf.VariableSpec `ebpf:"check_contexts"`
-	ConfirmLevels     *ebpf.VariableSpec `ebpf:"confirm_levels"`
-	Contexts          *ebpf.VariableSpec `ebpf:"contexts"`
-	DrawSeed          *ebpf.VariableSpec `ebpf:"draw_seed"`
-	ExportEnterWindow *ebpf.VariableSpec `ebpf:"export_enter_window"`
-	FilterByPid       *ebpf.VariableSpec `ebpf:"filter_by_pid"`
-	JavaOnly          *ebpf.VariableSpec `ebpf:"java_only"`
+	CheckContexts    *ebpf.VariableSpec `ebpf:"check_contexts"`
+	ConfirmLevels    *ebpf.VariableSpec `ebpf:"confirm_levels"`
+	Contexts         *ebpf.VariableSpec `ebpf:"contexts"`
+	DrawSeed         *ebpf.VariableSpec `ebpf:"draw_seed"`
+	ExportEnterWatch *ebpf.VariableSpec `ebpf:"export_enter_watch"`
+	FilterByPid      *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	JavaOnly         *ebpf.VariableSpec `ebpf:"java_only"`
 }
 
 // EnterObjects contains all objects after they have been loaded into the kernel.
@@ -174,7 +181,7 @@ func (o *EnterObjects) Close() error {
 // It can be passed to LoadEnterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EnterMaps struct {
 	Counters     *ebpf.Map `ebpf:"counters"`
-	EnterWindows *ebpf.Map `ebpf:"enter_windows"`
+	EnterWatches *ebpf.Map `ebpf:"enter_watches"`
 	Epochs       *ebpf.Map `ebpf:"epochs"`
 	Events       *ebpf.Map `ebpf:"events"`
 	Heaps        *ebpf.Map `ebpf:"heaps"`
@@ -187,12 +194,13 @@ type EnterMaps struct {
 	Processes    *ebpf.Map `ebpf:"processes"`
 	Scratches    *ebpf.Map `ebpf:"scratches"`
 	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
+	WatchEnds    *ebpf.Map `ebpf:"watch_ends"`
 }
 
 func (m *EnterMaps) Close() error {
 	return _EnterClose(
 		m.Counters,
-		m.EnterWindows,
+		m.EnterWatches,
 		m.Epochs,
 		m.Events,
 		m.Heaps,
@@ -205,6 +213,7 @@ func (m *EnterMaps) Close() error {
 		m.Processes,
 		m.Scratches,
 		m.SeenMethods,
+		m.WatchEnds,
 	)
 }
 
@@ -212,13 +221,13 @@ func (m *EnterMaps) Close() error {
 //
 // It can be passed to LoadEnterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EnterVariables struct {
-	CheckContexts     *ebpf.Variable `ebpf:"check_contexts"`
-	ConfirmLevels     *ebpf.Variable `ebpf:"confirm_levels"`
-	Contexts          *ebpf.Variable `ebpf:"contexts"`
-	DrawSeed          *ebpf.Variable `ebpf:"draw_seed"`
-	ExportEnterWindow *ebpf.Variable `ebpf:"export_enter_window"`
-	FilterByPid       *ebpf.Variable `ebpf:"filter_by_pid"`
-	JavaOnly          *ebpf.Variable `ebpf:"java_only"`
+	CheckContexts    *ebpf.Variable `ebpf:"check_contexts"`
+	ConfirmLevels    *ebpf.Variable `ebpf:"confirm_levels"`
+	Contexts         *ebpf.Variable `ebpf:"contexts"`
+	DrawSeed         *ebpf.Variable `ebpf:"draw_seed"`
+	ExportEnterWatch *ebpf.Variable `ebpf:"export_enter_watch"`
+	FilterByPid      *ebpf.Variable `ebpf:"filter_by_pid"`
+	JavaOnly         *ebpf.Variable `ebpf:"java_only"`
 }
 
 // EnterPrograms contains all programs after they have been loaded into the kernel.

@@ -288,7 +288,7 @@ enum counter {
 	FRAMES_JAVA,	 /* user frames of those */
 	RING_BYTES,	 /* of delivered samples */
 	SEGMENT_MISSES,	 /* code segments looked up the slow way */
-	WINDOW_FILLS,	 /* pieces of stack copied */
+	STACK_COPIES,	 /* pieces of stack copied */
 	WORDS_SCANNED,	 /* words of stacks that were searched for return addresses, as SCAN_BUDGET counts them */
 	CODE_UNLOADS,	 /* announcements that code or classes went away */
 	CALLS_ATTEMPTED, /* calls that an engine sampled */

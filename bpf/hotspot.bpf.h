@@ -133,7 +133,7 @@ __noinline int find_fitting_return(__u32 pid, __u64 at, __u32 words)
 /* Whether the return address at ra_at and its caller's are both in the code cache, as far as cached segments tell. */
 static __always_inline bool frame_fits(struct walk *w, __u64 ra_at)
 {
-	__u64 ra = window_word(w->s, ra_at), tag = ra >> (w->vm->segment_shift & 31), next;
+	__u64 ra = stackcopy_word(w->s, ra_at), tag = ra >> (w->vm->segment_shift & 31), next;
 	const struct segment *g = &w->s->segments[segment_slot(tag)];
 
 	if (!in_code_cache(w->vm, ra) || g->tag != tag || g->owner != w->s->start.owner)
@@ -141,7 +141,7 @@ static __always_inline bool frame_fits(struct walk *w, __u64 ra_at)
 	if (g->kind != BLOB_NMETHOD && g->kind != BLOB_NATIVE)
 		return true;
 	next = ra_at + g->frame;
-	return in_code_cache(w->vm, window_has(w->s, next) ? window_word(w->s, next) : read_word(next));
+	return in_code_cache(w->vm, stackcopy_has(w->s, next) ? stackcopy_word(w->s, next) : read_word(next));
 }
 
 /* Words that C1 pushed for the call before pc: it pops them right after it. */
@@ -196,19 +196,19 @@ static __always_inline int step_compiled(struct walk *w, const struct segment *g
 	push_code(w, FRAME_JIT, g->compile_id, pc);
 	if (w->near)
 		cfa += 8 * (pushed_arguments(pc) & 15);
-	if (window_cover(w->s, w->s->start.stack_to, cfa - 16, 16))
+	if (stackcopy_cover(w->s, w->s->start.stack_to, cfa - 16, 16))
 		return end_walk(w, END_READ);
 	if ((w->leaf || w->near) && !frame_fits(w, cfa - 8)) {
 		shift = shifted_words(w->pid, cfa - 8, pc, w->leaf != 0);
 		if (shift > 0) {
 			cfa += 8 * shift;
-			if (window_cover(w->s, w->s->start.stack_to, cfa - 16, 16))
+			if (stackcopy_cover(w->s, w->s->start.stack_to, cfa - 16, 16))
 				return end_walk(w, END_READ);
 		}
 	}
 	if (rule == LEAF_FRAME || rule == LEAF_RET_AT_SP8)
-		bp = stack_pointer(w->s, cfa - 16, window_word(w->s, cfa - 16));
-	return go_to(w, window_word(w->s, cfa - 8), cfa, bp);
+		bp = stack_pointer(w->s, cfa - 16, stackcopy_word(w->s, cfa - 16));
+	return go_to(w, stackcopy_word(w->s, cfa - 8), cfa, bp);
 }
 
 /*

@@ -41,7 +41,7 @@ var javaStacks = []struct {
 		m, n := s.newMethod(20), s.newMethod(0)
 		s.interpreted(m, 3).interpreted(n, noBCI)
 	}},
-	{"frame larger than the window", func(s *fakeStack) {
+	{"frame larger than the stack copy", func(s *fakeStack) {
 		huge, small := s.typical(20<<10), s.typical(48)
 		s.compiled(small, 0x40).compiled(huge, 0x40).compiled(small, 0x40)
 	}},

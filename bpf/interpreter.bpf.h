@@ -6,7 +6,7 @@
 #pragma once
 
 #include "chunk.bpf.h"
-#include "window.bpf.h"
+#include "stackcopy.bpf.h"
 
 #define INTERPRETER_ENTRY (END_COUNT + 1)
 #define INTERPRETER_EDGE (END_COUNT + 2)
@@ -162,9 +162,9 @@ __noinline int interpreter_frame(__u32 pid, __u64 sp, __u64 bp, __u32 leaf)
 	if (!vm || !s)
 		return END_READ;
 	if (bp >= sp && bp - sp < INTERPRETER_REACH && !(bp & 7) &&
-	    !window_cover(s, s->start.stack_to, bp + vm->interp_bcp, 80)) {
-		s->frame = window_word(s, bp + vm->interp_method); /* the Method*, as there is little room on the stack */
-		if (s->start.chunk_to || in_code_cache(vm, window_word(s, bp + 8))) /* a chunk's outermost one may return to 0 */
+	    !stackcopy_cover(s, s->start.stack_to, bp + vm->interp_bcp, 80)) {
+		s->frame = stackcopy_word(s, bp + vm->interp_method); /* the Method*, as there is little room on the stack */
+		if (s->start.chunk_to || in_code_cache(vm, stackcopy_word(s, bp + 8))) /* a chunk's outermost one may return to 0 */
 			m = method_at(vm, s, s->frame);
 	}
 	if (!m)
@@ -175,15 +175,15 @@ __noinline int interpreter_frame(__u32 pid, __u64 sp, __u64 bp, __u32 leaf)
 		if (!leaf || bci >= m->frame) {
 			if (leaf && at_method_entry(vm, s, sp, bp, s->frame))
 				return INTERPRETER_ENTRY;
-			bci = window_word(s, bp + vm->interp_bcp) - m->begin;
+			bci = stackcopy_word(s, bp + vm->interp_bcp) - m->begin;
 		}
 		if (bci >= m->frame) /* no frame of the interpreter, but something that looks like one */
 			return leaf ? INTERPRETER_EDGE : END_INTERPRETER;
 	}
 	s->frame = interpreted_frame(s->frame, bci);
-	s->caller.pc = window_word(s, bp + 8);
-	s->caller.sp = stack_pointer(s, bp, window_word(s, bp + vm->interp_sender_sp));
-	s->caller.bp = stack_pointer(s, bp, window_word(s, bp));
+	s->caller.pc = stackcopy_word(s, bp + 8);
+	s->caller.sp = stack_pointer(s, bp, stackcopy_word(s, bp + vm->interp_sender_sp));
+	s->caller.bp = stack_pointer(s, bp, stackcopy_word(s, bp));
 	return 0;
 }
 

@@ -7,7 +7,8 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* bpf2go exports what a variable names. */
-struct listener_window *export_listener_window __attribute__((unused));
+struct listener_watch *export_listener_watch __attribute__((unused));
+struct watch *export_watch __attribute__((unused));
 struct listener_hit *export_listener_hit __attribute__((unused));
 
 /* Returns 1 always: the kernel counts only such hits against the breakpoint's limit. */

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Windows: for some milliseconds hardware breakpoints stand on the entry points of a few methods of one process, in all
- * of its threads, and every call that arrives there is taken down with its caller. User space opens a window before it
- * sets the breakpoints, and takes it away after they are gone; the kernel's own limit on each breakpoint's hits ends
- * what user space does not.
+ * Watches on the entry points of methods: every call that arrives there is recorded with its caller.
  *
  * For perf_event programs: the kernel runs no other one on a CPU while one runs there (bpf_prog_active).
  */
@@ -11,57 +8,33 @@
 
 #include "callsite.bpf.h"
 #include "depth.bpf.h"
-#include "maps.bpf.h"
+#include "watch.bpf.h"
 
-#define MAX_WINDOWS 16	   /* processes listened to at once; 8 KB each */
-#define WINDOW_ENTRIES 3   /* x86-64 has 4 debug registers, one is left to debuggers */
-#define MAX_WINDOW_HITS 256 /* a power of two; at 1-10 us a hit that is all that a few ms hold */
+#define MAX_LISTENER_HITS 256 /* of a watch, a power of two; at 1-10 us a hit that is all that a few ms hold; 14 KB */
 
 /* One call that arrived. */
 struct listener_hit {
 	__u64 time;
 	__u64 callee, caller; /* frames */
 	__u32 tid;
-	__u32 entry; /* index in listener_window.entries */
+	__u32 entry; /* index in watch.addresses */
 	__u32 callee_depth, caller_depth; /* as in struct sample */
 };
 
-struct listener_window {
-	__u64 number;	   /* never 0; struct call's burst */
-	__u64 start_ticks; /* of the process, in 10 ms: guards against a reused pid */
-	__u64 entries[WINDOW_ENTRIES]; /* addresses; unused ones are 0 */
-	__u32 limit;   /* hits of all entries and threads until it ends, 1..MAX_WINDOW_HITS */
-	__u32 deliver; /* to the event stream, too */
-
-	/* answers */
-	__u64 runs;  /* of the program, also after the end */
-	__u64 ns;    /* in it */
-	__u32 claimed; /* hits until now; those beyond the limit have no place in hits[] */
-	__u32 pad;
-	struct listener_hit hits[MAX_WINDOW_HITS]; /* as they came */
+struct listener_watch {
+	struct watch watch; /* its number is struct call's burst; at most MAX_LISTENER_HITS have a place in hits[] */
+	struct listener_hit hits[MAX_LISTENER_HITS]; /* as they came */
 };
 
 /* key: pid */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_WINDOWS);
+	__uint(max_entries, MAX_WATCHES);
 	__type(key, __u32);
-	__type(value, struct listener_window);
-} listener_windows SEC(".maps");
+	__type(value, struct listener_watch);
+} listener_watches SEC(".maps");
 
-/* The numbers of windows that reached their limit: user space sleeps on it. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
-} listener_ends SEC(".maps");
-
-static __always_inline void listener_end(__u64 number)
-{
-	/* If it is full, its reader does not run: the window ends late, no more. */
-	bpf_ringbuf_output(&listener_ends, &number, sizeof(number), BPF_RB_FORCE_WAKEUP);
-}
-
-static __always_inline void listener_deliver(struct task_struct *task, const struct listener_window *w,
+static __always_inline void listener_deliver(struct task_struct *task, __u64 number,
 					     const struct listener_hit *h, __u32 class_epoch, __u32 attachment)
 {
 	struct call *c;
@@ -75,7 +48,7 @@ static __always_inline void listener_deliver(struct task_struct *task, const str
 	fill_header(&c->header, task, EVENT_CALL, h->time);
 	c->callee = h->callee;
 	c->caller = h->caller;
-	c->burst = w->number;
+	c->burst = number;
 	c->class_epoch = class_epoch;
 	c->attachment = attachment;
 	c->engine = ENGINE_LISTENER;
@@ -96,27 +69,11 @@ static __always_inline __u64 thread_base(const struct hotspot_process *vm, __u64
 	return native_stack_base(task);
 }
 
-/* The window that a hit of the current process at pc belongs to, and the entry's index; 0 if there is none. */
-static __always_inline struct listener_window *listener_window_at(struct task_struct *task, __u32 pid, __u64 pc,
-								  __u32 *entry)
-{
-	struct listener_window *w = bpf_map_lookup_elem(&listener_windows, &pid);
-
-	if (!w || w->start_ticks != task->group_leader->start_boottime / NS_PER_START_TICK)
-		return 0;
-	for (__u32 i = 0; i < WINDOW_ENTRIES; i++) {
-		if (w->entries[i] == pc) {
-			*entry = i;
-			return w;
-		}
-	}
-	return 0;
-}
-
 /* A thread of a process is about to execute the first instruction of a method that is listened to. */
-static __always_inline void listener_take(struct task_struct *task, struct listener_window *w, __u32 pid, __u32 entry,
+static __always_inline void listener_take(struct task_struct *task, struct listener_watch *l, __u32 pid, __u32 entry,
 					  const struct entry_registers *r, __u64 now)
 {
+	struct watch *w = &l->watch;
 	struct hotspot_process *vm;
 	struct listener_hit *h;
 	struct call_places at = {};
@@ -124,15 +81,15 @@ static __always_inline void listener_take(struct task_struct *task, struct liste
 	__u32 place, slot;
 	__u64 base;
 
-	place = __sync_fetch_and_add(&w->claimed, 1);
-	if (place >= w->limit || place >= MAX_WINDOW_HITS) {
+	place = watch_claim(w);
+	if (place >= w->limit || place >= MAX_LISTENER_HITS) {
 		count(CALL_HITS_REFUSED, 1);
 		return;
 	}
 	vm = bpf_map_lookup_elem(&processes, &pid);
 	if (vm && vm->start_ticks != w->start_ticks)
 		vm = 0;
-	h = &w->hits[place];
+	h = &l->hits[place];
 	h->time = now;
 	h->callee = callee_frame(vm, r);
 	h->caller = caller_frame(vm, r, &at);
@@ -141,33 +98,28 @@ static __always_inline void listener_take(struct task_struct *task, struct liste
 	h->caller_depth = depth_below(base, at.caller);
 	h->tid = task->pid;
 	h->entry = entry;
-	if (place + 1 == w->limit)
-		listener_end(w->number);
+	watch_recorded(w, place);
 	if (!w->deliver)
 		return;
 	if (vm) {
 		slot = vm->slot;
 		e = bpf_map_lookup_elem(&epochs, &slot);
 	}
-	listener_deliver(task, w, h, e ? e->classes : 0, vm ? vm->serial : 0);
+	listener_deliver(task, w->number, h, e ? e->classes : 0, vm ? vm->serial : 0);
 }
 
 static __always_inline void listener_hit(struct task_struct *task, __u32 pid, const struct entry_registers *r)
 {
-	__u64 begin = bpf_ktime_get_ns(), ns;
-	struct listener_window *w;
-	__u32 entry = 0;
+	__u64 begin = bpf_ktime_get_ns();
+	struct listener_watch *l = bpf_map_lookup_elem(&listener_watches, &pid);
+	__u32 entry = l ? watch_address(&l->watch, task, r->pc) : WATCH_ADDRESSES;
 
 	count(CALL_HITS, 1);
-	w = listener_window_at(task, pid, r->pc, &entry);
-	if (!w) { /* the window is over, its breakpoints are about to be */
+	if (!l || entry >= WATCH_ADDRESSES) { /* the watch is over, its breakpoints are about to be */
 		count(CALL_HITS_REFUSED, 1);
 		count(NS_CALLS, bpf_ktime_get_ns() - begin);
 		return;
 	}
-	listener_take(task, w, pid, entry, r, begin);
-	ns = bpf_ktime_get_ns() - begin;
-	count(NS_CALLS, ns);
-	__sync_fetch_and_add(&w->runs, 1);
-	__sync_fetch_and_add(&w->ns, ns);
+	listener_take(task, l, pid, entry, r, begin);
+	count(NS_CALLS, watch_account(&l->watch, begin));
 }

@@ -1,14 +1,25 @@
 package bpf
 
+import "fmt"
+
 // Types of the listener's object. Layouts and units: listener.bpf.h.
 type (
-	ListenerWindow = ListenerListenerWindow
-	ListenerHit    = ListenerListenerHit
+	CallWatch   = ListenerListenerWatch
+	ListenerHit = ListenerListenerHit
 )
 
-// Bounds of the listener's kernel side.
-const (
-	MaxListenerWindows = 16  // processes listened to at once: MAX_WINDOWS
-	ListenerEntries    = 3   // addresses of a window: WINDOW_ENTRIES
-	MaxListenerHits    = 256 // hits of a window: MAX_WINDOW_HITS
-)
+// MaxListenerHits bounds the hits of a watch on entry points: MAX_LISTENER_HITS.
+const MaxListenerHits = 256
+
+// LoadListeners loads the program behind breakpoints on entry points beside o. Whoever loads it closes it, before o.
+func (o *Objects) LoadListeners() (*ListenerObjects, error) {
+	spec, err := LoadListener()
+	if err != nil {
+		return nil, fmt.Errorf("read listener object: %w", err)
+	}
+	var l ListenerObjects
+	if err := o.LoadBeside(spec, &l); err != nil {
+		return nil, fmt.Errorf("load listener program: %w", err)
+	}
+	return &l, nil
+}

@@ -14,7 +14,8 @@ struct listener_request {
 };
 
 struct listener_request *export_listener_request __attribute__((unused));
-struct listener_window *export_listener_window __attribute__((unused));
+struct listener_watch *export_listener_watch __attribute__((unused));
+struct watch *export_watch __attribute__((unused));
 struct listener_hit *export_listener_hit __attribute__((unused));
 
 SEC("syscall")

@@ -40,7 +40,7 @@ func newListener(t testing.TB) *listener {
 	l := &listener{ListenerTestObjects: o, pid: uint64(os.Getpid()), start: startTicks(t)}
 	t.Cleanup(func() {
 		_ = l.Processes.Delete(uint32(l.pid))
-		_ = l.ListenerWindows.Delete(uint32(l.pid))
+		_ = l.ListenerWatches.Delete(uint32(l.pid))
 		l.events(t)
 		l.ends(t)
 	})
@@ -59,16 +59,16 @@ func (l *listener) attach(t testing.TB, vm *fakeVM) {
 	}
 }
 
-func (l *listener) open(t testing.TB, w ListenerWindow) {
+func (l *listener) open(t testing.TB, w CallWatch) {
 	t.Helper()
-	if err := l.ListenerWindows.Put(uint32(l.pid), &w); err != nil {
+	if err := l.ListenerWatches.Put(uint32(l.pid), &w); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (l *listener) window(t testing.TB) (w ListenerWindow) {
+func (l *listener) window(t testing.TB) (w CallWatch) {
 	t.Helper()
-	if err := l.ListenerWindows.Lookup(uint32(l.pid), &w); err != nil {
+	if err := l.ListenerWatches.Lookup(uint32(l.pid), &w); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -119,7 +119,7 @@ func (l *listener) events(t testing.TB) (calls []Call) {
 // ends takes out the numbers of windows that reached their limit.
 func (l *listener) ends(t testing.TB) (numbers []uint64) {
 	t.Helper()
-	records(t, l.ListenerEnds, func(raw []byte) {
+	records(t, l.WatchEnds, func(raw []byte) {
 		numbers = append(numbers, *(*uint64)(unsafe.Pointer(unsafe.SliceData(raw))))
 	})
 	return numbers
@@ -244,7 +244,7 @@ func TestKernelListenerCallers(t *testing.T) {
 				t.Run(c.name, func(t *testing.T) {
 					s := vm.newStack(t, 64<<10).entry(anchor{})
 					want := c.caller(s)
-					l.open(t, ListenerWindow{Number: 1, StartTicks: l.start, Entries: [3]uint64{1, callee.begin}, Limit: 1})
+					l.open(t, CallWatch{Watch: Watch{Number: 1, StartTicks: l.start, Addresses: [3]uint64{1, callee.begin}, Limit: 1}})
 					l.hit(t, s.entered(callee.begin))
 					got := l.window(t).Hits[0]
 					if f := Frame(got.Caller); f != want {
@@ -272,7 +272,7 @@ func TestKernelListenerWithoutVM(t *testing.T) {
 	l := newListener(t)
 	vm := newFakeVM(t, builds[1])
 	callee, caller := vm.typical(32), vm.typical(48)
-	window := ListenerWindow{Number: 1, StartTicks: l.start, Entries: [3]uint64{callee.begin}, Limit: 9, Deliver: 1}
+	window := CallWatch{Watch: Watch{Number: 1, StartTicks: l.start, Addresses: [3]uint64{callee.begin}, Limit: 9, Deliver: 1}}
 	l.open(t, window)
 	request := vm.newStack(t, 8<<10).compiled(caller, 0x40).entered(callee.begin)
 	l.hit(t, request)
@@ -296,7 +296,7 @@ func TestKernelListenerWithoutVM(t *testing.T) {
 // A window ends at its limit, and says so; what comes later is refused, but counted.
 func TestKernelListenerLimit(t *testing.T) {
 	l := newListener(t)
-	w := ListenerWindow{Number: 5, StartTicks: l.start, Entries: [3]uint64{0x1000, 0x2000, 0x3000}, Limit: 4}
+	w := CallWatch{Watch: Watch{Number: 5, StartTicks: l.start, Addresses: [3]uint64{0x1000, 0x2000, 0x3000}, Limit: 4}}
 	l.open(t, w)
 	for i, pc := range []uint64{0x1000, 0x3000, 0x3000, 0x2000, 0x1000, 0x2000} {
 		l.hit(t, ListenerTestListenerRequest{Pc: pc, Ra: 0x5000 + uint64(i)})
@@ -305,12 +305,12 @@ func TestKernelListenerLimit(t *testing.T) {
 		}
 	}
 	got := l.window(t)
-	if got.Claimed != 6 || got.Runs != 6 || got.Ns == 0 {
-		t.Errorf("%d claimed, %d runs in %d ns", got.Claimed, got.Runs, got.Ns)
+	if got.Watch.Claimed != 6 || got.Watch.Runs != 6 || got.Watch.Ns == 0 {
+		t.Errorf("%d claimed, %d runs in %d ns", got.Watch.Claimed, got.Watch.Runs, got.Watch.Ns)
 	}
 	for i, entry := range []uint32{0, 2, 2, 1} {
 		h := got.Hits[i]
-		if h.Entry != entry || Frame(h.Callee) != native(w.Entries[entry]) || Frame(h.Caller) != native(0x5000+uint64(i)) {
+		if h.Entry != entry || Frame(h.Callee) != native(w.Watch.Addresses[entry]) || Frame(h.Caller) != native(0x5000+uint64(i)) {
 			t.Errorf("hit %d is %+v", i, h)
 		}
 		if i > 0 && h.Time < got.Hits[i-1].Time {
@@ -327,13 +327,13 @@ func TestKernelListenerLimit(t *testing.T) {
 func TestKernelListenerRefuses(t *testing.T) {
 	l := newListener(t)
 	l.hit(t, ListenerTestListenerRequest{Pc: 0x1000}) // none open
-	w := ListenerWindow{Number: 5, StartTicks: l.start, Entries: [3]uint64{0x1000}, Limit: 4, Deliver: 1}
+	w := CallWatch{Watch: Watch{Number: 5, StartTicks: l.start, Addresses: [3]uint64{0x1000}, Limit: 4, Deliver: 1}}
 	l.open(t, w)
 	l.hit(t, ListenerTestListenerRequest{Pc: 0x1004}) // an address of the window before
-	w.StartTicks--
+	w.Watch.StartTicks--
 	l.open(t, w) // for the process that had this pid before
 	l.hit(t, ListenerTestListenerRequest{Pc: 0x1000})
-	w.StartTicks, w.Limit = l.start, 1000 // more than there are places
+	w.Watch.StartTicks, w.Watch.Limit = l.start, 1000 // more than there are places
 	l.open(t, w)
 	for range MaxListenerHits + 1 {
 		l.hit(t, ListenerTestListenerRequest{Pc: 0x1000})
@@ -351,7 +351,7 @@ func TestKernelListenerDelivers(t *testing.T) {
 		t.Fatal(err)
 	}
 	callee := vm.typical(32)
-	l.open(t, ListenerWindow{Number: 12, StartTicks: l.start, Entries: [3]uint64{callee.begin}, Limit: MaxListenerHits, Deliver: 1})
+	l.open(t, CallWatch{Watch: Watch{Number: 12, StartTicks: l.start, Addresses: [3]uint64{callee.begin}, Limit: MaxListenerHits, Deliver: 1}})
 	const hits = 100
 	for range hits {
 		l.hit(t, vm.newStack(t, 8<<10).entry(anchor{}).entered(callee.begin))
@@ -375,7 +375,7 @@ func TestKernelListenerDelivers(t *testing.T) {
 	}
 	n := uint64(len(calls))
 	l.counted(t, map[Counter]uint64{CallHits: hits, CallHitsRefused: 0, CallsAttempted: hits, CallsDelivered: n, CallsDroppedRingFull: hits - n})
-	if w.Claimed != hits || w.Hits[hits-1].Callee == 0 {
-		t.Errorf("the window has %d hits", w.Claimed)
+	if w.Watch.Claimed != hits || w.Hits[hits-1].Callee == 0 {
+		t.Errorf("the window has %d hits", w.Watch.Claimed)
 	}
 }

@@ -24,36 +24,42 @@ type ListenerListenerHit struct {
 	CallerDepth uint32
 }
 
-type ListenerListenerWindow struct {
+type ListenerListenerWatch struct {
+	_     structs.HostLayout
+	Watch ListenerWatch
+	Hits  [256]ListenerListenerHit
+}
+
+type ListenerWatch struct {
 	_          structs.HostLayout
 	Number     uint64
 	StartTicks uint64
-	Entries    [3]uint64
+	Addresses  [3]uint64
 	Limit      uint32
 	Deliver    uint32
 	Runs       uint64
 	Ns         uint64
 	Claimed    uint32
 	Pad        uint32
-	Hits       [256]ListenerListenerHit
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	ListenerMapCounters             = "counters"
-	ListenerMapEpochs               = "epochs"
-	ListenerMapEvents               = "events"
-	ListenerMapListenerEnds         = "listener_ends"
-	ListenerMapListenerWindows      = "listener_windows"
-	ListenerMapNmiEvents            = "nmi_events"
-	ListenerMapPids                 = "pids"
-	ListenerMapProcesses            = "processes"
-	ListenerProgListenerBreakpoint  = "listener_breakpoint"
-	ListenerVarExportListenerHit    = "export_listener_hit"
-	ListenerVarExportListenerWindow = "export_listener_window"
-	ListenerVarFilterByPid          = "filter_by_pid"
+	ListenerMapCounters            = "counters"
+	ListenerMapEpochs              = "epochs"
+	ListenerMapEvents              = "events"
+	ListenerMapListenerWatches     = "listener_watches"
+	ListenerMapNmiEvents           = "nmi_events"
+	ListenerMapPids                = "pids"
+	ListenerMapProcesses           = "processes"
+	ListenerMapWatchEnds           = "watch_ends"
+	ListenerProgListenerBreakpoint = "listener_breakpoint"
+	ListenerVarExportListenerHit   = "export_listener_hit"
+	ListenerVarExportListenerWatch = "export_listener_watch"
+	ListenerVarExportWatch         = "export_watch"
+	ListenerVarFilterByPid         = "filter_by_pid"
 )
 
 // LoadListener returns the embedded CollectionSpec for Listener.
@@ -108,20 +114,21 @@ type ListenerMapSpecs struct {
 	Counters        *ebpf.MapSpec `ebpf:"counters"`
 	Epochs          *ebpf.MapSpec `ebpf:"epochs"`
 	Events          *ebpf.MapSpec `ebpf:"events"`
-	ListenerEnds    *ebpf.MapSpec `ebpf:"listener_ends"`
-	ListenerWindows *ebpf.MapSpec `ebpf:"listener_windows"`
+	ListenerWatches *ebpf.MapSpec `ebpf:"listener_watches"`
 	NmiEvents       *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids            *ebpf.MapSpec `ebpf:"pids"`
 	Processes       *ebpf.MapSpec `ebpf:"processes"`
+	WatchEnds       *ebpf.MapSpec `ebpf:"watch_ends"`
 }
 
 // ListenerVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ListenerVariableSpecs struct {
-	ExportListenerHit    *ebpf.VariableSpec `ebpf:"export_listener_hit"`
-	ExportListenerWindow *ebpf.VariableSpec `ebpf:"export_listener_window"`
-	FilterByPid          *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	ExportListenerHit   *ebpf.VariableSpec `ebpf:"export_listener_hit"`
+	ExportListenerWatch *ebpf.VariableSpec `ebpf:"export_listener_watch"`
+	ExportWatch         *ebpf.VariableSpec `ebpf:"export_watch"`
+	FilterByPid         *ebpf.VariableSpec `ebpf:"filter_by_pid"`
 }
 
 // ListenerObjects contains all objects after they have been loaded into the kernel.
@@ -147,11 +154,11 @@ type ListenerMaps struct {
 	Counters        *ebpf.Map `ebpf:"counters"`
 	Epochs          *ebpf.Map `ebpf:"epochs"`
 	Events          *ebpf.Map `ebpf:"events"`
-	ListenerEnds    *ebpf.Map `ebpf:"listener_ends"`
-	ListenerWindows *ebpf.Map `ebpf:"listener_windows"`
+	ListenerWatches *ebpf.Map `ebpf:"listener_watches"`
 	NmiEvents       *ebpf.Map `ebpf:"nmi_events"`
 	Pids            *ebpf.Map `ebpf:"pids"`
 	Processes       *ebpf.Map `ebpf:"processes"`
+	WatchEnds       *ebpf.Map `ebpf:"watch_ends"`
 }
 
 func (m *ListenerMaps) Close() error {
@@ -159,11 +166,11 @@ func (m *ListenerMaps) Close() error {
 		m.Counters,
 		m.Epochs,
 		m.Events,
-		m.ListenerEnds,
-		m.ListenerWindows,
+		m.ListenerWatches,
 		m.NmiEvents,
 		m.Pids,
 		m.Processes,
+		m.WatchEnds,
 	)
 }
 
@@ -171,9 +178,10 @@ func (m *ListenerMaps) Close() error {
 //
 // It can be passed to LoadListenerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ListenerVariables struct {
-	ExportListenerHit    *ebpf.Variable `ebpf:"export_listener_hit"`
-	ExportListenerWindow *ebpf.Variable `ebpf:"export_listener_window"`
-	FilterByPid          *ebpf.Variable `ebpf:"filter_by_pid"`
+	ExportListenerHit   *ebpf.Variable `ebpf:"export_listener_hit"`
+	ExportListenerWatch *ebpf.Variable `ebpf:"export_listener_watch"`
+	ExportWatch         *ebpf.Variable `ebpf:"export_watch"`
+	FilterByPid         *ebpf.Variable `ebpf:"filter_by_pid"`
 }
 
 // ListenerPrograms contains all programs after they have been loaded into the kernel.

@@ -33,18 +33,23 @@ type ListenerTestListenerRequest struct {
 	Thread uint64
 }
 
-type ListenerTestListenerWindow struct {
+type ListenerTestListenerWatch struct {
+	_     structs.HostLayout
+	Watch ListenerTestWatch
+	Hits  [256]ListenerTestListenerHit
+}
+
+type ListenerTestWatch struct {
 	_          structs.HostLayout
 	Number     uint64
 	StartTicks uint64
-	Entries    [3]uint64
+	Addresses  [3]uint64
 	Limit      uint32
 	Deliver    uint32
 	Runs       uint64
 	Ns         uint64
 	Claimed    uint32
 	Pad        uint32
-	Hits       [256]ListenerTestListenerHit
 }
 
 // Names of all BPF objects in the ELF.
@@ -54,15 +59,16 @@ const (
 	ListenerTestMapCounters              = "counters"
 	ListenerTestMapEpochs                = "epochs"
 	ListenerTestMapEvents                = "events"
-	ListenerTestMapListenerEnds          = "listener_ends"
-	ListenerTestMapListenerWindows       = "listener_windows"
+	ListenerTestMapListenerWatches       = "listener_watches"
 	ListenerTestMapNmiEvents             = "nmi_events"
 	ListenerTestMapPids                  = "pids"
 	ListenerTestMapProcesses             = "processes"
+	ListenerTestMapWatchEnds             = "watch_ends"
 	ListenerTestProgPlayHit              = "play_hit"
 	ListenerTestVarExportListenerHit     = "export_listener_hit"
 	ListenerTestVarExportListenerRequest = "export_listener_request"
-	ListenerTestVarExportListenerWindow  = "export_listener_window"
+	ListenerTestVarExportListenerWatch   = "export_listener_watch"
+	ListenerTestVarExportWatch           = "export_watch"
 	ListenerTestVarFilterByPid           = "filter_by_pid"
 )
 
@@ -118,11 +124,11 @@ type ListenerTestMapSpecs struct {
 	Counters        *ebpf.MapSpec `ebpf:"counters"`
 	Epochs          *ebpf.MapSpec `ebpf:"epochs"`
 	Events          *ebpf.MapSpec `ebpf:"events"`
-	ListenerEnds    *ebpf.MapSpec `ebpf:"listener_ends"`
-	ListenerWindows *ebpf.MapSpec `ebpf:"listener_windows"`
+	ListenerWatches *ebpf.MapSpec `ebpf:"listener_watches"`
 	NmiEvents       *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids            *ebpf.MapSpec `ebpf:"pids"`
 	Processes       *ebpf.MapSpec `ebpf:"processes"`
+	WatchEnds       *ebpf.MapSpec `ebpf:"watch_ends"`
 }
 
 // ListenerTestVariableSpecs contains global variables before they are loaded into the kernel.
@@ -131,7 +137,8 @@ type ListenerTestMapSpecs struct {
 type ListenerTestVariableSpecs struct {
 	ExportListenerHit     *ebpf.VariableSpec `ebpf:"export_listener_hit"`
 	ExportListenerRequest *ebpf.VariableSpec `ebpf:"export_listener_request"`
-	ExportListenerWindow  *ebpf.VariableSpec `ebpf:"export_listener_window"`
+	ExportListenerWatch   *ebpf.VariableSpec `ebpf:"export_listener_watch"`
+	ExportWatch           *ebpf.VariableSpec `ebpf:"export_watch"`
 	FilterByPid           *ebpf.VariableSpec `ebpf:"filter_by_pid"`
 }
 
@@ -158,11 +165,11 @@ type ListenerTestMaps struct {
 	Counters        *ebpf.Map `ebpf:"counters"`
 	Epochs          *ebpf.Map `ebpf:"epochs"`
 	Events          *ebpf.Map `ebpf:"events"`
-	ListenerEnds    *ebpf.Map `ebpf:"listener_ends"`
-	ListenerWindows *ebpf.Map `ebpf:"listener_windows"`
+	ListenerWatches *ebpf.Map `ebpf:"listener_watches"`
 	NmiEvents       *ebpf.Map `ebpf:"nmi_events"`
 	Pids            *ebpf.Map `ebpf:"pids"`
 	Processes       *ebpf.Map `ebpf:"processes"`
+	WatchEnds       *ebpf.Map `ebpf:"watch_ends"`
 }
 
 func (m *ListenerTestMaps) Close() error {
@@ -170,11 +177,11 @@ func (m *ListenerTestMaps) Close() error {
 		m.Counters,
 		m.Epochs,
 		m.Events,
-		m.ListenerEnds,
-		m.ListenerWindows,
+		m.ListenerWatches,
 		m.NmiEvents,
 		m.Pids,
 		m.Processes,
+		m.WatchEnds,
 	)
 }
 
@@ -184,7 +191,8 @@ func (m *ListenerTestMaps) Close() error {
 type ListenerTestVariables struct {
 	ExportListenerHit     *ebpf.Variable `ebpf:"export_listener_hit"`
 	ExportListenerRequest *ebpf.Variable `ebpf:"export_listener_request"`
-	ExportListenerWindow  *ebpf.Variable `ebpf:"export_listener_window"`
+	ExportListenerWatch   *ebpf.Variable `ebpf:"export_listener_watch"`
+	ExportWatch           *ebpf.Variable `ebpf:"export_watch"`
 	FilterByPid           *ebpf.Variable `ebpf:"filter_by_pid"`
 }
 

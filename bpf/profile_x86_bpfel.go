@@ -80,7 +80,7 @@ const (
 	ProfileCounterFRAMES_JAVA                     ProfileCounter = 13
 	ProfileCounterRING_BYTES                      ProfileCounter = 14
 	ProfileCounterSEGMENT_MISSES                  ProfileCounter = 15
-	ProfileCounterWINDOW_FILLS                    ProfileCounter = 16
+	ProfileCounterSTACK_COPIES                    ProfileCounter = 16
 	ProfileCounterWORDS_SCANNED                   ProfileCounter = 17
 	ProfileCounterCODE_UNLOADS                    ProfileCounter = 18
 	ProfileCounterCALLS_ATTEMPTED                 ProfileCounter = 19
@@ -339,12 +339,12 @@ const (
 )
 
 type ProfileScratch struct {
-	_         structs.HostLayout
-	WindowLow uint64
-	WindowLen uint64
-	Window    [1024]uint64
-	Words     [96]uint64
-	Found     struct {
+	_            structs.HostLayout
+	StackcopyLow uint64
+	StackcopyLen uint64
+	Stackcopy    [1024]uint64
+	Words        [96]uint64
+	Found        struct {
 		_         structs.HostLayout
 		Tag       uint64
 		Owner     uint64

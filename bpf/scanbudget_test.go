@@ -94,10 +94,10 @@ func TestKernelUnknownFrames(t *testing.T) {
 	const lookupBudget, blobWords = 8192, 9 // LOOKUP_BUDGET, BLOB_WORDS
 	walks, got := 0, 0
 	for got < frames {
-		misses, fills := w.counter(t, SegmentMisses), w.counter(t, WindowFills)
+		misses, fills := w.counter(t, SegmentMisses), w.counter(t, StackCopies)
 		var sample Sample
 		ns := w.walkInto(t, s.request(), &sample)
-		misses, fills = w.counter(t, SegmentMisses)-misses, w.counter(t, WindowFills)-fills
+		misses, fills = w.counter(t, SegmentMisses)-misses, w.counter(t, StackCopies)-fills
 		walks++
 		t.Logf("%d frames, ended by %q: %d segments looked up, %d pieces of stack copied, %d ns", len(sample.User), sample.End, misses, fills, ns)
 		if misses > lookupBudget/(blobWords+1) || fills > uint64(len(sample.User))+1 {

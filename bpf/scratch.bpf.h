@@ -7,8 +7,8 @@
 
 #include "maps.bpf.h"
 
-#define WINDOW_WORDS 1024 /* a power of two; one copy takes a quarter of it */
-#define WINDOW_CHUNK 2048 /* bytes: most stacks fit into one or two */
+#define STACKCOPY_WORDS 1024 /* a power of two; one copy takes a quarter of it */
+#define STACKCOPY_CHUNK 2048 /* bytes: most stacks fit into one or two */
 #define LINK_CHUNK 512	  /* bytes: most links fit into one */
 #define SEGMENTS 4096	  /* a power of two: 4,096 x 128 B segments cover 512 KB of hot code */
 #define THREADS 256	  /* a power of two */
@@ -63,8 +63,8 @@ struct user_registers {
 };
 
 struct scratch {
-	__u64 window_low, window_len; /* what of the stack is in window[], bytes */
-	__u64 window[WINDOW_WORDS];
+	__u64 stackcopy_low, stackcopy_len; /* what of the stack is in stackcopy[], bytes */
+	__u64 stackcopy[STACKCOPY_WORDS];
 	__u64 words[SCAN_WORDS];
 	struct segment found; /* result of segment_find */
 	struct user_registers regs; /* as sampled */

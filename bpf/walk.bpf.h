@@ -245,9 +245,9 @@ static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_proces
 	s->start.java_frames = s->start.own = s->start.shared = s->start.placed = 0;
 	stand_in(s, 0);
 	s->start.on_heap = s->start.top = s->start.top_kind = s->start.anchored = 0;
-	s->window_len = 0;
-	s->window_low = 0;
-	s->start.chunk = limit < MAX_USER_FRAMES ? LINK_CHUNK : WINDOW_CHUNK;
+	s->stackcopy_len = 0;
+	s->stackcopy_low = 0;
+	s->start.chunk = limit < MAX_USER_FRAMES ? LINK_CHUNK : STACKCOPY_CHUNK;
 	if (!vm || !in_code_cache(vm, w.pc)) {
 		w.phase = PHASE_NATIVE;
 		if (vm && s->start.thread)

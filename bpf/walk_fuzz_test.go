@@ -116,8 +116,8 @@ func FuzzKernelWalk(f *testing.F) {
 			t.Fatalf("find returned %d", ret)
 		}
 		req.Base, req.Len = req.Bp, 8+uint32(len(changes))%128&^7
-		if ret, out := w.run(t, w.Cover, req); ret == 0 && out.WindowLen < uint64(req.Len) {
-			t.Fatalf("%d bytes of %d covered", out.WindowLen, req.Len)
+		if ret, out := w.run(t, w.Cover, req); ret == 0 && out.StackcopyLen < uint64(req.Len) {
+			t.Fatalf("%d bytes of %d covered", out.StackcopyLen, req.Len)
 		}
 	})
 }

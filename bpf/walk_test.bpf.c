@@ -16,14 +16,14 @@ struct request {
 	__u64 fsbase, born;	    /* of the task */
 	__u32 pid, tid;
 	__u64 begin;			 /* leaf: of the code */
-	__u64 base;			 /* window: end of the stack */
-	__u32 complete, words, len; /* leaf; scan; window */
+	__u64 base;			 /* stack copy: end of the stack */
+	__u32 complete, words, len; /* leaf; scan; stack copy */
 	__u32 lost;		    /* context: the record does not go out */
 	__u32 exec;		    /* context: programs that the process had executed */
 	__u32 own_tid;		    /* of the task, in a pid namespace inside of another one */
 
 	/* answers */
-	__u64 java_thread, stack_base, word, window_len, ns;
+	__u64 java_thread, stack_base, word, stackcopy_len, ns;
 	__u64 blob_begin;
 	__u32 blob_kind, blob_frame, blob_complete, blob_id, blob_deopt, blob_deopt_mh;
 };
@@ -183,12 +183,12 @@ int cover(struct request *r)
 
 	if (!s)
 		return -1;
-	s->window_low = s->window_len = 0;
-	s->start.chunk = WINDOW_CHUNK;
-	if (window_cover(s, r->base, r->sp, r->len))
+	s->stackcopy_low = s->stackcopy_len = 0;
+	s->start.chunk = STACKCOPY_CHUNK;
+	if (stackcopy_cover(s, r->base, r->sp, r->len))
 		return 1;
-	r->window_len = s->window_len;
-	r->word = window_word(s, r->sp + r->len - 8);
+	r->stackcopy_len = s->stackcopy_len;
+	r->word = stackcopy_word(s, r->sp + r->len - 8);
 	return 0;
 }
 

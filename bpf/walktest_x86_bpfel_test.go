@@ -49,7 +49,7 @@ type WalkTestRequest struct {
 	JavaThread   uint64
 	StackBase    uint64
 	Word         uint64
-	WindowLen    uint64
+	StackcopyLen uint64
 	Ns           uint64
 	BlobBegin    uint64
 	BlobKind     uint32

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
@@ -20,21 +21,21 @@ type Guest struct {
 	Sites  []Site
 }
 
-// A Heard is what a window of a guest heard.
-type Heard struct {
+// A Observed is what a window of a guest observed.
+type Observed struct {
 	Guest   proc.Identity
 	Window  Window
 	Result  Result
 	Classes map[uint64]string // by Hit.Klass; filled in by Source.Take
 }
 
-// A Source tells an Engine what to listen to, and takes what it heard. It is asked from the engine's goroutine.
+// A Source says what an Engine watches, and takes what it observed. It is asked from the engine's goroutine.
 type Source interface {
-	// Guests are those to listen to. It is asked about once a second.
+	// Guests are those to watch. It is asked about once a second.
 	Guests(context.Context) []Guest
 	// Take names the classes of the hits and folds the contexts. If it fails the window is void.
-	Take(context.Context, *Heard) error
-	// Failed reports a panic while a guest was listened to. It is not listened to any more.
+	Take(context.Context, *Observed) error
+	// Failed reports a panic while a guest was watched. It is not watched any more.
 	Failed(proc.Identity, error)
 }
 
@@ -54,13 +55,13 @@ const (
 
 // Stats is what became of the windows of an Engine.
 type Stats struct {
-	Windows, Surveys uint64 // heard to the end
+	Windows, Surveys uint64 // that reached their end
 	Void             uint64 // code changed, or threads ended meanwhile, or their debug registers were in use
 	Skipped          uint64 // the budget had no room
 	Cost             time.Duration
 }
 
-// An Engine listens to the monitor enters of guests, at random moments, until it is closed.
+// An Engine watches the monitor enters of guests, at random moments, until it is closed.
 type Engine struct {
 	listener *Listener
 	source   Source
@@ -74,7 +75,7 @@ type Engine struct {
 
 	// These belong to the goroutine.
 	now    []Guest
-	credit credit
+	bucket budget.Bucket
 	turn   int
 	last   string                 // error that was logged
 	failed map[proc.Identity]bool // guests over which it panicked
@@ -84,18 +85,18 @@ type Engine struct {
 // forgotten.
 const maxRecords = 64
 
-// NewEngine begins to listen. Close comes before l's.
+// NewEngine begins to watch. Close comes before l's.
 func NewEngine(l *Listener, s Source, opt Options) *Engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
 		listener: l, source: s, opt: opt, cancel: cancel, done: make(chan struct{}),
-		guests: map[proc.Identity]*record{}, failed: map[proc.Identity]bool{}, credit: credit{share: opt.Share},
+		guests: map[proc.Identity]*record{}, failed: map[proc.Identity]bool{},
 	}
 	go e.run(ctx)
 	return e
 }
 
-// Close ends the window that may be open, and waits for that. What was heard can still be asked for.
+// Close ends the window that may be open, and waits for that. What was observed can still be asked for.
 func (e *Engine) Close() {
 	e.cancel()
 	<-e.done
@@ -125,8 +126,7 @@ func (e *Engine) run(ctx context.Context) {
 	}
 }
 
-// pause is a random time until the next window. Windows at fixed intervals would hear a guest that has the same rhythm
-// always in the same phase.
+// pause is a random time until the next window.
 func (e *Engine) pause() <-chan time.Time {
 	rate := windowsPerSecond
 	for _, g := range e.now {
@@ -134,8 +134,7 @@ func (e *Engine) pause() <-chan time.Time {
 			rate = surveysPerSecond
 		}
 	}
-	const longest = 8 // times the mean
-	return time.After(time.Duration(min(rand.ExpFloat64(), longest) / float64(rate) * float64(time.Second)))
+	return watch.Pause(rate)
 }
 
 // refresh learns which guests there are, and for how long their threads ran.
@@ -148,11 +147,9 @@ func (e *Engine) refresh(ctx context.Context) {
 	defer e.mu.Unlock()
 	var used time.Duration
 	for _, r := range e.guests {
-		for _, h := range r.crew.groups {
-			used += h.since()
-		}
+		used += r.threads.Used()
 	}
-	e.credit.earn(used, e.windowCost())
+	e.bucket.FillShare(e.opt.Share, used, e.windowCost())
 }
 
 // refreshGuest learns what sites a guest has, and for how long its threads ran.
@@ -161,13 +158,13 @@ func (e *Engine) refreshGuest(g *Guest) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r.plan.retain(g.Sites)
-	if err := r.crew.refresh(e.opt.Root, g.Identity, e.opt.Now()); err != nil {
+	if err := r.threads.Refresh(e.opt.Root, g.Identity, e.opt.Now()); err != nil {
 		e.opt.Log.Debug("cannot read threads", "pid", g.PID, "err", err)
 	}
 	return nil
 }
 
-// attempt does something with a guest. If that panics the guest is not listened to any more.
+// attempt does something with a guest. If that panics the guest is not watched any more.
 func (e *Engine) attempt(id proc.Identity, do func() error) error {
 	err := proc.Catch(do)
 	if panicked := (*proc.PanicError)(nil); errors.As(err, &panicked) {

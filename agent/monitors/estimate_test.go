@@ -131,7 +131,7 @@ func TestRatesOfUnknownTimes(t *testing.T) {
 	}
 }
 
-// Whatever was heard, rates are numbers and nothing takes for ever.
+// Whatever was observed, rates are numbers and nothing takes for ever.
 func FuzzRates(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8})
 	f.Add([]byte{0, 0, 0, 0, 255, 255, 255, 255, 1, 0, 1, 0})

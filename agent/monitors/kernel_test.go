@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/tests/agentmaps"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
@@ -46,7 +47,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	needs.Root(t, "to set breakpoints")
 	o, heaps := agentmaps.New(t), agentmaps.Heaps(t)
-	l, err := Open(o, heaps, proc.DefaultRoot)
+	l, err := Open(o, heaps, watch.New(proc.DefaultRoot))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func newFixture(t *testing.T) *fixture {
 func (f *fixture) site(t *testing.T, function any) Site {
 	t.Helper()
 	s := Site{Place: Place{Address: uint64(reflect.ValueOf(function).Pointer())}}
-	s.kernel = bpf.EnterSite{Address: s.Address, Reg: raxOffset}
+	s.kernel = bpf.EnterSite{Reg: raxOffset}
 	if err := f.memory.Read(s.Address, s.code[:]); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func (f *fixture) play(t *testing.T, w Window, enters func()) (Result, int) {
 		}
 	}()
 	w.Threads = []int{<-tid}
-	r, err := f.Listen(f.id, f.memory, w)
+	r, err := f.Listen(t.Context(), f.id, f.memory, w)
 	stop()
 	<-ended
 	if err != nil {
@@ -157,7 +158,7 @@ func checkWalks(t *testing.T, r Result, sites []Site) {
 	}
 }
 
-// What cannot be read is no class; and a window whose time is up has what was heard until then.
+// What cannot be read is no class; and a window whose time is up has what was observed until then.
 func TestKernelEnterWithoutClass(t *testing.T) {
 	f := newFixture(t)
 	o := &object{1, 0x1000}
@@ -192,11 +193,11 @@ func TestKernelEnterOfOthers(t *testing.T) {
 	if len(r.Hits)+len(r.Walks) != 0 {
 		t.Errorf("%d hits of another process", len(r.Hits))
 	}
-	if f.runs == 0 {
+	if f.observer.Cost().Hits == 0 {
 		t.Error("the breakpoint did not trap: the test shows nothing")
 	}
 	site.code[0]++
-	if _, err := f.Listen(f.id, f.memory, Window{Sites: []Site{site}, Threads: []int{unix.Gettid()}, Duration: time.Millisecond}); err == nil {
+	if _, err := f.Listen(t.Context(), f.id, f.memory, Window{Sites: []Site{site}, Threads: []int{unix.Gettid()}, Duration: time.Millisecond}); err == nil {
 		t.Error("a window on other code")
 	}
 }

@@ -43,7 +43,6 @@ func TestListenUntilKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	site := Site{Place: Place{Address: address}}
-	site.kernel.Address = address
 	if err := memory.Read(address, site.code[:]); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +50,7 @@ func TestListenUntilKilled(t *testing.T) {
 	w := Window{Sites: []Site{site, site, site}, Threads: []int{tid}, Duration: time.Minute}
 	err = attach.ErrBreakpointsBusy
 	for errors.Is(err, attach.ErrBreakpointsBusy) { // allFree in the parent has them for a moment
-		_, err = f.Listen(id, memory, w)
+		_, err = f.Listen(t.Context(), id, memory, w)
 	}
 	t.Errorf("the window ended: %v", err)
 }

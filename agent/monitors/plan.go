@@ -5,14 +5,16 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 )
 
 const (
 	// surveyLength and windowLength are how long windows are, unless MaxHits ends them. Long ones cost no more, as the
-	// hits are bounded, and hear more of what is rare; a time slice of the scheduler is about as long.
+	// hits are bounded, and show more of what is rare; a time slice of the scheduler is about as long.
 	surveyLength = 5 * time.Millisecond
 	windowLength = 10 * time.Millisecond
-	// surveyThreads are listened to at once in a survey: the busiest. More take longer to arm than a survey lasts.
+	// surveyThreads are watched at once in a survey: the busiest. More take longer to arm than a survey lasts.
 	surveyThreads = 32
 	// surveyEvery: one in so many windows surveys once every site was. A site that is silent for one window may be live.
 	surveyEvery = 4
@@ -41,7 +43,7 @@ func (s *standing) rate() float64 {
 	return s.hits / s.time
 }
 
-// A plan chooses what to listen to in one guest. Surveys listen to sites in all busy threads, to learn which groups of
+// A plan chooses what to watch in one guest. Surveys watch sites in all busy threads, to learn which groups of
 // threads enter monitors there; the other windows measure such pairs, in one thread.
 type plan struct {
 	surveyed map[Place]int
@@ -74,8 +76,8 @@ func (p *plan) retain(sites []Site) {
 	}
 }
 
-// next chooses a window; false if there is nothing to listen to. The group is "" in a survey.
-func (p *plan) next(sites []Site, c *crew) (w Window, group string, ok bool) {
+// next chooses a window; false if there is nothing to watch. The group is "" in a survey.
+func (p *plan) next(sites []Site, c *watch.Groups) (w Window, group string, ok bool) {
 	p.turn++
 	survey := p.turn%surveyEvery == 0 || p.turn%2 == 0 && p.fresh(sites)
 	if !survey {
@@ -88,7 +90,7 @@ func (p *plan) next(sites []Site, c *crew) (w Window, group string, ok bool) {
 }
 
 // survey chooses the sites that were surveyed least.
-func (p *plan) survey(sites []Site, c *crew) Window {
+func (p *plan) survey(sites []Site, c *watch.Groups) Window {
 	order := slices.Clone(sites)
 	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	slices.SortStableFunc(order, func(a, b Site) int { return cmp.Compare(p.surveyed[a.Place], p.surveyed[b.Place]) })
@@ -96,21 +98,21 @@ func (p *plan) survey(sites []Site, c *crew) Window {
 	for _, s := range order {
 		p.surveyed[s.Place]++
 	}
-	return Window{Sites: order, Threads: c.busiest(surveyThreads), Duration: surveyLength}
+	return Window{Sites: order, Threads: c.Busiest(surveyThreads), Duration: surveyLength}
 }
 
 // measure chooses a thread, and of the sites where its group enters monitors the one that was measured least, with its
 // neighbours in the order of their rates: beside one that is far hotter a site would not be hit before the window's end.
-func (p *plan) measure(sites []Site, c *crew) (w Window, group string, ok bool) {
+func (p *plan) measure(sites []Site, c *watch.Groups) (w Window, group string, ok bool) {
 	groups := map[string]bool{}
 	for pair := range p.live {
 		groups[pair.group] = true
 	}
-	tid, ok := c.draw(func(group string) bool { return groups[group] })
+	tid, ok := c.DrawOf(func(group string) bool { return groups[group] })
 	if !ok {
 		return w, "", false
 	}
-	group = c.groupOf[tid]
+	group, _ = c.Of(tid)
 	of := func(s Site) *standing { return p.live[pair{group, s.Place}] }
 	live := slices.DeleteFunc(slices.Clone(sites), func(s Site) bool { return of(s) == nil })
 	if len(live) == 0 {
@@ -132,10 +134,10 @@ func (p *plan) measure(sites []Site, c *crew) (w Window, group string, ok bool) 
 	return Window{Sites: live[from:to], Threads: []int{tid}, Duration: windowLength}, group, true
 }
 
-// surveyHeard learns from a survey which groups enter monitors where.
-func (p *plan) surveyHeard(w Window, r Result, c *crew) {
+// learn learns from a survey which groups enter monitors where.
+func (p *plan) learn(w Window, r Result, c *watch.Groups) {
 	for _, h := range r.Hits {
-		if group, known := c.groupOf[h.Thread]; known && h.Site < len(w.Sites) {
+		if group, known := c.Of(h.Thread); known && h.Site < len(w.Sites) {
 			key := pair{group, w.Sites[h.Site].Place}
 			if p.live[key] == nil {
 				p.live[key] = &standing{}
@@ -144,7 +146,7 @@ func (p *plan) surveyHeard(w Window, r Result, c *crew) {
 	}
 }
 
-// measured notes what a window of one thread heard.
+// measured notes what a window of one thread observed.
 func (p *plan) measured(w Window, group string, r Result) {
 	const least = 0.02 // of a window's time is the thread's own, roughly
 	left := max((r.Ran - r.Traps).Seconds(), least*r.Traps.Seconds())

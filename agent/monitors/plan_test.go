@@ -3,6 +3,8 @@ package monitors
 import (
 	"testing"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 )
 
 // sitesAt are sites without code.
@@ -13,18 +15,22 @@ func sitesAt(addresses ...uint64) (sites []Site) {
 	return sites
 }
 
-// crewOf has two threads of one group and one of another, of which the first ran most.
-func crewOf(t *testing.T) *crew {
-	t.Helper()
-	c := &crew{}
+// groupsOf has two threads of one group and one of another, of which the first ran most.
+func groupsOf() *watch.Groups {
+	g := &watch.Groups{}
 	used := map[int]uint64{1: 300, 2: 200, 3: 100, 4: 0}
 	names := map[int]string{1: "worker-1", 2: "worker-2", 3: "poller", 4: "idle"}
-	c.update(time.Second, []int{1, 2, 3, 4}, func(tid int) (uint64, error) { return used[tid], nil }, func(tid int) string { return names[tid] })
-	return c
+	g.Update(time.Second, []int{1, 2, 3, 4}, func(tid int) (uint64, error) { return used[tid], nil }, func(tid int) string { return names[tid] })
+	return g
 }
 
-// heardAll is a window in which each thread entered a monitor at each site so often.
-func heardAll(w Window, hits map[uint64]int) (r Result) {
+func groupOf(g *watch.Groups, tid int) string {
+	group, _ := g.Of(tid)
+	return group
+}
+
+// observedAll is a window in which each thread entered a monitor at each site so often.
+func observedAll(w Window, hits map[uint64]int) (r Result) {
 	r.Counts = make([]int, len(w.Sites))
 	for i, s := range w.Sites {
 		for range hits[s.Address] {
@@ -39,7 +45,7 @@ func heardAll(w Window, hits map[uint64]int) (r Result) {
 }
 
 func TestPlanSurveysFirst(t *testing.T) {
-	p, c := newPlan(), crewOf(t)
+	p, c := newPlan(), groupsOf()
 	sites := sitesAt(1, 2, 3, 4, 5, 6, 7)
 	surveyed := map[Place]bool{}
 	for turns := 0; p.fresh(sites); turns++ {
@@ -61,7 +67,7 @@ func TestPlanSurveysFirst(t *testing.T) {
 
 // Sites beside which a window listens have rates near its target's; all pairs have their turn, and silent sites none.
 func TestPlanMeasures(t *testing.T) {
-	p, c := newPlan(), crewOf(t)
+	p, c := newPlan(), groupsOf()
 	sites := sitesAt(1, 2, 3, 4, 5, 6)
 	hits := map[uint64]int{1: 64, 2: 40, 3: 20, 4: 8, 5: 2} // 6 is silent
 	measured, alone, together := map[Place]int{}, 0, 0
@@ -71,12 +77,12 @@ func TestPlanMeasures(t *testing.T) {
 		if !ok {
 			t.Fatal("nothing to do")
 		}
-		r := heardAll(w, hits)
+		r := observedAll(w, hits)
 		if group == "" {
-			p.surveyHeard(w, r, c)
+			p.learn(w, r, c)
 			continue
 		}
-		if len(w.Threads) != 1 || c.groupOf[w.Threads[0]] != group {
+		if len(w.Threads) != 1 || groupOf(c, w.Threads[0]) != group {
 			t.Errorf("group %s in threads %v", group, w.Threads)
 		}
 		groups[group] = true
@@ -107,10 +113,10 @@ func TestPlanMeasures(t *testing.T) {
 }
 
 func TestPlanRetain(t *testing.T) {
-	p, c := newPlan(), crewOf(t)
+	p, c := newPlan(), groupsOf()
 	old, now := sitesAt(1, 2, 3), sitesAt(3, 4)
 	w, _, _ := p.next(old, c)
-	p.surveyHeard(w, heardAll(w, map[uint64]int{1: 1, 2: 1, 3: 1}), c)
+	p.learn(w, observedAll(w, map[uint64]int{1: 1, 2: 1, 3: 1}), c)
 	if len(p.live) != 6 { // three sites in two groups
 		t.Fatalf("%d live pairs", len(p.live))
 	}
@@ -121,7 +127,7 @@ func TestPlanRetain(t *testing.T) {
 	if _, _, ok := newPlan().next(nil, c); ok {
 		t.Error("a window without sites")
 	}
-	if _, _, ok := p.next(now, &crew{}); ok {
+	if _, _, ok := p.next(now, &watch.Groups{}); ok {
 		t.Error("a window without threads")
 	}
 }

@@ -7,21 +7,22 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 )
 
-// maxHeard bounds the windows that are remembered of a guest: an hour of ten a second takes 36,000, which would be more
+// maxMeasurements bounds the windows that are remembered of a guest: an hour of ten a second takes 36,000, which would be more
 // than an estimate needs; the older half is forgotten when there are more.
-const maxHeard = 1 << 13
+const maxMeasurements = 1 << 13
 
-// A record is what is remembered of a guest. Engine.mu guards crew and heard against those who ask; plan is the
+// A record is what is remembered of a guest. Engine.mu guards threads and measurements against those who ask; plan is the
 // goroutine's.
 type record struct {
-	plan  *plan
-	crew  crew
-	heard []measurement
+	plan         *plan
+	threads      watch.Groups
+	measurements []measurement
 }
 
-// A measurement is what a window of one thread heard. Of surveys there is only what they cost.
+// A measurement is what a window of one thread observed. Of surveys there is only what they cost.
 type measurement struct {
 	at     time.Duration // CLOCK_MONOTONIC
 	group  string
@@ -39,7 +40,7 @@ type kind struct {
 	class string
 }
 
-func (r *record) add(at time.Duration, group string, h *Heard) {
+func (r *record) add(at time.Duration, group string, h *Observed) {
 	m := measurement{at: at, group: group, counts: h.Result.Counts, ran: h.Result.Ran, traps: h.Result.Traps, cost: h.Result.Cost, kinds: map[kind]int{}}
 	for _, s := range h.Window.Sites {
 		m.places = append(m.places, s.Place)
@@ -53,10 +54,10 @@ func (r *record) add(at time.Duration, group string, h *Heard) {
 }
 
 func (r *record) keep(m measurement) {
-	if len(r.heard) >= maxHeard {
-		r.heard = slices.Clone(r.heard[maxHeard/2:])
+	if len(r.measurements) >= maxMeasurements {
+		r.measurements = slices.Clone(r.measurements[maxMeasurements/2:])
 	}
-	r.heard = append(r.heard, m)
+	r.measurements = append(r.measurements, m)
 }
 
 // An Acquisition is how often monitors of one class of objects were entered at one place.
@@ -75,7 +76,7 @@ type Summary struct {
 	Cost    time.Duration // of the guest's CPU time, for these windows and for surveys
 }
 
-// Acquisitions estimates what a guest did between two moments of CLOCK_MONOTONIC, by what was heard between them: ordered by
+// Acquisitions estimates what a guest did between two moments of CLOCK_MONOTONIC, by what was observed between them: ordered by
 // place and class.
 func (e *Engine) Acquisitions(id proc.Identity, from, to time.Duration) ([]Acquisition, Summary) {
 	e.mu.Lock()
@@ -84,7 +85,7 @@ func (e *Engine) Acquisitions(id proc.Identity, from, to time.Duration) ([]Acqui
 	if r == nil {
 		return nil, Summary{}
 	}
-	if err := r.crew.refresh(e.opt.Root, id, e.opt.Now()); err != nil {
+	if err := r.threads.Refresh(e.opt.Root, id, e.opt.Now()); err != nil {
 		e.opt.Log.Debug("cannot read threads", "pid", id.PID, "err", err) // it has ended: what was read before counts
 	}
 	return r.acquisitions(from, to)
@@ -92,8 +93,8 @@ func (e *Engine) Acquisitions(id proc.Identity, from, to time.Duration) ([]Acqui
 
 func (r *record) acquisitions(from, to time.Duration) (all []Acquisition, sum Summary) {
 	groups := map[string][]*measurement{}
-	for i := range r.heard {
-		m := &r.heard[i]
+	for i := range r.measurements {
+		m := &r.measurements[i]
 		if m.at < from || m.at >= to {
 			continue
 		}
@@ -105,13 +106,13 @@ func (r *record) acquisitions(from, to time.Duration) (all []Acquisition, sum Su
 	}
 	total := map[kind]Acquisition{}
 	places := map[Place]bool{}
-	for group, heard := range groups {
-		h := r.crew.groups[group]
+	for group, observed := range groups {
+		h := r.threads.History(group)
 		if h == nil {
 			continue
 		}
-		seconds := h.between(from, to).Seconds()
-		for _, a := range ofGroup(heard) {
+		seconds := h.Between(from, to).Seconds()
+		for _, a := range ofGroup(observed) {
 			k := kind{a.Place, a.Class}
 			t := total[k]
 			total[k] = Acquisition{a.Place, a.Class, t.Times + a.Times*seconds, t.Hits + a.Hits}
@@ -126,12 +127,12 @@ func (r *record) acquisitions(from, to time.Duration) (all []Acquisition, sum Su
 }
 
 // ofGroup estimates acquisitions per second of a group's CPU time.
-func ofGroup(heard []*measurement) (all []Acquisition) {
+func ofGroup(observed []*measurement) (all []Acquisition) {
 	var places []Place
 	index := map[Place]int{}
-	observations := make([]Observation, len(heard))
+	observations := make([]Observation, len(observed))
 	hits, kinds := map[Place]int{}, map[kind]int{}
-	for i, m := range heard {
+	for i, m := range observed {
 		o := &observations[i]
 		o.Ran, o.Traps = m.ran.Seconds(), m.traps.Seconds()
 		for k, place := range m.places {

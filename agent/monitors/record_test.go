@@ -9,13 +9,15 @@ import (
 // recordOf has a minute of a guest: a group with 0.5 CPUs that enters one monitor 2,000 times a second of CPU time, of
 // objects of two classes, and another with a whole CPU that does so 100 times.
 func recordOf() *record {
-	r := &record{plan: newPlan(), crew: crew{groups: map[string]*history{"a": {}, "b": {}}}}
+	r := &record{plan: newPlan()}
+	used := map[int]uint64{}
 	for s := range 61 {
 		at := time.Duration(s) * time.Second
-		r.crew.groups["a"].add(at, 500*time.Millisecond)
-		r.crew.groups["b"].add(at, time.Second)
+		used[1] += uint64(500 * time.Millisecond)
+		used[2] += uint64(time.Second)
+		r.threads.Update(at, []int{1, 2}, func(tid int) (uint64, error) { return used[tid], nil }, func(tid int) string { return []string{"", "a", "b"}[tid] })
 		for group, hits := range map[string]int{"a": 20, "b": 1} {
-			h := Heard{Window: Window{Sites: sitesAt(16)}, Classes: map[uint64]string{1: "A", 2: "B"}}
+			h := Observed{Window: Window{Sites: sitesAt(16)}, Classes: map[uint64]string{1: "A", 2: "B"}}
 			traps := time.Duration(hits) * time.Microsecond
 			h.Result = Result{Counts: []int{hits}, Ran: 10*time.Millisecond + traps, Traps: traps, Cost: time.Millisecond}
 			for i := range hits {
@@ -48,16 +50,16 @@ func TestAcquisitions(t *testing.T) {
 		}
 	}
 	if all, sum := r.acquisitions(2*time.Minute, 3*time.Minute); len(all) != 0 || sum != (Summary{}) {
-		t.Errorf("when nothing was heard: %+v, %+v", all, sum)
+		t.Errorf("when nothing was observed: %+v, %+v", all, sum)
 	}
 }
 
 func TestRecordBound(t *testing.T) {
 	var r record
-	for i := range 3 * maxHeard {
+	for i := range 3 * maxMeasurements {
 		r.keep(measurement{at: time.Duration(i)})
 	}
-	if n := len(r.heard); n > maxHeard || r.heard[n-1].at != 3*maxHeard-1 {
-		t.Errorf("%d windows, the last one at %v", n, r.heard[n-1].at)
+	if n := len(r.measurements); n > maxMeasurements || r.measurements[n-1].at != 3*maxMeasurements-1 {
+		t.Errorf("%d windows, the last one at %v", n, r.measurements[n-1].at)
 	}
 }

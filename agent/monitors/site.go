@@ -1,11 +1,11 @@
 package monitors
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -17,7 +17,7 @@ type Place struct {
 	Version uint32 // as in vmruntime.Site
 }
 
-// A Site is a Place and what it takes to listen there.
+// A Site is a Place and what it takes to watch it.
 type Site struct {
 	Place
 	kernel bpf.EnterSite
@@ -34,9 +34,6 @@ const (
 	// maxSites bounds the sites of one compilation.
 	maxSites = 64
 )
-
-// ErrChanged: other code stands at a site now. What was heard is void.
-var ErrChanged = errors.New("the method was compiled again")
 
 // Find returns the sites in a compilation's code, of a JDK of that feature release. probesite.ErrLightweightLocking if
 // they are not recognised.
@@ -72,22 +69,14 @@ func kernelSite(e probesite.MonitorEnter) (bpf.EnterSite, error) {
 	if err != nil {
 		return bpf.EnterSite{}, fmt.Errorf("object of a monitor: %w", err)
 	}
-	return bpf.EnterSite{Address: e.Address, Displacement: e.Disp, Reg: uint32(register.Reg)}, nil
+	return bpf.EnterSite{Displacement: e.Disp, Reg: uint32(register.Reg)}, nil
 }
 
-// unchanged is ErrChanged if anything else stands at one of the sites by now.
+// unchanged is watch.ErrChanged if anything else stands at one of the sites by now.
 func unchanged(mem vmruntime.Memory, sites []Site) error {
-	ranges := make([]vmruntime.Range, len(sites))
+	code := make([]watch.Code, len(sites))
 	for i := range sites {
-		ranges[i] = vmruntime.Range{Addr: sites[i].Address, Buf: make([]byte, watched)}
+		code[i] = watch.Code{Address: sites[i].Address, Bytes: sites[i].code[:]}
 	}
-	if err := mem.ReadBatch(ranges); err != nil {
-		return fmt.Errorf("read code: %w", err)
-	}
-	for i := range sites {
-		if !ranges[i].OK || [watched]byte(ranges[i].Buf) != sites[i].code {
-			return fmt.Errorf("monitor enter at %#x: %w", sites[i].Address, ErrChanged)
-		}
-	}
-	return nil
+	return watch.CheckCode(mem, code)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
@@ -52,7 +53,7 @@ func TestFind(t *testing.T) {
 	for i, want := range []uint64{codeBegin + 5 + loaded, codeBegin + 5 + 15 + 40 + loaded} {
 		s := sites[i]
 		const rsi = 104 // in struct pt_regs
-		if s.Place != (Place{want, 9}) || s.kernel.Address != want || s.kernel.Reg != rsi || s.kernel.Displacement != 0 {
+		if s.Place != (Place{want, 9}) || s.kernel.Reg != rsi || s.kernel.Displacement != 0 {
 			t.Errorf("%+v, want %#x", s, want)
 		}
 	}
@@ -60,10 +61,10 @@ func TestFind(t *testing.T) {
 		t.Error(err)
 	}
 	m.bytes[5+loaded+2]++
-	if err := unchanged(m, sites); !errors.Is(err, ErrChanged) {
+	if err := unchanged(m, sites); !errors.Is(err, watch.ErrChanged) {
 		t.Errorf("other code: %v", err)
 	}
-	if err := unchanged(&memory{}, sites); !errors.Is(err, ErrChanged) {
+	if err := unchanged(&memory{}, sites); !errors.Is(err, watch.ErrChanged) {
 		t.Errorf("no code: %v", err)
 	}
 }

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/vmprof-agent/vmprof-agent/agent/attach"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 )
 
 // windowCost is what a window costs at most, as a rule.
@@ -34,37 +31,37 @@ func (e *Engine) listen(ctx context.Context) {
 func (e *Engine) listenTo(ctx context.Context, g Guest) {
 	r := e.recordOf(g.Identity)
 	cost := e.windowCost()
-	if !e.credit.take(cost) {
+	if !e.bucket.Take(cost) {
 		e.count(func(s *Stats) { s.Skipped++ })
 		return
 	}
 	var w Window
 	var group string
 	var ok bool
-	e.locked(func() { w, group, ok = r.plan.next(g.Sites, &r.crew) })
+	e.locked(func() { w, group, ok = r.plan.next(g.Sites, &r.threads) })
 	if !ok {
-		e.credit.settle(cost, 0)
+		e.bucket.Settle(cost, 0)
 		return
 	}
-	heard := Heard{Guest: g.Identity, Window: w}
+	observed := Observed{Guest: g.Identity, Window: w}
 	var err error
-	heard.Result, err = e.listener.Listen(g.Identity, g.Memory, w)
-	e.credit.settle(cost, heard.Result.Cost)
-	e.count(func(s *Stats) { s.Cost += heard.Result.Cost })
+	observed.Result, err = e.listener.Listen(ctx, g.Identity, g.Memory, w)
+	e.bucket.Settle(cost, observed.Result.Cost)
+	e.count(func(s *Stats) { s.Cost += observed.Result.Cost })
 	switch {
 	case err != nil:
 	case group == "":
 		e.locked(func() {
-			r.plan.surveyHeard(w, heard.Result, &r.crew)
-			r.keep(measurement{at: e.opt.Now(), cost: heard.Result.Cost})
+			r.plan.learn(w, observed.Result, &r.threads)
+			r.keep(measurement{at: e.opt.Now(), cost: observed.Result.Cost})
 		})
 		e.count(func(s *Stats) { s.Surveys++ })
 		return
 	default:
 		at := e.opt.Now()
-		if err = e.source.Take(ctx, &heard); err == nil {
-			r.plan.measured(w, group, heard.Result)
-			e.locked(func() { r.add(at, group, &heard) })
+		if err = e.source.Take(ctx, &observed); err == nil {
+			r.plan.measured(w, group, observed.Result)
+			e.locked(func() { r.add(at, group, &observed) })
 			e.count(func(s *Stats) { s.Windows++ })
 			return
 		}
@@ -75,16 +72,11 @@ func (e *Engine) listenTo(ctx context.Context, g Guest) {
 
 // report logs what is not of the moment, once.
 func (e *Engine) report(ctx context.Context, pid int, err error) {
-	for _, passing := range []error{ErrChanged, attach.ErrBreakpointsBusy, attach.ErrThreadsGone, proc.ErrGone, unix.ESRCH} {
-		if errors.Is(err, passing) {
-			return
-		}
-	}
-	if err == nil || ctx.Err() != nil || err.Error() == e.last {
+	if err == nil || watch.Refused(err) || errors.Is(err, watch.ErrChanged) || ctx.Err() != nil || err.Error() == e.last {
 		return
 	}
 	e.last = err.Error()
-	e.opt.Log.Warn("cannot listen to monitor enters", "pid", pid, "err", err)
+	e.opt.Log.Warn("cannot watch monitor enters", "pid", pid, "err", err)
 }
 
 func (e *Engine) count(f func(*Stats)) { e.locked(func() { f(&e.stats) }) }

@@ -3,19 +3,20 @@ package monitors
 import (
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // Bounds of a Window.
 const (
-	MaxSites = bpf.EnterSites
+	MaxSites = watch.MaxAddresses
 	MaxHits  = bpf.MaxEnterHits
 )
 
 // overrun is how many times MaxHits each breakpoint traps at most: a busy agent ends windows late.
 const overrun = 2
 
-// A Window says where to listen, and for how long.
+// A Window says where to watch, and for how long.
 type Window struct {
 	Sites    []Site        // up to MaxSites
 	Threads  []int         // ids
@@ -35,7 +36,7 @@ type Walk struct {
 	Record []byte // as bpf.DecodeObservation takes it
 }
 
-// A Result is what a window heard.
+// A Result is what a window observed.
 type Result struct {
 	Counts []int         // hits of each site
 	Hits   []Hit         // as they came
@@ -51,8 +52,8 @@ const longEnough = 2 * time.Millisecond
 
 // read takes over what the kernel side wrote; trap is what a hit takes beside the program, armed for how long the threads
 // were on a CPU with breakpoints.
-func (r *Result) read(w *bpf.EnterWindow, sites int, trap, armed time.Duration) {
-	hits := w.Hits[:min(w.Claimed, w.Limit, MaxHits)]
+func (r *Result) read(w *bpf.MonitorWatch, sites int, trap, armed time.Duration) {
+	hits := w.Hits[:min(w.Watch.Claimed, w.Watch.Limit, MaxHits)]
 	r.Counts = make([]int, sites)
 	for _, h := range hits {
 		r.Hits = append(r.Hits, Hit{Site: int(h.Site), Thread: int(h.Tid), Klass: h.Klass})
@@ -62,7 +63,7 @@ func (r *Result) read(w *bpf.EnterWindow, sites int, trap, armed time.Duration) 
 		r.Traps += trap + time.Duration(h.Ns)
 	}
 	n := len(hits)
-	if w.Claimed < w.Limit && armed >= longEnough {
+	if w.Watch.Claimed < w.Watch.Limit && armed >= longEnough {
 		r.Ran = armed
 		return
 	}
@@ -87,7 +88,7 @@ func (r *Result) read(w *bpf.EnterWindow, sites int, trap, armed time.Duration) 
 // walk takes over the context of a hit, if it is one of this window.
 func (r *Result) walk(record []byte, number uint64, o *bpf.Observation) {
 	if bpf.DecodeObservation(record, o) != nil || o.Seen.Count < 2 || o.Seen.Values[0] != number || o.Seen.Values[1] >= MaxHits {
-		return // of the last window, which ended late
+		return // of another watch, or no record of a watch
 	}
 	r.Walks = append(r.Walks, Walk{int(o.Seen.Values[1]), append([]byte(nil), record...)})
 }

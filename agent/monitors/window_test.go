@@ -11,8 +11,8 @@ import (
 const microsecond = 1000 // ns
 
 // hitsEvery is a kernel side's window of n hits, so many ns apart, of two sites by turns.
-func hitsEvery(n, apart int) *bpf.EnterWindow {
-	w := &bpf.EnterWindow{Limit: MaxHits, Claimed: uint32(n)}
+func hitsEvery(n, apart int) *bpf.MonitorWatch {
+	w := &bpf.MonitorWatch{Watch: bpf.EnterWatch{Limit: MaxHits, Claimed: uint32(n)}}
 	for i := range min(n, MaxHits) {
 		w.Hits[i] = bpf.EnterHit{Time: uint64(1e9 + i*apart), Site: uint32(i % 2), Ns: microsecond}
 	}
@@ -20,7 +20,7 @@ func hitsEvery(n, apart int) *bpf.EnterWindow {
 }
 
 // interrupted has the thread wait for a CPU for a second after every nth hit.
-func interrupted(w *bpf.EnterWindow, nth int) *bpf.EnterWindow {
+func interrupted(w *bpf.MonitorWatch, nth int) *bpf.MonitorWatch {
 	for i := range w.Hits {
 		w.Hits[i].Time += uint64(i/nth) * 1e9
 		w.Hits[i].Switches = uint32(i / nth)
@@ -32,7 +32,7 @@ func TestResult(t *testing.T) {
 	const trap = 2 * time.Microsecond
 	for _, test := range []struct {
 		name       string
-		window     *bpf.EnterWindow
+		window     *bpf.MonitorWatch
 		armed      time.Duration
 		counts     []int
 		ran, traps time.Duration

@@ -10,7 +10,7 @@ import (
 
 // A Budget is what probes may cost.
 type Budget struct {
-	Share float64 // of the guests' CPU time: 0.01 is 1%, as in agent/calls/budget
+	Share float64 // of the guests' CPU time: 0.01 is 1%, as in agent/budget
 	Part  float64 // of that, what one probe may take where several share it; 0: all
 	Least float64 // CPUs that the probes may take however little the guests use, before it is shared; 0: none
 	// Slices is how many slices of time there are of which the probe is there in one: in that one it may take what all

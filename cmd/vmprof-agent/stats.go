@@ -30,7 +30,7 @@ type recordStats struct {
 	BPFNanosJava     int64               `json:"bpf_ns_java"`
 	RingBytes        uint64              `json:"ring_bytes"`
 	SegmentMisses    uint64              `json:"segment_misses"`
-	WindowFills      uint64              `json:"window_fills"`
+	StackCopies      uint64              `json:"window_fills"`
 	CodeUnloads      uint64              `json:"code_unloads"`
 	MapBytes         uint64              `json:"map_bytes"`
 	AgentCPUSeconds  float64             `json:"agent_cpu_seconds"`
@@ -53,7 +53,7 @@ func writeStats(path string, a *agent.Agent, c profile.Counts) error {
 		Truncated: c.Truncated, Stale: c.Stale, Unknown: c.Unknown,
 		JavaSamples: cost.JavaSamples, JavaFrames: cost.JavaFrames,
 		BPFNanos: int64(cost.BPFTime), BPFNanosJava: int64(cost.BPFJavaTime), RingBytes: cost.RingBytes,
-		SegmentMisses: cost.SegmentMisses, WindowFills: cost.WindowFills, CodeUnloads: cost.CodeUnloads,
+		SegmentMisses: cost.SegmentMisses, StackCopies: cost.StackCopies, CodeUnloads: cost.CodeUnloads,
 		MapBytes:        health.MapBytes,
 		AgentCPUSeconds: float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9,
 		AgentRSSBytes:   u.Maxrss << 10,

@@ -4,40 +4,39 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 )
 
-// A Source tells an Engine what to listen to. It is asked from the engine's goroutine.
+// A Source says what an Engine watches. It is asked from the engine's goroutine.
 type Source interface {
 	// Next chooses a guest, by how busy it is, and the entries of its hottest methods, in any order. False if there is
-	// nothing to listen to now.
+	// nothing to watch now.
 	Next() (Guest, []Entry, bool)
-	// Failed reports a panic while a guest was listened to. It is not listened to any more.
+	// Failed reports a panic while a guest was watched. It is not watched any more.
 	Failed(proc.Identity, error)
 }
 
 // Stats is what became of an Engine's windows.
 type Stats struct {
-	Windows uint64 // that were heard to the end
+	Windows uint64 // that reached their end
 	Capped  uint64 // of these, those that MaxHits ended
 	Void    uint64 // a method was compiled again meanwhile, or its entry was known no more
-	Refused uint64 // no thread could be listened to
+	Refused uint64 // no thread could be watched
 	Failed  uint64 // anything else
 	Busy    uint64 // threads that were left out because others use their debug registers, of all windows
 }
 
-// An Engine listens to the hottest methods of guests, three at a time in rotation, at random moments, and puts what it
-// hears into the agent's event stream, or hands it to Guest.Take. It implements calls.Engine for guests of all kinds.
+// An Engine watches the hottest methods of guests, three at a time in rotation, at random moments, and puts what it
+// observes into the agent's event stream, or hands it to Guest.Take. It implements calls.Engine for guests of all kinds.
 //
-// A hot method's calls come faster than they can be listened to, so the weights of the resulting graph compare methods
+// A hot method's calls come faster than they can be observed, so the weights of the resulting graph compare methods
 // roughly; the weights of one callee's call sites are right.
 type Engine struct {
 	listener *Listener
@@ -55,7 +54,7 @@ type Engine struct {
 	last  string // error that was logged
 
 	// These are the goroutine's own.
-	order  rotations
+	order  watch.Rotations[proc.Identity, Entry]
 	failed map[proc.Identity]bool // guests over which it panicked
 }
 
@@ -69,7 +68,7 @@ func NewEngine(l *Listener, s Source, log *slog.Logger) *Engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
 		listener: l, source: s, log: log, cancel: cancel, done: make(chan struct{}), tuned: make(chan struct{}, 1),
-		order: rotations{}, failed: map[proc.Identity]bool{},
+		order: watch.Rotations[proc.Identity, Entry]{}, failed: map[proc.Identity]bool{},
 	}
 	go e.run(ctx)
 	return e
@@ -95,7 +94,7 @@ func (e *Engine) Tune(r profile.Rate) error {
 	return nil
 }
 
-// Wait returns when no window is open. After a pause began none is opened any more, so what was heard is in the ring by then.
+// Wait returns when no window is open. After a pause began none is opened any more, so what was observed is in the ring by then.
 func (e *Engine) Wait() {
 	e.window.Lock()
 	defer e.window.Unlock()
@@ -134,20 +133,10 @@ func (e *Engine) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-e.tuned:
-		case <-pause(rate.Hz):
+		case <-watch.Pause(rate.Hz):
 			e.listen(ctx, rate.Samples)
 		}
 	}
-}
-
-// pause is a random time until the next window. Windows at fixed intervals would hear a guest that has the same
-// rhythm always in the same phase. With a rate of 0 it lasts for ever.
-func pause(hz int) <-chan time.Time {
-	if hz <= 0 {
-		return nil
-	}
-	const longest = 8 // times the mean
-	return time.After(time.Duration(min(rand.ExpFloat64(), longest) / float64(hz) * float64(time.Second)))
 }
 
 // listen opens one window, unless a pause has begun meanwhile.
@@ -163,7 +152,7 @@ func (e *Engine) listen(ctx context.Context, hits int) {
 	}
 	var r Result
 	err := proc.Catch(func() (err error) {
-		r, err = e.listener.Listen(ctx, g, e.order.of(g.Identity).next(hot), Window{Duration: listening, MaxHits: hits, Deliver: g.Take == nil})
+		r, err = e.listener.Listen(ctx, g, e.order.Of(g.Identity).Next(hot, MaxEntries), Window{Duration: listening, MaxHits: hits, Deliver: g.Take == nil})
 		if err == nil && g.Take != nil {
 			err = g.Take(r)
 		}
@@ -182,9 +171,9 @@ func (e *Engine) listen(ctx context.Context, hits int) {
 		if r.Capped {
 			e.stats.Capped++
 		}
-	case errors.Is(err, ErrJump), errors.Is(err, ErrChanged):
+	case errors.Is(err, ErrJump), errors.Is(err, watch.ErrChanged):
 		e.stats.Void++
-	case errors.Is(err, attach.ErrBreakpointsBusy), errors.Is(err, attach.ErrThreadsGone), errors.Is(err, proc.ErrGone):
+	case watch.Refused(err):
 		e.stats.Refused++
 	case ctx.Err() != nil:
 	default:

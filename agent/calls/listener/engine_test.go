@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -143,7 +144,7 @@ func TestEngineTake(t *testing.T) {
 		defer mu.Unlock()
 		taken[r.Number] = len(r.Hits)
 		if len(taken)%2 == 0 {
-			return ErrChanged
+			return watch.ErrChanged
 		}
 		return nil
 	}

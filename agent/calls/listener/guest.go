@@ -1,12 +1,12 @@
 package listener
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"runtime"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -24,10 +24,10 @@ func EntryOf(c vmruntime.Compilation) (Entry, bool) {
 	return Entry{Address: c.VerifiedEntry, Version: c.Version}, ok
 }
 
-// A Guest is a process to listen to.
+// A Guest is a process to watch.
 type Guest struct {
 	proc.Identity
-	// Threads are who to listen to, those that call most first: from attach.MaxBreakpointThreads on they are left out. If
+	// Threads are who to watch, those that call most first: from attach.MaxBreakpointThreads on they are left out. If
 	// it is nil, the threads that ran lately are found out, which takes some 10 us a thread twice a second.
 	Threads []int
 	// Memory is the guest's. The code at entries is compared before and after a window.
@@ -35,17 +35,13 @@ type Guest struct {
 	// Current tells whether calls of the method still arrive at an entry. Listen asks it, in the goroutine that it is
 	// called from, before and after a window; nil if the guest cannot tell more than its code does.
 	Current func(Entry) bool
-	// Take is handed what an Engine heard in a window that is not void, instead of the agent's event stream. If it returns
-	// ErrChanged the window is void after all. Nil for guests whose frames say themselves which code they are in.
+	// Take is handed what an Engine observed in a window that is not void, instead of the agent's event stream. If it returns
+	// watch.ErrChanged the window is void after all. Nil for guests whose frames say themselves which code they are in.
 	Take func(Result) error
 }
 
-var (
-	// ErrJump: the code at an entry only leads elsewhere. The method was compiled again; that version's entry is wanted.
-	ErrJump = errors.New("the entry is a jump to other code")
-	// ErrChanged: the code of an entry was replaced before or during the window. What was heard is void.
-	ErrChanged = errors.New("the method was compiled again")
-)
+// ErrJump: the code at an entry only leads elsewhere. The method was compiled again; that version's entry is wanted.
+var ErrJump = errors.New("the entry is a jump to other code")
 
 // watched is how much code at an entry is compared: the whole prologue, where HotSpot marks what must not be entered any
 // more by a jump (up to JDK 22) or in the entry barrier's constant.
@@ -55,41 +51,35 @@ const watched = 48 // bytes
 type snapshot struct {
 	guest   *Guest
 	entries []Entry
-	code    [][]byte
+	code    []watch.Code
 }
 
 // snap looks at the entries and makes sure that calls arrive there.
 func snap(g *Guest, entries []Entry) (snapshot, error) {
 	s := snapshot{guest: g, entries: entries}
 	var err error
-	if s.code, err = s.read(); err != nil {
+	if s.code, err = watch.ReadCode(g.Memory, watched, addresses(entries)...); err != nil {
 		return s, err
 	}
 	for i, code := range s.code {
-		if isJump(code) {
+		if isJump(code.Bytes) {
 			return s, fmt.Errorf("entry %#x: %w", entries[i].Address, ErrJump)
 		}
 	}
 	return s, s.current()
 }
 
-// check is ErrChanged if something else stands there now, or was there when a hit came.
+// check is watch.ErrChanged if something else stands there now, or was there when a hit came.
 func (s *snapshot) check(hits []Hit) error {
-	now, err := s.read()
-	if err != nil {
+	if err := watch.CheckCode(s.guest.Memory, s.code); err != nil {
 		return err
-	}
-	for i := range now {
-		if !bytes.Equal(now[i], s.code[i]) {
-			return fmt.Errorf("entry %#x: %w", s.entries[i].Address, ErrChanged)
-		}
 	}
 	for _, h := range hits {
 		e := s.entries[h.Entry]
 		if k := h.Callee.Kind(); k == bpf.FrameNative || e.Version == 0 {
 			continue // the kernel side knows no versions
 		} else if k != bpf.FrameJIT || h.Callee.CompileID() != e.Version {
-			return fmt.Errorf("entry %#x: %w", e.Address, ErrChanged)
+			return fmt.Errorf("entry %#x: %w", e.Address, watch.ErrChanged)
 		}
 	}
 	return s.current()
@@ -101,28 +91,17 @@ func (s *snapshot) current() error {
 	}
 	for _, e := range s.entries {
 		if !s.guest.Current(e) {
-			return fmt.Errorf("entry %#x: %w", e.Address, ErrChanged)
+			return fmt.Errorf("entry %#x: %w", e.Address, watch.ErrChanged)
 		}
 	}
 	return nil
 }
 
-func (s *snapshot) read() ([][]byte, error) {
-	code := make([][]byte, len(s.entries))
-	ranges := make([]vmruntime.Range, len(s.entries))
-	for i, e := range s.entries {
-		code[i] = make([]byte, watched)
-		ranges[i] = vmruntime.Range{Addr: e.Address, Buf: code[i]}
+func addresses(entries []Entry) (all []uint64) {
+	for _, e := range entries {
+		all = append(all, e.Address)
 	}
-	if err := s.guest.Memory.ReadBatch(ranges); err != nil {
-		return nil, fmt.Errorf("read code: %w", err)
-	}
-	for i := range ranges {
-		if !ranges[i].OK {
-			return nil, fmt.Errorf("read code at %#x: %w", s.entries[i].Address, ErrChanged)
-		}
-	}
-	return code, nil
+	return all
 }
 
 // isJump tells whether code begins with an unconditional jump.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
@@ -26,8 +27,9 @@ import (
 // A bench is a Listener beside the agent's programs.
 type bench struct {
 	*Listener
-	agent *bpf.Objects
-	pool  *proc.Pool
+	agent   *bpf.Objects
+	watcher *watch.Watcher
+	pool    *proc.Pool
 }
 
 // Verifying the programs takes most of a test's time: all tests share one copy.
@@ -36,11 +38,12 @@ var loadBench = sync.OnceValues(func() (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := Open(o, proc.DefaultRoot)
+	watcher := watch.New(proc.DefaultRoot)
+	l, err := Open(o, watcher)
 	if err != nil {
 		return nil, err
 	}
-	return &bench{l, o, proc.NewPool(proc.PoolOptions{})}, nil
+	return &bench{l, o, watcher, proc.NewPool(proc.PoolOptions{})}, nil
 })
 
 func newBench(t testing.TB) *bench {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -217,8 +218,8 @@ func TestListenInTurn(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if len(b.taken) != 0 || len(b.open) != 0 || len(b.room) != 0 {
-		t.Errorf("left behind: %v, %v, %d", b.taken, b.open, len(b.room))
+	if n, m := b.watcher.Watches(), b.observer.Watches(); n != 0 || m != 0 {
+		t.Errorf("left behind: %d and %d", n, m)
 	}
 }
 
@@ -236,7 +237,7 @@ func nothingArmed(t *testing.T, b *bench, g Guest) {
 			t.Errorf("%d of %d threads have free debug registers", bp.Threads(), len(g.Threads))
 		}
 	}
-	if err := b.objects.ListenerWindows.Lookup(uint32(g.PID), &bpf.ListenerWindow{}); err == nil {
+	if err := b.objects.ListenerWatches.Lookup(uint32(g.PID), &bpf.CallWatch{}); err == nil {
 		t.Error("a window is open")
 	}
 }
@@ -251,7 +252,7 @@ func TestListenIsCancelled(t *testing.T) {
 		heard <- err
 	}()
 	// Until the window is open, or has been: it may reach its limit between two looks.
-	for ended := false; !ended && b.objects.ListenerWindows.Lookup(uint32(g.PID), &bpf.ListenerWindow{}) != nil; {
+	for ended := false; !ended && b.objects.ListenerWatches.Lookup(uint32(g.PID), &bpf.CallWatch{}) != nil; {
 		ended = len(heard) > 0
 		runtime.Gosched()
 	}
@@ -331,11 +332,11 @@ func TestListenVoid(t *testing.T) {
 			}
 			return push
 		}, nil, ErrJump},
-		{"becomes a jump", func(look int, _ uint64) []byte { return [][]byte{push, jump}[look-1] }, nil, ErrChanged},
-		{"a barrier behind the first instruction", func(look int, _ uint64) []byte { return append(make([]byte, 40), byte(look)) }, nil, ErrChanged},
-		{"is gone", func(look int, _ uint64) []byte { return [][]byte{push, nil}[look-1] }, nil, ErrChanged},
-		{"was gone", func(int, uint64) []byte { return nil }, nil, ErrChanged},
-		{"not entered any more", func(int, uint64) []byte { return push }, func(e Entry) bool { return e != entries[1] }, ErrChanged},
+		{"becomes a jump", func(look int, _ uint64) []byte { return [][]byte{push, jump}[look-1] }, nil, watch.ErrChanged},
+		{"a barrier behind the first instruction", func(look int, _ uint64) []byte { return append(make([]byte, 40), byte(look)) }, nil, watch.ErrChanged},
+		{"is gone", func(look int, _ uint64) []byte { return [][]byte{push, nil}[look-1] }, nil, watch.ErrChanged},
+		{"was gone", func(int, uint64) []byte { return nil }, nil, watch.ErrChanged},
+		{"not entered any more", func(int, uint64) []byte { return push }, func(e Entry) bool { return e != entries[1] }, watch.ErrChanged},
 	} {
 		g := selfGuest(t, 1)
 		g.Memory, g.Current = &changing{at: c.at}, c.current
@@ -366,7 +367,7 @@ func TestSnapshotVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.check([]Hit{{Callee: c.callee}}); errors.Is(err, ErrChanged) == c.ok {
+		if err := s.check([]Hit{{Callee: c.callee}}); errors.Is(err, watch.ErrChanged) == c.ok {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -484,5 +485,5 @@ func BenchmarkListen(b *testing.B) {
 			b.ReportMetric(float64(proc.OwnThreadTime()-begin)/float64(b.N), "cpu-ns/op")
 		})
 	}
-	b.Logf("a hit takes %v, %v of it the trap", bench.HitTime(), bench.trap)
+	b.Logf("a hit takes %v, %v of it the trap", bench.HitTime(), bench.observer.TrapTime())
 }

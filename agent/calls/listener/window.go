@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // Bounds of a Window.
 const (
-	MaxEntries  = attach.MaxBreakpoints // methods in one window
+	MaxEntries  = watch.MaxAddresses // methods in one window
 	MaxHits     = bpf.MaxListenerHits
 	MaxDuration = time.Second
 )
@@ -45,19 +45,11 @@ type Hit struct {
 	CalleeDepth, CallerDepth uint32
 }
 
-// A Result is what a window heard.
+// A Result is what a window observed. Its number is Call.Burst of what was delivered; Capped says that MaxHits was reached: see
+// the package's comment.
 type Result struct {
-	Number uint64        // of the window: Call.Burst of what was delivered
-	Hits   []Hit         // as they came, over all threads
-	Capped bool          // MaxHits was reached: see the package's comment
-	Late   int           // calls that arrived after that, until the breakpoints were gone
-	Length time.Duration // wall time from the first breakpoint's arming to the first's disarming
-	// Ran is for how long the threads were on a CPU while they were armed, all together: hits and Late are part of it,
-	// at HitTime each.
-	Ran time.Duration
-	// Threads were listened to. Others were left out because their debug registers are in use (Busy), because they
-	// ended (Gone), because there were too many, or because they began later (not counted).
-	Threads, Busy, Gone, Left int
+	watch.Observation
+	Hits []Hit // as they came, over all threads
 }
 
 // Count is how many calls of an entry arrived.
@@ -85,13 +77,11 @@ func (r *Result) Sites() map[Site]int {
 	return sites
 }
 
-// read takes over what the kernel side wrote, which is not more than it has room for.
-func (r *Result) read(w *bpf.ListenerWindow) {
-	n := min(w.Claimed, w.Limit)
-	r.Capped = w.Claimed >= w.Limit
-	r.Late = int(w.Claimed - n)
-	r.Hits = make([]Hit, n)
-	for i, h := range w.Hits[:n] {
-		r.Hits[i] = Hit{Entry: int(h.Entry), Thread: int(h.Tid), Time: h.Time, Callee: bpf.Frame(h.Callee), Caller: bpf.Frame(h.Caller), CalleeDepth: h.CalleeDepth, CallerDepth: h.CallerDepth}
+// hitsOf are the hits that the kernel side recorded, which are not more than it has room for.
+func hitsOf(w *bpf.CallWatch) []Hit {
+	hits := make([]Hit, min(w.Watch.Claimed, w.Watch.Limit, MaxHits))
+	for i, h := range w.Hits[:len(hits)] {
+		hits[i] = Hit{Entry: int(h.Entry), Thread: int(h.Tid), Time: h.Time, Callee: bpf.Frame(h.Callee), Caller: bpf.Frame(h.Caller), CalleeDepth: h.CalleeDepth, CallerDepth: h.CallerDepth}
 	}
+	return hits
 }

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
@@ -11,7 +12,7 @@ import (
 type cpuTime struct {
 	mu   sync.Mutex
 	sum  time.Duration
-	last map[uint32]time.Duration // by serial
+	last budget.Times // by serial
 }
 
 // GuestTime is the CPU time that guests used while they were connected. What a guest used between the last time this
@@ -20,19 +21,17 @@ func (e *Engine) GuestTime() time.Duration {
 	t := &e.used
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	seen := map[uint32]time.Duration{}
+	now, begun := budget.Times{}, budget.Times{}
 	e.table.each(func(g *guest) {
-		now, ok := proc.CPUTime(g.peer.id.PID)
-		if !ok {
-			return
+		if used, ok := proc.CPUTime(g.peer.id.PID); ok {
+			now[g.serial], begun[g.serial] = used, g.before
 		}
-		seen[g.serial] = now
-		before, ok := t.last[g.serial]
-		if !ok {
-			before = g.before
-		}
-		t.sum += max(now-before, 0)
 	})
-	t.last = seen
+	if t.last == nil {
+		t.last = budget.Times{}
+	}
+	t.last.Add(begun)
+	t.sum += t.last.Until(now)
+	t.last = now
 	return t.sum
 }

@@ -1,4 +1,4 @@
-package monitors
+package watch
 
 import (
 	"cmp"
@@ -12,10 +12,11 @@ const maxHistory = 4096
 // A reading is a group's CPU time until a moment, both in ns; the moment is of CLOCK_MONOTONIC.
 type reading struct{ at, used time.Duration }
 
-// A history are readings, oldest first.
-type history []reading
+// A History is what a thread group ran: readings, oldest first.
+type History []reading
 
-func (h *history) add(now, did time.Duration) {
+// Add takes over that the group ran for so long since the last reading.
+func (h *History) Add(now, did time.Duration) {
 	if n := len(*h); n > 0 {
 		did += (*h)[n-1].used
 	}
@@ -32,8 +33,8 @@ func (h *history) add(now, did time.Duration) {
 }
 
 // at is the CPU time until a moment. Between two readings the group is taken to have run evenly, and outside of them as
-// between the first two or the last two.
-func (h history) at(t time.Duration) time.Duration {
+// Between the first two or the last two.
+func (h History) at(t time.Duration) time.Duration {
 	if len(h) < 2 {
 		return 0
 	}
@@ -51,11 +52,11 @@ func (h history) at(t time.Duration) time.Duration {
 	return max(0, a.used+time.Duration(slope*float64(t-a.at)))
 }
 
-// between is the CPU time in a span.
-func (h history) between(from, to time.Duration) time.Duration { return max(0, h.at(to)-h.at(from)) }
+// Between is the CPU time in a span.
+func (h History) Between(from, to time.Duration) time.Duration { return max(0, h.at(to)-h.at(from)) }
 
 // since is the CPU time since the group's first reading, which has all that its threads ever did.
-func (h history) since() time.Duration {
+func (h History) since() time.Duration {
 	if len(h) == 0 {
 		return 0
 	}

@@ -1,4 +1,5 @@
-// Package budget says how much a call engine may sample, so that it costs guests no more than a share of their CPU time.
+// Package budget keeps sampling within a share of the CPU time of the processes that are sampled. A Controller says how much
+// a call engine may sample; a Bucket, when something that costs much at once may happen.
 //
 //	c := budget.New(budget.Limits{Share: 0.01})
 //	for range time.Tick(time.Second) {

@@ -1,4 +1,4 @@
-package listener
+package watch
 
 import (
 	"errors"
@@ -13,8 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
-func TestRunners(t *testing.T) {
-	r := &runners{id: proc.Identity{PID: 10}}
+func TestThreads(t *testing.T) {
+	var r runners
 	for _, step := range []struct {
 		name string
 		used map[int]uint64
@@ -33,15 +33,16 @@ func TestRunners(t *testing.T) {
 			}
 		}
 		tids = append(tids, 99) // ends between the list and the look at it
-		r.update(tids, func(pid, tid int) (uint64, error) {
+		r.update(tids, func(tid int) (uint64, error) {
 			ns, ok := step.used[tid]
 			if !ok {
 				return 0, errors.New("gone")
 			}
 			return ns, nil
 		})
-		if !slices.Equal(r.order, step.want) {
-			t.Errorf("%s: %v, want %v", step.name, r.order, step.want)
+		r.rank(10)
+		if got := r.order; !slices.Equal(got, step.want) {
+			t.Errorf("%s: %v, want %v", step.name, got, step.want)
 		}
 	}
 }

@@ -1,0 +1,142 @@
+//go:build ignore
+
+// Command generate compiles the BPF programs and writes their Go types: go generate runs it at the root of the repository.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// An object is one BPF object and the types of C that Go needs of it.
+type object struct {
+	name   string // of its Go types: NameObjects
+	source string
+	types  string
+	// CPU is the version of the instruction set that clang may use; by default its own.
+	cpu string
+	// Test says that only tests on x86-64 load it.
+	test bool
+	// Global says that constants of its enums have no prefix of their own. One object of a package may.
+	global bool
+	// Include is where headers are, beside the source's own directory.
+	include string
+}
+
+// atomics is the first version with atomic operations that return what was there before.
+const atomics = "v3"
+
+var objects = []object{
+	{
+		name: "Profile", source: "bpf/profile.bpf.c", cpu: atomics, global: true,
+		types: "event_kind walk_end frame_kind sample_flags counter hotspot_flags event_header sample " +
+			"process_event call_engine call named_call hotspot_process code_heap context_mode shared_stack " +
+			"chain_rate link_tags seen_method known_thread known_thread_key",
+	},
+	{
+		name: "CodeMap", source: "bpf/codemap.bpf.c", cpu: atomics, global: true,
+		types: "operand_kind code_load operand load_site",
+	},
+	{
+		name: "Probe", source: "bpf/probe.bpf.c", cpu: atomics,
+		types: "observation probe probe_count hotspot_heap counted_class class_count name_site pause_cause " +
+			"observed seen_flags heap_place heap_flags value_operand value_form probed_value probed_values",
+	},
+	{
+		name: "Fault", source: "bpf/fault.bpf.c", cpu: atomics,
+	},
+	{
+		name: "Enter", source: "bpf/enter.bpf.c", cpu: atomics,
+		types: "watch enter_watch enter_site enter_hit",
+	},
+	{
+		name: "Listener", source: "bpf/listener.bpf.c", cpu: atomics,
+		types: "watch listener_hit listener_watch",
+	},
+	{
+		name: "Branch", source: "bpf/branch.bpf.c",
+		types: "branch_cost branch_rate",
+	},
+	{
+		name: "Exact", source: "bpf/exact.bpf.c", cpu: atomics,
+		types: "exact_counter new_method exact_node exact_edge exact_method exact_thread",
+	},
+	{
+		name: "Usdt", source: "bpf/usdt.bpf.c", cpu: atomics,
+		types: "usdt_mode usdt_dialect usdt_action usdt_probe usdt_guest usdt_notice usdt_rate usdt_site " +
+			"usdt_edge operand",
+	},
+	{
+		name: "Burst", source: "bpf/burst.bpf.c",
+		types: "burst_probe vmprof_page vmprof_slot burst_guest burst_rate burst_cost operand burst_site",
+	},
+	{
+		name: "WalkTest", source: "bpf/walk_test.bpf.c", cpu: atomics, test: true,
+		types: "request blob_kind",
+	},
+	{
+		name: "UsdtTest", source: "bpf/usdt_test.bpf.c", cpu: atomics, test: true,
+		types: "usdt_request usdt_guest usdt_rate usdt_notice usdt_probe usdt_edge usdt_site operand",
+	},
+	{
+		name: "BurstTest", source: "bpf/burst_test.bpf.c", test: true,
+		types: "burst_request burst_guest burst_rate burst_cost vmprof_slot vmprof_page",
+	},
+	{
+		name: "ListenerTest", source: "bpf/listener_test.bpf.c", cpu: atomics, test: true,
+		types: "listener_request watch listener_hit listener_watch",
+	},
+	{
+		name: "ExactTest", source: "bpf/exact_test.bpf.c", cpu: atomics, test: true,
+		types: "registers",
+	},
+	{
+		name: "BranchTest", source: "bpf/branch_test.bpf.c", test: true,
+		types: "branch_request branch_cost branch_rate",
+	},
+	{
+		name: "Replay", source: "tests/exactcalls/replay.bpf.c", cpu: atomics, include: "bpf",
+		types: "replay_call",
+	},
+}
+
+func main() {
+	for _, o := range objects {
+		if err := o.generate(); err != nil {
+			fmt.Fprintf(os.Stderr, "generate %s: %v\n", o.source, err)
+			os.Exit(1)
+		}
+	}
+}
+
+// generate compiles an object with bpf2go.
+func (o object) generate() error {
+	dir := filepath.Dir(o.source)
+	cflags := "-O2 -g -Wall -Werror -I/usr/include/x86_64-linux-gnu"
+	if o.include != "" {
+		cflags += " -I" + o.include
+	}
+	args := []string{"tool", "bpf2go", "-output-dir", dir, "-go-package", filepath.Base(dir), "-tags", "linux",
+		"-cc", "clang-19", "-strip", "llvm-strip-19", "-cflags", cflags}
+	if o.test {
+		args = append(args, "-target", "amd64", "-output-stem", strings.ToLower(o.name), "-output-suffix", "_test")
+	} else {
+		args = append(args, "-target", "amd64,arm64")
+	}
+	if !o.global {
+		args = append(args, "-no-global-types")
+	}
+	for _, t := range strings.Fields(o.types) {
+		args = append(args, "-type", t)
+	}
+	args = append(args, o.name, o.source)
+	if o.cpu != "" {
+		args = append(args, "--", "-mcpu="+o.cpu)
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd.Run()
+}
