@@ -9,11 +9,10 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
 // A BreakpointPolicy says on which machines hardware breakpoints may be set in other processes.
@@ -62,32 +61,45 @@ func (p BreakpointPolicy) check(virtual bool, trial func() error) error {
 	return ErrBreakpointsUnsafe
 }
 
-// TrialTime is the CPU time of a trial in Check.
+// TrialTime is how long a trial in Check takes.
 const TrialTime = time.Second
 
 var firstTrial = sync.OnceValue(func() error { return TryBreakpoints(TrialTime) })
 
-// TryBreakpoints calls a function of this process that has a breakpoint until so much CPU time has passed, and returns
-// ErrBreakpointsLost once an exception was lost. A trial without a loss proves nothing: an exception takes 1 to 25 us, so
-// a second has 40,000 to a million.
+// TryBreakpoints sets a breakpoint in a busy thread of this process and removes it, again and again for so long, and returns
+// ErrBreakpointsLost once an exception was lost: most are when a breakpoint is removed. A trial without a loss proves nothing.
 func TryBreakpoints(length time.Duration) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	attr := breakpoint(uint64(reflect.ValueOf(tried).Pointer()), false)
-	attr.Sample = 1 << 40 // never reached: hits are only counted
 	if err := catchLostTraps(); err != nil {
 		return err
 	}
-	fd, err := unix.PerfEventOpen(attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
-	if err != nil {
-		return explainBreakpoint(unix.Gettid(), err)
-	}
-	defer unix.Close(fd)
-	before := lostTraps()
-	for begin := proc.OwnThreadTime(); proc.OwnThreadTime()-begin < length; {
-		const atOnce = 256
-		for range atOnce {
+	busy := make(chan int)
+	var over atomic.Bool
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		busy <- unix.Gettid()
+		for !over.Load() {
 			tried()
+		}
+		close(busy)
+	}()
+	tid := <-busy
+	defer func() {
+		over.Store(true)
+		<-busy
+	}()
+	attr := breakpoint(uint64(reflect.ValueOf(tried).Pointer()), false)
+	attr.Sample = 1 << 40 // never reached: hits are only counted
+	before := lostTraps()
+	for begin := time.Now(); time.Since(begin) < length; {
+		fd, err := unix.PerfEventOpen(attr, tid, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		if err != nil {
+			return explainBreakpoint(tid, err)
+		}
+		const standing = 200 * time.Microsecond
+		time.Sleep(standing)
+		if err := unix.Close(fd); err != nil {
+			return fmt.Errorf("remove breakpoint: %w", err)
 		}
 		if lostTraps() != before {
 			return ErrBreakpointsLost

@@ -16,8 +16,8 @@ import (
 // Flag has the agent set hardware breakpoints in virtual machines as well.
 const Flag = "--breakpoints=always"
 
-// trialTime is long enough to find a machine that loses one exception in 100,000, at 25 us each, nine times in ten.
-const trialTime = 6 * time.Second
+// trialTime is long enough to find a machine that loses one exception in 100,000 99 times in 100.
+const trialTime = 10 * time.Second
 
 // Check returns attach.ErrBreakpointsLost on a machine that loses debug exceptions, where a program with breakpoints may
 // die. The trial is made once for each start of the machine: its result stands in a file.
