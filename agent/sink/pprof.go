@@ -3,47 +3,10 @@ package sink
 import (
 	"fmt"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	pprof "github.com/google/pprof/profile"
-)
 
-// Keys of the labels that samples carry.
-const (
-	labelThread      = "thread"
-	labelComm        = "comm"
-	labelRuntime     = "runtime"
-	labelService     = "service"
-	labelPID         = "pid" // numeric, as is tid
-	labelTID         = "tid"
-	labelAttribution = "attribution"
-	// approximate is the attribution of a sample whose leaf is [inlined in M].
-	approximate = "approximate"
-	// labelContext says of a sample whose context is not certain how it was found: see profile.Certainty.
-	labelContext = "context"
-	// labelStopped marks samples that were taken while the VM had stopped its Java threads.
-	labelStopped = "stopped"
-	stoppedYes   = "yes"
-	// labelWindow is numeric, from 1: which of several consecutive windows a sample was taken in.
-	labelWindow = "window"
-	// Of calls:
-	labelEngine  = "engine"
-	labelBasis   = "basis"
-	labelFactor  = "factor"  // numeric: calls are from so many percent fewer to so many percent more times the value
-	labelStride  = "stride"  // numeric, as is samples
-	labelSamples = "samples" // a tick
-	// exactEngine is the engine of whole contexts of which every call was counted.
-	exactEngine = "exact"
-	// Of events: see profile.EventLabels.
-	labelClass      = "class"
-	labelGeneration = "generation" // the place of an allocated object
-	labelPlace      = "place"      // of any other object or address
-	labelKind       = "kind"
-	labelCollector  = "collector" // of garbage, during a pause
-	labelField      = "field"
-	labelOffset     = "offset" // numeric, in bytes
-	labelProbe      = "probe"
-	labelValue      = "value"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
 // Pprof converts a window. Samples of time have the values samples/count and cpu/nanoseconds; calls have calls/count,
@@ -98,11 +61,11 @@ func (b *pprofBuilder) add(p *profile.Profile) error {
 // finish returns the profile of all that was added.
 func (b *pprofBuilder) finish() (*pprof.Profile, error) {
 	a := &b.accounts
-	b.profile.PeriodType = &pprof.ValueType{Type: typeCPU, Unit: unitTime}
+	b.profile.PeriodType = &pprof.ValueType{Type: stored.TypeCPU, Unit: stored.UnitTime}
 	b.profile.Period = b.period.Nanoseconds()
 	if b.content == CallCounts {
 		// How many calls one sampled call stands for is not known.
-		b.profile.PeriodType, b.profile.Period = &pprof.ValueType{Type: typeCalls, Unit: unitCount}, 1
+		b.profile.PeriodType, b.profile.Period = &pprof.ValueType{Type: stored.TypeCalls, Unit: stored.UnitCount}, 1
 	}
 	if kind, ok := b.content.Events(); ok {
 		b.profile.PeriodType, b.profile.Period = eventPeriod(kind)
@@ -114,8 +77,10 @@ func (b *pprofBuilder) finish() (*pprof.Profile, error) {
 	if main := a.programs.busiest(); main.File != "" {
 		b.first(b.mapping(main))
 	}
-	b.profile.Comments = a.comments()
 	b.describeMappings()
+	if err := a.complete().Store(b.profile); err != nil {
+		return nil, err
+	}
 	if err := b.profile.CheckValid(); err != nil {
 		return nil, fmt.Errorf("check pprof profile: %w", err)
 	}
