@@ -26,7 +26,7 @@ var basisMarks = [...]struct {
 }{
 	{profile.Sampled, "from the calls that were seen"},
 	{profile.Counted, "every call"},
-	{profile.Estimated, "from the time in callees and the guest's own counters"},
+	{profile.Estimated, "from the time in callees and the VM's own counters"},
 	{profile.Inferred, "compiled away, follows from what was compiled"},
 }
 
@@ -71,7 +71,7 @@ type (
 	nameEdge  = cct.Edge[string, profile.Site]
 )
 
-// engineCalls are the calls that one engine learned. Views keep engines apart, as a sampled call of one does not weigh
+// engineCalls are the calls that one engine recorded. Views keep engines apart, as a sampled call of one does not weigh
 // what an estimated one of another does.
 type engineCalls struct {
 	engine    string
@@ -189,7 +189,7 @@ type (
 	CallEdge = cct.Edge[Method, profile.Site]
 )
 
-// StoredCalls are the calls in a stored profile that one engine learned in one way, of all processes. Strings are
+// StoredCalls are the calls in a stored profile that one engine recorded on one basis at one rate, of all processes. Strings are
 // printable, empty where the profile does not say; numbers are 0 then.
 type StoredCalls struct {
 	Engine  string
@@ -204,7 +204,7 @@ type StoredCalls struct {
 // maxWays bounds how many StoredCalls a file may hold; one of our own has a few.
 const maxWays = 64
 
-// ErrNoCalls is the error of views of calls if a profile has none. It tells how to get one that has.
+// ErrNoCalls is the error of views of calls if a profile has none. It says how to record one that has.
 var ErrNoCalls = errors.New("the profile has no calls: record some with vmprof-agent record -e calls")
 
 // CallsOf returns the calls in a stored profile, in the order in which they are stored. The call of a sample is its
@@ -222,10 +222,10 @@ func CallsOf(p *pprof.Profile) ([]*StoredCalls, error) {
 	}
 	var (
 		all   []*StoredCalls
-		index = make(map[storedWay]*StoredCalls) // by what its labels say
+		index = make(map[callSource]*StoredCalls) // by what its labels say
 	)
 	for sample, value := range s.all() {
-		way := wayOf(sample)
+		way := sourceOf(sample)
 		c := index[way]
 		if c == nil {
 			if len(all) == maxWays {
@@ -247,15 +247,15 @@ func CallsOf(p *pprof.Profile) ([]*StoredCalls, error) {
 	return all, nil
 }
 
-// A storedWay is how calls were learned.
-type storedWay struct {
+// A callSource is where calls come from, by the labels of their samples.
+type callSource struct {
 	engine, basis   string
 	stride, samples int64
 }
 
-// wayOf reads how the call of a sample was learned.
-func wayOf(sample *pprof.Sample) storedWay {
-	return storedWay{label(sample, stored.LabelEngine), label(sample, stored.LabelBasis), number(sample, stored.LabelStride), number(sample, stored.LabelSamples)}
+// sourceOf reads the source of the calls of a sample.
+func sourceOf(sample *pprof.Sample) callSource {
+	return callSource{label(sample, stored.LabelEngine), label(sample, stored.LabelBasis), number(sample, stored.LabelStride), number(sample, stored.LabelSamples)}
 }
 
 // intervalOf reads the interval of a sample's calls; ok is false if it says nothing of one.

@@ -98,7 +98,7 @@ type comparison struct {
 	out    *bufio.Writer
 }
 
-// side reads the stacks of one profile that are to be compared.
+// side reads the stacks of one profile to compare.
 func (c *comparison) side(n Named, sampleType string) (*stacks, error) {
 	s, err := newStacks(n.Profile, sampleType)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *comparison) side(n Named, sampleType string) (*stacks, error) {
 		return nil, fmt.Errorf("%s has no %s: there is nothing to compare", n.Name, what)
 	}
 	if c.opts.By == ByClass && !classes {
-		return nil, fmt.Errorf("%s does not tell classes of objects: compare by method, or record with -e alloc or -e lock", n.Name)
+		return nil, fmt.Errorf("%s has no classes of objects: compare by method, or record with -e alloc or -e lock", n.Name)
 	}
 	return s, nil
 }
@@ -368,7 +368,7 @@ func (p *pairing[K]) overlap() float64 { return cct.Overlap(p.weights[0], p.weig
 
 func (p *pairing[K]) correlation() float64 { return cct.Correlation(p.weights[0], p.weights[1]) }
 
-// A difference is what two profiles say of one thing: its shares in percent.
+// A difference is the share of one thing in two profiles, in percent.
 type difference[K comparable] struct {
 	key    K
 	shares [2]float64
@@ -427,7 +427,7 @@ func (f siteFields) of(s profile.Site) profile.Site {
 	return s
 }
 
-// note tells that common is less than what one of two profiles knows, or "".
+// note says that common is less than what one of two profiles knows; it is "" if it is not.
 func (common siteFields) note(a, b siteFields) string {
 	lacks := func(hasA bool) string {
 		if hasA {
@@ -441,7 +441,7 @@ func (common siteFields) note(a, b siteFields) string {
 	case common == siteFields{}:
 		return "call sites are ignored: the two profiles do not know the same of them"
 	case !common.offset && a.offset != b.offset:
-		return "call sites are told apart by line only: " + lacks(a.offset) + " has no offsets"
+		return "call sites are distinguished by line only: " + lacks(a.offset) + " has no offsets"
 	}
-	return "call sites are told apart by offset only: " + lacks(a.line) + " has no lines"
+	return "call sites are distinguished by offset only: " + lacks(a.line) + " has no lines"
 }

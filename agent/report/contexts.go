@@ -71,7 +71,7 @@ func (sum *processContexts) add(l *stored.ProcessContexts) {
 	}
 }
 
-// ErrNoContexts is the error of Contexts if all stacks of a profile were walked. It tells how to get one where not.
+// ErrNoContexts is the error of Contexts if all stacks of a profile were walked. It says how to record one where they were not.
 var ErrNoContexts = errors.New("the profile does not say how contexts were found: record one with vmprof-agent record --context=chain")
 
 // Contexts writes how the contexts in a profile were found where not every stack was walked, a line for each process:
@@ -160,7 +160,7 @@ func (t *contextTables) table(title string, head [][]string, cells func(*process
 	}
 }
 
-// chained says that contexts of the process were learned: of a thread of the kernel there are none.
+// chained reports whether contexts of the process were learned: kernel threads have none.
 func (l *processContexts) chained() bool {
 	return l.Mode == profile.ContextChain && (l.Nodes > 0 || l.Shared > 0)
 }
@@ -208,7 +208,7 @@ func (t *contextTables) unique() {
 		})
 }
 
-// found tells in which ways samples were placed.
+// found shows in which ways samples were placed.
 func (t *contextTables) found() {
 	title := "How the contexts of samples were found"
 	if t.windows > 1 {
@@ -228,7 +228,7 @@ func (t *contextTables) found() {
 	}
 }
 
-// checked tells how often the contexts that were found are right.
+// checked shows how often the contexts that were found are right.
 func (t *contextTables) checked() {
 	t.table("Samples that were walked, too, as a check: the callers are right for so many levels",
 		[][]string{{"checked", ">= 1", ">= 3", "all"}}, func(l *processContexts) []string {
@@ -265,14 +265,14 @@ func (h *hotContexts) contexts() {
 	if h.entered != nil {
 		g.head[0].cells = append(g.head[0].cells, stored.TypeEntries)
 	}
-	var used how
+	var used frameFlags
 	for _, id := range hottest {
 		self := h.tree.Node(id).Self
 		row := gridRow{[]string{fmt.Sprintf("%.1f%%", h.share(self)), h.amount(self)}, h.path(id)}
 		if h.entered != nil {
 			row.cells = append(row.cells, fmt.Sprint(h.entered[id]))
 		}
-		used |= h.how[id] & uncertain
+		used |= h.flags[id] & uncertain
 		g.rows = append(g.rows, row)
 	}
 	fmt.Fprintf(h.out, "\nHottest contexts\n")
@@ -310,7 +310,7 @@ func (h *hotContexts) edges() {
 // path names a context, behind the marks that doubt it.
 func (h *hotContexts) path(id cct.NodeID) func(width int) string {
 	return func(width int) string {
-		marks := (h.how[id] & uncertain).String()
+		marks := (h.flags[id] & uncertain).String()
 		if marks != "" {
 			marks += " "
 		}

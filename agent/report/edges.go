@@ -16,7 +16,7 @@ import (
 const maxTargets = 8
 
 // Edges writes the hot edges of the call graphs in a profile, a table for each engine: caller, line of the call, callee,
-// and how the number of calls was learned. Estimated numbers have three digits and a 95 % interval, and those are first of
+// and the basis of the number of calls. Estimated numbers have three digits and a 95 % interval, and those are first of
 // which the lower end is highest. Below them are the virtual call sites with the distribution over their
 // targets, of which those that pass cct.GuardedShare are marked, and likewise the lines that call several methods, where
 // nothing but the line of a call is known. Nil options are DefaultViewOptions. It fails if the profile has no calls.
@@ -123,7 +123,7 @@ func (w *edgeWriter) onlySeenEdges(n int) {
 type callSite = cct.CallSite[string, profile.Site]
 
 // callSites writes the places that call several methods. A place with an offset is one call, a virtual one. Of some
-// languages (PHP) only the line of a call is known: such a place is all calls of a line, is told apart by the heading
+// languages (PHP) only the line of a call is known: such a place is all calls of a line, is distinguished by the heading
 // and by its name, and has no mark, as several calls that are not virtual look the same.
 func (w *edgeWriter) callSites() {
 	var (
@@ -144,7 +144,7 @@ func (w *edgeWriter) callSites() {
 	w.virtualSites(virtual)
 	w.lines(lines)
 	if unknown > 0 {
-		writeFolded(w.out, fmt.Sprintf("place unknown: %.1f%% of the calls; what they call virtually is not told", w.share(unknown)), w.opts.Width)
+		writeFolded(w.out, fmt.Sprintf("place unknown: %.1f%% of the calls; their virtual calls are unknown", w.share(unknown)), w.opts.Width)
 	}
 }
 
@@ -218,7 +218,7 @@ func first[T any](n int, list []T) (shown, rest []T) {
 	return list[:n], list[n:]
 }
 
-// siteNames tells call sites of one method apart for people: by line, and by offset where a line has several. All
+// siteNames distinguishes call sites of one method for people: by line, and by offset where a line has several. All
 // sites are added before the first is named.
 type siteNames struct {
 	offsets map[lineOf]int32 // of the site on a line, or several

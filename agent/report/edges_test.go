@@ -130,7 +130,7 @@ func TestLinesWithoutOffset(t *testing.T) {
            25.0%  java.util.HashMap.get
 where on its line a call stands is not known: a line may have one virtual call,
   or several calls
-place unknown: 5.0% of the calls; what they call virtually is not told
+place unknown: 5.0% of the calls; their virtual calls are unknown
 `
 	if !found || section != want {
 		t.Errorf("Edges =\n%s\nwant at the end\n%s", got, want)

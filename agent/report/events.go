@@ -88,7 +88,7 @@ func (e *storedEvents) interval(all tally) float64 {
 // An EventTotal is what the events of a stored profile add up to: the main value of their kind, without what stands apart.
 type EventTotal struct {
 	Sum    float64
-	Within float64 // half of the 95 % interval; 0 if it is exact, +Inf if there are too few events to tell
+	Within float64 // half of the 95 % interval; 0 if it is exact, +Inf if there are too few events for an interval
 	// Missed is how long a process ran before it was observed, if that is in its recording; the longest of several.
 	Missed time.Duration
 }
@@ -174,14 +174,14 @@ func (t tally) shareInterval(i int, all tally) float64 {
 	return 100 * normal95 * math.Sqrt(variance) / all.values[i]
 }
 
-// An eventPart is what tells the events of one method apart.
+// An eventPart is what distinguishes the events of one method.
 type eventPart struct {
 	what, place, class, field string
 	offset                    int64
 	atOffset                  bool // the offset is known
 }
 
-// partOf reads the labels of a sample. Of allocations the kind is no part, as all are told in one way.
+// partOf reads the labels of a sample. The kind is no part of allocations, as all are recorded in one way.
 func partOf(kind profile.EventKind, sample *pprof.Sample) eventPart {
 	part := eventPart{class: label(sample, stored.LabelClass)}
 	if kind == profile.Allocations {
@@ -314,7 +314,7 @@ func readEvents(p *pprof.Profile, kind profile.EventKind) (*storedEvents, error)
 	return e, nil
 }
 
-// all yields the samples to keep that say something, with it.
+// all yields the samples to keep that have values, with these.
 func (e *storedEvents) all() iter.Seq2[*pprof.Sample, tally] { return e.those(e.stacks.keep) }
 
 // those yields the samples to keep, nil for all.
@@ -340,7 +340,7 @@ func (e *storedEvents) those(keep func(*pprof.Sample) bool) iter.Seq2[*pprof.Sam
 	}
 }
 
-// site returns the guest's method in which an event happened: the innermost that is neither native nor the VM's own, nor of
+// site returns the program's method in which an event happened: the innermost that is neither native nor the VM's own, nor of
 // the class library's locks if one of those made the thread wait; or else whatever is innermost but the kernel.
 func (e *storedEvents) site(sample *pprof.Sample) string {
 	outside := ""
@@ -349,7 +349,7 @@ func (e *storedEvents) site(sample *pprof.Sample) string {
 			if !f.Native && !strings.HasPrefix(f.Name, "[") && !(e.kind == profile.Locks && parks(f.Name)) {
 				return f.Name
 			}
-			if outside == "" && f.how&kernel == 0 {
+			if outside == "" && f.flags&kernel == 0 {
 				outside = f.Name
 			}
 		}

@@ -18,11 +18,11 @@ import (
 
 // Allocations writes which classes of objects were allocated, and which methods allocated them, the most bytes first.
 // Under each method are its objects by generation and class, as in the appendix of Inoue and Nakatani (OOPSLA 2009). The
-// method is the guest's innermost. Nil options are DefaultViewOptions. It fails if the profile has no allocations.
+// method is the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no allocations.
 //
-// Bytes and objects are estimates from a number of events, which is given beside them. From that follows the interval of
+// Bytes and objects are estimates from a number of events, which is shown next to them. From that follows the interval of
 // the share: it holds the true one in 95 of 100 cases. A sum of n events of about equal weight has the relative standard
-// error 1/sqrt(n); see tally for other weights. With less than ten events it is rough, and the events tell more. Where
+// error 1/sqrt(n); see tally for other weights. With less than ten events it is rough. Where
 // every object was counted there is no interval.
 func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
@@ -67,12 +67,12 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 			"that were not recorded.", opts.Width)
 	case all.variance > 0:
 		writeFolded(out, fmt.Sprintf("±: in 95 of 100 cases the true share of the bytes is at most so many points from the one shown; "+
-			"?: fewer than %d events do not tell", leastEvents), opts.Width)
+			"?: fewer than %d events give no interval", leastEvents), opts.Width)
 	}
 	return flush(out, "allocations")
 }
 
-// writeCounted writes which classes of objects were allocated by the counts of each one, of a profile that has these beside
+// writeCounted writes which classes of objects were allocated by the counts of each one, of a profile that has these next to
 // estimates.
 func (e *storedEvents) writeCounted(out *bufio.Writer, opts *ViewOptions) {
 	var byClass eventGroups[string]
@@ -136,7 +136,7 @@ func ratio(a, b float64) string {
 
 // Faults writes which methods touched memory for the first time, the most page faults first. Under each method are the
 // data addresses by place, class, field and offset in the object, as in the appendix of Inoue and Nakatani (OOPSLA
-// 2009). The method is the guest's innermost. Nil options are DefaultViewOptions. It fails if the profile has no faults.
+// 2009). The method is the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no faults.
 func Faults(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -172,7 +172,7 @@ const (
 // Locks writes which methods were delayed by locks that others held, the longest delay first, with how often locks were
 // contended and acquired. Under each method are its locks by how it got them, place and class, as in the appendix of
 // Inoue and Nakatani (OOPSLA 2009). Waits for work, which are no contention, follow in a table of their own. The method
-// is the guest's innermost. Nil options are DefaultViewOptions. It fails if the profile has no locks.
+// is the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no locks.
 func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -287,7 +287,7 @@ const (
 
 // Values writes what the operands of probes were. For each probe, the one with most executions first, it shows the
 // distribution of its values: of numbers in buckets in their order, of texts the most frequent ones; then the methods,
-// which are the guest's innermost. Nil options are DefaultViewOptions. It fails if the profile has no values.
+// which are the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no values.
 func Values(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()

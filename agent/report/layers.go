@@ -20,14 +20,14 @@ type layer uint8
 const (
 	appLayer layer = iota
 	jdkLayer
-	noLayer // code without a name, or none of the guest program's
+	noLayer // code without a name, or not of the program
 	layerCount
 )
 
 // jdkPrefixes are the packages of the Java class library.
 var jdkPrefixes = []string{"java.", "javax.", "jdk.", "sun.", "com.sun."}
 
-// layerOf tells which layer m belongs to: the application if app matches its name; nil for whatever is not in the
+// layerOf returns the layer that m belongs to: the application if app matches its name; nil for whatever is not in the
 // Java class library.
 func layerOf(m Method, app *regexp.Regexp) layer {
 	switch {
@@ -56,7 +56,7 @@ func describeLayers(app *regexp.Regexp) string {
 
 // Layers writes how the calls in a profile cross between the application and the Java class library, a line for each
 // process and engine, as Table 2 of Moret, Binder and Villazón (PEPM 2009) does. A sixth column holds the calls that
-// are in none of the four: from or to code without a name or of no guest program, and those that have no caller.
+// are in none of the four: from or to code without a name or not of the program, and those that have no caller.
 // Options.App says what the application is; nil options are DefaultViewOptions. It fails if the profile has no calls.
 func Layers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {

@@ -112,11 +112,11 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	cct.SortEntries(entries, strings.Compare)
 	entries, rest := first(opts.N, entries)
 
-	hows := make(map[string]how)
+	hows := make(map[string]frameFlags)
 	for id, n := range v.tree.Nodes() {
-		hows[n.Key] |= v.how[id] &^ uncertain // of its context
+		hows[n.Key] |= v.flags[id] &^ uncertain // of its context
 	}
-	var used how
+	var used frameFlags
 	mark := 0 // columns
 	for _, e := range entries {
 		used |= hows[e.Key]
@@ -147,7 +147,7 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	return flush(out, "methods")
 }
 
-// elapsed says how much CPU time a profile holds and how long it took, if it does say.
+// elapsed says how much CPU time a profile holds and how long it took, as far as it says so.
 func elapsed(p *pprof.Profile) string {
 	var parts []string
 	if cpu := sum(p, "cpu", nil); cpu > 0 {

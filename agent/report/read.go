@@ -44,7 +44,7 @@ func anyCalls(p *pprof.Profile, which func(*pprof.Sample) bool) bool {
 // HasTime says that a stored profile has a sample type for samples.
 func HasTime(p *pprof.Profile) bool { return typeIndex(p, stored.TypeSamples) >= 0 }
 
-// HasEntries says that a stored profile tells how often samples found contexts newly entered.
+// HasEntries reports whether a stored profile counts how often samples found contexts newly entered.
 func HasEntries(p *pprof.Profile) bool {
 	index := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == stored.TypeEntries && t.Unit == stored.UnitCount })
 	return index >= 0 && slices.ContainsFunc(p.Sample, func(s *pprof.Sample) bool { return s.Value[index] > 0 })

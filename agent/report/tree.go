@@ -48,7 +48,7 @@ func Tree(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 func (t *treeWriter) liftMarks() {
 	for id := cct.NodeID(t.tree.Len()); id != cct.Root; id-- { // children before parents
 		if !t.visible(id) {
-			t.how[t.tree.Node(id).Parent] |= t.how[id] & uncertain
+			t.flags[t.tree.Node(id).Parent] |= t.flags[id] & uncertain
 		}
 	}
 }
@@ -58,7 +58,7 @@ type treeWriter struct {
 	opts   *ViewOptions
 	totals []uint64 // by NodeID
 	out    *bufio.Writer
-	used   how
+	used   frameFlags
 
 	folded []int      // by depth, on the path to the node visited: levels above that share a line with another
 	inRun  cct.NodeID // the last node of the run that was written and is being passed; Root for none
@@ -99,11 +99,11 @@ type run struct {
 	length  int
 	self    uint64
 	entered uint64
-	how     how
+	flags   frameFlags
 }
 
 func (t *treeWriter) run(id cct.NodeID, n cct.Node[string]) run {
-	r := run{last: id, length: 1, self: n.Self, entered: t.entries(id), how: t.how[id]}
+	r := run{last: id, length: 1, self: n.Self, entered: t.entries(id), flags: t.flags[id]}
 	for {
 		var only cct.NodeID
 		children := 0
@@ -120,21 +120,21 @@ func (t *treeWriter) run(id cct.NodeID, n cct.Node[string]) run {
 		r.length++
 		r.self += t.tree.Node(only).Self
 		r.entered += t.entries(only)
-		r.how |= t.how[only]
+		r.flags |= t.flags[only]
 	}
 }
 
 func (t *treeWriter) line(level int, name string, r run, total uint64) {
-	t.used |= r.how
+	t.used |= r.flags
 	head := strings.Repeat(" ", min(level, maxIndent)) + "+-"
 	if level > maxIndent {
 		head += fmt.Sprintf("{%d} ", level)
 	}
 	var tail strings.Builder
-	if marks := r.how.String(); marks != "" {
+	if marks := r.flags.String(); marks != "" {
 		tail.WriteString(" " + marks)
 	}
-	switch r.how & (inlined | called) {
+	switch r.flags & (inlined | called) {
 	case inlined:
 		tail.WriteString(" (inline)")
 	case inlined | called:

@@ -36,7 +36,7 @@ func contextPath[K comparable](tree *cct.Tree[K], id cct.NodeID, width int, name
 // A view is a stored profile as a calling context tree of method names: lines, addresses and threads are merged.
 type view struct {
 	tree    cct.Tree[string]
-	how     []how                // by NodeID: how that context's innermost method was executed, and its samples' context was found
+	flags   []frameFlags         // by NodeID: how that context's innermost method was executed, and its samples' context was found
 	entered []uint64             // by NodeID: how often samples found that context newly entered; nil if the profile does not say
 	missing uint64               // of entered, for lack of room in the tree
 	unit    string               // what the weights are: "samples"
@@ -55,7 +55,7 @@ func newView(p *pprof.Profile, processes bool) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &view{how: make([]how, 1), unit: s.unit(), format: s.amount} // how of Root: none
+	v := &view{flags: make([]frameFlags, 1), unit: s.unit(), format: s.amount} // Root has no flags
 	if waited := s.leaveWaits(); waited > 0 {
 		v.leftOut = fmt.Sprintf("left out: waits for work, %s", v.amount(waited))
 	}
@@ -76,7 +76,7 @@ func newView(p *pprof.Profile, processes bool) (*view, error) {
 		return id
 	}
 	for sample, value := range s.all() {
-		v.how[place(sample, value)] |= certaintyOf(sample)
+		v.flags[place(sample, value)] |= certaintyOf(sample)
 	}
 	if sampleType != stored.TypeSamples || !HasEntries(p) {
 		return v, nil
@@ -123,10 +123,10 @@ func mainType(p *pprof.Profile) (string, error) {
 
 // add notes how the methods of a stack were executed that was added as id.
 func (v *view) add(stack []storedFrame, id cct.NodeID) {
-	v.how = grown(v.how, v.tree.Len()+1)
+	v.flags = grown(v.flags, v.tree.Len()+1)
 	for id != cct.Root {
 		n := v.tree.Node(id)
-		v.how[id] |= stack[len(stack)-n.Depth].how
+		v.flags[id] |= stack[len(stack)-n.Depth].flags
 		id = n.Parent
 	}
 }
@@ -151,7 +151,7 @@ func (v *view) share(weight uint64) float64 {
 }
 
 // writeLegend explains the marks that a view used, and what it could not show.
-func (v *view) writeLegend(out *bufio.Writer, used how, width int) {
+func (v *view) writeLegend(out *bufio.Writer, used frameFlags, width int) {
 	if legend := used.legend(); legend != "" {
 		writeFolded(out, "marks: "+legend, width)
 	}

@@ -19,7 +19,7 @@ import (
 
 // CompareWindows writes how well each window of a recording predicts the next, for every pair of consecutive windows in
 // a profile: Whaley's precision of a profiler (Java Grande 2000), which is the correlation of two profile data sets,
-// here beside their overlap. The data sets are his hot-method counters; the edges by call site that Arnold and Grove
+// here next to their overlap. The data sets are his hot-method counters; the edges by call site that Arnold and Grove
 // (CGO 2005) compare; contexts; and, if the profile has entries, his partial calling context tree: the samples of nodes
 // and the entries of edges as one set. As in his paper, nodes and edges are the same if the methods from there to the
 // root are. The last row has the geometric mean of each column.
@@ -211,7 +211,7 @@ func (c *windowComparison) compare(windows map[int64][]*pprof.Sample) {
 }
 
 // longEnough leaves out the last window if it is shorter than half the one before, as the rest of a recording mostly
-// is: it would tell of its length. It says so.
+// is: its length alone would make it differ. The note says so.
 func (c *windowComparison) longEnough(numbers []int64) (rest []int64, note string) {
 	n := len(numbers) - 1
 	lines := windowsOf(c.named.Profile)
@@ -321,7 +321,7 @@ func describeWindows(windows map[int64]stored.Window) []string {
 	if len(windows) == 1 {
 		return []string{fmt.Sprintf("window %d: %s", first.Number, from)}
 	}
-	return []string{fmt.Sprintf("windows: %d, the first %s; vmprof-agent compare FILE tells how alike they are", len(windows), from)}
+	return []string{fmt.Sprintf("windows: %d, the first %s; vmprof-agent compare FILE shows how alike they are", len(windows), from)}
 }
 
 // samplesByWindow are the samples of a stored profile by the number of their window. Samples that name none are not

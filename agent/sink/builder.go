@@ -14,7 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// frameMapping returns the mapping of frame under a name that tells its kind, or nothing for what is not code.
+// frameMapping returns the mapping of frame under a name that has its kind, or nothing for what is not code.
 func frameMapping(frame symbolize.Frame) symbolize.Mapping {
 	var m symbolize.Mapping
 	if frame.Mapping != (unique.Handle[symbolize.Mapping]{}) { // the zero handle has no value
@@ -87,7 +87,7 @@ func newPprofBuilder(content Content) *pprofBuilder {
 // location returns the location in which frame encloses the lines of inlined, which is nil or a location that
 // is not complete: it is only in the profile once it went through complete.
 func (b *pprofBuilder) location(inlined *pprof.Location, frame symbolize.Frame) *pprof.Location {
-	// What pprof cannot tell apart is one location.
+	// What pprof cannot distinguish is one location.
 	frame.Approximate, frame.Inlined = false, false
 	key := locationKey{inlined, frame}
 	loc := b.locations[key]
@@ -187,7 +187,7 @@ type program struct {
 }
 
 type programRank struct {
-	guest   int // 1 for a guest VM
+	managed int // 1 for a process with a managed runtime
 	samples uint64
 	calls   float64
 	events  uint64
@@ -204,7 +204,7 @@ func (s *programs) add(p *profile.Profile) {
 			s.order = append(s.order, id)
 		}
 		if proc.Runtime != "" {
-			rank.guest = 1
+			rank.managed = 1
 		}
 		for _, thread := range proc.Threads {
 			if thread.Tree != nil {
@@ -221,15 +221,15 @@ func (s *programs) add(p *profile.Profile) {
 	}
 }
 
-// busiest returns the executable of the process with most samples, or else most calls, or else most events, of a guest if there is one. It
-// is zero without any process.
+// busiest returns the executable of the process with most samples, or else most calls, or else most events, of a managed runtime if there
+// is one. It is zero without any process.
 func (s *programs) busiest() symbolize.Mapping {
 	if len(s.order) == 0 {
 		return symbolize.Mapping{}
 	}
 	return slices.MaxFunc(s.order, func(a, b program) int {
 		rankA, rankB := s.ranks[a], s.ranks[b]
-		return cmp.Or(cmp.Compare(rankA.guest, rankB.guest), cmp.Compare(rankA.samples, rankB.samples),
+		return cmp.Or(cmp.Compare(rankA.managed, rankB.managed), cmp.Compare(rankA.samples, rankB.samples),
 			cmp.Compare(rankA.calls, rankB.calls), cmp.Compare(rankA.events, rankB.events))
 	}).executable
 }

@@ -95,7 +95,7 @@ func wholeEdges(g *profile.Graph) ([]wholeEdge, error) {
 }
 
 // compareEdges orders edges by caller, site and callee, each as it is shown: symbols have no order of their own, and
-// equal windows are to give equal files.
+// equal windows must give equal files.
 func compareEdges(a, b profile.Edge) int {
 	return cmp.Or(
 		compareSymbols(a.Caller, b.Caller),

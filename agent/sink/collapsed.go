@@ -19,7 +19,7 @@ import (
 //
 // The command name of the process comes first and the innermost method last; the number is a count of samples.
 // If calls were recorded, it is a count of calls instead, as the form has room for one number: between two methods, or
-// in whole contexts if these were counted. Of events it is the value that readers are to see first, such as bytes, or
+// in whole contexts if these were counted. Of events it is the kind's main value, such as bytes, or
 // nanoseconds of delay without the waits for work. Threads, and processes of the same name, are added up. Lines are ordered by
 // their frames, so that equal profiles give equal files.
 func Collapsed(w io.Writer, p *profile.Profile) error { return CollapsedOf(w, p, ContentOf(p)) }

@@ -10,7 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// Content is a set of what a profile tells of: time, calls, or both; or else events of one kind, see OfEvents.
+// Content is what a profile is made of: time, calls, or both; or else events of one kind, see OfEvents.
 type Content uint16
 
 const (
@@ -19,7 +19,7 @@ const (
 	// CallCounts is how often calls were made: the sample type calls/count.
 	CallCounts
 	// Entries is how often samples found a context newly entered, which is Whaley's weight of an edge (Java Grande
-	// 2000): the sample type entries/count. It is there beside Time only.
+	// 2000): the sample type entries/count. It is there together with Time only.
 	Entries
 )
 
@@ -55,8 +55,7 @@ func ContentOf(p *profile.Profile) Content {
 // entries says that there is a column for them.
 func (c Content) entries() bool { return c&(Time|Entries) == Time|Entries }
 
-// sampleTypes returns the columns of values that c takes, which values fills, and the column that readers are to see
-// first.
+// sampleTypes returns the columns of values that c takes, which values fills, and the column to show first.
 func (c Content) sampleTypes() (types []*pprof.ValueType, first string) {
 	if kind, ok := c.Events(); ok {
 		return stored.EventTypes(kind)
@@ -105,7 +104,7 @@ func (c Content) Events() (kind profile.EventKind, ok bool) {
 	return profile.EventKind(bits.TrailingZeros16(uint16(set))), true
 }
 
-// check says whether c fits into one file. Entries beside events are no contradiction: they are there beside Time only.
+// check says whether c fits into one file. Entries with events are no contradiction: they are there together with Time only.
 func (c Content) check() error {
 	if c>>eventContent != 0 && bits.OnesCount16(uint16(c&^Entries)) > 1 {
 		return errors.New("a profile has events of one kind, or time and calls: write each to a file of its own")
@@ -114,7 +113,7 @@ func (c Content) check() error {
 }
 
 // Kinds returns the kinds of events that were recorded in p, whether any happened or not, in their order. Each is for a
-// file of its own, beside that of time and calls:
+// file of its own, next to that of time and calls:
 //
 //	for _, kind := range sink.Kinds(p) {
 //		err := sink.WriteOf(kind.String()+".pb.gz", nil, p, sink.OfEvents(kind))

@@ -110,7 +110,7 @@ func target(path string) (string, error) {
 	return resolved, nil
 }
 
-// createTemp creates a file beside path, from where it can be renamed to it. The caller removes it.
+// createTemp creates a file next to path, from where it can be renamed to path. The caller removes it.
 func createTemp(path string) (*os.File, error) {
 	// Not os.CreateTemp, which makes files that only their owner may read: a profile recorded as root is meant
 	// to be looked at by somebody else, and the umask is where people say otherwise.

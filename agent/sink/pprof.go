@@ -16,23 +16,23 @@ import (
 //
 // Everything is symbolised and marked so, so that pprof never tries again with files that may have changed since.
 // Methods inlined into each other are lines of one location, innermost first. The first mapping, which pprof takes
-// for the main program, is the executable of the process that a reader most likely cares for: the busiest guest.
+// for the main program, is the executable of the process that a reader most likely cares for: the busiest one with a managed runtime.
 //
 // An edge of a call graph is a stack of two frames: the callee, and the caller with the line of the call. Its labels
-// engine and basis say how it was learned, stride and samples at which rate. Weights are rounded so that their sum
-// stays; a comment tells of edges that are left out for weighing too little.
+// engine and basis say where it comes from, stride and samples at which rate. Weights are rounded so that their sum
+// stays; the metadata counts edges that are left out for weighing too little.
 //
-// Samples whose context is not certain carry the label context: ambiguous, fitted or unplaced. A comment for each
-// process of which not every stack was walked tells the rest.
+// Samples whose context is not certain carry the label context: ambiguous, fitted or unplaced. The metadata has the rest
+// for each process of which not every stack was walked.
 //
 // Events have the values of their kind (profile.EventKind.Values), then events/count: how many observed events these were
 // estimated from. They are rounded so that their sums stay. What profile.EventLabels says are labels; a class is no frame
-// of the stack, but go tool pprof -tagleaf=class makes it one. How the values were come by is in comments.
+// of the stack, but go tool pprof -tagleaf=class makes it one. The metadata says how the values were obtained.
 //
 // The samples of one thread share their label maps, and so do those of one call graph.
 func Pprof(p *profile.Profile) (*pprof.Profile, error) { return PprofOf(p, ContentOf(p)) }
 
-// PprofOf is Pprof for a part of a window, or for windows that are to be merged: what has the same content has the
+// PprofOf is Pprof for a part of a window, or for windows that will be merged: what has the same content has the
 // same sample types, whether anything was sampled or not. It fails if content has events and something else: these are
 // files of their own, see Kinds.
 func PprofOf(p *profile.Profile, content Content) (*pprof.Profile, error) {
@@ -117,7 +117,7 @@ func (b *pprofBuilder) process(p *profile.Profile, proc *profile.Process) error 
 	return nil
 }
 
-// unitContent is what the trees of threads tell of.
+// unitContent is what the trees of threads count.
 func unitContent(u profile.Unit) Content {
 	if u == profile.CallCounts {
 		return CallCounts

@@ -13,7 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// thread appends the tree of one thread, which tells of time or of calls.
+// thread appends the tree of one thread, which counts samples or calls.
 func (b *pprofBuilder) thread(proc *profile.Process, thread *profile.Thread, of Content) error {
 	if thread.Tree == nil {
 		return nil

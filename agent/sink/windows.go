@@ -19,9 +19,8 @@ const (
 )
 
 // Windows makes one pprof profile of consecutive windows of one recording, which stay apart: each sample carries the
-// number of its window as the numeric label window, from 1. A comment for each window says when it began and accounts
-// for its samples; the comments on contexts name the window that they are about. All else is that of Pprof, and tells
-// of all windows together.
+// number of its window as the numeric label window, from 1. The metadata says when each window began and accounts
+// for its samples; its contexts name their window. All else is that of Pprof, for all windows together.
 //
 //	w := sink.NewWindows(sink.Time)
 //	for !w.Full() {

@@ -81,7 +81,7 @@ func TestWindows(t *testing.T) {
 		t.Errorf("comments\n%s\nwant\n%s", comments(p), strings.Join(want, "\n"))
 	}
 	footer := sinktest.Show(t, sinktest.ViewFooter, p, nil)
-	if want := "\nwindows: 3, the first from 2023-11-14T22:13:20Z for 10s; vmprof-agent compare\n  FILE tells how alike they are\n"; !strings.Contains(footer, want) || strings.Contains(footer, "window 2") {
+	if want := "\nwindows: 3, the first from 2023-11-14T22:13:20Z for 10s; vmprof-agent compare\n  FILE shows how alike they are\n"; !strings.Contains(footer, want) || strings.Contains(footer, "window 2") {
 		t.Errorf("no %q, or every window, in\n%s", want, footer)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // UnitBytes is the unit of sizes.
 const UnitBytes = "bytes"
 
-// The format has no field for the offset of a call site, but it tells locations apart by their address, which nothing
+// The format has no field for the offset of a call site, but it distinguishes locations by their address, which nothing
 // else needs where a method stands for itself. So the address of a caller's location is the offset of the site plus
 // one, and 0 if that is not known.
 
@@ -51,10 +51,10 @@ const (
 // TypeEvents is how many observed events the values of a sample were estimated from.
 const TypeEvents = "events"
 
-// MainValue is the value of a kind that readers are to see first.
+// MainValue is the value of a kind to show first.
 func MainValue(kind profile.EventKind) profile.ValueType { return kind.Values()[kind.Main()] }
 
-// EventTypes returns the columns of values of a kind, and the one that readers are to see first.
+// EventTypes returns the columns of values of a kind, and the one to show first.
 func EventTypes(kind profile.EventKind) (types []*pprof.ValueType, first string) {
 	for _, t := range kind.Values() {
 		types = append(types, &pprof.ValueType{Type: t.Type, Unit: t.Unit})
@@ -88,7 +88,7 @@ const (
 	// LabelStopped marks samples that were taken while the VM had stopped its Java threads.
 	LabelStopped = "stopped"
 	StoppedYes   = "yes"
-	// LabelWindow is numeric, from 1: which of several consecutive windows a sample was taken in.
+	// LabelWindow is numeric, from 1: which of several consecutive windows a sample is of.
 	LabelWindow = "window"
 	// Of calls:
 	LabelEngine  = "engine"

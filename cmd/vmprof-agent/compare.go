@@ -14,12 +14,12 @@ import (
 const compareUsage = `Usage: vmprof-agent compare [flags] A B
        vmprof-agent compare [flags] FILE
 
-Tells how much two stored pprof profiles have in common: their overlap, which
+Shows how much two stored pprof profiles have in common: their overlap, which
 is the sum of the smaller share over all that both have, from 0 to 100; their
 correlation, up to 1; and what differs most. Totals may differ: of profiles of
 the same program, one may be much longer than the other.
 
-Of one FILE from record --window it tells how well each window predicts the
+Of one FILE from record --window it shows how well each window predicts the
 next, which is the precision of the profile; or all about two of its windows.
 
   vmprof-agent compare A.pb.gz B.pb.gz                 # which methods are hot

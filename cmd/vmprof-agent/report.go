@@ -21,7 +21,7 @@ the samples of each context (s:) and of all below it (d:), and how often it was
 entered (e:) if that was recorded; how certain contexts are; the hot edges of
 recorded calls and what virtual calls call; or how calls cross between the
 application and the JDK. Of a file with events it shows these instead of the hot
-methods: per method and, under it, per class, place or whatever tells them apart.
+methods: per method and, under it, per class, place or whatever distinguishes them.
 
   vmprof-agent report vmprof.pb.gz                          # the 20 hottest methods
   vmprof-agent report -n 0 vmprof.pb.gz                     # all methods

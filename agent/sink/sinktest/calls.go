@@ -48,7 +48,7 @@ var (
 	Nowhere   = symbolize.Frame{Function: "[unknown]", Kind: symbolize.KindMarker}
 )
 
-// ShopCalls is a window of calls: a JVM of which one engine learned in two ways, and a guest in which another sampled.
+// ShopCalls is a window of calls: a JVM whose calls one engine recorded on two bases, and a process in which another engine sampled.
 func ShopCalls() *profile.Profile {
 	at := func(line, offset int32) profile.Site { return profile.Site{Line: line, Offset: offset} }
 	p := &profile.Profile{
