@@ -51,7 +51,23 @@ const (
 
 // String is the basis as labels have it.
 func (b Basis) String() string {
-	return [...]string{"sampled", "counted", "estimated", "inferred", "unmeasured"}[min(b, Unmeasured)]
+	return basisNames[min(b, Unmeasured)]
+}
+
+var basisNames = [...]string{"sampled", "counted", "estimated", "inferred", "unmeasured"}
+
+// MarshalText writes the basis's name, for JSON.
+func (b Basis) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (b *Basis) UnmarshalText(text []byte) error {
+	for basis, name := range basisNames {
+		if string(text) == name {
+			*b = Basis(basis)
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown basis of calls %.40q", text)
 }
 
 // An Interval contains the true number of calls with 95 % confidence.

@@ -31,6 +31,15 @@ func ParseContextMode(s string) (ContextMode, error) {
 	return 0, fmt.Errorf("unknown context mode %q: choose walk, partial or chain", s)
 }
 
+// MarshalText writes the mode's name, for JSON.
+func (m ContextMode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (m *ContextMode) UnmarshalText(text []byte) (err error) {
+	*m, err = ParseContextMode(string(text))
+	return err
+}
+
 // A Certainty says how reliable the contexts of a tree are.
 type Certainty uint8
 

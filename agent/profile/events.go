@@ -1,6 +1,8 @@
 package profile
 
 import (
+	"fmt"
+
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -26,6 +28,17 @@ func (k EventKind) String() string { return eventKindNames[k] }
 
 // MarshalText writes the kind's name, for JSON.
 func (k EventKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (k *EventKind) UnmarshalText(text []byte) error {
+	for kind, name := range eventKindNames {
+		if string(text) == name {
+			*k = EventKind(kind)
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown kind of events %.40q", text)
+}
 
 // A ValueType is the meaning and the unit of a value, in pprof's words.
 type ValueType struct{ Type, Unit string }

@@ -1,120 +1,119 @@
 package sink
 
 import (
-	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// maxRepeated bounds the comments that consecutive windows add to those of the first: each may have something to say
-// that no other has.
+// maxRepeated bounds the remarks that consecutive windows add to those of the first: each window may have a remark that no
+// other window has.
 const maxRepeated = 1000
 
-// accounts tell what the format has no place for, of one window or of several.
+// accounts collect the metadata of one window or of several.
 type accounts struct {
-	counts   profile.Counts
-	events   *eventAccounts // nil unless the profile is of events
-	start    time.Time      // of the first window
-	end      time.Time      // of the last one
-	lines    []string       // comments of the windows themselves, each once
-	leftOut  int            // beyond maxRepeated
-	windows  []string       // windowLines, if there are several
-	calls    callAccounts
-	contexts []string // ToldContexts
-	rounded  []string // what rounding did
+	metadata stored.Metadata // without totals, calls, basis and notes, which are below
+	start    time.Time       // of the first window
+	end      time.Time       // of the last one
+	totals   eventTotals
+	calls    callTotals
+	basis    processNotes
 	notes    processNotes
 	programs programs
 }
 
-// add takes in what the content has of one window, with its number if there are to be several, else 0.
+// add adds what the content has of one window, with its number if there are several, else 0.
 func (a *accounts) add(p *profile.Profile, content Content, window int64) {
-	addCounts(&a.counts, p.Counts)
-	summary := Summary(p.Counts)
+	m := &a.metadata
+	addCounts(&m.Samples, p.Counts)
+	account := stored.Account{Samples: p.Counts}
 	kind, ofEvents := content.Events()
 	if ofEvents {
-		one := &eventAccounts{kind: kind}
-		one.add(p)
-		summary = one.String()
-		if a.events == nil {
-			a.events = &eventAccounts{kind: kind}
+		account = stored.Account{Events: eventAccount(p, kind)}
+		if m.Events == nil {
+			m.Events = &stored.EventAccount{Kind: kind}
 		}
-		a.events.add(p)
+		m.Events.Observed += account.Events.Observed
+		m.Events.Mixed = m.Events.Mixed || account.Events.Mixed
+		addEventCounts(&m.Events.Counts, p.EventCounts)
 	}
 	if a.start.IsZero() {
 		a.start = p.Start
 	}
 	a.end = p.Start.Add(p.Duration)
-	if p.Event != "" && !ofEvents {
-		a.line(fmt.Sprintf("event: %s, one sample per %v of CPU time", printable(p.Event), p.Period), window)
+	if s := (stored.Sampling{Event: p.Event, Period: p.Period}); p.Event != "" && !ofEvents && !slices.Contains(m.Sampling, s) {
+		m.Sampling = append(m.Sampling, s)
 	}
 	for _, c := range p.Comments {
-		a.line(printable(c), window)
+		a.remark(c, window)
 	}
 	if window > 0 {
-		w := windowLine{number: window, start: p.Start, duration: p.Duration, summary: summary}
-		a.windows = append(a.windows, w.String())
+		m.Windows = append(m.Windows, stored.Window{Number: window, Start: p.Start, Duration: p.Duration, Account: account})
 	}
 	a.programs.add(p)
 	for _, proc := range p.Processes {
 		a.notes.add(proc, proc.Notes)
-	}
-	if ofEvents {
-		return
-	}
-	a.calls.add(p)
-	for _, proc := range p.Processes {
-		if proc.Contexts != nil {
-			c := ProcessContexts{Comm: proc.Comm, PID: int64(proc.PID), Window: window, Contexts: *proc.Contexts}
-			a.contexts = append(a.contexts, c.String())
+		if !ofEvents {
+			a.calls.add(proc)
+			if proc.Contexts != nil {
+				m.Contexts = append(m.Contexts, stored.ProcessContexts{Comm: proc.Comm, PID: int64(proc.PID), Window: window, Contexts: *proc.Contexts})
+			}
+			continue
+		}
+		for _, e := range proc.Events {
+			if e.Kind == kind {
+				a.basis.add(proc, e.Basis)
+				a.totals.add(proc, e)
+			}
 		}
 	}
 }
 
-// line keeps a comment, unless an earlier window had it, too.
-func (a *accounts) line(text string, window int64) {
+// remark keeps a comment of a window, unless an earlier window has the same.
+func (a *accounts) remark(text string, window int64) {
+	m := &a.metadata
 	if window > 1 {
-		if slices.Contains(a.lines, text) {
+		if slices.Contains(m.Remarks, text) {
 			return
 		}
-		if len(a.lines) >= maxRepeated {
-			a.leftOut++
+		if len(m.Remarks) >= maxRepeated {
+			m.LeftOut++
 			return
 		}
 	}
-	a.lines = append(a.lines, text)
+	m.Remarks = append(m.Remarks, text)
 }
 
-// round keeps what rounding did.
-func (a *accounts) round(text string) {
+// round keeps what rounding left out.
+func (a *accounts) round(r stored.Rounding) {
+	m := &a.metadata
 	switch {
-	case slices.Contains(a.rounded, text):
-	case len(a.rounded) < maxRepeated:
-		a.rounded = append(a.rounded, text)
+	case slices.Contains(m.Rounding, r):
+	case len(m.Rounding) < maxRepeated:
+		m.Rounding = append(m.Rounding, r)
 	default:
-		a.leftOut++
+		m.LeftOut++
 	}
 }
 
 // duration is the time from the beginning of the first window to the end of the last.
 func (a *accounts) duration() time.Duration { return a.end.Sub(a.start) }
 
-// comments returns all as comments: the accounts of samples, or of events, come first.
-func (a *accounts) comments() []string {
-	summary, basis := Summary(a.counts), []string(nil)
-	if a.events != nil {
-		summary, basis = a.events.String(), slices.Concat(a.events.parts.lines(), a.events.basis.lines())
+// complete returns the metadata. It is called once.
+func (a *accounts) complete() *stored.Metadata {
+	m := &a.metadata
+	if m.Events != nil {
+		m.Samples = profile.Counts{} // these are of the file with the samples
 	}
-	lines := slices.Concat([]string{summary}, basis, a.lines, a.windows, a.calls.lines(), a.contexts, a.rounded, a.notes.lines())
-	if a.leftOut > 0 {
-		lines = append(lines, fmt.Sprintf("%s of single windows left out", plural(a.leftOut, "comment")))
-	}
-	return lines
+	m.Totals, m.Basis, m.Calls, m.Notes = a.totals.list(), a.basis.list(), a.calls.list(), a.notes.list()
+	return m
 }
 
-// addCounts adds the accounts of one window to those of the windows before.
+// addCounts adds the counts of one window to those of the windows before.
 func addCounts(sum *profile.Counts, c profile.Counts) {
 	sum.Attempted += c.Attempted
 	sum.Delivered += c.Delivered
@@ -130,10 +129,166 @@ func addCounts(sum *profile.Counts, c profile.Counts) {
 
 func addEach(sum, counts map[string]uint64) map[string]uint64 {
 	if sum == nil {
-		return maps.Clone(counts) // the window's own is not to change
+		return maps.Clone(counts) // the window's own must not change
 	}
 	for cause, n := range counts {
 		sum[cause] += n
 	}
 	return sum
+}
+
+// eventAccount counts the events of one kind in a window.
+func eventAccount(p *profile.Profile, kind profile.EventKind) *stored.EventAccount {
+	a := &stored.EventAccount{Kind: kind, Mixed: len(Kinds(p)) > 1, Counts: p.EventCounts}
+	for _, proc := range p.Processes {
+		for _, e := range proc.Events {
+			if e.Kind == kind {
+				a.Observed += countEvents(e)
+			}
+		}
+	}
+	return a
+}
+
+// addEventCounts adds the counts of one window to those of the windows before.
+func addEventCounts(sum *profile.EventCounts, c profile.EventCounts) {
+	sum.Attempted += c.Attempted
+	sum.Delivered += c.Delivered
+	sum.Folded += c.Folded
+	sum.Hits += c.Hits
+	sum.Unattached += c.Unattached
+	sum.Cost += c.Cost
+	sum.Dropped = addEach(sum.Dropped, c.Dropped)
+	sum.Discarded = addEach(sum.Discarded, c.Discarded)
+}
+
+// eventTotals add up the events of each process over all windows.
+type eventTotals struct {
+	order []*eventTotal
+	byPID map[int]*eventTotal
+}
+
+type eventTotal struct {
+	comm string
+	pid  int
+	sum  float64 // of the main value
+	profile.Coverage
+}
+
+func (t *eventTotals) add(proc *profile.Process, e *profile.Events) {
+	if e.Coverage == nil {
+		return
+	}
+	if t.byPID == nil {
+		t.byPID = make(map[int]*eventTotal)
+	}
+	all := t.byPID[proc.PID]
+	if all == nil {
+		all = &eventTotal{comm: proc.Comm, pid: proc.PID}
+		t.byPID[proc.PID], t.order = all, append(t.order, all)
+	}
+	all.Add(e.Coverage)
+	for i := range e.Rows {
+		if row := &e.Rows[i]; !e.Kind.Apart(&row.EventLabels) {
+			all.sum += row.Values[e.Kind.Main()]
+		}
+	}
+}
+
+func (t *eventTotals) list() (list []stored.Total) {
+	for _, p := range t.order {
+		if p.sum == 0 && !p.Partial() {
+			continue // all rows stand apart
+		}
+		within := p.Within()
+		if math.IsNaN(within) {
+			within = math.Inf(1)
+		}
+		list = append(list, stored.Total{
+			Comm: p.comm, PID: int64(p.pid), Sum: p.sum, Within: stored.Bound(within),
+			Time: p.Time, Observed: p.Observed, Slices: p.Slices, Missed: p.Missed, Lost: p.Lost,
+		})
+	}
+	return list
+}
+
+// A callSource is where numbers of calls come from: calls of different sources do not add up.
+type callSource struct {
+	engine string
+	basis  profile.Basis
+	rate   profile.Rate
+}
+
+// callTotals add up the calls in a profile over all processes and windows.
+type callTotals struct {
+	order             []callSource
+	weight, overflown map[callSource]float64
+}
+
+func (t *callTotals) add(proc *profile.Process) {
+	if t.weight == nil {
+		t.weight, t.overflown = make(map[callSource]float64), make(map[callSource]float64)
+	}
+	for _, c := range proc.Calls {
+		s := callSource{c.Engine, c.Basis, c.Rate}
+		if _, known := t.weight[s]; !known {
+			t.order = append(t.order, s)
+		}
+		t.weight[s] += c.Graph.Total()
+		t.overflown[s] += c.Graph.Overflow()
+	}
+}
+
+func (t *callTotals) list() (list []stored.CallTotal) {
+	for _, s := range t.order {
+		list = append(list, stored.CallTotal{Engine: s.engine, Basis: s.basis, Rate: s.rate, Calls: t.weight[s], Overflow: t.overflown[s]})
+	}
+	return list
+}
+
+// processNotes are what readers of a profile must know about its processes, each note once with the processes it is about.
+// Processes of one name often share a note: forty JVMs without debug information are one note.
+type processNotes struct {
+	order []noteSubject
+	pids  map[noteSubject][]int
+	known map[processNote]bool
+}
+
+type noteSubject struct{ comm, note string }
+
+type processNote struct {
+	noteSubject
+	pid int
+}
+
+func (n *processNotes) add(proc *profile.Process, notes []string) {
+	if n.pids == nil {
+		n.pids, n.known = make(map[noteSubject][]int), make(map[processNote]bool)
+	}
+	for _, note := range notes {
+		s := noteSubject{proc.Comm, note}
+		if n.known[processNote{s, proc.PID}] {
+			continue
+		}
+		n.known[processNote{s, proc.PID}] = true
+		if n.pids[s] == nil {
+			n.order = append(n.order, s)
+		}
+		n.pids[s] = append(n.pids[s], proc.PID)
+	}
+}
+
+func (n *processNotes) list() (list []stored.Note) {
+	for _, s := range n.order {
+		note := stored.Note{Comm: s.comm, Text: s.note}
+		for _, pid := range n.pids[s] {
+			if len(note.PIDs) == stored.MaxNotePIDs {
+				note.More++
+			} else {
+				note.PIDs = append(note.PIDs, int64(pid))
+			}
+		}
+		list = append(list, note)
+	}
+	return list
 }

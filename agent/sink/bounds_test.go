@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -16,7 +16,7 @@ func TestWindowsFullOfSamples(t *testing.T) {
 	for _, test := range []struct {
 		samples, frames int
 		want            int // windows until it is full; each has 2 samples with 3 frames
-	}{{math.MaxInt, math.MaxInt, MaxWindows - 1}, {6, math.MaxInt, 3}, {5, math.MaxInt, 3}, {math.MaxInt, 6, 2}, {math.MaxInt, 7, 3}} {
+	}{{math.MaxInt, math.MaxInt, stored.MaxWindows - 1}, {6, math.MaxInt, 3}, {5, math.MaxInt, 3}, {math.MaxInt, 6, 2}, {math.MaxInt, 7, 3}} {
 		w := NewWindows(Time)
 		w.max.samples, w.max.frames = test.samples, test.frames
 		for !w.Full() {
@@ -29,17 +29,6 @@ func TestWindowsFullOfSamples(t *testing.T) {
 		}
 		if w.Len() != test.want {
 			t.Errorf("%+v: full after %d windows", test, w.Len())
-		}
-	}
-}
-
-func TestDecimals(t *testing.T) {
-	for _, test := range []struct {
-		value float64
-		want  string
-	}{{1, "1.0000"}, {-0.5, "-0.5000"}, {0, "0.0000"}, {-1e-9, "0.0000"}, {math.NaN(), "-"}} {
-		if got := decimals(test.value, 4); got != test.want {
-			t.Errorf("decimals(%g) = %s, want %s", test.value, got, test.want)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -19,7 +19,7 @@ import (
 //
 // The command name of the process comes first and the innermost method last; the number is a count of samples.
 // If calls were recorded, it is a count of calls instead, as the form has room for one number: between two methods, or
-// in whole contexts if these were counted. Of events it is the value that readers are to see first, such as bytes, or
+// in whole contexts if these were counted. Of events it is the kind's main value, such as bytes, or
 // nanoseconds of delay without the waits for work. Threads, and processes of the same name, are added up. Lines are ordered by
 // their frames, so that equal profiles give equal files.
 func Collapsed(w io.Writer, p *profile.Profile) error { return CollapsedOf(w, p, ContentOf(p)) }
@@ -93,7 +93,7 @@ func (c *collapser) thread(proc *profile.Process, thread *profile.Thread) {
 			stack = append(stack, c.name(symbol))
 		}
 		if len(stack) == 0 {
-			stack = append(stack, unnamed)
+			stack = append(stack, stored.Unnamed)
 		}
 		c.stacks.Add(append(stack, comm), n.Self)
 	}
@@ -141,7 +141,62 @@ func (c *collapser) write(w io.Writer) error {
 // field makes a name fit for a frame of a collapsed stack, whose separator it must not hold.
 func field(name string) string {
 	if name == "" {
-		return unnamed
+		return stored.Unnamed
 	}
-	return strings.ReplaceAll(printable(name), ";", `\x3b`)
+	return strings.ReplaceAll(stored.Printable(name), ";", `\x3b`)
+}
+
+// allEvents adds up the events of one kind.
+func (c *collapser) allEvents(p *profile.Profile, kind profile.EventKind) error {
+	for _, proc := range p.Processes {
+		for _, e := range proc.Events {
+			if e.Kind == kind {
+				c.stacks.Limit += 2 // the process, and [unknown] for events without frames
+			}
+			if e.Kind == kind && e.Tree != nil {
+				c.stacks.Limit += e.Tree.Len()
+			}
+		}
+	}
+	for _, proc := range p.Processes {
+		for _, e := range proc.Events {
+			if e.Kind != kind {
+				continue
+			}
+			if err := c.events(proc, e); err != nil {
+				return fmt.Errorf("collapse %v events of process %d: %w", kind, proc.PID, err)
+			}
+		}
+	}
+	return nil
+}
+
+// events adds up those of a process. Values are rounded as in PprofOf, so that both files agree.
+func (c *collapser) events(proc *profile.Process, e *profile.Events) error {
+	values := make([]float64, len(e.Rows))
+	for i, row := range e.Rows {
+		values[i] = row.Values[e.Kind.Main()]
+	}
+	whole, err := apportion(values)
+	if err != nil {
+		return err
+	}
+	comm := field(proc.Comm)
+	var stack []string
+	for i, row := range e.Rows {
+		if whole[i] == 0 || e.Kind == profile.Locks && row.What == profile.WaitForWork {
+			continue
+		}
+		stack = stack[:0]
+		if e.Tree != nil && row.Context != cct.Root {
+			for _, symbol := range e.Tree.Stack(row.Context) {
+				stack = append(stack, c.name(symbol))
+			}
+		}
+		if len(stack) == 0 {
+			stack = append(stack, stored.Unnamed)
+		}
+		c.stacks.Add(append(stack, comm), uint64(whole[i]))
+	}
+	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
@@ -25,27 +25,27 @@ func collapsed(t *testing.T, p *profile.Profile) string {
 }
 
 func TestCollapsedGolden(t *testing.T) {
-	golden(t, "shop.folded.golden", collapsed(t, shop()))
+	sinktest.Golden(t, "shop.folded.golden", collapsed(t, sinktest.Shop()))
 }
 
 // Where calls were recorded, the lines count them: whole calls whose sum is right.
 func TestCollapsedCalls(t *testing.T) {
-	golden(t, "calls.folded.golden", collapsed(t, shopCalls()))
-	golden(t, "exact.folded.golden", collapsed(t, shopExact()))
-	onlyJava := shopCalls()
+	sinktest.Golden(t, "calls.folded.golden", collapsed(t, sinktest.ShopCalls()))
+	sinktest.Golden(t, "exact.folded.golden", collapsed(t, sinktest.ShopExact()))
+	onlyJava := sinktest.ShopCalls()
 	onlyJava.Processes = onlyJava.Processes[:1]
-	if got, want := collapsed(t, shopBoth()), collapsed(t, onlyJava); got != want {
+	if got, want := collapsed(t, sinktest.ShopBoth()), collapsed(t, onlyJava); got != want {
 		t.Errorf("with samples:\n%swithout:\n%s", got, want)
 	}
 	var time, none bytes.Buffer
-	if err := sink.CollapsedOf(&time, shopBoth(), sink.Time); err != nil || time.String() != collapsed(t, shop()) {
+	if err := sink.CollapsedOf(&time, sinktest.ShopBoth(), sink.Time); err != nil || time.String() != collapsed(t, sinktest.Shop()) {
 		t.Errorf("the time of both is %v\n%s", err, &time)
 	}
-	if err := sink.CollapsedOf(&none, shop(), sink.CallCounts); err != nil || none.Len() > 0 {
+	if err := sink.CollapsedOf(&none, sinktest.Shop(), sink.CallCounts); err != nil || none.Len() > 0 {
 		t.Errorf("the calls of a window without calls are %v\n%s", err, &none)
 	}
-	broken := shopCalls()
-	broken.Processes[0].Calls[0].Graph.Add(profile.Edge{Caller: symbolize.Intern(shopRun), Callee: symbolize.Intern(shopRun)}, math.NaN())
+	broken := sinktest.ShopCalls()
+	broken.Processes[0].Calls[0].Graph.Add(profile.Edge{Caller: symbolize.Intern(sinktest.ShopRun), Callee: symbolize.Intern(sinktest.ShopRun)}, math.NaN())
 	if err := sink.Collapsed(io.Discard, broken); err == nil || !strings.Contains(err.Error(), "process 1234") {
 		t.Errorf("Collapsed = %v, want an error about process 1234", err)
 	}
@@ -55,16 +55,16 @@ func TestCollapsedCalls(t *testing.T) {
 func TestCollapsedIsDeterministic(t *testing.T) {
 	a, b := symbolize.Frame{Function: "a"}, symbolize.Frame{Function: "b", Line: 1}
 	otherLine := symbolize.Frame{Function: "b", Line: 2}
-	window := func(threads ...[]sampled) *profile.Profile {
+	window := func(threads ...[]sinktest.Sampled) *profile.Profile {
 		proc := &profile.Process{PID: 1, Comm: "x"}
 		for i, stacks := range threads {
-			proc.Threads = append(proc.Threads, &profile.Thread{TID: i, Tree: contextTree(stacks...)})
+			proc.Threads = append(proc.Threads, &profile.Thread{TID: i, Tree: sinktest.ContextTree(stacks...)})
 		}
 		return &profile.Profile{Processes: []*profile.Process{proc}}
 	}
 	type stack = []symbolize.Frame
-	one := window([]sampled{{1, stack{b, a}}, {2, stack{a}}, {4, stack{otherLine, a}}})
-	two := window([]sampled{{2, stack{a}}}, []sampled{{4, stack{otherLine, a}}, {1, stack{b, a}}})
+	one := window([]sinktest.Sampled{{Weight: 1, Frames: stack{b, a}}, {Weight: 2, Frames: stack{a}}, {Weight: 4, Frames: stack{otherLine, a}}})
+	two := window([]sinktest.Sampled{{Weight: 2, Frames: stack{a}}}, []sinktest.Sampled{{Weight: 4, Frames: stack{otherLine, a}}, {Weight: 1, Frames: stack{b, a}}})
 	const want = "x;a 2\nx;a;b 5\n"
 	if got := collapsed(t, one); got != want {
 		t.Errorf("Collapsed = %q, want %q", got, want)
@@ -75,23 +75,18 @@ func TestCollapsedIsDeterministic(t *testing.T) {
 }
 
 func TestCollapsedReportsWriteErrors(t *testing.T) {
-	if err := sink.Collapsed(brokenPipe{}, shop()); !errors.Is(err, io.ErrClosedPipe) {
+	if err := sink.Collapsed(sinktest.BrokenPipe{}, sinktest.Shop()); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("Collapsed = %v, want %v", err, io.ErrClosedPipe)
 	}
 }
 
-// brokenPipe is where nothing can be written.
-type brokenPipe struct{}
-
-func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
-
 // FuzzCollapsed checks with hostile names that every line is still frames and a count, and that none is lost.
 func FuzzCollapsed(f *testing.F) {
-	for _, name := range hostileNames {
+	for _, name := range sinktest.HostileNames {
 		f.Add(name, "java", uint32(1))
 	}
 	f.Fuzz(func(t *testing.T, name, comm string, weight uint32) {
-		p := hostile(name, comm, weight)
+		p := sinktest.Hostile(name, comm, weight)
 		lines := strings.Split(strings.TrimSuffix(collapsed(t, p), "\n"), "\n")
 		var sum uint64
 		for _, line := range lines {

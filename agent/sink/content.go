@@ -1,14 +1,16 @@
 package sink
 
 import (
-	"slices"
-
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"errors"
+	"math/bits"
 
 	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// Content is a set of what a profile tells of: time, calls, or both; or else events of one kind, see OfEvents.
+// Content is what a profile is made of: time, calls, or both; or else events of one kind, see OfEvents.
 type Content uint16
 
 const (
@@ -17,18 +19,8 @@ const (
 	// CallCounts is how often calls were made: the sample type calls/count.
 	CallCounts
 	// Entries is how often samples found a context newly entered, which is Whaley's weight of an edge (Java Grande
-	// 2000): the sample type entries/count. It is there beside Time only.
+	// 2000): the sample type entries/count. It is there together with Time only.
 	Entries
-)
-
-// Names and units of sample types.
-const (
-	typeSamples = "samples"
-	typeCPU     = "cpu"
-	typeCalls   = "calls"
-	typeEntries = "entries"
-	unitCount   = "count"
-	unitTime    = "nanoseconds"
 )
 
 // ContentOf returns what was recorded in p: time, unless nothing but calls was; and entries where they were counted. If
@@ -63,22 +55,21 @@ func ContentOf(p *profile.Profile) Content {
 // entries says that there is a column for them.
 func (c Content) entries() bool { return c&(Time|Entries) == Time|Entries }
 
-// sampleTypes returns the columns of values that c takes, which values fills, and the column that readers are to see
-// first.
+// sampleTypes returns the columns of values that c takes, which values fills, and the column to show first.
 func (c Content) sampleTypes() (types []*pprof.ValueType, first string) {
 	if kind, ok := c.Events(); ok {
-		return eventTypes(kind)
+		return stored.EventTypes(kind)
 	}
 	if c&Time != 0 {
-		types = append(types, &pprof.ValueType{Type: typeSamples, Unit: unitCount}, &pprof.ValueType{Type: typeCPU, Unit: unitTime})
-		first = typeCPU
+		types = append(types, &pprof.ValueType{Type: stored.TypeSamples, Unit: stored.UnitCount}, &pprof.ValueType{Type: stored.TypeCPU, Unit: stored.UnitTime})
+		first = stored.TypeCPU
 	}
 	if c&CallCounts != 0 {
-		types = append(types, &pprof.ValueType{Type: typeCalls, Unit: unitCount})
-		first = typeCalls
+		types = append(types, &pprof.ValueType{Type: stored.TypeCalls, Unit: stored.UnitCount})
+		first = stored.TypeCalls
 	}
 	if c.entries() { // the last one: see Windows.Add
-		types = append(types, &pprof.ValueType{Type: typeEntries, Unit: unitCount})
+		types = append(types, &pprof.ValueType{Type: stored.TypeEntries, Unit: stored.UnitCount})
 	}
 	return types, first
 }
@@ -98,35 +89,61 @@ func (c Content) values(samples, cpu, calls, entries int64) []int64 {
 	return values
 }
 
-func isCalls(t *pprof.ValueType) bool { return t.Type == typeCalls && t.Unit == unitCount }
+// eventContent is the first of the bits of a Content that stand for kinds of events.
+const eventContent = 8
 
-// HasCalls says that a stored profile has a sample type for calls, though maybe none of them.
-func HasCalls(p *pprof.Profile) bool { return slices.ContainsFunc(p.SampleType, isCalls) }
+// OfEvents is the content that is the events of one kind.
+func OfEvents(kind profile.EventKind) Content { return 1 << (eventContent + kind) }
 
-// holdsCalls says that a stored profile has calls.
-func holdsCalls(p *pprof.Profile) bool {
-	return HasCalls(p) && anyCalls(p, func(*pprof.Sample) bool { return true })
+// Events returns the kind of events that c is of; ok is false if it is of time or calls.
+func (c Content) Events() (kind profile.EventKind, ok bool) {
+	set := c >> eventContent
+	if set == 0 {
+		return 0, false
+	}
+	return profile.EventKind(bits.TrailingZeros16(uint16(set))), true
 }
 
-// holdsContexts says that a stored profile has calls with their whole context. Sampled edges have two frames.
-func holdsContexts(p *pprof.Profile) bool { return HasCalls(p) && anyCalls(p, hasContext) }
-
-// hasContext says of a sample of calls that it is a whole stack: one of ours, or whatever another profiler wrote.
-func hasContext(s *pprof.Sample) bool {
-	engine := label(s, labelEngine)
-	return engine == "" || engine == exactEngine
+// check says whether c fits into one file. Entries with events are no contradiction: they are there together with Time only.
+func (c Content) check() error {
+	if c>>eventContent != 0 && bits.OnesCount16(uint16(c&^Entries)) > 1 {
+		return errors.New("a profile has events of one kind, or time and calls: write each to a file of its own")
+	}
+	return nil
 }
 
-func anyCalls(p *pprof.Profile, which func(*pprof.Sample) bool) bool {
-	index := typeIndex(p, typeCalls)
-	return slices.ContainsFunc(p.Sample, func(s *pprof.Sample) bool { return s.Value[index] > 0 && which(s) })
+// Kinds returns the kinds of events that were recorded in p, whether any happened or not, in their order. Each is for a
+// file of its own, next to that of time and calls:
+//
+//	for _, kind := range sink.Kinds(p) {
+//		err := sink.WriteOf(kind.String()+".pb.gz", nil, p, sink.OfEvents(kind))
+//	}
+func Kinds(p *profile.Profile) []profile.EventKind {
+	var recorded [profile.EventKinds]bool
+	for _, proc := range p.Processes {
+		for _, e := range proc.Events {
+			recorded[e.Kind] = true
+		}
+	}
+	var kinds []profile.EventKind
+	for kind, ok := range recorded {
+		if ok {
+			kinds = append(kinds, profile.EventKind(kind))
+		}
+	}
+	return kinds
 }
 
-// HasTime says that a stored profile has a sample type for samples.
-func HasTime(p *pprof.Profile) bool { return typeIndex(p, typeSamples) >= 0 }
-
-// HasEntries says that a stored profile tells how often samples found contexts newly entered.
-func HasEntries(p *pprof.Profile) bool {
-	index := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == typeEntries && t.Unit == unitCount })
-	return index >= 0 && slices.ContainsFunc(p.Sample, func(s *pprof.Sample) bool { return s.Value[index] > 0 })
+// eventPeriod returns the type of the period and the period of a kind. What one event stands for differs from event to
+// event, and the values say it already, so the period is 1. The types of allocations and locks are those that Go's own
+// profiles have, by which their readers know them (runtime/pprof, protoMutex and heap profiles).
+func eventPeriod(kind profile.EventKind) (*pprof.ValueType, int64) {
+	t := stored.MainValue(kind)
+	switch kind {
+	case profile.Allocations:
+		t.Type = "space"
+	case profile.Locks:
+		t = kind.Values()[1] // contentions
+	}
+	return &pprof.ValueType{Type: t.Type, Unit: t.Unit}, 1
 }

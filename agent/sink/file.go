@@ -9,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // Write writes p to the file at path in the format of its extension, or to stdout as pprof if path is Stdout. A
@@ -110,7 +110,7 @@ func target(path string) (string, error) {
 	return resolved, nil
 }
 
-// createTemp creates a file beside path, from where it can be renamed to it. The caller removes it.
+// createTemp creates a file next to path, from where it can be renamed to path. The caller removes it.
 func createTemp(path string) (*os.File, error) {
 	// Not os.CreateTemp, which makes files that only their owner may read: a profile recorded as root is meant
 	// to be looked at by somebody else, and the umask is where people say otherwise.

@@ -12,7 +12,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
@@ -72,14 +74,14 @@ func TestWrite(t *testing.T) {
 		if err := sink.CheckWritable(path); err != nil {
 			t.Fatal(err)
 		}
-		if err := sink.Write(path, nil, shop()); err != nil {
+		if err := sink.Write(path, nil, sinktest.Shop()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got, want := entries(t, dir), []string{"behind.folded", "link.folded", "new.pb.gz", "old.txt"}; !slices.Equal(got, want) {
 		t.Errorf("the directory holds %q, want %q", got, want)
 	}
-	if stored, err := sink.ReadFile(filepath.Join(dir, "new.pb.gz")); err != nil || len(stored.Sample) == 0 {
+	if stored, err := report.ReadFile(filepath.Join(dir, "new.pb.gz")); err != nil || len(stored.Sample) == 0 {
 		t.Errorf("ReadFile = %v, %v", stored, err)
 	}
 	for name, want := range map[string]string{"old.txt": "Hot methods", "behind.folded": "bash;"} {
@@ -97,13 +99,13 @@ func TestWriteStdout(t *testing.T) {
 	if err := sink.CheckWritable(sink.Stdout); err != nil {
 		t.Error(err)
 	}
-	if err := sink.Write(sink.Stdout, &out, shop()); err != nil {
+	if err := sink.Write(sink.Stdout, &out, sinktest.Shop()); err != nil {
 		t.Fatal(err)
 	}
-	if stored, err := sink.Read(&out); err != nil || len(stored.Sample) == 0 {
+	if stored, err := report.Read(&out); err != nil || len(stored.Sample) == 0 {
 		t.Errorf("Read = %v, %v", stored, err)
 	}
-	if err := sink.Write(sink.Stdout, brokenPipe{}, shop()); err == nil {
+	if err := sink.Write(sink.Stdout, sinktest.BrokenPipe{}, sinktest.Shop()); err == nil {
 		t.Errorf("a write to a broken pipe succeeds")
 	}
 }
@@ -115,8 +117,8 @@ func TestWriteFailsWhole(t *testing.T) {
 	if err := os.WriteFile(path, []byte("yesterday"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := shop()
-	p.Processes[0].Threads[0].Tree = contextTree(sampled{1 << 62, []symbolize.Frame{execute}})
+	p := sinktest.Shop()
+	p.Processes[0].Threads[0].Tree = sinktest.ContextTree(sinktest.Sampled{Weight: 1 << 62, Frames: []symbolize.Frame{sinktest.Execute}})
 	if err := sink.Write(path, nil, p); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("Write = %v, want an error about %s", err, path)
 	}
@@ -153,7 +155,7 @@ func TestUnwritable(t *testing.T) {
 	} {
 		for name, err := range map[string]error{
 			"CheckWritable": sink.CheckWritable(test.path),
-			"Write":         sink.Write(test.path, nil, shop()),
+			"Write":         sink.Write(test.path, nil, sinktest.Shop()),
 		} {
 			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.path) {
 				t.Errorf("%s(%s) = %v, want an error with the path and %q", name, test.path, err, test.want)

@@ -3,47 +3,10 @@ package sink
 import (
 	"fmt"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	pprof "github.com/google/pprof/profile"
-)
 
-// Keys of the labels that samples carry.
-const (
-	labelThread      = "thread"
-	labelComm        = "comm"
-	labelRuntime     = "runtime"
-	labelService     = "service"
-	labelPID         = "pid" // numeric, as is tid
-	labelTID         = "tid"
-	labelAttribution = "attribution"
-	// approximate is the attribution of a sample whose leaf is [inlined in M].
-	approximate = "approximate"
-	// labelContext says of a sample whose context is not certain how it was found: see profile.Certainty.
-	labelContext = "context"
-	// labelStopped marks samples that were taken while the VM had stopped its Java threads.
-	labelStopped = "stopped"
-	stoppedYes   = "yes"
-	// labelWindow is numeric, from 1: which of several consecutive windows a sample was taken in.
-	labelWindow = "window"
-	// Of calls:
-	labelEngine  = "engine"
-	labelBasis   = "basis"
-	labelFactor  = "factor"  // numeric: calls are from so many percent fewer to so many percent more times the value
-	labelStride  = "stride"  // numeric, as is samples
-	labelSamples = "samples" // a tick
-	// exactEngine is the engine of whole contexts of which every call was counted.
-	exactEngine = "exact"
-	// Of events: see profile.EventLabels.
-	labelClass      = "class"
-	labelGeneration = "generation" // the place of an allocated object
-	labelPlace      = "place"      // of any other object or address
-	labelKind       = "kind"
-	labelCollector  = "collector" // of garbage, during a pause
-	labelField      = "field"
-	labelOffset     = "offset" // numeric, in bytes
-	labelProbe      = "probe"
-	labelValue      = "value"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
 // Pprof converts a window. Samples of time have the values samples/count and cpu/nanoseconds; calls have calls/count,
@@ -53,23 +16,23 @@ const (
 //
 // Everything is symbolised and marked so, so that pprof never tries again with files that may have changed since.
 // Methods inlined into each other are lines of one location, innermost first. The first mapping, which pprof takes
-// for the main program, is the executable of the process that a reader most likely cares for: the busiest guest.
+// for the main program, is the executable of the process that a reader most likely cares for: the busiest one with a managed runtime.
 //
 // An edge of a call graph is a stack of two frames: the callee, and the caller with the line of the call. Its labels
-// engine and basis say how it was learned, stride and samples at which rate. Weights are rounded so that their sum
-// stays; a comment tells of edges that are left out for weighing too little.
+// engine and basis say where it comes from, stride and samples at which rate. Weights are rounded so that their sum
+// stays; the metadata counts edges that are left out for weighing too little.
 //
-// Samples whose context is not certain carry the label context: ambiguous, fitted or unplaced. A comment for each
-// process of which not every stack was walked tells the rest.
+// Samples whose context is not certain carry the label context: ambiguous, fitted or unplaced. The metadata has the rest
+// for each process of which not every stack was walked.
 //
 // Events have the values of their kind (profile.EventKind.Values), then events/count: how many observed events these were
 // estimated from. They are rounded so that their sums stay. What profile.EventLabels says are labels; a class is no frame
-// of the stack, but go tool pprof -tagleaf=class makes it one. How the values were come by is in comments.
+// of the stack, but go tool pprof -tagleaf=class makes it one. The metadata says how the values were obtained.
 //
 // The samples of one thread share their label maps, and so do those of one call graph.
 func Pprof(p *profile.Profile) (*pprof.Profile, error) { return PprofOf(p, ContentOf(p)) }
 
-// PprofOf is Pprof for a part of a window, or for windows that are to be merged: what has the same content has the
+// PprofOf is Pprof for a part of a window, or for windows that will be merged: what has the same content has the
 // same sample types, whether anything was sampled or not. It fails if content has events and something else: these are
 // files of their own, see Kinds.
 func PprofOf(p *profile.Profile, content Content) (*pprof.Profile, error) {
@@ -98,11 +61,11 @@ func (b *pprofBuilder) add(p *profile.Profile) error {
 // finish returns the profile of all that was added.
 func (b *pprofBuilder) finish() (*pprof.Profile, error) {
 	a := &b.accounts
-	b.profile.PeriodType = &pprof.ValueType{Type: typeCPU, Unit: unitTime}
+	b.profile.PeriodType = &pprof.ValueType{Type: stored.TypeCPU, Unit: stored.UnitTime}
 	b.profile.Period = b.period.Nanoseconds()
 	if b.content == CallCounts {
 		// How many calls one sampled call stands for is not known.
-		b.profile.PeriodType, b.profile.Period = &pprof.ValueType{Type: typeCalls, Unit: unitCount}, 1
+		b.profile.PeriodType, b.profile.Period = &pprof.ValueType{Type: stored.TypeCalls, Unit: stored.UnitCount}, 1
 	}
 	if kind, ok := b.content.Events(); ok {
 		b.profile.PeriodType, b.profile.Period = eventPeriod(kind)
@@ -114,8 +77,10 @@ func (b *pprofBuilder) finish() (*pprof.Profile, error) {
 	if main := a.programs.busiest(); main.File != "" {
 		b.first(b.mapping(main))
 	}
-	b.profile.Comments = a.comments()
 	b.describeMappings()
+	if err := a.complete().Store(b.profile); err != nil {
+		return nil, err
+	}
 	if err := b.profile.CheckValid(); err != nil {
 		return nil, fmt.Errorf("check pprof profile: %w", err)
 	}
@@ -152,7 +117,7 @@ func (b *pprofBuilder) process(p *profile.Profile, proc *profile.Process) error 
 	return nil
 }
 
-// unitContent is what the trees of threads tell of.
+// unitContent is what the trees of threads count.
 func unitContent(u profile.Unit) Content {
 	if u == profile.CallCounts {
 		return CallCounts

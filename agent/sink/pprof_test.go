@@ -12,50 +12,23 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
-	pprof "github.com/google/pprof/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-func mustPprof(t *testing.T, p *profile.Profile) *pprof.Profile {
-	t.Helper()
-	stored, err := sink.Pprof(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stored
-}
-
-// reparse writes p and reads it back as other tools would.
-func reparse(t *testing.T, p *pprof.Profile) *pprof.Profile {
-	t.Helper()
-	var file bytes.Buffer
-	if err := p.Write(&file); err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := pprof.Parse(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed
-}
-
-var localTime = regexp.MustCompile(`(?m)^Time: .*`)
-
 func TestPprofGolden(t *testing.T) {
-	stored := reparse(t, mustPprof(t, shop()))
+	stored := sinktest.Reparse(t, sinktest.MustPprof(t, sinktest.Shop()))
 	if want := time.Unix(1_700_000_000, 0).UnixNano(); stored.TimeNanos != want {
 		t.Errorf("TimeNanos = %d, want %d", stored.TimeNanos, want)
 	}
-	golden(t, "shop.pprof.golden", localTime.ReplaceAllString(stored.String(), "Time: (local)"))
+	sinktest.Golden(t, "shop.pprof.golden", sinktest.LocalTime.ReplaceAllString(stored.String(), "Time: (local)"))
 }
 
 func TestPprofHeader(t *testing.T) {
-	stored := reparse(t, mustPprof(t, shop()))
-	if got := stored.Mapping[0].File; got != java.File {
-		t.Errorf("first mapping = %s, want the executable of the guest, %s", got, java.File)
+	stored := sinktest.Reparse(t, sinktest.MustPprof(t, sinktest.Shop()))
+	if got := stored.Mapping[0].File; got != sinktest.Java.File {
+		t.Errorf("first mapping = %s, want the executable of the guest, %s", got, sinktest.Java.File)
 	}
 	if stored.DefaultSampleType != "cpu" || stored.PeriodType.Type != "cpu" || stored.PeriodType.Unit != "nanoseconds" {
 		t.Errorf("default sample type %q, period type %+v", stored.DefaultSampleType, stored.PeriodType)
@@ -78,7 +51,7 @@ func TestPprofHeader(t *testing.T) {
 
 // Equal things are one entry: a method at one line is one function and one location, whatever stack it is in.
 func TestPprofTablesAreDeduplicated(t *testing.T) {
-	stored := mustPprof(t, shop())
+	stored := sinktest.MustPprof(t, sinktest.Shop())
 	functions := make(map[string]bool)
 	for _, f := range stored.Function {
 		key := f.Name + "\x00" + f.SystemName + "\x00" + f.Filename
@@ -98,16 +71,16 @@ func TestPprofTablesAreDeduplicated(t *testing.T) {
 }
 
 func TestPprofInlinedLines(t *testing.T) {
-	stored := mustPprof(t, shop())
+	stored := sinktest.MustPprof(t, sinktest.Shop())
 	for _, s := range stored.Sample {
-		if s.Location[0].Line[0].Function.Name != getNode.Function {
+		if s.Location[0].Line[0].Function.Name != sinktest.GetNode.Function {
 			continue
 		}
 		var names []string
 		for _, l := range s.Location[0].Line {
 			names = append(names, l.Function.Name)
 		}
-		if got, want := strings.Join(names, " "), strings.Join([]string{getNode.Function, get.Function, total.Function}, " "); got != want {
+		if got, want := strings.Join(names, " "), strings.Join([]string{sinktest.GetNode.Function, sinktest.Get.Function, sinktest.Total.Function}, " "); got != want {
 			t.Errorf("lines of the innermost location = %s, want %s", got, want)
 		}
 		if !s.Location[0].Mapping.HasInlineFrames {
@@ -118,19 +91,19 @@ func TestPprofInlinedLines(t *testing.T) {
 		}
 		return
 	}
-	t.Errorf("no sample in %s", getNode.Function)
+	t.Errorf("no sample in %s", sinktest.GetNode.Function)
 }
 
 func TestPprofTooLarge(t *testing.T) {
-	p := shop()
-	p.Processes[0].Threads[0].Tree = contextTree(sampled{math.MaxInt64 / 1000, []symbolize.Frame{execute}})
+	p := sinktest.Shop()
+	p.Processes[0].Threads[0].Tree = sinktest.ContextTree(sinktest.Sampled{Weight: math.MaxInt64 / 1000, Frames: []symbolize.Frame{sinktest.Execute}})
 	if stored, err := sink.Pprof(p); err == nil || stored != nil || !strings.Contains(err.Error(), "process 77") {
 		t.Errorf("Pprof = %v, %v, want an error about process 77", stored, err)
 	}
 }
 
 func TestPprofEmpty(t *testing.T) {
-	stored := reparse(t, mustPprof(t, &profile.Profile{}))
+	stored := sinktest.Reparse(t, sinktest.MustPprof(t, &profile.Profile{}))
 	if len(stored.Sample) != 0 || stored.TimeNanos != 0 {
 		t.Errorf("an empty window has %d samples at %d ns", len(stored.Sample), stored.TimeNanos)
 	}
@@ -140,7 +113,7 @@ func TestPprofEmpty(t *testing.T) {
 func TestGoToolPprof(t *testing.T) {
 	dir := t.TempDir()
 	for name, p := range map[string]*profile.Profile{
-		"shop": shop(), "calls": shopCalls(), "both": shopBoth(), "chained": shopChained(), "partial": shopPartial(),
+		"shop": sinktest.Shop(), "calls": sinktest.ShopCalls(), "both": sinktest.ShopBoth(), "chained": sinktest.ShopChained(), "partial": sinktest.ShopPartial(),
 	} {
 		if err := sink.Write(filepath.Join(dir, name+".pb.gz"), nil, p); err != nil {
 			t.Fatal(err)

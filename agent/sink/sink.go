@@ -1,57 +1,76 @@
-// Package sink turns profiles into what people and their tools read: pprof, collapsed stacks, text.
+// Package sink writes profiles: as pprof, as collapsed stacks, and as text. Package report reads them back.
 //
-//	err := sink.CheckWritable(path)           // before recording, not after
+//	err := sink.CheckWritable(path)            // before recording, not after
 //	err = sink.Write(path, os.Stdout, profile) // the format follows from the extension
 //
-// The functions are pure. Names in a profile were chosen by the programs that were profiled and are treated as
-// hostile: whatever they hold, the output stays well-formed, and a terminal that shows it is not steered by it.
+// Names in a profile were chosen by the programs that were profiled and are hostile input. Whatever they are, the output is
+// well-formed, and no terminal that shows it executes them.
 package sink
 
 import (
 	"fmt"
-	"maps"
-	"slices"
+	"io"
+	"path/filepath"
 	"strings"
 
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 )
 
-// Summary accounts for the samples of a window in one line: how many there are, how many were lost and to what,
-// and how many stacks end early.
-func Summary(c profile.Counts) string {
-	lost := maps.Clone(c.Dropped)
-	if lost == nil {
-		lost = make(map[string]uint64)
+// Stdout is the path that stands for standard output.
+const Stdout = "-"
+
+// A Format is a way to write a profile.
+type Format uint8
+
+const (
+	FormatPprof     Format = iota + 1 // gzipped protocol buffer
+	FormatCollapsed                   // one line a stack
+	FormatText                        // a report for people
+)
+
+// FormatOf chooses the format for path by its extension: .pb.gz, .folded or .txt, and pprof for Stdout. The error
+// for any other lists these.
+func FormatOf(path string) (Format, error) {
+	name := strings.ToLower(filepath.Base(path))
+	switch {
+	case path == Stdout, strings.HasSuffix(name, ".pb.gz"):
+		return FormatPprof, nil
+	case strings.HasSuffix(name, ".folded"):
+		return FormatCollapsed, nil
+	case strings.HasSuffix(name, ".txt"):
+		return FormatText, nil
 	}
-	for cause, n := range c.Discarded {
-		lost[cause] += n
-	}
-	parts := []string{
-		fmt.Sprintf("samples: %d", c.Folded),
-		causes("lost", lost),
-		causes("truncated", c.Truncated),
-	}
-	if c.Stale > 0 {
-		parts = append(parts, fmt.Sprintf("%d stale frames", c.Stale))
-	}
-	if c.Unknown > 0 {
-		parts = append(parts, fmt.Sprintf("%d frames without a name", c.Unknown))
-	}
-	return strings.Join(parts, ", ")
+	return 0, fmt.Errorf("no format for output %q: end its name in .pb.gz (pprof), .folded (collapsed stacks) or .txt (report)", path)
 }
 
-// causes says "5 lost (malformed 2, ring_full 3)".
-func causes(verb string, counts map[string]uint64) string {
-	var sum uint64
-	var list []string
-	for _, cause := range slices.Sorted(maps.Keys(counts)) {
-		if n := counts[cause]; n > 0 {
-			sum += n
-			list = append(list, fmt.Sprintf("%s %d", cause, n))
+// Encode writes p to w.
+func (f Format) Encode(w io.Writer, p *profile.Profile) error { return f.EncodeOf(w, p, ContentOf(p)) }
+
+// EncodeOf writes a part of p to w.
+func (f Format) EncodeOf(w io.Writer, p *profile.Profile, content Content) error {
+	if f == FormatCollapsed {
+		return CollapsedOf(w, p, content)
+	}
+	stored, err := PprofOf(p, content)
+	if err != nil {
+		return err
+	}
+	return f.EncodeStored(w, stored)
+}
+
+// EncodeStored writes a converted profile to w: as pprof, or as the report of it.
+func (f Format) EncodeStored(w io.Writer, p *pprof.Profile) error {
+	switch f {
+	case FormatPprof:
+		if err := p.Write(w); err != nil {
+			return fmt.Errorf("write pprof profile: %w", err)
 		}
+		return nil
+	case FormatText:
+		return report.Text(w, p)
 	}
-	if sum == 0 {
-		return "0 " + verb
-	}
-	return fmt.Sprintf("%d %s (%s)", sum, verb, strings.Join(list, ", "))
+	return fmt.Errorf("format %d is not made of a converted profile", f)
 }

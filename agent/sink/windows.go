@@ -4,15 +4,14 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
 // Bounds of the windows in one profile.
 const (
-	// MaxWindows is how many windows one profile may have.
-	MaxWindows = 4096
 	// maxWindowSamples and maxWindowFrames bound the memory that the windows take until they are written: about 150
 	// bytes for a sample and 8 for each of its frames.
 	maxWindowSamples = 1 << 20
@@ -20,9 +19,8 @@ const (
 )
 
 // Windows makes one pprof profile of consecutive windows of one recording, which stay apart: each sample carries the
-// number of its window as the numeric label window, from 1. A comment for each window says when it began and accounts
-// for its samples; the comments on contexts name the window that they are about. All else is that of Pprof, and tells
-// of all windows together.
+// number of its window as the numeric label window, from 1. The metadata says when each window began and accounts
+// for its samples; its contexts name their window. All else is that of Pprof, for all windows together.
 //
 //	w := sink.NewWindows(sink.Time)
 //	for !w.Full() {
@@ -42,7 +40,7 @@ type Windows struct {
 // has some.
 func NewWindows(content Content) *Windows {
 	w := &Windows{builder: newPprofBuilder(content)}
-	w.max.windows, w.max.samples, w.max.frames = MaxWindows, maxWindowSamples, maxWindowFrames
+	w.max.windows, w.max.samples, w.max.frames = stored.MaxWindows, maxWindowSamples, maxWindowFrames
 	return w
 }
 
@@ -55,7 +53,7 @@ func (w *Windows) Full() bool {
 func (w *Windows) Len() int { return int(w.builder.window) }
 
 // Counts are those of all windows.
-func (w *Windows) Counts() profile.Counts { return w.builder.accounts.counts }
+func (w *Windows) Counts() profile.Counts { return w.builder.accounts.metadata.Samples }
 
 // Add appends the next window. After an error the profile is of no use.
 func (w *Windows) Add(p *profile.Profile) error {
@@ -64,7 +62,7 @@ func (w *Windows) Add(p *profile.Profile) error {
 		return fmt.Errorf("more than %d windows: make them longer", w.max.windows)
 	}
 	if w.Full() {
-		b.accounts.line("windows: there is no room for more in one profile, so the last one took the rest of the recording", b.window)
+		b.accounts.remark("windows: there is no room for more in one profile, so the last one took the rest of the recording", b.window)
 	}
 	if content := b.content | ContentOf(p)&Entries; content != b.content {
 		b.widen(content)

@@ -8,15 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-func comments(p *pprof.Profile) string { return strings.Join(p.Comments, "\n") }
+func comments(p *pprof.Profile) string { return strings.Join(sinktest.Sentences(p), "\n") }
 
 // totals adds up each column of the samples of each window.
 func totals(p *pprof.Profile) map[int64][]int64 {
@@ -38,27 +39,27 @@ func totals(p *pprof.Profile) map[int64][]int64 {
 
 // Each sample is in its window; all else is told of all windows together.
 func TestWindows(t *testing.T) {
-	late := shop()
+	late := sinktest.Shop()
 	late.Comments = []string{"vmprof-agent 0.1.0", "Linux 6.12.1", "3 announcements of code or processes were lost"}
 	late.Processes[1].PID = 4321
 	late.Counts.Dropped = map[string]uint64{"ring_full": 1}
-	early := shop()
-	w, err := shopWindows(early, shopChained(), late)
+	early := sinktest.Shop()
+	w, err := sinktest.ShopWindows(early, sinktest.ShopChained(), late)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(early.Counts, shop().Counts) {
+	if !reflect.DeepEqual(early.Counts, sinktest.Shop().Counts) {
 		t.Errorf("a window was changed: %+v", early.Counts)
 	}
 	if got, want := w.Counts().Folded, uint64(141+1000+141); got != want {
 		t.Errorf("%d samples were folded, want %d", got, want)
 	}
-	p := mustStored(t, w)
+	p := sinktest.MustStored(t, w)
 	ms := int64(10 * time.Millisecond)
 	if got, want := fmt.Sprint(totals(p)), fmt.Sprint(map[int64][]int64{1: {141, 141 * ms}, 2: {1000, 1000 * ms}, 3: {141, 141 * ms}}); got != want {
 		t.Errorf("the columns add up to %s, want %s", got, want)
 	}
-	if p.Mapping[0].File != java.File {
+	if p.Mapping[0].File != sinktest.Java.File {
 		t.Errorf("the first mapping is %s", p.Mapping[0].File)
 	}
 	if p.TimeNanos != 1_700_000_000e9 || p.DurationNanos != 30e9 || p.Period != ms {
@@ -74,13 +75,13 @@ func TestWindows(t *testing.T) {
 		"window 2: from 2023-11-14T22:13:30.000Z for 10s, samples: 1000, 0 lost, 0 truncated",
 		"window 3: from 2023-11-14T22:13:40.000Z for 10s, samples: 141, 7 lost (malformed 6, ring_full 1), 50 truncated (frame pointer 50), 8 frames without a name",
 		"contexts of java (pid 1234) in window 2: chain, walked=50, linked=950, ambiguous=120, fitted=13, unplaced=4, nodes=346, shared=10, methods=122, by-depth=995/992/870, by-site=998/995/900, check=400/396/388/350",
-		"java (pid 1234, 4321): " + shop().Processes[1].Notes[0],
+		"java (pid 1234, 4321): " + sinktest.Shop().Processes[1].Notes[0],
 	}
-	if !slices.Equal(p.Comments, want) {
+	if !slices.Equal(sinktest.Sentences(p), want) {
 		t.Errorf("comments\n%s\nwant\n%s", comments(p), strings.Join(want, "\n"))
 	}
-	footer := show(t, viewFooter, p, nil)
-	if want := "\nwindows: 3, the first from 2023-11-14T22:13:20Z for 10s; vmprof-agent compare\n  FILE tells how alike they are\n"; !strings.Contains(footer, want) || strings.Contains(footer, "window 2") {
+	footer := sinktest.Show(t, sinktest.ViewFooter, p, nil)
+	if want := "\nwindows: 3, the first from 2023-11-14T22:13:20Z for 10s; vmprof-agent compare\n  FILE shows how alike they are\n"; !strings.Contains(footer, want) || strings.Contains(footer, "window 2") {
 		t.Errorf("no %q, or every window, in\n%s", want, footer)
 	}
 }
@@ -89,7 +90,7 @@ func TestWindows(t *testing.T) {
 func TestWindowsMainProgram(t *testing.T) {
 	running := func(file, runtime string, samples uint64) *profile.Process {
 		return &profile.Process{PID: len(file), Runtime: runtime, Executable: symbolize.Mapping{File: file}, Threads: []*profile.Thread{
-			{TID: 1, Tree: contextTree(sampled{samples, stack{execute}})},
+			{TID: 1, Tree: sinktest.ContextTree(sinktest.Sampled{Weight: samples, Frames: sinktest.Stack{sinktest.Execute}})},
 		}}
 	}
 	for _, test := range []struct {
@@ -106,7 +107,7 @@ func TestWindowsMainProgram(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if p := mustStored(t, w); p.Mapping[0].File != test.want {
+		if p := sinktest.MustStored(t, w); p.Mapping[0].File != test.want {
 			t.Errorf("the first mapping is %s, want %s", p.Mapping[0].File, test.want)
 		}
 	}
@@ -114,11 +115,11 @@ func TestWindowsMainProgram(t *testing.T) {
 
 // A column of entries appears with the first window that has some.
 func TestWindowsEntries(t *testing.T) {
-	w, err := shopWindows(shop(), shopPartial(), shop())
+	w, err := sinktest.ShopWindows(sinktest.Shop(), sinktest.ShopPartial(), sinktest.Shop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := mustStored(t, w)
+	p := sinktest.MustStored(t, w)
 	ms := int64(10 * time.Millisecond)
 	if got, want := fmt.Sprint(totals(p)), fmt.Sprint(map[int64][]int64{1: {141, 141 * ms, 0}, 2: {150, 150 * ms, 27}, 3: {141, 141 * ms, 0}}); got != want {
 		t.Errorf("the columns add up to %s, want %s", got, want)
@@ -132,11 +133,11 @@ func TestWindowsEntries(t *testing.T) {
 func TestWindowsOfBoth(t *testing.T) {
 	w := sink.NewWindows(sink.Time | sink.CallCounts)
 	for range 2 {
-		if err := w.Add(shopBoth()); err != nil {
+		if err := w.Add(sinktest.ShopBoth()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p := mustStored(t, w)
+	p := sinktest.MustStored(t, w)
 	ms := int64(10 * time.Millisecond)
 	if got, want := fmt.Sprint(totals(p)), fmt.Sprint(map[int64][]int64{1: {141, 141 * ms, 3502}, 2: {141, 141 * ms, 3502}}); got != want {
 		t.Errorf("the columns add up to %s, want %s", got, want)
@@ -149,24 +150,24 @@ func TestWindowsOfBoth(t *testing.T) {
 // A recording of any length ends with a profile of bounded size.
 func TestWindowsFull(t *testing.T) {
 	w := sink.NewWindows(sink.Time)
-	for i := range sink.MaxWindows {
-		if full := i == sink.MaxWindows-1; w.Full() != full || w.Len() != i {
+	for i := range stored.MaxWindows {
+		if full := i == stored.MaxWindows-1; w.Full() != full || w.Len() != i {
 			t.Fatalf("after %d windows: full %v, length %d", i, w.Full(), w.Len())
 		}
-		p := ofPaths(path{"m", 0, 1, 1})
+		p := sinktest.OfPaths(sinktest.Path{Methods: "m", Fresh: 0, Times: 1, Weight: 1})
 		p.Comments = []string{fmt.Sprintf("something about %d", i)}
 		if err := w.Add(p); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Add(ofPaths()); err == nil || !strings.Contains(err.Error(), "more than 4096 windows") {
+	if err := w.Add(sinktest.OfPaths()); err == nil || !strings.Contains(err.Error(), "more than 4096 windows") {
 		t.Errorf("another window: %v", err)
 	}
-	p := mustStored(t, w)
-	if n := strings.Count(comments(p), "something about"); n > 1000 || !strings.Contains(comments(p), fmt.Sprintf("\n%d comments of single windows left out", sink.MaxWindows-n+1)) {
+	p := sinktest.MustStored(t, w)
+	if n := strings.Count(comments(p), "something about"); n > 1000 || !strings.Contains(comments(p), fmt.Sprintf("\n%d comments of single windows left out", stored.MaxWindows-n+1)) {
 		t.Errorf("%d comments of windows; the last is %q", n, p.Comments[len(p.Comments)-1])
 	}
-	if len(totals(p)) != sink.MaxWindows {
+	if len(totals(p)) != stored.MaxWindows {
 		t.Errorf("%d windows", len(totals(p)))
 	}
 }
@@ -175,75 +176,9 @@ func TestWindowsErrors(t *testing.T) {
 	if _, err := sink.NewWindows(sink.Time).Profile(); err == nil {
 		t.Error("a profile of no windows")
 	}
-	p := shop()
-	p.Processes[0].Threads[0].Tree = contextTree(sampled{1 << 62, stack{execute}})
+	p := sinktest.Shop()
+	p.Processes[0].Threads[0].Tree = sinktest.ContextTree(sinktest.Sampled{Weight: 1 << 62, Frames: sinktest.Stack{sinktest.Execute}})
 	if err := sink.NewWindows(sink.Time).Add(p); err == nil || !strings.Contains(err.Error(), "window 1: convert process 77") {
 		t.Errorf("too large a window: %v", err)
-	}
-}
-
-// A part of a profile is as good as a profile of its own.
-func TestWindowOf(t *testing.T) {
-	w, err := shopWindows(shop(), shopChained(), shopPartial())
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := mustStored(t, w)
-	all.Comments = append(all.Comments, "calls: 7 sampled, engine page")
-	for n, single := range map[int64]*profile.Profile{1: shop(), 2: shopChained(), 3: shopPartial()} {
-		got, err := sink.WindowOf(all, n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := got.CheckValid(); err != nil {
-			t.Error(err)
-		}
-		single.Start = time.Unix(1_700_000_000+10*(n-1), 0)
-		alone := mustPprof(t, single)
-		if got.TimeNanos != alone.TimeNanos || got.DurationNanos != alone.DurationNanos || got.Comments[0] != alone.Comments[0] {
-			t.Errorf("window %d: time %d, duration %d, %s", n, got.TimeNanos, got.DurationNanos, got.Comments[0])
-		}
-		for name, view := range map[string]viewFunc{"methods": sink.Methods, "tree": sink.Tree, "contexts": sink.Contexts} {
-			if name == "contexts" && n == 1 {
-				continue
-			}
-			if got, want := show(t, view, got, nil), show(t, view, alone, nil); got != want {
-				t.Errorf("%s of window %d:\n%s\ninstead of\n%s", name, n, got, want)
-			}
-		}
-		for _, comment := range got.Comments[1:] {
-			if strings.HasPrefix(comment, "samples: ") || strings.HasPrefix(comment, "calls: ") {
-				t.Errorf("window %d tells of all windows: %s", n, comment)
-			}
-		}
-		if footer := show(t, viewFooter, got, nil); !strings.Contains(footer, fmt.Sprintf("\nwindow %d: from 2023-11-14T22:13:", n)) || strings.Contains(footer, "windows: ") {
-			t.Errorf("the footer of window %d:\n%s", n, footer)
-		}
-	}
-	for _, test := range []struct {
-		p    *pprof.Profile
-		n    int64
-		want string
-	}{
-		{all, 4, "there is no window 4: the profile has 3, from 1 to 3"},
-		{all, -1, "there is no window -1"},
-		{mustPprof(t, shop()), 1, "the profile has none: record some with vmprof-agent record --window=10s"},
-		{numbered(7), 1, "the profile has window 7 only"},
-	} {
-		if got, err := sink.WindowOf(test.p, test.n); err == nil || got != nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("WindowOf = %v, %v, want %q", got, err, test.want)
-		}
-	}
-}
-
-// A window in which nothing ran is one all the same.
-func TestWindowOfNothing(t *testing.T) {
-	w, err := shopWindows(shop(), &profile.Profile{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := sink.WindowOf(mustStored(t, w), 2)
-	if err != nil || len(got.Sample) != 0 || got.Comments[0] != "samples: 0, 0 lost, 0 truncated" {
-		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -8,18 +8,18 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 )
 
 const compareUsage = `Usage: vmprof-agent compare [flags] A B
        vmprof-agent compare [flags] FILE
 
-Tells how much two stored pprof profiles have in common: their overlap, which
+Shows how much two stored pprof profiles have in common: their overlap, which
 is the sum of the smaller share over all that both have, from 0 to 100; their
 correlation, up to 1; and what differs most. Totals may differ: of profiles of
 the same program, one may be much longer than the other.
 
-Of one FILE from record --window it tells how well each window predicts the
+Of one FILE from record --window it shows how well each window predicts the
 next, which is the precision of the profile; or all about two of its windows.
 
   vmprof-agent compare A.pb.gz B.pb.gz                 # which methods are hot
@@ -38,16 +38,16 @@ Flags:
 
 // compareOptions are the flags of compare.
 type compareOptions struct {
-	opts    sink.CompareOptions
+	opts    report.CompareOptions
 	files   []string // two, or one with windows
 	windows []int    // two of the one file; none for all
 }
 
 func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
-	shown := sink.DefaultViewOptions()
-	o := compareOptions{opts: sink.CompareOptions{N: shown.N, Width: shown.Width}}
+	shown := report.DefaultViewOptions()
+	o := compareOptions{opts: report.CompareOptions{N: shown.N, Width: shown.Width}}
 	fs := newFlags("compare", compareUsage, stderr)
-	by := fs.String("by", sink.ByMethod.String(), "what to compare: method, edge, context, or class of events")
+	by := fs.String("by", report.ByMethod.String(), "what to compare: method, edge, context, or class of events")
 	fs.StringVar(&o.opts.SampleType, "sample-type", "", "values to compare, such as calls, samples or entries (default what both have: calls, if possible)")
 	fs.StringVar(&o.opts.Engine, "engine", "", "compare the calls that this engine recorded (default the only one)")
 	fs.BoolVar(&o.opts.IgnoreSites, "ignore-sites", false, "by edge: take all calls from one method to another as one edge")
@@ -58,7 +58,7 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 		return nil, err
 	}
 	var err error
-	if o.opts.By, err = sink.ParseBy(*by); err != nil {
+	if o.opts.By, err = report.ParseBy(*by); err != nil {
 		return nil, usageError(err.Error())
 	}
 	o.files = fs.Args()
@@ -74,7 +74,7 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 		return nil, usageError("--by is for two profiles: name two files, or --windows=1,2")
 	case o.opts.N < 0, o.opts.Width < 0:
 		return nil, usageError("-n and --width need a number of at least 0")
-	case o.opts.IgnoreSites && o.opts.By != sink.ByEdge && !precision:
+	case o.opts.IgnoreSites && o.opts.By != report.ByEdge && !precision:
 		return nil, usageError("--ignore-sites is for --by=edge")
 	}
 	return &o, nil
@@ -89,23 +89,23 @@ func compare(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var sides []sink.Named
+	var sides []report.Named
 	for _, file := range o.files {
-		p, err := sink.ReadFile(file)
+		p, err := report.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		sides = append(sides, sink.Named{Name: file, Profile: p})
+		sides = append(sides, report.Named{Name: file, Profile: p})
 	}
 	switch {
 	case len(o.windows) > 0:
 		if sides, err = windowsOf(sides[0], o.windows); err == nil {
-			err = sink.Compare(stdout, sides[0], sides[1], &o.opts)
+			err = report.Compare(stdout, sides[0], sides[1], &o.opts)
 		}
 	case len(sides) == 1:
-		err = sink.CompareWindows(stdout, sides[0], &o.opts)
+		err = report.CompareWindows(stdout, sides[0], &o.opts)
 	default:
-		err = sink.Compare(stdout, sides[0], sides[1], &o.opts)
+		err = report.Compare(stdout, sides[0], sides[1], &o.opts)
 	}
 	if err != nil {
 		return fmt.Errorf("compare profiles: %w", err)
@@ -114,13 +114,13 @@ func compare(_ context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // windowsOf returns some windows of a file as profiles of their own.
-func windowsOf(file sink.Named, numbers []int) (windows []sink.Named, err error) {
+func windowsOf(file report.Named, numbers []int) (windows []report.Named, err error) {
 	for _, n := range numbers {
-		p, err := sink.WindowOf(file.Profile, int64(n))
+		p, err := report.WindowOf(file.Profile, int64(n))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file.Name, err)
 		}
-		windows = append(windows, sink.Named{Name: fmt.Sprintf("%s, window %d", file.Name, n), Profile: p})
+		windows = append(windows, report.Named{Name: fmt.Sprintf("%s, window %d", file.Name, n), Profile: p})
 	}
 	return windows, nil
 }

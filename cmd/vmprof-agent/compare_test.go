@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -111,7 +110,7 @@ func TestCompareErrors(t *testing.T) {
 		{[]string{"--by=edge", windows}, "--by is for two profiles", true},
 		{[]string{"--ignore-sites", "--windows=1,2", windows}, "--ignore-sites is for --by=edge", true},
 		{[]string{"--by=frame", timed, timed}, `cannot compare by "frame": choose method, edge, context or class`, true},
-		{[]string{"--by=class", timed, timed}, "does not tell classes of objects", false},
+		{[]string{"--by=class", timed, timed}, "has no classes of objects", false},
 		{[]string{"--ignore-sites", timed, timed}, "--ignore-sites is for --by=edge", true},
 		{[]string{"-n", "-1", timed, timed}, "at least 0", true},
 		{[]string{timed, filepath.Join(t.TempDir(), "missing.pb.gz")}, "no such file", false},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/version"
 )
@@ -272,16 +273,16 @@ func waitGone(ctx context.Context, pids []int) bool {
 
 // summarize prints the hottest methods, where the time of those that read on goes, and one line that accounts for all.
 func summarize(w io.Writer, p *pprof.Profile, path string) error {
-	opts := sink.DefaultViewOptions()
+	opts := report.DefaultViewOptions()
 	opts.N = 10
-	views := []func(io.Writer, *pprof.Profile, *sink.ViewOptions) error{sink.Methods}
-	if sink.HasCalls(p) {
+	views := []func(io.Writer, *pprof.Profile, *report.ViewOptions) error{report.Methods}
+	if report.HasCalls(p) {
 		views[0] = edgesOrNone
 	}
-	if sink.HasCalls(p) && sink.HasTime(p) {
-		views = append(views, sink.Methods)
+	if report.HasCalls(p) && report.HasTime(p) {
+		views = append(views, report.Methods)
 	}
-	if view := sink.EventView(p); view != nil {
+	if view := report.EventView(p); view != nil {
 		views[0] = view
 	}
 	for _, view := range views {
@@ -289,7 +290,7 @@ func summarize(w io.Writer, p *pprof.Profile, path string) error {
 			return err
 		}
 	}
-	if err := sink.Footer(w, p, opts.Width); err != nil {
+	if err := report.Footer(w, p, opts.Width); err != nil {
 		return err
 	}
 	if path == sink.Stdout {
@@ -300,9 +301,9 @@ func summarize(w io.Writer, p *pprof.Profile, path string) error {
 }
 
 // edgesOrNone shows the hottest edges, or says that there are none; the engines' lines below it say why.
-func edgesOrNone(w io.Writer, p *pprof.Profile, opts *sink.ViewOptions) error {
-	err := sink.Edges(w, p, opts)
-	if errors.Is(err, sink.ErrNoCalls) {
+func edgesOrNone(w io.Writer, p *pprof.Profile, opts *report.ViewOptions) error {
+	err := report.Edges(w, p, opts)
+	if errors.Is(err, report.ErrNoCalls) {
 		_, err = fmt.Fprintln(w, "No calls were recorded.")
 	}
 	return err

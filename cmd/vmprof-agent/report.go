@@ -11,7 +11,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 	"github.com/spf13/pflag"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 )
 
 const reportUsage = `Usage: vmprof-agent report [flags] FILE
@@ -21,7 +21,7 @@ the samples of each context (s:) and of all below it (d:), and how often it was
 entered (e:) if that was recorded; how certain contexts are; the hot edges of
 recorded calls and what virtual calls call; or how calls cross between the
 application and the JDK. Of a file with events it shows these instead of the hot
-methods: per method and, under it, per class, place or whatever tells them apart.
+methods: per method and, under it, per class, place or whatever distinguishes them.
 
   vmprof-agent report vmprof.pb.gz                          # the 20 hottest methods
   vmprof-agent report -n 0 vmprof.pb.gz                     # all methods
@@ -41,19 +41,19 @@ Flags:
 `
 
 // reportViews are the views by name.
-var reportViews = map[string]func(io.Writer, *pprof.Profile, *sink.ViewOptions) error{
-	"methods":  sink.Methods,
-	"tree":     sink.Tree,
-	"contexts": sink.Contexts,
-	"edges":    sink.Edges,
-	"layers":   sink.Layers,
+var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions) error{
+	"methods":  report.Methods,
+	"tree":     report.Tree,
+	"contexts": report.Contexts,
+	"edges":    report.Edges,
+	"layers":   report.Layers,
 
-	"allocs":     sink.Allocations,
-	"locks":      sink.Locks,
-	"values":     sink.Values,
-	"faults":     sink.Faults,
-	"cpi":        sink.CPI,
-	"safepoints": sink.Safepoints,
+	"allocs":     report.Allocations,
+	"locks":      report.Locks,
+	"values":     report.Values,
+	"faults":     report.Faults,
+	"cpi":        report.CPI,
+	"safepoints": report.Safepoints,
 }
 
 // viewNames lists them for people.
@@ -62,15 +62,15 @@ const viewNames = "methods, tree, contexts, edges, layers; of events allocs, loc
 // reportOptions are the flags of report.
 type reportOptions struct {
 	// view is what to show, nil for what suits the file.
-	view func(io.Writer, *pprof.Profile, *sink.ViewOptions) error
-	opts sink.ViewOptions
+	view func(io.Writer, *pprof.Profile, *report.ViewOptions) error
+	opts report.ViewOptions
 	// window is the number of the only one to show, 0 for all.
 	window int64
 	file   string
 }
 
 func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
-	o := reportOptions{opts: *sink.DefaultViewOptions()}
+	o := reportOptions{opts: *report.DefaultViewOptions()}
 	fs := newFlags("report", reportUsage, stderr)
 	view := fs.String("view", "", "what to show: "+viewNames+" (default methods, or the view of the file's events)")
 	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "lines of a table to show; 0 for all")
@@ -121,8 +121,8 @@ func beginnings(expressions []string) (*regexp.Regexp, error) {
 	return regexp.MustCompile("^(?:" + strings.Join(expressions, "|") + ")"), nil
 }
 
-// report is the verb.
-func report(_ context.Context, args []string, stdout, stderr io.Writer) error {
+// showReport is the verb report.
+func showReport(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parseReport(args, stderr)
 	if errors.Is(err, pflag.ErrHelp) {
 		return nil
@@ -130,22 +130,22 @@ func report(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p, err := sink.ReadFile(o.file)
+	p, err := report.ReadFile(o.file)
 	if err != nil {
 		return err
 	}
 	if o.window > 0 {
-		if p, err = sink.WindowOf(p, o.window); err != nil {
+		if p, err = report.WindowOf(p, o.window); err != nil {
 			return fmt.Errorf("show %s: %w", o.file, err)
 		}
 	}
 	if o.view == nil {
-		if o.view = sink.EventView(p); o.view == nil {
-			o.view = sink.Methods
+		if o.view = report.EventView(p); o.view == nil {
+			o.view = report.Methods
 		}
 	}
 	if err := o.view(stdout, p, &o.opts); err != nil {
 		return fmt.Errorf("show %s: %w", o.file, err)
 	}
-	return sink.Footer(stdout, p, o.opts.Width)
+	return report.Footer(stdout, p, o.opts.Width)
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -46,7 +45,7 @@ func TestReport(t *testing.T) {
 		{[]string{"--width=0"}, []string{"com.acme.Main.hot"}, nil},
 	} {
 		var stdout, stderr bytes.Buffer
-		if err := report(context.Background(), append(test.args, path), &stdout, &stderr); err != nil {
+		if err := showReport(context.Background(), append(test.args, path), &stdout, &stderr); err != nil {
 			t.Errorf("report %q: %v", test.args, err)
 		}
 		for _, want := range test.want {
@@ -75,7 +74,7 @@ func TestReportCalls(t *testing.T) {
 		{[]string{"--view=layers", "--app=com.acme.Main", "--app=java."}, []string{"10.00%    0.00%   90.00%", "com.acme.Main"}},
 	} {
 		var stdout, stderr bytes.Buffer
-		if err := report(context.Background(), append(test.args, path), &stdout, &stderr); err != nil {
+		if err := showReport(context.Background(), append(test.args, path), &stdout, &stderr); err != nil {
 			t.Errorf("report %q: %v", test.args, err)
 		}
 		for _, want := range test.want {
@@ -123,7 +122,7 @@ func TestReportEvents(t *testing.T) {
 		path := storedEvents(t, test.kind)
 		for _, args := range [][]string{{path}, {"--view=" + view, path}, {"--view=tree", path}} {
 			var stdout, stderr bytes.Buffer
-			if err := report(context.Background(), args, &stdout, &stderr); err != nil {
+			if err := showReport(context.Background(), args, &stdout, &stderr); err != nil {
 				t.Errorf("report %q: %v", args, err)
 			}
 			want := test.want
@@ -146,7 +145,7 @@ func TestReportWindow(t *testing.T) {
 		{"--window=2", " 50.0%       5   50.0%       5  com.acme.Main.hot"},
 	} {
 		var stdout, stderr bytes.Buffer
-		if err := report(context.Background(), []string{test.flag, path}, &stdout, &stderr); err != nil {
+		if err := showReport(context.Background(), []string{test.flag, path}, &stdout, &stderr); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(stdout.String(), test.want) {
@@ -167,7 +166,7 @@ func TestReportContexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	if err := report(context.Background(), []string{"--view=contexts", path}, &stdout, &stderr); err != nil {
+	if err := showReport(context.Background(), []string{"--view=contexts", path}, &stdout, &stderr); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"2 (25.0%)", "1.6  java (pid 1)", "75.0%", "[a] com.acme.Main.hot", "several fit and share the weight"} {
@@ -211,7 +210,7 @@ func TestReportErrors(t *testing.T) {
 		{[]string{t.TempDir()}, "is a directory"},
 	} {
 		var stdout, stderr bytes.Buffer
-		err := report(context.Background(), test.args, &stdout, &stderr)
+		err := showReport(context.Background(), test.args, &stdout, &stderr)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("report %q = %v, want an error with %q", test.args, err, test.want)
 		}
@@ -223,7 +222,7 @@ func TestReportErrors(t *testing.T) {
 
 func TestReportHelp(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if err := report(context.Background(), []string{"--help"}, &stdout, &stderr); err != nil {
+	if err := showReport(context.Background(), []string{"--help"}, &stdout, &stderr); err != nil {
 		t.Fatal(err)
 	}
 	help := stdout.String() + stderr.String()

@@ -21,7 +21,7 @@ type verb struct {
 func verbs() []verb {
 	return []verb{
 		{"record", "sample processes for a while and write a profile", record},
-		{"report", "print the hot methods, the call tree or the calls of a stored profile", report},
+		{"report", "print the hot methods, the call tree or the calls of a stored profile", showReport},
 		{"compare", "tell how much two stored profiles have in common", compare},
 		{"serve", "sample until stopped: metrics, profiles and web pages over HTTP", serve},
 		{"probes", "list the probes of a process, whose values can be recorded", probes},

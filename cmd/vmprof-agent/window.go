@@ -6,10 +6,10 @@ import (
 	"io"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
 // minWindow is how short the windows of a recording may be: the agent drains its ring ten times a second.
@@ -34,8 +34,8 @@ func (o *recordOptions) checkWindow() error {
 		return usageError(fmt.Sprintf("--window keeps samples apart, for which only pprof has room: end %s in .pb.gz", o.output))
 	case o.duration > 0 && o.windows() < 2:
 		return usageError(fmt.Sprintf("--window=%v makes one window of -d %v: make it shorter, or the recording longer", o.window, o.duration))
-	case o.windows() > sink.MaxWindows:
-		return usageError(fmt.Sprintf("--window=%v makes more than %d windows of -d %v: make it longer", o.window, sink.MaxWindows, o.duration))
+	case o.windows() > stored.MaxWindows:
+		return usageError(fmt.Sprintf("--window=%v makes more than %d windows of -d %v: make it longer", o.window, stored.MaxWindows, o.duration))
 	}
 	return nil
 }

@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -92,7 +93,7 @@ func TestRotation(t *testing.T) {
 	if want := "[1:1 2:2 3:3 4:4]"; fmt.Sprint(got) != want || counts.Folded != 10 {
 		t.Errorf("samples by window %v and %d in all, want %v and 10", got, counts.Folded, want)
 	}
-	if file, err := sink.ReadFile(o.output); err != nil || file.String() != stored.String() {
+	if file, err := report.ReadFile(o.output); err != nil || file.String() != stored.String() {
 		t.Errorf("the file holds something else: %v", err)
 	}
 }
@@ -127,7 +128,7 @@ func TestRotationIsBounded(t *testing.T) {
 	n := 0
 	r.next = func() (*profile.Profile, error) { n++; return windowOf(1), nil }
 	r.run(time.Microsecond, 0)
-	if _, err := r.stop(nil); err != nil || n != sink.MaxWindows-1 {
+	if _, err := r.stop(nil); err != nil || n != stored.MaxWindows-1 {
 		t.Errorf("%d windows before the last, %v", n, err)
 	}
 	if err := r.windows.Add(windowOf(1)); err != nil {

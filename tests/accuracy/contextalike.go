@@ -9,7 +9,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 )
 
 // A likeness says how well the windows of a recording predict the next ones: geometric means over all pairs. NaN is no
@@ -28,7 +28,7 @@ const (
 // windowsAlike compares the windows of a recording as the agent's compare does.
 func windowsAlike(p *pprof.Profile) (map[string]likeness, error) {
 	var text bytes.Buffer
-	if err := sink.CompareWindows(&text, sink.Named{Name: "recording", Profile: p}, &sink.CompareOptions{N: 1}); err != nil {
+	if err := report.CompareWindows(&text, report.Named{Name: "recording", Profile: p}, &report.CompareOptions{N: 1}); err != nil {
 		return nil, err
 	}
 	return parseLikeness(text.String())

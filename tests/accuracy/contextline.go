@@ -7,19 +7,19 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// A contextLine is what a profile tells of the contexts of one process, in one of its windows.
-type contextLine struct{ sink.ProcessContexts }
+// A contextLine is what a profile says of the contexts of one process, in one of its windows.
+type contextLine struct{ stored.ProcessContexts }
 
 // contextLines returns what a profile says of one process, in the order of its windows, of which there is one line each.
 func contextLines(p *pprof.Profile, pid int) (lines []contextLine, err error) {
-	told, err := sink.ToldContexts(p)
+	m, err := stored.MetadataOf(p)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("metadata of the profile: %w", err)
 	}
-	for _, l := range told {
+	for _, l := range m.Contexts {
 		if l.PID == int64(pid) {
 			lines = append(lines, contextLine{l})
 		}
@@ -27,11 +27,11 @@ func contextLines(p *pprof.Profile, pid int) (lines []contextLine, err error) {
 	slices.SortFunc(lines, func(a, b contextLine) int { return cmp.Compare(a.Window, b.Window) })
 	for i := 1; i < len(lines); i++ {
 		if lines[i].Window == lines[i-1].Window {
-			return nil, fmt.Errorf("the profile tells twice of the contexts of process %d in window %d", pid, lines[i].Window)
+			return nil, fmt.Errorf("the profile has twice the contexts of process %d in window %d", pid, lines[i].Window)
 		}
 	}
 	if len(lines) == 0 {
-		return nil, fmt.Errorf("the profile does not tell of the contexts of process %d", pid)
+		return nil, fmt.Errorf("the profile does not say how contexts were found of process %d", pid)
 	}
 	return lines, nil
 }

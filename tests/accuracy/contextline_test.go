@@ -2,34 +2,38 @@ package main
 
 import (
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// chainedLine is what chainedComment says.
+// chainedLine is a line of which all adds up.
 func chainedLine() contextLine {
-	return contextLine{sink.ProcessContexts{Comm: "java", PID: 4711, Window: 2, Contexts: profile.Contexts{
+	return contextLine{stored.ProcessContexts{Comm: "java", PID: 4711, Window: 2, Contexts: profile.Contexts{
 		Mode: profile.ContextChain, Walked: 50, Linked: 940, Ambiguous: 30, Fitted: 2, Unplaced: 1,
 		Nodes: 346, Shared: 10, Methods: 122, ByDepth: [3]uint64{985, 980, 970}, BySite: [3]uint64{988, 985, 980},
 		Check: &profile.ContextCheck{Samples: 940, Right: [3]uint64{930, 920, 900}},
 	}}}
 }
 
-func lineOf(c profile.Contexts) contextLine { return contextLine{sink.ProcessContexts{Contexts: c}} }
-
-const chainedComment = "contexts of java (pid 4711) in window 2: chain, walked=50, linked=940, ambiguous=30, fitted=2, unplaced=1, " +
-	"nodes=346, shared=10, methods=122, by-depth=985/980/970, by-site=988/985/980, check=940/930/920/900"
+func lineOf(c profile.Contexts) contextLine { return contextLine{stored.ProcessContexts{Contexts: c}} }
 
 func TestContextLines(t *testing.T) {
-	other := strings.Replace(chainedComment, "4711", "4712", 1)
-	first := strings.Replace(chainedComment, "window 2", "window 1", 1)
-	p := &pprof.Profile{Comments: []string{"samples: 2000", chainedComment, other, first}}
+	second := chainedLine().ProcessContexts
+	other, first := second, second
+	other.PID, first.Window = 4712, 1
+	profileOf := func(list ...stored.ProcessContexts) *pprof.Profile {
+		p, m := new(pprof.Profile), stored.Metadata{Contexts: list}
+		if err := m.Store(p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	p := profileOf(second, other, first)
 	lines, err := contextLines(p, 4711)
 	if err != nil || len(lines) != 2 || lines[0].Window != 1 || !reflect.DeepEqual(lines[1], chainedLine()) {
 		t.Errorf("got %+v, %v", lines, err)
@@ -37,9 +41,8 @@ func TestContextLines(t *testing.T) {
 	if lines, err := contextLines(p, 1); err == nil {
 		t.Errorf("got %+v of a process that is not there", lines)
 	}
-	twice := &pprof.Profile{Comments: append([]string{first}, p.Comments...)}
-	if lines, err := contextLines(twice, 4711); err == nil {
-		t.Errorf("a window is told of twice: got %+v", lines)
+	if lines, err := contextLines(profileOf(first, second, other, first), 4711); err == nil {
+		t.Errorf("a window is there twice: got %+v", lines)
 	}
 }
 

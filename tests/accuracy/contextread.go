@@ -10,7 +10,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
@@ -62,7 +62,7 @@ func readContexts(recording *profiler.Recording, pid int, length contextLength) 
 	}
 	r.java = float64(own.java) / float64(own.samples)
 	r.fresh, r.frames = float64(own.entries)/float64(own.samples), float64(own.frames)/float64(own.samples)
-	if length.windows > 1 && sink.HasEntries(p) {
+	if length.windows > 1 && report.HasEntries(p) {
 		r.alike, err = windowsAlike(p)
 	}
 	return r, err

@@ -10,6 +10,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
@@ -131,7 +132,7 @@ func TestReadContextsErrors(t *testing.T) {
 func TestFirstWindows(t *testing.T) {
 	lines := func(numbers ...int) (lines []contextLine) {
 		for _, n := range numbers {
-			lines = append(lines, contextLine{sink.ProcessContexts{Window: int64(n)}})
+			lines = append(lines, contextLine{stored.ProcessContexts{Window: int64(n)}})
 		}
 		return lines
 	}

@@ -9,7 +9,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
@@ -39,7 +39,7 @@ func comparableName(name string) string {
 
 // estimatedCalls returns the calls in a profile: those that were made, and with logical those that were inlined, too.
 func estimatedCalls(p *pprof.Profile, logical bool) (*javaGraph, error) {
-	all, err := sink.CallsOf(p)
+	all, err := report.CallsOf(p)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func estimatedCalls(p *pprof.Profile, logical bool) (*javaGraph, error) {
 		if c.Basis == profile.Inferred.String() && !logical {
 			continue
 		}
-		graph.Merge(cct.MapGraph(c.Graph, func(e sink.CallEdge) javaEdge {
+		graph.Merge(cct.MapGraph(c.Graph, func(e report.CallEdge) javaEdge {
 			return javaEdge{
 				Caller: comparableName(e.Caller.SystemName), Site: e.Site.Offset, Callee: comparableName(e.Callee.SystemName),
 			}

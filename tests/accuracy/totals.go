@@ -12,7 +12,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	views "github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
@@ -90,7 +90,7 @@ type totalResult struct {
 
 // A recordedTotal is a total beside the truth.
 type recordedTotal struct {
-	sink.EventTotal
+	views.EventTotal
 	truth, tolerance float64 // of the truth itself
 	length           time.Duration
 }
@@ -194,7 +194,7 @@ func (t totalTrial) judge(s seen) (r recordedTotal, err error) {
 	if p == nil {
 		return r, fmt.Errorf("nothing was recorded of %v\n%s", kind, s.recording.Output)
 	}
-	r.EventTotal, err = sink.TotalOf(p, kind)
+	r.EventTotal, err = views.TotalOf(p, kind)
 	return r, err
 }
 

@@ -3,10 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
 // An eventAccount is what the agent says of a recording of events.
@@ -17,40 +21,25 @@ type eventAccount struct {
 	rested       int           // recordings in which a probe was taken away for a while
 }
 
-// Comments of a profile, as ../../agent/sink writes them: its first one, and one of a probe that was taken away.
-var (
-	eventLine = regexp.MustCompile(`^events: (\d+) [a-z-]+, (\d+) lost(?: \([^)]*\))?(?:, (\d+) hits of probes took (\S+) of CPU time)?$`)
-	restLine  = "were not recorded all the time: "
-)
+// restRemark is in the remark on a probe that was taken away for a while.
+const restRemark = "were not recorded all the time: "
 
 // errNoAccount says that a profile is not one of events of one kind.
-var errNoAccount = errors.New("the profile does not begin with an account of events")
+var errNoAccount = errors.New("the profile has no account of events of one kind")
 
-// readEventAccount reads what the comments of a profile say.
-func readEventAccount(comments []string) (a eventAccount, err error) {
-	if len(comments) == 0 {
-		return eventAccount{}, errNoAccount
+// readEventAccount reads what the metadata of a profile says.
+func readEventAccount(p *pprof.Profile) (a eventAccount, err error) {
+	m, err := stored.MetadataOf(p)
+	if err != nil {
+		return a, fmt.Errorf("metadata of the profile: %w", err)
 	}
-	fields := eventLine.FindStringSubmatch(comments[0])
-	if fields == nil {
-		return eventAccount{}, fmt.Errorf("%w: %q", errNoAccount, comments[0])
+	e := m.Events
+	if e == nil || e.Mixed {
+		return a, errNoAccount
 	}
-	for i, to := range []*uint64{&a.events, &a.lost, &a.hits} {
-		if text := fields[1+i]; text != "" {
-			if *to, err = strconv.ParseUint(text, 10, 64); err != nil {
-				return eventAccount{}, fmt.Errorf("read an account of events: %w", err)
-			}
-		}
-	}
-	if fields[4] != "" {
-		if a.cost, err = time.ParseDuration(fields[4]); err != nil {
-			return eventAccount{}, fmt.Errorf("read what events cost: %w", err)
-		}
-	}
-	for _, comment := range comments[1:] {
-		if strings.Contains(comment, restLine) {
-			a.rested = 1
-		}
+	a = eventAccount{events: e.Observed, lost: profile.Sum(e.Counts.Dropped) + profile.Sum(e.Counts.Discarded), hits: e.Counts.Hits, cost: e.Counts.Cost}
+	if slices.ContainsFunc(m.Remarks, func(r string) bool { return strings.Contains(r, restRemark) }) {
+		a.rested = 1
 	}
 	return a, nil
 }

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -51,7 +52,7 @@ func TestEventCostOf(t *testing.T) {
 	}
 }
 
-// What the agent writes is what is read.
+// What is written is what is read.
 func TestReadEventAccount(t *testing.T) {
 	counts := profile.EventCounts{
 		Attempted: 12, Delivered: 11, Folded: 7, Hits: 300, Cost: 1500 * time.Microsecond,
@@ -76,18 +77,24 @@ func TestReadEventAccount(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := readEventAccount(p.Comments); err != nil || got != tt.want {
+			if got, err := readEventAccount(p); err != nil || got != tt.want {
 				t.Errorf("%s: got %+v, %v of %q, want %+v", name, got, err, p.Comments, tt.want)
 			}
 		}
 	}
-	for _, comments := range [][]string{
-		nil, {"samples: 3, 0 lost"}, {"events: 7 alloc"}, {"events: 99999999999999999999 alloc, 0 lost"},
-		{"events: 7 alloc, 0 lost, 2 hits of probes took long of CPU time"},
-	} {
-		if a, err := readEventAccount(comments); err == nil {
-			t.Errorf("%q was read as %+v", comments, a)
+	time := &profile.Profile{Processes: []*profile.Process{{Comm: "java", PID: 1}}}
+	mixed := &profile.Profile{Processes: []*profile.Process{{Comm: "java", PID: 1, Events: []*profile.Events{{Kind: profile.Allocations}, {Kind: profile.Locks}}}}}
+	for _, p := range []*profile.Profile{time, mixed} {
+		converted, err := sink.Pprof(p)
+		if err != nil {
+			t.Fatal(err)
 		}
+		if a, err := readEventAccount(converted); err == nil {
+			t.Errorf("%q was read as %+v", converted.Comments, a)
+		}
+	}
+	if a, err := readEventAccount(&pprof.Profile{Comments: []string{"events: 7 alloc, 0 lost"}}); err == nil {
+		t.Errorf("a sentence was read as %+v", a)
 	}
 }
 

@@ -116,6 +116,6 @@ func (b bench) recorded(ctx context.Context, guest worker, kind eventKind, amoun
 	if err := errors.Join(err, stopped); err != nil {
 		return s, err
 	}
-	s.account, err = readEventAccount(recording.Profile.Comments)
+	s.account, err = readEventAccount(recording.Profile)
 	return s, err
 }

@@ -2,14 +2,13 @@ package faults
 
 import (
 	"math"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
@@ -96,24 +95,17 @@ func recordIdle(t *testing.T, slices bool, flags ...string) {
 	}
 }
 
-var observedPattern = regexp.MustCompile(`: observed ([0-9.]+)% of the time, .* ± ([0-9]+) bytes$`)
-
 // observedOf is how many percent of the time a profile says were observed, and half of the interval that follows of that.
 func observedOf(t *testing.T, p *profile.Profile) (share float64, scaled bool, within float64) {
 	t.Helper()
-	for _, comment := range p.Comments {
-		m := observedPattern.FindStringSubmatch(comment)
-		if m == nil {
-			continue
+	m, err := stored.MetadataOf(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range m.Totals {
+		if total := &m.Totals[i]; total.Partial() && !math.IsInf(float64(total.Within), 1) {
+			return 100 * total.Observed.Seconds() / total.Time.Seconds(), true, float64(total.Within)
 		}
-		var err error
-		if share, err = strconv.ParseFloat(m[1], 64); err != nil {
-			t.Fatal(err)
-		}
-		if within, err = strconv.ParseFloat(m[2], 64); err != nil {
-			t.Fatal(err)
-		}
-		return share, true, within
 	}
 	return 100, false, 0
 }

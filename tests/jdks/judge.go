@@ -10,7 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
@@ -86,7 +86,7 @@ func (m meter) allocate(ctx context.Context, c jvm.Command) ([]verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	total, err := sink.TotalOf(s.recording.Profile, profile.Allocations)
+	total, err := report.TotalOf(s.recording.Profile, profile.Allocations)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (m meter) wait(ctx context.Context, c jvm.Command) ([]verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	total, err := sink.TotalOf(s.recording.Profile, profile.Locks)
+	total, err := report.TotalOf(s.recording.Profile, profile.Locks)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,321 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// bases is a set of ways to learn how often a call is made.
+type bases uint8
+
+// basisMarks are the letters that bases are shown as.
+var basisMarks = [...]struct {
+	basis profile.Basis
+	means string
+}{
+	{profile.Sampled, "from the calls that were seen"},
+	{profile.Counted, "every call"},
+	{profile.Estimated, "from the time in callees and the VM's own counters"},
+	{profile.Inferred, "compiled away, follows from what was compiled"},
+}
+
+// basisOf reads a label; it is empty for one that is not known.
+func basisOf(label string) bases {
+	for i, m := range basisMarks {
+		if m.basis.String() == label {
+			return 1 << i
+		}
+	}
+	return 0
+}
+
+// String returns the marks in brackets, or nothing.
+func (b bases) String() string {
+	var letters string
+	for i, m := range basisMarks {
+		if b&(1<<i) != 0 {
+			letters += m.basis.String()[:1]
+		}
+	}
+	if letters == "" {
+		return ""
+	}
+	return "[" + letters + "]"
+}
+
+// legend explains the marks, in their order.
+func (b bases) legend() string {
+	var list []string
+	for i, m := range basisMarks {
+		if name := m.basis.String(); b&(1<<i) != 0 {
+			list = append(list, name[:1]+" "+name+": "+m.means)
+		}
+	}
+	return strings.Join(list, "; ")
+}
+
+type (
+	// A nameGraph is a call graph as views show it: overloaded methods are one.
+	nameGraph = cct.Graph[string, profile.Site]
+	nameEdge  = cct.Edge[string, profile.Site]
+)
+
+// engineCalls are the calls that one engine recorded. Views keep engines apart, as a sampled call of one does not weigh
+// what an estimated one of another does.
+type engineCalls struct {
+	engine    string
+	graph     *nameGraph
+	bases     map[nameEdge]bases
+	within    map[nameEdge]profile.Interval
+	estimated bool // some of the numbers are
+	// unmeasured are edges of which some calls, or all, are in no number.
+	unmeasured map[nameEdge]bool
+}
+
+// callsByEngine returns the calls in a stored profile, by the name of the engine.
+func callsByEngine(p *pprof.Profile) ([]*engineCalls, error) {
+	stored, err := CallsOf(p)
+	if err != nil {
+		return nil, err
+	}
+	var all []*engineCalls
+	for _, c := range stored {
+		i, known := slices.BinarySearchFunc(all, c.Engine, func(e *engineCalls, name string) int { return strings.Compare(e.engine, name) })
+		if !known {
+			all = slices.Insert(all, i, &engineCalls{engine: c.Engine, graph: new(nameGraph), bases: make(map[nameEdge]bases), within: make(map[nameEdge]profile.Interval), unmeasured: make(map[nameEdge]bool)})
+		}
+		all[i].add(c)
+	}
+	return all, nil
+}
+
+func (e *engineCalls) add(c *StoredCalls) {
+	basis := basisOf(c.Basis)
+	named := func(edge CallEdge) nameEdge {
+		return nameEdge{Caller: edge.Caller.Name, Site: edge.Site, Callee: edge.Callee.Name}
+	}
+	if c.Basis == profile.Unmeasured.String() {
+		for edge := range c.Graph.Edges() {
+			e.unmeasured[named(edge)] = true
+		}
+		return
+	}
+	e.graph.Merge(cct.MapGraph(c.Graph, func(edge CallEdge) nameEdge {
+		e.bases[named(edge)] |= basis
+		return named(edge)
+	}))
+	for edge, weight := range c.Graph.Edges() {
+		within, ok := c.Intervals[edge]
+		if !ok {
+			within = profile.Interval{Low: weight, High: weight}
+		}
+		e.within[named(edge)] = e.within[named(edge)].Add(within)
+		e.estimated = e.estimated || ok
+	}
+}
+
+// number writes a number of calls: with three digits if it is estimated.
+func (e *engineCalls) number(calls float64) string {
+	if !e.estimated {
+		return strconv.FormatFloat(calls, 'f', 0, 64)
+	}
+	return stored.ThreeDigits(calls)
+}
+
+// hottest are the edges, those first of which most calls are certain.
+func (e *engineCalls) hottest() []cct.WeightedEdge[string, profile.Site] {
+	list := e.graph.Hottest(compareNameEdges)
+	slices.SortStableFunc(list, func(a, b cct.WeightedEdge[string, profile.Site]) int {
+		return cmp.Compare(e.within[b.Edge].Low, e.within[a.Edge].Low)
+	})
+	return list
+}
+
+// onlySeen are the edges of which no call was measured, in their order.
+func (e *engineCalls) onlySeen() (list []nameEdge) {
+	for edge := range e.unmeasured {
+		if e.graph.Weight(edge) == 0 {
+			list = append(list, edge)
+		}
+	}
+	slices.SortFunc(list, compareNameEdges)
+	return list
+}
+
+// title begins the views of e: " of engine page: 1200 calls in 10.00 s".
+func (e *engineCalls) title(p *pprof.Profile) string {
+	var title string
+	if e.engine != "" {
+		title = " of engine " + e.engine
+	}
+	title += fmt.Sprintf(": %s calls", e.number(e.graph.Total()))
+	if p.DurationNanos > 0 {
+		title += fmt.Sprintf(" in %.2f s", time.Duration(p.DurationNanos).Seconds())
+	}
+	return title
+}
+
+// share returns the part of the engine's calls that weight is, in percent.
+func (e *engineCalls) share(weight float64) float64 {
+	if e.graph.Total() == 0 {
+		return 0
+	}
+	return 100 * weight / e.graph.Total()
+}
+
+func compareNameEdges(a, b nameEdge) int {
+	return cmp.Or(
+		strings.Compare(a.Caller, b.Caller),
+		cmp.Compare(a.Site.Line, b.Site.Line), cmp.Compare(a.Site.Offset, b.Site.Offset),
+		strings.Compare(a.Callee, b.Callee),
+	)
+}
+
+type (
+	// A CallGraph is a dynamic call graph of stored methods.
+	CallGraph = cct.Graph[Method, profile.Site]
+	// A CallEdge is an edge of one.
+	CallEdge = cct.Edge[Method, profile.Site]
+)
+
+// StoredCalls are the calls in a stored profile that one engine recorded on one basis at one rate, of all processes. Strings are
+// printable, empty where the profile does not say; numbers are 0 then.
+type StoredCalls struct {
+	Engine  string
+	Basis   string
+	Stride  int64
+	Samples int64 // a tick
+	Graph   *CallGraph
+	// Intervals are those of edges whose calls are estimated.
+	Intervals map[CallEdge]profile.Interval
+}
+
+// maxWays bounds how many StoredCalls a file may hold; one of our own has a few.
+const maxWays = 64
+
+// ErrNoCalls is the error of views of calls if a profile has none. It says how to record one that has.
+var ErrNoCalls = errors.New("the profile has no calls: record some with vmprof-agent record -e calls")
+
+// CallsOf returns the calls in a stored profile, in the order in which they are stored. The call of a sample is its
+// innermost frame, the caller the next one, be that inlined in the same location or not. It fails if there are none.
+func CallsOf(p *pprof.Profile) ([]*StoredCalls, error) {
+	if !HasCalls(p) {
+		return nil, ErrNoCalls
+	}
+	s, err := newStacks(p, stored.TypeCalls)
+	if err != nil {
+		return nil, err
+	}
+	if s.total == 0 {
+		return nil, ErrNoCalls
+	}
+	var (
+		all   []*StoredCalls
+		index = make(map[callSource]*StoredCalls) // by what its labels say
+	)
+	for sample, value := range s.all() {
+		way := sourceOf(sample)
+		c := index[way]
+		if c == nil {
+			if len(all) == maxWays {
+				return nil, fmt.Errorf("the profile has calls of more than %d engines, bases and rates", maxWays)
+			}
+			c = &StoredCalls{
+				Engine: way.engine, Basis: way.basis, Stride: way.stride, Samples: way.samples, Graph: new(CallGraph),
+				Intervals: make(map[CallEdge]profile.Interval),
+			}
+			index[way] = c
+			all = append(all, c)
+		}
+		edge := s.edge(sample)
+		c.Graph.Add(edge, float64(value))
+		if within, ok := intervalOf(sample, float64(value), c.Basis); ok {
+			c.Intervals[edge] = c.Intervals[edge].Add(within)
+		}
+	}
+	return all, nil
+}
+
+// A callSource is where calls come from, by the labels of their samples.
+type callSource struct {
+	engine, basis   string
+	stride, samples int64
+}
+
+// sourceOf reads the source of the calls of a sample.
+func sourceOf(sample *pprof.Sample) callSource {
+	return callSource{label(sample, stored.LabelEngine), label(sample, stored.LabelBasis), number(sample, stored.LabelStride), number(sample, stored.LabelSamples)}
+}
+
+// intervalOf reads the interval of a sample's calls; ok is false if it says nothing of one.
+func intervalOf(sample *pprof.Sample, value float64, basis string) (within profile.Interval, ok bool) {
+	factor := float64(number(sample, stored.LabelFactor)) / 100
+	switch {
+	case factor < 1:
+		return profile.Interval{Low: value, High: value}, false
+	case basis == profile.Unmeasured.String():
+		return profile.Interval{Low: value, High: value * factor * factor}, true
+	}
+	return profile.Interval{Low: value / factor, High: value * factor}, true
+}
+
+// EdgesOf returns the two innermost frames of all samples of a type as a call graph. Of calls it is the graph of all
+// engines together; of time it is what a profiler takes for the call graph that has nothing but a timer.
+func EdgesOf(p *pprof.Profile, sampleType string) (*CallGraph, error) {
+	s, err := newStacks(p, sampleType)
+	if err != nil {
+		return nil, err
+	}
+	g := new(CallGraph)
+	for sample, value := range s.all() {
+		g.Add(s.edge(sample), float64(value))
+	}
+	return g, nil
+}
+
+// ContextsOf returns the calling context tree of all samples of a type, threads and processes merged.
+func ContextsOf(p *pprof.Profile, sampleType string) (*cct.Tree[Method], error) {
+	s, err := newStacks(p, sampleType)
+	if err != nil {
+		return nil, err
+	}
+	tree := new(cct.Tree[Method])
+	var frames []storedFrame
+	var stack []Method
+	for sample, value := range s.all() {
+		frames = s.appendFrames(frames[:0], sample)
+		stack = stack[:0]
+		for _, f := range frames {
+			stack = append(stack, f.Method)
+		}
+		tree.Add(stack, value)
+	}
+	return tree, nil
+}
+
+// label returns a string label of a sample, or "".
+func label(sample *pprof.Sample, key string) string {
+	if values := sample.Label[key]; len(values) > 0 {
+		return stored.Printable(values[0])
+	}
+	return ""
+}
+
+// number returns a numeric label of a sample, or 0.
+func number(sample *pprof.Sample, key string) int64 {
+	if values := sample.NumLabel[key]; len(values) > 0 {
+		return values[0]
+	}
+	return 0
+}

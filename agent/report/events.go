@@ -1,0 +1,372 @@
+package report
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+)
+
+// A statedSum is what the metadata of a profile says of the main value of events, all processes together.
+type statedSum struct {
+	sum, within float64       // within is half of the 95 % interval; +Inf if it is not known of each process
+	observed    []string      // sentences on processes that were not observed all the time, or not in all events
+	scaled      bool          // one of these sums was scaled up
+	missed      time.Duration // the longest time before a process was observed
+}
+
+// statedSumOf reads the metadata; nil if it has no sums.
+func statedSumOf(p *pprof.Profile) *statedSum {
+	m, err := stored.MetadataOf(p)
+	if err != nil || len(m.Totals) == 0 {
+		return nil
+	}
+	s := &statedSum{observed: m.Observed()}
+	together := 0.0 // processes share slices and losses: they may all have been busy in them
+	for i := range m.Totals {
+		t := &m.Totals[i]
+		s.sum += t.Sum
+		s.scaled = s.scaled || t.Scaled()
+		if t.Missed >= stored.LeastMissed {
+			s.missed = max(s.missed, t.Missed)
+		}
+		if t.Incomplete() {
+			together += float64(t.Within)
+		} else {
+			s.within = math.Hypot(s.within, float64(t.Within)) // each has events of its own
+		}
+	}
+	s.within = math.Hypot(s.within, together)
+	return s
+}
+
+// widen multiplies the variance of every sample by one factor, so that the interval of the sum of all samples is at least as wide
+// as the interval that the profile states. The stated interval also covers the choice of slices and lost events. Survey sampling
+// calls the factor the design effect.
+func (e *storedEvents) widen() {
+	stated := statedSumOf(e.stacks.profile)
+	if stated == nil {
+		return
+	}
+	chance := 0.0
+	for sample, t := range e.all() {
+		if e.kind != profile.Locks || contended(sample) {
+			chance += t.variance
+		}
+	}
+	if chance > 0 {
+		e.effect = max(1, stated.within/normal95*stated.within/normal95/chance)
+	}
+	e.stated = stated
+}
+
+// partly says that a part of the time was not observed, or that events were lost. The design effect is that of all samples
+// together: a class that is allocated in bursts of its own, in few slices or in none, is much further off than that.
+func (e *storedEvents) partly() bool { return e.stated != nil && e.stated.scaled }
+
+// interval is half of the 95 % interval of the main value of all samples that count: the stated one, or what follows from the
+// number of events if the profile states none or has been changed since.
+func (e *storedEvents) interval(all tally) float64 {
+	const rounded = 1e-3
+	value := all.values[e.kind.Main()]
+	if e.stated == nil || math.Abs(e.stated.sum-value) > rounded*value {
+		return normal95 * math.Sqrt(all.variance)
+	}
+	return e.stated.within
+}
+
+// An EventTotal is what the events of a stored profile add up to: the main value of their kind, without what stands apart.
+type EventTotal struct {
+	Sum    float64
+	Within float64 // half of the 95 % interval; 0 if it is exact, +Inf if there are too few events for an interval
+	// Missed is how long a process ran before it was observed, if that is in its recording; the longest of several.
+	Missed time.Duration
+}
+
+// TotalOf returns what a stored profile says of the sum of its events. It fails if the profile has none of that kind.
+func TotalOf(p *pprof.Profile, kind profile.EventKind) (EventTotal, error) {
+	e, err := readEvents(p, kind)
+	if err != nil {
+		return EventTotal{}, err
+	}
+	var all tally
+	for sample, t := range e.all() {
+		if kind != profile.Locks || contended(sample) {
+			all.add(t)
+		}
+	}
+	total := EventTotal{Sum: all.values[kind.Main()], Within: e.interval(all)}
+	if e.stated != nil {
+		total.Missed = e.stated.missed
+	}
+	return total, nil
+}
+
+// about writes the interval of all samples in percent, if it is known.
+func (e *storedEvents) about(all tally) string {
+	half, value := e.interval(all), all.values[e.kind.Main()]
+	if half == 0 {
+		return "exact"
+	}
+	if math.IsInf(half, 1) {
+		return stored.UnknownInterval
+	}
+	return halfWidth(100*half/value, "%")
+}
+
+// writeObserved writes what was not observed all the time, or in all events.
+func (e *storedEvents) writeObserved(out *bufio.Writer, opts *ViewOptions) {
+	if e.stated == nil {
+		return
+	}
+	for _, line := range e.stated.observed {
+		writeFolded(out, line, opts.Width)
+	}
+}
+
+// A tally is what some events add up to.
+type tally struct {
+	values [profile.MaxEventValues]float64 // as profile.EventKind.Values says
+	events float64
+	// variance is that of the main value. The n events of a sample, of about equal weight w, are a Poisson number of them,
+	// so that the variance of their sum n w is n w², which is value²/n. Values that were not estimated have none.
+	variance float64
+}
+
+func (t *tally) add(other tally) {
+	for i, v := range other.values {
+		t.values[i] += v
+	}
+	t.events += other.events
+	t.variance += other.variance
+}
+
+// normal95 is how many standard deviations to either side hold 95 % of a normal distribution.
+const normal95 = 1.96
+
+// leastEvents are so many that their number is about normally distributed. Where fewer are to be expected, intervals that follow
+// from the number seen are too narrow: of three, 84 of 100 hold the truth.
+const leastEvents = 10
+
+// shareInterval returns the half-width of the 95 % interval of the share that value i of t has of that of all, in
+// percent of the whole. All is t and the rest, which vary independently: with the share s, its standard deviation is the
+// root of (1-s)² variance(t) + s² variance(rest), over all. Of N events of equal weight that is the binomial one, the root
+// of s(1-s)/N.
+func (t tally) shareInterval(i int, all tally) float64 {
+	if all.values[i] == 0 {
+		return 0
+	}
+	if t.variance > 0 && t.events < leastEvents {
+		return math.Inf(1)
+	}
+	s := t.values[i] / all.values[i]
+	variance := (1-s)*(1-s)*t.variance + s*s*max(all.variance-t.variance, 0)
+	return 100 * normal95 * math.Sqrt(variance) / all.values[i]
+}
+
+// An eventPart is what distinguishes the events of one method.
+type eventPart struct {
+	what, place, class, field string
+	offset                    int64
+	atOffset                  bool // the offset is known
+}
+
+// partOf reads the labels of a sample. The kind is no part of allocations, as all are recorded in one way.
+func partOf(kind profile.EventKind, sample *pprof.Sample) eventPart {
+	part := eventPart{class: label(sample, stored.LabelClass)}
+	if kind == profile.Allocations {
+		part.place = label(sample, stored.LabelGeneration)
+		return part
+	}
+	part.what, part.place, part.field = label(sample, stored.LabelKind), label(sample, stored.LabelPlace), label(sample, stored.LabelField)
+	if offsets := sample.NumLabel[stored.LabelOffset]; len(offsets) > 0 {
+		part.offset, part.atOffset = offsets[0], true
+	}
+	return part
+}
+
+// eventGroups are events by something.
+type eventGroups[K comparable] struct {
+	list  []*eventGroup[K] // in the order of the file
+	index map[K]*eventGroup[K]
+}
+
+type eventGroup[K comparable] struct {
+	key K
+	tally
+	parts eventGroups[eventPart]
+}
+
+// of returns the group of a key.
+func (g *eventGroups[K]) of(key K) *eventGroup[K] {
+	group := g.index[key]
+	if group == nil {
+		if g.index == nil {
+			g.index = make(map[K]*eventGroup[K])
+		}
+		group = &eventGroup[K]{key: key}
+		g.index[key] = group
+		g.list = append(g.list, group)
+	}
+	return group
+}
+
+// sorted returns the groups by some values, the largest first one first; equals stay in the order of the file.
+func (g *eventGroups[K]) sorted(values ...int) []*eventGroup[K] {
+	return slices.SortedStableFunc(slices.Values(g.list), func(a, b *eventGroup[K]) int {
+		for _, i := range values {
+			if c := cmp.Compare(b.values[i], a.values[i]); c != 0 {
+				return c
+			}
+		}
+		return cmp.Compare(b.events, a.events)
+	})
+}
+
+// eventNames are what people call the events of a kind, and the flags of record that ask for them.
+var eventNames = [profile.EventKinds]struct{ events, record string }{
+	profile.Allocations: {"allocations", "-e alloc"},
+	profile.Locks:       {"locks", "-e lock"},
+	profile.Values:      {"values", "-e value --probe=SPEC"},
+	profile.Pauses:      {"safepoints", "-e safepoint"},
+	profile.Faults:      {"page faults", "-e page-faults"},
+	profile.Cycles:      {"cycles", "-e cpi"},
+}
+
+// EventKindOf returns the kind of events that a stored profile is of; ok is false if it is of none.
+func EventKindOf(p *pprof.Profile) (kind profile.EventKind, ok bool) {
+	for kind := range profile.EventKinds {
+		types, _ := stored.EventTypes(kind)
+		if !slices.ContainsFunc(types, func(t *pprof.ValueType) bool { return columnOf(p, t) < 0 }) {
+			return kind, true
+		}
+	}
+	return 0, false
+}
+
+// columnOf returns the column of the values of a type, or -1.
+func columnOf(p *pprof.Profile, of *pprof.ValueType) int {
+	return slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == of.Type && t.Unit == of.Unit })
+}
+
+// EventView returns the view for the events in a stored profile, or nil if it is not of events.
+func EventView(p *pprof.Profile) func(io.Writer, *pprof.Profile, *ViewOptions) error {
+	kind, ok := EventKindOf(p)
+	if !ok {
+		return nil
+	}
+	switch kind {
+	case profile.Allocations:
+		return Allocations
+	case profile.Locks:
+		return Locks
+	case profile.Values:
+		return Values
+	case profile.Pauses:
+		return Safepoints
+	case profile.Faults:
+		return Faults
+	}
+	return CPI
+}
+
+// storedEvents are the samples of a stored profile that is of events.
+type storedEvents struct {
+	kind    profile.EventKind
+	stacks  *stacks
+	columns []int      // of the values
+	events  int        // the column of events
+	effect  float64    // what variances are multiplied by: 1 unless part of the time was not observed, or events were lost
+	stated  *statedSum // by the metadata; nil if it has no sums
+}
+
+// readEvents fails if p is not of that kind of events, or if its values cannot be added up.
+func readEvents(p *pprof.Profile, kind profile.EventKind) (*storedEvents, error) {
+	if is, ok := EventKindOf(p); !ok || is != kind {
+		name := eventNames[kind]
+		return nil, fmt.Errorf("the profile has no %s: record some with vmprof-agent record %s", name.events, name.record)
+	}
+	e := &storedEvents{kind: kind, effect: 1}
+	types, _ := stored.EventTypes(kind)
+	for i, t := range types {
+		if i >= len(kind.Values()) || kind.Values()[i] != stored.ValueSum {
+			s, err := newStacks(p, t.Type)
+			if err != nil {
+				return nil, err
+			}
+			e.stacks = s
+		}
+		e.columns = append(e.columns, columnOf(p, t))
+	}
+	e.events = e.columns[len(types)-1]
+	e.columns = e.columns[:len(types)-1]
+	e.widen()
+	return e, nil
+}
+
+// all yields the samples to keep that have values, with these.
+func (e *storedEvents) all() iter.Seq2[*pprof.Sample, tally] { return e.those(e.stacks.keep) }
+
+// those yields the samples to keep, nil for all.
+func (e *storedEvents) those(keep func(*pprof.Sample) bool) iter.Seq2[*pprof.Sample, tally] {
+	return func(yield func(*pprof.Sample, tally) bool) {
+		for _, sample := range e.stacks.profile.Sample {
+			if keep != nil && !keep(sample) {
+				continue
+			}
+			t := tally{events: float64(sample.Value[e.events])}
+			some := t.events != 0
+			for i, column := range e.columns {
+				t.values[i] = float64(sample.Value[column])
+				some = some || t.values[i] != 0
+			}
+			if main := t.values[e.kind.Main()]; main != 0 && !counted(sample) { // effect may be infinite
+				t.variance = e.effect * main * main / max(t.events, 1)
+			}
+			if some && !yield(sample, t) {
+				return
+			}
+		}
+	}
+}
+
+// site returns the program's method in which an event happened: the innermost that is neither native nor the VM's own, nor of
+// the class library's locks if one of those made the thread wait; or else whatever is innermost but the kernel.
+func (e *storedEvents) site(sample *pprof.Sample) string {
+	outside := ""
+	for _, loc := range sample.Location {
+		for _, f := range e.stacks.at(loc) {
+			if !f.Native && !strings.HasPrefix(f.Name, "[") && !(e.kind == profile.Locks && parks(f.Name)) {
+				return f.Name
+			}
+			if outside == "" && f.flags&kernel == 0 {
+				outside = f.Name
+			}
+		}
+	}
+	if outside == "" {
+		return e.stacks.edge(sample).Callee.Name
+	}
+	return outside
+}
+
+// parks says of a method that it is part of how threads of Java wait for each other, not of why.
+func parks(method string) bool {
+	return strings.HasPrefix(method, "jdk.internal.misc.Unsafe.park") || strings.HasPrefix(method, "sun.misc.Unsafe.park") ||
+		strings.HasPrefix(method, "java.util.concurrent.")
+}
+
+// contended says that a sample is no wait for work.
+func contended(sample *pprof.Sample) bool {
+	return label(sample, stored.LabelKind) != profile.WaitForWork
+}

@@ -1,0 +1,426 @@
+package report
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+)
+
+// Allocations writes which classes of objects were allocated, and which methods allocated them, the most bytes first.
+// Under each method are its objects by generation and class, as in the appendix of Inoue and Nakatani (OOPSLA 2009). The
+// method is the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no allocations.
+//
+// Bytes and objects are estimates from a number of events, which is shown next to them. From that follows the interval of
+// the share: it holds the true one in 95 of 100 cases. A sum of n events of about equal weight has the relative standard
+// error 1/sqrt(n); see tally for other weights. With less than ten events it is rough. Where
+// every object was counted there is no interval.
+func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	e, err := readEvents(p, profile.Allocations)
+	if err != nil {
+		return err
+	}
+	var byClass, byMethod eventGroups[string]
+	for sample, t := range e.all() {
+		part := partOf(e.kind, sample)
+		class := part.class
+		if class == "" {
+			class = stored.Unnamed
+		}
+		byClass.of(class).add(t)
+		method := byMethod.of(e.site(sample))
+		method.add(t)
+		method.parts.of(part).add(t)
+	}
+
+	const objects, space = 0, 1
+	out, all := bufio.NewWriter(w), byClass.total()
+	writeFolded(out, fmt.Sprintf("Allocations%s: %s (%s), %s objects, from %s events", elapsed(p),
+		bytesScale.of(all.values[space]), e.about(all), quantity(all.values[objects]), quantity(all.events)), opts.Width)
+	e.writeObserved(out, opts)
+	table := eventTable{opts: opts, out: out, order: []int{space, objects}}
+	table.columns = append(table.columns, shareColumn(space, all))
+	table.columns = append(table.columns, e.intervalColumns(space, all)...)
+	table.columns = append(table.columns, valueColumn("bytes", space, bytesScale.of), valueColumn("objects", objects, quantity), eventsColumn)
+	out.WriteByte('\n')
+	writeEvents(&table, "class", &byClass)
+	out.WriteByte('\n')
+	writeEvents(&table, "method / generation, class", &byMethod)
+	if e.stacks.keep != nil {
+		e.writeCounted(out, opts)
+	}
+	switch {
+	case e.partly():
+		writeFolded(out, "Only the total has an interval: a class or method may have been at work mostly in the time, or among the events, "+
+			"that were not recorded.", opts.Width)
+	case all.variance > 0:
+		writeFolded(out, fmt.Sprintf("±: in 95 of 100 cases the true share of the bytes is at most so many points from the one shown; "+
+			"?: fewer than %d events give no interval", leastEvents), opts.Width)
+	}
+	return flush(out, "allocations")
+}
+
+// writeCounted writes which classes of objects were allocated by the counts of each one, of a profile that has these next to
+// estimates.
+func (e *storedEvents) writeCounted(out *bufio.Writer, opts *ViewOptions) {
+	var byClass eventGroups[string]
+	for sample, t := range e.those(counted) {
+		class := label(sample, stored.LabelClass)
+		if class == "" {
+			class = stored.Unnamed
+		}
+		byClass.of(class).add(t)
+	}
+	const objects, space = 0, 1
+	all := byClass.total()
+	fmt.Fprintf(out, "\nEach object was counted, too: %s, %s objects\n", bytesScale.of(all.values[space]), quantity(all.values[objects]))
+	table := eventTable{opts: opts, out: out, order: []int{space, objects}}
+	table.columns = []eventColumn{shareColumn(space, all), valueColumn("bytes", space, bytesScale.of), valueColumn("objects", objects, quantity)}
+	writeEvents(&table, "class", &byClass)
+}
+
+// CPI writes which methods took the CPU's cycles, the most first, what they executed meanwhile, and the cycles for each
+// instruction, as in the appendix of Inoue and Nakatani (OOPSLA 2009). The method is the innermost of the stack, native
+// or not. Nil options are DefaultViewOptions. It fails if the profile has no cycles.
+func CPI(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	e, err := readEvents(p, profile.Cycles)
+	if err != nil {
+		return err
+	}
+	var byMethod eventGroups[string]
+	for sample, t := range e.all() {
+		byMethod.of(e.stacks.edge(sample).Callee.Name).add(t)
+	}
+	const cycles, instructions = 0, 1
+	out, all := bufio.NewWriter(w), byMethod.total()
+	writeFolded(out, fmt.Sprintf("Cycles%s: %s cycles, %s instructions, CPI %s, from %s events", elapsed(p),
+		quantity(all.values[cycles]), quantity(all.values[instructions]), ratio(all.values[cycles], all.values[instructions]),
+		quantity(all.events)), opts.Width)
+	share := func(i int, of tally) string { return stored.Percent(of.values[i], all.values[i]) }
+	table := eventTable{opts: opts, out: out, order: []int{cycles, instructions}}
+	table.columns = []eventColumn{
+		{"cycles", func(t tally) string { return share(cycles, t) }},
+		{"", func(t tally) string { return quantity(t.values[cycles]) }},
+		{"instr.", func(t tally) string { return share(instructions, t) }},
+		{"", func(t tally) string { return quantity(t.values[instructions]) }},
+		{"CPI", func(t tally) string { return ratio(t.values[cycles], t.values[instructions]) }},
+		eventsColumn,
+	}
+	out.WriteByte('\n')
+	writeEvents(&table, "method", &byMethod)
+	return flush(out, "cycles")
+}
+
+// ratio writes a/b.
+func ratio(a, b float64) string {
+	if b == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", a/b)
+}
+
+// Faults writes which methods touched memory for the first time, the most page faults first. Under each method are the
+// data addresses by place, class, field and offset in the object, as in the appendix of Inoue and Nakatani (OOPSLA
+// 2009). The method is the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no faults.
+func Faults(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	e, err := readEvents(p, profile.Faults)
+	if err != nil {
+		return err
+	}
+	var byMethod eventGroups[string]
+	for sample, t := range e.all() {
+		method := byMethod.of(e.site(sample))
+		method.add(t)
+		method.parts.of(partOf(e.kind, sample)).add(t)
+	}
+	out, all := bufio.NewWriter(w), byMethod.total()
+	writeFolded(out, fmt.Sprintf("Page faults%s: %s (%s) first touches of memory, from %s events", elapsed(p), quantity(all.values[0]), e.about(all),
+		quantity(all.events)), opts.Width)
+	e.writeObserved(out, opts)
+	table := eventTable{opts: opts, out: out, order: []int{0}}
+	table.columns = []eventColumn{shareColumn(0, all), valueColumn("faults", 0, quantity), eventsColumn}
+	out.WriteByte('\n')
+	writeEvents(&table, "method / place, class.field +offset", &byMethod)
+	return flush(out, "page faults")
+}
+
+// Values of locks.
+const (
+	lockAcquisitions = iota
+	lockContentions
+	lockDelay
+)
+
+// Locks writes which methods were delayed by locks that others held, the longest delay first, with how often locks were
+// contended and acquired. Under each method are its locks by how it got them, place and class, as in the appendix of
+// Inoue and Nakatani (OOPSLA 2009). Waits for work, which are no contention, follow in a table of their own. The method
+// is the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no locks.
+func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	e, err := readEvents(p, profile.Locks)
+	if err != nil {
+		return err
+	}
+	var locks, waits eventGroups[string]
+	for sample, t := range e.all() {
+		groups := &locks
+		if !contended(sample) {
+			groups = &waits
+		}
+		method := groups.of(e.site(sample))
+		method.add(t)
+		method.parts.of(partOf(e.kind, sample)).add(t)
+	}
+
+	out, all := bufio.NewWriter(w), locks.total()
+	writeFolded(out, fmt.Sprintf("Locks%s: %s (%s) of delay in %s contentions, %s acquisitions, from %s events", elapsed(p),
+		timeScale.of(all.values[lockDelay]), e.about(all), quantity(all.values[lockContentions]), quantity(all.values[lockAcquisitions]),
+		quantity(all.events)), opts.Width)
+	e.writeObserved(out, opts)
+	table := eventTable{opts: opts, out: out, order: []int{lockDelay, lockContentions, lockAcquisitions}}
+	table.columns = []eventColumn{
+		shareColumn(lockDelay, all), valueColumn("delay", lockDelay, timeScale.of),
+		valueColumn("contended", lockContentions, quantity), valueColumn("acquired", lockAcquisitions, quantity), eventsColumn,
+	}
+	out.WriteByte('\n')
+	writeEvents(&table, "method / kind, place, class", &locks)
+	if len(waits.list) > 0 {
+		all := waits.total()
+		fmt.Fprintf(out, "\nWaits for work: %s\n", timeScale.of(all.values[lockDelay]))
+		table.columns = []eventColumn{shareColumn(lockDelay, all), valueColumn("time", lockDelay, timeScale.of), eventsColumn}
+		writeEvents(&table, "method / kind, place, class", &waits)
+	}
+	return flush(out, "locks")
+}
+
+// Safepoints writes for which operations a VM stopped its threads, and what collected garbage meanwhile, the longest time
+// first: how long in all, for what part of the recording, how often, and how long on average. Several processes have a table
+// each, as their times do not add up to a part of the recording. Nil options are DefaultViewOptions. It fails if the profile
+// has no safepoints.
+func Safepoints(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	e, err := readEvents(p, profile.Pauses)
+	if err != nil {
+		return err
+	}
+	const pauses, stopped = 0, 1
+	var (
+		processes []string
+		byProcess = make(map[string]*eventGroups[string])
+	)
+	for sample, t := range e.all() {
+		name := processName(sample)
+		operations := byProcess[name]
+		if operations == nil {
+			operations = new(eventGroups[string])
+			processes, byProcess[name] = append(processes, name), operations
+		}
+		what := label(sample, stored.LabelKind)
+		if what == "" {
+			what = stored.Unnamed
+		}
+		if collector := label(sample, stored.LabelCollector); collector != "" && collector != profile.UnnamedCollector {
+			what += ", " + collector
+		}
+		operations.of(what).add(t)
+	}
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "Safepoints%s\n", elapsed(p))
+	e.writeObserved(out, opts)
+	duration := float64(max(p.DurationNanos, 0))
+	of := func(t tally) string {
+		if duration == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.2f%%", 100*t.values[stopped]/duration)
+	}
+	for _, name := range processes {
+		operations := byProcess[name]
+		all := operations.total()
+		out.WriteByte('\n')
+		writeFolded(out, fmt.Sprintf("%s: stopped for %s in %s pauses (%s of the time)", shorten(name, opts.Width),
+			timeScale.of(all.values[stopped]), quantity(all.values[pauses]), of(all)), opts.Width)
+		table := eventTable{opts: opts, out: out, order: []int{stopped, pauses}}
+		table.columns = []eventColumn{
+			shareColumn(stopped, all), {"of time", of}, valueColumn("stopped", stopped, timeScale.of), valueColumn("pauses", pauses, quantity),
+			{"mean", func(t tally) string {
+				if t.values[pauses] == 0 {
+					return "-"
+				}
+				return timeScale.of(t.values[stopped] / t.values[pauses])
+			}},
+		}
+		writeEvents(&table, "operation", operations)
+	}
+	return flush(out, "safepoints")
+}
+
+const (
+	// maxBuckets is how many buckets of powers of two 64 bits can have, of either sign and with zero. More values are
+	// texts that look like numbers.
+	maxBuckets = 2*64 + 1
+	// barWidth is how long the bar of the largest value is, in columns.
+	barWidth = 20
+)
+
+// Values writes what the operands of probes were. For each probe, the one with most executions first, it shows the
+// distribution of its values: of numbers in buckets in their order, of texts the most frequent ones; then the methods,
+// which are the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no values.
+func Values(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	e, err := readEvents(p, profile.Values)
+	if err != nil {
+		return err
+	}
+	type distribution struct{ values, methods eventGroups[string] }
+	var (
+		probes eventGroups[string]
+		of     = make(map[string]*distribution)
+	)
+	for sample, t := range e.all() {
+		probe, value := label(sample, stored.LabelProbe), label(sample, stored.LabelValue)
+		if probe == "" {
+			probe = stored.Unnamed
+		}
+		if value == "" {
+			value = stored.Unnamed
+		}
+		if of[probe] == nil {
+			of[probe] = new(distribution)
+		}
+		probes.of(probe).add(t)
+		of[probe].values.of(value).add(t)
+		of[probe].methods.of(e.site(sample)).add(t)
+	}
+	out, all := bufio.NewWriter(w), probes.total()
+	writeFolded(out, fmt.Sprintf("Values%s: %s (%s) values of %s, from %s events", elapsed(p), quantity(all.values[0]), e.about(all),
+		stored.Plural(len(probes.list), "probe"), quantity(all.events)), opts.Width)
+	e.writeObserved(out, opts)
+	shown, rest := first(opts.N, probes.sorted(0))
+	for _, probe := range shown {
+		fmt.Fprintf(out, "\n%s\n", shorten(probe.key, opts.Width))
+		writeFolded(out, fmt.Sprintf("%s executions%s", quantity(probe.values[0]), mean(probe.tally)), opts.Width)
+		writeHistogram(out, &of[probe.key].values, probe.tally, opts)
+		table := eventTable{opts: opts, out: out, order: []int{0}, columns: []eventColumn{
+			shareColumn(0, probe.tally), valueColumn("executions", 0, quantity), eventsColumn,
+		}}
+		writeEvents(&table, "method", &of[probe.key].methods)
+	}
+	if len(rest) > 0 {
+		fmt.Fprintf(out, "\n%s with %s executions\n", stored.Plural(len(rest), "more probe"), quantity(sumOf(rest).values[0]))
+	}
+	return flush(out, "values")
+}
+
+// mean says what the values were on average, unless they are texts, which have no sum.
+func mean(t tally) string {
+	if t.values[0] == 0 || t.values[1] == 0 {
+		return ""
+	}
+	return ", mean " + strconv.FormatFloat(t.values[1]/t.values[0], 'g', 6, 64)
+}
+
+// writeHistogram writes how often each value was there, with bars.
+func writeHistogram(out *bufio.Writer, values *eventGroups[string], all tally, opts *ViewOptions) {
+	list, numbers := inOrder(values)
+	rest := []*eventGroup[string](nil)
+	if !numbers {
+		list, rest = first(opts.N, list)
+	}
+	most := 0.0
+	for _, v := range list {
+		most = max(most, v.values[0])
+	}
+	g := grid{head: []gridRow{{cells: []string{"share", "executions", "events"}, name: heading("value")}}}
+	if numbers {
+		g.head[0].cells = append(g.head[0].cells, "value")
+		g.head[0].name = nil
+	}
+	for _, v := range list {
+		row := gridRow{cells: []string{stored.Percent(v.values[0], all.values[0]), quantity(v.values[0]), quantity(v.events)}}
+		if numbers {
+			row.cells = append(row.cells, v.key)
+			row.name = heading(bar(v.values[0], most))
+		} else {
+			row.name = func(width int) string { return shortenText(v.key, width) }
+		}
+		g.rows = append(g.rows, row)
+	}
+	if len(rest) > 0 {
+		sum := sumOf(rest)
+		g.rows = append(g.rows, gridRow{[]string{stored.Percent(sum.values[0], all.values[0]), quantity(sum.values[0]), quantity(sum.events)},
+			heading(fmt.Sprintf("%d more", len(rest)))})
+	}
+	g.write(out, opts.Width)
+}
+
+// inOrder returns values as they are to be shown: numbers in their order, if all are, or else the most frequent first.
+func inOrder(values *eventGroups[string]) (list []*eventGroup[string], numbers bool) {
+	list = values.sorted(0)
+	if len(list) > maxBuckets {
+		return list, false
+	}
+	lower := make(map[string]float64, len(list))
+	for _, v := range list {
+		from, ok := lowerBound(v.key)
+		if !ok {
+			return list, false
+		}
+		lower[v.key] = from
+	}
+	slices.SortStableFunc(list, func(a, b *eventGroup[string]) int { return cmp.Compare(lower[a.key], lower[b.key]) })
+	return list, true
+}
+
+var bucketPattern = regexp.MustCompile(`^(-?[0-9]{1,20})(?:-(-?[0-9]{1,20}))?$`)
+
+// lowerBound reads where a bucket begins: 16 of 16-31, -31 of -31--16, and 7 of 7.
+func lowerBound(bucket string) (from float64, ok bool) {
+	m := bucketPattern.FindStringSubmatch(bucket)
+	if m == nil {
+		return 0, false
+	}
+	from, err := strconv.ParseFloat(m[1], 64)
+	return from, err == nil
+}
+
+// bar is as long as value is a part of most; what is there at all has one.
+func bar(value, most float64) string {
+	if value <= 0 || most <= 0 {
+		return ""
+	}
+	return strings.Repeat("#", max(1, int(barWidth*value/most)))
+}
+
+// shortenText makes a text at most width runes long, 0 for any length, by cutting its end.
+func shortenText(text string, width int) string {
+	runes := []rune(text)
+	if width <= 0 || len(runes) <= width {
+		return text
+	}
+	return string(runes[:width-1]) + "…"
+}

@@ -1,0 +1,163 @@
+package report
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// writeCallMethods writes the hot methods of a profile that has nothing but calls, a table for each engine: how often
+// a method is called, and how many calls it makes itself.
+func writeCallMethods(out *bufio.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	engines, err := callsByEngine(p)
+	if err != nil {
+		return err
+	}
+	for i, e := range engines {
+		if i > 0 {
+			out.WriteByte('\n')
+		}
+		fmt.Fprintf(out, "Hot methods%s\n", e.title(p))
+		e.writeMethods(out, opts)
+	}
+	return nil
+}
+
+// writeMethods writes the table of one engine, the most called first. The most calling method is often one that was
+// called once, long ago, so callers are in it even if nobody was seen to call them.
+func (e *engineCalls) writeMethods(out *bufio.Writer, opts *ViewOptions) {
+	called, makes := e.graph.Callees(), e.graph.Callers()
+	names := make([]string, 0, len(called))
+	for name := range called {
+		names = append(names, name)
+	}
+	for name := range makes {
+		if _, known := called[name]; !known && name != nobody.Name {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(called[b], called[a]), cmp.Compare(makes[b], makes[a]), strings.Compare(a, b))
+	})
+
+	count := max(len(e.number(e.graph.Total())), len("calls")) // columns
+	fmt.Fprintf(out, "%7s %*s %7s %*s  method\n", "called", count, "calls", "makes", count, "calls")
+	shown, rest := first(opts.N, names)
+	for _, name := range shown {
+		line := fmt.Sprintf("%6.1f%% %*s %6.1f%% %*s  ", e.share(called[name]), count, e.number(called[name]), e.share(makes[name]), count, e.number(makes[name]))
+		fmt.Fprint(out, line, shorten(name, room(opts.Width, len(line))), "\n")
+	}
+	if len(rest) > 0 {
+		var sum float64
+		for _, name := range rest {
+			sum += called[name]
+		}
+		fmt.Fprintf(out, "%6.1f%% %*s %s  %s\n", e.share(sum), count, e.number(sum), strings.Repeat(" ", 8+count), stored.Plural(len(rest), "more method"))
+	}
+}
+
+// methodNames names methods for people: with the types of its arguments where a method is overloaded. All methods are
+// added before the first is named.
+type methodNames struct {
+	systemNames map[string]string // of the method with a name, "" if there are several
+}
+
+func newMethodNames() methodNames { return methodNames{make(map[string]string)} }
+
+func (n methodNames) add(m Method) {
+	systemName, known := n.systemNames[m.Name]
+	if !known {
+		n.systemNames[m.Name] = m.SystemName
+	} else if systemName != m.SystemName {
+		n.systemNames[m.Name] = ""
+	}
+}
+
+func (n methodNames) name(m Method) string {
+	end := strings.LastIndexByte(m.SystemName, ')')
+	if n.systemNames[m.Name] != "" || !strings.HasPrefix(m.SystemName, m.Name+"(") || end < 0 {
+		return m.Name
+	}
+	return m.SystemName[:end+1] // without the result of a Java method, which says little
+}
+
+// Methods writes the hot methods of a profile as a table, the most self time first: the samples in which a method
+// was innermost, and those in which it was anywhere on the stack, recursion counted once. If the profile has nothing
+// but calls, these are the calls of the method and the calls that it makes. Nil options are DefaultViewOptions.
+func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	out := bufio.NewWriter(w)
+	if holdsCalls(p) && !HasTime(p) {
+		if err := writeCallMethods(out, p, opts); err != nil {
+			return err
+		}
+		return flush(out, "methods")
+	}
+	v, err := newView(p, false)
+	if err != nil {
+		return err
+	}
+	entries := cct.Hot(&v.tree, func(name string) string { return name })
+	cct.SortEntries(entries, strings.Compare)
+	entries, rest := first(opts.N, entries)
+
+	hows := make(map[string]frameFlags)
+	for id, n := range v.tree.Nodes() {
+		hows[n.Key] |= v.flags[id] &^ uncertain // of its context
+	}
+	var used frameFlags
+	mark := 0 // columns
+	for _, e := range entries {
+		used |= hows[e.Key]
+		mark = max(mark, len(hows[e.Key].String()))
+	}
+	count := max(len(v.amount(v.tree.Total())), len(v.unit)) // columns
+	for _, e := range entries {
+		count = max(count, len(v.amount(e.Self)), len(v.amount(e.Total))) // 1000KB is longer than 1MB
+	}
+
+	fmt.Fprintf(out, "Hot methods%s\n", elapsed(p))
+	fmt.Fprintf(out, "%7s %*s %7s %*s  method\n", "self", count, v.unit, "total", count, v.unit)
+	for _, e := range entries {
+		line := fmt.Sprintf("%6.1f%% %*s %6.1f%% %*s  ", v.share(e.Self), count, v.amount(e.Self), v.share(e.Total), count, v.amount(e.Total))
+		if mark > 0 {
+			line += fmt.Sprintf("%-*s ", mark, hows[e.Key])
+		}
+		fmt.Fprintf(out, "%s%s\n", line, shorten(e.Key, room(opts.Width, len(line))))
+	}
+	if len(rest) > 0 {
+		var self uint64
+		for _, e := range rest {
+			self += e.Self
+		}
+		fmt.Fprintf(out, "%6.1f%% %*s %s  %d more methods\n", v.share(self), count, v.amount(self), strings.Repeat(" ", 8+count), len(rest))
+	}
+	v.writeLegend(out, used, opts.Width)
+	return flush(out, "methods")
+}
+
+// elapsed says how much CPU time a profile holds and how long it took, as far as it says so.
+func elapsed(p *pprof.Profile) string {
+	var parts []string
+	if cpu := sum(p, "cpu", nil); cpu > 0 {
+		parts = append(parts, fmt.Sprintf("%.2f s of CPU time", cpu/float64(time.Second)))
+	}
+	if p.DurationNanos > 0 {
+		parts = append(parts, fmt.Sprintf("in %.2f s", time.Duration(p.DurationNanos).Seconds()))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ", " + strings.Join(parts, " ")
+}

@@ -1,0 +1,145 @@
+package report
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"strings"
+	"testing"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+)
+
+// small is a valid stored profile.
+func small() *pprof.Profile {
+	m := &pprof.Mapping{ID: 1, File: "[jit:HotSpot]", HasFunctions: true}
+	f := &pprof.Function{ID: 1, Name: "a.b"}
+	l := &pprof.Location{ID: 1, Mapping: m, Line: []pprof.Line{{Function: f}, {Function: f}}}
+	return &pprof.Profile{
+		SampleType: []*pprof.ValueType{{Type: "samples", Unit: "count"}},
+		Mapping:    []*pprof.Mapping{m}, Function: []*pprof.Function{f}, Location: []*pprof.Location{l},
+		Sample: []*pprof.Sample{{Location: []*pprof.Location{l, l}, Value: []int64{7}, NumLabel: map[string][]int64{"pid": {1}}}},
+	}
+}
+
+// smallCalls is a valid stored profile of calls.
+func smallCalls() *pprof.Profile {
+	p := small()
+	p.SampleType[0].Type = stored.TypeCalls
+	l := &pprof.Location{ID: 2, Mapping: p.Mapping[0], Address: 8, Line: []pprof.Line{{Function: p.Function[0], Line: 3}}}
+	p.Location = append(p.Location, l)
+	p.Sample[0].Location = []*pprof.Location{l, l}
+	p.Sample[0].Label = map[string][]string{stored.LabelEngine: {"page"}, stored.LabelBasis: {"sampled"}}
+	p.Sample[0].NumLabel[stored.LabelStride] = []int64{7}
+	return p
+}
+
+// smallEvents is a valid stored profile of events.
+func smallEvents(kind profile.EventKind) *pprof.Profile {
+	p := small()
+	p.SampleType, p.DefaultSampleType = stored.EventTypes(kind)
+	s := p.Sample[0]
+	s.Value = []int64{7, 8, 9, 10}[:len(p.SampleType)]
+	s.Label = map[string][]string{stored.LabelClass: {"byte[]"}, stored.LabelKind: {"spin"}, stored.LabelPlace: {"old"}, stored.LabelProbe: {"p"}, stored.LabelValue: {"8-15"}}
+	s.NumLabel[stored.LabelOffset], s.NumUnit = []int64{8}, map[string][]string{stored.LabelOffset: {stored.UnitBytes}}
+	return p
+}
+
+func encode(t testing.TB, write func(io.Writer) error) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := write(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func gzipped(t testing.TB, data []byte) []byte {
+	return encode(t, func(w io.Writer) error {
+		z := gzip.NewWriter(w)
+		if _, err := z.Write(data); err != nil {
+			return err
+		}
+		return z.Close()
+	})
+}
+
+func TestRead(t *testing.T) {
+	for name, data := range map[string][]byte{
+		"gzipped": encode(t, small().Write),
+		"plain":   encode(t, small().WriteUncompressed),
+	} {
+		p, err := Read(bytes.NewReader(data))
+		if err != nil || len(p.Sample) != 1 || p.Sample[0].Value[0] != 7 {
+			t.Errorf("%s: Read = %v, %v", name, p, err)
+		}
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	const limit = 1 << 20
+	whole := encode(t, small().Write)
+	contradictory := small()
+	contradictory.Sample[0].Value = []int64{1, 2}
+	for _, test := range []struct {
+		name string
+		data []byte
+		want string
+	}{
+		{"nothing", nil, "empty"},
+		{"empty gzip", gzipped(t, nil), "empty"},
+		{"half a file", whole[:len(whole)/2], "decompress: unexpected EOF"},
+		{"text", []byte("java;a;b 5\n"), "not a pprof profile"},
+		{"another format of pprof's", []byte("--- heapz 1 ---\nformat = java\n"), "not a pprof profile"},
+		{"a large file", make([]byte, limit+1), "larger than 1 MB"},
+		{"a decompression bomb", gzipped(t, make([]byte, 100*limit)), "larger than 1 MB"},
+		{"values without types", encode(t, contradictory.WriteUncompressed), "contradicts itself"},
+		{"a string out of range", []byte{0x0a, 0x02, 0x08, 0x7f}, "not a pprof profile"},
+	} {
+		p, err := read(bytes.NewReader(test.data), limit)
+		if p != nil || err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: read = %v, %v, want an error with %q", test.name, p, err, test.want)
+		}
+	}
+	// Each takes two bytes here and a hundred in memory.
+	if p, err := Read(bytes.NewReader(bytes.Repeat([]byte{0x12, 0}, maxRecords+1))); p != nil || err == nil || !strings.Contains(err.Error(), "records") {
+		t.Errorf("too many records: Read = %v, %v", p, err)
+	}
+}
+
+// FuzzRead: a profile or an error, and what was read can be shown.
+func FuzzRead(f *testing.F) {
+	f.Add(encode(f, small().WriteUncompressed))
+	f.Add(encode(f, small().Write))
+	f.Add(encode(f, smallCalls().WriteUncompressed))
+	for kind := range profile.EventKinds {
+		f.Add(encode(f, smallEvents(kind).WriteUncompressed))
+	}
+	f.Add([]byte{0x0a, 0x02, 0x08, 0x7f})
+	f.Add([]byte{0x12, 0x00, 0x22, 0x00})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := read(bytes.NewReader(data), 1<<16)
+		if (p == nil) == (err == nil) {
+			t.Fatalf("read = %v, %v", p, err)
+		}
+		if err != nil {
+			return
+		}
+		for i, view := range []func(io.Writer, *pprof.Profile, *ViewOptions) error{Report, Edges, Layers, Tree, Methods} {
+			var out bytes.Buffer
+			if err := view(&out, p, nil); err == nil && out.Len() == 0 {
+				t.Fatalf("view %d shows nothing", i)
+			}
+		}
+		for _, by := range []By{ByMethod, ByEdge, ByContext, ByClass} {
+			var out bytes.Buffer
+			err := Compare(&out, Named{"a", p}, Named{"b", p}, &CompareOptions{By: by})
+			if err == nil && !strings.Contains(out.String(), "100.00  of 100") {
+				t.Fatalf("a profile differs from itself by %v:\n%s", by, &out)
+			}
+		}
+	})
+}

@@ -1,0 +1,229 @@
+// Package report reads stored profiles: it shows views of them and compares them.
+//
+//	p, err := report.ReadFile("vmprof.pb.gz")
+//	err = report.Report(os.Stdout, p, nil)
+//
+// A profile is untrusted, by whomever it was written. What the agent's own profiles say about themselves is in their
+// metadata (package stored); other profiles show their samples without it.
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+)
+
+// maxComments bounds the comments that are shown; a profile of our own has a few.
+const maxComments = 100
+
+// Footer writes what a reader of any view must know: one sentence that accounts for the samples or events, then the rest of
+// the metadata and the profile's other comments, wrapped at width columns (0: not at all). What the metadata has for each
+// process or window is summed up in one sentence.
+func Footer(w io.Writer, p *pprof.Profile, width int) error {
+	out := bufio.NewWriter(w)
+	comments := footer(p)
+	for i, comment := range comments {
+		if i == maxComments {
+			fmt.Fprintf(out, "%d more comments\n", len(comments)-i)
+			break
+		}
+		writeFolded(out, stored.Printable(comment), width)
+	}
+	return flush(out, "footer")
+}
+
+func footer(p *pprof.Profile) []string {
+	var modes [profile.ContextChain + 1]bool
+	m, err := stored.MetadataOf(p)
+	if err != nil {
+		things := stored.TypeSamples
+		if _, ok := EventKindOf(p); ok {
+			things = stored.TypeEvents
+		}
+		return slices.Concat([]string{
+			fmt.Sprintf("%s: %.0f, losses not recorded", things, sum(p, things, nil)),
+			fmt.Sprintf("metadata: %v; comments, if any, follow as they are", err),
+		}, approximations(p), doubts(p, modes[:]), otherComments(p, nil))
+	}
+	for _, c := range m.Contexts {
+		modes[c.Mode] = true
+	}
+	return slices.Concat([]string{m.Account.String()}, approximations(p), doubts(p, modes[:]), describeWindows(windowsOf(p)),
+		m.Remaining(), otherComments(p, m))
+}
+
+// otherComments are the comments of a profile that are neither its metadata nor made of it; m is nil for none. Other tools
+// may have added them.
+func otherComments(p *pprof.Profile, m *stored.Metadata) []string {
+	var own []string
+	if m != nil {
+		own = m.Sentences()
+	}
+	known := make(map[string]bool, len(own))
+	for _, sentence := range own {
+		known[sentence] = true
+	}
+	return slices.DeleteFunc(slices.Clone(p.Comments), func(c string) bool { return known[c] || stored.IsMetadata(c) })
+}
+
+// approximations says of how many samples the innermost method is not known, if it is of any.
+func approximations(p *pprof.Profile) []string {
+	share := labelShare(p, stored.LabelAttribution, stored.Approximate)
+	if share == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("attribution: in %.1f%% of the samples the leaf is [inlined in M]: M, or a method that was "+
+		"inlined in it", share)}
+}
+
+// doubts says how certain contexts are that were not walked, if there are any. The modes are those in which contexts were
+// found, as far as the profile says.
+func doubts(p *pprof.Profile, modes []bool) []string {
+	var list []string
+	for _, c := range []struct {
+		of   profile.Certainty
+		text string // the share, then what it means
+	}{
+		{profile.Ambiguous, "of %s several fit and share the weight (ambiguous)"},
+		{profile.Fitted, "of %s none fits, and that of a possible caller or callee was taken (fitted)"},
+		{profile.Unplaced, "of %s nothing is known beyond the first caller (unplaced)"},
+	} {
+		if share := labelShare(p, stored.LabelContext, c.of.String()); share > 0 {
+			amount := atLeast(share)
+			if len(list) == 0 {
+				amount += " of the samples"
+			}
+			list = append(list, fmt.Sprintf(c.text, amount))
+		}
+	}
+	var names []string
+	for m, used := range modes {
+		if used && profile.ContextMode(m) != profile.ContextWalk {
+			names = append(names, profile.ContextMode(m).String())
+		}
+	}
+	switch {
+	case len(list) == 0 && len(names) == 0:
+		return nil
+	case len(list) == 0:
+		list = append(list, "one fits each sample (how often it is the right one: docs/accuracy.md)")
+	}
+	text := "contexts"
+	if len(names) > 0 {
+		text += " (" + strings.Join(names, ", ") + ")"
+	}
+	return []string{text + ": " + strings.Join(list, "; ")}
+}
+
+// atLeast writes a share that is not 0, in percent.
+func atLeast(share float64) string {
+	if share < 0.05 {
+		return "less than 0.1%"
+	}
+	return fmt.Sprintf("%.1f%%", share)
+}
+
+// labelShare returns how many of the samples have a label, in percent.
+func labelShare(p *pprof.Profile, key, value string) float64 {
+	all := sum(p, "samples", nil)
+	if all == 0 {
+		return 0
+	}
+	return 100 * sum(p, "samples", func(s *pprof.Sample) bool { return s.HasLabel(key, value) }) / all
+}
+
+// sum adds up one value of all samples, or of those to keep; it is 0 if they do not have it. It is not an integer
+// because integers of a hostile file could wrap.
+func sum(p *pprof.Profile, sampleType string, keep func(*pprof.Sample) bool) (sum float64) {
+	index := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == sampleType })
+	if index < 0 {
+		return 0
+	}
+	for _, sample := range p.Sample {
+		if keep == nil || keep(sample) {
+			sum += float64(sample.Value[index])
+		}
+	}
+	return sum
+}
+
+// writeFolded writes text in lines of at most width columns, broken at spaces and indented from the second on.
+func writeFolded(out *bufio.Writer, text string, width int) {
+	const indent = "  "
+	column := 0
+	for i, word := range strings.Fields(text) {
+		length := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case width > 0 && column+1+length > width:
+			out.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			out.WriteByte(' ')
+			column++
+		}
+		out.WriteString(word)
+		column += length
+	}
+	out.WriteByte('\n')
+}
+
+// Report writes the views that a profile has something for, and the footer. Of events these are their own view and
+// the contexts, which safepoints have none of. Of all else they are hot methods, hot edges of call graphs, the contexts,
+// which edges of call graphs alone do not have, and how these were found if not all stacks were walked. Nil options are
+// DefaultViewOptions.
+func Report(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	views := []func(io.Writer, *pprof.Profile, *ViewOptions) error{Methods}
+	if events := EventView(p); events != nil {
+		views[0] = events
+	}
+	if holdsCalls(p) {
+		views = append(views, Edges)
+	}
+	kind, ofEvents := EventKindOf(p)
+	if stopped := ofEvents && kind == profile.Pauses; !stopped && (!HasCalls(p) || HasTime(p) || holdsContexts(p)) {
+		views = append(views, Tree)
+	}
+	if m, err := stored.MetadataOf(p); err == nil && len(m.Contexts) > 0 {
+		views = append(views, Contexts)
+	}
+	for _, view := range views {
+		if err := view(w, p, opts); err != nil {
+			return err
+		}
+		fmt.Fprintln(w) // an error shows at the next write
+	}
+	return Footer(w, p, opts.Width)
+}
+
+// Text writes the report of a profile as it is kept in a file, where names need not be shortened.
+func Text(w io.Writer, p *pprof.Profile) error {
+	opts := DefaultViewOptions()
+	opts.N, opts.Width = 100, 0
+	return Report(w, p, opts)
+}
+
+// ViewOptions says how much of a profile a view shows. The zero value shows everything.
+type ViewOptions struct {
+	N        int     // lines of a table: methods, edges, call sites; 0 for all
+	MinShare float64 // of all samples, in percent: contexts below are left out of the tree
+	Width    int     // columns that lines should keep to, by shortening names; 0 to keep names whole
+	// App matches the names of methods that are of the application, for Layers; nil for all that are not the Java
+	// class library's.
+	App *regexp.Regexp
+}
+
+// DefaultViewOptions is what fits on a terminal. The share is that of Figure 12 of Inoue and Nakatani (OOPSLA 2009).
+func DefaultViewOptions() *ViewOptions { return &ViewOptions{N: 20, MinShare: 0.3, Width: 79} }

@@ -1,0 +1,191 @@
+package report
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// contextPath names a context of a tree by its methods, outermost first, in at most width columns, 0 for any number, by
+// cutting its beginning.
+func contextPath[K comparable](tree *cct.Tree[K], id cct.NodeID, width int, name func(K) string) string {
+	var names []string
+	for id != cct.Root && (width == 0 || len(names) <= width) { // more would not be seen
+		// Direct recursion is one name, or it would be all that there is room for.
+		key, levels := tree.Node(id).Key, 0
+		for ; id != cct.Root && tree.Node(id).Key == key; id = tree.Node(id).Parent {
+			levels++
+		}
+		text := name(key)
+		if levels > 1 {
+			text += fmt.Sprintf(" (%d levels)", levels)
+		}
+		names = append(names, text)
+	}
+	slices.Reverse(names)
+	return keepEnd(strings.Join(names, " > "), width)
+}
+
+// A view is a stored profile as a calling context tree of method names: lines, addresses and threads are merged.
+type view struct {
+	tree    cct.Tree[string]
+	flags   []frameFlags         // by NodeID: how that context's innermost method was executed, and its samples' context was found
+	entered []uint64             // by NodeID: how often samples found that context newly entered; nil if the profile does not say
+	missing uint64               // of entered, for lack of room in the tree
+	unit    string               // what the weights are: "samples"
+	format  func(float64) string // shows weights, as stacks.amount does
+	leftOut string               // what is not in the tree, for the legend, or nothing
+}
+
+// newView builds the tree of a profile. With processes, and if there are several, the outermost frame of each
+// stack names its process. It fails if p does not count anything that can be added up.
+func newView(p *pprof.Profile, processes bool) (*view, error) {
+	sampleType, err := mainType(p)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newStacks(p, sampleType)
+	if err != nil {
+		return nil, err
+	}
+	v := &view{flags: make([]frameFlags, 1), unit: s.unit(), format: s.amount} // Root has no flags
+	if waited := s.leaveWaits(); waited > 0 {
+		v.leftOut = fmt.Sprintf("left out: waits for work, %s", v.amount(waited))
+	}
+	processes = processes && severalProcesses(p)
+	var stack []storedFrame
+	var names []string
+	place := func(sample *pprof.Sample, value uint64) cct.NodeID {
+		stack = s.appendFrames(stack[:0], sample)
+		if processes {
+			stack = append(stack, storedFrame{Method: Method{Name: processName(sample)}})
+		}
+		names = names[:0]
+		for _, f := range stack {
+			names = append(names, f.Name)
+		}
+		id := v.tree.Add(names, value)
+		v.add(stack, id)
+		return id
+	}
+	for sample, value := range s.all() {
+		v.flags[place(sample, value)] |= certaintyOf(sample)
+	}
+	if sampleType != stored.TypeSamples || !HasEntries(p) {
+		return v, nil
+	}
+	e, err := newStacks(p, stored.TypeEntries)
+	if err != nil {
+		return nil, err
+	}
+	for sample, count := range e.all() {
+		id := place(sample, 0)
+		if v.tree.Node(id).Depth < len(names) { // its caller was not entered more often on its account
+			v.missing += count
+			continue
+		}
+		v.entered = grown(v.entered, int(id)+1)
+		v.entered[id] += count
+	}
+	if v.entered != nil {
+		v.entered = grown(v.entered, v.tree.Len()+1)
+	}
+	return v, nil
+}
+
+// grown returns list with zeros at its end, so that its length is at least n.
+func grown[T any](list []T, n int) []T {
+	return append(list, make([]T, max(n-len(list), 0))...)
+}
+
+// mainType returns the sample type to show: samples, or whatever another profiler, or a profile of calls or of events,
+// has as the default.
+func mainType(p *pprof.Profile) (string, error) {
+	if len(p.SampleType) == 0 {
+		return "", errors.New("the profile has no values")
+	}
+	if HasTime(p) {
+		return stored.TypeSamples, nil
+	}
+	index, err := p.SampleIndexByName("")
+	if err != nil {
+		return "", fmt.Errorf("choose a sample type: %w", err)
+	}
+	return p.SampleType[index].Type, nil
+}
+
+// add notes how the methods of a stack were executed that was added as id.
+func (v *view) add(stack []storedFrame, id cct.NodeID) {
+	v.flags = grown(v.flags, v.tree.Len()+1)
+	for id != cct.Root {
+		n := v.tree.Node(id)
+		v.flags[id] |= stack[len(stack)-n.Depth].flags
+		id = n.Parent
+	}
+}
+
+// entries returns how often samples found a context newly entered, 0 if the profile does not say.
+func (v *view) entries(id cct.NodeID) uint64 {
+	if v.entered == nil {
+		return 0
+	}
+	return v.entered[id]
+}
+
+// amount writes a weight for people.
+func (v *view) amount(weight uint64) string { return v.format(float64(weight)) }
+
+// share returns the part of the whole profile that weight is, in percent.
+func (v *view) share(weight uint64) float64 {
+	if v.tree.Total() == 0 {
+		return 0
+	}
+	return 100 * float64(weight) / float64(v.tree.Total())
+}
+
+// writeLegend explains the marks that a view used, and what it could not show.
+func (v *view) writeLegend(out *bufio.Writer, used frameFlags, width int) {
+	if legend := used.legend(); legend != "" {
+		writeFolded(out, "marks: "+legend, width)
+	}
+	if v.leftOut != "" {
+		writeFolded(out, v.leftOut, width)
+	}
+	if n := v.tree.Overflow(); n > 0 {
+		fmt.Fprintf(out, "too many contexts: %s %s are counted for a caller instead\n", v.amount(n), v.unit)
+	}
+	if v.missing > 0 {
+		fmt.Fprintf(out, "too many contexts: %d entries are left out\n", v.missing)
+	}
+}
+
+// severalProcesses says that the samples carry more than one pid.
+func severalProcesses(p *pprof.Profile) bool {
+	var first int64
+	for i, sample := range p.Sample {
+		if pid := processID(sample); i == 0 {
+			first = pid
+		} else if pid != first {
+			return true
+		}
+	}
+	return false
+}
+
+func processID(sample *pprof.Sample) int64 { return number(sample, stored.LabelPID) }
+
+// processName is what people call the process of a sample.
+func processName(sample *pprof.Sample) string {
+	comm := label(sample, stored.LabelComm)
+	if comm == "" {
+		comm = stored.Unnamed
+	}
+	return fmt.Sprintf("%s (pid %d)", comm, processID(sample))
+}

@@ -1,0 +1,387 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// CompareWindows writes how well each window of a recording predicts the next, for every pair of consecutive windows in
+// a profile: Whaley's precision of a profiler (Java Grande 2000), which is the correlation of two profile data sets,
+// here next to their overlap. The data sets are his hot-method counters; the edges by call site that Arnold and Grove
+// (CGO 2005) compare; contexts; and, if the profile has entries, his partial calling context tree: the samples of nodes
+// and the entries of edges as one set. As in his paper, nodes and edges are the same if the methods from there to the
+// root are. The last row has the geometric mean of each column.
+//
+// Options.By is not read. Nil options are the zero value. It fails if there are not two windows.
+func CompareWindows(w io.Writer, n Named, opts *CompareOptions) error {
+	if opts == nil {
+		opts = new(CompareOptions)
+	}
+	windows, err := samplesByWindow(n.Profile)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", n.Name, err)
+	}
+	if len(windows) < 2 {
+		return fmt.Errorf("%s alone cannot be compared, as it does not hold several windows: name two files, or record "+
+			"with --window=10s", n.Name)
+	}
+	sampleType, err := commonType(n, n, opts.SampleType)
+	if err != nil {
+		return err
+	}
+	side := comparison{opts: &CompareOptions{By: ByMethod, Engine: opts.Engine}}
+	s, err := side.side(n, sampleType)
+	if err != nil {
+		return err
+	}
+	c, err := newWindowComparison(n, s, opts)
+	if err != nil {
+		return err
+	}
+	c.out = bufio.NewWriter(w)
+	c.compare(windows)
+	return flush(c.out, "comparison")
+}
+
+// A windowComparison compares each of several windows with the next. At any moment it holds the data sets of two.
+type windowComparison struct {
+	named    Named
+	stacks   *stacks
+	entries  *stacks  // nil if there are none, or something else than samples is compared
+	contexts bool     // the stacks are whole
+	kinds    []string // of things: the columns of the table
+	opts     *CompareOptions
+	out      *bufio.Writer
+
+	tree   cct.Tree[Method] // of all windows, so that a node stands for a context in each
+	frames []storedFrame
+	stack  []Method
+}
+
+func newWindowComparison(n Named, s *stacks, opts *CompareOptions) (*windowComparison, error) {
+	n.Name = stored.Printable(n.Name)
+	c := &windowComparison{named: n, stacks: s, opts: opts, contexts: true, kinds: []string{"methods", "edges"}}
+	if s.ofCalls() {
+		for sample := range s.all() {
+			c.contexts = c.contexts && hasContext(sample)
+		}
+	}
+	if c.contexts {
+		c.kinds = append(c.kinds, "contexts")
+	}
+	if s.unit() == stored.TypeSamples && HasEntries(n.Profile) {
+		e, err := newStacks(n.Profile, stored.TypeEntries)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", n.Name, err)
+		}
+		c.entries = e
+		c.kinds = append(c.kinds, "PCCT")
+	}
+	return c, nil
+}
+
+// A dataSet is what one window says.
+type dataSet struct {
+	methods  cct.Weights[Method]
+	edges    cct.Weights[CallEdge]
+	contexts cct.Weights[treePart]
+	pcct     cct.Weights[treePart]
+	total    float64
+}
+
+// A treePart is a node of a tree, or the edge that leads to it.
+type treePart struct {
+	node cct.NodeID
+	edge bool
+}
+
+func (c *windowComparison) read(samples []*pprof.Sample) *dataSet {
+	d := &dataSet{cct.Weights[Method]{}, cct.Weights[CallEdge]{}, cct.Weights[treePart]{}, cct.Weights[treePart]{}, 0}
+	for _, sample := range samples {
+		value := c.stacks.value(sample)
+		var entered uint64
+		if c.entries != nil {
+			entered = c.entries.value(sample)
+		}
+		if value == 0 && entered == 0 {
+			continue
+		}
+		var at treePart
+		if c.contexts {
+			at.node = c.place(sample)
+		}
+		if value > 0 {
+			e := c.stacks.edge(sample)
+			if c.opts.IgnoreSites {
+				e.Site = stored.NoSite
+			}
+			weight := float64(value)
+			d.methods[e.Callee] += weight
+			d.edges[e] += weight
+			d.contexts[at] += weight
+			d.pcct[at] += weight
+			d.total += weight
+		}
+		if entered > 0 {
+			at.edge = true
+			d.pcct[at] += float64(entered)
+		}
+	}
+	return d
+}
+
+// place returns the node of a sample's context. If the tree is full, it is the deepest caller that is in it, for all
+// windows alike.
+func (c *windowComparison) place(sample *pprof.Sample) cct.NodeID {
+	c.frames, c.stack = c.stacks.appendFrames(c.frames[:0], sample), c.stack[:0]
+	for _, f := range c.frames {
+		c.stack = append(c.stack, f.Method)
+	}
+	return c.tree.Add(c.stack, 0)
+}
+
+// A measured is how alike the data sets of two windows are, by kind of thing: correlations, which may be NaN, and
+// overlaps from 0 to 1.
+type measured struct {
+	pair                 string
+	correlation, overlap []float64
+}
+
+// measure compares the data sets of two windows, in the order of kinds.
+func (c *windowComparison) measure(a, b *dataSet) (m measured) {
+	measureKind(&m, a.methods, b.methods)
+	measureKind(&m, a.edges, b.edges)
+	if c.contexts {
+		measureKind(&m, a.contexts, b.contexts)
+	}
+	if c.entries != nil {
+		measureKind(&m, a.pcct, b.pcct)
+	}
+	return m
+}
+
+func measureKind[K comparable](m *measured, a, b cct.Weights[K]) {
+	m.correlation = append(m.correlation, cct.Correlation(a, b))
+	m.overlap = append(m.overlap, cct.Overlap(a, b)/100)
+}
+
+func (c *windowComparison) compare(windows map[int64][]*pprof.Sample) {
+	numbers, short := c.longEnough(slices.Sorted(maps.Keys(windows)))
+	var (
+		rows        []measured
+		before      *dataSet
+		least, most = math.Inf(1), 0.0
+		total       float64
+	)
+	for i, n := range numbers {
+		d := c.read(windows[n])
+		least, most, total = min(least, d.total), max(most, d.total), total+d.total
+		if i > 0 {
+			m := c.measure(before, d)
+			m.pair = fmt.Sprintf("%d, %d", numbers[i-1], n)
+			rows = append(rows, m)
+		}
+		before = d
+	}
+	unit, amount := c.stacks.unit(), c.stacks.amount
+	fmt.Fprintf(c.out, "Precision by %s: how well each of %d windows predicts the next\n", unit, len(numbers))
+	writeFolded(c.out, fmt.Sprintf("%s, %s %s, %s to %s in a window", c.named.Name, amount(total), word(unit),
+		amount(least), amount(most)), c.opts.Width)
+	c.out.WriteByte('\n')
+	c.table(rows)
+	c.explain()
+	if short != "" {
+		writeFolded(c.out, short, c.opts.Width)
+	}
+	if n := c.tree.Len(); n >= cct.DefaultLimit {
+		fmt.Fprintf(c.out, "too many contexts: beyond %d, they are counted for a caller instead\n", n)
+	}
+}
+
+// longEnough leaves out the last window if it is shorter than half the one before, as the rest of a recording mostly
+// is: its length alone would make it differ. The note says so.
+func (c *windowComparison) longEnough(numbers []int64) (rest []int64, note string) {
+	n := len(numbers) - 1
+	lines := windowsOf(c.named.Profile)
+	before, known := lines[numbers[n-1]]
+	last, alsoKnown := lines[numbers[n]]
+	if n < 2 || !known || !alsoKnown || last.Duration >= before.Duration/2 {
+		return numbers, ""
+	}
+	return numbers[:n], fmt.Sprintf("window %d is left out: it took %v, and the one before %v", last.Number, last.Duration.Round(time.Millisecond), before.Duration.Round(time.Millisecond))
+}
+
+// table writes a row for each pair of windows, and the means of all.
+func (c *windowComparison) table(rows []measured) {
+	head := []gridRow{{cells: []string{""}}, {cells: []string{"windows"}}}
+	mean := measured{pair: "mean"}
+	undefined, negative := 0, false // correlations that have no part in a mean, or do not allow one
+	for i, kind := range c.kinds {
+		head[0].cells = append(head[0].cells, "", kind)
+		head[1].cells = append(head[1].cells, "corr.", "overlap")
+		var correlations, overlaps []float64
+		for _, m := range rows {
+			correlations = append(correlations, m.correlation[i])
+			overlaps = append(overlaps, m.overlap[i])
+		}
+		r, without := geometricMean(correlations)
+		undefined += without
+		negative = negative || math.IsNaN(r) && without < len(rows)
+		o, _ := geometricMean(overlaps) // which always have a value
+		mean.correlation, mean.overlap = append(mean.correlation, r), append(mean.overlap, o)
+	}
+	shown, rest := first(c.opts.N, rows)
+	g := grid{head: head}
+	for _, m := range append(slices.Clone(shown), mean) {
+		cells := []string{m.pair}
+		for i := range c.kinds {
+			cells = append(cells, decimals(m.correlation[i], 4), decimals(100*m.overlap[i], 2))
+		}
+		g.rows = append(g.rows, gridRow{cells: cells})
+	}
+	g.write(c.out, c.opts.Width)
+	if len(rest) > 0 {
+		fmt.Fprintf(c.out, "%s, in the means, too\n", stored.Plural(len(rest), "more pair"))
+	}
+	if undefined > 0 {
+		writeFolded(c.out, "- has no value, as all weights of a window are equal; the means leave it out", c.opts.Width)
+	}
+	if negative {
+		writeFolded(c.out, "- there is no geometric mean where a correlation is negative", c.opts.Width)
+	}
+}
+
+// explain says what the columns are.
+func (c *windowComparison) explain() {
+	text := "corr.: correlation, of 1; overlap: of 100; mean: geometric; methods: the innermost ones; edges: the innermost calls"
+	if !c.opts.IgnoreSites {
+		text += " by site"
+	}
+	if c.contexts {
+		text += "; contexts: whole stacks"
+	}
+	if c.entries != nil {
+		text += "; PCCT: samples of contexts and how often they were entered, as one set"
+	}
+	writeFolded(c.out, text, c.opts.Width)
+}
+
+// geometricMean is that of the values that are not NaN, and how many are. It is NaN without any, or if one is negative.
+func geometricMean(values []float64) (mean float64, undefined int) {
+	defined := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
+	return cct.GeometricMean(defined...), len(values) - len(defined)
+}
+
+// decimals writes a value, or - for NaN.
+func decimals(value float64, places int) string {
+	if math.IsNaN(value) {
+		return "-"
+	}
+	text := strconv.FormatFloat(value, 'f', places, 64)
+	if unsigned := strings.TrimPrefix(text, "-"); strings.Trim(unsigned, "0.") == "" {
+		return unsigned // a zero that was rounded
+	}
+	return text
+}
+
+// windowsOf returns what the metadata of a profile says of its windows, by number. Of two with one number the first counts.
+func windowsOf(p *pprof.Profile) map[int64]stored.Window {
+	windows := make(map[int64]stored.Window)
+	m, err := stored.MetadataOf(p)
+	if err != nil {
+		return windows
+	}
+	for _, w := range m.Windows {
+		if _, known := windows[w.Number]; !known {
+			windows[w.Number] = w
+		}
+	}
+	return windows
+}
+
+// describeWindows reports in one sentence which windows a profile is of, if it says so.
+func describeWindows(windows map[int64]stored.Window) []string {
+	if len(windows) == 0 {
+		return nil
+	}
+	first := windows[slices.Min(slices.Collect(maps.Keys(windows)))]
+	from := fmt.Sprintf("from %s for %v", first.Start.UTC().Format(time.RFC3339), first.Duration.Round(time.Millisecond))
+	if len(windows) == 1 {
+		return []string{fmt.Sprintf("window %d: %s", first.Number, from)}
+	}
+	return []string{fmt.Sprintf("windows: %d, the first %s; vmprof-agent compare FILE shows how alike they are", len(windows), from)}
+}
+
+// samplesByWindow are the samples of a stored profile by the number of their window. Samples that name none are not
+// there.
+func samplesByWindow(p *pprof.Profile) (map[int64][]*pprof.Sample, error) {
+	windows := make(map[int64][]*pprof.Sample)
+	for _, sample := range p.Sample {
+		n := number(sample, stored.LabelWindow)
+		if n < 1 {
+			continue
+		}
+		if windows[n] == nil && len(windows) == stored.MaxWindows {
+			return nil, fmt.Errorf("the profile has more than %d windows", stored.MaxWindows)
+		}
+		windows[n] = append(windows[n], sample)
+	}
+	return windows, nil
+}
+
+// WindowOf returns a part of a stored profile: the samples of one window, and the metadata and comments that are
+// about it or about no other. It shares all but its samples with p. It fails if p does not have that window.
+func WindowOf(p *pprof.Profile, number int64) (*pprof.Profile, error) {
+	windows, err := samplesByWindow(p)
+	if err != nil {
+		return nil, err
+	}
+	m, err := stored.MetadataOf(p)
+	if err != nil {
+		m = nil
+	}
+	window, known := windowsOf(p)[number]
+	if len(windows[number]) == 0 && !known {
+		return nil, fmt.Errorf("there is no window %d: %s", number, haveWindows(windows))
+	}
+	w := &pprof.Profile{
+		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Sample: windows[number],
+		Mapping: p.Mapping, Location: p.Location, Function: p.Function,
+		PeriodType: p.PeriodType, Period: p.Period, DropFrames: p.DropFrames, KeepFrames: p.KeepFrames,
+	}
+	others := otherComments(p, m)
+	if known {
+		w.TimeNanos, w.DurationNanos = window.Start.UnixNano(), window.Duration.Nanoseconds()
+		m.Account, m.Windows, m.Calls = window.Account, []stored.Window{window}, nil // Calls are sums over all windows
+		m.Contexts = slices.DeleteFunc(m.Contexts, func(c stored.ProcessContexts) bool { return c.Window > 0 && c.Window != number })
+		if err := m.Store(w); err != nil {
+			return nil, err
+		}
+	}
+	w.Comments = append(w.Comments, others...)
+	return w, nil
+}
+
+// haveWindows says which windows there are.
+func haveWindows(windows map[int64][]*pprof.Sample) string {
+	switch len(windows) {
+	case 0:
+		return "the profile has none: record some with vmprof-agent record --window=10s"
+	case 1:
+		return fmt.Sprintf("the profile has window %d only", slices.Collect(maps.Keys(windows))[0])
+	}
+	numbers := slices.Sorted(maps.Keys(windows))
+	return fmt.Sprintf("the profile has %d, from %d to %d", len(numbers), numbers[0], numbers[len(numbers)-1])
+}

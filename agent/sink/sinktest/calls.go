@@ -1,0 +1,134 @@
+package sinktest
+
+import (
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// JavaMethod is a method as call graphs have it: without a line and an address. The signature is behind the name.
+func JavaMethod(name string) symbolize.Frame {
+	f := symbolize.Frame{Function: name, SystemName: name, Kind: symbolize.KindJIT, Mapping: Jit}
+	for i := range name {
+		if name[i] == '(' {
+			f.Function = name[:i]
+		}
+	}
+	return f
+}
+
+type Called struct {
+	Caller symbolize.Frame
+	Site   profile.Site
+	Callee symbolize.Frame
+	Weight float64
+}
+
+func CallGraph(list ...Called) *profile.Graph {
+	g := new(profile.Graph)
+	for _, c := range list {
+		g.Add(profile.Edge{Caller: symbolize.Intern(c.Caller), Site: c.Site, Callee: symbolize.Intern(c.Callee)}, c.Weight)
+	}
+	return g
+}
+
+// Methods that call each other in the shop.
+var (
+	ShopRun   = JavaMethod("com.acme.Shop.run()V")
+	CartTotal = JavaMethod("com.acme.Cart.total()J")
+	BookPrice = JavaMethod("com.acme.Book.price()J")
+	ToyPrice  = JavaMethod("com.acme.Toy.price()J")
+	FoodPrice = JavaMethod("com.acme.Food.price()J")
+	MapGet    = JavaMethod("java.util.HashMap.get(Ljava/lang/Object;)Ljava/lang/Object;")
+	HashCode  = JavaMethod("com.acme.Item.hashCode()I")
+	AppendInt = JavaMethod("java.lang.StringBuilder.append(I)Ljava/lang/StringBuilder;")
+	AppendStr = JavaMethod("java.lang.StringBuilder.append(Ljava/lang/String;)Ljava/lang/StringBuilder;")
+	PutString = JavaMethod("java.lang.AbstractStringBuilder.putStringAt(ILjava/lang/String;)V")
+	Nowhere   = symbolize.Frame{Function: "[unknown]", Kind: symbolize.KindMarker}
+)
+
+// ShopCalls is a window of calls: a JVM whose calls one engine recorded on two bases, and a process in which another engine sampled.
+func ShopCalls() *profile.Profile {
+	at := func(line, offset int32) profile.Site { return profile.Site{Line: line, Offset: offset} }
+	p := &profile.Profile{
+		Start: time.Unix(1_700_000_000, 0), Duration: 10 * time.Second, Period: 10 * time.Millisecond, Event: "cpu-clock",
+		Processes: []*profile.Process{
+			{
+				PID: 1234, Comm: "java", Runtime: "hotspot", Service: "shop.service", Executable: Java,
+				Calls: []*profile.Calls{
+					{Engine: "hotspot", Basis: profile.Estimated, Graph: CallGraph(
+						Called{ShopRun, at(10, 4), CartTotal, 1000.5},
+						Called{CartTotal, at(42, 7), BookPrice, 610.25},
+						Called{CartTotal, at(42, 7), ToyPrice, 300},
+						Called{CartTotal, at(42, 7), FoodPrice, 90},
+						Called{CartTotal, at(42, 15), MapGet, 500},
+						Called{ShopRun, at(12, 20), Nowhere, 1},
+					)},
+					{Engine: "hotspot", Basis: profile.Inferred, Graph: CallGraph(
+						Called{MapGet, at(557, 2), HashCode, 450},
+						Called{ShopRun, at(11, 9), AppendInt, 200},
+						Called{ShopRun, at(11, 12), AppendStr, 300},
+						Called{AppendStr, at(0, 5), PutString, 0.25},
+						Called{MapGet, profile.Site{Offset: -1}, HashCode, 50},
+					)},
+				},
+			},
+			{
+				PID: 77, Comm: "minivm", Executable: Bash,
+				Calls: []*profile.Calls{{
+					Engine: "page", Basis: profile.Sampled, Rate: profile.Rate{Hz: 100, Burst: profile.Burst{Stride: 7, Samples: 32}},
+					Graph: CallGraph(
+						Called{JavaMethod("main"), at(0, 0), JavaMethod("fib"), 40},
+						Called{JavaMethod("fib"), at(3, 11), JavaMethod("fib"), 30},
+						Called{JavaMethod("fib"), at(3, 19), JavaMethod("fib"), 30},
+					),
+				}},
+			},
+		},
+		Counts: profile.Counts{}, Comments: []string{"vmprof-agent 0.1.0"},
+	}
+	estimated := p.Processes[0].Calls
+	estimated[0].Intervals, estimated[1].Intervals = Within(estimated[0].Graph, 1.2), Within(estimated[1].Graph, 2)
+	delete(estimated[0].Intervals, profile.Edge{Caller: symbolize.Intern(CartTotal), Site: at(42, 15), Callee: symbolize.Intern(MapGet)}) // exact
+	return p
+}
+
+// Within has each edge of a graph be right to a factor.
+func Within(g *profile.Graph, factor float64) map[profile.Edge]profile.Interval {
+	intervals := make(map[profile.Edge]profile.Interval)
+	for e, n := range g.Edges() {
+		intervals[e] = profile.Interval{Low: n / factor, High: n * factor}
+	}
+	return intervals
+}
+
+// ShopBoth has the samples of shop and the calls of the same JVM.
+func ShopBoth() *profile.Profile {
+	p := Shop()
+	p.Processes[1].Calls = ShopCalls().Processes[0].Calls
+	return p
+}
+
+// ShopExact has every call of a thread in its context, as exact mode counts them.
+func ShopExact() *profile.Profile {
+	line := func(f symbolize.Frame, line int) symbolize.Frame {
+		f.Line = line
+		return f
+	}
+	type stack = []symbolize.Frame
+	return &profile.Profile{
+		Unit: profile.CallCounts, Duration: 10 * time.Second,
+		Processes: []*profile.Process{{
+			PID: 1234, Comm: "java", Runtime: "hotspot", Executable: Java,
+			Threads: []*profile.Thread{{TID: 1240, Name: "main", Tree: ContextTree(
+				Sampled{1, stack{ShopRun}},
+				Sampled{1000, stack{CartTotal, line(ShopRun, 10)}},
+				Sampled{610, stack{BookPrice, line(CartTotal, 42), line(ShopRun, 10)}},
+				Sampled{390, stack{ToyPrice, line(CartTotal, 42), line(ShopRun, 10)}},
+				Sampled{500, stack{MapGet, line(CartTotal, 42), line(ShopRun, 10)}},
+				Sampled{480, stack{HashCode, line(MapGet, 557), line(CartTotal, 42), line(ShopRun, 10)}},
+			)}},
+		}},
+	}
+}

@@ -1,0 +1,110 @@
+package sink
+
+import (
+	"fmt"
+	"maps"
+	"math"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// thread appends the tree of one thread, which counts samples or calls.
+func (b *pprofBuilder) thread(proc *profile.Process, thread *profile.Thread, of Content) error {
+	if thread.Tree == nil {
+		return nil
+	}
+	labels := processLabels(proc)
+	setLabel(labels, stored.LabelThread, thread.Name)
+	if of == CallCounts { // whole contexts are only known where every call was counted
+		setLabel(labels, stored.LabelEngine, stored.ExactEngine)
+		setLabel(labels, stored.LabelBasis, profile.Counted.String())
+	}
+	if thread.Context != profile.Certain {
+		setLabel(labels, stored.LabelContext, thread.Context.String())
+	}
+	if thread.Stopped {
+		setLabel(labels, stored.LabelStopped, stored.StoppedYes)
+	}
+	approximated := maps.Clone(labels)
+	setLabel(approximated, stored.LabelAttribution, stored.Approximate)
+	numbers := b.numbers(proc)
+	numbers[stored.LabelTID] = []int64{int64(thread.TID)}
+
+	period := uint64(1) // of what one count stands for: a call, or CPU time in ns
+	if of == Time {
+		period = uint64(max(b.period, 0))
+	}
+	for id, n := range thread.Tree.Nodes() {
+		var entered uint64
+		if of == Time && b.content.entries() {
+			entered = n.Entered
+		}
+		if n.Self == 0 && entered == 0 {
+			continue
+		}
+		if n.Self > math.MaxInt64/max(period, 1) || entered > math.MaxInt64 {
+			return fmt.Errorf("%d times %d, or %d entries, is too much for the format", n.Self, period, entered)
+		}
+		sample := &pprof.Sample{Location: b.stack(thread.Tree, id), Label: labels, NumLabel: numbers}
+		if of == Time {
+			sample.Value = b.content.values(int64(n.Self), int64(n.Self*period), 0, int64(entered))
+		} else {
+			sample.Value = b.content.values(0, 0, int64(n.Self), 0)
+		}
+		if of == Time && n.Self > 0 && id != cct.Root && n.Key.Value().Approximate {
+			sample.Label = approximated
+		}
+		b.profile.Sample = append(b.profile.Sample, sample)
+	}
+	return nil
+}
+
+// numbers are the numeric labels of all samples of a process.
+func (b *pprofBuilder) numbers(proc *profile.Process) map[string][]int64 {
+	numbers := map[string][]int64{stored.LabelPID: {int64(proc.PID)}}
+	if b.window > 0 {
+		numbers[stored.LabelWindow] = []int64{b.window}
+	}
+	return numbers
+}
+
+// processLabels are the labels of all samples of a process.
+func processLabels(proc *profile.Process) map[string][]string {
+	labels := make(map[string][]string)
+	setLabel(labels, stored.LabelComm, proc.Comm)
+	setLabel(labels, stored.LabelRuntime, proc.Runtime)
+	setLabel(labels, stored.LabelService, proc.Service)
+	return labels
+}
+
+func setLabel(labels map[string][]string, key, value string) {
+	if value != "" { // to pprof an empty label is a missing one
+		labels[key] = []string{stored.Printable(value)}
+	}
+}
+
+// stack returns the locations of a context, innermost first. There is always one.
+func (b *pprofBuilder) stack(tree *cct.Tree[symbolize.Symbol], id cct.NodeID) []*pprof.Location {
+	if id == cct.Root {
+		// A sample without any frame, or one that found no room in its tree.
+		return []*pprof.Location{b.complete(b.location(nil, symbolize.Frame{Kind: symbolize.KindMarker}))}
+	}
+	locations := make([]*pprof.Location, 0, tree.Node(id).Depth)
+	var inlined *pprof.Location // lines so far of the location that is being put together
+	for id != cct.Root {
+		n := tree.Node(id)
+		id = n.Parent
+		frame := n.Key.Value()
+		inlined = b.location(inlined, frame)
+		if !frame.Inlined || id == cct.Root {
+			locations = append(locations, b.complete(inlined))
+			inlined = nil
+		}
+	}
+	return locations
+}
