@@ -9,7 +9,7 @@ AS_ROOT := $(if $(SUDO),-exec 'sudo -H env CI=$(CI) PATH=$(PATH)')
 LIVE := ^Test(Kernel|Live|Listen|Engine|Known|Inlined|Churn|Codelist|Perfmap|Compilation)
 PURE := ./cct/... ./elffile/... ./symbolize/... ./vmruntime/... ./agent/...
 
-.PHONY: help build generate check-generate test lint race cross fuzz fuzz-short kernels accuracy jdks bench faults busy demo deps clean
+.PHONY: help build generate reference check-generate test lint race cross fuzz fuzz-short kernels accuracy jdks bench faults busy demo deps clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | expand -t 16
@@ -20,6 +20,10 @@ build: ## bin/vmprof-agent; needs Go and nothing else
 generate: ## BPF objects and their Go types; needs clang-19 and libbpf-dev
 	@scripts/deps generate
 	go generate ./...
+
+reference: ## docs/reference/flags.md and metrics.md, from the code; tests fail when they are out of date
+	go test ./cmd/vmprof-agent -run TestFlagsReference -update
+	go test ./agent/sink/prom -run TestDocs -update
 
 check-generate: ## what is generated is what the sources say
 	before=$$(sha256sum bpf/*_bpfel*) && $(MAKE) generate && echo "$$before" | sha256sum --quiet --check
