@@ -14,8 +14,9 @@ PURE := ./cct/... ./elffile/... ./symbolize/... ./vmruntime/... ./agent/...
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | expand -t 16
 
+# -buildvcs=auto, so that `version` names the commit although GOFLAGS may say otherwise.
 build: ## bin/vmprof-agent; needs Go and nothing else
-	CGO_ENABLED=0 go build -trimpath -o bin/vmprof-agent ./cmd/vmprof-agent
+	CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/vmprof-agent ./cmd/vmprof-agent
 
 generate: ## BPF objects and their Go types; needs clang-19 and libbpf-dev
 	@scripts/deps generate
