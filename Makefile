@@ -2,6 +2,7 @@
 FUZZTIME ?= 60s
 KERNELS ?= 6.1,6.12
 DEMO_OUT ?= demo.pb.gz
+MISSPELL := github.com/client9/misspell/cmd/misspell@v0.3.4
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 # Live tests need root. Only they get it, not the compiler.
 AS_ROOT := $(if $(SUDO),-exec 'sudo -H env CI=$(CI) PATH=$(PATH)')
@@ -9,28 +10,38 @@ AS_ROOT := $(if $(SUDO),-exec 'sudo -H env CI=$(CI) PATH=$(PATH)')
 LIVE := ^Test(Kernel|Live|Listen|Engine|Known|Inlined|Churn|Codelist|Perfmap|Compilation)
 PURE := ./cct/... ./elffile/... ./symbolize/... ./vmruntime/... ./agent/...
 
-.PHONY: help build generate check-generate test lint race cross fuzz fuzz-short kernels accuracy jdks bench faults busy demo deps clean
+.PHONY: help build generate reference check-generate test lint race cross fuzz fuzz-short kernels accuracy jdks bench faults busy demo deps clean
+
+##@ Build
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | expand -t 16
+	@awk -F ':.*## ' '/^##@ /{printf "%s%s\n", n++ ? "\n" : "", substr($$0, 5)} /^[a-z-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
 
+# -buildvcs=auto, so that `version` names the commit although GOFLAGS may say otherwise.
 build: ## bin/vmprof-agent; needs Go and nothing else
-	CGO_ENABLED=0 go build -trimpath -o bin/vmprof-agent ./cmd/vmprof-agent
+	CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/vmprof-agent ./cmd/vmprof-agent
 
 generate: ## BPF objects and their Go types; needs clang-19 and libbpf-dev
 	@scripts/deps generate
 	go generate ./...
 
+reference: ## docs/reference/flags.md and metrics.md, from the code; tests fail when they are out of date
+	go test ./cmd/vmprof-agent -run TestFlagsReference -update
+	go test ./agent/sink/prom -run TestDocs -update
+
 check-generate: ## what is generated is what the sources say
 	before=$$(sha256sum bpf/*_bpfel*) && $(MAKE) generate && echo "$$before" | sha256sum --quiet --check
+
+##@ Test
 
 test: export GOFLAGS += -buildvcs=false # also in a clone that belongs to somebody else
 test: deps lint check-generate cross race fuzz-short kernels ## everything; installs what is missing
 	go test -count=1 -p 1 -timeout 30m $(AS_ROOT) ./...
 
-lint: ## gofmt, go vet
+lint: ## gofmt, go vet, misspell
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
 	go vet ./...
+	git ls-files '*.go' '*.md' '*.c' '*.h' | xargs go run $(MISSPELL) -error -i recrod,rela
 
 # What takes long and has one thread is skipped there, and runs later.
 race: ## the packages without a kernel side, under the race detector
@@ -49,6 +60,12 @@ kernels: ## boot KERNELS (6.1,6.12) in an emulator and run the kernel tests ther
 	@scripts/deps kernels
 	go run ./tests/kernels -kernels $(KERNELS)
 
+busy: ## all tests beside four busy loops: none may depend on how busy the machine is
+	@scripts/deps test busy
+	stress-ng --quiet --cpu 4 & load=$$!; trap 'kill $$load' EXIT; go test -count=1 -p 1 -timeout 60m $(AS_ROOT) ./...
+
+##@ Measure: tables in docs/
+
 accuracy: ## profiles of programs with known truth
 	@scripts/deps test crosscheck
 	go run ./tests/accuracy
@@ -66,9 +83,7 @@ faults: ## the fault matrix in its full form (docs/reliability.md): about an hou
 	@scripts/deps test
 	go test -count=1 -timeout 3h $(AS_ROOT) ./tests/faults -long
 
-busy: ## all tests beside four busy loops: none may depend on how busy the machine is
-	@scripts/deps test busy
-	stress-ng --quiet --cpu 4 & load=$$!; trap 'kill $$load' EXIT; go test -count=1 -p 1 -timeout 60m $(AS_ROOT) ./...
+##@ Try it, tidy up
 
 demo: build ## profile a small Java program for 10 s
 	@scripts/deps demo && javac -d bin/demo tests/guests/java/Demo.java

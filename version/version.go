@@ -3,8 +3,10 @@ package version
 
 import (
 	"fmt"
+	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
 // release is set when a release is built: -ldflags "-X github.com/vmprof-agent/vmprof-agent/version.release=v1.2.3".
@@ -13,7 +15,7 @@ var release string
 // An Info is one build.
 type Info struct {
 	Version  string `json:"version"`            // v1.2.3, a pseudo-version, or "devel"
-	Revision string `json:"revision,omitempty"` // of the source, in full; empty if it was built outside a checkout
+	Revision string `json:"revision,omitempty"` // commit of the source; 12 digits after go install; empty if unknown
 	Modified bool   `json:"modified,omitempty"` // the source differed from that revision
 	Go       string `json:"go"`
 	OS       string `json:"os"`
@@ -45,8 +47,20 @@ func from(release string, build *debug.BuildInfo) Info {
 	if i.Version == "" {
 		i.Version = "devel"
 	}
+	// go build marks an edited checkout in the version, too; String has a word for it.
+	if plain, dirty := strings.CutSuffix(i.Version, "+dirty"); dirty {
+		i.Version, i.Modified = plain, true
+	}
+	// go install records no revision, but what it makes of a commit without a tag ends in it.
+	if m := pseudoVersion.FindStringSubmatch(i.Version); i.Revision == "" && m != nil {
+		i.Revision = m[1]
+	}
 	return i
 }
+
+// pseudoVersion matches the version that the Go toolchain gives to a commit without a tag, such as
+// v0.0.0-20261123214507-0123456789ab.
+var pseudoVersion = regexp.MustCompile(`^v.*[-.]\d{14}-([0-9a-f]{12})$`)
 
 // String describes the running build in one line: see Info.String.
 func String() string { return Get().String() }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/counters"
 )
 
 // callFlags are the flags of record and serve that say how calls are sampled.
@@ -22,18 +21,19 @@ type callFlags struct {
 // add defines the flags.
 func (c *callFlags) add(fs *pflag.FlagSet) {
 	o := &c.options
-	fs.StringVar(&o.Engine, "engine", calls.Auto, "calls: how they are sampled: auto, or one of "+strings.Join(agent.CallEngines(), ", "))
-	fs.IntVar(&o.Rate.Stride, "stride", 0, "calls: sample every Nth call of a burst (default: follows from the budget)")
-	fs.IntVar(&o.Rate.Samples, "samples", 0, "calls: samples of a burst (default: follows from the budget)")
-	fs.BoolVar(&o.Logical, "logical", false, "calls: also those that HotSpot inlined, as far as its own counters tell")
-	fs.StringVar(&o.GuestSocket, "guest-socket", agent.DefaultGuestSocket, "calls: where cooperating guests connect")
+	fs.StringVar(&o.Engine, "engine", calls.Auto, "call `ENGINE`: auto, "+strings.Join(agent.CallEngines(), ", "))
+	fs.IntVar(&o.Rate.Stride, "stride", 0, "sample every `N`th call of a burst (default from --budget)")
+	fs.IntVar(&o.Rate.Samples, "samples", 0, "take `N` samples in a burst (default from --budget)")
+	fs.BoolVar(&o.Logical, "logical", false, "include inlined calls, from HotSpot's counters")
+	fs.StringVar(&o.GuestSocket, "guest-socket", agent.DefaultGuestSocket, "socket `PATH` for VMs with vmprof.h")
+	advanced(fs, groupBursts, "engine", "stride", "samples", "logical", "guest-socket")
 }
 
 // addExact defines the flag for counting every call, which no one wants always on.
 func (c *callFlags) addExact(fs *pflag.FlagSet) {
-	fs.StringVar(&c.exact, "exact", "", "calls: count every one of one JVM: contexts (whole stacks) or edges (with the places of calls), if it runs with -XX:+DTraceMethodProbes (a thousand times slower); "+
-		"or counters (edges, by its own code), if it runs with "+counters.Flags)
+	fs.StringVar(&c.exact, "exact", "", "count every call, `HOW`: contexts, edges, counters")
 	fs.Lookup("exact").NoOptDefVal = "contexts"
+	advanced(fs, groupExact, "exact")
 }
 
 // exacts are the values of --exact.

@@ -14,22 +14,21 @@ import (
 const compareUsage = `Usage: vmprof-agent compare [flags] A B
        vmprof-agent compare [flags] FILE
 
-Shows how much two stored pprof profiles have in common: their overlap, which
-is the sum of the smaller share over all that both have, from 0 to 100; their
-correlation, up to 1; and what differs most. Totals may differ: of profiles of
-the same program, one may be much longer than the other.
+Shows what two pprof profiles have in common: their overlap (the sum of the
+smaller of both shares, from 0 to 100), their correlation (up to 1), and the
+largest differences. Shares are compared, so one may be longer than the other.
 
-Of one FILE from record --window it shows how well each window predicts the
-next, which is the precision of the profile; or all about two of its windows.
+For one FILE from record --window it shows how well each window predicts the
+next, which is the precision of the profile, or compares two of its windows.
 
   vmprof-agent compare A.pb.gz B.pb.gz                 # which methods are hot
   vmprof-agent compare --by=edge A.pb.gz B.pb.gz       # who calls whom
   vmprof-agent compare --by=context A.pb.gz B.pb.gz    # whole stacks
   vmprof-agent compare --by=class A.pb.gz B.pb.gz      # of allocations or locks
-  vmprof-agent compare --by=edge --ignore-sites A B    # wherever the call stands
+  vmprof-agent compare --by=edge --ignore-sites A B    # merge call sites
   vmprof-agent compare --by=edge --engine=page A B     # of several in a file
-  vmprof-agent compare --sample-type=samples A B       # time, though A has calls
-  vmprof-agent compare windows.pb.gz                   # each window and the next
+  vmprof-agent compare --sample-type=samples A B       # time, not calls
+  vmprof-agent compare windows.pb.gz                   # each and its next
   vmprof-agent compare --windows=2,5 windows.pb.gz     # two of them
   vmprof-agent compare -n 0 --width=0 A B | less -S    # all that differs
 
@@ -47,13 +46,13 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	shown := report.DefaultViewOptions()
 	o := compareOptions{opts: report.CompareOptions{N: shown.N, Width: shown.Width}}
 	fs := newFlags("compare", compareUsage, stderr)
-	by := fs.String("by", report.ByMethod.String(), "what to compare: method, edge, context, or class of events")
-	fs.StringVar(&o.opts.SampleType, "sample-type", "", "values to compare, such as calls, samples or entries (default what both have: calls, if possible)")
-	fs.StringVar(&o.opts.Engine, "engine", "", "compare the calls that this engine recorded (default the only one)")
-	fs.BoolVar(&o.opts.IgnoreSites, "ignore-sites", false, "by edge: take all calls from one method to another as one edge")
-	fs.IntSliceVar(&o.windows, "windows", nil, "of one file: compare these two windows, such as 2,5 (default each with the next)")
-	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "differences, or pairs of windows, to show; 0 for all")
-	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "columns that lines should keep to; 0 for any number")
+	by := fs.String("by", report.ByMethod.String(), "`KEY`: method, edge, context or class")
+	fs.StringVar(&o.opts.SampleType, "sample-type", "", "`TYPE` of values, such as calls (default what both have)")
+	fs.StringVar(&o.opts.Engine, "engine", "", "compare the calls of `ENGINE` (default the only one)")
+	fs.BoolVar(&o.opts.IgnoreSites, "ignore-sites", false, "by edge: merge all call sites between two methods")
+	fs.IntSliceVar(&o.windows, "windows", nil, "two windows of one file (default each and its next)")
+	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "show `N` differences or pairs; 0 for all")
+	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "fit lines into `N` columns; 0 for no limit")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}

@@ -21,11 +21,12 @@ type contextFlags struct {
 
 // add defines the flags.
 func (c *contextFlags) add(fs *pflag.FlagSet) {
-	fs.StringVar(&c.mode, "context", profile.ContextWalk.String(), "how calling contexts are found: walk (every stack to its root), partial (down to what the thread's previous sample had) or chain (from the leaf, its depth and its caller; docs/contexts.md)")
-	fs.Uint32Var(&c.every, "walk-every", 0, "chain: walk one in so many samples whose caller is known (default: as many as it takes)")
-	fs.BoolVar(&c.leave, "leave-unknown", false, "chain: walk samples whose caller is not known only as often as the others, which bounds the cost whatever the program does")
-	fs.Uint32Var(&c.levels, "confirm-levels", 0, "partial: frames in a row that must be those of the previous sample (default 4)")
-	fs.BoolVar(&c.check, "check-contexts", false, "partial, chain: also walk every stack, and tell how many contexts are right")
+	fs.StringVar(&c.mode, "context", profile.ContextWalk.String(), "context `MODE`: walk, partial or chain")
+	fs.Uint32Var(&c.every, "walk-every", 0, "chain: walk one in `N` known callers (default adaptive)")
+	fs.BoolVar(&c.leave, "leave-unknown", false, "chain: walk unknown callers no more often than known ones")
+	fs.Uint32Var(&c.levels, "confirm-levels", 0, "partial: match `N` frames with the last sample (default 4)")
+	fs.BoolVar(&c.check, "check-contexts", false, "partial, chain: also walk every stack; report accuracy")
+	advanced(fs, groupContexts, "context", "walk-every", "leave-unknown", "confirm-levels", "check-contexts")
 }
 
 // read reads what the flags say, and refuses those that can have no effect.

@@ -17,9 +17,9 @@ import (
 
 const doctorUsage = `Usage: vmprof-agent doctor [--json]
 
-Checks what recording needs: kernel, privileges, settings, and every running JVM.
-One line each, and for what is not as it should be: why it matters and how to
-mend it. Tries things out, changes nothing.
+Checks what recording needs: kernel, privileges, settings and every running JVM.
+Prints a line for each; for a problem also why it matters and how to mend it.
+Tries things out, changes nothing.
 
   ok       as it should be
   limited  recording works, with less in the profile

@@ -39,15 +39,16 @@ func eventNames() []string {
 
 // add defines the flags.
 func (e *eventFlags) add(fs *pflag.FlagSet) {
-	fs.StringSliceVarP(&e.names, "event", "e", []string{"cpu"}, "what to record, one or several of: cpu (where time goes), calls (how often calls are made), "+
-		"alloc (objects), lock (waits for locks), value (operands of a --probe), safepoint (when the VM stops threads), page-faults (first touches of memory), cpi (cycles per instruction)")
+	fs.StringSliceVarP(&e.names, "event", "e", []string{"cpu"}, "`EVENT`s to record, comma-separated")
 	e.callFlags.add(fs)
-	fs.StringVar(&e.budget, "budget", "1%", "calls and events: CPU time of the guests that they may take")
-	fs.StringArrayVar(&e.probes, "probe", nil, "value: where to read what, such as usdt:hotspot:gc__begin=arg1; repeatable; see vmprof-agent probes -h")
-	fs.BoolVar(&e.events.MonitorEnters, "monitor-enters", false, "lock: also estimate how often compiled code takes monitors that are free, by breakpoints now and then (JVMs on x86-64)")
+	fs.StringVar(&e.budget, "budget", "1%", "CPU `SHARE` for events and calls")
+	fs.StringArrayVar(&e.probes, "probe", nil, "read values at `SPEC`: see help probes")
+	fs.BoolVar(&e.events.MonitorEnters, "monitor-enters", false, "lock: estimate uncontended lock acquisitions (x86-64)")
 	e.breakpoints = attach.BreakpointsAuto
-	fs.Var(&e.breakpoints, "breakpoints", "calls and --monitor-enters: set hardware breakpoints in guests: auto (not in virtual machines), always or never")
-	fs.BoolVar(&e.events.ExactAllocations, "exact-alloc", false, "alloc: also count every object, of JVMs that run with -XX:+DTraceAllocProbes (slow)")
+	fs.Var(&e.breakpoints, "breakpoints", "set hardware breakpoints: `WHERE` is auto (not in VMs), always, never")
+	fs.BoolVar(&e.events.ExactAllocations, "exact-alloc", false, "alloc: count every object; needs -XX:+DTraceAllocProbes")
+	advanced(fs, groupBursts, "breakpoints")
+	advanced(fs, groupExact, "monitor-enters", "exact-alloc")
 }
 
 // check reads what the flags say.

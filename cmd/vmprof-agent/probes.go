@@ -42,11 +42,13 @@ const probesDeadline = 20 * time.Second
 // probes is the verb.
 func probes(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := newFlags("probes", probesUsage, stderr)
-	pid := fs.IntP("pid", "p", 0, "the process")
+	pid := fs.IntP("pid", "p", 0, "list the probes of process `PID`")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
 	switch {
+	case *pid <= 0 && fs.NArg() == 1:
+		return unexpected(fs.Arg(0), "; name the process with -p")
 	case *pid <= 0:
 		return usageError("-p needs the number of a process")
 	case fs.NArg() > 1:

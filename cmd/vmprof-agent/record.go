@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -23,18 +24,24 @@ import (
 
 const recordUsage = `Usage: vmprof-agent record [flags] [-- COMMAND [ARG]...]
 
-Samples running processes, or COMMAND and what it starts, and writes a profile.
-Without -p and COMMAND it samples the whole machine. Ctrl-C, SIGTERM and SIGHUP
-end it early: it still writes, then ends COMMAND. After -d COMMAND runs on.
+Profiles running processes, or COMMAND and what it starts, and writes a file.
+Without -p and COMMAND it profiles the whole machine. Ctrl-C ends it early: it
+still writes, then ends COMMAND. After -d, COMMAND runs on.
 
-  vmprof-agent record -p 4711                      # one JVM, 30 s, to vmprof.pb.gz
-  vmprof-agent record -d 10s -F 999 -o all.folded  # the machine, for a flame graph
+  vmprof-agent record -p 4711                   # one JVM, 30 s, to vmprof.pb.gz
+  vmprof-agent record -d 10 -o all.folded       # the machine, for flame graphs
   vmprof-agent record -o job.txt -- java -jar job.jar
-  vmprof-agent record -e calls -p 4711             # how often calls are made
-  vmprof-agent record -e calls --exact -p 4711     # each one, for tests
-  vmprof-agent record -d 60s --window=10s -p 4711  # six windows for compare
-  vmprof-agent record -e alloc -p 4711             # which objects, and where
-  vmprof-agent record -e cpu,alloc,lock -o out     # out/cpu.pb.gz and so on
+  vmprof-agent record -e alloc -p 4711          # which objects, allocated where
+  vmprof-agent record -e cpu,alloc,lock -o out  # out/cpu.pb.gz and so on
+  vmprof-agent record -e calls -p 4711          # how often calls are made
+
+EVENT is one or several of:
+  cpu    where CPU time goes     safepoint    pauses of all Java threads
+  alloc  allocated objects       page-faults  first touches of memory
+  lock   waits for locks         value        values at a --probe
+  calls  who calls whom how often             cpi  cycles per instruction
+FILE ends in .pb.gz (pprof), .folded or .txt. Several events make a directory
+with a file for each, but cpu,calls is one file.
 
 Flags:
 `
@@ -59,22 +66,21 @@ const defaultDuration = 30 * time.Second
 func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	var o recordOptions
 	fs := newFlags("record", recordUsage, stderr)
-	fs.IntSliceVarP(&o.pids, "pid", "p", nil, "sample this process and the children it starts; repeatable")
+	fs.IntSliceVarP(&o.pids, "pid", "p", nil, "profile process `PID` and its new children; repeatable")
+	fs.VarP(seconds{&o.duration}, "duration", "d", "stop after `TIME`: 10, 10s, 5m (default 30s, or COMMAND's)")
 	o.add(fs)
+	fs.StringVarP(&o.output, "output", "o", "", "write to `FILE`, - for stdout (default "+defaultOutput+")")
+	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per second of CPU time")
+	fs.Var(seconds{&o.window}, "window", "keep consecutive windows of `TIME` apart, for compare")
+	fs.StringVar(&o.stats, "stats", "", "also write the agent's own counters to `FILE`, as JSON")
+	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log what is attached and what fails")
 	o.addExact(fs)
 	o.contexts.add(fs)
-	fs.DurationVarP(&o.duration, "duration", "d", 0, "how long to sample (default 30s, or until COMMAND ends)")
-	fs.DurationVar(&o.window, "window", 0, "keep the samples of consecutive windows of this length apart, such as 10s, in one profile: see compare")
-	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "samples, or bursts of calls, a second of CPU time on each CPU")
-	fs.StringVarP(&o.output, "output", "o", "", "where to write (default "+defaultOutput+"); the extension chooses the format: .pb.gz, .folded, .txt; - is standard output, as pprof; "+
-		"with several -e but cpu,calls a directory (default "+defaultDirectory+") with a .pb.gz for each")
-	fs.StringVar(&o.stats, "stats", "", "also write the agent's own counters to this file, as JSON")
-	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log what is attached and what fails")
-	if err := fs.Parse(args); err != nil {
+	if err := parseFlags(fs, recordUsage, args); err != nil {
 		return nil, err
 	}
 	if at := fs.ArgsLenAtDash(); at > 0 || (at < 0 && fs.NArg() > 0) {
-		return nil, usageError("unexpected argument " + fs.Arg(0) + ": a command goes after --")
+		return nil, unexpected(fs.Arg(0), "; a command goes after --, as in record -- "+strings.Join(fs.Args(), " "))
 	}
 	o.command = fs.Args()
 	switch {
@@ -320,16 +326,4 @@ func logger(verbose bool, w io.Writer) *slog.Logger {
 		}
 		return a
 	}}))
-}
-
-// newFlags returns a flag set that prints usage before its flags.
-func newFlags(verb, usage string, stderr io.Writer) *pflag.FlagSet {
-	fs := pflag.NewFlagSet(verb, pflag.ContinueOnError)
-	fs.SortFlags = false
-	fs.SetOutput(stderr)
-	fs.Usage = func() {
-		fmt.Fprint(stderr, usage)
-		fs.PrintDefaults()
-	}
-	return fs
 }

@@ -19,23 +19,26 @@ const reportUsage = `Usage: vmprof-agent report [flags] FILE
 Shows a stored pprof profile: the hot methods; the calling context tree with
 the samples of each context (s:) and of all below it (d:), and how often it was
 entered (e:) if that was recorded; how certain contexts are; the hot edges of
-recorded calls and what virtual calls call; or how calls cross between the
-application and the JDK. Of a file with events it shows these instead of the hot
-methods: per method and, under it, per class, place or whatever distinguishes them.
+recorded calls and the targets of virtual calls; or calls between application
+and JDK. For a file with events it shows these by method and, below, by class,
+place and so on.
 
-  vmprof-agent report vmprof.pb.gz                          # the 20 hottest methods
-  vmprof-agent report -n 0 vmprof.pb.gz                     # all methods
-  vmprof-agent report --view=tree vmprof.pb.gz              # contexts with 0.3% or more
-  vmprof-agent report --view=tree --min-share=5 FILE        # with 5% or more
+  vmprof-agent report vmprof.pb.gz                     # the 20 hottest methods
+  vmprof-agent report -n 0 vmprof.pb.gz                # all methods
+  vmprof-agent report --view=tree vmprof.pb.gz      # contexts of 0.3% or more
+  vmprof-agent report --view=tree --min-share=5 FILE   # with 5% or more
   vmprof-agent report --view=tree --width=0 FILE | less -S  # names in full
-  vmprof-agent report --view=contexts chain.pb.gz           # how they were found
-  vmprof-agent report --window=2 windows.pb.gz              # one of several
-  vmprof-agent report --view=edges calls.pb.gz              # who calls whom most often
-  vmprof-agent report --view=layers calls.pb.gz             # application and JDK
-  vmprof-agent report --view=layers --app=com.acme. FILE    # what the application is
-  vmprof-agent report alloc.pb.gz                           # the view of its events
-  vmprof-agent report --view=locks lock.pb.gz               # the same, of locks
-  go tool pprof -tagleaf=class -http=:8080 alloc.pb.gz      # classes as leaf frames
+  vmprof-agent report --view=contexts chain.pb.gz      # how they were found
+  vmprof-agent report --window=2 windows.pb.gz         # one of several
+  vmprof-agent report --view=edges calls.pb.gz         # who calls whom
+  vmprof-agent report --view=layers calls.pb.gz        # application and JDK
+  vmprof-agent report --view=layers --app=com.acme. FILE    # the application
+  vmprof-agent report alloc.pb.gz                      # the view of its events
+  vmprof-agent report --view=locks lock.pb.gz          # the same, of locks
+  go tool pprof -tagleaf=class -http=:8080 alloc.pb.gz  # classes as leaves
+
+VIEW is methods, tree, contexts, edges or layers; for files with events allocs,
+locks, values, faults, cpi or safepoints.
 
 Flags:
 `
@@ -72,12 +75,12 @@ type reportOptions struct {
 func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	o := reportOptions{opts: *report.DefaultViewOptions()}
 	fs := newFlags("report", reportUsage, stderr)
-	view := fs.String("view", "", "what to show: "+viewNames+" (default methods, or the view of the file's events)")
-	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "lines of a table to show; 0 for all")
-	fs.Float64Var(&o.opts.MinShare, "min-share", o.opts.MinShare, "contexts to show in the tree, in percent of all samples")
-	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "columns that lines should keep to; 0 for any number")
-	fs.Int64Var(&o.window, "window", 0, "show this one of the windows that record --window kept apart (default all)")
-	app := fs.StringArray("app", nil, "in layers, the methods of the application: how their names begin, as a prefix or regular expression; repeat it for more (default all that are not of java, javax, jdk, sun or com.sun)")
+	view := fs.String("view", "", "show `VIEW`: see above (default what suits the file)")
+	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "show `N` lines of a table; 0 for all")
+	fs.Float64Var(&o.opts.MinShare, "min-share", o.opts.MinShare, "tree: hide contexts below `PERCENT`")
+	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "fit lines into `N` columns; 0 for no limit")
+	fs.Int64Var(&o.window, "window", 0, "show window `N` of record --window (default all)")
+	app := fs.StringArray("app", nil, "layers: `PREFIX` of the application (default non-JDK)")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}

@@ -40,12 +40,14 @@ Samples until it is stopped, and answers over HTTP:
                                     CPU time, or without -e cpu of the first
                                     other -e that has stacks
 
+-e takes the same events as record: see vmprof-agent help record.
+
   vmprof-agent serve                          # on 127.0.0.1:9464
   vmprof-agent serve -e cpu,alloc,lock        # objects and locks, too
   go tool pprof -http=: 'http://127.0.0.1:9464/profiles/cpu?seconds=10'
   vmprof-agent serve --listen=:9464 --web.config.file=web.yml   # for a fleet
 
-Profiles tell what a machine runs. An address that others can reach needs a
+Profiles show what a machine runs. An address that others can reach needs a
 --web.config.file with TLS or passwords, in the format of Prometheus' exporters.
 
 Flags:
@@ -71,22 +73,22 @@ type serveOptions struct {
 func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	var o serveOptions
 	fs := newFlags("serve", serveUsage, stderr)
-	fs.IntSliceVarP(&o.pids, "pid", "p", nil, "sample only this process and the children it starts; repeatable")
-	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "cpu, calls: samples a second of CPU time, on each CPU")
+	fs.IntSliceVarP(&o.pids, "pid", "p", nil, "profile only `PID` and new children; repeatable")
+	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "samples per CPU second, in `HZ`")
 	o.add(fs)
 	o.contexts.add(fs)
-	fs.StringVar(&o.listen, "listen", httpd.DefaultListen, "address to answer on, as HOST:PORT")
-	fs.StringVar(&o.webConfig, "web.config.file", "", "file with TLS and password settings")
-	fs.BoolVar(&o.allowInsecure, "web.allow-insecure", false, "let everybody who can reach the address read everything")
-	fs.IntVar(&o.maxMethods, "metrics-max-methods", prom.DefaultMaxMethods, "methods of a service that have a metric of their own")
-	fs.IntVar(&o.maxServices, "metrics-max-services", prom.DefaultMaxServices, "services that have metrics of their own")
+	fs.StringVar(&o.listen, "listen", httpd.DefaultListen, "answer on `HOST:PORT`")
+	fs.StringVar(&o.webConfig, "web.config.file", "", "read TLS and passwords from `FILE`")
+	fs.BoolVar(&o.allowInsecure, "web.allow-insecure", false, "let everybody read everything")
+	fs.IntVar(&o.maxMethods, "metrics-max-methods", prom.DefaultMaxMethods, "series of `N` methods a service")
+	fs.IntVar(&o.maxServices, "metrics-max-services", prom.DefaultMaxServices, "series of `N` services")
 	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log what is attached and what fails")
-	if err := fs.Parse(args); err != nil {
+	if err := parseFlags(fs, serveUsage, args); err != nil {
 		return nil, err
 	}
 	switch {
 	case fs.NArg() > 0:
-		return nil, usageError("unexpected argument " + fs.Arg(0))
+		return nil, unexpected(fs.Arg(0), "")
 	case o.frequency < 1:
 		return nil, usageError("-F needs a frequency of at least 1 Hz")
 	case o.maxMethods < 0 || o.maxServices < 0:

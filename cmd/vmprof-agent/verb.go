@@ -20,14 +20,14 @@ type verb struct {
 // verbs lists them in the order of the help.
 func verbs() []verb {
 	return []verb{
-		{"record", "sample processes for a while and write a profile", record},
-		{"report", "print the hot methods, the call tree or the calls of a stored profile", showReport},
-		{"compare", "tell how much two stored profiles have in common", compare},
-		{"serve", "sample until stopped: metrics, profiles and web pages over HTTP", serve},
-		{"probes", "list the probes of a process, whose values can be recorded", probes},
-		{"doctor", "tell whether this machine can be profiled, and why not", doctorVerb},
+		{"record", "profile processes for a while and write a file", record},
+		{"report", "show hot methods, the call tree, calls or events of a file", showReport},
+		{"compare", "show what two profiles have in common and what differs", compare},
+		{"serve", "profile until stopped: metrics, profiles and pages over HTTP", serve},
+		{"probes", "list the probes of a process whose values can be recorded", probes},
+		{"doctor", "check whether this machine can be profiled, and why not", doctorVerb},
 		{"version", "print the version", printVersion},
-		{"help", "print this help", help},
+		{"help", "show this help, or that of a verb: help record", help},
 		{gateVerb, "", become},
 		{keepVerb, "", keep},
 	}
@@ -81,8 +81,20 @@ func choose(args []string) (verb, []string, error) {
 	return verb{}, nil, usageError(text)
 }
 
-// help prints the verbs.
-func help(_ context.Context, _ []string, stdout, _ io.Writer) error {
+// help prints the verbs, or the help of the verb that it is given.
+func help(ctx context.Context, args []string, stdout, _ io.Writer) error {
+	if len(args) > 0 && args[0] != "help" {
+		v, rest, err := choose(args)
+		switch {
+		case err != nil:
+			return err
+		case len(rest) > 0:
+			return usageError("unexpected argument " + rest[0] + "; help takes one verb")
+		case v.summary == "":
+			return usageError(fmt.Sprintf("there is no verb %q", v.name))
+		}
+		return v.run(ctx, []string{"--help"}, stdout, stdout)
+	}
 	var b strings.Builder
 	b.WriteString("vmprof-agent shows which Java methods use the CPU, without touching the JVMs.\n\n")
 	for _, v := range verbs() {
@@ -90,7 +102,7 @@ func help(_ context.Context, _ []string, stdout, _ io.Writer) error {
 			fmt.Fprintf(&b, "  %-8s %s\n", v.name, v.summary)
 		}
 	}
-	b.WriteString("\nRun 'vmprof-agent VERB -h' for the flags of a verb.\n")
+	b.WriteString("\nRun 'vmprof-agent help VERB' for the flags of a verb.\n")
 	_, err := io.WriteString(stdout, b.String())
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// docs/metrics.md is what the registry says of itself.
+// docs/reference/metrics.md is what the registry says of itself.
 func TestDocs(t *testing.T) {
 	families, err := exporter(t).Gatherer().Gather()
 	if err != nil {
@@ -24,7 +24,7 @@ func TestDocs(t *testing.T) {
 			fmt.Fprintf(&doc, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), labelNames(f), f.GetHelp())
 		}
 	}
-	golden(t, "../../../docs/metrics.md", doc.Bytes())
+	golden(t, "../../../docs/reference/metrics.md", doc.Bytes())
 }
 
 func labelNames(f *dto.MetricFamily) string {
@@ -59,7 +59,7 @@ The hottest methods of the fleet:
 topk(20, sum by (service, method) (rate(vmprof_cpu_seconds_total{method!="(other)"}[5m])))
 ` + "```" + `
 
-With ` + "`serve -e calls`" + `, ` + "`vmprof_calls_total`" + ` counts calls by callee in the same way: at most %d methods of a service and %d services **of each engine** have series of their own, from %d calls of late on. The label ` + "`engine`" + ` says who counted, ` + "`basis`" + ` how ([calls.md](calls.md)). Numbers of different engines do not compare: do not add them up. Those of one engine are of different calls, whatever their basis, and do add up.
+With ` + "`serve -e calls`" + `, ` + "`vmprof_calls_total`" + ` counts calls by callee in the same way: at most %d methods of a service and %d services **of each engine** have series of their own, from %d calls of late on. The label ` + "`engine`" + ` says who counted, ` + "`basis`" + ` how ([calls.md](../calls.md)). Numbers of different engines do not compare: do not add them up. Those of one engine are of different calls, whatever their basis, and do add up.
 
 The most called methods of the fleet's JVMs:
 

@@ -5,7 +5,7 @@
 //	e.Gatherer().Gather()            // a scrape
 //
 // What a target names (methods, services) becomes label values, and is therefore cleaned and bounded in length and
-// number. No process id, thread, line or hash ever is a label. docs/metrics.md lists every metric.
+// number. No process id, thread, line or hash ever is a label. docs/reference/metrics.md lists every metric.
 package prom
 
 import (

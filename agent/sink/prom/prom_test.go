@@ -22,7 +22,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-var update = flag.Bool("update", false, "rewrite golden files and docs/metrics.md")
+var update = flag.Bool("update", false, "rewrite golden files and docs/reference/metrics.md")
 
 // engines are names of call engines.
 var engines = []string{"page", "hotspot", "listener", "usdt", "branch"}
