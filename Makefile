@@ -35,6 +35,7 @@ check-generate: ## what is generated is what the sources say
 ##@ Test
 
 test: export GOFLAGS += -buildvcs=false # also in a clone that belongs to somebody else
+test: export CGO_ENABLED = 0 # as the agent is built: what is compiled for it serves the tests as well
 test: deps lint check-generate cross race fuzz-short kernels ## everything; installs what is missing
 	go test -count=1 -p 1 -timeout 30m $(AS_ROOT) ./...
 
@@ -45,7 +46,7 @@ lint: ## gofmt, go vet, misspell
 
 # What takes long and has one thread is skipped there, and runs later.
 race: ## the packages without a kernel side, under the race detector
-	go test -race -short -skip '$(LIVE)' $(PURE)
+	CGO_ENABLED=1 go test -race -short -skip '$(LIVE)' $(PURE)
 
 cross: ## the agent builds for arm64
 	GOARCH=arm64 CGO_ENABLED=0 go build ./... && GOARCH=arm64 go vet ./...

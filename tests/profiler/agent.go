@@ -23,7 +23,7 @@ type Agent struct {
 // Build builds the agent into dir, without cgo as it is released.
 func Build(ctx context.Context, dir string) (Agent, error) {
 	path := filepath.Join(dir, "vmprof-agent")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", path,
+	build := exec.CommandContext(ctx, "go", "build", "-o", path,
 		"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
