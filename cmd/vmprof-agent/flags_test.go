@@ -43,13 +43,13 @@ func TestRecordHelp(t *testing.T) {
 	all := helpOf(t, "record", "--help-all")
 	for _, flag := range []string{
 		"engine", "stride", "samples", "logical", "guest-socket", "context", "walk-every", "leave-unknown", "confirm-levels", "check-contexts",
-		"exact", "exact-alloc", "monitor-enters",
+		"exact", "exact-alloc", "monitor-enters", "breakpoints",
 	} {
 		if strings.Contains(help, "--"+flag+" ") || !strings.Contains(all, "--"+flag) {
 			t.Errorf("--%s belongs into --help-all, and only there", flag)
 		}
 	}
-	if before, after, ok := strings.Cut(all, "\nAdvanced: "); !ok || strings.Join(flagsIn(before), " ") != everyday || len(flagsIn(after)) != 13 {
+	if before, after, ok := strings.Cut(all, "\nAdvanced: "); !ok || strings.Join(flagsIn(before), " ") != everyday || len(flagsIn(after)) != 14 {
 		t.Errorf("the advanced flags have no heading of their own:\n%s", all)
 	}
 }
