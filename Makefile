@@ -8,7 +8,8 @@ SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 AS_ROOT := $(if $(SUDO),-exec 'sudo -H env CI=$(CI) PATH=$(PATH)')
 # Tests in those packages that need the kernel or a guest; `make test` runs them, without the race detector.
 LIVE := ^Test(Kernel|Live|Listen|Engine|Known|Inlined|Churn|Codelist|Perfmap|Compilation)
-PURE := ./cct/... ./elffile/... ./symbolize/... ./vmruntime/... ./agent/...
+# Packages that have locks or atomics, and so goroutines.
+RACY = $$(grep -rl --include=*.go --exclude=*_test.go '"sync' cct elffile symbolize vmruntime agent | xargs dirname | sort -u | sed 's,^,./,')
 
 .PHONY: help build generate reference check-generate test lint race cross fuzz fuzz-short kernels accuracy jdks bench faults busy demo deps clean
 
@@ -45,8 +46,8 @@ lint: ## gofmt, go vet, misspell
 	git ls-files '*.go' '*.md' '*.c' '*.h' | xargs go run $(MISSPELL) -error -i recrod,rela
 
 # What takes long and has one thread is skipped there, and runs later.
-race: ## the packages without a kernel side, under the race detector
-	CGO_ENABLED=1 go test -race -short -skip '$(LIVE)' $(PURE)
+race: ## the packages with goroutines, without their kernel side, under the race detector
+	CGO_ENABLED=1 go test -race -short -skip '$(LIVE)' $(RACY)
 
 cross: ## the agent builds for arm64
 	GOARCH=arm64 CGO_ENABLED=0 go build ./... && GOARCH=arm64 go vet ./...
