@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/node"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
@@ -37,10 +38,14 @@ func startNode(t *testing.T) *node.Guest {
 // TestCallsOfMappedCode: code of which only a map for perf tells has names in a time profile, and its calls are sampled
 // without being asked for: three of four calls of a function come from where they do.
 func TestCallsOfMappedCode(t *testing.T) {
+	flag, checked := breakpoints.Flag, breakpoints.Check()
+	if checked != nil {
+		flag = "--breakpoints=never"
+	}
 	guest := startNode(t)
 	const samples = 256 // of a window
 	recording, err := built.Record(t.Context(), profiler.Options{PID: guest.PID(), Duration: 4 * time.Second, Extra: []string{
-		"-e", "cpu,calls", "--budget=10%", "--samples=256", "--guest-socket", output(t, "guest.sock"),
+		"-e", "cpu,calls", "--budget=10%", "--samples=256", "--guest-socket", output(t, "guest.sock"), flag,
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -52,6 +57,9 @@ func TestCallsOfMappedCode(t *testing.T) {
 		if !called(recording.Profile, caller, callee) {
 			t.Errorf("no stack of the time profile has %s below %s", callee, caller)
 		}
+	}
+	if checked != nil {
+		breakpoints.Need(t) // the names of the map are right; calls need breakpoints
 	}
 
 	calls, often, rarely := callEdges(t, recording.Profile), 0.0, 0.0
