@@ -144,6 +144,17 @@ func (x *exactCount) start(p *process, g *guest, lib *proc.Mapping) (*exact.Reco
 	})
 }
 
+// handleNewMethod has a method named that exactCount counts calls of; mu is held.
+func (a *Agent) handleNewMethod(raw []byte) bool {
+	a.received.events++
+	if m, err := bpf.DecodeMethodSeen(raw); err == nil {
+		if x, ok := a.exact.(*exactCount); ok {
+			x.onNewMethod(m)
+		}
+	}
+	return true
+}
+
 // onNewMethod has a method named while it is there; agent.mu is held.
 func (x *exactCount) onNewMethod(m bpf.MethodSeen) {
 	a := x.agent
