@@ -172,7 +172,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 		a.discard(profile.EmptyStack)
 		return
 	}
-	if a.enters != nil || a.engines != nil && a.engines.needTop() {
+	if a.sources.any(source.needTop) {
 		p.top.add(t.stack, 1)
 		p.hot.add(t.stack, code)
 	}
@@ -255,9 +255,7 @@ func (a *Agent) sameProcess(p *process, h *bpf.Header) bool {
 // retire marks a process as gone. It leaves the table with the next submitDirty: the kernel works for a process, and
 // ticks in it, for a moment after it said that it ended.
 func (a *Agent) retire(p *process) {
-	if a.engines != nil {
-		a.engines.flush() // bursts of it that nobody will end
-	}
+	a.sources.flush() // bursts of it that nobody will end
 	p.exited.Store(true)
 	a.dirty[p] = struct{}{}
 }

@@ -216,7 +216,7 @@ func (e *eventProbes) lend(loads planLoads) {
 		needs[l.plan.kind] += l.full / cpus
 	}
 	var keeps [profile.EventKinds]bool // their shares: something takes part of it that is not among the loads
-	keeps[profile.Locks] = e.agent.enters != nil
+	keeps[profile.Locks] = e.opt.MonitorEnters
 	for _, p := range e.plans {
 		keeps[p.kind] = keeps[p.kind] || p.unbound() && p.kind != profile.Pauses
 	}
