@@ -156,29 +156,29 @@ func (e *eventProbes) apply(p *attachedPlan) {
 // unbound says that a plan is wanted at any price, or is rare.
 func (p *attachedPlan) unbound() bool { return p.exact || p.fixed || p.kind == profile.Pauses }
 
-// budget is that of a plan of some kind if part of the kind's is for it; mu is held.
-func (e *eventProbes) budget(kind profile.EventKind, part float64, slices int) probesite.Budget {
-	return probesite.Budget{
+// allowance is that of a plan of some kind if part of the kind's is for it; mu is held.
+func (e *eventProbes) allowance(kind profile.EventKind, part float64, slices int) budget.Allowance {
+	return budget.Allowance{
 		Share: e.fairShare() + e.lent[kind], Part: part, Least: min(leastBudget, e.opt.Budget), Slices: slices,
 	}
 }
 
 // loadOf is what was measured of a plan; mu is held. Of the processes of a library that was found recently, too little is
 // known, too, to say that they use few CPUs.
-func (e *eventProbes) loadOf(l planLoad) probesite.Load {
+func (e *eventProbes) loadOf(l planLoad) budget.Load {
 	cpus := e.cpus
 	if born := l.plan.cover.bornAt(); born > 0 && e.now-born < governInterval {
 		cpus = max(cpus, 1)
 	}
-	return probesite.Load{
+	return budget.Load{
 		Probe: l.plan.name(), Hits: l.rate, Count: l.count, Record: l.count + e.record, CPUs: max(cpus, 1e-9),
 	}
 }
 
 // affordable is of how many hits of a plan one may be recorded, if it is observed all the time and part of its kind's budget
-// is for it; mu is held. A *probesite.TooHotError if none may.
+// is for it; mu is held. A *budget.TooHotError if none may.
 func (e *eventProbes) affordable(l planLoad, part float64) (int, error) {
-	return e.budget(l.plan.kind, part, 1).Every(e.loadOf(l))
+	return e.allowance(l.plan.kind, part, 1).Every(e.loadOf(l))
 }
 
 // adopt takes on a rate if it is worth it.

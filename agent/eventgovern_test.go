@@ -316,7 +316,7 @@ func TestLend(t *testing.T) {
 	} {
 		k.lend(c.loads)
 		for kind, want := range map[profile.EventKind]float64{profile.Allocations: c.allocations, profile.Locks: c.locks, profile.Pauses: c.pauses} {
-			if got := k.budget(kind, 1, 1).Share; math.Abs(got-want) > 1e-9 {
+			if got := k.allowance(kind, 1, 1).Share; math.Abs(got-want) > 1e-9 {
 				t.Errorf("%v: %v has %v, want %v", c.loads, kind, got, want)
 			}
 		}

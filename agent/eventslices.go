@@ -19,7 +19,7 @@ const tolerated = 4
 // slice has a plan observed in slices of time from now on, as it costs too much; mu is held.
 func (e *eventProbes) slice(p *attachedPlan, now time.Duration, l planLoad, part float64, why error) {
 	p.rate = l.rate
-	n := e.budget(p.kind, part, 1).SlicesFor(e.loadOf(l), maxSlices)
+	n := e.allowance(p.kind, part, 1).SlicesFor(e.loadOf(l), maxSlices)
 	p.duty.start(now, n, p.usualCycle(now), e.draw)
 	p.cover.partly(why)
 	e.thin(p, l, part)
@@ -29,7 +29,7 @@ func (e *eventProbes) slice(p *attachedPlan, now time.Duration, l planLoad, part
 
 // thin sets of how many hits one is recorded in a slice; mu is held.
 func (e *eventProbes) thin(p *attachedPlan, l planLoad, part float64) {
-	every, err := e.budget(p.kind, part, p.duty.slices).Every(e.loadOf(l))
+	every, err := e.allowance(p.kind, part, p.duty.slices).Every(e.loadOf(l))
 	if err != nil {
 		every = int(p.every) // not more slices than there may be: they cost what they cost
 	}
@@ -71,7 +71,7 @@ func (e *eventProbes) beginSlice(p *attachedPlan, now time.Duration) {
 	if err == nil {
 		p.hits = hits
 		l, part := e.loadNow(p)
-		allowed := e.budget(p.kind, part, p.duty.slices).HitsAllowed(e.loadOf(l), p.duty.length)
+		allowed := e.allowance(p.kind, part, p.duty.slices).HitsAllowed(e.loadOf(l), p.duty.length)
 		p.duty.open(now, tolerated*allowed)
 		err = e.appear(p, now)
 	}
@@ -116,9 +116,9 @@ func (e *eventProbes) noteSlice(p *attachedPlan, hits uint64, length time.Durati
 func (e *eventProbes) nextCycle(p *attachedPlan, now time.Duration) {
 	l, part := e.loadNow(p)
 	load := e.loadOf(l)
-	n := e.budget(p.kind, part, 1).SlicesFor(load, maxSlices)
+	n := e.allowance(p.kind, part, 1).SlicesFor(load, maxSlices)
 	load.Hits *= steady
-	if e.budget(p.kind, part, 1).SlicesFor(load, maxSlices) > 1 {
+	if e.allowance(p.kind, part, 1).SlicesFor(load, maxSlices) > 1 {
 		p.duty.start(now, n, p.usualCycle(now), e.draw)
 		e.thin(p, l, part)
 		return
