@@ -15,7 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A plan whose hits cost too much even if nothing is recorded of them is observed in slices of time (eventduty.go).
+// A plan whose hits cost too much even if nothing is recorded of them is observed in slices of time (budget.Duty).
 const (
 	// steady is by how much a rate must be wrong to be changed: weights of a window should not vary for nothing.
 	steady = 1.5
@@ -85,7 +85,7 @@ func (e *eventProbes) tune(now, passed time.Duration) {
 	e.lend(loads)
 	for _, l := range loads {
 		p := l.plan
-		if !p.duty.always() {
+		if !p.duty.Always() {
 			continue // turn sets its rate, for a whole cycle
 		}
 		every, err := e.affordable(l, loads.part(l))
@@ -120,7 +120,7 @@ func (e *eventProbes) check(now, passed time.Duration) {
 	loads := e.loads(governInterval)
 	for _, l := range loads {
 		p := l.plan
-		if p.perf || !p.duty.always() {
+		if p.perf || !p.duty.Always() {
 			continue
 		}
 		every, err := e.affordable(l, loads.part(l))
@@ -289,10 +289,10 @@ func (e *eventProbes) appear(p *attachedPlan, now time.Duration) error {
 	}
 	// What the first probes saw until the last one was there is left out: the time that attaching takes is not observed.
 	now += monotonic() - before
-	if p.duty.always() {
+	if p.duty.Always() {
 		p.cover.begin(now, nil)
 	} else {
-		p.duty.open(now, p.duty.limit)
+		p.duty.Open(now, p.duty.Limit)
 		p.cover.begin(now, &p.duty)
 	}
 	e.covers.add(p)
@@ -301,7 +301,7 @@ func (e *eventProbes) appear(p *attachedPlan, now time.Duration) error {
 
 // vanish takes the probes of a plan away; mu is held.
 func (e *eventProbes) vanish(p *attachedPlan, now time.Duration) {
-	p.duty.on = false
+	p.duty.On = false
 	p.cover.end(now)
 	e.apply(p) // sooner than probes are gone
 	if err := p.detach(); err != nil {
