@@ -204,39 +204,23 @@ func (e *eventProbes) noteRecordCost(now *bpf.Counts) {
 // fairShare is the part of the processes' CPU time that is each kind's.
 func (e *eventProbes) fairShare() float64 { return e.opt.Budget / float64(e.kinds()) }
 
-// unlent is how many times what it takes a kind keeps of its share: what happens in the next second may be more.
-const unlent = 2
-
 // lend gives what some kinds do not need of their shares to those that need more; mu is held.
 func (e *eventProbes) lend(loads planLoads) {
-	e.lent = [profile.EventKinds]float64{}
-	fair, cpus := e.fairShare(), max(e.cpus, 1e-9)
-	var needs [profile.EventKinds]float64
+	var claims [profile.EventKinds]budget.Claim
 	for _, l := range loads {
-		needs[l.plan.kind] += l.full / cpus
+		claims[l.plan.kind].Need += l.full / max(e.cpus, 1e-9)
 	}
-	var keeps [profile.EventKinds]bool // their shares: something takes part of it that is not among the loads
-	keeps[profile.Locks] = e.opt.MonitorEnters
-	for _, p := range e.plans {
-		keeps[p.kind] = keeps[p.kind] || p.unbound() && p.kind != profile.Pauses
-	}
-	spare, borrowers := 0.0, []profile.EventKind(nil)
 	for kind, wanted := range e.opt.Kinds {
-		switch left := fair - unlent*needs[kind]; {
-		case !wanted || keeps[kind]:
-		case left > 0:
-			spare += left
-			e.lent[kind] = -left
-		case needs[kind] > fair:
-			borrowers = append(borrowers, profile.EventKind(kind))
+		claims[kind].Fixed = !wanted
+	}
+	// Something takes part of these shares that is not among the loads.
+	claims[profile.Locks].Fixed = claims[profile.Locks].Fixed || e.opt.MonitorEnters
+	for _, p := range e.plans {
+		if p.unbound() && p.kind != profile.Pauses {
+			claims[p.kind].Fixed = true
 		}
 	}
-	if len(borrowers) == 0 {
-		e.lent = [profile.EventKinds]float64{}
-	}
-	for _, kind := range borrowers {
-		e.lent[kind] = spare / float64(len(borrowers))
-	}
+	copy(e.lent[:], budget.Lend(e.fairShare(), claims[:]))
 }
 
 // kinds is how many kinds of events the budget is shared among.
