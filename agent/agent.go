@@ -195,7 +195,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	return a, nil
 }
 
-// openSources opens what the options ask for, in the lists of sources. Events are attached in that pool.
+// openSources opens what the options ask for. Probes of events are attached in that pool.
 func (a *Agent) openSources(attaching *proc.Pool) error {
 	ticks, err := newTicks(a)
 	if err != nil {

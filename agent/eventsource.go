@@ -6,7 +6,6 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -35,8 +34,6 @@ func (e *eventProbes) refresh() error { return e.perf.refresh() }
 
 // expect has plans that are observed in slices of time observed in some of a short window.
 func (e *eventProbes) expect(length time.Duration) { e.hurry(monotonic(), length) }
-
-func (e *eventProbes) finds(maps proc.Maps) bool { return e.wantsValuesIn(maps) }
 
 func (e *eventProbes) count(s *snapshot) {
 	if e.opt.ExactAllocations {
