@@ -264,6 +264,11 @@ func (p *attachedPlan) traps() int {
 	return 1
 }
 
+// countTime is what an event of a plan takes of a process if it is not recorded.
+func (e *eventProbes) countTime(p *attachedPlan) time.Duration {
+	return time.Duration(p.traps()) * e.trapTime()
+}
+
 // appear attaches a plan and begins to observe it: for a slice, or all the time; mu is held.
 func (e *eventProbes) appear(p *attachedPlan, now time.Duration) error {
 	p.turn++

@@ -121,7 +121,7 @@ func (e *eventProbes) watchSlice(p *attachedPlan, now time.Duration) {
 
 // noteSlice notes what a slice took of the processes, with so many hits in that time; mu is held.
 func (e *eventProbes) noteSlice(p *attachedPlan, hits uint64, length time.Duration) {
-	count := time.Duration(p.traps()) * e.trapTime()
+	count := e.countTime(p)
 	each := float64(count) + float64(e.record)/float64(max(p.every, 1))
 	p.cover.spend(time.Duration(float64(hits)*each), time.Duration(max(e.cpus, 1e-3)*float64(length)))
 }
@@ -158,7 +158,7 @@ func (e *eventProbes) loadNow(p *attachedPlan) (planLoad, float64) {
 			return l, loads.part(l)
 		}
 	}
-	return planLoad{plan: p, rate: p.rate, count: time.Duration(p.traps()) * e.trapTime()}, 1
+	return planLoad{plan: p, rate: p.rate, count: e.countTime(p)}, 1
 }
 
 // hurry begins cycles anew that are so long that a window of that length may have none of their slices, with shorter ones.
