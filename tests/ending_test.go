@@ -86,11 +86,13 @@ func TestStalledReaderCountsLosses(t *testing.T) {
 	if err := run.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(5 * time.Second) // some 60 MB of stacks
+	before := cpuTime(t, guest.PID())
+	eventually(t, "the guest makes some 60 MB of stacks", func() bool { return cpuTime(t, guest.PID())-before >= 5*time.Second })
 	if err := run.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond) // and goes on
+	before = cpuTime(t, guest.PID())
+	eventually(t, "the guest goes on", func() bool { return cpuTime(t, guest.PID())-before >= 500*time.Millisecond })
 	recording, err := run.Stop()
 	if err != nil {
 		t.Fatal(err)

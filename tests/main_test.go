@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
@@ -113,4 +114,14 @@ func eventually(t *testing.T, what string, is func() bool) {
 			t.Fatalf("not within %v: %s", patience, what)
 		}
 	}
+}
+
+// cpuTime is the CPU time that a process has used.
+func cpuTime(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	used, ok := proc.CPUTime(pid)
+	if !ok {
+		t.Fatalf("process %d has ended", pid)
+	}
+	return used
 }
