@@ -1,11 +1,9 @@
-// Package valueprobe has the words in which a user asks for values at a probe, and what values add up to.
+// Package valueprobe parses the specifications of values that users want to read at a probe, and has the types of what is
+// read there.
 //
 //	spec, err := valueprobe.Parse("libjvm.so:usdt:hotspot:thread__start=arg1:str:arg2,arg3/97")
-//	var h valueprobe.Histogram
-//	h.Add(valueprobe.Reading{Number: 24}, 97)
 //
-// The syntax (see Help) needs no quotes in a shell: no character of it means something to one. Where a value is found in a
-// process is the business of package attach.
+// The syntax (see Help) needs no quotes in a shell. Package attach finds the values in a process.
 package valueprobe
 
 // Help describes the syntax, for the help of a verb. Its lines have less than 80 columns.
@@ -30,8 +28,8 @@ const Help = `SPEC says at which probe, and what is read there:
             str: the value is the address of text that a zero byte ends
             str:LENGTH: so many bytes of text; arg2, a register or a number
             symbol: HotSpot, the value is the address of a Symbol
-            klass: HotSpot, it is that of a Klass, whose name is told
-            class: HotSpot, it is that of an object, whose class is told
+            klass: HotSpot, it is that of a Klass; its name is recorded
+            class: HotSpot, it is that of an object; its class is recorded
             Without a form it is a number as wide as the operand, or 64 bits
 
 Texts of one execution share 480 bytes. What is not in memory cannot be read.
