@@ -94,7 +94,7 @@ func TestPullEvents(t *testing.T) {
 	}
 }
 
-// Without time nobody is told to pull it, and with it the other way round.
+// A pull of what is not recorded is refused, with the flags that would record it.
 func TestPullTimeRefused(t *testing.T) {
 	_, hs := start(t, recording(profile.Allocations, profile.Locks))
 	for path, want := range map[string]string{"cpu": "serve -e cpu,alloc,lock", "calls": "serve -e calls,alloc,lock"} {
@@ -104,7 +104,7 @@ func TestPullTimeRefused(t *testing.T) {
 	}
 }
 
-// What pages show adds up: each class is a frame below its stack, places and threads are not told apart, and what would hide
+// What pages show adds up: each class is a frame below its stack, places and threads are merged, and what would hide
 // all else is left out.
 func TestMergeEvents(t *testing.T) {
 	windows := []*profile.Profile{busyShop(0), busyShop(1)}

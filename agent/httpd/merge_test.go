@@ -91,7 +91,7 @@ func TestMergeLimit(t *testing.T) {
 	if len(p.Function) >= len(all.Function) {
 		t.Errorf("%d functions are left of %d", len(p.Function), len(all.Function))
 	}
-	if !slices.ContainsFunc(p.Comments, func(c string) bool { return strings.Contains(c, "rare stacks are not told apart") }) {
-		t.Errorf("%q does not say what is folded", p.Comments)
+	if !slices.ContainsFunc(p.Comments, func(c string) bool { return strings.Contains(c, "rare stacks are merged") }) {
+		t.Errorf("%q does not say what is merged", p.Comments)
 	}
 }

@@ -191,7 +191,7 @@ func (t *contextTables) learned() {
 
 // unique is the right half of Table 1, twice.
 func (t *contextTables) unique() {
-	t.table("Samples whose callers are unique for so many levels, by method and depth as in the paper, and by call site, too",
+	t.table("Samples whose callers are unique for so many levels, by method and depth as in the paper, and with the call site",
 		[][]string{
 			{"depth", "depth", "depth", "site", "site", "site"},
 			{">= 1", ">= 3", "all", ">= 1", ">= 3", "all"},
@@ -230,7 +230,7 @@ func (t *contextTables) found() {
 
 // checked shows how often the contexts that were found are right.
 func (t *contextTables) checked() {
-	t.table("Samples that were walked, too, as a check: the callers are right for so many levels",
+	t.table("Check against full walks: samples whose callers are right for so many levels",
 		[][]string{{"checked", ">= 1", ">= 3", "all"}}, func(l *processContexts) []string {
 			if l.Check == nil {
 				return nil

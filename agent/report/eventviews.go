@@ -85,7 +85,7 @@ func (e *storedEvents) writeCounted(out *bufio.Writer, opts *ViewOptions) {
 	}
 	const objects, space = 0, 1
 	all := byClass.total()
-	fmt.Fprintf(out, "\nEach object was counted, too: %s, %s objects\n", bytesScale.of(all.values[space]), quantity(all.values[objects]))
+	fmt.Fprintf(out, "\nEvery object was also counted: %s, %s objects\n", bytesScale.of(all.values[space]), quantity(all.values[objects]))
 	table := eventTable{opts: opts, out: out, order: []int{space, objects}}
 	table.columns = []eventColumn{shareColumn(space, all), valueColumn("bytes", space, bytesScale.of), valueColumn("objects", objects, quantity)}
 	writeEvents(&table, "class", &byClass)

@@ -115,8 +115,8 @@ func (r Reader) Layout() (l HeapLayout, err error) {
 		return l, err
 	}
 	if l.Generations == GenerationsUnknown {
-		r.Missing(fmt.Sprintf("Generations of the heap cannot be told apart (collector: %v): young and old objects "+
-			"look alike.", l.Collector))
+		r.Missing(fmt.Sprintf("Generations of the heap are unknown (collector: %v): "+
+			"profiles do not distinguish young and old objects.", l.Collector))
 	}
 	return l, nil
 }
