@@ -105,7 +105,7 @@ func jsFunction(name string) string {
 	return name
 }
 
-// called tells whether a stack of a profile has a function right below its caller.
+// called reports whether a stack of a profile has a function right below its caller.
 func called(p *profile.Profile, caller, callee string) bool {
 	for _, s := range p.Sample {
 		for i := 1; i < len(s.Location); i++ {

@@ -246,7 +246,7 @@ func TestWindowsOfEvents(t *testing.T) {
 	}
 	for _, comment := range second.Comments[1:] {
 		if strings.HasPrefix(comment, "events: ") {
-			t.Errorf("window 2 tells of all: %q", comment)
+			t.Errorf("window 2 has the account of all windows: %q", comment)
 		}
 	}
 	if got := sinktest.Show(t, report.Locks, second, nil); !strings.Contains(got, "75.0%  600.00ms") {

@@ -77,7 +77,7 @@ type Reader struct {
 	Missing func(sentence string)
 }
 
-// Layout reads where the heap is, and how to tell its generations apart. It returns ErrStarting if there is no heap yet.
+// Layout reads where the heap is, and what distinguishes its generations. It returns ErrStarting if there is no heap yet.
 func (r Reader) Layout() (l HeapLayout, err error) {
 	s := r.Heap
 	heap, err := r.Word(s.Heap)
