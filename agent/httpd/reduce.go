@@ -38,8 +38,8 @@ func reduce(windows []*profile.Profile, k *kind, limit int) *profile.Profile {
 	r := reduction{kind: k, frames: make(map[symbolize.Symbol][]symbolize.Symbol), index: make(map[processKey]*reducedProcess)}
 	for _, w := range windows {
 		all.Duration += w.Duration
-		all.Counts = plus(all.Counts, w.Counts)
-		all.EventCounts = plusEvents(all.EventCounts, w.EventCounts)
+		all.Counts.Add(w.Counts)
+		all.EventCounts.Add(w.EventCounts)
 		all.Comments = appendNew(all.Comments, w.Comments)
 		for _, proc := range w.Processes {
 			r.add(w, proc)
