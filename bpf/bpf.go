@@ -110,7 +110,7 @@ func (o *Objects) loadCodeMap() error {
 }
 
 // LoadBeside loads another object, with the maps that it has in common with o shared, into a struct as
-// ebpf.CollectionSpec.LoadAndAssign takes it. Whoever loads it closes it, before o.
+// ebpf.CollectionSpec.LoadAndAssign takes it. The caller closes it before o.
 func (o *Objects) LoadBeside(spec *ebpf.CollectionSpec, to any) error {
 	return o.loadBeside(spec, to, nil)
 }

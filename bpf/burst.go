@@ -3,7 +3,6 @@ package bpf
 // Types of the page engine's object. Layouts and units: burst.bpf.h.
 type (
 	Page       = BurstVmprofPage
-	PageSlot   = BurstVmprofSlot
 	PageGuest  = BurstBurstGuest
 	BurstRate  = BurstBurstRate
 	BurstCost  = BurstBurstCost

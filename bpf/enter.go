@@ -23,7 +23,7 @@ const (
 const enterRingBytes = 1 << 18
 
 // LoadEnters loads the program behind breakpoints on monitor enters beside o. heaps are those of the VMs, as in
-// ProbeObjects. The stream and the counters of the object are its own. Whoever loads it closes it, before o.
+// ProbeObjects. The stream and the counters of the object are its own. The caller closes it before o.
 func (o *Objects) LoadEnters(heaps *ebpf.Map) (*EnterObjects, error) {
 	spec, err := LoadEnter()
 	if err != nil {

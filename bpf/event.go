@@ -228,7 +228,7 @@ func DecodeCodeLoad(raw []byte, l *CodeLoad) error {
 	return nil
 }
 
-// A MethodSeen tells that a method was called which was not called before. It points into the record it was decoded
+// A MethodSeen reports the first call of a method. It points into the record it was decoded
 // from.
 type MethodSeen struct {
 	*Header

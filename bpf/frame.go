@@ -99,5 +99,5 @@ func (e WalkEnd) String() string {
 	return fmt.Sprintf("reason %d", uint8(e))
 }
 
-// Truncated tells whether frames are missing at the root side.
+// Truncated reports whether frames are missing at the root side.
 func (e WalkEnd) Truncated() bool { return e != EndRoot && e != EndNone && e != EndKnown }

@@ -262,7 +262,7 @@ func TestKernelListenerCallers(t *testing.T) {
 	}
 }
 
-// isThread tells whether this process has such a thread: the test may run on any.
+// isThread reports whether this process has such a thread: the test may run on any.
 func isThread(tid uint32) bool {
 	return unix.Tgkill(os.Getpid(), int(tid), 0) == nil
 }

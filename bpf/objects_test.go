@@ -193,7 +193,7 @@ func TestUprobesKeepNothingPerCPU(t *testing.T) {
 	})
 }
 
-// hasTailCall tells whether the program itself, not only a function that it calls, makes a tail call.
+// hasTailCall reports whether the program itself, not only a function that it calls, makes a tail call.
 func hasTailCall(prog *ebpf.ProgramSpec) bool {
 	for i, ins := range prog.Instructions {
 		if i > 0 && ins.Symbol() != "" {

@@ -83,7 +83,7 @@ const (
 const InstructionsPeriod = 9_999_973
 
 // LoadFaults loads the programs behind perf events beside o. What probes p know of guests and of their rates is theirs, too.
-// Whoever loads them closes them, before p.
+// The caller closes them before p.
 func (o *Objects) LoadFaults(p *ProbeObjects) (*FaultObjects, error) {
 	spec, err := LoadFault()
 	if err != nil {
@@ -100,7 +100,7 @@ func (o *Objects) LoadFaults(p *ProbeObjects) (*FaultObjects, error) {
 }
 
 // LoadProbes loads the programs behind probes of events beside o. With multi they are for uprobe.multi links (kernel 6.6
-// and later), otherwise for single ones. Whoever loads them closes them, before o.
+// and later), otherwise for single ones. The caller closes them before o.
 func (o *Objects) LoadProbes(multi bool) (*ProbeObjects, error) {
 	spec, err := LoadProbe()
 	if err != nil {

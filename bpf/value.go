@@ -24,7 +24,7 @@ const (
 	MaxFollowed       = len(ProbeProbedValue{}.Offsets)
 )
 
-// Failed tells that value i of ObservedValues could not be read, or that there is none.
+// Failed reports that value i of ObservedValues could not be read, or that there is none.
 func (o *Observation) Failed(i int) bool {
 	return i < 0 || i >= int(o.Seen.Count) || o.Seen.Failed&(1<<i) != 0
 }

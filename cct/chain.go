@@ -2,7 +2,7 @@ package cct
 
 import "math"
 
-// How much a Chain remembers unless told otherwise: some tens of megabytes of contexts, and as much of links, where methods and
+// How much a Chain remembers by default: some tens of megabytes of contexts, and as much of links, where methods and
 // sites are of one word each. Either takes up to twice that while it grows.
 const (
 	DefaultContexts = 1 << 18
@@ -11,7 +11,7 @@ const (
 
 // A Chain finds the calling contexts of samples whose stacks were not walked. It is CallerChaining of Inoue and
 // Nakatani ("How a Java VM Can Get More from a Hardware Performance Monitor", OOPSLA 2009, section 6): the depth of a
-// frame is a hint that tells apart the contexts which have the same method in them. Walk and Call teach it; Place
+// frame is a hint that distinguishes contexts with the same method in them. Walk and Call teach it; Place
 // maps a sample onto what it has learned.
 //
 //	var c cct.Chain[string, int]
@@ -32,7 +32,7 @@ const (
 // code and one version of it. Where the depth of a frame is not known its activation says so, and links do not find it.
 //
 // Memory is bounded by Limit and LinkLimit. A chain that is full purges itself: it forgets everything, and Generation
-// grows, so that whoever has told the source of walks what is known already can take that back.
+// grows, so that its user can have the source of walks forget what was known.
 //
 // The zero value is empty and ready to use. One goroutine may teach while nobody looks up; any number may look up while
 // nobody teaches.
@@ -41,7 +41,7 @@ type Chain[M, S comparable] struct {
 	Limit int
 	// LinkLimit bounds the different links, those between the frames of walks included; 0 means DefaultLinks.
 	LinkLimit int
-	// Marker, if it is not nil, tells the methods that stand for the frames which a walk did not reach. Such an
+	// Marker, if it is not nil, reports the methods that stand for frames that a walk did not reach. Such an
 	// activation is the outermost of its stack. Contexts below it are never whole, and yield to those that agree with
 	// them and reach further.
 	Marker func(M) bool
@@ -170,7 +170,7 @@ func (c *Chain[M, S]) addLink(link Link[M, S]) hopID {
 	return c.links.addHop(callee, link.Caller.Site, caller, c.linkLimit())
 }
 
-// Room tells whether a stack of so many frames can be learned without forgetting what is known.
+// Room reports whether a stack of so many frames can be learned without forgetting what is known.
 func (c *Chain[M, S]) Room(frames int) bool {
 	return c.contexts.Len()+frames <= c.limit() && c.links.len()+frames <= c.linkLimit()
 }

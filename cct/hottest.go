@@ -11,7 +11,7 @@ func (t *Tree[K]) Track(n int) {
 	}
 }
 
-// Tracked returns what Track was told.
+// Tracked returns the n of Track.
 func (t *Tree[K]) Tracked() int {
 	if t.bySelf == nil {
 		return 0

@@ -2,7 +2,7 @@ package cct
 
 import "math/bits"
 
-// A spot is a method at a depth, the key by which Inoue and Nakatani tell contexts apart. A depth of 0 is not a known
+// A spot is a method at a depth, the key by which Inoue and Nakatani distinguish contexts. A depth of 0 is not a known
 // one, so spots of depth 0 are never looked up: frames without a depth do not match each other by their methods alone.
 type spot[M comparable] struct {
 	method M

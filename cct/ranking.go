@@ -33,7 +33,7 @@ func (a ranked) below(b ranked) bool {
 	return a.weight < b.weight || a.weight == b.weight && a.id > b.id
 }
 
-// raise tells that a node now has this weight, which is no less than before. Root never ranks. Where there is no
+// raise records that a node now has this weight, which is no less than before. Root never ranks. Where there is no
 // ranking it is one comparison, in line.
 func (r *ranking) raise(id NodeID, weight uint64) {
 	if r != nil {

@@ -7,7 +7,7 @@ const (
 	doubtWalks = 32
 )
 
-// Steady tells whether a link finds the first three callers: whether the latest walks with this link on top had those of
+// Steady reports whether a link finds the first three callers: whether the latest walks with this link on top had those of
 // the context that most walks before them had. After one that had others it takes 32 in a row that have not; after the
 // first walk it takes Proof. A link that no walk had is steady, as nothing speaks against it.
 func (c *Chain[M, S]) Steady(link Link[M, S]) bool {
@@ -33,7 +33,7 @@ func (c *Chain[M, S]) judge(leaf NodeID) {
 	}
 }
 
-// alike tells whether two leaves of the same hop have the same callers as far as links have to tell them.
+// alike reports whether two leaves of the same hop have the same callers as far as links have to tell them.
 func (c *Chain[M, S]) alike(a, b NodeID) bool {
 	const known = 1 // the hop's caller
 	x, y := Candidate[M, S]{Context: c.learned[a].parent}, Candidate[M, S]{Context: c.learned[b].parent}

@@ -15,7 +15,7 @@ package cct
 
 import "math"
 
-// DefaultLimit is how many nodes a Tree holds at most unless told otherwise: about 50 MB with one-word keys, 100 MB if
+// DefaultLimit is how many nodes a Tree holds by default: about 50 MB with one-word keys, 100 MB if
 // most of them have so many siblings that they are hashed.
 const DefaultLimit = 1 << 20
 
@@ -39,7 +39,7 @@ const Root NodeID = 0
 // His lists of nodes and edges in order of weight are Track, Hottest and HottestEdges.
 //
 // Memory is bounded by Limit. A full tree goes on counting what it has nodes for. The weight of any other context goes
-// to its deepest ancestor that exists, and is Overflow, too. New frames that have no node are EdgeOverflow and nothing
+// to its deepest ancestor that exists, and also counts as Overflow. New frames that have no node are EdgeOverflow and nothing
 // else, as no ancestor was entered more often on their account. Nothing is evicted: a tree stays full until Purge,
 // which forgets everything and keeps the memory, as Whaley clears his buffer.
 type Tree[K comparable] struct {

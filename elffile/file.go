@@ -25,7 +25,7 @@ import (
 	"io"
 )
 
-// Errors that callers tell apart.
+// Errors that callers distinguish.
 var (
 	ErrNotELF      = errors.New("not an ELF file")
 	ErrUnsupported = errors.New("only little-endian 64-bit ELF is supported")

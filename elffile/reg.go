@@ -6,7 +6,7 @@ import (
 )
 
 // A Reg is a general-purpose register of amd64 or arm64. The numbers are this package's own and follow neither pt_regs
-// nor DWARF; whoever reads registers maps them by name.
+// nor DWARF; readers of registers map them by name.
 type Reg uint8
 
 const (

@@ -44,7 +44,7 @@ func (t *Table) Find(addr uint64) (i int, ok bool) {
 	return 0, false
 }
 
-// Name returns the name of symbol i. It is a copy, so that whoever keeps it does not keep the table.
+// Name returns the name of symbol i. It is a copy, so that keeping it does not keep the table.
 func (t *Table) Name(i int) string {
 	name, _, _ := strings.Cut(t.names[t.name[i]:], "\x00")
 	return strings.Clone(name)

@@ -121,7 +121,7 @@ func (k *Kernel) Lookup(addr uint64) (name, module string, ok bool) {
 	return name, strings.Trim(module, "[]"), true
 }
 
-// Len is the number of functions, Bytes the memory that they take. Both are 0 for a nil Kernel.
+// Len is the number of functions; 0 for a nil Kernel.
 func (k *Kernel) Len() int {
 	if k == nil {
 		return 0
@@ -129,7 +129,7 @@ func (k *Kernel) Len() int {
 	return k.table.Len()
 }
 
-// Bytes is the memory that the table takes.
+// Bytes is the memory that the table takes; 0 for a nil Kernel.
 func (k *Kernel) Bytes() int64 {
 	if k == nil {
 		return 0

@@ -8,7 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// An Object is what was learnt of one ELF file. It holds no file open. Take it from a Files for each use: whoever
+// An Object is what was learnt of one ELF file. It holds no file open. Take it from a Files for each use: a caller that
 // keeps it keeps its memory, beyond the bound of the cache.
 type Object struct {
 	id       uint64 // of this object among all that one Files loaded

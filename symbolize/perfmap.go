@@ -35,16 +35,16 @@ type PerfMap struct {
 	cut   bool // what was read ends in the middle of a line that is not kept
 }
 
-// A stretch is memory of which one line speaks, and no later one.
+// A stretch is memory that one line of the map describes, and no later one.
 type stretch struct {
 	begin, end uint64
 	line       int32 // noLine: the code that was there is gone
-	asked      bool  // somebody was told its name
+	asked      bool  // Find has returned its name
 }
 
 const noLine = -1
 
-// A PerfEntry is code that a line of a PerfMap speaks of.
+// A PerfEntry is code that a line of a PerfMap describes.
 type PerfEntry struct {
 	Begin, End uint64 // addresses: [Begin, End)
 	Line       int    // counts lines that speak of code, from 0
@@ -117,7 +117,7 @@ func inOrder(lines []stretch) []stretch {
 }
 
 // overlay puts fresh over old, which is code that was there before. Old code that fresh reaches into is gone, also where
-// fresh does not reach. It tells whether somebody was told a name that is gone now.
+// fresh does not reach. replaced reports whether Find has returned a name that is gone now.
 func overlay(old, fresh []stretch) (out []stretch, replaced bool) {
 	out = make([]stretch, 0, len(old)+len(fresh))
 	for _, o := range old {
@@ -177,8 +177,8 @@ func (m *PerfMap) nameOf(line int) string {
 	return perfName(string(m.names[m.name[line]:end]))
 }
 
-// perfName is a name for people: clean, and without the mark by which V8 tells its compilers apart (JS:*f is f as the
-// optimising one made it), because a function is the same whoever compiled it.
+// perfName is a name for people: clean, and without V8's mark of the compiler (JS:*f is f, compiled by the
+// optimising one), because a function is the same for every compiler.
 func perfName(name string) string {
 	if kind, rest, ok := strings.Cut(name, ":"); ok && len(rest) > 1 && strings.IndexByte("~^+*", rest[0]) >= 0 {
 		switch kind {

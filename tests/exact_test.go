@@ -112,7 +112,7 @@ func startCounted(t *testing.T, jdk jvm.JDK, flags ...string) *guests.Counted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { guest.Close() }) // the end of the test ends it, too
+	t.Cleanup(func() { guest.Close() }) // ends with the test at the latest
 	return guest
 }
 

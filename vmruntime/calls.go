@@ -73,8 +73,8 @@ type InlineNode struct {
 	Parent int // index of the node that it was inlined into, -1 for node 0
 	BCI    int // of the call in the parent that it stands for, -1 for node 0
 	Method uint64
-	// Calls are the bytecode indexes of the calls that the code makes, ascending. Where the instructions do not tell,
-	// they are those of all places that the VM has debug information of.
+	// Calls are the bytecode indexes of the calls that the code makes, ascending. If the instructions do not show them,
+	// they are those of all places for which the VM has debug information.
 	Calls []int
 }
 
@@ -82,7 +82,7 @@ type InlineNode struct {
 // when code without counters takes over, so that ratios are good for longer than numbers.
 type MethodProfile struct {
 	Method uint64
-	// Counted tells that calls were counted: Invocations, BackEdges, and the counts in Calls have a meaning. Otherwise
+	// Counted reports that calls were counted: Invocations, BackEdges, and the counts in Calls have a meaning. Otherwise
 	// only what the method can call is known.
 	Counted     bool
 	Invocations uint64 // of the method, since its calls are counted
@@ -90,7 +90,7 @@ type MethodProfile struct {
 	Before      uint64 // invocations before its calls were counted, as far as the VM kept them
 	// Calls are the calls that the method's code has, by ascending bytecode index.
 	Calls []CallCount
-	// Cut tells that Calls ends early, because the rest of the bytecode could not be understood.
+	// Cut reports that Calls ends early, because the rest of the bytecode could not be understood.
 	Cut bool
 }
 
@@ -127,8 +127,8 @@ func (k CallKind) String() string {
 type CallCount struct {
 	BCI  int
 	Kind CallKind
-	// Count is how often the call was made. What Receivers do not add up to went to receivers that the VM did not
-	// tell apart.
+	// Count is how often the call was made. The part that Receivers do not add up to went to receivers that the VM
+	// did not distinguish.
 	Count     uint64
 	Receivers []Receiver // of virtual and interface calls, by descending count
 	// Target is the only method that can be called here, if that is known: else 0. It is known once the call was made

@@ -6,7 +6,7 @@ type MethodCounts struct {
 	Method uint64
 	// Data is where the VM counts the method's calls, 0 if it does not do so yet. At another place it began anew.
 	Data uint64
-	// Unreadable tells that the VM counts, and that its numbers could not be read or make no sense.
+	// Unreadable reports that the VM counts, but its numbers could not be read or make no sense.
 	Unreadable  bool
 	Invocations uint64 // of the method, since its calls are counted. The VM keeps 29 or 31 bits of them
 	Before      uint64 // invocations before its calls were counted, as far as the VM kept them

@@ -45,7 +45,7 @@ type Target struct {
 	Seen func(method uint64) (SeenMethod, bool)
 }
 
-// A SeenMethod tells a method structure from what is made of the same memory later.
+// A SeenMethod distinguishes a method structure from later uses of the same memory.
 type SeenMethod struct {
 	Body  uint64 // address of its body, with the bytecode
 	Shape uint64 // numbers in the body: how long the bytecode is, and where its names are
@@ -135,7 +135,7 @@ var (
 	ErrMalformed = errors.New("guest data is malformed")
 )
 
-// A CodeLoad tells that a compilation was installed. The strings are what the VM announced, possibly cut at the
+// A CodeLoad reports that a compilation was installed. The strings are what the VM announced, possibly cut at the
 // kernel side's bounds; they name the method even when the code is gone before it can be read.
 type CodeLoad struct {
 	Begin                  uint64 // first instruction
@@ -148,7 +148,7 @@ type CodeLoad struct {
 type Process interface {
 	// Lookup resolves a site to frames, innermost first: all but the last were inlined into the next one.
 	Lookup(Site) ([]Frame, error)
-	// Loaded tells that a compilation appeared, in the order of the event stream.
+	// Loaded reports that a compilation appeared, in the order of the event stream.
 	Loaded(CodeLoad)
 	// Notes are facts about this guest that a reader of its profile must know, one sentence each.
 	Notes() []string

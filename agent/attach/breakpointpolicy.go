@@ -20,7 +20,7 @@ import (
 // On x86-64, register DR6 says which breakpoint raised a debug exception. Some hypervisors lose its content: observed on
 // KVM about once in 10,000 to 100,000 exceptions. The kernel takes an exception without a cause for an INT1 instruction,
 // and sends the thread SIGTRAP (exc_debug_user in arch/x86/kernel/traps.c), which ends a process that does not expect it.
-// Nothing inside a virtual machine tells whether its hypervisor does this, now or after a migration.
+// A virtual machine cannot find out whether its hypervisor does this, now or after a migration.
 type BreakpointPolicy string
 
 // Policies, as users write them.
@@ -67,7 +67,7 @@ const TrialTime = time.Second
 var firstTrial = sync.OnceValue(func() error { return TryBreakpoints(TrialTime) })
 
 // TryBreakpoints sets a breakpoint in a busy thread of this process and removes it, again and again for so long, and returns
-// ErrBreakpointsLost once an exception was lost: most are when a breakpoint is removed. A trial without a loss proves nothing.
+// ErrBreakpointsLost once an exception was lost: most get lost while a breakpoint is removed. A trial without a loss proves nothing.
 func TryBreakpoints(length time.Duration) error {
 	if err := catchLostTraps(); err != nil {
 		return err
@@ -126,11 +126,14 @@ var virtualDR6 = sync.OnceValue(func() bool {
 	return err != nil || hypervisorFlag.Match(info)
 })
 
-// Set implements pflag.Value.
-func (p *BreakpointPolicy) Set(s string) error {
+// MarshalText implements encoding.TextMarshaler.
+func (p BreakpointPolicy) MarshalText() ([]byte, error) { return []byte(p), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. The error for an unknown policy lists all.
+func (p *BreakpointPolicy) UnmarshalText(text []byte) error {
 	var known []string
 	for _, policy := range BreakpointPolicies() {
-		if string(policy) == s {
+		if string(policy) == string(text) {
 			*p = policy
 			return nil
 		}
@@ -138,9 +141,3 @@ func (p *BreakpointPolicy) Set(s string) error {
 	}
 	return fmt.Errorf("choose one of %s", strings.Join(known, ", "))
 }
-
-// String implements pflag.Value.
-func (p BreakpointPolicy) String() string { return string(p) }
-
-// Type implements pflag.Value.
-func (BreakpointPolicy) Type() string { return "string" }

@@ -27,11 +27,11 @@ func TestBreakpointPolicy(t *testing.T) {
 	}
 	var p BreakpointPolicy
 	for _, policy := range BreakpointPolicies() {
-		if err := p.Set(policy.String()); err != nil || p != policy {
+		if err := p.UnmarshalText([]byte(policy)); err != nil || p != policy {
 			t.Errorf("set %q: %q, %v", policy, p, err)
 		}
 	}
-	if err := p.Set("sometimes"); err == nil {
+	if err := p.UnmarshalText([]byte("sometimes")); err == nil {
 		t.Error("an unknown policy was taken")
 	}
 }

@@ -30,7 +30,7 @@ var (
 //
 // Each pair of thread and address is one perf event (PERF_TYPE_BREAKPOINT, linux/hw_breakpoint.h), those of a thread
 // are a group: they come on together and go off together, so that counts of one thread's addresses can be compared.
-// An event ends by itself after so many hits, with or without whoever opened it; then it is spent, since on Linux 6.18
+// An event ends by itself after so many hits, even if the process that opened it hangs; then it is spent, since on Linux 6.18
 // at least a refreshed one traps without counting. So they are opened for one short window and closed after it. The
 // kernel closes them when the agent ends, however it ends, and takes them from a thread that executes a program.
 //

@@ -39,7 +39,7 @@ func NewProbes(o *bpf.Objects) *Probes {
 	return &Probes{objects: o, uprobes: NewUprobes(), slots: newLoadSlots(bpf.MaxProbeSites), attached: map[*Attached]struct{}{}}
 }
 
-// Multi tells whether uprobe.multi links are used; single probes need CAP_SYS_ADMIN.
+// Multi reports whether uprobe.multi links are used; single probes need CAP_SYS_ADMIN.
 func (p *Probes) Multi() bool { return p.uprobes.Multi() }
 
 // Attach attaches all sites of lib. On an error none of them is.

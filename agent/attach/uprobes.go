@@ -17,7 +17,7 @@ import (
 type Site struct {
 	Offset       uint64 // in the file, bytes
 	RefCtrOffset uint64 // of the probe's semaphore in the file, exactly as its note has it; 0 if none
-	Cookie       uint64 // what the program there is told, for it to know the site
+	Cookie       uint64 // by which the program knows the site
 	// OwnsStack says that the code there is known to keep nothing below the stack pointer, or is never executed. Unless it
 	// is set, Attach wants a proof where it matters: see probesite.Finder.OwnsStack.
 	OwnsStack bool
@@ -40,7 +40,7 @@ func NewUprobes() Uprobes {
 	return Uprobes{single: features.HaveBPFLinkUprobeMulti() != nil}
 }
 
-// Multi tells whether uprobe.multi links are used; single probes need CAP_SYS_ADMIN.
+// Multi reports whether uprobe.multi links are used; single probes need CAP_SYS_ADMIN.
 func (u Uprobes) Multi() bool { return !u.single }
 
 // Attach attaches p to all sites of file, for the process pid alone, or for every process that maps the file if pid
@@ -101,7 +101,7 @@ func attachSingle(ex *link.Executable, pid int, p Uprobe, sites []Site) ([]link.
 }
 
 // explainSemaphore says what EINVAL means where probes have semaphores: the kernel keeps one offset for each place
-// (uprobe_register in kernel/events/uprobes.c), and refuses whoever comes with another.
+// (uprobe_register in kernel/events/uprobes.c), and refuses a probe with another.
 func explainSemaphore(err error, sites []Site) error {
 	if !errors.Is(err, unix.EINVAL) {
 		return err

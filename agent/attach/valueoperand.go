@@ -10,7 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// ProbedValues tells the kernel side what spec reads at a site. An error says which value cannot be read there.
+// ProbedValues encodes for the kernel side what spec reads at a site. An error says which value cannot be read there.
 func ProbedValues(spec valueprobe.Spec, site probesite.Site) (bpf.ProbedValues, error) {
 	var k bpf.ProbedValues
 	if len(spec.Values) > len(k.Values) {
@@ -95,7 +95,7 @@ func (t *terms) term(term valueprobe.Term) (bpf.ValueOperand, error) {
 	return bpf.ValueOperand{Kind: bpf.OperandConstant, Size: 8, Displacement: int64(term.Number)}, nil
 }
 
-// valueOperand tells the kernel side where an operand is: all that notes can say.
+// valueOperand encodes for the kernel side where an operand is: every form that notes have.
 func valueOperand(o elffile.Operand) (bpf.ValueOperand, error) {
 	k := bpf.ValueOperand{Displacement: o.Disp, Size: o.Size}
 	switch o.Kind {

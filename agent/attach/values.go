@@ -23,8 +23,8 @@ func ValueSites(f *probesite.Finder, spec valueprobe.Spec) ([]probesite.Site, er
 type Values struct {
 	Objects *bpf.ProbeObjects
 	Uprobes Uprobes
-	// Register gives out the cookie of one site: a number below bpf.MaxProbes that no other probe has. How many hits
-	// are told is set there (bpf.ProbeRate), by the caller.
+	// Register gives out the cookie of one site: a number below bpf.MaxProbes that no other probe has. The caller sets
+	// there how many hits are recorded (bpf.ProbeRate).
 	Register func() (uint32, error)
 }
 
@@ -36,8 +36,8 @@ type ValueSite struct {
 
 type valueKind struct{ text, signed bool }
 
-// Prepare tells the kernel side what to read at all sites of spec, and returns where to attach the program ValueProbe. To
-// what is attached, taken away and attached again this is done once.
+// Prepare gives the kernel side what to read at all sites of spec, and returns where to attach the program ValueProbe. Call
+// it once for probes that are attached, removed and attached again.
 func (v *Values) Prepare(spec valueprobe.Spec, sites []probesite.Site) (values []ValueSite, places []Site, err error) {
 	kernel := make([]bpf.ProbedValues, len(sites))
 	for i, s := range sites {

@@ -41,7 +41,7 @@ func checkRingBuffer(_ context.Context, env *Env) Result {
 
 // checkUprobeMulti asks for the links with which code that guests compile is announced.
 func checkUprobeMulti(_ context.Context, env *Env) Result {
-	const why = "Methods compiled while the agent runs may get no names: it does not hear of them."
+	const why = "Methods compiled while the agent runs may have no names: the agent cannot follow compilations."
 	err := env.UprobeMulti()
 	switch {
 	case err == nil:

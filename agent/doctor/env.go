@@ -40,7 +40,7 @@ type Env struct {
 	CPUs      func() (int, error)
 	OpenEvent func(cpu int) error
 
-	// Engines is nil if nothing is to be said of call engines; otherwise what follows is needed, too.
+	// Engines is nil if call engines are not checked; otherwise the fields below are also needed.
 	Engines     EngineTrial
 	GuestSocket string       // path to which cooperating guests connect
 	MapPage     func() error // that is shared with guests

@@ -82,7 +82,7 @@ func lockOwner(env *Env, path string) (pid int, err error) {
 	return 0, lines.Err()
 }
 
-// writable tells whether files can be made in a directory. If that does not exist, it is about the next one above, where
+// writable reports whether files can be made in a directory. If that does not exist, it is about the next one above, where
 // it would have to be made. What it is about is returned.
 func writable(dir string) (at string, err error) {
 	st, err := os.Stat(dir)
@@ -97,7 +97,7 @@ func writable(dir string) (at string, err error) {
 	return dir, unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
 }
 
-// closed tells whether a directory is closed to users that neither own it nor are in its group.
+// closed reports whether a directory is closed to users that neither own it nor are in its group.
 func closed(dir string) bool {
 	st, err := os.Stat(dir)
 	return err == nil && st.Mode().Perm()&0o001 == 0

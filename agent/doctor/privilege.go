@@ -118,7 +118,7 @@ func refusal(env *Env, status Status, why string) Result {
 	return Result{status, unix.EPERM.Error(), why, privilegeRemedy(env)}
 }
 
-// privilegeRemedy tells what to do about a refusal of something that takes CAP_BPF and CAP_PERFMON.
+// privilegeRemedy says what to do about a refusal of something that takes CAP_BPF and CAP_PERFMON.
 func privilegeRemedy(env *Env) string {
 	admin := has(env, cap.SYS_ADMIN)
 	if (admin || has(env, cap.BPF)) && (admin || has(env, cap.PERFMON)) {

@@ -93,7 +93,7 @@ type logUI struct{ logger *slog.Logger }
 func (logUI) ReadLine(string) (string, error) { return "", io.EOF }
 func (u logUI) Print(args ...any)             { u.logger.Debug("pprof", "says", fmt.Sprint(args...)) }
 
-// PrintErr is told of bad requests too, such as a regular expression that does not compile.
+// PrintErr also gets the errors of bad requests, such as a regular expression that does not compile.
 func (u logUI) PrintErr(args ...any)              { u.Print(args...) }
 func (logUI) IsTerminal() bool                    { return false }
 func (logUI) WantBrowser() bool                   { return false }

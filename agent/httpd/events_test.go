@@ -94,7 +94,7 @@ func TestPullEvents(t *testing.T) {
 	}
 }
 
-// Without time nobody is told to pull it, and with it the other way round.
+// A pull of what is not recorded is refused, with the flags that would record it.
 func TestPullTimeRefused(t *testing.T) {
 	_, hs := start(t, recording(profile.Allocations, profile.Locks))
 	for path, want := range map[string]string{"cpu": "serve -e cpu,alloc,lock", "calls": "serve -e calls,alloc,lock"} {
@@ -104,7 +104,7 @@ func TestPullTimeRefused(t *testing.T) {
 	}
 }
 
-// What pages show adds up: each class is a frame below its stack, places and threads are not told apart, and what would hide
+// What pages show adds up: each class is a frame below its stack, places and threads are merged, and what would hide
 // all else is left out.
 func TestMergeEvents(t *testing.T) {
 	windows := []*profile.Profile{busyShop(0), busyShop(1)}
@@ -145,9 +145,8 @@ func TestMergeEvents(t *testing.T) {
 			if fmt.Sprint(got) != fmt.Sprint(tt.want) {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
-			accounts := slices.DeleteFunc(slices.Clone(p.Comments), func(c string) bool { return !strings.HasPrefix(c, "events: ") })
-			if len(accounts) != 1 || !strings.Contains(accounts[0], "all kinds together 194") || !strings.Contains(accounts[0], "1800 hits") {
-				t.Errorf("the accounts are %q, want one line with 194 events and 1800 hits", accounts)
+			if a := metadata(t, p).Events; a == nil || !a.Mixed || a.Counts.Folded != 194 || a.Counts.Hits != 1800 {
+				t.Errorf("the account is %+v, want 194 events of all kinds and 1800 hits", a)
 			}
 			aside := slices.ContainsFunc(p.Comments, func(c string) bool { return strings.Contains(c, "are left out") })
 			if want := tt.kind == profile.Allocations || tt.kind == profile.Locks; aside != want {

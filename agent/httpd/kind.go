@@ -9,11 +9,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
-// A kind is something that the agent may record, and profiles tell of.
+// A kind is something that the agent may record.
 type kind struct {
 	Name    string // as -e has it, and of the file
 	Title   string // of its profiles
-	About   string // what they tell
+	About   string // what they show
 	Things  string // what happened, in the plural
 	missing string // what an agent does not do that has none
 	content sink.Content

@@ -28,7 +28,7 @@ const (
 var rare = symbolize.Intern(symbolize.Frame{Function: rareStacks, SystemName: rareStacks, Kind: symbolize.KindMarker})
 
 // reduce makes one window of several consecutive ones, at least one, with what pages show of a kind and nothing else. It
-// does not tell the threads of a process apart, nor the addresses of a function: these would multiply contexts, and keep
+// merges the threads of a process and the addresses of a function: these would multiply contexts, and keep
 // the frames of ended processes in memory. Beyond limit contexts, the rarest become a frame below their nearest common
 // caller, so that totals stay true. The windows are not changed.
 func reduce(windows []*profile.Profile, k *kind, limit int) *profile.Profile {
@@ -38,8 +38,8 @@ func reduce(windows []*profile.Profile, k *kind, limit int) *profile.Profile {
 	r := reduction{kind: k, frames: make(map[symbolize.Symbol][]symbolize.Symbol), index: make(map[processKey]*reducedProcess)}
 	for _, w := range windows {
 		all.Duration += w.Duration
-		all.Counts = plus(all.Counts, w.Counts)
-		all.EventCounts = plusEvents(all.EventCounts, w.EventCounts)
+		all.Counts.Add(w.Counts)
+		all.EventCounts.Add(w.EventCounts)
 		all.Comments = appendNew(all.Comments, w.Comments)
 		for _, proc := range w.Processes {
 			r.add(w, proc)
@@ -53,7 +53,7 @@ func reduce(windows []*profile.Profile, k *kind, limit int) *profile.Profile {
 		all.Processes = append(all.Processes, reduced)
 	}
 	if dropped {
-		all.Comments = appendNew(all.Comments, []string{fmt.Sprintf("rare stacks are not told apart; /profiles/%s has all", k.Name)})
+		all.Comments = appendNew(all.Comments, []string{fmt.Sprintf("rare stacks are merged; /profiles/%s has all", k.Name)})
 	}
 	if r.aside {
 		all.Comments = appendNew(all.Comments, []string{fmt.Sprintf("%s are left out; /profiles/%s has them", k.shown.asideAre, k.Name)})
@@ -89,7 +89,7 @@ type reducedProcess struct {
 	covered *profile.Coverage
 }
 
-// An eventKey tells rows apart, without their thread.
+// An eventKey identifies a row, without its thread.
 type eventKey struct {
 	context cct.NodeID
 	labels  profile.EventLabels

@@ -31,7 +31,7 @@ const (
 	// writeTimeout is for a whole answer, from the end of the request's header. Pulling a profile takes longer by
 	// the length of the profile, see profiles.
 	writeTimeout = 30 * time.Second
-	// shutdownGrace is for answers under way when the server is told to stop.
+	// shutdownGrace is for answers under way when the server is to stop.
 	shutdownGrace = 5 * time.Second
 )
 

@@ -41,11 +41,11 @@ type stretch struct {
 // Rates returns how often each of n sites is entered, per second of a thread's CPU time: those rates under which the
 // observations are most likely. The hits of a window are Poisson numbers around the rates times the time that the
 // thread's own code had. That time is known well where there were few traps. Where there were many it is hardly known,
-// and the window tells only of ratios, as comparisons of pairs do in Bradley and Terry's model. Likely times, rates and the
+// and the window shows only ratios, as comparisons of pairs do in Bradley and Terry's model. Likely times, rates and the
 // time of a trap are solved for in turn until they settle. A site without hits has the rate 0.
 //
-// What a trap takes is not what it took in calibration, but about the same in all windows: how the time per hit differs
-// between windows of frequent and of rare sites tells it.
+// What a trap takes is not what it took in calibration, but about the same in all windows: it follows from
+// how the time per hit differs between windows of frequent and of rare sites.
 func Rates(n int, observations []Observation) []float64 {
 	stretches := make([]stretch, 0, len(observations))
 	for i := range observations {

@@ -107,7 +107,7 @@ func TestKernelKilled(t *testing.T) {
 	}
 }
 
-// allFree tells whether breakpoints can be set in all four debug registers of a thread.
+// allFree reports whether breakpoints can be set in all four debug registers of a thread.
 func allFree(t *testing.T, f *fixture, tid int, address uint64) bool {
 	t.Helper()
 	for _, n := range []int{attach.MaxBreakpoints, 4 - attach.MaxBreakpoints} {

@@ -53,7 +53,7 @@ type plan struct {
 
 func newPlan() *plan { return &plan{surveyed: map[Place]int{}, live: map[pair]*standing{}} }
 
-// fresh tells whether there are sites that were never surveyed.
+// fresh reports whether there are sites that were never surveyed.
 func (p *plan) fresh(sites []Site) bool {
 	return slices.ContainsFunc(sites, func(s Site) bool { return p.surveyed[s.Place] == 0 })
 }

@@ -63,7 +63,7 @@ func Find(mem vmruntime.Memory, c vmruntime.Compilation, release int) ([]Site, e
 	return sites, nil
 }
 
-// kernelSite tells the kernel side where the object is.
+// kernelSite encodes for the kernel side where the object is.
 func kernelSite(e probesite.MonitorEnter) (bpf.EnterSite, error) {
 	register, err := attach.Operand(elffile.Operand{Kind: elffile.OperandReg, Size: 8, Reg: e.Object})
 	if err != nil {

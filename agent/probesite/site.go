@@ -8,7 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// Errors that callers tell apart.
+// Errors that callers distinguish.
 var (
 	// ErrNotFound: the file has no such note or symbol.
 	ErrNotFound = elffile.ErrNotFound

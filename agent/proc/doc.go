@@ -1,4 +1,4 @@
-// Package proc reads what the kernel tells about target processes, their memory and their files.
+// Package proc reads what the kernel shows of target processes, their memory and their files.
 //
 //	root := proc.Root("")                      // /proc
 //	pool := proc.NewPool(proc.PoolOptions{})   // one for the whole agent

@@ -19,18 +19,18 @@ const nsPerTick = 1_000_000_000 / userHZ
 // in nanoseconds since boot, suspend included. /proc/PID/stat shows the same number divided by 10 ms and rounded down
 // (nsec_to_clock_t in fs/proc/array.c), moved by the boottime offset of the reader's time namespace; agents run in
 // the initial one, where that offset is zero. So identities from the two sources are compared by Same, never by ==.
-// Two processes that share a pid and were started within the same 10 ms cannot be told apart by it: the kernel hands
+// Two processes that share a pid and were started within the same 10 ms have the same identity: the kernel hands
 // out pids in a circle, so only a process that chooses its pid (clone3 with set_tid) gets there.
 type Identity struct {
 	PID   int
 	Start uint64 // of the thread group leader, ns of CLOCK_BOOTTIME
-	Exec  uint32 // task->self_exec_id: changes with each execve; 0 where only /proc was asked, which does not tell it
+	Exec  uint32 // task->self_exec_id: changes with each execve; 0 if the identity is from /proc, which does not show it
 }
 
 // Ticks returns Start in the unit of /proc/PID/stat, 10 ms.
 func (id Identity) Ticks() uint64 { return id.Start / nsPerTick }
 
-// Same reports whether both are the same process, whatever program it runs and whoever told its start.
+// Same reports whether both are the same process, whatever program it runs and whichever source its start is from.
 func (id Identity) Same(other Identity) bool {
 	return id.PID == other.PID && id.Ticks() == other.Ticks()
 }

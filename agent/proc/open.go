@@ -31,7 +31,7 @@ func (r Root) OpenMapped(pid int, m *Mapping, limit int64) (*os.File, error) {
 	if !m.IsFile() {
 		return nil, fmt.Errorf("open mapping %q of process %d: %w", m.Path, pid, ErrNotRegular)
 	}
-	// The kernel's own link to the mapped file holds for deleted and replaced files, memfds and changed roots, too. It
+	// The kernel's own link to the mapped file also holds for deleted and replaced files, memfds and changed roots. It
 	// takes CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, and the mapping must still have its bounds.
 	if fd, err := unix.Open(r.mapLink(pid, m), unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
 		if f, err := finish(fd, pid, m.Path, limit, m); err == nil {
@@ -115,7 +115,7 @@ func finish(fd, pid int, path string, limit int64, m *Mapping) (*os.File, error)
 // backs reports whether the file is the one behind the mapping. maps shows the device of the file that the kernel
 // really maps; stat shows another one on file systems that make up devices: overlayfs has one for each mount, btrfs
 // one for each subvolume. There the inode has to do, and a file that took the same number in another layer or
-// subvolume passes; a build id tells such files apart.
+// subvolume passes; a build id distinguishes such files.
 func backs(fd int, st *unix.Stat_t, m *Mapping) bool {
 	if st.Ino != m.Inode {
 		return false

@@ -1,6 +1,9 @@
 package profile
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // Counts accounts for every tick of a window. Two identities hold once the event stream is drained:
 //
@@ -28,6 +31,20 @@ const (
 	Unobserved = "unobserved"  // an event that arrived after the slice of time in which it would have counted
 )
 
+// Add adds the counts of another window. The maps of o do not change, and c does not keep them.
+func (c *Counts) Add(o Counts) {
+	c.Attempted += o.Attempted
+	c.Delivered += o.Delivered
+	c.Dropped = addEach(c.Dropped, o.Dropped)
+	c.Folded += o.Folded
+	c.Discarded = addEach(c.Discarded, o.Discarded)
+	c.Idle += o.Idle
+	c.Filtered += o.Filtered
+	c.Truncated = addEach(c.Truncated, o.Truncated)
+	c.Stale += o.Stale
+	c.Unknown += o.Unknown
+}
+
 // DroppedTotal is the number of samples lost in the kernel, over all causes.
 func (c Counts) DroppedTotal() uint64 { return Sum(c.Dropped) }
 
@@ -51,6 +68,18 @@ type EventCounts struct {
 	Cost       time.Duration // CPU time that the hits took from the processes, from the measured cost of one hit
 }
 
+// Add adds the counts of another window. The maps of o do not change, and c does not keep them.
+func (c *EventCounts) Add(o EventCounts) {
+	c.Attempted += o.Attempted
+	c.Delivered += o.Delivered
+	c.Dropped = addEach(c.Dropped, o.Dropped)
+	c.Folded += o.Folded
+	c.Discarded = addEach(c.Discarded, o.Discarded)
+	c.Hits += o.Hits
+	c.Unattached += o.Unattached
+	c.Cost += o.Cost
+}
+
 // Lost is the number of events that were dropped in the kernel or could not be decoded.
 func (c *EventCounts) Lost() uint64 { return c.Discarded[Malformed] + Sum(c.Dropped) }
 
@@ -65,4 +94,14 @@ func Sum(byCause map[string]uint64) (n uint64) {
 		n += v
 	}
 	return n
+}
+
+func addEach(sum, counts map[string]uint64) map[string]uint64 {
+	if sum == nil {
+		return maps.Clone(counts)
+	}
+	for cause, n := range counts {
+		sum[cause] += n
+	}
+	return sum
 }

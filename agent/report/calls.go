@@ -271,7 +271,7 @@ func intervalOf(sample *pprof.Sample, value float64, basis string) (within profi
 }
 
 // EdgesOf returns the two innermost frames of all samples of a type as a call graph. Of calls it is the graph of all
-// engines together; of time it is what a profiler takes for the call graph that has nothing but a timer.
+// engines together; of CPU time it is the call graph that a profiler with only a timer would show.
 func EdgesOf(p *pprof.Profile, sampleType string) (*CallGraph, error) {
 	s, err := newStacks(p, sampleType)
 	if err != nil {
@@ -282,26 +282,6 @@ func EdgesOf(p *pprof.Profile, sampleType string) (*CallGraph, error) {
 		g.Add(s.edge(sample), float64(value))
 	}
 	return g, nil
-}
-
-// ContextsOf returns the calling context tree of all samples of a type, threads and processes merged.
-func ContextsOf(p *pprof.Profile, sampleType string) (*cct.Tree[Method], error) {
-	s, err := newStacks(p, sampleType)
-	if err != nil {
-		return nil, err
-	}
-	tree := new(cct.Tree[Method])
-	var frames []storedFrame
-	var stack []Method
-	for sample, value := range s.all() {
-		frames = s.appendFrames(frames[:0], sample)
-		stack = stack[:0]
-		for _, f := range frames {
-			stack = append(stack, f.Method)
-		}
-		tree.Add(stack, value)
-	}
-	return tree, nil
 }
 
 // label returns a string label of a sample, or "".

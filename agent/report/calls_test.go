@@ -111,8 +111,8 @@ func TestExactRoundTrip(t *testing.T) {
 	}
 }
 
-// What a timer alone takes for the call graph: the two innermost frames of each sample, inlined ones included. Its
-// addresses are of code and tell nothing about sites.
+// A profiler with only a timer takes the two innermost frames of each sample, inlined ones included, for the call graph.
+// Addresses in a CPU profile are not those of call sites.
 func TestEdgesOfTime(t *testing.T) {
 	stored := sinktest.Reparse(t, sinktest.MustPprof(t, sinktest.ShopBoth()))
 	g, err := report.EdgesOf(stored, "samples")

@@ -116,7 +116,7 @@ func TestCompareSites(t *testing.T) {
 	}
 }
 
-// Overloaded methods are not one method, and can be told apart.
+// Overloaded methods stay separate, with their signatures.
 func TestCompareOverloads(t *testing.T) {
 	made := func(ints, strings float64) *pprof.Profile {
 		return sinktest.MustPprof(t, &profile.Profile{Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{{Engine: "page", Graph: sinktest.CallGraph(

@@ -74,9 +74,9 @@ func (sum *processContexts) add(l *stored.ProcessContexts) {
 // ErrNoContexts is the error of Contexts if all stacks of a profile were walked. It says how to record one where they were not.
 var ErrNoContexts = errors.New("the profile does not say how contexts were found: record one with vmprof-agent record --context=chain")
 
-// Contexts writes how the contexts in a profile were found where not every stack was walked, a line for each process:
-// Table 1 of Inoue and Nakatani (OOPSLA 2009, section 7.3), also for call sites, which their links do not have; how
-// many samples were placed in which way; and, if that was checked, how many of them rightly. Below are the hottest
+// Contexts writes how the contexts in a profile were found if not every stack was walked, a line for each process. The
+// tables are Table 1 of Inoue and Nakatani (OOPSLA 2009, section 7.3), also with call sites, which their links do not have;
+// the samples by how they were placed; and, if that was checked, how many were placed rightly. Below are the hottest
 // contexts, and the hottest edges if the profile has entries. Nil options are DefaultViewOptions. It fails if every
 // stack was walked.
 func Contexts(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
@@ -191,7 +191,7 @@ func (t *contextTables) learned() {
 
 // unique is the right half of Table 1, twice.
 func (t *contextTables) unique() {
-	t.table("Samples whose callers are unique for so many levels, by method and depth as in the paper, and by call site, too",
+	t.table("Samples whose callers are unique for so many levels, by method and depth as in the paper, and with the call site",
 		[][]string{
 			{"depth", "depth", "depth", "site", "site", "site"},
 			{">= 1", ">= 3", "all", ">= 1", ">= 3", "all"},
@@ -230,7 +230,7 @@ func (t *contextTables) found() {
 
 // checked shows how often the contexts that were found are right.
 func (t *contextTables) checked() {
-	t.table("Samples that were walked, too, as a check: the callers are right for so many levels",
+	t.table("Check against full walks: samples whose callers are right for so many levels",
 		[][]string{{"checked", ">= 1", ">= 3", "all"}}, func(l *processContexts) []string {
 			if l.Check == nil {
 				return nil

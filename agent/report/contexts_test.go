@@ -60,7 +60,7 @@ func TestContextsErrors(t *testing.T) {
 		}
 	}
 	p := sinktest.MustPprof(t, sinktest.Shop())
-	tell := func(list ...stored.ProcessContexts) {
+	store := func(list ...stored.ProcessContexts) {
 		m := stored.Metadata{Contexts: list}
 		if err := m.Store(p); err != nil {
 			t.Fatal(err)
@@ -70,7 +70,7 @@ func TestContextsErrors(t *testing.T) {
 	for pid := range int64(100) {
 		many = append(many, stored.ProcessContexts{Comm: "java", PID: pid, Contexts: profile.Contexts{Mode: profile.ContextChain, Walked: 1}})
 	}
-	tell(many...)
+	store(many...)
 	if got := sinktest.Show(t, report.Contexts, p, &report.ViewOptions{N: 2, Width: 79}); !strings.Contains(got, "java (pid 1)\n98 more lines\n") {
 		t.Errorf("not two of a hundred processes:\n%s", got)
 	}
@@ -79,7 +79,7 @@ func TestContextsErrors(t *testing.T) {
 		t.Errorf("nothing was learned:\n%s", got)
 	}
 	// Nothing that a file says makes a view fail that could show it.
-	tell(stored.ProcessContexts{Comm: "java", PID: 1, Contexts: profile.Contexts{
+	store(stored.ProcessContexts{Comm: "java", PID: 1, Contexts: profile.Contexts{
 		Mode: profile.ContextChain, Walked: math.MaxUint64, Linked: math.MaxUint64, Shared: 7, BySite: [3]uint64{9, 9, 9},
 	}})
 	if got := sinktest.Show(t, report.Contexts, p, nil); !strings.Contains(got, "7 (-)") || !strings.Contains(got, "36893488147419103232") || !strings.Contains(got, " - ") || strings.Contains(got, "NaN") {
@@ -92,7 +92,7 @@ func TestContextsErrors(t *testing.T) {
 	}
 }
 
-// Whoever records to a .txt sees it, too.
+// A .txt output of record has the same table.
 func TestReportHasContexts(t *testing.T) {
 	for name, test := range map[string]struct {
 		p    *profile.Profile
@@ -103,7 +103,7 @@ func TestReportHasContexts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(text.String(), "How the contexts of samples were found"); got != test.want {
-			t.Errorf("%s: contexts are told of: %v, in\n%s", name, got, &text)
+			t.Errorf("%s: the report has the contexts: %v, in\n%s", name, got, &text)
 		}
 	}
 }
@@ -136,6 +136,6 @@ func TestFooterTellsOfDoubts(t *testing.T) {
 	}
 	p := sinktest.MustPprof(t, &profile.Profile{Processes: []*profile.Process{{PID: 1, Comm: "java", Contexts: &profile.Contexts{Mode: profile.ContextWalk, Walked: 1}}}})
 	if got := sinktest.Show(t, sinktest.ViewFooter, p, nil); strings.Contains(got, "contexts") {
-		t.Errorf("walked contexts are told of:\n%s", got)
+		t.Errorf("the footer mentions contexts although every stack was walked:\n%s", got)
 	}
 }

@@ -109,8 +109,8 @@ func TestManyTargets(t *testing.T) {
 	}
 }
 
-// Of some languages only the line of a call is known. What the line calls is told, but not as if it were one virtual
-// call: nothing of it is a candidate for inlining.
+// In some languages only the line of a call is known. The view lists what the line calls, but not as one virtual call:
+// none of it is a candidate for inlining.
 func TestLinesWithoutOffset(t *testing.T) {
 	at := func(line int32) profile.Site { return profile.Site{Line: line, Offset: -1} }
 	p := dispatch()

@@ -85,15 +85,14 @@ func (e *storedEvents) writeCounted(out *bufio.Writer, opts *ViewOptions) {
 	}
 	const objects, space = 0, 1
 	all := byClass.total()
-	fmt.Fprintf(out, "\nEach object was counted, too: %s, %s objects\n", bytesScale.of(all.values[space]), quantity(all.values[objects]))
+	fmt.Fprintf(out, "\nEvery object was also counted: %s, %s objects\n", bytesScale.of(all.values[space]), quantity(all.values[objects]))
 	table := eventTable{opts: opts, out: out, order: []int{space, objects}}
 	table.columns = []eventColumn{shareColumn(space, all), valueColumn("bytes", space, bytesScale.of), valueColumn("objects", objects, quantity)}
 	writeEvents(&table, "class", &byClass)
 }
 
-// CPI writes which methods took the CPU's cycles, the most first, what they executed meanwhile, and the cycles for each
-// instruction, as in the appendix of Inoue and Nakatani (OOPSLA 2009). The method is the innermost of the stack, native
-// or not. Nil options are DefaultViewOptions. It fails if the profile has no cycles.
+// CPI writes a table of methods by CPU cycles, the most first, with their instructions and their cycles per instruction, as
+// in the appendix of Inoue and Nakatani (OOPSLA 2009). The method is the innermost frame, which may be native. Nil options are DefaultViewOptions. It fails if the profile has no cycles.
 func CPI(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -213,9 +212,9 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	return flush(out, "locks")
 }
 
-// Safepoints writes for which operations a VM stopped its threads, and what collected garbage meanwhile, the longest time
-// first: how long in all, for what part of the recording, how often, and how long on average. Several processes have a table
-// each, as their times do not add up to a part of the recording. Nil options are DefaultViewOptions. It fails if the profile
+// Safepoints writes a table of the VM operations that stopped all threads, with the garbage collector at work, the longest
+// total time first. Columns are the total time, its share of the recording, the number of pauses and their mean. Each process
+// has a table of its own, as pauses of several processes overlap. Nil options are DefaultViewOptions. It fails if the profile
 // has no safepoints.
 func Safepoints(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {

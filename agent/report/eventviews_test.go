@@ -165,7 +165,7 @@ func TestExactAllocations(t *testing.T) {
 	}{
 		{[]sinktest.Event{exact}, "3.0MB (exact), 3 objects, from 3 events", "±"},
 		{[]sinktest.Event{exact, estimated}, "Allocations, in 10.00 s: 1.0MB (±196.0%), 1 objects", "±  A"},
-		{[]sinktest.Event{exact, estimated}, "Each object was counted, too: 3.0MB, 3 objects\n share  bytes  objects  class\n100.0%  3.0MB        3  A\n", "4.0MB"},
+		{[]sinktest.Event{exact, estimated}, "Every object was also counted: 3.0MB, 3 objects\n share  bytes  objects  class\n100.0%  3.0MB        3  A\n", "4.0MB"},
 	} {
 		p := sinktest.Only(profile.Allocations)
 		p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(profile.Allocations, test.list...)}

@@ -58,7 +58,7 @@ const (
 	maxRecords = 1 << 22
 )
 
-// ReadFile reads the pprof profile at path, by whomever it was written. It is untrusted.
+// ReadFile reads the untrusted pprof profile at path. Any program may have written it.
 func ReadFile(path string) (*pprof.Profile, error) {
 	f, err := os.Open(path)
 	if err != nil {

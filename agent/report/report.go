@@ -3,7 +3,7 @@
 //	p, err := report.ReadFile("vmprof.pb.gz")
 //	err = report.Report(os.Stdout, p, nil)
 //
-// A profile is untrusted, by whomever it was written. What the agent's own profiles say about themselves is in their
+// Every profile is untrusted, whichever program wrote it. What the agent's own profiles say about themselves is in their
 // metadata (package stored); other profiles show their samples without it.
 package report
 

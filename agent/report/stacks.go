@@ -298,7 +298,7 @@ func locationFrames(loc *pprof.Location) []storedFrame {
 	return frames
 }
 
-// methodOf names the function f, which may be nil, of mapping m, which may be nil, too.
+// methodOf names the function f of mapping m. Both may be nil.
 func methodOf(f *pprof.Function, m *pprof.Mapping) Method {
 	var name Method
 	if f != nil {

@@ -21,7 +21,7 @@ const maxIndent = 32
 // marked, where the paper leaves them out, and direct recursion that nothing branches off from is one line. If the
 // profile is of several processes, they are the outermost lines. Nil options are DefaultViewOptions.
 //
-// Contexts are marked, too, if some of their samples may belong elsewhere: those of the context itself, or of contexts
+// Contexts are also marked if some of their samples may belong elsewhere: those of the context itself, or of contexts
 // below that are too light to be shown. If the profile has entries, e: counts how often samples found the context newly
 // entered: of two with the same s:, the one with more is called often, and the other runs long (Whaley, Java Grande
 // 2000).

@@ -253,7 +253,7 @@ func (c *windowComparison) table(rows []measured) {
 	}
 	g.write(c.out, c.opts.Width)
 	if len(rest) > 0 {
-		fmt.Fprintf(c.out, "%s, in the means, too\n", stored.Plural(len(rest), "more pair"))
+		fmt.Fprintf(c.out, "%s, included in the means\n", stored.Plural(len(rest), "more pair"))
 	}
 	if undefined > 0 {
 		writeFolded(c.out, "- has no value, as all weights of a window are equal; the means leave it out", c.opts.Width)

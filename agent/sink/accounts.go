@@ -1,7 +1,6 @@
 package sink
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -29,7 +28,7 @@ type accounts struct {
 // add adds what the content has of one window, with its number if there are several, else 0.
 func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 	m := &a.metadata
-	addCounts(&m.Samples, p.Counts)
+	m.Samples.Add(p.Counts)
 	account := stored.Account{Samples: p.Counts}
 	kind, ofEvents := content.Events()
 	if ofEvents {
@@ -39,7 +38,7 @@ func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 		}
 		m.Events.Observed += account.Events.Observed
 		m.Events.Mixed = m.Events.Mixed || account.Events.Mixed
-		addEventCounts(&m.Events.Counts, p.EventCounts)
+		m.Events.Counts.Add(p.EventCounts)
 	}
 	if a.start.IsZero() {
 		a.start = p.Start
@@ -113,30 +112,6 @@ func (a *accounts) complete() *stored.Metadata {
 	return m
 }
 
-// addCounts adds the counts of one window to those of the windows before.
-func addCounts(sum *profile.Counts, c profile.Counts) {
-	sum.Attempted += c.Attempted
-	sum.Delivered += c.Delivered
-	sum.Folded += c.Folded
-	sum.Idle += c.Idle
-	sum.Filtered += c.Filtered
-	sum.Stale += c.Stale
-	sum.Unknown += c.Unknown
-	sum.Dropped = addEach(sum.Dropped, c.Dropped)
-	sum.Discarded = addEach(sum.Discarded, c.Discarded)
-	sum.Truncated = addEach(sum.Truncated, c.Truncated)
-}
-
-func addEach(sum, counts map[string]uint64) map[string]uint64 {
-	if sum == nil {
-		return maps.Clone(counts) // the window's own must not change
-	}
-	for cause, n := range counts {
-		sum[cause] += n
-	}
-	return sum
-}
-
 // eventAccount counts the events of one kind in a window.
 func eventAccount(p *profile.Profile, kind profile.EventKind) *stored.EventAccount {
 	a := &stored.EventAccount{Kind: kind, Mixed: len(Kinds(p)) > 1, Counts: p.EventCounts}
@@ -148,18 +123,6 @@ func eventAccount(p *profile.Profile, kind profile.EventKind) *stored.EventAccou
 		}
 	}
 	return a
-}
-
-// addEventCounts adds the counts of one window to those of the windows before.
-func addEventCounts(sum *profile.EventCounts, c profile.EventCounts) {
-	sum.Attempted += c.Attempted
-	sum.Delivered += c.Delivered
-	sum.Folded += c.Folded
-	sum.Hits += c.Hits
-	sum.Unattached += c.Unattached
-	sum.Cost += c.Cost
-	sum.Dropped = addEach(sum.Dropped, c.Dropped)
-	sum.Discarded = addEach(sum.Discarded, c.Discarded)
 }
 
 // eventTotals add up the events of each process over all windows.

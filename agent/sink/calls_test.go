@@ -11,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
@@ -74,13 +75,14 @@ func TestPprofOfBoth(t *testing.T) {
 }
 
 // Edges that weigh less than one call are not lost in silence.
-func TestPprofTellsOfRareEdges(t *testing.T) {
-	stored := sinktest.MustPprof(t, sinktest.ShopCalls())
-	if want := "java (pid 1234): 1 edge left out (engine hotspot, inferred) for less than one call each"; !strings.Contains(strings.Join(stored.Comments, "\n"), want) {
-		t.Errorf("no %q in %q", want, stored.Comments)
+func TestPprofReportsRareEdges(t *testing.T) {
+	p := sinktest.MustPprof(t, sinktest.ShopCalls())
+	want := stored.Rounding{Comm: "java", PID: 1234, Engine: "hotspot", Basis: profile.Inferred, Edges: 1}
+	if got := sinktest.Metadata(t, p).Rounding; !slices.Contains(got, want) {
+		t.Errorf("no %+v in %+v", want, got)
 	}
 	// The sum of the graph is 1000.25, of which the edge had the .25.
-	if n := len(slices.DeleteFunc(stored.Sample, func(s *pprof.Sample) bool { return s.Value[0] == 0 })); n != 13 {
+	if n := len(slices.DeleteFunc(p.Sample, func(s *pprof.Sample) bool { return s.Value[0] == 0 })); n != 13 {
 		t.Errorf("%d samples, want 13", n)
 	}
 }

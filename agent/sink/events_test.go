@@ -12,6 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
@@ -142,7 +143,7 @@ func TestPprofEventsRefuses(t *testing.T) {
 func TestPprofEventsSums(t *testing.T) {
 	for _, test := range []struct {
 		sums, want []float64
-		comment    bool
+		tooLarge   bool
 	}{
 		{[]float64{-5, 3, -0.5, -0.5}, []float64{-5, 3, -1, 0}, false},
 		{[]float64{1e19, 3}, []float64{0, 0}, true},
@@ -153,16 +154,17 @@ func TestPprofEventsSums(t *testing.T) {
 		for _, sum := range test.sums {
 			list = append(list, sinktest.Event{Events: 1, Values: [3]float64{1, sum}})
 		}
-		p := sinktest.Only(profile.Values)
-		p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(profile.Values, list...)}
-		stored := sinktest.MustPprof(t, p)
-		for i, s := range stored.Sample {
+		window := sinktest.Only(profile.Values)
+		window.Processes[1].Events = []*profile.Events{sinktest.EventsOf(profile.Values, list...)}
+		p := sinktest.MustPprof(t, window)
+		for i, s := range p.Sample {
 			if s.Value[1] != int64(test.want[i]) {
 				t.Errorf("%v: sum %d is %d", test.sums, i, s.Value[1])
 			}
 		}
-		if told := strings.Contains(strings.Join(stored.Comments, "\n"), "java (pid 1234): the sums of the values are too large"); told != test.comment {
-			t.Errorf("%v: comments %q", test.sums, stored.Comments)
+		leftOut := slices.Contains(sinktest.Metadata(t, p).Rounding, stored.Rounding{Comm: "java", PID: 1234})
+		if leftOut != test.tooLarge {
+			t.Errorf("%v: the profile says that the sums are left out: %v", test.sums, leftOut)
 		}
 	}
 }
@@ -244,7 +246,7 @@ func TestWindowsOfEvents(t *testing.T) {
 	}
 	for _, comment := range second.Comments[1:] {
 		if strings.HasPrefix(comment, "events: ") {
-			t.Errorf("window 2 tells of all: %q", comment)
+			t.Errorf("window 2 has the account of all windows: %q", comment)
 		}
 	}
 	if got := sinktest.Show(t, report.Locks, second, nil); !strings.Contains(got, "75.0%  600.00ms") {

@@ -10,8 +10,8 @@ import (
 )
 
 // Pprof converts a window. Samples of time have the values samples/count and cpu/nanoseconds; calls have calls/count,
-// which is the default if there are any. A window of both has all three, and zeros where they do not apply. Where it
-// was counted how often contexts are entered, entries/count is there, too. It fails if a value does not fit into 63
+// which is the default if there are any. A window of both has all three, and zeros where they do not apply. If it
+// was counted how often contexts are entered, there is also entries/count. It fails if a value does not fit into 63
 // bits.
 //
 // Everything is symbolised and marked so, so that pprof never tries again with files that may have changed since.

@@ -84,7 +84,7 @@ func TestPprofInlinedLines(t *testing.T) {
 			t.Errorf("lines of the innermost location = %s, want %s", got, want)
 		}
 		if !s.Location[0].Mapping.HasInlineFrames {
-			t.Errorf("the mapping does not tell of inlined frames")
+			t.Errorf("the mapping does not say that it has inlined frames")
 		}
 		if got := s.Label["attribution"]; len(got) != 1 || got[0] != "approximate" {
 			t.Errorf("attribution = %q", got)

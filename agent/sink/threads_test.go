@@ -21,7 +21,7 @@ func TestContextLabels(t *testing.T) {
 	}
 }
 
-// Entries are a column beside samples, for contexts that were only entered, too.
+// Entries are a column next to samples, also of contexts that were only entered.
 func TestPprofEntries(t *testing.T) {
 	p := &profile.Profile{Period: 10, Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: sinktest.Entered(
 		sinktest.Sampled{Weight: 0, Frames: sinktest.Stack{sinktest.GetNode, sinktest.Get, sinktest.Total}}, sinktest.Sampled{Weight: 4, Frames: sinktest.Stack{sinktest.Total}},

@@ -78,7 +78,7 @@ func (w *Windows) Add(p *profile.Profile) error {
 	return nil
 }
 
-// widen changes the content to one that has entries, too, whose column is the last.
+// widen changes the content to one that also has entries, in the last column.
 func (b *pprofBuilder) widen(content Content) {
 	b.content = content
 	b.profile.SampleType, b.profile.DefaultSampleType = content.sampleTypes()

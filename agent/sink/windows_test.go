@@ -37,7 +37,7 @@ func totals(p *pprof.Profile) map[int64][]int64 {
 	return sums
 }
 
-// Each sample is in its window; all else is told of all windows together.
+// Each sample is in its window; everything else is of all windows together.
 func TestWindows(t *testing.T) {
 	late := sinktest.Shop()
 	late.Comments = []string{"vmprof-agent 0.1.0", "Linux 6.12.1", "3 announcements of code or processes were lost"}
@@ -129,7 +129,7 @@ func TestWindowsEntries(t *testing.T) {
 	}
 }
 
-// Calls carry their window, too.
+// Calls also carry their window.
 func TestWindowsOfBoth(t *testing.T) {
 	w := sink.NewWindows(sink.Time | sink.CallCounts)
 	for range 2 {

@@ -1,11 +1,9 @@
-// Package valueprobe has the words in which a user asks for values at a probe, and what values add up to.
+// Package valueprobe parses the specifications of values that users want to read at a probe, and has the types of what is
+// read there.
 //
 //	spec, err := valueprobe.Parse("libjvm.so:usdt:hotspot:thread__start=arg1:str:arg2,arg3/97")
-//	var h valueprobe.Histogram
-//	h.Add(valueprobe.Reading{Number: 24}, 97)
 //
-// The syntax (see Help) needs no quotes in a shell: no character of it means something to one. Where a value is found in a
-// process is the business of package attach.
+// The syntax (see Help) needs no quotes in a shell. Package attach finds the values in a process.
 package valueprobe
 
 // Help describes the syntax, for the help of a verb. Its lines have less than 80 columns.
@@ -14,7 +12,7 @@ const Help = `SPEC says at which probe, and what is read there:
   [LIBRARY:]PLACE[=VALUE,...][/N]
 
   LIBRARY   file name or path of the library or program: libjvm.so. Without it
-            every file that the process maps is asked
+            all files that the process maps are searched
   PLACE     usdt:PROVIDER:NAME  a USDT probe: 'vmprof-agent probes' lists them
             func:SYMBOL         entry of a function: malloc, A::f, _ZN1A1fEv
   VALUE     BASE[@OFFSET[@OFFSET]][+OFFSET][:FORM], 8 at most. Without values
@@ -27,11 +25,11 @@ const Help = `SPEC says at which probe, and what is read there:
             twice at most: arg1@8@-16
   +OFFSET   add to the value; -OFFSET subtracts
   FORM      u8 u16 u32 u64 s8 s16 s32 s64: a number of so many bits
-            str: the value is the address of text that a zero byte ends
+            str: the address of text that a zero byte ends
             str:LENGTH: so many bytes of text; arg2, a register or a number
-            symbol: HotSpot, the value is the address of a Symbol
-            klass: HotSpot, it is that of a Klass, whose name is told
-            class: HotSpot, it is that of an object, whose class is told
+            symbol: HotSpot, the address of a Symbol; its text is recorded
+            klass: HotSpot, the address of a Klass; its name is recorded
+            class: HotSpot, the address of an object; its class is recorded
             Without a form it is a number as wide as the operand, or 64 bits
 
 Texts of one execution share 480 bytes. What is not in memory cannot be read.
@@ -40,5 +38,5 @@ Texts of one execution share 480 bytes. What is not in memory cannot be read.
   usdt:hotspot:thread__start=arg1:str:arg2  names of threads that start
   usdt:php:function__entry=arg1:str,arg4:str/97
   libjvm.so:func:AllocTracer::send_allocation_in_new_tlab=arg1:klass,arg4
-  func:write=arg3                           how much is written
+  func:write=arg3                           sizes of writes
 `

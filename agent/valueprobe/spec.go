@@ -57,13 +57,13 @@ const (
 	Number Form = iota
 	Text        // the value is the address of bytes
 	Symbol      // of a HotSpot Symbol
-	Klass       // of a HotSpot Klass, whose name is told
-	Class       // of an object of HotSpot's heap, the name of whose class is told
+	Klass       // of a HotSpot Klass; its name is recorded
+	Class       // of an object in HotSpot's heap; the name of its class is recorded
 )
 
 var formNames = [...]string{Text: "str", Symbol: "symbol", Klass: "klass", Class: "class"}
 
-// IsText reports whether what is told is text, not a number.
+// IsText reports whether what is recorded is text, not a number.
 func (f Form) IsText() bool { return f != Number }
 
 // A Term is where a value begins. At most one of the fields is set.

@@ -6,8 +6,8 @@
 //	o, err := w.Attach(watch.Program{Breakpoint: …, Watches: …, Ends: …})
 //	observation, err := o.Watch(ctx, watch.Request{Identity: id, Addresses: …, Duration: 4 * time.Millisecond, Hits: 64}, &kernel)
 //
-// What a hit means is up to the program and to whoever reads kernel afterwards. One process has one watch at a time,
-// whatever programs there are.
+// What a hit means is up to the program and to the reader of kernel. One process has one watch at a time, over all
+// programs.
 //
 // What watches cost: HitTime of the process for each hit, until all breakpoints are gone, and interruptions to set and to
 // remove them. A watch never outlives its limit of hits by more than that of each breakpoint, whatever happens to the agent;

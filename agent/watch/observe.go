@@ -25,7 +25,7 @@ type Request struct {
 	Hits     int           // of all addresses and threads together: the watch ends with the last one
 	// Overrun is how many hits each breakpoint has at most: a busy agent ends watches late. 0 means Hits.
 	Overrun int
-	Deliver bool // the program's records go to its event stream, too
+	Deliver bool // the program's records also go to its event stream
 	// Before is asked when it is this watch's turn, before the breakpoints are set: its error ends the watch. It may be nil.
 	Before func() error
 }
@@ -46,7 +46,7 @@ type Observation struct {
 	// Ran is for how long the threads were on a CPU while they were armed, all together: all hits are part of it, at HitTime
 	// each.
 	Ran time.Duration
-	// Cost is of the process's CPU time: all hits, and to set and to remove the breakpoints. A watch that failed has it, too.
+	// Cost is of the process's CPU time: all hits, and to set and to remove the breakpoints. Failed watches have it, as they also cost time.
 	Cost time.Duration
 	// Threads were watched. Others were left out because their debug registers are in use (Busy), because they ended (Gone),
 	// because there were too many (Left), or because they began later (not counted).

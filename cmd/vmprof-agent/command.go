@@ -11,7 +11,7 @@ import (
 )
 
 // A command is a program that waits to be started until the agent is ready to sample it: a copy of this program
-// that becomes COMMAND when it is told to. So not even its first instruction is missed.
+// that becomes COMMAND when its gate opens. So not even its first instruction is missed.
 type command struct {
 	cmd    *exec.Cmd
 	gate   *os.File // closing it without a word ends the command before it began
@@ -68,7 +68,7 @@ func (c *command) pid() int { return c.cmd.Process.Pid }
 // release lets the command begin.
 func (c *command) release() {
 	c.began = true
-	c.gate.Write([]byte{1}) // if it is gone already, exited tells
+	c.gate.Write([]byte{1}) // if it has ended, exited reports that
 	c.gate.Close()
 }
 

@@ -50,7 +50,7 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	fs.StringVar(&o.opts.SampleType, "sample-type", "", "`TYPE` of values, such as calls (default what both have)")
 	fs.StringVar(&o.opts.Engine, "engine", "", "compare the calls of `ENGINE` (default the only one)")
 	fs.BoolVar(&o.opts.IgnoreSites, "ignore-sites", false, "by edge: merge all call sites between two methods")
-	fs.IntSliceVar(&o.windows, "windows", nil, "two windows of one file (default each and its next)")
+	fs.IntSliceVar(&o.windows, "windows", nil, "windows `N,M` of one file (default each and its next)")
 	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "show `N` differences or pairs; 0 for all")
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "fit lines into `N` columns; 0 for no limit")
 	if err := fs.Parse(args); err != nil {

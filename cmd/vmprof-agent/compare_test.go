@@ -135,7 +135,7 @@ func TestCompareHelp(t *testing.T) {
 	}
 	for _, want := range []string{"Usage: vmprof-agent compare", "--by", "--sample-type", "--engine", "--ignore-sites", "--windows", "--number", "--width"} {
 		if !strings.Contains(stderr.String(), want) {
-			t.Errorf("the help does not tell of %s:\n%s", want, &stderr)
+			t.Errorf("the help does not mention %s:\n%s", want, &stderr)
 		}
 	}
 }

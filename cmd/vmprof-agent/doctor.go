@@ -59,8 +59,8 @@ func doctorVerb(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	return nil
 }
 
-// tryEngines makes an agent that samples nothing, for the sake of its call engines. Guests connect to whoever listens on
-// the socket that they know, so it has one of its own, which none knows.
+// tryEngines makes an agent that samples nothing, for the sake of its call engines. Guests connect to the
+// socket that they know, so the trial has a socket of its own, which none knows.
 func tryEngines(ctx context.Context) ([]profile.Choice, error) {
 	dir, err := trialDir(os.TempDir(), "/run", "/dev/shm", "/")
 	if err == nil {

@@ -44,8 +44,7 @@ func (e *eventFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&e.budget, "budget", "1%", "CPU `SHARE` for events and calls")
 	fs.StringArrayVar(&e.probes, "probe", nil, "read values at `SPEC`: see help probes")
 	fs.BoolVar(&e.events.MonitorEnters, "monitor-enters", false, "lock: estimate uncontended lock acquisitions (x86-64)")
-	e.breakpoints = attach.BreakpointsAuto
-	fs.Var(&e.breakpoints, "breakpoints", "set breakpoints `WHEN`: auto (not in VMs), always, never")
+	fs.TextVar(&e.breakpoints, "breakpoints", attach.BreakpointsAuto, "set breakpoints `WHEN`: auto (not in VMs), always, never")
 	fs.BoolVar(&e.events.ExactAllocations, "exact-alloc", false, "alloc: count every object; needs -XX:+DTraceAllocProbes")
 	advanced(fs, groupBursts, "breakpoints")
 	advanced(fs, groupExact, "monitor-enters", "exact-alloc")

@@ -62,7 +62,7 @@ func parseFlags(fs *pflag.FlagSet, usage string, args []string) error {
 	if !hasAdvanced(fs) {
 		return fs.Parse(args)
 	}
-	all := fs.Bool(helpAll, false, "show the advanced flags, too")
+	all := fs.Bool(helpAll, false, "also show the advanced flags")
 	fs.Lookup(helpAll).Hidden = true // the last line of the help names it
 	if err := fs.Parse(args); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 // maxLibjvm bounds a libjvm in bytes; debug builds with symbols have 400 MB.
 const maxLibjvm = 1 << 30
 
-// A library is what the file of a libjvm tells.
+// A library is what the file of a libjvm contains.
 type library struct {
 	image    vmruntime.Image
 	segments elffile.Segments

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// gcPercent trades a little CPU time for memory: the heap is small, and an agent that is always on should be, too.
+// gcPercent trades a little CPU time for memory: the heap is small, as that of an agent that is always on should be.
 const gcPercent = 50
 
 func main() {

@@ -23,12 +23,12 @@ Attaches to nothing.
   vmprof-agent probes -p PID libjvm.so        # those of one file
 
   nop       a hit costs about half a microsecond
-  nop5      likewise, on Linux 6.16 and later; before, ten and more. From 6.18
-            on it is refused in functions that call nothing
-  stepped   ten microseconds and more: only for what is rare
-  semaphore the program sees that somebody is attached, and may do more then
+  nop5      the same on Linux 6.16 and later; ten microseconds and more before.
+            Linux 6.18 and later: refused in functions that call nothing
+  stepped   a hit costs ten microseconds and more: only for rare events
+  semaphore the program can see that a probe is attached, and may do more work
 
-What is listed can be recorded, as can functions of any file:
+These probes, and functions of any file, can be recorded:
 
   vmprof-agent record -e value --probe SPEC -p PID
 

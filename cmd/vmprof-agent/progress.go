@@ -13,7 +13,7 @@ import (
 
 const progressInterval = 500 * time.Millisecond
 
-// A progress is one line on a terminal that tells how a recording goes. Elsewhere it is silent.
+// A progress is one line on a terminal that shows how a recording goes. Elsewhere it is silent.
 type progress struct {
 	w     io.Writer // nil: silent
 	began time.Time

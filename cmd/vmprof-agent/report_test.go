@@ -228,7 +228,7 @@ func TestReportHelp(t *testing.T) {
 	help := stdout.String() + stderr.String()
 	for _, want := range []string{"Usage: vmprof-agent report", "--view", "--min-share", "--number", "--width", "--app", "--window", "contexts", "edges", "layers", "allocs", "locks", "values", "faults", "cpi", "safepoints", "-tagleaf=class"} {
 		if !strings.Contains(help, want) {
-			t.Errorf("the help does not tell of %s:\n%s", want, help)
+			t.Errorf("the help does not mention %s:\n%s", want, help)
 		}
 	}
 }

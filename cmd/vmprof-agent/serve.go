@@ -43,7 +43,7 @@ Samples until it is stopped, and answers over HTTP:
 -e takes the same events as record: see vmprof-agent help record.
 
   vmprof-agent serve                          # on 127.0.0.1:9464
-  vmprof-agent serve -e cpu,alloc,lock        # objects and locks, too
+  vmprof-agent serve -e cpu,alloc,lock        # also objects, locks
   go tool pprof -http=: 'http://127.0.0.1:9464/profiles/cpu?seconds=10'
   vmprof-agent serve --listen=:9464 --web.config.file=web.yml   # for a fleet
 
@@ -134,7 +134,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return o.run(ctx, live{a}, ln, windowLength, log)
 }
 
-// does tells people what the agent is about to do.
+// does is a sentence on what the agent is about to do.
 func (o *serveOptions) does(frequency int) string {
 	var all []string
 	if o.time || o.calls {
@@ -152,7 +152,7 @@ func (o *serveOptions) does(frequency int) string {
 	return strings.Join(all, ", ")
 }
 
-// answersOn tells people where to look.
+// answersOn is a sentence on where to look.
 func (o *serveOptions) answersOn(addr net.Addr) string {
 	if o.webConfig == "" {
 		return fmt.Sprintf("look at http://%s/", addr)

@@ -202,7 +202,7 @@ func TestServeHelp(t *testing.T) {
 	}
 	for _, want := range []string{"Usage: vmprof-agent serve", "/metrics", "--listen", "127.0.0.1:9464", "--web.config.file", "--metrics-max-methods"} {
 		if !strings.Contains(stderr.String(), want) {
-			t.Errorf("the help does not tell of %s:\n%s", want, &stderr)
+			t.Errorf("the help does not mention %s:\n%s", want, &stderr)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (o *recordOptions) checkWindow() error {
 	format, err := sink.FormatOf(o.output)
 	switch {
 	case err != nil:
-		return nil // told by CheckWritable
+		return nil // CheckWritable reports it
 	case o.window < minWindow:
 		return usageError(fmt.Sprintf("--window needs a duration of at least %v", minWindow))
 	case o.events.Any():

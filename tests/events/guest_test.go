@@ -132,7 +132,7 @@ func TestFaulting(t *testing.T) {
 	})
 }
 
-// The JVM's log tells of as many collections as its beans do, under the collector of which each is one safepoint.
+// The JVM's log has as many collections as its beans do, under the collector of which each is one safepoint.
 func TestPausing(t *testing.T) {
 	for _, jdk := range needs.JDKs(t) {
 		t.Run(jdk.String(), func(t *testing.T) { comparePauses(t, jdk) })

@@ -52,7 +52,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("own %+v", own)
 	}
 	if len(In(rows, "guest.A.leaf")) != 3 || len(In(rows, "guest.A.caller")) != 0 {
-		t.Error("rows are not told by their innermost method")
+		t.Error("rows are not distinguished by their innermost method")
 	}
 	if _, err := Read(recorded(), "delay"); err == nil || !strings.Contains(err.Error(), "alloc_space") {
 		t.Errorf("a type that is not there: %v", err)

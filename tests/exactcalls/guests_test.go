@@ -23,7 +23,7 @@ func watch(t *testing.T, jdk jvm.JDK, name string, length time.Duration) *Calls 
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { g.Close() }) // the end of the test ends it, too
+	t.Cleanup(func() { g.Close() }) // ends with the test at the latest
 	s, err := Attach(g.PID(), exact.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func watch(t *testing.T, jdk jvm.JDK, name string, length time.Duration) *Calls 
 
 var generated = regexp.MustCompile(`^guest\.Gen(\d+)\.(run|shift|scale)(\d+)$`)
 
-// Classes that come and go leave their Method structures to others, which are told apart.
+// Classes that come and go leave their Method structures to others; the counts distinguish them.
 func TestClassUnloading(t *testing.T) {
 	for _, jdk := range jdks(t) {
 		t.Run(fmt.Sprint(jdk.Version), func(t *testing.T) {

@@ -1,6 +1,6 @@
 package faults
 
-// What the programs in the kernel do is tested there, without a target: bpf/*_test.go. These run on older kernels, too.
+// These rows are tested by bpf/*_test.go, in the kernel and without a target, also on older kernels.
 const kernels = "6.1, 6.12, the machine's kernel"
 
 // kernelTargetRows are about harm to targets, and to the truth about them.
@@ -13,7 +13,7 @@ var kernelTargetRows = []Row{
 	},
 	{
 		Fault:     "a thread's stack is written to make a walk long",
-		Holds:     "For one sample at most 512 words of the stack are searched and 8,192 words read of what describes code, whatever the stack holds. What is missing is marked `[truncated: scan budget]` and counted.",
+		Holds:     "For one sample the agent searches at most 512 words of the stack and reads at most 8,192 words of code descriptions, whatever the stack holds. Missing frames are marked `[truncated: scan budget]` and counted.",
 		Kernels:   kernels,
 		Elsewhere: []string{"bpf.TestKernelScanBudget", "bpf.TestKernelScanBudgetIsOfOneSample", "bpf.TestKernelUnknownFrames"},
 	},
@@ -23,13 +23,13 @@ var kernelTargetRows = []Row{
 var kernelAgentRows = []Row{
 	{
 		Fault:     "a thread loses its CPU while the agent's probe runs in it",
-		Holds:     "It builds its record outside the event stream, so other records are read meanwhile. If it loses the CPU while it copies the record there, the reader sleeps until it goes on. What finds no working memory is dropped and counted.",
+		Holds:     "It builds its record outside the event stream, so other records are read meanwhile. If it loses the CPU while it copies the record there, the reader sleeps until it goes on. A record for which there is no working memory is dropped and counted.",
 		Kernels:   kernels,
 		Elsewhere: []string{"bpf.TestUprobesReserveNothing", "agent/ring.TestReaderWaitsForWriter", "agent/ring.TestReaderUnfinished", "bpf.TestKernelCodeLoadBusy", "bpf.TestKernelObservationBusy"},
 	},
 	{
 		Fault:     "a counter of the CPU interrupts a program of the agent while it writes a record",
-		Holds:     "What is recorded in such an interrupt goes into a ring of its own, so it needs no lock that the other program has. The agent reads both rings in the order of time.",
+		Holds:     "Records of such an interrupt go into a ring of their own, so they need no lock that the other program has. The agent reads both rings in the order of time.",
 		Elsewhere: []string{"bpf.TestInterruptingRing", "agent/ring.TestReaderOrder", "agent/ring.TestKernelRings"},
 	},
 	{
@@ -62,7 +62,7 @@ var kernelAgentRows = []Row{
 	},
 	{
 		Fault:     "more than 8,192 processes are chosen, or more than 16,384 threads wait at once",
-		Holds:     "What finds no room is counted, in metrics and in a note in the profile. The rest is recorded.",
+		Holds:     "Processes and waits without room are counted, in metrics and in a note in the profile. The rest is recorded.",
 		Kernels:   kernels,
 		Elsewhere: []string{"bpf.TestKernelChosenFull", "bpf.TestProbeMonitorTableFull", "agent.TestRoomNotes"},
 	},

@@ -27,7 +27,7 @@ var observingRows = []Row{
 	},
 	{
 		Fault:     "a process works in bursts while its events are observed in slices of time",
-		Holds:     "What is estimated is right on average, and the stated interval holds the truth in about 95 of 100 cases.",
+		Holds:     "Estimates are right on average, and the stated interval holds the truth in about 95 of 100 cases.",
 		Elsewhere: []string{"agent.TestCoverageUnbiased"},
 	},
 	{

@@ -174,7 +174,7 @@ func checkRedefined(t *testing.T, p *profile.Profile, pause time.Duration, early
 	}
 }
 
-// isWorkers tells whether a frame is of the worker only, or may be.
+// isWorkers reports whether a frame is of the worker only, or may be.
 func isWorkers(function string) bool {
 	return strings.Contains(function, "faults.Hot.") || strings.Contains(function, "faults.Redefined.work") ||
 		function == "[stale]" || strings.Contains(function, "interpreter frame unclear")

@@ -11,7 +11,7 @@ var redZoneRows = []Row{
 	{
 		Fault: "a probe on a NOP of several bytes that others placed",
 		Holds: "Where the kernel replaces such NOPs by a call, it is refused, with the reason and what to do, unless the function " +
-			"is proved to keep nothing below its stack pointer. So is a VM with an old vmprof.h.",
+			"is proved to keep nothing below its stack pointer. A VM with an old vmprof.h is refused for the same reason.",
 		Elsewhere: []string{"agent/attach.TestProbeRedZoneOfOthers", "agent/probesite.TestOwnsStack", "agent/calls/page.TestLiveLongNops"},
 	},
 	{

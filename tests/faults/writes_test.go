@@ -39,7 +39,7 @@ var writesRows = []Row{
 	},
 	{
 		Fault:     "a program that only looks like PHP",
-		Holds:     "Nothing of it is changed, and names that it makes up are cut and cleaned.",
+		Holds:     "The agent changes nothing in it, and cuts and cleans the names that it makes up.",
 		Elsewhere: []string{"agent/calls/usdt.TestLiveHostile", "agent/calls/usdt.TestLiveUnreadable"},
 	},
 }

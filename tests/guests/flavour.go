@@ -6,7 +6,7 @@ import "slices"
 type Flavour struct {
 	Name  string
 	Flags []string
-	// InnerMethods says that the shares of inlined methods can be told: nothing is inlined, or the JVM records debug
+	// InnerMethods says that the shares of inlined methods are known: nothing is inlined, or the JVM records debug
 	// information between safepoints.
 	InnerMethods bool
 	// ForInlining says that it makes a difference to programs that inline only.

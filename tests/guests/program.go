@@ -10,7 +10,7 @@ type Program struct {
 	MinJDK int    // the oldest JDK that has what it shows, 0 for any
 	Thread string // prefix of the names of its workers
 
-	// Inlines says that its methods are inlined, so that the shares of the inner ones can be told only where the JVM
+	// Inlines says that its methods are inlined, so that the shares of the inner ones are known only where the JVM
 	// records debug information between safepoints.
 	Inlines bool
 	// Unloads says that it unloads classes all the time.

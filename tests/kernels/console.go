@@ -10,7 +10,7 @@ var trouble = regexp.MustCompile(`\bBUG:|\bWARNING:|\bOops\b|Kernel panic|genera
 	`|rcu:.*(stall|self-detected)|soft lockup|hard LOCKUP|hung task|blocked for more than|UBSAN:|KASAN:` +
 	`|scheduling while atomic|Unable to mount root|No working init`)
 
-// findTrouble returns the lines of a console that tell of trouble, at most 20 of them.
+// findTrouble returns the lines of a console that report trouble, at most 20 of them.
 func findTrouble(console string) []string {
 	var found []string
 	for line := range strings.Lines(console) {

@@ -22,7 +22,7 @@ type machine struct {
 // emulated kernel take two minutes, and five on a busy machine.
 const bootTimeout = 15 * time.Minute
 
-// commandLine is what the kernel is told.
+// commandLine is the kernel's command line.
 var commandLine = strings.Join([]string{
 	"console=ttyS0 8250.nr_uarts=2", // messages on the first port, results on the second
 	"quiet loglevel=5",              // warnings are what we look for; information would only slow the port

@@ -8,7 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/kernels/wire"
 )
 
-// A report is what a guest told about itself and its steps.
+// A report is what a guest reported about itself and its steps.
 type report struct {
 	Release string // of the kernel; empty if the guest never came up
 	Boot    string // seconds until init ran, on the guest's clock
@@ -70,7 +70,7 @@ func (s *step) add(line string) {
 	}
 }
 
-// uneventful are the lines of `go test -v` that tell of tests which began or passed.
+// uneventful are the lines of `go test -v` about tests that began or passed.
 var uneventful = regexp.MustCompile(`(?m)^(=== (RUN|PAUSE|CONT|NAME) |\s*--- PASS: ).*\n`)
 
 // Eventful is the step's output without what went as it should.

@@ -48,7 +48,7 @@ func Start(ctx context.Context) (*Guest, error) {
 		return nil, errors.Join(err, os.RemoveAll(g.dir))
 	}
 	g.cmd = exec.CommandContext(ctx, tool, append(flags, path)...)
-	g.cmd.Dir, g.cmd.Stderr = g.dir, os.Stderr // V8 writes a log, too
+	g.cmd.Dir, g.cmd.Stderr = g.dir, os.Stderr // V8 also writes a log
 	if err := g.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", tool, err), os.RemoveAll(g.dir))
 	}
@@ -80,7 +80,7 @@ func (g *Guest) PID() int { return g.cmd.Process.Pid }
 // Map is where V8 writes where its code is.
 func (g *Guest) Map() string { return fmt.Sprintf("/tmp/perf-%d.map", g.PID()) }
 
-// Close ends the program and waits for it. The error says, too, if its results were not what they are.
+// Close ends the program and waits for it. The error also reports wrong results.
 func (g *Guest) Close() error {
 	g.in.Close()
 	return errors.Join(g.cmd.Wait(), os.Remove(g.Map()), os.RemoveAll(g.dir))

@@ -68,7 +68,7 @@ func TestOf(t *testing.T) {
 		t.Errorf("truncated: %q, %q", whole.Truncated(), cut.Truncated())
 	}
 	if marker := cut.Frames[1]; !marker.Marker() || marker.Java() || whole.Frames[0].Marker() {
-		t.Error("markers are not told from frames")
+		t.Error("markers are not distinguished from frames")
 	}
 }
 

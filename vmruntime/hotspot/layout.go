@@ -59,7 +59,7 @@ type BlobLayout struct {
 	DeoptHandlerIs32  bool // DeoptHandler and DeoptHandlerMH are 32-bit offsets from the blob
 }
 
-// BlobKinds tells blobs apart by the pointer at BlobLayout.Name: all blobs of a kind have the same. Other pointers
+// BlobKinds distinguishes blobs by the pointer at BlobLayout.Name: all blobs of a kind have the same. Other pointers
 // are stubs.
 type BlobKinds struct {
 	NMethod, Native, Interpreter, Vtable, Adapter, Continuation uint64

@@ -81,7 +81,7 @@ func (p *Process) siteAt(pc uint64, exact bool) vmruntime.Site {
 	return site
 }
 
-// TestInlinedSharesHidden: without DebugNonSafepoints the leaves cannot be told apart, and the profile says so.
+// TestInlinedSharesHidden: without DebugNonSafepoints the JVM does not record the leaves, and the profile says so.
 func TestInlinedSharesHidden(t *testing.T) {
 	for _, home := range jdks(t) {
 		t.Run(filepath.Base(home), func(t *testing.T) {

@@ -69,7 +69,7 @@ type method struct {
 }
 
 // A methodBody distinguishes a Method from others that have its memory later: a class that is redefined leaves its old methods'
-// memory to others without being unloaded. It is what the kernel side compares, too (struct seen_method).
+// memory to others without being unloaded. The kernel side compares the same (struct seen_method).
 type methodBody struct {
 	constMethod uint64
 	shape       uint64 // shapeSize bytes of it from _code_size on: the indexes of its names, too

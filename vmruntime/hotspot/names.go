@@ -35,7 +35,7 @@ func className(class string) string {
 	return strings.ReplaceAll(class, "/", ".")
 }
 
-// dropHiddenSuffix cuts the address or number that tells hidden and VM-anonymous classes apart. A '/' before a number
+// dropHiddenSuffix cuts the address or number that distinguishes hidden and VM-anonymous classes. A '/' before a number
 // cannot be part of a class name, as no identifier begins with a digit.
 func dropHiddenSuffix(class string) string {
 	i := strings.LastIndexAny(class, "+/")

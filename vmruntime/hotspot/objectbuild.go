@@ -28,7 +28,7 @@ func (p *Process) layoutObjects() error {
 	if err != nil {
 		p.layout.Objects, p.layout.HasObjects = javaheap.ObjectLayout{}, false
 		p.missing(fmt.Sprintf("Objects of this JVM are not known (%v): "+
-			"allocations, locks and addresses of data cannot be told by class.", err))
+			"allocations, locks and page faults have no classes.", err))
 		return nil
 	}
 	p.learnMirrors()
@@ -150,7 +150,7 @@ func (p *Process) layoutParkBlocker() error {
 	}
 	if err != nil {
 		p.missing(fmt.Sprintf("Thread.parkBlocker was not found (%v): "+
-			"what threads wait for in java.util.concurrent cannot be told.", err))
+			"waits in java.util.concurrent have no classes.", err))
 		return nil
 	}
 	p.layout.Objects.ParkBlocker, p.layout.Objects.HasParkBlocker = offset, true

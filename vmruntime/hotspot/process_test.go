@@ -330,7 +330,7 @@ func heapOf(build func() any) int64 {
 	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
 }
 
-// TestNewSchemaMissing: an unknown libjvm is told by everything that it lacks, at once.
+// TestNewSchemaMissing: the error for an unknown libjvm lists everything that it lacks.
 func TestNewSchemaMissing(t *testing.T) {
 	p := loadRecording(t, "testdata/jdk17.gz").attach(t, nil)
 	s, err := vmstructs.ReadTables(p.memory, p.symbol)

@@ -8,7 +8,7 @@ import (
 
 var (
 	ready = prometheus.NewDesc("vmprof_ready",
-		"1 if all programs are loaded and attached, and what they tell is recorded.", nil, nil)
+		"1 if all programs are loaded and attached, and the agent records.", nil, nil)
 	bpfDuration = prometheus.NewDesc("vmprof_bpf_sample_duration_seconds",
 		"Time in the sampling program for each run: the sum over all CPUs, and the number of runs.", nil, nil)
 )

@@ -67,7 +67,7 @@ The most called methods of the fleet's JVMs:
 topk(20, sum by (service, method) (rate(vmprof_calls_total{engine="hotspot", method!="(other)"}[5m])))
 ` + "```" + `
 
-With ` + "`serve -e alloc`, `-e lock` or `-e safepoint`" + ` there is one number for each service: ` + "`vmprof_allocated_bytes_total`, `vmprof_lock_delay_seconds_total`" + ` by kind of lock, and ` + "`vmprof_stopped_seconds_total`" + `. Services have their series in the same way; which methods it was, profiles tell. What is not recorded has no series: without ` + "`-e cpu`" + ` there are none of hot methods and of frames, and where nothing needs ticks none of samples.
+With ` + "`serve -e alloc`, `-e lock` or `-e safepoint`" + ` there is one number for each service: ` + "`vmprof_allocated_bytes_total`, `vmprof_lock_delay_seconds_total`" + ` by kind of lock, and ` + "`vmprof_stopped_seconds_total`" + `. Services have their series in the same way. For the methods behind a number, take a profile. Only what is recorded has series: hot methods and frames need ` + "`-e cpu`" + `, samples need something that samples at ticks.
 
 The services that lose most time to contention, for each second:
 
@@ -83,7 +83,7 @@ The share of samples that were lost:
 
 ## All metrics
 
-Beside these, the usual ` + "`process_*`" + ` and a few ` + "`go_*`" + ` metrics tell what the agent itself uses.
+The usual ` + "`process_*`" + ` and a few ` + "`go_*`" + ` metrics show what the agent itself uses.
 
 | name | type | labels | meaning |
 |---|---|---|---|

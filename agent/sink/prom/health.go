@@ -6,7 +6,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// A Source tells how the agent fares. Both methods may be called at any time, from any goroutine, and return
+// A Source reports the state of the agent. Both methods may be called at any time, from any goroutine, and return
 // values that the caller owns.
 type Source interface {
 	// Counts accounts for every sample since the agent started. What is only known once frames have been named,
@@ -120,7 +120,7 @@ func families() []family {
 					y(cost.Seconds(), engine)
 				}
 			}),
-		ofCalls("vmprof_call_credibility_error", "Median error of what VMs counted of their calls themselves, as the logarithm of a factor, held against what was heard of the same calls; of the worst VM of a service. Beyond 0.3 the counts are not used.", "service", gaugeKind,
+		ofCalls("vmprof_call_credibility_error", "Median error of the VMs' own call counters against calls observed with breakpoints, as the logarithm of a factor, for the worst VM of a service. Above 0.3 the counters are not used.", "service", gaugeKind,
 			func(s *profile.CallStats, y yield) {
 				for service, c := range s.Credibility {
 					y(c.Error, service)
@@ -172,7 +172,7 @@ func ofTicks(name, help, label string, kind prometheus.ValueType, read func(snap
 	}}
 }
 
-// ofTime is a family without series unless profiles tell where time goes.
+// ofTime is a family that has series only if CPU time is sampled.
 func ofTime(name, help, label string, kind prometheus.ValueType, read func(snapshot, yield)) family {
 	return family{name, help, label, kind, func(s snapshot, y yield) {
 		if s.Time {

@@ -50,7 +50,7 @@ func NewHotMethods(maxMethods, maxServices int) *HotMethods {
 	return newHotMethods(cpuTime, maxMethods, maxServices)
 }
 
-// NewCalledMethods makes a collector of the calls that one engine tells of, by callee, likewise.
+// NewCalledMethods makes a collector of the calls that one engine recorded, by callee.
 func NewCalledMethods(engine string, maxMethods, maxServices int) *HotMethods {
 	return newHotMethods(callCount(engine), maxMethods, maxServices)
 }

@@ -11,7 +11,7 @@ import (
 // A kind is what a collector of hot methods counts.
 type kind struct {
 	total *prometheus.Desc
-	// methodsFolded and servicesFolded say what is not told apart; both are nil of what has no methods.
+	// methodsFolded and servicesFolded count what is aggregated; both are nil for kinds without methods.
 	methodsFolded, servicesFolded *prometheus.Desc
 
 	measure func(*profile.Profile) usage
@@ -40,13 +40,13 @@ var cpuTime = &kind{
 // callFloor is how many calls of late a method must have for a series: as many as the samples that make a hot method.
 const callFloor = 10
 
-// callCount is the calls that one engine tells of. Engines are ranked apart, as their numbers do not compare: the
+// callCount is the calls that one engine recorded. Engines are ranked apart, as their numbers do not compare: the
 // estimates of one would leave the samples of another no places.
 func callCount(engine string) *kind {
 	of := prometheus.Labels{"engine": engine}
 	return &kind{
 		total: prometheus.NewDesc("vmprof_calls_total",
-			"Calls of the most called methods of the services with most calls, as the engine tells them. With basis=\"sampled\" the calls that it saw, or as many as these stand for: good for shares, rough as totals. With any other basis all calls, as far as the engine can tell. Numbers of different engines do not compare. Everything else of the engine is in method=\"(other)\" or service=\"(other)\".",
+			"Calls of the most called methods of the services with most calls, by engine. With basis=\"sampled\" they are the observed calls, or as many as these stand for: good for shares, rough as totals. With any other basis they are all calls, counted or estimated. Do not compare numbers of different engines. Everything else of the engine is in method=\"(other)\" or service=\"(other)\".",
 			[]string{"service", "runtime", "basis", "method"}, of),
 		methodsFolded: prometheus.NewDesc("vmprof_called_methods_folded",
 			"Distinct methods called in the last window that are in method=\"(other)\" of the engine's calls.",

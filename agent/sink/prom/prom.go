@@ -73,7 +73,7 @@ func New(source Source, o *Options) (*Exporter, error) {
 		build,
 		// The agent's own CPU time, memory and file descriptors.
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		// Only what helps to tell a leak: the memory statistics are twenty series that nobody reads.
+		// Only what helps to find a leak: the memory statistics are twenty series that nobody reads.
 		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()),
 	}
 	if !o.NoTime {

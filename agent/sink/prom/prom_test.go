@@ -115,7 +115,7 @@ func TestEnginesApart(t *testing.T) {
 	p := window(0, testProcess{service: "shop", runtime: "hotspot"}, testProcess{service: "web"})
 	var want []string
 	for i, engine := range engines {
-		// Each engine tells ten times as many calls as the one before, the last ones of another service.
+		// Each engine records ten times as many calls as the one before, the last ones of another service.
 		scale := math.Pow10(i)
 		at, service, runtime := p.Processes[0], "shop", "hotspot"
 		if i > 2 {

@@ -9,7 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// recording is a Source that tells what an agent does which records not everything.
+// recording is a Source for an agent that does not record everything.
 type recording struct {
 	fixed
 	stats profile.Stats

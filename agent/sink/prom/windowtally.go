@@ -7,7 +7,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// windowTotals adds up what windows tell about their samples.
+// windowTotals adds up the samples of windows by what became of them.
 type windowTotals struct {
 	windows uint64
 

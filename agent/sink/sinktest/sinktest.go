@@ -29,6 +29,17 @@ func Sentences(p *pprof.Profile) []string {
 	return slices.DeleteFunc(slices.Clone(p.Comments), stored.IsMetadata)
 }
 
+// Metadata is what a profile says about itself.
+func Metadata(t *testing.T, p *pprof.Profile) *stored.Metadata {
+	t.Helper()
+	m, err := stored.MetadataOf(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// MustStored writes the profile of w and reads it back.
 func MustStored(t *testing.T, w *sink.Windows) *pprof.Profile {
 	t.Helper()
 	stored, err := w.Profile()

@@ -6,7 +6,7 @@ type Generation uint8
 // Generations of the collectors that have any.
 const (
 	GenerationUnknown   Generation = iota
-	GenerationYoung                // eden or survivor, where they are not told apart
+	GenerationYoung                // eden or survivor, where they are not distinguished
 	GenerationEden                 // no collection yet
 	GenerationSurvivor             // some
 	GenerationOld                  // many

@@ -77,7 +77,7 @@ type Reader struct {
 	Missing func(sentence string)
 }
 
-// Layout reads where the heap is, and how to tell its generations apart. It returns ErrStarting if there is no heap yet.
+// Layout reads where the heap is, and what distinguishes its generations. It returns ErrStarting if there is no heap yet.
 func (r Reader) Layout() (l HeapLayout, err error) {
 	s := r.Heap
 	heap, err := r.Word(s.Heap)
@@ -115,8 +115,8 @@ func (r Reader) Layout() (l HeapLayout, err error) {
 		return l, err
 	}
 	if l.Generations == GenerationsUnknown {
-		r.Missing(fmt.Sprintf("Generations of the heap cannot be told apart (collector: %v): young and old objects "+
-			"look alike.", l.Collector))
+		r.Missing(fmt.Sprintf("Generations of the heap are unknown (collector: %v): "+
+			"profiles do not distinguish young and old objects.", l.Collector))
 	}
 	return l, nil
 }

@@ -1,10 +1,19 @@
 package valueprobe
 
 import (
-	"cmp"
 	"math/bits"
 	"strconv"
 )
+
+// A Reading is one value of one execution.
+type Reading struct {
+	Failed bool // it could not be read; nothing else is set then
+	IsText bool
+	Number uint64 // if it is no text
+	Signed bool   // Number is in two's complement
+	Text   string
+	Cut    bool // Text is the beginning of a longer one
+}
 
 // A Bucket is a range of numbers between powers of two. Bucket 0 has zero alone, k > 0 has 1<<(k-1) to 1<<k - 1, and -k the
 // same below zero. The order of buckets is that of their numbers.
@@ -34,11 +43,3 @@ func (b Bucket) String() string {
 	}
 	return low + "-" + high
 }
-
-// A BucketCount is how often numbers of a bucket were seen.
-type BucketCount struct {
-	Bucket Bucket
-	Count  uint64
-}
-
-func compareBuckets(c BucketCount, b Bucket) int { return cmp.Compare(c.Bucket, b) }
