@@ -206,11 +206,6 @@ func CheckMarkers[E any](page string, sections []Section[E]) error {
 	return nil
 }
 
-// Named returns the sections that a list names, in their own order.
-func Named[E any](sections []Section[E], list string) ([]Section[E], error) {
-	return Pick(sections, list, "part", func(s Section[E]) string { return s.Name })
-}
-
 // Pick returns what a comma-separated list names, in its own order. kind is what the list is of.
 func Pick[T any](all []T, list, kind string, name func(T) string) (picked []T, err error) {
 	wanted := strings.Split(list, ",")

@@ -130,13 +130,14 @@ func TestOneByOne(t *testing.T) {
 	}
 }
 
-func TestNamed(t *testing.T) {
+func TestPick(t *testing.T) {
 	all := made()
-	if got, err := Named(all, "pair,lengths"); err != nil || len(got) != 2 || got[0].Name != "lengths" {
+	name := func(s Section[int]) string { return s.Name }
+	if got, err := Pick(all, "pair,lengths", "part", name); err != nil || len(got) != 2 || got[0].Name != "lengths" {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for _, list := range []string{"", "pai", "pair,", "pair,pair"} {
-		if got, err := Named(all, list); err == nil || !strings.Contains(err.Error(), "choose from lengths,pair") {
+		if got, err := Pick(all, list, "part", name); err == nil || !strings.Contains(err.Error(), `there is no part "`) || !strings.Contains(err.Error(), "choose from lengths,pair") {
 			t.Errorf("%q: %v, %v", list, got, err)
 		}
 	}
