@@ -33,22 +33,18 @@ const docs = "docs/performance.md"
 // parts are what can be measured alone, in their order.
 var parts = []harness.Section[bench]{
 	{
-		Name: "costs", Markers: []string{"overhead", "costs"}, Plan: part(bench.costs),
+		Name: "costs", Markers: []string{"overhead", "costs"}, Plan: harness.Always(bench.costs),
 		Aim: "guests pay no more than for perf; 3,000 ns a Java sample, 6,000 for javac; 60 MB",
 	},
-	{Name: "busy", Markers: []string{"busy"}, Aim: "1 % of a core, 60 MB, no sample lost", Plan: part(bench.busy)},
-	{Name: "first", Markers: []string{"first"}, Aim: "1 s to the first named Java frame, 60 MB", Plan: part(bench.first)},
+	{Name: "busy", Markers: []string{"busy"}, Aim: "1 % of a core, 60 MB, no sample lost", Plan: harness.Always(bench.busy)},
+	{Name: "first", Markers: []string{"first"}, Aim: "1 s to the first named Java frame, 60 MB", Plan: harness.Always(bench.first)},
 	{
-		Name: "depth", Markers: []string{"depth", "flat"}, Plan: part(bench.depths),
+		Name: "depth", Markers: []string{"depth", "flat"}, Plan: harness.Always(bench.depths),
 		Aim: "chain costs 1,500 ns more than an empty program, and below 950 calls 1.2 times what it does below 10",
 	},
-	{Name: "contexts", Markers: []string{"contexts"}, Aim: "chain costs 1,500 ns more than an empty program", Plan: part(bench.contexts)},
-	{Name: "events", Markers: []string{"events", "eventcosts"}, Aim: "1 % of a guest's CPU time", Plan: part(bench.events)},
-	{Name: "exact", Markers: []string{"exact"}, Aim: "none", Plan: part(bench.exact)},
-}
-
-func part(measure func(bench, context.Context) ([]harness.Table, error)) func(harness.Choice) harness.Job[bench] {
-	return harness.Always(func(ctx context.Context, b bench) ([]harness.Table, error) { return measure(b, ctx) })
+	{Name: "contexts", Markers: []string{"contexts"}, Aim: "chain costs 1,500 ns more than an empty program", Plan: harness.Always(bench.contexts)},
+	{Name: "events", Markers: []string{"events", "eventcosts"}, Aim: "1 % of a guest's CPU time", Plan: harness.Always(bench.events)},
+	{Name: "exact", Markers: []string{"exact"}, Aim: "none", Plan: harness.Always(bench.exact)},
 }
 
 func partName(p harness.Section[bench]) string { return p.Name }

@@ -51,11 +51,11 @@ type Table struct {
 	report.Table
 }
 
-// Always is the plan of a section that has no trials to choose from, and no tolerance.
-func Always[E any](measure func(ctx context.Context, e E) ([]Table, error)) func(Choice) Job[E] {
+// Always is the plan of a section that has no trials to choose from, and no tolerance. measure is a method of E.
+func Always[E any](measure func(e E, ctx context.Context) ([]Table, error)) func(Choice) Job[E] {
 	return func(Choice) Job[E] {
 		return Job[E]{Trials: 1, Whole: true, Run: func(ctx context.Context, e E) (Outcome, error) {
-			tables, err := measure(ctx, e)
+			tables, err := measure(e, ctx)
 			return Outcome{Tables: tables}, err
 		}}
 	}
@@ -64,7 +64,7 @@ func Always[E any](measure func(ctx context.Context, e E) ([]Table, error)) func
 // Trials are the plan of a section that makes trials of which some may be chosen by their names.
 type Trials[E any, T fmt.Stringer, R any] struct {
 	All    func(short bool) []T                                    // in their order
-	Run    func(ctx context.Context, e E, trials []T) ([]R, error) // see OneByOne
+	Run    func(e E, ctx context.Context, trials []T) ([]R, error) // a method of E; see OneByOne
 	Tables func([]R) []Table
 	OK     func([]R) bool // nil: nothing fails by what was measured
 }
@@ -76,7 +76,7 @@ func (t Trials[E, T, R]) Plan(c Choice) Job[E] {
 		Trials: len(chosen),
 		Whole:  len(chosen) > 0 && slices.Equal(names(chosen), names(t.All(false))),
 		Run: func(ctx context.Context, e E) (Outcome, error) {
-			results, err := t.Run(ctx, e, chosen)
+			results, err := t.Run(e, ctx, chosen)
 			if err != nil || len(results) == 0 {
 				return Outcome{}, err
 			}
@@ -97,11 +97,11 @@ func names[T fmt.Stringer](trials []T) (names []string) {
 	return names
 }
 
-// OneByOne makes trials one after the other.
-func OneByOne[E any, T fmt.Stringer, R any](try func(ctx context.Context, e E, trial T) (R, error)) func(context.Context, E, []T) ([]R, error) {
-	return func(ctx context.Context, e E, trials []T) (results []R, err error) {
+// OneByOne makes trials one after the other, by a method of E.
+func OneByOne[E any, T fmt.Stringer, R any](try func(e E, ctx context.Context, trial T) (R, error)) func(E, context.Context, []T) ([]R, error) {
+	return func(e E, ctx context.Context, trials []T) (results []R, err error) {
 		for _, trial := range trials {
-			r, err := try(ctx, e, trial)
+			r, err := try(e, ctx, trial)
 			if err != nil {
 				return nil, fmt.Errorf("%v: %w", trial, err)
 			}

@@ -26,7 +26,7 @@ func made() []Section[int] {
 			}
 			return []cell{"one", "a|b", "three"}
 		},
-		Run: OneByOne(func(_ context.Context, base int, c cell) ([]string, error) {
+		Run: OneByOne(func(base int, _ context.Context, c cell) ([]string, error) {
 			if c == "broken" {
 				return nil, errors.New("it is")
 			}
@@ -39,7 +39,7 @@ func made() []Section[int] {
 	}
 	return []Section[int]{
 		{Name: "lengths", Markers: []string{"lengths"}, Aim: "fewer than three", Plan: lengths.Plan},
-		{Name: "pair", Markers: []string{"first", "second"}, Plan: Always(func(_ context.Context, base int) ([]Table, error) {
+		{Name: "pair", Markers: []string{"first", "second"}, Plan: Always(func(base int, _ context.Context) ([]Table, error) {
 			table := report.Table{Header: []string{"base"}, Rows: [][]string{{strings.Repeat("i", base)}}}
 			return []Table{{"first", table}, {"second", table}}, nil
 		})},
@@ -111,7 +111,7 @@ func TestRunFails(t *testing.T) {
 	if _, err := Run(t.Context(), &out, 1, bad, Choice{}, ""); err == nil || !strings.Contains(err.Error(), `"second"`) {
 		t.Errorf("a table without a marker: %v", err)
 	}
-	fails := Section[int]{Name: "fails", Plan: Always(func(context.Context, int) ([]Table, error) { return nil, errors.New("it does") })}
+	fails := Section[int]{Name: "fails", Plan: Always(func(int, context.Context) ([]Table, error) { return nil, errors.New("it does") })}
 	if _, err := Run(t.Context(), &out, 1, []Section[int]{fails}, Choice{}, ""); err == nil || err.Error() != "fails: it does" {
 		t.Errorf("a section that fails: %v", err)
 	}
@@ -121,7 +121,7 @@ func TestRunFails(t *testing.T) {
 func TestOneByOne(t *testing.T) {
 	broken := Trials[int, cell, int]{
 		All:    func(bool) []cell { return []cell{"broken"} },
-		Run:    OneByOne(func(context.Context, int, cell) (int, error) { return 0, errors.New("it is") }),
+		Run:    OneByOne(func(int, context.Context, cell) (int, error) { return 0, errors.New("it is") }),
 		Tables: func([]int) []Table { return nil },
 	}
 	job := broken.Plan(Choice{})
