@@ -10,6 +10,8 @@ AS_ROOT := $(if $(SUDO),-exec 'sudo -H env CI=$(CI) PATH=$(PATH)')
 LIVE := ^Test(Kernel|Live|Listen|Engine|Known|Inlined|Churn|Codelist|Perfmap|Compilation)
 # Packages that have locks or atomics, and so goroutines.
 RACY = $$(grep -rl --include=*.go --exclude=*_test.go '"sync' cct elffile symbolize vmruntime agent | xargs dirname | sort -u | sed 's,^,./,')
+# Two packages at a time, as one alone leaves half of two CPUs idle; those that take longest come first.
+ALL := -count=1 -p 2 $(AS_ROOT) ./tests/... ./vmruntime/... ./...
 
 .PHONY: help build generate reference check-generate test lint race cross fuzz fuzz-short kernels accuracy jdks bench faults busy demo deps clean
 
@@ -38,7 +40,7 @@ check-generate: ## what is generated is what the sources say
 test: export GOFLAGS += -buildvcs=false # also in a clone that belongs to somebody else
 test: export CGO_ENABLED = 0 # as the agent is built: what is compiled for it serves the tests as well
 test: deps lint check-generate cross race fuzz-short kernels ## everything; installs what is missing
-	go test -count=1 -p 1 -timeout 30m $(AS_ROOT) ./...
+	go test -timeout 30m $(ALL)
 
 lint: ## gofmt, go vet, misspell
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
@@ -64,7 +66,7 @@ kernels: ## boot KERNELS (6.1,6.12) in an emulator and run the kernel tests ther
 
 busy: ## all tests beside four busy loops: none may depend on how busy the machine is
 	@scripts/deps test busy
-	stress-ng --quiet --cpu 4 & load=$$!; trap 'kill $$load' EXIT; go test -count=1 -p 1 -timeout 60m $(AS_ROOT) ./...
+	stress-ng --quiet --cpu 4 & load=$$!; trap 'kill $$load' EXIT; go test -timeout 60m $(ALL)
 
 ##@ Measure: tables in docs/
 

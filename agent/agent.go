@@ -73,14 +73,12 @@ const upkeepInterval = 10 * time.Second
 type Agent struct {
 	*targets
 	opt     Options
-	ticks   *attach.Ticks
+	sources sources
+	engines *callEngines   // of sources, for what folds calls; nil if calls are not sampled
+	events  *eventProbes   // of sources, for what folds events; nil if events are not recorded
 	ring    *ring.Reader   // of all that programs write
 	links   []link.Link    // to what follows processes
-	engines *callEngines   // nil if calls are not sampled
 	faded   time.Duration  // when counts of busy guests were made fade, CLOCK_MONOTONIC; 0 if never
-	exact   exactEngine    // nil if calls are not counted
-	events  *eventProbes   // nil if events are not recorded
-	enters  *monitorEnters // nil if monitor enters are not recorded
 	watcher *watch.Watcher // of all that sets hardware breakpoints
 	drained chan struct{}  // closed when Run has returned
 
@@ -101,7 +99,6 @@ type Agent struct {
 	oldest      uint64        // time of the oldest record since the last drain, or noTime
 	lag         time.Duration // its age when the ring had been drained
 	observed    observedCounts
-	eventCost   time.Duration   // the highest that Stats has told
 	sample      bpf.Sample      // scratch of the drainer
 	observation bpf.Observation // likewise
 	stack       []rawFrame      // scratch of the drainer
@@ -179,23 +176,8 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if a.ring, err = ring.NewReader(a.objects.Events, a.objects.NmiEvents); err != nil {
 		return nil, fmt.Errorf("open event stream: %w", err)
 	}
-	if a.ticks, err = attach.NewTicks(a.objects.Tick, opt.Frequency); err != nil {
+	if err := a.openSources(attaching); err != nil {
 		return nil, err
-	}
-	if opt.Events != nil {
-		if a.events, err = newEventProbes(a, *opt.Events, attaching); err != nil {
-			return nil, err
-		}
-		if a.enters, err = newMonitorEnters(a); err != nil {
-			return nil, err
-		}
-	}
-	if opt.Calls != nil && opt.Calls.Exact != NotExact {
-		a.exact = newExactEngine(a, opt.Calls.Exact)
-	} else if opt.Calls != nil {
-		if a.engines, err = newCallEngines(a, opt.Calls.withDefaults()); err != nil {
-			return nil, err
-		}
 	}
 	if opt.Contexts == profile.ContextChain {
 		a.rates = newChainRates(a, a.objects.ChainRates, a.objects.SetSteady)
@@ -205,105 +187,85 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 			a.log.Warn("cannot give up privileges that are not needed any more", "err", err)
 		}
 	}
-	if a.engines != nil { // first: events set a stage of their own
-		a.follow = append(a.follow, a.engines)
-	}
-	if a.events != nil {
-		a.follow = append(a.follow, a.events)
-	}
-	if a.exact != nil {
-		a.follow = append(a.follow, a.exact)
+	for _, source := range a.sources.ending() {
+		a.follow = append(a.follow, source)
 	}
 	a.start()
 	a.discover(ctx)
 	return a, nil
 }
 
+// openSources opens what the options ask for. Probes of events are attached in that pool.
+func (a *Agent) openSources(attaching *proc.Pool) error {
+	ticks, err := newTicks(a)
+	if err != nil {
+		return err
+	}
+	a.sources.first = []source{ticks}
+	if opt := a.opt.Events; opt != nil {
+		if a.events, err = newEventProbes(a, *opt, attaching); err != nil {
+			return err
+		}
+		a.sources.first = []source{a.events, ticks}
+		if opt.MonitorEnters {
+			enters, err := newMonitorEnters(a)
+			if err != nil {
+				return err
+			}
+			a.sources.then = append(a.sources.then, enters)
+		}
+	}
+	switch opt := a.opt.Calls; {
+	case opt == nil:
+	case opt.Exact != NotExact:
+		a.sources.then = append(a.sources.then, newExactEngine(a, opt.Exact))
+	default:
+		if a.engines, err = newCallEngines(a, opt.withDefaults()); err != nil {
+			return err
+		}
+		a.sources.then = append(a.sources.then, a.engines)
+	}
+	return nil
+}
+
 // Run samples, or counts calls, until ctx ends; then it stops, drains what is left and returns.
 func (a *Agent) Run(ctx context.Context) error {
 	defer close(a.drained)
-	drainCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	failed := make(chan error, 1)
-	go func() { failed <- a.drain(drainCtx) }()
-	if a.events != nil {
-		if err := a.events.setRecording(true); err != nil {
-			stop()
-			return errors.Join(err, <-failed)
-		}
+	drainCtx, endDrain := context.WithCancel(context.WithoutCancel(ctx))
+	defer endDrain()
+	drained := make(chan error, 1)
+	go func() { drained <- a.drain(drainCtx) }()
+	// Sources end before the ring is drained for the last time.
+	end := func(why error) error {
+		err := a.sources.stop()
+		endDrain()
+		return errors.Join(why, err, <-drained)
 	}
-	governed, endGovern := context.WithCancel(drainCtx)
-	var governing sync.WaitGroup
-	if a.events != nil {
-		governing.Go(func() { a.events.govern(governed) })
-	}
-	endEvents := sync.OnceFunc(func() {
-		endGovern()
-		governing.Wait()
-		if a.events == nil {
-			return
-		}
-		if err := a.events.setRecording(false); err != nil {
-			a.log.Error("cannot stop recording events", "err", err)
-		}
-	})
-	defer endEvents()
-	if a.tickless() {
-		// VMs are looked for instead of being found by samples.
-		var seeking sync.WaitGroup
-		seeking.Go(func() { a.seek(drainCtx) })
-		defer seeking.Wait()
-		defer stop()
-	} else if err := a.ticks.Start(); err != nil {
-		stop()
-		return errors.Join(err, <-failed)
+	if err := start(drainCtx, a.sources.first); err != nil {
+		return end(err)
 	}
 	a.running.Store(true)
 	defer a.running.Store(false)
-	endEnters := sync.OnceFunc(a.enters.start())
-	defer endEnters()
-	endCalls := func() {}
-	if a.engines != nil {
-		endCalls = sync.OnceFunc(a.engines.govern())
-		defer endCalls()
-	}
-	var fatal <-chan error
-	if a.exact != nil {
-		fatal = a.exact.failed()
+	if err := start(drainCtx, a.sources.then); err != nil {
+		return end(err)
 	}
 	upkeep := time.NewTicker(upkeepInterval)
 	defer upkeep.Stop()
 	for {
 		select {
-		case err := <-failed:
-			return err
-		case err := <-fatal:
-			endCalls()
-			stop()
-			return errors.Join(err, a.ticks.Stop(), <-failed)
+		case err := <-drained:
+			return errors.Join(err, a.sources.stop())
+		case err := <-a.sources.failed():
+			return end(err)
 		case <-upkeep.C:
-			err := a.ticks.Refresh()
-			if a.events != nil {
-				err = errors.Join(err, a.events.perf.refresh())
-			}
-			if err != nil {
+			if err := a.sources.each(source.refresh); err != nil {
 				a.log.Warn("cannot follow CPUs that came or went", "err", err)
 			}
 			a.sweep()
 		case <-ctx.Done():
-			endEnters()
-			endCalls() // before the ring is drained for the last time
-			endEvents()
-			err := a.ticks.Stop()
-			stop()
-			return errors.Join(err, <-failed)
+			return end(nil)
 		}
 	}
-}
-
-// tickless tells whether nothing that is wanted comes from ticks.
-func (a *Agent) tickless() bool {
-	return a.exact != nil || a.events != nil && a.opt.NoTime && a.engines == nil && a.enters == nil
 }
 
 // Open begins a window over these processes, nil for all.
@@ -365,8 +327,8 @@ func (a *Agent) hand(p *profile.Profile, observe func(*profile.Profile)) {
 
 // Collect opens a window, closes it after d or when ctx ends, and returns what it holds.
 func (a *Agent) Collect(ctx context.Context, d time.Duration, pids []int) (*profile.Profile, error) {
-	if a.events != nil {
-		a.events.hurry(monotonic(), d)
+	for source := range a.sources.all() {
+		source.expect(d)
 	}
 	w := a.Open(pids)
 	select {
@@ -381,22 +343,9 @@ func (a *Agent) period() time.Duration { return time.Second / time.Duration(a.op
 
 // Close takes everything out of the kernel. Run must have returned, or never have been called.
 func (a *Agent) Close() error {
-	var errs []error
-	if a.ticks != nil {
-		errs = append(errs, a.ticks.Close())
-	}
-	if a.engines != nil {
-		errs = append(errs, a.engines.close())
-	}
+	errs := []error{a.sources.each(source.endRequests)}
 	a.targets.stop()
-	if a.exact != nil {
-		errs = append(errs, a.exact.close())
-	}
-	errs = append(errs, a.targets.close())
-	errs = append(errs, a.enters.close())
-	if a.events != nil {
-		errs = append(errs, a.events.close())
-	}
+	errs = append(errs, a.targets.close(), a.sources.each(source.close))
 	for _, l := range a.links {
 		errs = append(errs, l.Close())
 	}

@@ -23,7 +23,7 @@ import (
 
 // callEngines sample calls for an agent: those of all engines that this machine lets work.
 type callEngines struct {
-	bystander
+	passive
 	agent   *Agent
 	opt     CallOptions
 	choices []profile.Choice
@@ -37,7 +37,8 @@ type callEngines struct {
 	estimator *estimator
 	branch    *branch.Engine
 
-	governed []*governed
+	governed  []*governed
+	endGovern func() // nil if they did not start
 
 	// Guarded by agent.mu.
 	pages  map[int]bool            // pids of guests that share a page
@@ -339,8 +340,8 @@ func (e *callEngines) stats(c *bpf.Counts) *profile.CallStats {
 	return s
 }
 
-// close takes all engines out of kernel and guests.
-func (e *callEngines) close() error {
+// end takes all engines out of kernel and guests.
+func (e *callEngines) end() error {
 	var errs []error
 	for _, engine := range e.running {
 		if err := engine.Close(); err != nil {

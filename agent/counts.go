@@ -42,13 +42,8 @@ func (a *Agent) snapshot() snapshot {
 		a.log.Error("cannot read the kernel side's counters", "err", err)
 	}
 	s := snapshot{kernel: c, received: a.received, discarded: maps.Clone(a.discarded), observed: a.observed.clone()}
-	if a.events != nil && a.events.opt.ExactAllocations {
-		if s.allocated, err = a.events.classCounts(); err != nil {
-			a.log.Error("cannot read how many objects were allocated", "err", err)
-		}
-	}
-	if a.events != nil {
-		s.covered = a.events.covers.sums(monotonic())
+	for source := range a.sources.all() {
+		source.count(&s)
 	}
 	return s
 }

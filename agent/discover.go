@@ -85,7 +85,7 @@ func (a *Agent) withVM(ctx context.Context) (found []proc.Identity) {
 			a.discoverFailed(id, panicked)
 			continue
 		}
-		if err == nil && (findLibrary(mapped) != nil || a.events != nil && a.events.wantsValuesIn(mapped) && !a.knows(pid)) {
+		if err == nil && (findLibrary(mapped) != nil || a.sources.any(func(s source) bool { return s.finds(mapped) }) && !a.knows(pid)) {
 			found = append(found, id)
 		}
 	}

@@ -66,20 +66,45 @@ func (a *Agent) receive(raw []byte) (urgent bool) {
 	return a.urgent
 }
 
+// A handler takes the records of one kind. Both functions are called with mu held.
+type handler struct {
+	// handle folds a record. It is false if this agent has nothing that such a record belongs to.
+	handle func(*Agent, []byte) bool
+	// failed accounts for a record over which handle panicked; nil if records of the kind are only counted as received.
+	failed func(*Agent)
+}
+
+// handlers has a row for each kind of record that BPF programs emit.
+var handlers = [...]handler{
+	bpf.EventSample:      {(*Agent).handleSample, (*Agent).sampleFailed},
+	bpf.EventCodeLoad:    {(*Agent).handleCodeLoad, nil},
+	bpf.EventProcessExec: {(*Agent).handleExec, nil},
+	bpf.EventProcessExit: {(*Agent).handleExit, nil},
+	bpf.EventCall:        {(*Agent).handleCall, (*Agent).callFailed},
+	bpf.EventNamedCall:   {(*Agent).handleNamedCall, (*Agent).callFailed},
+	bpf.EventNewMethod:   {(*Agent).handleNewMethod, nil},
+	bpf.EventObserved:    {(*Agent).handleObservation, (*Agent).observationFailed},
+}
+
+// handlerOf returns the handler of a record, which is empty if there is none.
+func handlerOf(raw []byte) (h handler) {
+	if kind := int(bpf.Kind(raw)); kind < len(handlers) {
+		h = handlers[kind]
+	}
+	return h
+}
+
+// handle folds one record; mu is held.
+func (a *Agent) handle(raw []byte) {
+	if h := handlerOf(raw); h.handle == nil || !h.handle(a, raw) {
+		a.received.unknown++
+	}
+}
+
 // recordFailed accounts for a record over which the agent panicked; mu is held.
 func (a *Agent) recordFailed(raw []byte, err error) {
-	switch bpf.Kind(raw) {
-	case bpf.EventSample:
-		a.discarded[profile.Failed] += a.received.samples - a.received.folded - profile.Sum(a.discarded)
-		for w := range a.windows { // those that had counted it
-			w.discarded[profile.Failed] += w.received - w.folded - profile.Sum(w.discarded)
-		}
-	case bpf.EventObserved:
-		a.observed.discarded[profile.Failed] += a.observed.received - a.observed.folded - profile.Sum(a.observed.discarded)
-	case bpf.EventCall, bpf.EventNamedCall:
-		if a.engines != nil {
-			a.engines.counts.discarded[profile.Failed]++
-		}
+	if h := handlerOf(raw); h.failed != nil {
+		h.failed(a)
 	}
 	if pid, ok := bpf.PID(raw); ok && a.table[pid] != nil {
 		a.failed(stageRecord, a.table[pid].targetProcess, err)
@@ -88,68 +113,46 @@ func (a *Agent) recordFailed(raw []byte, err error) {
 	}
 }
 
-// handle folds one record; mu is held.
-func (a *Agent) handle(raw []byte) {
-	switch bpf.Kind(raw) {
-	case bpf.EventSample:
-		a.received.samples++
-		if err := bpf.DecodeSample(raw, &a.sample); err != nil {
-			a.discard(profile.Malformed)
-			return
-		}
-		a.onSample(&a.sample)
-	case bpf.EventCodeLoad:
-		a.received.events++
-		var l bpf.CodeLoad
-		if err := bpf.DecodeCodeLoad(raw, &l); err == nil {
-			a.onCodeLoad(&l)
-		}
-	case bpf.EventCall, bpf.EventNamedCall:
-		a.handleCall(raw)
-	case bpf.EventObserved:
-		a.handleObservation(raw)
-	case bpf.EventNewMethod:
-		a.received.events++
-		if m, err := bpf.DecodeMethodSeen(raw); err == nil {
-			if x, ok := a.exact.(*exactCount); ok {
-				x.onNewMethod(m)
-			}
-		}
-	case bpf.EventProcessExec:
-		a.received.events++
-		if e, err := bpf.DecodeProcess(raw); err == nil {
-			a.onExec(&e.Header)
-		}
-	case bpf.EventProcessExit:
-		a.received.events++
-		if e, err := bpf.DecodeProcess(raw); err == nil {
-			a.onExit(&e.Header)
-		}
-	default:
-		a.received.unknown++
+func (a *Agent) handleSample(raw []byte) bool {
+	a.received.samples++
+	if err := bpf.DecodeSample(raw, &a.sample); err != nil {
+		a.discard(profile.Malformed)
+		return true
+	}
+	a.onSample(&a.sample)
+	return true
+}
+
+func (a *Agent) sampleFailed() {
+	a.discarded[profile.Failed] += a.received.samples - a.received.folded - profile.Sum(a.discarded)
+	for w := range a.windows { // those that had counted it
+		w.discarded[profile.Failed] += w.received - w.folded - profile.Sum(w.discarded)
 	}
 }
 
-// handleCall folds a sampled call; mu is held.
-func (a *Agent) handleCall(raw []byte) {
-	if a.engines == nil {
-		a.received.unknown++
-		return
+func (a *Agent) handleCodeLoad(raw []byte) bool {
+	a.received.events++
+	var l bpf.CodeLoad
+	if err := bpf.DecodeCodeLoad(raw, &l); err == nil {
+		a.onCodeLoad(&l)
 	}
-	a.engines.counts.received++
-	switch bpf.Kind(raw) {
-	case bpf.EventCall:
-		if c, err := bpf.DecodeCall(raw); err == nil {
-			a.onCall(c)
-			return
-		}
-	case bpf.EventNamedCall:
-		if c, err := bpf.DecodeNamedCall(raw); err == nil {
-			a.onNamedCall(c)
-			return
-		}
+	return true
+}
+
+func (a *Agent) handleExec(raw []byte) bool {
+	a.received.events++
+	if e, err := bpf.DecodeProcess(raw); err == nil {
+		a.onExec(&e.Header)
 	}
-	a.engines.counts.discarded[profile.Malformed]++
+	return true
+}
+
+func (a *Agent) handleExit(raw []byte) bool {
+	a.received.events++
+	if e, err := bpf.DecodeProcess(raw); err == nil {
+		a.onExit(&e.Header)
+	}
+	return true
 }
 
 func (a *Agent) onSample(s *bpf.Sample) {
@@ -169,7 +172,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 		a.discard(profile.EmptyStack)
 		return
 	}
-	if a.enters != nil || a.engines != nil && a.engines.needTop() {
+	if a.sources.any(source.needTop) {
 		p.top.add(t.stack, 1)
 		p.hot.add(t.stack, code)
 	}
@@ -252,9 +255,7 @@ func (a *Agent) sameProcess(p *process, h *bpf.Header) bool {
 // retire marks a process as gone. It leaves the table with the next submitDirty: the kernel works for a process, and
 // ticks in it, for a moment after it said that it ended.
 func (a *Agent) retire(p *process) {
-	if a.engines != nil {
-		a.engines.flush() // bursts of it that nobody will end
-	}
+	a.sources.flush() // bursts of it that nobody will end
 	p.exited.Store(true)
 	a.dirty[p] = struct{}{}
 }

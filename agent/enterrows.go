@@ -11,11 +11,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// addTo sets the values of the contexts that were folded, and says what they are estimated from; "" if nothing was heard.
-func (m *monitorEnters) addTo(w *Window, p *process) string {
-	if m == nil {
-		return ""
-	}
+// completeEvents sets the values of the contexts that were folded. The note says what they are estimated from; there is none if
+// nothing was observed.
+func (m *monitorEnters) completeEvents(w *Window, p *process) (note string) {
 	m.mu.Lock()
 	engine, low := m.engine, m.codeLow[p]
 	m.mu.Unlock()

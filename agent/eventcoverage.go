@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 )
 
 // keptPieces is how many pieces of time a coverage knows. They are of 100 ms at least, so what is in the ring arrives long
@@ -52,7 +54,7 @@ type coverageSums struct {
 }
 
 // begin begins a piece: one slice of d, or all the time from now on if d is nil.
-func (c *coverage) begin(now time.Duration, d *dutyCycle) {
+func (c *coverage) begin(now time.Duration, d *budget.Duty) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.pieces) == 0 {
@@ -60,7 +62,7 @@ func (c *coverage) begin(now time.Duration, d *dutyCycle) {
 	}
 	p := piece{begin: now, end: math.MaxInt64, weight: 1, planned: 1}
 	if d != nil {
-		p = piece{begin: now, end: d.to, weight: d.weight, planned: d.weight, slice: c.past.slices + 1, length: d.length, cycle: d.cycle()}
+		p = piece{begin: now, end: d.To, weight: d.Weight, planned: d.Weight, slice: c.past.slices + 1, length: d.Length, cycle: d.Cycle()}
 	}
 	c.past.cycle = p.cycle
 	c.push(p)

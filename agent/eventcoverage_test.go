@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 )
 
 // A simulation observes a process whose events cost too much, as the governor does.
@@ -23,12 +25,12 @@ const simulationStep = 10 * time.Millisecond
 func (s *simulation) run(length time.Duration) (estimate, within, truth float64) {
 	var (
 		c     coverage
-		d     dutyCycle
+		d     budget.Duty
 		rates = map[uint64]float64{}
 		seen  float64
 	)
 	phase := time.Duration(s.rng.IntN(500)) * simulationStep // windows do not begin with a cycle
-	d.start(0, s.slices(0), usualCycle, s.rng.IntN)
+	d.Start(0, s.slices(0), usualCycle, s.rng.IntN)
 	c.begin(0, nil) // since when events are wanted
 	c.end(0)
 	before := c.sums(0)
@@ -38,15 +40,15 @@ func (s *simulation) run(length time.Duration) (estimate, within, truth float64)
 			before, truth, seen, rates = c.sums(now), 0, 0, map[uint64]float64{}
 		}
 		switch {
-		case d.on && (now >= d.to || !s.goesOn(&c, &d, now, slice)):
-			d.on, d.done = false, true
+		case d.On && (now >= d.To || !s.goesOn(&c, &d, now, slice)):
+			d.On, d.Done = false, true
 			c.end(now)
-		case d.over(now):
-			d.start(now, s.slices(slice/d.length.Seconds()), usualCycle, s.rng.IntN)
+		case d.Over(now):
+			d.Start(now, s.slices(slice/d.Length.Seconds()), usualCycle, s.rng.IntN)
 		}
-		if !d.on && !d.done && now >= d.from {
+		if !d.On && !d.Done && now >= d.From {
 			slice = 0
-			d.open(now, s.limit)
+			d.Open(now, s.limit)
 			c.begin(now, &d)
 		}
 		happened := s.rate(now) * simulationStep.Seconds()
@@ -66,13 +68,13 @@ func (s *simulation) run(length time.Duration) (estimate, within, truth float64)
 	return seen * part.factor, part.within(rates), truth
 }
 
-func (s *simulation) goesOn(c *coverage, d *dutyCycle, now time.Duration, hits float64) bool {
-	before := d.weight
-	if !d.goesOn(hits, s.rng.IntN) {
+func (s *simulation) goesOn(c *coverage, d *budget.Duty, now time.Duration, hits float64) bool {
+	before := d.Weight
+	if !d.GoesOn(hits, s.rng.IntN) {
 		return false
 	}
-	if d.weight != before {
-		c.reweigh(now, d.weight)
+	if d.Weight != before {
+		c.reweigh(now, d.Weight)
 	}
 	return true
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A plan whose hits cost too much even if nothing is recorded of them is observed in slices of time (eventduty.go).
+// A plan whose hits cost too much even if nothing is recorded of them is observed in slices of time (budget.Duty).
 const (
 	// steady is by how much a rate must be wrong to be changed: weights of a window should not vary for nothing.
 	steady = 1.5
@@ -85,7 +85,7 @@ func (e *eventProbes) tune(now, passed time.Duration) {
 	e.lend(loads)
 	for _, l := range loads {
 		p := l.plan
-		if !p.duty.always() {
+		if !p.duty.Always() {
 			continue // turn sets its rate, for a whole cycle
 		}
 		every, err := e.affordable(l, loads.part(l))
@@ -120,7 +120,7 @@ func (e *eventProbes) check(now, passed time.Duration) {
 	loads := e.loads(governInterval)
 	for _, l := range loads {
 		p := l.plan
-		if p.perf || !p.duty.always() {
+		if p.perf || !p.duty.Always() {
 			continue
 		}
 		every, err := e.affordable(l, loads.part(l))
@@ -156,29 +156,29 @@ func (e *eventProbes) apply(p *attachedPlan) {
 // unbound says that a plan is wanted at any price, or is rare.
 func (p *attachedPlan) unbound() bool { return p.exact || p.fixed || p.kind == profile.Pauses }
 
-// budget is that of a plan of some kind if part of the kind's is for it; mu is held.
-func (e *eventProbes) budget(kind profile.EventKind, part float64, slices int) probesite.Budget {
-	return probesite.Budget{
+// allowance is that of a plan of some kind if part of the kind's is for it; mu is held.
+func (e *eventProbes) allowance(kind profile.EventKind, part float64, slices int) budget.Allowance {
+	return budget.Allowance{
 		Share: e.fairShare() + e.lent[kind], Part: part, Least: min(leastBudget, e.opt.Budget), Slices: slices,
 	}
 }
 
 // loadOf is what was measured of a plan; mu is held. Of the processes of a library that was found recently, too little is
 // known, too, to say that they use few CPUs.
-func (e *eventProbes) loadOf(l planLoad) probesite.Load {
+func (e *eventProbes) loadOf(l planLoad) budget.Load {
 	cpus := e.cpus
 	if born := l.plan.cover.bornAt(); born > 0 && e.now-born < governInterval {
 		cpus = max(cpus, 1)
 	}
-	return probesite.Load{
+	return budget.Load{
 		Probe: l.plan.name(), Hits: l.rate, Count: l.count, Record: l.count + e.record, CPUs: max(cpus, 1e-9),
 	}
 }
 
 // affordable is of how many hits of a plan one may be recorded, if it is observed all the time and part of its kind's budget
-// is for it; mu is held. A *probesite.TooHotError if none may.
+// is for it; mu is held. A *budget.TooHotError if none may.
 func (e *eventProbes) affordable(l planLoad, part float64) (int, error) {
-	return e.budget(l.plan.kind, part, 1).Every(e.loadOf(l))
+	return e.allowance(l.plan.kind, part, 1).Every(e.loadOf(l))
 }
 
 // adopt takes on a rate if it is worth it.
@@ -204,39 +204,23 @@ func (e *eventProbes) noteRecordCost(now *bpf.Counts) {
 // fairShare is the part of the processes' CPU time that is each kind's.
 func (e *eventProbes) fairShare() float64 { return e.opt.Budget / float64(e.kinds()) }
 
-// unlent is how many times what it takes a kind keeps of its share: what happens in the next second may be more.
-const unlent = 2
-
 // lend gives what some kinds do not need of their shares to those that need more; mu is held.
 func (e *eventProbes) lend(loads planLoads) {
-	e.lent = [profile.EventKinds]float64{}
-	fair, cpus := e.fairShare(), max(e.cpus, 1e-9)
-	var needs [profile.EventKinds]float64
+	var claims [profile.EventKinds]budget.Claim
 	for _, l := range loads {
-		needs[l.plan.kind] += l.full / cpus
+		claims[l.plan.kind].Need += l.full / max(e.cpus, 1e-9)
 	}
-	var keeps [profile.EventKinds]bool // their shares: something takes part of it that is not among the loads
-	keeps[profile.Locks] = e.agent.enters != nil
-	for _, p := range e.plans {
-		keeps[p.kind] = keeps[p.kind] || p.unbound() && p.kind != profile.Pauses
-	}
-	spare, borrowers := 0.0, []profile.EventKind(nil)
 	for kind, wanted := range e.opt.Kinds {
-		switch left := fair - unlent*needs[kind]; {
-		case !wanted || keeps[kind]:
-		case left > 0:
-			spare += left
-			e.lent[kind] = -left
-		case needs[kind] > fair:
-			borrowers = append(borrowers, profile.EventKind(kind))
+		claims[kind].Fixed = !wanted
+	}
+	// Something takes part of these shares that is not among the loads.
+	claims[profile.Locks].Fixed = claims[profile.Locks].Fixed || e.opt.MonitorEnters
+	for _, p := range e.plans {
+		if p.unbound() && p.kind != profile.Pauses {
+			claims[p.kind].Fixed = true
 		}
 	}
-	if len(borrowers) == 0 {
-		e.lent = [profile.EventKinds]float64{}
-	}
-	for _, kind := range borrowers {
-		e.lent[kind] = spare / float64(len(borrowers))
-	}
+	copy(e.lent[:], budget.Lend(e.fairShare(), claims[:]))
 }
 
 // kinds is how many kinds of events the budget is shared among.
@@ -280,6 +264,11 @@ func (p *attachedPlan) traps() int {
 	return 1
 }
 
+// countTime is what an event of a plan takes of a process if it is not recorded.
+func (e *eventProbes) countTime(p *attachedPlan) time.Duration {
+	return time.Duration(p.traps()) * e.trapTime()
+}
+
 // appear attaches a plan and begins to observe it: for a slice, or all the time; mu is held.
 func (e *eventProbes) appear(p *attachedPlan, now time.Duration) error {
 	p.turn++
@@ -289,10 +278,10 @@ func (e *eventProbes) appear(p *attachedPlan, now time.Duration) error {
 	}
 	// What the first probes saw until the last one was there is left out: the time that attaching takes is not observed.
 	now += monotonic() - before
-	if p.duty.always() {
+	if p.duty.Always() {
 		p.cover.begin(now, nil)
 	} else {
-		p.duty.open(now, p.duty.limit)
+		p.duty.Open(now, p.duty.Limit)
 		p.cover.begin(now, &p.duty)
 	}
 	e.covers.add(p)
@@ -301,7 +290,7 @@ func (e *eventProbes) appear(p *attachedPlan, now time.Duration) error {
 
 // vanish takes the probes of a plan away; mu is held.
 func (e *eventProbes) vanish(p *attachedPlan, now time.Duration) {
-	p.duty.on = false
+	p.duty.On = false
 	p.cover.end(now)
 	e.apply(p) // sooner than probes are gone
 	if err := p.detach(); err != nil {

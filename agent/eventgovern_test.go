@@ -88,8 +88,8 @@ func TestTune(t *testing.T) {
 		t.Errorf("10 hits a second again: one in %d", p.every)
 	}
 	second(10_000) // take ten times as much as passing over may
-	if d := &p.duty; !p.silent() || d.slices != 10 || d.length != 100*time.Millisecond || k.rateOf(t, p) != 0 {
-		t.Fatalf("10,000 hits a second: one slice of %d, of %v, the kernel side says %d", d.slices, d.length, k.rateOf(t, p))
+	if d := &p.duty; !p.silent() || d.Slices != 10 || d.Length != 100*time.Millisecond || k.rateOf(t, p) != 0 {
+		t.Fatalf("10,000 hits a second: one slice of %d, of %v, the kernel side says %d", d.Slices, d.Length, k.rateOf(t, p))
 	}
 	is := func(hit bool) {
 		t.Helper()
@@ -104,20 +104,20 @@ func TestTune(t *testing.T) {
 		k.turn(now)
 		is(true)
 		// In a slice the plan may take what is for all of the cycle: 20 ms a second, of which half is for records.
-		if p.duty.on && p.duty.slices == 10 && (p.every != 11 || k.rateOf(t, p) != 11) {
+		if p.duty.On && p.duty.Slices == 10 && (p.every != 11 || k.rateOf(t, p) != 11) {
 			t.Errorf("one in %d hits of a slice, the kernel side says %d", p.every, k.rateOf(t, p))
 		}
-		end := p.duty.to
+		end := p.duty.To
 		k.turn(end - 1)
 		is(true)
 		k.turn(end)
 		is(false)
-		k.turn(p.duty.begin + p.duty.cycle() - 1)
+		k.turn(p.duty.Begin + p.duty.Cycle() - 1)
 		is(false)
-		now = p.duty.begin + p.duty.cycle()
+		now = p.duty.Begin + p.duty.Cycle()
 		k.turn(now)
-		if max(p.duty.slices, 1) != want {
-			t.Fatalf("after a slice without hits: one of %d, want %d", p.duty.slices, want)
+		if max(p.duty.Slices, 1) != want {
+			t.Fatalf("after a slice without hits: one of %d, want %d", p.duty.Slices, want)
 		}
 	}
 	is(true)
@@ -218,8 +218,8 @@ func TestCheck(t *testing.T) {
 		t.Errorf("the budget of a second is half spent on hits alone: silent: %v, what is fixed: %v", p.silent(), fixed.silent())
 	}
 	// 2,200 hits in 60 ms take 37 times what passing over may.
-	if p.duty.slices != 37 {
-		t.Errorf("one slice of %d is observed", p.duty.slices)
+	if p.duty.Slices != 37 {
+		t.Errorf("one slice of %d is observed", p.duty.Slices)
 	}
 }
 
@@ -259,18 +259,18 @@ func TestAttachAgainInVain(t *testing.T) {
 	}
 	k.plans = []*attachedPlan{p}
 	p.rate = 1e6
-	p.duty.start(100*time.Second, 5, usualCycle, k.draw)
+	p.duty.Start(100*time.Second, 5, usualCycle, k.draw)
 	k.turn(99 * time.Second)
 	if p.cover.reason() != nil {
 		t.Errorf("attached early: %v", p.cover.reason())
 	}
 	k.turn(100 * time.Second)
-	if p.cover.reason() == nil || !p.silent() || !p.duty.done {
+	if p.cover.reason() == nil || !p.silent() || !p.duty.Done {
 		t.Errorf("%v, silent: %v", p.cover.reason(), p.silent())
 	}
 	k.turn(105 * time.Second)
-	if p.duty.begin != 105*time.Second || p.duty.done {
-		t.Errorf("the next cycle begins at %v", p.duty.begin)
+	if p.duty.Begin != 105*time.Second || p.duty.Done {
+		t.Errorf("the next cycle begins at %v", p.duty.Begin)
 	}
 }
 
@@ -280,17 +280,17 @@ func TestHurry(t *testing.T) {
 	p := k.plan(t, profile.Allocations, k.objects.ValueProbe)
 	k.enrol(t, p)
 	k.draw = func(n int) int { return n - 1 }
-	p.duty.start(0, 10, usualCycle, k.draw)
+	p.duty.Start(0, 10, usualCycle, k.draw)
 	k.hurry(time.Second, time.Minute)
-	if p.duty.begin != 0 || p.duty.from != 4500*time.Millisecond {
-		t.Errorf("for a minute: a slice at %v", p.duty.from)
+	if p.duty.Begin != 0 || p.duty.From != 4500*time.Millisecond {
+		t.Errorf("for a minute: a slice at %v", p.duty.From)
 	}
 	k.hurry(time.Second, 4*time.Second)
-	if p.duty.cycle() != 2*time.Second || p.duty.from != 2800*time.Millisecond {
-		t.Errorf("for 4 s: a slice at %v of a cycle of %v", p.duty.from, p.duty.cycle())
+	if p.duty.Cycle() != 2*time.Second || p.duty.From != 2800*time.Millisecond {
+		t.Errorf("for 4 s: a slice at %v of a cycle of %v", p.duty.From, p.duty.Cycle())
 	}
-	if k.hurry(time.Second, time.Second); p.duty.cycle() != time.Second {
-		t.Errorf("for a second: a cycle of %v", p.duty.cycle())
+	if k.hurry(time.Second, time.Second); p.duty.Cycle() != time.Second {
+		t.Errorf("for a second: a cycle of %v", p.duty.Cycle())
 	}
 }
 
@@ -316,7 +316,7 @@ func TestLend(t *testing.T) {
 	} {
 		k.lend(c.loads)
 		for kind, want := range map[profile.EventKind]float64{profile.Allocations: c.allocations, profile.Locks: c.locks, profile.Pauses: c.pauses} {
-			if got := k.budget(kind, 1, 1).Share; math.Abs(got-want) > 1e-9 {
+			if got := k.allowance(kind, 1, 1).Share; math.Abs(got-want) > 1e-9 {
 				t.Errorf("%v: %v has %v, want %v", c.loads, kind, got, want)
 			}
 		}

@@ -30,7 +30,7 @@ import (
 // eventProbes are the probes of events in the libraries of processes. A library is attached once, for all processes that
 // map it, and as long as there are such; the kernel takes the probes away when the agent ends, however it ends.
 type eventProbes struct {
-	bystander
+	passive
 	agent   *Agent
 	opt     EventOptions
 	objects *bpf.ProbeObjects
@@ -49,6 +49,10 @@ type eventProbes struct {
 	loading   perTarget[backoff] // of looking for libraries with probes whose values are wanted
 	covers    coverages
 	draw      func(n int) int // a number from 0 to n-1, by chance
+
+	governing sync.WaitGroup
+	endGovern context.CancelFunc // nil if they did not start
+	shownCost time.Duration      // the highest in Stats; guarded by agent.mu
 
 	mu        sync.Mutex
 	plans     []*attachedPlan

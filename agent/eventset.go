@@ -152,13 +152,18 @@ func (w *Window) namedEvents(p *process) []*profile.Events {
 	if s == nil {
 		return nil
 	}
-	entered := w.agent.enters.addTo(w, p)
+	var notes []string
+	for source := range w.agent.sources.all() {
+		if note := source.completeEvents(w, p); note != "" {
+			notes = append(notes, note)
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := s.profile(p, &w.covered)
 	for _, e := range all {
-		if e.Kind == profile.Locks && entered != "" {
-			e.Basis = append(e.Basis, entered)
+		if e.Kind == profile.Locks { // the only kind of which some values are known late
+			e.Basis = append(e.Basis, notes...)
 		}
 	}
 	return all

@@ -10,26 +10,40 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/budget"
+
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // tolerated is how many times as much as planned a slice may cost before it is drawn whether it goes on.
 const tolerated = 4
 
+// Lengths of cycles, if slices can be chosen so.
+const (
+	usualCycle = 5 * time.Second        // then each window of serve has two at least
+	firstCycle = 500 * time.Millisecond // as long as a plan is young: a short recording has some slices, too
+)
+
+// usualCycle is how long a cycle is to be that begins now: an eighth of the time that the plan is there, within bounds. So
+// recordings have eight cycles or more unless slices are rare, and an agent that goes on seldom attaches and detaches.
+func (p *attachedPlan) usualCycle(now time.Duration) time.Duration {
+	return min(max((now-p.cover.bornAt())/8, firstCycle), usualCycle)
+}
+
 // slice has a plan observed in slices of time from now on, as it costs too much; mu is held.
 func (e *eventProbes) slice(p *attachedPlan, now time.Duration, l planLoad, part float64, why error) {
 	p.rate = l.rate
-	n := e.budget(p.kind, part, 1).SlicesFor(e.loadOf(l), maxSlices)
-	p.duty.start(now, n, p.usualCycle(now), e.draw)
+	n := e.allowance(p.kind, part, 1).SlicesFor(e.loadOf(l), budget.MaxSlices)
+	p.duty.Start(now, n, p.usualCycle(now), e.draw)
 	p.cover.partly(why)
 	e.thin(p, l, part)
 	e.vanish(p, now)
-	e.agent.log.Warn("events are observed part of the time", "events", p.of, "slices", p.duty.slices, "of", p.duty.length, "why", why)
+	e.agent.log.Warn("events are observed part of the time", "events", p.of, "slices", p.duty.Slices, "of", p.duty.Length, "why", why)
 }
 
 // thin sets of how many hits one is recorded in a slice; mu is held.
 func (e *eventProbes) thin(p *attachedPlan, l planLoad, part float64) {
-	every, err := e.budget(p.kind, part, p.duty.slices).Every(e.loadOf(l))
+	every, err := e.allowance(p.kind, part, p.duty.Slices).Every(e.loadOf(l))
 	if err != nil {
 		every = int(p.every) // not more slices than there may be: they cost what they cost
 	}
@@ -43,9 +57,9 @@ func (e *eventProbes) turn(now time.Duration) {
 	e.now = now
 	before, ended := monotonic(), false
 	for _, p := range e.plans {
-		if d := &p.duty; !d.always() && d.on {
+		if d := &p.duty; !d.Always() && d.On {
 			e.watchSlice(p, now)
-			ended = ended || !d.on
+			ended = ended || !d.On
 		}
 	}
 	if ended { // which takes a while
@@ -53,13 +67,13 @@ func (e *eventProbes) turn(now time.Duration) {
 	}
 	for _, p := range e.plans {
 		switch d := &p.duty; {
-		case d.always() || d.on:
-		case d.over(now):
+		case d.Always() || d.On:
+		case d.Over(now):
 			e.nextCycle(p, now)
-			if p.duty.always() {
+			if p.duty.Always() {
 				return
 			}
-		case !d.done && now >= d.from:
+		case !d.Done && now >= d.From:
 			e.beginSlice(p, now)
 			return // attaching took a while, too: what else is to begin has its own time, at the next tick
 		}
@@ -71,12 +85,12 @@ func (e *eventProbes) beginSlice(p *attachedPlan, now time.Duration) {
 	if err == nil {
 		p.hits = hits
 		l, part := e.loadNow(p)
-		allowed := e.budget(p.kind, part, p.duty.slices).HitsAllowed(e.loadOf(l), p.duty.length)
-		p.duty.open(now, tolerated*allowed)
+		allowed := e.allowance(p.kind, part, p.duty.Slices).HitsAllowed(e.loadOf(l), p.duty.Length)
+		p.duty.Open(now, tolerated*allowed)
 		err = e.appear(p, now)
 	}
 	if err != nil {
-		p.duty.on, p.duty.done = false, true // of this cycle nothing is seen
+		p.duty.On, p.duty.Done = false, true // of this cycle nothing is seen
 		p.cover.partly(err)
 		e.agent.log.Warn("probes cannot be attached again", "events", p.of, "err", err)
 	}
@@ -89,25 +103,25 @@ func (e *eventProbes) watchSlice(p *attachedPlan, now time.Duration) {
 		return
 	}
 	d, seen := &p.duty, float64(hits-p.hits)
-	if now < d.to {
-		before := d.weight
-		if d.goesOn(seen, e.draw) {
-			if d.weight != before {
-				p.cover.reweigh(now, d.weight)
+	if now < d.To {
+		before := d.Weight
+		if d.GoesOn(seen, e.draw) {
+			if d.Weight != before {
+				p.cover.reweigh(now, d.Weight)
 			}
 			return
 		}
 	}
-	d.done = true
-	e.noteSlice(p, hits-p.hits, now-d.from)
+	d.Done = true
+	e.noteSlice(p, hits-p.hits, now-d.From)
 	// After a burst a plan comes back to all of the time in steps.
-	p.rate, p.hits = max(seen/max(now-d.from, checkInterval).Seconds(), p.rate/2), hits
+	p.rate, p.hits = max(seen/max(now-d.From, checkInterval).Seconds(), p.rate/2), hits
 	e.vanish(p, now)
 }
 
 // noteSlice notes what a slice took of the processes, with so many hits in that time; mu is held.
 func (e *eventProbes) noteSlice(p *attachedPlan, hits uint64, length time.Duration) {
-	count := time.Duration(p.traps()) * e.trapTime()
+	count := e.countTime(p)
 	each := float64(count) + float64(e.record)/float64(max(p.every, 1))
 	p.cover.spend(time.Duration(float64(hits)*each), time.Duration(max(e.cpus, 1e-3)*float64(length)))
 }
@@ -116,20 +130,20 @@ func (e *eventProbes) noteSlice(p *attachedPlan, hits uint64, length time.Durati
 func (e *eventProbes) nextCycle(p *attachedPlan, now time.Duration) {
 	l, part := e.loadNow(p)
 	load := e.loadOf(l)
-	n := e.budget(p.kind, part, 1).SlicesFor(load, maxSlices)
+	n := e.allowance(p.kind, part, 1).SlicesFor(load, budget.MaxSlices)
 	load.Hits *= steady
-	if e.budget(p.kind, part, 1).SlicesFor(load, maxSlices) > 1 {
-		p.duty.start(now, n, p.usualCycle(now), e.draw)
+	if e.allowance(p.kind, part, 1).SlicesFor(load, budget.MaxSlices) > 1 {
+		p.duty.Start(now, n, p.usualCycle(now), e.draw)
 		e.thin(p, l, part)
 		return
 	}
-	p.duty, p.every = dutyCycle{}, 1
+	p.duty, p.every = budget.Duty{}, 1
 	if every, err := e.affordable(l, part); err == nil {
 		p.every = uint32(every)
 	}
 	if err := e.appear(p, now); err != nil {
 		e.agent.log.Warn("probes cannot be attached again", "events", p.of, "err", err)
-		p.duty.start(now, 2, p.usualCycle(now), e.draw)
+		p.duty.Start(now, 2, p.usualCycle(now), e.draw)
 		p.cover.partly(err)
 		return
 	}
@@ -144,7 +158,7 @@ func (e *eventProbes) loadNow(p *attachedPlan) (planLoad, float64) {
 			return l, loads.part(l)
 		}
 	}
-	return planLoad{plan: p, rate: p.rate, count: time.Duration(p.traps()) * e.trapTime()}, 1
+	return planLoad{plan: p, rate: p.rate, count: e.countTime(p)}, 1
 }
 
 // hurry begins cycles anew that are so long that a window of that length may have none of their slices, with shorter ones.
@@ -153,11 +167,11 @@ func (e *eventProbes) hurry(now, window time.Duration) {
 	defer e.mu.Unlock()
 	for _, p := range e.plans {
 		d := &p.duty
-		within := max(window/2, longestSlice)
-		if d.always() || d.on || d.cycle() <= within || time.Duration(d.slices)*shortestSlice >= d.cycle() {
+		within := max(window/2, budget.LongestSlice)
+		if d.Always() || d.On || d.Cycle() <= within || time.Duration(d.Slices)*budget.ShortestSlice >= d.Cycle() {
 			continue
 		}
-		d.start(now, d.slices, within, e.draw)
+		d.Start(now, d.Slices, within, e.draw)
 	}
 }
 

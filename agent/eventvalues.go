@@ -85,8 +85,8 @@ const maxValueFiles = 512
 // librariesLoad is when a process is looked at again for libraries that it loads later: half a minute in all.
 var librariesLoad = backoff{first: 50 * time.Millisecond, limit: 9}
 
-// wantsValuesIn tells whether a process that maps these files may have a probe whose values are wanted.
-func (e *eventProbes) wantsValuesIn(maps proc.Maps) bool {
+// finds implements source: whether a process that maps these files may have a probe whose values are wanted.
+func (e *eventProbes) finds(maps proc.Maps) bool {
 	for _, w := range e.watches {
 		for i := range maps {
 			if w.spec.In(maps[i].Path) {

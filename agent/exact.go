@@ -27,13 +27,21 @@ const (
 )
 
 // An exactEngine counts the calls of one JVM from when the agent finds it until its window is closed.
+// Its method attached starts to count the calls of a process, and failed says why nothing can be counted.
 type exactEngine interface {
-	follower // which starts to count the calls of a process whose VM was attached
-	// failed says why nothing can be counted.
-	failed() <-chan error
+	source
 	// end closes the window, with all that was counted.
 	end(context.Context, *Window) (*profile.Profile, error)
-	close() error
+}
+
+// exactEngine is the one that counts calls; nil if they are not counted.
+func (a *Agent) exactEngine() exactEngine {
+	for source := range a.sources.all() {
+		if x, ok := source.(exactEngine); ok {
+			return x
+		}
+	}
+	return nil
 }
 
 func newExactEngine(a *Agent, mode Exact) exactEngine {
@@ -45,6 +53,7 @@ func newExactEngine(a *Agent, mode Exact) exactEngine {
 
 // A countedJVM is the first JVM that an exactEngine is given.
 type countedJVM struct {
+	passive
 	agent   *Agent
 	fatal   chan error // why nothing can be counted; holds one
 	process *process   // guarded by agent.mu
@@ -87,7 +96,6 @@ const exactEdges = "exact edges"
 
 // An exactCount counts every call of the first JVM that it is given, until the window is closed.
 type exactCount struct {
-	bystander
 	countedJVM
 	mode Exact
 
@@ -101,13 +109,13 @@ func newExactCount(a *Agent, mode Exact) *exactCount {
 	return &exactCount{countedJVM: newCountedJVM(a), mode: mode, methods: map[rawFrame]struct{}{}}
 }
 
-// begin starts to count the calls of p, whose VM was attached just now. A worker has p.
+// attached starts to count the calls of p, whose VM was attached just now. A worker has p.
 func (x *exactCount) attached(t *targetProcess, g *guest, lib *proc.Mapping) {
 	p := x.agent.processOfTarget(t)
 	if p == nil || !x.take(p) {
 		return
 	}
-	r, err := x.start(p, g, lib)
+	r, err := x.begin(p, g, lib)
 	if err != nil {
 		x.fail(p, err)
 		return
@@ -117,7 +125,7 @@ func (x *exactCount) attached(t *targetProcess, g *guest, lib *proc.Mapping) {
 	x.recorder, x.halves = r, r.Halve()
 }
 
-func (x *exactCount) start(p *process, g *guest, lib *proc.Mapping) (*exact.Recorder, error) {
+func (x *exactCount) begin(p *process, g *guest, lib *proc.Mapping) (*exact.Recorder, error) {
 	if err := exact.Check(g.vm); err != nil {
 		return nil, err
 	}
@@ -142,6 +150,17 @@ func (x *exactCount) start(p *process, g *guest, lib *proc.Mapping) (*exact.Reco
 		}
 		return exact.Start(a.objects, f, sites, exact.Options{PID: p.pid, NoEdges: x.mode != ExactEdges})
 	})
+}
+
+// handleNewMethod has a method named that exactCount counts calls of; mu is held.
+func (a *Agent) handleNewMethod(raw []byte) bool {
+	a.received.events++
+	if m, err := bpf.DecodeMethodSeen(raw); err == nil {
+		if x, ok := a.exactEngine().(*exactCount); ok {
+			x.onNewMethod(m)
+		}
+	}
+	return true
 }
 
 // onNewMethod has a method named while it is there; agent.mu is held.
@@ -170,9 +189,9 @@ func siteFrame(s exact.Site) rawFrame {
 	return r
 }
 
-// stop ends the counting, and returns what was counted, of which process, and what a reader must know of when that was. It fails
+// finish ends the counting, and returns what was counted, of which process, and what a reader must know of when that was. It fails
 // if there was nothing to count. The places of calls are on their way to be named.
-func (x *exactCount) stop() (_ *exact.Recording, _ *process, note string, err error) {
+func (x *exactCount) finish() (_ *exact.Recording, _ *process, note string, err error) {
 	a := x.agent
 	a.mu.Lock()
 	r, p, halves := x.recorder, x.process, x.halves
@@ -216,7 +235,7 @@ func (x *exactCount) stop() (_ *exact.Recording, _ *process, note string, err er
 // end closes the window: with all that was counted since the agent began.
 func (x *exactCount) end(ctx context.Context, w *Window) (*profile.Profile, error) {
 	a := x.agent
-	recording, p, note, err := x.stop()
+	recording, p, note, err := x.finish()
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +259,7 @@ func (a *Agent) exactProfile(w *Window) *profile.Profile {
 	a.closing[w] = struct{}{}
 	a.mu.Unlock()
 	out := a.newProfile(w, end, after)
-	out.Unit, out.Event = profile.CallCounts, "" // nothing ticked
+	out.Unit = profile.CallCounts
 	return out
 }
 
@@ -288,6 +307,14 @@ func (n exactNames) Places(s exact.Site) (places []exact.Place) {
 		places = append(places, exact.Place{Method: methodOf(name.symbols[i]), Site: name.site(i)})
 	}
 	return places
+}
+
+func (x *exactCount) needNames(p *process, need func(rawFrame)) {
+	if x.process == p {
+		for r := range x.methods {
+			need(r)
+		}
+	}
 }
 
 func (x *exactCount) close() error {

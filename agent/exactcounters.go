@@ -29,7 +29,6 @@ const readingDeadline = 30 * time.Second
 
 // exactCounters takes the difference of a JVM's own counters at both ends of the window.
 type exactCounters struct {
-	bystander
 	countedJVM
 	cancel context.CancelFunc // of what reads on
 	done   chan struct{}
@@ -45,13 +44,13 @@ func newExactCounters(a *Agent) *exactCounters {
 	return &exactCounters{countedJVM: newCountedJVM(a), book: &counters.Book{}}
 }
 
-// begin implements exactEngine.
+// attached implements follower.
 func (x *exactCounters) attached(t *targetProcess, g *guest, _ *proc.Mapping) {
 	p := x.agent.processOfTarget(t)
 	if p == nil || !x.take(p) {
 		return
 	}
-	first, err := x.start(g)
+	first, err := x.begin(g)
 	if err != nil {
 		x.fail(p, err)
 		return
@@ -68,7 +67,7 @@ func (x *exactCounters) attached(t *targetProcess, g *guest, _ *proc.Mapping) {
 	a.log.Debug("calls are counted", "pid", p.pid, "methods", first.Counted(), "reading", first.Took)
 }
 
-func (x *exactCounters) start(g *guest) (*counters.Reading, error) {
+func (x *exactCounters) begin(g *guest) (*counters.Reading, error) {
 	if err := counters.Check(g.vm); err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func (a *Agent) Stats() profile.Stats {
 		RingBytes:       c[bpf.RingBytes],
 		StacksDisplaced: c[bpf.StacksDisplaced],
 		EventsDropped:   c[bpf.EventsDroppedRingFull] + c[bpf.EventsDroppedBusy],
-		Ticks:           !a.tickless(),
+		Ticks:           !a.opt.tickless(),
 		Time:            !a.opt.NoTime,
 		Processes:       map[string]int{"": 0, "hotspot": 0},
 		Services:        map[string]int{},
@@ -40,14 +40,13 @@ func (a *Agent) Stats() profile.Stats {
 	s.ProcessesRefused, s.ThreadsRefused = a.processesRefused(&c), c[bpf.ThreadsRefused]
 	reader := a.ring.Stats()
 	s.ReaderPauses, s.FlushesCut = reader.Pauses, reader.Unfinished
-	if a.engines != nil {
-		s.Calls = a.engines.stats(&c)
+	for source := range a.sources.all() {
+		source.addStats(&c, &s)
 	}
 	s.Reads, s.ReadFailures = a.reads.all()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s.CodeLoads, s.ReaderLag = a.codeLoads, a.lag
-	s.Events = a.eventStats(c)
 	for _, p := range a.table {
 		if p.exited.Load() {
 			continue
@@ -59,25 +58,6 @@ func (a *Agent) Stats() profile.Stats {
 		}
 		p.mu.Unlock()
 	}
-	return s
-}
-
-// eventStats accounts for events, given the kernel side's counters; nil if none are recorded. mu is held.
-func (a *Agent) eventStats(c bpf.Counts) *profile.EventStats {
-	if a.events == nil {
-		return nil
-	}
-	now := snapshot{kernel: c, observed: a.observed.clone()}
-	s := &profile.EventStats{EventCounts: now.eventsSince(snapshot{}, a.events.trapTime())}
-	s.Wanted, s.Observed = a.events.covers.times(monotonic())
-	for kind, on := range a.events.opt.Kinds {
-		if on {
-			s.Kinds = append(s.Kinds, profile.EventKind(kind))
-		}
-	}
-	// What a hit takes is measured when the first ones may have been counted, at a guess; a counter must not go back.
-	a.eventCost = max(a.eventCost, s.Cost)
-	s.Cost = a.eventCost
 	return s
 }
 

@@ -57,6 +57,7 @@ func TestJITCodeMark(t *testing.T) {
 func TestDrainerFollowsMap(t *testing.T) {
 	a, _ := testAgent()
 	a.engines = &callEngines{agent: a, listener: &listener.Listener{}}
+	a.sources.then = []source{a.engines}
 	id, frame := identity{100, 5, 1}, at(0, rawExact)
 	a.handle(sampleRecord(id, frame.frame))
 	p := a.table[100]

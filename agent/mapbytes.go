@@ -10,11 +10,8 @@ import (
 // the ring: each counts once.
 func (a *Agent) mapBytes() (n uint64) {
 	maps := []any{a.objects.ProfileMaps, a.objects.CodeMap.CodeMapMaps}
-	if a.events != nil {
-		maps = append(maps, a.events.objects.ProbeMaps)
-		if p := a.events.perf; p != nil {
-			maps = append(maps, p.objects.FaultMaps)
-		}
+	for source := range a.sources.all() {
+		maps = append(maps, source.kernelMaps()...)
 	}
 	counted := map[ebpf.MapID]bool{}
 	for _, m := range mapsIn(maps...) {

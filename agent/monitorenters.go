@@ -25,8 +25,9 @@ const (
 // enterWhat is EventLabels.What of acquisitions of monitors.
 const enterWhat = "enter"
 
-// monitorEnters records how often hot compiled code enters monitors (package monitors). A nil one does nothing.
+// monitorEnters records how often hot compiled code enters monitors (package monitors).
 type monitorEnters struct {
+	passive
 	agent    *Agent
 	listener *monitors.Listener
 	share    float64
@@ -53,9 +54,6 @@ type enterGuest struct {
 }
 
 func newMonitorEnters(a *Agent) (*monitorEnters, error) {
-	if a.events == nil || !a.events.opt.MonitorEnters {
-		return nil, nil
-	}
 	if !a.events.opt.Kinds[profile.Locks] {
 		return nil, errors.New("monitor enters are about locks: record those, too (-e lock)")
 	}
@@ -70,27 +68,28 @@ func newMonitorEnters(a *Agent) (*monitorEnters, error) {
 	return &monitorEnters{agent: a, listener: l, share: share, guests: map[proc.Identity]*enterGuest{}, codeLow: map[*process]uint64{}}, nil
 }
 
-// start begins to watch; the function that it returns ends that.
-func (m *monitorEnters) start() (stop func()) {
-	if m == nil {
-		return func() {}
-	}
+// start begins to watch.
+func (m *monitorEnters) start(context.Context) error {
 	e := monitors.NewEngine(m.listener, m, monitors.Options{Share: m.share, Root: m.agent.root, Now: monotonic, Log: m.agent.log})
 	m.mu.Lock()
 	m.engine = e
 	m.mu.Unlock()
-	return func() {
+	return nil
+}
+
+func (m *monitorEnters) stop() error {
+	m.mu.Lock()
+	e := m.engine
+	m.mu.Unlock()
+	if e != nil {
 		e.Close()
 		m.agent.log.Debug("watched monitor enters", "stats", e.Stats())
 	}
+	return nil
 }
 
-func (m *monitorEnters) close() error {
-	if m == nil {
-		return nil
-	}
-	return m.listener.Close()
-}
+func (m *monitorEnters) close() error  { return m.listener.Close() }
+func (m *monitorEnters) needTop() bool { return true }
 
 // Guests implements monitors.Source: the busiest JVMs, and where their hottest code enters monitors.
 func (m *monitorEnters) Guests(ctx context.Context) (guests []monitors.Guest) {

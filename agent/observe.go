@@ -12,12 +12,21 @@ import (
 )
 
 // handleObservation folds what a probe saw; mu is held.
-func (a *Agent) handleObservation(raw []byte) {
+func (a *Agent) handleObservation(raw []byte) bool {
 	if a.events == nil {
-		a.received.unknown++
-		return
+		return false
 	}
 	a.observed.received++
+	a.onObservation(raw)
+	return true
+}
+
+// observationFailed accounts for an observation over which the agent panicked; mu is held.
+func (a *Agent) observationFailed() {
+	a.observed.discarded[profile.Failed] += a.observed.received - a.observed.folded - profile.Sum(a.observed.discarded)
+}
+
+func (a *Agent) onObservation(raw []byte) {
 	o := &a.observation
 	if err := bpf.DecodeObservation(raw, o); err != nil {
 		a.observed.discarded[profile.Malformed]++

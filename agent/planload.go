@@ -28,8 +28,8 @@ func (e *eventProbes) loads(passed time.Duration) (list planLoads) {
 			p.hits = hits
 			continue
 		}
-		l := planLoad{plan: p, hits: hits, rate: p.rate, count: time.Duration(p.traps()) * e.trapTime()}
-		if p.duty.always() {
+		l := planLoad{plan: p, hits: hits, rate: p.rate, count: e.countTime(p)}
+		if p.duty.Always() {
 			l.rate = float64(hits-p.hits) / passed.Seconds()
 		}
 		l.full = l.rate * (l.count + e.record).Seconds()

@@ -153,8 +153,8 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 		return nil, err
 	}
 	defer a.release(w)
-	if a.exact != nil {
-		return a.exact.end(ctx, w)
+	if x := a.exactEngine(); x != nil {
+		return x.end(ctx, w)
 	}
 	end := time.Now()
 	processes, after := w.finish(end, next)
@@ -172,25 +172,21 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 		p.Comments = append(p.Comments, fmt.Sprintf("%d samples count for a caller of the method that ran: the agent's memory has room for %d contexts; "+
 			"give it more, or sample fewer processes or shorter windows", n, a.opt.maxContexts()))
 	}
-	if a.events != nil {
-		p.EventCounts = after.eventsSince(w.before, a.events.trapTime())
-		a.countObjects(ctx, w, processes, after, p)
-		w.covered = after.coveredSince(w.before, w.began, &p.EventCounts)
-		p.Comments = append(p.Comments, w.covered.notes()...)
-	}
 	p.Counts.Delivered, p.Counts.Folded, p.Counts.Discarded = w.received, w.folded, maps.Clone(w.discarded)
 	// In flight at the beginning of the window there may be samples that were attempted before it.
 	p.Counts.Attempted -= min(p.Counts.Attempted, w.filtered)
 	p.Counts.Filtered += w.filtered
-	var guests map[*process]estimated
-	if a.engines != nil {
-		guests = a.engines.estimate(ctx, w, processes)
+	var finishes []func()
+	for source := range a.sources.all() {
+		if finish := source.fill(ctx, &closedWindow{w, processes, after}, p); finish != nil {
+			finishes = append(finishes, finish)
+		}
 	}
 	for _, proc := range processes {
 		p.Processes = append(p.Processes, w.profileOf(proc, &p.Counts))
 	}
-	if a.engines != nil {
-		a.engines.addTo(p, w, processes, guests)
+	for _, finish := range finishes {
+		finish()
 	}
 	for _, proc := range a.unsampled(w) {
 		p.Processes = append(p.Processes, w.profileOf(proc, &p.Counts))
@@ -216,9 +212,7 @@ func (w *Window) finish(end time.Time, next *Window) (processes []*process, afte
 	a := w.agent
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.engines != nil {
-		a.engines.flush()
-	}
+	a.sources.flush()
 	w.ended = monotonic()
 	after = a.snapshot()
 	delete(a.windows, w)
@@ -291,7 +285,7 @@ func (a *Agent) empty(threads map[threadKey]*rawThread) {
 // newProfile is the profile of w before anything is in it.
 func (a *Agent) newProfile(w *Window, end time.Time, after snapshot) *profile.Profile {
 	return &profile.Profile{
-		Start: w.start, Duration: end.Sub(w.start), Period: a.period(), Event: a.ticks.Event,
+		Start: w.start, Duration: end.Sub(w.start), Period: a.period(),
 		Comments: a.comments(),
 		Counts:   after.since(w.before),
 	}
@@ -345,10 +339,8 @@ func (a *Agent) trim(p *process) {
 			}
 		}
 	}
-	if x, ok := a.exact.(*exactCount); ok && x.process == p {
-		for r := range x.methods {
-			need(r)
-		}
+	for source := range a.sources.all() {
+		source.needNames(p, need)
 	}
 	p.trim(needed, &a.nameCount)
 }

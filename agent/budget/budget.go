@@ -1,5 +1,6 @@
 // Package budget keeps sampling within a share of the CPU time of the processes that are sampled. A Controller says how much
-// a call engine may sample; a Bucket, when something that costs much at once may happen.
+// a call engine may sample; an Allowance, of how many hits of a probe one may be recorded; a Bucket, when something that costs
+// much at once may happen. Times is the meter of the CPU time.
 //
 //	c := budget.New(budget.Limits{Share: 0.01})
 //	for range time.Tick(time.Second) {

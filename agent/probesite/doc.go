@@ -6,7 +6,6 @@
 //	sites, err = finder.Entries("AllocTracer::send_allocation_in_new_tlab")
 //	returns, err := finder.AfterCalls(probesite.Calls{Callee: "ObjectMonitor::enter"})
 //	enters, err := probesite.MonitorEnters(code, address, 17)          // of one compiled Java method
-//	every, err := probesite.Budget{Share: 0.01}.Every(load)
 //
 // A uprobe replaces an instruction by a trap. What the trap costs depends on the instruction: a few the kernel emulates
 // (half a microsecond), all others it executes alone in another place (ten microseconds and more), and some it refuses.

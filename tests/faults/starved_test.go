@@ -40,8 +40,10 @@ func testStarved(t *testing.T) {
 	m := mountJDK(t, jdk, false, "") // its libjvm is one that no other JVM of the machine has: it is yet to be read
 	runLateWithin(t, m.jdk, classes, url, 0, 5*time.Minute)
 	wait.For(t, time.Minute, "the JDK is unmounted", func() bool { return m.unmount(t) })
-	if text := agent.output.String(); strings.Contains(text, "target is left alone") || strings.Contains(text, "did not answer") {
-		t.Error("the log says that a target hung")
+	for line := range strings.Lines(agent.output.String()) {
+		if strings.Contains(line, "target is left alone") || strings.Contains(line, "did not answer") {
+			t.Errorf("the log says that a target hung: %s", line)
+		}
 	}
 	// Other targets of the machine may hang; of reads that ended late none may be counted as refused.
 	_, metrics := fetch(t, url+"/metrics")

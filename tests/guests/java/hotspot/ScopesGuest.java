@@ -92,7 +92,8 @@ public final class ScopesGuest {
         return x * x * x * x * x;
     }
 
-    private static final int CHAIN = 2_000_000;
+    /** Some tenths of a millisecond: of many runs, some are not interrupted, however busy the machine is. */
+    private static final int CHAIN = 50_000;
 
     /** Not a constant, or the compiler would find that these chains stay where they start. */
     static volatile double start = 1;
@@ -124,7 +125,7 @@ public final class ScopesGuest {
     /** The nanoseconds of one link of a chain: of the fastest of many runs, as nothing makes a run faster. */
     static double time(DoubleSupplier chain) {
         long fastest = Long.MAX_VALUE;
-        for (int i = 0; i < 40; i++) {
+        for (int i = 0; i < 1_600; i++) {
             long start = System.nanoTime();
             result = chain.getAsDouble();
             fastest = Math.min(fastest, System.nanoTime() - start);

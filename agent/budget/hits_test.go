@@ -1,4 +1,4 @@
-package probesite
+package budget
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestBudget(t *testing.T) {
+func TestAllowance(t *testing.T) {
 	const ns = time.Nanosecond
 	for _, test := range []struct {
 		name  string
@@ -37,7 +37,7 @@ func TestBudget(t *testing.T) {
 		{"a budget that is no number", math.NaN(), Load{Hits: 1, Count: 1, Record: 2, CPUs: 1}, 0},
 		{"infinitely often", 0.01, Load{Hits: math.Inf(1), Count: 1, Record: 2, CPUs: 1}, 0},
 	} {
-		got, err := Budget{Share: test.share}.Every(test.load)
+		got, err := Allowance{Share: test.share}.Every(test.load)
 		var hot *TooHotError
 		if got != test.want || errors.As(err, &hot) != (test.want == 0) {
 			t.Errorf("%s: %d, %v, want %d", test.name, got, err, test.want)
@@ -47,26 +47,26 @@ func TestBudget(t *testing.T) {
 
 // The message has the figures that were measured.
 func TestTooHotError(t *testing.T) {
-	_, err := Budget{Share: 0.01}.Every(Load{Probe: "monitor enter", Hits: 220_000, Count: 600 * time.Nanosecond, CPUs: 2})
+	_, err := Allowance{Share: 0.01}.Every(Load{Probe: "monitor enter", Hits: 220_000, Count: 600 * time.Nanosecond, CPUs: 2})
 	const want = "probe monitor enter is hit 220,000 times a second; at 0.6 us a hit that is 13% of a CPU before anything is recorded, " +
 		"budget 1% of 2 CPUs: choose a rarer probe, or raise the budget above 13%"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}
 	// Of 4% a quarter is its part.
-	_, err = Budget{Share: 0.04, Part: 0.25}.Every(Load{Probe: "monitor enter", Hits: 220_000, Count: 600 * time.Nanosecond, CPUs: 2})
+	_, err = Allowance{Share: 0.04, Part: 0.25}.Every(Load{Probe: "monitor enter", Hits: 220_000, Count: 600 * time.Nanosecond, CPUs: 2})
 	if err == nil || err.Error() != strings.Replace(want, "above 13%", "above 53%", 1) {
 		t.Errorf("%v", err)
 	}
 }
 
 // What is answered keeps the budget, and N - 1 would not, but for primes in between.
-func FuzzBudget(f *testing.F) {
+func FuzzAllowance(f *testing.F) {
 	f.Add(0.01, 220_000., int64(600), int64(5000), 16.)
 	f.Add(0.001, 10., int64(0), int64(-5), 0.)
 	f.Fuzz(func(t *testing.T, share, hits float64, count, record int64, cpus float64) {
 		l := Load{Hits: hits, Count: time.Duration(count), Record: time.Duration(record), CPUs: cpus}
-		n, err := Budget{Share: share}.Every(l)
+		n, err := Allowance{Share: share}.Every(l)
 		if (err == nil) != (n >= 1) {
 			t.Fatalf("%d, %v", n, err)
 		}

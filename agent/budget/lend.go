@@ -1,0 +1,34 @@
+package budget
+
+// A Claim is what one of several that share a budget needs of it.
+type Claim struct {
+	Need  float64 // of the processes' CPU time, if nothing of it is passed over
+	Fixed bool    // it keeps its share, whatever it needs, and gets no more
+}
+
+// unlent is how many times its need a claim keeps of its share: it may need more in the next second.
+const unlent = 2
+
+// Lend returns what each claim has besides share, which is the same for all: less than 0 where it lends, more where it borrows
+// because it needs more than its share. Those that borrow get equal parts. If nobody borrows, nobody lends.
+func Lend(share float64, claims []Claim) (lent []float64) {
+	lent = make([]float64, len(claims))
+	spare, borrowers := 0.0, []int(nil)
+	for i, c := range claims {
+		switch left := share - unlent*c.Need; {
+		case c.Fixed:
+		case left > 0:
+			spare += left
+			lent[i] = -left
+		case c.Need > share:
+			borrowers = append(borrowers, i)
+		}
+	}
+	if len(borrowers) == 0 {
+		clear(lent)
+	}
+	for _, i := range borrowers {
+		lent[i] = spare / float64(len(borrowers))
+	}
+	return lent
+}

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+)
+
+// The accuracy of the agent, on fewer programs than make accuracy has.
+func TestShort(t *testing.T) {
+	needs.Root(t, "sampling")
+	needs.JDK(t)
+	for _, tool := range []string{"gcc", "php"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			needs.Missing(t, err)
+		}
+	}
+	if err := run(t.Context(), []string{"-short"}, t.Output()); err != nil {
+		t.Error(err)
+	}
+}
