@@ -7,47 +7,23 @@ package tests
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // built is the agent under test. It stands in a directory that every user may enter.
 var built profiler.Agent
 
-func TestMain(m *testing.M) {
-	code, err := runTests(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func runTests(m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "vmprof-tests-")
-	if err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return 1, err
-	}
-	if built, err = profiler.Build(context.Background(), dir); err != nil {
-		return 1, err
-	}
-	return m.Run(), nil
-}
+func TestMain(m *testing.M) { harness.RunTests(m, &built) }
 
 // frequency of the tests' recordings: enough for shares of a second's recording, little enough for two CPUs.
 const frequency = 999
@@ -104,16 +80,12 @@ func mustSucceed(t *testing.T, args ...string) outcome {
 func output(t *testing.T, name string) string { return filepath.Join(t.TempDir(), name) }
 
 // patience is how long tests wait for something to happen: on a busy machine what takes a second may take a minute.
-const patience = 3 * time.Minute
+const patience = wait.Long
 
 // eventually waits until something is true, and fails the test when that does not happen.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
+	wait.For(t, patience, what, is)
 }
 
 // cpuTime is the CPU time that a process has used.

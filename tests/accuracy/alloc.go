@@ -2,22 +2,32 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
+	"github.com/vmprof-agent/vmprof-agent/tests/suite"
 )
 
-// The allocations section records real programs with sampled allocations and exact counts of them in one recording, and
-// says how much of both lies in the same classes: figure 11 of Inoue and Nakatani (OOPSLA 2009). Beside it stands what so
-// many samples would have without any error but chance.
-type allocations struct {
-	trials  []allocTrial
-	results []allocResult
+// planAllocations records real programs with sampled allocations and exact counts of them in one recording, and says how
+// much of both lies in the same classes: figure 11 of Inoue and Nakatani (OOPSLA 2009). Beside it stands what so many
+// samples would have without any error but chance. The aim is one for chance too, so that missing it is no error; that
+// nothing lies in the same classes is.
+func planAllocations(jdks []jvm.JDK) plan {
+	return harness.Trials[meter, allocTrial, allocResult]{
+		All:    func(short bool) []allocTrial { return allocTrials(jdks, short) },
+		Run:    harness.OneByOne(meter.recordAllocations),
+		Tables: allocTables,
+		OK: func(results []allocResult) bool {
+			return !slices.ContainsFunc(results, func(r allocResult) bool { return r.overlap.Bytes == 0 })
+		},
+	}.Plan
 }
 
 // An allocTrial is a program of the suite to record for some time.
@@ -66,9 +76,9 @@ const (
 	allocSeed        = 1
 )
 
-func planAllocations(jdks []jvm.JDK, o options) (trials []allocTrial) {
+func allocTrials(jdks []jvm.JDK, short bool) (trials []allocTrial) {
 	programs, lengths := allocPrograms, allocLengths
-	if o.short {
+	if short {
 		programs, lengths = programs[:1], lengths[:1]
 	}
 	for _, program := range programs {
@@ -76,12 +86,12 @@ func planAllocations(jdks []jvm.JDK, o options) (trials []allocTrial) {
 			trials = append(trials, allocTrial{program: program, length: length, jdk: jdks[0]})
 		}
 	}
-	if !o.short {
+	if !short {
 		for _, buffers := range allocBuffers {
 			trials = append(trials, allocTrial{allocRepeating, slices.Max(lengths), jdks[0], buffers})
 		}
 	}
-	return slices.DeleteFunc(trials, func(t allocTrial) bool { return !o.run.MatchString(t.String()) })
+	return trials
 }
 
 // An allocResult is what came of a trial.
@@ -95,32 +105,6 @@ type allocResult struct {
 }
 
 func (r allocResult) reached() bool { return r.overlap.Bytes >= r.ideal.Bytes-allocAim }
-
-func (s *allocations) run(ctx context.Context, m meter) error {
-	if len(s.trials) == 0 {
-		return nil
-	}
-	for _, t := range s.trials {
-		recording, err := m.recordAllocations(ctx, t)
-		if err != nil {
-			return fmt.Errorf("%v: %w", t, err)
-		}
-		r, err := t.judge(recording)
-		if err != nil {
-			return fmt.Errorf("%v: %w", t, err)
-		}
-		s.results = append(s.results, r)
-	}
-	for _, table := range s.tables() {
-		if err := table.Print(m.out); err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintln(m.out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // judge compares the samples in a recording with its exact counts.
 func (t allocTrial) judge(recording *profiler.Recording) (allocResult, error) {
@@ -140,7 +124,7 @@ func (t allocTrial) judge(recording *profiler.Recording) (allocResult, error) {
 	return r, nil
 }
 
-func (s *allocations) tables() []namedTable {
+func allocTables(results []allocResult) []harness.Table {
 	table := report.Table{Header: []string{
 		"program", "time", "events", "bytes: overlap %", "ideal", "aim", "", "objects: overlap %", "ideal",
 		"all bytes", "all objects", "furthest off",
@@ -149,7 +133,7 @@ func (s *allocations) tables() []namedTable {
 		"program", "time", "buffers", "events", "bytes: overlap %", "ideal", "objects: overlap %", "ideal", "all objects", "furthest off",
 	}}
 	points := func(o float64) string { return fmt.Sprintf("%.1f", o) }
-	for _, r := range s.results {
+	for _, r := range results {
 		furthest := fmt.Sprintf("%s %+.1f points", r.furthest, 100*r.off)
 		if r.buffers != "" {
 			control.Add(r.program, r.length.String(), r.buffers, fmt.Sprint(r.events), points(r.overlap.Bytes), points(r.ideal.Bytes),
@@ -160,13 +144,39 @@ func (s *allocations) tables() []namedTable {
 			points(r.overlap.Bytes), points(r.ideal.Bytes), points(r.ideal.Bytes-allocAim), report.Verdict(r.reached()),
 			points(r.overlap.Objects), points(r.ideal.Objects), change(r.bytes), change(r.objects), furthest)
 	}
-	return slices.DeleteFunc([]namedTable{{"alloc", table}, {"alloc-buffers", control}}, func(t namedTable) bool { return len(t.Rows) == 0 })
+	tables := []harness.Table{{Marker: "alloc", Table: table}, {Marker: "alloc-buffers", Table: control}}
+	return slices.DeleteFunc(tables, func(t harness.Table) bool { return len(t.Rows) == 0 })
 }
 
 // change is a ratio as what it adds to 1, in percent.
 func change(ratio float64) string { return fmt.Sprintf("%+.1f %%", 100*(ratio-1)) }
 
-// ok: the aim is one for chance too, so that missing it is no error; that nothing lies in the same classes is.
-func (s *allocations) ok() bool {
-	return !slices.ContainsFunc(s.results, func(r allocResult) bool { return r.overlap.Bytes == 0 })
+// allocWarmups is how many times longer than guests with known truth a real program is warmed up: compiled code does not
+// allocate what escape analysis finds to stay in a method.
+const allocWarmups = 10
+
+// recordAllocations records a program at work. Samples and exact counts are of the same time, so it does not matter when
+// the recording begins and ends.
+func (m meter) recordAllocations(ctx context.Context, t allocTrial) (r allocResult, err error) {
+	guest, err := suite.Start(ctx, t.jdk, t.program, t.flags()...)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, guest.Close()) }()
+	if _, err := guest.RunFor(allocWarmups * m.how.warmup); err != nil {
+		return r, err
+	}
+	run, err := m.agent.Start(ctx, profiler.Options{
+		PID: guest.PID(), Duration: t.length, Extra: []string{"-e", "alloc", "--exact-alloc"},
+	})
+	if err != nil {
+		return r, err
+	}
+	work := harness.StartWork(ctx, guest.RunFor)
+	recording, err := run.Finish()
+	_, failed := work.Finish()
+	if err := errors.Join(err, failed); err != nil {
+		return r, err
+	}
+	return t.judge(recording)
 }

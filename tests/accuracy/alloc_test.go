@@ -8,20 +8,21 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
 func TestPlanAllocations(t *testing.T) {
 	jdks := []jvm.JDK{{Version: 17, Release: "17.0.1"}, {Version: 25, Release: "25"}}
-	if n := len(planAllocations(jdks, options{run: regexp.MustCompile("")})); n != len(allocPrograms)*len(allocLengths)+len(allocBuffers) {
+	if n := len(allocTrials(jdks, false)); n != len(allocPrograms)*len(allocLengths)+len(allocBuffers) {
 		t.Errorf("%d trials", n)
 	}
-	control := planAllocations(jdks, options{run: regexp.MustCompile("buffers of 1531k$")})
+	control := harness.Chosen(allocTrials(jdks, false), harness.Choice{Run: regexp.MustCompile("buffers of 1531k$")})
 	if len(control) != 1 || !slices.Contains(control[0].flags(), "-XX:TLABSize=1531k") {
 		t.Errorf("the control is %v", control)
 	}
-	short := planAllocations(jdks, options{run: regexp.MustCompile(""), short: true})
+	short := allocTrials(jdks, true)
 	if len(short) != 1 || short[0].String() != "alloc, Xalan, 10s, JDK 17.0.1" {
 		t.Errorf("in short %v", short)
 	}
@@ -58,13 +59,13 @@ func TestJudgeAllocations(t *testing.T) {
 	if err != nil || bad.reached() {
 		t.Errorf("an overlap of %v with an ideal of %v is enough: %v", bad.overlap, bad.ideal, err)
 	}
-	table := (&allocations{results: []allocResult{good, bad}}).tables()[0]
-	if table.name != "alloc" || len(table.Rows) != 2 || len(table.Rows[0]) != len(table.Header) || table.Rows[1][6] != "MISSED" {
+	table := allocTables([]allocResult{good, bad})[0]
+	if table.Marker != "alloc" || len(table.Rows) != 2 || len(table.Rows[0]) != len(table.Header) || table.Rows[1][6] != "MISSED" {
 		t.Errorf("table %+v", table)
 	}
 	good.buffers = "1531k"
-	tables := (&allocations{results: []allocResult{good, bad}}).tables()
-	if len(tables) != 2 || tables[1].name != "alloc-buffers" || len(tables[1].Rows) != 1 || len(tables[1].Rows[0]) != len(tables[1].Header) {
+	tables := allocTables([]allocResult{good, bad})
+	if len(tables) != 2 || tables[1].Marker != "alloc-buffers" || len(tables[1].Rows) != 1 || len(tables[1].Rows[0]) != len(tables[1].Header) {
 		t.Errorf("tables %+v", tables)
 	}
 	nothing := allocated(5000, 5000)

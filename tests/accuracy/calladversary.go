@@ -4,18 +4,27 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// The adversary section records the program of Arnold & Grove's figure 1, which makes two short calls after a long time
+// planAdversary records the program of Arnold & Grove's figure 1, which makes two short calls after a long time
 // without any, over and over. Nearly every tick comes in that time. So who takes the call after a tick sees the first
 // one and never the second, and this must show; bursts must give both their share.
-type adversary struct {
-	trials  []adversaryTrial
-	results []adversaryResult
+func planAdversary() plan {
+	return harness.Trials[meter, adversaryTrial, adversaryResult]{
+		All: adversaryTrials,
+		Run: meter.recordAdversary,
+		Tables: func(results []adversaryResult) []harness.Table {
+			return []harness.Table{{Marker: "adversary", Table: adversaryTable(results)}}
+		},
+		OK: func(results []adversaryResult) bool {
+			return !slices.ContainsFunc(results, func(r adversaryResult) bool { return !r.ok() })
+		},
+	}.Plan
 }
 
 // An adversaryTrial is how the program is recorded.
@@ -39,16 +48,11 @@ const (
 	visible = 0.25
 )
 
-func planAdversary(o options) (trials []adversaryTrial) {
-	for _, t := range []adversaryTrial{
+func adversaryTrials(bool) []adversaryTrial {
+	return []adversaryTrial{
 		{profile.Rate{Hz: gridHz, Burst: profile.Burst{Stride: 1, Samples: 1}}, true},
 		{profile.Rate{Hz: gridHz, Burst: profile.Burst{Stride: 7, Samples: 32}}, false},
-	} {
-		if o.run.MatchString(t.String()) {
-			trials = append(trials, t)
-		}
 	}
-	return trials
 }
 
 // An adversaryResult is what part of the two calls were call_1: recorded, and in truth.
@@ -73,31 +77,23 @@ func (r adversaryResult) want() string {
 	return fmt.Sprintf("±%.0f", 100*burstTolerance)
 }
 
-func (s *adversary) run(ctx context.Context, m meter) (err error) {
-	if len(s.trials) == 0 {
-		return nil
-	}
-	t, err := startTurns(ctx, m, "page", []string{"adversary"})
+func (m meter) recordAdversary(ctx context.Context, trials []adversaryTrial) (results []adversaryResult, err error) {
+	t, err := startPaced(ctx, m, "page", []string{"adversary"})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = closing(t, err) }()
-	g := t.guests[0]
-	for k, trial := range s.trials {
-		if err := t.record(ctx, trial.Rate, m.how.cell); err != nil {
-			return fmt.Errorf("%v: %w", trial, err)
+	for _, trial := range trials {
+		turn, err := t.record(ctx, trial.Rate, m.how.cell)
+		if err != nil {
+			return nil, fmt.Errorf("%v: %w", trial, err)
 		}
-		r := g.recorded[k]
-		s.results = append(s.results, adversaryResult{
+		r := turn[0]
+		results = append(results, adversaryResult{
 			adversaryTrial: trial, calls: r.calls, measured: firstCalls(r.found), truth: firstCalls(r.truth),
 		})
 	}
-	table := s.tables()[0]
-	if err := table.Print(m.out); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(m.out)
-	return err
+	return results, nil
 }
 
 // firstCalls is which part of the adversary's two calls are to call_1; NaN if there is neither.
@@ -106,23 +102,14 @@ func firstCalls(g *callGraph) float64 {
 	return callees["call_1"] / (callees["call_1"] + callees["call_2"])
 }
 
-func (s *adversary) tables() []namedTable {
+func adversaryTable(results []adversaryResult) report.Table {
 	table := report.Table{Header: []string{"figure 1", "calls sampled", "call_1 %", "truth %", "tolerance", ""}}
-	for _, r := range s.results {
+	for _, r := range results {
 		name := "bursts, " + r.Rate.String()
 		if r.timer {
 			name = "timer only, " + r.Rate.String()
 		}
 		table.Add(name, fmt.Sprintf("%.0f", r.calls), percent(r.measured), percent(r.truth), r.want(), report.Verdict(r.ok()))
 	}
-	return []namedTable{{"adversary", table}}
-}
-
-func (s *adversary) ok() bool {
-	for _, r := range s.results {
-		if !r.ok() {
-			return false
-		}
-	}
-	return true
+	return table
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
@@ -18,10 +18,16 @@ const (
 	overheadAim = 0.01 // of the guest's CPU time; the agent's default budget
 )
 
-// The budget section records guests at the rate that the agent chooses by itself, each alone.
-type budget struct {
-	trials  []budgetTrial
-	results []budgetResult
+// planBudget records guests at the rate that the agent chooses by itself, each alone. The table says which aims are
+// missed.
+func planBudget() plan {
+	return harness.Trials[meter, budgetTrial, budgetResult]{
+		All: budgetTrials,
+		Run: harness.OneByOne(meter.recordBudget),
+		Tables: func(results []budgetResult) []harness.Table {
+			return []harness.Table{{Marker: "budget", Table: budgetTable(results)}}
+		},
+	}.Plan
 }
 
 // A budgetTrial is a program to record.
@@ -45,85 +51,54 @@ func (r budgetResult) String() string {
 		r.budgetTrial, r.rate, 100*r.overhead, 100*r.noise, 100*r.said, r.overlap, r.ideal, r.calls)
 }
 
-func planBudget(o options) (trials []budgetTrial) {
-	var all []budgetTrial
+func budgetTrials(short bool) (trials []budgetTrial) {
 	for _, program := range guests.VMPrograms() {
-		all = append(all, budgetTrial{program, "page"})
+		trials = append(trials, budgetTrial{program, "page"})
 	}
-	all = append(all, budgetTrial{parser, "usdt"})
-	if o.short {
-		all = all[:1]
-	}
-	for _, t := range all {
-		if o.run.MatchString(t.String()) {
-			trials = append(trials, t)
-		}
+	trials = append(trials, budgetTrial{parser, "usdt"})
+	if short {
+		trials = trials[:1]
 	}
 	return trials
 }
 
-func (s *budget) run(ctx context.Context, m meter) error {
-	for _, t := range s.trials {
-		r, err := t.run(ctx, m)
-		if err != nil {
-			return fmt.Errorf("%v: %w", t, err)
-		}
-		fmt.Fprintln(m.out, r)
-		s.results = append(s.results, r)
-	}
-	if len(s.results) == 0 {
-		return nil
-	}
-	table := s.tables()[0]
-	fmt.Fprintln(m.out)
-	return table.Print(m.out)
-}
-
-func (t budgetTrial) run(ctx context.Context, m meter) (r budgetResult, err error) {
+func (m meter) recordBudget(ctx context.Context, t budgetTrial) (r budgetResult, err error) {
 	r.budgetTrial = t
-	turns, err := startTurns(ctx, m, t.engine, []string{t.program})
+	paced, err := startPaced(ctx, m, t.engine, []string{t.program})
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = closing(turns, err) }()
-	rest := m.how.budget / 2
-	if err := turns.rest(rest); err != nil {
+	defer func() { err = closing(paced, err) }()
+	turns, err := paced.alternate(ctx, []profile.Rate{{}}, m.how.pairs, m.how.budget/2, m.how.budget, nil)
+	if err != nil {
 		return r, err
 	}
-	g := turns.guests[0]
+	g := paced.courses(turns)[0]
 	pairs := float64(m.how.pairs)
 	for k := range m.how.pairs {
-		if err := turns.record(ctx, profile.Rate{}, m.how.budget); err != nil {
-			return r, err
-		}
-		if err := turns.rest(rest); err != nil {
-			return r, err
-		}
-		stats := g.recorded[k].stats
+		recorded := g.recorded(k)
 		r.overhead += g.overhead(k) / pairs
 		r.overlap += g.overlap(k) / pairs
 		r.ideal += g.ideal(k) / pairs
-		r.calls += g.recorded[k].calls / pairs
-		r.said += stats.Cost().Seconds() / g.recorded[k].cpu.Seconds() / pairs
-		rate := stats.Rates[t.engine]
+		r.calls += recorded.calls / pairs
+		r.said += recorded.stats.Cost().Seconds() / recorded.cpu.Seconds() / pairs
+		rate := recorded.stats.Rates[t.engine]
 		r.rate = profile.Rate{Hz: rate.Hz, Burst: profile.Burst{Stride: rate.Stride, Samples: rate.Samples}}.String()
 		if k > 0 {
-			r.noise += g.control(k) / (pairs - 1)
+			r.noise += g.control(k-1) / (pairs - 1)
 		}
 	}
+	fmt.Fprintln(m.out, r)
 	return r, nil
 }
 
-// ok is true: the table says which aims are missed.
-func (s *budget) ok() bool { return true }
-
-func (s *budget) tables() []namedTable {
+func budgetTable(results []budgetResult) report.Table {
 	table := report.Table{Header: []string{
 		"program", "rate at the end", "overhead %", "control %", "the agent says %", "calls sampled", "overlap %", "ideal", "",
 	}}
 	var vm budgetResult
 	var programs float64
-	for _, r := range s.results {
+	for _, r := range results {
 		table.Add(append([]string{r.program, r.rate}, r.cells()...)...)
 		if r.program != parser {
 			programs++
@@ -134,7 +109,7 @@ func (s *budget) tables() []namedTable {
 		vm.divide(programs)
 		table.Add(append([]string{"mean of the reference guest", ""}, vm.cells()...)...)
 	}
-	return []namedTable{{"budget", table}}
+	return table
 }
 
 func (r *budgetResult) add(o budgetResult) {

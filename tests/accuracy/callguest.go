@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // A callGuest is a running program that knows how often it makes each call, and works when it is told to.
@@ -38,15 +38,12 @@ func (g vmGuest) await() error {
 	if err := g.run.WaitForAgent(); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(awaitLimit); time.Now().Before(deadline); {
+	return wait.Until(context.Background(), awaitLimit, "the guest, which is connected to the agent, is sampled", func() (bool, error) {
 		if _, err := g.run.RunFor(20 * time.Millisecond); err != nil {
-			return err
+			return false, err
 		}
-		if sampled, err := g.run.Sampled(); err != nil || sampled {
-			return err
-		}
-	}
-	return fmt.Errorf("the guest is connected to the agent, but not sampled after %v", awaitLimit)
+		return g.run.Sampled()
+	})
 }
 
 func (g vmGuest) truth() (*callGraph, error) { return g.run.Graph() }
@@ -76,7 +73,7 @@ func startPHP(ctx context.Context) (*phpGuest, error) {
 
 // work fails if what the program computes is not what it always is.
 func (g *phpGuest) work(iterations int) (time.Duration, error) {
-	before, err := cpuTime(g.pid())
+	before, err := jvm.CPUTime(g.pid())
 	if err != nil {
 		return 0, err
 	}
@@ -84,7 +81,7 @@ func (g *phpGuest) work(iterations int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	after, err := cpuTime(g.pid())
+	after, err := jvm.CPUTime(g.pid())
 	if err != nil {
 		return 0, err
 	}
@@ -120,14 +117,3 @@ func (g *phpGuest) await() error {
 
 func (g *phpGuest) pid() int     { return g.run.PID() }
 func (g *phpGuest) close() error { return g.run.Close() }
-
-// cpuTime is the CPU time of a process so far, in user and kernel mode.
-func cpuTime(pid int) (time.Duration, error) {
-	const sched = 2 // CPUCLOCK_SCHED of linux/posix-timers_types.h: exact, and not by ticks
-	clock := int32(^pid<<3 | sched)
-	var t unix.Timespec
-	if err := unix.ClockGettime(clock, &t); err != nil {
-		return 0, fmt.Errorf("read CPU time of process %d: %w", pid, err)
-	}
-	return time.Duration(t.Nano()), nil
-}

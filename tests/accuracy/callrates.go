@@ -3,11 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
-	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
+	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
 // The grid of Arnold & Grove's table 2, as far as it is of use. 1x1 is their timer-based profiler: at a tick it takes
@@ -26,29 +27,49 @@ var shownBursts = []profile.Burst{{Stride: 1, Samples: 1}, {Stride: 7, Samples: 
 // parser is the name of the PHP guest.
 const parser = "PHP-Parser"
 
-// The rates section records guests at each rate of the grid: Arnold & Grove's table 2.
-type rates struct {
-	table    string // in the documentation
-	engine   string
-	programs []string
-	bursts   []profile.Burst
+// A ratesTrial is a program and how its calls are sampled: a cell of the grid.
+type ratesTrial struct {
+	program string
+	burst   profile.Burst
+}
 
-	guests []*paced // afterwards
+// String is the trial's name: what -run is matched with.
+func (t ratesTrial) String() string { return callTrial(t.program, burstName(t.burst)) }
+
+// rates are guests that were recorded at the rates of a grid.
+type rates struct {
+	marker string // in the documentation
+	guests []course
+}
+
+// planRates records guests at each rate of the grid: Arnold & Grove's table 2. The short form has one program. The grid has no
+// aim, it shows what to choose from.
+func planRates(marker, engine string, programs []string, short string) plan {
+	return harness.Trials[meter, ratesTrial, *rates]{
+		All: func(inShort bool) []ratesTrial {
+			if inShort {
+				return ratesTrials([]string{short}, shownBursts[:2])
+			}
+			return ratesTrials(programs, grid())
+		},
+		Run: func(m meter, ctx context.Context, trials []ratesTrial) ([]*rates, error) {
+			s, err := recordRates(ctx, m, marker, engine, trials)
+			return []*rates{s}, err
+		},
+		Tables: func(results []*rates) []harness.Table { return results[0].tables() },
+	}.Plan
 }
 
 // callTrial is the name of what is measured of calls: what -run is matched with.
 func callTrial(program, how string) string { return fmt.Sprintf("calls, %s, %s", program, how) }
 
-// planVMRates has every burst of the grid on all programs of the reference guest.
-func planVMRates(o options) *rates {
-	s := &rates{table: "rates-vm", engine: "page", programs: guests.VMPrograms(), bursts: grid()}
-	return s.choose(o, "virtual")
-}
-
-// planPHPRates has them on PHP-Parser.
-func planPHPRates(o options) *rates {
-	s := &rates{table: "rates-php", engine: "usdt", programs: []string{parser}, bursts: grid()}
-	return s.choose(o, parser)
+func ratesTrials(programs []string, bursts []profile.Burst) (trials []ratesTrial) {
+	for _, program := range programs {
+		for _, burst := range bursts {
+			trials = append(trials, ratesTrial{program, burst})
+		}
+	}
+	return trials
 }
 
 func grid() (bursts []profile.Burst) {
@@ -60,56 +81,134 @@ func grid() (bursts []profile.Burst) {
 	return bursts
 }
 
-// choose leaves what the options ask for. The short form has one program.
-func (s *rates) choose(o options, short string) *rates {
-	matches := func(program string) func(profile.Burst) bool {
-		return func(b profile.Burst) bool { return o.run.MatchString(callTrial(program, burstName(b))) }
-	}
-	if o.short {
-		s.programs, s.bursts = []string{short}, shownBursts[:2]
-	}
-	s.programs = slices.DeleteFunc(slices.Clone(s.programs), func(p string) bool { return !slices.ContainsFunc(s.bursts, matches(p)) })
-	s.bursts = slices.DeleteFunc(slices.Clone(s.bursts), func(b profile.Burst) bool {
-		return !slices.ContainsFunc(s.programs, func(p string) bool { return matches(p)(b) })
-	})
-	return s
-}
-
 func burstName(b profile.Burst) string { return fmt.Sprintf("%dx%d", b.Stride, b.Samples) }
 
-func (s *rates) run(ctx context.Context, m meter) (err error) {
-	if len(s.programs) == 0 {
-		return nil
-	}
-	t, err := startTurns(ctx, m, s.engine, s.programs)
-	if err != nil {
-		return err
-	}
-	defer func() { err = closing(t, err) }()
-	if err := t.rest(m.how.rest); err != nil {
-		return err
-	}
-	for k, burst := range s.bursts {
-		if err := t.record(ctx, profile.Rate{Hz: gridHz, Burst: burst}, m.how.cell); err != nil {
-			return fmt.Errorf("calls, %s: %w", burstName(burst), err)
+// programsAndBursts are those that trials have: all programs are recorded at once, with each burst.
+func programsAndBursts(trials []ratesTrial) (programs []string, bursts []profile.Rate) {
+	for _, t := range trials {
+		if !slices.Contains(programs, t.program) {
+			programs = append(programs, t.program)
 		}
-		if err := t.rest(m.how.rest); err != nil {
-			return err
-		}
-		for _, g := range t.guests {
-			fmt.Fprintf(m.out, "%s: overhead %+.1f%%, overlap %.1f of ideally %.1f after %.0f calls\n",
-				callTrial(g.name, burstName(burst)), 100*g.overhead(k), g.overlap(k), g.ideal(k), g.recorded[k].calls)
+		if rate := (profile.Rate{Hz: gridHz, Burst: t.burst}); !slices.Contains(bursts, rate) {
+			bursts = append(bursts, rate)
 		}
 	}
-	s.guests = t.guests
-	for _, t := range s.tables() {
-		fmt.Fprintln(m.out)
-		if err := t.Print(m.out); err != nil {
-			return err
-		}
-	}
-	return nil
+	return programs, bursts
 }
 
-// ok is true: the grid has no aim, it shows what to choose from.
-func (s *rates) ok() bool { return true }
+func recordRates(ctx context.Context, m meter, marker, engine string, trials []ratesTrial) (s *rates, err error) {
+	programs, bursts := programsAndBursts(trials)
+	t, err := startPaced(ctx, m, engine, programs)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closing(t, err) }()
+	turns, err := t.alternate(ctx, bursts, 1, m.how.rest, m.how.cell, func(turns *pacedTurns) {
+		k := len(turns.On) - 1
+		for _, g := range t.courses(turns) {
+			fmt.Fprintf(m.out, "%s: overhead %+.1f%%, overlap %.1f of ideally %.1f after %.0f calls\n",
+				callTrial(g.name, burstName(turns.On[k].Kind.Burst)), 100*g.overhead(k), g.overlap(k), g.ideal(k), g.recorded(k).calls)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &rates{marker, t.courses(turns)}, nil
+}
+
+func (s *rates) tables() []harness.Table {
+	tables := []harness.Table{{Marker: s.marker, Table: s.gridTable()}}
+	if len(s.guests) > 1 {
+		tables = append(tables, harness.Table{Marker: s.marker + "-programs", Table: s.programsTable()})
+	}
+	return tables
+}
+
+// turn is the index of the turn with a burst, -1 if there is none.
+func (s *rates) turn(b profile.Burst) int {
+	return slices.IndexFunc(s.guests[0].turns.On, func(t harness.Turn[profile.Rate, []recorded]) bool { return t.Kind.Burst == b })
+}
+
+// gridTable has the mean of all programs for each burst.
+func (s *rates) gridTable() report.Table {
+	table := report.Table{Header: []string{"SAMPLES"}}
+	for _, stride := range strides {
+		table.Header = append(table.Header, fmt.Sprintf("STRIDE %d", stride))
+	}
+	for _, samples := range samples {
+		row := make([]string, 1+len(strides))
+		row[0] = fmt.Sprint(samples)
+		for i, stride := range strides {
+			if k := s.turn(profile.Burst{Stride: stride, Samples: samples}); k >= 0 {
+				row[1+i] = s.cell(k)
+			}
+		}
+		if slices.ContainsFunc(row[1:], func(cell string) bool { return cell != "" }) {
+			table.Add(row...)
+		}
+	}
+	if control := s.control(); control != "" {
+		table.Add(append([]string{"control", control}, make([]string, len(strides)-1)...)...)
+	}
+	return table
+}
+
+// cell has overhead, overlap and, in brackets, the ideal overlap in percent.
+func (s *rates) cell(k int) string {
+	return fmt.Sprintf("%+.1f / %.0f (%.0f)", 100*s.mean(course.overhead, k), s.mean(course.overlap, k), s.mean(course.ideal, k))
+}
+
+// mean is that of all guests.
+func (s *rates) mean(of func(course, int) float64, k int) float64 {
+	var values []float64
+	for _, g := range s.guests {
+		values = append(values, of(g, k))
+	}
+	mean, _ := moments(values)
+	return mean
+}
+
+// control is what the cells' overheads are where nothing is sampled, with their standard deviation.
+func (s *rates) control() string {
+	var means []float64
+	for k := range len(s.guests[0].turns.On) - 1 {
+		means = append(means, 100*s.mean(course.control, k))
+	}
+	if len(means) < 2 {
+		return ""
+	}
+	mean, deviation := moments(means)
+	return fmt.Sprintf("%+.1f ± %.1f", mean, deviation)
+}
+
+// programsTable has rows for programs.
+func (s *rates) programsTable() report.Table {
+	table := report.Table{Header: []string{"program", "edges"}}
+	for _, b := range shownBursts {
+		table.Header = append(table.Header, burstName(b))
+	}
+	for _, g := range s.guests {
+		row := []string{g.name, fmt.Sprint(g.recorded(0).truth.Len())}
+		for _, b := range shownBursts {
+			k := s.turn(b)
+			if k < 0 {
+				row = append(row, "")
+				continue
+			}
+			row = append(row, fmt.Sprintf("%+.1f / %.0f (%.0f)", 100*g.overhead(k), g.overlap(k), g.ideal(k)))
+		}
+		table.Add(row...)
+	}
+	return table
+}
+
+// moments are mean and standard deviation.
+func moments(values []float64) (mean, deviation float64) {
+	for _, v := range values {
+		mean += v / float64(len(values))
+	}
+	for _, v := range values {
+		deviation += (v - mean) * (v - mean) / float64(max(len(values)-1, 1))
+	}
+	return mean, math.Sqrt(deviation)
+}

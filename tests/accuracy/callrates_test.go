@@ -2,16 +2,15 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
-
-// cells counts what a section would record.
-func cells(s *rates) int { return len(s.programs) * len(s.bursts) }
 
 func TestPlanRates(t *testing.T) {
 	for _, test := range []struct {
@@ -25,35 +24,39 @@ func TestPlanRates(t *testing.T) {
 		{[]string{"-run", "^calls, PHP-Parser, (1x1|7x32)$"}, 0, 2},
 		{[]string{"-run", "Plain"}, 0, 0},
 	} {
-		o, err := parse(test.args)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if vm, php := cells(planVMRates(o)), cells(planPHPRates(o)); vm != test.vm || php != test.php {
+		jdks := []jvm.JDK{{Version: 17, Release: "17.0.1"}}
+		if vm, php := trialsOf(t, "rates-vm", jdks, test.args...), trialsOf(t, "rates-php", jdks, test.args...); vm != test.vm || php != test.php {
 			t.Errorf("%q: %d and %d, want %d and %d", test.args, vm, php, test.vm, test.php)
 		}
 	}
 }
 
-// known is a guest whose iterations took 10% longer with the agent, and every second of whose calls was missed.
-func known(name string) *paced {
+// known are guests whose iterations took 10% longer with the agent, and every second of whose calls was missed.
+func known(names ...string) (courses []course) {
 	truth, found := &callGraph{}, &callGraph{}
 	for i := range 2 {
 		truth.Add(guests.VMEdge{Site: i}, 1)
 	}
 	found.Add(guests.VMEdge{Site: 0}, 1)
-	g := &paced{name: name, rests: []float64{100, 104, 100, 100}}
-	for _, ns := range []float64{112.2, 112.2, 110} {
-		g.recorded = append(g.recorded, recorded{iteration: ns, truth: truth, found: found, calls: 1})
+	all := func(r recorded) []recorded { return slices.Repeat([]recorded{r}, len(names)) }
+	turns := &pacedTurns{}
+	for _, ns := range []float64{100, 104, 100, 100} {
+		turns.Off = append(turns.Off, all(recorded{iteration: ns}))
 	}
-	return g
+	bursts := []profile.Burst{{Stride: 1, Samples: 1}, {Stride: 3, Samples: 1}, {Stride: 7, Samples: 32}}
+	for i, ns := range []float64{112.2, 112.2, 110} {
+		turns.On = append(turns.On, harness.Turn[profile.Rate, []recorded]{
+			Kind: profile.Rate{Burst: bursts[i]}, Sample: all(recorded{iteration: ns, truth: truth, found: found, calls: 1}),
+		})
+	}
+	for i, name := range names {
+		courses = append(courses, course{name, i, turns})
+	}
+	return courses
 }
 
 func TestRatesTables(t *testing.T) {
-	s := &rates{
-		table: "rates", programs: []string{"a", "b"}, guests: []*paced{known("a"), known("b")},
-		bursts: []profile.Burst{{Stride: 1, Samples: 1}, {Stride: 3, Samples: 1}, {Stride: 7, Samples: 32}},
-	}
+	s := &rates{"rates", known("a", "b")}
 	var text bytes.Buffer
 	for _, table := range s.tables() {
 		if err := table.Print(&text); err != nil {
@@ -75,13 +78,12 @@ b        2      +10.0 / 50 (50)  +10.0 / 50 (50)
 }
 
 func TestBudgetTable(t *testing.T) {
-	s := &budget{results: []budgetResult{
+	rows := budgetTable([]budgetResult{
 		{budgetTrial: budgetTrial{"flat", "page"}, rate: "7x32 at 100 Hz", overhead: 0.009, said: 0.01, overlap: 96, ideal: 98, calls: 10},
 		{budgetTrial: budgetTrial{"skewed", "page"}, overhead: 0.021, overlap: 92, ideal: 99, calls: 30},
 		{budgetTrial: budgetTrial{parser, "usdt"}, overhead: -0.01, overlap: 80},
-	}}
+	}).Rows
 	var verdicts []string
-	rows := s.tables()[0].Rows
 	for _, row := range rows {
 		verdicts = append(verdicts, row[len(row)-1])
 	}
@@ -106,12 +108,11 @@ func TestAdversary(t *testing.T) {
 		{adversaryResult{measured: 0.5, truth: 0.5, calls: 10}, false},
 		{adversaryResult{measured: firstCalls(&callGraph{}), truth: 0.5, calls: minDraws}, false},
 	} {
-		s := &adversary{results: []adversaryResult{test.r}}
-		if s.ok() != test.want {
-			t.Errorf("%+v is %v", test.r, s.ok())
+		if test.r.ok() != test.want {
+			t.Errorf("%+v is %v", test.r, test.r.ok())
 		}
 	}
-	if firstCalls(known("a").recorded[0].truth) == firstCalls(known("a").recorded[0].truth) {
+	if firstCalls(known("a")[0].recorded(0).truth) == firstCalls(known("a")[0].recorded(0).truth) {
 		t.Error("a graph without the two calls has a share of them")
 	}
 }

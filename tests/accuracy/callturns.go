@@ -9,14 +9,120 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
+	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// Turns are how guests are compared with themselves: without the agent, with it, without it, and so on. In a turn one
-// guest works after the other, while the others wait, so that one agent serves them all.
-type turns struct {
+// A paced guest knows how long its iterations take.
+type paced struct {
+	callGuest
+	name      string
+	iteration time.Duration // of CPU, without the agent; about
+}
+
+// recorded is what came of a guest's turn. What the agent found is only of turns with it.
+type recorded struct {
+	iteration float64 // CPU ns
+	cpu       time.Duration
+	found     *callGraph
+	truth     *callGraph
+	calls     float64 // samples of this guest in the graph: its part of all guests' by CPU time, as ticks are
+	stats     *profiler.CallStats
+}
+
+// turn has the guest work for that much CPU time, as far as whole iterations allow.
+func (g *paced) turn(d time.Duration) (r recorded, err error) {
+	n := max(1, int(d/g.iteration))
+	if r.cpu, err = g.work(n); err != nil {
+		return r, fmt.Errorf("%s: %w", g.name, err)
+	}
+	r.iteration = float64(r.cpu) / float64(n)
+	return r, nil
+}
+
+// pacedTurns are those of some guests, with a sample of each of them.
+type pacedTurns = harness.Turns[profile.Rate, []recorded]
+
+// A course is what one guest did in all turns.
+type course struct {
+	name  string
+	guest int // its index in a turn
+	turns *pacedTurns
+}
+
+// courses are those of all guests.
+func (t *pacedGuests) courses(turns *pacedTurns) (courses []course) {
+	for i, g := range t.guests {
+		courses = append(courses, course{g.name, i, turns})
+	}
+	return courses
+}
+
+func (c course) iteration(turn []recorded) float64 { return turn[c.guest].iteration }
+
+// recorded is what came of the k-th turn with the agent.
+func (c course) recorded(k int) recorded { return c.turns.On[k].Sample[c.guest] }
+
+// overhead is how much more CPU time an iteration took in the k-th turn with the agent than in the turns without it
+// before and after, as a share of theirs.
+func (c course) overhead(k int) float64 { return c.turns.Over(k, c.iteration) - 1 }
+
+// control is what overhead says of the turn without the agent after the k-th, from those before and after: how much of it is
+// noise. After the last there is none.
+func (c course) control(k int) float64 {
+	ratio, _ := c.turns.Control(k, c.iteration)
+	return ratio - 1
+}
+
+// overlap and ideal are those of the k-th turn with the agent.
+func (c course) overlap(k int) float64 {
+	r := c.recorded(k)
+	return cct.Overlap(r.found, r.truth)
+}
+
+func (c course) ideal(k int) float64 {
+	r := c.recorded(k)
+	return idealOverlap(r.truth, r.calls)
+}
+
+// startPaced starts these programs of the reference guest, or PHP-Parser.
+func startPaced(ctx context.Context, m meter, engine string, programs []string) (_ *pacedGuests, err error) {
+	t := newPaced(m, engine)
+	defer func() {
+		if err != nil {
+			err = closing(t, err)
+		}
+	}()
+	for _, program := range programs {
+		if program == parser {
+			guest, err := startPHP(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if err := t.add(program, guest); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		vm, err := m.vm()
+		if err != nil {
+			return nil, err
+		}
+		if err := t.startVM(ctx, vm, program); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// closing closes the guests after what was done with them ended with err.
+func closing(t *pacedGuests, err error) error { return errors.Join(err, t.close()) }
+
+// pacedGuests take turns without the agent and with it. In a turn one guest works after the other, while the others wait, so
+// that one agent serves them all.
+type pacedGuests struct {
 	m      meter
 	engine string // "page"
 	socket string // where guests look for the agent
@@ -24,7 +130,7 @@ type turns struct {
 }
 
 // startVM starts a program of the reference guest. It looks for the agent at t's socket.
-func (t *turns) startVM(ctx context.Context, vm guests.VM, program string) error {
+func (t *pacedGuests) startVM(ctx context.Context, vm guests.VM, program string) error {
 	run, err := vm.Start(ctx, guests.VMOptions{Program: program, Socket: t.socket})
 	if err != nil {
 		return err
@@ -33,7 +139,7 @@ func (t *turns) startVM(ctx context.Context, vm guests.VM, program string) error
 }
 
 // add takes a guest in, which it closes later, and has it work until it is warm.
-func (t *turns) add(name string, g callGuest) error {
+func (t *pacedGuests) add(name string, g callGuest) error {
 	p := &paced{callGuest: g, name: name}
 	t.guests = append(t.guests, p)
 	for n := 1; ; n *= 2 {
@@ -48,7 +154,7 @@ func (t *turns) add(name string, g callGuest) error {
 	}
 }
 
-func (t *turns) close() error {
+func (t *pacedGuests) close() error {
 	var errs []error
 	for _, g := range t.guests {
 		errs = append(errs, g.close())
@@ -57,78 +163,80 @@ func (t *turns) close() error {
 }
 
 // rest is a turn without the agent.
-func (t *turns) rest(d time.Duration) error {
+func (t *pacedGuests) rest(d time.Duration) (turn []recorded, err error) {
 	for _, g := range t.guests {
-		_, iteration, err := g.turn(d)
+		r, err := g.turn(d)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		g.rests = append(g.rests, iteration)
+		turn = append(turn, r)
 	}
-	return nil
+	return turn, nil
 }
 
 // record is a turn with the agent. Of the rate, what is 0 is the agent's choice.
-func (t *turns) record(ctx context.Context, rate profile.Rate, d time.Duration) error {
-	run, err := t.m.agent.Start(ctx, t.options(rate))
+func (t *pacedGuests) record(ctx context.Context, rate profile.Rate, d time.Duration) (turn []recorded, err error) {
+	recording, err := t.m.agent.While(ctx, t.options(rate), (*profiler.AgentRun).WaitSampling, func(*profiler.AgentRun) error {
+		var err error
+		turn, err = t.work(d)
+		return err
+	})
 	if err != nil {
-		return err
-	}
-	if err := t.work(run, d); err != nil {
-		_, ended := run.Stop()
-		return errors.Join(err, ended)
-	}
-	recording, err := run.Stop()
-	if err != nil {
-		return err
-	}
-	if err := recording.Stats.CheckIdentities(); err != nil {
-		return err
+		return nil, err
 	}
 	var cpu time.Duration // of all
-	for _, g := range t.guests {
-		cpu += g.latest().cpu
+	for _, r := range turn {
+		cpu += r.cpu
 	}
-	for _, g := range t.guests {
-		r := g.latest()
+	for i := range turn {
+		r := &turn[i]
 		r.stats = recording.Stats.Calls
 		r.calls = float64(r.stats.Folded) * float64(r.cpu) / float64(cpu)
-		if r.found, err = recordedCalls(recording.Profile, g.pid()); err != nil {
-			return err
+		if r.found, err = recordedCalls(recording.Profile, t.guests[i].pid()); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return turn, nil
+}
+
+// alternate records the guests at each rate, between turns without the agent.
+func (t *pacedGuests) alternate(ctx context.Context, rates []profile.Rate, rounds int, rest, record time.Duration, done func(*pacedTurns)) (*pacedTurns, error) {
+	return harness.Alternate(harness.Rotated(rounds, rates),
+		func() ([]recorded, error) { return t.rest(rest) },
+		func(rate profile.Rate) ([]recorded, error) {
+			turn, err := t.record(ctx, rate, record)
+			if err != nil {
+				return nil, fmt.Errorf("%v: %w", rate, err)
+			}
+			return turn, nil
+		}, done)
 }
 
 // work has the guests work one after the other, once the agent samples. What they did until then is in the recording,
 // too, and changes no share, as iterations are alike.
-func (t *turns) work(run *profiler.AgentRun, d time.Duration) error {
-	if err := run.WaitSampling(); err != nil {
-		return err
-	}
+func (t *pacedGuests) work(d time.Duration) (turn []recorded, err error) {
 	for _, g := range t.guests {
 		if err := errors.Join(g.await(), discard(g.truth())); err != nil {
-			return fmt.Errorf("%s: %w", g.name, err)
+			return nil, fmt.Errorf("%s: %w", g.name, err)
 		}
 	}
 	for _, g := range t.guests {
-		var r recorded
-		var err error
-		if r.cpu, r.iteration, err = g.turn(d); err != nil {
-			return err
+		r, err := g.turn(d)
+		if err != nil {
+			return nil, err
 		}
 		if r.truth, err = g.truth(); err != nil {
-			return fmt.Errorf("%s: %w", g.name, err)
+			return nil, fmt.Errorf("%s: %w", g.name, err)
 		}
-		g.recorded = append(g.recorded, r)
+		turn = append(turn, r)
 	}
-	return nil
+	return turn, nil
 }
 
 func discard(_ *callGraph, err error) error { return err }
 
 // options are how to record the guests.
-func (t *turns) options(rate profile.Rate) profiler.Options {
+func (t *pacedGuests) options(rate profile.Rate) profiler.Options {
 	o := profiler.Options{Frequency: rate.Hz, Extra: []string{
 		"-e", "calls", "--engine", t.engine, "--guest-socket", t.socket,
 	}}
@@ -144,7 +252,7 @@ func (t *turns) options(rate profile.Rate) profiler.Options {
 	return o
 }
 
-// newTurns makes turns without guests.
-func newTurns(m meter, engine string) *turns {
-	return &turns{m: m, engine: engine, socket: filepath.Join(m.dir, "guest.sock")}
+// newPaced makes turns without guests.
+func newPaced(m meter, engine string) *pacedGuests {
+	return &pacedGuests{m: m, engine: engine, socket: filepath.Join(m.dir, "guest.sock")}
 }

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
@@ -33,10 +35,18 @@ type complete struct {
 
 func (c complete) ok() bool { return c.whole >= wholeStacks }
 
-// The completeness section records each real program from its first iteration on, interpreter and compilation included.
-type completeness struct {
-	trials    []completeTrial
-	completes []complete
+// planCompleteness records each real program from its first iteration on, interpreter and compilation included.
+func planCompleteness(jdks []jvm.JDK) plan {
+	return harness.Trials[meter, completeTrial, complete]{
+		All: func(short bool) []completeTrial { return completeTrials(jdks, short) },
+		Run: harness.OneByOne(meter.complete),
+		Tables: func(results []complete) []harness.Table {
+			return []harness.Table{{Marker: "completeness", Table: completeTable(results)}}
+		},
+		OK: func(results []complete) bool {
+			return !slices.ContainsFunc(results, func(c complete) bool { return !c.ok() })
+		},
+	}.Plan
 }
 
 // A completeTrial is a real program to record.
@@ -48,75 +58,54 @@ type completeTrial struct {
 // String is the trial's name: what -run is matched with.
 func (t completeTrial) String() string { return fmt.Sprintf("%s, %v", t.program, t.jdk) }
 
-func planCompleteness(jdks []jvm.JDK, o options) (trials []completeTrial) {
+func completeTrials(jdks []jvm.JDK, short bool) (trials []completeTrial) {
 	programs := realPrograms
-	if o.short {
+	if short {
 		jdks, programs = jdks[:1], shortPrograms
 	}
 	for _, jdk := range jdks {
 		for _, program := range programs {
-			if t := (completeTrial{program, jdk}); o.run.MatchString(t.String()) {
-				trials = append(trials, t)
-			}
+			trials = append(trials, completeTrial{program, jdk})
 		}
 	}
 	return trials
 }
 
-func (s *completeness) run(ctx context.Context, m meter) error {
-	for _, t := range s.trials {
-		c, err := m.complete(ctx, t.jdk, t.program)
-		if err != nil {
-			return fmt.Errorf("%v: %w", t, err)
-		}
-		fmt.Fprintf(m.out, "%v: %.2f%% of %d stacks are whole, %.0f Java frames on average: %s\n",
-			t, 100*c.whole, c.samples, c.depth, report.Verdict(c.ok()))
-		for _, line := range append(c.reasons, c.wrong...) {
-			fmt.Fprintln(m.out, " ", line)
-		}
-		s.completes = append(s.completes, c)
-	}
-	return nil
-}
-
-func (s *completeness) tables() []namedTable {
+func completeTable(results []complete) report.Table {
 	table := report.Table{Header: []string{"program", "JDK", "whole stacks", "of samples", "Java frames, mean", "the rest"}}
-	for _, c := range s.completes {
+	for _, c := range results {
 		table.Add(c.program, c.jdk.Release, percent(c.whole)+" %", fmt.Sprint(c.samples), fmt.Sprintf("%.0f", c.depth), c.rest())
 	}
-	return []namedTable{{"completeness", table}}
+	return table
 }
 
-func (s *completeness) ok() bool {
-	return !slices.ContainsFunc(s.completes, func(c complete) bool { return !c.ok() })
-}
-
-func (m meter) complete(ctx context.Context, jdk jvm.JDK, program string) (complete, error) {
-	guest, err := suite.Start(ctx, jdk, program)
+func (m meter) complete(ctx context.Context, t completeTrial) (complete, error) {
+	guest, err := suite.Start(ctx, t.jdk, t.program)
 	if err != nil {
 		return complete{}, err
 	}
 	defer guest.Close()
-	run, err := m.agent.Start(ctx, profiler.Options{PID: guest.PID(), Frequency: m.how.frequency})
+	recording, err := m.agent.While(ctx, profiler.Options{PID: guest.PID(), Frequency: m.how.frequency},
+		(*profiler.AgentRun).WaitSampling, func(*profiler.AgentRun) error {
+			_, err := guest.RunFor(2 * m.how.recording)
+			return err
+		})
 	if err != nil {
-		return complete{}, err
-	}
-	if err := run.WaitSampling(); err != nil {
-		return complete{}, err
-	}
-	if _, err := guest.RunFor(2 * m.how.recording); err != nil {
-		return complete{}, err
-	}
-	recording, err := run.Stop()
-	if err != nil {
-		return complete{}, err
-	}
-	if err := recording.Stats.CheckIdentities(); err != nil {
 		return complete{}, err
 	}
 	c := summarise(stacks.OnThread(stacks.Of(recording.Profile), suite.Thread))
-	c.program, c.jdk = program, jdk
+	c.program, c.jdk = t.program, t.jdk
+	fmt.Fprintf(m.out, "%v: %.2f%% of %d stacks are whole, %.0f Java frames on average: %s\n",
+		t, 100*c.whole, c.samples, c.depth, report.Verdict(c.ok()))
+	c.printRest(m.out)
 	return c, nil
+}
+
+// printRest prints why the other stacks are not whole.
+func (c complete) printRest(w io.Writer) {
+	for _, line := range append(c.reasons, c.wrong...) {
+		fmt.Fprintln(w, " ", line)
+	}
 }
 
 // summarise looks at the stacks of the program's own thread.

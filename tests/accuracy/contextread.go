@@ -1,16 +1,20 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	report "github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
@@ -127,4 +131,126 @@ func samplesOf(p *pprof.Profile, pid int) (own ownSamples, err error) {
 
 func javaLocation(l *pprof.Location) bool {
 	return l.Mapping != nil && (strings.HasPrefix(l.Mapping.File, "[jit") || strings.HasPrefix(l.Mapping.File, "[interpreter"))
+}
+
+// A contextLine is what a profile says of the contexts of one process, in one of its windows.
+type contextLine struct{ stored.ProcessContexts }
+
+// contextLines returns what a profile says of one process, in the order of its windows, of which there is one line each.
+func contextLines(p *pprof.Profile, pid int) (lines []contextLine, err error) {
+	m, err := stored.MetadataOf(p)
+	if err != nil {
+		return nil, fmt.Errorf("metadata of the profile: %w", err)
+	}
+	for _, l := range m.Contexts {
+		if l.PID == int64(pid) {
+			lines = append(lines, contextLine{l})
+		}
+	}
+	slices.SortFunc(lines, func(a, b contextLine) int { return cmp.Compare(a.Window, b.Window) })
+	for i := 1; i < len(lines); i++ {
+		if lines[i].Window == lines[i-1].Window {
+			return nil, fmt.Errorf("the profile has twice the contexts of process %d in window %d", pid, lines[i].Window)
+		}
+	}
+	if len(lines) == 0 {
+		return nil, fmt.Errorf("the profile does not say how contexts were found of process %d", pid)
+	}
+	return lines, nil
+}
+
+// checkIdentities returns an error unless the counts of a line add up: to this many samples that the profile has of the
+// process in the window.
+func (l *contextLine) checkIdentities(samples uint64) error {
+	if l.Walked+l.Linked != samples {
+		return fmt.Errorf("%d samples, but %d walked and %d linked", samples, l.Walked, l.Linked)
+	}
+	if l.Ambiguous+l.Fitted+l.Unplaced > l.Linked {
+		return fmt.Errorf("%d samples linked, but %d ambiguous, %d fitted and %d unplaced", l.Linked, l.Ambiguous, l.Fitted, l.Unplaced)
+	}
+	for _, levels := range [][3]uint64{l.ByDepth, l.BySite} {
+		if levels[0] > samples || levels[1] > levels[0] || levels[2] > levels[1] {
+			return fmt.Errorf("of %d samples, %v have unique callers for one level, three and all", samples, levels)
+		}
+	}
+	if c := l.Check; c != nil {
+		// Of what cannot be placed at all there may be nothing to check.
+		if c.Samples > l.Linked || c.Samples+l.Unplaced < l.Linked {
+			return fmt.Errorf("%d samples linked, %d of them unplaced, but %d checked", l.Linked, l.Unplaced, c.Samples)
+		}
+		if c.Right[0] > c.Samples || c.Right[1] > c.Right[0] || c.Right[2] > c.Right[1] {
+			return fmt.Errorf("of %d contexts that were checked, %v are right for one level, three and all", c.Samples, c.Right)
+		}
+	}
+	return nil
+}
+
+// A likeness says how well the windows of a recording predict the next ones: geometric means over all pairs. NaN is no
+// value.
+type likeness struct {
+	correlation float64 // -1 to 1: Whaley's precision
+	overlap     float64 // 0 to 100
+}
+
+// What is compared of windows, as compare has it.
+const (
+	hotMethods = "methods"
+	partialCCT = "PCCT" // nodes and edges of Whaley's tree as one set
+)
+
+// windowsAlike compares the windows of a recording as the agent's compare does.
+func windowsAlike(p *pprof.Profile) (map[string]likeness, error) {
+	var text bytes.Buffer
+	if err := report.CompareWindows(&text, report.Named{Name: "recording", Profile: p}, &report.CompareOptions{N: 1}); err != nil {
+		return nil, err
+	}
+	return parseLikeness(text.String())
+}
+
+// parseLikeness reads the means in a comparison: of the line above that which begins with "windows" the names of what is
+// compared, and of the line that begins with "mean" a correlation and an overlap for each.
+func parseLikeness(text string) (map[string]likeness, error) {
+	var names, before, mean []string
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 0:
+		case fields[0] == "windows":
+			names = before
+		case fields[0] == "mean":
+			mean = fields[1:]
+		}
+		before = fields
+	}
+	if len(names) == 0 || len(mean) != 2*len(names) {
+		return nil, fmt.Errorf("the comparison of windows has no means of %q:\n%s", names, text)
+	}
+	alike := make(map[string]likeness)
+	for i, name := range names {
+		var l likeness
+		for j, to := range []*float64{&l.correlation, &l.overlap} {
+			var err error
+			if *to, err = parseDecimal(mean[2*i+j]); err != nil {
+				return nil, fmt.Errorf("mean of %s: %w", name, err)
+			}
+		}
+		alike[name] = l
+	}
+	return alike, nil
+}
+
+// parseDecimal reads a number, or - for NaN.
+func parseDecimal(text string) (float64, error) {
+	if text == "-" {
+		return math.NaN(), nil
+	}
+	return strconv.ParseFloat(text, 64)
+}
+
+// likenessOf returns NaNs of what was not compared.
+func (r *contextRecording) likenessOf(name string) likeness {
+	if l, ok := r.alike[name]; ok {
+		return l
+	}
+	return likeness{math.NaN(), math.NaN()}
 }

@@ -2,13 +2,14 @@ package main
 
 import (
 	"bytes"
+	"math"
+	"reflect"
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -151,6 +152,111 @@ func TestFirstWindows(t *testing.T) {
 		got, err := test.length.first(test.have)
 		if len(got) != test.want || (err == nil) != (test.want > 0) {
 			t.Errorf("%+v of %d lines: got %d, %v", test.length, len(test.have), len(got), err)
+		}
+	}
+}
+
+// chainedLine is a line of which all adds up.
+func chainedLine() contextLine {
+	return contextLine{stored.ProcessContexts{Comm: "java", PID: 4711, Window: 2, Contexts: profile.Contexts{
+		Mode: profile.ContextChain, Walked: 50, Linked: 940, Ambiguous: 30, Fitted: 2, Unplaced: 1,
+		Nodes: 346, Shared: 10, Methods: 122, ByDepth: [3]uint64{985, 980, 970}, BySite: [3]uint64{988, 985, 980},
+		Check: &profile.ContextCheck{Samples: 940, Right: [3]uint64{930, 920, 900}},
+	}}}
+}
+
+func lineOf(c profile.Contexts) contextLine { return contextLine{stored.ProcessContexts{Contexts: c}} }
+
+func TestContextLines(t *testing.T) {
+	second := chainedLine().ProcessContexts
+	other, first := second, second
+	other.PID, first.Window = 4712, 1
+	profileOf := func(list ...stored.ProcessContexts) *pprof.Profile {
+		p, m := new(pprof.Profile), stored.Metadata{Contexts: list}
+		if err := m.Store(p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	p := profileOf(second, other, first)
+	lines, err := contextLines(p, 4711)
+	if err != nil || len(lines) != 2 || lines[0].Window != 1 || !reflect.DeepEqual(lines[1], chainedLine()) {
+		t.Errorf("got %+v, %v", lines, err)
+	}
+	if lines, err := contextLines(p, 1); err == nil {
+		t.Errorf("got %+v of a process that is not there", lines)
+	}
+	if lines, err := contextLines(profileOf(first, second, other, first), 4711); err == nil {
+		t.Errorf("a window is there twice: got %+v", lines)
+	}
+}
+
+func TestContextIdentities(t *testing.T) {
+	l := chainedLine()
+	if err := l.checkIdentities(990); err != nil {
+		t.Fatal(err)
+	}
+	l.Check.Samples = 939 // one cannot be checked, as it was not placed
+	if err := l.checkIdentities(990); err != nil {
+		t.Error(err)
+	}
+	if err := l.checkIdentities(991); err == nil {
+		t.Error("a sample is missing, and nobody noticed")
+	}
+	for what, change := range map[string]func(*contextLine){
+		"linked twice":            func(l *contextLine) { l.Ambiguous = 938 },
+		"more unique than there":  func(l *contextLine) { l.ByDepth[0] = 991 },
+		"three but not one":       func(l *contextLine) { l.BySite[1] = 989 },
+		"all but not three":       func(l *contextLine) { l.ByDepth[2] = 981 },
+		"checked but not linked":  func(l *contextLine) { l.Check.Samples = 941 },
+		"placed but not checked":  func(l *contextLine) { l.Check.Samples = 938 },
+		"right but not checked":   func(l *contextLine) { l.Check.Right[0] = 941 },
+		"three right but not one": func(l *contextLine) { l.Check.Right[1] = 931 },
+		"all right but not three": func(l *contextLine) { l.Check.Right[2] = 921 },
+	} {
+		l := chainedLine()
+		change(&l)
+		if err := l.checkIdentities(990); err == nil {
+			t.Errorf("%s was not noticed", what)
+		}
+	}
+}
+
+// As compare writes it.
+const compared = `Precision by samples: how well each of 3 windows predicts the next
+recording, 3000 samples, 990 to 1010 in a window
+
+         methods              edges             PCCT
+windows    corr.  overlap    corr.  overlap    corr.  overlap
+1, 2      0.9990    97.10   0.9000    90.00   0.8000    80.00
+mean      0.9985    97.25        -    89.50   0.8125    81.50
+1 more pair, in the means, too
+corr.: correlation, of 1; overlap: of 100; mean: geometric
+`
+
+func TestLikeness(t *testing.T) {
+	got, err := parseLikeness(compared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 3 || got["methods"] != (likeness{0.9985, 97.25}) || got["PCCT"] != (likeness{0.8125, 81.5}) {
+		t.Errorf("got %v", got)
+	}
+	if edges := got["edges"]; !math.IsNaN(edges.correlation) || edges.overlap != 89.5 {
+		t.Errorf("got edges %v", edges)
+	}
+	r := contextRecording{alike: got}
+	if r.likenessOf("methods").overlap != 97.25 || !math.IsNaN(r.likenessOf("contexts").correlation) {
+		t.Error("what was not compared has a value, or what was has none")
+	}
+	for what, text := range map[string]string{
+		"nothing":     "",
+		"no means":    "     methods\nwindows corr. overlap\n1, 2 0.9 90\n",
+		"half a mean": "     methods\nwindows corr. overlap\nmean 0.9\n",
+		"no number":   "     methods\nwindows corr. overlap\nmean 0.9 many\n",
+	} {
+		if got, err := parseLikeness(text); err == nil {
+			t.Errorf("%s: got %v", what, got)
 		}
 	}
 }

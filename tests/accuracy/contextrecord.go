@@ -7,7 +7,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	"github.com/vmprof-agent/vmprof-agent/tests/suite"
 )
 
 // A contextSetting is one way to record contexts.
@@ -60,7 +63,7 @@ func (s *contexts) record(ctx context.Context, m meter, t contextTrial) (r conte
 	if err != nil {
 		return r, err
 	}
-	r = contextResult{contextTrial: t, iteration: did.iteration()}
+	r = contextResult{contextTrial: t, iteration: did.Iteration()}
 	for i, recording := range recordings {
 		read, err := readContexts(recording, g.pid(), s.length)
 		if err != nil {
@@ -68,6 +71,7 @@ func (s *contexts) record(ctx context.Context, m meter, t contextTrial) (r conte
 		}
 		r.recorded = append(r.recorded, read)
 	}
+	s.print(m.out, r)
 	return r, nil
 }
 
@@ -81,34 +85,34 @@ type contextJob struct {
 
 // fromStart has the guest begin to work once all agents sample. That is a second or more after their first window began,
 // so there is a rest of as much in a window after the last. The agents are returned in any case.
-func (j contextJob) fromStart(ctx context.Context) (contextAgents, worked, error) {
+func (j contextJob) fromStart(ctx context.Context) (contextAgents, harness.Worked, error) {
 	agents, err := j.start(ctx, 0)
 	if err != nil {
-		return agents, worked{}, err
+		return agents, harness.Worked{}, err
 	}
 	for _, run := range agents {
 		if err := run.WaitSampling(); err != nil {
-			return agents, worked{}, err
+			return agents, harness.Worked{}, err
 		}
 	}
-	work := startWork(ctx, j.guest)
-	wait(ctx, j.length.whole())
+	work := harness.StartWork(ctx, j.guest.runFor)
+	sleep(ctx, j.length.whole())
 	err = agents.interrupt()
-	did, failed := work.finish()
+	did, failed := work.Finish()
 	return agents, did, errors.Join(err, failed)
 }
 
 // warm has the guest work all the time, and the agents come and go.
-func (j contextJob) warm(ctx context.Context) (contextAgents, worked, error) {
-	work := startWork(ctx, j.guest)
-	wait(ctx, j.length.warmup)
+func (j contextJob) warm(ctx context.Context) (contextAgents, harness.Worked, error) {
+	work := harness.StartWork(ctx, j.guest.runFor)
+	sleep(ctx, j.length.warmup)
 	agents, err := j.start(ctx, j.length.whole())
 	for _, run := range agents {
 		if err == nil {
 			run.Wait() // finish tells how it ended
 		}
 	}
-	did, failed := work.finish()
+	did, failed := work.Finish()
 	return agents, did, errors.Join(err, failed)
 }
 
@@ -128,7 +132,7 @@ func (j contextJob) start(ctx context.Context, d time.Duration) (agents contextA
 	return agents, nil
 }
 
-func wait(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
@@ -161,4 +165,43 @@ func (a contextAgents) abandon() {
 	for _, run := range a {
 		run.Stop()
 	}
+}
+
+// A contextGuest is a running program that works when it is told to.
+type contextGuest interface {
+	// runFor has it do whole iterations until that much time has passed. It fails if what they compute is wrong.
+	runFor(d time.Duration) (iterations int, err error)
+	pid() int
+	close() error
+}
+
+func (t contextTrial) start(ctx context.Context, m meter) (contextGuest, error) {
+	if !t.vm {
+		guest, err := suite.Start(ctx, t.jdk, t.program)
+		if err != nil {
+			return nil, err
+		}
+		return suiteGuest{guest}, nil
+	}
+	vm, err := m.vm()
+	if err != nil {
+		return nil, err
+	}
+	run, err := vm.Start(ctx, guests.VMOptions{Program: t.program})
+	if err != nil {
+		return nil, err
+	}
+	return vmGuest{run}, nil
+}
+
+// A suiteGuest is a real Java program.
+type suiteGuest struct{ *suite.Guest }
+
+func (g suiteGuest) runFor(d time.Duration) (int, error) { return g.RunFor(d) }
+func (g suiteGuest) pid() int                            { return g.PID() }
+func (g suiteGuest) close() error                        { return g.Close() }
+
+func (g vmGuest) runFor(d time.Duration) (int, error) {
+	s, err := g.run.RunFor(d)
+	return int(s.Iterations), err
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
 
@@ -29,11 +29,10 @@ const (
 	precisionStudy contextStudy = "precision"
 )
 
-// A contexts section records programs with contexts found in other ways than by walking every stack, and every stack walked
-// nevertheless to compare with.
+// contexts are programs that were recorded with contexts found in other ways than by walking every stack, and every stack
+// walked nevertheless to compare with.
 type contexts struct {
 	study    contextStudy
-	trials   []contextTrial
 	settings []contextSetting
 	length   contextLength
 	results  []contextResult
@@ -56,35 +55,45 @@ var contextPrograms = []string{"Xalan", "Scalac", "Javac", "Jython", "H2", "Luin
 // contextVMPrograms are those of the reference guest, which count as one program.
 var contextVMPrograms = []string{"recursive", "virtual", "phased", "threaded"}
 
-// planContexts has a section for each study, in the order of the documentation.
-func planContexts(jdks []jvm.JDK, o options) (sections []section) {
-	for _, study := range []contextStudy{chainStudy, everyStudy, partialStudy, precisionStudy} {
-		sections = append(sections, planStudy(study, jdks[0], o))
+// planContexts records each program in all ways that the study compares.
+func planContexts(study contextStudy, jdk jvm.JDK) plan {
+	return func(c harness.Choice) harness.Job[meter] {
+		s := study.contexts(c.Short)
+		return harness.Trials[meter, contextTrial, contextResult]{
+			All: func(short bool) []contextTrial { return study.trials(jdk, short) },
+			Run: harness.OneByOne(func(m meter, ctx context.Context, t contextTrial) (contextResult, error) { return s.record(ctx, m, t) }),
+			Tables: func(results []contextResult) []harness.Table {
+				s.results = results
+				return s.tables()
+			},
+			OK: contextsOK,
+		}.Plan(c)
 	}
-	return sections
 }
 
-func planStudy(study contextStudy, jdk jvm.JDK, o options) *contexts {
-	s := &contexts{study: study, settings: study.settings(), length: study.length()}
-	var all []contextTrial
+// contexts are those of the study before it is made.
+func (s contextStudy) contexts(short bool) *contexts {
+	of := &contexts{study: s, settings: s.settings(), length: s.length()}
+	if short {
+		of.shorten()
+	}
+	return of
+}
+
+// trials are all that the study has, or those of the short form.
+func (s contextStudy) trials(jdk jvm.JDK, short bool) (trials []contextTrial) {
 	for _, program := range contextPrograms {
-		all = append(all, contextTrial{study: study, program: program, jdk: jdk})
+		trials = append(trials, contextTrial{study: s, program: program, jdk: jdk})
 	}
 	for _, program := range contextVMPrograms {
-		if study != precisionStudy { // by name, and nobody tells those of its methods to who samples time
-			all = append(all, contextTrial{study: study, program: program, vm: true})
+		if s != precisionStudy { // by name, and nobody tells those of its methods to who samples time
+			trials = append(trials, contextTrial{study: s, program: program, vm: true})
 		}
 	}
-	if o.short {
-		s.shorten()
-		all = slices.DeleteFunc(all, func(t contextTrial) bool { return !t.short() })
+	if short {
+		trials = slices.DeleteFunc(trials, func(t contextTrial) bool { return !t.short() })
 	}
-	for _, t := range all {
-		if o.run.MatchString(t.String()) {
-			s.trials = append(s.trials, t)
-		}
-	}
-	return s
+	return trials
 }
 
 // short says whether the trial is in the short form: a JVM where frames are found in more ways, the reference guest where
@@ -155,27 +164,6 @@ func (s *contexts) shorten() {
 	}
 }
 
-func (s *contexts) run(ctx context.Context, m meter) error {
-	for _, t := range s.trials {
-		r, err := s.record(ctx, m, t)
-		if err != nil {
-			return fmt.Errorf("%v: %w", t, err)
-		}
-		s.print(m.out, r)
-		s.results = append(s.results, r)
-	}
-	if len(s.results) == 0 {
-		return nil
-	}
-	for _, t := range s.tables() {
-		fmt.Fprintln(m.out)
-		if err := t.Print(m.out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // print says in a line for each recording what came of it.
 func (s *contexts) print(w io.Writer, r contextResult) {
 	for i := range r.recorded {
@@ -206,9 +194,9 @@ const (
 // brokenBelow is a share of first callers that is no inaccuracy of the method: a link has its caller with it.
 const brokenBelow = 0.95
 
-// ok says that first callers are right. What else contexts are meant to reach, the tables say.
-func (s *contexts) ok() bool {
-	return !slices.ContainsFunc(s.results, func(r contextResult) bool {
+// contextsOK says that first callers are right. What else contexts are meant to reach, the tables say.
+func contextsOK(results []contextResult) bool {
+	return !slices.ContainsFunc(results, func(r contextResult) bool {
 		return slices.ContainsFunc(r.recorded, func(rec contextRecording) bool { return rec.broken() })
 	})
 }

@@ -8,60 +8,46 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
 
-// planned returns the sections that the arguments ask for.
-func planned(t *testing.T, args ...string) (of []*contexts) {
-	t.Helper()
-	o, err := parse(args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range planContexts([]jvm.JDK{{Version: 17, Release: "17.0.1"}, {Version: 25, Release: "25"}}, o) {
-		of = append(of, s.(*contexts))
-	}
-	return of
-}
-
 func TestPlanContexts(t *testing.T) {
-	whole, short := planned(t), planned(t, "-short")
-	if len(whole) != 4 || len(short) != len(whole) {
-		t.Fatalf("%d sections, %d in the short form", len(whole), len(short))
-	}
+	jdk := jvm.JDK{Version: 17, Release: "17.0.1"}
 	seen := map[string]bool{}
-	for i, s := range whole {
+	for _, study := range []contextStudy{chainStudy, everyStudy, partialStudy, precisionStudy} {
 		want := len(contextPrograms)
-		if s.study != precisionStudy {
+		if study != precisionStudy {
 			want += len(contextVMPrograms)
 		}
-		if len(s.trials) != want {
-			t.Errorf("%s has %d trials", s.study, len(s.trials))
+		trials, short := study.trials(jdk, false), study.trials(jdk, true)
+		if len(trials) != want {
+			t.Errorf("%s has %d trials", study, len(trials))
 		}
-		for _, trial := range s.trials {
-			if !strings.HasPrefix(trial.String(), "contexts, ") || !strings.HasSuffix(trial.String(), ", "+string(s.study)) {
-				t.Errorf("a trial of %s is called %q", s.study, trial)
+		for _, trial := range trials {
+			if !strings.HasPrefix(trial.String(), "contexts, ") || !strings.HasSuffix(trial.String(), ", "+string(study)) {
+				t.Errorf("a trial of %s is called %q", study, trial)
 			}
 			if !trial.vm && trial.jdk.Version != 17 {
 				t.Errorf("%v is on JDK %d", trial, trial.jdk.Version)
 			}
 		}
-		some := short[i]
-		if (len(some.trials) == 0) != (s.study == precisionStudy) || len(some.settings) != 1 || some.length.whole() > 5*time.Second {
-			t.Errorf("the short form of %s has %d trials with %d settings for %v", s.study, len(some.trials), len(some.settings), some.length.whole())
+		some := study.contexts(true)
+		if (len(short) == 0) != (study == precisionStudy) || len(some.settings) != 1 || some.length.whole() > 5*time.Second {
+			t.Errorf("the short form of %s has %d trials with %d settings for %v", study, len(short), len(some.settings), some.length.whole())
 		}
-		for _, trial := range short[i].trials {
+		for _, trial := range short {
 			seen[trial.program] = true
+		}
+		both := []jvm.JDK{jdk, {Version: 25, Release: "25"}}
+		if n := trialsOf(t, "contexts-"+string(study), both); n != want {
+			t.Errorf("%s has %d trials of two JDKs", study, n)
+		}
+		if n := trialsOf(t, "contexts-"+string(study), both, "-run", "^contexts, .*, every$"); (n > 0) != (study == everyStudy) {
+			t.Errorf("%d trials of %s", n, study)
 		}
 	}
 	if len(seen) != 2 {
 		t.Errorf("the short form has the programs %v", seen)
-	}
-	for _, s := range planned(t, "-run", "^contexts, .*, every$") {
-		if (len(s.trials) > 0) != (s.study == everyStudy) {
-			t.Errorf("%d trials of %s", len(s.trials), s.study)
-		}
 	}
 }
 
@@ -115,7 +101,7 @@ func TestContextTables(t *testing.T) {
 	for _, table := range tables {
 		for _, row := range table.Rows {
 			if len(row) != len(table.Header) {
-				t.Errorf("%s: %q below %q", table.name, row, table.Header)
+				t.Errorf("%s: %q below %q", table.Marker, row, table.Header)
 			}
 		}
 		if err := table.Print(&text); err != nil {
@@ -161,7 +147,7 @@ func TestOtherContextTables(t *testing.T) {
 		table := s.tables()[0]
 		for _, row := range table.Rows {
 			if len(row) != len(table.Header) {
-				t.Errorf("%s: %q below %q", table.name, row, table.Header)
+				t.Errorf("%s: %q below %q", table.Marker, row, table.Header)
 			}
 		}
 		want := map[contextStudy]string{
@@ -184,19 +170,18 @@ func TestContextsOK(t *testing.T) {
 		"first callers wrong":     {counted(20, 75, 70, 60), false},
 		"nothing but whole walks": {counted(100, 0, 0, 0), false},
 	} {
-		s := &contexts{results: []contextResult{{recorded: []contextRecording{{windows: []contextLine{test.line}}}}}}
-		if s.ok() != test.want {
+		if contextsOK([]contextResult{{recorded: []contextRecording{{windows: []contextLine{test.line}}}}}) != test.want {
 			t.Errorf("%s: %v", what, !test.want)
 		}
 	}
 	shallow := counted(100, 0, 0, 0)
 	shallow.Mode = profile.ContextPartial
-	if s := (&contexts{results: []contextResult{{recorded: []contextRecording{{windows: []contextLine{shallow}}}}}}); !s.ok() {
+	if !contextsOK([]contextResult{{recorded: []contextRecording{{windows: []contextLine{shallow}}}}}) {
 		t.Error("a partial walk must not go to the root")
 	}
 	unchecked := counted(20, 0, 0, 0)
 	unchecked.Check = nil
-	if s := (&contexts{results: []contextResult{{recorded: []contextRecording{{windows: []contextLine{unchecked}}}}}}); !s.ok() {
+	if !contextsOK([]contextResult{{recorded: []contextRecording{{windows: []contextLine{unchecked}}}}}) {
 		t.Error("what was not checked is wrong")
 	}
 }

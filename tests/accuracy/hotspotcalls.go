@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
 // What the estimated call graphs of stock JVMs are meant to reach in the mean of all programs, in percent of overlap by
@@ -21,13 +25,31 @@ const (
 	startingAim  = 80.0
 )
 
-// The hotspotCalls section records real programs in stock JVMs, as Arnold & Grove's table 3 does: is the call graph that
-// is estimated closer to the exact one than the two innermost frames of the same samples?
-type hotspotCalls struct {
-	table   string // in the documentation
-	trials  []hotspotTrial
-	how     hotspotManner
-	results []hotspotResult
+// A hotspotStudy records real programs in stock JVMs, as Arnold & Grove's table 3 does: is the call graph that is estimated
+// closer to the exact one than the two innermost frames of the same samples?
+type hotspotStudy struct {
+	marker string // of its table in the documentation
+	trials []hotspotTrial
+	short  int           // how many of them the short form has
+	how    hotspotManner // in the long form
+}
+
+func (s hotspotStudy) plan() plan {
+	return harness.Trials[meter, hotspotTrial, hotspotResult]{
+		All: func(short bool) []hotspotTrial {
+			if short {
+				return s.trials[:s.short]
+			}
+			return s.trials
+		},
+		Run: func(m meter, ctx context.Context, trials []hotspotTrial) ([]hotspotResult, error) {
+			return s.record(ctx, m, trials)
+		},
+		Tables: func(results []hotspotResult) []harness.Table {
+			return []harness.Table{{Marker: s.marker, Table: hotspotTable(results)}}
+		},
+		OK: hotspotOK,
+	}.Plan
 }
 
 // A hotspotManner says how long to look.
@@ -110,54 +132,32 @@ var (
 	phasePrograms   = []string{"Xerces", "Jython", "Luindex"} // are recorded from their start and with the flag profiling
 )
 
-// planHotspotCalls plans JVMs that have compiled what is hot.
-func planHotspotCalls(jdks []jvm.JDK, o options) *hotspotCalls {
-	s := &hotspotCalls{table: "hotspot-calls", how: longHotspot}
+// hotspotCalls are JVMs that have compiled what is hot.
+func hotspotCalls(jdks []jvm.JDK) hotspotStudy {
 	oldest, newest := jdks[0], jdks[len(jdks)-1]
-	all := hotspotTrials(hotspotPrograms, oldest)
+	trials := hotspotTrials(hotspotPrograms, oldest)
 	if newest != oldest {
-		all = append(all, hotspotTrials(newerPrograms, newest)...)
+		trials = append(trials, hotspotTrials(newerPrograms, newest)...)
 	}
-	return s.plan(all, o)
+	return hotspotStudy{marker: "hotspot-calls", trials: trials, short: 1, how: longHotspot}
 }
 
-// planHotspotPhases plans JVMs whose code is not that of C2: not yet, or never. The short form leaves them to planHotspotCalls, which
+// hotspotPhases are JVMs whose code is not that of C2: not yet, or never. The short form leaves them to hotspotCalls, which
 // measures in the same way.
-func planHotspotPhases(jdks []jvm.JDK, o options) *hotspotCalls {
-	s := &hotspotCalls{table: "hotspot-phases", how: longHotspot}
+func hotspotPhases(jdks []jvm.JDK) hotspotStudy {
+	s := hotspotStudy{marker: "hotspot-phases", how: longHotspot}
 	s.how.recordings = []time.Duration{10 * time.Second}
-	if o.short {
-		return s
-	}
-	var all []hotspotTrial
 	for _, program := range phasePrograms {
-		all = append(all, hotspotTrial{program: program, flag: profiling, jdk: jdks[0]}, hotspotTrial{program: program, jdk: jdks[0], starting: true})
+		s.trials = append(s.trials, hotspotTrial{program: program, flag: profiling, jdk: jdks[0]}, hotspotTrial{program: program, jdk: jdks[0], starting: true})
 	}
-	return s.plan(all, o)
+	return s
 }
 
-// planHotspotUnchecked plans JVMs in which no breakpoint is set. The short form leaves them to planHotspotCalls, too.
-func planHotspotUnchecked(jdks []jvm.JDK, o options) *hotspotCalls {
-	s := &hotspotCalls{table: "hotspot-unchecked", how: longHotspot}
-	if o.short {
-		return s
-	}
-	var all []hotspotTrial
+// hotspotUnchecked are JVMs in which no breakpoint is set. The short form leaves them to hotspotCalls, too.
+func hotspotUnchecked(jdks []jvm.JDK) hotspotStudy {
+	s := hotspotStudy{marker: "hotspot-unchecked", how: longHotspot}
 	for _, program := range hotspotPrograms {
-		all = append(all, hotspotTrial{program: program, jdk: jdks[0], unchecked: true})
-	}
-	return s.plan(all, o)
-}
-
-// plan keeps those trials that the options ask for: in short the first one.
-func (s *hotspotCalls) plan(all []hotspotTrial, o options) *hotspotCalls {
-	if o.short {
-		s.how, all = shortHotspot, all[:1]
-	}
-	for _, t := range all {
-		if o.run.MatchString(t.String()) {
-			s.trials = append(s.trials, t)
-		}
+		s.trials = append(s.trials, hotspotTrial{program: program, jdk: jdks[0], unchecked: true})
 	}
 	return s
 }
@@ -169,43 +169,202 @@ func hotspotTrials(programs []string, jdk jvm.JDK) (trials []hotspotTrial) {
 	return trials
 }
 
-func (s *hotspotCalls) run(ctx context.Context, m meter) error {
-	if slices.ContainsFunc(s.trials, func(t hotspotTrial) bool { return !t.unchecked }) {
+func (s hotspotStudy) record(ctx context.Context, m meter, trials []hotspotTrial) (results []hotspotResult, err error) {
+	how := s.how
+	if m.short {
+		how = shortHotspot
+	}
+	if slices.ContainsFunc(trials, func(t hotspotTrial) bool { return !t.unchecked }) {
 		if err := breakpoints.Check(); err != nil {
-			return m.unsafe(s.table, err)
+			return nil, m.unsafe(s.marker, err)
 		}
 	}
 	var truth *exactIteration // of the trial before
-	for i, t := range s.trials {
-		if i == 0 || t.program != s.trials[i-1].program || t.jdk != s.trials[i-1].jdk {
+	for i, t := range trials {
+		if i == 0 || t.program != trials[i-1].program || t.jdk != trials[i-1].jdk {
 			truth = nil
 		}
-		if truth == nil && s.how.logical {
-			var err error
-			if truth, err = s.how.count(ctx, t); err != nil {
-				return fmt.Errorf("count the calls of %v: %w", t, err)
+		if truth == nil && how.logical {
+			if truth, err = how.count(ctx, t); err != nil {
+				return nil, fmt.Errorf("count the calls of %v: %w", t, err)
 			}
 			fmt.Fprintf(m.out, "%s, %v: %v\n", t.program, t.jdk, truth)
 		}
-		results, err := s.how.try(ctx, m, t, truth)
+		of, err := how.try(ctx, m, t, truth)
 		if err != nil {
-			return fmt.Errorf("%v: %w", t, err)
+			return nil, fmt.Errorf("%v: %w", t, err)
 		}
-		s.results = append(s.results, results...)
+		results = append(results, of...)
 	}
-	if len(s.results) == 0 {
-		return nil
-	}
-	table := s.tables()[0]
-	fmt.Fprintln(m.out)
-	return table.Print(m.out)
+	return results, nil
 }
 
-// ok says that no estimate of the calls that are made is worse than none, after the longest recording. What else is
+// hotspotOK says that no estimate of the calls that are made is worse than none, after the longest recording. What else is
 // missed, the table says.
-func (s *hotspotCalls) ok() bool {
-	longest := slices.Max(s.how.recordings)
-	return !slices.ContainsFunc(s.results, func(r hotspotResult) bool {
+func hotspotOK(results []hotspotResult) bool {
+	longest := slices.Max(recordingLengths(results))
+	return !slices.ContainsFunc(results, func(r hotspotResult) bool {
 		return (r.kind == physical || r.starting) && r.length == longest && !r.better()
 	})
 }
+
+// recordingLengths are how long a trial was recorded, one recording after the other.
+func recordingLengths(results []hotspotResult) (lengths []time.Duration) {
+	for _, r := range results {
+		if !slices.Contains(lengths, r.length) {
+			lengths = append(lengths, r.length)
+		}
+	}
+	return lengths
+}
+
+// Kinds of call graphs.
+const (
+	physical = "physical" // of code: what was inlined is no call
+	logical  = "logical"  // of methods
+)
+
+// A hotspotResult is what one recording said of one kind of graph.
+type hotspotResult struct {
+	hotspotTrial
+	kind   string
+	length time.Duration
+	cost   float64 // share of the guest's CPU time that sampling took, as the agent reckons
+
+	// Overlaps with the exact graph, in percent, by caller and callee.
+	timer   float64 // of the two innermost frames of samples
+	found   float64 // of the estimate
+	sites   float64 // of the estimate, by the place of the call, too
+	callees float64 // of the estimate, by callee alone: how much of what is missing are rates
+	bound   float64 // of the samples' callers with the true rates of callees: what better rates would give
+	absent  float64 // percent of the estimate that is on edges which do not exist
+	// covered is what part of the estimate was compared, 0 to 1: methods that were not replayed are left out.
+	covered float64
+	worst   []string
+}
+
+// shownDifferences is how many edges are printed that the estimate is furthest from.
+const shownDifferences = 10
+
+// compare holds a recording's graphs against the truth, which is that of calls to some callees, nil for all.
+func (r hotspotRecording) compare(t hotspotTrial, kind string, truth *javaGraph, callees map[string]bool) hotspotResult {
+	found, timer := r.graphs[kind].found, r.graphs[kind].timer
+	result := hotspotResult{hotspotTrial: t, kind: kind, length: r.length, cost: r.cost, covered: 1}
+	if callees != nil {
+		found, result.covered = onlyOf(found, callees)
+		timer, _ = onlyOf(timer, callees)
+	}
+	result.sites = cct.Overlap(found, truth)
+	truth, found = withoutSites(truth), withoutSites(found)
+	result.timer, result.found = cct.Overlap(timer, truth), cct.Overlap(found, truth)
+	result.callees = cct.Overlap(found.Callees(), truth.Callees())
+	result.bound = cct.Overlap(withRates(timer, truth), truth)
+	result.absent = absent(found, truth)
+	result.worst = differences(found, truth, shownDifferences)
+	return result
+}
+
+// better says that the estimate is nearer to the truth than the timer alone. Where it has nearly all, as of a program
+// that makes one call, there is nothing to be better in.
+func (r hotspotResult) better() bool {
+	const nearlyAll = 98.0 // %
+	return r.found > r.timer || r.found >= nearlyAll
+}
+
+func (r hotspotResult) print(w io.Writer) {
+	fmt.Fprintf(w, "%v, %s, %v: overlap %.1f%%, timer only %.1f%%: %s\n",
+		r.hotspotTrial, r.kind, r.length, r.found, r.timer, report.Verdict(r.better()))
+	fmt.Fprintf(w, "  by sites %.1f%%, by callees alone %.1f%%; on edges that do not exist %.1f%%; the timer's callers with true rates %.1f%%\n",
+		r.sites, r.callees, r.absent, r.bound)
+	for _, line := range r.worst {
+		fmt.Fprintln(w, " ", line)
+	}
+}
+
+// hotspotTable has a row for each graph of each program, with columns for each recording, and the means of code that C2
+// compiled.
+func hotspotTable(results []hotspotResult) report.Table {
+	table := report.Table{Header: []string{"program", "JDK", "compiled with", "graph"}}
+	for _, length := range recordingLengths(results) {
+		table.Header = append(table.Header, fmt.Sprintf("timer, %v", length), fmt.Sprintf("estimate, %v", length))
+	}
+	table.Header = append(table.Header, "with sites", "true rates", "compared %", "cost %", "")
+	for _, row := range hotspotRows(results) {
+		table.Add(row.cells()...)
+	}
+	for _, kind := range []string{physical, logical} {
+		if results[0].alone() {
+			break
+		}
+		if cells := hotspotMean(results, kind); cells != nil {
+			table.Add(cells...)
+		}
+	}
+	return table
+}
+
+// A hotspotRow is one graph of one program, in the recordings' order.
+type hotspotRow []hotspotResult
+
+func hotspotRows(results []hotspotResult) (rows []hotspotRow) {
+	type key struct {
+		hotspotTrial
+		kind string
+	}
+	index := map[key]int{}
+	for _, r := range results {
+		k := key{r.hotspotTrial, r.kind}
+		i, known := index[k]
+		if !known {
+			i = len(rows)
+			index[k] = i
+			rows = append(rows, nil)
+		}
+		rows[i] = append(rows[i], r)
+	}
+	return rows
+}
+
+func (row hotspotRow) cells() []string {
+	last := row[len(row)-1]
+	cells := []string{last.program, last.jdk.Release, last.how(), last.kind}
+	better := true
+	for _, r := range row {
+		cells = append(cells, rounded(r.timer), rounded(r.found))
+		better = better && r.better()
+	}
+	verdict := report.Verdict(better)
+	if last.alone() {
+		verdict = fmt.Sprintf("aim %.0f: %s", last.aim(last.kind), report.Verdict(last.found >= last.aim(last.kind)))
+	}
+	return append(cells, rounded(last.sites), rounded(last.bound), rounded(100*last.covered), fmt.Sprintf("%.2f", 100*last.cost), verdict)
+}
+
+// hotspotMean is a row with the means over all programs and both ways to compile; nil if there is nothing of that kind. The
+// aim is that of the longest recording.
+func hotspotMean(results []hotspotResult, kind string) []string {
+	cells := []string{"mean", "", "", kind}
+	var n float64
+	var mean hotspotResult
+	for _, length := range recordingLengths(results) {
+		n, mean = 0, hotspotResult{}
+		for _, r := range results {
+			if r.kind == kind && r.length == length {
+				n++
+				mean.timer += r.timer
+				mean.found += r.found
+				mean.sites += r.sites
+				mean.bound += r.bound
+			}
+		}
+		cells = append(cells, rounded(mean.timer/n), rounded(mean.found/n))
+	}
+	if n == 0 {
+		return nil
+	}
+	aim := results[0].aim(kind)
+	verdict := fmt.Sprintf("aim %.0f: %s", aim, report.Verdict(mean.found/n >= aim))
+	return append(cells, rounded(mean.sites/n), rounded(mean.bound/n), "", "", verdict)
+}
+
+func rounded(x float64) string { return fmt.Sprintf("%.0f", x) }

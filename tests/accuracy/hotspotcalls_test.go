@@ -22,12 +22,8 @@ func TestPlanHotspotCalls(t *testing.T) {
 		{args: []string{"-run", "calls, Jython, hotspot, inlining, JDK 17"}, jdks: []jvm.JDK{old, recent}, want: 1},
 		{args: []string{"-run", "Plain"}, jdks: []jvm.JDK{old, recent}},
 	} {
-		o, err := parse(tt.args)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s := planHotspotCalls(tt.jdks, o); len(s.trials) != tt.want {
-			t.Errorf("%v: got %v, want %d trials", tt.args, s.trials, tt.want)
+		if n := trialsOf(t, "hotspot-calls", tt.jdks, tt.args...); n != tt.want {
+			t.Errorf("%v: got %d, want %d trials", tt.args, n, tt.want)
 		}
 	}
 }
@@ -53,14 +49,14 @@ func TestHotspotCallsTable(t *testing.T) {
 	result := func(program, kind string, length time.Duration, timer, found float64) hotspotResult {
 		return hotspotResult{hotspotTrial: hotspotTrial{program: program, jdk: jdk}, kind: kind, length: length, timer: timer, found: found, covered: 1}
 	}
-	s := &hotspotCalls{how: hotspotManner{recordings: []time.Duration{time.Second, time.Minute}}, results: []hotspotResult{
+	results := []hotspotResult{
 		result("P", physical, time.Second, 60, 80), result("P", physical, time.Minute, 62, 90),
 		result("P", logical, time.Second, 60, 70), result("P", logical, time.Minute, 62, 72),
 		result("Q", physical, time.Second, 40, 80), result("Q", physical, time.Minute, 42, 84),
 		result("Q", logical, time.Second, 71, 70), result("Q", logical, time.Minute, 71, 72),
-	}}
+	}
 	got := map[string][]string{}
-	for _, row := range s.tables()[0].Rows {
+	for _, row := range hotspotTable(results).Rows {
 		got[row[0]+" "+row[3]] = append(row[4:8:8], row[len(row)-1])
 	}
 	want := map[string][]string{
@@ -74,15 +70,15 @@ func TestHotspotCallsTable(t *testing.T) {
 	if !maps.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	if !s.ok() {
+	if !hotspotOK(results) {
 		t.Error("a logical graph that misses its aim is an error")
 	}
-	s.results[0].found = 59
-	if !s.ok() {
+	results[0].found = 59
+	if !hotspotOK(results) {
 		t.Error("a short recording that misses its aim is an error")
 	}
-	s.results[1].found = 59
-	if s.ok() {
+	results[1].found = 59
+	if hotspotOK(results) {
 		t.Error("a physical graph that is worse than the timer's is none")
 	}
 }
@@ -90,18 +86,15 @@ func TestHotspotCallsTable(t *testing.T) {
 // Programs whose code is not C2's have an aim each.
 func TestHotspotPhases(t *testing.T) {
 	jdk := jvm.JDK{Version: 17, Release: "17.0.1"}
-	o, err := parse(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := planHotspotPhases([]jvm.JDK{jdk}, o)
+	s := hotspotPhases([]jvm.JDK{jdk})
+	var results []hotspotResult
 	if len(s.trials) != 2*len(phasePrograms) {
 		t.Fatalf("trials %v", s.trials)
 	}
 	for _, trial := range s.trials[:2] {
-		s.results = append(s.results, hotspotResult{hotspotTrial: trial, kind: logical, length: 10 * time.Second, timer: 20, found: 90, covered: 1})
+		results = append(results, hotspotResult{hotspotTrial: trial, kind: logical, length: 10 * time.Second, timer: 20, found: 90, covered: 1})
 	}
-	rows := s.tables()[0].Rows
+	rows := hotspotTable(results).Rows
 	if len(rows) != 2 {
 		t.Fatalf("rows %v", rows)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
 )
@@ -96,29 +97,16 @@ func recordHotspot(ctx context.Context, m meter, guest *suite.Guest, length time
 			return hotspotRecording{}, errors.Join(err, stopped)
 		}
 	}
-	working, stop := context.WithCancel(ctx)
-	worked := make(chan error, 1)
-	go func() { worked <- work(working, guest) }()
+	work := harness.StartWork(ctx, guest.RunFor)
 	recording, err := run.Finish()
-	stop()
-	if err := errors.Join(err, <-worked); err != nil {
+	_, failed := work.Finish()
+	if err := errors.Join(err, failed); err != nil {
 		return hotspotRecording{}, err
 	}
 	if err := recording.Stats.CheckIdentities(); err != nil {
 		return hotspotRecording{}, err
 	}
 	return readHotspot(recording, length)
-}
-
-// work has the guest run until ctx is done.
-func work(ctx context.Context, guest *suite.Guest) error {
-	const atOnce = 200 * time.Millisecond
-	for ctx.Err() == nil {
-		if _, err := guest.RunFor(atOnce); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func readHotspot(recording *profiler.Recording, length time.Duration) (hotspotRecording, error) {

@@ -3,10 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/events"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
@@ -22,14 +26,16 @@ const (
 	valueStudy eventStudy = "values" // what a probe's operands are
 )
 
-// eventStudies are all, in the order of the documentation.
-var eventStudies = []eventStudy{allocStudy, lockStudy, enterStudy, pauseStudy, faultStudy, valueStudy}
-
-// A knownEvents section records programs whose events are known.
-type knownEvents struct {
-	study   eventStudy
-	trials  []eventTrial
-	results []eventResult
+// planKnown records programs whose events are known.
+func planKnown(study eventStudy, jdks []jvm.JDK) plan {
+	return harness.Trials[meter, eventTrial, eventResult]{
+		All: func(short bool) []eventTrial { return study.trials(jdks, short) },
+		Run: harness.OneByOne(meter.recordKnown),
+		Tables: func(results []eventResult) []harness.Table {
+			return []harness.Table{{Marker: "events-" + string(study), Table: knownTable(results)}}
+		},
+		OK: knownOK,
+	}.Plan
 }
 
 // An eventTrial is a program to record. What it does not need is zero.
@@ -61,23 +67,20 @@ type eventResult struct {
 	figures []figure
 }
 
-func (s *knownEvents) run(ctx context.Context, m meter) error {
-	for _, t := range s.trials {
-		figures, err := t.measure(ctx, m)
-		if err != nil {
-			return fmt.Errorf("%v: %w", t, err)
-		}
-		table := report.Table{Header: []string{t.String(), "truth", "recorded", "tolerance", ""}}
-		for _, f := range figures {
-			table.Add(f.cells()...)
-		}
-		if err := table.Print(m.out); err != nil {
-			return err
-		}
-		fmt.Fprintln(m.out)
-		s.results = append(s.results, eventResult{t, figures})
+func (m meter) recordKnown(ctx context.Context, t eventTrial) (r eventResult, err error) {
+	r.eventTrial = t
+	if r.figures, err = t.measure(ctx, m); err != nil {
+		return r, err
 	}
-	return nil
+	table := report.Table{Header: []string{t.String(), "truth", "recorded", "tolerance", ""}}
+	for _, f := range r.figures {
+		table.Add(f.cells()...)
+	}
+	if err := table.Print(m.out); err != nil {
+		return r, err
+	}
+	fmt.Fprintln(m.out)
+	return r, nil
 }
 
 // measure records the trial's program and compares.
@@ -99,23 +102,140 @@ func (t eventTrial) measure(ctx context.Context, m meter) ([]figure, error) {
 	return nil, fmt.Errorf("no study %q", t.study)
 }
 
-// tables have the worst figure of each group.
-func (s *knownEvents) tables() []namedTable {
+// knownTable has the worst figure of each group.
+func knownTable(results []eventResult) report.Table {
 	table := report.Table{Header: []string{"recorded", "figure", "truth", "recorded", "tolerance", ""}}
-	for _, r := range s.results {
+	for _, r := range results {
 		for _, f := range worst(r.figures) {
-			name := strings.TrimPrefix(r.String(), "events, "+string(s.study)+", ")
+			name := strings.TrimPrefix(r.String(), "events, "+string(r.study)+", ")
 			table.Add(append([]string{name}, f.cells()...)...)
 		}
 	}
-	return []namedTable{{"events-" + string(s.study), table}}
+	return table
 }
 
-func (s *knownEvents) ok() bool {
-	for _, r := range s.results {
+func knownOK(results []eventResult) bool {
+	for _, r := range results {
 		if slices.ContainsFunc(r.figures, func(f figure) bool { return !f.aim && !f.ok() }) {
 			return false
 		}
 	}
 	return true
+}
+
+// collectors are the JVM's, by their flags -XX:+Use…GC.
+var collectors = []string{"Serial", "Parallel", "G1", "Z", "Shenandoah"}
+
+// trials are all that the study has, or in short those on the oldest JDK that take few seconds.
+func (s eventStudy) trials(jdks []jvm.JDK, short bool) (trials []eventTrial) {
+	if short || s == enterStudy {
+		jdks = jdks[:1] // free monitors are recognised in the code of JDK 17
+	}
+	if s == valueStudy {
+		for _, every := range valueIntervals {
+			trials = append(trials, eventTrial{study: s, setting: fmt.Sprintf("every %d", every)})
+		}
+		return trials
+	}
+	threads, settings := []int{1, 4}, []string{""}
+	switch s {
+	case lockStudy:
+		threads = []int{2, 4}
+	case pauseStudy:
+		threads, settings = []int{2}, collectors
+	case faultStudy:
+		threads = []int{1}
+	}
+	if short {
+		threads, settings = threads[len(threads)-1:], settings[len(settings)/2:len(settings)/2+1] // of collectors, G1
+	}
+	for _, jdk := range jdks {
+		for _, setting := range settings {
+			for _, n := range threads {
+				trials = append(trials, eventTrial{study: s, jdk: jdk, threads: n, setting: setting})
+			}
+		}
+	}
+	return trials
+}
+
+// A seen is a recording of a run, and what the run did in truth.
+type seen struct {
+	truth     events.Truth
+	recording *profiler.Recording
+}
+
+// seeRun records a run of a guest from before its beginning to after its end.
+func (m meter) seeRun(ctx context.Context, guest *events.Guest, threads, amount int, flags ...string) (s seen, err error) {
+	s.recording, err = m.recordWork(ctx, guest.PID(), func() error {
+		var err error
+		s.truth, err = guest.Run(threads, amount)
+		return err
+	}, flags...)
+	return s, err
+}
+
+// recordWork records what is done by work, all of it.
+func (m meter) recordWork(ctx context.Context, pid int, work func() error, flags ...string) (*profiler.Recording, error) {
+	return m.agent.While(ctx, profiler.Options{PID: pid, Extra: flags}, (*profiler.AgentRun).WaitAttached,
+		func(*profiler.AgentRun) error { return work() })
+}
+
+// A figure compares one number that was recorded with the truth.
+type figure struct {
+	group     string // what it is one of: tables have the worst of each group
+	what      string
+	unit      string // of truth and measured: "", "ms", "%"
+	truth     float64
+	measured  float64
+	tolerance float64 // in that unit
+	aim       bool    // missing it is no error, but told
+}
+
+func (f figure) off() float64 { return math.Abs(f.measured - f.truth) }
+
+func (f figure) ok() bool { return f.off() <= f.tolerance }
+
+// used is how much of the tolerance the figure needs, 1 is all.
+func (f figure) used() float64 {
+	if f.off() == 0 {
+		return 0
+	}
+	return f.off() / max(f.tolerance, 1e-9) // without any tolerance it has failed
+}
+
+// worst returns the figure of each group that needs most of its tolerance, in the order of the groups.
+func worst(figures []figure) []figure {
+	var worst []figure
+	for _, f := range figures {
+		i := slices.IndexFunc(worst, func(w figure) bool { return w.group == f.group })
+		switch {
+		case i < 0:
+			worst = append(worst, f)
+		case f.used() > worst[i].used():
+			worst[i] = f
+		}
+	}
+	return worst
+}
+
+// within returns what is a share of the truth, as a tolerance.
+func within(share, truth float64) float64 { return share * math.Abs(truth) }
+
+// cells are the figure in a table: what, truth, recorded, tolerance, verdict.
+func (f figure) cells() []string {
+	number := func(v float64) string {
+		text := fmt.Sprintf("%.2f", v)
+		if f.unit == "" {
+			text = fmt.Sprintf("%.0f", v)
+		} else {
+			text += " " + f.unit
+		}
+		return text
+	}
+	what := f.group
+	if f.what != "" {
+		what += ": " + f.what
+	}
+	return []string{what, number(f.truth), number(f.measured), "±" + number(f.tolerance), report.Verdict(f.ok())}
 }

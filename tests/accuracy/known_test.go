@@ -2,7 +2,7 @@ package main
 
 import (
 	"reflect"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,22 +13,29 @@ import (
 
 func TestPlanKnown(t *testing.T) {
 	jdks := []jvm.JDK{{Version: 17, Release: "17.0.1"}, {Version: 25, Release: "25"}}
-	everything := options{run: regexp.MustCompile("")}
 	seen := map[string]bool{}
-	for i, s := range planKnown(jdks, everything) {
-		section := s.(*knownEvents)
-		if section.study != eventStudies[i] || len(section.trials) == 0 {
-			t.Errorf("section %d: %+v", i, section)
+	var short int
+	for _, study := range []eventStudy{allocStudy, lockStudy, enterStudy, pauseStudy, faultStudy, valueStudy} {
+		trials := study.trials(jdks, false)
+		if n := trialsOf(t, "events-"+string(study), jdks); n == 0 || n != len(trials) {
+			t.Errorf("%s: %d trials of %d", study, n, len(trials))
 		}
-		for _, trial := range section.trials {
-			if name := trial.String(); seen[name] || !strings.HasPrefix(name, "events, "+string(section.study)) {
+		for _, trial := range trials {
+			if name := trial.String(); seen[name] || !strings.HasPrefix(name, "events, "+string(study)) {
 				t.Errorf("a second trial %q", name)
 			}
 			seen[trial.String()] = true
 		}
-		again := planKnown(jdks, everything)[i]
-		if !reflect.DeepEqual(again, s) { // what entire depends on
-			t.Errorf("another plan: %+v", again)
+		some := study.trials(jdks, true)
+		short += len(some)
+		for _, trial := range some {
+			if trial.study == pauseStudy && trial.setting != "G1" || !seen[trial.String()] {
+				t.Errorf("%v is in the short form", trial)
+			}
+		}
+		one := trialsOf(t, "events-"+string(study), jdks, "-run", "^events, locks, threads 2, JDK 25$")
+		if (one == 1) != (study == lockStudy) || one > 1 {
+			t.Errorf("%s: %d trials", study, one)
 		}
 	}
 	for _, name := range []string{
@@ -38,38 +45,25 @@ func TestPlanKnown(t *testing.T) {
 			t.Errorf("no trial %q", name)
 		}
 	}
-	var short int
-	for _, s := range planKnown(jdks, options{run: everything.run, short: true}) {
-		short += len(s.(*knownEvents).trials)
-		for _, trial := range s.(*knownEvents).trials {
-			if trial.study == pauseStudy && trial.setting != "G1" || !seen[trial.String()] {
-				t.Errorf("%v is in the short form", trial)
-			}
-		}
-	}
-	if short != len(eventStudies)+1 { // values have two
+	if short != 6+1 { // values have two
 		t.Errorf("%d trials in the short form", short)
-	}
-	one := planKnown(jdks, options{run: regexp.MustCompile("^events, locks, threads 2, JDK 25$")})
-	if n := len(one[1].(*knownEvents).trials); n != 1 || len(one[0].(*knownEvents).trials) != 0 {
-		t.Errorf("%d trials", n)
 	}
 }
 
 func TestKnownTables(t *testing.T) {
-	s := &knownEvents{study: pauseStudy, results: []eventResult{{
+	results := []eventResult{{
 		eventTrial{study: pauseStudy, setting: "Z", threads: 2},
 		[]figure{{group: "stopped", unit: "ms", truth: 10, measured: 12, tolerance: 0.1, aim: true}},
-	}}}
-	table := s.tables()[0]
-	if table.name != "events-pauses" || table.Rows[0][0] != "Z, threads 2" || table.Rows[0][1] != "stopped" {
+	}}
+	table := knownTable(results)
+	if table.Rows[0][0] != "Z, threads 2" || table.Rows[0][1] != "stopped" {
 		t.Errorf("table %+v", table)
 	}
-	if !s.ok() {
+	if !knownOK(results) {
 		t.Error("an aim that is missed is an error")
 	}
-	s.results[0].figures[0].aim = false
-	if s.ok() {
+	results[0].figures[0].aim = false
+	if knownOK(results) {
 		t.Error("a figure beyond its tolerance is none")
 	}
 }
@@ -109,5 +103,45 @@ func (j judgement) check(t *testing.T, figures []figure) {
 	}
 	if got := missed(figures); !reflect.DeepEqual(got, want) {
 		t.Errorf("%s: missed %v, want %v: %+v", j.name, got, want, figures)
+	}
+}
+
+func TestFigure(t *testing.T) {
+	for _, test := range []struct {
+		f    figure
+		used float64
+		ok   bool
+	}{
+		{figure{truth: 100, measured: 100}, 0, true},
+		{figure{truth: 100, measured: 97, tolerance: 6}, 0.5, true},
+		{figure{truth: 100, measured: 106, tolerance: 6}, 1, true},
+		{figure{truth: 100, measured: 112, tolerance: 6}, 2, false},
+	} {
+		if got := test.f.used(); got != test.used || test.f.ok() != test.ok {
+			t.Errorf("%+v uses %v, ok %v", test.f, got, test.f.ok())
+		}
+	}
+	if f := (figure{truth: 100, measured: 99}); f.ok() || f.used() < 1000 {
+		t.Errorf("off by one without any tolerance: ok %v, uses %v", f.ok(), f.used())
+	}
+}
+
+func TestWorst(t *testing.T) {
+	got := worst([]figure{
+		{group: "a", what: "1", truth: 10, measured: 10, tolerance: 1},
+		{group: "b", what: "1", truth: 10, measured: 12, tolerance: 4},
+		{group: "a", what: "2", truth: 10, measured: 13, tolerance: 1},
+		{group: "a", what: "3", truth: 10, measured: 9, tolerance: 1},
+	})
+	if len(got) != 2 || got[0].what != "2" || got[1].group != "b" {
+		t.Errorf("got %+v", got)
+	}
+	want := []string{"a: 2", "10", "13", "±1", "MISSED"}
+	if cells := got[0].cells(); !slices.Equal(cells, want) {
+		t.Errorf("cells %q, want %q", cells, want)
+	}
+	f := figure{group: "delay", unit: "ms", truth: 1.5, measured: 1.504, tolerance: 0.01}
+	if cells := f.cells(); !slices.Equal(cells, []string{"delay", "1.50 ms", "1.50 ms", "±0.01 ms", "ok"}) {
+		t.Errorf("cells %q", cells)
 	}
 }

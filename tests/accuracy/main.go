@@ -28,17 +28,15 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"regexp"
 	"sync"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
@@ -48,30 +46,21 @@ const docs = "docs/accuracy.md"
 
 // An options is what the command line says.
 type options struct {
-	agent  string
-	run    *regexp.Regexp
-	short  bool
-	update bool
+	harness.Options
+	run *regexp.Regexp
 }
+
+// choice is which trials are wanted.
+func (o options) choice() harness.Choice { return harness.Choice{Run: o.run, Short: o.Short} }
 
 // errInaccurate says that a profile was not what it must be. The tables say which.
 var errInaccurate = errors.New("a profile is further from the truth than its tolerance")
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "accuracy:", err)
-		os.Exit(1)
-	}
-}
+func main() { harness.Main("accuracy", run) }
 
 func parse(args []string) (options, error) {
 	var o options
-	flags := flag.NewFlagSet("accuracy", flag.ContinueOnError)
-	flags.StringVar(&o.agent, "agent", "", "the built agent (default: build it)")
-	flags.BoolVar(&o.short, "short", false, "fewer flavours, shorter recordings")
-	flags.BoolVar(&o.update, "update", false, "rewrite the tables in "+docs)
+	flags := o.Flags("accuracy", "fewer flavours, shorter recordings", docs)
 	pattern := flags.String("run", "", "only what matches, by guest, flavour and JDK as they are printed")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
@@ -80,7 +69,7 @@ func parse(args []string) (options, error) {
 	if o.run, err = regexp.Compile(*pattern); err != nil {
 		return options{}, fmt.Errorf("-run: %w", err)
 	}
-	if o.update && o.short {
+	if o.Update && o.Short {
 		return options{}, errors.New("-update needs long recordings: leave out -short")
 	}
 	return o, nil
@@ -88,26 +77,8 @@ func parse(args []string) (options, error) {
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	o, err := parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return nil
-	}
 	if err != nil {
 		return err
-	}
-	dir, err := os.MkdirTemp("", "vmprof-accuracy-")
-	if err != nil {
-		return fmt.Errorf("create a directory for the agent: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	m := meter{agent: profiler.Agent{Path: o.agent}, dir: dir, out: out, how: longRun, short: o.short}
-	m.vm = sync.OnceValues(func() (guests.VM, error) { return guests.BuildVM(ctx, dir) })
-	if o.short {
-		m.how = shortRun
-	}
-	if o.agent == "" {
-		if m.agent, err = profiler.Build(ctx, dir); err != nil {
-			return err
-		}
 	}
 	jdks, err := jvm.Find(jvm.Root)
 	if err != nil {
@@ -116,31 +87,22 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(jdks) == 0 {
 		return jvm.ErrNoJDK
 	}
-	accurate := true
-	sections := plan(jdks, o)
-	entire := entire(sections, jdks)
-	if o.update && len(entire) == 0 {
-		return errors.New("-update needs a whole section: leave out -run, or let it match all of one")
-	}
-	for _, s := range sections {
-		begin := time.Now()
-		if err := s.run(ctx, m); err != nil {
-			return err
+	return o.WithAgent(ctx, func(agent profiler.Agent, dir string) error {
+		m := meter{agent: agent, dir: dir, out: out, how: longRun, short: o.Short}
+		m.vm = sync.OnceValues(func() (guests.VM, error) { return guests.BuildVM(ctx, dir) })
+		if o.Short {
+			m.how = shortRun
 		}
-		if took := time.Since(begin); took > time.Second {
-			fmt.Fprintf(out, "%s took %.0f s\n\n", s.tables()[0].name, took.Seconds())
+		page := ""
+		if o.Update {
+			page = docs
 		}
-		accurate = accurate && s.ok()
-	}
-	if o.update {
-		if err := update(entire); err != nil {
-			return err
+		accurate, err := harness.Run(ctx, out, m, sections(jdks), o.choice(), page)
+		if err == nil && !accurate {
+			err = errInaccurate
 		}
-	}
-	if !accurate {
-		return errInaccurate
-	}
-	return nil
+		return err
+	})
 }
 
 // A manner says how long to look.

@@ -2,10 +2,10 @@ package main
 
 import (
 	"bytes"
-	"regexp"
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
 
@@ -23,7 +23,7 @@ func TestPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trials := planShares([]jvm.JDK{old, recent}, whole)
+	trials := harness.Chosen(shareTrials([]jvm.JDK{old, recent}, whole.Short), whole.choice())
 	seen := make(map[string]bool)
 	for _, trial := range trials {
 		seen[trial.program.Name] = true
@@ -39,7 +39,7 @@ func TestPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	some := planShares([]jvm.JDK{old, recent}, short)
+	some := harness.Chosen(shareTrials([]jvm.JDK{old, recent}, short.Short), short.choice())
 	names := make(map[string]bool)
 	for _, trial := range some {
 		names[trial.program.Name] = true
@@ -52,7 +52,7 @@ func TestPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, trial := range planShares([]jvm.JDK{old}, one) {
+	for _, trial := range harness.Chosen(shareTrials([]jvm.JDK{old}, one.Short), one.choice()) {
 		if trial.program.Name != "Plain" {
 			t.Errorf("-run Plain tries %s", trial.program.Name)
 		}
@@ -79,10 +79,10 @@ func TestSharesTable(t *testing.T) {
 }
 
 // Tables are only rewritten from all of their trials.
-func TestEntire(t *testing.T) {
-	jdks := []jvm.JDK{{Version: 17, Release: "17.0.1"}, {Version: 25, Release: "25"}}
+func TestWhole(t *testing.T) {
+	all := sections([]jvm.JDK{{Version: 17, Release: "17.0.1"}, {Version: 25, Release: "25"}})
 	for pattern, want := range map[string]int{
-		"":                              len(plan(jdks, options{run: regexp.MustCompile("")})),
+		"":                              len(all),
 		"^Plain":                        0,
 		`^calls, .*, budget$`:           1,
 		`^calls, .*, (\d+x\d+|budget)$`: 4, // both grids, and the adversary
@@ -92,8 +92,37 @@ func TestEntire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := entire(plan(jdks, o), jdks); len(got) != want {
-			t.Errorf("-run %q runs all of %d sections, want %d: %T", pattern, len(got), want, got)
+		var whole []string
+		for _, s := range all {
+			if s.Plan(o.choice()).Whole {
+				whole = append(whole, s.Name)
+			}
+		}
+		if len(whole) != want {
+			t.Errorf("-run %q runs all of %q, want %d", pattern, whole, want)
 		}
 	}
+}
+
+// The page has a place for every table.
+func TestMarkers(t *testing.T) {
+	if err := harness.CheckMarkers("../../"+docs, sections([]jvm.JDK{{Version: 17, Release: "17.0.1"}})); err != nil {
+		t.Error(err)
+	}
+}
+
+// trialsOf is how many trials of a section the arguments ask for.
+func trialsOf(t *testing.T, name string, jdks []jvm.JDK, args ...string) int {
+	t.Helper()
+	o, err := parse(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sections(jdks) {
+		if s.Name == name {
+			return s.Plan(o.choice()).Trials
+		}
+	}
+	t.Fatalf("no section %q", name)
+	return 0
 }

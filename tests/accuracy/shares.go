@@ -3,15 +3,86 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
+
+// A trial is one guest to profile.
+type trial struct {
+	program guests.Program
+	flavour guests.Flavour
+	jdk     jvm.JDK
+}
+
+// String is the trial's name: what -run is matched with, and the head of its table.
+func (t trial) String() string {
+	return fmt.Sprintf("%s, %s, %v", t.program.Name, t.flavour.Name, t.jdk)
+}
+
+// planShares records guests that say what share of the samples each method and thread must have.
+func planShares(jdks []jvm.JDK) plan {
+	return harness.Trials[meter, trial, result]{
+		All: func(short bool) []trial { return shareTrials(jdks, short) },
+		Run: harness.OneByOne(meter.tryShares),
+		Tables: func(results []result) []harness.Table {
+			return []harness.Table{{Marker: "shares", Table: sharesTable(results)}}
+		},
+		OK: func(results []result) bool { return !slices.ContainsFunc(results, result.failed) },
+	}.Plan
+}
+
+// shareTrials returns all trials, or those of the short form.
+func shareTrials(jdks []jvm.JDK, short bool) (trials []trial) {
+	for _, jdk := range jdks {
+		for _, program := range guests.Programs() {
+			for _, flavour := range guests.Flavours() {
+				t := trial{program: program, flavour: flavour, jdk: jdk}
+				if program.Runs(flavour, jdk.Version) && (!short || t.short(jdks)) {
+					trials = append(trials, t)
+				}
+			}
+		}
+	}
+	return trials
+}
+
+// shortFlavours are what the short form runs besides the default flavour: each a way of finding the next frame that
+// the default flavour hardly meets.
+var shortFlavours = map[string][]string{
+	"Plain":     {"interpreter"},
+	"Inlined":   {"C1, debug info", "C2, debug info"},
+	"Recursive": {"interpreter", "C1"},
+	"Deopt":     {"C2"},
+}
+
+// short says whether the trial is in the short form: on the oldest JDK, or on the newest for what only that one has.
+func (t trial) short(jdks []jvm.JDK) bool {
+	oldest, newest := jdks[0], jdks[len(jdks)-1]
+	if t.program.MinJDK > oldest.Version {
+		return t.jdk == newest && t.flavour.Name == "default"
+	}
+	if t.jdk != oldest {
+		return false
+	}
+	if t.flavour.Name == "default" {
+		return true
+	}
+	for _, name := range shortFlavours[t.program.Name] {
+		if name == t.flavour.Name {
+			return true
+		}
+	}
+	return false
+}
 
 // A result is what came of a trial.
 type result struct {
@@ -20,38 +91,11 @@ type result struct {
 	verdicts []verdict
 }
 
-// The shares section records guests that say what share of the samples each method and thread must have.
-type shares struct {
-	trials  []trial
-	results []result
+func (r result) failed() bool {
+	return slices.ContainsFunc(r.verdicts, func(v verdict) bool { return !v.ok() })
 }
 
-func (s *shares) run(ctx context.Context, m meter) error {
-	for _, t := range s.trials {
-		r, err := m.try(ctx, t)
-		if err != nil {
-			return fmt.Errorf("%v: %w", t, err)
-		}
-		if err := r.print(m); err != nil {
-			return err
-		}
-		s.results = append(s.results, r)
-	}
-	return nil
-}
-
-func (s *shares) tables() []namedTable { return []namedTable{{"shares", sharesTable(s.results)}} }
-
-func (s *shares) ok() bool {
-	for _, r := range s.results {
-		if slices.ContainsFunc(r.verdicts, func(v verdict) bool { return !v.ok() }) {
-			return false
-		}
-	}
-	return true
-}
-
-func (m meter) try(ctx context.Context, t trial) (result, error) {
+func (m meter) tryShares(ctx context.Context, t trial) (result, error) {
 	guest, err := guests.Start(ctx, t.jdk, t.program, t.flavour)
 	if err != nil {
 		return result{}, err
@@ -76,7 +120,7 @@ func (m meter) try(ctx context.Context, t trial) (result, error) {
 	own := stacks.OnThread(stacks.Of(recording.Profile), t.program.Thread)
 	r := result{trial: t, verdicts: t.judge(truth, own)}
 	r.samples = stacks.Count(own, func(stacks.Stack) bool { return true })
-	return r, nil
+	return r, r.print(m)
 }
 
 // print prints a line for each verdict.
@@ -101,3 +145,49 @@ func (r result) print(m meter) error {
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.2f", 100*share) }
+
+// sharesTable has a row for each guest and JDK, and a column for each flavour with the largest error.
+func sharesTable(results []result) report.Table {
+	table := report.Table{Header: []string{"guest", "JDK"}}
+	flavours := guests.Flavours()
+	for _, flavour := range flavours {
+		table.Header = append(table.Header, flavour.Name)
+	}
+	type key struct{ program, release string }
+	rows := make(map[key][]string)
+	var order []key
+	for _, r := range results {
+		k := key{r.program.Name, r.jdk.Release}
+		if rows[k] == nil {
+			rows[k] = append([]string{k.program, k.release}, make([]string, len(flavours))...)
+			order = append(order, k)
+		}
+		for i, flavour := range flavours {
+			if flavour.Name == r.flavour.Name {
+				rows[k][2+i] = r.worst()
+			}
+		}
+	}
+	for _, k := range order {
+		table.Add(rows[k]...)
+	}
+	return table
+}
+
+// worst is the verdict that came closest to its tolerance, or went furthest beyond, in percentage points.
+func (r result) worst() string {
+	var worst verdict
+	used := -1.0
+	for _, v := range r.verdicts {
+		// A verdict without any tolerance has either used none of it or failed.
+		part := math.Abs(v.measured-v.truth) / max(v.tolerance, 1e-9)
+		if part > used {
+			worst, used = v, part
+		}
+	}
+	cell := fmt.Sprintf("%+.1f of ±%.1f", 100*(worst.measured-worst.truth), 100*worst.tolerance)
+	if !worst.ok() {
+		cell += " " + report.Verdict(false)
+	}
+	return cell
+}

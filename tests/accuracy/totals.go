@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"os/exec"
 	"runtime"
@@ -11,18 +12,24 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	views "github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// The totals section makes many short recordings of programs that know what they do, each by an agent that has just been
+// planTotals makes many short recordings of programs that know what they do, each by an agent that has just been
 // started, and counts how often the total is within its own interval: of 100 that state one it is to be in 95.
-type totals struct {
-	trials  []totalTrial
-	results []totalResult
+func planTotals(jdks []jvm.JDK) plan {
+	return harness.Trials[meter, totalTrial, totalResult]{
+		All: func(short bool) []totalTrial { return totalTrials(jdks, short) },
+		Run: harness.OneByOne(meter.recordTotals),
+		Tables: func(results []totalResult) []harness.Table {
+			return []harness.Table{{Marker: "events-totals", Table: totalsTable(results)}}
+		},
+		OK: totalsOK,
+	}.Plan
 }
 
 // A totalTrial is some recordings of a program.
@@ -62,17 +69,16 @@ const (
 // totalLengths are how long recordings are, one after the other.
 var totalLengths = []time.Duration{6 * time.Second, 3 * time.Second, 1500 * time.Millisecond}
 
-func planTotals(jdks []jvm.JDK, o options) (trials []totalTrial) {
+func totalTrials(jdks []jvm.JDK, short bool) (trials []totalTrial) {
 	for _, program := range []string{"Allocating", "Waiting"} {
 		for _, kinds := range totalKinds[program] {
 			for _, busy := range []bool{false, true} {
 				for _, jdk := range jdks {
 					t := totalTrial{program: program, kinds: kinds, busy: busy, jdk: jdk, times: totalTimes}
-					if o.short {
+					if short {
 						t.times = 2
 					}
-					wanted := o.run.MatchString(t.String())
-					if wanted && (!o.short || kinds == "cpu,alloc,lock" && !busy && jdk == jdks[0]) {
+					if !short || kinds == "cpu,alloc,lock" && !busy && jdk == jdks[0] {
 						trials = append(trials, t)
 					}
 				}
@@ -101,31 +107,15 @@ func (r recordedTotal) known() bool { return !math.IsInf(r.Within, 1) }
 // held says that the total is within its interval, as far as the truth is known.
 func (r recordedTotal) held() bool { return math.Abs(r.Sum-r.truth) <= r.Within+r.tolerance }
 
-func (s *totals) run(ctx context.Context, m meter) error {
-	for _, t := range s.trials {
-		r, err := t.record(ctx, m)
-		if err != nil {
-			return fmt.Errorf("%v: %w", t, err)
-		}
-		s.results = append(s.results, r)
-		for _, total := range r.recorded {
-			fmt.Fprintf(m.out, "%v: %v: truth %.4g, recorded %.4g ± %.2g: %+.1f %% ± %.1f, %s\n", t, total.length.Round(100*time.Millisecond),
-				total.truth, total.Sum, total.Within, 100*(total.Sum/total.truth-1), 100*total.Within/total.truth, report.Verdict(total.held()))
-		}
+func (r totalResult) print(w io.Writer) {
+	for _, total := range r.recorded {
+		fmt.Fprintf(w, "%v: %v: truth %.4g, recorded %.4g ± %.2g: %+.1f %% ± %.1f, %s\n", r.totalTrial, total.length.Round(100*time.Millisecond),
+			total.truth, total.Sum, total.Within, 100*(total.Sum/total.truth-1), 100*total.Within/total.truth, report.Verdict(total.held()))
 	}
-	if len(s.trials) > 0 {
-		for _, table := range s.tables() {
-			if err := table.Print(m.out); err != nil {
-				return err
-			}
-		}
-		fmt.Fprintln(m.out)
-	}
-	return nil
 }
 
-// record makes the recordings of a trial.
-func (t totalTrial) record(ctx context.Context, m meter) (r totalResult, err error) {
+// recordTotals makes the recordings of a trial.
+func (m meter) recordTotals(ctx context.Context, t totalTrial) (r totalResult, err error) {
 	r.totalTrial = t
 	threads, amount := 2*runtime.NumCPU(), 500_000
 	if t.program == "Waiting" {
@@ -169,6 +159,7 @@ func (t totalTrial) record(ctx context.Context, m meter) (r totalResult, err err
 		total.length = time.Since(began)
 		r.recorded = append(r.recorded, total)
 	}
+	r.print(m.out)
 	return r, nil
 }
 
@@ -198,13 +189,13 @@ func (t totalTrial) judge(s seen) (r recordedTotal, err error) {
 	return r, err
 }
 
-func (s *totals) tables() []namedTable {
+func totalsTable(results []totalResult) report.Table {
 	table := report.Table{Header: []string{"program", "recorded", "machine", "recordings", "with an interval", "within it", "off by, median", "at most", "interval, median"}}
 	type row struct{ program, kinds, machine string }
 	var order []row
 	of := map[row][]recordedTotal{}
 	var all []recordedTotal
-	for _, r := range s.results {
+	for _, r := range results {
 		key := row{r.program, r.kinds, "idle"}
 		if r.busy {
 			key.machine = "busy"
@@ -243,14 +234,14 @@ func (s *totals) tables() []namedTable {
 	if len(all) > 0 {
 		add(row{"all", "", ""}, all)
 	}
-	return []namedTable{{"events-totals", table}}
+	return table
 }
 
-// ok: that a total is out of its interval once in twenty times is no error; that it always is, is, and that there are no intervals
+// totalsOK: that a total is out of its interval once in twenty times is no error; that it always is, is, and that there are no intervals
 // or only such that say nothing.
-func (s *totals) ok() bool {
+func totalsOK(results []totalResult) bool {
 	var held, all, wide int
-	for _, r := range s.results {
+	for _, r := range results {
 		for _, total := range r.recorded {
 			if total.known() {
 				if all++; total.held() {
@@ -264,7 +255,7 @@ func (s *totals) ok() bool {
 	}
 	// Four standard errors below the aim.
 	n := float64(all)
-	if len(s.results) > 0 && 2*wide >= all {
+	if len(results) > 0 && 2*wide >= all {
 		return false
 	}
 	return float64(held) >= totalAim*n-4*math.Sqrt(totalAim*(1-totalAim)*n)-1

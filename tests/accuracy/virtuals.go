@@ -8,16 +8,26 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
-// The virtuals section records virtual threads most of whose frames are on the heap, while a collector moves those.
-type virtuals struct {
-	trials    []virtualsTrial
-	completes []virtualsComplete
+// planVirtuals records virtual threads most of whose frames are on the heap, while a collector moves those. It wants
+// stacks that are not whole to say why. How many there are is an aim.
+func planVirtuals() plan {
+	return harness.Trials[meter, virtualsTrial, virtualsComplete]{
+		All: virtualsTrials,
+		Run: harness.OneByOne(meter.virtuals),
+		Tables: func(results []virtualsComplete) []harness.Table {
+			return []harness.Table{{Marker: "virtuals", Table: virtualsTable(results)}}
+		},
+		OK: func(results []virtualsComplete) bool {
+			return !slices.ContainsFunc(results, func(c virtualsComplete) bool { return c.samples == 0 || len(c.wrong) > 0 })
+		},
+	}.Plan
 }
 
 // A virtualsTrial is a collector and a JDK's version.
@@ -49,13 +59,13 @@ var virtualsJDKs = []struct {
 	{28, []string{"G1", "Z"}},
 }
 
-func planVirtuals(o options) (trials []virtualsTrial) {
+func virtualsTrials(short bool) (trials []virtualsTrial) {
+	if short {
+		return nil
+	}
 	for _, jdk := range virtualsJDKs {
 		for _, collector := range jdk.collectors {
-			t := virtualsTrial{collector, jdk.version}
-			if o.run.MatchString(t.String()) && !o.short {
-				trials = append(trials, t)
-			}
+			trials = append(trials, virtualsTrial{collector, jdk.version})
 		}
 	}
 	return trials
@@ -78,32 +88,12 @@ func find(ctx context.Context, version int) (jvm.JDK, error) {
 	return jdks[0], nil
 }
 
-func (s *virtuals) run(ctx context.Context, m meter) error {
-	for _, t := range s.trials {
-		c, err := m.virtuals(ctx, t)
-		if err != nil {
-			return fmt.Errorf("%v: %w", t, err)
-		}
-		fmt.Fprintf(m.out, "%v: %.2f%% of %d stacks are whole: %s\n", t, 100*c.whole, c.samples, report.Verdict(c.whole >= wholeVirtuals))
-		for _, line := range append(c.reasons, c.wrong...) {
-			fmt.Fprintln(m.out, " ", line)
-		}
-		s.completes = append(s.completes, c)
-	}
-	return nil
-}
-
-func (s *virtuals) tables() []namedTable {
+func virtualsTable(results []virtualsComplete) report.Table {
 	table := report.Table{Header: []string{"collector", "JDK", "whole stacks", "of samples", "the rest"}}
-	for _, c := range s.completes {
+	for _, c := range results {
 		table.Add(c.collector, c.jdk.Release, percent(c.whole)+" %", fmt.Sprint(c.samples), c.rest())
 	}
-	return []namedTable{{"virtuals", table}}
-}
-
-// ok wants stacks that are not whole to say why. How many there are is an aim.
-func (s *virtuals) ok() bool {
-	return !slices.ContainsFunc(s.completes, func(c virtualsComplete) bool { return c.samples == 0 || len(c.wrong) > 0 })
+	return table
 }
 
 // wholeVirtuals is the share of the stacks on carriers that must be whole, which are fewer than others: while the JVM copies the frames
@@ -134,5 +124,7 @@ func (m meter) virtuals(ctx context.Context, t virtualsTrial) (virtualsComplete,
 	}
 	c := virtualsComplete{t, summarise(stacks.OnThread(stacks.Of(recording.Profile), program.Thread))}
 	c.jdk = jdk
+	fmt.Fprintf(m.out, "%v: %.2f%% of %d stacks are whole: %s\n", t, 100*c.whole, c.samples, report.Verdict(c.whole >= wholeVirtuals))
+	c.printRest(m.out)
 	return c, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
@@ -21,43 +22,28 @@ var busyGuests = []string{"Xalan", "Jython"}
 const coreAim = 0.01
 
 // busy records the whole machine while two guests keep two CPUs busy, and returns what the agent used meanwhile.
-func (b bench) busy(ctx context.Context) (agentCost, error) {
+func (b bench) busy(ctx context.Context) ([]harness.Table, error) {
 	var guests []*suite.Guest
 	for _, name := range busyGuests {
 		guest, err := suite.Start(ctx, b.jdk, name)
 		if err != nil {
-			return agentCost{}, err
+			return nil, err
 		}
 		defer guest.Close()
 		guests = append(guests, guest)
 	}
 	if err := runAll(guests, b.warmUp); err != nil {
-		return agentCost{}, err
-	}
-	run, err := b.agent.Start(ctx, profiler.Options{Frequency: busyRate})
-	if err != nil {
-		return agentCost{}, err
-	}
-	if err := run.WaitSampling(); err != nil {
-		return agentCost{}, err
+		return nil, err
 	}
 	// The first second names what is running; what a recording costs is what comes after.
-	if err := runAll(guests, runFor(time.Second)); err != nil {
-		return agentCost{}, err
-	}
-	cost, err := during(run, func() error { return runAll(guests, runFor(b.how.busy)) })
+	cost, _, err := b.watch(ctx, profiler.Options{Frequency: busyRate}, (*profiler.AgentRun).WaitSampling,
+		func() error { return runAll(guests, runFor(time.Second)) },
+		func() error { return runAll(guests, runFor(b.how.busy)) })
 	if err != nil {
-		return agentCost{}, err
+		return nil, err
 	}
-	recording, err := run.Stop()
-	if err != nil {
-		return agentCost{}, err
-	}
-	cost.stats = recording.Stats
-	cost.rss = max(cost.rss, recording.Stats.RSSBytes)
-	fmt.Fprintln(b.out)
-	table := busyTable(cost)
-	return cost, table.Print(b.out)
+	cost.rss = max(cost.rss, cost.stats.RSSBytes)
+	return []harness.Table{{Marker: "busy", Table: busyTable(cost)}}, nil
 }
 
 func runFor(wall time.Duration) func(*suite.Guest) error {

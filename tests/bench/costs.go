@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
 )
@@ -16,7 +19,7 @@ type cost struct {
 
 	// CPU time of the guest, watched over not watched, each segment beside the two around it; control is not watched
 	// over not watched, and says how far from 1 a ratio is by chance; versus is watched by the agent over by perf.
-	agent, perf, control, versus ratio
+	agent, perf, control, versus harness.Ratio
 
 	own agentCost // of all watched segments
 }
@@ -29,30 +32,21 @@ func bpfAim(guest string) float64 {
 	return 3000
 }
 
-// rssAim is how much memory the agent may ever have had, in bytes.
-const rssAim = 60 << 20
-
 // costs measures every guest at every rate.
-func (b bench) costs(ctx context.Context, guests []string, rates []int) ([]cost, error) {
+func (b bench) costs(ctx context.Context) ([]harness.Table, error) {
 	var costs []cost
-	for _, name := range guests {
-		of, err := b.costsOf(ctx, name, rates)
+	for _, name := range b.guests {
+		of, err := b.costsOf(ctx, name)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		costs = append(costs, of...)
 	}
-	overhead := overheadTable(costs)
-	if err := overhead.Print(b.out); err != nil {
-		return nil, err
-	}
-	fmt.Fprintln(b.out)
-	own := ownTable(costs)
-	return costs, own.Print(b.out)
+	return []harness.Table{{Marker: "overhead", Table: overheadTable(costs)}, {Marker: "costs", Table: ownTable(costs)}}, nil
 }
 
 // costsOf measures all rates beside one guest, which runs on between them.
-func (b bench) costsOf(ctx context.Context, name string, rates []int) ([]cost, error) {
+func (b bench) costsOf(ctx context.Context, name string) ([]cost, error) {
 	guest, err := suite.Start(ctx, b.jdk, name)
 	if err != nil {
 		return nil, err
@@ -63,12 +57,12 @@ func (b bench) costsOf(ctx context.Context, name string, rates []int) ([]cost, e
 		return nil, err
 	}
 	var costs []cost
-	for _, rate := range rates {
-		segments, err := b.segments(ctx, guest, iterations, rate)
+	for _, rate := range b.rates {
+		turns, err := b.segments(ctx, guest, iterations, rate)
 		if err != nil {
 			return nil, fmt.Errorf("%d Hz: %w", rate, err)
 		}
-		c := costOf(segments)
+		c := costOf(turns)
 		c.guest, c.rate = name, rate
 		fmt.Fprintf(b.out, "%s at %d Hz: agent %v, perf %v, nobody %v\n", name, rate, c.agent, c.perf, c.control)
 		costs = append(costs, c)
@@ -76,66 +70,94 @@ func (b bench) costsOf(ctx context.Context, name string, rates []int) ([]cost, e
 	return costs, nil
 }
 
-// costOf compares each segment with its neighbours. Every other segment is watched, the first and the last are not.
-func costOf(segments []segment) cost {
-	var c cost
-	var agent, perf, control, versus []float64
-	for i := 1; i < len(segments)-1; i++ {
-		s := segments[i]
-		switch s.watcher {
-		case byAgent:
-			agent = append(agent, over(s, segments[i-1], segments[i+1]))
-			c.own.add(s.agent)
-		case byPerf:
-			perf = append(perf, over(s, segments[i-1], segments[i+1]))
-		case nobody:
-			if i >= 2 && i+2 < len(segments) { // the next ones that nobody watched
-				control = append(control, over(s, segments[i-2], segments[i+2]))
-			}
-		}
+// settle warms the guest up, and returns how many iterations fill a segment.
+func (b bench) settle(guest *suite.Guest) (int, error) {
+	if err := b.warmUp(guest); err != nil {
+		return 0, err
 	}
+	return amountFor(suiteWorker{guest}, b.how.segment)
+}
+
+// A watcher is who watches in a segment.
+type watcher int
+
+const (
+	byAgent watcher = iota
+	byPerf
+)
+
+// A segment is what a guest used for a fixed number of iterations.
+type segment struct {
+	cpu   time.Duration // of the guest
+	agent agentCost     // zero unless the agent watched
+}
+
+func segmentCPU(s segment) float64 { return float64(s.cpu) }
+
+// segments has the agent and perf watch one guest in turn.
+func (b bench) segments(ctx context.Context, guest *suite.Guest, iterations, rate int) (*harness.Turns[watcher, segment], error) {
+	options := profiler.Options{PID: guest.PID(), Frequency: rate}
+	off := func() (s segment, err error) {
+		s.cpu, err = cpuOf(guest, iterations)
+		return s, err
+	}
+	on := func(w watcher) (segment, error) {
+		if w == byPerf {
+			return byPerfWatched(ctx, guest, iterations, options)
+		}
+		return b.watched(ctx, guest, iterations, options)
+	}
+	return harness.Alternate(harness.Rotated(b.how.rounds, []watcher{byAgent, byPerf}), off, on, nil)
+}
+
+func byPerfWatched(ctx context.Context, guest *suite.Guest, iterations int, o profiler.Options) (s segment, err error) {
+	perf, err := profiler.StartPerf(ctx, o)
+	if err != nil {
+		return s, err
+	}
+	if err = perf.WaitSampling(); err != nil {
+		return s, err
+	}
+	if s.cpu, err = cpuOf(guest, iterations); err != nil {
+		return s, err
+	}
+	return s, perf.Stop()
+}
+
+// watched runs a segment under the agent.
+func (b bench) watched(ctx context.Context, guest *suite.Guest, iterations int, o profiler.Options) (s segment, err error) {
+	s.agent, _, err = b.watch(ctx, o, (*profiler.AgentRun).WaitSampling, nil, func() error {
+		var err error
+		s.cpu, err = cpuOf(guest, iterations)
+		return err
+	})
+	return s, err
+}
+
+// costOf compares each segment with its neighbours.
+func costOf(turns *harness.Turns[watcher, segment]) cost {
+	var c cost
+	agent, control := turns.Ratios(byAgent, segmentCPU)
+	perf, controlOfPerf := turns.Ratios(byPerf, segmentCPU)
+	var versus []float64
 	for i := range min(len(agent), len(perf)) {
 		versus = append(versus, agent[i]/perf[i])
 	}
-	c.agent, c.perf, c.control, c.versus = ratioOf(agent), ratioOf(perf), ratioOf(control), ratioOf(versus)
-	return c
-}
-
-// over is the CPU time of a segment over the mean of two others.
-func over(s, before, after segment) float64 {
-	return 2 * float64(s.cpu) / float64(before.cpu+after.cpu)
-}
-
-// add adds up what can be, and keeps the most memory.
-func (c *agentCost) add(other agentCost) {
-	c.wall += other.wall
-	c.cpu += other.cpu
-	c.rss = max(c.rss, other.rss, other.stats.RSSBytes)
-	c.stats.Attempted += other.stats.Attempted
-	c.stats.Delivered += other.stats.Delivered
-	c.stats.JavaSamples += other.stats.JavaSamples
-	c.stats.JavaFrames += other.stats.JavaFrames
-	c.stats.BPFTime += other.stats.BPFTime
-	c.stats.BPFJavaTime += other.stats.BPFJavaTime
-	c.stats.RingBytes += other.stats.RingBytes
-}
-
-// core is the part of one CPU that the agent used.
-func (c agentCost) core() float64 { return per(float64(c.cpu), float64(c.wall)) }
-
-// per divides, and gives nothing for nothing.
-func per(amount, by float64) float64 {
-	if by == 0 {
-		return 0
+	for _, turn := range turns.On {
+		if turn.Kind == byAgent {
+			c.own.add(turn.Sample.agent)
+		}
 	}
-	return amount / by
+	c.agent, c.perf, c.versus = harness.RatioOf(agent), harness.RatioOf(perf), harness.RatioOf(versus)
+	c.control = harness.RatioOf(slices.Concat(control, controlOfPerf))
+	return c
 }
 
 func overheadTable(costs []cost) report.Table {
 	table := report.Table{Header: []string{"guest", "Hz", "agent", "perf record -g", "nobody", "agent / perf", "aim: ≤ 1"}}
 	for _, c := range costs {
 		table.Add(c.guest, fmt.Sprint(c.rate), c.agent.String(), c.perf.String(), c.control.String(), c.versus.String(),
-			c.versus.atMost(1))
+			c.versus.AtMost(1))
 	}
 	return table
 }
@@ -147,17 +169,15 @@ func ownTable(costs []cost) report.Table {
 	}}
 	for _, c := range costs {
 		s := c.own.stats
-		java := per(float64(s.BPFJavaTime/time.Nanosecond), float64(s.JavaSamples))
+		java := harness.Per(float64(s.BPFJavaTime/time.Nanosecond), float64(s.JavaSamples))
 		table.Add(c.guest, fmt.Sprint(c.rate),
 			fmt.Sprintf("%.0f", java), fmt.Sprintf("≤ %.0f", bpfAim(c.guest)), report.Verdict(java <= bpfAim(c.guest)),
-			fmt.Sprintf("%.0f", per(float64(s.BPFTime/time.Nanosecond), float64(s.Attempted))),
-			fmt.Sprintf("%.0f", per(float64(s.JavaFrames), float64(s.JavaSamples))),
-			fmt.Sprintf("%.0f", per(float64(s.RingBytes), float64(s.Delivered))),
+			fmt.Sprintf("%.0f", harness.Per(float64(s.BPFTime/time.Nanosecond), float64(s.Attempted))),
+			fmt.Sprintf("%.0f", harness.Per(float64(s.JavaFrames), float64(s.JavaSamples))),
+			fmt.Sprintf("%.0f", harness.Per(float64(s.RingBytes), float64(s.Delivered))),
 			fmt.Sprintf("%.2f", 100*c.own.core()),
 			megabytes(c.own.rss), "≤ "+megabytes(rssAim), report.Verdict(c.own.rss <= rssAim),
 		)
 	}
 	return table
 }
-
-func megabytes(bytes uint64) string { return fmt.Sprintf("%.0f", float64(bytes)/(1<<20)) }

@@ -4,45 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"time"
 
-	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
-
-	"github.com/vmprof-agent/vmprof-agent/tests/suite"
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
-
-// A depthManner says how much to measure of what samples cost.
-type depthManner struct {
-	depths []int // calls below which the guest of known depth works
-	rates  []int // of its samples
-	rounds int
-	rest   time.Duration // of the guest, before it works
-	learn  time.Duration // not measured: what the agent needs to know a guest
-	settle time.Duration // not measured: after the depth has changed
-	span   time.Duration // measured
-}
-
-var (
-	longDepth = depthManner{
-		depths: []int{10, 50, 100, 400, 950},
-		rates:  []int{999, 9999}, // one that people use, and one that finds the program's memory still cached
-		rounds: 9,                // fewer have one that is far off in their confidence interval
-		rest:   time.Second, learn: 4 * time.Second, settle: 500 * time.Millisecond, span: time.Second,
-	}
-	shortDepth = depthManner{
-		depths: []int{10, 950}, rates: []int{999}, rounds: 1,
-		rest: 200 * time.Millisecond, learn: 300 * time.Millisecond, settle: 200 * time.Millisecond, span: 300 * time.Millisecond,
-	}
-)
-
-// contextRate is the rate beside real programs, in samples a second of each CPU.
-const contextRate = 999
 
 // depths measures what a sample costs against the depth of the stack, in all modes.
-func (b bench) depths(ctx context.Context) (*sampleCosts, error) {
+func (b bench) depths(ctx context.Context) ([]harness.Table, error) {
 	guest, err := startDeep(ctx, b.jdk)
 	if err != nil {
 		return nil, err
@@ -56,25 +30,7 @@ func (b bench) depths(ctx context.Context) (*sampleCosts, error) {
 			return nil, fmt.Errorf("%d Hz: %w", rate, err)
 		}
 	}
-	return &costs, b.print(depthTable(&costs), flatTable(&costs))
-}
-
-// inTurn has every mode watch in every round, in another order each time: whatever else the machine does hits all alike.
-func (b bench) inTurn(watch func(round int, m mode) error) error {
-	statistics, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
-	if err != nil {
-		return fmt.Errorf("have the kernel time BPF programs: %w: needs Linux 5.8 and CAP_SYS_ADMIN", err)
-	}
-	defer statistics.Close()
-	for round := range b.how.depth.rounds {
-		for i := range modes {
-			m := modes[(i+round)%len(modes)]
-			if err := watch(round, m); err != nil {
-				return fmt.Errorf("%s: %w", m, err)
-			}
-		}
-	}
-	return nil
+	return []harness.Table{{Marker: "depth", Table: depthTable(&costs)}, {Marker: "flat", Table: flatTable(&costs)}}, nil
 }
 
 // visit has one mode watch the guest at all depths.
@@ -131,54 +87,115 @@ func (d depthManner) learning(m mode, hz int) time.Duration {
 	return min(d.learn, samples*time.Second/time.Duration(hz*runtime.NumCPU()))
 }
 
-func sleep(d time.Duration) func() error {
-	return func() error { time.Sleep(d); return nil }
+// A deepGuest is a running tests/guests/java/guest/Depth.java: it keeps all CPUs busy at the bottom of a recursion of
+// compiled calls.
+type deepGuest struct {
+	*jvm.Guest
 }
 
-// contexts measures what a sample of real programs costs, in all modes.
-func (b bench) contexts(ctx context.Context, names []string) (*sampleCosts, error) {
-	var costs sampleCosts
-	for _, name := range names {
-		if err := b.contextsOf(ctx, name, &costs); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return &costs, b.print(contextTable(&costs))
-}
-
-func (b bench) contextsOf(ctx context.Context, name string, costs *sampleCosts) error {
-	how := b.how.depth
-	guest, err := suite.Start(ctx, b.jdk, name)
+func startDeep(ctx context.Context, jdk jvm.JDK) (deepGuest, error) {
+	classes, err := guests.Compile(ctx, jdk)
 	if err != nil {
-		return err
+		return deepGuest{}, err
 	}
-	defer guest.Close()
-	if err := b.warmUp(guest); err != nil {
-		return err
-	}
-	return b.inTurn(func(_ int, m mode) (err error) {
-		p, err := b.startProbe(ctx, m, guest.PID(), contextRate)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, p.close()) }()
-		rest, err := p.during(sleep(how.rest))
-		if err != nil {
-			return err
-		}
-		if _, err := guest.RunFor(how.learn); err != nil {
-			return err
-		}
-		work, err := p.during(func() error { _, err := guest.RunFor(2 * how.span); return err })
-		if err != nil {
-			return err
-		}
-		cost, err := costOfSamples(m, work, rest)
-		if err != nil {
-			return err
-		}
-		costs.add(place{guest: name, rate: contextRate}, m, cost)
-		fmt.Fprintf(b.out, "%d Hz, %s, %s: %v\n", contextRate, m, name, cost)
-		return nil
+	guest, err := jvm.Start(ctx, jvm.Command{
+		JDK: jdk,
+		// A frame for each call, and nobody who works beside it.
+		Flags:     []string{"-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,guest.Depth::*", "-XX:+UseSerialGC"},
+		Classpath: []string{classes},
+		Main:      "guest.Depth",
 	})
+	if err != nil {
+		return deepGuest{}, fmt.Errorf("start the guest of known depth: %w", err)
+	}
+	return deepGuest{guest}, nil
+}
+
+// goTo has all threads work below so many calls, and returns when they do.
+func (g deepGuest) goTo(calls int) error {
+	_, err := g.Order(fmt.Sprintf("depth %d", calls))
+	return err
+}
+
+// rest has no thread work.
+func (g deepGuest) rest() error { return g.goTo(0) }
+
+// maxMoreFrames is how many frames there may be beside those of the recursion: what begins the thread, holds it there and
+// works, and no more than that again.
+const maxMoreFrames = 16
+
+// checkDepth returns an error unless walked stacks have as many frames as there are calls. Those on the way down, and
+// walks that end early, must not be worth mentioning.
+func checkDepth(calls int, frames float64) error {
+	if frames < 0.9*float64(calls) || frames > float64(calls+maxMoreFrames) {
+		return fmt.Errorf("below %d calls stacks have %.1f frames", calls, frames)
+	}
+	return nil
+}
+
+// depthTable is what samples cost against the depth of the stack.
+func depthTable(costs *sampleCosts) report.Table {
+	table := report.Table{Header: slices.Concat([]string{"calls deep", "Hz"}, costHeader)}
+	for _, at := range costs.places {
+		table.Add(slices.Concat([]string{fmt.Sprint(at.depth), fmt.Sprint(at.rate)}, costCells(costs, at))...)
+	}
+	return table
+}
+
+// flatTable says how what chain costs depends on the depth, and how far it is above an empty program.
+func flatTable(costs *sampleCosts) report.Table {
+	table := report.Table{Header: []string{"Hz", "", "measured", "aim", ""}}
+	for _, rate := range costs.rates() {
+		shallow, deep := costs.ends(rate)
+		add := func(what string, r harness.Ratio, shown string, aim float64) {
+			table.Add(fmt.Sprint(rate), what, shown, fmt.Sprintf("≤ %g", aim), r.AtMost(aim))
+		}
+		for _, m := range []mode{modeChain, modeLinks} {
+			name := string(m)
+			if m == modeLinks {
+				name = "links only"
+			}
+			took := quotients(costs.of(deep, m, nanosOf), costs.of(shallow, m, nanosOf))
+			add(fmt.Sprintf("%s: ns below %d calls over %d", name, deep.depth, shallow.depth), took, took.String(), flatAim)
+			took = quotients(costs.of(deep, m, bytesOf), costs.of(shallow, m, bytesOf))
+			add(fmt.Sprintf("%s: bytes below %d calls over %d", name, deep.depth, shallow.depth), took, took.String(), flatAim)
+			took = costs.over(deep, m)
+			add(fmt.Sprintf("%s: ns above the empty program's below %d calls", name, deep.depth), took, took.Whole(), chainAim)
+		}
+	}
+	return table
+}
+
+// quotients is what a is over b in the same rounds.
+func quotients(a, b []float64) harness.Ratio {
+	var all []float64
+	for i := range min(len(a), len(b)) {
+		all = append(all, harness.Per(a[i], b[i]))
+	}
+	return harness.RatioOf(all)
+}
+
+// rates are the rates of all places.
+func (s *sampleCosts) rates() []int {
+	var rates []int
+	for _, at := range s.places {
+		if len(rates) == 0 || rates[len(rates)-1] != at.rate {
+			rates = append(rates, at.rate)
+		}
+	}
+	return rates
+}
+
+// ends are the places of the shallowest and the deepest stack at a rate.
+func (s *sampleCosts) ends(rate int) (shallow, deep place) {
+	shallow.depth = math.MaxInt
+	for _, at := range s.places {
+		if at.rate == rate && at.depth < shallow.depth {
+			shallow = at
+		}
+		if at.rate == rate && at.depth > deep.depth {
+			deep = at
+		}
+	}
+	return shallow, deep
 }

@@ -5,14 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
 // ticks is a reading of so many samples of 2,000 ns and other ticks of 150 ns.
@@ -175,41 +173,5 @@ func TestLearning(t *testing.T) {
 	how.learn = time.Millisecond
 	if got := how.learning(modeChain, 100); got != how.learn {
 		t.Errorf("learning takes %v, at most %v was said", got, how.learn)
-	}
-}
-
-func TestChoose(t *testing.T) {
-	all, err := choose(partNames())
-	if err != nil || len(all) != len(parts) {
-		t.Fatalf("got %d parts, %v", len(all), err)
-	}
-	two, err := choose("contexts,busy")
-	if err != nil || len(two) != 2 || two[0].name != "busy" || two[1].name != "contexts" {
-		t.Errorf("got %v, %v", two, err)
-	}
-	for _, list := range []string{"", "dept", "depth,", "depth,depth"} {
-		if got, err := choose(list); err == nil {
-			t.Errorf("%q chose %d parts", list, len(got))
-		}
-	}
-}
-
-// The page has a place for every table.
-func TestSections(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("../..", docs))
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "page.md")
-	if err := os.WriteFile(path, page, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"overhead", "costs", "busy", "first", "depth", "flat", "contexts"} {
-		if err := report.Update(path, name, "measured "+name); err != nil {
-			t.Error(err)
-		}
-	}
-	if text, _ := os.ReadFile(path); strings.Count(string(text), "measured ") < 7 {
-		t.Error("some table was not written")
 	}
 }

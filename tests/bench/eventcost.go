@@ -11,6 +11,8 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
+	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
 // An eventAccount is what the agent says of a recording of events.
@@ -57,10 +59,10 @@ type eventCost struct {
 	guest, kind string
 
 	// CPU time and wall time of the guest, recorded over not recorded, each segment beside the two around it.
-	cpu, wall ratio
+	cpu, wall harness.Ratio
 	// CPU time in segments that nobody watched over that in the two such segments around it: how far from 1 a ratio is by
 	// chance.
-	control ratio
+	control harness.Ratio
 
 	// All recordings together.
 	recordings int
@@ -82,47 +84,103 @@ func (r *eventRatios) add(other eventRatios) {
 
 // reckon takes the medians.
 func (c *eventCost) reckon() {
-	c.cpu, c.wall, c.control = ratioOf(c.ratios.cpu), ratioOf(c.ratios.wall), ratioOf(c.ratios.control)
+	c.cpu, c.wall, c.control = harness.RatioOf(c.ratios.cpu), harness.RatioOf(c.ratios.wall), harness.RatioOf(c.ratios.control)
 }
 
-// eventCostOf compares the segments of a kind with their neighbours. Every other segment is watched, the first and the last
-// are not. The control is the unwatched segment that follows, beside the unwatched ones around it.
-func eventCostOf(segments []eventSegment, guest, kind string) eventCost {
+// eventCostOf compares the segments of a kind with their neighbours.
+func eventCostOf(turns *harness.Turns[string, eventSegment], guest, kind string) eventCost {
 	c := eventCost{guest: guest, kind: kind}
-	for i := 1; i+1 < len(segments); i += 2 {
-		s := segments[i]
-		if s.kind != kind {
+	c.ratios.cpu, c.ratios.control = turns.Ratios(kind, cpuUsed)
+	c.ratios.wall, _ = turns.Ratios(kind, wallUsed)
+	for _, turn := range turns.On {
+		if turn.Kind != kind {
 			continue
 		}
-		c.ratios.cpu = append(c.ratios.cpu, overBoth(cpuUsed, s, segments[i-1], segments[i+1]))
-		c.ratios.wall = append(c.ratios.wall, overBoth(wallUsed, s, segments[i-1], segments[i+1]))
-		if i+3 < len(segments) {
-			c.ratios.control = append(c.ratios.control, overBoth(cpuUsed, segments[i+1], segments[i-1], segments[i+3]))
-		}
 		c.recordings++
-		c.used.add(s.usage)
-		c.agent += s.agent
-		c.account.add(s.account)
+		c.used.add(turn.Sample.usage)
+		c.agent += turn.Sample.agent
+		c.account.add(turn.Sample.account)
 	}
 	c.reckon()
 	return c
 }
 
-func cpuUsed(s eventSegment) time.Duration  { return s.cpu }
-func wallUsed(s eventSegment) time.Duration { return s.wall }
-
-// overBoth is what a segment used over the mean of two others.
-func overBoth(what func(eventSegment) time.Duration, s, before, after eventSegment) float64 {
-	return per(2*float64(what(s)), float64(what(before)+what(after)))
-}
+func cpuUsed(s eventSegment) float64  { return float64(s.cpu) }
+func wallUsed(s eventSegment) float64 { return float64(s.wall) }
 
 // said is the share of the guest's CPU time that the agent says it took.
-func (c eventCost) said() float64 { return per(float64(c.account.cost), float64(c.used.cpu)) }
+func (c eventCost) said() float64 { return harness.Per(float64(c.account.cost), float64(c.used.cpu)) }
 
 // perSecond is how many of something there were in a second of the recordings.
-func (c eventCost) perSecond(n uint64) float64 { return per(float64(n), c.used.wall.Seconds()) }
+func (c eventCost) perSecond(n uint64) float64 { return harness.Per(float64(n), c.used.wall.Seconds()) }
 
 // nanosPerEvent is what one event costs with all hits that were not told, in nanoseconds.
 func (c eventCost) nanosPerEvent() float64 {
-	return per(float64(c.account.cost), float64(c.account.events))
+	return harness.Per(float64(c.account.cost), float64(c.account.events))
+}
+
+// eventAim is how much CPU time of a guest the recording of a kind of events may take at its defaults, over what it takes
+// without.
+const eventAim = 1.01
+
+// wholeSuite is the row of all programs of the suite together.
+const wholeSuite = "suite"
+
+// eventTable is what guests pay. If nothing is judged there is no aim.
+func eventTable(costs []eventCost, judged bool) report.Table {
+	table := report.Table{Header: []string{"guest", "events", "CPU time", "nobody", "wall time"}}
+	if judged {
+		table.Header = append(table.Header, fmt.Sprintf("CPU time, aim: ≤ %g", eventAim))
+	}
+	for _, c := range slices.Concat(costs, suiteCosts(costs)) {
+		cells := []string{c.guest, c.kind, c.cpu.String(), c.control.String(), c.wall.String()}
+		if judged {
+			cells = append(cells, c.cpu.AtMost(eventAim))
+		}
+		table.Add(cells...)
+	}
+	return table
+}
+
+// suiteCosts are all ratios of a kind together, whatever the program of the suite: there are more of them, so that their
+// median is known better. There is none of a kind that only one program was recorded with.
+func suiteCosts(costs []eventCost) (together []eventCost) {
+	programs := map[string]int{} // by kind
+	for _, c := range costs {
+		if _, ok := lockers[c.guest]; ok {
+			continue
+		}
+		if programs[c.kind] == 0 {
+			together = append(together, eventCost{guest: wholeSuite, kind: c.kind})
+		}
+		programs[c.kind]++
+		i := slices.IndexFunc(together, func(all eventCost) bool { return all.kind == c.kind })
+		together[i].ratios.add(c.ratios)
+	}
+	for i := range together {
+		together[i].reckon()
+	}
+	return slices.DeleteFunc(together, func(c eventCost) bool { return programs[c.kind] < 2 })
+}
+
+// eventOwnTable is what the agent says of the same recordings, and what it used itself.
+func eventOwnTable(costs []eventCost) report.Table {
+	table := report.Table{Header: []string{
+		"guest", "events", "by the agent's account, % of CPU time", "hits/s", "events/s", "lost", "ns an event",
+		"recordings with a rest", "agent, % of a core",
+	}}
+	for _, c := range costs {
+		nanos := ""
+		if c.account.events > 0 {
+			nanos = fmt.Sprintf("%.0f", c.nanosPerEvent())
+		}
+		table.Add(c.guest, c.kind,
+			fmt.Sprintf("%.3f", 100*c.said()),
+			fmt.Sprintf("%.1f", c.perSecond(c.account.hits)), fmt.Sprintf("%.1f", c.perSecond(c.account.events)),
+			fmt.Sprint(c.account.lost), nanos,
+			fmt.Sprintf("%d of %d", c.account.rested, c.recordings),
+			fmt.Sprintf("%.2f", 100*harness.Per(float64(c.agent), float64(c.used.wall))),
+		)
+	}
+	return table
 }

@@ -11,20 +11,20 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 )
 
 func TestEventCostOf(t *testing.T) {
 	account := eventAccount{events: 10, lost: 1, hits: 40, cost: 2 * time.Microsecond, rested: 1}
-	watched := func(kind string, cpu, wall time.Duration) eventSegment {
-		return eventSegment{kind: kind, usage: usage{cpu, wall}, account: account, agent: 5}
+	watched := func(kind string, cpu, wall time.Duration) harness.Turn[string, eventSegment] {
+		return harness.Turn[string, eventSegment]{Kind: kind, Sample: eventSegment{usage: usage{cpu, wall}, account: account, agent: 5}}
 	}
 	off := func(cpu, wall time.Duration) eventSegment { return eventSegment{usage: usage{cpu, wall}} }
-	segments := []eventSegment{
-		off(100, 1000), watched("alloc", 110, 1200), off(120, 1000), watched("lock", 500, 900),
-		off(100, 1400), watched("alloc", 130, 600), off(160, 1000), watched("lock", 500, 900),
-		off(60, 1000),
+	turns := &harness.Turns[string, eventSegment]{
+		Off: []eventSegment{off(100, 1000), off(120, 1000), off(100, 1400), off(160, 1000), off(60, 1000)},
+		On:  []harness.Turn[string, eventSegment]{watched("alloc", 110, 1200), watched("lock", 500, 900), watched("alloc", 130, 600), watched("lock", 500, 900)},
 	}
-	c := eventCostOf(segments, "Xalan", "alloc")
+	c := eventCostOf(turns, "Xalan", "alloc")
 	for name, tt := range map[string]struct{ got, want []float64 }{
 		"cpu":     {c.ratios.cpu, []float64{1, 1}},
 		"wall":    {c.ratios.wall, []float64{1.2, 0.5}},
@@ -34,7 +34,7 @@ func TestEventCostOf(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, tt.got, tt.want)
 		}
 	}
-	if c.guest != "Xalan" || c.kind != "alloc" || c.cpu.median != 1 || math.Abs(c.wall.median-0.85) > 1e-9 || math.Abs(c.control.median-1.6) > 1e-9 {
+	if c.guest != "Xalan" || c.kind != "alloc" || c.cpu.Median != 1 || math.Abs(c.wall.Median-0.85) > 1e-9 || math.Abs(c.control.Median-1.6) > 1e-9 {
 		t.Errorf("got %+v", c)
 	}
 	if want := (eventAccount{events: 20, lost: 2, hits: 80, cost: 4 * time.Microsecond, rested: 2}); c.account != want {
@@ -46,7 +46,7 @@ func TestEventCostOf(t *testing.T) {
 	if c.nanosPerEvent() != 200 || c.said() != 4000.0/240 || math.Abs(c.perSecond(18)-1e7) > 1e-3 {
 		t.Errorf("%v ns an event, %v of CPU time, %v a second", c.nanosPerEvent(), c.said(), c.perSecond(18))
 	}
-	last := eventCostOf(segments, "Xalan", "lock")
+	last := eventCostOf(turns, "Xalan", "lock")
 	if len(last.ratios.cpu) != 2 || len(last.ratios.control) != 1 {
 		t.Errorf("the last segment has a control: %+v", last.ratios)
 	}
@@ -108,15 +108,15 @@ func TestSuiteCosts(t *testing.T) {
 	if len(together) != 1 || together[0].kind != "alloc" || together[0].guest != wholeSuite {
 		t.Fatalf("got %+v", together)
 	}
-	for name, r := range map[string]ratio{"cpu": together[0].cpu, "wall": together[0].wall, "control": together[0].control} {
-		if r.median != 2 {
+	for name, r := range map[string]harness.Ratio{"cpu": together[0].cpu, "wall": together[0].wall, "control": together[0].control} {
+		if r.Median != 2 {
 			t.Errorf("%s is %v", name, r)
 		}
 	}
 }
 
 func TestEventTables(t *testing.T) {
-	dear := eventCost{guest: "Xalan", kind: "alloc", cpu: ratio{1.05, 1.02, 1.09}, recordings: 3}
+	dear := eventCost{guest: "Xalan", kind: "alloc", cpu: harness.Ratio{Median: 1.05, Low: 1.02, High: 1.09}, recordings: 3}
 	text := func(judged bool) string {
 		var b strings.Builder
 		for _, row := range eventTable([]eventCost{dear}, judged).Rows {

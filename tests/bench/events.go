@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
@@ -28,28 +30,20 @@ var (
 	shortEvents = eventManner{rounds: 2, segment: 500 * time.Millisecond}
 )
 
-// An eventSegment is what a guest used for a fixed amount of work, and what was recorded meanwhile.
-type eventSegment struct {
-	kind string // empty: nobody watched
-	usage
-	account eventAccount  // what the agent said of the recording
-	agent   time.Duration // CPU time of the agent
-}
-
 // events measures what each kind of events costs each guest.
-func (b bench) events(ctx context.Context, names []string, kinds []eventKind) ([]eventCost, error) {
+func (b bench) events(ctx context.Context) ([]harness.Table, error) {
 	var costs []eventCost
-	for _, name := range names {
-		of := kindsOf(name, kinds)
+	for _, name := range b.eventGuests {
+		of := kindsOf(name, b.kinds)
 		if len(of) == 0 {
 			continue
 		}
-		segments, err := b.eventSegments(ctx, name, of)
+		turns, err := b.eventSegments(ctx, name, of)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		for _, k := range of {
-			c := eventCostOf(segments, name, k.name)
+			c := eventCostOf(turns, name, k.name)
 			if k.certain && c.account.hits == 0 {
 				return nil, fmt.Errorf("%s: -e %s has recorded nothing: is the JVM's library stripped?", name, k.name)
 			}
@@ -57,12 +51,21 @@ func (b bench) events(ctx context.Context, names []string, kinds []eventKind) ([
 			costs = append(costs, c)
 		}
 	}
-	return costs, b.print(eventTable(costs, b.how.events.judged), eventOwnTable(costs))
+	return []harness.Table{
+		{Marker: "events", Table: eventTable(costs, b.how.events.judged)}, {Marker: "eventcosts", Table: eventOwnTable(costs)},
+	}, nil
 }
 
-// eventSegments runs off, a kind, off, another kind, ... beside one guest, and ends with off. In every round another kind is
-// the first.
-func (b bench) eventSegments(ctx context.Context, name string, kinds []eventKind) (all []eventSegment, err error) {
+// An eventSegment is what a guest used for a fixed amount of work, and what was recorded meanwhile, if
+// anything was.
+type eventSegment struct {
+	usage
+	account eventAccount  // what the agent said of the recording
+	agent   time.Duration // CPU time of the agent
+}
+
+// eventSegments has all kinds recorded in turn of one guest.
+func (b bench) eventSegments(ctx context.Context, name string, kinds []eventKind) (*harness.Turns[string, eventSegment], error) {
 	guest, err := b.startWorker(ctx, name)
 	if guest != nil {
 		defer guest.Close()
@@ -74,48 +77,72 @@ func (b bench) eventSegments(ctx context.Context, name string, kinds []eventKind
 	if err != nil {
 		return nil, err
 	}
-	off := func() error {
-		used, err := usageOf(guest, amount)
-		all = append(all, eventSegment{usage: used})
-		return err
+	byName := map[string]eventKind{}
+	var names []string
+	for _, k := range kinds {
+		byName[k.name] = k
+		names = append(names, k.name)
 	}
-	for round := range b.how.events.rounds {
-		for i := range kinds {
-			kind := kinds[(i+round)%len(kinds)]
-			if err := off(); err != nil {
-				return nil, err
-			}
-			s, err := b.recorded(ctx, guest, kind, amount)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", kind.name, err)
-			}
-			all = append(all, s)
+	off := func() (s eventSegment, err error) {
+		s.usage, err = usageOf(guest, amount)
+		return s, err
+	}
+	on := func(name string) (eventSegment, error) {
+		s, err := b.recorded(ctx, guest, byName[name], amount)
+		if err != nil {
+			return s, fmt.Errorf("%s: %w", name, err)
 		}
+		return s, nil
 	}
-	return all, off()
+	return harness.Alternate(harness.Rotated(b.how.events.rounds, names), off, on, nil)
 }
 
 // recorded runs a segment while events are recorded.
-func (b bench) recorded(ctx context.Context, guest worker, kind eventKind, amount int) (eventSegment, error) {
-	s := eventSegment{kind: kind.name}
-	run, err := b.agent.Start(ctx, profiler.Options{PID: guest.PID(), Extra: kind.flags})
+func (b bench) recorded(ctx context.Context, guest worker, kind eventKind, amount int) (s eventSegment, err error) {
+	own, recording, err := b.watch(ctx, profiler.Options{PID: guest.PID(), Extra: kind.flags}, (*profiler.AgentRun).WaitAttached, nil, func() error {
+		var err error
+		s.usage, err = usageOf(guest, amount)
+		return err
+	})
 	if err != nil {
 		return s, err
 	}
-	err = run.WaitAttached()
-	if err == nil {
-		var own agentCost
-		own, err = during(run, func() error {
-			var err error
-			s.usage, err = usageOf(guest, amount)
-			return err
-		})
-		s.agent = own.cpu
-	}
-	recording, stopped := run.Stop() // also one whose guest has failed
-	if err := errors.Join(err, stopped); err != nil {
-		return s, err
-	}
+	s.agent = own.cpu
 	s.account, err = readEventAccount(recording.Profile)
 	return s, err
+}
+
+// An eventKind is what is recorded of a guest, at the agent's defaults.
+type eventKind struct {
+	name  string
+	flags []string // of record
+	// certain: every program of the suite has such events in every segment, so that a recording without any has failed.
+	certain bool
+	locks   bool // lockers are recorded, too
+}
+
+// eventKinds are those that need no counters of the CPU. The probes that values are read at are named by how often the
+// suite passes them with the serial collector: whenever a thread gets a buffer for its objects, hundreds or thousands of
+// times a second; and whenever a collection moves an object, so often that the traps alone are beyond the budget and the
+// agent has to take the probe away.
+var eventKinds = []eventKind{
+	{name: "alloc", flags: []string{"-e", "alloc"}, certain: true},
+	{name: "lock", flags: []string{"-e", "lock"}, locks: true},
+	{name: "monitor-enters", flags: []string{"-e", "lock", "--monitor-enters", breakpoints.Flag}, locks: true},
+	{name: "safepoint", flags: []string{"-e", "safepoint"}},
+	{name: "page-faults", flags: []string{"-e", "page-faults"}},
+	{name: "value-frequent", flags: valueFlags("libjvm.so:func:AllocTracer::send_allocation_in_new_tlab=arg4"), certain: true},
+	{name: "value-flood", flags: valueFlags("libjvm.so:func:DefNewGeneration::copy_to_survivor_space=arg2:class")},
+}
+
+func valueFlags(probe string) []string { return []string{"-e", "value", "--probe", probe} }
+
+func eventKindName(k eventKind) string { return k.name }
+
+// kindsOf returns what is recorded of a guest: of a locker only kinds of locks.
+func kindsOf(guest string, kinds []eventKind) []eventKind {
+	if _, ok := lockers[guest]; !ok {
+		return kinds
+	}
+	return slices.DeleteFunc(slices.Clone(kinds), func(k eventKind) bool { return !k.locks })
 }

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/counters"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
@@ -31,7 +31,7 @@ type exactCost struct {
 }
 
 // exact measures programs while all of their calls are counted. Factors are so large that one iteration tells them.
-func (b bench) exact(ctx context.Context) ([]exactCost, error) {
+func (b bench) exact(ctx context.Context) ([]harness.Table, error) {
 	programs, iterations := exactPrograms, 20
 	if b.how.cold {
 		programs, iterations = programs[:1], 3
@@ -44,9 +44,7 @@ func (b bench) exact(ctx context.Context) ([]exactCost, error) {
 		}
 		costs = append(costs, c)
 	}
-	fmt.Fprintln(b.out)
-	table := exactTable(costs)
-	return costs, table.Print(b.out)
+	return []harness.Table{{Marker: "exact", Table: exactTable(costs)}}, nil
 }
 
 func (b bench) exactOf(ctx context.Context, program string, iterations int) (c exactCost, err error) {
@@ -93,15 +91,13 @@ func (b bench) countersOf(ctx context.Context, c *exactCost, iterations int) err
 
 // counting is what an iteration takes while calls are counted.
 func (b bench) counting(ctx context.Context, guest *suite.Guest, mode string, iterations int) (cost time.Duration, err error) {
-	run, err := b.agent.Start(ctx, profiler.Options{PID: guest.PID(), Extra: []string{"-e", "calls", "--exact=" + mode}})
-	if err != nil {
-		return 0, err
-	}
-	if err = run.WaitAttached(); err == nil {
-		cost, err = each(guest, iterations)
-	}
-	_, stopped := run.Stop()
-	return cost, cmp.Or(err, stopped)
+	_, err = b.agent.While(ctx, profiler.Options{PID: guest.PID(), Extra: []string{"-e", "calls", "--exact=" + mode}},
+		(*profiler.AgentRun).WaitAttached, func(*profiler.AgentRun) error {
+			var err error
+			cost, err = each(guest, iterations)
+			return err
+		})
+	return cost, err
 }
 
 // plainly is what an iteration takes in a JVM without flags.

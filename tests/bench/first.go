@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
@@ -25,33 +26,31 @@ type start struct {
 func (s start) median() float64 { return s.seconds[len(s.seconds)/2] }
 
 // first starts the agent some times beside a guest of 5,000 compiled methods.
-func (b bench) first(ctx context.Context) (start, error) {
+func (b bench) first(ctx context.Context) ([]harness.Table, error) {
 	guest, err := guests.Start(ctx, b.jdk, guests.Crowd(), guests.Flavour{})
 	if err != nil {
-		return start{}, err
+		return nil, err
 	}
 	defer guest.Close()
 	var s start
 	if s.methods, err = b.jdk.CompiledMethods(ctx, guest.PID()); err != nil {
-		return start{}, err
+		return nil, err
 	}
 	for range b.how.starts {
 		recording, err := b.agent.Record(ctx, profiler.Options{
 			PID: guest.PID(), Frequency: busyRate, Duration: 2 * time.Second,
 		})
 		if err != nil {
-			return start{}, err
+			return nil, err
 		}
 		if recording.Stats.FirstSymbolised <= 0 {
-			return start{}, fmt.Errorf("beside %d compiled methods no Java frame got a name", s.methods)
+			return nil, fmt.Errorf("beside %d compiled methods no Java frame got a name", s.methods)
 		}
 		s.seconds = append(s.seconds, recording.Stats.FirstSymbolised)
 		s.rss = max(s.rss, recording.Stats.RSSBytes)
 	}
 	slices.Sort(s.seconds)
-	fmt.Fprintln(b.out)
-	table := firstTable(s)
-	return s, table.Print(b.out)
+	return []harness.Table{{Marker: "first", Table: firstTable(s)}}, nil
 }
 
 func firstTable(s start) report.Table {

@@ -18,12 +18,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
@@ -31,44 +30,50 @@ import (
 // docs is the page whose tables -update rewrites, from the root of the repository.
 const docs = "docs/performance.md"
 
+// parts are what can be measured alone, in their order.
+var parts = []harness.Section[bench]{
+	{
+		Name: "costs", Markers: []string{"overhead", "costs"}, Plan: harness.Always(bench.costs),
+		Aim: "guests pay no more than for perf; 3,000 ns a Java sample, 6,000 for javac; 60 MB",
+	},
+	{Name: "busy", Markers: []string{"busy"}, Aim: "1 % of a core, 60 MB, no sample lost", Plan: harness.Always(bench.busy)},
+	{Name: "first", Markers: []string{"first"}, Aim: "1 s to the first named Java frame, 60 MB", Plan: harness.Always(bench.first)},
+	{
+		Name: "depth", Markers: []string{"depth", "flat"}, Plan: harness.Always(bench.depths),
+		Aim: "chain costs 1,500 ns more than an empty program, and below 950 calls 1.2 times what it does below 10",
+	},
+	{Name: "contexts", Markers: []string{"contexts"}, Aim: "chain costs 1,500 ns more than an empty program", Plan: harness.Always(bench.contexts)},
+	{Name: "events", Markers: []string{"events", "eventcosts"}, Aim: "1 % of a guest's CPU time", Plan: harness.Always(bench.events)},
+	{Name: "exact", Markers: []string{"exact"}, Aim: "none", Plan: harness.Always(bench.exact)},
+}
+
+func partName(p harness.Section[bench]) string { return p.Name }
+
 // An options is what the command line says.
 type options struct {
-	agent  string
+	harness.Options
 	guests []string
 	rates  []int
-	parts  []part
+	parts  []harness.Section[bench]
 
 	eventGuests []string
 	kinds       []eventKind
-
-	short  bool
-	update bool
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
+func main() { harness.Main("bench", run) }
 
 func parse(args []string) (options, error) {
 	var o options
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.StringVar(&o.agent, "agent", "", "the built agent (default: build it)")
-	flags.BoolVar(&o.short, "short", false, "one cold guest, one rate, one kind of events, one round or two")
-	flags.BoolVar(&o.update, "update", false, "rewrite the tables in "+docs)
+	flags := o.Flags("bench", "one cold guest, one rate, one kind of events, one round or two", docs)
 	guests := flags.String("guests", "Xalan,Jython,Javac", "programs of the suite; the part events has its own unless this is set")
 	rates := flags.String("rates", "99,999,4000", "samples a second, of the part costs")
-	parts := flags.String("parts", partNames(), "what to measure")
-	kinds := flags.String("kinds", eventKindNames(), "what is recorded, of the part events")
+	names := flags.String("parts", harness.List(parts, partName), "what to measure")
+	kinds := flags.String("kinds", harness.List(eventKinds, eventKindName), "what is recorded, of the part events")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
-	if o.short {
-		if o.update {
+	if o.Short {
+		if o.Update {
 			return options{}, errors.New("-update needs a whole run: leave out -short")
 		}
 		*guests, *rates, *kinds = "Jython", "999", "alloc"
@@ -79,7 +84,7 @@ func parse(args []string) (options, error) {
 			o.eventGuests = o.guests
 		}
 	})
-	if o.short {
+	if o.Short {
 		o.eventGuests = o.guests
 	}
 	for _, word := range strings.Split(*rates, ",") {
@@ -90,51 +95,36 @@ func parse(args []string) (options, error) {
 		o.rates = append(o.rates, rate)
 	}
 	var err error
-	if o.kinds, err = chooseKinds(*kinds); err != nil {
-		return options{}, err
+	if o.kinds, err = harness.Pick(eventKinds, *kinds, "kind of events", eventKindName); err != nil {
+		return options{}, fmt.Errorf("-kinds: %w", err)
 	}
-	o.parts, err = choose(*parts)
-	return o, err
+	if o.parts, err = harness.Pick(parts, *names, "part", partName); err != nil {
+		return options{}, fmt.Errorf("-parts: %w", err)
+	}
+	return o, nil
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	o, err := parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "vmprof-bench-")
+	jdk, err := jvm.Oldest()
 	if err != nil {
-		return fmt.Errorf("create a directory for the agent: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	b := bench{agent: profiler.Agent{Path: o.agent}, out: out, how: longRun}
-	if o.short {
-		b.how = shortRun
-	}
-	if o.agent == "" {
-		if b.agent, err = profiler.Build(ctx, dir); err != nil {
-			return err
-		}
-	}
-	if b.jdk, err = jvm.Oldest(); err != nil {
 		return err
 	}
-
-	var sections []section
-	for _, p := range o.parts {
-		measured, err := p.measure(ctx, b, o)
-		if err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+	return o.WithAgent(ctx, func(agent profiler.Agent, _ string) error {
+		b := bench{options: o, agent: agent, jdk: jdk, out: out, how: longRun}
+		if o.Short {
+			b.how = shortRun
 		}
-		sections = append(sections, measured...)
-	}
-	if o.update {
-		return update(sections)
-	}
-	return nil
+		page := ""
+		if o.Update {
+			page = docs
+		}
+		_, err := harness.Run(ctx, out, b, o.parts, harness.Choice{Short: o.Short}, page)
+		return err
+	})
 }
 
 // A manner says how much to measure.
@@ -160,6 +150,7 @@ var (
 
 // A bench measures the agent.
 type bench struct {
+	options
 	agent profiler.Agent
 	jdk   jvm.JDK
 	out   io.Writer

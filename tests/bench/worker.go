@@ -114,3 +114,18 @@ func usageOf(w worker, amount int) (usage, error) {
 	after, err := w.CPUTime()
 	return usage{cpu: after - before, wall: wall}, err
 }
+
+// cpuOf runs iterations and returns the CPU time that the guest used meanwhile.
+func cpuOf(guest *suite.Guest, iterations int) (time.Duration, error) {
+	used, err := usageOf(suiteWorker{guest}, iterations)
+	return used.cpu, err
+}
+
+// warmUp runs the guest until its iterations cost about the same.
+func (b bench) warmUp(guest *suite.Guest) error {
+	if b.how.cold {
+		return nil
+	}
+	_, err := guest.Run(guest.Warmup())
+	return err
+}

@@ -23,14 +23,12 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"regexp"
 	"slices"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
@@ -42,27 +40,15 @@ const docs = "docs/accuracy.md"
 // errDisagrees says that a number of a profile is not what the kernel or the JVM says. The table has it.
 var errDisagrees = errors.New("a profile disagrees with what the kernel or the JVM says of the same run")
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "crosscheck:", err)
-		os.Exit(1)
-	}
-}
+func main() { harness.Main("crosscheck", run) }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("crosscheck", flag.ContinueOnError)
-	path := flags.String("agent", "", "the built agent (default: build it)")
+	var o harness.Options
+	flags := o.Flags("crosscheck", "only the program that CI runs", docs)
 	pattern := flags.String("run", "", "only programs whose name matches")
-	short := flags.Bool("short", false, "only the program that CI runs")
 	budget := flags.String("budget", "", "the agent's --budget (default: the agent's own)")
-	update := flags.Bool("update", false, "rewrite the table in "+docs)
 	control := flags.Bool("controls", false, "run one program, Rhino unless -run names another, twice in each of several ways, and compare all profiles")
 	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return nil
-		}
 		return err
 	}
 	wanted, err := regexp.Compile(*pattern)
@@ -72,66 +58,57 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if *control && *pattern == "" {
 		wanted = regexp.MustCompile("^Rhino$")
 	}
-	if *control && (*short || *budget != "") {
+	if *control && (o.Short || *budget != "") {
 		return errors.New("-controls runs at the default budget, and is no part of -short: leave out the others")
 	}
-	if *update && (*short || *pattern != "" || *budget != "") {
+	if o.Update && (o.Short || *pattern != "" || *budget != "") {
 		return errors.New("-update needs all programs at the default budget: leave out -run, -short and -budget")
-	}
-	dir, err := os.MkdirTemp("", "vmprof-crosscheck-")
-	if err != nil {
-		return fmt.Errorf("create a directory: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	built := profiler.Agent{Path: *path}
-	if *path == "" {
-		if built, err = profiler.Build(ctx, dir); err != nil {
-			return err
-		}
 	}
 	jdk, err := jvm.Oldest()
 	if err != nil {
 		return err
 	}
-	if *control {
-		i := slices.IndexFunc(programs, func(p program) bool { return wanted.MatchString(p.name) })
-		if i < 0 {
-			return fmt.Errorf("no program matches %q", *pattern)
+	return o.WithAgent(ctx, func(built profiler.Agent, _ string) error {
+		if *control {
+			i := slices.IndexFunc(programs, func(p program) bool { return wanted.MatchString(p.name) })
+			if i < 0 {
+				return fmt.Errorf("no program matches %q", *pattern)
+			}
+			return runControls(ctx, out, built, jdk, programs[i], o.Update)
 		}
-		return runControls(ctx, out, built, jdk, programs[i], *update)
-	}
-	var extra []string
-	if *budget != "" {
-		extra = []string{"--budget", *budget}
-	}
-	times := 1.0
-	if *short {
-		times = 2 // what is tried with every change must not fail by chance
-	}
-	var results []result
-	for _, p := range programs {
-		if !wanted.MatchString(p.name) || *short && !p.short {
-			continue
+		var extra []string
+		if *budget != "" {
+			extra = []string{"--budget", *budget}
 		}
-		checked, err := check(ctx, built, jdk, p, extra...)
-		if err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+		times := 1.0
+		if o.Short {
+			times = 2 // what is tried with every change must not fail by chance
 		}
-		for _, r := range checked {
-			fmt.Fprintln(out, r)
+		var results []result
+		for _, p := range programs {
+			if !wanted.MatchString(p.name) || o.Short && !p.short {
+				continue
+			}
+			checked, err := check(ctx, built, jdk, p, extra...)
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			for _, r := range checked {
+				fmt.Fprintln(out, r)
+			}
+			results = append(results, checked...)
 		}
-		results = append(results, checked...)
-	}
-	if *update {
-		table := tabulate(results)
-		if err := report.Update(docs, "crosscheck", table.Markdown()); err != nil {
-			return err
+		if o.Update {
+			table := tabulate(results)
+			if err := report.Update(docs, "crosscheck", table.Markdown()); err != nil {
+				return err
+			}
 		}
-	}
-	for _, r := range results {
-		if !r.agreesAt(times) {
-			return errDisagrees
+		for _, r := range results {
+			if !r.agreesAt(times) {
+				return errDisagrees
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // An agentRun is an agent that was started with any arguments.
@@ -96,7 +97,7 @@ func serve(t *testing.T, args ...string) (url string, agent *agentRun) {
 func (r *agentRun) address(t *testing.T) (url string) {
 	t.Helper()
 	address := regexp.MustCompile(`http://[0-9.]+:[0-9]+`)
-	eventually(t, time.Minute, "the server says where it is", func() bool {
+	wait.For(t, time.Minute, "the server says where it is", func() bool {
 		url = address.FindString(r.output.String())
 		return url != ""
 	})

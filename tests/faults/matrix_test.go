@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -10,8 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
@@ -50,30 +49,7 @@ const document = "../../docs/reliability.md"
 // built is the agent under test. It is in a directory that every user may enter.
 var built profiler.Agent
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	code, err := runTests(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func runTests(m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "vmprof-faults-")
-	if err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return 1, err
-	}
-	if built, err = profiler.Build(context.Background(), dir); err != nil {
-		return 1, err
-	}
-	return m.Run(), nil
-}
+func TestMain(m *testing.M) { harness.RunTests(m, &built) }
 
 // TestMatrix runs the rows that have their test here.
 func TestMatrix(t *testing.T) {
@@ -165,14 +141,4 @@ func finish(t *testing.T, name string, args ...string) (output string, code int)
 		t.Fatal(err)
 	}
 	return string(text), command.ProcessState.ExitCode()
-}
-
-// eventually waits until a condition holds, and fails the test if it does not within the limit.
-func eventually(t *testing.T, limit time.Duration, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(limit); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", limit, what)
-		}
-	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 var memoryRows = []Row{
@@ -95,7 +96,7 @@ func testMemory(t *testing.T) {
 	stop := sync.OnceFunc(func() { close(enough) })
 	defer stop()
 	load.Go(func() { churn(t, jdk, enough) })
-	eventually(t, 5*time.Minute, "there is a page", func() bool {
+	wait.For(t, 5*time.Minute, "there is a page", func() bool {
 		_, body := fetch(t, url+"/ui/flamegraph")
 		return !strings.Contains(body, "Nothing to show yet")
 	})

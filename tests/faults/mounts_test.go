@@ -16,6 +16,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 var mountRows = []Row{
@@ -67,7 +68,7 @@ func testMounts(t *testing.T) {
 	for i := range times(3, 200) {
 		m := mountJDK(t, jdk, i%loopEvery == loopEvery-1, disk)
 		runLate(t, m.jdk, classes, url, i)
-		eventually(t, 30*time.Second, fmt.Sprintf("%s unmounted after its JVM's end", m.top), func() bool { return m.unmount(t) })
+		wait.For(t, 30*time.Second, fmt.Sprintf("%s unmounted after its JVM's end", m.top), func() bool { return m.unmount(t) })
 		switch {
 		case i == 1:
 			first = descriptors(t, agent.Process.Pid)
@@ -75,7 +76,7 @@ func testMounts(t *testing.T) {
 			t.Logf("after %d mounts: %d descriptors", i+1, descriptors(t, agent.Process.Pid))
 		}
 	}
-	eventually(t, 30*time.Second, fmt.Sprintf("no more than %d descriptors, as after the first mounts", first),
+	wait.For(t, 30*time.Second, fmt.Sprintf("no more than %d descriptors, as after the first mounts", first),
 		func() bool { return descriptors(t, agent.Process.Pid) <= first })
 	if text := agent.output.String(); lacking.MatchString(text) {
 		t.Errorf("not all JVMs were followed live:\n%s", text)
@@ -102,7 +103,7 @@ func runLateWithin(t *testing.T, jdk jvm.JDK, classes, url string, i int, limit 
 		t.Fatal(err)
 	}
 	// What it allocated before it was attached has no names. From then on all code has.
-	eventually(t, limit, fmt.Sprintf("JVM %d is followed live: a profile with allocations by Late.work in which all code has names", i), func() bool {
+	wait.For(t, limit, fmt.Sprintf("JVM %d is followed live: a profile with allocations by Late.work in which all code has names", i), func() bool {
 		p := download(t, fmt.Sprintf("%s/profiles/alloc?seconds=1&pid=%d", url, guest.PID()))
 		text := p.String()
 		if lacking.MatchString(text) {

@@ -46,31 +46,24 @@ func recordIdle(t *testing.T, slices bool, flags ...string) {
 		t.Fatal(err)
 	}
 	defer guest.Close()
-	run, err := built.Start(t.Context(), profiler.Options{PID: guest.PID(), Frequency: 99, Extra: []string{"-e", "alloc"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := run.WaitAttached(); err != nil {
-		t.Fatal(err)
-	}
 	var truth float64
 	rounds := 0
-	for end := time.Now().Add(time.Duration(times(12, 30)) * time.Second); time.Now().Before(end); rounds++ {
-		one, err := guest.Run(1, 20_000) // some 3 MB
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, a := range one.Allocations {
-			truth += float64(a.Bytes)
-		}
-		time.Sleep(200 * time.Millisecond)
-	}
-	recording, err := run.Stop()
+	recording, err := built.While(t.Context(), profiler.Options{PID: guest.PID(), Frequency: 99, Extra: []string{"-e", "alloc"}},
+		(*profiler.AgentRun).WaitAttached, func(*profiler.AgentRun) error {
+			for end := time.Now().Add(time.Duration(times(12, 30)) * time.Second); time.Now().Before(end); rounds++ {
+				one, err := guest.Run(1, 20_000) // some 3 MB
+				if err != nil {
+					return err
+				}
+				for _, a := range one.Allocations {
+					truth += float64(a.Bytes)
+				}
+				time.Sleep(200 * time.Millisecond)
+			}
+			return nil
+		})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if err := recording.Stats.CheckIdentities(); err != nil {
-		t.Error(err)
 	}
 	all, err := events.Read(recording.Profile, "alloc_objects", "alloc_space")
 	if err != nil {

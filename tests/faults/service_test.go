@@ -18,6 +18,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 var serviceRows = []Row{
@@ -68,7 +69,7 @@ func testHangup(t *testing.T) {
 	if _, err := profiler.ReadProfile(path); err != nil {
 		t.Error(err)
 	}
-	eventually(t, 30*time.Second, "COMMAND has ended", func() bool { return !alive(pid) })
+	wait.For(t, 30*time.Second, "COMMAND has ended", func() bool { return !alive(pid) })
 
 	serve := startAgent(t, built.Path, "serve", "--listen=127.0.0.1:0")
 	url := serve.address(t)
@@ -90,7 +91,7 @@ func testHangup(t *testing.T) {
 // commandOf waits until the agent's COMMAND runs, and returns its process.
 func commandOf(t *testing.T, run *agentRun, comm string) (pid int) {
 	t.Helper()
-	eventually(t, time.Minute, comm+" runs", func() bool {
+	wait.For(t, time.Minute, comm+" runs", func() bool {
 		tasks := fmt.Sprintf("/proc/%d/task", run.Process.Pid)
 		threads, _ := os.ReadDir(tasks)
 		for _, thread := range threads { // children are those of the thread that forked
@@ -132,7 +133,7 @@ func testKilledRecording(t *testing.T) {
 			t.Fatal(err)
 		}
 		record.wait(t)
-		eventually(t, 30*time.Second, fmt.Sprintf("COMMAND has ended after the agent's %v", signal), func() bool { return !alive(pid) })
+		wait.For(t, 30*time.Second, fmt.Sprintf("COMMAND has ended after the agent's %v", signal), func() bool { return !alive(pid) })
 	}
 }
 

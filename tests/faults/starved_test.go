@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 var starvedRows = []Row{
@@ -38,7 +39,7 @@ func testStarved(t *testing.T) {
 	little.starve(t, agent.Process.Pid)
 	m := mountJDK(t, jdk, false, "") // its libjvm is one that no other JVM of the machine has: it is yet to be read
 	runLateWithin(t, m.jdk, classes, url, 0, 5*time.Minute)
-	eventually(t, time.Minute, "the JDK is unmounted", func() bool { return m.unmount(t) })
+	wait.For(t, time.Minute, "the JDK is unmounted", func() bool { return m.unmount(t) })
 	for line := range strings.Lines(agent.output.String()) {
 		if strings.Contains(line, "target is left alone") || strings.Contains(line, "did not answer") {
 			t.Errorf("the log says that a target hung: %s", line)

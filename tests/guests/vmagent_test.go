@@ -7,7 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // met starts a guest and meets it as its agent, with its first thread known.
@@ -32,11 +33,7 @@ func waitForAgent(t testing.TB, r *VMRun) {
 // announced runs an iteration, before which the guest asked its thread to announce itself to a new agent.
 func announced(t testing.TB, p *peer, r *VMRun) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); p.slot(0).Armed == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the thread was not asked to announce itself")
-		}
-	}
+	wait.For(t, patience, "the thread is asked to announce itself", func() bool { return p.slot(0).Armed != 0 })
 	r.do(t, 1)
 	if got := p.slot(0); got != (slot{}) {
 		t.Fatalf("slot %+v after the announcement, want zeroes", got)
@@ -186,11 +183,7 @@ func TestVMReconnect(t *testing.T) {
 	before, _ := p.registered(t, 4, 0)
 	p.arm(0, slot{Armed: 1, Skip: 1 << 30, Left: 1 << 30, Stride: 1})
 	p.hangUp()
-	for deadline := time.Now().Add(patience); shares(t, r.Pid()); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the guest keeps the page of an agent that is gone")
-		}
-	}
+	wait.For(t, patience, "the guest gives up the page of an agent that is gone", func() bool { return !shares(t, r.Pid()) })
 	left := p.slot(0)
 	r.do(t, 3)
 	if got := p.slot(0); got != left {

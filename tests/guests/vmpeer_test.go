@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // The layouts of contrib/guest/vmprof.h, written down a second time: the two must agree.
@@ -77,7 +79,7 @@ type peer struct {
 }
 
 // patience is how long tests wait for a guest.
-const patience = 3 * time.Minute
+const patience = wait.Long
 
 // connect waits for a guest and its hello.
 func (l *listener) connect(t testing.TB) *peer {
@@ -198,20 +200,18 @@ func (p *peer) take(b []byte) error {
 // registered waits until so many methods are registered, and returns them and what was forgotten.
 func (p *peer) registered(t testing.TB, methods, gone int) ([]method, []forgotten) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	var m []method
+	var f []forgotten
+	err := wait.Until(t.Context(), patience, fmt.Sprintf("%d methods are registered and %d forgotten", methods, gone), func() (bool, error) {
 		p.mu.Lock()
-		m, f, err := p.methods, p.forgotten, p.err
-		p.mu.Unlock()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(m) >= methods && len(f) >= gone {
-			return m, f
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d methods registered and %d forgotten, want %d and %d", len(m), len(f), methods, gone)
-		}
+		defer p.mu.Unlock()
+		m, f = p.methods, p.forgotten
+		return len(m) >= methods && len(f) >= gone, p.err
+	})
+	if err != nil {
+		t.Fatalf("%d methods registered and %d forgotten: %v", len(m), len(f), err)
 	}
+	return m, f
 }
 
 // word is the n-th field of a slot.

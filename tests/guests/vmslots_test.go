@@ -2,7 +2,8 @@ package guests
 
 import (
 	"testing"
-	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // What the agent writes into its page is what the guest's memory has, until the agent is gone.
@@ -26,9 +27,5 @@ func TestVMSlotsInMemory(t *testing.T) {
 		t.Errorf("not sampled although it is armed, %v", err)
 	}
 	p.hangUp()
-	for deadline := time.Now().Add(patience); slots()[2] != (VMSlot{}); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the slot is still armed")
-		}
-	}
+	wait.For(t, patience, "the slot is no longer armed", func() bool { return slots()[2] == (VMSlot{}) })
 }

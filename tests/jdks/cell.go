@@ -126,7 +126,7 @@ func plan(jdks []jvm.JDK, o options) (cells []cell) {
 	for _, s := range setups {
 		for _, jdk := range jdks {
 			c := cell{jdk: jdk, setup: s}
-			if c.exists() && (!o.short || s.name == plain) {
+			if c.exists() && (!o.Short || s.name == plain) {
 				cells = append(cells, c)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
@@ -14,7 +15,7 @@ import (
 func TestJDKs(t *testing.T) {
 	needs.Root(t, "sampling")
 	m := meter{dir: t.TempDir()}
-	for _, c := range plan(needs.Fetched(t, shortVersions...), options{short: true}) {
+	for _, c := range plan(needs.Fetched(t, shortVersions...), options{Options: harness.Options{Short: true}}) {
 		t.Run(c.String(), func(t *testing.T) {
 			var err error
 			if m.agent.Path == "" {

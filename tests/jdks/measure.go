@@ -2,7 +2,6 @@ package main
 
 import (
 	"archive/zip"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -168,20 +167,17 @@ func (m meter) record(ctx context.Context, c jvm.Command, p events.Program, thre
 	if _, err := guest.Run(threads, max(1, amount/warmupShare)); err != nil {
 		return seen{}, err
 	}
-	run, err := m.agent.Start(ctx, profiler.Options{PID: guest.PID(), Extra: extra})
-	if err != nil {
-		return seen{}, err
-	}
 	var s seen
-	if err = run.WaitAttached(); err == nil {
-		s.truth, err = guest.Run(threads, amount)
-	}
-	recording, stopped := run.Stop() // also one whose guest has failed
-	if err := cmp.Or(err, stopped); err != nil {
+	s.recording, err = m.agent.While(ctx, profiler.Options{PID: guest.PID(), Extra: extra}, (*profiler.AgentRun).WaitAttached,
+		func(*profiler.AgentRun) error {
+			var err error
+			s.truth, err = guest.Run(threads, amount)
+			return err
+		})
+	if err != nil {
 		return seen{}, fmt.Errorf("record %s: %w", p.Class, err)
 	}
-	s.recording = recording
-	return s, recording.Stats.CheckIdentities()
+	return s, nil
 }
 
 // A seen is a recording of a run, and what the run did in truth.

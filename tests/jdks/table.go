@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
@@ -33,14 +34,10 @@ func (v verdict) String() string {
 	return [...]string{right: "ok", silent: "missing, and said", wrong: "WRONG"}[v.state] + ": " + v.found
 }
 
-// A namedTable stands in the documentation between the markers of that name.
-type namedTable struct {
-	name string
-	report.Table
-}
-
-func tables(results []result) []namedTable {
-	return []namedTable{{"features", featureTable(results)}, {"setups", setupTable(results)}, {"gaps", gapTable(results)}}
+func tables(results []result) []harness.Table {
+	return []harness.Table{
+		{Marker: "features", Table: featureTable(results)}, {Marker: "setups", Table: setupTable(results)}, {Marker: "gaps", Table: gapTable(results)},
+	}
 }
 
 // releases are the JDKs that were tried, oldest first.

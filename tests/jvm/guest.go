@@ -106,11 +106,14 @@ func (g *Guest) line() (string, error) {
 }
 
 // CPUTime returns the CPU time that the guest has used, in user and kernel mode, all threads that ever were.
-func (g *Guest) CPUTime() (time.Duration, error) {
+func (g *Guest) CPUTime() (time.Duration, error) { return CPUTime(g.pid) }
+
+// CPUTime returns the CPU time that a process has used, in user and kernel mode, all threads that ever were.
+func CPUTime(pid int) (time.Duration, error) {
 	const cpuClockSched = 2 // CPUCLOCK_SCHED of the kernel's include/linux/posix-timers.h: user and system time
 	var now unix.Timespec
-	if err := unix.ClockGettime(int32(^g.pid<<3|cpuClockSched), &now); err != nil {
-		return 0, fmt.Errorf("read the CPU clock of pid %d: %w", g.pid, err)
+	if err := unix.ClockGettime(int32(^pid<<3|cpuClockSched), &now); err != nil {
+		return 0, fmt.Errorf("read the CPU clock of pid %d: %w", pid, err)
 	}
 	return time.Duration(now.Nano()), nil
 }

@@ -92,6 +92,23 @@ func (a Agent) Record(ctx context.Context, o Options) (*Recording, error) {
 	return run.Finish()
 }
 
+// While records what work does, all of it: work begins when the agent is ready, by WaitSampling or WaitAttached, and the
+// recording ends with it. Everything that the agent attempted is accounted for.
+func (a Agent) While(ctx context.Context, o Options, ready, work func(*AgentRun) error) (*Recording, error) {
+	run, err := a.Start(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err = ready(run); err == nil {
+		err = work(run)
+	}
+	recording, stopped := run.Stop() // also one whose guest has failed
+	if err := errors.Join(err, stopped); err != nil {
+		return nil, err
+	}
+	return recording, recording.Stats.CheckIdentities()
+}
+
 // Start starts a recording.
 func (a Agent) Start(ctx context.Context, o Options) (*AgentRun, error) {
 	dir, err := os.MkdirTemp("", "vmprof-recording-")

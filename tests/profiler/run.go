@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // Options say what a profiler is to do.
@@ -67,29 +69,33 @@ func start(ctx context.Context, path string, args ...string) (*Run, error) {
 	return r, nil
 }
 
-// startTimeout bounds the wait for a profiler to sample. Reading the method map of a large guest takes a second, and on a busy
-// machine a minute.
-const startTimeout = 3 * time.Minute
+// await waits until something is true, unless the profiler ends before: reading the method map of a large guest takes a second,
+// and on a busy machine a minute.
+func (r *Run) await(what string, is func() bool) error {
+	err := wait.Until(context.Background(), wait.Long, what, func() (bool, error) {
+		select {
+		case err := <-r.ended:
+			r.ended <- err
+			return false, fmt.Errorf("profiler ended before this: %s: %w", what, err)
+		default:
+		}
+		return is(), nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, r.output.String())
+	}
+	return nil
+}
 
 // WaitSampling waits until the profiler samples: until it has a perf event open on every CPU, and a moment longer for
 // what it does next. It asks the kernel rather than the profiler, so that it serves for any.
 func (r *Run) WaitSampling() error {
 	const settle = 500 * time.Millisecond
-	for deadline := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
-		select {
-		case err := <-r.ended:
-			r.ended <- err
-			return fmt.Errorf("profiler ended before it sampled: %w\n%s", err, r.output.String())
-		default:
-		}
-		if r.samples() {
-			time.Sleep(settle)
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("profiler does not sample after %v", startTimeout)
-		}
+	if err := r.await("the profiler samples", r.samples); err != nil {
+		return err
 	}
+	time.Sleep(settle)
+	return nil
 }
 
 // samples says that the process holds perf events.
@@ -113,26 +119,14 @@ func (r *Run) holds(words ...string) (n int) {
 
 // waitFor waits until the profiler has printed so many lines with each of these texts.
 func (r *Run) waitFor(lines map[string]int) error {
-	for deadline := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
-		missing, printed := "", r.output.String()
-		for line, n := range lines {
-			if strings.Count(printed, line) < n {
-				missing = line
-			}
-		}
-		if missing == "" {
-			return nil
-		}
-		select {
-		case err := <-r.ended:
-			r.ended <- err
-			return fmt.Errorf("profiler ended before it printed %q: %w\n%s", missing, err, printed)
-		default:
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("profiler has not printed %q after %v:\n%s", missing, startTimeout, printed)
+	for line, n := range lines {
+		if err := r.await(fmt.Sprintf("the profiler has printed %q", line), func() bool {
+			return strings.Count(r.output.String(), line) >= n
+		}); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // WaitAttached waits until the profiler has attached what it attaches to a guest: until it holds perf events or probes, and
@@ -141,23 +135,12 @@ func (r *Run) waitFor(lines map[string]int) error {
 func (r *Run) WaitAttached() error {
 	const settle = time.Second
 	held, since := 0, time.Now()
-	for deadline := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
-		select {
-		case err := <-r.ended:
-			r.ended <- err
-			return fmt.Errorf("profiler ended before it attached anything: %w\n%s", err, r.output.String())
-		default:
-		}
+	return r.await("the profiler has attached what it attaches", func() bool {
 		if now := r.holds("perf_event", "bpf_link"); now != held {
 			held, since = now, time.Now()
 		}
-		if held > 0 && time.Since(since) > settle {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("profiler is not done with attaching after %v", startTimeout)
-		}
-	}
+		return held > 0 && time.Since(since) > settle
+	})
 }
 
 // A Usage is what a profiler has used so far.

@@ -4,18 +4,19 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 )
 
 func TestChooseKinds(t *testing.T) {
-	kinds, err := chooseKinds("value-flood,alloc")
-	if err != nil || len(kinds) != 2 || kinds[0].name != "alloc" || kinds[1].name != "value-flood" {
-		t.Errorf("got %v, %v", kinds, err)
+	o, err := parse([]string{"-kinds", "value-flood,alloc"})
+	if err != nil || len(o.kinds) != 2 || o.kinds[0].name != "alloc" || o.kinds[1].name != "value-flood" {
+		t.Errorf("got %v, %v", o.kinds, err)
 	}
-	if all, err := chooseKinds(eventKindNames()); err != nil || len(all) != len(eventKinds) {
-		t.Errorf("all kinds are %v, %v", all, err)
+	if all, err := parse([]string{"-kinds", harness.List(eventKinds, eventKindName)}); err != nil || len(all.kinds) != len(eventKinds) {
+		t.Errorf("all kinds are %v, %v", all.kinds, err)
 	}
-	if _, err := chooseKinds("alloc,cpi"); err == nil {
-		t.Error("cpi was accepted")
+	if _, err := parse([]string{"-kinds", "alloc,cpi"}); err == nil || err.Error() != `-kinds: there is no kind of events "cpi": choose from `+harness.List(eventKinds, eventKindName) {
+		t.Errorf("cpi: %v", err)
 	}
 }
 

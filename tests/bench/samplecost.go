@@ -3,8 +3,44 @@ package main
 import (
 	"errors"
 	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
+)
+
+const (
+	// chainAim is how much longer than an empty program chain may take, in nanoseconds.
+	chainAim = 1500
+	// flatAim is what counts as flat: a sample of the deepest stack over one of the shallowest.
+	flatAim = 1.2
+)
+
+// A depthManner says how much to measure of what samples cost.
+type depthManner struct {
+	depths []int // calls below which the guest of known depth works
+	rates  []int // of its samples
+	rounds int
+	rest   time.Duration // of the guest, before it works
+	learn  time.Duration // not measured: what the agent needs to know a guest
+	settle time.Duration // not measured: after the depth has changed
+	span   time.Duration // measured
+}
+
+var (
+	longDepth = depthManner{
+		depths: []int{10, 50, 100, 400, 950},
+		rates:  []int{999, 9999}, // one that people use, and one that finds the program's memory still cached
+		rounds: 9,                // fewer have one that is far off in their confidence interval
+		rest:   time.Second, learn: 4 * time.Second, settle: 500 * time.Millisecond, span: time.Second,
+	}
+	shortDepth = depthManner{
+		depths: []int{10, 950}, rates: []int{999}, rounds: 1,
+		rest: 200 * time.Millisecond, learn: 300 * time.Millisecond, settle: 200 * time.Millisecond, span: 300 * time.Millisecond,
+	}
 )
 
 // A mode is a way to find calling contexts, or the program that does nothing.
@@ -70,10 +106,10 @@ func costOfSamples(m mode, work, rest reading) (sampleCost, error) {
 	}
 	return sampleCost{
 		nanos:  nanosPerSample(work, rest),
-		own:    per(float64(c[bpf.NsTotal]), attempted),
-		bytes:  per(float64(c[bpf.RingBytes]), float64(c[bpf.SamplesDelivered])),
-		frames: per(float64(c[bpf.FramesJava]), float64(c[bpf.SamplesJava])),
-		walked: 1 - per(float64(c[bpf.SamplesLinked]), attempted),
+		own:    harness.Per(float64(c[bpf.NsTotal]), attempted),
+		bytes:  harness.Per(float64(c[bpf.RingBytes]), float64(c[bpf.SamplesDelivered])),
+		frames: harness.Per(float64(c[bpf.FramesJava]), float64(c[bpf.SamplesJava])),
+		walked: 1 - harness.Per(float64(c[bpf.SamplesLinked]), attempted),
 	}, nil
 }
 
@@ -85,7 +121,7 @@ func costOfSamples(m mode, work, rest reading) (sampleCost, error) {
 func nanosPerSample(work, rest reading) float64 {
 	samples, resting := float64(work.counts[bpf.SamplesAttempted]), float64(rest.counts[bpf.SamplesAttempted])
 	others, restingOthers := float64(work.runs)-samples, float64(rest.runs)-resting
-	return per(float64(work.time)*restingOthers-float64(rest.time)*others, samples*restingOthers-resting*others)
+	return harness.Per(float64(work.time)*restingOthers-float64(rest.time)*others, samples*restingOthers-resting*others)
 }
 
 // sampleCosts are all rounds' costs. The zero value has none.
@@ -118,3 +154,51 @@ func nanosOf(c sampleCost) float64   { return c.nanos }
 func bytesOf(c sampleCost) float64   { return c.bytes }
 func framesOf(c sampleCost) float64  { return c.frames }
 func percentOf(c sampleCost) float64 { return 100 * c.walked }
+
+// inTurn has every mode watch in every round, in another order each time: whatever else the machine does hits all alike.
+func (b bench) inTurn(watch func(round int, m mode) error) error {
+	statistics, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		return fmt.Errorf("have the kernel time BPF programs: %w: needs Linux 5.8 and CAP_SYS_ADMIN", err)
+	}
+	defer statistics.Close()
+	for round, m := range harness.Rotated(b.how.depth.rounds, modes) {
+		if err := watch(round, m); err != nil {
+			return fmt.Errorf("%s: %w", m, err)
+		}
+	}
+	return nil
+}
+
+func sleep(d time.Duration) func() error {
+	return func() error { time.Sleep(d); return nil }
+}
+
+// over is how much longer a mode takes than the empty program of the same round.
+func (s *sampleCosts) over(at place, m mode) harness.Ratio {
+	var differences []float64
+	took, empty := s.of(at, m, nanosOf), s.of(at, modeEmpty, nanosOf)
+	for i := range min(len(took), len(empty)) {
+		differences = append(differences, took[i]-empty[i])
+	}
+	return harness.RatioOf(differences)
+}
+
+// costHeader has the modes in their own order.
+var costHeader = []string{
+	"frames", "empty, ns", "chain, ns", "walked, %", "bytes", "links only, ns", "bytes",
+	"partial, ns", "bytes", "walk, ns", "bytes",
+}
+
+// costCells are those of costHeader.
+func costCells(costs *sampleCosts, at place) []string {
+	cells := []string{harness.RatioOf(costs.of(at, modeWalk, framesOf)).Middle(), harness.RatioOf(costs.of(at, modeEmpty, nanosOf)).Whole()}
+	for _, m := range modes[1:] {
+		cells = append(cells, harness.RatioOf(costs.of(at, m, nanosOf)).Whole())
+		if m == modeChain {
+			cells = append(cells, fmt.Sprintf("%.1f", harness.RatioOf(costs.of(at, m, percentOf)).Median))
+		}
+		cells = append(cells, harness.RatioOf(costs.of(at, m, bytesOf)).Middle())
+	}
+	return cells
+}

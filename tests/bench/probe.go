@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // A probe is a sampling program at work.
@@ -56,15 +57,10 @@ const tickTimeout = 20 * time.Second
 
 // waitTicks waits until the program runs. That its events are open is not enough: they may be off.
 func (p *probe) waitTicks() error {
-	for deadline := time.Now().Add(tickTimeout); ; time.Sleep(20 * time.Millisecond) {
+	return wait.Until(context.Background(), tickTimeout, "the sampling program has run", func() (bool, error) {
 		r, err := p.read()
-		if err != nil || r.runs > 0 {
-			return err
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("the sampling program has not run in %v", tickTimeout)
-		}
-	}
+		return r.runs > 0, err
+	})
 }
 
 // startEmpty has a program that does nothing run on the events that the agent samples with: the least that any sampling
