@@ -30,6 +30,7 @@ type namedTable struct {
 func plan(jdks []jvm.JDK, o options) []section {
 	sections := []section{
 		&shares{trials: planShares(jdks, o)},
+		&beside{trials: planBeside(jdks, o)},
 		&completeness{trials: planCompleteness(jdks, o)},
 		&virtuals{trials: planVirtuals(o)},
 		&adversary{trials: planAdversary(o)},
