@@ -5,6 +5,9 @@
 // suite) whose stack goes down to the thread's entry frame. Virtual threads: the same of a guest that yields, on several JDKs,
 // which scripts/jdks fetches.
 //
+// Next to others: what JFR and async-profiler make of the same guests. async-profiler is not installed with anything else that
+// tests need; without it, its rows are left out. ASYNC_PROFILER names its directory.
+//
 // Of calls, four, on programs whose call graph is known exactly. Rates: how much of the graph is found at which cost,
 // for a grid of fixed rates. Budget: the same at the rate that the agent chooses. Adversary: a program that misleads
 // whoever takes the call after a timer tick. Stock JVMs: what is estimated of real programs.
@@ -21,6 +24,7 @@
 //	go run ./tests/accuracy -run 'Churn, C1, JDK 25'
 //	go run ./tests/accuracy -run 'calls, .*, 7x32'
 //	go run ./tests/accuracy -run '^(alloc|events), '
+//	go run ./tests/accuracy -run '^beside, ' # 15 minutes
 //	go run ./tests/accuracy -update         # also rewrites the tables in docs/accuracy.md
 //	go run ./tests/accuracy -update -run '^calls, .*, budget'
 package main

@@ -14,6 +14,7 @@ func TestParseTruth(t *testing.T) {
 		"truth total guest.Plain.light 300",
 		"depth a.deep a.down a.bottom 1000",
 		"under a.inner a.outer",
+		"leaf a.outer a.inner",
 		"cpu 1200",
 	})
 	if err != nil {
@@ -32,8 +33,11 @@ func TestParseTruth(t *testing.T) {
 	if want := (Under{"a.inner", "a.outer"}); len(truth.Unders) != 1 || truth.Unders[0] != want {
 		t.Errorf("got %+v, want %+v", truth.Unders, want)
 	}
+	if want := (Leaf{"a.outer", "a.inner"}); len(truth.Leaves) != 1 || truth.Leaves[0] != want {
+		t.Errorf("got %+v, want %+v", truth.Leaves, want)
+	}
 
-	for _, line := range []string{"", "nonsense", "truth self a", "truth self a x", "depth a b c", "cpu", "cpu x", "cpu 0"} {
+	for _, line := range []string{"", "nonsense", "leaf a", "truth self a", "truth self a x", "depth a b c", "cpu", "cpu x", "cpu 0"} {
 		if got, err := parseTruth([]string{line}); err == nil {
 			t.Errorf("parsed %q as %+v", line, got)
 		}
@@ -44,7 +48,7 @@ func TestParseTruth(t *testing.T) {
 func TestPrograms(t *testing.T) {
 	jdks := needs.JDKs(t)
 	jdk := jdks[len(jdks)-1] // the newest one runs most programs
-	for _, program := range append(Programs(), Crowd()) {
+	for _, program := range append(Programs(), Crowd(), Siblings()) {
 		if !program.Runs(Flavour{}, jdk.Version) {
 			continue
 		}

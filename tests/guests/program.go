@@ -72,6 +72,16 @@ func Virtuals() Program {
 // Crowd is a guest of 5,000 compiled methods, all in use.
 func Crowd() Program { return Program{Name: "Crowd", Class: "Crowd", Thread: worker} }
 
+// Siblings is a guest of methods that are inlined side by side into one. All its work goes through that one's code, and the guest
+// says which of them works below which of its outermost methods.
+func Siblings() Program {
+	return Program{
+		Name: "Siblings", Class: "Siblings", Thread: worker, Inlines: true,
+		Flags: compile("dontinline Siblings::*ing", "dontinline Siblings::pass", "dontinline Siblings::keep",
+			"inline Siblings::shift", "inline Siblings::scale", "inline Siblings::divide", "inline Siblings::look"),
+	}
+}
+
 // compile returns flags that give orders to the compilers, of the form "dontinline CLASS::METHOD" with CLASS in the
 // package guest, and that keep the JVM from repeating them on standard output.
 func compile(orders ...string) []string {

@@ -25,6 +25,7 @@ type Truth struct {
 	Claims []Claim
 	Depths []Depth
 	Unders []Under
+	Leaves []Leaf
 }
 
 // A Claim is the CPU time of a method or a thread.
@@ -46,6 +47,11 @@ type Depth struct {
 // An Under says that every stack with the method Inner holds one further out whose name begins with Outer.
 type Under struct {
 	Inner, Outer string
+}
+
+// A Leaf says that below the method Outer all work is done in Inner.
+type Leaf struct {
+	Outer, Inner string
 }
 
 // errIdle: no piece of work was done in the time that was asked for.
@@ -86,6 +92,9 @@ func (t *Truth) parse(words []string) error {
 		return err
 	case kind == "under" && len(words) == 3:
 		t.Unders = append(t.Unders, Under{Inner: words[1], Outer: words[2]})
+		return nil
+	case kind == "leaf" && len(words) == 3:
+		t.Leaves = append(t.Leaves, Leaf{Outer: words[1], Inner: words[2]})
 		return nil
 	case kind == "cpu" && len(words) == 2:
 		nanos, err := strconv.ParseInt(words[1], 10, 64)

@@ -1,10 +1,14 @@
-// Package jfr reads recordings of JDK Flight Recorder with the JDK's own tool.
+// Package jfr makes recordings of JDK Flight Recorder and reads them, with the JDK's own tools.
 //
+//	recording, err := jfr.Start(ctx, jdk, guest.PID(), "jvm.jfr", jfr.Setting{Event: jfr.ExecutionSample, Name: "period", Value: "10 ms"})
+//	...
+//	err = recording.Stop(ctx)
 //	list, err := jfr.Read(ctx, jdk, "jvm.jfr", jfr.ExecutionSample)
 //	for _, e := range list { leaf := e.Stack[0].Method }
 package jfr
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,12 +25,12 @@ import (
 // Types of events.
 const (
 	ExecutionSample  = "jdk.ExecutionSample"  // a thread in Java code, sampled in the time that it is there
+	CPUTimeSample    = "jdk.CPUTimeSample"    // a thread, sampled in its CPU time; JDK 25 and later
 	JavaMonitorEnter = "jdk.JavaMonitorEnter" // a wait for a monitor
 )
 
-// stackDepth is how many frames of a stack are read. It exceeds how deep methods are inlined, so a compiled method that others were
-// inlined in is among them.
-const stackDepth = 32
+// stackDepth is how many frames of a stack are read: as many as JFR records by default.
+const stackDepth = 64
 
 // outputBytes bounds what is read of the tool's output.
 const outputBytes = 1 << 30
@@ -36,6 +40,7 @@ type Event struct {
 	Type     string
 	Start    time.Time
 	Duration time.Duration // 0 for a sample
+	Thread   string        // the sampled thread's name; "" for other events
 	Stack    []Frame       // innermost first; empty if JFR could not walk it
 }
 
@@ -43,6 +48,7 @@ type Event struct {
 type Frame struct {
 	Method  string // with its class: java.lang.String.length
 	Inlined bool   // in the frame that follows
+	Native  bool   // a function of a library or of the kernel, which has no class: only other profilers record these
 }
 
 // Compiled is the method whose code ran: the innermost frame that is not inlined. "" if there is none.
@@ -62,7 +68,9 @@ type printed struct {
 			Type   string `json:"type"`
 			Values struct {
 				StartTime  time.Time `json:"startTime"`
-				Duration   string    `json:"duration"` // ISO 8601: PT0.001S
+				Duration   string    `json:"duration"`      // ISO 8601: PT0.001S
+				Sampled    thread    `json:"sampledThread"` // of ExecutionSample
+				Of         thread    `json:"eventThread"`   // of CPUTimeSample
 				StackTrace *struct {
 					Frames []struct {
 						Type   string `json:"type"`
@@ -77,6 +85,12 @@ type printed struct {
 			} `json:"values"`
 		} `json:"events"`
 	} `json:"recording"`
+}
+
+// A thread is one that an event is about.
+type thread struct {
+	Java string `json:"javaName"`
+	OS   string `json:"osName"`
 }
 
 // Read returns the events of these types that the file at path has.
@@ -120,12 +134,19 @@ func parse(text io.Reader) (list []Event, err error) {
 			}
 			e.Duration = time.Duration(seconds * float64(time.Second))
 		}
+		switch v := one.Values; one.Type {
+		case ExecutionSample:
+			e.Thread = cmp.Or(v.Sampled.Java, v.Sampled.OS)
+		case CPUTimeSample:
+			e.Thread = cmp.Or(v.Of.Java, v.Of.OS)
+		}
 		if stack := one.Values.StackTrace; stack != nil {
 			for _, f := range stack.Frames {
-				e.Stack = append(e.Stack, Frame{
-					Method:  strings.ReplaceAll(f.Method.Type.Name, "/", ".") + "." + f.Method.Name,
-					Inlined: f.Type == "Inlined",
-				})
+				frame := Frame{Method: f.Method.Name, Inlined: f.Type == "Inlined", Native: f.Method.Type.Name == ""}
+				if !frame.Native {
+					frame.Method = strings.ReplaceAll(f.Method.Type.Name, "/", ".") + "." + f.Method.Name
+				}
+				e.Stack = append(e.Stack, frame)
 			}
 		}
 		list = append(list, e)

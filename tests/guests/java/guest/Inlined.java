@@ -9,6 +9,8 @@ package guest;
 final class Inlined implements Program {
     @Override
     public void start(Ledger ledger) {
+        ledger.fact("leaf guest.Inlined.outerShift guest.Inlined.shift");
+        ledger.fact("leaf guest.Inlined.outerScale guest.Inlined.scale");
         Worker.start(
                 ledger,
                 "worker",

@@ -69,12 +69,12 @@ final class Natives implements Program {
         return hash;
     }
 
-    /** The kernel, through libjava. */
+    /** The kernel, through libjava. A profiler's signal may cut a read short, so it goes on until it has everything. */
     long read() {
         long total = 0;
         try {
             for (int i = 0; i < TIMES; i++) {
-                total += zeros.read(zeroed);
+                total += zeros.readNBytes(zeroed, 0, zeroed.length);
             }
         } catch (IOException e) {
             throw new UncheckedIOException(e);

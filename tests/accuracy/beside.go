@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+)
+
+// A contender is one of the profilers that are compared, in one of its modes. Each is attached to a JVM that runs, as a user
+// does who finds a process busy, and takes a sample every besidePeriod.
+type contender string
+
+// The contenders, as tables name them.
+const (
+	thisAgent       contender = "vmprof-agent"
+	jfrExecution    contender = "JFR, ExecutionSample"
+	jfrCPUTime      contender = "JFR, CPUTimeSample"
+	asyncCPU        contender = "async-profiler"
+	asyncFromOutset contender = "async-profiler, loaded at the JVM's start"
+)
+
+// contendersOf returns those that are compared on a JDK. With the flag, nothing changes for one that is there from the JVM's start:
+// it turns the flag on itself.
+func contendersOf(program guests.Program, debug bool, jdk jvm.JDK) []contender {
+	list := []contender{thisAgent, jfrExecution}
+	if jdk.Version >= 25 {
+		list = append(list, jfrCPUTime)
+	}
+	list = append(list, asyncCPU)
+	if program.Name == inlinedBeside && !debug {
+		list = append(list, asyncFromOutset)
+	}
+	return list
+}
+
+// inlinedBeside is the guest that is also run with the flag: its profile depends on it most.
+const inlinedBeside = "Siblings"
+
+const (
+	// besidePeriod is JFR's own in its setting "profile", async-profiler's default, and nearly the agent's.
+	besidePeriod = 10 * time.Millisecond
+	// besideRounds is how often each contender records a guest, one contender after the other.
+	besideRounds = 2
+	// besideWarmup is until C2 has compiled everything that matters.
+	besideWarmup = 1500 * time.Millisecond
+)
+
+// A besideTrial is one recording of a guest by one contender.
+type besideTrial struct {
+	program   guests.Program
+	debug     bool // with -XX:+DebugNonSafepoints
+	jdk       jvm.JDK
+	contender contender
+}
+
+// String is the trial's name: what -run is matched with.
+func (t besideTrial) String() string {
+	debug := "default"
+	if t.debug {
+		debug = "debug info"
+	}
+	return fmt.Sprintf("beside, %s, %s, %s, %v", t.program.Name, debug, t.contender, t.jdk)
+}
+
+// flavour is how the guest runs.
+func (t besideTrial) flavour() guests.Flavour {
+	f := guests.Flavour{Name: "default"}
+	if t.debug {
+		f.Flags = []string{"-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints"}
+	}
+	return f
+}
+
+// besidePrograms are the guests that are profiled: two whose work is inlined, and two whose work is largely outside of
+// compiled Java code.
+func besidePrograms() []guests.Program {
+	list := []guests.Program{guests.Siblings()}
+	for _, program := range guests.Programs() {
+		switch program.Name {
+		case "Inlined", "Natives", "Exceptions":
+			list = append(list, program)
+		}
+	}
+	return list
+}
+
+// planBeside records guests whose truth is known with other profilers, too. It judges the agent only: what others record is
+// theirs.
+func planBeside(jdks []jvm.JDK) plan {
+	return harness.Trials[meter, besideTrial, besideResult]{
+		All: func(short bool) []besideTrial { return besideTrials(jdks, short) },
+		Run: meter.recordBeside,
+		Tables: func(results []besideResult) []harness.Table {
+			return []harness.Table{{Marker: "beside", Table: besideTable(results)}}
+		},
+		OK: besideOK,
+	}.Plan
+}
+
+// besideTrials returns the trials in the order in which they run: all contenders on a guest, then all of them again.
+// The short form has the agent and JFR on one guest, once.
+func besideTrials(jdks []jvm.JDK, inShort bool) (trials []besideTrial) {
+	rounds := besideRounds
+	if inShort {
+		rounds, jdks = 1, jdks[:1]
+	}
+	for _, program := range besidePrograms() {
+		for _, jdk := range jdks {
+			for _, debug := range []bool{false, true} {
+				for range rounds {
+					for _, c := range contendersOf(program, debug, jdk) {
+						t := besideTrial{program, debug, jdk, c}
+						short := program.Name == inlinedBeside && !debug && (c == thisAgent || c == jfrExecution)
+						if (!debug || program.Name == inlinedBeside) && (!inShort || short) {
+							trials = append(trials, t)
+						}
+					}
+				}
+			}
+		}
+	}
+	return trials
+}
+
+// A besideResult is what came of all recordings of a trial.
+type besideResult struct {
+	besideTrial
+	besideTally
+}
+
+func (m meter) recordBeside(ctx context.Context, trials []besideTrial) (results []besideResult, err error) {
+	noted := false
+	for _, t := range trials {
+		tally, err := m.beside(ctx, t)
+		if errors.Is(err, profiler.ErrNoAsync) {
+			if !noted {
+				fmt.Fprintf(m.out, "beside: the rows of async-profiler are left out: %v\n\n", err)
+			}
+			noted = true
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%v: %w", t, err)
+		}
+		fmt.Fprintf(m.out, "%v: %d samples\n", t, tally.samples)
+		results = addBeside(results, t, tally)
+	}
+	return results, nil
+}
+
+// addBeside adds a recording to what the trial's others gave.
+func addBeside(results []besideResult, t besideTrial, tally besideTally) []besideResult {
+	for i := range results {
+		if results[i].besideTrial.String() == t.String() {
+			results[i].besideTally.add(tally)
+			return results
+		}
+	}
+	return append(results, besideResult{t, tally})
+}
+
+func besideOK(results []besideResult) bool {
+	return !slices.ContainsFunc(results, func(r besideResult) bool { return r.contender == thisAgent && !r.accurate() })
+}
