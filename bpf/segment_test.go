@@ -100,15 +100,18 @@ func TestKernelCodeReuse(t *testing.T) {
 					old := vm.compile(make([]byte, 0x600), 64, 0)
 					pc := old.begin + 0x500
 					s := vm.newStack(t, 8<<10).entry(anchor{}).interpreted(vm.newMethod(9), 3).compiled(old, 0x500)
-					s.check(t, w, s.request(), EndRoot)
-					cached := false
-					for range 8 { // in one frame of 64 the cache is not asked
-						misses := w.counter(t, SegmentMisses)
+					// missed is how often one walk does not find a segment in the cache.
+					missed := func() uint64 {
+						before := w.counter(t, SegmentMisses)
 						s.check(t, w, s.request(), EndRoot)
-						cached = cached || w.counter(t, SegmentMisses) == misses
+						return w.counter(t, SegmentMisses) - before
 					}
-					if probes && !cached {
-						t.Error("no other walk was answered from the cache")
+					first, least := missed(), ^uint64(0)
+					for range 8 { // in one frame of 64 the cache is not asked, and two segments may want one place of it
+						least = min(least, missed())
+					}
+					if probes && least >= first {
+						t.Errorf("%d misses in the first walk, no fewer than %d in others", first, least)
 					}
 
 					reuse.do(vm, old)
