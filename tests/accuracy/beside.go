@@ -44,8 +44,9 @@ func contendersOf(program guests.Program, debug bool, jdk jvm.JDK) []contender {
 const inlinedBeside = "Siblings"
 
 const (
-	// besidePeriod is JFR's own in its setting "profile", async-profiler's default, and nearly the agent's.
-	besidePeriod = 10 * time.Millisecond
+	// besidePeriod is about JFR's own in its setting "profile", async-profiler's default, and the agent's. The guests' rounds take 5
+	// or 10 ms: samples every 10 ms would fall on the same place of many rounds in a row.
+	besidePeriod = 11 * time.Millisecond
 	// besideRounds is how often each contender records a guest, one contender after the other.
 	besideRounds = 2
 	// besideWarmup is until C2 has compiled everything that matters.

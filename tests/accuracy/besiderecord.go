@@ -59,9 +59,9 @@ func (m meter) beside(ctx context.Context, t besideTrial) (tally besideTally, er
 	case thisAgent:
 		r, err = m.besideAgent(ctx, t, guest.PID())
 	case jfrExecution:
-		r, err = m.besideJFR(ctx, t, guest.PID(), jfr.Setting{Event: jfr.ExecutionSample, Name: "period", Value: "10 ms"})
+		r, err = m.besideJFR(ctx, t, guest.PID(), jfr.Setting{Event: jfr.ExecutionSample, Name: "period", Value: fmt.Sprintf("%d ms", besidePeriod.Milliseconds())})
 	case jfrCPUTime:
-		r, err = m.besideJFR(ctx, t, guest.PID(), jfr.Setting{Event: jfr.CPUTimeSample, Name: "throttle", Value: "10ms"})
+		r, err = m.besideJFR(ctx, t, guest.PID(), jfr.Setting{Event: jfr.CPUTimeSample, Name: "throttle", Value: fmt.Sprintf("%dms", besidePeriod.Milliseconds())})
 	case asyncCPU, asyncFromOutset:
 		r, err = m.besideAsync(ctx, t, guest.PID(), async)
 	}
@@ -80,7 +80,7 @@ func (m meter) besideTime() time.Duration { return max(m.how.recording, 2*time.S
 
 func (m meter) besideAgent(ctx context.Context, t besideTrial, pid int) (besideRecording, error) {
 	recording, err := m.agent.Record(ctx, profiler.Options{
-		PID: pid, Frequency: int(time.Second / besidePeriod), Duration: m.besideTime(),
+		PID: pid, Frequency: int((time.Second + besidePeriod/2) / besidePeriod), Duration: m.besideTime(),
 	})
 	if err != nil {
 		return besideRecording{}, err
