@@ -22,6 +22,7 @@ var layers = []struct{ packages, imports string }{
 
 	// What a VM keeps where.
 	{"vmruntime", "elffile"},
+	{"vmruntime/perfmap", "vmruntime"},
 	{"vmruntime/hotspot/vmstructs vmruntime/hotspot/vmtest", "vmruntime"},
 	{"vmruntime/hotspot/calldata vmruntime/hotspot/codecache vmruntime/hotspot/debuginfo", "vmruntime vmruntime/hotspot/vmstructs"},
 	{"vmruntime/hotspot/javaheap", "vmruntime vmruntime/hotspot/debuginfo vmruntime/hotspot/vmstructs"},
@@ -55,7 +56,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/monitors", "agent/attach agent/budget agent/probesite agent/proc agent/ring agent/watch bpf elffile vmruntime"},
 
 	{"agent", "agent/attach agent/budget agent/calls agent/calls/... agent/library agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
-		"agent/profile agent/ring agent/valueprobe agent/watch bpf cct elffile symbolize vmruntime vmruntime/hotspot vmruntime/hotspot/javaheap"},
+		"agent/profile agent/ring agent/valueprobe agent/watch bpf cct elffile symbolize vmruntime vmruntime/hotspot vmruntime/hotspot/javaheap vmruntime/perfmap"},
 	{"cmd/...", "agent agent/... elffile version vmruntime vmruntime/hotspot"},
 }
 

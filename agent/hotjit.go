@@ -11,7 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/perfmap"
 )
 
 // A busyJIT is a process whose code a map names, and where it was lately.
@@ -44,7 +44,7 @@ func (e *callEngines) busyJITs(n int, fade float64) (busy []busyJIT) {
 }
 
 // A jitEntries is code that calls arrive at, by its first instruction.
-type jitEntries map[uint64]symbolize.PerfEntry
+type jitEntries map[uint64]perfmap.Entry
 
 // addJIT adds the hottest code of a process whose code a map names.
 func (h *hotCode) addJIT(ctx context.Context, b busyJIT) {
@@ -88,14 +88,14 @@ func (a *Agent) memoryOf(p *process) (*proc.Memory, error) {
 
 // hottestJIT returns the n pieces of code that most samples were in; p's worker has it. What a map says of a file's code
 // is left alone: it has names of its own, and a map may say anything.
-func (p *process) hottestJIT(samples map[uint64]float64, n int) []symbolize.PerfEntry {
-	heat := map[symbolize.PerfEntry]float64{}
+func (p *process) hottestJIT(samples map[uint64]float64, n int) []perfmap.Entry {
+	heat := map[perfmap.Entry]float64{}
 	for pc, count := range samples {
 		if e, ok := p.work.perf.names.Find(pc); ok && mayBeJIT(p.work.maps.Find(e.Begin)) {
 			heat[e] += count
 		}
 	}
-	hot := slices.SortedFunc(maps.Keys(heat), func(a, b symbolize.PerfEntry) int {
+	hot := slices.SortedFunc(maps.Keys(heat), func(a, b perfmap.Entry) int {
 		return cmp.Or(cmp.Compare(heat[b], heat[a]), cmp.Compare(a.Begin, b.Begin))
 	})
 	return hot[:min(n, len(hot))]

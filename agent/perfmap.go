@@ -3,26 +3,21 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"time"
 	"unique"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/perfmap"
 )
 
 // A perfMap is the map that the VM of a process writes of its code, as far as it was read. The worker that has the process
 // has it.
 type perfMap struct {
-	found  bool
-	names  symbolize.PerfMap
-	file   fileID
-	offset int64 // of what was not read yet
-	bytes  int64 // of names, as charged to the agent's bound
-	epoch  uint32
+	found bool
+	names perfmap.Map
+	bytes int64 // of names, as charged to the agent's bound
 
 	look   backoff      // of looking for it, and for what replaced it
 	useful bool         // false once it was given up
@@ -31,13 +26,9 @@ type perfMap struct {
 	memory *proc.Memory // of the process, once somebody wants it
 }
 
-// A fileID tells a file from those that have its name later.
-type fileID struct{ device, inode uint64 }
-
-// Bounds on maps; those of one are symbolize's.
+// Bounds on maps; package perfmap has those of one.
 const (
 	mapInterval  = time.Second // between two reads of one
-	maxMapPiece  = 1 << 20     // bytes that are read at once
 	maxMapsBytes = 256 << 20   // memory of all maps together
 	maxMissed    = 1 << 12     // frames that wait for a line
 )
@@ -45,10 +36,7 @@ const (
 // lookForMap is when a process that has no map is looked at again, if it has new code without names.
 var lookForMap = backoff{first: time.Second}
 
-var (
-	errMapsFull   = fmt.Errorf("maps of compiled code take more than %d bytes, of all processes together", int64(maxMapsBytes))
-	errForeignMap = fmt.Errorf("its owner is neither the process's user nor root: %w", proc.ErrDenied)
-)
+var errMapsFull = fmt.Errorf("maps of compiled code take more than %d bytes, of all processes together", int64(maxMapsBytes))
 
 // jitMapping is where code is that only a map names. Which VM made it the map does not say.
 var jitMapping = unique.Make(symbolize.Mapping{File: "[jit]"})
@@ -67,7 +55,8 @@ func (ts *targets) nameJIT(p *targetProcess, pc uint64, r wanted) (name, bool) {
 		}
 		return name{}, false
 	}
-	s := symbolize.Intern(symbolize.Frame{Function: e.Name, SystemName: e.Name, Kind: symbolize.KindJIT, Mapping: jitMapping, Address: pc})
+	function := symbolize.CleanName(e.Name)
+	s := symbolize.Intern(symbolize.Frame{Function: function, SystemName: function, Kind: symbolize.KindJIT, Mapping: jitMapping, Address: pc})
 	return name{symbols: []symbolize.Symbol{s}, bcis: []int32{codeOffset(r.frame.PC() - e.Begin)}}, true
 }
 
@@ -134,24 +123,24 @@ func (ts *targets) readMap(p *targetProcess) {
 	}
 	defer ts.publish(p)
 	for more := true; more; {
-		file, offset := m.file, m.offset // as a call may outlast its deadline
-		piece, err := callFor(ts, p, func() (mapPiece, error) {
-			return openMapPiece(ts.root, p.identity(), file, offset)
+		from := m.names.Position() // as a call may outlast its deadline
+		piece, err := callFor(ts, p, func() (perfmap.Piece, error) {
+			return readMapPiece(ts.root, p.identity(), from)
 		})
 		if errors.Is(err, fs.ErrNotExist) {
 			return // there is none, or none any more: what was in it is as right as before
 		}
-		more = piece.more
+		more = piece.More
 		if err == nil {
 			err = ts.addPiece(p, piece)
-			grown := m.file != file || m.offset != offset
+			grown := m.names.Position() != from
 			more = more && grown
 			m.news = m.news || grown
 		}
 		ts.reads.count(err)
 		switch {
-		case err == nil, errors.Is(err, errMalformedMap):
-		case errors.Is(err, symbolize.ErrPerfMapFull), errors.Is(err, proc.ErrTooLarge), errors.Is(err, errMapsFull), errors.Is(err, errForeignMap):
+		case err == nil, errors.Is(err, perfmap.ErrMalformed):
+		case errors.Is(err, perfmap.ErrFull), errors.Is(err, proc.ErrTooLarge), errors.Is(err, errMapsFull), errors.Is(err, perfmap.ErrForeign):
 			ts.giveUpMap(p, err)
 			return
 		default:
@@ -169,7 +158,7 @@ func (ts *targets) publish(p *targetProcess) {
 		return
 	}
 	low, high := m.names.Bounds()
-	p.code.Store(&jitCode{low: low, high: high, epoch: m.epoch, again: monotonic() + mapInterval})
+	p.code.Store(&jitCode{low: low, high: high, epoch: m.names.Epoch(), again: monotonic() + mapInterval})
 }
 
 // giveUpMap forgets p's map for good. If that is not because of a VM's own tables, err says why.
@@ -192,31 +181,20 @@ func (ts *targets) releaseMap(p *targetProcess) {
 	if m.memory != nil {
 		m.memory.Close()
 	}
-	m.names, m.bytes, m.missed, m.memory, m.useful = symbolize.PerfMap{}, 0, nil, nil, false
+	m.names, m.bytes, m.missed, m.memory, m.useful = perfmap.Map{}, 0, nil, nil, false
 }
 
-// errMalformedMap: lines are left out; the others are used.
-var errMalformedMap = fmt.Errorf("lines that are not START SIZE name: %w", proc.ErrMalformed)
-
 // addPiece takes a piece of p's map.
-func (ts *targets) addPiece(p *targetProcess, piece mapPiece) error {
+func (ts *targets) addPiece(p *targetProcess, piece perfmap.Piece) error {
 	m := &p.work.perf
-	if piece.file != m.file || piece.begin != m.offset {
-		m.names = symbolize.PerfMap{} // nothing vouches for what it said
-		m.epoch++
-		if m.found && !m.look.due(monotonic()) {
-			return nil // who writes it anew all the time is read ever more rarely
-		}
-		m.file, m.offset = piece.file, 0
+	if !m.names.Continues(piece) && m.found && !m.look.due(monotonic()) {
+		m.names.Forget()
+		return nil // who writes it anew all the time is read ever more rarely
 	}
 	m.found, m.useful = true, true
-	added, err := m.names.Append(piece.text, len(piece.text) == maxMapPiece)
+	added, err := m.names.Add(piece)
 	if err != nil {
 		return err
-	}
-	m.offset += int64(added.Bytes)
-	if added.Replaced {
-		m.epoch++
 	}
 	before := m.bytes
 	m.bytes = m.names.Bytes()
@@ -224,49 +202,28 @@ func (ts *targets) addPiece(p *targetProcess, piece mapPiece) error {
 	case total > maxMapsBytes:
 		return errMapsFull
 	case added.Malformed > 0:
-		return fmt.Errorf("map of process %d: %d %w", p.pid, added.Malformed, errMalformedMap)
+		return fmt.Errorf("map of process %d: %d %w", p.pid, added.Malformed, perfmap.ErrMalformed)
 	}
 	return nil
 }
 
-// A mapPiece is some of the lines of a map.
-type mapPiece struct {
-	file  fileID
-	begin int64 // of text in the file
-	text  []byte
-	more  bool // follows
-}
-
-// openMapPiece reads a process's map from offset on, if it still is that file and has not shrunk; otherwise it begins anew.
-// The map lies in the process's own /tmp, and has its name from the pid that the process itself knows. Others may write
-// there, too: only files of the process's user and of root count.
-func openMapPiece(root proc.Root, id proc.Identity, file fileID, offset int64) (piece mapPiece, err error) {
+// readMapPiece reads on in a process's map, in the process's own /tmp.
+func readMapPiece(root proc.Root, id proc.Identity, from perfmap.Position) (piece perfmap.Piece, err error) {
 	status, err := root.Status(id.PID)
 	if err != nil {
 		return piece, err
 	}
-	f, err := root.OpenFile(id.PID, fmt.Sprintf("/tmp/perf-%d.map", status.InnermostPID()), symbolize.MaxPerfMap)
+	f, err := root.OpenFile(id.PID, perfmap.Path(status.InnermostPID()), perfmap.MaxBytes)
 	if err != nil {
 		return piece, err
 	}
 	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return piece, fmt.Errorf("look at %s: %w", f.Name(), err)
-	}
-	if st.Uid != status.UID && st.Uid != 0 {
-		return piece, fmt.Errorf("%s of process %d: %w", f.Name(), id.PID, errForeignMap)
-	}
-	piece.file = fileID{st.Dev, st.Ino}
-	if piece.file == file && st.Size >= offset {
-		piece.begin = offset
-	}
-	piece.text = make([]byte, min(maxMapPiece, st.Size-piece.begin))
-	n, err := f.ReadAt(piece.text, piece.begin)
-	if err != nil && !errors.Is(err, io.EOF) {
+	piece, err = perfmap.ReadPiece(f, status.UID, from)
+	switch {
+	case errors.Is(err, perfmap.ErrForeign):
+		return piece, fmt.Errorf("%s of process %d: %w: %w", f.Name(), id.PID, err, proc.ErrDenied)
+	case err != nil:
 		return piece, fmt.Errorf("read %s of process %d: %w", f.Name(), id.PID, err)
 	}
-	piece.text = piece.text[:n]
-	piece.more = piece.begin+int64(n) < st.Size
 	return piece, root.Check(id)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/perfmap"
 )
 
 // A mapWriter is a process with a map of its code, in a procfs of the test's making. Its pid is 100; it knows itself as 3.
@@ -147,6 +148,18 @@ func TestMapNamesCode(t *testing.T) {
 	}
 }
 
+// Names are shown clean, and one that is cut ends in an ellipsis.
+func TestMapNamesAreClean(t *testing.T) {
+	w := newMapWriter(t)
+	w.write("7f3814003000 40 a\x1b[2Jb", "7f3814003040 40 "+strings.Repeat("n", symbolize.MaxName+1))
+	if got := w.nameOf(w.sample(at(0, rawExact))); got != `a\x1b[2Jb` {
+		t.Errorf("code is %q", got)
+	}
+	if got := w.nameOf(w.sample(at(0x40, rawExact))); len(got) > symbolize.MaxName || !strings.HasSuffix(got, "…") {
+		t.Errorf("code with a long name is %q", got)
+	}
+}
+
 // What is compiled later gets its name when the map has it, and the map is read no more often than it should.
 func TestMapGrows(t *testing.T) {
 	w := newMapWriter(t)
@@ -248,7 +261,7 @@ func TestMapsThatAreNotUsed(t *testing.T) {
 		}},
 		{"too long", "too_large", true, func(w *mapWriter) error {
 			w.write("7f3814003000 40 much")
-			return os.Truncate(w.path, symbolize.MaxPerfMap+1)
+			return os.Truncate(w.path, perfmap.MaxBytes+1)
 		}},
 		{"nonsense", "malformed", false, func(w *mapWriter) error { w.write("nonsense"); return nil }},
 	} {
@@ -273,7 +286,7 @@ func TestMapGetsTooLong(t *testing.T) {
 	w := newMapWriter(t)
 	w.write("7f3814003000 40 before")
 	w.sample(at(0, rawExact))
-	if err := os.Truncate(w.path, symbolize.MaxPerfMap+1); err != nil {
+	if err := os.Truncate(w.path, perfmap.MaxBytes+1); err != nil {
 		t.Fatal(err)
 	}
 	w.later()

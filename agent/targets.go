@@ -3,7 +3,6 @@ package agent
 import (
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,9 +118,10 @@ func (ts *targets) findGuest(p *targetProcess) {
 	}
 }
 
+// findLibrary returns the code of a VM's library, nil if there is none.
 func findLibrary(maps proc.Maps) *proc.Mapping {
 	for i := range maps {
-		if m := &maps[i]; strings.HasSuffix(m.Path, "/libjvm.so") && m.Exec {
+		if m := &maps[i]; m.Exec && (hotspot.Runtime{}).Recognise(m.Path) {
 			return m
 		}
 	}

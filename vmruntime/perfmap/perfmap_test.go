@@ -1,4 +1,4 @@
-package symbolize
+package perfmap
 
 import (
 	"errors"
@@ -6,21 +6,25 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // appended is a map of these lines.
-func appended(t testing.TB, lines ...string) (m PerfMap, last Appended) {
+func appended(t testing.TB, lines ...string) (m Map, last Added) {
 	t.Helper()
 	for _, line := range lines {
 		var err error
-		if last, err = m.Append([]byte(line+"\n"), false); err != nil {
+		if last, err = m.appendText([]byte(line+"\n"), false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return m, last
 }
 
-func nameAt(m *PerfMap, addr uint64) string {
+func nameAt(m *Map, addr uint64) string {
 	e, ok := m.Find(addr)
 	if !ok {
 		return ""
@@ -28,7 +32,7 @@ func nameAt(m *PerfMap, addr uint64) string {
 	return e.Name
 }
 
-func TestPerfMap(t *testing.T) {
+func TestMap(t *testing.T) {
 	m, _ := appended(t, "2000 100 b", "0x1000 0x10 a", "7f3814005b80 130 JS:^leaf (x) file:///app/x.js:1:15")
 	for addr, want := range map[uint64]string{
 		0xfff: "", 0x1000: "a", 0x100f: "a", 0x1010: "", 0x2000: "b", 0x20ff: "b", 0x2100: "",
@@ -41,14 +45,14 @@ func TestPerfMap(t *testing.T) {
 	if low, high := m.Bounds(); low != 0x1000 || high != 0x7f3814005cb0 {
 		t.Errorf("bounds %#x, %#x", low, high)
 	}
-	if e, ok := m.Find(0x2050); !ok || e != (PerfEntry{0x2000, 0x2100, 0, "b"}) {
+	if e, ok := m.Find(0x2050); !ok || e != (Entry{0x2000, 0x2100, 0, "b"}) {
 		t.Errorf("found %+v, %t", e, ok)
 	}
 }
 
 // Where lines overlap the later one is right, and what the earlier one spoke of is gone as a whole: also if the later one
 // is gone by now, and however the lines came.
-func TestPerfMapOverlap(t *testing.T) {
+func TestMapOverlap(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		lines []string
@@ -65,10 +69,10 @@ func TestPerfMapOverlap(t *testing.T) {
 		{"beside what is gone", []string{"60 10 z", "00 30 a", "20 30 b", "40 10 c"}, "....c.z..."},
 		{"one reaches into three", []string{"00 20 a", "30 10 b", "50 20 c", "80 10 d", "10 50 e"}, ".eeeee..d."},
 	} {
-		for way, m := range map[string]func() PerfMap{
-			"one by one": func() PerfMap { m, _ := appended(t, tt.lines...); return m },
-			"at once":    func() PerfMap { m, _ := appended(t, strings.Join(tt.lines, "\n")); return m },
-			"two, then the rest": func() PerfMap {
+		for way, m := range map[string]func() Map{
+			"one by one": func() Map { m, _ := appended(t, tt.lines...); return m },
+			"at once":    func() Map { m, _ := appended(t, strings.Join(tt.lines, "\n")); return m },
+			"two, then the rest": func() Map {
 				m, _ := appended(t, strings.Join(tt.lines[:2], "\n"), strings.Join(tt.lines[2:], "\n"))
 				return m
 			},
@@ -90,7 +94,7 @@ func TestPerfMapOverlap(t *testing.T) {
 }
 
 // Who was told a name learns that it is not right any more.
-func TestPerfMapReplaced(t *testing.T) {
+func TestMapReplaced(t *testing.T) {
 	m, a := appended(t, "1000 10 a", "2000 10 b", "1000 10 c")
 	if a.Replaced {
 		t.Error("a name was replaced that nobody had asked for")
@@ -100,22 +104,22 @@ func TestPerfMapReplaced(t *testing.T) {
 		line string
 		want bool
 	}{{"2008 10 d", false}, {"3000 10 e", false}, {"1008 1 f", true}, {"1000 10 g", false}} {
-		if a, err := m.Append([]byte(step.line+"\n"), false); err != nil || a.Replaced != step.want {
+		if a, err := m.appendText([]byte(step.line+"\n"), false); err != nil || a.Replaced != step.want {
 			t.Errorf("%s: %+v, %v", step.line, a, err)
 		}
 	}
 }
 
 // Lines come in pieces that end anywhere.
-func TestPerfMapPieces(t *testing.T) {
+func TestMapPieces(t *testing.T) {
 	const text = "1000 10 a\n2000 10 b\n3000 10 c"
 	for n := range len(text) {
-		var m PerfMap
-		first, err := m.Append([]byte(text[:n]), false)
+		var m Map
+		first, err := m.appendText([]byte(text[:n]), false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := m.Append([]byte(text[first.Bytes:]), false)
+		second, err := m.appendText([]byte(text[first.Bytes:]), false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,11 +133,11 @@ func TestPerfMapPieces(t *testing.T) {
 }
 
 // A line that is longer than a piece is left out, and nothing else.
-func TestPerfMapLongLine(t *testing.T) {
-	var m PerfMap
-	var all Appended
+func TestMapLongLine(t *testing.T) {
+	var m Map
+	var all Added
 	for _, piece := range []string{"1000 10 a\n2000 10 ", "2000 10 bbbbbb", "bbbbbbbbbbbbbb", "3000 10 b\n4000 10 d\n"} {
-		a, err := m.Append([]byte(piece), true)
+		a, err := m.appendText([]byte(piece), true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +148,7 @@ func TestPerfMapLongLine(t *testing.T) {
 	}
 }
 
-func TestPerfMapMalformed(t *testing.T) {
+func TestMapMalformed(t *testing.T) {
 	bad := []string{"", "1000", "1000 10", "1000 10 ", "1000 0 nothing", "x 10 a", "1000 y a", "-1 10 a", "1000 -1 a",
 		"ffffffffffffffff 10 beyond the end", "10000000000000000 10 a", " ", "\x00"}
 	m, err := appendText(t, strings.Join(bad, "\n")+"\n5000 1 good\n")
@@ -153,35 +157,35 @@ func TestPerfMapMalformed(t *testing.T) {
 	}
 }
 
-func appendText(t testing.TB, text string) (m PerfMap, a Appended) {
+func appendText(t testing.TB, text string) (m Map, a Added) {
 	t.Helper()
-	a, err := m.Append([]byte(text), false)
+	a, err := m.appendText([]byte(text), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m, a
 }
 
-func TestPerfMapFull(t *testing.T) {
+func TestMapFull(t *testing.T) {
 	var lines strings.Builder
-	for i := range maxPerfMapLines {
+	for i := range maxLines {
 		fmt.Fprintf(&lines, "%x 1 f\n", i)
 	}
 	m, _ := appendText(t, lines.String())
-	if a, err := m.Append([]byte("nonsense\n"), false); err != nil || a.Malformed != 1 {
+	if a, err := m.appendText([]byte("nonsense\n"), false); err != nil || a.Malformed != 1 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if _, err := m.Append([]byte("1 1 f\n"), false); !errors.Is(err, ErrPerfMapFull) {
+	if _, err := m.appendText([]byte("1 1 f\n"), false); !errors.Is(err, ErrFull) {
 		t.Errorf("a line too many: %v", err)
 	}
-	var long PerfMap
+	var long Map
 	piece := []byte("1000 10 " + strings.Repeat("n", 1<<20) + "\n")
-	for range MaxPerfMap / len(piece) {
-		if _, err := long.Append(piece, true); err != nil {
+	for range MaxBytes / len(piece) {
+		if _, err := long.appendText(piece, true); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := long.Append(piece, true); !errors.Is(err, ErrPerfMapFull) {
+	if _, err := long.appendText(piece, true); !errors.Is(err, ErrFull) {
 		t.Errorf("a byte too many: %v", err)
 	}
 	if long.Bytes() > 1<<20 {
@@ -190,47 +194,47 @@ func TestPerfMapFull(t *testing.T) {
 }
 
 // Names are those of people's functions, whoever compiled them, and fit for every output.
-func TestPerfNames(t *testing.T) {
+func TestNames(t *testing.T) {
 	for given, want := range map[string]string{
 		"JS:*f /a.js:1:2": "JS:f /a.js:1:2", "JS:~f": "JS:f", "JS:^f": "JS:f", "JS:+f": "JS:f", "LazyCompile:*f": "LazyCompile:f",
 		"JS:f": "JS:f", "JS:*": "JS:*", "Builtin:*x": "Builtin:*x", "*x": "*x", ":*x": ":*x",
 		"void [app] Program::Main()[Tier0]": "void [app] Program::Main()[Tier0]", "a\x1b[2Jb": `a\x1b[2Jb`,
 	} {
-		if got := perfName(given); got != want {
+		if got := symbolize.CleanName(plainName(given)); got != want {
 			t.Errorf("%q is %q, want %q", given, got, want)
 		}
 	}
 	long, _ := appended(t, "1000 10 "+strings.Repeat("n", 2*MaxName))
-	if got := nameAt(&long, 0x1000); len(got) > MaxName || !strings.HasSuffix(got, "…") {
+	if got := symbolize.CleanName(nameAt(&long, 0x1000)); len(got) > symbolize.MaxName || !strings.HasSuffix(got, "…") {
 		t.Errorf("a long name is %q", got)
 	}
 }
 
 // Any text in any two pieces gives what going through it line by line gives.
-func FuzzPerfMap(f *testing.F) {
+func FuzzMap(f *testing.F) {
 	f.Add([]byte("2323 13 JS:~round /a.js:5:15\n2330 13 JS:*round\n2338 40 b\n1000 2000 c\n"), uint16(20))
 	f.Add([]byte("10 10 a\n30 10 b\n18 20 c\n\n2c 1 d\n0 ffffffffffffffff e\n5 5 f\n"), uint16(3))
 	f.Fuzz(func(t *testing.T, text []byte, cut uint16) {
-		var m PerfMap
-		first, err := m.Append(text[:min(int(cut), len(text))], false)
+		var m Map
+		first, err := m.appendText(text[:min(int(cut), len(text))], false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := m.Append(text[first.Bytes:], false)
+		second, err := m.appendText(text[first.Bytes:], false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var want []PerfEntry
+		var want []Entry
 		malformed, line := 0, 0
 		for _, l := range strings.SplitAfter(string(text[:first.Bytes+second.Bytes]), "\n") {
-			begin, size, name, ok := parsePerfLine([]byte(l))
+			begin, size, name, ok := parseLine([]byte(l))
 			switch {
 			case l == "":
 			case !ok:
 				malformed++
 			default:
-				want = slices.DeleteFunc(want, func(e PerfEntry) bool { return e.Begin < begin+size && begin < e.End })
-				want = append(want, PerfEntry{begin, begin + size, line, perfName(string(name))})
+				want = slices.DeleteFunc(want, func(e Entry) bool { return e.Begin < begin+size && begin < e.End })
+				want = append(want, Entry{begin, begin + size, line, plainName(string(name))})
 				line++
 			}
 		}
@@ -241,7 +245,10 @@ func FuzzPerfMap(f *testing.F) {
 			t.Fatalf("%d entries, want %d", len(m.code), len(want))
 		}
 		for _, e := range want {
-			checkClean(t, e.Name)
+			name := symbolize.CleanName(e.Name)
+			if len(e.Name) > MaxName || len(name) > symbolize.MaxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+				t.Errorf("%q has %d bytes, and is shown as %q", e.Name, len(e.Name), name)
+			}
 			for _, addr := range []uint64{e.Begin, e.End - 1} {
 				if got, ok := m.Find(addr); !ok || got != e {
 					t.Errorf("%#x is %+v, want %+v", addr, got, e)
@@ -254,7 +261,7 @@ func FuzzPerfMap(f *testing.F) {
 	})
 }
 
-func BenchmarkPerfMap(b *testing.B) {
+func BenchmarkMap(b *testing.B) {
 	var lines strings.Builder
 	for i := range 100_000 {
 		fmt.Fprintf(&lines, "%x %x JS:*function%d file:///application/module.js:%d:15\n", i*7919%1_000_003*64, 32+i%64, i, i)
@@ -263,8 +270,8 @@ func BenchmarkPerfMap(b *testing.B) {
 	b.ReportAllocs()
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		var m PerfMap
-		if _, err := m.Append(text, false); err != nil {
+		var m Map
+		if _, err := m.appendText(text, false); err != nil {
 			b.Fatal(err)
 		}
 	}

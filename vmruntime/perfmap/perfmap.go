@@ -1,4 +1,13 @@
-package symbolize
+// Package perfmap knows the map that a program with a JIT compiler writes of its code for perf, /tmp/perf-PID.map: its
+// format, how to read it as it grows, and what lies at an address. The program may write anything, so that everything is
+// bounded: bytes of the file, lines, the length of names, and what one read takes.
+//
+//	piece, err := perfmap.ReadPiece(file, uid, m.Position())  // may hang: it is a file of the target's
+//	added, err := m.Add(piece)                                // m is a Map
+//	entry, ok := m.Find(address)
+//
+// Such programs implement no vmruntime.Runtime: there is no library that shows what they are.
+package perfmap
 
 import (
 	"bytes"
@@ -7,32 +16,45 @@ import (
 	"strconv"
 	"strings"
 	"unsafe"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// Bounds of a PerfMap. Node with a large application writes 100,000 lines, 10 MB.
+// Bounds of a Map. Node with a large application writes 100,000 lines, 10 MB.
 const (
-	MaxPerfMap      = 64 << 20 // bytes of the file
-	maxPerfMapLines = 1 << 20
-	// maxPerfName is how much of a name is kept, in bytes: CleanName cuts it again, with an ellipsis.
-	maxPerfName = MaxName + 1
+	MaxBytes = 64 << 20 // of the file
+	maxLines = 1 << 20
+	// MaxName is how many bytes of a name are kept. It is one more than symbolize keeps, so that a name that is cut here
+	// gets an ellipsis there.
+	MaxName = 513
 )
 
-// ErrPerfMapFull: the map is longer than what is kept of one. What the rest says of the same memory is not known, so that
-// no name of it can be trusted.
-var ErrPerfMapFull = fmt.Errorf("map of compiled code has more than %d lines or %d bytes", maxPerfMapLines, MaxPerfMap)
+// ErrMalformed says that lines were left out. The others are used.
+var ErrMalformed = fmt.Errorf("lines that are not START SIZE name: %w", vmruntime.ErrMalformed)
 
-// A PerfMap is what a JIT compiler said of its code, in the format that perf defined: /tmp/perf-PID.map has lines
+// ErrFull says that the map is longer than what is kept of one. The rest may speak of the same memory again, so no name of
+// the map can be trusted.
+var ErrFull = fmt.Errorf("map of compiled code has more than %d lines or %d bytes", maxLines, MaxBytes)
+
+// Path is where the program with that pid writes its map, in its own mount namespace. The pid is the one that the program
+// itself knows.
+func Path(pid int) string { return fmt.Sprintf("/tmp/perf-%d.map", pid) }
+
+// A Map is what a JIT compiler said of its code, in the format that perf defined: /tmp/perf-PID.map has lines
 // "START SIZE name", with both numbers in hex. It only grows: where two lines speak of the same memory the later one is
 // right, and all of what the earlier one spoke of is gone. Nothing says when that was, and nothing says that code is gone
 // whose memory was not used again.
 //
 // The zero value is an empty map. It is for one goroutine at a time.
-type PerfMap struct {
+type Map struct {
 	code  []stretch // ascending, disjoint
 	name  []uint32  // where the name of each line begins in names
 	names []byte
 	read  int  // bytes of the file
 	cut   bool // what was read ends in the middle of a line that is not kept
+
+	position Position // what comes next in the file
+	epoch    uint32
 }
 
 // A stretch is memory that one line of the map describes, and no later one.
@@ -44,23 +66,25 @@ type stretch struct {
 
 const noLine = -1
 
-// A PerfEntry is code that a line of a PerfMap describes.
-type PerfEntry struct {
+// An Entry is code that a line of a Map describes.
+type Entry struct {
 	Begin, End uint64 // addresses: [Begin, End)
 	Line       int    // counts lines that speak of code, from 0
-	Name       string // for people
+	// Name is the function's, without the compiler's mark. It has at most MaxName bytes, and the program may have put
+	// anything into it: it must be cleaned before it is shown.
+	Name string
 }
 
-// An Appended is what became of a piece of a PerfMap's file.
-type Appended struct {
+// Added is what a piece added to a Map.
+type Added struct {
 	Bytes     int  // that were read: to the last end of a line
 	Malformed int  // lines that say nothing
 	Replaced  bool // an entry that Find gave is not right any more
 }
 
-// Append reads a piece of the file that follows what was read before. What follows its last end of a line is left for
-// the next time, unless whole says that pieces do not get longer. ErrPerfMapFull if that is too much.
-func (m *PerfMap) Append(piece []byte, whole bool) (a Appended, err error) {
+// appendText reads a piece of the file that follows what was read before. What follows its last end of a line is left for
+// the next time, unless whole says that pieces do not get longer. ErrFull if that is too much.
+func (m *Map) appendText(piece []byte, whole bool) (a Added, err error) {
 	text := piece[:bytes.LastIndexByte(piece, '\n')+1]
 	a.Bytes = len(text)
 	switch {
@@ -70,18 +94,18 @@ func (m *PerfMap) Append(piece []byte, whole bool) (a Appended, err error) {
 	case len(text) == 0 && whole:
 		a.Bytes, a.Malformed, m.cut = len(piece), 1, true
 	}
-	if m.read += a.Bytes; m.read > MaxPerfMap {
-		return a, ErrPerfMapFull
+	if m.read += a.Bytes; m.read > MaxBytes {
+		return a, ErrFull
 	}
 	var fresh []stretch
 	for line := range bytes.Lines(text) {
-		begin, size, name, ok := parsePerfLine(line)
+		begin, size, name, ok := parseLine(line)
 		if !ok {
 			a.Malformed++
 			continue
 		}
-		if len(m.name) == maxPerfMapLines {
-			return a, ErrPerfMapFull
+		if len(m.name) == maxLines {
+			return a, ErrFull
 		}
 		fresh = append(fresh, stretch{begin: begin, end: begin + size, line: int32(len(m.name))})
 		m.name = append(m.name, uint32(len(m.names)))
@@ -92,14 +116,14 @@ func (m *PerfMap) Append(piece []byte, whole bool) (a Appended, err error) {
 	return a, nil
 }
 
-// parsePerfLine cuts a line into its fields. Some compilers write 0x before numbers.
-func parsePerfLine(line []byte) (begin, size uint64, name []byte, ok bool) {
+// parseLine cuts a line into its fields. Some compilers write 0x before numbers.
+func parseLine(line []byte) (begin, size uint64, name []byte, ok bool) {
 	start, rest, _ := bytes.Cut(bytes.TrimSpace(line), []byte{' '})
 	length, name, _ := bytes.Cut(rest, []byte{' '})
 	begin, wrong := parseHex(start)
 	size, wrong2 := parseHex(length)
 	ok = wrong == nil && wrong2 == nil && size > 0 && begin+size > begin && len(name) > 0
-	return begin, size, name[:min(len(name), maxPerfName)], ok
+	return begin, size, name[:min(len(name), MaxName)], ok
 }
 
 func parseHex(b []byte) (uint64, error) {
@@ -151,7 +175,7 @@ func appendGone(out []stretch, begin, end uint64) []stretch {
 }
 
 // Find returns the entry that holds addr.
-func (m *PerfMap) Find(addr uint64) (PerfEntry, bool) {
+func (m *Map) Find(addr uint64) (Entry, bool) {
 	i, found := slices.BinarySearchFunc(m.code, addr, func(s stretch, addr uint64) int {
 		switch {
 		case addr < s.begin:
@@ -162,19 +186,19 @@ func (m *PerfMap) Find(addr uint64) (PerfEntry, bool) {
 		return 0
 	})
 	if !found {
-		return PerfEntry{}, false
+		return Entry{}, false
 	}
 	s := &m.code[i]
 	s.asked = true
-	return PerfEntry{Begin: s.begin, End: s.end, Line: int(s.line), Name: m.nameOf(int(s.line))}, true
+	return Entry{Begin: s.begin, End: s.end, Line: int(s.line), Name: m.nameOf(int(s.line))}, true
 }
 
-func (m *PerfMap) nameOf(line int) string {
+func (m *Map) nameOf(line int) string {
 	end := len(m.names)
 	if line+1 < len(m.name) {
 		end = int(m.name[line+1])
 	}
-	return perfName(string(m.names[m.name[line]:end]))
+	return plainName(string(m.names[m.name[line]:end]))
 }
 
 // perfName is a name for people: clean, and without V8's mark of the compiler (JS:*f is f, compiled by the
@@ -186,11 +210,11 @@ func perfName(name string) string {
 			name = kind + ":" + rest[1:]
 		}
 	}
-	return CleanName(name)
+	return name
 }
 
 // Bounds are the first address of all entries, and the one after the last; 0 and 0 if there are none.
-func (m *PerfMap) Bounds() (low, high uint64) {
+func (m *Map) Bounds() (low, high uint64) {
 	if len(m.code) == 0 {
 		return 0, 0
 	}
@@ -198,6 +222,6 @@ func (m *PerfMap) Bounds() (low, high uint64) {
 }
 
 // Bytes is the memory that the map holds.
-func (m *PerfMap) Bytes() int64 {
+func (m *Map) Bytes() int64 {
 	return int64(cap(m.code))*int64(unsafe.Sizeof(stretch{})) + 4*int64(cap(m.name)) + int64(cap(m.names))
 }
