@@ -201,9 +201,9 @@ func (m *Map) nameOf(line int) string {
 	return plainName(string(m.names[m.name[line]:end]))
 }
 
-// perfName is a name for people: clean, and without V8's mark of the compiler (JS:*f is f, compiled by the
-// optimising one), because a function is the same for every compiler.
-func perfName(name string) string {
+// plainName is a name without V8's mark of the compiler (JS:*f is f, compiled by the optimising one), because a function is
+// the same for every compiler.
+func plainName(name string) string {
 	if kind, rest, ok := strings.Cut(name, ":"); ok && len(rest) > 1 && strings.IndexByte("~^+*", rest[0]) >= 0 {
 		switch kind {
 		case "JS", "Script", "Eval", "Function", "LazyCompile":
