@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
@@ -44,10 +43,10 @@ func TestPlanBeside(t *testing.T) {
 
 func TestTallyBeside(t *testing.T) {
 	truth := guests.Truth{
-		CPU: time.Second,
+		CPU: 100 * besidePeriod,
 		Claims: []guests.Claim{
-			{Measure: guests.Self, Name: "g.S.a", CPU: 600 * time.Millisecond}, {Measure: guests.Total, Name: "g.S.outerA", CPU: 600 * time.Millisecond},
-			{Measure: guests.Self, Name: "g.S.b", CPU: 400 * time.Millisecond}, {Measure: guests.Total, Name: "g.S.outerB", CPU: 400 * time.Millisecond},
+			{Measure: guests.Self, Name: "g.S.a", CPU: 60 * besidePeriod}, {Measure: guests.Total, Name: "g.S.outerA", CPU: 60 * besidePeriod},
+			{Measure: guests.Self, Name: "g.S.b", CPU: 40 * besidePeriod}, {Measure: guests.Total, Name: "g.S.outerB", CPU: 40 * besidePeriod},
 		},
 		Leaves: []guests.Leaf{{Outer: "g.S.outerA", Inner: "g.S.a"}, {Outer: "g.S.outerB", Inner: "g.S.b"}},
 	}
@@ -99,7 +98,7 @@ func TestTallyBeside(t *testing.T) {
 
 // Guests that do not know what works below a method have no such columns.
 func TestTallyBesideWithoutLeaves(t *testing.T) {
-	truth := guests.Truth{CPU: time.Second, Claims: []guests.Claim{{Measure: guests.Total, Name: "g.N.read", CPU: time.Second}}}
+	truth := guests.Truth{CPU: 100 * besidePeriod, Claims: []guests.Claim{{Measure: guests.Total, Name: "g.N.read", CPU: 100 * besidePeriod}}}
 	tally := tallyBeside(truth, []besideSample{{methods: []string{"g.N.read"}, count: 100}})
 	row := besideTable([]besideResult{{besideTrial{contender: thisAgent}, tally}}).Rows[0]
 	if !tally.accurate() || !slices.Equal(row[6:], []string{"+0.0", "", "", "", "", "0.0 %"}) {

@@ -45,31 +45,36 @@ var ErrMissing = errors.New("PHP programs need the Debian packages php-cli, php-
 // A Guest is a program that waits for orders.
 type Guest struct {
 	cmd *exec.Cmd
-	dir string
+	dir string // with all programs and, but for Fake, the guest's own copy of PHP
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-// Start starts a program, with more environment. It ends when ctx does.
+// Start starts a program, with more environment. It ends when ctx does. Each guest runs a copy of PHP of its own: a probe
+// is in all processes of a file, so that somebody else's recording would show in the guest.
 func Start(ctx context.Context, p Program, env ...string) (*Guest, error) {
 	tool, err := toolOf(p)
 	if err != nil {
 		return nil, err
 	}
+	return start(ctx, tool, copyFile, p, env)
+}
+
+// Beside starts a program as [Start] does, in the same file of PHP as g: what is attached to the one is attached to both.
+// It outlives g.
+func (g *Guest) Beside(ctx context.Context, p Program, env ...string) (*Guest, error) {
+	return start(ctx, g.cmd.Path, os.Link, p, env)
+}
+
+// start starts a program with what place makes of the tool in the guest's directory.
+func start(ctx context.Context, tool string, place func(from, to string) error, p Program, env []string) (*Guest, error) {
 	dir, err := os.MkdirTemp("", "vmprof-php-")
 	if err != nil {
 		return nil, err
 	}
-	if err := write(dir); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	g := &Guest{dir: dir, cmd: exec.CommandContext(ctx, tool, filepath.Join(dir, string(p)))}
-	if p == Fake {
-		program := filepath.Join(dir, "php-fake")
-		if out, err := exec.CommandContext(ctx, tool, "-O2", "-rdynamic", "-o", program, filepath.Join(dir, string(p))).CombinedOutput(); err != nil {
-			return nil, errors.Join(fmt.Errorf("compile %s: %w: %s", p, err, out), os.RemoveAll(dir))
-		}
-		g.cmd = exec.CommandContext(ctx, program)
+	g := &Guest{dir: dir}
+	if err := g.prepare(ctx, tool, place, p); err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare %s: %w", p, err), os.RemoveAll(dir))
 	}
 	g.cmd.Env = append(os.Environ(), env...)
 	g.cmd.Stderr = os.Stderr
@@ -77,6 +82,27 @@ func Start(ctx context.Context, p Program, env ...string) (*Guest, error) {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", p, err), os.RemoveAll(dir))
 	}
 	return g, nil
+}
+
+// prepare fills the guest's directory.
+func (g *Guest) prepare(ctx context.Context, tool string, place func(from, to string) error, p Program) error {
+	if err := write(g.dir); err != nil {
+		return err
+	}
+	if p == Fake {
+		program := filepath.Join(g.dir, "php-fake")
+		if out, err := exec.CommandContext(ctx, tool, "-O2", "-rdynamic", "-o", program, g.File(p)).CombinedOutput(); err != nil {
+			return fmt.Errorf("compile: %w: %s", err, out)
+		}
+		g.cmd = exec.CommandContext(ctx, program)
+		return nil
+	}
+	program := filepath.Join(g.dir, filepath.Base(tool))
+	if err := place(tool, program); err != nil {
+		return err
+	}
+	g.cmd = exec.CommandContext(ctx, program, g.File(p))
+	return nil
 }
 
 // toolOf returns what runs or compiles a program.
@@ -93,6 +119,24 @@ func toolOf(p Program) (string, error) {
 		return "", ErrMissing
 	}
 	return tool, nil
+}
+
+// copyProgram copies an executable file.
+func copyProgram(to, from string) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, 0o700)
+}
+
+// copyFile copies an executable file.
+func copyFile(from, to string) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, 0o700)
 }
 
 // write writes all programs into a directory.

@@ -115,7 +115,9 @@ func TestLiveOtherTracer(t *testing.T) {
 		}
 		program := attach.Uprobe{Multi: b.usdt.UsdtEntryMulti, Single: b.usdt.UsdtEntrySingle}
 		// Of a process that is no guest: the site is the file's, and so is the rule.
-		bystander := start(t, php.Known, php.Traced)
+		bystander, err := g.Beside(t.Context(), php.Known, php.Traced)
+		need(t, err)
+		defer bystander.Close()
 		tracer, err := attach.NewUprobes().AttachProcess(guest.image.file, bystander.PID(), program, []attach.Site{site})
 		if err != nil {
 			t.Fatal(err)
