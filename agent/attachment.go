@@ -33,13 +33,13 @@ type guest struct {
 // attachGuest attaches to the VM whose library p maps, or sees to it that this is tried again.
 func (ts *targets) attachGuest(p *targetProcess, lib *proc.Mapping) {
 	pace := &p.work.attach
-	if !pace.due(monotonic()) {
+	if !pace.due(proc.Monotonic()) {
 		return
 	}
 	p.retry.Store(0)
-	p.misses(monotonic(), errAttaching)
+	p.misses(proc.Monotonic(), errAttaching)
 	g, err := ts.attach(p, lib)
-	now := monotonic()
+	now := proc.Monotonic()
 	p.misses(now, err)
 	switch {
 	case err == nil:
@@ -233,7 +233,7 @@ func (ts *targets) announce(p *targetProcess, k *bpf.HotspotProcess, how ebpf.Ma
 
 // refresh tells the kernel side of kinds of code that the VM had not generated when it was attached.
 func (ts *targets) refresh(p *targetProcess, g *guest) {
-	if len(g.vm.Layout().Pending) == 0 || !g.refresh.due(monotonic()) {
+	if len(g.vm.Layout().Pending) == 0 || !g.refresh.due(proc.Monotonic()) {
 		return
 	}
 	changed, err := g.vm.Refresh()
@@ -249,7 +249,7 @@ func (ts *targets) refresh(p *targetProcess, g *guest) {
 		}
 	}
 	if len(g.vm.Layout().Pending) > 0 {
-		ts.names.submitLater(p, g.refresh.next-monotonic())
+		ts.names.submitLater(p, g.refresh.next-proc.Monotonic())
 	}
 }
 

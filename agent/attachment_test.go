@@ -80,8 +80,8 @@ func TestAttachAgain(t *testing.T) {
 		if attempts != 1 {
 			t.Fatalf("%v: %d attempts at once", reason, attempts)
 		}
-		if next := p.work.attach.pauses.next; next == 0 || next > monotonic()+time.Second || p.work.hopeless {
-			t.Errorf("%v: the next attempt is at %v, now is %v", reason, next, monotonic())
+		if next := p.work.attach.pauses.next; next == 0 || next > proc.Monotonic()+time.Second || p.work.hopeless {
+			t.Errorf("%v: the next attempt is at %v, now is %v", reason, next, proc.Monotonic())
 		}
 		if len(p.notes) != 0 || p.retry.Load() != 0 {
 			t.Errorf("%v: told at once: %q", reason, p.notes)
@@ -93,8 +93,8 @@ func TestAttachAgain(t *testing.T) {
 			t.Errorf("%v: notes %q", reason, p.notes)
 		}
 		retry := time.Duration(p.retry.Load())
-		if retry < monotonic()+retryInterval/2 || p.due(uint64(retry-1)) || !p.due(uint64(retry)) {
-			t.Errorf("%v: samples lead to an attempt at %v, now is %v", reason, retry, monotonic())
+		if retry < proc.Monotonic()+retryInterval/2 || p.due(uint64(retry-1)) || !p.due(uint64(retry)) {
+			t.Errorf("%v: samples lead to an attempt at %v, now is %v", reason, retry, proc.Monotonic())
 		}
 		if p.attachment.Load() != 0 || a.attached != 0 || len(a.slots) != 1 {
 			t.Errorf("%v: attachment %d, %d attached, %d slots", reason, p.attachment.Load(), a.attached, len(a.slots))
@@ -139,8 +139,8 @@ func TestLookAgain(t *testing.T) {
 		look.begun -= startTime
 		look.pauses.next = 0
 		a.findGuest(p.targetProcess)
-		if at := time.Duration(p.retry.Load()); at < monotonic()+retryInterval/2 || at != look.pauses.next {
-			t.Errorf("%s: samples lead to a look at %v, now is %v", comm, at, monotonic())
+		if at := time.Duration(p.retry.Load()); at < proc.Monotonic()+retryInterval/2 || at != look.pauses.next {
+			t.Errorf("%s: samples lead to a look at %v, now is %v", comm, at, proc.Monotonic())
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -27,7 +28,7 @@ func (g *guest) covers(pc uint64) bool {
 
 // at returns the compilation at an address.
 func (x *codeIndex) at(g *guest, pc uint64) (vmruntime.Compilation, bool) {
-	if now := monotonic(); x.made == 0 || now-x.made > codeIndexAge {
+	if now := proc.Monotonic(); x.made == 0 || now-x.made > codeIndexAge {
 		x.made, x.list = now, x.list[:0]
 		err := g.vm.Compilations(func(c vmruntime.Compilation) bool {
 			x.list = append(x.list, c)

@@ -101,6 +101,17 @@ func (a *Agent) discoverFailed(id proc.Identity, err error) {
 	a.failed(stageDiscover, p.targetProcess, err)
 }
 
+// listenFailed is failed for those who know a process by its identity.
+func (a *Agent) listenFailed(id proc.Identity, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.table[id.PID]; p != nil {
+		a.failed(stageListen, p.targetProcess, err)
+	} else {
+		a.panics.add(stageListen)
+	}
+}
+
 // processOf is the process with that identity in /proc; mu is held.
 func (a *Agent) processOf(id proc.Identity) *process {
 	p := a.table[id.PID]

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -151,4 +152,38 @@ func FuzzHandle(f *testing.F) {
 			t.Errorf("received %d, folded %d, discarded %v", a.received.samples, a.received.folded, a.discarded)
 		}
 	})
+}
+
+// The drainer marks frames as it gets them, and has the map read on when it is time, though it knows all frames.
+func TestDrainerFollowsMap(t *testing.T) {
+	a, _ := testAgent()
+	a.engines = &callEngines{agent: a, listener: &listener.Listener{}}
+	a.sources.then = []source{a.engines}
+	id, frame := identity{100, 5, 1}, at(0, rawExact)
+	a.handle(sampleRecord(id, frame.frame))
+	p := a.table[100]
+	for _, c := range []struct {
+		code  jitCode
+		dirty bool
+	}{
+		{jitCode{epoch: 7, again: 1 << 62}, true}, // the frame is a new one
+		{jitCode{epoch: 7, again: 1 << 62}, false},
+		{jitCode{epoch: 7}, true},
+	} {
+		clear(a.dirty)
+		c.code.low, c.code.high = codeAt, codeAt+0x1000
+		p.code.Store(&c.code)
+		a.handle(sampleRecord(id, frame.frame))
+		if _, dirty := a.dirty[p]; dirty != c.dirty {
+			t.Errorf("%+v: to be worked on: %t", c.code, dirty)
+		}
+	}
+	marked := frame
+	marked.epoch = 7
+	if _, ok := p.requested[marked]; !ok || len(p.requested) != 2 {
+		t.Errorf("requested are %v", p.requested)
+	}
+	if p.hot.samples[codeAt] != 3 {
+		t.Errorf("%+v is hot", p.hot)
+	}
 }

@@ -108,17 +108,6 @@ func stackOf(err error) string {
 	return string(e.Stack)
 }
 
-// listenFailed is failed for those who know a process by its identity.
-func (a *Agent) listenFailed(id proc.Identity, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if p := a.table[id.PID]; p != nil {
-		a.failed(stageListen, p.targetProcess, err)
-	} else {
-		a.panics.add(stageListen)
-	}
-}
-
 // A failureState is how a naming worker that failed goes on with a process.
 type failureState struct {
 	times int
@@ -136,7 +125,7 @@ func (ts *targets) workFailed(p *targetProcess, err error) {
 	p.code.Store(nil)
 	p.attachment.Store(0)
 	p.work = newWorkerState()
-	failure.until = monotonic() + min(retryInterval<<min(failure.times, 16), longestFailure)
+	failure.until = proc.Monotonic() + min(retryInterval<<min(failure.times, 16), longestFailure)
 	failure.times++
 	p.work.failure = failure
 	p.retry.Store(int64(failure.until))

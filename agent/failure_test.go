@@ -90,7 +90,7 @@ func TestFailureAgain(t *testing.T) {
 	for range 3 {
 		a.names.submit(p.targetProcess)
 		a.names.wait(t.Context(), targetProcesses([]*process{p}), waitLong)
-		left := p.work.failure.until - monotonic()
+		left := p.work.failure.until - proc.Monotonic()
 		if left <= pause || left > longestFailure {
 			t.Fatalf("left alone for %v after %v", left, pause)
 		}
@@ -98,7 +98,7 @@ func TestFailureAgain(t *testing.T) {
 		if at := time.Duration(p.retry.Load()); at != p.work.failure.until {
 			t.Errorf("samples lead to an attempt at %v, want %v", at, p.work.failure.until)
 		}
-		p.work.failure.until = monotonic() // it is over
+		p.work.failure.until = proc.Monotonic() // it is over
 	}
 	named := a.lookups.Load()
 	a.fault = nil
@@ -229,7 +229,7 @@ func TestDiscoveryPanics(t *testing.T) {
 	if slices.Contains(a.candidates(), p.pid) {
 		t.Error("the process is looked at again at once")
 	}
-	p.retry.Store(int64(monotonic()))
+	p.retry.Store(int64(proc.Monotonic()))
 	if !slices.Contains(a.candidates(), p.pid) {
 		t.Error("the process is not looked at again")
 	}

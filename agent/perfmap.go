@@ -79,7 +79,7 @@ func (ts *targets) lookForMap(p *targetProcess) {
 	if m.look.first == 0 {
 		m.look = lookForMap
 	}
-	if !m.found && !p.exited.Load() && !p.hasVM() && m.look.due(monotonic()) {
+	if !m.found && !p.exited.Load() && !p.hasVM() && m.look.due(proc.Monotonic()) {
 		ts.readMap(p)
 	}
 }
@@ -91,7 +91,7 @@ func (ts *targets) followMap(p *targetProcess) {
 	case p.hasVM():
 		ts.giveUpMap(p, nil)
 	default:
-		if p.code.Load().due(monotonic()) {
+		if p.code.Load().due(proc.Monotonic()) {
 			ts.readMap(p)
 		}
 		if m.news {
@@ -158,7 +158,7 @@ func (ts *targets) publish(p *targetProcess) {
 		return
 	}
 	low, high := m.names.Bounds()
-	p.code.Store(&jitCode{low: low, high: high, epoch: m.names.Epoch(), again: monotonic() + mapInterval})
+	p.code.Store(&jitCode{low: low, high: high, epoch: m.names.Epoch(), again: proc.Monotonic() + mapInterval})
 }
 
 // giveUpMap forgets p's map for good. If that is not because of a VM's own tables, err says why.
@@ -187,7 +187,7 @@ func (ts *targets) releaseMap(p *targetProcess) {
 // addPiece takes a piece of p's map.
 func (ts *targets) addPiece(p *targetProcess, piece perfmap.Piece) error {
 	m := &p.work.perf
-	if !m.names.Continues(piece) && m.found && !m.look.due(monotonic()) {
+	if !m.names.Continues(piece) && m.found && !m.look.due(proc.Monotonic()) {
 		m.names.Forget()
 		return nil // who writes it anew all the time is read ever more rarely
 	}

@@ -75,7 +75,7 @@ const (
 
 func newTargetProcess(id proc.Identity) *targetProcess {
 	return &targetProcess{
-		pid: id.PID, ticks: id.Ticks(), noticed: monotonic(), names: map[rawFrame]name{}, work: newWorkerState(),
+		pid: id.PID, ticks: id.Ticks(), noticed: proc.Monotonic(), names: map[rawFrame]name{}, work: newWorkerState(),
 	}
 }
 

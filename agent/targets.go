@@ -84,7 +84,7 @@ func (bystander) leave(*targetProcess)                                   {}
 // newTargets attaches probes in the pool attaching. No worker runs before start.
 func newTargets(root proc.Root, log *slog.Logger, objects *bpf.Objects, attaching *proc.Pool) *targets {
 	ts := &targets{
-		root: root, log: log, objects: objects, pool: proc.NewPool(proc.PoolOptions{}), probes: attach.NewProbes(objects), began: monotonic(),
+		root: root, log: log, objects: objects, pool: proc.NewPool(proc.PoolOptions{}), probes: attach.NewProbes(objects), began: proc.Monotonic(),
 	}
 	ts.images = ts.newImages(attaching)
 	for slot := uint32(bpf.MaxAttached); slot > 0; slot-- {
@@ -106,7 +106,7 @@ func (ts *targets) findGuest(p *targetProcess) {
 	}
 	// A launcher under another name than java is found by its first compilation, by frames in unknown mappings, or when it is
 	// looked at again.
-	now, look := monotonic(), &p.work.look
+	now, look := proc.Monotonic(), &p.work.look
 	switch {
 	case p.exited.Load() || !look.due(now):
 	case looksLikeJava(p.executable.File, p.comm) && look.failed(now):

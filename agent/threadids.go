@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
@@ -30,13 +31,13 @@ type threadList struct {
 
 // readThreads has the kernel side know the threads that the VM lists.
 func (ts *targets) readThreads(p *targetProcess, g *guest) {
-	began := monotonic()
+	began := proc.Monotonic()
 	err := ts.announceThreads(g)
 	ts.reads.count(err)
 	if errors.Is(err, errThreadRoom) {
 		p.note(fmt.Sprintf("process %d: %v", p.pid, err))
 	}
-	now := monotonic()
+	now := proc.Monotonic()
 	p.threads.next.Store(int64(now + max(threadsPause, threadsShare*(now-began))))
 }
 

@@ -48,7 +48,7 @@ type mapped struct {
 // work does what there is to do for p. If that panics, p is left alone for a while.
 func (ts *targets) work(p *targetProcess) {
 	if f := &p.work.failure; f.until != 0 {
-		if monotonic() < f.until {
+		if proc.Monotonic() < f.until {
 			ts.leaveAlone(p)
 			return
 		}
@@ -134,7 +134,7 @@ func (ts *targets) nameLater(p *targetProcess) {
 	p.wanted = append(p.wanted, again...)
 	p.mu.Unlock()
 	next := slices.MinFunc(again, func(a, b wanted) int { return cmp.Compare(a.notBefore, b.notBefore) }).notBefore
-	if now := monotonic(); p.work.due <= now || next < p.work.due {
+	if now := proc.Monotonic(); p.work.due <= now || next < p.work.due {
 		p.work.due = max(next, now)
 		ts.names.submitLater(p, p.work.due-now)
 	}
@@ -142,7 +142,7 @@ func (ts *targets) nameLater(p *targetProcess) {
 
 // nameAll names frames of p, and notes those to be tried again.
 func (ts *targets) nameAll(p *targetProcess, frames []wanted) {
-	now := monotonic()
+	now := proc.Monotonic()
 	again := &p.work.again
 	for i, r := range frames {
 		p.work.frames = frames[i:] // those that have no name if this one panics
@@ -190,7 +190,7 @@ func (ts *targets) identify(p *targetProcess) {
 // is gone keeps those that it had.
 func (ts *targets) readMaps(p *targetProcess) bool {
 	const mapsInterval = 200 * time.Millisecond
-	now := monotonic()
+	now := proc.Monotonic()
 	if p.exited.Load() || (p.work.mapsRead != 0 && now-p.work.mapsRead < mapsInterval) {
 		return false
 	}
@@ -275,7 +275,7 @@ func (ts *targets) nameGuest(p *targetProcess, r wanted) name {
 		}
 		return name{symbols: []symbolize.Symbol{symbolize.Intern(f)}, unknown: true}
 	}
-	ts.firstNamed.CompareAndSwap(0, int64(monotonic()-ts.began))
+	ts.firstNamed.CompareAndSwap(0, int64(proc.Monotonic()-ts.began))
 	return guestName(frames, site, g)
 }
 

@@ -34,7 +34,7 @@ func TestStaleAgain(t *testing.T) {
 		if len(p.wanted) != 1 || p.wanted[0].frame != code || p.wanted[0].tries != tries {
 			t.Fatalf("wanted after %d tries: %+v", tries, p.wanted)
 		}
-		if pause := p.wanted[0].notBefore - monotonic(); tries > 1 && pause < nameAgain {
+		if pause := p.wanted[0].notBefore - proc.Monotonic(); tries > 1 && pause < nameAgain {
 			t.Errorf("tried again in %v after %d tries", pause, tries)
 		}
 		submit() // too early
@@ -57,9 +57,9 @@ func TestNameLater(t *testing.T) {
 	defer a.names.close()
 	p := newProcess(proc.Identity{PID: 1}, false)
 	const pause = 200 * time.Millisecond
-	next := monotonic() + pause
+	next := proc.Monotonic() + pause
 	passes := 0
-	for ; monotonic() < next-pause/2; passes++ {
+	for ; proc.Monotonic() < next-pause/2; passes++ {
 		p.work.again = []wanted{{notBefore: next + time.Second}, {notBefore: next}}
 		a.nameLater(p.targetProcess)
 	}
