@@ -30,11 +30,12 @@ var layers = []struct{ packages, imports string }{
 		"vmruntime/hotspot/javaheap vmruntime/hotspot/vmstructs"},
 
 	// The kernel side and the machine.
-	{"bpf contrib/guest agent/privilege agent/ring", ""},
+	{"bpf contrib/guest agent/privilege agent/retry agent/ring", ""},
 	{"agent/proc", "vmruntime"},
 	{"agent/probesite agent/valueprobe", "elffile"},
 	{"agent/library", "agent/proc"},
 	{"agent/attach", "bpf elffile agent/probesite agent/proc agent/valueprobe"},
+	{"agent/layout", "agent/attach bpf elffile vmruntime/hotspot vmruntime/hotspot/javaheap"},
 	{"agent/probesite/hitcost", "agent/attach agent/probesite agent/proc"},
 
 	// The result. Whoever writes, reads or serves it does not know the agent.
@@ -55,8 +56,8 @@ var layers = []struct{ packages, imports string }{
 	{"agent/calls/...", "agent/attach agent/budget agent/calls agent/probesite/hitcost agent/proc agent/profile agent/ring agent/watch bpf cct elffile symbolize vmruntime"},
 	{"agent/monitors", "agent/attach agent/budget agent/probesite agent/proc agent/ring agent/watch bpf elffile vmruntime"},
 
-	{"agent", "agent/attach agent/budget agent/calls agent/calls/... agent/library agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
-		"agent/profile agent/ring agent/valueprobe agent/watch bpf cct elffile symbolize vmruntime vmruntime/hotspot vmruntime/hotspot/javaheap vmruntime/perfmap"},
+	{"agent", "agent/attach agent/budget agent/calls agent/calls/... agent/layout agent/library agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
+		"agent/profile agent/retry agent/ring agent/valueprobe agent/watch bpf cct elffile symbolize vmruntime vmruntime/hotspot vmruntime/hotspot/javaheap vmruntime/perfmap"},
 	{"cmd/...", "agent agent/... elffile version vmruntime vmruntime/hotspot"},
 }
 

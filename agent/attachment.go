@@ -11,7 +11,9 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/retry"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -23,7 +25,7 @@ type guest struct {
 	vm      *hotspot.Process
 	mem     *proc.Memory
 	kernel  *bpf.HotspotProcess // what was passed to the kernel side
-	refresh backoff             // until all kinds of code have been seen
+	refresh retry.Backoff       // until all kinds of code have been seen
 	mapping unique.Handle[symbolize.Mapping]
 	index   codeIndex
 	pid     int
@@ -56,9 +58,9 @@ func (ts *targets) attachGuest(p *targetProcess, lib *proc.Mapping) {
 	case errors.Is(err, errArchitecture):
 		p.work.hopeless = true
 	case pace.failed(now):
-		ts.names.submitLater(p, pace.pauses.next-now)
+		ts.names.submitLater(p, pace.pauses.Next-now)
 	default:
-		p.retry.Store(int64(pace.pauses.next))
+		p.retry.Store(int64(pace.pauses.Next))
 	}
 	if errors.Is(err, proc.ErrGone) || !pace.report(now, !errors.As(err, new(libraryError))) {
 		return
@@ -181,7 +183,7 @@ func (ts *targets) attach(p *targetProcess, lib *proc.Mapping) (*guest, error) {
 		return nil, err
 	}
 	vm := attached.(*hotspot.Process)
-	k, err := kernelLayout(vm.Layout())
+	k, err := layout.Process(vm.Layout())
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +201,7 @@ func (ts *targets) attach(p *targetProcess, lib *proc.Mapping) (*guest, error) {
 	if err := ts.announce(p, k, ebpf.UpdateAny); err != nil {
 		return nil, err
 	}
-	g := &guest{vm: vm, mem: mem, pid: p.pid, kernel: k, refresh: backoff{first: 100 * time.Millisecond}, mapping: unique.Make(symbolize.Mapping{
+	g := &guest{vm: vm, mem: mem, pid: p.pid, kernel: k, refresh: retry.Backoff{First: 100 * time.Millisecond}, mapping: unique.Make(symbolize.Mapping{
 		File: "[jit:HotSpot]", Start: k.CodeLow, Limit: k.CodeHigh,
 	})}
 	p.mu.Lock()
@@ -233,13 +235,13 @@ func (ts *targets) announce(p *targetProcess, k *bpf.HotspotProcess, how ebpf.Ma
 
 // refresh tells the kernel side of kinds of code that the VM had not generated when it was attached.
 func (ts *targets) refresh(p *targetProcess, g *guest) {
-	if len(g.vm.Layout().Pending) == 0 || !g.refresh.due(proc.Monotonic()) {
+	if len(g.vm.Layout().Pending) == 0 || !g.refresh.Due(proc.Monotonic()) {
 		return
 	}
 	changed, err := g.vm.Refresh()
 	ts.reads.count(err)
 	if err == nil && changed {
-		k, err := kernelLayout(g.vm.Layout())
+		k, err := layout.Process(g.vm.Layout())
 		if err != nil {
 			return
 		}
@@ -249,7 +251,7 @@ func (ts *targets) refresh(p *targetProcess, g *guest) {
 		}
 	}
 	if len(g.vm.Layout().Pending) > 0 {
-		ts.names.submitLater(p, g.refresh.next-proc.Monotonic())
+		ts.names.submitLater(p, g.refresh.Next-proc.Monotonic())
 	}
 }
 

@@ -74,20 +74,20 @@ func TestAttachAgain(t *testing.T) {
 			attempts++
 			return nil, reason
 		})
-		p.work.attach.pauses.first = time.Second / 2 // longer than an attempt takes
+		p.work.attach.pauses.First = time.Second / 2 // longer than an attempt takes
 		a.attachGuest(p.targetProcess, lib)
 		a.attachGuest(p.targetProcess, lib)
 		if attempts != 1 {
 			t.Fatalf("%v: %d attempts at once", reason, attempts)
 		}
-		if next := p.work.attach.pauses.next; next == 0 || next > proc.Monotonic()+time.Second || p.work.hopeless {
+		if next := p.work.attach.pauses.Next; next == 0 || next > proc.Monotonic()+time.Second || p.work.hopeless {
 			t.Errorf("%v: the next attempt is at %v, now is %v", reason, next, proc.Monotonic())
 		}
 		if len(p.notes) != 0 || p.retry.Load() != 0 {
 			t.Errorf("%v: told at once: %q", reason, p.notes)
 		}
 		p.work.attach.begun -= startTime // it is old
-		p.work.attach.pauses.next = 0
+		p.work.attach.pauses.Next = 0
 		a.attachGuest(p.targetProcess, lib)
 		if len(p.notes) != 1 || !strings.Contains(p.notes[0], reason.Error()) {
 			t.Errorf("%v: notes %q", reason, p.notes)
@@ -133,13 +133,13 @@ func TestLookAgain(t *testing.T) {
 			a.findGuest(p.targetProcess)
 		}
 		look := &p.work.look
-		if starting := comm == "java"; starting != (p.retry.Load() == 0) || look.pauses.attempts > 20 {
-			t.Errorf("%s: %d attempts, retry at %v", comm, look.pauses.attempts, p.retry.Load())
+		if starting := comm == "java"; starting != (p.retry.Load() == 0) || look.pauses.Attempts > 20 {
+			t.Errorf("%s: %d attempts, retry at %v", comm, look.pauses.Attempts, p.retry.Load())
 		}
 		look.begun -= startTime
-		look.pauses.next = 0
+		look.pauses.Next = 0
 		a.findGuest(p.targetProcess)
-		if at := time.Duration(p.retry.Load()); at < proc.Monotonic()+retryInterval/2 || at != look.pauses.next {
+		if at := time.Duration(p.retry.Load()); at < proc.Monotonic()+retryInterval/2 || at != look.pauses.Next {
 			t.Errorf("%s: samples lead to a look at %v, now is %v", comm, at, proc.Monotonic())
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/page"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/usdt"
+	"github.com/vmprof-agent/vmprof-agent/agent/retry"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -211,10 +212,10 @@ func (e *callEngines) look(p *targetProcess) {
 		defer e.agent.mu.Unlock()
 		e.probed[p] = true
 	case errors.Is(err, vmruntime.ErrStarting):
-		if s.again.first == 0 {
+		if s.again.First == 0 {
 			s.again = showAgain
 		}
-		if pause, ok := s.again.again(); ok {
+		if pause, ok := s.again.Pause(); ok {
 			s.done = false
 			e.agent.names.submitLater(p, pause)
 		}
@@ -360,8 +361,8 @@ func (e *callEngines) leave(p *targetProcess) { e.shown.forget(p) }
 // A showing is how far a process was shown to engines.
 type showing struct {
 	done  bool
-	again backoff
+	again retry.Backoff
 }
 
 // showAgain is when a process that is still starting is shown to engines again: 25 s in all.
-var showAgain = backoff{first: 100 * time.Millisecond, limit: 8}
+var showAgain = retry.Backoff{First: 100 * time.Millisecond, Limit: 8}

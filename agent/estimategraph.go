@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/retry"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -31,12 +32,12 @@ type estimated struct {
 
 // keepEstimate is when estimates are made that outlive their process: more often at first, as most processes that end
 // are young.
-var keepEstimate = backoff{first: 2 * time.Second}
+var keepEstimate = retry.Backoff{First: 2 * time.Second}
 
 // keep makes an estimate of the longest window that is open, if it is time. A worker has p.
 func (e *estimator) keep(g *guest, p *process, own *estimatedGuest) {
 	now := monotonic()
-	if !own.keep.due(now) {
+	if !own.keep.Due(now) {
 		return
 	}
 	e.agent.mu.Lock()

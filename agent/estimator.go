@@ -11,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/retry"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -63,7 +64,7 @@ type estimatedGuest struct {
 	// The last estimate while the process lived, for windows that are closed when it is gone, or of which there is none in time.
 	kept              estimated
 	keptAt, keptSince time.Duration // CLOCK_MONOTONIC: when it was made, and the begin of its window
-	keep              backoff       // when to make the next one
+	keep              retry.Backoff // when to make the next one
 }
 
 func newEstimator(a *Agent, l *listener.Listener, share float64, logical bool) *estimator {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/layout"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -135,7 +136,7 @@ func (a *Agent) locate(g *guest, f *fault) {
 		labels.Place = "code"
 	case !l.HasObjects || f.address < l.Objects.Heap.Low || f.address >= l.Objects.Heap.High:
 		labels.Place = "native" // or a stack: told by whoever knows the thread's
-	case movesAlways(l.Objects.Heap.Collector):
+	case layout.Moves(l.Objects.Heap.Collector):
 		labels.Place = "heap"
 	default:
 		if labels.Place == "" {

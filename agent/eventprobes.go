@@ -18,9 +18,11 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
+	"github.com/vmprof-agent/vmprof-agent/agent/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/library"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/retry"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -46,7 +48,7 @@ type eventProbes struct {
 	watched   *library.Keeper[watchedKey, *targetProcess, valuePlan]
 	values    valueSites
 	faults    faultQueue
-	loading   perTarget[backoff] // of looking for libraries with probes whose values are wanted
+	loading   perTarget[retry.Backoff] // of looking for libraries with probes whose values are wanted
 	covers    coverages
 	draw      func(n int) int // a number from 0 to n-1, by chance
 
@@ -355,7 +357,7 @@ func (e *eventProbes) announce(p *targetProcess, l *hotspot.Layout, serial uint3
 	if !l.HasObjects {
 		return nil // said among what the layout lacks
 	}
-	h := kernelHeap(&l.Objects)
+	h := layout.Heap(&l.Objects)
 	h.Serial = serial
 	if err := e.objects.Heaps.Update(uint32(p.pid), h, ebpf.UpdateAny); err != nil {
 		return fmt.Errorf("announce heap to the kernel side: %w", err)

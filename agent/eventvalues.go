@@ -17,6 +17,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/retry"
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
@@ -83,7 +84,7 @@ func (v *valueSites) of(cookie uint32) (valueSite, bool) {
 const maxValueFiles = 512
 
 // librariesLoad is when a process is looked at again for libraries that it loads later: half a minute in all.
-var librariesLoad = backoff{first: 50 * time.Millisecond, limit: 9}
+var librariesLoad = retry.Backoff{First: 50 * time.Millisecond, Limit: 9}
 
 // finds implements source: whether a process that maps these files may have a probe whose values are wanted.
 func (e *eventProbes) finds(maps proc.Maps) bool {
@@ -105,10 +106,10 @@ func (e *eventProbes) lookForValues(p *targetProcess) {
 		return
 	}
 	again := e.loading.of(p)
-	if again.first == 0 {
+	if again.First == 0 {
 		*again = librariesLoad
 	}
-	if pause, ok := again.again(); ok {
+	if pause, ok := again.Pause(); ok {
 		a.names.submitLater(p, pause)
 	}
 	a.readMaps(p)

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/library"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
@@ -117,7 +118,7 @@ func codeSites(lib *elffile.File) (attach.Sites, error) {
 	if err != nil {
 		return attach.Sites{}, fmt.Errorf("read its probes: %w", err)
 	}
-	sites, err := probeSites(probes)
+	sites, err := layout.Sites(probes)
 	if err != nil {
 		return attach.Sites{}, err
 	}

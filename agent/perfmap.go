@@ -8,6 +8,7 @@ import (
 	"unique"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/retry"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/perfmap"
 )
@@ -19,11 +20,11 @@ type perfMap struct {
 	names perfmap.Map
 	bytes int64 // of names, as charged to the agent's bound
 
-	look   backoff      // of looking for it, and for what replaced it
-	useful bool         // false once it was given up
-	missed []wanted     // frames whose code it did not know
-	news   bool         // it got lines since those were looked up
-	memory *proc.Memory // of the process, once somebody wants it
+	look   retry.Backoff // of looking for it, and for what replaced it
+	useful bool          // false once it was given up
+	missed []wanted      // frames whose code it did not know
+	news   bool          // it got lines since those were looked up
+	memory *proc.Memory  // of the process, once somebody wants it
 }
 
 // Bounds on maps; package perfmap has those of one.
@@ -34,7 +35,7 @@ const (
 )
 
 // lookForMap is when a process that has no map is looked at again, if it has new code without names.
-var lookForMap = backoff{first: time.Second}
+var lookForMap = retry.Backoff{First: time.Second}
 
 var errMapsFull = fmt.Errorf("maps of compiled code take more than %d bytes, of all processes together", int64(maxMapsBytes))
 
@@ -76,10 +77,10 @@ func (p *targetProcess) hasVM() bool {
 // lookForMap finds p's map, if it is time to look for it.
 func (ts *targets) lookForMap(p *targetProcess) {
 	m := &p.work.perf
-	if m.look.first == 0 {
+	if m.look.First == 0 {
 		m.look = lookForMap
 	}
-	if !m.found && !p.exited.Load() && !p.hasVM() && m.look.due(proc.Monotonic()) {
+	if !m.found && !p.exited.Load() && !p.hasVM() && m.look.Due(proc.Monotonic()) {
 		ts.readMap(p)
 	}
 }
@@ -187,7 +188,7 @@ func (ts *targets) releaseMap(p *targetProcess) {
 // addPiece takes a piece of p's map.
 func (ts *targets) addPiece(p *targetProcess, piece perfmap.Piece) error {
 	m := &p.work.perf
-	if !m.names.Continues(piece) && m.found && !m.look.due(proc.Monotonic()) {
+	if !m.names.Continues(piece) && m.found && !m.look.Due(proc.Monotonic()) {
 		m.names.Forget()
 		return nil // who writes it anew all the time is read ever more rarely
 	}

@@ -114,7 +114,7 @@ func (w *mapWriter) later() {
 		now.again = 0
 		w.code.Store(&now)
 	}
-	w.work.perf.look.next = 0
+	w.work.perf.look.Next = 0
 }
 
 func (w *mapWriter) failures() (all []string) {
@@ -222,7 +222,7 @@ func TestMapIsWrittenAnew(t *testing.T) {
 		}
 		w.write("7f3814003000 40 new")
 		w.later()
-		w.work.perf.look.next = proc.Monotonic() * 2 // it was looked for just now
+		w.work.perf.look.Next = proc.Monotonic() * 2 // it was looked for just now
 		w.agent.work(w.process.targetProcess)
 		if got := w.nameOf(w.sample(at(0x10, rawExact))); got != symbolize.Unknown {
 			t.Errorf("%s: before it is read, code is %s", name, got)

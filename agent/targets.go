@@ -111,10 +111,10 @@ func (ts *targets) findGuest(p *targetProcess) {
 	case p.exited.Load() || !look.due(now):
 	case looksLikeJava(p.executable.File, p.comm) && look.failed(now):
 		p.work.mapsRead = 0
-		ts.names.submitLater(p, look.pauses.next-now)
+		ts.names.submitLater(p, look.pauses.Next-now)
 	default:
-		look.pauses.next = now + retryInterval
-		p.retry.Store(int64(look.pauses.next))
+		look.pauses.Next = now + retryInterval
+		p.retry.Store(int64(look.pauses.Next))
 	}
 }
 

@@ -1,12 +1,12 @@
-package agent
+// Package layout says for the kernel side where a HotSpot VM keeps what: the layout of its code, threads and heap as BPF programs
+// have it, and the places of its USDT probes.
+package layout
 
 import (
 	"errors"
 	"math"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
 )
@@ -14,9 +14,8 @@ import (
 // errHeaps: no HotSpot has that many code heaps.
 var errHeaps = errors.New("more code heaps than the walker knows of")
 
-// kernelLayout is what the kernel side must know of a HotSpot process. Identity, slot and flags about probes are the
-// caller's.
-func kernelLayout(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
+// Process is what the kernel side must know of a HotSpot process. The caller sets identity, slot and the flags about probes.
+func Process(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
 	h := &bpf.HotspotProcess{
 		CodeLow: l.Cache.Low, CodeHigh: l.Cache.High,
 		InterpreterLow: l.Interpreter.Low, InterpreterHigh: l.Interpreter.High,
@@ -94,49 +93,4 @@ func layoutChunks(h *bpf.HotspotProcess, l *hotspot.Layout) {
 	h.EntryCont, h.ContTail = c.EntryContinuation, c.Tail
 	h.ChunkParent, h.ChunkCont, h.ChunkPc = c.Parent, c.Continuation, c.PC
 	h.ChunkSize, h.ChunkSp, h.ChunkBottom, h.ChunkStack = c.Size, c.SP, c.Bottom, c.Stack
-}
-
-// loadSite tells where the arguments of one compiled__method__load site are: class, its length, name, its length,
-// signature, its length, code, size (src/hotspot/share/code/nmethod.cpp).
-func loadSite(p elffile.Probe) (*bpf.LoadSite, error) {
-	var s bpf.LoadSite
-	args := []*bpf.Operand{
-		&s.ClassName, &s.ClassLen, &s.MethodName, &s.NameLen, &s.Signature, &s.SignatureLen, &s.Code, &s.Size,
-	}
-	if len(p.Args) < len(args) {
-		return nil, attach.ErrOperand
-	}
-	for i, to := range args {
-		o, err := attach.Operand(p.Args[i])
-		if err != nil {
-			return nil, err
-		}
-		*to = o
-	}
-	return &s, nil
-}
-
-// probeSites chooses what to attach of the probes of a libjvm.
-func probeSites(probes []elffile.Probe) (attach.Sites, error) {
-	var s attach.Sites
-	for _, p := range probes {
-		if p.Provider != "hotspot" {
-			continue
-		}
-		site := attach.Site{Offset: p.Offset, RefCtrOffset: p.SemaphoreOffset}
-		switch p.Name {
-		case "compiled__method__load":
-			load, err := loadSite(p)
-			if err != nil {
-				return s, err
-			}
-			site.Load = load
-			s.Load = append(s.Load, site)
-		case "compiled__method__unload":
-			s.CodeUnload = append(s.CodeUnload, site)
-		case "class__unloaded":
-			s.ClassUnload = append(s.ClassUnload, site)
-		}
-	}
-	return s, nil
 }

@@ -5,34 +5,6 @@ import (
 	"time"
 )
 
-func TestBackoff(t *testing.T) {
-	b := backoff{first: time.Second, limit: 3}
-	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-		if got, ok := b.again(); got != want || !ok {
-			t.Errorf("pause %d: %v %v, want %v", i, got, ok, want)
-		}
-	}
-	if _, ok := b.again(); ok {
-		t.Error("a fourth attempt of three")
-	}
-}
-
-func TestBackoffDue(t *testing.T) {
-	b := backoff{first: time.Second}
-	for _, c := range []struct {
-		at   time.Duration
-		want bool
-	}{{0, true}, {time.Second / 2, false}, {time.Second, true}, {2 * time.Second, false}, {3 * time.Second, true}} {
-		if got := b.due(c.at); got != c.want {
-			t.Errorf("due at %v: %v", c.at, got)
-		}
-	}
-	b.attempts = 1000
-	if pause, ok := b.again(); pause != maxPause || !ok {
-		t.Errorf("pause %v %v after many attempts, want %v", pause, ok, maxPause)
-	}
-}
-
 // TestAttachPace: a VM is tried often while it may be starting, and once a minute after that, for ever.
 func TestAttachPace(t *testing.T) {
 	pace := newAttachPace()
@@ -46,12 +18,12 @@ func TestAttachPace(t *testing.T) {
 		if !pace.failed(now) {
 			break
 		}
-		if pause := pace.pauses.next - now; pause < last || pause > time.Second {
+		if pause := pace.pauses.Next - now; pause < last || pause > time.Second {
 			t.Fatalf("pause of %v after one of %v", pause, last)
 		} else {
 			last = pause
 		}
-		now = pace.pauses.next
+		now = pace.pauses.Next
 	}
 	if begun := now - time.Second; begun < startTime || begun > startTime+time.Second || attempts > 50 {
 		t.Errorf("%d attempts in %v", attempts, begun)
