@@ -66,13 +66,23 @@ const DefaultFrequency = 99
 // DefaultMaxContexts is how many calling contexts windows hold where memory is not short: some 400 MB with their names.
 const DefaultMaxContexts = 1 << 22
 
+// namingWorkers is how many processes are looked into at once.
+const namingWorkers = 3
+
 // upkeepInterval is how often the agent looks for CPUs that came or went, and for processes whose end it missed.
 const upkeepInterval = 10 * time.Second
 
 // An Agent profiles until it is closed.
 type Agent struct {
-	*targets
-	opt     Options
+	opt      Options
+	root     proc.Root
+	log      *slog.Logger
+	objects  *bpf.Objects
+	pool     *proc.Pool // for reads of targets
+	resolver *targets
+	hints    []string      // what every profile says of this agent's limits
+	began    time.Duration // CLOCK_MONOTONIC
+
 	sources sources
 	engines *callEngines   // of sources, for what folds calls; nil if calls are not sampled
 	events  *eventProbes   // of sources, for what folds events; nil if events are not recorded
@@ -82,8 +92,9 @@ type Agent struct {
 	watcher *watch.Watcher // of all that sets hardware breakpoints
 	drained chan struct{}  // closed when Run has returned
 
-	running atomic.Bool   // everything is attached and recorded
-	refused atomic.Uint64 // processes that Choose found no room for
+	running   atomic.Bool   // everything is attached and recorded
+	refused   atomic.Uint64 // processes that Choose found no room for
+	nameCount atomic.Int64  // frames that were asked for, and whose names are kept
 
 	mu          sync.Mutex
 	table       map[int]*process     // by pid: who has it now
@@ -125,16 +136,17 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if opt.NameDeadline == 0 {
 		opt.NameDeadline = 2 * time.Second
 	}
+	log := opt.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	a := &Agent{
-		opt: opt, drained: make(chan struct{}), oldest: noTime,
+		opt: opt, root: opt.Proc, log: log, pool: proc.NewPool(proc.PoolOptions{}), began: monotonic(),
+		drained: make(chan struct{}), oldest: noTime,
 		table: map[int]*process{}, dirty: map[*process]struct{}{},
 		windows: map[*Window]struct{}{}, closing: map[*Window]struct{}{},
 		discarded: noDiscards(),
 		observed:  observedCounts{discarded: noEventDiscards()},
-	}
-	log := opt.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
 	}
 	if err := checkPIDs(opt.Proc, opt.PIDs); err != nil {
 		return nil, err
@@ -142,17 +154,17 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if err := attach.CheckRing("/sys"); err != nil {
 		return nil, err
 	}
-	objects, err := bpf.Load(bpf.Options{
+	if a.objects, err = bpf.Load(bpf.Options{
 		FilterByPID: opt.Filter || len(opt.PIDs) > 0, RingBytes: opt.RingBytes,
 		Interrupting: opt.Calls.branches() || opt.Events.counters(),
 		Contexts:     kernelModes[opt.Contexts], ConfirmLevels: opt.ConfirmLevels, LeaveUnknown: opt.LeaveUnknown, CheckContexts: opt.CheckContexts,
-	})
-	if err != nil {
+	}); err != nil {
 		return nil, explainLoad(err)
 	}
 	attaching := proc.NewPool(library.PoolOptions)
 	a.watcher = watch.New(opt.Proc)
-	a.targets = newTargets(opt.Proc, log, objects, attaching)
+	a.resolver = newTargets(config{Root: a.root, Log: a.log, Objects: a.objects, Pool: a.pool, Attaching: attaching})
+	a.hints = a.resolver.loadSymbols()
 	defer func() {
 		if err != nil {
 			a.Close()
@@ -188,9 +200,9 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		}
 	}
 	for _, source := range a.sources.ending() {
-		a.follow = append(a.follow, source)
+		a.resolver.addFollower(source)
 	}
-	a.start()
+	a.resolver.start(namingWorkers)
 	a.discover(ctx)
 	return a, nil
 }
@@ -320,7 +332,7 @@ func (a *Agent) hand(p *profile.Profile, observe func(*profile.Profile)) {
 		return nil
 	})
 	if err != nil {
-		a.panics.add(stageObserve)
+		a.resolver.countFailure(stageObserve)
 		a.log.Error("the agent failed to count a window; please report this", "err", err, "stack", stackOf(err))
 	}
 }
@@ -338,14 +350,17 @@ func (a *Agent) Collect(ctx context.Context, d time.Duration, pids []int) (*prof
 	return w.Close(context.WithoutCancel(ctx))
 }
 
+// Guests is how many VMs are attached now.
+func (a *Agent) Guests() int { return a.resolver.vms() }
+
 // period is the CPU time that one sample stands for.
 func (a *Agent) period() time.Duration { return time.Second / time.Duration(a.opt.Frequency) }
 
 // Close takes everything out of the kernel. Run must have returned, or never have been called.
 func (a *Agent) Close() error {
 	errs := []error{a.sources.each(source.endRequests)}
-	a.targets.stop()
-	errs = append(errs, a.targets.close(), a.sources.each(source.close))
+	a.resolver.stop()
+	errs = append(errs, a.resolver.close(), a.sources.each(source.close))
 	for _, l := range a.links {
 		errs = append(errs, l.Close())
 	}

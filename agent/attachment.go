@@ -60,7 +60,7 @@ func (ts *targets) attachGuest(p *targetProcess, lib *proc.Mapping) {
 	case pace.failed(now):
 		ts.names.submitLater(p, pace.pauses.Next-now)
 	default:
-		p.retry.Store(int64(pace.pauses.Next))
+		p.setRetry(pace.pauses.Next)
 	}
 	if errors.Is(err, proc.ErrGone) || !pace.report(now, !errors.As(err, new(libraryError))) {
 		return
@@ -100,9 +100,11 @@ func (p *targetProcess) misses(now time.Duration, err error) {
 	}
 }
 
-// missingFrames is the note for a profile that began at that time; "" if all frames are there, or it is among the notes; mu
-// is held.
+// missingFrames is the note for a profile that began at that time of CLOCK_MONOTONIC; "" if all frames are there, or it is among
+// the notes.
 func (p *targetProcess) missingFrames(began time.Duration) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	m := &p.missing
 	note := fmt.Sprintf("Java frames of process %d are missing", p.pid)
 	switch {
@@ -172,7 +174,7 @@ func (ts *targets) attach(p *targetProcess, lib *proc.Mapping) (*guest, error) {
 	}()
 	target := vmruntime.Target{Memory: mem, Bias: bias}
 	if im.probes == nil {
-		target.Epoch = func() uint32 { return ts.classEpoch(slot) }
+		target.Epoch = func() uint32 { return ts.classEpochIn(slot) }
 	}
 	target.Seen = func(method uint64) (vmruntime.SeenMethod, bool) {
 		m, ok := ts.objects.SeenMethod(serial, method)
@@ -267,6 +269,9 @@ func (ts *targets) withdraw(p *targetProcess, g *guest) {
 		f.withdraw(p, g.kernel.Serial)
 	}
 }
+
+// codeLow is where the VM's code cache begins.
+func (g *guest) codeLow() uint64 { return g.kernel.CodeLow }
 
 // site is where a guest frame is, for the VM's reader.
 func (g *guest) site(f bpf.Frame, exact bool, epoch uint32) vmruntime.Site {

@@ -217,7 +217,7 @@ func (e *callEngines) look(p *targetProcess) {
 		}
 		if pause, ok := s.again.Pause(); ok {
 			s.done = false
-			e.agent.names.submitLater(p, pause)
+			e.agent.resolver.submitLater(p, pause)
 		}
 	case err != nil:
 		e.agent.log.Debug("calls of a process are not sampled", "pid", p.pid, "err", err)

@@ -162,15 +162,6 @@ func (g *governed) cost(a *Agent) calls.Cost {
 	return c
 }
 
-// callItself notes what a cooperating guest calls itself.
-func (p *process) callItself(runtime string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.runtime == "" {
-		p.runtime = runtime
-	}
-}
-
 // labelled is a rate as profiles have it: where every call of a burst traps, or the CPU records calls in a row, there is
 // no stride.
 func labelled(engine string, r profile.Rate) profile.Rate {

@@ -59,10 +59,10 @@ func (e *callEngines) addTo(p *profile.Profile, w *Window, processes []*process,
 	for i, proc := range processes {
 		out := p.Processes[i]
 		if s := w.calls[proc]; s != nil {
-			a.attempt(stageWindow, proc.targetProcess, func() {
-				proc.mu.Lock()
-				defer proc.mu.Unlock()
-				out.Calls = s.profile(proc, rates)
+			a.resolver.attempt(stageWindow, proc.targetProcess, func() {
+				names := proc.resolved()
+				defer names.close()
+				out.Calls = s.profile(names, rates)
 			})
 		}
 		if g, ok := guests[proc]; ok {

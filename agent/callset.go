@@ -8,7 +8,6 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // maxEdges bounds the edges that a window holds of one process and engine, each about 100 bytes. Calls beyond it are
@@ -63,8 +62,8 @@ func (s *callSet) frames(f func(rawFrame)) {
 	}
 }
 
-// profile names the raw graphs and returns all, by engine; p.mu is held.
-func (s *callSet) profile(p *process, rates map[string]profile.Rate) []*profile.Calls {
+// profile names the raw graphs and returns all, by engine.
+func (s *callSet) profile(names resolved, rates map[string]profile.Rate) []*profile.Calls {
 	var out []*profile.Calls
 	for engine, g := range s.named {
 		out = append(out, &profile.Calls{Engine: engine, Rate: rates[engine], Graph: g})
@@ -72,7 +71,7 @@ func (s *callSet) profile(p *process, rates map[string]profile.Rate) []*profile.
 	for engine, raw := range s.raw {
 		g := &profile.Graph{Limit: maxEdges}
 		for e, n := range raw.Edges() {
-			g.Add(p.nameEdge(e.Caller, e.Callee), n)
+			g.Add(nameEdge(names, e.Caller, e.Callee), n)
 		}
 		out = append(out, &profile.Calls{Engine: engine, Rate: rates[engine], Graph: g})
 	}
@@ -81,32 +80,25 @@ func (s *callSet) profile(p *process, rates map[string]profile.Rate) []*profile.
 }
 
 // nameEdge names a call: from the innermost method at its return address to the method whose code was entered.
-func (p *process) nameEdge(caller, callee rawFrame) profile.Edge {
-	from, to := p.named(caller), p.named(callee)
+func nameEdge(names resolved, caller, callee rawFrame) profile.Edge {
+	from, to := names.of(caller), names.of(callee)
 	e := profile.Edge{Caller: marker("[unknown]"), Callee: marker("[unknown]"), Site: profile.Site{Offset: -1}}
 	if n := len(to.symbols); n > 0 {
 		e.Callee = methodOf(to.symbols[n-1])
 	}
 	for i, s := range from.symbols {
 		if !s.Value().Approximate { // [inlined in M] is no method
-			e.Caller, e.Site = methodOf(s), from.site(i)
+			e.Caller, e.Site = methodOf(s), siteOf(from, i)
 			break
 		}
 	}
 	return e
 }
 
-// methodOf is the method of a frame: the same one for every line and every tier of it.
-func methodOf(s symbolize.Symbol) symbolize.Symbol {
-	f := s.Value()
-	f.Line, f.Address, f.Inlined, f.Approximate = 0, 0, false, false
-	if f.Kind == symbolize.KindInterpreted {
-		f.Kind = symbolize.KindJIT
-	}
-	if f.Kind == symbolize.KindJIT && f.Mapping != jitMapping {
-		f.Mapping = methodMapping
-	}
-	return symbolize.Intern(f)
+// siteOf is the place of a name's i-th symbol in its method.
+func siteOf(n name, i int) profile.Site {
+	line, bci := n.place(i)
+	return profile.Site{Line: line, Offset: bci}
 }
 
 // branched is one end of a call that the CPU recorded: an address, of which the record does not say what code it is.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
@@ -63,19 +64,24 @@ func TestNameEdge(t *testing.T) {
 		return symbolize.Intern(symbolize.Frame{Function: name, Kind: symbolize.KindJIT, Mapping: methodMapping})
 	}
 	from, to, bare := rawFrame{frame: jit(1, 4)}, rawFrame{frame: jit(2, 8)}, rawFrame{frame: nativeFrame}
-	p := &process{targetProcess: &targetProcess{names: map[rawFrame]name{
+	p := newTargetProcess(proc.Identity{PID: 1})
+	for r, n := range map[rawFrame]name{
 		from: {symbols: []symbolize.Symbol{frame("inner", 7, symbolize.KindInterpreted, true), frame("outer", 9, symbolize.KindJIT, false)}, bcis: []int32{21, 3}},
 		to:   {symbols: []symbolize.Symbol{frame("inlined at entry", 1, symbolize.KindJIT, true), frame("callee", 2, symbolize.KindJIT, false)}, bcis: []int32{0, 0}},
 		bare: {symbols: []symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "native", Kind: symbolize.KindNative})}},
-	}}}
+	} {
+		p.setName(r, n)
+	}
+	names := p.resolved()
+	defer names.close()
 	want := profile.Edge{Caller: method("inner"), Site: profile.Site{Line: 7, Offset: 21}, Callee: method("callee")}
-	if got := p.nameEdge(from, to); got != want {
+	if got := nameEdge(names, from, to); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got := p.nameEdge(bare, to); got.Caller.Value().Function != "native" || got.Site.Offset != -1 {
+	if got := nameEdge(names, bare, to); got.Caller.Value().Function != "native" || got.Site.Offset != -1 {
 		t.Errorf("from native code: %+v", got)
 	}
-	if got := p.nameEdge(from, rawFrame{frame: jit(5, 5)}); got.Callee.Value().Function != "[not named in time]" {
+	if got := nameEdge(names, from, rawFrame{frame: jit(5, 5)}); got.Callee.Value().Function != "[not named in time]" {
 		t.Errorf("to what has no name: %v", got.Callee.Value().Function)
 	}
 }

@@ -12,7 +12,7 @@ func (ts *targets) classNames(ctx context.Context, p *targetProcess, klasses ite
 	done := make(chan map[uint64]string, 1)
 	err := ts.withGuest(ctx, p, func(g *guest) error {
 		names := map[uint64]string{}
-		epoch := ts.classEpoch(g.kernel.Slot)
+		epoch := ts.classEpoch(g)
 		for klass := range klasses {
 			if class, err := g.vm.Klass(klass, epoch); err == nil {
 				names[klass] = class.Name

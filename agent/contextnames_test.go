@@ -46,8 +46,8 @@ func TestNamesOfPlacedContexts(t *testing.T) {
 		t.Errorf("in the next window: got %v, want %v", got, want)
 	}
 	p.trim(nil, &a.nameCount)
-	if len(p.names) != 0 || a.nameCount.Load() != 0 {
-		t.Fatalf("%d names are left, %d are counted", len(p.names), a.nameCount.Load())
+	if namesOf(p) != 0 || a.nameCount.Load() != 0 {
+		t.Fatalf("%d names are left, %d are counted", namesOf(p), a.nameCount.Load())
 	}
 	w = a.openForTest()
 	link()
@@ -87,7 +87,7 @@ func TestNamesOfPlacedContextsOfEndedProcess(t *testing.T) {
 	if got := a.profiled(p, w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	n := a.name(p.targetProcess, wanted{rawFrame: rawFrame{frame: method('q', 1), end: bpf.EndKnown}})
+	n := a.resolver.name(p.targetProcess, wanted{rawFrame: rawFrame{frame: method('q', 1), end: bpf.EndKnown}})
 	if !n.stale || len(n.symbols) != 2 || n.symbols[1].Value().Function != "[callers unknown]" {
 		t.Errorf("a frame that was never named is %+v", n)
 	}
@@ -99,12 +99,12 @@ func TestNamesOfEnds(t *testing.T) {
 	p := a.attach(7)
 	bare := rawFrame{frame: method('a', 1)}
 	symbols := append(make([]symbolize.Symbol, 0, 8), marker("a"))
-	p.names[bare] = name{symbols: symbols}
+	p.setName(bare, name{symbols: symbols})
 	var names []name
 	for _, end := range []bpf.WalkEnd{bpf.EndKnown, bpf.EndRead} {
 		r := bare
 		r.end = end
-		names = append(names, a.name(p.targetProcess, wanted{rawFrame: r}))
+		names = append(names, a.resolver.name(p.targetProcess, wanted{rawFrame: r}))
 	}
 	for i, want := range []string{"[callers unknown]", "[truncated: stack not readable]"} {
 		if got := names[i].symbols; len(got) != 2 || got[0] != marker("a") || got[1].Value().Function != want {
@@ -112,8 +112,8 @@ func TestNamesOfEnds(t *testing.T) {
 		}
 	}
 	for _, bad := range []name{{symbols: symbols, stale: true}, {symbols: symbols, unknown: true}} {
-		p.names[bare] = bad
-		if n := a.name(p.targetProcess, wanted{rawFrame: rawFrame{frame: bare.frame, end: bpf.EndKnown}}); !n.stale || n.symbols[0] == marker("a") {
+		p.setName(bare, bad)
+		if n := a.resolver.name(p.targetProcess, wanted{rawFrame: rawFrame{frame: bare.frame, end: bpf.EndKnown}}); !n.stale || n.symbols[0] == marker("a") {
 			t.Errorf("named by %+v", n)
 		}
 	}
@@ -125,14 +125,14 @@ func TestWantedEpochs(t *testing.T) {
 	p := a.attach(7)
 	a.feed(record{identity: java, attachment: 7, classEpoch: 2, flags: bpf.SampleDepths, user: "A:1@16 b:2@32 c:3@48"})
 	p.trim(nil, &a.nameCount)
-	p.wanted = nil
+	p.takeWanted()
 	a.feed(record{
 		identity: java, attachment: 7, classEpoch: 5, flags: bpf.SampleDepths | bpf.SampleLink, end: bpf.EndKnown, user: "b:2@32 c:3@48",
 		kernel: []uint64{uint64(method('A', 1))},
 	})
 	a.placed(w)
 	epochs := map[string]uint32{}
-	for _, r := range p.wanted {
+	for _, r := range p.takeWanted() {
 		epochs[pathOf([]rawFrame{r.rawFrame})] = r.epoch
 	}
 	if want := (map[string]uint32{"A:1": 2, "b:2": 5, "c:3": 5, "kernel": 5}); !maps.Equal(epochs, want) {

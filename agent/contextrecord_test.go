@@ -302,21 +302,15 @@ func (a *contextAgent) held(w *Window) map[string]uint64 {
 
 // named has all frames named that somebody asked for, as a worker would: by their letters.
 func (a *contextAgent) named(p *process) {
-	p.mu.Lock()
-	frames := p.wanted
-	p.wanted = nil
+	frames := p.takeWanted()
 	for _, r := range frames {
 		if bare := r.rawFrame; bare.end == 0 {
-			p.names[bare] = name{symbols: []symbolize.Symbol{marker(pathOf([]rawFrame{bare}))}}
+			p.setName(bare, name{symbols: []symbolize.Symbol{marker(pathOf([]rawFrame{bare}))}})
 		}
 	}
-	p.mu.Unlock()
 	for _, r := range frames {
 		if r.end != 0 {
-			n := a.name(p.targetProcess, r)
-			p.mu.Lock()
-			p.names[r.rawFrame] = n
-			p.mu.Unlock()
+			p.setName(r.rawFrame, a.resolver.name(p.targetProcess, r))
 		}
 	}
 }

@@ -33,7 +33,7 @@ const discoverDeadline = time.Second
 
 // discover attaches to the VMs that run already. Other processes are looked at when they are first sampled.
 func (a *Agent) discover(ctx context.Context) {
-	a.names.wait(ctx, targetProcesses(a.adopt(a.withVM(ctx))), discoverDeadline)
+	a.resolver.wait(ctx, targetProcesses(a.adopt(a.withVM(ctx))), discoverDeadline)
 }
 
 // Pauses of seek: a VM that starts is found early in its life, and the processes beside it cost next to nothing.
@@ -77,7 +77,7 @@ func (a *Agent) withVM(ctx context.Context) (found []proc.Identity) {
 			continue
 		}
 		mapped, err := proc.Call(ctx, a.pool, pid, func() (proc.Maps, error) {
-			a.reach(stageDiscover, pid)
+			a.resolver.reach(stageDiscover, pid)
 			return a.root.Maps(pid, proc.Executable)
 		})
 		var panicked *proc.PanicError
@@ -97,8 +97,7 @@ func (a *Agent) discoverFailed(id proc.Identity, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.processOf(id)
-	p.retry.Store(int64(monotonic() + retryInterval))
-	a.failed(stageDiscover, p.targetProcess, err)
+	a.resolver.discoverFailed(p.targetProcess, err)
 }
 
 // listenFailed is failed for those who know a process by its identity.
@@ -106,9 +105,9 @@ func (a *Agent) listenFailed(id proc.Identity, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p := a.table[id.PID]; p != nil {
-		a.failed(stageListen, p.targetProcess, err)
+		a.resolver.failed(stageListen, p.targetProcess, err)
 	} else {
-		a.panics.add(stageListen)
+		a.resolver.countFailure(stageListen)
 	}
 }
 
@@ -152,10 +151,10 @@ func (a *Agent) candidates() (pids []int) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := uint64(monotonic())
+	now := monotonic()
 	return slices.DeleteFunc(pids, func(pid int) bool {
 		p := a.table[pid]
-		return p != nil && (p.attachment.Load() != 0 || p.failureLogged.Load() && uint64(p.retry.Load()) > now)
+		return p != nil && p.settled(now)
 	})
 }
 
@@ -165,7 +164,7 @@ func (a *Agent) adopt(found []proc.Identity) (adopted []*process) {
 	defer a.mu.Unlock()
 	for _, id := range found {
 		p := a.processOf(id)
-		a.names.submit(p.targetProcess)
+		a.resolver.submit(p.targetProcess)
 		adopted = append(adopted, p)
 	}
 	return adopted

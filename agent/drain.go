@@ -107,9 +107,9 @@ func (a *Agent) recordFailed(raw []byte, err error) {
 		h.failed(a)
 	}
 	if pid, ok := bpf.PID(raw); ok && a.table[pid] != nil {
-		a.failed(stageRecord, a.table[pid].targetProcess, err)
-	} else if a.panics.add(stageRecord) == 1 { // of no process: one is logged
-		a.logFailure(stageRecord, pid, err)
+		a.resolver.failed(stageRecord, a.table[pid].targetProcess, err)
+	} else if a.resolver.countFailure(stageRecord) == 1 { // of no process: one is logged
+		a.resolver.logFailure(stageRecord, pid, err)
 	}
 }
 
@@ -159,7 +159,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 	now := s.Time
 	a.oldest = min(a.oldest, now)
 	p := a.process(s.Header)
-	a.reach(stageRecord, p.pid)
+	a.resolver.reach(stageRecord, p.pid)
 	p.samples++
 	p.classEpoch = s.ClassEpoch
 	code := p.code.Load()
@@ -198,19 +198,11 @@ func (a *Agent) onSample(s *bpf.Sample) {
 func (a *Agent) onCodeLoad(l *bpf.CodeLoad) {
 	a.codeLoads++
 	p := a.process(l.Header)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.loads) < maxPendingLoads {
-		p.loads = append(p.loads, vmruntime.CodeLoad{
-			Begin: l.Begin, Size: l.Size, Version: l.CompileID & 0xfffffff, Class: string(l.Class), Name: string(l.Name), Signature: string(l.Signature),
-		})
-	}
+	p.loaded(vmruntime.CodeLoad{
+		Begin: l.Begin, Size: l.Size, Version: l.CompileID & 0xfffffff, Class: string(l.Class), Name: string(l.Name), Signature: string(l.Signature),
+	})
 	a.dirty[p] = struct{}{}
 }
-
-// maxPendingLoads bounds the announcements that wait for a worker: half a minute at the highest rate seen. Code whose
-// announcement is forgotten is still named while it is there to be read.
-const maxPendingLoads = 1 << 16
 
 // onExec: the process runs another program; whatever was known of it speaks of the old one. The new one is looked at
 // when it is first sampled: most live too shortly for that.
@@ -287,7 +279,7 @@ func (a *Agent) submitDirty() {
 				a.trim(p)
 			}
 		}
-		a.names.submit(p.targetProcess)
+		a.resolver.submit(p.targetProcess)
 	}
 	clear(a.dirty)
 }

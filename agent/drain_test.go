@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target/targettest"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -18,12 +19,19 @@ func testAgent() (*Agent, *Window) {
 		table: map[int]*process{}, dirty: map[*process]struct{}{},
 		windows: map[*Window]struct{}{}, closing: map[*Window]struct{}{},
 		discarded: noDiscards(), oldest: noTime,
-		targets: &targets{names: newNames(0, nil), log: slog.New(slog.DiscardHandler)},
+		log: slog.New(slog.DiscardHandler),
 	}
+	a.resolver = newTargets(config{Log: a.log})
 	w := newWindow(a, nil)
 	a.windows[w] = struct{}{}
 	return a, w
 }
+
+// Frames of native and of compiled code.
+const (
+	nativeFrame = bpf.Frame(uint64(bpf.FrameNative)<<60 | 0x7f0000001000)
+	jitFrame    = bpf.Frame(uint64(bpf.FrameJIT)<<60 | 7<<32 | 0x100)
+)
 
 type identity struct {
 	pid   uint32
@@ -159,7 +167,7 @@ func TestDrainerFollowsMap(t *testing.T) {
 	a, _ := testAgent()
 	a.engines = &callEngines{agent: a, listener: &listener.Listener{}}
 	a.sources.then = []source{a.engines}
-	id, frame := identity{100, 5, 1}, at(0, rawExact)
+	id, frame := identity{100, 5, 1}, rawFrame{frame: targettest.NativeAt(targettest.CodeAt), kind: rawExact}
 	a.handle(sampleRecord(id, frame.frame))
 	p := a.table[100]
 	for _, c := range []struct {
@@ -171,7 +179,7 @@ func TestDrainerFollowsMap(t *testing.T) {
 		{jitCode{epoch: 7}, true},
 	} {
 		clear(a.dirty)
-		c.code.low, c.code.high = codeAt, codeAt+0x1000
+		c.code.low, c.code.high = targettest.CodeAt, targettest.CodeAt+0x1000
 		p.code.Store(&c.code)
 		a.handle(sampleRecord(id, frame.frame))
 		if _, dirty := a.dirty[p]; dirty != c.dirty {
@@ -183,7 +191,28 @@ func TestDrainerFollowsMap(t *testing.T) {
 	if _, ok := p.requested[marked]; !ok || len(p.requested) != 2 {
 		t.Errorf("requested are %v", p.requested)
 	}
-	if p.hot.samples[codeAt] != 3 {
+	if p.hot.samples[targettest.CodeAt] != 3 {
 		t.Errorf("%+v is hot", p.hot)
+	}
+}
+
+// TestSampleRetries: a sample hands a process to a worker when it is due, although its frames are known.
+func TestSampleRetries(t *testing.T) {
+	a, _ := testAgent()
+	id := identity{100, 5_000_000_123, 1}
+	a.handle(sampleRecord(id, 0x1000))
+	p := a.table[100]
+	clear(a.dirty)
+	a.handle(sampleRecord(id, 0x1000))
+	if len(a.dirty) != 0 {
+		t.Fatal("a process without work is handed to a worker")
+	}
+	p.setRetry(2)
+	if a.handle(sampleRecord(id, 0x1000)); len(a.dirty) != 0 { // at 1 ns
+		t.Error("the process is handed to a worker before it is due")
+	}
+	p.setRetry(1)
+	if a.handle(sampleRecord(id, 0x1000)); len(a.dirty) != 1 {
+		t.Error("the process is not handed to a worker")
 	}
 }

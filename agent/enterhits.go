@@ -54,7 +54,7 @@ func (m *monitorEnters) fold(p *process, o *bpf.Observation, class string) {
 // nameClasses names the classes of all hits. Addresses are good until classes are unloaded.
 func (m *monitorEnters) nameClasses(ctx context.Context, own *enterGuest, h *monitors.Observed) error {
 	h.Classes = map[uint64]string{}
-	epoch := m.agent.classEpochOf(own.process)
+	epoch := m.agent.resolver.classEpochOf(own.process.targetProcess)
 	if epoch != own.epoch || len(own.classes) > maxEnterClasses {
 		clear(own.classes)
 		own.epoch = epoch
@@ -72,7 +72,7 @@ func (m *monitorEnters) nameClasses(ctx context.Context, own *enterGuest, h *mon
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	names, err := m.agent.classNames(ctx, own.process.targetProcess, slices.Values(unknown))
+	names, err := m.agent.resolver.classNames(ctx, own.process.targetProcess, slices.Values(unknown))
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (w *Window) estimateTask(p *process, now time.Duration) estimateTask {
 // was made in the window.
 func (e *estimator) estimate(ctx context.Context, t estimateTask) (out estimated, err error) {
 	made := make(chan estimated, 1)
-	err = e.agent.withGuest(ctx, t.process.targetProcess, func(g *guest) error {
+	err = e.agent.resolver.withGuest(ctx, t.process.targetProcess, func(g *guest) error {
 		out, err := e.estimateNow(g, t)
 		made <- out
 		return err
@@ -133,7 +133,7 @@ func (own *estimatedGuest) until(err error, t estimateTask) (kept estimated, ok 
 // estimateNow makes the estimate. A worker has the process.
 func (e *estimator) estimateNow(g *guest, t estimateTask) (out estimated, err error) {
 	heard := e.heardSince(t.process, t.since)
-	in := newEstimateInput(g, e.agent.classEpoch(g.kernel.Slot), t.top, heard, t.length, e.agent.period(), e.hitTime())
+	in := newEstimateInput(g, e.agent.resolver.classEpoch(g), t.top, heard, t.length, e.agent.period(), e.hitTime())
 	if err := in.readProfiles(&t.reading, monotonic()); err != nil {
 		return out, fmt.Errorf("read counters: %w", err)
 	}
@@ -215,5 +215,5 @@ func (in *estimateInput) symbol(f vmruntime.Frame, m estimate.MethodID) symboliz
 		return marker("[unknown]")
 	}
 	f.Line = 0
-	return methodOf(symbolize.Intern(guestFrame(f, false, vmruntime.Site{Kind: vmruntime.Compiled}, in.guest)))
+	return methodSymbol(f)
 }

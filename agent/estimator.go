@@ -12,7 +12,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/retry"
-	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // Bounds of an estimator.
@@ -98,9 +97,7 @@ func (e *estimator) credibility() map[string]profile.Credibility {
 	defer e.mu.Unlock()
 	worst := map[string]profile.Credibility{}
 	for p, own := range e.guests {
-		p.mu.Lock()
-		service := p.service
-		p.mu.Unlock()
+		_, service := p.kind()
 		if c, known := worst[service]; own.credibility.Comparisons > 0 && (!known || own.credibility.Error > c.Error) {
 			worst[service] = own.credibility
 		}
@@ -161,7 +158,7 @@ func (e *estimator) run(ctx context.Context) {
 			if own.failed {
 				continue
 			}
-			if e.agent.attempt(stageListen, b.process.targetProcess, func() { e.replan(ctx, b, own) }) == nil {
+			if e.agent.resolver.attempt(stageListen, b.process.targetProcess, func() { e.replan(ctx, b, own) }) == nil {
 				guests = append(guests, own)
 			} else {
 				own.failed = true
@@ -174,7 +171,7 @@ func (e *estimator) run(ctx context.Context) {
 				continue
 			}
 			wg.Go(func() {
-				if e.agent.attempt(stageListen, own.plan.process.targetProcess, func() { e.listen(round, own) }) != nil {
+				if e.agent.resolver.attempt(stageListen, own.plan.process.targetProcess, func() { e.listen(round, own) }) != nil {
 					own.failed = true
 				}
 			})
@@ -195,13 +192,4 @@ func (e *estimator) forget() {
 			delete(e.guests, p)
 		}
 	}
-}
-
-// classEpochOf is how many times p's VM has unloaded classes; 0 if it has none.
-func (a *Agent) classEpochOf(p *process) uint32 {
-	var k bpf.HotspotProcess
-	if err := a.objects.Processes.Lookup(uint32(p.pid), &k); err != nil {
-		return 0
-	}
-	return a.classEpoch(k.Slot)
 }

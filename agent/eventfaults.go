@@ -71,7 +71,7 @@ func (f *fault) fold() {
 // lookUpFaults tells of all faults that wait what was touched.
 func (e *eventProbes) lookUpFaults(p *targetProcess, faults []fault) {
 	for i := range faults {
-		if g := p.work.guest; g != nil {
+		if g := p.vmOf(); g != nil {
 			e.agent.locate(g, &faults[i])
 		}
 	}
@@ -143,8 +143,8 @@ func (a *Agent) locate(g *guest, f *fault) {
 			labels.Place = "heap"
 		}
 		object, err := g.vm.ObjectAt(f.address, f.bases...)
-		a.reads.count(err)
-		if err != nil || a.stops(g.kernel.Slot) != f.stops {
+		a.resolver.countRead(err)
+		if err != nil || a.resolver.stops(g) != f.stops {
 			return
 		}
 		labels.Class, labels.Offset = object.Class, int32(min(object.Offset, 1<<31-1))

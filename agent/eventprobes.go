@@ -120,7 +120,7 @@ func (e *eventProbes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.Fi
 // library.ErrAttaching while that takes long.
 func (e *eventProbes) attaching(p *targetProcess, m *proc.Mapping, lib openLibrary) (lacks []string, err error) {
 	used, err := e.libraries.Use(p, p.pid, lib.key, lib.file, func(found *eventLibrary) (bool, error) {
-		read, err := callFor(e.agent.targets, p, func() (eventLibrary, error) {
+		read, err := callFor(e.agent.resolver, p, func() (eventLibrary, error) {
 			file, err := elffile.Open(lib.file, lib.key.Size)
 			if err != nil {
 				return eventLibrary{}, fmt.Errorf("read libjvm: %w", err)
@@ -139,14 +139,14 @@ func (e *eventProbes) attaching(p *targetProcess, m *proc.Mapping, lib openLibra
 
 // look finds probes whose values are wanted.
 func (e *eventProbes) look(p *targetProcess) {
-	e.agent.begin(stageValues, p)
+	e.agent.resolver.begin(stageValues, p)
 	e.lookForValues(p)
 }
 
 // beforeNames looks up the objects of page faults: first, as objects move.
 func (e *eventProbes) beforeNames(p *targetProcess) {
 	if faults := e.faults.of(p); len(faults) > 0 {
-		e.agent.begin(stageObjects, p)
+		e.agent.resolver.begin(stageObjects, p)
 		e.lookUpFaults(p, faults)
 	}
 }

@@ -158,9 +158,9 @@ func (w *Window) namedEvents(p *process) []*profile.Events {
 			notes = append(notes, note)
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all := s.profile(p, &w.covered)
+	names := p.resolved()
+	defer names.close()
+	all := s.profile(names, p.noticed, &w.covered)
 	for _, e := range all {
 		if e.Kind == profile.Locks { // the only kind of which some values are known late
 			e.Basis = append(e.Basis, notes...)
@@ -169,17 +169,17 @@ func (w *Window) namedEvents(p *process) []*profile.Events {
 	return all
 }
 
-// profile names the events and returns them by kind; p.mu is held.
-func (s *eventSet) profile(p *process, covered *coveredParts) (all []*profile.Events) {
+// profile names the events and returns them by kind. The agent noticed their process at that time of CLOCK_MONOTONIC.
+func (s *eventSet) profile(names resolved, noticed time.Duration, covered *coveredParts) (all []*profile.Events) {
 	for kind, r := range s {
 		if r != nil {
-			all = append(all, r.profile(profile.EventKind(kind), p, covered))
+			all = append(all, r.profile(profile.EventKind(kind), names, noticed, covered))
 		}
 	}
 	return all
 }
 
-func (r *rawEvents) profile(kind profile.EventKind, p *process, covered *coveredParts) *profile.Events {
+func (r *rawEvents) profile(kind profile.EventKind, names resolved, noticed time.Duration, covered *coveredParts) *profile.Events {
 	e := &profile.Events{Kind: kind, Tree: &cct.Tree[symbolize.Symbol]{Limit: maxEventContexts}}
 	merged := map[eventKey]*eventSums{} // contexts that have the same names are one
 	var stack []symbolize.Symbol
@@ -191,7 +191,7 @@ func (r *rawEvents) profile(kind profile.EventKind, p *process, covered *covered
 		stack = stack[:0]
 		for at := key.context; at != cct.Root; {
 			n := r.tree.Node(at)
-			stack = append(stack, p.named(n.Key).symbols...)
+			stack = append(stack, names.of(n.Key).symbols...)
 			at = n.Parent
 		}
 		named := key
@@ -216,7 +216,7 @@ func (r *rawEvents) profile(kind profile.EventKind, p *process, covered *covered
 		e.Basis = append(e.Basis, unclearWaits(&r.unclear))
 	}
 	e.Coverage = covered.cover(r.sums, total(e), ends(e))
-	e.Coverage.Missed = covered.missed(r.sums, p.noticed)
+	e.Coverage.Missed = covered.missed(r.sums, noticed)
 	return e
 }
 

@@ -45,7 +45,7 @@ func nameFrames(p *process, users ...string) {
 		raw, _ := frames(user)
 		for _, f := range raw {
 			m, _ := letter(f)
-			p.names[rawFrame{frame: f}] = name{symbols: []symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: strings.ToUpper(string(rune(m)))})}}
+			p.setName(rawFrame{frame: f}, name{symbols: []symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: strings.ToUpper(string(rune(m)))})}})
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestEventSet(t *testing.T) {
 	other.kind = profile.Locks
 	s.add(other)
 
-	all := s.profile(p, &coveredParts{})
+	all := namedBy(p, &s, &coveredParts{})
 	if len(all) != 2 || all[0].Kind != profile.Allocations || all[1].Kind != profile.Locks {
 		t.Fatalf("%d kinds", len(all))
 	}
@@ -125,7 +125,7 @@ func TestEventSetFull(t *testing.T) {
 	}
 	p := newProcess(proc.Identity{PID: 1}, true)
 	nameFrames(p, "a:1")
-	e := s.profile(p, &coveredParts{})[0]
+	e := namedBy(p, &s, &coveredParts{})[0]
 	var events uint64
 	var sum float64
 	for _, row := range e.Rows {
@@ -206,7 +206,7 @@ func TestInterval(t *testing.T) {
 		for range windows {
 			var s eventSet
 			truth := c.window(&s)
-			e := s.profile(newProcess(proc.Identity{PID: 1}, true), &coveredParts{lost: c.lost, lostEvents: uint64(4 * c.lost * 1000 / every)})[0]
+			e := namedBy(newProcess(proc.Identity{PID: 1}, true), &s, &coveredParts{lost: c.lost, lostEvents: uint64(4 * c.lost * 1000 / every)})[0]
 			sum := total(e)
 			if math.Abs(sum-truth) <= e.Coverage.Within() {
 				held++
@@ -219,4 +219,11 @@ func TestInterval(t *testing.T) {
 			t.Errorf("%s: ±%.1f %%, holds %.1f %%", c.name, 100*wide, 100*float64(held)/windows)
 		}
 	}
+}
+
+// namedBy are the events of a set with the names that frames of p have.
+func namedBy(p *process, s *eventSet, covered *coveredParts) []*profile.Events {
+	names := p.resolved()
+	defer names.close()
+	return s.profile(names, p.noticed, covered)
 }

@@ -110,12 +110,12 @@ func (e *eventProbes) lookForValues(p *targetProcess) {
 		*again = librariesLoad
 	}
 	if pause, ok := again.Pause(); ok {
-		a.names.submitLater(p, pause)
+		a.resolver.submitLater(p, pause)
 	}
-	a.readMaps(p)
+	maps := a.resolver.mapsOf(p)
 	files := 0
-	for i := range p.work.maps {
-		m := &p.work.maps[i]
+	for i := range maps {
+		m := &maps[i]
 		for _, w := range e.watches {
 			if !m.Exec || m.Path == "" || !w.spec.In(m.Path) {
 				continue
@@ -124,7 +124,7 @@ func (e *eventProbes) lookForValues(p *targetProcess) {
 				p.note(fmt.Sprintf("process %d: values are looked for in %d of the files that it maps", p.pid, maxValueFiles))
 				return
 			}
-			a.reads.count(e.attachWatch(p, m, w))
+			a.resolver.countRead(e.attachWatch(p, m, w))
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (e *eventProbes) lookForValues(p *targetProcess) {
 // logged where it was asked for by name; that of all files only some have a probe is no error.
 func (e *eventProbes) attachWatch(p *targetProcess, m *proc.Mapping, w *valueWatch) error {
 	a := e.agent
-	lib, err := a.open(p, m)
+	lib, err := a.resolver.open(p, m)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (e *eventProbes) attachWatch(p *targetProcess, m *proc.Mapping, w *valueWat
 		}
 		return nil
 	}
-	found, err := callFor(a.targets, p, func() (valuePlan, error) {
+	found, err := callFor(a.resolver, p, func() (valuePlan, error) {
 		return e.findValues(lib, w)
 	})
 	if err != nil {

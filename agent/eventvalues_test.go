@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
@@ -117,6 +120,21 @@ func TestValuesExplained(t *testing.T) {
 		}
 		if notes := p.describe().Notes; len(notes) > 1 || (len(notes) == 1) != c.want {
 			t.Errorf("%s, %v: notes %q", c.spec, c.err, notes)
+		}
+	}
+}
+
+// TestMayPass: which failures to attach a probe for values are worth another attempt.
+func TestMayPass(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		passes bool
+	}{
+		{nil, false}, {errors.New("in a leaf function"), false}, {&proc.PanicError{Value: "hostile"}, true}, {context.Canceled, true},
+		{fmt.Errorf("process 1: %w", proc.ErrTimeout), true}, {proc.ErrCrowded, true}, {errTooManyProbes, true}, {fmt.Errorf("open: %w", unix.EMFILE), true},
+	} {
+		if got := mayPass(c.err); got != c.passes {
+			t.Errorf("mayPass(%v): %v", c.err, got)
 		}
 	}
 }

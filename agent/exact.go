@@ -130,7 +130,7 @@ func (x *exactCount) begin(p *process, g *guest, lib *proc.Mapping) (*exact.Reco
 		return nil, err
 	}
 	a := x.agent
-	return callFor(a.targets, p.targetProcess, func() (*exact.Recorder, error) {
+	return callFor(a.resolver, p.targetProcess, func() (*exact.Recorder, error) {
 		f, err := a.root.OpenMapped(p.pid, lib, maxLibrary)
 		if err != nil {
 			return nil, err
@@ -228,7 +228,7 @@ func (x *exactCount) finish() (_ *exact.Recording, _ *process, note string, err 
 			}
 		}
 	}
-	a.names.submit(p.targetProcess)
+	a.resolver.submit(p.targetProcess)
 	return recording, p, s.PhaseNote(middle), nil
 }
 
@@ -240,7 +240,7 @@ func (x *exactCount) end(ctx context.Context, w *Window) (*profile.Profile, erro
 		return nil, err
 	}
 	out := a.exactProfile(w)
-	a.names.wait(ctx, targetProcesses([]*process{p}), exactNameDeadline)
+	a.resolver.wait(ctx, targetProcesses([]*process{p}), exactNameDeadline)
 	out.Processes = []*profile.Process{x.profile(p, recording)}
 	out.Comments = append(out.Comments, fmt.Sprintf("exact: %d calls counted", recording.Calls))
 	out.Comments = append(out.Comments, recording.Losses.Notes()...)
@@ -268,10 +268,10 @@ const exactNameDeadline = 30 * time.Second
 
 // profile makes the counted process's part of a profile.
 func (x *exactCount) profile(p *process, r *exact.Recording) *profile.Process {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	out := p.describe()
-	names := exactNames{p}
+	out := newProcessProfile(p.targetProcess)
+	resolved := p.resolved()
+	defer resolved.close()
+	names := exactNames{resolved}
 	if x.mode == ExactEdges {
 		out.Calls = []*profile.Calls{{Engine: exactEdges, Basis: profile.Counted, Graph: exact.Logical(r.Graph, names)}}
 		return out
@@ -283,15 +283,15 @@ func (x *exactCount) profile(p *process, r *exact.Recording) *profile.Process {
 	return out
 }
 
-// exactNames names what was counted of a process; its mu is held.
-type exactNames struct{ *process }
+// exactNames names what was counted of a process.
+type exactNames struct{ resolved }
 
 // Method implements exact.Names.
 func (n exactNames) Method(m exact.Method) symbolize.Symbol {
 	if text := m.Marker(); text != "" {
 		return marker(text)
 	}
-	if s := n.named(methodFrame(m)).symbols; len(s) > 0 {
+	if s := n.of(methodFrame(m)).symbols; len(s) > 0 {
 		return methodOf(s[len(s)-1])
 	}
 	return marker("[unknown]")
@@ -299,12 +299,12 @@ func (n exactNames) Method(m exact.Method) symbolize.Symbol {
 
 // Places implements exact.Names.
 func (n exactNames) Places(s exact.Site) (places []exact.Place) {
-	name := n.named(siteFrame(s))
+	name := n.of(siteFrame(s))
 	if name.stale || name.unknown {
 		return nil
 	}
 	for i := range name.symbols {
-		places = append(places, exact.Place{Method: methodOf(name.symbols[i]), Site: name.site(i)})
+		places = append(places, exact.Place{Method: methodOf(name.symbols[i]), Site: siteOf(name, i)})
 	}
 	return places
 }

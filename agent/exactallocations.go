@@ -70,7 +70,7 @@ func (a *Agent) countObjects(ctx context.Context, w *Window, processes []*proces
 func (a *Agent) addExact(ctx context.Context, s *eventSet, p *process, counts map[uint64]bpf.ClassCount) error {
 	ctx, cancel := context.WithTimeout(ctx, exactDeadline)
 	defer cancel()
-	names, err := a.classNames(ctx, p.targetProcess, maps.Keys(counts))
+	names, err := a.resolver.classNames(ctx, p.targetProcess, maps.Keys(counts))
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func (x *exactCounters) begin(g *guest) (*counters.Reading, error) {
 
 // reading reads the counters. Class unloading comes in bursts, so a second attempt nearly always succeeds.
 func (x *exactCounters) reading(g *guest) (r *counters.Reading, err error) {
-	epoch := func() uint32 { return x.agent.classEpoch(g.kernel.Slot) }
+	epoch := func() uint32 { return x.agent.resolver.classEpoch(g) }
 	for range 3 {
 		if r, err = counters.Read(g.vm, epoch); !errors.Is(err, vmruntime.ErrStale) {
 			return r, err
@@ -118,7 +118,7 @@ func (x *exactCounters) read(ctx context.Context, p *process) (took time.Duratio
 		took time.Duration
 	}
 	made := make(chan outcome, 1)
-	err = x.agent.withGuest(ctx, p.targetProcess, func(g *guest) error {
+	err = x.agent.resolver.withGuest(ctx, p.targetProcess, func(g *guest) error {
 		began := time.Now()
 		r, err := x.reading(g)
 		if err != nil {
@@ -156,11 +156,9 @@ func (x *exactCounters) end(ctx context.Context, w *Window) (*profile.Profile, e
 		return nil, fmt.Errorf("read the counters of process %d for a second time: %w", p.pid, err)
 	}
 	out := a.exactProfile(w)
-	p.mu.Lock()
-	of := p.describe()
-	p.mu.Unlock()
+	of := newProcessProfile(p.targetProcess)
 	symbol := func(f vmruntime.Frame) symbolize.Symbol {
-		return methodOf(symbolize.Intern(guestFrame(f, false, vmruntime.Site{Kind: vmruntime.Compiled}, &guest{})))
+		return methodSymbol(f)
 	}
 	graph := x.book.Graph(d, maxCounted, symbol, marker)
 	of.Calls = []*profile.Calls{{Engine: exactCounterEdges, Basis: profile.Counted, Graph: graph}}

@@ -85,6 +85,15 @@ func (ts *targets) reach(s stage, pid int) {
 	}
 }
 
+// discoverFailed counts a panic of the search for VMs, and has it leave p alone for a while.
+func (ts *targets) discoverFailed(p *targetProcess, err error) {
+	p.setRetry(proc.Monotonic() + retryInterval)
+	ts.failed(stageDiscover, p, err)
+}
+
+// countFailure counts a panic over something that is no known process's, and returns how many there are of that stage.
+func (ts *targets) countFailure(s stage) uint64 { return ts.panics.add(s) }
+
 // failed counts a panic, logs the first one of a process with its stack, and notes it for the readers of its profiles.
 func (ts *targets) failed(s stage, p *targetProcess, err error) {
 	ts.panics.add(s)
@@ -108,11 +117,14 @@ func stackOf(err error) string {
 	return string(e.Stack)
 }
 
+// maxLost bounds the frames of a process that is left alone, and that are named when it is not any more.
+const maxLost = 1 << 14
+
 // A failureState is how a naming worker that failed goes on with a process.
 type failureState struct {
 	times int
 	until time.Duration // CLOCK_MONOTONIC: the process is left alone before; 0 if it is not
-	lost  []wanted      // frames that came meanwhile, trimNames at most
+	lost  []wanted      // frames that came meanwhile, maxLost at most
 }
 
 // workFailed gives back everything that the worker holds of p, as it may be half changed, and leaves p alone for a while.
@@ -128,7 +140,7 @@ func (ts *targets) workFailed(p *targetProcess, err error) {
 	failure.until = proc.Monotonic() + min(retryInterval<<min(failure.times, 16), longestFailure)
 	failure.times++
 	p.work.failure = failure
-	p.retry.Store(int64(failure.until))
+	p.setRetry(failure.until)
 	p.mu.Lock()
 	p.wanted = append(frames, p.wanted...)
 	p.mu.Unlock()
@@ -147,7 +159,7 @@ func (ts *targets) leaveAlone(p *targetProcess) {
 			continue
 		}
 		p.names[r.rawFrame] = lostName
-		if len(*lost) < trimNames {
+		if len(*lost) < maxLost {
 			*lost = append(*lost, r)
 		}
 	}

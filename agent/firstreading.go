@@ -27,7 +27,7 @@ func (e *estimator) meet(ctx context.Context) {
 		}
 		e.met[p] = struct{}{}
 		if p.identity().Age() <= young {
-			e.agent.attempt(stageListen, p.targetProcess, func() { e.readFirst(ctx, p) })
+			e.agent.resolver.attempt(stageListen, p.targetProcess, func() { e.readFirst(ctx, p) })
 		}
 	}
 }
@@ -48,7 +48,7 @@ func (e *estimator) strangers() (list []*process) {
 // readFirst reads all counters of p, for the windows that are open. Without it, counters are read of methods that are sampled.
 func (e *estimator) readFirst(ctx context.Context, p *process) {
 	began := monotonic()
-	err := e.agent.withGuest(ctx, p.targetProcess, func(g *guest) error {
+	err := e.agent.resolver.withGuest(ctx, p.targetProcess, func(g *guest) error {
 		r, err := readAll(g.vm)
 		if err == nil && len(r.counted) > maxCountsKept {
 			err = fmt.Errorf("%d methods have been called, more than %d", len(r.counted), maxCountsKept)

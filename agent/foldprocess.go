@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -38,10 +39,24 @@ func targetProcesses(processes []*process) (list []*targetProcess) {
 	return list
 }
 
+// newProcessProfile is the part of p in a profile, with nothing in it but who p is.
+func newProcessProfile(p *targetProcess) *profile.Process {
+	d := p.describe()
+	return &profile.Process{
+		PID: p.pid, Comm: d.Comm, Service: d.Service, Executable: d.Executable, Notes: d.Notes, Runtime: d.Runtime, VM: d.VM,
+	}
+}
+
 // earlier orders processes as a Profile does.
 func earlier(a, b *process) int {
 	return cmp.Or(cmp.Compare(a.pid, b.pid), cmp.Compare(a.ticks, b.ticks), cmp.Compare(a.id.Exec, b.id.Exec))
 }
+
+// Bounds on named frames, each about 150 bytes with its map entry.
+const (
+	maxNames  = 1 << 18 // of all processes; frames beyond it stay unnamed, counted, until windows close
+	trimNames = 1 << 14 // of a process: from there on, those that no window needs are forgotten when one closes
+)
 
 // want asks for the names of those frames of a stack that were not asked for yet; it tells whether there were any.
 // Only the drainer calls it.
@@ -94,7 +109,7 @@ type strangers struct {
 
 // meet notes a sample's thread. It reports whether a worker is to read the list of threads now; mu of the agent is held.
 func (p *process) meet(s *bpf.Sample) bool {
-	next := time.Duration(p.threads.next.Load())
+	next := p.threadsDue()
 	if next == 0 {
 		return false
 	}
@@ -112,6 +127,6 @@ func (p *process) meet(s *bpf.Sample) bool {
 		return false
 	}
 	st.wanted = false
-	p.threads.wanted.Store(true)
+	p.wantThreads()
 	return true
 }

@@ -14,7 +14,7 @@ func (a *Agent) Stats() profile.Stats {
 	if err != nil {
 		a.log.Error("cannot read the kernel side's counters", "err", err)
 	}
-	pool := a.pool.Stats()
+	pool, resolver := a.pool.Stats(), a.resolver.stats()
 	s := profile.Stats{
 		Ready:           a.running.Load(),
 		Uptime:          monotonic() - a.began,
@@ -32,8 +32,8 @@ func (a *Agent) Stats() profile.Stats {
 		Quarantined:     pool.Quarantined,
 		StuckReads:      pool.Stuck,
 		Redefined:       c[bpf.MethodsChanged],
-		Failures:        a.panics.all(),
-		Frames:          a.lookups.Load(),
+		Failures:        resolver.Failures,
+		Frames:          resolver.Lookups,
 		MethodMaps:      int(a.nameCount.Load()),
 		MethodMapsMax:   maxNames,
 	}
@@ -43,7 +43,7 @@ func (a *Agent) Stats() profile.Stats {
 	for source := range a.sources.all() {
 		source.addStats(&c, &s)
 	}
-	s.Reads, s.ReadFailures = a.reads.all()
+	s.Reads, s.ReadFailures = resolver.Reads, resolver.ReadFailures
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s.CodeLoads, s.ReaderLag = a.codeLoads, a.lag
@@ -51,12 +51,11 @@ func (a *Agent) Stats() profile.Stats {
 		if p.exited.Load() {
 			continue
 		}
-		p.mu.Lock()
-		s.Processes[p.runtime]++
-		if p.service != "" {
-			s.Services[p.service]++
+		runtime, service := p.kind()
+		s.Processes[runtime]++
+		if service != "" {
+			s.Services[service]++
 		}
-		p.mu.Unlock()
 	}
 	return s
 }
@@ -85,6 +84,6 @@ func (a *Agent) Cost() Cost {
 		Samples: c[bpf.SamplesAttempted], BPFTime: time.Duration(c[bpf.NsTotal]),
 		JavaSamples: c[bpf.SamplesJava], JavaFrames: c[bpf.FramesJava], BPFJavaTime: time.Duration(c[bpf.NsJava]),
 		RingBytes: c[bpf.RingBytes], SegmentMisses: c[bpf.SegmentMisses], StackCopies: c[bpf.StackCopies],
-		CodeUnloads: c[bpf.CodeUnloads], FirstGuestFrame: time.Duration(a.firstNamed.Load()),
+		CodeUnloads: c[bpf.CodeUnloads], FirstGuestFrame: a.resolver.stats().FirstNamed,
 	}
 }

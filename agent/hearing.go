@@ -104,7 +104,7 @@ func (e *estimator) replan(ctx context.Context, b busyGuest, own *estimatedGuest
 	ctx, cancel := context.WithTimeout(ctx, planDeadline)
 	defer cancel()
 	made := make(chan plan, 1)
-	err := e.agent.withGuest(ctx, b.process.targetProcess, func(g *guest) error {
+	err := e.agent.resolver.withGuest(ctx, b.process.targetProcess, func(g *guest) error {
 		wishes, err := e.plan(g, b)
 		if err == nil {
 			made <- plan{process: b.process, guest: listener.Guest{Identity: b.id, Memory: g.mem}, wishes: wishes}
@@ -165,7 +165,7 @@ func (e *estimator) plan(g *guest, b busyGuest) ([]wish, error) {
 	income := own.income
 	e.mu.Unlock()
 	hit := e.hitTime()
-	in := newEstimateInput(g, e.agent.classEpoch(g.kernel.Slot), b.top, heard, b.top.span, e.agent.period(), hit)
+	in := newEstimateInput(g, e.agent.resolver.classEpoch(g), b.top, heard, b.top.span, e.agent.period(), hit)
 	if err := in.readProfiles(&own.reading, monotonic()); err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (e *estimator) plan(g *guest, b busyGuest) ([]wish, error) {
 
 // frame is the frame of a thread that is at an entry.
 func frameAt(g *guest, e listener.Entry) bpf.Frame {
-	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(e.Version)<<32 | uint64(uint32(e.Address-g.kernel.CodeLow)))
+	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(e.Version)<<32 | uint64(uint32(e.Address-g.codeLow())))
 }
 
 // window listens once, if the budget has room for it.
@@ -224,7 +224,7 @@ func (e *estimator) window(ctx context.Context, own *estimatedGuest, w wish) (en
 	// A window that was full counts up to its last hit: what came late is not in its hits.
 	ran := max(r.Ran-time.Duration(r.Late)*e.hitTime(), 0)
 	heard := heardWindow{at: monotonic(), entries: w.frames, hits: map[heardHit]int{}, length: w.duration, ran: ran, capped: r.Capped, partial: r.Busy+r.Left > 0}
-	epoch := e.agent.classEpochOf(p)
+	epoch := e.agent.resolver.classEpochOf(p.targetProcess)
 	for _, h := range r.Hits {
 		heard.hits[heardHit{h.Callee, callSite(h.Caller, epoch)}]++
 	}

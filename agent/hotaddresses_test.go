@@ -1,9 +1,13 @@
 package agent
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/target/targettest"
+)
 
 func TestHotAddresses(t *testing.T) {
-	code := &jitCode{low: codeAt, high: codeAt + 0x1000}
+	code := &jitCode{low: targettest.CodeAt, high: targettest.CodeAt + 0x1000}
 	kernel := rawFrame{frame: 0xffffffff81000000, kind: rawKernel}
 	var h hotAddresses
 	for _, stack := range [][]rawFrame{
@@ -14,11 +18,11 @@ func TestHotAddresses(t *testing.T) {
 		h.add(stack, code)
 		h.add(stack, nil)
 	}
-	if h.all != 6 || len(h.samples) != 2 || h.samples[codeAt] != 2 || h.samples[codeAt+0x80] != 1 {
+	if h.all != 6 || len(h.samples) != 2 || h.samples[targettest.CodeAt] != 2 || h.samples[targettest.CodeAt+0x80] != 1 {
 		t.Errorf("%+v", h)
 	}
 	h.fade(0.5)
-	if h.all != 3 || h.samples[codeAt] != 1 {
+	if h.all != 3 || h.samples[targettest.CodeAt] != 1 {
 		t.Errorf("faded to %+v", h)
 	}
 	for range 10 {

@@ -112,7 +112,7 @@ func (h *hotCode) refresh() {
 // addVM adds the hottest code of an attached VM.
 func (h *hotCode) addVM(ctx context.Context, b busyGuest) {
 	g := hotGuest{guest: listener.Guest{Identity: b.id}}
-	err := h.agent.withGuest(ctx, b.process.targetProcess, func(vm *guest) error {
+	err := h.agent.resolver.withGuest(ctx, b.process.targetProcess, func(vm *guest) error {
 		g.guest.Memory = vm.mem
 		for _, c := range b.top.hottest(hotMethods) {
 			if e, ok := entryAt(vm, c.frame); ok && !slices.Contains(g.entries, e) {

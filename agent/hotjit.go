@@ -51,8 +51,8 @@ func (h *hotCode) addJIT(ctx context.Context, b busyJIT) {
 	a, p := h.agent, b.process
 	g := hotGuest{guest: listener.Guest{Identity: b.id}}
 	known := jitEntries{}
-	err := a.withWorker(ctx, p.targetProcess, func() error {
-		memory, err := a.memoryOf(p)
+	err := a.resolver.withWorker(ctx, p.targetProcess, func() error {
+		memory, err := a.resolver.codeMemory(p.targetProcess)
 		if err != nil {
 			return err
 		}
@@ -69,29 +69,12 @@ func (h *hotCode) addJIT(ctx context.Context, b busyJIT) {
 	}
 }
 
-// memoryOf is p's memory; its worker has p.
-func (a *Agent) memoryOf(p *process) (*proc.Memory, error) {
-	m := &p.work.perf
-	if !m.useful || p.exited.Load() {
-		return nil, fmt.Errorf("process %d has no map of its code: %w", p.pid, proc.ErrGone)
-	}
-	if m.memory == nil {
-		memory, err := proc.OpenMemory(a.root, p.identity(), a.pool)
-		a.reads.count(err)
-		if err != nil {
-			return nil, err
-		}
-		m.memory = memory
-	}
-	return m.memory, nil
-}
-
 // hottestJIT returns the n pieces of code that most samples were in; p's worker has it. What a map says of a file's code
 // is left alone: it has names of its own, and a map may say anything.
 func (p *process) hottestJIT(samples map[uint64]float64, n int) []perfmap.Entry {
 	heat := map[perfmap.Entry]float64{}
 	for pc, count := range samples {
-		if e, ok := p.work.perf.names.Find(pc); ok && mayBeJIT(p.work.maps.Find(e.Begin)) {
+		if e, ok := p.mappedCode(pc); ok && p.mayBeJIT(e.Begin) {
 			heat[e] += count
 		}
 	}
@@ -106,9 +89,9 @@ func (h *hotCode) take(p *process, known jitEntries, r listener.Result) error {
 	a, e := h.agent, h.engines
 	ctx, cancel := context.WithTimeout(context.Background(), hotInterval)
 	defer cancel()
-	err := a.withWorker(ctx, p.targetProcess, func() error {
+	err := a.resolver.withWorker(ctx, p.targetProcess, func() error {
 		if !p.exited.Load() {
-			a.readMap(p.targetProcess) // not only as often as for names: as often as there are windows
+			a.resolver.readMap(p.targetProcess) // not only as often as for names: as often as there are windows
 		}
 		return p.check(known, r.Hits)
 	})
@@ -136,7 +119,7 @@ func (h *hotCode) take(p *process, known jitEntries, r listener.Result) error {
 func (p *process) check(known jitEntries, hits []listener.Hit) error {
 	for _, hit := range hits {
 		at := hit.Callee.PC()
-		e, ok := p.work.perf.names.Find(at)
+		e, ok := p.mappedCode(at)
 		if !ok || e != known[at] || hit.Callee.Kind() != bpf.FrameNative {
 			return fmt.Errorf("entry %#x of process %d: %w", at, p.pid, watch.ErrChanged)
 		}

@@ -3,30 +3,67 @@ package agent
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target/targettest"
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// listened makes w a guest of the engine listener, with workers.
-func (w *mapWriter) listened() *hotCode {
+// A jitProcess is a process with a map of its code, and an agent that samples it.
+type jitProcess struct {
+	*process
+	*targettest.MapWriter
+	agent *Agent
+}
+
+// codeAt is where it has compiled code.
+const codeAt = targettest.CodeAt
+
+func newJITProcess(t *testing.T) *jitProcess {
+	t.Helper()
+	w := &jitProcess{MapWriter: targettest.NewMapWriter(t)}
+	a, _ := testAgent()
+	a.root, a.pool = w.Root, proc.NewPool(proc.PoolOptions{})
+	startResolver(t, a, nil)
+	w.agent, w.process = a, newProcess(w.Identity, false)
+	a.table[100] = w.process
+	return w
+}
+
+// at is a frame whose address is that far in the code.
+func at(offset uint64, kind rawKind) rawFrame {
+	return rawFrame{frame: targettest.NativeAt(codeAt + offset), kind: kind}
+}
+
+// sample asks for the name of a frame as a sample does.
+func (w *jitProcess) sample(t *testing.T, r rawFrame) {
+	t.Helper()
+	stack := []rawFrame{r}
+	w.code.Load().mark(stack)
+	w.want(stack, 0, &w.agent.nameCount)
+	w.agent.resolver.submit(w.targetProcess)
+	w.agent.resolver.wait(t.Context(), []*targetProcess{w.targetProcess}, time.Minute)
+}
+
+// listened makes w a guest of the engine listener.
+func (w *jitProcess) listened() *hotCode {
 	a := w.agent
 	a.engines = &callEngines{agent: a, listener: &listener.Listener{}, counts: callCounts{discarded: noCallDiscards()}, pages: map[int]bool{}}
-	a.names = newNames(1, a.work)
-	w.t.Cleanup(a.names.close)
 	return &hotCode{agent: a, engines: a.engines}
 }
 
-func (w *mapWriter) hits(caller, callee uint64) listener.Result {
+func (w *jitProcess) hits(caller, callee uint64) listener.Result {
 	return listener.Result{Hits: []listener.Hit{{Caller: at(caller, rawReturn).frame, Callee: at(callee, rawExact).frame}}}
 }
 
 // Entries are the first instructions of the code that most samples were in.
 func TestHottestJIT(t *testing.T) {
-	w := newMapWriter(t)
-	w.write("7f3814003000 40 a", "7f3814003040 40 b", "7f3814003080 40 c", "400000 100 of a file")
-	w.sample(at(0, rawExact))
+	w := newJITProcess(t)
+	w.Write("7f3814003000 40 a", "7f3814003040 40 b", "7f3814003080 40 c", "400000 100 of a file")
+	w.sample(t, at(0, rawExact))
 	samples := map[uint64]float64{codeAt + 4: 2, codeAt + 8: 3, codeAt + 0x44: 4, codeAt + 0x84: 6, 0x400010: 9, codeAt + 0x100: 9}
 	hot := w.hottestJIT(samples, 2)
 	if len(hot) != 2 || hot[0].Begin != codeAt+0x80 || hot[1].Begin != codeAt {
@@ -36,9 +73,9 @@ func TestHottestJIT(t *testing.T) {
 
 // A window's calls are folded if all its code is still there, and each of them is accounted for.
 func TestTakeWindow(t *testing.T) {
-	w := newMapWriter(t)
-	w.write("7f3814003000 40 leaf", "7f3814003040 40 caller")
-	w.sample(at(0, rawExact))
+	w := newJITProcess(t)
+	w.Write("7f3814003000 40 leaf", "7f3814003040 40 caller")
+	w.sample(t, at(0, rawExact))
 	h := w.listened()
 	e := h.engines
 	known := jitEntries{}
@@ -53,10 +90,10 @@ func TestTakeWindow(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	w.agent.submitDirty()
-	w.agent.names.wait(t.Context(), targetProcesses([]*process{w.process}), 1<<62)
-	w.mu.Lock()
-	calls := window.calls[w.process].profile(w.process, nil)
-	w.mu.Unlock()
+	w.agent.resolver.wait(t.Context(), targetProcesses([]*process{w.process}), 1<<62)
+	names := w.resolved()
+	calls := window.calls[w.process].profile(names, nil)
+	names.close()
 	if len(calls) != 1 || calls[0].Engine != "listener" || calls[0].Graph.Len() != 1 {
 		t.Fatalf("%+v", calls)
 	}
@@ -66,7 +103,7 @@ func TestTakeWindow(t *testing.T) {
 		}
 	}
 
-	w.write("7f3814003000 40 other")
+	w.Write("7f3814003000 40 other")
 	if err := h.take(w.process, known, w.hits(0x60, 0)); !errors.Is(err, watch.ErrChanged) {
 		t.Errorf("other code is there: %v", err)
 	}
@@ -77,9 +114,9 @@ func TestTakeWindow(t *testing.T) {
 
 // Calls of a process that has ended since are no other one's.
 func TestTakeWindowOfTheDead(t *testing.T) {
-	w := newMapWriter(t)
-	w.write("7f3814003000 40 leaf")
-	w.sample(at(0, rawExact))
+	w := newJITProcess(t)
+	w.Write("7f3814003000 40 leaf")
+	w.sample(t, at(0, rawExact))
 	h := w.listened()
 	known := jitEntries{}
 	for _, entry := range w.hottestJIT(map[uint64]float64{codeAt: 1}, 1) {
@@ -96,7 +133,7 @@ func TestTakeWindowOfTheDead(t *testing.T) {
 
 // Who is listened to: what a map names, JVMs only if nobody knows them better, and nobody who counts by itself.
 func TestWhoIsListenedTo(t *testing.T) {
-	w := newMapWriter(t)
+	w := newJITProcess(t)
 	e := w.listened().engines
 	listens := e.guestsOf("listener")
 	if listens(w.process) {

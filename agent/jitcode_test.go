@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target/targettest"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
@@ -35,8 +36,8 @@ func TestMayBeJIT(t *testing.T) {
 func TestJITCodeMark(t *testing.T) {
 	code := &jitCode{low: 0x1000, high: 0x2000, epoch: 7}
 	stack := []rawFrame{
-		{frame: 0x1500, kind: rawKernel}, {frame: nativeAt(0x1000), kind: rawExact}, {frame: nativeAt(0x1fff), kind: rawReturn},
-		{frame: nativeAt(0x2000), kind: rawReturn}, {frame: nativeAt(0xfff), kind: rawReturn}, {frame: jit(1, 0x1500), kind: rawReturn}, {kind: rawStale},
+		{frame: 0x1500, kind: rawKernel}, {frame: targettest.NativeAt(0x1000), kind: rawExact}, {frame: targettest.NativeAt(0x1fff), kind: rawReturn},
+		{frame: targettest.NativeAt(0x2000), kind: rawReturn}, {frame: targettest.NativeAt(0xfff), kind: rawReturn}, {frame: compiledFrame, kind: rawReturn}, {kind: rawStale},
 	}
 	(*jitCode)(nil).mark(stack)
 	for i, r := range stack {

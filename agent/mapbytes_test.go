@@ -46,7 +46,7 @@ func TestLiveMapBytes(t *testing.T) {
 		}
 		return n
 	}
-	a := &Agent{targets: &targets{objects: objects}}
+	a := &Agent{objects: objects}
 	before := a.mapBytes()
 	if ring := memory(objects.Events); before < ring {
 		t.Errorf("%d bytes, and the ring alone has %d", before, ring)

@@ -140,8 +140,8 @@ func (m *monitorEnters) guest(ctx context.Context, b busyGuest) (monitors.Guest,
 	}
 	before := own.found
 	done := make(chan searched, 1)
-	err := m.agent.withGuest(ctx, b.process.targetProcess, func(vm *guest) error {
-		s := searched{monitors.Guest{Identity: id, Memory: vm.mem}, enterGuest{codeLow: vm.kernel.CodeLow, found: map[monitors.Place][]monitors.Site{}}}
+	err := m.agent.resolver.withGuest(ctx, b.process.targetProcess, func(vm *guest) error {
+		s := searched{monitors.Guest{Identity: id, Memory: vm.mem}, enterGuest{codeLow: vm.codeLow(), found: map[monitors.Place][]monitors.Site{}}}
 		for _, c := range b.top.hottest(enterMethods) {
 			sites, err := monitorSites(vm, c.frame, before, s.own.found)
 			if errors.Is(err, probesite.ErrLightweightLocking) {

@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// namingWorkers is how many processes are looked into at once.
-const namingWorkers = 3
-
 // names is the queue of processes that have work for the naming workers. A process is worked on by one worker at a
 // time, so what belongs to its guest needs no lock. No work happens on the goroutine that drains the ring.
 type names struct {
@@ -17,6 +14,7 @@ type names struct {
 	queue   []*targetProcess
 	state   map[*targetProcess]workState
 	closed  bool
+	work    func(*targetProcess)
 	changed *sync.Cond // queue or state changed
 	wg      sync.WaitGroup
 }
@@ -32,12 +30,17 @@ const (
 
 // newNames starts that many workers, each of which calls work for one process at a time.
 func newNames(workers int, work func(*targetProcess)) *names {
-	n := &names{state: map[*targetProcess]workState{}}
+	n := &names{work: work, state: map[*targetProcess]workState{}}
 	n.changed = sync.NewCond(&n.mu)
-	for range workers {
-		n.wg.Go(func() { n.run(work) })
-	}
+	n.start(workers)
 	return n
+}
+
+// start starts that many more workers.
+func (n *names) start(workers int) {
+	for range workers {
+		n.wg.Go(n.run)
+	}
 }
 
 // submit has p worked on soon.
@@ -59,7 +62,7 @@ func (n *names) submitLater(p *targetProcess, d time.Duration) {
 	time.AfterFunc(d, func() { n.submit(p) })
 }
 
-func (n *names) run(work func(*targetProcess)) {
+func (n *names) run() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for {
@@ -72,7 +75,7 @@ func (n *names) run(work func(*targetProcess)) {
 		p := n.queue[0]
 		n.queue = n.queue[1:]
 		n.state[p] = working
-		n.unlocked(func() { work(p) })
+		n.unlocked(func() { n.work(p) })
 		if n.state[p] == again {
 			n.state[p] = queued
 			n.queue = append(n.queue, p)

@@ -169,12 +169,12 @@ func TestUnclearWaits(t *testing.T) {
 func TestObservedStranger(t *testing.T) {
 	a, _ := watchingAgent()
 	p := a.process(&bpf.Header{Pid: java.pid, Start: java.start, Exec: java.exec})
-	p.threads.next.Store(1)
+	p.setThreadsDue(1)
 	park := func(flags uint8) bool {
 		clear(a.dirty)
 		r := record{identity: java, attachment: 7, user: "a:1 b:2", flags: flags}
 		a.handle(observationRecord(r, bpf.ProbeObservation{What: bpf.ObservedPark, Every: 1, Count: 1, Values: [8]uint64{700}}, "A$Sync"))
-		return p.threads.wanted.Swap(false)
+		return p.takeThreadsWanted()
 	}
 	if park(bpf.SampleAttached | bpf.SampleJavaThread) {
 		t.Error("the list is to be read for a thread that is known")
@@ -258,15 +258,15 @@ func FuzzHandleObservation(f *testing.F) {
 			t.Errorf("received %d, folded %d, discarded %v", c.received, c.folded, c.discarded)
 		}
 		for p, s := range w.events {
-			p.mu.Lock()
-			for _, e := range s.profile(p, &coveredParts{}) {
+			names := p.resolved()
+			for _, e := range s.profile(names, p.noticed, &coveredParts{}) {
 				for _, row := range e.Rows {
 					if row.Events == 0 && row.Values == [profile.MaxEventValues]float64{} && e.Kind != profile.Values {
 						t.Errorf("a row of nothing: %+v", row)
 					}
 				}
 			}
-			p.mu.Unlock()
+			names.close()
 		}
 	})
 }

@@ -151,6 +151,32 @@ func (ts *targets) readMap(p *targetProcess) {
 	}
 }
 
+// mappedCode is the code at pc that p's map names. p's worker has it.
+func (p *targetProcess) mappedCode(pc uint64) (perfmap.Entry, bool) {
+	return p.work.perf.names.Find(pc)
+}
+
+// mayBeJIT reports whether code at pc may be a JIT compiler's. p's worker has it.
+func (p *targetProcess) mayBeJIT(pc uint64) bool { return mayBeJIT(p.work.maps.Find(pc)) }
+
+// codeMemory is the memory of a process whose code a map names. The worker that has p calls it, and the memory is closed when
+// the map is given up or p has ended.
+func (ts *targets) codeMemory(p *targetProcess) (*proc.Memory, error) {
+	m := &p.work.perf
+	if !m.useful || p.exited.Load() {
+		return nil, fmt.Errorf("process %d has no map of its code: %w", p.pid, proc.ErrGone)
+	}
+	if m.memory == nil {
+		memory, err := proc.OpenMemory(ts.root, p.identity(), ts.pool)
+		ts.reads.count(err)
+		if err != nil {
+			return nil, err
+		}
+		m.memory = memory
+	}
+	return m.memory, nil
+}
+
 // publish tells the drainer where the code is that the map names.
 func (ts *targets) publish(p *targetProcess) {
 	m := &p.work.perf

@@ -73,7 +73,7 @@ func (a *Agent) newPlacing(p *process) *placing {
 		chaining: p.chaining, code: p.code.Load(), check: a.opt.CheckContexts, byLink: map[chainLink]*waitingLink{},
 		want: func(stack []rawFrame) {
 			if p.want(stack, p.classEpoch, &a.nameCount) {
-				a.names.submit(p.targetProcess)
+				a.resolver.submit(p.targetProcess)
 			}
 		},
 	}
@@ -85,7 +85,7 @@ func (a *Agent) place(w *Window) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for p, threads := range w.processes {
-		a.attempt(stageWindow, p.targetProcess, func() {
+		a.resolver.attempt(stageWindow, p.targetProcess, func() {
 			pl := a.newPlacing(p)
 			pl.pause = func() {
 				a.mu.Unlock()

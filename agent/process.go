@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -67,12 +65,6 @@ type name struct {
 	unknown bool
 }
 
-// Bounds on named frames, each about 150 bytes with its map entry.
-const (
-	maxNames  = 1 << 18 // of all processes; frames beyond it stay unnamed, counted, until windows close
-	trimNames = 1 << 14 // of a process: from there on, those that no window needs are forgotten when one closes
-)
-
 func newTargetProcess(id proc.Identity) *targetProcess {
 	return &targetProcess{
 		pid: id.PID, ticks: id.Ticks(), noticed: proc.Monotonic(), names: map[rawFrame]name{}, work: newWorkerState(),
@@ -93,6 +85,18 @@ func (p *targetProcess) due(now uint64) bool {
 	return at != 0 && now >= uint64(at)
 }
 
+// setRetry has a worker look at the process when it is sampled from then on, CLOCK_MONOTONIC.
+func (p *targetProcess) setRetry(at time.Duration) { p.retry.Store(int64(at)) }
+
+// takeWanted takes the frames that wait for the worker.
+func (p *targetProcess) takeWanted() []wanted {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	frames := p.wanted
+	p.wanted = nil
+	return frames
+}
+
 // ask has frames named.
 func (p *targetProcess) ask(frames []wanted) {
 	p.mu.Lock()
@@ -107,20 +111,81 @@ func (p *targetProcess) forget(keep func(rawFrame) bool) {
 	maps.DeleteFunc(p.names, func(r rawFrame, _ name) bool { return !keep(r) })
 }
 
-// describe says who the process is; p.mu is held.
-func (p *targetProcess) describe() *profile.Process {
-	return &profile.Process{
-		PID: p.pid, Comm: p.comm, Service: p.service, Executable: p.executable, Notes: slices.Clone(p.notes),
-		Runtime: p.runtime, VM: p.vm,
+// A description says who a process is, as far as that was found out.
+type description struct {
+	Comm, Service, Runtime, VM string
+	Executable                 symbolize.Mapping
+	Notes                      []string // for readers of its part of profiles
+}
+
+// describe says who the process is.
+func (p *targetProcess) describe() description {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return description{
+		Comm: p.comm, Service: p.service, Runtime: p.runtime, VM: p.vm, Executable: p.executable, Notes: slices.Clone(p.notes),
 	}
 }
 
-// named returns the name of r; p.mu is held. What was not named in time says so.
-func (p *targetProcess) named(r rawFrame) name {
-	if n, ok := p.names[r]; ok {
+// kind is the process's runtime, and the service that it belongs to; "" if they are not known.
+func (p *targetProcess) kind() (runtime, service string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.runtime, p.service
+}
+
+// callItself notes what a cooperating process calls its runtime, unless that is known.
+func (p *targetProcess) callItself(runtime string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.runtime == "" {
+		p.runtime = runtime
+	}
+}
+
+// resolved are the names that frames of a process have. They do not change until close, for which workers wait that named
+// another frame.
+type resolved struct{ process *targetProcess }
+
+// resolved returns the names that frames have by now.
+func (p *targetProcess) resolved() resolved {
+	p.mu.Lock()
+	return resolved{p}
+}
+
+func (n resolved) close() { n.process.mu.Unlock() }
+
+// len is how many frames have names.
+func (n resolved) len() int { return len(n.process.names) }
+
+// of returns the name of r. What was not named in time says so.
+func (n resolved) of(r rawFrame) name {
+	if n, ok := n.process.names[r]; ok {
 		return n
 	}
 	return name{symbols: []symbolize.Symbol{marker("[not named in time]")}, unknown: true}
+}
+
+// vmOf is the process's VM, nil if none is attached. The worker that has the process calls it.
+func (p *targetProcess) vmOf() *guest { return p.work.guest }
+
+// settled reports whether nothing is to be looked for in the process at that time of CLOCK_MONOTONIC: its VM is attached, or it
+// is left alone after a failure.
+func (p *targetProcess) settled(now time.Duration) bool {
+	return p.attachment.Load() != 0 || p.failureLogged.Load() && time.Duration(p.retry.Load()) > now
+}
+
+// maxPendingLoads bounds the announcements that wait for a worker: half a minute at the highest rate seen. Code whose
+// announcement is forgotten is still named while it is there to be read.
+const maxPendingLoads = 1 << 16
+
+// loaded leaves an announcement of new code for the worker.
+func (p *targetProcess) loaded(l vmruntime.CodeLoad) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.loads) < maxPendingLoads {
+		p.loads = append(p.loads, l)
+	}
 }
 
 // setName takes down what a frame is.
@@ -152,18 +217,13 @@ func (p *targetProcess) inner(r rawFrame) (n name, ok bool) {
 	return n, ok && !n.stale && !n.unknown
 }
 
-// site is the place of the i-th symbol in its method.
-func (n name) site(i int) profile.Site {
-	s := profile.Site{Line: int32(n.symbols[i].Value().Line), Offset: -1}
+// place is where the i-th symbol is in its method: the line, 0 if unknown, and the bytecode index, -1 if unknown.
+func (n name) place(i int) (line, bci int32) {
+	bci = -1
 	if i < len(n.bcis) {
-		s.Offset = n.bcis[i]
+		bci = n.bcis[i]
 	}
-	return s
-}
-
-// marker is a frame that is no code: it tells the reader what is missing at its place.
-func marker(text string) symbolize.Symbol {
-	return symbolize.Intern(symbolize.Frame{Function: text, SystemName: text, Kind: symbolize.KindMarker, Mapping: noMapping})
+	return int32(n.symbols[i].Value().Line), bci
 }
 
 // maxNotes bounds the notes on one process: what some of them say is the process's making.

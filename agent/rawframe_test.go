@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	jitFrame    = bpf.Frame(uint64(bpf.FrameJIT)<<60 | 7<<32 | 0x100)
-	interpFrame = bpf.Frame(uint64(bpf.FrameInterpreted)<<60 | 0x1234<<16 | 3)
-	nativeFrame = bpf.Frame(uint64(bpf.FrameNative)<<60 | 0x7f0000001000)
+	compiledFrame    = bpf.Frame(uint64(bpf.FrameJIT)<<60 | 7<<32 | 0x100)
+	interpretedFrame = bpf.Frame(uint64(bpf.FrameInterpreted)<<60 | 0x1234<<16 | 3)
+	someFrame        = bpf.Frame(uint64(bpf.FrameNative)<<60 | 0x7f0000001000)
 )
 
 func TestRawStack(t *testing.T) {
-	outermost := slices.Repeat([]bpf.Frame{nativeFrame}, bpf.RootFrames)
-	rawOutermost := slices.Repeat([]rawFrame{{frame: nativeFrame}}, bpf.RootFrames)
+	outermost := slices.Repeat([]bpf.Frame{someFrame}, bpf.RootFrames)
+	rawOutermost := slices.Repeat([]rawFrame{{frame: someFrame}}, bpf.RootFrames)
 	for _, c := range []struct {
 		name       string
 		sample     bpf.Sample
@@ -24,23 +24,23 @@ func TestRawStack(t *testing.T) {
 	}{
 		{
 			"the first user frame is exact, interpreted frames carry the epoch",
-			bpf.Sample{User: []bpf.Frame{jitFrame, interpFrame}, End: bpf.EndRoot, Attachment: 1, ClassEpoch: 9}, 1,
-			[]rawFrame{{frame: jitFrame, kind: rawExact}, {frame: interpFrame, epoch: 9}},
+			bpf.Sample{User: []bpf.Frame{compiledFrame, interpretedFrame}, End: bpf.EndRoot, Attachment: 1, ClassEpoch: 9}, 1,
+			[]rawFrame{{frame: compiledFrame, kind: rawExact}, {frame: interpretedFrame, epoch: 9}},
 		},
 		{
 			"kernel frames come first",
-			bpf.Sample{User: []bpf.Frame{nativeFrame}, Kernel: []uint64{0xffffffff81000000}, End: bpf.EndRoot}, 0,
-			[]rawFrame{{frame: 0xffffffff81000000, kind: rawKernel}, {frame: nativeFrame, kind: rawExact}},
+			bpf.Sample{User: []bpf.Frame{someFrame}, Kernel: []uint64{0xffffffff81000000}, End: bpf.EndRoot}, 0,
+			[]rawFrame{{frame: 0xffffffff81000000, kind: rawKernel}, {frame: someFrame, kind: rawExact}},
 		},
 		{
 			"frames of a VM that the process no longer runs are stale, native ones are not",
-			bpf.Sample{User: []bpf.Frame{nativeFrame, jitFrame}, End: bpf.EndRoot, Attachment: 1}, 2,
-			[]rawFrame{{frame: nativeFrame, kind: rawExact}, {kind: rawStale}},
+			bpf.Sample{User: []bpf.Frame{someFrame, compiledFrame}, End: bpf.EndRoot, Attachment: 1}, 2,
+			[]rawFrame{{frame: someFrame, kind: rawExact}, {kind: rawStale}},
 		},
 		{
 			"the outermost frame says why the walk ended",
-			bpf.Sample{User: []bpf.Frame{nativeFrame, nativeFrame}, End: bpf.EndPointer}, 0,
-			[]rawFrame{{frame: nativeFrame, kind: rawExact}, {frame: nativeFrame, end: bpf.EndPointer}},
+			bpf.Sample{User: []bpf.Frame{someFrame, someFrame}, End: bpf.EndPointer}, 0,
+			[]rawFrame{{frame: someFrame, kind: rawExact}, {frame: someFrame, end: bpf.EndPointer}},
 		},
 		{
 			"a stack without frames still says so",
@@ -49,8 +49,8 @@ func TestRawStack(t *testing.T) {
 		},
 		{
 			"frames that are left out are marked, inside of the outermost ones",
-			bpf.Sample{User: append([]bpf.Frame{jitFrame, jitFrame}, outermost...), LeftOut: 300, End: bpf.EndRoot, Attachment: 1}, 1,
-			slices.Concat([]rawFrame{{frame: jitFrame, kind: rawExact}, {frame: jitFrame}, {frame: 8, kind: rawLeftOut}}, rawOutermost),
+			bpf.Sample{User: append([]bpf.Frame{compiledFrame, compiledFrame}, outermost...), LeftOut: 300, End: bpf.EndRoot, Attachment: 1}, 1,
+			slices.Concat([]rawFrame{{frame: compiledFrame, kind: rawExact}, {frame: compiledFrame}, {frame: 8, kind: rawLeftOut}}, rawOutermost),
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

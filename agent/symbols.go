@@ -22,18 +22,18 @@ const maxExecutable = 2 << 30
 const vdso = "[vdso]"
 
 // loadSymbols reads the kernel's symbols and the vDSO's, which are the same for everybody. Without them frames stay
-// unnamed; that is no reason not to profile.
-func (ts *targets) loadSymbols() {
-	ts.files = symbolize.NewFiles(symbolBytes)
+// unnamed; that is no reason not to profile. It returns what profiles say of it. It must be called before start.
+func (ts *targets) loadSymbols() (hints []string) {
 	f, err := os.Open(string(ts.root) + "/kallsyms")
 	if err == nil {
 		defer f.Close()
 		ts.kernel, err = symbolize.ReadKallsyms(bufio.NewReaderSize(f, 1<<16))
 	}
 	if err != nil {
-		ts.hints = append(ts.hints, "kernel functions have no names: "+err.Error())
+		hints = append(hints, "kernel functions have no names: "+err.Error())
 	}
 	ts.vdso = readVDSO(ts.root)
+	return hints
 }
 
 // readVDSO returns the agent's own vDSO, which is every 64-bit process's; nil if it cannot be read.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -15,6 +16,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
+// A config is what a resolver is given.
+type config struct {
+	Root      proc.Root
+	Log       *slog.Logger
+	Objects   *bpf.Objects
+	Pool      *proc.Pool             // for reads of processes
+	Attaching *proc.Pool             // in which probes of code are attached; nil for a resolver that is not started
+	Fault     func(s stage, pid int) // called when a stage begins, for tests that make it panic; nil means nothing
+}
+
 // targets look into processes: they attach to their VMs, follow what happens to code, and name frames, on workers. All reads of
 // a process go through a pool with deadlines. What is found out of a process belongs to the worker that has it.
 type targets struct {
@@ -27,16 +38,14 @@ type targets struct {
 	files   *symbolize.Files
 	kernel  *symbolize.Kernel // nil if kernel symbols cannot be read
 	vdso    []byte            // an ELF file, nil if it cannot be read
-	hints   []string          // what every profile says of this agent's limits
 	names   *names
 	began   time.Duration // CLOCK_MONOTONIC
 	follow  []follower
 
-	panics failures               // while a process was handled
-	fault  func(s stage, pid int) // of tests: called when a stage begins
-	reads  readCounts             // of targets
+	panics failures // while a process was handled
+	fault  func(s stage, pid int)
+	reads  readCounts // of targets
 
-	nameCount  atomic.Int64  // named frames that are kept
 	mapsBytes  atomic.Int64  // memory of all maps of compiled code
 	lookups    atomic.Uint64 // frames that were looked up
 	firstNamed atomic.Int64  // ns after began at which the first guest frame had a name; 0 if none has
@@ -81,21 +90,44 @@ func (bystander) attached(*targetProcess, *guest, *proc.Mapping)         {}
 func (bystander) withdraw(*targetProcess, uint32)                        {}
 func (bystander) leave(*targetProcess)                                   {}
 
-// newTargets attaches probes in the pool attaching. No worker runs before start.
-func newTargets(root proc.Root, log *slog.Logger, objects *bpf.Objects, attaching *proc.Pool) *targets {
+// newTargets makes a resolver. No worker runs before start, and without loadSymbols the kernel's functions have no names.
+func newTargets(c config) *targets {
 	ts := &targets{
-		root: root, log: log, objects: objects, pool: proc.NewPool(proc.PoolOptions{}), probes: attach.NewProbes(objects), began: proc.Monotonic(),
+		root: c.Root, log: c.Log, objects: c.Objects, pool: c.Pool, fault: c.Fault,
+		files: symbolize.NewFiles(symbolBytes), began: proc.Monotonic(),
 	}
-	ts.images = ts.newImages(attaching)
+	if c.Attaching != nil {
+		ts.probes, ts.images = attach.NewProbes(c.Objects), ts.newImages(c.Attaching)
+	}
+	ts.names = newNames(0, ts.work)
 	for slot := uint32(bpf.MaxAttached); slot > 0; slot-- {
 		ts.slots = append(ts.slots, slot-1)
 	}
-	ts.loadSymbols()
 	return ts
 }
 
-// start has workers look into processes.
-func (ts *targets) start() { ts.names = newNames(namingWorkers, ts.work) }
+// addFollower has f take part from now on. It must be called before start.
+func (ts *targets) addFollower(f follower) { ts.follow = append(ts.follow, f) }
+
+// start has that many workers look into processes.
+func (ts *targets) start(workers int) { ts.names.start(workers) }
+
+// submit has a worker come to p soon. It does not block for long, and may be called by whoever drains the ring.
+func (ts *targets) submit(p *targetProcess) { ts.names.submit(p) }
+
+// submitLater is submit after d.
+func (ts *targets) submitLater(p *targetProcess, d time.Duration) { ts.names.submitLater(p, d) }
+
+// wait returns when none of these processes has work left, or after the deadline.
+func (ts *targets) wait(ctx context.Context, of []*targetProcess, deadline time.Duration) {
+	ts.names.wait(ctx, of, deadline)
+}
+
+// mapsOf are the executable mappings of p, as they are now unless they were read a moment ago. A worker that has p calls it.
+func (ts *targets) mapsOf(p *targetProcess) proc.Maps {
+	ts.readMaps(p)
+	return p.work.maps
+}
 
 // findGuest attaches to p's VM if it has one. What is not ready yet is tried again later.
 func (ts *targets) findGuest(p *targetProcess) {
@@ -114,7 +146,7 @@ func (ts *targets) findGuest(p *targetProcess) {
 		ts.names.submitLater(p, look.pauses.Next-now)
 	default:
 		look.pauses.Next = now + retryInterval
-		p.retry.Store(int64(look.pauses.Next))
+		p.setRetry(look.pauses.Next)
 	}
 }
 
@@ -170,8 +202,11 @@ func (ts *targets) release(p *targetProcess) {
 	ts.pool.Forget(p.pid)
 }
 
-// classEpoch is how many times the VM in slot has unloaded classes, as the kernel side counted.
-func (ts *targets) classEpoch(slot uint32) uint32 {
+// classEpoch is how many times a VM has unloaded classes, as the kernel side counted.
+func (ts *targets) classEpoch(g *guest) uint32 { return ts.classEpochIn(g.kernel.Slot) }
+
+// classEpochIn is classEpoch of the VM in a slot.
+func (ts *targets) classEpochIn(slot uint32) uint32 {
 	var e bpf.Epochs
 	if err := ts.objects.Epochs.Lookup(slot, &e); err != nil {
 		return ^uint32(0) // matches no sample: nothing is named by a read that cannot be vouched for
@@ -179,17 +214,26 @@ func (ts *targets) classEpoch(slot uint32) uint32 {
 	return e.Classes
 }
 
-// stops is how often the VM in slot has stopped its Java threads.
-func (ts *targets) stops(slot uint32) uint32 {
+// classEpochOf is classEpoch of p's VM, for those who do not have p; 0 if p has none.
+func (ts *targets) classEpochOf(p *targetProcess) uint32 {
+	var k bpf.HotspotProcess
+	if err := ts.objects.Processes.Lookup(uint32(p.pid), &k); err != nil {
+		return 0
+	}
+	return ts.classEpochIn(k.Slot)
+}
+
+// stops is how many safepoint pauses a VM has begun. While it is in one, the result matches no observation.
+func (ts *targets) stops(g *guest) uint32 {
 	var e bpf.Epochs
-	if err := ts.objects.Epochs.Lookup(slot, &e); err != nil || e.Stopped != 0 {
+	if err := ts.objects.Epochs.Lookup(g.kernel.Slot, &e); err != nil || e.Stopped != 0 {
 		return ^uint32(0) // matches no observation
 	}
 	return e.Stops
 }
 
-// Guests is how many VMs are attached now.
-func (ts *targets) Guests() int {
+// vms is how many VMs are attached now.
+func (ts *targets) vms() int {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	return ts.attached
@@ -197,13 +241,32 @@ func (ts *targets) Guests() int {
 
 // stop ends the workers. Nothing is looked into any more.
 func (ts *targets) stop() {
-	if ts.names != nil {
-		ts.names.close()
-	}
+	ts.names.close()
 }
 
 // close detaches all probes of code. Workers must have been stopped.
 func (ts *targets) close() error {
+	if ts.images == nil {
+		return nil
+	}
 	ts.images.Close()
 	return ts.probes.Close()
 }
+
+// resolverStats are what a resolver did since it was made.
+type resolverStats struct {
+	Lookups      uint64            // frames that were looked up
+	Failures     map[string]uint64 // panics by stage, every stage
+	Reads        uint64            // of processes, successful ones
+	ReadFailures map[string]uint64 // by cause, every cause
+	FirstNamed   time.Duration     // until the first frame of a VM had a name; 0 if none has
+}
+
+func (ts *targets) stats() resolverStats {
+	s := resolverStats{Lookups: ts.lookups.Load(), Failures: ts.panics.all(), FirstNamed: time.Duration(ts.firstNamed.Load())}
+	s.Reads, s.ReadFailures = ts.reads.all()
+	return s
+}
+
+// countRead counts a read of a process, by its error.
+func (ts *targets) countRead(err error) { ts.reads.count(err) }

@@ -29,6 +29,18 @@ type threadList struct {
 	wanted atomic.Bool
 }
 
+// threadsDue is when the VM's list of threads may be read again, CLOCK_MONOTONIC; 0 if the kernel side needs none.
+func (p *targetProcess) threadsDue() time.Duration { return time.Duration(p.threads.next.Load()) }
+
+// setThreadsDue has the VM's list of threads not read before that time of CLOCK_MONOTONIC.
+func (p *targetProcess) setThreadsDue(at time.Duration) { p.threads.next.Store(int64(at)) }
+
+// wantThreads has the worker read the VM's list of threads when it comes to the process.
+func (p *targetProcess) wantThreads() { p.threads.wanted.Store(true) }
+
+// takeThreadsWanted reports whether wantThreads was called since the last time.
+func (p *targetProcess) takeThreadsWanted() bool { return p.threads.wanted.Swap(false) }
+
 // readThreads has the kernel side know the threads that the VM lists.
 func (ts *targets) readThreads(p *targetProcess, g *guest) {
 	began := proc.Monotonic()
@@ -38,7 +50,7 @@ func (ts *targets) readThreads(p *targetProcess, g *guest) {
 		p.note(fmt.Sprintf("process %d: %v", p.pid, err))
 	}
 	now := proc.Monotonic()
-	p.threads.next.Store(int64(now + max(threadsPause, threadsShare*(now-began))))
+	p.setThreadsDue(now + max(threadsPause, threadsShare*(now-began)))
 }
 
 var errThreadRoom = fmt.Errorf("it has more than %d Java threads, or all JVMs without the symbol Thread::_thr_current together more than %d: "+

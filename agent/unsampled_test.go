@@ -1,10 +1,14 @@
 package agent
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+)
 
 // A chosen process without samples is still in the profile, because its notes may say why it has none.
 func TestUnsampled(t *testing.T) {
-	sampled, idle, unchosen := &process{targetProcess: &targetProcess{pid: 7}}, &process{targetProcess: &targetProcess{pid: 8}}, &process{targetProcess: &targetProcess{pid: 10}}
+	sampled, idle, unchosen := newProcess(proc.Identity{PID: 7}, true), newProcess(proc.Identity{PID: 8}, true), newProcess(proc.Identity{PID: 10}, true)
 	a := &Agent{opt: Options{PIDs: []int{7, 8, 9, 8}}, table: map[int]*process{7: sampled, 8: idle, 10: unchosen}}
 	w := newWindow(a, nil)
 	w.processes[sampled] = map[threadKey]*rawThread{}

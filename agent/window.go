@@ -162,7 +162,7 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 	if a.opt.Contexts == profile.ContextChain {
 		a.place(w)
 	}
-	a.names.wait(ctx, targetProcesses(processes), a.opt.NameDeadline)
+	a.resolver.wait(ctx, targetProcesses(processes), a.opt.NameDeadline)
 	a.mu.Lock()
 	w.named = true
 	a.mu.Unlock()
@@ -246,15 +246,13 @@ func (w *Window) profileOf(p *process, counts *profile.Counts) *profile.Process 
 			samples += t.trees[i].Total()
 		}
 	}
-	err := a.attempt(stageWindow, p.targetProcess, func() {
+	err := a.resolver.attempt(stageWindow, p.targetProcess, func() {
 		sums := *counts
 		sums.Truncated = maps.Clone(counts.Truncated)
 		out := p.profile(w.processes[p], &sums)
-		p.mu.Lock()
 		if note := p.missingFrames(w.began); note != "" {
 			out.Notes = append(out.Notes, note)
 		}
-		p.mu.Unlock()
 		out.Contexts = a.contextsOf(p, w.processes[p])
 		a.empty(w.processes[p])
 		if a.opt.NoTime {
@@ -266,9 +264,7 @@ func (w *Window) profileOf(p *process, counts *profile.Counts) *profile.Process 
 	if err != nil {
 		counts.Folded -= samples
 		counts.Discarded[profile.Failed] += samples
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		named = p.describe()
+		named = newProcessProfile(p.targetProcess)
 	}
 	return named
 }
@@ -347,9 +343,9 @@ func (a *Agent) trim(p *process) {
 
 // profile names all frames of the process's trees.
 func (p *process) profile(threads map[threadKey]*rawThread, c *profile.Counts) *profile.Process {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	out := p.describe()
+	out := newProcessProfile(p.targetProcess)
+	names := p.resolved()
+	defer names.close()
 	for _, key := range slices.Sorted(maps.Keys(threads)) {
 		t := threads[key]
 		for certainty := range t.trees {
@@ -357,8 +353,8 @@ func (p *process) profile(threads map[threadKey]*rawThread, c *profile.Counts) *
 			if raw.Total() == 0 && certainty != int(profile.Certain) {
 				continue
 			}
-			p.tally(raw, c)
-			tree := cct.Map(raw, func(r rawFrame) []symbolize.Symbol { return p.named(r).symbols })
+			tally(raw, names, c)
+			tree := cct.Map(raw, func(r rawFrame) []symbolize.Symbol { return names.of(r).symbols })
 			out.Threads = append(out.Threads, &profile.Thread{TID: key.tid(), Name: cString(t.comm[:]), Stopped: key.stopped(), Context: profile.Certainty(certainty), Tree: tree})
 		}
 	}
@@ -366,13 +362,13 @@ func (p *process) profile(threads map[threadKey]*rawThread, c *profile.Counts) *
 }
 
 // tally counts, over all samples of a tree, frames without a name and walks that ended early.
-func (p *process) tally(t *cct.Tree[rawFrame], c *profile.Counts) {
+func tally(t *cct.Tree[rawFrame], names resolved, c *profile.Counts) {
 	totals := t.Totals()
 	for id, n := range t.Nodes() {
 		if id == cct.Root {
 			continue
 		}
-		name := p.named(n.Key)
+		name := names.of(n.Key)
 		if name.stale {
 			c.Stale += totals[id]
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -127,11 +128,11 @@ func TestTrimForgetsLateNames(t *testing.T) {
 	id := identity{100, 5, 1}
 	sampleOf(a, id, 1)
 	p := a.table[100]
-	p.names[rawFrame{frame: nativeFrame}] = name{} // nobody asks for it any more
+	p.setName(rawFrame{frame: nativeFrame}, name{}) // nobody asks for it any more
 	a.handle(processRecord(bpf.EventProcessExit, id))
 	a.drop(w)
-	if len(p.names) != 0 || len(p.requested) != 0 {
-		t.Errorf("%d names, %d requests are left", len(p.names), len(p.requested))
+	if namesOf(p) != 0 || len(p.requested) != 0 {
+		t.Errorf("%d names, %d requests are left", namesOf(p), len(p.requested))
 	}
 }
 
@@ -204,5 +205,24 @@ func TestThreadName(t *testing.T) {
 	counts := profile.Counts{Truncated: map[string]uint64{}}
 	if threads := p.profile(w.processes[p], &counts).Threads; len(threads) != 1 || threads[0].Name != "worker" {
 		t.Errorf("got threads %v, want one named worker", threads)
+	}
+}
+
+// namesOf is how many frames of p have names.
+func namesOf(p *process) int {
+	names := p.resolved()
+	defer names.close()
+	return names.len()
+}
+
+// TestMissingFramesInProfile: a window that closes after the first failure has the note.
+func TestMissingFramesInProfile(t *testing.T) {
+	a, _ := testAgent()
+	p := newProcess(proc.Identity{PID: 7}, false)
+	p.misses(monotonic(), proc.ErrTimeout)
+	w := newWindow(a, nil)
+	out := w.profileOf(p, &profile.Counts{})
+	if out == nil || len(out.Notes) != 1 || !strings.Contains(out.Notes[0], "Java frames of process") || !strings.Contains(out.Notes[0], proc.ErrTimeout.Error()) {
+		t.Errorf("%+v", out)
 	}
 }

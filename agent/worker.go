@@ -7,7 +7,6 @@ import (
 	"path"
 	"slices"
 	"time"
-	"unique"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -96,7 +95,7 @@ func (ts *targets) workOn(p *targetProcess) {
 	ts.begin(stageNames, p)
 	if g := p.work.guest; g != nil {
 		ts.refresh(p, g)
-		if p.threads.wanted.Swap(false) && !p.exited.Load() {
+		if p.takeThreadsWanted() && !p.exited.Load() {
 			ts.readThreads(p, g)
 		}
 		for _, l := range loads {
@@ -278,50 +277,6 @@ func (ts *targets) nameGuest(p *targetProcess, r wanted) name {
 	ts.firstNamed.CompareAndSwap(0, int64(proc.Monotonic()-ts.began))
 	return guestName(frames, site, g)
 }
-
-// guestName is what profiles show for a place of which the VM tells these frames.
-func guestName(frames []vmruntime.Frame, site vmruntime.Site, g *guest) (n name) {
-	for i, f := range frames {
-		if site.Exact && f.Approximate {
-			n.bcis = append(n.bcis, -1)
-			n.symbols = append(n.symbols, symbolize.Intern(inlinedIn(f, site, g)))
-		}
-		f.Approximate = false
-		n.bcis = append(n.bcis, int32(f.BCI))
-		n.symbols = append(n.symbols, symbolize.Intern(guestFrame(f, i < len(frames)-1, site, g)))
-	}
-	return n
-}
-
-// inlinedIn stands for code of a method, or of one that was inlined in it: the VM does not tell which.
-func inlinedIn(f vmruntime.Frame, site vmruntime.Site, g *guest) symbolize.Frame {
-	out := guestFrame(f, true, site, g)
-	out.Function = "[inlined in " + f.Function + "]"
-	out.SystemName, out.File, out.Line = out.Function, "", 0
-	return out
-}
-
-// guestFrame is a frame of the VM as profiles show it.
-func guestFrame(f vmruntime.Frame, inlined bool, site vmruntime.Site, g *guest) symbolize.Frame {
-	out := symbolize.Frame{
-		Function: f.Function, SystemName: f.Function + f.Signature, File: f.File, Line: f.Line,
-		Kind: symbolize.KindJIT, Inlined: inlined, Approximate: f.Approximate, Mapping: g.mapping, Address: site.PC,
-	}
-	switch site.Kind {
-	case vmruntime.Interpreted:
-		out.Kind, out.Mapping, out.Address = symbolize.KindInterpreted, interpreterMapping, 0
-	case vmruntime.Stub:
-		out.Kind = symbolize.KindStub
-	}
-	return out
-}
-
-// Mappings of what no file holds.
-var (
-	noMapping          = unique.Make(symbolize.Mapping{})
-	interpreterMapping = unique.Make(symbolize.Mapping{File: "[interpreter:HotSpot]"})
-	methodMapping      = unique.Make(symbolize.Mapping{File: "[jit:HotSpot]"}) // of a method, whatever executes it
-)
 
 // looksLikeJava tells whether a process that has no VM yet will probably start one.
 func looksLikeJava(exe, comm string) bool {

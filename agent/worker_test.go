@@ -15,16 +15,16 @@ import (
 // TestStaleAgain: compiled code that seems to be gone is looked for again, a few times and with growing pauses. Meanwhile it is
 // stale, and what was found once is not replaced by less.
 func TestStaleAgain(t *testing.T) {
-	a, _, _ := faultyAgent(t, "", 0)
+	ts, _ := faultyResolver(t, "", 0)
 	code := bpf.Frame(bpf.FrameJIT) << 60
 	if code.Kind() != bpf.FrameJIT {
 		t.Fatalf("%#x is no compiled frame", uint64(code))
 	}
-	p := sampled(a, 1)
+	p := asked(1)
 	p.wanted = append(p.wanted, wanted{rawFrame: rawFrame{frame: code, kind: rawExact}})
 	submit := func() {
-		a.names.submit(p.targetProcess)
-		a.names.wait(t.Context(), targetProcesses([]*process{p}), waitLong)
+		ts.names.submit(p)
+		ts.names.wait(t.Context(), []*targetProcess{p}, waitLong)
 	}
 	submit()
 	if len(p.names) != 2 {
@@ -51,17 +51,17 @@ func TestStaleAgain(t *testing.T) {
 
 // TestNameLater: a process has one timer for the frames that are named later, however often it is worked on before that ends.
 func TestNameLater(t *testing.T) {
-	a, _ := testAgent()
+	ts := newTargets(config{})
 	var worked atomic.Int32
-	a.names = newNames(1, func(*targetProcess) { worked.Add(1) })
-	defer a.names.close()
-	p := newProcess(proc.Identity{PID: 1}, false)
+	ts.names = newNames(1, func(*targetProcess) { worked.Add(1) })
+	defer ts.names.close()
+	p := newTargetProcess(proc.Identity{PID: 1})
 	const pause = 200 * time.Millisecond
 	next := proc.Monotonic() + pause
 	passes := 0
 	for ; proc.Monotonic() < next-pause/2; passes++ {
 		p.work.again = []wanted{{notBefore: next + time.Second}, {notBefore: next}}
-		a.nameLater(p.targetProcess)
+		ts.nameLater(p)
 	}
 	for worked.Load() == 0 {
 		time.Sleep(time.Millisecond)

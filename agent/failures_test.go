@@ -1,0 +1,153 @@
+package agent
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// faultyAgent is an agent without a kernel side that panics at one stage of one process, and what it logs.
+func faultyAgent(t *testing.T, at stage, pid int) (*Agent, *Window, *bytes.Buffer) {
+	t.Helper()
+	a, w := testAgent()
+	var log bytes.Buffer
+	a.log = slog.New(slog.NewTextHandler(&log, nil))
+	a.root, a.pool = proc.Root(t.TempDir()), proc.NewPool(proc.PoolOptions{})
+	startResolver(t, a, func(s stage, of int) {
+		if s == at && of == pid {
+			panic("hostile")
+		}
+	})
+	return a, w, &log
+}
+
+// startResolver gives an agent a resolver with two workers.
+func startResolver(t *testing.T, a *Agent, fault func(s stage, pid int)) {
+	t.Helper()
+	a.resolver = newTargets(config{Root: a.root, Log: a.log, Pool: a.pool, Attaching: a.pool, Fault: fault})
+	a.resolver.start(2)
+	t.Cleanup(func() {
+		a.resolver.stop()
+		a.resolver.close()
+	})
+}
+
+// sampled is a process with a frame to be named.
+func sampled(a *Agent, pid uint32) *process {
+	a.handle(sampleRecord(identity{pid, 5_000_000_123, 1}, 0x1000))
+	return a.table[int(pid)]
+}
+
+// TestRecordPanics: a record over which the drainer panics is discarded, with an account that holds. Others are folded.
+func TestRecordPanics(t *testing.T) {
+	a, w, log := faultyAgent(t, stageRecord, 1)
+	for range 5 {
+		a.receive(sampleRecord(identity{1, 5_000_000_123, 1}, 0x1000))
+		a.receive(sampleRecord(identity{2, 5_000_000_123, 1}, 0x1000))
+	}
+	if !a.mu.TryLock() {
+		t.Fatal("the agent's lock is held")
+	}
+	if r := a.received; r.samples != 10 || r.folded != 5 || a.discarded[profile.Failed] != 5 {
+		t.Errorf("received %+v, discarded %v", r, a.discarded)
+	}
+	if w.received != w.folded+profile.Sum(w.discarded) || w.folded != 5 {
+		t.Errorf("window: received %d, folded %d, discarded %v", w.received, w.folded, w.discarded)
+	}
+	if n := a.resolver.stats().Failures[string(stageRecord)]; n != 5 || strings.Count(log.String(), "stack=") != 1 {
+		t.Errorf("%d failures are counted:\n%s", n, log)
+	}
+	a.mu.Unlock()
+	// A record that is of no process.
+	startResolver(t, a, func(stage, int) { panic("hostile") })
+	a.receive(sampleRecord(identity{3, 5_000_000_123, 1}, 0x1000)[:8])
+}
+
+// TestWindowPanics: a process whose part of the profile cannot be made has none, and its samples count as discarded.
+func TestWindowPanics(t *testing.T) {
+	a, w, _ := faultyAgent(t, stageWindow, 1)
+	bad, good := sampled(a, 1), sampled(a, 2)
+	counts := profile.Counts{Folded: 2, Discarded: noDiscards(), Truncated: map[string]uint64{}}
+	if p := w.profileOf(bad, &counts); len(p.Threads) != 0 || len(p.Notes) != 1 {
+		t.Errorf("%d threads, notes %q", len(p.Threads), p.Notes)
+	}
+	if counts.Folded != 1 || counts.Discarded[profile.Failed] != 1 {
+		t.Errorf("%+v", counts)
+	}
+	if p := w.profileOf(good, &counts); len(p.Threads) != 1 || len(p.Notes) != 0 || counts.Folded != 1 {
+		t.Errorf("%d threads, notes %q", len(p.Threads), p.Notes)
+	}
+}
+
+// TestPlacingPanics: the agent's lock, which is given away meanwhile, is held as before.
+func TestPlacingPanics(t *testing.T) {
+	a, w, _ := faultyAgent(t, stageWindow, 1)
+	sampled(a, 1)
+	sampled(a, 2)
+	a.place(w)
+	if !a.mu.TryLock() {
+		t.Fatal("the agent's lock is held")
+	}
+}
+
+// TestDiscoveryPanics: a process over which the search for VMs panics is left alone for a while.
+func TestDiscoveryPanics(t *testing.T) {
+	a, _ := testAgent()
+	a.root, a.pool = proc.DefaultRoot, proc.NewPool(proc.PoolOptions{})
+	id, err := a.root.Identify(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newProcess(id, false)
+	a.table[p.pid] = p
+	startResolver(t, a, func(s stage, pid int) {
+		if s == stageDiscover && pid == p.pid {
+			panic("hostile")
+		}
+	})
+	a.withVM(t.Context())
+	if n := a.resolver.stats().Failures[string(stageDiscover)]; n != 1 {
+		t.Fatalf("%d failures are counted", n)
+	}
+	if slices.Contains(a.candidates(), p.pid) {
+		t.Error("the process is looked at again at once")
+	}
+	p.setRetry(monotonic())
+	if !slices.Contains(a.candidates(), p.pid) {
+		t.Error("the process is not looked at again")
+	}
+}
+
+func TestRecordOfNobody(t *testing.T) {
+	for _, raw := range [][]byte{nil, make([]byte, 7)} {
+		if pid, ok := bpf.PID(raw); ok {
+			t.Errorf("record of %d bytes is of process %d", len(raw), pid)
+		}
+	}
+	if pid, ok := bpf.PID(sampleRecord(identity{77, 1, 1})); pid != 77 || !ok {
+		t.Errorf("got %d, %v", pid, ok)
+	}
+}
+
+// TestObserverPanics: a panic over the profile of a window is counted and logged, and does not end the agent.
+func TestObserverPanics(t *testing.T) {
+	a, _, log := faultyAgent(t, stageObserve, 0)
+	seen := 0
+	for range 2 {
+		a.hand(&profile.Profile{}, func(*profile.Profile) {
+			seen++
+			panic("hostile")
+		})
+	}
+	if n := a.resolver.stats().Failures[string(stageObserve)]; n != 2 || seen != 2 || strings.Count(log.String(), "stack=") != 2 {
+		t.Errorf("%d failures are counted of %d:\n%s", n, seen, log)
+	}
+}
