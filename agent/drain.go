@@ -235,7 +235,7 @@ func (a *Agent) process(h *bpf.Header) *process {
 // sameProcess compares identities. A process that was found in /proc takes over what the kernel side knows better.
 func (a *Agent) sameProcess(p *process, h *bpf.Header) bool {
 	if !p.precise {
-		if p.id.Start/nsPerStartTick != h.Start/nsPerStartTick {
+		if p.id.Ticks() != (proc.Identity{Start: h.Start}).Ticks() {
 			return false
 		}
 		p.id.Start, p.id.Exec, p.precise = h.Start, h.Exec, true

@@ -28,7 +28,7 @@ func newJITProcess(t *testing.T) *jitProcess {
 	a, _ := testAgent()
 	a.root, a.pool = w.Root, proc.NewPool(proc.PoolOptions{})
 	startResolver(t, a, nil)
-	w.agent, w.process = a, newProcess(w.Identity, false)
+	w.agent, w.process = a, newProcess(w.MapWriter.Identity, false)
 	a.table[100] = w.process
 	return w
 }

@@ -29,7 +29,7 @@ func newMapWriter(t *testing.T) *mapWriter {
 	pool := proc.NewPool(proc.PoolOptions{})
 	w.ts = newTargets(config{Root: w.Root, Log: slog.New(slog.DiscardHandler), Pool: pool, Attaching: pool})
 	t.Cleanup(w.ts.images.Close)
-	w.targetProcess = newTargetProcess(w.Identity)
+	w.targetProcess = newTargetProcess(w.MapWriter.Identity)
 	return w
 }
 
