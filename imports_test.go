@@ -48,6 +48,10 @@ var layers = []struct{ packages, imports string }{
 	{"agent/httpd", "agent/profile agent/sink cct symbolize"},
 	{"agent/doctor", "agent/attach agent/privilege agent/proc agent/profile"},
 
+	// One process and its VM.
+	{"agent/target/targettest", "agent/proc bpf"},
+	{"agent/target", "agent/attach agent/layout agent/library agent/proc agent/retry bpf elffile symbolize vmruntime vmruntime/hotspot vmruntime/perfmap"},
+
 	// How calls and locks are sampled.
 	{"agent/calls agent/calls/estimate", "agent/profile"},
 	{"agent/budget", "agent/calls agent/profile"},
@@ -57,7 +61,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/monitors", "agent/attach agent/budget agent/probesite agent/proc agent/ring agent/watch bpf elffile vmruntime"},
 
 	{"agent", "agent/attach agent/budget agent/calls agent/calls/... agent/layout agent/library agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
-		"agent/profile agent/retry agent/ring agent/valueprobe agent/watch bpf cct elffile symbolize vmruntime vmruntime/hotspot vmruntime/hotspot/javaheap vmruntime/perfmap"},
+		"agent/profile agent/retry agent/ring agent/target agent/valueprobe agent/watch bpf cct elffile symbolize vmruntime vmruntime/hotspot vmruntime/hotspot/javaheap vmruntime/perfmap"},
 	{"cmd/...", "agent agent/... elffile version vmruntime vmruntime/hotspot"},
 }
 

@@ -1,32 +1,33 @@
 package agent
 
 import (
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
 // An activation is a raw frame as cct.Chain takes it: the method, which is the frame without the place in it; the place;
 // and where on the stack it stands.
-type activation = cct.Activation[rawFrame, uint32]
+type activation = cct.Activation[target.RawFrame, uint32]
 
-type chainLink = cct.Link[rawFrame, uint32]
+type chainLink = cct.Link[target.RawFrame, uint32]
 
 // activate splits a frame. Of stubs and native code it is not known which code they belong to: the leaf has only its
 // kind, as on the kernel side, and a return address is a method of its own. It has no epoch: the kernel side, which says
 // what is known, does not know of those.
-func activate(r rawFrame, depth uint32) activation {
-	leaf := r.kind == rawExact
+func activate(r target.RawFrame, depth uint32) activation {
+	leaf := r.Kind == target.RawExact
 	a := activation{Method: r, Depth: depth}
-	a.Method.kind = rawReturn
-	switch r.frame.Kind() {
+	a.Method.Kind = target.RawReturn
+	switch r.Frame.Kind() {
 	case bpf.FrameJIT:
-		a.Method.frame, a.Site = r.frame&^0xffffffff, uint32(r.frame)
+		a.Method.Frame, a.Site = r.Frame&^0xffffffff, uint32(r.Frame)
 	case bpf.FrameInterpreted:
-		a.Method.frame, a.Site = r.frame&^0xffff, uint32(r.frame)&0xffff
+		a.Method.Frame, a.Site = r.Frame&^0xffff, uint32(r.Frame)&0xffff
 	default:
-		a.Method.epoch = 0
+		a.Method.Epoch = 0
 		if leaf {
-			a.Method.frame = bpf.Frame(r.frame.Kind()) << 60
+			a.Method.Frame = bpf.Frame(r.Frame.Kind()) << 60
 		}
 	}
 	if leaf {
@@ -36,28 +37,28 @@ func activate(r rawFrame, depth uint32) activation {
 }
 
 // callerFrame is the frame of an activation that is not the leaf.
-func callerFrame(a activation) rawFrame {
+func callerFrame(a activation) target.RawFrame {
 	r := a.Method
-	r.frame |= bpf.Frame(a.Site)
+	r.Frame |= bpf.Frame(a.Site)
 	return r
 }
 
 // unreached stands above the outermost frame of a walk that ended early.
 func unreached(end bpf.WalkEnd) activation {
-	return activation{Method: rawFrame{kind: rawNothing, end: end}}
+	return activation{Method: target.RawFrame{Kind: target.RawNothing, End: end}}
 }
 
-func isUnreached(r rawFrame) bool { return r.kind == rawNothing }
+func isUnreached(r target.RawFrame) bool { return r.Kind == target.RawNothing }
 
 // activations appends the user frames of a stack, innermost first, as far as their depths are known. It tells whether a
 // chain may learn them: frames of a VM that is gone say nothing.
-func activations(buf []activation, user []rawFrame, depths []uint32) ([]activation, bool) {
+func activations(buf []activation, user []target.RawFrame, depths []uint32) ([]activation, bool) {
 	for i, r := range user {
-		if r.kind == rawStale || r.kind == rawNothing {
+		if r.Kind == target.RawStale || r.Kind == target.RawNothing {
 			return buf, false
 		}
-		end := r.end
-		r.end = 0
+		end := r.End
+		r.End = 0
 		var depth uint32
 		if i < len(depths) {
 			depth = depths[i]
@@ -72,11 +73,11 @@ func activations(buf []activation, user []rawFrame, depths []uint32) ([]activati
 
 // callers appends the frames of activations that are no leaves. What stands above the outermost one becomes the end of the
 // last frame.
-func callers(buf []rawFrame, above []activation) []rawFrame {
+func callers(buf []target.RawFrame, above []activation) []target.RawFrame {
 	for _, a := range above {
 		if isUnreached(a.Method) {
 			if len(buf) > 0 {
-				buf[len(buf)-1].end = a.Method.end
+				buf[len(buf)-1].End = a.Method.End
 			}
 			break
 		}

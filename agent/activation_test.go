@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -25,33 +26,33 @@ func TestActivate(t *testing.T) {
 		{frame: method('0', 5), method: method('0', 5), leaf: bpf.Frame(uint64(bpf.FrameNative) << 60)},
 		{frame: 1<<64 - 1, method: 1<<64 - 1, leaf: 0xf << 60}, // of no kind
 	} {
-		caller := rawFrame{frame: c.frame, epoch: c.epoch, kind: rawReturn}
+		caller := target.RawFrame{Frame: c.frame, Epoch: c.epoch, Kind: target.RawReturn}
 		a := activate(caller, 40)
-		want := activation{Method: rawFrame{frame: c.method, epoch: c.epoch, kind: rawReturn}, Site: c.site, Depth: 40}
+		want := activation{Method: target.RawFrame{Frame: c.method, Epoch: c.epoch, Kind: target.RawReturn}, Site: c.site, Depth: 40}
 		if a != want {
 			t.Errorf("%v: %+v, want %+v", c.frame, a, want)
 		}
 		if got := callerFrame(a); got != caller {
 			t.Errorf("%v: comes back as %+v", c.frame, got)
 		}
-		want.Method.frame, want.Site = c.leaf, 0
-		if got := activate(rawFrame{frame: c.frame, epoch: c.epoch, kind: rawExact}, 40); got != want {
+		want.Method.Frame, want.Site = c.leaf, 0
+		if got := activate(target.RawFrame{Frame: c.frame, Epoch: c.epoch, Kind: target.RawExact}, 40); got != want {
 			t.Errorf("leaf %v: %+v, want %+v", c.frame, got, want)
 		}
-		if got := codeOf(rawFrame{frame: c.frame, epoch: c.epoch, kind: rawExact, end: bpf.EndHeap}); got != want.Method {
+		if got := codeOf(target.RawFrame{Frame: c.frame, Epoch: c.epoch, Kind: target.RawExact, End: bpf.EndHeap}); got != want.Method {
 			t.Errorf("code of leaf %v: %+v, want %+v", c.frame, got, want.Method)
 		}
 	}
 	// What a map of compiled code says of native frames the kernel side does not know.
-	if a := activate(rawFrame{frame: method('0', 5), epoch: 9}, 40); a.Method.epoch != 0 {
+	if a := activate(target.RawFrame{Frame: method('0', 5), Epoch: 9}, 40); a.Method.Epoch != 0 {
 		t.Errorf("epoch of a native frame: %+v", a)
 	}
 }
 
 func TestActivations(t *testing.T) {
-	sample := func(text string, end bpf.WalkEnd) ([]rawFrame, []uint32) {
+	sample := func(text string, end bpf.WalkEnd) ([]target.RawFrame, []uint32) {
 		user, depths := frames(text)
-		return rawStack(nil, &bpf.Sample{User: user, End: end, Attachment: 1}, 1), depths
+		return target.AppendStack(nil, &bpf.Sample{User: user, End: end, Attachment: 1}, 1), depths
 	}
 	user, depths := sample("a:1@16 B:2@32 c:3@48", bpf.EndRoot)
 	walk, ok := activations(nil, user, depths)
@@ -73,8 +74,8 @@ func TestActivations(t *testing.T) {
 			t.Fatalf("%s: %+v, %t", text, walk, ok)
 		}
 		leaf := user[0]
-		leaf.end = 0
-		if got := callers([]rawFrame{leaf}, walk[1:]); !slices.Equal(got, user) {
+		leaf.End = 0
+		if got := callers([]target.RawFrame{leaf}, walk[1:]); !slices.Equal(got, user) {
 			t.Errorf("%s, want %s", pathOf(got), pathOf(user))
 		}
 		if l := linkOf(walk); len(user) == 1 && l.Caller != (activation{}) {
@@ -87,7 +88,7 @@ func TestActivations(t *testing.T) {
 		t.Errorf("%+v, %t", walk, ok)
 	}
 	// Nothing is learned from frames of another VM, nor from none.
-	for _, user := range [][]rawFrame{{{kind: rawStale}}, {user[0], {kind: rawStale}}, {{kind: rawNothing, end: bpf.EndRead}}, nil} {
+	for _, user := range [][]target.RawFrame{{{Kind: target.RawStale}}, {user[0], {Kind: target.RawStale}}, {{Kind: target.RawNothing, End: bpf.EndRead}}, nil} {
 		if _, ok = activations(nil, user, depths); ok {
 			t.Errorf("%s may be learned", pathOf(user))
 		}

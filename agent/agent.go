@@ -31,6 +31,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/library"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -79,7 +80,7 @@ type Agent struct {
 	log      *slog.Logger
 	objects  *bpf.Objects
 	pool     *proc.Pool // for reads of targets
-	resolver *targets
+	resolver *target.Resolver
 	hints    []string      // what every profile says of this agent's limits
 	began    time.Duration // CLOCK_MONOTONIC
 
@@ -110,11 +111,11 @@ type Agent struct {
 	oldest      uint64        // time of the oldest record since the last drain, or noTime
 	lag         time.Duration // its age when the ring had been drained
 	observed    observedCounts
-	sample      bpf.Sample      // scratch of the drainer
-	observation bpf.Observation // likewise
-	stack       []rawFrame      // scratch of the drainer
-	splicing    splicing        // of partial walks
-	rates       chainRates      // of contexts that are chained
+	sample      bpf.Sample        // scratch of the drainer
+	observation bpf.Observation   // likewise
+	stack       []target.RawFrame // scratch of the drainer
+	splicing    splicing          // of partial walks
+	rates       chainRates        // of contexts that are chained
 }
 
 func (o *Options) maxContexts() int { return cmp.Or(o.MaxContexts, DefaultMaxContexts) }
@@ -163,8 +164,8 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	}
 	attaching := proc.NewPool(library.PoolOptions)
 	a.watcher = watch.New(opt.Proc)
-	a.resolver = newTargets(config{Root: a.root, Log: a.log, Objects: a.objects, Pool: a.pool, Attaching: attaching})
-	a.hints = a.resolver.loadSymbols()
+	a.resolver = target.NewResolver(target.Config{Root: a.root, Log: a.log, Objects: a.objects, Pool: a.pool, Attaching: attaching})
+	a.hints = a.resolver.LoadSymbols()
 	defer func() {
 		if err != nil {
 			a.Close()
@@ -200,9 +201,9 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		}
 	}
 	for _, source := range a.sources.ending() {
-		a.resolver.addFollower(source)
+		a.resolver.Follow(source)
 	}
-	a.resolver.start(namingWorkers)
+	a.resolver.Start(namingWorkers)
 	a.discover(ctx)
 	return a, nil
 }
@@ -332,8 +333,8 @@ func (a *Agent) hand(p *profile.Profile, observe func(*profile.Profile)) {
 		return nil
 	})
 	if err != nil {
-		a.resolver.countFailure(stageObserve)
-		a.log.Error("the agent failed to count a window; please report this", "err", err, "stack", stackOf(err))
+		a.resolver.CountFailure(target.StageObserve)
+		a.log.Error("the agent failed to count a window; please report this", "err", err, "stack", target.StackOf(err))
 	}
 }
 
@@ -351,7 +352,7 @@ func (a *Agent) Collect(ctx context.Context, d time.Duration, pids []int) (*prof
 }
 
 // Guests is how many VMs are attached now.
-func (a *Agent) Guests() int { return a.resolver.vms() }
+func (a *Agent) Guests() int { return a.resolver.VMs() }
 
 // period is the CPU time that one sample stands for.
 func (a *Agent) period() time.Duration { return time.Second / time.Duration(a.opt.Frequency) }
@@ -359,8 +360,8 @@ func (a *Agent) period() time.Duration { return time.Second / time.Duration(a.op
 // Close takes everything out of the kernel. Run must have returned, or never have been called.
 func (a *Agent) Close() error {
 	errs := []error{a.sources.each(source.endRequests)}
-	a.resolver.stop()
-	errs = append(errs, a.resolver.close(), a.sources.each(source.close))
+	a.resolver.Stop()
+	errs = append(errs, a.resolver.Close(), a.sources.each(source.close))
 	for _, l := range a.links {
 		errs = append(errs, l.Close())
 	}

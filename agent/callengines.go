@@ -18,6 +18,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/page"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/usdt"
 	"github.com/vmprof-agent/vmprof-agent/agent/retry"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -42,9 +43,9 @@ type callEngines struct {
 	endGovern func() // nil if they did not start
 
 	// Guarded by agent.mu.
-	pages  map[int]bool            // pids of guests that share a page
-	probed map[*targetProcess]bool // guests of the usdt engine
-	shown  perTarget[showing]
+	pages  map[int]bool             // pids of guests that share a page
+	probed map[*target.Process]bool // guests of the usdt engine
+	shown  target.PerProcess[showing]
 	rates  map[string]profile.Rate // the last one with ticks, as profiles are labelled
 	counts callCounts
 }
@@ -74,7 +75,7 @@ func noCallDiscards() map[string]uint64 {
 
 // newCallEngines starts the engines that opt asks for and that work here. It fails if none does.
 func newCallEngines(a *Agent, opt CallOptions) (*callEngines, error) {
-	e := &callEngines{agent: a, opt: opt, rates: map[string]profile.Rate{}, probed: map[*targetProcess]bool{}, counts: callCounts{discarded: noCallDiscards()}}
+	e := &callEngines{agent: a, opt: opt, rates: map[string]profile.Rate{}, probed: map[*target.Process]bool{}, counts: callCounts{discarded: noCallDiscards()}}
 	for _, c := range e.candidates() {
 		choice := profile.Choice{Engine: c.name}
 		if opt.Engine != "" && opt.Engine != calls.Auto && opt.Engine != c.name {
@@ -195,17 +196,17 @@ func (a *Agent) wanted(pid int) bool {
 	return a.objects.Pids.Lookup(uint32(pid), &one) == nil
 }
 
-// look shows a process to the engines that must find their guests by themselves. What is not ready yet is shown again.
-func (e *callEngines) look(p *targetProcess) {
-	if e.usdt == nil || p.exited.Load() || !e.agent.wanted(p.pid) {
+// Look shows a process to the engines that must find their guests by themselves. What is not ready yet is shown again.
+func (e *callEngines) Look(p *target.Process) {
+	if e.usdt == nil || p.Exited.Load() || !e.agent.wanted(p.PID) {
 		return
 	}
-	s := e.shown.of(p)
+	s := e.shown.Of(p)
 	if s.done {
 		return
 	}
 	s.done = true
-	found, err := e.usdt.Look(context.Background(), p.pid)
+	found, err := e.usdt.Look(context.Background(), p.PID)
 	switch {
 	case found:
 		e.agent.mu.Lock()
@@ -217,10 +218,10 @@ func (e *callEngines) look(p *targetProcess) {
 		}
 		if pause, ok := s.again.Pause(); ok {
 			s.done = false
-			e.agent.resolver.submitLater(p, pause)
+			e.agent.resolver.SubmitLater(p, pause)
 		}
 	case err != nil:
-		e.agent.log.Debug("calls of a process are not sampled", "pid", p.pid, "err", err)
+		e.agent.log.Debug("calls of a process are not sampled", "pid", p.PID, "err", err)
 	}
 }
 
@@ -234,7 +235,7 @@ func (a *Agent) onCall(c *bpf.Call) {
 			e.counts.discarded[discardUnnamed]++
 		}
 	case c.Engine == bpf.EngineListener && e.listener != nil:
-		caller, callee, ok := listened(c, p.attachment.Load())
+		caller, callee, ok := listened(c, p.Attachment.Load())
 		if !ok {
 			e.counts.discarded[discardStale]++
 			return
@@ -265,9 +266,9 @@ func (a *Agent) onNamedCall(c *bpf.NamedCall) {
 }
 
 // foldRawCall has both ends of a call named, and folds it; mu is held.
-func (a *Agent) foldRawCall(p *process, engine string, caller, callee rawFrame, epoch uint32) {
+func (a *Agent) foldRawCall(p *process, engine string, caller, callee target.RawFrame, epoch uint32) {
 	a.foldCall(p, func(s *callSet) bool {
-		if p.want([]rawFrame{caller, callee}, epoch, &a.nameCount) {
+		if p.want([]target.RawFrame{caller, callee}, epoch, &a.nameCount) {
 			a.dirty[p] = struct{}{}
 		}
 		return s.addRaw(engine, caller, callee)
@@ -301,7 +302,7 @@ func (a *Agent) foldCall(p *process, add func(*callSet) bool) {
 	counts := &a.engines.counts
 	taken, full := false, false
 	for w := range a.windows {
-		if !w.wants(uint32(p.pid)) {
+		if !w.wants(uint32(p.PID)) {
 			continue
 		}
 		taken = true
@@ -355,8 +356,8 @@ func (e *callEngines) end() error {
 	return errors.Join(errs...)
 }
 
-// leave implements follower.
-func (e *callEngines) leave(p *targetProcess) { e.shown.forget(p) }
+// Leave implements follower.
+func (e *callEngines) Leave(p *target.Process) { e.shown.Forget(p) }
 
 // A showing is how far a process was shown to engines.
 type showing struct {

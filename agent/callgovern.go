@@ -10,6 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/usdt"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -92,23 +93,23 @@ func (e *callEngines) govern() (stop func()) {
 func (e *callEngines) guestsOf(engine string) func(*process) bool {
 	switch engine {
 	case "page":
-		return func(p *process) bool { return e.pages[p.pid] }
+		return func(p *process) bool { return e.pages[p.PID] }
 	case usdt.Name:
-		return func(p *process) bool { return e.probed[p.targetProcess] }
+		return func(p *process) bool { return e.probed[p.Process] }
 	case "branch":
 		return func(*process) bool { return true }
 	case "listener":
 		return e.listensTo
 	}
-	return func(p *process) bool { return p.attachment.Load() != 0 }
+	return func(p *process) bool { return p.Attachment.Load() != 0 }
 }
 
 // listensTo tells whether a process is a guest of the engine listener, if that runs; agent.mu is held.
 func (e *callEngines) listensTo(p *process) bool {
-	if p.attachment.Load() != 0 {
+	if p.Attachment.Load() != 0 {
 		return e.estimator == nil
 	}
-	return p.code.Load() != nil && !e.pages[p.pid]
+	return p.Code.Load() != nil && !e.pages[p.PID]
 }
 
 // tune sets all rates anew.
@@ -123,10 +124,10 @@ func (e *callEngines) tune() {
 	e.pages = pages
 	for pid := range pages {
 		if p := a.table[pid]; p != nil {
-			p.callItself(runtimes[pid])
+			p.CallItself(runtimes[pid])
 		}
 	}
-	maps.DeleteFunc(e.probed, func(p *targetProcess, _ bool) bool { return p.exited.Load() })
+	maps.DeleteFunc(e.probed, func(p *target.Process, _ bool) bool { return p.Exited.Load() })
 	for _, g := range e.governed {
 		g.count(a)
 	}
@@ -181,7 +182,7 @@ func (g *governed) count(a *Agent) {
 		g.seen[p] = p.samples
 	}
 	for p, before := range g.seen {
-		if a.table[p.pid] != p {
+		if a.table[p.PID] != p {
 			g.time += time.Duration(p.samples-before) * a.period()
 			delete(g.seen, p)
 		}

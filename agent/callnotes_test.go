@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
 
 // A fakeEngine has a name.
@@ -24,7 +25,7 @@ func (f fakeEngine) Name() string { return f.name }
 // notingEngines runs engines of these names.
 func notingEngines(opt CallOptions, names ...string) *callEngines {
 	a, _ := testAgent()
-	e := &callEngines{agent: a, opt: opt.withDefaults(), pages: map[int]bool{}, probed: map[*targetProcess]bool{}}
+	e := &callEngines{agent: a, opt: opt.withDefaults(), pages: map[int]bool{}, probed: map[*target.Process]bool{}}
 	for _, name := range names {
 		e.running = append(e.running, fakeEngine{name: name})
 		e.choices = append(e.choices, profile.Choice{Engine: name, Chosen: true, Reason: "for some"})
@@ -63,13 +64,13 @@ func TestNotesOfSilence(t *testing.T) {
 		t.Errorf("of estimates that failed it says %q, want %q", got, want)
 	}
 	p := newProcess(proc.Identity{PID: 9}, false)
-	p.code.Store(&jitCode{})
+	p.Code.Store(&target.JITCode{})
 	e.agent.table[9] = p
 	if got := e.silence("listener", 1, 0); got != "of 1 processes whose compiled code it knows none was busy enough" {
 		t.Errorf("of a process with a map it says %q", got)
 	}
 	e.pages[7] = true
-	e.probed[&targetProcess{}] = true
+	e.probed[&target.Process{}] = true
 	closed.Processes = []*profile.Process{{Runtime: "hotspot"}, {}, {Calls: []*profile.Calls{{Engine: "listener"}}}}
 	check("engine page: used: for some; no calls: guests are connected (1), and no burst met a call of theirs",
 		"engine hotspot: used: for some; no calls: of 1 JVMs none was busy enough",

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
 
 // estimate estimates the calls of all guests in a window that was closed, before its trees are named.
@@ -28,16 +29,16 @@ func (e *callEngines) estimate(ctx context.Context, w *Window, processes []*proc
 			continue
 		}
 		if t.top.all < leastSamples {
-			all[p] = estimated{note: fmt.Sprintf("calls of process %d are not estimated: %.0f samples are too few", p.pid, t.top.all)}
+			all[p] = estimated{note: fmt.Sprintf("calls of process %d are not estimated: %.0f samples are too few", p.PID, t.top.all)}
 			continue
 		}
 		wg.Go(func() { // as many at once as there are workers
 			out, err := e.estimator.estimate(ctx, t)
 			if err != nil {
-				out = estimated{failed: true, note: fmt.Sprintf("calls of process %d are not estimated: %v", p.pid, err)}
+				out = estimated{failed: true, note: fmt.Sprintf("calls of process %d are not estimated: %v", p.PID, err)}
 				if errors.Is(err, context.DeadlineExceeded) {
 					out.note = fmt.Sprintf("calls of process %d are not estimated: that was not ready in time, as the machine is busy or the "+
-						"JVM is large", p.pid)
+						"JVM is large", p.PID)
 				}
 			}
 			mu.Lock()
@@ -59,9 +60,9 @@ func (e *callEngines) addTo(p *profile.Profile, w *Window, processes []*process,
 	for i, proc := range processes {
 		out := p.Processes[i]
 		if s := w.calls[proc]; s != nil {
-			a.resolver.attempt(stageWindow, proc.targetProcess, func() {
-				names := proc.resolved()
-				defer names.close()
+			a.resolver.Attempt(target.StageWindow, proc.Process, func() {
+				names := proc.Names()
+				defer names.Close()
 				out.Calls = s.profile(names, rates)
 			})
 		}
@@ -69,7 +70,7 @@ func (e *callEngines) addTo(p *profile.Profile, w *Window, processes []*process,
 			out.Calls = append(out.Calls, g.calls...)
 			if len(g.calls) > 0 {
 				p.Comments = append(p.Comments, fmt.Sprintf("calls of process %d are estimated, with %d windows of breakpoints: %s",
-					proc.pid, g.windows, g.credibility.Why))
+					proc.PID, g.windows, g.credibility.Why))
 			}
 			if g.note != "" {
 				p.Comments = append(p.Comments, g.note)

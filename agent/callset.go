@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -16,7 +17,7 @@ const maxEdges = 1 << 17
 
 // A rawGraph is a call graph of code versions: a caller is a return address, a callee an entry point. It is named when
 // its window closes.
-type rawGraph = cct.Graph[rawFrame, struct{}]
+type rawGraph = cct.Graph[target.RawFrame, struct{}]
 
 // A callSet is what a window holds of the sampled calls of one process.
 type callSet struct {
@@ -40,7 +41,7 @@ func (s *callSet) add(engine string, e profile.Edge, weight float64) bool {
 }
 
 // addRaw folds a call between two code versions.
-func (s *callSet) addRaw(engine string, caller, callee rawFrame) bool {
+func (s *callSet) addRaw(engine string, caller, callee target.RawFrame) bool {
 	if s.raw == nil {
 		s.raw = map[string]*rawGraph{}
 	}
@@ -49,11 +50,11 @@ func (s *callSet) addRaw(engine string, caller, callee rawFrame) bool {
 		g = &rawGraph{Limit: maxEdges}
 		s.raw[engine] = g
 	}
-	return g.Add(cct.Edge[rawFrame, struct{}]{Caller: caller, Callee: callee}, 1)
+	return g.Add(cct.Edge[target.RawFrame, struct{}]{Caller: caller, Callee: callee}, 1)
 }
 
 // frames calls f for every code version in the raw graphs.
-func (s *callSet) frames(f func(rawFrame)) {
+func (s *callSet) frames(f func(target.RawFrame)) {
 	for _, g := range s.raw {
 		for e := range g.Edges() {
 			f(e.Caller)
@@ -63,7 +64,7 @@ func (s *callSet) frames(f func(rawFrame)) {
 }
 
 // profile names the raw graphs and returns all, by engine.
-func (s *callSet) profile(names resolved, rates map[string]profile.Rate) []*profile.Calls {
+func (s *callSet) profile(names target.Names, rates map[string]profile.Rate) []*profile.Calls {
 	var out []*profile.Calls
 	for engine, g := range s.named {
 		out = append(out, &profile.Calls{Engine: engine, Rate: rates[engine], Graph: g})
@@ -80,15 +81,15 @@ func (s *callSet) profile(names resolved, rates map[string]profile.Rate) []*prof
 }
 
 // nameEdge names a call: from the innermost method at its return address to the method whose code was entered.
-func nameEdge(names resolved, caller, callee rawFrame) profile.Edge {
-	from, to := names.of(caller), names.of(callee)
-	e := profile.Edge{Caller: marker("[unknown]"), Callee: marker("[unknown]"), Site: profile.Site{Offset: -1}}
-	if n := len(to.symbols); n > 0 {
-		e.Callee = methodOf(to.symbols[n-1])
+func nameEdge(names target.Names, caller, callee target.RawFrame) profile.Edge {
+	from, to := names.Of(caller), names.Of(callee)
+	e := profile.Edge{Caller: target.Marker("[unknown]"), Callee: target.Marker("[unknown]"), Site: profile.Site{Offset: -1}}
+	if n := len(to.Symbols); n > 0 {
+		e.Callee = target.MethodOf(to.Symbols[n-1])
 	}
-	for i, s := range from.symbols {
+	for i, s := range from.Symbols {
 		if !s.Value().Approximate { // [inlined in M] is no method
-			e.Caller, e.Site = methodOf(s), siteOf(from, i)
+			e.Caller, e.Site = target.MethodOf(s), siteOf(from, i)
 			break
 		}
 	}
@@ -96,29 +97,29 @@ func nameEdge(names resolved, caller, callee rawFrame) profile.Edge {
 }
 
 // siteOf is the place of a name's i-th symbol in its method.
-func siteOf(n name, i int) profile.Site {
-	line, bci := n.place(i)
+func siteOf(n target.Name, i int) profile.Site {
+	line, bci := n.Place(i)
 	return profile.Site{Line: line, Offset: bci}
 }
 
 // branched is one end of a call that the CPU recorded: an address, of which the record does not say what code it is.
-func branched(pc uint64) rawFrame {
-	return rawFrame{frame: bpf.Frame(uint64(bpf.FrameNative)<<60 | pc&(1<<60-1)), kind: rawAddress}
+func branched(pc uint64) target.RawFrame {
+	return target.RawFrame{Frame: bpf.Frame(uint64(bpf.FrameNative)<<60 | pc&(1<<60-1)), Kind: target.RawAddress}
 }
 
 // listened is a call that a listener caught, as the trees and names have frames. False if it is of a VM that the
 // process no longer runs.
-func listened(c *bpf.Call, attachment uint32) (caller, callee rawFrame, ok bool) {
+func listened(c *bpf.Call, attachment uint32) (caller, callee target.RawFrame, ok bool) {
 	ok = c.Attachment == attachment && attachment != 0
-	callee = rawFrame{frame: bpf.Frame(c.Callee), kind: rawExact}
+	callee = target.RawFrame{Frame: bpf.Frame(c.Callee), Kind: target.RawExact}
 	return callSite(bpf.Frame(c.Caller), c.ClassEpoch), callee, ok
 }
 
 // callSite is where a listener saw a call come from.
-func callSite(f bpf.Frame, classEpoch uint32) rawFrame {
-	r := rawFrame{frame: f, kind: rawReturn}
+func callSite(f bpf.Frame, classEpoch uint32) target.RawFrame {
+	r := target.RawFrame{Frame: f, Kind: target.RawReturn}
 	if f.Kind() == bpf.FrameInterpreted {
-		r.epoch = classEpoch
+		r.Epoch = classEpoch
 	}
 	return r
 }

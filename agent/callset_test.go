@@ -8,6 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -28,7 +29,7 @@ func callRecord(id identity, engine uint8, attachment uint32, caller, callee bpf
 func TestCallIdentity(t *testing.T) {
 	a, w := listeningAgent()
 	id := identity{100, 5, 1}
-	a.process(&bpf.Header{Pid: 100, Start: 5, Exec: 1}).attachment.Store(3)
+	a.process(&bpf.Header{Pid: 100, Start: 5, Exec: 1}).Attachment.Store(3)
 	call := callRecord(id, bpf.EngineListener, 3, jit(1, 4), jit(2, 8))
 	a.handle(call)
 	a.handle(call)
@@ -48,8 +49,8 @@ func TestCallIdentity(t *testing.T) {
 		t.Errorf("%d received, %d folded, discarded %v", c.received, c.folded, c.discarded)
 	}
 	for p, s := range w.calls {
-		if g := s.raw["listener"]; p.pid != 100 || g.Len() != 1 || g.Total() != 2 {
-			t.Errorf("process %d: %d edges, %v calls", p.pid, g.Len(), g.Total())
+		if g := s.raw["listener"]; p.PID != 100 || g.Len() != 1 || g.Total() != 2 {
+			t.Errorf("process %d: %d edges, %v calls", p.PID, g.Len(), g.Total())
 		}
 	}
 }
@@ -58,22 +59,22 @@ func TestCallIdentity(t *testing.T) {
 // inlined at either place and whichever tier runs them.
 func TestNameEdge(t *testing.T) {
 	frame := func(name string, line int, kind symbolize.Kind, inlined bool) symbolize.Symbol {
-		return symbolize.Intern(symbolize.Frame{Function: name, Line: line, Kind: kind, Inlined: inlined, Address: 99, Mapping: methodMapping})
+		return symbolize.Intern(symbolize.Frame{Function: name, Line: line, Kind: kind, Inlined: inlined, Address: 99, Mapping: target.MethodMapping})
 	}
 	method := func(name string) symbolize.Symbol {
-		return symbolize.Intern(symbolize.Frame{Function: name, Kind: symbolize.KindJIT, Mapping: methodMapping})
+		return symbolize.Intern(symbolize.Frame{Function: name, Kind: symbolize.KindJIT, Mapping: target.MethodMapping})
 	}
-	from, to, bare := rawFrame{frame: jit(1, 4)}, rawFrame{frame: jit(2, 8)}, rawFrame{frame: nativeFrame}
-	p := newTargetProcess(proc.Identity{PID: 1})
-	for r, n := range map[rawFrame]name{
-		from: {symbols: []symbolize.Symbol{frame("inner", 7, symbolize.KindInterpreted, true), frame("outer", 9, symbolize.KindJIT, false)}, bcis: []int32{21, 3}},
-		to:   {symbols: []symbolize.Symbol{frame("inlined at entry", 1, symbolize.KindJIT, true), frame("callee", 2, symbolize.KindJIT, false)}, bcis: []int32{0, 0}},
-		bare: {symbols: []symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "native", Kind: symbolize.KindNative})}},
+	from, to, bare := target.RawFrame{Frame: jit(1, 4)}, target.RawFrame{Frame: jit(2, 8)}, target.RawFrame{Frame: nativeFrame}
+	p := target.NewProcess(proc.Identity{PID: 1})
+	for r, n := range map[target.RawFrame]target.Name{
+		from: {Symbols: []symbolize.Symbol{frame("inner", 7, symbolize.KindInterpreted, true), frame("outer", 9, symbolize.KindJIT, false)}, BCIs: []int32{21, 3}},
+		to:   {Symbols: []symbolize.Symbol{frame("inlined at entry", 1, symbolize.KindJIT, true), frame("callee", 2, symbolize.KindJIT, false)}, BCIs: []int32{0, 0}},
+		bare: {Symbols: []symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "native", Kind: symbolize.KindNative})}},
 	} {
-		p.setName(r, n)
+		p.SetName(r, n)
 	}
-	names := p.resolved()
-	defer names.close()
+	names := p.Names()
+	defer names.Close()
 	want := profile.Edge{Caller: method("inner"), Site: profile.Site{Line: 7, Offset: 21}, Callee: method("callee")}
 	if got := nameEdge(names, from, to); got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -81,7 +82,7 @@ func TestNameEdge(t *testing.T) {
 	if got := nameEdge(names, bare, to); got.Caller.Value().Function != "native" || got.Site.Offset != -1 {
 		t.Errorf("from native code: %+v", got)
 	}
-	if got := nameEdge(names, from, rawFrame{frame: jit(5, 5)}); got.Callee.Value().Function != "[not named in time]" {
+	if got := nameEdge(names, from, target.RawFrame{Frame: jit(5, 5)}); got.Callee.Value().Function != "[not named in time]" {
 		t.Errorf("to what has no name: %v", got.Callee.Value().Function)
 	}
 }
@@ -89,7 +90,7 @@ func TestNameEdge(t *testing.T) {
 func TestCallSetIsBounded(t *testing.T) {
 	var s callSet
 	for i := range maxEdges + 10 {
-		if ok := s.addRaw("listener", rawFrame{frame: jit(1, i)}, rawFrame{frame: jit(2, 0)}); ok != (i < maxEdges) {
+		if ok := s.addRaw("listener", target.RawFrame{Frame: jit(1, i)}, target.RawFrame{Frame: jit(2, 0)}); ok != (i < maxEdges) {
 			t.Fatalf("edge %d: %t", i, ok)
 		}
 	}

@@ -3,6 +3,7 @@ package agent
 import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -13,7 +14,7 @@ import (
 type chaining struct {
 	attachment uint32 // of the VM whose frames these are, 0 if there is none
 	slot       uint32 // of its rate on the kernel side
-	chain      cct.Chain[rawFrame, uint32]
+	chain      cct.Chain[target.RawFrame, uint32]
 	pace       *pace
 	generation uint64 // of chain, as the kernel side was told
 
@@ -30,7 +31,7 @@ func newChaining(attachment, slot uint32, p *pace) *chaining {
 }
 
 // learn takes a walk of a stack. It tells whether the kernel side must be told of another rate or generation.
-func (c *chaining) learn(s *bpf.Sample, user []rawFrame) (changed bool) {
+func (c *chaining) learn(s *bpf.Sample, user []target.RawFrame) (changed bool) {
 	walk, ok := activations(c.walk[:0], user, s.Depths)
 	if c.walk = walk; !ok {
 		c.walk = walk[:0] // nothing was learned
@@ -60,7 +61,7 @@ func (c *chaining) forgot() bool { return c.chain.Generation() != c.generation }
 
 // learnLink takes the link of a sample whose stack was not walked: who called whom, for contexts that no walk has shown.
 // It tells what learn does.
-func (c *chaining) learnLink(s *bpf.Sample, user []rawFrame) (changed bool) {
+func (c *chaining) learnLink(s *bpf.Sample, user []target.RawFrame) (changed bool) {
 	pair, ok := activations(c.walk[:0], user[:min(len(user), 2)], s.Depths)
 	c.walk = pair
 	if ok && len(pair) > 1 {
@@ -70,7 +71,7 @@ func (c *chaining) learnLink(s *bpf.Sample, user []rawFrame) (changed bool) {
 }
 
 // teachCall takes a call that an engine caught: unlike the link of a sample, it tells how often it is made; mu is held.
-func (a *Agent) teachCall(p *process, callee, caller rawFrame, calleeDepth, callerDepth uint32) {
+func (a *Agent) teachCall(p *process, callee, caller target.RawFrame, calleeDepth, callerDepth uint32) {
 	if a.opt.Contexts != profile.ContextChain || calleeDepth == 0 || callerDepth == 0 {
 		return
 	}
@@ -87,13 +88,13 @@ func (a *Agent) teachCalls(p *process, hits []listener.Hit, classEpoch uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, h := range hits {
-		a.teachCall(p, rawFrame{frame: h.Callee, kind: rawExact}, callSite(h.Caller, classEpoch), h.CalleeDepth, h.CallerDepth)
+		a.teachCall(p, target.RawFrame{Frame: h.Callee, Kind: target.RawExact}, callSite(h.Caller, classEpoch), h.CalleeDepth, h.CallerDepth)
 	}
 }
 
 // likeliest returns the likeliest context of a link; it is good until the next call.
 func (c *chaining) likeliest(l chainLink) []activation {
-	to := cct.Candidate[rawFrame, uint32]{}
+	to := cct.Candidate[target.RawFrame, uint32]{}
 	if p := c.chain.Place(l); len(p.Candidates) > 0 {
 		to = p.Candidates[0]
 	}
@@ -102,7 +103,7 @@ func (c *chaining) likeliest(l chainLink) []activation {
 }
 
 // context appends a context of a link. Where it is not known to its outermost frame, a marker says so.
-func (c *chaining) context(buf []activation, l chainLink, to cct.Candidate[rawFrame, uint32]) []activation {
+func (c *chaining) context(buf []activation, l chainLink, to cct.Candidate[target.RawFrame, uint32]) []activation {
 	buf = c.chain.Stack(buf, l, to)
 	if to.Context == cct.Root {
 		buf = append(buf, unreached(bpf.EndKnown))
@@ -129,7 +130,7 @@ func (a *Agent) makeRoom(p *process, frames int) {
 
 // chainingOf returns what is known of p's contexts; mu is held.
 func (a *Agent) chainingOf(p *process) *chaining {
-	serial := p.attachment.Load()
+	serial := p.Attachment.Load()
 	if p.chaining != nil && p.chaining.attachment == serial {
 		return p.chaining
 	}
@@ -139,7 +140,7 @@ func (a *Agent) chainingOf(p *process) *chaining {
 	if serial == 0 {
 		p.chaining = newChaining(0, bpf.MaxAttached, a.rates.native)
 	} else {
-		p.chaining = newChaining(serial, p.slot.Load(), newPace(a.opt.WalkEvery))
+		p.chaining = newChaining(serial, p.Slot.Load(), newPace(a.opt.WalkEvery))
 		a.setChainRate(p.chaining)
 	}
 	return p.chaining

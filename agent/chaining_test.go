@@ -11,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -154,7 +155,7 @@ func TestSameCallers(t *testing.T) {
 	} {
 		stack := func(text string) (s []activation) {
 			user, depths := frames(text)
-			s, _ = activations(nil, rawStack(nil, &bpf.Sample{User: user, Attachment: 1, End: bpf.EndRoot}, 1), depths)
+			s, _ = activations(nil, target.AppendStack(nil, &bpf.Sample{User: user, Attachment: 1, End: bpf.EndRoot}, 1), depths)
 			return s
 		}
 		a, b := stack(c.a), stack(c.b)
@@ -177,7 +178,7 @@ func (a *contextAgent) drawn(user string, times int) {
 func TestDrawsSetTheRate(t *testing.T) {
 	a, _ := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p := a.attach(7)
-	slot := p.slot.Load()
+	slot := p.Slot.Load()
 	a.walked("a:1@16 b:2@32 c:3@48", 3)
 	a.drawn("a:1@16 b:2@32 c:3@48", drawsToJudge-1)
 	if want := []bpf.ChainRate{{Every: firstEvery}}; !slices.Equal(a.rates[slot], want) {
@@ -197,10 +198,10 @@ func TestDrawsSetTheRate(t *testing.T) {
 	q := newChaining(1, 1, newPace(0))
 	user, depths := frames("b:2@32 c:3@48")
 	sample := &bpf.Sample{User: user, Depths: depths, Flags: bpf.SampleDepths | bpf.SampleDrawn, End: bpf.EndRoot, Attachment: 1}
-	if q.learn(sample, rawStack(nil, sample, 1)); q.pace.draws != 1 || q.pace.right != 0 {
+	if q.learn(sample, target.AppendStack(nil, sample, 1)); q.pace.draws != 1 || q.pace.right != 0 {
 		t.Errorf("of %d draws %d were guessed by what is not known", q.pace.draws, q.pace.right)
 	}
-	if q.learn(sample, rawStack(nil, sample, 1)); q.pace.draws != 2 || q.pace.right != 1 {
+	if q.learn(sample, target.AppendStack(nil, sample, 1)); q.pace.draws != 2 || q.pace.right != 1 {
 		t.Errorf("of %d draws %d were guessed", q.pace.draws, q.pace.right)
 	}
 }
@@ -211,7 +212,7 @@ func TestRateIsGiven(t *testing.T) {
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	a.drawn("a:1@16 b:2@32 c:3@48", 3*drawsToJudge)
 	want := []bpf.ChainRate{{Every: 33}}
-	if !slices.Equal(a.rates[p.slot.Load()], want) || !slices.Equal(a.rates[bpf.MaxAttached], want) {
+	if !slices.Equal(a.rates[p.Slot.Load()], want) || !slices.Equal(a.rates[bpf.MaxAttached], want) {
 		t.Errorf("told %v, want %v of each", a.rates, want)
 	}
 }
@@ -223,7 +224,7 @@ func TestFullChainAsksAgain(t *testing.T) {
 		p := a.attach(attached)
 		slot := uint32(bpf.MaxAttached)
 		if attached != 0 {
-			slot = p.slot.Load()
+			slot = p.Slot.Load()
 		}
 		a.walked("0:1@16 1:2@32 2:3@48", 1)
 		p.chaining.chain.Limit = 10
@@ -251,7 +252,7 @@ func TestFullChainAsksAgain(t *testing.T) {
 		before := p.chaining.chain.Generation()
 		for i := range uint32(30) {
 			a.mu.Lock()
-			a.teachCall(p, rawFrame{frame: method('2', 0), kind: rawExact}, rawFrame{frame: method('1', 5), kind: rawReturn}, 100+i, 50)
+			a.teachCall(p, target.RawFrame{Frame: method('2', 0), Kind: target.RawExact}, target.RawFrame{Frame: method('1', 5), Kind: target.RawReturn}, 100+i, 50)
 			a.mu.Unlock()
 		}
 		if g := p.chaining.chain.Generation(); g == before || a.rates.last(slot).Generation != uint32(g) {

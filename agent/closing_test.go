@@ -33,10 +33,10 @@ func TestCloseWhileDraining(t *testing.T) {
 					rec = k.partial(thread, false, false)
 				}
 				if i%1000 == 999 {
-					p.slot.Store(8)
-					p.attachment.Store(p.attachment.Load() + 1)
+					p.Slot.Store(8)
+					p.Attachment.Store(p.Attachment.Load() + 1)
 				}
-				rec.attachment = p.attachment.Load()
+				rec.attachment = p.Attachment.Load()
 				a.feed(rec)
 				if i%100 == 0 {
 					a.mu.Lock()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -87,8 +88,8 @@ func TestNamesOfPlacedContextsOfEndedProcess(t *testing.T) {
 	if got := a.profiled(p, w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	n := a.resolver.name(p.targetProcess, wanted{rawFrame: rawFrame{frame: method('q', 1), end: bpf.EndKnown}})
-	if !n.stale || len(n.symbols) != 2 || n.symbols[1].Value().Function != "[callers unknown]" {
+	n := a.resolver.Name(p.Process, target.Wanted{RawFrame: target.RawFrame{Frame: method('q', 1), End: bpf.EndKnown}})
+	if !n.Stale || len(n.Symbols) != 2 || n.Symbols[1].Value().Function != "[callers unknown]" {
 		t.Errorf("a frame that was never named is %+v", n)
 	}
 }
@@ -97,23 +98,23 @@ func TestNamesOfPlacedContextsOfEndedProcess(t *testing.T) {
 func TestNamesOfEnds(t *testing.T) {
 	a, _ := newContextAgent(t, Options{})
 	p := a.attach(7)
-	bare := rawFrame{frame: method('a', 1)}
-	symbols := append(make([]symbolize.Symbol, 0, 8), marker("a"))
-	p.setName(bare, name{symbols: symbols})
-	var names []name
+	bare := target.RawFrame{Frame: method('a', 1)}
+	symbols := append(make([]symbolize.Symbol, 0, 8), target.Marker("a"))
+	p.SetName(bare, target.Name{Symbols: symbols})
+	var names []target.Name
 	for _, end := range []bpf.WalkEnd{bpf.EndKnown, bpf.EndRead} {
 		r := bare
-		r.end = end
-		names = append(names, a.resolver.name(p.targetProcess, wanted{rawFrame: r}))
+		r.End = end
+		names = append(names, a.resolver.Name(p.Process, target.Wanted{RawFrame: r}))
 	}
 	for i, want := range []string{"[callers unknown]", "[truncated: stack not readable]"} {
-		if got := names[i].symbols; len(got) != 2 || got[0] != marker("a") || got[1].Value().Function != want {
+		if got := names[i].Symbols; len(got) != 2 || got[0] != target.Marker("a") || got[1].Value().Function != want {
 			t.Errorf("%v, want a and %s", got, want)
 		}
 	}
-	for _, bad := range []name{{symbols: symbols, stale: true}, {symbols: symbols, unknown: true}} {
-		p.setName(bare, bad)
-		if n := a.resolver.name(p.targetProcess, wanted{rawFrame: rawFrame{frame: bare.frame, end: bpf.EndKnown}}); !n.stale || n.symbols[0] == marker("a") {
+	for _, bad := range []target.Name{{Symbols: symbols, Stale: true}, {Symbols: symbols, Unknown: true}} {
+		p.SetName(bare, bad)
+		if n := a.resolver.Name(p.Process, target.Wanted{RawFrame: target.RawFrame{Frame: bare.Frame, End: bpf.EndKnown}}); !n.Stale || n.Symbols[0] == target.Marker("a") {
 			t.Errorf("named by %+v", n)
 		}
 	}
@@ -125,15 +126,15 @@ func TestWantedEpochs(t *testing.T) {
 	p := a.attach(7)
 	a.feed(record{identity: java, attachment: 7, classEpoch: 2, flags: bpf.SampleDepths, user: "A:1@16 b:2@32 c:3@48"})
 	p.trim(nil, &a.nameCount)
-	p.takeWanted()
+	p.TakeWanted()
 	a.feed(record{
 		identity: java, attachment: 7, classEpoch: 5, flags: bpf.SampleDepths | bpf.SampleLink, end: bpf.EndKnown, user: "b:2@32 c:3@48",
 		kernel: []uint64{uint64(method('A', 1))},
 	})
 	a.placed(w)
 	epochs := map[string]uint32{}
-	for _, r := range p.takeWanted() {
-		epochs[pathOf([]rawFrame{r.rawFrame})] = r.epoch
+	for _, r := range p.TakeWanted() {
+		epochs[pathOf([]target.RawFrame{r.RawFrame})] = r.Epoch
 	}
 	if want := (map[string]uint32{"A:1": 2, "b:2": 5, "c:3": 5, "kernel": 5}); !maps.Equal(epochs, want) {
 		t.Errorf("asked for %v, want %v", epochs, want)

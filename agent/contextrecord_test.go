@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -169,8 +170,8 @@ var java = identity{100, 5, 1}
 // attach has java run a VM that is attached under this number.
 func (a *contextAgent) attach(serial uint32) *process {
 	p := a.process(&bpf.Header{Pid: java.pid, Start: java.start, Exec: java.exec})
-	p.slot.Store(serial % bpf.MaxAttached)
-	p.attachment.Store(serial)
+	p.Slot.Store(serial % bpf.MaxAttached)
+	p.Attachment.Store(serial)
 	return p
 }
 
@@ -203,36 +204,36 @@ func (a *contextAgent) linked(user string, times int) {
 
 func (a *contextAgent) attachment() uint32 {
 	if p := a.table[int(java.pid)]; p != nil {
-		return p.attachment.Load()
+		return p.Attachment.Load()
 	}
 	return 0
 }
 
 // pathOf writes a raw stack as a record has it, without depths. Behind the outermost frame is why there are no more: it
 // stands in front, in brackets.
-func pathOf(stack []rawFrame) string {
+func pathOf(stack []target.RawFrame) string {
 	var path []string
 	for _, r := range stack {
 		text := ""
-		switch r.kind {
-		case rawKernel:
+		switch r.Kind {
+		case target.RawKernel:
 			text = "kernel"
-		case rawStale:
+		case target.RawStale:
 			text = "stale"
-		case rawNothing:
+		case target.RawNothing:
 			text = "nothing"
-		case rawDepths:
+		case target.RawDepths:
 			text = "depths"
 		default:
-			m, place := letter(r.frame)
+			m, place := letter(r.Frame)
 			text = string(rune(m))
 			if place != 0 {
 				text += fmt.Sprintf(":%d", place)
 			}
 		}
 		path = append(path, text)
-		if r.end != 0 {
-			path = append(path, "["+r.end.String()+"]")
+		if r.End != 0 {
+			path = append(path, "["+r.End.String()+"]")
 		}
 	}
 	slices.Reverse(path)
@@ -302,15 +303,15 @@ func (a *contextAgent) held(w *Window) map[string]uint64 {
 
 // named has all frames named that somebody asked for, as a worker would: by their letters.
 func (a *contextAgent) named(p *process) {
-	frames := p.takeWanted()
+	frames := p.TakeWanted()
 	for _, r := range frames {
-		if bare := r.rawFrame; bare.end == 0 {
-			p.setName(bare, name{symbols: []symbolize.Symbol{marker(pathOf([]rawFrame{bare}))}})
+		if bare := r.RawFrame; bare.End == 0 {
+			p.SetName(bare, target.Name{Symbols: []symbolize.Symbol{target.Marker(pathOf([]target.RawFrame{bare}))}})
 		}
 	}
 	for _, r := range frames {
-		if r.end != 0 {
-			p.setName(r.rawFrame, a.resolver.name(p.targetProcess, r))
+		if r.End != 0 {
+			p.SetName(r.RawFrame, a.resolver.Name(p.Process, r))
 		}
 	}
 }

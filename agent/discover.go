@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
 
 // watch attaches the programs that follow processes: exec, fork, exit.
@@ -33,7 +34,7 @@ const discoverDeadline = time.Second
 
 // discover attaches to the VMs that run already. Other processes are looked at when they are first sampled.
 func (a *Agent) discover(ctx context.Context) {
-	a.resolver.wait(ctx, targetProcesses(a.adopt(a.withVM(ctx))), discoverDeadline)
+	a.resolver.Wait(ctx, targetProcesses(a.adopt(a.withVM(ctx))), discoverDeadline)
 }
 
 // Pauses of seek: a VM that starts is found early in its life, and the processes beside it cost next to nothing.
@@ -77,7 +78,7 @@ func (a *Agent) withVM(ctx context.Context) (found []proc.Identity) {
 			continue
 		}
 		mapped, err := proc.Call(ctx, a.pool, pid, func() (proc.Maps, error) {
-			a.resolver.reach(stageDiscover, pid)
+			a.resolver.Reach(target.StageDiscover, pid)
 			return a.root.Maps(pid, proc.Executable)
 		})
 		var panicked *proc.PanicError
@@ -85,7 +86,7 @@ func (a *Agent) withVM(ctx context.Context) (found []proc.Identity) {
 			a.discoverFailed(id, panicked)
 			continue
 		}
-		if err == nil && (findLibrary(mapped) != nil || a.sources.any(func(s source) bool { return s.finds(mapped) }) && !a.knows(pid)) {
+		if err == nil && (target.FindLibrary(mapped) != nil || a.sources.any(func(s source) bool { return s.finds(mapped) }) && !a.knows(pid)) {
 			found = append(found, id)
 		}
 	}
@@ -97,7 +98,7 @@ func (a *Agent) discoverFailed(id proc.Identity, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.processOf(id)
-	a.resolver.discoverFailed(p.targetProcess, err)
+	a.resolver.DiscoverFailed(p.Process, err)
 }
 
 // listenFailed is failed for those who know a process by its identity.
@@ -105,9 +106,9 @@ func (a *Agent) listenFailed(id proc.Identity, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p := a.table[id.PID]; p != nil {
-		a.resolver.failed(stageListen, p.targetProcess, err)
+		a.resolver.Failed(target.StageListen, p.Process, err)
 	} else {
-		a.resolver.countFailure(stageListen)
+		a.resolver.CountFailure(target.StageListen)
 	}
 }
 
@@ -122,10 +123,10 @@ func (a *Agent) processOf(id proc.Identity) *process {
 }
 
 // processOfTarget is the process of a worker's, nil if it is gone.
-func (a *Agent) processOfTarget(t *targetProcess) *process {
+func (a *Agent) processOfTarget(t *target.Process) *process {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if p := a.table[t.pid]; p != nil && p.targetProcess == t {
+	if p := a.table[t.PID]; p != nil && p.Process == t {
 		return p
 	}
 	return nil
@@ -154,7 +155,7 @@ func (a *Agent) candidates() (pids []int) {
 	now := monotonic()
 	return slices.DeleteFunc(pids, func(pid int) bool {
 		p := a.table[pid]
-		return p != nil && p.settled(now)
+		return p != nil && p.Settled(now)
 	})
 }
 
@@ -164,7 +165,7 @@ func (a *Agent) adopt(found []proc.Identity) (adopted []*process) {
 	defer a.mu.Unlock()
 	for _, id := range found {
 		p := a.processOf(id)
-		a.resolver.submit(p.targetProcess)
+		a.resolver.Submit(p.Process)
 		adopted = append(adopted, p)
 	}
 	return adopted
@@ -184,7 +185,7 @@ func (a *Agent) sweep() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range known {
-		if _, ok := slices.BinarySearch(running, p.pid); !ok {
+		if _, ok := slices.BinarySearch(running, p.PID); !ok {
 			a.retire(p)
 		}
 	}

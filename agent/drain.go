@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -107,9 +108,9 @@ func (a *Agent) recordFailed(raw []byte, err error) {
 		h.failed(a)
 	}
 	if pid, ok := bpf.PID(raw); ok && a.table[pid] != nil {
-		a.resolver.failed(stageRecord, a.table[pid].targetProcess, err)
-	} else if a.resolver.countFailure(stageRecord) == 1 { // of no process: one is logged
-		a.resolver.logFailure(stageRecord, pid, err)
+		a.resolver.Failed(target.StageRecord, a.table[pid].Process, err)
+	} else if a.resolver.CountFailure(target.StageRecord) == 1 { // of no process: one is logged
+		a.resolver.LogFailure(target.StageRecord, pid, err)
 	}
 }
 
@@ -159,13 +160,13 @@ func (a *Agent) onSample(s *bpf.Sample) {
 	now := s.Time
 	a.oldest = min(a.oldest, now)
 	p := a.process(s.Header)
-	a.resolver.reach(stageRecord, p.pid)
+	a.resolver.Reach(target.StageRecord, p.PID)
 	p.samples++
 	p.classEpoch = s.ClassEpoch
-	code := p.code.Load()
+	code := p.Code.Load()
 	t := a.take(p, s, code)
 	unknown := p.meet(s)
-	if code.due(time.Duration(now)) || p.due(now) || unknown {
+	if code.Due(time.Duration(now)) || p.Due(now) || unknown {
 		a.dirty[p] = struct{}{}
 	}
 	if len(t.stack) == 0 {
@@ -198,7 +199,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 func (a *Agent) onCodeLoad(l *bpf.CodeLoad) {
 	a.codeLoads++
 	p := a.process(l.Header)
-	p.loaded(vmruntime.CodeLoad{
+	p.Loaded(vmruntime.CodeLoad{
 		Begin: l.Begin, Size: l.Size, Version: l.CompileID & 0xfffffff, Class: string(l.Class), Name: string(l.Name), Signature: string(l.Signature),
 	})
 	a.dirty[p] = struct{}{}
@@ -248,7 +249,7 @@ func (a *Agent) sameProcess(p *process, h *bpf.Header) bool {
 // ticks in it, for a moment after it said that it ended.
 func (a *Agent) retire(p *process) {
 	a.sources.flush() // bursts of it that nobody will end
-	p.exited.Store(true)
+	p.Exited.Store(true)
 	a.dirty[p] = struct{}{}
 }
 
@@ -271,15 +272,15 @@ func (a *Agent) submitDirty() {
 		a.oldest = noTime
 	}
 	for p := range a.dirty {
-		if p.exited.Load() {
-			if a.table[p.pid] == p {
-				delete(a.table, p.pid)
+		if p.Exited.Load() {
+			if a.table[p.PID] == p {
+				delete(a.table, p.PID)
 			}
 			if p.holders == 0 {
 				a.trim(p)
 			}
 		}
-		a.resolver.submit(p.targetProcess)
+		a.resolver.Submit(p.Process)
 	}
 	clear(a.dirty)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/target/targettest"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -21,7 +22,7 @@ func testAgent() (*Agent, *Window) {
 		discarded: noDiscards(), oldest: noTime,
 		log: slog.New(slog.DiscardHandler),
 	}
-	a.resolver = newTargets(config{Log: a.log})
+	a.resolver = target.NewResolver(target.Config{Log: a.log})
 	w := newWindow(a, nil)
 	a.windows[w] = struct{}{}
 	return a, w
@@ -101,7 +102,7 @@ func TestProcessFoundInProc(t *testing.T) {
 		t.Error("the sample was taken for another process's")
 	}
 	a.handle(processRecord(bpf.EventProcessExec, identity{100, 5_000_000_123, 5}))
-	if !p.exited.Load() {
+	if !p.Exited.Load() {
 		t.Error("the process was kept after it executed another program")
 	}
 }
@@ -167,27 +168,27 @@ func TestDrainerFollowsMap(t *testing.T) {
 	a, _ := testAgent()
 	a.engines = &callEngines{agent: a, listener: &listener.Listener{}}
 	a.sources.then = []source{a.engines}
-	id, frame := identity{100, 5, 1}, rawFrame{frame: targettest.NativeAt(targettest.CodeAt), kind: rawExact}
-	a.handle(sampleRecord(id, frame.frame))
+	id, frame := identity{100, 5, 1}, target.RawFrame{Frame: targettest.NativeAt(targettest.CodeAt), Kind: target.RawExact}
+	a.handle(sampleRecord(id, frame.Frame))
 	p := a.table[100]
 	for _, c := range []struct {
-		code  jitCode
+		code  target.JITCode
 		dirty bool
 	}{
-		{jitCode{epoch: 7, again: 1 << 62}, true}, // the frame is a new one
-		{jitCode{epoch: 7, again: 1 << 62}, false},
-		{jitCode{epoch: 7}, true},
+		{target.JITCode{Epoch: 7, Again: 1 << 62}, true}, // the frame is a new one
+		{target.JITCode{Epoch: 7, Again: 1 << 62}, false},
+		{target.JITCode{Epoch: 7}, true},
 	} {
 		clear(a.dirty)
-		c.code.low, c.code.high = targettest.CodeAt, targettest.CodeAt+0x1000
-		p.code.Store(&c.code)
-		a.handle(sampleRecord(id, frame.frame))
+		c.code.Low, c.code.High = targettest.CodeAt, targettest.CodeAt+0x1000
+		p.Code.Store(&c.code)
+		a.handle(sampleRecord(id, frame.Frame))
 		if _, dirty := a.dirty[p]; dirty != c.dirty {
 			t.Errorf("%+v: to be worked on: %t", c.code, dirty)
 		}
 	}
 	marked := frame
-	marked.epoch = 7
+	marked.Epoch = 7
 	if _, ok := p.requested[marked]; !ok || len(p.requested) != 2 {
 		t.Errorf("requested are %v", p.requested)
 	}
@@ -207,11 +208,11 @@ func TestSampleRetries(t *testing.T) {
 	if len(a.dirty) != 0 {
 		t.Fatal("a process without work is handed to a worker")
 	}
-	p.setRetry(2)
+	p.SetRetry(2)
 	if a.handle(sampleRecord(id, 0x1000)); len(a.dirty) != 0 { // at 1 ns
 		t.Error("the process is handed to a worker before it is due")
 	}
-	p.setRetry(1)
+	p.SetRetry(1)
 	if a.handle(sampleRecord(id, 0x1000)); len(a.dirty) != 1 {
 		t.Error("the process is not handed to a worker")
 	}

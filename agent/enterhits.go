@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -43,7 +44,7 @@ func (m *monitorEnters) Take(ctx context.Context, h *monitors.Observed) error {
 // fold puts the context of a hit into the windows that are open.
 func (m *monitorEnters) fold(p *process, o *bpf.Observation, class string) {
 	e := event{
-		kind: profile.Locks, tid: o.Tid, thread: cString(o.Comm), stack: rawStack(nil, &o.Sample, p.attachment.Load()),
+		kind: profile.Locks, tid: o.Tid, thread: cString(o.Comm), stack: target.AppendStack(nil, &o.Sample, p.Attachment.Load()),
 		labels: profile.EventLabels{Class: class, What: enterWhat}, sums: eventSums{events: 1},
 	}
 	m.agent.mu.Lock()
@@ -54,7 +55,7 @@ func (m *monitorEnters) fold(p *process, o *bpf.Observation, class string) {
 // nameClasses names the classes of all hits. Addresses are good until classes are unloaded.
 func (m *monitorEnters) nameClasses(ctx context.Context, own *enterGuest, h *monitors.Observed) error {
 	h.Classes = map[uint64]string{}
-	epoch := m.agent.resolver.classEpochOf(own.process.targetProcess)
+	epoch := m.agent.resolver.ClassEpochOf(own.process.Process)
 	if epoch != own.epoch || len(own.classes) > maxEnterClasses {
 		clear(own.classes)
 		own.epoch = epoch
@@ -72,7 +73,7 @@ func (m *monitorEnters) nameClasses(ctx context.Context, own *enterGuest, h *mon
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	names, err := m.agent.resolver.classNames(ctx, own.process.targetProcess, slices.Values(unknown))
+	names, err := m.agent.resolver.ClassNames(ctx, own.process.Process, slices.Values(unknown))
 	if err != nil {
 		return err
 	}

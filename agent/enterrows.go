@@ -8,6 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -20,7 +21,7 @@ func (m *monitorEnters) completeEvents(w *Window, p *process) (note string) {
 	if engine == nil {
 		return ""
 	}
-	all, sum := engine.Acquisitions(p.identity(), w.began, w.ended)
+	all, sum := engine.Acquisitions(p.Identity(), w.began, w.ended)
 	if sum.Windows == 0 {
 		return ""
 	}
@@ -53,13 +54,13 @@ func (r *rawEvents) addEnters(all []monitors.Acquisition, frame func(monitors.Pl
 	walked := map[bpf.Frame]map[eventKey]uint64{} // how often each context was seen
 	for key, sums := range r.rows {
 		leaf := r.tree.Node(key.context).Key
-		if key.What != enterWhat || leaf.kind != rawExact {
+		if key.What != enterWhat || leaf.Kind != target.RawExact {
 			continue // a probe in the VM saw it: the walk began at a call
 		}
-		if walked[leaf.frame] == nil {
-			walked[leaf.frame] = map[eventKey]uint64{}
+		if walked[leaf.Frame] == nil {
+			walked[leaf.Frame] = map[eventKey]uint64{}
 		}
-		walked[leaf.frame][key] = sums.events
+		walked[leaf.Frame][key] = sums.events
 	}
 	for _, a := range all {
 		contexts := ofClass(walked[frame(a.Place)], a.Class)

@@ -7,6 +7,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -15,15 +16,15 @@ func TestAddEnters(t *testing.T) {
 	const low = 0x7f0000000000
 	often, seldom := monitors.Place{Address: low + 0x100, Version: 5}, monitors.Place{Address: low + 0x200, Version: 5}
 	frame := func(p monitors.Place) bpf.Frame { return enterFrame(p, low) }
-	at := func(p monitors.Place, callers ...uint64) (stack []rawFrame) {
-		stack = append(stack, rawFrame{frame: frame(p), kind: rawExact})
+	at := func(p monitors.Place, callers ...uint64) (stack []target.RawFrame) {
+		stack = append(stack, target.RawFrame{Frame: frame(p), Kind: target.RawExact})
 		for _, c := range callers {
-			stack = append(stack, rawFrame{frame: bpf.Frame(c)})
+			stack = append(stack, target.RawFrame{Frame: bpf.Frame(c)})
 		}
 		return stack
 	}
 	var s eventSet
-	see := func(times int, class string, stack []rawFrame) {
+	see := func(times int, class string, stack []target.RawFrame) {
 		for range times {
 			s.add(&event{kind: profile.Locks, tid: 9, thread: "worker", stack: stack, labels: profile.EventLabels{Class: class, What: enterWhat}, sums: eventSums{events: 1}})
 		}
@@ -31,8 +32,8 @@ func TestAddEnters(t *testing.T) {
 	see(3, "A", at(often, 1))
 	see(1, "A", at(often, 2))
 	see(2, "B", at(often, 2))
-	probe := rawFrame{frame: frame(often)} // a return address: a probe in the VM saw it
-	s.add(&event{kind: profile.Locks, tid: 9, stack: []rawFrame{probe}, labels: profile.EventLabels{Class: "A", What: enterWhat}, sums: eventSums{events: 1, values: [profile.MaxEventValues]float64{1}}})
+	probe := target.RawFrame{Frame: frame(often)} // a return address: a probe in the VM saw it
+	s.add(&event{kind: profile.Locks, tid: 9, stack: []target.RawFrame{probe}, labels: profile.EventLabels{Class: "A", What: enterWhat}, sums: eventSums{events: 1, values: [profile.MaxEventValues]float64{1}}})
 	r := s.of(profile.Locks)
 	lost := r.addEnters([]monitors.Acquisition{
 		{Place: often, Class: "A", Times: 4000, Hits: 400},
@@ -51,13 +52,13 @@ func TestAddEnters(t *testing.T) {
 	for key, sums := range r.rows {
 		all += sums.values[0]
 		n := r.tree.Node(key.context)
-		if n.Key.kind != rawExact {
+		if n.Key.Kind != target.RawExact {
 			if sums.values[0] != 1 {
 				t.Errorf("what a probe saw is %v", sums.values[0])
 			}
 			continue
 		}
-		got[cell{key.Class, r.tree.Node(n.Parent).Key.frame}] = *sums
+		got[cell{key.Class, r.tree.Node(n.Parent).Key.Frame}] = *sums
 	}
 	for c, want := range map[cell]eventSums{
 		{"A", 1}: {events: 300, values: [3]float64{3000}}, {"A", 2}: {events: 100, values: [3]float64{1000}},

@@ -11,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/retry"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -35,7 +36,7 @@ type estimated struct {
 var keepEstimate = retry.Backoff{First: 2 * time.Second}
 
 // keep makes an estimate of the longest window that is open, if it is time. A worker has p.
-func (e *estimator) keep(g *guest, p *process, own *estimatedGuest) {
+func (e *estimator) keep(g *target.VM, p *process, own *estimatedGuest) {
 	now := monotonic()
 	if !own.keep.Due(now) {
 		return
@@ -50,7 +51,7 @@ func (e *estimator) keep(g *guest, p *process, own *estimatedGuest) {
 	e.agent.mu.Unlock()
 	kept, err := e.estimateNow(g, task)
 	if err != nil {
-		e.log.Debug("no estimate", "pid", p.pid, "err", err)
+		e.log.Debug("no estimate", "pid", p.PID, "err", err)
 		return
 	}
 	e.mu.Lock()
@@ -95,7 +96,7 @@ func (w *Window) estimateTask(p *process, now time.Duration) estimateTask {
 // was made in the window.
 func (e *estimator) estimate(ctx context.Context, t estimateTask) (out estimated, err error) {
 	made := make(chan estimated, 1)
-	err = e.agent.resolver.withGuest(ctx, t.process.targetProcess, func(g *guest) error {
+	err = e.agent.resolver.WithVM(ctx, t.process.Process, func(g *target.VM) error {
 		out, err := e.estimateNow(g, t)
 		made <- out
 		return err
@@ -120,10 +121,10 @@ func (own *estimatedGuest) until(err error, t estimateTask) (kept estimated, ok 
 	part := (own.keptAt - own.keptSince).Round(time.Second / 10)
 	switch {
 	case errors.Is(err, proc.ErrGone):
-		kept.note = fmt.Sprintf("process %d ended: its calls are those of %v of the window", t.process.pid, part)
+		kept.note = fmt.Sprintf("process %d ended: its calls are those of %v of the window", t.process.PID, part)
 	case errors.Is(err, context.DeadlineExceeded):
 		kept.note = fmt.Sprintf("the estimate of the calls of process %d was not ready in time: they are those of %v of the window",
-			t.process.pid, part)
+			t.process.PID, part)
 	default:
 		return estimated{}, false
 	}
@@ -131,16 +132,16 @@ func (own *estimatedGuest) until(err error, t estimateTask) (kept estimated, ok 
 }
 
 // estimateNow makes the estimate. A worker has the process.
-func (e *estimator) estimateNow(g *guest, t estimateTask) (out estimated, err error) {
+func (e *estimator) estimateNow(g *target.VM, t estimateTask) (out estimated, err error) {
 	heard := e.heardSince(t.process, t.since)
-	in := newEstimateInput(g, e.agent.resolver.classEpoch(g), t.top, heard, t.length, e.agent.period(), e.hitTime())
+	in := newEstimateInput(g, e.agent.resolver.ClassEpoch(g), t.top, heard, t.length, e.agent.period(), e.hitTime())
 	if err := in.readProfiles(&t.reading, monotonic()); err != nil {
 		return out, fmt.Errorf("read counters: %w", err)
 	}
 	r := estimate.Estimate(&in.Input, estimate.Options{Logical: e.logical})
 	out.credibility, out.windows = r.Credibility, len(in.Windows)
 	if lost := in.lost.String(); lost != "" {
-		out.note = fmt.Sprintf("calls of process %d are estimated %s", t.process.pid, lost)
+		out.note = fmt.Sprintf("calls of process %d are estimated %s", t.process.PID, lost)
 	}
 	out.calls, err = in.graphs(r, t.length)
 	return out, err
@@ -209,11 +210,11 @@ func (in *estimateInput) scope(p estimate.Place) vmruntime.Scope {
 // symbol is the method of a frame as call graphs have it; of what has no name a marker.
 func (in *estimateInput) symbol(f vmruntime.Frame, m estimate.MethodID) symbolize.Symbol {
 	if m == estimate.NoMethod {
-		return marker("[VM]")
+		return target.Marker("[VM]")
 	}
 	if f.Function == "" {
-		return marker("[unknown]")
+		return target.Marker("[unknown]")
 	}
 	f.Line = 0
-	return methodSymbol(f)
+	return target.MethodSymbol(f)
 }

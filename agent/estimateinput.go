@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -25,7 +26,7 @@ const (
 // made by the worker that has the guest's process.
 type estimateInput struct {
 	estimate.Input
-	guest   *guest
+	guest   *target.VM
 	vm      vmruntime.CallCounter
 	epoch   uint32           // of classes, when it is made
 	entries []listener.Entry // by CodeID; where Address is 0 there is nothing to listen to
@@ -78,8 +79,8 @@ type codeKey struct {
 }
 
 // newEstimateInput puts together what the timer saw (top, in a time of that length), and what was heard.
-func newEstimateInput(g *guest, epoch uint32, top topEdges, heard []heardWindow, length, period, hit time.Duration) *estimateInput {
-	in := emptyEstimateInput(g, g.vm, epoch)
+func newEstimateInput(g *target.VM, epoch uint32, top topEdges, heard []heardWindow, length, period, hit time.Duration) *estimateInput {
+	in := emptyEstimateInput(g, g.HotSpot, epoch)
 	in.Input = estimate.Input{
 		Duration: length.Seconds(), CPU: top.all * period.Seconds(), Period: period.Seconds(), HitCost: hit.Seconds(),
 	}
@@ -88,7 +89,7 @@ func newEstimateInput(g *guest, epoch uint32, top topEdges, heard []heardWindow,
 }
 
 // emptyEstimateInput is what nothing was seen or heard of yet.
-func emptyEstimateInput(g *guest, vm vmruntime.CallCounter, epoch uint32) *estimateInput {
+func emptyEstimateInput(g *target.VM, vm vmruntime.CallCounter, epoch uint32) *estimateInput {
 	return &estimateInput{
 		guest: g, vm: vm, epoch: epoch,
 		codeIDs: map[codeKey]estimate.CodeID{}, methodIDs: map[uint64]estimate.MethodID{}, entered: map[uint64]bool{},
@@ -106,10 +107,10 @@ func (in *estimateInput) observe(top topEdges, heard []heardWindow) {
 // addEdges adds what the timer saw. What only differs in where the callee was is one edge.
 func (in *estimateInput) addEdges(top topEdges) {
 	edges := slices.SortedFunc(maps.Keys(top.edges), func(a, b topEdge) int {
-		return cmp.Or(cmp.Compare(top.edges[b], top.edges[a]), cmp.Compare(a.at.frame, b.at.frame), cmp.Compare(a.from.frame, b.from.frame))
+		return cmp.Or(cmp.Compare(top.edges[b], top.edges[a]), cmp.Compare(a.at.Frame, b.at.Frame), cmp.Compare(a.from.Frame, b.from.Frame))
 	})
 	type key struct {
-		from   rawFrame
+		from   target.RawFrame
 		callee estimate.CodeID
 	}
 	index := map[key]int{}
@@ -132,8 +133,8 @@ func (in *estimateInput) addEdges(top topEdges) {
 			in.Edges = append(in.Edges, estimate.Edge{Caller: caller, Site: site, Callee: callee})
 		}
 		in.Edges[i].Samples += top.edges[e]
-		if e.at.frame.Kind() == bpf.FrameJIT {
-			if edge, err := in.vm.AtEdge(in.guest.site(e.at.frame, true, e.at.epoch)); err == nil && edge {
+		if e.at.Frame.Kind() == bpf.FrameJIT {
+			if edge, err := in.vm.AtEdge(in.guest.Site(e.at.Frame, true, e.at.Epoch)); err == nil && edge {
 				in.Edges[i].AtEdge += top.edges[e]
 			}
 		}
@@ -147,7 +148,7 @@ func (in *estimateInput) addWindow(w heardWindow) {
 	}
 	out := estimate.Window{Length: w.length.Seconds(), Armed: w.ran.Seconds(), Full: w.capped}
 	for _, f := range w.entries {
-		if c := in.code(rawFrame{frame: f, kind: rawExact}, true); c != estimate.VM {
+		if c := in.code(target.RawFrame{Frame: f, Kind: target.RawExact}, true); c != estimate.VM {
 			out.Codes = append(out.Codes, c)
 		}
 	}
@@ -156,7 +157,7 @@ func (in *estimateInput) addWindow(w heardWindow) {
 		return // what is left would say too little of the callers
 	}
 	for h, n := range w.hits {
-		callee := in.code(rawFrame{frame: h.callee, kind: rawExact}, true)
+		callee := in.code(target.RawFrame{Frame: h.callee, Kind: target.RawExact}, true)
 		caller, _ := in.place(h.caller)
 		out.Hits = append(out.Hits, estimate.Hit{Caller: caller, Callee: callee, Count: float64(n)})
 	}
@@ -167,14 +168,14 @@ func (in *estimateInput) addWindow(w heardWindow) {
 }
 
 // code returns the id of the code that a frame is in; VM if it is none, or gone.
-func (in *estimateInput) code(r rawFrame, exact bool) estimate.CodeID {
-	switch r.frame.Kind() {
+func (in *estimateInput) code(r target.RawFrame, exact bool) estimate.CodeID {
+	switch r.Frame.Kind() {
 	case bpf.FrameJIT:
-		k := codeKey{version: r.frame.CompileID()}
+		k := codeKey{version: r.Frame.CompileID()}
 		if id, known := in.codeIDs[k]; known {
 			return id
 		}
-		c, err := in.vm.Compilation(in.guest.site(r.frame, exact, r.epoch))
+		c, err := in.vm.Compilation(in.guest.Site(r.Frame, exact, r.Epoch))
 		if err != nil {
 			in.lost.code++
 			in.codeIDs[k] = estimate.VM
@@ -182,10 +183,10 @@ func (in *estimateInput) code(r rawFrame, exact bool) estimate.CodeID {
 		}
 		return in.addCode(k, &c)
 	case bpf.FrameInterpreted:
-		if r.epoch != in.epoch {
+		if r.Epoch != in.epoch {
 			return estimate.VM // its Method structure may be another one's by now
 		}
-		k := codeKey{method: r.frame.Method()}
+		k := codeKey{method: r.Frame.Method()}
 		if id, known := in.codeIDs[k]; known {
 			return id
 		}
@@ -230,15 +231,15 @@ func (in *estimateInput) addCode(k codeKey, c *vmruntime.Compilation) estimate.C
 }
 
 // place returns the code that a return address is in, and the inline chain there.
-func (in *estimateInput) place(r rawFrame) (estimate.CodeID, []estimate.Place) {
+func (in *estimateInput) place(r target.RawFrame) (estimate.CodeID, []estimate.Place) {
 	id := in.code(r, false)
 	if id == estimate.VM {
 		return id, nil
 	}
-	if r.frame.Kind() == bpf.FrameInterpreted {
-		return id, []estimate.Place{{Method: in.method(r.frame.Method()), BCI: r.frame.BCI()}}
+	if r.Frame.Kind() == bpf.FrameInterpreted {
+		return id, []estimate.Place{{Method: in.method(r.Frame.Method()), BCI: r.Frame.BCI()}}
 	}
-	scopes, err := in.vm.Scopes(in.guest.site(r.frame, false, r.epoch))
+	scopes, err := in.vm.Scopes(in.guest.Site(r.Frame, false, r.Epoch))
 	if err != nil {
 		return id, nil
 	}

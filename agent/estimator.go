@@ -12,6 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/retry"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
 
 // Bounds of an estimator.
@@ -97,7 +98,7 @@ func (e *estimator) credibility() map[string]profile.Credibility {
 	defer e.mu.Unlock()
 	worst := map[string]profile.Credibility{}
 	for p, own := range e.guests {
-		_, service := p.kind()
+		_, service := p.Kind()
 		if c, known := worst[service]; own.credibility.Comparisons > 0 && (!known || own.credibility.Error > c.Error) {
 			worst[service] = own.credibility
 		}
@@ -158,7 +159,7 @@ func (e *estimator) run(ctx context.Context) {
 			if own.failed {
 				continue
 			}
-			if e.agent.resolver.attempt(stageListen, b.process.targetProcess, func() { e.replan(ctx, b, own) }) == nil {
+			if e.agent.resolver.Attempt(target.StageListen, b.process.Process, func() { e.replan(ctx, b, own) }) == nil {
 				guests = append(guests, own)
 			} else {
 				own.failed = true
@@ -171,7 +172,7 @@ func (e *estimator) run(ctx context.Context) {
 				continue
 			}
 			wg.Go(func() {
-				if e.agent.resolver.attempt(stageListen, own.plan.process.targetProcess, func() { e.listen(round, own) }) != nil {
+				if e.agent.resolver.Attempt(target.StageListen, own.plan.process.Process, func() { e.listen(round, own) }) != nil {
 					own.failed = true
 				}
 			})
@@ -188,7 +189,7 @@ func (e *estimator) forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for p := range e.guests {
-		if p.exited.Load() && p.holders == 0 {
+		if p.Exited.Load() && p.holders == 0 {
 			delete(e.guests, p)
 		}
 	}

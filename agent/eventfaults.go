@@ -8,6 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -30,7 +31,7 @@ func (a *Agent) handleFault(p *process, o *bpf.Observation, e *event) (wanted bo
 	e.kind = profile.Faults
 	e.sums = eventSums{events: 1, values: [profile.MaxEventValues]float64{float64(o.Seen.Every)}}
 	address := o.Seen.Values[0]
-	if o.Attachment == 0 || o.Attachment != p.attachment.Load() {
+	if o.Attachment == 0 || o.Attachment != p.Attachment.Load() {
 		return a.foldEvent(p, o, e) // of no VM: what was touched cannot be told
 	}
 	f := fault{process: p, event: *e, address: address, stops: o.Seen.Stops}
@@ -69,9 +70,9 @@ func (f *fault) fold() {
 }
 
 // lookUpFaults tells of all faults that wait what was touched.
-func (e *eventProbes) lookUpFaults(p *targetProcess, faults []fault) {
+func (e *eventProbes) lookUpFaults(p *target.Process, faults []fault) {
 	for i := range faults {
-		if g := p.vmOf(); g != nil {
+		if g := p.VM(); g != nil {
 			e.agent.locate(g, &faults[i])
 		}
 	}
@@ -79,7 +80,7 @@ func (e *eventProbes) lookUpFaults(p *targetProcess, faults []fault) {
 }
 
 // foldFaults adds faults, which are the next of the queue, to their windows.
-func (e *eventProbes) foldFaults(p *targetProcess, faults []fault) {
+func (e *eventProbes) foldFaults(p *target.Process, faults []fault) {
 	e.faults.done(p, len(faults))
 	e.agent.mu.Lock()
 	defer e.agent.mu.Unlock()
@@ -91,33 +92,33 @@ func (e *eventProbes) foldFaults(p *targetProcess, faults []fault) {
 // A faultQueue holds page faults that wait for a worker, by process. The zero value is empty.
 type faultQueue struct {
 	mu      sync.Mutex
-	waiting map[*targetProcess][]fault
+	waiting map[*target.Process][]fault
 }
 
 // add appends a fault. It returns false if too many of the process wait.
 func (q *faultQueue) add(f fault) bool {
-	p := f.process.targetProcess
+	p := f.process.Process
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.waiting[p]) >= maxFaults {
 		return false
 	}
 	if q.waiting == nil {
-		q.waiting = map[*targetProcess][]fault{}
+		q.waiting = map[*target.Process][]fault{}
 	}
 	q.waiting[p] = append(q.waiting[p], f)
 	return true
 }
 
 // of returns the faults of a process, which stay in the queue until they are done.
-func (q *faultQueue) of(p *targetProcess) []fault {
+func (q *faultQueue) of(p *target.Process) []fault {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Clip(q.waiting[p])
 }
 
 // done removes the first n faults of a process.
-func (q *faultQueue) done(p *targetProcess, n int) {
+func (q *faultQueue) done(p *target.Process, n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if rest := q.waiting[p][n:]; len(rest) > 0 {
@@ -128,9 +129,9 @@ func (q *faultQueue) done(p *targetProcess, n int) {
 }
 
 // locate labels a fault with what its address is in. An object is only told if no collection can have moved it since.
-func (a *Agent) locate(g *guest, f *fault) {
+func (a *Agent) locate(g *target.VM, f *fault) {
 	labels := &f.event.labels
-	l := g.vm.Layout()
+	l := g.HotSpot.Layout()
 	switch {
 	case f.address >= l.Cache.Low && f.address < l.Cache.High:
 		labels.Place = "code"
@@ -142,9 +143,9 @@ func (a *Agent) locate(g *guest, f *fault) {
 		if labels.Place == "" {
 			labels.Place = "heap"
 		}
-		object, err := g.vm.ObjectAt(f.address, f.bases...)
-		a.resolver.countRead(err)
-		if err != nil || a.resolver.stops(g) != f.stops {
+		object, err := g.HotSpot.ObjectAt(f.address, f.bases...)
+		a.resolver.CountRead(err)
+		if err != nil || a.resolver.SafepointPauses(g) != f.stops {
 			return
 		}
 		labels.Class, labels.Offset = object.Class, int32(min(object.Offset, 1<<31-1))

@@ -10,6 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -138,8 +139,8 @@ func TestTuneUnmeasured(t *testing.T) {
 	k.pretendCost(t, 10, 10*time.Microsecond)
 	k.now = 100 * time.Second
 	k.used = budget.Times{}
-	k.agent.table[1] = &process{targetProcess: &targetProcess{pid: os.Getpid()}}
-	k.agent.table[1].attachment.Store(7)
+	k.agent.table[1] = &process{Process: &target.Process{PID: os.Getpid()}}
+	k.agent.table[1].Attachment.Store(7)
 	if k.check(k.now, checkInterval); p.silent() {
 		t.Error("is not observed all the time, before the CPU time of its process is known")
 	}

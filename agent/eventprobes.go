@@ -23,6 +23,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/retry"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -43,12 +44,12 @@ type eventProbes struct {
 
 	exit      link.Link   // forgets what is known of threads that end
 	perf      *perfEvents // nil if none are wanted
-	libraries *library.Keeper[symbolize.FileKey, *targetProcess, eventLibrary]
+	libraries *library.Keeper[symbolize.FileKey, *target.Process, eventLibrary]
 	watches   []*valueWatch
-	watched   *library.Keeper[watchedKey, *targetProcess, valuePlan]
+	watched   *library.Keeper[watchedKey, *target.Process, valuePlan]
 	values    valueSites
 	faults    faultQueue
-	loading   perTarget[retry.Backoff] // of looking for libraries with probes whose values are wanted
+	loading   target.PerProcess[retry.Backoff] // of looking for libraries with probes whose values are wanted
 	covers    coverages
 	draw      func(n int) int // a number from 0 to n-1, by chance
 
@@ -104,8 +105,8 @@ type eventLibrary struct {
 }
 
 // newLibraries returns the keeper of what is attached to libraries of VMs.
-func (e *eventProbes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.FileKey, *targetProcess, eventLibrary] {
-	return library.New[symbolize.FileKey, *targetProcess](pool, library.Kind[eventLibrary]{
+func (e *eventProbes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.FileKey, *target.Process, eventLibrary] {
+	return library.New[symbolize.FileKey, *target.Process](pool, library.Kind[eventLibrary]{
 		Attach: func(lib eventLibrary, f *os.File) (eventLibrary, error) {
 			plans, lacks := e.attach(lib.plans, f)
 			return eventLibrary{plans, slices.Concat(lib.lacks, lacks)}, nil
@@ -116,16 +117,16 @@ func (e *eventProbes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.Fi
 	})
 }
 
-// attaching attaches what is recorded to the library of p's VM, and returns what it does not report. The error is
+// Attaching attaches what is recorded to the library of p's VM, and returns what it does not report. The error is
 // library.ErrAttaching while that takes long.
-func (e *eventProbes) attaching(p *targetProcess, m *proc.Mapping, lib openLibrary) (lacks []string, err error) {
-	used, err := e.libraries.Use(p, p.pid, lib.key, lib.file, func(found *eventLibrary) (bool, error) {
-		read, err := callFor(e.agent.resolver, p, func() (eventLibrary, error) {
-			file, err := elffile.Open(lib.file, lib.key.Size)
+func (e *eventProbes) Attaching(p *target.Process, m *proc.Mapping, lib target.MappedFile) (lacks []string, err error) {
+	used, err := e.libraries.Use(p, p.PID, lib.Key, lib.File, func(found *eventLibrary) (bool, error) {
+		read, err := target.Call(e.agent.resolver, p, func() (eventLibrary, error) {
+			file, err := elffile.Open(lib.File, lib.Key.Size)
 			if err != nil {
 				return eventLibrary{}, fmt.Errorf("read libjvm: %w", err)
 			}
-			plans, lacks := e.find(file, lib.file)
+			plans, lacks := e.find(file, lib.File)
 			return eventLibrary{plans, lacks}, nil
 		})
 		*found = read
@@ -137,28 +138,28 @@ func (e *eventProbes) attaching(p *targetProcess, m *proc.Mapping, lib openLibra
 	return used.lacks, err
 }
 
-// look finds probes whose values are wanted.
-func (e *eventProbes) look(p *targetProcess) {
-	e.agent.resolver.begin(stageValues, p)
+// Look finds probes whose values are wanted.
+func (e *eventProbes) Look(p *target.Process) {
+	e.agent.resolver.Begin(target.StageValues, p)
 	e.lookForValues(p)
 }
 
-// beforeNames looks up the objects of page faults: first, as objects move.
-func (e *eventProbes) beforeNames(p *targetProcess) {
+// BeforeNames looks up the objects of page faults: first, as objects move.
+func (e *eventProbes) BeforeNames(p *target.Process) {
 	if faults := e.faults.of(p); len(faults) > 0 {
-		e.agent.resolver.begin(stageObjects, p)
+		e.agent.resolver.Begin(target.StageObjects, p)
 		e.lookUpFaults(p, faults)
 	}
 }
 
-// leftAlone folds page faults without their objects.
-func (e *eventProbes) leftAlone(p *targetProcess) { e.foldFaults(p, e.faults.of(p)) }
+// LeftAlone folds page faults without their objects.
+func (e *eventProbes) LeftAlone(p *target.Process) { e.foldFaults(p, e.faults.of(p)) }
 
-// leave notes that p is gone: what no other process maps is detached after a while.
-func (e *eventProbes) leave(p *targetProcess) {
+// Leave notes that p is gone: what no other process maps is detached after a while.
+func (e *eventProbes) Leave(p *target.Process) {
 	e.libraries.Leave(p)
 	e.watched.Leave(p)
-	e.loading.forget(p)
+	e.loading.Forget(p)
 }
 
 // find finds in lib what it has of what is recorded, and says what it does not have. It reads the file.
@@ -352,24 +353,24 @@ func (e *eventProbes) setRecording(on bool) error {
 	return nil
 }
 
-// announce gives the kernel side the layout of objects in p's VM.
-func (e *eventProbes) announce(p *targetProcess, l *hotspot.Layout, serial uint32) error {
+// Announce gives the kernel side the layout of objects in p's VM.
+func (e *eventProbes) Announce(p *target.Process, l *hotspot.Layout, serial uint32) error {
 	if !l.HasObjects {
 		return nil // said among what the layout lacks
 	}
 	h := layout.Heap(&l.Objects)
 	h.Serial = serial
-	if err := e.objects.Heaps.Update(uint32(p.pid), h, ebpf.UpdateAny); err != nil {
+	if err := e.objects.Heaps.Update(uint32(p.PID), h, ebpf.UpdateAny); err != nil {
 		return fmt.Errorf("announce heap to the kernel side: %w", err)
 	}
 	return nil
 }
 
-// withdraw has the kernel side forget the objects of p's VM, but not of one that has the pid now.
-func (e *eventProbes) withdraw(p *targetProcess, serial uint32) {
+// Withdraw has the kernel side forget the objects of p's VM, but not of one that has the pid now.
+func (e *eventProbes) Withdraw(p *target.Process, serial uint32) {
 	var h bpf.HotspotHeap
-	if e.objects.Heaps.Lookup(uint32(p.pid), &h) == nil && h.Serial == serial {
-		e.objects.Heaps.Delete(uint32(p.pid)) // it may be gone by now, which is as well
+	if e.objects.Heaps.Lookup(uint32(p.PID), &h) == nil && h.Serial == serial {
+		e.objects.Heaps.Delete(uint32(p.PID)) // it may be gone by now, which is as well
 	}
 }
 

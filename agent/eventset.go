@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -52,7 +53,7 @@ type event struct {
 	kind   profile.EventKind
 	tid    uint32
 	thread string
-	stack  []rawFrame // innermost first
+	stack  []target.RawFrame // innermost first
 	labels profile.EventLabels
 	sums   eventSums
 	every  uint32 // one of so many was drawn
@@ -133,7 +134,7 @@ func (r *rawEvents) observe(e *event) {
 }
 
 // frames calls f for every frame of the contexts.
-func (s *eventSet) frames(f func(rawFrame)) {
+func (s *eventSet) frames(f func(target.RawFrame)) {
 	for _, r := range s {
 		if r == nil {
 			continue
@@ -158,9 +159,9 @@ func (w *Window) namedEvents(p *process) []*profile.Events {
 			notes = append(notes, note)
 		}
 	}
-	names := p.resolved()
-	defer names.close()
-	all := s.profile(names, p.noticed, &w.covered)
+	names := p.Names()
+	defer names.Close()
+	all := s.profile(names, p.Noticed, &w.covered)
 	for _, e := range all {
 		if e.Kind == profile.Locks { // the only kind of which some values are known late
 			e.Basis = append(e.Basis, notes...)
@@ -170,7 +171,7 @@ func (w *Window) namedEvents(p *process) []*profile.Events {
 }
 
 // profile names the events and returns them by kind. The agent noticed their process at that time of CLOCK_MONOTONIC.
-func (s *eventSet) profile(names resolved, noticed time.Duration, covered *coveredParts) (all []*profile.Events) {
+func (s *eventSet) profile(names target.Names, noticed time.Duration, covered *coveredParts) (all []*profile.Events) {
 	for kind, r := range s {
 		if r != nil {
 			all = append(all, r.profile(profile.EventKind(kind), names, noticed, covered))
@@ -179,7 +180,7 @@ func (s *eventSet) profile(names resolved, noticed time.Duration, covered *cover
 	return all
 }
 
-func (r *rawEvents) profile(kind profile.EventKind, names resolved, noticed time.Duration, covered *coveredParts) *profile.Events {
+func (r *rawEvents) profile(kind profile.EventKind, names target.Names, noticed time.Duration, covered *coveredParts) *profile.Events {
 	e := &profile.Events{Kind: kind, Tree: &cct.Tree[symbolize.Symbol]{Limit: maxEventContexts}}
 	merged := map[eventKey]*eventSums{} // contexts that have the same names are one
 	var stack []symbolize.Symbol
@@ -191,7 +192,7 @@ func (r *rawEvents) profile(kind profile.EventKind, names resolved, noticed time
 		stack = stack[:0]
 		for at := key.context; at != cct.Root; {
 			n := r.tree.Node(at)
-			stack = append(stack, names.of(n.Key).symbols...)
+			stack = append(stack, names.Of(n.Key).Symbols...)
 			at = n.Parent
 		}
 		named := key

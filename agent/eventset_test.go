@@ -11,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -20,7 +21,7 @@ func eventAt(user, class string, tid uint32, n float64) *event {
 	raw, _ := frames(user)
 	e := &event{kind: profile.Allocations, tid: tid, thread: fmt.Sprint("thread-", tid), labels: profile.EventLabels{Class: class}}
 	for _, f := range raw {
-		e.stack = append(e.stack, rawFrame{frame: f})
+		e.stack = append(e.stack, target.RawFrame{Frame: f})
 	}
 	e.sums = eventSums{events: 1, values: [profile.MaxEventValues]float64{n, 10 * n}}
 	return e
@@ -45,7 +46,7 @@ func nameFrames(p *process, users ...string) {
 		raw, _ := frames(user)
 		for _, f := range raw {
 			m, _ := letter(f)
-			p.setName(rawFrame{frame: f}, name{symbols: []symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: strings.ToUpper(string(rune(m)))})}})
+			p.SetName(target.RawFrame{Frame: f}, target.Name{Symbols: []symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: strings.ToUpper(string(rune(m)))})}})
 		}
 	}
 }
@@ -98,7 +99,7 @@ func TestEventSet(t *testing.T) {
 		t.Errorf("the tree has %d events, want 7", total)
 	}
 	var named int
-	s.frames(func(rawFrame) { named++ })
+	s.frames(func(target.RawFrame) { named++ })
 	if named != 5 { // a, two b, c; and a of Locks
 		t.Errorf("%d frames to name, want 5", named)
 	}
@@ -223,7 +224,7 @@ func TestInterval(t *testing.T) {
 
 // namedBy are the events of a set with the names that frames of p have.
 func namedBy(p *process, s *eventSet, covered *coveredParts) []*profile.Events {
-	names := p.resolved()
-	defer names.close()
-	return s.profile(names, p.noticed, covered)
+	names := p.Names()
+	defer names.Close()
+	return s.profile(names, p.Noticed, covered)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/retry"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
@@ -100,19 +101,19 @@ func (e *eventProbes) finds(maps proc.Maps) bool {
 
 // lookForValues attaches to the files that p maps what is wanted of their values. Libraries that p loads later are found
 // when it is looked at again.
-func (e *eventProbes) lookForValues(p *targetProcess) {
+func (e *eventProbes) lookForValues(p *target.Process) {
 	a := e.agent
 	if len(e.watches) == 0 {
 		return
 	}
-	again := e.loading.of(p)
+	again := e.loading.Of(p)
 	if again.First == 0 {
 		*again = librariesLoad
 	}
 	if pause, ok := again.Pause(); ok {
-		a.resolver.submitLater(p, pause)
+		a.resolver.SubmitLater(p, pause)
 	}
-	maps := a.resolver.mapsOf(p)
+	maps := a.resolver.Maps(p)
 	files := 0
 	for i := range maps {
 		m := &maps[i]
@@ -121,24 +122,24 @@ func (e *eventProbes) lookForValues(p *targetProcess) {
 				continue
 			}
 			if files++; files > maxValueFiles {
-				p.note(fmt.Sprintf("process %d: values are looked for in %d of the files that it maps", p.pid, maxValueFiles))
+				p.Note(fmt.Sprintf("process %d: values are looked for in %d of the files that it maps", p.PID, maxValueFiles))
 				return
 			}
-			a.resolver.countRead(e.attachWatch(p, m, w))
+			a.resolver.CountRead(e.attachWatch(p, m, w))
 		}
 	}
 }
 
 // attachWatch attaches a spec to one file of p, unless that was done before for another process. What a file cannot offer is
 // logged where it was asked for by name; that of all files only some have a probe is no error.
-func (e *eventProbes) attachWatch(p *targetProcess, m *proc.Mapping, w *valueWatch) error {
+func (e *eventProbes) attachWatch(p *target.Process, m *proc.Mapping, w *valueWatch) error {
 	a := e.agent
-	lib, err := a.resolver.open(p, m)
+	lib, err := a.resolver.Open(p, m)
 	if err != nil {
 		return err
 	}
-	defer lib.file.Close()
-	key := watchedKey{w, lib.key}
+	defer lib.File.Close()
+	key := watchedKey{w, lib.Key}
 	if err := e.lacks(key); err != nil {
 		w.explain(p, m.Path, err)
 		return nil
@@ -149,14 +150,14 @@ func (e *eventProbes) attachWatch(p *targetProcess, m *proc.Mapping, w *valueWat
 		}
 		return nil
 	}
-	found, err := callFor(a.resolver, p, func() (valuePlan, error) {
+	found, err := target.Call(a.resolver, p, func() (valuePlan, error) {
 		return e.findValues(lib, w)
 	})
 	if err != nil {
 		return err
 	}
 	if found.err == nil {
-		_, found.err = e.watched.Use(p, p.pid, key, lib.file, func(v *valuePlan) (bool, error) {
+		_, found.err = e.watched.Use(p, p.PID, key, lib.File, func(v *valuePlan) (bool, error) {
 			*v = found
 			return true, nil
 		})
@@ -171,11 +172,11 @@ func (e *eventProbes) attachWatch(p *targetProcess, m *proc.Mapping, w *valueWat
 
 // explain has profiles of p say why a file's values are not recorded, unless it is one of many that just have no such probe. It
 // reports whether they did not say so before.
-func (w *valueWatch) explain(p *targetProcess, path string, err error) bool {
+func (w *valueWatch) explain(p *target.Process, path string, err error) bool {
 	if w.spec.Library == "" && errors.Is(err, probesite.ErrNotFound) {
 		return false
 	}
-	return p.note(fmt.Sprintf("values at %s in %s are not recorded: %v", w.spec.Place(), symbolize.CleanName(path), err))
+	return p.Note(fmt.Sprintf("values at %s in %s are not recorded: %v", w.spec.Place(), symbolize.CleanName(path), err))
 }
 
 // A valuePlan is where a spec belongs in a file, or why it belongs nowhere; and what is attached there.
@@ -187,8 +188,8 @@ type valuePlan struct {
 }
 
 // newWatched returns the keeper of what is attached for specs of values.
-func (e *eventProbes) newWatched(pool *proc.Pool) *library.Keeper[watchedKey, *targetProcess, valuePlan] {
-	return library.New[watchedKey, *targetProcess](pool, library.Kind[valuePlan]{
+func (e *eventProbes) newWatched(pool *proc.Pool) *library.Keeper[watchedKey, *target.Process, valuePlan] {
+	return library.New[watchedKey, *target.Process](pool, library.Kind[valuePlan]{
 		Attach: func(v valuePlan, f *os.File) (_ valuePlan, err error) {
 			v.attached, err = e.attachValues(v, f)
 			return v, err
@@ -211,14 +212,14 @@ func mayPass(err error) bool {
 }
 
 // findValues finds where a spec belongs in a file. It reads the file.
-func (e *eventProbes) findValues(lib openLibrary, w *valueWatch) (found valuePlan, _ error) {
+func (e *eventProbes) findValues(lib target.MappedFile, w *valueWatch) (found valuePlan, _ error) {
 	found.watch = w
-	file, err := elffile.Open(lib.file, lib.key.Size)
+	file, err := elffile.Open(lib.File, lib.Key.Size)
 	if err != nil {
 		found.err = fmt.Errorf("read file: %w", err)
 		return found, nil
 	}
-	found.sites, found.err = attach.ValueSites(probesite.New(file, lib.file), w.spec)
+	found.sites, found.err = attach.ValueSites(probesite.New(file, lib.File), w.spec)
 	return found, nil
 }
 

@@ -114,11 +114,11 @@ func TestValuesExplained(t *testing.T) {
 		p := newProcess(proc.Identity{PID: 4711}, true)
 		w := &valueWatch{spec: spec}
 		for i := range 2 {
-			if got, want := w.explain(p.targetProcess, "/usr/bin/shop", c.err), c.want && i == 0; got != want {
+			if got, want := w.explain(p.Process, "/usr/bin/shop", c.err), c.want && i == 0; got != want {
 				t.Errorf("%s, %v: new %v, want %v", c.spec, c.err, got, want)
 			}
 		}
-		if notes := p.describe().Notes; len(notes) > 1 || (len(notes) == 1) != c.want {
+		if notes := p.Describe().Notes; len(notes) > 1 || (len(notes) == 1) != c.want {
 			t.Errorf("%s, %v: notes %q", c.spec, c.err, notes)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
@@ -64,7 +65,7 @@ func newCountedJVM(a *Agent) countedJVM { return countedJVM{agent: a, fatal: mak
 // take reports whether p is to be counted: it is wanted, and the first one.
 func (c *countedJVM) take(p *process) bool {
 	a := c.agent
-	if !a.wanted(p.pid) {
+	if !a.wanted(p.PID) {
 		return false
 	}
 	a.mu.Lock()
@@ -74,7 +75,7 @@ func (c *countedJVM) take(p *process) bool {
 	}
 	a.mu.Unlock()
 	if taken {
-		a.log.Warn("the calls of one JVM are counted; those of another are not", "pid", p.pid)
+		a.log.Warn("the calls of one JVM are counted; those of another are not", "pid", p.PID)
 	}
 	return !taken
 }
@@ -83,7 +84,7 @@ func (c *countedJVM) failed() <-chan error { return c.fatal }
 
 func (c *countedJVM) fail(p *process, err error) {
 	select {
-	case c.fatal <- fmt.Errorf("count the calls of process %d: %w", p.pid, err):
+	case c.fatal <- fmt.Errorf("count the calls of process %d: %w", p.PID, err):
 	default:
 	}
 }
@@ -102,15 +103,15 @@ type exactCount struct {
 	// Guarded by agent.mu.
 	recorder *exact.Recorder
 	halves   *exact.Halves
-	methods  map[rawFrame]struct{} // that were announced: their names are kept
+	methods  map[target.RawFrame]struct{} // that were announced: their names are kept
 }
 
 func newExactCount(a *Agent, mode Exact) *exactCount {
-	return &exactCount{countedJVM: newCountedJVM(a), mode: mode, methods: map[rawFrame]struct{}{}}
+	return &exactCount{countedJVM: newCountedJVM(a), mode: mode, methods: map[target.RawFrame]struct{}{}}
 }
 
-// attached starts to count the calls of p, whose VM was attached just now. A worker has p.
-func (x *exactCount) attached(t *targetProcess, g *guest, lib *proc.Mapping) {
+// Attached starts to count the calls of p, whose VM was attached just now. A worker has p.
+func (x *exactCount) Attached(t *target.Process, g *target.VM, lib *proc.Mapping) {
 	p := x.agent.processOfTarget(t)
 	if p == nil || !x.take(p) {
 		return
@@ -125,13 +126,13 @@ func (x *exactCount) attached(t *targetProcess, g *guest, lib *proc.Mapping) {
 	x.recorder, x.halves = r, r.Halve()
 }
 
-func (x *exactCount) begin(p *process, g *guest, lib *proc.Mapping) (*exact.Recorder, error) {
-	if err := exact.Check(g.vm); err != nil {
+func (x *exactCount) begin(p *process, g *target.VM, lib *proc.Mapping) (*exact.Recorder, error) {
+	if err := exact.Check(g.HotSpot); err != nil {
 		return nil, err
 	}
 	a := x.agent
-	return callFor(a.resolver, p.targetProcess, func() (*exact.Recorder, error) {
-		f, err := a.root.OpenMapped(p.pid, lib, maxLibrary)
+	return target.Call(a.resolver, p.Process, func() (*exact.Recorder, error) {
+		f, err := a.root.OpenMapped(p.PID, lib, target.MaxLibrary)
 		if err != nil {
 			return nil, err
 		}
@@ -148,7 +149,7 @@ func (x *exactCount) begin(p *process, g *guest, lib *proc.Mapping) (*exact.Reco
 		if err != nil {
 			return nil, err
 		}
-		return exact.Start(a.objects, f, sites, exact.Options{PID: p.pid, NoEdges: x.mode != ExactEdges})
+		return exact.Start(a.objects, f, sites, exact.Options{PID: p.PID, NoEdges: x.mode != ExactEdges})
 	})
 }
 
@@ -172,19 +173,19 @@ func (x *exactCount) onNewMethod(m bpf.MethodSeen) {
 	}
 	r := methodFrame(exact.Method{Addr: m.Method, Epoch: m.ClassEpoch})
 	x.methods[r] = struct{}{}
-	if p.want([]rawFrame{r}, m.ClassEpoch, &a.nameCount) {
+	if p.want([]target.RawFrame{r}, m.ClassEpoch, &a.nameCount) {
 		a.dirty[p] = struct{}{}
 	}
 }
 
-func methodFrame(m exact.Method) rawFrame {
-	return rawFrame{frame: m.Frame(), epoch: m.Epoch, kind: rawReturn}
+func methodFrame(m exact.Method) target.RawFrame {
+	return target.RawFrame{Frame: m.Frame(), Epoch: m.Epoch, Kind: target.RawReturn}
 }
 
-func siteFrame(s exact.Site) rawFrame {
-	r := rawFrame{frame: s.Frame, kind: rawReturn}
+func siteFrame(s exact.Site) target.RawFrame {
+	r := target.RawFrame{Frame: s.Frame, Kind: target.RawReturn}
 	if s.Frame.Kind() == bpf.FrameInterpreted {
-		r.epoch = s.Epoch
+		r.Epoch = s.Epoch
 	}
 	return r
 }
@@ -219,16 +220,16 @@ func (x *exactCount) finish() (_ *exact.Recording, _ *process, note string, err 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, m := range methods {
-		p.want([]rawFrame{methodFrame(m)}, m.Epoch, &a.nameCount)
+		p.want([]target.RawFrame{methodFrame(m)}, m.Epoch, &a.nameCount)
 	}
 	if x.mode == ExactEdges {
 		for e := range recording.Graph.Edges() {
 			if e.Site.Frame != 0 {
-				p.want([]rawFrame{siteFrame(e.Site)}, e.Site.Epoch, &a.nameCount)
+				p.want([]target.RawFrame{siteFrame(e.Site)}, e.Site.Epoch, &a.nameCount)
 			}
 		}
 	}
-	a.resolver.submit(p.targetProcess)
+	a.resolver.Submit(p.Process)
 	return recording, p, s.PhaseNote(middle), nil
 }
 
@@ -240,7 +241,7 @@ func (x *exactCount) end(ctx context.Context, w *Window) (*profile.Profile, erro
 		return nil, err
 	}
 	out := a.exactProfile(w)
-	a.resolver.wait(ctx, targetProcesses([]*process{p}), exactNameDeadline)
+	a.resolver.Wait(ctx, targetProcesses([]*process{p}), exactNameDeadline)
 	out.Processes = []*profile.Process{x.profile(p, recording)}
 	out.Comments = append(out.Comments, fmt.Sprintf("exact: %d calls counted", recording.Calls))
 	out.Comments = append(out.Comments, recording.Losses.Notes()...)
@@ -268,9 +269,9 @@ const exactNameDeadline = 30 * time.Second
 
 // profile makes the counted process's part of a profile.
 func (x *exactCount) profile(p *process, r *exact.Recording) *profile.Process {
-	out := newProcessProfile(p.targetProcess)
-	resolved := p.resolved()
-	defer resolved.close()
+	out := newProcessProfile(p.Process)
+	resolved := p.Names()
+	defer resolved.Close()
 	names := exactNames{resolved}
 	if x.mode == ExactEdges {
 		out.Calls = []*profile.Calls{{Engine: exactEdges, Basis: profile.Counted, Graph: exact.Logical(r.Graph, names)}}
@@ -284,32 +285,32 @@ func (x *exactCount) profile(p *process, r *exact.Recording) *profile.Process {
 }
 
 // exactNames names what was counted of a process.
-type exactNames struct{ resolved }
+type exactNames struct{ target.Names }
 
 // Method implements exact.Names.
 func (n exactNames) Method(m exact.Method) symbolize.Symbol {
 	if text := m.Marker(); text != "" {
-		return marker(text)
+		return target.Marker(text)
 	}
-	if s := n.of(methodFrame(m)).symbols; len(s) > 0 {
-		return methodOf(s[len(s)-1])
+	if s := n.Of(methodFrame(m)).Symbols; len(s) > 0 {
+		return target.MethodOf(s[len(s)-1])
 	}
-	return marker("[unknown]")
+	return target.Marker("[unknown]")
 }
 
 // Places implements exact.Names.
 func (n exactNames) Places(s exact.Site) (places []exact.Place) {
-	name := n.of(siteFrame(s))
-	if name.stale || name.unknown {
+	name := n.Of(siteFrame(s))
+	if name.Stale || name.Unknown {
 		return nil
 	}
-	for i := range name.symbols {
-		places = append(places, exact.Place{Method: methodOf(name.symbols[i]), Site: siteOf(name, i)})
+	for i := range name.Symbols {
+		places = append(places, exact.Place{Method: target.MethodOf(name.Symbols[i]), Site: siteOf(name, i)})
 	}
 	return places
 }
 
-func (x *exactCount) needNames(p *process, need func(rawFrame)) {
+func (x *exactCount) needNames(p *process, need func(target.RawFrame)) {
 	if x.process == p {
 		for r := range x.methods {
 			need(r)

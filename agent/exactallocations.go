@@ -53,7 +53,7 @@ func (c classCounts) since(before classCounts, serial uint32) map[uint64]bpf.Cla
 // countObjects adds to a window what was counted of its processes' objects.
 func (a *Agent) countObjects(ctx context.Context, w *Window, processes []*process, after snapshot, out *profile.Profile) {
 	for _, p := range processes {
-		counts := after.allocated.since(w.before.allocated, p.attachment.Load())
+		counts := after.allocated.since(w.before.allocated, p.Attachment.Load())
 		if len(counts) == 0 {
 			continue
 		}
@@ -61,7 +61,7 @@ func (a *Agent) countObjects(ctx context.Context, w *Window, processes []*proces
 		s := w.eventSet(p)
 		a.mu.Unlock()
 		if err := a.addExact(ctx, s, p, counts); err != nil {
-			out.Comments = append(out.Comments, fmt.Sprintf("objects of process %d are not counted: %v", p.pid, err))
+			out.Comments = append(out.Comments, fmt.Sprintf("objects of process %d are not counted: %v", p.PID, err))
 		}
 	}
 }
@@ -70,7 +70,7 @@ func (a *Agent) countObjects(ctx context.Context, w *Window, processes []*proces
 func (a *Agent) addExact(ctx context.Context, s *eventSet, p *process, counts map[uint64]bpf.ClassCount) error {
 	ctx, cancel := context.WithTimeout(ctx, exactDeadline)
 	defer cancel()
-	names, err := a.resolver.classNames(ctx, p.targetProcess, maps.Keys(counts))
+	names, err := a.resolver.ClassNames(ctx, p.Process, maps.Keys(counts))
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/counters"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -44,8 +45,8 @@ func newExactCounters(a *Agent) *exactCounters {
 	return &exactCounters{countedJVM: newCountedJVM(a), book: &counters.Book{}}
 }
 
-// attached implements follower.
-func (x *exactCounters) attached(t *targetProcess, g *guest, _ *proc.Mapping) {
+// Attached implements follower.
+func (x *exactCounters) Attached(t *target.Process, g *target.VM, _ *proc.Mapping) {
 	p := x.agent.processOfTarget(t)
 	if p == nil || !x.take(p) {
 		return
@@ -60,25 +61,25 @@ func (x *exactCounters) attached(t *targetProcess, g *guest, _ *proc.Mapping) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	x.first, x.last, x.cancel, x.done = first, first, cancel, make(chan struct{})
-	if note := counters.WidthNote(g.vm); note != "" {
+	if note := counters.WidthNote(g.HotSpot); note != "" {
 		x.notes = append(x.notes, note)
 	}
 	go x.readOn(ctx, p)
-	a.log.Debug("calls are counted", "pid", p.pid, "methods", first.Counted(), "reading", first.Took)
+	a.log.Debug("calls are counted", "pid", p.PID, "methods", first.Counted(), "reading", first.Took)
 }
 
-func (x *exactCounters) begin(g *guest) (*counters.Reading, error) {
-	if err := counters.Check(g.vm); err != nil {
+func (x *exactCounters) begin(g *target.VM) (*counters.Reading, error) {
+	if err := counters.Check(g.HotSpot); err != nil {
 		return nil, err
 	}
 	return x.reading(g)
 }
 
 // reading reads the counters. Class unloading comes in bursts, so a second attempt nearly always succeeds.
-func (x *exactCounters) reading(g *guest) (r *counters.Reading, err error) {
-	epoch := func() uint32 { return x.agent.resolver.classEpoch(g) }
+func (x *exactCounters) reading(g *target.VM) (r *counters.Reading, err error) {
+	epoch := func() uint32 { return x.agent.resolver.ClassEpoch(g) }
 	for range 3 {
-		if r, err = counters.Read(g.vm, epoch); !errors.Is(err, vmruntime.ErrStale) {
+		if r, err = counters.Read(g.HotSpot, epoch); !errors.Is(err, vmruntime.ErrStale) {
 			return r, err
 		}
 	}
@@ -97,11 +98,11 @@ func (x *exactCounters) readOn(ctx context.Context, p *process) {
 		}
 		took, err := x.read(ctx, p)
 		if err != nil {
-			x.agent.log.Debug("counters are not read", "pid", p.pid, "err", err)
+			x.agent.log.Debug("counters are not read", "pid", p.PID, "err", err)
 			continue
 		}
 		pause = max(readingPause, readingShare*took)
-		x.agent.log.Debug("counters were read", "pid", p.pid, "took", took)
+		x.agent.log.Debug("counters were read", "pid", p.PID, "took", took)
 		if after := x.last.Since(x.first).Length; after >= milestone {
 			x.middles.Keep(x.last, after)
 			milestone = 2*after + readingPause
@@ -118,13 +119,13 @@ func (x *exactCounters) read(ctx context.Context, p *process) (took time.Duratio
 		took time.Duration
 	}
 	made := make(chan outcome, 1)
-	err = x.agent.resolver.withGuest(ctx, p.targetProcess, func(g *guest) error {
+	err = x.agent.resolver.WithVM(ctx, p.Process, func(g *target.VM) error {
 		began := time.Now()
 		r, err := x.reading(g)
 		if err != nil {
 			return err
 		}
-		book, err := known.Learn(g.vm, r.Epoch, r.Since(first))
+		book, err := known.Learn(g.HotSpot, r.Epoch, r.Since(first))
 		made <- outcome{r, book, time.Since(began)}
 		return err
 	})
@@ -153,14 +154,14 @@ func (x *exactCounters) end(ctx context.Context, w *Window) (*profile.Profile, e
 	_, err := x.read(ctx, p)
 	d := x.last.Since(x.first)
 	if x.last == x.first {
-		return nil, fmt.Errorf("read the counters of process %d for a second time: %w", p.pid, err)
+		return nil, fmt.Errorf("read the counters of process %d for a second time: %w", p.PID, err)
 	}
 	out := a.exactProfile(w)
-	of := newProcessProfile(p.targetProcess)
+	of := newProcessProfile(p.Process)
 	symbol := func(f vmruntime.Frame) symbolize.Symbol {
-		return methodSymbol(f)
+		return target.MethodSymbol(f)
 	}
-	graph := x.book.Graph(d, maxCounted, symbol, marker)
+	graph := x.book.Graph(d, maxCounted, symbol, target.Marker)
 	of.Calls = []*profile.Calls{{Engine: exactCounterEdges, Basis: profile.Counted, Graph: graph}}
 	out.Processes = []*profile.Process{of}
 	out.Comments = append(out.Comments, x.book.Notes(d)...)
@@ -170,7 +171,7 @@ func (x *exactCounters) end(ctx context.Context, w *Window) (*profile.Profile, e
 	}
 	if err != nil {
 		out.Comments = append(out.Comments, fmt.Sprintf("the counters of process %d could not be read at the end (%v): its calls are those of the first %v",
-			p.pid, err, d.Length.Round(time.Second/10)))
+			p.PID, err, d.Length.Round(time.Second/10)))
 	}
 	if middle := x.middles.Middle(d.Length); middle != nil {
 		note := exact.PhaseNote(x.book.Callees(middle.Since(x.first)), x.book.Callees(x.last.Since(middle)))

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
 
 // Bounds of first readings.
@@ -26,19 +28,19 @@ func (e *estimator) meet(ctx context.Context) {
 			return // the next time
 		}
 		e.met[p] = struct{}{}
-		if p.identity().Age() <= young {
-			e.agent.resolver.attempt(stageListen, p.targetProcess, func() { e.readFirst(ctx, p) })
+		if p.Identity().Age() <= young {
+			e.agent.resolver.Attempt(target.StageListen, p.Process, func() { e.readFirst(ctx, p) })
 		}
 	}
 }
 
 // strangers are JVMs that were sampled, and have not been met.
 func (e *estimator) strangers() (list []*process) {
-	maps.DeleteFunc(e.met, func(p *process, _ struct{}) bool { return p.exited.Load() })
+	maps.DeleteFunc(e.met, func(p *process, _ struct{}) bool { return p.Exited.Load() })
 	e.agent.mu.Lock()
 	defer e.agent.mu.Unlock()
 	for _, p := range e.agent.table {
-		if _, met := e.met[p]; !met && len(p.top.edges) > 0 && !p.exited.Load() && p.attachment.Load() != 0 {
+		if _, met := e.met[p]; !met && len(p.top.edges) > 0 && !p.Exited.Load() && p.Attachment.Load() != 0 {
 			list = append(list, p)
 		}
 	}
@@ -48,8 +50,8 @@ func (e *estimator) strangers() (list []*process) {
 // readFirst reads all counters of p, for the windows that are open. Without it, counters are read of methods that are sampled.
 func (e *estimator) readFirst(ctx context.Context, p *process) {
 	began := monotonic()
-	err := e.agent.resolver.withGuest(ctx, p.targetProcess, func(g *guest) error {
-		r, err := readAll(g.vm)
+	err := e.agent.resolver.WithVM(ctx, p.Process, func(g *target.VM) error {
+		r, err := readAll(g.HotSpot)
 		if err == nil && len(r.counted) > maxCountsKept {
 			err = fmt.Errorf("%d methods have been called, more than %d", len(r.counted), maxCountsKept)
 		}
@@ -59,10 +61,10 @@ func (e *estimator) readFirst(ctx context.Context, p *process) {
 		return err
 	})
 	if err != nil {
-		e.log.Debug("cannot read all counters of a JVM", "pid", p.pid, "err", err)
+		e.log.Debug("cannot read all counters of a JVM", "pid", p.PID, "err", err)
 		return
 	}
-	e.log.Debug("read all counters of a JVM", "pid", p.pid, "took", monotonic()-began)
+	e.log.Debug("read all counters of a JVM", "pid", p.PID, "took", monotonic()-began)
 }
 
 // markReading notes for windows that are open what p's counters were, where they do not know that yet;

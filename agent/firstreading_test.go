@@ -3,6 +3,8 @@ package agent
 import (
 	"testing"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
 
 // A JVM is met once, when it was sampled, and forgotten when it has exited.
@@ -10,14 +12,14 @@ func TestMeetOnce(t *testing.T) {
 	a := &Agent{table: map[int]*process{}}
 	e := &estimator{agent: a, met: map[*process]struct{}{}}
 	for pid := 1; pid <= 3; pid++ {
-		a.table[pid] = &process{targetProcess: &targetProcess{pid: pid}}
+		a.table[pid] = &process{Process: &target.Process{PID: pid}}
 	}
 	sampled, idle, native := a.table[1], a.table[2], a.table[3]
 	for _, p := range []*process{sampled, native} {
-		p.top.add([]rawFrame{{frame: compiledAt(run, 0x80), kind: rawExact}}, 1)
+		p.top.add([]target.RawFrame{{Frame: compiledAt(run, 0x80), Kind: target.RawExact}}, 1)
 	}
-	sampled.attachment.Store(1)
-	idle.attachment.Store(2)
+	sampled.Attachment.Store(1)
+	idle.Attachment.Store(2)
 	if got := e.strangers(); len(got) != 1 || got[0] != sampled {
 		t.Fatalf("strangers: %v", got)
 	}
@@ -25,7 +27,7 @@ func TestMeetOnce(t *testing.T) {
 	if got := e.strangers(); len(got) != 0 {
 		t.Errorf("it was met: %v", got)
 	}
-	sampled.exited.Store(true)
+	sampled.Exited.Store(true)
 	if got := e.strangers(); len(got) != 0 || len(e.met) != 0 {
 		t.Errorf("it has exited: %v, %v", got, e.met)
 	}
@@ -33,7 +35,7 @@ func TestMeetOnce(t *testing.T) {
 
 // Counters are marked in windows that have samples of the process, and only in these.
 func TestMarkReading(t *testing.T) {
-	p := &process{targetProcess: &targetProcess{pid: 1}}
+	p := &process{Process: &target.Process{PID: 1}}
 	with := &Window{processes: map[*process]map[threadKey]*rawThread{}, calls: map[*process]*callSet{}}
 	a := &Agent{windows: map[*Window]struct{}{with: {}}}
 	r := &profileReading{at: time.Second, counted: map[uint64]methodCounts{1: {}}, whole: true}

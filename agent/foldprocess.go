@@ -7,17 +7,18 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A process is one process that was sampled or announced, as the drainer knows it. What is not in targetProcess is guarded by
+// A process is one process that was sampled or announced, as the drainer knows it. What is not in target.Process is guarded by
 // agent.mu; the drainer holds it.
 type process struct {
-	*targetProcess
+	*target.Process
 	id        proc.Identity
-	precise   bool                  // id.Start came from the kernel side, in ns; otherwise in 10 ms
-	requested map[rawFrame]struct{} // frames that were sent to be named
-	samples   uint64                // received
+	precise   bool                         // id.Start came from the kernel side, in ns; otherwise in 10 ms
+	requested map[target.RawFrame]struct{} // frames that were sent to be named
+	samples   uint64                       // received
 	// How often its VM had unloaded classes when it was last sampled.
 	classEpoch uint32
 	top        topEdges     // recent samples by edge, if an engine or monitor enters need them
@@ -28,28 +29,28 @@ type process struct {
 }
 
 func newProcess(id proc.Identity, precise bool) *process {
-	return &process{targetProcess: newTargetProcess(id), id: id, precise: precise, requested: map[rawFrame]struct{}{}}
+	return &process{Process: target.NewProcess(id), id: id, precise: precise, requested: map[target.RawFrame]struct{}{}}
 }
 
 // targetProcesses are the processes as workers know them.
-func targetProcesses(processes []*process) (list []*targetProcess) {
+func targetProcesses(processes []*process) (list []*target.Process) {
 	for _, p := range processes {
-		list = append(list, p.targetProcess)
+		list = append(list, p.Process)
 	}
 	return list
 }
 
 // newProcessProfile is the part of p in a profile, with nothing in it but who p is.
-func newProcessProfile(p *targetProcess) *profile.Process {
-	d := p.describe()
+func newProcessProfile(p *target.Process) *profile.Process {
+	d := p.Describe()
 	return &profile.Process{
-		PID: p.pid, Comm: d.Comm, Service: d.Service, Executable: d.Executable, Notes: d.Notes, Runtime: d.Runtime, VM: d.VM,
+		PID: p.PID, Comm: d.Comm, Service: d.Service, Executable: d.Executable, Notes: d.Notes, Runtime: d.Runtime, VM: d.VM,
 	}
 }
 
 // earlier orders processes as a Profile does.
 func earlier(a, b *process) int {
-	return cmp.Or(cmp.Compare(a.pid, b.pid), cmp.Compare(a.ticks, b.ticks), cmp.Compare(a.id.Exec, b.id.Exec))
+	return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Ticks, b.Ticks), cmp.Compare(a.id.Exec, b.id.Exec))
 }
 
 // Bounds on named frames, each about 150 bytes with its map entry.
@@ -60,15 +61,15 @@ const (
 
 // want asks for the names of those frames of a stack that were not asked for yet; it tells whether there were any.
 // Only the drainer calls it.
-func (p *process) want(stack []rawFrame, epoch uint32, total *atomic.Int64) bool {
-	var fresh []wanted
+func (p *process) want(stack []target.RawFrame, epoch uint32, total *atomic.Int64) bool {
+	var fresh []target.Wanted
 	for _, r := range stack {
 		if _, ok := p.requested[r]; !ok && total.Load() < maxNames {
 			p.requested[r] = struct{}{}
 			total.Add(1)
-			w := wanted{rawFrame: r, epoch: epoch}
-			if r.kind <= rawExact && r.frame.Kind() == bpf.FrameInterpreted {
-				w.epoch = r.epoch // of a context, it may be older: what is at that address now is another method then
+			w := target.Wanted{RawFrame: r, Epoch: epoch}
+			if r.Kind <= target.RawExact && r.Frame.Kind() == bpf.FrameInterpreted {
+				w.Epoch = r.Epoch // of a context, it may be older: what is at that address now is another method then
 			}
 			fresh = append(fresh, w)
 		}
@@ -76,12 +77,12 @@ func (p *process) want(stack []rawFrame, epoch uint32, total *atomic.Int64) bool
 	if fresh == nil {
 		return false
 	}
-	p.ask(fresh)
+	p.Ask(fresh)
 	return true
 }
 
 // trim forgets the names that are not needed; agent.mu is held.
-func (p *process) trim(needed map[rawFrame]struct{}, total *atomic.Int64) {
+func (p *process) trim(needed map[target.RawFrame]struct{}, total *atomic.Int64) {
 	for r := range p.requested {
 		if _, ok := needed[r]; !ok {
 			delete(p.requested, r)
@@ -89,7 +90,7 @@ func (p *process) trim(needed map[rawFrame]struct{}, total *atomic.Int64) {
 		}
 	}
 	// A worker may have named frames after they were forgotten here the last time.
-	p.forget(func(r rawFrame) bool {
+	p.Forget(func(r target.RawFrame) bool {
 		_, ok := p.requested[r]
 		return ok
 	})
@@ -109,7 +110,7 @@ type strangers struct {
 
 // meet notes a sample's thread. It reports whether a worker is to read the list of threads now; mu of the agent is held.
 func (p *process) meet(s *bpf.Sample) bool {
-	next := p.threadsDue()
+	next := p.ThreadsDue()
 	if next == 0 {
 		return false
 	}
@@ -127,6 +128,6 @@ func (p *process) meet(s *bpf.Sample) bool {
 		return false
 	}
 	st.wanted = false
-	p.wantThreads()
+	p.WantThreads()
 	return true
 }

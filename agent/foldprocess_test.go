@@ -15,13 +15,13 @@ func TestStrangers(t *testing.T) {
 	meet := func(at time.Duration, tid uint32, flags uint8, want bool) {
 		t.Helper()
 		s := &bpf.Sample{Header: &bpf.Header{Time: uint64(at), Tid: tid}, Flags: flags}
-		if got := p.meet(s); got != want || p.takeThreadsWanted() != want {
+		if got := p.meet(s); got != want || p.TakeThreadsWanted() != want {
 			t.Errorf("thread %d at %v: %v, want %v", tid, at, got, want)
 		}
 	}
 	meet(time.Second, 1, unknown, false) // the kernel side needs no list
 
-	p.setThreadsDue(2 * time.Second)
+	p.SetThreadsDue(2 * time.Second)
 	meet(time.Second, 1, unknown, false) // it was read just now
 	meet(2*time.Second, 2, known, true)  // now it may be read again, for thread 1
 	meet(2*time.Second, 1, unknown, false)

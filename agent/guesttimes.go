@@ -11,11 +11,11 @@ func (a *Agent) guestTimes() budget.Times {
 	defer a.mu.Unlock()
 	times := make(budget.Times)
 	for _, p := range a.table {
-		serial := p.attachment.Load()
-		if serial == 0 || p.exited.Load() {
+		serial := p.Attachment.Load()
+		if serial == 0 || p.Exited.Load() {
 			continue
 		}
-		if used, ok := proc.CPUTime(p.pid); ok {
+		if used, ok := proc.CPUTime(p.PID); ok {
 			times[serial] = used
 		}
 	}

@@ -16,7 +16,7 @@ func TestGuestTimes(t *testing.T) {
 	if times := a.guestTimes(); len(times) != 0 {
 		t.Errorf("a process that is not attached has used %v", times)
 	}
-	p.attachment.Store(3)
+	p.Attachment.Store(3)
 	before := a.guestTimes()
 	for start := time.Now(); time.Since(start) < 50*time.Millisecond; {
 	}
@@ -30,7 +30,7 @@ func TestGuestTimes(t *testing.T) {
 	if used := after.Until(before); used != 0 {
 		t.Errorf("time went back by %v", used)
 	}
-	p.exited.Store(true)
+	p.Exited.Store(true)
 	if times := a.guestTimes(); len(times) != 0 {
 		t.Errorf("a process that is gone has used %v", times)
 	}

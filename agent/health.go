@@ -14,7 +14,7 @@ func (a *Agent) Stats() profile.Stats {
 	if err != nil {
 		a.log.Error("cannot read the kernel side's counters", "err", err)
 	}
-	pool, resolver := a.pool.Stats(), a.resolver.stats()
+	pool, resolver := a.pool.Stats(), a.resolver.Stats()
 	s := profile.Stats{
 		Ready:           a.running.Load(),
 		Uptime:          monotonic() - a.began,
@@ -48,10 +48,10 @@ func (a *Agent) Stats() profile.Stats {
 	defer a.mu.Unlock()
 	s.CodeLoads, s.ReaderLag = a.codeLoads, a.lag
 	for _, p := range a.table {
-		if p.exited.Load() {
+		if p.Exited.Load() {
 			continue
 		}
-		runtime, service := p.kind()
+		runtime, service := p.Kind()
 		s.Processes[runtime]++
 		if service != "" {
 			s.Services[service]++
@@ -84,6 +84,6 @@ func (a *Agent) Cost() Cost {
 		Samples: c[bpf.SamplesAttempted], BPFTime: time.Duration(c[bpf.NsTotal]),
 		JavaSamples: c[bpf.SamplesJava], JavaFrames: c[bpf.FramesJava], BPFJavaTime: time.Duration(c[bpf.NsJava]),
 		RingBytes: c[bpf.RingBytes], SegmentMisses: c[bpf.SegmentMisses], StackCopies: c[bpf.StackCopies],
-		CodeUnloads: c[bpf.CodeUnloads], FirstGuestFrame: a.resolver.stats().FirstNamed,
+		CodeUnloads: c[bpf.CodeUnloads], FirstGuestFrame: a.resolver.Stats().FirstNamed,
 	}
 }

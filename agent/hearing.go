@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -27,7 +28,7 @@ type heardWindow struct {
 // A heardHit is a callee and where it was called.
 type heardHit struct {
 	callee bpf.Frame
-	caller rawFrame
+	caller target.RawFrame
 }
 
 // fillBucket lets windows take their share of the time that guests used.
@@ -104,10 +105,10 @@ func (e *estimator) replan(ctx context.Context, b busyGuest, own *estimatedGuest
 	ctx, cancel := context.WithTimeout(ctx, planDeadline)
 	defer cancel()
 	made := make(chan plan, 1)
-	err := e.agent.resolver.withGuest(ctx, b.process.targetProcess, func(g *guest) error {
+	err := e.agent.resolver.WithVM(ctx, b.process.Process, func(g *target.VM) error {
 		wishes, err := e.plan(g, b)
 		if err == nil {
-			made <- plan{process: b.process, guest: listener.Guest{Identity: b.id, Memory: g.mem}, wishes: wishes}
+			made <- plan{process: b.process, guest: listener.Guest{Identity: b.id, Memory: g.Memory}, wishes: wishes}
 		}
 		return err
 	})
@@ -118,12 +119,12 @@ func (e *estimator) replan(ctx context.Context, b busyGuest, own *estimatedGuest
 	}
 	own.planAgain = now + max(planInterval, time.Duration(float64(took)/share))
 	if err != nil {
-		e.log.Debug("cannot plan what to listen to", "pid", b.pid, "err", err)
+		e.log.Debug("cannot plan what to listen to", "pid", b.PID, "err", err)
 		own.plan = plan{}
 		return
 	}
 	own.plan = <-made
-	e.log.Debug("planned what to listen to", "pid", b.pid, "windows", len(own.plan.wishes), "took", took)
+	e.log.Debug("planned what to listen to", "pid", b.PID, "windows", len(own.plan.wishes), "took", took)
 }
 
 // guestOf returns what is remembered of a process; mu is held.
@@ -158,14 +159,14 @@ func (e *estimator) listen(ctx context.Context, own *estimatedGuest) {
 }
 
 // plan chooses what to listen to next.
-func (e *estimator) plan(g *guest, b busyGuest) ([]wish, error) {
+func (e *estimator) plan(g *target.VM, b busyGuest) ([]wish, error) {
 	heard := e.heardSince(b.process, monotonic()-heardLately)
 	e.mu.Lock()
 	own := e.guestOf(b.process)
 	income := own.income
 	e.mu.Unlock()
 	hit := e.hitTime()
-	in := newEstimateInput(g, e.agent.resolver.classEpoch(g), b.top, heard, b.top.span, e.agent.period(), hit)
+	in := newEstimateInput(g, e.agent.resolver.ClassEpoch(g), b.top, heard, b.top.span, e.agent.period(), hit)
 	if err := in.readProfiles(&own.reading, monotonic()); err != nil {
 		return nil, err
 	}
@@ -198,8 +199,8 @@ func (e *estimator) plan(g *guest, b busyGuest) ([]wish, error) {
 }
 
 // frame is the frame of a thread that is at an entry.
-func frameAt(g *guest, e listener.Entry) bpf.Frame {
-	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(e.Version)<<32 | uint64(uint32(e.Address-g.codeLow())))
+func frameAt(g *target.VM, e listener.Entry) bpf.Frame {
+	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(e.Version)<<32 | uint64(uint32(e.Address-g.CodeLow())))
 }
 
 // window listens once, if the budget has room for it.
@@ -215,16 +216,16 @@ func (e *estimator) window(ctx context.Context, own *estimatedGuest, w wish) (en
 	switch {
 	case err == nil:
 	case errors.Is(err, listener.ErrJump), errors.Is(err, watch.ErrChanged), watch.Refused(err), ctx.Err() != nil:
-		e.log.Debug("a window was void", "pid", p.pid, "err", err)
+		e.log.Debug("a window was void", "pid", p.PID, "err", err)
 		return true
 	default:
-		e.log.Warn("cannot listen to calls", "pid", p.pid, "err", err)
+		e.log.Warn("cannot listen to calls", "pid", p.PID, "err", err)
 		return true
 	}
 	// A window that was full counts up to its last hit: what came late is not in its hits.
 	ran := max(r.Ran-time.Duration(r.Late)*e.hitTime(), 0)
 	heard := heardWindow{at: monotonic(), entries: w.frames, hits: map[heardHit]int{}, length: w.duration, ran: ran, capped: r.Capped, partial: r.Busy+r.Left > 0}
-	epoch := e.agent.resolver.classEpochOf(p.targetProcess)
+	epoch := e.agent.resolver.ClassEpochOf(p.Process)
 	for _, h := range r.Hits {
 		heard.hits[heardHit{h.Callee, callSite(h.Caller, epoch)}]++
 	}

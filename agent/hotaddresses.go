@@ -1,5 +1,9 @@
 package agent
 
+import (
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+)
+
 // hotAddresses counts samples of one process by the address that it was at. Those that are not in its code, by the map,
 // are counted in all only.
 type hotAddresses struct {
@@ -11,21 +15,21 @@ type hotAddresses struct {
 const maxHotAddresses = 1 << 14
 
 // add counts a sample with this stack.
-func (h *hotAddresses) add(stack []rawFrame, c *jitCode) {
+func (h *hotAddresses) add(stack []target.RawFrame, c *target.JITCode) {
 	if c == nil {
 		return
 	}
 	h.all++
-	for len(stack) > 0 && stack[0].kind == rawKernel {
+	for len(stack) > 0 && stack[0].Kind == target.RawKernel {
 		stack = stack[1:]
 	}
-	if len(stack) == 0 || stack[0].kind != rawExact || !c.holds(stack[0].frame) {
+	if len(stack) == 0 || stack[0].Kind != target.RawExact || !c.Holds(stack[0].Frame) {
 		return
 	}
 	if h.samples == nil {
 		h.samples = map[uint64]float64{}
 	}
-	pc := stack[0].frame.PC()
+	pc := stack[0].Frame.PC()
 	if _, known := h.samples[pc]; known || len(h.samples) < maxHotAddresses {
 		h.samples[pc]++
 	}

@@ -3,16 +3,17 @@ package agent
 import (
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/target/targettest"
 )
 
 func TestHotAddresses(t *testing.T) {
-	code := &jitCode{low: targettest.CodeAt, high: targettest.CodeAt + 0x1000}
-	kernel := rawFrame{frame: 0xffffffff81000000, kind: rawKernel}
+	code := &target.JITCode{Low: targettest.CodeAt, High: targettest.CodeAt + 0x1000}
+	kernel := target.RawFrame{Frame: 0xffffffff81000000, Kind: target.RawKernel}
 	var h hotAddresses
-	for _, stack := range [][]rawFrame{
-		{at(0, rawExact), at(0x40, rawReturn)}, {kernel, at(0, rawExact)}, {at(0x80, rawExact)},
-		{{frame: nativeFrame, kind: rawExact}, at(0x80, rawReturn)}, // a library that the code called
+	for _, stack := range [][]target.RawFrame{
+		{at(0, target.RawExact), at(0x40, target.RawReturn)}, {kernel, at(0, target.RawExact)}, {at(0x80, target.RawExact)},
+		{{Frame: nativeFrame, Kind: target.RawExact}, at(0x80, target.RawReturn)}, // a library that the code called
 		{kernel}, nil,
 	} {
 		h.add(stack, code)

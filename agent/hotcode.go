@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -60,12 +61,12 @@ func (a *Agent) busyGuests(n int, fade float64) []busyGuest {
 	}
 	var all []busyGuest
 	for _, p := range a.table {
-		if len(p.top.edges) > 0 && !p.exited.Load() && p.attachment.Load() != 0 {
+		if len(p.top.edges) > 0 && !p.Exited.Load() && p.Attachment.Load() != 0 {
 			all = append(all, busyGuest{process: p, id: p.id, samples: p.top.all})
 		}
 	}
 	slices.SortFunc(all, func(a, b busyGuest) int {
-		return cmp.Or(cmp.Compare(b.samples, a.samples), cmp.Compare(a.pid, b.pid))
+		return cmp.Or(cmp.Compare(b.samples, a.samples), cmp.Compare(a.PID, b.PID))
 	})
 	all = all[:min(n, len(all))]
 	for i := range all {
@@ -112,8 +113,8 @@ func (h *hotCode) refresh() {
 // addVM adds the hottest code of an attached VM.
 func (h *hotCode) addVM(ctx context.Context, b busyGuest) {
 	g := hotGuest{guest: listener.Guest{Identity: b.id}}
-	err := h.agent.resolver.withGuest(ctx, b.process.targetProcess, func(vm *guest) error {
-		g.guest.Memory = vm.mem
+	err := h.agent.resolver.WithVM(ctx, b.process.Process, func(vm *target.VM) error {
+		g.guest.Memory = vm.Memory
 		for _, c := range b.top.hottest(hotMethods) {
 			if e, ok := entryAt(vm, c.frame); ok && !slices.Contains(g.entries, e) {
 				g.entries = append(g.entries, e)
@@ -127,8 +128,8 @@ func (h *hotCode) addVM(ctx context.Context, b busyGuest) {
 }
 
 // entry is where calls of a compiled version arrive. False if it is gone or nobody calls it any more.
-func entryAt(g *guest, f bpf.Frame) (listener.Entry, bool) {
-	c, err := g.vm.Compilation(g.site(f, true, 0))
+func entryAt(g *target.VM, f bpf.Frame) (listener.Entry, bool) {
+	c, err := g.HotSpot.Compilation(g.Site(f, true, 0))
 	if err != nil {
 		return listener.Entry{}, false
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/perfmap"
@@ -28,11 +29,11 @@ func (e *callEngines) busyJITs(n int, fade float64) (busy []busyJIT) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range a.table {
-		if len(p.hot.samples) > 0 && !p.exited.Load() && p.attachment.Load() == 0 && e.listensTo(p) {
+		if len(p.hot.samples) > 0 && !p.Exited.Load() && p.Attachment.Load() == 0 && e.listensTo(p) {
 			busy = append(busy, busyJIT{process: p, id: p.id, all: p.hot.all})
 		}
 	}
-	slices.SortFunc(busy, func(a, b busyJIT) int { return cmp.Or(cmp.Compare(b.all, a.all), cmp.Compare(a.pid, b.pid)) })
+	slices.SortFunc(busy, func(a, b busyJIT) int { return cmp.Or(cmp.Compare(b.all, a.all), cmp.Compare(a.PID, b.PID)) })
 	busy = busy[:min(n, len(busy))]
 	for i := range busy {
 		busy[i].samples = maps.Clone(busy[i].hot.samples)
@@ -51,8 +52,8 @@ func (h *hotCode) addJIT(ctx context.Context, b busyJIT) {
 	a, p := h.agent, b.process
 	g := hotGuest{guest: listener.Guest{Identity: b.id}}
 	known := jitEntries{}
-	err := a.resolver.withWorker(ctx, p.targetProcess, func() error {
-		memory, err := a.resolver.codeMemory(p.targetProcess)
+	err := a.resolver.WithWorker(ctx, p.Process, func() error {
+		memory, err := a.resolver.CodeMemory(p.Process)
 		if err != nil {
 			return err
 		}
@@ -74,7 +75,7 @@ func (h *hotCode) addJIT(ctx context.Context, b busyJIT) {
 func (p *process) hottestJIT(samples map[uint64]float64, n int) []perfmap.Entry {
 	heat := map[perfmap.Entry]float64{}
 	for pc, count := range samples {
-		if e, ok := p.mappedCode(pc); ok && p.mayBeJIT(e.Begin) {
+		if e, ok := p.MappedCode(pc); ok && p.MayBeJIT(e.Begin) {
 			heat[e] += count
 		}
 	}
@@ -89,9 +90,9 @@ func (h *hotCode) take(p *process, known jitEntries, r listener.Result) error {
 	a, e := h.agent, h.engines
 	ctx, cancel := context.WithTimeout(context.Background(), hotInterval)
 	defer cancel()
-	err := a.resolver.withWorker(ctx, p.targetProcess, func() error {
-		if !p.exited.Load() {
-			a.resolver.readMap(p.targetProcess) // not only as often as for names: as often as there are windows
+	err := a.resolver.WithWorker(ctx, p.Process, func() error {
+		if !p.Exited.Load() {
+			a.resolver.ReadMap(p.Process) // not only as often as for names: as often as there are windows
 		}
 		return p.check(known, r.Hits)
 	})
@@ -100,16 +101,16 @@ func (h *hotCode) take(p *process, known jitEntries, r listener.Result) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	code := p.code.Load()
+	code := p.Code.Load()
 	for _, hit := range r.Hits {
 		e.counts.received++
 		e.counts.taken++
-		if a.table[p.pid] != p {
+		if a.table[p.PID] != p {
 			e.counts.discarded[discardStale]++
 			continue
 		}
-		call := []rawFrame{{frame: hit.Caller, kind: rawReturn}, {frame: hit.Callee, kind: rawExact}}
-		code.mark(call)
+		call := []target.RawFrame{{Frame: hit.Caller, Kind: target.RawReturn}, {Frame: hit.Callee, Kind: target.RawExact}}
+		code.Mark(call)
 		a.foldRawCall(p, "listener", call[0], call[1], 0)
 	}
 	return nil
@@ -119,9 +120,9 @@ func (h *hotCode) take(p *process, known jitEntries, r listener.Result) error {
 func (p *process) check(known jitEntries, hits []listener.Hit) error {
 	for _, hit := range hits {
 		at := hit.Callee.PC()
-		e, ok := p.mappedCode(at)
+		e, ok := p.MappedCode(at)
 		if !ok || e != known[at] || hit.Callee.Kind() != bpf.FrameNative {
-			return fmt.Errorf("entry %#x of process %d: %w", at, p.pid, watch.ErrChanged)
+			return fmt.Errorf("entry %#x of process %d: %w", at, p.PID, watch.ErrChanged)
 		}
 	}
 	return nil

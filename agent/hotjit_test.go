@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/target/targettest"
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -34,18 +35,18 @@ func newJITProcess(t *testing.T) *jitProcess {
 }
 
 // at is a frame whose address is that far in the code.
-func at(offset uint64, kind rawKind) rawFrame {
-	return rawFrame{frame: targettest.NativeAt(codeAt + offset), kind: kind}
+func at(offset uint64, kind target.RawKind) target.RawFrame {
+	return target.RawFrame{Frame: targettest.NativeAt(codeAt + offset), Kind: kind}
 }
 
 // sample asks for the name of a frame as a sample does.
-func (w *jitProcess) sample(t *testing.T, r rawFrame) {
+func (w *jitProcess) sample(t *testing.T, r target.RawFrame) {
 	t.Helper()
-	stack := []rawFrame{r}
-	w.code.Load().mark(stack)
+	stack := []target.RawFrame{r}
+	w.Code.Load().Mark(stack)
 	w.want(stack, 0, &w.agent.nameCount)
-	w.agent.resolver.submit(w.targetProcess)
-	w.agent.resolver.wait(t.Context(), []*targetProcess{w.targetProcess}, time.Minute)
+	w.agent.resolver.Submit(w.Process)
+	w.agent.resolver.Wait(t.Context(), []*target.Process{w.Process}, time.Minute)
 }
 
 // listened makes w a guest of the engine listener.
@@ -56,14 +57,14 @@ func (w *jitProcess) listened() *hotCode {
 }
 
 func (w *jitProcess) hits(caller, callee uint64) listener.Result {
-	return listener.Result{Hits: []listener.Hit{{Caller: at(caller, rawReturn).frame, Callee: at(callee, rawExact).frame}}}
+	return listener.Result{Hits: []listener.Hit{{Caller: at(caller, target.RawReturn).Frame, Callee: at(callee, target.RawExact).Frame}}}
 }
 
 // Entries are the first instructions of the code that most samples were in.
 func TestHottestJIT(t *testing.T) {
 	w := newJITProcess(t)
 	w.Write("7f3814003000 40 a", "7f3814003040 40 b", "7f3814003080 40 c", "400000 100 of a file")
-	w.sample(t, at(0, rawExact))
+	w.sample(t, at(0, target.RawExact))
 	samples := map[uint64]float64{codeAt + 4: 2, codeAt + 8: 3, codeAt + 0x44: 4, codeAt + 0x84: 6, 0x400010: 9, codeAt + 0x100: 9}
 	hot := w.hottestJIT(samples, 2)
 	if len(hot) != 2 || hot[0].Begin != codeAt+0x80 || hot[1].Begin != codeAt {
@@ -75,7 +76,7 @@ func TestHottestJIT(t *testing.T) {
 func TestTakeWindow(t *testing.T) {
 	w := newJITProcess(t)
 	w.Write("7f3814003000 40 leaf", "7f3814003040 40 caller")
-	w.sample(t, at(0, rawExact))
+	w.sample(t, at(0, target.RawExact))
 	h := w.listened()
 	e := h.engines
 	known := jitEntries{}
@@ -90,10 +91,10 @@ func TestTakeWindow(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	w.agent.submitDirty()
-	w.agent.resolver.wait(t.Context(), targetProcesses([]*process{w.process}), 1<<62)
-	names := w.resolved()
+	w.agent.resolver.Wait(t.Context(), targetProcesses([]*process{w.process}), 1<<62)
+	names := w.Names()
 	calls := window.calls[w.process].profile(names, nil)
-	names.close()
+	names.Close()
 	if len(calls) != 1 || calls[0].Engine != "listener" || calls[0].Graph.Len() != 1 {
 		t.Fatalf("%+v", calls)
 	}
@@ -116,7 +117,7 @@ func TestTakeWindow(t *testing.T) {
 func TestTakeWindowOfTheDead(t *testing.T) {
 	w := newJITProcess(t)
 	w.Write("7f3814003000 40 leaf")
-	w.sample(t, at(0, rawExact))
+	w.sample(t, at(0, target.RawExact))
 	h := w.listened()
 	known := jitEntries{}
 	for _, entry := range w.hottestJIT(map[uint64]float64{codeAt: 1}, 1) {
@@ -139,7 +140,7 @@ func TestWhoIsListenedTo(t *testing.T) {
 	if listens(w.process) {
 		t.Error("a process without a map is listened to")
 	}
-	w.code.Store(&jitCode{})
+	w.Code.Store(&target.JITCode{})
 	if !listens(w.process) {
 		t.Error("a process with a map is not listened to")
 	}
@@ -148,7 +149,7 @@ func TestWhoIsListenedTo(t *testing.T) {
 		t.Error("a process that cooperates is listened to")
 	}
 	delete(e.pages, 100)
-	w.attachment.Store(1)
+	w.Attachment.Store(1)
 	if !listens(w.process) {
 		t.Error("a JVM is nobody's")
 	}

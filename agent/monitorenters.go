@@ -11,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -116,7 +117,7 @@ func (m *monitorEnters) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id, g := range m.guests {
-		if len(m.guests) > maxEnterGuests && g.process.exited.Load() {
+		if len(m.guests) > maxEnterGuests && g.process.Exited.Load() {
 			delete(m.guests, id)
 			delete(m.codeLow, g.process)
 		}
@@ -125,7 +126,7 @@ func (m *monitorEnters) forget() {
 
 // guest finds the sites of one JVM. What was searched before is not searched again.
 func (m *monitorEnters) guest(ctx context.Context, b busyGuest) (monitors.Guest, error) {
-	id := b.process.identity() // b.id becomes more precise in time
+	id := b.process.Identity() // b.id becomes more precise in time
 	own := m.guests[id]
 	if own == nil {
 		own = &enterGuest{process: b.process, found: map[monitors.Place][]monitors.Site{}, classes: map[uint64]string{}}
@@ -140,13 +141,13 @@ func (m *monitorEnters) guest(ctx context.Context, b busyGuest) (monitors.Guest,
 	}
 	before := own.found
 	done := make(chan searched, 1)
-	err := m.agent.resolver.withGuest(ctx, b.process.targetProcess, func(vm *guest) error {
-		s := searched{monitors.Guest{Identity: id, Memory: vm.mem}, enterGuest{codeLow: vm.codeLow(), found: map[monitors.Place][]monitors.Site{}}}
+	err := m.agent.resolver.WithVM(ctx, b.process.Process, func(vm *target.VM) error {
+		s := searched{monitors.Guest{Identity: id, Memory: vm.Memory}, enterGuest{codeLow: vm.CodeLow(), found: map[monitors.Place][]monitors.Site{}}}
 		for _, c := range b.top.hottest(enterMethods) {
 			sites, err := monitorSites(vm, c.frame, before, s.own.found)
 			if errors.Is(err, probesite.ErrLightweightLocking) {
 				s.own.refused = true
-				b.process.note(fmt.Sprintf("monitor enters of process %d are not recorded: %v", b.process.pid, err))
+				b.process.Note(fmt.Sprintf("monitor enters of process %d are not recorded: %v", b.process.PID, err))
 				break
 			}
 			if err == nil {
@@ -171,15 +172,15 @@ func (m *monitorEnters) guest(ctx context.Context, b busyGuest) (monitors.Guest,
 }
 
 // monitorSites finds where the compilation that f is in enters monitors, by what was found before or by its code.
-func monitorSites(g *guest, f bpf.Frame, before, found map[monitors.Place][]monitors.Site) ([]monitors.Site, error) {
-	c, err := g.vm.Compilation(g.site(f, true, 0))
+func monitorSites(g *target.VM, f bpf.Frame, before, found map[monitors.Place][]monitors.Site) ([]monitors.Site, error) {
+	c, err := g.HotSpot.Compilation(g.Site(f, true, 0))
 	if err != nil || c.Tier == vmruntime.TierNative {
 		return nil, err
 	}
 	key := monitors.Place{Address: c.Begin, Version: c.Version}
 	sites, known := before[key]
 	if !known {
-		if sites, err = monitors.Find(g.mem, c, g.vm.Layout().JDK); err != nil {
+		if sites, err = monitors.Find(g.Memory, c, g.HotSpot.Layout().JDK); err != nil {
 			return nil, err
 		}
 	}

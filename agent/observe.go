@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
@@ -38,7 +39,7 @@ func (a *Agent) onObservation(raw []byte) {
 	if p.meet(&o.Sample) {
 		a.dirty[p] = struct{}{}
 	}
-	a.stack = observedStack(a.stack[:0], o, p.attachment.Load())
+	a.stack = observedStack(a.stack[:0], o, p.Attachment.Load())
 	part, ok := a.events.covers.part(o)
 	if !ok {
 		a.observed.discarded[profile.Unobserved]++
@@ -86,13 +87,13 @@ func (a *Agent) foldEvent(p *process, o *bpf.Observation, e *event) (wanted bool
 
 // observedStack appends the frames of an observation to buf. Where it begins in Java code, that called what was probed: its
 // innermost pc is a return address like the others. The VM's stub between the two says nothing and is left out.
-func observedStack(buf []rawFrame, o *bpf.Observation, attachment uint32) []rawFrame {
+func observedStack(buf []target.RawFrame, o *bpf.Observation, attachment uint32) []target.RawFrame {
 	for len(o.User) > 1 && o.User[0].Kind() == bpf.FrameStub {
 		o.User = o.User[1:]
 	}
-	buf = rawStack(buf, &o.Sample, attachment)
-	if len(buf) > 0 && buf[0].kind == rawExact && buf[0].frame.Kind() != bpf.FrameNative {
-		buf[0].kind = rawReturn
+	buf = target.AppendStack(buf, &o.Sample, attachment)
+	if len(buf) > 0 && buf[0].Kind == target.RawExact && buf[0].Frame.Kind() != bpf.FrameNative {
+		buf[0].Kind = target.RawReturn
 	}
 	return buf
 }

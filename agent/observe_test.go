@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -169,12 +170,12 @@ func TestUnclearWaits(t *testing.T) {
 func TestObservedStranger(t *testing.T) {
 	a, _ := watchingAgent()
 	p := a.process(&bpf.Header{Pid: java.pid, Start: java.start, Exec: java.exec})
-	p.setThreadsDue(1)
+	p.SetThreadsDue(1)
 	park := func(flags uint8) bool {
 		clear(a.dirty)
 		r := record{identity: java, attachment: 7, user: "a:1 b:2", flags: flags}
 		a.handle(observationRecord(r, bpf.ProbeObservation{What: bpf.ObservedPark, Every: 1, Count: 1, Values: [8]uint64{700}}, "A$Sync"))
-		return p.takeThreadsWanted()
+		return p.TakeThreadsWanted()
 	}
 	if park(bpf.SampleAttached | bpf.SampleJavaThread) {
 		t.Error("the list is to be read for a thread that is known")
@@ -202,7 +203,7 @@ func TestObservedStack(t *testing.T) {
 		stack := observedStack(nil, &o, 7)
 		got := pathOf(stack)
 		if len(stack) > 0 {
-			got += map[rawKind]string{rawReturn: ", return", rawExact: ", exact"}[stack[0].kind]
+			got += map[target.RawKind]string{target.RawReturn: ", return", target.RawExact: ", exact"}[stack[0].Kind]
 		}
 		if got != c.want {
 			t.Errorf("%q: %q, want %q", c.user, got, c.want)
@@ -213,7 +214,7 @@ func TestObservedStack(t *testing.T) {
 // Every observation that is received is folded or discarded for a reason, also if it has several values.
 func TestObservationIdentity(t *testing.T) {
 	a, w := watchingAgent()
-	a.process(&bpf.Header{Pid: java.pid, Start: java.start, Exec: java.exec}).attachment.Store(7)
+	a.process(&bpf.Header{Pid: java.pid, Start: java.start, Exec: java.exec}).Attachment.Store(7)
 	r := record{identity: java, attachment: 7, user: "a:1 b:2"}
 	allocated := bpf.ProbeObservation{What: bpf.ObservedAllocation, Every: 1, Count: 2, Values: [8]uint64{16, 1 << 18}}
 	good := observationRecord(r, allocated, "A")
@@ -233,8 +234,8 @@ func TestObservationIdentity(t *testing.T) {
 		t.Errorf("received %d, folded %d, discarded %v", c.received, c.folded, c.discarded)
 	}
 	for p, s := range w.events {
-		if contexts := contextsOf(&s.of(profile.Allocations).tree); p.pid != int(java.pid) || !maps.Equal(contexts, map[string]uint64{"a:1 b:2": 2}) {
-			t.Errorf("process %d: %v", p.pid, contexts)
+		if contexts := contextsOf(&s.of(profile.Allocations).tree); p.PID != int(java.pid) || !maps.Equal(contexts, map[string]uint64{"a:1 b:2": 2}) {
+			t.Errorf("process %d: %v", p.PID, contexts)
 		}
 	}
 	a.events = nil
@@ -258,15 +259,15 @@ func FuzzHandleObservation(f *testing.F) {
 			t.Errorf("received %d, folded %d, discarded %v", c.received, c.folded, c.discarded)
 		}
 		for p, s := range w.events {
-			names := p.resolved()
-			for _, e := range s.profile(names, p.noticed, &coveredParts{}) {
+			names := p.Names()
+			for _, e := range s.profile(names, p.Noticed, &coveredParts{}) {
 				for _, row := range e.Rows {
 					if row.Events == 0 && row.Values == [profile.MaxEventValues]float64{} && e.Kind != profile.Values {
 						t.Errorf("a row of nothing: %+v", row)
 					}
 				}
 			}
-			names.close()
+			names.Close()
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -13,12 +14,12 @@ import (
 // A placing gives samples of one process, of which a window has only links, what is known of their contexts by now.
 type placing struct {
 	chaining *chaining // nil if nothing was learned
-	code     *jitCode
-	check    bool                       // the stacks that wait are whole: count how many contexts are right
-	want     func(stack []rawFrame)     // is called with each stack that samples were given
-	pause    func()                     // is called before each link, if it is not nil
-	links    []*waitingLink             // in the order in which they were found
-	byLink   map[chainLink]*waitingLink // the same ones
+	code     *target.JITCode
+	check    bool                          // the stacks that wait are whole: count how many contexts are right
+	want     func(stack []target.RawFrame) // is called with each stack that samples were given
+	pause    func()                        // is called before each link, if it is not nil
+	links    []*waitingLink                // in the order in which they were found
+	byLink   map[chainLink]*waitingLink    // the same ones
 }
 
 // A waitingLink is the samples with one link.
@@ -36,7 +37,7 @@ type waitingNode struct {
 // A waitingStack is what is known of such samples: the kernel's frames, the leaf, its caller, and where contexts are
 // checked all other callers.
 type waitingStack struct {
-	frames []rawFrame
+	frames []target.RawFrame
 	user   int      // frames[user] is the leaf
 	depths []uint32 // of the leaf and its caller
 }
@@ -46,14 +47,14 @@ func (n waitingNode) stack() (s waitingStack) {
 	if len(s.frames) > 0 {
 		s.frames, s.depths = s.frames[:len(s.frames)-1], depthsIn(s.frames[len(s.frames)-1])
 	}
-	for s.user < len(s.frames) && s.frames[s.user].kind == rawKernel {
+	for s.user < len(s.frames) && s.frames[s.user].Kind == target.RawKernel {
 		s.user++
 	}
 	return s
 }
 
 // linked are the frames up to the caller.
-func (s *waitingStack) linked() []rawFrame {
+func (s *waitingStack) linked() []target.RawFrame {
 	return slices.Clip(s.frames[:min(s.user+2, len(s.frames))])
 }
 
@@ -61,7 +62,7 @@ func (s *waitingStack) linked() []rawFrame {
 // that wait had no room.
 func (s *waitingStack) link() (chainLink, bool) {
 	pair, ok := activations(nil, s.linked()[s.user:], s.depths)
-	if !ok || s.frames[s.user].kind != rawExact {
+	if !ok || s.frames[s.user].Kind != target.RawExact {
 		return chainLink{}, false
 	}
 	return linkOf(pair), true
@@ -70,10 +71,10 @@ func (s *waitingStack) link() (chainLink, bool) {
 // newPlacing is of p's samples; mu is held.
 func (a *Agent) newPlacing(p *process) *placing {
 	return &placing{
-		chaining: p.chaining, code: p.code.Load(), check: a.opt.CheckContexts, byLink: map[chainLink]*waitingLink{},
-		want: func(stack []rawFrame) {
+		chaining: p.chaining, code: p.Code.Load(), check: a.opt.CheckContexts, byLink: map[chainLink]*waitingLink{},
+		want: func(stack []target.RawFrame) {
 			if p.want(stack, p.classEpoch, &a.nameCount) {
-				a.resolver.submit(p.targetProcess)
+				a.resolver.Submit(p.Process)
 			}
 		},
 	}
@@ -85,7 +86,7 @@ func (a *Agent) place(w *Window) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for p, threads := range w.processes {
-		a.resolver.attempt(stageWindow, p.targetProcess, func() {
+		a.resolver.Attempt(target.StageWindow, p.Process, func() {
 			pl := a.newPlacing(p)
 			pl.pause = func() {
 				a.mu.Unlock()
@@ -146,7 +147,7 @@ type place struct {
 func (c *chaining) places(l chainLink) []place {
 	p := c.chain.Place(l)
 	if len(p.Candidates) == 0 {
-		p.Candidates = []cct.Candidate[rawFrame, uint32]{{Share: 1}}
+		p.Candidates = []cct.Candidate[target.RawFrame, uint32]{{Share: 1}}
 	}
 	places := make([]place, len(p.Candidates))
 	for i, to := range p.Candidates {
@@ -176,25 +177,25 @@ func (pl *placing) placeLink(l *waitingLink) {
 				continue
 			}
 			to := &places[i]
-			linked[len(linked)-1].end = 0 // that of the walk, or the last place's
+			linked[len(linked)-1].End = 0 // that of the walk, or the last place's
 			stack := callers(linked, to.context[known:])
-			pl.code.mark(stack[len(linked):])
+			pl.code.Mark(stack[len(linked):])
 			pl.give(node.thread, to.certainty, part, stack)
 		}
 	}
 }
 
 // give adds weight to a context.
-func (pl *placing) give(t *rawThread, certainty profile.Certainty, weight uint64, stack []rawFrame) {
+func (pl *placing) give(t *rawThread, certainty profile.Certainty, weight uint64, stack []target.RawFrame) {
 	t.trees[certainty].Add(stack, weight)
 	t.count.placed[certainty] += weight
 	pl.want(stack)
 }
 
 // unknownAbove says that nothing is known beyond the last frame of a stack.
-func unknownAbove(stack []rawFrame) []rawFrame {
+func unknownAbove(stack []target.RawFrame) []target.RawFrame {
 	if len(stack) > 0 {
-		stack[len(stack)-1].end = bpf.EndKnown
+		stack[len(stack)-1].End = bpf.EndKnown
 	}
 	return stack
 }

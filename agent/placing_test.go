@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -324,7 +325,7 @@ func TestPlaceMarksCode(t *testing.T) {
 	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p := a.attach(0)
 	epoch := func(n uint32) {
-		p.code.Store(&jitCode{low: method('1', 0).PC(), high: method('9', 0).PC(), epoch: n, again: 1 << 62})
+		p.Code.Store(&target.JITCode{Low: method('1', 0).PC(), High: method('9', 0).PC(), Epoch: n, Again: 1 << 62})
 	}
 	epoch(1)
 	a.walked("0:1@16 1:2@32 2:3@48 1:4@64", 1)
@@ -339,7 +340,7 @@ func TestPlaceMarksCode(t *testing.T) {
 		if n.Self > 0 {
 			text := pathOf(tree.Stack(id)) + ", epochs"
 			for _, r := range slices.Backward(tree.Stack(id)) {
-				text += fmt.Sprint(" ", r.epoch)
+				text += fmt.Sprint(" ", r.Epoch)
 			}
 			marked[text]++
 		}

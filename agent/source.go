@@ -10,13 +10,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // A source is something that an agent records: CPU time, events, lock acquisitions, calls. It embeds passive, and
 // implements what it takes part in. Records of it reach the agent through handlers.
 type source interface {
-	follower
+	target.Follower
 
 	// start begins to record. What it begins goes on until stop, or until ctx ends.
 	start(ctx context.Context) error
@@ -40,7 +41,7 @@ type source interface {
 	// flush folds what waits for more records, because a window or a process ends; agent.mu is held.
 	flush()
 	// needNames calls need for the frames of p whose names must be kept, besides those of windows; agent.mu is held.
-	needNames(p *process, need func(rawFrame))
+	needNames(p *process, need func(target.RawFrame))
 
 	// count adds what the source counts to a snapshot; agent.mu is held.
 	count(s *snapshot)
@@ -63,7 +64,7 @@ type closedWindow struct {
 }
 
 // passive is a source that takes part in nothing.
-type passive struct{ bystander }
+type passive struct{ target.Bystander }
 
 func (passive) start(context.Context) error                                         { return nil }
 func (passive) stop() error                                                         { return nil }
@@ -75,7 +76,7 @@ func (passive) expect(time.Duration)                                            
 func (passive) finds(proc.Maps) bool                                                { return false }
 func (passive) needTop() bool                                                       { return false }
 func (passive) flush()                                                              {}
-func (passive) needNames(*process, func(rawFrame))                                  {}
+func (passive) needNames(*process, func(target.RawFrame))                           {}
 func (passive) count(*snapshot)                                                     {}
 func (passive) addStats(*bpf.Counts, *profile.Stats)                                {}
 func (passive) kernelMaps() []any                                                   { return nil }

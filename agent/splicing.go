@@ -1,12 +1,15 @@
 package agent
 
-import "github.com/vmprof-agent/vmprof-agent/bpf"
+import (
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
 
 // A splicing completes partial walks (Whaley, Java Grande 2000, section 4): it keeps the stack that each thread's
 // previous sample had, as the kernel side does, in the same number of places.
 type splicing struct {
 	kept   [keptStacks]keptStack
-	buffer []rawFrame
+	buffer []target.RawFrame
 }
 
 const keptStacks = 1024 // KEPT_STACKS in partial.bpf.h
@@ -15,9 +18,9 @@ type keptStack struct {
 	tid     uint32
 	start   uint64 // of the process, as exec
 	exec    uint32
-	serial  uint32     // of the sample, 0 if nothing is kept
-	missing int        // outermost frames that are not known, as the sample that had them was lost
-	user    []rawFrame // the others, innermost first
+	serial  uint32            // of the sample, 0 if nothing is kept
+	missing int               // outermost frames that are not known, as the sample that had them was lost
+	user    []target.RawFrame // the others, innermost first
 }
 
 // splice completes the user frames of a sample. It returns them, how many of them, innermost first, the thread's previous
@@ -26,7 +29,7 @@ type keptStack struct {
 // Without marks in the guest's stack, an activation counts as the previous one's if the same call site led to the same
 // method. Of a method that is called again from there, that is wrong: what is counted as new are the calls that are seen
 // to be different.
-func (sp *splicing) splice(s *bpf.Sample, user []rawFrame) (whole []rawFrame, fresh int, ok bool) {
+func (sp *splicing) splice(s *bpf.Sample, user []target.RawFrame) (whole []target.RawFrame, fresh int, ok bool) {
 	if s.Shared == nil {
 		return user, len(user), true // the place of its thread's stack was another thread's, whose stack it still has
 	}
@@ -61,10 +64,10 @@ func (sp *splicing) splice(s *bpf.Sample, user []rawFrame) (whole []rawFrame, fr
 }
 
 // append adds frames that were on the stack before. They still are: the classes of their methods were not unloaded.
-func (sp *splicing) append(base []rawFrame, classEpoch uint32) {
+func (sp *splicing) append(base []target.RawFrame, classEpoch uint32) {
 	for _, r := range base {
-		if r.frame.Kind() == bpf.FrameInterpreted {
-			r.epoch = classEpoch
+		if r.Frame.Kind() == bpf.FrameInterpreted {
+			r.Epoch = classEpoch
 		}
 		sp.buffer = append(sp.buffer, r)
 	}
@@ -73,7 +76,7 @@ func (sp *splicing) append(base []rawFrame, classEpoch uint32) {
 // end notes why the frames end where they do.
 func (sp *splicing) end(why bpf.WalkEnd) {
 	if n := len(sp.buffer); n > 0 {
-		sp.buffer[n-1].end = why
+		sp.buffer[n-1].End = why
 	}
 }
 
@@ -82,15 +85,15 @@ func (k *keptStack) end() bpf.WalkEnd {
 	if len(k.user) == 0 {
 		return bpf.EndNone
 	}
-	return k.user[len(k.user)-1].end
+	return k.user[len(k.user)-1].End
 }
 
 // sharedFrames counts the outermost frames that two stacks have in common, the first one that differs only in its place
 // in the method included.
-func sharedFrames(a, b []rawFrame) (n int) {
+func sharedFrames(a, b []target.RawFrame) (n int) {
 	for n < len(a) && n < len(b) {
 		x, y := a[len(a)-1-n], b[len(b)-1-n]
-		x.epoch, y.epoch = 0, 0
+		x.Epoch, y.Epoch = 0, 0
 		if !sameFrame(x, y) {
 			if codeOf(x) == codeOf(y) {
 				n++
@@ -103,15 +106,15 @@ func sharedFrames(a, b []rawFrame) (n int) {
 }
 
 // codeOf is what of a frame says in which method it is, as far as the frame itself tells.
-func codeOf(r rawFrame) rawFrame {
+func codeOf(r target.RawFrame) target.RawFrame {
 	m := activate(r, 0).Method
-	m.end = 0
+	m.End = 0
 	return m
 }
 
 // sameFrame compares frames of one stack at different times, at which classes may have been unloaded: not those of methods
 // that are on the stack.
-func sameFrame(a, b rawFrame) bool {
-	a.epoch, a.end, b.epoch, b.end = 0, 0, 0, 0
+func sameFrame(a, b target.RawFrame) bool {
+	a.Epoch, a.End, b.Epoch, b.End = 0, 0, 0, 0
 	return a == b
 }

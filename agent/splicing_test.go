@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -31,7 +32,7 @@ func (s *splicer) splice(user string, end bpf.WalkEnd, shared *bpf.SharedStack) 
 	if shared != nil && shared.Own == 0 {
 		shared.Own = uint32(len(own))
 	}
-	whole, fresh, ok := s.splicing.splice(&s.sample, rawStack(nil, &s.sample, 1))
+	whole, fresh, ok := s.splicing.splice(&s.sample, target.AppendStack(nil, &s.sample, 1))
 	text := fmt.Sprintf("%s, %d new", pathOf(whole), fresh)
 	if !ok {
 		text += ", rest lost"
@@ -165,8 +166,8 @@ func TestSpliceAfterUnloading(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	for _, r := range s.kept[100].user {
-		if want := map[bpf.FrameKind]uint32{bpf.FrameInterpreted: 4}[r.frame.Kind()]; r.epoch != want {
-			t.Errorf("%s has epoch %d, want %d", pathOf([]rawFrame{r}), r.epoch, want)
+		if want := map[bpf.FrameKind]uint32{bpf.FrameInterpreted: 4}[r.Frame.Kind()]; r.Epoch != want {
+			t.Errorf("%s has epoch %d, want %d", pathOf([]target.RawFrame{r}), r.Epoch, want)
 		}
 	}
 	s.sample.ClassEpoch = 5
@@ -177,8 +178,8 @@ func TestSpliceAfterUnloading(t *testing.T) {
 	if got, want := s.splice("B:8", bpf.EndKnown, shared(4, 3, 1)), "A:1 B:8, 0 new"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	walked := rawStack(nil, &bpf.Sample{User: s.sample.User, Attachment: 1, ClassEpoch: 7, End: bpf.EndRoot}, 1)
-	if !slices.EqualFunc(walked, rawStack(nil, &s.sample, 1), sameFrame) {
+	walked := target.AppendStack(nil, &bpf.Sample{User: s.sample.User, Attachment: 1, ClassEpoch: 7, End: bpf.EndRoot}, 1)
+	if !slices.EqualFunc(walked, target.AppendStack(nil, &s.sample, 1), sameFrame) {
 		t.Error("the same stack an epoch later is another one")
 	}
 }
@@ -290,9 +291,9 @@ func TestPartialChecked(t *testing.T) {
 }
 
 func TestSameCallersOfFrames(t *testing.T) {
-	stack := func(text string) []rawFrame {
+	stack := func(text string) []target.RawFrame {
 		user, _ := frames(text)
-		return rawStack(nil, &bpf.Sample{User: user, Attachment: 1, End: bpf.EndRoot}, 1)
+		return target.AppendStack(nil, &bpf.Sample{User: user, Attachment: 1, End: bpf.EndRoot}, 1)
 	}
 	for _, c := range []struct {
 		a, b   string
@@ -315,7 +316,7 @@ func TestSameCallersOfFrames(t *testing.T) {
 		}
 	}
 	cut := stack("b c")
-	cut[1].end = bpf.EndRead
+	cut[1].End = bpf.EndRead
 	if !slices.EqualFunc(cut, stack("b c"), sameFrame) {
 		t.Error("why a walk ended makes another stack")
 	}

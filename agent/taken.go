@@ -2,13 +2,14 @@ package agent
 
 import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // A taken is a sample as it goes into windows.
 type taken struct {
 	*bpf.Sample
-	stack     []rawFrame                       // innermost first, as far as known
+	stack     []target.RawFrame                // innermost first, as far as known
 	fresh     int                              // of stack, innermost: frames that the thread's previous sample did not have; 0 if nobody counts
 	certainty profile.Certainty                // Certain, or Unplaced if the rest is lost
 	link      bool                             // of the user's frames there is a link; in stack there may be more, to check it with
@@ -17,8 +18,8 @@ type taken struct {
 }
 
 // take completes a sample as far as that can be done at once, and learns from it; mu is held.
-func (a *Agent) take(p *process, s *bpf.Sample, code *jitCode) taken {
-	a.stack = rawStack(a.stack[:0], s, p.attachment.Load())
+func (a *Agent) take(p *process, s *bpf.Sample, code *target.JITCode) taken {
+	a.stack = target.AppendStack(a.stack[:0], s, p.Attachment.Load())
 	t := taken{Sample: s, stack: a.stack}
 	inner := min(len(s.Kernel), len(t.stack))
 	user := t.stack[inner:]
@@ -50,21 +51,21 @@ func (a *Agent) take(p *process, s *bpf.Sample, code *jitCode) taken {
 			t.certainty = profile.Unplaced
 		}
 	}
-	code.mark(t.stack)
+	code.Mark(t.stack)
 	return t
 }
 
 // depthsOf are the depths of a link as an outermost frame: in a tree of links, those with the same depths are together.
-func depthsOf(s *bpf.Sample) rawFrame {
-	r := rawFrame{kind: rawDepths}
+func depthsOf(s *bpf.Sample) target.RawFrame {
+	r := target.RawFrame{Kind: target.RawDepths}
 	for i, d := range s.Depths[:min(2, len(s.Depths))] {
-		r.frame |= bpf.Frame(d) << (32 * (1 - i))
+		r.Frame |= bpf.Frame(d) << (32 * (1 - i))
 	}
 	return r
 }
 
 // depths is what depthsOf noted.
-func depthsIn(r rawFrame) []uint32 { return []uint32{uint32(r.frame >> 32), uint32(r.frame)} }
+func depthsIn(r target.RawFrame) []uint32 { return []uint32{uint32(r.Frame >> 32), uint32(r.Frame)} }
 
 // fold adds a sample to what the window has of a thread. It reports whether there are frames that are new to the window. Without
 // room for more contexts the sample counts for the deepest one of its callers that is there.
@@ -116,18 +117,18 @@ func (t *rawThread) contexts() int {
 
 // linkKey is the link of a sample without what differs from sample to sample: the leaf's place and the kernel's frames. It is
 // nil if the sample is of no code that is known.
-func linkKey(s taken) []rawFrame {
+func linkKey(s taken) []target.RawFrame {
 	user := s.stack[min(len(s.Kernel), len(s.stack)):]
-	if len(user) == 0 || user[0].kind != rawExact {
+	if len(user) == 0 || user[0].Kind != target.RawExact {
 		return nil
 	}
-	key := append(make([]rawFrame, 0, 3), codeOf(user[0]))
+	key := append(make([]target.RawFrame, 0, 3), codeOf(user[0]))
 	switch {
 	case len(user) > 1:
 		key = append(key, user[1])
-		key[1].end = 0
-	case user[0].end.Truncated():
-		key = append(key, rawFrame{kind: rawNothing, end: user[0].end})
+		key[1].End = 0
+	case user[0].End.Truncated():
+		key = append(key, target.RawFrame{Kind: target.RawNothing, End: user[0].End})
 	}
 	return key
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -13,7 +14,7 @@ import (
 // A topEdge is the two innermost physical frames of a sampled stack whose innermost one was guest code at work: where
 // the thread was, and where that code had been called.
 type topEdge struct {
-	at, from rawFrame // from is zero if at is the outermost frame
+	at, from target.RawFrame // from is zero if at is the outermost frame
 }
 
 // maxTopEdges bounds those that are counted of one process.
@@ -29,18 +30,18 @@ type topEdges struct {
 
 // topOf returns the topEdge of a stack, innermost frame first. A tick in the kernel counts for the guest code that it
 // interrupted. False if something else was at work: a stub, the VM.
-func topOf(stack []rawFrame) (e topEdge, ok bool) {
-	for len(stack) > 0 && stack[0].kind == rawKernel {
+func topOf(stack []target.RawFrame) (e topEdge, ok bool) {
+	for len(stack) > 0 && stack[0].Kind == target.RawKernel {
 		stack = stack[1:]
 	}
-	if len(stack) == 0 || stack[0].kind != rawExact || !guestCode(stack[0].frame) {
+	if len(stack) == 0 || stack[0].Kind != target.RawExact || !guestCode(stack[0].Frame) {
 		return e, false
 	}
 	e.at = stack[0]
 	if len(stack) > 1 {
 		e.from = stack[1]
 	}
-	e.at.end, e.from.end = 0, 0
+	e.at.End, e.from.End = 0, 0
 	return e, true
 }
 
@@ -49,7 +50,7 @@ func guestCode(f bpf.Frame) bool {
 }
 
 // add counts samples with this stack.
-func (t *topEdges) add(stack []rawFrame, samples float64) {
+func (t *topEdges) add(stack []target.RawFrame, samples float64) {
 	t.all += samples
 	e, ok := topOf(stack)
 	if !ok {
@@ -70,7 +71,7 @@ func (t *topEdges) clone() topEdges { return topEdges{maps.Clone(t.edges), t.lef
 
 // addTree counts all samples of a tree.
 func (t *topEdges) addTree(tree *rawTree) {
-	var stack []rawFrame
+	var stack []target.RawFrame
 	for id, n := range tree.Nodes() {
 		if n.Self == 0 || id == cct.Root {
 			continue
@@ -79,7 +80,7 @@ func (t *topEdges) addTree(tree *rawTree) {
 		for at := id; at != cct.Root; at = tree.Node(at).Parent {
 			k := tree.Node(at).Key
 			stack = append(stack, k)
-			if k.kind != rawKernel && len(stack) > 1 && stack[len(stack)-2].kind != rawKernel {
+			if k.Kind != target.RawKernel && len(stack) > 1 && stack[len(stack)-2].Kind != target.RawKernel {
 				break // two frames that are not the kernel's
 			}
 		}
@@ -110,10 +111,10 @@ type topCode struct {
 func (t *topEdges) hottest(n int) []topCode {
 	byID := map[uint32]topCode{}
 	for e, samples := range t.edges {
-		if e.at.frame.Kind() == bpf.FrameJIT {
-			c := byID[e.at.frame.CompileID()]
-			c.frame, c.samples = max(c.frame, e.at.frame), c.samples+samples
-			byID[e.at.frame.CompileID()] = c
+		if e.at.Frame.Kind() == bpf.FrameJIT {
+			c := byID[e.at.Frame.CompileID()]
+			c.frame, c.samples = max(c.frame, e.at.Frame), c.samples+samples
+			byID[e.at.Frame.CompileID()] = c
 		}
 	}
 	all := make([]topCode, 0, len(byID))

@@ -3,6 +3,7 @@ package agent
 import (
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -12,29 +13,29 @@ func jit(version, offset int) bpf.Frame {
 
 func TestTopEdge(t *testing.T) {
 	var (
-		leaf   = rawFrame{frame: jit(7, 0x10), kind: rawExact}
-		caller = rawFrame{frame: jit(8, 0x20), kind: rawReturn}
-		root   = rawFrame{frame: jit(9, 0x30), kind: rawReturn}
-		kernel = rawFrame{frame: 0xffffffff81000000, kind: rawKernel}
-		native = rawFrame{frame: nativeFrame, kind: rawExact}
-		stub   = rawFrame{frame: bpf.Frame(uint64(bpf.FrameStub) << 60), kind: rawExact}
+		leaf   = target.RawFrame{Frame: jit(7, 0x10), Kind: target.RawExact}
+		caller = target.RawFrame{Frame: jit(8, 0x20), Kind: target.RawReturn}
+		root   = target.RawFrame{Frame: jit(9, 0x30), Kind: target.RawReturn}
+		kernel = target.RawFrame{Frame: 0xffffffff81000000, Kind: target.RawKernel}
+		native = target.RawFrame{Frame: nativeFrame, Kind: target.RawExact}
+		stub   = target.RawFrame{Frame: bpf.Frame(uint64(bpf.FrameStub) << 60), Kind: target.RawExact}
 	)
 	cut := caller
-	cut.end = bpf.EndRead
+	cut.End = bpf.EndRead
 	for _, tt := range []struct {
 		name  string
-		stack []rawFrame
+		stack []target.RawFrame
 		want  topEdge
 		ok    bool
 	}{
-		{"compiled code", []rawFrame{leaf, caller, root}, topEdge{leaf, caller}, true},
-		{"interrupted by the kernel", []rawFrame{kernel, kernel, leaf, caller, root}, topEdge{leaf, caller}, true},
-		{"the outermost frame", []rawFrame{leaf}, topEdge{at: leaf}, true},
-		{"a walk that ended early", []rawFrame{leaf, cut}, topEdge{leaf, caller}, true},
-		{"the VM called by compiled code", []rawFrame{native, caller, root}, topEdge{}, false},
-		{"a stub", []rawFrame{stub, caller, root}, topEdge{}, false},
-		{"code of a VM that is gone", []rawFrame{{kind: rawStale}, caller}, topEdge{}, false},
-		{"only the kernel", []rawFrame{kernel}, topEdge{}, false},
+		{"compiled code", []target.RawFrame{leaf, caller, root}, topEdge{leaf, caller}, true},
+		{"interrupted by the kernel", []target.RawFrame{kernel, kernel, leaf, caller, root}, topEdge{leaf, caller}, true},
+		{"the outermost frame", []target.RawFrame{leaf}, topEdge{at: leaf}, true},
+		{"a walk that ended early", []target.RawFrame{leaf, cut}, topEdge{leaf, caller}, true},
+		{"the VM called by compiled code", []target.RawFrame{native, caller, root}, topEdge{}, false},
+		{"a stub", []target.RawFrame{stub, caller, root}, topEdge{}, false},
+		{"code of a VM that is gone", []target.RawFrame{{Kind: target.RawStale}, caller}, topEdge{}, false},
+		{"only the kernel", []target.RawFrame{kernel}, topEdge{}, false},
 		{"nothing", nil, topEdge{}, false},
 	} {
 		if got, ok := topOf(tt.stack); got != tt.want || ok != tt.ok {
@@ -45,12 +46,12 @@ func TestTopEdge(t *testing.T) {
 
 // A tree and the stacks that it was made of have the same edges.
 func TestTopEdgesOfTree(t *testing.T) {
-	kernel := rawFrame{frame: 1, kind: rawKernel}
-	a, b := rawFrame{frame: jit(1, 4), kind: rawExact}, rawFrame{frame: jit(2, 4), kind: rawExact}
-	c, d := rawFrame{frame: jit(3, 4), kind: rawReturn}, rawFrame{frame: jit(4, 4), kind: rawReturn}
+	kernel := target.RawFrame{Frame: 1, Kind: target.RawKernel}
+	a, b := target.RawFrame{Frame: jit(1, 4), Kind: target.RawExact}, target.RawFrame{Frame: jit(2, 4), Kind: target.RawExact}
+	c, d := target.RawFrame{Frame: jit(3, 4), Kind: target.RawReturn}, target.RawFrame{Frame: jit(4, 4), Kind: target.RawReturn}
 	var tree rawTree
 	var want, got topEdges
-	for i, stack := range [][]rawFrame{{a, c, d}, {a, d}, {b, c, d}, {kernel, b, c, d}, {{frame: nativeFrame, kind: rawExact}, c}} {
+	for i, stack := range [][]target.RawFrame{{a, c, d}, {a, d}, {b, c, d}, {kernel, b, c, d}, {{Frame: nativeFrame, Kind: target.RawExact}, c}} {
 		tree.Add(stack, uint64(i+1))
 		want.add(stack, float64(i+1))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -39,7 +40,7 @@ func newWindow(a *Agent, pids map[int]bool) *Window {
 	return &Window{agent: a, pids: pids, began: monotonic(), processes: map[*process]map[threadKey]*rawThread{}, calls: map[*process]*callSet{}, events: map[*process]*eventSet{}, discarded: noDiscards()}
 }
 
-type rawTree = cct.Tree[rawFrame]
+type rawTree = cct.Tree[target.RawFrame]
 
 // A threadKey tells apart what a window has of a thread: a tid, which ends at 4 Mi, and whether the thread's VM had stopped
 // its Java threads.
@@ -67,10 +68,10 @@ type rawThread struct {
 }
 
 // frames calls f for every frame of the thread's contexts.
-func (t *rawThread) frames(f func(rawFrame)) {
+func (t *rawThread) frames(f func(target.RawFrame)) {
 	each := func(tree *rawTree) {
 		for id, n := range tree.Nodes() {
-			if id != cct.Root && n.Key.kind != rawDepths {
+			if id != cct.Root && n.Key.Kind != target.RawDepths {
 				f(n.Key)
 			}
 		}
@@ -162,7 +163,7 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 	if a.opt.Contexts == profile.ContextChain {
 		a.place(w)
 	}
-	a.resolver.wait(ctx, targetProcesses(processes), a.opt.NameDeadline)
+	a.resolver.Wait(ctx, targetProcesses(processes), a.opt.NameDeadline)
 	a.mu.Lock()
 	w.named = true
 	a.mu.Unlock()
@@ -246,11 +247,11 @@ func (w *Window) profileOf(p *process, counts *profile.Counts) *profile.Process 
 			samples += t.trees[i].Total()
 		}
 	}
-	err := a.resolver.attempt(stageWindow, p.targetProcess, func() {
+	err := a.resolver.Attempt(target.StageWindow, p.Process, func() {
 		sums := *counts
 		sums.Truncated = maps.Clone(counts.Truncated)
 		out := p.profile(w.processes[p], &sums)
-		if note := p.missingFrames(w.began); note != "" {
+		if note := p.MissingFrames(w.began); note != "" {
 			out.Notes = append(out.Notes, note)
 		}
 		out.Contexts = a.contextsOf(p, w.processes[p])
@@ -264,7 +265,7 @@ func (w *Window) profileOf(p *process, counts *profile.Counts) *profile.Process 
 	if err != nil {
 		counts.Folded -= samples
 		counts.Discarded[profile.Failed] += samples
-		named = newProcessProfile(p.targetProcess)
+		named = newProcessProfile(p.Process)
 	}
 	return named
 }
@@ -316,12 +317,12 @@ func (a *Agent) release(w *Window) {
 
 // trim forgets what p's names no open or closing window needs, if p is gone, or names are many; mu is held.
 func (a *Agent) trim(p *process) {
-	gone := p.exited.Load() && p.holders == 0
+	gone := p.Exited.Load() && p.holders == 0
 	if !gone && len(p.requested) < trimNames && a.nameCount.Load() <= maxNames/2 {
 		return
 	}
-	needed := map[rawFrame]struct{}{}
-	need := func(r rawFrame) { needed[r] = struct{}{} }
+	needed := map[target.RawFrame]struct{}{}
+	need := func(r target.RawFrame) { needed[r] = struct{}{} }
 	for _, windows := range []map[*Window]struct{}{a.windows, a.closing} {
 		for w := range windows {
 			for _, t := range w.processes[p] {
@@ -343,9 +344,9 @@ func (a *Agent) trim(p *process) {
 
 // profile names all frames of the process's trees.
 func (p *process) profile(threads map[threadKey]*rawThread, c *profile.Counts) *profile.Process {
-	out := newProcessProfile(p.targetProcess)
-	names := p.resolved()
-	defer names.close()
+	out := newProcessProfile(p.Process)
+	names := p.Names()
+	defer names.Close()
 	for _, key := range slices.Sorted(maps.Keys(threads)) {
 		t := threads[key]
 		for certainty := range t.trees {
@@ -354,7 +355,7 @@ func (p *process) profile(threads map[threadKey]*rawThread, c *profile.Counts) *
 				continue
 			}
 			tally(raw, names, c)
-			tree := cct.Map(raw, func(r rawFrame) []symbolize.Symbol { return names.of(r).symbols })
+			tree := cct.Map(raw, func(r target.RawFrame) []symbolize.Symbol { return names.Of(r).Symbols })
 			out.Threads = append(out.Threads, &profile.Thread{TID: key.tid(), Name: cString(t.comm[:]), Stopped: key.stopped(), Context: profile.Certainty(certainty), Tree: tree})
 		}
 	}
@@ -362,21 +363,21 @@ func (p *process) profile(threads map[threadKey]*rawThread, c *profile.Counts) *
 }
 
 // tally counts, over all samples of a tree, frames without a name and walks that ended early.
-func tally(t *cct.Tree[rawFrame], names resolved, c *profile.Counts) {
+func tally(t *cct.Tree[target.RawFrame], names target.Names, c *profile.Counts) {
 	totals := t.Totals()
 	for id, n := range t.Nodes() {
 		if id == cct.Root {
 			continue
 		}
-		name := names.of(n.Key)
-		if name.stale {
+		name := names.Of(n.Key)
+		if name.Stale {
 			c.Stale += totals[id]
 		}
-		if name.unknown {
+		if name.Unknown {
 			c.Unknown += totals[id]
 		}
-		if n.Key.end.Truncated() && !name.root {
-			c.Truncated[n.Key.end.String()] += totals[id]
+		if n.Key.End.Truncated() && !name.Root {
+			c.Truncated[n.Key.End.String()] += totals[id]
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -128,7 +129,7 @@ func TestTrimForgetsLateNames(t *testing.T) {
 	id := identity{100, 5, 1}
 	sampleOf(a, id, 1)
 	p := a.table[100]
-	p.setName(rawFrame{frame: nativeFrame}, name{}) // nobody asks for it any more
+	p.SetName(target.RawFrame{Frame: nativeFrame}, target.Name{}) // nobody asks for it any more
 	a.handle(processRecord(bpf.EventProcessExit, id))
 	a.drop(w)
 	if namesOf(p) != 0 || len(p.requested) != 0 {
@@ -210,16 +211,16 @@ func TestThreadName(t *testing.T) {
 
 // namesOf is how many frames of p have names.
 func namesOf(p *process) int {
-	names := p.resolved()
-	defer names.close()
-	return names.len()
+	names := p.Names()
+	defer names.Close()
+	return names.Len()
 }
 
 // TestMissingFramesInProfile: a window that closes after the first failure has the note.
 func TestMissingFramesInProfile(t *testing.T) {
 	a, _ := testAgent()
 	p := newProcess(proc.Identity{PID: 7}, false)
-	p.misses(monotonic(), proc.ErrTimeout)
+	p.Misses(monotonic(), proc.ErrTimeout)
 	w := newWindow(a, nil)
 	out := w.profileOf(p, &profile.Counts{})
 	if out == nil || len(out.Notes) != 1 || !strings.Contains(out.Notes[0], "Java frames of process") || !strings.Contains(out.Notes[0], proc.ErrTimeout.Error()) {

@@ -1,4 +1,4 @@
-package agent
+package target
 
 import (
 	"unique"
@@ -7,30 +7,30 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// guestName is what profiles show for a place of which the VM tells these frames.
-func guestName(frames []vmruntime.Frame, site vmruntime.Site, g *guest) (n name) {
+// vmName is what profiles show for a place of which the VM tells these frames.
+func vmName(frames []vmruntime.Frame, site vmruntime.Site, g *VM) (n Name) {
 	for i, f := range frames {
 		if site.Exact && f.Approximate {
-			n.bcis = append(n.bcis, -1)
-			n.symbols = append(n.symbols, symbolize.Intern(inlinedIn(f, site, g)))
+			n.BCIs = append(n.BCIs, -1)
+			n.Symbols = append(n.Symbols, symbolize.Intern(inlinedIn(f, site, g)))
 		}
 		f.Approximate = false
-		n.bcis = append(n.bcis, int32(f.BCI))
-		n.symbols = append(n.symbols, symbolize.Intern(guestFrame(f, i < len(frames)-1, site, g)))
+		n.BCIs = append(n.BCIs, int32(f.BCI))
+		n.Symbols = append(n.Symbols, symbolize.Intern(vmFrame(f, i < len(frames)-1, site, g)))
 	}
 	return n
 }
 
 // inlinedIn stands for code of a method, or of one that was inlined in it: the VM does not tell which.
-func inlinedIn(f vmruntime.Frame, site vmruntime.Site, g *guest) symbolize.Frame {
-	out := guestFrame(f, true, site, g)
+func inlinedIn(f vmruntime.Frame, site vmruntime.Site, g *VM) symbolize.Frame {
+	out := vmFrame(f, true, site, g)
 	out.Function = "[inlined in " + f.Function + "]"
 	out.SystemName, out.File, out.Line = out.Function, "", 0
 	return out
 }
 
-// guestFrame is a frame of the VM as profiles show it.
-func guestFrame(f vmruntime.Frame, inlined bool, site vmruntime.Site, g *guest) symbolize.Frame {
+// vmFrame is a frame of the VM as profiles show it.
+func vmFrame(f vmruntime.Frame, inlined bool, site vmruntime.Site, g *VM) symbolize.Frame {
 	out := symbolize.Frame{
 		Function: f.Function, SystemName: f.Function + f.Signature, File: f.File, Line: f.Line,
 		Kind: symbolize.KindJIT, Inlined: inlined, Approximate: f.Approximate, Mapping: g.mapping, Address: site.PC,
@@ -48,28 +48,28 @@ func guestFrame(f vmruntime.Frame, inlined bool, site vmruntime.Site, g *guest) 
 var (
 	noMapping          = unique.Make(symbolize.Mapping{})
 	interpreterMapping = unique.Make(symbolize.Mapping{File: "[interpreter:HotSpot]"})
-	methodMapping      = unique.Make(symbolize.Mapping{File: "[jit:HotSpot]"}) // of a method, whatever executes it
+	MethodMapping      = unique.Make(symbolize.Mapping{File: "[jit:HotSpot]"}) // of a method, whatever executes it
 )
 
-// marker is a frame that is no code: it tells the reader what is missing at its place.
-func marker(text string) symbolize.Symbol {
+// Marker is a frame that is no code: it tells the reader what is missing at its place.
+func Marker(text string) symbolize.Symbol {
 	return symbolize.Intern(symbolize.Frame{Function: text, SystemName: text, Kind: symbolize.KindMarker, Mapping: noMapping})
 }
 
-// methodOf is the method of a frame: the same one for every line and every tier of it.
-func methodOf(s symbolize.Symbol) symbolize.Symbol {
+// MethodOf is the method of a frame: the same one for every line and every tier of it.
+func MethodOf(s symbolize.Symbol) symbolize.Symbol {
 	f := s.Value()
 	f.Line, f.Address, f.Inlined, f.Approximate = 0, 0, false, false
 	if f.Kind == symbolize.KindInterpreted {
 		f.Kind = symbolize.KindJIT
 	}
 	if f.Kind == symbolize.KindJIT && f.Mapping != jitMapping {
-		f.Mapping = methodMapping
+		f.Mapping = MethodMapping
 	}
 	return symbolize.Intern(f)
 }
 
-// methodSymbol is a method of a VM, whatever executes it.
-func methodSymbol(f vmruntime.Frame) symbolize.Symbol {
-	return methodOf(symbolize.Intern(guestFrame(f, false, vmruntime.Site{Kind: vmruntime.Compiled}, &guest{})))
+// MethodSymbol is a method of a VM, whatever executes it.
+func MethodSymbol(f vmruntime.Frame) symbolize.Symbol {
+	return MethodOf(symbolize.Intern(vmFrame(f, false, vmruntime.Site{Kind: vmruntime.Compiled}, &VM{})))
 }

@@ -1,4 +1,4 @@
-package agent
+package target
 
 import (
 	"slices"
@@ -15,23 +15,23 @@ import (
 // TestStaleAgain: compiled code that seems to be gone is looked for again, a few times and with growing pauses. Meanwhile it is
 // stale, and what was found once is not replaced by less.
 func TestStaleAgain(t *testing.T) {
-	ts, _ := faultyResolver(t, "", 0)
+	rs, _ := faultyResolver(t, "", 0)
 	code := bpf.Frame(bpf.FrameJIT) << 60
 	if code.Kind() != bpf.FrameJIT {
 		t.Fatalf("%#x is no compiled frame", uint64(code))
 	}
 	p := asked(1)
-	p.wanted = append(p.wanted, wanted{rawFrame: rawFrame{frame: code, kind: rawExact}})
+	p.wanted = append(p.wanted, Wanted{RawFrame: RawFrame{Frame: code, Kind: RawExact}})
 	submit := func() {
-		ts.names.submit(p)
-		ts.names.wait(t.Context(), []*targetProcess{p}, waitLong)
+		rs.queue.submit(p)
+		rs.queue.wait(t.Context(), []*Process{p}, waitLong)
 	}
 	submit()
 	if len(p.names) != 2 {
 		t.Fatalf("%d of 2 frames have names", len(p.names))
 	}
 	for tries := uint8(1); tries <= maxNameTries; tries++ {
-		if len(p.wanted) != 1 || p.wanted[0].frame != code || p.wanted[0].tries != tries {
+		if len(p.wanted) != 1 || p.wanted[0].Frame != code || p.wanted[0].tries != tries {
 			t.Fatalf("wanted after %d tries: %+v", tries, p.wanted)
 		}
 		if pause := p.wanted[0].notBefore - proc.Monotonic(); tries > 1 && pause < nameAgain {
@@ -51,17 +51,17 @@ func TestStaleAgain(t *testing.T) {
 
 // TestNameLater: a process has one timer for the frames that are named later, however often it is worked on before that ends.
 func TestNameLater(t *testing.T) {
-	ts := newTargets(config{})
+	rs := NewResolver(Config{})
 	var worked atomic.Int32
-	ts.names = newNames(1, func(*targetProcess) { worked.Add(1) })
-	defer ts.names.close()
-	p := newTargetProcess(proc.Identity{PID: 1})
+	rs.queue = newQueue(1, func(*Process) { worked.Add(1) })
+	defer rs.queue.close()
+	p := NewProcess(proc.Identity{PID: 1})
 	const pause = 200 * time.Millisecond
 	next := proc.Monotonic() + pause
 	passes := 0
 	for ; proc.Monotonic() < next-pause/2; passes++ {
-		p.work.again = []wanted{{notBefore: next + time.Second}, {notBefore: next}}
-		ts.nameLater(p)
+		p.work.again = []Wanted{{notBefore: next + time.Second}, {notBefore: next}}
+		rs.nameLater(p)
 	}
 	for worked.Load() == 0 {
 		time.Sleep(time.Millisecond)
@@ -90,16 +90,16 @@ func TestInlinedIn(t *testing.T) {
 			{Function: "a.B.outer", SystemName: "a.B.outer", File: "B.java", Line: 9},
 		},
 	} {
-		n := guestName(frames, vmruntime.Site{Kind: vmruntime.Compiled, PC: 0x1000, Exact: exact}, &guest{mapping: jitMapping})
+		n := vmName(frames, vmruntime.Site{Kind: vmruntime.Compiled, PC: 0x1000, Exact: exact}, &VM{mapping: jitMapping})
 		var got []symbolize.Frame
-		for _, s := range n.symbols {
+		for _, s := range n.Symbols {
 			got = append(got, s.Value())
 		}
 		for i := range want {
 			want[i].Kind, want[i].Mapping, want[i].Address = symbolize.KindJIT, jitMapping, 0x1000
 		}
-		if !slices.Equal(got, want) || len(n.bcis) != len(got) || n.bcis[len(n.bcis)-2] != 7 {
-			t.Errorf("exact %v: bytecode indexes %v,\n got %+v\nwant %+v", exact, n.bcis, got, want)
+		if !slices.Equal(got, want) || len(n.BCIs) != len(got) || n.BCIs[len(n.BCIs)-2] != 7 {
+			t.Errorf("exact %v: bytecode indexes %v,\n got %+v\nwant %+v", exact, n.BCIs, got, want)
 		}
 	}
 }

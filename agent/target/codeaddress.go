@@ -1,4 +1,4 @@
-package agent
+package target
 
 import (
 	"cmp"
@@ -22,15 +22,15 @@ type codeIndex struct {
 }
 
 // covers tells whether an address is in the VM's code cache. A worker has g, which may be nil.
-func (g *guest) covers(pc uint64) bool {
-	return g != nil && pc >= g.kernel.CodeLow && pc < g.kernel.CodeHigh
+func (g *VM) covers(pc uint64) bool {
+	return g != nil && pc >= g.Kernel.CodeLow && pc < g.Kernel.CodeHigh
 }
 
 // at returns the compilation at an address.
-func (x *codeIndex) at(g *guest, pc uint64) (vmruntime.Compilation, bool) {
+func (x *codeIndex) at(g *VM, pc uint64) (vmruntime.Compilation, bool) {
 	if now := proc.Monotonic(); x.made == 0 || now-x.made > codeIndexAge {
 		x.made, x.list = now, x.list[:0]
-		err := g.vm.Compilations(func(c vmruntime.Compilation) bool {
+		err := g.HotSpot.Compilations(func(c vmruntime.Compilation) bool {
 			x.list = append(x.list, c)
 			return true
 		})
@@ -50,12 +50,12 @@ func (x *codeIndex) at(g *guest, pc uint64) (vmruntime.Compilation, bool) {
 }
 
 // nameAddress names an address in the VM's code: as that of the compilation that is there now, or of a stub.
-func (ts *targets) nameAddress(p *targetProcess, r wanted) name {
-	g := p.work.guest
-	offset := uint64(uint32(r.frame.PC() - g.kernel.CodeLow))
-	r.frame, r.kind = bpf.Frame(uint64(bpf.FrameStub)<<60|offset), rawExact
-	if c, ok := g.index.at(g, g.kernel.CodeLow+offset); ok {
-		r.frame = bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(c.Version&0xfffffff)<<32 | offset)
+func (rs *Resolver) nameAddress(p *Process, r Wanted) Name {
+	g := p.work.vm
+	offset := uint64(uint32(r.Frame.PC() - g.Kernel.CodeLow))
+	r.Frame, r.Kind = bpf.Frame(uint64(bpf.FrameStub)<<60|offset), RawExact
+	if c, ok := g.index.at(g, g.Kernel.CodeLow+offset); ok {
+		r.Frame = bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(c.Version&0xfffffff)<<32 | offset)
 	}
-	return ts.nameGuest(p, r)
+	return rs.nameVMFrame(p, r)
 }

@@ -1,4 +1,4 @@
-package agent
+package target
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 func TestNamesOneWorkerAProcess(t *testing.T) {
 	var inside, most, done atomic.Int64
-	n := newNames(4, func(*targetProcess) {
+	n := newQueue(4, func(*Process) {
 		if v := inside.Add(1); v > most.Load() {
 			most.Store(v)
 		}
@@ -20,12 +20,12 @@ func TestNamesOneWorkerAProcess(t *testing.T) {
 		done.Add(1)
 	})
 	defer n.close()
-	p := newTargetProcess(proc.Identity{PID: 1})
+	p := NewProcess(proc.Identity{PID: 1})
 	for range 20 {
 		n.submit(p)
 		time.Sleep(100 * time.Microsecond)
 	}
-	n.wait(context.Background(), []*targetProcess{p}, time.Minute)
+	n.wait(context.Background(), []*Process{p}, time.Minute)
 	if most.Load() != 1 {
 		t.Errorf("%d workers had the process at once", most.Load())
 	}
@@ -38,19 +38,19 @@ func TestNamesOneWorkerAProcess(t *testing.T) {
 func TestNamesAgain(t *testing.T) {
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	var runs atomic.Int64
-	n := newNames(1, func(*targetProcess) {
+	n := newQueue(1, func(*Process) {
 		if runs.Add(1) == 1 {
 			close(begun)
 			<-goOn
 		}
 	})
 	defer n.close()
-	p := newTargetProcess(proc.Identity{PID: 1})
+	p := NewProcess(proc.Identity{PID: 1})
 	n.submit(p)
 	<-begun
 	n.submit(p)
 	close(goOn)
-	n.wait(context.Background(), []*targetProcess{p}, time.Minute)
+	n.wait(context.Background(), []*Process{p}, time.Minute)
 	if runs.Load() != 2 {
 		t.Errorf("%d runs, want 2", runs.Load())
 	}
@@ -58,10 +58,10 @@ func TestNamesAgain(t *testing.T) {
 
 func TestNamesDeadline(t *testing.T) {
 	release := make(chan struct{})
-	n := newNames(1, func(*targetProcess) { <-release })
-	p := newTargetProcess(proc.Identity{PID: 1})
+	n := newQueue(1, func(*Process) { <-release })
+	p := NewProcess(proc.Identity{PID: 1})
 	n.submit(p)
-	n.wait(context.Background(), []*targetProcess{p}, time.Millisecond) // returns although the worker hangs
+	n.wait(context.Background(), []*Process{p}, time.Millisecond) // returns although the worker hangs
 	close(release)
 	n.close()
 }

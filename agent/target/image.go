@@ -1,4 +1,4 @@
-package agent
+package target
 
 import (
 	"context"
@@ -29,46 +29,46 @@ type image struct {
 	attached *attach.Attached // nil if there are none
 }
 
-// maxLibrary bounds a library, in bytes; debug builds with symbols have 400 MB.
-const maxLibrary = 1 << 30
+// MaxLibrary bounds a library, in bytes; debug builds with symbols have 400 MB.
+const MaxLibrary = 1 << 30
 
-// An openLibrary is a file that a process maps. Whoever opens it closes it.
-type openLibrary struct {
-	file *os.File
-	key  symbolize.FileKey
+// An MappedFile is a file that a process maps. Whoever opens it closes it.
+type MappedFile struct {
+	File *os.File
+	Key  symbolize.FileKey
 }
 
-// open opens the file behind one of p's mappings, in the pool: it may be in a file system of p's making.
-func (ts *targets) open(p *targetProcess, m *proc.Mapping) (openLibrary, error) {
-	return callFor(ts, p, func() (openLibrary, error) {
-		f, err := ts.root.OpenMapped(p.pid, m, maxLibrary)
+// Open opens the file behind one of p's mappings, in the pool: it may be in a file system of p's making.
+func (rs *Resolver) Open(p *Process, m *proc.Mapping) (MappedFile, error) {
+	return Call(rs, p, func() (MappedFile, error) {
+		f, err := rs.root.OpenMapped(p.PID, m, MaxLibrary)
 		if err != nil {
-			return openLibrary{}, err
+			return MappedFile{}, err
 		}
 		key, err := openKey(f)
 		if err != nil {
 			f.Close()
-			return openLibrary{}, err
+			return MappedFile{}, err
 		}
-		return openLibrary{f, key}, nil
+		return MappedFile{f, key}, nil
 	})
 }
 
 // newImages returns the keeper of images. Their probes are attached in that pool.
-func (ts *targets) newImages(pool *proc.Pool) *library.Keeper[symbolize.FileKey, *targetProcess, image] {
-	return library.New[symbolize.FileKey, *targetProcess](pool, library.Kind[image]{
-		Attach: ts.attachImage,
+func (rs *Resolver) newImages(pool *proc.Pool) *library.Keeper[symbolize.FileKey, *Process, image] {
+	return library.New[symbolize.FileKey, *Process](pool, library.Kind[image]{
+		Attach: rs.attachImage,
 		Attached: func(im image) {
 			if im.probes != nil {
-				ts.log.Warn("code of JVMs is not followed live", "library", im.path, "err", im.probes)
+				rs.log.Warn("code of JVMs is not followed live", "library", im.path, "err", im.probes)
 			}
 		},
 		Detach: func(_ context.Context, im image) {
 			if im.attached == nil {
 				return
 			}
-			if err := ts.probes.Detach(im.attached); err != nil {
-				ts.log.Error("cannot detach probes", "library", im.path, "err", err)
+			if err := rs.probes.Detach(im.attached); err != nil {
+				rs.log.Error("cannot detach probes", "library", im.path, "err", err)
 			}
 		},
 	})
@@ -76,9 +76,9 @@ func (ts *targets) newImages(pool *proc.Pool) *library.Keeper[symbolize.FileKey,
 
 // image returns p's libjvm. The error says why it cannot be used for now, for reasons that are p's; what is wrong with the
 // library itself is in the image.
-func (ts *targets) image(p *targetProcess, m *proc.Mapping, lib openLibrary) (image, error) {
-	im, err := ts.images.Use(p, p.pid, lib.key, lib.file, func(im *image) (bool, error) {
-		found, err := callFor(ts, p, func() (image, error) { return readImage(lib, m.Path), nil })
+func (rs *Resolver) image(p *Process, m *proc.Mapping, lib MappedFile) (image, error) {
+	im, err := rs.images.Use(p, p.PID, lib.Key, lib.File, func(im *image) (bool, error) {
+		found, err := Call(rs, p, func() (image, error) { return readImage(lib, m.Path), nil })
 		if err != nil {
 			return false, err
 		}
@@ -92,9 +92,9 @@ func (ts *targets) image(p *targetProcess, m *proc.Mapping, lib openLibrary) (im
 }
 
 // readImage reads a libjvm. It attaches nothing.
-func readImage(lib openLibrary, path string) image {
+func readImage(lib MappedFile, path string) image {
 	im := image{path: path}
-	file, err := elffile.Open(lib.file, lib.key.Size)
+	file, err := elffile.Open(lib.File, lib.Key.Size)
 	if err != nil {
 		im.err = fmt.Errorf("read libjvm: %w", err)
 		return im
@@ -129,11 +129,11 @@ func codeSites(lib *elffile.File) (attach.Sites, error) {
 }
 
 // attachImage attaches the probes of an image. An error says that another attempt may succeed.
-func (ts *targets) attachImage(im image, f *os.File) (image, error) {
+func (rs *Resolver) attachImage(im image, f *os.File) (image, error) {
 	if im.probes != nil {
 		return im, nil
 	}
-	im.attached, im.probes = ts.probes.Attach(f, im.sites)
+	im.attached, im.probes = rs.probes.Attach(f, im.sites)
 	if errors.Is(im.probes, unix.EMFILE) || errors.Is(im.probes, unix.ENFILE) {
 		return im, im.probes
 	}

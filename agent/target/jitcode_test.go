@@ -1,4 +1,4 @@
-package agent
+package target
 
 import (
 	"testing"
@@ -34,21 +34,21 @@ func TestMayBeJIT(t *testing.T) {
 
 // Frames are told from those that came before other code was there, and only frames of that code.
 func TestJITCodeMark(t *testing.T) {
-	code := &jitCode{low: 0x1000, high: 0x2000, epoch: 7}
-	stack := []rawFrame{
-		{frame: 0x1500, kind: rawKernel}, {frame: targettest.NativeAt(0x1000), kind: rawExact}, {frame: targettest.NativeAt(0x1fff), kind: rawReturn},
-		{frame: targettest.NativeAt(0x2000), kind: rawReturn}, {frame: targettest.NativeAt(0xfff), kind: rawReturn}, {frame: compiledFrame, kind: rawReturn}, {kind: rawStale},
+	code := &JITCode{Low: 0x1000, High: 0x2000, Epoch: 7}
+	stack := []RawFrame{
+		{Frame: 0x1500, Kind: RawKernel}, {Frame: targettest.NativeAt(0x1000), Kind: RawExact}, {Frame: targettest.NativeAt(0x1fff), Kind: RawReturn},
+		{Frame: targettest.NativeAt(0x2000), Kind: RawReturn}, {Frame: targettest.NativeAt(0xfff), Kind: RawReturn}, {Frame: compiledFrame, Kind: RawReturn}, {Kind: RawStale},
 	}
-	(*jitCode)(nil).mark(stack)
+	(*JITCode)(nil).Mark(stack)
 	for i, r := range stack {
-		if r.epoch != 0 {
+		if r.Epoch != 0 {
 			t.Errorf("frame %d is marked without code", i)
 		}
 	}
-	code.mark(stack)
+	code.Mark(stack)
 	for i, r := range stack {
-		if want := map[int]uint32{1: 7, 2: 7}[i]; r.epoch != want {
-			t.Errorf("frame %d has epoch %d, want %d", i, r.epoch, want)
+		if want := map[int]uint32{1: 7, 2: 7}[i]; r.Epoch != want {
+			t.Errorf("frame %d has epoch %d, want %d", i, r.Epoch, want)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func TestMethodOfMap(t *testing.T) {
 	f := symbolize.Frame{Function: "JS:f", SystemName: "JS:f", Kind: symbolize.KindJIT, Mapping: jitMapping}
 	want := symbolize.Intern(f)
 	f.Address = 7
-	if got := methodOf(symbolize.Intern(f)); got != want {
+	if got := MethodOf(symbolize.Intern(f)); got != want {
 		t.Errorf("%+v", got.Value())
 	}
 }

@@ -1,4 +1,4 @@
-package agent
+package target
 
 import (
 	"fmt"
@@ -18,61 +18,61 @@ import (
 
 // A mapWriter is a process with a map of its code, and a resolver for it.
 type mapWriter struct {
-	*targetProcess
+	*Process
 	*targettest.MapWriter
-	ts *targets
+	rs *Resolver
 }
 
 func newMapWriter(t *testing.T) *mapWriter {
 	t.Helper()
 	w := &mapWriter{MapWriter: targettest.NewMapWriter(t)}
 	pool := proc.NewPool(proc.PoolOptions{})
-	w.ts = newTargets(config{Root: w.Root, Log: slog.New(slog.DiscardHandler), Pool: pool, Attaching: pool})
-	t.Cleanup(w.ts.images.Close)
-	w.targetProcess = newTargetProcess(w.MapWriter.Identity)
+	w.rs = NewResolver(Config{Root: w.Root, Log: slog.New(slog.DiscardHandler), Pool: pool, Attaching: pool})
+	t.Cleanup(w.rs.images.Close)
+	w.Process = NewProcess(w.MapWriter.Identity)
 	return w
 }
 
 // codeFrame is a frame whose address is that far in the code.
-func codeFrame(offset uint64, kind rawKind) rawFrame {
-	return rawFrame{frame: targettest.NativeAt(targettest.CodeAt + offset), kind: kind}
+func codeFrame(offset uint64, kind RawKind) RawFrame {
+	return RawFrame{Frame: targettest.NativeAt(targettest.CodeAt + offset), Kind: kind}
 }
 
 // sample asks for the name of a frame as a sample does, and returns the frame that it was.
-func (w *mapWriter) sample(r rawFrame) rawFrame {
-	stack := []rawFrame{r}
-	w.code.Load().mark(stack)
-	w.ask([]wanted{{rawFrame: stack[0]}})
-	w.ts.work(w.targetProcess)
+func (w *mapWriter) sample(r RawFrame) RawFrame {
+	stack := []RawFrame{r}
+	w.Code.Load().Mark(stack)
+	w.Ask([]Wanted{{RawFrame: stack[0]}})
+	w.rs.work(w.Process)
 	return stack[0]
 }
 
 // nameOf is the name that a frame has by now.
-func (w *mapWriter) nameOf(t *testing.T, r rawFrame) string {
+func (w *mapWriter) nameOf(t *testing.T, r RawFrame) string {
 	t.Helper()
 	n, ok := w.names[r]
-	if !ok || len(n.symbols) != 1 {
-		t.Fatalf("%+v has the names %v", r, n.symbols)
+	if !ok || len(n.Symbols) != 1 {
+		t.Fatalf("%+v has the names %v", r, n.Symbols)
 	}
-	f := n.symbols[0].Value()
-	if f.Kind == symbolize.KindJIT && (f.Mapping != jitMapping || n.unknown || len(n.bcis) != 1) {
-		t.Errorf("%+v is %+v, at %v", r, f, n.bcis)
+	f := n.Symbols[0].Value()
+	if f.Kind == symbolize.KindJIT && (f.Mapping != jitMapping || n.Unknown || len(n.BCIs) != 1) {
+		t.Errorf("%+v is %+v, at %v", r, f, n.BCIs)
 	}
 	return f.Function
 }
 
 // later makes it time to read the map on.
 func (w *mapWriter) later() {
-	if c := w.code.Load(); c != nil {
+	if c := w.Code.Load(); c != nil {
 		now := *c
-		now.again = 0
-		w.code.Store(&now)
+		now.Again = 0
+		w.Code.Store(&now)
 	}
 	w.work.perf.look.Next = 0
 }
 
 func (w *mapWriter) failures() (all []string) {
-	for cause, n := range w.ts.reads.failures {
+	for cause, n := range w.rs.reads.failures {
 		all = append(all, fmt.Sprint(cause, " ", n))
 	}
 	return all
@@ -81,23 +81,23 @@ func (w *mapWriter) failures() (all []string) {
 func TestMapNamesCode(t *testing.T) {
 	w := newMapWriter(t)
 	w.Write("7f3814003000 40 JS:*leaf /a.js:1:15", "7f3814003040 40 JS:*caller /a.js:2:15", "400000 100000 a lie about a file")
-	for r, want := range map[rawFrame]string{
-		codeFrame(0, rawExact):                                 "JS:leaf /a.js:1:15",
-		codeFrame(0x3f, rawExact):                              "JS:leaf /a.js:1:15",
-		codeFrame(0x40, rawExact):                              "JS:caller /a.js:2:15",
-		codeFrame(0x40, rawReturn):                             "JS:leaf /a.js:1:15", // its call is its last instruction
-		codeFrame(0x80, rawReturn):                             "JS:caller /a.js:2:15",
-		codeFrame(0x80, rawExact):                              symbolize.Unknown,
-		{frame: targettest.NativeAt(0x400010), kind: rawExact}: symbolize.Unknown,
+	for r, want := range map[RawFrame]string{
+		codeFrame(0, RawExact):                                 "JS:leaf /a.js:1:15",
+		codeFrame(0x3f, RawExact):                              "JS:leaf /a.js:1:15",
+		codeFrame(0x40, RawExact):                              "JS:caller /a.js:2:15",
+		codeFrame(0x40, RawReturn):                             "JS:leaf /a.js:1:15", // its call is its last instruction
+		codeFrame(0x80, RawReturn):                             "JS:caller /a.js:2:15",
+		codeFrame(0x80, RawExact):                              symbolize.Unknown,
+		{Frame: targettest.NativeAt(0x400010), Kind: RawExact}: symbolize.Unknown,
 	} {
 		if got := w.nameOf(t, w.sample(r)); got != want {
 			t.Errorf("%+v is %q, want %q", r, got, want)
 		}
 	}
-	if n := w.names[w.sample(codeFrame(0x80, rawReturn))]; bciOf(n) != 0x40 {
+	if n := w.names[w.sample(codeFrame(0x80, RawReturn))]; bciOf(n) != 0x40 {
 		t.Errorf("the call is at %#x, want 0x40 in its code", bciOf(n))
 	}
-	if c := w.code.Load(); !c.holds(codeFrame(0x10, rawExact).frame) || c.holds(codeFrame(0x80, rawExact).frame) {
+	if c := w.Code.Load(); !c.Holds(codeFrame(0x10, RawExact).Frame) || c.Holds(codeFrame(0x80, RawExact).Frame) {
 		t.Errorf("code is in %+v", c)
 	}
 }
@@ -106,10 +106,10 @@ func TestMapNamesCode(t *testing.T) {
 func TestMapNamesAreClean(t *testing.T) {
 	w := newMapWriter(t)
 	w.Write("7f3814003000 40 a\x1b[2Jb", "7f3814003040 40 "+strings.Repeat("n", symbolize.MaxName+1))
-	if got := w.nameOf(t, w.sample(codeFrame(0, rawExact))); got != `a\x1b[2Jb` {
+	if got := w.nameOf(t, w.sample(codeFrame(0, RawExact))); got != `a\x1b[2Jb` {
 		t.Errorf("code is %q", got)
 	}
-	if got := w.nameOf(t, w.sample(codeFrame(0x40, rawExact))); len(got) > symbolize.MaxName || !strings.HasSuffix(got, "…") {
+	if got := w.nameOf(t, w.sample(codeFrame(0x40, RawExact))); len(got) > symbolize.MaxName || !strings.HasSuffix(got, "…") {
 		t.Errorf("code with a long name is %q", got)
 	}
 }
@@ -118,17 +118,17 @@ func TestMapNamesAreClean(t *testing.T) {
 func TestMapGrows(t *testing.T) {
 	w := newMapWriter(t)
 	w.Write("7f3814003000 40 first")
-	w.sample(codeFrame(0, rawExact))
-	second := w.sample(codeFrame(0x40, rawExact))
+	w.sample(codeFrame(0, RawExact))
+	second := w.sample(codeFrame(0x40, RawExact))
 	w.Write("7f3814003040 40 second")
-	if w.ts.work(w.targetProcess); w.nameOf(t, second) != symbolize.Unknown {
+	if w.rs.work(w.Process); w.nameOf(t, second) != symbolize.Unknown {
 		t.Error("the map was read again at once")
 	}
 	w.later()
-	if w.ts.work(w.targetProcess); w.nameOf(t, second) != "second" {
+	if w.rs.work(w.Process); w.nameOf(t, second) != "second" {
 		t.Errorf("the map was read on, and code is %s", w.nameOf(t, second))
 	}
-	if first := w.nameOf(t, w.sample(codeFrame(0, rawExact))); first != "first" {
+	if first := w.nameOf(t, w.sample(codeFrame(0, RawExact))); first != "first" {
 		t.Errorf("what was known before is %s", first)
 	}
 }
@@ -136,13 +136,13 @@ func TestMapGrows(t *testing.T) {
 // A map that comes late is found, too.
 func TestMapComesLate(t *testing.T) {
 	w := newMapWriter(t)
-	if got := w.nameOf(t, w.sample(codeFrame(0, rawExact))); got != symbolize.Unknown || len(w.failures()) != 0 {
+	if got := w.nameOf(t, w.sample(codeFrame(0, RawExact))); got != symbolize.Unknown || len(w.failures()) != 0 {
 		t.Errorf("without a map code is %s; failures %v", got, w.failures())
 	}
 	w.Write("7f3814003000 40 late")
 	w.later()
-	w.sample(codeFrame(1, rawExact)) // new code makes it look
-	if got := w.nameOf(t, w.sample(codeFrame(0, rawExact))); got != "late" {
+	w.sample(codeFrame(1, RawExact)) // new code makes it look
+	if got := w.nameOf(t, w.sample(codeFrame(0, RawExact))); got != "late" {
 		t.Errorf("code is %s", got)
 	}
 }
@@ -151,12 +151,12 @@ func TestMapComesLate(t *testing.T) {
 func TestMapReplacesCode(t *testing.T) {
 	w := newMapWriter(t)
 	w.Write("7f3814003000 40 old")
-	w.sample(codeFrame(0x10, rawExact)) // finds the map
-	before := w.sample(codeFrame(0x10, rawExact))
+	w.sample(codeFrame(0x10, RawExact)) // finds the map
+	before := w.sample(codeFrame(0x10, RawExact))
 	w.Write("7f3814003000 40 new")
 	w.later()
-	w.ts.work(w.targetProcess)
-	after := w.sample(codeFrame(0x10, rawExact))
+	w.rs.work(w.Process)
+	after := w.sample(codeFrame(0x10, RawExact))
 	if w.nameOf(t, before) != "old" || w.nameOf(t, after) != "new" {
 		t.Errorf("before it was %s, after it %s", w.nameOf(t, before), w.nameOf(t, after))
 	}
@@ -170,20 +170,20 @@ func TestMapIsWrittenAnew(t *testing.T) {
 	} {
 		w := newMapWriter(t)
 		w.Write("7f3814003000 40 old", "7f3814003040 40 gone")
-		w.sample(codeFrame(0, rawExact))
+		w.sample(codeFrame(0, RawExact))
 		if err := anew(w); err != nil {
 			t.Fatal(err)
 		}
 		w.Write("7f3814003000 40 new")
 		w.later()
 		w.work.perf.look.Next = proc.Monotonic() * 2 // it was looked for just now
-		w.ts.work(w.targetProcess)
-		if got := w.nameOf(t, w.sample(codeFrame(0x10, rawExact))); got != symbolize.Unknown {
+		w.rs.work(w.Process)
+		if got := w.nameOf(t, w.sample(codeFrame(0x10, RawExact))); got != symbolize.Unknown {
 			t.Errorf("%s: before it is read, code is %s", name, got)
 		}
 		w.later()
-		w.ts.work(w.targetProcess)
-		if got := w.nameOf(t, w.sample(codeFrame(0x18, rawExact))) + w.nameOf(t, w.sample(codeFrame(0x48, rawExact))); got != "new"+symbolize.Unknown {
+		w.rs.work(w.Process)
+		if got := w.nameOf(t, w.sample(codeFrame(0x18, RawExact))) + w.nameOf(t, w.sample(codeFrame(0x48, RawExact))); got != "new"+symbolize.Unknown {
 			t.Errorf("%s: code is %s", name, got)
 		}
 	}
@@ -223,10 +223,10 @@ func TestMapsThatAreNotUsed(t *testing.T) {
 		if err := tt.make(w); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.nameOf(t, w.sample(codeFrame(0, rawExact))); got != symbolize.Unknown {
+		if got := w.nameOf(t, w.sample(codeFrame(0, RawExact))); got != symbolize.Unknown {
 			t.Errorf("%s: code is %s", tt.name, got)
 		}
-		if n := w.ts.reads.failures[tt.cause]; (n == 1) != (tt.cause != "") || len(w.failures()) > 1 {
+		if n := w.rs.reads.failures[tt.cause]; (n == 1) != (tt.cause != "") || len(w.failures()) > 1 {
 			t.Errorf("%s: failures %v, want %s", tt.name, w.failures(), tt.cause)
 		}
 		if told := len(w.notes) == 1; told != tt.told {
@@ -239,29 +239,29 @@ func TestMapsThatAreNotUsed(t *testing.T) {
 func TestMapGetsTooLong(t *testing.T) {
 	w := newMapWriter(t)
 	w.Write("7f3814003000 40 before")
-	w.sample(codeFrame(0, rawExact))
+	w.sample(codeFrame(0, RawExact))
 	if err := os.Truncate(w.Path, perfmap.MaxBytes+1); err != nil {
 		t.Fatal(err)
 	}
 	w.later()
-	w.ts.work(w.targetProcess)
-	if got := w.nameOf(t, w.sample(codeFrame(8, rawExact))); got != symbolize.Unknown || w.code.Load() != nil {
-		t.Errorf("code is %s, in %+v", got, w.code.Load())
+	w.rs.work(w.Process)
+	if got := w.nameOf(t, w.sample(codeFrame(8, RawExact))); got != symbolize.Unknown || w.Code.Load() != nil {
+		t.Errorf("code is %s, in %+v", got, w.Code.Load())
 	}
 	w.later()
-	w.sample(codeFrame(16, rawExact))
-	if n := w.ts.reads.failures["too_large"]; n != 1 || w.ts.mapsBytes.Load() != 0 {
-		t.Errorf("it was read %d times too often, %d bytes are charged", n-1, w.ts.mapsBytes.Load())
+	w.sample(codeFrame(16, RawExact))
+	if n := w.rs.reads.failures["too_large"]; n != 1 || w.rs.mapsBytes.Load() != 0 {
+		t.Errorf("it was read %d times too often, %d bytes are charged", n-1, w.rs.mapsBytes.Load())
 	}
 }
 
 // All maps together are bounded.
 func TestMapsOfAllProcesses(t *testing.T) {
 	w := newMapWriter(t)
-	w.ts.mapsBytes.Store(maxMapsBytes)
+	w.rs.mapsBytes.Store(maxMapsBytes)
 	w.Write("7f3814003000 40 f")
-	if got := w.nameOf(t, w.sample(codeFrame(0, rawExact))); got != symbolize.Unknown || w.ts.mapsBytes.Load() != maxMapsBytes || len(w.notes) != 1 {
-		t.Errorf("code is %s, %d bytes are charged, notes %q", got, w.ts.mapsBytes.Load(), w.notes)
+	if got := w.nameOf(t, w.sample(codeFrame(0, RawExact))); got != symbolize.Unknown || w.rs.mapsBytes.Load() != maxMapsBytes || len(w.notes) != 1 {
+		t.Errorf("code is %s, %d bytes are charged, notes %q", got, w.rs.mapsBytes.Load(), w.notes)
 	}
 }
 
@@ -269,13 +269,13 @@ func TestMapsOfAllProcesses(t *testing.T) {
 func TestMapOfJVM(t *testing.T) {
 	w := newMapWriter(t)
 	w.Write("7f3814003000 40 f")
-	if got := w.nameOf(t, w.sample(codeFrame(0, rawExact))); got != "f" {
+	if got := w.nameOf(t, w.sample(codeFrame(0, RawExact))); got != "f" {
 		t.Fatalf("without a VM code is %s", got)
 	}
 	w.work.hopeless = true // it loaded libjvm, which is of no use
-	w.ts.work(w.targetProcess)
-	if got := w.nameOf(t, w.sample(codeFrame(8, rawExact))); got != symbolize.Unknown || w.code.Load() != nil || w.ts.mapsBytes.Load() != 0 {
-		t.Errorf("code is %s, in %+v, %d bytes", got, w.code.Load(), w.ts.mapsBytes.Load())
+	w.rs.work(w.Process)
+	if got := w.nameOf(t, w.sample(codeFrame(8, RawExact))); got != symbolize.Unknown || w.Code.Load() != nil || w.rs.mapsBytes.Load() != 0 {
+		t.Errorf("code is %s, in %+v, %d bytes", got, w.Code.Load(), w.rs.mapsBytes.Load())
 	}
 }
 
@@ -283,19 +283,19 @@ func TestMapOfJVM(t *testing.T) {
 func TestMapIsReleased(t *testing.T) {
 	w := newMapWriter(t)
 	w.Write("7f3814003000 40 f")
-	w.sample(codeFrame(0, rawExact))
-	if w.ts.mapsBytes.Load() == 0 {
+	w.sample(codeFrame(0, RawExact))
+	if w.rs.mapsBytes.Load() == 0 {
 		t.Error("nothing is charged")
 	}
-	w.exited.Store(true)
-	w.ts.work(w.targetProcess)
-	if w.ts.mapsBytes.Load() != 0 || w.work.perf.useful {
-		t.Errorf("%d bytes are charged to who is gone", w.ts.mapsBytes.Load())
+	w.Exited.Store(true)
+	w.rs.work(w.Process)
+	if w.rs.mapsBytes.Load() != 0 || w.work.perf.useful {
+		t.Errorf("%d bytes are charged to who is gone", w.rs.mapsBytes.Load())
 	}
 }
 
 // bciOf is where a name's first symbol is in its code.
-func bciOf(n name) int32 {
-	_, bci := n.place(0)
+func bciOf(n Name) int32 {
+	_, bci := n.Place(0)
 	return bci
 }

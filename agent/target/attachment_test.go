@@ -1,4 +1,4 @@
-package agent
+package target
 
 import (
 	"errors"
@@ -20,23 +20,23 @@ type fakeImage func(vmruntime.Target) (vmruntime.Process, error)
 func (f fakeImage) Attach(t vmruntime.Target) (vmruntime.Process, error) { return f(t) }
 
 // fakeVM is a resolver, and this test's own process, whose executable the resolver takes for a VM's library.
-func fakeVM(t *testing.T, attach fakeImage) (*targets, *targetProcess, *proc.Mapping) {
+func fakeVM(t *testing.T, attach fakeImage) (*Resolver, *Process, *proc.Mapping) {
 	t.Helper()
 	pool := proc.NewPool(proc.PoolOptions{})
-	ts := newTargets(config{Root: proc.DefaultRoot, Log: slog.New(slog.DiscardHandler), Pool: pool, Attaching: pool})
-	ts.slots = []uint32{0}
-	t.Cleanup(ts.images.Close)
-	id, err := ts.root.Identify(os.Getpid())
+	rs := NewResolver(Config{Root: proc.DefaultRoot, Log: slog.New(slog.DiscardHandler), Pool: pool, Attaching: pool})
+	rs.slots = []uint32{0}
+	t.Cleanup(rs.images.Close)
+	id, err := rs.root.Identify(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newTargetProcess(id)
-	maps, err := ts.root.Maps(p.pid, func(m *proc.Mapping) bool { return m.Exec && m.IsFile() })
+	p := NewProcess(id)
+	maps, err := rs.root.Maps(p.PID, func(m *proc.Mapping) bool { return m.Exec && m.IsFile() })
 	if err != nil {
 		t.Fatal(err)
 	}
 	lib := &maps[0]
-	f, err := ts.root.OpenMapped(p.pid, lib, maxLibrary)
+	f, err := rs.root.OpenMapped(p.PID, lib, MaxLibrary)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,13 +49,13 @@ func fakeVM(t *testing.T, attach fakeImage) (*targets, *targetProcess, *proc.Map
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ts.images.Use(p, p.pid, key, f, func(im *image) (bool, error) {
+	if _, err := rs.images.Use(p, p.PID, key, f, func(im *image) (bool, error) {
 		im.img, im.segments = attach, file.Segments()
 		return false, nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	return ts, p, lib
+	return rs, p, lib
 }
 
 // TestAttachAgain: whatever the reason is why a VM cannot be attached, it is tried again: by the agent itself while the
@@ -63,13 +63,13 @@ func fakeVM(t *testing.T, attach fakeImage) (*targets, *targetProcess, *proc.Map
 func TestAttachAgain(t *testing.T) {
 	for _, reason := range []error{vmruntime.ErrStarting, vmruntime.ErrMalformed, proc.ErrUnmapped, errors.New("anything")} {
 		attempts := 0
-		ts, p, lib := fakeVM(t, func(vmruntime.Target) (vmruntime.Process, error) {
+		rs, p, lib := fakeVM(t, func(vmruntime.Target) (vmruntime.Process, error) {
 			attempts++
 			return nil, reason
 		})
 		p.work.attach.pauses.First = time.Second / 2 // longer than an attempt takes
-		ts.attachGuest(p, lib)
-		ts.attachGuest(p, lib)
+		rs.attachVM(p, lib)
+		rs.attachVM(p, lib)
 		if attempts != 1 {
 			t.Fatalf("%v: %d attempts at once", reason, attempts)
 		}
@@ -81,16 +81,16 @@ func TestAttachAgain(t *testing.T) {
 		}
 		p.work.attach.begun -= startTime // it is old
 		p.work.attach.pauses.Next = 0
-		ts.attachGuest(p, lib)
+		rs.attachVM(p, lib)
 		if len(p.notes) != 1 || !strings.Contains(p.notes[0], reason.Error()) {
 			t.Errorf("%v: notes %q", reason, p.notes)
 		}
 		retry := time.Duration(p.retry.Load())
-		if retry < proc.Monotonic()+retryInterval/2 || p.due(uint64(retry-1)) || !p.due(uint64(retry)) {
+		if retry < proc.Monotonic()+retryInterval/2 || p.Due(uint64(retry-1)) || !p.Due(uint64(retry)) {
 			t.Errorf("%v: samples lead to an attempt at %v, now is %v", reason, retry, proc.Monotonic())
 		}
-		if p.attachment.Load() != 0 || ts.attached != 0 || len(ts.slots) != 1 {
-			t.Errorf("%v: attachment %d, %d attached, %d slots", reason, p.attachment.Load(), ts.attached, len(ts.slots))
+		if p.Attachment.Load() != 0 || rs.attached != 0 || len(rs.slots) != 1 {
+			t.Errorf("%v: attachment %d, %d attached, %d slots", reason, p.Attachment.Load(), rs.attached, len(rs.slots))
 		}
 	}
 }
@@ -99,10 +99,10 @@ func TestAttachAgain(t *testing.T) {
 // when it is sampled. Visits of a worker in between use nothing up.
 func TestLookAgain(t *testing.T) {
 	for _, comm := range []string{"java", "other"} {
-		ts, p, _ := fakeVM(t, nil)
+		rs, p, _ := fakeVM(t, nil)
 		p.comm = comm
 		for range 100 {
-			ts.findGuest(p)
+			rs.findVM(p)
 		}
 		look := &p.work.look
 		if starting := comm == "java"; starting != (p.retry.Load() == 0) || look.pauses.Attempts > 20 {
@@ -110,7 +110,7 @@ func TestLookAgain(t *testing.T) {
 		}
 		look.begun -= startTime
 		look.pauses.Next = 0
-		ts.findGuest(p)
+		rs.findVM(p)
 		if at := time.Duration(p.retry.Load()); at < proc.Monotonic()+retryInterval/2 || at != look.pauses.Next {
 			t.Errorf("%s: samples lead to a look at %v, now is %v", comm, at, proc.Monotonic())
 		}
@@ -120,9 +120,9 @@ func TestLookAgain(t *testing.T) {
 // TestMissingFrames: every profile of a process whose VM is not attached says that its Java frames are missing, however short
 // it is and however few attempts there were.
 func TestMissingFrames(t *testing.T) {
-	p := newTargetProcess(proc.Identity{PID: 7})
+	p := NewProcess(proc.Identity{PID: 7})
 	note := func(began time.Duration) string {
-		return p.missingFrames(began)
+		return p.MissingFrames(began)
 	}
 	expect := func(when string, began time.Duration, want string) {
 		t.Helper()
@@ -131,30 +131,30 @@ func TestMissingFrames(t *testing.T) {
 		}
 	}
 	expect("before a VM is found", 0, "")
-	p.misses(time.Second, errAttaching)
+	p.Misses(time.Second, errAttaching)
 	expect("at the first attempt", 0, "Java frames of process 7 are missing: its JVM is being attached")
-	p.misses(2*time.Second, proc.ErrTimeout)
+	p.Misses(2*time.Second, proc.ErrTimeout)
 	expect("after it", 0, "Java frames of process 7 are missing: target did not answer in time")
-	p.misses(3*time.Second, errAttaching)
+	p.Misses(3*time.Second, errAttaching)
 	expect("at the second", 2*time.Second, "Java frames of process 7 are missing: target did not answer in time")
 	p.notes = []string{"Java frames of process 7 are missing: anything"}
 	expect("when it was said already", 0, "")
 	p.notes = nil
-	p.misses(4500*time.Millisecond, nil)
+	p.Misses(4500*time.Millisecond, nil)
 	expect("in a window that began before it was attached", 2*time.Second, "Java frames of process 7 are missing until 3.5 s after its JVM was found: target did not answer in time")
 	expect("in a later one", 5*time.Second, "")
 
-	p = newTargetProcess(proc.Identity{PID: 8})
-	p.misses(time.Second, errAttaching)
-	p.misses(1100*time.Millisecond, nil)
+	p = NewProcess(proc.Identity{PID: 8})
+	p.Misses(time.Second, errAttaching)
+	p.Misses(1100*time.Millisecond, nil)
 	expect("a VM that was attached at once", 0, "")
 }
 
 // TestNotesBounded: notes that a process brings about have a bound, and say that there are more.
 func TestNotesBounded(t *testing.T) {
-	p := newTargetProcess(proc.Identity{PID: 1})
+	p := NewProcess(proc.Identity{PID: 1})
 	for i := range 10 * maxNotes {
-		if added := p.note(fmt.Sprintf("note %d", i)); added != (i < maxNotes) || p.note(fmt.Sprintf("note %d", i)) {
+		if added := p.Note(fmt.Sprintf("note %d", i)); added != (i < maxNotes) || p.Note(fmt.Sprintf("note %d", i)) {
 			t.Errorf("note %d: %v", i, added)
 		}
 	}
@@ -165,9 +165,9 @@ func TestNotesBounded(t *testing.T) {
 
 // TestMissingFramesAtOnce: the first failure has a note for profiles.
 func TestMissingFramesAtOnce(t *testing.T) {
-	ts, p, lib := fakeVM(t, func(vmruntime.Target) (vmruntime.Process, error) { return nil, proc.ErrTimeout })
-	ts.attachGuest(p, lib)
-	if note := p.missingFrames(0); !strings.Contains(note, "Java frames of process") || !strings.Contains(note, proc.ErrTimeout.Error()) {
+	rs, p, lib := fakeVM(t, func(vmruntime.Target) (vmruntime.Process, error) { return nil, proc.ErrTimeout })
+	rs.attachVM(p, lib)
+	if note := p.MissingFrames(0); !strings.Contains(note, "Java frames of process") || !strings.Contains(note, proc.ErrTimeout.Error()) {
 		t.Errorf("note %q", note)
 	}
 }

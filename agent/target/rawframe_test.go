@@ -1,4 +1,4 @@
-package agent
+package target
 
 import (
 	"slices"
@@ -15,46 +15,46 @@ const (
 
 func TestRawStack(t *testing.T) {
 	outermost := slices.Repeat([]bpf.Frame{someFrame}, bpf.RootFrames)
-	rawOutermost := slices.Repeat([]rawFrame{{frame: someFrame}}, bpf.RootFrames)
+	rawOutermost := slices.Repeat([]RawFrame{{Frame: someFrame}}, bpf.RootFrames)
 	for _, c := range []struct {
 		name       string
 		sample     bpf.Sample
 		attachment uint32
-		want       []rawFrame
+		want       []RawFrame
 	}{
 		{
 			"the first user frame is exact, interpreted frames carry the epoch",
 			bpf.Sample{User: []bpf.Frame{compiledFrame, interpretedFrame}, End: bpf.EndRoot, Attachment: 1, ClassEpoch: 9}, 1,
-			[]rawFrame{{frame: compiledFrame, kind: rawExact}, {frame: interpretedFrame, epoch: 9}},
+			[]RawFrame{{Frame: compiledFrame, Kind: RawExact}, {Frame: interpretedFrame, Epoch: 9}},
 		},
 		{
 			"kernel frames come first",
 			bpf.Sample{User: []bpf.Frame{someFrame}, Kernel: []uint64{0xffffffff81000000}, End: bpf.EndRoot}, 0,
-			[]rawFrame{{frame: 0xffffffff81000000, kind: rawKernel}, {frame: someFrame, kind: rawExact}},
+			[]RawFrame{{Frame: 0xffffffff81000000, Kind: RawKernel}, {Frame: someFrame, Kind: RawExact}},
 		},
 		{
 			"frames of a VM that the process no longer runs are stale, native ones are not",
 			bpf.Sample{User: []bpf.Frame{someFrame, compiledFrame}, End: bpf.EndRoot, Attachment: 1}, 2,
-			[]rawFrame{{frame: someFrame, kind: rawExact}, {kind: rawStale}},
+			[]RawFrame{{Frame: someFrame, Kind: RawExact}, {Kind: RawStale}},
 		},
 		{
 			"the outermost frame says why the walk ended",
 			bpf.Sample{User: []bpf.Frame{someFrame, someFrame}, End: bpf.EndPointer}, 0,
-			[]rawFrame{{frame: someFrame, kind: rawExact}, {frame: someFrame, end: bpf.EndPointer}},
+			[]RawFrame{{Frame: someFrame, Kind: RawExact}, {Frame: someFrame, End: bpf.EndPointer}},
 		},
 		{
 			"a stack without frames still says so",
 			bpf.Sample{End: bpf.EndCompat}, 0,
-			[]rawFrame{{kind: rawNothing, end: bpf.EndCompat}},
+			[]RawFrame{{Kind: RawNothing, End: bpf.EndCompat}},
 		},
 		{
 			"frames that are left out are marked, inside of the outermost ones",
 			bpf.Sample{User: append([]bpf.Frame{compiledFrame, compiledFrame}, outermost...), LeftOut: 300, End: bpf.EndRoot, Attachment: 1}, 1,
-			slices.Concat([]rawFrame{{frame: compiledFrame, kind: rawExact}, {frame: compiledFrame}, {frame: 8, kind: rawLeftOut}}, rawOutermost),
+			slices.Concat([]RawFrame{{Frame: compiledFrame, Kind: RawExact}, {Frame: compiledFrame}, {Frame: 8, Kind: RawLeftOut}}, rawOutermost),
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := rawStack(nil, &c.sample, c.attachment); !slices.Equal(got, c.want) {
+			if got := AppendStack(nil, &c.sample, c.attachment); !slices.Equal(got, c.want) {
 				t.Errorf("got  %v\nwant %v", got, c.want)
 			}
 		})

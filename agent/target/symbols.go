@@ -1,4 +1,4 @@
-package agent
+package target
 
 import (
 	"bufio"
@@ -21,18 +21,18 @@ const maxExecutable = 2 << 30
 
 const vdso = "[vdso]"
 
-// loadSymbols reads the kernel's symbols and the vDSO's, which are the same for everybody. Without them frames stay
+// LoadSymbols reads the kernel's symbols and the vDSO's, which are the same for everybody. Without them frames stay
 // unnamed; that is no reason not to profile. It returns what profiles say of it. It must be called before start.
-func (ts *targets) loadSymbols() (hints []string) {
-	f, err := os.Open(string(ts.root) + "/kallsyms")
+func (rs *Resolver) LoadSymbols() (hints []string) {
+	f, err := os.Open(string(rs.root) + "/kallsyms")
 	if err == nil {
 		defer f.Close()
-		ts.kernel, err = symbolize.ReadKallsyms(bufio.NewReaderSize(f, 1<<16))
+		rs.kernel, err = symbolize.ReadKallsyms(bufio.NewReaderSize(f, 1<<16))
 	}
 	if err != nil {
 		hints = append(hints, "kernel functions have no names: "+err.Error())
 	}
-	ts.vdso = readVDSO(ts.root)
+	rs.vdso = readVDSO(rs.root)
 	return hints
 }
 
@@ -59,25 +59,25 @@ func readVDSO(root proc.Root) []byte {
 	return nil
 }
 
-func (ts *targets) nameKernel(pc uint64) name {
-	f := ts.kernel.Frame(pc)
-	return name{symbols: []symbolize.Symbol{symbolize.Intern(f)}, unknown: f.Function == symbolize.Unknown}
+func (rs *Resolver) nameKernel(pc uint64) Name {
+	f := rs.kernel.Frame(pc)
+	return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Unknown: f.Function == symbolize.Unknown}
 }
 
 // nameNative names code of p that is no VM's of which we know more.
-func (ts *targets) nameNative(p *targetProcess, r wanted) name {
-	pc := r.frame.PC()
-	if r.kind == rawReturn {
+func (rs *Resolver) nameNative(p *Process, r Wanted) Name {
+	pc := r.Frame.PC()
+	if r.Kind == RawReturn {
 		pc-- // into the call, which may be the last instruction of its function
 	}
 	m := p.work.maps.Find(pc)
-	if m == nil && ts.readMaps(p) {
-		if m = p.work.maps.Find(pc); p.work.guest == nil && findLibrary(p.work.maps) != nil {
-			ts.names.submit(p) // a VM appeared under another name than java
+	if m == nil && rs.readMaps(p) {
+		if m = p.work.maps.Find(pc); p.work.vm == nil && FindLibrary(p.work.maps) != nil {
+			rs.queue.submit(p) // a VM appeared under another name than java
 		}
 	}
 	if mayBeJIT(m) {
-		if n, ok := ts.nameJIT(p, pc, r); ok {
+		if n, ok := rs.nameJIT(p, pc, r); ok {
 			return n
 		}
 	}
@@ -86,30 +86,30 @@ func (ts *targets) nameNative(p *targetProcess, r wanted) name {
 			Function: symbolize.Unknown, SystemName: symbolize.Unknown, Kind: symbolize.KindUnknown, Address: pc,
 			Mapping: unmapped,
 		}
-		return name{symbols: []symbolize.Symbol{symbolize.Intern(f)}, unknown: true}
+		return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Unknown: true}
 	}
-	f := ts.object(p, m).Frame(symbolize.Mapping{File: m.Path, Start: m.Start, Limit: m.Limit, Offset: m.Offset}, pc)
-	return name{symbols: []symbolize.Symbol{symbolize.Intern(f)}, unknown: f.Function == symbolize.Unknown}
+	f := rs.object(p, m).Frame(symbolize.Mapping{File: m.Path, Start: m.Start, Limit: m.Limit, Offset: m.Offset}, pc)
+	return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Unknown: f.Function == symbolize.Unknown}
 }
 
 var unmapped = unique.Make(symbolize.Mapping{File: "[unmapped]"})
 
 // object returns the symbols of the file behind m, nil if there are none. It is kept while the worker has p.
-func (ts *targets) object(p *targetProcess, m *proc.Mapping) *symbolize.Object {
+func (rs *Resolver) object(p *Process, m *proc.Mapping) *symbolize.Object {
 	if o, ok := p.work.objects[m.Start]; ok {
 		return o
 	}
 	var o *symbolize.Object
 	var err error
 	switch {
-	case m.Path == vdso && ts.vdso != nil:
-		o, err = ts.files.GetBytes(symbolize.FileKey{BuildID: vdso}, ts.vdso)
+	case m.Path == vdso && rs.vdso != nil:
+		o, err = rs.files.GetBytes(symbolize.FileKey{BuildID: vdso}, rs.vdso)
 	case m.IsFile():
 		key, known := p.work.files[m.Start]
-		o, err = callFor(ts, p, func() (*symbolize.Object, error) {
-			return ts.openObject(p.pid, m, key, known)
+		o, err = Call(rs, p, func() (*symbolize.Object, error) {
+			return rs.openObject(p.PID, m, key, known)
 		})
-		ts.reads.count(err)
+		rs.reads.count(err)
 		if proc.HeldUp(err) {
 			p.work.heldUp = true
 			return nil // for this frame, not for those after it
@@ -117,7 +117,7 @@ func (ts *targets) object(p *targetProcess, m *proc.Mapping) *symbolize.Object {
 	}
 	if err != nil {
 		o = nil
-		ts.log.Debug("no symbols", "pid", p.pid, "file", m.Path, "err", err)
+		rs.log.Debug("no symbols", "pid", p.PID, "file", m.Path, "err", err)
 	}
 	p.work.objects[m.Start] = o
 	return o
@@ -125,8 +125,8 @@ func (ts *targets) object(p *targetProcess, m *proc.Mapping) *symbolize.Object {
 
 // openObject returns the symbols of the file behind m, a mapping of pid, which must still run unless the file's key is
 // known and its symbols are in the cache.
-func (ts *targets) openObject(pid int, m *proc.Mapping, key symbolize.FileKey, known bool) (*symbolize.Object, error) {
-	open := func() (*os.File, error) { return ts.root.OpenMapped(pid, m, maxExecutable) }
+func (rs *Resolver) openObject(pid int, m *proc.Mapping, key symbolize.FileKey, known bool) (*symbolize.Object, error) {
+	open := func() (*os.File, error) { return rs.root.OpenMapped(pid, m, maxExecutable) }
 	if !known {
 		f, err := open()
 		if err != nil {
@@ -137,7 +137,7 @@ func (ts *targets) openObject(pid int, m *proc.Mapping, key symbolize.FileKey, k
 			return nil, err
 		}
 	}
-	return ts.files.Get(key, open)
+	return rs.files.Get(key, open)
 }
 
 // fileKeys looks at the mapped files of a process. Those that the kernel does not let it see are looked at when they

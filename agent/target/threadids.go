@@ -1,4 +1,4 @@
-package agent
+package target
 
 import (
 	"errors"
@@ -29,40 +29,40 @@ type threadList struct {
 	wanted atomic.Bool
 }
 
-// threadsDue is when the VM's list of threads may be read again, CLOCK_MONOTONIC; 0 if the kernel side needs none.
-func (p *targetProcess) threadsDue() time.Duration { return time.Duration(p.threads.next.Load()) }
+// ThreadsDue is when the VM's list of threads may be read again, CLOCK_MONOTONIC; 0 if the kernel side needs none.
+func (p *Process) ThreadsDue() time.Duration { return time.Duration(p.threads.next.Load()) }
 
-// setThreadsDue has the VM's list of threads not read before that time of CLOCK_MONOTONIC.
-func (p *targetProcess) setThreadsDue(at time.Duration) { p.threads.next.Store(int64(at)) }
+// SetThreadsDue has the VM's list of threads not read before that time of CLOCK_MONOTONIC.
+func (p *Process) SetThreadsDue(at time.Duration) { p.threads.next.Store(int64(at)) }
 
-// wantThreads has the worker read the VM's list of threads when it comes to the process.
-func (p *targetProcess) wantThreads() { p.threads.wanted.Store(true) }
+// WantThreads has the worker read the VM's list of threads when it comes to the process.
+func (p *Process) WantThreads() { p.threads.wanted.Store(true) }
 
-// takeThreadsWanted reports whether wantThreads was called since the last time.
-func (p *targetProcess) takeThreadsWanted() bool { return p.threads.wanted.Swap(false) }
+// TakeThreadsWanted reports whether wantThreads was called since the last time.
+func (p *Process) TakeThreadsWanted() bool { return p.threads.wanted.Swap(false) }
 
 // readThreads has the kernel side know the threads that the VM lists.
-func (ts *targets) readThreads(p *targetProcess, g *guest) {
+func (rs *Resolver) readThreads(p *Process, g *VM) {
 	began := proc.Monotonic()
-	err := ts.announceThreads(g)
-	ts.reads.count(err)
+	err := rs.announceThreads(g)
+	rs.reads.count(err)
 	if errors.Is(err, errThreadRoom) {
-		p.note(fmt.Sprintf("process %d: %v", p.pid, err))
+		p.Note(fmt.Sprintf("process %d: %v", p.PID, err))
 	}
 	now := proc.Monotonic()
-	p.setThreadsDue(now + max(threadsPause, threadsShare*(now-began)))
+	p.SetThreadsDue(now + max(threadsPause, threadsShare*(now-began)))
 }
 
 var errThreadRoom = fmt.Errorf("it has more than %d Java threads, or all JVMs without the symbol Thread::_thr_current together more than %d: "+
 	"samples of the others in native code may lack their Java callers", hotspot.MaxListedThreads, bpf.MaxKnownThreads)
 
-func (ts *targets) announceThreads(g *guest) error {
+func (rs *Resolver) announceThreads(g *VM) error {
 	// Who is in the list was there when this was taken: a thread that began later has the same id by chance.
 	var asOf unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &asOf); err != nil {
 		return fmt.Errorf("read the clock: %w", err)
 	}
-	threads, err := g.vm.Threads()
+	threads, err := g.HotSpot.Threads()
 	if err != nil {
 		return err
 	}
@@ -73,8 +73,8 @@ func (ts *targets) announceThreads(g *guest) error {
 	g.threads = make(map[uint32]struct{}, len(threads))
 	for _, t := range threads {
 		g.threads[t.ID] = struct{}{}
-		known := bpf.KnownThread{Thread: t.Address, AsOf: uint64(asOf.Nano()), Serial: g.kernel.Serial}
-		switch e := ts.objects.KnownThreads.Put(g.threadKey(t.ID), &known); {
+		known := bpf.KnownThread{Thread: t.Address, AsOf: uint64(asOf.Nano()), Serial: g.Kernel.Serial}
+		switch e := rs.objects.KnownThreads.Put(g.threadKey(t.ID), &known); {
 		case errors.Is(e, unix.E2BIG):
 			err = errThreadRoom
 		case e != nil:
@@ -84,31 +84,31 @@ func (ts *targets) announceThreads(g *guest) error {
 	// The kernel side forgets threads that end, but not one that ended while the list was read.
 	for id := range before {
 		if _, ok := g.threads[id]; !ok {
-			ts.forgetThread(g, id)
+			rs.forgetThread(g, id)
 		}
 	}
 	return err
 }
 
-func (g *guest) threadKey(id uint32) *bpf.KnownThreadKey {
+func (g *VM) threadKey(id uint32) *bpf.KnownThreadKey {
 	return &bpf.KnownThreadKey{Pid: uint32(g.pid), OwnTid: id}
 }
 
 // forgetThread has the kernel side forget a thread, if it is still known.
-func (ts *targets) forgetThread(g *guest, id uint32) {
+func (rs *Resolver) forgetThread(g *VM, id uint32) {
 	var known bpf.KnownThread
-	m := ts.objects.KnownThreads
-	if err := m.Lookup(g.threadKey(id), &known); err == nil && known.Serial == g.kernel.Serial {
+	m := rs.objects.KnownThreads
+	if err := m.Lookup(g.threadKey(id), &known); err == nil && known.Serial == g.Kernel.Serial {
 		_ = m.Delete(g.threadKey(id)) // it may be gone by now, which is as well
 	} else if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		ts.log.Debug("cannot look up a thread", "pid", g.pid, "err", err)
+		rs.log.Debug("cannot look up a thread", "pid", g.pid, "err", err)
 	}
 }
 
 // forgetThreads is for a VM that is gone.
-func (ts *targets) forgetThreads(g *guest) {
+func (rs *Resolver) forgetThreads(g *VM) {
 	for id := range g.threads {
-		ts.forgetThread(g, id)
+		rs.forgetThread(g, id)
 	}
 	g.threads = nil
 }

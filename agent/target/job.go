@@ -1,4 +1,4 @@
-package agent
+package target
 
 import (
 	"cmp"
@@ -15,25 +15,25 @@ type job struct {
 	done chan error // holds one
 }
 
-// withGuest has a worker do something with p's VM, which belongs to one worker at a time, and returns what it returns.
+// WithVM has a worker do something with p's VM, which belongs to one worker at a time, and returns what it returns.
 // The error is proc.ErrGone if p has ended or has no VM. If ctx ends first, what was begun is still done to its end: it
 // must not write where the caller reads.
-func (ts *targets) withGuest(ctx context.Context, p *targetProcess, do func(*guest) error) error {
-	return ts.withWorker(ctx, p, func() error {
-		if g := p.work.guest; g != nil {
+func (rs *Resolver) WithVM(ctx context.Context, p *Process, do func(*VM) error) error {
+	return rs.WithWorker(ctx, p, func() error {
+		if g := p.work.vm; g != nil {
 			return do(g)
 		}
-		return fmt.Errorf("process %d has no VM: %w", p.pid, proc.ErrGone)
+		return fmt.Errorf("process %d has no VM: %w", p.PID, proc.ErrGone)
 	})
 }
 
-// withWorker is withGuest for what needs no VM.
-func (ts *targets) withWorker(ctx context.Context, p *targetProcess, do func() error) error {
+// WithWorker is withGuest for what needs no VM.
+func (rs *Resolver) WithWorker(ctx context.Context, p *Process, do func() error) error {
 	j := job{ctx, do, make(chan error, 1)}
 	p.mu.Lock()
 	p.jobs = append(p.jobs, j)
 	p.mu.Unlock()
-	ts.names.submit(p)
+	rs.queue.submit(p)
 	select {
 	case err := <-j.done:
 		return err
@@ -43,7 +43,7 @@ func (ts *targets) withWorker(ctx context.Context, p *targetProcess, do func() e
 }
 
 // doJobs does what others have left for p's worker.
-func (p *targetProcess) doJobs() {
+func (p *Process) doJobs() {
 	p.mu.Lock()
 	jobs := p.jobs
 	p.jobs = nil

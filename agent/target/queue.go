@@ -1,4 +1,4 @@
-package agent
+package target
 
 import (
 	"context"
@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// names is the queue of processes that have work for the naming workers. A process is worked on by one worker at a
+// queue is the queue of processes that have work for the naming workers. A process is worked on by one worker at a
 // time, so what belongs to its guest needs no lock. No work happens on the goroutine that drains the ring.
-type names struct {
+type queue struct {
 	mu      sync.Mutex
-	queue   []*targetProcess
-	state   map[*targetProcess]workState
+	queue   []*Process
+	state   map[*Process]workState
 	closed  bool
-	work    func(*targetProcess)
+	work    func(*Process)
 	changed *sync.Cond // queue or state changed
 	wg      sync.WaitGroup
 }
@@ -28,23 +28,23 @@ const (
 	again             // with a worker, and more came meanwhile
 )
 
-// newNames starts that many workers, each of which calls work for one process at a time.
-func newNames(workers int, work func(*targetProcess)) *names {
-	n := &names{work: work, state: map[*targetProcess]workState{}}
+// newQueue starts that many workers, each of which calls work for one process at a time.
+func newQueue(workers int, work func(*Process)) *queue {
+	n := &queue{work: work, state: map[*Process]workState{}}
 	n.changed = sync.NewCond(&n.mu)
 	n.start(workers)
 	return n
 }
 
 // start starts that many more workers.
-func (n *names) start(workers int) {
+func (n *queue) start(workers int) {
 	for range workers {
 		n.wg.Go(n.run)
 	}
 }
 
 // submit has p worked on soon.
-func (n *names) submit(p *targetProcess) {
+func (n *queue) submit(p *Process) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch n.state[p] {
@@ -58,11 +58,11 @@ func (n *names) submit(p *targetProcess) {
 }
 
 // submitLater is submit after d, unless the queue was closed by then.
-func (n *names) submitLater(p *targetProcess, d time.Duration) {
+func (n *queue) submitLater(p *Process, d time.Duration) {
 	time.AfterFunc(d, func() { n.submit(p) })
 }
 
-func (n *names) run() {
+func (n *queue) run() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for {
@@ -87,14 +87,14 @@ func (n *names) run() {
 }
 
 // unlocked calls f without the lock, which its caller has. However f ends, the caller has it again.
-func (n *names) unlocked(f func()) {
+func (n *queue) unlocked(f func()) {
 	n.mu.Unlock()
 	defer n.mu.Lock()
 	f()
 }
 
 // wait returns when none of these processes has work left, or after the deadline.
-func (n *names) wait(ctx context.Context, of []*targetProcess, deadline time.Duration) {
+func (n *queue) wait(ctx context.Context, of []*Process, deadline time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
@@ -105,7 +105,7 @@ func (n *names) wait(ctx context.Context, of []*targetProcess, deadline time.Dur
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for ctx.Err() == nil && !n.closed {
-		if !slices.ContainsFunc(of, func(p *targetProcess) bool { return n.state[p] != idle }) {
+		if !slices.ContainsFunc(of, func(p *Process) bool { return n.state[p] != idle }) {
 			return
 		}
 		n.changed.Wait()
@@ -113,7 +113,7 @@ func (n *names) wait(ctx context.Context, of []*targetProcess, deadline time.Dur
 }
 
 // close ends the workers; what is queued is dropped.
-func (n *names) close() {
+func (n *queue) close() {
 	n.mu.Lock()
 	n.closed = true
 	n.changed.Broadcast()

@@ -1,4 +1,4 @@
-package agent
+package target
 
 import (
 	"cmp"
@@ -20,16 +20,16 @@ type workerState struct {
 	mapped
 	mapsRead time.Duration                // when, CLOCK_MONOTONIC
 	objects  map[uint64]*symbolize.Object // by start of the mapping, while a worker has the process
-	guest    *guest
+	vm       *VM
 	look     attachPace // of looking for a VM
 	attach   attachPace // to the VM that was found
 	hopeless bool       // there is a VM, and it will not be attached
 	perf     perfMap    // of a VM that is not attached
 	heldUp   bool       // something that was read for a name did not come in time
 
-	stage   stage         // what is done now, for the case that it panics
-	frames  []wanted      // that are being named
-	again   []wanted      // that are to be named later
+	stage   Stage         // what is done now, for the case that it panics
+	frames  []Wanted      // that are being named
+	again   []Wanted      // that are to be named later
 	due     time.Duration // CLOCK_MONOTONIC: when the latest timer for these ends
 	failure failureState
 }
@@ -45,10 +45,10 @@ type mapped struct {
 }
 
 // work does what there is to do for p. If that panics, p is left alone for a while.
-func (ts *targets) work(p *targetProcess) {
+func (rs *Resolver) work(p *Process) {
 	if f := &p.work.failure; f.until != 0 {
 		if proc.Monotonic() < f.until {
-			ts.leaveAlone(p)
+			rs.leaveAlone(p)
 			return
 		}
 		f.until = 0
@@ -56,32 +56,32 @@ func (ts *targets) work(p *targetProcess) {
 		p.askAgain()
 	}
 	err := proc.Catch(func() error {
-		ts.workOn(p)
+		rs.workOn(p)
 		return nil
 	})
 	if err != nil {
-		ts.workFailed(p, err)
+		rs.workFailed(p, err)
 	}
 }
 
-// begin notes what the worker does for p from now on.
-func (ts *targets) begin(s stage, p *targetProcess) {
+// Begin notes what the worker does for p from now on.
+func (rs *Resolver) Begin(s Stage, p *Process) {
 	p.work.stage = s
-	ts.reach(s, p.pid)
+	rs.Reach(s, p.PID)
 }
 
 // workOn does what there is to do for p. Reads of the target go through the pool and end after its deadline.
-func (ts *targets) workOn(p *targetProcess) {
-	ts.begin(stageAttach, p)
-	if !p.exited.Load() { // what has its pid now may be another program
+func (rs *Resolver) workOn(p *Process) {
+	rs.Begin(StageAttach, p)
+	if !p.Exited.Load() { // what has its pid now may be another program
 		if !p.work.known {
-			ts.identify(p)
+			rs.identify(p)
 		}
-		if p.work.guest == nil && !p.work.hopeless {
-			ts.findGuest(p)
+		if p.work.vm == nil && !p.work.hopeless {
+			rs.findVM(p)
 		}
-		for _, f := range ts.follow {
-			f.look(p)
+		for _, f := range rs.follow {
+			f.Look(p)
 		}
 	}
 	p.mu.Lock()
@@ -89,29 +89,29 @@ func (ts *targets) workOn(p *targetProcess) {
 	p.wanted, p.loads = nil, nil
 	p.work.frames = frames
 	p.mu.Unlock()
-	for _, f := range ts.follow {
-		f.beforeNames(p)
+	for _, f := range rs.follow {
+		f.BeforeNames(p)
 	}
-	ts.begin(stageNames, p)
-	if g := p.work.guest; g != nil {
-		ts.refresh(p, g)
-		if p.takeThreadsWanted() && !p.exited.Load() {
-			ts.readThreads(p, g)
+	rs.Begin(StageNames, p)
+	if g := p.work.vm; g != nil {
+		rs.refresh(p, g)
+		if p.TakeThreadsWanted() && !p.Exited.Load() {
+			rs.readThreads(p, g)
 		}
 		for _, l := range loads {
-			g.vm.Loaded(l)
+			g.HotSpot.Loaded(l)
 		}
 	}
 	p.work.objects = map[uint64]*symbolize.Object{}
-	ts.followMap(p)
-	ts.nameAll(p, frames)
+	rs.followMap(p)
+	rs.nameAll(p, frames)
 	p.work.objects, p.work.frames = nil, nil
-	ts.nameLater(p)
-	ts.begin(stageJobs, p)
+	rs.nameLater(p)
+	rs.Begin(StageJobs, p)
 	p.doJobs()
-	if p.exited.Load() {
-		ts.release(p)
-		ts.releaseMap(p)
+	if p.Exited.Load() {
+		rs.release(p)
+		rs.releaseMap(p)
 	}
 }
 
@@ -124,7 +124,7 @@ const (
 )
 
 // nameLater gives back the frames that are to be tried again, and has a timer end when the first of them is due.
-func (ts *targets) nameLater(p *targetProcess) {
+func (rs *Resolver) nameLater(p *Process) {
 	again := p.work.again
 	if p.work.again = nil; len(again) == 0 {
 		return
@@ -132,28 +132,28 @@ func (ts *targets) nameLater(p *targetProcess) {
 	p.mu.Lock()
 	p.wanted = append(p.wanted, again...)
 	p.mu.Unlock()
-	next := slices.MinFunc(again, func(a, b wanted) int { return cmp.Compare(a.notBefore, b.notBefore) }).notBefore
+	next := slices.MinFunc(again, func(a, b Wanted) int { return cmp.Compare(a.notBefore, b.notBefore) }).notBefore
 	if now := proc.Monotonic(); p.work.due <= now || next < p.work.due {
 		p.work.due = max(next, now)
-		ts.names.submitLater(p, p.work.due-now)
+		rs.queue.submitLater(p, p.work.due-now)
 	}
 }
 
 // nameAll names frames of p, and notes those to be tried again.
-func (ts *targets) nameAll(p *targetProcess, frames []wanted) {
+func (rs *Resolver) nameAll(p *Process, frames []Wanted) {
 	now := proc.Monotonic()
 	again := &p.work.again
 	for i, r := range frames {
 		p.work.frames = frames[i:] // those that have no name if this one panics
-		if r.notBefore > now && !p.exited.Load() {
+		if r.notBefore > now && !p.Exited.Load() {
 			*again = append(*again, r)
 			continue
 		}
 		p.work.heldUp = false
-		n := ts.name(p, r)
+		n := rs.Name(p, r)
 		late := p.work.heldUp
-		gone := n.stale && r.kind <= rawExact && r.frame.Kind() == bpf.FrameJIT
-		if (late || gone) && r.tries < maxNameTries && !p.exited.Load() {
+		gone := n.Stale && r.Kind <= RawExact && r.Frame.Kind() == bpf.FrameJIT
+		if (late || gone) && r.tries < maxNameTries && !p.Exited.Load() {
 			next := r
 			next.notBefore = now + nameAgain<<r.tries
 			next.tries++
@@ -162,17 +162,17 @@ func (ts *targets) nameAll(p *targetProcess, frames []wanted) {
 				continue
 			}
 		}
-		if r.tries == 0 || !n.stale && !n.unknown || !p.hasName(r.rawFrame) {
-			p.setName(r.rawFrame, n)
+		if r.tries == 0 || !n.Stale && !n.Unknown || !p.hasName(r.RawFrame) {
+			p.SetName(r.RawFrame, n)
 		}
-		ts.lookups.Add(1)
+		rs.lookups.Add(1)
 	}
 }
 
 // identify reads who p is.
-func (ts *targets) identify(p *targetProcess) {
+func (rs *Resolver) identify(p *Process) {
 	p.work.known = true
-	root, pid := ts.root, p.pid
+	root, pid := rs.root, p.PID
 	comm, _ := root.Comm(pid)
 	cgroup, _ := root.Cgroup(pid)
 	exe, _ := root.Executable(pid)
@@ -187,95 +187,95 @@ func (ts *targets) identify(p *targetProcess) {
 
 // readMaps reads p's mappings, at most once in mapsInterval. It never takes another process's for p's: a process that
 // is gone keeps those that it had.
-func (ts *targets) readMaps(p *targetProcess) bool {
+func (rs *Resolver) readMaps(p *Process) bool {
 	const mapsInterval = 200 * time.Millisecond
 	now := proc.Monotonic()
-	if p.exited.Load() || (p.work.mapsRead != 0 && now-p.work.mapsRead < mapsInterval) {
+	if p.Exited.Load() || (p.work.mapsRead != 0 && now-p.work.mapsRead < mapsInterval) {
 		return false
 	}
 	p.work.mapsRead = now
-	m, err := callFor(ts, p, func() (mapped, error) {
-		maps, err := ts.root.Maps(p.pid, proc.Executable)
+	m, err := Call(rs, p, func() (mapped, error) {
+		maps, err := rs.root.Maps(p.PID, proc.Executable)
 		if err != nil {
 			return mapped{}, err
 		}
-		return mapped{maps, fileKeys(ts.root, p.pid, maps)}, ts.root.Check(p.identity())
+		return mapped{maps, fileKeys(rs.root, p.PID, maps)}, rs.root.Check(p.Identity())
 	})
-	ts.reads.count(err)
+	rs.reads.count(err)
 	p.work.heldUp = p.work.heldUp || proc.HeldUp(err)
-	if err != nil || p.exited.Load() {
+	if err != nil || p.Exited.Load() {
 		return false
 	}
 	p.work.mapped = m
 	return true
 }
 
-// callFor is proc.Call for a worker that has p: a panic in fn goes on here.
-func callFor[T any](ts *targets, p *targetProcess, fn func() (T, error)) (T, error) {
-	v, err := proc.Call(context.Background(), ts.pool, p.pid, fn)
+// Call is proc.Call for a worker that has p: a panic in fn goes on here.
+func Call[T any](rs *Resolver, p *Process, fn func() (T, error)) (T, error) {
+	v, err := proc.Call(context.Background(), rs.pool, p.PID, fn)
 	proc.Repanic(err)
 	return v, err
 }
 
-// name resolves one frame.
-func (ts *targets) name(p *targetProcess, r wanted) name {
-	n, ok := p.inner(r.rawFrame)
+// Name resolves one frame.
+func (rs *Resolver) Name(p *Process, r Wanted) Name {
+	n, ok := p.inner(r.RawFrame)
 	if !ok {
-		n = ts.nameFrame(p, r)
+		n = rs.nameFrame(p, r)
 	}
-	if r.end == bpf.EndKnown {
-		n.symbols = append(n.symbols, marker("[callers unknown]"))
+	if r.End == bpf.EndKnown {
+		n.Symbols = append(n.Symbols, Marker("[callers unknown]"))
 		return n
 	}
-	if !r.end.Truncated() {
+	if !r.End.Truncated() {
 		return n
 	}
 	// The frame-pointer chain of a native thread ends in garbage where its C library was built without frame pointers.
-	if r.end == bpf.EndPointer && len(n.symbols) > 0 && symbolize.IsThreadRoot(n.symbols[len(n.symbols)-1].Value().SystemName) {
-		n.root = true
+	if r.End == bpf.EndPointer && len(n.Symbols) > 0 && symbolize.IsThreadRoot(n.Symbols[len(n.Symbols)-1].Value().SystemName) {
+		n.Root = true
 		return n
 	}
-	n.symbols = append(n.symbols, marker("[truncated: "+r.end.String()+"]"))
+	n.Symbols = append(n.Symbols, Marker("[truncated: "+r.End.String()+"]"))
 	return n
 }
 
-func (ts *targets) nameFrame(p *targetProcess, r wanted) name {
+func (rs *Resolver) nameFrame(p *Process, r Wanted) Name {
 	switch {
-	case r.kind == rawNothing:
-		return name{}
-	case r.kind == rawLeftOut:
-		return name{symbols: []symbolize.Symbol{marker(r.leftOutText())}}
-	case r.kind == rawStale:
-		return name{symbols: []symbolize.Symbol{marker("[stale]")}, stale: true}
-	case r.kind == rawKernel:
-		return ts.nameKernel(uint64(r.frame))
-	case r.kind == rawAddress && p.work.guest.covers(r.frame.PC()):
-		return ts.nameAddress(p, r)
-	case r.frame.Kind() == bpf.FrameNative:
-		return ts.nameNative(p, r)
+	case r.Kind == RawNothing:
+		return Name{}
+	case r.Kind == RawLeftOut:
+		return Name{Symbols: []symbolize.Symbol{Marker(r.leftOutText())}}
+	case r.Kind == RawStale:
+		return Name{Symbols: []symbolize.Symbol{Marker("[stale]")}, Stale: true}
+	case r.Kind == RawKernel:
+		return rs.nameKernel(uint64(r.Frame))
+	case r.Kind == RawAddress && p.work.vm.covers(r.Frame.PC()):
+		return rs.nameAddress(p, r)
+	case r.Frame.Kind() == bpf.FrameNative:
+		return rs.nameNative(p, r)
 	}
-	return ts.nameGuest(p, r)
+	return rs.nameVMFrame(p, r)
 }
 
-func (ts *targets) nameGuest(p *targetProcess, r wanted) name {
-	g := p.work.guest
+func (rs *Resolver) nameVMFrame(p *Process, r Wanted) Name {
+	g := p.work.vm
 	if g == nil {
-		return name{symbols: []symbolize.Symbol{marker("[stale]")}, stale: true}
+		return Name{Symbols: []symbolize.Symbol{Marker("[stale]")}, Stale: true}
 	}
-	site := g.site(r.frame, r.kind == rawExact, r.epoch)
-	frames, err := g.vm.Lookup(site)
-	ts.reads.count(err)
+	site := g.Site(r.Frame, r.Kind == RawExact, r.Epoch)
+	frames, err := g.HotSpot.Lookup(site)
+	rs.reads.count(err)
 	p.work.heldUp = p.work.heldUp || proc.HeldUp(err)
 	if err != nil {
 		f := symbolize.Frame{Function: "[unknown]", SystemName: "[unknown]", Kind: symbolize.KindUnknown, Mapping: g.mapping, Address: site.PC}
 		if errors.Is(err, vmruntime.ErrStale) {
 			f.Function, f.SystemName = "[stale]", "[stale]"
-			return name{symbols: []symbolize.Symbol{symbolize.Intern(f)}, stale: true}
+			return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Stale: true}
 		}
-		return name{symbols: []symbolize.Symbol{symbolize.Intern(f)}, unknown: true}
+		return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Unknown: true}
 	}
-	ts.firstNamed.CompareAndSwap(0, int64(proc.Monotonic()-ts.began))
-	return guestName(frames, site, g)
+	rs.firstNamed.CompareAndSwap(0, int64(proc.Monotonic()-rs.began))
+	return vmName(frames, site, g)
 }
 
 // looksLikeJava tells whether a process that has no VM yet will probably start one.

@@ -1,4 +1,4 @@
-package agent
+package target
 
 import (
 	"errors"
@@ -20,11 +20,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
-// A guest is an attached VM: the kernel side can walk its stacks, and vm names what is found there.
-type guest struct {
-	vm      *hotspot.Process
-	mem     *proc.Memory
-	kernel  *bpf.HotspotProcess // what was passed to the kernel side
+// A VM is an attached VM: the kernel side can walk its stacks, and vm names what is found there.
+type VM struct {
+	HotSpot *hotspot.Process
+	Memory  *proc.Memory
+	Kernel  *bpf.HotspotProcess // what was passed to the kernel side
 	refresh retry.Backoff       // until all kinds of code have been seen
 	mapping unique.Handle[symbolize.Mapping]
 	index   codeIndex
@@ -32,44 +32,44 @@ type guest struct {
 	threads map[uint32]struct{} // ids of those that were announced to the kernel side, if it finds threads by them
 }
 
-// attachGuest attaches to the VM whose library p maps, or sees to it that this is tried again.
-func (ts *targets) attachGuest(p *targetProcess, lib *proc.Mapping) {
+// attachVM attaches to the VM whose library p maps, or sees to it that this is tried again.
+func (rs *Resolver) attachVM(p *Process, lib *proc.Mapping) {
 	pace := &p.work.attach
 	if !pace.due(proc.Monotonic()) {
 		return
 	}
 	p.retry.Store(0)
-	p.misses(proc.Monotonic(), errAttaching)
-	g, err := ts.attach(p, lib)
+	p.Misses(proc.Monotonic(), errAttaching)
+	g, err := rs.attach(p, lib)
 	now := proc.Monotonic()
-	p.misses(now, err)
+	p.Misses(now, err)
 	switch {
 	case err == nil:
-		p.work.guest = g
-		if g.kernel.Flags&bpf.HotspotThreads != 0 {
-			ts.readThreads(p, g)
+		p.work.vm = g
+		if g.Kernel.Flags&bpf.HotspotThreads != 0 {
+			rs.readThreads(p, g)
 		}
-		for _, f := range ts.follow {
-			f.attached(p, g, lib)
+		for _, f := range rs.follow {
+			f.Attached(p, g, lib)
 		}
 		return
-	case p.exited.Load():
+	case p.Exited.Load():
 		return
 	case errors.Is(err, errArchitecture):
 		p.work.hopeless = true
 	case pace.failed(now):
-		ts.names.submitLater(p, pace.pauses.Next-now)
+		rs.queue.submitLater(p, pace.pauses.Next-now)
 	default:
-		p.setRetry(pace.pauses.Next)
+		p.SetRetry(pace.pauses.Next)
 	}
 	if errors.Is(err, proc.ErrGone) || !pace.report(now, !errors.As(err, new(libraryError))) {
 		return
 	}
-	ts.log.Warn("cannot attach to JVM; its native frames are still shown", "pid", p.pid, "err", err, "retrying", !p.work.hopeless)
+	rs.log.Warn("cannot attach to JVM; its native frames are still shown", "pid", p.PID, "err", err, "retrying", !p.work.hopeless)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.runtime = "hotspot"
-	p.notes = append(p.notes, fmt.Sprintf("Java frames of process %d are missing: %v", p.pid, err))
+	p.notes = append(p.notes, fmt.Sprintf("Java frames of process %d are missing: %v", p.PID, err))
 }
 
 // missing is since when, until when and why the stacks of a process have no Java frames, although it has a VM. Guarded by
@@ -85,8 +85,8 @@ var errAttaching = errors.New("its JVM is being attached")
 // usualDelay is how long it may take to attach to a VM, without a note.
 const usualDelay = time.Second
 
-// misses notes the outcome of an attempt to attach, or errAttaching when it begins.
-func (p *targetProcess) misses(now time.Duration, err error) {
+// Misses notes the outcome of an attempt to attach, or errAttaching when it begins.
+func (p *Process) Misses(now time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := &p.missing
@@ -100,13 +100,13 @@ func (p *targetProcess) misses(now time.Duration, err error) {
 	}
 }
 
-// missingFrames is the note for a profile that began at that time of CLOCK_MONOTONIC; "" if all frames are there, or it is among
+// MissingFrames is the note for a profile that began at that time of CLOCK_MONOTONIC; "" if all frames are there, or it is among
 // the notes.
-func (p *targetProcess) missingFrames(began time.Duration) string {
+func (p *Process) MissingFrames(began time.Duration) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := &p.missing
-	note := fmt.Sprintf("Java frames of process %d are missing", p.pid)
+	note := fmt.Sprintf("Java frames of process %d are missing", p.PID)
 	switch {
 	case m.why == nil, slices.ContainsFunc(p.notes, func(n string) bool { return strings.HasPrefix(n, note) }):
 		return ""
@@ -127,16 +127,16 @@ func (e libraryError) Unwrap() error { return e.error }
 var errArchitecture = errors.New("stacks of HotSpot are walked on x86-64 only, so far")
 
 // attach tells the kernel side how to walk p's stacks, and reads the maps that name what is found there.
-func (ts *targets) attach(p *targetProcess, lib *proc.Mapping) (*guest, error) {
+func (rs *Resolver) attach(p *Process, lib *proc.Mapping) (*VM, error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, libraryError{errArchitecture}
 	}
-	opened, err := ts.open(p, lib)
+	opened, err := rs.Open(p, lib)
 	if err != nil {
 		return nil, err
 	}
-	defer opened.file.Close()
-	im, err := ts.image(p, lib, opened)
+	defer opened.File.Close()
+	im, err := rs.image(p, lib, opened)
 	if err != nil {
 		return nil, err
 	}
@@ -144,8 +144,8 @@ func (ts *targets) attach(p *targetProcess, lib *proc.Mapping) (*guest, error) {
 		return nil, libraryError{im.err}
 	}
 	var lacks []string
-	for _, f := range ts.follow {
-		some, err := f.attaching(p, lib, opened)
+	for _, f := range rs.follow {
+		some, err := f.Attaching(p, lib, opened)
 		if err != nil {
 			return nil, err
 		}
@@ -155,11 +155,11 @@ func (ts *targets) attach(p *targetProcess, lib *proc.Mapping) (*guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	mem, err := proc.OpenMemory(ts.root, p.identity(), ts.pool)
+	mem, err := proc.OpenMemory(rs.root, p.Identity(), rs.pool)
 	if err != nil {
 		return nil, fmt.Errorf("open memory: %w", err)
 	}
-	slot, serial, err := ts.reserve()
+	slot, serial, err := rs.reserve()
 	if err != nil {
 		mem.Close()
 		return nil, err
@@ -167,17 +167,17 @@ func (ts *targets) attach(p *targetProcess, lib *proc.Mapping) (*guest, error) {
 	done := false
 	defer func() { // whichever way it ends
 		if !done {
-			p.attachment.Store(0)
+			p.Attachment.Store(0)
 			mem.Close()
-			ts.free(slot)
+			rs.free(slot)
 		}
 	}()
 	target := vmruntime.Target{Memory: mem, Bias: bias}
 	if im.probes == nil {
-		target.Epoch = func() uint32 { return ts.classEpochIn(slot) }
+		target.Epoch = func() uint32 { return rs.classEpochIn(slot) }
 	}
 	target.Seen = func(method uint64) (vmruntime.SeenMethod, bool) {
-		m, ok := ts.objects.SeenMethod(serial, method)
+		m, ok := rs.objects.SeenMethod(serial, method)
 		return vmruntime.SeenMethod{Body: m.ConstMethod, Shape: m.Shape, Since: m.Since}, ok
 	}
 	attached, err := im.img.Attach(target)
@@ -189,21 +189,21 @@ func (ts *targets) attach(p *targetProcess, lib *proc.Mapping) (*guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.StartTicks, k.Serial, k.Slot = p.identity().Ticks(), serial, slot
+	k.StartTicks, k.Serial, k.Slot = p.Identity().Ticks(), serial, slot
 	if im.probes == nil {
 		k.Flags |= bpf.HotspotUnloadEvents
 	}
-	p.slot.Store(slot)
-	p.attachment.Store(serial) // first: samples may tell of it at once
-	for _, f := range ts.follow {
-		if err := f.announce(p, vm.Layout(), serial); err != nil {
+	p.Slot.Store(slot)
+	p.Attachment.Store(serial) // first: samples may tell of it at once
+	for _, f := range rs.follow {
+		if err := f.Announce(p, vm.Layout(), serial); err != nil {
 			return nil, err
 		}
 	}
-	if err := ts.announce(p, k, ebpf.UpdateAny); err != nil {
+	if err := rs.announce(p, k, ebpf.UpdateAny); err != nil {
 		return nil, err
 	}
-	g := &guest{vm: vm, mem: mem, pid: p.pid, kernel: k, refresh: retry.Backoff{First: 100 * time.Millisecond}, mapping: unique.Make(symbolize.Mapping{
+	g := &VM{HotSpot: vm, Memory: mem, pid: p.PID, Kernel: k, refresh: retry.Backoff{First: 100 * time.Millisecond}, mapping: unique.Make(symbolize.Mapping{
 		File: "[jit:HotSpot]", Start: k.CodeLow, Limit: k.CodeHigh,
 	})}
 	p.mu.Lock()
@@ -211,76 +211,76 @@ func (ts *targets) attach(p *targetProcess, lib *proc.Mapping) (*guest, error) {
 	p.runtime, p.vm = "hotspot", vm.Describe()
 	p.notes = slices.Clone(vm.Notes()) // what was missing until now is not any more
 	if im.probes != nil {
-		p.notes = append(p.notes, fmt.Sprintf("code of process %d is not followed live: %v", p.pid, im.probes))
+		p.notes = append(p.notes, fmt.Sprintf("code of process %d is not followed live: %v", p.PID, im.probes))
 	}
 	for _, lack := range lacks {
-		p.notes = append(p.notes, fmt.Sprintf("process %d: %s", p.pid, lack))
+		p.notes = append(p.notes, fmt.Sprintf("process %d: %s", p.PID, lack))
 	}
-	ts.log.Debug("attached", "pid", p.pid, "vm", p.vm)
+	rs.log.Debug("attached", "pid", p.PID, "vm", p.vm)
 	done = true
 	return g, nil
 }
 
 // announce tells the kernel side of p's VM, unless p is gone: then its pid may be another process's, whose VM was
 // announced already.
-func (ts *targets) announce(p *targetProcess, k *bpf.HotspotProcess, how ebpf.MapUpdateFlags) error {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	if p.exited.Load() {
+func (rs *Resolver) announce(p *Process, k *bpf.HotspotProcess, how ebpf.MapUpdateFlags) error {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if p.Exited.Load() {
 		return fmt.Errorf("announce VM to the kernel side: %w", proc.ErrGone)
 	}
-	if err := ts.objects.Processes.Update(uint32(p.pid), k, how); err != nil {
+	if err := rs.objects.Processes.Update(uint32(p.PID), k, how); err != nil {
 		return fmt.Errorf("announce VM to the kernel side: %w", err)
 	}
 	return nil
 }
 
 // refresh tells the kernel side of kinds of code that the VM had not generated when it was attached.
-func (ts *targets) refresh(p *targetProcess, g *guest) {
-	if len(g.vm.Layout().Pending) == 0 || !g.refresh.Due(proc.Monotonic()) {
+func (rs *Resolver) refresh(p *Process, g *VM) {
+	if len(g.HotSpot.Layout().Pending) == 0 || !g.refresh.Due(proc.Monotonic()) {
 		return
 	}
-	changed, err := g.vm.Refresh()
-	ts.reads.count(err)
+	changed, err := g.HotSpot.Refresh()
+	rs.reads.count(err)
 	if err == nil && changed {
-		k, err := layout.Process(g.vm.Layout())
+		k, err := layout.Process(g.HotSpot.Layout())
 		if err != nil {
 			return
 		}
-		k.StartTicks, k.Serial, k.Slot, k.Flags = g.kernel.StartTicks, g.kernel.Serial, g.kernel.Slot, k.Flags|g.kernel.Flags
-		if ts.announce(p, k, ebpf.UpdateExist) == nil {
-			g.kernel = k
+		k.StartTicks, k.Serial, k.Slot, k.Flags = g.Kernel.StartTicks, g.Kernel.Serial, g.Kernel.Slot, k.Flags|g.Kernel.Flags
+		if rs.announce(p, k, ebpf.UpdateExist) == nil {
+			g.Kernel = k
 		}
 	}
-	if len(g.vm.Layout().Pending) > 0 {
-		ts.names.submitLater(p, g.refresh.Next-proc.Monotonic())
+	if len(g.HotSpot.Layout().Pending) > 0 {
+		rs.queue.submitLater(p, g.refresh.Next-proc.Monotonic())
 	}
 }
 
 // withdraw has the kernel side forget p's VM, but not one that has the pid now.
-func (ts *targets) withdraw(p *targetProcess, g *guest) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
+func (rs *Resolver) withdraw(p *Process, g *VM) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
 	var k bpf.HotspotProcess
-	if m := ts.objects.Processes; m.Lookup(uint32(p.pid), &k) == nil && k.Serial == g.kernel.Serial {
-		m.Delete(uint32(p.pid)) // it may be gone by now, which is as well
+	if m := rs.objects.Processes; m.Lookup(uint32(p.PID), &k) == nil && k.Serial == g.Kernel.Serial {
+		m.Delete(uint32(p.PID)) // it may be gone by now, which is as well
 	}
-	for _, f := range ts.follow {
-		f.withdraw(p, g.kernel.Serial)
+	for _, f := range rs.follow {
+		f.Withdraw(p, g.Kernel.Serial)
 	}
 }
 
-// codeLow is where the VM's code cache begins.
-func (g *guest) codeLow() uint64 { return g.kernel.CodeLow }
+// CodeLow is where the VM's code cache begins.
+func (g *VM) CodeLow() uint64 { return g.Kernel.CodeLow }
 
-// site is where a guest frame is, for the VM's reader.
-func (g *guest) site(f bpf.Frame, exact bool, epoch uint32) vmruntime.Site {
+// Site is where a guest frame is, for the VM's reader.
+func (g *VM) Site(f bpf.Frame, exact bool, epoch uint32) vmruntime.Site {
 	s := vmruntime.Site{Exact: exact, Epoch: epoch}
 	switch f.Kind() {
 	case bpf.FrameJIT:
-		s.Kind, s.PC, s.Version = vmruntime.Compiled, g.kernel.CodeLow+uint64(f.CodeOffset()), f.CompileID()
+		s.Kind, s.PC, s.Version = vmruntime.Compiled, g.Kernel.CodeLow+uint64(f.CodeOffset()), f.CompileID()
 	case bpf.FrameStub:
-		s.Kind, s.PC = vmruntime.Stub, g.kernel.CodeLow+uint64(f.CodeOffset())
+		s.Kind, s.PC = vmruntime.Stub, g.Kernel.CodeLow+uint64(f.CodeOffset())
 	case bpf.FrameInterpreted:
 		s.Kind, s.Method, s.BCI = vmruntime.Interpreted, f.Method(), f.BCI()
 	}

@@ -1,4 +1,4 @@
-package agent
+package target
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ type perfMap struct {
 
 	look   retry.Backoff // of looking for it, and for what replaced it
 	useful bool          // false once it was given up
-	missed []wanted      // frames whose code it did not know
+	missed []Wanted      // frames whose code it did not know
 	news   bool          // it got lines since those were looked up
 	memory *proc.Memory  // of the process, once somebody wants it
 }
@@ -43,22 +43,22 @@ var errMapsFull = fmt.Errorf("maps of compiled code take more than %d bytes, of 
 var jitMapping = unique.Make(symbolize.Mapping{File: "[jit]"})
 
 // nameJIT names code at pc, which is r's, by the map of p's VM. False if it has none, or if that does not know it.
-func (ts *targets) nameJIT(p *targetProcess, pc uint64, r wanted) (name, bool) {
-	ts.lookForMap(p)
+func (rs *Resolver) nameJIT(p *Process, pc uint64, r Wanted) (Name, bool) {
+	rs.lookForMap(p)
 	m := &p.work.perf
 	if !m.useful {
-		return name{}, false
+		return Name{}, false
 	}
 	e, ok := m.names.Find(pc)
 	if !ok {
 		if len(m.missed) < maxMissed {
 			m.missed = append(m.missed, r)
 		}
-		return name{}, false
+		return Name{}, false
 	}
 	function := symbolize.CleanName(e.Name)
 	s := symbolize.Intern(symbolize.Frame{Function: function, SystemName: function, Kind: symbolize.KindJIT, Mapping: jitMapping, Address: pc})
-	return name{symbols: []symbolize.Symbol{s}, bcis: []int32{codeOffset(r.frame.PC() - e.Begin)}}, true
+	return Name{Symbols: []symbolize.Symbol{s}, BCIs: []int32{codeOffset(r.Frame.PC() - e.Begin)}}, true
 }
 
 // codeOffset is where in its code a return address is; -1 if nobody has code that long.
@@ -70,105 +70,105 @@ func codeOffset(bytes uint64) int32 {
 }
 
 // hasVM tells whether names of p's code come from a VM's own tables: then its map is of no use.
-func (p *targetProcess) hasVM() bool {
-	return p.work.guest != nil || p.work.hopeless || findLibrary(p.work.maps) != nil
+func (p *Process) hasVM() bool {
+	return p.work.vm != nil || p.work.hopeless || FindLibrary(p.work.maps) != nil
 }
 
 // lookForMap finds p's map, if it is time to look for it.
-func (ts *targets) lookForMap(p *targetProcess) {
+func (rs *Resolver) lookForMap(p *Process) {
 	m := &p.work.perf
 	if m.look.First == 0 {
 		m.look = lookForMap
 	}
-	if !m.found && !p.exited.Load() && !p.hasVM() && m.look.Due(proc.Monotonic()) {
-		ts.readMap(p)
+	if !m.found && !p.Exited.Load() && !p.hasVM() && m.look.Due(proc.Monotonic()) {
+		rs.ReadMap(p)
 	}
 }
 
 // followMap reads what p's map got since the last time, and names what waited for it.
-func (ts *targets) followMap(p *targetProcess) {
+func (rs *Resolver) followMap(p *Process) {
 	switch m := &p.work.perf; {
-	case !m.useful || p.exited.Load():
+	case !m.useful || p.Exited.Load():
 	case p.hasVM():
-		ts.giveUpMap(p, nil)
+		rs.giveUpMap(p, nil)
 	default:
-		if p.code.Load().due(proc.Monotonic()) {
-			ts.readMap(p)
+		if p.Code.Load().Due(proc.Monotonic()) {
+			rs.ReadMap(p)
 		}
 		if m.news {
 			m.news = false
-			ts.nameMissed(p)
+			rs.nameMissed(p)
 		}
 	}
 }
 
 // nameMissed names frames whose code the map did not know when they came.
-func (ts *targets) nameMissed(p *targetProcess) {
+func (rs *Resolver) nameMissed(p *Process) {
 	missed := p.work.perf.missed
 	p.work.perf.missed = nil
 	for _, r := range missed {
-		n := ts.name(p, r)
+		n := rs.Name(p, r)
 		p.mu.Lock()
-		if _, still := p.names[r.rawFrame]; still {
-			p.names[r.rawFrame] = n
+		if _, still := p.names[r.RawFrame]; still {
+			p.names[r.RawFrame] = n
 		}
 		p.mu.Unlock()
 	}
 }
 
-// readMap reads p's map on to its end, and tells the drainer.
-func (ts *targets) readMap(p *targetProcess) {
+// ReadMap reads p's map on to its end, and tells the drainer.
+func (rs *Resolver) ReadMap(p *Process) {
 	m := &p.work.perf
 	if m.found && !m.useful {
 		return // it was given up
 	}
-	defer ts.publish(p)
+	defer rs.publish(p)
 	for more := true; more; {
 		from := m.names.Position() // as a call may outlast its deadline
-		piece, err := callFor(ts, p, func() (perfmap.Piece, error) {
-			return readMapPiece(ts.root, p.identity(), from)
+		piece, err := Call(rs, p, func() (perfmap.Piece, error) {
+			return readMapPiece(rs.root, p.Identity(), from)
 		})
 		if errors.Is(err, fs.ErrNotExist) {
 			return // there is none, or none any more: what was in it is as right as before
 		}
 		more = piece.More
 		if err == nil {
-			err = ts.addPiece(p, piece)
+			err = rs.addPiece(p, piece)
 			grown := m.names.Position() != from
 			more = more && grown
 			m.news = m.news || grown
 		}
-		ts.reads.count(err)
+		rs.reads.count(err)
 		switch {
 		case err == nil, errors.Is(err, perfmap.ErrMalformed):
 		case errors.Is(err, perfmap.ErrFull), errors.Is(err, proc.ErrTooLarge), errors.Is(err, errMapsFull), errors.Is(err, perfmap.ErrForeign):
-			ts.giveUpMap(p, err)
+			rs.giveUpMap(p, err)
 			return
 		default:
-			ts.log.Debug("cannot read map of compiled code", "pid", p.pid, "err", err)
+			rs.log.Debug("cannot read map of compiled code", "pid", p.PID, "err", err)
 			return
 		}
 	}
 }
 
-// mappedCode is the code at pc that p's map names. p's worker has it.
-func (p *targetProcess) mappedCode(pc uint64) (perfmap.Entry, bool) {
+// MappedCode is the code at pc that p's map names. p's worker has it.
+func (p *Process) MappedCode(pc uint64) (perfmap.Entry, bool) {
 	return p.work.perf.names.Find(pc)
 }
 
-// mayBeJIT reports whether code at pc may be a JIT compiler's. p's worker has it.
-func (p *targetProcess) mayBeJIT(pc uint64) bool { return mayBeJIT(p.work.maps.Find(pc)) }
+// MayBeJIT reports whether code at pc may be a JIT compiler's. p's worker has it.
+func (p *Process) MayBeJIT(pc uint64) bool { return mayBeJIT(p.work.maps.Find(pc)) }
 
-// codeMemory is the memory of a process whose code a map names. The worker that has p calls it, and the memory is closed when
+// CodeMemory is the memory of a process whose code a map names. The worker that has p calls it, and the memory is closed when
 // the map is given up or p has ended.
-func (ts *targets) codeMemory(p *targetProcess) (*proc.Memory, error) {
+func (rs *Resolver) CodeMemory(p *Process) (*proc.Memory, error) {
 	m := &p.work.perf
-	if !m.useful || p.exited.Load() {
-		return nil, fmt.Errorf("process %d has no map of its code: %w", p.pid, proc.ErrGone)
+	if !m.useful || p.Exited.Load() {
+		return nil, fmt.Errorf("process %d has no map of its code: %w", p.PID, proc.ErrGone)
 	}
 	if m.memory == nil {
-		memory, err := proc.OpenMemory(ts.root, p.identity(), ts.pool)
-		ts.reads.count(err)
+		memory, err := proc.OpenMemory(rs.root, p.Identity(), rs.pool)
+		rs.reads.count(err)
 		if err != nil {
 			return nil, err
 		}
@@ -178,33 +178,33 @@ func (ts *targets) codeMemory(p *targetProcess) (*proc.Memory, error) {
 }
 
 // publish tells the drainer where the code is that the map names.
-func (ts *targets) publish(p *targetProcess) {
+func (rs *Resolver) publish(p *Process) {
 	m := &p.work.perf
 	if !m.useful {
-		p.code.Store(nil)
+		p.Code.Store(nil)
 		return
 	}
 	low, high := m.names.Bounds()
-	p.code.Store(&jitCode{low: low, high: high, epoch: m.names.Epoch(), again: proc.Monotonic() + mapInterval})
+	p.Code.Store(&JITCode{Low: low, High: high, Epoch: m.names.Epoch(), Again: proc.Monotonic() + mapInterval})
 }
 
 // giveUpMap forgets p's map for good. If that is not because of a VM's own tables, err says why.
-func (ts *targets) giveUpMap(p *targetProcess, err error) {
+func (rs *Resolver) giveUpMap(p *Process, err error) {
 	if err != nil {
-		ts.log.Debug("map of compiled code is not used", "pid", p.pid, "err", err)
+		rs.log.Debug("map of compiled code is not used", "pid", p.PID, "err", err)
 		p.mu.Lock()
-		p.notes = append(p.notes, fmt.Sprintf("compiled code of process %d has no names: %v", p.pid, err))
+		p.notes = append(p.notes, fmt.Sprintf("compiled code of process %d has no names: %v", p.PID, err))
 		p.mu.Unlock()
 	}
-	ts.releaseMap(p)
+	rs.releaseMap(p)
 	p.work.perf.found = true // and not looked for any more
-	ts.publish(p)
+	rs.publish(p)
 }
 
 // releaseMap gives back what p's map holds.
-func (ts *targets) releaseMap(p *targetProcess) {
+func (rs *Resolver) releaseMap(p *Process) {
 	m := &p.work.perf
-	ts.mapsBytes.Add(-m.bytes)
+	rs.mapsBytes.Add(-m.bytes)
 	if m.memory != nil {
 		m.memory.Close()
 	}
@@ -212,7 +212,7 @@ func (ts *targets) releaseMap(p *targetProcess) {
 }
 
 // addPiece takes a piece of p's map.
-func (ts *targets) addPiece(p *targetProcess, piece perfmap.Piece) error {
+func (rs *Resolver) addPiece(p *Process, piece perfmap.Piece) error {
 	m := &p.work.perf
 	if !m.names.Continues(piece) && m.found && !m.look.Due(proc.Monotonic()) {
 		m.names.Forget()
@@ -225,11 +225,11 @@ func (ts *targets) addPiece(p *targetProcess, piece perfmap.Piece) error {
 	}
 	before := m.bytes
 	m.bytes = m.names.Bytes()
-	switch total := ts.mapsBytes.Add(m.bytes - before); {
+	switch total := rs.mapsBytes.Add(m.bytes - before); {
 	case total > maxMapsBytes:
 		return errMapsFull
 	case added.Malformed > 0:
-		return fmt.Errorf("map of process %d: %d %w", p.pid, added.Malformed, perfmap.ErrMalformed)
+		return fmt.Errorf("map of process %d: %d %w", p.PID, added.Malformed, perfmap.ErrMalformed)
 	}
 	return nil
 }

@@ -1,0 +1,245 @@
+package target
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// A Process is one process as workers know it, from its exec to its exit.
+type Process struct {
+	PID   int
+	Ticks uint64 // start, 10 ms of CLOCK_BOOTTIME
+	// Noticed is when the agent learnt of it, CLOCK_MONOTONIC: soon after its exec, unless it was there before the agent.
+	Noticed time.Duration
+
+	// Attachment is the serial under which the kernel side knows this process's VM, 0 if none.
+	Attachment atomic.Uint32
+	Slot       atomic.Uint32           // of the VM, on the kernel side; good once attachment is
+	Code       atomic.Pointer[JITCode] // nil if no map of its VM names its code
+	threads    threadList
+	Exited     atomic.Bool
+	// failureLogged: the agent panicked over the process, and said so.
+	failureLogged atomic.Bool
+	// retry is when what could not be done for the process is to be tried again if it is sampled then: ns of CLOCK_MONOTONIC,
+	// 0 if there is nothing.
+	retry atomic.Int64
+
+	mu sync.Mutex
+	// Guarded by mu: what the drainer leaves for the worker.
+	wanted []Wanted
+	loads  []vmruntime.CodeLoad
+	jobs   []job
+	// Guarded by mu: what the worker leaves for everybody.
+	comm, service, runtime, vm string
+	executable                 symbolize.Mapping
+	notes                      []string
+	missing                    missing
+	names                      map[RawFrame]Name
+
+	work workerState
+}
+
+// A Wanted is a frame to be named, and how often the guest had unloaded classes when it was sampled.
+type Wanted struct {
+	RawFrame
+	Epoch uint32
+	tries uint8 // to name it that were in vain
+
+	notBefore time.Duration // CLOCK_MONOTONIC: when to try again
+}
+
+// A Name is what a raw frame turned out to be.
+type Name struct {
+	Symbols []symbolize.Symbol // innermost first; several where methods were inlined
+	BCIs    []int32            // of the symbols, if they are methods: bytecode indexes, -1 if unknown
+	Root    bool               // a stack may end here although its frame-pointer chain does not say so
+	Stale   bool
+	Unknown bool
+}
+
+func NewProcess(id proc.Identity) *Process {
+	return &Process{
+		PID: id.PID, Ticks: id.Ticks(), Noticed: proc.Monotonic(), names: map[RawFrame]Name{}, work: newWorkerState(),
+	}
+}
+
+// nsPerStartTick is the resolution of the start time in /proc/PID/stat.
+const nsPerStartTick = 10_000_000
+
+// Identity is enough to tell the process from others with its pid.
+func (p *Process) Identity() proc.Identity {
+	return proc.Identity{PID: p.PID, Start: p.Ticks * nsPerStartTick}
+}
+
+// Due tells whether a worker is to look at the process again, at that time of CLOCK_MONOTONIC.
+func (p *Process) Due(now uint64) bool {
+	at := p.retry.Load()
+	return at != 0 && now >= uint64(at)
+}
+
+// SetRetry has a worker look at the process when it is sampled from then on, CLOCK_MONOTONIC.
+func (p *Process) SetRetry(at time.Duration) { p.retry.Store(int64(at)) }
+
+// TakeWanted takes the frames that wait for the worker.
+func (p *Process) TakeWanted() []Wanted {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	frames := p.wanted
+	p.wanted = nil
+	return frames
+}
+
+// Ask has frames named.
+func (p *Process) Ask(frames []Wanted) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanted = append(p.wanted, frames...)
+}
+
+// Forget forgets the names of frames that are not to be kept.
+func (p *Process) Forget(keep func(RawFrame) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.names, func(r RawFrame, _ Name) bool { return !keep(r) })
+}
+
+// A Description says who a process is, as far as that was found out.
+type Description struct {
+	Comm, Service, Runtime, VM string
+	Executable                 symbolize.Mapping
+	Notes                      []string // for readers of its part of profiles
+}
+
+// Describe says who the process is.
+func (p *Process) Describe() Description {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Description{
+		Comm: p.comm, Service: p.service, Runtime: p.runtime, VM: p.vm, Executable: p.executable, Notes: slices.Clone(p.notes),
+	}
+}
+
+// Kind is the process's runtime, and the service that it belongs to; "" if they are not known.
+func (p *Process) Kind() (runtime, service string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.runtime, p.service
+}
+
+// CallItself notes what a cooperating process calls its runtime, unless that is known.
+func (p *Process) CallItself(runtime string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.runtime == "" {
+		p.runtime = runtime
+	}
+}
+
+// Names are the names that frames of a process have. They do not change until close, for which workers wait that named
+// another frame.
+type Names struct{ process *Process }
+
+// Names returns the names that frames have by now.
+func (p *Process) Names() Names {
+	p.mu.Lock()
+	return Names{p}
+}
+
+func (n Names) Close() { n.process.mu.Unlock() }
+
+// Len is how many frames have names.
+func (n Names) Len() int { return len(n.process.names) }
+
+// Of returns the name of r. What was not named in time says so.
+func (n Names) Of(r RawFrame) Name {
+	if n, ok := n.process.names[r]; ok {
+		return n
+	}
+	return Name{Symbols: []symbolize.Symbol{Marker("[not named in time]")}, Unknown: true}
+}
+
+// VM is the process's VM, nil if none is attached. The worker that has the process calls it.
+func (p *Process) VM() *VM { return p.work.vm }
+
+// Settled reports whether nothing is to be looked for in the process at that time of CLOCK_MONOTONIC: its VM is attached, or it
+// is left alone after a failure.
+func (p *Process) Settled(now time.Duration) bool {
+	return p.Attachment.Load() != 0 || p.failureLogged.Load() && time.Duration(p.retry.Load()) > now
+}
+
+// maxPendingLoads bounds the announcements that wait for a worker: half a minute at the highest rate seen. Code whose
+// announcement is forgotten is still named while it is there to be read.
+const maxPendingLoads = 1 << 16
+
+// Loaded leaves an announcement of new code for the worker.
+func (p *Process) Loaded(l vmruntime.CodeLoad) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.loads) < maxPendingLoads {
+		p.loads = append(p.loads, l)
+	}
+}
+
+// SetName takes down what a frame is.
+func (p *Process) SetName(r RawFrame, n Name) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.names[r] = n
+}
+
+// hasName reports whether a frame was named, if only as stale.
+func (p *Process) hasName(r RawFrame) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.names[r]
+	return ok
+}
+
+// inner returns the name that an outermost frame got where it was not the outermost one. It is as right here, where contexts
+// end at frames that nobody sampled: what is found out when a window closes may be of a process that is gone.
+func (p *Process) inner(r RawFrame) (n Name, ok bool) {
+	if r.End == 0 {
+		return n, false
+	}
+	r.End = 0
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n, ok = p.names[r]
+	n.Symbols = slices.Clip(n.Symbols)
+	return n, ok && !n.Stale && !n.Unknown
+}
+
+// Place is where the i-th symbol is in its method: the line, 0 if unknown, and the bytecode index, -1 if unknown.
+func (n Name) Place(i int) (line, bci int32) {
+	bci = -1
+	if i < len(n.BCIs) {
+		bci = n.BCIs[i]
+	}
+	return int32(n.Symbols[i].Value().Line), bci
+}
+
+// maxNotes bounds the notes on one process: what some of them say is the process's making.
+const maxNotes = 32
+
+// Note adds what readers of the process's part of profiles must know. It reports whether that is new.
+func (p *Process) Note(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch n := len(p.notes); {
+	case n > maxNotes || slices.Contains(p.notes, text):
+		return false
+	case n == maxNotes:
+		p.notes = append(p.notes, fmt.Sprintf("process %d: there are more notes, which are left out", p.PID))
+		return false
+	}
+	p.notes = append(p.notes, text)
+	return true
+}

@@ -1,0 +1,79 @@
+package target
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// A RawFrame is one frame as the kernel saw it, with what it takes to name it later. It is the key of the trees that
+// samples are folded into as they arrive: names come afterwards, once per distinct frame.
+type RawFrame struct {
+	Frame bpf.Frame // or a kernel pc
+	// Epoch: which code or classes of the guest the frame speaks of. For interpreted frames how many times the guest
+	// had unloaded classes, as a Method structure may be another one after it. For code that a map names JITCode.epoch.
+	Epoch uint32
+	End   bpf.WalkEnd // of the outermost frame: why the walk ended here, if it ended early
+	Kind  RawKind
+}
+
+type RawKind uint8
+
+const (
+	RawReturn  RawKind = iota // a user frame; its pc is a return address
+	RawExact                  // the sampled user pc
+	RawKernel                 // frame is a kernel pc
+	RawStale                  // a guest frame of a VM that this process no longer runs
+	RawNothing                // no frame at all: it only carries end
+	RawDepths                 // no frame at all: the depths of a link
+	RawLeftOut                // no frame at all: frames that are missing here; frame is log2 of their number
+	RawAddress                // an address of which is not known what code was there
+)
+
+// AppendStack appends the frames of s to buf, innermost first. A guest frame counts only while the process's VM is the
+// one that the kernel side was told of: attachment.
+func AppendStack(buf []RawFrame, s *bpf.Sample, attachment uint32) []RawFrame {
+	for _, pc := range s.Kernel {
+		buf = append(buf, RawFrame{Frame: bpf.Frame(pc), Kind: RawKernel})
+	}
+	for i, f := range s.User {
+		if s.LeftOut > 0 && i == len(s.User)-bpf.RootFrames {
+			buf = append(buf, leftOut(s.LeftOut))
+		}
+		r := RawFrame{Frame: f, Kind: RawReturn}
+		if i == 0 {
+			r.Kind = RawExact
+		}
+		switch {
+		case f.Kind() == bpf.FrameNative:
+		case s.Attachment != attachment || attachment == 0:
+			r = RawFrame{Kind: RawStale}
+		case f.Kind() == bpf.FrameInterpreted:
+			r.Epoch = s.ClassEpoch
+		}
+		buf = append(buf, r)
+	}
+	if s.End.Truncated() {
+		if len(buf) == 0 {
+			buf = append(buf, RawFrame{Kind: RawNothing})
+		}
+		buf[len(buf)-1].End = s.End
+	}
+	return buf
+}
+
+// leftOut stands for that many frames. Their number is only told by its magnitude: a recursion is of another depth in each sample,
+// and what is called in it would be in another context each time.
+func leftOut(n int) RawFrame {
+	return RawFrame{Frame: bpf.Frame(bits.Len(uint(n)) - 1), Kind: RawLeftOut}
+}
+
+// leftOutText is how profiles show it: "[512 to 1023 frames left out]".
+func (r RawFrame) leftOutText() string {
+	least := uint64(1) << (r.Frame & 63)
+	if least == 1 {
+		return "[1 frame left out]"
+	}
+	return fmt.Sprintf("[%d to %d frames left out]", least, 2*least-1)
+}
