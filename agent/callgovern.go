@@ -124,7 +124,7 @@ func (e *callEngines) tune() {
 	e.pages = pages
 	for pid := range pages {
 		if p := a.table[pid]; p != nil {
-			p.CallItself(runtimes[pid])
+			p.SetRuntime(runtimes[pid])
 		}
 	}
 	maps.DeleteFunc(e.probed, func(p *target.Process, _ bool) bool { return p.Exited.Load() })

@@ -98,7 +98,7 @@ func (e *estimator) credibility() map[string]profile.Credibility {
 	defer e.mu.Unlock()
 	worst := map[string]profile.Credibility{}
 	for p, own := range e.guests {
-		_, service := p.Kind()
+		service := p.Service()
 		if c, known := worst[service]; own.credibility.Comparisons > 0 && (!known || own.credibility.Error > c.Error) {
 			worst[service] = own.credibility
 		}

@@ -51,7 +51,7 @@ func (a *Agent) Stats() profile.Stats {
 		if p.Exited.Load() {
 			continue
 		}
-		runtime, service := p.Kind()
+		runtime, service := p.Runtime(), p.Service()
 		s.Processes[runtime]++
 		if service != "" {
 			s.Services[service]++

@@ -220,7 +220,7 @@ func namesOf(p *process) int {
 func TestMissingFramesInProfile(t *testing.T) {
 	a, _ := testAgent()
 	p := newProcess(proc.Identity{PID: 7}, false)
-	p.Misses(monotonic(), proc.ErrTimeout)
+	p.AttachResult(monotonic(), proc.ErrTimeout)
 	w := newWindow(a, nil)
 	out := w.profileOf(p, &profile.Counts{})
 	if out == nil || len(out.Notes) != 1 || !strings.Contains(out.Notes[0], "Java frames of process") || !strings.Contains(out.Notes[0], proc.ErrTimeout.Error()) {

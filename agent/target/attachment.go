@@ -20,18 +20,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
-// A VM is an attached VM: the kernel side can walk its stacks, and vm names what is found there.
-type VM struct {
-	HotSpot *hotspot.Process
-	Memory  *proc.Memory
-	Kernel  *bpf.HotspotProcess // what was passed to the kernel side
-	refresh retry.Backoff       // until all kinds of code have been seen
-	mapping unique.Handle[symbolize.Mapping]
-	index   codeIndex
-	pid     int
-	threads map[uint32]struct{} // ids of those that were announced to the kernel side, if it finds threads by them
-}
-
 // attachVM attaches to the VM whose library p maps, or sees to it that this is tried again.
 func (rs *Resolver) attachVM(p *Process, lib *proc.Mapping) {
 	pace := &p.work.attach
@@ -39,10 +27,10 @@ func (rs *Resolver) attachVM(p *Process, lib *proc.Mapping) {
 		return
 	}
 	p.retry.Store(0)
-	p.Misses(proc.Monotonic(), errAttaching)
+	p.AttachResult(proc.Monotonic(), errAttaching)
 	g, err := rs.attach(p, lib)
 	now := proc.Monotonic()
-	p.Misses(now, err)
+	p.AttachResult(now, err)
 	switch {
 	case err == nil:
 		p.work.vm = g
@@ -72,8 +60,7 @@ func (rs *Resolver) attachVM(p *Process, lib *proc.Mapping) {
 	p.notes = append(p.notes, fmt.Sprintf("Java frames of process %d are missing: %v", p.PID, err))
 }
 
-// missing is since when, until when and why the stacks of a process have no Java frames, although it has a VM. Guarded by
-// process.mu.
+// missing is since when, until when and why the stacks of a process have no Java frames, although it has a VM. Process.mu guards it.
 type missing struct {
 	since, until time.Duration // CLOCK_MONOTONIC; until is 0 if they still have none
 	why          error         // the last failure; nil if there was no attempt to attach
@@ -85,8 +72,9 @@ var errAttaching = errors.New("its JVM is being attached")
 // usualDelay is how long it may take to attach to a VM, without a note.
 const usualDelay = time.Second
 
-// Misses notes the outcome of an attempt to attach, or errAttaching when it begins.
-func (p *Process) Misses(now time.Duration, err error) {
+// AttachResult records the outcome of an attempt to attach that ended at that time of CLOCK_MONOTONIC, or errAttaching when one
+// begins.
+func (p *Process) AttachResult(now time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := &p.missing
@@ -100,8 +88,8 @@ func (p *Process) Misses(now time.Duration, err error) {
 	}
 }
 
-// MissingFrames is the note for a profile that began at that time of CLOCK_MONOTONIC; "" if all frames are there, or it is among
-// the notes.
+// MissingFrames is the note of missing Java frames for a profile that began at that time of CLOCK_MONOTONIC; "" if none are missing,
+// or if it is among the process's notes.
 func (p *Process) MissingFrames(began time.Duration) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -221,8 +209,8 @@ func (rs *Resolver) attach(p *Process, lib *proc.Mapping) (*VM, error) {
 	return g, nil
 }
 
-// announce tells the kernel side of p's VM, unless p is gone: then its pid may be another process's, whose VM was
-// announced already.
+// announce announces p's VM to the kernel side, unless p is gone: then its pid may be another process's, whose VM was announced
+// already.
 func (rs *Resolver) announce(p *Process, k *bpf.HotspotProcess, how ebpf.MapUpdateFlags) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -270,19 +258,48 @@ func (rs *Resolver) withdraw(p *Process, g *VM) {
 	}
 }
 
-// CodeLow is where the VM's code cache begins.
-func (g *VM) CodeLow() uint64 { return g.Kernel.CodeLow }
+// An attachPace says when a process that has no VM yet is looked at again, or a VM that could not be attached is tried again. No
+// failure is final: while libjvm is loaded, what is read of it may be anything. For startTime after the first attempt the pauses
+// grow to a second, and the agent comes back by itself. Later the process is tried again when it is sampled, once in retryInterval.
+type attachPace struct {
+	pauses   retry.Backoff
+	begun    time.Duration // CLOCK_MONOTONIC: of the first attempt, 0 before it
+	reported bool          // the log says that it cannot be attached yet
+}
 
-// Site is where a guest frame is, for the VM's reader.
-func (g *VM) Site(f bpf.Frame, exact bool, epoch uint32) vmruntime.Site {
-	s := vmruntime.Site{Exact: exact, Epoch: epoch}
-	switch f.Kind() {
-	case bpf.FrameJIT:
-		s.Kind, s.PC, s.Version = vmruntime.Compiled, g.Kernel.CodeLow+uint64(f.CodeOffset()), f.CompileID()
-	case bpf.FrameStub:
-		s.Kind, s.PC = vmruntime.Stub, g.Kernel.CodeLow+uint64(f.CodeOffset())
-	case bpf.FrameInterpreted:
-		s.Kind, s.Method, s.BCI = vmruntime.Interpreted, f.Method(), f.BCI()
+const (
+	startTime     = 30 * time.Second // the longest that a VM takes to start
+	retryInterval = time.Minute
+	patience      = 10 * time.Second // after which the log says that a VM cannot be attached yet
+)
+
+func newAttachPace() attachPace {
+	return attachPace{pauses: retry.Backoff{First: 5 * time.Millisecond, Longest: time.Second}}
+}
+
+// due reports whether an attempt may be made now.
+func (a *attachPace) due(now time.Duration) bool {
+	if a.begun == 0 {
+		a.begun = now
 	}
-	return s
+	return a.pauses.Due(now)
+}
+
+// failed puts off the next attempt. While the VM may be starting, starting is true: then somebody must see to it that there is
+// one at a.pauses.Next.
+func (a *attachPace) failed(now time.Duration) (starting bool) {
+	if now-a.begun < startTime {
+		return true
+	}
+	a.pauses.Next = now + retryInterval
+	return false
+}
+
+// report reports, once, whether a failure is to be logged: one that will not pass at once, others after a while.
+func (a *attachPace) report(now time.Duration, passes bool) bool {
+	if a.reported || passes && now-a.begun < patience {
+		return false
+	}
+	a.reported = true
+	return true
 }

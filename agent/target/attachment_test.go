@@ -131,22 +131,22 @@ func TestMissingFrames(t *testing.T) {
 		}
 	}
 	expect("before a VM is found", 0, "")
-	p.Misses(time.Second, errAttaching)
+	p.AttachResult(time.Second, errAttaching)
 	expect("at the first attempt", 0, "Java frames of process 7 are missing: its JVM is being attached")
-	p.Misses(2*time.Second, proc.ErrTimeout)
+	p.AttachResult(2*time.Second, proc.ErrTimeout)
 	expect("after it", 0, "Java frames of process 7 are missing: target did not answer in time")
-	p.Misses(3*time.Second, errAttaching)
+	p.AttachResult(3*time.Second, errAttaching)
 	expect("at the second", 2*time.Second, "Java frames of process 7 are missing: target did not answer in time")
 	p.notes = []string{"Java frames of process 7 are missing: anything"}
 	expect("when it was said already", 0, "")
 	p.notes = nil
-	p.Misses(4500*time.Millisecond, nil)
+	p.AttachResult(4500*time.Millisecond, nil)
 	expect("in a window that began before it was attached", 2*time.Second, "Java frames of process 7 are missing until 3.5 s after its JVM was found: target did not answer in time")
 	expect("in a later one", 5*time.Second, "")
 
 	p = NewProcess(proc.Identity{PID: 8})
-	p.Misses(time.Second, errAttaching)
-	p.Misses(1100*time.Millisecond, nil)
+	p.AttachResult(time.Second, errAttaching)
+	p.AttachResult(1100*time.Millisecond, nil)
 	expect("a VM that was attached at once", 0, "")
 }
 
@@ -169,5 +169,59 @@ func TestMissingFramesAtOnce(t *testing.T) {
 	rs.attachVM(p, lib)
 	if note := p.MissingFrames(0); !strings.Contains(note, "Java frames of process") || !strings.Contains(note, proc.ErrTimeout.Error()) {
 		t.Errorf("note %q", note)
+	}
+}
+
+// TestAttachPace: a VM is tried often while it may be starting, and once a minute after that, for ever.
+func TestAttachPace(t *testing.T) {
+	pace := newAttachPace()
+	now, last := time.Second, time.Duration(0)
+	attempts := 0
+	for {
+		if !pace.due(now) {
+			t.Fatalf("not due at %v", now)
+		}
+		attempts++
+		if !pace.failed(now) {
+			break
+		}
+		if pause := pace.pauses.Next - now; pause < last || pause > time.Second {
+			t.Fatalf("pause of %v after one of %v", pause, last)
+		} else {
+			last = pause
+		}
+		now = pace.pauses.Next
+	}
+	if begun := now - time.Second; begun < startTime || begun > startTime+time.Second || attempts > 50 {
+		t.Errorf("%d attempts in %v", attempts, begun)
+	}
+	for range 100 {
+		if next := now + retryInterval; pace.due(next-1) || !pace.due(next) || pace.failed(next) {
+			t.Fatalf("tried at another time than %v later", retryInterval)
+		} else {
+			now = next
+		}
+	}
+}
+
+func TestAttachPaceReport(t *testing.T) {
+	pace := newAttachPace()
+	pace.due(time.Second)
+	for _, c := range []struct {
+		at           time.Duration
+		passes, want bool
+	}{
+		{2 * time.Second, true, false},
+		{time.Second + patience, true, true},
+		{time.Second + 2*patience, true, false}, // already logged
+	} {
+		if got := pace.report(c.at, c.passes); got != c.want {
+			t.Errorf("after %v: %v", c.at, got)
+		}
+	}
+	pace = newAttachPace()
+	pace.due(time.Second)
+	if !pace.report(time.Second, false) {
+		t.Error("what will not pass is not told at once")
 	}
 }

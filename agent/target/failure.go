@@ -13,11 +13,12 @@ import (
 // A Stage is what the agent does for one process when it panics. A panic is a fault of the agent's that something in the
 // process has brought out: it costs that process what is done at that stage, and nobody else anything.
 //
-// These goroutines handle processes, and recover: the pool's (proc.Catch), naming workers (work), the drainer (receive), those
-// that close a window (end), the one that looks for VMs (withVM), and those that set breakpoints (estimator.run,
+// These goroutines handle processes, and recover: the pool's (proc.Catch), workers (Resolver.work), and in package agent the drainer
+// (receive), those that close a window (end), the one that looks for VMs (withVM), those that set breakpoints (estimator.run,
 // listener.Engine, monitors.Engine), and Follow. The others only count, or wait for the kernel.
 type Stage string
 
+// The stages.
 const (
 	StageDiscover Stage = "discover" // look whether a process has a VM
 	StageAttach   Stage = "attach"   // read its library, and attach to its VM
@@ -65,7 +66,7 @@ func (f *failures) all() map[string]uint64 {
 	return all
 }
 
-// Attempt does something for a process. If it panics that is counted, logged and noted, and attempt returns the panic.
+// Attempt calls do, which does something for a process. A panic is counted, logged and noted, and Attempt returns it.
 func (rs *Resolver) Attempt(s Stage, p *Process, do func()) error {
 	err := proc.Catch(func() error {
 		rs.Reach(s, p.PID)
@@ -78,7 +79,7 @@ func (rs *Resolver) Attempt(s Stage, p *Process, do func()) error {
 	return err
 }
 
-// Reach is called where a stage of a process begins. Tests make it panic.
+// Reach is called where a stage of a process begins. Tests make it panic (Config.Fault).
 func (rs *Resolver) Reach(s Stage, pid int) {
 	if rs.fault != nil {
 		rs.fault(s, pid)
@@ -91,10 +92,10 @@ func (rs *Resolver) DiscoverFailed(p *Process, err error) {
 	rs.Failed(StageDiscover, p, err)
 }
 
-// CountFailure counts a panic over something that is no known process's, and returns how many there are of that stage.
+// CountFailure counts a panic that is of no known process, and returns how many there are of that stage.
 func (rs *Resolver) CountFailure(s Stage) uint64 { return rs.panics.add(s) }
 
-// Failed counts a panic, logs the first one of a process with its stack, and notes it for the readers of its profiles.
+// Failed counts a panic, logs the first one of a process with its stack, and notes it in the process's profiles.
 func (rs *Resolver) Failed(s Stage, p *Process, err error) {
 	rs.panics.add(s)
 	if !p.failureLogged.Swap(true) {
@@ -104,11 +105,12 @@ func (rs *Resolver) Failed(s Stage, p *Process, err error) {
 		"This is a fault of the agent; its log has the stack.", p.PID, s, err))
 }
 
+// LogFailure logs a panic over a process, with its stack.
 func (rs *Resolver) LogFailure(s Stage, pid int, err error) {
 	rs.log.Error("the agent failed to handle a process; please report this", "pid", pid, "stage", string(s), "err", err, "stack", StackOf(err))
 }
 
-// StackOf is the stack of a panic.
+// StackOf is the stack of a panic that proc.Catch returned; "" of another error.
 func StackOf(err error) string {
 	var e *proc.PanicError
 	if !errors.As(err, &e) {

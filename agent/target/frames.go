@@ -48,10 +48,12 @@ func vmFrame(f vmruntime.Frame, inlined bool, site vmruntime.Site, g *VM) symbol
 var (
 	noMapping          = unique.Make(symbolize.Mapping{})
 	interpreterMapping = unique.Make(symbolize.Mapping{File: "[interpreter:HotSpot]"})
-	MethodMapping      = unique.Make(symbolize.Mapping{File: "[jit:HotSpot]"}) // of a method, whatever executes it
 )
 
-// Marker is a frame that is no code: it tells the reader what is missing at its place.
+// MethodMapping is the mapping of a HotSpot method, whatever executes it.
+var MethodMapping = unique.Make(symbolize.Mapping{File: "[jit:HotSpot]"})
+
+// Marker is a frame that is no code: it shows the reader what is missing at its place.
 func Marker(text string) symbolize.Symbol {
 	return symbolize.Intern(symbolize.Frame{Function: text, SystemName: text, Kind: symbolize.KindMarker, Mapping: noMapping})
 }
@@ -69,7 +71,7 @@ func MethodOf(s symbolize.Symbol) symbolize.Symbol {
 	return symbolize.Intern(f)
 }
 
-// MethodSymbol is a method of a VM, whatever executes it.
+// MethodSymbol is MethodOf a frame of a VM.
 func MethodSymbol(f vmruntime.Frame) symbolize.Symbol {
 	return MethodOf(symbolize.Intern(vmFrame(f, false, vmruntime.Site{Kind: vmruntime.Compiled}, &VM{})))
 }

@@ -29,16 +29,17 @@ type image struct {
 	attached *attach.Attached // nil if there are none
 }
 
-// MaxLibrary bounds a library, in bytes; debug builds with symbols have 400 MB.
+// MaxLibrary bounds a library that is read, in bytes; debug builds with symbols have 400 MB.
 const MaxLibrary = 1 << 30
 
-// An MappedFile is a file that a process maps. Whoever opens it closes it.
+// A MappedFile is a file that a process maps. Whoever opens it closes it.
 type MappedFile struct {
 	File *os.File
-	Key  symbolize.FileKey
+	Key  symbolize.FileKey // tells it from others, and from itself before it was rewritten
 }
 
-// Open opens the file behind one of p's mappings, in the pool: it may be in a file system of p's making.
+// Open opens the file behind one of p's mappings. That happens in the pool, as the file may be in a file system of p's making. The
+// worker that has p calls it.
 func (rs *Resolver) Open(p *Process, m *proc.Mapping) (MappedFile, error) {
 	return Call(rs, p, func() (MappedFile, error) {
 		f, err := rs.root.OpenMapped(p.PID, m, MaxLibrary)

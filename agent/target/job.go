@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
@@ -15,9 +16,8 @@ type job struct {
 	done chan error // holds one
 }
 
-// WithVM has a worker do something with p's VM, which belongs to one worker at a time, and returns what it returns.
-// The error is proc.ErrGone if p has ended or has no VM. If ctx ends first, what was begun is still done to its end: it
-// must not write where the caller reads.
+// WithVM has p's worker call do with p's VM, and returns the error of do. It is proc.ErrGone if p has ended or has no VM. If ctx
+// ends first, do may still run to its end: it must not write where the caller reads.
 func (rs *Resolver) WithVM(ctx context.Context, p *Process, do func(*VM) error) error {
 	return rs.WithWorker(ctx, p, func() error {
 		if g := p.work.vm; g != nil {
@@ -27,7 +27,7 @@ func (rs *Resolver) WithVM(ctx context.Context, p *Process, do func(*VM) error) 
 	})
 }
 
-// WithWorker is withGuest for what needs no VM.
+// WithWorker is WithVM for what needs no VM.
 func (rs *Resolver) WithWorker(ctx context.Context, p *Process, do func() error) error {
 	j := job{ctx, do, make(chan error, 1)}
 	p.mu.Lock()
@@ -60,4 +60,25 @@ func (p *Process) doJobs() {
 		j.done <- err
 	}
 	proc.Repanic(failed)
+}
+
+// ClassNames has p's worker name classes of its VM, by address; those that cannot be named are missing. Addresses are valid until
+// classes are unloaded.
+func (rs *Resolver) ClassNames(ctx context.Context, p *Process, klasses iter.Seq[uint64]) (map[uint64]string, error) {
+	done := make(chan map[uint64]string, 1)
+	err := rs.WithVM(ctx, p, func(g *VM) error {
+		names := map[uint64]string{}
+		epoch := rs.ClassEpoch(g)
+		for klass := range klasses {
+			if class, err := g.HotSpot.Klass(klass, epoch); err == nil {
+				names[klass] = class.Name
+			}
+		}
+		done <- names
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("name classes: %w", err)
+	}
+	return <-done, nil
 }

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 	"unique"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/retry"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/perfmap"
 )
@@ -116,7 +118,7 @@ func (rs *Resolver) nameMissed(p *Process) {
 	}
 }
 
-// ReadMap reads p's map on to its end, and tells the drainer.
+// ReadMap reads what p's map got since the last time, and publishes in p.Code where its code is. The worker that has p calls it.
 func (rs *Resolver) ReadMap(p *Process) {
 	m := &p.work.perf
 	if m.found && !m.useful {
@@ -151,12 +153,12 @@ func (rs *Resolver) ReadMap(p *Process) {
 	}
 }
 
-// MappedCode is the code at pc that p's map names. p's worker has it.
+// MappedCode is the code at pc that p's map names; false if it names none. The worker that has p calls it.
 func (p *Process) MappedCode(pc uint64) (perfmap.Entry, bool) {
 	return p.work.perf.names.Find(pc)
 }
 
-// MayBeJIT reports whether code at pc may be a JIT compiler's. p's worker has it.
+// MayBeJIT reports whether code at pc may be a JIT compiler's. The worker that has p calls it.
 func (p *Process) MayBeJIT(pc uint64) bool { return mayBeJIT(p.work.maps.Find(pc)) }
 
 // CodeMemory is the memory of a process whose code a map names. The worker that has p calls it, and the memory is closed when
@@ -253,4 +255,43 @@ func readMapPiece(root proc.Root, id proc.Identity, from perfmap.Position) (piec
 		return piece, fmt.Errorf("read %s of process %d: %w", f.Name(), id.PID, err)
 	}
 	return piece, root.Check(id)
+}
+
+// A JITCode is where code of a process is that the map of its VM names, for whoever drains the ring. It is immutable; a nil JITCode
+// has no code.
+type JITCode struct {
+	Low, High uint64 // all of it is in [low, high)
+	// Epoch changes when a name that was given is not right any more: frames from then on are other ones.
+	Epoch uint32
+	Again time.Duration // when the map is to be read on, CLOCK_MONOTONIC
+}
+
+// Holds reports whether the map may name the code that f is in.
+func (c *JITCode) Holds(f bpf.Frame) bool {
+	return c != nil && f.Kind() == bpf.FrameNative && f.PC() >= c.Low && f.PC() < c.High
+}
+
+// Mark sets the epoch of frames in the code, which tells them from frames of code that was there before.
+func (c *JITCode) Mark(stack []RawFrame) {
+	for i := range stack {
+		if r := &stack[i]; (r.Kind == RawExact || r.Kind == RawReturn) && c.Holds(r.Frame) {
+			r.Epoch = c.Epoch
+		}
+	}
+}
+
+// Due reports whether the map is to be read on, at that time of CLOCK_MONOTONIC.
+func (c *JITCode) Due(now time.Duration) bool { return c != nil && now >= c.Again }
+
+// mayBeJIT tells whether code in a mapping may be a JIT compiler's: in memory that is no file, or only looks like one, as
+// memory that is mapped twice or shared does. Mappings are known as they were a moment ago, and compilers take the right
+// to execute away from their memory while they write; so what is not mapped may be theirs, too.
+func mayBeJIT(m *proc.Mapping) bool {
+	if m == nil {
+		return true
+	}
+	if !m.IsFile() {
+		return !strings.HasPrefix(m.Path, "[v") // [vdso], [vsyscall]
+	}
+	return m.Deleted && (strings.HasPrefix(m.Path, "/memfd:") || strings.HasPrefix(m.Path, "/SYSV") || m.Path == "/dev/zero")
 }

@@ -13,27 +13,28 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A Process is one process as workers know it, from its exec to its exit.
+// A Process is one process from its exec to its exit. Its methods may be called from any goroutine, unless they say that only
+// the worker that has the process calls them.
 type Process struct {
 	PID   int
 	Ticks uint64 // start, 10 ms of CLOCK_BOOTTIME
-	// Noticed is when the agent learnt of it, CLOCK_MONOTONIC: soon after its exec, unless it was there before the agent.
+	// Noticed is when the agent learned of it, CLOCK_MONOTONIC: soon after its exec, unless it was there before the agent.
 	Noticed time.Duration
 
-	// Attachment is the serial under which the kernel side knows this process's VM, 0 if none.
-	Attachment atomic.Uint32
-	Slot       atomic.Uint32           // of the VM, on the kernel side; good once attachment is
+	Exited     atomic.Bool             // no worker reads it any more
+	Attachment atomic.Uint32           // the serial under which the kernel side knows its VM, 0 if none
+	Slot       atomic.Uint32           // of the VM, on the kernel side; valid once Attachment is
 	Code       atomic.Pointer[JITCode] // nil if no map of its VM names its code
-	threads    threadList
-	Exited     atomic.Bool
-	// failureLogged: the agent panicked over the process, and said so.
+
+	threads threadList
+	// failureLogged: the agent panicked over the process, and logged that.
 	failureLogged atomic.Bool
 	// retry is when what could not be done for the process is to be tried again if it is sampled then: ns of CLOCK_MONOTONIC,
 	// 0 if there is nothing.
 	retry atomic.Int64
 
 	mu sync.Mutex
-	// Guarded by mu: what the drainer leaves for the worker.
+	// Guarded by mu: what others leave for the worker.
 	wanted []Wanted
 	loads  []vmruntime.CodeLoad
 	jobs   []job
@@ -44,14 +45,14 @@ type Process struct {
 	missing                    missing
 	names                      map[RawFrame]Name
 
-	work workerState
+	work workerState // of the worker that has the process
 }
 
-// A Wanted is a frame to be named, and how often the guest had unloaded classes when it was sampled.
+// A Wanted is a frame to be named.
 type Wanted struct {
 	RawFrame
-	Epoch uint32
-	tries uint8 // to name it that were in vain
+	Epoch uint32 // how often the VM had unloaded classes when the frame was sampled
+	tries uint8  // to name it that were in vain
 
 	notBefore time.Duration // CLOCK_MONOTONIC: when to try again
 }
@@ -65,30 +66,31 @@ type Name struct {
 	Unknown bool
 }
 
+// NewProcess is a process of which only the identity is known.
 func NewProcess(id proc.Identity) *Process {
 	return &Process{
 		PID: id.PID, Ticks: id.Ticks(), Noticed: proc.Monotonic(), names: map[RawFrame]Name{}, work: newWorkerState(),
 	}
 }
 
-// nsPerStartTick is the resolution of the start time in /proc/PID/stat.
-const nsPerStartTick = 10_000_000
+// nsPerTick is the resolution of the start time in /proc/PID/stat.
+const nsPerTick = 10_000_000
 
 // Identity is enough to tell the process from others with its pid.
 func (p *Process) Identity() proc.Identity {
-	return proc.Identity{PID: p.PID, Start: p.Ticks * nsPerStartTick}
+	return proc.Identity{PID: p.PID, Start: p.Ticks * nsPerTick}
 }
 
-// Due tells whether a worker is to look at the process again, at that time of CLOCK_MONOTONIC.
+// Due reports whether a worker is to look at the process again, at that time of CLOCK_MONOTONIC in ns.
 func (p *Process) Due(now uint64) bool {
 	at := p.retry.Load()
 	return at != 0 && now >= uint64(at)
 }
 
-// SetRetry has a worker look at the process when it is sampled from then on, CLOCK_MONOTONIC.
+// SetRetry makes the process Due from that time of CLOCK_MONOTONIC on.
 func (p *Process) SetRetry(at time.Duration) { p.retry.Store(int64(at)) }
 
-// TakeWanted takes the frames that wait for the worker.
+// TakeWanted removes the frames that wait for the worker, and returns them.
 func (p *Process) TakeWanted() []Wanted {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,25 +99,26 @@ func (p *Process) TakeWanted() []Wanted {
 	return frames
 }
 
-// Ask has frames named.
+// Ask has frames named when a worker comes to the process (Resolver.Submit).
 func (p *Process) Ask(frames []Wanted) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wanted = append(p.wanted, frames...)
 }
 
-// Forget forgets the names of frames that are not to be kept.
+// Forget forgets the names of all frames but those to keep.
 func (p *Process) Forget(keep func(RawFrame) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.names, func(r RawFrame, _ Name) bool { return !keep(r) })
 }
 
-// A Description says who a process is, as far as that was found out.
+// A Description says who a process is. What was not found out is empty.
 type Description struct {
-	Comm, Service, Runtime, VM string
-	Executable                 symbolize.Mapping
-	Notes                      []string // for readers of its part of profiles
+	Comm, Service string
+	Runtime, VM   string // the runtime's name, and what it says of itself
+	Executable    symbolize.Mapping
+	Notes         []string // for readers of the process's part of profiles
 }
 
 // Describe says who the process is.
@@ -127,15 +130,22 @@ func (p *Process) Describe() Description {
 	}
 }
 
-// Kind is the process's runtime, and the service that it belongs to; "" if they are not known.
-func (p *Process) Kind() (runtime, service string) {
+// Runtime is the process's runtime; "" if it is not known.
+func (p *Process) Runtime() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.runtime, p.service
+	return p.runtime
 }
 
-// CallItself notes what a cooperating process calls its runtime, unless that is known.
-func (p *Process) CallItself(runtime string) {
+// Service is the service that the process belongs to; "" if it is not known.
+func (p *Process) Service() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.service
+}
+
+// SetRuntime records what a cooperating process calls its runtime, unless the runtime is known.
+func (p *Process) SetRuntime(runtime string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.runtime == "" {
@@ -143,8 +153,8 @@ func (p *Process) CallItself(runtime string) {
 	}
 }
 
-// Names are the names that frames of a process have. They do not change until close, for which workers wait that named
-// another frame.
+// Names are the names that frames of a process have. They do not change until Close: a worker that named another frame waits for
+// it, and so does every other method of the process.
 type Names struct{ process *Process }
 
 // Names returns the names that frames have by now.
@@ -153,12 +163,13 @@ func (p *Process) Names() Names {
 	return Names{p}
 }
 
+// Close lets the names change again.
 func (n Names) Close() { n.process.mu.Unlock() }
 
 // Len is how many frames have names.
 func (n Names) Len() int { return len(n.process.names) }
 
-// Of returns the name of r. What was not named in time says so.
+// Of returns the name of r. If it was not named in time, the name says so.
 func (n Names) Of(r RawFrame) Name {
 	if n, ok := n.process.names[r]; ok {
 		return n
@@ -179,7 +190,7 @@ func (p *Process) Settled(now time.Duration) bool {
 // announcement is forgotten is still named while it is there to be read.
 const maxPendingLoads = 1 << 16
 
-// Loaded leaves an announcement of new code for the worker.
+// Loaded leaves an announcement of new code for the worker. Beyond a bound announcements are dropped.
 func (p *Process) Loaded(l vmruntime.CodeLoad) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,7 +199,16 @@ func (p *Process) Loaded(l vmruntime.CodeLoad) {
 	}
 }
 
-// SetName takes down what a frame is.
+// takeLoads removes the announcements that wait for the worker, and returns them.
+func (p *Process) takeLoads() []vmruntime.CodeLoad {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	loads := p.loads
+	p.loads = nil
+	return loads
+}
+
+// SetName records what a frame is.
 func (p *Process) SetName(r RawFrame, n Name) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// queue is the queue of processes that have work for the naming workers. A process is worked on by one worker at a
-// time, so what belongs to its guest needs no lock. No work happens on the goroutine that drains the ring.
+// A queue has the processes that have work for the workers. A process is with one worker at a time. No work happens on the goroutine
+// that drains the ring.
 type queue struct {
 	mu      sync.Mutex
-	queue   []*Process
+	waiting []*Process
 	state   map[*Process]workState
 	closed  bool
 	work    func(*Process)
-	changed *sync.Cond // queue or state changed
+	changed *sync.Cond // waiting or state changed
 	wg      sync.WaitGroup
 }
 
@@ -30,93 +30,93 @@ const (
 
 // newQueue starts that many workers, each of which calls work for one process at a time.
 func newQueue(workers int, work func(*Process)) *queue {
-	n := &queue{work: work, state: map[*Process]workState{}}
-	n.changed = sync.NewCond(&n.mu)
-	n.start(workers)
-	return n
+	q := &queue{work: work, state: map[*Process]workState{}}
+	q.changed = sync.NewCond(&q.mu)
+	q.start(workers)
+	return q
 }
 
 // start starts that many more workers.
-func (n *queue) start(workers int) {
+func (q *queue) start(workers int) {
 	for range workers {
-		n.wg.Go(n.run)
+		q.wg.Go(q.run)
 	}
 }
 
 // submit has p worked on soon.
-func (n *queue) submit(p *Process) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	switch n.state[p] {
+func (q *queue) submit(p *Process) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch q.state[p] {
 	case idle:
-		n.state[p] = queued
-		n.queue = append(n.queue, p)
+		q.state[p] = queued
+		q.waiting = append(q.waiting, p)
 	case working:
-		n.state[p] = again
+		q.state[p] = again
 	}
-	n.changed.Broadcast()
+	q.changed.Broadcast()
 }
 
 // submitLater is submit after d, unless the queue was closed by then.
-func (n *queue) submitLater(p *Process, d time.Duration) {
-	time.AfterFunc(d, func() { n.submit(p) })
+func (q *queue) submitLater(p *Process, d time.Duration) {
+	time.AfterFunc(d, func() { q.submit(p) })
 }
 
-func (n *queue) run() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (q *queue) run() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for {
-		for len(n.queue) == 0 && !n.closed {
-			n.changed.Wait()
+		for len(q.waiting) == 0 && !q.closed {
+			q.changed.Wait()
 		}
-		if n.closed {
+		if q.closed {
 			return
 		}
-		p := n.queue[0]
-		n.queue = n.queue[1:]
-		n.state[p] = working
-		n.unlocked(func() { n.work(p) })
-		if n.state[p] == again {
-			n.state[p] = queued
-			n.queue = append(n.queue, p)
+		p := q.waiting[0]
+		q.waiting = q.waiting[1:]
+		q.state[p] = working
+		q.unlocked(func() { q.work(p) })
+		if q.state[p] == again {
+			q.state[p] = queued
+			q.waiting = append(q.waiting, p)
 		} else {
-			delete(n.state, p)
+			delete(q.state, p)
 		}
-		n.changed.Broadcast()
+		q.changed.Broadcast()
 	}
 }
 
 // unlocked calls f without the lock, which its caller has. However f ends, the caller has it again.
-func (n *queue) unlocked(f func()) {
-	n.mu.Unlock()
-	defer n.mu.Lock()
+func (q *queue) unlocked(f func()) {
+	q.mu.Unlock()
+	defer q.mu.Lock()
 	f()
 }
 
 // wait returns when none of these processes has work left, or after the deadline.
-func (n *queue) wait(ctx context.Context, of []*Process, deadline time.Duration) {
+func (q *queue) wait(ctx context.Context, of []*Process, deadline time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.changed.Broadcast()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.changed.Broadcast()
 	})()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for ctx.Err() == nil && !n.closed {
-		if !slices.ContainsFunc(of, func(p *Process) bool { return n.state[p] != idle }) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for ctx.Err() == nil && !q.closed {
+		if !slices.ContainsFunc(of, func(p *Process) bool { return q.state[p] != idle }) {
 			return
 		}
-		n.changed.Wait()
+		q.changed.Wait()
 	}
 }
 
 // close ends the workers; what is queued is dropped.
-func (n *queue) close() {
-	n.mu.Lock()
-	n.closed = true
-	n.changed.Broadcast()
-	n.mu.Unlock()
-	n.wg.Wait()
+func (q *queue) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.changed.Broadcast()
+	q.mu.Unlock()
+	q.wg.Wait()
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
-func TestNamesOneWorkerAProcess(t *testing.T) {
+func TestQueueOneWorkerAProcess(t *testing.T) {
 	var inside, most, done atomic.Int64
 	n := newQueue(4, func(*Process) {
 		if v := inside.Add(1); v > most.Load() {
@@ -35,7 +35,7 @@ func TestNamesOneWorkerAProcess(t *testing.T) {
 }
 
 // What is submitted while a worker has the process is worked on afterwards.
-func TestNamesAgain(t *testing.T) {
+func TestQueueAgain(t *testing.T) {
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	var runs atomic.Int64
 	n := newQueue(1, func(*Process) {
@@ -56,7 +56,7 @@ func TestNamesAgain(t *testing.T) {
 	}
 }
 
-func TestNamesDeadline(t *testing.T) {
+func TestQueueDeadline(t *testing.T) {
 	release := make(chan struct{})
 	n := newQueue(1, func(*Process) { <-release })
 	p := NewProcess(proc.Identity{PID: 1})

@@ -11,28 +11,30 @@ import (
 // samples are folded into as they arrive: names come afterwards, once per distinct frame.
 type RawFrame struct {
 	Frame bpf.Frame // or a kernel pc
-	// Epoch: which code or classes of the guest the frame speaks of. For interpreted frames how many times the guest
-	// had unloaded classes, as a Method structure may be another one after it. For code that a map names JITCode.epoch.
+	// Epoch says which code or classes the frame is of. For interpreted frames it is how many times the VM had unloaded classes, as a
+	// Method structure may be another one after that. For code that a map names it is JITCode.Epoch.
 	Epoch uint32
 	End   bpf.WalkEnd // of the outermost frame: why the walk ended here, if it ended early
 	Kind  RawKind
 }
 
+// A RawKind says what a RawFrame stands for.
 type RawKind uint8
 
+// The kinds.
 const (
 	RawReturn  RawKind = iota // a user frame; its pc is a return address
 	RawExact                  // the sampled user pc
-	RawKernel                 // frame is a kernel pc
-	RawStale                  // a guest frame of a VM that this process no longer runs
-	RawNothing                // no frame at all: it only carries end
+	RawKernel                 // Frame is a kernel pc
+	RawStale                  // a frame of a VM that this process no longer runs
+	RawNothing                // no frame at all: it only carries End
 	RawDepths                 // no frame at all: the depths of a link
-	RawLeftOut                // no frame at all: frames that are missing here; frame is log2 of their number
-	RawAddress                // an address of which is not known what code was there
+	RawLeftOut                // no frame at all: frames that are missing here; Frame is log2 of their number
+	RawAddress                // an address; which code was there is not known
 )
 
-// AppendStack appends the frames of s to buf, innermost first. A guest frame counts only while the process's VM is the
-// one that the kernel side was told of: attachment.
+// AppendStack appends the frames of s to buf, innermost first. A frame of a VM counts only if the process's VM is still the one that
+// the kernel side walked: its serial is attachment. Otherwise the frame is stale.
 func AppendStack(buf []RawFrame, s *bpf.Sample, attachment uint32) []RawFrame {
 	for _, pc := range s.Kernel {
 		buf = append(buf, RawFrame{Frame: bpf.Frame(pc), Kind: RawKernel})

@@ -1,3 +1,9 @@
+// Package target knows one process and its VM: who it is, how to attach to its VM, what its method maps say, and what a frame of
+// it is called. A Resolver does that for all processes, on a few workers. Each process is with one worker at a time, so what
+// belongs to its VM needs no lock. Whoever drains the ring only leaves work with a Process and calls Submit.
+//
+// Everything read from a process is hostile. Reads run in a pool with deadlines; a panic over one process costs that process
+// its names for a while, and others nothing.
 package target
 
 import (
@@ -16,18 +22,18 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
-// A Config is what a resolver is given.
+// A Config is what a Resolver needs. A test that starts no worker may leave out everything.
 type Config struct {
 	Root      proc.Root
 	Log       *slog.Logger
-	Objects   *bpf.Objects
+	Objects   *bpf.Objects           // the kernel side, to which VMs are announced
 	Pool      *proc.Pool             // for reads of processes
-	Attaching *proc.Pool             // in which probes of code are attached; nil for a resolver that is not started
+	Attaching *proc.Pool             // in which probes of code are attached; nil if no worker is started
 	Fault     func(s Stage, pid int) // called when a stage begins, for tests that make it panic; nil means nothing
 }
 
-// Resolver look into processes: they attach to their VMs, follow what happens to code, and name frames, on workers. All reads of
-// a process go through a pool with deadlines. What is found out of a process belongs to the worker that has it.
+// A Resolver attaches to the VMs of processes, follows what happens to their code, and names their frames, on workers. What is
+// found out of a process belongs to the worker that has it.
 type Resolver struct {
 	root    proc.Root
 	log     *slog.Logger
@@ -48,7 +54,7 @@ type Resolver struct {
 
 	mapsBytes  atomic.Int64  // memory of all maps of compiled code
 	lookups    atomic.Uint64 // frames that were looked up
-	firstNamed atomic.Int64  // ns after began at which the first guest frame had a name; 0 if none has
+	firstNamed atomic.Int64  // ns after began at which the first frame of a VM had a name; 0 if none has
 
 	mu       sync.Mutex // guards the rest
 	serial   uint32     // of the last attachment
@@ -56,41 +62,7 @@ type Resolver struct {
 	attached int
 }
 
-// A Follower takes part in what workers do with processes. The worker that has the process calls it.
-type Follower interface {
-	// Look is called whenever a worker comes to a process that runs.
-	Look(p *Process)
-	// BeforeNames is called before frames are named, also if the process has ended.
-	BeforeNames(p *Process)
-	// LeftAlone replaces look and beforeNames while a process is left alone after a panic.
-	LeftAlone(p *Process)
-	// Attaching is called before p's VM is read, with the VM's library. It returns notes on what the library lacks.
-	Attaching(p *Process, m *proc.Mapping, lib MappedFile) (lacks []string, err error)
-	// Announce is called before the VM is announced to the kernel side under that serial.
-	Announce(p *Process, l *hotspot.Layout, serial uint32) error
-	// Attached is called once the VM is attached.
-	Attached(p *Process, g *VM, m *proc.Mapping)
-	// Withdraw undoes announce.
-	Withdraw(p *Process, serial uint32)
-	// Leave is called when the process has ended.
-	Leave(p *Process)
-}
-
-// A Bystander follows nothing: whoever embeds it implements what it needs of follower.
-type Bystander struct{}
-
-func (Bystander) Look(*Process)        {}
-func (Bystander) BeforeNames(*Process) {}
-func (Bystander) LeftAlone(*Process)   {}
-func (Bystander) Attaching(*Process, *proc.Mapping, MappedFile) ([]string, error) {
-	return nil, nil
-}
-func (Bystander) Announce(*Process, *hotspot.Layout, uint32) error { return nil }
-func (Bystander) Attached(*Process, *VM, *proc.Mapping)            {}
-func (Bystander) Withdraw(*Process, uint32)                        {}
-func (Bystander) Leave(*Process)                                   {}
-
-// NewResolver makes a resolver. No worker runs before start, and without loadSymbols the kernel's functions have no names.
+// NewResolver makes a resolver. No worker runs before Start, and without LoadSymbols the kernel's functions have no names.
 func NewResolver(c Config) *Resolver {
 	rs := &Resolver{
 		root: c.Root, log: c.Log, objects: c.Objects, pool: c.Pool, fault: c.Fault,
@@ -106,16 +78,16 @@ func NewResolver(c Config) *Resolver {
 	return rs
 }
 
-// Follow has f take part from now on. It must be called before start.
+// Follow has f take part in what workers do. It must be called before Start.
 func (rs *Resolver) Follow(f Follower) { rs.follow = append(rs.follow, f) }
 
-// Start has that many workers look into processes.
+// Start starts that many workers.
 func (rs *Resolver) Start(workers int) { rs.queue.start(workers) }
 
 // Submit has a worker come to p soon. It does not block for long, and may be called by whoever drains the ring.
 func (rs *Resolver) Submit(p *Process) { rs.queue.submit(p) }
 
-// SubmitLater is submit after d.
+// SubmitLater is Submit after d.
 func (rs *Resolver) SubmitLater(p *Process, d time.Duration) { rs.queue.submitLater(p, d) }
 
 // Wait returns when none of these processes has work left, or after the deadline.
@@ -123,7 +95,7 @@ func (rs *Resolver) Wait(ctx context.Context, of []*Process, deadline time.Durat
 	rs.queue.wait(ctx, of, deadline)
 }
 
-// Maps are the executable mappings of p, as they are now unless they were read a moment ago. A worker that has p calls it.
+// Maps are the executable mappings of p. They are read anew unless that was done a moment ago. The worker that has p calls it.
 func (rs *Resolver) Maps(p *Process) proc.Maps {
 	rs.readMaps(p)
 	return p.work.maps
@@ -150,7 +122,7 @@ func (rs *Resolver) findVM(p *Process) {
 	}
 }
 
-// FindLibrary returns the code of a VM's library, nil if there is none.
+// FindLibrary returns the mapping of a VM's code, nil if there is none.
 func FindLibrary(maps proc.Maps) *proc.Mapping {
 	for i := range maps {
 		if m := &maps[i]; m.Exec && (hotspot.Runtime{}).Recognise(m.Path) {
@@ -202,7 +174,8 @@ func (rs *Resolver) release(p *Process) {
 	rs.pool.Forget(p.PID)
 }
 
-// ClassEpoch is how many times a VM has unloaded classes, as the kernel side counted.
+// ClassEpoch is how many times a VM has unloaded classes, as the kernel side counts it. If that cannot be read, the result matches
+// no sample.
 func (rs *Resolver) ClassEpoch(g *VM) uint32 { return rs.classEpochIn(g.Kernel.Slot) }
 
 // classEpochIn is classEpoch of the VM in a slot.
@@ -214,7 +187,7 @@ func (rs *Resolver) classEpochIn(slot uint32) uint32 {
 	return e.Classes
 }
 
-// ClassEpochOf is classEpoch of p's VM, for those who do not have p; 0 if p has none.
+// ClassEpochOf is ClassEpoch of p's VM, for callers other than p's worker; 0 if p has none.
 func (rs *Resolver) ClassEpochOf(p *Process) uint32 {
 	var k bpf.HotspotProcess
 	if err := rs.objects.Processes.Lookup(uint32(p.PID), &k); err != nil {
@@ -239,12 +212,12 @@ func (rs *Resolver) VMs() int {
 	return rs.attached
 }
 
-// Stop ends the workers. Nothing is looked into any more.
+// Stop ends the workers. What is queued is dropped.
 func (rs *Resolver) Stop() {
 	rs.queue.close()
 }
 
-// Close detaches all probes of code. Workers must have been stopped.
+// Close detaches all probes of code. Stop must have returned.
 func (rs *Resolver) Close() error {
 	if rs.images == nil {
 		return nil
@@ -252,21 +225,3 @@ func (rs *Resolver) Close() error {
 	rs.images.Close()
 	return rs.probes.Close()
 }
-
-// Stats are what a resolver did since it was made.
-type Stats struct {
-	Lookups      uint64            // frames that were looked up
-	Failures     map[string]uint64 // panics by stage, every stage
-	Reads        uint64            // of processes, successful ones
-	ReadFailures map[string]uint64 // by cause, every cause
-	FirstNamed   time.Duration     // until the first frame of a VM had a name; 0 if none has
-}
-
-func (rs *Resolver) Stats() Stats {
-	s := Stats{Lookups: rs.lookups.Load(), Failures: rs.panics.all(), FirstNamed: time.Duration(rs.firstNamed.Load())}
-	s.Reads, s.ReadFailures = rs.reads.all()
-	return s
-}
-
-// CountRead counts a read of a process, by its error.
-func (rs *Resolver) CountRead(err error) { rs.reads.count(err) }

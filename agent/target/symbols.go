@@ -21,8 +21,8 @@ const maxExecutable = 2 << 30
 
 const vdso = "[vdso]"
 
-// LoadSymbols reads the kernel's symbols and the vDSO's, which are the same for everybody. Without them frames stay
-// unnamed; that is no reason not to profile. It returns what profiles say of it. It must be called before start.
+// LoadSymbols reads the kernel's symbols and the vDSO's, which are the same for all processes. Without them frames stay unnamed; that
+// is no reason not to profile. It returns notes for profiles on what could not be read. It must be called before Start.
 func (rs *Resolver) LoadSymbols() (hints []string) {
 	f, err := os.Open(string(rs.root) + "/kallsyms")
 	if err == nil {

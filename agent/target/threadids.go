@@ -38,7 +38,7 @@ func (p *Process) SetThreadsDue(at time.Duration) { p.threads.next.Store(int64(a
 // WantThreads has the worker read the VM's list of threads when it comes to the process.
 func (p *Process) WantThreads() { p.threads.wanted.Store(true) }
 
-// TakeThreadsWanted reports whether wantThreads was called since the last time.
+// TakeThreadsWanted reports whether WantThreads was called since the last time.
 func (p *Process) TakeThreadsWanted() bool { return p.threads.wanted.Swap(false) }
 
 // readThreads has the kernel side know the threads that the VM lists.

@@ -64,7 +64,7 @@ func (rs *Resolver) work(p *Process) {
 	}
 }
 
-// Begin notes what the worker does for p from now on.
+// Begin records what the worker that has p does for it from now on, in case that panics.
 func (rs *Resolver) Begin(s Stage, p *Process) {
 	p.work.stage = s
 	rs.Reach(s, p.PID)
@@ -84,11 +84,8 @@ func (rs *Resolver) workOn(p *Process) {
 			f.Look(p)
 		}
 	}
-	p.mu.Lock()
-	frames, loads := p.wanted, p.loads
-	p.wanted, p.loads = nil, nil
+	frames, loads := p.TakeWanted(), p.takeLoads()
 	p.work.frames = frames
-	p.mu.Unlock()
 	for _, f := range rs.follow {
 		f.BeforeNames(p)
 	}
@@ -210,14 +207,14 @@ func (rs *Resolver) readMaps(p *Process) bool {
 	return true
 }
 
-// Call is proc.Call for a worker that has p: a panic in fn goes on here.
+// Call is proc.Call for the worker that has p, without a deadline of its own. A panic in fn goes on here.
 func Call[T any](rs *Resolver, p *Process, fn func() (T, error)) (T, error) {
 	v, err := proc.Call(context.Background(), rs.pool, p.PID, fn)
 	proc.Repanic(err)
 	return v, err
 }
 
-// Name resolves one frame.
+// Name resolves one frame. The worker that has p calls it.
 func (rs *Resolver) Name(p *Process, r Wanted) Name {
 	n, ok := p.inner(r.RawFrame)
 	if !ok {

@@ -4,10 +4,30 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
+
+// Stats count what a Resolver did since it was made.
+type Stats struct {
+	Lookups      uint64            // frames that were looked up
+	Failures     map[string]uint64 // panics by stage, every stage
+	Reads        uint64            // of processes, successful ones
+	ReadFailures map[string]uint64 // by cause, every cause
+	FirstNamed   time.Duration     // until the first frame of a VM had a name; 0 if none has
+}
+
+// Stats counts what was done so far.
+func (rs *Resolver) Stats() Stats {
+	s := Stats{Lookups: rs.lookups.Load(), Failures: rs.panics.all(), FirstNamed: time.Duration(rs.firstNamed.Load())}
+	s.Reads, s.ReadFailures = rs.reads.all()
+	return s
+}
+
+// CountRead counts a read of a process that a Follower made, by its error.
+func (rs *Resolver) CountRead(err error) { rs.reads.count(err) }
 
 // readCounts count reads of targets, failed ones by cause. The zero value is ready for use.
 type readCounts struct {

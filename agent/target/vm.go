@@ -4,18 +4,51 @@ import (
 	"cmp"
 	"slices"
 	"time"
+	"unique"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/retry"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
+
+// A VM is an attached VM: the kernel side can walk its stacks. It belongs to the worker that has its process.
+type VM struct {
+	HotSpot *hotspot.Process    // names what is found there
+	Memory  *proc.Memory        // of the process
+	Kernel  *bpf.HotspotProcess // what was announced to the kernel side
+	refresh retry.Backoff       // until all kinds of code have been seen
+	mapping unique.Handle[symbolize.Mapping]
+	index   codeIndex
+	pid     int
+	threads map[uint32]struct{} // ids of those that were announced to the kernel side, if it finds threads by them
+}
+
+// CodeLow is where the VM's code cache begins.
+func (g *VM) CodeLow() uint64 { return g.Kernel.CodeLow }
+
+// Site is where a frame of the VM is, for lookups in HotSpot. Exact says that its address is no return address, epoch how often
+// classes had been unloaded.
+func (g *VM) Site(f bpf.Frame, exact bool, epoch uint32) vmruntime.Site {
+	s := vmruntime.Site{Exact: exact, Epoch: epoch}
+	switch f.Kind() {
+	case bpf.FrameJIT:
+		s.Kind, s.PC, s.Version = vmruntime.Compiled, g.Kernel.CodeLow+uint64(f.CodeOffset()), f.CompileID()
+	case bpf.FrameStub:
+		s.Kind, s.PC = vmruntime.Stub, g.Kernel.CodeLow+uint64(f.CodeOffset())
+	case bpf.FrameInterpreted:
+		s.Kind, s.Method, s.BCI = vmruntime.Interpreted, f.Method(), f.BCI()
+	}
+	return s
+}
 
 // codeIndexAge is how old the list of compilations may be by which addresses are looked up.
 const codeIndexAge = time.Second
 
-// A codeIndex says which compilation is at an address of a guest's code. Samples say themselves which one they were
-// taken in; it is for what has nothing but an address, as the CPU's branch records, and therefore only right while the
-// code stays.
+// A codeIndex says which compilation is at an address of a VM's code. Samples say themselves which one they were taken in; the index
+// is for what has nothing but an address, such as the CPU's branch records. It is only right while the code stays.
 type codeIndex struct {
 	made time.Duration // CLOCK_MONOTONIC
 	list []vmruntime.Compilation
