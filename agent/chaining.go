@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -28,6 +26,27 @@ func newChaining(attachment, slot uint32, p *pace) *chaining {
 	c := &chaining{attachment: attachment, slot: slot, pace: p}
 	c.chain.Limit, c.chain.LinkLimit, c.chain.Marker = chainedContexts, chainedContexts, isUnreached
 	return c
+}
+
+// take learns from a sample with depths. It reports what learn does.
+func (c *chaining) take(t *taken) (changed bool) {
+	if t.link = t.Flags&bpf.SampleLink != 0; t.link {
+		return c.learnLink(t.Sample, t.user())
+	}
+	return c.learn(t.Sample, t.user())
+}
+
+// takeCall learns who called whom from a call that was observed. It reports what learn does.
+func (c *chaining) takeCall(callee, caller target.RawFrame, calleeDepth, callerDepth uint32) (changed bool) {
+	c.chain.Call(chainLink{Leaf: activate(callee, calleeDepth), Caller: activate(caller, callerDepth)}, 1)
+	return c.forgot()
+}
+
+// rate is how often stacks are to be walked by now, and whether something was forgotten since the last call.
+func (c *chaining) rate() (rate bpf.ChainRate, forgot bool) {
+	forgot = c.forgot()
+	c.generation = c.chain.Generation()
+	return bpf.ChainRate{Every: c.pace.every, Generation: uint32(c.generation)}, forgot
 }
 
 // learn takes a walk of a stack. It tells whether the kernel side must be told of another rate or generation.
@@ -70,28 +89,6 @@ func (c *chaining) learnLink(s *bpf.Sample, user []target.RawFrame) (changed boo
 	return c.forgot()
 }
 
-// teachCall takes a call that an engine caught: unlike the link of a sample, it tells how often it is made; mu is held.
-func (a *Agent) teachCall(p *process, callee, caller target.RawFrame, calleeDepth, callerDepth uint32) {
-	if a.opt.Contexts != profile.ContextChain || calleeDepth == 0 || callerDepth == 0 {
-		return
-	}
-	c := a.chainingOf(p)
-	a.makeRoom(p, 2)
-	c.chain.Call(chainLink{Leaf: activate(callee, calleeDepth), Caller: activate(caller, callerDepth)}, 1)
-	if c.forgot() {
-		a.setChainRate(c)
-	}
-}
-
-// teachCalls takes what a window heard of code of p's VM.
-func (a *Agent) teachCalls(p *process, hits []listener.Hit, classEpoch uint32) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, h := range hits {
-		a.teachCall(p, target.RawFrame{Frame: h.Callee, Kind: target.RawExact}, callSite(h.Caller, classEpoch), h.CalleeDepth, h.CallerDepth)
-	}
-}
-
 // likeliest returns the likeliest context of a link; it is good until the next call.
 func (c *chaining) likeliest(l chainLink) []activation {
 	to := cct.Candidate[target.RawFrame, uint32]{}
@@ -113,35 +110,18 @@ func (c *chaining) context(buf []activation, l chainLink, to cct.Candidate[targe
 
 const threeLevels = 3
 
-// placeWaiting gives all samples of p that wait their contexts, before what is known of these is forgotten; mu is held.
-func (a *Agent) placeWaiting(p *process) {
-	for w := range a.windows {
-		a.newPlacing(p).place(w.processes[p])
+// agreement tells in how much of the callers all contexts agree that a link, as rawThread.links has it, may belong to: by
+// {method, depth} and by all that the link has.
+func (c *chaining) agreement(key []target.RawFrame) (byDepth, bySite cct.Agreement) {
+	link, ok := activations(nil, key[:len(key)-1], depthsIn(key[len(key)-1]))
+	switch {
+	case !ok: // of a walk that ended at once
+	case len(link) == 1: // a stack of one frame
+		byDepth.Whole, bySite.Whole = true, true
+	default:
+		l := linkOf(link)
+		_, byDepth = c.chain.ByDepth(l.Leaf)
+		bySite = c.chain.Place(l).Callers
 	}
-}
-
-// makeRoom forgets all contexts of p if those of a stack of so many frames do not fit; mu is held.
-func (a *Agent) makeRoom(p *process, frames int) {
-	if c := p.chaining; !c.chain.Room(frames) {
-		a.placeWaiting(p)
-		c.chain.Purge()
-	}
-}
-
-// chainingOf returns what is known of p's contexts; mu is held.
-func (a *Agent) chainingOf(p *process) *chaining {
-	serial := p.Attachment.Load()
-	if p.chaining != nil && p.chaining.attachment == serial {
-		return p.chaining
-	}
-	if p.chaining != nil { // what another VM needed says nothing of this one
-		a.placeWaiting(p)
-	}
-	if serial == 0 {
-		p.chaining = newChaining(0, bpf.MaxAttached, a.rates.native)
-	} else {
-		p.chaining = newChaining(serial, p.Slot.Load(), newPace(a.opt.WalkEvery))
-		a.setChainRate(p.chaining)
-	}
-	return p.chaining
+	return byDepth, bySite
 }

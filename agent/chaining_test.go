@@ -15,73 +15,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-func TestPace(t *testing.T) {
-	right := func(p *pace, of100 int) (changes int) {
-		for i := range drawsToJudge {
-			if p.drawn(i*100 < of100*drawsToJudge, 30) {
-				changes++
-			}
-		}
-		return changes
-	}
-	for _, c := range []struct {
-		name          string
-		before        uint32
-		right         int // of 100
-		want, changes int
-	}{
-		{"all right", 8, 100, 16, 1},
-		{"just good enough", 8, goodGuesses, 16, 1},
-		{"not good enough", 8, goodGuesses - 2, 8, 0}, // a draw is 2 of 100
-		{"not bad enough", 8, badGuesses, 8, 0},
-		{"just bad enough", 8, badGuesses - 2, 4, 1},
-		{"all wrong", 8, 0, 4, 1},
-		{"never more", maxEvery, 100, maxEvery, 0},
-		{"never less", minEvery, 0, minEvery, 0},
-		{"almost most", maxEvery - 1, 100, maxEvery, 1},
-		{"almost least", minEvery + 1, 0, minEvery, 1},
-	} {
-		p := &pace{every: c.before}
-		if changes := right(p, c.right); p.every != uint32(c.want) || changes != c.changes {
-			t.Errorf("%s: one in %d, then one in %d with %d changes, want %d with %d", c.name, c.before, p.every, changes, c.want, c.changes)
-		}
-		if p.draws != 0 || p.right != 0 {
-			t.Errorf("%s: %d of %d draws are counted twice", c.name, p.right, p.draws)
-		}
-	}
-	p := newPace(0)
-	for _, c := range []struct{ right, want int }{{0, 3}, {0, 7}, {95, 7}, {100, 3}, {0, 7}, {0, 15}, {0, 31}, {0, 31}, {100, 15}} {
-		if right(p, c.right); int(p.proof) != c.want {
-			t.Errorf("links are trusted after %d more walks, want %d", p.proof, c.want)
-		}
-	}
-	p = newPace(0)
-	if p.every != firstEvery {
-		t.Errorf("the first pace is one in %d", p.every)
-	}
-	for range 20 {
-		right(p, 100)
-	}
-	if p.every != maxEvery {
-		t.Errorf("one in %d after many draws that are right", p.every)
-	}
-	for range 20 {
-		right(p, 0)
-	}
-	if p.every != minEvery {
-		t.Errorf("one in %d after many draws that are wrong", p.every)
-	}
-	for range 20 * drawsToJudge {
-		p.drawn(true, 900)
-	}
-	if p.every != 4*900 {
-		t.Errorf("one in %d after many draws of 900 frames", p.every)
-	}
-	if p = newPace(100); p.every != 100 || right(p, 100)+right(p, 0) != 0 || p.every != 100 {
-		t.Errorf("a pace that is given changes to %d", p.every)
-	}
-}
-
 // Links of which walks show several contexts are walked until walks agree again.
 func TestSettle(t *testing.T) {
 	const tag = 0x1230 // without the bit
@@ -136,37 +69,6 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-func TestSameCallers(t *testing.T) {
-	for _, c := range []struct {
-		a, b                   string
-		one, three, all, whole bool
-	}{
-		{"a b c d e", "a b c d e", true, true, true, true},
-		{"a b c d e", "a b c d f", true, true, true, true}, // whatever the leaf is
-		{"a b c d e", "x b c d e", true, true, false, false},
-		{"a b c d e", "a x c d e", true, false, false, false},
-		{"a b c d e", "a b c x e", false, false, false, false},
-		{"a b c d:1 e", "a b c d:2 e", false, false, false, false},
-		{"b c d e", "a b c d e", true, true, false, false},
-		{"c d e", "b c d e", true, false, false, false},
-		{"e", "d e", false, false, false, false},
-		{"e", "f", true, true, true, true},
-		{"d e", "d e", true, true, true, true},
-	} {
-		stack := func(text string) (s []activation) {
-			user, depths := frames(text)
-			s, _ = activations(nil, target.AppendStack(nil, &bpf.Sample{User: user, Attachment: 1, End: bpf.EndRoot}, 1), depths)
-			return s
-		}
-		a, b := stack(c.a), stack(c.b)
-		for levels, want := range map[int]bool{1: c.one, 3: c.three, 0: c.all, 99: c.whole} {
-			if sameCallers(a, b, levels, sameCall) != want || sameCallers(b, a, levels, sameCall) != want {
-				t.Errorf("%s and %s for %d levels: %t", c.a, c.b, levels, !want)
-			}
-		}
-	}
-}
-
 // drawn feeds a walk of a sample whose link was known.
 func (a *contextAgent) drawn(user string, times int) {
 	for range times {
@@ -193,16 +95,6 @@ func TestDrawsSetTheRate(t *testing.T) {
 	}
 	if want := []bpf.ChainRate{{Every: firstEvery}}; !slices.Equal(a.rates[bpf.MaxAttached], want) {
 		t.Errorf("processes without a VM: told %v, want %v", a.rates[bpf.MaxAttached], want)
-	}
-	// A guess that does not reach the root is none.
-	q := newChaining(1, 1, newPace(0))
-	user, depths := frames("b:2@32 c:3@48")
-	sample := &bpf.Sample{User: user, Depths: depths, Flags: bpf.SampleDepths | bpf.SampleDrawn, End: bpf.EndRoot, Attachment: 1}
-	if q.learn(sample, target.AppendStack(nil, sample, 1)); q.pace.draws != 1 || q.pace.right != 0 {
-		t.Errorf("of %d draws %d were guessed by what is not known", q.pace.draws, q.pace.right)
-	}
-	if q.learn(sample, target.AppendStack(nil, sample, 1)); q.pace.draws != 2 || q.pace.right != 1 {
-		t.Errorf("of %d draws %d were guessed", q.pace.draws, q.pace.right)
 	}
 }
 

@@ -27,9 +27,7 @@ func (r *chainRates) tell(a *Agent, slot uint32, rate bpf.ChainRate) {
 
 // setChainRate tells the kernel side how often to walk, and what was forgotten.
 func (a *Agent) setChainRate(c *chaining) {
-	forgot := c.forgot()
-	c.generation = c.chain.Generation()
-	rate := bpf.ChainRate{Every: c.pace.every, Generation: uint32(c.generation)}
+	rate, forgot := c.rate()
 	if c.slot == bpf.MaxAttached {
 		if forgot { // whatever one of them has forgotten, all are asked for again
 			a.rates.generation++

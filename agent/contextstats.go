@@ -2,7 +2,6 @@ package agent
 
 import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
@@ -58,20 +57,4 @@ func (a *Agent) measureContexts(c *profile.Contexts, p *process, threads map[thr
 			}
 		}
 	}
-}
-
-// agreement tells in how much of the callers all contexts agree that a link, as rawThread.links has it, may belong to: by
-// {method, depth} and by all that the link has.
-func (c *chaining) agreement(key []target.RawFrame) (byDepth, bySite cct.Agreement) {
-	link, ok := activations(nil, key[:len(key)-1], depthsIn(key[len(key)-1]))
-	switch {
-	case !ok: // of a walk that ended at once
-	case len(link) == 1: // a stack of one frame
-		byDepth.Whole, bySite.Whole = true, true
-	default:
-		l := linkOf(link)
-		_, byDepth = c.chain.ByDepth(l.Leaf)
-		bySite = c.chain.Place(l).Callers
-	}
-	return byDepth, bySite
 }

@@ -68,33 +68,9 @@ func (s *waitingStack) link() (chainLink, bool) {
 	return linkOf(pair), true
 }
 
-// newPlacing is of p's samples; mu is held.
-func (a *Agent) newPlacing(p *process) *placing {
-	return &placing{
-		chaining: p.chaining, code: p.Code.Load(), check: a.opt.CheckContexts, byLink: map[chainLink]*waitingLink{},
-		want: func(stack []target.RawFrame) {
-			if p.want(stack, p.classEpoch, &a.nameCount) {
-				a.resolver.Submit(p.Process)
-			}
-		},
-	}
-}
-
-// place gives the samples of a window that is closed their contexts. mu is not held, and not for long at a time: to place
-// one link takes up to some milliseconds, and the ring must not run full meanwhile.
-func (a *Agent) place(w *Window) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for p, threads := range w.processes {
-		a.resolver.Attempt(target.StageWindow, p.Process, func() {
-			pl := a.newPlacing(p)
-			pl.pause = func() {
-				a.mu.Unlock()
-				a.mu.Lock()
-			}
-			pl.place(threads)
-		})
-	}
+// newPlacing is of samples of one process, of whose contexts that is known. The code is that which a map names.
+func newPlacing(known *chaining, code *target.JITCode, check bool, want func([]target.RawFrame)) *placing {
+	return &placing{chaining: known, code: code, check: check, want: want, byLink: map[chainLink]*waitingLink{}}
 }
 
 // place gives the samples of all threads their contexts.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -21,6 +22,21 @@ type keptStack struct {
 	serial  uint32            // of the sample, 0 if nothing is kept
 	missing int               // outermost frames that are not known, as the sample that had them was lost
 	user    []target.RawFrame // the others, innermost first
+}
+
+// complete completes a sample. If check, the sample has its whole stack, and what is found is compared with it.
+func (sp *splicing) complete(t *taken, check bool) {
+	inner, user := t.inner(), t.user()
+	whole, fresh, ok := sp.splice(t.Sample, user)
+	if check {
+		t.right = rightCallers(whole, user, sameFrame)
+	}
+	t.partial = t.Shared != nil && t.Shared.Base != 0
+	t.stack = append(t.stack[:inner], whole...)
+	t.fresh = inner + fresh
+	if !ok {
+		t.certainty = profile.Unplaced
+	}
 }
 
 // splice completes the user frames of a sample. It returns them, how many of them, innermost first, the thread's previous

@@ -7,10 +7,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-func jit(version, offset int) bpf.Frame {
-	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(version)<<32 | uint64(offset))
-}
-
 func TestTopEdge(t *testing.T) {
 	var (
 		leaf   = target.RawFrame{Frame: jit(7, 0x10), Kind: target.RawExact}

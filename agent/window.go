@@ -40,48 +40,6 @@ func newWindow(a *Agent, pids map[int]bool) *Window {
 	return &Window{agent: a, pids: pids, began: monotonic(), processes: map[*process]map[threadKey]*rawThread{}, calls: map[*process]*callSet{}, events: map[*process]*eventSet{}, discarded: noDiscards()}
 }
 
-type rawTree = cct.Tree[target.RawFrame]
-
-// A threadKey tells apart what a window has of a thread: a tid, which ends at 4 Mi, and whether the thread's VM had stopped
-// its Java threads.
-type threadKey uint32
-
-const stoppedThread threadKey = 1 << 31
-
-func keyOf(tid uint32, stopped bool) threadKey {
-	if stopped {
-		return threadKey(tid) | stoppedThread
-	}
-	return threadKey(tid)
-}
-
-func (k threadKey) tid() int { return int(k &^ stoppedThread) }
-
-func (k threadKey) stopped() bool { return k&stoppedThread != 0 }
-
-type rawThread struct {
-	comm    [16]byte                     // its name at the last sample: a thread that starts still has its parent's
-	trees   [profile.Certainties]rawTree // whole stacks, by Certainty
-	waiting rawTree                      // stacks of which only a link is known, their depths outermost
-	links   rawTree                      // links of all samples, if those have depths
-	count   contextCount
-}
-
-// frames calls f for every frame of the thread's contexts.
-func (t *rawThread) frames(f func(target.RawFrame)) {
-	each := func(tree *rawTree) {
-		for id, n := range tree.Nodes() {
-			if id != cct.Root && n.Key.Kind != target.RawDepths {
-				f(n.Key)
-			}
-		}
-	}
-	for i := range t.trees {
-		each(&t.trees[i])
-	}
-	each(&t.waiting)
-}
-
 // add folds one sample. It tells whether the stack has contexts that are new to the window.
 func (w *Window) add(p *process, s taken) (fresh bool) {
 	w.hold(p)

@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// take completes a sample as far as that can be done at once, and learns from it; mu is held.
+func (a *Agent) take(p *process, s *bpf.Sample, code *target.JITCode) taken {
+	a.stack = target.AppendStack(a.stack[:0], s, p.Attachment.Load())
+	t := taken{Sample: s, stack: a.stack}
+	switch a.opt.Contexts {
+	case profile.ContextChain:
+		user := t.user()
+		if s.Flags&bpf.SampleDepths == 0 || len(user) == 0 {
+			break // a kernel thread, or 32-bit code
+		}
+		c := a.chainingOf(p)
+		a.makeRoom(p, len(user)+1)
+		if c.take(&t) {
+			a.setChainRate(c)
+		}
+		a.rates.settle(a, c, s)
+	case profile.ContextPartial:
+		a.splicing.complete(&t, a.opt.CheckContexts)
+		a.stack = t.stack
+	}
+	code.Mark(t.stack)
+	return t
+}
+
+// teachCall takes a call that an engine caught: unlike the link of a sample, it tells how often it is made; mu is held.
+func (a *Agent) teachCall(p *process, callee, caller target.RawFrame, calleeDepth, callerDepth uint32) {
+	if a.opt.Contexts != profile.ContextChain || calleeDepth == 0 || callerDepth == 0 {
+		return
+	}
+	c := a.chainingOf(p)
+	a.makeRoom(p, 2)
+	if c.takeCall(callee, caller, calleeDepth, callerDepth) {
+		a.setChainRate(c)
+	}
+}
+
+// teachCalls takes what a window heard of code of p's VM.
+func (a *Agent) teachCalls(p *process, hits []listener.Hit, classEpoch uint32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, h := range hits {
+		a.teachCall(p, target.RawFrame{Frame: h.Callee, Kind: target.RawExact}, callSite(h.Caller, classEpoch), h.CalleeDepth, h.CallerDepth)
+	}
+}
+
+// placeWaiting gives all samples of p that wait their contexts, before what is known of these is forgotten; mu is held.
+func (a *Agent) placeWaiting(p *process) {
+	for w := range a.windows {
+		a.newPlacing(p).place(w.processes[p])
+	}
+}
+
+// makeRoom forgets all contexts of p if those of a stack of so many frames do not fit; mu is held.
+func (a *Agent) makeRoom(p *process, frames int) {
+	if c := p.chaining; !c.chain.Room(frames) {
+		a.placeWaiting(p)
+		c.chain.Purge()
+	}
+}
+
+// chainingOf returns what is known of p's contexts; mu is held.
+func (a *Agent) chainingOf(p *process) *chaining {
+	serial := p.Attachment.Load()
+	if p.chaining != nil && p.chaining.attachment == serial {
+		return p.chaining
+	}
+	if p.chaining != nil { // what another VM needed says nothing of this one
+		a.placeWaiting(p)
+	}
+	if serial == 0 {
+		p.chaining = newChaining(0, bpf.MaxAttached, a.rates.native)
+	} else {
+		p.chaining = newChaining(serial, p.Slot.Load(), newPace(a.opt.WalkEvery))
+		a.setChainRate(p.chaining)
+	}
+	return p.chaining
+}
+
+// newPlacing is of p's samples; mu is held.
+func (a *Agent) newPlacing(p *process) *placing {
+	return newPlacing(p.chaining, p.Code.Load(), a.opt.CheckContexts, func(stack []target.RawFrame) {
+		if p.want(stack, p.classEpoch, &a.nameCount) {
+			a.resolver.Submit(p.Process)
+		}
+	})
+}
+
+// place gives the samples of a window that is closed their contexts. mu is not held, and not for long at a time: to place
+// one link takes up to some milliseconds, and the ring must not run full meanwhile.
+func (a *Agent) place(w *Window) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for p, threads := range w.processes {
+		a.resolver.Attempt(target.StageWindow, p.Process, func() {
+			pl := a.newPlacing(p)
+			pl.pause = func() {
+				a.mu.Unlock()
+				a.mu.Lock()
+			}
+			pl.place(threads)
+		})
+	}
+}

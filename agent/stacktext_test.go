@@ -1,0 +1,101 @@
+// Package foldtest writes stacks as text, for tests. They are written outermost frame first, as the papers draw paths, each frame as
+// method:place@depth. The method is one letter and says what kind of frame it is: see Method.
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// jit is a frame of compiled code of HotSpot.
+func jit(version, offset int) bpf.Frame {
+	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(version)<<32 | uint64(offset))
+}
+
+// method is the frame of a method: compiled code a to z, interpreted A to Z, stubs !, native code 0 to 9. Of the first two
+// frames say which method they are of.
+func method(m byte, place uint64) bpf.Frame {
+	switch {
+	case 'a' <= m && m <= 'z':
+		return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(m)<<32 | place)
+	case 'A' <= m && m <= 'Z':
+		return bpf.Frame(uint64(bpf.FrameInterpreted)<<60 | uint64(m)<<16 | place)
+	case m == '!':
+		return bpf.Frame(uint64(bpf.FrameStub)<<60 | uint64(m)<<16 | place)
+	}
+	return bpf.Frame(uint64(bpf.FrameNative)<<60 | uint64(m)<<32 | place)
+}
+
+// letter is the inverse of method.
+func letter(f bpf.Frame) (m byte, place uint64) {
+	switch f.Kind() {
+	case bpf.FrameInterpreted:
+		return byte(f >> 16), uint64(f) & 0xffff
+	case bpf.FrameStub:
+		return byte(f >> 16), uint64(f) & 0xffff
+	}
+	return byte(f >> 32), uint64(f) & 0xffffffff
+}
+
+// frames parses a stack: frames and depths, innermost first.
+func frames(text string) (user []bpf.Frame, depths []uint32) {
+	for _, f := range strings.Fields(text) {
+		var place, depth uint64
+		rest := f[1:]
+		if strings.HasPrefix(rest, ":") {
+			place, rest = number(rest[1:])
+		}
+		if strings.HasPrefix(rest, "@") {
+			depth, rest = number(rest[1:])
+		}
+		if rest != "" {
+			panic(fmt.Sprintf("frame %q", f))
+		}
+		user, depths = append(user, method(f[0], place)), append(depths, uint32(depth))
+	}
+	slices.Reverse(user)
+	slices.Reverse(depths)
+	return user, depths
+}
+
+func number(text string) (n uint64, rest string) {
+	for text != "" && text[0] >= '0' && text[0] <= '9' {
+		n, text = 10*n+uint64(text[0]-'0'), text[1:]
+	}
+	return n, text
+}
+
+// pathOf writes a raw stack, without depths. Behind the outermost frame is why there are no more: it
+// stands in front, in brackets.
+func pathOf(stack []target.RawFrame) string {
+	var path []string
+	for _, r := range stack {
+		text := ""
+		switch r.Kind {
+		case target.RawKernel:
+			text = "kernel"
+		case target.RawStale:
+			text = "stale"
+		case target.RawNothing:
+			text = "nothing"
+		case target.RawDepths:
+			text = "depths"
+		default:
+			m, place := letter(r.Frame)
+			text = string(rune(m))
+			if place != 0 {
+				text += fmt.Sprintf(":%d", place)
+			}
+		}
+		path = append(path, text)
+		if r.End != 0 {
+			path = append(path, "["+r.End.String()+"]")
+		}
+	}
+	slices.Reverse(path)
+	return strings.Join(path, " ")
+}
