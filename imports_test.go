@@ -52,6 +52,10 @@ var layers = []struct{ packages, imports string }{
 	{"agent/target/targettest", "agent/proc bpf"},
 	{"agent/target", "agent/attach agent/layout agent/library agent/proc agent/retry bpf elffile symbolize vmruntime vmruntime/hotspot vmruntime/perfmap"},
 
+	// What open windows hold.
+	{"agent/fold/foldtest", "agent/target bpf"},
+	{"agent/fold", "agent/profile agent/target bpf cct"},
+
 	// How calls and locks are sampled.
 	{"agent/calls agent/calls/estimate", "agent/profile"},
 	{"agent/budget", "agent/calls agent/profile"},
@@ -60,7 +64,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/calls/...", "agent/attach agent/budget agent/calls agent/probesite/hitcost agent/proc agent/profile agent/ring agent/watch bpf cct elffile symbolize vmruntime"},
 	{"agent/monitors", "agent/attach agent/budget agent/probesite agent/proc agent/ring agent/watch bpf elffile vmruntime"},
 
-	{"agent", "agent/attach agent/budget agent/calls agent/calls/... agent/layout agent/library agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
+	{"agent", "agent/attach agent/budget agent/calls agent/calls/... agent/fold agent/layout agent/library agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
 		"agent/profile agent/retry agent/ring agent/target agent/valueprobe agent/watch bpf cct elffile symbolize vmruntime vmruntime/hotspot vmruntime/hotspot/javaheap vmruntime/perfmap"},
 	{"cmd/...", "agent agent/... elffile version vmruntime vmruntime/hotspot"},
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/library"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
@@ -114,7 +115,7 @@ type Agent struct {
 	sample      bpf.Sample        // scratch of the drainer
 	observation bpf.Observation   // likewise
 	stack       []target.RawFrame // scratch of the drainer
-	splicing    splicing          // of partial walks
+	splicing    fold.Splicing     // of partial walks
 	rates       chainRates        // of contexts that are chained
 }
 

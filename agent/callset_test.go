@@ -8,6 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -30,11 +31,11 @@ func TestCallIdentity(t *testing.T) {
 	a, w := listeningAgent()
 	id := identity{100, 5, 1}
 	a.process(&bpf.Header{Pid: 100, Start: 5, Exec: 1}).Attachment.Store(3)
-	call := callRecord(id, bpf.EngineListener, 3, jit(1, 4), jit(2, 8))
+	call := callRecord(id, bpf.EngineListener, 3, foldtest.JIT(1, 4), foldtest.JIT(2, 8))
 	a.handle(call)
 	a.handle(call)
-	a.handle(callRecord(id, bpf.EngineListener, 2, jit(1, 4), jit(2, 8))) // of an earlier VM
-	a.handle(callRecord(id, bpf.EngineUSDT, 3, jit(1, 4), jit(2, 8)))     // nobody runs that engine
+	a.handle(callRecord(id, bpf.EngineListener, 2, foldtest.JIT(1, 4), foldtest.JIT(2, 8))) // of an earlier VM
+	a.handle(callRecord(id, bpf.EngineUSDT, 3, foldtest.JIT(1, 4), foldtest.JIT(2, 8)))     // nobody runs that engine
 	a.handle(call[:len(call)-1])
 	w.pids = map[int]bool{7: true}
 	a.handle(call)
@@ -64,7 +65,7 @@ func TestNameEdge(t *testing.T) {
 	method := func(name string) symbolize.Symbol {
 		return symbolize.Intern(symbolize.Frame{Function: name, Kind: symbolize.KindJIT, Mapping: target.MethodMapping})
 	}
-	from, to, bare := target.RawFrame{Frame: jit(1, 4)}, target.RawFrame{Frame: jit(2, 8)}, target.RawFrame{Frame: nativeFrame}
+	from, to, bare := target.RawFrame{Frame: foldtest.JIT(1, 4)}, target.RawFrame{Frame: foldtest.JIT(2, 8)}, target.RawFrame{Frame: nativeFrame}
 	p := target.NewProcess(proc.Identity{PID: 1})
 	for r, n := range map[target.RawFrame]target.Name{
 		from: {Symbols: []symbolize.Symbol{frame("inner", 7, symbolize.KindInterpreted, true), frame("outer", 9, symbolize.KindJIT, false)}, BCIs: []int32{21, 3}},
@@ -82,7 +83,7 @@ func TestNameEdge(t *testing.T) {
 	if got := nameEdge(names, bare, to); got.Caller.Value().Function != "native" || got.Site.Offset != -1 {
 		t.Errorf("from native code: %+v", got)
 	}
-	if got := nameEdge(names, from, target.RawFrame{Frame: jit(5, 5)}); got.Callee.Value().Function != "[not named in time]" {
+	if got := nameEdge(names, from, target.RawFrame{Frame: foldtest.JIT(5, 5)}); got.Callee.Value().Function != "[not named in time]" {
 		t.Errorf("to what has no name: %v", got.Callee.Value().Function)
 	}
 }
@@ -90,7 +91,7 @@ func TestNameEdge(t *testing.T) {
 func TestCallSetIsBounded(t *testing.T) {
 	var s callSet
 	for i := range maxEdges + 10 {
-		if ok := s.addRaw("listener", target.RawFrame{Frame: jit(1, i)}, target.RawFrame{Frame: jit(2, 0)}); ok != (i < maxEdges) {
+		if ok := s.addRaw("listener", target.RawFrame{Frame: foldtest.JIT(1, i)}, target.RawFrame{Frame: foldtest.JIT(2, 0)}); ok != (i < maxEdges) {
 			t.Fatalf("edge %d: %t", i, ok)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -26,7 +28,7 @@ func TestSettle(t *testing.T) {
 		a.feed(r)
 	}
 	a, _ := newContextAgent(t, Options{Contexts: profile.ContextChain})
-	a.chainingOf(a.attach(7)).pace.proof = 0
+	a.chainingOf(a.attach(7)).WalkRate.Proof = 0
 	one, other := "d:1@16 c:2@32 b:3@48 a:4@64", "e:1@16 c:2@32 b:3@48 a:4@64"
 	for _, known := range []bool{true, true} {
 		walk(a, one, known)
@@ -82,18 +84,18 @@ func TestDrawsSetTheRate(t *testing.T) {
 	p := a.attach(7)
 	slot := p.Slot.Load()
 	a.walked("a:1@16 b:2@32 c:3@48", 3)
-	a.drawn("a:1@16 b:2@32 c:3@48", drawsToJudge-1)
-	if want := []bpf.ChainRate{{Every: firstEvery}}; !slices.Equal(a.rates[slot], want) {
+	a.drawn("a:1@16 b:2@32 c:3@48", fold.DrawsToJudge-1)
+	if want := []bpf.ChainRate{{Every: fold.FirstEvery}}; !slices.Equal(a.rates[slot], want) {
 		t.Errorf("told %v, want %v", a.rates[slot], want)
 	}
 	a.drawn("a:1@16 b:2@32 c:3@48", 1)
-	for i := range drawsToJudge { // each is guessed to be the one before
+	for i := range fold.DrawsToJudge { // each is guessed to be the one before
 		a.drawn(fmt.Sprintf("a:%d@16 b:2@32 c:3@48", i+2), 1)
 	}
-	if want := []bpf.ChainRate{{Every: firstEvery}, {Every: 2 * firstEvery}, {Every: firstEvery}}; !slices.Equal(a.rates[slot], want) {
+	if want := []bpf.ChainRate{{Every: fold.FirstEvery}, {Every: 2 * fold.FirstEvery}, {Every: fold.FirstEvery}}; !slices.Equal(a.rates[slot], want) {
 		t.Errorf("told %v, want %v", a.rates[slot], want)
 	}
-	if want := []bpf.ChainRate{{Every: firstEvery}}; !slices.Equal(a.rates[bpf.MaxAttached], want) {
+	if want := []bpf.ChainRate{{Every: fold.FirstEvery}}; !slices.Equal(a.rates[bpf.MaxAttached], want) {
 		t.Errorf("processes without a VM: told %v, want %v", a.rates[bpf.MaxAttached], want)
 	}
 }
@@ -102,7 +104,7 @@ func TestRateIsGiven(t *testing.T) {
 	a, _ := newContextAgent(t, Options{Contexts: profile.ContextChain, WalkEvery: 33})
 	p := a.attach(7)
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
-	a.drawn("a:1@16 b:2@32 c:3@48", 3*drawsToJudge)
+	a.drawn("a:1@16 b:2@32 c:3@48", 3*fold.DrawsToJudge)
 	want := []bpf.ChainRate{{Every: 33}}
 	if !slices.Equal(a.rates[p.Slot.Load()], want) || !slices.Equal(a.rates[bpf.MaxAttached], want) {
 		t.Errorf("told %v, want %v of each", a.rates, want)
@@ -119,35 +121,35 @@ func TestFullChainAsksAgain(t *testing.T) {
 			slot = p.Slot.Load()
 		}
 		a.walked("0:1@16 1:2@32 2:3@48", 1)
-		p.chaining.chain.Limit = 10
+		p.chaining.Chain.Limit = 10
 		for i := range 9 {
 			a.walked(fmt.Sprintf("0:1@16 1:%d@32 2:3@48", i+10), 1)
 		}
 		// A context of 0, and two for each of 1; a stack may need one for each frame and one above them. So the third finds
 		// no room, and each third from then on.
-		if g := p.chaining.chain.Generation(); g != 3 {
+		if g := p.chaining.Chain.Generation(); g != 3 {
 			t.Fatalf("forgot %d times", g)
 		}
-		want := []bpf.ChainRate{{Every: firstEvery}, {Every: firstEvery, Generation: 1}, {Every: firstEvery, Generation: 2}, {Every: firstEvery, Generation: 3}}
+		want := []bpf.ChainRate{{Every: fold.FirstEvery}, {Every: fold.FirstEvery, Generation: 1}, {Every: fold.FirstEvery, Generation: 2}, {Every: fold.FirstEvery, Generation: 3}}
 		if !slices.Equal(a.rates[slot], want) {
 			t.Errorf("attached %d: told %v, want %v", attached, a.rates[slot], want)
 		}
 		// Links fill it, too.
-		p.chaining.chain.LinkLimit = 10
+		p.chaining.Chain.LinkLimit = 10
 		for i := range 30 {
 			a.linked(fmt.Sprintf("1:%d@32 2:3@48", i+100), 1)
 		}
-		if g := uint32(p.chaining.chain.Generation()); g < 4 || a.rates.last(slot) != (bpf.ChainRate{Every: firstEvery, Generation: g}) {
+		if g := uint32(p.chaining.Chain.Generation()); g < 4 || a.rates.last(slot) != (bpf.ChainRate{Every: fold.FirstEvery, Generation: g}) {
 			t.Errorf("attached %d: forgot %d times, told %v", attached, g, a.rates.last(slot))
 		}
 		// So do calls that engines catch.
-		before := p.chaining.chain.Generation()
+		before := p.chaining.Chain.Generation()
 		for i := range uint32(30) {
 			a.mu.Lock()
-			a.teachCall(p, target.RawFrame{Frame: method('2', 0), Kind: target.RawExact}, target.RawFrame{Frame: method('1', 5), Kind: target.RawReturn}, 100+i, 50)
+			a.teachCall(p, target.RawFrame{Frame: foldtest.Method('2', 0), Kind: target.RawExact}, target.RawFrame{Frame: foldtest.Method('1', 5), Kind: target.RawReturn}, 100+i, 50)
 			a.mu.Unlock()
 		}
-		if g := p.chaining.chain.Generation(); g == before || a.rates.last(slot).Generation != uint32(g) {
+		if g := p.chaining.Chain.Generation(); g == before || a.rates.last(slot).Generation != uint32(g) {
 			t.Errorf("attached %d: forgot %d times, told %v", attached, g, a.rates.last(slot))
 		}
 		a.placed(w)
@@ -160,9 +162,9 @@ func TestFullChainPlaces(t *testing.T) {
 	p := a.attach(7)
 	a.walked("0:1@16 1:2@32 2:3@48", 1)
 	a.linked("0:1@16 1:2@32 2:4@48", 5)
-	p.chaining.chain.Limit = 6
+	p.chaining.Chain.Limit = 6
 	a.walked("0:1@16 1:9@32 2:3@48", 1)
-	if g := p.chaining.chain.Generation(); g != 1 {
+	if g := p.chaining.Chain.Generation(); g != 1 {
 		t.Fatalf("forgot %d times", g)
 	}
 	a.linked("0:1@16 1:2@32 2:4@48", 3) // of what is forgotten
@@ -191,9 +193,9 @@ func TestNativeProcessesShareRate(t *testing.T) {
 	const user = "0:1@16 1:2@32 2:3@48"
 	for pid := range uint32(2) {
 		draw(pid+1, user, 1) // which nobody can guess
-		draw(pid+1, user, drawsToJudge/2)
+		draw(pid+1, user, fold.DrawsToJudge/2)
 	}
-	draw(1, user, drawsToJudge)
+	draw(1, user, fold.DrawsToJudge)
 	var every []uint32
 	for _, r := range a.rates[bpf.MaxAttached] {
 		if r.Generation != 0 {
@@ -202,17 +204,17 @@ func TestNativeProcessesShareRate(t *testing.T) {
 		every = append(every, r.Every)
 	}
 	// 48 of the first 50 draws are right, of the next 50 all.
-	if want := []uint32{firstEvery, 2 * firstEvery}; !slices.Equal(every, want) {
+	if want := []uint32{fold.FirstEvery, 2 * fold.FirstEvery}; !slices.Equal(every, want) {
 		t.Errorf("told %v, want %v", every, want)
 	}
 	// What one of them forgets the kernel side forgets of all. Those of a VM are not concerned.
 	p := a.table[1]
-	p.chaining.chain.Purge()
+	p.chaining.Chain.Purge()
 	draw(1, user, 1)
 	p = a.table[2]
-	p.chaining.chain.Purge()
+	p.chaining.Chain.Purge()
 	draw(2, user, 1)
-	if got := a.rates.last(bpf.MaxAttached); got != (bpf.ChainRate{Every: 2 * firstEvery, Generation: 2}) {
+	if got := a.rates.last(bpf.MaxAttached); got != (bpf.ChainRate{Every: 2 * fold.FirstEvery, Generation: 2}) {
 		t.Errorf("told %v", got)
 	}
 	if len(a.rates) != 1 {
@@ -244,10 +246,10 @@ func TestAttachedAnew(t *testing.T) {
 	a.linked("1:2@32 2:4@48", 2)
 	a.attach(7)
 	a.linked("1:2@32 2:4@48", 1)
-	if c := p.chaining; c.attachment != 7 || c.slot != 7 || c.chain.Stats().Contexts != 0 || *c.pace != *newPace(0) || c.pace == a.Agent.rates.native {
-		t.Errorf("%+v after the VM was attached", c.chain.Stats())
+	if c := p.chaining; c.Attachment != 7 || c.Slot != 7 || c.Chain.Stats().Contexts != 0 || *c.WalkRate != *fold.NewWalkRate(0) || c.WalkRate == a.Agent.rates.native {
+		t.Errorf("%+v after the VM was attached", c.Chain.Stats())
 	}
-	if got := a.rates[7]; !slices.Equal(got, []bpf.ChainRate{{Every: firstEvery}}) {
+	if got := a.rates[7]; !slices.Equal(got, []bpf.ChainRate{{Every: fold.FirstEvery}}) {
 		t.Errorf("told %v", got)
 	}
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
@@ -257,8 +259,8 @@ func TestAttachedAnew(t *testing.T) {
 	a.attach(8)
 	a.walked("d:1@16 b:2@32 c:3@48", 1) // where the other VM had a
 	a.linked("b:2@32 c:4@48", 1)
-	if p.chaining.attachment != 8 || len(a.rates[8]) != 1 {
-		t.Errorf("attachment %d, told %v", p.chaining.attachment, a.rates[8])
+	if p.chaining.Attachment != 8 || len(a.rates[8]) != 1 {
+		t.Errorf("attachment %d, told %v", p.chaining.Attachment, a.rates[8])
 	}
 	want := map[string]uint64{
 		"certain: 0:1 1:2 2:3": 1, "certain: 0:1 1:2 2:4": 2, "unplaced: [known from before] 1:2 2:4": 1,
@@ -296,13 +298,13 @@ func TestTeachCalls(t *testing.T) {
 	p := a.attach(7)
 	a.walked("a:1@16 B:2@32 c:3@48", 1)
 	hit := func(callee byte, calleeDepth uint32, caller bpf.Frame, callerDepth uint32) listener.Hit {
-		return listener.Hit{Callee: method(callee, 0), Caller: caller, CalleeDepth: calleeDepth, CallerDepth: callerDepth}
+		return listener.Hit{Callee: foldtest.Method(callee, 0), Caller: caller, CalleeDepth: calleeDepth, CallerDepth: callerDepth}
 	}
 	a.teachCalls(p, []listener.Hit{
-		hit('d', 64, method('B', 5), 32), hit('e', 80, method('d', 6), 64),
-		hit('f', 96, method('e', 7), 0), hit('f', 0, method('e', 7), 80), // of no known place
+		hit('d', 64, foldtest.Method('B', 5), 32), hit('e', 80, foldtest.Method('d', 6), 64),
+		hit('f', 96, foldtest.Method('e', 7), 0), hit('f', 0, foldtest.Method('e', 7), 80), // of no known place
 	}, 0)
-	a.teachCalls(p, []listener.Hit{hit('g', 64, method('B', 5), 32)}, 1) // another method by now
+	a.teachCalls(p, []listener.Hit{hit('g', 64, foldtest.Method('B', 5), 32)}, 1) // another method by now
 	for _, link := range []string{"d:6@64 e:1@80", "e:8@80 h:1@96", "e:7@80 f:1@96", "g:1@64 h:1@80"} {
 		a.linked(link, 1)
 	}
@@ -313,12 +315,12 @@ func TestTeachCalls(t *testing.T) {
 	if got := a.placed(w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if n := p.chaining.chain.Stats().Refused; n != 0 {
+	if n := p.chaining.Chain.Stats().Refused; n != 0 {
 		t.Errorf("%d calls were refused", n)
 	}
 	b, _ := newContextAgent(t, Options{})
 	p = b.attach(7)
-	if b.teachCalls(p, []listener.Hit{hit('d', 64, method('B', 5), 32)}, 0); p.chaining != nil {
+	if b.teachCalls(p, []listener.Hit{hit('d', 64, foldtest.Method('B', 5), 32)}, 0); p.chaining != nil {
 		t.Error("calls are chained though contexts are not")
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -42,7 +44,7 @@ func newModelGuest(r *rand.Rand, apart bool) *modelGuest {
 	if apart {
 		g.sites = map[string]uint64{}
 	}
-	for _, tid := range []uint32{100, 101, 101 + keptStacks} {
+	for _, tid := range []uint32{100, 101, 101 + fold.KeptStacks} {
 		g.threads = append(g.threads, &modelThread{tid: tid})
 		g.call(g.threads[len(g.threads)-1])
 	}
@@ -81,7 +83,7 @@ func (g *modelGuest) call(t *modelThread) {
 	t.stack = append(t.stack, callee)
 }
 
-// path is the stack as pathOf writes it.
+// path is the stack as foldtest.Path writes it.
 func (t *modelThread) path() string {
 	path := make([]string, len(t.stack))
 	for i, f := range t.stack {
@@ -138,10 +140,10 @@ func (k *modelKernel) partial(t *modelThread, busy, lost bool) record {
 	if busy {
 		return r
 	}
-	kept := k.kept[t.tid%keptStacks]
+	kept := k.kept[t.tid%fold.KeptStacks]
 	if kept == nil {
 		kept = &modelKept{}
-		k.kept[t.tid%keptStacks] = kept
+		k.kept[t.tid%fold.KeptStacks] = kept
 	}
 	if kept.tid != t.tid {
 		kept.tid, kept.levels = t.tid, nil
@@ -199,9 +201,9 @@ func (k *modelKernel) chain(t *modelThread, lost bool) record {
 	}
 	rate := k.rates.last(7)
 	leaf, caller := t.stack[n-1], t.stack[n-2]
-	tag := modelTag{method(leaf.method, 0), method(caller.method, caller.place), [2]uint32{leaf.depth, caller.depth}, rate.Generation, true}
+	tag := modelTag{foldtest.Method(leaf.method, 0), foldtest.Method(caller.method, caller.place), [2]uint32{leaf.depth, caller.depth}, rate.Generation, true}
 	if leaf.method < 'A' {
-		tag.leaf = method('0', 0)
+		tag.leaf = foldtest.Method('0', 0)
 	}
 	slot := &k.known[(uint32(caller.place)*31+leaf.depth/16*7+uint32(leaf.method))%uint32(len(k.known))]
 	switch {
@@ -273,7 +275,7 @@ func (r *modelRun) sample() {
 
 // enter counts the frames that the thread's previous stack did not have, if that was kept.
 func (r *modelRun) enter(t *modelThread, busy bool) {
-	place := t.tid % keptStacks
+	place := t.tid % fold.KeptStacks
 	same := 0
 	if before := r.previous[t.tid]; !busy && r.whose[place] == t.tid {
 		for same < len(before) && same < len(t.stack) && before[same] == t.stack[same] {
@@ -306,15 +308,15 @@ func (r *modelRun) next() {
 	r.placed(r.window)
 	for p, threads := range r.window.processes {
 		for _, t := range threads {
-			for certainty := range t.trees {
-				for path, n := range contextsOf(&t.trees[certainty]) {
+			for certainty := range t.Trees {
+				for path, n := range contextsOf(&t.Trees[certainty]) {
 					r.gotContexts[path] += n
 					r.gotTops[topOfPath(path)] += n
 					if certainty != int(profile.Certain) {
 						r.uncertain += n
 					}
 				}
-				for path, n := range enteredOf(&t.trees[certainty]) {
+				for path, n := range enteredOf(&t.Trees[certainty]) {
 					r.gotEntered[path] += n
 				}
 			}
@@ -394,7 +396,7 @@ func TestModelSums(t *testing.T) {
 			r := newModelRun(t, seed, Options{Contexts: mode, WalkEvery: 3}, false)
 			if mode == profile.ContextChain {
 				r.sample()
-				c := &r.chainingOf(r.table[100]).chain
+				c := &r.chainingOf(r.table[100]).Chain
 				c.Limit, c.LinkLimit = 300, 500
 			}
 			r.run(modelSamples)
@@ -404,8 +406,8 @@ func TestModelSums(t *testing.T) {
 			if r.linked < modelSamples/10 {
 				t.Errorf("%v, seed %d: %d samples have links", mode, seed, r.linked)
 			}
-			if mode == profile.ContextChain && (r.table[100].chaining.chain.Generation() == 0 || r.uncertain == 0) {
-				t.Errorf("seed %d: forgot %d times, %d samples are not certain", seed, r.table[100].chaining.chain.Generation(), r.uncertain)
+			if mode == profile.ContextChain && (r.table[100].chaining.Chain.Generation() == 0 || r.uncertain == 0) {
+				t.Errorf("seed %d: forgot %d times, %d samples are not certain", seed, r.table[100].chaining.Chain.Generation(), r.uncertain)
 			}
 			if t.Failed() {
 				return

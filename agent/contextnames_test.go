@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -88,7 +89,7 @@ func TestNamesOfPlacedContextsOfEndedProcess(t *testing.T) {
 	if got := a.profiled(p, w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	n := a.resolver.Name(p.Process, target.Wanted{RawFrame: target.RawFrame{Frame: method('q', 1), End: bpf.EndKnown}})
+	n := a.resolver.Name(p.Process, target.Wanted{RawFrame: target.RawFrame{Frame: foldtest.Method('q', 1), End: bpf.EndKnown}})
 	if !n.Stale || len(n.Symbols) != 2 || n.Symbols[1].Value().Function != "[callers unknown]" {
 		t.Errorf("a frame that was never named is %+v", n)
 	}
@@ -98,7 +99,7 @@ func TestNamesOfPlacedContextsOfEndedProcess(t *testing.T) {
 func TestNamesOfEnds(t *testing.T) {
 	a, _ := newContextAgent(t, Options{})
 	p := a.attach(7)
-	bare := target.RawFrame{Frame: method('a', 1)}
+	bare := target.RawFrame{Frame: foldtest.Method('a', 1)}
 	symbols := append(make([]symbolize.Symbol, 0, 8), target.Marker("a"))
 	p.SetName(bare, target.Name{Symbols: symbols})
 	var names []target.Name
@@ -129,12 +130,12 @@ func TestWantedEpochs(t *testing.T) {
 	p.TakeWanted()
 	a.feed(record{
 		identity: java, attachment: 7, classEpoch: 5, flags: bpf.SampleDepths | bpf.SampleLink, end: bpf.EndKnown, user: "b:2@32 c:3@48",
-		kernel: []uint64{uint64(method('A', 1))},
+		kernel: []uint64{uint64(foldtest.Method('A', 1))},
 	})
 	a.placed(w)
 	epochs := map[string]uint32{}
 	for _, r := range p.TakeWanted() {
-		epochs[pathOf([]target.RawFrame{r.RawFrame})] = r.Epoch
+		epochs[foldtest.Path([]target.RawFrame{r.RawFrame})] = r.Epoch
 	}
 	if want := (map[string]uint32{"A:1": 2, "b:2": 5, "c:3": 5, "kernel": 5}); !maps.Equal(epochs, want) {
 		t.Errorf("asked for %v, want %v", epochs, want)

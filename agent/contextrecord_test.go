@@ -10,6 +10,8 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -33,7 +35,7 @@ type record struct {
 
 // encode lays the record out as the kernel side does.
 func (r record) encode() []byte {
-	user, depths := frames(r.user)
+	user, depths := foldtest.Frames(r.user)
 	if r.tid == 0 {
 		r.tid = r.pid
 	}
@@ -156,22 +158,22 @@ func (a *contextAgent) attachment() uint32 {
 }
 
 // contexts are all contexts of a tree that have a weight of their own.
-func contextsOf(t *rawTree) map[string]uint64 {
+func contextsOf(t *fold.Tree) map[string]uint64 {
 	m := map[string]uint64{}
 	for id, n := range t.Nodes() {
 		if n.Self > 0 {
-			m[pathOf(t.Stack(id))] += n.Self
+			m[foldtest.Path(t.Stack(id))] += n.Self
 		}
 	}
 	return m
 }
 
 // enteredOf are all edges of a tree that were entered.
-func enteredOf(t *rawTree) map[string]uint64 {
+func enteredOf(t *fold.Tree) map[string]uint64 {
 	m := map[string]uint64{}
 	for id, n := range t.Nodes() {
 		if n.Entered > 0 {
-			m[pathOf(t.Stack(id))] += n.Entered
+			m[foldtest.Path(t.Stack(id))] += n.Entered
 		}
 	}
 	return m
@@ -193,19 +195,19 @@ func (a *contextAgent) held(w *Window) map[string]uint64 {
 	for _, threads := range w.processes {
 		for tid, t := range threads {
 			var count, total uint64
-			for certainty := range t.trees {
-				tree := &t.trees[certainty]
+			for certainty := range t.Trees {
+				tree := &t.Trees[certainty]
 				total += tree.Total()
 				for path, n := range contextsOf(tree) {
 					m[profile.Certainty(certainty).String()+": "+path] += n
 				}
 			}
-			for _, n := range t.count.placed {
+			for _, n := range t.Count.Placed {
 				count += n
 			}
-			if count != t.count.linked || total != t.count.walked+t.count.linked || t.waiting.Total() != 0 {
-				a.t.Errorf("thread %d: %d walked, %d linked, of which %v are placed; %d are in trees, %d wait", tid, t.count.walked,
-					t.count.linked, t.count.placed, total, t.waiting.Total())
+			if count != t.Count.Linked || total != t.Count.Walked+t.Count.Linked || t.Waiting.Total() != 0 {
+				a.t.Errorf("thread %d: %d walked, %d linked, of which %v are placed; %d are in trees, %d wait", tid, t.Count.Walked,
+					t.Count.Linked, t.Count.Placed, total, t.Waiting.Total())
 			}
 			inTrees += total
 		}
@@ -221,7 +223,7 @@ func (a *contextAgent) named(p *process) {
 	frames := p.TakeWanted()
 	for _, r := range frames {
 		if bare := r.RawFrame; bare.End == 0 {
-			p.SetName(bare, target.Name{Symbols: []symbolize.Symbol{target.Marker(pathOf([]target.RawFrame{bare}))}})
+			p.SetName(bare, target.Name{Symbols: []symbolize.Symbol{target.Marker(foldtest.Path([]target.RawFrame{bare}))}})
 		}
 	}
 	for _, r := range frames {

@@ -2,32 +2,33 @@ package agent
 
 import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // take completes a sample as far as that can be done at once, and learns from it; mu is held.
-func (a *Agent) take(p *process, s *bpf.Sample, code *target.JITCode) taken {
+func (a *Agent) take(p *process, s *bpf.Sample, code *target.JITCode) fold.Sample {
 	a.stack = target.AppendStack(a.stack[:0], s, p.Attachment.Load())
-	t := taken{Sample: s, stack: a.stack}
+	t := fold.Sample{Sample: s, Stack: a.stack}
 	switch a.opt.Contexts {
 	case profile.ContextChain:
-		user := t.user()
+		user := t.User()
 		if s.Flags&bpf.SampleDepths == 0 || len(user) == 0 {
 			break // a kernel thread, or 32-bit code
 		}
 		c := a.chainingOf(p)
 		a.makeRoom(p, len(user)+1)
-		if c.take(&t) {
+		if c.Take(&t) {
 			a.setChainRate(c)
 		}
 		a.rates.settle(a, c, s)
 	case profile.ContextPartial:
-		a.splicing.complete(&t, a.opt.CheckContexts)
-		a.stack = t.stack
+		a.splicing.Complete(&t, a.opt.CheckContexts)
+		a.stack = t.Stack
 	}
-	code.Mark(t.stack)
+	code.Mark(t.Stack)
 	return t
 }
 
@@ -38,7 +39,7 @@ func (a *Agent) teachCall(p *process, callee, caller target.RawFrame, calleeDept
 	}
 	c := a.chainingOf(p)
 	a.makeRoom(p, 2)
-	if c.takeCall(callee, caller, calleeDepth, callerDepth) {
+	if c.TakeCall(callee, caller, calleeDepth, callerDepth) {
 		a.setChainRate(c)
 	}
 }
@@ -55,39 +56,39 @@ func (a *Agent) teachCalls(p *process, hits []listener.Hit, classEpoch uint32) {
 // placeWaiting gives all samples of p that wait their contexts, before what is known of these is forgotten; mu is held.
 func (a *Agent) placeWaiting(p *process) {
 	for w := range a.windows {
-		a.newPlacing(p).place(w.processes[p])
+		a.newPlacing(p).Place(w.processes[p])
 	}
 }
 
 // makeRoom forgets all contexts of p if those of a stack of so many frames do not fit; mu is held.
 func (a *Agent) makeRoom(p *process, frames int) {
-	if c := p.chaining; !c.chain.Room(frames) {
+	if c := p.chaining; !c.Chain.Room(frames) {
 		a.placeWaiting(p)
-		c.chain.Purge()
+		c.Chain.Purge()
 	}
 }
 
 // chainingOf returns what is known of p's contexts; mu is held.
-func (a *Agent) chainingOf(p *process) *chaining {
+func (a *Agent) chainingOf(p *process) *fold.Chaining {
 	serial := p.Attachment.Load()
-	if p.chaining != nil && p.chaining.attachment == serial {
+	if p.chaining != nil && p.chaining.Attachment == serial {
 		return p.chaining
 	}
 	if p.chaining != nil { // what another VM needed says nothing of this one
 		a.placeWaiting(p)
 	}
 	if serial == 0 {
-		p.chaining = newChaining(0, bpf.MaxAttached, a.rates.native)
+		p.chaining = fold.NewChaining(0, bpf.MaxAttached, a.rates.native)
 	} else {
-		p.chaining = newChaining(serial, p.Slot.Load(), newPace(a.opt.WalkEvery))
+		p.chaining = fold.NewChaining(serial, p.Slot.Load(), fold.NewWalkRate(a.opt.WalkEvery))
 		a.setChainRate(p.chaining)
 	}
 	return p.chaining
 }
 
-// newPlacing is of p's samples; mu is held.
-func (a *Agent) newPlacing(p *process) *placing {
-	return newPlacing(p.chaining, p.Code.Load(), a.opt.CheckContexts, func(stack []target.RawFrame) {
+// fold.NewPlacing is of p's samples; mu is held.
+func (a *Agent) newPlacing(p *process) *fold.Placing {
+	return fold.NewPlacing(p.chaining, p.Code.Load(), a.opt.CheckContexts, func(stack []target.RawFrame) {
 		if p.want(stack, p.classEpoch, &a.nameCount) {
 			a.resolver.Submit(p.Process)
 		}
@@ -102,11 +103,11 @@ func (a *Agent) place(w *Window) {
 	for p, threads := range w.processes {
 		a.resolver.Attempt(target.StageWindow, p.Process, func() {
 			pl := a.newPlacing(p)
-			pl.pause = func() {
+			pl.Pause = func() {
 				a.mu.Unlock()
 				a.mu.Lock()
 			}
-			pl.place(threads)
+			pl.Place(threads)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -30,7 +31,7 @@ func TestMeasure(t *testing.T) {
 	a.feed(record{identity: java, attachment: 7, flags: bpf.SampleDepths, user: "h@8", end: bpf.EndRead}) // whose callers are not known
 	a.feed(record{identity: java, attachment: 6, flags: bpf.SampleDepths, user: "h@8"})                   // of another VM
 	a.feed(record{identity: java, flags: bpf.SampleDepths, kernel: []uint64{0xffffffff81000001}})
-	links := &w.processes[p][threadKey(java.pid)].links
+	links := &w.processes[p][fold.ThreadKey(java.pid)].Links
 	if n := links.Len(); n > 3*12 {
 		t.Errorf("%d nodes for 12 links", n)
 	}

@@ -169,13 +169,13 @@ func (a *Agent) onSample(s *bpf.Sample) {
 	if code.Due(time.Duration(now)) || p.Due(now) || unknown {
 		a.dirty[p] = struct{}{}
 	}
-	if len(t.stack) == 0 {
+	if len(t.Stack) == 0 {
 		a.discard(profile.EmptyStack)
 		return
 	}
 	if a.sources.any(source.needTop) {
-		p.top.add(t.stack, 1)
-		p.hot.add(t.stack, code)
+		p.top.add(t.Stack, 1)
+		p.hot.add(t.Stack, code)
 	}
 	wanted := false
 	for w := range a.windows {
@@ -185,7 +185,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 		}
 		wanted = true
 		w.received++
-		if w.add(p, t) && p.want(t.stack, s.ClassEpoch, &a.nameCount) {
+		if w.add(p, t) && p.want(t.Stack, s.ClassEpoch, &a.nameCount) {
 			a.dirty[p] = struct{}{}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target/targettest"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -149,7 +150,7 @@ func TestReceivedIdentity(t *testing.T) {
 func FuzzHandle(f *testing.F) {
 	f.Add(sampleRecord(identity{1, 2, 3}, nativeFrame, jitFrame))
 	f.Add(processRecord(bpf.EventProcessExit, identity{1, 2, 3}))
-	f.Add(callRecord(identity{1, 2, 3}, bpf.EngineListener, 0, jit(1, 2), jit(3, 4)))
+	f.Add(callRecord(identity{1, 2, 3}, bpf.EngineListener, 0, foldtest.JIT(1, 2), foldtest.JIT(3, 4)))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		a, _ := listeningAgent()
 		a.handle(raw)

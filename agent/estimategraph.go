@@ -82,8 +82,8 @@ type estimateTask struct {
 func (w *Window) estimateTask(p *process, now time.Duration) estimateTask {
 	t := estimateTask{process: p, since: w.began, length: now - w.began}
 	for _, thread := range w.processes[p] {
-		for i := range thread.trees {
-			t.top.addTree(&thread.trees[i])
+		for i := range thread.Trees {
+			t.top.addTree(&thread.Trees[i])
 		}
 	}
 	if s := w.calls[p]; s != nil {

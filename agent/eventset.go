@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -26,7 +27,7 @@ type eventSet [profile.EventKinds]*rawEvents
 
 // rawEvents are events of one kind, with frames that are not named yet.
 type rawEvents struct {
-	tree     rawTree
+	tree     fold.Tree
 	rows     map[eventKey]*eventSums
 	threads  map[uint32]string       // names of those in rows
 	sums     map[*coverage]*mainSums // nil: of what is observed all the time
@@ -68,7 +69,7 @@ type event struct {
 func (s *eventSet) of(kind profile.EventKind) *rawEvents {
 	if s[kind] == nil {
 		s[kind] = &rawEvents{
-			tree: rawTree{Limit: maxEventContexts}, rows: map[eventKey]*eventSums{}, threads: map[uint32]string{},
+			tree: fold.Tree{Limit: maxEventContexts}, rows: map[eventKey]*eventSums{}, threads: map[uint32]string{},
 			sums: map[*coverage]*mainSums{},
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -18,7 +19,7 @@ import (
 
 // eventAt is one event in a stack, that stands for n objects of a class.
 func eventAt(user, class string, tid uint32, n float64) *event {
-	raw, _ := frames(user)
+	raw, _ := foldtest.Frames(user)
 	e := &event{kind: profile.Allocations, tid: tid, thread: fmt.Sprint("thread-", tid), labels: profile.EventLabels{Class: class}}
 	for _, f := range raw {
 		e.stack = append(e.stack, target.RawFrame{Frame: f})
@@ -43,9 +44,9 @@ func rowsOf(e *profile.Events) (rows []string) {
 // nameFrames gives the frames of stacks names: those of methods, in capitals.
 func nameFrames(p *process, users ...string) {
 	for _, user := range users {
-		raw, _ := frames(user)
+		raw, _ := foldtest.Frames(user)
 		for _, f := range raw {
-			m, _ := letter(f)
+			m, _ := foldtest.Letter(f)
 			p.SetName(target.RawFrame{Frame: f}, target.Name{Symbols: []symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: strings.ToUpper(string(rune(m)))})}})
 		}
 	}

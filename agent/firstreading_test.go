@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
 
@@ -36,14 +37,14 @@ func TestMeetOnce(t *testing.T) {
 // Counters are marked in windows that have samples of the process, and only in these.
 func TestMarkReading(t *testing.T) {
 	p := &process{Process: &target.Process{PID: 1}}
-	with := &Window{processes: map[*process]map[threadKey]*rawThread{}, calls: map[*process]*callSet{}}
+	with := &Window{processes: map[*process]map[fold.ThreadKey]*fold.Thread{}, calls: map[*process]*callSet{}}
 	a := &Agent{windows: map[*Window]struct{}{with: {}}}
 	r := &profileReading{at: time.Second, counted: map[uint64]methodCounts{1: {}}, whole: true}
 	a.markReading(p, r)
 	if len(with.calls) != 0 {
 		t.Error("a window without samples of it has its counters")
 	}
-	with.processes[p] = map[threadKey]*rawThread{}
+	with.processes[p] = map[fold.ThreadKey]*fold.Thread{}
 	with.calls[p] = &callSet{} // there are calls of other engines
 	a.markReading(p, r)
 	if got := with.calls[p].reading; !got.whole || got.at != time.Second {

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
@@ -24,8 +25,8 @@ type process struct {
 	top        topEdges     // recent samples by edge, if an engine or monitor enters need them
 	hot        hotAddresses // likewise by address, in code that its map names
 	strangers  strangers
-	chaining   *chaining // nil unless contexts are chained
-	holders    int       // open and closing windows that have samples of it
+	chaining   *fold.Chaining // nil unless contexts are chained
+	holders    int            // open and closing windows that have samples of it
 }
 
 func newProcess(id proc.Identity, precise bool) *process {

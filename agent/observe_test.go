@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -198,10 +199,10 @@ func TestObservedStack(t *testing.T) {
 		{"a:1 !:2 b:3", "a:1 !:2 b:3, return"},
 		{"", ""},
 	} {
-		user, _ := frames(c.user)
+		user, _ := foldtest.Frames(c.user)
 		o := bpf.Observation{Sample: bpf.Sample{Header: &bpf.Header{}, User: user, End: bpf.EndRoot, Attachment: 7}}
 		stack := observedStack(nil, &o, 7)
-		got := pathOf(stack)
+		got := foldtest.Path(stack)
 		if len(stack) > 0 {
 			got += map[target.RawKind]string{target.RawReturn: ", return", target.RawExact: ", exact"}[stack[0].Kind]
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -30,7 +32,7 @@ func TestPartialCountsEntries(t *testing.T) {
 		} else {
 			base = s.base
 		}
-		n, _ := frames(s.user)
+		n, _ := foldtest.Frames(s.user)
 		a.feed(record{identity: java, attachment: 7, user: s.user, end: end, shared: &bpf.SharedStack{
 			Serial: uint32(i + 1), Base: base, Frames: s.frames, Own: uint32(len(n)),
 		}})
@@ -38,7 +40,7 @@ func TestPartialCountsEntries(t *testing.T) {
 	// And in a system call, with all frames shared but two.
 	a.feed(record{identity: java, attachment: 7, user: "b:2 d:1", end: bpf.EndKnown, kernel: []uint64{0xffffffff81000001},
 		shared: &bpf.SharedStack{Serial: 5, Base: 4, Frames: 1, Own: 2}})
-	tree := &w.processes[p][threadKey(java.pid)].trees[profile.Certain]
+	tree := &w.processes[p][fold.ThreadKey(java.pid)].Trees[profile.Certain]
 	want := map[string]uint64{
 		"a:1": 1, "a:1 b:1": 1, "a:1 b:1 a:1": 1, "a:1 b:1 a:1 b:1": 2, "a:1 b:1 a:1 b:1 c:1": 2, "a:1 b:2 d:1": 1,
 		"a:1 b:2 d:1 kernel": 1,
@@ -62,7 +64,7 @@ func TestPartialUnplaced(t *testing.T) {
 	a, w := newContextAgent(t, Options{Contexts: profile.ContextPartial})
 	p := a.attach(7)
 	feed := func(user string, h bpf.SharedStack, kernel ...uint64) {
-		n, _ := frames(user)
+		n, _ := foldtest.Frames(user)
 		h.Own = uint32(len(n))
 		end := bpf.EndKnown
 		if h.Base == 0 {
@@ -119,7 +121,7 @@ func TestPartialChecked(t *testing.T) {
 
 func TestSameCallersOfFrames(t *testing.T) {
 	stack := func(text string) []target.RawFrame {
-		user, _ := frames(text)
+		user, _ := foldtest.Frames(text)
 		return target.AppendStack(nil, &bpf.Sample{User: user, Attachment: 1, End: bpf.EndRoot}, 1)
 	}
 	for _, c := range []struct {
@@ -138,13 +140,13 @@ func TestSameCallersOfFrames(t *testing.T) {
 		{"", "", 3, true},
 		{"", "c", 1, false},
 	} {
-		if sameCallers(stack(c.a), stack(c.b), c.levels, sameFrame) != c.want || sameCallers(stack(c.b), stack(c.a), c.levels, sameFrame) != c.want {
+		if fold.SameCallers(stack(c.a), stack(c.b), c.levels, fold.SameFrame) != c.want || fold.SameCallers(stack(c.b), stack(c.a), c.levels, fold.SameFrame) != c.want {
 			t.Errorf("%q and %q for %d levels: %t", c.a, c.b, c.levels, !c.want)
 		}
 	}
 	cut := stack("b c")
 	cut[1].End = bpf.EndRead
-	if !slices.EqualFunc(cut, stack("b c"), sameFrame) {
+	if !slices.EqualFunc(cut, stack("b c"), fold.SameFrame) {
 		t.Error("why a walk ended makes another stack")
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -85,8 +87,8 @@ func TestPlace(t *testing.T) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 			for _, t2 := range w.processes[a.table[100]] {
-				if t2.count.linked != links || t2.count.walked != walks {
-					t.Errorf("%d linked, %d walked, want %d and %d", t2.count.linked, t2.count.walked, links, walks)
+				if t2.Count.Linked != links || t2.Count.Walked != walks {
+					t.Errorf("%d linked, %d walked, want %d and %d", t2.Count.Linked, t2.Count.Walked, links, walks)
 				}
 			}
 		})
@@ -195,7 +197,7 @@ func TestPlaceOverflow(t *testing.T) {
 	p := a.attach(7)
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	a.linked("b:2@32 c:3@48", 1)
-	waiting := &w.processes[p][threadKey(java.pid)].waiting
+	waiting := &w.processes[p][fold.ThreadKey(java.pid)].Waiting
 	waiting.Limit = waiting.Len()
 	a.linked("b:2@32 c:4@48", 2)  // the leaf has no room
 	a.linked("x:2@32 c:4@48", 4)  // nor its caller
@@ -218,8 +220,8 @@ func TestPlaceStale(t *testing.T) {
 	a.feed(record{identity: java, attachment: 6, flags: bpf.SampleDepths | bpf.SampleDrawn, user: "a:1@16 b:2@32 c:3@48"})
 	a.feed(record{identity: java, attachment: 6, flags: bpf.SampleDepths, user: "a:1@16 0:2@32 1:3@48"})
 	a.feed(link)
-	if stats := p.chaining.chain.Stats(); stats.Contexts != 0 || stats.Links != 0 || p.chaining.pace.draws != 0 {
-		t.Errorf("learned %+v, with %d draws", stats, p.chaining.pace.draws)
+	if stats := p.chaining.Chain.Stats(); stats.Contexts != 0 || stats.Links != 0 || p.chaining.WalkRate.Draws != 0 {
+		t.Errorf("learned %+v, with %d draws", stats, p.chaining.WalkRate.Draws)
 	}
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	link.kernel = []uint64{0xffffffff81000001}
@@ -324,7 +326,7 @@ func TestPlaceMarksCode(t *testing.T) {
 	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p := a.attach(0)
 	epoch := func(n uint32) {
-		p.Code.Store(&target.JITCode{Low: method('1', 0).PC(), High: method('9', 0).PC(), Epoch: n, Again: 1 << 62})
+		p.Code.Store(&target.JITCode{Low: foldtest.Method('1', 0).PC(), High: foldtest.Method('9', 0).PC(), Epoch: n, Again: 1 << 62})
 	}
 	epoch(1)
 	a.walked("0:1@16 1:2@32 2:3@48 1:4@64", 1)
@@ -334,10 +336,10 @@ func TestPlaceMarksCode(t *testing.T) {
 	epoch(3)
 	a.placed(w)
 	marked := map[string]int{}
-	tree := &w.processes[p][threadKey(java.pid)].trees[profile.Certain]
+	tree := &w.processes[p][fold.ThreadKey(java.pid)].Trees[profile.Certain]
 	for id, n := range tree.Nodes() {
 		if n.Self > 0 {
-			text := pathOf(tree.Stack(id)) + ", epochs"
+			text := foldtest.Path(tree.Stack(id)) + ", epochs"
 			for _, r := range slices.Backward(tree.Stack(id)) {
 				text += fmt.Sprint(" ", r.Epoch)
 			}

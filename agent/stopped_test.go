@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -27,7 +28,7 @@ func TestStoppedThreads(t *testing.T) {
 			r := record{identity: java, attachment: 7, user: "d:1@16 c:2@32 b:3@48 a:4@64"}
 			if mode == profile.ContextChain {
 				r.flags = bpf.SampleDepths
-				a.chainingOf(p).pace.proof = 0
+				a.chainingOf(p).WalkRate.Proof = 0
 			}
 			feed := func(r record, stopped bool, times int) {
 				for range times {
@@ -78,8 +79,8 @@ func TestStoppedThreads(t *testing.T) {
 func TestThreadKey(t *testing.T) {
 	for _, tid := range []uint32{0, 1, 4 << 20, 1<<31 - 1} {
 		for _, stopped := range []bool{false, true} {
-			if k := keyOf(tid, stopped); k.tid() != int(tid) || k.stopped() != stopped {
-				t.Errorf("%d, %v is %d, %v", tid, stopped, k.tid(), k.stopped())
+			if k := fold.KeyOf(tid, stopped); k.TID() != int(tid) || k.Stopped() != stopped {
+				t.Errorf("%d, %v is %d, %v", tid, stopped, k.TID(), k.Stopped())
 			}
 		}
 	}

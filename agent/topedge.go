@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -70,7 +71,7 @@ func (t *topEdges) add(stack []target.RawFrame, samples float64) {
 func (t *topEdges) clone() topEdges { return topEdges{maps.Clone(t.edges), t.left, t.all, t.span} }
 
 // addTree counts all samples of a tree.
-func (t *topEdges) addTree(tree *rawTree) {
+func (t *topEdges) addTree(tree *fold.Tree) {
 	var stack []target.RawFrame
 	for id, n := range tree.Nodes() {
 		if n.Self == 0 || id == cct.Root {

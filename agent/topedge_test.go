@@ -3,15 +3,17 @@ package agent
 import (
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 func TestTopEdge(t *testing.T) {
 	var (
-		leaf   = target.RawFrame{Frame: jit(7, 0x10), Kind: target.RawExact}
-		caller = target.RawFrame{Frame: jit(8, 0x20), Kind: target.RawReturn}
-		root   = target.RawFrame{Frame: jit(9, 0x30), Kind: target.RawReturn}
+		leaf   = target.RawFrame{Frame: foldtest.JIT(7, 0x10), Kind: target.RawExact}
+		caller = target.RawFrame{Frame: foldtest.JIT(8, 0x20), Kind: target.RawReturn}
+		root   = target.RawFrame{Frame: foldtest.JIT(9, 0x30), Kind: target.RawReturn}
 		kernel = target.RawFrame{Frame: 0xffffffff81000000, Kind: target.RawKernel}
 		native = target.RawFrame{Frame: nativeFrame, Kind: target.RawExact}
 		stub   = target.RawFrame{Frame: bpf.Frame(uint64(bpf.FrameStub) << 60), Kind: target.RawExact}
@@ -43,9 +45,9 @@ func TestTopEdge(t *testing.T) {
 // A tree and the stacks that it was made of have the same edges.
 func TestTopEdgesOfTree(t *testing.T) {
 	kernel := target.RawFrame{Frame: 1, Kind: target.RawKernel}
-	a, b := target.RawFrame{Frame: jit(1, 4), Kind: target.RawExact}, target.RawFrame{Frame: jit(2, 4), Kind: target.RawExact}
-	c, d := target.RawFrame{Frame: jit(3, 4), Kind: target.RawReturn}, target.RawFrame{Frame: jit(4, 4), Kind: target.RawReturn}
-	var tree rawTree
+	a, b := target.RawFrame{Frame: foldtest.JIT(1, 4), Kind: target.RawExact}, target.RawFrame{Frame: foldtest.JIT(2, 4), Kind: target.RawExact}
+	c, d := target.RawFrame{Frame: foldtest.JIT(3, 4), Kind: target.RawReturn}, target.RawFrame{Frame: foldtest.JIT(4, 4), Kind: target.RawReturn}
+	var tree fold.Tree
 	var want, got topEdges
 	for i, stack := range [][]target.RawFrame{{a, c, d}, {a, d}, {b, c, d}, {kernel, b, c, d}, {{Frame: nativeFrame, Kind: target.RawExact}, c}} {
 		tree.Add(stack, uint64(i+1))

@@ -3,6 +3,7 @@ package agent
 import (
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
@@ -11,7 +12,7 @@ func TestUnsampled(t *testing.T) {
 	sampled, idle, unchosen := newProcess(proc.Identity{PID: 7}, true), newProcess(proc.Identity{PID: 8}, true), newProcess(proc.Identity{PID: 10}, true)
 	a := &Agent{opt: Options{PIDs: []int{7, 8, 9, 8}}, table: map[int]*process{7: sampled, 8: idle, 10: unchosen}}
 	w := newWindow(a, nil)
-	w.processes[sampled] = map[threadKey]*rawThread{}
+	w.processes[sampled] = map[fold.ThreadKey]*fold.Thread{}
 	if got := a.unsampled(w); len(got) != 1 || got[0] != idle {
 		t.Errorf("got %d processes, want the one of pid 8", len(got))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -23,7 +24,7 @@ type Window struct {
 	pids  map[int]bool // nil: all
 
 	// The rest is guarded by agent.mu while the window is open.
-	processes map[*process]map[threadKey]*rawThread
+	processes map[*process]map[fold.ThreadKey]*fold.Thread
 	calls     map[*process]*callSet
 	events    map[*process]*eventSet
 	before    snapshot
@@ -37,23 +38,23 @@ type Window struct {
 }
 
 func newWindow(a *Agent, pids map[int]bool) *Window {
-	return &Window{agent: a, pids: pids, began: monotonic(), processes: map[*process]map[threadKey]*rawThread{}, calls: map[*process]*callSet{}, events: map[*process]*eventSet{}, discarded: noDiscards()}
+	return &Window{agent: a, pids: pids, began: monotonic(), processes: map[*process]map[fold.ThreadKey]*fold.Thread{}, calls: map[*process]*callSet{}, events: map[*process]*eventSet{}, discarded: noDiscards()}
 }
 
 // add folds one sample. It tells whether the stack has contexts that are new to the window.
-func (w *Window) add(p *process, s taken) (fresh bool) {
+func (w *Window) add(p *process, s fold.Sample) (fresh bool) {
 	w.hold(p)
 	threads := w.processes[p]
-	key := keyOf(s.Tid, s.Stopped != 0)
+	key := fold.KeyOf(s.Tid, s.Stopped != 0)
 	t := threads[key]
 	if t == nil {
-		t = &rawThread{}
+		t = &fold.Thread{}
 		threads[key] = t
 	}
 	w.folded++
-	before := t.contexts()
-	fresh = t.fold(s, w.agent.contexts < w.agent.opt.maxContexts())
-	grown := t.contexts() - before
+	before := t.Contexts()
+	fresh = t.Fold(s, w.agent.contexts < w.agent.opt.maxContexts())
+	grown := t.Contexts() - before
 	w.contexts += grown
 	w.agent.contexts += grown
 	return fresh
@@ -87,7 +88,7 @@ func (w *Window) wants(pid uint32) bool { return w.pids == nil || w.pids[int(pid
 // hold notes that the window has something of p.
 func (w *Window) hold(p *process) {
 	if _, ok := w.processes[p]; !ok {
-		w.processes[p] = map[threadKey]*rawThread{}
+		w.processes[p] = map[fold.ThreadKey]*fold.Thread{}
 		p.holders++
 	}
 }
@@ -187,8 +188,8 @@ func (w *Window) finish(end time.Time, next *Window) (processes []*process, afte
 func (w *Window) cut() (samples uint64) {
 	for _, threads := range w.processes {
 		for _, t := range threads {
-			for i := range t.trees {
-				samples += t.trees[i].Overflow()
+			for i := range t.Trees {
+				samples += t.Trees[i].Overflow()
 			}
 		}
 	}
@@ -201,8 +202,8 @@ func (w *Window) profileOf(p *process, counts *profile.Counts) *profile.Process 
 	var named *profile.Process
 	var samples uint64
 	for _, t := range w.processes[p] {
-		for i := range t.trees {
-			samples += t.trees[i].Total()
+		for i := range t.Trees {
+			samples += t.Trees[i].Total()
 		}
 	}
 	err := a.resolver.Attempt(target.StageWindow, p.Process, func() {
@@ -229,11 +230,11 @@ func (w *Window) profileOf(p *process, counts *profile.Counts) *profile.Process 
 }
 
 // empty forgets samples that are in a profile by now: their memory is better used for the next window.
-func (a *Agent) empty(threads map[threadKey]*rawThread) {
+func (a *Agent) empty(threads map[fold.ThreadKey]*fold.Thread) {
 	a.mu.Lock() // of another window that closes, which may ask for the frames of this one
 	defer a.mu.Unlock()
 	for _, t := range threads {
-		*t = rawThread{}
+		*t = fold.Thread{}
 	}
 }
 
@@ -284,7 +285,7 @@ func (a *Agent) trim(p *process) {
 	for _, windows := range []map[*Window]struct{}{a.windows, a.closing} {
 		for w := range windows {
 			for _, t := range w.processes[p] {
-				t.frames(need)
+				t.Frames(need)
 			}
 			if s := w.calls[p]; s != nil {
 				s.frames(need)
@@ -301,20 +302,20 @@ func (a *Agent) trim(p *process) {
 }
 
 // profile names all frames of the process's trees.
-func (p *process) profile(threads map[threadKey]*rawThread, c *profile.Counts) *profile.Process {
+func (p *process) profile(threads map[fold.ThreadKey]*fold.Thread, c *profile.Counts) *profile.Process {
 	out := newProcessProfile(p.Process)
 	names := p.Names()
 	defer names.Close()
 	for _, key := range slices.Sorted(maps.Keys(threads)) {
 		t := threads[key]
-		for certainty := range t.trees {
-			raw := &t.trees[certainty]
+		for certainty := range t.Trees {
+			raw := &t.Trees[certainty]
 			if raw.Total() == 0 && certainty != int(profile.Certain) {
 				continue
 			}
 			tally(raw, names, c)
 			tree := cct.Map(raw, func(r target.RawFrame) []symbolize.Symbol { return names.Of(r).Symbols })
-			out.Threads = append(out.Threads, &profile.Thread{TID: key.tid(), Name: cString(t.comm[:]), Stopped: key.stopped(), Context: profile.Certainty(certainty), Tree: tree})
+			out.Threads = append(out.Threads, &profile.Thread{TID: key.TID(), Name: cString(t.Comm[:]), Stopped: key.Stopped(), Context: profile.Certainty(certainty), Tree: tree})
 		}
 	}
 	return out

@@ -177,7 +177,7 @@ func TestWindowRoom(t *testing.T) {
 	var total uint64
 	for _, of := range w.processes {
 		for _, thread := range of {
-			total += thread.trees[profile.Certain].Total()
+			total += thread.Trees[profile.Certain].Total()
 		}
 	}
 	if total != threads*each || w.folded != total {

@@ -1,4 +1,4 @@
-package agent
+package fold
 
 import (
 	"github.com/vmprof-agent/vmprof-agent/agent/target"

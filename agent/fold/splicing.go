@@ -1,4 +1,4 @@
-package agent
+package fold
 
 import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -6,14 +6,15 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A splicing completes partial walks (Whaley, Java Grande 2000, section 4): it keeps the stack that each thread's
+// A Splicing completes partial walks (Whaley, Java Grande 2000, section 4): it keeps the stack that each thread's
 // previous sample had, as the kernel side does, in the same number of places.
-type splicing struct {
-	kept   [keptStacks]keptStack
+type Splicing struct {
+	kept   [KeptStacks]keptStack
 	buffer []target.RawFrame
 }
 
-const keptStacks = 1024 // KEPT_STACKS in partial.bpf.h
+// KeptStacks is how many threads' stacks are kept; KEPT_STACKS in partial.bpf.h.
+const KeptStacks = 1024
 
 type keptStack struct {
 	tid     uint32
@@ -24,15 +25,15 @@ type keptStack struct {
 	user    []target.RawFrame // the others, innermost first
 }
 
-// complete completes a sample. If check, the sample has its whole stack, and what is found is compared with it.
-func (sp *splicing) complete(t *taken, check bool) {
-	inner, user := t.inner(), t.user()
+// Complete completes a sample. If check, the sample has its whole stack, and what is found is compared with it.
+func (sp *Splicing) Complete(t *Sample, check bool) {
+	inner, user := t.inner(), t.User()
 	whole, fresh, ok := sp.splice(t.Sample, user)
 	if check {
-		t.right = rightCallers(whole, user, sameFrame)
+		t.right = rightCallers(whole, user, SameFrame)
 	}
 	t.partial = t.Shared != nil && t.Shared.Base != 0
-	t.stack = append(t.stack[:inner], whole...)
+	t.Stack = append(t.Stack[:inner], whole...)
 	t.fresh = inner + fresh
 	if !ok {
 		t.certainty = profile.Unplaced
@@ -45,11 +46,11 @@ func (sp *splicing) complete(t *taken, check bool) {
 // Without marks in the guest's stack, an activation counts as the previous one's if the same call site led to the same
 // method. Of a method that is called again from there, that is wrong: what is counted as new are the calls that are seen
 // to be different.
-func (sp *splicing) splice(s *bpf.Sample, user []target.RawFrame) (whole []target.RawFrame, fresh int, ok bool) {
+func (sp *Splicing) splice(s *bpf.Sample, user []target.RawFrame) (whole []target.RawFrame, fresh int, ok bool) {
 	if s.Shared == nil {
 		return user, len(user), true // the place of its thread's stack was another thread's, whose stack it still has
 	}
-	k := &sp.kept[s.Tid%keptStacks]
+	k := &sp.kept[s.Tid%KeptStacks]
 	same := k.serial != 0 && k.tid == s.Tid && k.start == s.Start && k.exec == s.Exec
 	missing := 0
 	sp.buffer = append(sp.buffer[:0], user[:min(int(s.Shared.Own), len(user))]...)
@@ -80,7 +81,7 @@ func (sp *splicing) splice(s *bpf.Sample, user []target.RawFrame) (whole []targe
 }
 
 // append adds frames that were on the stack before. They still are: the classes of their methods were not unloaded.
-func (sp *splicing) append(base []target.RawFrame, classEpoch uint32) {
+func (sp *Splicing) append(base []target.RawFrame, classEpoch uint32) {
 	for _, r := range base {
 		if r.Frame.Kind() == bpf.FrameInterpreted {
 			r.Epoch = classEpoch
@@ -90,7 +91,7 @@ func (sp *splicing) append(base []target.RawFrame, classEpoch uint32) {
 }
 
 // end notes why the frames end where they do.
-func (sp *splicing) end(why bpf.WalkEnd) {
+func (sp *Splicing) end(why bpf.WalkEnd) {
 	if n := len(sp.buffer); n > 0 {
 		sp.buffer[n-1].End = why
 	}
@@ -110,7 +111,7 @@ func sharedFrames(a, b []target.RawFrame) (n int) {
 	for n < len(a) && n < len(b) {
 		x, y := a[len(a)-1-n], b[len(b)-1-n]
 		x.Epoch, y.Epoch = 0, 0
-		if !sameFrame(x, y) {
+		if !SameFrame(x, y) {
 			if codeOf(x) == codeOf(y) {
 				n++
 			}
@@ -128,9 +129,9 @@ func codeOf(r target.RawFrame) target.RawFrame {
 	return m
 }
 
-// sameFrame compares frames of one stack at different times, at which classes may have been unloaded: not those of methods
+// SameFrame compares frames of one stack at different times, at which classes may have been unloaded: not those of methods
 // that are on the stack.
-func sameFrame(a, b target.RawFrame) bool {
+func SameFrame(a, b target.RawFrame) bool {
 	a.Epoch, a.End, b.Epoch, b.End = 0, 0, 0, 0
 	return a == b
 }

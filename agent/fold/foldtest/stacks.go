@@ -1,6 +1,6 @@
 // Package foldtest writes stacks as text, for tests. They are written outermost frame first, as the papers draw paths, each frame as
 // method:place@depth. The method is one letter and says what kind of frame it is: see Method.
-package agent
+package foldtest
 
 import (
 	"fmt"
@@ -11,14 +11,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// jit is a frame of compiled code of HotSpot.
-func jit(version, offset int) bpf.Frame {
+// JIT is a frame of compiled code of HotSpot.
+func JIT(version, offset int) bpf.Frame {
 	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(version)<<32 | uint64(offset))
 }
 
-// method is the frame of a method: compiled code a to z, interpreted A to Z, stubs !, native code 0 to 9. Of the first two
+// Method is the frame of a method: compiled code a to z, interpreted A to Z, stubs !, native code 0 to 9. Of the first two
 // frames say which method they are of.
-func method(m byte, place uint64) bpf.Frame {
+func Method(m byte, place uint64) bpf.Frame {
 	switch {
 	case 'a' <= m && m <= 'z':
 		return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(m)<<32 | place)
@@ -30,8 +30,8 @@ func method(m byte, place uint64) bpf.Frame {
 	return bpf.Frame(uint64(bpf.FrameNative)<<60 | uint64(m)<<32 | place)
 }
 
-// letter is the inverse of method.
-func letter(f bpf.Frame) (m byte, place uint64) {
+// Letter is the inverse of Method.
+func Letter(f bpf.Frame) (m byte, place uint64) {
 	switch f.Kind() {
 	case bpf.FrameInterpreted:
 		return byte(f >> 16), uint64(f) & 0xffff
@@ -41,8 +41,8 @@ func letter(f bpf.Frame) (m byte, place uint64) {
 	return byte(f >> 32), uint64(f) & 0xffffffff
 }
 
-// frames parses a stack: frames and depths, innermost first.
-func frames(text string) (user []bpf.Frame, depths []uint32) {
+// Frames parses a stack. It returns frames and depths, innermost first.
+func Frames(text string) (user []bpf.Frame, depths []uint32) {
 	for _, f := range strings.Fields(text) {
 		var place, depth uint64
 		rest := f[1:]
@@ -55,7 +55,7 @@ func frames(text string) (user []bpf.Frame, depths []uint32) {
 		if rest != "" {
 			panic(fmt.Sprintf("frame %q", f))
 		}
-		user, depths = append(user, method(f[0], place)), append(depths, uint32(depth))
+		user, depths = append(user, Method(f[0], place)), append(depths, uint32(depth))
 	}
 	slices.Reverse(user)
 	slices.Reverse(depths)
@@ -69,9 +69,8 @@ func number(text string) (n uint64, rest string) {
 	return n, text
 }
 
-// pathOf writes a raw stack, without depths. Behind the outermost frame is why there are no more: it
-// stands in front, in brackets.
-func pathOf(stack []target.RawFrame) string {
+// Path writes a raw stack without depths. If its walk ended early, the reason comes first, in brackets.
+func Path(stack []target.RawFrame) string {
 	var path []string
 	for _, r := range stack {
 		text := ""
@@ -85,7 +84,7 @@ func pathOf(stack []target.RawFrame) string {
 		case target.RawDepths:
 			text = "depths"
 		default:
-			m, place := letter(r.Frame)
+			m, place := Letter(r.Frame)
 			text = string(rune(m))
 			if place != 0 {
 				text += fmt.Sprintf(":%d", place)

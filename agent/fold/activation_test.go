@@ -1,9 +1,10 @@
-package agent
+package fold
 
 import (
 	"slices"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -17,13 +18,13 @@ func TestActivate(t *testing.T) {
 		site   uint32
 		leaf   bpf.Frame
 	}{
-		{frame: jit(7, 0x12345), method: jit(7, 0), site: 0x12345, leaf: jit(7, 0)},
-		{frame: jit(0xfffffff, 0xffffffff), method: jit(0xfffffff, 0), site: 0xffffffff, leaf: jit(0xfffffff, 0)},
-		{frame: method('A', 17), epoch: 3, method: method('A', 0), site: 17, leaf: method('A', 0)},
-		{frame: method('A', 0xffff), epoch: 3, method: method('A', 0), site: 0xffff, leaf: method('A', 0)}, // bytecode not known
-		{frame: method('A', 0), method: method('A', 0), leaf: method('A', 0)},
-		{frame: method('!', 5), method: method('!', 5), leaf: bpf.Frame(uint64(bpf.FrameStub) << 60)},
-		{frame: method('0', 5), method: method('0', 5), leaf: bpf.Frame(uint64(bpf.FrameNative) << 60)},
+		{frame: foldtest.JIT(7, 0x12345), method: foldtest.JIT(7, 0), site: 0x12345, leaf: foldtest.JIT(7, 0)},
+		{frame: foldtest.JIT(0xfffffff, 0xffffffff), method: foldtest.JIT(0xfffffff, 0), site: 0xffffffff, leaf: foldtest.JIT(0xfffffff, 0)},
+		{frame: foldtest.Method('A', 17), epoch: 3, method: foldtest.Method('A', 0), site: 17, leaf: foldtest.Method('A', 0)},
+		{frame: foldtest.Method('A', 0xffff), epoch: 3, method: foldtest.Method('A', 0), site: 0xffff, leaf: foldtest.Method('A', 0)}, // bytecode not known
+		{frame: foldtest.Method('A', 0), method: foldtest.Method('A', 0), leaf: foldtest.Method('A', 0)},
+		{frame: foldtest.Method('!', 5), method: foldtest.Method('!', 5), leaf: bpf.Frame(uint64(bpf.FrameStub) << 60)},
+		{frame: foldtest.Method('0', 5), method: foldtest.Method('0', 5), leaf: bpf.Frame(uint64(bpf.FrameNative) << 60)},
 		{frame: 1<<64 - 1, method: 1<<64 - 1, leaf: 0xf << 60}, // of no kind
 	} {
 		caller := target.RawFrame{Frame: c.frame, Epoch: c.epoch, Kind: target.RawReturn}
@@ -44,14 +45,14 @@ func TestActivate(t *testing.T) {
 		}
 	}
 	// What a map of compiled code says of native frames the kernel side does not know.
-	if a := activate(target.RawFrame{Frame: method('0', 5), Epoch: 9}, 40); a.Method.Epoch != 0 {
+	if a := activate(target.RawFrame{Frame: foldtest.Method('0', 5), Epoch: 9}, 40); a.Method.Epoch != 0 {
 		t.Errorf("epoch of a native frame: %+v", a)
 	}
 }
 
 func TestActivations(t *testing.T) {
 	sample := func(text string, end bpf.WalkEnd) ([]target.RawFrame, []uint32) {
-		user, depths := frames(text)
+		user, depths := foldtest.Frames(text)
 		return target.AppendStack(nil, &bpf.Sample{User: user, End: end, Attachment: 1}, 1), depths
 	}
 	user, depths := sample("a:1@16 B:2@32 c:3@48", bpf.EndRoot)
@@ -60,7 +61,7 @@ func TestActivations(t *testing.T) {
 		t.Fatalf("%+v, %t", walk, ok)
 	}
 	if got := callers(user[:1:1], walk[1:]); !slices.Equal(got, user) {
-		t.Errorf("%s, want %s", pathOf(got), pathOf(user))
+		t.Errorf("%s, want %s", foldtest.Path(got), foldtest.Path(user))
 	}
 	if l := linkOf(walk); l.Leaf != walk[0] || l.Caller != walk[1] || l.Leaf.Depth != 48 || l.Caller.Depth != 32 {
 		t.Errorf("link %+v of %+v", l, walk)
@@ -76,7 +77,7 @@ func TestActivations(t *testing.T) {
 		leaf := user[0]
 		leaf.End = 0
 		if got := callers([]target.RawFrame{leaf}, walk[1:]); !slices.Equal(got, user) {
-			t.Errorf("%s, want %s", pathOf(got), pathOf(user))
+			t.Errorf("%s, want %s", foldtest.Path(got), foldtest.Path(user))
 		}
 		if l := linkOf(walk); len(user) == 1 && l.Caller != (activation{}) {
 			t.Errorf("a caller that was not reached is in the link: %+v", l)
@@ -90,7 +91,7 @@ func TestActivations(t *testing.T) {
 	// Nothing is learned from frames of another VM, nor from none.
 	for _, user := range [][]target.RawFrame{{{Kind: target.RawStale}}, {user[0], {Kind: target.RawStale}}, {{Kind: target.RawNothing, End: bpf.EndRead}}, nil} {
 		if _, ok = activations(nil, user, depths); ok {
-			t.Errorf("%s may be learned", pathOf(user))
+			t.Errorf("%s may be learned", foldtest.Path(user))
 		}
 	}
 }

@@ -1,8 +1,9 @@
-package agent
+package fold
 
 import (
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -25,13 +26,13 @@ func TestSameCallers(t *testing.T) {
 		{"d e", "d e", true, true, true, true},
 	} {
 		stack := func(text string) (s []activation) {
-			user, depths := frames(text)
+			user, depths := foldtest.Frames(text)
 			s, _ = activations(nil, target.AppendStack(nil, &bpf.Sample{User: user, Attachment: 1, End: bpf.EndRoot}, 1), depths)
 			return s
 		}
 		a, b := stack(c.a), stack(c.b)
 		for levels, want := range map[int]bool{1: c.one, 3: c.three, 0: c.all, 99: c.whole} {
-			if sameCallers(a, b, levels, sameCall) != want || sameCallers(b, a, levels, sameCall) != want {
+			if SameCallers(a, b, levels, sameCall) != want || SameCallers(b, a, levels, sameCall) != want {
 				t.Errorf("%s and %s for %d levels: %t", c.a, c.b, levels, !want)
 			}
 		}

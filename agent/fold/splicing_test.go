@@ -1,36 +1,37 @@
-package agent
+package fold
 
 import (
 	"fmt"
 	"slices"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // A splicer feeds a splicing with the samples of one thread.
 type splicer struct {
-	*splicing
+	*Splicing
 	sample bpf.Sample // but for its frames
 	header bpf.Header
 }
 
 func newSplicer() *splicer {
-	s := &splicer{splicing: &splicing{}, header: bpf.Header{Pid: 100, Tid: 100, Start: 5, Exec: 1}}
+	s := &splicer{Splicing: &Splicing{}, header: bpf.Header{Pid: 100, Tid: 100, Start: 5, Exec: 1}}
 	s.sample = bpf.Sample{Header: &s.header, Attachment: 1}
 	return s
 }
 
 // splice splices a sample with these frames of its own. It returns the whole stack, and how many of its frames are new.
 func (s *splicer) splice(user string, end bpf.WalkEnd, shared *bpf.SharedStack) string {
-	own, _ := frames(user)
+	own, _ := foldtest.Frames(user)
 	s.sample.User, s.sample.End, s.sample.Shared = own, end, shared
 	if shared != nil && shared.Own == 0 {
 		shared.Own = uint32(len(own))
 	}
-	whole, fresh, ok := s.splicing.splice(&s.sample, target.AppendStack(nil, &s.sample, 1))
-	text := fmt.Sprintf("%s, %d new", pathOf(whole), fresh)
+	whole, fresh, ok := s.Splicing.splice(&s.sample, target.AppendStack(nil, &s.sample, 1))
+	text := fmt.Sprintf("%s, %d new", foldtest.Path(whole), fresh)
 	if !ok {
 		text += ", rest lost"
 	}
@@ -125,7 +126,7 @@ func TestSpliceOthersStacks(t *testing.T) {
 		name   string
 		change func(*bpf.Header)
 	}{
-		{"another thread in the same place", func(h *bpf.Header) { h.Tid += keptStacks }},
+		{"another thread in the same place", func(h *bpf.Header) { h.Tid += KeptStacks }},
 		{"a process that has the pid after another", func(h *bpf.Header) { h.Start++ }},
 		{"after an exec", func(h *bpf.Header) { h.Exec++ }},
 	} {
@@ -164,7 +165,7 @@ func TestSpliceAfterUnloading(t *testing.T) {
 	}
 	for _, r := range s.kept[100].user {
 		if want := map[bpf.FrameKind]uint32{bpf.FrameInterpreted: 4}[r.Frame.Kind()]; r.Epoch != want {
-			t.Errorf("%s has epoch %d, want %d", pathOf([]target.RawFrame{r}), r.Epoch, want)
+			t.Errorf("%s has epoch %d, want %d", foldtest.Path([]target.RawFrame{r}), r.Epoch, want)
 		}
 	}
 	s.sample.ClassEpoch = 5
@@ -176,7 +177,7 @@ func TestSpliceAfterUnloading(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	walked := target.AppendStack(nil, &bpf.Sample{User: s.sample.User, Attachment: 1, ClassEpoch: 7, End: bpf.EndRoot}, 1)
-	if !slices.EqualFunc(walked, target.AppendStack(nil, &s.sample, 1), sameFrame) {
+	if !slices.EqualFunc(walked, target.AppendStack(nil, &s.sample, 1), SameFrame) {
 		t.Error("the same stack an epoch later is another one")
 	}
 }

@@ -1,4 +1,4 @@
-package agent
+package fold
 
 import (
 	"maps"
@@ -11,13 +11,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// A placing gives samples of one process, of which a window has only links, what is known of their contexts by now.
-type placing struct {
-	chaining *chaining // nil if nothing was learned
+// A Placing gives samples of one process, of which a window has only links, what is known of their contexts by now.
+type Placing struct {
+	chaining *Chaining // nil if nothing was learned
 	code     *target.JITCode
 	check    bool                          // the stacks that wait are whole: count how many contexts are right
 	want     func(stack []target.RawFrame) // is called with each stack that samples were given
-	pause    func()                        // is called before each link, if it is not nil
+	Pause    func()                        // is called before each link, if it is not nil
 	links    []*waitingLink                // in the order in which they were found
 	byLink   map[chainLink]*waitingLink    // the same ones
 }
@@ -30,8 +30,8 @@ type waitingLink struct {
 
 // A waitingNode is samples of one thread with the same place in the leaf and the same frames of the kernel.
 type waitingNode struct {
-	thread *rawThread
-	id     cct.NodeID // in thread.waiting
+	thread *Thread
+	id     cct.NodeID // in thread.Waiting
 }
 
 // A waitingStack is what is known of such samples: the kernel's frames, the leaf, its caller, and where contexts are
@@ -43,7 +43,7 @@ type waitingStack struct {
 }
 
 func (n waitingNode) stack() (s waitingStack) {
-	s.frames = n.thread.waiting.Stack(n.id)
+	s.frames = n.thread.Waiting.Stack(n.id)
 	if len(s.frames) > 0 {
 		s.frames, s.depths = s.frames[:len(s.frames)-1], depthsIn(s.frames[len(s.frames)-1])
 	}
@@ -68,30 +68,30 @@ func (s *waitingStack) link() (chainLink, bool) {
 	return linkOf(pair), true
 }
 
-// newPlacing is of samples of one process, of whose contexts that is known. The code is that which a map names.
-func newPlacing(known *chaining, code *target.JITCode, check bool, want func([]target.RawFrame)) *placing {
-	return &placing{chaining: known, code: code, check: check, want: want, byLink: map[chainLink]*waitingLink{}}
+// NewPlacing is of samples of one process, of whose contexts that is known. The code is that which a map names.
+func NewPlacing(known *Chaining, code *target.JITCode, check bool, want func([]target.RawFrame)) *Placing {
+	return &Placing{chaining: known, code: code, check: check, want: want, byLink: map[chainLink]*waitingLink{}}
 }
 
-// place gives the samples of all threads their contexts.
-func (pl *placing) place(threads map[threadKey]*rawThread) {
+// Place gives the samples of all threads their contexts.
+func (pl *Placing) Place(threads map[ThreadKey]*Thread) {
 	for _, tid := range slices.Sorted(maps.Keys(threads)) {
 		pl.gather(threads[tid])
 	}
 	for _, l := range pl.links {
-		if pl.pause != nil {
-			pl.pause()
+		if pl.Pause != nil {
+			pl.Pause()
 		}
 		pl.placeLink(l)
 	}
 	for _, t := range threads {
-		t.waiting = rawTree{}
+		t.Waiting = Tree{}
 	}
 }
 
 // gather sorts the samples of a thread by their links. Those without are not placed.
-func (pl *placing) gather(t *rawThread) {
-	for id, n := range t.waiting.Nodes() {
+func (pl *Placing) gather(t *Thread) {
+	for id, n := range t.Waiting.Nodes() {
 		if n.Self == 0 {
 			continue
 		}
@@ -120,8 +120,8 @@ type place struct {
 }
 
 // places finds out where samples with a link belong: to one place at least.
-func (c *chaining) places(l chainLink) []place {
-	p := c.chain.Place(l)
+func (c *Chaining) places(l chainLink) []place {
+	p := c.Chain.Place(l)
 	if len(p.Candidates) == 0 {
 		p.Candidates = []cct.Candidate[target.RawFrame, uint32]{{Share: 1}}
 	}
@@ -138,13 +138,13 @@ func (c *chaining) places(l chainLink) []place {
 var certaintyOf = [...]profile.Certainty{cct.Unique: profile.Certain, cct.Ambiguous: profile.Ambiguous, cct.Fitted: profile.Fitted, cct.Unplaced: profile.Unplaced}
 
 // placeLink gives the samples of a link their contexts.
-func (pl *placing) placeLink(l *waitingLink) {
+func (pl *Placing) placeLink(l *waitingLink) {
 	places := pl.chaining.places(l.chainLink)
 	for _, node := range l.nodes {
-		weight, s := node.thread.waiting.Node(node.id).Self, node.stack()
+		weight, s := node.thread.Waiting.Node(node.id).Self, node.stack()
 		if pl.check { // the likeliest place, as no sample is told from the others that share its link
 			truth, _ := activations(nil, s.frames[s.user:], s.depths)
-			node.thread.count.check(weight, rightCallers(places[0].context, truth, sameCall))
+			node.thread.Count.check(weight, rightCallers(places[0].context, truth, sameCall))
 		}
 		linked := s.linked()
 		known := len(linked) - s.user // frames of the context that are the sample's own
@@ -162,9 +162,9 @@ func (pl *placing) placeLink(l *waitingLink) {
 }
 
 // give adds weight to a context.
-func (pl *placing) give(t *rawThread, certainty profile.Certainty, weight uint64, stack []target.RawFrame) {
-	t.trees[certainty].Add(stack, weight)
-	t.count.placed[certainty] += weight
+func (pl *Placing) give(t *Thread, certainty profile.Certainty, weight uint64, stack []target.RawFrame) {
+	t.Trees[certainty].Add(stack, weight)
+	t.Count.Placed[certainty] += weight
 	pl.want(stack)
 }
 

@@ -1,0 +1,128 @@
+package fold
+
+import (
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// A Chaining is what is known of the contexts of one process where stacks are not all walked: CallerChaining of Inoue and
+// Nakatani (OOPSLA 2009, section 6). Walks teach it as they arrive; the links of a window are placed when it closes, with
+// all that is known by then. In an agent the drainer has it, or whoever holds Agent.mu.
+type Chaining struct {
+	Attachment uint32 // of the VM whose frames these are, 0 if there is none
+	Slot       uint32 // of its rate on the kernel side
+	Chain      cct.Chain[target.RawFrame, uint32]
+	WalkRate   *WalkRate
+	generation uint64 // of Chain, as KernelRate returned it last
+
+	walk, guess []activation // scratch
+}
+
+// chainedContexts bounds the contexts, and the links, of one process.
+const chainedContexts = 1 << 17
+
+// NewChaining knows nothing yet. Several may share one WalkRate.
+func NewChaining(attachment, slot uint32, p *WalkRate) *Chaining {
+	c := &Chaining{Attachment: attachment, Slot: slot, WalkRate: p}
+	c.Chain.Limit, c.Chain.LinkLimit, c.Chain.Marker = chainedContexts, chainedContexts, isUnreached
+	return c
+}
+
+// Take learns from a sample with depths. It reports whether KernelRate has changed.
+func (c *Chaining) Take(t *Sample) (changed bool) {
+	if t.link = t.Flags&bpf.SampleLink != 0; t.link {
+		return c.learnLink(t.Sample, t.User())
+	}
+	return c.learn(t.Sample, t.User())
+}
+
+// TakeCall learns who called whom from a call that was observed. It reports whether KernelRate has changed.
+func (c *Chaining) TakeCall(callee, caller target.RawFrame, calleeDepth, callerDepth uint32) (changed bool) {
+	c.Chain.Call(chainLink{Leaf: activate(callee, calleeDepth), Caller: activate(caller, callerDepth)}, 1)
+	return c.forgot()
+}
+
+// KernelRate is how often stacks are to be walked by now, and whether something was forgotten since the last call.
+func (c *Chaining) KernelRate() (rate bpf.ChainRate, forgot bool) {
+	forgot = c.forgot()
+	c.generation = c.Chain.Generation()
+	return bpf.ChainRate{Every: c.WalkRate.Every, Generation: uint32(c.generation)}, forgot
+}
+
+// learn takes a walk of a stack. It reports whether KernelRate has changed.
+func (c *Chaining) learn(s *bpf.Sample, user []target.RawFrame) (changed bool) {
+	walk, ok := activations(c.walk[:0], user, s.Depths)
+	if c.walk = walk; !ok {
+		c.walk = walk[:0] // nothing was learned
+		return false
+	}
+	if s.Flags&bpf.SampleDrawn != 0 {
+		// Nobody chose this sample: that its context would have been found is as likely as for those with a link.
+		changed = c.WalkRate.drawn(SameCallers(c.likeliest(linkOf(walk)), walk, threeLevels, sameCall), len(walk))
+	}
+	c.Chain.Proof = c.WalkRate.Proof
+	c.Chain.Walk(walk, 1)
+	return c.forgot() || changed
+}
+
+// Unsettled reports whether the link of the walk that was learned last is steady, and whether the kernel side does not know that.
+// If users set how many samples to walk, the kernel side needs to know of none.
+func (c *Chaining) Unsettled(s *bpf.Sample) (steady, unsettled bool) {
+	if s.LinkTag == 0 || c.WalkRate.fixed || len(c.walk) < 2 {
+		return true, false
+	}
+	steady = c.Chain.Steady(linkOf(c.walk))
+	return steady, steady != (s.LinkTag&bpf.LinkSteady != 0)
+}
+
+// forgot reports whether the chain has forgotten what the kernel side takes for known.
+func (c *Chaining) forgot() bool { return c.Chain.Generation() != c.generation }
+
+// learnLink takes the link of a sample whose stack was not walked: who called whom, for contexts that no walk has shown.
+// It reports what learn does.
+func (c *Chaining) learnLink(s *bpf.Sample, user []target.RawFrame) (changed bool) {
+	pair, ok := activations(c.walk[:0], user[:min(len(user), 2)], s.Depths)
+	c.walk = pair
+	if ok && len(pair) > 1 {
+		c.Chain.Call(linkOf(pair), 1)
+	}
+	return c.forgot()
+}
+
+// likeliest returns the likeliest context of a link; it is good until the next call.
+func (c *Chaining) likeliest(l chainLink) []activation {
+	to := cct.Candidate[target.RawFrame, uint32]{}
+	if p := c.Chain.Place(l); len(p.Candidates) > 0 {
+		to = p.Candidates[0]
+	}
+	c.guess = c.context(c.guess[:0], l, to)
+	return c.guess
+}
+
+// context appends a context of a link. Where it is not known to its outermost frame, a marker says so.
+func (c *Chaining) context(buf []activation, l chainLink, to cct.Candidate[target.RawFrame, uint32]) []activation {
+	buf = c.Chain.Stack(buf, l, to)
+	if to.Context == cct.Root {
+		buf = append(buf, unreached(bpf.EndKnown))
+	}
+	return buf
+}
+
+const threeLevels = 3
+
+// Agreement is in how many callers all contexts agree that a link may belong to, with a key of Thread.Links: by {method, depth} of
+// the leaf, and by all that the link has.
+func (c *Chaining) Agreement(key []target.RawFrame) (byDepth, bySite cct.Agreement) {
+	link, ok := activations(nil, key[:len(key)-1], depthsIn(key[len(key)-1]))
+	switch {
+	case !ok: // of a walk that ended at once
+	case len(link) == 1: // a stack of one frame
+		byDepth.Whole, bySite.Whole = true, true
+	default:
+		l := linkOf(link)
+		_, byDepth = c.Chain.ByDepth(l.Leaf)
+		bySite = c.Chain.Place(l).Callers
+	}
+	return byDepth, bySite
+}

@@ -1,0 +1,126 @@
+// Package fold joins samples with their calling contexts and adds them to what open windows hold of each thread.
+//
+// Where stacks are not all walked, a Splicing completes partial walks at once; a Chaining learns contexts from walks, and a Placing
+// gives samples of which only a link is known their contexts when a window closes.
+//
+// Nothing here locks: whoever drains the ring owns it, and the agent's lock guards what others need of it.
+package fold
+
+import (
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// A Tree is a calling context tree of frames that have no names yet.
+type Tree = cct.Tree[target.RawFrame]
+
+// A ThreadKey tells apart what a window has of a thread: a tid, which ends at 4 Mi, and whether the thread's VM had stopped
+// its Java threads.
+type ThreadKey uint32
+
+const stoppedThread ThreadKey = 1 << 31
+
+// KeyOf is the key of a thread, by its id.
+func KeyOf(tid uint32, stopped bool) ThreadKey {
+	if stopped {
+		return ThreadKey(tid) | stoppedThread
+	}
+	return ThreadKey(tid)
+}
+
+// TID is the thread's id.
+func (k ThreadKey) TID() int { return int(k &^ stoppedThread) }
+
+// Stopped reports whether the thread's VM had stopped its Java threads.
+func (k ThreadKey) Stopped() bool { return k&stoppedThread != 0 }
+
+// A Thread is what a window holds of the samples of one thread.
+type Thread struct {
+	Comm    [16]byte                  // its name at the last sample: a thread that starts still has its parent's
+	Trees   [profile.Certainties]Tree // whole stacks, by Certainty
+	Waiting Tree                      // stacks of which only a link is known, their depths outermost
+	Links   Tree                      // links of all samples, if those have depths
+	Count   Count
+}
+
+// Frames calls f for every frame of the thread's contexts.
+func (t *Thread) Frames(f func(target.RawFrame)) {
+	each := func(tree *Tree) {
+		for id, n := range tree.Nodes() {
+			if id != cct.Root && n.Key.Kind != target.RawDepths {
+				f(n.Key)
+			}
+		}
+	}
+	for i := range t.Trees {
+		each(&t.Trees[i])
+	}
+	each(&t.Waiting)
+}
+
+// Fold adds a sample to what the window has of a thread. It reports whether there are frames that are new to the window. Without
+// room for more contexts the sample counts for the deepest one of its callers that is there.
+func (t *Thread) Fold(s Sample, room bool) (fresh bool) {
+	copy(t.Comm[:], s.Comm)
+	if s.Depths != nil {
+		if key := linkKey(s); key != nil {
+			limit(&t.Links, room)
+			t.Links.Add(append(key, depthsOf(s.Sample)), 1)
+		}
+	}
+	tree := &t.Trees[s.certainty]
+	stack := s.Stack
+	if s.link {
+		tree = &t.Waiting
+		stack = append(stack, depthsOf(s.Sample))
+	}
+	limit(tree, room)
+	n := tree.Len()
+	tree.AddNew(stack, s.fresh, 1)
+	switch {
+	case s.link:
+		t.Count.Linked++ // placed when the window closes
+	case s.partial:
+		t.Count.Linked++
+		t.Count.Placed[s.certainty]++
+		t.Count.check(1, s.right)
+	default:
+		t.Count.Walked++
+	}
+	return tree.Len() != n
+}
+
+// limit ends the growth of a tree, for good, if there is no room for more contexts.
+func limit(t *Tree, room bool) {
+	if !room {
+		t.Limit = max(t.Len(), 1) // 0 would be the default
+	}
+}
+
+// Contexts is how many the thread's trees have.
+func (t *Thread) Contexts() int {
+	n := t.Waiting.Len() + t.Links.Len()
+	for i := range t.Trees {
+		n += t.Trees[i].Len()
+	}
+	return n
+}
+
+// linkKey is the link of a sample without what differs from sample to sample: the leaf's place and the kernel's frames. It is
+// nil if the sample is of no code that is known.
+func linkKey(s Sample) []target.RawFrame {
+	user := s.Stack[min(len(s.Kernel), len(s.Stack)):]
+	if len(user) == 0 || user[0].Kind != target.RawExact {
+		return nil
+	}
+	key := append(make([]target.RawFrame, 0, 3), codeOf(user[0]))
+	switch {
+	case len(user) > 1:
+		key = append(key, user[1])
+		key[1].End = 0
+	case user[0].End.Truncated():
+		key = append(key, target.RawFrame{Kind: target.RawNothing, End: user[0].End})
+	}
+	return key
+}
