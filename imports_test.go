@@ -53,8 +53,8 @@ var layers = []struct{ packages, imports string }{
 	{"agent/target", "agent/attach agent/layout agent/library agent/proc agent/retry bpf elffile symbolize vmruntime vmruntime/hotspot vmruntime/perfmap"},
 
 	// What open windows hold.
-	{"agent/fold/foldtest", "agent/target bpf"},
-	{"agent/fold", "agent/profile agent/target bpf cct"},
+	{"agent/fold/foldtest", "agent/target bpf symbolize"},
+	{"agent/fold", "agent/profile agent/target bpf cct symbolize"},
 
 	// How calls and locks are sampled.
 	{"agent/calls agent/calls/estimate", "agent/profile"},

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
-	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 )
 
 // keptPieces is how many pieces of time a coverage knows. They are of 100 ms at least, so what is in the ring arrives long
@@ -53,16 +51,24 @@ type coverageSums struct {
 	cycle    time.Duration // the last one; 0 if the plan is observed all the time
 }
 
-// begin begins a piece: one slice of d, or all the time from now on if d is nil.
-func (c *coverage) begin(now time.Duration, d *budget.Duty) {
+// A slice is a time in which a plan is observed that is not observed all the time.
+type slice struct {
+	To     time.Duration // its end
+	Weight float64       // what is seen in it stands for so much
+	Length time.Duration // as planned
+	Cycle  time.Duration // of which it was drawn
+}
+
+// begin begins a piece: a slice, or all the time from now on if there is none.
+func (c *coverage) begin(now time.Duration, s *slice) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.pieces) == 0 {
 		c.born = now
 	}
 	p := piece{begin: now, end: math.MaxInt64, weight: 1, planned: 1}
-	if d != nil {
-		p = piece{begin: now, end: d.To, weight: d.Weight, planned: d.Weight, slice: c.past.slices + 1, length: d.Length, cycle: d.Cycle()}
+	if s != nil {
+		p = piece{begin: now, end: s.To, weight: s.Weight, planned: s.Weight, slice: c.past.slices + 1, length: s.Length, cycle: s.Cycle}
 	}
 	c.past.cycle = p.cycle
 	c.push(p)
@@ -252,11 +258,11 @@ type coveredParts struct {
 	lostEvents uint64
 }
 
-// coveredSince is what there is after before, when the window began.
-func (s snapshot) coveredSince(before snapshot, began time.Duration, counts *profile.EventCounts) coveredParts {
-	parts := coveredParts{began: began, of: make(map[*coverage]coveredPart, len(s.covered)), lost: counts.LostShare(), lostEvents: counts.Lost()}
-	for c, sums := range s.covered {
-		parts.of[c] = sums.since(before.covered[c])
+// covered is what there is after before, when the window began.
+func covered(before, after map[*coverage]coverageSums, began time.Duration, counts *profile.EventCounts) coveredParts {
+	parts := coveredParts{began: began, of: make(map[*coverage]coveredPart, len(after)), lost: counts.LostShare(), lostEvents: counts.Lost()}
+	for c, sums := range after {
+		parts.of[c] = sums.since(before[c])
 	}
 	return parts
 }
@@ -319,4 +325,37 @@ func (parts *coveredParts) notes() (list []string) {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// An observedPart says how an event is to be counted. The zero one counts once.
+type observedPart struct {
+	cover *coverage // nil if its probe is always there
+	piece
+}
+
+// longestWeight bounds what a wait counts for that took nearly as long as a slice.
+const longestWeight = 10
+
+// apply has the sums of an event stand for what was not seen, too.
+func (part *observedPart) apply(e *event) {
+	if part.cover == nil || part.slice == 0 {
+		return
+	}
+	weight := part.weight
+	if e.kind == profile.Locks && e.sums.events > 0 && e.delay > 0 {
+		// A wait is seen if it begins and ends within the slice, which long ones seldom do.
+		left := 1 - e.delay.Seconds()/part.length.Seconds()
+		weight *= 1 / max(left, 1.0/longestWeight)
+	}
+	for i := range e.sums.values {
+		e.sums.values[i] *= weight
+	}
+}
+
+// rate is what an event adds to the rate of its slice, by one of its values.
+func (part *observedPart) rate(value float64) float64 {
+	if part.cycle <= 0 || math.IsNaN(value) {
+		return 0
+	}
+	return value / part.cycle.Seconds()
 }

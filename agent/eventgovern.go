@@ -282,10 +282,15 @@ func (e *eventProbes) appear(p *attachedPlan, now time.Duration) error {
 		p.cover.begin(now, nil)
 	} else {
 		p.duty.Open(now, p.duty.Limit)
-		p.cover.begin(now, &p.duty)
+		p.cover.begin(now, sliceOf(&p.duty))
 	}
 	e.covers.add(p)
 	return nil
+}
+
+// sliceOf is the slice that a duty has begun.
+func sliceOf(d *budget.Duty) *slice {
+	return &slice{To: d.To, Weight: d.Weight, Length: d.Length, Cycle: d.Cycle()}
 }
 
 // vanish takes the probes of a plan away; mu is held.

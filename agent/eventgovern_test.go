@@ -122,7 +122,7 @@ func TestTune(t *testing.T) {
 		}
 	}
 	is(true)
-	parts := snapshot{covered: k.covers.sums(now)}.coveredSince(snapshot{}, 0, &profile.EventCounts{})
+	parts := covered(nil, k.covers.sums(now), 0, &profile.EventCounts{})
 	if notes := parts.notes(); len(notes) != 1 || !strings.Contains(notes[0], "probe 0 is hit 10,000") ||
 		!strings.HasPrefix(notes[0], "events of tests were observed ") {
 		t.Errorf("notes %q", notes)
@@ -334,5 +334,16 @@ func TestUsualCycle(t *testing.T) {
 		if got := p.usualCycle(100*time.Second + age); got != want {
 			t.Errorf("after %v: %v, want %v", age, got, want)
 		}
+	}
+}
+
+// TestCoverageOfUndone: a plan that was attached too late, and never adopted, counts for nothing.
+func TestCoverageOfUndone(t *testing.T) {
+	var c coverages
+	for range 2 * maxGone {
+		c.remove(&attachedPlan{cookies: []uint32{1}})
+	}
+	if wanted, observed := c.times(monotonic()); len(c.gone) != 0 || len(wanted) != 0 || len(observed) != 0 {
+		t.Errorf("%d are kept; wanted %v, observed %v", len(c.gone), wanted, observed)
 	}
 }

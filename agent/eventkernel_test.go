@@ -122,10 +122,11 @@ func (k *kernelSide) enrol(t *testing.T, plans ...*attachedPlan) {
 		if err := p.register(k.register); err != nil {
 			t.Fatal(err)
 		}
+		p.cover.begin(0, nil) // long ago: nothing is young
+		p.cover.end(0)
 		if err := k.appear(p, 0); err != nil {
 			t.Fatal(err)
 		}
-		p.cover.born = 0 // long ago: nothing is young
 	}
 }
 

@@ -22,6 +22,9 @@ const (
 	maxEventSlices   = 1 << 16 // of a plan that is observed part of the time: three days of them
 )
 
+// otherValue stands for values that found no room of their own.
+const otherValue = "(other)"
+
 // An eventSet is what a window holds of the events of one process.
 type eventSet [profile.EventKinds]*rawEvents
 
@@ -146,29 +149,6 @@ func (s *eventSet) frames(f func(target.RawFrame)) {
 			}
 		}
 	}
-}
-
-// namedEvents are the events of p in a window that was closed, with what was heard of monitor enters.
-func (w *Window) namedEvents(p *process) []*profile.Events {
-	s := w.events[p]
-	if s == nil {
-		return nil
-	}
-	var notes []string
-	for source := range w.agent.sources.all() {
-		if note := source.completeEvents(w, p); note != "" {
-			notes = append(notes, note)
-		}
-	}
-	names := p.Names()
-	defer names.Close()
-	all := s.profile(names, p.Noticed, &w.covered)
-	for _, e := range all {
-		if e.Kind == profile.Locks { // the only kind of which some values are known late
-			e.Basis = append(e.Basis, notes...)
-		}
-	}
-	return all
 }
 
 // profile names the events and returns them by kind. The agent noticed their process at that time of CLOCK_MONOTONIC.

@@ -14,7 +14,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/cct"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // eventAt is one event in a stack, that stands for n objects of a class.
@@ -41,21 +40,10 @@ func rowsOf(e *profile.Events) (rows []string) {
 	return rows
 }
 
-// nameFrames gives the frames of stacks names: those of methods, in capitals.
-func nameFrames(p *process, users ...string) {
-	for _, user := range users {
-		raw, _ := foldtest.Frames(user)
-		for _, f := range raw {
-			m, _ := foldtest.Letter(f)
-			p.SetName(target.RawFrame{Frame: f}, target.Name{Symbols: []symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: strings.ToUpper(string(rune(m)))})}})
-		}
-	}
-}
-
 func TestEventSet(t *testing.T) {
 	var s eventSet
-	p := newProcess(proc.Identity{PID: 1}, true)
-	nameFrames(p, "a:1 b:2 b:3 c:4")
+	p := target.NewProcess(proc.Identity{PID: 1})
+	foldtest.NameFrames(p, "a:1 b:2 b:3 c:4")
 	for i, e := range []struct {
 		*event
 		fresh bool
@@ -125,8 +113,8 @@ func TestEventSetFull(t *testing.T) {
 	if r.overflow != beyond+1 || len(r.rows) != maxEventRows+2 {
 		t.Errorf("%d events without labels, %d rows; want %d, %d", r.overflow, len(r.rows), beyond+1, maxEventRows+2)
 	}
-	p := newProcess(proc.Identity{PID: 1}, true)
-	nameFrames(p, "a:1")
+	p := target.NewProcess(proc.Identity{PID: 1})
+	foldtest.NameFrames(p, "a:1")
 	e := namedBy(p, &s, &coveredParts{})[0]
 	var events uint64
 	var sum float64
@@ -208,7 +196,7 @@ func TestInterval(t *testing.T) {
 		for range windows {
 			var s eventSet
 			truth := c.window(&s)
-			e := namedBy(newProcess(proc.Identity{PID: 1}, true), &s, &coveredParts{lost: c.lost, lostEvents: uint64(4 * c.lost * 1000 / every)})[0]
+			e := namedBy(target.NewProcess(proc.Identity{PID: 1}), &s, &coveredParts{lost: c.lost, lostEvents: uint64(4 * c.lost * 1000 / every)})[0]
 			sum := total(e)
 			if math.Abs(sum-truth) <= e.Coverage.Within() {
 				held++
@@ -224,7 +212,7 @@ func TestInterval(t *testing.T) {
 }
 
 // namedBy are the events of a set with the names that frames of p have.
-func namedBy(p *process, s *eventSet, covered *coveredParts) []*profile.Events {
+func namedBy(p *target.Process, s *eventSet, covered *coveredParts) []*profile.Events {
 	names := p.Names()
 	defer names.Close()
 	return s.profile(names, p.Noticed, covered)

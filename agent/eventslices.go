@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -251,12 +249,6 @@ func (c *coverages) times(now time.Duration) (wanted, observed map[string]time.D
 	return wanted, observed
 }
 
-// An observedPart says how an event is to be counted. The zero one counts once.
-type observedPart struct {
-	cover *coverage // nil if its probe is always there
-	piece
-}
-
 // part is that of an event; ok is false if it was seen while its plan was not observed.
 func (c *coverages) part(o *bpf.Observation) (part observedPart, ok bool) {
 	if o.Seen.Probe >= bpf.MaxProbes {
@@ -268,31 +260,4 @@ func (c *coverages) part(o *bpf.Observation) (part observedPart, ok bool) {
 	}
 	part.piece, ok = part.cover.at(time.Duration(o.Time))
 	return part, ok
-}
-
-// longestWeight bounds what a wait counts for that took nearly as long as a slice.
-const longestWeight = 10
-
-// apply has the sums of an event stand for what was not seen, too.
-func (part *observedPart) apply(e *event) {
-	if part.cover == nil || part.slice == 0 {
-		return
-	}
-	weight := part.weight
-	if e.kind == profile.Locks && e.sums.events > 0 && e.delay > 0 {
-		// A wait is seen if it begins and ends within the slice, which long ones seldom do.
-		left := 1 - e.delay.Seconds()/part.length.Seconds()
-		weight *= 1 / max(left, 1.0/longestWeight)
-	}
-	for i := range e.sums.values {
-		e.sums.values[i] *= weight
-	}
-}
-
-// rate is what an event adds to the rate of its slice, by one of its values.
-func (part *observedPart) rate(value float64) float64 {
-	if part.cycle <= 0 || math.IsNaN(value) {
-		return 0
-	}
-	return value / part.cycle.Seconds()
 }

@@ -73,7 +73,30 @@ func (e *eventProbes) kernelMaps() []any {
 func (e *eventProbes) fill(ctx context.Context, w *closedWindow, p *profile.Profile) (finish func()) {
 	p.EventCounts = w.after.eventsSince(w.before, e.trapTime())
 	e.agent.countObjects(ctx, w.Window, w.processes, w.after, p)
-	w.covered = w.after.coveredSince(w.before, w.began, &p.EventCounts)
+	w.covered = covered(w.before.covered, w.after.covered, w.began, &p.EventCounts)
 	p.Comments = append(p.Comments, w.covered.notes()...)
 	return nil
+}
+
+// namedEvents are the events of p in a window that was closed, with what was heard of monitor enters.
+func (w *Window) namedEvents(p *process) []*profile.Events {
+	s := w.events[p]
+	if s == nil {
+		return nil
+	}
+	var notes []string
+	for source := range w.agent.sources.all() {
+		if note := source.completeEvents(w, p); note != "" {
+			notes = append(notes, note)
+		}
+	}
+	names := p.Names()
+	defer names.Close()
+	all := s.profile(names, p.Noticed, &w.covered)
+	for _, e := range all {
+		if e.Kind == profile.Locks { // the only kind of which some values are known late
+			e.Basis = append(e.Basis, notes...)
+		}
+	}
+	return all
 }

@@ -28,9 +28,6 @@ import (
 // maxValueText bounds a text that labels events, in bytes.
 const maxValueText = 100
 
-// otherValue stands for values that found no room of their own.
-const otherValue = "(other)"
-
 // A valueWatch is one spec of values.
 type valueWatch struct {
 	spec    valueprobe.Spec
@@ -279,7 +276,7 @@ func (e *eventProbes) attachValues(found valuePlan, f *os.File) (*attachedPlan, 
 }
 
 // valueEvents folds the values of one execution: one event for each value, or one without where there is none to read.
-func (e *eventProbes) valueEvents(o *bpf.Observation, base event, fold func(*event)) bool {
+func (e *eventProbes) valueEvents(o *bpf.Observation, base event, add func(*event)) bool {
 	site, ok := e.values.of(o.Seen.Probe)
 	if !ok {
 		return false
@@ -290,7 +287,7 @@ func (e *eventProbes) valueEvents(o *bpf.Observation, base event, fold func(*eve
 	base.sums = eventSums{events: 1, values: [profile.MaxEventValues]float64{n}}
 	readings := site.Readings(o)
 	if len(readings) == 0 {
-		fold(&base)
+		add(&base)
 	}
 	for i, r := range readings {
 		v := base
@@ -309,7 +306,7 @@ func (e *eventProbes) valueEvents(o *bpf.Observation, base event, fold func(*eve
 				v.sums.values[1] = n * float64(int64(r.Number))
 			}
 		}
-		fold(&v)
+		add(&v)
 	}
 	return true
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
@@ -56,7 +57,7 @@ func TestStoppedThreads(t *testing.T) {
 				feed(r, true, 4)
 				feed(r, false, 5)
 			}
-			nameFrames(p, r.user)
+			foldtest.NameFrames(p.Process, r.user)
 			var c profile.Counts
 			c.Truncated = map[string]uint64{}
 			got := map[string]uint64{}

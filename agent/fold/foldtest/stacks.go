@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // JIT is a frame of compiled code of HotSpot.
@@ -97,4 +98,15 @@ func Path(stack []target.RawFrame) string {
 	}
 	slices.Reverse(path)
 	return strings.Join(path, " ")
+}
+
+// NameFrames names the frames of stacks in a process: by their methods, in capitals.
+func NameFrames(p *target.Process, users ...string) {
+	for _, user := range users {
+		raw, _ := Frames(user)
+		for _, f := range raw {
+			m, _ := Letter(f)
+			p.SetName(target.RawFrame{Frame: f}, target.Name{Symbols: []symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: strings.ToUpper(string(rune(m)))})}})
+		}
+	}
 }
