@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 )
 
@@ -21,15 +22,15 @@ type attachedPlan struct {
 	cookies []uint32
 	links   []link.Link // none while the plan is not observed
 
-	idle  bool        // no process that is known maps the library: hits are of others, which have their own probes
-	every uint32      // hits of which one is recorded
-	fixed bool        // so many are wanted, whatever it costs
-	perf  bool        // of perf events: nothing is attached to the library, and it is observed all the time
-	hits  uint64      // when they were last read
-	rate  float64     // hits a second, in the last slice, if the plan is not observed all the time
-	duty  budget.Duty // when the plan is observed
-	cover coverage    // when it was
-	turn  uint32      // how often its probes were attached
+	idle  bool          // no process that is known maps the library: hits are of others, which have their own probes
+	every uint32        // hits of which one is recorded
+	fixed bool          // so many are wanted, whatever it costs
+	perf  bool          // of perf events: nothing is attached to the library, and it is observed all the time
+	hits  uint64        // when they were last read
+	rate  float64       // hits a second, in the last slice, if the plan is not observed all the time
+	duty  budget.Duty   // when the plan is observed
+	cover fold.Coverage // when it was
+	turn  uint32        // how often its probes were attached
 }
 
 // A foundSite is where a probe belongs, and what the kernel side must know there.

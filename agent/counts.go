@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -32,7 +33,7 @@ type snapshot struct {
 	discarded map[string]uint64
 	observed  observedCounts
 	allocated classCounts // nil unless objects are counted
-	covered   map[*coverage]coverageSums
+	covered   map[*fold.Coverage]fold.CoverageSums
 }
 
 // snapshot counts; mu is held.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
@@ -43,9 +44,9 @@ func (m *monitorEnters) Take(ctx context.Context, h *monitors.Observed) error {
 
 // fold puts the context of a hit into the windows that are open.
 func (m *monitorEnters) fold(p *process, o *bpf.Observation, class string) {
-	e := event{
-		kind: profile.Locks, tid: o.Tid, thread: cString(o.Comm), stack: target.AppendStack(nil, &o.Sample, p.Attachment.Load()),
-		labels: profile.EventLabels{Class: class, What: enterWhat}, sums: eventSums{events: 1},
+	e := fold.Event{
+		Kind: profile.Locks, TID: o.Tid, Thread: cString(o.Comm), Stack: target.AppendStack(nil, &o.Sample, p.Attachment.Load()),
+		Labels: profile.EventLabels{Class: class, What: enterWhat}, Sums: fold.EventSums{Events: 1},
 	}
 	m.agent.mu.Lock()
 	defer m.agent.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -31,7 +32,7 @@ func (m *monitorEnters) completeEvents(w *Window, p *process) (note string) {
 	if s == nil {
 		return ""
 	}
-	lost := s.of(profile.Locks).addEnters(all, func(at monitors.Place) bpf.Frame { return enterFrame(at, low) })
+	lost := addEnters(s.Of(profile.Locks), all, func(at monitors.Place) bpf.Frame { return enterFrame(at, low) })
 	text := fmt.Sprintf(
 		"acquisitions of kind enter in compiled code are estimated from %d windows with %d hits of breakpoints, in %d places of "+
 			"hot code, which took %v of its CPU time; those that had to wait are also told as spin or block",
@@ -50,17 +51,17 @@ func enterFrame(p monitors.Place, low uint64) bpf.Frame {
 
 // addEnters divides acquisitions among the contexts that were seen of them, by how often each was: among those of the
 // same class at the same place or, if there are none, those at the place. It returns how many have no context at all.
-func (r *rawEvents) addEnters(all []monitors.Acquisition, frame func(monitors.Place) bpf.Frame) (lost float64) {
-	walked := map[bpf.Frame]map[eventKey]uint64{} // how often each context was seen
-	for key, sums := range r.rows {
-		leaf := r.tree.Node(key.context).Key
+func addEnters(r *fold.Events, all []monitors.Acquisition, frame func(monitors.Place) bpf.Frame) (lost float64) {
+	walked := map[bpf.Frame]map[fold.EventKey]uint64{} // how often each context was seen
+	for key, sums := range r.Rows {
+		leaf := r.Tree.Node(key.Context).Key
 		if key.What != enterWhat || leaf.Kind != target.RawExact {
 			continue // a probe in the VM saw it: the walk began at a call
 		}
 		if walked[leaf.Frame] == nil {
-			walked[leaf.Frame] = map[eventKey]uint64{}
+			walked[leaf.Frame] = map[fold.EventKey]uint64{}
 		}
-		walked[leaf.Frame][key] = sums.events
+		walked[leaf.Frame][key] = sums.Events
 	}
 	for _, a := range all {
 		contexts := ofClass(walked[frame(a.Place)], a.Class)
@@ -68,14 +69,14 @@ func (r *rawEvents) addEnters(all []monitors.Acquisition, frame func(monitors.Pl
 		for _, n := range contexts {
 			sum += float64(n)
 		}
-		if sum == 0 || len(r.rows)+len(contexts) > maxEventRows {
+		if sum == 0 || len(r.Rows)+len(contexts) > fold.MaxEventRows {
 			lost += a.Times
 			continue
 		}
 		for key, n := range contexts {
 			part := float64(n) / sum
-			r.rows[key] = &eventSums{
-				events: max(n, uint64(math.Round(part*float64(a.Hits)))), values: [profile.MaxEventValues]float64{part * a.Times},
+			r.Rows[key] = &fold.EventSums{
+				Events: max(n, uint64(math.Round(part*float64(a.Hits)))), Values: [profile.MaxEventValues]float64{part * a.Times},
 			}
 		}
 	}
@@ -83,8 +84,8 @@ func (r *rawEvents) addEnters(all []monitors.Acquisition, frame func(monitors.Pl
 }
 
 // ofClass returns the contexts in which objects of a class were seen; if there are none all of them, for that class.
-func ofClass(contexts map[eventKey]uint64, class string) map[eventKey]uint64 {
-	own, other := map[eventKey]uint64{}, map[eventKey]uint64{}
+func ofClass(contexts map[fold.EventKey]uint64, class string) map[fold.EventKey]uint64 {
+	own, other := map[fold.EventKey]uint64{}, map[fold.EventKey]uint64{}
 	for key, n := range contexts {
 		if key.Class == class {
 			own[key] = n

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -23,19 +24,19 @@ func TestAddEnters(t *testing.T) {
 		}
 		return stack
 	}
-	var s eventSet
+	var s fold.EventSet
 	see := func(times int, class string, stack []target.RawFrame) {
 		for range times {
-			s.add(&event{kind: profile.Locks, tid: 9, thread: "worker", stack: stack, labels: profile.EventLabels{Class: class, What: enterWhat}, sums: eventSums{events: 1}})
+			s.Add(&fold.Event{Kind: profile.Locks, TID: 9, Thread: "worker", Stack: stack, Labels: profile.EventLabels{Class: class, What: enterWhat}, Sums: fold.EventSums{Events: 1}})
 		}
 	}
 	see(3, "A", at(often, 1))
 	see(1, "A", at(often, 2))
 	see(2, "B", at(often, 2))
 	probe := target.RawFrame{Frame: frame(often)} // a return address: a probe in the VM saw it
-	s.add(&event{kind: profile.Locks, tid: 9, stack: []target.RawFrame{probe}, labels: profile.EventLabels{Class: "A", What: enterWhat}, sums: eventSums{events: 1, values: [profile.MaxEventValues]float64{1}}})
-	r := s.of(profile.Locks)
-	lost := r.addEnters([]monitors.Acquisition{
+	s.Add(&fold.Event{Kind: profile.Locks, TID: 9, Stack: []target.RawFrame{probe}, Labels: profile.EventLabels{Class: "A", What: enterWhat}, Sums: fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{1}}})
+	r := s.Of(profile.Locks)
+	lost := addEnters(r, []monitors.Acquisition{
 		{Place: often, Class: "A", Times: 4000, Hits: 400},
 		{Place: often, Class: "B", Times: 500, Hits: 50},
 		{Place: often, Class: "C", Times: 60, Hits: 6}, // never walked: where the others were
@@ -48,24 +49,24 @@ func TestAddEnters(t *testing.T) {
 		class  string
 		caller bpf.Frame
 	}
-	got, all := map[cell]eventSums{}, 0.
-	for key, sums := range r.rows {
-		all += sums.values[0]
-		n := r.tree.Node(key.context)
+	got, all := map[cell]fold.EventSums{}, 0.
+	for key, sums := range r.Rows {
+		all += sums.Values[0]
+		n := r.Tree.Node(key.Context)
 		if n.Key.Kind != target.RawExact {
-			if sums.values[0] != 1 {
-				t.Errorf("what a probe saw is %v", sums.values[0])
+			if sums.Values[0] != 1 {
+				t.Errorf("what a probe saw is %v", sums.Values[0])
 			}
 			continue
 		}
-		got[cell{key.Class, r.tree.Node(n.Parent).Key.Frame}] = *sums
+		got[cell{key.Class, r.Tree.Node(n.Parent).Key.Frame}] = *sums
 	}
-	for c, want := range map[cell]eventSums{
-		{"A", 1}: {events: 300, values: [3]float64{3000}}, {"A", 2}: {events: 100, values: [3]float64{1000}},
-		{"B", 2}: {events: 50, values: [3]float64{500}},
-		{"C", 1}: {events: 3, values: [3]float64{30}}, {"C", 2}: {events: 3, values: [3]float64{30}},
+	for c, want := range map[cell]fold.EventSums{
+		{"A", 1}: {Events: 300, Values: [3]float64{3000}}, {"A", 2}: {Events: 100, Values: [3]float64{1000}},
+		{"B", 2}: {Events: 50, Values: [3]float64{500}},
+		{"C", 1}: {Events: 3, Values: [3]float64{30}}, {"C", 2}: {Events: 3, Values: [3]float64{30}},
 	} {
-		if g := got[c]; g.events != want.events || math.Abs(g.values[0]-want.values[0]) > 1e-9 {
+		if g := got[c]; g.Events != want.Events || math.Abs(g.Values[0]-want.Values[0]) > 1e-9 {
 			t.Errorf("%v: %+v, want %+v", c, g, want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -18,7 +19,7 @@ const maxFaults = 4096
 // A fault is a page fault whose object is not known yet. It is looked up by the worker that has the process, and then goes
 // into the windows that were open when it was received.
 type fault struct {
-	event   event
+	event   fold.Event
 	address uint64
 	bases   []uint64 // addresses that objects may begin at: the thread's registers
 	stops   uint32   // of the VM, when it happened
@@ -27,9 +28,9 @@ type fault struct {
 }
 
 // handleFault folds a page fault, which has its address, or leaves it to the worker; mu is held.
-func (a *Agent) handleFault(p *process, o *bpf.Observation, e *event) (wanted bool) {
-	e.kind = profile.Faults
-	e.sums = eventSums{events: 1, values: [profile.MaxEventValues]float64{float64(o.Seen.Every)}}
+func (a *Agent) handleFault(p *process, o *bpf.Observation, e *fold.Event) (wanted bool) {
+	e.Kind = profile.Faults
+	e.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{float64(o.Seen.Every)}}
 	address := o.Seen.Values[0]
 	if o.Attachment == 0 || o.Attachment != p.Attachment.Load() {
 		return a.foldEvent(p, o, e) // of no VM: what was touched cannot be told
@@ -44,11 +45,11 @@ func (a *Agent) handleFault(p *process, o *bpf.Observation, e *event) (wanted bo
 	if len(f.windows) == 0 {
 		return false
 	}
-	f.event.stack = slices.Clone(e.stack)
+	f.event.Stack = slices.Clone(e.Stack)
 	for text := o.Text; len(text) >= 8; text = text[8:] {
 		f.bases = append(f.bases, binary.NativeEndian.Uint64(text))
 	}
-	if p.want(f.event.stack, o.ClassEpoch, &a.nameCount) {
+	if p.want(f.event.Stack, o.ClassEpoch, &a.nameCount) {
 		a.dirty[p] = struct{}{}
 	}
 	if !a.events.faults.add(f) {
@@ -64,7 +65,7 @@ func (a *Agent) handleFault(p *process, o *bpf.Observation, e *event) (wanted bo
 func (f *fault) fold() {
 	for _, w := range f.windows {
 		if s := w.events[f.process]; s != nil && !w.named {
-			s.add(&f.event)
+			s.Add(&f.event)
 		}
 	}
 }
@@ -130,7 +131,7 @@ func (q *faultQueue) done(p *target.Process, n int) {
 
 // locate labels a fault with what its address is in. An object is only told if no collection can have moved it since.
 func (a *Agent) locate(g *target.VM, f *fault) {
-	labels := &f.event.labels
+	labels := &f.event.Labels
 	l := g.HotSpot.Layout()
 	switch {
 	case f.address >= l.Cache.Low && f.address < l.Cache.High:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite/hitcost"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -167,7 +168,7 @@ func (e *eventProbes) allowance(kind profile.EventKind, part float64, slices int
 // known, too, to say that they use few CPUs.
 func (e *eventProbes) loadOf(l planLoad) budget.Load {
 	cpus := e.cpus
-	if born := l.plan.cover.bornAt(); born > 0 && e.now-born < governInterval {
+	if born := l.plan.cover.BornAt(); born > 0 && e.now-born < governInterval {
 		cpus = max(cpus, 1)
 	}
 	return budget.Load{
@@ -279,24 +280,24 @@ func (e *eventProbes) appear(p *attachedPlan, now time.Duration) error {
 	// What the first probes saw until the last one was there is left out: the time that attaching takes is not observed.
 	now += monotonic() - before
 	if p.duty.Always() {
-		p.cover.begin(now, nil)
+		p.cover.Begin(now, nil)
 	} else {
 		p.duty.Open(now, p.duty.Limit)
-		p.cover.begin(now, sliceOf(&p.duty))
+		p.cover.Begin(now, sliceOf(&p.duty))
 	}
 	e.covers.add(p)
 	return nil
 }
 
 // sliceOf is the slice that a duty has begun.
-func sliceOf(d *budget.Duty) *slice {
-	return &slice{To: d.To, Weight: d.Weight, Length: d.Length, Cycle: d.Cycle()}
+func sliceOf(d *budget.Duty) *fold.Slice {
+	return &fold.Slice{To: d.To, Weight: d.Weight, Length: d.Length, Cycle: d.Cycle()}
 }
 
 // vanish takes the probes of a plan away; mu is held.
 func (e *eventProbes) vanish(p *attachedPlan, now time.Duration) {
 	p.duty.On = false
-	p.cover.end(now)
+	p.cover.End(now)
 	e.apply(p) // sooner than probes are gone
 	if err := p.detach(); err != nil {
 		e.agent.log.Error("cannot take probes away", "events", p.of, "err", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -122,8 +123,8 @@ func TestTune(t *testing.T) {
 		}
 	}
 	is(true)
-	parts := covered(nil, k.covers.sums(now), 0, &profile.EventCounts{})
-	if notes := parts.notes(); len(notes) != 1 || !strings.Contains(notes[0], "probe 0 is hit 10,000") ||
+	parts := fold.Covered(nil, k.covers.sums(now), 0, &profile.EventCounts{})
+	if notes := parts.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "probe 0 is hit 10,000") ||
 		!strings.HasPrefix(notes[0], "events of tests were observed ") {
 		t.Errorf("notes %q", notes)
 	}
@@ -262,12 +263,12 @@ func TestAttachAgainInVain(t *testing.T) {
 	p.rate = 1e6
 	p.duty.Start(100*time.Second, 5, usualCycle, k.draw)
 	k.turn(99 * time.Second)
-	if p.cover.reason() != nil {
-		t.Errorf("attached early: %v", p.cover.reason())
+	if p.cover.Reason() != nil {
+		t.Errorf("attached early: %v", p.cover.Reason())
 	}
 	k.turn(100 * time.Second)
-	if p.cover.reason() == nil || !p.silent() || !p.duty.Done {
-		t.Errorf("%v, silent: %v", p.cover.reason(), p.silent())
+	if p.cover.Reason() == nil || !p.silent() || !p.duty.Done {
+		t.Errorf("%v, silent: %v", p.cover.Reason(), p.silent())
 	}
 	k.turn(105 * time.Second)
 	if p.duty.Begin != 105*time.Second || p.duty.Done {
@@ -327,7 +328,7 @@ func TestLend(t *testing.T) {
 // Cycles grow with the time that a plan is there.
 func TestUsualCycle(t *testing.T) {
 	p := &attachedPlan{}
-	p.cover.begin(100*time.Second, nil)
+	p.cover.Begin(100*time.Second, nil)
 	for age, want := range map[time.Duration]time.Duration{
 		0: firstCycle, 4 * time.Second: firstCycle, 8 * time.Second: time.Second, time.Minute: usualCycle, time.Hour: usualCycle,
 	} {

@@ -122,8 +122,8 @@ func (k *kernelSide) enrol(t *testing.T, plans ...*attachedPlan) {
 		if err := p.register(k.register); err != nil {
 			t.Fatal(err)
 		}
-		p.cover.begin(0, nil) // long ago: nothing is young
-		p.cover.end(0)
+		p.cover.Begin(0, nil) // long ago: nothing is young
+		p.cover.End(0)
 		if err := k.appear(p, 0); err != nil {
 			t.Fatal(err)
 		}

@@ -244,7 +244,7 @@ func (e *eventProbes) adopt(plans []*attachedPlan) {
 	defer e.mu.Unlock()
 	for _, p := range plans {
 		p.turn++
-		p.cover.begin(monotonic(), nil)
+		p.cover.Begin(monotonic(), nil)
 		e.covers.add(p)
 		e.plans = append(e.plans, p)
 		e.apply(p)
@@ -272,7 +272,7 @@ func (e *eventProbes) remove(ctx context.Context, plans []*attachedPlan) {
 	e.mu.Lock()
 	e.plans = slices.DeleteFunc(e.plans, func(p *attachedPlan) bool { return slices.Contains(plans, p) })
 	for _, p := range plans {
-		p.cover.retire(monotonic())
+		p.cover.Retire(monotonic())
 		cookies = append(cookies, p.cookies...)
 	}
 	e.mu.Unlock()

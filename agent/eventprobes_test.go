@@ -56,7 +56,7 @@ func TestRemovePlans(t *testing.T) {
 		if got := k.rateOf(t, p); got != 0 {
 			t.Fatalf("one hit in %d is recorded of a library that no process maps", got)
 		}
-		p.cover.partly(errors.New("too hot"))
+		p.cover.SetPartly(errors.New("too hot"))
 		before := k.hits(t)
 		k.remove(t.Context(), []*attachedPlan{p})
 		probed()
@@ -73,8 +73,8 @@ func TestRemovePlans(t *testing.T) {
 	}
 	later := k.covers.sums(monotonic() + time.Hour)
 	for c, sums := range before {
-		if sums.total != later[c].total || sums.observed > sums.total {
-			t.Errorf("%v of %v were observed, and an hour later of %v: the plan was gone", sums.observed, sums.total, later[c].total)
+		if sums.Total != later[c].Total || sums.Observed > sums.Total {
+			t.Errorf("%v of %v were observed, and an hour later of %v: the plan was gone", sums.Observed, sums.Total, later[c].Total)
 		}
 	}
 	// A plan that cannot be attached keeps no cookies.

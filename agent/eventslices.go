@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -25,7 +26,7 @@ const (
 // usualCycle is how long a cycle is to be that begins now: an eighth of the time that the plan is there, within bounds. So
 // recordings have eight cycles or more unless slices are rare, and an agent that goes on seldom attaches and detaches.
 func (p *attachedPlan) usualCycle(now time.Duration) time.Duration {
-	return min(max((now-p.cover.bornAt())/8, firstCycle), usualCycle)
+	return min(max((now-p.cover.BornAt())/8, firstCycle), usualCycle)
 }
 
 // slice has a plan observed in slices of time from now on, as it costs too much; mu is held.
@@ -33,7 +34,7 @@ func (e *eventProbes) slice(p *attachedPlan, now time.Duration, l planLoad, part
 	p.rate = l.rate
 	n := e.allowance(p.kind, part, 1).SlicesFor(e.loadOf(l), budget.MaxSlices)
 	p.duty.Start(now, n, p.usualCycle(now), e.draw)
-	p.cover.partly(why)
+	p.cover.SetPartly(why)
 	e.thin(p, l, part)
 	e.vanish(p, now)
 	e.agent.log.Warn("events are observed part of the time", "events", p.of, "slices", p.duty.Slices, "of", p.duty.Length, "why", why)
@@ -89,7 +90,7 @@ func (e *eventProbes) beginSlice(p *attachedPlan, now time.Duration) {
 	}
 	if err != nil {
 		p.duty.On, p.duty.Done = false, true // of this cycle nothing is seen
-		p.cover.partly(err)
+		p.cover.SetPartly(err)
 		e.agent.log.Warn("probes cannot be attached again", "events", p.of, "err", err)
 	}
 }
@@ -105,7 +106,7 @@ func (e *eventProbes) watchSlice(p *attachedPlan, now time.Duration) {
 		before := d.Weight
 		if d.GoesOn(seen, e.draw) {
 			if d.Weight != before {
-				p.cover.reweigh(now, d.Weight)
+				p.cover.Reweigh(now, d.Weight)
 			}
 			return
 		}
@@ -121,7 +122,7 @@ func (e *eventProbes) watchSlice(p *attachedPlan, now time.Duration) {
 func (e *eventProbes) noteSlice(p *attachedPlan, hits uint64, length time.Duration) {
 	count := e.countTime(p)
 	each := float64(count) + float64(e.record)/float64(max(p.every, 1))
-	p.cover.spend(time.Duration(float64(hits)*each), time.Duration(max(e.cpus, 1e-3)*float64(length)))
+	p.cover.Spend(time.Duration(float64(hits)*each), time.Duration(max(e.cpus, 1e-3)*float64(length)))
 }
 
 // nextCycle begins another cycle of slices, or has the plan observed all the time again if it costs clearly less than it may.
@@ -142,7 +143,7 @@ func (e *eventProbes) nextCycle(p *attachedPlan, now time.Duration) {
 	if err := e.appear(p, now); err != nil {
 		e.agent.log.Warn("probes cannot be attached again", "events", p.of, "err", err)
 		p.duty.Start(now, 2, p.usualCycle(now), e.draw)
-		p.cover.partly(err)
+		p.cover.SetPartly(err)
 		return
 	}
 	e.lastAttached.Store(int64(now))
@@ -175,11 +176,11 @@ func (e *eventProbes) hurry(now, window time.Duration) {
 
 // coverages are those of all plans, for whoever reads of them without the governor's lock.
 type coverages struct {
-	of   [bpf.MaxProbes]atomic.Pointer[coverage] // by cookie
+	of   [bpf.MaxProbes]atomic.Pointer[fold.Coverage] // by cookie
 	mu   sync.Mutex
-	list []*coverage
+	list []*fold.Coverage
 	// gone are those among list whose plans were removed: the last maxGone, as windows that are open may have parts of them.
-	gone             []*coverage
+	gone             []*fold.Coverage
 	wanted, observed map[string]time.Duration // of those before, by kind
 }
 
@@ -191,7 +192,7 @@ func (c *coverages) add(p *attachedPlan) {
 	if len(p.cookies) == 0 || c.of[p.cookies[0]].Load() == &p.cover {
 		return
 	}
-	p.cover.kind, p.cover.of = p.kind, p.of
+	p.cover.Kind, p.cover.What = p.kind, p.of
 	for _, cookie := range p.cookies {
 		c.of[cookie].Store(&p.cover)
 	}
@@ -215,22 +216,22 @@ func (c *coverages) remove(p *attachedPlan) {
 	}
 	old := c.gone[0]
 	c.gone = slices.Delete(c.gone, 0, 1)
-	c.list = slices.DeleteFunc(c.list, func(cover *coverage) bool { return cover == old })
+	c.list = slices.DeleteFunc(c.list, func(cover *fold.Coverage) bool { return cover == old })
 	if c.wanted == nil {
 		c.wanted, c.observed = map[string]time.Duration{}, map[string]time.Duration{}
 	}
-	sums := old.sums(math.MaxInt64)
-	c.wanted[old.kind.String()] += sums.total
-	c.observed[old.kind.String()] += sums.observed
+	sums := old.Sums(math.MaxInt64)
+	c.wanted[old.Kind.String()] += sums.Total
+	c.observed[old.Kind.String()] += sums.Observed
 }
 
 // sums are those of all now.
-func (c *coverages) sums(now time.Duration) map[*coverage]coverageSums {
+func (c *coverages) sums(now time.Duration) map[*fold.Coverage]fold.CoverageSums {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := make(map[*coverage]coverageSums, len(c.list))
+	all := make(map[*fold.Coverage]fold.CoverageSums, len(c.list))
 	for _, cover := range c.list {
-		all[cover] = cover.sums(now)
+		all[cover] = cover.Sums(now)
 	}
 	return all
 }
@@ -243,21 +244,21 @@ func (c *coverages) times(now time.Duration) (wanted, observed map[string]time.D
 	maps.Copy(observed, c.observed)
 	c.mu.Unlock()
 	for cover, sums := range c.sums(now) {
-		wanted[cover.kind.String()] += sums.total
-		observed[cover.kind.String()] += sums.observed
+		wanted[cover.Kind.String()] += sums.Total
+		observed[cover.Kind.String()] += sums.Observed
 	}
 	return wanted, observed
 }
 
 // part is that of an event; ok is false if it was seen while its plan was not observed.
-func (c *coverages) part(o *bpf.Observation) (part observedPart, ok bool) {
+func (c *coverages) part(o *bpf.Observation) (part fold.ObservedPart, ok bool) {
 	if o.Seen.Probe >= bpf.MaxProbes {
 		return part, true
 	}
-	part.cover = c.of[o.Seen.Probe].Load()
-	if part.cover == nil {
+	part.Cover = c.of[o.Seen.Probe].Load()
+	if part.Cover == nil {
 		return part, true
 	}
-	part.piece, ok = part.cover.at(time.Duration(o.Time))
+	part.Piece, ok = part.Cover.At(time.Duration(o.Time))
 	return part, ok
 }

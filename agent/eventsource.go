@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -73,8 +74,8 @@ func (e *eventProbes) kernelMaps() []any {
 func (e *eventProbes) fill(ctx context.Context, w *closedWindow, p *profile.Profile) (finish func()) {
 	p.EventCounts = w.after.eventsSince(w.before, e.trapTime())
 	e.agent.countObjects(ctx, w.Window, w.processes, w.after, p)
-	w.covered = covered(w.before.covered, w.after.covered, w.began, &p.EventCounts)
-	p.Comments = append(p.Comments, w.covered.notes()...)
+	w.covered = fold.Covered(w.before.covered, w.after.covered, w.began, &p.EventCounts)
+	p.Comments = append(p.Comments, w.covered.Notes()...)
 	return nil
 }
 
@@ -92,7 +93,7 @@ func (w *Window) namedEvents(p *process) []*profile.Events {
 	}
 	names := p.Names()
 	defer names.Close()
-	all := s.profile(names, p.Noticed, &w.covered)
+	all := s.Profile(names, p.Noticed, &w.covered)
 	for _, e := range all {
 		if e.Kind == profile.Locks { // the only kind of which some values are known late
 			e.Basis = append(e.Basis, notes...)

@@ -15,6 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/retry"
@@ -276,34 +277,34 @@ func (e *eventProbes) attachValues(found valuePlan, f *os.File) (*attachedPlan, 
 }
 
 // valueEvents folds the values of one execution: one event for each value, or one without where there is none to read.
-func (e *eventProbes) valueEvents(o *bpf.Observation, base event, add func(*event)) bool {
+func (e *eventProbes) valueEvents(o *bpf.Observation, base fold.Event, add func(*fold.Event)) bool {
 	site, ok := e.values.of(o.Seen.Probe)
 	if !ok {
 		return false
 	}
 	n := float64(o.Seen.Every)
-	base.kind = profile.Values
-	base.labels = profile.EventLabels{Probe: site.watch.spec.Place()}
-	base.sums = eventSums{events: 1, values: [profile.MaxEventValues]float64{n}}
+	base.Kind = profile.Values
+	base.Labels = profile.EventLabels{Probe: site.watch.spec.Place()}
+	base.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{n}}
 	readings := site.Readings(o)
 	if len(readings) == 0 {
 		add(&base)
 	}
 	for i, r := range readings {
 		v := base
-		v.nth = i
-		v.labels.Probe += "=" + site.watch.spec.Values[i].String()
+		v.Nth = i
+		v.Labels.Probe += "=" + site.watch.spec.Values[i].String()
 		switch {
 		case r.Failed:
-			v.labels.Value = "(unreadable)"
+			v.Labels.Value = "(unreadable)"
 		case r.IsText:
-			v.labels.Value = valueText(r.Text)
+			v.Labels.Value = valueText(r.Text)
 		default:
 			b := valueprobe.BucketOf(r.Number, r.Signed)
-			v.labels.Value = b.String()
-			v.sums.values[1] = n * float64(r.Number)
+			v.Labels.Value = b.String()
+			v.Sums.Values[1] = n * float64(r.Number)
 			if r.Signed {
-				v.sums.values[1] = n * float64(int64(r.Number))
+				v.Sums.Values[1] = n * float64(int64(r.Number))
 			}
 		}
 		add(&v)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
@@ -46,12 +47,12 @@ func TestValueEvents(t *testing.T) {
 		seen := bpf.ProbeObservation{What: bpf.ObservedValues, Probe: cookie, Every: 3, Failed: failed, Count: uint8(len(values))}
 		copy(seen.Values[:], values)
 		o := bpf.Observation{Seen: &seen, Text: []byte(text)}
-		base := event{tid: 7}
-		if !k.valueEvents(&o, base, func(e *event) {
-			if e.kind != profile.Values || e.tid != 7 || e.sums.events != 1 {
+		base := fold.Event{TID: 7}
+		if !k.valueEvents(&o, base, func(e *fold.Event) {
+			if e.Kind != profile.Values || e.TID != 7 || e.Sums.Events != 1 {
 				t.Errorf("%+v", e)
 			}
-			events = append(events, fmt.Sprintf("%s %s: %.0f %.0f nth=%d", e.labels.Probe, e.labels.Value, e.sums.values[0], e.sums.values[1], e.nth))
+			events = append(events, fmt.Sprintf("%s %s: %.0f %.0f nth=%d", e.Labels.Probe, e.Labels.Value, e.Sums.Values[0], e.Sums.Values[1], e.Nth))
 		}) {
 			return []string{"not told"}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -67,20 +68,20 @@ func (a *Agent) countObjects(ctx context.Context, w *Window, processes []*proces
 }
 
 // addExact adds what was counted of p's objects, in rows without a context.
-func (a *Agent) addExact(ctx context.Context, s *eventSet, p *process, counts map[uint64]bpf.ClassCount) error {
+func (a *Agent) addExact(ctx context.Context, s *fold.EventSet, p *process, counts map[uint64]bpf.ClassCount) error {
 	ctx, cancel := context.WithTimeout(ctx, exactDeadline)
 	defer cancel()
 	names, err := a.resolver.ClassNames(ctx, p.Process, maps.Keys(counts))
 	if err != nil {
 		return err
 	}
-	r := s.of(profile.Allocations)
+	r := s.Of(profile.Allocations)
 	for klass, n := range counts {
-		key := eventKey{context: cct.Root, EventLabels: profile.EventLabels{Class: names[klass], What: profile.ExactAllocations}}
-		if r.rows[key] == nil {
-			r.rows[key] = &eventSums{}
+		key := fold.EventKey{Context: cct.Root, EventLabels: profile.EventLabels{Class: names[klass], What: profile.ExactAllocations}}
+		if r.Rows[key] == nil {
+			r.Rows[key] = &fold.EventSums{}
 		}
-		r.rows[key].add(&eventSums{events: n.Objects, values: [profile.MaxEventValues]float64{float64(n.Objects), float64(n.Bytes)}})
+		r.Rows[key].Add(&fold.EventSums{Events: n.Objects, Values: [profile.MaxEventValues]float64{float64(n.Objects), float64(n.Bytes)}})
 	}
 	return nil
 }

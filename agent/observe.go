@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -45,9 +46,9 @@ func (a *Agent) onObservation(raw []byte) {
 		a.observed.discarded[profile.Unobserved]++
 		return
 	}
-	e := event{every: o.Seen.Every, tid: o.Tid, thread: cString(o.Comm), stack: a.stack, part: part}
+	e := fold.Event{Every: o.Seen.Every, TID: o.Tid, Thread: cString(o.Comm), Stack: a.stack, Part: part}
 	folded := false
-	fold := func(e *event) { folded = a.foldEvent(p, o, e) || folded }
+	fold := func(e *fold.Event) { folded = a.foldEvent(p, o, e) || folded }
 	switch {
 	case o.Seen.What == bpf.ObservedValues:
 		if !a.events.valueEvents(o, e, fold) {
@@ -55,7 +56,7 @@ func (a *Agent) onObservation(raw []byte) {
 			return
 		}
 	case o.Seen.What == bpf.ObservedFault && o.Seen.Count > 0:
-		e.labels.Place = placeName(o.Seen.Place)
+		e.Labels.Place = placeName(o.Seen.Place)
 		folded = a.handleFault(p, o, &e)
 	case describe(o, &e):
 		fold(&e)
@@ -71,14 +72,14 @@ func (a *Agent) onObservation(raw []byte) {
 }
 
 // foldEvent adds an event to all windows that want it. It is false if there is none.
-func (a *Agent) foldEvent(p *process, o *bpf.Observation, e *event) (wanted bool) {
-	e.part.apply(e)
+func (a *Agent) foldEvent(p *process, o *bpf.Observation, e *fold.Event) (wanted bool) {
+	e.Part.Apply(e)
 	for w := range a.windows {
 		if !w.wants(o.Pid) {
 			continue
 		}
 		wanted = true
-		if w.eventSet(p).add(e) && p.want(e.stack, o.ClassEpoch, &a.nameCount) {
+		if w.eventSet(p).Add(e) && p.want(e.Stack, o.ClassEpoch, &a.nameCount) {
 			a.dirty[p] = struct{}{}
 		}
 	}
@@ -99,7 +100,7 @@ func observedStack(buf []target.RawFrame, o *bpf.Observation, attachment uint32)
 }
 
 // describe fills in what an event is, by what its probe saw. It is false for what no probe tells.
-func describe(o *bpf.Observation, e *event) bool {
+func describe(o *bpf.Observation, e *fold.Event) bool {
 	seen := o.Seen
 	n := float64(seen.Every)
 	values := seen.Values[:seen.Count]
@@ -109,55 +110,55 @@ func describe(o *bpf.Observation, e *event) bool {
 		}
 		return 0
 	}
-	e.labels.Place = placeName(seen.Place)
+	e.Labels.Place = placeName(seen.Place)
 	switch seen.What {
 	case bpf.ObservedAllocation:
-		e.kind = profile.Allocations
-		e.labels.Class = hotspot.ClassName(o.Text)
-		e.sums = allocation(value(0), value(1), seen.Every)
+		e.Kind = profile.Allocations
+		e.Labels.Class = hotspot.ClassName(o.Text)
+		e.Sums = fold.AllocationSums(value(0), value(1), seen.Every)
 	case bpf.ObservedMonitor:
-		e.kind = profile.Locks
-		e.labels.Class = hotspot.ClassName(o.Text)
-		e.delay = time.Duration(value(0))
-		e.sums = eventSums{events: 1, values: [profile.MaxEventValues]float64{n, n, n * float64(value(0))}}
+		e.Kind = profile.Locks
+		e.Labels.Class = hotspot.ClassName(o.Text)
+		e.Delay = time.Duration(value(0))
+		e.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{n, n, n * float64(value(0))}}
 		switch {
 		case seen.Flags&bpf.SeenContended == 0:
-			e.labels.What = "enter" // it was free
-			e.sums.values[1] = 0
+			e.Labels.What = "enter" // it was free
+			e.Sums.Values[1] = 0
 		case seen.Flags&bpf.SeenSpun != 0:
-			e.labels.What = "spin"
+			e.Labels.What = "spin"
 		default:
-			e.labels.What = "block"
+			e.Labels.What = "block"
 		}
 	case bpf.ObservedPark:
-		e.kind = profile.Locks
-		e.labels.Class = hotspot.ClassName(o.Text)
-		e.labels.What = "park"
-		e.delay = time.Duration(value(0))
-		e.sums = eventSums{events: 1, values: [profile.MaxEventValues]float64{n, n, n * float64(value(0))}}
-		if waitsForWork(e.labels.Class) {
-			e.labels.What = profile.WaitForWork
-			e.sums.values[0], e.sums.values[1] = 0, 0 // nothing was acquired
+		e.Kind = profile.Locks
+		e.Labels.Class = hotspot.ClassName(o.Text)
+		e.Labels.What = "park"
+		e.Delay = time.Duration(value(0))
+		e.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{n, n, n * float64(value(0))}}
+		if waitsForWork(e.Labels.Class) {
+			e.Labels.What = profile.WaitForWork
+			e.Sums.Values[0], e.Sums.Values[1] = 0, 0 // nothing was acquired
 			// A thread that is known, and is parked for nothing, waits for work indeed.
-			e.unclear = e.labels.Class == "" && (seen.Object != 0 || o.Flags&bpf.SampleJavaThread == 0)
+			e.Unclear = e.Labels.Class == "" && (seen.Object != 0 || o.Flags&bpf.SampleJavaThread == 0)
 		}
 	case bpf.ObservedPause:
-		e.kind = profile.Pauses
+		e.Kind = profile.Pauses
 		operation, collector := o.Cause()
-		e.labels.What, e.labels.Collector = symbolize.CleanName(operation), symbolize.CleanName(collector)
-		if e.labels.Collector == "" && seen.Flags&bpf.SeenCollection != 0 {
-			e.labels.Collector = profile.UnnamedCollector
+		e.Labels.What, e.Labels.Collector = symbolize.CleanName(operation), symbolize.CleanName(collector)
+		if e.Labels.Collector == "" && seen.Flags&bpf.SeenCollection != 0 {
+			e.Labels.Collector = profile.UnnamedCollector
 		}
-		e.sums = eventSums{events: 1, values: [profile.MaxEventValues]float64{n, n * float64(value(0))}}
+		e.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{n, n * float64(value(0))}}
 	case bpf.ObservedOverflow:
-		e.kind = profile.Cycles
-		e.labels.Place = ""
-		e.sums = eventSums{events: 1}
+		e.Kind = profile.Cycles
+		e.Labels.Place = ""
+		e.Sums = fold.EventSums{Events: 1}
 		which := 0
 		if seen.Probe == bpf.ProbeInstructions {
 			which = 1
 		}
-		e.sums.values[which] = n * float64(value(0))
+		e.Sums.Values[which] = n * float64(value(0))
 	default:
 		return false
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
@@ -93,15 +94,15 @@ func TestDescribe(t *testing.T) {
 		{"what nobody knows", with(values(), kind(77, 0, 1)), "", "not told"},
 		{"a place that nobody knows", with(allocated, at(251)), "A", "alloc A young: 16384 262144 0"},
 	} {
-		var e event
+		var e fold.Event
 		o := bpf.Observation{Seen: &c.seen, Text: []byte(c.text)}
 		got := "not told"
 		if describe(&o, &e) {
-			l := e.labels
-			got = strings.Join(slices.DeleteFunc([]string{e.kind.String(), l.Class, l.Place, l.What, l.Collector}, func(s string) bool { return s == "" }), " ")
-			got += fmt.Sprintf(": %.0f %.0f %.0f", e.sums.values[0], e.sums.values[1], e.sums.values[2])
-			if e.sums.events != 1 {
-				t.Errorf("%s: %d events", c.name, e.sums.events)
+			l := e.Labels
+			got = strings.Join(slices.DeleteFunc([]string{e.Kind.String(), l.Class, l.Place, l.What, l.Collector}, func(s string) bool { return s == "" }), " ")
+			got += fmt.Sprintf(": %.0f %.0f %.0f", e.Sums.Values[0], e.Sums.Values[1], e.Sums.Values[2])
+			if e.Sums.Events != 1 {
+				t.Errorf("%s: %d events", c.name, e.Sums.Events)
 			}
 		}
 		if got != c.want {
@@ -235,7 +236,7 @@ func TestObservationIdentity(t *testing.T) {
 		t.Errorf("received %d, folded %d, discarded %v", c.received, c.folded, c.discarded)
 	}
 	for p, s := range w.events {
-		if contexts := contextsOf(&s.of(profile.Allocations).tree); p.PID != int(java.pid) || !maps.Equal(contexts, map[string]uint64{"a:1 b:2": 2}) {
+		if contexts := contextsOf(&s.Of(profile.Allocations).Tree); p.PID != int(java.pid) || !maps.Equal(contexts, map[string]uint64{"a:1 b:2": 2}) {
 			t.Errorf("process %d: %v", p.PID, contexts)
 		}
 	}
@@ -261,7 +262,7 @@ func FuzzHandleObservation(f *testing.F) {
 		}
 		for p, s := range w.events {
 			names := p.Names()
-			for _, e := range s.profile(names, p.Noticed, &coveredParts{}) {
+			for _, e := range s.Profile(names, p.Noticed, &fold.CoveredParts{}) {
 				for _, row := range e.Rows {
 					if row.Events == 0 && row.Values == [profile.MaxEventValues]float64{} && e.Kind != profile.Values {
 						t.Errorf("a row of nothing: %+v", row)

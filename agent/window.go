@@ -26,7 +26,7 @@ type Window struct {
 	// The rest is guarded by agent.mu while the window is open.
 	processes map[*process]map[fold.ThreadKey]*fold.Thread
 	calls     map[*process]*callSet
-	events    map[*process]*eventSet
+	events    map[*process]*fold.EventSet
 	before    snapshot
 	named     bool   // nothing is added any more
 	filtered  uint64 // samples of processes that are not in pids
@@ -34,11 +34,11 @@ type Window struct {
 	folded    uint64
 	contexts  int // in all trees of processes
 	discarded map[string]uint64
-	covered   coveredParts // set when the window is closed
+	covered   fold.CoveredParts // set when the window is closed
 }
 
 func newWindow(a *Agent, pids map[int]bool) *Window {
-	return &Window{agent: a, pids: pids, began: monotonic(), processes: map[*process]map[fold.ThreadKey]*fold.Thread{}, calls: map[*process]*callSet{}, events: map[*process]*eventSet{}, discarded: noDiscards()}
+	return &Window{agent: a, pids: pids, began: monotonic(), processes: map[*process]map[fold.ThreadKey]*fold.Thread{}, calls: map[*process]*callSet{}, events: map[*process]*fold.EventSet{}, discarded: noDiscards()}
 }
 
 // add folds one sample. It tells whether the stack has contexts that are new to the window.
@@ -71,11 +71,11 @@ func (w *Window) callSet(p *process) *callSet {
 	return s
 }
 
-// eventSet is where events of p are folded.
-func (w *Window) eventSet(p *process) *eventSet {
+// fold.EventSet is where events of p are folded.
+func (w *Window) eventSet(p *process) *fold.EventSet {
 	s := w.events[p]
 	if s == nil {
-		s = &eventSet{}
+		s = &fold.EventSet{}
 		w.events[p] = s
 		w.hold(p)
 	}
@@ -291,7 +291,7 @@ func (a *Agent) trim(p *process) {
 				s.frames(need)
 			}
 			if s := w.events[p]; s != nil {
-				s.frames(need)
+				s.Frames(need)
 			}
 		}
 	}

@@ -3,7 +3,7 @@
 // Where stacks are not all walked, a Splicing completes partial walks at once; a Chaining learns contexts from walks, and a Placing
 // gives samples of which only a link is known their contexts when a window closes.
 //
-// Nothing here locks: whoever drains the ring owns it, and the agent's lock guards what others need of it.
+// Only a Coverage locks. The rest belongs to whoever drains the ring, or to whoever holds the lock of the agent.
 package fold
 
 import (

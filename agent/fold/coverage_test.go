@@ -1,4 +1,4 @@
-package agent
+package fold
 
 import (
 	"math"
@@ -27,57 +27,57 @@ const (
 // run returns the estimate of the events in that time, half of its interval, and the truth.
 func (s *simulation) run(length time.Duration) (estimate, within, truth float64) {
 	var (
-		c     coverage
+		c     Coverage
 		d     budget.Duty
 		rates = map[uint64]float64{}
 		seen  float64
 	)
 	phase := time.Duration(s.rng.IntN(500)) * simulationStep // windows do not begin with a cycle
 	d.Start(0, s.slices(0), testCycle, s.rng.IntN)
-	c.begin(0, nil) // since when events are wanted
-	c.end(0)
-	before := c.sums(0)
+	c.Begin(0, nil) // since when events are wanted
+	c.End(0)
+	before := c.Sums(0)
 	var hits float64
 	for now := time.Duration(0); now < phase+length; now += simulationStep {
 		if now-phase >= 0 && now-phase < simulationStep {
-			before, truth, seen, rates = c.sums(now), 0, 0, map[uint64]float64{}
+			before, truth, seen, rates = c.Sums(now), 0, 0, map[uint64]float64{}
 		}
 		switch {
 		case d.On && (now >= d.To || !s.goesOn(&c, &d, now, hits)):
 			d.On, d.Done = false, true
-			c.end(now)
+			c.End(now)
 		case d.Over(now):
 			d.Start(now, s.slices(hits/d.Length.Seconds()), testCycle, s.rng.IntN)
 		}
 		if !d.On && !d.Done && now >= d.From {
 			hits = 0
 			d.Open(now, s.limit)
-			c.begin(now, &slice{To: d.To, Weight: d.Weight, Length: d.Length, Cycle: d.Cycle()})
+			c.Begin(now, &Slice{To: d.To, Weight: d.Weight, Length: d.Length, Cycle: d.Cycle()})
 		}
 		happened := s.rate(now) * simulationStep.Seconds()
 		truth += happened
-		part := observedPart{cover: &c}
+		part := ObservedPart{Cover: &c}
 		var ok bool
-		if part.piece, ok = c.at(now); !ok {
+		if part.Piece, ok = c.At(now); !ok {
 			continue
 		}
 		hits += happened
-		e := event{sums: eventSums{values: [profile.MaxEventValues]float64{happened}}}
-		part.apply(&e)
-		seen += e.sums.values[0]
-		rates[part.slice] += part.rate(e.sums.values[0])
+		e := Event{Sums: EventSums{Values: [profile.MaxEventValues]float64{happened}}}
+		part.Apply(&e)
+		seen += e.Sums.Values[0]
+		rates[part.slice] += part.rate(e.Sums.Values[0])
 	}
-	part := c.sums(phase + length).since(before)
+	part := c.Sums(phase + length).since(before)
 	return seen * part.factor, part.within(rates), truth
 }
 
-func (s *simulation) goesOn(c *coverage, d *budget.Duty, now time.Duration, hits float64) bool {
+func (s *simulation) goesOn(c *Coverage, d *budget.Duty, now time.Duration, hits float64) bool {
 	before := d.Weight
 	if !d.GoesOn(hits, s.rng.IntN) {
 		return false
 	}
 	if d.Weight != before {
-		c.reweigh(now, d.Weight)
+		c.Reweigh(now, d.Weight)
 	}
 	return true
 }
@@ -156,9 +156,9 @@ func TestCoverageUnbiased(t *testing.T) {
 
 // TestCoverageMissed: what a process did before its probes were attached is missed, from when it and the window were there.
 func TestCoverageMissed(t *testing.T) {
-	c := &coverage{}
-	c.begin(10*time.Second, nil)
-	sums := map[*coverage]*mainSums{c: {}}
+	c := &Coverage{}
+	c.Begin(10*time.Second, nil)
+	sums := map[*Coverage]*mainSums{c: {}}
 	for _, test := range []struct{ began, noticed, missed time.Duration }{
 		{3 * time.Second, 9 * time.Second, time.Second}, // started in the window
 		{3 * time.Second, time.Second, 7 * time.Second}, // before it
@@ -166,7 +166,7 @@ func TestCoverageMissed(t *testing.T) {
 		{3 * time.Second, 11 * time.Second, 0},          // its library's probes were there
 		{10 * time.Second, 10 * time.Second, 0},         // at once
 	} {
-		parts := coveredParts{began: test.began}
+		parts := CoveredParts{began: test.began}
 		if got := parts.missed(sums, test.noticed); got != test.missed {
 			t.Errorf("window %v, process %v: %v, not %v", test.began, test.noticed, got, test.missed)
 		}

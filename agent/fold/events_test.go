@@ -1,4 +1,4 @@
-package agent
+package fold
 
 import (
 	"fmt"
@@ -17,13 +17,13 @@ import (
 )
 
 // eventAt is one event in a stack, that stands for n objects of a class.
-func eventAt(user, class string, tid uint32, n float64) *event {
+func eventAt(user, class string, tid uint32, n float64) *Event {
 	raw, _ := foldtest.Frames(user)
-	e := &event{kind: profile.Allocations, tid: tid, thread: fmt.Sprint("thread-", tid), labels: profile.EventLabels{Class: class}}
+	e := &Event{Kind: profile.Allocations, TID: tid, Thread: fmt.Sprint("thread-", tid), Labels: profile.EventLabels{Class: class}}
 	for _, f := range raw {
-		e.stack = append(e.stack, target.RawFrame{Frame: f})
+		e.Stack = append(e.Stack, target.RawFrame{Frame: f})
 	}
-	e.sums = eventSums{events: 1, values: [profile.MaxEventValues]float64{n, 10 * n}}
+	e.Sums = EventSums{Events: 1, Values: [profile.MaxEventValues]float64{n, 10 * n}}
 	return e
 }
 
@@ -41,11 +41,11 @@ func rowsOf(e *profile.Events) (rows []string) {
 }
 
 func TestEventSet(t *testing.T) {
-	var s eventSet
+	var s EventSet
 	p := target.NewProcess(proc.Identity{PID: 1})
 	foldtest.NameFrames(p, "a:1 b:2 b:3 c:4")
 	for i, e := range []struct {
-		*event
+		*Event
 		fresh bool
 	}{
 		{eventAt("a:1 b:2", "A", 1, 100), true},
@@ -56,18 +56,18 @@ func TestEventSet(t *testing.T) {
 		{eventAt("a:1 b:2 c:4", "A", 1, 4), true},
 		{eventAt("", "A", 1, 5), false},
 	} {
-		if fresh := s.add(e.event); fresh != e.fresh {
+		if fresh := s.Add(e.Event); fresh != e.fresh {
 			t.Errorf("event %d: new frames: %v, want %v", i, fresh, e.fresh)
 		}
 	}
 	again := eventAt("a:1 b:2", "C", 1, 2)
-	again.nth = 1 // another value of an execution that was counted
-	s.add(again)
+	again.Nth = 1 // another value of an execution that was counted
+	s.Add(again)
 	other := eventAt("a:1", "", 1, 1)
-	other.kind = profile.Locks
-	s.add(other)
+	other.Kind = profile.Locks
+	s.Add(other)
 
-	all := namedBy(p, &s, &coveredParts{})
+	all := namedBy(p, &s, &CoveredParts{})
 	if len(all) != 2 || all[0].Kind != profile.Allocations || all[1].Kind != profile.Locks {
 		t.Fatalf("%d kinds", len(all))
 	}
@@ -84,11 +84,11 @@ func TestEventSet(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("rows\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if total := s.of(profile.Allocations).tree.Total(); total != 7 {
+	if total := s.Of(profile.Allocations).Tree.Total(); total != 7 {
 		t.Errorf("the tree has %d events, want 7", total)
 	}
 	var named int
-	s.frames(func(target.RawFrame) { named++ })
+	s.Frames(func(target.RawFrame) { named++ })
 	if named != 5 { // a, two b, c; and a of Locks
 		t.Errorf("%d frames to name, want 5", named)
 	}
@@ -96,32 +96,32 @@ func TestEventSet(t *testing.T) {
 
 // What finds no row of its own loses its labels, but no event and no value.
 func TestEventSetFull(t *testing.T) {
-	var s eventSet
+	var s EventSet
 	const beyond = 10
-	value := func(class string) *event {
+	value := func(class string) *Event {
 		e := eventAt("a:1", class, 1, 2)
 		return e
 	}
-	for i := range maxEventRows + beyond {
-		s.add(value(fmt.Sprint("C", i)))
+	for i := range MaxEventRows + beyond {
+		s.Add(value(fmt.Sprint("C", i)))
 	}
-	s.add(value("C0")) // which has one
+	s.Add(value("C0")) // which has one
 	late := value("late")
-	late.labels.Probe, late.labels.Value = "f", "16-31"
-	s.add(late)
-	r := s.of(profile.Allocations)
-	if r.overflow != beyond+1 || len(r.rows) != maxEventRows+2 {
-		t.Errorf("%d events without labels, %d rows; want %d, %d", r.overflow, len(r.rows), beyond+1, maxEventRows+2)
+	late.Labels.Probe, late.Labels.Value = "f", "16-31"
+	s.Add(late)
+	r := s.Of(profile.Allocations)
+	if r.overflow != beyond+1 || len(r.Rows) != MaxEventRows+2 {
+		t.Errorf("%d events without labels, %d rows; want %d, %d", r.overflow, len(r.Rows), beyond+1, MaxEventRows+2)
 	}
 	p := target.NewProcess(proc.Identity{PID: 1})
 	foldtest.NameFrames(p, "a:1")
-	e := namedBy(p, &s, &coveredParts{})[0]
+	e := namedBy(p, &s, &CoveredParts{})[0]
 	var events uint64
 	var sum float64
 	for _, row := range e.Rows {
 		events, sum = events+row.Events, sum+row.Values[0]
 	}
-	if want := uint64(maxEventRows + beyond + 2); events != want || sum != 2*float64(want) {
+	if want := uint64(MaxEventRows + beyond + 2); events != want || sum != 2*float64(want) {
 		t.Errorf("%d events, %.0f objects; want %d, %d", events, sum, want, 2*want)
 	}
 	rows := rowsOf(e)
@@ -145,48 +145,48 @@ func TestInterval(t *testing.T) {
 		kind profile.EventKind
 		lost float64
 		// window adds events to the set, and returns what they should sum up to.
-		window func(*eventSet) float64
+		window func(*EventSet) float64
 	}{
-		{"drawn", profile.Locks, 0, func(s *eventSet) (truth float64) {
+		{"drawn", profile.Locks, 0, func(s *EventSet) (truth float64) {
 			for range 1000 {
 				delay := rng.ExpFloat64() * 1e6
 				truth += delay
-				e := event{kind: profile.Locks, every: every, sums: eventSums{events: 1}}
-				if e.sums.values[2] = every * delay; rng.IntN(every) == 0 {
-					s.add(&e)
+				e := Event{Kind: profile.Locks, Every: every, Sums: EventSums{Events: 1}}
+				if e.Sums.Values[2] = every * delay; rng.IntN(every) == 0 {
+					s.Add(&e)
 				}
-				e.labels.What = profile.WaitForWork
-				e.sums.values[2] *= 100
-				s.add(&e)
+				e.Labels.What = profile.WaitForWork
+				e.Sums.Values[2] *= 100
+				s.Add(&e)
 			}
 			return truth
 		}},
-		{"drawn, and some lost", profile.Locks, lost, func(s *eventSet) (truth float64) {
+		{"drawn, and some lost", profile.Locks, lost, func(s *EventSet) (truth float64) {
 			for range 1000 {
 				delay := rng.ExpFloat64() * 1e6
 				truth += delay
 				if rng.IntN(every) == 0 && rng.Float64() >= lost {
-					s.add(&event{kind: profile.Locks, every: every, sums: eventSums{events: 1, values: [profile.MaxEventValues]float64{0, 0, every * delay}}})
+					s.Add(&Event{Kind: profile.Locks, Every: every, Sums: EventSums{Events: 1, Values: [profile.MaxEventValues]float64{0, 0, every * delay}}})
 				}
 			}
 			return truth
 		}},
-		{"values that are drawn together", profile.Values, 0, func(s *eventSet) float64 {
+		{"values that are drawn together", profile.Values, 0, func(s *EventSet) float64 {
 			for range 1000 {
 				if rng.IntN(every) != 0 {
 					continue
 				}
 				for nth := range 3 {
-					s.add(&event{kind: profile.Values, every: every, nth: nth, sums: eventSums{events: 1, values: [profile.MaxEventValues]float64{every}}})
+					s.Add(&Event{Kind: profile.Values, Every: every, Nth: nth, Sums: EventSums{Events: 1, Values: [profile.MaxEventValues]float64{every}}})
 				}
 			}
 			return 3 * 1000
 		}},
-		{"buffers", profile.Allocations, 0, func(s *eventSet) (truth float64) {
+		{"buffers", profile.Allocations, 0, func(s *EventSet) (truth float64) {
 			const buffer, length = 1000, 20_500
 			for tid := range uint32(5) {
 				for at := rng.Float64() * buffer; at < length; at += buffer {
-					s.add(&event{kind: profile.Allocations, tid: tid, every: 1, sums: eventSums{events: 1, values: [profile.MaxEventValues]float64{1, buffer}}})
+					s.Add(&Event{Kind: profile.Allocations, TID: tid, Every: 1, Sums: EventSums{Events: 1, Values: [profile.MaxEventValues]float64{1, buffer}}})
 				}
 			}
 			return 5 * length
@@ -194,9 +194,9 @@ func TestInterval(t *testing.T) {
 	} {
 		held, wide := 0, 0.0
 		for range windows {
-			var s eventSet
+			var s EventSet
 			truth := c.window(&s)
-			e := namedBy(target.NewProcess(proc.Identity{PID: 1}), &s, &coveredParts{lost: c.lost, lostEvents: uint64(4 * c.lost * 1000 / every)})[0]
+			e := namedBy(target.NewProcess(proc.Identity{PID: 1}), &s, &CoveredParts{lost: c.lost, lostEvents: uint64(4 * c.lost * 1000 / every)})[0]
 			sum := total(e)
 			if math.Abs(sum-truth) <= e.Coverage.Within() {
 				held++
@@ -212,8 +212,8 @@ func TestInterval(t *testing.T) {
 }
 
 // namedBy are the events of a set with the names that frames of p have.
-func namedBy(p *target.Process, s *eventSet, covered *coveredParts) []*profile.Events {
+func namedBy(p *target.Process, s *EventSet, covered *CoveredParts) []*profile.Events {
 	names := p.Names()
 	defer names.Close()
-	return s.profile(names, p.Noticed, covered)
+	return s.Profile(names, p.Noticed, covered)
 }

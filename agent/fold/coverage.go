@@ -1,4 +1,4 @@
-package agent
+package fold
 
 import (
 	"fmt"
@@ -14,23 +14,23 @@ import (
 // before its piece is forgotten.
 const keptPieces = 64
 
-// A coverage is when a plan was observed, and what that stands for. The governor writes it; it is read with each event. All
+// A Coverage is when a plan was observed, and what that stands for. The governor writes it; it is read with each event. All
 // times are CLOCK_MONOTONIC.
-type coverage struct {
-	kind profile.EventKind
-	of   string // what is observed, for people
+type Coverage struct {
+	Kind profile.EventKind
+	What string // what is observed, for people
 
 	mu     sync.Mutex
 	born   time.Duration // when it was first observed
 	gone   time.Duration // when the plan was removed, 0 if it is there
-	pieces []piece       // the last ones, in their order
+	pieces []Piece       // the last ones, in their order
 	open   bool          // the last one lasts
-	past   coverageSums  // of the pieces that have ended
+	past   CoverageSums  // of the pieces that have ended
 	why    error         // it is not observed all the time; nil if it always was
 }
 
-// A piece is a time in which everything that is seen stands for equally much.
-type piece struct {
+// A Piece is a time in which everything that is seen stands for equally much.
+type Piece struct {
 	begin, end time.Duration // end may be to come
 	weight     float64
 	planned    float64       // the weight with which the slice began: its cycle by its length
@@ -39,10 +39,10 @@ type piece struct {
 	cycle      time.Duration // of which the slice was drawn
 }
 
-// coverageSums add up pieces.
-type coverageSums struct {
-	total    time.Duration // since the plan was first observed
-	observed time.Duration // of that
+// CoverageSums are the sums of a Coverage up to some time.
+type CoverageSums struct {
+	Total    time.Duration // since the plan was first observed
+	Observed time.Duration // of that
 	covered  float64       // seconds that the slices were planned to stand for
 	spread   float64       // seconds²: times the variance of rates between slices, that of the sum
 	slices   uint64        // that have ended
@@ -51,39 +51,39 @@ type coverageSums struct {
 	cycle    time.Duration // the last one; 0 if the plan is observed all the time
 }
 
-// A slice is a time in which a plan is observed that is not observed all the time.
-type slice struct {
+// A Slice is a time in which a plan is observed that is not observed all the time.
+type Slice struct {
 	To     time.Duration // its end
 	Weight float64       // what is seen in it stands for so much
 	Length time.Duration // as planned
 	Cycle  time.Duration // of which it was drawn
 }
 
-// begin begins a piece: a slice, or all the time from now on if there is none.
-func (c *coverage) begin(now time.Duration, s *slice) {
+// Begin begins a piece: a slice, or all the time from now on if s is nil.
+func (c *Coverage) Begin(now time.Duration, s *Slice) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.pieces) == 0 {
 		c.born = now
 	}
-	p := piece{begin: now, end: math.MaxInt64, weight: 1, planned: 1}
+	p := Piece{begin: now, end: math.MaxInt64, weight: 1, planned: 1}
 	if s != nil {
-		p = piece{begin: now, end: s.To, weight: s.Weight, planned: s.Weight, slice: c.past.slices + 1, length: s.Length, cycle: s.Cycle}
+		p = Piece{begin: now, end: s.To, weight: s.Weight, planned: s.Weight, slice: c.past.slices + 1, length: s.Length, cycle: s.Cycle}
 	}
 	c.past.cycle = p.cycle
 	c.push(p)
 }
 
 // push makes p the last piece, which lasts; mu is held.
-func (c *coverage) push(p piece) {
+func (c *Coverage) push(p Piece) {
 	if len(c.pieces) == keptPieces {
 		c.pieces = append(c.pieces[:0], c.pieces[1:]...)
 	}
 	c.pieces, c.open = append(c.pieces, p), true
 }
 
-// reweigh has what is seen in this slice from now on stand for so much.
-func (c *coverage) reweigh(now time.Duration, weight float64) {
+// Reweigh sets what that which is seen in the slice from now on stands for.
+func (c *Coverage) Reweigh(now time.Duration, weight float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.open {
@@ -95,8 +95,8 @@ func (c *coverage) reweigh(now time.Duration, weight float64) {
 	c.push(next)
 }
 
-// end ends the last piece, if it lasts.
-func (c *coverage) end(now time.Duration) {
+// End ends the last piece, if it lasts.
+func (c *Coverage) End(now time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.open {
@@ -116,7 +116,7 @@ func (c *coverage) end(now time.Duration) {
 }
 
 // cut ends the last piece; mu is held.
-func (c *coverage) cut(now time.Duration) {
+func (c *Coverage) cut(now time.Duration) {
 	last := &c.pieces[len(c.pieces)-1]
 	last.end = min(last.end, now)
 	c.past.add(last, last.end)
@@ -124,66 +124,66 @@ func (c *coverage) cut(now time.Duration) {
 }
 
 // add adds a piece until then.
-func (s *coverageSums) add(p *piece, until time.Duration) {
+func (s *CoverageSums) add(p *Piece, until time.Duration) {
 	seen := max(min(p.end, until)-p.begin, 0)
-	s.observed += seen
+	s.Observed += seen
 	s.covered += p.planned * seen.Seconds()
 }
 
-// spend notes what probes took in a slice, of so much CPU time that the processes used.
-func (c *coverage) spend(cost, cpu time.Duration) {
+// Spend records the time that probes took in a slice, and the CPU time that the processes used in it.
+func (c *Coverage) Spend(cost, cpu time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.past.cost += cost.Seconds()
 	c.past.cpu += cpu.Seconds()
 }
 
-// partly notes why the plan is not observed all the time.
-func (c *coverage) partly(why error) {
+// SetPartly records why the plan is not observed all the time.
+func (c *Coverage) SetPartly(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.why = why
 }
 
-// retire ends it: its plan is removed.
-func (c *coverage) retire(now time.Duration) {
-	c.end(now)
+// Retire ends the last piece: the plan is removed.
+func (c *Coverage) Retire(now time.Duration) {
+	c.End(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gone = now
 }
 
-// bornAt is when the plan was first observed, 0 if never.
-func (c *coverage) bornAt() time.Duration {
+// BornAt is when the plan was first observed, 0 if never.
+func (c *Coverage) BornAt() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.born
 }
 
-// reason is why the plan was not observed all the time, nil if it always was.
-func (c *coverage) reason() error {
+// Reason is why the plan was not observed all the time, nil if it always was.
+func (c *Coverage) Reason() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.why
 }
 
-// sums are those until now.
-func (c *coverage) sums(now time.Duration) coverageSums {
+// Sums are those until now, or until the plan was removed.
+func (c *Coverage) Sums(now time.Duration) CoverageSums {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.past
 	if c.gone != 0 {
 		now = min(now, c.gone)
 	}
-	s.total = max(now-c.born, 0)
+	s.Total = max(now-c.born, 0)
 	if c.open {
 		s.add(&c.pieces[len(c.pieces)-1], now)
 	}
 	return s
 }
 
-// at returns the piece in which something was seen; ok is false if the plan was not observed then.
-func (c *coverage) at(when time.Duration) (p piece, ok bool) {
+// At returns the piece in which something was seen; ok is false if the plan was not observed then.
+func (c *Coverage) At(when time.Duration) (p Piece, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := len(c.pieces) - 1; i >= 0; i-- {
@@ -191,12 +191,12 @@ func (c *coverage) at(when time.Duration) (p piece, ok bool) {
 			return *p, when < p.end
 		}
 	}
-	return piece{}, false
+	return Piece{}, false
 }
 
 // A coveredPart is what a window has of a coverage.
 type coveredPart struct {
-	coverageSums
+	CoverageSums
 	first  uint64  // the number of the first slice
 	factor float64 // what sums are multiplied by
 	// slowed is by how much probes may have slowed the processes down while they were there: the share of the CPU time that they
@@ -208,9 +208,9 @@ type coveredPart struct {
 const mostSlowed = 0.5
 
 // since is what there is of a coverage after before.
-func (s coverageSums) since(before coverageSums) coveredPart {
+func (s CoverageSums) since(before CoverageSums) coveredPart {
 	p := coveredPart{first: before.slices + 1, factor: 1}
-	p.total, p.observed = s.total-before.total, s.observed-before.observed
+	p.Total, p.Observed = s.Total-before.Total, s.Observed-before.Observed
 	p.covered, p.spread, p.slices = s.covered-before.covered, s.spread-before.spread, s.slices-before.slices
 	p.cycle = max(s.cycle, before.cycle)
 	if cpu := s.cpu - before.cpu; cpu > 0 && p.partial() {
@@ -219,15 +219,15 @@ func (s coverageSums) since(before coverageSums) coveredPart {
 	// A window seldom begins and ends with a cycle, so what was observed stands for some more time or less. Where cycles are
 	// so short that each window has several, sums are scaled to the window's time. Longer ones leave windows without a slice:
 	// then only unscaled sums are right on average.
-	if p.partial() && p.covered > 0 && 2*p.cycle <= p.total {
-		p.factor = p.total.Seconds() / p.covered
+	if p.partial() && p.covered > 0 && 2*p.cycle <= p.Total {
+		p.factor = p.Total.Seconds() / p.covered
 	}
 	p.factor *= 1 + p.slowed/2 // the middle of what is possible
 	return p
 }
 
 func (p *coveredPart) partial() bool {
-	return (&profile.Coverage{Time: p.total, Observed: p.observed}).Partial()
+	return (&profile.Coverage{Time: p.Total, Observed: p.Observed}).Partial()
 }
 
 // within is half of the 95 % interval of a sum, given the rates that were seen in slices, by their numbers: for what of the
@@ -249,18 +249,19 @@ func (p *coveredPart) within(rates map[uint64]float64) float64 {
 	return p.factor * profile.StudentT(int(p.slices-1)) * math.Sqrt(variance)
 }
 
-// coveredParts are what a window has of all coverages, and of the events that were recorded.
-type coveredParts struct {
+// CoveredParts are what a window has of all coverages, and of the events that were recorded.
+type CoveredParts struct {
 	began time.Duration // of the window
-	of    map[*coverage]coveredPart
+	of    map[*Coverage]coveredPart
 	lost  float64 // the share of the events, of all kinds together, that was lost on the way
 
 	lostEvents uint64
 }
 
-// covered is what there is after before, when the window began.
-func covered(before, after map[*coverage]coverageSums, began time.Duration, counts *profile.EventCounts) coveredParts {
-	parts := coveredParts{began: began, of: make(map[*coverage]coveredPart, len(after)), lost: counts.LostShare(), lostEvents: counts.Lost()}
+// Covered is what a window has of coverages whose sums were before and after it. It began at that time of CLOCK_MONOTONIC; counts are
+// of the events in it.
+func Covered(before, after map[*Coverage]CoverageSums, began time.Duration, counts *profile.EventCounts) CoveredParts {
+	parts := CoveredParts{began: began, of: make(map[*Coverage]coveredPart, len(after)), lost: counts.LostShare(), lostEvents: counts.Lost()}
 	for c, sums := range after {
 		parts.of[c] = sums.since(before[c])
 	}
@@ -268,7 +269,7 @@ func covered(before, after map[*coverage]coverageSums, began time.Duration, coun
 }
 
 // factor is what the sums of an event are multiplied by.
-func (parts *coveredParts) factor(c *coverage) float64 {
+func (parts *CoveredParts) factor(c *Coverage) float64 {
 	factor := 1 / (1 - parts.lost)
 	if part, ok := parts.of[c]; ok {
 		factor *= part.factor
@@ -278,7 +279,7 @@ func (parts *coveredParts) factor(c *coverage) float64 {
 
 // cover says how much of the events of one kind in a process was observed, given their sums by plan, their total and the
 // variance of what the window's ends cut. Of several plans that which was observed least counts, and what is uncertain of all.
-func (parts *coveredParts) cover(sums map[*coverage]*mainSums, total, cut float64) *profile.Coverage {
+func (parts *CoveredParts) cover(sums map[*Coverage]*mainSums, total, cut float64) *profile.Coverage {
 	out, chosen, slowed, drawn, events := &profile.Coverage{}, 0.0, 0.0, 0.0, uint64(0)
 	for c, s := range sums {
 		factor := parts.factor(c)
@@ -290,7 +291,7 @@ func (parts *coveredParts) cover(sums map[*coverage]*mainSums, total, cut float6
 		}
 		chosen = math.Hypot(chosen, part.within(s.rates))
 		slowed = max(slowed, part.slowed/2)
-		this := &profile.Coverage{Time: part.total, Observed: part.observed, Slices: int(part.slices)}
+		this := &profile.Coverage{Time: part.Total, Observed: part.Observed, Slices: int(part.slices)}
 		if out.Time == 0 || this.Share() < out.Share() {
 			out = this
 		}
@@ -303,57 +304,57 @@ func (parts *coveredParts) cover(sums map[*coverage]*mainSums, total, cut float6
 
 // missed is how long the window had a process before probes were attached for it: of a program that is started within a recording,
 // the time that its VM needs to load, and the agent to find it. Sums are not scaled to it: a program's beginning is like nothing else.
-func (parts *coveredParts) missed(sums map[*coverage]*mainSums, noticed time.Duration) (missed time.Duration) {
+func (parts *CoveredParts) missed(sums map[*Coverage]*mainSums, noticed time.Duration) (missed time.Duration) {
 	for c := range sums {
 		if c == nil {
 			continue // counted without probes
 		}
-		if born := c.bornAt(); born != 0 {
+		if born := c.BornAt(); born != 0 {
 			missed = max(missed, born-max(parts.began, noticed))
 		}
 	}
 	return missed
 }
 
-// notes say what was not observed all the time, and why.
-func (parts *coveredParts) notes() (list []string) {
+// Notes say which plans were not observed all the time, and why. They are sentences for people, sorted.
+func (parts *CoveredParts) Notes() (list []string) {
 	for c, part := range parts.of {
-		if why := c.reason(); why != nil && part.partial() {
-			share := &profile.Coverage{Time: part.total, Observed: part.observed}
-			list = append(list, fmt.Sprintf("%s were observed %.2g %% of the time: %v", c.of, 100*share.Share(), why))
+		if why := c.Reason(); why != nil && part.partial() {
+			share := &profile.Coverage{Time: part.Total, Observed: part.Observed}
+			list = append(list, fmt.Sprintf("%s were observed %.2g %% of the time: %v", c.What, 100*share.Share(), why))
 		}
 	}
 	slices.Sort(list)
 	return list
 }
 
-// An observedPart says how an event is to be counted. The zero one counts once.
-type observedPart struct {
-	cover *coverage // nil if its probe is always there
-	piece
+// An ObservedPart says what an event stands for. The zero one stands for one event.
+type ObservedPart struct {
+	Cover *Coverage // of its plan; nil if its probe is always there
+	Piece
 }
 
 // longestWeight bounds what a wait counts for that took nearly as long as a slice.
 const longestWeight = 10
 
-// apply has the sums of an event stand for what was not seen, too.
-func (part *observedPart) apply(e *event) {
-	if part.cover == nil || part.slice == 0 {
+// Apply multiplies the sums of an event, so that they also stand for what was not seen.
+func (part *ObservedPart) Apply(e *Event) {
+	if part.Cover == nil || part.slice == 0 {
 		return
 	}
 	weight := part.weight
-	if e.kind == profile.Locks && e.sums.events > 0 && e.delay > 0 {
+	if e.Kind == profile.Locks && e.Sums.Events > 0 && e.Delay > 0 {
 		// A wait is seen if it begins and ends within the slice, which long ones seldom do.
-		left := 1 - e.delay.Seconds()/part.length.Seconds()
+		left := 1 - e.Delay.Seconds()/part.length.Seconds()
 		weight *= 1 / max(left, 1.0/longestWeight)
 	}
-	for i := range e.sums.values {
-		e.sums.values[i] *= weight
+	for i := range e.Sums.Values {
+		e.Sums.Values[i] *= weight
 	}
 }
 
 // rate is what an event adds to the rate of its slice, by one of its values.
-func (part *observedPart) rate(value float64) float64 {
+func (part *ObservedPart) rate(value float64) float64 {
 	if part.cycle <= 0 || math.IsNaN(value) {
 		return 0
 	}

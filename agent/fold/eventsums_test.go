@@ -1,4 +1,4 @@
-package agent
+package fold
 
 import (
 	"testing"
@@ -20,8 +20,8 @@ func TestAllocation(t *testing.T) {
 		{16, 0, 1, 0, 0},
 		{0, 1 << 18, 1, 0, 0}, // none is of no size: hostile
 	} {
-		got := allocation(c.size, c.bytes, c.every)
-		want := eventSums{events: 1, values: [profile.MaxEventValues]float64{c.objects, c.ofBytes}}
+		got := AllocationSums(c.size, c.bytes, c.every)
+		want := EventSums{Events: 1, Values: [profile.MaxEventValues]float64{c.objects, c.ofBytes}}
 		if got != want {
 			t.Errorf("%d bytes, for %d, one in %d: %+v, want %+v", c.size, c.bytes, c.every, got, want)
 		}
