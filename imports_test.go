@@ -48,7 +48,8 @@ var layers = []struct{ packages, imports string }{
 	{"agent/doctor", "agent/attach agent/privilege agent/proc agent/profile"},
 
 	// How calls and locks are sampled.
-	{"agent/calls agent/calls/estimate", "agent/profile"},
+	{"agent/calls", "agent/profile bpf"},
+	{"agent/calls/estimate", "agent/profile"},
 	{"agent/budget", "agent/calls agent/profile"},
 	{"agent/watch", "agent/attach agent/proc agent/ring bpf vmruntime"},
 	{"agent/calls/counters", "agent/profile cct symbolize vmruntime"},

@@ -6,7 +6,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -14,7 +14,8 @@ import (
 // listeningAgent folds records of the listener engine.
 func listeningAgent() (*Agent, *Window) {
 	a, w := testAgent()
-	a.engines = &callEngines{agent: a, listener: &listener.Listener{}, counts: callCounts{discarded: noCallDiscards()}}
+	a.engines = &callEngines{agent: a, counts: callCounts{discarded: noCallDiscards()}}
+	a.engines.runFake(calls.Listener)
 	return a, w
 }
 

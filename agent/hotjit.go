@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
@@ -28,7 +29,7 @@ func (e *callEngines) busyJITs(n int, fade float64) (busy []busyJIT) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range a.table {
-		if len(p.hot.samples) > 0 && !p.exited.Load() && p.attachment.Load() == 0 && e.listensTo(p) {
+		if len(p.hot.samples) > 0 && !p.exited.Load() && p.attachment.Load() == 0 && e.observes(p) {
 			busy = append(busy, busyJIT{process: p, id: p.id, all: p.hot.all})
 		}
 	}
@@ -127,7 +128,7 @@ func (h *hotCode) take(p *process, known jitEntries, r listener.Result) error {
 		}
 		call := []rawFrame{{frame: hit.Caller, kind: rawReturn}, {frame: hit.Callee, kind: rawExact}}
 		code.mark(call)
-		a.foldRawCall(p, "listener", call[0], call[1], 0)
+		a.foldRawCall(p, calls.Listener, call[0], call[1], 0)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -12,7 +13,8 @@ import (
 // listened makes w a guest of the engine listener, with workers.
 func (w *mapWriter) listened() *hotCode {
 	a := w.agent
-	a.engines = &callEngines{agent: a, listener: &listener.Listener{}, counts: callCounts{discarded: noCallDiscards()}, pages: map[int]bool{}}
+	a.engines = &callEngines{agent: a, counts: callCounts{discarded: noCallDiscards()}}
+	a.engines.runFake(calls.Listener)
 	a.names = newNames(1, a.work)
 	w.t.Cleanup(a.names.close)
 	return &hotCode{agent: a, engines: a.engines}
@@ -98,7 +100,8 @@ func TestTakeWindowOfTheDead(t *testing.T) {
 func TestWhoIsListenedTo(t *testing.T) {
 	w := newMapWriter(t)
 	e := w.listened().engines
-	listens := e.guestsOf("listener")
+	page, hotspot, listener := e.runFake(calls.Page), specOf(e.opt, calls.Hotspot), e.engine(calls.Listener)
+	listens := func(p *process) bool { return listener.guests(listener, p) }
 	if listens(w.process) {
 		t.Error("a process without a map is listened to")
 	}
@@ -106,17 +109,17 @@ func TestWhoIsListenedTo(t *testing.T) {
 	if !listens(w.process) {
 		t.Error("a process with a map is not listened to")
 	}
-	e.pages[100] = true
+	page.connected = map[int]string{100: "guest"}
 	if listens(w.process) {
 		t.Error("a process that cooperates is listened to")
 	}
-	delete(e.pages, 100)
+	page.connected = nil
 	w.attachment.Store(1)
 	if !listens(w.process) {
 		t.Error("a JVM is nobody's")
 	}
 	e.estimator = &estimator{}
-	if listens(w.process) || !e.guestsOf("hotspot")(w.process) {
+	if listens(w.process) || !hotspot.guests(nil, w.process) {
 		t.Error("a JVM is not the engine hotspot's alone")
 	}
 }

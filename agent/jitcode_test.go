@@ -3,7 +3,7 @@ package agent
 import (
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -56,7 +56,8 @@ func TestJITCodeMark(t *testing.T) {
 // The drainer marks frames as it gets them, and has the map read on when it is time, though it knows all frames.
 func TestDrainerFollowsMap(t *testing.T) {
 	a, _ := testAgent()
-	a.engines = &callEngines{agent: a, listener: &listener.Listener{}}
+	a.engines = &callEngines{agent: a}
+	a.engines.runFake(calls.Listener)
 	a.sources.then = []source{a.engines}
 	id, frame := identity{100, 5, 1}, at(0, rawExact)
 	a.handle(sampleRecord(id, frame.frame))
