@@ -45,7 +45,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
 	{"agent/sink/prom", "agent/proc agent/profile cct"},
 	{"agent/httpd", "agent/profile agent/sink cct symbolize"},
-	{"agent/doctor", "agent/attach agent/privilege agent/proc agent/profile"},
+	{"agent/doctor", "agent/attach agent/calls agent/privilege agent/proc agent/profile"},
 
 	// How calls and locks are sampled.
 	{"agent/calls", "agent/profile bpf"},

@@ -20,7 +20,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// An engineSpec is all that the agent knows of a call engine beside the interfaces of package calls.
+// An engineSpec is all that the agent knows of a call engine apart from the interfaces of package calls.
 type engineSpec struct {
 	name         string
 	purpose      string // why one would want it
@@ -29,7 +29,7 @@ type engineSpec struct {
 
 	calls.Traits
 	maxHz        int   // of its ticks; 0 means budget.MaxHz
-	needTop      bool  // it wants to know which guest code is at work
+	needTop      bool  // it wants to know which code is busy: see source.needTop
 	interrupting bool  // its programs interrupt others: see bpf.Options
 	record       uint8 // bpf.Call.Engine or bpf.NamedCall.Engine of its records; 0 if it has none
 
@@ -164,7 +164,7 @@ type callEngines struct {
 	choices   []profile.Choice
 	running   []*callEngine
 	estimator callEstimator // of those that run; nil if none estimates
-	top       bool          // one of them wants to know which guest code is at work
+	top       bool          // one of them has needTop
 
 	governed  []*governed
 	endGovern func() // nil if they did not start
@@ -224,7 +224,7 @@ func newCallEngines(a *Agent, opt CallOptions) (*callEngines, error) {
 // run adds an engine that was started.
 func (e *callEngines) run(spec engineSpec, s startedEngine) *callEngine {
 	own := &callEngine{
-		Engine: s.engine, engineSpec: spec, engines: e, beneath: s.beneath, add: e.adder(spec.name), found: map[*targetProcess]bool{},
+		Engine: s.engine, engineSpec: spec, engines: e, beneath: s.beneath, add: e.adder(s.engine.Name()), found: map[*targetProcess]bool{},
 	}
 	e.running = append(e.running, own)
 	if estimator, ok := s.engine.(callEstimator); ok {
@@ -236,7 +236,7 @@ func (e *callEngines) run(spec engineSpec, s startedEngine) *callEngine {
 
 // engine is the one of a name; nil if it does not run.
 func (e *callEngines) engine(name string) *callEngine {
-	if i := slices.IndexFunc(e.running, func(own *callEngine) bool { return own.name == name }); i >= 0 {
+	if i := slices.IndexFunc(e.running, func(own *callEngine) bool { return own.Name() == name }); i >= 0 {
 		return e.running[i]
 	}
 	return nil
@@ -250,7 +250,7 @@ func (a *Agent) CallChoices() []profile.Choice {
 	return slices.Clone(a.engines.choices)
 }
 
-// needTop tells whether an engine wants to know which guest code is at work.
+// needTop implements source.
 func (e *callEngines) needTop() bool { return e.top }
 
 // stats of the engines since they were made; agent.mu is not held.
@@ -266,7 +266,7 @@ func (e *callEngines) stats(c *bpf.Counts) *profile.CallStats {
 	e.agent.mu.Lock()
 	defer e.agent.mu.Unlock()
 	for _, g := range e.governed {
-		s.Costs[g.name] = g.cost(e.agent).Time()
+		s.Costs[g.Name()] = g.cost(e.agent).Time()
 		s.GuestTime += g.time
 	}
 	s.Attempted = c[bpf.CallsAttempted] + e.counts.taken
@@ -286,7 +286,7 @@ func (e *callEngines) end() error {
 	var errs []error
 	for _, own := range e.running {
 		if err := own.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("end engine %s: %w", own.name, err))
+			errs = append(errs, fmt.Errorf("end engine %s: %w", own.Name(), err))
 		}
 	}
 	for _, own := range e.running {

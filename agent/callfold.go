@@ -15,12 +15,12 @@ type callCounts struct {
 	discarded        map[string]uint64
 }
 
-// Why user space drops a call that it received, beside discardMalformed and discardNoWindow.
+// Why user space discards a call that it received, apart from profile.Malformed, Failed and NoWindow.
 const (
-	discardUnnamed     = "unnamed"     // of a method that the guest never told of
+	discardUnnamed     = "unnamed"     // the engine knows no name of the callee
 	discardStale       = "stale"       // of a VM that the process no longer runs
 	discardFull        = "graph_full"  // an edge beyond maxEdges
-	discardCalibration = "calibration" // of a burst that was taken to measure the cost of a hit; counted by the engine
+	discardCalibration = "calibration" // of a burst that measures the cost of a hit; counted by the engine
 	discardTime        = "time"        // of a burst whose time cannot be right; likewise
 )
 
@@ -95,7 +95,7 @@ func (a *Agent) foldBranched(p *process, c *bpf.Call) {
 	a.foldRawCall(p, calls.Branch, branched(c.Caller), branched(c.Callee), c.ClassEpoch)
 }
 
-// foldRawCall has both ends of a call named, and folds it; mu is held.
+// foldRawCall folds a call between two code versions, and asks for the names of both; mu is held.
 func (a *Agent) foldRawCall(p *process, engine string, caller, callee rawFrame, epoch uint32) {
 	a.foldCall(p, func(s *callSet) bool {
 		if p.want([]rawFrame{caller, callee}, epoch, &a.nameCount) {
@@ -117,7 +117,7 @@ func (e *callEngines) adder(engine string) calls.Add {
 	}
 }
 
-// flush has engines hand out what waits for the end of its burst, because a window ends; agent.mu is held.
+// flush makes engines hand out what waits for the end of its burst, because a window ends; agent.mu is held.
 func (e *callEngines) flush() {
 	for _, own := range e.running {
 		if holder, ok := own.Engine.(calls.Holder); ok {

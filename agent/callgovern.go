@@ -71,7 +71,7 @@ func (e *callEngines) govern() (stop func()) {
 		<-ended
 		for _, g := range e.governed {
 			if err := g.Tune(profile.Rate{Burst: profile.Burst{Stride: 1}}); err != nil {
-				e.agent.log.Error("cannot end sampling of calls", "engine", g.name, "err", err)
+				e.agent.log.Error("cannot end sampling of calls", "engine", g.Name(), "err", err)
 			}
 			if waiter, ok := g.Engine.(calls.Waiter); ok {
 				waiter.Wait()
@@ -95,7 +95,7 @@ func (e *callEngines) tune() {
 		}
 		rate := g.controller.Next(budget.Usage{Guests: g.time, Cost: g.cost(a)})
 		if err := g.Tune(rate); err != nil {
-			a.log.Warn("cannot change how many calls are sampled", "engine", g.name, "rate", rate, "err", err)
+			a.log.Warn("cannot change how many calls are sampled", "engine", g.Name(), "rate", rate, "err", err)
 			continue
 		}
 		a.mu.Lock()
@@ -103,7 +103,7 @@ func (e *callEngines) tune() {
 		g.all++
 		if rate.Hz > 0 {
 			g.sampled++
-			e.rates[g.name] = g.Label(rate)
+			e.rates[g.Name()] = g.Label(rate)
 		}
 		a.mu.Unlock()
 	}

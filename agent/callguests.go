@@ -10,7 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// wanted tells whether the kernel side samples a process.
+// wanted reports whether the kernel side samples a process.
 func (a *Agent) wanted(pid int) bool {
 	if !a.opt.Filter && len(a.opt.PIDs) == 0 {
 		return true

@@ -106,7 +106,7 @@ func (g *governed) note(o CallOptions) string {
 		why = fmt.Sprintf("what -F, --stride and --samples fix costs more than the budget of %g%%", 100*o.Budget)
 		remedy += ", or give all of them to do without one"
 	}
-	return fmt.Sprintf("engine %s: sampled in %d of %d s only: %s: %s", g.name, g.sampled, g.all, why, remedy)
+	return fmt.Sprintf("engine %s: sampled in %d of %d s only: %s: %s", g.Name(), g.sampled, g.all, why, remedy)
 }
 
 // unused are the options that do not apply to some of the engines that run. Where they apply to none, options are
@@ -116,9 +116,9 @@ func (e *callEngines) unused() (notes []string) {
 	for _, engine := range e.running {
 		switch {
 		case engine.SelfGoverned && (stride || samples):
-			notes = append(notes, fmt.Sprintf("engine %s: --stride and --samples do not apply: it listens in windows that follow from the budget", engine.name))
+			notes = append(notes, fmt.Sprintf("engine %s: --stride and --samples do not apply: it listens in windows that follow from the budget", engine.Name()))
 		case engine.Stride == calls.EveryCall && stride:
-			notes = append(notes, fmt.Sprintf("engine %s: --stride does not apply: every call of a burst traps", engine.name))
+			notes = append(notes, fmt.Sprintf("engine %s: --stride does not apply: every call of a burst traps", engine.Name()))
 		}
 	}
 	if e.opt.Logical && !slices.ContainsFunc(e.running, func(engine *callEngine) bool { return engine.Inlined }) {

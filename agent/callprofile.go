@@ -88,7 +88,7 @@ func (e *callEngines) addTo(p *profile.Profile, w *Window, processes []*process,
 	for _, engine := range e.running {
 		if c := engine.Cost(); c.Hits > 0 {
 			p.Comments = append(p.Comments, fmt.Sprintf("engine %s: %d hits of %v each, %v of guests' CPU time in all since the agent began",
-				engine.name, c.Hits, c.HitTime, c.Time()))
+				engine.Name(), c.Hits, c.HitTime, c.Time()))
 		}
 	}
 	failed := 0
@@ -124,7 +124,7 @@ func (e *callEngines) account() string {
 		line += fmt.Sprintf("; by the agent's own account they took %.2f%% of the guests' CPU time, of %.2f%% that they may", 100*s.Cost().Seconds()/s.GuestTime.Seconds(), 100*s.Budget)
 		for _, engine := range e.running {
 			if engine.Unlimited(e.opt.Rate) {
-				line += fmt.Sprintf(" (engine %s has no budget, as all of its rate is fixed)", engine.name)
+				line += fmt.Sprintf(" (engine %s has no budget, as all of its rate is fixed)", engine.Name())
 			}
 		}
 	}
