@@ -46,7 +46,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
 	{"agent/sink/prom", "agent/proc agent/profile cct"},
 	{"agent/httpd", "agent/profile agent/sink cct symbolize"},
-	{"agent/doctor", "agent/attach agent/privilege agent/proc agent/profile"},
+	{"agent/doctor", "agent/attach agent/calls agent/privilege agent/proc agent/profile"},
 
 	// One process and its VM.
 	{"agent/target/targettest", "agent/proc bpf"},
@@ -57,7 +57,8 @@ var layers = []struct{ packages, imports string }{
 	{"agent/fold", "agent/profile agent/target bpf cct symbolize"},
 
 	// How calls and locks are sampled.
-	{"agent/calls agent/calls/estimate", "agent/profile"},
+	{"agent/calls", "agent/profile bpf"},
+	{"agent/calls/estimate", "agent/profile"},
 	{"agent/budget", "agent/calls agent/profile"},
 	{"agent/watch", "agent/attach agent/proc agent/ring bpf vmruntime"},
 	{"agent/calls/counters", "agent/profile cct symbolize vmruntime"},

@@ -158,7 +158,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	}
 	if a.objects, err = bpf.Load(bpf.Options{
 		FilterByPID: opt.Filter || len(opt.PIDs) > 0, RingBytes: opt.RingBytes,
-		Interrupting: opt.Calls.branches() || opt.Events.counters(),
+		Interrupting: opt.Calls.interrupting() || opt.Events.counters(),
 		Contexts:     kernelModes[opt.Contexts], ConfirmLevels: opt.ConfirmLevels, LeaveUnknown: opt.LeaveUnknown, CheckContexts: opt.CheckContexts,
 	}); err != nil {
 		return nil, explainLoad(err)

@@ -1,9 +1,9 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"runtime"
@@ -17,84 +17,194 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/page"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/usdt"
-	"github.com/vmprof-agent/vmprof-agent/agent/retry"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
+
+// An engineSpec is all that the agent knows of a call engine apart from the interfaces of package calls.
+type engineSpec struct {
+	name         string
+	purpose      string // why one would want it
+	experimental bool   // only if it is asked for
+	try          func(*callEngines) (startedEngine, error)
+
+	calls.Traits
+	maxHz        int   // of its ticks; 0 means budget.MaxHz
+	needTop      bool  // it wants to know which code is busy: see source.needTop
+	interrupting bool  // its programs interrupt others: see bpf.Options
+	record       uint8 // bpf.Call.Engine or bpf.NamedCall.Engine of its records; 0 if it has none
+
+	// fold folds a record of code versions; agent.mu is held. It is nil for an engine that names its calls by itself.
+	fold func(*Agent, *process, *bpf.Call)
+	// guests reports whether the budget is a share of a process's time; agent.mu is held.
+	guests func(*callEngine, *process) bool
+	// silence is why the engine runs and has no calls in a profile with so many JVMs, of so many of which the estimate
+	// failed; agent.mu is held.
+	silence func(own *callEngine, jvms, failed int) string
+}
+
+// engineTable lists all call engines, in the order in which they are tried.
+func engineTable(o CallOptions) []engineSpec {
+	return []engineSpec{
+		{
+			name: calls.Page, purpose: "for guests that cooperate, which connect to " + o.GuestSocket, try: tryPage,
+			record: bpf.EnginePage, guests: (*callEngine).isConnected, silence: silenceOfPage,
+		},
+		{
+			name: calls.Hotspot, purpose: "for stock JVMs", try: tryHotspot,
+			Traits: calls.Traits{SelfGoverned: true, Inlined: true}, needTop: true,
+			guests: (*callEngine).isAttached, silence: silenceOfHotspot,
+		},
+		{
+			name: calls.Listener, purpose: "for compiled code of VMs that write a map for perf, and of JVMs if engine hotspot is not used", try: tryListener,
+			Traits: calls.Traits{Stride: calls.EveryCall}, needTop: true,
+			record: bpf.EngineListener, fold: (*Agent).foldListened, guests: (*callEngine).isObserved, silence: silenceOfListener,
+		},
+		{
+			name: calls.USDT, purpose: "for interpreters with a probe at every function: PHP with USE_ZEND_DTRACE=1, Python, Ruby", try: tryUSDT,
+			maxHz: usdt.MaxHz, record: bpf.EngineUSDT, guests: (*callEngine).isFound, silence: silenceOfUSDT,
+		},
+		{
+			name: calls.Branch, purpose: "for everything that makes calls", experimental: true, try: tryBranch,
+			Traits: calls.Traits{Stride: calls.InARow}, interrupting: true,
+			record: bpf.EngineBranch, fold: (*Agent).foldBranched, guests: (*callEngine).isAny, silence: silenceOfBranch,
+		},
+	}
+}
+
+// A startedEngine is what trying an engine gives.
+type startedEngine struct {
+	engine  calls.Engine
+	limit   string    // what it cannot do here, and why; "" for nothing
+	beneath io.Closer // what it works with, which is closed when all engines are; nil for nothing
+}
+
+func tryPage(e *callEngines) (startedEngine, error) {
+	a := e.agent
+	engine, err := page.New(page.Options{Objects: a.objects, Socket: e.opt.GuestSocket, Wanted: a.wanted, Proc: a.root, Log: a.log})
+	return startedEngine{engine: engine}, err
+}
+
+func tryHotspot(e *callEngines) (s startedEngine, err error) {
+	a := e.agent
+	var l *listener.Listener // without breakpoints the estimates rest on time and counters alone
+	if unsafe := a.opt.Breakpoints.Check(); unsafe == nil {
+		if l, err = listener.Open(a.objects, a.watcher); err != nil {
+			return s, err
+		}
+	} else if runtime.GOARCH != "amd64" {
+		return s, unsafe
+	} else {
+		s.limit = "estimates are not checked: " + unsafe.Error()
+	}
+	s.engine = newEstimator(a, l, e.opt.Budget, e.opt.Logical)
+	return s, nil
+}
+
+func tryListener(e *callEngines) (s startedEngine, err error) {
+	a := e.agent
+	if err := a.opt.Breakpoints.Check(); err != nil {
+		return s, err
+	}
+	l, err := listener.Open(a.objects, a.watcher)
+	if err != nil {
+		return s, err
+	}
+	return startedEngine{engine: listener.NewEngine(l, &hotCode{agent: a, engines: e}, a.log), beneath: l}, nil
+}
+
+func tryUSDT(e *callEngines) (startedEngine, error) {
+	a := e.agent
+	engine, err := usdt.Try(usdt.Options{Objects: a.objects, Proc: a.root, Pool: a.pool, Log: a.log})
+	return startedEngine{engine: engine}, err
+}
+
+func tryBranch(e *callEngines) (startedEngine, error) {
+	engine, err := branch.Try(e.agent.objects, os.DirFS("/"))
+	return startedEngine{engine: engine}, err
+}
+
+// CallEngines are the names of all engines, in the order in which they are tried.
+func CallEngines() (names []string) {
+	for _, spec := range engineTable(CallOptions{}) {
+		names = append(names, spec.name)
+	}
+	return names
+}
+
+// CallTraits are the traits of the engine of a name; the zero value if there is none.
+func CallTraits(engine string) calls.Traits { return specOf(CallOptions{}, engine).Traits }
+
+// specOf is the row of an engine in the table; the zero value if there is none.
+func specOf(o CallOptions, engine string) engineSpec {
+	table := engineTable(o)
+	if i := slices.IndexFunc(table, func(s engineSpec) bool { return s.name == engine }); i >= 0 {
+		return table[i]
+	}
+	return engineSpec{}
+}
+
+// declined is why an engine is not to be tried with these options; "" if it is.
+func (s *engineSpec) declined(o CallOptions) string {
+	switch {
+	case o.Engine == s.name:
+		return ""
+	case o.Engine != "" && o.Engine != calls.Auto:
+		return "--engine=" + o.Engine + " was given"
+	case s.experimental:
+		return "experimental, as it never ran on a CPU that has what it needs: give --engine=" + s.name + " to try it"
+	}
+	return ""
+}
 
 // callEngines sample calls for an agent: those of all engines that this machine lets work.
 type callEngines struct {
 	passive
-	agent   *Agent
-	opt     CallOptions
-	choices []profile.Choice
-	running []calls.Engine
-	limits  map[string]string // what engines that run cannot do here, and why
-
-	// What each engine names its calls by; nil if it does not run.
-	page      *page.Engine
-	usdt      *usdt.Engine
-	listener  *listener.Listener // of the engine of the same name
-	estimator *estimator
-	branch    *branch.Engine
+	agent     *Agent
+	opt       CallOptions
+	choices   []profile.Choice
+	running   []*callEngine
+	estimator callEstimator // of those that run; nil if none estimates
+	top       bool          // one of them has needTop
 
 	governed  []*governed
 	endGovern func() // nil if they did not start
 
 	// Guarded by agent.mu.
-	pages  map[int]bool             // pids of guests that share a page
-	probed map[*target.Process]bool // guests of the usdt engine
-	shown  target.PerProcess[showing]
 	rates  map[string]profile.Rate // the last one with ticks, as profiles are labelled
 	counts callCounts
 }
 
-// callCounts accounts for received calls: received == folded + sum(discarded) + those that wait for the end of their
-// burst, none after flush.
-type callCounts struct {
-	received, folded uint64
-	taken            uint64 // of the received ones, those that did not come through the ring
-	discarded        map[string]uint64
-}
+// A callEngine is an engine that runs.
+type callEngine struct {
+	calls.Engine
+	engineSpec
+	engines *callEngines
+	beneath io.Closer // nil for nothing
+	add     calls.Add // what it folds
+	shown   target.PerProcess[showing]
 
-// Why user space drops a call that it received, beside discardMalformed and discardNoWindow.
-const (
-	discardUnnamed     = "unnamed"     // of a method that the guest never told of
-	discardStale       = "stale"       // of a VM that the process no longer runs
-	discardFull        = "graph_full"  // an edge beyond maxEdges
-	discardCalibration = "calibration" // of a burst that was taken to measure the cost of a hit; counted by the engine
-	discardTime        = "time"        // of a burst whose time cannot be right; likewise
-)
-
-// noCallDiscards holds every reason, so that a series exists before its first failure.
-func noCallDiscards() map[string]uint64 {
-	return map[string]uint64{profile.Malformed: 0, profile.Failed: 0, profile.NoWindow: 0, discardUnnamed: 0, discardStale: 0, discardFull: 0,
-		discardCalibration: 0, discardTime: 0}
+	// Guarded by agent.mu.
+	connected map[int]string           // guests of a calls.Connector when rates were set last: their runtimes, by pid
+	found     map[*target.Process]bool // guests of a calls.Finder
 }
 
 // newCallEngines starts the engines that opt asks for and that work here. It fails if none does.
 func newCallEngines(a *Agent, opt CallOptions) (*callEngines, error) {
-	e := &callEngines{agent: a, opt: opt, rates: map[string]profile.Rate{}, probed: map[*target.Process]bool{}, counts: callCounts{discarded: noCallDiscards()}}
-	for _, c := range e.candidates() {
-		choice := profile.Choice{Engine: c.name}
-		if opt.Engine != "" && opt.Engine != calls.Auto && opt.Engine != c.name {
-			choice.Reason = "--engine=" + opt.Engine + " was given"
+	e := &callEngines{agent: a, opt: opt, rates: map[string]profile.Rate{}, counts: callCounts{discarded: noCallDiscards()}}
+	for _, spec := range engineTable(opt) {
+		choice := profile.Choice{Engine: spec.name, Reason: spec.declined(opt)}
+		if choice.Reason != "" {
 			e.choices = append(e.choices, choice)
 			continue
 		}
-		if c.experimental && opt.Engine != c.name {
-			choice.Reason = "experimental, as it never ran on a CPU that has what it needs: give --engine=" + c.name + " to try it"
-			e.choices = append(e.choices, choice)
-			continue
-		}
-		engine, err := c.try()
+		started, err := spec.try(e)
 		if err == nil {
-			choice.Chosen, choice.Reason = true, c.does
-			if limit := e.limits[c.name]; limit != "" {
-				choice.Reason += "; " + limit
+			choice.Chosen, choice.Reason = true, spec.purpose
+			if started.limit != "" {
+				choice.Reason += "; " + started.limit
 			}
-			e.running = append(e.running, engine)
+			e.run(spec, started)
 		} else {
 			choice.Reason = err.Error()
 		}
@@ -112,6 +222,27 @@ func newCallEngines(a *Agent, opt CallOptions) (*callEngines, error) {
 	return nil, err
 }
 
+// run adds an engine that was started.
+func (e *callEngines) run(spec engineSpec, s startedEngine) *callEngine {
+	own := &callEngine{
+		Engine: s.engine, engineSpec: spec, engines: e, beneath: s.beneath, add: e.adder(s.engine.Name()), found: map[*target.Process]bool{},
+	}
+	e.running = append(e.running, own)
+	if estimator, ok := s.engine.(callEstimator); ok {
+		e.estimator = estimator
+	}
+	e.top = e.top || spec.needTop
+	return own
+}
+
+// engine is the one of a name; nil if it does not run.
+func (e *callEngines) engine(name string) *callEngine {
+	if i := slices.IndexFunc(e.running, func(own *callEngine) bool { return own.Name() == name }); i >= 0 {
+		return e.running[i]
+	}
+	return nil
+}
+
 // CallChoices says which engines sample calls, and why or why not.
 func (a *Agent) CallChoices() []profile.Choice {
 	if a.engines == nil {
@@ -120,203 +251,8 @@ func (a *Agent) CallChoices() []profile.Choice {
 	return slices.Clone(a.engines.choices)
 }
 
-// A candidate is an engine that may work here.
-type candidate struct {
-	name         string
-	does         string // why one would want it
-	experimental bool   // only if it is asked for
-	try          func() (calls.Engine, error)
-}
-
-func (e *callEngines) candidates() []candidate {
-	a := e.agent
-	return []candidate{
-		{"page", "for guests that cooperate, which connect to " + e.opt.GuestSocket, false, func() (calls.Engine, error) {
-			engine, err := page.New(page.Options{
-				Objects: a.objects, Socket: e.opt.GuestSocket, Wanted: a.wanted, Proc: a.root, Log: a.log,
-			})
-			if err != nil {
-				return nil, err
-			}
-			e.page = engine
-			return engine, nil
-		}},
-		{"hotspot", "for stock JVMs", false, func() (calls.Engine, error) {
-			// Without breakpoints the estimates rest on time and counters alone.
-			var l *listener.Listener
-			if unsafe := a.opt.Breakpoints.Check(); unsafe == nil {
-				var err error
-				if l, err = listener.Open(a.objects, a.watcher); err != nil {
-					return nil, err
-				}
-			} else if runtime.GOARCH != "amd64" {
-				return nil, unsafe
-			} else {
-				e.limits = map[string]string{"hotspot": "estimates are not checked: " + unsafe.Error()}
-			}
-			e.estimator = newEstimator(a, l, e.opt.Budget, e.opt.Logical)
-			return e.estimator, nil
-		}},
-		{"listener", "for compiled code of VMs that write a map for perf, and of JVMs if engine hotspot is not used", false, func() (calls.Engine, error) {
-			if err := a.opt.Breakpoints.Check(); err != nil {
-				return nil, err
-			}
-			l, err := listener.Open(a.objects, a.watcher)
-			if err != nil {
-				return nil, err
-			}
-			e.listener = l
-			return listener.NewEngine(l, &hotCode{agent: a, engines: e}, a.log), nil
-		}},
-		{usdt.Name, "for interpreters with a probe at every function: PHP with USE_ZEND_DTRACE=1, Python, Ruby", false, func() (calls.Engine, error) {
-			engine, err := usdt.Try(usdt.Options{Objects: a.objects, Proc: a.root, Pool: a.pool, Log: a.log})
-			if err != nil {
-				return nil, err
-			}
-			e.usdt = engine
-			return engine, nil
-		}},
-		{"branch", "for everything that makes calls", true, func() (calls.Engine, error) {
-			engine, err := branch.Try(a.objects, os.DirFS("/"))
-			if err != nil {
-				return nil, err
-			}
-			e.branch = engine
-			return engine, nil
-		}},
-	}
-}
-
-// wanted tells whether the kernel side samples a process.
-func (a *Agent) wanted(pid int) bool {
-	if !a.opt.Filter && len(a.opt.PIDs) == 0 {
-		return true
-	}
-	var one uint8
-	return a.objects.Pids.Lookup(uint32(pid), &one) == nil
-}
-
-// Look shows a process to the engines that must find their guests by themselves. What is not ready yet is shown again.
-func (e *callEngines) Look(p *target.Process) {
-	if e.usdt == nil || p.Exited.Load() || !e.agent.wanted(p.PID) {
-		return
-	}
-	s := e.shown.Of(p)
-	if s.done {
-		return
-	}
-	s.done = true
-	found, err := e.usdt.Look(context.Background(), p.PID)
-	switch {
-	case found:
-		e.agent.mu.Lock()
-		defer e.agent.mu.Unlock()
-		e.probed[p] = true
-	case errors.Is(err, vmruntime.ErrStarting):
-		if s.again.First == 0 {
-			s.again = showAgain
-		}
-		if pause, ok := s.again.Pause(); ok {
-			s.done = false
-			e.agent.resolver.SubmitLater(p, pause)
-		}
-	case err != nil:
-		e.agent.log.Debug("calls of a process are not sampled", "pid", p.PID, "err", err)
-	}
-}
-
-// onCall folds a call whose names are known to its engine, or that names code versions; mu is held.
-func (a *Agent) onCall(c *bpf.Call) {
-	e := a.engines
-	p := a.process(&c.Header)
-	switch {
-	case c.Engine == bpf.EnginePage && e.page != nil:
-		if !e.page.Fold(c, e.add("page")) {
-			e.counts.discarded[discardUnnamed]++
-		}
-	case c.Engine == bpf.EngineListener && e.listener != nil:
-		caller, callee, ok := listened(c, p.Attachment.Load())
-		if !ok {
-			e.counts.discarded[discardStale]++
-			return
-		}
-		a.teachCall(p, callee, caller, c.CalleeDepth, c.CallerDepth)
-		a.foldRawCall(p, "listener", caller, callee, c.ClassEpoch)
-	case c.Engine == bpf.EngineBranch && e.branch != nil:
-		a.foldRawCall(p, "branch", branched(c.Caller), branched(c.Callee), c.ClassEpoch)
-	default:
-		e.counts.discarded[profile.Malformed]++
-	}
-}
-
-// needTop tells whether an engine wants to know which guest code is at work.
-func (e *callEngines) needTop() bool { return e.listener != nil || e.estimator != nil }
-
-// onNamedCall folds a call that brought its names; mu is held.
-func (a *Agent) onNamedCall(c *bpf.NamedCall) {
-	e := a.engines
-	if e.usdt == nil {
-		e.counts.discarded[profile.Malformed]++
-		return
-	}
-	a.process(&c.Header)
-	if !e.usdt.Fold(c, e.add(usdt.Name)) {
-		e.counts.discarded[discardUnnamed]++
-	}
-}
-
-// foldRawCall has both ends of a call named, and folds it; mu is held.
-func (a *Agent) foldRawCall(p *process, engine string, caller, callee target.RawFrame, epoch uint32) {
-	a.foldCall(p, func(s *callSet) bool {
-		if p.want([]target.RawFrame{caller, callee}, epoch, &a.nameCount) {
-			a.dirty[p] = struct{}{}
-		}
-		return s.addRaw(engine, caller, callee)
-	})
-}
-
-// add returns what takes weighed edges of an engine; agent.mu is held when it is called.
-func (e *callEngines) add(engine string) func(*bpf.Header, profile.Edge, float64) {
-	return func(h *bpf.Header, edge profile.Edge, weight float64) {
-		p := e.agent.table[int(h.Pid)]
-		if p == nil || !e.agent.sameProcess(p, h) {
-			e.counts.discarded[discardStale]++ // held for longer than its process lived: see flush
-			return
-		}
-		e.agent.foldCall(p, func(s *callSet) bool { return s.add(engine, edge, weight) })
-	}
-}
-
-// flush has engines hand out what waits for the end of its burst, because a window ends; agent.mu is held.
-func (e *callEngines) flush() {
-	if e.page != nil {
-		e.page.Flush(e.add("page"))
-	}
-	if e.usdt != nil {
-		e.usdt.Flush(e.add(usdt.Name))
-	}
-}
-
-// foldCall adds a call to every window that wants its process; mu is held.
-func (a *Agent) foldCall(p *process, add func(*callSet) bool) {
-	counts := &a.engines.counts
-	taken, full := false, false
-	for w := range a.windows {
-		if !w.wants(uint32(p.PID)) {
-			continue
-		}
-		taken = true
-		full = !add(w.callSet(p)) || full
-	}
-	switch {
-	case !taken:
-		counts.discarded[profile.NoWindow]++
-	case full:
-		counts.discarded[discardFull]++
-	default:
-		counts.folded++
-	}
-}
+// needTop implements source.
+func (e *callEngines) needTop() bool { return e.top }
 
 // stats of the engines since they were made; agent.mu is not held.
 func (e *callEngines) stats(c *bpf.Counts) *profile.CallStats {
@@ -336,8 +272,12 @@ func (e *callEngines) stats(c *bpf.Counts) *profile.CallStats {
 	}
 	s.Attempted = c[bpf.CallsAttempted] + e.counts.taken
 	s.Delivered, s.Folded, s.Discarded, s.Rates = e.counts.received, e.counts.folded, maps.Clone(e.counts.discarded), maps.Clone(e.rates)
-	if e.page != nil {
-		maps.Copy(s.Discarded, e.page.Stats().Unweighed)
+	for _, own := range e.running {
+		if unweigher, ok := own.Engine.(calls.Unweigher); ok {
+			for cause, n := range unweigher.Unweighed() {
+				s.Discarded[cause] += n
+			}
+		}
 	}
 	return s
 }
@@ -345,25 +285,15 @@ func (e *callEngines) stats(c *bpf.Counts) *profile.CallStats {
 // end takes all engines out of kernel and guests.
 func (e *callEngines) end() error {
 	var errs []error
-	for _, engine := range e.running {
-		if err := engine.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("end engine %s: %w", engine.Name(), err))
+	for _, own := range e.running {
+		if err := own.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("end engine %s: %w", own.Name(), err))
 		}
 	}
-	if e.listener != nil {
-		errs = append(errs, e.listener.Close())
+	for _, own := range e.running {
+		if own.beneath != nil {
+			errs = append(errs, own.beneath.Close())
+		}
 	}
 	return errors.Join(errs...)
 }
-
-// Leave implements follower.
-func (e *callEngines) Leave(p *target.Process) { e.shown.Forget(p) }
-
-// A showing is how far a process was shown to engines.
-type showing struct {
-	done  bool
-	again retry.Backoff
-}
-
-// showAgain is when a process that is still starting is shown to engines again: 25 s in all.
-var showAgain = retry.Backoff{First: 100 * time.Millisecond, Limit: 8}

@@ -2,8 +2,12 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/page"
 )
 
 // notes are what readers of a profile must know of engines, one sentence each. Of an engine that runs and has no calls in
@@ -19,21 +23,19 @@ func (e *callEngines) notes(p *profile.Profile, failed int) (notes []string) {
 		}
 	}
 	var own []string
-	if e.usdt != nil {
-		own = e.usdt.Notes()
-	}
-	if e.branch != nil {
-		own = append(own, e.branch.Notes()...)
+	for _, engine := range e.running {
+		own = append(own, engine.Notes()...)
 	}
 	e.agent.mu.Lock()
 	defer e.agent.mu.Unlock()
 	for _, c := range e.choices {
 		note := c.String()
 		rate, delivered := rates[c.Engine]
-		switch {
-		case c.Chosen && !delivered:
-			note += "; no calls: " + e.silence(c.Engine, jvms, failed)
-		case rate != (profile.Rate{}) && !e.opt.unlimited(c.Engine):
+		switch engine := e.engine(c.Engine); {
+		case engine == nil:
+		case !delivered:
+			note += "; no calls: " + engine.silence(engine, jvms, failed)
+		case rate != (profile.Rate{}) && !engine.Unlimited(e.opt.Rate):
 			note += "; its rate follows from the budget, and the labels stride and samples are those of the last one"
 		}
 		notes = append(notes, note)
@@ -47,48 +49,52 @@ func (e *callEngines) notes(p *profile.Profile, failed int) (notes []string) {
 	return append(notes, e.unused()...)
 }
 
-// silence is why an engine that runs has no calls in a profile with so many JVMs, of so many of which the estimate failed;
-// agent.mu is held.
-func (e *callEngines) silence(engine string, jvms, failed int) string {
-	switch engine {
-	case "page":
-		if n := len(e.pages); n > 0 {
-			return fmt.Sprintf("guests are connected (%d), and no burst met a call of theirs", n)
-		}
-		if e.page != nil && e.page.Stats().Accepted > 0 {
-			return "no guest is connected any more"
-		}
-		return "no guest has connected"
-	case "usdt":
-		if n := len(e.probed); n > 0 {
-			return fmt.Sprintf("it samples %d processes, and no window met a call of theirs", n)
-		}
-		return "no interpreter that it can sample is running"
-	case "hotspot":
-		if failed > 0 {
-			return fmt.Sprintf("of %d JVMs, the estimate failed for %d", jvms, failed)
-		}
-		if jvms > 0 {
-			return fmt.Sprintf("of %d JVMs none was busy enough", jvms)
-		}
-		return "no JVM was busy"
-	case "listener":
-		n := 0
-		for _, p := range e.agent.table {
-			if e.listensTo(p) {
-				n++
-			}
-		}
-		switch {
-		case n > 0:
-			return fmt.Sprintf("of %d processes whose compiled code it knows none was busy enough", n)
-		case e.estimator == nil:
-			return "no JVM was busy, and nothing else whose VM writes a map for perf"
-		}
-		return "nothing was busy whose VM writes a map for perf"
+// Why engines that run have no calls in a profile: see engineSpec.silence.
+
+func silenceOfPage(own *callEngine, _, _ int) string {
+	if n := len(own.connected); n > 0 {
+		return fmt.Sprintf("guests are connected (%d), and no burst met a call of theirs", n)
 	}
-	return "nobody made one while it sampled"
+	if engine, ok := own.Engine.(*page.Engine); ok && engine.Stats().Accepted > 0 {
+		return "no guest is connected any more"
+	}
+	return "no guest has connected"
 }
+
+func silenceOfUSDT(own *callEngine, _, _ int) string {
+	if n := len(own.found); n > 0 {
+		return fmt.Sprintf("it samples %d processes, and no window met a call of theirs", n)
+	}
+	return "no interpreter that it can sample is running"
+}
+
+func silenceOfHotspot(_ *callEngine, jvms, failed int) string {
+	if failed > 0 {
+		return fmt.Sprintf("of %d JVMs, the estimate failed for %d", jvms, failed)
+	}
+	if jvms > 0 {
+		return fmt.Sprintf("of %d JVMs none was busy enough", jvms)
+	}
+	return "no JVM was busy"
+}
+
+func silenceOfListener(own *callEngine, _, _ int) string {
+	n := 0
+	for _, p := range own.engines.agent.table {
+		if own.isObserved(p) {
+			n++
+		}
+	}
+	switch {
+	case n > 0:
+		return fmt.Sprintf("of %d processes whose compiled code it knows none was busy enough", n)
+	case own.engines.estimator == nil:
+		return "no JVM was busy, and nothing else whose VM writes a map for perf"
+	}
+	return "nothing was busy whose VM writes a map for perf"
+}
+
+func silenceOfBranch(*callEngine, int, int) string { return "nobody made one while it sampled" }
 
 // note tells of an engine that can only sample now and then; "" for others. agent.mu is held.
 func (g *governed) note(o CallOptions) string {
@@ -108,15 +114,15 @@ func (g *governed) note(o CallOptions) string {
 func (e *callEngines) unused() (notes []string) {
 	stride, samples := e.opt.Rate.Stride > 0, e.opt.Rate.Samples > 0
 	for _, engine := range e.running {
-		switch name := engine.Name(); {
-		case name == "hotspot" && (stride || samples):
-			notes = append(notes, "engine hotspot: --stride and --samples do not apply: it listens in windows that follow from the budget")
-		case name == "listener" && stride:
-			notes = append(notes, "engine listener: --stride does not apply: every call of a burst traps")
+		switch {
+		case engine.SelfGoverned && (stride || samples):
+			notes = append(notes, fmt.Sprintf("engine %s: --stride and --samples do not apply: it listens in windows that follow from the budget", engine.Name()))
+		case engine.Stride == calls.EveryCall && stride:
+			notes = append(notes, fmt.Sprintf("engine %s: --stride does not apply: every call of a burst traps", engine.Name()))
 		}
 	}
-	if e.opt.Logical && e.estimator == nil {
-		notes = append(notes, "--logical does not apply: of calls that were inlined only engine hotspot knows, which is not used")
+	if e.opt.Logical && !slices.ContainsFunc(e.running, func(engine *callEngine) bool { return engine.Inlined }) {
+		notes = append(notes, "--logical does not apply: of calls that were inlined only engine "+calls.Hotspot+" knows, which is not used")
 	}
 	return notes
 }

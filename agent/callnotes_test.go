@@ -20,16 +20,21 @@ type fakeEngine struct {
 	name string
 }
 
-func (f fakeEngine) Name() string { return f.name }
+func (f fakeEngine) Name() string    { return f.name }
+func (f fakeEngine) Notes() []string { return nil }
+
+// runFake runs an engine that has nothing but its name and its row of the table.
+func (e *callEngines) runFake(name string) *callEngine {
+	return e.run(specOf(e.opt, name), startedEngine{engine: fakeEngine{name: name}})
+}
 
 // notingEngines runs engines of these names.
 func notingEngines(opt CallOptions, names ...string) *callEngines {
 	a, _ := testAgent()
-	e := &callEngines{agent: a, opt: opt.withDefaults(), pages: map[int]bool{}, probed: map[*target.Process]bool{}}
+	e := &callEngines{agent: a, opt: opt.withDefaults()}
 	for _, name := range names {
-		e.running = append(e.running, fakeEngine{name: name})
 		e.choices = append(e.choices, profile.Choice{Engine: name, Chosen: true, Reason: "for some"})
-		e.governed = append(e.governed, &governed{Engine: fakeEngine{name: name}})
+		e.governed = append(e.governed, &governed{callEngine: e.runFake(name)})
 	}
 	return e
 }
@@ -60,17 +65,17 @@ func TestNotesOfSilence(t *testing.T) {
 		"engine usdt: used: for some; no calls: no interpreter that it can sample is running",
 		"engine branch: used: for some; no calls: nobody made one while it sampled",
 		"engine other: not used: it is not for this machine")
-	if got, want := e.silence("hotspot", 3, 2), "of 3 JVMs, the estimate failed for 2"; got != want {
+	if got, want := silenceOfHotspot(e.engine(calls.Hotspot), 3, 2), "of 3 JVMs, the estimate failed for 2"; got != want {
 		t.Errorf("of estimates that failed it says %q, want %q", got, want)
 	}
 	p := newProcess(proc.Identity{PID: 9}, false)
 	p.Code.Store(&target.JITCode{})
 	e.agent.table[9] = p
-	if got := e.silence("listener", 1, 0); got != "of 1 processes whose compiled code it knows none was busy enough" {
+	if got := silenceOfListener(e.engine(calls.Listener), 1, 0); got != "of 1 processes whose compiled code it knows none was busy enough" {
 		t.Errorf("of a process with a map it says %q", got)
 	}
-	e.pages[7] = true
-	e.probed[&target.Process{}] = true
+	e.engine(calls.Page).connected = map[int]string{7: ""}
+	e.engine(calls.USDT).found[&target.Process{}] = true
 	closed.Processes = []*profile.Process{{Runtime: "hotspot"}, {}, {Calls: []*profile.Calls{{Engine: "listener"}}}}
 	check("engine page: used: for some; no calls: guests are connected (1), and no burst met a call of theirs",
 		"engine hotspot: used: for some; no calls: of 1 JVMs none was busy enough",
@@ -135,8 +140,8 @@ func TestFixedRates(t *testing.T) {
 		{"listener", all, profile.Rate{Hz: 99, Burst: profile.Burst{Stride: 1, Samples: 32}}, true},
 		{"listener", profile.Rate{}, profile.Rate{Burst: profile.Burst{Stride: 1}}, false},
 	} {
-		o := CallOptions{Rate: test.rate}
-		if got, unlimited := o.fixed(test.engine), o.unlimited(test.engine); got != test.want || unlimited != test.unlimited {
+		traits := CallTraits(test.engine)
+		if got, unlimited := traits.Fixed(test.rate), traits.Unlimited(test.rate); got != test.want || unlimited != test.unlimited {
 			t.Errorf("engine %s, %v: %v, without a budget %t; want %v, %t", test.engine, test.rate, got, unlimited, test.want, test.unlimited)
 		}
 	}

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"slices"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
@@ -35,24 +37,9 @@ func (o CallOptions) withDefaults() CallOptions {
 	return o
 }
 
-// fixed is what people fixed of an engine's rate. Where every call of a burst traps there is no stride to choose.
-func (o CallOptions) fixed(engine string) profile.Rate {
-	r := o.Rate
-	if engine == "listener" {
-		r.Stride = 1
-	}
-	return r
-}
-
-// branches reports whether the engine branch may sample; o may be nil.
-func (o *CallOptions) branches() bool {
-	return o != nil && o.Exact == NotExact && o.Engine == "branch"
-}
-
-// unlimited tells whether all of an engine's rate is fixed, so that it has no budget.
-func (o CallOptions) unlimited(engine string) bool {
-	r := o.fixed(engine)
-	return engine != "hotspot" && r.Hz > 0 && r.Stride > 0 && r.Samples > 0
+// interrupting reports whether an engine may sample whose programs interrupt others; o may be nil.
+func (o *CallOptions) interrupting() bool {
+	return o != nil && o.Exact == NotExact && slices.ContainsFunc(engineTable(*o), func(s engineSpec) bool { return s.interrupting && s.declined(*o) == "" })
 }
 
 // CallFrequency is how often to sample for calls unless that was said: what the engine hotspot estimates comes from
@@ -61,9 +48,4 @@ func (o CallOptions) unlimited(engine string) bool {
 func CallFrequency(budget float64) int {
 	const atOnePercent, least, most = 149, 49, 997
 	return min(max(int(budget*100*atOnePercent), least), most)
-}
-
-// CallEngines are the names of all engines, in the order in which they are tried.
-func CallEngines() []string {
-	return []string{"page", "hotspot", "listener", "usdt", "branch"}
 }

@@ -13,6 +13,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
 
+// A callEstimator is an engine that has no records of calls. It estimates them for a window when that is closed.
+type callEstimator interface {
+	// estimate returns the calls of one guest in a window.
+	estimate(context.Context, estimateTask) (estimated, error)
+	// credibility of what VMs count of calls, by service.
+	credibility() map[string]profile.Credibility
+}
+
 // estimate estimates the calls of all guests in a window that was closed, before its trees are named.
 func (e *callEngines) estimate(ctx context.Context, w *Window, processes []*process) map[*process]estimated {
 	if e.estimator == nil {
@@ -116,21 +124,10 @@ func (e *callEngines) account() string {
 	if s.GuestTime > 0 {
 		line += fmt.Sprintf("; by the agent's own account they took %.2f%% of the guests' CPU time, of %.2f%% that they may", 100*s.Cost().Seconds()/s.GuestTime.Seconds(), 100*s.Budget)
 		for _, engine := range e.running {
-			if e.opt.unlimited(engine.Name()) {
+			if engine.Unlimited(e.opt.Rate) {
 				line += fmt.Sprintf(" (engine %s has no budget, as all of its rate is fixed)", engine.Name())
 			}
 		}
 	}
 	return line
-}
-
-// runtimes are what cooperating guests call themselves, by pid.
-func (e *callEngines) runtimes() map[int]string {
-	names := map[int]string{}
-	if e.page != nil {
-		for _, g := range e.page.Guests() {
-			names[g.PID] = g.Runtime
-		}
-	}
-	return names
 }

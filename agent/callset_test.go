@@ -7,7 +7,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -17,7 +17,8 @@ import (
 // listeningAgent folds records of the listener engine.
 func listeningAgent() (*Agent, *Window) {
 	a, w := testAgent()
-	a.engines = &callEngines{agent: a, listener: &listener.Listener{}, counts: callCounts{discarded: noCallDiscards()}}
+	a.engines = &callEngines{agent: a, counts: callCounts{discarded: noCallDiscards()}}
+	a.engines.runFake(calls.Listener)
 	return a, w
 }
 

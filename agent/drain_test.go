@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target/targettest"
 
@@ -167,7 +167,8 @@ func FuzzHandle(f *testing.F) {
 // The drainer marks frames as it gets them, and has the map read on when it is time, though it knows all frames.
 func TestDrainerFollowsMap(t *testing.T) {
 	a, _ := testAgent()
-	a.engines = &callEngines{agent: a, listener: &listener.Listener{}}
+	a.engines = &callEngines{agent: a}
+	a.engines.runFake(calls.Listener)
 	a.sources.then = []source{a.engines}
 	id, frame := identity{100, 5, 1}, target.RawFrame{Frame: targettest.NativeAt(targettest.CodeAt), Kind: target.RawExact}
 	a.handle(sampleRecord(id, frame.Frame))

@@ -29,7 +29,7 @@ const (
 )
 
 // An estimator estimates call rates of stock JVMs: see package estimate. Now and then it listens to some methods of
-// the busiest ones, as far as the budget allows, to check and to anchor what it estimates. It is the engine "hotspot".
+// the busiest ones, as far as the budget allows, to check and to anchor what it estimates. It is the engine calls.Hotspot.
 type estimator struct {
 	agent    *Agent
 	listener *listener.Listener // nil: no breakpoint is set
@@ -77,8 +77,16 @@ func newEstimator(a *Agent, l *listener.Listener, share float64, logical bool) *
 	return e
 }
 
-// Name is "hotspot".
-func (e *estimator) Name() string { return "hotspot" }
+var _ interface {
+	calls.Engine
+	callEstimator
+} = (*estimator)(nil)
+
+// Name implements calls.Engine.
+func (e *estimator) Name() string { return calls.Hotspot }
+
+// Notes implements calls.Engine. There are none: those of estimates are in the profiles' own comments.
+func (e *estimator) Notes() []string { return nil }
 
 // Tune does nothing: how much to listen follows from the budget, and without ticks there is nothing to listen to.
 func (e *estimator) Tune(profile.Rate) error { return nil }

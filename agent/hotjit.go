@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
@@ -29,7 +30,7 @@ func (e *callEngines) busyJITs(n int, fade float64) (busy []busyJIT) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range a.table {
-		if len(p.hot.samples) > 0 && !p.Exited.Load() && p.Attachment.Load() == 0 && e.listensTo(p) {
+		if len(p.hot.samples) > 0 && !p.Exited.Load() && p.Attachment.Load() == 0 && e.observes(p) {
 			busy = append(busy, busyJIT{process: p, id: p.id, all: p.hot.all})
 		}
 	}
@@ -111,7 +112,7 @@ func (h *hotCode) take(p *process, known jitEntries, r listener.Result) error {
 		}
 		call := []target.RawFrame{{Frame: hit.Caller, Kind: target.RawReturn}, {Frame: hit.Callee, Kind: target.RawExact}}
 		code.Mark(call)
-		a.foldRawCall(p, "listener", call[0], call[1], 0)
+		a.foldRawCall(p, calls.Listener, call[0], call[1], 0)
 	}
 	return nil
 }

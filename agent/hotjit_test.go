@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
@@ -52,7 +53,8 @@ func (w *jitProcess) sample(t *testing.T, r target.RawFrame) {
 // listened makes w a guest of the engine listener.
 func (w *jitProcess) listened() *hotCode {
 	a := w.agent
-	a.engines = &callEngines{agent: a, listener: &listener.Listener{}, counts: callCounts{discarded: noCallDiscards()}, pages: map[int]bool{}}
+	a.engines = &callEngines{agent: a, counts: callCounts{discarded: noCallDiscards()}}
+	a.engines.runFake(calls.Listener)
 	return &hotCode{agent: a, engines: a.engines}
 }
 
@@ -136,7 +138,8 @@ func TestTakeWindowOfTheDead(t *testing.T) {
 func TestWhoIsListenedTo(t *testing.T) {
 	w := newJITProcess(t)
 	e := w.listened().engines
-	listens := e.guestsOf("listener")
+	page, hotspot, listener := e.runFake(calls.Page), specOf(e.opt, calls.Hotspot), e.engine(calls.Listener)
+	listens := func(p *process) bool { return listener.guests(listener, p) }
 	if listens(w.process) {
 		t.Error("a process without a map is listened to")
 	}
@@ -144,17 +147,17 @@ func TestWhoIsListenedTo(t *testing.T) {
 	if !listens(w.process) {
 		t.Error("a process with a map is not listened to")
 	}
-	e.pages[100] = true
+	page.connected = map[int]string{100: "guest"}
 	if listens(w.process) {
 		t.Error("a process that cooperates is listened to")
 	}
-	delete(e.pages, 100)
+	page.connected = nil
 	w.Attachment.Store(1)
 	if !listens(w.process) {
 		t.Error("a JVM is nobody's")
 	}
 	e.estimator = &estimator{}
-	if listens(w.process) || !e.guestsOf("hotspot")(w.process) {
+	if listens(w.process) || !hotspot.guests(nil, w.process) {
 		t.Error("a JVM is not the engine hotspot's alone")
 	}
 }

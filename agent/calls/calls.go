@@ -10,19 +10,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// An Engine samples calls of guests from its making until it is closed. What it samples arrives in the agent's event
-// stream.
-type Engine interface {
-	// Name is what --engine chooses it by.
-	Name() string
-	// Tune changes how much is sampled, from the next tick on.
-	Tune(profile.Rate) error
-	// Cost is what sampling has cost the guests so far.
-	Cost() Cost
-	// Close disarms everything and takes the engine out of the kernel and out of the guests.
-	Close() error
-}
-
 // A Cost is what an engine took from guests since it began.
 type Cost struct {
 	Hits    uint64        // executions of the engine's probes, sampled or not

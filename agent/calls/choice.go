@@ -2,3 +2,13 @@ package calls
 
 // Auto lets the agent choose engines.
 const Auto = "auto"
+
+// Names of the engines, by which --engine chooses them and profiles label their calls. The engine Hotspot is not the
+// runtime of that name: other engines sample calls of JVMs, too.
+const (
+	Page     = "page"
+	Hotspot  = "hotspot"
+	Listener = "listener"
+	USDT     = "usdt"
+	Branch   = "branch"
+)

@@ -84,15 +84,16 @@ func (c *callFlags) checkTogether(fs *pflag.FlagSet) error {
 		}
 	}
 	engine := c.options.Engine
+	traits := agent.CallTraits(engine)
 	for _, r := range []struct {
 		flag string
 		off  bool // for that engine
 		why  string
 	}{
-		{"stride", engine == "hotspot", "which listens in windows that follow from --budget"},
-		{"samples", engine == "hotspot", "which listens in windows that follow from --budget"},
-		{"stride", engine == "listener", "for which every call of a burst traps"},
-		{"logical", engine != calls.Auto && engine != "hotspot", "which knows nothing of inlined calls"},
+		{"stride", traits.SelfGoverned, "which listens in windows that follow from --budget"},
+		{"samples", traits.SelfGoverned, "which listens in windows that follow from --budget"},
+		{"stride", traits.Stride == calls.EveryCall, "for which every call of a burst traps"},
+		{"logical", engine != calls.Auto && !traits.Inlined, "which knows nothing of inlined calls"},
 	} {
 		if r.off && fs.Changed(r.flag) {
 			return usageError(fmt.Sprintf("--%s does not apply to --engine=%s, %s: leave one of them out", r.flag, engine, r.why))

@@ -36,7 +36,7 @@ type Engine struct {
 }
 
 // Name implements calls.Engine.
-func (e *Engine) Name() string { return "branch" }
+func (e *Engine) Name() string { return calls.Branch }
 
 // Describe says what calls are sampled from, for people.
 func (e *Engine) Describe() string {

@@ -75,7 +75,10 @@ func NewEngine(l *Listener, s Source, log *slog.Logger) *Engine {
 }
 
 // Name implements calls.Engine.
-func (e *Engine) Name() string { return "listener" }
+func (e *Engine) Name() string { return calls.Listener }
+
+// Notes implements calls.Engine. There are none.
+func (e *Engine) Notes() []string { return nil }
 
 // Tune changes the rate. Stride has no meaning here: a breakpoint traps at every call. A window has at most MaxHits
 // samples. Hz 0 is a pause.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -44,14 +45,14 @@ func (e *Engine) Edge(c *bpf.Call) (profile.Edge, bool) {
 // in proportion to each other; as numbers they may be off by a factor of two for calls of a few nanoseconds. Fold is
 // false if the call cannot be named; Stats says why. Every call must come here or to Edge once, in the order of the
 // stream.
-func (e *Engine) Fold(c *bpf.Call, add Add) bool {
+func (e *Engine) Fold(c *bpf.Call, add calls.Add) bool {
 	edge, ok := e.Edge(c)
 	e.weigher.take(c, edge, ok, e.costs(), add)
 	return ok
 }
 
 // Flush hands out the samples of bursts that are not over, of all processes: at the end of a window.
-func (e *Engine) Flush(add Add) {
+func (e *Engine) Flush(add calls.Add) {
 	e.weigher.mu.Lock()
 	defer e.weigher.mu.Unlock()
 	e.weigher.flush(e.costs(), add)
@@ -90,12 +91,25 @@ func (e *Engine) Guests() (all []Guest) {
 	return all
 }
 
+// Connected implements calls.Connector.
+func (e *Engine) Connected() map[int]string {
+	runtimes := map[int]string{}
+	for _, g := range e.Guests() {
+		runtimes[g.PID] = g.Runtime
+	}
+	return runtimes
+}
+
 // Stats says what was done with guests so far.
 func (e *Engine) Stats() Stats {
 	s := e.tally.stats()
-	s.Guests = e.table.len()
+	s.Guests, s.Unweighed = e.table.len(), e.Unweighed()
+	return s
+}
+
+// Unweighed implements calls.Unweigher.
+func (e *Engine) Unweighed() map[string]uint64 {
 	e.weigher.mu.Lock()
 	defer e.weigher.mu.Unlock()
-	s.Unweighed = map[string]uint64{"calibration": e.weigher.calibrations, "time": e.weigher.unmeasured}
-	return s
+	return map[string]uint64{"calibration": e.weigher.calibrations, "time": e.weigher.unmeasured}
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -68,6 +69,14 @@ type Engine struct {
 	hz    int
 }
 
+var _ interface {
+	calls.Engine
+	calls.Folder
+	calls.Holder
+	calls.Unweigher
+	calls.Connector
+} = (*Engine)(nil)
+
 // New listens for guests. Nothing is sampled before Tune.
 func New(opt Options) (_ *Engine, err error) {
 	e := &Engine{opt: opt, log: opt.Log, table: newTable(), tally: newTally()}
@@ -106,8 +115,11 @@ func New(opt Options) (_ *Engine, err error) {
 	return e, nil
 }
 
-// Name is "page".
-func (e *Engine) Name() string { return "page" }
+// Name implements calls.Engine.
+func (e *Engine) Name() string { return calls.Page }
+
+// Notes implements calls.Engine. There are none.
+func (e *Engine) Notes() []string { return nil }
 
 // follow looks after ticks on CPUs that come and go.
 func (e *Engine) follow() {

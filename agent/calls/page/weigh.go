@@ -69,9 +69,6 @@ const (
 // smaller ones counts as one call.
 const minWeighed = 64
 
-// An Add takes an edge of the process that the header is of: it stands for weight calls.
-type Add = func(h *bpf.Header, e profile.Edge, weight float64)
-
 // rate is calls a second, in the guest's own time, from a burst's tick to a position.
 func (c costs) rate(at position) float64 {
 	calls, hits := float64(at.made), float64(at.hits)-1 // the last hit has only begun
@@ -92,7 +89,7 @@ const (
 // weigh hands out what b holds, at the end of its burst or in the middle. A burst whose time cannot be right says
 // nothing: its ticks are for the next one to answer. So are those of bursts without samples, and what a burst that was
 // cut had left for samples that never came.
-func (w *weigher) weigh(b *burst, over bool, c costs, add Add) {
+func (w *weigher) weigh(b *burst, over bool, c costs, add calls.Add) {
 	if b.Len() == 0 {
 		return
 	}
@@ -144,7 +141,7 @@ func (w *weigher) tune(r profile.Rate) {
 func (w *weigher) period() float64 { return 1 / float64(max(w.rate.Hz, 1)) }
 
 // take takes a call with its edge, if it has one. Samples are handed out when their burst is over.
-func (w *weigher) take(c *bpf.Call, e profile.Edge, ok bool, cost costs, add Add) {
+func (w *weigher) take(c *bpf.Call, e profile.Edge, ok bool, cost costs, add calls.Add) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := thread{c.Attachment, c.Header.Tid}
@@ -184,7 +181,7 @@ func (w *weigher) take(c *bpf.Call, e profile.Edge, ok bool, cost costs, add Add
 }
 
 // flush hands out what all threads hold, of bursts that may go on.
-func (w *weigher) flush(cost costs, add Add) {
+func (w *weigher) flush(cost costs, add calls.Add) {
 	for _, b := range w.threads {
 		w.weigh(b, false, cost, add)
 	}

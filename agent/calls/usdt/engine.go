@@ -19,9 +19,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Name is what --engine chooses the engine by.
-const Name = "usdt"
-
 // MaxHz is how many ticks a second are of use: each asks for a window, and the kernel takes some 50 ms to open and close one.
 const MaxHz = 29
 
@@ -75,7 +72,12 @@ type Engine struct {
 	closed   bool
 }
 
-var _ calls.Engine = (*Engine)(nil)
+var _ interface {
+	calls.Engine
+	calls.NamedFolder
+	calls.Holder
+	calls.Finder
+} = (*Engine)(nil)
 
 var errClosed = errors.New("the usdt engine is closed")
 
@@ -110,7 +112,7 @@ func Try(opt Options) (_ *Engine, err error) {
 }
 
 // Name implements calls.Engine.
-func (e *Engine) Name() string { return Name }
+func (e *Engine) Name() string { return calls.USDT }
 
 // Tune implements calls.Engine. No samples or no ticks pause it.
 func (e *Engine) Tune(r profile.Rate) error {
@@ -158,7 +160,7 @@ func (e *Engine) tick(hz int) error {
 // Fold weighs a named call of the event stream: once its burst is over, add gets its edges, and how many calls of the
 // guest each stands for. So what add gets are calls before c, of the same process. It is false for a call that is not
 // this engine's or whose callee has no name. Calls must come in the order of the stream.
-func (e *Engine) Fold(c *bpf.NamedCall, add Add) bool {
+func (e *Engine) Fold(c *bpf.NamedCall, add calls.Add) bool {
 	edge, ok := e.Edge(c)
 	if c.Engine == bpf.EngineUSDT {
 		e.weigher.take(c, edge, ok, add)
@@ -167,7 +169,7 @@ func (e *Engine) Fold(c *bpf.NamedCall, add Add) bool {
 }
 
 // Flush hands out the calls of bursts that are not over, of all processes: at the end of a window of a recording.
-func (e *Engine) Flush(add Add) { e.weigher.flush(add) }
+func (e *Engine) Flush(add calls.Add) { e.weigher.flush(add) }
 
 // Edge returns the edge of a named call that this engine sampled; false for others', and where the callee has no name.
 func (e *Engine) Edge(c *bpf.NamedCall) (profile.Edge, bool) {

@@ -44,9 +44,6 @@ type cut struct {
 	lasted time.Duration
 }
 
-// An Add takes an edge of the process that the header is of: it stands for weight calls.
-type Add = func(h *bpf.Header, e profile.Edge, weight float64)
-
 const (
 	// minGaps is how many gaps a burst must have to be weighed: the rate of a few calls is mostly chance. Each sample
 	// of shorter ones counts as one call.
@@ -79,7 +76,7 @@ func (w *weigher) cut(pid uint32, number uint64, lasted time.Duration) {
 }
 
 // take takes a call with its edge, if it has one.
-func (w *weigher) take(c *bpf.NamedCall, e profile.Edge, ok bool, add Add) {
+func (w *weigher) take(c *bpf.NamedCall, e profile.Edge, ok bool, add calls.Add) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b := w.held[c.Header.Pid]
@@ -103,7 +100,7 @@ func (w *weigher) take(c *bpf.NamedCall, e profile.Edge, ok bool, add Add) {
 }
 
 // begin begins the burst that c is the first known sample of; mu is held.
-func (w *weigher) begin(c *bpf.NamedCall, add Add) *burst {
+func (w *weigher) begin(c *bpf.NamedCall, add calls.Add) *burst {
 	if len(w.held) >= bpf.MaxUSDTGuests { // most of these processes are gone
 		for _, b := range w.held {
 			w.weigh(b, true, add)
@@ -119,7 +116,7 @@ func (w *weigher) begin(c *bpf.NamedCall, add Add) *burst {
 }
 
 // flush hands out everything, of bursts that may go on.
-func (w *weigher) flush(add Add) {
+func (w *weigher) flush(add calls.Add) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, b := range w.held {
@@ -128,7 +125,7 @@ func (w *weigher) flush(add Add) {
 }
 
 // weigh hands out what b holds, at the end of its burst or in the middle; mu is held.
-func (w *weigher) weigh(b *burst, over bool, add Add) {
+func (w *weigher) weigh(b *burst, over bool, add calls.Add) {
 	one := func(e profile.Edge, weight float64) { add(&b.header, e, weight) }
 	if end, ok := w.ends[b.header.Pid]; ok && end.number == b.number && b.samples*uint32(w.stride) > minGaps {
 		// What it stands for follows from the calls in the window: there was nothing more to see.

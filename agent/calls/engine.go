@@ -1,0 +1,63 @@
+package calls
+
+import (
+	"context"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// An Engine samples calls of guests from its making until it is closed. What it samples arrives in the agent's event
+// stream. What only some engines do is in the interfaces below, which an Engine may implement as well.
+type Engine interface {
+	// Name is what --engine chooses it by.
+	Name() string
+	// Tune changes how much is sampled, from the next tick on.
+	Tune(profile.Rate) error
+	// Cost is what sampling has cost the guests so far.
+	Cost() Cost
+	// Notes are what a reader of the profiles must know of its samples, one sentence each.
+	Notes() []string
+	// Close disarms everything and takes the engine out of the kernel and out of the guests.
+	Close() error
+}
+
+// Add receives a weighed call of the process that a record is of.
+type Add = func(h *bpf.Header, e profile.Edge, weight float64)
+
+// A Folder names and weighs the records of its calls. Fold is false if a call cannot be named. Records must come in the
+// order of the stream, each once.
+type Folder interface {
+	Fold(c *bpf.Call, add Add) bool
+}
+
+// A NamedFolder is a Folder whose records bring the names of their calls.
+type NamedFolder interface {
+	Fold(c *bpf.NamedCall, add Add) bool
+}
+
+// A Holder holds samples back until it knows what they stand for. Flush hands them out at once, because a window ends.
+type Holder interface {
+	Flush(add Add)
+}
+
+// An Unweigher hands out no edge for some of the calls that it has named. Unweighed counts those by cause.
+type Unweigher interface {
+	Unweighed() map[string]uint64
+}
+
+// A Waiter still has samples under way when Tune has paused it. Wait returns when they have arrived.
+type Waiter interface {
+	Wait()
+}
+
+// A Finder finds its guests by itself: it is shown every process. Look reports whether one is a guest from now on. Its error
+// is vmruntime.ErrStarting for a process that is not ready yet.
+type Finder interface {
+	Look(ctx context.Context, pid int) (bool, error)
+}
+
+// A Connector has guests that connect to it. Connected is what the connected ones call their runtime, by pid.
+type Connector interface {
+	Connected() map[int]string
+}
