@@ -98,7 +98,7 @@ func (a *Agent) foldBranched(p *process, c *bpf.Call) {
 
 // foldRawCall folds a call between two code versions, and asks for the names of both; mu is held.
 func (a *Agent) foldRawCall(p *process, engine string, caller, callee target.RawFrame, epoch uint32) {
-	a.foldCall(p, func(s *callSet) bool {
+	a.foldCall(p, func(s *windowCalls) bool {
 		if p.want([]target.RawFrame{caller, callee}, epoch, &a.nameCount) {
 			a.dirty[p] = struct{}{}
 		}
@@ -114,7 +114,7 @@ func (e *callEngines) adder(engine string) calls.Add {
 			e.counts.discarded[discardStale]++ // held for longer than its process lived: see flush
 			return
 		}
-		e.agent.foldCall(p, func(s *callSet) bool { return s.add(engine, edge, weight) })
+		e.agent.foldCall(p, func(s *windowCalls) bool { return s.add(engine, edge, weight) })
 	}
 }
 
@@ -128,7 +128,7 @@ func (e *callEngines) flush() {
 }
 
 // foldCall adds a call to every window that wants its process; mu is held.
-func (a *Agent) foldCall(p *process, add func(*callSet) bool) {
+func (a *Agent) foldCall(p *process, add func(*windowCalls) bool) {
 	counts := &a.engines.counts
 	taken, full := false, false
 	for w := range a.windows {

@@ -37,7 +37,7 @@ func TestMeetOnce(t *testing.T) {
 // Counters are marked in windows that have samples of the process, and only in these.
 func TestMarkReading(t *testing.T) {
 	p := &process{Process: &target.Process{PID: 1}}
-	with := &Window{processes: map[*process]map[fold.ThreadKey]*fold.Thread{}, calls: map[*process]*callSet{}}
+	with := &Window{processes: map[*process]map[fold.ThreadKey]*fold.Thread{}, calls: map[*process]*windowCalls{}}
 	a := &Agent{windows: map[*Window]struct{}{with: {}}}
 	r := &profileReading{at: time.Second, counted: map[uint64]methodCounts{1: {}}, whole: true}
 	a.markReading(p, r)
@@ -45,7 +45,7 @@ func TestMarkReading(t *testing.T) {
 		t.Error("a window without samples of it has its counters")
 	}
 	with.processes[p] = map[fold.ThreadKey]*fold.Thread{}
-	with.calls[p] = &callSet{} // there are calls of other engines
+	with.calls[p] = &windowCalls{} // there are calls of other engines
 	a.markReading(p, r)
 	if got := with.calls[p].reading; !got.whole || got.at != time.Second {
 		t.Errorf("reading: %+v", got)

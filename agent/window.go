@@ -25,7 +25,7 @@ type Window struct {
 
 	// The rest is guarded by agent.mu while the window is open.
 	processes map[*process]map[fold.ThreadKey]*fold.Thread
-	calls     map[*process]*callSet
+	calls     map[*process]*windowCalls
 	events    map[*process]*fold.EventSet
 	before    snapshot
 	named     bool   // nothing is added any more
@@ -38,7 +38,7 @@ type Window struct {
 }
 
 func newWindow(a *Agent, pids map[int]bool) *Window {
-	return &Window{agent: a, pids: pids, began: monotonic(), processes: map[*process]map[fold.ThreadKey]*fold.Thread{}, calls: map[*process]*callSet{}, events: map[*process]*fold.EventSet{}, discarded: noDiscards()}
+	return &Window{agent: a, pids: pids, began: monotonic(), processes: map[*process]map[fold.ThreadKey]*fold.Thread{}, calls: map[*process]*windowCalls{}, events: map[*process]*fold.EventSet{}, discarded: noDiscards()}
 }
 
 // add folds one sample. It tells whether the stack has contexts that are new to the window.
@@ -60,11 +60,17 @@ func (w *Window) add(p *process, s fold.Sample) (fresh bool) {
 	return fresh
 }
 
+// A windowCalls is what a window has of the calls of one process.
+type windowCalls struct {
+	callSet
+	reading profileReading // of its VM's counters, of each the first one in the window; guarded by agent.mu
+}
+
 // callSet is where calls of p are folded.
-func (w *Window) callSet(p *process) *callSet {
+func (w *Window) callSet(p *process) *windowCalls {
 	s := w.calls[p]
 	if s == nil {
-		s = &callSet{}
+		s = &windowCalls{}
 		w.calls[p] = s
 		w.hold(p)
 	}

@@ -2,60 +2,13 @@ package agent
 
 import (
 	"testing"
-	"unsafe"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
-	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
-	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
-
-// listeningAgent folds records of the listener engine.
-func listeningAgent() (*Agent, *Window) {
-	a, w := testAgent()
-	a.engines = &callEngines{agent: a, counts: callCounts{discarded: noCallDiscards()}}
-	a.engines.runFake(calls.Listener)
-	return a, w
-}
-
-func callRecord(id identity, engine uint8, attachment uint32, caller, callee bpf.Frame) []byte {
-	c := bpf.Call{Header: id.header(bpf.EventCall), Engine: engine, Attachment: attachment, Caller: uint64(caller), Callee: uint64(callee)}
-	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&c)), unsafe.Sizeof(c))...)
-}
-
-// Every call that is received is folded or discarded for a reason.
-func TestCallIdentity(t *testing.T) {
-	a, w := listeningAgent()
-	id := identity{100, 5, 1}
-	a.process(&bpf.Header{Pid: 100, Start: 5, Exec: 1}).Attachment.Store(3)
-	call := callRecord(id, bpf.EngineListener, 3, foldtest.JIT(1, 4), foldtest.JIT(2, 8))
-	a.handle(call)
-	a.handle(call)
-	a.handle(callRecord(id, bpf.EngineListener, 2, foldtest.JIT(1, 4), foldtest.JIT(2, 8))) // of an earlier VM
-	a.handle(callRecord(id, bpf.EngineUSDT, 3, foldtest.JIT(1, 4), foldtest.JIT(2, 8)))     // nobody runs that engine
-	a.handle(call[:len(call)-1])
-	w.pids = map[int]bool{7: true}
-	a.handle(call)
-	c := a.engines.counts
-	want := map[string]uint64{discardStale: 1, profile.Malformed: 2, profile.NoWindow: 1}
-	for why, n := range c.discarded {
-		if n != want[why] {
-			t.Errorf("%s: %d, want %d", why, n, want[why])
-		}
-	}
-	if c.received != 6 || c.folded != 2 || c.received != c.folded+profile.Sum(c.discarded) {
-		t.Errorf("%d received, %d folded, discarded %v", c.received, c.folded, c.discarded)
-	}
-	for p, s := range w.calls {
-		if g := s.raw["listener"]; p.PID != 100 || g.Len() != 1 || g.Total() != 2 {
-			t.Errorf("process %d: %d edges, %v calls", p.PID, g.Len(), g.Total())
-		}
-	}
-}
 
 // An edge is named by the innermost method at the return address and the method whose code was entered, whatever
 // inlined at either place and whichever tier runs them.
@@ -66,7 +19,7 @@ func TestNameEdge(t *testing.T) {
 	method := func(name string) symbolize.Symbol {
 		return symbolize.Intern(symbolize.Frame{Function: name, Kind: symbolize.KindJIT, Mapping: target.MethodMapping})
 	}
-	from, to, bare := target.RawFrame{Frame: foldtest.JIT(1, 4)}, target.RawFrame{Frame: foldtest.JIT(2, 8)}, target.RawFrame{Frame: nativeFrame}
+	from, to, bare := target.RawFrame{Frame: foldtest.JIT(1, 4)}, target.RawFrame{Frame: foldtest.JIT(2, 8)}, target.RawFrame{Frame: foldtest.Method('1', 0)}
 	p := target.NewProcess(proc.Identity{PID: 1})
 	for r, n := range map[target.RawFrame]target.Name{
 		from: {Symbols: []symbolize.Symbol{frame("inner", 7, symbolize.KindInterpreted, true), frame("outer", 9, symbolize.KindJIT, false)}, BCIs: []int32{21, 3}},
