@@ -109,7 +109,7 @@ func TestRecordsOfEngines(t *testing.T) {
 		}
 	}
 	s := w.calls[a.table[100]]
-	if s == nil || len(s.named) != 2 || s.named[calls.Page].Total() != 7 || s.named[calls.USDT].Total() != 5 || e.counts.folded != 3 {
+	if s == nil || len(s.Named) != 2 || s.Named[calls.Page].Total() != 7 || s.Named[calls.USDT].Total() != 5 || e.counts.folded != 3 {
 		t.Errorf("%d are folded, into %+v", e.counts.folded, s)
 	}
 }

@@ -20,7 +20,7 @@ type callCounts struct {
 const (
 	discardUnnamed     = "unnamed"     // the engine knows no name of the callee
 	discardStale       = "stale"       // of a VM that the process no longer runs
-	discardFull        = "graph_full"  // an edge beyond maxEdges
+	discardFull        = "graph_full"  // an edge beyond fold.MaxEdges
 	discardCalibration = "calibration" // of a burst that measures the cost of a hit; counted by the engine
 	discardTime        = "time"        // of a burst whose time cannot be right; likewise
 )
@@ -102,7 +102,7 @@ func (a *Agent) foldRawCall(p *process, engine string, caller, callee target.Raw
 		if p.want([]target.RawFrame{caller, callee}, epoch, &a.nameCount) {
 			a.dirty[p] = struct{}{}
 		}
-		return s.addRaw(engine, caller, callee)
+		return s.AddRaw(engine, caller, callee)
 	})
 }
 
@@ -114,7 +114,7 @@ func (e *callEngines) adder(engine string) calls.Add {
 			e.counts.discarded[discardStale]++ // held for longer than its process lived: see flush
 			return
 		}
-		e.agent.foldCall(p, func(s *windowCalls) bool { return s.add(engine, edge, weight) })
+		e.agent.foldCall(p, func(s *windowCalls) bool { return s.Add(engine, edge, weight) })
 	}
 }
 

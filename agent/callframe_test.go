@@ -48,7 +48,7 @@ func TestCallIdentity(t *testing.T) {
 		t.Errorf("%d received, %d folded, discarded %v", c.received, c.folded, c.discarded)
 	}
 	for p, s := range w.calls {
-		if g := s.raw["listener"]; p.PID != 100 || g.Len() != 1 || g.Total() != 2 {
+		if g := s.Raw["listener"]; p.PID != 100 || g.Len() != 1 || g.Total() != 2 {
 			t.Errorf("process %d: %d edges, %v calls", p.PID, g.Len(), g.Total())
 		}
 	}

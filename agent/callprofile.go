@@ -71,7 +71,7 @@ func (e *callEngines) addTo(p *profile.Profile, w *Window, processes []*process,
 			a.resolver.Attempt(target.StageWindow, proc.Process, func() {
 				names := proc.Names()
 				defer names.Close()
-				out.Calls = s.profile(names, rates)
+				out.Calls = s.Profile(names, rates)
 			})
 		}
 		if g, ok := guests[proc]; ok {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/retry"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
@@ -173,7 +174,7 @@ func (in *estimateInput) graphs(r *estimate.Result, length time.Duration) ([]*pr
 		}
 		of := byBasis[basis]
 		if of == nil {
-			of = &profile.Calls{Engine: calls.Hotspot, Basis: basis, Graph: &profile.Graph{Limit: maxEdges}, Intervals: map[profile.Edge]profile.Interval{}}
+			of = &profile.Calls{Engine: calls.Hotspot, Basis: basis, Graph: &profile.Graph{Limit: fold.MaxEdges}, Intervals: map[profile.Edge]profile.Interval{}}
 			byBasis[basis] = of
 		}
 		if of.Graph.Add(edge, weight); of.Graph.Weight(edge) > 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -305,7 +306,7 @@ func (n exactNames) Places(s exact.Site) (places []exact.Place) {
 		return nil
 	}
 	for i := range name.Symbols {
-		places = append(places, exact.Place{Method: target.MethodOf(name.Symbols[i]), Site: siteOf(name, i)})
+		places = append(places, exact.Place{Method: target.MethodOf(name.Symbols[i]), Site: fold.SiteOf(name, i)})
 	}
 	return places
 }

@@ -95,7 +95,7 @@ func TestTakeWindow(t *testing.T) {
 	w.agent.submitDirty()
 	w.agent.resolver.Wait(t.Context(), targetProcesses([]*process{w.process}), 1<<62)
 	names := w.Names()
-	calls := window.calls[w.process].profile(names, nil)
+	calls := window.calls[w.process].Profile(names, nil)
 	names.Close()
 	if len(calls) != 1 || calls[0].Engine != "listener" || calls[0].Graph.Len() != 1 {
 		t.Fatalf("%+v", calls)

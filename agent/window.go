@@ -62,11 +62,11 @@ func (w *Window) add(p *process, s fold.Sample) (fresh bool) {
 
 // A windowCalls is what a window has of the calls of one process.
 type windowCalls struct {
-	callSet
+	fold.CallSet
 	reading profileReading // of its VM's counters, of each the first one in the window; guarded by agent.mu
 }
 
-// callSet is where calls of p are folded.
+// fold.CallSet is where calls of p are folded.
 func (w *Window) callSet(p *process) *windowCalls {
 	s := w.calls[p]
 	if s == nil {
@@ -294,7 +294,7 @@ func (a *Agent) trim(p *process) {
 				t.Frames(need)
 			}
 			if s := w.calls[p]; s != nil {
-				s.frames(need)
+				s.Frames(need)
 			}
 			if s := w.events[p]; s != nil {
 				s.Frames(need)

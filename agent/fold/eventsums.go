@@ -31,8 +31,7 @@ func (s *EventSums) times(factor float64) EventSums {
 }
 
 // AllocationSums are the sums of an observed allocation of an object of size bytes that was drawn from bytes of objects, each as likely
-// as it
-// is large, and recorded for every of its kind. So it stands for as many objects of its size as make those bytes.
+// as it is large, and recorded for every of its kind. So it stands for as many objects of its size as make those bytes.
 //
 // A thread of HotSpot allocates in a buffer of its own and is not seen before it meets the buffer's end, with an object that
 // does not fit into what is left. If that is little the thread gets a new buffer, otherwise the object is allocated outside

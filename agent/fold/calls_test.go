@@ -1,4 +1,4 @@
-package agent
+package fold
 
 import (
 	"testing"
@@ -43,13 +43,13 @@ func TestNameEdge(t *testing.T) {
 }
 
 func TestCallSetIsBounded(t *testing.T) {
-	var s callSet
-	for i := range maxEdges + 10 {
-		if ok := s.addRaw("listener", target.RawFrame{Frame: foldtest.JIT(1, i)}, target.RawFrame{Frame: foldtest.JIT(2, 0)}); ok != (i < maxEdges) {
+	var s CallSet
+	for i := range MaxEdges + 10 {
+		if ok := s.AddRaw("listener", target.RawFrame{Frame: foldtest.JIT(1, i)}, target.RawFrame{Frame: foldtest.JIT(2, 0)}); ok != (i < MaxEdges) {
 			t.Fatalf("edge %d: %t", i, ok)
 		}
 	}
-	if g := s.raw["listener"]; g.Overflow() != 10 {
+	if g := s.Raw["listener"]; g.Overflow() != 10 {
 		t.Errorf("overflow %v, want 10", g.Overflow())
 	}
 }

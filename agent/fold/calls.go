@@ -1,0 +1,100 @@
+package fold
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// MaxEdges bounds the edges that a window holds of one process and engine, each about 100 bytes. Calls beyond it are
+// counted as discarded.
+const MaxEdges = 1 << 17
+
+// A RawGraph is a call graph of code versions: a caller is a return address, a callee an entry point. It is named when
+// its window closes.
+type RawGraph = cct.Graph[target.RawFrame, struct{}]
+
+// A CallSet is what a window holds of the sampled calls of one process.
+type CallSet struct {
+	Named map[string]*profile.Graph // of engines that name calls, by engine
+	Raw   map[string]*RawGraph      // of the others, by engine
+}
+
+// Add adds a call that has names and stands for weight calls. It is false if there is no room for a new edge.
+func (s *CallSet) Add(engine string, e profile.Edge, weight float64) bool {
+	if s.Named == nil {
+		s.Named = map[string]*profile.Graph{}
+	}
+	g := s.Named[engine]
+	if g == nil {
+		g = &profile.Graph{Limit: MaxEdges}
+		s.Named[engine] = g
+	}
+	return g.Add(e, weight)
+}
+
+// AddRaw adds a call between two code versions. It is false if there is no room for a new edge.
+func (s *CallSet) AddRaw(engine string, caller, callee target.RawFrame) bool {
+	if s.Raw == nil {
+		s.Raw = map[string]*RawGraph{}
+	}
+	g := s.Raw[engine]
+	if g == nil {
+		g = &RawGraph{Limit: MaxEdges}
+		s.Raw[engine] = g
+	}
+	return g.Add(cct.Edge[target.RawFrame, struct{}]{Caller: caller, Callee: callee}, 1)
+}
+
+// Frames calls f for every code version in the raw graphs.
+func (s *CallSet) Frames(f func(target.RawFrame)) {
+	for _, g := range s.Raw {
+		for e := range g.Edges() {
+			f(e.Caller)
+			f(e.Callee)
+		}
+	}
+}
+
+// Profile names the raw graphs and returns all, by engine.
+func (s *CallSet) Profile(names target.Names, rates map[string]profile.Rate) []*profile.Calls {
+	var out []*profile.Calls
+	for engine, g := range s.Named {
+		out = append(out, &profile.Calls{Engine: engine, Rate: rates[engine], Graph: g})
+	}
+	for engine, raw := range s.Raw {
+		g := &profile.Graph{Limit: MaxEdges}
+		for e, n := range raw.Edges() {
+			g.Add(nameEdge(names, e.Caller, e.Callee), n)
+		}
+		out = append(out, &profile.Calls{Engine: engine, Rate: rates[engine], Graph: g})
+	}
+	slices.SortFunc(out, func(a, b *profile.Calls) int { return cmp.Compare(a.Engine, b.Engine) })
+	return out
+}
+
+// nameEdge names a call: from the innermost method at its return address to the method whose code was entered.
+func nameEdge(names target.Names, caller, callee target.RawFrame) profile.Edge {
+	from, to := names.Of(caller), names.Of(callee)
+	e := profile.Edge{Caller: target.Marker("[unknown]"), Callee: target.Marker("[unknown]"), Site: profile.Site{Offset: -1}}
+	if n := len(to.Symbols); n > 0 {
+		e.Callee = target.MethodOf(to.Symbols[n-1])
+	}
+	for i, s := range from.Symbols {
+		if !s.Value().Approximate { // [inlined in M] is no method
+			e.Caller, e.Site = target.MethodOf(s), SiteOf(from, i)
+			break
+		}
+	}
+	return e
+}
+
+// SiteOf is the place of a name's i-th symbol in its method.
+func SiteOf(n target.Name, i int) profile.Site {
+	line, bci := n.Place(i)
+	return profile.Site{Line: line, Offset: bci}
+}
