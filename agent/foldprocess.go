@@ -2,6 +2,8 @@ package agent
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -10,6 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // A process is one process that was sampled or announced, as the drainer knows it. What is not in target.Process is guarded by
@@ -131,4 +135,51 @@ func (p *process) meet(s *bpf.Sample) bool {
 	st.wanted = false
 	p.WantThreads()
 	return true
+}
+
+// profile names all frames of the process's trees.
+func (p *process) profile(threads map[fold.ThreadKey]*fold.Thread, c *profile.Counts) *profile.Process {
+	out := newProcessProfile(p.Process)
+	names := p.Names()
+	defer names.Close()
+	for _, key := range slices.Sorted(maps.Keys(threads)) {
+		t := threads[key]
+		for certainty := range t.Trees {
+			raw := &t.Trees[certainty]
+			if raw.Total() == 0 && certainty != int(profile.Certain) {
+				continue
+			}
+			tally(raw, names, c)
+			tree := cct.Map(raw, func(r target.RawFrame) []symbolize.Symbol { return names.Of(r).Symbols })
+			out.Threads = append(out.Threads, &profile.Thread{TID: key.TID(), Name: cString(t.Comm[:]), Stopped: key.Stopped(), Context: profile.Certainty(certainty), Tree: tree})
+		}
+	}
+	return out
+}
+
+// tally counts, over all samples of a tree, frames without a name and walks that ended early.
+func tally(t *cct.Tree[target.RawFrame], names target.Names, c *profile.Counts) {
+	totals := t.Totals()
+	for id, n := range t.Nodes() {
+		if id == cct.Root {
+			continue
+		}
+		name := names.Of(n.Key)
+		if name.Stale {
+			c.Stale += totals[id]
+		}
+		if name.Unknown {
+			c.Unknown += totals[id]
+		}
+		if n.Key.End.Truncated() && !name.Root {
+			c.Truncated[n.Key.End.String()] += totals[id]
+		}
+	}
+}
+
+func cString(b []byte) string {
+	if i := slices.Index(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return symbolize.CleanName(string(b))
 }

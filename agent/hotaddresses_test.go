@@ -10,10 +10,13 @@ import (
 func TestHotAddresses(t *testing.T) {
 	code := &target.JITCode{Low: targettest.CodeAt, High: targettest.CodeAt + 0x1000}
 	kernel := target.RawFrame{Frame: 0xffffffff81000000, Kind: target.RawKernel}
+	at := func(offset uint64, kind target.RawKind) target.RawFrame {
+		return target.RawFrame{Frame: targettest.NativeAt(targettest.CodeAt + offset), Kind: kind}
+	}
 	var h hotAddresses
 	for _, stack := range [][]target.RawFrame{
 		{at(0, target.RawExact), at(0x40, target.RawReturn)}, {kernel, at(0, target.RawExact)}, {at(0x80, target.RawExact)},
-		{{Frame: nativeFrame, Kind: target.RawExact}, at(0x80, target.RawReturn)}, // a library that the code called
+		{{Frame: targettest.NativeAt(0x7f0000001000), Kind: target.RawExact}, at(0x80, target.RawReturn)}, // a library that the code called
 		{kernel}, nil,
 	} {
 		h.add(stack, code)

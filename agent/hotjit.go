@@ -59,7 +59,7 @@ func (h *hotCode) addJIT(ctx context.Context, b busyJIT) {
 			return err
 		}
 		g.guest.Memory = memory
-		for _, e := range p.hottestJIT(b.samples, hotMethods) {
+		for _, e := range hottestJIT(p, b.samples, hotMethods) {
 			known[e.Begin] = e
 			g.entries = append(g.entries, listener.Entry{Address: e.Begin})
 		}
@@ -73,7 +73,7 @@ func (h *hotCode) addJIT(ctx context.Context, b busyJIT) {
 
 // hottestJIT returns the n pieces of code that most samples were in; p's worker has it. What a map says of a file's code
 // is left alone: it has names of its own, and a map may say anything.
-func (p *process) hottestJIT(samples map[uint64]float64, n int) []perfmap.Entry {
+func hottestJIT(p *process, samples map[uint64]float64, n int) []perfmap.Entry {
 	heat := map[perfmap.Entry]float64{}
 	for pc, count := range samples {
 		if e, ok := p.MappedCode(pc); ok && p.MayBeJIT(e.Begin) {
@@ -95,7 +95,7 @@ func (h *hotCode) take(p *process, known jitEntries, r listener.Result) error {
 		if !p.Exited.Load() {
 			a.resolver.ReadMap(p.Process) // not only as often as for names: as often as there are windows
 		}
-		return p.check(known, r.Hits)
+		return checkEntries(p, known, r.Hits)
 	})
 	if err != nil {
 		return err
@@ -117,8 +117,8 @@ func (h *hotCode) take(p *process, known jitEntries, r listener.Result) error {
 	return nil
 }
 
-// check is watch.ErrChanged if other code is at an entry by now; p's worker has it.
-func (p *process) check(known jitEntries, hits []listener.Hit) error {
+// checkEntries is watch.ErrChanged if other code is at an entry by now; p's worker has it.
+func checkEntries(p *process, known jitEntries, hits []listener.Hit) error {
 	for _, hit := range hits {
 		at := hit.Callee.PC()
 		e, ok := p.MappedCode(at)

@@ -68,7 +68,7 @@ func TestHottestJIT(t *testing.T) {
 	w.Write("7f3814003000 40 a", "7f3814003040 40 b", "7f3814003080 40 c", "400000 100 of a file")
 	w.sample(t, at(0, target.RawExact))
 	samples := map[uint64]float64{codeAt + 4: 2, codeAt + 8: 3, codeAt + 0x44: 4, codeAt + 0x84: 6, 0x400010: 9, codeAt + 0x100: 9}
-	hot := w.hottestJIT(samples, 2)
+	hot := hottestJIT(w.process, samples, 2)
 	if len(hot) != 2 || hot[0].Begin != codeAt+0x80 || hot[1].Begin != codeAt {
 		t.Errorf("%+v", hot)
 	}
@@ -82,7 +82,7 @@ func TestTakeWindow(t *testing.T) {
 	h := w.listened()
 	e := h.engines
 	known := jitEntries{}
-	for _, entry := range w.hottestJIT(map[uint64]float64{codeAt: 1}, 1) {
+	for _, entry := range hottestJIT(w.process, map[uint64]float64{codeAt: 1}, 1) {
 		known[entry.Begin] = entry
 	}
 	window := w.agent.openForTest()
@@ -122,7 +122,7 @@ func TestTakeWindowOfTheDead(t *testing.T) {
 	w.sample(t, at(0, target.RawExact))
 	h := w.listened()
 	known := jitEntries{}
-	for _, entry := range w.hottestJIT(map[uint64]float64{codeAt: 1}, 1) {
+	for _, entry := range hottestJIT(w.process, map[uint64]float64{codeAt: 1}, 1) {
 		known[entry.Begin] = entry
 	}
 	delete(w.agent.table, 100)

@@ -15,7 +15,7 @@ func TestTopEdge(t *testing.T) {
 		caller = target.RawFrame{Frame: foldtest.JIT(8, 0x20), Kind: target.RawReturn}
 		root   = target.RawFrame{Frame: foldtest.JIT(9, 0x30), Kind: target.RawReturn}
 		kernel = target.RawFrame{Frame: 0xffffffff81000000, Kind: target.RawKernel}
-		native = target.RawFrame{Frame: nativeFrame, Kind: target.RawExact}
+		native = target.RawFrame{Frame: foldtest.Method('1', 0), Kind: target.RawExact}
 		stub   = target.RawFrame{Frame: bpf.Frame(uint64(bpf.FrameStub) << 60), Kind: target.RawExact}
 	)
 	cut := caller
@@ -49,7 +49,7 @@ func TestTopEdgesOfTree(t *testing.T) {
 	c, d := target.RawFrame{Frame: foldtest.JIT(3, 4), Kind: target.RawReturn}, target.RawFrame{Frame: foldtest.JIT(4, 4), Kind: target.RawReturn}
 	var tree fold.Tree
 	var want, got topEdges
-	for i, stack := range [][]target.RawFrame{{a, c, d}, {a, d}, {b, c, d}, {kernel, b, c, d}, {{Frame: nativeFrame, Kind: target.RawExact}, c}} {
+	for i, stack := range [][]target.RawFrame{{a, c, d}, {a, d}, {b, c, d}, {kernel, b, c, d}, {{Frame: foldtest.Method('1', 0), Kind: target.RawExact}, c}} {
 		tree.Add(stack, uint64(i+1))
 		want.add(stack, float64(i+1))
 	}

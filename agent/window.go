@@ -11,8 +11,6 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
-	"github.com/vmprof-agent/vmprof-agent/cct"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // A Window is a time in which samples are folded. Any number can be open at once; each sees every sample.
@@ -305,51 +303,4 @@ func (a *Agent) trim(p *process) {
 		source.needNames(p, need)
 	}
 	p.trim(needed, &a.nameCount)
-}
-
-// profile names all frames of the process's trees.
-func (p *process) profile(threads map[fold.ThreadKey]*fold.Thread, c *profile.Counts) *profile.Process {
-	out := newProcessProfile(p.Process)
-	names := p.Names()
-	defer names.Close()
-	for _, key := range slices.Sorted(maps.Keys(threads)) {
-		t := threads[key]
-		for certainty := range t.Trees {
-			raw := &t.Trees[certainty]
-			if raw.Total() == 0 && certainty != int(profile.Certain) {
-				continue
-			}
-			tally(raw, names, c)
-			tree := cct.Map(raw, func(r target.RawFrame) []symbolize.Symbol { return names.Of(r).Symbols })
-			out.Threads = append(out.Threads, &profile.Thread{TID: key.TID(), Name: cString(t.Comm[:]), Stopped: key.Stopped(), Context: profile.Certainty(certainty), Tree: tree})
-		}
-	}
-	return out
-}
-
-// tally counts, over all samples of a tree, frames without a name and walks that ended early.
-func tally(t *cct.Tree[target.RawFrame], names target.Names, c *profile.Counts) {
-	totals := t.Totals()
-	for id, n := range t.Nodes() {
-		if id == cct.Root {
-			continue
-		}
-		name := names.Of(n.Key)
-		if name.Stale {
-			c.Stale += totals[id]
-		}
-		if name.Unknown {
-			c.Unknown += totals[id]
-		}
-		if n.Key.End.Truncated() && !name.Root {
-			c.Truncated[n.Key.End.String()] += totals[id]
-		}
-	}
-}
-
-func cString(b []byte) string {
-	if i := slices.Index(b, 0); i >= 0 {
-		b = b[:i]
-	}
-	return symbolize.CleanName(string(b))
 }
