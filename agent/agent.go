@@ -99,11 +99,11 @@ type Agent struct {
 	nameCount atomic.Int64  // frames that were asked for, and whose names are kept
 
 	mu          sync.Mutex
-	table       map[int]*process     // by pid: who has it now
-	windows     map[*Window]struct{} // open
-	contexts    int                  // of all windows
-	closing     map[*Window]struct{} // closed, and not yet named
-	dirty       map[*process]struct{}
+	table       map[int]*fold.Process // by pid: who has it now
+	windows     map[*Window]struct{}  // open
+	contexts    int                   // of all windows
+	closing     map[*Window]struct{}  // closed, and not yet named
+	dirty       map[*fold.Process]struct{}
 	urgent      bool            // what is in dirty must not wait
 	waiting     []chan struct{} // flushes that wait
 	received    receivedCounts
@@ -145,7 +145,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	a := &Agent{
 		opt: opt, root: opt.Proc, log: log, pool: proc.NewPool(proc.PoolOptions{}), began: monotonic(),
 		drained: make(chan struct{}), oldest: noTime,
-		table: map[int]*process{}, dirty: map[*process]struct{}{},
+		table: map[int]*fold.Process{}, dirty: map[*fold.Process]struct{}{},
 		windows: map[*Window]struct{}{}, closing: map[*Window]struct{}{},
 		discarded: noDiscards(),
 		observed:  observedCounts{discarded: noEventDiscards()},

@@ -17,6 +17,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/page"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/usdt"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -35,9 +36,9 @@ type engineSpec struct {
 	record       uint8 // bpf.Call.Engine or bpf.NamedCall.Engine of its records; 0 if it has none
 
 	// fold folds a record of code versions; agent.mu is held. It is nil for an engine that names its calls by itself.
-	fold func(*Agent, *process, *bpf.Call)
+	fold func(*Agent, *fold.Process, *bpf.Call)
 	// guests reports whether the budget is a share of a process's time; agent.mu is held.
-	guests func(*callEngine, *process) bool
+	guests func(*callEngine, *fold.Process) bool
 	// silence is why the engine runs and has no calls in a profile with so many JVMs, of so many of which the estimate
 	// failed; agent.mu is held.
 	silence func(own *callEngine, jvms, failed int) string

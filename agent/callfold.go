@@ -5,6 +5,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -81,7 +82,7 @@ func (e *callEngines) recordedBy(kind uint8) *callEngine {
 }
 
 // foldListened folds a call that the engine listener observed; mu is held.
-func (a *Agent) foldListened(p *process, c *bpf.Call) {
+func (a *Agent) foldListened(p *fold.Process, c *bpf.Call) {
 	caller, callee, ok := listened(c, p.Attachment.Load())
 	if !ok {
 		a.engines.counts.discarded[discardStale]++
@@ -92,14 +93,14 @@ func (a *Agent) foldListened(p *process, c *bpf.Call) {
 }
 
 // foldBranched folds a call that the CPU recorded; mu is held.
-func (a *Agent) foldBranched(p *process, c *bpf.Call) {
+func (a *Agent) foldBranched(p *fold.Process, c *bpf.Call) {
 	a.foldRawCall(p, calls.Branch, branched(c.Caller), branched(c.Callee), c.ClassEpoch)
 }
 
 // foldRawCall folds a call between two code versions, and asks for the names of both; mu is held.
-func (a *Agent) foldRawCall(p *process, engine string, caller, callee target.RawFrame, epoch uint32) {
+func (a *Agent) foldRawCall(p *fold.Process, engine string, caller, callee target.RawFrame, epoch uint32) {
 	a.foldCall(p, func(s *windowCalls) bool {
-		if p.want([]target.RawFrame{caller, callee}, epoch, &a.nameCount) {
+		if p.Want([]target.RawFrame{caller, callee}, epoch, &a.nameCount) {
 			a.dirty[p] = struct{}{}
 		}
 		return s.AddRaw(engine, caller, callee)
@@ -128,7 +129,7 @@ func (e *callEngines) flush() {
 }
 
 // foldCall adds a call to every window that wants its process; mu is held.
-func (a *Agent) foldCall(p *process, add func(*windowCalls) bool) {
+func (a *Agent) foldCall(p *fold.Process, add func(*windowCalls) bool) {
 	counts := &a.engines.counts
 	taken, full := false, false
 	for w := range a.windows {

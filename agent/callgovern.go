@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -29,9 +30,9 @@ const governInterval = time.Second
 // A governed is an engine whose rate follows from the budget.
 type governed struct {
 	*callEngine
-	controller *budget.Controller  // nil if the engine keeps to the budget by itself
-	time       time.Duration       // CPU time of its guests so far
-	seen       map[*process]uint64 // their samples that are in time
+	controller *budget.Controller       // nil if the engine keeps to the budget by itself
+	time       time.Duration            // CPU time of its guests so far
+	seen       map[*fold.Process]uint64 // their samples that are in time
 
 	// Guarded by agent.mu.
 	exceeds      bool // the budget has no room for what is fixed, or for anything
@@ -42,7 +43,7 @@ type governed struct {
 func (e *callEngines) govern() (stop func()) {
 	var governs []*governed
 	for _, own := range e.running {
-		g := &governed{callEngine: own, seen: map[*process]uint64{}}
+		g := &governed{callEngine: own, seen: map[*fold.Process]uint64{}}
 		if !own.SelfGoverned {
 			g.controller = budget.New(budget.Limits{Share: e.opt.Budget, Fixed: own.Fixed(e.opt.Rate), MaxHz: own.maxHz})
 		}
@@ -126,12 +127,12 @@ func (g *governed) count(a *Agent) {
 		if !g.guests(g.callEngine, p) {
 			continue
 		}
-		g.time += time.Duration(p.samples-g.seen[p]) * a.period()
-		g.seen[p] = p.samples
+		g.time += time.Duration(p.Samples-g.seen[p]) * a.period()
+		g.seen[p] = p.Samples
 	}
 	for p, before := range g.seen {
 		if a.table[p.PID] != p {
-			g.time += time.Duration(p.samples-before) * a.period()
+			g.time += time.Duration(p.Samples-before) * a.period()
 			delete(g.seen, p)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/retry"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -100,26 +101,26 @@ func (e *callEngines) meet() {
 // Which processes are guests of an engine; agent.mu is held for all of these.
 
 // isConnected is for engines that implement calls.Connector.
-func (own *callEngine) isConnected(p *process) bool {
+func (own *callEngine) isConnected(p *fold.Process) bool {
 	_, ok := own.connected[p.PID]
 	return ok
 }
 
 // isFound is for engines that implement calls.Finder.
-func (own *callEngine) isFound(p *process) bool { return own.found[p.Process] }
+func (own *callEngine) isFound(p *fold.Process) bool { return own.found[p.Process] }
 
 // isAttached is for an engine of all VMs that the agent is attached to.
-func (own *callEngine) isAttached(p *process) bool { return p.Attachment.Load() != 0 }
+func (own *callEngine) isAttached(p *fold.Process) bool { return p.Attachment.Load() != 0 }
 
 // isAny is for an engine of all processes.
-func (own *callEngine) isAny(*process) bool { return true }
+func (own *callEngine) isAny(*fold.Process) bool { return true }
 
 // isObserved is for an engine of compiled code that no other engine knows better.
-func (own *callEngine) isObserved(p *process) bool { return own.engines.observes(p) }
+func (own *callEngine) isObserved(p *fold.Process) bool { return own.engines.observes(p) }
 
 // observes reports whether a process is a guest of the engine listener, if that runs: one whose code a map names, unless it
 // cooperates, or an attached VM, unless its calls are estimated.
-func (e *callEngines) observes(p *process) bool {
+func (e *callEngines) observes(p *fold.Process) bool {
 	if p.Attachment.Load() != 0 {
 		return e.estimator == nil
 	}

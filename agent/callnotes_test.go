@@ -10,6 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
@@ -68,7 +69,7 @@ func TestNotesOfSilence(t *testing.T) {
 	if got, want := silenceOfHotspot(e.engine(calls.Hotspot), 3, 2), "of 3 JVMs, the estimate failed for 2"; got != want {
 		t.Errorf("of estimates that failed it says %q, want %q", got, want)
 	}
-	p := newProcess(proc.Identity{PID: 9}, false)
+	p := fold.NewProcess(proc.Identity{PID: 9}, false)
 	p.Code.Store(&target.JITCode{})
 	e.agent.table[9] = p
 	if got := silenceOfListener(e.engine(calls.Listener), 1, 0); got != "of 1 processes whose compiled code it knows none was busy enough" {
@@ -149,7 +150,7 @@ func TestFixedRates(t *testing.T) {
 
 // Of an estimate that fails, what was kept counts, if it is of the same window; the note says how far it reaches.
 func TestKeptEstimate(t *testing.T) {
-	task := estimateTask{process: newProcess(proc.Identity{PID: 9}, false), since: 10 * time.Second, length: 5 * time.Second}
+	task := estimateTask{process: fold.NewProcess(proc.Identity{PID: 9}, false), since: 10 * time.Second, length: 5 * time.Second}
 	own := &estimatedGuest{kept: estimated{windows: 7}, keptAt: 14 * time.Second, keptSince: 10 * time.Second}
 	for _, test := range []struct {
 		own  *estimatedGuest

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
@@ -22,22 +23,22 @@ type callEstimator interface {
 }
 
 // estimate estimates the calls of all guests in a window that was closed, before its trees are named.
-func (e *callEngines) estimate(ctx context.Context, w *Window, processes []*process) map[*process]estimated {
+func (e *callEngines) estimate(ctx context.Context, w *Window, processes []*fold.Process) map[*fold.Process]estimated {
 	if e.estimator == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, estimateDeadline)
 	defer cancel()
-	all := map[*process]estimated{}
+	all := map[*fold.Process]estimated{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, p := range processes {
 		t := w.estimateTask(p, w.ended)
-		if len(t.top.edges) == 0 {
+		if len(t.top.Edges) == 0 {
 			continue
 		}
-		if t.top.all < leastSamples {
-			all[p] = estimated{note: fmt.Sprintf("calls of process %d are not estimated: %.0f samples are too few", p.PID, t.top.all)}
+		if t.top.All < leastSamples {
+			all[p] = estimated{note: fmt.Sprintf("calls of process %d are not estimated: %.0f samples are too few", p.PID, t.top.All)}
 			continue
 		}
 		wg.Go(func() { // as many at once as there are workers
@@ -60,7 +61,7 @@ func (e *callEngines) estimate(ctx context.Context, w *Window, processes []*proc
 
 // addTo puts the calls of a window that was closed into its profile. They are those of the window; what its comments say
 // of losses, hits and cost is counted since the agent began, and they say so.
-func (e *callEngines) addTo(p *profile.Profile, w *Window, processes []*process, guests map[*process]estimated) {
+func (e *callEngines) addTo(p *profile.Profile, w *Window, processes []*fold.Process, guests map[*fold.Process]estimated) {
 	a := e.agent
 	a.mu.Lock()
 	rates := maps.Clone(e.rates)

@@ -121,13 +121,13 @@ func TestFullChainAsksAgain(t *testing.T) {
 			slot = p.Slot.Load()
 		}
 		a.walked("0:1@16 1:2@32 2:3@48", 1)
-		p.chaining.Chain.Limit = 10
+		p.Chaining.Chain.Limit = 10
 		for i := range 9 {
 			a.walked(fmt.Sprintf("0:1@16 1:%d@32 2:3@48", i+10), 1)
 		}
 		// A context of 0, and two for each of 1; a stack may need one for each frame and one above them. So the third finds
 		// no room, and each third from then on.
-		if g := p.chaining.Chain.Generation(); g != 3 {
+		if g := p.Chaining.Chain.Generation(); g != 3 {
 			t.Fatalf("forgot %d times", g)
 		}
 		want := []bpf.ChainRate{{Every: fold.FirstEvery}, {Every: fold.FirstEvery, Generation: 1}, {Every: fold.FirstEvery, Generation: 2}, {Every: fold.FirstEvery, Generation: 3}}
@@ -135,21 +135,21 @@ func TestFullChainAsksAgain(t *testing.T) {
 			t.Errorf("attached %d: told %v, want %v", attached, a.rates[slot], want)
 		}
 		// Links fill it, too.
-		p.chaining.Chain.LinkLimit = 10
+		p.Chaining.Chain.LinkLimit = 10
 		for i := range 30 {
 			a.linked(fmt.Sprintf("1:%d@32 2:3@48", i+100), 1)
 		}
-		if g := uint32(p.chaining.Chain.Generation()); g < 4 || a.rates.last(slot) != (bpf.ChainRate{Every: fold.FirstEvery, Generation: g}) {
+		if g := uint32(p.Chaining.Chain.Generation()); g < 4 || a.rates.last(slot) != (bpf.ChainRate{Every: fold.FirstEvery, Generation: g}) {
 			t.Errorf("attached %d: forgot %d times, told %v", attached, g, a.rates.last(slot))
 		}
 		// So do calls that engines catch.
-		before := p.chaining.Chain.Generation()
+		before := p.Chaining.Chain.Generation()
 		for i := range uint32(30) {
 			a.mu.Lock()
 			a.teachCall(p, target.RawFrame{Frame: foldtest.Method('2', 0), Kind: target.RawExact}, target.RawFrame{Frame: foldtest.Method('1', 5), Kind: target.RawReturn}, 100+i, 50)
 			a.mu.Unlock()
 		}
-		if g := p.chaining.Chain.Generation(); g == before || a.rates.last(slot).Generation != uint32(g) {
+		if g := p.Chaining.Chain.Generation(); g == before || a.rates.last(slot).Generation != uint32(g) {
 			t.Errorf("attached %d: forgot %d times, told %v", attached, g, a.rates.last(slot))
 		}
 		a.placed(w)
@@ -162,9 +162,9 @@ func TestFullChainPlaces(t *testing.T) {
 	p := a.attach(7)
 	a.walked("0:1@16 1:2@32 2:3@48", 1)
 	a.linked("0:1@16 1:2@32 2:4@48", 5)
-	p.chaining.Chain.Limit = 6
+	p.Chaining.Chain.Limit = 6
 	a.walked("0:1@16 1:9@32 2:3@48", 1)
-	if g := p.chaining.Chain.Generation(); g != 1 {
+	if g := p.Chaining.Chain.Generation(); g != 1 {
 		t.Fatalf("forgot %d times", g)
 	}
 	a.linked("0:1@16 1:2@32 2:4@48", 3) // of what is forgotten
@@ -209,10 +209,10 @@ func TestNativeProcessesShareRate(t *testing.T) {
 	}
 	// What one of them forgets the kernel side forgets of all. Those of a VM are not concerned.
 	p := a.table[1]
-	p.chaining.Chain.Purge()
+	p.Chaining.Chain.Purge()
 	draw(1, user, 1)
 	p = a.table[2]
-	p.chaining.Chain.Purge()
+	p.Chaining.Chain.Purge()
 	draw(2, user, 1)
 	if got := a.rates.last(bpf.MaxAttached); got != (bpf.ChainRate{Every: 2 * fold.FirstEvery, Generation: 2}) {
 		t.Errorf("told %v", got)
@@ -246,7 +246,7 @@ func TestAttachedAnew(t *testing.T) {
 	a.linked("1:2@32 2:4@48", 2)
 	a.attach(7)
 	a.linked("1:2@32 2:4@48", 1)
-	if c := p.chaining; c.Attachment != 7 || c.Slot != 7 || c.Chain.Stats().Contexts != 0 || *c.WalkRate != *fold.NewWalkRate(0) || c.WalkRate == a.Agent.rates.native {
+	if c := p.Chaining; c.Attachment != 7 || c.Slot != 7 || c.Chain.Stats().Contexts != 0 || *c.WalkRate != *fold.NewWalkRate(0) || c.WalkRate == a.Agent.rates.native {
 		t.Errorf("%+v after the VM was attached", c.Chain.Stats())
 	}
 	if got := a.rates[7]; !slices.Equal(got, []bpf.ChainRate{{Every: fold.FirstEvery}}) {
@@ -259,8 +259,8 @@ func TestAttachedAnew(t *testing.T) {
 	a.attach(8)
 	a.walked("d:1@16 b:2@32 c:3@48", 1) // where the other VM had a
 	a.linked("b:2@32 c:4@48", 1)
-	if p.chaining.Attachment != 8 || len(a.rates[8]) != 1 {
-		t.Errorf("attachment %d, told %v", p.chaining.Attachment, a.rates[8])
+	if p.Chaining.Attachment != 8 || len(a.rates[8]) != 1 {
+		t.Errorf("attachment %d, told %v", p.Chaining.Attachment, a.rates[8])
 	}
 	want := map[string]uint64{
 		"certain: 0:1 1:2 2:3": 1, "certain: 0:1 1:2 2:4": 2, "unplaced: [known from before] 1:2 2:4": 1,
@@ -315,12 +315,12 @@ func TestTeachCalls(t *testing.T) {
 	if got := a.placed(w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if n := p.chaining.Chain.Stats().Refused; n != 0 {
+	if n := p.Chaining.Chain.Stats().Refused; n != 0 {
 		t.Errorf("%d calls were refused", n)
 	}
 	b, _ := newContextAgent(t, Options{})
 	p = b.attach(7)
-	if b.teachCalls(p, []listener.Hit{hit('d', 64, foldtest.Method('B', 5), 32)}, 0); p.chaining != nil {
+	if b.teachCalls(p, []listener.Hit{hit('d', 64, foldtest.Method('B', 5), 32)}, 0); p.Chaining != nil {
 		t.Error("calls are chained though contexts are not")
 	}
 }

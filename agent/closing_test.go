@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
@@ -14,7 +15,7 @@ func TestCloseWhileDraining(t *testing.T) {
 	for _, mode := range []profile.ContextMode{profile.ContextPartial, profile.ContextChain} {
 		a, w := newContextAgent(t, Options{Contexts: mode, CheckContexts: true})
 		p := a.attach(7)
-		a.nameCount.Add(maxNames / 2) // so many that they are trimmed
+		a.nameCount.Add(fold.MaxNames / 2) // so many that they are trimmed
 		var drainer, closers sync.WaitGroup
 		stop := make(chan struct{})
 		drainer.Go(func() {
@@ -64,7 +65,7 @@ func TestCloseWhileDraining(t *testing.T) {
 					}
 					counts := profile.Counts{Truncated: map[string]uint64{}}
 					var samples uint64
-					for _, thread := range p.profile(own.processes[p], &counts).Threads {
+					for _, thread := range p.Profile(own.processes[p], &counts).Threads {
 						samples += thread.Tree.Total()
 					}
 					c := a.Agent.contextsOf(p, own.processes[p])

@@ -406,8 +406,8 @@ func TestModelSums(t *testing.T) {
 			if r.linked < modelSamples/10 {
 				t.Errorf("%v, seed %d: %d samples have links", mode, seed, r.linked)
 			}
-			if mode == profile.ContextChain && (r.table[100].chaining.Chain.Generation() == 0 || r.uncertain == 0) {
-				t.Errorf("seed %d: forgot %d times, %d samples are not certain", seed, r.table[100].chaining.Chain.Generation(), r.uncertain)
+			if mode == profile.ContextChain && (r.table[100].Chaining.Chain.Generation() == 0 || r.uncertain == 0) {
+				t.Errorf("seed %d: forgot %d times, %d samples are not certain", seed, r.table[100].Chaining.Chain.Generation(), r.uncertain)
 			}
 			if t.Failed() {
 				return

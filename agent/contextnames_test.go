@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -13,12 +14,12 @@ import (
 )
 
 // profiled is what a reader gets of java in a window that closes.
-func (a *contextAgent) profiled(p *process, w *Window) map[string]uint64 {
+func (a *contextAgent) profiled(p *fold.Process, w *Window) map[string]uint64 {
 	a.placed(w)
 	a.named(p)
 	m := map[string]uint64{}
 	counts := profile.Counts{Truncated: map[string]uint64{}}
-	for _, t := range p.profile(w.processes[p], &counts).Threads {
+	for _, t := range p.Profile(w.processes[p], &counts).Threads {
 		for path, n := range namedContexts(t.Tree) {
 			m[t.Context.String()+": "+path] += n
 		}
@@ -47,7 +48,7 @@ func TestNamesOfPlacedContexts(t *testing.T) {
 	if got := a.profiled(p, w); !maps.Equal(got, want) {
 		t.Errorf("in the next window: got %v, want %v", got, want)
 	}
-	p.trim(nil, &a.nameCount)
+	p.Trim(nil, &a.nameCount)
 	if namesOf(p) != 0 || a.nameCount.Load() != 0 {
 		t.Fatalf("%d names are left, %d are counted", namesOf(p), a.nameCount.Load())
 	}
@@ -56,7 +57,7 @@ func TestNamesOfPlacedContexts(t *testing.T) {
 	if got := a.profiled(p, w); !maps.Equal(got, want) {
 		t.Errorf("after names were forgotten: got %v, want %v", got, want)
 	}
-	if n, requested := a.nameCount.Load(), len(p.requested); int(n) != requested {
+	if n, requested := a.nameCount.Load(), len(p.Requested); int(n) != requested {
 		t.Errorf("%d names are counted, %d were asked for", n, requested)
 	}
 
@@ -126,7 +127,7 @@ func TestWantedEpochs(t *testing.T) {
 	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p := a.attach(7)
 	a.feed(record{identity: java, attachment: 7, classEpoch: 2, flags: bpf.SampleDepths, user: "A:1@16 b:2@32 c:3@48"})
-	p.trim(nil, &a.nameCount)
+	p.Trim(nil, &a.nameCount)
 	p.TakeWanted()
 	a.feed(record{
 		identity: java, attachment: 7, classEpoch: 5, flags: bpf.SampleDepths | bpf.SampleLink, end: bpf.EndKnown, user: "b:2@32 c:3@48",

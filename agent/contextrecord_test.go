@@ -116,7 +116,7 @@ func newContextAgent(t testing.TB, opt Options) (*contextAgent, *Window) {
 var java = identity{100, 5, 1}
 
 // attach has java run a VM that is attached under this number.
-func (a *contextAgent) attach(serial uint32) *process {
+func (a *contextAgent) attach(serial uint32) *fold.Process {
 	p := a.process(&bpf.Header{Pid: java.pid, Start: java.start, Exec: java.exec})
 	p.Slot.Store(serial % bpf.MaxAttached)
 	p.Attachment.Store(serial)
@@ -219,7 +219,7 @@ func (a *contextAgent) held(w *Window) map[string]uint64 {
 }
 
 // named has all frames named that somebody asked for, as a worker would: by their letters.
-func (a *contextAgent) named(p *process) {
+func (a *contextAgent) named(p *fold.Process) {
 	frames := p.TakeWanted()
 	for _, r := range frames {
 		if bare := r.RawFrame; bare.End == 0 {

@@ -9,7 +9,7 @@ import (
 )
 
 // take completes a sample as far as that can be done at once, and learns from it; mu is held.
-func (a *Agent) take(p *process, s *bpf.Sample, code *target.JITCode) fold.Sample {
+func (a *Agent) take(p *fold.Process, s *bpf.Sample, code *target.JITCode) fold.Sample {
 	a.stack = target.AppendStack(a.stack[:0], s, p.Attachment.Load())
 	t := fold.Sample{Sample: s, Stack: a.stack}
 	switch a.opt.Contexts {
@@ -33,7 +33,7 @@ func (a *Agent) take(p *process, s *bpf.Sample, code *target.JITCode) fold.Sampl
 }
 
 // teachCall takes a call that an engine caught: unlike the link of a sample, it tells how often it is made; mu is held.
-func (a *Agent) teachCall(p *process, callee, caller target.RawFrame, calleeDepth, callerDepth uint32) {
+func (a *Agent) teachCall(p *fold.Process, callee, caller target.RawFrame, calleeDepth, callerDepth uint32) {
 	if a.opt.Contexts != profile.ContextChain || calleeDepth == 0 || callerDepth == 0 {
 		return
 	}
@@ -45,7 +45,7 @@ func (a *Agent) teachCall(p *process, callee, caller target.RawFrame, calleeDept
 }
 
 // teachCalls takes what a window heard of code of p's VM.
-func (a *Agent) teachCalls(p *process, hits []listener.Hit, classEpoch uint32) {
+func (a *Agent) teachCalls(p *fold.Process, hits []listener.Hit, classEpoch uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, h := range hits {
@@ -54,42 +54,42 @@ func (a *Agent) teachCalls(p *process, hits []listener.Hit, classEpoch uint32) {
 }
 
 // placeWaiting gives all samples of p that wait their contexts, before what is known of these is forgotten; mu is held.
-func (a *Agent) placeWaiting(p *process) {
+func (a *Agent) placeWaiting(p *fold.Process) {
 	for w := range a.windows {
 		a.newPlacing(p).Place(w.processes[p])
 	}
 }
 
 // makeRoom forgets all contexts of p if those of a stack of so many frames do not fit; mu is held.
-func (a *Agent) makeRoom(p *process, frames int) {
-	if c := p.chaining; !c.Chain.Room(frames) {
+func (a *Agent) makeRoom(p *fold.Process, frames int) {
+	if c := p.Chaining; !c.Chain.Room(frames) {
 		a.placeWaiting(p)
 		c.Chain.Purge()
 	}
 }
 
 // chainingOf returns what is known of p's contexts; mu is held.
-func (a *Agent) chainingOf(p *process) *fold.Chaining {
+func (a *Agent) chainingOf(p *fold.Process) *fold.Chaining {
 	serial := p.Attachment.Load()
-	if p.chaining != nil && p.chaining.Attachment == serial {
-		return p.chaining
+	if p.Chaining != nil && p.Chaining.Attachment == serial {
+		return p.Chaining
 	}
-	if p.chaining != nil { // what another VM needed says nothing of this one
+	if p.Chaining != nil { // what another VM needed says nothing of this one
 		a.placeWaiting(p)
 	}
 	if serial == 0 {
-		p.chaining = fold.NewChaining(0, bpf.MaxAttached, a.rates.native)
+		p.Chaining = fold.NewChaining(0, bpf.MaxAttached, a.rates.native)
 	} else {
-		p.chaining = fold.NewChaining(serial, p.Slot.Load(), fold.NewWalkRate(a.opt.WalkEvery))
-		a.setChainRate(p.chaining)
+		p.Chaining = fold.NewChaining(serial, p.Slot.Load(), fold.NewWalkRate(a.opt.WalkEvery))
+		a.setChainRate(p.Chaining)
 	}
-	return p.chaining
+	return p.Chaining
 }
 
 // fold.NewPlacing is of p's samples; mu is held.
-func (a *Agent) newPlacing(p *process) *fold.Placing {
-	return fold.NewPlacing(p.chaining, p.Code.Load(), a.opt.CheckContexts, func(stack []target.RawFrame) {
-		if p.want(stack, p.classEpoch, &a.nameCount) {
+func (a *Agent) newPlacing(p *fold.Process) *fold.Placing {
+	return fold.NewPlacing(p.Chaining, p.Code.Load(), a.opt.CheckContexts, func(stack []target.RawFrame) {
+		if p.Want(stack, p.ClassEpoch, &a.nameCount) {
 			a.resolver.Submit(p.Process)
 		}
 	})

@@ -7,7 +7,7 @@ import (
 )
 
 // contextsOf tells how the contexts of a process were found in a window that is closed; nil if all were walked.
-func (a *Agent) contextsOf(p *process, threads map[fold.ThreadKey]*fold.Thread) *profile.Contexts {
+func (a *Agent) contextsOf(p *fold.Process, threads map[fold.ThreadKey]*fold.Thread) *profile.Contexts {
 	if a.opt.Contexts == profile.ContextWalk {
 		return nil
 	}
@@ -29,14 +29,14 @@ func (a *Agent) contextsOf(p *process, threads map[fold.ThreadKey]*fold.Thread) 
 }
 
 // measureContexts fills in Table 1 of Inoue and Nakatani. Like Agent.place it does not hold agent.mu for long.
-func (a *Agent) measureContexts(c *profile.Contexts, p *process, threads map[fold.ThreadKey]*fold.Thread) {
+func (a *Agent) measureContexts(c *profile.Contexts, p *fold.Process, threads map[fold.ThreadKey]*fold.Thread) {
 	var links fold.Tree
 	for _, t := range threads {
 		links.Merge(&t.Links)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	known := p.chaining
+	known := p.Chaining
 	if known == nil {
 		return
 	}

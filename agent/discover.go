@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
@@ -34,7 +35,7 @@ const discoverDeadline = time.Second
 
 // discover attaches to the VMs that run already. Other processes are looked at when they are first sampled.
 func (a *Agent) discover(ctx context.Context) {
-	a.resolver.Wait(ctx, targetProcesses(a.adopt(a.withVM(ctx))), discoverDeadline)
+	a.resolver.Wait(ctx, fold.Targets(a.adopt(a.withVM(ctx))), discoverDeadline)
 }
 
 // Pauses of seek: a VM that starts is found early in its life, and the processes beside it cost next to nothing.
@@ -113,17 +114,17 @@ func (a *Agent) listenFailed(id proc.Identity, err error) {
 }
 
 // processOf is the process with that identity in /proc; mu is held.
-func (a *Agent) processOf(id proc.Identity) *process {
+func (a *Agent) processOf(id proc.Identity) *fold.Process {
 	p := a.table[id.PID]
 	if p == nil {
-		p = newProcess(id, false)
+		p = fold.NewProcess(id, false)
 		a.table[id.PID] = p
 	}
 	return p
 }
 
 // processOfTarget is the process of a worker's, nil if it is gone.
-func (a *Agent) processOfTarget(t *target.Process) *process {
+func (a *Agent) processOfTarget(t *target.Process) *fold.Process {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p := a.table[t.PID]; p != nil && p.Process == t {
@@ -160,7 +161,7 @@ func (a *Agent) candidates() (pids []int) {
 }
 
 // adopt has workers attach to these processes' VMs.
-func (a *Agent) adopt(found []proc.Identity) (adopted []*process) {
+func (a *Agent) adopt(found []proc.Identity) (adopted []*fold.Process) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, id := range found {

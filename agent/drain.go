@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
@@ -161,11 +162,11 @@ func (a *Agent) onSample(s *bpf.Sample) {
 	a.oldest = min(a.oldest, now)
 	p := a.process(s.Header)
 	a.resolver.Reach(target.StageRecord, p.PID)
-	p.samples++
-	p.classEpoch = s.ClassEpoch
+	p.Samples++
+	p.ClassEpoch = s.ClassEpoch
 	code := p.Code.Load()
 	t := a.take(p, s, code)
-	unknown := p.meet(s)
+	unknown := p.Meet(s)
 	if code.Due(time.Duration(now)) || p.Due(now) || unknown {
 		a.dirty[p] = struct{}{}
 	}
@@ -174,8 +175,8 @@ func (a *Agent) onSample(s *bpf.Sample) {
 		return
 	}
 	if a.sources.any(source.needTop) {
-		p.top.add(t.Stack, 1)
-		p.hot.add(t.Stack, code)
+		p.Top.Add(t.Stack, 1)
+		p.Hot.Add(t.Stack, code)
 	}
 	wanted := false
 	for w := range a.windows {
@@ -185,7 +186,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 		}
 		wanted = true
 		w.received++
-		if w.add(p, t) && p.want(t.Stack, s.ClassEpoch, &a.nameCount) {
+		if w.add(p, t) && p.Want(t.Stack, s.ClassEpoch, &a.nameCount) {
 			a.dirty[p] = struct{}{}
 		}
 	}
@@ -208,7 +209,7 @@ func (a *Agent) onCodeLoad(l *bpf.CodeLoad) {
 // onExec: the process runs another program; whatever was known of it speaks of the old one. The new one is looked at
 // when it is first sampled: most live too shortly for that.
 func (a *Agent) onExec(h *bpf.Header) {
-	if p := a.table[int(h.Pid)]; p != nil && !(p.precise && p.id.Start == h.Start && p.id.Exec == h.Exec) {
+	if p := a.table[int(h.Pid)]; p != nil && !(p.Precise && p.ID.Start == h.Start && p.ID.Exec == h.Exec) {
 		a.retire(p)
 	}
 }
@@ -220,7 +221,7 @@ func (a *Agent) onExit(h *bpf.Header) {
 }
 
 // process returns the process that an event speaks of; mu is held.
-func (a *Agent) process(h *bpf.Header) *process {
+func (a *Agent) process(h *bpf.Header) *fold.Process {
 	p := a.table[int(h.Pid)]
 	if p != nil && a.sameProcess(p, h) {
 		return p
@@ -228,26 +229,26 @@ func (a *Agent) process(h *bpf.Header) *process {
 	if p != nil {
 		a.retire(p)
 	}
-	p = newProcess(proc.Identity{PID: int(h.Pid), Start: h.Start, Exec: h.Exec}, true)
+	p = fold.NewProcess(proc.Identity{PID: int(h.Pid), Start: h.Start, Exec: h.Exec}, true)
 	a.table[int(h.Pid)] = p
 	return p
 }
 
 // sameProcess compares identities. A process that was found in /proc takes over what the kernel side knows better.
-func (a *Agent) sameProcess(p *process, h *bpf.Header) bool {
-	if !p.precise {
-		if p.id.Ticks() != (proc.Identity{Start: h.Start}).Ticks() {
+func (a *Agent) sameProcess(p *fold.Process, h *bpf.Header) bool {
+	if !p.Precise {
+		if p.ID.Ticks() != (proc.Identity{Start: h.Start}).Ticks() {
 			return false
 		}
-		p.id.Start, p.id.Exec, p.precise = h.Start, h.Exec, true
+		p.ID.Start, p.ID.Exec, p.Precise = h.Start, h.Exec, true
 		return true
 	}
-	return p.id.Start == h.Start && p.id.Exec == h.Exec
+	return p.ID.Start == h.Start && p.ID.Exec == h.Exec
 }
 
 // retire marks a process as gone. It leaves the table with the next submitDirty: the kernel works for a process, and
 // ticks in it, for a moment after it said that it ended.
-func (a *Agent) retire(p *process) {
+func (a *Agent) retire(p *fold.Process) {
 	a.sources.flush() // bursts of it that nobody will end
 	p.Exited.Store(true)
 	a.dirty[p] = struct{}{}
@@ -276,7 +277,7 @@ func (a *Agent) submitDirty() {
 			if a.table[p.PID] == p {
 				delete(a.table, p.PID)
 			}
-			if p.holders == 0 {
+			if p.Holders == 0 {
 				a.trim(p)
 			}
 		}

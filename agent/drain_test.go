@@ -9,6 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target/targettest"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
@@ -18,7 +19,7 @@ import (
 // testAgent folds records, without a kernel side and without workers.
 func testAgent() (*Agent, *Window) {
 	a := &Agent{
-		table: map[int]*process{}, dirty: map[*process]struct{}{},
+		table: map[int]*fold.Process{}, dirty: map[*fold.Process]struct{}{},
 		windows: map[*Window]struct{}{}, closing: map[*Window]struct{}{},
 		discarded: noDiscards(), oldest: noTime,
 		log: slog.New(slog.DiscardHandler),
@@ -96,7 +97,7 @@ func TestProcessIdentity(t *testing.T) {
 // A process that was found in /proc, whose start is known in 10 ms only, is the one that the kernel side speaks of.
 func TestProcessFoundInProc(t *testing.T) {
 	a, w := testAgent()
-	p := newProcess(proc.Identity{PID: 100, Start: 5_000_000_000}, false)
+	p := fold.NewProcess(proc.Identity{PID: 100, Start: 5_000_000_000}, false)
 	a.table[100] = p
 	a.handle(sampleRecord(identity{100, 5_000_000_123, 4}, nativeFrame))
 	if _, ok := w.processes[p]; !ok {
@@ -191,11 +192,11 @@ func TestDrainerFollowsMap(t *testing.T) {
 	}
 	marked := frame
 	marked.Epoch = 7
-	if _, ok := p.requested[marked]; !ok || len(p.requested) != 2 {
-		t.Errorf("requested are %v", p.requested)
+	if _, ok := p.Requested[marked]; !ok || len(p.Requested) != 2 {
+		t.Errorf("requested are %v", p.Requested)
 	}
-	if p.hot.samples[targettest.CodeAt] != 3 {
-		t.Errorf("%+v is hot", p.hot)
+	if p.Hot.Samples[targettest.CodeAt] != 3 {
+		t.Errorf("%+v is hot", p.Hot)
 	}
 }
 

@@ -43,9 +43,9 @@ func (m *monitorEnters) Take(ctx context.Context, h *monitors.Observed) error {
 }
 
 // fold puts the context of a hit into the windows that are open.
-func (m *monitorEnters) fold(p *process, o *bpf.Observation, class string) {
+func (m *monitorEnters) fold(p *fold.Process, o *bpf.Observation, class string) {
 	e := fold.Event{
-		Kind: profile.Locks, TID: o.Tid, Thread: cString(o.Comm), Stack: target.AppendStack(nil, &o.Sample, p.Attachment.Load()),
+		Kind: profile.Locks, TID: o.Tid, Thread: fold.ThreadName(o.Comm), Stack: target.AppendStack(nil, &o.Sample, p.Attachment.Load()),
 		Labels: profile.EventLabels{Class: class, What: enterWhat}, Sums: fold.EventSums{Events: 1},
 	}
 	m.agent.mu.Lock()

@@ -15,7 +15,7 @@ import (
 
 // completeEvents sets the values of the contexts that were folded. The note says what they are estimated from; there is none if
 // nothing was observed.
-func (m *monitorEnters) completeEvents(w *Window, p *process) (note string) {
+func (m *monitorEnters) completeEvents(w *Window, p *fold.Process) (note string) {
 	m.mu.Lock()
 	engine, low := m.engine, m.codeLow[p]
 	m.mu.Unlock()

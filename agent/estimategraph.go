@@ -38,7 +38,7 @@ type estimated struct {
 var keepEstimate = retry.Backoff{First: 2 * time.Second}
 
 // keep makes an estimate of the longest window that is open, if it is time. A worker has p.
-func (e *estimator) keep(g *target.VM, p *process, own *estimatedGuest) {
+func (e *estimator) keep(g *target.VM, p *fold.Process, own *estimatedGuest) {
 	now := monotonic()
 	if !own.keep.Due(now) {
 		return
@@ -62,7 +62,7 @@ func (e *estimator) keep(g *target.VM, p *process, own *estimatedGuest) {
 }
 
 // longest returns the window that has been open longest of those that have samples of p; mu is held.
-func (a *Agent) longest(p *process) (longest *Window) {
+func (a *Agent) longest(p *fold.Process) (longest *Window) {
 	for w := range a.windows {
 		if w.processes[p] != nil && (longest == nil || w.began < longest.began) {
 			longest = w
@@ -73,19 +73,19 @@ func (a *Agent) longest(p *process) (longest *Window) {
 
 // An estimateTask is what an estimate of one guest in one window is made of.
 type estimateTask struct {
-	process *process
-	top     topEdges      // of all threads
+	process *fold.Process
+	top     fold.TopEdges // of all threads
 	since   time.Duration // begin of the window, CLOCK_MONOTONIC
 	length  time.Duration
 	reading profileReading
 }
 
 // estimateTask collects it; agent.mu is held, or the window is closed.
-func (w *Window) estimateTask(p *process, now time.Duration) estimateTask {
+func (w *Window) estimateTask(p *fold.Process, now time.Duration) estimateTask {
 	t := estimateTask{process: p, since: w.began, length: now - w.began}
 	for _, thread := range w.processes[p] {
 		for i := range thread.Trees {
-			t.top.addTree(&thread.Trees[i])
+			t.top.AddTree(&thread.Trees[i])
 		}
 	}
 	if s := w.calls[p]; s != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -79,10 +80,10 @@ type codeKey struct {
 }
 
 // newEstimateInput puts together what the timer saw (top, in a time of that length), and what was heard.
-func newEstimateInput(g *target.VM, epoch uint32, top topEdges, heard []heardWindow, length, period, hit time.Duration) *estimateInput {
+func newEstimateInput(g *target.VM, epoch uint32, top fold.TopEdges, heard []heardWindow, length, period, hit time.Duration) *estimateInput {
 	in := emptyEstimateInput(g, g.HotSpot, epoch)
 	in.Input = estimate.Input{
-		Duration: length.Seconds(), CPU: top.all * period.Seconds(), Period: period.Seconds(), HitCost: hit.Seconds(),
+		Duration: length.Seconds(), CPU: top.All * period.Seconds(), Period: period.Seconds(), HitCost: hit.Seconds(),
 	}
 	in.observe(top, heard)
 	return in
@@ -97,7 +98,7 @@ func emptyEstimateInput(g *target.VM, vm vmruntime.CallCounter, epoch uint32) *e
 }
 
 // observe adds what was seen and heard.
-func (in *estimateInput) observe(top topEdges, heard []heardWindow) {
+func (in *estimateInput) observe(top fold.TopEdges, heard []heardWindow) {
 	in.addEdges(top)
 	for _, w := range heard {
 		in.addWindow(w)
@@ -105,9 +106,9 @@ func (in *estimateInput) observe(top topEdges, heard []heardWindow) {
 }
 
 // addEdges adds what the timer saw. What only differs in where the callee was is one edge.
-func (in *estimateInput) addEdges(top topEdges) {
-	edges := slices.SortedFunc(maps.Keys(top.edges), func(a, b topEdge) int {
-		return cmp.Or(cmp.Compare(top.edges[b], top.edges[a]), cmp.Compare(a.at.Frame, b.at.Frame), cmp.Compare(a.from.Frame, b.from.Frame))
+func (in *estimateInput) addEdges(top fold.TopEdges) {
+	edges := slices.SortedFunc(maps.Keys(top.Edges), func(a, b fold.TopEdge) int {
+		return cmp.Or(cmp.Compare(top.Edges[b], top.Edges[a]), cmp.Compare(a.At.Frame, b.At.Frame), cmp.Compare(a.From.Frame, b.From.Frame))
 	})
 	type key struct {
 		from   target.RawFrame
@@ -115,27 +116,27 @@ func (in *estimateInput) addEdges(top topEdges) {
 	}
 	index := map[key]int{}
 	kept := min(len(edges), maxEstimated)
-	in.lost.samples += top.left
+	in.lost.samples += top.Left
 	for _, e := range edges[kept:] {
-		in.lost.samples += top.edges[e]
+		in.lost.samples += top.Edges[e]
 	}
 	for _, e := range edges[:kept] {
-		callee := in.code(e.at, true)
+		callee := in.code(e.At, true)
 		if callee == estimate.VM {
 			continue
 		}
-		k := key{e.from, callee}
+		k := key{e.From, callee}
 		i, known := index[k]
 		if !known {
 			i = len(in.Edges)
 			index[k] = i
-			caller, site := in.place(e.from)
+			caller, site := in.place(e.From)
 			in.Edges = append(in.Edges, estimate.Edge{Caller: caller, Site: site, Callee: callee})
 		}
-		in.Edges[i].Samples += top.edges[e]
-		if e.at.Frame.Kind() == bpf.FrameJIT {
-			if edge, err := in.vm.AtEdge(in.guest.Site(e.at.Frame, true, e.at.Epoch)); err == nil && edge {
-				in.Edges[i].AtEdge += top.edges[e]
+		in.Edges[i].Samples += top.Edges[e]
+		if e.At.Frame.Kind() == bpf.FrameJIT {
+			if edge, err := in.vm.AtEdge(in.guest.Site(e.At.Frame, true, e.At.Epoch)); err == nil && edge {
+				in.Edges[i].AtEdge += top.Edges[e]
 			}
 		}
 	}

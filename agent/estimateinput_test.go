@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -86,9 +87,9 @@ func inputOf(t *testing.T, vm *countingVM) *estimateInput {
 	g := &target.VM{Kernel: &bpf.HotspotProcess{CodeLow: codeLow, CodeHigh: codeLow + 0x10000}}
 	in := emptyEstimateInput(g, vm, 0)
 	in.Input = estimate.Input{Duration: 10, CPU: 10, Period: 0.01, HitCost: 1e-5}
-	var top topEdges
-	top.add([]target.RawFrame{{Frame: compiledAt(run, 0x80), Kind: target.RawExact}}, 990)
-	top.add([]target.RawFrame{{Frame: compiledAt(step, 0x80), Kind: target.RawExact}, {Frame: compiledAt(run, 0x40), Kind: target.RawReturn}}, 10)
+	var top fold.TopEdges
+	top.Add([]target.RawFrame{{Frame: compiledAt(run, 0x80), Kind: target.RawExact}}, 990)
+	top.Add([]target.RawFrame{{Frame: compiledAt(step, 0x80), Kind: target.RawExact}, {Frame: compiledAt(run, 0x40), Kind: target.RawReturn}}, 10)
 	window := heardWindow{entries: []bpf.Frame{compiledAt(run, 0x10)}, hits: map[heardHit]int{}, length: 20 * time.Millisecond, ran: 20 * time.Millisecond}
 	window.hits[heardHit{callee: compiledAt(run, 0x10)}] = 20
 	heard := make([]heardWindow, 30)
@@ -142,12 +143,12 @@ func TestEstimateLosses(t *testing.T) {
 
 // Counts fade, and so does the time that they are of: what is left says the same of rates.
 func TestFadingKeepsRates(t *testing.T) {
-	var top topEdges
-	top.add([]target.RawFrame{{Frame: compiledAt(run, 0x80), Kind: target.RawExact}}, 100)
-	top.span = time.Second
-	before := top.all / top.span.Seconds()
-	top.fade(0.2)
-	if after := top.all / top.span.Seconds(); after < 0.999*before || after > 1.001*before {
+	var top fold.TopEdges
+	top.Add([]target.RawFrame{{Frame: compiledAt(run, 0x80), Kind: target.RawExact}}, 100)
+	top.Span = time.Second
+	before := top.All / top.Span.Seconds()
+	top.Fade(0.2)
+	if after := top.All / top.Span.Seconds(); after < 0.999*before || after > 1.001*before {
 		t.Errorf("%.1f samples a second became %.1f", before, after)
 	}
 }

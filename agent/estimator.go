@@ -11,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/retry"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
@@ -38,10 +39,10 @@ type estimator struct {
 	logical  bool    // also calls that were compiled away
 	cancel   context.CancelFunc
 	done     chan struct{}
-	met      map[*process]struct{} // belongs to the goroutine that plans
+	met      map[*fold.Process]struct{} // belongs to the goroutine that plans
 
 	mu      sync.Mutex
-	guests  map[*process]*estimatedGuest
+	guests  map[*fold.Process]*estimatedGuest
 	bucket  budget.Bucket // of guests' CPU time that windows may take now
 	planned time.Duration // when it was filled last, CLOCK_MONOTONIC
 }
@@ -71,7 +72,7 @@ func newEstimator(a *Agent, l *listener.Listener, share float64, logical bool) *
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &estimator{
 		agent: a, listener: l, log: a.log, budget: share, logical: logical, cancel: cancel, done: make(chan struct{}),
-		guests: map[*process]*estimatedGuest{}, met: map[*process]struct{}{},
+		guests: map[*fold.Process]*estimatedGuest{}, met: map[*fold.Process]struct{}{},
 	}
 	go e.run(ctx)
 	return e
@@ -162,12 +163,12 @@ func (e *estimator) run(ctx context.Context) {
 		var guests []*estimatedGuest
 		for _, b := range busy {
 			e.mu.Lock()
-			own := e.guestOf(b.process)
+			own := e.guestOf(b.Process)
 			e.mu.Unlock()
 			if own.failed {
 				continue
 			}
-			if e.agent.resolver.Attempt(target.StageListen, b.process.Process, func() { e.replan(ctx, b, own) }) == nil {
+			if e.agent.resolver.Attempt(target.StageListen, b.Process.Process, func() { e.replan(ctx, b, own) }) == nil {
 				guests = append(guests, own)
 			} else {
 				own.failed = true
@@ -197,7 +198,7 @@ func (e *estimator) forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for p := range e.guests {
-		if p.Exited.Load() && p.holders == 0 {
+		if p.Exited.Load() && p.Holders == 0 {
 			delete(e.guests, p)
 		}
 	}

@@ -23,12 +23,12 @@ type fault struct {
 	address uint64
 	bases   []uint64 // addresses that objects may begin at: the thread's registers
 	stops   uint32   // of the VM, when it happened
-	process *process
+	process *fold.Process
 	windows []*Window
 }
 
 // handleFault folds a page fault, which has its address, or leaves it to the worker; mu is held.
-func (a *Agent) handleFault(p *process, o *bpf.Observation, e *fold.Event) (wanted bool) {
+func (a *Agent) handleFault(p *fold.Process, o *bpf.Observation, e *fold.Event) (wanted bool) {
 	e.Kind = profile.Faults
 	e.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{float64(o.Seen.Every)}}
 	address := o.Seen.Values[0]
@@ -49,7 +49,7 @@ func (a *Agent) handleFault(p *process, o *bpf.Observation, e *fold.Event) (want
 	for text := o.Text; len(text) >= 8; text = text[8:] {
 		f.bases = append(f.bases, binary.NativeEndian.Uint64(text))
 	}
-	if p.want(f.event.Stack, o.ClassEpoch, &a.nameCount) {
+	if p.Want(f.event.Stack, o.ClassEpoch, &a.nameCount) {
 		a.dirty[p] = struct{}{}
 	}
 	if !a.events.faults.add(f) {

@@ -140,7 +140,7 @@ func TestTuneUnmeasured(t *testing.T) {
 	k.pretendCost(t, 10, 10*time.Microsecond)
 	k.now = 100 * time.Second
 	k.used = budget.Times{}
-	k.agent.table[1] = &process{Process: &target.Process{PID: os.Getpid()}}
+	k.agent.table[1] = &fold.Process{Process: &target.Process{PID: os.Getpid()}}
 	k.agent.table[1].Attachment.Store(7)
 	if k.check(k.now, checkInterval); p.silent() {
 		t.Error("is not observed all the time, before the CPU time of its process is known")

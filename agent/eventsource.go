@@ -80,7 +80,7 @@ func (e *eventProbes) fill(ctx context.Context, w *closedWindow, p *profile.Prof
 }
 
 // namedEvents are the events of p in a window that was closed, with what was heard of monitor enters.
-func (w *Window) namedEvents(p *process) []*profile.Events {
+func (w *Window) namedEvents(p *fold.Process) []*profile.Events {
 	s := w.events[p]
 	if s == nil {
 		return nil

@@ -112,7 +112,7 @@ func TestValuesExplained(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := newProcess(proc.Identity{PID: 4711}, true)
+		p := fold.NewProcess(proc.Identity{PID: 4711}, true)
 		w := &valueWatch{spec: spec}
 		for i := range 2 {
 			if got, want := w.explain(p.Process, "/usr/bin/shop", c.err), c.want && i == 0; got != want {

@@ -57,14 +57,14 @@ func newExactEngine(a *Agent, mode Exact) exactEngine {
 type countedJVM struct {
 	passive
 	agent   *Agent
-	fatal   chan error // why nothing can be counted; holds one
-	process *process   // guarded by agent.mu
+	fatal   chan error    // why nothing can be counted; holds one
+	process *fold.Process // guarded by agent.mu
 }
 
 func newCountedJVM(a *Agent) countedJVM { return countedJVM{agent: a, fatal: make(chan error, 1)} }
 
 // take reports whether p is to be counted: it is wanted, and the first one.
-func (c *countedJVM) take(p *process) bool {
+func (c *countedJVM) take(p *fold.Process) bool {
 	a := c.agent
 	if !a.wanted(p.PID) {
 		return false
@@ -83,7 +83,7 @@ func (c *countedJVM) take(p *process) bool {
 
 func (c *countedJVM) failed() <-chan error { return c.fatal }
 
-func (c *countedJVM) fail(p *process, err error) {
+func (c *countedJVM) fail(p *fold.Process, err error) {
 	select {
 	case c.fatal <- fmt.Errorf("count the calls of process %d: %w", p.PID, err):
 	default:
@@ -127,7 +127,7 @@ func (x *exactCount) Attached(t *target.Process, g *target.VM, lib *proc.Mapping
 	x.recorder, x.halves = r, r.Halve()
 }
 
-func (x *exactCount) begin(p *process, g *target.VM, lib *proc.Mapping) (*exact.Recorder, error) {
+func (x *exactCount) begin(p *fold.Process, g *target.VM, lib *proc.Mapping) (*exact.Recorder, error) {
 	if err := exact.Check(g.HotSpot); err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (x *exactCount) onNewMethod(m bpf.MethodSeen) {
 	}
 	r := methodFrame(exact.Method{Addr: m.Method, Epoch: m.ClassEpoch})
 	x.methods[r] = struct{}{}
-	if p.want([]target.RawFrame{r}, m.ClassEpoch, &a.nameCount) {
+	if p.Want([]target.RawFrame{r}, m.ClassEpoch, &a.nameCount) {
 		a.dirty[p] = struct{}{}
 	}
 }
@@ -193,7 +193,7 @@ func siteFrame(s exact.Site) target.RawFrame {
 
 // finish ends the counting, and returns what was counted, of which process, and what a reader must know of when that was. It fails
 // if there was nothing to count. The places of calls are on their way to be named.
-func (x *exactCount) finish() (_ *exact.Recording, _ *process, note string, err error) {
+func (x *exactCount) finish() (_ *exact.Recording, _ *fold.Process, note string, err error) {
 	a := x.agent
 	a.mu.Lock()
 	r, p, halves := x.recorder, x.process, x.halves
@@ -221,12 +221,12 @@ func (x *exactCount) finish() (_ *exact.Recording, _ *process, note string, err 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, m := range methods {
-		p.want([]target.RawFrame{methodFrame(m)}, m.Epoch, &a.nameCount)
+		p.Want([]target.RawFrame{methodFrame(m)}, m.Epoch, &a.nameCount)
 	}
 	if x.mode == ExactEdges {
 		for e := range recording.Graph.Edges() {
 			if e.Site.Frame != 0 {
-				p.want([]target.RawFrame{siteFrame(e.Site)}, e.Site.Epoch, &a.nameCount)
+				p.Want([]target.RawFrame{siteFrame(e.Site)}, e.Site.Epoch, &a.nameCount)
 			}
 		}
 	}
@@ -242,7 +242,7 @@ func (x *exactCount) end(ctx context.Context, w *Window) (*profile.Profile, erro
 		return nil, err
 	}
 	out := a.exactProfile(w)
-	a.resolver.Wait(ctx, targetProcesses([]*process{p}), exactNameDeadline)
+	a.resolver.Wait(ctx, fold.Targets([]*fold.Process{p}), exactNameDeadline)
 	out.Processes = []*profile.Process{x.profile(p, recording)}
 	out.Comments = append(out.Comments, fmt.Sprintf("exact: %d calls counted", recording.Calls))
 	out.Comments = append(out.Comments, recording.Losses.Notes()...)
@@ -269,8 +269,8 @@ func (a *Agent) exactProfile(w *Window) *profile.Profile {
 const exactNameDeadline = 30 * time.Second
 
 // profile makes the counted process's part of a profile.
-func (x *exactCount) profile(p *process, r *exact.Recording) *profile.Process {
-	out := newProcessProfile(p.Process)
+func (x *exactCount) profile(p *fold.Process, r *exact.Recording) *profile.Process {
+	out := fold.ProfileOf(p.Process)
 	resolved := p.Names()
 	defer resolved.Close()
 	names := exactNames{resolved}
@@ -311,7 +311,7 @@ func (n exactNames) Places(s exact.Site) (places []exact.Place) {
 	return places
 }
 
-func (x *exactCount) needNames(p *process, need func(target.RawFrame)) {
+func (x *exactCount) needNames(p *fold.Process, need func(target.RawFrame)) {
 	if x.process == p {
 		for r := range x.methods {
 			need(r)

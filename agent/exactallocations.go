@@ -52,7 +52,7 @@ func (c classCounts) since(before classCounts, serial uint32) map[uint64]bpf.Cla
 }
 
 // countObjects adds to a window what was counted of its processes' objects.
-func (a *Agent) countObjects(ctx context.Context, w *Window, processes []*process, after snapshot, out *profile.Profile) {
+func (a *Agent) countObjects(ctx context.Context, w *Window, processes []*fold.Process, after snapshot, out *profile.Profile) {
 	for _, p := range processes {
 		counts := after.allocated.since(w.before.allocated, p.Attachment.Load())
 		if len(counts) == 0 {
@@ -68,7 +68,7 @@ func (a *Agent) countObjects(ctx context.Context, w *Window, processes []*proces
 }
 
 // addExact adds what was counted of p's objects, in rows without a context.
-func (a *Agent) addExact(ctx context.Context, s *fold.EventSet, p *process, counts map[uint64]bpf.ClassCount) error {
+func (a *Agent) addExact(ctx context.Context, s *fold.EventSet, p *fold.Process, counts map[uint64]bpf.ClassCount) error {
 	ctx, cancel := context.WithTimeout(ctx, exactDeadline)
 	defer cancel()
 	names, err := a.resolver.ClassNames(ctx, p.Process, maps.Keys(counts))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/counters"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -87,7 +88,7 @@ func (x *exactCounters) reading(g *target.VM) (r *counters.Reading, err error) {
 }
 
 // readOn reads the counters from time to time until ctx ends, and looks up what was called.
-func (x *exactCounters) readOn(ctx context.Context, p *process) {
+func (x *exactCounters) readOn(ctx context.Context, p *fold.Process) {
 	defer close(x.done)
 	milestone := readingPause
 	for pause := readingPause; ; {
@@ -111,7 +112,7 @@ func (x *exactCounters) readOn(ctx context.Context, p *process) {
 }
 
 // read replaces the last reading, which took so long with all that is looked up.
-func (x *exactCounters) read(ctx context.Context, p *process) (took time.Duration, err error) {
+func (x *exactCounters) read(ctx context.Context, p *fold.Process) (took time.Duration, err error) {
 	first, known := x.first, x.book // what a worker still does when ctx has ended must not read x
 	type outcome struct {
 		*counters.Reading
@@ -157,7 +158,7 @@ func (x *exactCounters) end(ctx context.Context, w *Window) (*profile.Profile, e
 		return nil, fmt.Errorf("read the counters of process %d for a second time: %w", p.PID, err)
 	}
 	out := a.exactProfile(w)
-	of := newProcessProfile(p.Process)
+	of := fold.ProfileOf(p.Process)
 	symbol := func(f vmruntime.Frame) symbolize.Symbol {
 		return target.MethodSymbol(f)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -42,7 +43,7 @@ func startResolver(t *testing.T, a *Agent, fault func(s target.Stage, pid int)) 
 }
 
 // sampled is a process with a frame to be named.
-func sampled(a *Agent, pid uint32) *process {
+func sampled(a *Agent, pid uint32) *fold.Process {
 	a.handle(sampleRecord(identity{pid, 5_000_000_123, 1}, 0x1000))
 	return a.table[int(pid)]
 }
@@ -107,7 +108,7 @@ func TestDiscoveryPanics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newProcess(id, false)
+	p := fold.NewProcess(id, false)
 	a.table[p.PID] = p
 	startResolver(t, a, func(s target.Stage, pid int) {
 		if s == target.StageDiscover && pid == p.PID {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
 
@@ -35,12 +36,12 @@ func (e *estimator) meet(ctx context.Context) {
 }
 
 // strangers are JVMs that were sampled, and have not been met.
-func (e *estimator) strangers() (list []*process) {
-	maps.DeleteFunc(e.met, func(p *process, _ struct{}) bool { return p.Exited.Load() })
+func (e *estimator) strangers() (list []*fold.Process) {
+	maps.DeleteFunc(e.met, func(p *fold.Process, _ struct{}) bool { return p.Exited.Load() })
 	e.agent.mu.Lock()
 	defer e.agent.mu.Unlock()
 	for _, p := range e.agent.table {
-		if _, met := e.met[p]; !met && len(p.top.edges) > 0 && !p.Exited.Load() && p.Attachment.Load() != 0 {
+		if _, met := e.met[p]; !met && len(p.Top.Edges) > 0 && !p.Exited.Load() && p.Attachment.Load() != 0 {
 			list = append(list, p)
 		}
 	}
@@ -48,7 +49,7 @@ func (e *estimator) strangers() (list []*process) {
 }
 
 // readFirst reads all counters of p, for the windows that are open. Without it, counters are read of methods that are sampled.
-func (e *estimator) readFirst(ctx context.Context, p *process) {
+func (e *estimator) readFirst(ctx context.Context, p *fold.Process) {
 	began := monotonic()
 	err := e.agent.resolver.WithVM(ctx, p.Process, func(g *target.VM) error {
 		r, err := readAll(g.HotSpot)
@@ -69,7 +70,7 @@ func (e *estimator) readFirst(ctx context.Context, p *process) {
 
 // markReading notes for windows that are open what p's counters were, where they do not know that yet;
 // agent.mu is not held.
-func (a *Agent) markReading(p *process, r *profileReading) {
+func (a *Agent) markReading(p *fold.Process, r *profileReading) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for w := range a.windows {

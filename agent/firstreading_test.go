@@ -10,14 +10,14 @@ import (
 
 // A JVM is met once, when it was sampled, and forgotten when it has exited.
 func TestMeetOnce(t *testing.T) {
-	a := &Agent{table: map[int]*process{}}
-	e := &estimator{agent: a, met: map[*process]struct{}{}}
+	a := &Agent{table: map[int]*fold.Process{}}
+	e := &estimator{agent: a, met: map[*fold.Process]struct{}{}}
 	for pid := 1; pid <= 3; pid++ {
-		a.table[pid] = &process{Process: &target.Process{PID: pid}}
+		a.table[pid] = &fold.Process{Process: &target.Process{PID: pid}}
 	}
 	sampled, idle, native := a.table[1], a.table[2], a.table[3]
-	for _, p := range []*process{sampled, native} {
-		p.top.add([]target.RawFrame{{Frame: compiledAt(run, 0x80), Kind: target.RawExact}}, 1)
+	for _, p := range []*fold.Process{sampled, native} {
+		p.Top.Add([]target.RawFrame{{Frame: compiledAt(run, 0x80), Kind: target.RawExact}}, 1)
 	}
 	sampled.Attachment.Store(1)
 	idle.Attachment.Store(2)
@@ -36,8 +36,8 @@ func TestMeetOnce(t *testing.T) {
 
 // Counters are marked in windows that have samples of the process, and only in these.
 func TestMarkReading(t *testing.T) {
-	p := &process{Process: &target.Process{PID: 1}}
-	with := &Window{processes: map[*process]map[fold.ThreadKey]*fold.Thread{}, calls: map[*process]*windowCalls{}}
+	p := &fold.Process{Process: &target.Process{PID: 1}}
+	with := &Window{processes: map[*fold.Process]map[fold.ThreadKey]*fold.Thread{}, calls: map[*fold.Process]*windowCalls{}}
 	a := &Agent{windows: map[*Window]struct{}{with: {}}}
 	r := &profileReading{at: time.Second, counted: map[uint64]methodCounts{1: {}}, whole: true}
 	a.markReading(p, r)

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
 func TestGuestTimes(t *testing.T) {
 	a, _ := testAgent()
-	p := newProcess(proc.Identity{PID: os.Getpid()}, true)
+	p := fold.NewProcess(proc.Identity{PID: os.Getpid()}, true)
 	a.table[os.Getpid()] = p
 	if times := a.guestTimes(); len(times) != 0 {
 		t.Errorf("a process that is not attached has used %v", times)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -35,7 +36,7 @@ func (a *Agent) Stats() profile.Stats {
 		Failures:        resolver.Failures,
 		Frames:          resolver.Lookups,
 		MethodMaps:      int(a.nameCount.Load()),
-		MethodMapsMax:   maxNames,
+		MethodMapsMax:   fold.MaxNames,
 	}
 	s.ProcessesRefused, s.ThreadsRefused = a.processesRefused(&c), c[bpf.ThreadsRefused]
 	reader := a.ring.Stats()

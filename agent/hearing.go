@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -42,8 +43,8 @@ func (e *estimator) fillBucket(busy []busyGuest) {
 	var earned time.Duration
 	for _, b := range busy {
 		// CPU time a second, of late.
-		cpus := b.top.all * e.agent.period().Seconds() / max(b.top.span.Seconds(), 1e-3)
-		own := e.guestOf(b.process)
+		cpus := b.top.All * e.agent.period().Seconds() / max(b.top.Span.Seconds(), 1e-3)
+		own := e.guestOf(b.Process)
 		own.income = cpus * share
 		earned += time.Duration(own.income * float64(passed))
 	}
@@ -74,7 +75,7 @@ type wish struct {
 
 // A plan is what to listen to next in one guest, the best first.
 type plan struct {
-	process *process
+	process *fold.Process
 	guest   listener.Guest
 	wishes  []wish
 	turn    int // of wishes
@@ -105,10 +106,10 @@ func (e *estimator) replan(ctx context.Context, b busyGuest, own *estimatedGuest
 	ctx, cancel := context.WithTimeout(ctx, planDeadline)
 	defer cancel()
 	made := make(chan plan, 1)
-	err := e.agent.resolver.WithVM(ctx, b.process.Process, func(g *target.VM) error {
+	err := e.agent.resolver.WithVM(ctx, b.Process.Process, func(g *target.VM) error {
 		wishes, err := e.plan(g, b)
 		if err == nil {
-			made <- plan{process: b.process, guest: listener.Guest{Identity: b.id, Memory: g.Memory}, wishes: wishes}
+			made <- plan{process: b.Process, guest: listener.Guest{Identity: b.id, Memory: g.Memory}, wishes: wishes}
 		}
 		return err
 	})
@@ -128,7 +129,7 @@ func (e *estimator) replan(ctx context.Context, b busyGuest, own *estimatedGuest
 }
 
 // guestOf returns what is remembered of a process; mu is held.
-func (e *estimator) guestOf(p *process) *estimatedGuest {
+func (e *estimator) guestOf(p *fold.Process) *estimatedGuest {
 	own := e.guests[p]
 	if own == nil {
 		own = &estimatedGuest{since: monotonic(), keep: keepEstimate, windowCost: listenHits * e.hitTime()}
@@ -160,18 +161,18 @@ func (e *estimator) listen(ctx context.Context, own *estimatedGuest) {
 
 // plan chooses what to listen to next.
 func (e *estimator) plan(g *target.VM, b busyGuest) ([]wish, error) {
-	heard := e.heardSince(b.process, monotonic()-heardLately)
+	heard := e.heardSince(b.Process, monotonic()-heardLately)
 	e.mu.Lock()
-	own := e.guestOf(b.process)
+	own := e.guestOf(b.Process)
 	income := own.income
 	e.mu.Unlock()
 	hit := e.hitTime()
-	in := newEstimateInput(g, e.agent.resolver.ClassEpoch(g), b.top, heard, b.top.span, e.agent.period(), hit)
+	in := newEstimateInput(g, e.agent.resolver.ClassEpoch(g), b.top, heard, b.top.Span, e.agent.period(), hit)
 	if err := in.readProfiles(&own.reading, monotonic()); err != nil {
 		return nil, err
 	}
-	e.agent.markReading(b.process, &own.reading)
-	e.keep(g, b.process, own)
+	e.agent.markReading(b.Process, &own.reading)
+	e.keep(g, b.Process, own)
 	r := estimate.Estimate(&in.Input, estimate.Options{})
 	e.mu.Lock()
 	own.credibility = r.Credibility
@@ -240,7 +241,7 @@ func (e *estimator) window(ctx context.Context, own *estimatedGuest, w wish) (en
 }
 
 // heardSince returns what was heard of p in windows that ended after a moment.
-func (e *estimator) heardSince(p *process, since time.Duration) []heardWindow {
+func (e *estimator) heardSince(p *fold.Process, since time.Duration) []heardWindow {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	own := e.guests[p]

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -38,9 +39,9 @@ type hotGuest struct {
 
 // A busyGuest is a process with a VM, and what it was at lately.
 type busyGuest struct {
-	*process
+	*fold.Process
 	id      proc.Identity
-	top     topEdges
+	top     fold.TopEdges
 	samples float64
 }
 
@@ -55,14 +56,14 @@ func (a *Agent) busyGuests(n int, fade float64) []busyGuest {
 	}
 	a.faded = now
 	for _, p := range a.table {
-		if len(p.top.edges) > 0 {
-			p.top.span += passed
+		if len(p.Top.Edges) > 0 {
+			p.Top.Span += passed
 		}
 	}
 	var all []busyGuest
 	for _, p := range a.table {
-		if len(p.top.edges) > 0 && !p.Exited.Load() && p.Attachment.Load() != 0 {
-			all = append(all, busyGuest{process: p, id: p.id, samples: p.top.all})
+		if len(p.Top.Edges) > 0 && !p.Exited.Load() && p.Attachment.Load() != 0 {
+			all = append(all, busyGuest{Process: p, id: p.ID, samples: p.Top.All})
 		}
 	}
 	slices.SortFunc(all, func(a, b busyGuest) int {
@@ -70,10 +71,10 @@ func (a *Agent) busyGuests(n int, fade float64) []busyGuest {
 	})
 	all = all[:min(n, len(all))]
 	for i := range all {
-		all[i].top = all[i].process.top.clone()
+		all[i].top = all[i].Process.Top.Clone()
 	}
 	for _, p := range a.table {
-		p.top.fade(fade)
+		p.Top.Fade(fade)
 	}
 	return all
 }
@@ -113,10 +114,10 @@ func (h *hotCode) refresh() {
 // addVM adds the hottest code of an attached VM.
 func (h *hotCode) addVM(ctx context.Context, b busyGuest) {
 	g := hotGuest{guest: listener.Guest{Identity: b.id}}
-	err := h.agent.resolver.WithVM(ctx, b.process.Process, func(vm *target.VM) error {
+	err := h.agent.resolver.WithVM(ctx, b.Process.Process, func(vm *target.VM) error {
 		g.guest.Memory = vm.Memory
-		for _, c := range b.top.hottest(hotMethods) {
-			if e, ok := entryAt(vm, c.frame); ok && !slices.Contains(g.entries, e) {
+		for _, c := range b.top.Hottest(hotMethods) {
+			if e, ok := entryAt(vm, c.Frame); ok && !slices.Contains(g.entries, e) {
 				g.entries = append(g.entries, e)
 			}
 		}

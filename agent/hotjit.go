@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
@@ -18,7 +19,7 @@ import (
 
 // A busyJIT is a process whose code a map names, and where it was lately.
 type busyJIT struct {
-	*process
+	*fold.Process
 	id      proc.Identity
 	samples map[uint64]float64 // by address
 	all     float64
@@ -30,17 +31,17 @@ func (e *callEngines) busyJITs(n int, fade float64) (busy []busyJIT) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range a.table {
-		if len(p.hot.samples) > 0 && !p.Exited.Load() && p.Attachment.Load() == 0 && e.observes(p) {
-			busy = append(busy, busyJIT{process: p, id: p.id, all: p.hot.all})
+		if len(p.Hot.Samples) > 0 && !p.Exited.Load() && p.Attachment.Load() == 0 && e.observes(p) {
+			busy = append(busy, busyJIT{Process: p, id: p.ID, all: p.Hot.All})
 		}
 	}
 	slices.SortFunc(busy, func(a, b busyJIT) int { return cmp.Or(cmp.Compare(b.all, a.all), cmp.Compare(a.PID, b.PID)) })
 	busy = busy[:min(n, len(busy))]
 	for i := range busy {
-		busy[i].samples = maps.Clone(busy[i].hot.samples)
+		busy[i].samples = maps.Clone(busy[i].Hot.Samples)
 	}
 	for _, p := range a.table {
-		p.hot.fade(fade)
+		p.Hot.Fade(fade)
 	}
 	return busy
 }
@@ -50,7 +51,7 @@ type jitEntries map[uint64]perfmap.Entry
 
 // addJIT adds the hottest code of a process whose code a map names.
 func (h *hotCode) addJIT(ctx context.Context, b busyJIT) {
-	a, p := h.agent, b.process
+	a, p := h.agent, b.Process
 	g := hotGuest{guest: listener.Guest{Identity: b.id}}
 	known := jitEntries{}
 	err := a.resolver.WithWorker(ctx, p.Process, func() error {
@@ -73,7 +74,7 @@ func (h *hotCode) addJIT(ctx context.Context, b busyJIT) {
 
 // hottestJIT returns the n pieces of code that most samples were in; p's worker has it. What a map says of a file's code
 // is left alone: it has names of its own, and a map may say anything.
-func hottestJIT(p *process, samples map[uint64]float64, n int) []perfmap.Entry {
+func hottestJIT(p *fold.Process, samples map[uint64]float64, n int) []perfmap.Entry {
 	heat := map[perfmap.Entry]float64{}
 	for pc, count := range samples {
 		if e, ok := p.MappedCode(pc); ok && p.MayBeJIT(e.Begin) {
@@ -87,7 +88,7 @@ func hottestJIT(p *process, samples map[uint64]float64, n int) []perfmap.Entry {
 }
 
 // take folds the calls of a window, unless the map says by now that other code is at an entry.
-func (h *hotCode) take(p *process, known jitEntries, r listener.Result) error {
+func (h *hotCode) take(p *fold.Process, known jitEntries, r listener.Result) error {
 	a, e := h.agent, h.engines
 	ctx, cancel := context.WithTimeout(context.Background(), hotInterval)
 	defer cancel()
@@ -118,7 +119,7 @@ func (h *hotCode) take(p *process, known jitEntries, r listener.Result) error {
 }
 
 // checkEntries is watch.ErrChanged if other code is at an entry by now; p's worker has it.
-func checkEntries(p *process, known jitEntries, hits []listener.Hit) error {
+func checkEntries(p *fold.Process, known jitEntries, hits []listener.Hit) error {
 	for _, hit := range hits {
 		at := hit.Callee.PC()
 		e, ok := p.MappedCode(at)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/target/targettest"
@@ -16,7 +17,7 @@ import (
 
 // A jitProcess is a process with a map of its code, and an agent that samples it.
 type jitProcess struct {
-	*process
+	*fold.Process
 	*targettest.MapWriter
 	agent *Agent
 }
@@ -30,8 +31,8 @@ func newJITProcess(t *testing.T) *jitProcess {
 	a, _ := testAgent()
 	a.root, a.pool = w.Root, proc.NewPool(proc.PoolOptions{})
 	startResolver(t, a, nil)
-	w.agent, w.process = a, newProcess(w.MapWriter.Identity, false)
-	a.table[100] = w.process
+	w.agent, w.Process = a, fold.NewProcess(w.MapWriter.Identity, false)
+	a.table[100] = w.Process
 	return w
 }
 
@@ -45,9 +46,9 @@ func (w *jitProcess) sample(t *testing.T, r target.RawFrame) {
 	t.Helper()
 	stack := []target.RawFrame{r}
 	w.Code.Load().Mark(stack)
-	w.want(stack, 0, &w.agent.nameCount)
-	w.agent.resolver.Submit(w.Process)
-	w.agent.resolver.Wait(t.Context(), []*target.Process{w.Process}, time.Minute)
+	w.Want(stack, 0, &w.agent.nameCount)
+	w.agent.resolver.Submit(w.Process.Process)
+	w.agent.resolver.Wait(t.Context(), []*target.Process{w.Process.Process}, time.Minute)
 }
 
 // listened makes w a guest of the engine listener.
@@ -68,7 +69,7 @@ func TestHottestJIT(t *testing.T) {
 	w.Write("7f3814003000 40 a", "7f3814003040 40 b", "7f3814003080 40 c", "400000 100 of a file")
 	w.sample(t, at(0, target.RawExact))
 	samples := map[uint64]float64{codeAt + 4: 2, codeAt + 8: 3, codeAt + 0x44: 4, codeAt + 0x84: 6, 0x400010: 9, codeAt + 0x100: 9}
-	hot := hottestJIT(w.process, samples, 2)
+	hot := hottestJIT(w.Process, samples, 2)
 	if len(hot) != 2 || hot[0].Begin != codeAt+0x80 || hot[1].Begin != codeAt {
 		t.Errorf("%+v", hot)
 	}
@@ -82,20 +83,20 @@ func TestTakeWindow(t *testing.T) {
 	h := w.listened()
 	e := h.engines
 	known := jitEntries{}
-	for _, entry := range hottestJIT(w.process, map[uint64]float64{codeAt: 1}, 1) {
+	for _, entry := range hottestJIT(w.Process, map[uint64]float64{codeAt: 1}, 1) {
 		known[entry.Begin] = entry
 	}
 	window := w.agent.openForTest()
-	if err := h.take(w.process, known, w.hits(0x60, 0)); err != nil {
+	if err := h.take(w.Process, known, w.hits(0x60, 0)); err != nil {
 		t.Fatal(err)
 	}
 	if s := e.stats(&bpf.Counts{}); s.Attempted != 1 || s.Delivered != 1 || s.Folded != 1 {
 		t.Errorf("%+v", s)
 	}
 	w.agent.submitDirty()
-	w.agent.resolver.Wait(t.Context(), targetProcesses([]*process{w.process}), 1<<62)
+	w.agent.resolver.Wait(t.Context(), fold.Targets([]*fold.Process{w.Process}), 1<<62)
 	names := w.Names()
-	calls := window.calls[w.process].Profile(names, nil)
+	calls := window.calls[w.Process].Profile(names, nil)
 	names.Close()
 	if len(calls) != 1 || calls[0].Engine != "listener" || calls[0].Graph.Len() != 1 {
 		t.Fatalf("%+v", calls)
@@ -107,7 +108,7 @@ func TestTakeWindow(t *testing.T) {
 	}
 
 	w.Write("7f3814003000 40 other")
-	if err := h.take(w.process, known, w.hits(0x60, 0)); !errors.Is(err, watch.ErrChanged) {
+	if err := h.take(w.Process, known, w.hits(0x60, 0)); !errors.Is(err, watch.ErrChanged) {
 		t.Errorf("other code is there: %v", err)
 	}
 	if s := e.stats(&bpf.Counts{}); s.Attempted != 1 || s.Folded != 1 {
@@ -122,11 +123,11 @@ func TestTakeWindowOfTheDead(t *testing.T) {
 	w.sample(t, at(0, target.RawExact))
 	h := w.listened()
 	known := jitEntries{}
-	for _, entry := range hottestJIT(w.process, map[uint64]float64{codeAt: 1}, 1) {
+	for _, entry := range hottestJIT(w.Process, map[uint64]float64{codeAt: 1}, 1) {
 		known[entry.Begin] = entry
 	}
 	delete(w.agent.table, 100)
-	if err := h.take(w.process, known, w.hits(0x60, 0)); err != nil {
+	if err := h.take(w.Process, known, w.hits(0x60, 0)); err != nil {
 		t.Fatal(err)
 	}
 	if c := h.engines.counts; c.received != 1 || c.folded != 0 || c.discarded[discardStale] != 1 {
@@ -139,25 +140,25 @@ func TestWhoIsListenedTo(t *testing.T) {
 	w := newJITProcess(t)
 	e := w.listened().engines
 	page, hotspot, listener := e.runFake(calls.Page), specOf(e.opt, calls.Hotspot), e.engine(calls.Listener)
-	listens := func(p *process) bool { return listener.guests(listener, p) }
-	if listens(w.process) {
+	listens := func(p *fold.Process) bool { return listener.guests(listener, p) }
+	if listens(w.Process) {
 		t.Error("a process without a map is listened to")
 	}
 	w.Code.Store(&target.JITCode{})
-	if !listens(w.process) {
+	if !listens(w.Process) {
 		t.Error("a process with a map is not listened to")
 	}
 	page.connected = map[int]string{100: "guest"}
-	if listens(w.process) {
+	if listens(w.Process) {
 		t.Error("a process that cooperates is listened to")
 	}
 	page.connected = nil
 	w.Attachment.Store(1)
-	if !listens(w.process) {
+	if !listens(w.Process) {
 		t.Error("a JVM is nobody's")
 	}
 	e.estimator = &estimator{}
-	if listens(w.process) || !hotspot.guests(nil, w.process) {
+	if listens(w.Process) || !hotspot.guests(nil, w.Process) {
 		t.Error("a JVM is not the engine hotspot's alone")
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -34,8 +35,8 @@ type monitorEnters struct {
 	share    float64
 
 	mu      sync.Mutex
-	engine  *monitors.Engine    // nil before it was started
-	codeLow map[*process]uint64 // where the code of JVMs that were watched begins
+	engine  *monitors.Engine         // nil before it was started
+	codeLow map[*fold.Process]uint64 // where the code of JVMs that were watched begins
 
 	// These belong to the engine's goroutine.
 	guests map[proc.Identity]*enterGuest
@@ -46,7 +47,7 @@ const maxEnterGuests = 256
 
 // An enterGuest is what is known of a JVM that is watched.
 type enterGuest struct {
-	process *process
+	process *fold.Process
 	codeLow uint64
 	found   map[monitors.Place][]monitors.Site // by begin and version of the code that was searched
 	classes map[uint64]string                  // names by address
@@ -66,7 +67,7 @@ func newMonitorEnters(a *Agent) (*monitorEnters, error) {
 		return nil, fmt.Errorf("monitor enters cannot be recorded (leave --monitor-enters out): %w", err)
 	}
 	share := a.events.fairShare()
-	return &monitorEnters{agent: a, listener: l, share: share, guests: map[proc.Identity]*enterGuest{}, codeLow: map[*process]uint64{}}, nil
+	return &monitorEnters{agent: a, listener: l, share: share, guests: map[proc.Identity]*enterGuest{}, codeLow: map[*fold.Process]uint64{}}, nil
 }
 
 // start begins to watch.
@@ -126,10 +127,10 @@ func (m *monitorEnters) forget() {
 
 // guest finds the sites of one JVM. What was searched before is not searched again.
 func (m *monitorEnters) guest(ctx context.Context, b busyGuest) (monitors.Guest, error) {
-	id := b.process.Identity() // b.id becomes more precise in time
+	id := b.Process.Identity() // b.id becomes more precise in time
 	own := m.guests[id]
 	if own == nil {
-		own = &enterGuest{process: b.process, found: map[monitors.Place][]monitors.Site{}, classes: map[uint64]string{}}
+		own = &enterGuest{process: b.Process, found: map[monitors.Place][]monitors.Site{}, classes: map[uint64]string{}}
 		m.guests[id] = own
 	}
 	if own.refused {
@@ -141,13 +142,13 @@ func (m *monitorEnters) guest(ctx context.Context, b busyGuest) (monitors.Guest,
 	}
 	before := own.found
 	done := make(chan searched, 1)
-	err := m.agent.resolver.WithVM(ctx, b.process.Process, func(vm *target.VM) error {
+	err := m.agent.resolver.WithVM(ctx, b.Process.Process, func(vm *target.VM) error {
 		s := searched{monitors.Guest{Identity: id, Memory: vm.Memory}, enterGuest{codeLow: vm.CodeLow(), found: map[monitors.Place][]monitors.Site{}}}
-		for _, c := range b.top.hottest(enterMethods) {
-			sites, err := monitorSites(vm, c.frame, before, s.own.found)
+		for _, c := range b.top.Hottest(enterMethods) {
+			sites, err := monitorSites(vm, c.Frame, before, s.own.found)
 			if errors.Is(err, probesite.ErrLightweightLocking) {
 				s.own.refused = true
-				b.process.Note(fmt.Sprintf("monitor enters of process %d are not recorded: %v", b.process.PID, err))
+				b.Process.Note(fmt.Sprintf("monitor enters of process %d are not recorded: %v", b.Process.PID, err))
 				break
 			}
 			if err == nil {
@@ -163,7 +164,7 @@ func (m *monitorEnters) guest(ctx context.Context, b busyGuest) (monitors.Guest,
 	s := <-done
 	own.codeLow, own.found, own.refused = s.own.codeLow, s.own.found, s.own.refused
 	m.mu.Lock()
-	m.codeLow[b.process] = own.codeLow
+	m.codeLow[b.Process] = own.codeLow
 	m.mu.Unlock()
 	if own.refused {
 		return monitors.Guest{}, nil

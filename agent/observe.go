@@ -36,8 +36,8 @@ func (a *Agent) onObservation(raw []byte) {
 	}
 	a.oldest = min(a.oldest, o.Time)
 	p := a.process(o.Header)
-	p.classEpoch = o.ClassEpoch
-	if p.meet(&o.Sample) {
+	p.ClassEpoch = o.ClassEpoch
+	if p.Meet(&o.Sample) {
 		a.dirty[p] = struct{}{}
 	}
 	a.stack = observedStack(a.stack[:0], o, p.Attachment.Load())
@@ -46,7 +46,7 @@ func (a *Agent) onObservation(raw []byte) {
 		a.observed.discarded[profile.Unobserved]++
 		return
 	}
-	e := fold.Event{Every: o.Seen.Every, TID: o.Tid, Thread: cString(o.Comm), Stack: a.stack, Part: part}
+	e := fold.Event{Every: o.Seen.Every, TID: o.Tid, Thread: fold.ThreadName(o.Comm), Stack: a.stack, Part: part}
 	folded := false
 	fold := func(e *fold.Event) { folded = a.foldEvent(p, o, e) || folded }
 	switch {
@@ -72,14 +72,14 @@ func (a *Agent) onObservation(raw []byte) {
 }
 
 // foldEvent adds an event to all windows that want it. It is false if there is none.
-func (a *Agent) foldEvent(p *process, o *bpf.Observation, e *fold.Event) (wanted bool) {
+func (a *Agent) foldEvent(p *fold.Process, o *bpf.Observation, e *fold.Event) (wanted bool) {
 	e.Part.Apply(e)
 	for w := range a.windows {
 		if !w.wants(o.Pid) {
 			continue
 		}
 		wanted = true
-		if w.eventSet(p).Add(e) && p.want(e.Stack, o.ClassEpoch, &a.nameCount) {
+		if w.eventSet(p).Add(e) && p.Want(e.Stack, o.ClassEpoch, &a.nameCount) {
 			a.dirty[p] = struct{}{}
 		}
 	}

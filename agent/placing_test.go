@@ -220,8 +220,8 @@ func TestPlaceStale(t *testing.T) {
 	a.feed(record{identity: java, attachment: 6, flags: bpf.SampleDepths | bpf.SampleDrawn, user: "a:1@16 b:2@32 c:3@48"})
 	a.feed(record{identity: java, attachment: 6, flags: bpf.SampleDepths, user: "a:1@16 0:2@32 1:3@48"})
 	a.feed(link)
-	if stats := p.chaining.Chain.Stats(); stats.Contexts != 0 || stats.Links != 0 || p.chaining.WalkRate.Draws != 0 {
-		t.Errorf("learned %+v, with %d draws", stats, p.chaining.WalkRate.Draws)
+	if stats := p.Chaining.Chain.Stats(); stats.Contexts != 0 || stats.Links != 0 || p.Chaining.WalkRate.Draws != 0 {
+		t.Errorf("learned %+v, with %d draws", stats, p.Chaining.WalkRate.Draws)
 	}
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	link.kernel = []uint64{0xffffffff81000001}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -41,7 +42,7 @@ type source interface {
 	// flush folds what waits for more records, because a window or a process ends; agent.mu is held.
 	flush()
 	// needNames calls need for the frames of p whose names must be kept, besides those of windows; agent.mu is held.
-	needNames(p *process, need func(target.RawFrame))
+	needNames(p *fold.Process, need func(target.RawFrame))
 
 	// count adds what the source counts to a snapshot; agent.mu is held.
 	count(s *snapshot)
@@ -53,14 +54,14 @@ type source interface {
 	// function that it returns, if any, is called after that.
 	fill(ctx context.Context, w *closedWindow, p *profile.Profile) (finish func())
 	// completeEvents sets values of the events of p that are known only when a window closes. It returns a note for readers.
-	completeEvents(w *Window, p *process) (note string)
+	completeEvents(w *Window, p *fold.Process) (note string)
 }
 
 // A closedWindow is a window of which the profile is made.
 type closedWindow struct {
 	*Window
-	processes []*process // that have samples in it
-	after     snapshot   // at its end
+	processes []*fold.Process // that have samples in it
+	after     snapshot        // at its end
 }
 
 // passive is a source that takes part in nothing.
@@ -76,12 +77,12 @@ func (passive) expect(time.Duration)                                            
 func (passive) finds(proc.Maps) bool                                                { return false }
 func (passive) needTop() bool                                                       { return false }
 func (passive) flush()                                                              {}
-func (passive) needNames(*process, func(target.RawFrame))                           {}
+func (passive) needNames(*fold.Process, func(target.RawFrame))                      {}
 func (passive) count(*snapshot)                                                     {}
 func (passive) addStats(*bpf.Counts, *profile.Stats)                                {}
 func (passive) kernelMaps() []any                                                   { return nil }
 func (passive) fill(context.Context, *closedWindow, *profile.Profile) (none func()) { return nil }
-func (passive) completeEvents(*Window, *process) string                             { return "" }
+func (passive) completeEvents(*Window, *fold.Process) string                        { return "" }
 
 // sources are what an agent records, in the order in which it starts: first what the others depend on, as samples show
 // which code is busy, then those that work on what was found. The latter stop first. Within each of the two lists sources start,

@@ -61,7 +61,7 @@ func TestStoppedThreads(t *testing.T) {
 			var c profile.Counts
 			c.Truncated = map[string]uint64{}
 			got := map[string]uint64{}
-			for _, thread := range p.profile(w.processes[p], &c).Threads {
+			for _, thread := range p.Profile(w.processes[p], &c).Threads {
 				if thread.Tree.Total() > 0 {
 					got[fmt.Sprint(thread.TID, " ", thread.Stopped, " ", thread.Name)] += thread.Tree.Total()
 				}

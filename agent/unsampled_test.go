@@ -9,8 +9,8 @@ import (
 
 // A chosen process without samples is still in the profile, because its notes may say why it has none.
 func TestUnsampled(t *testing.T) {
-	sampled, idle, unchosen := newProcess(proc.Identity{PID: 7}, true), newProcess(proc.Identity{PID: 8}, true), newProcess(proc.Identity{PID: 10}, true)
-	a := &Agent{opt: Options{PIDs: []int{7, 8, 9, 8}}, table: map[int]*process{7: sampled, 8: idle, 10: unchosen}}
+	sampled, idle, unchosen := fold.NewProcess(proc.Identity{PID: 7}, true), fold.NewProcess(proc.Identity{PID: 8}, true), fold.NewProcess(proc.Identity{PID: 10}, true)
+	a := &Agent{opt: Options{PIDs: []int{7, 8, 9, 8}}, table: map[int]*fold.Process{7: sampled, 8: idle, 10: unchosen}}
 	w := newWindow(a, nil)
 	w.processes[sampled] = map[fold.ThreadKey]*fold.Thread{}
 	if got := a.unsampled(w); len(got) != 1 || got[0] != idle {

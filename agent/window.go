@@ -22,9 +22,9 @@ type Window struct {
 	pids  map[int]bool // nil: all
 
 	// The rest is guarded by agent.mu while the window is open.
-	processes map[*process]map[fold.ThreadKey]*fold.Thread
-	calls     map[*process]*windowCalls
-	events    map[*process]*fold.EventSet
+	processes map[*fold.Process]map[fold.ThreadKey]*fold.Thread
+	calls     map[*fold.Process]*windowCalls
+	events    map[*fold.Process]*fold.EventSet
 	before    snapshot
 	named     bool   // nothing is added any more
 	filtered  uint64 // samples of processes that are not in pids
@@ -36,11 +36,11 @@ type Window struct {
 }
 
 func newWindow(a *Agent, pids map[int]bool) *Window {
-	return &Window{agent: a, pids: pids, began: monotonic(), processes: map[*process]map[fold.ThreadKey]*fold.Thread{}, calls: map[*process]*windowCalls{}, events: map[*process]*fold.EventSet{}, discarded: noDiscards()}
+	return &Window{agent: a, pids: pids, began: monotonic(), processes: map[*fold.Process]map[fold.ThreadKey]*fold.Thread{}, calls: map[*fold.Process]*windowCalls{}, events: map[*fold.Process]*fold.EventSet{}, discarded: noDiscards()}
 }
 
 // add folds one sample. It tells whether the stack has contexts that are new to the window.
-func (w *Window) add(p *process, s fold.Sample) (fresh bool) {
+func (w *Window) add(p *fold.Process, s fold.Sample) (fresh bool) {
 	w.hold(p)
 	threads := w.processes[p]
 	key := fold.KeyOf(s.Tid, s.Stopped != 0)
@@ -65,7 +65,7 @@ type windowCalls struct {
 }
 
 // fold.CallSet is where calls of p are folded.
-func (w *Window) callSet(p *process) *windowCalls {
+func (w *Window) callSet(p *fold.Process) *windowCalls {
 	s := w.calls[p]
 	if s == nil {
 		s = &windowCalls{}
@@ -76,7 +76,7 @@ func (w *Window) callSet(p *process) *windowCalls {
 }
 
 // fold.EventSet is where events of p are folded.
-func (w *Window) eventSet(p *process) *fold.EventSet {
+func (w *Window) eventSet(p *fold.Process) *fold.EventSet {
 	s := w.events[p]
 	if s == nil {
 		s = &fold.EventSet{}
@@ -90,10 +90,10 @@ func (w *Window) eventSet(p *process) *fold.EventSet {
 func (w *Window) wants(pid uint32) bool { return w.pids == nil || w.pids[int(pid)] }
 
 // hold notes that the window has something of p.
-func (w *Window) hold(p *process) {
+func (w *Window) hold(p *fold.Process) {
 	if _, ok := w.processes[p]; !ok {
 		w.processes[p] = map[fold.ThreadKey]*fold.Thread{}
-		p.holders++
+		p.Holders++
 	}
 }
 
@@ -126,7 +126,7 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 	if a.opt.Contexts == profile.ContextChain {
 		a.place(w)
 	}
-	a.resolver.Wait(ctx, targetProcesses(processes), a.opt.NameDeadline)
+	a.resolver.Wait(ctx, fold.Targets(processes), a.opt.NameDeadline)
 	a.mu.Lock()
 	w.named = true
 	a.mu.Unlock()
@@ -160,7 +160,7 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 
 // unsampled are the chosen processes of which the window has nothing: why that is, their notes may say. Where all processes are
 // sampled, most have nothing to do, so that nobody asks.
-func (a *Agent) unsampled(w *Window) (processes []*process) {
+func (a *Agent) unsampled(w *Window) (processes []*fold.Process) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, pid := range a.opt.PIDs {
@@ -172,7 +172,7 @@ func (a *Agent) unsampled(w *Window) (processes []*process) {
 }
 
 // finish takes the window out of those that are open, and opens the next one if there is one.
-func (w *Window) finish(end time.Time, next *Window) (processes []*process, after snapshot) {
+func (w *Window) finish(end time.Time, next *Window) (processes []*fold.Process, after snapshot) {
 	a := w.agent
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -185,7 +185,7 @@ func (w *Window) finish(end time.Time, next *Window) (processes []*process, afte
 		next.start, next.began, next.before = end, w.ended, after
 		a.windows[next] = struct{}{}
 	}
-	return slices.SortedFunc(maps.Keys(w.processes), earlier), after
+	return slices.SortedFunc(maps.Keys(w.processes), fold.Earlier), after
 }
 
 // cut is how many samples found no room for their whole context; the window is closed.
@@ -201,7 +201,7 @@ func (w *Window) cut() (samples uint64) {
 }
 
 // profileOf is a process's part of the profile. If the agent panics over it, the process has none.
-func (w *Window) profileOf(p *process, counts *profile.Counts) *profile.Process {
+func (w *Window) profileOf(p *fold.Process, counts *profile.Counts) *profile.Process {
 	a := w.agent
 	var named *profile.Process
 	var samples uint64
@@ -213,7 +213,7 @@ func (w *Window) profileOf(p *process, counts *profile.Counts) *profile.Process 
 	err := a.resolver.Attempt(target.StageWindow, p.Process, func() {
 		sums := *counts
 		sums.Truncated = maps.Clone(counts.Truncated)
-		out := p.profile(w.processes[p], &sums)
+		out := p.Profile(w.processes[p], &sums)
 		if note := p.MissingFrames(w.began); note != "" {
 			out.Notes = append(out.Notes, note)
 		}
@@ -228,7 +228,7 @@ func (w *Window) profileOf(p *process, counts *profile.Counts) *profile.Process 
 	if err != nil {
 		counts.Folded -= samples
 		counts.Discarded[profile.Failed] += samples
-		named = newProcessProfile(p.Process)
+		named = fold.ProfileOf(p.Process)
 	}
 	return named
 }
@@ -267,11 +267,11 @@ func (a *Agent) release(w *Window) {
 	a.contexts -= w.contexts
 	w.contexts = 0
 	for p := range w.processes {
-		p.holders--
+		p.Holders--
 		a.trim(p)
 	}
 	w.processes, w.calls, w.events = nil, nil, nil
-	if a.nameCount.Load() > maxNames/2 {
+	if a.nameCount.Load() > fold.MaxNames/2 {
 		for _, p := range a.table {
 			a.trim(p)
 		}
@@ -279,9 +279,9 @@ func (a *Agent) release(w *Window) {
 }
 
 // trim forgets what p's names no open or closing window needs, if p is gone, or names are many; mu is held.
-func (a *Agent) trim(p *process) {
-	gone := p.Exited.Load() && p.holders == 0
-	if !gone && len(p.requested) < trimNames && a.nameCount.Load() <= maxNames/2 {
+func (a *Agent) trim(p *fold.Process) {
+	gone := p.Exited.Load() && p.Holders == 0
+	if !gone && len(p.Requested) < fold.TrimNames && a.nameCount.Load() <= fold.MaxNames/2 {
 		return
 	}
 	needed := map[target.RawFrame]struct{}{}
@@ -302,5 +302,5 @@ func (a *Agent) trim(p *process) {
 	for source := range a.sources.all() {
 		source.needNames(p, need)
 	}
-	p.trim(needed, &a.nameCount)
+	p.Trim(needed, &a.nameCount)
 }

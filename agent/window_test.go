@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -91,12 +92,12 @@ func TestNamesOfClosingWindow(t *testing.T) {
 	sampleOf(a, id, 3)
 	a.handle(processRecord(bpf.EventProcessExit, id))
 	a.submitDirty()
-	a.nameCount.Add(maxNames) // under pressure
+	a.nameCount.Add(fold.MaxNames) // under pressure
 	a.drop(other)
-	a.nameCount.Add(-maxNames)
+	a.nameCount.Add(-fold.MaxNames)
 	for p := range w.processes {
-		if len(p.requested) != 2 {
-			t.Errorf("%d frames are remembered, want the two of the window", len(p.requested))
+		if len(p.Requested) != 2 {
+			t.Errorf("%d frames are remembered, want the two of the window", len(p.Requested))
 		}
 	}
 	a.release(w)
@@ -110,15 +111,15 @@ func TestNamesUnderPressure(t *testing.T) {
 	a, w := testAgent()
 	const processes = 1 << 10
 	for pid := range uint32(processes) {
-		for n := range maxNames / processes {
+		for n := range fold.MaxNames / processes {
 			sampleOf(a, identity{pid + 1, 5, 1}, n)
 		}
 	}
-	if n := a.nameCount.Load(); n != maxNames {
-		t.Fatalf("%d names, want %d", n, maxNames)
+	if n := a.nameCount.Load(); n != fold.MaxNames {
+		t.Fatalf("%d names, want %d", n, fold.MaxNames)
 	}
 	a.drop(w)
-	if n := a.nameCount.Load(); n > maxNames/2 {
+	if n := a.nameCount.Load(); n > fold.MaxNames/2 {
 		t.Errorf("%d names are left", n)
 	}
 }
@@ -132,8 +133,8 @@ func TestTrimForgetsLateNames(t *testing.T) {
 	p.SetName(target.RawFrame{Frame: nativeFrame}, target.Name{}) // nobody asks for it any more
 	a.handle(processRecord(bpf.EventProcessExit, id))
 	a.drop(w)
-	if namesOf(p) != 0 || len(p.requested) != 0 {
-		t.Errorf("%d names, %d requests are left", namesOf(p), len(p.requested))
+	if namesOf(p) != 0 || len(p.Requested) != 0 {
+		t.Errorf("%d names, %d requests are left", namesOf(p), len(p.Requested))
 	}
 }
 
@@ -204,13 +205,13 @@ func TestThreadName(t *testing.T) {
 	}
 	p := a.table[100]
 	counts := profile.Counts{Truncated: map[string]uint64{}}
-	if threads := p.profile(w.processes[p], &counts).Threads; len(threads) != 1 || threads[0].Name != "worker" {
+	if threads := p.Profile(w.processes[p], &counts).Threads; len(threads) != 1 || threads[0].Name != "worker" {
 		t.Errorf("got threads %v, want one named worker", threads)
 	}
 }
 
 // namesOf is how many frames of p have names.
-func namesOf(p *process) int {
+func namesOf(p *fold.Process) int {
 	names := p.Names()
 	defer names.Close()
 	return names.Len()
@@ -219,7 +220,7 @@ func namesOf(p *process) int {
 // TestMissingFramesInProfile: a window that closes after the first failure has the note.
 func TestMissingFramesInProfile(t *testing.T) {
 	a, _ := testAgent()
-	p := newProcess(proc.Identity{PID: 7}, false)
+	p := fold.NewProcess(proc.Identity{PID: 7}, false)
 	p.AttachResult(monotonic(), proc.ErrTimeout)
 	w := newWindow(a, nil)
 	out := w.profileOf(p, &profile.Counts{})

@@ -1,9 +1,8 @@
-package agent
+package fold
 
 import (
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -23,18 +22,18 @@ func TestTopEdge(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		stack []target.RawFrame
-		want  topEdge
+		want  TopEdge
 		ok    bool
 	}{
-		{"compiled code", []target.RawFrame{leaf, caller, root}, topEdge{leaf, caller}, true},
-		{"interrupted by the kernel", []target.RawFrame{kernel, kernel, leaf, caller, root}, topEdge{leaf, caller}, true},
-		{"the outermost frame", []target.RawFrame{leaf}, topEdge{at: leaf}, true},
-		{"a walk that ended early", []target.RawFrame{leaf, cut}, topEdge{leaf, caller}, true},
-		{"the VM called by compiled code", []target.RawFrame{native, caller, root}, topEdge{}, false},
-		{"a stub", []target.RawFrame{stub, caller, root}, topEdge{}, false},
-		{"code of a VM that is gone", []target.RawFrame{{Kind: target.RawStale}, caller}, topEdge{}, false},
-		{"only the kernel", []target.RawFrame{kernel}, topEdge{}, false},
-		{"nothing", nil, topEdge{}, false},
+		{"compiled code", []target.RawFrame{leaf, caller, root}, TopEdge{leaf, caller}, true},
+		{"interrupted by the kernel", []target.RawFrame{kernel, kernel, leaf, caller, root}, TopEdge{leaf, caller}, true},
+		{"the outermost frame", []target.RawFrame{leaf}, TopEdge{At: leaf}, true},
+		{"a walk that ended early", []target.RawFrame{leaf, cut}, TopEdge{leaf, caller}, true},
+		{"the VM called by compiled code", []target.RawFrame{native, caller, root}, TopEdge{}, false},
+		{"a stub", []target.RawFrame{stub, caller, root}, TopEdge{}, false},
+		{"code of a VM that is gone", []target.RawFrame{{Kind: target.RawStale}, caller}, TopEdge{}, false},
+		{"only the kernel", []target.RawFrame{kernel}, TopEdge{}, false},
+		{"nothing", nil, TopEdge{}, false},
 	} {
 		if got, ok := topOf(tt.stack); got != tt.want || ok != tt.ok {
 			t.Errorf("%s: %v, %t, want %v, %t", tt.name, got, ok, tt.want, tt.ok)
@@ -47,32 +46,32 @@ func TestTopEdgesOfTree(t *testing.T) {
 	kernel := target.RawFrame{Frame: 1, Kind: target.RawKernel}
 	a, b := target.RawFrame{Frame: foldtest.JIT(1, 4), Kind: target.RawExact}, target.RawFrame{Frame: foldtest.JIT(2, 4), Kind: target.RawExact}
 	c, d := target.RawFrame{Frame: foldtest.JIT(3, 4), Kind: target.RawReturn}, target.RawFrame{Frame: foldtest.JIT(4, 4), Kind: target.RawReturn}
-	var tree fold.Tree
-	var want, got topEdges
+	var tree Tree
+	var want, got TopEdges
 	for i, stack := range [][]target.RawFrame{{a, c, d}, {a, d}, {b, c, d}, {kernel, b, c, d}, {{Frame: foldtest.Method('1', 0), Kind: target.RawExact}, c}} {
 		tree.Add(stack, uint64(i+1))
-		want.add(stack, float64(i+1))
+		want.Add(stack, float64(i+1))
 	}
-	got.addTree(&tree)
-	if got.all != want.all || len(got.edges) != len(want.edges) || len(want.edges) != 3 {
+	got.AddTree(&tree)
+	if got.All != want.All || len(got.Edges) != len(want.Edges) || len(want.Edges) != 3 {
 		t.Fatalf("%v, want %v", got, want)
 	}
-	for e, n := range want.edges {
-		if got.edges[e] != n {
-			t.Errorf("%v: %v, want %v", e, got.edges[e], n)
+	for e, n := range want.Edges {
+		if got.Edges[e] != n {
+			t.Errorf("%v: %v, want %v", e, got.Edges[e], n)
 		}
 	}
-	if hot := got.hottest(1); len(hot) != 1 || hot[0].frame.CompileID() != 2 || hot[0].samples != 7 {
+	if hot := got.Hottest(1); len(hot) != 1 || hot[0].Frame.CompileID() != 2 || hot[0].samples != 7 {
 		t.Errorf("hottest: %v", hot)
 	}
-	got.fade(0.5)
-	if got.all != want.all/2 || got.edges[topEdge{b, c}] != 3.5 {
+	got.Fade(0.5)
+	if got.All != want.All/2 || got.Edges[TopEdge{b, c}] != 3.5 {
 		t.Errorf("faded to %v", got)
 	}
 	for range 10 {
-		got.fade(0.5)
+		got.Fade(0.5)
 	}
-	if len(got.edges) != 0 {
-		t.Errorf("%v is left of what was long ago", got.edges)
+	if len(got.Edges) != 0 {
+		t.Errorf("%v is left of what was long ago", got.Edges)
 	}
 }

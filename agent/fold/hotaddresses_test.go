@@ -1,4 +1,4 @@
-package agent
+package fold
 
 import (
 	"testing"
@@ -13,26 +13,26 @@ func TestHotAddresses(t *testing.T) {
 	at := func(offset uint64, kind target.RawKind) target.RawFrame {
 		return target.RawFrame{Frame: targettest.NativeAt(targettest.CodeAt + offset), Kind: kind}
 	}
-	var h hotAddresses
+	var h HotAddresses
 	for _, stack := range [][]target.RawFrame{
 		{at(0, target.RawExact), at(0x40, target.RawReturn)}, {kernel, at(0, target.RawExact)}, {at(0x80, target.RawExact)},
 		{{Frame: targettest.NativeAt(0x7f0000001000), Kind: target.RawExact}, at(0x80, target.RawReturn)}, // a library that the code called
 		{kernel}, nil,
 	} {
-		h.add(stack, code)
-		h.add(stack, nil)
+		h.Add(stack, code)
+		h.Add(stack, nil)
 	}
-	if h.all != 6 || len(h.samples) != 2 || h.samples[targettest.CodeAt] != 2 || h.samples[targettest.CodeAt+0x80] != 1 {
+	if h.All != 6 || len(h.Samples) != 2 || h.Samples[targettest.CodeAt] != 2 || h.Samples[targettest.CodeAt+0x80] != 1 {
 		t.Errorf("%+v", h)
 	}
-	h.fade(0.5)
-	if h.all != 3 || h.samples[targettest.CodeAt] != 1 {
+	h.Fade(0.5)
+	if h.All != 3 || h.Samples[targettest.CodeAt] != 1 {
 		t.Errorf("faded to %+v", h)
 	}
 	for range 10 {
-		h.fade(0.5)
+		h.Fade(0.5)
 	}
-	if len(h.samples) != 0 {
-		t.Errorf("%v is left of what was long ago", h.samples)
+	if len(h.Samples) != 0 {
+		t.Errorf("%v is left of what was long ago", h.Samples)
 	}
 }

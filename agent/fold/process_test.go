@@ -1,4 +1,4 @@
-package agent
+package fold
 
 import (
 	"testing"
@@ -11,11 +11,11 @@ import (
 // A VM's list of threads is read for a thread that is not known, once in a period for each, and no more often than it may be.
 func TestStrangers(t *testing.T) {
 	const unknown, known = bpf.SampleAttached, bpf.SampleAttached | bpf.SampleJavaThread
-	p := newProcess(proc.Identity{PID: 1}, true)
+	p := NewProcess(proc.Identity{PID: 1}, true)
 	meet := func(at time.Duration, tid uint32, flags uint8, want bool) {
 		t.Helper()
 		s := &bpf.Sample{Header: &bpf.Header{Time: uint64(at), Tid: tid}, Flags: flags}
-		if got := p.meet(s); got != want || p.TakeThreadsWanted() != want {
+		if got := p.Meet(s); got != want || p.TakeThreadsWanted() != want {
 			t.Errorf("thread %d at %v: %v, want %v", tid, at, got, want)
 		}
 	}
@@ -31,7 +31,7 @@ func TestStrangers(t *testing.T) {
 	meet(time.Second+strangersPeriod, 1, unknown, true)
 
 	for tid := range uint32(2 * maxStrangers) {
-		p.meet(&bpf.Sample{Header: &bpf.Header{Time: uint64(12 * time.Second), Tid: tid + 10}, Flags: unknown})
+		p.Meet(&bpf.Sample{Header: &bpf.Header{Time: uint64(12 * time.Second), Tid: tid + 10}, Flags: unknown})
 	}
 	if n := len(p.strangers.seen); n != maxStrangers {
 		t.Errorf("%d strangers, want %d", n, maxStrangers)

@@ -1,0 +1,187 @@
+package fold
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// A Process is one process that was sampled or announced, as whoever drains the ring knows it. Agent.mu guards what is not in
+// target.Process, and is held when methods are called that do not say otherwise.
+type Process struct {
+	*target.Process
+	ID        proc.Identity
+	Precise   bool                         // ID.Start came from the kernel side, in ns; otherwise in 10 ms
+	Requested map[target.RawFrame]struct{} // frames that were sent to be named
+	Samples   uint64                       // received
+	// ClassEpoch is how often its VM had unloaded classes when it was last sampled.
+	ClassEpoch uint32
+	Top        TopEdges     // recent samples by edge, if an engine or monitor enters need them
+	Hot        HotAddresses // likewise by address, in code that its map names
+	strangers  strangers
+	Chaining   *Chaining // nil unless contexts are chained
+	Holders    int       // open and closing windows that have samples of it
+}
+
+// NewProcess is a process of which only the identity is known.
+func NewProcess(id proc.Identity, precise bool) *Process {
+	return &Process{Process: target.NewProcess(id), ID: id, Precise: precise, Requested: map[target.RawFrame]struct{}{}}
+}
+
+// Targets are the same processes as workers know them.
+func Targets(processes []*Process) (list []*target.Process) {
+	for _, p := range processes {
+		list = append(list, p.Process)
+	}
+	return list
+}
+
+// ProfileOf is the part of p in a profile, with nothing in it but who p is. Agent.mu need not be held.
+func ProfileOf(p *target.Process) *profile.Process {
+	d := p.Describe()
+	return &profile.Process{
+		PID: p.PID, Comm: d.Comm, Service: d.Service, Executable: d.Executable, Notes: d.Notes, Runtime: d.Runtime, VM: d.VM,
+	}
+}
+
+// Earlier orders processes as a Profile does.
+func Earlier(a, b *Process) int {
+	return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Ticks, b.Ticks), cmp.Compare(a.ID.Exec, b.ID.Exec))
+}
+
+// Bounds on named frames, each about 150 bytes with its map entry.
+const (
+	MaxNames  = 1 << 18 // of all processes; frames beyond it stay unnamed, counted, until windows close
+	TrimNames = 1 << 14 // of a process: from there on, those that no window needs are forgotten when one closes
+)
+
+// Want asks for the names of those frames of a stack that were not asked for yet, and reports whether there were any. The total is of
+// all processes, MaxNames at most.
+func (p *Process) Want(stack []target.RawFrame, epoch uint32, total *atomic.Int64) bool {
+	var fresh []target.Wanted
+	for _, r := range stack {
+		if _, ok := p.Requested[r]; !ok && total.Load() < MaxNames {
+			p.Requested[r] = struct{}{}
+			total.Add(1)
+			w := target.Wanted{RawFrame: r, Epoch: epoch}
+			if r.Kind <= target.RawExact && r.Frame.Kind() == bpf.FrameInterpreted {
+				w.Epoch = r.Epoch // of a context, it may be older: what is at that address now is another method then
+			}
+			fresh = append(fresh, w)
+		}
+	}
+	if fresh == nil {
+		return false
+	}
+	p.Ask(fresh)
+	return true
+}
+
+// Trim forgets the names that are not needed, and takes them off the total.
+func (p *Process) Trim(needed map[target.RawFrame]struct{}, total *atomic.Int64) {
+	for r := range p.Requested {
+		if _, ok := needed[r]; !ok {
+			delete(p.Requested, r)
+			total.Add(-1)
+		}
+	}
+	// A worker may have named frames after they were forgotten here the last time.
+	p.Forget(func(r target.RawFrame) bool {
+		_, ok := p.Requested[r]
+		return ok
+	})
+}
+
+const (
+	strangersPeriod = 10 * time.Second // in which a thread that is still unknown has the list read once
+	maxStrangers    = 4096             // of a process in a period
+)
+
+// strangers are the threads of a process that were sampled and are not known. Most are none of Java's.
+type strangers struct {
+	seen   map[uint32]struct{} // by thread id
+	until  time.Duration       // CLOCK_MONOTONIC: end of the period
+	wanted bool                // the list is to be read for one of them
+}
+
+// Meet records a sample's thread. It reports whether a worker is to read the VM's list of threads now.
+func (p *Process) Meet(s *bpf.Sample) bool {
+	next := p.ThreadsDue()
+	if next == 0 {
+		return false
+	}
+	now, st := time.Duration(s.Time), &p.strangers
+	if s.Flags&(bpf.SampleAttached|bpf.SampleJavaThread) == bpf.SampleAttached {
+		if st.seen == nil || now >= st.until {
+			st.seen, st.until = map[uint32]struct{}{}, now+strangersPeriod
+		}
+		if _, ok := st.seen[s.Tid]; !ok && len(st.seen) < maxStrangers {
+			st.seen[s.Tid] = struct{}{}
+			st.wanted = true
+		}
+	}
+	if !st.wanted || now < next {
+		return false
+	}
+	st.wanted = false
+	p.WantThreads()
+	return true
+}
+
+// Profile is the process's part of a profile, from these threads of a window, with the names that frames have by now. It adds to the
+// counts. Agent.mu need not be held: nothing is added to a closed window.
+func (p *Process) Profile(threads map[ThreadKey]*Thread, c *profile.Counts) *profile.Process {
+	out := ProfileOf(p.Process)
+	names := p.Names()
+	defer names.Close()
+	for _, key := range slices.Sorted(maps.Keys(threads)) {
+		t := threads[key]
+		for certainty := range t.Trees {
+			raw := &t.Trees[certainty]
+			if raw.Total() == 0 && certainty != int(profile.Certain) {
+				continue
+			}
+			tally(raw, names, c)
+			tree := cct.Map(raw, func(r target.RawFrame) []symbolize.Symbol { return names.Of(r).Symbols })
+			out.Threads = append(out.Threads, &profile.Thread{TID: key.TID(), Name: ThreadName(t.Comm[:]), Stopped: key.Stopped(), Context: profile.Certainty(certainty), Tree: tree})
+		}
+	}
+	return out
+}
+
+// tally counts, over all samples of a tree, frames without a name and walks that ended early.
+func tally(t *cct.Tree[target.RawFrame], names target.Names, c *profile.Counts) {
+	totals := t.Totals()
+	for id, n := range t.Nodes() {
+		if id == cct.Root {
+			continue
+		}
+		name := names.Of(n.Key)
+		if name.Stale {
+			c.Stale += totals[id]
+		}
+		if name.Unknown {
+			c.Unknown += totals[id]
+		}
+		if n.Key.End.Truncated() && !name.Root {
+			c.Truncated[n.Key.End.String()] += totals[id]
+		}
+	}
+}
+
+// ThreadName is a thread's name as profiles show it, from the kernel's, which ends with a zero byte.
+func ThreadName(b []byte) string {
+	if i := slices.Index(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return symbolize.CleanName(string(b))
+}

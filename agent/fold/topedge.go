@@ -1,0 +1,128 @@
+package fold
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// A TopEdge is the two innermost physical frames of a sampled stack whose innermost one was guest code at work: where
+// the thread was, and where that code had been called.
+type TopEdge struct {
+	At, From target.RawFrame // from is zero if at is the outermost frame
+}
+
+// maxTopEdges bounds those that are counted of one process.
+const maxTopEdges = 1 << 15
+
+// TopEdges counts samples of one process by their TopEdge.
+type TopEdges struct {
+	Edges map[TopEdge]float64
+	Left  float64       // samples of edges beyond maxTopEdges
+	All   float64       // samples, of whatever was at work
+	Span  time.Duration // that they were taken in; fades as they do
+}
+
+// topOf returns the TopEdge of a stack, innermost frame first. A tick in the kernel counts for the guest code that it
+// interrupted. False if something else was at work: a stub, the VM.
+func topOf(stack []target.RawFrame) (e TopEdge, ok bool) {
+	for len(stack) > 0 && stack[0].Kind == target.RawKernel {
+		stack = stack[1:]
+	}
+	if len(stack) == 0 || stack[0].Kind != target.RawExact || !guestCode(stack[0].Frame) {
+		return e, false
+	}
+	e.At = stack[0]
+	if len(stack) > 1 {
+		e.From = stack[1]
+	}
+	e.At.End, e.From.End = 0, 0
+	return e, true
+}
+
+func guestCode(f bpf.Frame) bool {
+	return f.Kind() == bpf.FrameJIT || f.Kind() == bpf.FrameInterpreted
+}
+
+// Add counts samples with this stack.
+func (t *TopEdges) Add(stack []target.RawFrame, samples float64) {
+	t.All += samples
+	e, ok := topOf(stack)
+	if !ok {
+		return
+	}
+	if t.Edges == nil {
+		t.Edges = map[TopEdge]float64{}
+	}
+	if _, known := t.Edges[e]; !known && len(t.Edges) >= maxTopEdges {
+		t.Left += samples
+		return
+	}
+	t.Edges[e] += samples
+}
+
+// Clone returns a copy.
+func (t *TopEdges) Clone() TopEdges { return TopEdges{maps.Clone(t.Edges), t.Left, t.All, t.Span} }
+
+// AddTree counts all samples of a tree.
+func (t *TopEdges) AddTree(tree *Tree) {
+	var stack []target.RawFrame
+	for id, n := range tree.Nodes() {
+		if n.Self == 0 || id == cct.Root {
+			continue
+		}
+		stack = stack[:0]
+		for at := id; at != cct.Root; at = tree.Node(at).Parent {
+			k := tree.Node(at).Key
+			stack = append(stack, k)
+			if k.Kind != target.RawKernel && len(stack) > 1 && stack[len(stack)-2].Kind != target.RawKernel {
+				break // two frames that are not the kernel's
+			}
+		}
+		t.Add(stack, float64(n.Self))
+	}
+}
+
+// Fade takes a part of all counts away, and forgets what is hardly there any more.
+func (t *TopEdges) Fade(by float64) {
+	const least = 0.1 // of a sample
+	t.All *= 1 - by
+	t.Left *= 1 - by
+	t.Span = time.Duration(float64(t.Span) * (1 - by))
+	for e := range t.Edges {
+		if t.Edges[e] *= 1 - by; t.Edges[e] < least {
+			delete(t.Edges, e)
+		}
+	}
+}
+
+// A TopCode is a compiled version that was at work.
+type TopCode struct {
+	Frame   bpf.Frame // somewhere in it
+	samples float64
+}
+
+// Hottest returns the n compiled versions that were at work most, the hottest first.
+func (t *TopEdges) Hottest(n int) []TopCode {
+	byID := map[uint32]TopCode{}
+	for e, samples := range t.Edges {
+		if e.At.Frame.Kind() == bpf.FrameJIT {
+			c := byID[e.At.Frame.CompileID()]
+			c.Frame, c.samples = max(c.Frame, e.At.Frame), c.samples+samples
+			byID[e.At.Frame.CompileID()] = c
+		}
+	}
+	all := make([]TopCode, 0, len(byID))
+	for _, c := range byID {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b TopCode) int {
+		return cmp.Or(cmp.Compare(b.samples, a.samples), cmp.Compare(a.Frame, b.Frame))
+	})
+	return all[:min(n, len(all))]
+}
