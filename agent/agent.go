@@ -82,6 +82,7 @@ type Agent struct {
 	objects  *bpf.Objects
 	pool     *proc.Pool // for reads of targets
 	resolver *target.Resolver
+	joiner   *fold.Joiner  // mu guards it
 	hints    []string      // what every profile says of this agent's limits
 	began    time.Duration // CLOCK_MONOTONIC
 
@@ -115,8 +116,6 @@ type Agent struct {
 	sample      bpf.Sample        // scratch of the drainer
 	observation bpf.Observation   // likewise
 	stack       []target.RawFrame // scratch of the drainer
-	splicing    fold.Splicing     // of partial walks
-	rates       chainRates        // of contexts that are chained
 }
 
 func (o *Options) maxContexts() int { return cmp.Or(o.MaxContexts, DefaultMaxContexts) }
@@ -193,9 +192,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if err := a.openSources(attaching); err != nil {
 		return nil, err
 	}
-	if opt.Contexts == profile.ContextChain {
-		a.rates = newChainRates(a, a.objects.ChainRates, a.objects.SetSteady)
-	}
+	a.joiner = a.newJoiner(a.objects.ChainRates, a.objects.SetSteady)
 	if opt.Settle != nil {
 		if err := opt.Settle(); err != nil {
 			a.log.Warn("cannot give up privileges that are not needed any more", "err", err)

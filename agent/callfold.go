@@ -88,7 +88,7 @@ func (a *Agent) foldListened(p *fold.Process, c *bpf.Call) {
 		a.engines.counts.discarded[discardStale]++
 		return
 	}
-	a.teachCall(p, callee, caller, c.CalleeDepth, c.CallerDepth)
+	a.joiner.LearnCall(p, callee, caller, c.CalleeDepth, c.CallerDepth)
 	a.foldRawCall(p, calls.Listener, caller, callee, c.ClassEpoch)
 }
 

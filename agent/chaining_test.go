@@ -28,7 +28,7 @@ func TestSettle(t *testing.T) {
 		a.feed(r)
 	}
 	a, _ := newContextAgent(t, Options{Contexts: profile.ContextChain})
-	a.chainingOf(a.attach(7)).WalkRate.Proof = 0
+	a.joiner.Chaining(a.attach(7)).WalkRate.Proof = 0
 	one, other := "d:1@16 c:2@32 b:3@48 a:4@64", "e:1@16 c:2@32 b:3@48 a:4@64"
 	for _, known := range []bool{true, true} {
 		walk(a, one, known)
@@ -146,7 +146,7 @@ func TestFullChainAsksAgain(t *testing.T) {
 		before := p.Chaining.Chain.Generation()
 		for i := range uint32(30) {
 			a.mu.Lock()
-			a.teachCall(p, target.RawFrame{Frame: foldtest.Method('2', 0), Kind: target.RawExact}, target.RawFrame{Frame: foldtest.Method('1', 5), Kind: target.RawReturn}, 100+i, 50)
+			a.joiner.LearnCall(p, target.RawFrame{Frame: foldtest.Method('2', 0), Kind: target.RawExact}, target.RawFrame{Frame: foldtest.Method('1', 5), Kind: target.RawReturn}, 100+i, 50)
 			a.mu.Unlock()
 		}
 		if g := p.Chaining.Chain.Generation(); g == before || a.rates.last(slot).Generation != uint32(g) {
@@ -229,7 +229,7 @@ func (refusingMap) Put(any, any) error { return errors.New("no") }
 // A rate that cannot be set is not an end.
 func TestRateNotSet(t *testing.T) {
 	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
-	a.Agent.rates.kernel = refusingMap{}
+	a.joiner = a.newJoiner(refusingMap{}, a.setSteady)
 	a.attach(7)
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	a.linked("b:2@32 c:4@48", 1)
@@ -244,9 +244,10 @@ func TestAttachedAnew(t *testing.T) {
 	p := a.attach(0)
 	a.walked("0:1@16 1:2@32 2:3@48", 1)
 	a.linked("1:2@32 2:4@48", 2)
+	native := p.Chaining.WalkRate
 	a.attach(7)
 	a.linked("1:2@32 2:4@48", 1)
-	if c := p.Chaining; c.Attachment != 7 || c.Slot != 7 || c.Chain.Stats().Contexts != 0 || *c.WalkRate != *fold.NewWalkRate(0) || c.WalkRate == a.Agent.rates.native {
+	if c := p.Chaining; c.Attachment != 7 || c.Slot != 7 || c.Chain.Stats().Contexts != 0 || *c.WalkRate != *fold.NewWalkRate(0) || c.WalkRate == native {
 		t.Errorf("%+v after the VM was attached", c.Chain.Stats())
 	}
 	if got := a.rates[7]; !slices.Equal(got, []bpf.ChainRate{{Every: fold.FirstEvery}}) {
@@ -300,11 +301,11 @@ func TestTeachCalls(t *testing.T) {
 	hit := func(callee byte, calleeDepth uint32, caller bpf.Frame, callerDepth uint32) listener.Hit {
 		return listener.Hit{Callee: foldtest.Method(callee, 0), Caller: caller, CalleeDepth: calleeDepth, CallerDepth: callerDepth}
 	}
-	a.teachCalls(p, []listener.Hit{
+	a.learnCalls(p, []listener.Hit{
 		hit('d', 64, foldtest.Method('B', 5), 32), hit('e', 80, foldtest.Method('d', 6), 64),
 		hit('f', 96, foldtest.Method('e', 7), 0), hit('f', 0, foldtest.Method('e', 7), 80), // of no known place
 	}, 0)
-	a.teachCalls(p, []listener.Hit{hit('g', 64, foldtest.Method('B', 5), 32)}, 1) // another method by now
+	a.learnCalls(p, []listener.Hit{hit('g', 64, foldtest.Method('B', 5), 32)}, 1) // another method by now
 	for _, link := range []string{"d:6@64 e:1@80", "e:8@80 h:1@96", "e:7@80 f:1@96", "g:1@64 h:1@80"} {
 		a.linked(link, 1)
 	}
@@ -320,7 +321,7 @@ func TestTeachCalls(t *testing.T) {
 	}
 	b, _ := newContextAgent(t, Options{})
 	p = b.attach(7)
-	if b.teachCalls(p, []listener.Hit{hit('d', 64, foldtest.Method('B', 5), 32)}, 0); p.Chaining != nil {
+	if b.learnCalls(p, []listener.Hit{hit('d', 64, foldtest.Method('B', 5), 32)}, 0); p.Chaining != nil {
 		t.Error("calls are chained though contexts are not")
 	}
 }

@@ -396,7 +396,7 @@ func TestModelSums(t *testing.T) {
 			r := newModelRun(t, seed, Options{Contexts: mode, WalkEvery: 3}, false)
 			if mode == profile.ContextChain {
 				r.sample()
-				c := &r.chainingOf(r.table[100]).Chain
+				c := &r.joiner.Chaining(r.table[100]).Chain
 				c.Limit, c.LinkLimit = 300, 500
 			}
 			r.run(modelSamples)

@@ -107,9 +107,7 @@ func newContextAgent(t testing.TB, opt Options) (*contextAgent, *Window) {
 	inner, w := testAgent()
 	a := &contextAgent{Agent: inner, t: t, rates: rateMap{}, known: map[uint64]bool{}}
 	a.opt, a.log = opt, slog.New(slog.DiscardHandler)
-	if opt.Contexts == profile.ContextChain {
-		a.Agent.rates = newChainRates(a.Agent, a.rates, a.setSteady)
-	}
+	a.joiner = a.newJoiner(a.rates, a.setSteady)
 	return a, w
 }
 

@@ -165,7 +165,7 @@ func (a *Agent) onSample(s *bpf.Sample) {
 	p.Samples++
 	p.ClassEpoch = s.ClassEpoch
 	code := p.Code.Load()
-	t := a.take(p, s, code)
+	t := a.joiner.Join(p, s, code)
 	unknown := p.Meet(s)
 	if code.Due(time.Duration(now)) || p.Due(now) || unknown {
 		a.dirty[p] = struct{}{}

@@ -24,7 +24,7 @@ func testAgent() (*Agent, *Window) {
 		discarded: noDiscards(), oldest: noTime,
 		log: slog.New(slog.DiscardHandler),
 	}
-	a.resolver = target.NewResolver(target.Config{Log: a.log})
+	a.resolver, a.joiner = target.NewResolver(target.Config{Log: a.log}), a.newJoiner(nil, nil)
 	w := newWindow(a, nil)
 	a.windows[w] = struct{}{}
 	return a, w

@@ -230,7 +230,7 @@ func (e *estimator) window(ctx context.Context, own *estimatedGuest, w wish) (en
 	for _, h := range r.Hits {
 		heard.hits[heardHit{h.Callee, callSite(h.Caller, epoch)}]++
 	}
-	e.agent.teachCalls(p, r.Hits, epoch)
+	e.agent.learnCalls(p, r.Hits, epoch)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	own.heard = append(own.heard, heard)

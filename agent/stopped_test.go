@@ -29,7 +29,7 @@ func TestStoppedThreads(t *testing.T) {
 			r := record{identity: java, attachment: 7, user: "d:1@16 c:2@32 b:3@48 a:4@64"}
 			if mode == profile.ContextChain {
 				r.flags = bpf.SampleDepths
-				a.chainingOf(p).WalkRate.Proof = 0
+				a.joiner.Chaining(p).WalkRate.Proof = 0
 			}
 			feed := func(r record, stopped bool, times int) {
 				for range times {

@@ -14,7 +14,7 @@ type Chaining struct {
 	Slot       uint32 // of its rate on the kernel side
 	Chain      cct.Chain[target.RawFrame, uint32]
 	WalkRate   *WalkRate
-	generation uint64 // of Chain, as KernelRate returned it last
+	generation uint64 // of Chain, as kernelRate returned it last
 
 	walk, guess []activation // scratch
 }
@@ -22,35 +22,35 @@ type Chaining struct {
 // chainedContexts bounds the contexts, and the links, of one process.
 const chainedContexts = 1 << 17
 
-// NewChaining knows nothing yet. Several may share one WalkRate.
-func NewChaining(attachment, slot uint32, p *WalkRate) *Chaining {
+// newChaining knows nothing yet. Several may share one WalkRate.
+func newChaining(attachment, slot uint32, p *WalkRate) *Chaining {
 	c := &Chaining{Attachment: attachment, Slot: slot, WalkRate: p}
 	c.Chain.Limit, c.Chain.LinkLimit, c.Chain.Marker = chainedContexts, chainedContexts, isUnreached
 	return c
 }
 
-// Take learns from a sample with depths. It reports whether KernelRate has changed.
-func (c *Chaining) Take(t *Sample) (changed bool) {
+// take learns from a sample with depths. It reports whether kernelRate has changed.
+func (c *Chaining) take(t *Sample) (changed bool) {
 	if t.link = t.Flags&bpf.SampleLink != 0; t.link {
 		return c.learnLink(t.Sample, t.User())
 	}
 	return c.learn(t.Sample, t.User())
 }
 
-// TakeCall learns who called whom from a call that was observed. It reports whether KernelRate has changed.
-func (c *Chaining) TakeCall(callee, caller target.RawFrame, calleeDepth, callerDepth uint32) (changed bool) {
+// takeCall learns who called whom from a call that was observed. It reports whether kernelRate has changed.
+func (c *Chaining) takeCall(callee, caller target.RawFrame, calleeDepth, callerDepth uint32) (changed bool) {
 	c.Chain.Call(chainLink{Leaf: activate(callee, calleeDepth), Caller: activate(caller, callerDepth)}, 1)
 	return c.forgot()
 }
 
-// KernelRate is how often stacks are to be walked by now, and whether something was forgotten since the last call.
-func (c *Chaining) KernelRate() (rate bpf.ChainRate, forgot bool) {
+// kernelRate is how often stacks are to be walked by now, and whether something was forgotten since the last call.
+func (c *Chaining) kernelRate() (rate bpf.ChainRate, forgot bool) {
 	forgot = c.forgot()
 	c.generation = c.Chain.Generation()
 	return bpf.ChainRate{Every: c.WalkRate.Every, Generation: uint32(c.generation)}, forgot
 }
 
-// learn takes a walk of a stack. It reports whether KernelRate has changed.
+// learn takes a walk of a stack. It reports whether kernelRate has changed.
 func (c *Chaining) learn(s *bpf.Sample, user []target.RawFrame) (changed bool) {
 	walk, ok := activations(c.walk[:0], user, s.Depths)
 	if c.walk = walk; !ok {
@@ -66,9 +66,9 @@ func (c *Chaining) learn(s *bpf.Sample, user []target.RawFrame) (changed bool) {
 	return c.forgot() || changed
 }
 
-// Unsettled reports whether the link of the walk that was learned last is steady, and whether the kernel side does not know that.
+// unsettled reports whether the link of the walk that was learned last is steady, and whether the kernel side does not know that.
 // If users set how many samples to walk, the kernel side needs to know of none.
-func (c *Chaining) Unsettled(s *bpf.Sample) (steady, unsettled bool) {
+func (c *Chaining) unsettled(s *bpf.Sample) (steady, unsettled bool) {
 	if s.LinkTag == 0 || c.WalkRate.fixed || len(c.walk) < 2 {
 		return true, false
 	}

@@ -10,7 +10,7 @@ import (
 
 // A guess that does not reach the root is none.
 func TestGuessOfAPart(t *testing.T) {
-	q := NewChaining(1, 1, NewWalkRate(0))
+	q := newChaining(1, 1, NewWalkRate(0))
 	user, depths := foldtest.Frames("b:2@32 c:3@48")
 	sample := &bpf.Sample{User: user, Depths: depths, Flags: bpf.SampleDepths | bpf.SampleDrawn, End: bpf.EndRoot, Attachment: 1}
 	if q.learn(sample, target.AppendStack(nil, sample, 1)); q.WalkRate.Draws != 1 || q.WalkRate.Right != 0 {

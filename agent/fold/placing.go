@@ -68,8 +68,8 @@ func (s *waitingStack) link() (chainLink, bool) {
 	return linkOf(pair), true
 }
 
-// NewPlacing is of samples of one process, of whose contexts that is known. The code is that which a map names.
-func NewPlacing(known *Chaining, code *target.JITCode, check bool, want func([]target.RawFrame)) *Placing {
+// newPlacing is of samples of one process, of whose contexts that is known. The code is that which a map names.
+func newPlacing(known *Chaining, code *target.JITCode, check bool, want func([]target.RawFrame)) *Placing {
 	return &Placing{chaining: known, code: code, check: check, want: want, byLink: map[chainLink]*waitingLink{}}
 }
 

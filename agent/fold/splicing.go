@@ -6,9 +6,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A Splicing completes partial walks (Whaley, Java Grande 2000, section 4): it keeps the stack that each thread's
+// A splicing completes partial walks (Whaley, Java Grande 2000, section 4): it keeps the stack that each thread's
 // previous sample had, as the kernel side does, in the same number of places.
-type Splicing struct {
+type splicing struct {
 	kept   [KeptStacks]keptStack
 	buffer []target.RawFrame
 }
@@ -25,8 +25,8 @@ type keptStack struct {
 	user    []target.RawFrame // the others, innermost first
 }
 
-// Complete completes a sample. If check, the sample has its whole stack, and what is found is compared with it.
-func (sp *Splicing) Complete(t *Sample, check bool) {
+// complete completes a sample. If check, the sample has its whole stack, and what is found is compared with it.
+func (sp *splicing) complete(t *Sample, check bool) {
 	inner, user := t.inner(), t.User()
 	whole, fresh, ok := sp.splice(t.Sample, user)
 	if check {
@@ -46,7 +46,7 @@ func (sp *Splicing) Complete(t *Sample, check bool) {
 // Without marks in the guest's stack, an activation counts as the previous one's if the same call site led to the same
 // method. Of a method that is called again from there, that is wrong: what is counted as new are the calls that are seen
 // to be different.
-func (sp *Splicing) splice(s *bpf.Sample, user []target.RawFrame) (whole []target.RawFrame, fresh int, ok bool) {
+func (sp *splicing) splice(s *bpf.Sample, user []target.RawFrame) (whole []target.RawFrame, fresh int, ok bool) {
 	if s.Shared == nil {
 		return user, len(user), true // the place of its thread's stack was another thread's, whose stack it still has
 	}
@@ -81,7 +81,7 @@ func (sp *Splicing) splice(s *bpf.Sample, user []target.RawFrame) (whole []targe
 }
 
 // append adds frames that were on the stack before. They still are: the classes of their methods were not unloaded.
-func (sp *Splicing) append(base []target.RawFrame, classEpoch uint32) {
+func (sp *splicing) append(base []target.RawFrame, classEpoch uint32) {
 	for _, r := range base {
 		if r.Frame.Kind() == bpf.FrameInterpreted {
 			r.Epoch = classEpoch
@@ -91,7 +91,7 @@ func (sp *Splicing) append(base []target.RawFrame, classEpoch uint32) {
 }
 
 // end notes why the frames end where they do.
-func (sp *Splicing) end(why bpf.WalkEnd) {
+func (sp *splicing) end(why bpf.WalkEnd) {
 	if n := len(sp.buffer); n > 0 {
 		sp.buffer[n-1].End = why
 	}

@@ -12,13 +12,13 @@ import (
 
 // A splicer feeds a splicing with the samples of one thread.
 type splicer struct {
-	*Splicing
+	*splicing
 	sample bpf.Sample // but for its frames
 	header bpf.Header
 }
 
 func newSplicer() *splicer {
-	s := &splicer{Splicing: &Splicing{}, header: bpf.Header{Pid: 100, Tid: 100, Start: 5, Exec: 1}}
+	s := &splicer{splicing: &splicing{}, header: bpf.Header{Pid: 100, Tid: 100, Start: 5, Exec: 1}}
 	s.sample = bpf.Sample{Header: &s.header, Attachment: 1}
 	return s
 }
@@ -30,7 +30,7 @@ func (s *splicer) splice(user string, end bpf.WalkEnd, shared *bpf.SharedStack) 
 	if shared != nil && shared.Own == 0 {
 		shared.Own = uint32(len(own))
 	}
-	whole, fresh, ok := s.Splicing.splice(&s.sample, target.AppendStack(nil, &s.sample, 1))
+	whole, fresh, ok := s.splicing.splice(&s.sample, target.AppendStack(nil, &s.sample, 1))
 	text := fmt.Sprintf("%s, %d new", foldtest.Path(whole), fresh)
 	if !ok {
 		text += ", rest lost"

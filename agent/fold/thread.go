@@ -1,9 +1,3 @@
-// Package fold joins samples with their calling contexts and adds them to what open windows hold of each thread.
-//
-// Where stacks are not all walked, a Splicing completes partial walks at once; a Chaining learns contexts from walks, and a Placing
-// gives samples of which only a link is known their contexts when a window closes.
-//
-// Only a Coverage locks. The rest belongs to whoever drains the ring, or to whoever holds the lock of the agent.
 package fold
 
 import (

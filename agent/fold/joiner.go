@@ -1,0 +1,163 @@
+// Package fold joins samples with their processes and calling contexts, and holds what open windows have of them: the trees of
+// each Thread, an EventSet and a CallSet of each Process. Frames have no names here before a window closes.
+//
+// Where stacks are not all walked, a Joiner completes partial walks at once, or learns contexts from walks; a Placing then gives samples
+// of which only a link is known their contexts when a window closes.
+//
+// Only a Coverage has a lock of its own. The rest belongs to whoever drains the ring; in an agent that is whoever holds Agent.mu.
+package fold
+
+import (
+	"iter"
+	"log/slog"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// JoinOptions say how a Joiner finds contexts, and what it needs of others.
+type JoinOptions struct {
+	Contexts     profile.ContextMode
+	Check        bool   // samples have their whole stacks: count how many contexts are right
+	WalkEvery    uint32 // ContextChain: walk one in so many samples whose link is known; 0 adapts
+	LeaveUnknown bool   // ContextChain: walk samples whose link is unknown no more often than others
+	Log          *slog.Logger
+
+	// The kernel side, for ContextChain.
+	Rates     interface{ Put(key, value any) error }  // bpf.Objects.ChainRates
+	SetSteady func(linkTag uint64, steady bool) error // bpf.Objects.SetSteady
+
+	// Waiting are the threads of a process in each open window. Their samples that wait are placed before what is known of
+	// their contexts is forgotten.
+	Waiting func(p *Process) iter.Seq[map[ThreadKey]*Thread]
+	// Want is called with each stack that samples of a process were given.
+	Want func(p *Process, stack []target.RawFrame)
+}
+
+// A Joiner joins samples with what is known of their contexts, and sets how often the kernel side walks stacks whose link is known.
+// Agent.mu is held when its methods are called.
+type Joiner struct {
+	opt      JoinOptions
+	stack    []target.RawFrame // scratch
+	splicing splicing          // of partial walks
+
+	// Processes without a VM share one rate.
+	native     *WalkRate
+	generation uint32 // how often they were asked for their links again
+}
+
+// NewJoiner makes a Joiner. Where contexts are chained, it sets the first rate of processes without a VM.
+func NewJoiner(opt JoinOptions) *Joiner {
+	j := &Joiner{opt: opt}
+	if opt.Contexts == profile.ContextChain {
+		j.native = NewWalkRate(opt.WalkEvery)
+		j.set(bpf.MaxAttached, bpf.ChainRate{Every: j.native.Every})
+	}
+	return j
+}
+
+// Join completes a sample as far as that can be done at once, and learns from it. The code is that which a map of the process names.
+// The result is valid until the next call.
+func (j *Joiner) Join(p *Process, s *bpf.Sample, code *target.JITCode) Sample {
+	j.stack = target.AppendStack(j.stack[:0], s, p.Attachment.Load())
+	t := Sample{Sample: s, Stack: j.stack}
+	switch j.opt.Contexts {
+	case profile.ContextChain:
+		user := t.User()
+		if s.Flags&bpf.SampleDepths == 0 || len(user) == 0 {
+			break // a kernel thread, or 32-bit code
+		}
+		c := j.Chaining(p)
+		j.makeRoom(p, len(user)+1)
+		if c.take(&t) {
+			j.setRate(c)
+		}
+		j.settle(c, s)
+	case profile.ContextPartial:
+		j.splicing.complete(&t, j.opt.Check)
+		j.stack = t.Stack
+	}
+	code.Mark(t.Stack)
+	return t
+}
+
+// LearnCall learns from a call that an engine observed. Unlike the link of a sample, it says how often the call is made.
+func (j *Joiner) LearnCall(p *Process, callee, caller target.RawFrame, calleeDepth, callerDepth uint32) {
+	if j.opt.Contexts != profile.ContextChain || calleeDepth == 0 || callerDepth == 0 {
+		return
+	}
+	c := j.Chaining(p)
+	j.makeRoom(p, 2)
+	if c.takeCall(callee, caller, calleeDepth, callerDepth) {
+		j.setRate(c)
+	}
+}
+
+// Chaining returns what is known of p's contexts: of those of the VM that it runs now.
+func (j *Joiner) Chaining(p *Process) *Chaining {
+	serial := p.Attachment.Load()
+	if p.Chaining != nil && p.Chaining.Attachment == serial {
+		return p.Chaining
+	}
+	if p.Chaining != nil { // what another VM needed says nothing of this one
+		j.placeWaiting(p)
+	}
+	if serial == 0 {
+		p.Chaining = newChaining(0, bpf.MaxAttached, j.native)
+	} else {
+		p.Chaining = newChaining(serial, p.Slot.Load(), NewWalkRate(j.opt.WalkEvery))
+		j.setRate(p.Chaining)
+	}
+	return p.Chaining
+}
+
+// NewPlacing is a Placing of p's samples, by what is known of p's contexts now and later.
+func (j *Joiner) NewPlacing(p *Process) *Placing {
+	return newPlacing(p.Chaining, p.Code.Load(), j.opt.Check, func(stack []target.RawFrame) { j.opt.Want(p, stack) })
+}
+
+// placeWaiting gives all samples of p that wait their contexts, before what is known of these is forgotten.
+func (j *Joiner) placeWaiting(p *Process) {
+	for threads := range j.opt.Waiting(p) {
+		j.NewPlacing(p).Place(threads)
+	}
+}
+
+// makeRoom forgets all contexts of p if those of a stack of so many frames do not fit.
+func (j *Joiner) makeRoom(p *Process, frames int) {
+	if c := p.Chaining; !c.Chain.Room(frames) {
+		j.placeWaiting(p)
+		c.Chain.Purge()
+	}
+}
+
+// setRate sets how often the kernel side walks, and has it forget what was forgotten.
+func (j *Joiner) setRate(c *Chaining) {
+	rate, forgot := c.kernelRate()
+	if c.Slot == bpf.MaxAttached {
+		if forgot { // whatever one of them has forgotten, all are asked for again
+			j.generation++
+		}
+		rate.Generation = j.generation
+	}
+	j.set(c.Slot, rate)
+}
+
+func (j *Joiner) set(slot uint32, rate bpf.ChainRate) {
+	if err := j.opt.Rates.Put(slot, rate); err != nil {
+		j.opt.Log.Warn("cannot set how often stacks are walked", "err", err)
+	}
+}
+
+// settle has the kernel side walk every sample with a link of several contexts, or do so no longer. Where links that are not known
+// are left, so are these.
+func (j *Joiner) settle(c *Chaining, s *bpf.Sample) {
+	steady, unsettled := c.unsettled(s)
+	if !unsettled || j.opt.LeaveUnknown {
+		return
+	}
+	if err := j.opt.SetSteady(s.LinkTag, steady); err != nil {
+		j.opt.Log.Warn("a link with several contexts is not always walked", "err", err)
+	}
+}
