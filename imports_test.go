@@ -54,7 +54,7 @@ var layers = []struct{ packages, imports string }{
 
 	// What open windows hold.
 	{"agent/fold/foldtest", "agent/target bpf symbolize"},
-	{"agent/fold", "agent/profile agent/target bpf cct symbolize"},
+	{"agent/fold", "agent/proc agent/profile agent/target bpf cct symbolize"},
 
 	// How calls and locks are sampled.
 	{"agent/calls", "agent/profile bpf"},
@@ -66,7 +66,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/monitors", "agent/attach agent/budget agent/probesite agent/proc agent/ring agent/watch bpf elffile vmruntime"},
 
 	{"agent", "agent/attach agent/budget agent/calls agent/calls/... agent/fold agent/layout agent/library agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
-		"agent/profile agent/retry agent/ring agent/target agent/valueprobe agent/watch bpf cct elffile symbolize vmruntime vmruntime/hotspot vmruntime/hotspot/javaheap vmruntime/perfmap"},
+		"agent/profile agent/retry agent/ring agent/target agent/valueprobe agent/watch bpf cct elffile symbolize vmruntime vmruntime/hotspot vmruntime/perfmap"},
 	{"cmd/...", "agent agent/... elffile version vmruntime vmruntime/hotspot"},
 }
 
