@@ -88,7 +88,7 @@ type Agent struct {
 
 	sources sources
 	engines *callEngines   // of sources, for what folds calls; nil if calls are not sampled
-	events  *eventProbes   // of sources, for what folds events; nil if events are not recorded
+	events  *eventSource   // of sources, for what folds events; nil if events are not recorded
 	ring    *ring.Reader   // of all that programs write
 	links   []link.Link    // to what follows processes
 	faded   time.Duration  // when counts of busy guests were made fade, CLOCK_MONOTONIC; 0 if never
@@ -214,7 +214,7 @@ func (a *Agent) openSources(attaching *proc.Pool) error {
 	}
 	a.sources.first = []source{ticks}
 	if opt := a.opt.Events; opt != nil {
-		if a.events, err = newEventProbes(a, *opt, attaching); err != nil {
+		if a.events, err = newEventSource(a, *opt, attaching); err != nil {
 			return err
 		}
 		a.sources.first = []source{a.events, ticks}

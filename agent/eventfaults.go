@@ -71,7 +71,7 @@ func (f *fault) fold() {
 }
 
 // lookUpFaults tells of all faults that wait what was touched.
-func (e *eventProbes) lookUpFaults(p *target.Process, faults []fault) {
+func (e *eventSource) lookUpFaults(p *target.Process, faults []fault) {
 	for i := range faults {
 		if g := p.VM(); g != nil {
 			e.agent.locate(g, &faults[i])
@@ -81,7 +81,7 @@ func (e *eventProbes) lookUpFaults(p *target.Process, faults []fault) {
 }
 
 // foldFaults adds faults, which are the next of the queue, to their windows.
-func (e *eventProbes) foldFaults(p *target.Process, faults []fault) {
+func (e *eventSource) foldFaults(p *target.Process, faults []fault) {
 	e.faults.done(p, len(faults))
 	e.agent.mu.Lock()
 	defer e.agent.mu.Unlock()

@@ -20,9 +20,11 @@ import (
 const (
 	// steady is by how much a rate must be wrong to be changed: weights of a window should not vary for nothing.
 	steady = 1.5
+	// governEvery is how often rates are set anew.
+	governEvery = time.Second
 	// checkInterval is how often the governor looks whether a probe has spent what it may until the rates are set anew, if one
 	// was attached recently: a probe that a process passes a million times a second spends a second's budget in a fiftieth of it.
-	checkInterval = governInterval / 50
+	checkInterval = governEvery / 50
 	// checksSkipped is how many of these are none where all probes are known for longer than a second.
 	checksSkipped = 4
 	// faultLookups is how many page faults a second are recorded, about: to look one up takes the agent some 50 us.
@@ -46,10 +48,10 @@ func (e *eventProbes) govern(ctx context.Context) {
 		}
 		now := monotonic()
 		switch {
-		case now-last >= governInterval:
+		case now-last >= governEvery:
 			e.tune(now, now-last)
 			last = now
-		case beat%(1+checksSkipped) == 0, now-time.Duration(e.lastAttached.Load()) < governInterval:
+		case beat%(1+checksSkipped) == 0, now-time.Duration(e.lastAttached.Load()) < governEvery:
 			e.check(now, now-last)
 		}
 		e.turn(monotonic())
@@ -60,7 +62,7 @@ func (e *eventProbes) govern(ctx context.Context) {
 func (e *eventProbes) measureTrap() {
 	trap, err := hitcost.Measure(probesite.Push, attach.Uprobe{}, hitcost.Options{})
 	if err != nil {
-		e.agent.log.Debug("what a hit of a probe takes cannot be measured", "err", err, "taken", e.trapTime())
+		e.Log.Debug("what a hit of a probe takes cannot be measured", "err", err, "taken", e.trapTime())
 		return
 	}
 	e.trap.Store(int64(trap))
@@ -71,11 +73,11 @@ func (e *eventProbes) trapTime() time.Duration { return time.Duration(e.trap.Loa
 
 // tune sets all rates by what was measured in the time that has passed.
 func (e *eventProbes) tune(now, passed time.Duration) {
-	counts, err := e.agent.objects.ReadCounts()
+	counts, err := e.Objects.ReadCounts()
 	if err != nil {
 		return // reported by whoever reads them for people
 	}
-	times := e.agent.guestTimes()
+	times := e.GuestTimes()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.now = now
@@ -106,11 +108,11 @@ func (e *eventProbes) tune(now, passed time.Duration) {
 // check thins out, or observes in slices, what has spent already, in the time that has passed since the rates were set, more
 // than it may until they are set anew: tune would do the same, but later.
 func (e *eventProbes) check(now, passed time.Duration) {
-	counts, err := e.agent.objects.ReadCounts()
+	counts, err := e.Objects.ReadCounts()
 	if err != nil {
 		return
 	}
-	times := e.agent.guestTimes()
+	times := e.GuestTimes()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.now = now
@@ -118,7 +120,7 @@ func (e *eventProbes) check(now, passed time.Duration) {
 	e.noteRecordCost(&counts)
 	e.used.Add(times)
 	e.lend(e.loads(max(passed, checkInterval)))
-	loads := e.loads(governInterval)
+	loads := e.loads(governEvery)
 	for _, l := range loads {
 		p := l.plan
 		if p.perf || !p.duty.Always() {
@@ -128,7 +130,7 @@ func (e *eventProbes) check(now, passed time.Duration) {
 		switch {
 		case err != nil:
 			p.hits = l.hits
-			l.rate *= float64(governInterval) / float64(max(passed, checkInterval))
+			l.rate *= float64(governEvery) / float64(max(passed, checkInterval))
 			e.slice(p, now, l, loads.part(l), err)
 		case float64(every) > steady*float64(p.every):
 			p.every = uint32(every)
@@ -150,7 +152,7 @@ func (e *eventProbes) measureCPUs(times budget.Times, passed time.Duration) {
 // apply tells the kernel side a plan's rate; mu is held.
 func (e *eventProbes) apply(p *attachedPlan) {
 	if err := e.setRate(p); err != nil {
-		e.agent.log.Warn("cannot set the rate of a probe", "events", p.of, "err", err)
+		e.Log.Warn("cannot set the rate of a probe", "events", p.of, "err", err)
 	}
 }
 
@@ -168,7 +170,7 @@ func (e *eventProbes) allowance(kind profile.EventKind, part float64, slices int
 // known, too, to say that they use few CPUs.
 func (e *eventProbes) loadOf(l planLoad) budget.Load {
 	cpus := e.cpus
-	if born := l.plan.cover.BornAt(); born > 0 && e.now-born < governInterval {
+	if born := l.plan.cover.BornAt(); born > 0 && e.now-born < governEvery {
 		cpus = max(cpus, 1)
 	}
 	return budget.Load{
@@ -300,6 +302,6 @@ func (e *eventProbes) vanish(p *attachedPlan, now time.Duration) {
 	p.cover.End(now)
 	e.apply(p) // sooner than probes are gone
 	if err := p.detach(); err != nil {
-		e.agent.log.Error("cannot take probes away", "events", p.of, "err", err)
+		e.Log.Error("cannot take probes away", "events", p.of, "err", err)
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
-	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -35,11 +35,11 @@ func (k *kernelSide) pretendCost(t *testing.T, records uint64, each time.Duratio
 	t.Helper()
 	for counter, n := range map[bpf.Counter]uint64{bpf.ObservationsAttempted: records, bpf.NsProbes: records * uint64(each)} {
 		var counts []uint64
-		if err := k.agent.objects.Counters.Lookup(uint32(counter), &counts); err != nil {
+		if err := k.Objects.Counters.Lookup(uint32(counter), &counts); err != nil {
 			t.Fatal(err)
 		}
 		counts[0] += n
-		if err := k.agent.objects.Counters.Put(uint32(counter), counts); err != nil {
+		if err := k.Objects.Counters.Put(uint32(counter), counts); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,8 +140,13 @@ func TestTuneUnmeasured(t *testing.T) {
 	k.pretendCost(t, 10, 10*time.Microsecond)
 	k.now = 100 * time.Second
 	k.used = budget.Times{}
-	k.agent.table[1] = &fold.Process{Process: &target.Process{PID: os.Getpid()}}
-	k.agent.table[1].Attachment.Store(7)
+	k.GuestTimes = func() budget.Times {
+		used, ok := proc.CPUTime(os.Getpid())
+		if !ok {
+			t.Error("the CPU time of the test is not known")
+		}
+		return budget.Times{7: used}
+	}
 	if k.check(k.now, checkInterval); p.silent() {
 		t.Error("is not observed all the time, before the CPU time of its process is known")
 	}
@@ -252,7 +257,7 @@ func TestRecordCost(t *testing.T) {
 // A plan that cannot be attached again for a slice says why, and is tried again in the next cycle.
 func TestAttachAgainInVain(t *testing.T) {
 	k := newKernelSide(t)
-	p := k.plan(t, profile.Allocations, k.agent.objects.Tick) // which is no program of a probe
+	p := k.plan(t, profile.Allocations, k.Objects.Tick) // which is no program of a probe
 	if err := p.find(nil); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -34,10 +35,12 @@ func newKernelSide(t *testing.T) *kernelSide {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { o.Close() })
-	a, _ := testAgent()
-	a.log, a.objects = slog.New(slog.DiscardHandler), o
-	k := &kernelSide{eventProbes: &eventProbes{agent: a, uprobes: attach.NewUprobes(), recording: true, used: budget.Times{}, cookies: newCookies(), draw: func(int) int { return 0 }, opt: EventOptions{Budget: 0.01}}}
-	a.events = k.eventProbes
+	config := eventConfig{
+		Log: slog.New(slog.DiscardHandler), Objects: o,
+		GuestTimes: func() budget.Times { return nil },
+		Flush:      func(context.Context) error { return nil }, // nothing is in the ring
+	}
+	k := &kernelSide{eventProbes: &eventProbes{eventConfig: config, uprobes: attach.NewUprobes(), recording: true, used: budget.Times{}, cookies: newCookies(), draw: func(int) int { return 0 }, opt: EventOptions{Budget: 0.01}}}
 	if k.objects, err = o.LoadProbes(k.uprobes.Multi()); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +136,7 @@ func (k *kernelSide) enrol(t *testing.T, plans ...*attachedPlan) {
 // hits is how often probes were hit in all.
 func (k *kernelSide) hits(t *testing.T) uint64 {
 	t.Helper()
-	c, err := k.agent.objects.ReadCounts()
+	c, err := k.Objects.ReadCounts()
 	if err != nil {
 		t.Fatal(err)
 	}

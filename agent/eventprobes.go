@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -33,8 +34,7 @@ import (
 // eventProbes are the probes of events in the libraries of processes. A library is attached once, for all processes that
 // map it, and as long as there are such; the kernel takes the probes away when the agent ends, however it ends.
 type eventProbes struct {
-	passive
-	agent   *Agent
+	eventConfig
 	opt     EventOptions
 	objects *bpf.ProbeObjects
 	uprobes attach.Uprobes
@@ -48,14 +48,12 @@ type eventProbes struct {
 	watches   []*valueWatch
 	watched   *library.Keeper[watchedKey, *target.Process, valuePlan]
 	values    valueSites
-	faults    faultQueue
 	loading   target.PerProcess[retry.Backoff] // of looking for libraries with probes whose values are wanted
 	covers    coverages
 	draw      func(n int) int // a number from 0 to n-1, by chance
 
 	governing sync.WaitGroup
 	endGovern context.CancelFunc // nil if they did not start
-	shownCost time.Duration      // the highest in Stats; guarded by agent.mu
 
 	mu        sync.Mutex
 	plans     []*attachedPlan
@@ -70,19 +68,27 @@ type eventProbes struct {
 	spent     bpf.Counts                  // then
 }
 
-// newEventProbes attaches probes in that pool.
-func newEventProbes(a *Agent, opt EventOptions, pool *proc.Pool) (*eventProbes, error) {
-	if opt.Budget == 0 {
-		opt.Budget = DefaultBudget
-	}
-	e := &eventProbes{agent: a, opt: opt, uprobes: attach.NewUprobes(), used: budget.Times{}, cookies: newCookies(), draw: rand.IntN}
+// An eventConfig is what the probes of events need of others.
+type eventConfig struct {
+	Log        *slog.Logger
+	Resolver   *target.Resolver
+	Objects    *bpf.Objects                    // whose maps and ring programs of probes share
+	Attaching  *proc.Pool                      // in which probes are attached
+	GuestTimes func() budget.Times             // CPU times of the processes whose VMs are attached, by the serials of those
+	Flush      func(ctx context.Context) error // returns when all records that were emitted have been handled
+	Refusal    func(error) error               // explains why the kernel refuses to load programs
+}
+
+// newEventProbes loads the programs of probes. Nothing is attached before a library is found.
+func newEventProbes(c eventConfig, opt EventOptions) (*eventProbes, error) {
+	e := &eventProbes{eventConfig: c, opt: opt, uprobes: attach.NewUprobes(), used: budget.Times{}, cookies: newCookies(), draw: rand.IntN}
 	e.trap.Store(int64(usualTrap))
 	for _, spec := range opt.Values {
 		e.watches = append(e.watches, &valueWatch{spec: spec, lacking: map[symbolize.FileKey]error{}})
 	}
 	var err error
-	if e.objects, err = a.objects.LoadProbes(e.uprobes.Multi()); err != nil {
-		return nil, explainLoad(err)
+	if e.objects, err = c.Objects.LoadProbes(e.uprobes.Multi()); err != nil {
+		return nil, c.Refusal(err)
 	}
 	if e.exit, err = link.AttachTracing(link.TracingOptions{Program: e.objects.ThreadExit}); err != nil {
 		return nil, errors.Join(fmt.Errorf("follow the ends of threads: %w", err), e.objects.Close())
@@ -93,9 +99,30 @@ func newEventProbes(a *Agent, opt EventOptions, pool *proc.Pool) (*eventProbes, 
 	if e.perf != nil {
 		e.plans = append(e.plans, e.perfPlans()...)
 	}
-	e.libraries = e.newLibraries(pool)
-	e.watched = e.newWatched(pool)
+	e.libraries = e.newLibraries(c.Attaching)
+	e.watched = e.newWatched(c.Attaching)
 	return e, nil
+}
+
+// begin records hits, and governs how many, until end.
+func (e *eventProbes) begin(ctx context.Context) error {
+	if err := e.setRecording(true); err != nil {
+		return err
+	}
+	ctx, e.endGovern = context.WithCancel(ctx)
+	e.governing.Go(func() { e.govern(ctx) })
+	return nil
+}
+
+// end ends what begin began, also if that failed or was not called.
+func (e *eventProbes) end() {
+	if e.endGovern != nil {
+		e.endGovern()
+		e.governing.Wait()
+	}
+	if err := e.setRecording(false); err != nil {
+		e.Log.Error("cannot stop recording events", "err", err)
+	}
 }
 
 // An eventLibrary is what a libjvm has of the events that are recorded.
@@ -121,7 +148,7 @@ func (e *eventProbes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.Fi
 // library.ErrAttaching while that takes long.
 func (e *eventProbes) Attaching(p *target.Process, m *proc.Mapping, lib target.MappedFile) (lacks []string, err error) {
 	used, err := e.libraries.Use(p, p.PID, lib.Key, lib.File, func(found *eventLibrary) (bool, error) {
-		read, err := target.Call(e.agent.resolver, p, func() (eventLibrary, error) {
+		read, err := target.Call(e.Resolver, p, func() (eventLibrary, error) {
 			file, err := elffile.Open(lib.File, lib.Key.Size)
 			if err != nil {
 				return eventLibrary{}, fmt.Errorf("read libjvm: %w", err)
@@ -131,7 +158,7 @@ func (e *eventProbes) Attaching(p *target.Process, m *proc.Mapping, lib target.M
 		})
 		*found = read
 		for _, lack := range read.lacks {
-			e.agent.log.Warn("events of JVMs are not recorded", "library", m.Path, "why", lack)
+			e.Log.Warn("events of JVMs are not recorded", "library", m.Path, "why", lack)
 		}
 		return len(read.plans) > 0, err
 	})
@@ -140,20 +167,9 @@ func (e *eventProbes) Attaching(p *target.Process, m *proc.Mapping, lib target.M
 
 // Look finds probes whose values are wanted.
 func (e *eventProbes) Look(p *target.Process) {
-	e.agent.resolver.Begin(target.StageValues, p)
+	e.Resolver.Begin(target.StageValues, p)
 	e.lookForValues(p)
 }
-
-// BeforeNames looks up the objects of page faults: first, as objects move.
-func (e *eventProbes) BeforeNames(p *target.Process) {
-	if faults := e.faults.of(p); len(faults) > 0 {
-		e.agent.resolver.Begin(target.StageObjects, p)
-		e.lookUpFaults(p, faults)
-	}
-}
-
-// LeftAlone folds page faults without their objects.
-func (e *eventProbes) LeftAlone(p *target.Process) { e.foldFaults(p, e.faults.of(p)) }
 
 // Leave notes that p is gone: what no other process maps is detached after a while.
 func (e *eventProbes) Leave(p *target.Process) {
@@ -193,7 +209,7 @@ func (e *eventProbes) attach(plans []*attachedPlan, f *os.File) (attached []*att
 
 // refuse logs that a plan cannot be attached, and returns the note for profiles.
 func (e *eventProbes) refuse(plan *eventPlan, f *os.File, err error) string {
-	e.agent.log.Warn("events of JVMs are not recorded", "events", plan.of, "library", f.Name(), "err", err)
+	e.Log.Warn("events of JVMs are not recorded", "events", plan.of, "library", f.Name(), "err", err)
 	return lack(plan, err)
 }
 
@@ -278,10 +294,10 @@ func (e *eventProbes) remove(ctx context.Context, plans []*attachedPlan) {
 	e.mu.Unlock()
 	for _, p := range plans {
 		if err := p.close(); err != nil {
-			e.agent.log.Error("cannot take probes away", "events", p.of, "err", err)
+			e.Log.Error("cannot take probes away", "events", p.of, "err", err)
 		}
 	}
-	if err := e.agent.flush(ctx); err != nil {
+	if err := e.Flush(ctx); err != nil {
 		return // the agent ends
 	}
 	e.values.forget(cookies)

@@ -7,8 +7,6 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/ring"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
@@ -18,13 +16,6 @@ import (
 // cookies. Who gets a cookie next inherits nothing.
 func TestRemovePlans(t *testing.T) {
 	k := newKernelSide(t)
-	var err error
-	if k.agent.ring, err = ring.NewReader(k.agent.objects.Events); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { k.agent.ring.Close() })
-	k.agent.drained = make(chan struct{})
-	close(k.agent.drained) // nobody reads the ring, and nothing is in it
 	place := k.find(t)
 	k.cookies = numbering{bound: 3}
 	const most = 8
@@ -79,7 +70,7 @@ func TestRemovePlans(t *testing.T) {
 	}
 	// A plan that cannot be attached keeps no cookies.
 	for range most {
-		p := k.plan(t, profile.Values, k.agent.objects.Tick) // which is no program of a probe
+		p := k.plan(t, profile.Values, k.Objects.Tick) // which is no program of a probe
 		p.found = [][]foundSite{{{Site: place[0]}}}
 		p.file.Close()
 		if err := k.attachPlan(p, k.file); err == nil || errors.Is(err, errTooManyProbes) {

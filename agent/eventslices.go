@@ -37,7 +37,7 @@ func (e *eventProbes) slice(p *attachedPlan, now time.Duration, l planLoad, part
 	p.cover.SetPartly(why)
 	e.thin(p, l, part)
 	e.vanish(p, now)
-	e.agent.log.Warn("events are observed part of the time", "events", p.of, "slices", p.duty.Slices, "of", p.duty.Length, "why", why)
+	e.Log.Warn("events are observed part of the time", "events", p.of, "slices", p.duty.Slices, "of", p.duty.Length, "why", why)
 }
 
 // thin sets of how many hits one is recorded in a slice; mu is held.
@@ -91,7 +91,7 @@ func (e *eventProbes) beginSlice(p *attachedPlan, now time.Duration) {
 	if err != nil {
 		p.duty.On, p.duty.Done = false, true // of this cycle nothing is seen
 		p.cover.SetPartly(err)
-		e.agent.log.Warn("probes cannot be attached again", "events", p.of, "err", err)
+		e.Log.Warn("probes cannot be attached again", "events", p.of, "err", err)
 	}
 }
 
@@ -141,7 +141,7 @@ func (e *eventProbes) nextCycle(p *attachedPlan, now time.Duration) {
 		p.every = uint32(every)
 	}
 	if err := e.appear(p, now); err != nil {
-		e.agent.log.Warn("probes cannot be attached again", "events", p.of, "err", err)
+		e.Log.Warn("probes cannot be attached again", "events", p.of, "err", err)
 		p.duty.Start(now, 2, p.usualCycle(now), e.draw)
 		p.cover.SetPartly(err)
 		return
@@ -151,7 +151,7 @@ func (e *eventProbes) nextCycle(p *attachedPlan, now time.Duration) {
 
 // loadNow is what a plan costs that is observed in slices, and its part of its kind's budget.
 func (e *eventProbes) loadNow(p *attachedPlan) (planLoad, float64) {
-	loads := e.loads(governInterval)
+	loads := e.loads(governEvery)
 	for _, l := range loads {
 		if l.plan == p {
 			return l, loads.part(l)

@@ -4,39 +4,62 @@ import (
 	"context"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// start implements source: it records hits, and governs how many.
-func (e *eventProbes) start(ctx context.Context) error {
-	if err := e.setRecording(true); err != nil {
-		return err
+// An eventSource is the source of events: of probes, of the kernel and of the CPU.
+type eventSource struct {
+	passive
+	*eventProbes
+	agent     *Agent
+	faults    faultQueue
+	shownCost time.Duration // the highest in Stats; guarded by agent.mu
+}
+
+// newEventSource attaches probes in that pool.
+func newEventSource(a *Agent, opt EventOptions, pool *proc.Pool) (*eventSource, error) {
+	if opt.Budget == 0 {
+		opt.Budget = DefaultBudget
 	}
-	ctx, e.endGovern = context.WithCancel(ctx)
-	e.governing.Go(func() { e.govern(ctx) })
+	probes, err := newEventProbes(eventConfig{
+		Log: a.log, Resolver: a.resolver, Objects: a.objects, Attaching: pool, GuestTimes: a.guestTimes, Flush: a.flush, Refusal: explainLoad,
+	}, opt)
+	if err != nil {
+		return nil, err
+	}
+	return &eventSource{eventProbes: probes, agent: a}, nil
+}
+
+func (e *eventSource) start(ctx context.Context) error { return e.eventProbes.begin(ctx) }
+
+func (e *eventSource) stop() error {
+	e.eventProbes.end()
 	return nil
 }
 
-func (e *eventProbes) stop() error {
-	if e.endGovern != nil {
-		e.endGovern()
-		e.governing.Wait()
-	}
-	if err := e.setRecording(false); err != nil {
-		e.agent.log.Error("cannot stop recording events", "err", err)
-	}
-	return nil
-}
-
-func (e *eventProbes) refresh() error { return e.perf.refresh() }
+func (e *eventSource) refresh() error            { return e.perf.refresh() }
+func (e *eventSource) close() error              { return e.eventProbes.close() }
+func (e *eventSource) finds(maps proc.Maps) bool { return e.eventProbes.finds(maps) }
 
 // expect has plans that are observed in slices of time observed in some of a short window.
-func (e *eventProbes) expect(length time.Duration) { e.hurry(monotonic(), length) }
+func (e *eventSource) expect(length time.Duration) { e.hurry(monotonic(), length) }
 
-func (e *eventProbes) count(s *snapshot) {
+// BeforeNames looks up the objects of page faults: first, as objects move.
+func (e *eventSource) BeforeNames(p *target.Process) {
+	if faults := e.faults.of(p); len(faults) > 0 {
+		e.agent.resolver.Begin(target.StageObjects, p)
+		e.lookUpFaults(p, faults)
+	}
+}
+
+// LeftAlone folds page faults without their objects.
+func (e *eventSource) LeftAlone(p *target.Process) { e.foldFaults(p, e.faults.of(p)) }
+
+func (e *eventSource) count(s *snapshot) {
 	if e.opt.ExactAllocations {
 		var err error
 		if s.allocated, err = e.classCounts(); err != nil {
@@ -46,7 +69,7 @@ func (e *eventProbes) count(s *snapshot) {
 	s.covered = e.covers.sums(monotonic())
 }
 
-func (e *eventProbes) addStats(c *bpf.Counts, s *profile.Stats) {
+func (e *eventSource) addStats(c *bpf.Counts, s *profile.Stats) {
 	a := e.agent
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -63,7 +86,7 @@ func (e *eventProbes) addStats(c *bpf.Counts, s *profile.Stats) {
 	s.Events.Cost = e.shownCost
 }
 
-func (e *eventProbes) kernelMaps() []any {
+func (e *eventSource) kernelMaps() []any {
 	maps := []any{e.objects.ProbeMaps}
 	if e.perf != nil {
 		maps = append(maps, e.perf.objects.FaultMaps)
@@ -71,7 +94,7 @@ func (e *eventProbes) kernelMaps() []any {
 	return maps
 }
 
-func (e *eventProbes) fill(ctx context.Context, w *closedWindow, p *profile.Profile) (finish func()) {
+func (e *eventSource) fill(ctx context.Context, w *closedWindow, p *profile.Profile) (finish func()) {
 	p.EventCounts = w.after.eventsSince(w.before, e.trapTime())
 	e.agent.countObjects(ctx, w.Window, w.processes, w.after, p)
 	w.covered = fold.Covered(w.before.covered, w.after.covered, w.began, &p.EventCounts)

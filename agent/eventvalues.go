@@ -100,7 +100,6 @@ func (e *eventProbes) finds(maps proc.Maps) bool {
 // lookForValues attaches to the files that p maps what is wanted of their values. Libraries that p loads later are found
 // when it is looked at again.
 func (e *eventProbes) lookForValues(p *target.Process) {
-	a := e.agent
 	if len(e.watches) == 0 {
 		return
 	}
@@ -109,9 +108,9 @@ func (e *eventProbes) lookForValues(p *target.Process) {
 		*again = librariesLoad
 	}
 	if pause, ok := again.Pause(); ok {
-		a.resolver.SubmitLater(p, pause)
+		e.Resolver.SubmitLater(p, pause)
 	}
-	maps := a.resolver.Maps(p)
+	maps := e.Resolver.Maps(p)
 	files := 0
 	for i := range maps {
 		m := &maps[i]
@@ -123,7 +122,7 @@ func (e *eventProbes) lookForValues(p *target.Process) {
 				p.Note(fmt.Sprintf("process %d: values are looked for in %d of the files that it maps", p.PID, maxValueFiles))
 				return
 			}
-			a.resolver.CountRead(e.attachWatch(p, m, w))
+			e.Resolver.CountRead(e.attachWatch(p, m, w))
 		}
 	}
 }
@@ -131,8 +130,7 @@ func (e *eventProbes) lookForValues(p *target.Process) {
 // attachWatch attaches a spec to one file of p, unless that was done before for another process. What a file cannot offer is
 // logged where it was asked for by name; that of all files only some have a probe is no error.
 func (e *eventProbes) attachWatch(p *target.Process, m *proc.Mapping, w *valueWatch) error {
-	a := e.agent
-	lib, err := a.resolver.Open(p, m)
+	lib, err := e.Resolver.Open(p, m)
 	if err != nil {
 		return err
 	}
@@ -148,7 +146,7 @@ func (e *eventProbes) attachWatch(p *target.Process, m *proc.Mapping, w *valueWa
 		}
 		return nil
 	}
-	found, err := target.Call(a.resolver, p, func() (valuePlan, error) {
+	found, err := target.Call(e.Resolver, p, func() (valuePlan, error) {
 		return e.findValues(lib, w)
 	})
 	if err != nil {
@@ -163,7 +161,7 @@ func (e *eventProbes) attachWatch(p *target.Process, m *proc.Mapping, w *valueWa
 		e.lack(key, found.err)
 	}
 	if err := found.err; err != nil && !errors.Is(err, library.ErrAttaching) && w.explain(p, m.Path, err) {
-		a.log.Warn("values are not recorded", "probe", w.spec.Place(), "file", m.Path, "err", err)
+		e.Log.Warn("values are not recorded", "probe", w.spec.Place(), "file", m.Path, "err", err)
 	}
 	return nil
 }
@@ -194,7 +192,7 @@ func (e *eventProbes) newWatched(pool *proc.Pool) *library.Keeper[watchedKey, *t
 		},
 		Attached: func(v valuePlan) {
 			e.adopt([]*attachedPlan{v.attached})
-			e.agent.log.Debug("values are recorded", "probe", v.watch.spec.Place(), "file", v.attached.file.Name())
+			e.Log.Debug("values are recorded", "probe", v.watch.spec.Place(), "file", v.attached.file.Name())
 		},
 		Idle:   func(v valuePlan, idle bool) { e.setIdle([]*attachedPlan{v.attached}, idle) },
 		Detach: func(ctx context.Context, v valuePlan) { e.remove(ctx, []*attachedPlan{v.attached}) },

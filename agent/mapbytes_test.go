@@ -51,7 +51,7 @@ func TestLiveMapBytes(t *testing.T) {
 	if ring := memory(objects.Events); before < ring {
 		t.Errorf("%d bytes, and the ring alone has %d", before, ring)
 	}
-	a.sources.first = []source{&eventProbes{objects: probes}}
+	a.sources.first = []source{&eventSource{eventProbes: &eventProbes{objects: probes}}}
 	var own uint64
 	for _, m := range mapsIn(probes.ProbeMaps) {
 		own += memory(m)

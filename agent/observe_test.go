@@ -30,7 +30,7 @@ func observationRecord(r record, seen bpf.ProbeObservation, text string) []byte 
 // watchingAgent folds what probes saw.
 func watchingAgent() (*Agent, *Window) {
 	a, w := testAgent()
-	a.events = &eventProbes{agent: a}
+	a.events = &eventSource{eventProbes: &eventProbes{}, agent: a}
 	a.observed.discarded = noDiscards()
 	return a, w
 }

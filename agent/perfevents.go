@@ -30,8 +30,8 @@ func (e *eventProbes) newPerfEvents() (_ *perfEvents, err error) {
 		return nil, nil
 	}
 	p := &perfEvents{}
-	if p.objects, err = e.agent.objects.LoadFaults(e.objects); err != nil {
-		return nil, explainLoad(err)
+	if p.objects, err = e.Objects.LoadFaults(e.objects); err != nil {
+		return nil, e.Refusal(err)
 	}
 	open := func(t *attach.Ticks, err error) error {
 		if err == nil {
