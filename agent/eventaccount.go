@@ -43,6 +43,3 @@ func (s snapshot) eventsSince(before snapshot, trap time.Duration) profile.Event
 	}
 	return c
 }
-
-// usualTrap is what a hit of a probe takes beside its program, into the kernel and back, until it has been measured.
-const usualTrap = 550 * time.Nanosecond

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
@@ -39,14 +40,14 @@ func (e *eventProbes) govern(ctx context.Context) {
 	e.measureTrap()
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
-	last := monotonic()
+	last := proc.Monotonic()
 	for beat := 0; ; beat++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		now := monotonic()
+		now := proc.Monotonic()
 		switch {
 		case now-last >= governEvery:
 			e.tune(now, now-last)
@@ -54,7 +55,7 @@ func (e *eventProbes) govern(ctx context.Context) {
 		case beat%(1+checksSkipped) == 0, now-time.Duration(e.lastAttached.Load()) < governEvery:
 			e.check(now, now-last)
 		}
-		e.turn(monotonic())
+		e.turn(proc.Monotonic())
 	}
 }
 
@@ -67,6 +68,9 @@ func (e *eventProbes) measureTrap() {
 	}
 	e.trap.Store(int64(trap))
 }
+
+// usualTrap is what a hit of a probe takes beside its program, into the kernel and back, until it has been measured.
+const usualTrap = 550 * time.Nanosecond
 
 // trapTime is what a hit takes of a process beside its program.
 func (e *eventProbes) trapTime() time.Duration { return time.Duration(e.trap.Load()) }
@@ -275,12 +279,12 @@ func (e *eventProbes) countTime(p *attachedPlan) time.Duration {
 // appear attaches a plan and begins to observe it: for a slice, or all the time; mu is held.
 func (e *eventProbes) appear(p *attachedPlan, now time.Duration) error {
 	p.turn++
-	before := monotonic()
+	before := proc.Monotonic()
 	if err := errors.Join(e.setRate(p), p.attach(e.uprobes)); err != nil {
 		return err
 	}
 	// What the first probes saw until the last one was there is left out: the time that attaching takes is not observed.
-	now += monotonic() - before
+	now += proc.Monotonic() - before
 	if p.duty.Always() {
 		p.cover.Begin(now, nil)
 	} else {

@@ -349,7 +349,7 @@ func TestCoverageOfUndone(t *testing.T) {
 	for range 2 * maxGone {
 		c.remove(&attachedPlan{cookies: []uint32{1}})
 	}
-	if wanted, observed := c.times(monotonic()); len(c.gone) != 0 || len(wanted) != 0 || len(observed) != 0 {
+	if wanted, observed := c.times(proc.Monotonic()); len(c.gone) != 0 || len(wanted) != 0 || len(observed) != 0 {
 		t.Errorf("%d are kept; wanted %v, observed %v", len(c.gone), wanted, observed)
 	}
 }

@@ -14,7 +14,7 @@ type EventOptions struct {
 	MonitorEnters bool
 	// Values says at which probes values are read, if Kinds has Values.
 	Values []valueprobe.Spec
-	// Budget is the share of the guests' CPU time that their probes may take; 0 means DefaultBudget.
+	// Budget is the share of the guests' CPU time that their probes may take; 0 means the default of the agent.
 	Budget float64
 }
 

@@ -125,6 +125,18 @@ func (e *eventProbes) end() {
 	}
 }
 
+// refresh follows CPUs that came online or went.
+func (e *eventProbes) refresh() error { return e.perf.refresh() }
+
+// maps are the structs of BPF maps that the programs have.
+func (e *eventProbes) maps() []any {
+	maps := []any{e.objects.ProbeMaps}
+	if e.perf != nil {
+		maps = append(maps, e.perf.objects.FaultMaps)
+	}
+	return maps
+}
+
 // An eventLibrary is what a libjvm has of the events that are recorded.
 type eventLibrary struct {
 	plans []*attachedPlan
@@ -260,12 +272,12 @@ func (e *eventProbes) adopt(plans []*attachedPlan) {
 	defer e.mu.Unlock()
 	for _, p := range plans {
 		p.turn++
-		p.cover.Begin(monotonic(), nil)
+		p.cover.Begin(proc.Monotonic(), nil)
 		e.covers.add(p)
 		e.plans = append(e.plans, p)
 		e.apply(p)
 	}
-	e.lastAttached.Store(int64(monotonic()))
+	e.lastAttached.Store(int64(proc.Monotonic()))
 }
 
 // setIdle says whether no process that is known maps the library of plans.
@@ -288,7 +300,7 @@ func (e *eventProbes) remove(ctx context.Context, plans []*attachedPlan) {
 	e.mu.Lock()
 	e.plans = slices.DeleteFunc(e.plans, func(p *attachedPlan) bool { return slices.Contains(plans, p) })
 	for _, p := range plans {
-		p.cover.Retire(monotonic())
+		p.cover.Retire(proc.Monotonic())
 		cookies = append(cookies, p.cookies...)
 	}
 	e.mu.Unlock()

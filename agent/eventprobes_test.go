@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
@@ -58,11 +59,11 @@ func TestRemovePlans(t *testing.T) {
 			t.Fatal("a cookie that was given back still has values")
 		}
 	}
-	before := k.covers.sums(monotonic())
+	before := k.covers.sums(proc.Monotonic())
 	if len(before) != most {
 		t.Errorf("%d plans that were removed are remembered, want %d", len(before), most)
 	}
-	later := k.covers.sums(monotonic() + time.Hour)
+	later := k.covers.sums(proc.Monotonic() + time.Hour)
 	for c, sums := range before {
 		if sums.Total != later[c].Total || sums.Observed > sums.Total {
 			t.Errorf("%v of %v were observed, and an hour later of %v: the plan was gone", sums.Observed, sums.Total, later[c].Total)

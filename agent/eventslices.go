@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -54,7 +55,7 @@ func (e *eventProbes) turn(now time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.now = now
-	before, ended := monotonic(), false
+	before, ended := proc.Monotonic(), false
 	for _, p := range e.plans {
 		if d := &p.duty; !d.Always() && d.On {
 			e.watchSlice(p, now)
@@ -62,7 +63,7 @@ func (e *eventProbes) turn(now time.Duration) {
 		}
 	}
 	if ended { // which takes a while
-		now += monotonic() - before
+		now += proc.Monotonic() - before
 	}
 	for _, p := range e.plans {
 		switch d := &p.duty; {

@@ -41,7 +41,7 @@ func (e *eventSource) stop() error {
 	return nil
 }
 
-func (e *eventSource) refresh() error            { return e.perf.refresh() }
+func (e *eventSource) refresh() error            { return e.eventProbes.refresh() }
 func (e *eventSource) close() error              { return e.eventProbes.close() }
 func (e *eventSource) finds(maps proc.Maps) bool { return e.eventProbes.finds(maps) }
 
@@ -86,13 +86,7 @@ func (e *eventSource) addStats(c *bpf.Counts, s *profile.Stats) {
 	s.Events.Cost = e.shownCost
 }
 
-func (e *eventSource) kernelMaps() []any {
-	maps := []any{e.objects.ProbeMaps}
-	if e.perf != nil {
-		maps = append(maps, e.perf.objects.FaultMaps)
-	}
-	return maps
-}
+func (e *eventSource) kernelMaps() []any { return e.maps() }
 
 func (e *eventSource) fill(ctx context.Context, w *closedWindow, p *profile.Profile) (finish func()) {
 	p.EventCounts = w.after.eventsSince(w.before, e.trapTime())

@@ -79,6 +79,11 @@ func (v *valueSites) of(cookie uint32) (valueSite, bool) {
 	return s, ok
 }
 
+// addValueSite has observations with the site's cookie read as values of that spec. What is attached does so by itself.
+func (e *eventProbes) addValueSite(s attach.ValueSite, spec valueprobe.Spec) {
+	e.values.add(s, &valueWatch{spec: spec})
+}
+
 // maxValueFiles bounds the files of one process that are looked through for a probe, each time that it is looked at.
 const maxValueFiles = 512
 

@@ -23,7 +23,7 @@ const exactDeadline = 5 * time.Second
 type classCounts map[bpf.CountedClass]bpf.ClassCount
 
 // classCounts reads the counts of all VMs.
-func (e *eventProbes) classCounts() (classCounts, error) {
+func (e *eventSource) classCounts() (classCounts, error) {
 	counts := classCounts{}
 	var key bpf.CountedClass
 	var count bpf.ClassCount

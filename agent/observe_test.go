@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
@@ -254,7 +255,7 @@ func FuzzHandleObservation(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		a, w := watchingAgent()
-		a.events.values.sites = map[uint32]valueSite{0: {watch: &valueWatch{spec: valueprobe.Spec{Symbol: "f"}}}}
+		a.events.addValueSite(attach.ValueSite{}, valueprobe.Spec{Symbol: "f"})
 		a.handle(raw)
 		a.handle(raw)
 		if c := a.observed; c.received != c.folded+profile.Sum(c.discarded) {
