@@ -65,7 +65,10 @@ var layers = []struct{ packages, imports string }{
 	{"agent/calls/...", "agent/attach agent/budget agent/calls agent/probesite/hitcost agent/proc agent/profile agent/ring agent/watch bpf cct elffile symbolize vmruntime"},
 	{"agent/monitors", "agent/attach agent/budget agent/probesite agent/proc agent/ring agent/watch bpf elffile vmruntime"},
 
-	{"agent", "agent/attach agent/budget agent/calls agent/calls/... agent/fold agent/layout agent/library agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
+	{"agent/events", "agent/attach agent/budget agent/fold agent/layout agent/library agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/retry agent/target " +
+		"agent/valueprobe bpf elffile symbolize vmruntime/hotspot"},
+
+	{"agent", "agent/attach agent/budget agent/calls agent/calls/... agent/events agent/fold agent/layout agent/library agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
 		"agent/profile agent/retry agent/ring agent/target agent/valueprobe agent/watch bpf cct elffile symbolize vmruntime vmruntime/hotspot vmruntime/perfmap"},
 	{"cmd/...", "agent agent/... elffile version vmruntime vmruntime/hotspot"},
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/library"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -48,7 +49,7 @@ type Options struct {
 	Proc         proc.Root               // where procfs is; "" means /proc
 	Version      string                  // of the program, for comments in profiles
 	Calls        *CallOptions            // sample calls, too; nil means no
-	Events       *EventOptions           // record events of guests, too; nil means no
+	Events       *events.Options         // record events of guests, too; nil means no
 	Breakpoints  attach.BreakpointPolicy // whether call engines and MonitorEnters may set hardware breakpoints in guests
 	NoTime       bool                    // profiles leave out where time goes
 	Log          *slog.Logger            // nil means none
@@ -157,7 +158,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	}
 	if a.objects, err = bpf.Load(bpf.Options{
 		FilterByPID: opt.Filter || len(opt.PIDs) > 0, RingBytes: opt.RingBytes,
-		Interrupting: opt.Calls.interrupting() || opt.Events.counters(),
+		Interrupting: opt.Calls.interrupting() || opt.Events.Counters(),
 		Contexts:     kernelModes[opt.Contexts], ConfirmLevels: opt.ConfirmLevels, LeaveUnknown: opt.LeaveUnknown, CheckContexts: opt.CheckContexts,
 	}); err != nil {
 		return nil, explainLoad(err)

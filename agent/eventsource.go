@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -14,39 +15,39 @@ import (
 // An eventSource is the source of events: of probes, of the kernel and of the CPU.
 type eventSource struct {
 	passive
-	*eventProbes
+	*events.Probes
 	agent     *Agent
 	faults    faultQueue
 	shownCost time.Duration // the highest in Stats; guarded by agent.mu
 }
 
 // newEventSource attaches probes in that pool.
-func newEventSource(a *Agent, opt EventOptions, pool *proc.Pool) (*eventSource, error) {
+func newEventSource(a *Agent, opt events.Options, pool *proc.Pool) (*eventSource, error) {
 	if opt.Budget == 0 {
 		opt.Budget = DefaultBudget
 	}
-	probes, err := newEventProbes(eventConfig{
+	probes, err := events.New(events.Config{
 		Log: a.log, Resolver: a.resolver, Objects: a.objects, Attaching: pool, GuestTimes: a.guestTimes, Flush: a.flush, Refusal: explainLoad,
 	}, opt)
 	if err != nil {
 		return nil, err
 	}
-	return &eventSource{eventProbes: probes, agent: a}, nil
+	return &eventSource{Probes: probes, agent: a}, nil
 }
 
-func (e *eventSource) start(ctx context.Context) error { return e.eventProbes.begin(ctx) }
+func (e *eventSource) start(ctx context.Context) error { return e.Probes.Start(ctx) }
 
 func (e *eventSource) stop() error {
-	e.eventProbes.end()
+	e.Probes.Stop()
 	return nil
 }
 
-func (e *eventSource) refresh() error            { return e.eventProbes.refresh() }
-func (e *eventSource) close() error              { return e.eventProbes.close() }
-func (e *eventSource) finds(maps proc.Maps) bool { return e.eventProbes.finds(maps) }
+func (e *eventSource) refresh() error            { return e.Probes.Refresh() }
+func (e *eventSource) close() error              { return e.Probes.Close() }
+func (e *eventSource) finds(maps proc.Maps) bool { return e.Probes.Finds(maps) }
 
 // expect has plans that are observed in slices of time observed in some of a short window.
-func (e *eventSource) expect(length time.Duration) { e.hurry(monotonic(), length) }
+func (e *eventSource) expect(length time.Duration) { e.Expect(monotonic(), length) }
 
 // BeforeNames looks up the objects of page faults: first, as objects move.
 func (e *eventSource) BeforeNames(p *target.Process) {
@@ -60,13 +61,13 @@ func (e *eventSource) BeforeNames(p *target.Process) {
 func (e *eventSource) LeftAlone(p *target.Process) { e.foldFaults(p, e.faults.of(p)) }
 
 func (e *eventSource) count(s *snapshot) {
-	if e.opt.ExactAllocations {
+	if e.Options.ExactAllocations {
 		var err error
 		if s.allocated, err = e.classCounts(); err != nil {
 			e.agent.log.Error("cannot read how many objects were allocated", "err", err)
 		}
 	}
-	s.covered = e.covers.sums(monotonic())
+	s.covered = e.Covers.Sums(monotonic())
 }
 
 func (e *eventSource) addStats(c *bpf.Counts, s *profile.Stats) {
@@ -74,9 +75,9 @@ func (e *eventSource) addStats(c *bpf.Counts, s *profile.Stats) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := snapshot{kernel: *c, observed: a.observed.clone()}
-	s.Events = &profile.EventStats{EventCounts: now.eventsSince(snapshot{}, e.trapTime())}
-	s.Events.Wanted, s.Events.Observed = e.covers.times(monotonic())
-	for kind, on := range e.opt.Kinds {
+	s.Events = &profile.EventStats{EventCounts: now.eventsSince(snapshot{}, e.TrapTime())}
+	s.Events.Wanted, s.Events.Observed = e.Covers.Times(monotonic())
+	for kind, on := range e.Options.Kinds {
 		if on {
 			s.Events.Kinds = append(s.Events.Kinds, profile.EventKind(kind))
 		}
@@ -86,10 +87,10 @@ func (e *eventSource) addStats(c *bpf.Counts, s *profile.Stats) {
 	s.Events.Cost = e.shownCost
 }
 
-func (e *eventSource) kernelMaps() []any { return e.maps() }
+func (e *eventSource) kernelMaps() []any { return e.Maps() }
 
 func (e *eventSource) fill(ctx context.Context, w *closedWindow, p *profile.Profile) (finish func()) {
-	p.EventCounts = w.after.eventsSince(w.before, e.trapTime())
+	p.EventCounts = w.after.eventsSince(w.before, e.TrapTime())
 	e.agent.countObjects(ctx, w.Window, w.processes, w.after, p)
 	w.covered = fold.Covered(w.before.covered, w.after.covered, w.began, &p.EventCounts)
 	p.Comments = append(p.Comments, w.covered.Notes()...)

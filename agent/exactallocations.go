@@ -27,7 +27,7 @@ func (e *eventSource) classCounts() (classCounts, error) {
 	counts := classCounts{}
 	var key bpf.CountedClass
 	var count bpf.ClassCount
-	for all := e.objects.Allocated.Iterate(); ; {
+	for all := e.Programs.Allocated.Iterate(); ; {
 		if !all.Next(&key, &count) {
 			// A map that changes while it is read may be read from its beginning again; what was read is still true.
 			if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {

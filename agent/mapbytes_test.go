@@ -6,6 +6,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/events"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
@@ -51,7 +52,7 @@ func TestLiveMapBytes(t *testing.T) {
 	if ring := memory(objects.Events); before < ring {
 		t.Errorf("%d bytes, and the ring alone has %d", before, ring)
 	}
-	a.sources.first = []source{&eventSource{eventProbes: &eventProbes{objects: probes}}}
+	a.sources.first = []source{&eventSource{Probes: &events.Probes{Programs: probes}}}
 	var own uint64
 	for _, m := range mapsIn(probes.ProbeMaps) {
 		own += memory(m)

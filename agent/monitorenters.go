@@ -56,17 +56,17 @@ type enterGuest struct {
 }
 
 func newMonitorEnters(a *Agent) (*monitorEnters, error) {
-	if !a.events.opt.Kinds[profile.Locks] {
+	if !a.events.Options.Kinds[profile.Locks] {
 		return nil, errors.New("monitor enters are about locks: record those, too (-e lock)")
 	}
 	if err := a.opt.Breakpoints.Check(); err != nil {
 		return nil, fmt.Errorf("monitor enters cannot be recorded (leave --monitor-enters out): %w", err)
 	}
-	l, err := monitors.Open(a.objects, a.events.objects.Heaps, a.watcher)
+	l, err := monitors.Open(a.objects, a.events.Programs.Heaps, a.watcher)
 	if err != nil {
 		return nil, fmt.Errorf("monitor enters cannot be recorded (leave --monitor-enters out): %w", err)
 	}
-	share := a.events.fairShare()
+	share := a.events.FairShare()
 	return &monitorEnters{agent: a, listener: l, share: share, guests: map[proc.Identity]*enterGuest{}, codeLow: map[*fold.Process]uint64{}}, nil
 }
 

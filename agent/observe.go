@@ -41,7 +41,7 @@ func (a *Agent) onObservation(raw []byte) {
 		a.dirty[p] = struct{}{}
 	}
 	a.stack = observedStack(a.stack[:0], o, p.Attachment.Load())
-	part, ok := a.events.covers.part(o)
+	part, ok := a.events.Covers.Part(o)
 	if !ok {
 		a.observed.discarded[profile.Unobserved]++
 		return
@@ -51,7 +51,7 @@ func (a *Agent) onObservation(raw []byte) {
 	fold := func(e *fold.Event) { folded = a.foldEvent(p, o, e) || folded }
 	switch {
 	case o.Seen.What == bpf.ObservedValues:
-		if !a.events.valueEvents(o, e, fold) {
+		if !a.events.ValueEvents(o, e, fold) {
 			a.observed.discarded[profile.Malformed]++
 			return
 		}

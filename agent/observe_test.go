@@ -11,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
@@ -31,7 +32,7 @@ func observationRecord(r record, seen bpf.ProbeObservation, text string) []byte 
 // watchingAgent folds what probes saw.
 func watchingAgent() (*Agent, *Window) {
 	a, w := testAgent()
-	a.events = &eventSource{eventProbes: &eventProbes{}, agent: a}
+	a.events = &eventSource{Probes: &events.Probes{}, agent: a}
 	a.observed.discarded = noDiscards()
 	return a, w
 }
@@ -255,7 +256,7 @@ func FuzzHandleObservation(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		a, w := watchingAgent()
-		a.events.addValueSite(attach.ValueSite{}, valueprobe.Spec{Symbol: "f"})
+		a.events.AddValueSite(attach.ValueSite{}, valueprobe.Spec{Symbol: "f"})
 		a.handle(raw)
 		a.handle(raw)
 		if c := a.observed; c.received != c.folded+profile.Sum(c.discarded) {

@@ -14,6 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
+	agentevents "github.com/vmprof-agent/vmprof-agent/agent/events"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
@@ -101,7 +102,7 @@ func checkShares(t *testing.T, jdk jvm.JDK, threads int) {
 // recordEnters records what a guest does meanwhile.
 func recordEnters(t *testing.T, guest *events.Guest, run func() events.Truth) (events.Truth, *profile.Events) {
 	t.Helper()
-	options := &agent.EventOptions{MonitorEnters: true}
+	options := &agentevents.Options{MonitorEnters: true}
 	options.Kinds[profile.Locks] = true
 	a, err := agent.New(t.Context(), agent.Options{PIDs: []int{guest.PID()}, Events: options, NoTime: true, Breakpoints: attach.BreakpointsAlways})
 	if err != nil {

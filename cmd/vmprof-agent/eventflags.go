@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/spf13/pflag"
@@ -25,7 +26,7 @@ type eventFlags struct {
 
 	// What is recorded, once check has read it.
 	time, calls bool
-	events      agent.EventOptions
+	events      events.Options
 }
 
 // eventNames are what -e can be, in the order in which files are written.

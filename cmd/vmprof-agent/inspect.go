@@ -7,8 +7,8 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/doctor"
+	"github.com/vmprof-agent/vmprof-agent/agent/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -78,7 +78,7 @@ func readLibrary(root proc.Root, pid int, lib *proc.Mapping) (l library, err err
 		return l, errors.New("its libjvm is not HotSpot's: there are no vmStructs in it")
 	}
 	l = library{image: image, segments: file.Segments(), probes: announces(image)}
-	l.monitors, l.parks = agent.LockProbes(file, f)
+	l.monitors, l.parks = events.LockProbes(file, f)
 	return l, nil
 }
 

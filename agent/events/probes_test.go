@@ -1,4 +1,4 @@
-package agent
+package events
 
 import (
 	"errors"
@@ -21,11 +21,11 @@ func TestRemovePlans(t *testing.T) {
 	k.cookies = numbering{bound: 3}
 	const most = 8
 	for i := range most {
-		p := k.plan(t, profile.Values, k.objects.ValueProbe)
+		p := k.plan(t, profile.Values, k.Programs.ValueProbe)
 		if err := p.find(nil); err != nil {
 			t.Fatal(err)
 		}
-		p.found[0][0].setting = func(cookie uint32) error { return k.objects.ClockSites.Put(cookie, int64(i)) }
+		p.found[0][0].setting = func(cookie uint32) error { return k.Programs.ClockSites.Put(cookie, int64(i)) }
 		if err := p.file.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -59,11 +59,11 @@ func TestRemovePlans(t *testing.T) {
 			t.Fatal("a cookie that was given back still has values")
 		}
 	}
-	before := k.covers.sums(proc.Monotonic())
+	before := k.Covers.Sums(proc.Monotonic())
 	if len(before) != most {
 		t.Errorf("%d plans that were removed are remembered, want %d", len(before), most)
 	}
-	later := k.covers.sums(proc.Monotonic() + time.Hour)
+	later := k.Covers.Sums(proc.Monotonic() + time.Hour)
 	for c, sums := range before {
 		if sums.Total != later[c].Total || sums.Observed > sums.Total {
 			t.Errorf("%v of %v were observed, and an hour later of %v: the plan was gone", sums.Observed, sums.Total, later[c].Total)
@@ -83,11 +83,11 @@ func TestRemovePlans(t *testing.T) {
 // A site whose VM has no clock clears the clock of whoever had its cookie before.
 func TestClockSiteClears(t *testing.T) {
 	k := newKernelSide(t)
-	if err := k.objects.ClockSites.Put(uint32(7), int64(4711)); err != nil {
+	if err := k.Programs.ClockSites.Put(uint32(7), int64(4711)); err != nil {
 		t.Fatal(err)
 	}
 	lib, f := openSelf(t)
-	set, err := clockSite(k.objects, "_ZN7NoClockE")(probesite.New(lib, f), probesite.Site{Address: 1})
+	set, err := clockSite(k.Programs, "_ZN7NoClockE")(probesite.New(lib, f), probesite.Site{Address: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestClockSiteClears(t *testing.T) {
 		t.Fatal(err)
 	}
 	var distance int64
-	if err := k.objects.ClockSites.Lookup(uint32(7), &distance); err != nil || distance != 0 {
+	if err := k.Programs.ClockSites.Lookup(uint32(7), &distance); err != nil || distance != 0 {
 		t.Errorf("the clock is %d bytes away (%v), want none", distance, err)
 	}
 }

@@ -1,4 +1,4 @@
-package agent
+package events
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func TestValueEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := attach.Values{Objects: k.objects, Uprobes: k.uprobes, Register: k.register}
+		v := attach.Values{Objects: k.Programs, Uprobes: k.uprobes, Register: k.register}
 		sites, links, err := v.Attach(k.file, 0, spec, k.find(t))
 		if err != nil {
 			t.Fatal(err)
@@ -48,7 +48,7 @@ func TestValueEvents(t *testing.T) {
 		copy(seen.Values[:], values)
 		o := bpf.Observation{Seen: &seen, Text: []byte(text)}
 		base := fold.Event{TID: 7}
-		if !k.valueEvents(&o, base, func(e *fold.Event) {
+		if !k.ValueEvents(&o, base, func(e *fold.Event) {
 			if e.Kind != profile.Values || e.TID != 7 || e.Sums.Events != 1 {
 				t.Errorf("%+v", e)
 			}

@@ -1,4 +1,8 @@
-package agent
+// Package events attaches the probes that see events of processes, such as allocations, lock waits and safepoint pauses, and opens
+// the events of the kernel and the CPU. It finds where probes belong in a library, sets how many hits are recorded so that they cost
+// no more than their budget, and says what each recorded event stands for. What observations mean, and the windows that they go into,
+// are the agent's.
+package events
 
 import (
 	"context"
@@ -31,14 +35,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
-// eventProbes are the probes of events in the libraries of processes. A library is attached once, for all processes that
+// Probes are the probes of events in the libraries of processes. A library is attached once, for all processes that
 // map it, and as long as there are such; the kernel takes the probes away when the agent ends, however it ends.
-type eventProbes struct {
-	eventConfig
-	opt     EventOptions
-	objects *bpf.ProbeObjects
-	uprobes attach.Uprobes
-	trap    atomic.Int64 // ns: what a hit takes of a guest beside its program
+//
+// They are a target.Follower: workers find the libraries.
+type Probes struct {
+	Config
+	Options  Options
+	Programs *bpf.ProbeObjects
+	uprobes  attach.Uprobes
+	trap     atomic.Int64 // ns: what a hit takes of a guest beside its program
 	// lastAttached is when a plan was attached, in ns of CLOCK_MONOTONIC.
 	lastAttached atomic.Int64
 
@@ -49,7 +55,7 @@ type eventProbes struct {
 	watched   *library.Keeper[watchedKey, *target.Process, valuePlan]
 	values    valueSites
 	loading   target.PerProcess[retry.Backoff] // of looking for libraries with probes whose values are wanted
-	covers    coverages
+	Covers    Coverages       // when plans were observed
 	draw      func(n int) int // a number from 0 to n-1, by chance
 
 	governing sync.WaitGroup
@@ -68,8 +74,8 @@ type eventProbes struct {
 	spent     bpf.Counts                  // then
 }
 
-// An eventConfig is what the probes of events need of others.
-type eventConfig struct {
+// A Config is what Probes need of others.
+type Config struct {
 	Log        *slog.Logger
 	Resolver   *target.Resolver
 	Objects    *bpf.Objects                    // whose maps and ring programs of probes share
@@ -79,22 +85,22 @@ type eventConfig struct {
 	Refusal    func(error) error               // explains why the kernel refuses to load programs
 }
 
-// newEventProbes loads the programs of probes. Nothing is attached before a library is found.
-func newEventProbes(c eventConfig, opt EventOptions) (*eventProbes, error) {
-	e := &eventProbes{eventConfig: c, opt: opt, uprobes: attach.NewUprobes(), used: budget.Times{}, cookies: newCookies(), draw: rand.IntN}
+// New loads the programs of probes. Nothing is attached before a library is found.
+func New(c Config, opt Options) (*Probes, error) {
+	e := &Probes{Config: c, Options: opt, uprobes: attach.NewUprobes(), used: budget.Times{}, cookies: newCookies(), draw: rand.IntN}
 	e.trap.Store(int64(usualTrap))
 	for _, spec := range opt.Values {
 		e.watches = append(e.watches, &valueWatch{spec: spec, lacking: map[symbolize.FileKey]error{}})
 	}
 	var err error
-	if e.objects, err = c.Objects.LoadProbes(e.uprobes.Multi()); err != nil {
+	if e.Programs, err = c.Objects.LoadProbes(e.uprobes.Multi()); err != nil {
 		return nil, c.Refusal(err)
 	}
-	if e.exit, err = link.AttachTracing(link.TracingOptions{Program: e.objects.ThreadExit}); err != nil {
-		return nil, errors.Join(fmt.Errorf("follow the ends of threads: %w", err), e.objects.Close())
+	if e.exit, err = link.AttachTracing(link.TracingOptions{Program: e.Programs.ThreadExit}); err != nil {
+		return nil, errors.Join(fmt.Errorf("follow the ends of threads: %w", err), e.Programs.Close())
 	}
 	if e.perf, err = e.newPerfEvents(); err != nil {
-		return nil, errors.Join(err, e.exit.Close(), e.objects.Close())
+		return nil, errors.Join(err, e.exit.Close(), e.Programs.Close())
 	}
 	if e.perf != nil {
 		e.plans = append(e.plans, e.perfPlans()...)
@@ -104,8 +110,8 @@ func newEventProbes(c eventConfig, opt EventOptions) (*eventProbes, error) {
 	return e, nil
 }
 
-// begin records hits, and governs how many, until end.
-func (e *eventProbes) begin(ctx context.Context) error {
+// Start has hits recorded, and governs how many, until Stop or the end of ctx.
+func (e *Probes) Start(ctx context.Context) error {
 	if err := e.setRecording(true); err != nil {
 		return err
 	}
@@ -114,8 +120,8 @@ func (e *eventProbes) begin(ctx context.Context) error {
 	return nil
 }
 
-// end ends what begin began, also if that failed or was not called.
-func (e *eventProbes) end() {
+// Stop ends what Start began, also if that failed or was not called.
+func (e *Probes) Stop() {
 	if e.endGovern != nil {
 		e.endGovern()
 		e.governing.Wait()
@@ -125,12 +131,12 @@ func (e *eventProbes) end() {
 	}
 }
 
-// refresh follows CPUs that came online or went.
-func (e *eventProbes) refresh() error { return e.perf.refresh() }
+// Refresh follows CPUs that came online or went.
+func (e *Probes) Refresh() error { return e.perf.refresh() }
 
-// maps are the structs of BPF maps that the programs have.
-func (e *eventProbes) maps() []any {
-	maps := []any{e.objects.ProbeMaps}
+// Maps are the generated structs of BPF maps that the programs have.
+func (e *Probes) Maps() []any {
+	maps := []any{e.Programs.ProbeMaps}
 	if e.perf != nil {
 		maps = append(maps, e.perf.objects.FaultMaps)
 	}
@@ -144,7 +150,7 @@ type eventLibrary struct {
 }
 
 // newLibraries returns the keeper of what is attached to libraries of VMs.
-func (e *eventProbes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.FileKey, *target.Process, eventLibrary] {
+func (e *Probes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.FileKey, *target.Process, eventLibrary] {
 	return library.New[symbolize.FileKey, *target.Process](pool, library.Kind[eventLibrary]{
 		Attach: func(lib eventLibrary, f *os.File) (eventLibrary, error) {
 			plans, lacks := e.attach(lib.plans, f)
@@ -158,7 +164,7 @@ func (e *eventProbes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.Fi
 
 // Attaching attaches what is recorded to the library of p's VM, and returns what it does not report. The error is
 // library.ErrAttaching while that takes long.
-func (e *eventProbes) Attaching(p *target.Process, m *proc.Mapping, lib target.MappedFile) (lacks []string, err error) {
+func (e *Probes) Attaching(p *target.Process, m *proc.Mapping, lib target.MappedFile) (lacks []string, err error) {
 	used, err := e.libraries.Use(p, p.PID, lib.Key, lib.File, func(found *eventLibrary) (bool, error) {
 		read, err := target.Call(e.Resolver, p, func() (eventLibrary, error) {
 			file, err := elffile.Open(lib.File, lib.Key.Size)
@@ -178,22 +184,22 @@ func (e *eventProbes) Attaching(p *target.Process, m *proc.Mapping, lib target.M
 }
 
 // Look finds probes whose values are wanted.
-func (e *eventProbes) Look(p *target.Process) {
+func (e *Probes) Look(p *target.Process) {
 	e.Resolver.Begin(target.StageValues, p)
 	e.lookForValues(p)
 }
 
 // Leave notes that p is gone: what no other process maps is detached after a while.
-func (e *eventProbes) Leave(p *target.Process) {
+func (e *Probes) Leave(p *target.Process) {
 	e.libraries.Leave(p)
 	e.watched.Leave(p)
 	e.loading.Forget(p)
 }
 
 // find finds in lib what it has of what is recorded, and says what it does not have. It reads the file.
-func (e *eventProbes) find(lib *elffile.File, f *os.File) (plans []*attachedPlan, lacks []string) {
+func (e *Probes) find(lib *elffile.File, f *os.File) (plans []*attachedPlan, lacks []string) {
 	finder := probesite.New(lib, f)
-	for _, plan := range eventPlans(e.objects, finder) {
+	for _, plan := range eventPlans(e.Programs, finder) {
 		if !e.wants(&plan) {
 			continue
 		}
@@ -208,7 +214,7 @@ func (e *eventProbes) find(lib *elffile.File, f *os.File) (plans []*attachedPlan
 }
 
 // attach attaches plans to the library f, and returns why others cannot be attached. Hits are recorded from adopt on.
-func (e *eventProbes) attach(plans []*attachedPlan, f *os.File) (attached []*attachedPlan, lacks []string) {
+func (e *Probes) attach(plans []*attachedPlan, f *os.File) (attached []*attachedPlan, lacks []string) {
 	for _, p := range plans {
 		if err := e.attachPlan(p, f); err != nil {
 			lacks = append(lacks, e.refuse(&p.eventPlan, f, err))
@@ -220,7 +226,7 @@ func (e *eventProbes) attach(plans []*attachedPlan, f *os.File) (attached []*att
 }
 
 // refuse logs that a plan cannot be attached, and returns the note for profiles.
-func (e *eventProbes) refuse(plan *eventPlan, f *os.File, err error) string {
+func (e *Probes) refuse(plan *eventPlan, f *os.File, err error) string {
 	e.Log.Warn("events of JVMs are not recorded", "events", plan.of, "library", f.Name(), "err", err)
 	return lack(plan, err)
 }
@@ -229,15 +235,15 @@ func lack(plan *eventPlan, err error) string {
 	return fmt.Sprintf("%s are not recorded: %v", plan.of, err)
 }
 
-func (e *eventProbes) wants(plan *eventPlan) bool {
-	if plan.kind == profile.Pauses && (e.opt.Kinds[profile.Faults] || e.opt.Kinds[profile.Allocations]) {
+func (e *Probes) wants(plan *eventPlan) bool {
+	if plan.kind == profile.Pauses && (e.Options.Kinds[profile.Faults] || e.Options.Kinds[profile.Allocations]) {
 		return true // objects move while Java threads stand still, and allocation buffers are taken away
 	}
-	return e.opt.Kinds[plan.kind] && (!plan.exact || e.opt.ExactAllocations)
+	return e.Options.Kinds[plan.kind] && (!plan.exact || e.Options.ExactAllocations)
 }
 
 // attachPlan attaches all probes of a plan, or none. The plan belongs to the caller until it is adopted.
-func (e *eventProbes) attachPlan(p *attachedPlan, f *os.File) (err error) {
+func (e *Probes) attachPlan(p *attachedPlan, f *os.File) (err error) {
 	if p.file, err = os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd())); err != nil {
 		return fmt.Errorf("keep library open: %w", err)
 	}
@@ -252,14 +258,14 @@ func (e *eventProbes) attachPlan(p *attachedPlan, f *os.File) (err error) {
 }
 
 // prepare gives cookies to a plan's sites. No hit is recorded until the plan is adopted.
-func (e *eventProbes) prepare(p *attachedPlan, register func(next func() (uint32, error)) error) error {
+func (e *Probes) prepare(p *attachedPlan, register func(next func() (uint32, error)) error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := register(e.register); err != nil {
 		return err
 	}
 	for _, cookie := range p.cookies {
-		if err := e.objects.Probes.Put(cookie, bpf.ProbeRate{}); err != nil {
+		if err := e.Programs.Probes.Put(cookie, bpf.ProbeRate{}); err != nil {
 			return fmt.Errorf("set the rate of a probe: %w", err)
 		}
 	}
@@ -267,13 +273,13 @@ func (e *eventProbes) prepare(p *attachedPlan, register func(next func() (uint32
 }
 
 // adopt has hits of attached plans recorded and governed.
-func (e *eventProbes) adopt(plans []*attachedPlan) {
+func (e *Probes) adopt(plans []*attachedPlan) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, p := range plans {
 		p.turn++
 		p.cover.Begin(proc.Monotonic(), nil)
-		e.covers.add(p)
+		e.Covers.add(p)
 		e.plans = append(e.plans, p)
 		e.apply(p)
 	}
@@ -281,7 +287,7 @@ func (e *eventProbes) adopt(plans []*attachedPlan) {
 }
 
 // setIdle says whether no process that is known maps the library of plans.
-func (e *eventProbes) setIdle(plans []*attachedPlan, idle bool) {
+func (e *Probes) setIdle(plans []*attachedPlan, idle bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, p := range plans {
@@ -292,7 +298,7 @@ func (e *eventProbes) setIdle(plans []*attachedPlan, idle bool) {
 
 // remove takes the probes of plans away, some 50 ms each, and frees their cookies. Records of their last hits may wait in
 // the ring: until those are handled the cookies have no other owner.
-func (e *eventProbes) remove(ctx context.Context, plans []*attachedPlan) {
+func (e *Probes) remove(ctx context.Context, plans []*attachedPlan) {
 	if len(plans) == 0 {
 		return
 	}
@@ -314,7 +320,7 @@ func (e *eventProbes) remove(ctx context.Context, plans []*attachedPlan) {
 	}
 	e.values.forget(cookies)
 	for _, p := range plans {
-		e.covers.remove(p)
+		e.Covers.remove(p)
 	}
 	e.free(cookies)
 }
@@ -324,14 +330,14 @@ var errTooManyProbes = fmt.Errorf("more than %d probes of events are attached at
 func newCookies() numbering { return numbering{bound: bpf.MaxProbes} }
 
 // register gives out a cookie of which no hits are counted yet; mu is held.
-func (e *eventProbes) register() (uint32, error) {
+func (e *Probes) register() (uint32, error) {
 	cookie, ok := e.cookies.take()
 	if !ok {
 		return 0, errTooManyProbes
 	}
 	cpus, err := ebpf.PossibleCPU()
 	if err == nil {
-		err = e.objects.ProbeCounts.Put(cookie, make([]bpf.ProbeCount, cpus))
+		err = e.Programs.ProbeCounts.Put(cookie, make([]bpf.ProbeCount, cpus))
 	}
 	if err != nil {
 		e.cookies.give([]uint32{cookie})
@@ -341,20 +347,20 @@ func (e *eventProbes) register() (uint32, error) {
 }
 
 // free gives cookies back.
-func (e *eventProbes) free(cookies []uint32) {
+func (e *Probes) free(cookies []uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cookies.give(cookies)
 }
 
 // setRate sets of how many hits of a plan's probes the kernel side records one; mu is held.
-func (e *eventProbes) setRate(p *attachedPlan) error {
+func (e *Probes) setRate(p *attachedPlan) error {
 	rate := bpf.ProbeRate{Turn: p.turn}
-	if e.recording && !p.idle && e.opt.Kinds[p.kind] && !p.silent() {
+	if e.recording && !p.idle && e.Options.Kinds[p.kind] && !p.silent() {
 		rate.Every = p.every
 	}
 	for _, cookie := range p.cookies {
-		if err := e.objects.Probes.Put(cookie, rate); err != nil {
+		if err := e.Programs.Probes.Put(cookie, rate); err != nil {
 			return fmt.Errorf("set the rate of a probe: %w", err)
 		}
 	}
@@ -362,7 +368,7 @@ func (e *eventProbes) setRate(p *attachedPlan) error {
 }
 
 // setRecording starts or stops the recording of hits.
-func (e *eventProbes) setRecording(on bool) error {
+func (e *Probes) setRecording(on bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.recording = on
@@ -382,27 +388,28 @@ func (e *eventProbes) setRecording(on bool) error {
 }
 
 // Announce gives the kernel side the layout of objects in p's VM.
-func (e *eventProbes) Announce(p *target.Process, l *hotspot.Layout, serial uint32) error {
+func (e *Probes) Announce(p *target.Process, l *hotspot.Layout, serial uint32) error {
 	if !l.HasObjects {
 		return nil // said among what the layout lacks
 	}
 	h := layout.Heap(&l.Objects)
 	h.Serial = serial
-	if err := e.objects.Heaps.Update(uint32(p.PID), h, ebpf.UpdateAny); err != nil {
+	if err := e.Programs.Heaps.Update(uint32(p.PID), h, ebpf.UpdateAny); err != nil {
 		return fmt.Errorf("announce heap to the kernel side: %w", err)
 	}
 	return nil
 }
 
 // Withdraw has the kernel side forget the objects of p's VM, but not of one that has the pid now.
-func (e *eventProbes) Withdraw(p *target.Process, serial uint32) {
+func (e *Probes) Withdraw(p *target.Process, serial uint32) {
 	var h bpf.HotspotHeap
-	if e.objects.Heaps.Lookup(uint32(p.PID), &h) == nil && h.Serial == serial {
-		e.objects.Heaps.Delete(uint32(p.PID)) // it may be gone by now, which is as well
+	if e.Programs.Heaps.Lookup(uint32(p.PID), &h) == nil && h.Serial == serial {
+		e.Programs.Heaps.Delete(uint32(p.PID)) // it may be gone by now, which is as well
 	}
 }
 
-func (e *eventProbes) close() error {
+// Close takes all probes away. No worker runs any more.
+func (e *Probes) Close() error {
 	e.libraries.Close()
 	e.watched.Close()
 	e.mu.Lock()
@@ -415,5 +422,5 @@ func (e *eventProbes) close() error {
 	if e.exit != nil {
 		errs = append(errs, e.exit.Close())
 	}
-	return errors.Join(append(errs, e.perf.close(), e.objects.Close())...)
+	return errors.Join(append(errs, e.perf.close(), e.Programs.Close())...)
 }

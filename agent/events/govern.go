@@ -1,4 +1,4 @@
-package agent
+package events
 
 import (
 	"context"
@@ -36,7 +36,7 @@ const (
 )
 
 // govern keeps the probes within the budget until ctx ends.
-func (e *eventProbes) govern(ctx context.Context) {
+func (e *Probes) govern(ctx context.Context) {
 	e.measureTrap()
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
@@ -60,10 +60,10 @@ func (e *eventProbes) govern(ctx context.Context) {
 }
 
 // measureTrap measures what a hit takes on this machine, beside the program: some 50 ms.
-func (e *eventProbes) measureTrap() {
+func (e *Probes) measureTrap() {
 	trap, err := hitcost.Measure(probesite.Push, attach.Uprobe{}, hitcost.Options{})
 	if err != nil {
-		e.Log.Debug("what a hit of a probe takes cannot be measured", "err", err, "taken", e.trapTime())
+		e.Log.Debug("what a hit of a probe takes cannot be measured", "err", err, "taken", e.TrapTime())
 		return
 	}
 	e.trap.Store(int64(trap))
@@ -72,11 +72,11 @@ func (e *eventProbes) measureTrap() {
 // usualTrap is what a hit of a probe takes beside its program, into the kernel and back, until it has been measured.
 const usualTrap = 550 * time.Nanosecond
 
-// trapTime is what a hit takes of a process beside its program.
-func (e *eventProbes) trapTime() time.Duration { return time.Duration(e.trap.Load()) }
+// TrapTime is what a hit takes of a process beside its program.
+func (e *Probes) TrapTime() time.Duration { return time.Duration(e.trap.Load()) }
 
 // tune sets all rates by what was measured in the time that has passed.
-func (e *eventProbes) tune(now, passed time.Duration) {
+func (e *Probes) tune(now, passed time.Duration) {
 	counts, err := e.Objects.ReadCounts()
 	if err != nil {
 		return // reported by whoever reads them for people
@@ -111,7 +111,7 @@ func (e *eventProbes) tune(now, passed time.Duration) {
 
 // check thins out, or observes in slices, what has spent already, in the time that has passed since the rates were set, more
 // than it may until they are set anew: tune would do the same, but later.
-func (e *eventProbes) check(now, passed time.Duration) {
+func (e *Probes) check(now, passed time.Duration) {
 	counts, err := e.Objects.ReadCounts()
 	if err != nil {
 		return
@@ -145,7 +145,7 @@ func (e *eventProbes) check(now, passed time.Duration) {
 
 // measureCPUs notes how many CPUs the processes have used since rates were set. Of a process that was attached since then
 // too little is known to say that it uses few; it is taken to use one. mu is held.
-func (e *eventProbes) measureCPUs(times budget.Times, passed time.Duration) {
+func (e *Probes) measureCPUs(times budget.Times, passed time.Duration) {
 	e.fresh = e.fresh || e.used.Lacks(times)
 	e.cpus = e.used.Until(times).Seconds() / passed.Seconds()
 	if e.fresh {
@@ -154,7 +154,7 @@ func (e *eventProbes) measureCPUs(times budget.Times, passed time.Duration) {
 }
 
 // apply tells the kernel side a plan's rate; mu is held.
-func (e *eventProbes) apply(p *attachedPlan) {
+func (e *Probes) apply(p *attachedPlan) {
 	if err := e.setRate(p); err != nil {
 		e.Log.Warn("cannot set the rate of a probe", "events", p.of, "err", err)
 	}
@@ -164,15 +164,15 @@ func (e *eventProbes) apply(p *attachedPlan) {
 func (p *attachedPlan) unbound() bool { return p.exact || p.fixed || p.kind == profile.Pauses }
 
 // allowance is that of a plan of some kind if part of the kind's is for it; mu is held.
-func (e *eventProbes) allowance(kind profile.EventKind, part float64, slices int) budget.Allowance {
+func (e *Probes) allowance(kind profile.EventKind, part float64, slices int) budget.Allowance {
 	return budget.Allowance{
-		Share: e.fairShare() + e.lent[kind], Part: part, Least: min(leastBudget, e.opt.Budget), Slices: slices,
+		Share: e.FairShare() + e.lent[kind], Part: part, Least: min(leastBudget, e.Options.Budget), Slices: slices,
 	}
 }
 
 // loadOf is what was measured of a plan; mu is held. Of the processes of a library that was found recently, too little is
 // known, too, to say that they use few CPUs.
-func (e *eventProbes) loadOf(l planLoad) budget.Load {
+func (e *Probes) loadOf(l planLoad) budget.Load {
 	cpus := e.cpus
 	if born := l.plan.cover.BornAt(); born > 0 && e.now-born < governEvery {
 		cpus = max(cpus, 1)
@@ -184,7 +184,7 @@ func (e *eventProbes) loadOf(l planLoad) budget.Load {
 
 // affordable is of how many hits of a plan one may be recorded, if it is observed all the time and part of its kind's budget
 // is for it; mu is held. A *budget.TooHotError if none may.
-func (e *eventProbes) affordable(l planLoad, part float64) (int, error) {
+func (e *Probes) affordable(l planLoad, part float64) (int, error) {
 	return e.allowance(l.plan.kind, part, 1).Every(e.loadOf(l))
 }
 
@@ -202,38 +202,38 @@ func (p *attachedPlan) faultRate(budget int, hits float64) int {
 }
 
 // noteRecordCost notes what a record took of processes when there were some last, on average, beside the trap; mu is held.
-func (e *eventProbes) noteRecordCost(now *bpf.Counts) {
+func (e *Probes) noteRecordCost(now *bpf.Counts) {
 	if n := now[bpf.ObservationsAttempted] - e.spent[bpf.ObservationsAttempted]; n > 0 {
 		e.record = time.Duration((now[bpf.NsProbes] - e.spent[bpf.NsProbes]) / n)
 	}
 }
 
-// fairShare is the part of the processes' CPU time that is each kind's.
-func (e *eventProbes) fairShare() float64 { return e.opt.Budget / float64(e.kinds()) }
+// FairShare is the part of the processes' CPU time that is each kind's.
+func (e *Probes) FairShare() float64 { return e.Options.Budget / float64(e.kinds()) }
 
 // lend gives what some kinds do not need of their shares to those that need more; mu is held.
-func (e *eventProbes) lend(loads planLoads) {
+func (e *Probes) lend(loads planLoads) {
 	var claims [profile.EventKinds]budget.Claim
 	for _, l := range loads {
 		claims[l.plan.kind].Need += l.full / max(e.cpus, 1e-9)
 	}
-	for kind, wanted := range e.opt.Kinds {
+	for kind, wanted := range e.Options.Kinds {
 		claims[kind].Fixed = !wanted
 	}
 	// Something takes part of these shares that is not among the loads.
-	claims[profile.Locks].Fixed = claims[profile.Locks].Fixed || e.opt.MonitorEnters
+	claims[profile.Locks].Fixed = claims[profile.Locks].Fixed || e.Options.MonitorEnters
 	for _, p := range e.plans {
 		if p.unbound() && p.kind != profile.Pauses {
 			claims[p.kind].Fixed = true
 		}
 	}
-	copy(e.lent[:], budget.Lend(e.fairShare(), claims[:]))
+	copy(e.lent[:], budget.Lend(e.FairShare(), claims[:]))
 }
 
 // kinds is how many kinds of events the budget is shared among.
-func (e *eventProbes) kinds() int {
+func (e *Probes) kinds() int {
 	n := 0
-	for _, on := range e.opt.Kinds {
+	for _, on := range e.Options.Kinds {
 		if on {
 			n++
 		}
@@ -242,10 +242,10 @@ func (e *eventProbes) kinds() int {
 }
 
 // hitsOf is how often the events of a plan began, or happened, since its probes were attached first.
-func (e *eventProbes) hitsOf(p *attachedPlan) (sum uint64, err error) {
+func (e *Probes) hitsOf(p *attachedPlan) (sum uint64, err error) {
 	var perCPU []bpf.ProbeCount
 	for _, cookie := range p.cookies {
-		if err := e.objects.ProbeCounts.Lookup(cookie, &perCPU); err != nil {
+		if err := e.Programs.ProbeCounts.Lookup(cookie, &perCPU); err != nil {
 			return 0, fmt.Errorf("read hits of a probe: %w", err)
 		}
 		for _, n := range perCPU {
@@ -272,12 +272,12 @@ func (p *attachedPlan) traps() int {
 }
 
 // countTime is what an event of a plan takes of a process if it is not recorded.
-func (e *eventProbes) countTime(p *attachedPlan) time.Duration {
-	return time.Duration(p.traps()) * e.trapTime()
+func (e *Probes) countTime(p *attachedPlan) time.Duration {
+	return time.Duration(p.traps()) * e.TrapTime()
 }
 
 // appear attaches a plan and begins to observe it: for a slice, or all the time; mu is held.
-func (e *eventProbes) appear(p *attachedPlan, now time.Duration) error {
+func (e *Probes) appear(p *attachedPlan, now time.Duration) error {
 	p.turn++
 	before := proc.Monotonic()
 	if err := errors.Join(e.setRate(p), p.attach(e.uprobes)); err != nil {
@@ -291,7 +291,7 @@ func (e *eventProbes) appear(p *attachedPlan, now time.Duration) error {
 		p.duty.Open(now, p.duty.Limit)
 		p.cover.Begin(now, sliceOf(&p.duty))
 	}
-	e.covers.add(p)
+	e.Covers.add(p)
 	return nil
 }
 
@@ -301,7 +301,7 @@ func sliceOf(d *budget.Duty) *fold.Slice {
 }
 
 // vanish takes the probes of a plan away; mu is held.
-func (e *eventProbes) vanish(p *attachedPlan, now time.Duration) {
+func (e *Probes) vanish(p *attachedPlan, now time.Duration) {
 	p.duty.On = false
 	p.cover.End(now)
 	e.apply(p) // sooner than probes are gone

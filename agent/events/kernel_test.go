@@ -1,4 +1,4 @@
-package agent
+package events
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 
 // A kernelSide is an agent's events with a kernel side of its own, and this test's executable as a library.
 type kernelSide struct {
-	*eventProbes
+	*Probes
 	file *os.File
 }
 
@@ -35,16 +35,16 @@ func newKernelSide(t *testing.T) *kernelSide {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { o.Close() })
-	config := eventConfig{
+	config := Config{
 		Log: slog.New(slog.DiscardHandler), Objects: o,
 		GuestTimes: func() budget.Times { return nil },
 		Flush:      func(context.Context) error { return nil }, // nothing is in the ring
 	}
-	k := &kernelSide{eventProbes: &eventProbes{eventConfig: config, uprobes: attach.NewUprobes(), recording: true, used: budget.Times{}, cookies: newCookies(), draw: func(int) int { return 0 }, opt: EventOptions{Budget: 0.01}}}
-	if k.objects, err = o.LoadProbes(k.uprobes.Multi()); err != nil {
+	k := &kernelSide{Probes: &Probes{Config: config, uprobes: attach.NewUprobes(), recording: true, used: budget.Times{}, cookies: newCookies(), draw: func(int) int { return 0 }, Options: Options{Budget: 0.01}}}
+	if k.Programs, err = o.LoadProbes(k.uprobes.Multi()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { k.objects.Close() })
+	t.Cleanup(func() { k.Programs.Close() })
 	if k.file, err = os.Open("/proc/self/exe"); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func (k *kernelSide) plan(t *testing.T, kind profile.EventKind, programs ...*ebp
 			find: func(*probesite.Finder) ([]probesite.Site, error) { return sites, nil },
 		})
 	}
-	k.opt.Kinds[kind] = true
+	k.Options.Kinds[kind] = true
 	t.Cleanup(func() { p.close() })
 	return p
 }

@@ -1,4 +1,4 @@
-package agent
+package events
 
 import "time"
 
@@ -15,7 +15,7 @@ type planLoads []planLoad
 
 // loads are those of the plans that are governed, in the time since their hits were last taken down, or in the last slice in
 // which they were observed; mu is held.
-func (e *eventProbes) loads(passed time.Duration) (list planLoads) {
+func (e *Probes) loads(passed time.Duration) (list planLoads) {
 	for _, p := range e.plans {
 		if p.unbound() {
 			continue

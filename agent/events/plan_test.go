@@ -1,4 +1,4 @@
-package agent
+package events
 
 import (
 	"errors"
@@ -79,7 +79,7 @@ func TestPlanFind(t *testing.T) {
 // A plan is attached and taken away as a whole: if one of its probes cannot be attached none is.
 func TestPlanAttach(t *testing.T) {
 	k := newKernelSide(t)
-	p := k.plan(t, profile.Values, k.objects.ValueProbe, k.objects.ParkBegin)
+	p := k.plan(t, profile.Values, k.Programs.ValueProbe, k.Programs.ParkBegin)
 	if err := p.find(nil); err != nil {
 		t.Fatal(err)
 	}

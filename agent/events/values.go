@@ -1,4 +1,4 @@
-package agent
+package events
 
 import (
 	"context"
@@ -32,7 +32,7 @@ const maxValueText = 100
 // A valueWatch is one spec of values.
 type valueWatch struct {
 	spec    valueprobe.Spec
-	lacking map[symbolize.FileKey]error // guarded by eventProbes.mu: why files have no probe for it
+	lacking map[symbolize.FileKey]error // guarded by Probes.mu: why files have no probe for it
 }
 
 // maxLacking bounds these; from so many on they are forgotten, and looked at again.
@@ -79,8 +79,8 @@ func (v *valueSites) of(cookie uint32) (valueSite, bool) {
 	return s, ok
 }
 
-// addValueSite has observations with the site's cookie read as values of that spec. What is attached does so by itself.
-func (e *eventProbes) addValueSite(s attach.ValueSite, spec valueprobe.Spec) {
+// AddValueSite has observations with the site's cookie read as values of that spec. What is attached does so by itself.
+func (e *Probes) AddValueSite(s attach.ValueSite, spec valueprobe.Spec) {
 	e.values.add(s, &valueWatch{spec: spec})
 }
 
@@ -90,8 +90,8 @@ const maxValueFiles = 512
 // librariesLoad is when a process is looked at again for libraries that it loads later: half a minute in all.
 var librariesLoad = retry.Backoff{First: 50 * time.Millisecond, Limit: 9}
 
-// finds implements source: whether a process that maps these files may have a probe whose values are wanted.
-func (e *eventProbes) finds(maps proc.Maps) bool {
+// Finds reports whether a process that maps these files may have a probe whose values are wanted.
+func (e *Probes) Finds(maps proc.Maps) bool {
 	for _, w := range e.watches {
 		for i := range maps {
 			if w.spec.In(maps[i].Path) {
@@ -104,7 +104,7 @@ func (e *eventProbes) finds(maps proc.Maps) bool {
 
 // lookForValues attaches to the files that p maps what is wanted of their values. Libraries that p loads later are found
 // when it is looked at again.
-func (e *eventProbes) lookForValues(p *target.Process) {
+func (e *Probes) lookForValues(p *target.Process) {
 	if len(e.watches) == 0 {
 		return
 	}
@@ -134,7 +134,7 @@ func (e *eventProbes) lookForValues(p *target.Process) {
 
 // attachWatch attaches a spec to one file of p, unless that was done before for another process. What a file cannot offer is
 // logged where it was asked for by name; that of all files only some have a probe is no error.
-func (e *eventProbes) attachWatch(p *target.Process, m *proc.Mapping, w *valueWatch) error {
+func (e *Probes) attachWatch(p *target.Process, m *proc.Mapping, w *valueWatch) error {
 	lib, err := e.Resolver.Open(p, m)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ type valuePlan struct {
 }
 
 // newWatched returns the keeper of what is attached for specs of values.
-func (e *eventProbes) newWatched(pool *proc.Pool) *library.Keeper[watchedKey, *target.Process, valuePlan] {
+func (e *Probes) newWatched(pool *proc.Pool) *library.Keeper[watchedKey, *target.Process, valuePlan] {
 	return library.New[watchedKey, *target.Process](pool, library.Kind[valuePlan]{
 		Attach: func(v valuePlan, f *os.File) (_ valuePlan, err error) {
 			v.attached, err = e.attachValues(v, f)
@@ -213,7 +213,7 @@ func mayPass(err error) bool {
 }
 
 // findValues finds where a spec belongs in a file. It reads the file.
-func (e *eventProbes) findValues(lib target.MappedFile, w *valueWatch) (found valuePlan, _ error) {
+func (e *Probes) findValues(lib target.MappedFile, w *valueWatch) (found valuePlan, _ error) {
 	found.watch = w
 	file, err := elffile.Open(lib.File, lib.Key.Size)
 	if err != nil {
@@ -225,13 +225,13 @@ func (e *eventProbes) findValues(lib target.MappedFile, w *valueWatch) (found va
 }
 
 // lacks is why the file is known to have no such probe; nil if it is not.
-func (e *eventProbes) lacks(key watchedKey) error {
+func (e *Probes) lacks(key watchedKey) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return key.watch.lacking[key.file]
 }
 
-func (e *eventProbes) lack(key watchedKey, why error) {
+func (e *Probes) lack(key watchedKey, why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(key.watch.lacking) >= maxLacking {
@@ -241,19 +241,19 @@ func (e *eventProbes) lack(key watchedKey, why error) {
 }
 
 // attachValues attaches what was found in the file f. Hits are recorded from adopt on.
-func (e *eventProbes) attachValues(found valuePlan, f *os.File) (*attachedPlan, error) {
+func (e *Probes) attachValues(found valuePlan, f *os.File) (*attachedPlan, error) {
 	w := found.watch
 	file, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	if err != nil {
 		return nil, fmt.Errorf("keep file open: %w", err)
 	}
-	program := plannedProbe{name: w.spec.Place(), program: e.objects.ValueProbe}
+	program := plannedProbe{name: w.spec.Place(), program: e.Programs.ValueProbe}
 	p := &attachedPlan{
 		eventPlan: eventPlan{kind: profile.Values, of: "values at " + w.spec.Place(), probes: []plannedProbe{program}},
 		file:      file, every: max(w.spec.Every, 1), fixed: w.spec.Every > 0,
 	}
 	err = e.prepare(p, func(next func() (uint32, error)) error {
-		values := attach.Values{Objects: e.objects, Register: func() (uint32, error) {
+		values := attach.Values{Objects: e.Programs, Register: func() (uint32, error) {
 			cookie, err := next()
 			if err == nil {
 				p.cookies = append(p.cookies, cookie)
@@ -279,8 +279,9 @@ func (e *eventProbes) attachValues(found valuePlan, f *os.File) (*attachedPlan, 
 	return p, nil
 }
 
-// valueEvents folds the values of one execution: one event for each value, or one without where there is none to read.
-func (e *eventProbes) valueEvents(o *bpf.Observation, base fold.Event, add func(*fold.Event)) bool {
+// ValueEvents calls add with the values of one execution: one event for each value, or one without where there is none to read. The
+// events are like base otherwise. It is false if the observation is of no probe that is known.
+func (e *Probes) ValueEvents(o *bpf.Observation, base fold.Event, add func(*fold.Event)) bool {
 	site, ok := e.values.of(o.Seen.Probe)
 	if !ok {
 		return false

@@ -1,4 +1,4 @@
-package agent
+package events
 
 import (
 	"math"
@@ -20,11 +20,11 @@ func (k *kernelSide) pretend(t *testing.T, p *attachedPlan, n uint64) {
 	t.Helper()
 	for _, cookie := range p.cookies {
 		var counts []bpf.ProbeCount
-		if err := k.objects.ProbeCounts.Lookup(cookie, &counts); err != nil {
+		if err := k.Programs.ProbeCounts.Lookup(cookie, &counts); err != nil {
 			t.Fatal(err)
 		}
 		counts[0].Hits += n
-		if err := k.objects.ProbeCounts.Put(cookie, counts); err != nil {
+		if err := k.Programs.ProbeCounts.Put(cookie, counts); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,7 +49,7 @@ func (k *kernelSide) pretendCost(t *testing.T, records uint64, each time.Duratio
 func (k *kernelSide) rateOf(t *testing.T, p *attachedPlan) uint32 {
 	t.Helper()
 	var rate bpf.ProbeRate
-	if err := k.objects.Probes.Lookup(p.cookies[0], &rate); err != nil {
+	if err := k.Programs.Probes.Lookup(p.cookies[0], &rate); err != nil {
 		t.Fatal(err)
 	}
 	return rate.Every
@@ -60,7 +60,7 @@ func (k *kernelSide) rateOf(t *testing.T, p *attachedPlan) uint32 {
 func TestTune(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
-	p := k.plan(t, profile.Allocations, k.objects.ValueProbe) // which counts each hit
+	p := k.plan(t, profile.Allocations, k.Programs.ValueProbe) // which counts each hit
 	k.enrol(t, p)
 	now := time.Duration(0)
 	// Nobody's CPU time is known: a budget of 0.2 % of a CPU is left, which is 2 ms a second.
@@ -123,7 +123,7 @@ func TestTune(t *testing.T) {
 		}
 	}
 	is(true)
-	parts := fold.Covered(nil, k.covers.sums(now), 0, &profile.EventCounts{})
+	parts := fold.Covered(nil, k.Covers.Sums(now), 0, &profile.EventCounts{})
 	if notes := parts.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "probe 0 is hit 10,000") ||
 		!strings.HasPrefix(notes[0], "events of tests were observed ") {
 		t.Errorf("notes %q", notes)
@@ -134,7 +134,7 @@ func TestTune(t *testing.T) {
 func TestTuneUnmeasured(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
-	p := k.plan(t, profile.Allocations, k.objects.ValueProbe)
+	p := k.plan(t, profile.Allocations, k.Programs.ValueProbe)
 	k.enrol(t, p)
 	k.pretend(t, p, 4000)
 	k.pretendCost(t, 10, 10*time.Microsecond)
@@ -163,7 +163,7 @@ func TestTuneUnmeasured(t *testing.T) {
 func TestTuneExceptions(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
-	fixed, exact, pauses := k.plan(t, profile.Values, k.objects.ValueProbe), k.plan(t, profile.Allocations, k.objects.ObjectAllocated), k.plan(t, profile.Pauses, k.objects.SafepointEnd)
+	fixed, exact, pauses := k.plan(t, profile.Values, k.Programs.ValueProbe), k.plan(t, profile.Allocations, k.Programs.ObjectAllocated), k.plan(t, profile.Pauses, k.Programs.SafepointEnd)
 	fixed.fixed, fixed.every, exact.exact = true, 7, true
 	faults := &attachedPlan{eventPlan: eventPlan{kind: profile.Faults, of: "page faults"}, cookies: []uint32{bpf.ProbeFault}, every: 1, perf: true}
 	k.place(t, fixed, exact, pauses)
@@ -188,7 +188,7 @@ func TestTuneExceptions(t *testing.T) {
 func TestTuneShares(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
-	a, b, other := k.plan(t, profile.Locks, k.objects.ValueProbe), k.plan(t, profile.Locks, k.objects.ValueProbe), k.plan(t, profile.Values, k.objects.ValueProbe)
+	a, b, other := k.plan(t, profile.Locks, k.Programs.ValueProbe), k.plan(t, profile.Locks, k.Programs.ValueProbe), k.plan(t, profile.Values, k.Programs.ValueProbe)
 	k.plans = []*attachedPlan{a, b, other}
 	k.place(t, k.plans...)
 	k.pretendCost(t, 10, 10*time.Microsecond)
@@ -206,7 +206,7 @@ func TestTuneShares(t *testing.T) {
 func TestCheck(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
-	p, fixed := k.plan(t, profile.Values, k.objects.ValueProbe), k.plan(t, profile.Values, k.objects.ValueProbe)
+	p, fixed := k.plan(t, profile.Values, k.Programs.ValueProbe), k.plan(t, profile.Values, k.Programs.ValueProbe)
 	fixed.fixed = true
 	k.enrol(t, p, fixed)
 	// Nobody's CPU time is known: a second's budget is 2 ms. Beside the trap a record takes 10 us.
@@ -242,7 +242,7 @@ func TestAdopt(t *testing.T) {
 }
 
 func TestRecordCost(t *testing.T) {
-	e := &eventProbes{}
+	e := &Probes{}
 	e.spent[bpf.ObservationsAttempted], e.spent[bpf.NsProbes] = 10, 1000
 	now := e.spent
 	if e.noteRecordCost(&now); e.record != 0 {
@@ -284,19 +284,19 @@ func TestAttachAgainInVain(t *testing.T) {
 // A pull of a time that is shorter than a cycle has the next slice sooner.
 func TestHurry(t *testing.T) {
 	k := newKernelSide(t)
-	p := k.plan(t, profile.Allocations, k.objects.ValueProbe)
+	p := k.plan(t, profile.Allocations, k.Programs.ValueProbe)
 	k.enrol(t, p)
 	k.draw = func(n int) int { return n - 1 }
 	p.duty.Start(0, 10, usualCycle, k.draw)
-	k.hurry(time.Second, time.Minute)
+	k.Expect(time.Second, time.Minute)
 	if p.duty.Begin != 0 || p.duty.From != 4500*time.Millisecond {
 		t.Errorf("for a minute: a slice at %v", p.duty.From)
 	}
-	k.hurry(time.Second, 4*time.Second)
+	k.Expect(time.Second, 4*time.Second)
 	if p.duty.Cycle() != 2*time.Second || p.duty.From != 2800*time.Millisecond {
 		t.Errorf("for 4 s: a slice at %v of a cycle of %v", p.duty.From, p.duty.Cycle())
 	}
-	if k.hurry(time.Second, time.Second); p.duty.Cycle() != time.Second {
+	if k.Expect(time.Second, time.Second); p.duty.Cycle() != time.Second {
 		t.Errorf("for a second: a cycle of %v", p.duty.Cycle())
 	}
 }
@@ -305,8 +305,8 @@ func TestHurry(t *testing.T) {
 // needs it.
 func TestLend(t *testing.T) {
 	k := newKernelSide(t)
-	k.opt.Kinds[profile.Allocations], k.opt.Kinds[profile.Locks], k.opt.Kinds[profile.Pauses] = true, true, true
-	k.opt.Budget, k.cpus = 0.03, 2
+	k.Options.Kinds[profile.Allocations], k.Options.Kinds[profile.Locks], k.Options.Kinds[profile.Pauses] = true, true, true
+	k.Options.Budget, k.cpus = 0.03, 2
 	load := func(kind profile.EventKind, cpus float64) planLoad {
 		return planLoad{plan: &attachedPlan{eventPlan: eventPlan{kind: kind}}, full: cpus}
 	}
@@ -345,11 +345,11 @@ func TestUsualCycle(t *testing.T) {
 
 // TestCoverageOfUndone: a plan that was attached too late, and never adopted, counts for nothing.
 func TestCoverageOfUndone(t *testing.T) {
-	var c coverages
+	var c Coverages
 	for range 2 * maxGone {
 		c.remove(&attachedPlan{cookies: []uint32{1}})
 	}
-	if wanted, observed := c.times(proc.Monotonic()); len(c.gone) != 0 || len(wanted) != 0 || len(observed) != 0 {
+	if wanted, observed := c.Times(proc.Monotonic()); len(c.gone) != 0 || len(wanted) != 0 || len(observed) != 0 {
 		t.Errorf("%d are kept; wanted %v, observed %v", len(c.gone), wanted, observed)
 	}
 }

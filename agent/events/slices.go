@@ -1,4 +1,4 @@
-package agent
+package events
 
 import (
 	"maps"
@@ -31,7 +31,7 @@ func (p *attachedPlan) usualCycle(now time.Duration) time.Duration {
 }
 
 // slice has a plan observed in slices of time from now on, as it costs too much; mu is held.
-func (e *eventProbes) slice(p *attachedPlan, now time.Duration, l planLoad, part float64, why error) {
+func (e *Probes) slice(p *attachedPlan, now time.Duration, l planLoad, part float64, why error) {
 	p.rate = l.rate
 	n := e.allowance(p.kind, part, 1).SlicesFor(e.loadOf(l), budget.MaxSlices)
 	p.duty.Start(now, n, p.usualCycle(now), e.draw)
@@ -42,7 +42,7 @@ func (e *eventProbes) slice(p *attachedPlan, now time.Duration, l planLoad, part
 }
 
 // thin sets of how many hits one is recorded in a slice; mu is held.
-func (e *eventProbes) thin(p *attachedPlan, l planLoad, part float64) {
+func (e *Probes) thin(p *attachedPlan, l planLoad, part float64) {
 	every, err := e.allowance(p.kind, part, p.duty.Slices).Every(e.loadOf(l))
 	if err != nil {
 		every = int(p.every) // not more slices than there may be: they cost what they cost
@@ -51,7 +51,7 @@ func (e *eventProbes) thin(p *attachedPlan, l planLoad, part float64) {
 }
 
 // turn begins and ends the slices of plans that are not observed all the time.
-func (e *eventProbes) turn(now time.Duration) {
+func (e *Probes) turn(now time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.now = now
@@ -80,7 +80,7 @@ func (e *eventProbes) turn(now time.Duration) {
 	}
 }
 
-func (e *eventProbes) beginSlice(p *attachedPlan, now time.Duration) {
+func (e *Probes) beginSlice(p *attachedPlan, now time.Duration) {
 	hits, err := e.hitsOf(p)
 	if err == nil {
 		p.hits = hits
@@ -97,7 +97,7 @@ func (e *eventProbes) beginSlice(p *attachedPlan, now time.Duration) {
 }
 
 // watchSlice ends a slice whose time is over, or that costs far more than was planned, by lot.
-func (e *eventProbes) watchSlice(p *attachedPlan, now time.Duration) {
+func (e *Probes) watchSlice(p *attachedPlan, now time.Duration) {
 	hits, err := e.hitsOf(p)
 	if err != nil {
 		return
@@ -120,14 +120,14 @@ func (e *eventProbes) watchSlice(p *attachedPlan, now time.Duration) {
 }
 
 // noteSlice notes what a slice took of the processes, with so many hits in that time; mu is held.
-func (e *eventProbes) noteSlice(p *attachedPlan, hits uint64, length time.Duration) {
+func (e *Probes) noteSlice(p *attachedPlan, hits uint64, length time.Duration) {
 	count := e.countTime(p)
 	each := float64(count) + float64(e.record)/float64(max(p.every, 1))
 	p.cover.Spend(time.Duration(float64(hits)*each), time.Duration(max(e.cpus, 1e-3)*float64(length)))
 }
 
 // nextCycle begins another cycle of slices, or has the plan observed all the time again if it costs clearly less than it may.
-func (e *eventProbes) nextCycle(p *attachedPlan, now time.Duration) {
+func (e *Probes) nextCycle(p *attachedPlan, now time.Duration) {
 	l, part := e.loadNow(p)
 	load := e.loadOf(l)
 	n := e.allowance(p.kind, part, 1).SlicesFor(load, budget.MaxSlices)
@@ -151,7 +151,7 @@ func (e *eventProbes) nextCycle(p *attachedPlan, now time.Duration) {
 }
 
 // loadNow is what a plan costs that is observed in slices, and its part of its kind's budget.
-func (e *eventProbes) loadNow(p *attachedPlan) (planLoad, float64) {
+func (e *Probes) loadNow(p *attachedPlan) (planLoad, float64) {
 	loads := e.loads(governEvery)
 	for _, l := range loads {
 		if l.plan == p {
@@ -161,8 +161,8 @@ func (e *eventProbes) loadNow(p *attachedPlan) (planLoad, float64) {
 	return planLoad{plan: p, rate: p.rate, count: e.countTime(p)}, 1
 }
 
-// hurry begins cycles anew that are so long that a window of that length may have none of their slices, with shorter ones.
-func (e *eventProbes) hurry(now, window time.Duration) {
+// Expect begins cycles anew that are so long that a window of that length may have none of their slices, with shorter ones.
+func (e *Probes) Expect(now, window time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, p := range e.plans {
@@ -175,8 +175,8 @@ func (e *eventProbes) hurry(now, window time.Duration) {
 	}
 }
 
-// coverages are those of all plans, for whoever reads of them without the governor's lock.
-type coverages struct {
+// Coverages are the coverages of all plans. Reading them does not wait for the governor. Any goroutine may call the methods.
+type Coverages struct {
 	of   [bpf.MaxProbes]atomic.Pointer[fold.Coverage] // by cookie
 	mu   sync.Mutex
 	list []*fold.Coverage
@@ -189,7 +189,7 @@ type coverages struct {
 const maxGone = 1024
 
 // add adds that of a plan, once.
-func (c *coverages) add(p *attachedPlan) {
+func (c *Coverages) add(p *attachedPlan) {
 	if len(p.cookies) == 0 || c.of[p.cookies[0]].Load() == &p.cover {
 		return
 	}
@@ -203,7 +203,7 @@ func (c *coverages) add(p *attachedPlan) {
 }
 
 // remove forgets that of a plan, as far as no open window needs it.
-func (c *coverages) remove(p *attachedPlan) {
+func (c *Coverages) remove(p *attachedPlan) {
 	for _, cookie := range p.cookies {
 		c.of[cookie].CompareAndSwap(&p.cover, nil)
 	}
@@ -226,8 +226,8 @@ func (c *coverages) remove(p *attachedPlan) {
 	c.observed[old.Kind.String()] += sums.Observed
 }
 
-// sums are those of all now.
-func (c *coverages) sums(now time.Duration) map[*fold.Coverage]fold.CoverageSums {
+// Sums are the sums of all coverages now.
+func (c *Coverages) Sums(now time.Duration) map[*fold.Coverage]fold.CoverageSums {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := make(map[*fold.Coverage]fold.CoverageSums, len(c.list))
@@ -237,22 +237,22 @@ func (c *coverages) sums(now time.Duration) map[*fold.Coverage]fold.CoverageSums
 	return all
 }
 
-// times are for how long events were to be observed, and for how long they were, by kind.
-func (c *coverages) times(now time.Duration) (wanted, observed map[string]time.Duration) {
+// Times are for how long events were to be observed, and for how long they were, by kind.
+func (c *Coverages) Times(now time.Duration) (wanted, observed map[string]time.Duration) {
 	wanted, observed = map[string]time.Duration{}, map[string]time.Duration{}
 	c.mu.Lock()
 	maps.Copy(wanted, c.wanted)
 	maps.Copy(observed, c.observed)
 	c.mu.Unlock()
-	for cover, sums := range c.sums(now) {
+	for cover, sums := range c.Sums(now) {
 		wanted[cover.Kind.String()] += sums.Total
 		observed[cover.Kind.String()] += sums.Observed
 	}
 	return wanted, observed
 }
 
-// part is that of an event; ok is false if it was seen while its plan was not observed.
-func (c *coverages) part(o *bpf.Observation) (part fold.ObservedPart, ok bool) {
+// Part says what an observation stands for; ok is false if it was made while its plan was not observed.
+func (c *Coverages) Part(o *bpf.Observation) (part fold.ObservedPart, ok bool) {
 	if o.Seen.Probe >= bpf.MaxProbes {
 		return part, true
 	}

@@ -1,4 +1,4 @@
-package agent
+package events
 
 import (
 	"errors"
@@ -25,12 +25,12 @@ type perfEvents struct {
 }
 
 // newPerfEvents opens what is wanted; nil if nothing is.
-func (e *eventProbes) newPerfEvents() (_ *perfEvents, err error) {
-	if !e.opt.Kinds[profile.Faults] && !e.opt.Kinds[profile.Cycles] {
+func (e *Probes) newPerfEvents() (_ *perfEvents, err error) {
+	if !e.Options.Kinds[profile.Faults] && !e.Options.Kinds[profile.Cycles] {
 		return nil, nil
 	}
 	p := &perfEvents{}
-	if p.objects, err = e.Objects.LoadFaults(e.objects); err != nil {
+	if p.objects, err = e.Objects.LoadFaults(e.Programs); err != nil {
 		return nil, e.Refusal(err)
 	}
 	open := func(t *attach.Ticks, err error) error {
@@ -39,10 +39,10 @@ func (e *eventProbes) newPerfEvents() (_ *perfEvents, err error) {
 		}
 		return err
 	}
-	if e.opt.Kinds[profile.Faults] {
+	if e.Options.Kinds[profile.Faults] {
 		err = open(attach.NewFaults(p.objects.PageFault))
 	}
-	if e.opt.Kinds[profile.Cycles] && err == nil {
+	if e.Options.Kinds[profile.Cycles] && err == nil {
 		err = errors.Join(
 			open(attach.NewOverflows(p.objects.Overflow, attach.Cycles, cyclesPeriod)),
 			open(attach.NewOverflows(p.objects.Overflow, attach.Instructions, bpf.InstructionsPeriod)),
@@ -58,11 +58,11 @@ func (e *eventProbes) newPerfEvents() (_ *perfEvents, err error) {
 }
 
 // perfPlans are what the kernel side is told of perf events: how many of them are told. They have no probes.
-func (e *eventProbes) perfPlans() (plans []*attachedPlan) {
-	if e.opt.Kinds[profile.Faults] {
+func (e *Probes) perfPlans() (plans []*attachedPlan) {
+	if e.Options.Kinds[profile.Faults] {
 		plans = append(plans, &attachedPlan{eventPlan: eventPlan{kind: profile.Faults, of: "page faults"}, cookies: []uint32{bpf.ProbeFault}, every: firstFaults, perf: true})
 	}
-	if e.opt.Kinds[profile.Cycles] {
+	if e.Options.Kinds[profile.Cycles] {
 		plans = append(plans, &attachedPlan{
 			eventPlan: eventPlan{kind: profile.Cycles, of: "cycles and instructions"}, cookies: []uint32{bpf.ProbeCycles, bpf.ProbeInstructions}, every: 1, fixed: true, perf: true,
 		})

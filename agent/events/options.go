@@ -1,12 +1,12 @@
-package agent
+package events
 
 import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
 )
 
-// EventOptions say which events are recorded.
-type EventOptions struct {
+// Options say which events are recorded.
+type Options struct {
 	Kinds [profile.EventKinds]bool
 	// ExactAllocations counts every object beside the samples, in JVMs that were started with -XX:+DTraceAllocProbes.
 	ExactAllocations bool
@@ -18,11 +18,11 @@ type EventOptions struct {
 	Budget float64
 }
 
-// counters reports whether events of the CPU's own counters are recorded; o may be nil.
-func (o *EventOptions) counters() bool { return o != nil && o.Kinds[profile.Cycles] }
+// Counters reports whether events of the CPU's own counters are recorded; o may be nil.
+func (o *Options) Counters() bool { return o != nil && o.Kinds[profile.Cycles] }
 
-// Any tells whether any kind is recorded.
-func (o *EventOptions) Any() bool {
+// Any reports whether any kind is recorded.
+func (o *Options) Any() bool {
 	for _, on := range o.Kinds {
 		if on {
 			return true
