@@ -55,8 +55,8 @@ type Probes struct {
 	watched   *library.Keeper[watchedKey, *target.Process, valuePlan]
 	values    valueSites
 	loading   target.PerProcess[retry.Backoff] // of looking for libraries with probes whose values are wanted
-	Covers    Coverages       // when plans were observed
-	draw      func(n int) int // a number from 0 to n-1, by chance
+	Covers    Coverages                        // when plans were observed
+	draw      func(n int) int                  // a number from 0 to n-1, by chance
 
 	governing sync.WaitGroup
 	endGovern context.CancelFunc // nil if they did not start
