@@ -64,7 +64,7 @@ type windowCalls struct {
 	reading profileReading // of its VM's counters, of each the first one in the window; guarded by agent.mu
 }
 
-// fold.CallSet is where calls of p are folded.
+// callSet is where calls of p are folded.
 func (w *Window) callSet(p *fold.Process) *windowCalls {
 	s := w.calls[p]
 	if s == nil {
@@ -75,7 +75,7 @@ func (w *Window) callSet(p *fold.Process) *windowCalls {
 	return s
 }
 
-// fold.EventSet is where events of p are folded.
+// eventSet is where events of p are folded.
 func (w *Window) eventSet(p *fold.Process) *fold.EventSet {
 	s := w.events[p]
 	if s == nil {
