@@ -24,7 +24,7 @@ var mountRows = []Row{
 		Fault: "many containers one after the other",
 		Holds: "Each has a libjvm of its own. Each JVM is followed live, its file system can be unmounted when it has ended, and the agent holds no more descriptors after the last one than after the first.",
 		Test:  testMounts,
-		Elsewhere: []string{"agent/library.TestKeeper", "agent.TestNumbering", "agent.TestRemovePlans", "agent.TestClockSiteClears",
+		Elsewhere: []string{"agent/library.TestKeeper", "agent/events.TestNumbering", "agent/events.TestRemovePlans", "agent/events.TestClockSiteClears",
 			"agent/attach.TestLoadSlots"},
 	},
 }

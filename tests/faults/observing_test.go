@@ -28,12 +28,12 @@ var observingRows = []Row{
 	{
 		Fault:     "a process works in bursts while its events are observed in slices of time",
 		Holds:     "Estimates are right on average, and the stated interval holds the truth in about 95 of 100 cases.",
-		Elsewhere: []string{"agent.TestCoverageUnbiased"},
+		Elsewhere: []string{"agent/fold.TestCoverageUnbiased"},
 	},
 	{
 		Fault:     "no CPU time of a process was measured yet",
 		Holds:     "Its probes are not taken away for costing more than a share of nothing.",
-		Elsewhere: []string{"agent.TestTuneUnmeasured"},
+		Elsewhere: []string{"agent/events.TestTuneUnmeasured"},
 	},
 }
 

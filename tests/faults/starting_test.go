@@ -24,7 +24,7 @@ var startingRows = []Row{
 		Holds: "The agent attaches to it, and five seconds after its start its hot method and the callers have names. Every failure to attach is tried again: by " +
 			"itself for half a minute, then when the process is sampled, once a minute. Compiled code that seems stale is looked for again.",
 		Test:      startingJVMs,
-		Elsewhere: []string{"vmruntime/hotspot.TestAttachLoading", "agent.TestAttachAgain", "agent.TestLookAgain", "agent.TestSampleRetries", "agent.TestStaleAgain"},
+		Elsewhere: []string{"vmruntime/hotspot.TestAttachLoading", "agent/target.TestAttachAgain", "agent/target.TestLookAgain", "agent.TestSampleRetries", "agent/target.TestStaleAgain"},
 	},
 }
 

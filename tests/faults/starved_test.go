@@ -22,7 +22,7 @@ var starvedRows = []Row{
 		Holds: "No JVM is taken for one that hangs: deadlines count what a target took, not what the scheduler took. Allocations of a JVM that starts then have names. A profile in which its Java frames are missing says so, however short it is.",
 		Test:  testStarved,
 		Elsewhere: []string{"agent/proc.TestCounted", "agent/proc.TestPoolWaitsForWhatComputes", "agent/proc.TestPoolAbandonsWhatIsBlocked",
-			"agent.TestMissingFrames", "agent.TestMissingFramesInProfile"},
+			"agent/target.TestMissingFrames", "agent.TestMissingFramesInProfile"},
 	},
 }
 
