@@ -17,7 +17,7 @@ type Placing struct {
 	code     *target.JITCode
 	check    bool                          // the stacks that wait are whole: count how many contexts are right
 	want     func(stack []target.RawFrame) // is called with each stack that samples were given
-	Pause    func()                        // is called before each link, if it is not nil
+	Pause    func()                        // is called before each link, if it is not nil; it may release the lock for a moment
 	links    []*waitingLink                // in the order in which they were found
 	byLink   map[chainLink]*waitingLink    // the same ones
 }
