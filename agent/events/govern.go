@@ -63,7 +63,7 @@ func (e *Probes) govern(ctx context.Context) {
 func (e *Probes) measureTrap() {
 	trap, err := hitcost.Measure(probesite.Push, attach.Uprobe{}, hitcost.Options{})
 	if err != nil {
-		e.Log.Debug("what a hit of a probe takes cannot be measured", "err", err, "taken", e.TrapTime())
+		e.config.Log.Debug("what a hit of a probe takes cannot be measured", "err", err, "taken", e.TrapTime())
 		return
 	}
 	e.trap.Store(int64(trap))
@@ -77,11 +77,11 @@ func (e *Probes) TrapTime() time.Duration { return time.Duration(e.trap.Load()) 
 
 // tune sets all rates by what was measured in the time that has passed.
 func (e *Probes) tune(now, passed time.Duration) {
-	counts, err := e.Objects.ReadCounts()
+	counts, err := e.config.Objects.ReadCounts()
 	if err != nil {
 		return // reported by whoever reads them for people
 	}
-	times := e.GuestTimes()
+	times := e.config.GuestTimes()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.now = now
@@ -112,11 +112,11 @@ func (e *Probes) tune(now, passed time.Duration) {
 // check thins out, or observes in slices, what has spent already, in the time that has passed since the rates were set, more
 // than it may until they are set anew: tune would do the same, but later.
 func (e *Probes) check(now, passed time.Duration) {
-	counts, err := e.Objects.ReadCounts()
+	counts, err := e.config.Objects.ReadCounts()
 	if err != nil {
 		return
 	}
-	times := e.GuestTimes()
+	times := e.config.GuestTimes()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.now = now
@@ -156,7 +156,7 @@ func (e *Probes) measureCPUs(times budget.Times, passed time.Duration) {
 // apply tells the kernel side a plan's rate; mu is held.
 func (e *Probes) apply(p *attachedPlan) {
 	if err := e.setRate(p); err != nil {
-		e.Log.Warn("cannot set the rate of a probe", "events", p.of, "err", err)
+		e.config.Log.Warn("cannot set the rate of a probe", "events", p.of, "err", err)
 	}
 }
 
@@ -306,6 +306,6 @@ func (e *Probes) vanish(p *attachedPlan, now time.Duration) {
 	p.cover.End(now)
 	e.apply(p) // sooner than probes are gone
 	if err := p.detach(); err != nil {
-		e.Log.Error("cannot take probes away", "events", p.of, "err", err)
+		e.config.Log.Error("cannot take probes away", "events", p.of, "err", err)
 	}
 }

@@ -35,11 +35,11 @@ func (k *kernelSide) pretendCost(t *testing.T, records uint64, each time.Duratio
 	t.Helper()
 	for counter, n := range map[bpf.Counter]uint64{bpf.ObservationsAttempted: records, bpf.NsProbes: records * uint64(each)} {
 		var counts []uint64
-		if err := k.Objects.Counters.Lookup(uint32(counter), &counts); err != nil {
+		if err := k.config.Objects.Counters.Lookup(uint32(counter), &counts); err != nil {
 			t.Fatal(err)
 		}
 		counts[0] += n
-		if err := k.Objects.Counters.Put(uint32(counter), counts); err != nil {
+		if err := k.config.Objects.Counters.Put(uint32(counter), counts); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,7 +140,7 @@ func TestTuneUnmeasured(t *testing.T) {
 	k.pretendCost(t, 10, 10*time.Microsecond)
 	k.now = 100 * time.Second
 	k.used = budget.Times{}
-	k.GuestTimes = func() budget.Times {
+	k.config.GuestTimes = func() budget.Times {
 		used, ok := proc.CPUTime(os.Getpid())
 		if !ok {
 			t.Error("the CPU time of the test is not known")
@@ -257,7 +257,7 @@ func TestRecordCost(t *testing.T) {
 // A plan that cannot be attached again for a slice says why, and is tried again in the next cycle.
 func TestAttachAgainInVain(t *testing.T) {
 	k := newKernelSide(t)
-	p := k.plan(t, profile.Allocations, k.Objects.Tick) // which is no program of a probe
+	p := k.plan(t, profile.Allocations, k.config.Objects.Tick) // which is no program of a probe
 	if err := p.find(nil); err != nil {
 		t.Fatal(err)
 	}

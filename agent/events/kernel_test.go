@@ -40,7 +40,7 @@ func newKernelSide(t *testing.T) *kernelSide {
 		GuestTimes: func() budget.Times { return nil },
 		Flush:      func(context.Context) error { return nil }, // nothing is in the ring
 	}
-	k := &kernelSide{Probes: &Probes{Config: config, uprobes: attach.NewUprobes(), recording: true, used: budget.Times{}, cookies: newCookies(), draw: func(int) int { return 0 }, Options: Options{Budget: 0.01}}}
+	k := &kernelSide{Probes: &Probes{config: config, uprobes: attach.NewUprobes(), recording: true, used: budget.Times{}, cookies: newCookies(), draw: func(int) int { return 0 }, Options: Options{Budget: 0.01}}}
 	if k.Programs, err = o.LoadProbes(k.uprobes.Multi()); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func (k *kernelSide) enrol(t *testing.T, plans ...*attachedPlan) {
 // hits is how often probes were hit in all.
 func (k *kernelSide) hits(t *testing.T) uint64 {
 	t.Helper()
-	c, err := k.Objects.ReadCounts()
+	c, err := k.config.Objects.ReadCounts()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,8 +30,8 @@ func (e *Probes) newPerfEvents() (_ *perfEvents, err error) {
 		return nil, nil
 	}
 	p := &perfEvents{}
-	if p.objects, err = e.Objects.LoadFaults(e.Programs); err != nil {
-		return nil, e.Refusal(err)
+	if p.objects, err = e.config.Objects.LoadFaults(e.Programs); err != nil {
+		return nil, e.config.Refusal(err)
 	}
 	open := func(t *attach.Ticks, err error) error {
 		if err == nil {

@@ -40,7 +40,7 @@ import (
 //
 // They are a target.Follower: workers find the libraries.
 type Probes struct {
-	Config
+	config   Config
 	Options  Options
 	Programs *bpf.ProbeObjects
 	uprobes  attach.Uprobes
@@ -87,7 +87,7 @@ type Config struct {
 
 // New loads the programs of probes. Nothing is attached before a library is found.
 func New(c Config, opt Options) (*Probes, error) {
-	e := &Probes{Config: c, Options: opt, uprobes: attach.NewUprobes(), used: budget.Times{}, cookies: newCookies(), draw: rand.IntN}
+	e := &Probes{config: c, Options: opt, uprobes: attach.NewUprobes(), used: budget.Times{}, cookies: newCookies(), draw: rand.IntN}
 	e.trap.Store(int64(usualTrap))
 	for _, spec := range opt.Values {
 		e.watches = append(e.watches, &valueWatch{spec: spec, lacking: map[symbolize.FileKey]error{}})
@@ -127,7 +127,7 @@ func (e *Probes) Stop() {
 		e.governing.Wait()
 	}
 	if err := e.setRecording(false); err != nil {
-		e.Log.Error("cannot stop recording events", "err", err)
+		e.config.Log.Error("cannot stop recording events", "err", err)
 	}
 }
 
@@ -166,7 +166,7 @@ func (e *Probes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.FileKey
 // library.ErrAttaching while that takes long.
 func (e *Probes) Attaching(p *target.Process, m *proc.Mapping, lib target.MappedFile) (lacks []string, err error) {
 	used, err := e.libraries.Use(p, p.PID, lib.Key, lib.File, func(found *eventLibrary) (bool, error) {
-		read, err := target.Call(e.Resolver, p, func() (eventLibrary, error) {
+		read, err := target.Call(e.config.Resolver, p, func() (eventLibrary, error) {
 			file, err := elffile.Open(lib.File, lib.Key.Size)
 			if err != nil {
 				return eventLibrary{}, fmt.Errorf("read libjvm: %w", err)
@@ -176,7 +176,7 @@ func (e *Probes) Attaching(p *target.Process, m *proc.Mapping, lib target.Mapped
 		})
 		*found = read
 		for _, lack := range read.lacks {
-			e.Log.Warn("events of JVMs are not recorded", "library", m.Path, "why", lack)
+			e.config.Log.Warn("events of JVMs are not recorded", "library", m.Path, "why", lack)
 		}
 		return len(read.plans) > 0, err
 	})
@@ -185,7 +185,7 @@ func (e *Probes) Attaching(p *target.Process, m *proc.Mapping, lib target.Mapped
 
 // Look finds probes whose values are wanted.
 func (e *Probes) Look(p *target.Process) {
-	e.Resolver.Begin(target.StageValues, p)
+	e.config.Resolver.Begin(target.StageValues, p)
 	e.lookForValues(p)
 }
 
@@ -227,7 +227,7 @@ func (e *Probes) attach(plans []*attachedPlan, f *os.File) (attached []*attached
 
 // refuse logs that a plan cannot be attached, and returns the note for profiles.
 func (e *Probes) refuse(plan *eventPlan, f *os.File, err error) string {
-	e.Log.Warn("events of JVMs are not recorded", "events", plan.of, "library", f.Name(), "err", err)
+	e.config.Log.Warn("events of JVMs are not recorded", "events", plan.of, "library", f.Name(), "err", err)
 	return lack(plan, err)
 }
 
@@ -312,10 +312,10 @@ func (e *Probes) remove(ctx context.Context, plans []*attachedPlan) {
 	e.mu.Unlock()
 	for _, p := range plans {
 		if err := p.close(); err != nil {
-			e.Log.Error("cannot take probes away", "events", p.of, "err", err)
+			e.config.Log.Error("cannot take probes away", "events", p.of, "err", err)
 		}
 	}
-	if err := e.Flush(ctx); err != nil {
+	if err := e.config.Flush(ctx); err != nil {
 		return // the agent ends
 	}
 	e.values.forget(cookies)

@@ -113,9 +113,9 @@ func (e *Probes) lookForValues(p *target.Process) {
 		*again = librariesLoad
 	}
 	if pause, ok := again.Pause(); ok {
-		e.Resolver.SubmitLater(p, pause)
+		e.config.Resolver.SubmitLater(p, pause)
 	}
-	maps := e.Resolver.Maps(p)
+	maps := e.config.Resolver.Maps(p)
 	files := 0
 	for i := range maps {
 		m := &maps[i]
@@ -127,7 +127,7 @@ func (e *Probes) lookForValues(p *target.Process) {
 				p.Note(fmt.Sprintf("process %d: values are looked for in %d of the files that it maps", p.PID, maxValueFiles))
 				return
 			}
-			e.Resolver.CountRead(e.attachWatch(p, m, w))
+			e.config.Resolver.CountRead(e.attachWatch(p, m, w))
 		}
 	}
 }
@@ -135,7 +135,7 @@ func (e *Probes) lookForValues(p *target.Process) {
 // attachWatch attaches a spec to one file of p, unless that was done before for another process. What a file cannot offer is
 // logged where it was asked for by name; that of all files only some have a probe is no error.
 func (e *Probes) attachWatch(p *target.Process, m *proc.Mapping, w *valueWatch) error {
-	lib, err := e.Resolver.Open(p, m)
+	lib, err := e.config.Resolver.Open(p, m)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (e *Probes) attachWatch(p *target.Process, m *proc.Mapping, w *valueWatch) 
 		}
 		return nil
 	}
-	found, err := target.Call(e.Resolver, p, func() (valuePlan, error) {
+	found, err := target.Call(e.config.Resolver, p, func() (valuePlan, error) {
 		return e.findValues(lib, w)
 	})
 	if err != nil {
@@ -166,7 +166,7 @@ func (e *Probes) attachWatch(p *target.Process, m *proc.Mapping, w *valueWatch) 
 		e.lack(key, found.err)
 	}
 	if err := found.err; err != nil && !errors.Is(err, library.ErrAttaching) && w.explain(p, m.Path, err) {
-		e.Log.Warn("values are not recorded", "probe", w.spec.Place(), "file", m.Path, "err", err)
+		e.config.Log.Warn("values are not recorded", "probe", w.spec.Place(), "file", m.Path, "err", err)
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func (e *Probes) newWatched(pool *proc.Pool) *library.Keeper[watchedKey, *target
 		},
 		Attached: func(v valuePlan) {
 			e.adopt([]*attachedPlan{v.attached})
-			e.Log.Debug("values are recorded", "probe", v.watch.spec.Place(), "file", v.attached.file.Name())
+			e.config.Log.Debug("values are recorded", "probe", v.watch.spec.Place(), "file", v.attached.file.Name())
 		},
 		Idle:   func(v valuePlan, idle bool) { e.setIdle([]*attachedPlan{v.attached}, idle) },
 		Detach: func(ctx context.Context, v valuePlan) { e.remove(ctx, []*attachedPlan{v.attached}) },
