@@ -13,8 +13,13 @@ import (
 // A callClock measures how long the target of a call lets it wait. Time in which the agent's thread had no CPU is not the
 // target's: on a busy machine, or with a small CPU quota, a healthy target would be taken for one that hangs. So the clock
 // looks at the thread now and then, and counts each interval by what the thread does at its end.
+//
+// An interval counts for no longer than it was meant to last: where the look comes late, the agent had no CPU for it, and
+// the thread may have had none either.
 type callClock struct {
 	look  func(tid int) moment
+	pause time.Duration // between two looks
+	tid   int           // that was looked at last
 	last  moment
 	took  time.Duration
 	since time.Time
@@ -33,7 +38,7 @@ type threadState uint8
 const (
 	stateUnknown threadState = iota
 	stateRunning             // or ready to run
-	stateParked              // the Go runtime has it wait: for a lock, or for its turn
+	stateParked              // the Go runtime has it wait: for a lock, for its turn or for work
 	stateBlocked             // in a system call: for the target
 )
 
@@ -55,8 +60,11 @@ func (c *callClock) begin(now time.Time) { c.since = now }
 // check counts the time since the last check, and returns how long the target took so far.
 func (c *callClock) check(tid int, now time.Time) time.Duration {
 	at := c.look(tid)
-	c.took += counted(c.last, at, now.Sub(c.since))
-	c.last, c.since = at, now
+	if tid != c.tid { // what two threads did cannot be compared
+		c.last = moment{}
+	}
+	c.took += min(counted(c.last, at, now.Sub(c.since)), c.pause)
+	c.tid, c.last, c.since = tid, at, now
 	return c.took
 }
 
@@ -84,8 +92,12 @@ func deducted(waited, interval time.Duration) time.Duration {
 	return waited
 }
 
-// lookAtThread asks the kernel about a thread of the agent. Where it does not say, the state is unknown.
+// lookAtThread asks the kernel about a thread of the agent. Where it does not say, the state is unknown. Zero is the thread of
+// a call that has not got as far as its target.
 func lookAtThread(tid int) (m moment) {
+	if tid == 0 {
+		return moment{state: stateRunning}
+	}
 	const tasks = "/proc/self/task"
 	dir := filepath.Join(tasks, strconv.Itoa(tid))
 	call, err := os.ReadFile(filepath.Join(dir, "syscall"))
@@ -110,13 +122,14 @@ func lookAtThread(tid int) (m moment) {
 }
 
 // parseSyscall reads a thread's state from /proc/PID/task/TID/syscall: "running", or the number of the system call that it
-// is in and its arguments, or -1 if it waits outside of any: for its own memory.
+// is in and its arguments, or -1 if it waits outside of any: for its own memory. No call waits for a target in one of those
+// that park a thread; a call may have left the thread since it named it.
 func parseSyscall(text []byte) threadState {
 	number, _, _ := bytes.Cut(bytes.TrimSpace(text), []byte(" "))
 	switch string(number) {
 	case "running":
 		return stateRunning
-	case strconv.Itoa(unix.SYS_FUTEX), "-1":
+	case strconv.Itoa(unix.SYS_FUTEX), strconv.Itoa(unix.SYS_EPOLL_PWAIT), strconv.Itoa(unix.SYS_NANOSLEEP), "-1":
 		return stateParked
 	}
 	return stateBlocked

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -32,11 +33,45 @@ func TestCounted(t *testing.T) {
 	}
 }
 
+// Where the agent gets no CPU, its looks come late. What it saw of a thread then is of one moment, not of the time before.
+func TestCallClockLate(t *testing.T) {
+	const ms = time.Millisecond
+	var at moment
+	c := callClock{look: func(int) moment { return at }, pause: 12 * ms}
+	now := time.Now()
+	c.begin(now)
+	for _, look := range []struct {
+		doing string
+		tid   int
+		after time.Duration
+		at    moment
+		want  time.Duration // that the target took so far
+	}{
+		{"the first look, late", 7, 600 * ms, moment{state: stateBlocked, waited: 900 * ms}, 12 * ms},
+		{"the next, in time", 7, 12 * ms, moment{state: stateBlocked, waited: 900 * ms}, 24 * ms},
+		{"a thread that had no CPU", 7, 96 * ms, moment{state: stateBlocked, waited: 990 * ms}, 30 * ms},
+		{"another thread", 8, 12 * ms, moment{state: stateBlocked, waited: 5000 * ms}, 42 * ms},
+	} {
+		now, at = now.Add(look.after), look.at
+		if got := c.check(look.tid, now); got != look.want {
+			t.Errorf("%s: the target took %v, want %v", look.doing, got, look.want)
+		}
+	}
+}
+
+// A goroutine that had no thread yet has asked no target for anything.
+func TestCallNotBegun(t *testing.T) {
+	if at := lookAtThread(0); at.state != stateRunning {
+		t.Errorf("state %d, want %d", at.state, stateRunning)
+	}
+}
+
 func TestParseSyscall(t *testing.T) {
 	for text, want := range map[string]threadState{
 		"running\n":           stateRunning,
 		"-1 0x7ffe0 0x7f00\n": stateParked,
 		"202 0x1 0x80 0x0 0x0 0x0 0x0 0x7ffe0 0x7f00\n": map[bool]threadState{true: stateParked, false: stateBlocked}[unix.SYS_FUTEX == 202],
+		fmt.Sprintf("%d 0x4 0x7f00 0x80 0xffffffff 0x0 0x0 0x7ffe0 0x7f00\n", unix.SYS_EPOLL_PWAIT): stateParked,
 		"310 0x1 0x80 0x0 0x0 0x0 0x0 0x7ffe0 0x7f00\n": stateBlocked,
 	} {
 		if got := parseSyscall([]byte(text)); got != want {

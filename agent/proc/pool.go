@@ -151,10 +151,10 @@ func (p *Pool) do(ctx context.Context, pid int, k kind, fn func(*call) error) er
 		terms.owner = p.opt.Owner(pid)
 	}
 	c := &call{pool: p, pid: pid, kind: k, terms: terms, began: time.Now(), done: make(chan error, 1)}
-	clock := callClock{look: p.look}
+	pause := terms.deadline / checksPerDeadline
+	clock := callClock{look: p.look, pause: pause}
 	clock.begin(time.Now())
 	go func() { c.finish(Catch(func() error { return fn(c) })) }()
-	pause := terms.deadline / checksPerDeadline
 	check := time.NewTimer(pause)
 	defer check.Stop()
 	for {
