@@ -44,7 +44,7 @@ func (c *callFlags) check(fs *pflag.FlagSet, wanted, alone bool) error {
 	if !wanted {
 		for _, name := range []string{"engine", "stride", "samples", "logical", "guest-socket"} {
 			if fs.Changed(name) {
-				return usageError("--" + name + " is about calls: give it -e calls, or -e cpu,calls")
+				return usageError("--" + name + " needs -e calls or -e cpu,calls")
 			}
 		}
 	}
@@ -60,7 +60,7 @@ func (c *callFlags) check(fs *pflag.FlagSet, wanted, alone bool) error {
 	case !known:
 		return usageError(fmt.Sprintf("--exact=%s: choose contexts, edges or counters", c.exact))
 	case exact != agent.NotExact && !alone:
-		return usageError("--exact counts calls: give it -e calls")
+		return usageError("--exact needs -e calls, without other events")
 	}
 	o.Exact = exact
 	if err := c.checkTogether(fs); err != nil {
@@ -79,7 +79,7 @@ func (c *callFlags) checkTogether(fs *pflag.FlagSet) error {
 	if c.options.Exact != agent.NotExact {
 		for _, name := range []string{"engine", "budget", "stride", "samples", "logical"} {
 			if fs.Changed(name) {
-				return usageError(fmt.Sprintf("--%s is about sampling, and --exact counts every call: leave one of them out", name))
+				return usageError(fmt.Sprintf("--%s controls sampling, but --exact counts every call: remove one of them", name))
 			}
 		}
 	}
@@ -90,13 +90,13 @@ func (c *callFlags) checkTogether(fs *pflag.FlagSet) error {
 		off  bool // for that engine
 		why  string
 	}{
-		{"stride", traits.SelfGoverned, "which listens in windows that follow from --budget"},
-		{"samples", traits.SelfGoverned, "which listens in windows that follow from --budget"},
-		{"stride", traits.Stride == calls.EveryCall, "for which every call of a burst traps"},
-		{"logical", engine != calls.Auto && !traits.Inlined, "which knows nothing of inlined calls"},
+		{"stride", traits.SelfGoverned, "which derives its windows from --budget"},
+		{"samples", traits.SelfGoverned, "which derives its windows from --budget"},
+		{"stride", traits.Stride == calls.EveryCall, "which traps on every call of a burst"},
+		{"logical", engine != calls.Auto && !traits.Inlined, "which does not observe inlined calls"},
 	} {
 		if r.off && fs.Changed(r.flag) {
-			return usageError(fmt.Sprintf("--%s does not apply to --engine=%s, %s: leave one of them out", r.flag, engine, r.why))
+			return usageError(fmt.Sprintf("--%s does not apply to --engine=%s, %s: remove one of them", r.flag, engine, r.why))
 		}
 	}
 	return nil

@@ -96,7 +96,7 @@ func (c *command) running() bool {
 func become(_ context.Context, args []string, _, _ io.Writer) error {
 	gate := os.NewFile(gateFD, "gate")
 	if gate == nil || len(args) < 2 {
-		return errors.New("this verb is for the record verb's own use")
+		return errors.New("this verb is internal to the record verb")
 	}
 	if n, _ := gate.Read(make([]byte, 1)); n != 1 {
 		return errReported // by the recording that did not begin

@@ -14,23 +14,23 @@ import (
 const compareUsage = `Usage: vmprof-agent compare [flags] A B
        vmprof-agent compare [flags] FILE
 
-Shows what two pprof profiles have in common: their overlap (the sum of the
-smaller of both shares, from 0 to 100), their correlation (up to 1), and the
-largest differences. Shares are compared, so one may be longer than the other.
+Compares two pprof profiles. Prints their overlap (the sum of the smaller of
+both shares, from 0 to 100), their correlation (up to 1), and the largest
+differences. It compares shares, so the recordings may differ in length.
 
-For one FILE from record --window it shows how well each window predicts the
-next, which is the precision of the profile, or compares two of its windows.
+With one FILE from record --window, shows how well each window predicts the
+next (the precision of the profile), or compares two of its windows.
 
-  vmprof-agent compare A.pb.gz B.pb.gz                 # which methods are hot
+  vmprof-agent compare A.pb.gz B.pb.gz                 # hot methods
   vmprof-agent compare --by=edge A.pb.gz B.pb.gz       # who calls whom
   vmprof-agent compare --by=context A.pb.gz B.pb.gz    # whole stacks
   vmprof-agent compare --by=class A.pb.gz B.pb.gz      # of allocations or locks
   vmprof-agent compare --by=edge --ignore-sites A B    # merge call sites
-  vmprof-agent compare --by=edge --engine=page A B     # of several in a file
-  vmprof-agent compare --sample-type=samples A B       # time, not calls
-  vmprof-agent compare windows.pb.gz                   # each and its next
-  vmprof-agent compare --windows=2,5 windows.pb.gz     # two of them
-  vmprof-agent compare -n 0 --width=0 A B | less -S    # all that differs
+  vmprof-agent compare --by=edge --engine=page A B     # one engine of several
+  vmprof-agent compare --sample-type=samples A B       # CPU time, not calls
+  vmprof-agent compare windows.pb.gz                   # window by window
+  vmprof-agent compare --windows=2,5 windows.pb.gz     # two windows
+  vmprof-agent compare -n 0 --width=0 A B | less -S    # all differences
 
 Flags:
 `
@@ -47,12 +47,12 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	o := compareOptions{opts: report.CompareOptions{N: shown.N, Width: shown.Width}}
 	fs := newFlags("compare", compareUsage, stderr)
 	by := fs.String("by", report.ByMethod.String(), "`KEY`: method, edge, context or class")
-	fs.StringVar(&o.opts.SampleType, "sample-type", "", "`TYPE` of values, such as calls (default what both have)")
-	fs.StringVar(&o.opts.Engine, "engine", "", "compare the calls of `ENGINE` (default the only one)")
-	fs.BoolVar(&o.opts.IgnoreSites, "ignore-sites", false, "by edge: merge all call sites between two methods")
-	fs.IntSliceVar(&o.windows, "windows", nil, "windows `N,M` of one file (default each and its next)")
+	fs.StringVar(&o.opts.SampleType, "sample-type", "", "compare `TYPE`, such as calls (default: common to both)")
+	fs.StringVar(&o.opts.Engine, "engine", "", "compare the calls of `ENGINE` (default: the only one)")
+	fs.BoolVar(&o.opts.IgnoreSites, "ignore-sites", false, "edges: merge all call sites between two methods")
+	fs.IntSliceVar(&o.windows, "windows", nil, "compare windows `N,M` of one file (default: neighbours)")
 	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "show `N` differences or pairs; 0 for all")
-	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "fit lines into `N` columns; 0 for no limit")
+	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "limit lines to `N` columns; 0 for no limit")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
@@ -64,9 +64,9 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	precision := len(o.files) == 1 && !fs.Changed("windows")
 	switch {
 	case len(o.files) != 1 && len(o.files) != 2:
-		return nil, usageError("name two files to compare, or one that has windows")
+		return nil, usageError("name two files, or one file with windows (record --window)")
 	case fs.Changed("windows") && len(o.files) != 1:
-		return nil, usageError("--windows is for one file: leave out the other")
+		return nil, usageError("--windows is for one file: remove the other file")
 	case fs.Changed("windows") && (len(o.windows) != 2 || min(o.windows[0], o.windows[1]) < 1):
 		return nil, usageError("--windows needs the numbers of two windows, such as 2,5")
 	case precision && fs.Changed("by"):

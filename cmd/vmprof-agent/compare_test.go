@@ -97,7 +97,7 @@ func TestCompareErrors(t *testing.T) {
 		want  string
 		usage bool
 	}{
-		{nil, "name two files to compare, or one that has windows", true},
+		{nil, "name two files, or one file with windows", true},
 		{[]string{timed, timed, timed}, "name two files", true},
 		{[]string{timed}, "name two files, or record with --window=10s", false},
 		{[]string{"--windows=1,2", timed}, "the profile has none: record some with vmprof-agent record --window=10s", false},

@@ -23,7 +23,7 @@ type contextFlags struct {
 func (c *contextFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&c.mode, "context", profile.ContextWalk.String(), "context `MODE`: walk, partial or chain")
 	fs.Uint32Var(&c.every, "walk-every", 0, "chain: walk one in `N` known callers (default adaptive)")
-	fs.BoolVar(&c.leave, "leave-unknown", false, "chain: walk unknown callers no more often than known ones")
+	fs.BoolVar(&c.leave, "leave-unknown", false, "chain: do not walk every unknown caller, only one in N")
 	fs.Uint32Var(&c.levels, "confirm-levels", 0, "partial: match `N` frames with the last sample (default 4)")
 	fs.BoolVar(&c.check, "check-contexts", false, "partial, chain: also walk every stack; report accuracy")
 	advanced(fs, groupContexts, "context", "walk-every", "leave-unknown", "confirm-levels", "check-contexts")
@@ -36,7 +36,7 @@ func (c *contextFlags) read(fs *pflag.FlagSet, exact bool) error {
 		return usageError("--context: " + err.Error())
 	}
 	if exact && c.context != profile.ContextWalk {
-		return usageError("--exact knows every context: leave out --context")
+		return usageError("--exact records every context: remove --context")
 	}
 	for flag, off := range map[string]bool{
 		"leave-unknown":  c.context != profile.ContextChain,
@@ -45,7 +45,7 @@ func (c *contextFlags) read(fs *pflag.FlagSet, exact bool) error {
 		"check-contexts": c.context == profile.ContextWalk,
 	} {
 		if off && fs.Changed(flag) {
-			return usageError("--" + flag + " does not apply to --context=" + c.mode + ": leave one of them out")
+			return usageError("--" + flag + " does not apply to --context=" + c.mode + ": remove one of them")
 		}
 	}
 	if c.levels > maxConfirmLevels {

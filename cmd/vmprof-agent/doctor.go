@@ -17,16 +17,16 @@ import (
 
 const doctorUsage = `Usage: vmprof-agent doctor [--json]
 
-Checks what recording needs: kernel, privileges, settings and every running JVM.
-Prints a line for each; for a problem also why it matters and how to mend it.
-Tries things out, changes nothing.
+Checks the requirements: kernel, privileges, settings and every running JVM.
+Prints one line for each, and for a problem its effect and the remedy. It
+changes nothing.
 
-  ok       as it should be
-  limited  recording works, with less in the profile
+  ok       requirement met
+  limited  recording works, but the profile lacks something
   missing  recording does not work
-  info     worth knowing
+  info     for information
 
-Exits with 0 if recording works here, with 1 if something is missing.
+Exits with 0 if recording works here, with 1 if a requirement is missing.
 
   vmprof-agent doctor --json | jq '.checks[] | select(.status == "missing")'
 

@@ -42,7 +42,7 @@ func eventNames() []string {
 func (e *eventFlags) add(fs *pflag.FlagSet) {
 	fs.StringSliceVarP(&e.names, "event", "e", []string{"cpu"}, "`EVENT`s to record, comma-separated")
 	e.callFlags.add(fs)
-	fs.StringVar(&e.budget, "budget", "1%", "CPU `SHARE` for events and calls")
+	fs.StringVar(&e.budget, "budget", "1%", "limit CPU `SHARE` of events and calls")
 	fs.StringArrayVar(&e.probes, "probe", nil, "read values at `SPEC`: see help probes")
 	fs.BoolVar(&e.events.MonitorEnters, "monitor-enters", false, "lock: estimate uncontended lock acquisitions (x86-64)")
 	fs.TextVar(&e.breakpoints, "breakpoints", attach.BreakpointsAuto, "set breakpoints `WHEN`: auto (not in VMs), always, never")
@@ -63,15 +63,15 @@ func (e *eventFlags) check(fs *pflag.FlagSet) error {
 	case err != nil:
 		return usageError(fmt.Sprintf("--budget %s: %v", e.budget, err))
 	case fs.Changed("budget") && !e.calls && !e.events.Any():
-		return usageError("--budget is about calls and events: how much CPU time samples take follows from -F")
+		return usageError("--budget needs -e calls or events; -F determines the cost of CPU samples")
 	case e.events.ExactAllocations && !e.events.Kinds[profile.Allocations]:
-		return usageError("--exact-alloc is about allocations: give it -e alloc")
+		return usageError("--exact-alloc needs -e alloc")
 	}
 	if e.events.MonitorEnters && !e.events.Kinds[profile.Locks] {
-		return usageError("--monitor-enters is about locks: give it -e lock")
+		return usageError("--monitor-enters needs -e lock")
 	}
 	if fs.Changed("breakpoints") && !e.calls && !e.events.MonitorEnters {
-		return usageError("--breakpoints is about calls and monitor enters: give it -e calls, or -e lock --monitor-enters")
+		return usageError("--breakpoints needs -e calls, or -e lock --monitor-enters")
 	}
 	if err := e.checkProbes(); err != nil {
 		return err
@@ -85,9 +85,9 @@ func (e *eventFlags) checkProbes() error {
 	values := e.events.Kinds[profile.Values]
 	switch {
 	case len(e.probes) > 0 && !values:
-		return usageError("--probe is about values: give it -e value")
+		return usageError("--probe needs -e value")
 	case len(e.probes) == 0 && values:
-		return usageError("-e value needs a --probe: vmprof-agent probes -p PID lists what a process offers")
+		return usageError("-e value needs a --probe: vmprof-agent probes -p PID lists the probes of a process")
 	}
 	for _, text := range e.probes {
 		spec, err := valueprobe.Parse(text)

@@ -177,7 +177,7 @@ func (s seconds) Set(text string) error {
 func unexpected(arg, remedy string) error {
 	text := "unexpected argument " + arg
 	if n, err := strconv.Atoi(arg); err == nil && n > 0 {
-		return usageError(text + fmt.Sprintf("; to profile process %d give -p %d", n, n))
+		return usageError(text + fmt.Sprintf("; to profile process %d use -p %d", n, n))
 	}
 	return usageError(text + remedy)
 }

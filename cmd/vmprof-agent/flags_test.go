@@ -84,7 +84,7 @@ func TestHelpOfVerb(t *testing.T) {
 	}{
 		{"help record", 0, "Usage: vmprof-agent record", ""},
 		{"help version", 0, "Usage: vmprof-agent version", ""},
-		{"help help", 0, "vmprof-agent shows", ""},
+		{"help help", 0, "vmprof-agent profiles", ""},
 		{"help recrod", 2, "", `vmprof-agent help: there is no verb "recrod"; did you mean "record"?`},
 		{"help become", 2, "", `vmprof-agent help: there is no verb "become"`},
 		{"help record now", 2, "", "vmprof-agent help: unexpected argument now"},
@@ -130,13 +130,13 @@ func TestSeconds(t *testing.T) {
 
 func TestUnexpectedArguments(t *testing.T) {
 	for args, want := range map[string]string{
-		"record 4711":        "unexpected argument 4711; to profile process 4711 give -p 4711",
-		"record -d 10 4711":  "unexpected argument 4711; to profile process 4711 give -p 4711",
-		"serve 4711":         "give -p 4711",
-		"probes 4711":        "give -p 4711",
+		"record 4711":        "unexpected argument 4711; to profile process 4711 use -p 4711",
+		"record -d 10 4711":  "unexpected argument 4711; to profile process 4711 use -p 4711",
+		"serve 4711":         "use -p 4711",
+		"probes 4711":        "use -p 4711",
 		"record java -jar x": "", // -j is no flag
-		"record java Job":    "unexpected argument java; a command goes after --, as in record -- java Job",
-		"record 0":           "unexpected argument 0; a command goes after --",
+		"record java Job":    "unexpected argument java; put a command after --, as in record -- java Job",
+		"record 0":           "unexpected argument 0; put a command after --",
 	} {
 		var out, stderr bytes.Buffer
 		if code := run(t.Context(), strings.Fields(args), &out, &stderr); code != 2 || !strings.Contains(stderr.String(), want) {

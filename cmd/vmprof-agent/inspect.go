@@ -75,7 +75,7 @@ func readLibrary(root proc.Root, pid int, lib *proc.Mapping) (l library, err err
 		return l, err
 	}
 	if image == nil {
-		return l, errors.New("its libjvm is not HotSpot's: there are no vmStructs in it")
+		return l, errors.New("its libjvm is not HotSpot: it contains no vmStructs")
 	}
 	l = library{image: image, segments: file.Segments(), probes: announces(image)}
 	l.monitors, l.parks = events.LockProbes(file, f)
@@ -95,13 +95,13 @@ func announces(image vmruntime.Image) bool {
 func supports(l *library) []doctor.Support {
 	java := doctor.Support{Feature: "Java frames", OK: runtime.GOARCH == "amd64"}
 	if !java.OK {
-		java.Reason = "not walked on " + runtime.GOARCH + " yet"
+		java.Reason = "not supported on " + runtime.GOARCH + " yet"
 	}
 	inlining := java
 	inlining.Feature = "inlining"
 	live := doctor.Support{Feature: "live updates", OK: l.probes}
 	if !l.probes {
-		live.Reason = "this libjvm was built without USDT probes: what is compiled while the agent runs may have no names"
+		live.Reason = "this libjvm was built without USDT probes: methods compiled while the agent runs may have no names"
 	}
 	monitors := doctor.Support{Feature: "waits for monitors", OK: l.monitors == nil}
 	if !monitors.OK {

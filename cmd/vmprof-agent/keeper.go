@@ -67,7 +67,7 @@ func keep(context.Context, []string, io.Writer, io.Writer) error {
 	pipe := os.NewFile(keepPipe, "pipe")
 	command := []unix.PollFd{{Fd: keepCommand, Events: unix.POLLIN}}
 	if _, err := unix.Poll(command, 0); err != nil || command[0].Revents&unix.POLLNVAL != 0 {
-		return errors.New("this verb is for the record verb's own use")
+		return errors.New("this verb is internal to the record verb")
 	}
 	// An error leaves more than is needed, of which no use is made.
 	_ = privilege.Drop([]cap.Value{cap.KILL})

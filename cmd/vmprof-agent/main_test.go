@@ -16,9 +16,9 @@ func TestRun(t *testing.T) {
 		code           int
 		stdout, stderr string // begin with
 	}{
-		{"help", 0, "vmprof-agent shows", ""},
-		{"-h", 0, "vmprof-agent shows", ""},
-		{"--help", 0, "vmprof-agent shows", ""},
+		{"help", 0, "vmprof-agent profiles", ""},
+		{"-h", 0, "vmprof-agent profiles", ""},
+		{"--help", 0, "vmprof-agent profiles", ""},
 		{"version", 0, "vmprof-agent " + version.Get().Version, ""},
 		{"--version", 0, "vmprof-agent " + version.Get().Version, ""},
 		{"version -h", 0, "", "Usage: vmprof-agent version"},

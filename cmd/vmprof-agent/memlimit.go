@@ -25,7 +25,7 @@ func limitMemory(log *slog.Logger) {
 	}
 	limit, err := cgroupLimit("/proc/self", "")
 	if err != nil {
-		log.Warn("cannot read the memory limit of the cgroup; set GOMEMLIMIT", "err", err)
+		log.Warn("cannot read the memory limit of the cgroup; set GOMEMLIMIT instead", "err", err)
 		return
 	}
 	if limit < math.MaxInt64 {

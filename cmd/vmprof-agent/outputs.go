@@ -63,7 +63,7 @@ func makeDirectory(path string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("several things are recorded, each to a file of its own, and -o names the directory for them: %w", err)
+		return fmt.Errorf("create the directory of -o for the files of several events: %w", err)
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func (p *offeredProbe) write(out io.Writer, column, width int) {
 	wrap(out, "  ", fmt.Sprintf("%-*s  %s", column, plainText(p.name, maxProbeName), strings.Join(about, ", ")), width)
 	for i, operands := range p.operands {
 		if i == maxPlaces {
-			fmt.Fprintf(out, "      %d more places\n", len(p.operands)-i)
+			fmt.Fprintf(out, "      %d more sites\n", len(p.operands)-i)
 			break
 		}
 		if i > 0 {

@@ -13,22 +13,21 @@ import (
 
 const probesUsage = `Usage: vmprof-agent probes -p PID [FILTER]
 
-Lists the USDT probes that a process offers, by file, with how many places each
-has in the code, what instruction stands there, and its operands: sizes (u64 is
-a number of 64 bits without a sign, s32 one of 32 bits with one) and places.
-Attaches to nothing.
+Lists the USDT probes of a process, by file: the number of sites of each probe,
+the instruction there, and the operands with size (u64: unsigned, 64 bits; s32:
+signed, 32 bits) and location. Attaches to nothing.
 
-  vmprof-agent probes -p PID                  # all of them
-  vmprof-agent probes -p PID gc__             # those with gc__ in their name
-  vmprof-agent probes -p PID libjvm.so        # those of one file
+  vmprof-agent probes -p PID                  # all probes
+  vmprof-agent probes -p PID gc__             # probes with gc__ in the name
+  vmprof-agent probes -p PID libjvm.so        # probes of one file
 
   nop       a hit costs about half a microsecond
   nop5      the same on Linux 6.16 and later; ten microseconds and more before.
             Linux 6.18 and later: refused in functions that call nothing
   stepped   a hit costs ten microseconds and more: only for rare events
-  semaphore the program can see that a probe is attached, and may do more work
+  semaphore the program sees an attached probe, and may do more work
 
-These probes, and functions of any file, can be recorded:
+To record the values at one of these probes, or at the entry of a function:
 
   vmprof-agent record -e value --probe SPEC -p PID
 
@@ -48,9 +47,9 @@ func probes(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	switch {
 	case *pid <= 0 && fs.NArg() == 1:
-		return unexpected(fs.Arg(0), "; name the process with -p")
+		return unexpected(fs.Arg(0), "; select the process with -p")
 	case *pid <= 0:
-		return usageError("-p needs the number of a process")
+		return usageError("-p needs a process id")
 	case fs.NArg() > 1:
 		return usageError("unexpected argument " + fs.Arg(1))
 	}
@@ -60,7 +59,7 @@ func probes(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	for _, path := range offer.unread {
-		fmt.Fprintf(stderr, "not read, as it was deleted or replaced: %s\n", plainText(path, maxPath))
+		fmt.Fprintf(stderr, "skipped, because it was deleted or replaced: %s\n", plainText(path, maxPath))
 	}
 	if len(offer.files) == 0 {
 		return nothingOffered(*pid, fs.Arg(0))
@@ -70,11 +69,11 @@ func probes(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 
 func nothingOffered(pid int, filter string) error {
 	if filter != "" {
-		return fmt.Errorf("no USDT probe of process %d has %q in its name or in that of its file; "+
-			"leave the filter out to see all", pid, filter)
+		return fmt.Errorf("no USDT probe of process %d has %q in its name or file name; "+
+			"remove the filter to see all", pid, filter)
 	}
-	return fmt.Errorf("the files of process %d have no USDT probes; "+
-		"entries of functions can be probed nevertheless (func:SYMBOL)", pid)
+	return fmt.Errorf("the files of process %d contain no USDT probes; "+
+		"record the entry of a function instead (func:SYMBOL)", pid)
 }
 
 // offerOf reads what a process offers; it runs on a worker.

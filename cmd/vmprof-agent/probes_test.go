@@ -71,7 +71,7 @@ func TestProbeList(t *testing.T) {
     arg1 u64 rdi, arg2 s32 [rbp-56]
     or arg1 u64 rsi, arg2 s32 rax
     or arg1 u64 rdx
-      2 more places
+      2 more sites
 
 .../long/long/long/long/long/long/long/long/long/long/long/long/\x1b[2Jlib\n.so
   demo:\x1b[31mred\u202e                    1 site, nop
@@ -118,7 +118,7 @@ func TestProbesUsage(t *testing.T) {
 		"probes -p 0":          "-p needs",
 		"probes -p 1 a b":      "unexpected argument b",
 		"probes -p 2147483647": "gone",
-		fmt.Sprint("probes -p ", os.Getpid(), " nothing:at:all"): "leave the filter out",
+		fmt.Sprint("probes -p ", os.Getpid(), " nothing:at:all"): "remove the filter",
 	} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), strings.Fields(args), &stdout, &stderr); code == 0 || !strings.Contains(stderr.String(), want) || stdout.Len() > 0 {

@@ -24,24 +24,25 @@ import (
 
 const recordUsage = `Usage: vmprof-agent record [flags] [-- COMMAND [ARG]...]
 
-Profiles running processes, or COMMAND and what it starts, and writes a file.
-Without -p and COMMAND it profiles the whole machine. Ctrl-C ends it early: it
-still writes, then ends COMMAND. After -d, COMMAND runs on.
+Profiles running processes, or COMMAND and its children, and writes a file.
+Without -p and COMMAND it profiles the whole machine. Ctrl-C ends the recording
+early: it still writes the file, then ends COMMAND. After -d, COMMAND goes on.
 
   vmprof-agent record -p 4711                   # one JVM, 30 s, to vmprof.pb.gz
   vmprof-agent record -d 10 -o all.folded       # the machine, for flame graphs
   vmprof-agent record -o job.txt -- java -jar job.jar
-  vmprof-agent record -e alloc -p 4711          # which objects, allocated where
+  vmprof-agent record -e alloc -p 4711          # allocated objects, by method
   vmprof-agent record -e cpu,alloc,lock -o out  # out/cpu.pb.gz and so on
-  vmprof-agent record -e calls -p 4711          # how often calls are made
+  vmprof-agent record -e calls -p 4711          # call counts
 
 EVENT is one or several of:
-  cpu    where CPU time goes     safepoint    pauses of all Java threads
+  cpu    hot methods             safepoint    pauses of all Java threads
   alloc  allocated objects       page-faults  first touches of memory
   lock   waits for locks         value        values at a --probe
-  calls  who calls whom how often             cpi  cycles per instruction
-FILE ends in .pb.gz (pprof), .folded or .txt. Several events make a directory
-with a file for each, but cpu,calls is one file.
+  calls  call graph with counts
+  cpi    cycles per instruction; experimental, untested on hardware
+FILE ends in .pb.gz (pprof), .folded or .txt. For several events FILE is a
+directory with one file for each; cpu,calls is one file.
 
 Flags:
 `
@@ -73,23 +74,23 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per second of CPU time")
 	fs.Var(seconds{&o.window}, "window", "keep consecutive windows of `TIME` apart, for compare")
 	fs.StringVar(&o.stats, "stats", "", "also write the agent's own counters to `FILE`, as JSON")
-	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log what is attached and what fails")
+	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log attached probes and failures")
 	o.addExact(fs)
 	o.contexts.add(fs)
 	if err := parseFlags(fs, recordUsage, args); err != nil {
 		return nil, err
 	}
 	if at := fs.ArgsLenAtDash(); at > 0 || (at < 0 && fs.NArg() > 0) {
-		return nil, unexpected(fs.Arg(0), "; a command goes after --, as in record -- "+strings.Join(fs.Args(), " "))
+		return nil, unexpected(fs.Arg(0), "; put a command after --, as in record -- "+strings.Join(fs.Args(), " "))
 	}
 	o.command = fs.Args()
 	switch {
 	case len(o.command) > 0 && len(o.pids) > 0:
-		return nil, usageError("choose either -p or a command")
+		return nil, usageError("-p and a command exclude each other: remove one")
 	case o.frequency < 1:
 		return nil, usageError("-F needs a frequency of at least 1 Hz")
 	case o.exact != "" && len(o.command) == 0 && len(o.pids) != 1:
-		return nil, usageError("--exact counts the calls of one JVM: name it with -p, or start it")
+		return nil, usageError("--exact counts the calls of one JVM: select it with -p, or start it as a command")
 	case o.duration < 0:
 		return nil, usageError("-d needs a positive duration")
 	}
@@ -184,7 +185,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	if child != nil && ctx.Err() == nil && child.running() {
-		fmt.Fprintf(stderr, "vmprof-agent: the recording is over after %v, as -d says; %s still runs, as process %d\n", o.duration, o.command[0], child.pid())
+		fmt.Fprintf(stderr, "vmprof-agent: the recording ended after %v (-d); %s still runs as process %d\n", o.duration, o.command[0], child.pid())
 	}
 	if o.stats != "" {
 		if err := writeStats(o.stats, a, counts); err != nil {

@@ -16,29 +16,26 @@ import (
 
 const reportUsage = `Usage: vmprof-agent report [flags] FILE
 
-Shows a stored pprof profile: the hot methods; the calling context tree with
-the samples of each context (s:) and of all below it (d:), and how often it was
-entered (e:) if that was recorded; how certain contexts are; the hot edges of
-recorded calls and the targets of virtual calls; or calls between application
-and JDK. For a file with events it shows these by method and, below, by class,
-place and so on.
+Shows a stored pprof profile. VIEW is one of:
+
+  methods   the hot methods
+  tree      the calling context tree: samples in each context (s:), in it and
+            below it (d:), and entries (e:) if they were recorded
+  contexts  how certain the contexts are
+  edges     the hot edges of recorded calls, and the targets of virtual calls
+  layers    calls within and between application and JDK
+  allocs, locks, values, faults, cpi, safepoints
+            events by method, and by class, place and so on
 
   vmprof-agent report vmprof.pb.gz                     # the 20 hottest methods
   vmprof-agent report -n 0 vmprof.pb.gz                # all methods
-  vmprof-agent report --view=tree vmprof.pb.gz      # contexts of 0.3% or more
-  vmprof-agent report --view=tree --min-share=5 FILE   # with 5% or more
-  vmprof-agent report --view=tree --width=0 FILE | less -S  # names in full
-  vmprof-agent report --view=contexts chain.pb.gz      # how they were found
-  vmprof-agent report --window=2 windows.pb.gz         # one of several
-  vmprof-agent report --view=edges calls.pb.gz         # who calls whom
-  vmprof-agent report --view=layers calls.pb.gz        # application and JDK
-  vmprof-agent report --view=layers --app=com.acme. FILE    # the application
-  vmprof-agent report alloc.pb.gz                      # the view of its events
-  vmprof-agent report --view=locks lock.pb.gz          # the same, of locks
+  vmprof-agent report --view=tree vmprof.pb.gz         # contexts from 0.3%
+  vmprof-agent report --view=tree --min-share=5 FILE   # contexts from 5%
+  vmprof-agent report --view=tree --width=0 FILE | less -S  # full names
+  vmprof-agent report --window=2 windows.pb.gz         # one of several windows
+  vmprof-agent report --view=layers --app=com.acme. FILE    # own packages
+  vmprof-agent report alloc.pb.gz                      # the allocs view
   go tool pprof -tagleaf=class -http=:8080 alloc.pb.gz  # classes as leaves
-
-VIEW is methods, tree, contexts, edges or layers; for files with events allocs,
-locks, values, faults, cpi or safepoints.
 
 Flags:
 `
@@ -75,12 +72,12 @@ type reportOptions struct {
 func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	o := reportOptions{opts: *report.DefaultViewOptions()}
 	fs := newFlags("report", reportUsage, stderr)
-	view := fs.String("view", "", "show `VIEW`: see above (default what suits the file)")
+	view := fs.String("view", "", "show `VIEW` (default: the view that fits the file)")
 	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "show `N` lines of a table; 0 for all")
 	fs.Float64Var(&o.opts.MinShare, "min-share", o.opts.MinShare, "tree: hide contexts below `PERCENT`")
-	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "fit lines into `N` columns; 0 for no limit")
+	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "limit lines to `N` columns; 0 for no limit")
 	fs.Int64Var(&o.window, "window", 0, "show window `N` of record --window (default all)")
-	app := fs.StringArray("app", nil, "layers: `PREFIX` of the application (default non-JDK)")
+	app := fs.StringArray("app", nil, "layers: `PREFIX` of the application (default: non-JDK)")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
@@ -91,7 +88,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	case len(*app) > 0 && *view != "layers":
 		return nil, usageError("--app is for --view=layers")
 	case fs.NArg() != 1:
-		return nil, usageError("name one file to show, such as vmprof.pb.gz")
+		return nil, usageError("name one file, such as vmprof.pb.gz")
 	case fs.Changed("window") && o.window < 1:
 		return nil, usageError("--window needs the number of a window, from 1")
 	case o.opts.N < 0, o.opts.Width < 0:
@@ -114,7 +111,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 func beginnings(expressions []string) (*regexp.Regexp, error) {
 	for i, e := range expressions {
 		if _, err := regexp.Compile(e); err != nil {
-			return nil, usageError(fmt.Sprintf("--app=%s is no prefix and no regular expression: %v", e, err))
+			return nil, usageError(fmt.Sprintf("--app=%s is neither a prefix nor a regular expression: %v", e, err))
 		}
 		if e == "" {
 			return nil, usageError("--app needs a prefix, such as com.acme.")

@@ -199,7 +199,7 @@ func TestReportErrors(t *testing.T) {
 		{[]string{"--view=allocs", path}, "record some with vmprof-agent record -e alloc"},
 		{[]string{"--view=locks", storedEvents(t, profile.Allocations)}, "the profile has no locks: record some with vmprof-agent record -e lock"},
 		{[]string{"--app=com.acme.", path}, "--app is for --view=layers"},
-		{[]string{"--view=layers", "--app=(", path}, "no regular expression"},
+		{[]string{"--view=layers", "--app=(", path}, "neither a prefix nor a regular expression"},
 		{[]string{"--view=layers", "--app=", path}, "needs a prefix"},
 		{[]string{"--min-share=101", path}, "from 0 to 100"},
 		{[]string{"--min-share=NaN", path}, "from 0 to 100"},

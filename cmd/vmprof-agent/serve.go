@@ -26,24 +26,24 @@ import (
 
 const serveUsage = `Usage: vmprof-agent serve [flags]
 
-Samples until it is stopped, and answers over HTTP:
+Profiles until it is stopped, and serves over HTTP:
 
-  /metrics                          for Prometheus: CPU seconds of hot methods,
-                                    totals of services' events, losses, the
-                                    agent's own health
-  /profiles/cpu?seconds=N&pid=P     pprof of the next N seconds, of all or of
-                                    some processes (pid is repeatable)
-  /profiles/calls?seconds=N&pid=P   call graph likewise, with -e cpu,calls
-  /profiles/alloc?seconds=N&pid=P   and so on for each -e there is: lock, value,
+  /metrics                          metrics for Prometheus: CPU seconds of hot
+                                    methods, event totals by service, losses,
+                                    the agent's own health
+  /profiles/cpu?seconds=N&pid=P     pprof of the next N seconds, of all
+                                    processes or some (pid is repeatable)
+  /profiles/calls?seconds=N&pid=P   the same for calls, with -e cpu,calls
+  /profiles/alloc?seconds=N&pid=P   and so on for each -e: lock, value,
                                     safepoint, page-faults, cpi
-  /ui/                              flame graph, top and peek, last minute: of
-                                    CPU time, or without -e cpu of the first
-                                    other -e that has stacks
+  /ui/                              flame graph, top and peek of the last
+                                    minute: CPU time, or without -e cpu the
+                                    first event kind with stacks
 
 -e takes the same events as record: see vmprof-agent help record.
 
   vmprof-agent serve                          # on 127.0.0.1:9464
-  vmprof-agent serve -e cpu,alloc,lock        # also objects, locks
+  vmprof-agent serve -e cpu,alloc,lock        # also allocations and locks
   go tool pprof -http=: 'http://127.0.0.1:9464/profiles/cpu?seconds=10'
   vmprof-agent serve --listen=:9464 --web.config.file=web.yml   # for a fleet
 
@@ -74,15 +74,15 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	var o serveOptions
 	fs := newFlags("serve", serveUsage, stderr)
 	fs.IntSliceVarP(&o.pids, "pid", "p", nil, "profile only `PID` and new children; repeatable")
-	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "samples per CPU second, in `HZ`")
+	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per CPU second")
 	o.add(fs)
 	o.contexts.add(fs)
-	fs.StringVar(&o.listen, "listen", httpd.DefaultListen, "answer on `HOST:PORT`")
+	fs.StringVar(&o.listen, "listen", httpd.DefaultListen, "listen on `HOST:PORT`")
 	fs.StringVar(&o.webConfig, "web.config.file", "", "read TLS and passwords from `FILE`")
-	fs.BoolVar(&o.allowInsecure, "web.allow-insecure", false, "let everybody read everything")
-	fs.IntVar(&o.maxMethods, "metrics-max-methods", prom.DefaultMaxMethods, "series of `N` methods a service")
-	fs.IntVar(&o.maxServices, "metrics-max-services", prom.DefaultMaxServices, "series of `N` services")
-	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log what is attached and what fails")
+	fs.BoolVar(&o.allowInsecure, "web.allow-insecure", false, "serve without TLS and passwords on any address")
+	fs.IntVar(&o.maxMethods, "metrics-max-methods", prom.DefaultMaxMethods, "limit to `N` methods per service")
+	fs.IntVar(&o.maxServices, "metrics-max-services", prom.DefaultMaxServices, "limit to `N` services")
+	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log attached probes and failures")
 	if err := parseFlags(fs, serveUsage, args); err != nil {
 		return nil, err
 	}
@@ -155,9 +155,9 @@ func (o *serveOptions) does(frequency int) string {
 // answersOn is a sentence on where to look.
 func (o *serveOptions) answersOn(addr net.Addr) string {
 	if o.webConfig == "" {
-		return fmt.Sprintf("look at http://%s/", addr)
+		return fmt.Sprintf("listening on http://%s/", addr)
 	}
-	return fmt.Sprintf("answering on %s", addr) // with TLS or not, as the file says
+	return fmt.Sprintf("listening on %s", addr) // with TLS or not, as the file says
 }
 
 // A profiler is an agent as serve needs it.

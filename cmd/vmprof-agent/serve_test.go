@@ -183,7 +183,7 @@ func TestServeErrors(t *testing.T) {
 		{[]string{"--metrics-max-methods=-1"}, "cannot be negative", true},
 		{[]string{"-e", "allocs"}, "choose one or several of cpu, calls, alloc", true},
 		{[]string{"-e", "value"}, "needs a --probe", true},
-		{[]string{"--probe", "usdt:hotspot:gc__begin=arg1"}, "give it -e value", true},
+		{[]string{"--probe", "usdt:hotspot:gc__begin=arg1"}, "--probe needs -e value", true},
 		{[]string{"--listen", "0.0.0.0:0"}, "--web.allow-insecure", false},
 		{[]string{"--listen", "nonsense"}, "HOST:PORT", false},
 		{[]string{"--web.config.file", "/nonexistent/web.yml"}, "--web.config.file=/nonexistent/web.yml", false},

@@ -20,14 +20,14 @@ type verb struct {
 // verbs lists them in the order of the help.
 func verbs() []verb {
 	return []verb{
-		{"record", "profile processes for a while and write a file", record},
-		{"report", "show hot methods, the call tree, calls or events of a file", showReport},
-		{"compare", "show what two profiles have in common and what differs", compare},
-		{"serve", "profile until stopped: metrics, profiles and pages over HTTP", serve},
-		{"probes", "list the probes of a process whose values can be recorded", probes},
-		{"doctor", "check whether this machine can be profiled, and why not", doctorVerb},
+		{"record", "profile processes for some time and write a file", record},
+		{"report", "show the hot methods, call tree, calls or events of a file", showReport},
+		{"compare", "show the overlap and the differences of two profiles", compare},
+		{"serve", "profile until stopped; serve metrics, profiles and pages", serve},
+		{"probes", "list the USDT probes of a process", probes},
+		{"doctor", "check whether this machine can be profiled; print remedies", doctorVerb},
 		{"version", "print the version", printVersion},
-		{"help", "show this help, or that of a verb: help record", help},
+		{"help", "show this help, or the help of a verb: help record", help},
 		{gateVerb, "", become},
 		{keepVerb, "", keep},
 	}
@@ -96,7 +96,7 @@ func help(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		return v.run(ctx, []string{"--help"}, stdout, stdout)
 	}
 	var b strings.Builder
-	b.WriteString("vmprof-agent shows which Java methods use the CPU, without touching the JVMs.\n\n")
+	b.WriteString("vmprof-agent profiles the Java programs of a machine from outside the JVMs.\n\n")
 	for _, v := range verbs() {
 		if v.summary != "" {
 			fmt.Fprintf(&b, "  %-8s %s\n", v.name, v.summary)

@@ -11,7 +11,7 @@ import (
 
 const versionUsage = `Usage: vmprof-agent version [--json]
 
-Prints which build of the agent this is.
+Prints the version of the agent.
 
 Flags:
 `
@@ -19,7 +19,7 @@ Flags:
 // printVersion is the verb.
 func printVersion(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := newFlags("version", versionUsage, stderr)
-	asJSON := fs.Bool("json", false, "print it as JSON")
+	asJSON := fs.Bool("json", false, "print the version as JSON")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}

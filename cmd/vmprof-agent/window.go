@@ -27,15 +27,15 @@ func (o *recordOptions) checkWindow() error {
 	case o.window < minWindow:
 		return usageError(fmt.Sprintf("--window needs a duration of at least %v", minWindow))
 	case o.events.Any():
-		return usageError("--window keeps samples of cpu and calls apart: leave other -e out")
+		return usageError("--window works with -e cpu and calls only: remove other events")
 	case o.exact != "":
-		return usageError("--exact counts from the beginning to the end: leave out --window")
+		return usageError("--exact counts the whole recording: remove --window")
 	case format != sink.FormatPprof:
-		return usageError(fmt.Sprintf("--window keeps samples apart, for which only pprof has room: end %s in .pb.gz", o.output))
+		return usageError(fmt.Sprintf("--window needs the pprof format: use an output that ends in .pb.gz instead of %s", o.output))
 	case o.duration > 0 && o.windows() < 2:
-		return usageError(fmt.Sprintf("--window=%v makes one window of -d %v: make it shorter, or the recording longer", o.window, o.duration))
+		return usageError(fmt.Sprintf("--window=%v makes only one window in -d %v: use a shorter window or a longer recording", o.window, o.duration))
 	case o.windows() > stored.MaxWindows:
-		return usageError(fmt.Sprintf("--window=%v makes more than %d windows of -d %v: make it longer", o.window, stored.MaxWindows, o.duration))
+		return usageError(fmt.Sprintf("--window=%v makes more than %d windows in -d %v: use a longer window", o.window, stored.MaxWindows, o.duration))
 	}
 	return nil
 }

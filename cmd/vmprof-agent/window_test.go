@@ -32,14 +32,14 @@ func TestWindowFlag(t *testing.T) {
 		{"--window=100ms -o -", 300, ""},
 		{"-d 4096s --window=1s", 4096, ""},
 		{"-e cpu,calls -d 60s --window=20s -o some.pb.gz", 3, ""},
-		{"-d 4097s --window=1s", 0, "more than 4096 windows of -d 1h8m17s: make it longer"},
+		{"-d 4097s --window=1s", 0, "more than 4096 windows in -d 1h8m17s: use a longer window"},
 		{"-d 60s --window=99ms", 0, "at least 100ms"},
 		{"-d 60s --window=-1s", 0, "at least 100ms"},
-		{"-d 10s --window=10s", 0, "makes one window of -d 10s"},
-		{"-d 10s --window=1m", 0, "makes one window of -d 10s"},
-		{"-d 10s --window=1s -o all.folded", 0, "only pprof has room: end all.folded in .pb.gz"},
-		{"-d 10s --window=1s -o all.txt", 0, "only pprof has room"},
-		{"-e calls --exact -p 1 -d 10s --window=1s", 0, "--exact counts from the beginning to the end"},
+		{"-d 10s --window=10s", 0, "makes only one window in -d 10s"},
+		{"-d 10s --window=1m", 0, "makes only one window in -d 10s"},
+		{"-d 10s --window=1s -o all.folded", 0, "needs the pprof format: use an output that ends in .pb.gz instead of all.folded"},
+		{"-d 10s --window=1s -o all.txt", 0, "needs the pprof format"},
+		{"-e calls --exact -p 1 -d 10s --window=1s", 0, "--exact counts the whole recording"},
 	} {
 		o, err := parseRecord(strings.Fields(test.args), io.Discard)
 		if (err == nil) != (test.want == "") || err != nil && (!strings.Contains(err.Error(), test.want) || !isUsage(err)) {

@@ -144,7 +144,7 @@ func testShortRecording(t *testing.T) {
 	if code := record.wait(t); code != 0 {
 		t.Errorf("ended with %d", code)
 	}
-	if want := fmt.Sprintf("sleep still runs, as process %d", pid); !strings.Contains(record.output.String(), want) {
+	if want := fmt.Sprintf("sleep still runs as process %d", pid); !strings.Contains(record.output.String(), want) {
 		t.Errorf("no %q in\n%s", want, record.output)
 	}
 	if !alive(pid) {
