@@ -229,14 +229,6 @@ type ChainStats struct {
 	Generation uint64 // how often everything was forgotten
 }
 
-// PerMethod returns how many contexts a method has on average.
-func (s ChainStats) PerMethod() float64 {
-	if s.Methods == 0 {
-		return 0
-	}
-	return float64(s.Contexts) / float64(s.Methods)
-}
-
 // Stats counts what is learned, in one pass over the links.
 func (c *Chain[M, S]) Stats() ChainStats {
 	stats := ChainStats{

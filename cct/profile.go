@@ -5,9 +5,8 @@ import (
 	"math"
 )
 
-// A Profile gives weights to things and can be laid beside another of its kind: a *Tree gives them to contexts, its
-// EdgeProfile to its edges and its JointProfile to both, a *Graph to the edges of calls, Weights to whatever they are
-// keyed by. The measures on two profiles are defined on this.
+// A Profile gives weights to things and can be compared with another of its kind: a *Tree gives them to contexts, a
+// *Graph to the edges of calls, Weights to whatever they are keyed by. The measures on two profiles are defined on this.
 type Profile[P any] interface {
 	// Beside yields, for each thing that has a weight in either profile, the weight here and the weight there, in no
 	// particular order. Both are not negative, and one is 0 where only the other profile knows the thing.
@@ -41,32 +40,22 @@ func (g *Graph[M, S]) Beside(other *Graph[M, S]) iter.Seq2[float64, float64] {
 // Beside pairs the weights of equal contexts, which are equal if their whole stacks are. Contexts that only have
 // descendants with a weight, and none of their own, are left out.
 func (t *Tree[K]) Beside(other *Tree[K]) iter.Seq2[float64, float64] {
-	return t.beside(other, weights.ofSelf)
-}
-
-// beside pairs each of these weights of equal contexts.
-func (t *Tree[K]) beside(other *Tree[K], each ...func(weights) uint64) iter.Seq2[float64, float64] {
 	return func(yield func(float64, float64) bool) {
-		pair := func(a, b weights) bool {
-			for _, of := range each {
-				if here, there := of(a), of(b); (here > 0 || there > 0) && !yield(float64(here), float64(there)) {
-					return false
-				}
-			}
-			return true
+		pair := func(here, there uint64) bool {
+			return here == 0 && there == 0 || yield(float64(here), float64(there))
 		}
 		twins, paired := t.twins(other), make([]bool, len(other.nodes))
 		for id := range t.nodes {
-			var there weights
+			there := uint64(0)
 			if twin := twins[id]; (twin != Root || NodeID(id) == Root) && len(other.nodes) > 0 {
-				there, paired[twin] = other.nodes[twin].weights, true
+				there, paired[twin] = other.nodes[twin].self, true
 			}
-			if !pair(t.nodes[id].weights, there) {
+			if !pair(t.nodes[id].self, there) {
 				return
 			}
 		}
 		for id := range other.nodes {
-			if !paired[id] && !pair(weights{}, other.nodes[id].weights) {
+			if !paired[id] && !pair(0, other.nodes[id].self) {
 				return
 			}
 		}
@@ -87,32 +76,6 @@ func (t *Tree[K]) twins(other *Tree[K]) []NodeID {
 		}
 	}
 	return twins
-}
-
-// An EdgeProfile gives the edges of a tree their weights, where the tree as a Profile gives its contexts theirs. Edges
-// are equal if they lead to equal contexts.
-type EdgeProfile[K comparable] struct{ tree *Tree[K] }
-
-// EdgeProfile returns a view of t's edges.
-func (t *Tree[K]) EdgeProfile() EdgeProfile[K] { return EdgeProfile[K]{t} }
-
-// Beside pairs the weights of equal edges.
-func (p EdgeProfile[K]) Beside(other EdgeProfile[K]) iter.Seq2[float64, float64] {
-	return p.tree.beside(other.tree, weights.ofEntered)
-}
-
-// A JointProfile gives weights to the contexts and to the edges of a tree. The Correlation of two is the precision that
-// Whaley states for partial calling context trees (Java Grande 2000, results): his data are the counts of nodes and of
-// edges together, which are equal if their paths from the root are. As his nodes count samples, the weight of a sample
-// should be 1 here: where contexts weigh nanoseconds, edges do not matter beside them.
-type JointProfile[K comparable] struct{ tree *Tree[K] }
-
-// JointProfile returns a view of t's contexts and edges.
-func (t *Tree[K]) JointProfile() JointProfile[K] { return JointProfile[K]{t} }
-
-// Beside pairs the weights of equal contexts and those of equal edges.
-func (p JointProfile[K]) Beside(other JointProfile[K]) iter.Seq2[float64, float64] {
-	return p.tree.beside(other.tree, weights.ofSelf, weights.ofEntered)
 }
 
 // Overlap says how much of the weight of two profiles lies in the same things: the sum over all things that both have

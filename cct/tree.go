@@ -39,7 +39,7 @@ const Root NodeID = 0
 // It is the partial calling context tree of Whaley ("A Portable Sampling-Based Profiler for Java Virtual Machines",
 // Java Grande 2000). The time of his nodes is Node.Self, the weight of his edges, which AddNew counts, is Node.Entered:
 // in a tree one edge leads to each node, so it needs no room of its own, and its call site is part of the caller's key.
-// His lists of nodes and edges in order of weight are Track, Hottest and HottestEdges.
+// His list of nodes in order of weight, which he keeps while they grow, is Hottest, which sorts when it is asked.
 //
 // Memory is bounded by Limit. A full tree goes on counting what it has nodes for. The weight of any other context goes
 // to its deepest ancestor that exists, and also counts as Overflow. New frames that have no node are EdgeOverflow and nothing
@@ -54,15 +54,10 @@ type Tree[K comparable] struct {
 	path     []step[K] // the last stack added, outermost frame first
 	total    weights   // of all nodes
 	overflow weights   // what found no room
-
-	bySelf, byEntered *ranking // nil unless tracked
 }
 
 // weights are those of a node: self that of the context, entered that of the edge from its caller.
 type weights struct{ self, entered uint64 }
-
-func (w weights) ofSelf() uint64    { return w.self }
-func (w weights) ofEntered() uint64 { return w.entered }
 
 // node is 40 bytes for one-word keys. Siblings are linked: first and next are Root at the end of a list.
 type node[K comparable] struct {
@@ -115,7 +110,6 @@ func (t *Tree[K]) Add(stack []K, weight uint64) NodeID {
 	n := &t.nodes[id]
 	n.self += weight
 	t.total.self += weight
-	t.bySelf.raise(id, n.self)
 	return id
 }
 
@@ -135,22 +129,19 @@ func (t *Tree[K]) AddNew(stack []K, fresh int, weight uint64) NodeID {
 	for at := id; fresh > 0; fresh-- {
 		n := &t.nodes[at]
 		n.entered++
-		t.byEntered.raise(at, n.entered)
 		at = n.parent
 	}
 	return id
 }
 
-// Purge forgets every context, all weights and what overflowed, and keeps the memory, Limit and what is tracked. A
-// tree that holds as much again allocates nothing. NodeIDs from before mean nothing afterwards.
+// Purge forgets every context, all weights and what overflowed, and keeps the memory and Limit. A tree that holds as
+// much again allocates nothing. NodeIDs from before mean nothing afterwards.
 func (t *Tree[K]) Purge() {
 	clear(t.nodes) // and with them what keys point to
 	clear(t.path[:cap(t.path)])
 	clear(t.far)
 	t.nodes, t.path = t.nodes[:0], t.path[:0]
 	t.total, t.overflow = weights{}, weights{}
-	t.bySelf.purge()
-	t.byEntered.purge()
 }
 
 // plant makes sure that there is a root.
