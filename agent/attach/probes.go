@@ -39,9 +39,6 @@ func NewProbes(o *bpf.Objects) *Probes {
 	return &Probes{objects: o, uprobes: NewUprobes(), slots: newLoadSlots(bpf.MaxProbeSites), attached: map[*Attached]struct{}{}}
 }
 
-// Multi reports whether uprobe.multi links are used; single probes need CAP_SYS_ADMIN.
-func (p *Probes) Multi() bool { return p.uprobes.Multi() }
-
 // Attach attaches all sites of lib. On an error none of them is.
 func (p *Probes) Attach(lib *os.File, sites Sites) (*Attached, error) {
 	a := &Attached{}

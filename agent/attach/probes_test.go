@@ -31,7 +31,7 @@ func TestKernelProbes(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := NewProbes(o)
-			if !single && !p.Multi() {
+			if !single && !p.uprobes.Multi() {
 				t.Skip("needs uprobe.multi links: kernel 6.6")
 			}
 			p.uprobes.single = single

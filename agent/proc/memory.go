@@ -63,9 +63,6 @@ func OpenMemory(root Root, id Identity, pool *Pool) (*Memory, error) {
 	return m, nil
 }
 
-// Identity returns whose memory it is.
-func (m *Memory) Identity() Identity { return m.id }
-
 // Close releases the descriptors; reads fail from now on.
 func (m *Memory) Close() error {
 	// In this order: alive asks the pidfd first, so no read that is under way succeeds half closed.
