@@ -197,3 +197,105 @@ func bound(limit, byDefault int) int {
 	}
 	return min(limit, math.MaxInt32)
 }
+
+// An Activation is a frame of a stack as a Chain sees it: not only which method, but where on the stack. M identifies a
+// method (one version of its code, as each has frames of its own size), S a call site in it.
+type Activation[M, S comparable] struct {
+	Method M
+	Site   S      // where in Method the call to the next inner frame stands; not used of a leaf
+	Depth  uint32 // bytes from the base of the stack to the frame's canonical frame address; 0: unknown
+}
+
+// A Link is what is known of a sample without walking its stack: the quadruple of Inoue and Nakatani (OOPSLA 2009,
+// section 6.1), {callee, its depth, caller, its depth}, and the call site, which they do not have.
+type Link[M, S comparable] struct {
+	Leaf   Activation[M, S]
+	Caller Activation[M, S] // zero if it is not known
+}
+
+func (l Link[M, S]) called() bool { return l.Caller != Activation[M, S]{} }
+
+// ChainStats are the columns of Table 1 of Inoue and Nakatani (OOPSLA 2009) that do not need samples, and what else is
+// to be known of a Chain.
+type ChainStats struct {
+	Contexts int // nodes of the tree
+	// Shared are the contexts whose last method stands, at the same depth, below several callers, which differ in method
+	// or depth, like D in the paper's Figure 7. Their callees cannot be placed by {method, depth}.
+	Shared  int
+	Methods int // that the contexts have, markers included
+	Links   int // different ones, learned by Walk or Call
+
+	Refused    uint64 // stacks and links from which nothing was learned, since the beginning
+	Generation uint64 // how often everything was forgotten
+}
+
+// Stats counts what is learned, in one pass over the links.
+func (c *Chain[M, S]) Stats() ChainStats {
+	stats := ChainStats{
+		Contexts:   c.contexts.Len(),
+		Links:      c.links.len(),
+		Refused:    c.refused,
+		Generation: c.generation,
+	}
+	t := &c.links
+	for _, at := range t.methods {
+		walked := false
+		for ; at != noSpot; at = t.spots[at].sibling {
+			contexts, callers := 0, 0
+			for id := t.spots[at].callers; id != 0; id = t.hops[id].nextCaller {
+				if t.hops[id].caller != t.hops[t.spots[at].callers].caller {
+					callers = 2 // or more
+				}
+				contexts += int(t.hops[id].count)
+			}
+			if callers > 1 && t.spots[at].depth != 0 {
+				stats.Shared += contexts
+			}
+			walked = walked || contexts > 0
+		}
+		if walked {
+			stats.Methods++
+		}
+	}
+	return stats
+}
+
+const (
+	// steadyLevels is how many callers of a leaf its link has to tell: as many as the papers count.
+	steadyLevels = 3
+	// doubtWalks is how many walks in a row must agree with what was expected until a link is trusted that was wrong.
+	doubtWalks = 32
+)
+
+// Steady reports whether a link finds the first three callers: whether the latest walks with this link on top had those of
+// the context that most walks before them had. After one that had others it takes 32 in a row that have not; after the
+// first walk it takes Proof. A link that no walk had is steady, as nothing speaks against it.
+func (c *Chain[M, S]) Steady(link Link[M, S]) bool {
+	leaf := c.links.spot(link.Leaf.Method, link.Leaf.Depth)
+	caller := c.links.spot(link.Caller.Method, link.Caller.Depth)
+	hop := c.links.hop(leaf, link.Caller.Site, caller)
+	return hop == 0 || c.links.hops[hop].doubt == 0
+}
+
+// judge compares a walk that ended with this leaf with what was expected of its link.
+func (c *Chain[M, S]) judge(leaf NodeID) {
+	hop := &c.links.hops[c.learned[leaf].hop]
+	switch {
+	case hop.heaviest == Root:
+		hop.doubt = c.Proof
+	case !c.alike(hop.heaviest, leaf):
+		hop.doubt = max(doubtWalks, c.Proof)
+	case hop.doubt > 0:
+		hop.doubt--
+	}
+	if hop.heaviest == Root || c.contexts.Node(leaf).Self > c.contexts.Node(hop.heaviest).Self {
+		hop.heaviest = leaf
+	}
+}
+
+// alike reports whether two leaves of the same hop have the same callers as far as links have to tell them.
+func (c *Chain[M, S]) alike(a, b NodeID) bool {
+	const known = 1 // the hop's caller
+	x, y := Candidate[M, S]{Context: c.learned[a].parent}, Candidate[M, S]{Context: c.learned[b].parent}
+	return c.common(&x, &y, steadyLevels-known, sameCall) == steadyLevels-known
+}

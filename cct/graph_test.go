@@ -2,6 +2,7 @@ package cct_test
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -128,4 +129,135 @@ func TestCalleesFigure1(t *testing.T) {
 	if got, want := g.Callers(), (cct.Weights[string]{"main": 1, "M": 2000, "call_2": 5}); !maps.Equal(got, want) {
 		t.Errorf("Callers = %v, want %v", got, want)
 	}
+}
+
+func TestGraphMergeAddsEdges(t *testing.T) {
+	eachRandomGraph(t, func(t *testing.T, r *rand.Rand, a *graph, want map[edge]float64) {
+		b, more := randomGraph(r, 60)
+		a.Merge(b)
+		for e, w := range more {
+			want[e] += w
+		}
+		if got := edges(a); !maps.Equal(got, want) {
+			t.Errorf("edges = %v, want %v", got, want)
+		}
+		if !maps.Equal(edges(b), more) {
+			t.Errorf("Merge changed its argument")
+		}
+	})
+}
+
+func TestGraphMergeSelfAndNil(t *testing.T) {
+	g := callGraph(map[string]float64{"a b": 1, "a c": 2})
+	g.Merge(nil)
+	g.Merge(g)
+	if g.Weight(call("a b")) != 2 || g.Weight(call("a c")) != 4 || g.Total() != 6 {
+		t.Errorf("edges = %v, total %v, want 2, 4 and 6", edges(g), g.Total())
+	}
+}
+
+// The heaviest edges get what room there is, and what does not is told.
+func TestGraphMergeIntoFullGraph(t *testing.T) {
+	full := graph{Limit: 3}
+	full.Add(call("a b"), 1)
+	more := callGraph(map[string]float64{"a b": 1, "a c": 8, "a d": 4, "a e": 2})
+	more.Limit = 4
+	more.Add(call("a f"), 16) // overflows there already
+	full.Merge(more)
+	if got, want := edges(&full), edges(callGraph(map[string]float64{"a b": 2, "a c": 8, "a d": 4})); !maps.Equal(got, want) {
+		t.Errorf("edges = %v, want %v", got, want)
+	}
+	if full.Total() != 14 || full.Overflow() != 18 {
+		t.Errorf("Total, Overflow = %v, %v, want 14, 18", full.Total(), full.Overflow())
+	}
+}
+
+func TestMapGraphDropsSites(t *testing.T) {
+	g := callGraph(map[string]float64{"M 1 f": 1, "M 2 f": 2, "M 2 g": 4, "N 2 g": 8})
+	mapped := cct.MapGraph(g, func(e edge) cct.Edge[string, struct{}] {
+		return cct.Edge[string, struct{}]{Caller: "Class." + e.Caller, Callee: "Class." + e.Callee}
+	})
+	got := make(map[string]float64)
+	for e, w := range mapped.Edges() {
+		got[e.Caller+" "+e.Callee] = w
+	}
+	want := map[string]float64{"Class.M Class.f": 3, "Class.M Class.g": 4, "Class.N Class.g": 8}
+	if !maps.Equal(got, want) || mapped.Total() != g.Total() {
+		t.Errorf("edges = %v, total %v, want %v and %v", got, mapped.Total(), want, g.Total())
+	}
+}
+
+// describe writes a site as "M:1 7 f=4 g=3".
+func describe(s cct.CallSite[string, int]) string {
+	text := fmt.Sprintf("%s:%d %v", s.Caller, s.Site, s.Weight)
+	for _, target := range s.Targets {
+		text += fmt.Sprintf(" %s=%v", target.Callee, target.Weight)
+	}
+	return text
+}
+
+func TestCallSites(t *testing.T) {
+	g := callGraph(map[string]float64{
+		"M 1 f": 40, "M 1 g": 60, "M 2 f": 99, "N 1 f": 50, "N 1 g": 50, "O 3 h": 1, "O 4 h": 1,
+	})
+	var got []string
+	for _, s := range g.CallSites(compareEdges) {
+		got = append(got, describe(s))
+		if s.Virtual() != (len(s.Targets) > 1) {
+			t.Errorf("%s: Virtual = %v", describe(s), s.Virtual())
+		}
+	}
+	want := []string{"M:1 100 g=60 f=40", "N:1 100 f=50 g=50", "M:2 99 f=99", "O:3 1 h=1", "O:4 1 h=1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("CallSites = %q, want %q", got, want)
+	}
+}
+
+// The rule of section 5.1: only callees with more than 40% of the distribution.
+func TestGuarded(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		calls map[string]float64
+		want  []string
+	}{
+		{"skewed", map[string]float64{"M 1 hot": 90, "M 1 cold": 10}, []string{"hot"}},
+		{"two of them", map[string]float64{"M 1 f": 50, "M 1 g": 45, "M 1 h": 5}, []string{"f", "g"}},
+		{"exactly 40%", map[string]float64{"M 1 f": 40, "M 1 g": 40, "M 1 h": 20}, nil},
+		{"flat", map[string]float64{"M 1 f": 1, "M 1 g": 1, "M 1 h": 1}, nil},
+		{"one target", map[string]float64{"M 1 f": 1}, []string{"f"}},
+		{"no calls", map[string]float64{"M 1 f": 0, "M 1 g": 0}, nil},
+	} {
+		var got []string
+		for _, s := range callGraph(test.calls).CallSites(compareEdges) {
+			for _, target := range s.Guarded() {
+				got = append(got, target.Callee)
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: Guarded = %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+// Sites lose nothing and tell nothing twice.
+func TestCallSitesAreEdges(t *testing.T) {
+	eachRandomGraph(t, func(t *testing.T, _ *rand.Rand, g *graph, want map[edge]float64) {
+		for _, s := range g.CallSites(compareEdges) {
+			var sum float64
+			for _, target := range s.Targets {
+				e := edge{Caller: s.Caller, Site: s.Site, Callee: target.Callee}
+				if weight, ok := want[e]; !ok || weight != target.Weight {
+					t.Errorf("%v weighs %v, want %v", e, target.Weight, weight)
+				}
+				delete(want, e)
+				sum += target.Weight
+			}
+			if sum != s.Weight {
+				t.Errorf("%s: targets weigh %v", describe(s), sum)
+			}
+		}
+		if len(want) > 0 {
+			t.Errorf("edges of no site: %v", want)
+		}
+	})
 }

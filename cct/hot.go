@@ -62,3 +62,16 @@ func SortEntries[M comparable](entries []Entry[M], compare func(a, b M) int) {
 		return cmp.Or(cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total), compare(a.Key, b.Key))
 	})
 }
+
+// Hottest returns the n contexts of the largest Self, the largest first and equal ones in the order in which they
+// appeared; fewer if fewer have any. Root is not among them, as it has no frame.
+func (t *Tree[K]) Hottest(n int) []NodeID {
+	var ids []NodeID
+	for id := 1; id < len(t.nodes); id++ {
+		if t.nodes[id].self > 0 {
+			ids = append(ids, NodeID(id))
+		}
+	}
+	slices.SortStableFunc(ids, func(a, b NodeID) int { return cmp.Compare(t.nodes[b].self, t.nodes[a].self) })
+	return ids[:min(max(n, 0), len(ids))]
+}

@@ -81,3 +81,63 @@ func TestHotDeep(t *testing.T) {
 		t.Errorf("Hot = %v", got)
 	}
 }
+
+// checkHottest compares with all nodes that have a weight, sorted.
+func checkHottest(t *testing.T, tree *cct.Tree[string]) {
+	t.Helper()
+	var want []cct.NodeID
+	for id, n := range tree.Nodes() {
+		if id != cct.Root && n.Self > 0 {
+			want = append(want, id)
+		}
+	}
+	slices.SortFunc(want, func(a, b cct.NodeID) int {
+		return cmp.Or(cmp.Compare(tree.Node(b).Self, tree.Node(a).Self), cmp.Compare(a, b))
+	})
+	for _, n := range []int{-1, 0, 1, tree.Len() - 1, tree.Len(), tree.Len() + 1} {
+		if got, want := tree.Hottest(n), want[:min(max(n, 0), len(want))]; !slices.Equal(got, want) {
+			t.Fatalf("of %d nodes: Hottest(%d) = %v, want %v", tree.Len(), n, got, want)
+		}
+	}
+}
+
+func TestHottestContexts(t *testing.T) {
+	tree := tree(figure6)
+	tree.Add(nil, 1000) // no method's
+	var got []string
+	for _, id := range tree.Hottest(2) {
+		got = append(got, path(tree.Stack(id)))
+	}
+	if want := []string{"A B D E", "A C D"}; !slices.Equal(got, want) {
+		t.Errorf("Hottest(2) = %q, want %q", got, want)
+	}
+}
+
+// Whatever happens to a tree. The weights are small, so that many are equal.
+func TestHottestIsExact(t *testing.T) {
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		tree := cct.Tree[string]{Limit: 20 + r.IntN(200)}
+		g := randomGuest(r, &tree, 0)
+		for range 300 {
+			switch r.IntN(100) {
+			case 0:
+				tree.Purge()
+			case 1:
+				var other cct.Tree[string]
+				randomGuest(r, &other, 100)
+				tree.Merge(&other)
+			case 2:
+				tree.Merge(&tree)
+			default:
+				g.run(r, 3)
+			}
+			checkHottest(t, &tree)
+		}
+		mapped := cct.Map(&tree, func(key string) []string { return map[string][]string{"b": {"x", "y"}, "c": {"a"}, "d": {"a"}}[key] })
+		checkHottest(t, mapped)
+		if t.Failed() {
+			t.Fatalf("with seed %d", seed)
+		}
+	}
+}

@@ -15,14 +15,13 @@ func (t *Tree[K]) Merge(other *Tree[K]) {
 // Map returns the tree that t would be if every frame were replaced by f of its key: several frames, innermost
 // first, where one stands for several (methods inlined into each other), or none to leave it out, in which case its
 // weight goes to its caller. Contexts that become equal are merged and the total stays. f is called once a node
-// and must not keep state; its result is read before the next call. Limit is taken over from t, and what it tracks.
+// and must not keep state; its result is read before the next call. Limit is taken over from t.
 //
 // When a frame was new, so were all that it is replaced by: each of them gets its Entered. What is inlined into a frame
 // that stays is not seen to be called. The Entered of a frame that is left out is left out too: its caller was not
 // entered more often because of what it called, and its callees have their own. So EdgeTotal may become more or less.
 func Map[K, L comparable](t *Tree[K], f func(K) []L) *Tree[L] {
 	mapped := &Tree[L]{Limit: t.Limit}
-	mapped.Track(t.Tracked())
 	graft(mapped, t, f)
 	return mapped
 }
@@ -51,10 +50,8 @@ func graft[K, L comparable](dst *Tree[L], src *Tree[K], expand func(K) []L) {
 			for j := len(keys) - 1; j >= 0 && !at.cut; j-- {
 				if child := dst.child(at.id, keys[j]); child != Root {
 					at.id = child
-					to := &dst.nodes[child]
-					to.entered += n.entered
+					dst.nodes[child].entered += n.entered
 					dst.total.entered += n.entered
-					dst.byEntered.raise(child, to.entered)
 				} else {
 					at.cut = true
 				}
@@ -64,9 +61,7 @@ func graft[K, L comparable](dst *Tree[L], src *Tree[K], expand func(K) []L) {
 			dst.overflow.self += n.self
 			dst.overflow.entered += n.entered
 		}
-		to := &dst.nodes[at.id]
-		to.self += n.self
-		dst.bySelf.raise(at.id, to.self)
+		dst.nodes[at.id].self += n.self
 		places[i] = at
 	}
 }

@@ -143,3 +143,131 @@ func (c *Chain[M, S]) ByDepth(leaf Activation[M, S]) (callers, methods Agreement
 	p := s.placement(Unique, ByLeaf, 0)
 	return p.Callers, p.Methods
 }
+
+// Fit says how well a link fits what a Chain has learned.
+type Fit uint8
+
+const (
+	Unplaced  Fit = iota // nothing is known beyond the link
+	Unique               // one context fits, as far as it is known: see Agreement.Whole
+	Ambiguous            // several fit: they share the weight
+	Fitted               // none fits; there are some if a part of the link is disregarded, which Basis names
+)
+
+var fits = [...]string{Unplaced: "unplaced", Unique: "unique", Ambiguous: "ambiguous", Fitted: "fitted"}
+
+// String is the fit in one word.
+func (f Fit) String() string { return fits[f] }
+
+// Basis says what the candidates of a Placement rest upon.
+type Basis uint8
+
+const (
+	// ByNothing: neither walks nor links know the place. Nearby depths are not tried: nothing would explain them.
+	ByNothing Basis = iota
+	// ByTooMany: there are more contexts than Place looks through.
+	ByTooMany
+	// ByLink: the leaf was seen below this caller, both at these depths.
+	ByLink
+	// ByCaller: the caller was seen at its depth, calling other methods or from other sites.
+	ByCaller
+	// ByPairs: links were chained, above a place where no walk was or beside what walks have found there.
+	ByPairs
+	// BySite: the leaf was seen at its depth below this caller and site, but not with the caller at this depth. As the
+	// caller's frame has one size, the depth was not read right, or not at all. Fitted.
+	BySite
+	// ByLeaf: the caller is not known; the leaf was seen at its depth. This is the paper's own key. Fitted.
+	ByLeaf
+	// ByNeighbour: neither the caller is known nor was the leaf seen at this depth, but a caller or a callee of it was:
+	// the registers are those from after its return or after its call (section 6.2 of the paper). Fitted.
+	ByNeighbour
+)
+
+var bases = [...]string{
+	ByNothing: "nothing", ByTooMany: "too many", ByLink: "link", ByCaller: "caller", ByPairs: "pairs", BySite: "site",
+	ByLeaf: "leaf", ByNeighbour: "neighbour",
+}
+
+// String is the basis in one word.
+func (b Basis) String() string { return bases[b] }
+
+// An Agreement says how many callers of a leaf are the same in all contexts that fit a sample.
+type Agreement struct {
+	Levels int  // counted from the leaf: 1 is its caller
+	Whole  bool // these are all callers, up to the outermost frame, which no Marker stands for
+}
+
+// A climb goes up a candidate, from the caller of what is known without it.
+type climb[M, S comparable] struct {
+	chain *Chain[M, S]
+	via   []Activation[M, S]
+	at    NodeID // the context whose caller comes after via
+}
+
+func (u *climb[M, S]) next() (a Activation[M, S], ok bool) {
+	if len(u.via) > 0 {
+		a, u.via = u.via[0], u.via[1:]
+		return a, true
+	}
+	n := u.chain.contexts.Node(u.at)
+	if u.at = n.Parent; u.at == Root {
+		return a, false
+	}
+	caller := u.chain.contexts.Node(u.at).Key
+	return Activation[M, S]{Method: caller.method, Site: n.Key.site, Depth: caller.depth}, true
+}
+
+func (c *Chain[M, S]) climb(to *Candidate[M, S]) climb[M, S] {
+	return climb[M, S]{chain: c, via: to.Via, at: to.Context}
+}
+
+// levels returns how many callers a climb finds, a marker not counted, and whether it ends at an outermost frame.
+func (c *Chain[M, S]) levels(to *Candidate[M, S]) (n int, whole bool) {
+	n = len(to.Via)
+	if to.Context == Root {
+		return n, false
+	}
+	n += c.contexts.Node(to.Context).Depth - 1
+	if c.learned[to.Context].cut {
+		return max(n-1, 0), false
+	}
+	return n, true
+}
+
+// What is the same caller: that of Agreement in methods, in methods and call sites, and the same frame.
+func sameMethod[M, S comparable](a, b Activation[M, S]) bool { return a.Method == b.Method }
+func sameCall[M, S comparable](a, b Activation[M, S]) bool {
+	return a.Method == b.Method && a.Site == b.Site
+}
+func sameFrame[M, S comparable](a, b Activation[M, S]) bool { return a == b }
+
+// common returns for how many levels, limit at most, a and b have the same callers.
+func (c *Chain[M, S]) common(a, b *Candidate[M, S], limit int, same func(a, b Activation[M, S]) bool) int {
+	ups, others := c.climb(a), c.climb(b)
+	for n := range limit {
+		if len(ups.via) == 0 && len(others.via) == 0 && ups.at == others.at {
+			return limit // they meet
+		}
+		up, ok := ups.next()
+		other, alsoOK := others.next()
+		if !ok || !alsoOK || !same(up, other) {
+			return n
+		}
+	}
+	return limit
+}
+
+// agreement compares all leads, of which there is one at least.
+func (c *Chain[M, S]) agreement(leads []lead[M, S], same func(a, b Activation[M, S]) bool) Agreement {
+	first := &leads[0].Candidate
+	levels, whole := c.levels(first)
+	all := Agreement{levels, whole}
+	for i := range leads[1:] {
+		other := &leads[1+i].Candidate
+		n, closed := c.levels(other)
+		all.Whole = all.Whole && closed && n == levels
+		all.Levels = c.common(first, other, min(all.Levels, n), same)
+		all.Whole = all.Whole && all.Levels == levels
+	}
+	return all
+}

@@ -1,10 +1,12 @@
 package cct
 
-import "iter"
+import (
+	"iter"
+	"math"
+)
 
-// A Profile gives weights to things and can be laid beside another of its kind: a *Tree gives them to contexts, its
-// EdgeProfile to its edges and its JointProfile to both, a *Graph to the edges of calls, Weights to whatever they are
-// keyed by. The measures on two profiles are defined on this.
+// A Profile gives weights to things and can be compared with another of its kind: a *Tree gives them to contexts, a
+// *Graph to the edges of calls, Weights to whatever they are keyed by. The measures on two profiles are defined on this.
 type Profile[P any] interface {
 	// Beside yields, for each thing that has a weight in either profile, the weight here and the weight there, in no
 	// particular order. Both are not negative, and one is 0 where only the other profile knows the thing.
@@ -38,32 +40,22 @@ func (g *Graph[M, S]) Beside(other *Graph[M, S]) iter.Seq2[float64, float64] {
 // Beside pairs the weights of equal contexts, which are equal if their whole stacks are. Contexts that only have
 // descendants with a weight, and none of their own, are left out.
 func (t *Tree[K]) Beside(other *Tree[K]) iter.Seq2[float64, float64] {
-	return t.beside(other, weights.ofSelf)
-}
-
-// beside pairs each of these weights of equal contexts.
-func (t *Tree[K]) beside(other *Tree[K], each ...func(weights) uint64) iter.Seq2[float64, float64] {
 	return func(yield func(float64, float64) bool) {
-		pair := func(a, b weights) bool {
-			for _, of := range each {
-				if here, there := of(a), of(b); (here > 0 || there > 0) && !yield(float64(here), float64(there)) {
-					return false
-				}
-			}
-			return true
+		pair := func(here, there uint64) bool {
+			return here == 0 && there == 0 || yield(float64(here), float64(there))
 		}
 		twins, paired := t.twins(other), make([]bool, len(other.nodes))
 		for id := range t.nodes {
-			var there weights
+			there := uint64(0)
 			if twin := twins[id]; (twin != Root || NodeID(id) == Root) && len(other.nodes) > 0 {
-				there, paired[twin] = other.nodes[twin].weights, true
+				there, paired[twin] = other.nodes[twin].self, true
 			}
-			if !pair(t.nodes[id].weights, there) {
+			if !pair(t.nodes[id].self, there) {
 				return
 			}
 		}
 		for id := range other.nodes {
-			if !paired[id] && !pair(weights{}, other.nodes[id].weights) {
+			if !paired[id] && !pair(0, other.nodes[id].self) {
 				return
 			}
 		}
@@ -84,4 +76,84 @@ func (t *Tree[K]) twins(other *Tree[K]) []NodeID {
 		}
 	}
 	return twins
+}
+
+// Overlap says how much of the weight of two profiles lies in the same things: the sum over all things that both have
+// of the smaller of the two shares, from 0 to 100. Profiles with the same shares overlap by 100 whatever their totals;
+// so do two empty ones, and an empty one overlaps by 0 with any other.
+//
+// Of graphs this is the accuracy metric of Arnold and Grove (CGO 2005), section 6.2, over (caller, call site, callee).
+// Of trees it is the overlap percentage of Moret, Binder and Villazón, "CCCP: Complete Calling Context Profiling in
+// Virtual Execution Environments" (PEPM 2009), section 6.1, over whole call stacks. There the weight is a number of
+// calls; here it is what the profiles count.
+func Overlap[P Profile[P]](a, b P) float64 {
+	pairs := a.Beside(b)
+	totalA, totalB := totals(pairs)
+	if totalA == 0 || totalB == 0 {
+		if totalA == totalB {
+			return 100
+		}
+		return 0
+	}
+	var sum float64
+	for weightA, weightB := range pairs {
+		sum += min(weightA/totalA, weightB/totalB)
+	}
+	return min(100*sum, 100) // shares are rounded
+}
+
+func totals(pairs iter.Seq2[float64, float64]) (totalA, totalB float64) {
+	for a, b := range pairs {
+		totalA += a
+		totalB += b
+	}
+	return totalA, totalB
+}
+
+// Correlation says how well the weights in one profile predict those in another, from -1 to 1: the covariance of the
+// two weights of each thing, divided by the product of their standard deviations, over all things that have a weight
+// in either profile. 1 means that all weights are in proportion, whatever the totals. It is NaN where it has no value:
+// if the weights of one profile do not vary, or there are fewer than two things.
+//
+// Whaley's precision of a profiler ("A Portable Sampling-Based Profiler for Java Virtual Machines", Java Grande 2000)
+// is the correlation of the profiles of two runs: of the hits of methods, or of nodes and edges of calling context
+// trees. A few heavy things decide it, where Overlap counts what every one contributes.
+func Correlation[P Profile[P]](a, b P) float64 {
+	pairs := a.Beside(b)
+	totalA, totalB := totals(pairs)
+	if totalA == 0 || totalB == 0 {
+		return math.NaN()
+	}
+	var things float64
+	for range pairs {
+		things++
+	}
+	// The weights are taken as shares, whose squares cannot overflow. The mean of shares is 1/things.
+	mean := 1 / things
+	var covariance, varianceA, varianceB float64
+	for weightA, weightB := range pairs {
+		offA, offB := weightA/totalA-mean, weightB/totalB-mean
+		covariance += offA * offB
+		varianceA += offA * offA
+		varianceB += offB * offB
+	}
+	// Equal weights are off their mean by rounding alone.
+	const noise = 1e-24
+	if min(varianceA, varianceB) < noise*mean {
+		return math.NaN()
+	}
+	return min(max(covariance/math.Sqrt(varianceA)/math.Sqrt(varianceB), -1), 1)
+}
+
+// GeometricMean sums up the correlations of several pairs of runs, as Whaley does. It is NaN without any, or if one is
+// negative or NaN.
+func GeometricMean(correlations ...float64) float64 {
+	var logarithms float64 // their product may be too small for a number
+	for _, c := range correlations {
+		if !(c >= 0) {
+			return math.NaN()
+		}
+		logarithms += math.Log(c)
+	}
+	return math.Exp(logarithms / float64(len(correlations)))
 }

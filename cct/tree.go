@@ -13,7 +13,10 @@
 //	}
 package cct
 
-import "math"
+import (
+	"iter"
+	"math"
+)
 
 // DefaultLimit is how many nodes a Tree holds by default: about 50 MB with one-word keys, 100 MB if
 // most of them have so many siblings that they are hashed.
@@ -36,7 +39,7 @@ const Root NodeID = 0
 // It is the partial calling context tree of Whaley ("A Portable Sampling-Based Profiler for Java Virtual Machines",
 // Java Grande 2000). The time of his nodes is Node.Self, the weight of his edges, which AddNew counts, is Node.Entered:
 // in a tree one edge leads to each node, so it needs no room of its own, and its call site is part of the caller's key.
-// His lists of nodes and edges in order of weight are Track, Hottest and HottestEdges.
+// His list of nodes in order of weight, which he keeps while they grow, is Hottest, which sorts when it is asked.
 //
 // Memory is bounded by Limit. A full tree goes on counting what it has nodes for. The weight of any other context goes
 // to its deepest ancestor that exists, and also counts as Overflow. New frames that have no node are EdgeOverflow and nothing
@@ -51,15 +54,10 @@ type Tree[K comparable] struct {
 	path     []step[K] // the last stack added, outermost frame first
 	total    weights   // of all nodes
 	overflow weights   // what found no room
-
-	bySelf, byEntered *ranking // nil unless tracked
 }
 
 // weights are those of a node: self that of the context, entered that of the edge from its caller.
 type weights struct{ self, entered uint64 }
-
-func (w weights) ofSelf() uint64    { return w.self }
-func (w weights) ofEntered() uint64 { return w.entered }
 
 // node is 40 bytes for one-word keys. Siblings are linked: first and next are Root at the end of a list.
 type node[K comparable] struct {
@@ -112,7 +110,6 @@ func (t *Tree[K]) Add(stack []K, weight uint64) NodeID {
 	n := &t.nodes[id]
 	n.self += weight
 	t.total.self += weight
-	t.bySelf.raise(id, n.self)
 	return id
 }
 
@@ -132,22 +129,19 @@ func (t *Tree[K]) AddNew(stack []K, fresh int, weight uint64) NodeID {
 	for at := id; fresh > 0; fresh-- {
 		n := &t.nodes[at]
 		n.entered++
-		t.byEntered.raise(at, n.entered)
 		at = n.parent
 	}
 	return id
 }
 
-// Purge forgets every context, all weights and what overflowed, and keeps the memory, Limit and what is tracked. A
-// tree that holds as much again allocates nothing. NodeIDs from before mean nothing afterwards.
+// Purge forgets every context, all weights and what overflowed, and keeps the memory and Limit. A tree that holds as
+// much again allocates nothing. NodeIDs from before mean nothing afterwards.
 func (t *Tree[K]) Purge() {
 	clear(t.nodes) // and with them what keys point to
 	clear(t.path[:cap(t.path)])
 	clear(t.far)
 	t.nodes, t.path = t.nodes[:0], t.path[:0]
 	t.total, t.overflow = weights{}, weights{}
-	t.bySelf.purge()
-	t.byEntered.purge()
 }
 
 // plant makes sure that there is a root.
@@ -202,4 +196,91 @@ func (t *Tree[K]) full() bool {
 	}
 	// NodeID is 32 bits wide, whatever Limit says.
 	return t.Len() >= min(limit, math.MaxInt32)
+}
+
+// A Node is what a Tree knows about one context.
+type Node[K comparable] struct {
+	Key  K      // of the innermost frame; zero for Root
+	Self uint64 // weight of exactly this context
+	// Entered is the weight of the edge from the caller: how often samples found this context newly entered. An
+	// activation counts once, in the first sample that has it on the stack; one that came and went between two samples
+	// does not count. Of two contexts with the same Self, the one that was entered more often is called often, the
+	// other runs long. Only AddNew knows, so it is 0 of what was added otherwise, and of Root.
+	Entered uint64
+	Parent  NodeID // Root's parent is Root
+	Depth   int    // number of frames; 0 for Root
+}
+
+// Len returns the number of contexts, Root not counted.
+func (t *Tree[K]) Len() int { return max(len(t.nodes)-1, 0) }
+
+// Total returns the weight of all stacks added. It equals the sum of Self over all nodes.
+func (t *Tree[K]) Total() uint64 { return t.total.self }
+
+// Overflow returns the weight that sits at an ancestor of its true context because the tree was full. After Merge
+// or Map of trees that had overflowed it is an upper bound, as weight may have been moved up twice.
+func (t *Tree[K]) Overflow() uint64 { return t.overflow.self }
+
+// EdgeTotal returns the weight of all edges: the sum of Entered over all nodes.
+func (t *Tree[K]) EdgeTotal() uint64 { return t.total.entered }
+
+// EdgeOverflow returns the weight of edges that is missing because the tree was full. EdgeTotal and EdgeOverflow
+// together are the new frames of all stacks added, also after Merge. A frame that Map replaces by several counts once
+// here if there was not room for all of them.
+func (t *Tree[K]) EdgeOverflow() uint64 { return t.overflow.entered }
+
+// Node returns the node of id, which must be Root or stem from this tree.
+func (t *Tree[K]) Node(id NodeID) Node[K] {
+	if len(t.nodes) == 0 && id == Root {
+		return Node[K]{}
+	}
+	n := &t.nodes[id]
+	return Node[K]{Key: n.key, Self: n.self, Entered: n.entered, Parent: n.parent, Depth: int(n.depth)}
+}
+
+// Nodes visits every node, Root first and parents before their children, in the order in which contexts appeared.
+func (t *Tree[K]) Nodes() iter.Seq2[NodeID, Node[K]] {
+	return func(yield func(NodeID, Node[K]) bool) {
+		for id := Root; int(id) <= t.Len(); id++ {
+			if !yield(id, t.Node(id)) {
+				return
+			}
+		}
+	}
+}
+
+// Children visits the children of id in no particular order.
+func (t *Tree[K]) Children(id NodeID) iter.Seq[NodeID] {
+	return func(yield func(NodeID) bool) {
+		if len(t.nodes) == 0 {
+			return
+		}
+		for c := t.nodes[id].first; c != Root; c = t.nodes[c].next {
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// Stack returns the keys of a context, innermost frame first, as Add took them.
+func (t *Tree[K]) Stack(id NodeID) []K {
+	stack := make([]K, 0, t.Node(id).Depth)
+	for ; id != Root; id = t.nodes[id].parent {
+		stack = append(stack, t.nodes[id].key)
+	}
+	return stack
+}
+
+// Totals returns, by NodeID, the weight of each node and all its descendants. It takes one pass.
+func (t *Tree[K]) Totals() []uint64 {
+	totals := make([]uint64, t.Len()+1)
+	for id := t.Len(); id >= 0; id-- { // children before parents
+		n := t.Node(NodeID(id))
+		totals[id] += n.Self
+		if id > 0 {
+			totals[n.Parent] += totals[id]
+		}
+	}
+	return totals
 }

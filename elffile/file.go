@@ -74,9 +74,6 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 // Machine is the instruction set of the file.
 func (f *File) Machine() elf.Machine { return f.machine }
 
-// Class is always elf.ELFCLASS64: Open refuses others.
-func (f *File) Class() elf.Class { return elf.ELFCLASS64 }
-
 func (f *File) readHeader() (*elf.Header64, error) {
 	var header elf.Header64
 	size := uint64(binary.Size(header))

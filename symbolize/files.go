@@ -82,13 +82,6 @@ func (c *Files) GetBytes(key FileKey, image []byte) (*Object, error) {
 	})
 }
 
-// Bytes is the memory that the files take now; it never stays above the limit.
-func (c *Files) Bytes() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.bytes
-}
-
 // get returns an entry's content, which load reads at most once; load also says whether its failure may pass.
 func (c *Files) get(key FileKey, load func() (object *Object, passing bool, err error)) (*Object, error) {
 	e := c.entry(key)

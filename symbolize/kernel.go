@@ -128,11 +128,3 @@ func (k *Kernel) Len() int {
 	}
 	return k.table.Len()
 }
-
-// Bytes is the memory that the table takes; 0 for a nil Kernel.
-func (k *Kernel) Bytes() int64 {
-	if k == nil {
-		return 0
-	}
-	return k.table.Bytes()
-}

@@ -77,7 +77,7 @@ func TestKernelFrame(t *testing.T) {
 			t.Errorf("%#x: %+v, want %+v", test.addr, got, want)
 		}
 	}
-	if k = nil; k.Len() != 0 || k.Bytes() != 0 {
+	if k = nil; k.Len() != 0 {
 		t.Error("a nil kernel has symbols")
 	}
 }
@@ -156,7 +156,7 @@ func TestLiveKallsyms(t *testing.T) {
 			t.Fatalf("%#x is %q, want one of %v", addr, name, names)
 		}
 	}
-	t.Logf("%d functions in %d bytes, %d each", k.Len(), k.Bytes(), k.Bytes()/int64(k.Len()))
+	t.Logf("%d functions in %d bytes, %d each", k.Len(), k.table.Bytes(), k.table.Bytes()/int64(k.Len()))
 }
 
 // FuzzKallsyms reads arbitrary lines: a kernel or an error, and no symbol without a name.
@@ -172,8 +172,8 @@ func FuzzKallsyms(f *testing.F) {
 		if k == nil {
 			return
 		}
-		if k.Bytes() > int64(12*len(data)) {
-			t.Errorf("%d bytes from an input of %d", k.Bytes(), len(data))
+		if k.table.Bytes() > int64(12*len(data)) {
+			t.Errorf("%d bytes from an input of %d", k.table.Bytes(), len(data))
 		}
 		for _, addr := range []uint64{0, 1, 0xffffffff81000050, 1<<64 - 1} {
 			frame := k.Frame(addr)
@@ -192,7 +192,7 @@ func BenchmarkKallsyms(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			b.ReportMetric(float64(k.Bytes()), "B/table")
+			b.ReportMetric(float64(k.table.Bytes()), "B/table")
 		}
 	})
 	b.Run("readProc", func(b *testing.B) { // as the agent does: most of it is the kernel's work

@@ -1,8 +1,6 @@
 package symbolize
 
 import (
-	"errors"
-	"fmt"
 	"io"
 
 	"github.com/vmprof-agent/vmprof-agent/elffile"
@@ -15,7 +13,6 @@ type Object struct {
 	buildID  string
 	segments elffile.Segments
 	table    *elffile.Table // nil if the file has no names
-	unnamed  error
 	names    *nameCache
 }
 
@@ -30,21 +27,8 @@ func readObject(r io.ReaderAt, size int64) (*Object, error) {
 		return nil, err
 	}
 	o := &Object{buildID: file.BuildID(), segments: file.Segments()}
-	if o.table, o.unnamed = file.Symbols(); errors.Is(o.unnamed, elffile.ErrNotFound) {
-		o.unnamed = fmt.Errorf("file is stripped of its symbols: %w", o.unnamed)
-	}
+	o.table, _ = file.Symbols()
 	return o, nil
-}
-
-// BuildID is the file's GNU build id in hex, or empty.
-func (o *Object) BuildID() string { return o.buildID }
-
-// Unnamed says why the file has no names at all; nil if it has some.
-func (o *Object) Unnamed() error { return o.unnamed }
-
-// Bias returns the file's load bias; see elffile.Segments.
-func (o *Object) Bias(mapStart, mapOffset uint64) (uint64, error) {
-	return o.segments.Bias(mapStart, mapOffset)
 }
 
 // Lookup returns the function at an address of the file (one of a process less the load bias).

@@ -2,7 +2,10 @@ package attach
 
 import (
 	"errors"
+	"fmt"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
+	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
@@ -29,5 +32,119 @@ func Operand(o elffile.Operand) (bpf.Operand, error) {
 		return k, ErrOperand
 	}
 	k.Reg = off
+	return k, nil
+}
+
+// ProbedValues encodes for the kernel side what spec reads at a site. An error says which value cannot be read there.
+func ProbedValues(spec valueprobe.Spec, site probesite.Site) (bpf.ProbedValues, error) {
+	var k bpf.ProbedValues
+	if len(spec.Values) > len(k.Values) {
+		return k, fmt.Errorf("%d values: a probe can read %d", len(spec.Values), len(k.Values))
+	}
+	k.Count = uint32(len(spec.Values))
+	at := termsOf(spec, site)
+	share := uint8(0)
+	for i := len(spec.Values) - 1; i >= 0; i-- {
+		v, err := at.value(spec.Values[i])
+		if err != nil {
+			return k, fmt.Errorf("value %v: %w", spec.Values[i], err)
+		}
+		if spec.Values[i].Form.IsText() {
+			share++
+			v.Share = share
+		}
+		k.Values[i] = v
+	}
+	return k, nil
+}
+
+// terms is where the terms of a spec are at one site.
+type terms struct {
+	args    []elffile.Operand
+	missing error // why there are not more
+}
+
+func termsOf(spec valueprobe.Spec, site probesite.Site) terms {
+	if spec.Name != "" {
+		return terms{site.Args, fmt.Errorf("the probe has %d operands there", len(site.Args))}
+	}
+	if site.Clone != "" && site.Function != spec.Symbol {
+		return terms{missing: fmt.Errorf("the compiler made a copy of the function whose arguments may be elsewhere, %s: "+
+			"ask for registers, or for one copy by its whole name", site.Function)}
+	}
+	args := make([]elffile.Operand, len(argumentRegisters))
+	for i, r := range argumentRegisters {
+		args[i] = elffile.Operand{Kind: elffile.OperandReg, Size: 8, Reg: r}
+	}
+	return terms{args, fmt.Errorf("the first %d arguments of a function are in registers, the others on its stack: "+
+		"read them through the stack pointer", len(args))}
+}
+
+func (t *terms) value(v valueprobe.Value) (k bpf.ProbedValue, err error) {
+	if k.Base, err = t.term(v.Base); err != nil {
+		return k, err
+	}
+	k.Size = 8
+	switch {
+	case v.Form == valueprobe.Number && v.Size != 0:
+		k.Size = v.Size
+	case v.Form == valueprobe.Number && v.Followed == 0:
+		k.Size = k.Base.Size
+	}
+	k.Followed = uint8(copy(k.Offsets[:], v.Follow[:v.Followed]))
+	k.Offset = v.Offset
+	k.Form = kernelForms[v.Form]
+	if v.Length == (valueprobe.Term{}) {
+		return k, nil
+	}
+	if k.Length, err = t.term(v.Length); err != nil {
+		return k, fmt.Errorf("length: %w", err)
+	}
+	return k, nil
+}
+
+var kernelForms = [...]uint8{
+	valueprobe.Number: bpf.ValueNumber, valueprobe.Text: bpf.ValueText, valueprobe.Symbol: bpf.ValueSymbol,
+	valueprobe.Klass: bpf.ValueKlass, valueprobe.Class: bpf.ValueClass,
+}
+
+func (t *terms) term(term valueprobe.Term) (bpf.ValueOperand, error) {
+	switch {
+	case term.Arg > 0 && int(term.Arg) <= len(t.args):
+		return valueOperand(t.args[term.Arg-1])
+	case term.Arg > 0:
+		return bpf.ValueOperand{}, t.missing
+	case term.Reg != elffile.NoReg:
+		return valueOperand(elffile.Operand{Kind: elffile.OperandReg, Size: 8, Reg: term.Reg})
+	}
+	return bpf.ValueOperand{Kind: bpf.OperandConstant, Size: 8, Displacement: int64(term.Number)}, nil
+}
+
+// valueOperand encodes for the kernel side where an operand is: every form that notes have.
+func valueOperand(o elffile.Operand) (bpf.ValueOperand, error) {
+	k := bpf.ValueOperand{Displacement: o.Disp, Size: o.Size}
+	switch o.Kind {
+	case elffile.OperandConst:
+		k.Kind = bpf.OperandConstant
+		return k, nil
+	case elffile.OperandReg:
+		k.Kind, k.Displacement = bpf.OperandRegister, 0
+	case elffile.OperandMem:
+		k.Kind, k.Scale = bpf.OperandMemory, o.Scale
+	default:
+		return k, errors.Join(ErrOperand, o.Err)
+	}
+	var known, indexed bool
+	if k.Reg, known = registerOffset(o.Reg); !known {
+		if o.Kind != elffile.OperandMem || o.Reg != elffile.NoReg {
+			return k, fmt.Errorf("register %v is none of this machine: %w", o.Reg, ErrOperand)
+		}
+		k.Absolute = 1
+	}
+	if o.Index != elffile.NoReg {
+		if k.Index, indexed = registerOffset(o.Index); !indexed {
+			return k, fmt.Errorf("register %v is none of this machine: %w", o.Index, ErrOperand)
+		}
+	}
 	return k, nil
 }

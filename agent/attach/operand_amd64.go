@@ -11,3 +11,6 @@ func registerOffset(r elffile.Reg) (offset uint8, ok bool) {
 	}[r]
 	return offset, ok
 }
+
+// argumentRegisters hold a function's integer arguments at its entry: System V ABI, AMD64 supplement, section 3.2.3.
+var argumentRegisters = [...]elffile.Reg{elffile.RDI, elffile.RSI, elffile.RDX, elffile.RCX, elffile.R8, elffile.R9}

@@ -182,3 +182,78 @@ func parseCPUList(s string) (map[int]bool, error) {
 	}
 	return cpus, nil
 }
+
+// NewFaults prepares events that run prog at every page fault, on every CPU, with the address that was touched. Nothing
+// comes before Start.
+func NewFaults(prog *ebpf.Program) (*Ticks, error) {
+	return newTicks("page-faults", prog, unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_PAGE_FAULTS, Size: unix.PERF_ATTR_SIZE_VER5,
+		Sample: 1, Sample_type: unix.PERF_SAMPLE_ADDR, Bits: unix.PerfBitDisabled,
+	})
+}
+
+// ErrNoCounters: this machine's CPUs have no counters, or hide them.
+var ErrNoCounters = errors.New("this machine has no counters of its CPUs (a virtual machine mostly has none)")
+
+// A CPUCounter is a counter of the CPU's own that all architectures have.
+type CPUCounter uint64
+
+// Counters.
+const (
+	Cycles       CPUCounter = unix.PERF_COUNT_HW_CPU_CYCLES
+	Instructions CPUCounter = unix.PERF_COUNT_HW_INSTRUCTIONS
+)
+
+// NewOverflows prepares events that run prog each time that so many events of a counter have happened in user mode, on every
+// CPU. Nothing comes before Start. ErrNoCounters if there is no such counter.
+func NewOverflows(prog *ebpf.Program, c CPUCounter, period uint64) (*Ticks, error) {
+	name := map[CPUCounter]string{Cycles: "cycles", Instructions: "instructions"}[c]
+	t, err := newTicks(name, prog, unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_HARDWARE, Config: uint64(c), Size: unix.PERF_ATTR_SIZE_VER5, Sample: period,
+		Bits: unix.PerfBitDisabled | unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv,
+	})
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODEV) {
+		return nil, fmt.Errorf("count %s: %w", name, ErrNoCounters)
+	}
+	return t, err
+}
+
+// MaxBranchHz bounds the frequency of branch records: 32 calls each.
+const MaxBranchHz = 10_000
+
+// NewBranchTicks prepares events that run prog hz times a second of CPU time spent in user mode, with the latest calls and
+// indirect jumps that the CPU recorded, and which of both each is: linux/perf_event.h, PERF_SAMPLE_BRANCH_STACK. Only a CPU's own event has such records, so there is
+// no software event to fall back to. Nothing ticks before Start.
+func NewBranchTicks(prog *ebpf.Program, hz int) (*Ticks, error) {
+	return newTicks("cycles with branch records", prog, unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES, Size: unix.PERF_ATTR_SIZE_VER5,
+		Sample:             uint64(min(hz, MaxBranchHz)),
+		Sample_type:        unix.PERF_SAMPLE_BRANCH_STACK,
+		Branch_sample_type: branchKinds,
+		Bits:               unix.PerfBitFreq | unix.PerfBitDisabled | unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv,
+	})
+}
+
+// branchKinds are the records that are asked for: calls, and the jumps by which stubs pass calls on. The kernel decodes of
+// which kind each is.
+const branchKinds = unix.PERF_SAMPLE_BRANCH_USER | unix.PERF_SAMPLE_BRANCH_ANY_CALL | unix.PERF_SAMPLE_BRANCH_IND_JUMP |
+	unix.PERF_SAMPLE_BRANCH_TYPE_SAVE
+
+// A RawEvent is an event of a CPU's own, as its PMU's format files in /sys describe it.
+type RawEvent struct {
+	Type   uint32 // of the PMU
+	Config uint64
+}
+
+// preciseNext asks that the sampled instruction be the one after that which raised the event (PEBS):
+// perf_event_attr.precise_ip of linux/perf_event.h, two bits, 1 is "constant skid".
+const preciseNext = unix.PerfBitPreciseIPBit1
+
+// NewRetiredTicks prepares events that run prog at every period-th occurrence of e in user mode. Nothing ticks before
+// Start.
+func NewRetiredTicks(prog *ebpf.Program, e RawEvent, period uint64) (*Ticks, error) {
+	return newTicks("retired calls", prog, unix.PerfEventAttr{
+		Type: e.Type, Config: e.Config, Size: unix.PERF_ATTR_SIZE_VER5, Sample: period,
+		Bits: unix.PerfBitDisabled | unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv | preciseNext,
+	})
+}

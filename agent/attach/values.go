@@ -2,9 +2,6 @@ package attach
 
 import (
 	"fmt"
-	"os"
-
-	"github.com/cilium/ebpf/link"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
@@ -57,21 +54,6 @@ func (v *Values) Prepare(spec valueprobe.Spec, sites []probesite.Site) (values [
 		places = append(places, Site{Offset: s.Offset, RefCtrOffset: s.RefCtrOffset, Cookie: uint64(cookie)})
 	}
 	return values, places, nil
-}
-
-// Attach attaches spec to all of its sites in file; pid is as Uprobes.Attach takes it. The caller closes the links; on
-// an error there is none.
-func (v *Values) Attach(file *os.File, pid int, spec valueprobe.Spec, sites []probesite.Site) ([]ValueSite, []link.Link, error) {
-	values, places, err := v.Prepare(spec, sites)
-	if err != nil {
-		return nil, nil, err
-	}
-	program := Uprobe{v.Objects.ValueProbe, v.Objects.ValueProbe}
-	links, err := v.Uprobes.Attach(file, pid, program, places)
-	if err != nil {
-		return nil, nil, fmt.Errorf("attach to %s: %w", spec.Place(), err)
-	}
-	return values, links, nil
 }
 
 func kindsOf(k *bpf.ProbedValues) []valueKind {

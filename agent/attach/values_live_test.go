@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
@@ -74,7 +75,7 @@ func (w *valueWatch) attach(t *testing.T, f *os.File, e *elffile.File, pid int, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	values, links, err := w.values.Attach(f, pid, spec, found)
+	values, links, err := w.values.attach(f, pid, spec, found)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +336,7 @@ func TestLiveValuesSemaphore(t *testing.T) {
 			return err
 		}
 		defer closeLinks(others)
-		_, links, err := w.values.Attach(m.File, guest.PID(), spec, sites)
+		_, links, err := w.values.attach(m.File, guest.PID(), spec, sites)
 		defer closeLinks(links)
 		if met = true; err == nil || !strings.Contains(err.Error(), "end that tool first") {
 			t.Errorf("attached beside another, with another semaphore: %v", err)
@@ -398,4 +399,18 @@ func TestLiveValuesGuest(t *testing.T) {
 	if began != threads {
 		t.Errorf("threads that began: %v, want %d", told[begins], threads)
 	}
+}
+
+// attach attaches spec to all of its sites in file; pid is as Uprobes.Attach takes it.
+func (v *Values) attach(file *os.File, pid int, spec valueprobe.Spec, sites []probesite.Site) ([]ValueSite, []link.Link, error) {
+	values, places, err := v.Prepare(spec, sites)
+	if err != nil {
+		return nil, nil, err
+	}
+	program := Uprobe{v.Objects.ValueProbe, v.Objects.ValueProbe}
+	links, err := v.Uprobes.Attach(file, pid, program, places)
+	if err != nil {
+		return nil, nil, fmt.Errorf("attach to %s: %w", spec.Place(), err)
+	}
+	return values, links, nil
 }

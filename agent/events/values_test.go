@@ -30,12 +30,9 @@ func TestValueEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		v := attach.Values{Objects: k.Programs, Uprobes: k.uprobes, Register: k.register}
-		sites, links, err := v.Attach(k.file, 0, spec, k.find(t))
+		sites, _, err := v.Prepare(spec, k.find(t)) // nothing is to be hit
 		if err != nil {
 			t.Fatal(err)
-		}
-		for _, l := range links {
-			l.Close() // nothing is to be hit
 		}
 		k.values.add(sites[0], &valueWatch{spec: spec})
 		return sites[0].Cookie

@@ -89,7 +89,7 @@ func start(t *testing.T, f *fake) (*Server, *httptest.Server) {
 	t.Helper()
 	t.Setenv("XDG_CONFIG_HOME", os.DevNull) // see New
 	s := newServer(t, f)
-	hs := httptest.NewServer(s.Handler())
+	hs := httptest.NewServer(s.handler)
 	t.Cleanup(hs.Close)
 	return s, hs
 }

@@ -114,7 +114,7 @@ func TestPullMovesTheDeadline(t *testing.T) {
 	for _, seconds := range []time.Duration{1, 300} {
 		rec := &deadlined{ResponseRecorder: httptest.NewRecorder()}
 		before := time.Now()
-		newServer(t, new(fake)).Handler().ServeHTTP(rec, httptest.NewRequest("GET", fmt.Sprintf("/profiles/cpu?seconds=%d", seconds), nil))
+		newServer(t, new(fake)).handler.ServeHTTP(rec, httptest.NewRequest("GET", fmt.Sprintf("/profiles/cpu?seconds=%d", seconds), nil))
 		if rec.Code != 200 || rec.deadline.Before(before.Add(seconds*time.Second+writeTimeout)) {
 			t.Errorf("%d s: %d, may write for %v", seconds, rec.Code, rec.deadline.Sub(before))
 		}

@@ -96,9 +96,6 @@ func (s *Server) Observe(p *profile.Profile) {
 	}
 }
 
-// Handler answers as Serve does, but to whatever Host it is asked for.
-func (s *Server) Handler() http.Handler { return s.handler }
-
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	if !s.source.Stats().Ready {
 		http.Error(w, "the agent is not sampling yet", http.StatusServiceUnavailable)

@@ -12,5 +12,5 @@
 // So everything here is about instructions: where they begin, which kind each is, and what the ones before it do.
 //
 // Code is x86-64 only; of other machines USDT notes are read, and nothing else. Files and memory may be hostile: what is
-// read is bounded by the limits in limits.go, and each decoder has a fuzz target. Nothing here attaches a probe.
+// read is bounded by the limits in finder.go, and each decoder has a fuzz target. Nothing here attaches a probe.
 package probesite

@@ -1,9 +1,12 @@
 package probesite
 
 import (
+	"cmp"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
@@ -77,3 +80,78 @@ func (f *Finder) needX86() error {
 	}
 	return nil
 }
+
+// Errors that callers distinguish.
+var (
+	// ErrNotFound: the file has no such note or symbol.
+	ErrNotFound = elffile.ErrNotFound
+	// ErrNoSite: it has, but no instruction there is cheap and right. The text says what was found instead.
+	ErrNoSite = errors.New("no cheap place for a probe")
+	// ErrMachine: the code is not x86-64.
+	ErrMachine = errors.New("only x86-64 code is understood")
+)
+
+// A Site is a place for a uprobe in a file.
+type Site struct {
+	Offset       uint64 // in the file, bytes: where the probe goes
+	RefCtrOffset uint64 // of the note's semaphore in the file; 0 if there is none. Everybody who attaches must pass it
+	Address      uint64 // of the instruction, as the file counts
+
+	Function string // symbol of the function around it, as the linker has it; "" if none is known
+	// Clone is "constprop" or "isra" if Function is a copy of what was asked for that the compiler made for some of the
+	// callers: arguments that are constant for these, or that it took apart, are not where the ABI has them.
+	Clone string
+
+	Kind     Kind // of the instruction
+	Emulated bool // by the kernel: see Finder.Emulates
+
+	// Call is the address of the call that the site stands behind, 0 for other sites.
+	Call uint64
+	// Distance is how many instructions are before the site: from the function's begin, or from behind the call.
+	Distance int
+
+	Args []elffile.Operand // of a note
+}
+
+// sorted sorts sites by address and leaves one for each.
+func sorted(sites []Site) []Site {
+	slices.SortStableFunc(sites, func(a, b Site) int { return cmp.Compare(a.Address, b.Address) })
+	return slices.CompactFunc(sites, func(a, b Site) bool { return a.Address == b.Address })
+}
+
+// Limits on what is read and how far is looked. Each is well above what real libraries need.
+const (
+	// maxInstruction is the longest that an x86-64 instruction may be, in bytes (Intel SDM vol. 2, section 2.3.11).
+	maxInstruction = 15
+	// maxFunction is how many bytes of one function are read; the longest of libjvm has 200 kB.
+	maxFunction = 1 << 20
+	// maxCode is how many bytes of a file's code are scanned; libjvm has 15 to 20 MB.
+	maxCode = 256 << 20
+	// scanChunk is how many bytes of code are in memory during a scan.
+	scanChunk = 1 << 20
+	// maxCandidates is how many byte sequences that look like a call are followed. A file that is made of them is
+	// crafted: libjvm's most frequent callee has some 20,000.
+	maxCandidates = 64 << 10
+	// maxMatches is how many functions one name may mean, overloads and clones included.
+	maxMatches = 64
+	// maxAhead is how many instructions behind a function's first one, or behind a call, are looked at. Compilers put an
+	// endbr64 and a few moves before the first push, and a move and a comparison between a call and the jump on its result.
+	maxAhead = 8
+
+	// maxLandmark is how long a function may be that is searched for in a file without symbols, in bytes: Unsafe_Park of JDK 25
+	// has 1,756.
+	maxLandmark = 16 << 10
+	// maxTexts is how many native methods are compared with one that is searched for: libjvm has some 500.
+	maxTexts = 64 << 10
+	// maxTables is how many tables may look like that of JNI: libjvm has two.
+	maxTables = 16
+	// maxCallees is how many callees or callers of one function are looked at: MonitorEnter has a dozen.
+	maxCallees = 64
+	// maxInflaters is how many callers inflate_and_enter may have: it has three. For each all code is read.
+	maxInflaters = 8
+	// maxLookups is how many functions without symbols are looked up in a file: for both kinds of waits, some 150.
+	maxLookups = 2048
+	// maxTails is how many functions in a row may end with a jump to the next: ObjectSynchronizer::fast_enter of JDK 11 to
+	// ObjectMonitor::enter.
+	maxTails = 3
+)

@@ -1,6 +1,9 @@
 package proc
 
 import (
+	"bytes"
+	"fmt"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -11,4 +14,40 @@ func Monotonic() time.Duration {
 	var ts unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail
 	return time.Duration(ts.Nano())
+}
+
+// CPUTime is what all threads of a process have used: its CPU clock (CPUCLOCK_SCHED of include/linux/posix-timers_types.h).
+// It is false if there is no such process.
+func CPUTime(pid int) (time.Duration, bool) {
+	const sched = 2
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid)<<3|sched, &t); err != nil {
+		return 0, false
+	}
+	return time.Duration(t.Nano()), true
+}
+
+// ThreadCPUTime is for how long a thread has been on a CPU, in ns: the first number of its schedstat
+// (Documentation/scheduler/sched-stats.rst).
+func (r Root) ThreadCPUTime(pid, tid int) (uint64, error) {
+	const maxSchedstat = 128 // three numbers of 20 digits
+	b, err := r.read(pid, maxSchedstat, "task", strconv.Itoa(tid), "schedstat")
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := bytes.Cut(b, []byte(" "))
+	ns, err := strconv.ParseUint(string(first), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("schedstat of thread %d: %w", tid, ErrMalformed)
+	}
+	return ns, nil
+}
+
+// OwnThreadTime is the CPU time of the calling thread, which the goroutine must be locked to.
+func OwnThreadTime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		return 0 // the clock exists everywhere
+	}
+	return time.Duration(t.Nano())
 }

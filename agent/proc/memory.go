@@ -2,11 +2,13 @@ package proc
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -60,9 +62,6 @@ func OpenMemory(root Root, id Identity, pool *Pool) (*Memory, error) {
 	}
 	return m, nil
 }
-
-// Identity returns whose memory it is.
-func (m *Memory) Identity() Identity { return m.id }
 
 // Close releases the descriptors; reads fail from now on.
 func (m *Memory) Close() error {
@@ -153,6 +152,145 @@ func (m *Memory) alive() error {
 	_, err = m.space.ReadAt(make([]byte, 1), neverMapped)
 	if errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("address space of process %v: %w", m.id, ErrGone)
+	}
+	return nil
+}
+
+// maxIovecs is UIO_MAXIOV of include/uapi/linux/uio.h: the ranges that one process_vm_readv takes.
+const maxIovecs = 1024
+
+// maxKept is the largest buffer that is kept for the next batch.
+const maxKept = 64 << 10
+
+// A batch reads into memory of its own, because an abandoned read may go on long after its caller has gone, and must
+// not write to what that caller has since used for something else.
+type batch struct {
+	remote []unix.RemoteIovec
+	ok     []bool
+	buf    []byte // the ranges one after the other
+}
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// newBatch returns a batch for the ranges, total bytes long. The caller has checked the bounds.
+func newBatch(ranges []vmruntime.Range, total int) *batch {
+	b := batches.Get().(*batch)
+	b.remote, b.ok = b.remote[:0], b.ok[:0]
+	if cap(b.buf) < total {
+		b.buf = make([]byte, total)
+	}
+	b.buf = b.buf[:total]
+	for _, r := range ranges {
+		b.remote = append(b.remote, unix.RemoteIovec{Base: uintptr(r.Addr), Len: len(r.Buf)})
+		b.ok = append(b.ok, len(r.Buf) == 0)
+	}
+	return b
+}
+
+// read fetches the ranges from the process; begin is called before each system call. Ranges that cannot be read are skipped.
+func (b *batch) read(pid int, begin func()) error {
+	done := 0 // bytes of buf that are dealt with
+	for first := 0; first < len(b.remote); {
+		window := b.remote[first:min(first+maxIovecs, len(b.remote))]
+		want := 0
+		for _, r := range window {
+			want += r.Len
+		}
+		n := 0
+		if want > 0 {
+			local := unix.Iovec{Base: &b.buf[done]}
+			local.SetLen(want)
+			var err error
+			begin()
+			n, err = unix.ProcessVMReadv(pid, []unix.Iovec{local}, window, 0)
+			switch {
+			case err == nil:
+			case errors.Is(err, unix.EFAULT), errors.Is(err, unix.EIO), errors.Is(err, unix.EHWPOISON):
+				n = 0 // not even the first range could be read
+			default:
+				return err
+			}
+		}
+		// The kernel stops at the first page that it cannot read: the ranges before it are whole, the range it is in
+		// is not, and those after it are tried again.
+		i := 0
+		for ; i < len(window) && n >= window[i].Len; i++ {
+			n -= window[i].Len
+			done += window[i].Len
+			b.ok[first+i] = true
+		}
+		if i < len(window) {
+			done += window[i].Len
+			i++
+		}
+		first += i
+	}
+	return nil
+}
+
+// deliver copies what was read to the ranges and gives the batch back.
+func (b *batch) deliver(ranges []vmruntime.Range) {
+	off := 0
+	for i := range ranges {
+		if ranges[i].OK = b.ok[i]; b.ok[i] {
+			copy(ranges[i].Buf, b.buf[off:])
+		}
+		off += len(ranges[i].Buf)
+	}
+	if cap(b.buf) <= maxKept {
+		batches.Put(b)
+	}
+}
+
+// What a page of another process is before anybody touches it. A read of a page that is in memory, or in swap, cannot
+// wait for anybody but the kernel. Any other page has to be supplied: by the kernel, or by a file system or a
+// userfaultfd handler of the target's making, which may never do so. The kernel's pagemap says which it is without
+// touching the page (Documentation/admin-guide/mm/pagemap.rst).
+const (
+	pagePresent = 1 << 63
+	pageSwapped = 1 << 62
+
+	pageEntry = 8 // bytes of pagemap for a page
+	// pageGap is how many pages that nobody asked for are looked at rather than begin another system call.
+	pageGap = 64
+	// pageRun is how many pages are looked at in one system call.
+	pageRun = 512
+)
+
+// errAbsent: some of the pages have to be supplied.
+var errAbsent = errors.New("pages are not in memory")
+
+// resident returns errAbsent unless all pages of these ranges are in memory or in swap. It may change at once.
+func resident(pagemap *os.File, ranges []vmruntime.Range, pageSize uint64) error {
+	pages := make([]uint64, 0, len(ranges))
+	for _, r := range ranges {
+		if len(r.Buf) == 0 || r.Addr+uint64(len(r.Buf)) < r.Addr {
+			continue // nothing to read there
+		}
+		for page, last := r.Addr/pageSize, (r.Addr+uint64(len(r.Buf))-1)/pageSize; page <= last; page++ {
+			if n := len(pages); n == 0 || pages[n-1] != page {
+				pages = append(pages, page)
+			}
+		}
+	}
+	slices.Sort(pages)
+	pages = slices.Compact(pages)
+	var entries [pageRun * pageEntry]byte
+	for len(pages) > 0 {
+		first, n := pages[0], 1
+		for n < len(pages) && pages[n]-pages[n-1] <= pageGap && pages[n]-first < pageRun {
+			n++
+		}
+		run := entries[:(pages[n-1]-first+1)*pageEntry]
+		if got, _ := pagemap.ReadAt(run, int64(first*pageEntry)); got < len(run) {
+			return errAbsent // beyond what a process can map, or it is gone: the read will show
+		}
+		for _, page := range pages[:n] {
+			if binary.NativeEndian.Uint64(run[(page-first)*pageEntry:])&(pagePresent|pageSwapped) == 0 {
+				return errAbsent
+			}
+		}
+		pages = pages[n:]
 	}
 	return nil
 }

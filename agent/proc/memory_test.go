@@ -116,7 +116,7 @@ func TestMemoryOfAProcessThatEnded(t *testing.T) {
 	if err := m.Read(c.addr, make([]byte, 1)); !errors.Is(err, ErrGone) {
 		t.Errorf("Read = %v, want %v", err, ErrGone)
 	}
-	if _, err := OpenMemory("", m.Identity(), m.pool); !errors.Is(err, ErrGone) {
+	if _, err := OpenMemory("", m.id, m.pool); !errors.Is(err, ErrGone) {
 		t.Errorf("OpenMemory = %v, want %v", err, ErrGone)
 	}
 }
@@ -156,7 +156,7 @@ func TestMemoryAfterPIDReuse(t *testing.T) {
 		if err := m.Read(c.addr, make([]byte, 1)); !errors.Is(err, ErrGone) {
 			t.Errorf("Read = %v, want %v", err, ErrGone)
 		}
-		if _, err := OpenMemory("", m.Identity(), m.pool); !errors.Is(err, ErrGone) {
+		if _, err := OpenMemory("", m.id, m.pool); !errors.Is(err, ErrGone) {
 			t.Errorf("OpenMemory = %v, want %v", err, ErrGone)
 		}
 		return

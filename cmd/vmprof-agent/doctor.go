@@ -3,16 +3,24 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"runtime"
+	"strings"
 
 	"golang.org/x/term"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/doctor"
+	"github.com/vmprof-agent/vmprof-agent/agent/events"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
 const doctorUsage = `Usage: vmprof-agent doctor [--json]
@@ -104,3 +112,105 @@ func columns(w io.Writer) int {
 	}
 	return 80
 }
+
+// maxLibjvm bounds a libjvm in bytes; debug builds with symbols have 400 MB.
+const maxLibjvm = 1 << 30
+
+// A library is what the file of a libjvm contains.
+type library struct {
+	image    vmruntime.Image
+	segments elffile.Segments
+	probes   bool  // it announces what it compiles and unloads
+	monitors error // why waits for monitors cannot be recorded
+	parks    error // why those of java.util.concurrent cannot
+}
+
+// inspectHotSpot returns an inspector that attaches to a JVM as recording does, and lets go of it again.
+func inspectHotSpot(root proc.Root, pool *proc.Pool) doctor.JVMInspector {
+	return func(ctx context.Context, pid int, lib *proc.Mapping) (doctor.Inspection, error) {
+		id, err := root.Identify(pid)
+		if err != nil {
+			return doctor.Inspection{}, err
+		}
+		l, err := proc.Call(ctx, pool, pid, func() (library, error) { return readLibrary(root, pid, lib) })
+		if err != nil {
+			return doctor.Inspection{}, err
+		}
+		bias, err := l.segments.Bias(lib.Start, lib.Offset)
+		if err != nil {
+			return doctor.Inspection{}, err
+		}
+		mem, err := proc.OpenMemory(root, id, pool)
+		if err != nil {
+			return doctor.Inspection{}, err
+		}
+		defer mem.Close()
+		vm, err := l.image.Attach(vmruntime.Target{Memory: mem, Bias: bias})
+		if err != nil {
+			return doctor.Inspection{}, err
+		}
+		return doctor.Inspection{VM: vm.Describe(), Supports: supports(&l), Notes: vm.Notes()}, nil
+	}
+}
+
+// readLibrary runs on a worker of the pool: the file may lie on a file system that does not answer.
+func readLibrary(root proc.Root, pid int, lib *proc.Mapping) (l library, err error) {
+	f, err := root.OpenMapped(pid, lib, maxLibjvm)
+	if err != nil {
+		return l, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return l, fmt.Errorf("read libjvm: %w", err)
+	}
+	file, err := elffile.Open(f, st.Size())
+	if err != nil {
+		return l, fmt.Errorf("read libjvm: %w", err)
+	}
+	image, err := hotspot.Runtime{}.Image(file)
+	if err != nil {
+		return l, err
+	}
+	if image == nil {
+		return l, errors.New("its libjvm is not HotSpot: it contains no vmStructs")
+	}
+	l = library{image: image, segments: file.Segments(), probes: announces(image)}
+	l.monitors, l.parks = events.LockProbes(file, f)
+	return l, nil
+}
+
+// announces reports whether the build has every probe that keeps its method map current.
+func announces(image vmruntime.Image) bool {
+	h, ok := image.(*hotspot.Image)
+	for _, name := range []string{hotspot.ProbeCodeLoad, hotspot.ProbeCodeUnload, hotspot.ProbeClassUnload} {
+		ok = ok && len(h.Probes(name)) > 0
+	}
+	return ok
+}
+
+// supports says what works with a JVM that could be attached to.
+func supports(l *library) []doctor.Support {
+	java := doctor.Support{Feature: "Java frames", OK: runtime.GOARCH == "amd64"}
+	if !java.OK {
+		java.Reason = "not supported on " + runtime.GOARCH + " yet"
+	}
+	inlining := java
+	inlining.Feature = "inlining"
+	live := doctor.Support{Feature: "live updates", OK: l.probes}
+	if !l.probes {
+		live.Reason = "this libjvm was built without USDT probes: methods compiled while the agent runs may have no names"
+	}
+	monitors := doctor.Support{Feature: "waits for monitors", OK: l.monitors == nil}
+	if !monitors.OK {
+		monitors.Reason = oneLine(l.monitors)
+	}
+	parks := doctor.Support{Feature: "waits of java.util.concurrent", OK: l.parks == nil}
+	if !parks.OK {
+		parks.Reason = oneLine(l.parks)
+	}
+	return []doctor.Support{java, inlining, live, monitors, parks}
+}
+
+// oneLine is the text of an error that may be several.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -45,4 +46,136 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stderr, "Run '%v -h' for help.\n", v)
 	return 2
+}
+
+// A verb is one thing that the program does. It writes results to stdout and everything else to stderr.
+type verb struct {
+	name    string
+	summary string // one line of help; empty hides the verb
+	run     func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+}
+
+// verbs lists them in the order of the help.
+func verbs() []verb {
+	return []verb{
+		{"record", "profile processes for some time and write a file", record},
+		{"report", "show the hot methods, call tree, calls or events of a file", showReport},
+		{"compare", "show the overlap and the differences of two profiles", compare},
+		{"serve", "profile until stopped; serve metrics, profiles and pages", serve},
+		{"probes", "list the USDT probes of a process", probes},
+		{"doctor", "check whether this machine can be profiled; print remedies", doctorVerb},
+		{"version", "print the version", printVersion},
+		{"help", "show this help, or the help of a verb: help record", help},
+		{gateVerb, "", become},
+		{keepVerb, "", keep},
+	}
+}
+
+// String is how the user calls it.
+func (v verb) String() string { return strings.TrimSpace("vmprof-agent " + v.name) }
+
+// errReported ends a verb with exit code 1 when its output says why already.
+var errReported = errors.New("the output says why")
+
+// A usageError is an argument that makes no sense. It ends the program with exit code 2.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// isUsage reports whether the user has to change the command line.
+func isUsage(err error) bool {
+	var (
+		usage    usageError
+		unknown  *pflag.NotExistError
+		required *pflag.ValueRequiredError
+		value    *pflag.InvalidValueError
+		syntax   *pflag.InvalidSyntaxError
+	)
+	return errors.As(err, &usage) || errors.As(err, &unknown) || errors.As(err, &required) ||
+		errors.As(err, &value) || errors.As(err, &syntax)
+}
+
+// choose finds the verb that the first argument names. It returns the arguments after it.
+func choose(args []string) (verb, []string, error) {
+	if len(args) == 0 {
+		return verb{}, nil, usageError("no verb was given")
+	}
+	name := args[0]
+	if name == "-h" || name == "--help" {
+		name = "help"
+	}
+	if name == "--version" {
+		name = "version"
+	}
+	for _, v := range verbs() {
+		if v.name == name {
+			return v, args[1:], nil
+		}
+	}
+	text := fmt.Sprintf("there is no verb %q", name)
+	if near := nearest(name); near != "" {
+		text += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return verb{}, nil, usageError(text)
+}
+
+// help prints the verbs, or the help of the verb that it is given.
+func help(ctx context.Context, args []string, stdout, _ io.Writer) error {
+	if len(args) > 0 && args[0] != "help" {
+		v, rest, err := choose(args)
+		switch {
+		case err != nil:
+			return err
+		case len(rest) > 0:
+			return usageError("unexpected argument " + rest[0] + "; help takes one verb")
+		case v.summary == "":
+			return usageError(fmt.Sprintf("there is no verb %q", v.name))
+		}
+		return v.run(ctx, []string{"--help"}, stdout, stdout)
+	}
+	var b strings.Builder
+	b.WriteString("vmprof-agent profiles the Java programs of a machine from outside the JVMs.\n\n")
+	for _, v := range verbs() {
+		if v.summary != "" {
+			fmt.Fprintf(&b, "  %-8s %s\n", v.name, v.summary)
+		}
+	}
+	b.WriteString("\nRun 'vmprof-agent help VERB' for the flags of a verb.\n")
+	_, err := io.WriteString(stdout, b.String())
+	return err
+}
+
+// nearest returns the verb that a misspelt name most likely means, "" if none is near.
+func nearest(name string) string {
+	const far = 3 // edits
+	best, at := "", far
+	for _, v := range verbs() {
+		if d := distance(name, v.name); v.summary != "" && d < at {
+			best, at = v.name, d
+		}
+	}
+	return best
+}
+
+// distance counts the insertions, deletions and replacements between two words (Levenshtein). It looks at no more than
+// 32 bytes of each.
+func distance(a, b string) int {
+	a, b = a[:min(len(a), 32)], b[:min(len(b), 32)]
+	row := make([]int, len(b)+1) // distances of a's first i bytes from each beginning of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }

@@ -1,14 +1,24 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"context"
+	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
+	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
 const probesUsage = `Usage: vmprof-agent probes -p PID [FILTER]
@@ -87,4 +97,245 @@ func offerOf(root proc.Root, pid int, filter string) (o offer, err error) {
 		return nil
 	})
 	return o, err
+}
+
+// An offer is what the files of a process offer.
+type offer struct {
+	files  []offeredFile
+	unread []string // paths of files that could not be read; hostile
+}
+
+type offeredFile struct {
+	path   string // hostile
+	probes []offeredProbe
+}
+
+// An offeredProbe is one probe; its strings are as they are shown, except for the name.
+type offeredProbe struct {
+	name         string // PROVIDER:NAME; hostile
+	sites        int
+	semaphore    bool
+	instructions []string // that stand there, each once
+	operands     []string // of the sites, each once
+	readable     bool     // the first operand is understood
+}
+
+// add takes those probes of a file that the filter lets pass.
+func (o *offer) add(path string, machine elf.Machine, f io.ReaderAt, found []elffile.Probe, filter string) {
+	byName := map[string]*offeredProbe{}
+	for _, p := range found {
+		name := p.Provider + ":" + p.Name
+		if !strings.Contains(name, filter) && !strings.Contains(path, filter) {
+			continue
+		}
+		probe := byName[name]
+		if probe == nil {
+			probe = &offeredProbe{name: name, readable: len(p.Args) > 0}
+			byName[name] = probe
+		}
+		probe.sites++
+		probe.semaphore = probe.semaphore || p.Semaphore != 0
+		probe.readable = probe.readable && len(p.Args) > 0 && p.Args[0].Err == nil
+		probe.instructions = once(probe.instructions, instructionAt(f, machine, p.Offset))
+		probe.operands = once(probe.operands, operandText(p.Args))
+	}
+	if len(byName) == 0 {
+		return
+	}
+	file := offeredFile{path: path}
+	for _, p := range byName {
+		file.probes = append(file.probes, *p)
+	}
+	slices.SortFunc(file.probes, func(a, b offeredProbe) int { return cmp.Compare(a.name, b.name) })
+	o.files = append(o.files, file)
+}
+
+func once(list []string, word string) []string {
+	if slices.Contains(list, word) {
+		return list
+	}
+	return append(list, word)
+}
+
+// maxPlaces is how many different lists of operands of one probe are shown; libjvm has up to 9.
+const maxPlaces = 3
+
+func (o *offer) write(w io.Writer, width, pid int) error {
+	out := bufio.NewWriter(w)
+	for i, f := range o.files {
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		fmt.Fprintln(out, leftCut(plainText(f.path, maxPath), width-1))
+		column := 0
+		for _, p := range f.probes {
+			column = max(column, min(len(plainText(p.name, maxProbeName)), maxColumn))
+		}
+		for _, p := range f.probes {
+			p.write(out, column, width)
+		}
+	}
+	if example := o.example(); example != "" {
+		fmt.Fprintf(out, "\nTo record one of these:\n  vmprof-agent record -e value --probe %s -p %d\n", example, pid)
+	}
+	return out.Flush()
+}
+
+// maxColumn is how wide the column of names becomes; longer names reach into the next.
+const maxColumn = 40
+
+// write writes a probe, its name in a column of its own.
+func (p *offeredProbe) write(out io.Writer, column, width int) {
+	sites := "1 site"
+	if p.sites > 1 {
+		sites = fmt.Sprintf("%d sites", p.sites)
+	}
+	about := append([]string{sites}, p.instructions...)
+	if p.semaphore {
+		about = append(about, "semaphore")
+	}
+	wrap(out, "  ", fmt.Sprintf("%-*s  %s", column, plainText(p.name, maxProbeName), strings.Join(about, ", ")), width)
+	for i, operands := range p.operands {
+		if i == maxPlaces {
+			fmt.Fprintf(out, "      %d more sites\n", len(p.operands)-i)
+			break
+		}
+		if i > 0 {
+			operands = "or " + operands
+		}
+		if operands != "" {
+			wrap(out, "    ", operands, width)
+		}
+	}
+}
+
+// example is what a user could type next: a probe of the file that has most, one whose first operand is understood, or
+// any.
+func (o *offer) example() string {
+	best := ""
+	file := slices.MaxFunc(o.files, func(a, b offeredFile) int { return cmp.Compare(len(a.probes), len(b.probes)) })
+	for _, p := range file.probes {
+		spec := "usdt:" + p.name
+		if p.readable {
+			spec += "=arg1"
+		}
+		if _, err := valueprobe.Parse(spec); err == nil && p.readable {
+			return spec
+		} else if err == nil && best == "" {
+			best = spec
+		}
+	}
+	return best
+}
+
+// Bounds on what is shown of hostile names, in columns.
+const (
+	maxPath      = 4096 // PATH_MAX of linux/limits.h; its end is shown
+	maxProbeName = 60
+)
+
+// plainText makes a name safe for a terminal: escapes for all but printable ASCII, and an ellipsis for what is too
+// long.
+func plainText(name string, limit int) string {
+	text := strconv.QuoteToASCII(name[:min(len(name), limit)])
+	text = strings.ReplaceAll(text[1:len(text)-1], `\"`, `"`)
+	if len(name) > limit || len(text) > limit {
+		return text[:min(len(text), limit-3)] + "..."
+	}
+	return text
+}
+
+// instructionAt says what stands at an offset of a file, in the words of the usage.
+func instructionAt(f io.ReaderAt, machine elf.Machine, offset uint64) string {
+	var code [maxInstruction]byte
+	n, err := f.ReadAt(code[:], int64(offset))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "unreadable"
+	}
+	return instruction(code[:n], machine)
+}
+
+// maxInstruction is the longest that an x86-64 instruction may be, in bytes.
+const maxInstruction = 15
+
+// arm64Nop is the NOP that USDT probes stand on there.
+var arm64Nop = []byte{0x1f, 0x20, 0x03, 0xd5}
+
+// instruction says what code begins with, in the words of the usage.
+func instruction(code []byte, machine elf.Machine) string {
+	switch machine {
+	case elf.EM_X86_64:
+		i, err := probesite.Decode(code)
+		switch {
+		case err != nil || i.Kind == probesite.Refused:
+			return "refused by the kernel"
+		case i.Kind == probesite.Nop5 || i.Kind.Emulated():
+			return i.Kind.String()
+		}
+	case elf.EM_AARCH64:
+		if bytes.HasPrefix(code, arm64Nop) {
+			return probesite.Nop.String()
+		}
+	}
+	return "stepped"
+}
+
+// operandText lists operands as the user names them: arg1 u64 rdi, arg2 s32 [rbp-56].
+func operandText(args []elffile.Operand) string {
+	words := make([]string, len(args))
+	for i, a := range args {
+		words[i] = fmt.Sprintf("arg%d %s", i+1, placeText(a))
+	}
+	return strings.Join(words, ", ")
+}
+
+// placeText is an operand's size and place: u64 rdi, s32 [rax+rbx*8-56], u8 =7 for a constant.
+func placeText(a elffile.Operand) string {
+	if a.Err != nil {
+		return "?"
+	}
+	size := fmt.Sprintf("u%d", 8*int(a.Size))
+	if a.Size < 0 {
+		size = fmt.Sprintf("s%d", -8*int(a.Size))
+	}
+	switch a.Kind {
+	case elffile.OperandReg:
+		return size + " " + a.Reg.String()
+	case elffile.OperandConst:
+		return fmt.Sprintf("%s =%d", size, a.Disp)
+	}
+	var parts []string
+	if a.Reg != elffile.NoReg {
+		parts = append(parts, a.Reg.String())
+	}
+	if a.Index != elffile.NoReg {
+		parts = append(parts, fmt.Sprintf("%s*%d", a.Index, a.Scale))
+	}
+	address := strings.Join(parts, "+")
+	if a.Disp != 0 || address == "" {
+		address += fmt.Sprintf("%+d", a.Disp)
+	}
+	return size + " [" + address + "]"
+}
+
+// wrap writes text behind an indent, broken at ", " so that lines are narrower than width where that is possible.
+func wrap(out io.Writer, indent, text string, width int) {
+	line := indent
+	for i, word := range strings.SplitAfter(text, ", ") {
+		if i > 0 && len(line)+len(strings.TrimRight(word, " ")) >= width {
+			fmt.Fprintln(out, strings.TrimRight(line, " "))
+			line = indent + "  "
+		}
+		line += word
+	}
+	fmt.Fprintln(out, strings.TrimRight(line, " "))
+}
+
+// leftCut leaves the end of a path, which says more than its beginning.
+func leftCut(path string, width int) string {
+	const dots = "..."
+	if len(path) <= width || width <= len(dots) {
+		return path
+	}
+	return dots + path[len(path)-width+len(dots):]
 }

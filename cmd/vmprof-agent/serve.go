@@ -14,12 +14,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/prom"
 	"github.com/vmprof-agent/vmprof-agent/version"
 )
@@ -220,4 +220,17 @@ func orNone(n int) int {
 		return -1
 	}
 	return n
+}
+
+// live makes a profiler of an agent.
+type live struct{ *agent.Agent }
+
+// Collect is the agent's, for processes that exist: who asks for another one should not wait for an empty profile.
+func (l live) Collect(ctx context.Context, d time.Duration, pids []int) (*profile.Profile, error) {
+	for _, pid := range pids {
+		if _, err := proc.DefaultRoot.Identify(pid); errors.Is(err, proc.ErrGone) {
+			return nil, fmt.Errorf("pid %d: %w", pid, httpd.ErrNoProcess)
+		}
+	}
+	return l.Agent.Collect(ctx, d, pids)
 }

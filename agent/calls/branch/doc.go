@@ -11,9 +11,3 @@
 //
 // Virtual machines have neither, as a rule.
 package branch
-
-import "github.com/vmprof-agent/vmprof-agent/bpf"
-
-// Addresses are the two ends of a call that this engine sampled, both as a sampled pc is: callee is the first
-// instruction that was called, caller is inside the call instruction, not behind it as return addresses are.
-func Addresses(c *bpf.Call) (callee, caller uint64) { return c.Callee, c.Caller }

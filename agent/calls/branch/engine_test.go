@@ -53,9 +53,3 @@ func TestNotes(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
-
-func TestAddresses(t *testing.T) {
-	if callee, caller := Addresses(&bpf.Call{Callee: 5, Caller: 7}); callee != 5 || caller != 7 {
-		t.Errorf("%d, %d", callee, caller)
-	}
-}

@@ -58,3 +58,134 @@ const (
 
 // near keeps an unknown's logarithm within what floating-point numbers and their products can hold.
 func near(x float64) float64 { return math.Min(math.Max(x, -60), 60) }
+
+// solve moves x to where it is most likely under the equations: in each round it sets the equations' weights and
+// solves the normal equations by conjugate gradients, with their diagonal as preconditioner (Hestenes & Stiefel, 1952;
+// Saad, Iterative Methods for Sparse Linear Systems, algorithm 9.1). Each round costs some tens of passes over the
+// equations. Unknowns that are in no equation remain.
+func solve(x []float64, equations []equation, softness float64, rounds int) {
+	s := newLeastSquares(len(x))
+	for range rounds {
+		for i := range equations {
+			equations[i].reweight(x, softness)
+		}
+		if s.step(x, equations) < 1e-3 {
+			return
+		}
+	}
+}
+
+// A leastSquares is the memory of the conjugate gradients, by unknown.
+type leastSquares struct {
+	change, diagonal, residual, direction, image []float64
+
+	alone []float64  // the part of the diagonal that is from equations of one unknown
+	pairs []coupling // the other equations
+}
+
+// A coupling is the weight of an equation of two unknowns.
+type coupling struct {
+	to, from int32
+	weight   float64
+}
+
+func newLeastSquares(n int) *leastSquares {
+	slab := make([]float64, 6*n)
+	return &leastSquares{
+		change: slab[:n], diagonal: slab[n : 2*n], residual: slab[2*n : 3*n], direction: slab[3*n : 4*n],
+		image: slab[4*n : 5*n], alone: slab[5*n:],
+	}
+}
+
+// step moves x to the solution for the current weights, and returns the largest change.
+func (s *leastSquares) step(x []float64, equations []equation) float64 {
+	const (
+		iterations = 40
+		tolerance  = 1e-5 // of the residual's squared norm: the next round has other weights
+	)
+	s.start(x, equations)
+	first := s.norm()
+	before := first
+	for range iterations {
+		norm := s.norm()
+		if norm <= tolerance*first || norm < 1e-18 {
+			break
+		}
+		for i, d := range s.diagonal {
+			if d > 0 {
+				s.direction[i] = s.residual[i]/d + norm/before*s.direction[i]
+			}
+		}
+		before = norm
+		curvature := s.apply()
+		if !(curvature > 0) {
+			break
+		}
+		length := norm / curvature
+		for i, d := range s.direction {
+			s.change[i] += length * d
+			s.residual[i] -= length * s.image[i]
+		}
+	}
+	largest := 0.
+	for i, c := range s.change {
+		moved := near(x[i] + c)
+		largest = max(largest, math.Abs(moved-x[i]))
+		x[i] = moved
+	}
+	return largest
+}
+
+// start computes the diagonal of the normal equations, and the residual of no change.
+func (s *leastSquares) start(x []float64, equations []equation) {
+	clear(s.change)
+	clear(s.diagonal)
+	clear(s.residual)
+	clear(s.direction)
+	clear(s.alone)
+	s.pairs = s.pairs[:0]
+	for i := range equations {
+		e := &equations[i]
+		if e.weight == 0 {
+			continue
+		}
+		pull := e.weight * e.error(x)
+		s.diagonal[e.to] += e.weight
+		s.residual[e.to] -= pull
+		if e.from == VM {
+			s.alone[e.to] += e.weight
+			continue
+		}
+		s.diagonal[e.from] += e.weight
+		s.residual[e.from] += pull
+		s.pairs = append(s.pairs, coupling{int32(e.to), int32(e.from), e.weight})
+	}
+}
+
+// norm is the squared norm of the preconditioned residual.
+func (s *leastSquares) norm() float64 {
+	sum := 0.
+	for i, d := range s.diagonal {
+		if d > 0 {
+			sum += s.residual[i] * s.residual[i] / d
+		}
+	}
+	return sum
+}
+
+// apply multiplies the direction with the normal equations, and returns its curvature.
+func (s *leastSquares) apply() float64 {
+	for i, d := range s.direction {
+		s.image[i] = s.alone[i] * d
+	}
+	for _, p := range s.pairs {
+		d := p.weight * (s.direction[p.to] - s.direction[p.from])
+		s.image[p.to] += d
+		s.image[p.from] -= d
+	}
+	sum := 0.
+	for i, d := range s.direction {
+		sum += d * s.image[i]
+	}
+	return sum
+}

@@ -5,7 +5,7 @@
 //
 //	l, err := listener.Open(objects, watch.New(root))
 //	result, err := l.Listen(ctx, guest, []listener.Entry{caller, callee}, listener.Window{Duration: 4 * time.Millisecond, MaxHits: 64})
-//	fmt.Println(result.Count(1), "calls of callee to", result.Count(0), "of caller")
+//	for _, hit := range result.Hits { … } // hit.Entry: 0 is caller, 1 callee
 //
 // What windows show: a trap takes far longer (HitTime) than most calls, so that a window of a hot method stretches
 // the time in which it is taken. Numbers of hits are therefore no rates, except of methods that are called rarely. But

@@ -52,31 +52,6 @@ type Result struct {
 	Hits []Hit // as they came, over all threads
 }
 
-// Count is how many calls of an entry arrived.
-func (r *Result) Count(entry int) (n int) {
-	for _, h := range r.Hits {
-		if h.Entry == entry {
-			n++
-		}
-	}
-	return n
-}
-
-// A Site is a callee and where it is called.
-type Site struct {
-	Entry  int
-	Caller bpf.Frame
-}
-
-// Sites is how many calls came from each call site.
-func (r *Result) Sites() map[Site]int {
-	sites := make(map[Site]int)
-	for _, h := range r.Hits {
-		sites[Site{h.Entry, h.Caller}]++
-	}
-	return sites
-}
-
 // hitsOf are the hits that the kernel side recorded, which are not more than it has room for.
 func hitsOf(w *bpf.CallWatch) []Hit {
 	hits := make([]Hit, min(w.Watch.Claimed, w.Watch.Limit, MaxHits))

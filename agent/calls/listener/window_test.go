@@ -59,3 +59,28 @@ func TestResult(t *testing.T) {
 		t.Errorf("below the limit: %+v", open)
 	}
 }
+
+// Count is how many calls of an entry arrived.
+func (r *Result) Count(entry int) (n int) {
+	for _, h := range r.Hits {
+		if h.Entry == entry {
+			n++
+		}
+	}
+	return n
+}
+
+// A Site is a callee and where it is called.
+type Site struct {
+	Entry  int
+	Caller bpf.Frame
+}
+
+// Sites is how many calls came from each call site.
+func (r *Result) Sites() map[Site]int {
+	sites := make(map[Site]int)
+	for _, h := range r.Hits {
+		sites[Site{h.Entry, h.Caller}]++
+	}
+	return sites
+}

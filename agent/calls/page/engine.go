@@ -22,13 +22,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // Options configure an Engine. Only Objects is needed.
@@ -150,4 +154,196 @@ func (e *Engine) Close() error {
 	err := errors.Join(e.setTicks(0), e.listener.Close())
 	e.running.Wait()
 	return errors.Join(err, e.objects.Close())
+}
+
+// native stands for callers outside of registered code: a VM that calls into its compiled methods.
+var native = symbolize.Intern(symbolize.Frame{
+	Function: "[native]", SystemName: "[native]", Kind: symbolize.KindMarker, Mapping: unique.Make(symbolize.Mapping{}),
+})
+
+// Edge names a call of the event stream: by what its guest has registered by now, as it held when the call was made.
+// It is false if the call cannot be named; Stats says why. Every call must come here once, in the order of the
+// stream, as the cost of a hit is measured on them.
+func (e *Engine) Edge(c *bpf.Call) (profile.Edge, bool) {
+	e.hit.observe(c)
+	g := e.table.find(c.Attachment)
+	if g == nil || g.peer.id.PID != int(c.Header.Pid) {
+		e.tally.unresolved(causeGuest)
+		return profile.Edge{}, false
+	}
+	callee, ok := g.code.callee(c.Callee)
+	if !ok {
+		e.tally.unresolved(causeCallee)
+		return profile.Edge{}, false
+	}
+	e.tally.resolved()
+	caller, offset, line, ok := g.code.caller(c.Caller, c.Header.Time)
+	if !ok {
+		e.tally.unresolved(causeCaller)
+		return profile.Edge{Caller: native, Site: profile.Site{Offset: -1}, Callee: callee}, true
+	}
+	return profile.Edge{Caller: caller, Site: profile.Site{Line: clip(line), Offset: clip(offset)}, Callee: callee}, true
+}
+
+// Fold names and weighs a call of the event stream. Once its burst is over, add gets its edge and how many calls of the
+// guest it stands for: what add gets is of calls before c, or of c, and all of the same process. The weights are right
+// in proportion to each other; as numbers they may be off by a factor of two for calls of a few nanoseconds. Fold is
+// false if the call cannot be named; Stats says why. Every call must come here or to Edge once, in the order of the
+// stream.
+func (e *Engine) Fold(c *bpf.Call, add calls.Add) bool {
+	edge, ok := e.Edge(c)
+	e.weigher.take(c, edge, ok, e.costs(), add)
+	return ok
+}
+
+// Flush hands out the samples of bursts that are not over, of all processes: at the end of a window.
+func (e *Engine) Flush(add calls.Add) {
+	e.weigher.mu.Lock()
+	defer e.weigher.mu.Unlock()
+	e.weigher.flush(e.costs(), add)
+	for key := range e.weigher.threads {
+		if !e.table.connected(key.guest) {
+			delete(e.weigher.threads, key)
+		}
+	}
+}
+
+// costs are what bursts are corrected by. Until a hit was measured, a usual one is assumed.
+func (e *Engine) costs() costs {
+	const usual = 700 * time.Nanosecond
+	hit := e.hit.time()
+	if hit == 0 {
+		hit = usual
+	}
+	return costs{hit: hit, skip: skipLeast, tick: e.tick / 2} // the way into the kernel was before
+}
+
+// clip fits a number of a guest's making into what profiles have.
+func clip(n uint32) int32 { return int32(min(n, 1<<31-1)) }
+
+// A Guest is a cooperating VM, for people and for labels.
+type Guest struct {
+	PID     int
+	Runtime string // as it calls itself, cleaned
+	Methods int    // that it registered
+}
+
+// Guests are the VMs that are connected now.
+func (e *Engine) Guests() (all []Guest) {
+	e.table.each(func(g *guest) {
+		all = append(all, Guest{PID: g.peer.id.PID, Runtime: symbolize.CleanName(g.name), Methods: g.code.len()})
+	})
+	return all
+}
+
+// Connected implements calls.Connector.
+func (e *Engine) Connected() map[int]string {
+	runtimes := map[int]string{}
+	for _, g := range e.Guests() {
+		runtimes[g.PID] = g.Runtime
+	}
+	return runtimes
+}
+
+// Stats says what was done with guests so far.
+func (e *Engine) Stats() Stats {
+	s := e.tally.stats()
+	s.Guests, s.Unweighed = e.table.len(), e.Unweighed()
+	return s
+}
+
+// Unweighed implements calls.Unweigher.
+func (e *Engine) Unweighed() map[string]uint64 {
+	e.weigher.mu.Lock()
+	defer e.weigher.mu.Unlock()
+	return map[string]uint64{"calibration": e.weigher.calibrations, "time": e.weigher.unmeasured}
+}
+
+// Tune changes how much is sampled. Bursts that are under way end as they began.
+func (e *Engine) Tune(r profile.Rate) error {
+	k := bpf.BurstRate{Stride: uint32(max(r.Stride, 1)), Samples: uint32(max(r.Samples, 0)), Calibrate: calibrateEvery}
+	if err := e.objects.BurstRates.Put(uint32(0), &k); err != nil {
+		return fmt.Errorf("tell the kernel side how much to sample: %w", err)
+	}
+	e.weigher.tune(r)
+	return e.setTicks(r.Hz)
+}
+
+// setTicks lets all CPUs tick hz times a second of CPU time; 0 ends all ticks.
+func (e *Engine) setTicks(hz int) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if hz == e.hz {
+		return nil
+	}
+	// Reopened, since what the kernel can change of an open event depends on what it counts.
+	if e.ticks != nil {
+		e.ticks.Close()
+		e.ticks, e.hz = nil, 0
+	}
+	if hz <= 0 {
+		return nil
+	}
+	t, err := attach.NewTicks(e.objects.BurstArm, hz)
+	if err != nil {
+		return fmt.Errorf("arm bursts: %w", err)
+	}
+	if err := t.Start(); err != nil {
+		t.Close()
+		return fmt.Errorf("arm bursts: %w", err)
+	}
+	e.ticks, e.hz = t, hz
+	return nil
+}
+
+// Cost is what guests paid since the engine was made. Calls beyond what was armed are not in it: a guest that makes
+// up calls pays for them itself, and must not slow down the sampling of others.
+func (e *Engine) Cost() calls.Cost {
+	var perCPU []bpf.BurstCost
+	if err := e.objects.BurstCosts.Lookup(uint32(0), &perCPU); err != nil {
+		return calls.Cost{} // the engine is closed
+	}
+	var sum bpf.BurstCost
+	for _, c := range perCPU {
+		sum.Hits += c.Hits
+		sum.Skipped += c.Skipped
+		sum.Ticks += c.Ticks
+		sum.TickNs += c.TickNs
+	}
+	tick := e.tick
+	if sum.Ticks > 0 {
+		tick += time.Duration(sum.TickNs / sum.Ticks)
+	}
+	return calls.Cost{
+		Hits: sum.Hits, HitTime: e.hit.time(), TickTime: tick, SkipTime: skipTime,
+		Arming: time.Duration(sum.TickNs) + time.Duration(sum.Ticks)*e.tick + time.Duration(sum.Skipped)*skipTime,
+	}
+}
+
+// A cpuTime adds up the CPU time of guests while they are connected.
+type cpuTime struct {
+	mu   sync.Mutex
+	sum  time.Duration
+	last budget.Times // by serial
+}
+
+// GuestTime is the CPU time that guests used while they were connected. What a guest used between the last time this
+// was asked and its end is missing.
+func (e *Engine) GuestTime() time.Duration {
+	t := &e.used
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now, begun := budget.Times{}, budget.Times{}
+	e.table.each(func(g *guest) {
+		if used, ok := proc.CPUTime(g.peer.id.PID); ok {
+			now[g.serial], begun[g.serial] = used, g.before
+		}
+	})
+	if t.last == nil {
+		t.last = budget.Times{}
+	}
+	t.last.Add(begun)
+	t.sum += t.last.Until(now)
+	t.last = now
+	return t.sum
 }

@@ -65,7 +65,6 @@ type Engine struct {
 	windows  map[int]*window // by pid
 	closings int             // windows that are being taken away
 	opened   uint64          // windows
-	skipped  uint64          // windows that were asked for, and not opened
 	own      time.Duration   // CPU time of this process for windows
 	retired  totals          // of guests that are gone
 	notes    []string

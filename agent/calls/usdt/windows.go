@@ -70,7 +70,6 @@ func (e *Engine) request(n *bpf.USDTNotice) {
 		return
 	}
 	if e.closed || e.windows[g.id.PID] != nil || len(e.windows) >= maxWindows || e.closings >= maxClosing || !e.affords() {
-		e.skipped++
 		e.end(g, n.Burst)
 		return
 	}

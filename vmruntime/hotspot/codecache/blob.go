@@ -71,7 +71,6 @@ type Blob struct {
 	Name          uint64 // address of its name: the same for all blobs of a kind
 	Begin, End    uint64 // its code
 	size          uint32 // bytes, header and data included
-	frameSize     int32  // words
 	FrameComplete int32  // bytes from begin: the frame is set up from there on; negative if there is none
 
 	Method    uint64
@@ -89,7 +88,6 @@ func (s *BlobSchema) Decode(addr uint64, header []byte) (Blob, error) {
 		Addr:          addr,
 		Name:          s.Name.Of(header),
 		size:          uint32(s.Size.Of(header)),
-		frameSize:     int32(s.FrameSize.SignedOf(header)),
 		FrameComplete: int32(s.FrameComplete.SignedOf(header)),
 		Method:        s.method.Of(header),
 		CompileID:     uint32(s.CompileID.Of(header)),

@@ -2,8 +2,63 @@ package proc
 
 import (
 	"bytes"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
+
+const (
+	// maxComm bounds the name of a task: TASK_COMM_LEN is 16, workqueue threads show up to 64 bytes.
+	maxComm = 256
+	// maxName bounds every name that this package makes for people and metrics.
+	maxName = 128
+)
+
+// Comm reads the name of a process: that of its thread group leader, at most 15 bytes for user tasks. A task chooses
+// its name freely; what is returned is printable.
+func (r Root) Comm(pid int) (string, error) {
+	b, err := r.read(pid, maxComm, "comm")
+	if err != nil {
+		return "", err
+	}
+	return parseComm(b), nil
+}
+
+// ThreadComm is Comm of a thread.
+func (r Root) ThreadComm(pid, tid int) (string, error) {
+	b, err := r.read(pid, maxComm, "task", strconv.Itoa(tid), "comm")
+	if err != nil {
+		return "", err
+	}
+	return parseComm(b), nil
+}
+
+// parseComm takes off the one newline that the kernel adds; the name itself may hold more of them.
+func parseComm(b []byte) string {
+	if n := len(b); n > 0 && b[n-1] == '\n' {
+		b = b[:n-1]
+	}
+	return printable(b)
+}
+
+// printable makes a name fit for terminals, logs and metrics: valid UTF-8, nothing that moves a cursor or reverses
+// the writing direction, at most maxName bytes.
+func printable(b []byte) string {
+	var s strings.Builder
+	for len(b) > 0 {
+		c, size := utf8.DecodeRune(b)
+		b = b[size:]
+		if c == utf8.RuneError || !unicode.IsPrint(c) {
+			c = '?'
+		}
+		if s.Len()+utf8.RuneLen(c) > maxName {
+			break
+		}
+		s.WriteRune(c)
+	}
+	return s.String()
+}
 
 const (
 	// maxCgroup bounds /proc/PID/cgroup: one line for each hierarchy, each with a path of at most PATH_MAX.

@@ -2,9 +2,58 @@ package proc
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
+
+func TestParseComm(t *testing.T) {
+	for _, tt := range []struct{ name, file, want string }{
+		{"plain", "java\n", "java"},
+		{"newlines in it", "a\nb\n\n", "a?b?"},
+		{"spaces in it", " G1 Conc#0 \n", " G1 Conc#0 "},
+		{"escape sequence", "\x1b[2Jx\n", "?[2Jx"},
+		{"not UTF-8", "a\xffb\n", "a?b"},
+		{"cut in the middle of a character", "caf\xc3\n", "caf?"},
+		{"right to left override", "a\u202eb\n", "a?b"},
+		{"other scripts", "日本語\n", "日本語"},
+		{"empty", "\n", ""},
+		{"nothing", "", ""},
+		{"long", strings.Repeat("é", 200) + "\n", strings.Repeat("é", maxName/2)},
+	} {
+		if got := parseComm([]byte(tt.file)); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// The kernel calls a program as its file is called, cut to fit.
+func TestComm(t *testing.T) {
+	want := filepath.Base(os.Args[0])
+	want = want[:min(len(want), 15)]
+	if got, err := Root("").Comm(os.Getpid()); err != nil || got != want {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+}
+
+func TestThreads(t *testing.T) {
+	pid := os.Getpid()
+	tids, err := Root("").Threads(pid)
+	if err != nil || len(tids) == 0 || tids[0] != pid {
+		t.Fatalf("Threads = %v, %v; want this process's leader first", tids, err)
+	}
+}
+
+func FuzzPrintable(f *testing.F) {
+	f.Add([]byte("a\x1b[2J\xff\u202e日"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s := printable(b)
+		if !utf8.ValidString(s) || len(s) > maxName || strings.ContainsAny(s, "\n\r\x00\x1b") {
+			t.Errorf("printable(%q) = %q", b, s)
+		}
+	})
+}
 
 const (
 	hexID   = "3f4a9c0d7be1aa55f0c2d4e6f8091a2b3c4d5e6f708192a3b4c5d6e7f8091a2b"
