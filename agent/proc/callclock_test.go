@@ -70,9 +70,9 @@ func TestParseSyscall(t *testing.T) {
 	for text, want := range map[string]threadState{
 		"running\n":           stateRunning,
 		"-1 0x7ffe0 0x7f00\n": stateParked,
-		"202 0x1 0x80 0x0 0x0 0x0 0x0 0x7ffe0 0x7f00\n": map[bool]threadState{true: stateParked, false: stateBlocked}[unix.SYS_FUTEX == 202],
+		"202 0x1 0x80 0x0 0x0 0x0 0x0 0x7ffe0 0x7f00\n":                                             map[bool]threadState{true: stateParked, false: stateBlocked}[unix.SYS_FUTEX == 202],
 		fmt.Sprintf("%d 0x4 0x7f00 0x80 0xffffffff 0x0 0x0 0x7ffe0 0x7f00\n", unix.SYS_EPOLL_PWAIT): stateParked,
-		"310 0x1 0x80 0x0 0x0 0x0 0x0 0x7ffe0 0x7f00\n": stateBlocked,
+		"310 0x1 0x80 0x0 0x0 0x0 0x0 0x7ffe0 0x7f00\n":                                             stateBlocked,
 	} {
 		if got := parseSyscall([]byte(text)); got != want {
 			t.Errorf("%q is state %d, want %d", text, got, want)
