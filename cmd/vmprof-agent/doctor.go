@@ -45,7 +45,7 @@ func doctorVerb(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	}
 	env := doctor.Host()
 	env.Engines, env.GuestSocket = tryEngines, agent.DefaultGuestSocket
-	env.Inspect = inspectHotSpot(env.Proc, env.Pool)
+	env.Inspect = inspector(env.Proc, env.Pool, env.Runtimes)
 	report := doctor.Run(ctx, env)
 	if err := ctx.Err(); err != nil {
 		return err
