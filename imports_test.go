@@ -35,7 +35,9 @@ var layers = []struct{ packages, imports string }{
 	{"agent/probesite agent/valueprobe", "elffile"},
 	{"agent/library", "agent/proc"},
 	{"agent/attach", "bpf elffile agent/probesite agent/proc agent/valueprobe"},
-	{"agent/layout", "agent/attach bpf elffile vmruntime/hotspot vmruntime/hotspot/javaheap"},
+	{"agent/runtimes/bridge", "agent/attach agent/proc bpf elffile vmruntime"},
+	{"agent/runtimes/hotspotbpf", "agent/attach agent/runtimes/bridge bpf elffile vmruntime vmruntime/hotspot vmruntime/hotspot/javaheap"},
+	{"agent/runtimes", "agent/runtimes/bridge agent/runtimes/hotspotbpf vmruntime/hotspot"},
 	{"agent/probesite/hitcost", "agent/attach agent/probesite agent/proc"},
 
 	// The result. Whoever writes, reads or serves it does not know the agent.
@@ -46,11 +48,11 @@ var layers = []struct{ packages, imports string }{
 	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
 	{"agent/sink/prom", "agent/proc agent/profile cct"},
 	{"agent/httpd", "agent/profile agent/sink cct symbolize"},
-	{"agent/doctor", "agent/attach agent/calls agent/privilege agent/proc agent/profile"},
+	{"agent/doctor", "agent/attach agent/calls agent/privilege agent/proc agent/profile agent/runtimes agent/runtimes/bridge"},
 
 	// One process and its VM.
 	{"agent/target/targettest", "agent/proc bpf"},
-	{"agent/target", "agent/attach agent/layout agent/library agent/proc agent/retry bpf elffile symbolize vmruntime vmruntime/hotspot vmruntime/perfmap"},
+	{"agent/target", "agent/attach agent/library agent/proc agent/retry agent/runtimes/bridge bpf elffile symbolize vmruntime vmruntime/perfmap"},
 
 	// What open windows hold.
 	{"agent/fold/foldtest", "agent/target bpf symbolize"},
@@ -65,12 +67,12 @@ var layers = []struct{ packages, imports string }{
 	{"agent/calls/...", "agent/attach agent/budget agent/calls agent/probesite/hitcost agent/proc agent/profile agent/ring agent/watch bpf cct elffile symbolize vmruntime"},
 	{"agent/monitors", "agent/attach agent/budget agent/probesite agent/proc agent/ring agent/watch bpf elffile vmruntime"},
 
-	{"agent/events", "agent/attach agent/budget agent/fold agent/layout agent/library agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/retry agent/target " +
-		"agent/valueprobe bpf elffile symbolize vmruntime/hotspot"},
+	{"agent/events", "agent/attach agent/budget agent/fold agent/library agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/retry agent/target " +
+		"agent/valueprobe bpf elffile symbolize"},
 
-	{"agent", "agent/attach agent/budget agent/calls agent/calls/... agent/events agent/fold agent/layout agent/library agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
-		"agent/profile agent/retry agent/ring agent/target agent/valueprobe agent/watch bpf cct elffile symbolize vmruntime vmruntime/hotspot vmruntime/perfmap"},
-	{"cmd/...", "agent agent/... elffile version vmruntime vmruntime/hotspot"},
+	{"agent", "agent/attach agent/budget agent/calls agent/calls/... agent/events agent/fold agent/library agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
+		"agent/profile agent/retry agent/ring agent/runtimes agent/target agent/valueprobe agent/watch bpf cct elffile symbolize vmruntime vmruntime/perfmap"},
+	{"cmd/...", "agent agent/... elffile version vmruntime"},
 }
 
 // Imports point one way: from a package to what stands above it in layers.

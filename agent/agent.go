@@ -33,6 +33,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/library"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
+	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -165,7 +166,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	}
 	attaching := proc.NewPool(library.PoolOptions)
 	a.watcher = watch.New(opt.Proc)
-	a.resolver = target.NewResolver(target.Config{Root: a.root, Log: a.log, Objects: a.objects, Pool: a.pool, Attaching: attaching})
+	a.resolver = target.NewResolver(target.Config{Root: a.root, Runtimes: runtimes.Table(), Log: a.log, Objects: a.objects, Pool: a.pool, Attaching: attaching})
 	a.hints = a.resolver.LoadSymbols()
 	defer func() {
 		if err != nil {

@@ -87,7 +87,7 @@ func (a *Agent) withVM(ctx context.Context) (found []proc.Identity) {
 			a.discoverFailed(id, panicked)
 			continue
 		}
-		if err == nil && (target.FindLibrary(mapped) != nil || a.sources.any(func(s source) bool { return s.finds(mapped) }) && !a.knows(pid)) {
+		if err == nil && (a.resolver.FindLibrary(mapped) != nil || a.sources.any(func(s source) bool { return s.finds(mapped) }) && !a.knows(pid)) {
 			found = append(found, id)
 		}
 	}

@@ -135,8 +135,12 @@ func (own *estimatedGuest) until(err error, t estimateTask) (kept estimated, ok 
 
 // estimateNow makes the estimate. A worker has the process.
 func (e *estimator) estimateNow(g *target.VM, t estimateTask) (out estimated, err error) {
+	vm, err := target.As[vmruntime.CallCounter](g)
+	if err != nil {
+		return out, err
+	}
 	heard := e.heardSince(t.process, t.since)
-	in := newEstimateInput(g, e.agent.resolver.ClassEpoch(g), t.top, heard, t.length, e.agent.period(), e.hitTime())
+	in := newEstimateInput(g, vm, e.agent.resolver.ClassEpoch(g), t.top, heard, t.length, e.agent.period(), e.hitTime())
 	if err := in.readProfiles(&t.reading, monotonic()); err != nil {
 		return out, fmt.Errorf("read counters: %w", err)
 	}
@@ -218,5 +222,5 @@ func (in *estimateInput) symbol(f vmruntime.Frame, m estimate.MethodID) symboliz
 		return target.Marker("[unknown]")
 	}
 	f.Line = 0
-	return target.MethodSymbol(f)
+	return in.guest.MethodSymbols()(f)
 }

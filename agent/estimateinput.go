@@ -80,8 +80,8 @@ type codeKey struct {
 }
 
 // newEstimateInput puts together what the timer saw (top, in a time of that length), and what was heard.
-func newEstimateInput(g *target.VM, epoch uint32, top fold.TopEdges, heard []heardWindow, length, period, hit time.Duration) *estimateInput {
-	in := emptyEstimateInput(g, g.HotSpot, epoch)
+func newEstimateInput(g *target.VM, vm vmruntime.CallCounter, epoch uint32, top fold.TopEdges, heard []heardWindow, length, period, hit time.Duration) *estimateInput {
+	in := emptyEstimateInput(g, vm, epoch)
 	in.Input = estimate.Input{
 		Duration: length.Seconds(), CPU: top.All * period.Seconds(), Period: period.Seconds(), HitCost: hit.Seconds(),
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
-	"github.com/vmprof-agent/vmprof-agent/agent/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // maxFaults bounds the page faults of a process whose object is still to be looked up. Those beyond it are told without.
@@ -129,29 +129,34 @@ func (q *faultQueue) done(p *target.Process, n int) {
 	}
 }
 
-// locate labels a fault with what its address is in. An object is only told if no collection can have moved it since.
+// locate labels a fault with what its address is in. An object is only named if no collection can have moved it since.
 func (a *Agent) locate(g *target.VM, f *fault) {
 	labels := &f.event.Labels
-	l := g.HotSpot.Layout()
+	heap, err := target.As[vmruntime.HeapReader](g)
+	var low, high uint64
+	moving, known := false, false
+	if err == nil {
+		low, high, moving, known = heap.HeapBounds()
+	}
 	switch {
-	case f.address >= l.Cache.Low && f.address < l.Cache.High:
+	case f.address >= g.Kernel.CodeLow && f.address < g.Kernel.CodeHigh:
 		labels.Place = "code"
-	case !l.HasObjects || f.address < l.Objects.Heap.Low || f.address >= l.Objects.Heap.High:
-		labels.Place = "native" // or a stack: told by whoever knows the thread's
-	case layout.Moves(l.Objects.Heap.Collector):
+	case !known || f.address < low || f.address >= high:
+		labels.Place = "native" // or a stack, which whoever knows the thread's will say
+	case moving:
 		labels.Place = "heap"
 	default:
 		if labels.Place == "" {
 			labels.Place = "heap"
 		}
-		object, err := g.HotSpot.ObjectAt(f.address, f.bases...)
+		object, err := heap.PlaceAt(f.address, f.bases...)
 		a.resolver.CountRead(err)
 		if err != nil || a.resolver.SafepointPauses(g) != f.stops {
 			return
 		}
 		labels.Class, labels.Offset = object.Class, int32(min(object.Offset, 1<<31-1))
-		if object.Field.Name != "" {
-			labels.Field = object.Field.Name
+		if object.Field != "" {
+			labels.Field = object.Field
 		}
 		if object.Index >= 0 {
 			labels.Offset = 0 // elements are not told apart

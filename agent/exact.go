@@ -128,7 +128,11 @@ func (x *exactCount) Attached(t *target.Process, g *target.VM, lib *proc.Mapping
 }
 
 func (x *exactCount) begin(p *fold.Process, g *target.VM, lib *proc.Mapping) (*exact.Recorder, error) {
-	if err := exact.Check(g.HotSpot); err != nil {
+	vm, err := target.As[exact.VM](g)
+	if err != nil {
+		return nil, err
+	}
+	if err := exact.Check(vm); err != nil {
 		return nil, err
 	}
 	a := x.agent
@@ -140,11 +144,11 @@ func (x *exactCount) begin(p *fold.Process, g *target.VM, lib *proc.Mapping) (*e
 		defer f.Close()
 		st, err := f.Stat()
 		if err != nil {
-			return nil, fmt.Errorf("read libjvm: %w", err)
+			return nil, fmt.Errorf("read library of the VM: %w", err)
 		}
 		file, err := elffile.Open(f, st.Size())
 		if err != nil {
-			return nil, fmt.Errorf("read libjvm: %w", err)
+			return nil, fmt.Errorf("read library of the VM: %w", err)
 		}
 		sites, err := exact.FindSites(file, f)
 		if err != nil {

@@ -40,6 +40,7 @@ type exactCounters struct {
 	first, last *counters.Reading
 	middles     exact.Middles[*counters.Reading]
 	notes       []string
+	symbol      func(vmruntime.Frame) symbolize.Symbol // of a method
 }
 
 func newExactCounters(a *Agent) *exactCounters {
@@ -62,15 +63,22 @@ func (x *exactCounters) Attached(t *target.Process, g *target.VM, _ *proc.Mappin
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	x.first, x.last, x.cancel, x.done = first, first, cancel, make(chan struct{})
-	if note := counters.WidthNote(g.HotSpot); note != "" {
-		x.notes = append(x.notes, note)
+	x.symbol = g.MethodSymbols()
+	if vm, err := target.As[counters.VM](g); err == nil {
+		if note := counters.WidthNote(vm); note != "" {
+			x.notes = append(x.notes, note)
+		}
 	}
 	go x.readOn(ctx, p)
 	a.log.Debug("calls are counted", "pid", p.PID, "methods", first.Counted(), "reading", first.Took)
 }
 
 func (x *exactCounters) begin(g *target.VM) (*counters.Reading, error) {
-	if err := counters.Check(g.HotSpot); err != nil {
+	vm, err := target.As[counters.VM](g)
+	if err != nil {
+		return nil, err
+	}
+	if err := counters.Check(vm); err != nil {
 		return nil, err
 	}
 	return x.reading(g)
@@ -78,9 +86,13 @@ func (x *exactCounters) begin(g *target.VM) (*counters.Reading, error) {
 
 // reading reads the counters. Class unloading comes in bursts, so a second attempt nearly always succeeds.
 func (x *exactCounters) reading(g *target.VM) (r *counters.Reading, err error) {
+	vm, err := target.As[counters.VM](g)
+	if err != nil {
+		return nil, err
+	}
 	epoch := func() uint32 { return x.agent.resolver.ClassEpoch(g) }
 	for range 3 {
-		if r, err = counters.Read(g.HotSpot, epoch); !errors.Is(err, vmruntime.ErrStale) {
+		if r, err = counters.Read(vm, epoch); !errors.Is(err, vmruntime.ErrStale) {
 			return r, err
 		}
 	}
@@ -126,7 +138,11 @@ func (x *exactCounters) read(ctx context.Context, p *fold.Process) (took time.Du
 		if err != nil {
 			return err
 		}
-		book, err := known.Learn(g.HotSpot, r.Epoch, r.Since(first))
+		vm, err := target.As[counters.VM](g)
+		if err != nil {
+			return err
+		}
+		book, err := known.Learn(vm, r.Epoch, r.Since(first))
 		made <- outcome{r, book, time.Since(began)}
 		return err
 	})
@@ -159,10 +175,7 @@ func (x *exactCounters) end(ctx context.Context, w *Window) (*profile.Profile, e
 	}
 	out := a.exactProfile(w)
 	of := fold.ProfileOf(p.Process)
-	symbol := func(f vmruntime.Frame) symbolize.Symbol {
-		return target.MethodSymbol(f)
-	}
-	graph := x.book.Graph(d, maxCounted, symbol, target.Marker)
+	graph := x.book.Graph(d, maxCounted, x.symbol, target.Marker)
 	of.Calls = []*profile.Calls{{Engine: exactCounterEdges, Basis: profile.Counted, Graph: graph}}
 	out.Processes = []*profile.Process{of}
 	out.Comments = append(out.Comments, x.book.Notes(d)...)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // Bounds of first readings.
@@ -52,7 +53,11 @@ func (e *estimator) strangers() (list []*fold.Process) {
 func (e *estimator) readFirst(ctx context.Context, p *fold.Process) {
 	began := monotonic()
 	err := e.agent.resolver.WithVM(ctx, p.Process, func(g *target.VM) error {
-		r, err := readAll(g.HotSpot)
+		vm, err := target.As[vmruntime.MethodCounter](g)
+		if err != nil {
+			return err
+		}
+		r, err := readAll(vm)
 		if err == nil && len(r.counted) > maxCountsKept {
 			err = fmt.Errorf("%d methods have been called, more than %d", len(r.counted), maxCountsKept)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // A heardWindow is what was heard in one window.
@@ -161,13 +162,17 @@ func (e *estimator) listen(ctx context.Context, own *estimatedGuest) {
 
 // plan chooses what to listen to next.
 func (e *estimator) plan(g *target.VM, b busyGuest) ([]wish, error) {
+	vm, err := target.As[vmruntime.CallCounter](g)
+	if err != nil {
+		return nil, err
+	}
 	heard := e.heardSince(b.Process, monotonic()-heardLately)
 	e.mu.Lock()
 	own := e.guestOf(b.Process)
 	income := own.income
 	e.mu.Unlock()
 	hit := e.hitTime()
-	in := newEstimateInput(g, e.agent.resolver.ClassEpoch(g), b.top, heard, b.top.Span, e.agent.period(), hit)
+	in := newEstimateInput(g, vm, e.agent.resolver.ClassEpoch(g), b.top, heard, b.top.Span, e.agent.period(), hit)
 	if err := in.readProfiles(&own.reading, monotonic()); err != nil {
 		return nil, err
 	}

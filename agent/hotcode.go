@@ -11,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // Bounds of hotCode.
@@ -130,7 +131,11 @@ func (h *hotCode) addVM(ctx context.Context, b busyGuest) {
 
 // entry is where calls of a compiled version arrive. False if it is gone or nobody calls it any more.
 func entryAt(g *target.VM, f bpf.Frame) (listener.Entry, bool) {
-	c, err := g.HotSpot.Compilation(g.Site(f, true, 0))
+	vm, err := target.As[vmruntime.CallCounter](g)
+	if err != nil {
+		return listener.Entry{}, false
+	}
+	c, err := vm.Compilation(g.Site(f, true, 0))
 	if err != nil {
 		return listener.Entry{}, false
 	}

@@ -174,14 +174,18 @@ func (m *monitorEnters) guest(ctx context.Context, b busyGuest) (monitors.Guest,
 
 // monitorSites finds where the compilation that f is in enters monitors, by what was found before or by its code.
 func monitorSites(g *target.VM, f bpf.Frame, before, found map[monitors.Place][]monitors.Site) ([]monitors.Site, error) {
-	c, err := g.HotSpot.Compilation(g.Site(f, true, 0))
+	vm, err := target.As[monitors.VM](g)
+	if err != nil {
+		return nil, err
+	}
+	c, err := vm.Compilation(g.Site(f, true, 0))
 	if err != nil || c.Tier == vmruntime.TierNative {
 		return nil, err
 	}
 	key := monitors.Place{Address: c.Begin, Version: c.Version}
 	sites, known := before[key]
 	if !known {
-		if sites, err = monitors.Find(g.Memory, c, g.HotSpot.Layout().JDK); err != nil {
+		if sites, err = monitors.Find(g.Memory, c, vm.FeatureRelease()); err != nil {
 			return nil, err
 		}
 	}

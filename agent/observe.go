@@ -10,7 +10,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
 // handleObservation folds what a probe saw; mu is held.
@@ -58,7 +57,7 @@ func (a *Agent) onObservation(raw []byte) {
 	case o.Seen.What == bpf.ObservedFault && o.Seen.Count > 0:
 		e.Labels.Place = placeName(o.Seen.Place)
 		folded = a.handleFault(p, o, &e)
-	case describe(o, &e):
+	case describe(o, &e, a.resolver.ClassName):
 		fold(&e)
 	default:
 		a.observed.discarded[profile.Malformed]++
@@ -99,8 +98,8 @@ func observedStack(buf []target.RawFrame, o *bpf.Observation, attachment uint32)
 	return buf
 }
 
-// describe fills in what an event is, by what its probe saw. It is false for what no probe tells.
-func describe(o *bpf.Observation, e *fold.Event) bool {
+// describe fills in what an event is, by what its probe saw; className names classes. It is false for what no probe records.
+func describe(o *bpf.Observation, e *fold.Event, className func([]byte) string) bool {
 	seen := o.Seen
 	n := float64(seen.Every)
 	values := seen.Values[:seen.Count]
@@ -114,11 +113,11 @@ func describe(o *bpf.Observation, e *fold.Event) bool {
 	switch seen.What {
 	case bpf.ObservedAllocation:
 		e.Kind = profile.Allocations
-		e.Labels.Class = hotspot.ClassName(o.Text)
+		e.Labels.Class = className(o.Text)
 		e.Sums = fold.AllocationSums(value(0), value(1), seen.Every)
 	case bpf.ObservedMonitor:
 		e.Kind = profile.Locks
-		e.Labels.Class = hotspot.ClassName(o.Text)
+		e.Labels.Class = className(o.Text)
 		e.Delay = time.Duration(value(0))
 		e.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{n, n, n * float64(value(0))}}
 		switch {
@@ -132,7 +131,7 @@ func describe(o *bpf.Observation, e *fold.Event) bool {
 		}
 	case bpf.ObservedPark:
 		e.Kind = profile.Locks
-		e.Labels.Class = hotspot.ClassName(o.Text)
+		e.Labels.Class = className(o.Text)
 		e.Labels.What = "park"
 		e.Delay = time.Duration(value(0))
 		e.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{n, n, n * float64(value(0))}}
@@ -171,7 +170,7 @@ var placeNames = [...]string{
 	bpf.PlaceUnknown: "", bpf.PlaceYoung: "young", bpf.PlaceSurvivor: "survivor", bpf.PlaceOld: "old", bpf.PlaceHumongous: "humongous",
 }
 
-// waitsForWork tells of the object that a thread parks for, by its class, whether it is no lock: a condition, a task, a queue,
+// waitsForWork reports, by the class of the object that a thread parks for, whether it is no lock: a condition, a task, a queue,
 // or nothing. What locks and semaphores of java.util.concurrent park for are their own subclasses of
 // AbstractQueuedSynchronizer, which all are named Sync, NonfairSync or FairSync; a StampedLock is its own.
 func waitsForWork(class string) bool {

@@ -17,6 +17,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
 // observationRecord is what the kernel side writes for what a probe saw, in the context of a record.
@@ -99,7 +100,7 @@ func TestDescribe(t *testing.T) {
 		var e fold.Event
 		o := bpf.Observation{Seen: &c.seen, Text: []byte(c.text)}
 		got := "not told"
-		if describe(&o, &e) {
+		if describe(&o, &e, hotspot.ClassName) {
 			l := e.Labels
 			got = strings.Join(slices.DeleteFunc([]string{e.Kind.String(), l.Class, l.Place, l.What, l.Collector}, func(s string) bool { return s == "" }), " ")
 			got += fmt.Sprintf(": %.0f %.0f %.0f", e.Sums.Values[0], e.Sums.Values[1], e.Sums.Values[2])

@@ -41,14 +41,8 @@ func (c *methodCounts) of(bci int) uint64 {
 	return c.calls[i].count
 }
 
-// A countReader reads the counters of all methods of a VM.
-type countReader interface {
-	Methods() ([]uint64, error)
-	Counts(methods []uint64) (_ []vmruntime.MethodCounts, took time.Duration, _ error)
-}
-
 // readAll reads the counters of all methods. Those that are never invoked before are known by their absence.
-func readAll(vm countReader) (r profileReading, err error) {
+func readAll(vm vmruntime.MethodCounter) (r profileReading, err error) {
 	methods, err := vm.Methods()
 	if err != nil {
 		return r, err

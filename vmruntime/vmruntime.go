@@ -1,6 +1,6 @@
 // Package vmruntime says what a guest VM keeps at an address.
 //
-// Three lifetimes, three types. A Runtime recognises the shared object of a VM; an Image is what one build of
+// Three lifetimes, three types. A Runtime recognises a VM, most by their shared object; an Image is what one build of
 // that object taught us (offsets, probe sites), kept by build id; a Process is one running guest. "Not mine" is
 // nil, nil, not an error.
 //
@@ -17,10 +17,17 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// A Runtime recognises the shared object of one kind of VM.
+// A Runtime is one kind of VM. Each also implements Library or CodeMapper, by which its VMs are found.
 type Runtime interface {
 	// Name is the kind's name for labels: "hotspot".
 	Name() string
+	// Title is the kind's name for people: "HotSpot".
+	Title() string
+}
+
+// A Library is a Runtime that recognises the shared object of its VMs.
+type Library interface {
+	Runtime
 	// Recognise reports by the name of a mapped file whether it is worth to be opened for Image.
 	Recognise(file string) bool
 	// Image reads what file teaches; nil, nil if it is not of this kind. It does not keep file.

@@ -15,6 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/privilege"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
+	"github.com/vmprof-agent/vmprof-agent/agent/runtimes/bridge"
 )
 
 // An Env is what the checks look at: where the pseudo file systems are, and what can be tried on the kernel. Tests
@@ -45,8 +47,9 @@ type Env struct {
 	GuestSocket string       // path to which cooperating guests connect
 	MapPage     func() error // that is shared with guests
 
-	Inspect JVMInspector // nil: JVMs are only listed
-	Pool    *proc.Pool   // for reads of processes
+	Runtimes []bridge.Runtime // whose VMs are looked for
+	Inspect  JVMInspector     // nil: JVMs are only listed
+	Pool     *proc.Pool       // for reads of processes
 }
 
 // Host is the machine the program runs on. Engines and Inspect are nil, GuestSocket is empty.
@@ -56,6 +59,7 @@ func Host() *Env {
 		program = "vmprof-agent"
 	}
 	return &Env{
+		Runtimes:       runtimes.Table(),
 		Proc:           proc.DefaultRoot,
 		Sys:            "/sys",
 		Program:        program,

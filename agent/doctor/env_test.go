@@ -11,6 +11,7 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
 )
 
 // healthy is an Env in which every check is ok. Tests break it.
@@ -18,6 +19,7 @@ func healthy(t *testing.T) *Env {
 	t.Helper()
 	dir := t.TempDir()
 	env := &Env{
+		Runtimes:       runtimes.Table(),
 		Proc:           proc.Root(filepath.Join(dir, "proc")),
 		Sys:            filepath.Join(dir, "sys"),
 		Program:        "/usr/bin/vmprof-agent",

@@ -4,16 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/runtimes/bridge"
 )
 
 // A JVMInspector tries out what the agent can do with a JVM, from outside, as recording does; lib is the code of its
-// libjvm. The error says why only native frames are supported; the rest of the Inspection may be known even so. It
+// VM's library. The error says why only native frames are supported; the rest of the Inspection may be known even so. It
 // bounds its own time: what the JVM can delay, it reads through a proc.Pool.
 type JVMInspector func(ctx context.Context, pid int, lib *proc.Mapping) (Inspection, error)
 
@@ -54,7 +54,7 @@ func findJVMs(ctx context.Context, env *Env) ([]JVM, Result) {
 		if stat, err := env.Proc.Stat(pid); err != nil || stat.Kernel() || stat.Zombie() {
 			continue
 		}
-		lib, err := findLibjvm(ctx, env, pid)
+		lib, err := findLibrary(ctx, env, pid)
 		switch {
 		case err == nil:
 			looked++
@@ -85,11 +85,12 @@ func findJVMs(ctx context.Context, env *Env) ([]JVM, Result) {
 	return jvms, ok(found)
 }
 
-// findLibjvm returns the code of the process's libjvm, nil if it has none.
-func findLibjvm(ctx context.Context, env *Env, pid int) (*proc.Mapping, error) {
+// findLibrary returns the code of the library of the process's VM, nil if it has none.
+func findLibrary(ctx context.Context, env *Env, pid int) (*proc.Mapping, error) {
 	maps, err := proc.Call(ctx, env.Pool, pid, func() (proc.Maps, error) {
 		return env.Proc.Maps(pid, func(m *proc.Mapping) bool {
-			return m.Exec && m.IsFile() && path.Base(m.Path) == "libjvm.so"
+			_, ok := bridge.Recognise(env.Runtimes, m.Path)
+			return ok && m.Exec && m.IsFile()
 		})
 	})
 	if err != nil || len(maps) == 0 {

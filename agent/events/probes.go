@@ -23,7 +23,6 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
-	"github.com/vmprof-agent/vmprof-agent/agent/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/library"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -32,7 +31,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
 // Probes are the probes of events in the libraries of processes. A library is attached once, for all processes that
@@ -143,7 +141,7 @@ func (e *Probes) Maps() []any {
 	return maps
 }
 
-// An eventLibrary is what a libjvm has of the events that are recorded.
+// An eventLibrary is what the library of a VM has of the events that are recorded.
 type eventLibrary struct {
 	plans []*attachedPlan
 	lacks []string // what it does not report, one sentence each
@@ -169,7 +167,7 @@ func (e *Probes) Attaching(p *target.Process, m *proc.Mapping, lib target.Mapped
 		read, err := target.Call(e.config.Resolver, p, func() (eventLibrary, error) {
 			file, err := elffile.Open(lib.File, lib.Key.Size)
 			if err != nil {
-				return eventLibrary{}, fmt.Errorf("read libjvm: %w", err)
+				return eventLibrary{}, fmt.Errorf("read library of the VM: %w", err)
 			}
 			plans, lacks := e.find(file, lib.File)
 			return eventLibrary{plans, lacks}, nil
@@ -388,13 +386,13 @@ func (e *Probes) setRecording(on bool) error {
 }
 
 // Announce gives the kernel side the layout of objects in p's VM.
-func (e *Probes) Announce(p *target.Process, l *hotspot.Layout, serial uint32) error {
-	if !l.HasObjects {
-		return nil // said among what the layout lacks
+func (e *Probes) Announce(p *target.Process, heap *bpf.HotspotHeap, serial uint32) error {
+	if heap == nil {
+		return nil // the VM's notes say so
 	}
-	h := layout.Heap(&l.Objects)
+	h := *heap
 	h.Serial = serial
-	if err := e.Programs.Heaps.Update(uint32(p.PID), h, ebpf.UpdateAny); err != nil {
+	if err := e.Programs.Heaps.Update(uint32(p.PID), &h, ebpf.UpdateAny); err != nil {
 		return fmt.Errorf("announce heap to the kernel side: %w", err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package fold
 
 import (
 	"testing"
+	"unique"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -13,11 +14,12 @@ import (
 // An edge is named by the innermost method at the return address and the method whose code was entered, whatever
 // inlined at either place and whichever tier runs them.
 func TestNameEdge(t *testing.T) {
+	code := unique.Make(symbolize.Mapping{File: "[jit:HotSpot]"})
 	frame := func(name string, line int, kind symbolize.Kind, inlined bool) symbolize.Symbol {
-		return symbolize.Intern(symbolize.Frame{Function: name, Line: line, Kind: kind, Inlined: inlined, Address: 99, Mapping: target.MethodMapping})
+		return symbolize.Intern(symbolize.Frame{Function: name, Line: line, Kind: kind, Inlined: inlined, Address: 99, Mapping: code})
 	}
 	method := func(name string) symbolize.Symbol {
-		return symbolize.Intern(symbolize.Frame{Function: name, Kind: symbolize.KindJIT, Mapping: target.MethodMapping})
+		return symbolize.Intern(symbolize.Frame{Function: name, Kind: symbolize.KindJIT, Mapping: code})
 	}
 	from, to, bare := target.RawFrame{Frame: foldtest.JIT(1, 4)}, target.RawFrame{Frame: foldtest.JIT(2, 8)}, target.RawFrame{Frame: foldtest.Method('1', 0)}
 	p := target.NewProcess(proc.Identity{PID: 1})

@@ -35,6 +35,12 @@ const (
 	maxSites = 64
 )
 
+// A VM is what the VM whose monitors are found must offer.
+type VM interface {
+	vmruntime.JDK
+	Compilation(vmruntime.Site) (vmruntime.Compilation, error)
+}
+
 // Find returns the sites in a compilation's code, of a JDK of that feature release. probesite.ErrLightweightLocking if
 // they are not recognised.
 func Find(mem vmruntime.Memory, c vmruntime.Compilation, release int) ([]Site, error) {

@@ -3,7 +3,6 @@ package target
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -11,13 +10,12 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/retry"
+	"github.com/vmprof-agent/vmprof-agent/agent/runtimes/bridge"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
 // attachVM attaches to the VM whose library p maps, or sees to it that this is tried again.
@@ -43,7 +41,7 @@ func (rs *Resolver) attachVM(p *Process, lib *proc.Mapping) {
 		return
 	case p.Exited.Load():
 		return
-	case errors.Is(err, errArchitecture):
+	case errors.Is(err, bridge.ErrArchitecture):
 		p.work.hopeless = true
 	case pace.failed(now):
 		rs.queue.submitLater(p, pace.pauses.Next-now)
@@ -56,7 +54,9 @@ func (rs *Resolver) attachVM(p *Process, lib *proc.Mapping) {
 	rs.log.Warn("cannot attach to JVM; its native frames are still shown", "pid", p.PID, "err", err, "retrying", !p.work.hopeless)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.runtime = "hotspot"
+	if vm, ok := bridge.Recognise(rs.runtimes, lib.Path); ok {
+		p.runtime = vm.Name()
+	}
 	p.notes = append(p.notes, fmt.Sprintf("Java frames of process %d are missing: %v", p.PID, err))
 }
 
@@ -111,13 +111,12 @@ type libraryError struct{ error }
 
 func (e libraryError) Unwrap() error { return e.error }
 
-// errArchitecture: the walker's rules for HotSpot frames are those of x86-64.
-var errArchitecture = errors.New("stacks of HotSpot are walked on x86-64 only, so far")
-
-// attach tells the kernel side how to walk p's stacks, and reads the maps that name what is found there.
+// attach announces to the kernel side how to walk p's stacks, and reads the maps that name what is found there.
 func (rs *Resolver) attach(p *Process, lib *proc.Mapping) (*VM, error) {
-	if runtime.GOARCH != "amd64" {
-		return nil, libraryError{errArchitecture}
+	if vm, ok := bridge.Recognise(rs.runtimes, lib.Path); ok {
+		if err := vm.Kernel.Usable(); err != nil {
+			return nil, libraryError{err}
+		}
 	}
 	opened, err := rs.Open(p, lib)
 	if err != nil {
@@ -168,12 +167,15 @@ func (rs *Resolver) attach(p *Process, lib *proc.Mapping) (*VM, error) {
 		m, ok := rs.objects.SeenMethod(serial, method)
 		return vmruntime.SeenMethod{Body: m.ConstMethod, Shape: m.Shape, Since: m.Since}, ok
 	}
-	attached, err := im.img.Attach(target)
+	vm, err := im.img.Attach(target)
 	if err != nil {
 		return nil, err
 	}
-	vm := attached.(*hotspot.Process)
-	k, err := layout.Process(vm.Layout())
+	records, err := im.runtime.Kernel.VM(vm)
+	if err != nil {
+		return nil, err
+	}
+	k, err := records.Record()
 	if err != nil {
 		return nil, err
 	}
@@ -182,21 +184,24 @@ func (rs *Resolver) attach(p *Process, lib *proc.Mapping) (*VM, error) {
 		k.Flags |= bpf.HotspotUnloadEvents
 	}
 	p.Slot.Store(slot)
-	p.Attachment.Store(serial) // first: samples may tell of it at once
+	p.Attachment.Store(serial) // first: samples may refer to it at once
+	heap := records.Heap()
 	for _, f := range rs.follow {
-		if err := f.Announce(p, vm.Layout(), serial); err != nil {
+		if err := f.Announce(p, heap, serial); err != nil {
 			return nil, err
 		}
 	}
 	if err := rs.announce(p, k, ebpf.UpdateAny); err != nil {
 		return nil, err
 	}
-	g := &VM{HotSpot: vm, Memory: mem, pid: p.PID, Kernel: k, refresh: retry.Backoff{First: 100 * time.Millisecond}, mapping: unique.Make(symbolize.Mapping{
-		File: "[jit:HotSpot]", Start: k.CodeLow, Limit: k.CodeHigh,
-	})}
+	g := &VM{
+		Guest: vm, Memory: mem, Kernel: k, runtime: im.runtime, records: records, pid: p.PID,
+		refresh: retry.Backoff{First: 100 * time.Millisecond},
+		mapping: unique.Make(symbolize.Mapping{File: jitFile(im.runtime), Start: k.CodeLow, Limit: k.CodeHigh}),
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.runtime, p.vm = "hotspot", vm.Describe()
+	p.runtime, p.vm = im.runtime.Name(), vm.Describe()
 	p.notes = slices.Clone(vm.Notes()) // what was missing until now is not any more
 	if im.probes != nil {
 		p.notes = append(p.notes, fmt.Sprintf("code of process %d is not followed live: %v", p.PID, im.probes))
@@ -223,15 +228,15 @@ func (rs *Resolver) announce(p *Process, k *bpf.HotspotProcess, how ebpf.MapUpda
 	return nil
 }
 
-// refresh tells the kernel side of kinds of code that the VM had not generated when it was attached.
+// refresh announces to the kernel side kinds of code that the VM had not generated when it was attached.
 func (rs *Resolver) refresh(p *Process, g *VM) {
-	if len(g.HotSpot.Layout().Pending) == 0 || !g.refresh.Due(proc.Monotonic()) {
+	if !g.records.Pending() || !g.refresh.Due(proc.Monotonic()) {
 		return
 	}
-	changed, err := g.HotSpot.Refresh()
+	changed, err := g.records.Refresh()
 	rs.reads.count(err)
 	if err == nil && changed {
-		k, err := layout.Process(g.HotSpot.Layout())
+		k, err := g.records.Record()
 		if err != nil {
 			return
 		}
@@ -240,7 +245,7 @@ func (rs *Resolver) refresh(p *Process, g *VM) {
 			g.Kernel = k
 		}
 	}
-	if len(g.HotSpot.Layout().Pending) > 0 {
+	if g.records.Pending() {
 		rs.queue.submitLater(p, g.refresh.Next-proc.Monotonic())
 	}
 }
@@ -259,7 +264,7 @@ func (rs *Resolver) withdraw(p *Process, g *VM) {
 }
 
 // An attachPace says when a process that has no VM yet is looked at again, or a VM that could not be attached is tried again. No
-// failure is final: while libjvm is loaded, what is read of it may be anything. For startTime after the first attempt the pauses
+// failure is final: while its library is loaded, what is read of it may be anything. For startTime after the first attempt the pauses
 // grow to a second, and the agent comes back by itself. Later the process is tried again when it is sampled, once in retryInterval.
 type attachPace struct {
 	pauses   retry.Backoff

@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // A Follower takes part in what workers do with processes. The worker that has the process calls its methods.
@@ -18,8 +18,9 @@ type Follower interface {
 	// Attaching is called before p's VM is read, with the VM's library. It returns notes for profiles on what the library lacks;
 	// after an error p is not attached for now.
 	Attaching(p *Process, m *proc.Mapping, lib MappedFile) (lacks []string, err error)
-	// Announce is called before the VM is announced to the kernel side under that serial. After an error it is not.
-	Announce(p *Process, l *hotspot.Layout, serial uint32) error
+	// Announce is called before the VM is announced to the kernel side under that serial, with what the kernel side must know of
+	// its objects: nil if that is not known. After an error the VM is not announced.
+	Announce(p *Process, heap *bpf.HotspotHeap, serial uint32) error
 	// Attached is called once the VM is attached.
 	Attached(p *Process, g *VM, m *proc.Mapping)
 	// Withdraw undoes Announce. A lock of the Resolver is held: it must not call the Resolver.
@@ -37,10 +38,10 @@ func (Bystander) LeftAlone(*Process)   {}
 func (Bystander) Attaching(*Process, *proc.Mapping, MappedFile) ([]string, error) {
 	return nil, nil
 }
-func (Bystander) Announce(*Process, *hotspot.Layout, uint32) error { return nil }
-func (Bystander) Attached(*Process, *VM, *proc.Mapping)            {}
-func (Bystander) Withdraw(*Process, uint32)                        {}
-func (Bystander) Leave(*Process)                                   {}
+func (Bystander) Announce(*Process, *bpf.HotspotHeap, uint32) error { return nil }
+func (Bystander) Attached(*Process, *VM, *proc.Mapping)             {}
+func (Bystander) Withdraw(*Process, uint32)                         {}
+func (Bystander) Leave(*Process)                                    {}
 
 // PerProcess keeps a T for each process, from the first call of Of until Forget. The zero value is empty. A T belongs to the worker
 // that has its process.

@@ -1,13 +1,15 @@
 package target
 
 import (
+	"strings"
 	"unique"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/runtimes/bridge"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// vmName is what profiles show for a place of which the VM tells these frames.
+// vmName is what profiles show for a place that the VM names with these frames.
 func vmName(frames []vmruntime.Frame, site vmruntime.Site, g *VM) (n Name) {
 	for i, f := range frames {
 		if site.Exact && f.Approximate {
@@ -21,7 +23,7 @@ func vmName(frames []vmruntime.Frame, site vmruntime.Site, g *VM) (n Name) {
 	return n
 }
 
-// inlinedIn stands for code of a method, or of one that was inlined in it: the VM does not tell which.
+// inlinedIn stands for code of a method, or of one that was inlined in it: the VM does not say which.
 func inlinedIn(f vmruntime.Frame, site vmruntime.Site, g *VM) symbolize.Frame {
 	out := vmFrame(f, true, site, g)
 	out.Function = "[inlined in " + f.Function + "]"
@@ -37,21 +39,40 @@ func vmFrame(f vmruntime.Frame, inlined bool, site vmruntime.Site, g *VM) symbol
 	}
 	switch site.Kind {
 	case vmruntime.Interpreted:
-		out.Kind, out.Mapping, out.Address = symbolize.KindInterpreted, interpreterMapping, 0
+		out.Kind, out.Mapping, out.Address = symbolize.KindInterpreted, interpreterMapping(g), 0
 	case vmruntime.Stub:
 		out.Kind = symbolize.KindStub
 	}
 	return out
 }
 
-// Mappings of what no file holds.
-var (
-	noMapping          = unique.Make(symbolize.Mapping{})
-	interpreterMapping = unique.Make(symbolize.Mapping{File: "[interpreter:HotSpot]"})
+// Mappings of what no file holds. That of a VM's method is the same whatever executes it; interpreted frames have one of their own.
+const (
+	jitPrefix         = "[jit:"
+	interpreterPrefix = "[interpreter:"
 )
 
-// MethodMapping is the mapping of a HotSpot method, whatever executes it.
-var MethodMapping = unique.Make(symbolize.Mapping{File: "[jit:HotSpot]"})
+var noMapping = unique.Make(symbolize.Mapping{})
+
+// jitFile is the file in mappings of code that a VM of that runtime has compiled: [jit:HotSpot].
+func jitFile(r bridge.Runtime) string { return jitPrefix + r.Title() + "]" }
+
+// interpreterMapping is where interpreted frames of g are.
+func interpreterMapping(g *VM) unique.Handle[symbolize.Mapping] {
+	return unique.Make(symbolize.Mapping{File: interpreterPrefix + strings.TrimPrefix(g.mapping.Value().File, jitPrefix)})
+}
+
+// methodMapping is the mapping of methods of the VM whose code is in that mapping.
+func methodMapping(code unique.Handle[symbolize.Mapping]) unique.Handle[symbolize.Mapping] {
+	if code == (unique.Handle[symbolize.Mapping]{}) {
+		return noMapping
+	}
+	file := code.Value().File
+	if vm, interpreted := strings.CutPrefix(file, interpreterPrefix); interpreted {
+		file = jitPrefix + vm
+	}
+	return unique.Make(symbolize.Mapping{File: file})
+}
 
 // Marker is a frame that is no code: it shows the reader what is missing at its place.
 func Marker(text string) symbolize.Symbol {
@@ -65,13 +86,16 @@ func MethodOf(s symbolize.Symbol) symbolize.Symbol {
 	if f.Kind == symbolize.KindInterpreted {
 		f.Kind = symbolize.KindJIT
 	}
-	if f.Kind == symbolize.KindJIT && f.Mapping != jitMapping {
-		f.Mapping = MethodMapping
+	if f.Kind == symbolize.KindJIT {
+		f.Mapping = methodMapping(f.Mapping)
 	}
 	return symbolize.Intern(f)
 }
 
-// MethodSymbol is MethodOf a frame of a VM.
-func MethodSymbol(f vmruntime.Frame) symbolize.Symbol {
-	return MethodOf(symbolize.Intern(vmFrame(f, false, vmruntime.Site{Kind: vmruntime.Compiled}, &VM{})))
+// MethodSymbols returns what makes a frame of the VM the symbol of its method, as MethodOf does. It may be used when the VM is gone.
+func (g *VM) MethodSymbols() func(vmruntime.Frame) symbolize.Symbol {
+	code := &VM{mapping: g.mapping}
+	return func(f vmruntime.Frame) symbolize.Symbol {
+		return MethodOf(symbolize.Intern(vmFrame(f, false, vmruntime.Site{Kind: vmruntime.Compiled}, code)))
+	}
 }

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
-	"github.com/vmprof-agent/vmprof-agent/agent/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/library"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/runtimes/bridge"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
-// An image is one libjvm, which is read, and to which code probes are attached, once for all processes that map it.
+// An image is the library of one build of a VM, which is read, and to which code probes are attached, once for all processes that map it.
 type image struct {
+	runtime  bridge.Runtime
 	path     string // of the file in the mount namespace of the first process that mapped it
 	img      vmruntime.Image
 	segments elffile.Segments
@@ -75,11 +75,12 @@ func (rs *Resolver) newImages(pool *proc.Pool) *library.Keeper[symbolize.FileKey
 	})
 }
 
-// image returns p's libjvm. The error says why it cannot be used for now, for reasons that are p's; what is wrong with the
+// image returns the library of p's VM. The error says why it cannot be used for now, for reasons that are p's; what is wrong with the
 // library itself is in the image.
 func (rs *Resolver) image(p *Process, m *proc.Mapping, lib MappedFile) (image, error) {
+	vm, _ := bridge.Recognise(rs.runtimes, m.Path)
 	im, err := rs.images.Use(p, p.PID, lib.Key, lib.File, func(im *image) (bool, error) {
-		found, err := Call(rs, p, func() (image, error) { return readImage(lib, m.Path), nil })
+		found, err := Call(rs, p, func() (image, error) { return readImage(vm, lib, m.Path), nil })
 		if err != nil {
 			return false, err
 		}
@@ -92,41 +93,19 @@ func (rs *Resolver) image(p *Process, m *proc.Mapping, lib MappedFile) (image, e
 	return im, err
 }
 
-// readImage reads a libjvm. It attaches nothing.
-func readImage(lib MappedFile, path string) image {
-	im := image{path: path}
+// readImage reads the library of a VM of that runtime. It attaches nothing.
+func readImage(vm bridge.Runtime, lib MappedFile, path string) image {
+	im := image{runtime: vm, path: path}
 	file, err := elffile.Open(lib.File, lib.Key.Size)
 	if err != nil {
-		im.err = fmt.Errorf("read libjvm: %w", err)
+		im.err = fmt.Errorf("read library of the VM: %w", err)
 		return im
 	}
 	im.segments = file.Segments()
-	im.img, im.err = hotspot.Runtime{}.Image(file)
-	if im.img == nil && im.err == nil {
-		im.err = errNotHotSpot
-	}
-	if im.err == nil {
-		im.sites, im.probes = codeSites(file)
+	if im.img, im.err = vm.Image(file); im.err == nil {
+		im.sites, im.probes = vm.CodeSites(file)
 	}
 	return im
-}
-
-var errNotHotSpot = errors.New("its libjvm is not HotSpot's: there are no vmStructs in it")
-
-// codeSites finds the probes with which a libjvm announces what happens to code.
-func codeSites(lib *elffile.File) (attach.Sites, error) {
-	probes, err := lib.Probes()
-	if err != nil {
-		return attach.Sites{}, fmt.Errorf("read its probes: %w", err)
-	}
-	sites, err := layout.Sites(probes)
-	if err != nil {
-		return attach.Sites{}, err
-	}
-	if len(sites.Load) == 0 || len(sites.CodeUnload) == 0 || len(sites.ClassUnload) == 0 {
-		return attach.Sites{}, errors.New("this libjvm was built without USDT probes")
-	}
-	return sites, nil
 }
 
 // attachImage attaches the probes of an image. An error says that another attempt may succeed.

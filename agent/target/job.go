@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // A job is something to be done with what belongs to the worker that has a process.
@@ -67,11 +68,15 @@ func (p *Process) doJobs() {
 func (rs *Resolver) ClassNames(ctx context.Context, p *Process, klasses iter.Seq[uint64]) (map[uint64]string, error) {
 	done := make(chan map[uint64]string, 1)
 	err := rs.WithVM(ctx, p, func(g *VM) error {
+		reader, err := As[vmruntime.ClassReader](g)
+		if err != nil {
+			return err
+		}
 		names := map[uint64]string{}
 		epoch := rs.ClassEpoch(g)
 		for klass := range klasses {
-			if class, err := g.HotSpot.Klass(klass, epoch); err == nil {
-				names[klass] = class.Name
+			if name, err := reader.ClassName(klass, epoch); err == nil {
+				names[klass] = name
 			}
 		}
 		done <- names

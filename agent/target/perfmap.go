@@ -71,9 +71,9 @@ func codeOffset(bytes uint64) int32 {
 	return int32(bytes)
 }
 
-// hasVM tells whether names of p's code come from a VM's own tables: then its map is of no use.
-func (p *Process) hasVM() bool {
-	return p.work.vm != nil || p.work.hopeless || FindLibrary(p.work.maps) != nil
+// hasVM reports whether names of p's code come from a VM's own tables: then its map is of no use.
+func (rs *Resolver) hasVM(p *Process) bool {
+	return p.work.vm != nil || p.work.hopeless || rs.FindLibrary(p.work.maps) != nil
 }
 
 // lookForMap finds p's map, if it is time to look for it.
@@ -82,7 +82,7 @@ func (rs *Resolver) lookForMap(p *Process) {
 	if m.look.First == 0 {
 		m.look = lookForMap
 	}
-	if !m.found && !p.Exited.Load() && !p.hasVM() && m.look.Due(proc.Monotonic()) {
+	if !m.found && !p.Exited.Load() && !rs.hasVM(p) && m.look.Due(proc.Monotonic()) {
 		rs.ReadMap(p)
 	}
 }
@@ -91,7 +91,7 @@ func (rs *Resolver) lookForMap(p *Process) {
 func (rs *Resolver) followMap(p *Process) {
 	switch m := &p.work.perf; {
 	case !m.useful || p.Exited.Load():
-	case p.hasVM():
+	case rs.hasVM(p):
 		rs.giveUpMap(p, nil)
 	default:
 		if p.Code.Load().Due(proc.Monotonic()) {
@@ -179,7 +179,7 @@ func (rs *Resolver) CodeMemory(p *Process) (*proc.Memory, error) {
 	return m.memory, nil
 }
 
-// publish tells the drainer where the code is that the map names.
+// publish lets the drainer know where the code is that the map names.
 func (rs *Resolver) publish(p *Process) {
 	m := &p.work.perf
 	if !m.useful {
@@ -283,7 +283,7 @@ func (c *JITCode) Mark(stack []RawFrame) {
 // Due reports whether the map is to be read on, at that time of CLOCK_MONOTONIC.
 func (c *JITCode) Due(now time.Duration) bool { return c != nil && now >= c.Again }
 
-// mayBeJIT tells whether code in a mapping may be a JIT compiler's: in memory that is no file, or only looks like one, as
+// mayBeJIT reports whether code in a mapping may be a JIT compiler's: in memory that is no file, or only looks like one, as
 // memory that is mapped twice or shared does. Mappings are known as they were a moment ago, and compilers take the right
 // to execute away from their memory while they write; so what is not mapped may be theirs, too.
 func mayBeJIT(m *proc.Mapping) bool {

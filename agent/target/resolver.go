@@ -17,14 +17,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/library"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/runtimes/bridge"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // A Config is what a Resolver needs. A test that starts no worker may leave out everything.
 type Config struct {
 	Root      proc.Root
+	Runtimes  []bridge.Runtime // that are supported: see package runtimes
 	Log       *slog.Logger
 	Objects   *bpf.Objects           // the kernel side, to which VMs are announced
 	Pool      *proc.Pool             // for reads of processes
@@ -35,18 +37,19 @@ type Config struct {
 // A Resolver attaches to the VMs of processes, follows what happens to their code, and names their frames, on workers. What is
 // found out of a process belongs to the worker that has it.
 type Resolver struct {
-	root    proc.Root
-	log     *slog.Logger
-	objects *bpf.Objects
-	pool    *proc.Pool     // for reads
-	probes  *attach.Probes // of code
-	images  *library.Keeper[symbolize.FileKey, *Process, image]
-	files   *symbolize.Files
-	kernel  *symbolize.Kernel // nil if kernel symbols cannot be read
-	vdso    []byte            // an ELF file, nil if it cannot be read
-	queue   *queue
-	began   time.Duration // CLOCK_MONOTONIC
-	follow  []Follower
+	root     proc.Root
+	runtimes []bridge.Runtime
+	log      *slog.Logger
+	objects  *bpf.Objects
+	pool     *proc.Pool     // for reads
+	probes   *attach.Probes // of code
+	images   *library.Keeper[symbolize.FileKey, *Process, image]
+	files    *symbolize.Files
+	kernel   *symbolize.Kernel // nil if kernel symbols cannot be read
+	vdso     []byte            // an ELF file, nil if it cannot be read
+	queue    *queue
+	began    time.Duration // CLOCK_MONOTONIC
+	follow   []Follower
 
 	panics failures // while a process was handled
 	fault  func(s Stage, pid int)
@@ -65,7 +68,7 @@ type Resolver struct {
 // NewResolver makes a resolver. No worker runs before Start, and without LoadSymbols the kernel's functions have no names.
 func NewResolver(c Config) *Resolver {
 	rs := &Resolver{
-		root: c.Root, log: c.Log, objects: c.Objects, pool: c.Pool, fault: c.Fault,
+		root: c.Root, runtimes: c.Runtimes, log: c.Log, objects: c.Objects, pool: c.Pool, fault: c.Fault,
 		files: symbolize.NewFiles(symbolBytes), began: proc.Monotonic(),
 	}
 	if c.Attaching != nil {
@@ -104,7 +107,7 @@ func (rs *Resolver) Maps(p *Process) proc.Maps {
 // findVM attaches to p's VM if it has one. What is not ready yet is tried again later.
 func (rs *Resolver) findVM(p *Process) {
 	rs.readMaps(p)
-	if lib := FindLibrary(p.work.maps); lib != nil {
+	if lib := rs.FindLibrary(p.work.maps); lib != nil {
 		rs.attachVM(p, lib)
 		return
 	}
@@ -122,14 +125,19 @@ func (rs *Resolver) findVM(p *Process) {
 	}
 }
 
-// FindLibrary returns the mapping of a VM's code, nil if there is none.
-func FindLibrary(maps proc.Maps) *proc.Mapping {
-	for i := range maps {
-		if m := &maps[i]; m.Exec && (hotspot.Runtime{}).Recognise(m.Path) {
-			return m
+// ClassName names a class by the text that the kernel side read in an event: it reads objects of one runtime only.
+func (rs *Resolver) ClassName(text []byte) string {
+	for _, r := range rs.runtimes {
+		if namer, ok := r.Runtime.(vmruntime.ClassNamer); ok {
+			return namer.ClassName(text)
 		}
 	}
-	return nil
+	return symbolize.CleanName(string(text))
+}
+
+// FindLibrary returns the mapping of a VM's code, nil if there is none.
+func (rs *Resolver) FindLibrary(maps proc.Maps) *proc.Mapping {
+	return bridge.FindLibrary(rs.runtimes, maps)
 }
 
 var errTooManyVMs = fmt.Errorf("more than %d JVMs at once", bpf.MaxAttached)

@@ -72,7 +72,7 @@ func (rs *Resolver) nameNative(p *Process, r Wanted) Name {
 	}
 	m := p.work.maps.Find(pc)
 	if m == nil && rs.readMaps(p) {
-		if m = p.work.maps.Find(pc); p.work.vm == nil && FindLibrary(p.work.maps) != nil {
+		if m = p.work.maps.Find(pc); p.work.vm == nil && rs.FindLibrary(p.work.maps) != nil {
 			rs.queue.submit(p) // a VM appeared under another name than java
 		}
 	}

@@ -11,10 +11,10 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// Where nothing in a libjvm leads from a thread to its JavaThread, the kernel side finds it by the thread's id: it learns
+// Where nothing in a VM's library leads from a thread to the VM's structure for it, the kernel side finds it by the thread's id: it learns
 // it when the thread is sampled in Java code. Threads that were not sampled there yet are read in the VM's list of
 // threads: when the agent attaches, and when a thread is sampled that nobody knows.
 
@@ -54,7 +54,7 @@ func (rs *Resolver) readThreads(p *Process, g *VM) {
 }
 
 var errThreadRoom = fmt.Errorf("it has more than %d Java threads, or all JVMs without the symbol Thread::_thr_current together more than %d: "+
-	"samples of the others in native code may lack their Java callers", hotspot.MaxListedThreads, bpf.MaxKnownThreads)
+	"samples of the others in native code may lack their Java callers", vmruntime.MaxListedThreads, bpf.MaxKnownThreads)
 
 func (rs *Resolver) announceThreads(g *VM) error {
 	// Who is in the list was there when this was taken: a thread that began later has the same id by chance.
@@ -62,11 +62,15 @@ func (rs *Resolver) announceThreads(g *VM) error {
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &asOf); err != nil {
 		return fmt.Errorf("read the clock: %w", err)
 	}
-	threads, err := g.HotSpot.Threads()
+	lister, err := As[vmruntime.ThreadLister](g)
 	if err != nil {
 		return err
 	}
-	if len(threads) == hotspot.MaxListedThreads {
+	threads, err := lister.Threads()
+	if err != nil {
+		return err
+	}
+	if len(threads) == vmruntime.MaxListedThreads {
 		err = errThreadRoom
 	}
 	before := g.threads

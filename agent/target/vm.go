@@ -2,21 +2,25 @@ package target
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 	"unique"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/retry"
+	"github.com/vmprof-agent/vmprof-agent/agent/runtimes/bridge"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
 // A VM is an attached VM: the kernel side can walk its stacks. It belongs to the worker that has its process.
 type VM struct {
-	HotSpot *hotspot.Process    // names what is found there
+	Guest   vmruntime.Process // names what is found there; As returns what else it can do
+	runtime bridge.Runtime
+	records bridge.VM           // what is announced to the kernel side
 	Memory  *proc.Memory        // of the process
 	Kernel  *bpf.HotspotProcess // what was announced to the kernel side
 	refresh retry.Backoff       // until all kinds of code have been seen
@@ -26,10 +30,20 @@ type VM struct {
 	threads map[uint32]struct{} // ids of those that were announced to the kernel side, if it finds threads by them
 }
 
+// As returns what the VM's runtime can do beyond naming code: T is one of the interfaces in package vmruntime, or some of their
+// methods. The error names the runtime that cannot do it.
+func As[T any](g *VM) (T, error) {
+	t, ok := g.Guest.(T)
+	if !ok {
+		return t, fmt.Errorf("%s: %w", g.runtime.Title(), errors.ErrUnsupported)
+	}
+	return t, nil
+}
+
 // CodeLow is where the VM's code cache begins.
 func (g *VM) CodeLow() uint64 { return g.Kernel.CodeLow }
 
-// Site is where a frame of the VM is, for lookups in HotSpot. Exact says that its address is no return address, epoch how often
+// Site is where a frame of the VM is, for lookups in it. Exact says that its address is no return address, epoch how often
 // classes had been unloaded.
 func (g *VM) Site(f bpf.Frame, exact bool, epoch uint32) vmruntime.Site {
 	s := vmruntime.Site{Exact: exact, Epoch: epoch}
@@ -54,7 +68,7 @@ type codeIndex struct {
 	list []vmruntime.Compilation
 }
 
-// covers tells whether an address is in the VM's code cache. A worker has g, which may be nil.
+// covers reports whether an address is in the VM's code cache. A worker has g, which may be nil.
 func (g *VM) covers(pc uint64) bool {
 	return g != nil && pc >= g.Kernel.CodeLow && pc < g.Kernel.CodeHigh
 }
@@ -63,7 +77,11 @@ func (g *VM) covers(pc uint64) bool {
 func (x *codeIndex) at(g *VM, pc uint64) (vmruntime.Compilation, bool) {
 	if now := proc.Monotonic(); x.made == 0 || now-x.made > codeIndexAge {
 		x.made, x.list = now, x.list[:0]
-		err := g.HotSpot.Compilations(func(c vmruntime.Compilation) bool {
+		code, err := As[vmruntime.CallCounter](g)
+		if err != nil {
+			return vmruntime.Compilation{}, false
+		}
+		err = code.Compilations(func(c vmruntime.Compilation) bool {
 			x.list = append(x.list, c)
 			return true
 		})

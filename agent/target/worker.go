@@ -96,7 +96,7 @@ func (rs *Resolver) workOn(p *Process) {
 			rs.readThreads(p, g)
 		}
 		for _, l := range loads {
-			g.HotSpot.Loaded(l)
+			g.Guest.Loaded(l)
 		}
 	}
 	p.work.objects = map[uint64]*symbolize.Object{}
@@ -260,7 +260,7 @@ func (rs *Resolver) nameVMFrame(p *Process, r Wanted) Name {
 		return Name{Symbols: []symbolize.Symbol{Marker("[stale]")}, Stale: true}
 	}
 	site := g.Site(r.Frame, r.Kind == RawExact, r.Epoch)
-	frames, err := g.HotSpot.Lookup(site)
+	frames, err := g.Guest.Lookup(site)
 	rs.reads.count(err)
 	p.work.heldUp = p.work.heldUp || proc.HeldUp(err)
 	if err != nil {

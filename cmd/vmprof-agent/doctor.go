@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"golang.org/x/term"
@@ -18,9 +16,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/runtimes/bridge"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
 const doctorUsage = `Usage: vmprof-agent doctor [--json]
@@ -53,7 +51,7 @@ func doctorVerb(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	}
 	env := doctor.Host()
 	env.Engines, env.GuestSocket = tryEngines, agent.DefaultGuestSocket
-	env.Inspect = inspectHotSpot(env.Proc, env.Pool)
+	env.Inspect = inspector(env.Proc, env.Pool, env.Runtimes)
 	report := doctor.Run(ctx, env)
 	if err := ctx.Err(); err != nil {
 		return err
@@ -113,26 +111,27 @@ func columns(w io.Writer) int {
 	return 80
 }
 
-// maxLibjvm bounds a libjvm in bytes; debug builds with symbols have 400 MB.
-const maxLibjvm = 1 << 30
+// maxLibrary bounds the library of a VM in bytes; debug builds with symbols have 400 MB.
+const maxLibrary = 1 << 30
 
-// A library is what the file of a libjvm contains.
+// A library is what the file of a VM's library contains.
 type library struct {
 	image    vmruntime.Image
 	segments elffile.Segments
-	probes   bool  // it announces what it compiles and unloads
+	walked   error // why stacks cannot be walked on this machine
+	probes   error // why what it compiles and unloads is not announced
 	monitors error // why waits for monitors cannot be recorded
 	parks    error // why those of java.util.concurrent cannot
 }
 
-// inspectHotSpot returns an inspector that attaches to a JVM as recording does, and lets go of it again.
-func inspectHotSpot(root proc.Root, pool *proc.Pool) doctor.JVMInspector {
+// inspector returns what attaches to a VM of one of the runtimes as recording does, and lets go of it again.
+func inspector(root proc.Root, pool *proc.Pool, table []bridge.Runtime) doctor.JVMInspector {
 	return func(ctx context.Context, pid int, lib *proc.Mapping) (doctor.Inspection, error) {
 		id, err := root.Identify(pid)
 		if err != nil {
 			return doctor.Inspection{}, err
 		}
-		l, err := proc.Call(ctx, pool, pid, func() (library, error) { return readLibrary(root, pid, lib) })
+		l, err := proc.Call(ctx, pool, pid, func() (library, error) { return readLibrary(root, pid, lib, table) })
 		if err != nil {
 			return doctor.Inspection{}, err
 		}
@@ -154,52 +153,45 @@ func inspectHotSpot(root proc.Root, pool *proc.Pool) doctor.JVMInspector {
 }
 
 // readLibrary runs on a worker of the pool: the file may lie on a file system that does not answer.
-func readLibrary(root proc.Root, pid int, lib *proc.Mapping) (l library, err error) {
-	f, err := root.OpenMapped(pid, lib, maxLibjvm)
+func readLibrary(root proc.Root, pid int, lib *proc.Mapping, table []bridge.Runtime) (l library, err error) {
+	vm, ok := bridge.Recognise(table, lib.Path)
+	if !ok {
+		return l, fmt.Errorf("%s is not a library of a VM", lib.Path)
+	}
+	f, err := root.OpenMapped(pid, lib, maxLibrary)
 	if err != nil {
 		return l, err
 	}
 	defer f.Close()
 	st, err := f.Stat()
 	if err != nil {
-		return l, fmt.Errorf("read libjvm: %w", err)
+		return l, fmt.Errorf("read the library of the VM: %w", err)
 	}
 	file, err := elffile.Open(f, st.Size())
 	if err != nil {
-		return l, fmt.Errorf("read libjvm: %w", err)
+		return l, fmt.Errorf("read the library of the VM: %w", err)
 	}
-	image, err := hotspot.Runtime{}.Image(file)
+	image, err := vm.Image(file)
 	if err != nil {
 		return l, err
 	}
-	if image == nil {
-		return l, errors.New("its libjvm is not HotSpot: it contains no vmStructs")
-	}
-	l = library{image: image, segments: file.Segments(), probes: announces(image)}
+	l = library{image: image, segments: file.Segments(), walked: vm.Kernel.Usable()}
+	_, l.probes = vm.CodeSites(file)
 	l.monitors, l.parks = events.LockProbes(file, f)
 	return l, nil
 }
 
-// announces reports whether the build has every probe that keeps its method map current.
-func announces(image vmruntime.Image) bool {
-	h, ok := image.(*hotspot.Image)
-	for _, name := range []string{hotspot.ProbeCodeLoad, hotspot.ProbeCodeUnload, hotspot.ProbeClassUnload} {
-		ok = ok && len(h.Probes(name)) > 0
-	}
-	return ok
-}
-
 // supports says what works with a JVM that could be attached to.
 func supports(l *library) []doctor.Support {
-	java := doctor.Support{Feature: "Java frames", OK: runtime.GOARCH == "amd64"}
+	java := doctor.Support{Feature: "Java frames", OK: l.walked == nil}
 	if !java.OK {
-		java.Reason = "not supported on " + runtime.GOARCH + " yet"
+		java.Reason = oneLine(l.walked)
 	}
 	inlining := java
 	inlining.Feature = "inlining"
-	live := doctor.Support{Feature: "live updates", OK: l.probes}
-	if !l.probes {
-		live.Reason = "this libjvm was built without USDT probes: methods compiled while the agent runs may have no names"
+	live := doctor.Support{Feature: "live updates", OK: l.probes == nil}
+	if !live.OK {
+		live.Reason = oneLine(l.probes) + ": methods compiled while the agent runs may have no names"
 	}
 	monitors := doctor.Support{Feature: "waits for monitors", OK: l.monitors == nil}
 	if !monitors.OK {

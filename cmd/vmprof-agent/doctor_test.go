@@ -18,7 +18,7 @@ func TestInspect(t *testing.T) {
 		}
 		defer guest.Close()
 		env := doctor.Host()
-		env.Inspect = inspectHotSpot(env.Proc, env.Pool)
+		env.Inspect = inspector(env.Proc, env.Pool, env.Runtimes)
 		found := false
 		for _, j := range doctor.Run(t.Context(), env).JVMs {
 			if j.PID != guest.PID() {

@@ -19,7 +19,7 @@ func recorded() (*Image, vmruntime.Target) {
 
 // A runtime recognises a VM's library by its name.
 func ExampleRuntime_Recognise() {
-	var vm vmruntime.Runtime = Runtime{}
+	var vm vmruntime.Library = Runtime{}
 	fmt.Println(vm.Name(), vm.Recognise("/usr/lib/jvm/jdk-25/lib/server/libjvm.so"), vm.Recognise("/usr/lib/libc.so.6"))
 	// Output: hotspot true false
 }

@@ -62,6 +62,9 @@ type Runtime struct{}
 // Name is "hotspot".
 func (Runtime) Name() string { return "hotspot" }
 
+// Title is "HotSpot".
+func (Runtime) Title() string { return "HotSpot" }
+
 // Recognise reports whether the mapped file of that name may be HotSpot's library.
 func (Runtime) Recognise(file string) bool { return path.Base(file) == "libjvm.so" }
 

@@ -125,19 +125,10 @@ func (p *Process) linkedThreads(most uint64) (threads []uint64, err error) {
 	return threads, err
 }
 
-// MaxListedThreads bounds how many threads of one VM are read.
-const MaxListedThreads = 8 << 10
-
-// A Thread is one that may run Java code.
-type Thread struct {
-	ID      uint32 // as the thread itself sees it: in the pid namespace of the VM
-	Address uint64 // of its JavaThread
-}
-
-// Threads returns those that run, at most MaxListedThreads. One that starts or ends meanwhile may be absent. It costs a
+// Threads returns those that run Java code, at most vmruntime.MaxListedThreads. One that starts or ends meanwhile may be absent. It costs a
 // read of some bytes for each thread, in batches, three times; a system call each up to JDK 9, whose list is a linked one.
-func (p *Process) Threads() ([]Thread, error) {
-	addrs, err := p.threads(MaxListedThreads)
+func (p *Process) Threads() ([]vmruntime.Thread, error) {
+	addrs, err := p.threads(vmruntime.MaxListedThreads)
 	if err != nil {
 		return nil, fmt.Errorf("list of threads: %w", err)
 	}
@@ -150,12 +141,12 @@ func (p *Process) Threads() ([]Thread, error) {
 	if err := heads.Read(p.memory.Mem); err != nil {
 		return nil, fmt.Errorf("threads: %w", err)
 	}
-	var threads []Thread
+	var threads []vmruntime.Thread
 	for i, addr := range addrs {
 		vtable, ok1 := heads.Word(2 * i)
 		os, ok2 := heads.Word(2*i + 1)
 		if ok1 && ok2 && vtable == l.Vtable && os != 0 {
-			threads = append(threads, Thread{Address: addr})
+			threads = append(threads, vmruntime.Thread{Address: addr})
 			ids.Add(os+uint64(l.OSThreadID), 4)
 		}
 	}
@@ -177,7 +168,7 @@ func (p *Process) Threads() ([]Thread, error) {
 // and next the Reference Handler, which does not end: both run Java code. Threads of compilers and services, which are of
 // subclasses, come later.
 func (p *Process) javaThreadVtable() (uint64, error) {
-	threads, err := p.threads(MaxListedThreads)
+	threads, err := p.threads(vmruntime.MaxListedThreads)
 	if err != nil {
 		return 0, err
 	}
@@ -187,7 +178,7 @@ func (p *Process) javaThreadVtable() (uint64, error) {
 	oldest := threads[0]
 	if p.schema.object.linked() { // a new one is put at the front
 		oldest = threads[len(threads)-1]
-		if len(threads) == MaxListedThreads {
+		if len(threads) == vmruntime.MaxListedThreads {
 			return 0, fmt.Errorf("there are %d threads or more", len(threads))
 		}
 	}

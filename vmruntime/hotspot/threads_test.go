@@ -83,7 +83,7 @@ func TestLinkedThreads(t *testing.T) {
 		t.Fatalf("%+v, %v, missing %q", p.layout.Thread, err, p.layout.Missing)
 	}
 	got, err := p.Threads()
-	if want := []Thread{{14, newest}, {12, second}, {11, first}}; err != nil || !slices.Equal(got, want) {
+	if want := []vmruntime.Thread{{ID: 14, Address: newest}, {ID: 12, Address: second}, {ID: 11, Address: first}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("threads %+v, %v; want %+v", got, err, want)
 	}
 

@@ -2,17 +2,14 @@ package counters
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A VM is what is asked of a JVM. *hotspot.Process is one.
+// A VM is what a JVM must offer to have its calls counted: some of what runtimes can do.
 type VM interface {
-	Flag(name string) (bool, error)
-	Number(name string) (int64, error)
-	Methods() ([]uint64, error)
-	Counts(methods []uint64) (_ []vmruntime.MethodCounts, took time.Duration, _ error)
+	vmruntime.FlagReader
+	vmruntime.MethodCounter
 	Profiles(methods []uint64) (map[uint64]*vmruntime.MethodProfile, error)
 	Names(places []vmruntime.Scope) ([]vmruntime.Frame, error)
 }

@@ -26,7 +26,7 @@ const NoC1Inlining = "-XX:C1MaxInlineSize=0"
 var ErrFlag = errors.New("the JVM does not tell of its calls: start it with -XX:+" + Flag + " " + NoC1Inlining +
 	" (which makes programs about 10 times slower)")
 
-// A VM tells its command line flags of type bool. *hotspot.Process is one.
+// A VM reads its command line flags of type bool, as a vmruntime.FlagReader does.
 type VM interface {
 	Flag(name string) (bool, error)
 }

@@ -55,6 +55,11 @@ func NewSchema(r *vmstructs.Resolver) Schema {
 	return s
 }
 
+// Moves reports whether a collector moves objects while Java threads run, or may do so because it is not known.
+func (c Collector) Moves() bool {
+	return c == CollectorZ || c == CollectorShenandoah || c == CollectorUnknown
+}
+
 // CollectorFlags are the command line flags of which the VM sets the one of its collector.
 var CollectorFlags = []struct {
 	Name      string

@@ -1,12 +1,15 @@
-package layout
+package hotspotbpf
 
 import (
+	"errors"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
-// loadSite tells where the arguments of one compiled__method__load site are: class, its length, name, its length,
+// loadSite says where the arguments of one compiled__method__load site are: class, its length, name, its length,
 // signature, its length, code, size (src/hotspot/share/code/nmethod.cpp).
 func loadSite(p elffile.Probe) (*bpf.LoadSite, error) {
 	var s bpf.LoadSite
@@ -26,8 +29,10 @@ func loadSite(p elffile.Probe) (*bpf.LoadSite, error) {
 	return &s, nil
 }
 
+var errNoProbes = errors.New("this libjvm was built without USDT probes")
+
 // Sites chooses what to attach of the probes of a libjvm.
-func Sites(probes []elffile.Probe) (attach.Sites, error) {
+func (Kernel) Sites(probes []elffile.Probe) (attach.Sites, error) {
 	var s attach.Sites
 	for _, p := range probes {
 		if p.Provider != "hotspot" {
@@ -35,18 +40,21 @@ func Sites(probes []elffile.Probe) (attach.Sites, error) {
 		}
 		site := attach.Site{Offset: p.Offset, RefCtrOffset: p.SemaphoreOffset}
 		switch p.Name {
-		case "compiled__method__load":
+		case hotspot.ProbeCodeLoad:
 			load, err := loadSite(p)
 			if err != nil {
 				return s, err
 			}
 			site.Load = load
 			s.Load = append(s.Load, site)
-		case "compiled__method__unload":
+		case hotspot.ProbeCodeUnload:
 			s.CodeUnload = append(s.CodeUnload, site)
-		case "class__unloaded":
+		case hotspot.ProbeClassUnload:
 			s.ClassUnload = append(s.ClassUnload, site)
 		}
+	}
+	if len(s.Load) == 0 || len(s.CodeUnload) == 0 || len(s.ClassUnload) == 0 {
+		return attach.Sites{}, errNoProbes
 	}
 	return s, nil
 }

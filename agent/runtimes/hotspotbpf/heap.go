@@ -1,12 +1,12 @@
-package layout
+package hotspotbpf
 
 import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
 )
 
-// Heap is what the kernel side must know of a HotSpot process's objects. The caller sets the serial.
-func Heap(l *javaheap.ObjectLayout) *bpf.HotspotHeap {
+// heap is what the kernel side must know of a HotSpot process's objects. The caller sets the serial.
+func heap(l *javaheap.ObjectLayout) *bpf.HotspotHeap {
 	h := &bpf.HotspotHeap{
 		NarrowKlassBase: l.KlassBase, NarrowKlassShift: uint32(l.KlassShift), KlassBit: uint32(l.KlassBit),
 		NarrowOopBase: l.OopBase, NarrowOopShift: uint32(l.OopShift), OopColourShift: uint32(l.OopColourShift),
@@ -30,7 +30,7 @@ func Heap(l *javaheap.ObjectLayout) *bpf.HotspotHeap {
 		bpf.HeapMonitorHandle: l.MonitorObjectIsHandle,
 		bpf.HeapParkBlocker:   l.HasParkBlocker,
 		bpf.HeapColoured:      l.OopIsColoured,
-		bpf.HeapConcurrent:    Moves(l.Heap.Collector),
+		bpf.HeapConcurrent:    l.Heap.Collector.Moves(),
 		bpf.HeapRegions:       l.Heap.Generations == javaheap.GenerationsByRegion,
 		bpf.HeapYoungBounds:   l.Heap.Generations == javaheap.GenerationsByBounds,
 	} {
@@ -39,9 +39,4 @@ func Heap(l *javaheap.ObjectLayout) *bpf.HotspotHeap {
 		}
 	}
 	return h
-}
-
-// Moves reports whether a collector moves objects while Java threads run. If so, an address is worthless a moment later.
-func Moves(c javaheap.Collector) bool {
-	return c == javaheap.CollectorZ || c == javaheap.CollectorShenandoah || c == javaheap.CollectorUnknown
 }

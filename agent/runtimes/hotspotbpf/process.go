@@ -1,6 +1,4 @@
-// Package layout says for the kernel side where a HotSpot VM keeps what: the layout of its code, threads and heap as BPF programs
-// have it, and the places of its USDT probes.
-package layout
+package hotspotbpf
 
 import (
 	"errors"
@@ -14,8 +12,8 @@ import (
 // errHeaps: no HotSpot has that many code heaps.
 var errHeaps = errors.New("more code heaps than the walker knows of")
 
-// Process is what the kernel side must know of a HotSpot process. The caller sets identity, slot and the flags about probes.
-func Process(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
+// process is what the kernel side must know of a HotSpot process. The caller sets identity, slot and the flags about probes.
+func process(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
 	h := &bpf.HotspotProcess{
 		CodeLow: l.Cache.Low, CodeHigh: l.Cache.High,
 		InterpreterLow: l.Interpreter.Low, InterpreterHigh: l.Interpreter.High,

@@ -1,0 +1,74 @@
+package vmruntime
+
+import "time"
+
+// Capabilities of a Process beyond naming code. A Process implements those that its VM allows; callers ask for each with a type
+// assertion and do without where it is missing. As those of Process, their methods are called from one goroutine at a time.
+
+// A ThreadLister lists the threads that may run the guest's code.
+type ThreadLister interface {
+	// Threads lists those that run now, at most MaxListedThreads. A thread that starts or ends meanwhile may be absent.
+	Threads() ([]Thread, error)
+}
+
+// MaxListedThreads bounds how many threads of one VM are read.
+const MaxListedThreads = 8 << 10
+
+// A Thread is one that may run the guest's code.
+type Thread struct {
+	ID      uint32 // as the thread itself sees it: in the pid namespace of the VM
+	Address uint64 // of the VM's structure for it
+}
+
+// A ClassReader names classes.
+type ClassReader interface {
+	// ClassName names the class whose structure has that address. It remembers the name until epoch, counted as in Site.Epoch,
+	// changes.
+	ClassName(class uint64, epoch uint32) (string, error)
+}
+
+// A HeapReader knows the heap of objects.
+type HeapReader interface {
+	// HeapBounds are the addresses [low, high) of the heap. ok is false if they, or the form of objects, are not known. moving
+	// reports that the collector moves objects while threads run, so that an address is worthless a moment later.
+	HeapBounds() (low, high uint64, moving, ok bool)
+	// PlaceAt says what an address in the heap is in; bases are values of registers, where the object may begin. The answer is
+	// right if no collection moved the object since the address was seen.
+	PlaceAt(addr uint64, bases ...uint64) (Place, error)
+}
+
+// A Place is where an address is in an object.
+type Place struct {
+	Class  string // name of the object's class
+	Offset uint64 // bytes from the start of the object
+	Field  string // name of the field there, "" in headers, gaps and arrays
+	Index  int    // of the element of an array there, -1 if there is none
+}
+
+// A FlagReader reads the VM's command line flags.
+type FlagReader interface {
+	// Flag reads one of type bool. An error says that the VM has no such flag, or that it cannot be read.
+	Flag(name string) (bool, error)
+	// Number reads one that is an integer.
+	Number(name string) (int64, error)
+}
+
+// A MethodCounter reads the VM's own counters of all methods.
+type MethodCounter interface {
+	// Methods are the addresses of all methods of the classes that are loaded.
+	Methods() ([]uint64, error)
+	// Counts reads the counters of methods; took is the time between the first and the last read of counters.
+	Counts(methods []uint64) (_ []MethodCounts, took time.Duration, _ error)
+}
+
+// A JDK is a process that runs a Java platform.
+type JDK interface {
+	// FeatureRelease is the platform's: 8, 17, 25.
+	FeatureRelease() int
+}
+
+// A ClassNamer is a Runtime whose classes the kernel side names by the bytes with which the VM names them.
+type ClassNamer interface {
+	// ClassName makes these bytes a name for people, the same in every run. They may be anything.
+	ClassName(text []byte) string
+}

@@ -1,0 +1,45 @@
+package hotspot
+
+import "github.com/vmprof-agent/vmprof-agent/vmruntime"
+
+// What vmruntime lets a Process and a Runtime offer beyond names of code.
+var (
+	_ vmruntime.CallCounter   = (*Process)(nil)
+	_ vmruntime.ThreadLister  = (*Process)(nil)
+	_ vmruntime.ClassReader   = (*Process)(nil)
+	_ vmruntime.HeapReader    = (*Process)(nil)
+	_ vmruntime.FlagReader    = (*Process)(nil)
+	_ vmruntime.MethodCounter = (*Process)(nil)
+	_ vmruntime.JDK           = (*Process)(nil)
+	_ vmruntime.ClassNamer    = Runtime{}
+)
+
+// FeatureRelease is that of the JDK: 8, 17, 25.
+func (p *Process) FeatureRelease() int { return p.layout.JDK }
+
+// ClassName is the name of the class whose Klass has that address, as Class.Name has it.
+func (p *Process) ClassName(klass uint64, epoch uint32) (string, error) {
+	class, err := p.Klass(klass, epoch)
+	if err != nil {
+		return "", err
+	}
+	return class.Name, nil
+}
+
+// HeapBounds are the addresses of the Java heap, and whether its collector moves objects while Java threads run.
+func (p *Process) HeapBounds() (low, high uint64, moving, ok bool) {
+	h := &p.layout.Objects.Heap
+	return h.Low, h.High, h.Collector.Moves(), p.layout.HasObjects
+}
+
+// PlaceAt is ObjectAt in the form that all runtimes share.
+func (p *Process) PlaceAt(addr uint64, bases ...uint64) (vmruntime.Place, error) {
+	object, err := p.ObjectAt(addr, bases...)
+	if err != nil {
+		return vmruntime.Place{}, err
+	}
+	return vmruntime.Place{Class: object.Class, Offset: object.Offset, Field: object.Field.Name, Index: object.Index}, nil
+}
+
+// ClassName makes the bytes of the Symbol that names a class a name for people.
+func (Runtime) ClassName(symbol []byte) string { return ClassName(symbol) }
