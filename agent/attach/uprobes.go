@@ -184,11 +184,7 @@ var errReplaced = errors.New("from 6.18 on the kernel replaces that NOP by a cal
 // proveStack fails unless a NOP of several bytes at an offset of a file is safe: its function keeps nothing below the stack
 // pointer, or the kernel does not replace such NOPs, or there is no red zone as the code is of 32 bits.
 func (u Uprobes) proveStack(file *os.File, offset uint64) error {
-	st, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	lib, err := elffile.Open(file, st.Size())
+	lib, err := elffile.OpenFile(file)
 	if errors.Is(err, elffile.ErrUnsupported) {
 		return nil
 	}

@@ -106,11 +106,7 @@ func (p *leafProgram) attach(prefix string, trusted bool) (hits func() uint64, e
 		p.t.Fatal(err)
 	}
 	defer file.Close()
-	st, err := file.Stat()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	lib, err := elffile.Open(file, st.Size())
+	lib, err := elffile.OpenFile(file)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -363,11 +363,7 @@ func TestLiveValuesGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := elffile.Open(f, st.Size())
+	e, err := elffile.OpenFile(f)
 	if err != nil {
 		t.Fatal(err)
 	}

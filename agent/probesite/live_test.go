@@ -55,11 +55,7 @@ func open(t testing.TB, path string) *Finder {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { file.Close() })
-	info, err := file.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := elffile.Open(file, info.Size())
+	f, err := elffile.OpenFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -160,11 +160,7 @@ func readLibrary(root proc.Root, pid int, lib *proc.Mapping) (l library, err err
 		return l, err
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return l, fmt.Errorf("read libjvm: %w", err)
-	}
-	file, err := elffile.Open(f, st.Size())
+	file, err := elffile.OpenFile(f)
 	if err != nil {
 		return l, fmt.Errorf("read libjvm: %w", err)
 	}

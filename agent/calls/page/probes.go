@@ -110,11 +110,7 @@ func (a *attachment) add(m *proc.Mapping) error {
 		return err
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	file, err := elffile.Open(f, st.Size())
+	file, err := elffile.OpenFile(f)
 	if errors.Is(err, elffile.ErrNotELF) || errors.Is(err, elffile.ErrUnsupported) {
 		return nil
 	}
