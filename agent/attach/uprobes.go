@@ -97,7 +97,7 @@ func attachSingle(ex *link.Executable, pid int, p Uprobe, sites []Site) ([]link.
 		l, err := ex.Uprobe("", p.Single, &link.UprobeOptions{PID: pid, Address: s.Offset, RefCtrOffset: s.RefCtrOffset, Cookie: s.Cookie})
 		if err != nil {
 			err = fmt.Errorf("%w (this kernel has no uprobe.multi: single probes need CAP_SYS_ADMIN)", explainSemaphore(err, sites))
-			return nil, errors.Join(err, closeLinks(links))
+			return nil, errors.Join(err, CloseLinks(links))
 		}
 		links = append(links, l)
 	}
@@ -134,7 +134,8 @@ func multiOptions(sites []Site, pid int) *link.UprobeMultiOptions {
 	return o
 }
 
-func closeLinks(links []link.Link) error {
+// CloseLinks closes all of the links, whatever fails.
+func CloseLinks(links []link.Link) error {
 	var errs []error
 	for _, l := range links {
 		errs = append(errs, l.Close())

@@ -79,7 +79,7 @@ func (w *valueWatch) attach(t *testing.T, f *os.File, e *elffile.File, pid int, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { closeLinks(links) })
+	t.Cleanup(func() { CloseLinks(links) })
 	for _, v := range values {
 		w.sites[v.Cookie], w.specs[v.Cookie] = v, text
 	}
@@ -335,9 +335,9 @@ func TestLiveValuesSemaphore(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		defer closeLinks(others)
+		defer CloseLinks(others)
 		_, links, err := w.values.attach(m.File, guest.PID(), spec, sites)
-		defer closeLinks(links)
+		defer CloseLinks(links)
 		if met = true; err == nil || !strings.Contains(err.Error(), "end that tool first") {
 			t.Errorf("attached beside another, with another semaphore: %v", err)
 		}
