@@ -64,7 +64,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/budget", "agent/calls agent/profile"},
 	{"agent/watch", "agent/attach agent/proc agent/ring bpf vmruntime"},
 	{"agent/calls/counters", "agent/profile cct symbolize vmruntime"},
-	{"agent/calls/...", "agent/attach agent/budget agent/calls agent/probesite/hitcost agent/proc agent/profile agent/ring agent/watch bpf cct elffile symbolize vmruntime"},
+	{"agent/calls/...", "agent/attach agent/budget agent/calls agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/ring agent/watch bpf cct elffile symbolize vmruntime"},
 	{"agent/monitors", "agent/attach agent/budget agent/probesite agent/proc agent/ring agent/watch bpf elffile vmruntime"},
 
 	{"agent/events", "agent/attach agent/budget agent/fold agent/library agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/retry agent/target " +

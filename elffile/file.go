@@ -1,7 +1,7 @@
 // Package elffile reads what a profiler needs from ELF files that it does not trust: load segments, build ids,
 // symbols, one kind of relocation, and USDT probes.
 //
-//	f, err := elffile.Open(file, size)
+//	f, err := elffile.OpenFile(file)
 //	bias, err := f.Bias(mapStart, mapOffset)    // one mapping of the file in a process
 //	table, err := f.Symbols()                   // address -> name, compact
 //	found, err := f.FindSymbols("gHotSpotVMStructs")
@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 )
 
 // Errors that callers distinguish.
@@ -69,6 +70,15 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 		}
 	}
 	return f, nil
+}
+
+// OpenFile is Open of a whole file.
+func OpenFile(file *os.File) (*File, error) {
+	st, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return Open(file, st.Size())
 }
 
 // Machine is the instruction set of the file.

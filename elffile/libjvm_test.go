@@ -38,11 +38,7 @@ func openPath(t testing.TB, path string) (*File, *os.File) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { file.Close() })
-	info, err := file.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := Open(file, info.Size())
+	f, err := OpenFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

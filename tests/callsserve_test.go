@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
 // TestCallsServe: a server has the calls of a cooperating guest, beside where its time goes.
@@ -18,31 +20,14 @@ func TestCallsServe(t *testing.T) {
 	if err := guest.WaitForAgent(); err != nil {
 		t.Fatal(err)
 	}
-	quit, done := make(chan struct{}), make(chan error, 1)
-	go func() {
-		for {
-			select {
-			case <-quit:
-				done <- nil
-				return
-			default:
-			}
-			if _, err := guest.RunFor(100 * time.Millisecond); err != nil {
-				done <- err
-				return
-			}
-		}
-	}()
-	defer func() {
-		close(quit)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+	defer repeat(t, func() error {
+		_, err := guest.RunFor(100 * time.Millisecond)
+		return err
+	})()
 
 	t.Run("profile", func(t *testing.T) {
 		for name, want := range map[string]string{"calls": "calls", "cpu": "samples"} {
-			status, body := get(t, fmt.Sprintf("%s/profiles/%s?seconds=2&pid=%d", url, name, guest.Pid()))
+			status, body := profiler.Get(t, fmt.Sprintf("%s/profiles/%s?seconds=2&pid=%d", url, name, guest.Pid()))
 			if status != http.StatusOK {
 				t.Fatalf("%s: status %d: %s", name, status, body)
 			}
@@ -61,7 +46,7 @@ func TestCallsServe(t *testing.T) {
 	t.Run("metrics", func(t *testing.T) {
 		hot := regexp.MustCompile(`(?m)^vmprof_calls_total\{.*engine="page".*"Shape0\.hash".*\} (\S+)$`)
 		eventually(t, "the hot method's calls have a metric", func() bool {
-			_, body := get(t, url+"/metrics")
+			_, body := profiler.Get(t, url+"/metrics")
 			match := hot.FindStringSubmatch(body)
 			if match == nil {
 				return false

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
 // TestEventsServe: a server that records events alone, without ticks, has the objects of a JVM by class and place, accounts
@@ -25,34 +26,17 @@ func TestEventsServe(t *testing.T) {
 	t.Cleanup(func() { guest.Close() })
 	url := serve(t, "-e", "alloc,lock", "-p", strconv.Itoa(guest.PID()), "--budget", "10%")
 	eventually(t, "the server is ready", func() bool {
-		status, _ := get(t, url+"/-/ready")
+		status, _ := profiler.Get(t, url+"/-/ready")
 		return status == http.StatusOK
 	})
-	quit, done := make(chan struct{}), make(chan error, 1)
-	go func() {
-		for {
-			select {
-			case <-quit:
-				done <- nil
-				return
-			default:
-			}
-			// A run allocates the same each time, and buffers begin with it: the many ends within one are what is drawn from.
-			if _, err := guest.Run(1, 10_000_000); err != nil {
-				done <- err
-				return
-			}
-		}
-	}()
-	defer func() {
-		close(quit)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+	defer repeat(t, func() error {
+		// A run allocates the same each time, and buffers begin with it: the many ends within one are what is drawn from.
+		_, err := guest.Run(1, 10_000_000)
+		return err
+	})()
 
 	t.Run("profile", func(t *testing.T) {
-		status, body := get(t, fmt.Sprintf("%s/profiles/alloc?seconds=2&pid=%d", url, guest.PID()))
+		status, body := profiler.Get(t, fmt.Sprintf("%s/profiles/alloc?seconds=2&pid=%d", url, guest.PID()))
 		if status != http.StatusOK {
 			t.Fatalf("status %d: %s", status, body)
 		}
@@ -78,7 +62,7 @@ func TestEventsServe(t *testing.T) {
 		}
 	})
 	t.Run("metrics", func(t *testing.T) {
-		_, body := get(t, url+"/metrics")
+		_, body := profiler.Get(t, url+"/metrics")
 		value := regexp.MustCompile(`(?m)^vmprof_event_samples_folded_total (\S+)$`).FindStringSubmatch(body)
 		if value == nil || value[1] == "0" {
 			t.Errorf("events folded: %q", value)
@@ -94,7 +78,7 @@ func TestEventsServe(t *testing.T) {
 	})
 	t.Run("refusals", func(t *testing.T) {
 		for kind, want := range map[string]string{"cpu": "serve -e cpu,alloc,lock", "safepoint": "serve -e alloc,lock,safepoint"} {
-			if status, body := get(t, url+"/profiles/"+kind+"?seconds=1"); status != http.StatusNotFound || !strings.Contains(body, want) {
+			if status, body := profiler.Get(t, url+"/profiles/"+kind+"?seconds=1"); status != http.StatusNotFound || !strings.Contains(body, want) {
 				t.Errorf("%s: status %d: %s", kind, status, body)
 			}
 		}

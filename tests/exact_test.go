@@ -164,11 +164,7 @@ func probedIn(t *testing.T, pid int, mapping *proc.Mapping) func() bool {
 		t.Fatal(err)
 	}
 	defer lib.Close()
-	info, err := lib.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := elffile.Open(lib, info.Size())
+	file, err := elffile.OpenFile(lib)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
@@ -48,19 +49,25 @@ func serve(t *testing.T, args ...string) (url string) {
 	return address
 }
 
-// get returns what the server answers.
-func get(t *testing.T, url string) (status int, body string) {
+// repeat calls run again and again until the function that it returns is called, which waits for the last one to end.
+func repeat(t *testing.T, run func() error) (stop func()) {
 	t.Helper()
-	response, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(text)
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-quit:
+				return
+			default:
+			}
+			if err := run(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-ended }
 }
 
 func TestServe(t *testing.T) {
@@ -68,7 +75,7 @@ func TestServe(t *testing.T) {
 	url := serve(t, "-F", strconv.Itoa(frequency))
 
 	t.Run("profile", func(t *testing.T) {
-		status, body := get(t, fmt.Sprintf("%s/profiles/cpu?seconds=1&pid=%d", url, guest.PID()))
+		status, body := profiler.Get(t, fmt.Sprintf("%s/profiles/cpu?seconds=1&pid=%d", url, guest.PID()))
 		if status != http.StatusOK {
 			t.Fatalf("status %d: %s", status, body)
 		}
@@ -93,20 +100,20 @@ func TestServe(t *testing.T) {
 	t.Run("metrics", func(t *testing.T) {
 		hot := regexp.MustCompile(`(?m)^vmprof_.*method="` + regexp.QuoteMeta(heavy) + `"`)
 		eventually(t, "the hot method has a metric", func() bool {
-			_, body := get(t, url+"/metrics")
+			_, body := profiler.Get(t, url+"/metrics")
 			return hot.MatchString(body) && strings.Contains(body, "vmprof_build_info")
 		})
 	})
 	t.Run("pages", func(t *testing.T) {
 		for _, page := range []string{"/", "/ui/", "/ui/flamegraph", "/ui/top", "/ui/peek?f=heavy"} {
-			if status, body := get(t, url+page); status != http.StatusOK {
+			if status, body := profiler.Get(t, url+page); status != http.StatusOK {
 				t.Errorf("%s: status %d: %.200s", page, status, body)
 			}
 		}
 	})
 	t.Run("refusals", func(t *testing.T) {
 		for _, query := range []string{"seconds=-1", "seconds=soon", "pid=none", "seconds=1e9"} {
-			if status, _ := get(t, url+"/profiles/cpu?"+query); status != http.StatusBadRequest {
+			if status, _ := profiler.Get(t, url+"/profiles/cpu?"+query); status != http.StatusBadRequest {
 				t.Errorf("%s: status %d", query, status)
 			}
 		}
@@ -120,7 +127,7 @@ func TestServeLateGuest(t *testing.T) {
 	url := serve(t, "-F", strconv.Itoa(frequency))
 	guest := start(t, "Plain")
 	eventually(t, "the guest's methods are in a profile", func() bool {
-		status, body := get(t, fmt.Sprintf("%s/profiles/cpu?seconds=1&pid=%d", url, guest.PID()))
+		status, body := profiler.Get(t, fmt.Sprintf("%s/profiles/cpu?seconds=1&pid=%d", url, guest.PID()))
 		if status != http.StatusOK {
 			t.Fatalf("status %d: %s", status, body)
 		}

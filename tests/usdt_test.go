@@ -35,25 +35,15 @@ func startPHP(t *testing.T, p php.Program) *php.Guest {
 // keepBusy has the guest do rounds until the function that it returns is called, which returns all answers.
 func keepBusy(t *testing.T, g *php.Guest, rounds int) (stop func() map[string]int) {
 	t.Helper()
-	quit, answers := make(chan struct{}), make(chan map[string]int, 1)
-	go func() {
-		got := map[string]int{}
-		defer func() { answers <- got }()
-		for {
-			select {
-			case <-quit:
-				return
-			default:
-			}
-			answer, err := g.Run(rounds)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			got[answer]++
+	answers := map[string]int{}
+	end := repeat(t, func() error {
+		answer, err := g.Run(rounds)
+		if err == nil {
+			answers[answer]++
 		}
-	}()
-	return func() map[string]int { close(quit); return <-answers }
+		return err
+	})
+	return func() map[string]int { end(); return answers }
 }
 
 // usdtArgs are the arguments of a recording of PHP's calls.

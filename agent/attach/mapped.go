@@ -56,11 +56,7 @@ func visitMapped(root proc.Root, pid int, m *proc.Mapping, visit func(*MappedFil
 		return fmt.Errorf("%w: %w", errUnread, err)
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("%w: %w", errUnread, err)
-	}
-	e, err := elffile.Open(f, st.Size())
+	e, err := elffile.OpenFile(f)
 	if errors.Is(err, elffile.ErrNotELF) {
 		return nil // code that a VM keeps in a file
 	}

@@ -72,7 +72,7 @@ func tryNops() (replaced bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		defer closeLinks(links)
+		defer CloseLinks(links)
 		for range 3 { // it replaces at the first, but the next ones cost little
 			execute()
 		}

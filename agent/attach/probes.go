@@ -72,7 +72,7 @@ func (p *Probes) Attach(lib *os.File, sites Sites) (*Attached, error) {
 // Detach takes the probes of one library away, some 50 ms. When it returns no program runs for them any more: the kernel
 // waits for those that do. So what their slots say may change.
 func (p *Probes) Detach(a *Attached) error {
-	err := closeLinks(a.links)
+	err := CloseLinks(a.links)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, site := range a.loads {

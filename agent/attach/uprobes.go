@@ -97,7 +97,7 @@ func attachSingle(ex *link.Executable, pid int, p Uprobe, sites []Site) ([]link.
 		l, err := ex.Uprobe("", p.Single, &link.UprobeOptions{PID: pid, Address: s.Offset, RefCtrOffset: s.RefCtrOffset, Cookie: s.Cookie})
 		if err != nil {
 			err = fmt.Errorf("%w (this kernel has no uprobe.multi: single probes need CAP_SYS_ADMIN)", explainSemaphore(err, sites))
-			return nil, errors.Join(err, closeLinks(links))
+			return nil, errors.Join(err, CloseLinks(links))
 		}
 		links = append(links, l)
 	}
@@ -134,7 +134,8 @@ func multiOptions(sites []Site, pid int) *link.UprobeMultiOptions {
 	return o
 }
 
-func closeLinks(links []link.Link) error {
+// CloseLinks closes all of the links, whatever fails.
+func CloseLinks(links []link.Link) error {
 	var errs []error
 	for _, l := range links {
 		errs = append(errs, l.Close())
@@ -184,11 +185,7 @@ var errReplaced = errors.New("from 6.18 on the kernel replaces that NOP by a cal
 // proveStack fails unless a NOP of several bytes at an offset of a file is safe: its function keeps nothing below the stack
 // pointer, or the kernel does not replace such NOPs, or there is no red zone as the code is of 32 bits.
 func (u Uprobes) proveStack(file *os.File, offset uint64) error {
-	st, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	lib, err := elffile.Open(file, st.Size())
+	lib, err := elffile.OpenFile(file)
 	if errors.Is(err, elffile.ErrUnsupported) {
 		return nil
 	}

@@ -106,11 +106,7 @@ func (p *leafProgram) attach(prefix string, trusted bool) (hits func() uint64, e
 		p.t.Fatal(err)
 	}
 	defer file.Close()
-	st, err := file.Stat()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	lib, err := elffile.Open(file, st.Size())
+	lib, err := elffile.OpenFile(file)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -130,7 +126,7 @@ func (p *leafProgram) attach(prefix string, trusted bool) (hits func() uint64, e
 	u := NewUprobes()
 	program, hits := countHits(p.t, u.Multi())
 	links, err := u.Attach(file, p.pid, Uprobe{Multi: program, Single: program}, sites)
-	p.t.Cleanup(func() { closeLinks(links) })
+	p.t.Cleanup(func() { CloseLinks(links) })
 	return hits, err
 }
 
@@ -316,7 +312,7 @@ func TestProbeWarmsPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeLinks(links)
+	defer CloseLinks(links)
 	if !resident(t, file, size, code) || !resident(t, file, size, counter) {
 		t.Errorf("in the page cache: code %v, semaphore %v", resident(t, file, size, code), resident(t, file, size, counter))
 	}

@@ -79,7 +79,7 @@ func (w *valueWatch) attach(t *testing.T, f *os.File, e *elffile.File, pid int, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { closeLinks(links) })
+	t.Cleanup(func() { CloseLinks(links) })
 	for _, v := range values {
 		w.sites[v.Cookie], w.specs[v.Cookie] = v, text
 	}
@@ -335,9 +335,9 @@ func TestLiveValuesSemaphore(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		defer closeLinks(others)
+		defer CloseLinks(others)
 		_, links, err := w.values.attach(m.File, guest.PID(), spec, sites)
-		defer closeLinks(links)
+		defer CloseLinks(links)
 		if met = true; err == nil || !strings.Contains(err.Error(), "end that tool first") {
 			t.Errorf("attached beside another, with another semaphore: %v", err)
 		}
@@ -363,11 +363,7 @@ func TestLiveValuesGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := elffile.Open(f, st.Size())
+	e, err := elffile.OpenFile(f)
 	if err != nil {
 		t.Fatal(err)
 	}

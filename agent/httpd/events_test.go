@@ -12,6 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -145,7 +146,7 @@ func TestMergeEvents(t *testing.T) {
 			if fmt.Sprint(got) != fmt.Sprint(tt.want) {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
-			if a := metadata(t, p).Events; a == nil || !a.Mixed || a.Counts.Folded != 194 || a.Counts.Hits != 1800 {
+			if a := sinktest.Metadata(t, p).Events; a == nil || !a.Mixed || a.Counts.Folded != 194 || a.Counts.Hits != 1800 {
 				t.Errorf("the account is %+v, want 194 events of all kinds and 1800 hits", a)
 			}
 			aside := slices.ContainsFunc(p.Comments, func(c string) bool { return strings.Contains(c, "are left out") })

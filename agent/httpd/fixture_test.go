@@ -15,10 +15,8 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-	pprof "github.com/google/pprof/profile"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -164,13 +162,3 @@ func shop(n uint64) *profile.Profile {
 
 // hostile is a name that would break out of HTML, scripts, headers and paths.
 const hostile = "</script><script>alert(1)</script>\"'`\r\nX-Evil: 1\x00../../etc/passwd\xff${alert(2)}"
-
-// metadata is what a profile says about itself.
-func metadata(t *testing.T, p *pprof.Profile) *stored.Metadata {
-	t.Helper()
-	m, err := stored.MetadataOf(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 
 	pprof "github.com/google/pprof/profile"
 )
@@ -36,7 +37,7 @@ func TestMerge(t *testing.T) {
 	if samples != int64(want) {
 		t.Errorf("%d samples, want %d", samples, want)
 	}
-	if c := metadata(t, p).Samples; c.Folded != 3200 || profile.Sum(c.Dropped)+profile.Sum(c.Discarded) != 5 {
+	if c := sinktest.Metadata(t, p).Samples; c.Folded != 3200 || profile.Sum(c.Dropped)+profile.Sum(c.Discarded) != 5 {
 		t.Errorf("the account is %+v, want 3200 samples and 5 lost", c)
 	}
 	if a.Counts.Dropped["ring_full"] != 2 {

@@ -55,11 +55,7 @@ func open(t testing.TB, path string) *Finder {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { file.Close() })
-	info, err := file.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := elffile.Open(file, info.Size())
+	f, err := elffile.OpenFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +136,7 @@ func checkSite(t *testing.T, f *Finder, s Site) {
 	if !ok || offset != s.Offset {
 		t.Errorf("%s: offset %#x of address %#x, want %#x", s.Function, s.Offset, s.Address, offset)
 	}
-	kind, err := f.kindAt(s.Offset)
+	kind, err := KindAt(f.file.Machine(), f.bytes, s.Offset)
 	if err != nil || kind != s.Kind || !s.Emulated {
 		t.Errorf("%s: %v at %#x, found %v, %v; emulated %t", s.Function, s.Kind, s.Address, kind, err, s.Emulated)
 	}

@@ -43,11 +43,7 @@ func countBothEnds(t *testing.T, jdk jvm.JDK) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	elf, err := elffile.Open(file, info.Size())
+	elf, err := elffile.OpenFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

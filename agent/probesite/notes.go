@@ -23,7 +23,7 @@ func (f *Finder) Notes(provider, name string) ([]Site, error) {
 		if p.Provider != provider || p.Name != name {
 			continue
 		}
-		kind, err := f.kindAt(p.Offset)
+		kind, err := KindAt(f.file.Machine(), f.bytes, p.Offset)
 		if err != nil {
 			return nil, fmt.Errorf("probe %s:%s: %w", provider, name, err)
 		}
@@ -54,15 +54,16 @@ func (f *Finder) around(addr uint64) string {
 // arm64Nop is what USDT probes stand on there; the kernel emulates it (arch/arm64/kernel/probes/uprobes.c).
 var arm64Nop = []byte{0x1f, 0x20, 0x03, 0xd5}
 
-// kindAt classifies the instruction at an offset of the file. What cannot be decoded is Refused.
-func (f *Finder) kindAt(offset uint64) (Kind, error) {
+// KindAt returns the kind of the instruction at an offset of a file for machine. What cannot be decoded is Refused.
+// elffile.ErrUnsupported if machine is neither x86-64 nor arm64; other errors say that the file could not be read.
+func KindAt(machine elf.Machine, file io.ReaderAt, offset uint64) (Kind, error) {
 	var buffer [maxInstruction]byte
-	n, err := f.bytes.ReadAt(buffer[:], int64(offset))
+	n, err := file.ReadAt(buffer[:], int64(offset))
 	if err != nil && !errors.Is(err, io.EOF) {
 		return Refused, fmt.Errorf("read code at offset %#x: %w", offset, err)
 	}
 	code := buffer[:n]
-	switch f.file.Machine() {
+	switch machine {
 	case elf.EM_X86_64:
 		if i, err := Decode(code); err == nil {
 			return i.Kind, nil
@@ -74,5 +75,5 @@ func (f *Finder) kindAt(offset uint64) (Kind, error) {
 		}
 		return Stepped, nil
 	}
-	return Refused, fmt.Errorf("%v: %w", f.file.Machine(), elffile.ErrUnsupported)
+	return Refused, fmt.Errorf("%v: %w", machine, elffile.ErrUnsupported)
 }

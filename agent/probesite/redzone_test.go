@@ -86,7 +86,7 @@ func TestLiveNotesOfLibjvm(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range probes {
-			k, err := f.kindAt(p.Offset)
+			k, err := KindAt(f.file.Machine(), f.bytes, p.Offset)
 			if err != nil || k != Nop {
 				t.Errorf("%s:%s at %#x: %v, %v", p.Provider, p.Name, p.Location, k, err)
 			}

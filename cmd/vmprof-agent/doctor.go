@@ -163,11 +163,7 @@ func readLibrary(root proc.Root, pid int, lib *proc.Mapping, table []bridge.Runt
 		return l, err
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return l, fmt.Errorf("read the library of the VM: %w", err)
-	}
-	file, err := elffile.Open(f, st.Size())
+	file, err := elffile.OpenFile(f)
 	if err != nil {
 		return l, fmt.Errorf("read the library of the VM: %w", err)
 	}

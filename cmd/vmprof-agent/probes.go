@@ -2,11 +2,9 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"debug/elf"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -247,35 +245,13 @@ func plainText(name string, limit int) string {
 
 // instructionAt says what stands at an offset of a file, in the words of the usage.
 func instructionAt(f io.ReaderAt, machine elf.Machine, offset uint64) string {
-	var code [maxInstruction]byte
-	n, err := f.ReadAt(code[:], int64(offset))
-	if err != nil && !errors.Is(err, io.EOF) {
+	switch kind, err := probesite.KindAt(machine, f, offset); {
+	case err != nil:
 		return "unreadable"
-	}
-	return instruction(code[:n], machine)
-}
-
-// maxInstruction is the longest that an x86-64 instruction may be, in bytes.
-const maxInstruction = 15
-
-// arm64Nop is the NOP that USDT probes stand on there.
-var arm64Nop = []byte{0x1f, 0x20, 0x03, 0xd5}
-
-// instruction says what code begins with, in the words of the usage.
-func instruction(code []byte, machine elf.Machine) string {
-	switch machine {
-	case elf.EM_X86_64:
-		i, err := probesite.Decode(code)
-		switch {
-		case err != nil || i.Kind == probesite.Refused:
-			return "refused by the kernel"
-		case i.Kind == probesite.Nop5 || i.Kind.Emulated():
-			return i.Kind.String()
-		}
-	case elf.EM_AARCH64:
-		if bytes.HasPrefix(code, arm64Nop) {
-			return probesite.Nop.String()
-		}
+	case kind == probesite.Refused:
+		return "refused by the kernel"
+	case kind == probesite.Nop5 || kind.Emulated():
+		return kind.String()
 	}
 	return "stepped"
 }

@@ -105,11 +105,7 @@ func library(maps proc.Maps) *proc.Mapping {
 
 func (s *Session) attach(id proc.Identity, mapping *proc.Mapping, lib *os.File) (*hotspot.Process, exact.Sites, error) {
 	fail := func(err error) (*hotspot.Process, exact.Sites, error) { return nil, exact.Sites{}, err }
-	info, err := lib.Stat()
-	if err != nil {
-		return fail(err)
-	}
-	file, err := elffile.Open(lib, info.Size())
+	file, err := elffile.OpenFile(lib)
 	if err != nil {
 		return fail(err)
 	}

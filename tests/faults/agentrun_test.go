@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
@@ -104,25 +104,10 @@ func (r *agentRun) address(t *testing.T) (url string) {
 	return url
 }
 
-// fetch returns what a server answers.
-func fetch(t *testing.T, url string) (status int, body string) {
-	t.Helper()
-	response, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(text)
-}
-
 // download gets a profile of a server.
 func download(t *testing.T, url string) *profile.Profile {
 	t.Helper()
-	status, body := fetch(t, url)
+	status, body := profiler.Get(t, url)
 	if status != http.StatusOK {
 		t.Fatalf("%s: status %d: %s", url, status, body)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
@@ -97,7 +98,7 @@ func testMemory(t *testing.T) {
 	defer stop()
 	load.Go(func() { churn(t, jdk, enough) })
 	wait.For(t, 5*time.Minute, "there is a page", func() bool {
-		_, body := fetch(t, url+"/ui/flamegraph")
+		_, body := profiler.Get(t, url+"/ui/flamegraph")
 		return !strings.Contains(body, "Nothing to show yet")
 	})
 	length := time.Duration(times(8, 20*60)) * time.Second // from the first page on, however long that took
@@ -117,7 +118,7 @@ func testMemory(t *testing.T) {
 		t.Error("no request was answered with 429")
 	}
 	load.Wait()
-	if status, _ := fetch(t, url+"/-/healthy"); status != http.StatusOK {
+	if status, _ := profiler.Get(t, url+"/-/healthy"); status != http.StatusOK {
 		t.Errorf("status %d", status)
 	}
 	const header = 2 << 10 // of an answer

@@ -77,7 +77,7 @@ func testHangup(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Its answer to the next signal shows that it took this one.
-	if status, _ := fetch(t, url+"/-/healthy"); status != http.StatusOK {
+	if status, _ := profiler.Get(t, url+"/-/healthy"); status != http.StatusOK {
 		t.Errorf("status %d after a hangup", status)
 	}
 	if err := serve.Process.Signal(syscall.SIGTERM); err != nil {

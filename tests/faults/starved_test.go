@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
@@ -46,7 +47,7 @@ func testStarved(t *testing.T) {
 		}
 	}
 	// Other targets of the machine may hang; of reads that ended late none may be counted as refused.
-	_, metrics := fetch(t, url+"/metrics")
+	_, metrics := profiler.Get(t, url+"/metrics")
 	if failed := regexp.MustCompile(`(?m)^.*cause="(timeout|quarantined)".* [1-9].*$`).FindString(metrics); failed != "" {
 		t.Errorf("reads failed: %s", failed)
 	}

@@ -48,11 +48,7 @@ func (g *Guest) probe(visit func(mem, file *os.File, bias uint64, p elffile.Prob
 		return err
 	}
 	defer file.Close()
-	st, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	elf, err := elffile.Open(file, st.Size())
+	elf, err := elffile.OpenFile(file)
 	if err != nil {
 		return err
 	}

@@ -63,9 +63,6 @@ func (f Frame) Java() bool {
 	return strings.HasPrefix(f.Mapping, "[jit") || strings.HasPrefix(f.Mapping, "[interpreter")
 }
 
-// Stub says that the frame is code that the JVM made for itself, such as a copy of arrays or a call of an interface method.
-func (f Frame) Stub() bool { return strings.HasPrefix(f.Mapping, "[stub") }
-
 // Marker says that the frame is none, but tells what is wrong with the stack: [truncated: …], [stale].
 func (f Frame) Marker() bool {
 	return f.Mapping == "" && strings.HasPrefix(f.Function, "[")

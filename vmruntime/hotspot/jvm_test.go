@@ -120,11 +120,7 @@ func (vm *jvm) findLibrary(t testing.TB) {
 			t.Fatal(err)
 		}
 		defer file.Close()
-		info, err := file.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
-		lib, err := elffile.Open(file, info.Size())
+		lib, err := elffile.OpenFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,11 +15,7 @@ func openELF(t *testing.T, name string) *elffile.File {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := elffile.Open(f, info.Size())
+	file, err := elffile.OpenFile(f)
 	if err != nil {
 		t.Fatal(err)
 	}

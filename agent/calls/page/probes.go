@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
@@ -110,11 +112,7 @@ func (a *attachment) add(m *proc.Mapping) error {
 		return err
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	file, err := elffile.Open(f, st.Size())
+	file, err := elffile.OpenFile(f)
 	if errors.Is(err, elffile.ErrNotELF) || errors.Is(err, elffile.ErrUnsupported) {
 		return nil
 	}
@@ -125,7 +123,7 @@ func (a *attachment) add(m *proc.Mapping) error {
 	if err != nil {
 		return fmt.Errorf("read probes of %q: %w", m.Path, err)
 	}
-	sites, kinds, err := a.register(f, all)
+	sites, kinds, err := a.register(file.Machine(), f, all)
 	if err != nil {
 		return fmt.Errorf("probes of %q: %w", m.Path, err)
 	}
@@ -165,7 +163,7 @@ func (a *attachment) close() {
 }
 
 // register tells the kernel side where the arguments of vmprof's probes are. kinds are the probes of the sites.
-func (a *attachment) register(f *os.File, all []elffile.Probe) (sites []attach.Site, kinds []bpf.BurstProbe, err error) {
+func (a *attachment) register(machine elf.Machine, f *os.File, all []elffile.Probe) (sites []attach.Site, kinds []bpf.BurstProbe, err error) {
 	for _, probe := range all {
 		s, err := siteOf(probe)
 		if err != nil {
@@ -174,7 +172,9 @@ func (a *attachment) register(f *os.File, all []elffile.Probe) (sites []attach.S
 		if s == nil {
 			continue
 		}
-		if !isNop(f, probe.Offset) {
+		// Other instructions the kernel executes step by step, at a hundred times the cost.
+		kind, err := probesite.KindAt(machine, f, probe.Offset)
+		if err != nil || kind != probesite.Nop && kind != probesite.Nop5 {
 			return nil, nil, fmt.Errorf("%s is at no NOP", probe.Name)
 		}
 		if len(a.sites) >= maxSites {

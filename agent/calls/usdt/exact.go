@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/cilium/ebpf"
@@ -60,7 +61,7 @@ func (e *Engine) mode(g *guest, mode uint32) error {
 // be forgotten for that: up to two seconds ago. An error says that calls are missing, if there is a graph with it.
 func (c *Count) Stop() (*profile.Graph, error) {
 	e, g := c.engine, c.guest
-	if err := closeAll(c.links); err != nil {
+	if err := attach.CloseLinks(c.links); err != nil {
 		return nil, fmt.Errorf("end the count of calls: %w", err)
 	}
 	gone := errors.Is(e.opt.Proc.Check(g.id), proc.ErrGone)

@@ -135,7 +135,7 @@ func TestLiveOtherTracer(t *testing.T) {
 			}
 		}
 		stop()
-		if err := errors.Join(closeAll(tracer), b.Close()); err != nil {
+		if err := errors.Join(attach.CloseLinks(tracer), b.Close()); err != nil {
 			t.Error(err)
 		}
 		g.Kill()
@@ -236,7 +236,7 @@ func TestLiveUnreadable(t *testing.T) {
 	for range maxFailed { // it has no ticks while it waits for its own page: as if it had
 		guest := b.guest(bad.PID())
 		links, err := b.attach(guest) // 6.18 attaches all the same, and counts the semaphore up when the page is there
-		err = errors.Join(err, closeAll(links))
+		err = errors.Join(err, attach.CloseLinks(links))
 		b.mu.Lock()
 		b.judge(guest, err)
 		b.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -35,7 +36,7 @@ func BenchmarkWindow(b *testing.B) {
 			b.Fatal(err)
 		}
 		attached := time.Now()
-		if err := closeAll(links); err != nil {
+		if err := attach.CloseLinks(links); err != nil {
 			b.Fatal(err)
 		}
 		attaching, detaching = attaching+attached.Sub(began), detaching+time.Since(attached)
@@ -88,7 +89,7 @@ func BenchmarkInterruption(b *testing.B) {
 func (b *bench) open(pid int, stop <-chan struct{}) (windows int) {
 	for {
 		links, err := b.attach(b.guest(pid))
-		if err := errors.Join(err, closeAll(links)); err != nil {
+		if err := errors.Join(err, attach.CloseLinks(links)); err != nil {
 			b.t.Error(err)
 			return max(windows, 1)
 		}

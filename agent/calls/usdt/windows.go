@@ -126,7 +126,7 @@ func (e *Engine) serve(w *window) {
 	e.opened++
 	e.end(g, w.burst) // the probe goes as soon as closing begins; the rest of it is waiting
 	e.mu.Unlock()
-	err = errors.Join(err, closeAll(links))
+	err = errors.Join(err, attach.CloseLinks(links))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closings--
@@ -152,19 +152,11 @@ func (e *Engine) attach(g *guest) ([]link.Link, error) {
 	links, err := e.uprobes.AttachProcess(g.image.file, g.id.PID, program, g.image.sites)
 	gone := e.opt.Proc.Check(g.id) // the pid may have become another process's before it was used
 	if gone != nil {
-		return nil, errors.Join(gone, closeAll(links))
+		return nil, errors.Join(gone, attach.CloseLinks(links))
 	}
 	if err != nil {
 		l := &languages[g.image.language]
 		return nil, fmt.Errorf("attach to %s:%s: %w", l.provider, l.probe, err)
 	}
 	return links, nil
-}
-
-func closeAll(links []link.Link) error {
-	var errs []error
-	for _, l := range links {
-		errs = append(errs, l.Close())
-	}
-	return errors.Join(errs...)
 }
