@@ -121,15 +121,6 @@ func toolOf(p Program) (string, error) {
 	return tool, nil
 }
 
-// copyProgram copies an executable file.
-func copyProgram(to, from string) error {
-	b, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, b, 0o700)
-}
-
 // copyFile copies an executable file.
 func copyFile(from, to string) error {
 	b, err := os.ReadFile(from)
