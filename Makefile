@@ -3,6 +3,8 @@ FUZZTIME ?= 60s
 KERNELS ?= 6.1,6.12
 DEMO_OUT ?= demo.pb.gz
 MISSPELL := github.com/client9/misspell/cmd/misspell@v0.3.4
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+ERRCHECK := github.com/kisielk/errcheck@v1.30.0
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 # Live tests need root. Only they get it, not the compiler.
 AS_ROOT := $(if $(SUDO),-exec 'sudo -H env CI=$(CI) PATH=$(PATH)')
@@ -13,7 +15,7 @@ RACY = $$(grep -rl --include=*.go --exclude=*_test.go '"sync' cct elffile symbol
 # Two packages at a time, as one alone leaves half of two CPUs idle; those that take longest come first.
 ALL := -count=1 -p 2 $(AS_ROOT) ./tests/... ./vmruntime/... ./...
 
-.PHONY: help build generate reference check-generate test lint race cross fuzz fuzz-short kernels accuracy jdks bench faults busy demo deps clean
+.PHONY: help build generate reference check-generate test lint lint-all race cross fuzz fuzz-short kernels accuracy jdks bench faults busy demo deps clean
 
 ##@ Build
 
@@ -42,10 +44,16 @@ test: export CGO_ENABLED = 0 # as the agent is built: what is compiled for it se
 test: deps lint check-generate cross race fuzz-short kernels ## everything; installs what is missing
 	go test -timeout 30m $(ALL)
 
-lint: ## gofmt, go vet, misspell
+lint: ## gofmt, go vet, staticcheck (mistakes, unused code), misspell; imports are checked by imports_test.go
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
 	go vet ./...
+	go run $(STATICCHECK) -checks 'SA*,U1000' ./...
 	git ls-files '*.go' '*.md' '*.c' '*.h' | xargs go run $(MISSPELL) -error -i recrod,rela
+
+# Not every finding is a mistake: many errors of Close and Fprint are ignored on purpose.
+lint-all: lint ## all of staticcheck, and errcheck: findings to read, which fail nothing
+	-go run $(STATICCHECK) ./...
+	-go run $(ERRCHECK) -ignoretests ./...
 
 # What takes long and has one thread is skipped there, and runs later.
 race: ## the packages with goroutines, without their kernel side, under the race detector

@@ -37,7 +37,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/attach", "bpf elffile agent/probesite agent/proc agent/valueprobe"},
 	{"agent/runtimes/bridge", "agent/attach agent/proc bpf elffile vmruntime"},
 	{"agent/runtimes/hotspotbpf", "agent/attach agent/runtimes/bridge bpf elffile vmruntime vmruntime/hotspot vmruntime/hotspot/javaheap"},
-	{"agent/runtimes", "agent/runtimes/bridge agent/runtimes/hotspotbpf vmruntime/hotspot"},
+	{"agent/runtimes", "agent/runtimes/bridge agent/runtimes/hotspotbpf vmruntime/hotspot vmruntime/perfmap"},
 	{"agent/probesite/hitcost", "agent/attach agent/probesite agent/proc"},
 
 	// The result. Whoever writes, reads or serves it does not know the agent.
@@ -52,7 +52,7 @@ var layers = []struct{ packages, imports string }{
 
 	// One process and its VM.
 	{"agent/target/targettest", "agent/proc bpf"},
-	{"agent/target", "agent/attach agent/library agent/proc agent/retry agent/runtimes/bridge bpf elffile symbolize vmruntime vmruntime/perfmap"},
+	{"agent/target", "agent/attach agent/library agent/proc agent/retry agent/runtimes/bridge bpf elffile symbolize vmruntime"},
 
 	// What open windows hold.
 	{"agent/fold/foldtest", "agent/target bpf symbolize"},
@@ -71,7 +71,7 @@ var layers = []struct{ packages, imports string }{
 		"agent/valueprobe bpf elffile symbolize"},
 
 	{"agent", "agent/attach agent/budget agent/calls agent/calls/... agent/events agent/fold agent/library agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
-		"agent/profile agent/retry agent/ring agent/runtimes agent/target agent/valueprobe agent/watch bpf cct elffile symbolize vmruntime vmruntime/perfmap"},
+		"agent/profile agent/retry agent/ring agent/runtimes agent/target agent/valueprobe agent/watch bpf cct elffile symbolize vmruntime"},
 	{"cmd/...", "agent agent/... elffile version vmruntime"},
 }
 

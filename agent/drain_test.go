@@ -12,6 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -24,7 +25,7 @@ func testAgent() (*Agent, *Window) {
 		discarded: noDiscards(), oldest: noTime,
 		log: slog.New(slog.DiscardHandler),
 	}
-	a.resolver, a.joiner = target.NewResolver(target.Config{Log: a.log}), a.newJoiner(nil, nil)
+	a.resolver, a.joiner = target.NewResolver(target.Config{Runtimes: runtimes.Table(), Log: a.log}), a.newJoiner(nil, nil)
 	w := newWindow(a, nil)
 	a.windows[w] = struct{}{}
 	return a, w

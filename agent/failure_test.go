@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -34,7 +35,7 @@ func faultyAgent(t *testing.T, at target.Stage, pid int) (*Agent, *Window, *byte
 // startResolver gives an agent a resolver with two workers.
 func startResolver(t *testing.T, a *Agent, fault func(s target.Stage, pid int)) {
 	t.Helper()
-	a.resolver = target.NewResolver(target.Config{Root: a.root, Log: a.log, Pool: a.pool, Attaching: a.pool, Fault: fault})
+	a.resolver = target.NewResolver(target.Config{Runtimes: runtimes.Table(), Root: a.root, Log: a.log, Pool: a.pool, Attaching: a.pool, Fault: fault})
 	a.resolver.Start(2)
 	t.Cleanup(func() {
 		a.resolver.Stop()

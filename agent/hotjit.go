@@ -14,7 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/perfmap"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // A busyJIT is a process whose code a map names, and where it was lately.
@@ -47,7 +47,7 @@ func (e *callEngines) busyJITs(n int, fade float64) (busy []busyJIT) {
 }
 
 // A jitEntries is code that calls arrive at, by its first instruction.
-type jitEntries map[uint64]perfmap.Entry
+type jitEntries map[uint64]vmruntime.MappedCode
 
 // addJIT adds the hottest code of a process whose code a map names.
 func (h *hotCode) addJIT(ctx context.Context, b busyJIT) {
@@ -74,14 +74,14 @@ func (h *hotCode) addJIT(ctx context.Context, b busyJIT) {
 
 // hottestJIT returns the n pieces of code that most samples were in; p's worker has it. What a map says of a file's code
 // is left alone: it has names of its own, and a map may say anything.
-func hottestJIT(p *fold.Process, samples map[uint64]float64, n int) []perfmap.Entry {
-	heat := map[perfmap.Entry]float64{}
+func hottestJIT(p *fold.Process, samples map[uint64]float64, n int) []vmruntime.MappedCode {
+	heat := map[vmruntime.MappedCode]float64{}
 	for pc, count := range samples {
 		if e, ok := p.MappedCode(pc); ok && p.MayBeJIT(e.Begin) {
 			heat[e] += count
 		}
 	}
-	hot := slices.SortedFunc(maps.Keys(heat), func(a, b perfmap.Entry) int {
+	hot := slices.SortedFunc(maps.Keys(heat), func(a, b vmruntime.MappedCode) int {
 		return cmp.Or(cmp.Compare(heat[b], heat[a]), cmp.Compare(a.Begin, b.Begin))
 	})
 	return hot[:min(n, len(hot))]

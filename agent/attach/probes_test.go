@@ -48,7 +48,7 @@ func TestKernelProbes(t *testing.T) {
 			}
 			const calls = 23
 			for i := range calls {
-				probed(i)
+				_ = probed(i)
 			}
 			check := func(when string) {
 				c, err := o.ReadCounts()
@@ -65,7 +65,7 @@ func TestKernelProbes(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, _ := o.ReadCounts()
-			probed(0)
+			_ = probed(0)
 			if after, _ := o.ReadCounts(); after != before {
 				t.Errorf("counted after Close: %v, %v before", after, before)
 			}

@@ -88,7 +88,7 @@ func TestPoolDoublesTheQuarantine(t *testing.T) {
 			if got := p.Stats().Quarantined; got != 1 {
 				t.Errorf("%v: released early", quarantine)
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			if got := p.Stats().Quarantined; got != 0 {
 				t.Errorf("%v: released late", quarantine)
 			}

@@ -6,11 +6,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/runtimes/bridge"
 	"github.com/vmprof-agent/vmprof-agent/agent/runtimes/hotspotbpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/perfmap"
 )
 
 // Table returns all runtimes. Where several recognise a process, the first one has it.
 func Table() []bridge.Runtime {
 	return []bridge.Runtime{
 		{Runtime: hotspot.Runtime{}, Kernel: hotspotbpf.Kernel{}},
+		{Runtime: perfmap.Runtime{}},
 	}
 }

@@ -12,15 +12,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/retry"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/perfmap"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // A perfMap is the map that the VM of a process writes of its code, as far as it was read. The worker that has the process
 // has it.
 type perfMap struct {
-	found bool
-	names perfmap.Map
-	bytes int64 // of names, as charged to the agent's bound
+	found  bool
+	mapper vmruntime.CodeMapper // nil until it was found
+	names  vmruntime.CodeMap    // nil until it was found, and after it was given up
+	bytes  int64                // of names, as charged to the agent's bound
 
 	look   retry.Backoff // of looking for it, and for what replaced it
 	useful bool          // false once it was given up
@@ -29,7 +30,7 @@ type perfMap struct {
 	memory *proc.Memory  // of the process, once somebody wants it
 }
 
-// Bounds on maps; package perfmap has those of one.
+// Bounds on maps; a vmruntime.CodeMapper has those of one.
 const (
 	mapInterval  = time.Second // between two reads of one
 	maxMapsBytes = 256 << 20   // memory of all maps together
@@ -125,36 +126,58 @@ func (rs *Resolver) ReadMap(p *Process) {
 		return // it was given up
 	}
 	defer rs.publish(p)
+	if m.mapper != nil {
+		rs.readMapOf(p, m.mapper)
+		return
+	}
+	for _, r := range rs.runtimes {
+		if mapper, ok := r.Runtime.(vmruntime.CodeMapper); ok && rs.readMapOf(p, mapper) {
+			return
+		}
+	}
+}
+
+// readMapOf reads on in the map that a VM of that runtime writes. It is false if there is none.
+func (rs *Resolver) readMapOf(p *Process, mapper vmruntime.CodeMapper) (exists bool) {
+	m := &p.work.perf
 	for more := true; more; {
-		from := m.names.Position() // as a call may outlast its deadline
-		piece, err := Call(rs, p, func() (perfmap.Piece, error) {
-			return readMapPiece(rs.root, p.Identity(), from)
+		var from vmruntime.MapPosition // a copy, as a call may outlast its deadline
+		if m.names != nil {
+			from = m.names.Position()
+		}
+		piece, err := Call(rs, p, func() (vmruntime.MapPiece, error) {
+			return readMapPiece(rs.root, p.Identity(), mapper, from)
 		})
 		if errors.Is(err, fs.ErrNotExist) {
-			return // there is none, or none any more: what was in it is as right as before
+			return exists // there is none, or none any more: what was in it is as right as before
 		}
+		exists = true
 		more = piece.More
 		if err == nil {
-			err = rs.addPiece(p, piece)
+			err = rs.addPiece(p, mapper, piece)
 			grown := m.names.Position() != from
 			more = more && grown
 			m.news = m.news || grown
 		}
 		rs.reads.count(err)
 		switch {
-		case err == nil, errors.Is(err, perfmap.ErrMalformed):
-		case errors.Is(err, perfmap.ErrFull), errors.Is(err, proc.ErrTooLarge), errors.Is(err, errMapsFull), errors.Is(err, perfmap.ErrForeign):
+		case err == nil, errors.Is(err, vmruntime.ErrMalformed):
+		case errors.Is(err, vmruntime.ErrMapFull), errors.Is(err, proc.ErrTooLarge), errors.Is(err, errMapsFull), errors.Is(err, vmruntime.ErrForeignMap):
 			rs.giveUpMap(p, err)
-			return
+			return exists
 		default:
 			rs.log.Debug("cannot read map of compiled code", "pid", p.PID, "err", err)
-			return
+			return exists
 		}
 	}
+	return exists
 }
 
 // MappedCode is the code at pc that p's map names; false if it names none. The worker that has p calls it.
-func (p *Process) MappedCode(pc uint64) (perfmap.Entry, bool) {
+func (p *Process) MappedCode(pc uint64) (vmruntime.MappedCode, bool) {
+	if p.work.perf.names == nil {
+		return vmruntime.MappedCode{}, false
+	}
 	return p.work.perf.names.Find(pc)
 }
 
@@ -210,12 +233,15 @@ func (rs *Resolver) releaseMap(p *Process) {
 	if m.memory != nil {
 		m.memory.Close()
 	}
-	m.names, m.bytes, m.missed, m.memory, m.useful = perfmap.Map{}, 0, nil, nil, false
+	m.names, m.bytes, m.missed, m.memory, m.useful = nil, 0, nil, nil, false
 }
 
 // addPiece takes a piece of p's map.
-func (rs *Resolver) addPiece(p *Process, piece perfmap.Piece) error {
+func (rs *Resolver) addPiece(p *Process, mapper vmruntime.CodeMapper, piece vmruntime.MapPiece) error {
 	m := &p.work.perf
+	if m.names == nil {
+		m.mapper, m.names = mapper, mapper.NewMap()
+	}
 	if !m.names.Continues(piece) && m.found && !m.look.Due(proc.Monotonic()) {
 		m.names.Forget()
 		return nil // who writes it anew all the time is read ever more rarely
@@ -231,25 +257,26 @@ func (rs *Resolver) addPiece(p *Process, piece perfmap.Piece) error {
 	case total > maxMapsBytes:
 		return errMapsFull
 	case added.Malformed > 0:
-		return fmt.Errorf("map of process %d: %d %w", p.PID, added.Malformed, perfmap.ErrMalformed)
+		return fmt.Errorf("map of process %d: %d entries: %w", p.PID, added.Malformed, vmruntime.ErrMalformed)
 	}
 	return nil
 }
 
 // readMapPiece reads on in a process's map, in the process's own /tmp.
-func readMapPiece(root proc.Root, id proc.Identity, from perfmap.Position) (piece perfmap.Piece, err error) {
+func readMapPiece(root proc.Root, id proc.Identity, mapper vmruntime.CodeMapper, from vmruntime.MapPosition) (piece vmruntime.MapPiece, err error) {
 	status, err := root.Status(id.PID)
 	if err != nil {
 		return piece, err
 	}
-	f, err := root.OpenFile(id.PID, perfmap.Path(status.InnermostPID()), perfmap.MaxBytes)
+	path, most := mapper.MapFile(status.InnermostPID())
+	f, err := root.OpenFile(id.PID, path, most)
 	if err != nil {
 		return piece, err
 	}
 	defer f.Close()
-	piece, err = perfmap.ReadPiece(f, status.UID, from)
+	piece, err = mapper.ReadMap(f, status.UID, from)
 	switch {
-	case errors.Is(err, perfmap.ErrForeign):
+	case errors.Is(err, vmruntime.ErrForeignMap):
 		return piece, fmt.Errorf("%s of process %d: %w: %w", f.Name(), id.PID, err, proc.ErrDenied)
 	case err != nil:
 		return piece, fmt.Errorf("read %s of process %d: %w", f.Name(), id.PID, err)

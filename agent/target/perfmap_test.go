@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
 	"github.com/vmprof-agent/vmprof-agent/agent/target/targettest"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/perfmap"
@@ -27,7 +28,7 @@ func newMapWriter(t *testing.T) *mapWriter {
 	t.Helper()
 	w := &mapWriter{MapWriter: targettest.NewMapWriter(t)}
 	pool := proc.NewPool(proc.PoolOptions{})
-	w.rs = NewResolver(Config{Root: w.Root, Log: slog.New(slog.DiscardHandler), Pool: pool, Attaching: pool})
+	w.rs = NewResolver(Config{Root: w.Root, Runtimes: runtimes.Table(), Log: slog.New(slog.DiscardHandler), Pool: pool, Attaching: pool})
 	t.Cleanup(w.rs.images.Close)
 	w.Process = NewProcess(w.MapWriter.Identity)
 	return w

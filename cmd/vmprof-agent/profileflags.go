@@ -20,7 +20,6 @@ import (
 // callFlags are the flags of record and serve that say how calls are sampled.
 type callFlags struct {
 	options agent.CallOptions
-	budget  string
 	exact   string
 }
 

@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // readOn reads a piece of the map in that file.
-func readOn(t *testing.T, m *Map, path string) (Piece, Added) {
+func readOn(t *testing.T, m *Map, path string) (vmruntime.MapPiece, vmruntime.MapAdded) {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
@@ -84,8 +86,8 @@ func TestReadPieces(t *testing.T) {
 	var m Map
 	for n, more := 0, true; more; n++ {
 		piece, added := readOn(t, &m, path)
-		if more = piece.More; len(piece.text) > maxPiece || added.Malformed > 0 || n > 2 {
-			t.Fatalf("piece %d has %d bytes, %+v", n, len(piece.text), added)
+		if more = piece.More; len(piece.Text) > maxPiece || added.Malformed > 0 || n > 2 {
+			t.Fatalf("piece %d has %d bytes, %+v", n, len(piece.Text), added)
 		}
 	}
 	if got := nameAt(&m, 0x2000); got != "last" {
@@ -102,14 +104,14 @@ func TestReadPieceOfAnotherUser(t *testing.T) {
 	}
 	defer f.Close()
 	if os.Getuid() == 0 { // root's files count
-		if _, err := ReadPiece(f, 4242, Position{}); err != nil {
+		if _, err := ReadPiece(f, 4242, vmruntime.MapPosition{}); err != nil {
 			t.Errorf("root's file: %v", err)
 		}
 		if err := os.Chown(path, 4243, 4243); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if piece, err := ReadPiece(f, 4242, Position{}); !errors.Is(err, ErrForeign) || len(piece.text) > 0 {
-		t.Errorf("%d bytes, %v", len(piece.text), err)
+	if piece, err := ReadPiece(f, 4242, vmruntime.MapPosition{}); !errors.Is(err, vmruntime.ErrForeignMap) || len(piece.Text) > 0 {
+		t.Errorf("%d bytes, %v", len(piece.Text), err)
 	}
 }

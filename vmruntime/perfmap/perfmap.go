@@ -4,9 +4,9 @@
 //
 //	piece, err := perfmap.ReadPiece(file, uid, m.Position())  // may hang: it is a file of the target's
 //	added, err := m.Add(piece)                                // m is a Map
-//	entry, ok := m.Find(address)
+//	code, ok := m.Find(address)
 //
-// Such programs implement no vmruntime.Runtime: there is no library that shows what they are.
+// There is no library that shows what such programs are, so Runtime is a vmruntime.CodeMapper.
 package perfmap
 
 import (
@@ -32,13 +32,7 @@ const (
 // ErrMalformed says that lines were left out. The others are used.
 var ErrMalformed = fmt.Errorf("lines that are not START SIZE name: %w", vmruntime.ErrMalformed)
 
-// ErrFull says that the map is longer than what is kept of one. The rest may speak of the same memory again, so no name of
-// the map can be trusted.
-var ErrFull = fmt.Errorf("map of compiled code has more than %d lines or %d bytes", maxLines, MaxBytes)
-
-// Path is where the program with that pid writes its map, in its own mount namespace. The pid is the one that the program
-// itself knows.
-func Path(pid int) string { return fmt.Sprintf("/tmp/perf-%d.map", pid) }
+var errFull = fmt.Errorf("%w: more than %d lines or %d bytes", vmruntime.ErrMapFull, maxLines, MaxBytes)
 
 // A Map is what a JIT compiler said of its code, in the format that perf defined: /tmp/perf-PID.map has lines
 // "START SIZE name", with both numbers in hex. It only grows: where two lines speak of the same memory the later one is
@@ -53,7 +47,7 @@ type Map struct {
 	read  int  // bytes of the file
 	cut   bool // what was read ends in the middle of a line that is not kept
 
-	position Position // what comes next in the file
+	position vmruntime.MapPosition // what comes next in the file
 	epoch    uint32
 }
 
@@ -66,25 +60,9 @@ type stretch struct {
 
 const noLine = -1
 
-// An Entry is code that a line of a Map describes.
-type Entry struct {
-	Begin, End uint64 // addresses: [Begin, End)
-	Line       int    // counts lines that speak of code, from 0
-	// Name is the function's, without the compiler's mark. It has at most MaxName bytes, and the program may have put
-	// anything into it: it must be cleaned before it is shown.
-	Name string
-}
-
-// Added is what a piece added to a Map.
-type Added struct {
-	Bytes     int  // that were read: to the last end of a line
-	Malformed int  // lines that say nothing
-	Replaced  bool // an entry that Find gave is not right any more
-}
-
 // appendText reads a piece of the file that follows what was read before. What follows its last end of a line is left for
-// the next time, unless whole says that pieces do not get longer. ErrFull if that is too much.
-func (m *Map) appendText(piece []byte, whole bool) (a Added, err error) {
+// the next time, unless whole says that pieces do not get longer. vmruntime.ErrMapFull if that is too much.
+func (m *Map) appendText(piece []byte, whole bool) (a vmruntime.MapAdded, err error) {
 	text := piece[:bytes.LastIndexByte(piece, '\n')+1]
 	a.Bytes = len(text)
 	switch {
@@ -95,7 +73,7 @@ func (m *Map) appendText(piece []byte, whole bool) (a Added, err error) {
 		a.Bytes, a.Malformed, m.cut = len(piece), 1, true
 	}
 	if m.read += a.Bytes; m.read > MaxBytes {
-		return a, ErrFull
+		return a, errFull
 	}
 	var fresh []stretch
 	for line := range bytes.Lines(text) {
@@ -105,7 +83,7 @@ func (m *Map) appendText(piece []byte, whole bool) (a Added, err error) {
 			continue
 		}
 		if len(m.name) == maxLines {
-			return a, ErrFull
+			return a, errFull
 		}
 		fresh = append(fresh, stretch{begin: begin, end: begin + size, line: int32(len(m.name))})
 		m.name = append(m.name, uint32(len(m.names)))
@@ -175,7 +153,7 @@ func appendGone(out []stretch, begin, end uint64) []stretch {
 }
 
 // Find returns the entry that holds addr.
-func (m *Map) Find(addr uint64) (Entry, bool) {
+func (m *Map) Find(addr uint64) (vmruntime.MappedCode, bool) {
 	i, found := slices.BinarySearchFunc(m.code, addr, func(s stretch, addr uint64) int {
 		switch {
 		case addr < s.begin:
@@ -186,11 +164,11 @@ func (m *Map) Find(addr uint64) (Entry, bool) {
 		return 0
 	})
 	if !found {
-		return Entry{}, false
+		return vmruntime.MappedCode{}, false
 	}
 	s := &m.code[i]
 	s.asked = true
-	return Entry{Begin: s.begin, End: s.end, Line: int(s.line), Name: m.nameOf(int(s.line))}, true
+	return vmruntime.MappedCode{Begin: s.begin, End: s.end, Line: int(s.line), Name: m.nameOf(int(s.line))}, true
 }
 
 func (m *Map) nameOf(line int) string {

@@ -10,10 +10,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // appended is a map of these lines.
-func appended(t testing.TB, lines ...string) (m Map, last Added) {
+func appended(t testing.TB, lines ...string) (m Map, last vmruntime.MapAdded) {
 	t.Helper()
 	for _, line := range lines {
 		var err error
@@ -45,7 +47,7 @@ func TestMap(t *testing.T) {
 	if low, high := m.Bounds(); low != 0x1000 || high != 0x7f3814005cb0 {
 		t.Errorf("bounds %#x, %#x", low, high)
 	}
-	if e, ok := m.Find(0x2050); !ok || e != (Entry{0x2000, 0x2100, 0, "b"}) {
+	if e, ok := m.Find(0x2050); !ok || e != (vmruntime.MappedCode{Begin: 0x2000, End: 0x2100, Name: "b"}) {
 		t.Errorf("found %+v, %t", e, ok)
 	}
 }
@@ -135,7 +137,7 @@ func TestMapPieces(t *testing.T) {
 // A line that is longer than a piece is left out, and nothing else.
 func TestMapLongLine(t *testing.T) {
 	var m Map
-	var all Added
+	var all vmruntime.MapAdded
 	for _, piece := range []string{"1000 10 a\n2000 10 ", "2000 10 bbbbbb", "bbbbbbbbbbbbbb", "3000 10 b\n4000 10 d\n"} {
 		a, err := m.appendText([]byte(piece), true)
 		if err != nil {
@@ -157,7 +159,7 @@ func TestMapMalformed(t *testing.T) {
 	}
 }
 
-func appendText(t testing.TB, text string) (m Map, a Added) {
+func appendText(t testing.TB, text string) (m Map, a vmruntime.MapAdded) {
 	t.Helper()
 	a, err := m.appendText([]byte(text), false)
 	if err != nil {
@@ -175,7 +177,7 @@ func TestMapFull(t *testing.T) {
 	if a, err := m.appendText([]byte("nonsense\n"), false); err != nil || a.Malformed != 1 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if _, err := m.appendText([]byte("1 1 f\n"), false); !errors.Is(err, ErrFull) {
+	if _, err := m.appendText([]byte("1 1 f\n"), false); !errors.Is(err, vmruntime.ErrMapFull) {
 		t.Errorf("a line too many: %v", err)
 	}
 	var long Map
@@ -185,7 +187,7 @@ func TestMapFull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := long.appendText(piece, true); !errors.Is(err, ErrFull) {
+	if _, err := long.appendText(piece, true); !errors.Is(err, vmruntime.ErrMapFull) {
 		t.Errorf("a byte too many: %v", err)
 	}
 	if long.Bytes() > 1<<20 {
@@ -224,7 +226,7 @@ func FuzzMap(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var want []Entry
+		var want []vmruntime.MappedCode
 		malformed, line := 0, 0
 		for _, l := range strings.SplitAfter(string(text[:first.Bytes+second.Bytes]), "\n") {
 			begin, size, name, ok := parseLine([]byte(l))
@@ -233,8 +235,8 @@ func FuzzMap(f *testing.F) {
 			case !ok:
 				malformed++
 			default:
-				want = slices.DeleteFunc(want, func(e Entry) bool { return e.Begin < begin+size && begin < e.End })
-				want = append(want, Entry{begin, begin + size, line, plainName(string(name))})
+				want = slices.DeleteFunc(want, func(e vmruntime.MappedCode) bool { return e.Begin < begin+size && begin < e.End })
+				want = append(want, vmruntime.MappedCode{Begin: begin, End: begin + size, Line: line, Name: plainName(string(name))})
 				line++
 			}
 		}

@@ -20,6 +20,7 @@ func loopCall(n uint64)
 // addresses writes where the code of the loops is, in the order of loops.
 func addresses(to *[8]unsafe.Pointer)
 
+//lint:ignore U1000 loopCall calls it, in assembly
 func callee()
 
 var loops = [8]struct {
