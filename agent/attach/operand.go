@@ -8,7 +8,7 @@ import (
 )
 
 // ErrOperand: the kernel side cannot fetch an argument from where its note says it is.
-var ErrOperand = errors.New("probe argument is in a place that is not supported")
+var ErrOperand = errors.New("unsupported location of a probe argument")
 
 // Operand encodes for the kernel side where a probe's argument is.
 func Operand(o elffile.Operand) (bpf.Operand, error) {

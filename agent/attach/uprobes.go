@@ -108,8 +108,8 @@ func explainSemaphore(err error, sites []Site) error {
 	}
 	for _, s := range sites {
 		if s.RefCtrOffset != 0 {
-			return fmt.Errorf("%w: somebody else may have attached there without the probe's semaphore (the kernel's log says "+
-				"\"ref_ctr_offset mismatch\" then): end that tool first", err)
+			return fmt.Errorf("%w: another tool may have attached there without the probe's semaphore (the kernel then logs "+
+				"\"ref_ctr_offset mismatch\"): end that tool first", err)
 		}
 	}
 	return err
