@@ -48,7 +48,7 @@ type engineSpec struct {
 func engineTable(o CallOptions) []engineSpec {
 	return []engineSpec{
 		{
-			name: calls.Page, purpose: "for guests that cooperate, which connect to " + o.GuestSocket, try: tryPage,
+			name: calls.Page, purpose: "for VMs with vmprof.h, which connect to " + o.GuestSocket, try: tryPage,
 			record: bpf.EnginePage, guests: (*callEngine).isConnected, silence: silenceOfPage,
 		},
 		{

@@ -37,12 +37,12 @@ func BreakpointPolicies() []BreakpointPolicy {
 
 var (
 	// ErrBreakpointsUnsafe: the policy keeps breakpoints out of other processes on this machine.
-	ErrBreakpointsUnsafe = errors.New("hardware breakpoints are not used in virtual machines, as some hypervisors lose debug exceptions, " +
-		"which ends the process that has the breakpoint; give --breakpoints=always to accept this risk")
+	ErrBreakpointsUnsafe = errors.New("hardware breakpoints are not used in virtual machines, because some hypervisors lose debug exceptions, " +
+		"which ends the process with the breakpoint; use --breakpoints=always to accept this risk")
 	// ErrBreakpointsOff: the user wants none.
 	ErrBreakpointsOff = errors.New("--breakpoints=never was given")
 	// ErrBreakpointsLost: a trial in this process lost a debug exception.
-	ErrBreakpointsLost = errors.New("the hypervisor of this machine loses debug exceptions: a hardware breakpoint can end the process that has it")
+	ErrBreakpointsLost = errors.New("the hypervisor of this machine loses debug exceptions: a hardware breakpoint can end the process")
 )
 
 // Check returns nil if breakpoints may be set in other processes here, else one of the errors above. The first call with

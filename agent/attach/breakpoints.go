@@ -20,7 +20,7 @@ const (
 
 var (
 	// ErrBreakpointsBusy: no thread has enough free debug registers.
-	ErrBreakpointsBusy = errors.New("the debug registers of all threads are in use: end what else sets hardware breakpoints there (debuggers, perf record -e mem:)")
+	ErrBreakpointsBusy = errors.New("the debug registers of all threads are in use: end other users of hardware breakpoints there (debuggers, perf record -e mem:)")
 	// ErrThreadsGone: none of the threads exists any more.
 	ErrThreadsGone = errors.New("the threads have ended")
 )

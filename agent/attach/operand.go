@@ -11,7 +11,7 @@ import (
 )
 
 // ErrOperand: the kernel side cannot fetch an argument from where its note says it is.
-var ErrOperand = errors.New("probe argument is in a place that is not supported")
+var ErrOperand = errors.New("unsupported location of a probe argument")
 
 // Operand encodes for the kernel side where a probe's argument is.
 func Operand(o elffile.Operand) (bpf.Operand, error) {
@@ -66,18 +66,18 @@ type terms struct {
 
 func termsOf(spec valueprobe.Spec, site probesite.Site) terms {
 	if spec.Name != "" {
-		return terms{site.Args, fmt.Errorf("the probe has %d operands there", len(site.Args))}
+		return terms{site.Args, fmt.Errorf("the probe has %d operands", len(site.Args))}
 	}
 	if site.Clone != "" && site.Function != spec.Symbol {
 		return terms{missing: fmt.Errorf("the compiler made a copy of the function whose arguments may be elsewhere, %s: "+
-			"ask for registers, or for one copy by its whole name", site.Function)}
+			"use registers, or the full name of one copy", site.Function)}
 	}
 	args := make([]elffile.Operand, len(argumentRegisters))
 	for i, r := range argumentRegisters {
 		args[i] = elffile.Operand{Kind: elffile.OperandReg, Size: 8, Reg: r}
 	}
-	return terms{args, fmt.Errorf("the first %d arguments of a function are in registers, the others on its stack: "+
-		"read them through the stack pointer", len(args))}
+	return terms{args, fmt.Errorf("only the first %d arguments of a function are in registers: "+
+		"read the others through the stack pointer", len(args))}
 }
 
 func (t *terms) value(v valueprobe.Value) (k bpf.ProbedValue, err error) {
@@ -137,13 +137,13 @@ func valueOperand(o elffile.Operand) (bpf.ValueOperand, error) {
 	var known, indexed bool
 	if k.Reg, known = registerOffset(o.Reg); !known {
 		if o.Kind != elffile.OperandMem || o.Reg != elffile.NoReg {
-			return k, fmt.Errorf("register %v is none of this machine: %w", o.Reg, ErrOperand)
+			return k, fmt.Errorf("this machine has no register %v: %w", o.Reg, ErrOperand)
 		}
 		k.Absolute = 1
 	}
 	if o.Index != elffile.NoReg {
 		if k.Index, indexed = registerOffset(o.Index); !indexed {
-			return k, fmt.Errorf("register %v is none of this machine: %w", o.Index, ErrOperand)
+			return k, fmt.Errorf("this machine has no register %v: %w", o.Index, ErrOperand)
 		}
 	}
 	return k, nil

@@ -12,8 +12,8 @@ import (
 )
 
 // ErrRingSleeps: sampling could hang or crash this machine.
-var ErrRingSleeps = errors.New("this kernel is PREEMPT_RT and the lock of its BPF ring buffer sleeps, which the interrupts that " +
-	"sample must not: boot Linux 6.12 or newer, or a stable kernel with the fix of CVE-2024-50138, or one without PREEMPT_RT")
+var ErrRingSleeps = errors.New("this kernel is PREEMPT_RT and the lock of its BPF ring buffer sleeps, but the interrupts that " +
+	"sample must not sleep: boot Linux 6.12 or newer, or a stable kernel with the fix of CVE-2024-50138, or one without PREEMPT_RT")
 
 // CheckRing fails with ErrRingSleeps if programs of interrupts must not write to a BPF ring buffer on this kernel. sys is
 // where sysfs is.

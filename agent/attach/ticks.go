@@ -193,7 +193,7 @@ func NewFaults(prog *ebpf.Program) (*Ticks, error) {
 }
 
 // ErrNoCounters: this machine's CPUs have no counters, or hide them.
-var ErrNoCounters = errors.New("this machine has no counters of its CPUs (a virtual machine mostly has none)")
+var ErrNoCounters = errors.New("this machine has no CPU counters (most virtual machines have none)")
 
 // A CPUCounter is a counter of the CPU's own that all architectures have.
 type CPUCounter uint64

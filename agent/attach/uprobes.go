@@ -112,8 +112,8 @@ func explainSemaphore(err error, sites []Site) error {
 	}
 	for _, s := range sites {
 		if s.RefCtrOffset != 0 {
-			return fmt.Errorf("%w: somebody else may have attached there without the probe's semaphore (the kernel's log says "+
-				"\"ref_ctr_offset mismatch\" then): end that tool first", err)
+			return fmt.Errorf("%w: another tool may have attached there without the probe's semaphore (the kernel then logs "+
+				"\"ref_ctr_offset mismatch\"): end that tool first", err)
 		}
 	}
 	return err
@@ -178,8 +178,8 @@ func (u Uprobes) guard(file *os.File, sites []Site) error {
 }
 
 // errReplaced explains probesite.ErrRedZone to those who can do something about it.
-var errReplaced = errors.New("from 6.18 on the kernel replaces that NOP by a call, which writes below the stack pointer: " +
-	"rebuild the program with a one-byte nop at the probe (as systemtap's sys/sdt.h and the current vmprof.h place it), " +
+var errReplaced = errors.New("Linux 6.18 and later replaces that NOP by a call, which writes below the stack pointer: " +
+	"rebuild the program with a one-byte nop at the probe (with systemtap's sys/sdt.h or the current vmprof.h), " +
 	"or record the entry of a function (func:SYMBOL)")
 
 // proveStack fails unless a NOP of several bytes at an offset of a file is safe: its function keeps nothing below the stack
@@ -194,7 +194,7 @@ func (u Uprobes) proveStack(file *os.File, offset uint64) error {
 	}
 	address, ok := lib.OffsetToAddress(offset)
 	if !ok {
-		return fmt.Errorf("find the function around it: no code of the file is there: %w", elffile.ErrMalformed)
+		return fmt.Errorf("find the function around it: the file has no code there: %w", elffile.ErrMalformed)
 	}
 	err = probesite.New(lib, file).OwnsStack(address)
 	if err == nil || !ReplacesNops() {

@@ -10,7 +10,7 @@ import (
 )
 
 func checkBPF(_ context.Context, env *Env) Result {
-	const why = "Without BPF programs nothing is sampled."
+	const why = "The agent samples with BPF programs."
 	err := env.LoadProgram()
 	switch {
 	case err == nil:
@@ -23,15 +23,15 @@ func checkBPF(_ context.Context, env *Env) Result {
 }
 
 func checkRingBuffer(_ context.Context, env *Env) Result {
-	const why = "Samples reach the agent through it."
+	const why = "The agent receives samples through it."
 	if err := env.CheckRing(env.Sys); err != nil {
-		return Result{Missing, "its lock sleeps on this PREEMPT_RT kernel", why + " Interrupts that sample must not sleep: the machine " +
+		return Result{Missing, "its lock sleeps on this PREEMPT_RT kernel", why + " The interrupts that sample must not sleep: the machine " +
 			"could hang.", "Boot Linux 6.12 or newer, a stable kernel with the fix of CVE-2024-50138, or one without PREEMPT_RT."}
 	}
 	err := env.MakeRingBuffer()
 	switch {
 	case err == nil:
-		return ok("one can be made")
+		return ok("works")
 	case refused(err):
 		return refusal(env, Missing, why)
 	}
@@ -45,15 +45,15 @@ func checkUprobeMulti(_ context.Context, env *Env) Result {
 	err := env.UprobeMulti()
 	switch {
 	case err == nil:
-		return ok("links of many probes can be made")
+		return ok("works")
 	case refused(err):
 		return refusal(env, Limited, why)
 	case !errors.Is(err, ebpf.ErrNotSupported):
-		return Result{Limited, "could not be tried: " + err.Error(), why, "Boot Linux 6.6 or newer, or run as root."}
+		return Result{Limited, "trial failed: " + err.Error(), why, "Boot Linux 6.6 or newer, or run as root."}
 	case has(env, cap.SYS_ADMIN):
-		return ok("not in this kernel; single uprobes, with CAP_SYS_ADMIN, do as well")
+		return ok("not in this kernel; single uprobes with CAP_SYS_ADMIN replace it")
 	}
-	return Result{Limited, "not in this kernel, and single uprobes take CAP_SYS_ADMIN", why,
+	return Result{Limited, "not in this kernel, and single uprobes need CAP_SYS_ADMIN", why,
 		"Boot Linux 6.6 or newer, or run as root."}
 }
 
@@ -62,9 +62,9 @@ func checkMemlock(_ context.Context, env *Env) Result {
 	limit, err := env.Memlock()
 	switch {
 	case err != nil:
-		return Result{Status: Info, Detail: "not known: " + err.Error()}
+		return Result{Status: Info, Detail: "unknown: " + err.Error()}
 	case limit == math.MaxUint64:
 		return Result{Status: Info, Detail: "unlimited"}
 	}
-	return Result{Status: Info, Detail: size(limit) + ", which does not matter since Linux 5.11"}
+	return Result{Status: Info, Detail: size(limit) + "; not used since Linux 5.11"}
 }

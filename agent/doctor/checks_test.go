@@ -73,14 +73,14 @@ func TestChecks(t *testing.T) {
 		{"architecture", "arm64", kernel("6.1.0", "aarch64"), Limited, "not walked on arm64"},
 		{"architecture", "other", kernel("6.1.0", "riscv64"), Missing, "no BPF programs"},
 
-		{"btf", "there", nil, OK, "there"},
+		{"btf", "present", nil, OK, "present"},
 		{"btf", "not there", func(_ *testing.T, env *Env) { env.Sys = "/nowhere" }, Missing, "CONFIG_DEBUG_INFO_BTF"},
 		{"btf", "something else", func(t *testing.T, env *Env) { setFile(t, env.Sys, "kernel/btf/vmlinux", "\x7fELF") }, Missing, "7f45"},
 
 		{"lockdown", "none", nil, Info, "none"},
-		{"lockdown", "integrity", lockdown("none [integrity] confidentiality\n"), Info, "costs nothing"},
+		{"lockdown", "integrity", lockdown("none [integrity] confidentiality\n"), Info, "no effect"},
 		{"lockdown", "confidentiality", lockdown("none integrity [confidentiality]\n"), Info, "must not read kernel memory"},
-		{"lockdown", "unknown", func(_ *testing.T, env *Env) { env.Sys = "/nowhere" }, Info, "not known"},
+		{"lockdown", "unknown", func(_ *testing.T, env *Env) { env.Sys = "/nowhere" }, Info, "unknown"},
 
 		{"cap_bpf", "held", nil, OK, "held"},
 		{"cap_bpf", "not held", without(cap.BPF), Missing, "cap_bpf"},
@@ -96,7 +96,7 @@ func TestChecks(t *testing.T) {
 		{"cap_dac_read_search", "held", nil, OK, "held"},
 		{"cap_dac_read_search", "not included", without(cap.DAC_READ_SEARCH, cap.SYS_ADMIN), Limited, "symbols"},
 		{"cap_syslog", "held", nil, OK, "held"},
-		{"cap_syslog", "not held, but not needed", without(cap.SYSLOG), OK, "not held, nor needed"},
+		{"cap_syslog", "not held, but not needed", without(cap.SYSLOG), OK, "not held, and not needed"},
 		{"cap_syslog", "not held", all(without(cap.SYSLOG), file("kallsyms", hiddenSymbols)), Limited, "cap_syslog"},
 
 		{"cap_checkpoint_restore", "held", nil, OK, "held"},
@@ -128,7 +128,7 @@ func TestChecks(t *testing.T) {
 		{"uprobe_multi", "not there, but CAP_SYS_ADMIN is", all(without(cap.SYSLOG, cap.SYS_ADMIN),
 			func(_ *testing.T, env *Env) { env.UprobeMulti = fails(ebpf.ErrNotSupported) }), OK, "single uprobes"},
 		{"uprobe_multi", "refused", func(_ *testing.T, env *Env) { env.UprobeMulti = fails(unix.EPERM) }, Limited, "seccomp"},
-		{"uprobe_multi", "broken", func(_ *testing.T, env *Env) { env.UprobeMulti = fails(unix.ENOMEM) }, Limited, "could not be tried"},
+		{"uprobe_multi", "broken", func(_ *testing.T, env *Env) { env.UprobeMulti = fails(unix.ENOMEM) }, Limited, "trial failed"},
 
 		{"memlock", "small", nil, Info, "8 MiB"},
 		{"memlock", "unlimited", func(_ *testing.T, env *Env) {
@@ -139,7 +139,7 @@ func TestChecks(t *testing.T) {
 		{"perf_event_paranoid", "-1", file("sys/kernel/perf_event_paranoid", "-1\n"), OK, "-1"},
 		{"perf_event_paranoid", "3 on a kernel that knows it", all(file("sys/kernel/perf_event_paranoid", "3\n"),
 			func(_ *testing.T, env *Env) { env.OpenEvent = events(unix.EACCES) }), Missing, "sysctl -w kernel.perf_event_paranoid=2"},
-		{"perf_event_paranoid", "3 on one that does not", file("sys/kernel/perf_event_paranoid", "3\n"), OK, "takes as 2"},
+		{"perf_event_paranoid", "3 on one that does not", file("sys/kernel/perf_event_paranoid", "3\n"), OK, "treats as 2"},
 		{"perf_event_paranoid", "4 with CAP_SYS_ADMIN", all(file("sys/kernel/perf_event_paranoid", "4\n"), without(cap.BPF, cap.SYS_ADMIN)), OK, "CAP_SYS_ADMIN"},
 		{"perf_event_paranoid", "no perf events", remove("sys/kernel/perf_event_paranoid"), Missing, "CONFIG_PERF_EVENTS"},
 		{"perf_event_paranoid", "garbage", file("sys/kernel/perf_event_paranoid", "two"), Missing, "two"},

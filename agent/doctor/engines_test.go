@@ -23,7 +23,7 @@ func TestEngines(t *testing.T) {
 		// The trial's own socket is nobody's business.
 		{"pages", func(context.Context) ([]profile.Choice, error) {
 			return []profile.Choice{{Engine: "page", Chosen: true, Reason: "for guests, which connect to the trial"}}, nil
-		}, []string{"engine_page ok for guests that cooperate, which connect to SOCKET"}},
+		}, []string{"engine_page ok for VMs with vmprof.h, which connect to SOCKET"}},
 		{"no pages", func(context.Context) ([]profile.Choice, error) {
 			return []profile.Choice{{Engine: "page", Reason: "load burst programs: no memory"}}, nil
 		}, []string{"engine_page info not used: load burst programs: no memory"}},

@@ -16,42 +16,42 @@ import (
 // findGuestSocket says whether an agent that starts now could share pages with guests, and have the socket to which they
 // connect. It looks and takes nothing: neither guests nor an agent that has the socket, or is about to take it, notice.
 func findGuestSocket(env *Env) Result {
-	const why = "Calls of guests that cooperate cannot be sampled."
+	const why = "Calls of VMs with vmprof.h cannot be sampled."
 	otherPath := func(first string) string {
-		return first + ", or give record and serve another path with --guest-socket, and the guests the same one in VMPROF_SOCKET."
+		return first + ", or use another path: --guest-socket for record and serve, VMPROF_SOCKET for the VMs."
 	}
 	if err := env.MapPage(); refused(err) {
 		return refusal(env, Info, why)
 	} else if err != nil {
-		return Result{Info, "no page can be shared with guests: " + err.Error(), why, "Raise the memory limit of the agent's cgroup."}
+		return Result{Info, "a page cannot be shared with VMs: " + err.Error(), why, "Raise the memory limit of the agent's cgroup."}
 	}
 	path := env.GuestSocket
 	owner, err := lockOwner(env, path+".lock")
 	if err != nil {
-		return Result{Info, "not known whether an agent has the guests' socket: " + err.Error(), why, "Mount procfs, and run as root."}
+		return Result{Info, "cannot find out whether an agent owns the socket for VMs: " + err.Error(), why, "Mount procfs, and run as root."}
 	}
 	if owner != 0 {
-		return Result{Info, fmt.Sprintf("process %d has the guests' socket %s: guests connect to it", owner, path),
-			"Another agent cannot sample their calls.", otherPath(fmt.Sprintf("End process %d", owner))}
+		return Result{Info, fmt.Sprintf("process %d owns the socket for VMs, %s", owner, path),
+			"Another agent cannot sample calls of VMs with vmprof.h.", otherPath(fmt.Sprintf("End process %d", owner))}
 	}
 	if st, err := os.Lstat(path); err == nil && st.Mode()&fs.ModeSocket == 0 {
-		return Result{Info, path + " is in the way of the guests' socket, and is no socket", why, otherPath("Remove it")}
+		return Result{Info, path + " exists and is not a socket", why, otherPath("Remove it")}
 	}
 	dir := filepath.Dir(path)
 	at, err := writable(dir)
 	switch {
 	case errors.Is(err, unix.ENOTDIR):
-		return Result{Info, fmt.Sprintf("no socket for guests can be made in %s: %s is no directory", dir, at), why, otherPath("Remove that")}
+		return Result{Info, fmt.Sprintf("cannot create the socket for VMs in %s: %s is not a directory", dir, at), why, otherPath("Remove it")}
 	case err != nil && at == dir:
-		return Result{Info, fmt.Sprintf("no socket for guests can be made in %s: %v", dir, err), why, otherPath("Run as root or as its owner")}
+		return Result{Info, fmt.Sprintf("cannot create the socket for VMs in %s: %v", dir, err), why, otherPath("Run as root or as its owner")}
 	case err != nil:
-		return Result{Info, fmt.Sprintf("the directory %s of the guests' socket cannot be made: %v", dir, err), why,
-			otherPath("Make it and give it to the agent's user (in a systemd unit: RuntimeDirectory=)")}
+		return Result{Info, fmt.Sprintf("cannot create the directory %s of the socket for VMs: %v", dir, err), why,
+			otherPath("Create it and give it to the agent's user (in a systemd unit: RuntimeDirectory=)")}
 	case at == dir && closed(dir):
-		return Result{Info, fmt.Sprintf("the directory %s of the guests' socket is closed to other users", dir),
-			"Guests of other users cannot connect.", otherPath("chmod 755 " + dir)}
+		return Result{Info, fmt.Sprintf("other users cannot enter the directory %s of the socket for VMs", dir),
+			"VMs of other users cannot connect.", otherPath("chmod 755 " + dir)}
 	}
-	return ok("for guests that cooperate, which connect to " + path)
+	return ok("for VMs with vmprof.h, which connect to " + path)
 }
 
 // lockOwner returns which process holds a lock on a file, by flock(2); 0 for none. Trying to lock the file would be in the

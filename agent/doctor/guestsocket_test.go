@@ -41,16 +41,16 @@ func TestGuestSocket(t *testing.T) {
 	}{
 		{"first start", func(*testing.T, *Env) {}, OK, "run/vmprof-agent/guest.sock"},
 		{"started before", locks(""), OK, "guest.sock"},
-		{"an agent has it", locks("1: POSIX  ADVISORY  READ  7 00:01:2 0 EOF\n2: FLOCK  ADVISORY  WRITE 4711 FILE 0 EOF\n"), Info, "process 4711 has the guests' socket"},
-		{"what to change", locks("1: FLOCK  ADVISORY  WRITE 4711 FILE 0 EOF\n"), Info, "End process 4711, or give record and serve another path with --guest-socket"},
+		{"an agent has it", locks("1: POSIX  ADVISORY  READ  7 00:01:2 0 EOF\n2: FLOCK  ADVISORY  WRITE 4711 FILE 0 EOF\n"), Info, "process 4711 owns the socket for VMs"},
+		{"what to change", locks("1: FLOCK  ADVISORY  WRITE 4711 FILE 0 EOF\n"), Info, "End process 4711, or use another path: --guest-socket"},
 		{"other locks", locks("1: FLOCK  ADVISORY  WRITE 4711 00:01:2 0 EOF\n2: POSIX  ADVISORY  WRITE 4711 FILE 0 EOF\n2: -> FLOCK  ADVISORY  WRITE 4712 FILE 0 EOF\n"), OK, ""},
-		{"strange locks", locks("1: FLOCK\n\n1: FLOCK  ADVISORY  WRITE all FILE 0 EOF\n"), Info, "not known"},
-		{"no list of locks", func(t *testing.T, env *Env) { setFile(t, dir(t, env), "guest.sock.lock", "") }, Info, "not known"},
+		{"strange locks", locks("1: FLOCK\n\n1: FLOCK  ADVISORY  WRITE all FILE 0 EOF\n"), Info, "cannot find out"},
+		{"no list of locks", func(t *testing.T, env *Env) { setFile(t, dir(t, env), "guest.sock.lock", "") }, Info, "cannot find out"},
 		{"a file in the way", func(t *testing.T, env *Env) { setFile(t, dir(t, env), "guest.sock", "precious") }, Info, "--guest-socket"},
 		{"a file above", func(t *testing.T, env *Env) {
 			setFile(t, filepath.Dir(dir(t, env)), "file", "")
 			env.GuestSocket = filepath.Join(filepath.Dir(filepath.Dir(env.GuestSocket)), "file", "guest.sock")
-		}, Info, "file is no directory"},
+		}, Info, "file is not a directory"},
 		{"closed to others", func(t *testing.T, env *Env) {
 			if err := os.Chmod(dir(t, env), 0o700); err != nil {
 				t.Fatal(err)

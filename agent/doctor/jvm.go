@@ -45,7 +45,7 @@ type JVM struct {
 func findJVMs(ctx context.Context, env *Env) ([]JVM, Result) {
 	pids, err := env.Proc.PIDs()
 	if err != nil {
-		return nil, Result{Missing, err.Error(), "Processes are found there.", "Mount /proc."}
+		return nil, Result{Missing, err.Error(), "The agent finds processes there.", "Mount /proc."}
 	}
 	var jvms []JVM
 	looked, denied, failed := 0, 0, 0
@@ -71,16 +71,16 @@ func findJVMs(ctx context.Context, env *Env) ([]JVM, Result) {
 		}
 	}
 	found := count(len(jvms), "JVM", "JVMs") + " in " + count(looked, "process", "processes")
-	const unnamed = "Their code has no names, and those that are JVMs have no Java frames."
+	const unnamed = "Their code has no names, and JVMs among them have no Java frames."
 	switch {
 	case denied > 0 && has(env, cap.SYS_PTRACE):
-		return jvms, Result{Status: Info, Detail: fmt.Sprintf("%s; %d more refused, in spite of CAP_SYS_PTRACE", found, denied),
+		return jvms, Result{Status: Info, Detail: fmt.Sprintf("%s; access to %d more denied, in spite of CAP_SYS_PTRACE", found, denied),
 			Why: "A security module or a user namespace protects them. " + unnamed}
 	case denied > 0:
-		return jvms, Result{Limited, fmt.Sprintf("%s; %d more refused", found, denied), unnamed, grant(env)}
+		return jvms, Result{Limited, fmt.Sprintf("%s; access to %d more denied", found, denied), unnamed, grant(env)}
 	case failed > 0:
 		return jvms, Result{Limited, fmt.Sprintf("%s; %d more did not answer", found, failed),
-			unnamed, "Look for processes that hang: ps shows many of them in state D."}
+			unnamed, "Look for hanging processes: ps often shows them in state D."}
 	}
 	return jvms, ok(found)
 }

@@ -18,12 +18,12 @@ const oldestMajor, oldestMinor = 6, 1
 func checkKernel(_ context.Context, env *Env) Result {
 	release, _, err := env.Uname()
 	if err != nil {
-		return Result{Limited, err.Error(), "The kernel's version is not known.", "Linux 6.1 or newer is supported."}
+		return Result{Limited, err.Error(), "The kernel's version is unknown.", "Linux 6.1 or newer is supported."}
 	}
 	var major, minor int
 	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
 		return Result{Limited, fmt.Sprintf("%q has no version", release),
-			"The kernel's version is not known.", "Linux 6.1 or newer is supported."}
+			"The kernel's version is unknown.", "Linux 6.1 or newer is supported."}
 	}
 	if major < oldestMajor || major == oldestMajor && minor < oldestMinor {
 		return Result{Missing, release,
@@ -37,7 +37,7 @@ func checkArchitecture(_ context.Context, env *Env) Result {
 	_, machine, err := env.Uname()
 	switch {
 	case err != nil:
-		return Result{Limited, err.Error(), "The machine's architecture is not known.", "x86_64 is supported."}
+		return Result{Limited, err.Error(), "The machine's architecture is unknown.", "x86_64 is supported."}
 	case machine == "x86_64":
 		return ok(machine)
 	case machine == "aarch64":
@@ -50,8 +50,8 @@ func checkArchitecture(_ context.Context, env *Env) Result {
 
 func checkBTF(_ context.Context, env *Env) Result {
 	path := filepath.Join(env.Sys, "kernel/btf/vmlinux")
-	result := Result{Missing, "", "The BPF programs find the fields of kernel structures by it.",
-		"Boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of distributions are, and mount /sys."}
+	result := Result{Missing, "", "The BPF programs locate the fields of kernel structures with it.",
+		"Boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, such as a distribution's kernel, and mount /sys."}
 	f, err := os.Open(path)
 	if err != nil {
 		result.Detail = err.Error()
@@ -68,7 +68,7 @@ func checkBTF(_ context.Context, env *Env) Result {
 		result.Detail = fmt.Sprintf("%s begins with %x", path, magic)
 		return result
 	}
-	return ok("there")
+	return ok("present")
 }
 
 // checkLockdown only informs: what lockdown forbids the agent, if anything, shows where that is tried.
@@ -76,19 +76,19 @@ func checkLockdown(_ context.Context, env *Env) Result {
 	// The LSM lists its modes and marks the active one: "none [integrity] confidentiality".
 	b, err := os.ReadFile(filepath.Join(env.Sys, "kernel/security/lockdown"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Result{Status: Info, Detail: "not known: securityfs is not mounted, or the kernel has no lockdown"}
+		return Result{Status: Info, Detail: "unknown: securityfs is not mounted, or the kernel has no lockdown"}
 	}
 	if err != nil {
-		return Result{Status: Info, Detail: "not known: " + err.Error()}
+		return Result{Status: Info, Detail: "unknown: " + err.Error()}
 	}
 	_, mode, _ := strings.Cut(string(b), "[")
 	mode, _, _ = strings.Cut(mode, "]")
 	switch mode {
 	case "integrity":
-		return Result{Status: Info, Detail: "integrity: costs nothing, as the agent writes to no process"}
+		return Result{Status: Info, Detail: "integrity: no effect on the agent"}
 	case "confidentiality":
-		return Result{Info, "confidentiality", "BPF programs must not read kernel memory in this mode, but have to.",
-			"Boot with lockdown=integrity, if the line on BPF programs says missing."}
+		return Result{Info, "confidentiality", "BPF programs must not read kernel memory in this mode, but the agent's programs need to.",
+			"Boot with lockdown=integrity if the line on BPF programs says missing."}
 	}
 	return Result{Status: Info, Detail: mode}
 }

@@ -7,11 +7,11 @@ func checkPIDNamespace(_ context.Context, env *Env) Result {
 	host, err := env.Proc.HostPIDs()
 	switch {
 	case err != nil:
-		return Result{Status: Info, Detail: "not known: " + err.Error()}
+		return Result{Status: Info, Detail: "unknown: " + err.Error()}
 	case host:
 		return ok("the host's")
 	}
 	return Result{Missing, "not the host's",
-		"Samples carry the host's process ids, which are other processes here: nothing but the kernel has names, and -p and COMMAND choose wrong processes.",
+		"Samples carry the host's process ids, which mean other processes here: only the kernel has names, and -p and COMMAND select wrong processes.",
 		"Run on the host, or in its PID namespace: docker run --pid=host, hostPID: true in Kubernetes."}
 }

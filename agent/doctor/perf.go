@@ -13,7 +13,7 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
-const lowerParanoid = "Lower it: sysctl -w kernel.perf_event_paranoid=2 (to keep it, put that into /etc/sysctl.d); or run " +
+const lowerParanoid = "Lower it: sysctl -w kernel.perf_event_paranoid=2 (permanently: in /etc/sysctl.d), or run " +
 	"as root."
 
 // sysctl reads a setting of /proc/sys that is a number.
@@ -34,7 +34,7 @@ func sysctl(env *Env, name string) (int, error) {
 func checkParanoid(_ context.Context, env *Env) Result {
 	level, err := sysctl(env, "kernel/perf_event_paranoid")
 	if err != nil {
-		return Result{Missing, err.Error(), "Sampling takes perf events.",
+		return Result{Missing, err.Error(), "Sampling needs perf events.",
 			"Boot a kernel with CONFIG_PERF_EVENTS, and mount /proc."}
 	}
 	detail := strconv.Itoa(level)
@@ -44,9 +44,9 @@ func checkParanoid(_ context.Context, env *Env) Result {
 	case has(env, cap.SYS_ADMIN):
 		return ok(detail + ", with CAP_SYS_ADMIN")
 	case env.OpenEvent(0) == nil:
-		return ok(detail + ", which this kernel takes as 2")
+		return ok(detail + ", which this kernel treats as 2")
 	}
-	return Result{Missing, detail, "From 3 on, sampling takes CAP_SYS_ADMIN: CAP_PERFMON is not enough.", lowerParanoid}
+	return Result{Missing, detail, "From 3 on, sampling needs CAP_SYS_ADMIN: CAP_PERFMON does not suffice.", lowerParanoid}
 }
 
 // checkSampling opens the event that would be used on every CPU.
@@ -54,7 +54,7 @@ func checkSampling(_ context.Context, env *Env) Result {
 	const why = "Nothing is sampled on a CPU without an event."
 	cpus, err := env.CPUs()
 	if err != nil {
-		return Result{Missing, err.Error(), why, "Mount /sys: the CPUs are listed there."}
+		return Result{Missing, err.Error(), why, "Mount /sys, which lists the CPUs."}
 	}
 	online, err := tryEvents(env, cpus)
 	switch {
@@ -82,7 +82,7 @@ func tryEvents(env *Env, cpus int) (online int, err error) {
 		online++
 	}
 	if online == 0 {
-		return 0, errors.New("no CPU takes the event")
+		return 0, errors.New("no CPU accepts the event")
 	}
 	return online, nil
 }

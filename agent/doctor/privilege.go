@@ -14,7 +14,7 @@ import (
 
 // grant is the remedy for missing capabilities: one command for all of them, since a second setcap undoes the first.
 func grant(env *Env) string {
-	return "Run as root, or grant what is needed once: setcap " +
+	return "Run as root, or grant the capabilities once: setcap " +
 		"'cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep cap_syslog,cap_checkpoint_restore+ep' " + env.Program
 }
 
@@ -29,7 +29,7 @@ func need(env *Env, c cap.Value, without Status, why string) Result {
 	held, err := env.Capable(c)
 	switch {
 	case err != nil:
-		return Result{Limited, "not known: " + err.Error(), why, grant(env)}
+		return Result{Limited, "unknown: " + err.Error(), why, grant(env)}
 	case held:
 		return ok("held")
 	}
@@ -40,33 +40,33 @@ func need(env *Env, c cap.Value, without Status, why string) Result {
 func needOrAdmin(env *Env, c cap.Value, without Status, why string) Result {
 	r := need(env, c, without, why)
 	if r.Status != OK && has(env, cap.SYS_ADMIN) {
-		return ok("not held, but CAP_SYS_ADMIN is, which includes it")
+		return ok("not held, but included in CAP_SYS_ADMIN")
 	}
 	return r
 }
 
 func checkCapBPF(_ context.Context, env *Env) Result {
-	return needOrAdmin(env, cap.BPF, Missing, "Loading BPF programs takes it.")
+	return needOrAdmin(env, cap.BPF, Missing, "Loading BPF programs needs it.")
 }
 
 func checkCapPerfmon(_ context.Context, env *Env) Result {
-	return needOrAdmin(env, cap.PERFMON, Missing, "Sampling all processes, and BPF programs that do, take it.")
+	return needOrAdmin(env, cap.PERFMON, Missing, "Sampling all processes needs it.")
 }
 
 func checkCapPtrace(_ context.Context, env *Env) Result {
 	return need(env, cap.SYS_PTRACE, Limited,
-		"Other users' processes cannot be read: neither Java frames of their JVMs, nor names of their native code.")
+		"Other users' processes cannot be read: their JVMs have no Java frames, and their native code has no names.")
 }
 
 func checkCapReadSearch(_ context.Context, env *Env) Result {
 	return need(env, cap.DAC_READ_SEARCH, Limited,
-		"Programs and libraries that only their owner may read have no symbols.")
+		"Programs and libraries that only their owner can read have no symbols.")
 }
 
 func checkCapSyslog(_ context.Context, env *Env) Result {
-	r := need(env, cap.SYSLOG, Limited, "The kernel hides the addresses of its functions without it.")
+	r := need(env, cap.SYSLOG, Limited, "Without it the kernel hides the addresses of its functions.")
 	if r.Status == Limited && kallsymsVisible(env) == nil {
-		return ok("not held, nor needed: kernel addresses are visible to all")
+		return ok("not held, and not needed: kernel addresses are visible to all")
 	}
 	return r
 }
@@ -74,7 +74,7 @@ func checkCapSyslog(_ context.Context, env *Env) Result {
 // checkCapCheckpointRestore: /proc/PID/map_files, through which files are read that were deleted or replaced since.
 func checkCapCheckpointRestore(_ context.Context, env *Env) Result {
 	return needOrAdmin(env, cap.CHECKPOINT_RESTORE, Limited,
-		"Files that were replaced while processes use them cannot be read: after an upgrade of its JDK a running JVM has no "+
+		"Files that were replaced while in use cannot be read: after an upgrade of its JDK a running JVM has no "+
 			"Java frames, and most of its profile is [unknown].")
 }
 
@@ -85,7 +85,7 @@ func checkAfterStart(_ context.Context, env *Env) Result {
 	if plan.Bounding {
 		detail += "; the bounding set is emptied"
 	} else {
-		detail += "; the bounding set stays, as CAP_SETPCAP is not held"
+		detail += "; the bounding set stays, because CAP_SETPCAP is not held"
 	}
 	if plan.Admin != "" {
 		return Result{Info, detail, "CAP_SYS_ADMIN is kept: " + plan.Admin + ".", ""}
@@ -95,7 +95,7 @@ func checkAfterStart(_ context.Context, env *Env) Result {
 
 // checkLandlock says why there is no such sandbox.
 func checkLandlock(context.Context, *Env) Result {
-	return Result{Status: Info, Detail: "not used: under any ruleset, also one without files, the kernel forbids to read the memory of other processes"}
+	return Result{Status: Info, Detail: "not used: under any ruleset the kernel forbids reading the memory of other processes"}
 }
 
 // privileges is what the plan depends on.
@@ -122,7 +122,7 @@ func refusal(env *Env, status Status, why string) Result {
 func privilegeRemedy(env *Env) string {
 	admin := has(env, cap.SYS_ADMIN)
 	if (admin || has(env, cap.BPF)) && (admin || has(env, cap.PERFMON)) {
-		return "The capabilities are there, so something else refuses it: a container's seccomp profile, a security " +
+		return "The capabilities are held, so something else refuses: a container's seccomp profile, a security " +
 			"module, or a user namespace, where capabilities do not count. Run on the host, or allow bpf(2) and " +
 			"perf_event_open(2) there."
 	}

@@ -51,7 +51,7 @@ func checkKallsyms(_ context.Context, env *Env) Result {
 		return Result{Limited, err.Error(), why, "Boot a kernel with CONFIG_KALLSYMS, and mount /proc."}
 	}
 	if restrict, err := sysctl(env, "kernel/kptr_restrict"); err == nil && restrict >= 2 {
-		return Result{Limited, fmt.Sprintf("hidden from everybody, as kptr_restrict is %d", restrict), why,
+		return Result{Limited, fmt.Sprintf("hidden from everybody, because kptr_restrict is %d", restrict), why,
 			"Show them to privileged processes: sysctl -w kernel.kptr_restrict=1"}
 	}
 	return Result{Limited, "hidden from this process", why, grant(env)}
@@ -64,22 +64,22 @@ func checkPtraceScope(_ context.Context, env *Env) Result {
 	case errors.Is(err, fs.ErrNotExist):
 		return ok("Yama is not active")
 	case err != nil:
-		return Result{Status: Info, Detail: "not known: " + err.Error()}
+		return Result{Status: Info, Detail: "unknown: " + err.Error()}
 	case scope == 0, scope <= 2 && has(env, cap.SYS_PTRACE):
 		return ok(fmt.Sprint(scope))
 	case scope <= 2:
 		return Result{Limited, fmt.Sprint(scope),
-			"Even own processes cannot be read without CAP_SYS_PTRACE: no JVM has Java frames.", grant(env)}
+			"Without CAP_SYS_PTRACE not even the agent's own user's processes can be read: no JVM has Java frames.", grant(env)}
 	}
-	return Result{Limited, fmt.Sprint(scope), "No process can be read by anybody: no JVM has Java frames.",
-		"Have kernel.yama.ptrace_scope set to 2 or less at boot. It cannot be lowered from 3 later."}
+	return Result{Limited, fmt.Sprint(scope), "Nobody can read the memory of other processes: no JVM has Java frames.",
+		"Set kernel.yama.ptrace_scope to 2 or less at boot. It cannot be lowered from 3 later."}
 }
 
 // checkHidepid looks for the mount option that hides other users' processes.
 func checkHidepid(_ context.Context, env *Env) Result {
 	b, err := os.ReadFile(filepath.Join(env.Proc.String(), "self/mounts"))
 	if err != nil {
-		return Result{Status: Info, Detail: "not known: " + err.Error()}
+		return Result{Status: Info, Detail: "unknown: " + err.Error()}
 	}
 	mode := ""
 	for line := range strings.Lines(string(b)) {
@@ -102,5 +102,5 @@ func checkHidepid(_ context.Context, env *Env) Result {
 	if has(env, cap.SYS_PTRACE) {
 		return ok(mode + ", with CAP_SYS_PTRACE")
 	}
-	return Result{Limited, mode, "Other users' processes are hidden: they have no names in the profile.", grant(env)}
+	return Result{Limited, mode, "Other users' processes are hidden, so they have no names in the profile.", grant(env)}
 }

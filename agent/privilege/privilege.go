@@ -57,11 +57,11 @@ func Make(s System) Plan {
 	}
 	switch {
 	case !held(cap.BPF) || !held(cap.PERFMON) || !held(cap.CHECKPOINT_RESTORE):
-		p.Admin = "it stands for one of CAP_BPF, CAP_PERFMON and CAP_CHECKPOINT_RESTORE that is not held"
+		p.Admin = "it replaces one of CAP_BPF, CAP_PERFMON and CAP_CHECKPOINT_RESTORE that is not held"
 	case s.UprobeMulti() != nil:
 		p.Admin = "this kernel has no uprobe.multi links"
 	case s.Without(cap.SYS_ADMIN, s.OpenEvent) != nil:
-		p.Admin = "sampling events take it here, see perf_event_paranoid"
+		p.Admin = "sampling events need it here, see perf_event_paranoid"
 	}
 	if p.Admin != "" {
 		p.Keep = append(p.Keep, cap.SYS_ADMIN)

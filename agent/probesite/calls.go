@@ -144,7 +144,7 @@ func (f *Finder) behind(r *Returns, c caller, how *Calls) (tail bool, err error)
 		n, ok := slices.BinarySearch(l.at, uint32(addr-c.start))
 		if !ok {
 			if l.cut != nil && addr-c.start >= l.end() {
-				r.Missed = append(r.Missed, Missed{addr, c.name, fmt.Sprintf("code before it is not understood (%v)", l.cut)})
+				r.Missed = append(r.Missed, Missed{addr, c.name, fmt.Sprintf("cannot decode the code before it (%v)", l.cut)})
 			}
 			continue
 		}
@@ -153,7 +153,7 @@ func (f *Finder) behind(r *Returns, c caller, how *Calls) (tail bool, err error)
 			continue
 		}
 		if l.kinds[n] != Call {
-			r.Missed = append(r.Missed, Missed{addr, c.name, "a jump there takes the place of a call and a return"})
+			r.Missed = append(r.Missed, Missed{addr, c.name, "a jump replaces a call and a return there"})
 			continue
 		}
 		site, reason := f.after(l, n, how)
@@ -171,7 +171,7 @@ func (f *Finder) behind(r *Returns, c caller, how *Calls) (tail bool, err error)
 func (f *Finder) after(l *listing, n int, how *Calls) (s Site, reason string) {
 	conditional := how.Conditional
 	if l.cut != nil {
-		return Site{}, fmt.Sprintf("its function is not understood (%v)", l.cut)
+		return Site{}, fmt.Sprintf("cannot decode its function (%v)", l.cut)
 	}
 	first := n + 1
 	for at := first; at < min(first+maxAhead, len(l.at)); at++ {
@@ -199,7 +199,7 @@ func (f *Finder) after(l *listing, n int, how *Calls) (s Site, reason string) {
 			return Site{}, fmt.Sprintf("%s at +%#x overwrites the result", text(l.bytes(at)), l.at[at])
 		}
 	}
-	return Site{}, fmt.Sprintf("none of the %d instructions behind it is one that the kernel emulates", maxAhead)
+	return Site{}, fmt.Sprintf("the kernel emulates none of the %d instructions after it", maxAhead)
 }
 
 // branchBytes is the length of a call or jmp with 32 bits of distance.

@@ -38,7 +38,7 @@ func TestAfterCalls(t *testing.T) {
 		{"a jump to the call", "85c0 7f02 90 75f4 c3", true, 2, 1, CondJump, ""},
 		{"too far", strings.Repeat("4889db", 8) + "7402", true, 0, 0, 0, "none of the 8"},
 		{"the end of the function", "", true, 0, 0, 0, "none of the 8"},
-		{"data behind it", "85c0 7f02 06", true, 0, 0, 0, "is not understood"},
+		{"data behind it", "85c0 7f02 06", true, 0, 0, 0, "cannot decode"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := finderOf(t, imageOf(t, nil, callerOf(test.behind)...))
@@ -88,7 +88,7 @@ func TestAfterCallsOfSeveral(t *testing.T) {
 		t.Errorf("sites: %+v; %x", r.Sites, addr)
 	}
 	if len(r.Missed) != 1 || r.Missed[0].Function != "tail" || r.Missed[0].Address != addr["tail"]+2 ||
-		!strings.Contains(r.Missed[0].Reason, "takes the place of a call") {
+		!strings.Contains(r.Missed[0].Reason, "replaces a call") {
 		t.Errorf("missed: %+v; %x", r.Missed, addr)
 	}
 	r, err = f.AfterCalls(Calls{Callee: "A::f", In: "A::k", Conditional: true})

@@ -50,7 +50,7 @@ func (f *Finder) entries(name string, kept registers) ([]Site, error) {
 		sites = append(sites, s)
 	}
 	if len(sites) == 0 {
-		return nil, fmt.Errorf("function %s was inlined, only pieces of it are left (%s): %w", name, pieces[1:], ErrNotFound)
+		return nil, fmt.Errorf("function %s was inlined, only fragments of it remain (%s): %w", name, pieces[1:], ErrNotFound)
 	}
 	return sorted(sites), nil
 }
@@ -65,7 +65,7 @@ func (f *Finder) entry(fn function, kept registers) (Site, error) {
 		k := l.kinds[n]
 		if f.emulates(k) {
 			if n > 0 && l.cut != nil {
-				return Site{}, fmt.Errorf("whether a loop leads back to the %s at +%#x is not known (%w): %w",
+				return Site{}, fmt.Errorf("unknown whether a loop leads back to the %s at +%#x (%w): %w",
 					k, l.at[n], l.cut, ErrNoSite)
 			}
 			if n > 0 && l.joined(1, n) {
@@ -84,6 +84,6 @@ func (f *Finder) entry(fn function, kept registers) (Site, error) {
 				text(l.bytes(n)), l.at[n], ErrNoSite)
 		}
 	}
-	return Site{}, fmt.Errorf("none of the first %d instructions is one that the kernel emulates: %w",
+	return Site{}, fmt.Errorf("the kernel emulates none of the first %d instructions: %w",
 		min(maxAhead, len(l.at)), ErrNoSite)
 }

@@ -88,7 +88,7 @@ var (
 	// ErrNoSite: it has, but no instruction there is cheap and right. The text says what was found instead.
 	ErrNoSite = errors.New("no cheap place for a probe")
 	// ErrMachine: the code is not x86-64.
-	ErrMachine = errors.New("only x86-64 code is understood")
+	ErrMachine = errors.New("only x86-64 code is supported")
 )
 
 // A Site is a place for a uprobe in a file.

@@ -83,7 +83,7 @@ func TestEntries(t *testing.T) {
 		{"a loop leads back to before it", "4889f8 4889f8 55 75fa" + ret, -1, 0, 0, "loop"},
 		{"a loop to the first instruction is a call of its own", "55 75fd" + ret, 0, 0, Push, ""},
 		{"a loop further down", "4889f8 55 90 75fd" + ret, 1, 3, Push, ""},
-		{"a loop that cannot be told", "4889f8 55 06" + ret, -1, 0, 0, "not known"},
+		{"a loop that cannot be told", "4889f8 55 06" + ret, -1, 0, 0, "unknown whether"},
 		{"data behind a push", "55 06" + ret, 0, 0, Push, ""},
 		{"nothing cheap", strings.Repeat("4889c0", 9) + "55", -1, 0, 0, "none of the first 8"},
 		{"nothing at all but moves", "4889c0", -1, 0, 0, "none of the first 1"},

@@ -222,7 +222,7 @@ func (f *Finder) listAt(addr uint64) *listing {
 func (f *Finder) calleeWithArguments(addr uint64) (uint64, error) {
 	l := f.listAt(addr)
 	if l == nil {
-		return 0, fmt.Errorf("function at %#x is not understood: %w", addr, ErrNotFound)
+		return 0, fmt.Errorf("cannot decode the function at %#x: %w", addr, ErrNotFound)
 	}
 	kept := l.copyOf(x86asm.RCX)
 	found := uint64(0)

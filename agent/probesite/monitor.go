@@ -10,7 +10,7 @@ import (
 
 // ErrLightweightLocking says that compiled code takes and releases monitors in a way that is not recognised: that of a
 // JDK between those whose code is known. Nothing is said of it then, as an exit taken for an enter would be counted.
-var ErrLightweightLocking = errors.New("how this JDK's compiled code enters monitors (lightweight locking) is not recognised")
+var ErrLightweightLocking = errors.New("unknown form of monitor enters in compiled code (lightweight locking)")
 
 // A MonitorEnter is where compiled code enters an object's monitor.
 type MonitorEnter struct {

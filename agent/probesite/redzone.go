@@ -63,7 +63,7 @@ func (f *Finder) OwnsStack(addr uint64) error {
 	}
 	around, err := f.file.FunctionAround(addr)
 	if errors.Is(err, elffile.ErrNotFound) {
-		return fmt.Errorf("where its function begins and ends is not known (no symbols, no .eh_frame): %w", ErrRedZone)
+		return fmt.Errorf("the bounds of its function are unknown (no symbols, no .eh_frame): %w", ErrRedZone)
 	}
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (f *Finder) OwnsStack(addr uint64) error {
 // doubt says why the function may keep something below the stack pointer, "" if it does not.
 func (l *listing) doubt(addr uint64) string {
 	if l.cut != nil {
-		return fmt.Sprintf("is not understood (%v)", l.cut)
+		return fmt.Sprintf("cannot be decoded (%v)", l.cut)
 	}
 	calls, on := false, false
 	depth := l.frameDepth()
@@ -104,7 +104,7 @@ func (l *listing) doubt(addr uint64) string {
 	case !on:
 		return "has no instruction that begins there"
 	case !calls:
-		return "calls no other, and may keep variables below the stack pointer (in its red zone)"
+		return "calls no other function, and may keep variables below the stack pointer (in its red zone)"
 	}
 	return ""
 }

@@ -36,7 +36,7 @@ func TestOwnsStack(t *testing.T) {
 		{"red zone, by its address", "488d4424c0" + nop + "50 e810000000 58 c3", "below the stack pointer"},
 		{"stepped over the red zone", "488d6424 80" + nop + "e810000000 488da42480000000 c3", ""},
 		{"red zone below the frame pointer", "55 4889e5 48897df8" + nop + "488d6424 80 e810000000 488da42480000000 5d c3", "below the stack pointer"},
-		{"not understood", "50 e810000000" + nop + "06 58 c3", "not understood"},
+		{"cannot be decoded", "50 e810000000" + nop + "06 58 c3", "cannot be decoded"},
 		{"inside of an instruction", "50 e810000000 48b8" + nop + "000000 58 c3", "no instruction"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -24,10 +24,10 @@ var basisMarks = [...]struct {
 	basis profile.Basis
 	means string
 }{
-	{profile.Sampled, "from the calls that were seen"},
+	{profile.Sampled, "from observed calls"},
 	{profile.Counted, "every call"},
-	{profile.Estimated, "from the time in callees and the VM's own counters"},
-	{profile.Inferred, "compiled away, follows from what was compiled"},
+	{profile.Estimated, "from CPU time in callees and the VM's own counters"},
+	{profile.Inferred, "inlined, derived from the compiled code"},
 }
 
 // basisOf reads a label; it is empty for one that is not known.

@@ -85,7 +85,7 @@ func Compare(w io.Writer, a, b Named, opts *CompareOptions) error {
 		c.byMethod()
 	}
 	if c.waited {
-		fmt.Fprintf(c.out, "left out: waits for work\n")
+		fmt.Fprintf(c.out, "omitted: waits for work\n")
 	}
 	return flush(c.out, "comparison")
 }
@@ -212,7 +212,7 @@ func (c *comparison) byContext() {
 	}
 	show(c, p, "context", func(id cct.NodeID, width int) string { return contextPath(&tree, id, width, methods.name) })
 	if n := tree.Overflow(); n > 0 {
-		fmt.Fprintf(c.out, "too many contexts: %s %s are counted for a caller instead\n", c.sides[0].amount(float64(n)), c.sides[0].unit())
+		fmt.Fprintf(c.out, "too many contexts: %s %s count for a caller instead\n", c.sides[0].amount(float64(n)), c.sides[0].unit())
 	}
 }
 
@@ -225,11 +225,11 @@ func show[K comparable](c *comparison, p *pairing[K], column string, name func(k
 		writeFolded(c.out, fmt.Sprintf("%s: %s, %s %s, %s", letter, c.names[side], c.sides[side].amount(p.totals[side]), word(unit),
 			stored.Plural(len(p.weights[side]), c.opts.By.String())), c.opts.Width)
 	}
-	fmt.Fprintf(c.out, "overlap      %7.2f  of 100: the share of the %s that both have in common\n", p.overlap(), unit)
+	fmt.Fprintf(c.out, "overlap      %7.2f  of 100: the share of %s common to both\n", p.overlap(), unit)
 	if r := p.correlation(); math.IsNaN(r) {
-		fmt.Fprintf(c.out, "correlation        -  has no value where all weights are equal\n")
+		fmt.Fprintf(c.out, "correlation        -  undefined, because all weights are equal\n")
 	} else {
-		fmt.Fprintf(c.out, "correlation  %7.4f  of 1: how well the one predicts the other\n", r)
+		fmt.Fprintf(c.out, "correlation  %7.4f  of 1: how well one predicts the other\n", r)
 	}
 
 	// The table is in percentage points: a thing that got ten times heavier matters if it is heavy now.
@@ -439,7 +439,7 @@ func (common siteFields) note(a, b siteFields) string {
 	case a == b:
 		return ""
 	case common == siteFields{}:
-		return "call sites are ignored: the two profiles do not know the same of them"
+		return "call sites are ignored: the profiles have no common information on them"
 	case !common.offset && a.offset != b.offset:
 		return "call sites are distinguished by line only: " + lacks(a.offset) + " has no offsets"
 	}

@@ -162,7 +162,7 @@ func TestCompareErrors(t *testing.T) {
 		t.Errorf("ParseBy takes anything")
 	}
 	// Where weights do not vary, the correlation has no value, and says so.
-	if err := report.Compare(&out, report.Named{Name: "a", Profile: counted}, report.Named{Name: "b", Profile: counted}, nil); err != nil || !strings.Contains(out.String(), "has no value") {
+	if err := report.Compare(&out, report.Named{Name: "a", Profile: counted}, report.Named{Name: "b", Profile: counted}, nil); err != nil || !strings.Contains(out.String(), "undefined") {
 		t.Errorf("Compare = %v\n%s", err, &out)
 	}
 }
@@ -204,7 +204,7 @@ func TestCompareLocks(t *testing.T) {
 	rows[4].Values[2] = 1 // of waits
 	for _, by := range []report.By{report.ByMethod, report.ByContext, report.ByClass} {
 		got := compared(t, sinktest.MustPprof(t, a), sinktest.MustPprof(t, b), &report.CompareOptions{By: by})
-		for _, want := range []string{"Comparison of delay by", "800.00ms delay", "overlap       100.00", "No share differs", "left out: waits for work\n"} {
+		for _, want := range []string{"Comparison of delay by", "800.00ms delay", "overlap       100.00", "No share differs", "omitted: waits for work\n"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("by %v: no %q in\n%s", by, want, got)
 			}

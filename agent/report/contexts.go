@@ -72,7 +72,7 @@ func (sum *processContexts) add(l *stored.ProcessContexts) {
 }
 
 // ErrNoContexts is the error of Contexts if all stacks of a profile were walked. It says how to record one where they were not.
-var ErrNoContexts = errors.New("the profile does not say how contexts were found: record one with vmprof-agent record --context=chain")
+var ErrNoContexts = errors.New("the profile has no information on contexts: record one with vmprof-agent record --context=chain")
 
 // Contexts writes how the contexts in a profile were found if not every stack was walked, a line for each process. The
 // tables are Table 1 of Inoue and Nakatani (OOPSLA 2009, section 7.3), also with call sites, which their links do not have;
@@ -191,7 +191,7 @@ func (t *contextTables) learned() {
 
 // unique is the right half of Table 1, twice.
 func (t *contextTables) unique() {
-	t.table("Samples whose callers are unique for so many levels, by method and depth as in the paper, and with the call site",
+	t.table("Samples with unique callers for this many levels, by method and depth as in the paper, and with the call site",
 		[][]string{
 			{"depth", "depth", "depth", "site", "site", "site"},
 			{">= 1", ">= 3", "all", ">= 1", ">= 3", "all"},
@@ -224,13 +224,13 @@ func (t *contextTables) found() {
 	})
 	if t.tables > before {
 		writeFolded(t.out, "linked: not walked to the root; of these, ambiguous: several contexts fit and share the weight, "+
-			"fitted: none fits, and that of a possible caller or callee was taken, unplaced: nothing is known beyond the first caller", t.opts.Width)
+			"fitted: none fits, and the context of a possible caller or callee is used, unplaced: unknown beyond the first caller", t.opts.Width)
 	}
 }
 
 // checked shows how often the contexts that were found are right.
 func (t *contextTables) checked() {
-	t.table("Check against full walks: samples whose callers are right for so many levels",
+	t.table("Check against full walks: samples with right callers for this many levels",
 		[][]string{{"checked", ">= 1", ">= 3", "all"}}, func(l *processContexts) []string {
 			if l.Check == nil {
 				return nil
@@ -303,7 +303,7 @@ func (h *hotContexts) edges() {
 			stored.Percent(float64(h.entered[id]), float64(total)), fmt.Sprint(h.entered[id]), h.amount(h.tree.Node(id).Self),
 		}, h.path(id)})
 	}
-	fmt.Fprintf(h.out, "\nHottest edges: how often samples found a context newly entered\n")
+	fmt.Fprintf(h.out, "\nHottest edges: number of samples that found a context newly entered\n")
 	g.write(h.out, h.opts.Width)
 }
 

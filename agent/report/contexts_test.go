@@ -119,14 +119,14 @@ func TestFooterTellsOfDoubts(t *testing.T) {
 		want     string // "" for nothing
 	}{
 		{nil, []*profile.Thread{sampled(profile.Certain, 1)}, ""},
-		{chain, []*profile.Thread{sampled(profile.Certain, 1)}, "contexts (chain): one fits each sample (how often it is the right one: docs/accuracy.md)\n"},
-		{&profile.Contexts{Mode: profile.ContextPartial}, nil, "contexts (partial): one fits each sample (how often it is the right one: docs/accuracy.md)\n"},
+		{chain, []*profile.Thread{sampled(profile.Certain, 1)}, "contexts (chain): one fits each sample (docs/accuracy.md shows how often it is right)\n"},
+		{&profile.Contexts{Mode: profile.ContextPartial}, nil, "contexts (partial): one fits each sample (docs/accuracy.md shows how often it is right)\n"},
 		{chain, []*profile.Thread{sampled(profile.Certain, 3), sampled(profile.Ambiguous, 1)},
-			"contexts (chain): of 25.0% of the samples several fit and share the weight (ambiguous)\n"},
+			"contexts (chain): for 25.0% of the samples several fit and share the weight (ambiguous)\n"},
 		{chain, []*profile.Thread{sampled(profile.Certain, 9999), sampled(profile.Unplaced, 1)},
-			"contexts (chain): of less than 0.1% of the samples nothing is known beyond the first caller (unplaced)\n"},
+			"contexts (chain): for less than 0.1% of the samples the callers beyond the first are unknown (unplaced)\n"},
 		{nil, []*profile.Thread{sampled(profile.Fitted, 1), sampled(profile.Unplaced, 3)},
-			"contexts: of 25.0% of the samples none fits, and that of a possible caller or callee was taken (fitted); of 75.0% nothing is known beyond the first caller (unplaced)\n"},
+			"contexts: for 25.0% of the samples none fits, and the context of a possible caller or callee is used (fitted); for 75.0% the callers beyond the first are unknown (unplaced)\n"},
 	} {
 		p := sinktest.MustPprof(t, &profile.Profile{Period: 1, Processes: []*profile.Process{{PID: 1, Comm: "java", Contexts: test.contexts, Threads: test.threads}}})
 		got := sinktest.Show(t, sinktest.ViewFooter, p, &report.ViewOptions{})

@@ -97,7 +97,7 @@ func (w *edgeWriter) edges() {
 		writeFolded(w.out, "marks: "+used.legend(), w.opts.Width)
 	}
 	if n := w.graph.Overflow(); n > 0 {
-		fmt.Fprintf(w.out, "too many edges: %.0f calls are left out\n", n)
+		fmt.Fprintf(w.out, "too many edges: %.0f calls are omitted\n", n)
 	}
 }
 
@@ -112,7 +112,7 @@ func (w *edgeWriter) onlySeenEdges(n int) {
 		n = len(list)
 	}
 	n = min(max(n, 0), len(list))
-	fmt.Fprintf(w.out, "seen in stacks or in code, how often is not known: %s\n", stored.Plural(len(list), "edge"))
+	fmt.Fprintf(w.out, "in stacks or code, with an unknown number of calls: %s\n", stored.Plural(len(list), "edge"))
 	for _, e := range list[:n] {
 		const indent = "  "
 		fmt.Fprint(w.out, indent, arrowed(e.Caller+w.sites.suffix(e.Caller, e.Site), e.Callee, room(w.opts.Width, len(indent))), "\n")
@@ -144,7 +144,7 @@ func (w *edgeWriter) callSites() {
 	w.virtualSites(virtual)
 	w.lines(lines)
 	if unknown > 0 {
-		writeFolded(w.out, fmt.Sprintf("place unknown: %.1f%% of the calls; their virtual calls are unknown", w.share(unknown)), w.opts.Width)
+		writeFolded(w.out, fmt.Sprintf("unknown call site: %.1f%% of the calls, for which virtual calls are unknown", w.share(unknown)), w.opts.Width)
 	}
 }
 
@@ -165,7 +165,7 @@ func (w *edgeWriter) virtualSites(sites []callSite) {
 		fmt.Fprintf(w.out, "%7s  %s\n", "", stored.Plural(len(rest), "more call site"))
 	}
 	if marked {
-		writeFolded(w.out, fmt.Sprintf("> takes more than %.0f%% of the calls at its site: a candidate for guarded inlining", 100*cct.GuardedShare), w.opts.Width)
+		writeFolded(w.out, fmt.Sprintf("> has more than %.0f%% of the calls at its site: a candidate for guarded inlining", 100*cct.GuardedShare), w.opts.Width)
 	}
 }
 
@@ -182,7 +182,7 @@ func (w *edgeWriter) lines(lines []callSite) {
 	if len(rest) > 0 {
 		fmt.Fprintf(w.out, "%7s  %s\n", "", stored.Plural(len(rest), "more line"))
 	}
-	writeFolded(w.out, "where on its line a call stands is not known: a line may have one virtual call, or several calls", w.opts.Width)
+	writeFolded(w.out, "the column of a call is unknown: a line may contain one virtual call or several calls", w.opts.Width)
 }
 
 // targets writes a place, with what its name is followed by, and what is called there. The first targets are marked.

@@ -128,9 +128,9 @@ func TestLinesWithoutOffset(t *testing.T) {
   80.0%  com.acme.Cart.total:42, all calls of the line
            75.0%  com.acme.Book.price
            25.0%  java.util.HashMap.get
-where on its line a call stands is not known: a line may have one virtual call,
-  or several calls
-place unknown: 5.0% of the calls; their virtual calls are unknown
+the column of a call is unknown: a line may contain one virtual call or several
+  calls
+unknown call site: 5.0% of the calls, for which virtual calls are unknown
 `
 	if !found || section != want {
 		t.Errorf("Edges =\n%s\nwant at the end\n%s", got, want)
@@ -246,7 +246,7 @@ func TestEdgesIntervals(t *testing.T) {
   share calls         95%  caller:line -> callee
   37.0% 1.23M 1.03M-1.48M  [i] com.acme.Shop.run:2 -> java.util.HashMap.get
   63.0% 2.10M 94.6k-46.6M  [e] com.acme.Shop.run:1 -> com.acme.Cart.total
-seen in stacks or in code, how often is not known: 1 edge
+in stacks or code, with an unknown number of calls: 1 edge
   com.acme.Shop.run:3 -> com.acme.Item.hashCode
 `
 	if !strings.HasPrefix(got, want) {

@@ -46,8 +46,8 @@ func TestPartlyObserved(t *testing.T) {
 		{"part", observed(2*time.Second, 4, 4<<20),
 			"java (pid 1234): observed 20.0% of the time, 2s of 10s, in 4 slices; values are scaled to all of it: 10485760 ± 4194304 bytes", "(±40.0%)", 0},
 		{"one slice", observed(time.Second, 1, math.Inf(1)),
-			"java (pid 1234): observed 10.0% of the time, 1s of 10s, in 1 slice; values are scaled to all of it: 10485760 bytes, and how far off that may be is unknown",
-			"10.0MB (how far off that may be is unknown)", 0},
+			"java (pid 1234): observed 10.0% of the time, 1s of 10s, in 1 slice; values are scaled to all of it: 10485760 bytes; the error is unknown",
+			"10.0MB (the error is unknown)", 0},
 	} {
 		p, err := sink.Pprof(c.window)
 		if err != nil {
@@ -90,7 +90,7 @@ func TestUnknownInterval(t *testing.T) {
 		if err := write(&out, p); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(out.String(), "Inf") || !strings.Contains(strings.Join(strings.Fields(out.String()), " "), "how far off that may be is unknown") {
+		if strings.Contains(out.String(), "Inf") || !strings.Contains(strings.Join(strings.Fields(out.String()), " "), "the error is unknown") {
 			t.Errorf("a number that nobody can read, or none:\n%s", out.String())
 		}
 	}

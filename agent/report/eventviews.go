@@ -63,11 +63,11 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	switch {
 	case e.partly():
-		writeFolded(out, "Only the total has an interval: a class or method may have been at work mostly in the time, or among the events, "+
+		writeFolded(out, "Only the total has an interval: a class or method may have been active mainly in the time, or in the events, "+
 			"that were not recorded.", opts.Width)
 	case all.variance > 0:
-		writeFolded(out, fmt.Sprintf("±: in 95 of 100 cases the true share of the bytes is at most so many points from the one shown; "+
-			"?: fewer than %d events give no interval", leastEvents), opts.Width)
+		writeFolded(out, fmt.Sprintf("±: 95 %% interval of the share of bytes, in percentage points; "+
+			"?: no interval, because there are fewer than %d events", leastEvents), opts.Width)
 	}
 	return flush(out, "allocations")
 }

@@ -139,9 +139,9 @@ func TestTreeOfEvents(t *testing.T) {
 		}},
 		{profile.Allocations, report.Methods, []string{"100.0%      10.0MB  100.0%      10.0MB  [n] MemAllocator::allocate\n"}},
 		{profile.Locks, report.Tree, []string{
-			"of 800.00ms delay\n", "+-com.acme.Cart.total [j] s:0ns(0.0%) d:199.00ms(24.9%)\n", "left out: waits for work, 9.00s\n",
+			"of 800.00ms delay\n", "+-com.acme.Cart.total [j] s:0ns(0.0%) d:199.00ms(24.9%)\n", "omitted: waits for work, 9.00s\n",
 		}},
-		{profile.Locks, report.Methods, []string{"left out: waits for work, 9.00s\n"}},
+		{profile.Locks, report.Methods, []string{"omitted: waits for work, 9.00s\n"}},
 		{profile.Cycles, report.Tree, []string{"of 10.00G cycles\n", "+-do_futex [k] s:1.00G(10.0%) d:1.00G(10.0%)\n"}},
 		{profile.Values, report.Methods, []string{" 46.2%         60   76.9%        100  [j] com.acme.Shop.checkout\n"}},
 	} {

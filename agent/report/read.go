@@ -99,7 +99,7 @@ func read(r io.Reader, limit int64) (*pprof.Profile, error) {
 		return nil, fmt.Errorf("this is not a pprof profile (.pb.gz): %w", err)
 	}
 	if err := p.CheckValid(); err != nil {
-		return nil, fmt.Errorf("the profile contradicts itself: %w", err)
+		return nil, fmt.Errorf("the profile is inconsistent: %w", err)
 	}
 	return p, nil
 }

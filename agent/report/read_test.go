@@ -96,7 +96,7 @@ func TestReadRefuses(t *testing.T) {
 		{"another format of pprof's", []byte("--- heapz 1 ---\nformat = java\n"), "not a pprof profile"},
 		{"a large file", make([]byte, limit+1), "larger than 1 MB"},
 		{"a decompression bomb", gzipped(t, make([]byte, 100*limit)), "larger than 1 MB"},
-		{"values without types", encode(t, contradictory.WriteUncompressed), "contradicts itself"},
+		{"values without types", encode(t, contradictory.WriteUncompressed), "is inconsistent"},
 		{"a string out of range", []byte{0x0a, 0x02, 0x08, 0x7f}, "not a pprof profile"},
 	} {
 		p, err := read(bytes.NewReader(test.data), limit)

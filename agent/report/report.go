@@ -51,7 +51,7 @@ func footer(p *pprof.Profile) []string {
 		}
 		return slices.Concat([]string{
 			fmt.Sprintf("%s: %.0f, losses not recorded", things, sum(p, things, nil)),
-			fmt.Sprintf("metadata: %v; comments, if any, follow as they are", err),
+			fmt.Sprintf("metadata: %v; comments, if any, follow unchanged", err),
 		}, approximations(p), doubts(p, modes[:]), otherComments(p, nil))
 	}
 	for _, c := range m.Contexts {
@@ -93,9 +93,9 @@ func doubts(p *pprof.Profile, modes []bool) []string {
 		of   profile.Certainty
 		text string // the share, then what it means
 	}{
-		{profile.Ambiguous, "of %s several fit and share the weight (ambiguous)"},
-		{profile.Fitted, "of %s none fits, and that of a possible caller or callee was taken (fitted)"},
-		{profile.Unplaced, "of %s nothing is known beyond the first caller (unplaced)"},
+		{profile.Ambiguous, "for %s several fit and share the weight (ambiguous)"},
+		{profile.Fitted, "for %s none fits, and the context of a possible caller or callee is used (fitted)"},
+		{profile.Unplaced, "for %s the callers beyond the first are unknown (unplaced)"},
 	} {
 		if share := labelShare(p, stored.LabelContext, c.of.String()); share > 0 {
 			amount := atLeast(share)
@@ -115,7 +115,7 @@ func doubts(p *pprof.Profile, modes []bool) []string {
 	case len(list) == 0 && len(names) == 0:
 		return nil
 	case len(list) == 0:
-		list = append(list, "one fits each sample (how often it is the right one: docs/accuracy.md)")
+		list = append(list, "one fits each sample (docs/accuracy.md shows how often it is right)")
 	}
 	text := "contexts"
 	if len(names) > 0 {

@@ -122,7 +122,7 @@ func TestViewsOfTooManyContexts(t *testing.T) {
 	}
 	for _, view := range []sinktest.ViewFunc{report.Methods, report.Tree} {
 		got := sinktest.Show(t, view, p, nil)
-		for _, want := range []string{"too many contexts: 42 samples", "too many contexts: 8 entries are left out", "deep"} {
+		for _, want := range []string{"too many contexts: 42 samples", "too many contexts: 8 entries are omitted", "deep"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("no %q in\n%s", want, got)
 			}

@@ -124,10 +124,10 @@ func newStacks(p *pprof.Profile, sampleType string) (*stacks, error) {
 	for _, sample := range p.Sample {
 		value := sample.Value[s.index]
 		if value < 0 {
-			return nil, errors.New("the profile has negative values, as differences of profiles do: compare with go tool pprof instead")
+			return nil, errors.New("the profile has negative values, such as a difference of profiles: use go tool pprof instead")
 		}
 		if uint64(value) > math.MaxInt64-s.total {
-			return nil, errors.New("the values of the profile add up to more than 63 bits")
+			return nil, errors.New("the sum of the profile's values exceeds 63 bits")
 		}
 		s.total += uint64(value)
 	}

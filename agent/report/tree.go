@@ -39,7 +39,7 @@ func Tree(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	v.tree.Walk(v.tree.Heaviest(t.totals, strings.Compare), t.visit)
 	v.writeLegend(t.out, t.used, opts.Width)
 	if v.entered != nil {
-		writeFolded(t.out, "e: how often samples found the context newly entered", opts.Width)
+		writeFolded(t.out, "e: number of samples that found the context newly entered", opts.Width)
 	}
 	return flush(t.out, "tree")
 }

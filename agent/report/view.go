@@ -57,7 +57,7 @@ func newView(p *pprof.Profile, processes bool) (*view, error) {
 	}
 	v := &view{flags: make([]frameFlags, 1), unit: s.unit(), format: s.amount} // Root has no flags
 	if waited := s.leaveWaits(); waited > 0 {
-		v.leftOut = fmt.Sprintf("left out: waits for work, %s", v.amount(waited))
+		v.leftOut = fmt.Sprintf("omitted: waits for work, %s", v.amount(waited))
 	}
 	processes = processes && severalProcesses(p)
 	var stack []storedFrame
@@ -159,10 +159,10 @@ func (v *view) writeLegend(out *bufio.Writer, used frameFlags, width int) {
 		writeFolded(out, v.leftOut, width)
 	}
 	if n := v.tree.Overflow(); n > 0 {
-		fmt.Fprintf(out, "too many contexts: %s %s are counted for a caller instead\n", v.amount(n), v.unit)
+		fmt.Fprintf(out, "too many contexts: %s %s count for a caller instead\n", v.amount(n), v.unit)
 	}
 	if v.missing > 0 {
-		fmt.Fprintf(out, "too many contexts: %d entries are left out\n", v.missing)
+		fmt.Fprintf(out, "too many contexts: %d entries are omitted\n", v.missing)
 	}
 }
 

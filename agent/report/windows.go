@@ -34,7 +34,7 @@ func CompareWindows(w io.Writer, n Named, opts *CompareOptions) error {
 		return fmt.Errorf("read %s: %w", n.Name, err)
 	}
 	if len(windows) < 2 {
-		return fmt.Errorf("%s alone cannot be compared, as it does not hold several windows: name two files, or record "+
+		return fmt.Errorf("%s alone cannot be compared, because it does not contain several windows: name two files, or record "+
 			"with --window=10s", n.Name)
 	}
 	sampleType, err := commonType(n, n, opts.SampleType)
@@ -206,7 +206,7 @@ func (c *windowComparison) compare(windows map[int64][]*pprof.Sample) {
 		writeFolded(c.out, short, c.opts.Width)
 	}
 	if n := c.tree.Len(); n >= cct.DefaultLimit {
-		fmt.Fprintf(c.out, "too many contexts: beyond %d, they are counted for a caller instead\n", n)
+		fmt.Fprintf(c.out, "too many contexts: those beyond %d count for a caller instead\n", n)
 	}
 }
 
@@ -220,7 +220,7 @@ func (c *windowComparison) longEnough(numbers []int64) (rest []int64, note strin
 	if n < 2 || !known || !alsoKnown || last.Duration >= before.Duration/2 {
 		return numbers, ""
 	}
-	return numbers[:n], fmt.Sprintf("window %d is left out: it took %v, and the one before %v", last.Number, last.Duration.Round(time.Millisecond), before.Duration.Round(time.Millisecond))
+	return numbers[:n], fmt.Sprintf("window %d is omitted: it took %v, the previous one %v", last.Number, last.Duration.Round(time.Millisecond), before.Duration.Round(time.Millisecond))
 }
 
 // table writes a row for each pair of windows, and the means of all.
@@ -256,10 +256,10 @@ func (c *windowComparison) table(rows []measured) {
 		fmt.Fprintf(c.out, "%s, included in the means\n", stored.Plural(len(rest), "more pair"))
 	}
 	if undefined > 0 {
-		writeFolded(c.out, "- has no value, as all weights of a window are equal; the means leave it out", c.opts.Width)
+		writeFolded(c.out, "-: undefined, because all weights of a window are equal; the means omit it", c.opts.Width)
 	}
 	if negative {
-		writeFolded(c.out, "- there is no geometric mean where a correlation is negative", c.opts.Width)
+		writeFolded(c.out, "-: there is no geometric mean if a correlation is negative", c.opts.Width)
 	}
 }
 
@@ -273,7 +273,7 @@ func (c *windowComparison) explain() {
 		text += "; contexts: whole stacks"
 	}
 	if c.entries != nil {
-		text += "; PCCT: samples of contexts and how often they were entered, as one set"
+		text += "; PCCT: samples and entries of contexts, as one set"
 	}
 	writeFolded(c.out, text, c.opts.Width)
 }
@@ -321,7 +321,7 @@ func describeWindows(windows map[int64]stored.Window) []string {
 	if len(windows) == 1 {
 		return []string{fmt.Sprintf("window %d: %s", first.Number, from)}
 	}
-	return []string{fmt.Sprintf("windows: %d, the first %s; vmprof-agent compare FILE shows how alike they are", len(windows), from)}
+	return []string{fmt.Sprintf("windows: %d, the first %s; vmprof-agent compare FILE compares them", len(windows), from)}
 }
 
 // samplesByWindow are the samples of a stored profile by the number of their window. Samples that name none are not
@@ -378,7 +378,7 @@ func WindowOf(p *pprof.Profile, number int64) (*pprof.Profile, error) {
 func haveWindows(windows map[int64][]*pprof.Sample) string {
 	switch len(windows) {
 	case 0:
-		return "the profile has none: record some with vmprof-agent record --window=10s"
+		return "the profile has no windows: record some with vmprof-agent record --window=10s"
 	case 1:
 		return fmt.Sprintf("the profile has window %d only", slices.Collect(maps.Keys(windows))[0])
 	}

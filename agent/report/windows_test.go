@@ -159,7 +159,7 @@ func TestCompareWindowsOfCalls(t *testing.T) {
 		}
 	}
 	// The mean of a negative correlation has no value.
-	if text := comparedWindows(t, stored, nil); !strings.Contains(rows(text)["mean"], "- 33.33") || !strings.Contains(text, "where a correlation is negative") {
+	if text := comparedWindows(t, stored, nil); !strings.Contains(rows(text)["mean"], "- 33.33") || !strings.Contains(text, "if a correlation is negative") {
 		t.Errorf("the mean is %q in\n%s", rows(text)["mean"], text)
 	}
 }
@@ -176,7 +176,7 @@ func TestCompareWindowsNaN(t *testing.T) {
 	text := comparedWindows(t, sinktest.MustStored(t, w), nil)
 	got := rows(text)
 	if got["1,2"] != "1.0000 100.00 1.0000 100.00 1.0000 100.00" || got["2,3"] != "- 75.00 - 75.00 - 75.00" ||
-		got["mean"] != "1.0000 86.60 1.0000 86.60 1.0000 86.60" || !strings.Contains(text, "- has no value") {
+		got["mean"] != "1.0000 86.60 1.0000 86.60 1.0000 86.60" || !strings.Contains(text, "-: undefined") {
 		t.Errorf("%v in\n%s", got, text)
 	}
 }
@@ -197,7 +197,7 @@ func TestCompareWindowsShort(t *testing.T) {
 			}
 		}
 		text := comparedWindows(t, sinktest.MustStored(t, w), nil)
-		leftOut := strings.Contains(text, "window 3 is left out: it took 4.999s, and the one before 10s")
+		leftOut := strings.Contains(text, "window 3 is omitted: it took 4.999s, the previous one 10s")
 		if got := len(rows(text)) - 1; got != test.want || leftOut != (test.want < len(test.windows)-1) {
 			t.Errorf("windows of %v: %d rows in\n%s", test.windows, got, text)
 		}
@@ -241,8 +241,8 @@ func TestCompareWindowsHostile(t *testing.T) {
 		want string // of the error, "" for none
 	}{
 		{"no windows", numbered(0, 0), report.CompareOptions{}, "name two files, or record with --window=10s"},
-		{"one window", numbered(3, 3), report.CompareOptions{}, "does not hold several windows"},
-		{"negative numbers", numbered(-3, -4, 5), report.CompareOptions{}, "does not hold several windows"},
+		{"one window", numbered(3, 3), report.CompareOptions{}, "does not contain several windows"},
+		{"negative numbers", numbered(-3, -4, 5), report.CompareOptions{}, "does not contain several windows"},
 		{"too many", numbered(many...), report.CompareOptions{}, "more than 4096 windows"},
 		{"as many as may be", numbered(many[1:]...), report.CompareOptions{N: 1}, ""},
 		{"huge numbers", numbered(1<<62, math.MaxInt64, 1), report.CompareOptions{}, ""},
@@ -323,7 +323,7 @@ func TestWindowOf(t *testing.T) {
 	}{
 		{all, 4, "there is no window 4: the profile has 3, from 1 to 3"},
 		{all, -1, "there is no window -1"},
-		{sinktest.MustPprof(t, sinktest.Shop()), 1, "the profile has none: record some with vmprof-agent record --window=10s"},
+		{sinktest.MustPprof(t, sinktest.Shop()), 1, "the profile has no windows: record some with vmprof-agent record --window=10s"},
 		{numbered(7), 1, "the profile has window 7 only"},
 	} {
 		if got, err := report.WindowOf(test.p, test.n); err == nil || got != nil || !strings.Contains(err.Error(), test.want) {

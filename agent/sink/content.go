@@ -107,7 +107,7 @@ func (c Content) Events() (kind profile.EventKind, ok bool) {
 // check says whether c fits into one file. Entries with events are no contradiction: they are there together with Time only.
 func (c Content) check() error {
 	if c>>eventContent != 0 && bits.OnesCount16(uint16(c&^Entries)) > 1 {
-		return errors.New("a profile has events of one kind, or time and calls: write each to a file of its own")
+		return errors.New("a profile contains one kind of events, or CPU time and calls: write each to a separate file")
 	}
 	return nil
 }

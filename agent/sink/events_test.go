@@ -130,7 +130,7 @@ func TestPprofEventsRefuses(t *testing.T) {
 	for _, content := range []sink.Content{
 		sink.Time | sink.OfEvents(profile.Locks), sink.OfEvents(profile.Allocations) | sink.OfEvents(profile.Locks), sink.CallCounts | sink.OfEvents(profile.Cycles),
 	} {
-		if _, err := sink.PprofOf(sinktest.ShopEvents(), content); err == nil || !strings.Contains(err.Error(), "a file of its own") {
+		if _, err := sink.PprofOf(sinktest.ShopEvents(), content); err == nil || !strings.Contains(err.Error(), "a separate file") {
 			t.Errorf("content %b: %v", content, err)
 		}
 		if err := sink.CollapsedOf(new(bytes.Buffer), sinktest.ShopEvents(), content); err == nil {

@@ -127,7 +127,7 @@ func outputError(path string, err error) error {
 	dir := filepath.Dir(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("output %s: there is no directory %s: create it, or choose another: %w", path, dir, fs.ErrNotExist)
+		return fmt.Errorf("output %s: directory %s does not exist: create it, or choose another: %w", path, dir, fs.ErrNotExist)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("output %s: files cannot be created in %s: choose a directory of your own: %w", path, dir, fs.ErrPermission)
 	}

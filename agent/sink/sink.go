@@ -43,7 +43,7 @@ func FormatOf(path string) (Format, error) {
 	case strings.HasSuffix(name, ".txt"):
 		return FormatText, nil
 	}
-	return 0, fmt.Errorf("no format for output %q: end its name in .pb.gz (pprof), .folded (collapsed stacks) or .txt (report)", path)
+	return 0, fmt.Errorf("unknown format of output %q: use a name that ends in .pb.gz (pprof), .folded (collapsed stacks) or .txt (report)", path)
 }
 
 // Encode writes p to w.

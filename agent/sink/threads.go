@@ -48,7 +48,7 @@ func (b *pprofBuilder) thread(proc *profile.Process, thread *profile.Thread, of 
 			continue
 		}
 		if n.Self > math.MaxInt64/max(period, 1) || entered > math.MaxInt64 {
-			return fmt.Errorf("%d times %d, or %d entries, is too much for the format", n.Self, period, entered)
+			return fmt.Errorf("%d times %d, or %d entries, is too large for the format", n.Self, period, entered)
 		}
 		sample := &pprof.Sample{Location: b.stack(thread.Tree, id), Label: labels, NumLabel: numbers}
 		if of == Time {

@@ -59,10 +59,10 @@ func (w *Windows) Counts() profile.Counts { return w.builder.accounts.metadata.S
 func (w *Windows) Add(p *profile.Profile) error {
 	b := w.builder
 	if w.Len() >= w.max.windows {
-		return fmt.Errorf("more than %d windows: make them longer", w.max.windows)
+		return fmt.Errorf("more than %d windows: use longer windows", w.max.windows)
 	}
 	if w.Full() {
-		b.accounts.remark("windows: there is no room for more in one profile, so the last one took the rest of the recording", b.window)
+		b.accounts.remark("windows: a profile has no room for more, so the last window contains the rest of the recording", b.window)
 	}
 	if content := b.content | ContentOf(p)&Entries; content != b.content {
 		b.widen(content)

@@ -81,7 +81,7 @@ func TestWindows(t *testing.T) {
 		t.Errorf("comments\n%s\nwant\n%s", comments(p), strings.Join(want, "\n"))
 	}
 	footer := sinktest.Show(t, sinktest.ViewFooter, p, nil)
-	if want := "\nwindows: 3, the first from 2023-11-14T22:13:20Z for 10s; vmprof-agent compare\n  FILE shows how alike they are\n"; !strings.Contains(footer, want) || strings.Contains(footer, "window 2") {
+	if want := "\nwindows: 3, the first from 2023-11-14T22:13:20Z for 10s; vmprof-agent compare\n  FILE compares them\n"; !strings.Contains(footer, want) || strings.Contains(footer, "window 2") {
 		t.Errorf("no %q, or every window, in\n%s", want, footer)
 	}
 }
@@ -164,7 +164,7 @@ func TestWindowsFull(t *testing.T) {
 		t.Errorf("another window: %v", err)
 	}
 	p := sinktest.MustStored(t, w)
-	if n := strings.Count(comments(p), "something about"); n > 1000 || !strings.Contains(comments(p), fmt.Sprintf("\n%d comments of single windows left out", stored.MaxWindows-n+1)) {
+	if n := strings.Count(comments(p), "something about"); n > 1000 || !strings.Contains(comments(p), fmt.Sprintf("\n%d comments of single windows omitted", stored.MaxWindows-n+1)) {
 		t.Errorf("%d comments of windows; the last is %q", n, p.Comments[len(p.Comments)-1])
 	}
 	if len(totals(p)) != stored.MaxWindows {

@@ -152,7 +152,7 @@ const (
 
 // ErrNone is the error of MetadataOf for a profile without metadata: of another profiler, of an earlier version of the agent,
 // or merged from several files.
-var ErrNone = errors.New("none: another profiler or an earlier version of the agent wrote the profile, or a tool merged several")
+var ErrNone = errors.New("none: another profiler or an earlier version of the agent wrote the profile, or a tool merged several profiles")
 
 // encoded is the JSON form.
 type encoded struct {
@@ -205,7 +205,7 @@ func decode(data []byte) (*Metadata, error) {
 		return nil, fmt.Errorf("malformed: %w", err)
 	}
 	if e.Format != format {
-		return nil, fmt.Errorf("format %d is unknown, this version of the agent reads format %d", e.Format, format)
+		return nil, fmt.Errorf("unknown format %d: this version of the agent reads format %d", e.Format, format)
 	}
 	e.tidy()
 	return e.Metadata, nil

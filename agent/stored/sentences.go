@@ -50,7 +50,7 @@ func (m *Metadata) sentences(single bool) (list []string) {
 		list = append(list, m.Notes[i].String())
 	}
 	if m.LeftOut > 0 {
-		list = append(list, fmt.Sprintf("%s of single windows left out", Plural(m.LeftOut, "comment")))
+		list = append(list, fmt.Sprintf("%s of single windows omitted", Plural(m.LeftOut, "comment")))
 	}
 	return list
 }
@@ -140,7 +140,7 @@ const (
 	// leastLost is the smallest share of lost events that is reported.
 	leastLost = 0.001
 	// UnknownInterval follows a sum of which too few slices of time were observed.
-	UnknownInterval = "how far off that may be is unknown"
+	UnknownInterval = "the error is unknown"
 )
 
 // Partial reports whether a part of the time was not observed.
@@ -176,7 +176,7 @@ func (t *Total) sentence(unit string) string {
 		line += fmt.Sprintf("up to %s of the events were lost; "+scaled+" of them: ", Percent(t.Lost, 1))
 	}
 	if math.IsInf(float64(t.Within), 1) {
-		return line + fmt.Sprintf("%.0f %s, and %s", t.Sum, unit, UnknownInterval)
+		return line + fmt.Sprintf("%.0f %s; %s", t.Sum, unit, UnknownInterval)
 	}
 	return line + fmt.Sprintf("%.0f ± %.0f %s", t.Sum, math.Ceil(float64(t.Within)), unit)
 }
@@ -210,7 +210,7 @@ func (c *CallTotal) String() string {
 		line += fmt.Sprintf(", %v (stride x samples)", c.Rate)
 	}
 	if c.Overflow > 0 {
-		line += fmt.Sprintf(", %.0f more found no room in their graph", c.Overflow)
+		line += fmt.Sprintf(", %.0f more did not fit into their graph", c.Overflow)
 	}
 	return line
 }
@@ -252,8 +252,8 @@ func (c *ProcessContexts) String() string {
 func (r *Rounding) String() string {
 	process := fmt.Sprintf("%s (pid %d)", r.Comm, r.PID)
 	if r.Edges == 0 {
-		return process + ": the sums of the values are too large for the format and left out"
+		return process + ": the sums of the values are too large for the format and omitted"
 	}
-	return fmt.Sprintf("%s: %s left out (engine %s, %v) for less than one call each; such calls are counted for other edges",
+	return fmt.Sprintf("%s: %s with less than one call each omitted (engine %s, %v); their calls count for other edges",
 		process, Plural(r.Edges, "edge"), r.Engine, r.Basis)
 }

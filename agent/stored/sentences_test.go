@@ -82,7 +82,7 @@ func TestTotal(t *testing.T) {
 		{Total{Sum: 7, Time: 20 * time.Second, Observed: 4 * time.Second, Slices: 4}, true, true,
 			"java (pid 1): observed 20.0% of the time, 4s of 20s, in 4 slices; values are scaled to all of it: 7 ± 0 bytes"},
 		{Total{Sum: 7, Within: Bound(math.Inf(1)), Time: 10 * time.Second, Observed: time.Second, Slices: 1}, true, true,
-			"java (pid 1): observed 10.0% of the time, 1s of 10s, in 1 slice; values are scaled to all of it: 7 bytes, and how far off that may be is unknown"},
+			"java (pid 1): observed 10.0% of the time, 1s of 10s, in 1 slice; values are scaled to all of it: 7 bytes; the error is unknown"},
 	} {
 		test.total.Comm, test.total.PID = "java", 1
 		if got := test.total.sentence("bytes"); got != test.want || test.total.Scaled() != test.scaled || test.total.Incomplete() != test.incomplete {
@@ -97,8 +97,8 @@ func TestRounding(t *testing.T) {
 		want     string
 	}{
 		{Rounding{"java", 1, "hotspot", profile.Inferred, 2},
-			"java (pid 1): 2 edges left out (engine hotspot, inferred) for less than one call each; such calls are counted for other edges"},
-		{Rounding{Comm: "java", PID: 1}, "java (pid 1): the sums of the values are too large for the format and left out"},
+			"java (pid 1): 2 edges with less than one call each omitted (engine hotspot, inferred); their calls count for other edges"},
+		{Rounding{Comm: "java", PID: 1}, "java (pid 1): the sums of the values are too large for the format and omitted"},
 	} {
 		if got := test.rounding.String(); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)

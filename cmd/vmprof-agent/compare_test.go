@@ -100,7 +100,7 @@ func TestCompareErrors(t *testing.T) {
 		{nil, "name two files, or one file with windows", true},
 		{[]string{timed, timed, timed}, "name two files", true},
 		{[]string{timed}, "name two files, or record with --window=10s", false},
-		{[]string{"--windows=1,2", timed}, "the profile has none: record some with vmprof-agent record --window=10s", false},
+		{[]string{"--windows=1,2", timed}, "the profile has no windows: record some with vmprof-agent record --window=10s", false},
 		{[]string{"--windows=1,3", windows}, "there is no window 3: the profile has 2, from 1 to 2", false},
 		{[]string{"--windows=1,2", windows, windows}, "--windows is for one file", true},
 		{[]string{"--windows=1", windows}, "the numbers of two windows", true},

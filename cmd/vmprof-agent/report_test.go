@@ -190,7 +190,7 @@ func TestReportErrors(t *testing.T) {
 		{[]string{path, path}, "name one file"},
 		{[]string{"--view=flame", path}, `unknown view "flame": choose methods, tree, contexts, edges, layers; of events allocs, locks, values, faults, cpi or safepoints`},
 		{[]string{"--view=contexts", path}, "record one with vmprof-agent record --context=chain"},
-		{[]string{"--window=1", path}, "the profile has none: record some with vmprof-agent record --window=10s"},
+		{[]string{"--window=1", path}, "the profile has no windows: record some with vmprof-agent record --window=10s"},
 		{[]string{"--window=0", path}, "--window needs the number of a window"},
 		{[]string{"--window=3", storedWindows(t)}, "there is no window 3"},
 		{[]string{"--view=edges", path}, "record some with vmprof-agent record -e calls"},

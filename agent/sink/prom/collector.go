@@ -8,9 +8,9 @@ import (
 
 var (
 	ready = prometheus.NewDesc("vmprof_ready",
-		"1 if all programs are loaded and attached, and the agent records.", nil, nil)
+		"1 if all programs are loaded and attached and the agent records, otherwise 0.", nil, nil)
 	bpfDuration = prometheus.NewDesc("vmprof_bpf_sample_duration_seconds",
-		"Time in the sampling program for each run: the sum over all CPUs, and the number of runs.", nil, nil)
+		"Time in the sampling program: the sum over all CPUs, and the number of runs.", nil, nil)
 )
 
 // health is the collector of everything that a Source reports, and of the accounts of closed windows.

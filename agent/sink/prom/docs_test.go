@@ -41,17 +41,17 @@ func labelNames(f *dto.MetricFamily) string {
 
 const docHead = `# Metrics
 
-` + "`vmprof-agent serve`" + ` answers on ` + "`/metrics`" + ` in the text format of Prometheus, and in OpenMetrics or protobuf to scrapers that ask for them.
+` + "`vmprof-agent serve`" + ` serves ` + "`/metrics`" + ` in the text format of Prometheus, and in OpenMetrics or protobuf to scrapers that request them.
 
 <!-- Written by go test ./agent/sink/prom -update; do not edit. -->
 
 ## Hot methods
 
-` + "`vmprof_cpu_seconds_total`" + ` is the CPU time during which a method was innermost, in a bounded number of series:
+` + "`vmprof_cpu_seconds_total`" + ` is the CPU time with a method as the leaf, in a bounded number of series:
 
-- At most %d methods of a service (` + "`--metrics-max-methods`" + `) and %d services (` + "`--metrics-max-services`" + `) have series of their own. The rest is in ` + "`method=\"(other)\"`" + ` and ` + "`service=\"(other)\"`" + `, so that sums over any label are true.
-- Who has a series is decided by recent CPU time (half-life %v). A series is given up only for a method that is twice as hot, and no method gets one for less than %d ms. Once a method has lost its series, its time is counted in ` + "`(other)`" + `; what was counted stays where it was.
-- The series of a service end when it has been gone for %d windows. A service is a systemd unit, a container or the name of a process. Process ids, threads and lines are never labels.
+- At most %d methods of a service (` + "`--metrics-max-methods`" + `) and %d services (` + "`--metrics-max-services`" + `) have series of their own. The rest is in ` + "`method=\"(other)\"`" + ` and ` + "`service=\"(other)\"`" + `, so that sums over any label are complete.
+- Recent CPU time (half-life %v) decides which methods have series. A method loses its series only to a method that is twice as hot, and gets one from %d ms on. After that its time is counted in ` + "`(other)`" + `; earlier time stays in its series.
+- The series of a service end when the service has been absent for %d windows. A service is a systemd unit, a container or the name of a process. Process ids, threads and lines are not labels.
 
 The hottest methods of the fleet:
 
@@ -59,7 +59,7 @@ The hottest methods of the fleet:
 topk(20, sum by (service, method) (rate(vmprof_cpu_seconds_total{method!="(other)"}[5m])))
 ` + "```" + `
 
-With ` + "`serve -e calls`" + `, ` + "`vmprof_calls_total`" + ` counts calls by callee in the same way: at most %d methods of a service and %d services **of each engine** have series of their own, from %d calls of late on. The label ` + "`engine`" + ` says who counted, ` + "`basis`" + ` how ([calls.md](../calls.md)). Numbers of different engines do not compare: do not add them up. Those of one engine are of different calls, whatever their basis, and do add up.
+With ` + "`serve -e calls`" + `, ` + "`vmprof_calls_total`" + ` counts calls by callee in the same way: at most %d methods of a service and %d services **of each engine** have series of their own, from %d recent calls on. The label ` + "`engine`" + ` is the engine that recorded the calls, ` + "`basis`" + ` the way it obtained the number ([calls](../calls.md)). Do not compare or add up numbers of different engines. Numbers of one engine count each call once, whatever their basis, and add up.
 
 The most called methods of the fleet's JVMs:
 
@@ -67,9 +67,9 @@ The most called methods of the fleet's JVMs:
 topk(20, sum by (service, method) (rate(vmprof_calls_total{engine="hotspot", method!="(other)"}[5m])))
 ` + "```" + `
 
-With ` + "`serve -e alloc`, `-e lock` or `-e safepoint`" + ` there is one number for each service: ` + "`vmprof_allocated_bytes_total`, `vmprof_lock_delay_seconds_total`" + ` by kind of lock, and ` + "`vmprof_stopped_seconds_total`" + `. Services have their series in the same way. For the methods behind a number, take a profile. Only what is recorded has series: hot methods and frames need ` + "`-e cpu`" + `, samples need something that samples at ticks.
+With ` + "`serve -e alloc`, `-e lock` or `-e safepoint`" + ` there is one metric for each kind, by service: ` + "`vmprof_allocated_bytes_total`, `vmprof_lock_delay_seconds_total`" + ` by kind of lock, and ` + "`vmprof_stopped_seconds_total`" + `. Services get series in the same way. To see the methods behind a number, fetch a profile. Only recorded kinds have series: hot methods and frames need ` + "`-e cpu`" + `, samples need ` + "`-e cpu`" + ` or an engine that samples at ticks.
 
-The services that lose most time to contention, for each second:
+The services that lose most time to contention, per second:
 
 ` + "```" + `
 topk(20, sum by (service) (rate(vmprof_lock_delay_seconds_total{kind!="wait"}[5m])))

@@ -24,7 +24,7 @@ func eventTotals() []eventTotal {
 	return []eventTotal{
 		{profile.Allocations, &kind{
 			total: prometheus.NewDesc("vmprof_allocated_bytes_total",
-				"Bytes of objects that the guests of the busiest services allocated, estimated from sampled allocations; everything else is in service=\"(other)\".",
+				"Bytes allocated by the processes of the busiest services, estimated from sampled allocations; all other services are in service=\"(other)\".",
 				[]string{"service"}, nil),
 			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Allocations, 1) },
 			unit:    1,
@@ -33,7 +33,7 @@ func eventTotals() []eventTotal {
 		}},
 		{profile.Locks, &kind{
 			total: prometheus.NewDesc("vmprof_lock_delay_seconds_total",
-				"Time that threads of the busiest services were delayed by locks, by kind: spin, block, park, or enter; and wait, which is for work and no contention. Everything else is in service=\"(other)\".",
+				"Time that threads of the busiest services waited for locks, by kind: spin, block, park or enter; and wait, which is a wait for work, not contention. All other services are in service=\"(other)\".",
 				[]string{"service", "kind"}, nil),
 			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Locks, 2) },
 			unit:    float64(time.Second),
@@ -42,7 +42,7 @@ func eventTotals() []eventTotal {
 		}},
 		{profile.Pauses, &kind{
 			total: prometheus.NewDesc("vmprof_stopped_seconds_total",
-				"Time for which VMs of the busiest services stopped all their threads at safepoints; everything else is in service=\"(other)\".",
+				"Time in safepoint pauses of the VMs of the busiest services; all other services are in service=\"(other)\".",
 				[]string{"service"}, nil),
 			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Pauses, 1) },
 			unit:    float64(time.Second),
@@ -124,25 +124,25 @@ func ofEventStats(name, help string, read func(*profile.EventStats) map[string]t
 func eventFamilies() []family {
 	return []family{
 		// Events, if they are recorded: attempted = delivered + dropped; delivered = folded + discarded.
-		ofEvents("vmprof_event_samples_attempted_total", "Events of guests, such as allocations, that the kernel side began to record; the sum of delivered and dropped once the ring is drained.", "",
+		ofEvents("vmprof_event_samples_attempted_total", "Events, such as allocations, that the kernel side began to record; the sum of delivered and dropped once the ring is drained.", "",
 			func(c *profile.EventCounts, y yield) { y(float64(c.Attempted)) }),
-		ofEvents("vmprof_event_samples_delivered_total", "Events of guests that user space received; the sum of folded and discarded.", "",
+		ofEvents("vmprof_event_samples_delivered_total", "Events that user space received; the sum of folded and discarded.", "",
 			func(c *profile.EventCounts, y yield) { y(float64(c.Delivered)) }),
-		ofEvents("vmprof_event_samples_dropped_total", "Events of guests lost between kernel and user space, by cause.", "cause",
+		ofEvents("vmprof_event_samples_dropped_total", "Events lost between kernel and user space, by cause.", "cause",
 			func(c *profile.EventCounts, y yield) { each(c.Dropped, y) }),
-		ofEvents("vmprof_event_samples_folded_total", "Events of guests that reached a profile.", "",
+		ofEvents("vmprof_event_samples_folded_total", "Events in profiles.", "",
 			func(c *profile.EventCounts, y yield) { y(float64(c.Folded)) }),
-		ofEvents("vmprof_event_samples_discarded_total", "Events of guests received but left out of every profile, by reason.", "reason",
+		ofEvents("vmprof_event_samples_discarded_total", "Events that were received but are in no profile, by reason.", "reason",
 			func(c *profile.EventCounts, y yield) { each(c.Discarded, y) }),
-		ofEventStats("vmprof_event_wanted_seconds_total", "Time for which events were to be observed, by kind and summed over the libraries that have probes for them.",
+		ofEventStats("vmprof_event_wanted_seconds_total", "Time during which events were requested, by kind, summed over the libraries with probes for them.",
 			func(s *profile.EventStats) map[string]time.Duration { return s.Wanted }),
-		ofEventStats("vmprof_event_observed_seconds_total", "Time for which events were observed. In the rest of vmprof_event_wanted_seconds_total probes would have cost more than the budget; values are scaled to all of it.",
+		ofEventStats("vmprof_event_observed_seconds_total", "Time during which the probes of events were attached, by kind. In the rest of vmprof_event_wanted_seconds_total they would have exceeded the budget; values are scaled to the whole time.",
 			func(s *profile.EventStats) map[string]time.Duration { return s.Observed }),
-		ofEvents("vmprof_event_hits_total", "Executions of the events' probes in guests, recorded or not.", "",
+		ofEvents("vmprof_event_hits_total", "Executions of the events' probes, recorded or not.", "",
 			func(c *profile.EventCounts, y yield) { y(float64(c.Hits)) }),
-		ofEvents("vmprof_event_unattached_hits_total", "Allocations and waits that are not recorded because the agent had not attached to their JVM yet.", "",
+		ofEvents("vmprof_event_unattached_hits_total", "Allocations and waits that were not recorded, because the agent had not attached to the JVM yet.", "",
 			func(c *profile.EventCounts, y yield) { y(float64(c.Unattached)) }),
-		ofEvents("vmprof_event_cost_seconds_total", "CPU time that recording events took from guests, by the measured cost of a hit.", "",
+		ofEvents("vmprof_event_cost_seconds_total", "CPU time of the profiled processes that recording events used, by the measured cost of a hit.", "",
 			func(c *profile.EventCounts, y yield) { y(c.Cost.Seconds()) }),
 	}
 }

@@ -60,7 +60,7 @@ func New(source Source, o *Options) (*Exporter, error) {
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "vmprof_build_info",
-		Help: "Always 1; its labels say which agent this is.",
+		Help: "Always 1; its labels are the version of the agent.",
 		ConstLabels: prometheus.Labels{
 			"version":   label(o.Build.Version),
 			"revision":  label(o.Build.Revision),
