@@ -3,7 +3,7 @@ package attach
 import "github.com/vmprof-agent/vmprof-agent/bpf"
 
 // loadSlots are the places of the kernel side's table of load sites. Sites whose arguments are at the same places share
-// one: so many containers with the same libjvm need no more than one of them does.
+// one: so many containers with the same library need no more than one of them does.
 type loadSlots struct {
 	used map[bpf.LoadSite]*loadSlot
 	free []uint32
