@@ -12,7 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Sites are the probes of one build of libjvm.
+// Sites are the probes of one build of a VM's library.
 type Sites struct {
 	Load, CodeUnload, ClassUnload []Site
 }
@@ -91,7 +91,7 @@ func (p *Probes) register(a *Attached, sites []Site) ([]Site, error) {
 	for i := range sites {
 		slot, fresh, ok := p.slots.take(*sites[i].Load)
 		if !ok {
-			return nil, fmt.Errorf("processes run with more than %d different builds of libjvm at once", bpf.MaxProbeSites)
+			return nil, fmt.Errorf("processes run with more than %d different builds of a VM at once", bpf.MaxProbeSites)
 		}
 		a.loads = append(a.loads, *sites[i].Load)
 		if fresh {
@@ -120,7 +120,7 @@ func (p *Probes) Close() error {
 }
 
 // loadSlots are the places of the kernel side's table of load sites. Sites whose arguments are at the same places share
-// one: so many containers with the same libjvm need no more than one of them does.
+// one: so many containers with the same library need no more than one of them does.
 type loadSlots struct {
 	used map[bpf.LoadSite]*loadSlot
 	free []uint32

@@ -1,4 +1,4 @@
-// Package library keeps what the agent attaches to files that processes map, such as the probes of a libjvm: once for each
+// Package library keeps what the agent attaches to files that processes map, such as the probes of a VM's library: once for each
 // file, for all processes that map it.
 //
 // Attaching takes the kernel some 100 ms for a library, and much longer on a busy machine. So it happens in the background,

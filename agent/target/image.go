@@ -35,7 +35,7 @@ const MaxLibrary = 1 << 30
 // A MappedFile is a file that a process maps. Whoever opens it closes it.
 type MappedFile struct {
 	File *os.File
-	Key  symbolize.FileKey // tells it from others, and from itself before it was rewritten
+	Key  symbolize.FileKey // distinguishes it from others, and from itself before it was rewritten
 }
 
 // Open opens the file behind one of p's mappings. That happens in the pool, as the file may be in a file system of p's making. The

@@ -298,7 +298,7 @@ func (c *JITCode) Holds(f bpf.Frame) bool {
 	return c != nil && f.Kind() == bpf.FrameNative && f.PC() >= c.Low && f.PC() < c.High
 }
 
-// Mark sets the epoch of frames in the code, which tells them from frames of code that was there before.
+// Mark sets the epoch of frames in the code, which distinguishes them from frames of code that was there before.
 func (c *JITCode) Mark(stack []RawFrame) {
 	for i := range stack {
 		if r := &stack[i]; (r.Kind == RawExact || r.Kind == RawReturn) && c.Holds(r.Frame) {

@@ -325,7 +325,7 @@ func TestMayBeJIT(t *testing.T) {
 	}
 }
 
-// Frames are told from those that came before other code was there, and only frames of that code.
+// Frames differ from those that came before other code was there, and only frames of that code.
 func TestJITCodeMark(t *testing.T) {
 	code := &JITCode{Low: 0x1000, High: 0x2000, Epoch: 7}
 	stack := []RawFrame{

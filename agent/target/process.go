@@ -76,7 +76,7 @@ func NewProcess(id proc.Identity) *Process {
 // nsPerTick is the resolution of the start time in /proc/PID/stat.
 const nsPerTick = 10_000_000
 
-// Identity is enough to tell the process from others with its pid.
+// Identity is enough to distinguish the process from others with its pid.
 func (p *Process) Identity() proc.Identity {
 	return proc.Identity{PID: p.PID, Start: p.Ticks * nsPerTick}
 }

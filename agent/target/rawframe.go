@@ -65,7 +65,7 @@ func AppendStack(buf []RawFrame, s *bpf.Sample, attachment uint32) []RawFrame {
 	return buf
 }
 
-// leftOut stands for that many frames. Their number is only told by its magnitude: a recursion is of another depth in each sample,
+// leftOut stands for that many frames. Only the magnitude of their number is shown: a recursion is of another depth in each sample,
 // and what is called in it would be in another context each time.
 func leftOut(n int) RawFrame {
 	return RawFrame{Frame: bpf.Frame(bits.Len(uint(n)) - 1), Kind: RawLeftOut}

@@ -13,7 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// symbolBytes bounds the symbol tables of all files: about eight of the size of libjvm's.
+// symbolBytes bounds the symbol tables of all files: about eight of the size of a JVM's library.
 const symbolBytes = 24 << 20
 
 // maxExecutable bounds a file whose symbols are read.
@@ -162,7 +162,7 @@ func openKey(f *os.File) (symbolize.FileKey, error) {
 	return fileKey(&st), nil
 }
 
-// fileKey tells a file from those that had its inode before, and from itself before it was rewritten.
+// fileKey distinguishes a file from those that had its inode before, and from itself before it was rewritten.
 func fileKey(st *unix.Stat_t) symbolize.FileKey {
 	return symbolize.FileKey{Device: st.Dev, Inode: st.Ino, Size: st.Size, ModTime: st.Mtim.Nano()}
 }

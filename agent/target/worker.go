@@ -275,7 +275,7 @@ func (rs *Resolver) nameVMFrame(p *Process, r Wanted) Name {
 	return vmName(frames, site, g)
 }
 
-// looksLikeJava tells whether a process that has no VM yet will probably start one.
+// looksLikeJava reports whether a process that has no VM yet will probably start one.
 func looksLikeJava(exe, comm string) bool {
 	return path.Base(exe) == "java" || comm == "java"
 }

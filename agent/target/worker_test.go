@@ -72,7 +72,7 @@ func TestNameLater(t *testing.T) {
 	}
 }
 
-// TestInlinedIn: where the VM does not tell what was inlined, a leaf of its own says so, below the method that is certain. A place
+// TestInlinedIn: where the VM does not record what was inlined, a leaf of its own says so, below the method that is certain. A place
 // that is returned to needs none.
 func TestInlinedIn(t *testing.T) {
 	frames := []vmruntime.Frame{

@@ -48,7 +48,7 @@ func (m *Map) Continues(piece vmruntime.MapPiece) bool { return piece.Begin == m
 // Forget drops all entries, because nothing vouches for them any more. Position stays.
 func (m *Map) Forget() { *m = Map{position: m.position, epoch: m.epoch + 1} }
 
-// Add reads a piece. One that does not continue what was read replaces it. ErrFull if that is too much.
+// Add reads a piece. One that does not continue what was read replaces it. vmruntime.ErrMapFull if that is too much.
 func (m *Map) Add(piece vmruntime.MapPiece) (vmruntime.MapAdded, error) {
 	if !m.Continues(piece) {
 		m.Forget()
