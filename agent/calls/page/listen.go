@@ -24,7 +24,7 @@ type listener struct {
 // long as the agent lives: so a socket that a killed agent left behind is told from one that is in use.
 func listen(path string) (_ *listener, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make directory for guests' socket: %w", err)
+		return nil, fmt.Errorf("create the directory of the socket for VMs: %w", err)
 	}
 	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -36,7 +36,7 @@ func listen(path string) (_ *listener, err error) {
 		}
 	}()
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, fmt.Errorf("another agent has the guests' socket %s: end it, or choose another path for the socket", path)
+		return nil, fmt.Errorf("another agent owns the socket for VMs, %s: end it, or use another path (--guest-socket)", path)
 	} else if err != nil {
 		return nil, fmt.Errorf("lock %s.lock: %w", path, err)
 	}
@@ -45,12 +45,12 @@ func listen(path string) (_ *listener, err error) {
 	}
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {
-		return nil, fmt.Errorf("listen for guests: %w", err)
+		return nil, fmt.Errorf("listen for VMs: %w", err)
 	}
 	// Whoever connects is told apart by what the kernel says of it.
 	if err := os.Chmod(path, 0o666); err != nil {
 		l.Close()
-		return nil, fmt.Errorf("open guests' socket to all users: %w", err)
+		return nil, fmt.Errorf("open the socket for VMs to all users: %w", err)
 	}
 	return &listener{l, lock}, nil
 }
@@ -62,10 +62,10 @@ func removeStale(path string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look at guests' socket: %w", err)
+		return fmt.Errorf("check the socket for VMs: %w", err)
 	}
 	if st.Mode()&fs.ModeSocket == 0 {
-		return fmt.Errorf("%s is in the way of the guests' socket, and is no socket: remove it, or choose another path", path)
+		return fmt.Errorf("%s exists and is not a socket: remove it, or use another path (--guest-socket)", path)
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("remove the socket of an earlier agent: %w", err)

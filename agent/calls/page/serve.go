@@ -28,7 +28,7 @@ func (e *Engine) accept() {
 		}
 		if err != nil {
 			// Out of descriptors or memory, most likely.
-			e.log.Warn("cannot accept guests for a moment", "err", err)
+			e.log.Warn("cannot accept connections of VMs; retrying", "err", err)
 			if !e.sleep(time.Second) {
 				return
 			}
@@ -59,7 +59,7 @@ func (e *Engine) failed(err error) {
 	e.tally.refused(causePanic)
 	var panicked *proc.PanicError
 	if errors.As(err, &panicked) {
-		e.log.Error("the agent failed to handle a cooperating guest; please report this", "err", err, "stack", string(panicked.Stack))
+		e.log.Error("the agent failed to handle a VM with vmprof.h; please report this", "err", err, "stack", string(panicked.Stack))
 	}
 }
 
@@ -106,7 +106,7 @@ func (e *Engine) dismiss(conn *net.UnixConn, p *peer, err error) {
 	}
 	why := refusedProbes
 	if !errors.As(err, &why) {
-		e.log.Warn("cannot attach to cooperating guest", "pid", p.id.PID, "err", err)
+		e.log.Warn("cannot attach to a VM with vmprof.h", "pid", p.id.PID, "err", err)
 	}
 	e.refuse(conn, why)
 }

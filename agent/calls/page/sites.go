@@ -20,7 +20,7 @@ func (a *attachment) register(f *os.File, all []elffile.Probe) (sites []attach.S
 			continue
 		}
 		if !isNop(f, probe.Offset) {
-			return nil, nil, fmt.Errorf("%s is at no NOP", probe.Name)
+			return nil, nil, fmt.Errorf("%s is not at a NOP", probe.Name)
 		}
 		if len(a.sites) >= maxSites {
 			return nil, nil, fmt.Errorf("more than %d sites", maxSites)

@@ -15,7 +15,7 @@ import (
 func (e *Engine) Tune(r profile.Rate) error {
 	k := bpf.BurstRate{Stride: uint32(max(r.Stride, 1)), Samples: uint32(max(r.Samples, 0)), Calibrate: calibrateEvery}
 	if err := e.objects.BurstRates.Put(uint32(0), &k); err != nil {
-		return fmt.Errorf("tell the kernel side how much to sample: %w", err)
+		return fmt.Errorf("set the sampling rate in the kernel: %w", err)
 	}
 	e.weigher.tune(r)
 	return e.setTicks(r.Hz)
