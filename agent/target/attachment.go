@@ -112,7 +112,7 @@ type libraryError struct{ error }
 func (e libraryError) Unwrap() error { return e.error }
 
 // errArchitecture: the walker's rules for HotSpot frames are those of x86-64.
-var errArchitecture = errors.New("stacks of HotSpot are walked on x86-64 only, so far")
+var errArchitecture = errors.New("stacks of HotSpot are walked on x86-64 only")
 
 // attach tells the kernel side how to walk p's stacks, and reads the maps that name what is found there.
 func (rs *Resolver) attach(p *Process, lib *proc.Mapping) (*VM, error) {

@@ -111,7 +111,7 @@ func readImage(lib MappedFile, path string) image {
 	return im
 }
 
-var errNotHotSpot = errors.New("its libjvm is not HotSpot's: there are no vmStructs in it")
+var errNotHotSpot = errors.New("its libjvm is not HotSpot: it contains no vmStructs")
 
 // codeSites finds the probes with which a libjvm announces what happens to code.
 func codeSites(lib *elffile.File) (attach.Sites, error) {

@@ -127,7 +127,7 @@ func (e *Engine) follow() {
 		e.mu.Lock()
 		if e.ticks != nil {
 			if err := e.ticks.Refresh(); err != nil {
-				e.log.Warn("cannot follow CPUs that came or went", "err", err)
+				e.log.Warn("cannot follow CPUs that went online or offline", "err", err)
 			}
 		}
 		e.mu.Unlock()

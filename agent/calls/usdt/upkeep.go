@@ -66,6 +66,6 @@ func (e *Engine) refresh() {
 		return
 	}
 	if err := e.ticks.Refresh(); err != nil {
-		e.log.Warn("cannot follow CPUs that came or went", "err", err)
+		e.log.Warn("cannot follow CPUs that went online or offline", "err", err)
 	}
 }
