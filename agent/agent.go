@@ -174,7 +174,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		}
 	}()
 	if host, err := opt.Proc.HostPIDs(); err == nil && !host {
-		const hint = "the agent is not in the host's PID namespace: processes have no names, and those that are chosen by number are others; " +
+		const hint = "the agent is not in the host's PID namespace: processes have no names, and process ids select other processes; " +
 			"run it on the host, or with --pid=host (hostPID: true)"
 		a.log.Warn(hint)
 		a.hints = append(a.hints, hint)
@@ -197,7 +197,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	a.joiner = a.newJoiner(a.objects.ChainRates, a.objects.SetSteady)
 	if opt.Settle != nil {
 		if err := opt.Settle(); err != nil {
-			a.log.Warn("cannot give up privileges that are not needed any more", "err", err)
+			a.log.Warn("cannot drop privileges that are no longer needed", "err", err)
 		}
 	}
 	for _, source := range a.sources.ending() {
@@ -272,7 +272,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			return end(err)
 		case <-upkeep.C:
 			if err := a.sources.each(source.refresh); err != nil {
-				a.log.Warn("cannot follow CPUs that came or went", "err", err)
+				a.log.Warn("cannot follow CPUs that went online or offline", "err", err)
 			}
 			a.sweep()
 		case <-ctx.Done():

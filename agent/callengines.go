@@ -62,11 +62,11 @@ func engineTable(o CallOptions) []engineSpec {
 			record: bpf.EngineListener, fold: (*Agent).foldListened, guests: (*callEngine).isObserved, silence: silenceOfListener,
 		},
 		{
-			name: calls.USDT, purpose: "for interpreters with a probe at every function: PHP with USE_ZEND_DTRACE=1, Python, Ruby", try: tryUSDT,
+			name: calls.USDT, purpose: "for interpreters with function-entry probes: PHP with USE_ZEND_DTRACE=1, Python, Ruby", try: tryUSDT,
 			maxHz: usdt.MaxHz, record: bpf.EngineUSDT, guests: (*callEngine).isFound, silence: silenceOfUSDT,
 		},
 		{
-			name: calls.Branch, purpose: "for everything that makes calls", experimental: true, try: tryBranch,
+			name: calls.Branch, purpose: "for all code", experimental: true, try: tryBranch,
 			Traits: calls.Traits{Stride: calls.InARow}, interrupting: true,
 			record: bpf.EngineBranch, fold: (*Agent).foldBranched, guests: (*callEngine).isAny, silence: silenceOfBranch,
 		},
@@ -96,7 +96,7 @@ func tryHotspot(e *callEngines) (s startedEngine, err error) {
 	} else if runtime.GOARCH != "amd64" {
 		return s, unsafe
 	} else {
-		s.limit = "estimates are not checked: " + unsafe.Error()
+		s.limit = "estimates are unchecked: " + unsafe.Error()
 	}
 	s.engine = newEstimator(a, l, e.opt.Budget, e.opt.Logical)
 	return s, nil
@@ -153,7 +153,7 @@ func (s *engineSpec) declined(o CallOptions) string {
 	case o.Engine != "" && o.Engine != calls.Auto:
 		return "--engine=" + o.Engine + " was given"
 	case s.experimental:
-		return "experimental, as it never ran on a CPU that has what it needs: give --engine=" + s.name + " to try it"
+		return "experimental, untested on hardware: use --engine=" + s.name + " to try it"
 	}
 	return ""
 }

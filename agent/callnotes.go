@@ -53,19 +53,19 @@ func (e *callEngines) notes(p *profile.Profile, failed int) (notes []string) {
 
 func silenceOfPage(own *callEngine, _, _ int) string {
 	if n := len(own.connected); n > 0 {
-		return fmt.Sprintf("guests are connected (%d), and no burst met a call of theirs", n)
+		return fmt.Sprintf("%d processes connected, but no burst sampled a call in them", n)
 	}
 	if engine, ok := own.Engine.(*page.Engine); ok && engine.Stats().Accepted > 0 {
-		return "no guest is connected any more"
+		return "no process is connected any more"
 	}
-	return "no guest has connected"
+	return "no process has connected"
 }
 
 func silenceOfUSDT(own *callEngine, _, _ int) string {
 	if n := len(own.found); n > 0 {
-		return fmt.Sprintf("it samples %d processes, and no window met a call of theirs", n)
+		return fmt.Sprintf("%d processes are sampled, but no window sampled a call in them", n)
 	}
-	return "no interpreter that it can sample is running"
+	return "no supported interpreter is running"
 }
 
 func silenceOfHotspot(_ *callEngine, jvms, failed int) string {
@@ -73,7 +73,7 @@ func silenceOfHotspot(_ *callEngine, jvms, failed int) string {
 		return fmt.Sprintf("of %d JVMs, the estimate failed for %d", jvms, failed)
 	}
 	if jvms > 0 {
-		return fmt.Sprintf("of %d JVMs none was busy enough", jvms)
+		return fmt.Sprintf("none of %d JVMs was busy enough", jvms)
 	}
 	return "no JVM was busy"
 }
@@ -87,14 +87,14 @@ func silenceOfListener(own *callEngine, _, _ int) string {
 	}
 	switch {
 	case n > 0:
-		return fmt.Sprintf("of %d processes whose compiled code it knows none was busy enough", n)
+		return fmt.Sprintf("none of %d processes with known compiled code was busy enough", n)
 	case own.engines.estimator == nil:
-		return "no JVM was busy, and nothing else whose VM writes a map for perf"
+		return "no JVM was busy, and no other VM that writes a map for perf"
 	}
-	return "nothing was busy whose VM writes a map for perf"
+	return "no VM that writes a map for perf was busy"
 }
 
-func silenceOfBranch(*callEngine, int, int) string { return "nobody made one while it sampled" }
+func silenceOfBranch(*callEngine, int, int) string { return "no call was made while it sampled" }
 
 // note tells of an engine that can only sample now and then; "" for others. agent.mu is held.
 func (g *governed) note(o CallOptions) string {
@@ -103,8 +103,8 @@ func (g *governed) note(o CallOptions) string {
 	}
 	why, remedy := fmt.Sprintf("the budget of %g%% has no room for more", 100*o.Budget), "raise --budget"
 	if o.Rate != (profile.Rate{}) {
-		why = fmt.Sprintf("what -F, --stride and --samples fix costs more than the budget of %g%%", 100*o.Budget)
-		remedy += ", or give all of them to do without one"
+		why = fmt.Sprintf("the fixed -F, --stride and --samples cost more than the budget of %g%%", 100*o.Budget)
+		remedy += ", or set all three to sample without a budget"
 	}
 	return fmt.Sprintf("engine %s: sampled in %d of %d s only: %s: %s", g.Name(), g.sampled, g.all, why, remedy)
 }
@@ -116,13 +116,13 @@ func (e *callEngines) unused() (notes []string) {
 	for _, engine := range e.running {
 		switch {
 		case engine.SelfGoverned && (stride || samples):
-			notes = append(notes, fmt.Sprintf("engine %s: --stride and --samples do not apply: it listens in windows that follow from the budget", engine.Name()))
+			notes = append(notes, fmt.Sprintf("engine %s: --stride and --samples do not apply: the budget determines its windows", engine.Name()))
 		case engine.Stride == calls.EveryCall && stride:
 			notes = append(notes, fmt.Sprintf("engine %s: --stride does not apply: every call of a burst traps", engine.Name()))
 		}
 	}
 	if e.opt.Logical && !slices.ContainsFunc(e.running, func(engine *callEngine) bool { return engine.Inlined }) {
-		notes = append(notes, "--logical does not apply: of calls that were inlined only engine "+calls.Hotspot+" knows, which is not used")
+		notes = append(notes, "--logical does not apply: only engine "+calls.Hotspot+" estimates inlined calls, and it is not used")
 	}
 	return notes
 }

@@ -51,20 +51,20 @@ func TestNotesOfSilence(t *testing.T) {
 			t.Errorf("notes are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
-	check("engine page: used: for some; no calls: no guest has connected",
+	check("engine page: used: for some; no calls: no process has connected",
 		"engine hotspot: used: for some; no calls: no JVM was busy",
-		"engine listener: used: for some; no calls: no JVM was busy, and nothing else whose VM writes a map for perf",
-		"engine usdt: used: for some; no calls: no interpreter that it can sample is running",
-		"engine branch: used: for some; no calls: nobody made one while it sampled",
+		"engine listener: used: for some; no calls: no JVM was busy, and no other VM that writes a map for perf",
+		"engine usdt: used: for some; no calls: no supported interpreter is running",
+		"engine branch: used: for some; no calls: no call was made while it sampled",
 		"engine other: not used: it is not for this machine")
 	// JVMs are the engine hotspot's, where that is used.
 	e.estimator = &estimator{}
 	closed.Processes = []*profile.Process{{Runtime: "hotspot"}}
-	check("engine page: used: for some; no calls: no guest has connected",
-		"engine hotspot: used: for some; no calls: of 1 JVMs none was busy enough",
-		"engine listener: used: for some; no calls: nothing was busy whose VM writes a map for perf",
-		"engine usdt: used: for some; no calls: no interpreter that it can sample is running",
-		"engine branch: used: for some; no calls: nobody made one while it sampled",
+	check("engine page: used: for some; no calls: no process has connected",
+		"engine hotspot: used: for some; no calls: none of 1 JVMs was busy enough",
+		"engine listener: used: for some; no calls: no VM that writes a map for perf was busy",
+		"engine usdt: used: for some; no calls: no supported interpreter is running",
+		"engine branch: used: for some; no calls: no call was made while it sampled",
 		"engine other: not used: it is not for this machine")
 	if got, want := silenceOfHotspot(e.engine(calls.Hotspot), 3, 2), "of 3 JVMs, the estimate failed for 2"; got != want {
 		t.Errorf("of estimates that failed it says %q, want %q", got, want)
@@ -72,17 +72,17 @@ func TestNotesOfSilence(t *testing.T) {
 	p := fold.NewProcess(proc.Identity{PID: 9}, false)
 	p.Code.Store(&target.JITCode{})
 	e.agent.table[9] = p
-	if got := silenceOfListener(e.engine(calls.Listener), 1, 0); got != "of 1 processes whose compiled code it knows none was busy enough" {
+	if got := silenceOfListener(e.engine(calls.Listener), 1, 0); got != "none of 1 processes with known compiled code was busy enough" {
 		t.Errorf("of a process with a map it says %q", got)
 	}
 	e.engine(calls.Page).connected = map[int]string{7: ""}
 	e.engine(calls.USDT).found[&target.Process{}] = true
 	closed.Processes = []*profile.Process{{Runtime: "hotspot"}, {}, {Calls: []*profile.Calls{{Engine: "listener"}}}}
-	check("engine page: used: for some; no calls: guests are connected (1), and no burst met a call of theirs",
-		"engine hotspot: used: for some; no calls: of 1 JVMs none was busy enough",
+	check("engine page: used: for some; no calls: 1 processes connected, but no burst sampled a call in them",
+		"engine hotspot: used: for some; no calls: none of 1 JVMs was busy enough",
 		"engine listener: used: for some",
-		"engine usdt: used: for some; no calls: it samples 1 processes, and no window met a call of theirs",
-		"engine branch: used: for some; no calls: nobody made one while it sampled",
+		"engine usdt: used: for some; no calls: 1 processes are sampled, but no window sampled a call in them",
+		"engine branch: used: for some; no calls: no call was made while it sampled",
 		"engine other: not used: it is not for this machine")
 }
 
@@ -102,16 +102,16 @@ func TestNotesOfRates(t *testing.T) {
 		{"all is free", CallOptions{}, []string{"page"}, false, []string{last}},
 		{"all is fixed", CallOptions{Rate: rate(99, 7, 32)}, []string{"page"}, false, []string{"engine page: used: for some"}},
 		{"bursts are fixed", CallOptions{Rate: rate(0, 7, 32)}, []string{"page", "hotspot"}, false, []string{
-			last, "engine hotspot: --stride and --samples do not apply: it listens in windows that follow from the budget"}},
+			last, "engine hotspot: --stride and --samples do not apply: the budget determines its windows"}},
 		{"a stride", CallOptions{Rate: rate(0, 7, 0)}, []string{"page", "listener"}, false, []string{
 			last, "engine listener: --stride does not apply: every call of a burst traps"}},
 		{"ticks alone apply", CallOptions{Rate: rate(99, 0, 0)}, []string{"page", "hotspot", "listener"}, false, []string{last}},
 		{"too much is fixed", CallOptions{Rate: rate(5000, 0, 0)}, []string{"page"}, true, []string{last,
-			"engine page: sampled in 4 of 30 s only: what -F, --stride and --samples fix costs more than the budget of 1%: raise --budget, or give all of them to do without one"}},
+			"engine page: sampled in 4 of 30 s only: the fixed -F, --stride and --samples cost more than the budget of 1%: raise --budget, or set all three to sample without a budget"}},
 		{"too small a budget", CallOptions{Budget: 0.00001}, []string{"page"}, true, []string{last,
 			"engine page: sampled in 4 of 30 s only: the budget of 0.001% has no room for more: raise --budget"}},
 		{"logical", CallOptions{Logical: true}, []string{"page"}, false, []string{last,
-			"--logical does not apply: of calls that were inlined only engine hotspot knows, which is not used"}},
+			"--logical does not apply: only engine hotspot estimates inlined calls, and it is not used"}},
 	} {
 		e := notingEngines(test.options, test.engines...)
 		closed := profile.Profile{Processes: []*profile.Process{{Calls: []*profile.Calls{{Engine: "page", Rate: rate(97, 7, 32)}}}}}
@@ -157,12 +157,12 @@ func TestKeptEstimate(t *testing.T) {
 		err  error
 		want string // "" for none
 	}{
-		{own, proc.ErrGone, "process 9 ended: its calls are those of 4s of the window"},
-		{own, context.DeadlineExceeded, "the estimate of the calls of process 9 was not ready in time: they are those of 4s of the window"},
+		{own, proc.ErrGone, "process 9 ended: its calls cover only 4s of the window"},
+		{own, context.DeadlineExceeded, "the estimate of the calls of process 9 was not ready in time: they cover only 4s of the window"},
 		{own, context.Canceled, ""},
 		{nil, context.DeadlineExceeded, ""},
 		{&estimatedGuest{kept: estimated{windows: 7}, keptAt: 14 * time.Second, keptSince: 12 * time.Second}, context.DeadlineExceeded,
-			"the estimate of the calls of process 9 was not ready in time: they are those of 2s of the window"},
+			"the estimate of the calls of process 9 was not ready in time: they cover only 2s of the window"},
 		{&estimatedGuest{keptAt: 16 * time.Second, keptSince: 15 * time.Second}, context.DeadlineExceeded, ""}, // of the next window
 		{&estimatedGuest{keptAt: 9 * time.Second, keptSince: 5 * time.Second}, context.DeadlineExceeded, ""},
 		{&estimatedGuest{keptAt: 14 * time.Second, keptSince: 5 * time.Second}, context.DeadlineExceeded, ""}, // of a longer window

@@ -46,7 +46,7 @@ func (e *callEngines) estimate(ctx context.Context, w *Window, processes []*fold
 			if err != nil {
 				out = estimated{failed: true, note: fmt.Sprintf("calls of process %d are not estimated: %v", p.PID, err)}
 				if errors.Is(err, context.DeadlineExceeded) {
-					out.note = fmt.Sprintf("calls of process %d are not estimated: that was not ready in time, as the machine is busy or the "+
+					out.note = fmt.Sprintf("calls of process %d are not estimated: the estimate was not ready in time, because the machine is busy or the "+
 						"JVM is large", p.PID)
 				}
 			}
@@ -89,7 +89,7 @@ func (e *callEngines) addTo(p *profile.Profile, w *Window, processes []*fold.Pro
 	p.Comments = append(p.Comments, e.account())
 	for _, engine := range e.running {
 		if c := engine.Cost(); c.Hits > 0 {
-			p.Comments = append(p.Comments, fmt.Sprintf("engine %s: %d hits of %v each, %v of guests' CPU time in all since the agent began",
+			p.Comments = append(p.Comments, fmt.Sprintf("engine %s: %d hits of %v each, %v of the processes' CPU time in all since the agent began",
 				engine.Name(), c.Hits, c.HitTime, c.Time()))
 		}
 	}
@@ -123,10 +123,10 @@ func (e *callEngines) account() string {
 		line += " (" + strings.Join(lost, ", ") + ")"
 	}
 	if s.GuestTime > 0 {
-		line += fmt.Sprintf("; by the agent's own account they took %.2f%% of the guests' CPU time, of %.2f%% that they may", 100*s.Cost().Seconds()/s.GuestTime.Seconds(), 100*s.Budget)
+		line += fmt.Sprintf("; by the agent's own account they used %.2f%% of the processes' CPU time; the budget is %.2f%%", 100*s.Cost().Seconds()/s.GuestTime.Seconds(), 100*s.Budget)
 		for _, engine := range e.running {
 			if engine.Unlimited(e.opt.Rate) {
-				line += fmt.Sprintf(" (engine %s has no budget, as all of its rate is fixed)", engine.Name())
+				line += fmt.Sprintf(" (engine %s has no budget, because all of its rate is fixed)", engine.Name())
 			}
 		}
 	}

@@ -197,7 +197,7 @@ func checkPIDs(root proc.Root, pids []int) error {
 	for _, pid := range pids {
 		_, err := root.Identify(pid)
 		if errors.Is(err, proc.ErrGone) {
-			return fmt.Errorf("no process with pid %d: choose a running one (pgrep java lists JVMs)", pid)
+			return fmt.Errorf("no process with pid %d: select a running process (pgrep java lists JVMs)", pid)
 		}
 		if err != nil {
 			return fmt.Errorf("look at process %d: %w", pid, err)

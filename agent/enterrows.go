@@ -34,11 +34,11 @@ func (m *monitorEnters) completeEvents(w *Window, p *fold.Process) (note string)
 	}
 	lost := addEnters(s.Of(profile.Locks), all, func(at monitors.Place) bpf.Frame { return enterFrame(at, low) })
 	text := fmt.Sprintf(
-		"acquisitions of kind enter in compiled code are estimated from %d windows with %d hits of breakpoints, in %d places of "+
-			"hot code, which took %v of its CPU time; those that had to wait are also told as spin or block",
+		"acquisitions of kind enter in compiled code are estimated from %d watches with %d hits of breakpoints, at %d places of "+
+			"hot code, which used %v of its CPU time; acquisitions that waited also count as spin or block",
 		sum.Windows, sum.Hits, sum.Places, sum.Cost.Round(time.Microsecond))
 	if lost > 0 {
-		text += fmt.Sprintf("; of %.0f more the context is not known", math.Round(lost))
+		text += fmt.Sprintf("; %.0f more have no known context", math.Round(lost))
 	}
 	return text
 }

@@ -123,9 +123,9 @@ func (own *estimatedGuest) until(err error, t estimateTask) (kept estimated, ok 
 	part := (own.keptAt - own.keptSince).Round(time.Second / 10)
 	switch {
 	case errors.Is(err, proc.ErrGone):
-		kept.note = fmt.Sprintf("process %d ended: its calls are those of %v of the window", t.process.PID, part)
+		kept.note = fmt.Sprintf("process %d ended: its calls cover only %v of the window", t.process.PID, part)
 	case errors.Is(err, context.DeadlineExceeded):
-		kept.note = fmt.Sprintf("the estimate of the calls of process %d was not ready in time: they are those of %v of the window",
+		kept.note = fmt.Sprintf("the estimate of the calls of process %d was not ready in time: they cover only %v of the window",
 			t.process.PID, part)
 	default:
 		return estimated{}, false

@@ -76,7 +76,7 @@ func (c *countedJVM) take(p *fold.Process) bool {
 	}
 	a.mu.Unlock()
 	if taken {
-		a.log.Warn("the calls of one JVM are counted; those of another are not", "pid", p.PID)
+		a.log.Warn("only one JVM's calls are counted; ignoring another JVM", "pid", p.PID)
 	}
 	return !taken
 }
@@ -91,7 +91,7 @@ func (c *countedJVM) fail(p *fold.Process, err error) {
 }
 
 // errNothingCounted is why there is no profile.
-var errNothingCounted = errors.New("no JVM was attached whose calls could be counted: it ended before, or is no JVM that can be attached (vmprof-agent doctor lists those)")
+var errNothingCounted = errors.New("the calls of no JVM were counted: it ended before, or the agent cannot attach to it (vmprof-agent doctor lists supported JVMs)")
 
 // exactEdges is the engine of edges that were all counted; the whole contexts of a Profile in CallCounts need none.
 const exactEdges = "exact edges"

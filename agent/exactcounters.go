@@ -181,10 +181,10 @@ func (x *exactCounters) end(ctx context.Context, w *Window) (*profile.Profile, e
 	out.Comments = append(out.Comments, x.book.Notes(d)...)
 	out.Comments = append(out.Comments, x.notes...)
 	if n := graph.Overflow(); n > 0 {
-		out.Comments = append(out.Comments, fmt.Sprintf("%.0f calls found no room in the call graph and are missing there.", n))
+		out.Comments = append(out.Comments, fmt.Sprintf("%.0f calls are missing in the call graph, because it is full.", n))
 	}
 	if err != nil {
-		out.Comments = append(out.Comments, fmt.Sprintf("the counters of process %d could not be read at the end (%v): its calls are those of the first %v",
+		out.Comments = append(out.Comments, fmt.Sprintf("the counters of process %d could not be read at the end (%v): its calls cover only the first %v",
 			p.PID, err, d.Length.Round(time.Second/10)))
 	}
 	if middle := x.middles.Middle(d.Length); middle != nil {

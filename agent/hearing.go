@@ -225,7 +225,7 @@ func (e *estimator) window(ctx context.Context, own *estimatedGuest, w wish) (en
 		e.log.Debug("a window was void", "pid", p.PID, "err", err)
 		return true
 	default:
-		e.log.Warn("cannot listen to calls", "pid", p.PID, "err", err)
+		e.log.Warn("cannot observe calls", "pid", p.PID, "err", err)
 		return true
 	}
 	// A window that was full counts up to its last hit: what came late is not in its hits.

@@ -57,14 +57,14 @@ type enterGuest struct {
 
 func newMonitorEnters(a *Agent) (*monitorEnters, error) {
 	if !a.events.Options.Kinds[profile.Locks] {
-		return nil, errors.New("monitor enters are about locks: record those, too (-e lock)")
+		return nil, errors.New("monitor enters need lock recording (-e lock)")
 	}
 	if err := a.opt.Breakpoints.Check(); err != nil {
-		return nil, fmt.Errorf("monitor enters cannot be recorded (leave --monitor-enters out): %w", err)
+		return nil, fmt.Errorf("monitor enters cannot be recorded (remove --monitor-enters): %w", err)
 	}
 	l, err := monitors.Open(a.objects, a.events.Programs.Heaps, a.watcher)
 	if err != nil {
-		return nil, fmt.Errorf("monitor enters cannot be recorded (leave --monitor-enters out): %w", err)
+		return nil, fmt.Errorf("monitor enters cannot be recorded (remove --monitor-enters): %w", err)
 	}
 	share := a.events.FairShare()
 	return &monitorEnters{agent: a, listener: l, share: share, guests: map[proc.Identity]*enterGuest{}, codeLow: map[*fold.Process]uint64{}}, nil

@@ -163,7 +163,7 @@ func TestUnclearWaits(t *testing.T) {
 			notes = append(notes, e.Basis...)
 		}
 		said := slices.ContainsFunc(notes, func(note string) bool {
-			return strings.HasPrefix(note, "2 waits of java.util.concurrent, 30ms together, count as waits for work, as it is not known what ")
+			return strings.HasPrefix(note, "2 waits of java.util.concurrent, 30ms together, count as waits for work, because the blocker of ")
 		})
 		if said != c.want || !c.want && len(notes) > 0 {
 			t.Errorf("%s: %q", c.name, notes)

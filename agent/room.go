@@ -37,13 +37,13 @@ func (a *Agent) roomNotes(before, after *bpf.Counts) (notes []string) {
 		}
 	}
 	// Since the agent started: whoever was refused is missing in all later windows, too.
-	note(a.processesRefused(after), "%d processes are not sampled: at most %d can be chosen, their children included; choose fewer, or record all",
+	note(a.processesRefused(after), "%d processes are not sampled: at most %d can be selected, including their children; select fewer, or record all",
 		bpf.MaxChosen)
 	note(since(bpf.EventsDroppedRingFull)+since(bpf.EventsDroppedBusy), "%d announcements of code or processes were lost: names may be missing")
 	note(since(bpf.ObservationsDroppedTableFull), "%d events are not recorded: more than %d threads waited, or classes were counted, at once",
 		bpf.MaxWaiting)
-	note(since(bpf.ThreadsRefused), "%d times a Java thread found no room among the %d that are known by their ids (JVMs without the symbol "+
-		"Thread::_thr_current): its samples in native code may lack their Java callers", bpf.MaxKnownThreads)
-	note(since(bpf.HitsUnattached), "%d allocations and waits are not recorded: they came before the agent had attached to their JVM")
+	note(since(bpf.ThreadsRefused), "%d times the table of %d Java threads found by their ids had no room (JVMs without the symbol "+
+		"Thread::_thr_current): samples of these threads in native code may lack their Java callers", bpf.MaxKnownThreads)
+	note(since(bpf.HitsUnattached), "%d allocations and waits are not recorded, because the agent had not attached to their JVM yet")
 	return notes
 }

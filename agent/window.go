@@ -133,8 +133,8 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 	p := a.newProfile(w, end, after)
 	p.Comments = append(p.Comments, a.roomNotes(&w.before.kernel, &after.kernel)...)
 	if n := w.cut(); n > 0 {
-		p.Comments = append(p.Comments, fmt.Sprintf("%d samples count for a caller of the method that ran: the agent's memory has room for %d contexts; "+
-			"give it more, or sample fewer processes or shorter windows", n, a.opt.maxContexts()))
+		p.Comments = append(p.Comments, fmt.Sprintf("%d samples count for a caller of their method, because the agent's memory holds only %d contexts; "+
+			"increase its memory limit, or sample fewer processes or shorter windows", n, a.opt.maxContexts()))
 	}
 	p.Counts.Delivered, p.Counts.Folded, p.Counts.Discarded = w.received, w.folded, maps.Clone(w.discarded)
 	// In flight at the beginning of the window there may be samples that were attempted before it.

@@ -71,8 +71,8 @@ type TooHotError struct {
 // Error gives the figures and what can be done.
 func (e *TooHotError) Error() string {
 	l := e.Load
-	return fmt.Sprintf("probe %s is hit %s times a second; at %s us a hit that is %s of a CPU before anything is recorded, "+
-		"budget %s: choose a rarer probe, or raise the budget above %s", l.Probe, thousands(l.Hits),
+	return fmt.Sprintf("probe %s is hit %s times a second; at %s us a hit that uses %s of a CPU before anything is recorded, "+
+		"budget %s: use a probe with fewer hits, or raise the budget above %s", l.Probe, thousands(l.Hits),
 		significant(l.Count.Seconds()*1e6), percent(l.counting()), e.Allowance.of(l.CPUs),
 		percent(l.counting()/maxCounting*e.Allowance.Share/e.Allowance.part()/l.CPUs))
 }

@@ -63,7 +63,7 @@ func (e *Probes) govern(ctx context.Context) {
 func (e *Probes) measureTrap() {
 	trap, err := hitcost.Measure(probesite.Push, attach.Uprobe{}, hitcost.Options{})
 	if err != nil {
-		e.config.Log.Debug("what a hit of a probe takes cannot be measured", "err", err, "taken", e.TrapTime())
+		e.config.Log.Debug("cannot measure the cost of a hit of a probe", "err", err, "taken", e.TrapTime())
 		return
 	}
 	e.trap.Store(int64(trap))
@@ -306,6 +306,6 @@ func (e *Probes) vanish(p *attachedPlan, now time.Duration) {
 	p.cover.End(now)
 	e.apply(p) // sooner than probes are gone
 	if err := p.detach(); err != nil {
-		e.config.Log.Error("cannot take probes away", "events", p.of, "err", err)
+		e.config.Log.Error("cannot remove probes", "events", p.of, "err", err)
 	}
 }

@@ -133,7 +133,7 @@ func unnamedMonitorProbes(o *bpf.ProbeObjects, f *probesite.Finder) []plannedPro
 	entry, err := f.MonitorEntry()
 	if err != nil {
 		failed := func(*probesite.Finder) ([]probesite.Site, error) {
-			return nil, fmt.Errorf("the library has no symbol %s, and the function is not found without: %w", functionEnter, err)
+			return nil, fmt.Errorf("the library has no symbol %s, and the search for the function failed: %w", functionEnter, err)
 		}
 		return []plannedProbe{{name: functionEnter, find: failed}}
 	}
@@ -160,7 +160,7 @@ func parkPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 	function, err := f.ParkEntry()
 	if err != nil {
 		failed := func(*probesite.Finder) ([]probesite.Site, error) {
-			return nil, fmt.Errorf("the library has no USDT probe hotspot:%s, and Parker::park is not found: %w", end, err)
+			return nil, fmt.Errorf("the library has no USDT probe hotspot:%s, and the search for Parker::park failed: %w", end, err)
 		}
 		p.probes = []plannedProbe{{name: "Parker::park", find: failed}}
 		return p

@@ -48,7 +48,7 @@ func (e *Probes) newPerfEvents() (_ *perfEvents, err error) {
 			open(attach.NewOverflows(p.objects.Overflow, attach.Instructions, bpf.InstructionsPeriod)),
 		)
 		if errors.Is(err, attach.ErrNoCounters) {
-			err = fmt.Errorf("-e cpi: %w: leave cpi out", attach.ErrNoCounters)
+			err = fmt.Errorf("-e cpi: %w: remove cpi", attach.ErrNoCounters)
 		}
 	}
 	if err != nil {

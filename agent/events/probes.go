@@ -310,7 +310,7 @@ func (e *Probes) remove(ctx context.Context, plans []*attachedPlan) {
 	e.mu.Unlock()
 	for _, p := range plans {
 		if err := p.close(); err != nil {
-			e.config.Log.Error("cannot take probes away", "events", p.of, "err", err)
+			e.config.Log.Error("cannot remove probes", "events", p.of, "err", err)
 		}
 	}
 	if err := e.config.Flush(ctx); err != nil {

@@ -38,7 +38,7 @@ func (e *Probes) slice(p *attachedPlan, now time.Duration, l planLoad, part floa
 	p.cover.SetPartly(why)
 	e.thin(p, l, part)
 	e.vanish(p, now)
-	e.config.Log.Warn("events are observed part of the time", "events", p.of, "slices", p.duty.Slices, "of", p.duty.Length, "why", why)
+	e.config.Log.Warn("events are observed for a part of the time", "events", p.of, "slices", p.duty.Slices, "of", p.duty.Length, "why", why)
 }
 
 // thin sets of how many hits one is recorded in a slice; mu is held.
@@ -92,7 +92,7 @@ func (e *Probes) beginSlice(p *attachedPlan, now time.Duration) {
 	if err != nil {
 		p.duty.On, p.duty.Done = false, true // of this cycle nothing is seen
 		p.cover.SetPartly(err)
-		e.config.Log.Warn("probes cannot be attached again", "events", p.of, "err", err)
+		e.config.Log.Warn("cannot attach probes again", "events", p.of, "err", err)
 	}
 }
 
@@ -142,7 +142,7 @@ func (e *Probes) nextCycle(p *attachedPlan, now time.Duration) {
 		p.every = uint32(every)
 	}
 	if err := e.appear(p, now); err != nil {
-		e.config.Log.Warn("probes cannot be attached again", "events", p.of, "err", err)
+		e.config.Log.Warn("cannot attach probes again", "events", p.of, "err", err)
 		p.duty.Start(now, 2, p.usualCycle(now), e.draw)
 		p.cover.SetPartly(err)
 		return

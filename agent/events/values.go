@@ -124,7 +124,7 @@ func (e *Probes) lookForValues(p *target.Process) {
 				continue
 			}
 			if files++; files > maxValueFiles {
-				p.Note(fmt.Sprintf("process %d: values are looked for in %d of the files that it maps", p.PID, maxValueFiles))
+				p.Note(fmt.Sprintf("process %d: values are read in the first %d of its mapped files only", p.PID, maxValueFiles))
 				return
 			}
 			e.config.Resolver.CountRead(e.attachWatch(p, m, w))

@@ -50,12 +50,12 @@ func AllocationSums(size, bytes uint64, every uint32) EventSums {
 }
 
 func overflowed(n uint64) string {
-	return fmt.Sprintf("%d events are without labels: there was no room for more kinds of them", n)
+	return fmt.Sprintf("%d events have no labels, because the table of labels was full", n)
 }
 
 // unclearWaits says that waits may be counted as what they are not.
 func unclearWaits(sums *EventSums) string {
 	all := time.Duration(sums.Values[profile.Locks.Main()])
-	return fmt.Sprintf("%d waits of java.util.concurrent, %v together, count as waits for work, as it is not known what their threads were parked for: "+
+	return fmt.Sprintf("%d waits of java.util.concurrent, %v together, count as waits for work, because the blocker of their threads is unknown: "+
 		"some of them may have waited for locks", sums.Events, all.Round(max(all/100, time.Microsecond)))
 }

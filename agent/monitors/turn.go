@@ -76,7 +76,7 @@ func (e *Engine) report(ctx context.Context, pid int, err error) {
 		return
 	}
 	e.last = err.Error()
-	e.opt.Log.Warn("cannot watch monitor enters", "pid", pid, "err", err)
+	e.opt.Log.Warn("cannot observe monitor enters", "pid", pid, "err", err)
 }
 
 func (e *Engine) count(f func(*Stats)) { e.locked(func() { f(&e.stats) }) }

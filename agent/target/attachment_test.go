@@ -158,7 +158,7 @@ func TestNotesBounded(t *testing.T) {
 			t.Errorf("note %d: %v", i, added)
 		}
 	}
-	if n := len(p.notes); n != maxNotes+1 || !strings.Contains(p.notes[n-1], "left out") {
+	if n := len(p.notes); n != maxNotes+1 || !strings.Contains(p.notes[n-1], "omitted") {
 		t.Errorf("%d notes: %q", n, p.notes)
 	}
 }

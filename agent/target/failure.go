@@ -101,8 +101,8 @@ func (rs *Resolver) Failed(s Stage, p *Process, err error) {
 	if !p.failureLogged.Swap(true) {
 		rs.LogFailure(s, p.PID, err)
 	}
-	p.Note(fmt.Sprintf("process %d: the agent failed at stage %q, and left out what it does there: %v. "+
-		"This is a fault of the agent; its log has the stack.", p.PID, s, err))
+	p.Note(fmt.Sprintf("process %d: the agent failed at stage %q and skipped it: %v. "+
+		"This is a bug of the agent; its log contains the stack.", p.PID, s, err))
 }
 
 // LogFailure logs a panic over a process, with its stack.

@@ -40,7 +40,7 @@ const (
 // lookForMap is when a process that has no map is looked at again, if it has new code without names.
 var lookForMap = retry.Backoff{First: time.Second}
 
-var errMapsFull = fmt.Errorf("maps of compiled code take more than %d bytes, of all processes together", int64(maxMapsBytes))
+var errMapsFull = fmt.Errorf("maps of compiled code use more than %d bytes in all processes together", int64(maxMapsBytes))
 
 // jitMapping is where code is that only a map names. Which VM made it the map does not say.
 var jitMapping = unique.Make(symbolize.Mapping{File: "[jit]"})

@@ -257,7 +257,7 @@ func (p *Process) Note(text string) bool {
 	case n > maxNotes || slices.Contains(p.notes, text):
 		return false
 	case n == maxNotes:
-		p.notes = append(p.notes, fmt.Sprintf("process %d: there are more notes, which are left out", p.PID))
+		p.notes = append(p.notes, fmt.Sprintf("process %d: further notes are omitted", p.PID))
 		return false
 	}
 	p.notes = append(p.notes, text)

@@ -37,7 +37,7 @@ var serviceRows = []Row{
 	{Fault: "an image without /tmp", Test: testWithoutTmp,
 		Holds: "`doctor` tries the call engines all the same, as `record` does."},
 	{Fault: "a COMMAND that runs longer than -d", Test: testShortRecording,
-		Holds: "`record` says that COMMAND still runs, and as which process. COMMAND runs on."},
+		Holds: "`record` reports that COMMAND still runs, with its process id. COMMAND keeps running."},
 }
 
 func testOpenAddress(t *testing.T) {

@@ -143,7 +143,7 @@ func sum(feature string, got, truth, within float64, unit string) verdict {
 const noObjects = "Objects of this JVM are not known"
 
 // unclear is in the note of waits of threads that were not known, or were parked for an object that could not be read.
-const unclear = "it is not known what their threads were parked for"
+const unclear = "the blocker of their threads is unknown"
 
 // missing judges features of events of which there is none: the notes must say so, in one of these ways. nil if there are some.
 func missing(rows []events.Row, notes, says []string, of ...string) (verdicts []verdict) {

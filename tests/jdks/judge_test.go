@@ -111,7 +111,7 @@ func TestJudgeWaits(t *testing.T) {
 	said := judgeWaits(truth, []events.Row{parked}, 0, 0, []string{"waits for monitors are not recorded: this build is unknown"})
 	expect(t, "nothing, and said", said, monitors, silent)
 	expect(t, "nothing, and said", said, locks, right)
-	said = judgeWaits(truth, []events.Row{row(hot, monitor, "block", 1e9)}, 0, 0, []string{"java (pid 1): 7 waits count as waits for work, as " + unclear})
+	said = judgeWaits(truth, []events.Row{row(hot, monitor, "block", 1e9)}, 0, 0, []string{"java (pid 1): 7 waits count as waits for work, because " + unclear})
 	expect(t, "nobody knows what for", said, locks, silent)
 	many := row(hot, monitor, "enter", 5e8)
 	many.Count = 10_000

@@ -46,7 +46,7 @@ func countsCalls(e attach.RawEvent) error {
 // plausible tells whether a count may be that of trialCalls calls, and of what the Go runtime made between.
 func plausible(counted uint64) error {
 	if counted < trialCalls || counted > trialCalls*5/4 {
-		return fmt.Errorf("the event for retired calls counted %d when %d were made: it means something else on this CPU", counted, trialCalls)
+		return fmt.Errorf("the event for retired calls counted %d of %d calls: it has another meaning on this CPU", counted, trialCalls)
 	}
 	return nil
 }

@@ -126,9 +126,9 @@ func notes(perCPU []bpf.BranchCost) (notes []string) {
 		n      uint64
 		format string
 	}{
-		{sum.Skewed, "branch: %d calls are missing: the CPU had gone on when it raised the event"},
-		{sum.Stubs, "branch: of %d virtual and interface calls the callee was not recorded: they are shown as calls of [vtable stub]"},
-		{sum.Untyped, "branch: %d records are missing: the kernel did not tell whether they are of a call or of a jump"},
+		{sum.Skewed, "branch: %d calls are missing, because the CPU raised the event too late"},
+		{sum.Stubs, "branch: %d virtual and interface calls have no recorded callee: they are shown as calls of [vtable stub]"},
+		{sum.Untyped, "branch: %d records are missing, because the kernel did not report whether they are calls or jumps"},
 	} {
 		if lack.n > 0 {
 			notes = append(notes, fmt.Sprintf(lack.format, lack.n))

@@ -46,7 +46,7 @@ func TestCost(t *testing.T) {
 // What is missing is said, summed up over CPUs; what is not, is not.
 func TestNotes(t *testing.T) {
 	got := notes([]bpf.BranchCost{{Stubs: 3}, {Stubs: 1, Untyped: 7}, {Samples: 9, Empty: 9}})
-	if len(got) != 2 || !strings.Contains(got[0], "of 4 virtual") || !strings.Contains(got[1], "7 records") {
+	if len(got) != 2 || !strings.Contains(got[0], "branch: 4 virtual") || !strings.Contains(got[1], "7 records") {
 		t.Errorf("%q", got)
 	}
 	if got := notes(nil); got != nil {

@@ -18,8 +18,8 @@ const devices = "sys/bus/event_source/devices"
 // maxFile bounds what is read of one file of the kernel's.
 const maxFile = 64 << 10
 
-var errNoPMU = errors.New("this machine has no performance counters (no CPU in /" + devices + "), as is usual for virtual ones: " +
-	"needs bare metal, or a hypervisor that passes them on")
+var errNoPMU = errors.New("this machine has no performance counters (no CPU in /" + devices + "), like most virtual machines: " +
+	"needs bare metal, or a hypervisor that exposes them")
 
 // A pmu is the CPU's event source in /sys.
 type pmu struct {
@@ -69,7 +69,7 @@ func (p *pmu) retiredCalls() (attach.RawEvent, error) {
 		return attach.RawEvent{}, err
 	}
 	if vendor != "GenuineIntel" {
-		return attach.RawEvent{}, fmt.Errorf("only Intel CPUs count retired calls, and this one is of %q", vendor)
+		return attach.RawEvent{}, fmt.Errorf("only Intel CPUs count retired calls; this CPU is from %q", vendor)
 	}
 	// BR_INST_RETIRED.NEAR_CALL: event 0xc4, umask 0x02, with precise sampling (Intel SDM volume 3, performance monitoring
 	// events; the same in all core designs since Nehalem). In which bits they are is the kernel's to say.

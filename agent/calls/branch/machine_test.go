@@ -80,8 +80,8 @@ func TestRetiredCalls(t *testing.T) {
 	}{
 		{"Intel", formats, attach.RawEvent{Type: 4, Config: 0x02c4}, ""},
 		{"Intel with more bits of a umask", with(formats, "format/umask", "config:8-15,40-47\n"), attach.RawEvent{Type: 4, Config: 0x02c4}, ""},
-		{"AMD", with(formats, "proc/cpuinfo", "vendor_id : AuthenticAMD\n"), attach.RawEvent{}, `of "AuthenticAMD"`},
-		{"Arm", with(formats, "proc/cpuinfo", "CPU implementer : 0x41\n"), attach.RawEvent{}, `of "unknown"`},
+		{"AMD", with(formats, "proc/cpuinfo", "vendor_id : AuthenticAMD\n"), attach.RawEvent{}, `from "AuthenticAMD"`},
+		{"Arm", with(formats, "proc/cpuinfo", "CPU implementer : 0x41\n"), attach.RawEvent{}, `from "unknown"`},
 		{"events that look different", with(formats, "format/event", "config:0-15\n"), attach.RawEvent{}, "format of events"},
 		{"no format", map[string]string{"type": "4", "proc/cpuinfo": intelInfo}, attach.RawEvent{}, "format of events"},
 		{"no cpuinfo", map[string]string{"type": "4"}, attach.RawEvent{}, "the CPU's name"},
@@ -105,7 +105,7 @@ func TestExplainStacks(t *testing.T) {
 	}{
 		{unix.EOPNOTSUPP, 0, "needs Intel with LBR"},
 		{unix.ENOENT, 0, "needs Intel with LBR"},
-		{unix.EOPNOTSUPP, 16, "keeps 16, but not by kind"},
+		{unix.EOPNOTSUPP, 16, "keeps 16, but cannot select them by kind"},
 		{unix.EBUSY, 32, "another profiler"},
 		{unix.EACCES, 32, "permission denied"},
 	} {

@@ -66,10 +66,10 @@ func explainStacks(err error, branches int) error {
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV):
 		if branches == 0 {
-			return fmt.Errorf("%w: this CPU keeps none, or its kernel does not show them (caps/branches): "+
-				"needs Intel with LBR, AMD from Zen 4 on, or Arm with BRBE and Linux 6.17; in a virtual machine the hypervisor must pass them on", err)
+			return fmt.Errorf("%w: this CPU keeps none, or its kernel does not expose them (caps/branches): "+
+				"needs Intel with LBR, AMD from Zen 4 on, or Arm with BRBE and Linux 6.17; in a virtual machine the hypervisor must expose them", err)
 		}
-		return fmt.Errorf("%w: this CPU keeps %d, but not by kind of branch", err, branches)
+		return fmt.Errorf("%w: this CPU keeps %d, but cannot select them by kind of branch", err, branches)
 	case errors.Is(err, unix.EBUSY):
 		return fmt.Errorf("%w: another profiler uses them", err)
 	}

@@ -27,7 +27,7 @@ const (
 type FlagError struct{ Why string }
 
 func (e *FlagError) Error() string {
-	return fmt.Sprintf("the JVM's code does not count its calls, as %s: start it with %s", e.Why, Flags)
+	return fmt.Sprintf("the JVM's code does not count its calls, because %s: start it with %s", e.Why, Flags)
 }
 
 // Check returns nil if all code of the VM counts its calls, a FlagError if not, or why that is not known.
@@ -38,12 +38,12 @@ func Check(vm VM) error {
 		optional bool // not every JDK has it
 	}{
 		{"UseCompiler", "it only interprets (-Xint)", false},
-		{"TieredCompilation", "-XX:-TieredCompilation leaves C1 out", false},
+		{"TieredCompilation", "-XX:-TieredCompilation disables C1", false},
 		{"ProfileInterpreter", "its interpreter counts nothing (-XX:-ProfileInterpreter)", true},
-		{"C1UpdateMethodData", "-XX:-C1UpdateMethodData has C1's code count nothing", true},
-		{"C1ProfileCalls", "-XX:-C1ProfileCalls has C1's code count no calls", true},
-		{"C1ProfileVirtualCalls", "-XX:-C1ProfileVirtualCalls has C1's code count no receivers", true},
-		{"C1ProfileInlinedCalls", "-XX:-C1ProfileInlinedCalls has C1's code count no inlined calls", true},
+		{"C1UpdateMethodData", "C1's code counts nothing (-XX:-C1UpdateMethodData)", true},
+		{"C1ProfileCalls", "C1's code counts no calls (-XX:-C1ProfileCalls)", true},
+		{"C1ProfileVirtualCalls", "C1's code counts no receivers (-XX:-C1ProfileVirtualCalls)", true},
+		{"C1ProfileInlinedCalls", "C1's code counts no inlined calls (-XX:-C1ProfileInlinedCalls)", true},
 	} {
 		on, err := vm.Flag(f.name)
 		switch {
@@ -72,6 +72,6 @@ func WidthNote(vm VM) string {
 	if err != nil || rows >= width {
 		return ""
 	}
-	return fmt.Sprintf("TypeProfileWidth is %d: calls of receivers beyond the first %d classes of a call site have no callee; "+
+	return fmt.Sprintf("TypeProfileWidth is %d: calls with receivers beyond the first %d classes of a call site have no callee; "+
 		"start the JVM with -XX:TypeProfileWidth=%d", rows, rows, width)
 }

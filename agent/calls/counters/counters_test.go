@@ -87,7 +87,7 @@ func TestCheck(t *testing.T) {
 		{"C1 without profiles", good, 1, "only code of level 3"},
 		{"C1 with few profiles", good, 2, "only code of level 3"},
 		{"the interpreter alone", with("UseCompiler", false), 3, "only interprets"},
-		{"C2 alone", with("TieredCompilation", false), 3, "leaves C1 out"},
+		{"C2 alone", with("TieredCompilation", false), 3, "disables C1"},
 		{"no profiles of inlined calls", with("C1ProfileInlinedCalls", false), 3, "no inlined calls"},
 		{"no profiles of calls", with("C1ProfileCalls", false), 3, "no calls"},
 		{"no profiles of the interpreter", with("ProfileInterpreter", false), 3, "interpreter counts nothing"},
@@ -314,7 +314,7 @@ func TestNotes(t *testing.T) {
 	after := at(2, method(1, 10, 7, site(3, 4)), vmruntime.MethodCounts{Method: 3, Before: 5})
 	after.Epoch += 2
 	notes := (&Book{}).Notes(after.Since(before))
-	for _, part := range []string{"unloaded or changed 2 times", "1 counters went back", "methods ran 5 times before", "20ms"} {
+	for _, part := range []string{"unloaded or changed 2 times", "1 counters decreased", "methods ran 5 times before", "20ms"} {
 		if !slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, part) }) {
 			t.Errorf("no %q in %q", part, notes)
 		}

@@ -24,12 +24,12 @@ func (b *Book) Notes(d *Difference) []string {
 		}
 	}
 	l := &d.Losses
-	add(open, "%d calls (%.2g %%) have no known callee: receivers beyond the classes that a call site has room for, and calls that are not resolved", open, share(open))
-	add(l.Uncounted, "methods ran %d times before the JVM counted their calls: what they called then is missing", l.Uncounted)
-	add(b.Elsewhere(d), "methods were entered %d times by calls that are not counted: of native methods, reflection and the VM, of methods "+
-		"whose calls were not counted yet, and such that were lost as threads count without locks", b.Elsewhere(d))
+	add(open, "%d calls (%.2g %%) have no known callee: their receivers exceed the classes of a call site, or the call is not resolved", open, share(open))
+	add(l.Uncounted, "methods ran %d times before the JVM counted their calls: these calls are missing", l.Uncounted)
+	add(b.Elsewhere(d), "methods were entered %d times by calls that are not counted: from native methods, reflection and the VM, from methods "+
+		"whose calls were not counted yet, and calls lost because threads count without locks", b.Elsewhere(d))
 	add(uint64(l.Epochs), "classes were unloaded or changed %d times: their calls are missing (%d methods that had counters are gone)", l.Epochs, l.Unloaded)
-	add(uint64(l.Unreadable), "the counters of %d methods cannot be read: their calls are missing", l.Unreadable)
-	add(uint64(l.Reset), "%d counters went back: what they had counted is missing in part", l.Reset)
+	add(uint64(l.Unreadable), "the counters of %d methods could not be read: their calls are missing", l.Unreadable)
+	add(uint64(l.Reset), "%d counters decreased: a part of their counts is missing", l.Reset)
 	return notes
 }

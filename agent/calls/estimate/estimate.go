@@ -49,7 +49,7 @@ const DefaultDepth = 16
 // Estimate returns the most likely call graph. Its cost is linear in the edges and codes of the input.
 func Estimate(in *Input, options Options) *Result {
 	if !in.measured() {
-		return &Result{Credibility: profile.Credibility{Error: math.NaN(), Why: "there was no time"}}
+		return &Result{Credibility: profile.Credibility{Error: math.NaN(), Why: "no time was observed"}}
 	}
 	frequencies := newFrequencies(in.Methods)
 	n := newNetwork(in, frequencies)

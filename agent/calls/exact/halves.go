@@ -83,8 +83,8 @@ func PhaseNote[K comparable](before, after cct.Weights[K]) string {
 	if common >= samePhase {
 		return ""
 	}
-	return fmt.Sprintf("exact, of part of a phase: the calls of the first and of the second half of the recording have %.0f %% in common, by "+
-		"method; count whole iterations, or more of them, if the counts are to stand for the program", common)
+	return fmt.Sprintf("exact, but of part of a phase: the first and the second half of the recording have %.0f %% of the calls in common, by "+
+		"method; count whole iterations, or more of them, for counts that represent the program", common)
 }
 
 // methods are how often each method was called.

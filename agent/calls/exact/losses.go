@@ -37,16 +37,16 @@ func (l Losses) Notes() []string {
 		n      uint64
 		format string
 	}{
-		{l.NoThread, "%d calls of threads beyond the limit are in no tree."},
-		{l.NoNode, "%d calls found no room for their context; they are counted below the deepest one known, as [overflow]."},
-		{l.TooDeep, fmt.Sprintf("%%d calls were deeper than %d frames; they are counted there, as [overflow].", bpf.ExactDepth)},
-		{l.NoEdge, "%d calls found no room in the call graph and are missing there."},
-		{l.NoMethod, "%d methods found no room to be announced and have no names."},
+		{l.NoThread, "%d calls are in no tree, because their threads are beyond the limit."},
+		{l.NoNode, "%d calls exceeded the limit of contexts; they count as [overflow] below their deepest known context."},
+		{l.TooDeep, fmt.Sprintf("%%d calls were deeper than %d frames; they count there, as [overflow].", bpf.ExactDepth)},
+		{l.NoEdge, "%d calls are missing in the call graph, because it is full."},
+		{l.NoMethod, "%d methods have no names, because their announcements were lost."},
 		{l.NoRecord, "%d threads have no names."},
-		{l.Unplaced, "%d calls and returns came from code that is not understood; their contexts may be wrong."},
-		{l.Unwound, "%d frames ended without a return, as those of virtual threads do, and of methods that C1 inlined and an " +
-			"exception left; what was called next may stand under them. For C1, start the JVM with " + NoC1Inlining + "."},
-		{l.Stray, "%d returns were of frames that were not known to be entered."},
+		{l.Unplaced, "%d calls and returns came from code that cannot be decoded; their contexts may be wrong."},
+		{l.Unwound, "%d frames ended without a return, like those of virtual threads, and of methods that C1 inlined and an " +
+			"exception left; later calls may appear below them. For C1, start the JVM with " + NoC1Inlining + "."},
+		{l.Stray, "%d returns came from frames without a recorded entry."},
 	} {
 		if loss.n > 0 {
 			notes = append(notes, fmt.Sprintf(loss.format, loss.n))

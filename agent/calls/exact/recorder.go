@@ -23,10 +23,10 @@ type Recorder struct {
 }
 
 // errNotFollowed: memory of code and classes is reused, so what was counted could not be told apart.
-var errNotFollowed = errors.New("the VM's code is not followed: its libjvm has no USDT probes, or they are not attached")
+var errNotFollowed = errors.New("the VM does not report its compilations: its libjvm has no USDT probes, or they are not attached")
 
 // errArchitecture: where frames are is known for x86-64 only.
-var errArchitecture = errors.New("calls are traced on x86-64 only, so far")
+var errArchitecture = errors.New("calls are traced on x86-64 only")
 
 // Start begins to record the process opt.PID, which must be attached: its description in o.Processes, and the probes
 // that follow its code and classes. lib is the libjvm that it maps, to which sites belong. Methods that are called for

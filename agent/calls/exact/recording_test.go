@@ -145,8 +145,8 @@ func TestPhaseNote(t *testing.T) {
 		{nil, edges(10, 0), ""},
 		{edges(10, 10), edges(20, 20), ""},
 		{edges(10, 10), edges(22, 18), ""},
-		{edges(10, 0), edges(10, 10), "have 0 % in common"},
-		{edges(10, 10), edges(30, 12), "have 59 % in common"},
+		{edges(10, 0), edges(10, 10), "have 0 % of the calls in common"},
+		{edges(10, 10), edges(30, 12), "have 59 % of the calls in common"},
 	} {
 		if got := c.end.PhaseNote(c.middle); got != "" != (c.note != "") || !strings.Contains(got, c.note) {
 			t.Errorf("got %q, want %q", got, c.note)
@@ -155,7 +155,7 @@ func TestPhaseNote(t *testing.T) {
 	nodes, middle := snapshot(), snapshot()
 	nodes.edges, middle.edges = nil, nil
 	middle.nodes = middle.nodes[:0]
-	if got := nodes.PhaseNote(middle); !strings.Contains(got, "have 0 % in common") {
+	if got := nodes.PhaseNote(middle); !strings.Contains(got, "have 0 % of the calls in common") {
 		t.Errorf("contexts, all of them in the second half: %q", got)
 	}
 }

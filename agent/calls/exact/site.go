@@ -23,7 +23,7 @@ const Flag = "DTraceMethodProbes"
 const NoC1Inlining = "-XX:C1MaxInlineSize=0"
 
 // ErrFlag says that the JVM runs without Flag, which cannot be changed while it runs.
-var ErrFlag = errors.New("the JVM does not tell of its calls: start it with -XX:+" + Flag + " " + NoC1Inlining +
+var ErrFlag = errors.New("the JVM does not report its calls: start it with -XX:+" + Flag + " " + NoC1Inlining +
 	" (which makes programs about 10 times slower)")
 
 // A VM reads its command line flags of type bool, as a vmruntime.FlagReader does.
@@ -60,7 +60,7 @@ func FindSites(file *elffile.File, text io.ReaderAt) (Sites, error) {
 		symbol, ok := found[name]
 		if !ok {
 			return Sites{}, fmt.Errorf("libjvm has no symbol %s: its .symtab was stripped; "+
-				"use a JVM that has it, as those of Debian and Temurin do", name)
+				"use a JVM with symbols, such as those of Debian and Temurin", name)
 		}
 		if *to, err = findSite(file, text, symbol.Value); err != nil {
 			return Sites{}, fmt.Errorf("probe %s: %w", name, err)
@@ -69,7 +69,7 @@ func FindSites(file *elffile.File, text io.ReaderAt) (Sites, error) {
 	return s, nil
 }
 
-var errInstruction = errors.New("this libjvm was compiled so that a probe there would be too slow")
+var errInstruction = errors.New("a probe at this place of this libjvm would be too slow")
 
 // findSite returns the offset in the file of the function's first instruction, or the second behind an endbr64.
 func findSite(file *elffile.File, text io.ReaderAt, addr uint64) (uint64, error) {

@@ -183,7 +183,7 @@ func (e *Engine) listen(ctx context.Context, hits int) {
 		e.stats.Failed++
 		if text := err.Error(); text != e.last {
 			e.last = text
-			e.log.Warn("cannot listen to calls", "pid", g.PID, "err", err)
+			e.log.Warn("cannot observe calls", "pid", g.PID, "err", err)
 		}
 	}
 }

@@ -210,7 +210,7 @@ func TestEngineFailures(t *testing.T) {
 		if err := e.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(log.String(), "cannot listen"); n != c.said {
+		if n := strings.Count(log.String(), "cannot observe"); n != c.said {
 			t.Errorf("%s: logged %d times, want %d: %s", c.name, n, c.said, log.String())
 		}
 	}

@@ -131,7 +131,7 @@ func (e *Engine) follow() {
 		e.mu.Lock()
 		if e.ticks != nil {
 			if err := e.ticks.Refresh(); err != nil {
-				e.log.Warn("cannot follow CPUs that came or went", "err", err)
+				e.log.Warn("cannot follow CPUs that went online or offline", "err", err)
 			}
 		}
 		e.mu.Unlock()
@@ -263,7 +263,7 @@ func (e *Engine) Unweighed() map[string]uint64 {
 func (e *Engine) Tune(r profile.Rate) error {
 	k := bpf.BurstRate{Stride: uint32(max(r.Stride, 1)), Samples: uint32(max(r.Samples, 0)), Calibrate: calibrateEvery}
 	if err := e.objects.BurstRates.Put(uint32(0), &k); err != nil {
-		return fmt.Errorf("tell the kernel side how much to sample: %w", err)
+		return fmt.Errorf("set the sampling rate in the kernel: %w", err)
 	}
 	e.weigher.tune(r)
 	return e.setTicks(r.Hz)

@@ -182,7 +182,7 @@ type peer struct {
 }
 
 // errHidden: the peer is not in the agent's pid namespace.
-var errHidden = errors.New("process is not visible from here: run the agent in the host's pid namespace")
+var errHidden = errors.New("the process is not visible: run the agent in the host's pid namespace")
 
 // peerOf asks the kernel who connected. The pidfd is taken first, so that the pid still means that process if it is
 // alive afterwards. Kernels before 6.5 cannot give the one of the socket: there a pid that was used again in between

@@ -175,7 +175,7 @@ func (a *attachment) register(machine elf.Machine, f *os.File, all []elffile.Pro
 		// Other instructions the kernel executes step by step, at a hundred times the cost.
 		kind, err := probesite.KindAt(machine, f, probe.Offset)
 		if err != nil || kind != probesite.Nop && kind != probesite.Nop5 {
-			return nil, nil, fmt.Errorf("%s is at no NOP", probe.Name)
+			return nil, nil, fmt.Errorf("%s is not at a NOP", probe.Name)
 		}
 		if len(a.sites) >= maxSites {
 			return nil, nil, fmt.Errorf("more than %d sites", maxSites)

@@ -33,7 +33,7 @@ func (e *Engine) accept() {
 		}
 		if err != nil {
 			// Out of descriptors or memory, most likely.
-			e.log.Warn("cannot accept guests for a moment", "err", err)
+			e.log.Warn("cannot accept connections of VMs; retrying", "err", err)
 			if !e.sleep(time.Second) {
 				return
 			}
@@ -64,7 +64,7 @@ func (e *Engine) failed(err error) {
 	e.tally.refused(causePanic)
 	var panicked *proc.PanicError
 	if errors.As(err, &panicked) {
-		e.log.Error("the agent failed to handle a cooperating guest; please report this", "err", err, "stack", string(panicked.Stack))
+		e.log.Error("the agent failed to handle a VM with vmprof.h; please report this", "err", err, "stack", string(panicked.Stack))
 	}
 }
 
@@ -111,7 +111,7 @@ func (e *Engine) dismiss(conn *net.UnixConn, p *peer, err error) {
 	}
 	why := refusedProbes
 	if !errors.As(err, &why) {
-		e.log.Warn("cannot attach to cooperating guest", "pid", p.id.PID, "err", err)
+		e.log.Warn("cannot attach to a VM with vmprof.h", "pid", p.id.PID, "err", err)
 	}
 	e.refuse(conn, why)
 }
@@ -152,7 +152,7 @@ type listener struct {
 // long as the agent lives: so a socket that a killed agent left behind is told from one that is in use.
 func listen(path string) (_ *listener, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make directory for guests' socket: %w", err)
+		return nil, fmt.Errorf("create the directory of the socket for VMs: %w", err)
 	}
 	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -164,7 +164,7 @@ func listen(path string) (_ *listener, err error) {
 		}
 	}()
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, fmt.Errorf("another agent has the guests' socket %s: end it, or choose another path for the socket", path)
+		return nil, fmt.Errorf("another agent owns the socket for VMs, %s: end it, or use another path (--guest-socket)", path)
 	} else if err != nil {
 		return nil, fmt.Errorf("lock %s.lock: %w", path, err)
 	}
@@ -173,12 +173,12 @@ func listen(path string) (_ *listener, err error) {
 	}
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {
-		return nil, fmt.Errorf("listen for guests: %w", err)
+		return nil, fmt.Errorf("listen for VMs: %w", err)
 	}
 	// Whoever connects is told apart by what the kernel says of it.
 	if err := os.Chmod(path, 0o666); err != nil {
 		l.Close()
-		return nil, fmt.Errorf("open guests' socket to all users: %w", err)
+		return nil, fmt.Errorf("open the socket for VMs to all users: %w", err)
 	}
 	return &listener{l, lock}, nil
 }
@@ -190,10 +190,10 @@ func removeStale(path string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look at guests' socket: %w", err)
+		return fmt.Errorf("check the socket for VMs: %w", err)
 	}
 	if st.Mode()&fs.ModeSocket == 0 {
-		return fmt.Errorf("%s is in the way of the guests' socket, and is no socket: remove it, or choose another path", path)
+		return fmt.Errorf("%s exists and is not a socket: remove it, or use another path (--guest-socket)", path)
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("remove the socket of an earlier agent: %w", err)

@@ -56,7 +56,7 @@ func TestListenInTheWay(t *testing.T) {
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listen(path); err == nil || !strings.Contains(err.Error(), "no socket") {
+	if _, err := listen(path); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("error %v", err)
 	}
 	if b, _ := os.ReadFile(path); string(b) != "precious" {

@@ -32,7 +32,7 @@ type site struct {
 // Reasons why calls of an interpreter cannot be sampled.
 var (
 	errNoProbes = errors.New("it was built without USDT probes")
-	errNote     = errors.New("the notes of its probe contradict each other or name no semaphore")
+	errNote     = errors.New("the notes of its probe are inconsistent or name no semaphore")
 )
 
 // readBuild reads the file of an interpreter, of size bytes.

@@ -23,7 +23,7 @@ type Count struct {
 
 var (
 	errIncomplete = errors.New("the graph is not exact") // calls are missing in it
-	errNoGuest    = errors.New("it is none whose calls are sampled")
+	errNoGuest    = errors.New("its calls are not sampled")
 )
 
 // Exact begins to count the calls of a guest that Look has found, instead of sampling them.
@@ -52,7 +52,7 @@ func (e *Engine) mode(g *guest, mode uint32) error {
 	e.retired.add(e.counters(g))
 	g.kernel.Mode = mode
 	if err := e.usdt.UsdtGuests.Update(uint32(g.id.PID), g.kernel, ebpf.UpdateExist); err != nil {
-		return fmt.Errorf("tell the kernel side of a guest: %w", err)
+		return fmt.Errorf("register the process in the kernel: %w", err)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (c *Count) Stop() (*profile.Graph, error) {
 	}
 	switch total := graph.Total(); {
 	case t.lost > 0:
-		return graph, fmt.Errorf("%d of %d calls are on edges that the kernel side had no room for: %w", t.lost, t.hits, errIncomplete)
+		return graph, fmt.Errorf("%d of %d calls are on edges beyond the kernel side's limit: %w", t.lost, t.hits, errIncomplete)
 	case t.mismatched > 0:
 		return graph, fmt.Errorf("%d of %d calls could not be read: %w", t.mismatched, t.hits, errIncomplete)
 	case t.hits > 0 && total != float64(t.hits-t.refused): // no hits: the kernel side has forgotten the guest

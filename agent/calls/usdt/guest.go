@@ -26,7 +26,7 @@ type guest struct {
 // starting is how long a process may take to map the library that has the probe.
 const starting = 3 * time.Second
 
-var errFull = fmt.Errorf("there are %d such processes already", bpf.MaxUSDTGuests)
+var errFull = fmt.Errorf("%d such processes are sampled already", bpf.MaxUSDTGuests)
 
 // A sighting is what one look at a process found.
 type sighting struct {

@@ -32,20 +32,20 @@ var languages = [...]language{
 	{
 		title: "PHP", files: []string{"php", "libphp"}, provider: "php", probe: "function__entry", dialect: bpf.USDTPHP,
 		name: 0, file: 1, class: 3, separator: "::", // Zend/zend_dtrace.d: name, file, line, class, scope
-		missing: "use one that was built with --enable-dtrace, as Debian's are",
-		passes:  "it calls functions by way of the probe only if it was started with USE_ZEND_DTRACE=1 in its environment",
+		missing: "use a build with --enable-dtrace, such as Debian's",
+		passes:  "it executes the probe only if it was started with USE_ZEND_DTRACE=1 in its environment",
 	},
 	{
 		title: "Python", files: []string{"python", "libpython"}, provider: "python", probe: "function__entry", dialect: bpf.USDTArguments,
 		name: 1, file: 0, class: none, // Include/pydtrace.d: file, name, line
-		missing: "use one that was built with --with-dtrace, as Debian's are",
-		passes:  "Python 3.11 passes the probe only while a trace or profile function is set in it, such as sys.setprofile(lambda *args: None)",
+		missing: "use a build with --with-dtrace, such as Debian's",
+		passes:  "Python 3.11 executes the probe only while a trace or profile function is set, such as sys.setprofile(lambda *args: None)",
 	},
 	{
 		title: "Ruby", files: []string{"ruby", "libruby"}, provider: "ruby", probe: "method__entry", dialect: bpf.USDTArguments,
 		name: 1, file: 2, class: 0, separator: "#", // probes.d: class, name, file, line
-		missing: "use one that was built with --enable-dtrace, as Debian's are",
-		passes:  "it passes the probe only while something traces :call events in it, such as TracePoint.new(:call) {}.enable",
+		missing: "use a build with --enable-dtrace, such as Debian's",
+		passes:  "it executes the probe only while :call events are traced, such as with TracePoint.new(:call) {}.enable",
 	},
 }
 

@@ -34,5 +34,5 @@ func layoutOf(v Version) (layout, error) {
 	case [2]int{8, 4}:
 		return layout{168, 104}, nil
 	}
-	return layout{}, fmt.Errorf("%v: this agent knows the structures of PHP 7.4 to 8.4 only", v)
+	return layout{}, fmt.Errorf("%v: this agent supports PHP 7.4 to 8.4 only", v)
 }

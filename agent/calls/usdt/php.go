@@ -24,7 +24,7 @@ type phpBuild struct {
 
 // Reasons why calls of a PHP cannot be sampled.
 var (
-	errZTS   = errors.New("this PHP is built for threads (ZTS), where this agent does not find the executing function")
+	errZTS   = errors.New("this PHP is built for threads (ZTS), which this agent does not support")
 	errPlain = errors.New("it was started without USE_ZEND_DTRACE=1 in its environment: restart it with that")
 )
 

@@ -52,10 +52,10 @@ func (e *Engine) check(g *guest) {
 	l := &languages[g.image.language]
 	if c := e.counters(g); !g.silent && c.hits == 0 && c.bursts >= silentBursts {
 		g.silent = true
-		e.note("process %d passed %s:%s not once in %d bursts: it called no function, or: %s", g.id.PID, l.provider, l.probe, c.bursts, l.passes)
+		e.note("process %d did not execute %s:%s in %d bursts: it called no function, or: %s", g.id.PID, l.provider, l.probe, c.bursts, l.passes)
 	} else if !g.silent && c.mismatched > 0 && c.sampled == 0 {
 		g.silent = true
-		e.note("calls of process %d have no names: the structures of its %v are not those of that version", g.id.PID, g.image.php.version)
+		e.note("calls of process %d have no names: its structures differ from those of %v", g.id.PID, g.image.php.version)
 	}
 }
 
@@ -66,6 +66,6 @@ func (e *Engine) refresh() {
 		return
 	}
 	if err := e.ticks.Refresh(); err != nil {
-		e.log.Warn("cannot follow CPUs that came or went", "err", err)
+		e.log.Warn("cannot follow CPUs that went online or offline", "err", err)
 	}
 }

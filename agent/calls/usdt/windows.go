@@ -141,7 +141,7 @@ func (e *Engine) judge(g *guest, err error) {
 		return
 	}
 	if g.failed++; g.failed >= maxFailed && e.guests[g.id.PID] == g {
-		e.note("calls of process %d are not sampled any more: %v", g.id.PID, err)
+		e.note("calls of process %d are no longer sampled: %v", g.id.PID, err)
 		e.forget(g)
 	}
 }
