@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/events"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
@@ -47,12 +48,12 @@ func TestLiveMapBytes(t *testing.T) {
 		}
 		return n
 	}
-	a := &Agent{objects: objects}
+	a := &Agent{services: &source.Services{Objects: objects}}
 	before := a.mapBytes()
 	if ring := memory(objects.Events); before < ring {
 		t.Errorf("%d bytes, and the ring alone has %d", before, ring)
 	}
-	a.sources.first = []source{&eventSource{Probes: &events.Probes{Programs: probes}}}
+	a.sources.first = []source.Source{&events.Source{Probes: &events.Probes{Programs: probes}}}
 	var own uint64
 	for _, m := range mapsIn(probes.ProbeMaps) {
 		own += memory(m)

@@ -12,7 +12,7 @@ import (
 // Choose adds a process to those that are sampled, if the kernel side chooses. A process that finds no room is counted
 // (Stats.ProcessesRefused), and is no error: the others are sampled.
 func (a *Agent) Choose(pid int) error {
-	err := a.objects.Pids.Put(uint32(pid), uint8(1))
+	err := a.services.Objects.Pids.Put(uint32(pid), uint8(1))
 	if errors.Is(err, unix.E2BIG) {
 		a.refused.Add(1)
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/engines"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
 )
@@ -130,7 +131,7 @@ func (e *eventFlags) apply(to *agent.Options) {
 	}
 	to.Calls = &e.callFlags.options
 	if to.Calls.Rate.Hz == 0 {
-		to.Frequency = agent.CallFrequency(to.Calls.Budget)
+		to.Frequency = engines.Frequency(to.Calls.Budget)
 	}
 }
 
