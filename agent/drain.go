@@ -11,7 +11,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -56,16 +55,16 @@ func (a *Agent) drain(ctx context.Context) error {
 // receive folds one record. It reports whether workers are to hear of it at once. A record over which the agent
 // panics is discarded.
 func (a *Agent) receive(raw []byte) (urgent bool) {
-	a.owner.Do(func(s *fold.State) {
-		err := proc.Catch(func() error {
-			a.handle(s, raw)
-			return nil
-		})
-		if err != nil {
-			a.recordFailed(s, raw, err)
-		}
+	err := a.owner.Try(func(s *fold.State) {
+		a.handle(s, raw)
 		urgent = s.Urgent()
 	})
+	if err != nil {
+		a.owner.Do(func(s *fold.State) {
+			a.recordFailed(s, raw, err)
+			urgent = s.Urgent()
+		})
+	}
 	return urgent
 }
 

@@ -14,7 +14,7 @@ import (
 // being written, up to a second when a flush wakes it; who asks would wait for that, and for two switches of goroutines. Lent, the State is
 // free whenever no function runs, also before there is a drainer and after its end.
 type Owner struct {
-	mu     sync.Mutex // lends the state; only Do takes it
+	mu     sync.Mutex // lends the state; only Try takes it
 	state  *State
 	failed func(error)
 }
@@ -25,14 +25,15 @@ func NewOwner(s *State, failed func(error)) *Owner { return &Owner{state: s, fai
 // Do calls f with the state, which must not be kept. A function that has a state must not call Do, nor wait for anyone who does. If f
 // panics, what it did not do is left undone, and Do reports that and returns a *proc.PanicError.
 func (o *Owner) Do(f func(*State)) error {
-	err := o.lend(f)
+	err := o.Try(f)
 	if err != nil {
 		o.failed(err)
 	}
 	return err
 }
 
-func (o *Owner) lend(f func(*State)) error {
+// Try is Do for those who account for a panic of f themselves.
+func (o *Owner) Try(f func(*State)) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return proc.Catch(func() error {
