@@ -63,6 +63,31 @@ func (a *Agent) Counts() profile.Counts {
 	return countsSince(&source.Snapshot{}, &now)
 }
 
+// processesRefused is how many processes found no room among the chosen ones: those that Choose was called for, and children.
+func (a *Agent) processesRefused(c *bpf.Counts) uint64 {
+	return a.refused.Load() + c[bpf.ProcessesRefused]
+}
+
+// roomNotes say what is missing in a window because it found no room in a table of the kernel side, or came too early.
+func (a *Agent) roomNotes(before, after *bpf.Counts) (notes []string) {
+	since := func(c bpf.Counter) uint64 { return after[c] - before[c] }
+	note := func(n uint64, format string, rest ...any) {
+		if n > 0 {
+			notes = append(notes, fmt.Sprintf(format, append([]any{n}, rest...)...))
+		}
+	}
+	// Since the agent started: whoever was refused is missing in all later windows, too.
+	note(a.processesRefused(after), "%d processes are not sampled: at most %d can be chosen, their children included; choose fewer, or record all",
+		bpf.MaxChosen)
+	note(since(bpf.EventsDroppedRingFull)+since(bpf.EventsDroppedBusy), "%d announcements of code or processes were lost: names may be missing")
+	note(since(bpf.ObservationsDroppedTableFull), "%d events are not recorded: more than %d threads waited, or classes were counted, at once",
+		bpf.MaxWaiting)
+	note(since(bpf.ThreadsRefused), "%d times a Java thread found no room among the %d that are known by their ids (JVMs without the symbol "+
+		"Thread::_thr_current): its samples in native code may lack their Java callers", bpf.MaxKnownThreads)
+	note(since(bpf.HitsUnattached), "%d allocations and waits are not recorded: they came before the agent had attached to their JVM")
+	return notes
+}
+
 // comments are what readers of any profile of this agent must know.
 func (a *Agent) comments() []string {
 	var u unix.Utsname

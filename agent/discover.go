@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -156,6 +157,20 @@ func (a *Agent) sweep() {
 			}
 		}
 	})
+}
+
+// Choose adds a process to those that are sampled, if the kernel side chooses. A process that finds no room is counted
+// (Stats.ProcessesRefused), and is no error: the others are sampled.
+func (a *Agent) Choose(pid int) error {
+	err := a.services.Objects.Pids.Put(uint32(pid), uint8(1))
+	if errors.Is(err, unix.E2BIG) {
+		a.refused.Add(1)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("choose process %d: %w", pid, err)
+	}
+	return nil
 }
 
 // checkPIDs fails if a chosen process does not run.

@@ -1,3 +1,5 @@
+// Package hotspot is the call engine for stock JVMs. It has no records of calls: it estimates them (package estimate) from the stacks of the time
+// profile, the counters that the VM keeps, and windows in which breakpoints stand on the entries of hot code.
 package hotspot
 
 import (
