@@ -56,22 +56,29 @@ var layers = []struct{ packages, imports string }{
 
 	// What open windows hold.
 	{"agent/fold/foldtest", "agent/target bpf symbolize"},
-	{"agent/fold", "agent/proc agent/profile agent/target bpf cct symbolize"},
+	{"agent/fold", "agent/proc agent/profile agent/target bpf cct symbolize vmruntime"},
 
 	// How calls and locks are sampled.
 	{"agent/calls", "agent/profile bpf"},
 	{"agent/calls/estimate", "agent/profile"},
 	{"agent/budget", "agent/calls agent/profile"},
 	{"agent/watch", "agent/attach agent/proc agent/ring bpf vmruntime"},
-	{"agent/calls/counters", "agent/profile cct symbolize vmruntime"},
-	{"agent/calls/...", "agent/attach agent/budget agent/calls agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/ring agent/watch bpf cct elffile symbolize vmruntime"},
-	{"agent/monitors", "agent/attach agent/budget agent/probesite agent/proc agent/ring agent/watch bpf elffile vmruntime"},
+	{"agent/calls/branch agent/calls/listener agent/calls/page agent/calls/usdt", "agent/attach agent/budget agent/calls agent/probesite agent/probesite/hitcost agent/proc agent/profile " +
+		"agent/ring agent/watch bpf cct elffile symbolize vmruntime"},
 
-	{"agent/events", "agent/attach agent/budget agent/fold agent/library agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/retry agent/target " +
-		"agent/valueprobe bpf elffile symbolize"},
+	// What is recorded: sources, which know an agent by its services.
+	{"agent/source", "agent/attach agent/fold agent/proc agent/profile agent/target agent/watch bpf"},
+	{"agent/calls/exact", "agent/attach agent/fold agent/proc agent/profile agent/source agent/target bpf cct elffile symbolize vmruntime"},
+	{"agent/calls/counters", "agent/calls/exact agent/fold agent/proc agent/profile agent/source agent/target cct symbolize vmruntime"},
+	{"agent/calls/hotspot", "agent/budget agent/calls agent/calls/estimate agent/calls/listener agent/fold agent/proc agent/profile agent/retry agent/source agent/target " +
+		"agent/watch bpf symbolize vmruntime"},
+	{"agent/engines", "agent/budget agent/calls agent/calls/... agent/fold agent/proc agent/profile agent/retry agent/source agent/target agent/watch bpf vmruntime"},
+	{"agent/monitors", "agent/attach agent/budget agent/fold agent/probesite agent/proc agent/profile agent/ring agent/source agent/target agent/watch bpf elffile vmruntime"},
+	{"agent/events", "agent/attach agent/budget agent/fold agent/library agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/retry " +
+		"agent/source agent/target agent/valueprobe bpf cct elffile symbolize vmruntime"},
 
-	{"agent", "agent/attach agent/budget agent/calls agent/calls/... agent/events agent/fold agent/library agent/monitors agent/probesite agent/probesite/hitcost agent/proc " +
-		"agent/profile agent/retry agent/ring agent/runtimes agent/target agent/valueprobe agent/watch bpf cct elffile symbolize vmruntime"},
+	{"agent", "agent/attach agent/calls/counters agent/calls/exact agent/engines agent/events agent/fold agent/library agent/monitors agent/proc agent/profile agent/ring agent/runtimes " +
+		"agent/source agent/target agent/watch bpf"},
 	{"cmd/...", "agent agent/... elffile version vmruntime"},
 }
 

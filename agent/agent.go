@@ -10,7 +10,8 @@
 //
 // Three kinds of goroutines share the work. One drains the ring and folds; it only copies and dispatches. A few name
 // frames, which takes reads of targets; each process is with one of them at a time. Those that close windows wait
-// for the namers, up to a deadline.
+// for the namers, up to a deadline. What all of them know of processes and windows is a fold.State, which its fold.Owner lends to one
+// function at a time; sources get it, and all else that they need, as source.Services.
 package agent
 
 import (
@@ -19,7 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,12 +28,17 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/counters"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
+	"github.com/vmprof-agent/vmprof-agent/agent/engines"
 	"github.com/vmprof-agent/vmprof-agent/agent/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/library"
+	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -49,7 +54,7 @@ type Options struct {
 	NameDeadline time.Duration           // how long closing a window waits for names; 0 means 2 s
 	Proc         proc.Root               // where procfs is; "" means /proc
 	Version      string                  // of the program, for comments in profiles
-	Calls        *CallOptions            // sample calls, too; nil means no
+	Calls        *engines.Options        // sample calls, too; nil means no
 	Events       *events.Options         // record events of guests, too; nil means no
 	Breakpoints  attach.BreakpointPolicy // whether call engines and MonitorEnters may set hardware breakpoints in guests
 	NoTime       bool                    // profiles leave out where time goes
@@ -79,54 +84,25 @@ const upkeepInterval = 10 * time.Second
 // An Agent profiles until it is closed.
 type Agent struct {
 	opt      Options
-	root     proc.Root
-	log      *slog.Logger
-	objects  *bpf.Objects
-	pool     *proc.Pool // for reads of targets
-	resolver *target.Resolver
-	joiner   *fold.Joiner  // mu guards it
+	services *source.Services
+	owner    *fold.Owner   // of what is known of processes and windows
 	hints    []string      // what every profile says of this agent's limits
 	began    time.Duration // CLOCK_MONOTONIC
 
-	sources sources
-	engines *callEngines   // of sources, for what folds calls; nil if calls are not sampled
-	events  *eventSource   // of sources, for what folds events; nil if events are not recorded
-	ring    *ring.Reader   // of all that programs write
-	links   []link.Link    // to what follows processes
-	faded   time.Duration  // when counts of busy guests were made fade, CLOCK_MONOTONIC; 0 if never
-	watcher *watch.Watcher // of all that sets hardware breakpoints
-	drained chan struct{}  // closed when Run has returned
+	sources  sources
+	handlers handlers         // by kind of record
+	engines  *engines.Engines // of sources; nil if calls are not sampled
+	ring     *ring.Reader     // of all that programs write
+	flushes  flushes
+	links    []link.Link   // to what follows processes
+	drained  chan struct{} // closed when Run has returned
+	sample   bpf.Sample    // scratch of whoever drains the ring
 
-	running   atomic.Bool   // everything is attached and recorded
-	refused   atomic.Uint64 // processes that Choose found no room for
-	nameCount atomic.Int64  // frames that were asked for, and whose names are kept
-
-	mu          sync.Mutex
-	table       map[int]*fold.Process // by pid: who has it now
-	windows     map[*Window]struct{}  // open
-	contexts    int                   // of all windows
-	closing     map[*Window]struct{}  // closed, and not yet named
-	dirty       map[*fold.Process]struct{}
-	urgent      bool            // what is in dirty must not wait
-	waiting     []chan struct{} // flushes that wait
-	received    receivedCounts
-	discarded   map[string]uint64
-	codeLoads   uint64
-	oldest      uint64        // time of the oldest record since the last drain, or noTime
-	lag         time.Duration // its age when the ring had been drained
-	observed    observedCounts
-	sample      bpf.Sample        // scratch of the drainer
-	observation bpf.Observation   // likewise
-	stack       []target.RawFrame // scratch of the drainer
+	running atomic.Bool   // everything is attached and recorded
+	refused atomic.Uint64 // processes that Choose found no room for
 }
 
 func (o *Options) maxContexts() int { return cmp.Or(o.MaxContexts, DefaultMaxContexts) }
-
-const noTime = ^uint64(0)
-
-type receivedCounts struct {
-	samples, events, unknown, folded uint64
-}
 
 // New loads and attaches everything and looks at the processes that run already. Nothing ticks before Run.
 func New(ctx context.Context, opt Options) (_ *Agent, err error) {
@@ -143,13 +119,10 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	a := &Agent{
-		opt: opt, root: opt.Proc, log: log, pool: proc.NewPool(proc.PoolOptions{}), began: monotonic(),
-		drained: make(chan struct{}), oldest: noTime,
-		table: map[int]*fold.Process{}, dirty: map[*fold.Process]struct{}{},
-		windows: map[*Window]struct{}{}, closing: map[*Window]struct{}{},
-		discarded: noDiscards(),
-		observed:  observedCounts{discarded: noEventDiscards()},
+	a := &Agent{opt: opt, began: monotonic(), drained: make(chan struct{})}
+	a.services = &source.Services{
+		Root: opt.Proc, Log: log, Pool: proc.NewPool(proc.PoolOptions{}), Libraries: proc.NewPool(library.PoolOptions), Watcher: watch.New(opt.Proc),
+		Breakpoints: opt.Breakpoints, Period: a.period(), Filter: opt.Filter || len(opt.PIDs) > 0, Flush: a.flush, Refusal: explainLoad,
 	}
 	if err := checkPIDs(opt.Proc, opt.PIDs); err != nil {
 		return nil, err
@@ -157,17 +130,20 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if err := attach.CheckRing("/sys"); err != nil {
 		return nil, err
 	}
-	if a.objects, err = bpf.Load(bpf.Options{
-		FilterByPID: opt.Filter || len(opt.PIDs) > 0, RingBytes: opt.RingBytes,
-		Interrupting: opt.Calls.interrupting() || opt.Events.Counters(),
+	objects, err := bpf.Load(bpf.Options{
+		FilterByPID: a.services.Filter, RingBytes: opt.RingBytes,
+		Interrupting: opt.Calls.Interrupting() || opt.Events.Counters(),
 		Contexts:     kernelModes[opt.Contexts], ConfirmLevels: opt.ConfirmLevels, LeaveUnknown: opt.LeaveUnknown, CheckContexts: opt.CheckContexts,
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, explainLoad(err)
 	}
-	attaching := proc.NewPool(library.PoolOptions)
-	a.watcher = watch.New(opt.Proc)
-	a.resolver = target.NewResolver(target.Config{Root: a.root, Runtimes: runtimes.Table(), Log: a.log, Objects: a.objects, Pool: a.pool, Attaching: attaching})
-	a.hints = a.resolver.LoadSymbols()
+	a.services.Objects = objects
+	a.services.Resolver = target.NewResolver(target.Config{
+		Root: opt.Proc, Runtimes: runtimes.Table(), Log: log, Objects: objects, Pool: a.services.Pool, Attaching: a.services.Libraries,
+	})
+	a.own(objects.ChainRates, objects.SetSteady)
+	a.hints = a.services.Resolver.LoadSymbols()
 	defer func() {
 		if err != nil {
 			a.Close()
@@ -176,7 +152,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if host, err := opt.Proc.HostPIDs(); err == nil && !host {
 		const hint = "the agent is not in the host's PID namespace: processes have no names, and process ids select other processes; " +
 			"run it on the host, or with --pid=host (hostPID: true)"
-		a.log.Warn(hint)
+		a.services.Log.Warn(hint)
 		a.hints = append(a.hints, hint)
 	}
 	// Before processes are chosen: what they start is, too.
@@ -188,58 +164,109 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 			return nil, err
 		}
 	}
-	if a.ring, err = ring.NewReader(a.objects.Events, a.objects.NmiEvents); err != nil {
+	if a.ring, err = ring.NewReader(a.services.Objects.Events, a.services.Objects.NmiEvents); err != nil {
 		return nil, fmt.Errorf("open event stream: %w", err)
 	}
-	if err := a.openSources(attaching); err != nil {
+	if err := a.openSources(); err != nil {
 		return nil, err
 	}
-	a.joiner = a.newJoiner(a.objects.ChainRates, a.objects.SetSteady)
 	if opt.Settle != nil {
 		if err := opt.Settle(); err != nil {
-			a.log.Warn("cannot drop privileges that are no longer needed", "err", err)
+			a.services.Log.Warn("cannot drop privileges that are no longer needed", "err", err)
 		}
 	}
 	for _, source := range a.sources.ending() {
-		a.resolver.Follow(source)
+		a.services.Resolver.Follow(source)
 	}
-	a.resolver.Start(namingWorkers)
+	a.services.Resolver.Start(namingWorkers)
 	a.discover(ctx)
 	return a, nil
 }
 
-// openSources opens what the options ask for. Probes of events are attached in that pool.
-func (a *Agent) openSources(attaching *proc.Pool) error {
+// kernelModes are the modes as the kernel side knows them.
+var kernelModes = [...]bpf.Mode{profile.ContextWalk: bpf.ModeWalk, profile.ContextPartial: bpf.ModePartial, profile.ContextChain: bpf.ModeChain}
+
+// own makes the owner of a new state, given what that sets on the kernel side.
+func (a *Agent) own(rates interface{ Put(key, value any) error }, setSteady func(uint64, bool) error) {
+	a.owner = fold.NewOwner(fold.NewState(fold.StateOptions{
+		Join: fold.JoinOptions{
+			Contexts: a.opt.Contexts, Check: a.opt.CheckContexts, WalkEvery: a.opt.WalkEvery, LeaveUnknown: a.opt.LeaveUnknown,
+			Log: a.services.Log, Rates: rates, SetSteady: setSteady,
+		},
+		MaxContexts: a.opt.maxContexts(),
+		Submit:      func(p *target.Process) { a.services.Resolver.Submit(p) },
+		Flush:       a.sources.flush, NeedNames: a.sources.needNames,
+	}), a.requestFailed)
+	a.services.Owner = a.owner
+}
+
+// requestFailed counts and logs the panic of a function that had the state.
+func (a *Agent) requestFailed(err error) {
+	a.services.Resolver.CountFailure(target.StageWindow)
+	a.services.Log.Error("the agent failed to use what it knows of processes and windows; please report this", "err", err, "stack", target.StackOf(err))
+}
+
+// openSources opens what the options ask for, and has records handled by what they are of.
+func (a *Agent) openSources() error {
+	a.handlers = a.ownHandlers()
 	ticks, err := newTicks(a)
 	if err != nil {
 		return err
 	}
-	a.sources.first = []source{ticks}
+	a.sources.first = []source.Source{ticks}
 	if opt := a.opt.Events; opt != nil {
-		if a.events, err = newEventSource(a, *opt, attaching); err != nil {
+		events, err := events.Open(a.services, *opt)
+		if err != nil {
 			return err
 		}
-		a.sources.first = []source{a.events, ticks}
+		a.handlers[bpf.EventObserved] = handler{events.Handle, events.Fail}
+		a.sources.first = []source.Source{events, ticks}
 		if opt.MonitorEnters {
-			enters, err := newMonitorEnters(a)
+			if !opt.Kinds[profile.Locks] {
+				return errors.New("monitor enters are about locks: record those, too (-e lock)")
+			}
+			enters, err := monitors.OpenEnters(a.services, monitors.EntersOptions{
+				Heaps: events.Programs.Heaps, Share: events.FairShare(), Fades: a.hotFades,
+			})
 			if err != nil {
 				return err
 			}
+			events.CompleteWith(enters.Complete)
 			a.sources.then = append(a.sources.then, enters)
 		}
 	}
 	switch opt := a.opt.Calls; {
 	case opt == nil:
-	case opt.Exact != NotExact:
-		a.sources.then = append(a.sources.then, newExactEngine(a, opt.Exact))
+	case opt.Exact == engines.ExactCounters:
+		a.sources.then = append(a.sources.then, counters.New(a.services))
+	case opt.Exact != engines.NotExact:
+		x := exact.New(a.services, opt.Exact == engines.ExactEdges)
+		a.handlers[bpf.EventNewMethod] = handler{x.HandleNewMethod, nil}
+		a.sources.then = append(a.sources.then, x)
 	default:
-		if a.engines, err = newCallEngines(a, opt.withDefaults()); err != nil {
+		if a.engines, err = engines.Open(a.services, opt.WithDefaults()); err != nil {
 			return err
 		}
+		a.handlers[bpf.EventCall] = handler{a.engines.HandleCall, a.engines.Fail}
+		a.handlers[bpf.EventNamedCall] = handler{a.engines.HandleNamedCall, a.engines.Fail}
 		a.sources.then = append(a.sources.then, a.engines)
 	}
-	return nil
+	hot := a.sources.needHot()
+	return a.owner.Do(func(s *fold.State) { s.Hot = hot })
 }
+
+// ownHandlers are those of records that every agent handles.
+func (a *Agent) ownHandlers() handlers {
+	return handlers{
+		bpf.EventSample:      {a.handleSample, (*fold.State).Fail},
+		bpf.EventCodeLoad:    {handleCodeLoad, nil},
+		bpf.EventProcessExec: {handleExec, nil},
+		bpf.EventProcessExit: {handleExit, nil},
+	}
+}
+
+// hotFades reports whether call engines count which code is busy, and let that fade.
+func (a *Agent) hotFades() bool { return a.engines != nil && a.engines.NeedsHot() }
 
 // Run samples, or counts calls, until ctx ends; then it stops, drains what is left and returns.
 func (a *Agent) Run(ctx context.Context) error {
@@ -271,8 +298,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		case err := <-a.sources.failed():
 			return end(err)
 		case <-upkeep.C:
-			if err := a.sources.each(source.refresh); err != nil {
-				a.log.Warn("cannot follow CPUs that went online or offline", "err", err)
+			if err := a.sources.refresh(); err != nil {
+				a.services.Log.Warn("cannot follow CPUs that went online or offline", "err", err)
 			}
 			a.sweep()
 		case <-ctx.Done():
@@ -283,17 +310,18 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // Open begins a window over these processes, nil for all.
 func (a *Agent) Open(pids []int) *Window {
-	w := newWindow(a, nil)
+	var chosen map[int]bool
 	if len(pids) > 0 {
-		w.pids = map[int]bool{}
+		chosen = map[int]bool{}
 		for _, pid := range pids {
-			w.pids[pid] = true
+			chosen[pid] = true
 		}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	w.start, w.before = time.Now(), a.snapshot()
-	a.windows[w] = struct{}{}
+	w := newWindow(a, chosen)
+	a.owner.Do(func(s *fold.State) {
+		w.start, w.before = time.Now(), a.snapshot(s)
+		s.Open(w.open)
+	})
 	return w
 }
 
@@ -333,16 +361,14 @@ func (a *Agent) hand(p *profile.Profile, observe func(*profile.Profile)) {
 		return nil
 	})
 	if err != nil {
-		a.resolver.CountFailure(target.StageObserve)
-		a.log.Error("the agent failed to count a window; please report this", "err", err, "stack", target.StackOf(err))
+		a.services.Resolver.CountFailure(target.StageObserve)
+		a.services.Log.Error("the agent failed to count a window; please report this", "err", err, "stack", target.StackOf(err))
 	}
 }
 
 // Collect opens a window, closes it after d or when ctx ends, and returns what it holds.
 func (a *Agent) Collect(ctx context.Context, d time.Duration, pids []int) (*profile.Profile, error) {
-	for source := range a.sources.all() {
-		source.expect(d)
-	}
+	a.sources.expect(d)
 	w := a.Open(pids)
 	select {
 	case <-time.After(d):
@@ -351,23 +377,31 @@ func (a *Agent) Collect(ctx context.Context, d time.Duration, pids []int) (*prof
 	return w.Close(context.WithoutCancel(ctx))
 }
 
+// CallChoices says which engines sample calls, and why or why not.
+func (a *Agent) CallChoices() []profile.Choice {
+	if a.engines == nil {
+		return nil
+	}
+	return a.engines.Choices()
+}
+
 // Guests is how many VMs are attached now.
-func (a *Agent) Guests() int { return a.resolver.VMs() }
+func (a *Agent) Guests() int { return a.services.Resolver.VMs() }
 
 // period is the CPU time that one sample stands for.
 func (a *Agent) period() time.Duration { return time.Second / time.Duration(a.opt.Frequency) }
 
 // Close takes everything out of the kernel. Run must have returned, or never have been called.
 func (a *Agent) Close() error {
-	errs := []error{a.sources.each(source.endRequests)}
-	a.resolver.Stop()
-	errs = append(errs, a.resolver.Close(), a.sources.each(source.close))
+	errs := []error{a.sources.endRequests()}
+	a.services.Resolver.Stop()
+	errs = append(errs, a.services.Resolver.Close(), a.sources.close())
 	for _, l := range a.links {
 		errs = append(errs, l.Close())
 	}
 	if a.ring != nil {
 		errs = append(errs, a.ring.Close())
 	}
-	errs = append(errs, a.objects.Close())
+	errs = append(errs, a.services.Objects.Close())
 	return errors.Join(errs...)
 }

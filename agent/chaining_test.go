@@ -21,14 +21,14 @@ import (
 func TestSettle(t *testing.T) {
 	const tag = 0x1230 // without the bit
 	walk := func(a *contextAgent, user string, known bool) {
-		r := record{identity: java, attachment: 7, flags: bpf.SampleDepths, user: user, linkTag: tag}
+		r := record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths, User: user, LinkTag: tag}
 		if known {
-			r.linkTag |= bpf.LinkSteady
+			r.LinkTag |= bpf.LinkSteady
 		}
 		a.feed(r)
 	}
 	a, _ := newContextAgent(t, Options{Contexts: profile.ContextChain})
-	a.joiner.Chaining(a.attach(7)).WalkRate.Proof = 0
+	a.state().Joiner().Chaining(a.attach(7)).WalkRate.Proof = 0
 	one, other := "d:1@16 c:2@32 b:3@48 a:4@64", "e:1@16 c:2@32 b:3@48 a:4@64"
 	for _, known := range []bool{true, true} {
 		walk(a, one, known)
@@ -74,7 +74,7 @@ func TestSettle(t *testing.T) {
 // drawn feeds a walk of a sample whose link was known.
 func (a *contextAgent) drawn(user string, times int) {
 	for range times {
-		a.feed(record{identity: java, attachment: a.attachment(), flags: bpf.SampleDepths | bpf.SampleDrawn, user: user})
+		a.feed(record{Identity: java, Attachment: a.attachment(), Flags: bpf.SampleDepths | bpf.SampleDrawn, User: user})
 	}
 }
 
@@ -145,9 +145,7 @@ func TestFullChainAsksAgain(t *testing.T) {
 		// So do calls that engines catch.
 		before := p.Chaining.Chain.Generation()
 		for i := range uint32(30) {
-			a.mu.Lock()
-			a.joiner.LearnCall(p, target.RawFrame{Frame: foldtest.Method('2', 0), Kind: target.RawExact}, target.RawFrame{Frame: foldtest.Method('1', 5), Kind: target.RawReturn}, 100+i, 50)
-			a.mu.Unlock()
+			a.state().Joiner().LearnCall(p, target.RawFrame{Frame: foldtest.Method('2', 0), Kind: target.RawExact}, target.RawFrame{Frame: foldtest.Method('1', 5), Kind: target.RawReturn}, 100+i, 50)
 		}
 		if g := p.Chaining.Chain.Generation(); g == before || a.rates.last(slot).Generation != uint32(g) {
 			t.Errorf("attached %d: forgot %d times, told %v", attached, g, a.rates.last(slot))
@@ -187,7 +185,7 @@ func TestNativeProcessesShareRate(t *testing.T) {
 	a, _ := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	draw := func(pid uint32, user string, times int) {
 		for range times {
-			a.feed(record{identity: identity{pid, 5, 1}, flags: bpf.SampleDepths | bpf.SampleDrawn, user: user})
+			a.feed(record{Identity: identity{PID: pid, Start: 5, Exec: 1}, Flags: bpf.SampleDepths | bpf.SampleDrawn, User: user})
 		}
 	}
 	const user = "0:1@16 1:2@32 2:3@48"
@@ -208,10 +206,10 @@ func TestNativeProcessesShareRate(t *testing.T) {
 		t.Errorf("told %v, want %v", every, want)
 	}
 	// What one of them forgets the kernel side forgets of all. Those of a VM are not concerned.
-	p := a.table[1]
+	p := a.state().Table[1]
 	p.Chaining.Chain.Purge()
 	draw(1, user, 1)
-	p = a.table[2]
+	p = a.state().Table[2]
 	p.Chaining.Chain.Purge()
 	draw(2, user, 1)
 	if got := a.rates.last(bpf.MaxAttached); got != (bpf.ChainRate{Every: 2 * fold.FirstEvery, Generation: 2}) {
@@ -229,7 +227,8 @@ func (refusingMap) Put(any, any) error { return errors.New("no") }
 // A rate that cannot be set is not an end.
 func TestRateNotSet(t *testing.T) {
 	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
-	a.joiner = a.newJoiner(refusingMap{}, a.setSteady)
+	a.own(refusingMap{}, a.setSteady)
+	w = a.openForTest()
 	a.attach(7)
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	a.linked("b:2@32 c:4@48", 1)
@@ -278,18 +277,26 @@ func TestAttachedAnew(t *testing.T) {
 
 // A process that has a pid after another learns for itself, as does one after an exec.
 func TestChainingOfReusedPID(t *testing.T) {
-	for _, next := range []identity{{100, 9, 1}, {100, 5, 2}} {
+	for _, next := range []identity{{PID: 100, Start: 9, Exec: 1}, {PID: 100, Start: 5, Exec: 2}} {
 		a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
-		link := record{flags: bpf.SampleDepths | bpf.SampleLink, end: bpf.EndKnown, user: "1:2@32 2:4@48"}
-		link.identity = java
+		link := record{Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndKnown, User: "1:2@32 2:4@48"}
+		link.Identity = java
 		a.walked("0:1@16 1:2@32 2:3@48", 1)
 		a.feed(link)
-		link.identity = next
+		link.Identity = next
 		a.feed(link)
 		want := map[string]uint64{"certain: 0:1 1:2 2:3": 1, "certain: 0:1 1:2 2:4": 1, "unplaced: [known from before] 1:2 2:4": 1}
 		if got := a.placed(w); !maps.Equal(got, want) {
 			t.Errorf("%v: got %v, want %v", next, got, want)
 		}
+	}
+}
+
+// learnCalls learns from what a watch observed of code of p's VM, as engines do.
+func (a *contextAgent) learnCalls(p *fold.Process, hits []listener.Hit, classEpoch uint32) {
+	for _, h := range hits {
+		callee := target.RawFrame{Frame: h.Callee, Kind: target.RawExact}
+		a.state().Joiner().LearnCall(p, callee, fold.CallSite(h.Caller, classEpoch), h.CalleeDepth, h.CallerDepth)
 	}
 }
 

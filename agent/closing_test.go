@@ -15,7 +15,7 @@ func TestCloseWhileDraining(t *testing.T) {
 	for _, mode := range []profile.ContextMode{profile.ContextPartial, profile.ContextChain} {
 		a, w := newContextAgent(t, Options{Contexts: mode, CheckContexts: true})
 		p := a.attach(7)
-		a.nameCount.Add(fold.MaxNames / 2) // so many that they are trimmed
+		a.state().Names += fold.MaxNames / 2 // so many that they are trimmed
 		var drainer, closers sync.WaitGroup
 		stop := make(chan struct{})
 		drainer.Go(func() {
@@ -37,12 +37,10 @@ func TestCloseWhileDraining(t *testing.T) {
 					p.Slot.Store(8)
 					p.Attachment.Store(p.Attachment.Load() + 1)
 				}
-				rec.attachment = p.Attachment.Load()
+				rec.Attachment = p.Attachment.Load()
 				a.feed(rec)
 				if i%100 == 0 {
-					a.mu.Lock()
-					a.trim(p)
-					a.mu.Unlock()
+					a.owner.Do(func(s *fold.State) { s.Trim(p) })
 				}
 			}
 		})
@@ -50,28 +48,23 @@ func TestCloseWhileDraining(t *testing.T) {
 		for range 2 {
 			closers.Go(func() {
 				for range 8 {
-					a.mu.Lock()
-					own := newWindow(a.Agent, nil)
-					a.windows[own] = struct{}{}
-					for own.folded < 200 {
-						a.mu.Unlock()
-						a.mu.Lock()
+					own := fold.NewWindow(nil)
+					a.owner.Do(func(s *fold.State) { s.Open(own) })
+					for fold.Get(a.owner, func(*fold.State) uint64 { return own.Folded }) < 200 {
 					}
-					delete(a.windows, own)
-					a.closing[own] = struct{}{}
-					a.mu.Unlock()
+					a.owner.Do(func(s *fold.State) { s.Close(own) })
 					if mode == profile.ContextChain {
 						a.place(own)
 					}
 					counts := profile.Counts{Truncated: map[string]uint64{}}
 					var samples uint64
-					for _, thread := range p.Profile(own.processes[p], &counts).Threads {
+					for _, thread := range p.Profile(own.Processes[p], &counts).Threads {
 						samples += thread.Tree.Total()
 					}
-					c := a.Agent.contextsOf(p, own.processes[p])
-					a.empty(own.processes[p])
-					if samples != own.folded || c.Walked+c.Linked != samples || c.Linked != c.Check.Samples {
-						results <- fmt.Sprintf("%v: %d samples of %d: %+v, %+v", mode, samples, own.folded, *c, *c.Check)
+					c := a.owner.Contexts(p, own.Processes[p], a.opt.Contexts, a.opt.CheckContexts)
+					a.owner.Do(func(s *fold.State) { s.Empty(own.Processes[p]) })
+					if samples != own.Folded || c.Walked+c.Linked != samples || c.Linked != c.Check.Samples {
+						results <- fmt.Sprintf("%v: %d samples of %d: %+v, %+v", mode, samples, own.Folded, *c, *c.Check)
 					}
 					a.release(own)
 				}
@@ -84,6 +77,6 @@ func TestCloseWhileDraining(t *testing.T) {
 		for text := range results {
 			t.Error(text)
 		}
-		a.drop(w)
+		a.release(w)
 	}
 }

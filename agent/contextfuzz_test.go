@@ -10,42 +10,40 @@ import (
 
 // Whatever a record says, each sample that is folded is in a tree once the window is closed.
 func FuzzContexts(f *testing.F) {
-	walk := record{identity: java, attachment: 7, flags: bpf.SampleDepths, user: "a:1@16 B:2@32 1:3@48"}
-	link := record{identity: java, attachment: 7, flags: bpf.SampleDepths | bpf.SampleLink, end: bpf.EndKnown, user: "B:2@32 1:4@48", kernel: []uint64{1 << 63}}
-	part := record{identity: java, attachment: 7, end: bpf.EndKnown, user: "B:2 1:4", shared: &bpf.SharedStack{Serial: 2, Base: 1, Frames: 1, Own: 2}}
+	walk := record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths, User: "a:1@16 B:2@32 1:3@48"}
+	link := record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndKnown, User: "B:2@32 1:4@48", Kernel: []uint64{1 << 63}}
+	part := record{Identity: java, Attachment: 7, End: bpf.EndKnown, User: "B:2 1:4", Shared: &bpf.SharedStack{Serial: 2, Base: 1, Frames: 1, Own: 2}}
 	for i, r := range []record{
 		walk, link, part,
-		{identity: java, attachment: 7, flags: bpf.SampleDepths | bpf.SampleDrawn, user: "a:1@16 B:2@32 1:3@48", end: bpf.EndPointer},
-		{identity: java, attachment: 6, flags: bpf.SampleDepths | bpf.SampleLink, user: "a:1@16 B:2@32"},
-		{identity: java, flags: bpf.SampleDepths | bpf.SampleLink, end: bpf.EndKnown, user: "B:2@32"},
-		{identity: java, flags: bpf.SampleDepths | bpf.SampleLink, end: bpf.EndHeap},
-		{identity: java, flags: bpf.SampleDepths | bpf.SampleLink, kernel: []uint64{1 << 63}},
-		{identity: java, flags: bpf.SampleLink, user: "a:1@16 B:2@32"},
-		{identity: java, attachment: 7, user: "a:1 B:2 1:4", shared: &bpf.SharedStack{Serial: 1, Own: 3}},
-		{identity: java, attachment: 7, user: "a:1 B:2 1:4", shared: &bpf.SharedStack{Serial: 2, Base: 1, Frames: 3, Own: 0}},
+		{Identity: java, Attachment: 7, Flags: bpf.SampleDepths | bpf.SampleDrawn, User: "a:1@16 B:2@32 1:3@48", End: bpf.EndPointer},
+		{Identity: java, Attachment: 6, Flags: bpf.SampleDepths | bpf.SampleLink, User: "a:1@16 B:2@32"},
+		{Identity: java, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndKnown, User: "B:2@32"},
+		{Identity: java, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndHeap},
+		{Identity: java, Flags: bpf.SampleDepths | bpf.SampleLink, Kernel: []uint64{1 << 63}},
+		{Identity: java, Flags: bpf.SampleLink, User: "a:1@16 B:2@32"},
+		{Identity: java, Attachment: 7, User: "a:1 B:2 1:4", Shared: &bpf.SharedStack{Serial: 1, Own: 3}},
+		{Identity: java, Attachment: 7, User: "a:1 B:2 1:4", Shared: &bpf.SharedStack{Serial: 2, Base: 1, Frames: 3, Own: 0}},
 	} {
-		f.Add(r.encode(), uint8(i), i%2 == 0)
+		f.Add(r.Encode(), uint8(i), i%2 == 0)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, mode uint8, check bool) {
 		a, w := newContextAgent(t, Options{Contexts: profile.ContextMode(mode % 3), CheckContexts: check})
 		p := a.attach(7)
 		part := part
 		if check {
-			part.user = "a:1 B:2 1:4"
+			part.User = "a:1 B:2 1:4"
 		}
 		for _, r := range [][]byte{
-			raw, walk.encode(), raw, link.encode(), raw, part.encode(), raw,
+			raw, walk.Encode(), raw, link.Encode(), raw, part.Encode(), raw,
 		} {
-			a.mu.Lock()
-			a.handle(r)
-			a.mu.Unlock()
+			a.fold(r)
 		}
-		if a.received.samples != a.received.folded+profile.Sum(a.discarded) || w.received != w.folded+profile.Sum(w.discarded) {
-			t.Errorf("received %d, folded %d, discarded %v", a.received.samples, a.received.folded, a.discarded)
+		if a.state().Samples != a.state().Folded+profile.Sum(a.state().Discarded) || w.Received != w.Folded+profile.Sum(w.Discarded) {
+			t.Errorf("received %d, folded %d, discarded %v", a.state().Samples, a.state().Folded, a.state().Discarded)
 		}
 		a.placed(w)
-		for q, threads := range w.processes {
-			c := a.contextsOf(q, threads)
+		for q, threads := range w.Processes {
+			c := a.owner.Contexts(q, threads, a.opt.Contexts, a.opt.CheckContexts)
 			if c == nil || q != p {
 				continue
 			}

@@ -136,7 +136,7 @@ type modelTag struct {
 // partial takes a partial walk. If the record is lost nothing is built on it.
 func (k *modelKernel) partial(t *modelThread, busy, lost bool) record {
 	n := len(t.stack)
-	r := record{identity: java, tid: t.tid, attachment: 7, user: t.user(n)}
+	r := record{Identity: java, TID: t.tid, Attachment: 7, User: t.user(n)}
 	if busy {
 		return r
 	}
@@ -172,14 +172,14 @@ func (k *modelKernel) partial(t *modelThread, busy, lost bool) record {
 	if share > 0 {
 		shared.Base = kept.serial
 		if !k.check {
-			r.user, r.end = t.user(own), bpf.EndKnown
+			r.User, r.End = t.user(own), bpf.EndKnown
 		}
 	}
 	if kept.serial++; kept.serial == 0 {
 		kept.serial = 1
 	}
 	shared.Serial = kept.serial
-	r.shared = &shared
+	r.Shared = &shared
 	kept.levels = nil
 	if !lost && n <= modelKeptFrames {
 		kept.levels = slices.Clone(t.stack)
@@ -195,7 +195,7 @@ func (k *modelKernel) partial(t *modelThread, busy, lost bool) record {
 // chain takes a link, or a walk.
 func (k *modelKernel) chain(t *modelThread, lost bool) record {
 	n := len(t.stack)
-	r := record{identity: java, tid: t.tid, attachment: 7, flags: bpf.SampleDepths, user: t.user(n)}
+	r := record{Identity: java, TID: t.tid, Attachment: 7, Flags: bpf.SampleDepths, User: t.user(n)}
 	if n <= 2 {
 		return r
 	}
@@ -212,11 +212,11 @@ func (k *modelKernel) chain(t *modelThread, lost bool) record {
 			*slot = tag
 		}
 	case rate.Every > 0 && k.rand.Uint32N(rate.Every) == 0:
-		r.flags |= bpf.SampleDrawn
+		r.Flags |= bpf.SampleDrawn
 	default:
-		r.flags |= bpf.SampleLink
+		r.Flags |= bpf.SampleLink
 		if !k.check {
-			r.user, r.end = t.user(2), bpf.EndKnown
+			r.User, r.End = t.user(2), bpf.EndKnown
 		}
 	}
 	return r
@@ -227,7 +227,7 @@ type modelRun struct {
 	*contextAgent
 	guest    *modelGuest
 	kernel   *modelKernel
-	window   *Window
+	window   *fold.Window
 	contexts map[string]uint64 // right
 	entered  map[string]uint64
 	tops     map[string]uint64 // contexts, but of each only the leaf and its caller
@@ -306,7 +306,7 @@ func topOfPath(path string) string {
 func (r *modelRun) next() {
 	second := r.openForTest()
 	r.placed(r.window)
-	for p, threads := range r.window.processes {
+	for p, threads := range r.window.Processes {
 		for _, t := range threads {
 			for certainty := range t.Trees {
 				for path, n := range contextsOf(&t.Trees[certainty]) {
@@ -321,7 +321,7 @@ func (r *modelRun) next() {
 				}
 			}
 		}
-		c := r.contextsOf(p, threads)
+		c := r.owner.Contexts(p, threads, r.opt.Contexts, r.opt.CheckContexts)
 		r.linked += c.Linked
 		if c.Check != nil {
 			r.right += c.Check.Right[2]
@@ -396,7 +396,7 @@ func TestModelSums(t *testing.T) {
 			r := newModelRun(t, seed, Options{Contexts: mode, WalkEvery: 3}, false)
 			if mode == profile.ContextChain {
 				r.sample()
-				c := &r.joiner.Chaining(r.table[100]).Chain
+				c := &r.state().Joiner().Chaining(r.state().Table[100]).Chain
 				c.Limit, c.LinkLimit = 300, 500
 			}
 			r.run(modelSamples)
@@ -406,8 +406,8 @@ func TestModelSums(t *testing.T) {
 			if r.linked < modelSamples/10 {
 				t.Errorf("%v, seed %d: %d samples have links", mode, seed, r.linked)
 			}
-			if mode == profile.ContextChain && (r.table[100].Chaining.Chain.Generation() == 0 || r.uncertain == 0) {
-				t.Errorf("seed %d: forgot %d times, %d samples are not certain", seed, r.table[100].Chaining.Chain.Generation(), r.uncertain)
+			if mode == profile.ContextChain && (r.state().Table[100].Chaining.Chain.Generation() == 0 || r.uncertain == 0) {
+				t.Errorf("seed %d: forgot %d times, %d samples are not certain", seed, r.state().Table[100].Chaining.Chain.Generation(), r.uncertain)
 			}
 			if t.Failed() {
 				return

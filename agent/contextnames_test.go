@@ -14,12 +14,12 @@ import (
 )
 
 // profiled is what a reader gets of java in a window that closes.
-func (a *contextAgent) profiled(p *fold.Process, w *Window) map[string]uint64 {
+func (a *contextAgent) profiled(p *fold.Process, w *fold.Window) map[string]uint64 {
 	a.placed(w)
 	a.named(p)
 	m := map[string]uint64{}
 	counts := profile.Counts{Truncated: map[string]uint64{}}
-	for _, t := range p.Profile(w.processes[p], &counts).Threads {
+	for _, t := range p.Profile(w.Processes[p], &counts).Threads {
 		for path, n := range namedContexts(t.Tree) {
 			m[t.Context.String()+": "+path] += n
 		}
@@ -48,23 +48,23 @@ func TestNamesOfPlacedContexts(t *testing.T) {
 	if got := a.profiled(p, w); !maps.Equal(got, want) {
 		t.Errorf("in the next window: got %v, want %v", got, want)
 	}
-	p.Trim(nil, &a.nameCount)
-	if namesOf(p) != 0 || a.nameCount.Load() != 0 {
-		t.Fatalf("%d names are left, %d are counted", namesOf(p), a.nameCount.Load())
+	p.Trim(nil, &a.state().Names)
+	if namesOf(p) != 0 || a.state().Names != 0 {
+		t.Fatalf("%d names are left, %d are counted", namesOf(p), a.state().Names)
 	}
 	w = a.openForTest()
 	link()
 	if got := a.profiled(p, w); !maps.Equal(got, want) {
 		t.Errorf("after names were forgotten: got %v, want %v", got, want)
 	}
-	if n, requested := a.nameCount.Load(), len(p.Requested); int(n) != requested {
+	if n, requested := a.state().Names, len(p.Requested); int(n) != requested {
 		t.Errorf("%d names are counted, %d were asked for", n, requested)
 	}
 
 	// Learned while nobody recorded.
 	b, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p = b.attach(7)
-	b.drop(w)
+	b.release(w)
 	b.walked("a:1@16 B:2@32 c:3@48", 1)
 	w = b.openForTest()
 	b.linked("B:2@32 c:3@48", 2)
@@ -82,15 +82,15 @@ func TestNamesOfPlacedContextsOfEndedProcess(t *testing.T) {
 	a.walked("a:1@16 B:2@32 c:3@48", 1)
 	a.linked("B:2@32 c:3@48", 2)
 	a.linked("x:1@32 y:1@48", 1)
-	a.handle(processRecord(bpf.EventProcessExit, java))
-	a.submitDirty()
+	a.fold(processRecord(bpf.EventProcessExit, java))
+	a.submit()
 	a.named(p) // in time
 	// From now on every other frame is stale: p has no VM any more.
 	want := map[string]uint64{"certain: a:1 B:2 c:3": 3, "unplaced: [callers unknown] x:1 y:1": 1}
 	if got := a.profiled(p, w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	n := a.resolver.Name(p.Process, target.Wanted{RawFrame: target.RawFrame{Frame: foldtest.Method('q', 1), End: bpf.EndKnown}})
+	n := a.services.Resolver.Name(p.Process, target.Wanted{RawFrame: target.RawFrame{Frame: foldtest.Method('q', 1), End: bpf.EndKnown}})
 	if !n.Stale || len(n.Symbols) != 2 || n.Symbols[1].Value().Function != "[callers unknown]" {
 		t.Errorf("a frame that was never named is %+v", n)
 	}
@@ -107,7 +107,7 @@ func TestNamesOfEnds(t *testing.T) {
 	for _, end := range []bpf.WalkEnd{bpf.EndKnown, bpf.EndRead} {
 		r := bare
 		r.End = end
-		names = append(names, a.resolver.Name(p.Process, target.Wanted{RawFrame: r}))
+		names = append(names, a.services.Resolver.Name(p.Process, target.Wanted{RawFrame: r}))
 	}
 	for i, want := range []string{"[callers unknown]", "[truncated: stack not readable]"} {
 		if got := names[i].Symbols; len(got) != 2 || got[0] != target.Marker("a") || got[1].Value().Function != want {
@@ -116,7 +116,7 @@ func TestNamesOfEnds(t *testing.T) {
 	}
 	for _, bad := range []target.Name{{Symbols: symbols, Stale: true}, {Symbols: symbols, Unknown: true}} {
 		p.SetName(bare, bad)
-		if n := a.resolver.Name(p.Process, target.Wanted{RawFrame: target.RawFrame{Frame: bare.Frame, End: bpf.EndKnown}}); !n.Stale || n.Symbols[0] == target.Marker("a") {
+		if n := a.services.Resolver.Name(p.Process, target.Wanted{RawFrame: target.RawFrame{Frame: bare.Frame, End: bpf.EndKnown}}); !n.Stale || n.Symbols[0] == target.Marker("a") {
 			t.Errorf("named by %+v", n)
 		}
 	}
@@ -126,12 +126,12 @@ func TestNamesOfEnds(t *testing.T) {
 func TestWantedEpochs(t *testing.T) {
 	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p := a.attach(7)
-	a.feed(record{identity: java, attachment: 7, classEpoch: 2, flags: bpf.SampleDepths, user: "A:1@16 b:2@32 c:3@48"})
-	p.Trim(nil, &a.nameCount)
+	a.feed(record{Identity: java, Attachment: 7, ClassEpoch: 2, Flags: bpf.SampleDepths, User: "A:1@16 b:2@32 c:3@48"})
+	p.Trim(nil, &a.state().Names)
 	p.TakeWanted()
 	a.feed(record{
-		identity: java, attachment: 7, classEpoch: 5, flags: bpf.SampleDepths | bpf.SampleLink, end: bpf.EndKnown, user: "b:2@32 c:3@48",
-		kernel: []uint64{uint64(foldtest.Method('A', 1))},
+		Identity: java, Attachment: 7, ClassEpoch: 5, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndKnown, User: "b:2@32 c:3@48",
+		Kernel: []uint64{uint64(foldtest.Method('A', 1))},
 	})
 	a.placed(w)
 	epochs := map[string]uint32{}

@@ -1,12 +1,10 @@
 package agent
 
 import (
-	"encoding/binary"
 	"log/slog"
 	"slices"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
@@ -17,63 +15,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
-
-// A record is a sample as the kernel side writes it. Stacks are written as foldtest.Frames reads
-// them.
-type record struct {
-	identity
-	tid        uint32 // 0: pid
-	attachment uint32
-	classEpoch uint32
-	flags      uint8
-	end        bpf.WalkEnd // EndNone: the root
-	kernel     []uint64
-	user       string
-	shared     *bpf.SharedStack
-	linkTag    uint64
-}
-
-// encode lays the record out as the kernel side does.
-func (r record) encode() []byte {
-	user, depths := foldtest.Frames(r.user)
-	if r.tid == 0 {
-		r.tid = r.pid
-	}
-	if r.end == bpf.EndNone && len(user) > 0 {
-		r.end = bpf.EndRoot
-	}
-	s := bpf.ProfileSample{
-		Header: r.header(bpf.EventSample), UserFrames: uint16(len(user)), KernelFrames: uint16(len(r.kernel)), End: uint8(r.end),
-		Flags: r.flags, Attachment: r.attachment, ClassEpoch: r.classEpoch,
-	}
-	s.Header.Tid = r.tid
-	if r.shared != nil {
-		s.Flags |= bpf.SampleShared
-	}
-	copy(s.Comm[:], []uint8("thread"))
-	for i, f := range user {
-		s.Frames[i] = uint64(f)
-	}
-	copy(s.Frames[len(user):], r.kernel)
-	size := unsafe.Offsetof(s.Frames) + 8*uintptr(len(user)+len(r.kernel))
-	raw := append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&s)), size)...)
-	order := binary.NativeEndian
-	if s.Flags&bpf.SampleDepths != 0 {
-		if s.Flags&bpf.SampleLink == 0 {
-			raw = order.AppendUint64(raw, r.linkTag)
-		}
-		for _, d := range depths {
-			raw = order.AppendUint32(raw, d)
-		}
-		raw = append(raw, make([]byte, len(raw)&4)...)
-	}
-	if h := r.shared; h != nil {
-		for _, v := range []uint32{h.Serial, h.Base, h.Frames, h.Own} {
-			raw = order.AppendUint32(raw, v)
-		}
-	}
-	return raw
-}
 
 // A contextAgent folds records in a mode, without a kernel side. It keeps what that would have been told.
 type contextAgent struct {
@@ -103,34 +44,32 @@ func (m rateMap) last(slot uint32) (r bpf.ChainRate) {
 	return r
 }
 
-func newContextAgent(t testing.TB, opt Options) (*contextAgent, *Window) {
-	inner, w := testAgent()
+func newContextAgent(t testing.TB, opt Options) (*contextAgent, *fold.Window) {
+	inner, _ := testAgentWith(Options{}, slog.New(slog.DiscardHandler))
 	a := &contextAgent{Agent: inner, t: t, rates: rateMap{}, known: map[uint64]bool{}}
-	a.opt, a.log = opt, slog.New(slog.DiscardHandler)
-	a.joiner = a.newJoiner(a.rates, a.setSteady)
-	return a, w
+	a.opt = opt
+	a.own(a.rates, a.setSteady)
+	return a, a.openForTest()
 }
 
-var java = identity{100, 5, 1}
+var java = identity{PID: 100, Start: 5, Exec: 1}
 
 // attach has java run a VM that is attached under this number.
 func (a *contextAgent) attach(serial uint32) *fold.Process {
-	p := a.process(&bpf.Header{Pid: java.pid, Start: java.start, Exec: java.exec})
+	p := a.state().Process(&bpf.Header{Pid: java.PID, Start: java.Start, Exec: java.Exec})
 	p.Slot.Store(serial % bpf.MaxAttached)
 	p.Attachment.Store(serial)
 	return p
 }
 
 func (a *contextAgent) feed(r record) {
-	a.mu.Lock() // as the drainer does
-	defer a.mu.Unlock()
-	a.handle(r.encode())
+	a.owner.Do(func(s *fold.State) { a.handle(s, r.Encode()) }) // as the drainer does
 }
 
 // walked feeds a walk of a thread of java's, as often as that.
 func (a *contextAgent) walked(user string, times int) {
 	for range times {
-		a.feed(record{identity: java, attachment: a.attachment(), flags: bpf.SampleDepths, user: user})
+		a.feed(record{Identity: java, Attachment: a.attachment(), Flags: bpf.SampleDepths, User: user})
 	}
 }
 
@@ -144,12 +83,12 @@ func (a *contextAgent) linked(user string, times int) {
 		user = strings.Join(f[max(0, len(f)-2):], " ")
 	}
 	for range times {
-		a.feed(record{identity: java, attachment: a.attachment(), flags: bpf.SampleDepths | bpf.SampleLink, end: end, user: user})
+		a.feed(record{Identity: java, Attachment: a.attachment(), Flags: bpf.SampleDepths | bpf.SampleLink, End: end, User: user})
 	}
 }
 
 func (a *contextAgent) attachment() uint32 {
-	if p := a.table[int(java.pid)]; p != nil {
+	if p := a.state().Table[int(java.PID)]; p != nil {
 		return p.Attachment.Load()
 	}
 	return 0
@@ -178,19 +117,16 @@ func enteredOf(t *fold.Tree) map[string]uint64 {
 }
 
 // placed is what a window holds, when it closes: contexts of all threads by certainty, as "certain: main run".
-func (a *contextAgent) placed(w *Window) map[string]uint64 {
-	a.mu.Lock()
-	delete(a.windows, w)
-	a.closing[w] = struct{}{}
-	a.mu.Unlock()
+func (a *contextAgent) placed(w *fold.Window) map[string]uint64 {
+	a.state().Close(w)
 	a.place(w)
 	return a.held(w)
 }
 
-func (a *contextAgent) held(w *Window) map[string]uint64 {
+func (a *contextAgent) held(w *fold.Window) map[string]uint64 {
 	m := map[string]uint64{}
 	var inTrees uint64
-	for _, threads := range w.processes {
+	for _, threads := range w.Processes {
 		for tid, t := range threads {
 			var count, total uint64
 			for certainty := range t.Trees {
@@ -210,8 +146,8 @@ func (a *contextAgent) held(w *Window) map[string]uint64 {
 			inTrees += total
 		}
 	}
-	if inTrees != w.folded {
-		a.t.Errorf("%d samples are in trees, %d were folded", inTrees, w.folded)
+	if inTrees != w.Folded {
+		a.t.Errorf("%d samples are in trees, %d were folded", inTrees, w.Folded)
 	}
 	return m
 }
@@ -226,7 +162,7 @@ func (a *contextAgent) named(p *fold.Process) {
 	}
 	for _, r := range frames {
 		if r.End != 0 {
-			p.SetName(r.RawFrame, a.resolver.Name(p.Process, r))
+			p.SetName(r.RawFrame, a.services.Resolver.Name(p.Process, r))
 		}
 	}
 }

@@ -28,15 +28,15 @@ func TestMeasure(t *testing.T) {
 	a.linked("e:1@32 x:1@48", 80)                                                                         // of a leaf that only links know
 	a.linked("f:2@80 f:1@96", 160)                                                                        // as walked
 	a.linked("y:1@80 f:1@112", 320)                                                                       // of a caller that only links know
-	a.feed(record{identity: java, attachment: 7, flags: bpf.SampleDepths, user: "h@8", end: bpf.EndRead}) // whose callers are not known
-	a.feed(record{identity: java, attachment: 6, flags: bpf.SampleDepths, user: "h@8"})                   // of another VM
-	a.feed(record{identity: java, flags: bpf.SampleDepths, kernel: []uint64{0xffffffff81000001}})
-	links := &w.processes[p][fold.ThreadKey(java.pid)].Links
+	a.feed(record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths, User: "h@8", End: bpf.EndRead}) // whose callers are not known
+	a.feed(record{Identity: java, Attachment: 6, Flags: bpf.SampleDepths, User: "h@8"})                   // of another VM
+	a.feed(record{Identity: java, Flags: bpf.SampleDepths, Kernel: []uint64{0xffffffff81000001}})
+	links := &w.Processes[p][fold.ThreadKey(java.PID)].Links
 	if n := links.Len(); n > 3*12 {
 		t.Errorf("%d nodes for 12 links", n)
 	}
 	a.placed(w)
-	got := a.contextsOf(p, w.processes[p])
+	got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts, a.opt.CheckContexts)
 	const toRoot = 10 + 20 + 80 + 160 + 2000
 	want := profile.Contexts{
 		Mode: profile.ContextChain, Walked: 2036, Linked: 600, Unplaced: 320,

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -11,56 +10,37 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// noEventDiscards is noDiscards for events.
-func noEventDiscards() map[string]uint64 {
-	none := noDiscards()
-	none[profile.Unobserved] = 0
-	return none
-}
-
-// noDiscards holds every reason, so that a series exists before its first failure.
-func noDiscards() map[string]uint64 {
-	return map[string]uint64{profile.Malformed: 0, profile.EmptyStack: 0, profile.Failed: 0, profile.NoWindow: 0}
-}
-
-// A snapshot is what has been counted since the agent started.
-type snapshot struct {
-	kernel    bpf.Counts
-	received  receivedCounts
-	discarded map[string]uint64
-	observed  observedCounts
-	allocated classCounts // nil unless objects are counted
-	covered   map[*fold.Coverage]fold.CoverageSums
-}
-
-// snapshot counts; mu is held.
-func (a *Agent) snapshot() snapshot {
-	c, err := a.objects.ReadCounts()
+// snapshot counts.
+func (a *Agent) snapshot(s *fold.State) source.Snapshot {
+	c, err := a.services.Objects.ReadCounts()
 	if err != nil {
-		a.log.Error("cannot read the kernel side's counters", "err", err)
+		a.services.Log.Error("cannot read the kernel side's counters", "err", err)
 	}
-	s := snapshot{kernel: c, received: a.received, discarded: maps.Clone(a.discarded), observed: a.observed.clone()}
-	for source := range a.sources.all() {
-		source.count(&s)
+	snapshot := source.Snapshot{Kernel: c, Counts: s.Counts.Clone(), Of: map[source.Source]any{}}
+	for one := range a.sources.all() {
+		if counter, ok := one.(source.Counter); ok {
+			snapshot.Of[one] = counter.Count(s)
+		}
 	}
-	return s
+	return snapshot
 }
 
-// since is what was counted after before. Samples in flight at either edge are in Attempted and not in Delivered, or
+// countsSince is what was counted between two snapshots. Samples in flight at either edge are in Attempted and not in Delivered, or
 // the other way round; the identities hold when the agent was stopped and flushed first.
-func (s snapshot) since(before snapshot) profile.Counts {
-	d := func(c bpf.Counter) uint64 { return s.kernel[c] - before.kernel[c] }
+func countsSince(before, after *source.Snapshot) profile.Counts {
+	d := func(c bpf.Counter) uint64 { return after.Kernel[c] - before.Kernel[c] }
 	c := profile.Counts{
 		Attempted: d(bpf.SamplesAttempted),
-		Delivered: s.received.samples - before.received.samples,
+		Delivered: after.Samples - before.Samples,
 		Dropped: map[string]uint64{
 			"ring_full":   d(bpf.SamplesDroppedRingFull),
 			"unknown_cpu": d(bpf.SamplesDroppedNoScratch),
 		},
-		Folded:    s.received.folded - before.received.folded,
+		Folded:    after.Folded - before.Folded,
 		Discarded: map[string]uint64{},
 		Idle:      d(bpf.TicksIdle),
 		Filtered:  d(bpf.TicksFiltered),
@@ -71,17 +51,41 @@ func (s snapshot) since(before snapshot) profile.Counts {
 			c.Truncated[end.String()] = 0
 		}
 	}
-	for why, n := range s.discarded {
-		c.Discarded[why] = n - before.discarded[why]
+	for why, n := range after.Discarded {
+		c.Discarded[why] = n - before.Discarded[why]
 	}
 	return c
 }
 
 // Counts since the agent started.
 func (a *Agent) Counts() profile.Counts {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.snapshot().since(snapshot{})
+	now := fold.Get(a.owner, a.snapshot)
+	return countsSince(&source.Snapshot{}, &now)
+}
+
+// processesRefused is how many processes found no room among the chosen ones: those that Choose was called for, and children.
+func (a *Agent) processesRefused(c *bpf.Counts) uint64 {
+	return a.refused.Load() + c[bpf.ProcessesRefused]
+}
+
+// roomNotes say what is missing in a window because it found no room in a table of the kernel side, or came too early.
+func (a *Agent) roomNotes(before, after *bpf.Counts) (notes []string) {
+	since := func(c bpf.Counter) uint64 { return after[c] - before[c] }
+	note := func(n uint64, format string, rest ...any) {
+		if n > 0 {
+			notes = append(notes, fmt.Sprintf(format, append([]any{n}, rest...)...))
+		}
+	}
+	// Since the agent started: whoever was refused is missing in all later windows, too.
+	note(a.processesRefused(after), "%d processes are not sampled: at most %d can be selected, including their children; select fewer, or record all",
+		bpf.MaxChosen)
+	note(since(bpf.EventsDroppedRingFull)+since(bpf.EventsDroppedBusy), "%d announcements of code or processes were lost: names may be missing")
+	note(since(bpf.ObservationsDroppedTableFull), "%d events are not recorded: more than %d threads waited, or classes were counted, at once",
+		bpf.MaxWaiting)
+	note(since(bpf.ThreadsRefused), "%d times the table of %d Java threads found by their ids had no room (JVMs without the symbol "+
+		"Thread::_thr_current): samples of these threads in native code may lack their Java callers", bpf.MaxKnownThreads)
+	note(since(bpf.HitsUnattached), "%d allocations and waits are not recorded, because the agent had not attached to their JVM yet")
+	return notes
 }
 
 // comments are what readers of any profile of this agent must know.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -19,7 +20,7 @@ import (
 // watch attaches the programs that follow processes: exec, fork, exit.
 func (a *Agent) watch() error {
 	for name, prog := range map[string]*ebpf.Program{
-		"exec": a.objects.ProcessExec, "fork": a.objects.ProcessFork, "exit": a.objects.ProcessExit,
+		"exec": a.services.Objects.ProcessExec, "fork": a.services.Objects.ProcessFork, "exit": a.services.Objects.ProcessExit,
 	} {
 		l, err := link.AttachTracing(link.TracingOptions{Program: prog})
 		if err != nil {
@@ -35,7 +36,7 @@ const discoverDeadline = time.Second
 
 // discover attaches to the VMs that run already. Other processes are looked at when they are first sampled.
 func (a *Agent) discover(ctx context.Context) {
-	a.resolver.Wait(ctx, fold.Targets(a.adopt(a.withVM(ctx))), discoverDeadline)
+	a.services.Resolver.Wait(ctx, fold.Targets(a.adopt(a.withVM(ctx))), discoverDeadline)
 }
 
 // Pauses of seek: a VM that starts is found early in its life, and the processes beside it cost next to nothing.
@@ -74,20 +75,20 @@ func (a *Agent) seek(ctx context.Context) {
 // wanted.
 func (a *Agent) withVM(ctx context.Context) (found []proc.Identity) {
 	for _, pid := range a.candidates() {
-		id, err := a.root.Identify(pid)
+		id, err := a.services.Root.Identify(pid)
 		if err != nil {
 			continue
 		}
-		mapped, err := proc.Call(ctx, a.pool, pid, func() (proc.Maps, error) {
-			a.resolver.Reach(target.StageDiscover, pid)
-			return a.root.Maps(pid, proc.Executable)
+		mapped, err := proc.Call(ctx, a.services.Pool, pid, func() (proc.Maps, error) {
+			a.services.Resolver.Reach(target.StageDiscover, pid)
+			return a.services.Root.Maps(pid, proc.Executable)
 		})
 		var panicked *proc.PanicError
 		if errors.As(err, &panicked) {
 			a.discoverFailed(id, panicked)
 			continue
 		}
-		if err == nil && (a.resolver.FindLibrary(mapped) != nil || a.sources.any(func(s source) bool { return s.finds(mapped) }) && !a.knows(pid)) {
+		if err == nil && (a.services.Resolver.FindLibrary(mapped) != nil || a.sources.finds(mapped) && !a.knows(pid)) {
 			found = append(found, id)
 		}
 	}
@@ -96,48 +97,14 @@ func (a *Agent) withVM(ctx context.Context) (found []proc.Identity) {
 
 // discoverFailed leaves a process alone for a while.
 func (a *Agent) discoverFailed(id proc.Identity, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	p := a.processOf(id)
-	a.resolver.DiscoverFailed(p.Process, err)
-}
-
-// listenFailed is failed for those who know a process by its identity.
-func (a *Agent) listenFailed(id proc.Identity, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if p := a.table[id.PID]; p != nil {
-		a.resolver.Failed(target.StageListen, p.Process, err)
-	} else {
-		a.resolver.CountFailure(target.StageListen)
+	if p := fold.Get(a.owner, func(s *fold.State) *fold.Process { return s.Find(id) }); p != nil {
+		a.services.Resolver.DiscoverFailed(p.Process, err)
 	}
 }
 
-// processOf is the process with that identity in /proc; mu is held.
-func (a *Agent) processOf(id proc.Identity) *fold.Process {
-	p := a.table[id.PID]
-	if p == nil {
-		p = fold.NewProcess(id, false)
-		a.table[id.PID] = p
-	}
-	return p
-}
-
-// processOfTarget is the process of a worker's, nil if it is gone.
-func (a *Agent) processOfTarget(t *target.Process) *fold.Process {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if p := a.table[t.PID]; p != nil && p.Process == t {
-		return p
-	}
-	return nil
-}
-
-// knows tells whether a process was found already.
+// knows reports whether a process was found already.
 func (a *Agent) knows(pid int) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.table[pid] != nil
+	return fold.Get(a.owner, func(s *fold.State) bool { return s.Table[pid] != nil })
 }
 
 // candidates are the processes in which a VM may be that is not attached, and is not to be left alone for now: the chosen ones and what they started, or all.
@@ -145,51 +112,65 @@ func (a *Agent) candidates() (pids []int) {
 	if a.opt.Filter || len(a.opt.PIDs) > 0 {
 		var pid uint32
 		var one uint8
-		for chosen := a.objects.Pids.Iterate(); chosen.Next(&pid, &one); {
+		for chosen := a.services.Objects.Pids.Iterate(); chosen.Next(&pid, &one); {
 			pids = append(pids, int(pid))
 		}
 	} else {
-		pids, _ = a.root.PIDs()
+		pids, _ = a.services.Root.PIDs()
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	now := monotonic()
-	return slices.DeleteFunc(pids, func(pid int) bool {
-		p := a.table[pid]
-		return p != nil && p.Settled(now)
+	a.owner.Do(func(s *fold.State) {
+		pids = slices.DeleteFunc(pids, func(pid int) bool {
+			p := s.Table[pid]
+			return p != nil && p.Settled(now)
+		})
 	})
+	return pids
 }
 
 // adopt has workers attach to these processes' VMs.
 func (a *Agent) adopt(found []proc.Identity) (adopted []*fold.Process) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, id := range found {
-		p := a.processOf(id)
-		a.resolver.Submit(p.Process)
-		adopted = append(adopted, p)
-	}
+	a.owner.Do(func(s *fold.State) {
+		for _, id := range found {
+			p := s.Find(id)
+			a.services.Resolver.Submit(p.Process)
+			adopted = append(adopted, p)
+		}
+	})
 	return adopted
 }
 
 // sweep retires processes that are gone although nobody said so, or that were sampled once more after their end was
-// told. Without it the table would keep them until their pids are used again.
+// announced. Without it the table would keep them until their pids are used again.
 func (a *Agent) sweep() {
-	a.mu.Lock()
-	known := slices.Collect(maps.Values(a.table)) // first: who comes after the listing is not in it
-	a.mu.Unlock()
-	running, err := a.root.PIDs()
+	// First: who comes after the listing is not in it.
+	known := fold.Get(a.owner, func(s *fold.State) []*fold.Process { return slices.Collect(maps.Values(s.Table)) })
+	running, err := a.services.Root.PIDs()
 	if err != nil {
-		a.log.Warn("cannot look for processes that ended", "err", err)
+		a.services.Log.Warn("cannot look for processes that ended", "err", err)
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, p := range known {
-		if _, ok := slices.BinarySearch(running, p.PID); !ok {
-			a.retire(p)
+	a.owner.Do(func(s *fold.State) {
+		for _, p := range known {
+			if _, ok := slices.BinarySearch(running, p.PID); !ok {
+				s.Retire(p)
+			}
 		}
+	})
+}
+
+// Choose adds a process to those that are sampled, if the kernel side chooses. A process that finds no room is counted
+// (Stats.ProcessesRefused), and is no error: the others are sampled.
+func (a *Agent) Choose(pid int) error {
+	err := a.services.Objects.Pids.Put(uint32(pid), uint8(1))
+	if errors.Is(err, unix.E2BIG) {
+		a.refused.Add(1)
+		return nil
 	}
+	if err != nil {
+		return fmt.Errorf("choose process %d: %w", pid, err)
+	}
+	return nil
 }
 
 // checkPIDs fails if a chosen process does not run.

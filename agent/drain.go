@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // drainInterval is how often the ring is emptied unless it fills up first. Waking for every sample would make the
@@ -33,14 +32,14 @@ func (a *Agent) drain(ctx context.Context) error {
 		switch {
 		case err == nil:
 			if a.receive(record) && a.ring.Empty() {
-				a.submitDirty()
+				a.submit()
 			}
 		case errors.Is(err, os.ErrDeadlineExceeded): // looked at when the ring is empty
 			a.ring.SetDeadline(time.Now().Add(drainInterval))
-			a.submitDirty()
+			a.submit()
 		case errors.Is(err, ring.ErrFlushed):
-			a.submitDirty()
-			a.flushed()
+			a.submit()
+			a.flushes.done(a.ring)
 			if last {
 				return nil
 			}
@@ -53,246 +52,127 @@ func (a *Agent) drain(ctx context.Context) error {
 	}
 }
 
-// receive folds one record. It tells whether the naming workers are to hear of it at once. A record over which the agent
+// receive folds one record. It reports whether workers are to hear of it at once. A record over which the agent
 // panics is discarded.
 func (a *Agent) receive(raw []byte) (urgent bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	err := proc.Catch(func() error {
-		a.handle(raw)
-		return nil
+	err := a.owner.Try(func(s *fold.State) {
+		a.handle(s, raw)
+		urgent = s.Urgent()
 	})
 	if err != nil {
-		a.recordFailed(raw, err)
+		a.owner.Do(func(s *fold.State) {
+			a.recordFailed(s, raw, err)
+			urgent = s.Urgent()
+		})
 	}
-	return a.urgent
+	return urgent
 }
 
-// A handler takes the records of one kind. Both functions are called with mu held.
+// submit hands the processes that got work since the last time to the naming workers.
+func (a *Agent) submit() { a.owner.Do((*fold.State).Submit) }
+
+// A handler takes the records of one kind. It is empty if this agent has nothing that such a record belongs to.
 type handler struct {
-	// handle folds a record. It is false if this agent has nothing that such a record belongs to.
-	handle func(*Agent, []byte) bool
-	// failed accounts for a record over which handle panicked; nil if records of the kind are only counted as received.
-	failed func(*Agent)
+	handle func(*fold.State, []byte) // folds a record
+	failed func(*fold.State)         // accounts for a record over which handle panicked; nil if records of the kind are only counted as received
 }
 
-// handlers has a row for each kind of record that BPF programs emit.
-var handlers = [...]handler{
-	bpf.EventSample:      {(*Agent).handleSample, (*Agent).sampleFailed},
-	bpf.EventCodeLoad:    {(*Agent).handleCodeLoad, nil},
-	bpf.EventProcessExec: {(*Agent).handleExec, nil},
-	bpf.EventProcessExit: {(*Agent).handleExit, nil},
-	bpf.EventCall:        {(*Agent).handleCall, (*Agent).callFailed},
-	bpf.EventNamedCall:   {(*Agent).handleNamedCall, (*Agent).callFailed},
-	bpf.EventNewMethod:   {(*Agent).handleNewMethod, nil},
-	bpf.EventObserved:    {(*Agent).handleObservation, (*Agent).observationFailed},
-}
+// handlers has a row for each kind of record that BPF programs emit; sources add theirs when they are opened.
+type handlers [bpf.EventObserved + 1]handler
 
-// handlerOf returns the handler of a record, which is empty if there is none.
-func handlerOf(raw []byte) (h handler) {
-	if kind := int(bpf.Kind(raw)); kind < len(handlers) {
-		h = handlers[kind]
+// handlerOf returns the handler of a record.
+func (a *Agent) handlerOf(raw []byte) (h handler) {
+	if kind := int(bpf.Kind(raw)); kind < len(a.handlers) {
+		h = a.handlers[kind]
 	}
 	return h
 }
 
-// handle folds one record; mu is held.
-func (a *Agent) handle(raw []byte) {
-	if h := handlerOf(raw); h.handle == nil || !h.handle(a, raw) {
-		a.received.unknown++
+// handle folds one record.
+func (a *Agent) handle(s *fold.State, raw []byte) {
+	if h := a.handlerOf(raw); h.handle != nil {
+		h.handle(s, raw)
+	} else {
+		s.Unknown++
 	}
 }
 
-// recordFailed accounts for a record over which the agent panicked; mu is held.
-func (a *Agent) recordFailed(raw []byte, err error) {
-	if h := handlerOf(raw); h.failed != nil {
-		h.failed(a)
+// recordFailed accounts for a record over which the agent panicked.
+func (a *Agent) recordFailed(s *fold.State, raw []byte, err error) {
+	if h := a.handlerOf(raw); h.failed != nil {
+		h.failed(s)
 	}
-	if pid, ok := bpf.PID(raw); ok && a.table[pid] != nil {
-		a.resolver.Failed(target.StageRecord, a.table[pid].Process, err)
-	} else if a.resolver.CountFailure(target.StageRecord) == 1 { // of no process: one is logged
-		a.resolver.LogFailure(target.StageRecord, pid, err)
+	if pid, ok := bpf.PID(raw); ok && s.Table[pid] != nil {
+		a.services.Resolver.Failed(target.StageRecord, s.Table[pid].Process, err)
+	} else if a.services.Resolver.CountFailure(target.StageRecord) == 1 { // of no process: one is logged
+		a.services.Resolver.LogFailure(target.StageRecord, pid, err)
 	}
 }
 
-func (a *Agent) handleSample(raw []byte) bool {
-	a.received.samples++
+func (a *Agent) handleSample(s *fold.State, raw []byte) {
+	s.Samples++
 	if err := bpf.DecodeSample(raw, &a.sample); err != nil {
-		a.discard(profile.Malformed)
-		return true
+		s.Discard(profile.Malformed)
+		return
 	}
-	a.onSample(&a.sample)
-	return true
+	p := s.Process(a.sample.Header)
+	a.services.Resolver.Reach(target.StageRecord, p.PID)
+	s.Take(p, &a.sample)
 }
 
-func (a *Agent) sampleFailed() {
-	a.discarded[profile.Failed] += a.received.samples - a.received.folded - profile.Sum(a.discarded)
-	for w := range a.windows { // those that had counted it
-		w.discarded[profile.Failed] += w.received - w.folded - profile.Sum(w.discarded)
-	}
-}
-
-func (a *Agent) handleCodeLoad(raw []byte) bool {
-	a.received.events++
+func handleCodeLoad(s *fold.State, raw []byte) {
+	s.Events++
 	var l bpf.CodeLoad
 	if err := bpf.DecodeCodeLoad(raw, &l); err == nil {
-		a.onCodeLoad(&l)
+		s.Loaded(&l)
 	}
-	return true
 }
 
-func (a *Agent) handleExec(raw []byte) bool {
-	a.received.events++
+func handleExec(s *fold.State, raw []byte) {
+	s.Events++
 	if e, err := bpf.DecodeProcess(raw); err == nil {
-		a.onExec(&e.Header)
+		s.Executed(&e.Header)
 	}
-	return true
 }
 
-func (a *Agent) handleExit(raw []byte) bool {
-	a.received.events++
+func handleExit(s *fold.State, raw []byte) {
+	s.Events++
 	if e, err := bpf.DecodeProcess(raw); err == nil {
-		a.onExit(&e.Header)
+		s.Ended(&e.Header)
 	}
-	return true
 }
 
-func (a *Agent) onSample(s *bpf.Sample) {
-	now := s.Time
-	a.oldest = min(a.oldest, now)
-	p := a.process(s.Header)
-	a.resolver.Reach(target.StageRecord, p.PID)
-	p.Samples++
-	p.ClassEpoch = s.ClassEpoch
-	code := p.Code.Load()
-	t := a.joiner.Join(p, s, code)
-	unknown := p.Meet(s)
-	if code.Due(time.Duration(now)) || p.Due(now) || unknown {
-		a.dirty[p] = struct{}{}
-	}
-	if len(t.Stack) == 0 {
-		a.discard(profile.EmptyStack)
+// flushes are those of the ring that somebody waits for. The zero value has none.
+type flushes struct {
+	mu      sync.Mutex
+	waiting []chan struct{}
+}
+
+// begin has a ring flushed. The channel that it returns is closed when that is done.
+func (f *flushes) begin(ring *ring.Reader) (<-chan struct{}, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	done := make(chan struct{})
+	f.waiting = append(f.waiting, done)
+	return done, ring.Flush()
+}
+
+// done lets those go on who wait, unless another flush has begun: it may be theirs.
+func (f *flushes) done(ring *ring.Reader) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ring.Flushing() {
 		return
 	}
-	if a.sources.any(source.needTop) {
-		p.Top.Add(t.Stack, 1)
-		p.Hot.Add(t.Stack, code)
+	for _, c := range f.waiting {
+		close(c)
 	}
-	wanted := false
-	for w := range a.windows {
-		if !w.wants(s.Pid) {
-			w.filtered++
-			continue
-		}
-		wanted = true
-		w.received++
-		if w.add(p, t) && p.Want(t.Stack, s.ClassEpoch, &a.nameCount) {
-			a.dirty[p] = struct{}{}
-		}
-	}
-	if !wanted {
-		a.discarded[profile.NoWindow]++
-		return
-	}
-	a.received.folded++
-}
-
-func (a *Agent) onCodeLoad(l *bpf.CodeLoad) {
-	a.codeLoads++
-	p := a.process(l.Header)
-	p.Loaded(vmruntime.CodeLoad{
-		Begin: l.Begin, Size: l.Size, Version: l.CompileID & 0xfffffff, Class: string(l.Class), Name: string(l.Name), Signature: string(l.Signature),
-	})
-	a.dirty[p] = struct{}{}
-}
-
-// onExec: the process runs another program; whatever was known of it speaks of the old one. The new one is looked at
-// when it is first sampled: most live too shortly for that.
-func (a *Agent) onExec(h *bpf.Header) {
-	if p := a.table[int(h.Pid)]; p != nil && !(p.Precise && p.ID.Start == h.Start && p.ID.Exec == h.Exec) {
-		a.retire(p)
-	}
-}
-
-func (a *Agent) onExit(h *bpf.Header) {
-	if p := a.table[int(h.Pid)]; p != nil && a.sameProcess(p, h) {
-		a.retire(p)
-	}
-}
-
-// process returns the process that an event speaks of; mu is held.
-func (a *Agent) process(h *bpf.Header) *fold.Process {
-	p := a.table[int(h.Pid)]
-	if p != nil && a.sameProcess(p, h) {
-		return p
-	}
-	if p != nil {
-		a.retire(p)
-	}
-	p = fold.NewProcess(proc.Identity{PID: int(h.Pid), Start: h.Start, Exec: h.Exec}, true)
-	a.table[int(h.Pid)] = p
-	return p
-}
-
-// sameProcess compares identities. A process that was found in /proc takes over what the kernel side knows better.
-func (a *Agent) sameProcess(p *fold.Process, h *bpf.Header) bool {
-	if !p.Precise {
-		if p.ID.Ticks() != (proc.Identity{Start: h.Start}).Ticks() {
-			return false
-		}
-		p.ID.Start, p.ID.Exec, p.Precise = h.Start, h.Exec, true
-		return true
-	}
-	return p.ID.Start == h.Start && p.ID.Exec == h.Exec
-}
-
-// retire marks a process as gone. It leaves the table with the next submitDirty: the kernel works for a process, and
-// ticks in it, for a moment after it said that it ended.
-func (a *Agent) retire(p *fold.Process) {
-	a.sources.flush() // bursts of it that nobody will end
-	p.Exited.Store(true)
-	a.dirty[p] = struct{}{}
-}
-
-// discard drops a sample that no window can hold, whichever processes it is of.
-func (a *Agent) discard(why string) {
-	a.discarded[why]++
-	for w := range a.windows {
-		w.received++
-		w.discarded[why]++
-	}
-}
-
-// submitDirty hands the processes that got work since the last time to the naming workers.
-func (a *Agent) submitDirty() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.urgent = false
-	if a.oldest != noTime {
-		a.lag = monotonic() - time.Duration(a.oldest)
-		a.oldest = noTime
-	}
-	for p := range a.dirty {
-		if p.Exited.Load() {
-			if a.table[p.PID] == p {
-				delete(a.table, p.PID)
-			}
-			if p.Holders == 0 {
-				a.trim(p)
-			}
-		}
-		a.resolver.Submit(p.Process)
-	}
-	clear(a.dirty)
+	f.waiting = nil
 }
 
 // flush returns when every record that was in the ring at the call has been handled.
 func (a *Agent) flush(ctx context.Context) error {
-	done := make(chan struct{})
-	a.mu.Lock()
-	a.waiting = append(a.waiting, done)
-	err := a.ring.Flush()
-	a.mu.Unlock()
+	done, err := a.flushes.begin(a.ring)
 	if err != nil {
 		return fmt.Errorf("flush event stream: %w", err)
 	}
@@ -304,17 +184,4 @@ func (a *Agent) flush(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// flushed lets those go on who wait for a flush, unless another one has begun: it may be theirs.
-func (a *Agent) flushed() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.ring.Flushing() {
-		return
-	}
-	for _, c := range a.waiting {
-		close(c)
-	}
-	a.waiting = nil
 }

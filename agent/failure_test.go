@@ -18,12 +18,12 @@ import (
 )
 
 // faultyAgent is an agent without a kernel side that panics at one stage of one process, and what it logs.
-func faultyAgent(t *testing.T, at target.Stage, pid int) (*Agent, *Window, *bytes.Buffer) {
+func faultyAgent(t *testing.T, at target.Stage, pid int) (*Agent, *fold.Window, *bytes.Buffer) {
 	t.Helper()
 	a, w := testAgent()
 	var log bytes.Buffer
-	a.log = slog.New(slog.NewTextHandler(&log, nil))
-	a.root, a.pool = proc.Root(t.TempDir()), proc.NewPool(proc.PoolOptions{})
+	a.services.Log = slog.New(slog.NewTextHandler(&log, nil))
+	a.services.Root, a.services.Pool = proc.Root(t.TempDir()), proc.NewPool(proc.PoolOptions{})
 	startResolver(t, a, func(s target.Stage, of int) {
 		if s == at && of == pid {
 			panic("hostile")
@@ -35,89 +35,85 @@ func faultyAgent(t *testing.T, at target.Stage, pid int) (*Agent, *Window, *byte
 // startResolver gives an agent a resolver with two workers.
 func startResolver(t *testing.T, a *Agent, fault func(s target.Stage, pid int)) {
 	t.Helper()
-	a.resolver = target.NewResolver(target.Config{Runtimes: runtimes.Table(), Root: a.root, Log: a.log, Pool: a.pool, Attaching: a.pool, Fault: fault})
-	a.resolver.Start(2)
+	a.services.Resolver = target.NewResolver(target.Config{Runtimes: runtimes.Table(), Root: a.services.Root, Log: a.services.Log, Pool: a.services.Pool, Attaching: a.services.Pool, Fault: fault})
+	a.services.Resolver.Start(2)
 	t.Cleanup(func() {
-		a.resolver.Stop()
-		a.resolver.Close()
+		a.services.Resolver.Stop()
+		a.services.Resolver.Close()
 	})
 }
 
 // sampled is a process with a frame to be named.
 func sampled(a *Agent, pid uint32) *fold.Process {
-	a.handle(sampleRecord(identity{pid, 5_000_000_123, 1}, 0x1000))
-	return a.table[int(pid)]
+	a.fold(sampleRecord(identity{PID: pid, Start: 5_000_000_123, Exec: 1}, 0x1000))
+	return a.state().Table[int(pid)]
 }
 
 // TestRecordPanics: a record over which the drainer panics is discarded, with an account that holds. Others are folded.
 func TestRecordPanics(t *testing.T) {
 	a, w, log := faultyAgent(t, target.StageRecord, 1)
 	for range 5 {
-		a.receive(sampleRecord(identity{1, 5_000_000_123, 1}, 0x1000))
-		a.receive(sampleRecord(identity{2, 5_000_000_123, 1}, 0x1000))
+		a.receive(sampleRecord(identity{PID: 1, Start: 5_000_000_123, Exec: 1}, 0x1000))
+		a.receive(sampleRecord(identity{PID: 2, Start: 5_000_000_123, Exec: 1}, 0x1000))
 	}
-	if !a.mu.TryLock() {
-		t.Fatal("the agent's lock is held")
+	if r := a.state().Counts; r.Samples != 10 || r.Folded != 5 || a.state().Discarded[profile.Failed] != 5 {
+		t.Errorf("received %+v, discarded %v", r, a.state().Discarded)
 	}
-	if r := a.received; r.samples != 10 || r.folded != 5 || a.discarded[profile.Failed] != 5 {
-		t.Errorf("received %+v, discarded %v", r, a.discarded)
+	if w.Received != w.Folded+profile.Sum(w.Discarded) || w.Folded != 5 {
+		t.Errorf("window: received %d, folded %d, discarded %v", w.Received, w.Folded, w.Discarded)
 	}
-	if w.received != w.folded+profile.Sum(w.discarded) || w.folded != 5 {
-		t.Errorf("window: received %d, folded %d, discarded %v", w.received, w.folded, w.discarded)
-	}
-	if n := a.resolver.Stats().Failures[string(target.StageRecord)]; n != 5 || strings.Count(log.String(), "stack=") != 1 {
+	if n := a.services.Resolver.Stats().Failures[string(target.StageRecord)]; n != 5 || strings.Count(log.String(), "stack=") != 1 {
 		t.Errorf("%d failures are counted:\n%s", n, log)
 	}
-	a.mu.Unlock()
 	// A record that is of no process.
 	startResolver(t, a, func(target.Stage, int) { panic("hostile") })
-	a.receive(sampleRecord(identity{3, 5_000_000_123, 1}, 0x1000)[:8])
+	a.receive(sampleRecord(identity{PID: 3, Start: 5_000_000_123, Exec: 1}, 0x1000)[:8])
 }
 
 // TestWindowPanics: a process whose part of the profile cannot be made has none, and its samples count as discarded.
 func TestWindowPanics(t *testing.T) {
 	a, w, _ := faultyAgent(t, target.StageWindow, 1)
 	bad, good := sampled(a, 1), sampled(a, 2)
-	counts := profile.Counts{Folded: 2, Discarded: noDiscards(), Truncated: map[string]uint64{}}
-	if p := w.profileOf(bad, &counts); len(p.Threads) != 0 || len(p.Notes) != 1 {
+	counts := profile.Counts{Folded: 2, Discarded: fold.NoDiscards(), Truncated: map[string]uint64{}}
+	if p := a.processProfile(w, bad, nil, &counts); len(p.Threads) != 0 || len(p.Notes) != 1 {
 		t.Errorf("%d threads, notes %q", len(p.Threads), p.Notes)
 	}
 	if counts.Folded != 1 || counts.Discarded[profile.Failed] != 1 {
 		t.Errorf("%+v", counts)
 	}
-	if p := w.profileOf(good, &counts); len(p.Threads) != 1 || len(p.Notes) != 0 || counts.Folded != 1 {
+	if p := a.processProfile(w, good, nil, &counts); len(p.Threads) != 1 || len(p.Notes) != 0 || counts.Folded != 1 {
 		t.Errorf("%d threads, notes %q", len(p.Threads), p.Notes)
 	}
 }
 
-// TestPlacingPanics: the agent's lock, which is given away meanwhile, is held as before.
+// TestPlacingPanics: the state is free after a panic over the samples of a process.
 func TestPlacingPanics(t *testing.T) {
 	a, w, _ := faultyAgent(t, target.StageWindow, 1)
 	sampled(a, 1)
 	sampled(a, 2)
 	a.place(w)
-	if !a.mu.TryLock() {
-		t.Fatal("the agent's lock is held")
+	if a.state().Folded != 2 {
+		t.Error("the state is not what it was")
 	}
 }
 
 // TestDiscoveryPanics: a process over which the search for VMs panics is left alone for a while.
 func TestDiscoveryPanics(t *testing.T) {
 	a, _ := testAgent()
-	a.root, a.pool = proc.DefaultRoot, proc.NewPool(proc.PoolOptions{})
-	id, err := a.root.Identify(os.Getpid())
+	a.services.Root, a.services.Pool = proc.DefaultRoot, proc.NewPool(proc.PoolOptions{})
+	id, err := a.services.Root.Identify(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := fold.NewProcess(id, false)
-	a.table[p.PID] = p
+	a.state().Table[p.PID] = p
 	startResolver(t, a, func(s target.Stage, pid int) {
 		if s == target.StageDiscover && pid == p.PID {
 			panic("hostile")
 		}
 	})
 	a.withVM(t.Context())
-	if n := a.resolver.Stats().Failures[string(target.StageDiscover)]; n != 1 {
+	if n := a.services.Resolver.Stats().Failures[string(target.StageDiscover)]; n != 1 {
 		t.Fatalf("%d failures are counted", n)
 	}
 	if slices.Contains(a.candidates(), p.PID) {
@@ -135,7 +131,7 @@ func TestRecordOfNobody(t *testing.T) {
 			t.Errorf("record of %d bytes is of process %d", len(raw), pid)
 		}
 	}
-	if pid, ok := bpf.PID(sampleRecord(identity{77, 1, 1})); pid != 77 || !ok {
+	if pid, ok := bpf.PID(sampleRecord(identity{PID: 77, Start: 1, Exec: 1})); pid != 77 || !ok {
 		t.Errorf("got %d, %v", pid, ok)
 	}
 }
@@ -150,7 +146,7 @@ func TestObserverPanics(t *testing.T) {
 			panic("hostile")
 		})
 	}
-	if n := a.resolver.Stats().Failures[string(target.StageObserve)]; n != 2 || seen != 2 || strings.Count(log.String(), "stack=") != 2 {
+	if n := a.services.Resolver.Stats().Failures[string(target.StageObserve)]; n != 2 || seen != 2 || strings.Count(log.String(), "stack=") != 2 {
 		t.Errorf("%d failures are counted of %d:\n%s", n, seen, log)
 	}
 }

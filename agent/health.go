@@ -1,21 +1,25 @@
 package agent
 
 import (
+	"reflect"
 	"time"
+
+	"github.com/cilium/ebpf"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // Stats is the agent's health now.
 func (a *Agent) Stats() profile.Stats {
-	c, err := a.objects.ReadCounts()
+	c, err := a.services.Objects.ReadCounts()
 	if err != nil {
-		a.log.Error("cannot read the kernel side's counters", "err", err)
+		a.services.Log.Error("cannot read the kernel side's counters", "err", err)
 	}
-	pool, resolver := a.pool.Stats(), a.resolver.Stats()
+	pool, resolver := a.services.Pool.Stats(), a.services.Resolver.Stats()
 	s := profile.Stats{
 		Ready:           a.running.Load(),
 		Uptime:          monotonic() - a.began,
@@ -35,29 +39,28 @@ func (a *Agent) Stats() profile.Stats {
 		Redefined:       c[bpf.MethodsChanged],
 		Failures:        resolver.Failures,
 		Frames:          resolver.Lookups,
-		MethodMaps:      int(a.nameCount.Load()),
 		MethodMapsMax:   fold.MaxNames,
 	}
 	s.ProcessesRefused, s.ThreadsRefused = a.processesRefused(&c), c[bpf.ThreadsRefused]
 	reader := a.ring.Stats()
 	s.ReaderPauses, s.FlushesCut = reader.Pauses, reader.Unfinished
-	for source := range a.sources.all() {
-		source.addStats(&c, &s)
+	for one := range implementing[source.Reporter](&a.sources) {
+		one.Report(&c, &s)
 	}
 	s.Reads, s.ReadFailures = resolver.Reads, resolver.ReadFailures
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s.CodeLoads, s.ReaderLag = a.codeLoads, a.lag
-	for _, p := range a.table {
-		if p.Exited.Load() {
-			continue
+	a.owner.Do(func(state *fold.State) {
+		s.CodeLoads, s.ReaderLag, s.MethodMaps = state.CodeLoads, state.Lag, int(state.Names)
+		for _, p := range state.Table {
+			if p.Exited.Load() {
+				continue
+			}
+			runtime, service := p.Runtime(), p.Service()
+			s.Processes[runtime]++
+			if service != "" {
+				s.Services[service]++
+			}
 		}
-		runtime, service := p.Runtime(), p.Service()
-		s.Processes[runtime]++
-		if service != "" {
-			s.Services[service]++
-		}
-	}
+	})
 	return s
 }
 
@@ -77,14 +80,53 @@ type Cost struct {
 
 // Cost of sampling since the agent started.
 func (a *Agent) Cost() Cost {
-	c, err := a.objects.ReadCounts()
+	c, err := a.services.Objects.ReadCounts()
 	if err != nil {
-		a.log.Error("cannot read the kernel side's counters", "err", err)
+		a.services.Log.Error("cannot read the kernel side's counters", "err", err)
 	}
 	return Cost{
 		Samples: c[bpf.SamplesAttempted], BPFTime: time.Duration(c[bpf.NsTotal]),
 		JavaSamples: c[bpf.SamplesJava], JavaFrames: c[bpf.FramesJava], BPFJavaTime: time.Duration(c[bpf.NsJava]),
 		RingBytes: c[bpf.RingBytes], SegmentMisses: c[bpf.SegmentMisses], StackCopies: c[bpf.StackCopies],
-		CodeUnloads: c[bpf.CodeUnloads], FirstGuestFrame: a.resolver.Stats().FirstNamed,
+		CodeUnloads: c[bpf.CodeUnloads], FirstGuestFrame: a.services.Resolver.Stats().FirstNamed,
 	}
+}
+
+// mapBytes is what the kernel says that the maps of samples, of code and of events take. Objects share some of them, such as
+// the ring: each counts once.
+func (a *Agent) mapBytes() (n uint64) {
+	maps := []any{a.services.Objects.ProfileMaps, a.services.Objects.CodeMap.CodeMapMaps}
+	for one := range implementing[source.Mapper](&a.sources) {
+		maps = append(maps, one.KernelMaps()...)
+	}
+	counted := map[ebpf.MapID]bool{}
+	for _, m := range mapsIn(maps...) {
+		info, err := m.Info()
+		if err != nil {
+			continue
+		}
+		if id, ok := info.ID(); ok {
+			if counted[id] {
+				continue
+			}
+			counted[id] = true
+		}
+		if b, ok := info.Memlock(); ok {
+			n += b
+		}
+	}
+	return n
+}
+
+// mapsIn returns the maps that are fields of generated structs, such as bpf.ProbeMaps.
+func mapsIn(structs ...any) (all []*ebpf.Map) {
+	for _, s := range structs {
+		v := reflect.ValueOf(s)
+		for i := range v.NumField() {
+			if m, ok := v.Field(i).Interface().(*ebpf.Map); ok && m != nil {
+				all = append(all, m)
+			}
+		}
+	}
+	return all
 }

@@ -33,14 +33,14 @@ func TestPartialCountsEntries(t *testing.T) {
 			base = s.base
 		}
 		n, _ := foldtest.Frames(s.user)
-		a.feed(record{identity: java, attachment: 7, user: s.user, end: end, shared: &bpf.SharedStack{
+		a.feed(record{Identity: java, Attachment: 7, User: s.user, End: end, Shared: &bpf.SharedStack{
 			Serial: uint32(i + 1), Base: base, Frames: s.frames, Own: uint32(len(n)),
 		}})
 	}
 	// And in a system call, with all frames shared but two.
-	a.feed(record{identity: java, attachment: 7, user: "b:2 d:1", end: bpf.EndKnown, kernel: []uint64{0xffffffff81000001},
-		shared: &bpf.SharedStack{Serial: 5, Base: 4, Frames: 1, Own: 2}})
-	tree := &w.processes[p][fold.ThreadKey(java.pid)].Trees[profile.Certain]
+	a.feed(record{Identity: java, Attachment: 7, User: "b:2 d:1", End: bpf.EndKnown, Kernel: []uint64{0xffffffff81000001},
+		Shared: &bpf.SharedStack{Serial: 5, Base: 4, Frames: 1, Own: 2}})
+	tree := &w.Processes[p][fold.ThreadKey(java.PID)].Trees[profile.Certain]
 	want := map[string]uint64{
 		"a:1": 1, "a:1 b:1": 1, "a:1 b:1 a:1": 1, "a:1 b:1 a:1 b:1": 2, "a:1 b:1 a:1 b:1 c:1": 2, "a:1 b:2 d:1": 1,
 		"a:1 b:2 d:1 kernel": 1,
@@ -54,7 +54,7 @@ func TestPartialCountsEntries(t *testing.T) {
 		t.Errorf("contexts %v, want %v", got, want)
 	}
 	a.placed(w)
-	if got := a.contextsOf(p, w.processes[p]); got.Walked != 3 || got.Linked != 2 || got.Unplaced != 0 || got.Check != nil || got.Nodes != 0 {
+	if got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts, a.opt.CheckContexts); got.Walked != 3 || got.Linked != 2 || got.Unplaced != 0 || got.Check != nil || got.Nodes != 0 {
 		t.Errorf("%+v", *got)
 	}
 }
@@ -70,7 +70,7 @@ func TestPartialUnplaced(t *testing.T) {
 		if h.Base == 0 {
 			end = bpf.EndRoot
 		}
-		a.feed(record{identity: java, attachment: 7, user: user, end: end, kernel: kernel, shared: &h})
+		a.feed(record{Identity: java, Attachment: 7, User: user, End: end, Kernel: kernel, Shared: &h})
 	}
 	feed("a:1 b:2 c:3", bpf.SharedStack{Serial: 1})
 	feed("c:3 d:4", bpf.SharedStack{Serial: 3, Base: 2, Frames: 2}, 0xffffffff81000001)
@@ -83,7 +83,7 @@ func TestPartialUnplaced(t *testing.T) {
 	if got := a.placed(w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := a.contextsOf(p, w.processes[p]); got.Walked != 2 || got.Linked != 3 || got.Unplaced != 2 {
+	if got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts, a.opt.CheckContexts); got.Walked != 2 || got.Linked != 3 || got.Unplaced != 2 {
 		t.Errorf("%+v", *got)
 	}
 }
@@ -104,7 +104,7 @@ func TestPartialChecked(t *testing.T) {
 		{"z:1 a:1 b:1 c:1 d:1 e:6", bpf.SharedStack{Serial: 6, Base: 5, Frames: 3, Own: 2}},
 		{"a:1 b:1 c:1 d:1 e:7", bpf.SharedStack{Serial: 8, Base: 7, Frames: 3, Own: 2}}, // lost
 	} {
-		a.feed(record{identity: java, attachment: 7, user: s.user, shared: &s.shared})
+		a.feed(record{Identity: java, Attachment: 7, User: s.user, Shared: &s.shared})
 	}
 	want := map[string]uint64{"certain: a:1 b:1 c:1 d:1 e:1": 1, "unplaced: [known from before] d:1 e:7": 1}
 	for i := 2; i <= 6; i++ {
@@ -113,7 +113,7 @@ func TestPartialChecked(t *testing.T) {
 	if got := a.placed(w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	got := a.contextsOf(p, w.processes[p])
+	got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts, a.opt.CheckContexts)
 	if *got.Check != (profile.ContextCheck{Samples: 6, Right: [3]uint64{6, 3, 1}}) {
 		t.Errorf("%+v, want one level of 6 right, three of 3, all of 1", *got.Check)
 	}

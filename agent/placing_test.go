@@ -86,7 +86,7 @@ func TestPlace(t *testing.T) {
 			if got := a.placed(w); !maps.Equal(got, c.want) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
-			for _, t2 := range w.processes[a.table[100]] {
+			for _, t2 := range w.Processes[a.state().Table[100]] {
 				if t2.Count.Linked != links || t2.Count.Walked != walks {
 					t.Errorf("%d linked, %d walked, want %d and %d", t2.Count.Linked, t2.Count.Walked, links, walks)
 				}
@@ -103,8 +103,8 @@ func TestPlaceDividesAllOfALink(t *testing.T) {
 	a.walked("b:1@16 d:5@40 e:1@60", 1)
 	for i := range 80 {
 		a.feed(record{
-			identity: java, tid: uint32(100 + i%8), attachment: 7, flags: bpf.SampleDepths | bpf.SampleLink, end: bpf.EndKnown,
-			user: fmt.Sprintf("d:5@40 e:%d@60", 10+i),
+			Identity: java, TID: uint32(100 + i%8), Attachment: 7, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndKnown,
+			User: fmt.Sprintf("d:5@40 e:%d@60", 10+i),
 		})
 	}
 	got := map[string]uint64{}
@@ -121,7 +121,7 @@ func TestPlaceBelowTruncatedWalk(t *testing.T) {
 	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	a.attach(7)
 	walk := func(user string, end bpf.WalkEnd) {
-		a.feed(record{identity: java, attachment: 7, flags: bpf.SampleDepths, user: user, end: end})
+		a.feed(record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths, User: user, End: end})
 	}
 	walk("b:2@32 c:3@48", bpf.EndHeap)
 	walk("b:2@32 f:2@48 g:3@64", bpf.EndPointer)
@@ -150,14 +150,14 @@ func TestPlaceBelowKernel(t *testing.T) {
 	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	a.attach(7)
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
-	link := record{identity: java, attachment: 7, flags: bpf.SampleDepths | bpf.SampleLink | bpf.SampleKernel, end: bpf.EndKnown}
-	link.user, link.kernel = "b:2@32 c:3@48", []uint64{0xffffffff81000001, 0xffffffff81000002}
+	link := record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths | bpf.SampleLink | bpf.SampleKernel, End: bpf.EndKnown}
+	link.User, link.Kernel = "b:2@32 c:3@48", []uint64{0xffffffff81000001, 0xffffffff81000002}
 	a.feed(link)
-	link.user = "x:1@32 y:3@48"
+	link.User = "x:1@32 y:3@48"
 	a.feed(link)
-	link.user, link.kernel = "b:2@32 c:3@48", link.kernel[:1]
+	link.User, link.Kernel = "b:2@32 c:3@48", link.Kernel[:1]
 	a.feed(link)
-	a.feed(record{identity: java, kernel: link.kernel}) // and of a thread of the kernel there is nothing else
+	a.feed(record{Identity: java, Kernel: link.Kernel}) // and of a thread of the kernel there is nothing else
 	want := map[string]uint64{
 		"certain: a:1 b:2 c:3": 1, "certain: a:1 b:2 c:3 kernel kernel": 1, "certain: a:1 b:2 c:3 kernel": 1,
 		"unplaced: [known from before] x:1 y:3 kernel kernel": 1, "certain: kernel": 1,
@@ -197,7 +197,7 @@ func TestPlaceOverflow(t *testing.T) {
 	p := a.attach(7)
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	a.linked("b:2@32 c:3@48", 1)
-	waiting := &w.processes[p][fold.ThreadKey(java.pid)].Waiting
+	waiting := &w.Processes[p][fold.ThreadKey(java.PID)].Waiting
 	waiting.Limit = waiting.Len()
 	a.linked("b:2@32 c:4@48", 2)  // the leaf has no room
 	a.linked("x:2@32 c:4@48", 4)  // nor its caller
@@ -215,16 +215,16 @@ func TestPlaceOverflow(t *testing.T) {
 func TestPlaceStale(t *testing.T) {
 	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
 	p := a.attach(7)
-	link := record{identity: java, attachment: 6, flags: bpf.SampleDepths | bpf.SampleLink, end: bpf.EndKnown, user: "b:2@32 c:3@48"}
-	a.feed(record{identity: java, attachment: 6, flags: bpf.SampleDepths, user: "a:1@16 b:2@32 c:3@48"})
-	a.feed(record{identity: java, attachment: 6, flags: bpf.SampleDepths | bpf.SampleDrawn, user: "a:1@16 b:2@32 c:3@48"})
-	a.feed(record{identity: java, attachment: 6, flags: bpf.SampleDepths, user: "a:1@16 0:2@32 1:3@48"})
+	link := record{Identity: java, Attachment: 6, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndKnown, User: "b:2@32 c:3@48"}
+	a.feed(record{Identity: java, Attachment: 6, Flags: bpf.SampleDepths, User: "a:1@16 b:2@32 c:3@48"})
+	a.feed(record{Identity: java, Attachment: 6, Flags: bpf.SampleDepths | bpf.SampleDrawn, User: "a:1@16 b:2@32 c:3@48"})
+	a.feed(record{Identity: java, Attachment: 6, Flags: bpf.SampleDepths, User: "a:1@16 0:2@32 1:3@48"})
 	a.feed(link)
 	if stats := p.Chaining.Chain.Stats(); stats.Contexts != 0 || stats.Links != 0 || p.Chaining.WalkRate.Draws != 0 {
 		t.Errorf("learned %+v, with %d draws", stats, p.Chaining.WalkRate.Draws)
 	}
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
-	link.kernel = []uint64{0xffffffff81000001}
+	link.Kernel = []uint64{0xffffffff81000001}
 	a.feed(link)
 	want := map[string]uint64{
 		"certain: stale stale stale": 2, "certain: stale 0:2 1:3": 1, "certain: a:1 b:2 c:3": 1,
@@ -294,7 +294,7 @@ func TestPlaceChecked(t *testing.T) {
 				}
 			}
 			a.placed(w)
-			got := a.contextsOf(p, w.processes[p])
+			got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts, a.opt.CheckContexts)
 			if got.Check.Samples != c.checked || got.Check.Right != c.right || got.Linked != c.checked {
 				t.Errorf("%+v of %d linked, want %v of %d", *got.Check, got.Linked, c.right, c.checked)
 			}
@@ -306,16 +306,16 @@ func TestPlaceChecked(t *testing.T) {
 func TestPlaceCheckedTruncated(t *testing.T) {
 	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain, CheckContexts: true})
 	p := a.attach(7)
-	link := record{identity: java, attachment: 7, flags: bpf.SampleDepths | bpf.SampleLink, end: bpf.EndRead, user: "b:2@32 c:3@48"}
+	link := record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndRead, User: "b:2@32 c:3@48"}
 	a.feed(link)
-	link.user = "x:2@32 y:3@48"
+	link.User = "x:2@32 y:3@48"
 	a.feed(link)
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	want := map[string]uint64{"certain: a:1 b:2 c:3": 2, "unplaced: [known from before] x:2 y:3": 1}
 	if got := a.placed(w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := a.contextsOf(p, w.processes[p]).Check; *got != (profile.ContextCheck{Samples: 2, Right: [3]uint64{2, 0, 0}}) {
+	if got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts, a.opt.CheckContexts).Check; *got != (profile.ContextCheck{Samples: 2, Right: [3]uint64{2, 0, 0}}) {
 		t.Errorf("%+v", *got)
 	}
 }
@@ -336,7 +336,7 @@ func TestPlaceMarksCode(t *testing.T) {
 	epoch(3)
 	a.placed(w)
 	marked := map[string]int{}
-	tree := &w.processes[p][fold.ThreadKey(java.pid)].Trees[profile.Certain]
+	tree := &w.Processes[p][fold.ThreadKey(java.PID)].Trees[profile.Certain]
 	for id, n := range tree.Nodes() {
 		if n.Self > 0 {
 			text := foldtest.Path(tree.Stack(id)) + ", epochs"

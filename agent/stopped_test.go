@@ -26,30 +26,28 @@ func TestStoppedThreads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, w := newContextAgent(t, Options{Contexts: mode})
 			p := a.attach(7)
-			r := record{identity: java, attachment: 7, user: "d:1@16 c:2@32 b:3@48 a:4@64"}
+			r := record{Identity: java, Attachment: 7, User: "d:1@16 c:2@32 b:3@48 a:4@64"}
 			if mode == profile.ContextChain {
-				r.flags = bpf.SampleDepths
-				a.joiner.Chaining(p).WalkRate.Proof = 0
+				r.Flags = bpf.SampleDepths
+				a.state().Joiner().Chaining(p).WalkRate.Proof = 0
 			}
 			feed := func(r record, stopped bool, times int) {
 				for range times {
-					raw := r.encode()
+					raw := r.Encode()
 					if stopped {
 						stop(raw)
 					}
-					a.mu.Lock()
-					a.handle(raw)
-					a.mu.Unlock()
+					a.fold(raw)
 				}
 			}
 			other := r
-			other.tid = 200
+			other.TID = 200
 			feed(r, false, 20)
 			feed(r, true, 3)
 			feed(other, true, 2)
 			if mode == profile.ContextChain {
 				link := r
-				link.flags, link.end, link.user = bpf.SampleDepths|bpf.SampleLink, bpf.EndKnown, "b:3@48 a:4@64"
+				link.Flags, link.End, link.User = bpf.SampleDepths|bpf.SampleLink, bpf.EndKnown, "b:3@48 a:4@64"
 				feed(link, true, 4)
 				feed(link, false, 5)
 				a.place(w)
@@ -57,11 +55,11 @@ func TestStoppedThreads(t *testing.T) {
 				feed(r, true, 4)
 				feed(r, false, 5)
 			}
-			foldtest.NameFrames(p.Process, r.user)
+			foldtest.NameFrames(p.Process, r.User)
 			var c profile.Counts
 			c.Truncated = map[string]uint64{}
 			got := map[string]uint64{}
-			for _, thread := range p.Profile(w.processes[p], &c).Threads {
+			for _, thread := range p.Profile(w.Processes[p], &c).Threads {
 				if thread.Tree.Total() > 0 {
 					got[fmt.Sprint(thread.TID, " ", thread.Stopped, " ", thread.Name)] += thread.Tree.Total()
 				}
@@ -70,8 +68,8 @@ func TestStoppedThreads(t *testing.T) {
 			if !maps.Equal(got, want) {
 				t.Errorf("threads %v, want %v", got, want)
 			}
-			if w.folded != 34 {
-				t.Errorf("%d samples folded, want 34", w.folded)
+			if w.Folded != 34 {
+				t.Errorf("%d samples folded, want 34", w.Folded)
 			}
 		})
 	}

@@ -7,12 +7,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/engines"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
 )
 
 // ticks are the source of samples of CPU time. Where nothing that is wanted comes from samples they do not tick: then VMs are
 // looked for instead of being found by samples.
 type ticks struct {
-	passive
+	source.Passive
 	agent  *Agent
 	events *attach.Ticks
 
@@ -22,14 +24,14 @@ type ticks struct {
 }
 
 func newTicks(a *Agent) (*ticks, error) {
-	events, err := attach.NewTicks(a.objects.Tick, a.opt.Frequency)
+	events, err := attach.NewTicks(a.services.Objects.Tick, a.opt.Frequency)
 	if err != nil {
 		return nil, err
 	}
 	return &ticks{agent: a, events: events}, nil
 }
 
-func (t *ticks) start(ctx context.Context) error {
+func (t *ticks) Start(ctx context.Context) error {
 	if !t.agent.opt.tickless() {
 		return t.events.Start()
 	}
@@ -38,7 +40,7 @@ func (t *ticks) start(ctx context.Context) error {
 	return nil
 }
 
-func (t *ticks) stop() error {
+func (t *ticks) Stop() error {
 	if t.endSeek != nil {
 		t.endSeek()
 		t.seeking.Wait()
@@ -46,18 +48,19 @@ func (t *ticks) stop() error {
 	return t.events.Stop()
 }
 
-func (t *ticks) refresh() error { return t.events.Refresh() }
-func (t *ticks) close() error   { return t.events.Close() }
+func (t *ticks) Refresh() error { return t.events.Refresh() }
+func (t *ticks) Close() error   { return t.events.Close() }
 
-func (t *ticks) fill(_ context.Context, _ *closedWindow, p *profile.Profile) (finish func()) {
+// Fill implements source.Filler.
+func (t *ticks) Fill(_ context.Context, _ *source.Closed, p *profile.Profile) source.Part {
 	p.Event = t.events.Event
-	return nil
+	return source.Part{}
 }
 
 // tickless reports whether nothing that is wanted comes from ticks.
 func (o *Options) tickless() bool {
 	if o.Calls != nil {
-		return o.Calls.Exact != NotExact
+		return o.Calls.Exact != engines.NotExact
 	}
 	return o.Events != nil && o.NoTime && !o.Events.MonitorEnters
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,89 +20,82 @@ import (
 // sampleOf folds a sample of a process with one frame of its own for each n.
 func sampleOf(a *Agent, id identity, n ...int) {
 	for _, n := range n {
-		a.handle(sampleRecord(id, nativeFrame+bpf.Frame(n)))
+		a.fold(sampleRecord(id, nativeFrame+bpf.Frame(n)))
 	}
 }
 
 // Names of a process go when it is gone and no window has samples of it, whichever comes first; until then they stay.
 func TestNamesOfProcessesThatAreGone(t *testing.T) {
-	id := identity{100, 5, 1}
+	id := identity{PID: 100, Start: 5, Exec: 1}
 	for _, c := range []struct {
 		name  string
-		steps func(a *Agent, w *Window)
+		steps func(a *Agent, w *fold.Window)
 		want  int64 // names that are left
 	}{
-		{"alive, no window", func(a *Agent, w *Window) { a.drop(w) }, 3},
-		{"gone, in a window", func(a *Agent, w *Window) {
-			a.handle(processRecord(bpf.EventProcessExit, id))
-			a.submitDirty()
+		{"alive, no window", func(a *Agent, w *fold.Window) { a.release(w) }, 3},
+		{"gone, in a window", func(a *Agent, w *fold.Window) {
+			a.fold(processRecord(bpf.EventProcessExit, id))
+			a.submit()
 		}, 3},
-		{"gone, then the window", func(a *Agent, w *Window) {
-			a.handle(processRecord(bpf.EventProcessExit, id))
-			a.submitDirty()
-			a.drop(w)
+		{"gone, then the window", func(a *Agent, w *fold.Window) {
+			a.fold(processRecord(bpf.EventProcessExit, id))
+			a.submit()
+			a.release(w)
 		}, 0},
-		{"the window, then gone", func(a *Agent, w *Window) {
-			a.drop(w)
-			a.handle(processRecord(bpf.EventProcessExit, id))
-			a.submitDirty()
+		{"the window, then gone", func(a *Agent, w *fold.Window) {
+			a.release(w)
+			a.fold(processRecord(bpf.EventProcessExit, id))
+			a.submit()
 		}, 0},
-		{"gone, and its pid used again", func(a *Agent, w *Window) {
-			a.drop(w)
-			a.handle(processRecord(bpf.EventProcessExec, identity{100, 5, 2}))
-			sampleOf(a, identity{100, 5, 2})
-			a.submitDirty()
+		{"gone, and its pid used again", func(a *Agent, w *fold.Window) {
+			a.release(w)
+			a.fold(processRecord(bpf.EventProcessExec, identity{PID: 100, Start: 5, Exec: 2}))
+			sampleOf(a, identity{PID: 100, Start: 5, Exec: 2})
+			a.submit()
 		}, 0},
-		{"gone, in one of two windows", func(a *Agent, w *Window) {
+		{"gone, in one of two windows", func(a *Agent, w *fold.Window) {
 			second := a.openForTest()
 			sampleOf(a, id, 1)
-			a.handle(processRecord(bpf.EventProcessExit, id))
-			a.submitDirty()
-			a.drop(w)
-			if a.nameCount.Load() == 0 {
+			a.fold(processRecord(bpf.EventProcessExit, id))
+			a.submit()
+			a.release(w)
+			if a.state().Names == 0 {
 				t.Error("the second window's name is gone")
 			}
-			a.drop(second)
+			a.release(second)
 		}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, w := testAgent()
 			sampleOf(a, id, 1, 2, 3)
 			c.steps(a, w)
-			if n := a.nameCount.Load(); n != c.want {
+			if n := a.state().Names; n != c.want {
 				t.Errorf("%d names are left, want %d", n, c.want)
 			}
 		})
 	}
 }
 
-func (a *Agent) openForTest() *Window {
-	w := newWindow(a, nil)
-	a.windows[w] = struct{}{}
-	return w
-}
-
 // What a window that is being named needs stays while another one closes.
 func TestNamesOfClosingWindow(t *testing.T) {
 	a, w := testAgent()
-	id := identity{100, 5, 1}
+	id := identity{PID: 100, Start: 5, Exec: 1}
 	sampleOf(a, id, 1, 2)
-	delete(a.windows, w) // as Window.end does
-	a.closing[w] = struct{}{}
+	a.state().Close(w) // as Window.end does
 	other := a.openForTest()
 	sampleOf(a, id, 3)
-	a.handle(processRecord(bpf.EventProcessExit, id))
-	a.submitDirty()
-	a.nameCount.Add(fold.MaxNames) // under pressure
-	a.drop(other)
-	a.nameCount.Add(-fold.MaxNames)
-	for p := range w.processes {
+	a.fold(processRecord(bpf.EventProcessExit, id))
+	a.submit()
+	a.state().Names += fold.MaxNames // under pressure
+	a.release(other)
+	a.state().Names -= fold.MaxNames
+	for p := range w.Processes {
 		if len(p.Requested) != 2 {
 			t.Errorf("%d frames are remembered, want the two of the window", len(p.Requested))
 		}
 	}
 	a.release(w)
-	if n := a.nameCount.Load(); n != 0 {
+	if n := a.state().Names; n != 0 {
 		t.Errorf("%d names are left", n)
 	}
 }
@@ -112,14 +106,14 @@ func TestNamesUnderPressure(t *testing.T) {
 	const processes = 1 << 10
 	for pid := range uint32(processes) {
 		for n := range fold.MaxNames / processes {
-			sampleOf(a, identity{pid + 1, 5, 1}, n)
+			sampleOf(a, identity{PID: pid + 1, Start: 5, Exec: 1}, n)
 		}
 	}
-	if n := a.nameCount.Load(); n != fold.MaxNames {
+	if n := a.state().Names; n != fold.MaxNames {
 		t.Fatalf("%d names, want %d", n, fold.MaxNames)
 	}
-	a.drop(w)
-	if n := a.nameCount.Load(); n > fold.MaxNames/2 {
+	a.release(w)
+	if n := a.state().Names; n > fold.MaxNames/2 {
 		t.Errorf("%d names are left", n)
 	}
 }
@@ -127,12 +121,12 @@ func TestNamesUnderPressure(t *testing.T) {
 // A frame that a worker names after it was forgotten does not stay for ever.
 func TestTrimForgetsLateNames(t *testing.T) {
 	a, w := testAgent()
-	id := identity{100, 5, 1}
+	id := identity{PID: 100, Start: 5, Exec: 1}
 	sampleOf(a, id, 1)
-	p := a.table[100]
+	p := a.state().Table[100]
 	p.SetName(target.RawFrame{Frame: nativeFrame}, target.Name{}) // nobody asks for it any more
-	a.handle(processRecord(bpf.EventProcessExit, id))
-	a.drop(w)
+	a.fold(processRecord(bpf.EventProcessExit, id))
+	a.release(w)
 	if namesOf(p) != 0 || len(p.Requested) != 0 {
 		t.Errorf("%d names, %d requests are left", namesOf(p), len(p.Requested))
 	}
@@ -141,20 +135,20 @@ func TestTrimForgetsLateNames(t *testing.T) {
 func TestSweep(t *testing.T) {
 	a, w := testAgent()
 	root := t.TempDir()
-	a.root = proc.Root(root)
+	a.services.Root = proc.Root(root)
 	for _, pid := range []uint32{7, 8, 9} {
-		sampleOf(a, identity{pid, 5, 1}, 1)
+		sampleOf(a, identity{PID: pid, Start: 5, Exec: 1}, 1)
 	}
-	a.drop(w)
+	a.release(w)
 	if err := os.Mkdir(filepath.Join(root, fmt.Sprint(8)), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	a.sweep()
-	a.submitDirty()
-	if len(a.table) != 1 || a.table[8] == nil {
-		t.Errorf("%d processes are left, want number 8", len(a.table))
+	a.submit()
+	if len(a.state().Table) != 1 || a.state().Table[8] == nil {
+		t.Errorf("%d processes are left, want number 8", len(a.state().Table))
 	}
-	if n := a.nameCount.Load(); n != 1 {
+	if n := a.state().Names; n != 1 {
 		t.Errorf("%d names are left, want 1", n)
 	}
 }
@@ -163,33 +157,32 @@ func TestSweep(t *testing.T) {
 // for a caller of the method that ran, and the profile says how many these are.
 func TestWindowRoom(t *testing.T) {
 	const room, threads, each = 50, 20, 100
-	a, w := testAgent()
-	a.opt.MaxContexts = room
-	java := identity{pid: 4711, start: 5_000_000_123}
+	a, w := testAgentWith(Options{MaxContexts: room}, slog.New(slog.DiscardHandler))
+	java := identity{PID: 4711, Start: 5_000_000_123}
 	for i := range uint64(threads * each) {
 		s := sampleRecord(java, nativeFrame+bpf.Frame(i), nativeFrame+bpf.Frame(i%7), nativeFrame)
 		(*bpf.Header)(unsafe.Pointer(unsafe.SliceData(s))).Tid = uint32(4711 + i%threads)
-		a.handle(s)
+		a.fold(s)
 	}
 	// A sample may bring as many contexts as it has frames, and a tree that may not grow has one.
-	if most := room + 3 + threads; w.contexts > most || a.contexts != w.contexts {
-		t.Errorf("%d contexts in the window, %d in all, want %d at most", w.contexts, a.contexts, most)
+	if most := room + 3 + threads; w.Contexts() > most || a.state().Contexts() != w.Contexts() {
+		t.Errorf("%d contexts in the window, %d in all, want %d at most", w.Contexts(), a.state().Contexts(), most)
 	}
 	var total uint64
-	for _, of := range w.processes {
+	for _, of := range w.Processes {
 		for _, thread := range of {
 			total += thread.Trees[profile.Certain].Total()
 		}
 	}
-	if total != threads*each || w.folded != total {
-		t.Errorf("%d samples in trees, %d folded, want %d", total, w.folded, threads*each)
+	if total != threads*each || w.Folded != total {
+		t.Errorf("%d samples in trees, %d folded, want %d", total, w.Folded, threads*each)
 	}
-	if n := w.cut(); n < threads*each-room || n >= threads*each {
+	if n := w.Overflow(); n < threads*each-room || n >= threads*each {
 		t.Errorf("%d samples are cut of %d, with room for %d contexts", n, threads*each, room)
 	}
 	a.release(w)
-	if a.contexts != 0 {
-		t.Errorf("%d contexts are left of a window that is gone", a.contexts)
+	if a.state().Contexts() != 0 {
+		t.Errorf("%d contexts are left of a window that is gone", a.state().Contexts())
 	}
 }
 
@@ -197,15 +190,15 @@ func TestWindowRoom(t *testing.T) {
 // parent's until then.
 func TestThreadName(t *testing.T) {
 	a, w := testAgent()
-	id := identity{100, 5, 1}
+	id := identity{PID: 100, Start: 5, Exec: 1}
 	for _, name := range []string{"java", "worker"} {
 		record := sampleRecord(id, nativeFrame)
 		copy(record[unsafe.Offsetof(bpf.ProfileSample{}.Comm):], append([]byte(name), 0))
-		a.handle(record)
+		a.fold(record)
 	}
-	p := a.table[100]
+	p := a.state().Table[100]
 	counts := profile.Counts{Truncated: map[string]uint64{}}
-	if threads := p.Profile(w.processes[p], &counts).Threads; len(threads) != 1 || threads[0].Name != "worker" {
+	if threads := p.Profile(w.Processes[p], &counts).Threads; len(threads) != 1 || threads[0].Name != "worker" {
 		t.Errorf("got threads %v, want one named worker", threads)
 	}
 }
@@ -223,7 +216,7 @@ func TestMissingFramesInProfile(t *testing.T) {
 	p := fold.NewProcess(proc.Identity{PID: 7}, false)
 	p.AttachResult(monotonic(), proc.ErrTimeout)
 	w := newWindow(a, nil)
-	out := w.profileOf(p, &profile.Counts{})
+	out := a.processProfile(w.open, p, nil, &profile.Counts{})
 	if out == nil || len(out.Notes) != 1 || !strings.Contains(out.Notes[0], "Java frames of process") || !strings.Contains(out.Notes[0], proc.ErrTimeout.Error()) {
 		t.Errorf("%+v", out)
 	}

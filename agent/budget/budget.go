@@ -23,6 +23,9 @@ import (
 // as ten to twenty hits.
 const MaxHz = 97
 
+// DefaultShare is the share of processes' CPU time that sampling calls, or recording events, may take unless users say otherwise.
+const DefaultShare = 0.01
+
 // Limits are what a Controller keeps to.
 type Limits struct {
 	Share float64      // of the guests' CPU time: 0.01 is 1%

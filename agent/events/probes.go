@@ -1,7 +1,7 @@
 // Package events attaches the probes that see events of processes, such as allocations, lock waits and safepoint pauses, and opens
 // the events of the kernel and the CPU. It finds where probes belong in a library, sets how many hits are recorded so that they cost
-// no more than their budget, and says what each recorded event stands for. What observations mean, and the windows that they go into,
-// are the agent's.
+// no more than their budget, and says what each recorded event stands for. All of that is Probes. A Source says what their observations
+// mean, and folds them into the windows that are open.
 package events
 
 import (

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -167,4 +168,71 @@ func (h *HotAddresses) Fade(by float64) {
 			delete(h.Samples, pc)
 		}
 	}
+}
+
+// A Busy is a process that was busy lately, and what it was at.
+type Busy struct {
+	*Process
+	Identity proc.Identity
+	Top      TopEdges
+	samples  float64
+}
+
+// Busiest returns the n processes with VMs that were busiest lately, and lets what is known of all fade. It is meant to be called
+// every interval.
+func (s *State) Busiest(n int, fade float64, interval time.Duration) (all []Busy) {
+	now := proc.Monotonic()
+	passed := interval
+	if s.faded > 0 {
+		passed = now - s.faded
+	}
+	s.faded = now
+	for _, p := range s.Table {
+		if len(p.Top.Edges) > 0 {
+			p.Top.Span += passed
+		}
+	}
+	for _, p := range s.Table {
+		if len(p.Top.Edges) > 0 && !p.Exited.Load() && p.Attachment.Load() != 0 {
+			all = append(all, Busy{Process: p, Identity: p.ID, samples: p.Top.All})
+		}
+	}
+	slices.SortFunc(all, func(a, b Busy) int {
+		return cmp.Or(cmp.Compare(b.samples, a.samples), cmp.Compare(a.PID, b.PID))
+	})
+	all = all[:min(n, len(all))]
+	for i := range all {
+		all[i].Top = all[i].Process.Top.Clone()
+	}
+	for _, p := range s.Table {
+		p.Top.Fade(fade)
+	}
+	return all
+}
+
+// A BusyCode is a process whose code a map names, and where it was lately.
+type BusyCode struct {
+	*Process
+	Identity proc.Identity
+	Samples  map[uint64]float64 // by address
+	all      float64
+}
+
+// BusiestCode returns the n processes whose code a map names that were busiest lately, of those that is reports, and lets what is known
+// of all fade.
+func (s *State) BusiestCode(n int, fade float64, is func(*Process) bool) (busy []BusyCode) {
+	for _, p := range s.Table {
+		if len(p.Hot.Samples) > 0 && !p.Exited.Load() && p.Attachment.Load() == 0 && is(p) {
+			busy = append(busy, BusyCode{Process: p, Identity: p.ID, all: p.Hot.All})
+		}
+	}
+	slices.SortFunc(busy, func(a, b BusyCode) int { return cmp.Or(cmp.Compare(b.all, a.all), cmp.Compare(a.PID, b.PID)) })
+	busy = busy[:min(n, len(busy))]
+	for i := range busy {
+		busy[i].Samples = maps.Clone(busy[i].Process.Hot.Samples)
+	}
+	for _, p := range s.Table {
+		p.Hot.Fade(fade)
+	}
+	return busy
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
@@ -22,6 +23,8 @@ type RawGraph = cct.Graph[target.RawFrame, struct{}]
 type CallSet struct {
 	Named map[string]*profile.Graph // of engines that name calls, by engine
 	Raw   map[string]*RawGraph      // of the others, by engine
+	// Counters is what an engine that estimates calls knows of what the VM counted at the begin of the window.
+	Counters any
 }
 
 // Add adds a call that has names and stands for weight calls. It is false if there is no room for a new edge.
@@ -97,4 +100,13 @@ func nameEdge(names target.Names, caller, callee target.RawFrame) profile.Edge {
 func SiteOf(n target.Name, i int) profile.Site {
 	line, bci := n.Place(i)
 	return profile.Site{Line: line, Offset: bci}
+}
+
+// CallSite is where a watch saw a call come from, at that many unloadings of classes.
+func CallSite(f bpf.Frame, classEpoch uint32) target.RawFrame {
+	r := target.RawFrame{Frame: f, Kind: target.RawReturn}
+	if f.Kind() == bpf.FrameInterpreted {
+		r.Epoch = classEpoch
+	}
+	return r
 }

@@ -1,7 +1,10 @@
 package fold
 
 import (
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
 // A Count counts the samples of one thread in one window by how their contexts were found.
@@ -59,3 +62,71 @@ func SameCallers[F any](a, b []F, levels int, same func(a, b F) bool) bool {
 
 // sameCall compares two callers, wherever they stand.
 func sameCall(a, b activation) bool { return a.Method == b.Method && a.Site == b.Site }
+
+// Contexts says how the contexts of a process were found in a closed window; nil if all were walked.
+func (o *Owner) Contexts(p *Process, threads map[ThreadKey]*Thread, mode profile.ContextMode, check bool) *profile.Contexts {
+	if mode == profile.ContextWalk {
+		return nil
+	}
+	var sum Count
+	for _, t := range threads {
+		sum.Add(&t.Count)
+	}
+	c := &profile.Contexts{
+		Mode: mode, Walked: sum.Walked, Linked: sum.Linked,
+		Ambiguous: sum.Placed[profile.Ambiguous], Fitted: sum.Placed[profile.Fitted], Unplaced: sum.Placed[profile.Unplaced],
+	}
+	if check {
+		c.Check = &profile.ContextCheck{Samples: sum.Checked, Right: sum.Right}
+	}
+	if mode == profile.ContextChain {
+		o.measure(c, p, threads)
+	}
+	return c
+}
+
+// measure fills in Table 1 of Inoue and Nakatani. It has the state for a moment at a time.
+func (o *Owner) measure(c *profile.Contexts, p *Process, threads map[ThreadKey]*Thread) {
+	var links Tree
+	for _, t := range threads {
+		links.Merge(&t.Links)
+	}
+	var known *Chaining
+	o.Do(func(*State) {
+		if known = p.Chaining; known != nil {
+			stats := known.Chain.Stats()
+			c.Nodes, c.Shared, c.Methods = stats.Contexts, stats.Shared, stats.Methods
+		}
+	})
+	if known == nil {
+		return
+	}
+	id := cct.Root
+	compare := func(*State) (more bool) {
+		for until := proc.Monotonic() + loanTime; int(id) < links.Len(); {
+			id++
+			if n := links.Node(id).Self; n > 0 {
+				known.compare(c, links.Stack(id), n)
+			}
+			if proc.Monotonic() > until {
+				return true
+			}
+		}
+		return false
+	}
+	for Get(o, compare) {
+	}
+}
+
+// compare adds n samples of a link, a key of Thread.Links.
+func (c *Chaining) compare(to *profile.Contexts, link []target.RawFrame, n uint64) {
+	byDepth, bySite := c.Agreement(link)
+	for i, levels := range profile.ContextLevels {
+		if byDepth.Whole || levels > 0 && byDepth.Levels >= levels {
+			to.ByDepth[i] += n
+		}
+		if bySite.Whole || levels > 0 && bySite.Levels >= levels {
+			to.BySite[i] += n
+		}
+	}
+}

@@ -4,7 +4,13 @@
 // Where stacks are not all walked, a Joiner completes partial walks at once, or learns contexts from walks; a Placing then gives samples
 // of which only a link is known their contexts when a window closes.
 //
-// Only a Coverage has a lock of its own. The rest belongs to whoever drains the ring; in an agent that is whoever holds Agent.mu.
+// Only a Coverage and an Owner have locks of their own. The rest belongs to a State, which its Owner lends to one function at a time.
+//
+//	o := fold.NewOwner(fold.NewState(options), failed)
+//	w := fold.NewWindow(nil)
+//	o.Do(func(s *fold.State) { s.Open(w) })
+//	o.Do(func(s *fold.State) { s.Take(s.Process(sample.Header), sample) }) // for each sample
+//	o.Do(func(s *fold.State) { processes = s.Close(w) })
 package fold
 
 import (
@@ -36,7 +42,7 @@ type JoinOptions struct {
 }
 
 // A Joiner joins samples with what is known of their contexts, and sets how often the kernel side walks stacks whose link is known.
-// Agent.mu is held when its methods are called.
+// It belongs to a State.
 type Joiner struct {
 	opt      JoinOptions
 	stack    []target.RawFrame // scratch
@@ -161,3 +167,32 @@ func (j *Joiner) settle(c *Chaining, s *bpf.Sample) {
 		j.opt.Log.Warn("a link with several contexts is not always walked", "err", err)
 	}
 }
+
+// A Sample is a sample that was joined with its context, as far as that is possible when it arrives.
+type Sample struct {
+	*bpf.Sample
+	Stack     []target.RawFrame                // innermost first, as far as known
+	fresh     int                              // of Stack, innermost: frames that the thread's previous sample did not have; 0 if nobody counts
+	certainty profile.Certainty                // Certain, or Unplaced if the rest is lost
+	link      bool                             // of the user's frames there is a link; in Stack there may be more, to check it with
+	partial   bool                             // the rest of the user's frames was taken from the thread's previous sample
+	right     [len(profile.ContextLevels)]bool // partial, if contexts are checked
+}
+
+// User are the frames of the stack without the kernel's.
+func (s *Sample) User() []target.RawFrame { return s.Stack[s.inner():] }
+
+// inner is how many frames of the stack are the kernel's.
+func (s *Sample) inner() int { return min(len(s.Kernel), len(s.Stack)) }
+
+// depthsOf are the depths of a link as an outermost frame: in a tree of links, those with the same depths are together.
+func depthsOf(s *bpf.Sample) target.RawFrame {
+	r := target.RawFrame{Kind: target.RawDepths}
+	for i, d := range s.Depths[:min(2, len(s.Depths))] {
+		r.Frame |= bpf.Frame(d) << (32 * (1 - i))
+	}
+	return r
+}
+
+// depthsIn are the depths that depthsOf recorded.
+func depthsIn(r target.RawFrame) []uint32 { return []uint32{uint32(r.Frame >> 32), uint32(r.Frame)} }

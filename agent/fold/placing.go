@@ -3,7 +3,9 @@ package fold
 import (
 	"maps"
 	"slices"
+	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
@@ -17,9 +19,9 @@ type Placing struct {
 	code     *target.JITCode
 	check    bool                          // the stacks that wait are whole: count how many contexts are right
 	want     func(stack []target.RawFrame) // is called with each stack that samples were given
-	Pause    func()                        // is called before each link, if it is not nil; it may release the lock for a moment
-	links    []*waitingLink                // in the order in which they were found
-	byLink   map[chainLink]*waitingLink    // the same ones
+	threads  map[ThreadKey]*Thread         // whose samples are given their contexts
+	links    []*waitingLink                // in the order in which they were found; those that are left
+	byLink   map[chainLink]*waitingLink    // all of them
 }
 
 // A waitingLink is the samples with one link.
@@ -75,17 +77,58 @@ func newPlacing(known *Chaining, code *target.JITCode, check bool, want func([]t
 
 // Place gives the samples of all threads their contexts.
 func (pl *Placing) Place(threads map[ThreadKey]*Thread) {
+	pl.begin(threads)
+	for pl.step() {
+	}
+}
+
+// begin sorts the samples of threads, for step.
+func (pl *Placing) begin(threads map[ThreadKey]*Thread) {
+	pl.threads = threads
 	for _, tid := range slices.Sorted(maps.Keys(threads)) {
 		pl.gather(threads[tid])
 	}
-	for _, l := range pl.links {
-		if pl.Pause != nil {
-			pl.Pause()
-		}
-		pl.placeLink(l)
+}
+
+// step gives the samples of one link their contexts. It is false once there is none left.
+func (pl *Placing) step() (more bool) {
+	if len(pl.links) > 0 {
+		pl.placeLink(pl.links[0])
+		pl.links = pl.links[1:]
+		return true
 	}
-	for _, t := range threads {
+	for _, t := range pl.threads {
 		t.Waiting = Tree{}
+	}
+	return false
+}
+
+// loanTime is how long placing and comparing have the state at a time: to place one link takes up to some milliseconds, and the ring must not
+// run full meanwhile.
+const loanTime = time.Millisecond
+
+// PlaceAll gives the samples of a closed window their contexts, where they wait for those. It asks for the state for a moment at a time.
+// Attempt calls its function, which does that for p, and returns its panic.
+func (o *Owner) PlaceAll(w *Window, attempt func(p *Process, do func()) error) {
+	for p, threads := range w.Processes {
+		var pl *Placing
+		place := func(s *State) (more bool) {
+			attempt(p, func() {
+				if pl == nil {
+					pl = s.joiner.NewPlacing(p)
+					pl.begin(threads)
+				}
+				for until := proc.Monotonic() + loanTime; pl.step(); {
+					if proc.Monotonic() > until {
+						more = true
+						return
+					}
+				}
+			})
+			return more
+		}
+		for Get(o, place) {
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -15,8 +14,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// A Process is one process that was sampled or announced, as whoever drains the ring knows it. Agent.mu guards what is not in
-// target.Process, and is held when methods are called that do not say otherwise.
+// A Process is one process that was sampled or announced, as a State knows it. What is not in target.Process belongs to that, and
+// is used by whoever has it; so do methods that do not say otherwise.
 type Process struct {
 	*target.Process
 	ID        proc.Identity
@@ -45,7 +44,7 @@ func Targets(processes []*Process) (list []*target.Process) {
 	return list
 }
 
-// ProfileOf is the part of p in a profile, with nothing in it but who p is. Agent.mu need not be held.
+// ProfileOf is the part of p in a profile, with nothing in it but who p is. It needs no State.
 func ProfileOf(p *target.Process) *profile.Process {
 	d := p.Describe()
 	return &profile.Process{
@@ -66,12 +65,12 @@ const (
 
 // Want asks for the names of those frames of a stack that were not asked for yet, and reports whether there were any. The total is of
 // all processes, MaxNames at most.
-func (p *Process) Want(stack []target.RawFrame, epoch uint32, total *atomic.Int64) bool {
+func (p *Process) Want(stack []target.RawFrame, epoch uint32, total *int64) bool {
 	var fresh []target.Wanted
 	for _, r := range stack {
-		if _, ok := p.Requested[r]; !ok && total.Load() < MaxNames {
+		if _, ok := p.Requested[r]; !ok && *total < MaxNames {
 			p.Requested[r] = struct{}{}
-			total.Add(1)
+			*total++
 			w := target.Wanted{RawFrame: r, Epoch: epoch}
 			if r.Kind <= target.RawExact && r.Frame.Kind() == bpf.FrameInterpreted {
 				w.Epoch = r.Epoch // of a context, it may be older: what is at that address now is another method then
@@ -87,11 +86,11 @@ func (p *Process) Want(stack []target.RawFrame, epoch uint32, total *atomic.Int6
 }
 
 // Trim forgets the names that are not needed, and takes them off the total.
-func (p *Process) Trim(needed map[target.RawFrame]struct{}, total *atomic.Int64) {
+func (p *Process) Trim(needed map[target.RawFrame]struct{}, total *int64) {
 	for r := range p.Requested {
 		if _, ok := needed[r]; !ok {
 			delete(p.Requested, r)
-			total.Add(-1)
+			*total--
 		}
 	}
 	// A worker may have named frames after they were forgotten here the last time.
@@ -138,7 +137,7 @@ func (p *Process) Meet(s *bpf.Sample) bool {
 }
 
 // Profile is the process's part of a profile, from these threads of a window, with the names that frames have by now. It adds to the
-// counts. Agent.mu need not be held: nothing is added to a closed window.
+// counts. It needs no State: nothing is added to a closed window.
 func (p *Process) Profile(threads map[ThreadKey]*Thread, c *profile.Counts) *profile.Process {
 	out := ProfileOf(p.Process)
 	names := p.Names()

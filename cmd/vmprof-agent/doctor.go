@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/doctor"
+	"github.com/vmprof-agent/vmprof-agent/agent/engines"
 	"github.com/vmprof-agent/vmprof-agent/agent/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -50,7 +51,7 @@ func doctorVerb(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return usageError("unexpected argument " + fs.Arg(0))
 	}
 	env := doctor.Host()
-	env.Engines, env.GuestSocket = tryEngines, agent.DefaultGuestSocket
+	env.Engines, env.GuestSocket = tryEngines, engines.DefaultGuestSocket
 	env.Inspect = inspector(env.Proc, env.Pool, env.Runtimes)
 	report := doctor.Run(ctx, env)
 	if err := ctx.Err(); err != nil {
@@ -74,7 +75,7 @@ func tryEngines(ctx context.Context) ([]profile.Choice, error) {
 	} else {
 		dir = "/proc/self/none" // the engine that needs a socket says so, and the others are tried
 	}
-	a, err := agent.New(ctx, agent.Options{Filter: true, Calls: &agent.CallOptions{GuestSocket: filepath.Join(dir, "guest.sock")}})
+	a, err := agent.New(ctx, agent.Options{Filter: true, Calls: &engines.Options{GuestSocket: filepath.Join(dir, "guest.sock")}})
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/engines"
 	"github.com/vmprof-agent/vmprof-agent/agent/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
@@ -19,18 +20,18 @@ import (
 
 // callFlags are the flags of record and serve that say how calls are sampled.
 type callFlags struct {
-	options agent.CallOptions
+	options engines.Options
 	exact   string
 }
 
 // add defines the flags.
 func (c *callFlags) add(fs *pflag.FlagSet) {
 	o := &c.options
-	fs.StringVar(&o.Engine, "engine", calls.Auto, "call `ENGINE`: auto, "+strings.Join(agent.CallEngines(), ", "))
+	fs.StringVar(&o.Engine, "engine", calls.Auto, "call `ENGINE`: auto, "+strings.Join(engines.Names(), ", "))
 	fs.IntVar(&o.Rate.Stride, "stride", 0, "sample every `N`th call of a burst (default from --budget)")
 	fs.IntVar(&o.Rate.Samples, "samples", 0, "take `N` samples in a burst (default from --budget)")
 	fs.BoolVar(&o.Logical, "logical", false, "include inlined calls, from HotSpot's counters")
-	fs.StringVar(&o.GuestSocket, "guest-socket", agent.DefaultGuestSocket, "socket `PATH` for VMs with vmprof.h")
+	fs.StringVar(&o.GuestSocket, "guest-socket", engines.DefaultGuestSocket, "socket `PATH` for VMs with vmprof.h")
 	advanced(fs, groupBursts, "engine", "stride", "samples", "logical", "guest-socket")
 }
 
@@ -42,7 +43,7 @@ func (c *callFlags) addExact(fs *pflag.FlagSet) {
 }
 
 // exacts are the values of --exact.
-var exacts = map[string]agent.Exact{"": agent.NotExact, "contexts": agent.ExactContexts, "edges": agent.ExactEdges, "counters": agent.ExactCounters}
+var exacts = map[string]engines.Exact{"": engines.NotExact, "contexts": engines.ExactContexts, "edges": engines.ExactEdges, "counters": engines.ExactCounters}
 
 // check reads what the flags say. With alone nothing but calls is recorded; without wanted no calls are.
 func (c *callFlags) check(fs *pflag.FlagSet, wanted, alone bool) error {
@@ -54,8 +55,8 @@ func (c *callFlags) check(fs *pflag.FlagSet, wanted, alone bool) error {
 		}
 	}
 	o := &c.options
-	if o.Engine != calls.Auto && !slices.Contains(agent.CallEngines(), o.Engine) {
-		return usageError(fmt.Sprintf("--engine %s: choose auto, or one of %s", o.Engine, strings.Join(agent.CallEngines(), ", ")))
+	if o.Engine != calls.Auto && !slices.Contains(engines.Names(), o.Engine) {
+		return usageError(fmt.Sprintf("--engine %s: choose auto, or one of %s", o.Engine, strings.Join(engines.Names(), ", ")))
 	}
 	if o.Rate.Stride < 0 || o.Rate.Stride > maxStride || o.Rate.Samples < 0 || o.Rate.Samples > maxSamples {
 		return usageError(fmt.Sprintf("--stride needs a number from 1 to %d, --samples one from 1 to %d", maxStride, maxSamples))
@@ -64,7 +65,7 @@ func (c *callFlags) check(fs *pflag.FlagSet, wanted, alone bool) error {
 	switch {
 	case !known:
 		return usageError(fmt.Sprintf("--exact=%s: choose contexts, edges or counters", c.exact))
-	case exact != agent.NotExact && !alone:
+	case exact != engines.NotExact && !alone:
 		return usageError("--exact needs -e calls, without other events")
 	}
 	o.Exact = exact
@@ -81,7 +82,7 @@ func (c *callFlags) check(fs *pflag.FlagSet, wanted, alone bool) error {
 // checkTogether refuses flags that can have no effect beside others. Where --engine=auto leaves it open, the profile says
 // which engines a flag does not apply to.
 func (c *callFlags) checkTogether(fs *pflag.FlagSet) error {
-	if c.options.Exact != agent.NotExact {
+	if c.options.Exact != engines.NotExact {
 		for _, name := range []string{"engine", "budget", "stride", "samples", "logical"} {
 			if fs.Changed(name) {
 				return usageError(fmt.Sprintf("--%s controls sampling, but --exact counts every call: remove one of them", name))
@@ -89,7 +90,7 @@ func (c *callFlags) checkTogether(fs *pflag.FlagSet) error {
 		}
 	}
 	engine := c.options.Engine
-	traits := agent.CallTraits(engine)
+	traits := engines.TraitsOf(engine)
 	for _, r := range []struct {
 		flag string
 		off  bool // for that engine
@@ -281,7 +282,7 @@ func (e *eventFlags) apply(to *agent.Options) {
 	}
 	to.Calls = &e.callFlags.options
 	if to.Calls.Rate.Hz == 0 {
-		to.Frequency = agent.CallFrequency(to.Calls.Budget)
+		to.Frequency = engines.Frequency(to.Calls.Budget)
 	}
 }
 

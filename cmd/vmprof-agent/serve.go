@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/engines"
 	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -173,12 +174,12 @@ type profiler interface {
 // run serves p on ln until ctx ends or something fails.
 func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, length time.Duration, log *slog.Logger) error {
 	build := version.Get()
-	var engines []string
+	var names []string
 	if o.calls {
-		engines = agent.CallEngines()
+		names = engines.Names()
 	}
 	metrics, err := prom.New(p, &prom.Options{
-		MaxMethods: orNone(o.maxMethods), MaxServices: orNone(o.maxServices), NoTime: !o.time, Engines: engines, Events: o.events.Kinds,
+		MaxMethods: orNone(o.maxMethods), MaxServices: orNone(o.maxServices), NoTime: !o.time, Engines: names, Events: o.events.Kinds,
 		Build: prom.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go},
 	})
 	if err != nil {

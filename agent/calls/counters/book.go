@@ -17,12 +17,12 @@ import (
 // immutable: who has one may read it while somebody learns.
 type Book struct {
 	epoch   uint32
-	targets map[Call]target
+	targets map[Call]callee
 	frames  map[vmruntime.Scope]vmruntime.Frame
 }
 
-// A target is a method that a call leads to, 0 if that was not found out in so many tries.
-type target struct {
+// A callee is a method that a call leads to, 0 if that was not found out in so many tries.
+type callee struct {
 	method uint64
 	tries  int
 }
@@ -33,7 +33,7 @@ const maxTries = 3
 // Learn asks the VM for what is not known of the calls: ten microseconds for each method that makes them. epoch is how
 // many times it has unloaded or changed classes: what was known before that is not in the new book.
 func (b *Book) Learn(vm VM, epoch uint32, d *Difference) (*Book, error) {
-	next := &Book{epoch: epoch, targets: map[Call]target{}, frames: map[vmruntime.Scope]vmruntime.Frame{}}
+	next := &Book{epoch: epoch, targets: map[Call]callee{}, frames: map[vmruntime.Scope]vmruntime.Frame{}}
 	if b.targets != nil && b.epoch == epoch {
 		next.targets, next.frames = maps.Clone(b.targets), maps.Clone(b.frames)
 	}

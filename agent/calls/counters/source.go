@@ -1,0 +1,210 @@
+package counters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// edgesEngine is the engine of edges that the JVM's own code counted.
+const edgesEngine = "exact counters"
+
+// How often the counters are read while a recording goes on, in case the JVM ends: what it counted is gone then.
+const (
+	readingPause = time.Second
+	readingShare = 10 // a pause is that many times as long as a reading took
+)
+
+// readingDeadline is how long the end of a recording waits for the last reading.
+const readingDeadline = 30 * time.Second
+
+// A Source takes the difference of a JVM's own counters at both ends of the window.
+type Source struct {
+	exact.Counted
+	cancel context.CancelFunc // of what reads on
+	done   chan struct{}
+
+	// Of the goroutine that reads on, then of who ends it.
+	book        *Book
+	first, last *Reading
+	middles     exact.Middles[*Reading]
+	notes       []string
+	symbol      func(vmruntime.Frame) symbolize.Symbol // of a method
+}
+
+// New is a source that has read nothing yet.
+func New(services *source.Services) *Source {
+	return &Source{Counted: exact.NewCounted(services), book: &Book{}}
+}
+
+// Attached starts to count the calls of a process whose VM was attached just now. A worker has it.
+func (x *Source) Attached(t *target.Process, g *target.VM, _ *proc.Mapping) {
+	p := x.Take(t)
+	if p == nil {
+		return
+	}
+	first, err := x.begin(g)
+	if err != nil {
+		x.Fail(p, err)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	x.Owner.Do(func(*fold.State) {
+		x.first, x.last, x.cancel, x.done = first, first, cancel, make(chan struct{})
+		x.symbol = g.MethodSymbols()
+		if vm, err := target.As[VM](g); err == nil {
+			if note := WidthNote(vm); note != "" {
+				x.notes = append(x.notes, note)
+			}
+		}
+		go x.readOn(ctx, p)
+	})
+	x.Log.Debug("calls are counted", "pid", p.PID, "methods", first.Counted(), "reading", first.Took)
+}
+
+func (x *Source) begin(g *target.VM) (*Reading, error) {
+	vm, err := target.As[VM](g)
+	if err != nil {
+		return nil, err
+	}
+	if err := Check(vm); err != nil {
+		return nil, err
+	}
+	return x.reading(g)
+}
+
+// reading reads the counters. Class unloading comes in bursts, so a second attempt nearly always succeeds.
+func (x *Source) reading(g *target.VM) (r *Reading, err error) {
+	vm, err := target.As[VM](g)
+	if err != nil {
+		return nil, err
+	}
+	epoch := func() uint32 { return x.Resolver.ClassEpoch(g) }
+	for range 3 {
+		if r, err = Read(vm, epoch); !errors.Is(err, vmruntime.ErrStale) {
+			return r, err
+		}
+	}
+	return r, err
+}
+
+// readOn reads the counters from time to time until ctx ends, and looks up what was called.
+func (x *Source) readOn(ctx context.Context, p *fold.Process) {
+	defer close(x.done)
+	milestone := readingPause
+	for pause := readingPause; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		took, err := x.read(ctx, p)
+		if err != nil {
+			x.Log.Debug("counters are not read", "pid", p.PID, "err", err)
+			continue
+		}
+		pause = max(readingPause, readingShare*took)
+		x.Log.Debug("counters were read", "pid", p.PID, "took", took)
+		if after := x.last.Since(x.first).Length; after >= milestone {
+			x.middles.Keep(x.last, after)
+			milestone = 2*after + readingPause
+		}
+	}
+}
+
+// read replaces the last reading, which took so long with all that is looked up.
+func (x *Source) read(ctx context.Context, p *fold.Process) (took time.Duration, err error) {
+	first, known := x.first, x.book // what a worker still does when ctx has ended must not read x
+	type outcome struct {
+		*Reading
+		*Book
+		took time.Duration
+	}
+	made := make(chan outcome, 1)
+	err = x.Resolver.WithVM(ctx, p.Process, func(g *target.VM) error {
+		began := time.Now()
+		r, err := x.reading(g)
+		if err != nil {
+			return err
+		}
+		vm, err := target.As[VM](g)
+		if err != nil {
+			return err
+		}
+		book, err := known.Learn(vm, r.Epoch, r.Since(first))
+		made <- outcome{r, book, time.Since(began)}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	out := <-made
+	x.last, x.book = out.Reading, out.Book
+	return out.took, nil
+}
+
+// End implements source.Ender.
+func (x *Source) End(ctx context.Context, begin func() *profile.Profile) (*profile.Profile, error) {
+	var p *fold.Process
+	var cancel context.CancelFunc
+	x.Owner.Do(func(s *fold.State) {
+		p, cancel = x.Counts(s), x.cancel
+		x.cancel = nil
+	})
+	if cancel == nil {
+		return nil, exact.ErrNothingCounted
+	}
+	cancel()
+	<-x.done
+	ctx, stop := context.WithTimeout(ctx, readingDeadline)
+	defer stop()
+	_, err := x.read(ctx, p)
+	d := x.last.Since(x.first)
+	if x.last == x.first {
+		return nil, fmt.Errorf("read the counters of process %d for a second time: %w", p.PID, err)
+	}
+	out := begin()
+	of := fold.ProfileOf(p.Process)
+	graph := x.book.Graph(d, maxCounted, x.symbol, target.Marker)
+	of.Calls = []*profile.Calls{{Engine: edgesEngine, Basis: profile.Counted, Graph: graph}}
+	out.Processes = []*profile.Process{of}
+	out.Comments = append(out.Comments, x.book.Notes(d)...)
+	out.Comments = append(out.Comments, x.notes...)
+	if n := graph.Overflow(); n > 0 {
+		out.Comments = append(out.Comments, fmt.Sprintf("%.0f calls are missing in the call graph, because it is full.", n))
+	}
+	if err != nil {
+		out.Comments = append(out.Comments, fmt.Sprintf("the counters of process %d could not be read at the end (%v): its calls cover only the first %v",
+			p.PID, err, d.Length.Round(time.Second/10)))
+	}
+	if middle := x.middles.Middle(d.Length); middle != nil {
+		note := exact.PhaseNote(x.book.Callees(middle.Since(x.first)), x.book.Callees(x.last.Since(middle)))
+		if note != "" {
+			out.Comments = append(out.Comments, note)
+		}
+	}
+	return out, nil
+}
+
+// maxCounted bounds the edges of a call graph that is counted: as many as exact.Recorder has room for.
+const maxCounted = 1 << 18
+
+// Close ends the reading, if it began.
+func (x *Source) Close() error {
+	if x.cancel != nil {
+		x.cancel()
+		<-x.done
+	}
+	return nil
+}

@@ -1,0 +1,285 @@
+package exact
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// A Counted is what sources that count the calls of one JVM have in common: they count those of the first JVM that they are given, from when the
+// agent finds it until its window is closed.
+type Counted struct {
+	source.Passive
+	*source.Services
+	fatal   chan error    // why nothing can be counted; holds one
+	process *fold.Process // belongs to whoever has the State
+}
+
+// NewCounted is of no JVM yet.
+func NewCounted(services *source.Services) Counted {
+	return Counted{Services: services, fatal: make(chan error, 1)}
+}
+
+// Take returns the process of a worker's if it is to be counted: it is wanted, and the first one. Otherwise it is nil.
+func (c *Counted) Take(t *target.Process) (p *fold.Process) {
+	if !c.Wanted(t.PID) {
+		return nil
+	}
+	taken := false
+	c.Owner.Do(func(s *fold.State) {
+		if p = s.Of(t); p == nil {
+			return
+		}
+		if taken = c.process != nil; !taken {
+			c.process = p
+		}
+	})
+	if taken {
+		c.Log.Warn("the calls of one JVM are counted; those of another are not", "pid", t.PID)
+		return nil
+	}
+	return p
+}
+
+// Counts returns the process whose calls are counted; nil if there is none.
+func (c *Counted) Counts(*fold.State) *fold.Process { return c.process }
+
+// Failed implements source.Failer.
+func (c *Counted) Failed() <-chan error { return c.fatal }
+
+// Fail ends the agent's Run, as nothing can be counted of p.
+func (c *Counted) Fail(p *fold.Process, err error) {
+	select {
+	case c.fatal <- fmt.Errorf("count the calls of process %d: %w", p.PID, err):
+	default:
+	}
+}
+
+// ErrNothingCounted is why there is no profile.
+var ErrNothingCounted = errors.New("no JVM was attached whose calls could be counted: it ended before, or is no JVM that can be attached (vmprof-agent doctor lists those)")
+
+// edgesEngine is the engine of edges that were all counted; the whole contexts of a Profile in CallCounts need none.
+const edgesEngine = "exact edges"
+
+// A Source counts every call of the first JVM that it is given, until the window is closed.
+type Source struct {
+	Counted
+	edges bool // the call graph, with the places of calls; otherwise whole contexts
+
+	// These belong to whoever has the State.
+	recorder *Recorder
+	halves   *Halves
+	methods  map[target.RawFrame]struct{} // that were announced: their names are kept
+}
+
+// New is a source of the call graph with the places of calls, or of the complete calling context tree of each thread.
+func New(services *source.Services, edges bool) *Source {
+	return &Source{Counted: NewCounted(services), edges: edges, methods: map[target.RawFrame]struct{}{}}
+}
+
+// Attached starts to count the calls of a process whose VM was attached just now. A worker has it.
+func (x *Source) Attached(t *target.Process, g *target.VM, lib *proc.Mapping) {
+	p := x.Take(t)
+	if p == nil {
+		return
+	}
+	r, err := x.begin(p, g, lib)
+	if err != nil {
+		x.Fail(p, err)
+		return
+	}
+	x.Owner.Do(func(*fold.State) { x.recorder, x.halves = r, r.Halve() })
+}
+
+func (x *Source) begin(p *fold.Process, g *target.VM, lib *proc.Mapping) (*Recorder, error) {
+	vm, err := target.As[VM](g)
+	if err != nil {
+		return nil, err
+	}
+	if err := Check(vm); err != nil {
+		return nil, err
+	}
+	return target.Call(x.Resolver, p.Process, func() (*Recorder, error) {
+		f, err := x.Root.OpenMapped(p.PID, lib, target.MaxLibrary)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		file, err := elffile.OpenFile(f)
+		if err != nil {
+			return nil, fmt.Errorf("read the library of the VM: %w", err)
+		}
+		sites, err := FindSites(file, f)
+		if err != nil {
+			return nil, err
+		}
+		return Start(x.Objects, f, sites, Options{PID: p.PID, NoEdges: !x.edges})
+	})
+}
+
+// HandleNewMethod has a method named while it is there.
+func (x *Source) HandleNewMethod(s *fold.State, raw []byte) {
+	s.Events++
+	m, err := bpf.DecodeMethodSeen(raw)
+	if err != nil {
+		return
+	}
+	p := s.Process(m.Header)
+	if p != x.process {
+		return
+	}
+	r := methodFrame(Method{Addr: m.Method, Epoch: m.ClassEpoch})
+	x.methods[r] = struct{}{}
+	s.Want(p, []target.RawFrame{r}, m.ClassEpoch)
+}
+
+func methodFrame(m Method) target.RawFrame {
+	return target.RawFrame{Frame: m.Frame(), Epoch: m.Epoch, Kind: target.RawReturn}
+}
+
+func siteFrame(s Site) target.RawFrame {
+	r := target.RawFrame{Frame: s.Frame, Kind: target.RawReturn}
+	if s.Frame.Kind() == bpf.FrameInterpreted {
+		r.Epoch = s.Epoch
+	}
+	return r
+}
+
+// finish ends the counting, and returns what was counted, of which process, and what a reader must know of when that was. It fails
+// if there was nothing to count. The places of calls are on their way to be named.
+func (x *Source) finish() (_ *Recording, _ *fold.Process, note string, err error) {
+	var r *Recorder
+	var p *fold.Process
+	var halves *Halves
+	x.Owner.Do(func(*fold.State) {
+		r, p, halves = x.recorder, x.process, x.halves
+		x.halves = nil
+	})
+	if r == nil {
+		return nil, nil, "", ErrNothingCounted
+	}
+	var middle *Snapshot
+	if halves != nil {
+		middle = halves.End()
+	}
+	if err := r.Stop(); err != nil {
+		return nil, nil, "", fmt.Errorf("end counting: %w", err)
+	}
+	s, err := r.Snapshot()
+	if err != nil {
+		return nil, nil, "", fmt.Errorf("read counts: %w", err)
+	}
+	methods, err := r.Methods() // announcements may have been lost
+	if err != nil {
+		return nil, nil, "", fmt.Errorf("read methods: %w", err)
+	}
+	recording := s.Since(nil)
+	x.Owner.Do(func(s *fold.State) {
+		for _, m := range methods {
+			s.Want(p, []target.RawFrame{methodFrame(m)}, m.Epoch)
+		}
+		if x.edges {
+			for e := range recording.Graph.Edges() {
+				if e.Site.Frame != 0 {
+					s.Want(p, []target.RawFrame{siteFrame(e.Site)}, e.Site.Epoch)
+				}
+			}
+		}
+	})
+	x.Resolver.Submit(p.Process)
+	return recording, p, s.PhaseNote(middle), nil
+}
+
+// End closes the window: with all that was counted since the agent began.
+func (x *Source) End(ctx context.Context, begin func() *profile.Profile) (*profile.Profile, error) {
+	recording, p, note, err := x.finish()
+	if err != nil {
+		return nil, err
+	}
+	out := begin()
+	x.Resolver.Wait(ctx, fold.Targets([]*fold.Process{p}), nameDeadline)
+	out.Processes = []*profile.Process{x.profile(p, recording)}
+	out.Comments = append(out.Comments, fmt.Sprintf("exact: %d calls counted", recording.Calls))
+	out.Comments = append(out.Comments, recording.Losses.Notes()...)
+	if note != "" {
+		out.Comments = append(out.Comments, note)
+	}
+	return out, nil
+}
+
+// nameDeadline is how long the end of an exact recording waits for names: of all places of calls, if need be.
+const nameDeadline = 30 * time.Second
+
+// profile makes the counted process's part of a profile.
+func (x *Source) profile(p *fold.Process, r *Recording) *profile.Process {
+	out := fold.ProfileOf(p.Process)
+	resolved := p.Names()
+	defer resolved.Close()
+	names := foundNames{resolved}
+	if x.edges {
+		out.Calls = []*profile.Calls{{Engine: edgesEngine, Basis: profile.Counted, Graph: Logical(r.Graph, names)}}
+		return out
+	}
+	for _, t := range r.Threads {
+		tree := cct.Map(t.Tree, func(m Method) []symbolize.Symbol { return []symbolize.Symbol{names.Method(m)} })
+		out.Threads = append(out.Threads, &profile.Thread{TID: t.TID, Name: symbolize.CleanName(t.Name), Tree: tree})
+	}
+	return out
+}
+
+// foundNames names what was counted of a process.
+type foundNames struct{ target.Names }
+
+// Method implements Names.
+func (n foundNames) Method(m Method) symbolize.Symbol {
+	if text := m.Marker(); text != "" {
+		return target.Marker(text)
+	}
+	if s := n.Of(methodFrame(m)).Symbols; len(s) > 0 {
+		return target.MethodOf(s[len(s)-1])
+	}
+	return target.Marker("[unknown]")
+}
+
+// Places implements Names.
+func (n foundNames) Places(s Site) (places []Place) {
+	name := n.Of(siteFrame(s))
+	if name.Stale || name.Unknown {
+		return nil
+	}
+	for i := range name.Symbols {
+		places = append(places, Place{Method: target.MethodOf(name.Symbols[i]), Site: fold.SiteOf(name, i)})
+	}
+	return places
+}
+
+// NeedNames implements source.Namer: methods that were announced may be gone.
+func (x *Source) NeedNames(_ *fold.State, of fold.NamesOf) {
+	if x.process == of.Process {
+		for r := range x.methods {
+			of.Need(r)
+		}
+	}
+}
+
+// Close ends the counting, if it began.
+func (x *Source) Close() error {
+	if x.recorder == nil {
+		return nil
+	}
+	if x.halves != nil {
+		x.halves.End()
+	}
+	return x.recorder.Close()
+}

@@ -1,0 +1,256 @@
+package hotspot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/retry"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// estimateDeadline is how long the end of a window waits for all estimates.
+const estimateDeadline = 5 * time.Second
+
+// leastSamples of a guest are worth an estimate.
+const leastSamples = 20
+
+// An Estimated is what came out for one guest.
+type Estimated struct {
+	Calls       []*profile.Calls
+	Credibility profile.Credibility
+	Windows     int    // that were heard
+	Note        string // what a reader must know, or ""
+	Failed      bool   // there is none; the note says why
+}
+
+// Estimate estimates the calls of all guests in a window that was closed, before its trees are named.
+func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Process]Estimated {
+	ctx, cancel := context.WithTimeout(ctx, estimateDeadline)
+	defer cancel()
+	all := map[*fold.Process]Estimated{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, p := range w.Processes {
+		t := taskOf(w.Window, p, w.Ended)
+		if len(t.top.Edges) == 0 {
+			continue
+		}
+		if t.top.All < leastSamples {
+			all[p] = Estimated{Note: fmt.Sprintf("calls of process %d are not estimated: %.0f samples are too few", p.PID, t.top.All)}
+			continue
+		}
+		wg.Go(func() { // as many at once as there are workers
+			out, err := e.estimate(ctx, t)
+			if err != nil {
+				out = Estimated{Failed: true, Note: fmt.Sprintf("calls of process %d are not estimated: %v", p.PID, err)}
+				if errors.Is(err, context.DeadlineExceeded) {
+					out.Note = fmt.Sprintf("calls of process %d are not estimated: that was not ready in time, as the machine is busy or the "+
+						"JVM is large", p.PID)
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all[p] = out
+		})
+	}
+	wg.Wait()
+	return all
+}
+
+// keepEstimate is when estimates are made that outlive their process: more often at first, as most processes that end
+// are young.
+var keepEstimate = retry.Backoff{First: 2 * time.Second}
+
+// keep makes an estimate of the longest window that is open, if it is time. A worker has p.
+func (e *Engine) keep(g *target.VM, p *fold.Process, own *guest) {
+	now := proc.Monotonic()
+	if !own.keep.Due(now) {
+		return
+	}
+	var t *task
+	e.Owner.Do(func(s *fold.State) {
+		if w := s.Longest(p); w != nil {
+			made := taskOf(w, p, now)
+			t = &made
+		}
+	})
+	if t == nil {
+		return
+	}
+	kept, err := e.estimateNow(g, *t)
+	if err != nil {
+		e.Log.Debug("no estimate", "pid", p.PID, "err", err)
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	own.kept, own.keptAt, own.keptSince = kept, now, t.since
+}
+
+// A task is what an estimate of one guest in one window is made of.
+type task struct {
+	process *fold.Process
+	top     fold.TopEdges // of all threads
+	since   time.Duration // begin of the window, CLOCK_MONOTONIC
+	length  time.Duration
+	reading reading
+}
+
+// taskOf collects it of an open window, with the State that has it, or of a closed one.
+func taskOf(w *fold.Window, p *fold.Process, now time.Duration) task {
+	t := task{process: p, since: w.Began, length: now - w.Began}
+	for _, thread := range w.Processes[p] {
+		for i := range thread.Trees {
+			t.top.AddTree(&thread.Trees[i])
+		}
+	}
+	if s := w.Calls[p]; s != nil {
+		if r, ok := s.Counters.(*reading); ok {
+			t.reading = *r
+		}
+	}
+	return t
+}
+
+// estimate returns the calls of one guest. If it is gone, or the estimate takes longer than ctx allows, it is the last one that
+// was made in the window.
+func (e *Engine) estimate(ctx context.Context, t task) (out Estimated, err error) {
+	made := make(chan Estimated, 1)
+	err = e.Resolver.WithVM(ctx, t.process.Process, func(g *target.VM) error {
+		out, err := e.estimateNow(g, t)
+		made <- out
+		return err
+	})
+	if err == nil {
+		return <-made, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if kept, ok := e.guests[t.process].until(err, t); ok {
+		return kept, nil
+	}
+	return out, err
+}
+
+// until returns the estimate that was kept of a guest, where err is why there is none of the whole window.
+func (own *guest) until(err error, t task) (kept Estimated, ok bool) {
+	if own == nil || own.keptSince < t.since || own.keptAt <= own.keptSince || own.keptAt > t.since+t.length {
+		return kept, false
+	}
+	kept = own.kept
+	part := (own.keptAt - own.keptSince).Round(time.Second / 10)
+	switch {
+	case errors.Is(err, proc.ErrGone):
+		kept.Note = fmt.Sprintf("process %d ended: its calls cover only %v of the window", t.process.PID, part)
+	case errors.Is(err, context.DeadlineExceeded):
+		kept.Note = fmt.Sprintf("the estimate of the calls of process %d was not ready in time: they cover only %v of the window",
+			t.process.PID, part)
+	default:
+		return Estimated{}, false
+	}
+	return kept, true
+}
+
+// estimateNow makes the estimate. A worker has the process.
+func (e *Engine) estimateNow(g *target.VM, t task) (out Estimated, err error) {
+	vm, err := target.As[vmruntime.CallCounter](g)
+	if err != nil {
+		return out, err
+	}
+	heard := e.observedSince(t.process, t.since)
+	in := newInput(g, vm, e.Resolver.ClassEpoch(g), t.top, heard, t.length, e.Period, e.hitTime())
+	if err := in.readProfiles(&t.reading, proc.Monotonic()); err != nil {
+		return out, fmt.Errorf("read counters: %w", err)
+	}
+	r := estimate.Estimate(&in.Input, estimate.Options{Logical: e.logical})
+	out.Credibility, out.Windows = r.Credibility, len(in.Windows)
+	if lost := in.lost.String(); lost != "" {
+		out.Note = fmt.Sprintf("calls of process %d are estimated %s", t.process.PID, lost)
+	}
+	out.Calls, err = in.graphs(r, t.length)
+	return out, err
+}
+
+// graphs names an estimate: a graph for each basis, in calls in the time of the window.
+func (in *input) graphs(r *estimate.Result, length time.Duration) ([]*profile.Calls, error) {
+	places := make([]vmruntime.Scope, 0, 2*len(r.Calls))
+	for _, c := range r.Calls {
+		places = append(places, in.scope(c.Caller), in.scope(estimate.Place{Method: c.Callee, BCI: -1}))
+	}
+	frames, err := in.vm.Names(places)
+	if err != nil {
+		return nil, fmt.Errorf("name methods: %w", err)
+	}
+	byBasis := map[profile.Basis]*profile.Calls{}
+	for i, c := range r.Calls {
+		caller, callee := frames[2*i], frames[2*i+1]
+		edge := profile.Edge{
+			Caller: in.symbol(caller, c.Caller.Method), Callee: in.symbol(callee, c.Callee),
+			Site: profile.Site{Line: int32(caller.Line), Offset: c.Caller.BCI},
+		}
+		basis, within := basisOf(c), profile.Interval{Low: c.Low * length.Seconds(), High: c.High * length.Seconds()}
+		weight := c.Rate * length.Seconds()
+		if basis == profile.Unmeasured {
+			within.Low = max(within.Low, 1) // it was seen
+			weight = within.Low
+		}
+		of := byBasis[basis]
+		if of == nil {
+			of = &profile.Calls{Engine: calls.Hotspot, Basis: basis, Graph: &profile.Graph{Limit: fold.MaxEdges}, Intervals: map[profile.Edge]profile.Interval{}}
+			byBasis[basis] = of
+		}
+		if of.Graph.Add(edge, weight); of.Graph.Weight(edge) > 0 {
+			of.Intervals[edge] = of.Intervals[edge].Add(within)
+		}
+	}
+	var out []*profile.Calls
+	for _, basis := range []profile.Basis{profile.Counted, profile.Estimated, profile.Inferred, profile.Sampled, profile.Unmeasured} {
+		if c := byBasis[basis]; c != nil {
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+// unmeasured is the factor from which on an interval says next to nothing: from a thirtieth to thirty times as many.
+const unmeasured = 30
+
+// basisOf is the basis of an estimate. What was never checked and is almost never entered has an interval of all that a
+// program can do.
+func basisOf(c estimate.Call) profile.Basis {
+	if within := (profile.Interval{Low: c.Low, High: c.High}); within.Factor() > unmeasured {
+		return profile.Unmeasured
+	}
+	return c.Basis
+}
+
+func (in *input) scope(p estimate.Place) vmruntime.Scope {
+	if p.Method < 0 || int(p.Method) >= len(in.methods) {
+		return vmruntime.Scope{BCI: -1}
+	}
+	return vmruntime.Scope{Method: in.methods[p.Method], BCI: int(p.BCI)}
+}
+
+// symbol is the method of a frame as call graphs have it; of what has no name a marker.
+func (in *input) symbol(f vmruntime.Frame, m estimate.MethodID) symbolize.Symbol {
+	if m == estimate.NoMethod {
+		return target.Marker("[VM]")
+	}
+	if f.Function == "" {
+		return target.Marker("[unknown]")
+	}
+	f.Line = 0
+	return in.guest.MethodSymbols()(f)
+}

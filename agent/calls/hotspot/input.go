@@ -1,0 +1,360 @@
+package hotspot
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// Bounds of what one estimate is made of.
+const (
+	maxEstimated = 1 << 13 // call sites with callees, the most sampled ones; and compilations
+	maxProfiled  = 1 << 13 // methods whose counters are read: some 10 us each
+	profileDepth = 3       // how far methods are followed that left no trace in the code that they are part of
+)
+
+// An input is what is known of one guest in the ids of package estimate, and what the ids stand for. It is
+// made by the worker that has the guest's process.
+type input struct {
+	estimate.Input
+	guest   *target.VM
+	vm      vmruntime.CallCounter
+	epoch   uint32           // of classes, when it is made
+	entries []listener.Entry // by CodeID; where Address is 0 there is nothing to listen to
+	methods []uint64         // by MethodID: addresses
+
+	codeIDs   map[codeKey]estimate.CodeID
+	methodIDs map[uint64]estimate.MethodID
+	entered   map[uint64]bool // methods with a code that calls of them enter
+	lost      losses
+}
+
+// losses are what an estimate was made without.
+type losses struct {
+	samples  float64 // of call sites beyond the bounds
+	code     int     // compilations that were sampled or heard, and are gone
+	windows  int     // of breakpoints, on such compilations
+	threads  int     // windows in which threads were left out; they count all the same
+	compiled int     // compilations beyond maxEstimated
+	methods  int     // methods beyond maxProfiled
+}
+
+// String is a clause for people, "" if nothing was lost.
+func (l losses) String() string {
+	var parts []string
+	for _, part := range []struct {
+		n    int
+		what string
+	}{
+		{int(l.samples), "samples of rare call sites"},
+		{l.code, "compilations that are gone"},
+		{l.windows, "windows of such"},
+		{l.threads, "windows' threads whose debug registers were in use, or that were beyond the bound"},
+		{l.compiled, "compilations that were not sampled"},
+		{l.methods, "methods' counters"},
+	} {
+		if part.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
+		}
+	}
+	if parts == nil {
+		return ""
+	}
+	return "without " + strings.Join(parts, ", ")
+}
+
+// A codeKey is a compilation by its version, or a method as the interpreter executes it.
+type codeKey struct {
+	version uint32
+	method  uint64
+}
+
+// newInput puts together what the timer saw (top, in a time of that length), and what was heard.
+func newInput(g *target.VM, vm vmruntime.CallCounter, epoch uint32, top fold.TopEdges, heard []observedWindow, length, period, hit time.Duration) *input {
+	in := emptyInput(g, vm, epoch)
+	in.Input = estimate.Input{
+		Duration: length.Seconds(), CPU: top.All * period.Seconds(), Period: period.Seconds(), HitCost: hit.Seconds(),
+	}
+	in.observe(top, heard)
+	return in
+}
+
+// emptyInput is what nothing was seen or heard of yet.
+func emptyInput(g *target.VM, vm vmruntime.CallCounter, epoch uint32) *input {
+	return &input{
+		guest: g, vm: vm, epoch: epoch,
+		codeIDs: map[codeKey]estimate.CodeID{}, methodIDs: map[uint64]estimate.MethodID{}, entered: map[uint64]bool{},
+	}
+}
+
+// observe adds what was seen and heard.
+func (in *input) observe(top fold.TopEdges, heard []observedWindow) {
+	in.addEdges(top)
+	for _, w := range heard {
+		in.addWindow(w)
+	}
+}
+
+// addEdges adds what the timer saw. What only differs in where the callee was is one edge.
+func (in *input) addEdges(top fold.TopEdges) {
+	edges := slices.SortedFunc(maps.Keys(top.Edges), func(a, b fold.TopEdge) int {
+		return cmp.Or(cmp.Compare(top.Edges[b], top.Edges[a]), cmp.Compare(a.At.Frame, b.At.Frame), cmp.Compare(a.From.Frame, b.From.Frame))
+	})
+	type key struct {
+		from   target.RawFrame
+		callee estimate.CodeID
+	}
+	index := map[key]int{}
+	kept := min(len(edges), maxEstimated)
+	in.lost.samples += top.Left
+	for _, e := range edges[kept:] {
+		in.lost.samples += top.Edges[e]
+	}
+	for _, e := range edges[:kept] {
+		callee := in.code(e.At, true)
+		if callee == estimate.VM {
+			continue
+		}
+		k := key{e.From, callee}
+		i, known := index[k]
+		if !known {
+			i = len(in.Edges)
+			index[k] = i
+			caller, site := in.place(e.From)
+			in.Edges = append(in.Edges, estimate.Edge{Caller: caller, Site: site, Callee: callee})
+		}
+		in.Edges[i].Samples += top.Edges[e]
+		if e.At.Frame.Kind() == bpf.FrameJIT {
+			if edge, err := in.vm.AtEdge(in.guest.Site(e.At.Frame, true, e.At.Epoch)); err == nil && edge {
+				in.Edges[i].AtEdge += top.Edges[e]
+			}
+		}
+	}
+}
+
+// addWindow adds what a listener heard.
+func (in *input) addWindow(w observedWindow) {
+	if w.partial {
+		in.lost.threads++
+	}
+	out := estimate.Window{Length: w.length.Seconds(), Armed: w.ran.Seconds(), Full: w.capped}
+	for _, f := range w.entries {
+		if c := in.code(target.RawFrame{Frame: f, Kind: target.RawExact}, true); c != estimate.VM {
+			out.Codes = append(out.Codes, c)
+		}
+	}
+	if len(out.Codes) < len(w.entries) {
+		in.lost.windows++
+		return // what is left would say too little of the callers
+	}
+	for h, n := range w.hits {
+		callee := in.code(target.RawFrame{Frame: h.callee, Kind: target.RawExact}, true)
+		caller, _ := in.place(h.caller)
+		out.Hits = append(out.Hits, estimate.Hit{Caller: caller, Callee: callee, Count: float64(n)})
+	}
+	slices.SortFunc(out.Hits, func(a, b estimate.Hit) int {
+		return cmp.Or(cmp.Compare(a.Caller, b.Caller), cmp.Compare(a.Callee, b.Callee))
+	})
+	in.Windows = append(in.Windows, out)
+}
+
+// code returns the id of the code that a frame is in; VM if it is none, or gone.
+func (in *input) code(r target.RawFrame, exact bool) estimate.CodeID {
+	switch r.Frame.Kind() {
+	case bpf.FrameJIT:
+		k := codeKey{version: r.Frame.CompileID()}
+		if id, known := in.codeIDs[k]; known {
+			return id
+		}
+		c, err := in.vm.Compilation(in.guest.Site(r.Frame, exact, r.Epoch))
+		if err != nil {
+			in.lost.code++
+			in.codeIDs[k] = estimate.VM
+			return estimate.VM
+		}
+		return in.addCode(k, &c)
+	case bpf.FrameInterpreted:
+		if r.Epoch != in.epoch {
+			return estimate.VM // its Method structure may be another one's by now
+		}
+		k := codeKey{method: r.Frame.Method()}
+		if id, known := in.codeIDs[k]; known {
+			return id
+		}
+		return in.add(k, estimate.Code{Method: in.method(k.method), Tier: estimate.Interpreted}, listener.Entry{})
+	}
+	return estimate.VM
+}
+
+func (in *input) add(k codeKey, c estimate.Code, e listener.Entry) estimate.CodeID {
+	id := estimate.CodeID(len(in.Codes))
+	in.codeIDs[k] = id
+	in.Codes, in.entries = append(in.Codes, c), append(in.entries, e)
+	return id
+}
+
+func (in *input) addCode(k codeKey, c *vmruntime.Compilation) estimate.CodeID {
+	code := estimate.Code{Method: in.method(c.Method), Loop: c.EntryBCI >= 0, Replaced: !c.InUse}
+	switch {
+	case c.Native():
+		code.Tier = estimate.Native
+	case c.Level == 2 || c.Level == 3: // C1's code that counts: 2 only invocations
+		code.Tier = estimate.Profiling
+		code.CountsCalls = c.Level == 3
+	}
+	if tree, err := in.vm.InlineTree(*c); err == nil {
+		for _, n := range tree.Nodes {
+			copied := estimate.Copy{Method: in.method(n.Method), Parent: int32(n.Parent), BCI: int32(n.BCI)}
+			for _, bci := range n.Calls {
+				copied.Calls = append(copied.Calls, int32(bci))
+			}
+			code.Copies = append(code.Copies, copied)
+		}
+	}
+	if !code.Loop && !code.Replaced {
+		in.entered[c.Method] = true
+	}
+	entry, ok := listener.EntryOf(*c)
+	if !ok {
+		entry = listener.Entry{}
+	}
+	return in.add(k, code, entry)
+}
+
+// place returns the code that a return address is in, and the inline chain there.
+func (in *input) place(r target.RawFrame) (estimate.CodeID, []estimate.Place) {
+	id := in.code(r, false)
+	if id == estimate.VM {
+		return id, nil
+	}
+	if r.Frame.Kind() == bpf.FrameInterpreted {
+		return id, []estimate.Place{{Method: in.method(r.Frame.Method()), BCI: r.Frame.BCI()}}
+	}
+	scopes, err := in.vm.Scopes(in.guest.Site(r.Frame, false, r.Epoch))
+	if err != nil {
+		return id, nil
+	}
+	var chain []estimate.Place
+	for _, s := range scopes {
+		chain = append(chain, estimate.Place{Method: in.method(s.Method), BCI: int32(s.BCI)})
+	}
+	return id, chain
+}
+
+func (in *input) method(addr uint64) estimate.MethodID {
+	id, known := in.methodIDs[addr]
+	if !known {
+		id = estimate.MethodID(len(in.methods))
+		in.methodIDs[addr] = id
+		in.methods = append(in.methods, addr)
+	}
+	return id
+}
+
+// readProfiles adds what the VM counted: in all methods that are part of the codes, and in those that they call, as far
+// as they may have been compiled into them. before is an earlier reading, for what was counted since; it is replaced
+// by this one.
+func (in *input) readProfiles(before *reading, now time.Duration) error {
+	profiles := map[uint64]*vmruntime.MethodProfile{}
+	for fresh, depth := in.methods, 0; len(fresh) > 0 && depth <= profileDepth; depth++ {
+		room := max(0, maxProfiled-len(profiles))
+		in.lost.methods += max(0, len(fresh)-room)
+		fresh = fresh[:min(len(fresh), room)]
+		read, err := in.vm.Profiles(fresh)
+		if err != nil {
+			return err
+		}
+		maps.Copy(profiles, read)
+		known := len(in.methods)
+		var called []uint64
+		for _, m := range fresh {
+			if p := read[m]; p != nil {
+				called = append(called, in.addTargets(p)...)
+			}
+		}
+		if err := in.addCurrent(called); err != nil {
+			return err
+		}
+		fresh = in.methods[known:]
+	}
+	in.Methods = make([]estimate.Profile, len(in.methods))
+	for i, m := range in.methods {
+		if p := profiles[m]; p != nil {
+			in.Methods[i] = in.profile(p)
+			before.rates(p, now, &in.Methods[i])
+		}
+	}
+	before.replace(profiles, now)
+	return nil
+}
+
+// addTargets gives ids to what a method calls, and returns what it was counted to call.
+func (in *input) addTargets(p *vmruntime.MethodProfile) (called []uint64) {
+	for i := range p.Calls {
+		to := callTargets(&p.Calls[i])
+		for _, t := range slices.Sorted(maps.Keys(to)) {
+			in.method(t)
+			if to[t] > 0 {
+				called = append(called, t)
+			}
+		}
+	}
+	return called
+}
+
+// addCurrent adds the code that calls of methods enter, where none was sampled: most code of a program never is.
+func (in *input) addCurrent(methods []uint64) error {
+	methods = slices.DeleteFunc(methods, func(m uint64) bool { return in.entered[m] })
+	room := max(0, maxEstimated-len(in.Codes))
+	in.lost.compiled += max(0, len(methods)-room)
+	methods = methods[:min(len(methods), room)]
+	current, err := in.vm.Current(methods)
+	if err != nil {
+		return err
+	}
+	for _, m := range methods {
+		c, ok := current[m]
+		if _, known := in.codeIDs[codeKey{version: c.Version}]; ok && !known {
+			in.addCode(codeKey{version: c.Version}, &c)
+		}
+	}
+	return nil
+}
+
+func (in *input) profile(p *vmruntime.MethodProfile) estimate.Profile {
+	out := estimate.Profile{Invocations: float64(p.Invocations)}
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		site := estimate.Site{BCI: int32(c.BCI), Count: float64(c.Count)}
+		for t, n := range callTargets(c) {
+			site.Targets = append(site.Targets, estimate.Target{Method: in.method(t), Count: float64(n)})
+		}
+		slices.SortFunc(site.Targets, func(a, b estimate.Target) int { return cmp.Compare(a.Method, b.Method) })
+		out.Sites = append(out.Sites, site)
+	}
+	return out
+}
+
+// callTargets are the methods that are called at a site, with how often that was counted.
+func callTargets(c *vmruntime.CallCount) map[uint64]uint64 {
+	if c.Target != 0 {
+		return map[uint64]uint64{c.Target: c.Count}
+	}
+	to := map[uint64]uint64{}
+	for _, r := range c.Receivers {
+		if r.Target != 0 {
+			to[r.Target] += r.Count
+		}
+	}
+	return to
+}

@@ -1,0 +1,154 @@
+package hotspot
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// A countingVM is a VM with three methods: run calls step twice, step calls leaf once. All are compiled, and nothing was
+// inlined. Method m is at address m, its code at codeLow + 0x100 * m, with version m; each calls at bytecode 7.
+type countingVM struct {
+	vmruntime.CallCounter        // of the rest nothing is asked
+	gone                  uint32 // version that can be read no more
+}
+
+const (
+	codeLow = 0x7f0000000000
+	run     = 1
+	step    = 2
+	leaf    = 3
+)
+
+func (v *countingVM) compilation(m uint64) vmruntime.Compilation {
+	begin := codeLow + 0x100*m
+	return vmruntime.Compilation{
+		Begin: begin, End: begin + 0x100, Entry: begin, VerifiedEntry: begin + 0x10, Method: m, Version: uint32(m),
+		Level: 4, EntryBCI: -1, InUse: true,
+	}
+}
+
+func (v *countingVM) Compilation(s vmruntime.Site) (vmruntime.Compilation, error) {
+	if s.Version == v.gone {
+		return vmruntime.Compilation{}, vmruntime.ErrStale
+	}
+	return v.compilation(uint64(s.Version)), nil
+}
+
+func (v *countingVM) Current(methods []uint64) (map[uint64]vmruntime.Compilation, error) {
+	current := map[uint64]vmruntime.Compilation{}
+	for _, m := range methods {
+		if uint32(m) != v.gone {
+			current[m] = v.compilation(m)
+		}
+	}
+	return current, nil
+}
+
+func (v *countingVM) InlineTree(c vmruntime.Compilation) (*vmruntime.InlineTree, error) {
+	return &vmruntime.InlineTree{Nodes: []vmruntime.InlineNode{{Parent: -1, BCI: -1, Method: c.Method, Calls: []int{7}}}}, nil
+}
+
+func (v *countingVM) Scopes(s vmruntime.Site) ([]vmruntime.Scope, error) {
+	return []vmruntime.Scope{{Method: uint64(s.Version), BCI: 7}}, nil
+}
+
+func (v *countingVM) AtEdge(s vmruntime.Site) (bool, error) { return s.PC&0xff < 0x20, nil }
+
+func (v *countingVM) Profiles(methods []uint64) (map[uint64]*vmruntime.MethodProfile, error) {
+	calls := map[uint64]vmruntime.CallCount{
+		run:  {BCI: 7, Kind: vmruntime.StaticCall, Count: 2000, Target: step},
+		step: {BCI: 7, Kind: vmruntime.StaticCall, Count: 2000, Target: leaf},
+	}
+	read := map[uint64]*vmruntime.MethodProfile{}
+	for _, m := range methods {
+		p := &vmruntime.MethodProfile{Method: m, Counted: true, Invocations: 1000 * m}
+		if c, ok := calls[m]; ok {
+			p.Calls = []vmruntime.CallCount{c}
+		}
+		read[m] = p
+	}
+	return read, nil
+}
+
+func compiledAt(m uint64, offset uint64) bpf.Frame {
+	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | m<<32 | (0x100*m + offset))
+}
+
+// inputOf is what an estimate is made of if run was seen at work, and heard.
+func inputOf(t *testing.T, vm *countingVM) *input {
+	t.Helper()
+	g := &target.VM{Kernel: &bpf.HotspotProcess{CodeLow: codeLow, CodeHigh: codeLow + 0x10000}}
+	in := emptyInput(g, vm, 0)
+	in.Input = estimate.Input{Duration: 10, CPU: 10, Period: 0.01, HitCost: 1e-5}
+	var top fold.TopEdges
+	top.Add([]target.RawFrame{{Frame: compiledAt(run, 0x80), Kind: target.RawExact}}, 990)
+	top.Add([]target.RawFrame{{Frame: compiledAt(step, 0x80), Kind: target.RawExact}, {Frame: compiledAt(run, 0x40), Kind: target.RawReturn}}, 10)
+	window := observedWindow{entries: []bpf.Frame{compiledAt(run, 0x10)}, hits: map[observedHit]int{}, length: 20 * time.Millisecond, ran: 20 * time.Millisecond}
+	window.hits[observedHit{callee: compiledAt(run, 0x10)}] = 20
+	heard := make([]observedWindow, 30)
+	for i := range heard {
+		heard[i] = window
+	}
+	in.observe(top, heard)
+	var reading reading
+	if err := in.readProfiles(&reading, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// Of leaf there is neither a sample nor a hit: that it is called follows from the code of step and from its counters.
+func TestEstimateOfUnsampledCalls(t *testing.T) {
+	in := inputOf(t, &countingVM{})
+	rates := map[[2]uint64]float64{}
+	for _, c := range estimate.Estimate(&in.Input, estimate.Options{}).Calls {
+		key := [2]uint64{0, in.methods[c.Callee]}
+		if c.Caller.Method != estimate.NoMethod {
+			key[0] = in.methods[c.Caller.Method]
+		}
+		rates[key] += c.Rate
+	}
+	runs, steps, leaves := rates[[2]uint64{0, run}], rates[[2]uint64{run, step}], rates[[2]uint64{step, leaf}]
+	if runs < 800 || runs > 1300 {
+		t.Errorf("run is called %.0f times a second, heard were 1000", runs)
+	}
+	if steps < 1.5*runs || steps > 2.7*runs || leaves < 0.7*steps || leaves > 1.4*steps {
+		t.Errorf("%.0f runs, %.0f steps, %.0f leaves: want 2 steps a run, and a leaf a step", runs, steps, leaves)
+	}
+	if lost := in.lost.String(); lost != "" {
+		t.Errorf("estimated %s", lost)
+	}
+}
+
+// What an estimate was made without is told.
+func TestEstimateLosses(t *testing.T) {
+	in := inputOf(t, &countingVM{gone: run})
+	if len(in.Windows) != 0 || in.lost.windows != 30 || in.lost.code != 1 {
+		t.Errorf("with %d windows, lost %+v", len(in.Windows), in.lost)
+	}
+	if got := in.lost.String(); !strings.Contains(got, "1 compilations that are gone, 30 windows of such") {
+		t.Errorf("lost: %s", got)
+	}
+	if got := (losses{}).String(); got != "" {
+		t.Errorf("nothing is lost: %s", got)
+	}
+}
+
+// Counts fade, and so does the time that they are of: what is left says the same of rates.
+func TestFadingKeepsRates(t *testing.T) {
+	var top fold.TopEdges
+	top.Add([]target.RawFrame{{Frame: compiledAt(run, 0x80), Kind: target.RawExact}}, 100)
+	top.Span = time.Second
+	before := top.All / top.Span.Seconds()
+	top.Fade(0.2)
+	if after := top.All / top.Span.Seconds(); after < 0.999*before || after > 1.001*before {
+		t.Errorf("%.1f samples a second became %.1f", before, after)
+	}
+}

@@ -1,0 +1,273 @@
+package hotspot
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// An observedWindow is what was heard in one window.
+type observedWindow struct {
+	at      time.Duration // CLOCK_MONOTONIC
+	entries []bpf.Frame   // code versions that were listened to
+	hits    map[observedHit]int
+	length  time.Duration // that it was to last
+	ran     time.Duration
+	capped  bool
+	partial bool // threads were left out: their debug registers were in use, or there were too many
+}
+
+// An observedHit is a callee and where it was called.
+type observedHit struct {
+	callee bpf.Frame
+	caller target.RawFrame
+}
+
+// fillBucket lets windows take their share of the time that guests used.
+func (e *Engine) fillBucket(busy []fold.Busy) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	share := e.share()
+	now := proc.Monotonic()
+	passed := min(now-e.planned, 2*planInterval)
+	e.planned = now
+	var earned time.Duration
+	for _, b := range busy {
+		// CPU time a second, of late.
+		cpus := b.Top.All * e.Period.Seconds() / max(b.Top.Span.Seconds(), 1e-3)
+		own := e.guestOf(b.Process)
+		own.income = cpus * share
+		earned += time.Duration(own.income * float64(passed))
+	}
+	e.bucket.Fill(earned, listenHits*e.hitTime())
+}
+
+// take takes from the bucket what a window costs at most; false if there is too little.
+func (e *Engine) take(most time.Duration) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.bucket.Take(most)
+}
+
+// settle corrects what was taken by what the window cost.
+func (e *Engine) settle(most, cost time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.bucket.Settle(most, cost)
+}
+
+// A wish is a window that would help, in addresses.
+type wish struct {
+	entries  []listener.Entry
+	frames   []bpf.Frame
+	duration time.Duration
+	hits     int
+}
+
+// A plan is what to listen to next in one guest, the best first.
+type plan struct {
+	process *fold.Process
+	guest   listener.Guest
+	wishes  []wish
+	turn    int // of wishes
+}
+
+// next is what to listen to now: after the last wish comes the first again.
+func (p *plan) next() wish {
+	w := p.wishes[p.turn%len(p.wishes)]
+	p.turn++
+	return w
+}
+
+// planDeadline is how long a plan may take. planShare bounds the part of a worker's time that plans of a guest take, and
+// firstShare that in the time after it was first met, in which most is learned.
+const (
+	planDeadline = 3 * time.Second
+	planShare    = 0.03
+	firstShare   = 0.25
+	firstTime    = 10 * time.Second
+)
+
+// replan makes a plan for a guest, if it is time for one; otherwise it goes on with the last one's windows.
+func (e *Engine) replan(ctx context.Context, b fold.Busy, own *guest) {
+	now := proc.Monotonic()
+	if now < own.planAgain {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, planDeadline)
+	defer cancel()
+	made := make(chan plan, 1)
+	err := e.Resolver.WithVM(ctx, b.Process.Process, func(g *target.VM) error {
+		wishes, err := e.plan(g, b)
+		if err == nil {
+			made <- plan{process: b.Process, guest: listener.Guest{Identity: b.Identity, Memory: g.Memory}, wishes: wishes}
+		}
+		return err
+	})
+	took := proc.Monotonic() - now
+	share := planShare
+	if now-own.since < firstTime {
+		share = firstShare
+	}
+	own.planAgain = now + max(planInterval, time.Duration(float64(took)/share))
+	if err != nil {
+		e.Log.Debug("cannot plan what to listen to", "pid", b.PID, "err", err)
+		own.plan = plan{}
+		return
+	}
+	own.plan = <-made
+	e.Log.Debug("planned what to listen to", "pid", b.PID, "windows", len(own.plan.wishes), "took", took)
+}
+
+// guestOf returns what is remembered of a process; mu is held.
+func (e *Engine) guestOf(p *fold.Process) *guest {
+	own := e.guests[p]
+	if own == nil {
+		own = &guest{since: proc.Monotonic(), keep: keepEstimate, windowCost: listenHits * e.hitTime()}
+		e.guests[p] = own
+	}
+	return own
+}
+
+// listen opens the windows of a guest's plan until ctx ends, at random moments, as many as the guest's time allows.
+func (e *Engine) listen(ctx context.Context, own *guest) {
+	if len(own.plan.wishes) == 0 || own.income <= 0 {
+		return
+	}
+	w := own.plan.next()
+	for {
+		pause := max(own.windowCost.Seconds()/own.income, 1./listenWindows)
+		now := proc.Monotonic()
+		own.due = max(own.due, now-planInterval) + time.Duration(rand.ExpFloat64()*pause*float64(time.Second))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(own.due - now):
+		}
+		if e.window(ctx, own, w) {
+			w = own.plan.next()
+		}
+	}
+}
+
+// plan chooses what to listen to next.
+func (e *Engine) plan(g *target.VM, b fold.Busy) ([]wish, error) {
+	vm, err := target.As[vmruntime.CallCounter](g)
+	if err != nil {
+		return nil, err
+	}
+	heard := e.observedSince(b.Process, proc.Monotonic()-heardLately)
+	e.mu.Lock()
+	own := e.guestOf(b.Process)
+	income := own.income
+	e.mu.Unlock()
+	hit := e.hitTime()
+	in := newInput(g, vm, e.Resolver.ClassEpoch(g), b.Top, heard, b.Top.Span, e.Period, hit)
+	if err := in.readProfiles(&own.last, proc.Monotonic()); err != nil {
+		return nil, err
+	}
+	e.mark(b.Process, &own.last)
+	e.keep(g, b.Process, own)
+	r := estimate.Estimate(&in.Input, estimate.Options{})
+	e.mu.Lock()
+	own.credibility = r.Credibility
+	e.mu.Unlock()
+	var wishes []wish
+	if e.listener == nil {
+		return nil, nil
+	}
+	for _, q := range estimate.Plan(&in.Input, r, estimate.Budget{
+		Windows: listenWindows, Hits: income * planAhead.Seconds() / hit.Seconds(), Codes: listener.MaxEntries,
+		MaxHits: listenHits, MaxDuration: listenLongest.Seconds(),
+	}) {
+		w := wish{duration: time.Duration(q.Duration * float64(time.Second)), hits: q.MaxHits}
+		for _, c := range q.Codes {
+			if entry := in.entries[c]; entry.Address != 0 {
+				w.entries = append(w.entries, entry)
+				w.frames = append(w.frames, frameAt(g, entry))
+			}
+		}
+		if len(w.entries) == len(q.Codes) && w.duration > 0 {
+			wishes = append(wishes, w)
+		}
+	}
+	return wishes, nil
+}
+
+// frame is the frame of a thread that is at an entry.
+func frameAt(g *target.VM, e listener.Entry) bpf.Frame {
+	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(e.Version)<<32 | uint64(uint32(e.Address-g.CodeLow())))
+}
+
+// window listens once, if the budget has room for it.
+func (e *Engine) window(ctx context.Context, own *guest, w wish) (enough bool) {
+	p := own.plan.process
+	most := time.Duration(w.hits) * e.hitTime()
+	if !e.take(most) {
+		return false
+	}
+	r, err := e.listener.Listen(ctx, own.plan.guest, w.entries, listener.Window{Duration: w.duration, MaxHits: w.hits})
+	e.settle(most, r.Cost)
+	own.windowCost += (r.Cost - own.windowCost) / 8
+	switch {
+	case err == nil:
+	case errors.Is(err, listener.ErrJump), errors.Is(err, watch.ErrChanged), watch.Refused(err), ctx.Err() != nil:
+		e.Log.Debug("a window was void", "pid", p.PID, "err", err)
+		return true
+	default:
+		e.Log.Warn("cannot observe calls", "pid", p.PID, "err", err)
+		return true
+	}
+	// A window that was full counts up to its last hit: what came late is not in its hits.
+	ran := max(r.Ran-time.Duration(r.Late)*e.hitTime(), 0)
+	heard := observedWindow{at: proc.Monotonic(), entries: w.frames, hits: map[observedHit]int{}, length: w.duration, ran: ran, capped: r.Capped, partial: r.Busy+r.Left > 0}
+	epoch := e.Resolver.ClassEpochOf(p.Process)
+	for _, h := range r.Hits {
+		heard.hits[observedHit{h.Callee, fold.CallSite(h.Caller, epoch)}]++
+	}
+	e.learn(p, r.Hits, epoch)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	own.heard = append(own.heard, heard)
+	if n := len(own.heard); n > keptWindows {
+		own.heard = slices.Clone(own.heard[n-keptWindows/2:])
+	}
+	return true
+}
+
+// learn learns the contexts of calls from what a watch observed of code of p's VM.
+func (e *Engine) learn(p *fold.Process, hits []listener.Hit, classEpoch uint32) {
+	e.Owner.Do(func(s *fold.State) {
+		for _, h := range hits {
+			callee := target.RawFrame{Frame: h.Callee, Kind: target.RawExact}
+			s.Joiner().LearnCall(p, callee, fold.CallSite(h.Caller, classEpoch), h.CalleeDepth, h.CallerDepth)
+		}
+	})
+}
+
+// observedSince returns what was heard of p in windows that ended after a moment.
+func (e *Engine) observedSince(p *fold.Process, since time.Duration) []observedWindow {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	own := e.guests[p]
+	if own == nil {
+		return nil
+	}
+	for i := range own.heard {
+		if own.heard[i].at >= since {
+			return own.heard[i:len(own.heard):len(own.heard)]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package hotspot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// A reading is what methods' counters said when they were read.
+type reading struct {
+	at      time.Duration // CLOCK_MONOTONIC
+	counted map[uint64]methodCounts
+	// whole says that all methods of the VM were read: those that are not in counted had not been called until then.
+	whole bool
+}
+
+// methodCounts are how often a method had been invoked, and its calls made.
+type methodCounts struct {
+	at          time.Duration // CLOCK_MONOTONIC, when they were read
+	invocations uint64        // those before its calls were counted and those of code that counts no calls included
+	calls       []siteCount   // by ascending bytecode index; those that had not been made may be missing
+	unknown     bool          // the VM counts, and it could not be read
+}
+
+// A siteCount is how often what is called at a bytecode index had been called.
+type siteCount struct {
+	bci   int
+	count uint64
+}
+
+// of is how often the call at a bytecode index had been made.
+func (c *methodCounts) of(bci int) uint64 {
+	i, ok := slices.BinarySearchFunc(c.calls, bci, func(s siteCount, bci int) int { return cmp.Compare(s.bci, bci) })
+	if !ok {
+		return 0
+	}
+	return c.calls[i].count
+}
+
+// readAll reads the counters of all methods. Those that are never invoked before are known by their absence.
+func readAll(vm vmruntime.MethodCounter) (r reading, err error) {
+	methods, err := vm.Methods()
+	if err != nil {
+		return r, err
+	}
+	counts, took, err := vm.Counts(methods)
+	if err != nil {
+		return r, err
+	}
+	r = reading{at: proc.Monotonic() - took/2, counted: make(map[uint64]methodCounts, len(counts)), whole: true}
+	for i := range counts {
+		m := &counts[i]
+		c := methodCounts{at: r.at, invocations: m.Invocations + m.Before, unknown: m.Unreadable}
+		for _, s := range m.Sites {
+			n := s.Others
+			for _, row := range s.Rows {
+				n += row.Count
+			}
+			c.calls = append(c.calls, siteCount{s.BCI, n})
+		}
+		if c.invocations > 0 || len(c.calls) > 0 || c.unknown {
+			r.counted[m.Method] = c
+		}
+	}
+	return r, nil
+}
+
+// shortestReading is the least time between readings from which rates follow.
+const shortestReading = 100 * time.Millisecond
+
+// rates fills in how often a second the VM counted an invocation, and each call, since the reading; nothing if that is not
+// known.
+func (r *reading) rates(p *vmruntime.MethodProfile, now time.Duration, to *estimate.Profile) {
+	before, ok := r.counted[p.Method]
+	if !ok {
+		if !r.whole {
+			return
+		}
+		before.at = r.at
+	}
+	invocations := p.Invocations + p.Before
+	if before.unknown || !p.Counted || invocations < before.invocations || now-before.at < shortestReading {
+		return
+	}
+	seconds := (now - before.at).Seconds()
+	for i := range p.Calls {
+		if p.Calls[i].Count < before.of(p.Calls[i].BCI) {
+			return
+		}
+	}
+	to.Known, to.Rate = true, float64(invocations-before.invocations)/seconds
+	for i := range p.Calls {
+		to.Sites[i].Rate = float64(p.Calls[i].Count-before.of(p.Calls[i].BCI)) / seconds
+	}
+}
+
+// replace makes the reading one of these profiles.
+func (r *reading) replace(profiles map[uint64]*vmruntime.MethodProfile, now time.Duration) {
+	*r = reading{at: now, counted: make(map[uint64]methodCounts, len(profiles))}
+	for m, p := range profiles {
+		if !p.Counted {
+			continue
+		}
+		c := methodCounts{at: now, invocations: p.Invocations + p.Before}
+		for i := range p.Calls {
+			if n := p.Calls[i].Count; n > 0 {
+				c.calls = append(c.calls, siteCount{p.Calls[i].BCI, n})
+			}
+		}
+		r.counted[m] = c
+	}
+}
+
+// merge adds what another reading says of methods that r says nothing of. Who has a copy of r has it as it was.
+func (r *reading) merge(later *reading) {
+	switch {
+	case r.counted == nil:
+		*r = *later
+		return
+	case r.whole: // what is not in it had not been called
+		return
+	}
+	merged := maps.Clone(r.counted)
+	for m, c := range later.counted {
+		if _, known := merged[m]; !known && len(merged) < maxCountsKept {
+			merged[m] = c
+		}
+	}
+	r.counted = merged
+}
+
+// Bounds of first readings.
+const (
+	// young is the age up to which all counters of a JVM are read when it is met. A young JVM calls methods soon that
+	// it has not called yet, and has few classes: to list methods takes some 10 ms per thousand classes.
+	young         = time.Minute
+	meetDeadline  = 3 * time.Second // for all that are met at once
+	maxCountsKept = 4 * maxProfiled // methods that a window knows the first counts of, some 150 bytes each
+)
+
+// meet reads the counters of all methods of JVMs that have just started, so that it is known what they count from then on.
+// It is done as soon as there is a sample: what is counted before is in no estimate.
+func (e *Engine) meet(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, meetDeadline)
+	defer cancel()
+	for _, p := range e.strangers() {
+		if ctx.Err() != nil {
+			return // the next time
+		}
+		e.met[p] = struct{}{}
+		if p.Identity().Age() <= young {
+			e.Resolver.Attempt(target.StageListen, p.Process, func() { e.readFirst(ctx, p) })
+		}
+	}
+}
+
+// strangers are JVMs that were sampled, and have not been met.
+func (e *Engine) strangers() (list []*fold.Process) {
+	maps.DeleteFunc(e.met, func(p *fold.Process, _ struct{}) bool { return p.Exited.Load() })
+	e.Owner.Do(func(s *fold.State) {
+		for _, p := range s.Table {
+			if _, met := e.met[p]; !met && len(p.Top.Edges) > 0 && !p.Exited.Load() && p.Attachment.Load() != 0 {
+				list = append(list, p)
+			}
+		}
+	})
+	return list
+}
+
+// readFirst reads all counters of p, for the windows that are open. Without it, counters are read of methods that are sampled.
+func (e *Engine) readFirst(ctx context.Context, p *fold.Process) {
+	began := proc.Monotonic()
+	err := e.Resolver.WithVM(ctx, p.Process, func(g *target.VM) error {
+		vm, err := target.As[vmruntime.MethodCounter](g)
+		if err != nil {
+			return err
+		}
+		r, err := readAll(vm)
+		if err == nil && len(r.counted) > maxCountsKept {
+			err = fmt.Errorf("%d methods have been called, more than %d", len(r.counted), maxCountsKept)
+		}
+		if err == nil {
+			e.mark(p, &r)
+		}
+		return err
+	})
+	if err != nil {
+		e.Log.Debug("cannot read all counters of a JVM", "pid", p.PID, "err", err)
+		return
+	}
+	e.Log.Debug("read all counters of a JVM", "pid", p.PID, "took", proc.Monotonic()-began)
+}
+
+// mark notes for windows that are open what p's counters were, where they do not know that yet.
+func (e *Engine) mark(p *fold.Process, r *reading) {
+	e.Owner.Do(func(s *fold.State) {
+		for w := range s.Windows() {
+			if w.Processes[p] == nil {
+				continue
+			}
+			calls := w.CallSet(p)
+			own, _ := calls.Counters.(*reading)
+			if own == nil {
+				own = &reading{}
+				calls.Counters = own
+			}
+			own.merge(r)
+		}
+	})
+}

@@ -1,0 +1,181 @@
+// Package engines samples calls with all call engines that this machine lets work: a table of engines, which it tries; a source that folds what
+// they sample, keeps them within a budget, and says in profiles what they did.
+//
+//	e, err := engines.Open(services, engines.Options{}.WithDefaults())
+//
+// To add an engine, write its package below agent/calls and a row of the table.
+package engines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// Engines sample calls for an agent: those of all engines that this machine lets work.
+type Engines struct {
+	source.Passive
+	*source.Services
+	opt       Options
+	choices   []profile.Choice
+	running   []*engine
+	estimator estimator // of those that run; nil if none estimates
+	hot       bool      // one of them has needsHot
+
+	governed  []*governed
+	endGovern func() // nil if they did not start
+
+	// These belong to whoever has the State.
+	rates  map[string]profile.Rate // the last one with ticks, as profiles are labelled
+	counts counts
+}
+
+// A engine is an engine that runs.
+type engine struct {
+	calls.Engine
+	engineSpec
+	engines *Engines
+	beneath io.Closer // nil for nothing
+	shown   target.PerProcess[showing]
+
+	// These belong to whoever has the State.
+	connected map[int]string           // guests of a calls.Connector when rates were set last: their runtimes, by pid
+	found     map[*target.Process]bool // guests of a calls.Finder
+}
+
+// Open starts the engines that opt asks for and that work here. It fails if none does.
+func Open(services *source.Services, opt Options) (*Engines, error) {
+	e := &Engines{Services: services, opt: opt, rates: map[string]profile.Rate{}, counts: counts{discarded: noDiscards()}}
+	for _, spec := range engineTable(opt) {
+		choice := profile.Choice{Engine: spec.name, Reason: spec.declined(opt)}
+		if choice.Reason != "" {
+			e.choices = append(e.choices, choice)
+			continue
+		}
+		started, err := spec.try(e)
+		if err == nil {
+			choice.Chosen, choice.Reason = true, spec.purpose
+			if started.limit != "" {
+				choice.Reason += "; " + started.limit
+			}
+			e.run(spec, started)
+		} else {
+			choice.Reason = err.Error()
+		}
+		e.choices = append(e.choices, choice)
+	}
+	if len(e.running) > 0 {
+		return e, nil
+	}
+	err := errors.New("no call engine works here")
+	for _, c := range e.choices {
+		if opt.Engine == "" || opt.Engine == calls.Auto || opt.Engine == c.Engine {
+			err = fmt.Errorf("%w; %v", err, c)
+		}
+	}
+	return nil, err
+}
+
+// run adds an engine that was started.
+func (e *Engines) run(spec engineSpec, s started) *engine {
+	own := &engine{
+		Engine: s.engine, engineSpec: spec, engines: e, beneath: s.beneath, found: map[*target.Process]bool{},
+	}
+	e.running = append(e.running, own)
+	if estimator, ok := s.engine.(estimator); ok {
+		e.estimator = estimator
+	}
+	e.hot = e.hot || spec.needsHot
+	return own
+}
+
+// engine is the one of a name; nil if it does not run.
+func (e *Engines) engine(name string) *engine {
+	if i := slices.IndexFunc(e.running, func(own *engine) bool { return own.Name() == name }); i >= 0 {
+		return e.running[i]
+	}
+	return nil
+}
+
+// Choices says which engines sample calls, and why or why not.
+func (e *Engines) Choices() []profile.Choice { return slices.Clone(e.choices) }
+
+// NeedsHot implements source.HotUser.
+func (e *Engines) NeedsHot() bool { return e.hot }
+
+// Start implements source.Source.
+func (e *Engines) Start(context.Context) error {
+	e.endGovern = e.govern()
+	return nil
+}
+
+func (e *Engines) Stop() error {
+	if e.endGovern != nil {
+		e.endGovern()
+	}
+	return nil
+}
+
+// EndRequests ends the engines: they wait for what workers read.
+func (e *Engines) EndRequests() error { return e.end() }
+
+// Report implements source.Reporter.
+func (e *Engines) Report(c *bpf.Counts, s *profile.Stats) { s.Calls = e.stats(c) }
+
+// stats of the engines since they were made.
+func (e *Engines) stats(c *bpf.Counts) *profile.CallStats {
+	s := &profile.CallStats{
+		Choices: e.choices, Budget: e.opt.Budget, Costs: map[string]time.Duration{},
+		Dropped: map[string]uint64{"ring_full": c[bpf.CallsDroppedRingFull], "no_memory": c[bpf.CallsDroppedNoDraft]},
+		Hits:    c[bpf.CallHits], Refused: c[bpf.CallHitsRefused], Bursts: c[bpf.BurstsArmed], Skipped: c[bpf.BurstsSkipped],
+	}
+	if e.estimator != nil {
+		s.Credibility = e.estimator.Credibility()
+	}
+	e.Owner.Do(func(*fold.State) {
+		for _, g := range e.governed {
+			s.Costs[g.Name()] = g.cost().Time()
+			s.GuestTime += g.time
+		}
+		s.Attempted = c[bpf.CallsAttempted] + e.counts.taken
+		s.Delivered, s.Folded, s.Discarded, s.Rates = e.counts.received, e.counts.folded, maps.Clone(e.counts.discarded), maps.Clone(e.rates)
+	})
+	if s.Discarded == nil { // this request failed
+		s.Discarded = map[string]uint64{}
+	}
+	for _, own := range e.running {
+		if unweigher, ok := own.Engine.(calls.Unweigher); ok {
+			for cause, n := range unweigher.Unweighed() {
+				s.Discarded[cause] += n
+			}
+		}
+	}
+	return s
+}
+
+// end takes all engines out of kernel and guests.
+func (e *Engines) end() error {
+	var errs []error
+	for _, own := range e.running {
+		if err := own.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("end engine %s: %w", own.Name(), err))
+		}
+	}
+	for _, own := range e.running {
+		if own.beneath != nil {
+			errs = append(errs, own.beneath.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

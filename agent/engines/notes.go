@@ -1,0 +1,136 @@
+package engines
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/page"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+)
+
+// notes are what readers of a profile must know of engines, one sentence each. Of an engine that runs and has no calls in
+// it they say why, as far as that is known. failed is of how many JVMs there is no estimate although there should be.
+func (e *Engines) notes(p *profile.Profile, failed int) (notes []string) {
+	rates, jvms := map[string]profile.Rate{}, 0
+	for _, process := range p.Processes {
+		for _, c := range process.Calls {
+			rates[c.Engine] = c.Rate
+		}
+		if process.Runtime == "hotspot" {
+			jvms++
+		}
+	}
+	var own []string
+	for _, engine := range e.running {
+		own = append(own, engine.Notes()...)
+	}
+	e.Owner.Do(func(s *fold.State) {
+		notes = append(e.choiceNotes(s, rates, jvms, failed), own...)
+		for _, g := range e.governed {
+			if note := g.note(e.opt); note != "" {
+				notes = append(notes, note)
+			}
+		}
+	})
+	return append(notes, e.unused()...)
+}
+
+// choiceNotes are notes on why engines run or not, and why they have no calls in a profile with these rates.
+func (e *Engines) choiceNotes(s *fold.State, rates map[string]profile.Rate, jvms, failed int) (notes []string) {
+	for _, c := range e.choices {
+		note := c.String()
+		rate, delivered := rates[c.Engine]
+		switch engine := e.engine(c.Engine); {
+		case engine == nil:
+		case !delivered:
+			note += "; no calls: " + engine.silence(engine, s, jvms, failed)
+		case rate != (profile.Rate{}) && !engine.Unlimited(e.opt.Rate):
+			note += "; its rate follows from the budget, and the labels stride and samples are those of the last one"
+		}
+		notes = append(notes, note)
+	}
+	return notes
+}
+
+// Why engines that run have no calls in a profile: see engineSpec.silence.
+
+func silenceOfPage(own *engine, _ *fold.State, _, _ int) string {
+	if n := len(own.connected); n > 0 {
+		return fmt.Sprintf("%d processes connected, but no burst sampled a call in them", n)
+	}
+	if engine, ok := own.Engine.(*page.Engine); ok && engine.Stats().Accepted > 0 {
+		return "no process is connected any more"
+	}
+	return "no process has connected"
+}
+
+func silenceOfUSDT(own *engine, _ *fold.State, _, _ int) string {
+	if n := len(own.found); n > 0 {
+		return fmt.Sprintf("%d processes are sampled, but no window sampled a call in them", n)
+	}
+	return "no supported interpreter is running"
+}
+
+func silenceOfHotspot(_ *engine, _ *fold.State, jvms, failed int) string {
+	if failed > 0 {
+		return fmt.Sprintf("of %d JVMs, the estimate failed for %d", jvms, failed)
+	}
+	if jvms > 0 {
+		return fmt.Sprintf("none of %d JVMs was busy enough", jvms)
+	}
+	return "no JVM was busy"
+}
+
+func silenceOfListener(own *engine, s *fold.State, _, _ int) string {
+	n := 0
+	for _, p := range s.Table {
+		if own.isObserved(s, p) {
+			n++
+		}
+	}
+	switch {
+	case n > 0:
+		return fmt.Sprintf("none of %d processes with known compiled code was busy enough", n)
+	case own.engines.estimator == nil:
+		return "no JVM was busy, and no other VM that writes a map for perf"
+	}
+	return "no VM that writes a map for perf was busy"
+}
+
+func silenceOfBranch(*engine, *fold.State, int, int) string {
+	return "no call was made while it sampled"
+}
+
+// note tells of an engine that can only sample now and then; "" for others.
+func (g *governed) note(o Options) string {
+	if !g.exceeds {
+		return ""
+	}
+	why, remedy := fmt.Sprintf("the budget of %g%% has no room for more", 100*o.Budget), "raise --budget"
+	if o.Rate != (profile.Rate{}) {
+		why = fmt.Sprintf("the fixed -F, --stride and --samples cost more than the budget of %g%%", 100*o.Budget)
+		remedy += ", or set all three to sample without a budget"
+	}
+	return fmt.Sprintf("engine %s: sampled in %d of %d s only: %s: %s", g.Name(), g.sampled, g.all, why, remedy)
+}
+
+// unused are the options that do not apply to some of the engines that run. Where they apply to none, options are
+// refused before.
+func (e *Engines) unused() (notes []string) {
+	stride, samples := e.opt.Rate.Stride > 0, e.opt.Rate.Samples > 0
+	for _, engine := range e.running {
+		switch {
+		case engine.SelfGoverned && (stride || samples):
+			notes = append(notes, fmt.Sprintf("engine %s: --stride and --samples do not apply: the budget determines its windows", engine.Name()))
+		case engine.Stride == calls.EveryCall && stride:
+			notes = append(notes, fmt.Sprintf("engine %s: --stride does not apply: every call of a burst traps", engine.Name()))
+		}
+	}
+	if e.opt.Logical && !slices.ContainsFunc(e.running, func(engine *engine) bool { return engine.Inlined }) {
+		notes = append(notes, "--logical does not apply: only engine "+calls.Hotspot+" estimates inlined calls, and it is not used")
+	}
+	return notes
+}

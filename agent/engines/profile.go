@@ -1,0 +1,102 @@
+package engines
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+)
+
+// An estimator is an engine that has no records of calls. It estimates them for a window when that is closed.
+type estimator interface {
+	Estimate(context.Context, *source.Closed) map[*fold.Process]hotspot.Estimated
+	// Credibility of what VMs count of calls, by service.
+	Credibility() map[string]profile.Credibility
+}
+
+// Fill estimates calls before the parts of processes are made, which takes the samples out of the window.
+func (e *Engines) Fill(ctx context.Context, w *source.Closed, p *profile.Profile) source.Part {
+	var guests map[*fold.Process]hotspot.Estimated
+	if e.estimator != nil {
+		guests = e.estimator.Estimate(ctx, w)
+	}
+	return source.Part{Finish: func() { e.addTo(p, w, guests) }}
+}
+
+// addTo puts the calls of a window that was closed into its profile. They are those of the window; what its comments say
+// of losses, hits and cost is counted since the agent began, and they say so.
+func (e *Engines) addTo(p *profile.Profile, w *source.Closed, guests map[*fold.Process]hotspot.Estimated) {
+	rates := fold.Get(e.Owner, func(*fold.State) map[string]profile.Rate { return maps.Clone(e.rates) })
+	for i, proc := range w.Processes {
+		out := p.Processes[i]
+		if s := w.Calls[proc]; s != nil {
+			e.Resolver.Attempt(target.StageWindow, proc.Process, func() {
+				names := proc.Names()
+				defer names.Close()
+				out.Calls = s.Profile(names, rates)
+			})
+		}
+		if g, ok := guests[proc]; ok {
+			out.Calls = append(out.Calls, g.Calls...)
+			if len(g.Calls) > 0 {
+				p.Comments = append(p.Comments, fmt.Sprintf("calls of process %d are estimated, with %d windows of breakpoints: %s",
+					proc.PID, g.Windows, g.Credibility.Why))
+			}
+			if g.Note != "" {
+				p.Comments = append(p.Comments, g.Note)
+			}
+		}
+	}
+	p.Comments = append(p.Comments, e.account())
+	for _, engine := range e.running {
+		if c := engine.Cost(); c.Hits > 0 {
+			p.Comments = append(p.Comments, fmt.Sprintf("engine %s: %d hits of %v each, %v of the processes' CPU time in all since the agent began",
+				engine.Name(), c.Hits, c.HitTime, c.Time()))
+		}
+	}
+	failed := 0
+	for _, g := range guests {
+		if g.Failed {
+			failed++
+		}
+	}
+	p.Comments = append(p.Comments, e.notes(p, failed)...)
+}
+
+// account is one line on what became of sampled calls since the agent began, and of the budget.
+func (e *Engines) account() string {
+	c, err := e.Objects.ReadCounts()
+	if err != nil {
+		return fmt.Sprintf("sampled calls: not known: %v", err)
+	}
+	s := e.stats(&c)
+	lost, total := []string{}, uint64(0)
+	for _, causes := range []map[string]uint64{s.Dropped, s.Discarded} {
+		for _, cause := range slices.Sorted(maps.Keys(causes)) {
+			if n := causes[cause]; n > 0 {
+				lost = append(lost, fmt.Sprintf("%s %d", cause, n))
+				total += n
+			}
+		}
+	}
+	line := fmt.Sprintf("sampled calls since the agent began: %d, %d lost", s.Folded, total)
+	if total > 0 {
+		line += " (" + strings.Join(lost, ", ") + ")"
+	}
+	if s.GuestTime > 0 {
+		line += fmt.Sprintf("; by the agent's own account they used %.2f%% of the processes' CPU time; the budget is %.2f%%", 100*s.Cost().Seconds()/s.GuestTime.Seconds(), 100*s.Budget)
+		for _, engine := range e.running {
+			if engine.Unlimited(e.opt.Rate) {
+				line += fmt.Sprintf(" (engine %s has no budget, because all of its rate is fixed)", engine.Name())
+			}
+		}
+	}
+	return line
+}

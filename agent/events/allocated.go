@@ -1,0 +1,86 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// exactDeadline bounds how long the names of counted classes are waited for.
+const exactDeadline = 5 * time.Second
+
+// A classCounts is how many objects of each class were allocated since the agent began.
+type classCounts map[bpf.CountedClass]bpf.ClassCount
+
+// classCounts reads the counts of all VMs.
+func (e *Source) classCounts() (classCounts, error) {
+	counts := classCounts{}
+	var key bpf.CountedClass
+	var count bpf.ClassCount
+	for all := e.Programs.Allocated.Iterate(); ; {
+		if !all.Next(&key, &count) {
+			// A map that changes while it is read may be read from its beginning again; what was read is still true.
+			if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+				return nil, fmt.Errorf("read counts of allocations: %w", err)
+			}
+			return counts, nil
+		}
+		counts[key] = count
+	}
+}
+
+// since are the counts of one VM after before.
+func (c classCounts) since(before classCounts, serial uint32) map[uint64]bpf.ClassCount {
+	counts := map[uint64]bpf.ClassCount{}
+	for key, n := range c {
+		was := before[key]
+		if key.Serial == serial && n.Objects > was.Objects {
+			counts[key.Klass] = bpf.ClassCount{Objects: n.Objects - was.Objects, Bytes: n.Bytes - was.Bytes}
+		}
+	}
+	return counts
+}
+
+// countObjects adds to a window what was counted of its processes' objects.
+func (e *Source) countObjects(ctx context.Context, w *source.Closed, before, after classCounts, out *profile.Profile) {
+	for _, p := range w.Processes {
+		counts := after.since(before, p.Attachment.Load())
+		if len(counts) == 0 {
+			continue
+		}
+		s := fold.Get(e.services.Owner, func(*fold.State) *fold.EventSet { return w.EventSet(p) })
+		if err := e.addExact(ctx, s, p, counts); err != nil {
+			out.Comments = append(out.Comments, fmt.Sprintf("objects of process %d are not counted: %v", p.PID, err))
+		}
+	}
+}
+
+// addExact adds what was counted of p's objects, in rows without a context.
+func (e *Source) addExact(ctx context.Context, s *fold.EventSet, p *fold.Process, counts map[uint64]bpf.ClassCount) error {
+	ctx, cancel := context.WithTimeout(ctx, exactDeadline)
+	defer cancel()
+	names, err := e.services.Resolver.ClassNames(ctx, p.Process, maps.Keys(counts))
+	if err != nil {
+		return err
+	}
+	r := s.Of(profile.Allocations)
+	for klass, n := range counts {
+		key := fold.EventKey{Context: cct.Root, EventLabels: profile.EventLabels{Class: names[klass], What: profile.ExactAllocations}}
+		if r.Rows[key] == nil {
+			r.Rows[key] = &fold.EventSums{}
+		}
+		r.Rows[key].Add(&fold.EventSums{Events: n.Objects, Values: [profile.MaxEventValues]float64{float64(n.Objects), float64(n.Bytes)}})
+	}
+	return nil
+}

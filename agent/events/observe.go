@@ -1,0 +1,176 @@
+package events
+
+import (
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// A received accounts for observations: received == folded + sum(discarded). It belongs to whoever has the State.
+type received struct {
+	received, folded uint64
+	discarded        map[string]uint64
+}
+
+func (c received) clone() received {
+	c.discarded = maps.Clone(c.discarded)
+	return c
+}
+
+// noDiscards holds every reason, so that a series exists before its first failure.
+func noDiscards() map[string]uint64 {
+	none := fold.NoDiscards()
+	none[profile.Unobserved] = 0
+	return none
+}
+
+// Handle folds a record of what a probe saw.
+func (e *Source) Handle(s *fold.State, raw []byte) {
+	c := &e.received
+	c.received++
+	o := &e.observation
+	if err := bpf.DecodeObservation(raw, o); err != nil {
+		c.discarded[profile.Malformed]++
+		return
+	}
+	s.Received(o.Time)
+	p := s.Process(o.Header)
+	p.ClassEpoch = o.ClassEpoch
+	if p.Meet(&o.Sample) {
+		s.Dirty[p] = struct{}{}
+	}
+	e.stack = observedStack(e.stack[:0], o, p.Attachment.Load())
+	part, ok := e.Covers.Part(o)
+	if !ok {
+		c.discarded[profile.Unobserved]++
+		return
+	}
+	event := fold.Event{Every: o.Seen.Every, TID: o.Tid, Thread: fold.ThreadName(o.Comm), Stack: e.stack, Part: part}
+	folded := false
+	add := func(event *fold.Event) { folded = s.AddEvent(p, o.Pid, o.ClassEpoch, event) || folded }
+	switch {
+	case o.Seen.What == bpf.ObservedValues:
+		if !e.ValueEvents(o, event, add) {
+			c.discarded[profile.Malformed]++
+			return
+		}
+	case o.Seen.What == bpf.ObservedFault && o.Seen.Count > 0:
+		event.Labels.Place = placeName(o.Seen.Place)
+		folded = e.handleFault(s, p, o, &event)
+	case describe(o, &event, e.config.Resolver.ClassName):
+		add(&event)
+	default:
+		c.discarded[profile.Malformed]++
+		return
+	}
+	if !folded {
+		c.discarded[profile.NoWindow]++
+		return
+	}
+	c.folded++
+}
+
+// Fail accounts for an observation over which the agent panicked.
+func (e *Source) Fail(*fold.State) {
+	c := &e.received
+	c.discarded[profile.Failed] += c.received - c.folded - profile.Sum(c.discarded)
+}
+
+// observedStack appends the frames of an observation to buf. Where it begins in Java code, that called what was probed: its
+// innermost pc is a return address like the others. The VM's stub between the two says nothing and is left out.
+func observedStack(buf []target.RawFrame, o *bpf.Observation, attachment uint32) []target.RawFrame {
+	for len(o.User) > 1 && o.User[0].Kind() == bpf.FrameStub {
+		o.User = o.User[1:]
+	}
+	buf = target.AppendStack(buf, &o.Sample, attachment)
+	if len(buf) > 0 && buf[0].Kind == target.RawExact && buf[0].Frame.Kind() != bpf.FrameNative {
+		buf[0].Kind = target.RawReturn
+	}
+	return buf
+}
+
+// describe fills in what an event is, by what its probe saw; className names classes. It is false for what no probe records.
+func describe(o *bpf.Observation, e *fold.Event, className func([]byte) string) bool {
+	seen := o.Seen
+	n := float64(seen.Every)
+	values := seen.Values[:seen.Count]
+	value := func(i int) uint64 {
+		if i < len(values) {
+			return values[i]
+		}
+		return 0
+	}
+	e.Labels.Place = placeName(seen.Place)
+	switch seen.What {
+	case bpf.ObservedAllocation:
+		e.Kind = profile.Allocations
+		e.Labels.Class = className(o.Text)
+		e.Sums = fold.AllocationSums(value(0), value(1), seen.Every)
+	case bpf.ObservedMonitor:
+		e.Kind = profile.Locks
+		e.Labels.Class = className(o.Text)
+		e.Delay = time.Duration(value(0))
+		e.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{n, n, n * float64(value(0))}}
+		switch {
+		case seen.Flags&bpf.SeenContended == 0:
+			e.Labels.What = "enter" // it was free
+			e.Sums.Values[1] = 0
+		case seen.Flags&bpf.SeenSpun != 0:
+			e.Labels.What = "spin"
+		default:
+			e.Labels.What = "block"
+		}
+	case bpf.ObservedPark:
+		e.Kind = profile.Locks
+		e.Labels.Class = className(o.Text)
+		e.Labels.What = "park"
+		e.Delay = time.Duration(value(0))
+		e.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{n, n, n * float64(value(0))}}
+		if waitsForWork(e.Labels.Class) {
+			e.Labels.What = profile.WaitForWork
+			e.Sums.Values[0], e.Sums.Values[1] = 0, 0 // nothing was acquired
+			// A thread that is known, and is parked for nothing, waits for work indeed.
+			e.Unclear = e.Labels.Class == "" && (seen.Object != 0 || o.Flags&bpf.SampleJavaThread == 0)
+		}
+	case bpf.ObservedPause:
+		e.Kind = profile.Pauses
+		operation, collector := o.Cause()
+		e.Labels.What, e.Labels.Collector = symbolize.CleanName(operation), symbolize.CleanName(collector)
+		if e.Labels.Collector == "" && seen.Flags&bpf.SeenCollection != 0 {
+			e.Labels.Collector = profile.UnnamedCollector
+		}
+		e.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{n, n * float64(value(0))}}
+	case bpf.ObservedOverflow:
+		e.Kind = profile.Cycles
+		e.Labels.Place = ""
+		e.Sums = fold.EventSums{Events: 1}
+		which := 0
+		if seen.Probe == bpf.ProbeInstructions {
+			which = 1
+		}
+		e.Sums.Values[which] = n * float64(value(0))
+	default:
+		return false
+	}
+	return true
+}
+
+func placeName(place uint8) string { return placeNames[place%uint8(len(placeNames))] }
+
+var placeNames = [...]string{
+	bpf.PlaceUnknown: "", bpf.PlaceYoung: "young", bpf.PlaceSurvivor: "survivor", bpf.PlaceOld: "old", bpf.PlaceHumongous: "humongous",
+}
+
+// waitsForWork reports, by the class of the object that a thread parks for, whether it is no lock: a condition, a task, a queue,
+// or nothing. What locks and semaphores of java.util.concurrent park for are their own subclasses of
+// AbstractQueuedSynchronizer, which all are named Sync, NonfairSync or FairSync; a StampedLock is its own.
+func waitsForWork(class string) bool {
+	return !strings.HasSuffix(class, "Sync") && class != "java.util.concurrent.locks.StampedLock"
+}

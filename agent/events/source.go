@@ -1,0 +1,195 @@
+package events
+
+import (
+	"context"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/budget"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// A Source is the source of events: of probes, of the kernel and of the CPU. It folds the observations of its Probes.
+type Source struct {
+	source.Passive
+	*Probes
+	services *source.Services
+	faults   faultQueue
+	complete []Complete
+
+	// These belong to whoever has the State.
+	received    received
+	shownCost   time.Duration     // the highest in Stats
+	observation bpf.Observation   // scratch
+	stack       []target.RawFrame // scratch
+}
+
+// A Complete sets values of the events of p that are known only when a window closes. It returns a note for readers, or "".
+type Complete func(w *fold.Window, p *fold.Process) (note string)
+
+// Open loads the programs of probes, and opens what needs none. Nothing is attached before a library is found.
+func Open(services *source.Services, opt Options) (*Source, error) {
+	if opt.Budget == 0 {
+		opt.Budget = budget.DefaultShare
+	}
+	e := &Source{services: services, received: received{discarded: noDiscards()}}
+	var err error
+	e.Probes, err = New(Config{
+		Log: services.Log, Resolver: services.Resolver, Objects: services.Objects, Attaching: services.Libraries, GuestTimes: e.guestTimes,
+		Flush: services.Flush, Refusal: services.Refusal,
+	}, opt)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// CompleteWith has c called for each process of a window that is closed, before its events are in the profile.
+func (e *Source) CompleteWith(c Complete) { e.complete = append(e.complete, c) }
+
+// guestTimes reads the CPU times of processes that are attached and alive, by the serials of their attachments.
+func (e *Source) guestTimes() budget.Times {
+	times := make(budget.Times)
+	e.services.Owner.Do(func(s *fold.State) {
+		for _, p := range s.Table {
+			serial := p.Attachment.Load()
+			if serial == 0 || p.Exited.Load() {
+				continue
+			}
+			if used, ok := proc.CPUTime(p.PID); ok {
+				times[serial] = used
+			}
+		}
+	})
+	return times
+}
+
+func (e *Source) Start(ctx context.Context) error { return e.Probes.Start(ctx) }
+
+func (e *Source) Stop() error {
+	e.Probes.Stop()
+	return nil
+}
+
+func (e *Source) Close() error { return e.Probes.Close() }
+
+// Expect has plans that are observed in slices of time observed in some of a short window.
+func (e *Source) Expect(length time.Duration) { e.Probes.Expect(proc.Monotonic(), length) }
+
+// KernelMaps implements source.Mapper.
+func (e *Source) KernelMaps() []any { return e.Maps() }
+
+// BeforeNames looks up the objects of page faults: first, as objects move.
+func (e *Source) BeforeNames(p *target.Process) {
+	if faults := e.faults.of(p); len(faults) > 0 {
+		e.services.Resolver.Begin(target.StageObjects, p)
+		e.lookUpFaults(p, faults)
+	}
+}
+
+// LeftAlone folds page faults without their objects.
+func (e *Source) LeftAlone(p *target.Process) { e.foldFaults(p, e.faults.of(p)) }
+
+// A snapshot is what has been counted of events since the agent started.
+type snapshot struct {
+	received
+	allocated classCounts // nil unless objects are counted
+	covered   map[*fold.Coverage]fold.CoverageSums
+}
+
+// Count implements source.Counter.
+func (e *Source) Count(*fold.State) any {
+	s := snapshot{received: e.received.clone(), covered: e.Covers.Sums(proc.Monotonic())}
+	if e.Options.ExactAllocations {
+		var err error
+		if s.allocated, err = e.classCounts(); err != nil {
+			e.services.Log.Error("cannot read how many objects were allocated", "err", err)
+		}
+	}
+	return s
+}
+
+// of is the snapshot of events in one of all sources; the zero value if there is none.
+func (e *Source) of(s *source.Snapshot) snapshot {
+	own, _ := s.Of[e].(snapshot)
+	return own
+}
+
+// Report implements source.Reporter.
+func (e *Source) Report(c *bpf.Counts, s *profile.Stats) {
+	var counts profile.EventCounts
+	e.services.Owner.Do(func(*fold.State) {
+		counts = countsSince(&bpf.Counts{}, c, received{}, e.received.clone(), e.TrapTime())
+		// What a hit takes is measured when the first ones may have been counted, at a guess; a counter must not go back.
+		e.shownCost = max(e.shownCost, counts.Cost)
+		counts.Cost = e.shownCost
+	})
+	s.Events = &profile.EventStats{EventCounts: counts}
+	s.Events.Wanted, s.Events.Observed = e.Covers.Times(proc.Monotonic())
+	for kind, on := range e.Options.Kinds {
+		if on {
+			s.Events.Kinds = append(s.Events.Kinds, profile.EventKind(kind))
+		}
+	}
+}
+
+// Fill implements source.Filler.
+func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile) source.Part {
+	before, after := e.of(&w.Before), e.of(&w.After)
+	p.EventCounts = countsSince(&w.Before.Kernel, &w.After.Kernel, before.received, after.received, e.TrapTime())
+	e.countObjects(ctx, w, before.allocated, after.allocated, p)
+	covered := fold.Covered(before.covered, after.covered, w.Began, &p.EventCounts)
+	p.Comments = append(p.Comments, covered.Notes()...)
+	return source.Part{Process: func(of *fold.Process, out *profile.Process) { out.Events = e.named(w.Window, of, &covered) }}
+}
+
+// named are the events of p in a window that was closed.
+func (e *Source) named(w *fold.Window, p *fold.Process, covered *fold.CoveredParts) []*profile.Events {
+	s := w.Events[p]
+	if s == nil {
+		return nil
+	}
+	var notes []string
+	for _, complete := range e.complete {
+		if note := complete(w, p); note != "" {
+			notes = append(notes, note)
+		}
+	}
+	names := p.Names()
+	defer names.Close()
+	all := s.Profile(names, p.Noticed, covered)
+	for _, e := range all {
+		if e.Kind == profile.Locks { // the only kind of which some values are known late
+			e.Basis = append(e.Basis, notes...)
+		}
+	}
+	return all
+}
+
+// countsSince is what was counted of events between two readings of counters, if a hit takes that long. Events in flight at either edge are in
+// Attempted and not in Delivered, or the other way round; the identities hold when the agent was stopped and flushed first.
+func countsSince(kernelBefore, kernelAfter *bpf.Counts, before, after received, trap time.Duration) profile.EventCounts {
+	d := func(c bpf.Counter) uint64 { return kernelAfter[c] - kernelBefore[c] }
+	c := profile.EventCounts{
+		Attempted: d(bpf.ObservationsAttempted),
+		Delivered: after.received - before.received,
+		Dropped: map[string]uint64{
+			"ring_full":  d(bpf.ObservationsDroppedRingFull),
+			"busy":       d(bpf.ObservationsDroppedBusy),
+			"table_full": d(bpf.ObservationsDroppedTableFull),
+		},
+		Folded:     after.folded - before.folded,
+		Discarded:  map[string]uint64{},
+		Hits:       d(bpf.ProbeHits),
+		Unattached: d(bpf.HitsUnattached),
+		Cost:       time.Duration(d(bpf.NsProbes)) + time.Duration(d(bpf.ProbeHits))*trap,
+	}
+	for why, n := range after.discarded {
+		c.Discarded[why] = n - before.discarded[why]
+	}
+	return c
+}

@@ -1,0 +1,114 @@
+package fold
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+func ownerOf(opt StateOptions) (_ *Owner, failures func() []error) {
+	var mu sync.Mutex
+	var all []error
+	opt.Join.Log = slog.New(slog.DiscardHandler)
+	opt.Submit = func(*target.Process) {}
+	o := NewOwner(NewState(opt), func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, err)
+	})
+	return o, func() []error {
+		mu.Lock()
+		defer mu.Unlock()
+		return all
+	}
+}
+
+// A panic costs the request that panics: it is reported once, and the state is free for others.
+func TestOwnerPanics(t *testing.T) {
+	o, failures := ownerOf(StateOptions{})
+	var panicked *proc.PanicError
+	if err := o.Do(func(*State) { panic("hostile") }); !errors.As(err, &panicked) {
+		t.Errorf("Do returns %v", err)
+	}
+	if n := Get(o, func(*State) int { panic("hostile") }); n != 0 {
+		t.Errorf("Get returns %d", n)
+	}
+	if n := len(failures()); n != 2 {
+		t.Errorf("%d panics are reported, want 2", n)
+	}
+	if err := o.Try(func(*State) { panic("hostile") }); !errors.As(err, &panicked) || len(failures()) != 2 {
+		t.Errorf("Try returns %v; %d panics are reported", err, len(failures()))
+	}
+	done := make(chan int, 1)
+	go func() { done <- Get(o, func(*State) int { return 7 }) }()
+	select {
+	case n := <-done:
+		if n != 7 {
+			t.Errorf("Get returns %d, want 7", n)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the state is not free")
+	}
+}
+
+// Functions have the state one after the other, whoever asks.
+func TestOwnerLendsToOne(t *testing.T) {
+	o, _ := ownerOf(StateOptions{})
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 1000 {
+				o.Do(func(s *State) { s.Unknown++ })
+			}
+		})
+	}
+	all.Wait()
+	if n := Get(o, func(s *State) uint64 { return s.Unknown }); n != 8000 {
+		t.Errorf("%d, want 8000", n)
+	}
+}
+
+// What waits in a burst is folded before its process is retired, so that the function which folds it still finds the process.
+func TestRetireFlushes(t *testing.T) {
+	h := bpf.Header{Pid: 7, Start: 5, Exec: 1}
+	found := false
+	o, _ := ownerOf(StateOptions{Flush: func(s *State) { found = s.Known(&h) != nil }})
+	o.Do(func(s *State) {
+		p := s.Process(&h)
+		s.Ended(&h)
+		if !found || !p.Exited.Load() {
+			t.Errorf("found %t, gone %t", found, p.Exited.Load())
+		}
+		if s.Submit(); len(s.Table) != 0 {
+			t.Errorf("%d processes are left", len(s.Table))
+		}
+	})
+}
+
+// A panic over one process's samples leaves those of others to be placed.
+func TestPlaceAllPanics(t *testing.T) {
+	o, failures := ownerOf(StateOptions{Join: JoinOptions{Contexts: profile.ContextWalk}})
+	w := NewWindow(nil)
+	for pid := range 3 {
+		w.Processes[NewProcess(proc.Identity{PID: pid}, true)] = map[ThreadKey]*Thread{1: {}}
+	}
+	placed := 0
+	o.PlaceAll(w, func(p *Process, do func()) error {
+		if p.PID == 1 {
+			panic("hostile")
+		}
+		do()
+		placed++
+		return nil
+	})
+	if placed != 2 || len(failures()) != 1 {
+		t.Errorf("%d processes are placed, %d panics", placed, len(failures()))
+	}
+}

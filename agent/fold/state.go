@@ -1,0 +1,310 @@
+package fold
+
+import (
+	"iter"
+	"maps"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// StateOptions are what a State needs of others. Its functions are called with the state that calls them; nil ones are not.
+type StateOptions struct {
+	Join        JoinOptions             // NewState sets Waiting and Want
+	MaxContexts int                     // that windows hold, all together
+	Submit      func(p *target.Process) // has a worker come to p soon
+	Flush       func(*State)            // folds what waits for more records, because a window or a process ends
+	NeedNames   func(*State, NamesOf)   // calls Need for frames whose names must be kept, besides those of windows
+}
+
+// NamesOf are the names of a process that are about to be forgotten, except those for which Need is called.
+type NamesOf struct {
+	*Process
+	Need func(target.RawFrame)
+}
+
+// A State is what an agent knows of processes, and its open and closing windows. Whoever has it got it from an Owner.
+type State struct {
+	opt    StateOptions
+	joiner *Joiner
+
+	Table map[int]*Process      // by pid: who has it now
+	Dirty map[*Process]struct{} // that got work for workers since Submit was called last
+	Names int64                 // frames of all processes that were asked for, and whose names are kept
+	// Hot has samples counted by the code that was at work, in Process.Top and Process.Hot.
+	Hot bool
+	Counts
+	CodeLoads uint64
+	Lag       time.Duration // the age of the oldest record when the ring had been drained last
+
+	windows  map[*Window]struct{} // open
+	closing  map[*Window]struct{} // closed, and not yet named
+	contexts int                  // of all windows
+	urgent   bool                 // what is in Dirty must not wait
+	oldest   uint64               // time of the oldest record since the last Submit, or noTime
+	faded    time.Duration        // when counts of busy code were made fade, CLOCK_MONOTONIC; 0 if never
+}
+
+const noTime = ^uint64(0)
+
+// Counts are what became of records that were received: samples == folded + sum(discarded).
+type Counts struct {
+	Samples, Folded uint64
+	Events          uint64 // records of code and processes
+	Unknown         uint64 // records of no kind that this agent handles
+	Discarded       map[string]uint64
+}
+
+// Clone returns a copy.
+func (c Counts) Clone() Counts {
+	c.Discarded = maps.Clone(c.Discarded)
+	return c
+}
+
+// NoDiscards holds every reason, so that a series exists before its first failure.
+func NoDiscards() map[string]uint64 {
+	return map[string]uint64{profile.Malformed: 0, profile.EmptyStack: 0, profile.Failed: 0, profile.NoWindow: 0}
+}
+
+// NewState knows no process and has no window.
+func NewState(opt StateOptions) *State {
+	s := &State{
+		opt: opt, Table: map[int]*Process{}, Dirty: map[*Process]struct{}{}, Counts: Counts{Discarded: NoDiscards()},
+		windows: map[*Window]struct{}{}, closing: map[*Window]struct{}{}, oldest: noTime,
+	}
+	s.opt.Join.Waiting = func(p *Process) iter.Seq[map[ThreadKey]*Thread] {
+		return func(yield func(map[ThreadKey]*Thread) bool) {
+			for w := range s.windows {
+				if !yield(w.Processes[p]) {
+					return
+				}
+			}
+		}
+	}
+	s.opt.Join.Want = func(p *Process, stack []target.RawFrame) {
+		if p.Want(stack, p.ClassEpoch, &s.Names) {
+			s.opt.Submit(p.Process)
+		}
+	}
+	s.joiner = NewJoiner(s.opt.Join)
+	return s
+}
+
+// Joiner joins samples with their contexts.
+func (s *State) Joiner() *Joiner { return s.joiner }
+
+// Process returns the process that a record is of.
+func (s *State) Process(h *bpf.Header) *Process {
+	p := s.Table[int(h.Pid)]
+	if p != nil && p.is(h) {
+		return p
+	}
+	if p != nil {
+		s.Retire(p)
+	}
+	p = NewProcess(proc.Identity{PID: int(h.Pid), Start: h.Start, Exec: h.Exec}, true)
+	s.Table[int(h.Pid)] = p
+	return p
+}
+
+// Known returns the process that a record is of, nil if it is not known or another one by now.
+func (s *State) Known(h *bpf.Header) *Process {
+	if p := s.Table[int(h.Pid)]; p != nil && p.is(h) {
+		return p
+	}
+	return nil
+}
+
+// is compares identities. A process that was found in /proc takes over what the kernel side knows better.
+func (p *Process) is(h *bpf.Header) bool {
+	if !p.Precise {
+		if p.ID.Ticks() != (proc.Identity{Start: h.Start}).Ticks() {
+			return false
+		}
+		p.ID.Start, p.ID.Exec, p.Precise = h.Start, h.Exec, true
+		return true
+	}
+	return p.ID.Start == h.Start && p.ID.Exec == h.Exec
+}
+
+// Of is the process of a worker's, nil if it is gone.
+func (s *State) Of(t *target.Process) *Process {
+	if p := s.Table[t.PID]; p != nil && p.Process == t {
+		return p
+	}
+	return nil
+}
+
+// Find is the process with that identity in /proc.
+func (s *State) Find(id proc.Identity) *Process {
+	p := s.Table[id.PID]
+	if p == nil {
+		p = NewProcess(id, false)
+		s.Table[id.PID] = p
+	}
+	return p
+}
+
+// Executed notes that a process runs another program: whatever was known of it is of the old one. The new one is looked at when it is first
+// sampled: most live too shortly for that.
+func (s *State) Executed(h *bpf.Header) {
+	if p := s.Table[int(h.Pid)]; p != nil && !(p.Precise && p.ID.Start == h.Start && p.ID.Exec == h.Exec) {
+		s.Retire(p)
+	}
+}
+
+// Ended notes that a process has ended.
+func (s *State) Ended(h *bpf.Header) {
+	if p := s.Known(h); p != nil {
+		s.Retire(p)
+	}
+}
+
+// Retire marks a process as gone. It leaves the table with the next Submit: the kernel works for a process, and ticks in it, for a
+// moment after it announced its end.
+func (s *State) Retire(p *Process) {
+	s.Flush() // bursts of it that nobody will end
+	p.Exited.Store(true)
+	s.Dirty[p] = struct{}{}
+}
+
+// Flush has sources fold what waits for more records.
+func (s *State) Flush() {
+	if s.opt.Flush != nil {
+		s.opt.Flush(s)
+	}
+}
+
+// Loaded notes code that a VM of a process has loaded.
+func (s *State) Loaded(l *bpf.CodeLoad) {
+	s.CodeLoads++
+	p := s.Process(l.Header)
+	p.Loaded(vmruntime.CodeLoad{
+		Begin: l.Begin, Size: l.Size, Version: l.CompileID & 0xfffffff, Class: string(l.Class), Name: string(l.Name), Signature: string(l.Signature),
+	})
+	s.Dirty[p] = struct{}{}
+}
+
+// Take folds a sample of p into all windows that want it.
+func (s *State) Take(p *Process, sample *bpf.Sample) {
+	now := sample.Time
+	s.Received(now)
+	p.Samples++
+	p.ClassEpoch = sample.ClassEpoch
+	code := p.Code.Load()
+	t := s.joiner.Join(p, sample, code)
+	unknown := p.Meet(sample)
+	if code.Due(time.Duration(now)) || p.Due(now) || unknown {
+		s.Dirty[p] = struct{}{}
+	}
+	if len(t.Stack) == 0 {
+		s.Discard(profile.EmptyStack)
+		return
+	}
+	if s.Hot {
+		p.Top.Add(t.Stack, 1)
+		p.Hot.Add(t.Stack, code)
+	}
+	wanted := false
+	for w := range s.windows {
+		if !w.Wants(int(sample.Pid)) {
+			w.Filtered++
+			continue
+		}
+		wanted = true
+		w.Received++
+		if s.add(w, p, t) {
+			s.Want(p, t.Stack, sample.ClassEpoch)
+		}
+	}
+	if !wanted {
+		s.Discarded[profile.NoWindow]++
+		return
+	}
+	s.Folded++
+}
+
+// Received notes the time of a record, for Lag.
+func (s *State) Received(time uint64) { s.oldest = min(s.oldest, time) }
+
+// Discard drops a sample that no window can hold, whichever processes it is of.
+func (s *State) Discard(why string) {
+	s.Discarded[why]++
+	for w := range s.windows {
+		w.Received++
+		w.Discarded[why]++
+	}
+}
+
+// Fail accounts for a sample that was received and neither folded nor discarded.
+func (s *State) Fail() {
+	s.Discarded[profile.Failed] += s.Samples - s.Folded - profile.Sum(s.Discarded)
+	for w := range s.windows { // those that had counted it
+		w.Discarded[profile.Failed] += w.Received - w.Folded - profile.Sum(w.Discarded)
+	}
+}
+
+// Want asks for the names of frames of p.
+func (s *State) Want(p *Process, stack []target.RawFrame, epoch uint32) {
+	if p.Want(stack, epoch, &s.Names) {
+		s.Dirty[p] = struct{}{}
+	}
+}
+
+// AddEvent adds an event to all windows that want it. It is false if there is none.
+func (s *State) AddEvent(p *Process, pid, epoch uint32, e *Event) (wanted bool) {
+	e.Part.Apply(e)
+	for w := range s.windows {
+		if !w.Wants(int(pid)) {
+			continue
+		}
+		wanted = true
+		if w.EventSet(p).Add(e) {
+			s.Want(p, e.Stack, epoch)
+		}
+	}
+	return wanted
+}
+
+// AddCall adds a call to every window that wants its process. It returns whether there is one, and whether one had no room.
+func (s *State) AddCall(p *Process, add func(*CallSet) bool) (wanted, full bool) {
+	for w := range s.windows {
+		if !w.Wants(p.PID) {
+			continue
+		}
+		wanted = true
+		full = !add(w.CallSet(p)) || full
+	}
+	return wanted, full
+}
+
+// Hurry has Urgent report that workers are not to wait for the ring to be drained.
+func (s *State) Hurry() { s.urgent = true }
+
+// Urgent reports whether a process in Dirty must not wait.
+func (s *State) Urgent() bool { return s.urgent }
+
+// Submit hands the processes that got work since the last time to workers.
+func (s *State) Submit() {
+	s.urgent = false
+	if s.oldest != noTime {
+		s.Lag = proc.Monotonic() - time.Duration(s.oldest)
+		s.oldest = noTime
+	}
+	for p := range s.Dirty {
+		if p.Exited.Load() {
+			if s.Table[p.PID] == p {
+				delete(s.Table, p.PID)
+			}
+			if p.Holders == 0 {
+				s.Trim(p)
+			}
+		}
+		s.opt.Submit(p.Process)
+	}
+	clear(s.Dirty)
+}

@@ -1,0 +1,186 @@
+package fold
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+)
+
+// A Window is a time in which samples are folded. While it is open it belongs to a State. Once it is closed nothing is added to it, and
+// whoever closed it may read all of it; what changes it still takes a State, as other windows may ask for its frames.
+type Window struct {
+	Began, Ended time.Duration // CLOCK_MONOTONIC
+	PIDs         map[int]bool  // nil: all
+
+	Processes map[*Process]map[ThreadKey]*Thread
+	Calls     map[*Process]*CallSet
+	Events    map[*Process]*EventSet
+	Named     bool   // nothing is added any more
+	Filtered  uint64 // samples of processes that are not in PIDs
+	Received  uint64
+	Folded    uint64
+	Discarded map[string]uint64
+	contexts  int // in all trees of processes
+}
+
+// NewWindow begins now, and is not open yet.
+func NewWindow(pids map[int]bool) *Window {
+	return &Window{
+		PIDs: pids, Began: proc.Monotonic(), Discarded: NoDiscards(),
+		Processes: map[*Process]map[ThreadKey]*Thread{}, Calls: map[*Process]*CallSet{}, Events: map[*Process]*EventSet{},
+	}
+}
+
+// Wants reports whether the window is over a process.
+func (w *Window) Wants(pid int) bool { return w.PIDs == nil || w.PIDs[pid] }
+
+// hold notes that the window has something of p.
+func (w *Window) hold(p *Process) {
+	if _, ok := w.Processes[p]; !ok {
+		w.Processes[p] = map[ThreadKey]*Thread{}
+		p.Holders++
+	}
+}
+
+// Contexts is how many contexts the window has.
+func (w *Window) Contexts() int { return w.contexts }
+
+// CallSet is where calls of p are folded.
+func (w *Window) CallSet(p *Process) *CallSet {
+	s := w.Calls[p]
+	if s == nil {
+		s = &CallSet{}
+		w.Calls[p] = s
+		w.hold(p)
+	}
+	return s
+}
+
+// EventSet is where events of p are folded.
+func (w *Window) EventSet(p *Process) *EventSet {
+	s := w.Events[p]
+	if s == nil {
+		s = &EventSet{}
+		w.Events[p] = s
+		w.hold(p)
+	}
+	return s
+}
+
+// Overflow is how many samples of a closed window found no room for their whole context.
+func (w *Window) Overflow() (samples uint64) {
+	for _, threads := range w.Processes {
+		for _, t := range threads {
+			for i := range t.Trees {
+				samples += t.Trees[i].Overflow()
+			}
+		}
+	}
+	return samples
+}
+
+// frames calls need for the frames of p in the window.
+func (w *Window) frames(p *Process, need func(target.RawFrame)) {
+	for _, t := range w.Processes[p] {
+		t.Frames(need)
+	}
+	if s := w.Calls[p]; s != nil {
+		s.Frames(need)
+	}
+	if s := w.Events[p]; s != nil {
+		s.Frames(need)
+	}
+}
+
+// Open has a window take part in all that is folded from now on.
+func (s *State) Open(w *Window) { s.windows[w] = struct{}{} }
+
+// Windows are the open ones.
+func (s *State) Windows() iter.Seq[*Window] { return maps.Keys(s.windows) }
+
+// Contexts is how many contexts all windows have.
+func (s *State) Contexts() int { return s.contexts }
+
+// Close ends a window. Its frames keep their names until it is released.
+func (s *State) Close(w *Window) (processes []*Process) {
+	delete(s.windows, w)
+	s.closing[w] = struct{}{}
+	return slices.SortedFunc(maps.Keys(w.Processes), Earlier)
+}
+
+// Release forgets a window, and the names that only it needed.
+func (s *State) Release(w *Window) {
+	delete(s.windows, w)
+	delete(s.closing, w)
+	s.contexts -= w.contexts
+	w.contexts = 0
+	for p := range w.Processes {
+		p.Holders--
+		s.Trim(p)
+	}
+	w.Processes, w.Calls, w.Events = nil, nil, nil
+	if s.Names > MaxNames/2 {
+		for _, p := range s.Table {
+			s.Trim(p)
+		}
+	}
+}
+
+// Trim forgets what p's names no open or closing window needs, if p is gone, or names are many.
+func (s *State) Trim(p *Process) {
+	gone := p.Exited.Load() && p.Holders == 0
+	if !gone && len(p.Requested) < TrimNames && s.Names <= MaxNames/2 {
+		return
+	}
+	needed := map[target.RawFrame]struct{}{}
+	need := func(r target.RawFrame) { needed[r] = struct{}{} }
+	for _, windows := range []map[*Window]struct{}{s.windows, s.closing} {
+		for w := range windows {
+			w.frames(p, need)
+		}
+	}
+	if s.opt.NeedNames != nil {
+		s.opt.NeedNames(s, NamesOf{p, need})
+	}
+	p.Trim(needed, &s.Names)
+}
+
+// add folds one sample. It reports whether the stack has contexts that are new to the window.
+func (s *State) add(w *Window, p *Process, t Sample) (fresh bool) {
+	w.hold(p)
+	threads := w.Processes[p]
+	key := KeyOf(t.Tid, t.Stopped != 0)
+	thread := threads[key]
+	if thread == nil {
+		thread = &Thread{}
+		threads[key] = thread
+	}
+	w.Folded++
+	before := thread.Contexts()
+	fresh = thread.Fold(t, s.contexts < s.opt.MaxContexts)
+	grown := thread.Contexts() - before
+	w.contexts += grown
+	s.contexts += grown
+	return fresh
+}
+
+// Longest returns the window that has been open longest of those that have samples of p; nil if there is none.
+func (s *State) Longest(p *Process) (longest *Window) {
+	for w := range s.windows {
+		if w.Processes[p] != nil && (longest == nil || w.Began < longest.Began) {
+			longest = w
+		}
+	}
+	return longest
+}
+
+// Empty forgets samples that are in a profile by now: their memory is better used for the next window.
+func (s *State) Empty(threads map[ThreadKey]*Thread) {
+	for _, t := range threads {
+		*t = Thread{}
+	}
+}
