@@ -73,6 +73,13 @@ type Engine struct {
 	hz    int
 }
 
+// A cpuTime adds up the CPU time of guests while they are connected.
+type cpuTime struct {
+	mu   sync.Mutex
+	sum  time.Duration
+	last budget.Times // by serial
+}
+
 var _ interface {
 	calls.Engine
 	calls.Folder
@@ -301,13 +308,6 @@ func (e *Engine) Cost() calls.Cost {
 		Hits: sum.Hits, HitTime: e.hit.time(), TickTime: tick, SkipTime: skipTime,
 		Arming: time.Duration(sum.TickNs) + time.Duration(sum.Ticks)*e.tick + time.Duration(sum.Skipped)*skipTime,
 	}
-}
-
-// A cpuTime adds up the CPU time of guests while they are connected.
-type cpuTime struct {
-	mu   sync.Mutex
-	sum  time.Duration
-	last budget.Times // by serial
 }
 
 // GuestTime is the CPU time that guests used while they were connected. What a guest used between the last time this
