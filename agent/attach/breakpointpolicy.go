@@ -30,8 +30,8 @@ const (
 	BreakpointsNever  BreakpointPolicy = "never"
 )
 
-// BreakpointPolicies holds all of them.
-func BreakpointPolicies() []BreakpointPolicy {
+// breakpointPolicies holds all of them.
+func breakpointPolicies() []BreakpointPolicy {
 	return []BreakpointPolicy{BreakpointsAuto, BreakpointsAlways, BreakpointsNever}
 }
 
@@ -61,10 +61,10 @@ func (p BreakpointPolicy) check(virtual bool, trial func() error) error {
 	return ErrBreakpointsUnsafe
 }
 
-// TrialTime is how long a trial in Check takes.
-const TrialTime = time.Second
+// trialTime is how long a trial in Check takes.
+const trialTime = time.Second
 
-var firstTrial = sync.OnceValue(func() error { return TryBreakpoints(TrialTime) })
+var firstTrial = sync.OnceValue(func() error { return TryBreakpoints(trialTime) })
 
 // TryBreakpoints sets a breakpoint in a busy thread of this process and removes it, again and again for so long, and returns
 // ErrBreakpointsLost once an exception was lost: most get lost while a breakpoint is removed. A trial without a loss proves nothing.
@@ -132,7 +132,7 @@ func (p BreakpointPolicy) MarshalText() ([]byte, error) { return []byte(p), nil 
 // UnmarshalText implements encoding.TextUnmarshaler. The error for an unknown policy lists all.
 func (p *BreakpointPolicy) UnmarshalText(text []byte) error {
 	var known []string
-	for _, policy := range BreakpointPolicies() {
+	for _, policy := range breakpointPolicies() {
 		if string(policy) == string(text) {
 			*p = policy
 			return nil

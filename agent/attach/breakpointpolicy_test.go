@@ -26,7 +26,7 @@ func TestBreakpointPolicy(t *testing.T) {
 		}
 	}
 	var p BreakpointPolicy
-	for _, policy := range BreakpointPolicies() {
+	for _, policy := range breakpointPolicies() {
 		if err := p.UnmarshalText([]byte(policy)); err != nil || p != policy {
 			t.Errorf("set %q: %q, %v", policy, p, err)
 		}

@@ -35,8 +35,8 @@ func Operand(o elffile.Operand) (bpf.Operand, error) {
 	return k, nil
 }
 
-// ProbedValues encodes for the kernel side what spec reads at a site. An error says which value cannot be read there.
-func ProbedValues(spec valueprobe.Spec, site probesite.Site) (bpf.ProbedValues, error) {
+// probedValues encodes for the kernel side what spec reads at a site. An error says which value cannot be read there.
+func probedValues(spec valueprobe.Spec, site probesite.Site) (bpf.ProbedValues, error) {
 	var k bpf.ProbedValues
 	if len(spec.Values) > len(k.Values) {
 		return k, fmt.Errorf("%d values: a probe can read %d", len(spec.Values), len(k.Values))

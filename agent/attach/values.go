@@ -38,7 +38,7 @@ type valueKind struct{ text, signed bool }
 func (v *Values) Prepare(spec valueprobe.Spec, sites []probesite.Site) (values []ValueSite, places []Site, err error) {
 	kernel := make([]bpf.ProbedValues, len(sites))
 	for i, s := range sites {
-		if kernel[i], err = ProbedValues(spec, s); err != nil {
+		if kernel[i], err = probedValues(spec, s); err != nil {
 			return nil, nil, fmt.Errorf("probe %s at %#x: %w", spec.Place(), s.Address, err)
 		}
 	}

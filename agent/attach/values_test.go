@@ -75,7 +75,7 @@ func TestProbedValues(t *testing.T) {
 		{spec: "usdt:p:n=arg6", site: note, err: "form is not supported"},
 		{spec: "usdt:p:n=x0", site: note, err: "x0 is none of this machine"},
 	} {
-		got, err := ProbedValues(parseSpec(t, test.spec), test.site)
+		got, err := probedValues(parseSpec(t, test.spec), test.site)
 		if test.err != "" {
 			if err == nil || !strings.Contains(err.Error(), test.err) {
 				t.Errorf("%s: error %v, want one with %q", test.spec, err, test.err)

@@ -197,7 +197,7 @@ func TestChecks(t *testing.T) {
 
 func checkNamed(t *testing.T, id string) Check {
 	t.Helper()
-	for _, c := range Checks() {
+	for _, c := range checks() {
 		if c.ID == id {
 			return c
 		}
@@ -207,7 +207,7 @@ func checkNamed(t *testing.T, id string) Check {
 }
 
 func TestTitlesFit(t *testing.T) {
-	for _, c := range Checks() {
+	for _, c := range checks() {
 		if len(c.Title) > titleWidth-2 {
 			t.Errorf("%q takes %d columns", c.Title, len(c.Title))
 		}

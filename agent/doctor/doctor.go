@@ -49,8 +49,8 @@ type Report struct {
 	JVMs     []JVM     `json:"jvms"` // by pid
 }
 
-// Checks are the requirements in the order in which people read them.
-func Checks() []Check {
+// checks are the requirements in the order in which people read them.
+func checks() []Check {
 	return []Check{
 		{"kernel", "kernel", checkKernel},
 		{"pid_namespace", "PID namespace", checkPIDNamespace},
@@ -80,7 +80,7 @@ func Checks() []Check {
 // Run runs all checks and looks at every JVM.
 func Run(ctx context.Context, env *Env) Report {
 	r := Report{Ready: true, JVMs: []JVM{}}
-	for _, c := range Checks() {
+	for _, c := range checks() {
 		f := Finding{c.ID, c.Title, c.Run(ctx, env)}
 		r.Findings = append(r.Findings, f)
 		r.Ready = r.Ready && f.Status != Missing

@@ -124,7 +124,7 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal(b, &got); err != nil {
 		t.Fatal(err)
 	}
-	if !got.Ready || len(got.Checks) != len(Checks())+1 || got.Checks[0].ID != "kernel" || got.Checks[0].Status != "ok" {
+	if !got.Ready || len(got.Checks) != len(checks())+1 || got.Checks[0].ID != "kernel" || got.Checks[0].Status != "ok" {
 		t.Errorf("%s", b)
 	}
 	if len(got.JVMs) != 3 || got.JVMs[0].PID != 30 || got.JVMs[0].User != "user7" || got.JVMs[0].Status != "ok" ||

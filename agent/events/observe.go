@@ -64,7 +64,7 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 	case o.Seen.What == bpf.ObservedFault && o.Seen.Count > 0:
 		event.Labels.Place = placeName(o.Seen.Place)
 		folded = e.handleFault(s, p, o, &event)
-	case describe(o, &event, e.config.Resolver.ClassName):
+	case describe(o, &event, e.services.Resolver.ClassName):
 		add(&event)
 	default:
 		c.discarded[profile.Malformed]++

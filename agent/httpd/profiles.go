@@ -74,7 +74,7 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, "collect profile", err)
 		return
 	}
-	prof, err := sink.PprofOf(window, p.kind.content)
+	prof, err := sink.Pprof(window, p.kind.content)
 	if err != nil {
 		p.fail(w, "encode profile", err)
 		return

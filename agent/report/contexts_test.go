@@ -99,7 +99,7 @@ func TestReportHasContexts(t *testing.T) {
 		want bool
 	}{"chained": {sinktest.ShopChained(), true}, "walked": {sinktest.Shop(), false}} {
 		var text bytes.Buffer
-		if err := sink.FormatText.Encode(&text, test.p); err != nil {
+		if err := sink.FormatText.Encode(&text, test.p, sink.ContentOf(test.p)); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(text.String(), "How the contexts of samples were found"); got != test.want {

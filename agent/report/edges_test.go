@@ -179,7 +179,7 @@ func TestManyLines(t *testing.T) {
 
 func TestCallViewErrors(t *testing.T) {
 	noCalls := "the profile has no calls: record some with vmprof-agent record -e calls"
-	empty, err := sink.PprofOf(sinktest.Shop(), sink.CallCounts)
+	empty, err := sink.Pprof(sinktest.Shop(), sink.CallCounts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func TestPartlyObserved(t *testing.T) {
 			"java (pid 1234): observed 10.0% of the time, 1s of 10s, in 1 slice; values are scaled to all of it: 10485760 bytes; the error is unknown",
 			"10.0MB (the error is unknown)", 0},
 	} {
-		p, err := sink.Pprof(c.window)
+		p, err := sink.Pprof(c.window, sink.ContentOf(c.window))
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}

@@ -24,7 +24,7 @@ func TestReportGolden(t *testing.T) {
 	sinktest.Golden(t, "shop.tree.golden", sinktest.Show(t, report.Tree, stored, nil))
 	sinktest.Golden(t, "shop.narrow.golden", sinktest.Show(t, report.Report, stored, &report.ViewOptions{N: 5, MinShare: 5, Width: 60}))
 	var text bytes.Buffer
-	if err := sink.FormatText.Encode(&text, sinktest.Shop()); err != nil {
+	if err := sink.FormatText.Encode(&text, sinktest.Shop(), sink.ContentOf(sinktest.Shop())); err != nil {
 		t.Fatal(err)
 	}
 	sinktest.Golden(t, "shop.txt.golden", text.String())
@@ -33,7 +33,7 @@ func TestReportGolden(t *testing.T) {
 // A window in which nothing ran is shown too.
 func TestReportOfNothing(t *testing.T) {
 	var text bytes.Buffer
-	if err := sink.FormatText.Encode(&text, &profile.Profile{}); err != nil {
+	if err := sink.FormatText.Encode(&text, &profile.Profile{}, sink.ContentOf(&profile.Profile{})); err != nil {
 		t.Fatal(err)
 	}
 	if want := "samples: 0, 0 lost, 0 truncated\n"; !strings.Contains(text.String(), want) {

@@ -220,7 +220,7 @@ func numbered(windows ...int64) *pprof.Profile {
 }
 
 func storedOf(p *profile.Profile) *pprof.Profile {
-	stored, err := sink.Pprof(p)
+	stored, err := sink.Pprof(p, sink.ContentOf(p))
 	if err != nil {
 		panic(err)
 	}

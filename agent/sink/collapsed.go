@@ -22,10 +22,9 @@ import (
 // in whole contexts if these were counted. Of events it is the kind's main value, such as bytes, or
 // nanoseconds of delay without the waits for work. Threads, and processes of the same name, are added up. Lines are ordered by
 // their frames, so that equal profiles give equal files.
-func Collapsed(w io.Writer, p *profile.Profile) error { return CollapsedOf(w, p, ContentOf(p)) }
-
-// CollapsedOf is Collapsed for a part of a window: for events or calls, if content has them, and for time otherwise.
-func CollapsedOf(w io.Writer, p *profile.Profile, content Content) error {
+//
+// It writes a part of a window: events or calls, if content has them, and time otherwise.
+func Collapsed(w io.Writer, p *profile.Profile, content Content) error {
 	if err := content.check(); err != nil {
 		return err
 	}
@@ -171,7 +170,7 @@ func (c *collapser) allEvents(p *profile.Profile, kind profile.EventKind) error 
 	return nil
 }
 
-// events adds up those of a process. Values are rounded as in PprofOf, so that both files agree.
+// events adds up those of a process. Values are rounded as in Pprof, so that both files agree.
 func (c *collapser) events(proc *profile.Process, e *profile.Events) error {
 	values := make([]float64, len(e.Rows))
 	for i, row := range e.Rows {

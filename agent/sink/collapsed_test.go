@@ -18,7 +18,7 @@ import (
 func collapsed(t *testing.T, p *profile.Profile) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := sink.Collapsed(&out, p); err != nil {
+	if err := sink.Collapsed(&out, p, sink.ContentOf(p)); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -38,15 +38,15 @@ func TestCollapsedCalls(t *testing.T) {
 		t.Errorf("with samples:\n%swithout:\n%s", got, want)
 	}
 	var time, none bytes.Buffer
-	if err := sink.CollapsedOf(&time, sinktest.ShopBoth(), sink.Time); err != nil || time.String() != collapsed(t, sinktest.Shop()) {
+	if err := sink.Collapsed(&time, sinktest.ShopBoth(), sink.Time); err != nil || time.String() != collapsed(t, sinktest.Shop()) {
 		t.Errorf("the time of both is %v\n%s", err, &time)
 	}
-	if err := sink.CollapsedOf(&none, sinktest.Shop(), sink.CallCounts); err != nil || none.Len() > 0 {
+	if err := sink.Collapsed(&none, sinktest.Shop(), sink.CallCounts); err != nil || none.Len() > 0 {
 		t.Errorf("the calls of a window without calls are %v\n%s", err, &none)
 	}
 	broken := sinktest.ShopCalls()
 	broken.Processes[0].Calls[0].Graph.Add(profile.Edge{Caller: symbolize.Intern(sinktest.ShopRun), Callee: symbolize.Intern(sinktest.ShopRun)}, math.NaN())
-	if err := sink.Collapsed(io.Discard, broken); err == nil || !strings.Contains(err.Error(), "process 1234") {
+	if err := sink.Collapsed(io.Discard, broken, sink.ContentOf(broken)); err == nil || !strings.Contains(err.Error(), "process 1234") {
 		t.Errorf("Collapsed = %v, want an error about process 1234", err)
 	}
 }
@@ -75,7 +75,7 @@ func TestCollapsedIsDeterministic(t *testing.T) {
 }
 
 func TestCollapsedReportsWriteErrors(t *testing.T) {
-	if err := sink.Collapsed(sinktest.BrokenPipe{}, sinktest.Shop()); !errors.Is(err, io.ErrClosedPipe) {
+	if err := sink.Collapsed(sinktest.BrokenPipe{}, sinktest.Shop(), sink.ContentOf(sinktest.Shop())); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("Collapsed = %v, want %v", err, io.ErrClosedPipe)
 	}
 }

@@ -116,7 +116,7 @@ func (c Content) check() error {
 // file of its own, next to that of time and calls:
 //
 //	for _, kind := range sink.Kinds(p) {
-//		err := sink.WriteOf(kind.String()+".pb.gz", nil, p, sink.OfEvents(kind))
+//		err := sink.Write(kind.String()+".pb.gz", nil, p, sink.OfEvents(kind))
 //	}
 func Kinds(p *profile.Profile) []profile.EventKind {
 	var recorded [profile.EventKinds]bool

@@ -123,17 +123,17 @@ func TestPprofEventsRefuses(t *testing.T) {
 	} {
 		p := sinktest.Only(test.kind)
 		p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(test.kind, sinktest.Event{Events: test.events, Values: test.values})}
-		if got, err := sink.Pprof(p); got != nil || err == nil || !strings.Contains(err.Error(), test.want) {
+		if got, err := sink.Pprof(p, sink.ContentOf(p)); got != nil || err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v: Pprof = %v, %v, want an error with %q", test.kind, got, err, test.want)
 		}
 	}
 	for _, content := range []sink.Content{
 		sink.Time | sink.OfEvents(profile.Locks), sink.OfEvents(profile.Allocations) | sink.OfEvents(profile.Locks), sink.CallCounts | sink.OfEvents(profile.Cycles),
 	} {
-		if _, err := sink.PprofOf(sinktest.ShopEvents(), content); err == nil || !strings.Contains(err.Error(), "a separate file") {
+		if _, err := sink.Pprof(sinktest.ShopEvents(), content); err == nil || !strings.Contains(err.Error(), "a separate file") {
 			t.Errorf("content %b: %v", content, err)
 		}
-		if err := sink.CollapsedOf(new(bytes.Buffer), sinktest.ShopEvents(), content); err == nil {
+		if err := sink.Collapsed(new(bytes.Buffer), sinktest.ShopEvents(), content); err == nil {
 			t.Errorf("content %b is collapsed", content)
 		}
 	}
@@ -266,7 +266,7 @@ func TestCollapsedEvents(t *testing.T) {
 		{profile.Pauses, "java;[unknown] 100000000\n"},
 	} {
 		var out bytes.Buffer
-		if err := sink.CollapsedOf(&out, sinktest.ShopEvents(), sink.OfEvents(test.kind)); err != nil {
+		if err := sink.Collapsed(&out, sinktest.ShopEvents(), sink.OfEvents(test.kind)); err != nil {
 			t.Fatal(err)
 		}
 		if got := out.String(); got != test.want {

@@ -14,19 +14,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// Write writes p to the file at path in the format of its extension, or to stdout as pprof if path is Stdout. A
+// Write writes a part of p to the file at path in the format of its extension, or to stdout as pprof if path is Stdout. A
 // file appears whole or not at all, and one that was there before stays until then.
-func Write(path string, stdout io.Writer, p *profile.Profile) error {
-	return WriteOf(path, stdout, p, ContentOf(p))
-}
-
-// WriteOf is Write for a part of p.
-func WriteOf(path string, stdout io.Writer, p *profile.Profile, content Content) error {
+func Write(path string, stdout io.Writer, p *profile.Profile, content Content) error {
 	format, err := FormatOf(path)
 	if err != nil {
 		return err
 	}
-	return write(path, stdout, func(w io.Writer) error { return format.EncodeOf(w, p, content) })
+	return write(path, stdout, func(w io.Writer) error { return format.Encode(w, p, content) })
 }
 
 // WriteStored is Write for a profile that has been converted already: as pprof, or as the report of it.
@@ -35,7 +30,7 @@ func WriteStored(path string, stdout io.Writer, p *pprof.Profile) error {
 	if err != nil {
 		return err
 	}
-	return write(path, stdout, func(w io.Writer) error { return format.EncodeStored(w, p) })
+	return write(path, stdout, func(w io.Writer) error { return format.encodeStored(w, p) })
 }
 
 func write(path string, stdout io.Writer, encode func(io.Writer) error) (err error) {

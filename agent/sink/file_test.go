@@ -74,7 +74,7 @@ func TestWrite(t *testing.T) {
 		if err := sink.CheckWritable(path); err != nil {
 			t.Fatal(err)
 		}
-		if err := sink.Write(path, nil, sinktest.Shop()); err != nil {
+		if err := sink.Write(path, nil, sinktest.Shop(), sink.ContentOf(sinktest.Shop())); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,13 +99,13 @@ func TestWriteStdout(t *testing.T) {
 	if err := sink.CheckWritable(sink.Stdout); err != nil {
 		t.Error(err)
 	}
-	if err := sink.Write(sink.Stdout, &out, sinktest.Shop()); err != nil {
+	if err := sink.Write(sink.Stdout, &out, sinktest.Shop(), sink.ContentOf(sinktest.Shop())); err != nil {
 		t.Fatal(err)
 	}
 	if stored, err := report.Read(&out); err != nil || len(stored.Sample) == 0 {
 		t.Errorf("Read = %v, %v", stored, err)
 	}
-	if err := sink.Write(sink.Stdout, sinktest.BrokenPipe{}, sinktest.Shop()); err == nil {
+	if err := sink.Write(sink.Stdout, sinktest.BrokenPipe{}, sinktest.Shop(), sink.ContentOf(sinktest.Shop())); err == nil {
 		t.Errorf("a write to a broken pipe succeeds")
 	}
 }
@@ -119,7 +119,7 @@ func TestWriteFailsWhole(t *testing.T) {
 	}
 	p := sinktest.Shop()
 	p.Processes[0].Threads[0].Tree = sinktest.ContextTree(sinktest.Sampled{Weight: 1 << 62, Frames: []symbolize.Frame{sinktest.Execute}})
-	if err := sink.Write(path, nil, p); err == nil || !strings.Contains(err.Error(), path) {
+	if err := sink.Write(path, nil, p, sink.ContentOf(p)); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("Write = %v, want an error about %s", err, path)
 	}
 	if got, _ := os.ReadFile(path); string(got) != "yesterday" {
@@ -155,7 +155,7 @@ func TestUnwritable(t *testing.T) {
 	} {
 		for name, err := range map[string]error{
 			"CheckWritable": sink.CheckWritable(test.path),
-			"Write":         sink.Write(test.path, nil, sinktest.Shop()),
+			"Write":         sink.Write(test.path, nil, sinktest.Shop(), sink.ContentOf(sinktest.Shop())),
 		} {
 			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.path) {
 				t.Errorf("%s(%s) = %v, want an error with the path and %q", name, test.path, err, test.want)

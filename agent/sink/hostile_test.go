@@ -47,7 +47,7 @@ func checkHostileEvents(t *testing.T, p *profile.Profile) {
 	for _, by := range []report.By{report.ByMethod, report.ByContext, report.ByClass} {
 		report.Compare(&text, side, side, &report.CompareOptions{By: by}) // which may have nothing to compare
 	}
-	if err := sink.CollapsedOf(&text, p, sink.ContentOf(p)); err != nil {
+	if err := sink.Collapsed(&text, p, sink.ContentOf(p)); err != nil {
 		t.Fatal(err)
 	}
 	if out := text.String(); !utf8.ValidString(out) || strings.ContainsAny(out, "\x00\x1b\u202e") {

@@ -30,12 +30,10 @@ import (
 // of the stack, but go tool pprof -tagleaf=class makes it one. The metadata says how the values were obtained.
 //
 // The samples of one thread share their label maps, and so do those of one call graph.
-func Pprof(p *profile.Profile) (*pprof.Profile, error) { return PprofOf(p, ContentOf(p)) }
-
-// PprofOf is Pprof for a part of a window, or for windows that will be merged: what has the same content has the
-// same sample types, whether anything was sampled or not. It fails if content has events and something else: these are
-// files of their own, see Kinds.
-func PprofOf(p *profile.Profile, content Content) (*pprof.Profile, error) {
+//
+// What has the same content has the same sample types, whether anything was sampled or not, so that windows can be merged.
+// Pprof fails if content has events and something else: these are files of their own, see Kinds.
+func Pprof(p *profile.Profile, content Content) (*pprof.Profile, error) {
 	b := newPprofBuilder(content)
 	if err := b.add(p); err != nil {
 		return nil, err

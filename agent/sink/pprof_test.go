@@ -97,7 +97,7 @@ func TestPprofInlinedLines(t *testing.T) {
 func TestPprofTooLarge(t *testing.T) {
 	p := sinktest.Shop()
 	p.Processes[0].Threads[0].Tree = sinktest.ContextTree(sinktest.Sampled{Weight: math.MaxInt64 / 1000, Frames: []symbolize.Frame{sinktest.Execute}})
-	if stored, err := sink.Pprof(p); err == nil || stored != nil || !strings.Contains(err.Error(), "process 77") {
+	if stored, err := sink.Pprof(p, sink.ContentOf(p)); err == nil || stored != nil || !strings.Contains(err.Error(), "process 77") {
 		t.Errorf("Pprof = %v, %v, want an error about process 77", stored, err)
 	}
 }
@@ -115,7 +115,7 @@ func TestGoToolPprof(t *testing.T) {
 	for name, p := range map[string]*profile.Profile{
 		"shop": sinktest.Shop(), "calls": sinktest.ShopCalls(), "both": sinktest.ShopBoth(), "chained": sinktest.ShopChained(), "partial": sinktest.ShopPartial(),
 	} {
-		if err := sink.Write(filepath.Join(dir, name+".pb.gz"), nil, p); err != nil {
+		if err := sink.Write(filepath.Join(dir, name+".pb.gz"), nil, p, sink.ContentOf(p)); err != nil {
 			t.Fatal(err)
 		}
 	}

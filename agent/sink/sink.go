@@ -1,7 +1,7 @@
 // Package sink writes profiles: as pprof, as collapsed stacks, and as text. Package report reads them back.
 //
-//	err := sink.CheckWritable(path)            // before recording, not after
-//	err = sink.Write(path, os.Stdout, profile) // the format follows from the extension
+//	err := sink.CheckWritable(path) // before recording, not after
+//	err = sink.Write(path, os.Stdout, profile, sink.ContentOf(profile)) // the format follows from the extension
 //
 // Names in a profile were chosen by the programs that were profiled and are hostile input. Whatever they are, the output is
 // well-formed, and no terminal that shows it executes them.
@@ -46,23 +46,20 @@ func FormatOf(path string) (Format, error) {
 	return 0, fmt.Errorf("unknown format of output %q: use a name that ends in .pb.gz (pprof), .folded (collapsed stacks) or .txt (report)", path)
 }
 
-// Encode writes p to w.
-func (f Format) Encode(w io.Writer, p *profile.Profile) error { return f.EncodeOf(w, p, ContentOf(p)) }
-
-// EncodeOf writes a part of p to w.
-func (f Format) EncodeOf(w io.Writer, p *profile.Profile, content Content) error {
+// Encode writes a part of p to w.
+func (f Format) Encode(w io.Writer, p *profile.Profile, content Content) error {
 	if f == FormatCollapsed {
-		return CollapsedOf(w, p, content)
+		return Collapsed(w, p, content)
 	}
-	stored, err := PprofOf(p, content)
+	stored, err := Pprof(p, content)
 	if err != nil {
 		return err
 	}
-	return f.EncodeStored(w, stored)
+	return f.encodeStored(w, stored)
 }
 
-// EncodeStored writes a converted profile to w: as pprof, or as the report of it.
-func (f Format) EncodeStored(w io.Writer, p *pprof.Profile) error {
+// encodeStored writes a converted profile to w: as pprof, or as the report of it.
+func (f Format) encodeStored(w io.Writer, p *pprof.Profile) error {
 	switch f {
 	case FormatPprof:
 		if err := p.Write(w); err != nil {

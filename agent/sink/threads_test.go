@@ -38,7 +38,7 @@ func TestPprofEntries(t *testing.T) {
 		sink.Time: "samples cpu", sink.Time | sink.Entries: "samples cpu entries", sink.Time | sink.CallCounts | sink.Entries: "samples cpu calls entries",
 		sink.CallCounts | sink.Entries: "calls",
 	} {
-		stored, err := sink.PprofOf(sinktest.ShopPartial(), content)
+		stored, err := sink.Pprof(sinktest.ShopPartial(), content)
 		if err != nil {
 			t.Fatal(err)
 		}

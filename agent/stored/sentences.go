@@ -78,12 +78,12 @@ func (a *Account) String() string {
 	if a.Events != nil {
 		return a.Events.String()
 	}
-	return Summary(a.Samples)
+	return summary(a.Samples)
 }
 
-// Summary accounts for samples in one sentence: how many there are, how many were lost and to what, and how many stacks end
+// summary accounts for samples in one sentence: how many there are, how many were lost and to what, and how many stacks end
 // early.
-func Summary(c profile.Counts) string {
+func summary(c profile.Counts) string {
 	parts := []string{
 		fmt.Sprintf("samples: %d", c.Folded),
 		causes("lost", c.Dropped, c.Discarded),

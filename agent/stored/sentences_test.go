@@ -21,8 +21,8 @@ func TestSummary(t *testing.T) {
 		{profile.Counts{Folded: 7, Stale: 2, Dropped: map[string]uint64{"b": 1, "a": 2}, Discarded: map[string]uint64{"a": 4}},
 			"samples: 7, 7 lost (a 6, b 1), 0 truncated, 2 stale frames"},
 	} {
-		if got := Summary(test.counts); got != test.want {
-			t.Errorf("Summary = %q, want %q", got, test.want)
+		if got := summary(test.counts); got != test.want {
+			t.Errorf("summary = %q, want %q", got, test.want)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func storedCalls(t *testing.T, hot, cold float64) string {
 	}
 	p := &profile.Profile{Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{{Engine: "page", Graph: g}}}}}
 	path := filepath.Join(t.TempDir(), "calls.pb.gz")
-	if err := sink.Write(path, nil, p); err != nil {
+	if err := sink.Write(path, nil, p, sink.ContentOf(p)); err != nil {
 		t.Fatal(err)
 	}
 	return path

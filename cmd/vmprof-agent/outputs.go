@@ -80,11 +80,11 @@ func (o *recordOptions) write(stdout io.Writer, p *profile.Profile, outputs []ou
 			content |= sink.ContentOf(p) & sink.Entries
 		}
 		var err error
-		if out.stored, err = sink.PprofOf(p, content); err != nil {
+		if out.stored, err = sink.Pprof(p, content); err != nil {
 			return err
 		}
 		if format, err := sink.FormatOf(out.path); err == nil && format == sink.FormatCollapsed {
-			if err := sink.WriteOf(out.path, stdout, p, out.content); err != nil {
+			if err := sink.Write(out.path, stdout, p, out.content); err != nil {
 				return err
 			}
 			continue

@@ -26,7 +26,7 @@ func storedProfile(t *testing.T) string {
 		Counts:    profile.Counts{Folded: 10, Dropped: map[string]uint64{"ring_full": 2}},
 	}
 	path := filepath.Join(t.TempDir(), "cpu.pb.gz")
-	if err := sink.Write(path, nil, p); err != nil {
+	if err := sink.Write(path, nil, p, sink.ContentOf(p)); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -99,7 +99,7 @@ func storedEvents(t *testing.T, kind profile.EventKind) string {
 		EventCounts: profile.EventCounts{Folded: 30, Dropped: map[string]uint64{"ring_full": 2}},
 	}
 	path := filepath.Join(t.TempDir(), kind.String()+".pb.gz")
-	if err := sink.Write(path, nil, p); err != nil {
+	if err := sink.Write(path, nil, p, sink.ContentOf(p)); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -162,7 +162,7 @@ func TestReportContexts(t *testing.T) {
 		Contexts: &profile.Contexts{Mode: profile.ContextChain, Walked: 1, Linked: 3, Ambiguous: 3, Nodes: 8, Shared: 2, Methods: 5},
 	}}}
 	path := filepath.Join(t.TempDir(), "chain.pb.gz")
-	if err := sink.Write(path, nil, p); err != nil {
+	if err := sink.Write(path, nil, p, sink.ContentOf(p)); err != nil {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer

@@ -71,7 +71,7 @@ func TestReadEventAccount(t *testing.T) {
 		},
 	} {
 		for _, kind := range []profile.EventKind{profile.Allocations, profile.Faults} {
-			p, err := sink.PprofOf(&profile.Profile{EventCounts: tt.counts, Comments: tt.notes, Processes: []*profile.Process{{
+			p, err := sink.Pprof(&profile.Profile{EventCounts: tt.counts, Comments: tt.notes, Processes: []*profile.Process{{
 				Comm: "java", PID: 1, Events: []*profile.Events{{Kind: kind, Rows: []profile.EventRow{{Events: 7}}}},
 			}}}, sink.OfEvents(kind))
 			if err != nil {
@@ -85,7 +85,7 @@ func TestReadEventAccount(t *testing.T) {
 	time := &profile.Profile{Processes: []*profile.Process{{Comm: "java", PID: 1}}}
 	mixed := &profile.Profile{Processes: []*profile.Process{{Comm: "java", PID: 1, Events: []*profile.Events{{Kind: profile.Allocations}, {Kind: profile.Locks}}}}}
 	for _, p := range []*profile.Profile{time, mixed} {
-		converted, err := sink.Pprof(p)
+		converted, err := sink.Pprof(p, sink.ContentOf(p))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -55,3 +55,11 @@ func BenchmarkEstimate(b *testing.B) {
 		})
 	}
 }
+
+// String is for messages of tests.
+func (e Evidence) String() string {
+	if e >= evidences {
+		return "unknown"
+	}
+	return [...]string{"nothing", "time", "profiles", "breakpoints", "counters"}[e]
+}

@@ -50,14 +50,6 @@ const (
 	evidences
 )
 
-// String is the name for people.
-func (e Evidence) String() string {
-	if e >= evidences {
-		return "unknown"
-	}
-	return [...]string{"nothing", "time", "profiles", "breakpoints", "counters"}[e]
-}
-
 // A callSet sums up rates of calls.
 type callSet map[callKey]interval
 

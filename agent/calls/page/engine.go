@@ -6,7 +6,7 @@
 //	e, err := page.New(page.Options{Objects: objects})
 //	defer e.Close()
 //	err = e.Tune(calls.Rate{Hz: 100, Burst: calls.Burst{Stride: 127, Samples: 64}})
-//	edge, ok := e.Edge(call)            // for every call of the event stream whose engine is bpf.EnginePage
+//	ok := e.Fold(call, add)             // for every call of the event stream whose engine is bpf.EnginePage
 //
 // Guests connect to a socket, say what code is which method, and get their page. Everything they say is hostile: it is
 // bounded, it names nothing but their own calls, and what they write into the page can waste nobody's time but theirs.
@@ -71,6 +71,13 @@ type Engine struct {
 	mu    sync.Mutex // of what follows
 	ticks *attach.Ticks
 	hz    int
+}
+
+// A cpuTime adds up the CPU time of guests while they are connected.
+type cpuTime struct {
+	mu   sync.Mutex
+	sum  time.Duration
+	last budget.Times // by serial
 }
 
 var _ interface {
@@ -161,10 +168,10 @@ var native = symbolize.Intern(symbolize.Frame{
 	Function: "[native]", SystemName: "[native]", Kind: symbolize.KindMarker, Mapping: unique.Make(symbolize.Mapping{}),
 })
 
-// Edge names a call of the event stream: by what its guest has registered by now, as it held when the call was made.
+// edge names a call of the event stream: by what its guest has registered by now, as it held when the call was made.
 // It is false if the call cannot be named; Stats says why. Every call must come here once, in the order of the
 // stream, as the cost of a hit is measured on them.
-func (e *Engine) Edge(c *bpf.Call) (profile.Edge, bool) {
+func (e *Engine) edge(c *bpf.Call) (profile.Edge, bool) {
 	e.hit.observe(c)
 	g := e.table.find(c.Attachment)
 	if g == nil || g.peer.id.PID != int(c.Header.Pid) {
@@ -188,10 +195,10 @@ func (e *Engine) Edge(c *bpf.Call) (profile.Edge, bool) {
 // Fold names and weighs a call of the event stream. Once its burst is over, add gets its edge and how many calls of the
 // guest it stands for: what add gets is of calls before c, or of c, and all of the same process. The weights are right
 // in proportion to each other; as numbers they may be off by a factor of two for calls of a few nanoseconds. Fold is
-// false if the call cannot be named; Stats says why. Every call must come here or to Edge once, in the order of the
+// false if the call cannot be named; Stats says why. Every call must come here once, in the order of the
 // stream.
 func (e *Engine) Fold(c *bpf.Call, add calls.Add) bool {
-	edge, ok := e.Edge(c)
+	edge, ok := e.edge(c)
 	e.weigher.take(c, edge, ok, e.costs(), add)
 	return ok
 }
@@ -221,27 +228,10 @@ func (e *Engine) costs() costs {
 // clip fits a number of a guest's making into what profiles have.
 func clip(n uint32) int32 { return int32(min(n, 1<<31-1)) }
 
-// A Guest is a cooperating VM, for people and for labels.
-type Guest struct {
-	PID     int
-	Runtime string // as it calls itself, cleaned
-	Methods int    // that it registered
-}
-
-// Guests are the VMs that are connected now.
-func (e *Engine) Guests() (all []Guest) {
-	e.table.each(func(g *guest) {
-		all = append(all, Guest{PID: g.peer.id.PID, Runtime: symbolize.CleanName(g.name), Methods: g.code.len()})
-	})
-	return all
-}
-
 // Connected implements calls.Connector.
 func (e *Engine) Connected() map[int]string {
 	runtimes := map[int]string{}
-	for _, g := range e.Guests() {
-		runtimes[g.PID] = g.Runtime
-	}
+	e.table.each(func(g *guest) { runtimes[g.peer.id.PID] = symbolize.CleanName(g.name) })
 	return runtimes
 }
 
@@ -318,13 +308,6 @@ func (e *Engine) Cost() calls.Cost {
 		Hits: sum.Hits, HitTime: e.hit.time(), TickTime: tick, SkipTime: skipTime,
 		Arming: time.Duration(sum.TickNs) + time.Duration(sum.Ticks)*e.tick + time.Duration(sum.Skipped)*skipTime,
 	}
-}
-
-// A cpuTime adds up the CPU time of guests while they are connected.
-type cpuTime struct {
-	mu   sync.Mutex
-	sum  time.Duration
-	last budget.Times // by serial
 }
 
 // GuestTime is the CPU time that guests used while they were connected. What a guest used between the last time this

@@ -39,7 +39,7 @@ func TestLiveGuest(t *testing.T) {
 	s := newStage(t, nil)
 	tune(t, s, 100, 31, 32)
 	g := startGuest(t, s.socket, "skewed", "3", "1.5")
-	if all := s.Guests(); len(all) != 1 || all[0].PID != g.Process.Pid || all[0].Runtime != "testguest" {
+	if all := s.Connected(); len(all) != 1 || all[g.Process.Pid] != "testguest" {
 		t.Errorf("guests %+v", all)
 	}
 	g.finish(t)

@@ -124,7 +124,7 @@ func (s *stage) plain(t testing.TB) *graph {
 	t.Helper()
 	var g graph
 	for _, c := range s.drained(t) {
-		if e, ok := s.Edge(&c); ok {
+		if e, ok := s.edge(&c); ok {
 			g.Add(plainEdge(e), 1)
 		}
 	}

@@ -59,7 +59,7 @@ type series map[string]struct {
 	created time.Time
 }
 
-func scrape(t *testing.T, h *HotMethods) (series, map[string]float64) {
+func scrape(t *testing.T, h *hotMethods) (series, map[string]float64) {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(h)
@@ -138,7 +138,7 @@ func TestHotMethods(t *testing.T) {
 			"(other) hotspot shop = 12\n(other) native (other) = 12\na hotspot shop = 100"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := NewHotMethods(2, 2)
+			h := newHotMethods(cpuTime, 2, 2)
 			for i, procs := range tt.windows {
 				h.Observe(window(i, procs...), nil)
 			}
@@ -154,7 +154,7 @@ func TestHotMethods(t *testing.T) {
 
 func TestServiceExits(t *testing.T) {
 	var (
-		h    = NewHotMethods(5, 5)
+		h    = newHotMethods(cpuTime, 5, 5)
 		a    = testProcess{"a", "hotspot", samples{"f": 50}}
 		b    = testProcess{"b", "hotspot", samples{"f": 50}}
 		idle = map[string]int{"a": 1, "b": 1}
@@ -194,7 +194,7 @@ func TestSumsStayTrue(t *testing.T) {
 	for seed := range uint64(20) {
 		var (
 			r     = rand.New(rand.NewPCG(seed, 0))
-			h     = NewHotMethods(3, 3)
+			h     = newHotMethods(cpuTime, 3, 3)
 			last  = make(map[string]series) // by series and its birth: an incarnation
 			truth uint64
 			seen  float64
@@ -241,7 +241,7 @@ func TestMillionMethods(t *testing.T) {
 		t.Skip("takes long, on one thread")
 	}
 	const names, places = 1_000_000, 50
-	h := NewHotMethods(places, 10)
+	h := newHotMethods(cpuTime, places, 10)
 	all := make(samples, names)
 	var rest uint64
 	for i := range names {
@@ -271,7 +271,7 @@ func TestMillionMethods(t *testing.T) {
 
 func TestManyServices(t *testing.T) {
 	const names, places = 10_000, 20
-	h := NewHotMethods(5, places)
+	h := newHotMethods(cpuTime, 5, places)
 	var procs []testProcess
 	for i := range names {
 		procs = append(procs, testProcess{fmt.Sprint("s", i), "", samples{"f": 13}})

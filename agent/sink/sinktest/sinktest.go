@@ -51,7 +51,7 @@ func MustStored(t *testing.T, w *sink.Windows) *pprof.Profile {
 
 func MustPprof(t *testing.T, p *profile.Profile) *pprof.Profile {
 	t.Helper()
-	stored, err := sink.Pprof(p)
+	stored, err := sink.Pprof(p, sink.ContentOf(p))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func AllKinds() (kinds []profile.EventKind) {
 
 func MustPprofOf(t *testing.T, p *profile.Profile, content sink.Content) *pprof.Profile {
 	t.Helper()
-	stored, err := sink.PprofOf(p, content)
+	stored, err := sink.Pprof(p, content)
 	if err != nil {
 		t.Fatal(err)
 	}
