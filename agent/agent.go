@@ -223,7 +223,7 @@ func (a *Agent) openSources() error {
 		a.sources.first = []source.Source{events, ticks}
 		if opt.MonitorEnters {
 			if !opt.Kinds[profile.Locks] {
-				return errors.New("monitor enters are about locks: record those, too (-e lock)")
+				return errors.New("monitor enters need lock recording (-e lock)")
 			}
 			enters, err := monitors.OpenEnters(a.services, monitors.EntersOptions{
 				Heaps: events.Programs.Heaps, Share: events.FairShare(), Fades: a.hotFades,

@@ -46,7 +46,7 @@ func (c *Counted) Take(t *target.Process) (p *fold.Process) {
 		}
 	})
 	if taken {
-		c.Log.Warn("the calls of one JVM are counted; those of another are not", "pid", t.PID)
+		c.Log.Warn("only one JVM's calls are counted; ignoring another JVM", "pid", t.PID)
 		return nil
 	}
 	return p
@@ -67,7 +67,7 @@ func (c *Counted) Fail(p *fold.Process, err error) {
 }
 
 // ErrNothingCounted is why there is no profile.
-var ErrNothingCounted = errors.New("no JVM was attached whose calls could be counted: it ended before, or is no JVM that can be attached (vmprof-agent doctor lists those)")
+var ErrNothingCounted = errors.New("the calls of no JVM were counted: it ended before, or the agent cannot attach to it (vmprof-agent doctor lists supported JVMs)")
 
 // edgesEngine is the engine of edges that were all counted; the whole contexts of a Profile in CallCounts need none.
 const edgesEngine = "exact edges"

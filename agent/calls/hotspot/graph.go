@@ -56,7 +56,7 @@ func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Proce
 			if err != nil {
 				out = Estimated{Failed: true, Note: fmt.Sprintf("calls of process %d are not estimated: %v", p.PID, err)}
 				if errors.Is(err, context.DeadlineExceeded) {
-					out.Note = fmt.Sprintf("calls of process %d are not estimated: that was not ready in time, as the machine is busy or the "+
+					out.Note = fmt.Sprintf("calls of process %d are not estimated: the estimate was not ready in time, because the machine is busy or the "+
 						"JVM is large", p.PID)
 				}
 			}
