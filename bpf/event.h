@@ -474,8 +474,8 @@ struct hotspot_heap {
 	__u64 narrow_klass_base, narrow_oop_base;
 	__u32 narrow_klass_shift, narrow_oop_shift, klass_bit;
 	__u32 oop_colour_shift; /* with HEAP_COLOURED; 0: 1 + the lowest bit that is set from bit 12 to 15 */
-	__u32 pad;
-	__u32 object_klass; /* in an object */
+	__u32 monitor_owner; /* ObjectMonitor::_owner; 0 if that is not known */
+	__u32 object_klass;  /* in an object */
 	__u32 array_length;			      /* in an array */
 	__u32 klass_name, klass_layout;		      /* Klass::_layout_helper */
 	__u32 symbol_length, symbol_body;	      /* the length has 16 bits */

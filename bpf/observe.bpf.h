@@ -31,6 +31,7 @@ struct probe {
 struct probe_count {
 	__u64 hits; /* executions in processes that were chosen */
 	__u64 told;
+	__u64 free; /* of those told: of a monitor that was free, which is recorded only if the thread waits all the same */
 };
 
 /* key: attach cookie */

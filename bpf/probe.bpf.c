@@ -103,7 +103,7 @@ int object_allocated_by(struct registers *ctx)
 SEC("uprobe")
 int monitor_enter(struct registers *ctx)
 {
-	begin_wait(&entering, bpf_get_attach_cookie(ctx), parameter(ctx, 0), false, return_address(ctx));
+	begin_wait(&entering, bpf_get_attach_cookie(ctx), parameter(ctx, 0), 0, return_address(ctx));
 	return go_on(ctx, false);
 }
 
@@ -111,7 +111,7 @@ int monitor_enter(struct registers *ctx)
 SEC("uprobe")
 int lightweight_enter(struct registers *ctx)
 {
-	begin_wait(&entering, bpf_get_attach_cookie(ctx), parameter(ctx, 0), true, return_address(ctx));
+	begin_wait(&entering, bpf_get_attach_cookie(ctx), parameter(ctx, 0), BEGUN_HANDLE, return_address(ctx));
 	return go_on(ctx, false);
 }
 
@@ -157,7 +157,7 @@ int monitor_slept(struct registers *ctx)
 SEC("uprobe")
 int park_begin(struct registers *ctx)
 {
-	begin_wait(&parked, bpf_get_attach_cookie(ctx), 0, false, 0);
+	begin_wait(&parked, bpf_get_attach_cookie(ctx), 0, 0, 0);
 	return go_on(ctx, false);
 }
 

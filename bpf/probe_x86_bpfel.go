@@ -61,7 +61,7 @@ type ProbeHotspotHeap struct {
 	NarrowOopShift      uint32
 	KlassBit            uint32
 	OopColourShift      uint32
-	Pad                 uint32
+	MonitorOwner        uint32
 	ObjectKlass         uint32
 	ArrayLength         uint32
 	KlassName           uint32
@@ -151,6 +151,7 @@ type ProbeProbeCount struct {
 	_    structs.HostLayout
 	Hits uint64
 	Told uint64
+	Free uint64
 }
 
 type ProbeProbedValue struct {

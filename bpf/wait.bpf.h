@@ -21,8 +21,14 @@ struct wait {
 	__u64 behind;  /* of a monitor: where the call that got there returns to, 0 if that is not known */
 	__u32 every;
 	__u8 flags; /* enum seen_flags */
-	__u8 handle;
+	__u8 begun; /* enum wait_begin */
 	__u16 turn; /* turn_of() the probe */
+};
+
+/* How a wait began. */
+enum wait_begin {
+	BEGUN_HANDLE = 1, /* wait.monitor is a handle */
+	BEGUN_FREE = 2,	  /* nobody had the monitor */
 };
 
 /* key: thread; in ObjectMonitor::enter */
@@ -52,7 +58,32 @@ struct {
 	__type(value, struct wait);
 } parked SEC(".maps");
 
-static __always_inline void begin_wait(void *waits, __u32 probe, __u64 monitor, bool handle, __u64 behind)
+/*
+ * Whether nobody has an ObjectMonitor. The interpreter and C1's code call ObjectMonitor::enter for these as well, on JDK 8 always and
+ * later where the monitor was not tried first. An owner that is not known counts as one.
+ */
+static __always_inline bool monitor_free(__u64 monitor)
+{
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	const struct hotspot_heap *h;
+	__u64 owner = 1;
+
+	h = heap_of(bpf_map_lookup_elem(&processes, &pid), pid);
+	if (!h || !h->monitor_owner || bpf_probe_read_user(&owner, sizeof(owner), (void *)(monitor + h->monitor_owner)))
+		return false;
+	return !owner;
+}
+
+/* A hit that was to be recorded found a free monitor, so there will hardly be anything to record. */
+static __always_inline void count_free(__u32 probe)
+{
+	struct probe_count *c = bpf_map_lookup_elem(&probe_counts, &probe);
+
+	if (c)
+		__sync_fetch_and_add(&c->free, 1);
+}
+
+static __always_inline void begin_wait(void *waits, __u32 probe, __u64 monitor, __u8 begun, __u64 behind)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 	struct task_struct *task;
@@ -70,7 +101,11 @@ static __always_inline void begin_wait(void *waits, __u32 probe, __u64 monitor, 
 	w.born = task->start_boottime;
 	w.sleeps = sleeps_of(task);
 	w.monitor = monitor;
-	w.handle = handle;
+	w.begun = begun;
+	if (monitor && !(begun & BEGUN_HANDLE) && monitor_free(monitor)) {
+		w.begun |= BEGUN_FREE;
+		count_free(probe);
+	}
 	w.behind = behind;
 	w.turn = turn_of(probe);
 	w.begin = bpf_ktime_get_ns();
@@ -103,7 +138,7 @@ static __always_inline void forget_thread(void)
 	bpf_map_delete_elem(&buffers, &tid);
 }
 
-/* Notes a wait that ends here. */
+/* Notes a wait that ends here. That of a thread that found its monitor free, and then neither spun nor slept, is none. */
 static __always_inline struct scratch *see_wait(void *waits, __u8 what, __u32 probe)
 {
 	__u64 now = bpf_ktime_get_ns();
@@ -117,13 +152,17 @@ static __always_inline struct scratch *see_wait(void *waits, __u8 what, __u32 pr
 		bpf_map_delete_elem(waits, &tid);
 		return 0;
 	}
+	if ((w->begun & BEGUN_FREE) && !(w->flags & SEEN_CONTENDED)) {
+		bpf_map_delete_elem(waits, &tid);
+		return 0;
+	}
 	s = begin_observation(what, probe, w->every);
 	if (s) {
 		s->seen.o.flags = w->flags;
 		s->seen.o.count = 1;
 		s->seen.o.values[0] = now - w->begin;
 		s->seen.o.object = w->monitor;
-		s->watch.handle = w->handle;
+		s->watch.handle = w->begun & BEGUN_HANDLE;
 	}
 	bpf_map_delete_elem(waits, &tid);
 	return s;

@@ -26,7 +26,7 @@ type fakeMonitor struct {
 func newFakeMonitor(t *testing.T) *fakeMonitor {
 	t.Helper()
 	m := &fakeMonitor{prober: newProber(t, Options{}), heap: newFakeHeap(t)}
-	m.heap.MonitorObject = 8
+	m.heap.MonitorObject, m.heap.MonitorOwner = 8, 24
 	m.layout(t, m.heap.HotspotHeap)
 	m.enter, m.light = m.attach(t, m.p.MonitorEnter, 1), m.attach(t, m.p.LightweightEnter, 1)
 	m.spun, m.blocks, m.entered = m.attach(t, m.p.MonitorSpun, 1), m.attach(t, m.p.MonitorBlocks, 1), m.attach(t, m.p.MonitorEntered, 1)
@@ -34,11 +34,15 @@ func newFakeMonitor(t *testing.T) *fakeMonitor {
 	m.object = m.heap.object(m.heap.klass("Lock", 0), 0)
 	m.monitor, m.handle = m.heap.allocate(32), m.heap.allocate(8)
 	m.heap.mem.put64(m.monitor+8, m.object)
+	m.own(1)
 	m.heap.mem.put64(m.handle, m.object)
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
 	return m
 }
+
+// own gives the monitor an owner, 0 for none.
+func (m *fakeMonitor) own(owner uint64) { m.heap.mem.put64(m.monitor+24, owner) }
 
 func TestKernelMonitor(t *testing.T) {
 	const spun, blocked = 1, 2
@@ -152,6 +156,68 @@ func TestKernelMonitorSlept(t *testing.T) {
 			t.Fatalf("flags %#x of a thread that has not slept", got.seen.Flags)
 		}
 	}
+}
+
+// A thread that finds its monitor free does not wait, unless another one gets it first.
+func TestKernelMonitorFree(t *testing.T) {
+	m := newFakeMonitor(t)
+	sleep := func() {
+		for left := unix.NsecToTimespec(1e6); unix.Nanosleep(&left, &left) != nil; {
+		}
+	}
+	m.own(0)
+	m.enter.hit(arguments{m.monitor})
+	m.entered.hit(arguments{})
+	m.none(t, "a free monitor")
+	if n := m.waits(); n != 0 {
+		t.Errorf("%d waits are timed after the end", n)
+	}
+	if n := m.counts(t)[ProbeHits]; n != 2 {
+		t.Errorf("%d hits, want 2", n)
+	}
+	var counts []ProbeCount
+	if err := m.p.ProbeCounts.Lookup(m.enter.cookie, &counts); err != nil {
+		t.Fatal(err)
+	}
+	var sum ProbeCount
+	for _, n := range counts {
+		sum.Hits, sum.Told, sum.Free = sum.Hits+n.Hits, sum.Told+n.Told, sum.Free+n.Free
+	}
+	if sum.Hits != 1 || sum.Told != 1 || sum.Free != 1 {
+		t.Errorf("counted %+v", sum)
+	}
+
+	m.enter.hit(arguments{m.monitor})
+	m.own(1) // too late to count
+	m.blocks.hit(arguments{m.monitor})
+	m.entered.hit(arguments{})
+	if got := m.one(t); got.seen.Flags != SeenContended || got.seen.Object != m.object {
+		t.Errorf("lost to another thread: %+v", got.seen)
+	}
+	m.own(0)
+	m.enter.hit(arguments{m.monitor})
+	m.spun.hit(returned(1))
+	m.entered.hit(arguments{})
+	if got := m.one(t); got.seen.Flags != SeenContended|SeenSpun {
+		t.Errorf("flags %#x of a thread that spun", got.seen.Flags)
+	}
+	m.enter.hit(arguments{m.monitor})
+	sleep()
+	m.slept.hit(arguments{})
+	if got := m.one(t); got.seen.Flags != SeenContended {
+		t.Errorf("flags %#x of a thread that slept", got.seen.Flags)
+	}
+
+	// Whether a monitor is free that cannot be read, or whose owner is at an unknown place, is not known.
+	m.enter.hit(arguments{8})
+	m.entered.hit(arguments{})
+	m.one(t)
+	m.heap.MonitorOwner = 0
+	m.layout(t, m.heap.HotspotHeap)
+	m.enter.hit(arguments{m.monitor})
+	m.entered.hit(arguments{})
+	m.one(t)
+	m.balanced(t)
 }
 
 // What ends, spins or blocks without having begun is nothing.

@@ -178,7 +178,7 @@ func (e *Probes) loadOf(l planLoad) budget.Load {
 		cpus = max(cpus, 1)
 	}
 	return budget.Load{
-		Probe: l.plan.name(), Hits: l.rate, Count: l.count, Record: l.count + e.record, CPUs: max(cpus, 1e-9),
+		Probe: l.plan.name(), Hits: l.rate, Count: l.count, Record: l.count + e.recordTime(l.plan), CPUs: max(cpus, 1e-9),
 	}
 }
 
@@ -241,18 +241,37 @@ func (e *Probes) kinds() int {
 	return max(n, 1)
 }
 
-// hitsOf is how often the events of a plan began, or happened, since its probes were attached first.
+// hitsOf is how often the events of a plan began, or happened, since its probes were attached first; mu is held.
 func (e *Probes) hitsOf(p *attachedPlan) (sum uint64, err error) {
 	var perCPU []bpf.ProbeCount
+	var told, freed uint64
 	for _, cookie := range p.cookies {
 		if err := e.Programs.ProbeCounts.Lookup(cookie, &perCPU); err != nil {
 			return 0, fmt.Errorf("read hits of a probe: %w", err)
 		}
 		for _, n := range perCPU {
-			sum += n.Hits
+			sum, told, freed = sum+n.Hits, told+n.Told, freed+n.Free
 		}
 	}
+	p.noteFree(told, freed)
 	return sum, nil
+}
+
+// fairlyMany is of how many hits the share is reckoned that found a free monitor.
+const fairlyMany = 64
+
+// noteFree reckons the share of hits that found a free monitor; told and freed count since the probes were attached first.
+func (p *attachedPlan) noteFree(told, freed uint64) {
+	if told < p.told+fairlyMany {
+		return
+	}
+	p.free = min(float64(freed-p.freed)/float64(told-p.told), 1) // the counts of a hit are not read together
+	p.told, p.freed = told, freed
+}
+
+// recordTime is what the record of a hit takes on average, as not all hits that may have one do; mu is held.
+func (e *Probes) recordTime(p *attachedPlan) time.Duration {
+	return time.Duration(float64(e.record) * (1 - p.free))
 }
 
 // name is that of the probe at which events begin.

@@ -55,6 +55,41 @@ func (k *kernelSide) rateOf(t *testing.T, p *attachedPlan) uint32 {
 	return rate.Every
 }
 
+// Hits of free monitors have no record, so more of the others can be recorded.
+func TestTuneFree(t *testing.T) {
+	k := newKernelSide(t)
+	k.trap.Store(int64(time.Microsecond))
+	p := k.plan(t, profile.Allocations, k.Programs.ValueProbe)
+	k.enrol(t, p)
+	now := time.Duration(0)
+	second := func(free uint64) uint32 {
+		t.Helper()
+		k.pretend(t, p, 800)
+		var counts []bpf.ProbeCount
+		if err := k.Programs.ProbeCounts.Lookup(p.cookies[0], &counts); err != nil {
+			t.Fatal(err)
+		}
+		counts[0].Told, counts[0].Free = counts[0].Told+100, counts[0].Free+free
+		if err := k.Programs.ProbeCounts.Put(p.cookies[0], counts); err != nil {
+			t.Fatal(err)
+		}
+		k.pretendCost(t, 10, 10*time.Microsecond)
+		now += time.Second
+		k.tune(now, time.Second)
+		return p.every
+	}
+	// 2 ms a second, of which traps take 0.8: 120 records at 10 us, of 800 hits or of 80.
+	if every := second(0); every < 7 {
+		t.Errorf("no monitor was free: one hit in %d is recorded", every)
+	}
+	if every := second(90); every != 1 {
+		t.Errorf("nine monitors in ten were free: one hit in %d is recorded", every)
+	}
+	if every := second(0); every < 7 {
+		t.Errorf("no monitor is free any more: one hit in %d is recorded", every)
+	}
+}
+
 // A plan is thinned out as its hits get more. It is observed in slices of time when even hits that are not recorded cost too
 // much, and all the time again, in steps, when they do not any more.
 func TestTune(t *testing.T) {

@@ -32,7 +32,7 @@ func (e *Probes) loads(passed time.Duration) (list planLoads) {
 		if p.duty.Always() {
 			l.rate = float64(hits-p.hits) / passed.Seconds()
 		}
-		l.full = l.rate * (l.count + e.record).Seconds()
+		l.full = l.rate * (l.count + e.recordTime(p)).Seconds()
 		list = append(list, l)
 	}
 	return list

@@ -27,6 +27,9 @@ type attachedPlan struct {
 	fixed bool          // so many are wanted, whatever it costs
 	perf  bool          // of perf events: nothing is attached to the library, and it is observed all the time
 	hits  uint64        // when they were last read
+	told  uint64        // hits that were to be recorded, when free was last reckoned
+	freed uint64        // and those among them that found a free monitor
+	free  float64       // the share of hits, of late, of which there is no record as the monitor was free
 	rate  float64       // hits a second, in the last slice, if the plan is not observed all the time
 	duty  budget.Duty   // when the plan is observed
 	cover fold.Coverage // when it was

@@ -122,7 +122,7 @@ func (e *Probes) watchSlice(p *attachedPlan, now time.Duration) {
 // noteSlice notes what a slice took of the processes, with so many hits in that time; mu is held.
 func (e *Probes) noteSlice(p *attachedPlan, hits uint64, length time.Duration) {
 	count := e.countTime(p)
-	each := float64(count) + float64(e.record)/float64(max(p.every, 1))
+	each := float64(count) + float64(e.recordTime(p))/float64(max(p.every, 1))
 	p.cover.Spend(time.Duration(float64(hits)*each), time.Duration(max(e.cpus, 1e-3)*float64(length)))
 }
 

@@ -197,8 +197,7 @@ func judgeTypes(named, all float64, of []verdict) verdict {
 const idleTolerance = 0.01
 
 // judgeWaits judges waits of which a record takes cost. The programs' clocks run on while it is made, as the wait is over by then. So it
-// is no part of the truth. On JDK 8 there are ten times as many records as waits: the interpreter and C1's code call ObjectMonitor::enter
-// also for a monitor that is free, once a thread has slept for it.
+// is no part of the truth.
 func judgeWaits(truth events.Truth, own []events.Row, within float64, cost time.Duration, notes []string) (verdicts []verdict) {
 	const delay = 1
 	const work = "wait" // the kind of waits for work

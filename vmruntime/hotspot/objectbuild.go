@@ -55,6 +55,7 @@ func (p *Process) readObjectLayout() (flags vmstructs.FlagValues, l javaheap.Obj
 		TLABEnd:               s.tlabEnd.Offset,
 		ThreadObject:          s.threadObject.Offset,
 		MonitorObject:         s.monitorObject.Offset,
+		MonitorOwner:          s.monitorOwner.Offset,
 		MonitorObjectIsHandle: p.version.monitorHandles(),
 	}
 	if err := p.layoutReferences(flags, &l); err != nil {

@@ -37,7 +37,7 @@ type objectSchema struct {
 	listLength, listThreads     vmstructs.Field // of ThreadsList
 	firstThread                 uint64          // JDK 8 and 9
 	nextThread                  vmstructs.Field
-	monitorObject               vmstructs.Field // of ObjectMonitor
+	monitorObject, monitorOwner vmstructs.Field // of ObjectMonitor
 
 	wellKnown uint64 // static: classes that the VM itself knows, from java.lang.Object on; 0 if unknown
 
@@ -99,6 +99,7 @@ func newObjectSchema(from *vmstructs.Tables) objectSchema {
 		firstThread:   r.OptionalStatic("Threads._thread_list"),
 		nextThread:    r.Optional("JavaThread._next"),
 		monitorObject: r.Field("ObjectMonitor._object"),
+		monitorOwner:  r.Optional("ObjectMonitor._owner"),
 		wellKnown:     r.OptionalStatic("vmClasses._klasses[static_cast<int>(vmClassID::Object_klass_knum)]"),
 		archiveLow:    r.OptionalStatic("MetaspaceObj._shared_metaspace_base"),
 		archiveHigh:   r.OptionalStatic("MetaspaceObj._shared_metaspace_top"),

@@ -49,6 +49,9 @@ func newThreadSchema(r *vmstructs.Resolver) threadSchema {
 	if s.inJava == 0 {
 		s.inJava = usualInJava
 	}
+	if s.senderSPWord == 0 {
+		s.senderSPWord = usualSenderSPWord
+	}
 	if s.inJava < 0 || s.inJava > maxThreadState {
 		r.Missing = append(r.Missing, "plausible _thread_in_Java")
 	}
@@ -61,6 +64,10 @@ const (
 	maxThreadState = 64
 	usualInJava    = 8
 )
+
+// usualSenderSPWord is where frames of the interpreter have the caller's stack pointer in all JDKs from 8 to 28
+// (src/hotspot/cpu/x86/frame_x86.hpp). JDK 8 does not export it.
+const usualSenderSPWord = -1
 
 func (s *threadSchema) layout() ThreadLayout {
 	return ThreadLayout{

@@ -151,3 +151,20 @@ func TestLiveThreads(t *testing.T) {
 		})
 	}
 }
+
+// JDK 8 does not say where a frame of the interpreter has its caller's stack pointer. At 0, where it has the caller's frame
+// pointer, the callers of compiled methods that the interpreter was called from would be lost.
+func TestSenderSP(t *testing.T) {
+	const name = "frame::interpreter_frame_sender_sp_offset"
+	for _, test := range []struct {
+		constants map[string]int64
+		want      int64
+	}{
+		{nil, -1}, {map[string]int64{name: -1}, -1}, {map[string]int64{name: -2}, -2},
+	} {
+		s := newThreadSchema(&vmstructs.Resolver{Tables: &vmstructs.Tables{Constants: test.constants}})
+		if s.senderSPWord != test.want {
+			t.Errorf("with %v: word %d, want %d", test.constants, s.senderSPWord, test.want)
+		}
+	}
+}

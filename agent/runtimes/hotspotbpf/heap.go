@@ -13,7 +13,7 @@ func heap(l *javaheap.ObjectLayout) *bpf.HotspotHeap {
 		ObjectKlass: l.Klass, ArrayLength: l.ArrayLength,
 		KlassName: l.KlassName, KlassLayout: l.LayoutHelper, SymbolLength: l.SymbolLength, SymbolBody: l.SymbolBody,
 		TlabStart: l.TLABStart, TlabEnd: l.TLABEnd,
-		ThreadObject: l.ThreadObject, ParkBlocker: l.ParkBlocker, MonitorObject: l.MonitorObject,
+		ThreadObject: l.ThreadObject, ParkBlocker: l.ParkBlocker, MonitorObject: l.MonitorObject, MonitorOwner: l.MonitorOwner,
 		RegionTable: l.Heap.RegionTable, RegionShift: uint64(l.Heap.RegionShift), RegionType: l.Heap.RegionTag,
 		RegionEden: l.Heap.EdenTag, RegionSurvivor: l.Heap.SurvivorTag,
 		RegionOldMask: l.Heap.OldMask, RegionHumongousMask: l.Heap.HumongousMask,

@@ -67,6 +67,8 @@ type ObjectLayout struct {
 	// MonitorObject is in ObjectMonitor: the object that is locked, or a pointer to a word with it.
 	MonitorObject         uint32
 	MonitorObjectIsHandle bool
+	// MonitorOwner is in ObjectMonitor: a word that is 0 if nobody has the monitor. 0 if the VM does not say where.
+	MonitorOwner uint32
 
 	Heap HeapLayout
 }
