@@ -17,6 +17,7 @@
 #pragma once
 
 #include "oop.bpf.h"
+#include "forward.bpf.h"
 #include "frames.bpf.h"
 #include "return.bpf.h"
 
@@ -24,6 +25,7 @@
 #define EMPTY_CHUNKS 4	/* chunks in a row without frames: HotSpot leaves one at most */
 #define NO_CHUNK (END_COUNT + 1)
 #define CHUNK_WORDS (1 << 24) /* more than a stack has */
+#define THAW_MEMBERS 8	/* words of libjvm's ThawBase up to _top_unextended_sp_before_thaw: they are 6 */
 #define CHUNK_READS 16	/* what LOOKUP_BUDGET is charged for a chunk, so that chunks that are each other's parents end soon */
 
 static __always_inline bool in_heap(const struct hotspot_process *vm, __u64 v)
@@ -44,33 +46,49 @@ static __always_inline __u64 object_of(const struct hotspot_process *vm, __u64 r
 }
 
 /*
- * Where a reference, of the Continuation in scratch.start or of a younger chunk of it, leads: returns 0 and leaves a chunk of that
+ * Where scratch.start.next_chunk, of the Continuation there or of a younger chunk of it, leads: returns 0 and leaves a chunk of that
  * Continuation in scratch, or NO_CHUNK for null, or an enum walk_end. A chunk that has moved may have left its place to another
  * thread's. Then what is there does not refer to the Continuation, or does so where that was before. ZGC leaves references as
- * they are for long: there the one to the chunk suffices if it was written since.
+ * they are for long: there the one to the chunk suffices if it was written since. One that was not leads to where the chunk was, and
+ * that chunk's to where the Continuation was.
  */
-__noinline int find_chunk(__u32 pid, __u64 reference)
+__noinline int find_chunk(__u32 pid)
 {
 	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
-	__u64 chunk, klass, back, bad;
+	__u64 chunk, at, back, bad;
 
 	if (!vm || !s)
 		return END_READ;
-	chunk = object_of(vm, reference);
-	s->start.chunk_at = chunk;
-	if (!chunk)
+	chunk = object_of(vm, s->start.next_chunk);
+	if (!chunk) {
+		s->start.chunk_at = 0;
 		return NO_CHUNK;
+	}
 	if (!in_heap(vm, chunk))
 		return END_HEAP;
-	klass = read_word(chunk + vm->chunk_klass_at) >> (vm->chunk_klass_shift & 63);
-	if ((klass & vm->chunk_klass_mask) != vm->chunk_klass)
+	bad = vm->bad_colours ? read_word(vm->bad_colours) : 0;
+	if ((s->start.next_chunk & bad) && find_moved(pid, chunk))
+		chunk = s->moved;
+	s->start.chunk_at = chunk;
+	if ((read_word(chunk + vm->chunk_klass_at) >> (vm->chunk_klass_shift & 63) & vm->chunk_klass_mask) != vm->chunk_klass)
 		return END_HEAP;
 	back = read_word(chunk + vm->chunk_cont);
-	if (!((object_of(vm, back) ^ s->start.continuation) & vm->address_mask))
+	at = object_of(vm, back);
+	if (!((at ^ s->start.continuation) & vm->address_mask))
 		return 0;
-	bad = vm->bad_colours ? read_word(vm->bad_colours) : 0;
-	return bad && !(reference & bad) && (back & bad) ? 0 : END_HEAP;
+	if (!bad)
+		return END_HEAP;
+	if (back & bad) {
+		if (!(s->start.next_chunk & bad))
+			return 0;
+		if (find_moved(pid, at))
+			at = s->moved;
+		if (!((at ^ s->start.continuation) & vm->address_mask))
+			return 0;
+	}
+	/* The VM may not have updated the ContinuationEntry either. */
+	return find_moved(pid, s->start.continuation) && !((at ^ s->moved) & vm->address_mask) ? 0 : END_HEAP;
 }
 
 /* Where the memory ends in which the walk stands: the stack, or the chunk that ends there. */
@@ -107,12 +125,77 @@ __noinline int find_continuation(__u32 pid, __u64 sp)
 			continue;
 		s->start.continuation = v;
 		s->start.next_chunk = read_word(v + vm->cont_tail);
-		if (find_chunk(pid, s->start.next_chunk))
+		if (find_chunk(pid))
 			continue;
 		s->start.entry = sp + 8 * i - vm->entry_cont;
 		return 0;
 	}
 	return END_HEAP;
+}
+
+/*
+ * Whether the VM, which is to copy frames back from the newest chunk, has not begun to. words are the frame of its function thaw. There
+ * is an object that begins with the JavaThread*, and has where the chunk's frames began. If they still do, they are all in the chunk.
+ */
+__noinline int all_frozen(__u32 pid)
+{
+	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+	struct scratch *s = this_scratch();
+	__u64 begin, size, at, v;
+	__u32 left = 0;
+	bool same = false;
+
+	if (!vm || !s)
+		return 0;
+	begin = s->start.chunk_at + vm->chunk_stack;
+	size = 8 * (__u64)read_int(s->start.chunk_at + vm->chunk_size);
+	at = 8 * (__u64)read_int(s->start.chunk_at + vm->chunk_sp);
+	for (__u32 i = 0; i < SCAN_WORDS; i++) {
+		if (s->words[i] == s->start.thread) {
+			left = THAW_MEMBERS;
+			continue;
+		}
+		if (!left)
+			continue;
+		left--;
+		v = (s->words[i] - begin) & vm->address_mask;
+		if (v < size) {
+			same = v == at; /* the last one counts: further from the thaw's caller may be what others have left */
+			left = 0;
+		}
+	}
+	return same;
+}
+
+/*
+ * As find_continuation, where libjvm's function thaw was called, and sp is behind its frame, in which the ContinuationEntry is. The VM
+ * looks at frames and has the collector's barriers see to their references, then takes them off the chunk, and then copies them. Until it
+ * takes them off, all are on the heap. After that some are in two places or in none.
+ */
+__noinline int find_thawing(__u32 pid, __u64 sp)
+{
+	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+	struct scratch *s = this_scratch();
+
+	if (!vm || !s || !(vm->flags & HOTSPOT_CHUNKS) || !s->start.thread)
+		return END_THAW;
+	if (bpf_probe_read_user(s->words, sizeof(s->words), (void *)(sp - sizeof(s->words))))
+		return END_THAW;
+	for (__u32 i = 0; i < SCAN_WORDS; i++) {
+		__u64 v = s->words[i];
+
+		if (v < sp || v >= s->start.stack_base || (v & 7))
+			continue;
+		s->start.continuation = read_word(v + vm->entry_cont);
+		if (!in_heap(vm, s->start.continuation))
+			continue;
+		s->start.next_chunk = read_word(s->start.continuation + vm->cont_tail);
+		if (find_chunk(pid))
+			continue;
+		s->start.entry = v;
+		return all_frozen(pid) ? 0 : END_THAW;
+	}
+	return END_THAW;
 }
 
 /*
@@ -134,7 +217,7 @@ __noinline int next_chunk(__u32 pid)
 		if (!s->start.lookup_left)
 			return END_SCAN;
 		spend_lookup(s, CHUNK_READS);
-		why = find_chunk(pid, s->start.next_chunk);
+		why = find_chunk(pid);
 		if (why == NO_CHUNK)
 			break;
 		if (why)
@@ -177,11 +260,14 @@ __noinline int heap_caller(__u32 pid, __u64 sp, __u32 frames)
 	if (!s)
 		return END_READ;
 	if (contexts == CONTEXT_CHAIN)
-		return END_HEAP; /* links know frames by where they stand on the stack */
-	if (!s->start.chunk_to)
+		return s->start.thawing ? END_THAW : END_HEAP; /* links know frames by where they stand on the stack */
+	if (s->start.thawing)
+		why = find_thawing(pid, sp);
+	else if (!s->start.chunk_to)
 		why = find_continuation(pid, sp);
 	else if (sp > s->start.chunk_to)
 		why = END_HEAP;
+	s->start.thawing = 0;
 	if (why)
 		return why;
 	if (!s->start.on_heap)

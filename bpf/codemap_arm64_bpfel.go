@@ -132,7 +132,14 @@ type CodeMapHotspotProcess struct {
 	ChunkBottom         uint32
 	ChunkPc             uint32
 	ChunkStack          uint32
+	ForwardGranule      uint32
+	ForwardStart        uint32
+	ForwardShift        uint32
+	ForwardLength       uint32
+	ForwardEntries      uint32
 	Pad2                uint32
+	_                   [4]byte
+	ForwardTables       [2]uint64
 }
 
 type CodeMapLoadSite struct {

@@ -401,7 +401,15 @@ struct hotspot_process {
 	__u32 cont_tail;  /* Continuation: the newest StackChunk */
 	__u32 chunk_parent, chunk_cont, chunk_size, chunk_sp, chunk_bottom, chunk_pc; /* StackChunk; numbers are of words */
 	__u32 chunk_stack; /* StackChunk: its words */
+
+	/*
+	 * ZGC: where objects are that have moved, until every reference to them has been updated (forward.bpf.h). The word at
+	 * forward_tables[] + 8 * (offset in the heap >> forward_granule) leads to what is known of the objects of a page.
+	 */
+	__u32 forward_granule;
+	__u32 forward_start, forward_shift, forward_length, forward_entries; /* of the latter */
 	__u32 pad2;
+	__u64 forward_tables[2]; /* one for each generation; 0 for none */
 };
 
 #define MAX_KNOWN_THREADS 16384

@@ -305,6 +305,11 @@ static __always_inline int java_step(struct walk *w)
 		return step_interpreter(w);
 	}
 	if (g->kind == BLOB_CONTINUATION) {
+		if (!w->leaf && vm->return_barrier && w->frames == w->s->start.top && !w->s->start.chunk_to) {
+			w->s->start.thawing = 1;
+			w->near = 0;
+			return go_to_heap(w);
+		}
 		if (w->leaf)
 			push_code(w, FRAME_STUB, 0, w->pc);
 		return end_walk(w, w->leaf || vm->return_barrier ? END_THAW : END_HEAP); /* this may be the barrier, if that is unknown */

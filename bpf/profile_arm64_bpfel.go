@@ -240,7 +240,14 @@ type ProfileHotspotProcess struct {
 	ChunkBottom         uint32
 	ChunkPc             uint32
 	ChunkStack          uint32
+	ForwardGranule      uint32
+	ForwardStart        uint32
+	ForwardShift        uint32
+	ForwardLength       uint32
+	ForwardEntries      uint32
 	Pad2                uint32
+	_                   [4]byte
+	ForwardTables       [2]uint64
 }
 
 type ProfileKeptStack struct {
@@ -394,6 +401,7 @@ type ProfileScratch struct {
 		Top          uint32
 		TopKind      uint32
 		Anchored     uint32
+		Thawing      uint32
 		OnHeap       uint32
 		Kept         uint32
 		Own          uint32
@@ -401,7 +409,6 @@ type ProfileScratch struct {
 		Placed       uint32
 		ScanLeft     uint32
 		LookupLeft   uint32
-		_            [4]byte
 		MethodConst  uint64
 		MethodShape  uint64
 	}
@@ -418,7 +425,15 @@ type ProfileScratch struct {
 		Pc     uint64
 		Pstate uint64
 	}
-	Frame    uint64
+	Frame   uint64
+	Moved   uint64
+	Forward struct {
+		_       structs.HostLayout
+		Offset  uint64
+		Index   uint64
+		Entries uint64
+		Table   uint64
+	}
 	Any      uint64
 	Segments [4096]struct {
 		_         structs.HostLayout

@@ -91,6 +91,7 @@ struct scratch {
 		__u32 java_frames;
 		__u32 top, top_kind; /* the first frame that is no native one, and its enum blob_kind */
 		__u32 anchored;	 /* that one is at the anchor */
+		__u32 thawing;	 /* the walk has come to a stub that has the VM copy frames back */
 		__u32 on_heap;	 /* the first frame that is on the heap, 0 if there is none */
 		__u32 kept; /* partial: the thread has a kept stack */
 		__u32 own, shared; /* partial: frames up to the kept ones, 0 if all; kept levels behind */
@@ -107,6 +108,10 @@ struct scratch {
 		__u64 saved_words[34];	/* as many on every architecture */
 	};
 	__u64 frame; /* result of interpreter_frame */
+	__u64 moved; /* result of find_moved */
+	struct {
+		__u64 offset, index, entries, table;
+	} forward; /* of find_moved */
 	__u64 any;   /* see any() */
 	struct segment segments[SEGMENTS];
 	struct java_thread threads[THREADS];

@@ -244,7 +244,7 @@ static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_proces
 	s->start.native_to = 0;
 	s->start.java_frames = s->start.own = s->start.shared = s->start.placed = 0;
 	stand_in(s, 0);
-	s->start.on_heap = s->start.top = s->start.top_kind = s->start.anchored = 0;
+	s->start.on_heap = s->start.thawing = s->start.top = s->start.top_kind = s->start.anchored = 0;
 	s->stackcopy_len = 0;
 	s->stackcopy_low = 0;
 	s->start.chunk = limit < MAX_USER_FRAMES ? LINK_CHUNK : STACKCOPY_CHUNK;

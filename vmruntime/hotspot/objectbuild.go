@@ -71,7 +71,10 @@ func (p *Process) readObjectLayout() (flags vmstructs.FlagValues, l javaheap.Obj
 	if heap.GenerationalZ() {
 		l.LayoutColours(p.image.machine)
 	}
-	l.BadColours, err = heap.BadColours()
+	if l.BadColours, err = heap.BadColours(); err != nil {
+		return nil, l, err
+	}
+	l.Forwarding, err = heap.Forwarding()
 	return flags, l, err
 }
 

@@ -81,6 +81,9 @@ func layoutChunks(h *bpf.HotspotProcess, l *hotspot.Layout) {
 	case o.Heap.Collector == javaheap.CollectorZ:
 		h.AddressMask, h.BadColours = o.Heap.Low-1, o.BadColours // the bits above say which view of the heap it is
 	}
+	f := &o.Forwarding
+	h.ForwardTables, h.ForwardGranule = f.Tables, uint32(f.GranuleShift)
+	h.ForwardStart, h.ForwardShift, h.ForwardLength, h.ForwardEntries = f.Start, f.AlignmentShift, f.Length, f.Entries
 	h.ChunkKlass, h.ChunkKlassMask, h.ChunkKlassAt = c.Klass, math.MaxUint64, o.Klass
 	switch {
 	case o.KlassInMark:

@@ -16,6 +16,8 @@ type ColourSchema struct {
 	mask, oldMask       vmstructs.Field // of them: pointer to the largest offset in the heap
 	bad, oldBad         vmstructs.Field // of them: pointer to the bits that a reference has none of if its object has not moved since
 	generational        bool            // Z's globals are those of generational ZGC
+
+	forwarding, oldForwarding forwardingSchema
 }
 
 // NewColourSchema looks up the variables of ZGC. All are optional: a VM may have been built without it.
@@ -28,6 +30,9 @@ func NewColourSchema(r *vmstructs.Resolver) ColourSchema {
 		bad:          r.Optional("ZGlobalsForVMStructs._ZPointerLoadBadMask"),
 		oldBad:       r.Optional("XGlobalsForVMStructs._XAddressBadMask"),
 		generational: r.Optional("ZGlobalsForVMStructs._ZPointerLoadShift").Known,
+
+		forwarding:    newForwardingSchema(r, "Z"),
+		oldForwarding: newForwardingSchema(r, "X"),
 	}
 }
 

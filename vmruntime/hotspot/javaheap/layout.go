@@ -12,6 +12,7 @@
 //	heap        reading a HeapLayout
 //	generation  how long an object has lived
 //	colours     references of ZGC
+//	forwarding  where ZGC has moved objects to
 //	header      headers of objects
 //	shape       sizes of objects
 //	fieldinfo   the fields of a class
@@ -47,6 +48,8 @@ type ObjectLayout struct {
 	// BadColours is where a word is, of ZGC, with bits that a reference has none of if its object has not moved since it was
 	// written. They change. 0 if that is not known.
 	BadColours uint64
+	// Forwarding leads to objects of ZGC from where they were before.
+	Forwarding Forwarding
 
 	ArrayLength uint32 // array: 32 bits
 	Alignment   uint32 // of objects; a power of two
