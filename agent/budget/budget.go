@@ -13,9 +13,8 @@ package budget
 import (
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // MaxHz is how many ticks a second of CPU time there are at most, unless that is fixed. It is a prime below 100, so that

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 
 	"golang.org/x/sys/unix"
-
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/privilege"

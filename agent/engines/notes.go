@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/page"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // notes are what readers of a profile must know of engines, one sentence each. Of an engine that runs and has no calls in

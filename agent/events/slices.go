@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 

@@ -13,10 +13,9 @@ import (
 	"time"
 	"unique"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )

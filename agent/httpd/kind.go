@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 

@@ -3,10 +3,9 @@ package httpd
 import (
 	"fmt"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 

@@ -14,10 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	views "github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"

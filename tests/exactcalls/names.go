@@ -7,11 +7,10 @@ import (
 	"time"
 	"unique"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"

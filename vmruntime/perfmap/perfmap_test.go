@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
-
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
