@@ -26,7 +26,7 @@ func eventTotals() []eventTotal {
 			total: prometheus.NewDesc("vmprof_allocated_bytes_total",
 				"Bytes allocated by the processes of the busiest services, estimated from sampled allocations; all other services are in service=\"(other)\".",
 				[]string{"service"}, nil),
-			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Allocations, 1) },
+			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Allocations) },
 			unit:    1,
 			floor:   eventFloor,
 			labels:  func(service string, m method) []string { return []string{service} },
@@ -35,7 +35,7 @@ func eventTotals() []eventTotal {
 			total: prometheus.NewDesc("vmprof_lock_delay_seconds_total",
 				"Time that threads of the busiest services waited for locks, by kind: spin, block, park or enter; and wait, which is a wait for work, not contention. All other services are in service=\"(other)\".",
 				[]string{"service", "kind"}, nil),
-			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Locks, 2) },
+			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Locks) },
 			unit:    float64(time.Second),
 			floor:   eventFloor,
 			labels:  func(service string, m method) []string { return []string{service, m.basis} },
@@ -44,7 +44,7 @@ func eventTotals() []eventTotal {
 			total: prometheus.NewDesc("vmprof_stopped_seconds_total",
 				"Time in safepoint pauses of the VMs of the busiest services; all other services are in service=\"(other)\".",
 				[]string{"service"}, nil),
-			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Pauses, 1) },
+			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Pauses) },
 			unit:    float64(time.Second),
 			floor:   eventFloor,
 			labels:  func(service string, m method) []string { return []string{service} },
@@ -52,15 +52,12 @@ func eventTotals() []eventTotal {
 	}
 }
 
-// exact is what profile.EventLabels calls counts of all allocations, which may be there beside those that are estimated.
-const exact = "exact"
-
 // lockKinds are all that a series is made for.
 var lockKinds = []string{"spin", "block", "park", "wait", "enter"}
 
-// eventUsage is one value of the events of a kind, by service and, of locks, by their kind, which takes the place of the
-// basis. There are no methods.
-func eventUsage(p *profile.Profile, of profile.EventKind, value int) usage {
+// eventUsage returns the main value of the events of a kind, by service. Locks are also split by EventLabels.What, which takes the
+// place of the basis. There are no methods. Exact counts of allocations are left out, as estimates cover the same objects.
+func eventUsage(p *profile.Profile, of profile.EventKind) usage {
 	used := make(usage)
 	for _, proc := range p.Processes {
 		for _, e := range proc.Events {
@@ -69,7 +66,7 @@ func eventUsage(p *profile.Profile, of profile.EventKind, value int) usage {
 			}
 			sums := make(map[method]float64)
 			for _, row := range e.Rows {
-				if of == profile.Allocations && row.What == exact {
+				if of == profile.Allocations && row.What == profile.ExactAllocations {
 					continue
 				}
 				m := method{name: other}
@@ -78,7 +75,7 @@ func eventUsage(p *profile.Profile, of profile.EventKind, value int) usage {
 						m.basis = other
 					}
 				}
-				sums[m] += row.Values[value]
+				sums[m] += row.Values[of.Main()]
 			}
 			for m, sum := range sums {
 				if n := whole(sum); n > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A kind is what a collector of hot methods counts.
+// A kind is what a rankedUsage counts.
 type kind struct {
 	total *prometheus.Desc
 	// methodsFolded and servicesFolded count what is aggregated; both are nil for kinds without methods.

@@ -41,9 +41,9 @@ type Build struct{ Version, Revision, GoVersion string }
 // An Exporter is the set of all metrics of one agent. Its methods may be called from any goroutine.
 type Exporter struct {
 	source   Source
-	hot      *hotMethods   // nil if time is not sampled
-	called   []*hotMethods // one for each engine, none if calls are not sampled
-	events   []*hotMethods // one for each of eventTotals that is recorded
+	hot      *rankedUsage   // nil if time is not sampled
+	called   []*rankedUsage // one for each engine, none if calls are not sampled
+	events   []*rankedUsage // one for each of eventTotals that is recorded
 	windows  *windowTally
 	registry *prometheus.Registry
 }
@@ -77,11 +77,11 @@ func New(source Source, o *Options) (*Exporter, error) {
 		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()),
 	}
 	if !o.NoTime {
-		e.hot = newHotMethods(cpuTime, orDefault(o.MaxMethods, DefaultMaxMethods), orDefault(o.MaxServices, DefaultMaxServices))
+		e.hot = newRankedUsage(cpuTime, orDefault(o.MaxMethods, DefaultMaxMethods), orDefault(o.MaxServices, DefaultMaxServices))
 		all = append(all, e.hot)
 	}
 	for _, engine := range o.Engines {
-		c := newHotMethods(callCount(engine), orDefault(o.MaxMethods, DefaultMaxMethods), orDefault(o.MaxServices, DefaultMaxServices))
+		c := newRankedUsage(callCount(engine), orDefault(o.MaxMethods, DefaultMaxMethods), orDefault(o.MaxServices, DefaultMaxServices))
 		e.called = append(e.called, c)
 		all = append(all, c)
 	}
@@ -89,7 +89,7 @@ func New(source Source, o *Options) (*Exporter, error) {
 		if !o.Events[t.of] {
 			continue
 		}
-		c := newHotMethods(t.kind, 0, orDefault(o.MaxServices, DefaultMaxServices))
+		c := newRankedUsage(t.kind, 0, orDefault(o.MaxServices, DefaultMaxServices))
 		e.events = append(e.events, c)
 		all = append(all, c)
 	}

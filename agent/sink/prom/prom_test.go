@@ -89,7 +89,7 @@ func exporter(t *testing.T) *Exporter {
 	p.Processes[0].Contexts = &profile.Contexts{Mode: profile.ContextChain, Walked: 401, Linked: 599, Ambiguous: 21, Fitted: 8, Unplaced: 15}
 	p.Processes[0].Events = []*profile.Events{
 		{Kind: profile.Allocations, Rows: []profile.EventRow{{Values: [3]float64{7, 1024.4}}, {Values: [3]float64{1, 0.2}},
-			{EventLabels: profile.EventLabels{What: exact}, Values: [3]float64{9, 1111}}}},
+			{EventLabels: profile.EventLabels{What: profile.ExactAllocations}, Values: [3]float64{9, 1111}}}},
 		{Kind: profile.Locks, Rows: []profile.EventRow{
 			lock("spin", 250e6), lock("block", 1e9), lock("block", 500e6), lock("wait", 60e9), lock("enter", 0), lock("made up\n", 125e6),
 		}},

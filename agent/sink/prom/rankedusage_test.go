@@ -58,7 +58,7 @@ type series map[string]struct {
 	created time.Time
 }
 
-func scrape(t *testing.T, h *hotMethods) (series, map[string]float64) {
+func scrape(t *testing.T, h *rankedUsage) (series, map[string]float64) {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(h)
@@ -98,7 +98,7 @@ func (s series) String() string {
 
 type samples = map[string]uint64
 
-func TestHotMethods(t *testing.T) {
+func TestRankedUsage(t *testing.T) {
 	shop := func(s samples) testProcess { return testProcess{"shop", "hotspot", s} }
 	for _, tt := range []struct {
 		name    string
@@ -137,7 +137,7 @@ func TestHotMethods(t *testing.T) {
 			"(other) hotspot shop = 12\n(other) native (other) = 12\na hotspot shop = 100"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := newHotMethods(cpuTime, 2, 2)
+			h := newRankedUsage(cpuTime, 2, 2)
 			for i, procs := range tt.windows {
 				h.Observe(window(i, procs...), nil)
 			}
@@ -153,7 +153,7 @@ func TestHotMethods(t *testing.T) {
 
 func TestServiceExits(t *testing.T) {
 	var (
-		h    = newHotMethods(cpuTime, 5, 5)
+		h    = newRankedUsage(cpuTime, 5, 5)
 		a    = testProcess{"a", "hotspot", samples{"f": 50}}
 		b    = testProcess{"b", "hotspot", samples{"f": 50}}
 		idle = map[string]int{"a": 1, "b": 1}
@@ -193,7 +193,7 @@ func TestSumsStayTrue(t *testing.T) {
 	for seed := range uint64(20) {
 		var (
 			r     = rand.New(rand.NewPCG(seed, 0))
-			h     = newHotMethods(cpuTime, 3, 3)
+			h     = newRankedUsage(cpuTime, 3, 3)
 			last  = make(map[string]series) // by series and its birth: an incarnation
 			truth uint64
 			seen  float64
@@ -240,7 +240,7 @@ func TestMillionMethods(t *testing.T) {
 		t.Skip("takes long, on one thread")
 	}
 	const names, places = 1_000_000, 50
-	h := newHotMethods(cpuTime, places, 10)
+	h := newRankedUsage(cpuTime, places, 10)
 	all := make(samples, names)
 	var rest uint64
 	for i := range names {
@@ -270,7 +270,7 @@ func TestMillionMethods(t *testing.T) {
 
 func TestManyServices(t *testing.T) {
 	const names, places = 10_000, 20
-	h := newHotMethods(cpuTime, 5, places)
+	h := newRankedUsage(cpuTime, 5, places)
 	var procs []testProcess
 	for i := range names {
 		procs = append(procs, testProcess{fmt.Sprint("s", i), "", samples{"f": 13}})

@@ -13,7 +13,8 @@ import (
 // would lose the last window of a process that exits between two scrapes.
 const goneWindows = 2
 
-// hotMethods is a collector of something that methods use up, such as CPU time, fed with consecutive windows.
+// rankedUsage is a collector of something that services or their methods use up, such as CPU time, fed with consecutive windows. It
+// ranks them, as only the first ones have series of their own.
 //
 // At most maxServices services have series of their own, each with at most maxMethods methods (see ranking for
 // who gets a place) and one method="(other)" for each runtime; one more service="(other)" takes the rest. The
@@ -33,7 +34,7 @@ const goneWindows = 2
 // Memory: maxServices * keepFactor rankings of maxMethods * keepFactor names of maxLabel bytes, about 8 MB at
 // the defaults and when every name is as long as can be. CPU time has one collector, calls have one for each engine, and
 // events have one for each of eventTotals, without methods.
-type hotMethods struct {
+type rankedUsage struct {
 	kind       *kind
 	maxMethods int
 
@@ -44,10 +45,10 @@ type hotMethods struct {
 	folded   int                // services in service="(other)" in the last window
 }
 
-// newHotMethods makes a collector of a kind for at most so many methods a service and so many services. Zero is allowed
+// newRankedUsage returns a collector of a kind for at most so many methods a service and so many services. Zero is allowed
 // and leaves only (other).
-func newHotMethods(k *kind, maxMethods, maxServices int) *hotMethods {
-	return &hotMethods{
+func newRankedUsage(k *kind, maxMethods, maxServices int) *rankedUsage {
+	return &rankedUsage{
 		kind:       k,
 		maxMethods: maxMethods,
 		services:   newRanking[string, *service](maxServices, k.floor, strings.Compare),
@@ -58,7 +59,7 @@ func newHotMethods(k *kind, maxMethods, maxServices int) *hotMethods {
 
 // Observe counts a window. Windows come in order, none twice. alive holds the services that have a running process
 // although they may have had no sample in this window, as profile.Stats.Services does.
-func (h *hotMethods) Observe(p *profile.Profile, alive map[string]int) {
+func (h *rankedUsage) Observe(p *profile.Profile, alive map[string]int) {
 	used := h.kind.measure(p)
 
 	h.mu.Lock()
@@ -94,7 +95,7 @@ func (h *hotMethods) Observe(p *profile.Profile, alive map[string]int) {
 }
 
 // forget drops the services that have been gone for long enough.
-func (h *hotMethods) forget(used usage, alive map[string]int) {
+func (h *rankedUsage) forget(used usage, alive map[string]int) {
 	present := make(map[string]bool, len(alive)+len(used))
 	for name := range alive {
 		present[label(name)] = true
@@ -119,7 +120,7 @@ func (h *hotMethods) forget(used usage, alive map[string]int) {
 }
 
 // Describe implements prometheus.Collector.
-func (h *hotMethods) Describe(ch chan<- *prometheus.Desc) {
+func (h *rankedUsage) Describe(ch chan<- *prometheus.Desc) {
 	ch <- h.kind.total
 	if h.kind.methodsFolded != nil {
 		ch <- h.kind.methodsFolded
@@ -128,7 +129,7 @@ func (h *hotMethods) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (h *hotMethods) Collect(ch chan<- prometheus.Metric) {
+func (h *rankedUsage) Collect(ch chan<- prometheus.Metric) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	emit := func(c counter, service string, m method) {
