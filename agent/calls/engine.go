@@ -36,8 +36,8 @@ type NamedFolder interface {
 	Fold(c *bpf.NamedCall, add Add) bool
 }
 
-// A Holder holds samples back until it knows what they stand for. Flush hands them out at once, because a window ends.
-type Holder interface {
+// A SampleHolder holds samples back until it knows how many calls they stand for. Flush hands them out at once, because a window ends.
+type SampleHolder interface {
 	Flush(add Add)
 }
 
@@ -51,9 +51,9 @@ type Waiter interface {
 	Wait()
 }
 
-// A Finder finds its guests by itself: it is shown every process. Look reports whether one is a guest from now on. Its error
+// A GuestFinder finds its guests itself. Look is called with every process, and reports whether that is a guest from now on. Its error
 // is vmruntime.ErrStarting for a process that is not ready yet.
-type Finder interface {
+type GuestFinder interface {
 	Look(ctx context.Context, pid int) (bool, error)
 }
 

@@ -51,12 +51,12 @@ type engine struct {
 
 	// These belong to whoever has the State.
 	connected map[int]string           // guests of a calls.Connector when rates were set last: their runtimes, by pid
-	found     map[*target.Process]bool // guests of a calls.Finder
+	found     map[*target.Process]bool // guests of a calls.GuestFinder
 }
 
 // Open starts the engines that opt asks for and that work here. It fails if none does.
 func Open(services *source.Services, opt Options) (*Engines, error) {
-	e := &Engines{Services: services, opt: opt, rates: map[string]profile.Rate{}, counts: counts{discarded: noDiscards()}}
+	e := &Engines{Services: services, opt: opt, rates: map[string]profile.Rate{}, counts: counts{discarded: noCallDiscards()}}
 	for _, spec := range engineTable(opt) {
 		choice := profile.Choice{Engine: spec.name, Reason: spec.declined(opt)}
 		if choice.Reason != "" {

@@ -25,8 +25,8 @@ const (
 	discardTime        = "time"        // of a burst whose time cannot be right; likewise
 )
 
-// noDiscards holds every reason, so that a series exists before its first failure.
-func noDiscards() map[string]uint64 {
+// noCallDiscards holds every reason, so that a series exists before its first failure.
+func noCallDiscards() map[string]uint64 {
 	return map[string]uint64{profile.Malformed: 0, profile.Failed: 0, profile.NoWindow: 0, discardUnnamed: 0, discardStale: 0, discardFull: 0,
 		discardCalibration: 0, discardTime: 0}
 }
@@ -139,7 +139,7 @@ func (own *engine) adder(s *fold.State) calls.Add {
 // Flush makes engines hand out what waits for the end of its burst, because a window ends.
 func (e *Engines) Flush(s *fold.State) {
 	for _, own := range e.running {
-		if holder, ok := own.Engine.(calls.Holder); ok {
+		if holder, ok := own.Engine.(calls.SampleHolder); ok {
 			holder.Flush(own.adder(s))
 		}
 	}

@@ -25,13 +25,13 @@ var showAgain = retry.Backoff{First: 100 * time.Millisecond, Limit: 8}
 // Look shows a process to the engines that must find their guests by themselves. What is not ready yet is shown again.
 func (e *Engines) Look(p *target.Process) {
 	for _, own := range e.running {
-		if finder, ok := own.Engine.(calls.Finder); ok {
+		if finder, ok := own.Engine.(calls.GuestFinder); ok {
 			own.look(finder, p)
 		}
 	}
 }
 
-func (own *engine) look(finder calls.Finder, p *target.Process) {
+func (own *engine) look(finder calls.GuestFinder, p *target.Process) {
 	e := own.engines
 	if p.Exited.Load() || !e.Wanted(p.PID) {
 		return
@@ -94,7 +94,7 @@ func (own *engine) isConnected(_ *fold.State, p *fold.Process) bool {
 	return ok
 }
 
-// isFound is for engines that implement calls.Finder.
+// isFound is for engines that implement calls.GuestFinder.
 func (own *engine) isFound(_ *fold.State, p *fold.Process) bool { return own.found[p.Process] }
 
 // isAttached is for an engine of all VMs that the agent is attached to.

@@ -29,7 +29,7 @@ func (f fakeEngine) Notes() []string { return nil }
 // testEngines runs no engine yet, without a kernel side and without workers, and has an open window.
 func testEngines() (*Engines, *fold.Window) {
 	log := slog.New(slog.DiscardHandler)
-	e := &Engines{rates: map[string]profile.Rate{}, counts: counts{discarded: noDiscards()}}
+	e := &Engines{rates: map[string]profile.Rate{}, counts: counts{discarded: noCallDiscards()}}
 	e.Services = &source.Services{Log: log, Resolver: target.NewResolver(target.Config{Runtimes: runtimes.Table(), Log: log}), Period: time.Second / 99}
 	state := fold.NewState(fold.StateOptions{MaxContexts: 1 << 20, Submit: func(p *target.Process) { e.Resolver.Submit(p) }, Flush: e.Flush})
 	e.Owner = fold.NewOwner(state, func(err error) { panic(err) })

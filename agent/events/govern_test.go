@@ -300,7 +300,7 @@ func TestAttachAgainInVain(t *testing.T) {
 	}
 	k.plans = []*attachedPlan{p}
 	p.rate = 1e6
-	p.duty.Start(100*time.Second, 5, usualCycle, k.draw)
+	p.duty.Start(100*time.Second, 5, longestCycle, k.draw)
 	k.turn(99 * time.Second)
 	if p.cover.Reason() != nil {
 		t.Errorf("attached early: %v", p.cover.Reason())
@@ -321,7 +321,7 @@ func TestHurry(t *testing.T) {
 	p := k.plan(t, profile.Allocations, k.Programs.ValueProbe)
 	k.enrol(t, p)
 	k.draw = func(n int) int { return n - 1 }
-	p.duty.Start(0, 10, usualCycle, k.draw)
+	p.duty.Start(0, 10, longestCycle, k.draw)
 	k.Expect(time.Second, time.Minute)
 	if p.duty.Begin != 0 || p.duty.From != 4500*time.Millisecond {
 		t.Errorf("for a minute: a slice at %v", p.duty.From)
@@ -369,7 +369,7 @@ func TestUsualCycle(t *testing.T) {
 	p := &attachedPlan{}
 	p.cover.Begin(100*time.Second, nil)
 	for age, want := range map[time.Duration]time.Duration{
-		0: firstCycle, 4 * time.Second: firstCycle, 8 * time.Second: time.Second, time.Minute: usualCycle, time.Hour: usualCycle,
+		0: shortestCycle, 4 * time.Second: shortestCycle, 8 * time.Second: time.Second, time.Minute: longestCycle, time.Hour: longestCycle,
 	} {
 		if got := p.usualCycle(100*time.Second + age); got != want {
 			t.Errorf("after %v: %v, want %v", age, got, want)

@@ -23,8 +23,8 @@ func (c received) clone() received {
 	return c
 }
 
-// noDiscards holds every reason, so that a series exists before its first failure.
-func noDiscards() map[string]uint64 {
+// noEventDiscards holds every reason, so that a series exists before its first failure.
+func noEventDiscards() map[string]uint64 {
 	none := fold.NoDiscards()
 	none[profile.Unobserved] = 0
 	return none

@@ -19,14 +19,14 @@ const tolerated = 4
 
 // Lengths of cycles, if slices can be chosen so.
 const (
-	usualCycle = 5 * time.Second        // then each window of serve has two at least
-	firstCycle = 500 * time.Millisecond // as long as a plan is young: a short recording has some slices, too
+	shortestCycle = 500 * time.Millisecond // of a young plan: a short recording has some slices, too
+	longestCycle  = 5 * time.Second        // so that each window of serve has at least two
 )
 
-// usualCycle is how long a cycle is to be that begins now: an eighth of the time that the plan is there, within bounds. So
-// recordings have eight cycles or more unless slices are rare, and an agent that goes on seldom attaches and detaches.
+// usualCycle returns the length of a cycle that begins now: an eighth of the age of the plan, within bounds. So a recording has eight
+// cycles or more unless slices are rare, and an agent that runs for long seldom attaches and detaches.
 func (p *attachedPlan) usualCycle(now time.Duration) time.Duration {
-	return min(max((now-p.cover.BornAt())/8, firstCycle), usualCycle)
+	return min(max((now-p.cover.BornAt())/8, shortestCycle), longestCycle)
 }
 
 // slice has a plan observed in slices of time from now on, as it costs too much; mu is held.

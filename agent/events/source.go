@@ -36,7 +36,7 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 	if opt.Budget == 0 {
 		opt.Budget = budget.DefaultShare
 	}
-	e := &Source{services: services, received: received{discarded: noDiscards()}}
+	e := &Source{services: services, received: received{discarded: noEventDiscards()}}
 	var err error
 	e.Probes, err = New(Config{
 		Log: services.Log, Resolver: services.Resolver, Objects: services.Objects, Attaching: services.Libraries, GuestTimes: e.guestTimes,
@@ -123,7 +123,7 @@ func (e *Source) of(s *source.Snapshot) snapshot {
 func (e *Source) Report(c *bpf.Counts, s *profile.Stats) {
 	var counts profile.EventCounts
 	e.services.Owner.Do(func(*fold.State) {
-		counts = countsSince(&bpf.Counts{}, c, received{}, e.received.clone(), e.TrapTime())
+		counts = eventCountsSince(&bpf.Counts{}, c, received{}, e.received.clone(), e.TrapTime())
 		// What a hit takes is measured when the first ones may have been counted, at a guess; a counter must not go back.
 		e.shownCost = max(e.shownCost, counts.Cost)
 		counts.Cost = e.shownCost
@@ -140,7 +140,7 @@ func (e *Source) Report(c *bpf.Counts, s *profile.Stats) {
 // Fill implements source.Filler.
 func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile) source.Part {
 	before, after := e.of(&w.Before), e.of(&w.After)
-	p.EventCounts = countsSince(&w.Before.Kernel, &w.After.Kernel, before.received, after.received, e.TrapTime())
+	p.EventCounts = eventCountsSince(&w.Before.Kernel, &w.After.Kernel, before.received, after.received, e.TrapTime())
 	e.countObjects(ctx, w, before.allocated, after.allocated, p)
 	covered := fold.Covered(before.covered, after.covered, w.Began, &p.EventCounts)
 	p.Comments = append(p.Comments, covered.Notes()...)
@@ -170,9 +170,9 @@ func (e *Source) named(w *fold.Window, p *fold.Process, covered *fold.CoveredPar
 	return all
 }
 
-// countsSince is what was counted of events between two readings of counters, if a hit takes that long. Events in flight at either edge are in
+// eventCountsSince is what was counted of events between two readings of counters, if a hit takes that long. Events in flight at either edge are in
 // Attempted and not in Delivered, or the other way round; the identities hold when the agent was stopped and flushed first.
-func countsSince(kernelBefore, kernelAfter *bpf.Counts, before, after received, trap time.Duration) profile.EventCounts {
+func eventCountsSince(kernelBefore, kernelAfter *bpf.Counts, before, after received, trap time.Duration) profile.EventCounts {
 	d := func(c bpf.Counter) uint64 { return kernelAfter[c] - kernelBefore[c] }
 	c := profile.EventCounts{
 		Attempted: d(bpf.ObservationsAttempted),

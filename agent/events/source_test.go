@@ -27,7 +27,7 @@ func TestEventsSince(t *testing.T) {
 	}
 	kernelBefore, before := snap(5)
 	kernelAfter, after := snap(7)
-	got := countsSince(kernelBefore, kernelAfter, before, after, 500*time.Nanosecond)
+	got := eventCountsSince(kernelBefore, kernelAfter, before, after, 500*time.Nanosecond)
 	if got.Attempted != 206 || got.Delivered != 160 || got.Folded != 140 || got.Hits != 2000 || got.Cost != 2*5000+2000*500 || got.Unattached != 42 {
 		t.Errorf("%+v", got)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// edgesEngine is the engine of edges that the JVM's own code counted.
-const edgesEngine = "exact counters"
+// countersEngine is the engine of edges that the JVM's own code counted.
+const countersEngine = "exact counters"
 
 // How often the counters are read while a recording goes on, in case the JVM ends: what it counted is gone then.
 const (
@@ -176,7 +176,7 @@ func (x *Source) End(ctx context.Context, begin func() *profile.Profile) (*profi
 	out := begin()
 	of := fold.ProfileOf(p.Process)
 	graph := x.book.Graph(d, maxCounted, x.symbol, target.Marker)
-	of.Calls = []*profile.Calls{{Engine: edgesEngine, Basis: profile.Counted, Graph: graph}}
+	of.Calls = []*profile.Calls{{Engine: countersEngine, Basis: profile.Counted, Graph: graph}}
 	out.Processes = []*profile.Process{of}
 	out.Comments = append(out.Comments, x.book.Notes(d)...)
 	out.Comments = append(out.Comments, x.notes...)

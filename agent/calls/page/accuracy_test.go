@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
@@ -138,14 +139,38 @@ func (s *stage) sample(t *testing.T, cell string) (stop func()) {
 	return func() { tune(t, s, 0, 1, 0) }
 }
 
+// A guestTime adds up the CPU time of guests while they are connected.
+type guestTime struct {
+	mu   sync.Mutex
+	sum  time.Duration
+	last budget.Times // by serial
+}
+
+// guestTime returns the CPU time that guests have used while they were connected, from the first call on that found them connected.
+// What a guest used between the last call and its end is missing.
+func (s *stage) guestTime() time.Duration {
+	t := &s.used
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := budget.Times{}
+	s.table.each(func(g *guest) {
+		if used, ok := proc.CPUTime(g.peer.id.PID); ok {
+			now[g.serial] = used
+		}
+	})
+	t.sum += t.last.Until(now)
+	t.last = now
+	return t.sum
+}
+
 // keepTo keeps to a budget until stop is called; its controller goes on where it was.
 func (s *stage) keepTo(t *testing.T, share float64) (stop func()) {
 	if s.control == nil {
 		s.control = budget.New(budget.Limits{Share: share})
 	}
-	before := s.GuestTime()
+	before := s.guestTime()
 	next := func() {
-		s.last = s.control.Next(budget.Usage{Guests: s.sampled + s.GuestTime() - before, Cost: s.Cost()})
+		s.last = s.control.Next(budget.Usage{Guests: s.sampled + s.guestTime() - before, Cost: s.Cost()})
 		if err := s.Tune(s.last); err != nil {
 			t.Error(err)
 		}
@@ -166,7 +191,7 @@ func (s *stage) keepTo(t *testing.T, share float64) (stop func()) {
 	return func() {
 		close(end)
 		running.Wait()
-		s.sampled += s.GuestTime() - before
+		s.sampled += s.guestTime() - before
 		tune(t, s, 0, 1, 0)
 	}
 }

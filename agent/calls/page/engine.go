@@ -27,7 +27,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
-	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -35,10 +34,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// Options configure an Engine. Only Objects is needed.
+// Options configure an Engine. Only Objects and Socket are needed.
 type Options struct {
 	Objects *bpf.Objects       // the agent's; they are closed after the engine
-	Socket  string             // path; "" means DefaultSocket
+	Socket  string             // path at which guests connect
 	Wanted  func(pid int) bool // whether a process is profiled; nil: all are. Called from several goroutines
 	Proc    proc.Root          // where procfs is
 	Log     *slog.Logger       // nil means none
@@ -60,7 +59,6 @@ type Engine struct {
 	bytes   atomic.Int64 // that guests registered
 	hit     hitCost
 	weigher weigher
-	used    cpuTime
 	tick    time.Duration // of an interruption, without the program
 
 	listener *listener
@@ -73,17 +71,10 @@ type Engine struct {
 	hz    int
 }
 
-// A cpuTime adds up the CPU time of guests while they are connected.
-type cpuTime struct {
-	mu   sync.Mutex
-	sum  time.Duration
-	last budget.Times // by serial
-}
-
 var _ interface {
 	calls.Engine
 	calls.Folder
-	calls.Holder
+	calls.SampleHolder
 	calls.Unweigher
 	calls.Connector
 } = (*Engine)(nil)
@@ -93,9 +84,6 @@ func New(opt Options) (_ *Engine, err error) {
 	e := &Engine{opt: opt, log: opt.Log, table: newTable(), tally: newTally()}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
-	}
-	if opt.Socket == "" {
-		e.opt.Socket = DefaultSocket
 	}
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	defer func() {
@@ -308,25 +296,4 @@ func (e *Engine) Cost() calls.Cost {
 		Hits: sum.Hits, HitTime: e.hit.time(), TickTime: tick, SkipTime: skipTime,
 		Arming: time.Duration(sum.TickNs) + time.Duration(sum.Ticks)*e.tick + time.Duration(sum.Skipped)*skipTime,
 	}
-}
-
-// GuestTime is the CPU time that guests used while they were connected. What a guest used between the last time this
-// was asked and its end is missing.
-func (e *Engine) GuestTime() time.Duration {
-	t := &e.used
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now, begun := budget.Times{}, budget.Times{}
-	e.table.each(func(g *guest) {
-		if used, ok := proc.CPUTime(g.peer.id.PID); ok {
-			now[g.serial], begun[g.serial] = used, g.before
-		}
-	})
-	if t.last == nil {
-		t.last = budget.Times{}
-	}
-	t.last.Add(begun)
-	t.sum += t.last.Until(now)
-	t.last = now
-	return t.sum
 }

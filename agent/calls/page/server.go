@@ -139,9 +139,6 @@ func (e *Engine) remove(g *guest) {
 	e.table.release(g)
 }
 
-// DefaultSocket is where guests look for the agent, unless they are told otherwise.
-const DefaultSocket = "/run/vmprof-agent/guest.sock"
-
 // A listener is the socket at a path, and the right to have it.
 type listener struct {
 	*net.UnixListener

@@ -73,8 +73,8 @@ type Engine struct {
 var _ interface {
 	calls.Engine
 	calls.NamedFolder
-	calls.Holder
-	calls.Finder
+	calls.SampleHolder
+	calls.GuestFinder
 } = (*Engine)(nil)
 
 var errClosed = errors.New("the usdt engine is closed")
