@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
 	"github.com/vmprof-agent/vmprof-agent/agent/source"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -31,7 +32,7 @@ func (a *Agent) Stats() profile.Stats {
 		EventsDropped:   c[bpf.EventsDroppedRingFull] + c[bpf.EventsDroppedBusy],
 		Ticks:           !a.opt.tickless(),
 		Time:            !a.opt.NoTime,
-		Processes:       map[string]int{"": 0, "hotspot": 0},
+		Processes:       map[string]int{"": 0},
 		Services:        map[string]int{},
 		Quarantined:     pool.Quarantined,
 		StuckReads:      pool.Stuck,
@@ -39,6 +40,11 @@ func (a *Agent) Stats() profile.Stats {
 		Failures:        resolver.Failures,
 		Frames:          resolver.Lookups,
 		MethodMapsMax:   fold.MaxNames,
+	}
+	for _, r := range runtimes.Table() {
+		if r.Kernel != nil { // a series for each runtime that is always there; others have one while a process has them
+			s.Processes[r.Name()] = 0
+		}
 	}
 	s.ProcessesRefused, s.ThreadsRefused = a.processesRefused(&c), c[bpf.ThreadsRefused]
 	reader := a.ring.Stats()

@@ -57,7 +57,9 @@ type GuestFinder interface {
 	Look(ctx context.Context, pid int) (bool, error)
 }
 
-// A Connector has guests that connect to it. Connected is what the connected ones call their runtime, by pid.
+// A Connector has guests that connect to it. Connected returns the names that the connected ones give their runtimes, by pid.
+// EverConnected reports whether it has accepted a guest since it was started.
 type Connector interface {
 	Connected() map[int]string
+	EverConnected() bool
 }

@@ -41,7 +41,7 @@ type Engines struct {
 	counts counts
 }
 
-// A engine is an engine that runs.
+// An engine is a call engine that runs, with its row of the table.
 type engine struct {
 	calls.Engine
 	engineSpec

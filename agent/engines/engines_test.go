@@ -5,7 +5,10 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/hotspot"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
+	"github.com/vmprof-agent/vmprof-agent/agent/runtimes/bridge"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -23,6 +26,13 @@ func TestEngineTable(t *testing.T) {
 			t.Errorf("engines %s and %s have the same records", s.name, other)
 		}
 		records[s.record] = s.name
+	}
+}
+
+// The runtime whose VMs the engine hotspot estimates is one of the table.
+func TestHotspotRuntime(t *testing.T) {
+	if !slices.ContainsFunc(runtimes.Table(), func(r bridge.Runtime) bool { return r.Name() == hotspot.Runtime }) {
+		t.Errorf("the table of runtimes has none of the name %s", hotspot.Runtime)
 	}
 }
 

@@ -51,7 +51,7 @@ func (e *Engines) onCall(s *fold.State, c *bpf.Call) {
 	folder, names := own.Engine.(calls.Folder)
 	switch {
 	case own.fold != nil:
-		own.fold(e, s, p, c)
+		own.fold(own, s, p, c)
 	case !names:
 		e.counts.discarded[profile.Malformed]++
 	case !folder.Fold(c, own.adder(s)):
@@ -99,20 +99,21 @@ func (e *Engines) recordedBy(kind uint8) *engine {
 	return nil
 }
 
-// foldListened folds a call that the engine listener observed.
-func (e *Engines) foldListened(s *fold.State, p *fold.Process, c *bpf.Call) {
+// foldListened folds a call that a breakpoint observed.
+func (own *engine) foldListened(s *fold.State, p *fold.Process, c *bpf.Call) {
+	e := own.engines
 	caller, callee, ok := listened(c, p.Attachment.Load())
 	if !ok {
 		e.counts.discarded[discardStale]++
 		return
 	}
 	s.Joiner().LearnCall(p, callee, caller, c.CalleeDepth, c.CallerDepth)
-	e.addRaw(s, p, calls.Listener, caller, callee, c.ClassEpoch)
+	e.addRaw(s, p, own.Name(), caller, callee, c.ClassEpoch)
 }
 
 // foldBranched folds a call that the CPU recorded.
-func (e *Engines) foldBranched(s *fold.State, p *fold.Process, c *bpf.Call) {
-	e.addRaw(s, p, calls.Branch, branched(c.Caller), branched(c.Callee), c.ClassEpoch)
+func (own *engine) foldBranched(s *fold.State, p *fold.Process, c *bpf.Call) {
+	own.engines.addRaw(s, p, own.Name(), branched(c.Caller), branched(c.Callee), c.ClassEpoch)
 }
 
 // addRaw folds a call between two code versions, and asks for the names of both.

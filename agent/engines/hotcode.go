@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -29,6 +28,7 @@ const (
 // A hotCode knows where calls of the hottest code of the busiest guests arrive. It is the listener engine's source.
 type hotCode struct {
 	engines *Engines
+	name    string // of the engine that it serves
 
 	// The rest belongs to the goroutine that asks for entries.
 	guests []hotGuest // the busiest first
@@ -90,7 +90,7 @@ func (h *hotCode) addVM(ctx context.Context, b fold.Busy) {
 	}
 }
 
-// entry is where calls of a compiled version arrive. False if it is gone or nobody calls it any more.
+// entryAt returns the address at which calls of a compiled version arrive. ok is false if the version is gone or no longer called.
 func entryAt(g *target.VM, f bpf.Frame) (listener.Entry, bool) {
 	vm, err := target.As[vmruntime.CallCounter](g)
 	if err != nil {
@@ -176,7 +176,7 @@ func (h *hotCode) take(p *fold.Process, known jitEntries, r listener.Result) err
 			}
 			call := []target.RawFrame{{Frame: hit.Caller, Kind: target.RawReturn}, {Frame: hit.Callee, Kind: target.RawExact}}
 			code.Mark(call)
-			e.addRaw(s, p, calls.Listener, call[0], call[1], 0)
+			e.addRaw(s, p, h.name, call[0], call[1], 0)
 		}
 	})
 }

@@ -62,7 +62,7 @@ func (w *jitProcess) sample(t *testing.T, r target.RawFrame) {
 // listened makes w a guest of the engine listener.
 func (w *jitProcess) listened() *hotCode {
 	w.engines.runFake(calls.Listener)
-	return &hotCode{engines: w.engines}
+	return &hotCode{engines: w.engines, name: calls.Listener}
 }
 
 func (w *jitProcess) hits(caller, callee uint64) listener.Result {

@@ -3,9 +3,10 @@ package engines
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/page"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/hotspot"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
@@ -18,7 +19,7 @@ func (e *Engines) notes(p *profile.Profile, failed int) (notes []string) {
 		for _, c := range process.Calls {
 			rates[c.Engine] = c.Rate
 		}
-		if process.Runtime == "hotspot" {
+		if process.Runtime == hotspot.Runtime {
 			jvms++
 		}
 	}
@@ -60,7 +61,7 @@ func silenceOfPage(own *engine, _ *fold.State, _, _ int) string {
 	if n := len(own.connected); n > 0 {
 		return fmt.Sprintf("%d processes connected, but no burst sampled a call in them", n)
 	}
-	if engine, ok := own.Engine.(*page.Engine); ok && engine.Stats().Accepted > 0 {
+	if connector, ok := own.Engine.(calls.Connector); ok && connector.EverConnected() {
 		return "no process is connected any more"
 	}
 	return "no process has connected"
@@ -103,7 +104,7 @@ func silenceOfBranch(*engine, *fold.State, int, int) string {
 	return "no call was made while it sampled"
 }
 
-// note tells of an engine that can only sample now and then; "" for others.
+// note says that the budget lets an engine sample a part of the time only, and why; "" if the engine samples all the time.
 func (g *governed) note(o Options) string {
 	if !g.exceeds {
 		return ""
@@ -129,7 +130,7 @@ func (e *Engines) unused() (notes []string) {
 		}
 	}
 	if e.opt.Logical && !slices.ContainsFunc(e.running, func(engine *engine) bool { return engine.Inlined }) {
-		notes = append(notes, "--logical does not apply: only engine "+calls.Hotspot+" estimates inlined calls, and it is not used")
+		notes = append(notes, "--logical does not apply: only engine "+strings.Join(inlining(), " or ")+" estimates inlined calls, and it is not used")
 	}
 	return notes
 }

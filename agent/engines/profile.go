@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/source"
@@ -16,14 +16,14 @@ import (
 
 // An estimator is an engine that has no records of calls. It estimates them for a window when that is closed.
 type estimator interface {
-	Estimate(context.Context, *source.Closed) map[*fold.Process]hotspot.Estimated
+	Estimate(context.Context, *source.Closed) map[*fold.Process]calls.Estimated
 	// Credibility of what VMs count of calls, by service.
 	Credibility() map[string]profile.Credibility
 }
 
 // Fill estimates calls before the parts of processes are made, which takes the samples out of the window.
 func (e *Engines) Fill(ctx context.Context, w *source.Closed, p *profile.Profile) source.Part {
-	var guests map[*fold.Process]hotspot.Estimated
+	var guests map[*fold.Process]calls.Estimated
 	if e.estimator != nil {
 		guests = e.estimator.Estimate(ctx, w)
 	}
@@ -32,7 +32,7 @@ func (e *Engines) Fill(ctx context.Context, w *source.Closed, p *profile.Profile
 
 // addTo puts the calls of a window that was closed into its profile. They are those of the window; what its comments say
 // of losses, hits and cost is counted since the agent began, and they say so.
-func (e *Engines) addTo(p *profile.Profile, w *source.Closed, guests map[*fold.Process]hotspot.Estimated) {
+func (e *Engines) addTo(p *profile.Profile, w *source.Closed, guests map[*fold.Process]calls.Estimated) {
 	rates := fold.Get(e.Owner, func(*fold.State) map[string]profile.Rate { return maps.Clone(e.rates) })
 	for i, proc := range w.Processes {
 		out := p.Processes[i]

@@ -30,7 +30,7 @@ type engineSpec struct {
 	record       uint8 // bpf.Call.Engine or bpf.NamedCall.Engine of its records; 0 if it has none
 
 	// fold folds a record of code versions. It is nil for an engine that names its calls by itself.
-	fold func(*Engines, *fold.State, *fold.Process, *bpf.Call)
+	fold func(*engine, *fold.State, *fold.Process, *bpf.Call)
 	// guests reports whether the budget is a share of a process's time.
 	guests func(*engine, *fold.State, *fold.Process) bool
 	// silence is why the engine runs and has no calls in a profile with so many JVMs, of so many of which the estimate
@@ -53,7 +53,7 @@ func engineTable(o Options) []engineSpec {
 		{
 			name: calls.Listener, purpose: "for compiled code of VMs that write a map for perf, and of JVMs if engine hotspot is not used", try: tryListener,
 			Traits: calls.Traits{Stride: calls.EveryCall}, needsHot: true,
-			record: bpf.EngineListener, fold: (*Engines).foldListened, guests: (*engine).isObserved, silence: silenceOfListener,
+			record: bpf.EngineListener, fold: (*engine).foldListened, guests: (*engine).isObserved, silence: silenceOfListener,
 		},
 		{
 			name: calls.USDT, purpose: "for interpreters with function-entry probes: PHP with USE_ZEND_DTRACE=1, Python, Ruby", try: tryUSDT,
@@ -62,7 +62,7 @@ func engineTable(o Options) []engineSpec {
 		{
 			name: calls.Branch, purpose: "for all code", experimental: true, try: tryBranch,
 			Traits: calls.Traits{Stride: calls.InARow}, interrupting: true,
-			record: bpf.EngineBranch, fold: (*Engines).foldBranched, guests: (*engine).isAny, silence: silenceOfBranch,
+			record: bpf.EngineBranch, fold: (*engine).foldBranched, guests: (*engine).isAny, silence: silenceOfBranch,
 		},
 	}
 }
@@ -102,7 +102,7 @@ func tryListener(e *Engines) (s started, err error) {
 	if err != nil {
 		return s, err
 	}
-	return started{engine: listener.NewEngine(l, &hotCode{engines: e}, e.Log), beneath: l}, nil
+	return started{engine: listener.NewEngine(l, &hotCode{engines: e, name: calls.Listener}, e.Log), beneath: l}, nil
 }
 
 func tryUSDT(e *Engines) (started, error) {
@@ -119,6 +119,16 @@ func tryBranch(e *Engines) (started, error) {
 func Names() (names []string) {
 	for _, spec := range engineTable(Options{}) {
 		names = append(names, spec.name)
+	}
+	return names
+}
+
+// inlining are the names of the engines that know inlined calls.
+func inlining() (names []string) {
+	for _, spec := range engineTable(Options{}) {
+		if spec.Inlined {
+			names = append(names, spec.name)
+		}
 	}
 	return names
 }

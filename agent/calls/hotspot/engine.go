@@ -31,6 +31,9 @@ const (
 	fade          = 0.2                   // of what was seen, every planInterval
 )
 
+// Runtime is the name of the runtime for whose VMs the engine estimates calls, as its row of the table of runtimes has it.
+const Runtime = "hotspot"
+
 // An Engine estimates call rates of stock JVMs: see package estimate. Now and then it listens to some methods of
 // the busiest ones, as far as the budget allows, to check and to anchor what it estimates.
 type Engine struct {
@@ -64,7 +67,7 @@ type guest struct {
 	failed     bool          // the agent panicked over it: it is estimated without windows
 
 	// The last estimate while the process lived, for windows that are closed when it is gone, or of which there is none in time.
-	kept              Estimated
+	kept              calls.Estimated
 	keptAt, keptSince time.Duration // CLOCK_MONOTONIC: when it was made, and the begin of its window
 	keep              retry.Backoff // when to make the next one
 }

@@ -25,20 +25,11 @@ const estimateDeadline = 5 * time.Second
 // leastSamples of a guest are worth an estimate.
 const leastSamples = 20
 
-// An Estimated is what came out for one guest.
-type Estimated struct {
-	Calls       []*profile.Calls
-	Credibility profile.Credibility
-	Windows     int    // that were heard
-	Note        string // what a reader must know, or ""
-	Failed      bool   // there is none; the note says why
-}
-
 // Estimate estimates the calls of all guests in a window that was closed, before its trees are named.
-func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Process]Estimated {
+func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Process]calls.Estimated {
 	ctx, cancel := context.WithTimeout(ctx, estimateDeadline)
 	defer cancel()
-	all := map[*fold.Process]Estimated{}
+	all := map[*fold.Process]calls.Estimated{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, p := range w.Processes {
@@ -47,13 +38,13 @@ func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Proce
 			continue
 		}
 		if t.top.All < leastSamples {
-			all[p] = Estimated{Note: fmt.Sprintf("calls of process %d are not estimated: %.0f samples are too few", p.PID, t.top.All)}
+			all[p] = calls.Estimated{Note: fmt.Sprintf("calls of process %d are not estimated: %.0f samples are too few", p.PID, t.top.All)}
 			continue
 		}
 		wg.Go(func() { // as many at once as there are workers
 			out, err := e.estimate(ctx, t)
 			if err != nil {
-				out = Estimated{Failed: true, Note: fmt.Sprintf("calls of process %d are not estimated: %v", p.PID, err)}
+				out = calls.Estimated{Failed: true, Note: fmt.Sprintf("calls of process %d are not estimated: %v", p.PID, err)}
 				if errors.Is(err, context.DeadlineExceeded) {
 					out.Note = fmt.Sprintf("calls of process %d are not estimated: the estimate was not ready in time, because the machine is busy or the "+
 						"JVM is large", p.PID)
@@ -125,8 +116,8 @@ func taskOf(w *fold.Window, p *fold.Process, now time.Duration) task {
 
 // estimate returns the calls of one guest. If it is gone, or the estimate takes longer than ctx allows, it is the last one that
 // was made in the window.
-func (e *Engine) estimate(ctx context.Context, t task) (out Estimated, err error) {
-	made := make(chan Estimated, 1)
+func (e *Engine) estimate(ctx context.Context, t task) (out calls.Estimated, err error) {
+	made := make(chan calls.Estimated, 1)
 	err = e.Resolver.WithVM(ctx, t.process.Process, func(g *target.VM) error {
 		out, err := e.estimateNow(g, t)
 		made <- out
@@ -144,7 +135,7 @@ func (e *Engine) estimate(ctx context.Context, t task) (out Estimated, err error
 }
 
 // until returns the estimate that was kept of a guest, where err is why there is none of the whole window.
-func (own *guest) until(err error, t task) (kept Estimated, ok bool) {
+func (own *guest) until(err error, t task) (kept calls.Estimated, ok bool) {
 	if own == nil || own.keptSince < t.since || own.keptAt <= own.keptSince || own.keptAt > t.since+t.length {
 		return kept, false
 	}
@@ -157,13 +148,13 @@ func (own *guest) until(err error, t task) (kept Estimated, ok bool) {
 		kept.Note = fmt.Sprintf("the estimate of the calls of process %d was not ready in time: they cover only %v of the window",
 			t.process.PID, part)
 	default:
-		return Estimated{}, false
+		return calls.Estimated{}, false
 	}
 	return kept, true
 }
 
 // estimateNow makes the estimate. A worker has the process.
-func (e *Engine) estimateNow(g *target.VM, t task) (out Estimated, err error) {
+func (e *Engine) estimateNow(g *target.VM, t task) (out calls.Estimated, err error) {
 	vm, err := target.As[vmruntime.CallCounter](g)
 	if err != nil {
 		return out, err

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -145,7 +146,7 @@ func idleEngine() (*Engine, *fold.State) {
 // Of an estimate that fails, what was kept counts, if it is of the same window; the note says how far it reaches.
 func TestKeptEstimate(t *testing.T) {
 	of := task{process: fold.NewProcess(proc.Identity{PID: 9}, false), since: 10 * time.Second, length: 5 * time.Second}
-	own := &guest{kept: Estimated{Windows: 7}, keptAt: 14 * time.Second, keptSince: 10 * time.Second}
+	own := &guest{kept: calls.Estimated{Windows: 7}, keptAt: 14 * time.Second, keptSince: 10 * time.Second}
 	for _, test := range []struct {
 		own  *guest
 		err  error
@@ -155,7 +156,7 @@ func TestKeptEstimate(t *testing.T) {
 		{own, context.DeadlineExceeded, "the estimate of the calls of process 9 was not ready in time: they cover only 4s of the window"},
 		{own, context.Canceled, ""},
 		{nil, context.DeadlineExceeded, ""},
-		{&guest{kept: Estimated{Windows: 7}, keptAt: 14 * time.Second, keptSince: 12 * time.Second}, context.DeadlineExceeded,
+		{&guest{kept: calls.Estimated{Windows: 7}, keptAt: 14 * time.Second, keptSince: 12 * time.Second}, context.DeadlineExceeded,
 			"the estimate of the calls of process 9 was not ready in time: they cover only 2s of the window"},
 		{&guest{keptAt: 16 * time.Second, keptSince: 15 * time.Second}, context.DeadlineExceeded, ""}, // of the next window
 		{&guest{keptAt: 9 * time.Second, keptSince: 5 * time.Second}, context.DeadlineExceeded, ""},

@@ -223,6 +223,9 @@ func (e *Engine) Connected() map[int]string {
 	return runtimes
 }
 
+// EverConnected implements calls.Connector.
+func (e *Engine) EverConnected() bool { return e.tally.stats().Accepted > 0 }
+
 // Stats says what was done with guests so far.
 func (e *Engine) Stats() Stats {
 	s := e.tally.stats()

@@ -17,8 +17,8 @@ import (
 // A Runtime is a row of the table of runtimes.
 type Runtime struct {
 	vmruntime.Runtime
-	// Kernel connects VMs of the runtime to the kernel side. It is nil if the kernel side needs to know nothing about them,
-	// because it walks their code like native code.
+	// Kernel connects VMs of the runtime to the kernel side. A runtime that is recognised by a library (vmruntime.Library) must have
+	// one. It is nil for a runtime that only maps code (vmruntime.CodeMapper), whose code is walked like native code.
 	Kernel Kernel
 }
 
@@ -35,7 +35,8 @@ type Kernel interface {
 
 // A VM makes the kernel side's records of one process. Its methods are called from the goroutine that uses the process.
 type VM interface {
-	// Record is what the walker must know. The caller sets identity, slot, and the flags about probes.
+	// Record returns the layout that the walker needs. The caller sets identity, slot, and the flags about probes. The walker has one
+	// form of such records, which is HotSpot's: another VM with a layout of its own needs a record and a walker of its own in bpf.
 	Record() (*bpf.HotspotProcess, error)
 	// Heap is what probes of events must know of objects, nil if that was not found out. The caller sets the serial.
 	Heap() *bpf.HotspotHeap
@@ -49,7 +50,7 @@ type VM interface {
 var ErrArchitecture = errors.New("stacks are walked on x86-64 only, so far")
 
 // Recognise returns the first runtime of a table that recognises the name of a mapped file as that of its VMs' library. ok is
-// false if none does.
+// false if none does. Rows without a Kernel are passed over.
 func Recognise(table []Runtime, file string) (r Runtime, ok bool) {
 	for _, r := range table {
 		if l, is := r.Runtime.(vmruntime.Library); is && r.Kernel != nil && l.Recognise(file) {

@@ -1,0 +1,12 @@
+package calls
+
+import "github.com/vmprof-agent/vmprof-agent/agent/profile"
+
+// An Estimated is the result for one process of an engine that has no records of calls, but estimates them when a window closes.
+type Estimated struct {
+	Calls       []*profile.Calls
+	Credibility profile.Credibility // of the VM's own counters
+	Windows     int                 // windows of breakpoints that the estimate uses
+	Note        string              // a limit that readers must know, or ""
+	Failed      bool                // there is no estimate; Note says why
+}
