@@ -140,7 +140,7 @@ static __always_inline bool see_allocation(const struct registers *r, __u32 prob
 
 	if (!chosen(pid))
 		return false;
-	every = told(probe); /* what stands for nothing costs a hit, too */
+	every = drawn_weight(probe); /* what stands for nothing costs a hit, too */
 	if (!attached(pid))
 		return false;
 	vm = bpf_map_lookup_elem(&processes, &pid);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Calls that the CPU itself writes down. Two ways:
+ * Calls that the CPU itself records, in one of two ways:
  *
  *   branch records   (LBR, BRBE, AMD's LbrExtV2) at a tick, the last 32 calls and indirect jumps of the current thread,
- *                    one after the other. Of jumps only those count that HotSpot's vtable and itable stubs make: they
- *                    tell where a call of such a stub led
+ *                    in order. Jumps count only if HotSpot's vtable or itable stubs make them: their target is the
+ *                    callee of the call of the stub
  *   retired calls    every Nth call raises an event, when the call instruction has been executed: the return address is
  *                    on top of the stack
  *
@@ -25,9 +25,9 @@ struct branch_cost {
 	__u64 samples; /* of the CPU's event */
 	__u64 ns;      /* in the programs */
 	__u64 empty;   /* samples without a call of user space: none was recorded, or only others */
-	__u64 skewed;  /* retired calls that the stack did not tell any more: the CPU had gone on */
-	__u64 stubs;   /* calls of a vtable or itable stub of which the next record does not tell where it led */
-	__u64 untyped; /* records that may be of a call or of a jump: the kernel did not tell the kind */
+	__u64 skewed;  /* retired calls whose return address was no longer on the stack: the CPU had gone on */
+	__u64 stubs;   /* calls of a vtable or itable stub whose callee the next record does not show */
+	__u64 untyped; /* records of a call or of a jump: the kernel did not report the kind */
 };
 
 /* How much to take, from the next sample on. */
@@ -43,7 +43,7 @@ struct branch_records {
 	 * takes what a callback's context has at first for what it always has.
 	 */
 	__u64 from, to, stub;
-	__u32 taken; /* likewise: of the calls */
+	__u32 taken; /* of the calls; here for the same reason */
 	__u32 pad;
 };
 
@@ -242,7 +242,7 @@ static __always_inline __u64 called_before(__u64 ra, __u64 pc)
 
 /*
  * Delivers a call that was just retired: execution stands at pc, and ra is on top of the stack. If the CPU went on before
- * it raised the event, pc is further inside the callee: a direct call's instruction tells where that begins. If it has
+ * it raised the event, pc is further inside the callee: a direct call's instruction has the address at which that begins. If it has
  * changed the stack by then, what is on top follows no call.
  */
 static __always_inline void branch_retired_call(struct task_struct *task, __u64 pc, __u64 ra, __u32 period,

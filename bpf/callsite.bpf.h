@@ -2,8 +2,8 @@
 /*
  * A call as two frames (event.h), seen from the first instruction of the callee: where it stands, and where it will
  * return to. HotSpot's adapters and its vtable and itable stubs jump to the callee, so that the return address is the
- * real caller's already. Two callers are not told by it alone: the interpreter, by its frame at rbp, and native code,
- * by what it remembers of the Java code that called it (both as in hotspot.bpf.h). Keeps no state.
+ * real caller's already. For two callers the return address is not enough: the interpreter is identified by its frame at rbp, and native code by
+ * its record of the Java code that called it (both as in hotspot.bpf.h). Keeps no state.
  */
 #pragma once
 

@@ -21,7 +21,7 @@ static __always_inline bool link_suffices(struct scratch *s, const struct hotspo
 	if (!rate)
 		return false;
 	if (!depth_of(s, 0) || !depth_of(s, 1))
-		return false; /* on another stack than the thread's: nothing tells activations apart */
+		return false; /* on another stack than the thread's: nothing distinguishes activations */
 	if (vm)
 		owner = mix(0, vm->serial);
 	else

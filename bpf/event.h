@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What the kernel side tells user space, and what user space tells it: the only definition of both. Go's structs
- * are generated from here. Integers are in host byte order; times are ns of CLOCK_MONOTONIC unless said otherwise.
+ * What the kernel side and user space send each other: the only definition of both directions. Go's structs are generated
+ * from here. Integers are in host byte order; times are ns of CLOCK_MONOTONIC unless said otherwise.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ enum event_kind {
 	EVENT_PROCESS_EXEC, /* struct process_event */
 	EVENT_PROCESS_EXIT, /* struct process_event: its last thread is gone */
 	EVENT_CALL,	    /* struct call: a call that an engine sampled */
-	EVENT_NAMED_CALL,   /* struct named_call: likewise, where the guest's names were read at once */
+	EVENT_NAMED_CALL,   /* struct named_call: a call that an engine sampled, with names that were read at once */
 	EVENT_NEW_METHOD,   /* struct new_method (exact.h): a method that was not called before */
 	EVENT_OBSERVED,	    /* struct sample, and a struct observation behind its frames: what a probe saw, and where */
 };
@@ -143,7 +143,7 @@ enum observed {
 	OBSERVED_VALUES,	 /* what struct probed_values asks for. The value of a text is where it is in text << 32 | its bytes */
 	OBSERVED_PAUSE,		 /* ns from the order to stop until Java threads may go on; text is struct pause_cause */
 	OBSERVED_FAULT,		 /* the data address; the pc; text is struct registers */
-	OBSERVED_OVERFLOW,	 /* how many events of a CPU's counter it stands for; which one, the probe tells */
+	OBSERVED_OVERFLOW,	 /* how many events of a CPU's counter it stands for; the probe's number identifies the counter */
 };
 
 enum seen_flags {
@@ -270,7 +270,7 @@ struct named_call {
 };
 
 /* Per-CPU counters; user space sums them. Identities hold when no program runs:
- * ATTEMPTED == DELIVERED + all DROPPED, for samples; likewise for events and calls. */
+ * ATTEMPTED == DELIVERED + all DROPPED, for samples, for events and for calls. */
 enum counter {
 	SAMPLES_ATTEMPTED,
 	SAMPLES_DELIVERED,
@@ -303,7 +303,7 @@ enum counter {
 	SAMPLES_LINKED,	 /* with SAMPLE_LINK */
 	SAMPLES_PARTIAL, /* that share frames with the thread's previous one */
 	STACKS_DISPLACED, /* previous stacks forgotten because another thread's took their place */
-	PROBE_HITS,	 /* every time a probe of allocations, waits, values or page faults ran in a guest, told or not, and the last one of a pause */
+	PROBE_HITS,	 /* every time a probe of allocations, waits, values or page faults ran in a guest, recorded or not, and the last one of a pause */
 	OBSERVATIONS_ATTEMPTED, /* == DELIVERED + all DROPPED; objects that are only counted (exact) are not among them */
 	OBSERVATIONS_DELIVERED,
 	OBSERVATIONS_DROPPED_RING_FULL,
@@ -317,7 +317,7 @@ enum counter {
 	COUNTER_COUNT,
 };
 
-/* ---- what user space tells the walker ---- */
+/* ---- what user space sends the walker ---- */
 
 #define MAX_CODE_HEAPS 4
 #define MAX_ATTACHED 1024
@@ -469,7 +469,7 @@ enum heap_flags {
 	HEAP_YOUNG_BOUNDS = 1 << 3,  /* young_* are known: Serial, Parallel */
 	HEAP_NARROW_OOP = 1 << 4,    /* references in objects have 32 bits */
 	HEAP_THREAD_HANDLE = 1 << 5, /* JavaThread::_threadObj points to a reference, which it is otherwise */
-	HEAP_MONITOR_HANDLE = 1 << 6, /* likewise ObjectMonitor::_object */
+	HEAP_MONITOR_HANDLE = 1 << 6, /* ObjectMonitor::_object points to a reference, which it is otherwise */
 	HEAP_PARK_BLOCKER = 1 << 7,  /* park_blocker is known */
 	HEAP_CONCURRENT = 1 << 9,    /* the collector takes allocation buffers from threads at any stop: ZGC, Shenandoah */
 	HEAP_COLOURED = 1 << 8,	     /* references have bits of the collector below the address: generational ZGC */

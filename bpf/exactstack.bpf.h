@@ -63,7 +63,7 @@ static __always_inline void push(struct exact_state *t)
 		t->caller = f->method;
 		t->edge.inlined = t->position && f->position == t->position;
 	} else if (!t->record.complete) {
-		t->return_at = 0; /* likewise */
+		t->return_at = 0; /* it may be that of the frame around */
 	}
 	parent = enter_node(t, parent);
 	f = frame_at(t, t->depth);

@@ -2,9 +2,9 @@
 
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Events that the CPU or the kernel tells of, not a probe: page faults with the address that was touched, and overflows of
- * a counter of the CPU's own. They come as perf events, which are not preempted. That is why they are an object of their
- * own: such programs cannot share one that walks with those of probes.
+ * Perf events: page faults with the address that was touched, and overflows of the CPU's own counters. Programs of perf
+ * events are not preempted, unlike those of probes, so the two kinds cannot share a program that walks. That is why these
+ * have an object of their own.
  */
 #include "observe.bpf.h"
 #include "registers.bpf.h"
@@ -21,7 +21,7 @@ static __always_inline struct scratch *begin_event(struct tick_context *ctx, __u
 
 	if (!(__u32)id || (task->flags & PF_KTHREAD) || !chosen(id >> 32))
 		return 0;
-	every = told(probe);
+	every = drawn_weight(probe);
 	if (!every)
 		return 0;
 	s = begin_observation(what, probe, every);
@@ -63,7 +63,7 @@ int page_fault(struct tick_context *ctx)
 	return 0;
 }
 
-/* The two counters are told apart by their periods. */
+/* The period of an event shows which of the two counters overflowed. */
 const volatile __u64 instructions_period = 0;
 
 SEC("perf_event")

@@ -4,7 +4,7 @@
 
 #include "scratch.bpf.h"
 
-/* How contexts are found, and whether every stack is walked beside that to see how good it is. */
+/* How contexts are found, and whether every stack is also walked in full, to check the contexts. */
 const volatile __u8 contexts = CONTEXT_WALK;
 const volatile bool check_contexts = false;
 

@@ -130,7 +130,7 @@ __noinline int find_fitting_return(__u32 pid, __u64 at, __u32 words)
 	return found;
 }
 
-/* Whether the return address at ra_at and its caller's are both in the code cache, as far as cached segments tell. */
+/* Whether the return address at ra_at and its caller's are both in the code cache, as far as cached segments show. */
 static __always_inline bool frame_fits(struct walk *w, __u64 ra_at)
 {
 	__u64 ra = stackcopy_word(w->s, ra_at), tag = ra >> (w->vm->segment_shift & 31), next;

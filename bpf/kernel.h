@@ -78,7 +78,7 @@ struct kernel_clone_args {
 /*
  * Whether a task never executes user code. The kernel's own threads have no user stack. Workers that it makes for a process,
  * such as those of io_uring, belong to that process and have its memory, but their saved user registers are a copy of their
- * creator's: a walk from there tells where another thread was.
+ * creator's: a walk from there would show where another thread was.
  */
 static __always_inline bool only_in_kernel(const struct task_struct *task)
 {

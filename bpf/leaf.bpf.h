@@ -16,8 +16,8 @@ enum leaf_rule {
 #define PROLOGUE_REACH 40 /* bytes: sub rsp, mov [rsp + M], mov and add rbp, nops and cmp of the barrier are 36 at most */
 
 /*
- * A fifth of all samples in compiled code fall into prologues and epilogues. What was and what will be executed
- * around pc tells how much of the frame stands (C1 and C2 of JDK 8 to 25 differ only in the poll before ret).
+ * A fifth of all samples in compiled code fall into prologues and epilogues. The instructions before
+ * and after pc show how much of the frame exists (C1 and C2 of JDK 8 to 25 differ only in the poll before ret).
  */
 __noinline int leaf_rule(__u64 pc, __u64 begin, __u32 complete)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A hit of a probe becomes a record: what the probe saw, and the context in which it did. It takes two programs. That of
- * the probe counts the hit, decides whether it is told, claims this CPU's working memory and notes what it sees there; the
- * other, which is the same for all probes and is reached by a tail call, walks the stack and writes the record. So the
- * walker is verified once.
+ * A hit of a probe becomes a record: an observation with its calling context. Two programs make it. The probe's own program
+ * counts the hit, decides whether to record it, claims this CPU's working memory and writes the observation there. A tail
+ * call leads to the second program, observe, which all probes share: it walks the stack and writes the record. So the
+ * verifier checks the walker once.
  *
  * Programs of probes can be preempted by another thread that hits one on the same CPU, though they do not leave the CPU.
- * Hence the claim: whoever finds the memory in use drops its record and counts that. And kernels since 6.13 give functions
+ * Hence the claim: a program that finds the memory in use drops its record and counts that. And kernels since 6.13 give functions
  * with large stacks a stack per CPU, which such a thread would overwrite, but not in programs that make tail calls
  * (check_max_stack_depth in kernel/bpf/verifier.c): every program here makes one.
  */
@@ -30,8 +30,8 @@ struct probe {
 
 struct probe_count {
 	__u64 hits; /* executions in processes that were chosen */
-	__u64 told;
-	__u64 free; /* of those told: of a monitor that was free, which is recorded only if the thread waits all the same */
+	__u64 told; /* hits that were drawn for a record */
+	__u64 free; /* of those drawn: hits at a free monitor, which are recorded only if the thread waits all the same */
 };
 
 /* key: attach cookie */
@@ -80,8 +80,11 @@ static __always_inline bool drawn(__u32 probe, __u64 n, __u32 every)
 	return n - block * every == (h >> 32) * every >> 32;
 }
 
-/* How many executions this one stands for, if it is to be recorded; 0 if it is not. Each CPU counts for itself. */
-static __always_inline __u32 told(__u32 probe)
+/*
+ * Counts a hit and draws whether to record it. Returns the number of hits that the record stands for; 0 if it is not to be
+ * recorded. Each CPU counts for itself.
+ */
+static __always_inline __u32 drawn_weight(__u32 probe)
 {
 	struct probe *p = bpf_map_lookup_elem(&probes, &probe);
 	struct probe_count *c = bpf_map_lookup_elem(&probe_counts, &probe);
@@ -99,7 +102,10 @@ static __always_inline __u32 told(__u32 probe)
 	return every;
 }
 
-/* Whether the VM of this process is attached. If not, a hit tells neither of Java frames nor of a class: it is only counted. */
+/*
+ * Whether the agent is attached to the VM of this process. If it is not, neither Java frames nor a class can be read, and
+ * the hit is only counted.
+ */
 static __always_inline bool attached(__u32 pid)
 {
 	if (bpf_map_lookup_elem(&processes, &pid))
@@ -139,7 +145,7 @@ static __always_inline void drop_observation(void)
 	count(OBSERVATIONS_DROPPED_TABLE_FULL, 1);
 }
 
-/* Notes an object: where it is, and the class whose name is told. */
+/* Notes an object: where it is, and the class whose name the record will have. */
 static __always_inline void see_object(struct scratch *s, const struct hotspot_process *vm, __u32 pid, __u64 object,
 				       __u64 klass)
 {

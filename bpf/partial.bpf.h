@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Partial walks (Whaley, Java Grande 2000, section 4): a walk ends where it meets the thread's previous one. Whaley marks
- * the frames that he has seen, in the thread's own stack; here they are kept beside it, and a frame counts as seen if the
- * same call site stands at the same place. As that may happen by chance, several in a row must.
+ * the frames that he has seen in the thread's own stack. Here they are kept in a map, and a frame counts as seen if the same
+ * call site stands at the same place. As that may happen by chance, several frames in a row must match.
  */
 #pragma once
 

@@ -2,8 +2,8 @@
 /*
  * When a VM stops its Java threads: hs_private:safepoint__begin and safepoint__end, which agree with the VM's own log under
  * every collector. Shortly before each the VM reads its clock, for the log, too; a thread that loses its CPU in between is not
- * stopped any later, so what the VM has read is taken where it is known. What it stops them for is the operation that vmops__begin names meanwhile; whether garbage is collected
- * gc__begin tells, and who collects mem__pool__gc__begin.
+ * stopped any later, so the VM's own reading is used where its address is known. Meanwhile three probes give the cause of the
+ * pause: vmops__begin the operation, gc__begin that garbage is collected, and mem__pool__gc__begin the collector.
  */
 #pragma once
 
@@ -37,7 +37,8 @@ struct {
 } name_sites SEC(".maps");
 
 /*
- * Where the VM keeps the time, CLOCK_MONOTONIC in ns, that a probe of safepoints tells of: bytes from the probe, 0 if unknown.
+ * Where the VM keeps the time (CLOCK_MONOTONIC, ns) of the event that a probe of safepoints reports: bytes from the probe, 0 if
+ * unknown.
  * key: attach cookie.
  */
 struct {
@@ -61,7 +62,10 @@ static __always_inline struct pause *this_pause(__u32 *slot)
 
 #define MOST_DELAY 1000000000ull /* ns from the VM's reading of its clock until its probe is hit: it may lose the CPU meanwhile */
 
-/* When the VM says that what a probe tells of was, which is after that moment; now if it does not say so. */
+/*
+ * The time of the VM's event that a probe reports, by the VM's own clock variable. Returns the present time if the probe has
+ * no such variable, or if its value is not after the given time or is too old.
+ */
 static __always_inline __u64 vm_time(const struct registers *r, __u32 probe, __u64 after)
 {
 	__s64 *from = bpf_map_lookup_elem(&clock_sites, &probe);
@@ -109,7 +113,7 @@ static __always_inline void read_name(__u32 probe, __u8 name[MAX_CAUSE])
 	bpf_probe_read_user(name, len, (void *)from);
 }
 
-/* The VM begins an operation; the one that has its name told is the first of a pause. */
+/* The VM begins an operation. The record of a pause has the name of the first one. */
 static __always_inline void note_operation(__u32 probe)
 {
 	__u32 slot;
@@ -165,7 +169,7 @@ static __always_inline bool see_pause(const struct registers *r, __u32 probe)
 	p->begin = 0;
 	if (!chosen(bpf_get_current_pid_tgid() >> 32))
 		return false;
-	every = told(probe);
+	every = drawn_weight(probe);
 	if (!every)
 		return false;
 	s = begin_observation(OBSERVED_PAUSE, probe, every);

@@ -2,8 +2,8 @@
 
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Events of guests, where probes in their libraries tell of them: allocations, waits for locks, pauses, values. Each is
- * noted by a program of its own; observe walks and writes (observe.bpf.h). As uprobe.multi programs, where the kernel has
+ * Events that probes in the guests' libraries report: allocations, waits for locks, pauses, values. Each kind has programs
+ * of its own, which note the observation; observe walks the stack and writes the record (observe.bpf.h). As uprobe.multi programs, where the kernel has
  * them, the same programs are loaded with that attach type.
  */
 #include "pause.bpf.h"

@@ -43,7 +43,7 @@ enum blob_kind {
 	BLOB_STUB,
 };
 
-/* A thread known to be a JavaThread. {tid, born} is its identity; what tells that it still is one is read again every time. */
+/* A thread known to be a JavaThread. {tid, born} is its identity; the proof that it still is one is read again every time. */
 struct java_thread {
 	__u64 born; /* ns, CLOCK_BOOTTIME */
 	__u32 tid;

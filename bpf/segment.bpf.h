@@ -105,7 +105,7 @@ static __always_inline __u32 segment_slot(__u64 tag)
 }
 
 /*
- * Whether the blob around pc is still the one whose compile id was read as id at live_id. The id alone would not tell:
+ * Whether the blob around pc is still the one whose compile id was read as id at live_id. The id alone would not show it:
  * a freed block keeps its header while a new one is cut off its end.
  */
 __noinline int segment_same(__u32 pid, __u64 pc, __u64 live_id, __u32 id)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * From a task to its JavaThread. Only a JavaThread proper counts, told by its vtable: compiler and collector threads have
+ * From a task to its JavaThread. Only a JavaThread proper counts, identified by its vtable: compiler and collector threads have
  * no Java frames, and no anchor at that offset. There are two ways:
  *
  *   HOTSPOT_TLS      thread pointer -> dynamic thread vector -> libjvm's block -> Thread::_thr_current (the layout of glibc's

@@ -21,7 +21,7 @@
 /* How a guest's calls are read. */
 enum usdt_dialect {
 	USDT_ARGUMENTS = 0, /* the callee from the probe's arguments; who called is not known */
-	USDT_PHP,	    /* the callee likewise, the caller from PHP's frames */
+	USDT_PHP,	    /* the callee from the probe's arguments, the caller from PHP's frames */
 };
 
 /* One site of the probe in one build of an interpreter. Arguments that it does not have are the constant 0. */

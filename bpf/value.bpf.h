@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Values at a probe: of any instruction, what user space asks for. A value begins as an operand, as USDT notes write
- * them: a register, a word of memory, a constant. From there pointers are followed, up to two, and what is there is told
- * as a number or as a text. What cannot be read, a page that is not in memory among it, is marked in observation.failed.
+ * Values that user space asks for at a probe, which may be at any instruction. A value begins as an operand, as USDT notes
+ * write them: a register, a word of memory, a constant. From there up to two pointers are followed, and the result is
+ * recorded as a number or as a text. A value that cannot be read, such as one on a page that is not in memory, is marked in
+ * observation.failed.
  */
 #pragma once
 
@@ -30,7 +31,7 @@ enum value_form {
 	VALUE_CLASS,  /* HotSpot: the name of an object's Klass */
 };
 
-/* x = base; x = *(x + offsets[i]) for each pointer followed; x + offset is the number, or the address of what is told. */
+/* x = base; x = *(x + offsets[i]) for each pointer followed; x + offset is the number, or the address of the text. */
 struct probed_value {
 	struct value_operand base;
 	struct value_operand length; /* TEXT: of how many bytes; OPERAND_NONE: a zero byte ends it */
@@ -221,7 +222,7 @@ static __always_inline bool see_values(__u32 probe)
 
 	if (!chosen(bpf_get_current_pid_tgid() >> 32))
 		return false;
-	every = told(probe);
+	every = drawn_weight(probe);
 	if (!every)
 		return false;
 	s = begin_observation(OBSERVED_VALUES, probe, every);

@@ -92,7 +92,7 @@ static __always_inline void begin_wait(void *waits, __u32 probe, __u64 monitor, 
 
 	if (!chosen(pid))
 		return;
-	w.every = told(probe);
+	w.every = drawn_weight(probe);
 	if (!attached(pid) || !w.every) {
 		bpf_map_delete_elem(waits, &tid); /* an earlier one that was not seen to end */
 		return;
@@ -113,7 +113,10 @@ static __always_inline void begin_wait(void *waits, __u32 probe, __u64 monitor, 
 		drop_observation();
 }
 
-/* The wait of this thread at a later probe of it, 0 if there is none. That probe's hit is counted here, the first one's by told(). */
+/*
+ * The wait of this thread, at a later probe of the same wait; 0 if there is none. It counts this probe's hit; drawn_weight()
+ * has counted the first probe's.
+ */
 static __always_inline struct wait *this_wait(void *waits)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
