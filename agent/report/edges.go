@@ -112,7 +112,7 @@ func (w *edgeWriter) onlySeenEdges(n int) {
 		n = len(list)
 	}
 	n = min(max(n, 0), len(list))
-	fmt.Fprintf(w.out, "in stacks or code, with an unknown number of calls: %s\n", stored.Plural(len(list), "edge"))
+	fmt.Fprintf(w.out, "number of calls unknown (seen in stacks or code only): %s\n", stored.Plural(len(list), "edge"))
 	for _, e := range list[:n] {
 		const indent = "  "
 		fmt.Fprint(w.out, indent, arrowed(e.Caller+w.sites.suffix(e.Caller, e.Site), e.Callee, room(w.opts.Width, len(indent))), "\n")

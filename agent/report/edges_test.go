@@ -246,7 +246,7 @@ func TestEdgesIntervals(t *testing.T) {
   share calls         95%  caller:line -> callee
   37.0% 1.23M 1.03M-1.48M  [i] com.acme.Shop.run:2 -> java.util.HashMap.get
   63.0% 2.10M 94.6k-46.6M  [e] com.acme.Shop.run:1 -> com.acme.Cart.total
-in stacks or code, with an unknown number of calls: 1 edge
+number of calls unknown (seen in stacks or code only): 1 edge
   com.acme.Shop.run:3 -> com.acme.Item.hashCode
 `
 	if !strings.HasPrefix(got, want) {
