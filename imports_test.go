@@ -45,7 +45,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/stored", "agent/profile"},
 	{"agent/audit", ""},
 	{"agent/audit/audittest", "agent/audit"},
-	{"agent/report", "agent/profile agent/stored cct"},
+	{"agent/report", "agent/audit agent/profile agent/stored cct"},
 	{"agent/sink", "agent/profile agent/report agent/stored cct symbolize"},
 	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
 	{"agent/sink/prom", "agent/proc agent/profile cct"},

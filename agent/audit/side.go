@@ -24,10 +24,8 @@ type Cost struct {
 	Samples float64 // how many samples the amount was estimated from; 0 if it is exact
 }
 
-func (c *Cost) add(o Cost) {
-	c.Amount += o.Amount
-	c.Samples += o.Samples
-}
+// Plus is the sum of two costs.
+func (c Cost) Plus(o Cost) Cost { return Cost{c.Amount + o.Amount, c.Samples + o.Samples} }
 
 // A Window is a slice of the time of one recording.
 type Window[K comparable] struct {
@@ -97,7 +95,7 @@ func (s *series) add(window int, c Cost) {
 		return
 	}
 	s.cells = append(s.cells, cell{window, c.Amount})
-	s.all.add(c)
+	s.all = s.all.Plus(c)
 }
 
 // seriesOf returns the series of the whole and of each wanted key.
