@@ -350,7 +350,11 @@ func auditType(a, b []Named, wanted string) (string, error) {
 	if kind, ok := EventKindOf(a[0].Profile); wanted == "" && ok {
 		wanted = stored.MainValue(kind).Type
 	}
-	if wanted == "" && typeIndex(a[0].Profile, stored.TypeCPU) >= 0 && typeIndex(b[0].Profile, stored.TypeCPU) >= 0 {
+	hasCPU := func(n Named) bool {
+		i := typeIndex(n.Profile, stored.TypeCPU)
+		return i >= 0 && hasValues(n.Profile, i)
+	}
+	if wanted == "" && slices.ContainsFunc(a, hasCPU) && slices.ContainsFunc(b, hasCPU) {
 		wanted = stored.TypeCPU
 	}
 	chosen, err := commonType(a[0], b[0], wanted)

@@ -122,21 +122,22 @@ func sideName(side int, list []*recording) string {
 	return string(rune('A' + side))
 }
 
-// A language is how costs of one sample type are spoken of.
+// A language is how costs of one sample type are spoken of. The sentences are about B, where %s is how much in percent.
 type language struct {
-	scale  float64 // of the numbers that are shown
-	unit   string  // "ms of CPU"
-	verb   string  // what B does more or less: "uses"
-	thing  string  // of what: "CPU"
-	timing bool    // B is faster or slower
-	more   string  // in the table
-	less   string
+	scale float64 // of the numbers that are shown
+	unit  string  // "ms of CPU"
+	cpu   bool
+
+	more, less, same, undecided string // sentences
+	moreWord, lessWord          string // in the table
 }
 
 // languageOf chooses words, and a scale in which the whole of A has at least one digit before the point.
 func languageOf(r *recording, result *audit.Result, per Per) language {
 	t := r.stacks.profile.SampleType[r.stacks.index]
-	l := language{scale: 1, unit: word(t.Type), verb: "has", thing: word(t.Type), more: "more", less: "less"}
+	thing := word(t.Type)
+	l := language{scale: 1, unit: thing, moreWord: "more", lessWord: "less"}
+	l.speak("has", "more", "less", "as much", thing)
 	top := max(result.Whole.A.PerUnit, result.Whole.B.PerUnit)
 	scaled := func(names []string, steps []float64) {
 		for i, step := range steps {
@@ -154,77 +155,95 @@ func languageOf(r *recording, result *audit.Result, per Per) language {
 	}
 	switch t.Type {
 	case stored.TypeCPU, stored.TypeSamples:
-		l.verb, l.thing = "uses", "CPU"
+		l.cpu = true
+		l.speak("uses", "more", "less", "as much", "CPU")
 		if t.Type == stored.TypeCPU {
 			l.unit = strings.Fields(l.unit)[0] + " of CPU"
 		}
-		if l.timing = !per.perSecond(); l.timing {
-			l.more, l.less = "slower", "faster"
+		if !per.perSecond() {
+			l.more, l.less, l.same = "B is %s slower than A", "B is %s faster than A", "B is as fast as A"
+			l.undecided = "Undecided whether B is faster or slower than A"
+			l.moreWord, l.lessWord = "slower", "faster"
 		}
 	case stored.MainValue(profile.Allocations).Type:
-		l.verb, l.thing = "allocates", "memory"
+		l.speak("allocates", "more", "less", "as much", "memory")
 	case stored.MainValue(profile.Locks).Type:
-		l.verb, l.thing = "waits for", "locks"
+		l.more, l.less, l.same = "B waits %s longer for locks than A", "B waits %s less for locks than A", "B waits as long for locks as A"
+		l.undecided = "Undecided whether B waits more or less for locks than A"
 	case stored.TypeCalls:
-		l.verb, l.thing = "makes", "calls"
+		l.speak("makes", "more", "fewer", "as many", "calls")
+		l.lessWord = "fewer"
 	}
 	return l
 }
 
-// claim is the beginning of the sentence, for a difference of so many percent.
+// speak makes sentences of what B does.
+func (l *language) speak(verb, more, less, same, thing string) {
+	l.more = fmt.Sprintf("B %s %%s %s %s than A", verb, more, thing)
+	l.less = fmt.Sprintf("B %s %%s %s %s than A", verb, less, thing)
+	l.same = fmt.Sprintf("B %s %s %s as A", verb, same, thing)
+	l.undecided = fmt.Sprintf("Undecided whether B %s %s or %s %s than A", verb, more, less, thing)
+}
+
+// claim is the beginning of the answer, for a difference of so many percent.
 func (l language) claim(verdict audit.Verdict, percent float64, least float64) string {
 	size := plain(math.Abs(percent)) + " %"
-	switch {
-	case verdict == audit.Same && l.timing:
-		return fmt.Sprintf("B is as fast as A, within %s %%", plain(least))
-	case verdict == audit.Same:
-		return fmt.Sprintf("B %s as much %s as A, within %s %%", l.verb, l.thing, plain(least))
-	case verdict == audit.Undecided && l.timing:
-		return "Undecided whether B is faster or slower than A"
-	case verdict == audit.Undecided:
-		return fmt.Sprintf("Undecided whether B %s more or less %s than A", l.verb, l.thing)
-	case math.IsInf(percent, 1):
-		return fmt.Sprintf("B %s %s, A none", l.verb, l.thing)
-	case l.timing && verdict == audit.More:
-		return fmt.Sprintf("B is %s slower than A", size)
-	case l.timing:
-		return fmt.Sprintf("B is %s faster than A", size)
-	case verdict == audit.More:
-		return fmt.Sprintf("B %s %s more %s than A", l.verb, size, l.thing)
+	if math.IsInf(percent, 1) {
+		size = "infinitely"
 	}
-	return fmt.Sprintf("B %s %s less %s than A", l.verb, size, l.thing)
+	switch verdict {
+	case audit.More:
+		return fmt.Sprintf(l.more, size)
+	case audit.Less:
+		return fmt.Sprintf(l.less, size)
+	case audit.Same:
+		return fmt.Sprintf("%s, within %s %%", l.same, plain(least))
+	}
+	return l.undecided
 }
 
 // plain writes a number with three digits that count, but not more than two behind the point.
 func plain(value float64) string {
+	places := 2
 	switch magnitude := math.Abs(value); {
-	case magnitude >= 100:
-		return strconv.FormatFloat(value, 'f', 0, 64)
-	case magnitude >= 10:
-		return strconv.FormatFloat(value, 'f', 1, 64)
+	case magnitude >= 99.95:
+		places = 0
+	case magnitude >= 9.995:
+		places = 1
 	}
-	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(value, 'f', 2, 64), "0"), ".")
+	text := strconv.FormatFloat(value, 'f', places, 64)
+	if places > 0 {
+		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+	}
+	if text == "-0" {
+		return "0"
+	}
+	return text
 }
 
 // signed is plain with a sign.
 func signed(value float64) string {
-	if text := plain(value); value < 0 || text == "0" {
+	text := plain(value)
+	if value < 0 || text == "0" {
 		return text
 	}
-	return "+" + plain(value)
+	return "+" + text
 }
 
-// estimates writes "1.83 ± 0.05", with as many digits as the interval has.
-func (l language) estimate(e audit.Estimate) string {
-	value, within := e.PerUnit/l.scale, e.Within/l.scale
+// estimates writes "1.83 ± 0.05 → 1.94 ± 0.04", with as many digits as the wider interval has.
+func (l language) estimates(a, b audit.Estimate) string {
+	within := max(a.Within, b.Within) / l.scale
 	if math.IsNaN(within) {
-		return plain(value)
+		return plain(a.PerUnit/l.scale) + " → " + plain(b.PerUnit/l.scale)
 	}
 	places := 0
 	for step := within; step > 0 && step < 9.5 && places < 4; step *= 10 {
 		places++
 	}
-	return fmt.Sprintf("%.*f ± %.*f", places, value, places, within)
+	one := func(e audit.Estimate) string {
+		return fmt.Sprintf("%.*f ± %.*f", places, e.PerUnit/l.scale, places, e.Within/l.scale)
+	}
+	return one(a) + " → " + one(b)
 }
 
 func (v *verdicts) least() float64 {
@@ -238,7 +257,7 @@ func (v *verdicts) least() float64 {
 func (v *verdicts) sentence() {
 	l, d := v.language, v.result.Whole
 	text := l.claim(d.Verdict, d.Percent, v.least())
-	text += fmt.Sprintf(": %s → %s %s per %s", l.estimate(d.A), l.estimate(d.B), l.unit, v.opts.Per)
+	text += fmt.Sprintf(": %s %s per %s", l.estimates(d.A, d.B), l.unit, v.opts.Per)
 	confidence := plain(100 * (1 - v.result.Alpha))
 	windows := fmt.Sprintf("%d + %d windows", v.result.Windows[0], v.result.Windows[1])
 	if v.result.ByRun {
@@ -275,7 +294,7 @@ func (v *verdicts) notes() {
 	default:
 		write("one process a side: JIT noise between runs is not in this interval")
 	}
-	if v.opts.Per.perSecond() && v.language.thing == "CPU" {
+	if v.opts.Per.perSecond() && v.language.cpu {
 		write("per second of wall time, more load looks like slower code: --per=N compares per unit of work")
 	}
 	for side, list := range v.sides {
@@ -389,8 +408,8 @@ func (v *verdicts) innermost(rows []auditRow) []auditRow {
 	}
 	passed := func(r auditRow) bool {
 		return slices.ContainsFunc(rows, func(inner auditRow) bool {
-			change, of := math.Abs(inner.Change), math.Abs(r.Change)
-			return inner.Verdict == r.Verdict && nearly*of <= change && change <= of && calls(r.key, inner.key)
+			return inner.Verdict == r.Verdict && nearly*math.Abs(r.Change) <= math.Abs(inner.Change) &&
+				calls(r.key, inner.key) && !calls(inner.key, r.key)
 		})
 	}
 	var kept []auditRow
@@ -424,9 +443,9 @@ func (v *verdicts) cells(d audit.Difference) []string {
 func (v *verdicts) verdict(verdict audit.Verdict) string {
 	switch verdict {
 	case audit.More:
-		return v.language.more
+		return v.language.moreWord
 	case audit.Less:
-		return v.language.less
+		return v.language.lessWord
 	}
 	return verdict.String()
 }
