@@ -2,7 +2,6 @@ package report
 
 import (
 	"regexp"
-	"slices"
 
 	pprof "github.com/google/pprof/profile"
 
@@ -50,10 +49,13 @@ type auditor struct {
 
 	frames []storedFrame
 	stack  []Method
+	seen   map[auditKey]bool
 }
 
 func newAuditor(by By) *auditor {
-	return &auditor{by: by, methods: newMethodNames(), at: make(map[*pprof.Sample]cct.NodeID), stable: make(map[Method]Method)}
+	return &auditor{
+		by: by, methods: newMethodNames(), at: make(map[*pprof.Sample]cct.NodeID), stable: make(map[Method]Method), seen: make(map[auditKey]bool),
+	}
 }
 
 // place returns the node of a sample's context.
@@ -79,10 +81,10 @@ func (a *auditor) place(r *recording, sample *pprof.Sample) cct.NodeID {
 // keys calls yield with each key that a sample costs something, once.
 func (a *auditor) keys(r *recording, sample *pprof.Sample, yield func(auditKey)) {
 	id := a.place(r, sample)
-	var seen []auditKey
-	once := func(k auditKey) {
-		if !slices.Contains(seen, k) {
-			seen = append(seen, k)
+	clear(a.seen)
+	once := func(k auditKey) { // recursion counts once
+		if !a.seen[k] {
+			a.seen[k] = true
 			yield(k)
 		}
 	}

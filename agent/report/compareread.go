@@ -251,11 +251,10 @@ func (p Per) count(side int, list []*recording) (float64, error) {
 		}
 		return 0, nil
 	}
-	var all time.Duration
-	n := 0
+	all, n := 0.0, 0
 	for _, r := range list {
 		for _, w := range r.windows {
-			all += w.duration
+			all += w.duration.Seconds()
 			n++
 		}
 	}
@@ -263,7 +262,7 @@ func (p Per) count(side int, list []*recording) (float64, error) {
 		for _, w := range r.windows {
 			w.units = p.units[side] / float64(n)
 			if all > 0 {
-				w.units = p.units[side] * w.duration.Seconds() / all.Seconds()
+				w.units = p.units[side] * w.duration.Seconds() / all
 			}
 		}
 	}

@@ -313,19 +313,20 @@ func (v *verdicts) longer(times float64) string {
 	if v.result.ByRun {
 		return fmt.Sprintf("if the difference is as estimated, %s times as many processes would show it", plain(times))
 	}
-	length := time.Duration(0)
+	length := 0.0 // seconds
 	for _, list := range v.sides {
-		sum := time.Duration(0)
+		sum := 0.0
 		for _, r := range list {
 			for _, w := range r.windows {
-				sum += w.duration
+				sum += w.duration.Seconds()
 			}
 		}
 		length = max(length, sum)
 	}
 	text := fmt.Sprintf("if the difference is as estimated, recording %s times as long would show it", plain(times))
-	if length > 0 {
-		text += fmt.Sprintf(": about %v a side", time.Duration(times*float64(length)).Round(time.Second))
+	const year = 365 * 24 * 3600
+	if seconds := times * length; 0 < seconds && seconds < year {
+		text += fmt.Sprintf(": about %v a side", time.Duration(seconds)*time.Second)
 	}
 	return text
 }

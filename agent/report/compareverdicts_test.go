@@ -291,3 +291,45 @@ func TestAuditErrors(t *testing.T) {
 		}
 	}
 }
+
+// FuzzAudit: what was read is compared or refused, and no profile differs from itself.
+func FuzzAudit(f *testing.F) {
+	f.Add([]byte{}, "seconds", uint8(0))
+	for _, p := range []*profile.Profile{sinktest.ShopBoth(), sinktest.Only(profile.Locks), figure1(96, 3, 1)} {
+		stored, err := sink.Pprof(p, sink.ContentOf(p))
+		if err != nil {
+			f.Fatal(err)
+		}
+		for by := range uint8(5) {
+			var data bytes.Buffer
+			if err := stored.WriteUncompressed(&data); err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data.Bytes(), "calls:Main.M", by)
+			f.Add(data.Bytes(), "10:20", by)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte, unit string, by uint8) {
+		per, err := report.ParsePer(unit)
+		if err != nil || by > uint8(report.ByTotal) || len(data) > 1<<16 {
+			return
+		}
+		p, err := report.Read(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		var side []report.Named
+		for range 3 {
+			side = append(side, report.Named{Name: "a", Profile: p})
+		}
+		var out bytes.Buffer
+		opts := &report.AuditOptions{CompareOptions: report.CompareOptions{By: report.By(by)}, Per: per}
+		verdict, err := report.Audit(&out, side, side, opts)
+		if (err == nil) == (out.Len() == 0) {
+			t.Fatalf("%d bytes and the error %v", out.Len(), err)
+		}
+		if (verdict == audit.More || verdict == audit.Less) && !strings.Contains(unit, ":") {
+			t.Fatalf("a profile differs from itself:\n%s", &out)
+		}
+	})
+}
