@@ -16,7 +16,7 @@ import (
 func TestNoDifference(t *testing.T) {
 	const alpha = 0.05
 	for _, load := range audittest.Loads() {
-		for windows, experiments := range map[int]int{20: 1000, 60: 300} {
+		for windows, experiments := range map[int]int{20: 1000, 60: 150} {
 			t.Run(fmt.Sprintf("%s, %d windows", load.Name, windows), func(t *testing.T) {
 				random := rand.New(rand.NewPCG(1, uint64(windows)))
 				var missed, verdicts int

@@ -221,6 +221,14 @@ func plain(value float64) string {
 	return text
 }
 
+// cell is plain, but for small numbers it has two digits that count.
+func cell(value float64) string {
+	if magnitude := math.Abs(value); magnitude == 0 || magnitude >= 0.095 {
+		return plain(value)
+	}
+	return strconv.FormatFloat(value, 'g', 2, 64)
+}
+
 // signed is plain with a sign.
 func signed(value float64) string {
 	text := plain(value)
@@ -438,7 +446,7 @@ func (v *verdicts) cells(d audit.Difference) []string {
 			within = plain((d.High-d.Low)/2) + "%"
 		}
 	}
-	return []string{plain(d.A.PerUnit / l.scale), plain(d.B.PerUnit / l.scale), percent, within, v.verdict(d.Verdict)}
+	return []string{cell(d.A.PerUnit / l.scale), cell(d.B.PerUnit / l.scale), percent, within, v.verdict(d.Verdict)}
 }
 
 func (v *verdicts) verdict(verdict audit.Verdict) string {
