@@ -43,7 +43,9 @@ var layers = []struct{ packages, imports string }{
 	// The result. Whoever writes, reads or serves it does not know the agent.
 	{"agent/profile", "cct symbolize"},
 	{"agent/stored", "agent/profile"},
-	{"agent/report", "agent/profile agent/stored cct"},
+	{"agent/audit", ""},
+	{"agent/audit/audittest", "agent/audit"},
+	{"agent/report", "agent/audit agent/profile agent/stored cct"},
 	{"agent/sink", "agent/profile agent/report agent/stored cct symbolize"},
 	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
 	{"agent/sink/prom", "agent/proc agent/profile cct"},

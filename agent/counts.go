@@ -78,8 +78,8 @@ func (a *Agent) roomNotes(before, after *bpf.Counts) (notes []string) {
 	// Since the agent started: whoever was refused is missing in all later windows, too.
 	note(a.processesRefused(after), "%d processes are not sampled: at most %d can be selected, including their children; select fewer, or record all",
 		bpf.MaxChosen)
-	note(since(bpf.EventsDroppedRingFull)+since(bpf.EventsDroppedBusy), "%d announcements of code or processes were lost: names may be missing")
-	note(since(bpf.ObservationsDroppedTableFull), "%d events are not recorded: more than %d threads waited, or classes were counted, at once",
+	note(since(bpf.EventsDroppedRingFull)+since(bpf.EventsDroppedBusy), "%d records of compilations or process starts were lost: names may be missing")
+	note(since(bpf.ObservationsDroppedTableFull), "%d events are not recorded: more than %d threads waited at once, or more classes were counted",
 		bpf.MaxWaiting)
 	note(since(bpf.ThreadsRefused), "%d times the table of %d Java threads found by their ids had no room (JVMs without the symbol "+
 		"Thread::_thr_current): samples of these threads in native code may lack their Java callers", bpf.MaxKnownThreads)

@@ -48,7 +48,7 @@ func (e *Engines) choiceNotes(s *fold.State, rates map[string]profile.Rate, jvms
 		case !delivered:
 			note += "; no calls: " + engine.silence(engine, s, jvms, failed)
 		case rate != (profile.Rate{}) && !engine.Unlimited(e.opt.Rate):
-			note += "; its rate follows from the budget, and the labels stride and samples are those of the last one"
+			note += "; the budget determines its rate; the labels stride and samples show the last one"
 		}
 		notes = append(notes, note)
 	}
@@ -69,7 +69,7 @@ func silenceOfPage(own *engine, _ *fold.State, _, _ int) string {
 
 func silenceOfUSDT(own *engine, _ *fold.State, _, _ int) string {
 	if n := len(own.found); n > 0 {
-		return fmt.Sprintf("%d processes are sampled, but no window sampled a call in them", n)
+		return fmt.Sprintf("%d processes are sampled, but no burst sampled a call in them", n)
 	}
 	return "no supported interpreter is running"
 }
@@ -124,7 +124,7 @@ func (e *Engines) unused() (notes []string) {
 	for _, engine := range e.running {
 		switch {
 		case engine.SelfGoverned && (stride || samples):
-			notes = append(notes, fmt.Sprintf("engine %s: --stride and --samples do not apply: the budget determines its windows", engine.Name()))
+			notes = append(notes, fmt.Sprintf("engine %s: --stride and --samples do not apply: the budget determines its watches", engine.Name()))
 		case engine.Stride == calls.EveryCall && stride:
 			notes = append(notes, fmt.Sprintf("engine %s: --stride does not apply: every call of a burst traps", engine.Name()))
 		}

@@ -105,7 +105,7 @@ func TestNotesOfSilence(t *testing.T) {
 	check("engine page: used: for some; no calls: 1 processes connected, but no burst sampled a call in them",
 		"engine hotspot: used: for some; no calls: none of 1 JVMs was busy enough",
 		"engine listener: used: for some",
-		"engine usdt: used: for some; no calls: 1 processes are sampled, but no window sampled a call in them",
+		"engine usdt: used: for some; no calls: 1 processes are sampled, but no burst sampled a call in them",
 		"engine branch: used: for some; no calls: no call was made while it sampled",
 		"engine other: not used: it is not for this machine")
 }
@@ -115,7 +115,7 @@ func TestNotesOfRates(t *testing.T) {
 	rate := func(hz, stride, samples int) profile.Rate {
 		return profile.Rate{Hz: hz, Burst: profile.Burst{Stride: stride, Samples: samples}}
 	}
-	const last = "engine page: used: for some; its rate follows from the budget, and the labels stride and samples are those of the last one"
+	const last = "engine page: used: for some; the budget determines its rate; the labels stride and samples show the last one"
 	for _, test := range []struct {
 		name    string
 		options Options
@@ -126,7 +126,7 @@ func TestNotesOfRates(t *testing.T) {
 		{"all is free", Options{}, []string{"page"}, false, []string{last}},
 		{"all is fixed", Options{Rate: rate(99, 7, 32)}, []string{"page"}, false, []string{"engine page: used: for some"}},
 		{"bursts are fixed", Options{Rate: rate(0, 7, 32)}, []string{"page", "hotspot"}, false, []string{
-			last, "engine hotspot: --stride and --samples do not apply: the budget determines its windows"}},
+			last, "engine hotspot: --stride and --samples do not apply: the budget determines its watches"}},
 		{"a stride", Options{Rate: rate(0, 7, 0)}, []string{"page", "listener"}, false, []string{
 			last, "engine listener: --stride does not apply: every call of a burst traps"}},
 		{"ticks alone apply", Options{Rate: rate(99, 0, 0)}, []string{"page", "hotspot", "listener"}, false, []string{last}},

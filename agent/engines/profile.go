@@ -46,7 +46,7 @@ func (e *Engines) addTo(p *profile.Profile, w *source.Closed, guests map[*fold.P
 		if g, ok := guests[proc]; ok {
 			out.Calls = append(out.Calls, g.Calls...)
 			if len(g.Calls) > 0 {
-				p.Comments = append(p.Comments, fmt.Sprintf("calls of process %d are estimated, with %d windows of breakpoints: %s",
+				p.Comments = append(p.Comments, fmt.Sprintf("calls of process %d are estimated, with %d watches: %s",
 					proc.PID, g.Windows, g.Credibility.Why))
 			}
 			if g.Note != "" {
@@ -57,7 +57,7 @@ func (e *Engines) addTo(p *profile.Profile, w *source.Closed, guests map[*fold.P
 	p.Comments = append(p.Comments, e.account())
 	for _, engine := range e.running {
 		if c := engine.Cost(); c.Hits > 0 {
-			p.Comments = append(p.Comments, fmt.Sprintf("engine %s: %d hits of %v each, %v of the processes' CPU time in all since the agent began",
+			p.Comments = append(p.Comments, fmt.Sprintf("engine %s: %d hits of %v each, %v of the processes' CPU time in total since the agent started",
 				engine.Name(), c.Hits, c.HitTime, c.Time()))
 		}
 	}
@@ -74,7 +74,7 @@ func (e *Engines) addTo(p *profile.Profile, w *source.Closed, guests map[*fold.P
 func (e *Engines) account() string {
 	c, err := e.Objects.ReadCounts()
 	if err != nil {
-		return fmt.Sprintf("sampled calls: not known: %v", err)
+		return fmt.Sprintf("sampled calls: cannot read the counters: %v", err)
 	}
 	s := e.stats(&c)
 	lost, total := []string{}, uint64(0)
@@ -86,7 +86,7 @@ func (e *Engines) account() string {
 			}
 		}
 	}
-	line := fmt.Sprintf("sampled calls since the agent began: %d, %d lost", s.Folded, total)
+	line := fmt.Sprintf("sampled calls since the agent started: %d, %d lost", s.Folded, total)
 	if total > 0 {
 		line += " (" + strings.Join(lost, ", ") + ")"
 	}

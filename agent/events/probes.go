@@ -392,7 +392,7 @@ func (e *Probes) Announce(p *target.Process, heap *bpf.HotspotHeap, serial uint3
 	h := *heap
 	h.Serial = serial
 	if err := e.Programs.Heaps.Update(uint32(p.PID), &h, ebpf.UpdateAny); err != nil {
-		return fmt.Errorf("announce heap to the kernel side: %w", err)
+		return fmt.Errorf("register the heap in the kernel: %w", err)
 	}
 	return nil
 }

@@ -191,7 +191,7 @@ func TestPagesOfEvents(t *testing.T) {
 	}{
 		{[]profile.EventKind{profile.Allocations, profile.Locks},
 			[]string{"allocated bytes of the last minute", "10.5 MB/s", "profiles/alloc?seconds=10", "profiles/lock?seconds=10", "/profiles/alloc?seconds=10'"}, []string{"alloc_space", "byte[]", "java [1000]"}},
-		{[]profile.EventKind{profile.Locks}, []string{"25.0 %", "Waits for work are left out"}, []string{"delay", "block java.util.Hashtable"}},
+		{[]profile.EventKind{profile.Locks}, []string{"25.0 %", "Waits for work are not included"}, []string{"delay", "block java.util.Hashtable"}},
 		{[]profile.EventKind{profile.Pauses, profile.Cycles}, []string{"10.0 %", "profiles/cpi?seconds=10"}, []string{"G1CollectForAllocation"}},
 		{[]profile.EventKind{profile.Faults}, []string{"4.2 /s"}, []string{"com.acme.shop.Cart"}},
 		{[]profile.EventKind{profile.Cycles}, []string{"400 M/s"}, []string{"com.acme.shop.Cart.total"}},

@@ -33,7 +33,7 @@ func bodiless(next http.Handler) http.Handler {
 			// An error only means that the connection is gone.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second))
 			w.Header().Set("Connection", "close")
-			http.Error(w, "send no body", http.StatusBadRequest)
+			http.Error(w, "the request has a body: send it without", http.StatusBadRequest)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -50,7 +50,7 @@ func localHost(addr net.Addr, next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLocalName(r.Host) {
-			http.Error(w, "this agent listens on the loopback interface only: ask for it as localhost or 127.0.0.1", http.StatusMisdirectedRequest)
+			http.Error(w, "this agent listens on the loopback interface only: use localhost or 127.0.0.1 in the URL", http.StatusMisdirectedRequest)
 			return
 		}
 		next.ServeHTTP(w, r)

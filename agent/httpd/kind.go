@@ -24,21 +24,21 @@ type kind struct {
 
 // kinds are all there are. Pages show the first that is recorded and can be shown.
 var kinds = []*kind{
-	{"cpu", "CPU profile", "where CPU time goes", "CPU time", "CPU time is not sampled", sink.Time,
+	{"cpu", "CPU profile", "methods by CPU time", "CPU time", "CPU time is not sampled", sink.Time,
 		func(s profile.Stats) bool { return s.Time }, &view{column: "CPU", whole: "100 % is one CPU.", amount: cpuTime}},
-	{"calls", "Call graph", "how often calls are made", "calls", "calls are not sampled", sink.CallCounts,
+	{"calls", "Call graph", "call counts by caller and callee", "calls", "calls are not sampled", sink.CallCounts,
 		func(s profile.Stats) bool { return s.Calls != nil }, nil},
-	ofEvents(profile.Allocations, "Allocations", "which objects, and where they are made", "allocated bytes", "allocations are not recorded",
+	ofEvents(profile.Allocations, "Allocations", "allocated objects, by class and method", "allocated bytes", "allocations are not recorded",
 		view{column: "Allocated", value: 1, leaf: []string{"class"}, aside: profile.ExactAllocations, asideAre: "exact counts, which have no stacks"}),
 	ofEvents(profile.Locks, "Locks", "who waits for locks, and for how long", "delay by locks", "locks are not recorded",
-		view{column: "Delay", value: 2, leaf: []string{"kind", "class"}, aside: profile.WaitForWork, asideAre: "waits for work", whole: "100 % is one thread that waits all the time. Waits for work are left out."}),
-	ofEvents(profile.Values, "Values", "what was read at probes", "executions of probes", "values are not recorded",
+		view{column: "Delay", value: 2, leaf: []string{"kind", "class"}, aside: profile.WaitForWork, asideAre: "waits for work", whole: "100 % is one thread that waits all the time. Waits for work are not included."}),
+	ofEvents(profile.Values, "Values", "values read at probes", "executions of probes", "values are not recorded",
 		view{column: "Executions", leaf: []string{"probe", "value"}}),
-	ofEvents(profile.Pauses, "Pauses", "when the VM stopped its threads, and for what", "time stopped", "safepoints are not recorded",
+	ofEvents(profile.Pauses, "Pauses", "safepoint pauses and their reasons", "time stopped", "safepoints are not recorded",
 		view{column: "Stopped", value: 1, leaf: []string{"kind"}, whole: "100 % is a VM that is stopped all the time."}),
-	ofEvents(profile.Faults, "Page faults", "where memory is touched first", "page faults", "page faults are not recorded",
+	ofEvents(profile.Faults, "Page faults", "first touches of memory", "page faults", "page faults are not recorded",
 		view{column: "Faults", leaf: []string{"class"}}),
-	ofEvents(profile.Cycles, "Cycles", "cycles of CPUs, and instructions", "cycles", "cycles are not counted",
+	ofEvents(profile.Cycles, "Cycles", "CPU cycles and instructions", "cycles", "cycles are not counted",
 		view{column: "Cycles"}),
 }
 

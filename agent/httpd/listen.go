@@ -128,8 +128,8 @@ func (l *Listener) protect(next http.Handler) http.Handler {
 		}
 		// TLS protects only those connections that have it.
 		if tls, users, err := readProtection(l.webConfig); err != nil || !users && (!tls || r.TLS == nil) {
-			http.Error(w, "the agent's --web.config.file configures neither TLS nor users any more: "+
-				"mend it, or restart the agent to serve without", http.StatusServiceUnavailable)
+			http.Error(w, "the agent's --web.config.file no longer configures TLS or users: add tls_server_config or basic_auth_users to it, "+
+				"or restart the agent without the file", http.StatusServiceUnavailable)
 			return
 		}
 		next.ServeHTTP(w, r)

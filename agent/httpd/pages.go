@@ -59,7 +59,7 @@ func newPages(source Source, recent *recent, logger *slog.Logger) *pages {
 
 // Errors of make.
 var (
-	errBusy  = errors.New("other pages are being made already; try again in a second")
+	errBusy  = errors.New("too many requests wait for pages; try again in a second")
 	errEmpty = errors.New("there are no samples")
 )
 
@@ -75,13 +75,13 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case show == nil:
 		w.WriteHeader(http.StatusNotFound)
 		render(w, "message", message{Title: "Nothing to show here",
-			Text: "What the agent records has no whole stacks, of which pages could be made. For other views use pprof's command:",
+			Text: "The agent records no whole stacks, so it has no pages. For other views, use pprof:",
 			Code: pull(r.Host, recorded)})
 		return
 	case !shown[r.URL.Path]:
 		w.WriteHeader(http.StatusNotFound)
 		render(w, "message", message{Title: "Not served here",
-			Text: "The agent serves the flame graph, top and peek. For other views of pprof use its command:",
+			Text: "The agent serves flame graph, top and peek. For other views, use pprof:",
 			Code: pull(r.Host, []*kind{show})})
 		return
 	}
@@ -97,7 +97,7 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusTooManyRequests)
 	case errors.Is(err, errEmpty):
 		render(w, "message", message{Title: "Nothing to show yet", Refresh: 5,
-			Text: "Nothing was recorded in the last minute. The first samples show up some ten seconds after the agent was started, and only while something runs. This page reloads itself."})
+			Text: "Nothing was recorded in the last minute. The first samples appear about ten seconds after the agent has started, if a process runs. This page reloads itself."})
 	case err != nil:
 		p.logger.Error("Page request failed", "path", r.URL.Path, "err", err)
 		http.Error(w, err.Error(), http.StatusInternalServerError)

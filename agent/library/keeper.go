@@ -27,7 +27,7 @@ const Grace = 2 * time.Second
 const Patience = 2 * time.Second
 
 // ErrAttaching says that an attachment takes longer than Patience: try again later.
-var ErrAttaching = errors.New("its probes are being attached")
+var ErrAttaching = errors.New("the agent is still attaching its probes")
 
 // PoolOptions bound attaching, which also makes the kernel read pages of the file. The file may be in a file system that the
 // target controls, so one file of each owner may hang.

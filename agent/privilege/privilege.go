@@ -122,7 +122,7 @@ func Without(c cap.Value, try func() error) error {
 			err = unix.Capset(&header, &data[0])
 		}
 		if err != nil {
-			result <- fmt.Errorf("lower %v on a thread: %w", c, err)
+			result <- fmt.Errorf("drop %v in a thread: %w", c, err)
 			return
 		}
 		result <- try()

@@ -37,7 +37,7 @@ func (f *Finder) ParkEntry() (name string, err error) {
 	}
 	callee, err := f.calleeWithArguments(native)
 	if err != nil {
-		return "", fmt.Errorf("what Unsafe.park calls to wait: %w", err)
+		return "", fmt.Errorf("the function that Unsafe.park calls to wait: %w", err)
 	}
 	return park, f.mark(park, callee)
 }
@@ -59,7 +59,7 @@ func (f *Finder) MonitorEntry() (MonitorEntry, error) {
 	var found jniEnter
 	for _, fn := range functions {
 		if err := f.searchEnter(fn, &found); err != nil {
-			return MonitorEntry{}, fmt.Errorf("what the JNI function MonitorEnter calls: %w", err)
+			return MonitorEntry{}, fmt.Errorf("the function that JNI's MonitorEnter calls: %w", err)
 		}
 	}
 	switch {

@@ -30,11 +30,11 @@ var (
 	// ErrTimeout: the call did not end within its deadline and was abandoned.
 	ErrTimeout = errors.New("target did not answer in time")
 	// ErrQuarantined: the target hung recently and is left alone for a while.
-	ErrQuarantined = errors.New("target is left alone after it hung")
+	ErrQuarantined = errors.New("process is quarantined: reading it hung or failed, and the agent retries later")
 	// ErrCrowded: too many processes of the same user and cgroup hang.
-	ErrCrowded = errors.New("too many processes of its user and cgroup hang")
+	ErrCrowded = errors.New("too many reads hang for its user and cgroup")
 	// ErrExhausted: too many abandoned calls are still outstanding.
-	ErrExhausted = errors.New("too many targets hang")
+	ErrExhausted = errors.New("too many reads hang")
 )
 
 // HeldUp reports whether err says that a target did not answer, or was not asked as it or others did not: another time it

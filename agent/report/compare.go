@@ -25,9 +25,10 @@ const (
 	ByEdge              // the two innermost methods and the site of the call
 	ByContext           // whole stacks
 	ByClass             // of objects: of events
+	ByTotal             // methods with what they call; not in comparisons of shares
 )
 
-var byNames = [...]string{"method", "edge", "context", "class"}
+var byNames = [...]string{"method", "edge", "context", "class", "total"}
 
 // ParseBy reads the name of a By.
 func ParseBy(name string) (By, error) {
@@ -36,11 +37,19 @@ func ParseBy(name string) (By, error) {
 			return By(by), nil
 		}
 	}
-	return 0, fmt.Errorf("cannot compare by %q: choose method, edge, context or class", name)
+	return 0, fmt.Errorf("cannot compare by %q: choose method, edge, context or class, or total of two sides", name)
 }
 
 // String is the name, for one thing that is compared.
 func (b By) String() string { return byNames[b] }
+
+// noun is what one thing is called that is compared.
+func (b By) noun() string {
+	if b == ByTotal {
+		return "method"
+	}
+	return b.String()
+}
 
 // CompareOptions says how two profiles are compared. The zero value compares all methods, by what both profiles have.
 type CompareOptions struct {

@@ -34,7 +34,7 @@ func CompareWindows(w io.Writer, n Named, opts *CompareOptions) error {
 		return fmt.Errorf("read %s: %w", n.Name, err)
 	}
 	if len(windows) < 2 {
-		return fmt.Errorf("%s alone cannot be compared, because it does not contain several windows: name two files, or record "+
+		return fmt.Errorf("%s cannot be compared with itself, because it has fewer than two windows: name two files, or record "+
 			"with --window=10s", n.Name)
 	}
 	sampleType, err := commonType(n, n, opts.SampleType)

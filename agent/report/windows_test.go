@@ -241,8 +241,8 @@ func TestCompareWindowsHostile(t *testing.T) {
 		want string // of the error, "" for none
 	}{
 		{"no windows", numbered(0, 0), report.CompareOptions{}, "name two files, or record with --window=10s"},
-		{"one window", numbered(3, 3), report.CompareOptions{}, "does not contain several windows"},
-		{"negative numbers", numbered(-3, -4, 5), report.CompareOptions{}, "does not contain several windows"},
+		{"one window", numbered(3, 3), report.CompareOptions{}, "has fewer than two windows"},
+		{"negative numbers", numbered(-3, -4, 5), report.CompareOptions{}, "has fewer than two windows"},
 		{"too many", numbered(many...), report.CompareOptions{}, "more than 4096 windows"},
 		{"as many as may be", numbered(many[1:]...), report.CompareOptions{N: 1}, ""},
 		{"huge numbers", numbered(1<<62, math.MaxInt64, 1), report.CompareOptions{}, ""},

@@ -67,7 +67,7 @@ type missing struct {
 }
 
 // errAttaching is why frames are missing before the first attempt has ended.
-var errAttaching = errors.New("its JVM is being attached")
+var errAttaching = errors.New("the agent is still attaching to its JVM")
 
 // usualDelay is how long it may take to attach to a VM, without a note.
 const usualDelay = time.Second
@@ -204,7 +204,7 @@ func (rs *Resolver) attach(p *Process, lib *proc.Mapping) (*VM, error) {
 	p.runtime, p.vm = im.runtime.Name(), vm.Describe()
 	p.notes = slices.Clone(vm.Notes()) // what was missing until now is not any more
 	if im.probes != nil {
-		p.notes = append(p.notes, fmt.Sprintf("code of process %d is not followed live: %v", p.PID, im.probes))
+		p.notes = append(p.notes, fmt.Sprintf("compilations of process %d are not followed live, so methods compiled from now on may have no names: %v", p.PID, im.probes))
 	}
 	for _, lack := range lacks {
 		p.notes = append(p.notes, fmt.Sprintf("process %d: %s", p.PID, lack))
@@ -220,10 +220,10 @@ func (rs *Resolver) announce(p *Process, k *bpf.HotspotProcess, how ebpf.MapUpda
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if p.Exited.Load() {
-		return fmt.Errorf("announce VM to the kernel side: %w", proc.ErrGone)
+		return fmt.Errorf("register the VM in the kernel: %w", proc.ErrGone)
 	}
 	if err := rs.objects.Processes.Update(uint32(p.PID), k, how); err != nil {
-		return fmt.Errorf("announce VM to the kernel side: %w", err)
+		return fmt.Errorf("register the VM in the kernel: %w", err)
 	}
 	return nil
 }

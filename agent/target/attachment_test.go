@@ -132,7 +132,7 @@ func TestMissingFrames(t *testing.T) {
 	}
 	expect("before a VM is found", 0, "")
 	p.AttachResult(time.Second, errAttaching)
-	expect("at the first attempt", 0, "Java frames of process 7 are missing: its JVM is being attached")
+	expect("at the first attempt", 0, "Java frames of process 7 are missing: the agent is still attaching to its JVM")
 	p.AttachResult(2*time.Second, proc.ErrTimeout)
 	expect("after it", 0, "Java frames of process 7 are missing: target did not answer in time")
 	p.AttachResult(3*time.Second, errAttaching)

@@ -53,7 +53,7 @@ func (rs *Resolver) readThreads(p *Process, g *VM) {
 	p.SetThreadsDue(now + max(threadsPause, threadsShare*(now-began)))
 }
 
-var errThreadRoom = fmt.Errorf("it has more than %d Java threads, or all JVMs without the symbol Thread::_thr_current together more than %d: "+
+var errThreadRoom = fmt.Errorf("it has more than %d Java threads, or all JVMs without the symbol Thread::_thr_current have more than %d in total: "+
 	"samples of the others in native code may lack their Java callers", vmruntime.MaxListedThreads, bpf.MaxKnownThreads)
 
 func (rs *Resolver) announceThreads(g *VM) error {
@@ -82,7 +82,7 @@ func (rs *Resolver) announceThreads(g *VM) error {
 		case errors.Is(e, unix.E2BIG):
 			err = errThreadRoom
 		case e != nil:
-			return fmt.Errorf("announce thread: %w", e)
+			return fmt.Errorf("register thread in the kernel: %w", e)
 		}
 	}
 	// The kernel side forgets threads that end, but not one that ended while the list was read.

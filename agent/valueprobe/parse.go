@@ -13,7 +13,7 @@ const maxSpec = 4096
 // Parse reads what a user asks for: see Help.
 func Parse(text string) (Spec, error) {
 	if len(text) > maxSpec {
-		return Spec{}, fmt.Errorf("probe of %d bytes: more than %d are not read", len(text), maxSpec)
+		return Spec{}, fmt.Errorf("probe of %d bytes: the limit is %d", len(text), maxSpec)
 	}
 	s, err := parse(text)
 	if err != nil {
@@ -39,13 +39,13 @@ func parse(text string) (s Spec, err error) {
 	if kind == "func" {
 		s.Symbol = place
 	} else if s.Provider, s.Name, some = cutProbe(place, some); s.Provider == "" || s.Name == "" {
-		return s, errors.New("a USDT probe is usdt:PROVIDER:NAME")
+		return s, errors.New("has no provider or no name: write usdt:PROVIDER:NAME")
 	}
 	if place == "" {
-		return s, errors.New("has no name of a function: func:SYMBOL")
+		return s, errors.New("has no function name: write func:SYMBOL")
 	}
 	if i := strings.IndexAny(place, "!,"); i >= 0 {
-		return s, fmt.Errorf("%q is in no name of a probe: write [LIBRARY:]PLACE=VALUE,VALUE", place[i:i+1])
+		return s, fmt.Errorf("a probe name cannot contain %q: write [LIBRARY:]PLACE=VALUE,VALUE", place[i:i+1])
 	}
 	if !some {
 		return s, nil
@@ -67,14 +67,14 @@ func cutLibrary(text string, s *Spec) (kind, rest string, err error) {
 	}
 	if best < 0 && strings.ContainsRune(text, '!') {
 		return "", "", errors.New("has neither usdt: nor func:; " +
-			"a library stands in front of these with a colon, LIBRARY:usdt:PROVIDER:NAME")
+			"write a library before them, as in LIBRARY:usdt:PROVIDER:NAME")
 	}
 	if best < 0 {
 		return "", "", errors.New("begins with neither usdt:PROVIDER:NAME nor func:SYMBOL")
 	}
 	s.Library = text[:best]
 	if s.Library == "" {
-		return "", "", errors.New("has a colon in front, but no library")
+		return "", "", errors.New("begins with a colon: write a library before it, or remove it")
 	}
 	return kind, text[best+len(kind)+2:], nil
 }

@@ -16,7 +16,7 @@ const (
 func parseValues(text string) ([]Value, error) {
 	words := strings.SplitN(text, ",", MaxValues+1)
 	if len(words) > MaxValues {
-		return nil, fmt.Errorf("asks for more than %d values", MaxValues)
+		return nil, fmt.Errorf("has more than %d values", MaxValues)
 	}
 	values := make([]Value, len(words))
 	for i, word := range words {
@@ -69,7 +69,7 @@ func cutOffset(where string) (rest, offset string) {
 func parseOffset(text string) (int32, error) {
 	n, err := strconv.ParseInt(text, 0, 32)
 	if err != nil || strings.ContainsRune(text, '_') {
-		return 0, fmt.Errorf("offset %q is no number of 32 bits", text)
+		return 0, fmt.Errorf("offset %q is not a 32-bit number", text)
 	}
 	return int32(n), nil
 }

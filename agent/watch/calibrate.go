@@ -25,9 +25,9 @@ import (
 func entered() {}
 
 var (
-	errSilent = errors.New("they do not trap: the hypervisor of this machine keeps the debug registers to itself")
+	errSilent = errors.New("they do not trap: the hypervisor of this machine reserves the debug registers")
 	// On arm64 the kernel stepped over the instruction under a breakpoint only for perf's own users, until Linux 6.6.
-	errRepeats = errors.New("one call traps again and again: kernels before 6.6 cannot use them with BPF on this machine")
+	errRepeats = errors.New("one call traps repeatedly: boot Linux 6.6 or newer to use them with BPF on this machine")
 )
 
 // calibrate watches the agent itself and returns what a hit takes, without the program. What else runs on the machine can

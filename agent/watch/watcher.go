@@ -74,11 +74,11 @@ func (w *Watcher) Attach(p Program, scratch Kernel) (*Observer, error) {
 	o := &Observer{watcher: w, program: p, done: make(chan struct{}), open: map[uint64]chan struct{}{}}
 	var err error
 	if o.ends, err = ring.NewReader(p.Ends); err != nil {
-		return nil, fmt.Errorf("read ends of watches: %w", err)
+		return nil, fmt.Errorf("open the ring of finished watches: %w", err)
 	}
 	go o.dispatch()
 	if o.trap, err = o.calibrate(scratch); err != nil {
-		return nil, errors.Join(fmt.Errorf("try out breakpoints: %w", err), o.Close())
+		return nil, errors.Join(fmt.Errorf("test hardware breakpoints: %w", err), o.Close())
 	}
 	return o, nil
 }

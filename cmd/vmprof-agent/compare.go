@@ -5,26 +5,46 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 )
 
-const compareUsage = `Usage: vmprof-agent compare [flags] A B
+const compareUsage = `Usage: vmprof-agent compare [flags] A... -- B...
+       vmprof-agent compare [flags] A B
        vmprof-agent compare [flags] FILE
 
-Compares two pprof profiles. Prints their overlap (the sum of the smaller of
-both shares, from 0 to 100), their correlation (up to 1), and the largest
-differences. It compares shares, so the recordings may differ in length.
+Says whether B costs more or less than A per unit of work, how sure that is,
+and which methods, calls, contexts or classes make the difference. A and B are
+files, directories of files, or URLs of serve. Record them with --window=1 and
+-d 60: an interval needs at least 20 windows. With several processes a side,
+the interval includes what differs from one run to the next.
 
-With one FILE from record --window, shows how well each window predicts the
-next (the precision of the profile), or compares two of its windows.
-
-  vmprof-agent compare A.pb.gz B.pb.gz                 # hot methods
+  vmprof-agent compare A.pb.gz B.pb.gz                 # CPU time per second
+  vmprof-agent compare --per=6000:6100 A.pb.gz B.pb.gz # per request of A and B
+  vmprof-agent compare --per=calls:Search.find A B     # per call of a method
+  vmprof-agent compare a1 a2 a3 -- b1 b2 b3            # three processes a side
+  vmprof-agent compare before/ -- after/               # files in directories
+  vmprof-agent compare http://old:7171 http://new:7171 # recorded now
+  vmprof-agent compare --until=decided URL URL         # or until it is sure
+  vmprof-agent compare --by=total A.pb.gz B.pb.gz      # methods with callees
   vmprof-agent compare --by=edge A.pb.gz B.pb.gz       # who calls whom
-  vmprof-agent compare --by=context A.pb.gz B.pb.gz    # whole stacks
   vmprof-agent compare --by=class A.pb.gz B.pb.gz      # of allocations or locks
+
+For two files without windows, prints their overlap (the sum of the smaller of
+both shares, from 0 to 100), their correlation (up to 1), and the largest
+differences in shares, which may be noise.
+
+With one FILE with windows, shows how well each predicts the next (the
+precision of the profile), or compares two of its windows by shares.
+
+  vmprof-agent compare --by=context A.pb.gz B.pb.gz    # whole stacks
   vmprof-agent compare --by=edge --ignore-sites A B    # merge call sites
   vmprof-agent compare --by=edge --engine=page A B     # one engine of several
   vmprof-agent compare --sample-type=samples A B       # CPU time, not calls
@@ -37,16 +57,28 @@ Flags:
 
 // compareOptions are the flags of compare.
 type compareOptions struct {
-	opts    report.CompareOptions
-	files   []string // two, or one with windows
-	windows []int    // two of the one file; none for all
+	opts     report.AuditOptions
+	sides    [2][]string   // A and B; all of it in A if there is one file
+	verdict  bool          // the user asked for one
+	windows  []int         // two of the one file; none for all
+	duration time.Duration // of URLs
+	until    bool          // record URLs until there is a verdict
 }
+
+// files is how many arguments there are.
+func (o *compareOptions) files() int { return len(o.sides[0]) + len(o.sides[1]) }
 
 func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	shown := report.DefaultViewOptions()
-	o := compareOptions{opts: report.CompareOptions{N: shown.N, Width: shown.Width}}
+	o := compareOptions{duration: time.Minute}
+	o.opts.N, o.opts.Width, o.opts.Alpha, o.opts.Least = shown.N, shown.Width, 0.01, 1
 	fs := newFlags("compare", compareUsage, stderr)
-	by := fs.String("by", report.ByMethod.String(), "`KEY`: method, edge, context or class")
+	per := fs.String("per", "seconds", "per `UNIT`: N, NA:NB, calls:METHOD")
+	fs.Float64Var(&o.opts.Alpha, "alpha", o.opts.Alpha, "probability `P` of a false verdict")
+	fs.Float64Var(&o.opts.Least, "least", o.opts.Least, "ignore differences below `PERCENT`")
+	fs.VarP(seconds{&o.duration}, "duration", "d", "record URLs for `TIME`")
+	until := fs.String("until", "", "record URLs until `WHEN`: decided; at most -d")
+	by := fs.String("by", report.ByMethod.String(), "`KEY`: method|total|edge|context|class")
 	fs.StringVar(&o.opts.SampleType, "sample-type", "", "compare `TYPE`, such as calls (default: common to both)")
 	fs.StringVar(&o.opts.Engine, "engine", "", "compare the calls of `ENGINE` (default: the only one)")
 	fs.BoolVar(&o.opts.IgnoreSites, "ignore-sites", false, "edges: merge all call sites between two methods")
@@ -60,13 +92,36 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	if o.opts.By, err = report.ParseBy(*by); err != nil {
 		return nil, usageError(err.Error())
 	}
-	o.files = fs.Args()
-	precision := len(o.files) == 1 && !fs.Changed("windows")
+	if o.opts.Per, err = report.ParsePer(*per); err != nil {
+		return nil, usageError(err.Error())
+	}
+	o.until = *until == "decided"
+	dash := fs.ArgsLenAtDash()
 	switch {
-	case len(o.files) != 1 && len(o.files) != 2:
-		return nil, usageError("name two files, or one file with windows (record --window)")
-	case fs.Changed("windows") && len(o.files) != 1:
+	case dash >= 0:
+		o.sides = [2][]string{fs.Args()[:dash], fs.Args()[dash:]}
+	case fs.NArg() == 2:
+		o.sides = [2][]string{fs.Args()[:1], fs.Args()[1:]}
+	default:
+		o.sides[0] = fs.Args()
+	}
+	urls := 0
+	for _, name := range fs.Args() {
+		if isURL(name) {
+			urls++
+		}
+	}
+	o.verdict = dash >= 0 || urls > 0 || fs.Changed("per") || fs.Changed("alpha") || fs.Changed("least") || o.opts.By == report.ByTotal
+	precision := o.files() == 1 && !fs.Changed("windows") && !o.verdict
+	switch {
+	case dash >= 0 && (len(o.sides[0]) == 0 || len(o.sides[1]) == 0):
+		return nil, usageError("name recordings on both sides of --: A... -- B...")
+	case dash < 0 && o.files() != 1 && o.files() != 2:
+		return nil, usageError("name two files, or one file with windows (record --window), or several a side: A... -- B...")
+	case fs.Changed("windows") && o.files() != 1:
 		return nil, usageError("--windows is for one file: remove the other file")
+	case o.verdict && o.files() == 1:
+		return nil, usageError("name both sides to compare: A B, or A... -- B...")
 	case fs.Changed("windows") && (len(o.windows) != 2 || min(o.windows[0], o.windows[1]) < 1):
 		return nil, usageError("--windows needs the numbers of two windows, such as 2,5")
 	case precision && fs.Changed("by"):
@@ -75,12 +130,24 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 		return nil, usageError("-n and --width need a number of at least 0")
 	case o.opts.IgnoreSites && o.opts.By != report.ByEdge && !precision:
 		return nil, usageError("--ignore-sites is for --by=edge")
+	case !(o.opts.Alpha > 0 && o.opts.Alpha <= 0.5): // nor NaN
+		return nil, usageError("--alpha needs a probability above 0 and up to 0.5")
+	case !(o.opts.Least > 0 && o.opts.Least <= 100):
+		return nil, usageError("--least needs a percentage above 0 and up to 100")
+	case urls > 0 && (urls != 2 || o.files() != 2):
+		return nil, usageError("name one URL a side, and nothing else")
+	case fs.Changed("until") && !o.until:
+		return nil, usageError("--until can only be decided")
+	case (o.until || fs.Changed("duration")) && urls == 0:
+		return nil, usageError("-d and --until are for URLs of serve")
+	case urls > 0 && o.duration < leastRecording*time.Second:
+		return nil, usageError(fmt.Sprintf("-d needs at least %d s", leastRecording))
 	}
 	return &o, nil
 }
 
 // compare is the verb.
-func compare(_ context.Context, args []string, stdout, stderr io.Writer) error {
+func compare(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parseCompare(args, stderr)
 	if errors.Is(err, pflag.ErrHelp) {
 		return nil
@@ -88,28 +155,74 @@ func compare(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var sides []report.Named
-	for _, file := range o.files {
-		p, err := report.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		sides = append(sides, report.Named{Name: file, Profile: p})
+	if isURL(o.sides[0][0]) {
+		return o.compareURLs(ctx, stdout, stderr)
 	}
+	var (
+		sides    [2][]report.Named
+		expanded bool // there was a directory
+	)
+	for side, names := range o.sides {
+		for _, name := range names {
+			files, err := recordings(name)
+			if err != nil {
+				return err
+			}
+			expanded = expanded || files[0] != name
+			for _, file := range files {
+				p, err := report.ReadFile(file)
+				if err != nil {
+					return err
+				}
+				sides[side] = append(sides[side], report.Named{Name: file, Profile: p})
+			}
+		}
+	}
+	a, b := sides[0], sides[1]
 	switch {
 	case len(o.windows) > 0:
-		if sides, err = windowsOf(sides[0], o.windows); err == nil {
-			err = report.Compare(stdout, sides[0], sides[1], &o.opts)
+		if a, err = windowsOf(a[0], o.windows); err == nil {
+			err = report.Compare(stdout, a[0], a[1], &o.opts.CompareOptions)
 		}
-	case len(sides) == 1:
-		err = report.CompareWindows(stdout, sides[0], &o.opts)
+	case o.verdict || expanded && len(b) > 0 || len(b) == 1 && report.HasWindows(a[0].Profile) && report.HasWindows(b[0].Profile):
+		_, err = report.Audit(stdout, a, b, &o.opts)
+	case len(b) == 0 && len(a) == 1:
+		err = report.CompareWindows(stdout, a[0], &o.opts.CompareOptions)
+	case len(b) == 0:
+		return usageError("name both sides to compare: A B, or A... -- B...")
 	default:
-		err = report.Compare(stdout, sides[0], sides[1], &o.opts)
+		err = report.Compare(stdout, a[0], b[0], &o.opts.CompareOptions)
 	}
 	if err != nil {
 		return fmt.Errorf("compare profiles: %w", err)
 	}
 	return nil
+}
+
+// maxRecordings bounds the files of a directory that are compared.
+const maxRecordings = 4096
+
+// recordings returns the profiles in a directory, in the order of their names, or the file itself.
+func recordings(name string) (files []string, err error) {
+	if about, err := os.Stat(name); err != nil || !about.IsDir() {
+		return []string{name}, nil // reading it reports the error
+	}
+	entries, err := os.ReadDir(name)
+	if err != nil {
+		return nil, fmt.Errorf("list recordings: %w", err)
+	}
+	for _, e := range entries {
+		if !e.IsDir() && strings.HasSuffix(e.Name(), ".pb.gz") {
+			files = append(files, filepath.Join(name, e.Name()))
+		}
+	}
+	switch {
+	case len(files) == 0:
+		return nil, fmt.Errorf("%s has no recordings: files whose names end in .pb.gz", name)
+	case len(files) > maxRecordings:
+		return nil, fmt.Errorf("%s has more than %d recordings", name, maxRecordings)
+	}
+	return files, nil
 }
 
 // windowsOf returns some windows of a file as profiles of their own.
@@ -123,3 +236,6 @@ func windowsOf(file report.Named, numbers []int) (windows []report.Named, err er
 	}
 	return windows, nil
 }
+
+// leastRecording is how many windows of a second URLs are recorded for at least.
+const leastRecording = audit.LeastWindows

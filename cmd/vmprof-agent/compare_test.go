@@ -3,12 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -32,6 +36,7 @@ func storedCalls(t *testing.T, hot, cold float64) string {
 
 func TestCompare(t *testing.T) {
 	timed, a, b, windows := storedProfile(t), storedCalls(t, 90, 10), storedCalls(t, 8, 2), storedWindows(t)
+	directory := filepath.Dir(windows)
 	allocations := storedEvents(t, profile.Allocations)
 	for _, test := range []struct {
 		args []string
@@ -49,6 +54,12 @@ func TestCompare(t *testing.T) {
 		{[]string{"--ignore-sites", windows}, []string{"edges: the innermost calls;"}},
 		{[]string{"--windows=2,1", windows}, []string{"A: " + windows[:10], "window 2, 10", "overlap        60.00", "+40.00%  com.acme.Main.hot"}},
 		{[]string{"--windows=1,2", "--by=context", windows}, []string{"by context", "overlap        60.00"}},
+		{[]string{windows, windows}, []string{"Undecided whether B uses more or less CPU than A: ", "2 + 2 windows", "too few windows", "overlap 100.00"}},
+		{[]string{"--per=200:100", windows, windows}, []string{"Undecided whether B is faster or slower than A: ", "ms of CPU per unit"}},
+		{[]string{"--per=seconds", "--alpha=0.05", windows, windows}, []string{"2 + 2 windows"}},
+		{[]string{windows, "--", windows, windows}, []string{"2 + 4 windows", "one side has one process only"}},
+		{[]string{directory, directory}, []string{"2 + 2 windows"}},
+		{[]string{"--by=total", windows, windows}, []string{"by total"}},
 	} {
 		var stdout, stderr bytes.Buffer
 		if err := compare(context.Background(), test.args, &stdout, &stderr); err != nil {
@@ -72,7 +83,7 @@ func storedWindows(t *testing.T) string {
 			tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: name})}, weight)
 		}
 		p := &profile.Profile{
-			Start: time.Unix(1_700_000_000+10*int64(i), 0), Duration: 10 * time.Second,
+			Start: time.Unix(1_700_000_000+10*int64(i), 0), Duration: 10 * time.Second, Period: 10 * time.Millisecond,
 			Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: tree}}}}, Counts: profile.Counts{Folded: 10},
 		}
 		if err := windows.Add(p); err != nil {
@@ -113,6 +124,18 @@ func TestCompareErrors(t *testing.T) {
 		{[]string{"--by=class", timed, timed}, "has no classes of objects", false},
 		{[]string{"--ignore-sites", timed, timed}, "--ignore-sites is for --by=edge", true},
 		{[]string{"-n", "-1", timed, timed}, "at least 0", true},
+		{[]string{"--", timed}, "name recordings on both sides of --", true},
+		{[]string{timed, timed, "--"}, "name recordings on both sides of --", true},
+		{[]string{"--per=1", timed}, "name both sides to compare", true},
+		{[]string{filepath.Dir(timed)}, "name two files", false},
+		{[]string{"--per=fortnight", timed, timed}, "cannot compare per", true},
+		{[]string{"--alpha=0", timed, timed}, "--alpha needs", true},
+		{[]string{"--least=0", timed, timed}, "--least needs", true},
+		{[]string{"--until=decided", timed, timed}, "for URLs of serve", true},
+		{[]string{"--until=now", "http://a", "http://b"}, "--until can only be decided", true},
+		{[]string{"-d", "5", "http://a", "http://b"}, "-d needs at least 20 s", true},
+		{[]string{"http://a", timed}, "name one URL a side", true},
+		{[]string{t.TempDir(), timed}, "has no recordings", false},
 		{[]string{timed, filepath.Join(t.TempDir(), "missing.pb.gz")}, "no such file", false},
 		{[]string{timed, called}, "record both in the same way", false},
 		{[]string{"--engine=listener", called, called}, "has no calls of engine listener", false},
@@ -133,9 +156,52 @@ func TestCompareHelp(t *testing.T) {
 	if err := compare(context.Background(), []string{"--help"}, &stdout, &stderr); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Usage: vmprof-agent compare", "--by", "--sample-type", "--engine", "--ignore-sites", "--windows", "--number", "--width"} {
+	for _, want := range []string{"Usage: vmprof-agent compare", "--by", "--sample-type", "--engine", "--ignore-sites", "--windows", "--per", "--alpha", "--least", "--until", "--number", "--width"} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("the help does not mention %s:\n%s", want, &stderr)
 		}
+	}
+}
+
+// Two addresses of serve are recorded at the same time; a failure is reported without the password.
+func TestCompareURLs(t *testing.T) {
+	second, err := report.ReadFile(storedProfile(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var (
+		mutex sync.Mutex
+		asked = make(map[string]int64)
+	)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/profiles/cpu" || r.URL.Query().Get("seconds") != "1" {
+			http.Error(w, "no such profile", http.StatusNotFound)
+			return
+		}
+		mutex.Lock()
+		defer mutex.Unlock()
+		asked[r.URL.RawQuery]++
+		second.TimeNanos, second.DurationNanos = 1e9*asked[r.URL.RawQuery], 1e9
+		second.Write(w)
+	}))
+	defer server.Close()
+	var stdout, stderr bytes.Buffer
+	if err := compare(t.Context(), []string{"-d", "20", server.URL, server.URL + "/?pid=7"}, &stdout, &stderr); err != nil {
+		t.Fatal(err)
+	}
+	if asked["seconds=1"] != 20 || asked["pid=7&seconds=1"] != 20 || !strings.Contains(stdout.String(), "20 + 20 windows") {
+		t.Errorf("requests %v\n%s", asked, &stdout)
+	}
+	stdout.Reset()
+	if err := compare(t.Context(), []string{"--until=decided", server.URL, server.URL}, &stdout, &stderr); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(stdout.String(), "20 + 20 windows") || !strings.Contains(stderr.String(), "decided after 20 s") {
+		t.Errorf("%s%s", &stdout, &stderr)
+	}
+	secret := strings.Replace(server.URL, "http://", "http://me:secret@", 1) + "/profiles/none"
+	err = compare(t.Context(), []string{secret, server.URL}, &stdout, &stderr)
+	if err == nil || !strings.Contains(err.Error(), "no such profile") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("compare = %v", err)
 	}
 }

@@ -85,8 +85,8 @@ func TestHelpOfVerb(t *testing.T) {
 		{"help record", 0, "Usage: vmprof-agent record", ""},
 		{"help version", 0, "Usage: vmprof-agent version", ""},
 		{"help help", 0, "vmprof-agent profiles", ""},
-		{"help recrod", 2, "", `vmprof-agent help: there is no verb "recrod"; did you mean "record"?`},
-		{"help become", 2, "", `vmprof-agent help: there is no verb "become"`},
+		{"help recrod", 2, "", `vmprof-agent help: unknown command "recrod"; did you mean "record"?`},
+		{"help become", 2, "", `vmprof-agent help: unknown command "become"`},
 		{"help record now", 2, "", "vmprof-agent help: unexpected argument now"},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -65,7 +65,7 @@ func verbs() []verb {
 		{"probes", "list the USDT probes of a process", probes},
 		{"doctor", "check whether this machine can be profiled; print remedies", doctorVerb},
 		{"version", "print the version", printVersion},
-		{"help", "show this help, or the help of a verb: help record", help},
+		{"help", "show this help, or the help of a command: help record", help},
 		{gateVerb, "", become},
 		{keepVerb, "", keep},
 	}
@@ -98,7 +98,7 @@ func isUsage(err error) bool {
 // choose finds the verb that the first argument names. It returns the arguments after it.
 func choose(args []string) (verb, []string, error) {
 	if len(args) == 0 {
-		return verb{}, nil, usageError("no verb was given")
+		return verb{}, nil, usageError("missing command")
 	}
 	name := args[0]
 	if name == "-h" || name == "--help" {
@@ -112,7 +112,7 @@ func choose(args []string) (verb, []string, error) {
 			return v, args[1:], nil
 		}
 	}
-	text := fmt.Sprintf("there is no verb %q", name)
+	text := fmt.Sprintf("unknown command %q", name)
 	if near := nearest(name); near != "" {
 		text += fmt.Sprintf("; did you mean %q?", near)
 	}
@@ -127,9 +127,9 @@ func help(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		case err != nil:
 			return err
 		case len(rest) > 0:
-			return usageError("unexpected argument " + rest[0] + "; help takes one verb")
+			return usageError("unexpected argument " + rest[0] + "; help takes one command")
 		case v.summary == "":
-			return usageError(fmt.Sprintf("there is no verb %q", v.name))
+			return usageError(fmt.Sprintf("unknown command %q", v.name))
 		}
 		return v.run(ctx, []string{"--help"}, stdout, stdout)
 	}
@@ -140,7 +140,7 @@ func help(ctx context.Context, args []string, stdout, _ io.Writer) error {
 			fmt.Fprintf(&b, "  %-8s %s\n", v.name, v.summary)
 		}
 	}
-	b.WriteString("\nRun 'vmprof-agent help VERB' for the flags of a verb.\n")
+	b.WriteString("\nRun 'vmprof-agent help NAME' for the flags of a command.\n")
 	_, err := io.WriteString(stdout, b.String())
 	return err
 }

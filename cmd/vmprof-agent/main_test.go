@@ -23,10 +23,10 @@ func TestRun(t *testing.T) {
 		{"--version", 0, "vmprof-agent " + version.Get().Version, ""},
 		{"version -h", 0, "", "Usage: vmprof-agent version"},
 		{"doctor --help", 0, "", "Usage: vmprof-agent doctor"},
-		{"", 2, "", "vmprof-agent: no verb was given\nRun 'vmprof-agent -h'"},
-		{"recrod", 2, "", `vmprof-agent: there is no verb "recrod"; did you mean "record"?`},
-		{"dance", 2, "", "vmprof-agent: there is no verb \"dance\"\n"},
-		{"becom", 2, "", "vmprof-agent: there is no verb \"becom\"\n"}, // hidden
+		{"", 2, "", "vmprof-agent: missing command\nRun 'vmprof-agent -h'"},
+		{"recrod", 2, "", `vmprof-agent: unknown command "recrod"; did you mean "record"?`},
+		{"dance", 2, "", "vmprof-agent: unknown command \"dance\"\n"},
+		{"becom", 2, "", "vmprof-agent: unknown command \"becom\"\n"}, // hidden
 		{"version --jsno", 2, "", "vmprof-agent version: unknown flag: --jsno\nRun 'vmprof-agent version -h'"},
 		{"version 1", 2, "", "vmprof-agent version: unexpected argument 1\n"},
 		{"doctor all", 2, "", "vmprof-agent doctor: unexpected argument all\n"},

@@ -96,8 +96,8 @@ func (c *callFlags) checkTogether(fs *pflag.FlagSet) error {
 		off  bool // for that engine
 		why  string
 	}{
-		{"stride", traits.SelfGoverned, "which derives its windows from --budget"},
-		{"samples", traits.SelfGoverned, "which derives its windows from --budget"},
+		{"stride", traits.SelfGoverned, "which derives its watches from --budget"},
+		{"samples", traits.SelfGoverned, "which derives its watches from --budget"},
 		{"stride", traits.Stride == calls.EveryCall, "which traps on every call of a burst"},
 		{"logical", engine != calls.Auto && !traits.Inlined, "which does not observe inlined calls"},
 	} {

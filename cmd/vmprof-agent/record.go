@@ -28,7 +28,7 @@ const recordUsage = `Usage: vmprof-agent record [flags] [-- COMMAND [ARG]...]
 
 Profiles running processes, or COMMAND and its children, and writes a file.
 Without -p and COMMAND it profiles the whole machine. Ctrl-C ends the recording
-early: it still writes the file, then ends COMMAND. After -d, COMMAND goes on.
+early, writes the file and ends COMMAND. After -d, COMMAND keeps running.
 
   vmprof-agent record -p 4711                   # one JVM, 30 s, to vmprof.pb.gz
   vmprof-agent record -d 10 -o all.folded       # the machine, for flame graphs
@@ -88,7 +88,7 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	o.command = fs.Args()
 	switch {
 	case len(o.command) > 0 && len(o.pids) > 0:
-		return nil, usageError("-p and a command exclude each other: remove one")
+		return nil, usageError("-p and COMMAND cannot be combined: remove one of them")
 	case o.frequency < 1:
 		return nil, usageError("-F needs a frequency of at least 1 Hz")
 	case o.exact != "" && len(o.command) == 0 && len(o.pids) != 1:

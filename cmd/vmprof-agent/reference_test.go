@@ -18,7 +18,7 @@ func TestFlagsReference(t *testing.T) {
 
 <!-- Written by make reference; do not edit. -->
 
-This page contains the complete help of each verb, as ` + "`vmprof-agent record --help-all`" + ` prints it. ` + "`--help`" + ` omits the
+This page contains the complete help of each command, as ` + "`vmprof-agent record --help-all`" + ` prints it. ` + "`--help`" + ` omits the
 advanced flags. A duration without a unit is in seconds.
 `)
 	for _, v := range verbs() {

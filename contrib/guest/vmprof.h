@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vmprof.h: what a VM includes so that vmprof-agent can sample its calls. C11 or C++11, GCC or clang, Linux on
- * x86-64 or arm64, libc and pthreads, nothing else. docs/guests.md is the guide.
+ * vmprof.h: a VM includes this header so that vmprof-agent can sample its calls. It needs C11 or C++11, GCC or clang,
+ * Linux on x86-64 or arm64, libc and pthreads. docs/guests.md is the guide.
  *
  * One file of the VM defines VMPROF_IMPLEMENTATION before its first #include, which must be this one. Then:
  *
- *	vmprof_start("myvm");                  once; a thread of its own looks for the agent, now and whenever it is gone
- *	vmprof_method(id, name, file, ...);    whenever code was made; vmprof_forget(id, begin) when it is freed
- *	slot = vmprof_thread_begin();          in every thread that runs the VM's programs; vmprof_thread_end() after that
- *	vmprof_enter(id, site);                first thing in every method (interpreters); JITs emit the same, see below
+ *	vmprof_start("myvm");                  once; starts a helper thread that connects, and reconnects, to the agent
+ *	vmprof_method(id, name, file, ...);    after generating code; vmprof_forget(id, begin) when it is freed
+ *	slot = vmprof_thread_begin();          in every thread that runs the VM's programs; vmprof_thread_end() at its end
+ *	vmprof_enter(id, site);                at the start of every method (interpreters); JITs emit the same, see below
  *
- * While no burst is sampled all this costs a load, a compare and a branch that is never taken, per call. No call from
- * the VM blocks on the agent, and without an agent nothing happens at all.
+ * While no burst is sampled, each call costs a load, a compare and a branch that is not taken. No call from the VM
+ * blocks on the agent. Without an agent, nothing is sampled.
  */
 #ifndef VMPROF_H
 #define VMPROF_H
@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-/* ---- the page that guest and agent share ---- */
+/* ---- the page that VM and agent share ---- */
 
 #define VMPROF_VERSION 1
 #define VMPROF_SOCKET_PATH "/run/vmprof-agent/guest.sock"
@@ -35,9 +35,9 @@ extern "C" {
 #define VMPROF_PAGE_SIZE 4096
 
 /*
- * One thread's countdown. The agent fills it at a timer tick that interrupts this very thread, and only while armed is
- * 0; the thread counts it down. An interrupt sees its own thread's writes in order, so it is enough that the compiler
- * keeps the order. Only armed is written by somebody else too, by the helper thread below.
+ * One thread's countdown. The agent fills it at a timer tick that interrupts this thread, and only while armed is 0.
+ * The thread counts it down. An interrupt sees its own thread's writes in order, so only the compiler must keep the
+ * order. Another thread, the helper below, writes only armed.
  */
 struct vmprof_slot {
 	volatile uint32_t armed;  /* 1: prologues take the branch. First, so that JITs compare at offset 0 */
@@ -57,12 +57,13 @@ struct vmprof_page {
 
 /*
  * VMPROF_PROBEn(name, arguments) is an instruction that does nothing, and a note in the file (as of systemtap's
- * sys/sdt.h, provider "vmprof") that tells tools where it is and where the arguments are then. Arguments are integers
- * or pointers, passed as 64 bits in a register or as a constant. The names call, thread and thread_end are taken.
+ * sys/sdt.h, provider "vmprof") with its address and the locations of the arguments. Arguments are integers or
+ * pointers, passed as 64 bits in a register or as a constant. The names call, thread and thread_end are reserved.
  *
- * The instruction is the one-byte NOP, which every kernel emulates. From 6.18 on kernels replace a probed NOP of five
- * bytes by a call, which is faster, but writes a return address below the stack pointer: into the red zone, where a
- * function that calls nothing keeps its variables. So that NOP is for assembly that owns its stack: see vmprof_armed.
+ * The instruction is the one-byte NOP, which every kernel emulates. From Linux 6.18 on, the kernel replaces a probed
+ * NOP of five bytes by a call. The call is faster, but it writes a return address below the stack pointer: into the red
+ * zone, where a function that calls nothing keeps variables. Only assembly code that does not use the red zone may
+ * contain that NOP: see vmprof_armed.
  */
 #if !defined(__x86_64__) && !defined(__aarch64__)
 #error "vmprof.h knows x86-64 and arm64; include it for these only"
@@ -112,14 +113,14 @@ struct vmprof_page {
 
 /* ---- the prologue's check ---- */
 
-/* The slot of this thread; one that is never armed before vmprof_thread_begin() and for threads that got none. */
+/* The slot of this thread. Before vmprof_thread_begin(), and if no slot is free, it is one that is never armed. */
 #define VMPROF_TLS_ __attribute__((visibility("hidden"), tls_model("initial-exec"))) __thread
 extern VMPROF_TLS_ struct vmprof_slot *vmprof_self;
 
 /*
- * A call of the method callee while the slot is armed: counts it, and shows every stride'th to the agent. site tells
- * who called: the return address in a caller's registered code, or for interpreters the address of the bytecode after
- * the call, in a caller whose bytecode was registered.
+ * Counts a call of the method callee while the slot is armed. The agent samples every stride'th call. site identifies
+ * the caller: it is the return address in registered code or, for interpreters, the address of the bytecode after the
+ * call, in registered bytecode.
  */
 void vmprof_armed(uint32_t callee, const void *site);
 
@@ -131,7 +132,7 @@ static inline void vmprof_enter(uint32_t callee, const void *site)
 }
 
 /*
- * The same for JITs, which emit at the very entry of a method, before it keeps anything on the stack:
+ * The same check for JITs. Emit it at the entry of a method, before the method stores anything on the stack:
  *
  *	x86-64	entry:	cmp dword [slot], 0	; slot: what vmprof_thread_begin returned, in a register for example
  *			jne cold
@@ -148,8 +149,8 @@ static inline void vmprof_enter(uint32_t callee, const void *site)
  *			bl vmprof_stub		; returns with x30 as it was
  *			b body
  *
- * The stub keeps all registers, vector registers too, except the flags, and on arm64 x16 and x17. It uses less than
- * 256 bytes of stack, which need not be aligned. It is called for its address only: it has no C signature.
+ * The stub preserves all registers, including vector registers, except the flags and, on arm64, x16 and x17. It uses
+ * less than 256 bytes of stack. The stack may have any alignment. The stub has no C signature: use only its address.
  */
 void vmprof_stub(void);
 
@@ -162,37 +163,38 @@ struct vmprof_site {
 };
 
 /*
- * Says that [begin, begin + size) is now code (or bytecode) of the method id, which is never 0 and has the same name
- * for good. All is copied; names are cut to 1000 bytes. Returns 0; ENOMEM or, for an id or a size of 0, EINVAL: then
- * the method will have no name.
+ * Registers [begin, begin + size) as code (or bytecode) of the method id. An id is not 0 and has the same name for the
+ * life of the process. Copies its arguments; names are cut to 1000 bytes. Returns 0, ENOMEM, or EINVAL for an id or a
+ * size of 0. After an error the method has no name.
  */
 int vmprof_method(uint32_t id, const char *name, const char *file, uint32_t line, const void *begin, uint32_t size,
 		  const struct vmprof_site *sites, uint32_t count);
 
-/* Says that the code of the method at begin is gone. To be called before other code is put there. */
+/* Removes the code of the method at begin. Call it before the memory is used for other code. */
 void vmprof_forget(uint32_t id, const void *begin);
 
 /*
- * Gives the calling thread a slot, and returns it; the thread has to run the VM's programs itself, as the agent arms
- * it by its kernel thread. If all are taken it gets one that is never armed. A thread that ends gives its slot back.
+ * Assigns a slot to the calling thread and returns it. Call it on the thread that runs the VM's programs, because the
+ * agent arms slots by kernel thread. If no slot is free, the returned one is never armed. A thread that ends frees its
+ * slot.
  */
 struct vmprof_slot *vmprof_thread_begin(void);
 void vmprof_thread_end(void);
 
-/* How often vmprof_thread_begin() found no slot since the process began. */
+/* Returns how often vmprof_thread_begin() found no free slot since the process started. */
 unsigned vmprof_unslotted(void);
 
 /*
- * Starts the helper thread, which connects to the agent's socket ($VMPROF_SOCKET if that is set), and tries again every
- * second as long as there is none. runtime names the VM, 15 bytes at most. Returns 0, also if it was started already,
- * or an errno value. A forked child has no helper and is never armed unless it calls this again.
+ * Starts the helper thread, which connects to the agent's socket ($VMPROF_SOCKET if set). It retries every second while
+ * there is no agent. runtime is the name of the VM, at most 15 bytes. Returns 0, also if the thread already runs, or an
+ * errno value. A forked child has no helper thread, and is not armed unless it calls this function again.
  */
 int vmprof_start(const char *runtime);
 
-/* Disconnects and ends the helper thread. Slots stay valid, and are not armed any more. */
+/* Disconnects and ends the helper thread. Slots stay valid but are no longer armed. */
 void vmprof_stop(void);
 
-/* Whether an agent is connected now. */
+/* Returns whether an agent is connected. */
 int vmprof_connected(void);
 
 #ifdef __cplusplus
@@ -231,7 +233,7 @@ VMPROF_TLS_ struct vmprof_slot *vmprof_self = &vmprof_never_;
 /* The connections so far, and for each slot the one in which its thread was last announced. */
 static uint32_t vmprof_connection_, vmprof_announced_[VMPROF_SLOTS];
 
-/* Tells the agent's kernel side, which then knows which kernel thread owns the slot. */
+/* Reports to the agent's kernel side which kernel thread owns the slot. */
 static inline void vmprof_announce_(struct vmprof_slot *slot)
 {
 	ptrdiff_t index = slot - vmprof_page_->slots;
@@ -242,9 +244,9 @@ static inline void vmprof_announce_(struct vmprof_slot *slot)
 }
 
 /*
- * What vmprof_armed does before and after its probe. Both run under vmprof_stub, which keeps the general registers only.
- * clang for arm64 has no such option per function; but a compiler has no use for vectors here, as all that could fill
- * one is volatile.
+ * The parts of vmprof_armed before and after its probe. Both run under vmprof_stub, which preserves only the general
+ * registers here. clang for arm64 has no such option per function, but it uses no vectors here, because all data is
+ * volatile.
  */
 #if defined(__clang__) && defined(__aarch64__)
 #define VMPROF_GENERAL_
@@ -287,8 +289,8 @@ VMPROF_ARMED_ void vmprof_shown_(void)
 
 #if defined(__x86_64__)
 /*
- * In assembly, as the probe on the hottest path is worth the NOP of five bytes. Nothing is below the stack pointer here.
- * The NOP must not cross a page, or kernels do not replace it.
+ * In assembly, because the probe on the hottest path should have the faster NOP of five bytes. Nothing is below the
+ * stack pointer here. The NOP must not cross a page, or kernels do not replace it.
  */
 __asm__("\t.pushsection .text\n"
 	"\t.balign 16\n"
@@ -439,7 +441,7 @@ struct vmprof_welcome_ {
 struct vmprof_key_ { /* a whole FORGET, and the beginning of METHOD */
 	uint32_t type, id;
 	uint64_t begin;
-	uint64_t time; /* CLOCK_MONOTONIC, ns: since when it is code, or no more. The agent hears of it later */
+	uint64_t time; /* CLOCK_MONOTONIC, ns: since when it is code, or no longer is. The agent receives it later */
 };
 
 struct vmprof_code_ { /* METHOD: then name, file, padding to 4 bytes, sites */
@@ -449,9 +451,9 @@ struct vmprof_code_ { /* METHOD: then name, file, padding to 4 bytes, sites */
 	uint32_t sites;
 };
 
-/* ---- what was registered: sent again to the next agent, so kept as long as the code lives ---- */
+/* ---- registered methods: kept while the code exists, and sent again to the next agent ---- */
 
-/* A METHOD packet that is to be sent or was; or a FORGET that is to be sent. The packet follows. */
+/* A METHOD packet, sent or pending, or a pending FORGET packet. The packet follows. */
 struct vmprof_record_ {
 	struct vmprof_record_ *next, *prev; /* in pending or sent */
 	struct vmprof_record_ *chain;	    /* in its bucket; FORGETs are in none */
@@ -600,7 +602,7 @@ void vmprof_forget(uint32_t id, const void *begin)
 	pthread_mutex_unlock(&vmprof_.lock);
 }
 
-/* Everything that still is code has to be sent again. Called with the lock held. */
+/* Marks all existing code as not sent. Called with the lock held. */
 static void vmprof_unsend_(void)
 {
 	struct vmprof_record_ *r, *next;
@@ -635,7 +637,7 @@ static size_t vmprof_span_(void)
 	return page > VMPROF_PAGE_SIZE ? page : VMPROF_PAGE_SIZE;
 }
 
-/* Puts zeroes where the page is: whoever still holds the old one cannot arm this process any more. */
+/* Maps zeroes over the page: holders of the old page can no longer arm this process. */
 static void vmprof_unshare_(void)
 {
 	int slot;
@@ -722,8 +724,8 @@ void vmprof_thread_end(void)
 unsigned vmprof_unslotted(void) { return __atomic_load_n(&vmprof_unslotted_, __ATOMIC_RELAXED); }
 
 /*
- * Asks the threads that this agent does not know to announce themselves, at their next call: the check that they make
- * anyway leads them there. Returns how many there are.
+ * Asks the threads that this agent does not know to announce themselves. Their check does that at their next call.
+ * Returns the number of these threads.
  */
 static int vmprof_ask_(void)
 {

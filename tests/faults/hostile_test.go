@@ -24,7 +24,7 @@ var hostileRows = []Row{
 	{
 		Fault: "the agent panics while it handles a process",
 		Holds: "The panic is counted by its stage (`vmprof_process_failures_total`), logged once with its stack, and noted in the " +
-			"profile. The process has no names until it is tried again: after a minute, then less and less often. Nothing else is affected.",
+			"profile. The process has no names until a retry succeeds: the first is after a minute, later ones at growing intervals. Nothing else is affected.",
 		Elsewhere: []string{
 			"agent/target.TestWorkerPanics", "agent/target.TestFailureAgain", "agent/target.TestJobPanics", "agent/target.TestPoolPanics", "agent/target.TestAttachPanics",
 			"agent.TestRecordPanics", "agent.TestWindowPanics", "agent.TestPlacingPanics", "agent.TestDiscoveryPanics", "agent.TestObserverPanics", "agent/sink/prom.TestCollectorPanics",

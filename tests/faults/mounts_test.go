@@ -22,7 +22,7 @@ import (
 var mountRows = []Row{
 	{
 		Fault: "many containers one after the other",
-		Holds: "Each has a libjvm of its own. Each JVM is followed live, its file system can be unmounted when it has ended, and the agent holds no more descriptors after the last one than after the first.",
+		Holds: "Each container has its own libjvm. The agent follows each JVM live. After a JVM ends, its file system can be unmounted. The agent has as many open descriptors after the last container as after the first.",
 		Test:  testMounts,
 		Elsewhere: []string{"agent/library.TestKeeper", "agent/events.TestNumbering", "agent/events.TestRemovePlans", "agent/events.TestClockSiteClears",
 			"agent/attach.TestLoadSlots"},

@@ -17,22 +17,22 @@ import (
 var observingRows = []Row{
 	{
 		Fault: "a nearly idle JVM allocates",
-		Holds: "Its allocations are recorded all the time, as each kind of events may take 0.2 % of one CPU. The sum is within the interval that the profile states.",
+		Holds: "Its allocations are recorded all the time, because each kind of events may use 0.2 % of one CPU. The sum is within the interval in the profile.",
 		Test:  func(t *testing.T) { recordIdle(t, false, "-XX:TLABSize=64k") },
 	},
 	{
 		Fault: "a nearly idle JVM passes a probe more often than the budget allows",
-		Holds: "The probe is there in slices of time that are drawn. The profile says how much of the time was observed; the sum, scaled to all of it, is within the interval that the profile states.",
+		Holds: "The probe is attached in random slices of time. The profile shows the observed part of the time. The sum, scaled to the whole time, is within the interval in the profile.",
 		Test:  func(t *testing.T) { recordIdle(t, true, "-XX:TLABSize=2k", "-XX:MinTLABSize=2k") },
 	},
 	{
 		Fault:     "a process works in bursts while its events are observed in slices of time",
-		Holds:     "Estimates are right on average, and the stated interval holds the truth in about 95 of 100 cases.",
+		Holds:     "Estimates are right on average, and the interval in the profile contains the truth in about 95 of 100 cases.",
 		Elsewhere: []string{"agent/fold.TestCoverageUnbiased"},
 	},
 	{
 		Fault:     "no CPU time of a process was measured yet",
-		Holds:     "Its probes are not taken away for costing more than a share of nothing.",
+		Holds:     "Its probes stay attached. Until a CPU time is measured, the budget assumes that the process uses one CPU.",
 		Elsewhere: []string{"agent/events.TestTuneUnmeasured"},
 	},
 }

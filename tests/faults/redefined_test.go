@@ -34,7 +34,7 @@ var redefinedRows = []Row{
 	},
 	{
 		Fault:     "the memory of a method is used for another one, and no class is unloaded",
-		Holds:     "Stacks stay whole, and samples of one method are never named after the other.",
+		Holds:     "Stacks stay whole. No sample of one method has the name of the other.",
 		Kernels:   kernels,
 		Elsewhere: []string{"bpf.TestKernelMethodRedefined", "vmruntime/hotspot.TestRedefinedMethod"},
 	},

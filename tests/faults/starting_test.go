@@ -21,8 +21,8 @@ import (
 var startingRows = []Row{
 	{
 		Fault: "a JVM is sampled while it is loaded",
-		Holds: "The agent attaches to it, and five seconds after its start its hot method and the callers have names. Every failure to attach is tried again: by " +
-			"itself for half a minute, then when the process is sampled, once a minute. Compiled code that seems stale is looked for again.",
+		Holds: "The agent attaches to the JVM. Five seconds after the JVM's start, its hot method and the callers have names. The agent retries every failed " +
+			"attach: by itself for half a minute, then when the process is sampled, at most once a minute. It looks up stale compiled code again.",
 		Test:      startingJVMs,
 		Elsewhere: []string{"vmruntime/hotspot.TestAttachLoading", "agent/target.TestAttachAgain", "agent/target.TestLookAgain", "agent.TestSampleRetries", "agent/target.TestStaleAgain"},
 	},

@@ -20,7 +20,7 @@ import (
 var starvedRows = []Row{
 	{
 		Fault: "the agent has a twentieth of a CPU",
-		Holds: "No JVM is taken for one that hangs: deadlines count what a target took, not what the scheduler took. Allocations of a JVM that starts then have names. A profile in which its Java frames are missing says so, however short it is.",
+		Holds: "The agent treats no healthy JVM as hanging: deadlines count the time of the target, not time that the agent waits for a CPU. Allocations of a JVM that starts meanwhile have classes. If Java frames are missing, every profile says so, even a short one.",
 		Test:  testStarved,
 		Elsewhere: []string{"agent/proc.TestCounted", "agent/proc.TestPoolWaitsForWhatComputes", "agent/proc.TestPoolAbandonsWhatIsBlocked",
 			"agent/target.TestMissingFrames", "agent.TestMissingFramesInProfile"},
@@ -42,7 +42,7 @@ func testStarved(t *testing.T) {
 	runLateWithin(t, m.jdk, classes, url, 0, 5*time.Minute)
 	wait.For(t, time.Minute, "the JDK is unmounted", func() bool { return m.unmount(t) })
 	for line := range strings.Lines(agent.output.String()) {
-		if strings.Contains(line, "target is left alone") || strings.Contains(line, "did not answer") {
+		if strings.Contains(line, "process is quarantined") || strings.Contains(line, "did not answer") {
 			t.Errorf("the log says that a target hung: %s", line)
 		}
 	}

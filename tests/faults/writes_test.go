@@ -19,27 +19,27 @@ var writesRows = []Row{
 	},
 	{
 		Fault:     "the agent is killed while a function-entry probe is attached",
-		Holds:     "The kernel takes the probe away: the semaphore is 0, the code is as the file has it, and the program computes what it did before.",
+		Holds:     "The kernel removes the probe: the semaphore is 0, the code equals the file, and the results of the program do not change.",
 		Elsewhere: []string{"tests.TestUSDTKilled"},
 	},
 	{
 		Fault:     "a process forks, stops or ends while its function-entry probe is attached",
-		Holds:     "Children share the probe until it goes, and compute what they do without it. A stopped or ended process holds nothing up.",
+		Holds:     "Children share the probe until it is removed, and compute the same results as without it. A stopped or ended process does not delay the agent.",
 		Elsewhere: []string{"agent/calls/usdt.TestLiveForks", "agent/calls/usdt.TestLiveStoppedInWindow"},
 	},
 	{
 		Fault:     "two agents, or another tracer, at the same function-entry probe",
-		Holds:     "All of them see the calls, and the semaphore counts for each. If the other one left the semaphore out, the kernel refuses the agent, which says so and leaves the process alone.",
+		Holds:     "All of them see the calls, and the semaphore counts each of them. If another tracer attached without the semaphore, the kernel refuses the agent. The agent reports that and does not sample the process.",
 		Elsewhere: []string{"agent/calls/usdt.TestLiveTwoEngines", "agent/calls/usdt.TestLiveOtherTracer"},
 	},
 	{
 		Fault:     "a PHP that was started without USE_ZEND_DTRACE=1",
-		Holds:     "No probe is attached, and the recording says what to do.",
+		Holds:     "The agent attaches no probe, and the recording contains the remedy.",
 		Elsewhere: []string{"tests.TestUSDTPlain"},
 	},
 	{
 		Fault:     "a program that only looks like PHP",
-		Holds:     "The agent changes nothing in it, and cuts and cleans the names that it makes up.",
+		Holds:     "The agent changes nothing in the program. It limits the length of the names from it and escapes harmful characters.",
 		Elsewhere: []string{"agent/calls/usdt.TestLiveHostile", "agent/calls/usdt.TestLiveUnreadable"},
 	},
 }

@@ -48,7 +48,7 @@ func TestParseTruth(t *testing.T) {
 func TestPrograms(t *testing.T) {
 	jdks := needs.JDKs(t)
 	jdk := jdks[len(jdks)-1] // the newest one runs most programs
-	for _, program := range append(Programs(), Crowd(), Siblings()) {
+	for _, program := range append(Programs(), Crowd(), Siblings(), Paced(10)) {
 		if !program.Runs(Flavour{}, jdk.Version) {
 			continue
 		}

@@ -1,6 +1,9 @@
 package guests
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // A Program is one of the programs in java/guest, with the flags that its truth depends on.
 type Program struct {
@@ -79,6 +82,14 @@ func Siblings() Program {
 		Name: "Siblings", Class: "Siblings", Thread: worker, Inlines: true,
 		Flags: compile("dontinline Siblings::*ing", "dontinline Siblings::pass", "dontinline Siblings::keep",
 			"inline Siblings::shift", "inline Siblings::scale", "inline Siblings::divide", "inline Siblings::look"),
+	}
+}
+
+// Paced is a guest that serves 200 requests a second. One of its methods works by so many percent more than with 0.
+func Paced(slow int) Program {
+	return Program{
+		Name: fmt.Sprintf("Paced, slow=%d", slow), Class: "Paced", Thread: worker,
+		Flags: append(compile("dontinline Paced::heavy", "dontinline Paced::light"), fmt.Sprintf("-Dslow=%d", slow)),
 	}
 }
 

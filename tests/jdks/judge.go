@@ -139,7 +139,7 @@ func sum(feature string, got, truth, within float64, unit string) verdict {
 }
 
 // noObjects is the note of JVMs whose heap the agent cannot read.
-const noObjects = "Objects of this JVM are not known"
+const noObjects = "The object layout of this JVM is unknown"
 
 // unclear is in the note of waits of threads that were not known, or were parked for an object that could not be read.
 const unclear = "the blocker of their threads is unknown"

@@ -113,7 +113,7 @@ func (p *Process) layoutThread() (err error) {
 // layoutThreadIDs is for builds in which nothing leads from a thread to its JavaThread. ErrStarting if there is none yet.
 func (p *Process) layoutThreadIDs() error {
 	l, s := &p.layout.Thread, &p.schema.thread
-	err := errors.New("the VM does not export its threads' ids")
+	err := errors.New("the VM does not export the ids of its threads")
 	const attempts = 3 // threads come and go
 	for i := 0; i < attempts && err != nil && s.osThread.Known && s.osThreadID.Known; i++ {
 		if l.Vtable == 0 {
@@ -131,9 +131,9 @@ func (p *Process) layoutThreadIDs() error {
 		return nil
 	}
 	l.ByID = true
-	p.note("Threads of this JVM are found by their ids, as its libjvm has no symbol Thread::_thr_current (it is stripped, older than " +
-		"JDK 9, or of musl): a thread's samples in native code have no Java callers until it was seen in Java code, or in the JVM's " +
-		"list of threads, which is read 4 times a second at most.")
+	p.note("Threads of this JVM are found by their ids, because its libjvm has no symbol Thread::_thr_current (it is stripped, older than " +
+		"JDK 9, or built for musl). Samples of a thread in native code have no Java callers until the agent has sampled it in Java " +
+		"code, or has read it in the JVM's list of threads (at most 4 times a second).")
 	return nil
 }
 
@@ -143,7 +143,7 @@ func (p *Process) layoutInterpreter() (err error) {
 		return err
 	}
 	if p.image.machine != elf.EM_X86_64 {
-		p.missing("Frames of the interpreter are not known on " + p.image.machine.String() + " yet.")
+		p.missing("The layout of interpreter frames is unknown on " + p.image.machine.String() + ".")
 		return nil
 	}
 	// src/hotspot/cpu/x86/frame_x86.hpp; only the first one is exported.

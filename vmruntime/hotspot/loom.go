@@ -44,7 +44,7 @@ func (p *Process) layoutLoom() error {
 		}
 	}
 	if err != nil {
-		p.missing(fmt.Sprintf("How virtual threads keep frames on the heap was not found (%v): "+
+		p.missing(fmt.Sprintf("The layout of virtual threads' frames on the heap was not found (%v): "+
 			"stacks of those that have yielded end early.", err))
 		return nil
 	}
@@ -65,10 +65,10 @@ func (p *Process) returnBarrier() (uint64, error) {
 // chunk is the same in every process of a build.
 func (p *Process) chunkLayout() (l ChunkLayout, err error) {
 	if !p.layout.HasObjects {
-		return l, errors.New("objects are not known")
+		return l, errors.New("the object layout is unknown")
 	}
 	if p.layout.Loom.EnterReturn == 0 {
-		return l, errors.New("the VM does not say where they begin")
+		return l, errors.New("the VM does not export the entry point of virtual threads")
 	}
 	// continuationEntry.hpp: behind a word for what is the platform's comes the entry's parent, then its Continuation.
 	parent := uint32(vmstructs.WordSize)

@@ -27,7 +27,7 @@ func (p *Process) layoutObjects() error {
 	}
 	if err != nil {
 		p.layout.Objects, p.layout.HasObjects = javaheap.ObjectLayout{}, false
-		p.missing(fmt.Sprintf("Objects of this JVM are not known (%v): "+
+		p.missing(fmt.Sprintf("The object layout of this JVM is unknown (%v): "+
 			"allocations, locks and page faults have no classes.", err))
 		return nil
 	}

@@ -205,12 +205,12 @@ func TestObjectsMissing(t *testing.T) {
 		{func(p *Process, mem *vmtest.Memory) {
 			heap := vmstructs.Number(mem.At(static, 8))
 			clear(mem.At(p.schema.object.heap.Reserved.At(heap), 16))
-		}, nil, "Objects of this JVM are not known"},
-		{func(p *Process, mem *vmtest.Memory) { copy(mem.At(p.schema.object.klassShift, 4), "\x40\x00\x00\x00") }, nil, "Objects of this JVM"},
+		}, nil, "The object layout of this JVM is unknown"},
+		{func(p *Process, mem *vmtest.Memory) { copy(mem.At(p.schema.object.klassShift, 4), "\x40\x00\x00\x00") }, nil, "The object layout of this JVM"},
 		{func(p *Process, mem *vmtest.Memory) {
 			heap := vmstructs.Number(mem.At(static, 8))
 			clear(mem.At(p.schema.object.heap.RegionShift.At(heap), 4))
-		}, nil, "Objects of this JVM"},
+		}, nil, "The object layout of this JVM"},
 		{func(p *Process, mem *vmtest.Memory) { clear(mem.At(p.schema.object.threadList, 8)) }, vmruntime.ErrStarting, ""},
 	} {
 		fresh := loadRecording(t, "testdata/objects25.gz")

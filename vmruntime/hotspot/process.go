@@ -146,18 +146,18 @@ func (p *Process) attach() error {
 		return fmt.Errorf("code cache: %w", err)
 	}
 	if p.complete, err = vmstructs.ReadBool(p.memory, &p.schema.flags, "DebugNonSafepoints"); err != nil {
-		p.note("Whether DebugNonSafepoints is on is not known (%v): "+
+		p.note("The setting of DebugNonSafepoints is unknown (%v): "+
 			"a leaf [inlined in M] is M or a method that was inlined in it.", err)
 	} else if !p.complete {
-		p.note("DebugNonSafepoints is off: which inlined method an instruction came from is recorded for calls and polls only. " +
+		p.note("DebugNonSafepoints is off: the JVM records inlined methods for calls and safepoint polls only. " +
 			"A leaf [inlined in M] is M or a method that was inlined in it. Start the JVM with " +
 			"-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints to see which.")
 	}
 	if !p.schema.scopes.Known() {
-		p.note("The debug information of this JVM's compiled code is not known: what is inlined is not shown.")
+		p.note("The format of this JVM's debug information is unknown: inlined methods are not shown.")
 	}
 	if !p.version.tested() {
-		p.note("JDK %d is not among the releases that this agent is tested with.", p.version.jdk)
+		p.note("This agent is not tested with JDK %d.", p.version.jdk)
 	}
 	return p.buildLayout()
 }

@@ -37,7 +37,7 @@ func (b *Book) Learn(vm VM, epoch uint32, d *Difference) (*Book, error) {
 		next.targets, next.frames = maps.Clone(b.targets), maps.Clone(b.frames)
 	}
 	if err := next.learnTargets(vm, d); err != nil {
-		return nil, fmt.Errorf("look up what is called: %w", err)
+		return nil, fmt.Errorf("look up callees: %w", err)
 	}
 	if err := next.learnNames(vm, d); err != nil {
 		return nil, fmt.Errorf("name methods: %w", err)

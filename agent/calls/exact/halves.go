@@ -83,8 +83,8 @@ func PhaseNote[K comparable](before, after cct.Weights[K]) string {
 	if common >= samePhase {
 		return ""
 	}
-	return fmt.Sprintf("exact, but of part of a phase: the first and the second half of the recording have %.0f %% of the calls in common, by "+
-		"method; count whole iterations, or more of them, for counts that represent the program", common)
+	return fmt.Sprintf("exact, but the recording covers only part of a phase: its two halves have %.0f %% of the calls in common, by method; "+
+		"record whole iterations, or more of them, to get representative counts", common)
 }
 
 // methods are how often each method was called.

@@ -39,7 +39,7 @@ func (l Losses) Notes() []string {
 	}{
 		{l.NoThread, "%d calls are in no tree, because their threads are beyond the limit."},
 		{l.NoNode, "%d calls exceeded the limit of contexts; they count as [overflow] below their deepest known context."},
-		{l.TooDeep, fmt.Sprintf("%%d calls were deeper than %d frames; they count there, as [overflow].", bpf.ExactDepth)},
+		{l.TooDeep, fmt.Sprintf("%%d calls were deeper than %d frames; they count as [overflow] at that depth.", bpf.ExactDepth)},
 		{l.NoEdge, "%d calls are missing in the call graph, because it is full."},
 		{l.NoMethod, "%d methods have no names, because their announcements were lost."},
 		{l.NoRecord, "%d threads have no names."},

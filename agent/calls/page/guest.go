@@ -70,7 +70,7 @@ func (e *Engine) greet(conn *net.UnixConn, p *peer) (_ *guest, err error) {
 	// The descriptor is the guest's right to that page, and to nothing else.
 	_, _, err = conn.WriteMsgUnix(welcomePacket(bpf.PageSlots), unix.UnixRights(g.page.FD()), nil)
 	if err != nil {
-		return nil, fmt.Errorf("welcome guest: %w", err)
+		return nil, fmt.Errorf("send WELCOME to the VM: %w", err)
 	}
 	return g, nil
 }
@@ -114,12 +114,12 @@ func (e *Engine) share(g *guest) (err error) {
 	}
 	pid := uint32(g.peer.id.PID)
 	if err := e.objects.Pages.Put(pid, g.page); err != nil {
-		return fmt.Errorf("announce page: %w", err)
+		return fmt.Errorf("register the VM's page in the kernel: %w", err)
 	}
 	// Last: who is a guest has a page.
 	k := bpf.PageGuest{StartTicks: g.peer.id.Ticks(), Serial: g.serial}
 	if err := e.objects.PageGuests.Put(pid, &k); err != nil {
-		return fmt.Errorf("announce guest: %w", err)
+		return fmt.Errorf("register the VM in the kernel: %w", err)
 	}
 	return nil
 }

@@ -153,7 +153,7 @@ func listen(path string) (_ *listener, err error) {
 	}
 	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("lock guests' socket: %w", err)
+		return nil, fmt.Errorf("lock the socket for VMs: %w", err)
 	}
 	defer func() {
 		if err != nil {

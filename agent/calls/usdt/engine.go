@@ -97,7 +97,7 @@ func Try(opt Options) (_ *Engine, err error) {
 		return nil, err
 	}
 	if e.notices, err = ring.NewReader(e.usdt.UsdtNotices); err != nil {
-		return nil, errors.Join(fmt.Errorf("read what the usdt programs ask for: %w", err), e.usdt.Close())
+		return nil, errors.Join(fmt.Errorf("read the attach requests of the usdt programs: %w", err), e.usdt.Close())
 	}
 	if err := e.Tune(opt.Rate); err != nil {
 		return nil, errors.Join(err, e.notices.Close(), e.usdt.Close())

@@ -184,7 +184,7 @@ func (e *Engine) enter(g *guest) error {
 		return errFull
 	}
 	if err := e.usdt.UsdtGuests.Put(uint32(pid), g.kernel); err != nil {
-		return fmt.Errorf("register guest with the kernel side: %w", err)
+		return fmt.Errorf("register the process in the kernel: %w", err)
 	}
 	e.guests[pid] = g
 	return nil

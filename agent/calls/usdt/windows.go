@@ -44,7 +44,7 @@ func (e *Engine) listen() {
 		record, err := e.notices.Next()
 		if err != nil {
 			if !errors.Is(err, os.ErrClosed) {
-				e.log.Error("cannot read what the usdt programs ask for", "err", err)
+				e.log.Error("cannot read the attach requests of the usdt programs", "err", err)
 			}
 			return
 		}

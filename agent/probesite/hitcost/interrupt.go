@@ -14,7 +14,7 @@ import (
 )
 
 // ErrInterrupt says that the time of an interrupt cannot be measured here.
-var ErrInterrupt = errors.New("what an interrupt takes cannot be measured with one CPU, or on a CPU that is busy")
+var ErrInterrupt = errors.New("the cost of an interrupt cannot be measured with one CPU, or on a busy CPU")
 
 // Interrupt returns what a thread loses when another CPU interrupts its own, as the kernel does when it changes code or forgets
 // mappings of pages. In virtual machines that takes longer than on metal. It is the median of some tens of

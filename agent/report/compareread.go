@@ -1,0 +1,382 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/audit"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+)
+
+// Per is the unit of work that costs are divided by. The zero value is a second of wall time.
+type Per struct {
+	units  [2]float64 // of A and B as the user counted them, 0 for none
+	method string     // whose calls are counted
+}
+
+// ParsePer reads a Per: seconds, N, NA:NB or calls:METHOD.
+func ParsePer(text string) (Per, error) {
+	if method, ok := strings.CutPrefix(text, "calls:"); ok && method != "" {
+		return Per{method: method}, nil
+	}
+	if text == "seconds" {
+		return Per{}, nil
+	}
+	var per Per
+	for i, word := range strings.SplitN(text, ":", 2) {
+		n, err := strconv.ParseFloat(word, 64)
+		if err != nil || !(n > 0) || math.IsInf(n, 0) {
+			return Per{}, fmt.Errorf("cannot compare per %q: choose seconds, a number such as 6000 or 6000:6100 of A and B, or calls:METHOD", text)
+		}
+		per.units[i] = n
+	}
+	if per.units[1] == 0 {
+		per.units[1] = per.units[0]
+	}
+	return per, nil
+}
+
+// perSecond says that the unit is time.
+func (p Per) perSecond() bool { return p == Per{} }
+
+// String is what follows "per" in a sentence.
+func (p Per) String() string {
+	switch {
+	case p.method != "":
+		return "call of " + stored.Printable(p.method)
+	case p.perSecond():
+		return "second"
+	}
+	return "unit"
+}
+
+const (
+	// maxAuditWindows is how many windows of one run are compared; where there are more, neighbours become one.
+	maxAuditWindows = 240
+	// confidenceOfCalls is that of the intervals of estimated calls, in standard errors: 95 %.
+	confidenceOfCalls = 1.96
+)
+
+// A recording is one file of a side.
+type recording struct {
+	Named
+	stacks  *stacks
+	samples *stacks // how many samples the values come from; nil if the values are exact
+	calls   *stacks // nil unless calls are the unit
+	windows []*pane
+	of      map[processKey]bool // the processes that have values
+}
+
+// A pane is a window of a recording.
+type pane struct {
+	start    time.Time
+	duration time.Duration
+	samples  []*pprof.Sample
+	units    float64
+}
+
+// A processKey tells processes of one host apart. The zero value is none.
+type processKey struct {
+	pid  int64
+	comm string
+}
+
+// readSide reads the recordings of a side, in the order of their times.
+func readSide(side []Named, sampleType string, opts *AuditOptions) ([]*recording, error) {
+	list := make([]*recording, 0, len(side))
+	for _, n := range side {
+		r, err := readRecording(n, sampleType, opts)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, r)
+	}
+	slices.SortStableFunc(list, func(a, b *recording) int { return a.windows[0].start.Compare(b.windows[0].start) })
+	return list, nil
+}
+
+func readRecording(n Named, sampleType string, opts *AuditOptions) (*recording, error) {
+	r := &recording{Named: n}
+	var err error
+	if r.stacks, err = newStacks(n.Profile, sampleType); err != nil {
+		return nil, fmt.Errorf("read %s: %w", n.Name, err)
+	}
+	r.stacks.leaveWaits()
+	if r.stacks.ofCalls() {
+		if err := r.stacks.ofEngine(n, opts.Engine); err != nil {
+			return nil, err
+		}
+	}
+	for _, counted := range []string{stored.TypeSamples, stored.TypeEvents} {
+		if typeIndex(n.Profile, counted) >= 0 && !r.stacks.ofCalls() {
+			if r.samples, err = newStacks(n.Profile, counted); err != nil {
+				return nil, fmt.Errorf("read %s: %w", n.Name, err)
+			}
+			break
+		}
+	}
+	if opts.Per.method != "" {
+		if !HasCalls(n.Profile) {
+			return nil, fmt.Errorf("%s has no calls, so --per=calls does not apply: record with -e cpu,calls, or give the number of units with --per=N", n.Name)
+		}
+		if r.calls, err = newStacks(n.Profile, stored.TypeCalls); err != nil {
+			return nil, fmt.Errorf("read %s: %w", n.Name, err)
+		}
+		if err := r.calls.ofEngine(n, opts.Engine); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.divide(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", n.Name, err)
+	}
+	r.of = make(map[processKey]bool)
+	for sample := range r.stacks.all() {
+		r.of[processKey{processID(sample), label(sample, stored.LabelComm)}] = true
+	}
+	return r, nil
+}
+
+// ofEngine keeps the calls of one engine, or of the only one.
+func (s *stacks) ofEngine(n Named, engine string) error {
+	if engine == "" {
+		return oneEngine(n)
+	}
+	s.keep = func(sample *pprof.Sample) bool { return label(sample, stored.LabelEngine) == engine }
+	return nil
+}
+
+// divide makes the windows. A profile without any is one.
+func (r *recording) divide() error {
+	samples, err := samplesByWindow(r.Profile)
+	if err != nil {
+		return err
+	}
+	about := windowsOf(r.Profile)
+	numbers := slices.Collect(maps.Keys(samples))
+	for n := range about {
+		if samples[n] == nil {
+			numbers = append(numbers, n) // nothing was sampled
+		}
+	}
+	slices.Sort(numbers)
+	start := time.Unix(0, r.Profile.TimeNanos)
+	if len(numbers) == 0 {
+		r.windows = []*pane{{start: start, duration: max(time.Duration(r.Profile.DurationNanos), 0), samples: r.Profile.Sample}}
+		return nil
+	}
+	each := time.Duration(max(r.Profile.DurationNanos, 0) / int64(len(numbers))) // where nothing else is known
+	for _, n := range numbers {
+		p := &pane{start: start, duration: each, samples: samples[n]}
+		if w, known := about[n]; known {
+			p.start, p.duration = w.Start, w.Duration
+		}
+		r.windows = append(r.windows, p)
+		start = p.start.Add(p.duration)
+	}
+	return nil
+}
+
+// end is when the recording ended.
+func (r *recording) end() time.Time {
+	last := r.windows[len(r.windows)-1]
+	return last.start.Add(last.duration)
+}
+
+// processesOf is how many processes have values in some recordings, each counted once.
+func processesOf(list []*recording) int {
+	seen := make(map[processKey]bool)
+	for _, r := range list {
+		maps.Copy(seen, r.of)
+	}
+	return len(seen)
+}
+
+// A processRun is the recordings of one process, one after the other.
+type processRun []*recording
+
+// runsOf puts the recordings of one process together: those that have a pid and its name in common, of times that do not
+// overlap. A recording without samples may be of any process.
+func runsOf(list []*recording) (runs []processRun) {
+	for _, r := range list {
+		i := slices.IndexFunc(runs, func(earlier processRun) bool {
+			last := earlier[len(earlier)-1]
+			overlap := last.end().Sub(r.windows[0].start)
+			return overlap <= r.end().Sub(r.windows[0].start)/2 && slices.ContainsFunc(earlier, r.sharesProcess)
+		})
+		if i < 0 {
+			runs = append(runs, processRun{r})
+		} else {
+			runs[i] = append(runs[i], r)
+		}
+	}
+	return runs
+}
+
+// sharesProcess says that two recordings may be of one process.
+func (r *recording) sharesProcess(other *recording) bool {
+	if len(r.of) == 0 || len(other.of) == 0 {
+		return true
+	}
+	for key := range r.of {
+		if other.of[key] {
+			return true
+		}
+	}
+	return false
+}
+
+// count gives each window of a side its units, and returns their relative standard error if they are estimated.
+func (p Per) count(side int, list []*recording) (float64, error) {
+	switch {
+	case p.method != "":
+		return p.countCalls(list)
+	case p.perSecond():
+		for _, r := range list {
+			for _, w := range r.windows {
+				if w.duration <= 0 && len(w.samples) > 0 {
+					return 0, fmt.Errorf("%s does not say how long it took: give the number of units with --per=N", r.Name)
+				}
+				w.units = w.duration.Seconds()
+			}
+		}
+		return 0, nil
+	}
+	all, n := 0.0, 0
+	for _, r := range list {
+		for _, w := range r.windows {
+			all += w.duration.Seconds()
+			n++
+		}
+	}
+	for _, r := range list {
+		for _, w := range r.windows {
+			w.units = p.units[side] / float64(n)
+			if all > 0 {
+				w.units = p.units[side] * w.duration.Seconds() / all
+			}
+		}
+	}
+	return 0, nil
+}
+
+// countCalls counts the calls of the method in each window. Windows without any become a part of the one before.
+func (p Per) countCalls(list []*recording) (relative float64, err error) {
+	within := profile.Interval{}
+	for _, r := range list {
+		for _, w := range r.windows {
+			for _, sample := range w.samples {
+				value := float64(r.calls.value(sample))
+				if value == 0 {
+					continue
+				}
+				if m := r.calls.edge(sample).Callee; m.Name != p.method && m.SystemName != p.method {
+					continue
+				}
+				switch basis := label(sample, stored.LabelBasis); basis {
+				case profile.Sampled.String(), profile.Unmeasured.String():
+					return 0, fmt.Errorf("%s: the calls of %s are %s, which is not their number: give that with --per=N, or record with another engine", r.Name, p, basis)
+				default:
+					interval, _ := intervalOf(sample, value, basis)
+					within = within.Add(interval)
+					w.units += value
+				}
+			}
+		}
+		var kept []*pane
+		for _, w := range r.windows {
+			if last := len(kept) - 1; last >= 0 && (w.units == 0 || kept[last].units == 0) {
+				kept[last].join(w)
+			} else {
+				kept = append(kept, w)
+			}
+		}
+		if r.windows = kept; kept[0].units == 0 {
+			return 0, fmt.Errorf("%s has no %s: name the method as report shows it", r.Name, strings.Replace(p.String(), "call", "calls", 1))
+		}
+	}
+	return math.Log(within.Factor()) / confidenceOfCalls, nil
+}
+
+// join adds the next window.
+func (w *pane) join(next *pane) {
+	w.duration += next.duration
+	w.units += next.units
+	w.samples = append(slices.Clone(w.samples), next.samples...)
+}
+
+// coarse are the windows of a run, one or more neighbours at a time, so that there are at most maxAuditWindows.
+func (r processRun) coarse() [][]placed {
+	var all []placed
+	for _, file := range r {
+		for _, w := range file.windows {
+			all = append(all, placed{file, w})
+		}
+	}
+	together := max((len(all)+maxAuditWindows-1)/maxAuditWindows, 1)
+	return slices.Collect(slices.Chunk(all, together))
+}
+
+// A placed window is one of that recording.
+type placed struct {
+	*recording
+	*pane
+}
+
+// cost is what a sample says.
+func (r *recording) cost(sample *pprof.Sample) audit.Cost {
+	c := audit.Cost{Amount: float64(r.stacks.value(sample))}
+	if r.samples != nil && c.Amount > 0 {
+		c.Samples = float64(r.samples.value(sample))
+	}
+	return c
+}
+
+// auditType chooses the type of values to compare: the wanted one, CPU time, that of the kind of events, or any that all have.
+func auditType(a, b []Named, wanted string) (string, error) {
+	if len(a) == 0 || len(b) == 0 {
+		return "", errors.New("both sides need a recording")
+	}
+	if kind, ok := EventKindOf(a[0].Profile); wanted == "" && ok {
+		wanted = stored.MainValue(kind).Type
+	}
+	hasCPU := func(n Named) bool {
+		i := typeIndex(n.Profile, stored.TypeCPU)
+		return i >= 0 && hasValues(n.Profile, i)
+	}
+	if wanted == "" && slices.ContainsFunc(a, hasCPU) && slices.ContainsFunc(b, hasCPU) {
+		wanted = stored.TypeCPU
+	}
+	chosen, err := commonType(a[0], b[0], wanted)
+	if err != nil {
+		return "", err
+	}
+	for _, n := range slices.Concat(a, b) {
+		if _, err := commonType(a[0], n, chosen); err != nil {
+			return "", err
+		}
+	}
+	return chosen, nil
+}
+
+// byShare sorts keys by their share of both sides, the largest first, and keeps the first most of those with at least that share.
+func byShare[K any](keys []K, share func(K) float64, least float64, most int) []K {
+	keys = slices.DeleteFunc(keys, func(k K) bool { return share(k) < least })
+	slices.SortStableFunc(keys, func(a, b K) int { return cmp.Compare(share(b), share(a)) })
+	return keys[:min(len(keys), most)]
+}
+
+// HasWindows reports whether a profile has several windows.
+func HasWindows(p *pprof.Profile) bool {
+	windows, err := samplesByWindow(p)
+	return err == nil && len(windows) > 1
+}

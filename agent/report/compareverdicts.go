@@ -1,0 +1,530 @@
+package report
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/audit"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// AuditOptions say how two sides are compared. The zero value compares methods per second of wall time.
+type AuditOptions struct {
+	CompareOptions
+	Per   Per
+	Alpha float64 // probability of a false verdict, 0 for 0.01
+	Least float64 // smallest difference that counts, in percent, 0 for 1
+	Looks bool    // the comparison is repeated until there is a verdict
+}
+
+// Audit writes whether B costs more or less per unit of work than A, how sure that is, and which methods, calls, contexts or
+// classes make the difference. A side is one or more recordings; those of one process are its windows one after the other. Nil
+// options are the zero value. The result is that of the whole.
+func Audit(w io.Writer, a, b []Named, opts *AuditOptions) (audit.Verdict, error) {
+	if opts == nil {
+		opts = new(AuditOptions)
+	}
+	v, err := newVerdicts(a, b, opts)
+	if err != nil {
+		return audit.Undecided, err
+	}
+	v.out = bufio.NewWriter(w)
+	v.sentence()
+	v.notes()
+	v.table()
+	v.overlap()
+	return v.result.Whole.Verdict, flush(v.out, "comparison")
+}
+
+// verdicts are a comparison that is being written.
+type verdicts struct {
+	opts     *AuditOptions
+	auditor  *auditor
+	sides    [2][]*recording
+	shares   map[auditKey][2]float64
+	keys     []auditKey // those of the By, then subtrees that only one side has
+	ofBy     int        // how many are of the By
+	result   *audit.Result
+	language language
+	out      *bufio.Writer
+}
+
+func newVerdicts(a, b []Named, opts *AuditOptions) (*verdicts, error) {
+	sampleType, err := auditType(a, b, opts.SampleType)
+	if err != nil {
+		return nil, err
+	}
+	v := &verdicts{opts: opts, auditor: newAuditor(opts.By)}
+	var unitsError [2]float64
+	for side, list := range [][]Named{a, b} {
+		if v.sides[side], err = readSide(list, sampleType, opts); err != nil {
+			return nil, err
+		}
+		if unitsError[side], err = opts.Per.count(side, v.sides[side]); err != nil {
+			return nil, err
+		}
+	}
+	if err := v.check(); err != nil {
+		return nil, err
+	}
+	var order, appeared []auditKey
+	v.shares, order = v.auditor.totals(v.sides)
+	v.keys, appeared = v.auditor.choose(v.shares, order)
+	v.ofBy = len(v.keys)
+	v.keys = append(v.keys, appeared...)
+	wanted := make(map[auditKey]bool, len(v.keys))
+	for _, k := range v.keys {
+		wanted[k] = true
+	}
+	v.result = audit.Compare(v.auditor.side(v.sides[0], wanted, unitsError[0]), v.auditor.side(v.sides[1], wanted, unitsError[1]), v.keys,
+		&audit.Options{Alpha: opts.Alpha, Least: opts.Least / 100, Looks: opts.Looks})
+	v.language = languageOf(v.sides[0][0], v.result, opts.Per)
+	return v, nil
+}
+
+// check fails where there is nothing to compare.
+func (v *verdicts) check() error {
+	for side, list := range v.sides {
+		empty, classes := true, false
+		for _, r := range list {
+			for sample := range r.stacks.all() {
+				empty = false
+				classes = classes || label(sample, stored.LabelClass) != ""
+				if v.opts.By == ByContext && r.stacks.ofCalls() && !hasContext(sample) {
+					return fmt.Errorf("%s has calls without their contexts: compare by edge, or record with --exact", r.Name)
+				}
+			}
+		}
+		if empty {
+			return fmt.Errorf("%s has no %s: there is nothing to compare", sideName(side, list), list[0].stacks.unit())
+		}
+		if v.opts.By == ByClass && !classes {
+			return fmt.Errorf("%s has no classes of objects: compare by method, or record with -e alloc or -e lock", sideName(side, list))
+		}
+	}
+	return nil
+}
+
+// sideName is the file of a side, or its letter if there are several.
+func sideName(side int, list []*recording) string {
+	if len(list) == 1 {
+		return list[0].Name
+	}
+	return string(rune('A' + side))
+}
+
+// A language is how costs of one sample type are spoken of. The sentences are about B, where %s is how much in percent.
+type language struct {
+	scale float64 // of the numbers that are shown
+	unit  string  // "ms of CPU"
+	cpu   bool
+
+	more, less, same, undecided string // sentences
+	moreWord, lessWord          string // in the table
+}
+
+// languageOf chooses words, and a scale in which the whole of A has at least one digit before the point.
+func languageOf(r *recording, result *audit.Result, per Per) language {
+	t := r.stacks.profile.SampleType[r.stacks.index]
+	thing := word(t.Type)
+	l := language{scale: 1, unit: thing, moreWord: "more", lessWord: "less"}
+	l.speak("has", "more", "less", "as much", thing)
+	top := max(result.Whole.A.PerUnit, result.Whole.B.PerUnit)
+	scaled := func(names []string, steps []float64) {
+		for i, step := range steps {
+			if l.scale, l.unit = step, names[i]; top >= step {
+				break
+			}
+		}
+	}
+	switch t.Unit {
+	case stored.UnitTime:
+		scaled([]string{"s", "ms", "µs", "ns"}, []float64{1e9, 1e6, 1e3, 1})
+		l.unit += " of " + word(t.Type)
+	case stored.UnitBytes:
+		scaled([]string{"GB", "MB", "KB", "B"}, []float64{1 << 30, 1 << 20, 1 << 10, 1})
+	}
+	switch t.Type {
+	case stored.TypeCPU, stored.TypeSamples:
+		l.cpu = true
+		l.speak("uses", "more", "less", "as much", "CPU")
+		if t.Type == stored.TypeCPU {
+			l.unit = strings.Fields(l.unit)[0] + " of CPU"
+		}
+		if !per.perSecond() {
+			l.more, l.less, l.same = "B is %s slower than A", "B is %s faster than A", "B is as fast as A"
+			l.undecided = "Undecided whether B is faster or slower than A"
+			l.moreWord, l.lessWord = "slower", "faster"
+		}
+	case stored.MainValue(profile.Allocations).Type:
+		l.speak("allocates", "more", "less", "as much", "memory")
+	case stored.MainValue(profile.Locks).Type:
+		l.more, l.less, l.same = "B waits %s longer for locks than A", "B waits %s less for locks than A", "B waits as long for locks as A"
+		l.undecided = "Undecided whether B waits more or less for locks than A"
+	case stored.TypeCalls:
+		l.speak("makes", "more", "fewer", "as many", "calls")
+		l.lessWord = "fewer"
+	}
+	return l
+}
+
+// speak makes sentences of what B does.
+func (l *language) speak(verb, more, less, same, thing string) {
+	l.more = fmt.Sprintf("B %s %%s %s %s than A", verb, more, thing)
+	l.less = fmt.Sprintf("B %s %%s %s %s than A", verb, less, thing)
+	l.same = fmt.Sprintf("B %s %s %s as A", verb, same, thing)
+	l.undecided = fmt.Sprintf("Undecided whether B %s %s or %s %s than A", verb, more, less, thing)
+}
+
+// claim is the beginning of the answer, for a difference of so many percent.
+func (l language) claim(verdict audit.Verdict, percent float64, least float64) string {
+	size := plain(math.Abs(percent)) + " %"
+	if math.IsInf(percent, 1) {
+		size = "infinitely"
+	}
+	switch verdict {
+	case audit.More:
+		return fmt.Sprintf(l.more, size)
+	case audit.Less:
+		return fmt.Sprintf(l.less, size)
+	case audit.Same:
+		return fmt.Sprintf("%s, within %s %%", l.same, plain(least))
+	}
+	return l.undecided
+}
+
+// plain writes a number with three digits that count, but not more than two behind the point.
+func plain(value float64) string {
+	places := 2
+	switch magnitude := math.Abs(value); {
+	case magnitude >= 99.95:
+		places = 0
+	case magnitude >= 9.995:
+		places = 1
+	}
+	text := strconv.FormatFloat(value, 'f', places, 64)
+	if places > 0 {
+		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+	}
+	if text == "-0" {
+		return "0"
+	}
+	return text
+}
+
+// cell is plain, but for small numbers it has two digits that count.
+func cell(value float64) string {
+	if magnitude := math.Abs(value); magnitude == 0 || magnitude >= 0.095 {
+		return plain(value)
+	}
+	return strconv.FormatFloat(value, 'g', 2, 64)
+}
+
+// signed is plain with a sign.
+func signed(value float64) string {
+	text := plain(value)
+	if value < 0 || text == "0" {
+		return text
+	}
+	return "+" + text
+}
+
+// estimates writes "1.83 ± 0.05 → 1.94 ± 0.04", with as many digits as the wider interval has.
+func (l language) estimates(a, b audit.Estimate) string {
+	within := max(a.Within, b.Within) / l.scale
+	if math.IsNaN(within) {
+		return plain(a.PerUnit/l.scale) + " → " + plain(b.PerUnit/l.scale)
+	}
+	places := 0
+	for step := within; step > 0 && step < 9.5 && places < 4; step *= 10 {
+		places++
+	}
+	one := func(e audit.Estimate) string {
+		return fmt.Sprintf("%.*f ± %.*f", places, e.PerUnit/l.scale, places, e.Within/l.scale)
+	}
+	return one(a) + " → " + one(b)
+}
+
+func (v *verdicts) least() float64 {
+	if v.opts.Least == 0 {
+		return 1
+	}
+	return v.opts.Least
+}
+
+// sentence writes the answer.
+func (v *verdicts) sentence() {
+	l, d := v.language, v.result.Whole
+	text := l.claim(d.Verdict, d.Percent, v.least())
+	text += fmt.Sprintf(": %s %s per %s", l.estimates(d.A, d.B), l.unit, v.opts.Per)
+	confidence := plain(100 * (1 - v.result.Alpha))
+	windows := fmt.Sprintf("%d + %d windows", v.result.Windows[0], v.result.Windows[1])
+	if v.result.ByRun {
+		windows = fmt.Sprintf("%d + %d processes", v.result.Runs[0], v.result.Runs[1])
+	}
+	switch {
+	case math.IsNaN(d.Low):
+		text += fmt.Sprintf(" (%s)", windows)
+	default:
+		text += fmt.Sprintf(" (%s to %s %%, %s %% confidence; %s)", signed(d.Low), signed(d.High), confidence, windows)
+	}
+	writeFolded(v.out, text, v.opts.Width)
+}
+
+// notes writes what a reader must know of the answer.
+func (v *verdicts) notes() {
+	write := func(format string, args ...any) { writeFolded(v.out, fmt.Sprintf(format, args...), v.opts.Width) }
+	d := v.result.Whole
+	if d.Verdict == audit.Undecided {
+		switch d.Reason {
+		case audit.TooFew:
+			write("too few windows for an interval: record at least %d a side, with --window=1 -d 60", audit.LeastWindows)
+		case audit.Ranks:
+			write("the rank test does not confirm a difference: a few windows make it; look for what happened in them, or record longer")
+		default:
+			write("%s", v.longer(d.Longer))
+		}
+	}
+	switch {
+	case v.result.ByRun:
+		write("processes are compared, each with all its windows: what differs from run to run is in the interval")
+	case v.result.Runs != [2]int{1, 1}:
+		write("one side has one process only: JIT noise between runs is not in this interval; record several processes a side")
+	default:
+		write("one process a side: JIT noise between runs is not in this interval")
+	}
+	if v.opts.Per.perSecond() && v.language.cpu {
+		write("per second of wall time, more load looks like slower code: --per=N compares per unit of work")
+	}
+	for side, list := range v.sides {
+		if n := processesOf(list); n > len(runsOf(list)) {
+			write("%s has samples of %d processes, which are compared together", string(rune('A'+side)), n)
+		}
+	}
+}
+
+// longer says how much longer to record for a verdict.
+func (v *verdicts) longer(times float64) string {
+	if math.IsInf(times, 1) || math.IsNaN(times) {
+		return fmt.Sprintf("the difference is too near to %s %% for any recording of sensible length", plain(v.least()))
+	}
+	times = max(math.Ceil(times*10)/10, 1.1)
+	if v.result.ByRun {
+		return fmt.Sprintf("if the difference is as estimated, %s times as many processes would show it", plain(times))
+	}
+	length := 0.0 // seconds
+	for _, list := range v.sides {
+		sum := 0.0
+		for _, r := range list {
+			for _, w := range r.windows {
+				sum += w.duration.Seconds()
+			}
+		}
+		length = max(length, sum)
+	}
+	text := fmt.Sprintf("if the difference is as estimated, recording %s times as long would show it", plain(times))
+	const year = 365 * 24 * 3600
+	if seconds := times * length; 0 < seconds && seconds < year {
+		text += fmt.Sprintf(": about %v a side", time.Duration(seconds)*time.Second)
+	}
+	return text
+}
+
+// An auditRow is a line of the table.
+type auditRow struct {
+	key auditKey
+	audit.Difference
+}
+
+// table writes what differs, the largest change first, and sums up the rest.
+func (v *verdicts) table() {
+	var rows, rest []auditRow
+	counts := make(map[audit.Verdict]int)
+	roots := v.appeared()
+	hidden := v.auditor.explained(v.sides, roots)
+	for i, k := range v.keys[:v.ofBy] {
+		d := v.result.Keys[i]
+		decided := d.Verdict == audit.More || d.Verdict == audit.Less
+		if decided && k.by == ByMethod && hidden[k.callee] {
+			continue // the subtree says it
+		}
+		if decided || v.opts.N == 0 {
+			rows = append(rows, auditRow{k, d})
+		} else {
+			counts[d.Verdict]++
+		}
+	}
+	if v.opts.N > 0 {
+		rows = v.innermost(rows)
+	}
+	slices.SortStableFunc(rows, func(a, b auditRow) int { return cmp.Compare(math.Abs(b.Change), math.Abs(a.Change)) })
+	rows, rest = first(v.opts.N, rows)
+
+	thing := map[By]string{ByMethod: "method", ByTotal: "method with callees", ByEdge: "caller -> callee", ByContext: "context with callees", ByClass: "class"}[v.opts.By]
+	g := grid{head: []gridRow{{cells: []string{"A", "B", "B - A", "±", "verdict"}, name: heading(fmt.Sprintf("%s (%s per %s)", thing, v.language.unit, v.opts.Per))}}}
+	for _, r := range rows {
+		g.rows = append(g.rows, gridRow{cells: v.cells(r.Difference), name: func(width int) string { return v.name(r.key, width) }})
+	}
+	v.out.WriteByte('\n')
+	if len(rows) > 0 {
+		g.write(v.out, v.opts.Width)
+	}
+	v.subtrees(roots)
+	if len(rows) == 0 && len(roots) == 0 {
+		fmt.Fprintf(v.out, "No %s differs beyond noise\n", v.opts.By.noun())
+	}
+	if len(rest) > 0 {
+		fmt.Fprintf(v.out, "%s; -n 0 shows all\n", stored.Plural(len(rest), "smaller difference"))
+	}
+	if n := counts[audit.Undecided]; n > 0 {
+		fmt.Fprintf(v.out, "%s undecided; -n 0 shows them\n", stored.Plural(n, v.opts.By.noun()))
+	}
+	if n := counts[audit.Same]; n > 0 {
+		fmt.Fprintf(v.out, "%s the same within %s %%\n", stored.Plural(n, v.opts.By.noun()), plain(v.least()))
+	}
+}
+
+// innermost leaves out what only calls something else that has nearly all of its change.
+func (v *verdicts) innermost(rows []auditRow) []auditRow {
+	const nearly = 0.9
+	var calls func(a, b auditKey) bool
+	tree := &v.auditor.tree
+	switch v.opts.By {
+	case ByContext:
+		calls = func(a, b auditKey) bool { return tree.Node(b.node).Parent == a.node }
+	case ByEdge:
+		calls = func(a, b auditKey) bool { return b.caller == a.callee && a != b }
+	case ByTotal:
+		type pair struct{ caller, callee Method }
+		pairs := make(map[pair]bool)
+		for _, node := range tree.Nodes() {
+			if node.Parent != cct.Root {
+				pairs[pair{tree.Node(node.Parent).Key, node.Key}] = true
+			}
+		}
+		calls = func(a, b auditKey) bool { return pairs[pair{a.callee, b.callee}] && a != b }
+	default:
+		return rows
+	}
+	passed := func(r auditRow) bool {
+		return slices.ContainsFunc(rows, func(inner auditRow) bool {
+			return inner.Verdict == r.Verdict && nearly*math.Abs(r.Change) <= math.Abs(inner.Change) &&
+				calls(r.key, inner.key) && !calls(inner.key, r.key)
+		})
+	}
+	var kept []auditRow
+	for _, r := range rows {
+		if !passed(r) {
+			kept = append(kept, r)
+		}
+	}
+	if len(kept) == 0 { // methods that call each other in a circle
+		return rows
+	}
+	return kept
+}
+
+// cells are the figures of a row.
+func (v *verdicts) cells(d audit.Difference) []string {
+	l := v.language
+	percent, within := "new", ""
+	switch {
+	case d.B.PerUnit == 0:
+		percent = "gone"
+	case !math.IsInf(d.Percent, 1):
+		percent = signed(d.Percent) + "%"
+		if !math.IsNaN(d.Low) {
+			within = plain((d.High-d.Low)/2) + "%"
+		}
+	}
+	return []string{cell(d.A.PerUnit / l.scale), cell(d.B.PerUnit / l.scale), percent, within, v.verdict(d.Verdict)}
+}
+
+func (v *verdicts) verdict(verdict audit.Verdict) string {
+	switch verdict {
+	case audit.More:
+		return v.language.moreWord
+	case audit.Less:
+		return v.language.lessWord
+	}
+	return verdict.String()
+}
+
+// name names what a key stands for.
+func (v *verdicts) name(k auditKey, width int) string {
+	switch k.by {
+	case ByEdge:
+		return arrowed(v.auditor.methods.name(k.caller), v.auditor.methods.name(k.callee), width)
+	case ByContext:
+		return contextPath(&v.auditor.tree, k.node, width, v.auditor.methods.name)
+	case ByClass:
+		return shorten(k.class, width)
+	}
+	return shorten(v.auditor.methods.name(k.callee), width)
+}
+
+// appeared are the subtrees that certainly only one side has.
+func (v *verdicts) appeared() map[cct.NodeID]bool {
+	roots := make(map[cct.NodeID]bool)
+	for i, k := range v.keys[v.ofBy:] {
+		if d := v.result.Keys[v.ofBy+i]; d.Verdict == audit.More || d.Verdict == audit.Less {
+			roots[k.node] = true
+		}
+	}
+	return roots
+}
+
+// subtrees writes the subtrees that only one side has, by their roots, as parts of the whole of that side.
+func (v *verdicts) subtrees(roots map[cct.NodeID]bool) {
+	var rows []auditRow
+	for i, k := range v.keys[v.ofBy:] {
+		if roots[k.node] {
+			rows = append(rows, auditRow{k, v.result.Keys[v.ofBy+i]})
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b auditRow) int { return cmp.Compare(math.Abs(b.Change), math.Abs(a.Change)) })
+	rows, rest := first(v.opts.N, rows)
+	for _, r := range rows {
+		node := v.auditor.tree.Node(r.key.node)
+		name := v.auditor.methods.name(node.Key)
+		if node.Parent != cct.Root {
+			name += " under " + v.auditor.methods.name(v.auditor.tree.Node(node.Parent).Key)
+		}
+		within := 0.0
+		if whole := max(v.result.Whole.A.PerUnit, v.result.Whole.B.PerUnit); whole > 0 {
+			within = 100 * r.Within / whole
+		}
+		share := v.shares[r.key]
+		kind, from, to := "new", 0.0, 100*share[1]
+		if r.Verdict == audit.Less {
+			kind, from, to = "gone", 100*share[0], 0.0
+		}
+		writeFolded(v.out, fmt.Sprintf("%s: %s, %s → %s %% ± %s", kind, name, plain(from), plain(to), plain(within)), v.opts.Width)
+	}
+	if len(rest) > 0 {
+		fmt.Fprintf(v.out, "%s that only one side has\n", stored.Plural(len(rest), "smaller subtree"))
+	}
+}
+
+// overlap writes how much the shares have in common.
+func (v *verdicts) overlap() {
+	var weights [2]cct.Weights[auditKey]
+	for side := range weights {
+		weights[side] = cct.Weights[auditKey]{}
+		for k, share := range v.shares {
+			if k.by == v.opts.By && share[side] > 0 {
+				weights[side][k] = share[side]
+			}
+		}
+	}
+	fmt.Fprintf(v.out, "overlap %.2f of 100: how alike both are by %s, whatever they cost\n", cct.Overlap(weights[0], weights[1]), v.opts.By)
+}

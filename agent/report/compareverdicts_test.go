@@ -1,0 +1,335 @@
+package report_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/audit"
+	"github.com/vmprof-agent/vmprof-agent/agent/audit/audittest"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
+)
+
+// A recorded is a recording that a test makes: so many windows of a second in which each path has a number of samples of a
+// millisecond that is Poisson distributed.
+type recorded struct {
+	pid     int
+	start   int // seconds
+	windows int
+	paths   map[string]float64 // samples in a window, by methods from outermost to innermost
+	seed    uint64
+}
+
+func (r recorded) profile(t *testing.T) *pprof.Profile {
+	t.Helper()
+	random := rand.New(rand.NewPCG(r.seed, 1))
+	windows := sink.NewWindows(sink.Time)
+	var names []string
+	for name := range r.paths {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for i := range r.windows {
+		var paths []sinktest.Path
+		for _, name := range names {
+			if n := audittest.Poisson(random, r.paths[name]); n > 0 {
+				paths = append(paths, sinktest.Path{Methods: name, Times: n, Weight: 1})
+			}
+		}
+		p := sinktest.OfPaths(paths...)
+		p.Period, p.Processes[0].PID = time.Millisecond, r.pid
+		p.Start, p.Duration = time.Unix(1_700_000_000+int64(r.start+i), 0), time.Second
+		if err := windows.Add(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return sinktest.MustStored(t, windows)
+}
+
+func (r recorded) named(t *testing.T, name string) report.Named {
+	return report.Named{Name: name, Profile: r.profile(t)}
+}
+
+func audited(t *testing.T, a, b []report.Named, opts *report.AuditOptions) (string, audit.Verdict) {
+	t.Helper()
+	var out bytes.Buffer
+	verdict, err := report.Audit(&out, a, b, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 79 && opts.Width > 0 {
+			t.Errorf("line of %d columns: %s", n, line)
+		}
+	}
+	return out.String(), verdict
+}
+
+// shop is what the program does before the change.
+func shop() map[string]float64 {
+	return map[string]float64{"main search match": 300, "main search": 100, "main render": 200, "main render escape": 80, "idle": 3}
+}
+
+// A regression appears as a new subtree: it is named by its root, and its leaves are not.
+func TestAuditNewSubtree(t *testing.T) {
+	slower := shop()
+	slower["main search compile parse"] = 40
+	slower["main search compile link hash"] = 30
+	a := recorded{pid: 1, windows: 60, paths: shop(), seed: 1}.named(t, "a.pb.gz")
+	b := recorded{pid: 2, start: 100, windows: 60, paths: slower, seed: 2}.named(t, "b.pb.gz")
+	opts := &report.AuditOptions{CompareOptions: report.CompareOptions{N: 20, Width: 79}}
+	got, verdict := audited(t, []report.Named{a}, []report.Named{b}, opts)
+	if verdict != audit.More {
+		t.Errorf("the verdict is %v", verdict)
+	}
+	sinktest.Golden(t, "newsubtree.audit.golden", got)
+	for _, want := range []string{"B uses ", "more CPU than A", "new: compile under search, 0 → ", "60 + 60 windows", "one process a side"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	for _, not := range []string{"parse", "hash", "link"} {
+		if strings.Contains(got, not) {
+			t.Errorf("%q is shown apart from its root in\n%s", not, got)
+		}
+	}
+	// The other way round it is gone.
+	got, verdict = audited(t, []report.Named{b}, []report.Named{a}, opts)
+	if verdict != audit.Less || !strings.Contains(got, "gone: compile under search, ") {
+		t.Errorf("%v\n%s", verdict, got)
+	}
+}
+
+func TestAuditMethods(t *testing.T) {
+	slower := shop()
+	slower["main search match"] *= 1.2
+	a := recorded{pid: 1, windows: 60, paths: shop(), seed: 3}.named(t, "a.pb.gz")
+	b := recorded{pid: 2, windows: 60, paths: slower, seed: 4}.named(t, "b.pb.gz")
+	for _, test := range []struct {
+		opts report.AuditOptions
+		want []string
+		not  []string
+	}{
+		{report.AuditOptions{}, []string{"B uses ", " slower", "render", "undecided"}, []string{"smaller"}},
+		{report.AuditOptions{CompareOptions: report.CompareOptions{N: 5, Width: 79}, Per: per(t, "6000")},
+			[]string{"% slower than A: ", "ms of CPU per unit", "99 % confidence", "slower  match"}, []string{"escape", "per second"}},
+		// Callers through which the change passes are not listed.
+		{report.AuditOptions{CompareOptions: report.CompareOptions{N: 5, Width: 79, By: report.ByTotal}}, []string{"  match"}, []string{"  main", "  search"}},
+		{report.AuditOptions{CompareOptions: report.CompareOptions{N: 5, Width: 79, By: report.ByEdge}}, []string{"search -> match"}, []string{"main -> search"}},
+		{report.AuditOptions{CompareOptions: report.CompareOptions{N: 5, Width: 79, By: report.ByContext}}, []string{"main > search > match"}, []string{"main > search\n"}},
+		{report.AuditOptions{Alpha: 0.2, Least: 50}, []string{"80 % confidence", "within 50 %"}, []string{"  more"}},
+		{report.AuditOptions{CompareOptions: report.CompareOptions{SampleType: "samples"}}, []string{"B uses "}, nil},
+	} {
+		if test.opts.N == 0 && test.opts.Alpha == 0 && test.opts.SampleType == "" {
+			test.want[1] = " more"
+		}
+		got, _ := audited(t, []report.Named{a}, []report.Named{b}, &test.opts)
+		for _, want := range test.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%+v: no %q in\n%s", test.opts, want, got)
+			}
+		}
+		for _, not := range test.not {
+			if strings.Contains(got, not) {
+				t.Errorf("%+v: %q in\n%s", test.opts, not, got)
+			}
+		}
+	}
+}
+
+func per(t *testing.T, text string) report.Per {
+	t.Helper()
+	p, err := report.ParsePer(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A program against itself has no differences, whatever its methods are.
+func TestAuditSame(t *testing.T) {
+	for seed := range uint64(5) {
+		a := recorded{pid: 1, windows: 60, paths: shop(), seed: 10 + seed}.named(t, "a.pb.gz")
+		b := recorded{pid: 2, windows: 60, paths: shop(), seed: 20 + seed}.named(t, "b.pb.gz")
+		got, verdict := audited(t, []report.Named{a}, []report.Named{b}, &report.AuditOptions{CompareOptions: report.CompareOptions{N: 20, Width: 79}})
+		if verdict == audit.More || verdict == audit.Less || !strings.Contains(got, "No method differs beyond noise\n") {
+			t.Errorf("%v\n%s", verdict, got)
+		}
+	}
+}
+
+// Files of one process are its windows; files of several are processes.
+func TestAuditRuns(t *testing.T) {
+	var one, several [2][]report.Named
+	for side := range one {
+		for i := range 30 {
+			r := recorded{pid: 7, start: 10 * i, windows: 1, paths: shop(), seed: uint64(100*side + i)}
+			one[side] = append(one[side], r.named(t, fmt.Sprint(i)))
+		}
+		for i := range 4 {
+			r := recorded{pid: 100*side + i + 1, windows: 5, paths: shop(), seed: uint64(1000*side + i)}
+			several[side] = append(several[side], r.named(t, fmt.Sprint(i)))
+		}
+	}
+	opts := &report.AuditOptions{CompareOptions: report.CompareOptions{N: 20, Width: 79}}
+	if got, _ := audited(t, one[0], one[1], opts); !strings.Contains(got, "30 + 30 windows") || !strings.Contains(got, "one process a side") {
+		t.Errorf("of one process:\n%s", got)
+	}
+	if got, _ := audited(t, several[0], several[1], opts); !strings.Contains(got, "4 + 4 processes") || strings.Contains(got, "one process a side") {
+		t.Errorf("of several processes:\n%s", got)
+	}
+	if got, _ := audited(t, several[0], one[1], opts); !strings.Contains(got, "one side has one process only") {
+		t.Errorf("of several and one:\n%s", got)
+	}
+	if got, verdict := audited(t, one[0][:1], one[1][:1], opts); verdict != audit.Undecided || !strings.Contains(got, "too few windows for an interval: record at least 20 a side, with --window=1") {
+		t.Errorf("of a window:\n%s", got)
+	}
+}
+
+// Allocations, locks and calls are compared like CPU time.
+func TestAuditKinds(t *testing.T) {
+	for _, test := range []struct {
+		p    *profile.Profile
+		opts report.AuditOptions
+		want string
+	}{
+		{sinktest.Only(profile.Allocations), report.AuditOptions{}, "B allocates as much memory as A"},
+		{sinktest.Only(profile.Allocations), report.AuditOptions{CompareOptions: report.CompareOptions{By: report.ByClass}}, "B allocates as much memory as A"},
+		{sinktest.Only(profile.Locks), report.AuditOptions{}, "B waits as long for locks as A"},
+		{figure1(96, 3, 1), report.AuditOptions{CompareOptions: report.CompareOptions{By: report.ByEdge}}, "B makes as many calls as A"},
+	} {
+		var side []report.Named
+		for i := range 25 {
+			p := sinktest.MustPprof(t, test.p)
+			p.TimeNanos, p.DurationNanos = int64(i)*2e9, 1e9
+			side = append(side, report.Named{Name: fmt.Sprint(i), Profile: p})
+		}
+		got, verdict := audited(t, side, side, &test.opts)
+		if verdict != audit.Same || !strings.Contains(got, test.want) {
+			t.Errorf("%v, no %q in\n%s", verdict, test.want, got)
+		}
+	}
+}
+
+// The calls of a method are the unit if their number is known, with its interval; and not if it is not.
+func TestAuditPerCalls(t *testing.T) {
+	both := func(basis profile.Basis, calls float64) *pprof.Profile {
+		p := sinktest.OfPaths(sinktest.Path{Methods: "main search", Times: 400, Weight: 1})
+		p.Period, p.Duration = time.Millisecond, time.Second
+		g := sinktest.CallGraph(sinktest.Called{Caller: sinktest.JavaMethod("Main.main()V"), Callee: sinktest.JavaMethod("Shop.search()V"), Weight: calls})
+		c := &profile.Calls{Engine: "hotspot", Basis: basis, Graph: g}
+		if basis == profile.Estimated {
+			c.Intervals = sinktest.Within(g, 1.5)
+		}
+		p.Processes[0].Calls = []*profile.Calls{c}
+		return sinktest.MustPprof(t, p)
+	}
+	side := func(basis profile.Basis, calls float64) (side []report.Named) {
+		for i := range 25 {
+			p := both(basis, calls)
+			p.TimeNanos, p.DurationNanos = int64(i)*2e9, 1e9
+			side = append(side, report.Named{Name: fmt.Sprint(i), Profile: p})
+		}
+		return side
+	}
+	opts := &report.AuditOptions{Per: per(t, "calls:Shop.search")}
+	got, verdict := audited(t, side(profile.Counted, 1000), side(profile.Counted, 800), opts)
+	if verdict != audit.More || !strings.Contains(got, "B is 25 % slower than A: ") || !strings.Contains(got, "per call of Shop.search") {
+		t.Errorf("%v\n%s", verdict, got)
+	}
+	if got, verdict := audited(t, side(profile.Estimated, 1000), side(profile.Estimated, 800), opts); verdict != audit.Undecided {
+		t.Errorf("of estimated calls: %v\n%s", verdict, got)
+	}
+	for _, test := range []struct {
+		a    []report.Named
+		per  string
+		want string
+	}{
+		{side(profile.Sampled, 1000), "calls:Shop.search", "are sampled, which is not their number: give that with --per=N"},
+		{side(profile.Counted, 1000), "calls:Shop.find", "has no calls of Shop.find"},
+		{[]report.Named{recorded{windows: 2, paths: shop()}.named(t, "a")}, "calls:Shop.find", "has no calls, so --per=calls does not apply"},
+	} {
+		if _, err := report.Audit(new(bytes.Buffer), test.a, side(profile.Counted, 1000), &report.AuditOptions{Per: per(t, test.per)}); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("Audit = %v, want an error with %q", err, test.want)
+		}
+	}
+}
+
+func TestAuditErrors(t *testing.T) {
+	a := recorded{windows: 25, paths: shop()}.named(t, "a")
+	unknown := recorded{windows: 25, paths: shop()}.named(t, "b")
+	unknown.Profile.Comments, unknown.Profile.DurationNanos = nil, 0
+	for _, test := range []struct {
+		a, b []report.Named
+		opts report.AuditOptions
+		want string
+	}{
+		{[]report.Named{a}, nil, report.AuditOptions{}, "both sides need a recording"},
+		{[]report.Named{a}, []report.Named{unknown}, report.AuditOptions{}, "b does not say how long it took: give the number of units with --per=N"},
+		{[]report.Named{a}, []report.Named{{Name: "c", Profile: sinktest.MustPprof(t, figure1(1, 1, 1))}}, report.AuditOptions{}, "record both in the same way"},
+		{[]report.Named{a}, []report.Named{a}, report.AuditOptions{CompareOptions: report.CompareOptions{By: report.ByClass}}, "a has no classes of objects"},
+		{[]report.Named{a}, []report.Named{a}, report.AuditOptions{CompareOptions: report.CompareOptions{SampleType: "calls"}}, "a has no values of type calls"},
+	} {
+		var out bytes.Buffer
+		if _, err := report.Audit(&out, test.a, test.b, &test.opts); err == nil || !strings.Contains(err.Error(), test.want) || out.Len() > 0 {
+			t.Errorf("Audit = %v with %d bytes written, want an error with %q", err, out.Len(), test.want)
+		}
+	}
+	for _, text := range []string{"", "x", "0", "-1", "1:", "1:2:3", "NaN", "inf", "calls:"} {
+		if p, err := report.ParsePer(text); err == nil {
+			t.Errorf("ParsePer(%q) = %v", text, p)
+		}
+	}
+}
+
+// FuzzAudit: what was read is compared or refused, and no profile differs from itself.
+func FuzzAudit(f *testing.F) {
+	f.Add([]byte{}, "seconds", uint8(0))
+	for _, p := range []*profile.Profile{sinktest.ShopBoth(), sinktest.Only(profile.Locks), figure1(96, 3, 1)} {
+		stored, err := sink.Pprof(p, sink.ContentOf(p))
+		if err != nil {
+			f.Fatal(err)
+		}
+		for by := range uint8(5) {
+			var data bytes.Buffer
+			if err := stored.WriteUncompressed(&data); err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data.Bytes(), "calls:Main.M", by)
+			f.Add(data.Bytes(), "10:20", by)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte, unit string, by uint8) {
+		per, err := report.ParsePer(unit)
+		if err != nil || by > uint8(report.ByTotal) || len(data) > 1<<16 {
+			return
+		}
+		p, err := report.Read(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		var side []report.Named
+		for range 3 {
+			side = append(side, report.Named{Name: "a", Profile: p})
+		}
+		var out bytes.Buffer
+		opts := &report.AuditOptions{CompareOptions: report.CompareOptions{By: report.By(by)}, Per: per}
+		verdict, err := report.Audit(&out, side, side, opts)
+		if (err == nil) == (out.Len() == 0) {
+			t.Fatalf("%d bytes and the error %v", out.Len(), err)
+		}
+		if (verdict == audit.More || verdict == audit.Less) && !strings.Contains(unit, ":") {
+			t.Fatalf("a profile differs from itself:\n%s", &out)
+		}
+	})
+}
