@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 

@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )

@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
@@ -139,28 +140,13 @@ func (s *stage) sample(t *testing.T, cell string) (stop func()) {
 	return func() { tune(t, s, 0, 1, 0) }
 }
 
-// A guestTime adds up the CPU time of guests while they are connected.
-type guestTime struct {
-	mu   sync.Mutex
-	sum  time.Duration
-	last budget.Times // by serial
-}
-
-// guestTime returns the CPU time that guests have used while they were connected, from the first call on that found them connected.
-// What a guest used between the last call and its end is missing.
-func (s *stage) guestTime() time.Duration {
-	t := &s.used
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := budget.Times{}
+// guestTime is the CPU time that the connected guests have used since they began.
+func (s *stage) guestTime() (sum time.Duration) {
 	s.table.each(func(g *guest) {
-		if used, ok := proc.CPUTime(g.peer.id.PID); ok {
-			now[g.serial] = used
-		}
+		used, _ := proc.CPUTime(g.peer.id.PID)
+		sum += used
 	})
-	t.sum += t.last.Until(now)
-	t.last = now
-	return t.sum
+	return sum
 }
 
 // keepTo keeps to a budget until stop is called; its controller goes on where it was.

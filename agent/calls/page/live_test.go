@@ -46,7 +46,6 @@ type stage struct {
 	control *budget.Controller
 	sampled time.Duration // CPU time of guests while they were
 	last    profile.Rate
-	used    guestTime
 }
 
 func newStage(t testing.TB, change func(*Options)) *stage {
