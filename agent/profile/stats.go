@@ -67,7 +67,6 @@ type EventStats struct {
 //	Attempted == Delivered + sum(Dropped)   in the kernel, and windows of breakpoints
 //	Delivered == Folded + sum(Discarded)    in user space
 type CallStats struct {
-	Choices   []Choice
 	Attempted uint64            // counter: calls that engines sampled
 	Delivered uint64            // counter: of these, received
 	Dropped   map[string]uint64 // counter: lost in the kernel, by cause
