@@ -61,3 +61,8 @@ type Finder interface {
 type Connector interface {
 	Connected() map[int]string
 }
+
+// A Watching engine observes calls in watches of breakpoints. Watches counts these since the engine began.
+type Watching interface {
+	Watches() Watches
+}

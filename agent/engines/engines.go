@@ -155,6 +155,16 @@ func (e *Engines) stats(c *bpf.Counts) *profile.CallStats {
 		s.Discarded = map[string]uint64{}
 	}
 	for _, own := range e.running {
+		if watching, ok := own.Engine.(calls.Watching); ok {
+			watches := watching.Watches()
+			if s.Watches == nil {
+				s.Watches = map[string]uint64{}
+			}
+			for outcome, n := range watches.ByOutcome() {
+				s.Watches[outcome] += n
+			}
+			s.BusyThreads += watches.BusyThreads
+		}
 		if unweigher, ok := own.Engine.(calls.Unweigher); ok {
 			for cause, n := range unweigher.Unweighed() {
 				s.Discarded[cause] += n

@@ -77,6 +77,11 @@ type CallStats struct {
 	Bursts    uint64            // counter: armed bursts
 	Skipped   uint64            // counter: ticks that could not arm a burst
 
+	// Watches counts watches of breakpoints by outcome. It is nil if no engine that runs can set breakpoints.
+	Watches map[string]uint64
+	// BusyThreads counts threads that were left out of watches, because somebody else uses their debug registers.
+	BusyThreads uint64
+
 	Budget    float64                  // gauge: share of the processes' CPU time that sampling may take
 	GuestTime time.Duration            // counter: CPU time of the processes whose calls are sampled
 	Costs     map[string]time.Duration // counter: CPU time that sampling took from them, by engine
