@@ -15,6 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
@@ -139,14 +140,23 @@ func (s *stage) sample(t *testing.T, cell string) (stop func()) {
 	return func() { tune(t, s, 0, 1, 0) }
 }
 
+// guestTime is the CPU time that the connected guests have used since they began.
+func (s *stage) guestTime() (sum time.Duration) {
+	s.table.each(func(g *guest) {
+		used, _ := proc.CPUTime(g.peer.id.PID)
+		sum += used
+	})
+	return sum
+}
+
 // keepTo keeps to a budget until stop is called; its controller goes on where it was.
 func (s *stage) keepTo(t *testing.T, share float64) (stop func()) {
 	if s.control == nil {
 		s.control = budget.New(budget.Limits{Share: share})
 	}
-	before := s.GuestTime()
+	before := s.guestTime()
 	next := func() {
-		s.last = s.control.Next(budget.Usage{Guests: s.sampled + s.GuestTime() - before, Cost: s.Cost()})
+		s.last = s.control.Next(budget.Usage{Guests: s.sampled + s.guestTime() - before, Cost: s.Cost()})
 		if err := s.Tune(s.last); err != nil {
 			t.Error(err)
 		}
@@ -167,7 +177,7 @@ func (s *stage) keepTo(t *testing.T, share float64) (stop func()) {
 	return func() {
 		close(end)
 		running.Wait()
-		s.sampled += s.GuestTime() - before
+		s.sampled += s.guestTime() - before
 		tune(t, s, 0, 1, 0)
 	}
 }

@@ -27,7 +27,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
-	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -60,7 +59,6 @@ type Engine struct {
 	bytes   atomic.Int64 // that guests registered
 	hit     hitCost
 	weigher weigher
-	used    cpuTime
 	tick    time.Duration // of an interruption, without the program
 
 	listener *listener
@@ -71,13 +69,6 @@ type Engine struct {
 	mu    sync.Mutex // of what follows
 	ticks *attach.Ticks
 	hz    int
-}
-
-// A cpuTime adds up the CPU time of guests while they are connected.
-type cpuTime struct {
-	mu   sync.Mutex
-	sum  time.Duration
-	last budget.Times // by serial
 }
 
 var _ interface {
@@ -308,25 +299,4 @@ func (e *Engine) Cost() calls.Cost {
 		Hits: sum.Hits, HitTime: e.hit.time(), TickTime: tick, SkipTime: skipTime,
 		Arming: time.Duration(sum.TickNs) + time.Duration(sum.Ticks)*e.tick + time.Duration(sum.Skipped)*skipTime,
 	}
-}
-
-// GuestTime is the CPU time that guests used while they were connected. What a guest used between the last time this
-// was asked and its end is missing.
-func (e *Engine) GuestTime() time.Duration {
-	t := &e.used
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now, begun := budget.Times{}, budget.Times{}
-	e.table.each(func(g *guest) {
-		if used, ok := proc.CPUTime(g.peer.id.PID); ok {
-			now[g.serial], begun[g.serial] = used, g.before
-		}
-	})
-	if t.last == nil {
-		t.last = budget.Times{}
-	}
-	t.last.Add(begun)
-	t.sum += t.last.Until(now)
-	t.last = now
-	return t.sum
 }

@@ -33,7 +33,6 @@ type guest struct {
 	code   *codeMap
 	page   *ebpf.Map
 	probes *attachment
-	before time.Duration // CPU time that it had used when it connected
 }
 
 // greet answers a new connection's first message: it attaches to the guest's probes and gives it a page. An error that
@@ -50,7 +49,6 @@ func (e *Engine) greet(conn *net.UnixConn, p *peer) (_ *guest, err error) {
 		return nil, refusedUnwanted
 	}
 	g := &guest{peer: p, name: h.runtime, code: newCodeMap(h.runtime, &e.bytes)}
-	g.before, _ = proc.CPUTime(p.id.PID)
 	if err := e.table.reserve(g); err != nil {
 		return nil, err
 	}
