@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-
-	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 )
@@ -82,9 +79,6 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 // compare is the verb.
 func compare(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parseCompare(args, stderr)
-	if errors.Is(err, pflag.ErrHelp) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}

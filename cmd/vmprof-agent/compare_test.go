@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
@@ -130,7 +133,7 @@ func TestCompareErrors(t *testing.T) {
 
 func TestCompareHelp(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if err := compare(context.Background(), []string{"--help"}, &stdout, &stderr); err != nil {
+	if err := compare(context.Background(), []string{"--help"}, &stdout, &stderr); !errors.Is(err, pflag.ErrHelp) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"Usage: vmprof-agent compare", "--by", "--sample-type", "--engine", "--ignore-sites", "--windows", "--number", "--width"} {
