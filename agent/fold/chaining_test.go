@@ -16,7 +16,7 @@ import (
 
 // A guess that does not reach the root is none.
 func TestGuessOfAPart(t *testing.T) {
-	q := newChaining(1, 1, NewWalkRate(0))
+	q := newChaining(1, 1, newWalkRate(0))
 	user, depths := foldtest.Frames("b:2@32 c:3@48")
 	sample := &bpf.Sample{User: user, Depths: depths, Flags: bpf.SampleDepths | bpf.SampleDrawn, End: bpf.EndRoot, Attachment: 1}
 	if q.learn(sample, target.AppendStack(nil, sample, 1)); q.WalkRate.Draws != 1 || q.WalkRate.Right != 0 {
@@ -29,8 +29,8 @@ func TestGuessOfAPart(t *testing.T) {
 
 func TestPace(t *testing.T) {
 	right := func(p *WalkRate, of100 int) (changes int) {
-		for i := range DrawsToJudge {
-			if p.drawn(i*100 < of100*DrawsToJudge, 30) {
+		for i := range drawsToJudge {
+			if p.drawn(i*100 < of100*drawsToJudge, 30) {
 				changes++
 			}
 		}
@@ -61,14 +61,14 @@ func TestPace(t *testing.T) {
 			t.Errorf("%s: %d of %d draws are counted twice", c.name, p.Right, p.Draws)
 		}
 	}
-	p := NewWalkRate(0)
+	p := newWalkRate(0)
 	for _, c := range []struct{ right, want int }{{0, 3}, {0, 7}, {95, 7}, {100, 3}, {0, 7}, {0, 15}, {0, 31}, {0, 31}, {100, 15}} {
 		if right(p, c.right); int(p.Proof) != c.want {
 			t.Errorf("links are trusted after %d more walks, want %d", p.Proof, c.want)
 		}
 	}
-	p = NewWalkRate(0)
-	if p.Every != FirstEvery {
+	p = newWalkRate(0)
+	if p.Every != firstEvery {
 		t.Errorf("the first pace is one in %d", p.Every)
 	}
 	for range 20 {
@@ -83,13 +83,13 @@ func TestPace(t *testing.T) {
 	if p.Every != minEvery {
 		t.Errorf("one in %d after many draws that are wrong", p.Every)
 	}
-	for range 20 * DrawsToJudge {
+	for range 20 * drawsToJudge {
 		p.drawn(true, 900)
 	}
 	if p.Every != 4*900 {
 		t.Errorf("one in %d after many draws of 900 frames", p.Every)
 	}
-	if p = NewWalkRate(100); p.Every != 100 || right(p, 100)+right(p, 0) != 0 || p.Every != 100 {
+	if p = newWalkRate(100); p.Every != 100 || right(p, 100)+right(p, 0) != 0 || p.Every != 100 {
 		t.Errorf("a pace that is given changes to %d", p.Every)
 	}
 }
@@ -161,18 +161,18 @@ func TestDrawsSetTheRate(t *testing.T) {
 	p := a.attach(7)
 	slot := p.Slot.Load()
 	a.walked("a:1@16 b:2@32 c:3@48", 3)
-	a.drawn("a:1@16 b:2@32 c:3@48", DrawsToJudge-1)
-	if want := []bpf.ChainRate{{Every: FirstEvery}}; !slices.Equal(a.rates[slot], want) {
+	a.drawn("a:1@16 b:2@32 c:3@48", drawsToJudge-1)
+	if want := []bpf.ChainRate{{Every: firstEvery}}; !slices.Equal(a.rates[slot], want) {
 		t.Errorf("told %v, want %v", a.rates[slot], want)
 	}
 	a.drawn("a:1@16 b:2@32 c:3@48", 1)
-	for i := range DrawsToJudge { // each is guessed to be the one before
+	for i := range drawsToJudge { // each is guessed to be the one before
 		a.drawn(fmt.Sprintf("a:%d@16 b:2@32 c:3@48", i+2), 1)
 	}
-	if want := []bpf.ChainRate{{Every: FirstEvery}, {Every: 2 * FirstEvery}, {Every: FirstEvery}}; !slices.Equal(a.rates[slot], want) {
+	if want := []bpf.ChainRate{{Every: firstEvery}, {Every: 2 * firstEvery}, {Every: firstEvery}}; !slices.Equal(a.rates[slot], want) {
 		t.Errorf("told %v, want %v", a.rates[slot], want)
 	}
-	if want := []bpf.ChainRate{{Every: FirstEvery}}; !slices.Equal(a.rates[bpf.MaxAttached], want) {
+	if want := []bpf.ChainRate{{Every: firstEvery}}; !slices.Equal(a.rates[bpf.MaxAttached], want) {
 		t.Errorf("processes without a VM: told %v, want %v", a.rates[bpf.MaxAttached], want)
 	}
 }
@@ -181,7 +181,7 @@ func TestRateIsGiven(t *testing.T) {
 	a, _ := newContextState(t, JoinOptions{Contexts: profile.ContextChain, WalkEvery: 33})
 	p := a.attach(7)
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
-	a.drawn("a:1@16 b:2@32 c:3@48", 3*DrawsToJudge)
+	a.drawn("a:1@16 b:2@32 c:3@48", 3*drawsToJudge)
 	want := []bpf.ChainRate{{Every: 33}}
 	if !slices.Equal(a.rates[p.Slot.Load()], want) || !slices.Equal(a.rates[bpf.MaxAttached], want) {
 		t.Errorf("told %v, want %v of each", a.rates, want)
@@ -207,7 +207,7 @@ func TestFullChainAsksAgain(t *testing.T) {
 		if g := p.Chaining.Chain.Generation(); g != 3 {
 			t.Fatalf("forgot %d times", g)
 		}
-		want := []bpf.ChainRate{{Every: FirstEvery}, {Every: FirstEvery, Generation: 1}, {Every: FirstEvery, Generation: 2}, {Every: FirstEvery, Generation: 3}}
+		want := []bpf.ChainRate{{Every: firstEvery}, {Every: firstEvery, Generation: 1}, {Every: firstEvery, Generation: 2}, {Every: firstEvery, Generation: 3}}
 		if !slices.Equal(a.rates[slot], want) {
 			t.Errorf("attached %d: told %v, want %v", attached, a.rates[slot], want)
 		}
@@ -216,7 +216,7 @@ func TestFullChainAsksAgain(t *testing.T) {
 		for i := range 30 {
 			a.linked(fmt.Sprintf("1:%d@32 2:3@48", i+100), 1)
 		}
-		if g := uint32(p.Chaining.Chain.Generation()); g < 4 || a.rates.last(slot) != (bpf.ChainRate{Every: FirstEvery, Generation: g}) {
+		if g := uint32(p.Chaining.Chain.Generation()); g < 4 || a.rates.last(slot) != (bpf.ChainRate{Every: firstEvery, Generation: g}) {
 			t.Errorf("attached %d: forgot %d times, told %v", attached, g, a.rates.last(slot))
 		}
 		// So do calls that engines catch.
@@ -268,9 +268,9 @@ func TestNativeProcessesShareRate(t *testing.T) {
 	const user = "0:1@16 1:2@32 2:3@48"
 	for pid := range uint32(2) {
 		draw(pid+1, user, 1) // which nobody can guess
-		draw(pid+1, user, DrawsToJudge/2)
+		draw(pid+1, user, drawsToJudge/2)
 	}
-	draw(1, user, DrawsToJudge)
+	draw(1, user, drawsToJudge)
 	var every []uint32
 	for _, r := range a.rates[bpf.MaxAttached] {
 		if r.Generation != 0 {
@@ -279,7 +279,7 @@ func TestNativeProcessesShareRate(t *testing.T) {
 		every = append(every, r.Every)
 	}
 	// 48 of the first 50 draws are right, of the next 50 all.
-	if want := []uint32{FirstEvery, 2 * FirstEvery}; !slices.Equal(every, want) {
+	if want := []uint32{firstEvery, 2 * firstEvery}; !slices.Equal(every, want) {
 		t.Errorf("told %v, want %v", every, want)
 	}
 	// What one of them forgets the kernel side forgets of all. Those of a VM are not concerned.
@@ -289,7 +289,7 @@ func TestNativeProcessesShareRate(t *testing.T) {
 	p = a.state().Table[2]
 	p.Chaining.Chain.Purge()
 	draw(2, user, 1)
-	if got := a.rates.last(bpf.MaxAttached); got != (bpf.ChainRate{Every: 2 * FirstEvery, Generation: 2}) {
+	if got := a.rates.last(bpf.MaxAttached); got != (bpf.ChainRate{Every: 2 * firstEvery, Generation: 2}) {
 		t.Errorf("told %v", got)
 	}
 	if len(a.rates) != 1 {
@@ -323,10 +323,10 @@ func TestAttachedAnew(t *testing.T) {
 	native := p.Chaining.WalkRate
 	a.attach(7)
 	a.linked("1:2@32 2:4@48", 1)
-	if c := p.Chaining; c.Attachment != 7 || c.Slot != 7 || c.Chain.Stats().Contexts != 0 || *c.WalkRate != *NewWalkRate(0) || c.WalkRate == native {
+	if c := p.Chaining; c.Attachment != 7 || c.Slot != 7 || c.Chain.Stats().Contexts != 0 || *c.WalkRate != *newWalkRate(0) || c.WalkRate == native {
 		t.Errorf("%+v after the VM was attached", c.Chain.Stats())
 	}
-	if got := a.rates[7]; !slices.Equal(got, []bpf.ChainRate{{Every: FirstEvery}}) {
+	if got := a.rates[7]; !slices.Equal(got, []bpf.ChainRate{{Every: firstEvery}}) {
 		t.Errorf("told %v", got)
 	}
 	a.walked("a:1@16 b:2@32 c:3@48", 1)

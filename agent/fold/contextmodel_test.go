@@ -42,7 +42,7 @@ func newModelGuest(r *rand.Rand, apart bool) *modelGuest {
 	if apart {
 		g.sites = map[string]uint64{}
 	}
-	for _, tid := range []uint32{100, 101, 101 + KeptStacks} {
+	for _, tid := range []uint32{100, 101, 101 + keptStacks} {
 		g.threads = append(g.threads, &modelThread{tid: tid})
 		g.call(g.threads[len(g.threads)-1])
 	}
@@ -138,10 +138,10 @@ func (k *modelKernel) partial(t *modelThread, busy, lost bool) record {
 	if busy {
 		return r
 	}
-	kept := k.kept[t.tid%KeptStacks]
+	kept := k.kept[t.tid%keptStacks]
 	if kept == nil {
 		kept = &modelKept{}
-		k.kept[t.tid%KeptStacks] = kept
+		k.kept[t.tid%keptStacks] = kept
 	}
 	if kept.tid != t.tid {
 		kept.tid, kept.levels = t.tid, nil
@@ -273,7 +273,7 @@ func (r *modelRun) sample() {
 
 // enter counts the frames that the thread's previous stack did not have, if that was kept.
 func (r *modelRun) enter(t *modelThread, busy bool) {
-	place := t.tid % KeptStacks
+	place := t.tid % keptStacks
 	same := 0
 	if before := r.previous[t.tid]; !busy && r.whose[place] == t.tid {
 		for same < len(before) && same < len(t.stack) && before[same] == t.stack[same] {

@@ -34,7 +34,7 @@ func TestSameCallers(t *testing.T) {
 		}
 		a, b := stack(c.a), stack(c.b)
 		for levels, want := range map[int]bool{1: c.one, 3: c.three, 0: c.all, 99: c.whole} {
-			if SameCallers(a, b, levels, sameCall) != want || SameCallers(b, a, levels, sameCall) != want {
+			if sameCallers(a, b, levels, sameCall) != want || sameCallers(b, a, levels, sameCall) != want {
 				t.Errorf("%s and %s for %d levels: %t", c.a, c.b, levels, !want)
 			}
 		}

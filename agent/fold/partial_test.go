@@ -139,13 +139,13 @@ func TestSameCallersOfFrames(t *testing.T) {
 		{"", "", 3, true},
 		{"", "c", 1, false},
 	} {
-		if SameCallers(stack(c.a), stack(c.b), c.levels, SameFrame) != c.want || SameCallers(stack(c.b), stack(c.a), c.levels, SameFrame) != c.want {
+		if sameCallers(stack(c.a), stack(c.b), c.levels, sameFrame) != c.want || sameCallers(stack(c.b), stack(c.a), c.levels, sameFrame) != c.want {
 			t.Errorf("%q and %q for %d levels: %t", c.a, c.b, c.levels, !c.want)
 		}
 	}
 	cut := stack("b c")
 	cut[1].End = bpf.EndRead
-	if !slices.EqualFunc(cut, stack("b c"), SameFrame) {
+	if !slices.EqualFunc(cut, stack("b c"), sameFrame) {
 		t.Error("why a walk ended makes another stack")
 	}
 }

@@ -76,7 +76,7 @@ func TestStoppedThreads(t *testing.T) {
 func TestThreadKey(t *testing.T) {
 	for _, tid := range []uint32{0, 1, 4 << 20, 1<<31 - 1} {
 		for _, stopped := range []bool{false, true} {
-			if k := KeyOf(tid, stopped); k.TID() != int(tid) || k.Stopped() != stopped {
+			if k := keyOf(tid, stopped); k.TID() != int(tid) || k.Stopped() != stopped {
 				t.Errorf("%d, %v is %d, %v", tid, stopped, k.TID(), k.Stopped())
 			}
 		}

@@ -148,7 +148,7 @@ func (s *State) Trim(p *Process) {
 func (s *State) add(w *Window, p *Process, t Sample) (fresh bool) {
 	w.hold(p)
 	threads := w.Processes[p]
-	key := KeyOf(t.Tid, t.Stopped != 0)
+	key := keyOf(t.Tid, t.Stopped != 0)
 	thread := threads[key]
 	if thread == nil {
 		thread = &Thread{}
