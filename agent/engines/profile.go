@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/hotspot"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -60,12 +59,6 @@ func (e *Engines) addTo(p *profile.Profile, w *source.Closed, guests map[*fold.P
 		if c := engine.Cost(); c.Hits > 0 {
 			p.Comments = append(p.Comments, fmt.Sprintf("engine %s: %d hits of %v each, %v of the processes' CPU time in all since the agent began",
 				engine.Name(), c.Hits, c.HitTime, c.Time()))
-		}
-		if watching, ok := engine.Engine.(calls.Watching); ok {
-			watches := watching.Watches()
-			if losses := watches.Losses(); losses != "" {
-				p.Comments = append(p.Comments, fmt.Sprintf("engine %s, since the agent began: %s", engine.Name(), losses))
-			}
 		}
 	}
 	failed := 0
