@@ -42,13 +42,18 @@ func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Proce
 	all := map[*fold.Process]Estimated{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
+	set := func(p *fold.Process, out Estimated) {
+		mu.Lock()
+		defer mu.Unlock()
+		all[p] = out
+	}
 	for _, p := range w.Processes {
 		t := taskOf(w.Window, p, w.Ended)
 		if len(t.top.Edges) == 0 {
 			continue
 		}
 		if t.top.All < leastSamples {
-			all[p] = Estimated{Note: fmt.Sprintf("calls of process %d are not estimated: %.0f samples are too few", p.PID, t.top.All)}
+			set(p, Estimated{Note: fmt.Sprintf("calls of process %d are not estimated: %.0f samples are too few", p.PID, t.top.All)})
 			continue
 		}
 		wg.Go(func() { // as many at once as there are workers
@@ -60,9 +65,7 @@ func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Proce
 						"JVM is large", p.PID)
 				}
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			all[p] = out
+			set(p, out)
 		})
 	}
 	wg.Wait()
