@@ -57,7 +57,11 @@ func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Proce
 			continue
 		}
 		wg.Go(func() { // as many at once as there are workers
-			out, err := e.estimate(ctx, t)
+			var out Estimated
+			var err error
+			if failed := e.Resolver.Attempt(target.StageWindow, p.Process, func() { out, err = e.estimate(ctx, t) }); failed != nil {
+				err = failed
+			}
 			if err != nil {
 				out = Estimated{Failed: true, Note: fmt.Sprintf("calls of process %d are not estimated: %v", p.PID, err)}
 				if errors.Is(err, context.DeadlineExceeded) {

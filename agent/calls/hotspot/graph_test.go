@@ -2,6 +2,7 @@ package hotspot
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
@@ -41,5 +42,25 @@ func TestEstimateManyAtOnce(t *testing.T) {
 		if got, ok := all[p]; !ok || got.Note == "" || got.Failed != (samples[i] == leastSamples) {
 			t.Errorf("process %d with %d samples: %+v", p.PID, samples[i], got)
 		}
+	}
+}
+
+// A panic over the estimate of one process is counted, and costs nobody else's estimate.
+func TestEstimatePanics(t *testing.T) {
+	e, _ := idleEngine()
+	e.Resolver = target.NewResolver(target.Config{Log: slog.New(slog.DiscardHandler), Fault: func(s target.Stage, pid int) {
+		if s == target.StageWindow && pid == 1 {
+			panic("hostile")
+		}
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := sampledWindow(leastSamples, leastSamples, 1)
+	all := e.Estimate(ctx, w)
+	if len(all) != 3 || !all[w.Processes[0]].Failed || all[w.Processes[0]].Note == "" {
+		t.Errorf("%+v", all)
+	}
+	if n := e.Resolver.Stats().Failures[string(target.StageWindow)]; n != 1 {
+		t.Errorf("%d failures are counted, want 1", n)
 	}
 }
