@@ -133,7 +133,7 @@ func (s *State) Release(w *Window) {
 // Trim forgets what p's names no open or closing window needs, if p is gone, or names are many.
 func (s *State) Trim(p *Process) {
 	gone := p.Exited.Load() && p.Holders == 0
-	if !gone && len(p.Requested) < TrimNames && s.Names <= MaxNames/2 {
+	if !gone && !p.lingering && len(p.Requested) < TrimNames && s.Names <= MaxNames/2 {
 		return
 	}
 	needed := map[target.RawFrame]struct{}{}
