@@ -10,6 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/source"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
@@ -108,20 +109,32 @@ func (a *Agent) profileOf(ctx context.Context, w *source.Closed, p *profile.Prof
 	p.Counts.Filtered += w.Filtered
 	var parts []source.Part
 	for one := range implementing[source.Filler](&a.sources) {
-		parts = append(parts, one.Fill(ctx, w, p))
+		a.attempt(p, func() { parts = append(parts, one.Fill(ctx, w, p)) })
 	}
-	for _, proc := range w.Processes {
-		p.Processes = append(p.Processes, a.processProfile(w.Window, proc, parts, &p.Counts))
+	for _, of := range w.Processes {
+		p.Processes = append(p.Processes, a.processProfile(w.Window, of, parts, &p.Counts))
 	}
 	for _, part := range parts {
 		if part.Finish != nil {
-			part.Finish()
+			a.attempt(p, part.Finish)
 		}
 	}
-	for _, proc := range a.unsampled(w.Window) {
-		p.Processes = append(p.Processes, a.processProfile(w.Window, proc, parts, &p.Counts))
+	for _, of := range a.unsampled(w.Window) {
+		p.Processes = append(p.Processes, a.processProfile(w.Window, of, parts, &p.Counts))
 	}
 	return p
+}
+
+// attempt has a source do its part of a profile. A panic is counted and logged, and costs that part.
+func (a *Agent) attempt(p *profile.Profile, do func()) {
+	err := proc.Catch(func() error {
+		do()
+		return nil
+	})
+	if err != nil {
+		a.requestFailed(err)
+		p.Comments = append(p.Comments, fmt.Sprintf("a part of this profile is missing: %v. This is a bug of the agent; its log contains the stack.", err))
+	}
 }
 
 // unsampled are the chosen processes of which the window has nothing: why that is, their notes may say. Where all processes are
