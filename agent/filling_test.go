@@ -2,10 +2,13 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/source"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
@@ -51,3 +54,38 @@ func TestFillPanics(t *testing.T) {
 	}
 	a.owner.Do(func(s *fold.State) { s.Release(w) })
 }
+
+// An endingSource makes whole profiles.
+type endingSource struct{ source.Passive }
+
+func (endingSource) End(_ context.Context, begin func() *profile.Profile) (*profile.Profile, error) {
+	return begin(), nil
+}
+
+// Where a source makes whole profiles, no window follows the first, and that is still there.
+func TestNextOfCountedCalls(t *testing.T) {
+	a, w := testAgent()
+	a.sources.then = []source.Source{endingSource{}}
+	next, p, err := (&Window{agent: a, open: w}).Next(t.Context())
+	if next != nil || p != nil || err == nil {
+		t.Errorf("window %v, profile %v, error %v", next, p, err)
+	}
+	if n := len(a.state().Windows()); n != 1 {
+		t.Errorf("%d windows are open, want 1", n)
+	}
+}
+
+// A window that could not be closed has no profile, and the error says why.
+func TestCloseFails(t *testing.T) {
+	a, w, _ := faultyAgent(t, target.StageRecord, 0)
+	a.sources.first = []source.Source{flushingSource{}}
+	_, err := a.close(&Window{agent: a, open: w}, time.Now(), nil)
+	if panicked := new(proc.PanicError); !errors.As(err, &panicked) {
+		t.Errorf("got error %v", err)
+	}
+}
+
+// A flushingSource panics when it is to fold what it holds.
+type flushingSource struct{ source.Passive }
+
+func (flushingSource) Flush(*fold.State) { panic("hostile") }

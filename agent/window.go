@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,11 +35,18 @@ func (w *Window) Close(ctx context.Context) (*profile.Profile, error) {
 	return w.end(ctx, nil)
 }
 
-// Next closes the window and opens its successor at the same moment: every sample is in exactly one of them.
+// Next closes the window and opens its successor at the same moment: every sample is in exactly one of them. There is no successor if it
+// fails, as it does where a source makes whole profiles: what that counts ends with the first window, which stays open.
 func (w *Window) Next(ctx context.Context) (*Window, *profile.Profile, error) {
+	if w.agent.sources.ender() != nil {
+		return nil, nil, errors.New("a recording that counts every call has only one window")
+	}
 	next := newWindow(w.agent, w.open.PIDs)
 	p, err := w.end(ctx, next)
-	return next, p, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return next, p, nil
 }
 
 func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error) {
@@ -47,15 +56,25 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 		return nil, err
 	}
 	if ender := a.sources.ender(); ender != nil {
-		return ender.End(ctx, func() *profile.Profile {
+		var failed error
+		p, err := ender.End(ctx, func() *profile.Profile {
 			end := time.Now()
-			p := a.newProfile(w, end, a.close(w, end, nil).After)
+			var closed *source.Closed
+			closed, failed = a.close(w, end, nil)
+			p := a.newProfile(w, end, closed.After)
 			p.Unit = profile.CallCounts
 			return p
 		})
+		if err := cmp.Or(err, failed); err != nil {
+			return nil, err
+		}
+		return p, nil
 	}
 	end := time.Now()
-	closed := a.close(w, end, next)
+	closed, err := a.close(w, end, next)
+	if err != nil {
+		return nil, err
+	}
 	if a.opt.Contexts == profile.ContextChain {
 		a.place(closed.Window)
 	}
@@ -65,9 +84,9 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 }
 
 // close takes a window out of those that are open, and opens the next one if there is one.
-func (a *Agent) close(w *Window, end time.Time, next *Window) *source.Closed {
+func (a *Agent) close(w *Window, end time.Time, next *Window) (*source.Closed, error) {
 	closed := &source.Closed{Window: w.open, Before: w.before}
-	a.owner.Do(func(s *fold.State) {
+	err := a.owner.Do(func(s *fold.State) {
 		s.Flush()
 		w.open.Ended = monotonic()
 		closed.After = a.snapshot(s)
@@ -77,7 +96,7 @@ func (a *Agent) close(w *Window, end time.Time, next *Window) *source.Closed {
 			s.Open(next.open)
 		}
 	})
-	return closed
+	return closed, err
 }
 
 // place gives the samples of a closed window their contexts.
