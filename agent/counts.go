@@ -40,7 +40,7 @@ func countsSince(before, after *source.Snapshot) profile.Counts {
 			"unknown_cpu": d(bpf.SamplesDroppedNoScratch),
 		},
 		Folded:    after.Folded - before.Folded,
-		Discarded: map[string]uint64{},
+		Discarded: profile.Difference(before.Discarded, after.Discarded),
 		Idle:      d(bpf.TicksIdle),
 		Filtered:  d(bpf.TicksFiltered),
 		Truncated: map[string]uint64{},
@@ -49,9 +49,6 @@ func countsSince(before, after *source.Snapshot) profile.Counts {
 		if end.Truncated() {
 			c.Truncated[end.String()] = 0
 		}
-	}
-	for why, n := range after.Discarded {
-		c.Discarded[why] = n - before.Discarded[why]
 	}
 	return c
 }

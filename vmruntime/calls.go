@@ -82,11 +82,10 @@ type InlineNode struct {
 // when code without counters takes over, so that ratios are good for longer than numbers.
 type MethodProfile struct {
 	Method uint64
-	// Counted reports that calls were counted: Invocations, BackEdges, and the counts in Calls have a meaning. Otherwise
+	// Counted reports that calls were counted: Invocations and the counts in Calls have a meaning. Otherwise
 	// only what the method can call is known.
 	Counted     bool
 	Invocations uint64 // of the method, since its calls are counted
-	BackEdges   uint64 // jumps back, in the same time
 	Before      uint64 // invocations before its calls were counted, as far as the VM kept them
 	// Calls are the calls that the method's code has, by ascending bytecode index.
 	Calls []CallCount

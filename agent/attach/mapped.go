@@ -9,10 +9,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-const (
-	maxMapped     = 1024    // files of one process; a JVM has 20, a browser 300
-	maxMappedSize = 2 << 30 // bytes of one; debug builds of large libraries have 400 MB
-)
+// MappedLimits bound what is opened of a process's files.
+type MappedLimits struct {
+	Files int   // of one process; a JVM has 20, a browser 300
+	Size  int64 // bytes of one; debug builds of large libraries have 400 MB
+}
 
 // A MappedFile is an ELF file that has code in a process.
 type MappedFile struct {
@@ -21,10 +22,16 @@ type MappedFile struct {
 	ELF  *elffile.File
 }
 
+// An UnreadFile could not be read, because it was deleted or replaced, is too large, or is no ELF file of a supported kind.
+type UnreadFile struct {
+	Path string // hostile
+	Err  error
+}
+
 // MappedFiles opens the ELF files that have code in a process, one after the other, for as long as visit looks at each; it
-// ends with visit's first error. unread are the paths of those that cannot be opened, as they were deleted or replaced. A
-// file system of the target's making can delay it: call it through a proc.Pool.
-func MappedFiles(root proc.Root, pid int, visit func(*MappedFile) error) (unread []string, err error) {
+// ends with visit's first error. Beyond limits.Files it ends with proc.ErrTooLarge. A file system of the target's making can
+// delay it: call it through a proc.Pool.
+func MappedFiles(root proc.Root, pid int, limits MappedLimits, visit func(*MappedFile) error) (unread []UnreadFile, err error) {
 	maps, err := root.Maps(pid, func(m *proc.Mapping) bool { return m.Exec && m.IsFile() })
 	if err != nil {
 		return nil, err
@@ -35,33 +42,34 @@ func MappedFiles(root proc.Root, pid int, visit func(*MappedFile) error) (unread
 		m := &maps[i]
 		if f := (file{m.Dev, m.Inode}); seen[f] {
 			continue
-		} else if seen[f] = true; len(seen) > maxMapped {
-			return unread, fmt.Errorf("process %d maps more than %d files: %w", pid, maxMapped, proc.ErrTooLarge)
+		} else if seen[f] = true; len(seen) > limits.Files {
+			return unread, fmt.Errorf("process %d maps more than %d files: %w", pid, limits.Files, proc.ErrTooLarge)
 		}
-		switch err := visitMapped(root, pid, m, visit); {
-		case errors.Is(err, errUnread):
-			unread = append(unread, m.Path)
-		case err != nil:
+		why, err := visitMapped(root, pid, m, limits.Size, visit)
+		if err != nil {
 			return unread, err
+		}
+		if why != nil {
+			unread = append(unread, UnreadFile{m.Path, why})
 		}
 	}
 	return unread, nil
 }
 
-var errUnread = errors.New("file cannot be read")
-
-func visitMapped(root proc.Root, pid int, m *proc.Mapping, visit func(*MappedFile) error) error {
-	f, err := root.OpenMapped(pid, m, maxMappedSize)
+// visitMapped opens one file for visit, whose error it returns. unread is why the file cannot be read; nil if it is visited or no
+// ELF file at all, as code that a VM keeps in a file.
+func visitMapped(root proc.Root, pid int, m *proc.Mapping, maxSize int64, visit func(*MappedFile) error) (unread, err error) {
+	f, err := root.OpenMapped(pid, m, maxSize)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUnread, err)
+		return err, nil
 	}
 	defer f.Close()
 	e, err := elffile.OpenFile(f)
 	if errors.Is(err, elffile.ErrNotELF) {
-		return nil // code that a VM keeps in a file
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUnread, err)
+		return fmt.Errorf("read %q: %w", m.Path, err), nil
 	}
-	return visit(&MappedFile{m.Path, f, e})
+	return nil, visit(&MappedFile{m.Path, f, e})
 }

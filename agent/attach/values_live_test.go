@@ -90,7 +90,7 @@ func (w *valueWatch) attach(t *testing.T, f *os.File, e *elffile.File, pid int, 
 func (w *valueWatch) attachMapped(t *testing.T, pid int, specs ...string) {
 	t.Helper()
 	sites := map[string]int{}
-	if _, err := MappedFiles(proc.DefaultRoot, pid, func(m *MappedFile) error {
+	if _, err := MappedFiles(proc.DefaultRoot, pid, testLimits, func(m *MappedFile) error {
 		for _, text := range specs {
 			if spec, err := valueprobe.Parse(text); err == nil && spec.In(m.Path) {
 				sites[text] += w.attach(t, m.File, m.ELF, pid, text)
@@ -322,7 +322,7 @@ func TestLiveValuesSemaphore(t *testing.T) {
 		t.Fatal(err)
 	}
 	met := false
-	if _, err := MappedFiles(proc.DefaultRoot, guest.PID(), func(m *MappedFile) error {
+	if _, err := MappedFiles(proc.DefaultRoot, guest.PID(), testLimits, func(m *MappedFile) error {
 		sites, err := ValueSites(probesite.New(m.ELF, m.File), spec)
 		if errors.Is(err, probesite.ErrNotFound) {
 			return nil

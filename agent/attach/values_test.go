@@ -2,6 +2,7 @@ package attach
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -134,6 +135,8 @@ func TestExplainSemaphore(t *testing.T) {
 	}
 }
 
+var testLimits = MappedLimits{Files: 1024, Size: 2 << 30}
+
 // The files of this process: its program is among them, once, though its code is mapped twice.
 func TestMappedFiles(t *testing.T) {
 	self, err := os.Executable()
@@ -151,7 +154,7 @@ func TestMappedFiles(t *testing.T) {
 	}
 	defer unix.Munmap(again)
 	found := 0
-	unread, err := MappedFiles(proc.DefaultRoot, os.Getpid(), func(m *MappedFile) error {
+	unread, err := MappedFiles(proc.DefaultRoot, os.Getpid(), testLimits, func(m *MappedFile) error {
 		if m.Path == self {
 			found++
 		}
@@ -164,7 +167,15 @@ func TestMappedFiles(t *testing.T) {
 		t.Errorf("found %d times, %v; could not read %q", found, err, unread)
 	}
 	stop := fmt.Errorf("enough")
-	if _, err := MappedFiles(proc.DefaultRoot, os.Getpid(), func(*MappedFile) error { return stop }); err != stop {
+	if _, err := MappedFiles(proc.DefaultRoot, os.Getpid(), testLimits, func(*MappedFile) error { return stop }); err != stop {
 		t.Errorf("error %v, want %v", err, stop)
+	}
+	visited := 0
+	visit := func(*MappedFile) error { visited++; return nil }
+	if unread, err := MappedFiles(proc.DefaultRoot, os.Getpid(), MappedLimits{Files: 1024}, visit); err != nil || visited > 0 || len(unread) == 0 {
+		t.Errorf("of files above the limit of their size %d are visited, %d are unread: %v", visited, len(unread), err)
+	}
+	if _, err := MappedFiles(proc.DefaultRoot, os.Getpid(), MappedLimits{Size: 2 << 30}, visit); !errors.Is(err, proc.ErrTooLarge) || visited > 0 {
+		t.Errorf("of more files than the limit %d are visited: %v", visited, err)
 	}
 }

@@ -8,6 +8,23 @@
 //	}
 //
 // It does no sampling and no measuring itself.
+//
+// # Meters
+//
+// CPU time of processes is measured in two ways. Events use the kernel's clocks (Times): rates are set every second and
+// checked 50 times a second, which a few samples cannot resolve, and a recording of events alone has no samples. Call engines
+// use samples times their period: the samples are there anyway, a guest may be any process of the machine, each of which would
+// cost a system call, and what a process used before its end counts, too. Samples of a second are rough but unbiased, and the
+// budgets of engines are kept over the whole recording. Monitor enters are watched in one thread at a time, which is drawn by
+// what it ran. So package watch reads the clocks of threads, and their sum fills the Bucket.
+//
+// # Solvers
+//
+// All solve hits x cost <= share x CPU time. They differ in what is given. Probes are hit as often as the program passes them:
+// Allowance.Every solves for the part of the hits that may be recorded, or SlicesFor for the part of the time in which the probe
+// is there. Call engines choose how many hits there are: fit solves for ticks, stride and samples, and of all solutions takes the
+// one that shows most. The engine hotspot and monitor enters choose what to watch next, at a cost that is known only at the end of
+// a watch. They take the most that it may cost from a Bucket, and give back what was not spent.
 package budget
 
 import (

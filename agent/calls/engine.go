@@ -63,3 +63,8 @@ type Connector interface {
 	Connected() map[int]string
 	EverConnected() bool
 }
+
+// A Watching engine observes calls in watches of breakpoints. Watches counts these since the engine began.
+type Watching interface {
+	Watches() Watches
+}

@@ -136,7 +136,7 @@ func (e *Engines) Report(c *bpf.Counts, s *profile.Stats) { s.Calls = e.stats(c)
 // stats of the engines since they were made.
 func (e *Engines) stats(c *bpf.Counts) *profile.CallStats {
 	s := &profile.CallStats{
-		Choices: e.choices, Budget: e.opt.Budget, Costs: map[string]time.Duration{},
+		Budget: e.opt.Budget, Costs: map[string]time.Duration{},
 		Dropped: map[string]uint64{"ring_full": c[bpf.CallsDroppedRingFull], "no_memory": c[bpf.CallsDroppedNoDraft]},
 		Hits:    c[bpf.CallHits], Refused: c[bpf.CallHitsRefused], Bursts: c[bpf.BurstsArmed], Skipped: c[bpf.BurstsSkipped],
 	}
@@ -155,6 +155,16 @@ func (e *Engines) stats(c *bpf.Counts) *profile.CallStats {
 		s.Discarded = map[string]uint64{}
 	}
 	for _, own := range e.running {
+		if watching, ok := own.Engine.(calls.Watching); ok {
+			watches := watching.Watches()
+			if s.Watches == nil {
+				s.Watches = map[string]uint64{}
+			}
+			for outcome, n := range watches.ByOutcome() {
+				s.Watches[outcome] += n
+			}
+			s.BusyThreads += watches.BusyThreads
+		}
 		if unweigher, ok := own.Engine.(calls.Unweigher); ok {
 			for cause, n := range unweigher.Unweighed() {
 				s.Discarded[cause] += n

@@ -26,6 +26,12 @@ func (e *Engines) notes(p *profile.Profile, failed int) (notes []string) {
 	var own []string
 	for _, engine := range e.running {
 		own = append(own, engine.Notes()...)
+		if watching, ok := engine.Engine.(calls.Watching); ok {
+			watches := watching.Watches()
+			if losses := watches.Losses(); losses != "" {
+				own = append(own, fmt.Sprintf("engine %s, since the agent began: %s", engine.Name(), losses))
+			}
+		}
 	}
 	e.Owner.Do(func(s *fold.State) {
 		notes = append(e.choiceNotes(s, rates, jvms, failed), own...)

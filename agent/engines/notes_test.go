@@ -2,6 +2,7 @@ package engines
 
 import (
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
 	"github.com/vmprof-agent/vmprof-agent/agent/source"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // A fakeEngine has a name.
@@ -108,6 +110,38 @@ func TestNotesOfSilence(t *testing.T) {
 		"engine usdt: used: for some; no calls: 1 processes are sampled, but no burst sampled a call in them",
 		"engine branch: used: for some; no calls: no call was made while it sampled",
 		"engine other: not used: it is not for this machine")
+}
+
+// A watchingEngine is one whose watches had these outcomes.
+type watchingEngine struct {
+	fakeEngine
+	watches calls.Watches
+}
+
+func (w watchingEngine) Watches() calls.Watches { return w.watches }
+func (w watchingEngine) Cost() calls.Cost       { return calls.Cost{} }
+
+// What became of watches of breakpoints is in profiles if some were lost, and in the agent's health, of all engines together.
+func TestWatchesOfEngines(t *testing.T) {
+	e, _ := testEngines()
+	if s := e.stats(&bpf.Counts{}); s.Watches != nil {
+		t.Errorf("without engines: %v", s.Watches)
+	}
+	for name, w := range map[string]calls.Watches{
+		calls.Listener: {Complete: 5, Full: 4, Void: 2, BusyThreads: 7}, calls.Hotspot: {Complete: 1, BusyThreads: 0},
+	} {
+		e.run(specOf(e.opt, name), started{engine: watchingEngine{fakeEngine{name: name}, w}})
+	}
+	want := []string{"engine listener, since the agent began: of 11 watches of breakpoints, 2 were void, because the watched code was replaced; " +
+		"7 times a thread was left out of a watch, because somebody else uses its debug registers"}
+	if got := e.notes(&profile.Profile{}, 0); !slices.Equal(got, want) {
+		t.Errorf("notes are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	s := e.stats(&bpf.Counts{})
+	all := map[string]uint64{"complete": 6, "full": 4, "void": 2, "refused": 0, "interrupted": 0, "failed": 0}
+	if !maps.Equal(s.Watches, all) || s.BusyThreads != 7 {
+		t.Errorf("watches %v, %d threads", s.Watches, s.BusyThreads)
+	}
 }
 
 // Options that do not apply to an engine, a budget that is too small for them, and rates that change are told of.

@@ -76,17 +76,14 @@ func (e *Probes) TrapTime() time.Duration { return time.Duration(e.trap.Load()) 
 
 // tune sets all rates by what was measured in the time that has passed.
 func (e *Probes) tune(now, passed time.Duration) {
-	counts, err := e.config.Objects.ReadCounts()
-	if err != nil {
-		return // the error is reported where Stats reads them
+	m, ok := e.measure()
+	if !ok {
+		return
 	}
-	times := e.config.GuestTimes()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.now = now
-	e.measureCPUs(times, passed)
-	e.noteRecordCost(&counts)
-	e.used, e.spent, e.fresh = times, counts, false
+	e.take(&m, now, passed)
+	e.used, e.spent, e.fresh = m.times, m.counts, false
 	loads := e.loads(passed)
 	e.lend(loads)
 	for _, l := range loads {
@@ -111,17 +108,14 @@ func (e *Probes) tune(now, passed time.Duration) {
 // check thins out, or observes in slices, what has spent already, in the time that has passed since the rates were set, more
 // than it may until they are set anew: tune would do the same, but later.
 func (e *Probes) check(now, passed time.Duration) {
-	counts, err := e.config.Objects.ReadCounts()
-	if err != nil {
+	m, ok := e.measure()
+	if !ok {
 		return
 	}
-	times := e.config.GuestTimes()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.now = now
-	e.measureCPUs(times, passed)
-	e.noteRecordCost(&counts)
-	e.used.Add(times)
+	e.take(&m, now, passed)
+	e.used.Add(m.times)
 	e.lend(e.loads(max(passed, checkInterval)))
 	loads := e.loads(governEvery)
 	for _, l := range loads {
@@ -140,6 +134,29 @@ func (e *Probes) check(now, passed time.Duration) {
 			e.apply(p)
 		}
 	}
+}
+
+// A measurement is what processes have used, and what the kernel side has counted, until now.
+type measurement struct {
+	times  budget.Times
+	counts bpf.Counts
+}
+
+// measure measures; mu is not held, as reading takes time. It is false if the kernel side's counters cannot be read: whoever reads
+// them for people reports that.
+func (e *Probes) measure() (m measurement, ok bool) {
+	counts, err := e.config.Objects.ReadCounts()
+	if err != nil {
+		return m, false
+	}
+	return measurement{e.config.GuestTimes(), counts}, true
+}
+
+// take notes what a measurement says of the time since rates were set; mu is held.
+func (e *Probes) take(m *measurement, now, passed time.Duration) {
+	e.now = now
+	e.measureCPUs(m.times, passed)
+	e.noteRecordCost(&m.counts)
 }
 
 // measureCPUs notes how many CPUs the processes have used since rates were set. Of a process that was attached since then

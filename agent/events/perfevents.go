@@ -83,36 +83,26 @@ func (p *perfEvents) start() error {
 }
 
 // stop lets none come any more.
-func (p *perfEvents) stop() error {
-	if p == nil {
-		return nil
-	}
-	var errs []error
-	for _, t := range p.events {
-		errs = append(errs, t.Stop())
-	}
-	return errors.Join(errs...)
-}
+func (p *perfEvents) stop() error { return p.each((*attach.Ticks).Stop) }
 
 // refresh follows CPUs that came or went.
-func (p *perfEvents) refresh() error {
-	if p == nil {
-		return nil
-	}
-	var errs []error
-	for _, t := range p.events {
-		errs = append(errs, t.Refresh())
-	}
-	return errors.Join(errs...)
-}
+func (p *perfEvents) refresh() error { return p.each((*attach.Ticks).Refresh) }
 
 func (p *perfEvents) close() error {
 	if p == nil {
 		return nil
 	}
+	return errors.Join(p.each((*attach.Ticks).Close), p.objects.Close())
+}
+
+// each does something with all events, also after it failed for one.
+func (p *perfEvents) each(do func(*attach.Ticks) error) error {
+	if p == nil {
+		return nil
+	}
 	var errs []error
 	for _, t := range p.events {
-		errs = append(errs, t.Close())
+		errs = append(errs, do(t))
 	}
-	return errors.Join(append(errs, p.objects.Close())...)
+	return errors.Join(errs...)
 }

@@ -174,7 +174,7 @@ func (e *Source) named(w *fold.Window, p *fold.Process, covered *fold.CoveredPar
 // Attempted and not in Delivered, or the other way round; the identities hold when the agent was stopped and flushed first.
 func eventCountsSince(kernelBefore, kernelAfter *bpf.Counts, before, after received, trap time.Duration) profile.EventCounts {
 	d := func(c bpf.Counter) uint64 { return kernelAfter[c] - kernelBefore[c] }
-	c := profile.EventCounts{
+	return profile.EventCounts{
 		Attempted: d(bpf.ObservationsAttempted),
 		Delivered: after.received - before.received,
 		Dropped: map[string]uint64{
@@ -183,13 +183,9 @@ func eventCountsSince(kernelBefore, kernelAfter *bpf.Counts, before, after recei
 			"table_full": d(bpf.ObservationsDroppedTableFull),
 		},
 		Folded:     after.folded - before.folded,
-		Discarded:  map[string]uint64{},
+		Discarded:  profile.Difference(before.discarded, after.discarded),
 		Hits:       d(bpf.ProbeHits),
 		Unattached: d(bpf.HitsUnattached),
 		Cost:       time.Duration(d(bpf.NsProbes)) + time.Duration(d(bpf.ProbeHits))*trap,
 	}
-	for why, n := range after.discarded {
-		c.Discarded[why] = n - before.discarded[why]
-	}
-	return c
 }

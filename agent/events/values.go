@@ -301,7 +301,7 @@ func (e *Probes) ValueEvents(o *bpf.Observation, base fold.Event, add func(*fold
 		case r.Failed:
 			v.Labels.Value = "(unreadable)"
 		case r.IsText:
-			v.Labels.Value = valueText(r.Text)
+			v.Labels.Value = valueText(r.Text, r.Cut)
 		default:
 			b := valueprobe.BucketOf(r.Number, r.Signed)
 			v.Labels.Value = b.String()
@@ -315,15 +315,19 @@ func (e *Probes) ValueEvents(o *bpf.Observation, base fold.Event, add func(*fold
 	return true
 }
 
-// valueText is a text as it labels events.
-func valueText(s string) string {
+// valueText is a text as it labels events. An ellipsis marks what is only the beginning of the text, because the kernel side cut it or
+// because it is too long for a label.
+func valueText(s string, cut bool) string {
 	s = symbolize.CleanName(s)
-	if len(s) <= maxValueText {
-		return s
+	if len(s) > maxValueText {
+		end := maxValueText
+		for end > 0 && !utf8.RuneStart(s[end]) {
+			end--
+		}
+		s, cut = s[:end], true
 	}
-	cut := maxValueText
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
+	if cut {
+		s += "…"
 	}
-	return s[:cut] + "…"
+	return s
 }

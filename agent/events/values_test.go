@@ -87,8 +87,11 @@ func TestValueText(t *testing.T) {
 		"x" + strings.Repeat("é", 60):  "x" + strings.Repeat("é", 49) + "…",
 		strings.Repeat("x", 98) + "日本": strings.Repeat("x", 98) + "…",
 	} {
-		if got := valueText(in); got != want || !utf8.ValidString(got) {
+		if got := valueText(in, false); got != want || !utf8.ValidString(got) {
 			t.Errorf("%.20q of %d bytes: %q, want %q", in, len(in), got, want)
+		}
+		if got := valueText(in, true); got != strings.TrimSuffix(want, "…")+"…" {
+			t.Errorf("%.20q of %d bytes, cut by the kernel side: %q", in, len(in), got)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (c *Chaining) learn(s *bpf.Sample, user []target.RawFrame) (changed bool) {
 	}
 	if s.Flags&bpf.SampleDrawn != 0 {
 		// Nobody chose this sample: that its context would have been found is as likely as for those with a link.
-		changed = c.WalkRate.drawn(SameCallers(c.likeliest(linkOf(walk)), walk, threeLevels, sameCall), len(walk))
+		changed = c.WalkRate.drawn(sameCallers(c.likeliest(linkOf(walk)), walk, threeLevels, sameCall), len(walk))
 	}
 	c.Chain.Proof = c.WalkRate.Proof
 	c.Chain.Walk(walk, 1)
@@ -137,25 +137,25 @@ type WalkRate struct {
 }
 
 const (
-	// FirstEvery is the first Every that adapts.
-	FirstEvery = 8
+	// firstEvery is the first Every that adapts.
+	firstEvery = 8
 	minEvery   = 2
 	// A walk of many frames is drawn more rarely, so that all walks together take about as long whatever the depth.
 	maxEvery, maxEveryPerFrame = 128, 4
 	firstProof                 = 1
 	maxProof                   = 31
-	// DrawsToJudge is after how many draws Every is judged.
-	DrawsToJudge = 50
+	// drawsToJudge is after how many draws Every is judged.
+	drawsToJudge = 50
 	// A guess that is right for three levels in so many of a hundred draws is good enough to walk less, or not.
 	goodGuesses, badGuesses = 97, 94
 )
 
-// NewWalkRate is a fixed rate, or one that adapts if every is 0.
-func NewWalkRate(every uint32) *WalkRate {
+// newWalkRate is a fixed rate, or one that adapts if every is 0.
+func newWalkRate(every uint32) *WalkRate {
 	if every != 0 {
 		return &WalkRate{Every: every, fixed: true}
 	}
-	return &WalkRate{Every: FirstEvery, Proof: firstProof}
+	return &WalkRate{Every: firstEvery, Proof: firstProof}
 }
 
 // drawn notes whether a draw of so many frames was guessed right. It reports whether every has changed.
@@ -165,7 +165,7 @@ func (p *WalkRate) drawn(right bool, frames int) bool {
 	if right {
 		p.Right++
 	}
-	if p.fixed || p.Draws < DrawsToJudge {
+	if p.fixed || p.Draws < drawsToJudge {
 		return false
 	}
 	percent, before := 100*p.Right/p.Draws, p.Every

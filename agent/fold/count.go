@@ -41,14 +41,14 @@ func (n *Count) check(weight uint64, right [len(profile.ContextLevels)]bool) {
 // rightCallers reports whether a context that was found has the callers of the one that was walked, by ContextLevels.
 func rightCallers[F any](found, walked []F, same func(a, b F) bool) (right [len(profile.ContextLevels)]bool) {
 	for i, levels := range profile.ContextLevels {
-		right[i] = SameCallers(found, walked, levels, same)
+		right[i] = sameCallers(found, walked, levels, same)
 	}
 	return right
 }
 
-// SameCallers reports whether two stacks, innermost frame first, have the same callers for so many levels, 0 for all, or to
+// sameCallers reports whether two stacks, innermost frame first, have the same callers for so many levels, 0 for all, or to
 // the outermost frame if that is nearer.
-func SameCallers[F any](a, b []F, levels int, same func(a, b F) bool) bool {
+func sameCallers[F any](a, b []F, levels int, same func(a, b F) bool) bool {
 	for i := 1; levels == 0 || i <= levels; i++ {
 		if i >= len(a) || i >= len(b) {
 			return len(a) == len(b)

@@ -40,11 +40,11 @@ type Joiner struct {
 	generation uint32 // how often they were asked for their links again
 }
 
-// NewJoiner makes a Joiner. Where contexts are chained, it sets the first rate of processes without a VM.
-func NewJoiner(opt JoinOptions) *Joiner {
+// newJoiner makes a Joiner. Where contexts are chained, it sets the first rate of processes without a VM.
+func newJoiner(opt JoinOptions) *Joiner {
 	j := &Joiner{opt: opt}
 	if opt.Contexts == profile.ContextChain {
-		j.native = NewWalkRate(opt.WalkEvery)
+		j.native = newWalkRate(opt.WalkEvery)
 		j.set(bpf.MaxAttached, bpf.ChainRate{Every: j.native.Every})
 	}
 	return j
@@ -99,7 +99,7 @@ func (j *Joiner) Chaining(p *Process) *Chaining {
 	if serial == 0 {
 		p.Chaining = newChaining(0, bpf.MaxAttached, j.native)
 	} else {
-		p.Chaining = newChaining(serial, p.Slot.Load(), NewWalkRate(j.opt.WalkEvery))
+		p.Chaining = newChaining(serial, p.Slot.Load(), newWalkRate(j.opt.WalkEvery))
 		j.setRate(p.Chaining)
 	}
 	return p.Chaining

@@ -9,12 +9,12 @@ import (
 // A splicing completes partial walks (Whaley, Java Grande 2000, section 4): it keeps the stack that each thread's
 // previous sample had, as the kernel side does, in the same number of places.
 type splicing struct {
-	kept   [KeptStacks]keptStack
+	kept   [keptStacks]keptStack
 	buffer []target.RawFrame
 }
 
-// KeptStacks is how many threads' stacks are kept; KEPT_STACKS in partial.bpf.h.
-const KeptStacks = 1024
+// keptStacks is how many threads' stacks are kept; KEPT_STACKS in partial.bpf.h.
+const keptStacks = 1024
 
 type keptStack struct {
 	tid     uint32
@@ -30,7 +30,7 @@ func (sp *splicing) complete(t *Sample, check bool) {
 	inner, user := t.inner(), t.User()
 	whole, fresh, ok := sp.splice(t.Sample, user)
 	if check {
-		t.right = rightCallers(whole, user, SameFrame)
+		t.right = rightCallers(whole, user, sameFrame)
 	}
 	t.partial = t.Shared != nil && t.Shared.Base != 0
 	t.Stack = append(t.Stack[:inner], whole...)
@@ -50,7 +50,7 @@ func (sp *splicing) splice(s *bpf.Sample, user []target.RawFrame) (whole []targe
 	if s.Shared == nil {
 		return user, len(user), true // the place of its thread's stack was another thread's, whose stack it still has
 	}
-	k := &sp.kept[s.Tid%KeptStacks]
+	k := &sp.kept[s.Tid%keptStacks]
 	same := k.serial != 0 && k.tid == s.Tid && k.start == s.Start && k.exec == s.Exec
 	missing := 0
 	sp.buffer = append(sp.buffer[:0], user[:min(int(s.Shared.Own), len(user))]...)
@@ -111,7 +111,7 @@ func sharedFrames(a, b []target.RawFrame) (n int) {
 	for n < len(a) && n < len(b) {
 		x, y := a[len(a)-1-n], b[len(b)-1-n]
 		x.Epoch, y.Epoch = 0, 0
-		if !SameFrame(x, y) {
+		if !sameFrame(x, y) {
 			if codeOf(x) == codeOf(y) {
 				n++
 			}
@@ -129,9 +129,9 @@ func codeOf(r target.RawFrame) target.RawFrame {
 	return m
 }
 
-// SameFrame compares frames of one stack at different times, at which classes may have been unloaded: not those of methods
+// sameFrame compares frames of one stack at different times, at which classes may have been unloaded: not those of methods
 // that are on the stack.
-func SameFrame(a, b target.RawFrame) bool {
+func sameFrame(a, b target.RawFrame) bool {
 	a.Epoch, a.End, b.Epoch, b.End = 0, 0, 0, 0
 	return a == b
 }

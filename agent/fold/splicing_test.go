@@ -126,7 +126,7 @@ func TestSpliceOthersStacks(t *testing.T) {
 		name   string
 		change func(*bpf.Header)
 	}{
-		{"another thread in the same place", func(h *bpf.Header) { h.Tid += KeptStacks }},
+		{"another thread in the same place", func(h *bpf.Header) { h.Tid += keptStacks }},
 		{"a process that has the pid after another", func(h *bpf.Header) { h.Start++ }},
 		{"after an exec", func(h *bpf.Header) { h.Exec++ }},
 	} {
@@ -177,7 +177,7 @@ func TestSpliceAfterUnloading(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	walked := target.AppendStack(nil, &bpf.Sample{User: s.sample.User, Attachment: 1, ClassEpoch: 7, End: bpf.EndRoot}, 1)
-	if !slices.EqualFunc(walked, target.AppendStack(nil, &s.sample, 1), SameFrame) {
+	if !slices.EqualFunc(walked, target.AppendStack(nil, &s.sample, 1), sameFrame) {
 		t.Error("the same stack an epoch later is another one")
 	}
 }

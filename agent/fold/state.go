@@ -90,7 +90,7 @@ func NewState(opt StateOptions) *State {
 			s.opt.Submit(p.Process)
 		}
 	}
-	s.joiner = NewJoiner(s.opt.Join)
+	s.joiner = newJoiner(s.opt.Join)
 	return s
 }
 

@@ -15,8 +15,8 @@ type ThreadKey uint32
 
 const stoppedThread ThreadKey = 1 << 31
 
-// KeyOf is the key of a thread, by its id.
-func KeyOf(tid uint32, stopped bool) ThreadKey {
+// keyOf is the key of a thread, by its id.
+func keyOf(tid uint32, stopped bool) ThreadKey {
 	if stopped {
 		return ThreadKey(tid) | stoppedThread
 	}

@@ -50,22 +50,17 @@ func (w *Window) hold(p *Process) {
 func (w *Window) Contexts() int { return w.contexts }
 
 // CallSet is where calls of p are folded.
-func (w *Window) CallSet(p *Process) *CallSet {
-	s := w.Calls[p]
-	if s == nil {
-		s = &CallSet{}
-		w.Calls[p] = s
-		w.hold(p)
-	}
-	return s
-}
+func (w *Window) CallSet(p *Process) *CallSet { return setOf(w, w.Calls, p) }
 
 // EventSet is where events of p are folded.
-func (w *Window) EventSet(p *Process) *EventSet {
-	s := w.Events[p]
+func (w *Window) EventSet(p *Process) *EventSet { return setOf(w, w.Events, p) }
+
+// setOf returns p's of sets, which are the window's; an empty one if p has none yet.
+func setOf[T any](w *Window, sets map[*Process]*T, p *Process) *T {
+	s := sets[p]
 	if s == nil {
-		s = &EventSet{}
-		w.Events[p] = s
+		s = new(T)
+		sets[p] = s
 		w.hold(p)
 	}
 	return s
@@ -153,7 +148,7 @@ func (s *State) Trim(p *Process) {
 func (s *State) add(w *Window, p *Process, t Sample) (fresh bool) {
 	w.hold(p)
 	threads := w.Processes[p]
-	key := KeyOf(t.Tid, t.Stopped != 0)
+	key := keyOf(t.Tid, t.Stopped != 0)
 	thread := threads[key]
 	if thread == nil {
 		thread = &Thread{}

@@ -96,6 +96,15 @@ func Sum(byCause map[string]uint64) (n uint64) {
 	return n
 }
 
+// Difference returns what was counted by cause between two readings of counters that never decrease.
+func Difference(before, after map[string]uint64) map[string]uint64 {
+	between := make(map[string]uint64, len(after))
+	for cause, n := range after {
+		between[cause] = n - before[cause]
+	}
+	return between
+}
+
 func addEach(sum, counts map[string]uint64) map[string]uint64 {
 	if sum == nil {
 		return maps.Clone(counts)

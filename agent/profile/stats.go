@@ -67,7 +67,6 @@ type EventStats struct {
 //	Attempted == Delivered + sum(Dropped)   in the kernel, and windows of breakpoints
 //	Delivered == Folded + sum(Discarded)    in user space
 type CallStats struct {
-	Choices   []Choice
 	Attempted uint64            // counter: calls that engines sampled
 	Delivered uint64            // counter: of these, received
 	Dropped   map[string]uint64 // counter: lost in the kernel, by cause
@@ -77,6 +76,11 @@ type CallStats struct {
 	Refused   uint64            // counter: executions of probes that were not armed
 	Bursts    uint64            // counter: armed bursts
 	Skipped   uint64            // counter: ticks that could not arm a burst
+
+	// Watches counts watches of breakpoints by outcome. It is nil if no engine that runs can set breakpoints.
+	Watches map[string]uint64
+	// BusyThreads counts threads that were left out of watches, because somebody else uses their debug registers.
+	BusyThreads uint64
 
 	Budget    float64                  // gauge: share of the processes' CPU time that sampling may take
 	GuestTime time.Duration            // counter: CPU time of the processes whose calls are sampled

@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
@@ -149,9 +146,6 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 // compare is the verb.
 func compare(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parseCompare(args, stderr)
-	if errors.Is(err, pflag.ErrHelp) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}

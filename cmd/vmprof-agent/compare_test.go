@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
@@ -153,7 +156,7 @@ func TestCompareErrors(t *testing.T) {
 
 func TestCompareHelp(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if err := compare(context.Background(), []string{"--help"}, &stdout, &stderr); err != nil {
+	if err := compare(context.Background(), []string{"--help"}, &stdout, &stderr); !errors.Is(err, pflag.ErrHelp) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"Usage: vmprof-agent compare", "--by", "--sample-type", "--engine", "--ignore-sites", "--windows", "--per", "--alpha", "--least", "--until", "--number", "--width"} {

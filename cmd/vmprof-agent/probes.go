@@ -46,6 +46,9 @@ Flags:
 // probesDeadline is how long the files of a process may take to read: 400 MB of debug information are passed over.
 const probesDeadline = 20 * time.Second
 
+// listed bounds the files that are looked through.
+var listed = attach.MappedLimits{Files: 1024, Size: 2 << 30}
+
 // probes is the verb.
 func probes(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := newFlags("probes", probesUsage, stderr)
@@ -86,7 +89,7 @@ func nothingOffered(pid int, filter string) error {
 
 // offerOf reads what a process offers; it runs on a worker.
 func offerOf(root proc.Root, pid int, filter string) (o offer, err error) {
-	o.unread, err = attach.MappedFiles(root, pid, func(m *attach.MappedFile) error {
+	unread, err := attach.MappedFiles(root, pid, listed, func(m *attach.MappedFile) error {
 		found, err := m.ELF.Probes()
 		if err != nil {
 			return fmt.Errorf("probes of %s: %w", plainText(m.Path, maxPath), err)
@@ -94,6 +97,9 @@ func offerOf(root proc.Root, pid int, filter string) (o offer, err error) {
 		o.add(m.Path, m.ELF.Machine(), m.File, found, filter)
 		return nil
 	})
+	for _, u := range unread {
+		o.unread = append(o.unread, u.Path)
+	}
 	return o, err
 }
 

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	pprof "github.com/google/pprof/profile"
-	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
@@ -114,9 +113,6 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 // record is the verb.
 func record(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parseRecord(args, stderr)
-	if errors.Is(err, pflag.ErrHelp) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}

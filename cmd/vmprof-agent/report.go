@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"regexp"
 	"strings"
 
 	pprof "github.com/google/pprof/profile"
-	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 )
@@ -124,9 +122,6 @@ func beginnings(expressions []string) (*regexp.Regexp, error) {
 // showReport is the verb report.
 func showReport(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parseReport(args, stderr)
-	if errors.Is(err, pflag.ErrHelp) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}

@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
@@ -222,7 +225,7 @@ func TestReportErrors(t *testing.T) {
 
 func TestReportHelp(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if err := showReport(context.Background(), []string{"--help"}, &stdout, &stderr); err != nil {
+	if err := showReport(context.Background(), []string{"--help"}, &stdout, &stderr); !errors.Is(err, pflag.ErrHelp) {
 		t.Fatal(err)
 	}
 	help := stdout.String() + stderr.String()

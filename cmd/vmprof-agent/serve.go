@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/engines"
 	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
@@ -101,9 +99,6 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 // serve is the verb.
 func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parseServe(args, stderr)
-	if errors.Is(err, pflag.ErrHelp) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
@@ -197,7 +199,7 @@ func TestServeErrors(t *testing.T) {
 
 func TestServeHelp(t *testing.T) {
 	var stderr bytes.Buffer
-	if err := serve(t.Context(), []string{"--help"}, io.Discard, &stderr); err != nil {
+	if err := serve(t.Context(), []string{"--help"}, io.Discard, &stderr); !errors.Is(err, pflag.ErrHelp) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"Usage: vmprof-agent serve", "/metrics", "--listen", "127.0.0.1:9464", "--web.config.file", "--metrics-max-methods"} {

@@ -99,7 +99,7 @@ func callsText(t *testing.T, p *Process) string {
 		return cmp.Or(cmp.Compare(name[a.Method], name[b.Method]), cmp.Compare(a.Method, b.Method))
 	})
 	for _, m := range ordered {
-		fmt.Fprintf(&text, "%s: counted %v, invoked %d, back %d, before %d\n", name[m.Method], m.Counted, m.Invocations, m.BackEdges, m.Before)
+		fmt.Fprintf(&text, "%s: counted %v, invoked %d, before %d\n", name[m.Method], m.Counted, m.Invocations, m.Before)
 		for _, c := range m.Calls {
 			fmt.Fprintf(&text, "  %d %v %d %s%s -> %s\n", c.BCI, c.Kind, c.Count, c.Function, c.Signature, name[c.Target])
 			for _, r := range c.Receivers {

@@ -74,7 +74,7 @@ func (p *Process) readObjectLayout() (flags vmstructs.FlagValues, l javaheap.Obj
 	if l.BadColours, err = heap.BadColours(); err != nil {
 		return nil, l, err
 	}
-	l.Forwarding, err = heap.Forwarding()
+	l.Forwarding, err = heap.Forwarding(l.Heap.Low)
 	return flags, l, err
 }
 

@@ -187,7 +187,6 @@ func (m *counting) profile(targets receiverTable) *vmruntime.MethodProfile {
 	}
 	if m.counted {
 		profile.Invocations = s.Invocations.Of(m.header) >> s.CountShift
-		profile.BackEdges = s.BackEdges.Of(m.header) >> s.CountShift
 	}
 	for i := range m.sites {
 		site := &m.sites[i]

@@ -43,6 +43,7 @@ type Engine struct {
 	logical  bool               // also calls that were compiled away
 	cancel   context.CancelFunc
 	done     chan struct{}
+	watches  listener.Tally
 	met      map[*fold.Process]struct{} // belongs to the goroutine that plans
 
 	mu      sync.Mutex
@@ -84,7 +85,10 @@ func Open(services *source.Services, l *listener.Listener, share float64, logica
 	return e
 }
 
-var _ calls.Engine = (*Engine)(nil)
+var _ interface {
+	calls.Engine
+	calls.Watching
+} = (*Engine)(nil)
 
 // Name implements calls.Engine.
 func (e *Engine) Name() string { return calls.Hotspot }
@@ -125,6 +129,9 @@ func (e *Engine) Cost() calls.Cost {
 	}
 	return e.listener.Cost()
 }
+
+// Watches implements calls.Watching.
+func (e *Engine) Watches() calls.Watches { return e.watches.Watches() }
 
 // hitTime is what a hit of a breakpoint takes of a guest's CPU time.
 func (e *Engine) hitTime() time.Duration {

@@ -2,7 +2,6 @@ package hotspot
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
-	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -220,13 +218,11 @@ func (e *Engine) window(ctx context.Context, own *guest, w wish) (enough bool) {
 	r, err := e.listener.Listen(ctx, own.plan.guest, w.entries, listener.Window{Duration: w.duration, MaxHits: w.hits})
 	e.settle(most, r.Cost)
 	own.windowCost += (r.Cost - own.windowCost) / 8
-	switch {
-	case err == nil:
-	case errors.Is(err, listener.ErrJump), errors.Is(err, watch.ErrChanged), watch.Refused(err), ctx.Err() != nil:
-		e.Log.Debug("a window was void", "pid", p.PID, "err", err)
-		return true
-	default:
+	if failed := e.watches.Add(ctx, &r, err); failed {
 		e.Log.Warn("cannot observe calls", "pid", p.PID, "err", err)
+		return true
+	} else if err != nil {
+		e.Log.Debug("a window was void", "pid", p.PID, "err", err)
 		return true
 	}
 	// A window that was full counts up to its last hit: what came late is not in its hits.

@@ -22,16 +22,6 @@ type Source interface {
 	Failed(proc.Identity, error)
 }
 
-// Stats is what became of an Engine's windows.
-type Stats struct {
-	Windows uint64 // that reached their end
-	Capped  uint64 // of these, those that MaxHits ended
-	Void    uint64 // a method was compiled again meanwhile, or its entry was known no more
-	Refused uint64 // no thread could be watched
-	Failed  uint64 // anything else
-	Busy    uint64 // threads that were left out because others use their debug registers, of all windows
-}
-
 // An Engine watches the hottest methods of guests, three at a time in rotation, at random moments, and puts what it
 // observes into the agent's event stream, or hands it to Guest.Take. It implements calls.Engine for guests of all kinds.
 //
@@ -43,18 +33,18 @@ type Engine struct {
 	log      *slog.Logger
 	cancel   context.CancelFunc
 	done     chan struct{}
+	watches  Tally
 	tuned    chan struct{} // a signal that rate changed
 
 	window sync.Mutex // held while one is open
 
-	mu    sync.Mutex
-	rate  profile.Rate
-	stats Stats
-	last  string // error that was logged
+	rateMu sync.Mutex
+	rate   profile.Rate
 
 	// These are the goroutine's own.
 	order  watch.Rotations[proc.Identity, Entry]
 	failed map[proc.Identity]bool // guests over which it panicked
+	last   string                 // error that was logged
 }
 
 // listening is the length of a window: as long as a thousand calls of a method that is worth it, shorter than most GC
@@ -86,9 +76,9 @@ func (e *Engine) Tune(r profile.Rate) error {
 	if err := (Window{Duration: listening, MaxHits: r.Samples}).check(1); err != nil && r.Hz > 0 {
 		return err
 	}
-	e.mu.Lock()
+	e.rateMu.Lock()
 	e.rate = r
-	e.mu.Unlock()
+	e.rateMu.Unlock()
 	select {
 	case e.tuned <- struct{}{}:
 	default:
@@ -103,20 +93,16 @@ func (e *Engine) Wait() {
 }
 
 func (e *Engine) paused() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.rateMu.Lock()
+	defer e.rateMu.Unlock()
 	return e.rate.Hz <= 0
 }
 
 // Cost implements calls.Engine: of all windows of its Listener.
 func (e *Engine) Cost() calls.Cost { return e.listener.Cost() }
 
-// Stats is what became of the windows so far.
-func (e *Engine) Stats() Stats {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.stats
-}
+// Watches implements calls.Watching.
+func (e *Engine) Watches() calls.Watches { return e.watches.Watches() }
 
 // Close ends the window that may be open, and waits for that.
 func (e *Engine) Close() error {
@@ -128,9 +114,9 @@ func (e *Engine) Close() error {
 func (e *Engine) run(ctx context.Context) {
 	defer close(e.done)
 	for {
-		e.mu.Lock()
+		e.rateMu.Lock()
 		rate := e.rate
-		e.mu.Unlock()
+		e.rateMu.Unlock()
 		select {
 		case <-ctx.Done():
 			return
@@ -164,25 +150,11 @@ func (e *Engine) listen(ctx context.Context, hits int) {
 		e.failed[g.Identity] = true
 		e.source.Failed(g.Identity, err)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.stats.Busy += uint64(r.Busy)
-	switch {
-	case err == nil:
-		e.stats.Windows++
-		if r.Capped {
-			e.stats.Capped++
-		}
-	case errors.Is(err, ErrJump), errors.Is(err, watch.ErrChanged):
-		e.stats.Void++
-	case watch.Refused(err):
-		e.stats.Refused++
-	case ctx.Err() != nil:
-	default:
-		e.stats.Failed++
-		if text := err.Error(); text != e.last {
-			e.last = text
-			e.log.Warn("cannot observe calls", "pid", g.PID, "err", err)
-		}
+	if !e.watches.Add(ctx, &r, err) {
+		return
+	}
+	if text := err.Error(); text != e.last {
+		e.last = text
+		e.log.Warn("cannot observe calls", "pid", g.PID, "err", err)
 	}
 }

@@ -17,7 +17,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-var _ calls.Engine = (*Engine)(nil)
+var _ interface {
+	calls.Engine
+	calls.Watching
+} = (*Engine)(nil)
 
 // A fixed source has always the same guest.
 type fixed struct {
@@ -70,32 +73,38 @@ func TestEngine(t *testing.T) {
 	var log buffer
 	e := NewEngine(b.Listener, fixed{selfGuest(t, 1), []Entry{entry(once), entry(twice), entry(never), entry(never2)}}, slog.New(slog.NewTextHandler(&log, nil)))
 	defer e.Close()
-	if s := e.Stats(); s != (Stats{}) || e.Name() != "listener" {
+	if s := e.Watches(); s != (calls.Watches{}) || e.Name() != "listener" {
 		t.Errorf("%s began untuned: %+v", e.Name(), s)
 	}
 	if err := e.Tune(rate(500, 8)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "20 windows, some full", func() bool { s := e.Stats(); return s.Windows >= 20 && s.Capped > 0 })
+	until(t, "20 windows, some full", func() bool { s := e.Watches(); return s.Complete+s.Full >= 20 && s.Full > 0 })
 	if err := e.Tune(rate(0, 0)); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s := e.Stats()
+	s := e.Watches()
 	after, err := b.agent.ReadCounts()
 	if err != nil {
 		t.Fatal(err)
 	}
 	heard := after[bpf.CallsDelivered] - before[bpf.CallsDelivered]
 	// One more window may be cut short by the end.
-	if s.Failed+s.Void+s.Refused+s.Busy > 0 || heard < 8*s.Capped || heard > 8*(s.Windows+1) {
+	if s.Failed+s.Void+s.Refused+s.BusyThreads > 0 || heard < 8*s.Full || heard > 8*(s.Complete+s.Full+1) {
 		t.Errorf("%+v, %d calls: %s", s, heard, log.String())
 	}
 	if c := e.Cost(); c.Hits < heard || c.Time() < time.Duration(heard)*c.HitTime {
 		t.Errorf("cost %+v of %d calls", c, heard)
 	}
+}
+
+// ended is how many windows reached their end.
+func (e *Engine) ended() uint64 {
+	w := e.Watches()
+	return w.Complete + w.Full
 }
 
 // After a pause began, and was waited for, nothing is heard.
@@ -111,11 +120,11 @@ func TestEnginePause(t *testing.T) {
 		return c[bpf.CallsAttempted]
 	}
 	for range 20 {
-		windows := e.Stats().Windows
+		windows := e.ended()
 		if err := e.Tune(rate(500, MaxHits)); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "a window", func() bool { return e.Stats().Windows > windows })
+		until(t, "a window", func() bool { return e.ended() > windows })
 		if err := e.Tune(rate(0, 0)); err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +161,7 @@ func TestEngineTake(t *testing.T) {
 	if err := e.Tune(rate(500, 8)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "windows of both kinds", func() bool { s := e.Stats(); return s.Windows >= 5 && s.Void >= 5 })
+	until(t, "windows of both kinds", func() bool { return e.ended() >= 5 && e.Watches().Void >= 5 })
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -164,8 +173,8 @@ func TestEngineTake(t *testing.T) {
 	for _, n := range taken {
 		hits += n
 	}
-	s := e.Stats()
-	if n := after[bpf.CallsAttempted] - before[bpf.CallsAttempted]; n != 0 || hits == 0 || len(taken) != int(s.Windows+s.Void) {
+	s := e.Watches()
+	if n := after[bpf.CallsAttempted] - before[bpf.CallsAttempted]; n != 0 || hits == 0 || len(taken) != int(s.Complete+s.Full+s.Void) {
 		t.Errorf("%d hits in %d windows are taken, %d calls are in the stream: %+v", hits, len(taken), n, s)
 	}
 }
@@ -193,19 +202,19 @@ func TestEngineFailures(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		source  fixed
-		counted func(Stats) uint64
+		counted func(calls.Watches) uint64
 		said    int
 	}{
-		{"a jump", fixed{jump, []Entry{entry(once)}}, func(s Stats) uint64 { return s.Void }, 0},
-		{"no thread", fixed{gone, []Entry{entry(once)}}, func(s Stats) uint64 { return s.Refused }, 0},
-		{"an address of the kernel", fixed{kernel, []Entry{{Address: 1 << 63}}}, func(s Stats) uint64 { return s.Failed }, 1},
+		{"a jump", fixed{jump, []Entry{entry(once)}}, func(w calls.Watches) uint64 { return w.Void }, 0},
+		{"no thread", fixed{gone, []Entry{entry(once)}}, func(w calls.Watches) uint64 { return w.Refused }, 0},
+		{"an address of the kernel", fixed{kernel, []Entry{{Address: 1 << 63}}}, func(w calls.Watches) uint64 { return w.Failed }, 1},
 	} {
 		var log buffer
 		e := NewEngine(b.Listener, c.source, slog.New(slog.NewTextHandler(&log, nil)))
 		if err := e.Tune(rate(1000, 8)); err != nil {
 			t.Fatal(err)
 		}
-		until(t, c.name, func() bool { return c.counted(e.Stats()) >= 2 })
+		until(t, c.name, func() bool { return c.counted(e.Watches()) >= 2 })
 		if err := e.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -19,11 +19,9 @@ import (
 )
 
 // Bounds on the search for probes in a guest's files.
-const (
-	maxFiles = 512     // that are looked at; large programs map a hundred
-	maxFile  = 1 << 30 // bytes
-	maxSites = 64      // in all of them; one file has half a dozen
-)
+const maxSites = 64 // in all of them; one file has half a dozen
+
+var searched = attach.MappedLimits{Files: 512, Size: 1 << 30}
 
 // probes attaches to guests' files. Each guest has probes of its own, so that other processes that map the same files
 // run into none.
@@ -81,20 +79,18 @@ func (p *probes) attach(pid int) (*attachment, error) {
 
 // search does the work of attach.
 func (p *probes) search(pid int) (*attachment, error) {
-	maps, err := p.root.Maps(pid, func(m *proc.Mapping) bool { return m.Exec && m.IsFile() })
-	if err != nil {
-		return nil, err
-	}
-	type file struct{ dev, inode uint64 }
-	seen := map[file]bool{}
 	a := &attachment{probes: p, pid: pid, found: map[bpf.BurstProbe]int{}}
-	for i := range maps {
-		m := &maps[i]
-		if key := (file{m.Dev, m.Inode}); !seen[key] && len(seen) < maxFiles {
-			seen[key] = true
-			err = errors.Join(err, a.add(m))
+	var failed error
+	unread, err := attach.MappedFiles(p.root, pid, searched, func(m *attach.MappedFile) error {
+		failed = errors.Join(failed, a.add(m)) // another file may have all probes
+		return nil
+	})
+	for _, u := range unread {
+		if !errors.Is(u.Err, elffile.ErrUnsupported) {
+			failed = errors.Join(failed, u.Err)
 		}
 	}
+	err = errors.Join(failed, err)
 	if a.found[bpf.ProbeCall] == 0 || a.found[bpf.ProbeThread] == 0 {
 		if err == nil {
 			err = refusedNoProbes
@@ -106,29 +102,17 @@ func (p *probes) search(pid int) (*attachment, error) {
 }
 
 // add attaches to the probes in a mapped file, if it has any.
-func (a *attachment) add(m *proc.Mapping) error {
-	f, err := a.probes.root.OpenMapped(a.pid, m, maxFile)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	file, err := elffile.OpenFile(f)
-	if errors.Is(err, elffile.ErrNotELF) || errors.Is(err, elffile.ErrUnsupported) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read %q: %w", m.Path, err)
-	}
-	all, err := file.Probes()
+func (a *attachment) add(m *attach.MappedFile) error {
+	all, err := m.ELF.Probes()
 	if err != nil {
 		return fmt.Errorf("read probes of %q: %w", m.Path, err)
 	}
-	sites, kinds, err := a.register(file.Machine(), f, all)
+	sites, kinds, err := a.register(m.ELF.Machine(), m.File, all)
 	if err != nil {
 		return fmt.Errorf("probes of %q: %w", m.Path, err)
 	}
 	prog := attach.Uprobe{Multi: a.probes.objects.BurstProbeMulti, Single: a.probes.objects.BurstProbeSingle}
-	links, err := a.probes.uprobes.Attach(f, a.pid, prog, sites)
+	links, err := a.probes.uprobes.Attach(m.File, a.pid, prog, sites)
 	if err != nil {
 		return fmt.Errorf("attach to probes of %q: %w", m.Path, err)
 	}

@@ -110,6 +110,14 @@ func families() []family {
 			func(s *profile.CallStats, y yield) { y(float64(s.Bursts)) }),
 		ofCalls("vmprof_call_bursts_skipped_total", "Ticks that armed no burst, because the last one had not ended or there was no room.", "", counterKind,
 			func(s *profile.CallStats, y yield) { y(float64(s.Skipped)) }),
+		ofCalls("vmprof_call_watches_total", "Watches in which breakpoints observe calls, by outcome: complete, full (limit of hits reached), void (the code was replaced), refused (no thread could be watched), interrupted or failed.", "outcome", counterKind,
+			func(s *profile.CallStats, y yield) { each(s.Watches, y) }),
+		ofCalls("vmprof_call_watch_threads_busy_total", "Threads left out of watches of breakpoints, because somebody else uses their debug registers; once for each watch.", "", counterKind,
+			func(s *profile.CallStats, y yield) {
+				if s.Watches != nil {
+					y(float64(s.BusyThreads))
+				}
+			}),
 		ofCalls("vmprof_call_budget_ratio", "Largest share of the sampled processes' CPU time that sampling calls may use.", "", gaugeKind,
 			func(s *profile.CallStats, y yield) { y(s.Budget) }),
 		ofCalls("vmprof_call_guest_cpu_seconds_total", "CPU time of the processes whose calls are sampled.", "", counterKind,

@@ -49,6 +49,7 @@ func (fixed) Stats() profile.Stats {
 		Calls: &profile.CallStats{
 			Attempted: 400, Delivered: 390, Dropped: map[string]uint64{"ring_full": 10, "no_memory": 0}, Folded: 388, Discarded: map[string]uint64{"unnamed": 2},
 			Hits: 401, Refused: 1, Bursts: 13, Skipped: 3,
+			Watches: map[string]uint64{"complete": 31, "full": 32, "void": 33, "refused": 0}, BusyThreads: 34,
 			Budget: 0.01, GuestTime: 90 * time.Second,
 			Costs:       map[string]time.Duration{"page": 500 * time.Millisecond, "hotspot": 125 * time.Millisecond},
 			Credibility: map[string]profile.Credibility{"shop": {Error: 0.125, Comparisons: 7}},

@@ -33,9 +33,9 @@ type Schema struct {
 	VtableIndex                vmstructs.Field // of Method; negative for those that are not in a vtable
 	CountersInvocations        vmstructs.Field // of MethodCounters
 	Owner                      vmstructs.Field // of MethodData: its Method
-	Invocations, BackEdges     vmstructs.Field // of MethodData
+	Invocations                vmstructs.Field // of MethodData
 	DataSize, data             vmstructs.Field // of MethodData: bytes, and where they begin
-	CountShift                 uint            // of all counters of invocations and back edges
+	CountShift                 uint            // of all counters of invocations
 	Tags                       [256]dataKind
 
 	Pool  PoolSchema
@@ -65,9 +65,7 @@ func NewSchema(from *vmstructs.Tables) Schema {
 	if !traps.Known || traps.Offset < before {
 		r.Missing = append(r.Missing, "plausible offset of MethodData._tenure_traps")
 	} else {
-		for i, f := range []*vmstructs.Field{&s.Invocations, &s.BackEdges} {
-			*f = vmstructs.Field{Offset: traps.Offset - before + uint32(4*i), Width: 4, Known: true}
-		}
+		s.Invocations = vmstructs.Field{Offset: traps.Offset - before, Width: 4, Known: true}
 	}
 	if s.CountShift == 0 {
 		r.Missing = append(r.Missing, "InvocationCounter::count_shift")

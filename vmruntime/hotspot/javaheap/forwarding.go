@@ -62,13 +62,11 @@ func (s *forwardingSchema) known() bool {
 	return s.granules.Offset >= vmstructs.WordSize && s.granuleShift > 0 && s.granuleShift < 64 && s.size > 0 && s.size <= vmstructs.MaxSize && s.size%vmstructs.WordSize == 0
 }
 
-// maxHeapObject is how many bytes of the VM's ZHeap are searched. JDK 25 has 6 KB.
+// maxHeapObject is how many bytes of the VM's ZHeap are searched. JDK 25 has 15 KB.
 const maxHeapObject = 64 << 10
 
-// Forwarding reads where the tables are. The VM does not export where its generations have theirs. Each is in ZHeap a word with the
-// number of granules that the heap may have, right before a pointer to as many words (src/hotspot/share/gc/z/zGranuleMap.hpp). The
-// table of pages is such a pair too, and that is exported.
-func (r Reader) Forwarding() (f Forwarding, err error) {
+// Forwarding reads where the tables are, for a heap that begins at low. The VM does not export where its generations have theirs.
+func (r Reader) Forwarding(low uint64) (f Forwarding, err error) {
 	s := &r.Colours.forwarding
 	if !r.GenerationalZ() && r.Colours.generational {
 		s = &r.Colours.oldForwarding
@@ -85,29 +83,9 @@ func (r Reader) Forwarding() (f Forwarding, err error) {
 	if err != nil {
 		return f, err
 	}
-	pair := func(at uint64) (size, table uint64) {
-		if at+2*vmstructs.WordSize > uint64(len(words)) {
-			return 0, 0
-		}
-		b := words[at:]
-		return vmstructs.Number(b[:vmstructs.WordSize]), vmstructs.Number(b[vmstructs.WordSize : 2*vmstructs.WordSize])
-	}
-	pages := uint64(s.pages.Offset+s.pagesMap.Offset+s.granules.Offset) - vmstructs.WordSize
-	granules, _ := pair(pages)
-	if granules == 0 {
-		return f, nil
-	}
-	found := 0
-	for at := uint64(0); at < uint64(len(words)); at += vmstructs.WordSize {
-		size, table := pair(at)
-		if size != granules || at == pages || table == 0 || table%vmstructs.PageSize != 0 {
-			continue
-		}
-		if found == len(f.Tables) {
-			return Forwarding{}, nil // one of them is something else
-		}
-		f.Tables[found] = table
-		found++
+	f.Tables = s.tables(words, low)
+	if !f.Known() {
+		return Forwarding{}, nil
 	}
 	f.GranuleShift = uint8(s.granuleShift)
 	f.Start = s.virtual.Offset + s.virtualStart.Offset
@@ -115,4 +93,39 @@ func (r Reader) Forwarding() (f Forwarding, err error) {
 	f.Length = s.entries.Offset + s.length.Offset
 	f.Entries = uint32(s.size)
 	return f, nil
+}
+
+// tables looks for the tables in the bytes of ZHeap. There a table is its length and a pointer (src/hotspot/share/gc/z/zGranuleMap.hpp).
+// So is the table of pages, which is exported. The generations' tables are behind that one and have the same length as each other. Up
+// to JDK 24 it is also the length of the table of pages. Since JDK 25 that one is longer: 4096 or a larger power of two.
+func (s *forwardingSchema) tables(heap []byte, low uint64) (tables [2]uint64) {
+	pair := func(at uint64) (length, table uint64) {
+		if at+2*vmstructs.WordSize > uint64(len(heap)) {
+			return 0, 0
+		}
+		b := heap[at:]
+		return vmstructs.Number(b[:vmstructs.WordSize]), vmstructs.Number(b[vmstructs.WordSize : 2*vmstructs.WordSize])
+	}
+	pages := uint64(s.pages.Offset+s.pagesMap.Offset+s.granules.Offset) - vmstructs.WordSize
+	most, _ := pair(pages)
+	found := make(map[uint64][]uint64) // by length
+	for at := pages + 2*vmstructs.WordSize; at < uint64(len(heap)); at += vmstructs.WordSize {
+		length, table := pair(at)
+		if length > 0 && length <= most && table >= low && table%vmstructs.PageSize == 0 { // below low are offsets in the heap
+			found[length] = append(found[length], table)
+		}
+	}
+	length := most
+	if len(found[most]) == 0 {
+		length = 0
+		for l, t := range found {
+			if len(t) > 1 { // small numbers next to pointers are as well, but those tables are longer
+				length = max(length, l)
+			}
+		}
+	}
+	if len(found[length]) <= len(tables) { // else one of them is something else
+		copy(tables[:], found[length])
+	}
+	return tables
 }

@@ -1,4 +1,4 @@
-package agent
+package fold
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ func stop(raw []byte) []byte {
 func TestStoppedThreads(t *testing.T) {
 	for name, mode := range map[string]profile.ContextMode{"walk": profile.ContextWalk, "chain": profile.ContextChain} {
 		t.Run(name, func(t *testing.T) {
-			a, w := newContextAgent(t, Options{Contexts: mode})
+			a, w := newContextState(t, JoinOptions{Contexts: mode})
 			p := a.attach(7)
 			r := record{Identity: java, Attachment: 7, User: "d:1@16 c:2@32 b:3@48 a:4@64"}
 			if mode == profile.ContextChain {
@@ -77,7 +77,7 @@ func TestStoppedThreads(t *testing.T) {
 func TestThreadKey(t *testing.T) {
 	for _, tid := range []uint32{0, 1, 4 << 20, 1<<31 - 1} {
 		for _, stopped := range []bool{false, true} {
-			if k := fold.KeyOf(tid, stopped); k.TID() != int(tid) || k.Stopped() != stopped {
+			if k := keyOf(tid, stopped); k.TID() != int(tid) || k.Stopped() != stopped {
 				t.Errorf("%d, %v is %d, %v", tid, stopped, k.TID(), k.Stopped())
 			}
 		}

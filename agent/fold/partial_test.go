@@ -1,4 +1,4 @@
-package agent
+package fold
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
@@ -15,7 +14,7 @@ import (
 
 // Whaley's example of recursion (Java Grande 2000): what was on the stack before is not entered again.
 func TestPartialCountsEntries(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: profile.ContextPartial})
+	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextPartial})
 	p := a.attach(7)
 	for i, s := range []struct {
 		user         string
@@ -40,7 +39,7 @@ func TestPartialCountsEntries(t *testing.T) {
 	// And in a system call, with all frames shared but two.
 	a.feed(record{Identity: java, Attachment: 7, User: "b:2 d:1", End: bpf.EndKnown, Kernel: []uint64{0xffffffff81000001},
 		Shared: &bpf.SharedStack{Serial: 5, Base: 4, Frames: 1, Own: 2}})
-	tree := &w.Processes[p][fold.ThreadKey(java.PID)].Trees[profile.Certain]
+	tree := &w.Processes[p][ThreadKey(java.PID)].Trees[profile.Certain]
 	want := map[string]uint64{
 		"a:1": 1, "a:1 b:1": 1, "a:1 b:1 a:1": 1, "a:1 b:1 a:1 b:1": 2, "a:1 b:1 a:1 b:1 c:1": 2, "a:1 b:2 d:1": 1,
 		"a:1 b:2 d:1 kernel": 1,
@@ -54,14 +53,14 @@ func TestPartialCountsEntries(t *testing.T) {
 		t.Errorf("contexts %v, want %v", got, want)
 	}
 	a.placed(w)
-	if got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts, a.opt.CheckContexts); got.Walked != 3 || got.Linked != 2 || got.Unplaced != 0 || got.Check != nil || got.Nodes != 0 {
+	if got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts, a.opt.Check); got.Walked != 3 || got.Linked != 2 || got.Unplaced != 0 || got.Check != nil || got.Nodes != 0 {
 		t.Errorf("%+v", *got)
 	}
 }
 
 // What hangs on a lost sample is not placed.
 func TestPartialUnplaced(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: profile.ContextPartial})
+	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextPartial})
 	p := a.attach(7)
 	feed := func(user string, h bpf.SharedStack, kernel ...uint64) {
 		n, _ := foldtest.Frames(user)
@@ -83,14 +82,14 @@ func TestPartialUnplaced(t *testing.T) {
 	if got := a.placed(w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts, a.opt.CheckContexts); got.Walked != 2 || got.Linked != 3 || got.Unplaced != 2 {
+	if got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts, a.opt.Check); got.Walked != 2 || got.Linked != 3 || got.Unplaced != 2 {
 		t.Errorf("%+v", *got)
 	}
 }
 
 // Where contexts are checked, the whole stack is in the sample, and what it does not count as its own is not used.
 func TestPartialChecked(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: profile.ContextPartial, CheckContexts: true})
+	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextPartial, Check: true})
 	p := a.attach(7)
 	for _, s := range []struct {
 		user   string
@@ -113,7 +112,7 @@ func TestPartialChecked(t *testing.T) {
 	if got := a.placed(w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts, a.opt.CheckContexts)
+	got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts, a.opt.Check)
 	if *got.Check != (profile.ContextCheck{Samples: 6, Right: [3]uint64{6, 3, 1}}) {
 		t.Errorf("%+v, want one level of 6 right, three of 3, all of 1", *got.Check)
 	}
@@ -140,13 +139,13 @@ func TestSameCallersOfFrames(t *testing.T) {
 		{"", "", 3, true},
 		{"", "c", 1, false},
 	} {
-		if fold.SameCallers(stack(c.a), stack(c.b), c.levels, fold.SameFrame) != c.want || fold.SameCallers(stack(c.b), stack(c.a), c.levels, fold.SameFrame) != c.want {
+		if sameCallers(stack(c.a), stack(c.b), c.levels, sameFrame) != c.want || sameCallers(stack(c.b), stack(c.a), c.levels, sameFrame) != c.want {
 			t.Errorf("%q and %q for %d levels: %t", c.a, c.b, c.levels, !c.want)
 		}
 	}
 	cut := stack("b c")
 	cut[1].End = bpf.EndRead
-	if !slices.EqualFunc(cut, stack("b c"), fold.SameFrame) {
+	if !slices.EqualFunc(cut, stack("b c"), sameFrame) {
 		t.Error("why a walk ended makes another stack")
 	}
 }

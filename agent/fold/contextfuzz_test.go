@@ -1,4 +1,4 @@
-package agent
+package fold
 
 import (
 	"testing"
@@ -26,7 +26,7 @@ func FuzzContexts(f *testing.F) {
 		f.Add(r.Encode(), uint8(i), i%2 == 0)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, mode uint8, check bool) {
-		a, w := newContextAgent(t, Options{Contexts: profile.ContextMode(mode % 3), CheckContexts: check})
+		a, w := newContextState(t, JoinOptions{Contexts: profile.ContextMode(mode % 3), Check: check})
 		p := a.attach(7)
 		part := part
 		if check {
@@ -42,7 +42,7 @@ func FuzzContexts(f *testing.F) {
 		}
 		a.placed(w)
 		for q, threads := range w.Processes {
-			c := a.owner.Contexts(q, threads, a.opt.Contexts, a.opt.CheckContexts)
+			c := a.owner.Contexts(q, threads, a.opt.Contexts, a.opt.Check)
 			if c == nil || q != p {
 				continue
 			}

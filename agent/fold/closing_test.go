@@ -1,4 +1,4 @@
-package agent
+package fold
 
 import (
 	"fmt"
@@ -6,16 +6,15 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // Windows close while samples arrive, names are forgotten, and VMs come and go: each window has all of its samples.
 func TestCloseWhileDraining(t *testing.T) {
 	for _, mode := range []profile.ContextMode{profile.ContextPartial, profile.ContextChain} {
-		a, w := newContextAgent(t, Options{Contexts: mode, CheckContexts: true})
+		a, w := newContextState(t, JoinOptions{Contexts: mode, Check: true})
 		p := a.attach(7)
-		a.state().Names += fold.MaxNames / 2 // so many that they are trimmed
+		a.state().Names += MaxNames / 2 // so many that they are trimmed
 		var drainer, closers sync.WaitGroup
 		stop := make(chan struct{})
 		drainer.Go(func() {
@@ -40,7 +39,7 @@ func TestCloseWhileDraining(t *testing.T) {
 				rec.Attachment = p.Attachment.Load()
 				a.feed(rec)
 				if i%100 == 0 {
-					a.owner.Do(func(s *fold.State) { s.Trim(p) })
+					a.owner.Do(func(s *State) { s.Trim(p) })
 				}
 			}
 		})
@@ -48,11 +47,11 @@ func TestCloseWhileDraining(t *testing.T) {
 		for range 2 {
 			closers.Go(func() {
 				for range 8 {
-					own := fold.NewWindow(nil)
-					a.owner.Do(func(s *fold.State) { s.Open(own) })
-					for fold.Get(a.owner, func(*fold.State) uint64 { return own.Folded }) < 200 {
+					own := NewWindow(nil)
+					a.owner.Do(func(s *State) { s.Open(own) })
+					for Get(a.owner, func(*State) uint64 { return own.Folded }) < 200 {
 					}
-					a.owner.Do(func(s *fold.State) { s.Close(own) })
+					a.owner.Do(func(s *State) { s.Close(own) })
 					if mode == profile.ContextChain {
 						a.place(own)
 					}
@@ -61,8 +60,8 @@ func TestCloseWhileDraining(t *testing.T) {
 					for _, thread := range p.Profile(own.Processes[p], &counts).Threads {
 						samples += thread.Tree.Total()
 					}
-					c := a.owner.Contexts(p, own.Processes[p], a.opt.Contexts, a.opt.CheckContexts)
-					a.owner.Do(func(s *fold.State) { s.Empty(own.Processes[p]) })
+					c := a.owner.Contexts(p, own.Processes[p], a.opt.Contexts, a.opt.Check)
+					a.owner.Do(func(s *State) { s.Empty(own.Processes[p]) })
 					if samples != own.Folded || c.Walked+c.Linked != samples || c.Linked != c.Check.Samples {
 						results <- fmt.Sprintf("%v: %d samples of %d: %+v, %+v", mode, samples, own.Folded, *c, *c.Check)
 					}

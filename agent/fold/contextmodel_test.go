@@ -1,4 +1,4 @@
-package agent
+package fold
 
 import (
 	"fmt"
@@ -8,10 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -44,7 +42,7 @@ func newModelGuest(r *rand.Rand, apart bool) *modelGuest {
 	if apart {
 		g.sites = map[string]uint64{}
 	}
-	for _, tid := range []uint32{100, 101, 101 + fold.KeptStacks} {
+	for _, tid := range []uint32{100, 101, 101 + keptStacks} {
 		g.threads = append(g.threads, &modelThread{tid: tid})
 		g.call(g.threads[len(g.threads)-1])
 	}
@@ -140,10 +138,10 @@ func (k *modelKernel) partial(t *modelThread, busy, lost bool) record {
 	if busy {
 		return r
 	}
-	kept := k.kept[t.tid%fold.KeptStacks]
+	kept := k.kept[t.tid%keptStacks]
 	if kept == nil {
 		kept = &modelKept{}
-		k.kept[t.tid%fold.KeptStacks] = kept
+		k.kept[t.tid%keptStacks] = kept
 	}
 	if kept.tid != t.tid {
 		kept.tid, kept.levels = t.tid, nil
@@ -224,10 +222,10 @@ func (k *modelKernel) chain(t *modelThread, lost bool) record {
 
 // A modelRun is many samples of a guest, and what a walk of every one of them gives.
 type modelRun struct {
-	*contextAgent
+	*contextState
 	guest    *modelGuest
 	kernel   *modelKernel
-	window   *fold.Window
+	window   *Window
 	contexts map[string]uint64 // right
 	entered  map[string]uint64
 	tops     map[string]uint64 // contexts, but of each only the leaf and its caller
@@ -239,13 +237,13 @@ type modelRun struct {
 	linked, right                    uint64
 }
 
-func newModelRun(t *testing.T, seed uint64, opt Options, apart bool) *modelRun {
-	a, w := newContextAgent(t, opt)
+func newModelRun(t *testing.T, seed uint64, opt JoinOptions, apart bool) *modelRun {
+	a, w := newContextState(t, opt)
 	a.attach(7)
 	r := rand.New(rand.NewPCG(seed, 0))
 	return &modelRun{
-		contextAgent: a, window: w, guest: newModelGuest(r, apart),
-		kernel:   &modelKernel{rand: r, rates: a.rates, check: opt.CheckContexts, kept: map[uint32]*modelKept{}},
+		contextState: a, window: w, guest: newModelGuest(r, apart),
+		kernel:   &modelKernel{rand: r, rates: a.rates, check: opt.Check, kept: map[uint32]*modelKept{}},
 		contexts: map[string]uint64{}, entered: map[string]uint64{}, tops: map[string]uint64{}, previous: map[uint32][]modelFrame{}, whose: map[uint32]uint32{},
 		gotContexts: map[string]uint64{}, gotEntered: map[string]uint64{}, gotTops: map[string]uint64{},
 	}
@@ -275,7 +273,7 @@ func (r *modelRun) sample() {
 
 // enter counts the frames that the thread's previous stack did not have, if that was kept.
 func (r *modelRun) enter(t *modelThread, busy bool) {
-	place := t.tid % fold.KeptStacks
+	place := t.tid % keptStacks
 	same := 0
 	if before := r.previous[t.tid]; !busy && r.whose[place] == t.tid {
 		for same < len(before) && same < len(t.stack) && before[same] == t.stack[same] {
@@ -321,7 +319,7 @@ func (r *modelRun) next() {
 				}
 			}
 		}
-		c := r.owner.Contexts(p, threads, r.opt.Contexts, r.opt.CheckContexts)
+		c := r.owner.Contexts(p, threads, r.opt.Contexts, r.opt.Check)
 		r.linked += c.Linked
 		if c.Check != nil {
 			r.right += c.Check.Right[2]
@@ -369,7 +367,7 @@ func TestModelExact(t *testing.T) {
 	for _, mode := range []profile.ContextMode{profile.ContextPartial, profile.ContextChain} {
 		for _, check := range []bool{false, true} {
 			for seed := range uint64(10) {
-				r := newModelRun(t, seed, Options{Contexts: mode, CheckContexts: check}, true)
+				r := newModelRun(t, seed, JoinOptions{Contexts: mode, Check: check}, true)
 				r.run(modelSamples)
 				if !maps.Equal(r.gotContexts, r.contexts) {
 					t.Errorf("%v, seed %d: contexts:\n%s", mode, seed, differ(r.gotContexts, r.contexts))
@@ -393,7 +391,7 @@ func TestModelExact(t *testing.T) {
 func TestModelSums(t *testing.T) {
 	for _, mode := range []profile.ContextMode{profile.ContextPartial, profile.ContextChain} {
 		for seed := range uint64(10) {
-			r := newModelRun(t, seed, Options{Contexts: mode, WalkEvery: 3}, false)
+			r := newModelRun(t, seed, JoinOptions{Contexts: mode, WalkEvery: 3}, false)
 			if mode == profile.ContextChain {
 				r.sample()
 				c := &r.state().Joiner().Chaining(r.state().Table[100]).Chain

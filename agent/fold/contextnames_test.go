@@ -1,20 +1,18 @@
-package agent
+package fold
 
 import (
 	"maps"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // profiled is what a reader gets of java in a window that closes.
-func (a *contextAgent) profiled(p *fold.Process, w *fold.Window) map[string]uint64 {
+func (a *contextState) profiled(p *Process, w *Window) map[string]uint64 {
 	a.placed(w)
 	a.named(p)
 	m := map[string]uint64{}
@@ -28,9 +26,15 @@ func (a *contextAgent) profiled(p *fold.Process, w *fold.Window) map[string]uint
 	return m
 }
 
+func (p *Process) namesKept() int {
+	names := p.Names()
+	defer names.Close()
+	return names.Len()
+}
+
 // Contexts that were learned before the window was open are named when it closes, also if their names were forgotten.
 func TestNamesOfPlacedContexts(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
+	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(7)
 	walk := func() { a.walked("a:1@16 B:2@32 c:3@48", 1) }
 	link := func() {
@@ -49,8 +53,8 @@ func TestNamesOfPlacedContexts(t *testing.T) {
 		t.Errorf("in the next window: got %v, want %v", got, want)
 	}
 	p.Trim(nil, &a.state().Names)
-	if namesOf(p) != 0 || a.state().Names != 0 {
-		t.Fatalf("%d names are left, %d are counted", namesOf(p), a.state().Names)
+	if p.namesKept() != 0 || a.state().Names != 0 {
+		t.Fatalf("%d names are left, %d are counted", p.namesKept(), a.state().Names)
 	}
 	w = a.openForTest()
 	link()
@@ -62,7 +66,7 @@ func TestNamesOfPlacedContexts(t *testing.T) {
 	}
 
 	// Learned while nobody recorded.
-	b, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
+	b, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p = b.attach(7)
 	b.release(w)
 	b.walked("a:1@16 B:2@32 c:3@48", 1)
@@ -77,20 +81,20 @@ func TestNamesOfPlacedContexts(t *testing.T) {
 // Of a process that is gone when its window closes, the end of a context that was never sampled is named by the same frame
 // within a context.
 func TestNamesOfPlacedContextsOfEndedProcess(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
+	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(7)
 	a.walked("a:1@16 B:2@32 c:3@48", 1)
 	a.linked("B:2@32 c:3@48", 2)
 	a.linked("x:1@32 y:1@48", 1)
-	a.fold(processRecord(bpf.EventProcessExit, java))
-	a.submit()
+	a.fold(foldtest.Process(bpf.EventProcessExit, java))
+	a.state().Submit()
 	a.named(p) // in time
 	// From now on every other frame is stale: p has no VM any more.
 	want := map[string]uint64{"certain: a:1 B:2 c:3": 3, "unplaced: [callers unknown] x:1 y:1": 1}
 	if got := a.profiled(p, w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	n := a.services.Resolver.Name(p.Process, target.Wanted{RawFrame: target.RawFrame{Frame: foldtest.Method('q', 1), End: bpf.EndKnown}})
+	n := a.resolver.Name(p.Process, target.Wanted{RawFrame: target.RawFrame{Frame: foldtest.Method('q', 1), End: bpf.EndKnown}})
 	if !n.Stale || len(n.Symbols) != 2 || n.Symbols[1].Value().Function != "[callers unknown]" {
 		t.Errorf("a frame that was never named is %+v", n)
 	}
@@ -98,7 +102,7 @@ func TestNamesOfPlacedContextsOfEndedProcess(t *testing.T) {
 
 // Two ends of one frame do not get into each other's names.
 func TestNamesOfEnds(t *testing.T) {
-	a, _ := newContextAgent(t, Options{})
+	a, _ := newContextState(t, JoinOptions{})
 	p := a.attach(7)
 	bare := target.RawFrame{Frame: foldtest.Method('a', 1)}
 	symbols := append(make([]symbolize.Symbol, 0, 8), target.Marker("a"))
@@ -107,7 +111,7 @@ func TestNamesOfEnds(t *testing.T) {
 	for _, end := range []bpf.WalkEnd{bpf.EndKnown, bpf.EndRead} {
 		r := bare
 		r.End = end
-		names = append(names, a.services.Resolver.Name(p.Process, target.Wanted{RawFrame: r}))
+		names = append(names, a.resolver.Name(p.Process, target.Wanted{RawFrame: r}))
 	}
 	for i, want := range []string{"[callers unknown]", "[truncated: stack not readable]"} {
 		if got := names[i].Symbols; len(got) != 2 || got[0] != target.Marker("a") || got[1].Value().Function != want {
@@ -116,7 +120,7 @@ func TestNamesOfEnds(t *testing.T) {
 	}
 	for _, bad := range []target.Name{{Symbols: symbols, Stale: true}, {Symbols: symbols, Unknown: true}} {
 		p.SetName(bare, bad)
-		if n := a.services.Resolver.Name(p.Process, target.Wanted{RawFrame: target.RawFrame{Frame: bare.Frame, End: bpf.EndKnown}}); !n.Stale || n.Symbols[0] == target.Marker("a") {
+		if n := a.resolver.Name(p.Process, target.Wanted{RawFrame: target.RawFrame{Frame: bare.Frame, End: bpf.EndKnown}}); !n.Stale || n.Symbols[0] == target.Marker("a") {
 			t.Errorf("named by %+v", n)
 		}
 	}
@@ -124,7 +128,7 @@ func TestNamesOfEnds(t *testing.T) {
 
 // What an interpreted frame of a context is was decided when it was learned: by now another method may be there.
 func TestWantedEpochs(t *testing.T) {
-	a, w := newContextAgent(t, Options{Contexts: profile.ContextChain})
+	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(7)
 	a.feed(record{Identity: java, Attachment: 7, ClassEpoch: 2, Flags: bpf.SampleDepths, User: "A:1@16 b:2@32 c:3@48"})
 	p.Trim(nil, &a.state().Names)

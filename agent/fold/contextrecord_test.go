@@ -1,4 +1,4 @@
-package agent
+package fold
 
 import (
 	"log/slog"
@@ -6,25 +6,30 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// A contextAgent folds records in a mode, without a kernel side. It keeps what that would have been told.
-type contextAgent struct {
-	*Agent
-	t     testing.TB
-	rates rateMap
-	known map[uint64]bool // link tags, as the kernel side would have them: whether they are steady
+type (
+	identity = foldtest.Identity
+	record   = foldtest.Record
+)
+
+// A contextState folds records in a mode, without a kernel side. It keeps what that would have been told.
+type contextState struct {
+	t        testing.TB
+	opt      JoinOptions
+	owner    *Owner
+	resolver *target.Resolver // without workers
+	rates    rateMap
+	known    map[uint64]bool // link tags, as the kernel side would have them: whether they are steady
 }
 
-func (a *contextAgent) setSteady(tag uint64, steady bool) error {
+func (a *contextState) setSteady(tag uint64, steady bool) error {
 	a.known[tag&^bpf.LinkSteady] = steady
 	return nil
 }
@@ -44,39 +49,96 @@ func (m rateMap) last(slot uint32) (r bpf.ChainRate) {
 	return r
 }
 
-func newContextAgent(t testing.TB, opt Options) (*contextAgent, *fold.Window) {
-	inner, _ := testAgentWith(Options{}, slog.New(slog.DiscardHandler))
-	a := &contextAgent{Agent: inner, t: t, rates: rateMap{}, known: map[uint64]bool{}}
-	a.opt = opt
+func newContextState(t testing.TB, opt JoinOptions) (*contextState, *Window) {
+	log := slog.New(slog.DiscardHandler)
+	opt.Log = log
+	a := &contextState{t: t, opt: opt, resolver: target.NewResolver(target.Config{Log: log}), rates: rateMap{}, known: map[uint64]bool{}}
 	a.own(a.rates, a.setSteady)
 	return a, a.openForTest()
+}
+
+// own begins with a new State.
+func (a *contextState) own(rates interface{ Put(key, value any) error }, setSteady func(uint64, bool) error) {
+	opt := a.opt
+	opt.Rates, opt.SetSteady = rates, setSteady
+	a.owner = NewOwner(NewState(StateOptions{
+		Join: opt, MaxContexts: 1 << 20, Submit: func(p *target.Process) { a.resolver.Submit(p) },
+	}), func(err error) { panic(err) })
+}
+
+// state is what only functions that the owner calls have otherwise: nothing else runs in these tests.
+func (a *contextState) state() (s *State) {
+	a.owner.Do(func(own *State) { s = own })
+	return s
+}
+
+func (a *contextState) openForTest() *Window {
+	w := NewWindow(nil)
+	a.state().Open(w)
+	return w
+}
+
+// release forgets a window.
+func (a *contextState) release(w *Window) { a.owner.Do(func(s *State) { s.Release(w) }) }
+
+// place gives what waits in a closed window its places.
+func (a *contextState) place(w *Window) {
+	a.owner.PlaceAll(w, func(_ *Process, do func()) error { do(); return nil })
+}
+
+// fold folds a record.
+func (a *contextState) fold(raw []byte) { fold(a.state(), raw) }
+
+// fold folds a record as the drainer of an agent does.
+func fold(s *State, raw []byte) {
+	switch kind := bpf.Kind(raw); kind {
+	case bpf.EventSample:
+		var sample bpf.Sample
+		s.Samples++
+		if err := bpf.DecodeSample(raw, &sample); err != nil {
+			s.Discard(profile.Malformed)
+			return
+		}
+		s.Take(s.Process(sample.Header), &sample)
+	case bpf.EventCodeLoad:
+		var l bpf.CodeLoad
+		if err := bpf.DecodeCodeLoad(raw, &l); err == nil {
+			s.Loaded(&l)
+		}
+	case bpf.EventProcessExec, bpf.EventProcessExit:
+		if e, err := bpf.DecodeProcess(raw); err == nil && kind == bpf.EventProcessExec {
+			s.Executed(&e.Header)
+		} else if err == nil {
+			s.Ended(&e.Header)
+		}
+	}
 }
 
 var java = identity{PID: 100, Start: 5, Exec: 1}
 
 // attach has java run a VM that is attached under this number.
-func (a *contextAgent) attach(serial uint32) *fold.Process {
+func (a *contextState) attach(serial uint32) *Process {
 	p := a.state().Process(&bpf.Header{Pid: java.PID, Start: java.Start, Exec: java.Exec})
 	p.Slot.Store(serial % bpf.MaxAttached)
 	p.Attachment.Store(serial)
 	return p
 }
 
-func (a *contextAgent) feed(r record) {
-	a.owner.Do(func(s *fold.State) { a.handle(s, r.Encode()) }) // as the drainer does
+func (a *contextState) feed(r record) {
+	a.owner.Do(func(s *State) { fold(s, r.Encode()) }) // as the drainer does
 }
 
 // walked feeds a walk of a thread of java's, as often as that.
-func (a *contextAgent) walked(user string, times int) {
+func (a *contextState) walked(user string, times int) {
 	for range times {
 		a.feed(record{Identity: java, Attachment: a.attachment(), Flags: bpf.SampleDepths, User: user})
 	}
 }
 
 // linked feeds a link: the last two frames of user. Where contexts are checked, all of them are in the sample.
-func (a *contextAgent) linked(user string, times int) {
+func (a *contextState) linked(user string, times int) {
 	end := bpf.EndKnown
-	if a.opt.CheckContexts {
+	if a.opt.Check {
 		end = bpf.EndRoot
 	} else {
 		f := strings.Fields(user)
@@ -87,7 +149,7 @@ func (a *contextAgent) linked(user string, times int) {
 	}
 }
 
-func (a *contextAgent) attachment() uint32 {
+func (a *contextState) attachment() uint32 {
 	if p := a.state().Table[int(java.PID)]; p != nil {
 		return p.Attachment.Load()
 	}
@@ -95,7 +157,7 @@ func (a *contextAgent) attachment() uint32 {
 }
 
 // contexts are all contexts of a tree that have a weight of their own.
-func contextsOf(t *fold.Tree) map[string]uint64 {
+func contextsOf(t *Tree) map[string]uint64 {
 	m := map[string]uint64{}
 	for id, n := range t.Nodes() {
 		if n.Self > 0 {
@@ -106,7 +168,7 @@ func contextsOf(t *fold.Tree) map[string]uint64 {
 }
 
 // enteredOf are all edges of a tree that were entered.
-func enteredOf(t *fold.Tree) map[string]uint64 {
+func enteredOf(t *Tree) map[string]uint64 {
 	m := map[string]uint64{}
 	for id, n := range t.Nodes() {
 		if n.Entered > 0 {
@@ -117,13 +179,13 @@ func enteredOf(t *fold.Tree) map[string]uint64 {
 }
 
 // placed is what a window holds, when it closes: contexts of all threads by certainty, as "certain: main run".
-func (a *contextAgent) placed(w *fold.Window) map[string]uint64 {
+func (a *contextState) placed(w *Window) map[string]uint64 {
 	a.state().Close(w)
 	a.place(w)
 	return a.held(w)
 }
 
-func (a *contextAgent) held(w *fold.Window) map[string]uint64 {
+func (a *contextState) held(w *Window) map[string]uint64 {
 	m := map[string]uint64{}
 	var inTrees uint64
 	for _, threads := range w.Processes {
@@ -153,7 +215,7 @@ func (a *contextAgent) held(w *fold.Window) map[string]uint64 {
 }
 
 // named has all frames named that somebody asked for, as a worker would: by their letters.
-func (a *contextAgent) named(p *fold.Process) {
+func (a *contextState) named(p *Process) {
 	frames := p.TakeWanted()
 	for _, r := range frames {
 		if bare := r.RawFrame; bare.End == 0 {
@@ -162,7 +224,7 @@ func (a *contextAgent) named(p *fold.Process) {
 	}
 	for _, r := range frames {
 		if r.End != 0 {
-			p.SetName(r.RawFrame, a.services.Resolver.Name(p.Process, r))
+			p.SetName(r.RawFrame, a.resolver.Name(p.Process, r))
 		}
 	}
 }

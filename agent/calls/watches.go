@@ -1,0 +1,59 @@
+package calls
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Watches counts watches of breakpoints by their outcome.
+type Watches struct {
+	Complete    uint64 // lasted as long as planned
+	Full        uint64 // reached their limit of hits before
+	Void        uint64 // the watched code was replaced meanwhile; what was observed is not used
+	Refused     uint64 // no thread could be watched
+	Interrupted uint64 // the engine ended them early; what was observed is not used
+	Failed      uint64 // any other error; the log has it
+	// BusyThreads were left out of watches, because somebody else uses their debug registers. They are counted once a watch.
+	BusyThreads uint64
+}
+
+// ByOutcome returns the counts by the names that metrics have for outcomes.
+func (w *Watches) ByOutcome() map[string]uint64 {
+	return map[string]uint64{
+		"complete": w.Complete, "full": w.Full, "void": w.Void, "refused": w.Refused, "interrupted": w.Interrupted, "failed": w.Failed,
+	}
+}
+
+// All is how many watches there were.
+func (w *Watches) All() uint64 {
+	return w.Complete + w.Full + w.Void + w.Refused + w.Interrupted + w.Failed
+}
+
+// Losses says what was not observed and why; "" if nothing was lost.
+func (w *Watches) Losses() string {
+	var parts []string
+	for _, p := range []struct {
+		n    uint64
+		what string
+	}{
+		{w.Void, "were void, because the watched code was replaced"},
+		{w.Refused, "were refused, because no thread could be watched"},
+		{w.Interrupted, "were interrupted"},
+		{w.Failed, "failed (see the agent's log)"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	text := ""
+	if len(parts) > 0 {
+		text = fmt.Sprintf("of %d watches of breakpoints, %s", w.All(), strings.Join(parts, ", "))
+	}
+	if w.BusyThreads > 0 {
+		if text != "" {
+			text += "; "
+		}
+		text += fmt.Sprintf("%d times a thread was left out of a watch, because somebody else uses its debug registers", w.BusyThreads)
+	}
+	return text
+}
