@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/source"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
@@ -32,11 +35,18 @@ func (w *Window) Close(ctx context.Context) (*profile.Profile, error) {
 	return w.end(ctx, nil)
 }
 
-// Next closes the window and opens its successor at the same moment: every sample is in exactly one of them.
+// Next closes the window and opens its successor at the same moment: every sample is in exactly one of them. There is no successor if it
+// fails, as it does where a source makes whole profiles: what that counts ends with the first window, which stays open.
 func (w *Window) Next(ctx context.Context) (*Window, *profile.Profile, error) {
+	if w.agent.sources.ender() != nil {
+		return nil, nil, errors.New("a recording that counts every call has only one window")
+	}
 	next := newWindow(w.agent, w.open.PIDs)
 	p, err := w.end(ctx, next)
-	return next, p, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return next, p, nil
 }
 
 func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error) {
@@ -46,15 +56,25 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 		return nil, err
 	}
 	if ender := a.sources.ender(); ender != nil {
-		return ender.End(ctx, func() *profile.Profile {
+		var failed error
+		p, err := ender.End(ctx, func() *profile.Profile {
 			end := time.Now()
-			p := a.newProfile(w, end, a.close(w, end, nil).After)
+			var closed *source.Closed
+			closed, failed = a.close(w, end, nil)
+			p := a.newProfile(w, end, closed.After)
 			p.Unit = profile.CallCounts
 			return p
 		})
+		if err := cmp.Or(err, failed); err != nil {
+			return nil, err
+		}
+		return p, nil
 	}
 	end := time.Now()
-	closed := a.close(w, end, next)
+	closed, err := a.close(w, end, next)
+	if err != nil {
+		return nil, err
+	}
 	if a.opt.Contexts == profile.ContextChain {
 		a.place(closed.Window)
 	}
@@ -64,9 +84,9 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 }
 
 // close takes a window out of those that are open, and opens the next one if there is one.
-func (a *Agent) close(w *Window, end time.Time, next *Window) *source.Closed {
+func (a *Agent) close(w *Window, end time.Time, next *Window) (*source.Closed, error) {
 	closed := &source.Closed{Window: w.open, Before: w.before}
-	a.owner.Do(func(s *fold.State) {
+	err := a.owner.Do(func(s *fold.State) {
 		s.Flush()
 		w.open.Ended = monotonic()
 		closed.After = a.snapshot(s)
@@ -76,7 +96,7 @@ func (a *Agent) close(w *Window, end time.Time, next *Window) *source.Closed {
 			s.Open(next.open)
 		}
 	})
-	return closed
+	return closed, err
 }
 
 // place gives the samples of a closed window their contexts.
@@ -108,20 +128,32 @@ func (a *Agent) profileOf(ctx context.Context, w *source.Closed, p *profile.Prof
 	p.Counts.Filtered += w.Filtered
 	var parts []source.Part
 	for one := range implementing[source.Filler](&a.sources) {
-		parts = append(parts, one.Fill(ctx, w, p))
+		a.attempt(p, func() { parts = append(parts, one.Fill(ctx, w, p)) })
 	}
-	for _, proc := range w.Processes {
-		p.Processes = append(p.Processes, a.processProfile(w.Window, proc, parts, &p.Counts))
+	for _, of := range w.Processes {
+		p.Processes = append(p.Processes, a.processProfile(w.Window, of, parts, &p.Counts))
 	}
 	for _, part := range parts {
 		if part.Finish != nil {
-			part.Finish()
+			a.attempt(p, part.Finish)
 		}
 	}
-	for _, proc := range a.unsampled(w.Window) {
-		p.Processes = append(p.Processes, a.processProfile(w.Window, proc, parts, &p.Counts))
+	for _, of := range a.unsampled(w.Window) {
+		p.Processes = append(p.Processes, a.processProfile(w.Window, of, parts, &p.Counts))
 	}
 	return p
+}
+
+// attempt has a source do its part of a profile. A panic is counted and logged, and costs that part.
+func (a *Agent) attempt(p *profile.Profile, do func()) {
+	err := proc.Catch(func() error {
+		do()
+		return nil
+	})
+	if err != nil {
+		a.requestFailed(err)
+		p.Comments = append(p.Comments, fmt.Sprintf("a part of this profile is missing: %v. This is a bug of the agent; its log contains the stack.", err))
+	}
 }
 
 // unsampled are the chosen processes of which the window has nothing: why that is, their notes may say. Where all processes are

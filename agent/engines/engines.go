@@ -143,14 +143,18 @@ func (e *Engines) stats(c *bpf.Counts) *profile.CallStats {
 	if e.estimator != nil {
 		s.Credibility = e.estimator.Credibility()
 	}
+	times := map[*governed]time.Duration{}
 	e.Owner.Do(func(*fold.State) {
 		for _, g := range e.governed {
-			s.Costs[g.Name()] = g.cost().Time()
+			times[g] = g.time
 			s.GuestTime += g.time
 		}
 		s.Attempted = c[bpf.CallsAttempted] + e.counts.taken
 		s.Delivered, s.Folded, s.Discarded, s.Rates = e.counts.received, e.counts.folded, maps.Clone(e.counts.discarded), maps.Clone(e.rates)
 	})
+	for g, guests := range times { // not with the State: an engine's lock may be held while it attaches to guests
+		s.Costs[g.Name()] = g.cost(guests).Time()
+	}
 	if s.Discarded == nil { // this request failed
 		s.Discarded = map[string]uint64{}
 	}

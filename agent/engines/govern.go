@@ -76,7 +76,7 @@ func (e *Engines) tune() {
 		if g.controller == nil {
 			continue
 		}
-		rate := g.controller.Next(budget.Usage{Guests: g.time, Cost: g.cost()})
+		rate := g.controller.Next(budget.Usage{Guests: g.time, Cost: g.cost(g.time)})
 		if err := g.Tune(rate); err != nil {
 			e.Log.Warn("cannot change how many calls are sampled", "engine", g.Name(), "rate", rate, "err", err)
 			continue
@@ -92,12 +92,12 @@ func (e *Engines) tune() {
 	}
 }
 
-// cost is what the engine took of its guests. The ticks that an estimate is made of are part of it: there are more of them
+// cost is what the engine took of its guests, which have used so much CPU time. The ticks that an estimate is made of are part of it: there are more of them
 // than of a time profile alone.
-func (g *governed) cost() calls.Cost {
+func (g *governed) cost(guests time.Duration) calls.Cost {
 	c := g.Engine.Cost()
 	if g.SelfGoverned {
-		ticks := g.time / g.engines.Period
+		ticks := guests / g.engines.Period
 		c.Arming += ticks * g.engines.TickTime()
 	}
 	return c

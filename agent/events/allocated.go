@@ -58,21 +58,26 @@ func (e *Source) countObjects(ctx context.Context, w *source.Closed, before, aft
 		if len(counts) == 0 {
 			continue
 		}
-		s := fold.Get(e.services.Owner, func(*fold.State) *fold.EventSet { return w.EventSet(p) })
-		if err := e.addExact(ctx, s, p, counts); err != nil {
+		names, err := e.classNames(ctx, p, counts)
+		if err == nil {
+			err = e.services.Owner.Do(func(*fold.State) { addExact(w.EventSet(p), counts, names) })
+		}
+		if err != nil {
 			out.Comments = append(out.Comments, fmt.Sprintf("objects of process %d are not counted: %v", p.PID, err))
 		}
 	}
 }
 
-// addExact adds what was counted of p's objects, in rows without a context.
-func (e *Source) addExact(ctx context.Context, s *fold.EventSet, p *fold.Process, counts map[uint64]bpf.ClassCount) error {
+// classNames names the classes of p's objects that were counted.
+func (e *Source) classNames(ctx context.Context, p *fold.Process, counts map[uint64]bpf.ClassCount) (map[uint64]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, exactDeadline)
 	defer cancel()
-	names, err := e.services.Resolver.ClassNames(ctx, p.Process, maps.Keys(counts))
-	if err != nil {
-		return err
-	}
+	return e.services.Resolver.ClassNames(ctx, p.Process, maps.Keys(counts))
+}
+
+// addExact adds what was counted of a process's objects, in rows without a context, with the State that has the events: another window that
+// is released reads their frames.
+func addExact(s *fold.EventSet, counts map[uint64]bpf.ClassCount, names map[uint64]string) {
 	r := s.Of(profile.Allocations)
 	for klass, n := range counts {
 		key := fold.EventKey{Context: cct.Root, EventLabels: profile.EventLabels{Class: names[klass], What: profile.ExactAllocations}}
@@ -81,5 +86,4 @@ func (e *Source) addExact(ctx context.Context, s *fold.EventSet, p *fold.Process
 		}
 		r.Rows[key].Add(&fold.EventSums{Events: n.Objects, Values: [profile.MaxEventValues]float64{float64(n.Objects), float64(n.Bytes)}})
 	}
-	return nil
 }

@@ -35,7 +35,7 @@ func (e *Source) handleFault(s *fold.State, p *fold.Process, o *bpf.Observation,
 		return s.AddEvent(p, o.Pid, o.ClassEpoch, event) // of no VM: what was touched is not known
 	}
 	f := fault{process: p, event: *event, address: address, stops: o.Seen.Stops}
-	for w := range s.Windows() {
+	for _, w := range s.Windows() {
 		if w.Wants(int(o.Pid)) {
 			f.windows = append(f.windows, w)
 			w.EventSet(p)

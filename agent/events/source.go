@@ -53,18 +53,20 @@ func (e *Source) CompleteWith(c Complete) { e.complete = append(e.complete, c) }
 
 // guestTimes reads the CPU times of processes that are attached and alive, by the serials of their attachments.
 func (e *Source) guestTimes() budget.Times {
-	times := make(budget.Times)
+	guests := map[uint32]*fold.Process{}
 	e.services.Owner.Do(func(s *fold.State) {
 		for _, p := range s.Table {
-			serial := p.Attachment.Load()
-			if serial == 0 || p.Exited.Load() {
-				continue
-			}
-			if used, ok := proc.CPUTime(p.PID); ok {
-				times[serial] = used
+			if serial := p.Attachment.Load(); serial != 0 && !p.Exited.Load() {
+				guests[serial] = p
 			}
 		}
 	})
+	times := make(budget.Times)
+	for serial, p := range guests { // a system call for each: not with the State
+		if used, ok := proc.CPUTime(p.PID); ok && !p.Exited.Load() {
+			times[serial] = used
+		}
+	}
 	return times
 }
 

@@ -29,6 +29,7 @@ type Process struct {
 	strangers  strangers
 	Chaining   *Chaining // nil unless contexts are chained
 	Holders    int       // open and closing windows that have samples of it
+	lingering  bool      // names were in use when they were to be forgotten: they are when it is trimmed next
 }
 
 // NewProcess is a process of which only the identity is known.
@@ -94,7 +95,7 @@ func (p *Process) Trim(needed map[target.RawFrame]struct{}, total *int64) {
 		}
 	}
 	// A worker may have named frames after they were forgotten here the last time.
-	p.Forget(func(r target.RawFrame) bool {
+	p.lingering = !p.Forget(func(r target.RawFrame) bool {
 		_, ok := p.Requested[r]
 		return ok
 	})

@@ -1,7 +1,6 @@
 package fold
 
 import (
-	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -94,8 +93,8 @@ func (w *Window) frames(p *Process, need func(target.RawFrame)) {
 // Open has a window take part in all that is folded from now on.
 func (s *State) Open(w *Window) { s.windows[w] = struct{}{} }
 
-// Windows are the open ones.
-func (s *State) Windows() iter.Seq[*Window] { return maps.Keys(s.windows) }
+// Windows are the open ones, in no order.
+func (s *State) Windows() []*Window { return slices.Collect(maps.Keys(s.windows)) }
 
 // Contexts is how many contexts all windows have.
 func (s *State) Contexts() int { return s.contexts }
@@ -128,7 +127,7 @@ func (s *State) Release(w *Window) {
 // Trim forgets what p's names no open or closing window needs, if p is gone, or names are many.
 func (s *State) Trim(p *Process) {
 	gone := p.Exited.Load() && p.Holders == 0
-	if !gone && len(p.Requested) < TrimNames && s.Names <= MaxNames/2 {
+	if !gone && !p.lingering && len(p.Requested) < TrimNames && s.Names <= MaxNames/2 {
 		return
 	}
 	needed := map[target.RawFrame]struct{}{}

@@ -160,7 +160,6 @@ func (rs *Resolver) leaveAlone(p *Process) {
 		if r.Kind == RawKernel {
 			continue
 		}
-		p.names[r.RawFrame] = lostName
 		if len(*lost) < maxLost {
 			*lost = append(*lost, r)
 		}
@@ -172,6 +171,8 @@ func (rs *Resolver) leaveAlone(p *Process) {
 	for _, r := range frames {
 		if r.Kind == RawKernel {
 			p.SetName(r.RawFrame, rs.nameKernel(uint64(r.Frame)))
+		} else {
+			p.SetName(r.RawFrame, lostName)
 		}
 	}
 	for _, f := range rs.follow {

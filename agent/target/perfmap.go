@@ -111,11 +111,11 @@ func (rs *Resolver) nameMissed(p *Process) {
 	p.work.perf.missed = nil
 	for _, r := range missed {
 		n := rs.Name(p, r)
-		p.mu.Lock()
+		p.naming.Lock()
 		if _, still := p.names[r.RawFrame]; still {
 			p.names[r.RawFrame] = n
 		}
-		p.mu.Unlock()
+		p.naming.Unlock()
 	}
 }
 

@@ -43,7 +43,10 @@ type Process struct {
 	executable                 symbolize.Mapping
 	notes                      []string
 	missing                    missing
-	names                      map[RawFrame]Name
+
+	// naming guards names. It has a lock of its own, as whoever makes a profile keeps it for a while: the drainer must not wait for that.
+	naming sync.RWMutex
+	names  map[RawFrame]Name
 
 	work workerState // of the worker that has the process
 }
@@ -106,11 +109,15 @@ func (p *Process) Ask(frames []Wanted) {
 	p.wanted = append(p.wanted, frames...)
 }
 
-// Forget forgets the names of all frames but those to keep.
-func (p *Process) Forget(keep func(RawFrame) bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// Forget forgets the names of all frames but those to keep. It waits for nobody: while names are in use it forgets nothing, and returns
+// false.
+func (p *Process) Forget(keep func(RawFrame) bool) bool {
+	if !p.naming.TryLock() {
+		return false
+	}
+	defer p.naming.Unlock()
 	maps.DeleteFunc(p.names, func(r RawFrame, _ Name) bool { return !keep(r) })
+	return true
 }
 
 // A Description says who a process is. What was not found out is empty.
@@ -153,18 +160,17 @@ func (p *Process) SetRuntime(runtime string) {
 	}
 }
 
-// Names are the names that frames of a process have. They do not change until Close: a worker that named another frame waits for
-// it, and so does every other method of the process.
+// Names are the names that frames of a process have. They do not change until Close: a worker that named another frame waits for it.
 type Names struct{ process *Process }
 
 // Names returns the names that frames have by now.
 func (p *Process) Names() Names {
-	p.mu.Lock()
+	p.naming.RLock()
 	return Names{p}
 }
 
 // Close lets the names change again.
-func (n Names) Close() { n.process.mu.Unlock() }
+func (n Names) Close() { n.process.naming.RUnlock() }
 
 // Len is how many frames have names.
 func (n Names) Len() int { return len(n.process.names) }
@@ -210,15 +216,15 @@ func (p *Process) takeLoads() []vmruntime.CodeLoad {
 
 // SetName records what a frame is.
 func (p *Process) SetName(r RawFrame, n Name) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.naming.Lock()
+	defer p.naming.Unlock()
 	p.names[r] = n
 }
 
 // hasName reports whether a frame was named, if only as stale.
 func (p *Process) hasName(r RawFrame) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.naming.RLock()
+	defer p.naming.RUnlock()
 	_, ok := p.names[r]
 	return ok
 }
@@ -230,8 +236,8 @@ func (p *Process) inner(r RawFrame) (n Name, ok bool) {
 		return n, false
 	}
 	r.End = 0
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.naming.RLock()
+	defer p.naming.RUnlock()
 	n, ok = p.names[r]
 	n.Symbols = slices.Clip(n.Symbols)
 	return n, ok && !n.Stale && !n.Unknown

@@ -82,8 +82,11 @@ func (o *recordOptions) rotate(ctx context.Context, w *agent.Window) *rotation {
 	r := newRotation(o.content())
 	r.open = w
 	ctx = context.WithoutCancel(ctx) // an interrupted window would be lost
-	r.next = func() (p *profile.Profile, err error) {
-		r.open, p, err = r.open.Next(ctx)
+	r.next = func() (*profile.Profile, error) {
+		next, p, err := r.open.Next(ctx)
+		if err == nil {
+			r.open = next
+		}
 		return p, err
 	}
 	go r.run(o.window, o.windows())

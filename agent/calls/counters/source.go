@@ -58,15 +58,17 @@ func (x *Source) Attached(t *target.Process, g *target.VM, _ *proc.Mapping) {
 		x.Fail(p, err)
 		return
 	}
+	var notes []string // read from the VM, which may take long: not with the State
+	if vm, err := target.As[VM](g); err == nil {
+		if note := WidthNote(vm); note != "" {
+			notes = append(notes, note)
+		}
+	}
+	symbol := g.MethodSymbols()
 	ctx, cancel := context.WithCancel(context.Background())
 	x.Owner.Do(func(*fold.State) {
 		x.first, x.last, x.cancel, x.done = first, first, cancel, make(chan struct{})
-		x.symbol = g.MethodSymbols()
-		if vm, err := target.As[VM](g); err == nil {
-			if note := WidthNote(vm); note != "" {
-				x.notes = append(x.notes, note)
-			}
-		}
+		x.symbol, x.notes = symbol, append(x.notes, notes...)
 		go x.readOn(ctx, p)
 	})
 	x.Log.Debug("calls are counted", "pid", p.PID, "methods", first.Counted(), "reading", first.Took)

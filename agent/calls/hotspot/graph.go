@@ -32,17 +32,26 @@ func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Proce
 	all := map[*fold.Process]calls.Estimated{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
+	set := func(p *fold.Process, out calls.Estimated) {
+		mu.Lock()
+		defer mu.Unlock()
+		all[p] = out
+	}
 	for _, p := range w.Processes {
 		t := taskOf(w.Window, p, w.Ended)
 		if len(t.top.Edges) == 0 {
 			continue
 		}
 		if t.top.All < leastSamples {
-			all[p] = calls.Estimated{Note: fmt.Sprintf("calls of process %d are not estimated: %.0f samples are too few", p.PID, t.top.All)}
+			set(p, calls.Estimated{Note: fmt.Sprintf("calls of process %d are not estimated: %.0f samples are too few", p.PID, t.top.All)})
 			continue
 		}
 		wg.Go(func() { // as many at once as there are workers
-			out, err := e.estimate(ctx, t)
+			var out calls.Estimated
+			var err error
+			if failed := e.Resolver.Attempt(target.StageWindow, p.Process, func() { out, err = e.estimate(ctx, t) }); failed != nil {
+				err = failed
+			}
 			if err != nil {
 				out = calls.Estimated{Failed: true, Note: fmt.Sprintf("calls of process %d are not estimated: %v", p.PID, err)}
 				if errors.Is(err, context.DeadlineExceeded) {
@@ -50,9 +59,7 @@ func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Proce
 						"JVM is large", p.PID)
 				}
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			all[p] = out
+			set(p, out)
 		})
 	}
 	wg.Wait()

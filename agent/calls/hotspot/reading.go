@@ -203,7 +203,7 @@ func (e *Engine) readFirst(ctx context.Context, p *fold.Process) {
 // mark notes for windows that are open what p's counters were, where they do not know that yet.
 func (e *Engine) mark(p *fold.Process, r *reading) {
 	e.Owner.Do(func(s *fold.State) {
-		for w := range s.Windows() {
+		for _, w := range s.Windows() {
 			if w.Processes[p] == nil {
 				continue
 			}
