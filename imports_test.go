@@ -50,7 +50,6 @@ var layers = []struct{ packages, imports string }{
 	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
 	{"agent/sink/prom", "agent/proc agent/profile cct"},
 	{"agent/httpd", "agent/profile agent/sink cct symbolize"},
-	{"agent/doctor", "agent/attach agent/calls agent/privilege agent/proc agent/profile agent/runtimes agent/runtimes/bridge"},
 
 	// One process and its VM.
 	{"agent/target/targettest", "agent/proc bpf"},
@@ -63,6 +62,7 @@ var layers = []struct{ packages, imports string }{
 	// How calls and locks are sampled.
 	{"agent/calls", "agent/profile bpf"},
 	{"agent/calls/estimate", "agent/profile"},
+	{"agent/doctor", "agent/attach agent/calls agent/privilege agent/proc agent/profile agent/runtimes agent/runtimes/bridge"},
 	{"agent/budget", "agent/calls agent/profile"},
 	{"agent/watch", "agent/attach agent/proc agent/ring bpf vmruntime"},
 	{"agent/calls/branch agent/calls/listener agent/calls/page agent/calls/usdt", "agent/attach agent/budget agent/calls agent/probesite agent/probesite/hitcost agent/proc agent/profile " +

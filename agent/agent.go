@@ -65,7 +65,7 @@ type Options struct {
 	WalkEvery     uint32              // ContextChain: walk one in so many samples whose link is known; 0 adapts
 	LeaveUnknown  bool                // ContextChain: walk samples whose link is unknown no more often than others
 	ConfirmLevels uint32              // ContextPartial: frames in a row that must be known; 0 means bpf.DefaultConfirmLevels
-	CheckContexts bool                // walk every stack all the same, and tell how many contexts were right
+	CheckContexts bool                // also walk every stack in full, and report how many contexts were right
 }
 
 // DefaultFrequency is not a divisor of common timer rates, so that samples do not march in step with them.
@@ -95,7 +95,7 @@ type Agent struct {
 	flushes  flushes
 	links    []link.Link   // to what follows processes
 	drained  chan struct{} // closed when Run has returned
-	sample   bpf.Sample    // scratch of whoever drains the ring
+	sample   bpf.Sample    // scratch of the drainer
 
 	running atomic.Bool   // everything is attached and recorded
 	refused atomic.Uint64 // processes that Choose found no room for

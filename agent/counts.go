@@ -72,7 +72,7 @@ func (a *Agent) roomNotes(before, after *bpf.Counts) (notes []string) {
 			notes = append(notes, fmt.Sprintf(format, append([]any{n}, rest...)...))
 		}
 	}
-	// Since the agent started: whoever was refused is missing in all later windows, too.
+	// Since the agent started: a refused process or thread is missing in all later windows, too.
 	note(a.processesRefused(after), "%d processes are not sampled: at most %d can be selected, including their children; select fewer, or record all",
 		bpf.MaxChosen)
 	note(since(bpf.EventsDroppedRingFull)+since(bpf.EventsDroppedBusy), "%d records of compilations or process starts were lost: names may be missing")

@@ -39,7 +39,7 @@ func (a *Agent) discover(ctx context.Context) {
 	a.services.Resolver.Wait(ctx, fold.Targets(a.adopt(a.withVM(ctx))), discoverDeadline)
 }
 
-// Pauses of seek: a VM that starts is found early in its life, and the processes beside it cost next to nothing.
+// Pauses of seek: a VM that starts is found early in its life, and other processes cost next to nothing.
 const (
 	seekInterval  = 100 * time.Millisecond // while no VM is attached
 	alertInterval = time.Second            // while one is
@@ -62,8 +62,8 @@ func (a *Agent) seek(ctx context.Context) {
 		if len(found) == 0 {
 			continue
 		}
-		// Whoever maps a VM has executed its last program; but if that were told only after it was adopted, it would
-		// be retired as what it was before.
+		// A process that maps a VM has executed its last program. But if the record of that exec were handled after the process
+		// was adopted, the process would be retired as the program before.
 		if err := a.flush(ctx); err != nil {
 			return
 		}

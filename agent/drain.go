@@ -51,7 +51,7 @@ func (a *Agent) drain(ctx context.Context) error {
 	}
 }
 
-// receive folds one record. It reports whether workers are to hear of it at once. A record over which the agent
+// receive folds one record. It reports whether workers must get it at once. A record over which the agent
 // panics is discarded.
 func (a *Agent) receive(raw []byte) (urgent bool) {
 	err := a.owner.Try(func(s *fold.State) {

@@ -38,7 +38,7 @@ func explainLoad(err error) error {
 	}
 	missing := missingCapabilities()
 	if len(missing) == 0 && errors.As(err, &verifier) && len(verifier.Log) > 1 {
-		return err // it refuses this program, whoever loads it
+		return err // it refuses this program from every user
 	}
 	return &RefusalError{Missing: missing, Err: err}
 }

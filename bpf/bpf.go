@@ -27,7 +27,7 @@ type Options struct {
 	ConfirmLevels uint32
 	// LeaveUnknown has ModeChain walk samples of links that are not known only as often as those of others.
 	LeaveUnknown bool
-	// CheckContexts has every stack in its sample whatever Contexts is, beside what the mode made of it.
+	// CheckContexts puts the whole stack into each sample, in addition to what the mode of Contexts records.
 	CheckContexts bool
 }
 

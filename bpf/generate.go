@@ -22,7 +22,7 @@ type object struct {
 	test bool
 	// Global says that constants of its enums have no prefix of their own. One object of a package may.
 	global bool
-	// Include is where headers are, beside the source's own directory.
+	// Include is a directory of headers, in addition to the source's own.
 	include string
 }
 

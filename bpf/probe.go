@@ -82,7 +82,7 @@ const (
 // others by its period, so no other counter may have it.
 const InstructionsPeriod = 9_999_973
 
-// LoadFaults loads the programs behind perf events beside o. What probes p know of guests and of their rates is theirs, too.
+// LoadFaults loads the programs behind perf events next to o. They share the maps of guests and of rates with probes p.
 // The caller closes them before p.
 func (o *Objects) LoadFaults(p *ProbeObjects) (*FaultObjects, error) {
 	spec, err := LoadFault()
@@ -99,7 +99,7 @@ func (o *Objects) LoadFaults(p *ProbeObjects) (*FaultObjects, error) {
 	return &faults, nil
 }
 
-// LoadProbes loads the programs behind probes of events beside o. With multi they are for uprobe.multi links (kernel 6.6
+// LoadProbes loads the programs behind probes of events next to o. With multi they are for uprobe.multi links (kernel 6.6
 // and later), otherwise for single ones. The caller closes them before o.
 func (o *Objects) LoadProbes(multi bool) (*ProbeObjects, error) {
 	spec, err := LoadProbe()

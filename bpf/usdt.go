@@ -40,7 +40,7 @@ const (
 	MaxUSDTProbes = 64   // probe sites of all builds of interpreters: MAX_USDT_PROBES
 )
 
-// LoadUSDT loads the usdt engine's object beside o's. The caller closes it, before o.
+// LoadUSDT loads the usdt engine's object next to o's. The caller closes it, before o.
 func (o *Objects) LoadUSDT() (*UsdtObjects, error) {
 	spec, err := LoadUsdt()
 	if err != nil {

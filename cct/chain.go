@@ -64,7 +64,7 @@ type frame[M, S comparable] struct {
 	depth  uint32
 }
 
-// learned is what a Chain keeps of a context beside the tree, 24 bytes.
+// learned is what a Chain keeps of a context in addition to the tree, 24 bytes.
 type learned struct {
 	walked uint64 // weight of the walks through here: of this context and all below it
 	hop    hopID  // with which the context ends
@@ -261,7 +261,7 @@ func (c *Chain[M, S]) Stats() ChainStats {
 }
 
 const (
-	// steadyLevels is how many callers of a leaf its link has to tell: as many as the papers count.
+	// steadyLevels is how many callers of a leaf its link must determine: as many as the papers count.
 	steadyLevels = 3
 	// doubtWalks is how many walks in a row must agree with what was expected until a link is trusted that was wrong.
 	doubtWalks = 32
@@ -293,7 +293,7 @@ func (c *Chain[M, S]) judge(leaf NodeID) {
 	}
 }
 
-// alike reports whether two leaves of the same hop have the same callers as far as links have to tell them.
+// alike reports whether two leaves of the same hop have the same callers as far as links must determine them.
 func (c *Chain[M, S]) alike(a, b NodeID) bool {
 	const known = 1 // the hop's caller
 	x, y := Candidate[M, S]{Context: c.learned[a].parent}, Candidate[M, S]{Context: c.learned[b].parent}

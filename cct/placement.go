@@ -171,7 +171,7 @@ const (
 	ByLink
 	// ByCaller: the caller was seen at its depth, calling other methods or from other sites.
 	ByCaller
-	// ByPairs: links were chained, above a place where no walk was or beside what walks have found there.
+	// ByPairs: links were chained, above a place where no walk was or in addition to what walks have found there.
 	ByPairs
 	// BySite: the leaf was seen at its depth below this caller and site, but not with the caller at this depth. As the
 	// caller's frame has one size, the depth was not read right, or not at all. Fitted.

@@ -70,7 +70,7 @@ type MappedCode struct {
 	Name string
 }
 
-// Errors of maps that callers tell apart.
+// Errors of maps that callers distinguish.
 var (
 	// ErrMapFull: the map is longer than what is kept of one. The rest may speak of the same memory again.
 	ErrMapFull = errors.New("map of compiled code is too long")

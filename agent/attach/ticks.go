@@ -36,7 +36,7 @@ const maxRatePath = "/proc/sys/kernel/perf_event_max_sample_rate"
 // NewTicks prepares events that run prog hz times a second of CPU time. Nothing ticks before Start.
 //
 // They are of a timer and not of the CPU's own counters, which are another clock than CPU time where its frequency
-// changes, are shared with whoever else counts, and in a virtual machine may take its CPUs away for seconds: their
+// changes, are shared with other programs that count, and in a virtual machine may take its CPUs away for seconds: their
 // interrupts cannot be masked, and each access to a counter leaves the machine.
 func NewTicks(prog *ebpf.Program, hz int) (*Ticks, error) {
 	if limit := maxRate(); limit > 0 && hz > limit {

@@ -117,7 +117,7 @@ func (c *Controller) Next(u Usage) profile.Rate {
 	return c.rate
 }
 
-// Exceeds tells whether the budget has no room for what is fixed, so that the last rate is one of sampling that goes on
+// Exceeds reports whether the budget has no room for what is fixed, so that the last rate is one of sampling that goes on
 // and off.
 func (c *Controller) Exceeds() bool { return c.over }
 

@@ -25,8 +25,8 @@ const (
 // same cost, and where calls between samples are nearly free, a long stride is worth more than samples: 127x128 reaches
 // an overlap of 83% for 3.3% of the CPU, 1x512 74% for 3.2%. So the stride is the longest at which passing over calls
 // takes about as long as the hits do. Where all calls of a burst are hits it is 1: among 1x256, 3x64, 7x32 and 31x8, about
-// as many hits each, overlap falls from 72 to 62%. Then many short bursts go before few long ones, as bursts tell more
-// of the program's phases than neighbours in one burst do of each other: ticks up to MaxHz with 16 samples each, where
+// as many hits each, overlap falls from 72 to 62%. Then many short bursts go before few long ones, as samples of
+// different bursts differ more than neighbours in one burst do: ticks up to MaxHz with 16 samples each, where
 // the table's rows begin to gain less than they cost, and the rest of the budget for more samples.
 func fit(limits Limits, cost calls.Cost, share float64) profile.Rate {
 	fixed, maxHz := limits.Fixed, limits.MaxHz
@@ -71,7 +71,7 @@ func fitStride(r profile.Rate, cost calls.Cost, budget float64, maxHz int) profi
 }
 
 // smallest is the least that is worth sampling with what is fixed: one tick a second, so many samples at each. The
-// stride is long all the same: it costs little beside the samples, and the first call after a tick would not be one by
+// stride is long all the same: it costs little compared with the samples, and the first call after a tick would not be one by
 // chance.
 func smallest(fixed profile.Rate, cost calls.Cost, samples int) profile.Rate {
 	r := fixed

@@ -9,7 +9,7 @@ type Claim struct {
 // unlent is how many times its need a claim keeps of its share: it may need more in the next second.
 const unlent = 2
 
-// Lend returns what each claim has besides share, which is the same for all: less than 0 where it lends, more where it borrows
+// Lend returns what each claim has in addition to share, which is the same for all: less than 0 where it lends, more where it borrows
 // because it needs more than its share. Those that borrow get equal parts. If nobody borrows, nobody lends.
 func Lend(share float64, claims []Claim) (lent []float64) {
 	lent = make([]float64, len(claims))

@@ -24,7 +24,7 @@ func (h *Held) Hold(e profile.Edge) { h.edges = append(h.edges, e) }
 // Len is how many samples wait.
 func (h *Held) Len() int { return len(h.edges) }
 
-// Full tells whether it is time to hand out a part.
+// Full reports whether it is time to hand out a part.
 func (h *Held) Full() bool { return len(h.edges) >= MaxHeld }
 
 // HandOut gives add what waits, as the next part of a burst that stands for total calls up to here.

@@ -36,7 +36,7 @@ type Engines struct {
 	governed  []*governed
 	endGovern func() // nil if they did not start
 
-	// These belong to whoever has the State.
+	// Only functions that have the State use these.
 	rates  map[string]profile.Rate // the last one with ticks, as profiles are labelled
 	counts counts
 }
@@ -49,7 +49,7 @@ type engine struct {
 	beneath io.Closer // nil for nothing
 	shown   target.PerProcess[showing]
 
-	// These belong to whoever has the State.
+	// Only functions that have the State use these.
 	connected map[int]string           // guests of a calls.Connector when rates were set last: their runtimes, by pid
 	found     map[*target.Process]bool // guests of a calls.GuestFinder
 }

@@ -21,8 +21,8 @@ const (
 	discardUnnamed     = "unnamed"     // the engine knows no name of the callee
 	discardStale       = "stale"       // of a VM that the process no longer runs
 	discardFull        = "graph_full"  // an edge beyond fold.MaxEdges
-	discardCalibration = "calibration" // of a burst that measures the cost of a hit; counted by the engine
-	discardTime        = "time"        // of a burst whose time cannot be right; likewise
+	discardCalibration = "calibration" // of a burst that measures the cost of a hit; the engine counts it
+	discardTime        = "time"        // of a burst whose time cannot be right; the engine counts it
 )
 
 // noCallDiscards holds every reason, so that a series exists before its first failure.

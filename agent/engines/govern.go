@@ -19,7 +19,7 @@ type governed struct {
 	time       time.Duration            // CPU time of its guests so far
 	seen       map[*fold.Process]uint64 // their samples that are in time
 
-	// These belong to whoever has the State.
+	// Only functions that have the State use these.
 	exceeds      bool // the budget has no room for what is fixed, or for anything
 	sampled, all int  // rates that were not a pause, all; there is one every governInterval
 }

@@ -50,9 +50,9 @@ func (o *Options) Interrupting() bool {
 	return o != nil && o.Exact == NotExact && slices.ContainsFunc(engineTable(*o), func(s engineSpec) bool { return s.interrupting && s.declined(*o) == "" })
 }
 
-// Frequency is how often to sample for calls unless that was said: what the engine hotspot estimates comes from
-// stacks. A tick takes some 10 to 20 us of a guest, so that this leaves the larger part of the budget to windows, which
-// tell more.
+// Frequency is the default sampling frequency in Hz when calls are recorded: the estimates of engine hotspot come from stacks. A
+// tick takes 10 to 20 us of a guest's time. So this leaves the larger part of the budget to windows, which give more
+// information.
 func Frequency(budget float64) int {
 	const atOnePercent, least, most = 149, 49, 997
 	return min(max(int(budget*100*atOnePercent), least), most)

@@ -12,7 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// maxFaults bounds the page faults of a process whose object is still to be looked up. Those beyond it are told without.
+// maxFaults bounds the page faults of a process that wait for the lookup of their object. Faults beyond it are recorded without one.
 const maxFaults = 4096
 
 // A fault is a page fault whose object is not known yet. It is looked up by the worker that has the process, and then goes
@@ -139,7 +139,7 @@ func locate(resolver *target.Resolver, g *target.VM, f *fault) {
 	case f.address >= g.Kernel.CodeLow && f.address < g.Kernel.CodeHigh:
 		labels.Place = "code"
 	case !known || f.address < low || f.address >= high:
-		labels.Place = "native" // or a stack, which whoever knows the thread's will say
+		labels.Place = "native" // or a stack; the caller knows those of threads
 	case moving:
 		labels.Place = "heap"
 	default:
@@ -156,7 +156,7 @@ func locate(resolver *target.Resolver, g *target.VM, f *fault) {
 			labels.Field = object.Field
 		}
 		if object.Index >= 0 {
-			labels.Offset = 0 // elements are not told apart
+			labels.Offset = 0 // elements are not distinguished
 			labels.Field = "[]"
 		}
 	}

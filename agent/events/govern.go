@@ -58,7 +58,7 @@ func (e *Probes) govern(ctx context.Context) {
 	}
 }
 
-// measureTrap measures what a hit takes on this machine, beside the program: some 50 ms.
+// measureTrap measures the cost of a hit on this machine, without the program. It takes about 50 ms.
 func (e *Probes) measureTrap() {
 	trap, err := hitcost.Measure(probesite.Push, attach.Uprobe{}, hitcost.Options{})
 	if err != nil {
@@ -68,10 +68,10 @@ func (e *Probes) measureTrap() {
 	e.trap.Store(int64(trap))
 }
 
-// usualTrap is what a hit of a probe takes beside its program, into the kernel and back, until it has been measured.
+// usualTrap is the assumed cost of a hit without the program, into the kernel and back, until it has been measured.
 const usualTrap = 550 * time.Nanosecond
 
-// TrapTime is what a hit takes of a process beside its program.
+// TrapTime returns the CPU time that a hit takes of a process, without the program.
 func (e *Probes) TrapTime() time.Duration { return time.Duration(e.trap.Load()) }
 
 // tune sets all rates by what was measured in the time that has passed.
@@ -217,7 +217,7 @@ func (p *attachedPlan) faultRate(budget int, hits float64) int {
 	return max(budget, int(hits/faultLookups), int(p.every/2), firstFaults)
 }
 
-// noteRecordCost notes what a record took of processes when there were some last, on average, beside the trap; mu is held.
+// noteRecordCost notes the average cost of the latest records, without the trap; mu is held.
 func (e *Probes) noteRecordCost(now *bpf.Counts) {
 	if n := now[bpf.ObservationsAttempted] - e.spent[bpf.ObservationsAttempted]; n > 0 {
 		e.record = time.Duration((now[bpf.NsProbes] - e.spent[bpf.NsProbes]) / n)
@@ -276,7 +276,7 @@ func (e *Probes) hitsOf(p *attachedPlan) (sum uint64, err error) {
 // fairlyMany is of how many hits the share is reckoned that found a free monitor.
 const fairlyMany = 64
 
-// noteFree reckons the share of hits that found a free monitor; told and freed count since the probes were attached first.
+// noteFree computes the share of hits that found a free monitor. told and freed count from the first attachment of the probes on.
 func (p *attachedPlan) noteFree(told, freed uint64) {
 	if told < p.told+fairlyMany {
 		return

@@ -15,11 +15,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// An eventPlan are the probes that tell of one thing in a libjvm: all of them are needed.
+// An eventPlan is the set of probes in a libjvm that report one thing. It needs all of them.
 type eventPlan struct {
 	kind   profile.EventKind
-	of     string // what they tell of, for people
-	exact  bool   // they count every one, and are wanted only if that is
+	of     string // what they report, for people
+	exact  bool   // they count every event, and are attached only if exact counts are asked for
 	probes []plannedProbe
 }
 
@@ -31,10 +31,10 @@ type plannedProbe struct {
 	configure configureSite // or nil
 }
 
-// A configureSite finds out where a site has what it is to report.
+// A configureSite finds the place of the value that a site reports.
 type configureSite = func(f *probesite.Finder, s probesite.Site) (setting, error)
 
-// A setting gives that to the kernel side, under the site's cookie. It replaces whatever an earlier owner of the cookie left.
+// A setting sends that place to the kernel side, under the site's cookie. It replaces the setting of an earlier owner of the cookie.
 type setting = func(cookie uint32) error
 
 type findSites = func(*probesite.Finder) ([]probesite.Site, error)

@@ -6,7 +6,7 @@ import "time"
 type planLoad struct {
 	plan  *attachedPlan
 	hits  uint64        // since it was attached
-	rate  float64       // a second, of late
+	rate  float64       // a second, recently
 	count time.Duration // what a hit takes that is not recorded
 	full  float64       // CPUs, if all were recorded
 }

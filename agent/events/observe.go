@@ -12,7 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// A received accounts for observations: received == folded + sum(discarded). It belongs to whoever has the State.
+// A received accounts for observations: received == folded + sum(discarded). Only functions that have the State use it.
 type received struct {
 	received, folded uint64
 	discarded        map[string]uint64

@@ -8,7 +8,7 @@ import (
 // Options say which events are recorded.
 type Options struct {
 	Kinds [profile.EventKinds]bool
-	// ExactAllocations counts every object beside the samples, in JVMs that were started with -XX:+DTraceAllocProbes.
+	// ExactAllocations also counts every object, in JVMs that were started with -XX:+DTraceAllocProbes.
 	ExactAllocations bool
 	// MonitorEnters also estimates how often compiled code takes monitors that are free, if Kinds has Locks.
 	MonitorEnters bool

@@ -13,8 +13,8 @@ import (
 // does not march in step with loops.
 const cyclesPeriod = 9_999_991
 
-// firstFaults is of how many page faults one is told until it is known how many there are: a program that starts has some
-// ten thousand a second.
+// firstFaults is N of the first second, in which one page fault in N is recorded because the rate of faults is not known yet: a
+// program that starts has about ten thousand a second.
 const firstFaults = 17
 
 // perfEvents are the events that come from the kernel and the CPU, not from probes.
@@ -56,7 +56,7 @@ func (e *Probes) newPerfEvents() (_ *perfEvents, err error) {
 	return p, nil
 }
 
-// perfPlans are what the kernel side is told of perf events: how many of them are told. They have no probes.
+// perfPlans returns the plans of perf events, which set how many of those the kernel side records. They have no probes.
 func (e *Probes) perfPlans() (plans []*attachedPlan) {
 	if e.Options.Kinds[profile.Faults] {
 		plans = append(plans, &attachedPlan{eventPlan: eventPlan{kind: profile.Faults, of: "page faults"}, cookies: []uint32{bpf.ProbeFault}, every: firstFaults, perf: true})

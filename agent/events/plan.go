@@ -13,7 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 )
 
-// An attachedPlan are the probes of one plan in one library, which are attached and taken away together.
+// An attachedPlan is the probes of one plan in one library. They are attached and detached together.
 type attachedPlan struct {
 	eventPlan
 	file    *os.File        // of the library, to attach again; it keeps the file system from being unmounted
@@ -29,7 +29,7 @@ type attachedPlan struct {
 	hits  uint64        // when they were last read
 	told  uint64        // hits that were to be recorded, when free was last reckoned
 	freed uint64        // and those among them that found a free monitor
-	free  float64       // the share of hits, of late, of which there is no record as the monitor was free
+	free  float64       // the recent share of hits without a record, as the monitor was free
 	rate  float64       // hits a second, in the last slice, if the plan is not observed all the time
 	duty  budget.Duty   // when the plan is observed
 	cover fold.Coverage // when it was

@@ -41,7 +41,7 @@ type Probes struct {
 	Options  Options
 	Programs *bpf.ProbeObjects
 	uprobes  attach.Uprobes
-	trap     atomic.Int64 // ns: what a hit takes of a guest beside its program
+	trap     atomic.Int64 // ns of a guest's CPU time that a hit takes, without the program
 	// lastAttached is when a plan was attached, in ns of CLOCK_MONOTONIC.
 	lastAttached atomic.Int64
 
@@ -65,7 +65,7 @@ type Probes struct {
 	used      budget.Times                // when rates were last set
 	fresh     bool                        // processes were attached since then
 	cpus      float64                     // that processes use
-	lent      [profile.EventKinds]float64 // of the processes' CPU time, what a kind has beside its share; negative: others have it
+	lent      [profile.EventKinds]float64 // of the processes' CPU time, what a kind has in addition to its share; negative: other kinds have it
 	now       time.Duration               // of the governor, CLOCK_MONOTONIC
 	record    time.Duration               // what a record took when there were some last
 	spent     bpf.Counts                  // then

@@ -21,7 +21,7 @@ type Source struct {
 	faults   faultQueue
 	complete []Complete
 
-	// These belong to whoever has the State.
+	// Only functions that have the State use these.
 	received    received
 	shownCost   time.Duration     // the highest in Stats
 	observation bpf.Observation   // scratch

@@ -50,7 +50,7 @@ func unreached(end bpf.WalkEnd) activation {
 
 func isUnreached(r target.RawFrame) bool { return r.Kind == target.RawNothing }
 
-// activations appends the user frames of a stack, innermost first, as far as their depths are known. It tells whether a
+// activations appends the user frames of a stack, innermost first, as far as their depths are known. It reports whether a
 // chain may learn them: frames of a VM that is gone say nothing.
 func activations(buf []activation, user []target.RawFrame, depths []uint32) ([]activation, bool) {
 	for i, r := range user {

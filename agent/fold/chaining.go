@@ -158,7 +158,7 @@ func newWalkRate(every uint32) *WalkRate {
 	return &WalkRate{Every: firstEvery, Proof: firstProof}
 }
 
-// drawn notes whether a draw of so many frames was guessed right. It tells whether every has changed.
+// drawn notes whether a draw of so many frames was guessed right. It reports whether every has changed.
 func (p *WalkRate) drawn(right bool, frames int) bool {
 	p.Draws++
 	p.frames += frames

@@ -6,7 +6,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
-// An Owner has the State of an agent. It lends it to one function at a time, on the goroutine of whoever asks: to the drainer for each
+// An Owner has the State of an agent. It lends it to one function at a time, on the goroutine of the caller: to the drainer for each
 // record, to all others for what they need to know or change. A State cannot be reached in any other way, so that code which takes one
 // needs no rule about locks.
 //

@@ -184,7 +184,7 @@ func (pl *Placing) placeLink(l *waitingLink) {
 	places := pl.chaining.places(l.chainLink)
 	for _, node := range l.nodes {
 		weight, s := node.thread.Waiting.Node(node.id).Self, node.stack()
-		if pl.check { // the likeliest place, as no sample is told from the others that share its link
+		if pl.check { // the likeliest place, as samples that share a link are not distinguished
 			truth, _ := activations(nil, s.frames[s.user:], s.depths)
 			node.thread.Count.check(weight, rightCallers(places[0].context, truth, sameCall))
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// A Process is one process that was sampled or announced, as a State knows it. What is not in target.Process belongs to that, and
-// is used by whoever has it; so do methods that do not say otherwise.
+// A Process is one process that was sampled or announced, as a State knows it. What is not in target.Process belongs to the State: only
+// functions that have the State use it, or call methods that do not say otherwise.
 type Process struct {
 	*target.Process
 	ID        proc.Identity
@@ -25,7 +25,7 @@ type Process struct {
 	// ClassEpoch is how often its VM had unloaded classes when it was last sampled.
 	ClassEpoch uint32
 	Top        TopEdges     // recent samples by edge, if an engine or monitor enters need them
-	Hot        HotAddresses // likewise by address, in code that its map names
+	Hot        HotAddresses // recent samples by address, in code that its map names
 	strangers  strangers
 	Chaining   *Chaining // nil unless contexts are chained
 	Holders    int       // open and closing windows that have samples of it

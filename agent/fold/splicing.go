@@ -122,7 +122,7 @@ func sharedFrames(a, b []target.RawFrame) (n int) {
 	return n
 }
 
-// codeOf is what of a frame says in which method it is, as far as the frame itself tells.
+// codeOf returns the part of a frame that identifies its method, as far as the frame itself does.
 func codeOf(r target.RawFrame) target.RawFrame {
 	m := activate(r, 0).Method
 	m.End = 0

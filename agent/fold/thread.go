@@ -9,7 +9,7 @@ import (
 // A Tree is a calling context tree of frames that have no names yet.
 type Tree = cct.Tree[target.RawFrame]
 
-// A ThreadKey tells apart what a window has of a thread: a tid, which ends at 4 Mi, and whether the thread's VM had stopped
+// A ThreadKey identifies what a window has of a thread: a tid, which ends at 4 Mi, and whether the thread's VM had stopped
 // its Java threads.
 type ThreadKey uint32
 

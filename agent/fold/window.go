@@ -10,7 +10,7 @@ import (
 )
 
 // A Window is a time in which samples are folded. While it is open it belongs to a State. Once it is closed nothing is added to it, and
-// whoever closed it may read all of it; what changes it still takes a State, as other windows may ask for its frames.
+// the function that closed it may read all of it. Functions that change it still take a State, as other windows may ask for its frames.
 type Window struct {
 	Began, Ended time.Duration // CLOCK_MONOTONIC
 	PIDs         map[int]bool  // nil: all

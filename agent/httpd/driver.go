@@ -18,7 +18,7 @@ import (
 //
 // pprof is a command made usable as a library, so what it may do is taken from it one by one: it gets no server, no
 // network, no object files and no temporary files. The names in prof are hostile, and by default pprof opens files
-// of those names. Configuration is in globals of pprof: neither this function nor a handler may run beside another.
+// of those names. Configuration is in globals of pprof: neither this function nor a handler may run at the same time as another.
 func handlers(prof *pprof.Profile, logger *slog.Logger) (map[string]http.Handler, error) {
 	var got map[string]http.Handler
 	err := driver.PProf(&driver.Options{

@@ -18,7 +18,7 @@ const (
 )
 
 // recent holds the last windows, about a minute of them. The zero value is empty. Windows are immutable and shared
-// with whoever else keeps them.
+// with others that keep them.
 type recent struct {
 	mu      sync.Mutex
 	windows []*profile.Profile // oldest first

@@ -21,7 +21,7 @@ type Guest struct {
 	Sites  []Site
 }
 
-// A Observed is what a window of a guest observed.
+// An Observed is the result of one window of a guest.
 type Observed struct {
 	Guest   proc.Identity
 	Window  Window
@@ -29,7 +29,7 @@ type Observed struct {
 	Classes map[uint64]string // by Hit.Klass; filled in by Source.Take
 }
 
-// A Source says what an Engine watches, and takes what it observed. It is asked from the engine's goroutine.
+// A Source chooses what an Engine watches, and takes the results. The engine's goroutine calls its methods.
 type Source interface {
 	// Guests are those to watch. It is asked about once a second.
 	Guests(context.Context) []Guest

@@ -29,7 +29,7 @@ const (
 	enterFade    = 0.1         // of what was sampled, every second: what is hot stays long enough to be surveyed
 )
 
-// enterWhat is EventLabels.What of acquisitions of
+// enterWhat is EventLabels.What of uncontended acquisitions of monitors.
 const enterWhat = "enter"
 
 // Enters is the source of uncontended lock acquisitions: how often hot compiled code enters monitors.
@@ -109,7 +109,7 @@ func (m *Enters) Stop() error {
 func (m *Enters) Close() error   { return m.listener.Close() }
 func (m *Enters) NeedsHot() bool { return true }
 
-// Guests implements Source: the busiest JVMs, and where their hottest code enters
+// Guests implements Source. It returns the busiest JVMs, with the places where their hottest code enters monitors.
 func (m *Enters) Guests(ctx context.Context) (guests []Guest) {
 	ctx, cancel := context.WithTimeout(ctx, surveyTime)
 	defer cancel()

@@ -25,7 +25,7 @@ type Listener struct {
 	seen     bpf.Observation
 }
 
-// Open loads the kernel side beside o, and sets breakpoints in the agent itself to see that they work and what they cost:
+// Open loads the kernel side next to o, and sets breakpoints in the agent itself to see that they work and what they cost:
 // some 10 ms. heaps are the kernel side's, of bpf.ProbeObjects. Close comes before o's.
 func Open(o *bpf.Objects, heaps *ebpf.Map, w *watch.Watcher) (*Listener, error) {
 	objects, err := o.LoadEnters(heaps)

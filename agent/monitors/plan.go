@@ -32,7 +32,7 @@ type pair struct {
 type standing struct {
 	windows int     // that measured it
 	hits    float64 // in those
-	time    float64 // seconds that were left of those beside traps
+	time    float64 // seconds of these windows that were not spent in traps
 }
 
 // rate is about how often the site is entered, a second: good enough to put sites in order.
@@ -102,7 +102,7 @@ func (p *plan) survey(sites []Site, c *watch.Groups) Window {
 }
 
 // measure chooses a thread, and of the sites where its group enters monitors the one that was measured least, with its
-// neighbours in the order of their rates: beside one that is far hotter a site would not be hit before the window's end.
+// neighbours in the order of their rates: next to a far hotter one, a site would not be hit before the window's end.
 func (p *plan) measure(sites []Site, c *watch.Groups) (w Window, group string, ok bool) {
 	groups := map[string]bool{}
 	for pair := range p.live {

@@ -50,7 +50,7 @@ type Result struct {
 // to matter: that is some 50 us, where debug registers are virtual.
 const longEnough = 2 * time.Millisecond
 
-// read takes over what the kernel side wrote; trap is what a hit takes beside the program, armed for how long the threads
+// read takes over what the kernel side wrote; trap is what a hit takes without the program, armed for how long the threads
 // were on a CPU with breakpoints.
 func (r *Result) read(w *bpf.MonitorWatch, sites int, trap, armed time.Duration) {
 	hits := w.Hits[:min(w.Watch.Claimed, w.Watch.Limit, MaxHits)]

@@ -14,7 +14,7 @@ import (
 // Calls says behind which calls AfterCalls looks.
 type Calls struct {
 	Callee string // what is called, named as for Finder.Entries
-	In     string // the function that calls, named likewise; "" for every function of the file
+	In     string // the function that calls, named as Callee is; "" for every function of the file
 	// Conditional asks for jumps on a flag only, where rax still is the result: for callees whose result is wanted. Otherwise
 	// any emulated instruction will do.
 	Conditional bool
@@ -43,7 +43,7 @@ type Missed struct {
 
 // AfterCalls finds, for each direct call of a function, the first instruction behind it that the kernel emulates: who
 // passes it has returned from the call. That holds as nothing else of its function jumps between the two (unless Calls.Joins),
-// and what stands between neither stores to memory (unless Calls.Stores) nor leaves. It is what a uretprobe would tell, without changing a return address.
+// and what stands between neither stores to memory (unless Calls.Stores) nor leaves. It gives what a uretprobe would give, without changing a return address.
 //
 // Calls of copies and of the callee's rest (.constprop, .part: see Entries) count as calls of it; those that the callee or
 // one of these makes do not. Calls through a pointer or the PLT are not seen. ErrNotFound if nobody calls it, ErrNoSite

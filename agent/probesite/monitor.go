@@ -38,7 +38,7 @@ const maxBack = 16
 //	mark = [object]; new = mark | 1; [box] = new; lock cmpxchg [object]: mark -> box          the lock is in the frame
 //	mark = [object]; ...; old = mark | 1; new = mark & ^1; lock cmpxchg [object]: old -> new  lightweight
 //
-// A lightweight exit sets the bit in what it writes, not in what it expects: that tells the two apart. Wrappers of native
+// A lightweight exit sets the bit in what it writes, not in what it expects: that distinguishes the two. Wrappers of native
 // methods, recursive enters that the compiler left out and inlined enters of other forms are not found.
 // ErrLightweightLocking if there are exchanges of lightweight locking whose direction is not clear.
 //

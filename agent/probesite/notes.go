@@ -11,7 +11,7 @@ import (
 )
 
 // Notes returns the sites of a USDT probe with their operands. There are several where the compiler inlined or cloned the
-// code around it. Instructions are not judged: Kind and Emulated tell what is there, which should be a NOP.
+// code around it. Instructions are not judged: Kind and Emulated describe what is there, which should be a NOP.
 // ErrNotFound if the file has no such probe.
 func (f *Finder) Notes(provider, name string) ([]Site, error) {
 	probes, err := f.file.Probes()

@@ -88,7 +88,7 @@ func (f *Finder) aliased(table *elffile.Table, name string) ([]function, error) 
 	return []function{fn}, nil
 }
 
-// function returns the extent of symbol i. The table does not tell sizes, but which symbol covers an address.
+// function returns the extent of symbol i. The table has no sizes, but it shows which symbol covers an address.
 func (f *Finder) function(table *elffile.Table, i int) function {
 	start := table.Start(i)
 	room := uint64(maxFunction)

@@ -26,9 +26,9 @@ const (
 // at once, and takes no longer than its pool's deadline plus the wait for a free worker.
 //
 // It never names another process's memory after this one. process_vm_readv(2) goes by pid, so after each call, and
-// before its result is handed out, two descriptors opened at the start must still be valid: a pidfd, which tells that
-// the process lives and its pid is therefore not used again, and /proc/PID/mem, which is bound to the address space
-// and tells that no other program was executed. One case is missed: a process whose address space outlives its own
+// before its result is handed out, two descriptors opened at the start must still be valid: a pidfd, which
+// proves that the process lives and its pid is therefore not used again, and /proc/PID/mem, which is bound to the address
+// space and proves that no other program was executed. One case is missed: a process whose address space outlives its own
 // execve because it shares it with another process (CLONE_VM without CLONE_THREAD).
 type Memory struct {
 	id    Identity

@@ -13,7 +13,7 @@ import (
 type PoolOptions struct {
 	Workers       int             // calls that run at once, of processes that answered before; and as many of others: 4
 	MaxStuck      int             // abandoned calls, each holding a thread, at which no more are begun: 32
-	MaxOwnerStuck int             // likewise of the processes of one Owner: 4; of one user: 16
+	MaxOwnerStuck int             // abandoned calls to processes of one Owner at which no more are begun: 4; of one user: 16
 	Deadline      time.Duration   // of one call, not counted what it waits for a CPU: 2 s
 	FirstDeadline time.Duration   // of the first call of a kind to a process: 100 ms
 	Backoff       time.Duration   // first quarantine of a target that hung, doubled each time: 10 s
@@ -52,7 +52,7 @@ type Pool struct {
 type kind uint8
 
 const (
-	general kind = iota // of files, whoever serves them, and what the kernel says of a process
+	general kind = iota // of files, on any file system, and of /proc
 	present             // reads of pages that were there a moment ago
 	absent              // reads of pages that were not: somebody has to supply them
 	kinds

@@ -85,7 +85,7 @@ type pane struct {
 	units    float64
 }
 
-// A processKey tells processes of one host apart. The zero value is none.
+// A processKey identifies a process of one host. The zero value is none.
 type processKey struct {
 	pid  int64
 	comm string

@@ -22,8 +22,8 @@ const maxTargets = 8
 // Edges writes the hot edges of the call graphs in a profile, a table for each engine: caller, line of the call, callee,
 // and the basis of the number of calls. Estimated numbers have three digits and a 95 % interval, and those are first of
 // which the lower end is highest. Below them are the virtual call sites with the distribution over their
-// targets, of which those that pass cct.GuardedShare are marked, and likewise the lines that call several methods, where
-// nothing but the line of a call is known. Nil options are DefaultViewOptions. It fails if the profile has no calls.
+// targets; targets that pass cct.GuardedShare are marked. Where only the line of a call is known, lines that call several methods
+// have such a table, too. Nil options are DefaultViewOptions. It fails if the profile has no calls.
 func Edges(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()

@@ -40,7 +40,8 @@ func (Passive) Start(context.Context) error { return nil }
 func (Passive) Stop() error                 { return nil }
 func (Passive) Close() error                { return nil }
 
-// What a source may implement besides. Methods that take a *fold.State are called by whoever has it; others must not be called with it.
+// What a source may implement besides. Methods that take a *fold.State are called by functions that have it; functions that have it
+// must not call the others.
 type (
 	// A Refresher follows CPUs that came online or went.
 	Refresher interface{ Refresh() error }

@@ -180,7 +180,7 @@ func (rs *Resolver) leaveAlone(p *Process) {
 	}
 }
 
-// errFailed is what those hear who want something of a process that is left alone.
+// errFailed is the error of requests about a process that is left alone.
 var errFailed = fmt.Errorf("the agent failed to handle it before: see its log: %w", proc.ErrQuarantined)
 
 // lostName is the name of a frame of a process that is left alone.

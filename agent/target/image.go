@@ -32,7 +32,7 @@ type image struct {
 // MaxLibrary bounds a library that is read, in bytes; debug builds with symbols have 400 MB.
 const MaxLibrary = 1 << 30
 
-// A MappedFile is a file that a process maps. Whoever opens it closes it.
+// A MappedFile is a file that a process maps. The function that opens it closes it.
 type MappedFile struct {
 	File *os.File
 	Key  symbolize.FileKey // distinguishes it from others, and from itself before it was rewritten

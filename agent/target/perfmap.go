@@ -284,8 +284,8 @@ func readMapPiece(root proc.Root, id proc.Identity, mapper vmruntime.CodeMapper,
 	return piece, root.Check(id)
 }
 
-// A JITCode is where code of a process is that the map of its VM names, for whoever drains the ring. It is immutable; a nil JITCode
-// has no code.
+// A JITCode is the address ranges of the code that the map of a process's VM names, for the drainer. It is immutable; a nil JITCode has
+// no code.
 type JITCode struct {
 	Low, High uint64 // all of it is in [low, high)
 	// Epoch changes when a name that was given is not right any more: frames from then on are other ones.

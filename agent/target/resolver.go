@@ -1,6 +1,6 @@
 // Package target knows one process and its VM: who it is, how to attach to its VM, what its method maps say, and what a frame of
 // it is called. A Resolver does that for all processes, on a few workers. Each process is with one worker at a time, so what
-// belongs to its VM needs no lock. Whoever drains the ring only leaves work with a Process and calls Submit.
+// belongs to its VM needs no lock. The drainer only leaves work with a Process and calls Submit.
 //
 // Everything read from a process is hostile. Reads run in a pool with deadlines; a panic over one process costs that process
 // its names for a while, and others nothing.
@@ -87,7 +87,7 @@ func (rs *Resolver) Follow(f Follower) { rs.follow = append(rs.follow, f) }
 // Start starts that many workers.
 func (rs *Resolver) Start(workers int) { rs.queue.start(workers) }
 
-// Submit has a worker come to p soon. It does not block for long, and may be called by whoever drains the ring.
+// Submit has a worker come to p soon. It does not block for long, and the drainer may call it.
 func (rs *Resolver) Submit(p *Process) { rs.queue.submit(p) }
 
 // SubmitLater is Submit after d.

@@ -41,7 +41,7 @@ func newWorkerState() workerState {
 // mapped is what a process maps that can be executed.
 type mapped struct {
 	maps  proc.Maps
-	files map[uint64]symbolize.FileKey // by start of the mapping, as far as the kernel tells
+	files map[uint64]symbolize.FileKey // by start of the mapping, as far as the kernel reports them
 }
 
 // work does what there is to do for p. If that panics, p is left alone for a while.

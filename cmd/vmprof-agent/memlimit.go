@@ -35,7 +35,7 @@ func limitMemory(log *slog.Logger) {
 	}
 }
 
-// maxContexts is how many calling contexts fit into a heap of that limit, beside what else is there: one takes some 50 bytes while it
+// maxContexts is how many calling contexts fit into a heap of that limit, in addition to all else: one takes some 50 bytes while it
 // is recorded, and as much again as part of a profile.
 func maxContexts(heap int64) int {
 	const bytes, least = 350, 1 << 16

@@ -79,7 +79,7 @@ func (c *callFlags) check(fs *pflag.FlagSet, wanted, alone bool) error {
 	return err
 }
 
-// checkTogether refuses flags that can have no effect beside others. Where --engine=auto leaves it open, the profile says
+// checkTogether refuses flags that can have no effect together with others. Where --engine=auto leaves it open, the profile says
 // which engines a flag does not apply to.
 func (c *callFlags) checkTogether(fs *pflag.FlagSet) error {
 	if c.options.Exact != engines.NotExact {

@@ -70,7 +70,7 @@ const (
 	insRet      = 0xc3
 	insLeave    = 0xc9
 	insREX      = 0x48 // 64-bit operands
-	insREXB     = 0x49 // likewise, with r8 to r15
+	insREXB     = 0x49 // the same with r8 to r15
 	insREXB32   = 0x41 // 32-bit operands, with r8 to r15
 	insTwoBytes = 0x0f
 )

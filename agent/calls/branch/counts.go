@@ -43,7 +43,7 @@ func countsCalls(e attach.RawEvent) error {
 	return plausible(after - before)
 }
 
-// plausible tells whether a count may be that of trialCalls calls, and of what the Go runtime made between.
+// plausible reports whether a count may be that of trialCalls calls, and of what the Go runtime made between.
 func plausible(counted uint64) error {
 	if counted < trialCalls || counted > trialCalls*5/4 {
 		return fmt.Errorf("the event for retired calls counted %d of %d calls: it has another meaning on this CPU", counted, trialCalls)

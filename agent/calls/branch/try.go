@@ -17,7 +17,7 @@ const (
 	trialPeriod = 1 << 30
 )
 
-// Try loads the kernel side beside o and finds out what the machine has. It samples nothing until Tune. root is the root of
+// Try loads the kernel side next to o and finds out what the machine has. It samples nothing until Tune. root is the root of
 // the file system, for what /sys and /proc say of the CPU. The error says what is missing, of both ways. Close comes
 // before o's.
 func Try(o *bpf.Objects, root fs.FS) (*Engine, error) {

@@ -56,7 +56,7 @@ func (r *Reading) Counted() (n int) {
 	return n
 }
 
-// A Call is a call site, and the class of its receivers where the VM tells them apart.
+// A Call is a call site, and the class of its receivers where the VM counts them by class.
 type Call struct {
 	Method uint64 // whose code makes the call
 	BCI    int

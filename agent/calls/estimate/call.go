@@ -190,7 +190,7 @@ func (u *unseenCalls) code(id CodeID) {
 	}
 }
 
-// sites adds the calls of one method's body: outer is where it was inlined, made tells which of its sites are calls.
+// sites adds the calls of one method's body: outer is where it was inlined, made reports which of its sites are calls.
 func (u *unseenCalls) sites(id CodeID, m MethodID, outer []Place, made func(bci int32, callee MethodID) bool) {
 	for s := range u.in.Methods[m].Sites {
 		at := Place{m, u.in.Methods[m].Sites[s].BCI}

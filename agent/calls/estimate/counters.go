@@ -12,7 +12,7 @@ const counterVariance = 0.0025
 
 // leastCounting is the share of the samples that must be in code that counts its calls. In a guest that is mostly in other code
 // counts are as true; but then rates of that other code are too high or too low together, by a factor of some (scaleVariance),
-// and beside true ones the shares of all would be further from the truth.
+// and next to true rates the shares of all would be further from the truth.
 const leastCounting = 0.5
 
 // mostlyCounts says that most of the time was spent in code that counts its calls.

@@ -17,8 +17,8 @@ const (
 // medianSquare is the median of the square of a normally distributed number with variance 1.
 const medianSquare = 0.455
 
-// believe compares the profiles with what was heard, and puts what was heard into the links. Variances of links that
-// nothing was heard about follow from the median error.
+// believe compares the profiles with what breakpoints observed, and puts the observations into the links. Variances of links
+// without observations follow from the median error.
 func believe(n *network, h *hearing) profile.Credibility {
 	type comparison struct{ error, hits float64 }
 	var list []comparison

@@ -89,8 +89,8 @@ func (in *Input) measured() bool {
 func (n *network) solve(in *Input, h *hearing, profiles bool) (x, spread []float64) {
 	const outer, inner = 5, 6
 	tally := newTally(in, n)
-	// Breakpoints alone hear rarely called code, whose time says nothing of that of hot code. What was counted leads there
-	// by profiles, if these are used.
+	// Breakpoints alone observe rarely called code, whose time says nothing about that of hot code. Counts reach hot code
+	// through the profiles, if these are used.
 	own := timed(in, n, profiles && len(tally) > 0)
 	x = make([]float64, n.unknowns)
 	for i := range own {

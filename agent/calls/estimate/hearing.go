@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A hearing is what all windows together heard.
+// A hearing is the observations of all windows together.
 type hearing struct {
 	codes []heard         // by CodeID
 	pairs map[pair]*joint // of codes in the same windows
@@ -82,7 +82,7 @@ func (h *hearing) add(in *Input, w *Window) {
 	}
 }
 
-// equations are what was heard about rates.
+// equations are the observations of rates.
 func (h *hearing) equations() []equation {
 	var equations []equation
 	for c := range h.codes {
@@ -128,7 +128,7 @@ func (h *hearing) order() []pair {
 	return pairs
 }
 
-// A heard is what windows heard of one code.
+// A heard is the observations of one code in all windows.
 type heard struct {
 	windows []sound
 	sorted  bool
@@ -152,14 +152,14 @@ const (
 	minWindows = 2
 	minFree    = 4e-3 // seconds
 	mostFull   = 0.02 // part of the windows: they are the ones that met the code at work
-	minSpread  = 0.01 // variance of the logarithm of any rate that was heard
+	minSpread  = 0.01 // variance of the logarithm of any observed rate
 	minSilence = 2e-3 // seconds
 	// phaseVariance is that of the logarithm of a bound on the rate by one window.
 	phaseVariance = 2.
 )
 
 // usable returns the windows that say how often the code is called: all up to a length at which hardly any was full.
-// To leave out only the full ones would leave out bursts; to leave out the long ones, whatever they heard, does not.
+// To leave out only the full ones would leave out bursts. To leave out the long ones, with any observations, does not.
 func (h *heard) usable() []sound {
 	if !h.sorted {
 		slices.SortStableFunc(h.windows, func(a, b sound) int { return cmp.Compare(a.length, b.length) })
@@ -197,8 +197,8 @@ func (h *heard) rate() (perSecond, variance float64, ok bool) {
 	return hits / free, minSpread + (1+squares/hits)/hits, true
 }
 
-// atLeast is a rate that the code's is more than, 0 if nothing is known. In a window that was full next to nothing may
-// be left beside what hits took, and that is known badly: so they count as time that passed.
+// atLeast is a rate that the code's is more than, 0 if nothing is known. In a full window the hits may have taken
+// nearly all of the time, and their cost is not known well. So their time counts as time that passed.
 func (h *heard) atLeast() float64 {
 	hits, armed := 0., 0.
 	for _, s := range h.windows {
@@ -238,7 +238,7 @@ func (h *heard) tooLong() (length float64) {
 	return length
 }
 
-// A joint is what windows heard of two codes together.
+// A joint is the observations of two codes in windows that watched both.
 type joint struct {
 	from, to      float64 // hits of either, in windows that were not full
 	fromSq, toSq  float64 // sums of the squares of the hits of each window
@@ -249,7 +249,7 @@ type joint struct {
 	met           float64 // windows in which from called to
 }
 
-// ratio is how often to is called per call of from, whoever calls it, and the variance of its logarithm.
+// ratio returns the number of calls of to, from all callers, per call of from, and the variance of its logarithm.
 func (j *joint) ratio() (ratio, variance float64, ok bool) {
 	if j.from <= 0 || j.to <= 0 || j.from+j.to < 8 {
 		return 0, 0, false

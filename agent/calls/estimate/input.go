@@ -50,7 +50,7 @@ type Site struct {
 	BCI   int32
 	Count float64 // of executions, whatever was called
 	// Targets are the methods that were called, with their parts of Count. If always the same method is called, it is
-	// the only one and has all of Count. What the VM did not tell apart is missing from the sum.
+	// the only one and has all of Count. Calls that the VM did not count by target are missing from the sum.
 	Targets []Target
 	// Rate is by how much Count grew a second during the window, if the Profile says that this is known.
 	Rate float64
@@ -93,8 +93,8 @@ type Copy struct {
 	Method MethodID
 	Parent int32 // index in Copies; -1 for the first
 	BCI    int32 // of the call in the parent that it stands for; -1 for the first
-	// Calls are the bytecodes of the calls that the code makes, in ascending order. Where the VM does not tell them from
-	// other places that it has debug information of, all of those.
+	// Calls are the bytecodes of the calls that the code makes, in ascending order. If the VM does not distinguish
+	// them from other places with debug information, these are all such places.
 	Calls []int32
 }
 

@@ -19,16 +19,16 @@ type Budget struct {
 type Request struct {
 	Codes    []CodeID
 	MaxHits  int     // when to end at the latest
-	Duration float64 // seconds, likewise
-	// Check is for windows of a caller, the first code, and its callee: they tell how far profiles can be trusted,
-	// and may end full. Others are to tell how often each of their codes is called.
+	Duration float64 // seconds after which to end at the latest
+	// Check is for windows of a caller, the first code, and its callee: they show how far profiles can be trusted,
+	// and may end full. Other windows measure how often each of their codes is called.
 	Check bool
 }
 
-// Plan returns the windows that are likely to tell most about the rates that matter most, given what is known already:
-// in was estimated with result r, and has all windows so far. A rate can only be heard of codes that are called
-// rarely; but the profiles carry it on, from callers to callees and back. So those are chosen from which the way to
-// the codes with most calls is shortest, in variance.
+// Plan returns the windows that are likely to give the most information about the rates that matter most: in was estimated
+// with result r, and has all windows so far. Only rates of rarely called codes can be observed. But the profiles carry a rate
+// on, from callers to callees and back. So Plan chooses the codes from which the way to those with most calls is shortest,
+// in variance.
 func Plan(in *Input, r *Result, b Budget) []Request {
 	if r.network == nil || b.Codes < 1 || b.MaxHits < 1 || !(b.MaxDuration > 0) {
 		return nil
@@ -53,7 +53,7 @@ func Plan(in *Input, r *Result, b Budget) []Request {
 	return plan
 }
 
-// A planner knows what a window costs and what it would tell.
+// A planner knows the cost of a window and the information that it would give.
 type planner struct {
 	Budget
 	hits    float64 // that are left
@@ -96,16 +96,16 @@ func (p *planner) longest(codes ...CodeID) float64 {
 	return min(length, roomFor*float64(p.MaxHits)/sum)
 }
 
-// unheard is the most that the variance of the logarithm of a rate can be that nothing was heard of.
+// unheard is the largest variance of the logarithm of a rate without observations.
 const unheard = 6.
 
-// An anchor is a code whose rate can be heard, and what that would be worth for what it costs.
+// An anchor is a code whose rate can be observed, and the worth of an observation for its cost.
 type anchor struct {
 	code  CodeID
 	worth float64
 }
 
-// anchors plans windows that hear rates, the most valuable first: what is known of one code is known of all that
+// anchors plans windows that observe rates, the most valuable first. The rate of one code gives the rates of all codes that
 // profiles lead to from there.
 func (p *planner) anchors() []Request {
 	now, then := make([]float64, len(p.rates)), make([]float64, len(p.rates))
@@ -141,7 +141,7 @@ func (p *planner) anchors() []Request {
 }
 
 const (
-	// maxHeard is how many calls a second can be heard: beyond, a window is mostly hits.
+	// maxHeard is the highest observable rate, in calls a second: above it, a window is mostly hits.
 	maxHeard = 30e3
 	// minLength is the least length of a window, in seconds: to set breakpoints takes about as long.
 	minLength = 1e-3
@@ -149,16 +149,16 @@ const (
 	doubted = 1.5
 )
 
-// A hearable is what one more window would tell of a code.
+// A hearable is the information that one more window would give about a code.
 type hearable struct {
-	variance float64 // that it leaves; infinite if it can tell nothing
+	variance float64 // that it leaves; infinite if it gives no information
 	hits     float64 // that it is likely to have
 }
 
 // cost of a window, in hits: to set and remove breakpoints costs about as much as ten.
 func (h hearable) cost() float64 { return 10 + h.hits }
 
-// hear tells what a window would tell of a code that is called rarely, or that may be.
+// hear returns the information that a window would give about a code that is, or may be, called rarely.
 func (p *planner) hear(c CodeID) hearable {
 	rate, length := p.rates[c].PerSecond, p.longest(c)
 	hits := rate * length
@@ -205,8 +205,7 @@ func (p *planner) group(list []anchor) []Request {
 	return plan
 }
 
-// checks plans windows that compare profiles with what is heard: of links that make many calls, where little was
-// compared yet.
+// checks plans windows that compare profiles with observations, for links that make many calls and have few comparisons yet.
 func (p *planner) checks() []Request {
 	type check struct {
 		link  *link
@@ -291,8 +290,8 @@ func (p *planner) explore() []Request {
 // firmly is the variance up to which a link makes two rates one thing to know.
 const firmly = 0.3
 
-// spokesmen returns the codes that it is best to listen to: of those whose rates follow from each other the one that
-// tells most for the least.
+// spokesmen returns the codes that it is best to listen to: of those whose rates follow from each other, the one that
+// gives the most information for its cost.
 func (p *planner) spokesmen() []CodeID {
 	group := make([]int32, len(p.rates))
 	for c := range group {

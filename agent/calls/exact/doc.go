@@ -15,9 +15,9 @@
 //
 // What is not exact:
 //   - What a compiler replaces by instructions of its own (intrinsics) is no call and has no node.
-//   - Code of C1 does not tell of the end of a method that it inlined if an exception leaves it for its caller: what that
-//     calls next stands under the method (Losses.Unwound tells how often). NoC1Inlining avoids it. C2 inlines nothing
-//     while the JVM tells of its calls (seen with JDK 17 and 25): code is not what it is in production, calls are.
+//   - If an exception leaves a method that C1 inlined, for its caller, the code does not report the end of that method. The
+//     caller's next calls then appear below the method (Losses.Unwound counts such ends). NoC1Inlining avoids it. C2 inlines
+//     nothing while the JVM reports its calls (seen with JDK 17 and 25): calls are those of production, code is not.
 //   - Frames of virtual threads that are taken off their carrier end there without a return, and what such a thread calls
 //     after it was mounted again stands directly under its carrier's frames (Losses.Unwound and Losses.Stray).
 package exact

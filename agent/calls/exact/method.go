@@ -6,7 +6,7 @@ import (
 )
 
 // A Method is a method as the VM knows it while its class is loaded. The same method may appear under several epochs,
-// and once for every class loader: names tell what is one for people. It may also be a marker, which is no method.
+// and once for every class loader. To people, methods of one name are one method. It may also be a marker, which is no method.
 type Method struct {
 	Addr  uint64 // of the VM's Method structure
 	Epoch uint32 // how many times the VM had unloaded classes; structures are reused after that

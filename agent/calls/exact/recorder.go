@@ -22,7 +22,7 @@ type Recorder struct {
 	links   []link.Link
 }
 
-// errNotFollowed: memory of code and classes is reused, so what was counted could not be told apart.
+// errNotFollowed: memory of code and classes is reused, so counts of old and new code could not be separated.
 var errNotFollowed = errors.New("the VM does not report its compilations: its libjvm has no USDT probes, or they are not attached")
 
 // errArchitecture: where frames are is known for x86-64 only.

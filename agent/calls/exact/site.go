@@ -16,7 +16,7 @@ const (
 	returnSymbol = "_ZN13SharedRuntime18dtrace_method_exitEP10JavaThreadP6Method"
 )
 
-// Flag is the command line flag without which a JVM does not tell of its calls.
+// Flag is the command line flag that makes a JVM report its calls.
 const Flag = "DTraceMethodProbes"
 
 // NoC1Inlining is the command line flag with which contexts are exact around exceptions, too.
@@ -31,7 +31,7 @@ type VM interface {
 	Flag(name string) (bool, error)
 }
 
-// Check returns nil if the VM tells of its calls, ErrFlag if it does not, or why that is not known.
+// Check returns nil if the VM reports its calls, ErrFlag if it does not, and another error if its flags cannot be read.
 func Check(vm VM) error {
 	on, err := vm.Flag(Flag)
 	if err != nil {

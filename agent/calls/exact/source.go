@@ -23,7 +23,7 @@ type Counted struct {
 	source.Passive
 	*source.Services
 	fatal   chan error    // why nothing can be counted; holds one
-	process *fold.Process // belongs to whoever has the State
+	process *fold.Process // only functions that have the State use it
 }
 
 // NewCounted is of no JVM yet.
@@ -77,7 +77,7 @@ type Source struct {
 	Counted
 	edges bool // the call graph, with the places of calls; otherwise whole contexts
 
-	// These belong to whoever has the State.
+	// Only functions that have the State use these.
 	recorder *Recorder
 	halves   *Halves
 	methods  map[target.RawFrame]struct{} // that were announced: their names are kept
@@ -156,8 +156,8 @@ func siteFrame(s Site) target.RawFrame {
 	return r
 }
 
-// finish ends the counting, and returns what was counted, of which process, and what a reader must know of when that was. It fails
-// if there was nothing to count. The places of calls are on their way to be named.
+// finish ends the counting. It returns the counts, their process, and a note on the time that they cover. It fails if there was
+// nothing to count. The names of call sites are requested and may still be missing.
 func (x *Source) finish() (_ *Recording, _ *fold.Process, note string, err error) {
 	var r *Recorder
 	var p *fold.Process

@@ -61,9 +61,9 @@ type guest struct {
 	// These belong to the goroutine that plans, or that listens meanwhile.
 	plan       plan          // the last one
 	since      time.Duration // CLOCK_MONOTONIC: when it was first met
-	planAgain  time.Duration // likewise
+	planAgain  time.Duration // CLOCK_MONOTONIC: when to plan again
 	income     float64       // what windows may cost of the guest's CPU time, seconds a second
-	windowCost time.Duration // of late
+	windowCost time.Duration // of recent windows, on average
 	due        time.Duration // CLOCK_MONOTONIC: of the next window
 	failed     bool          // the agent panicked over it: it is estimated without windows
 
@@ -108,7 +108,7 @@ func (e *Engine) share() float64 {
 	return max(e.budget-ticks, leastShare*e.budget)
 }
 
-// Credibility of what VMs tell, by service.
+// Credibility returns the credibility of the VMs' call counters, by service.
 func (e *Engine) Credibility() map[string]profile.Credibility {
 	e.mu.Lock()
 	defer e.mu.Unlock()

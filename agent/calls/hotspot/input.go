@@ -42,7 +42,7 @@ type input struct {
 // losses are what an estimate was made without.
 type losses struct {
 	samples  float64 // of call sites beyond the bounds
-	code     int     // compilations that were sampled or heard, and are gone
+	code     int     // compilations that were sampled or observed, and are gone
 	windows  int     // of breakpoints, on such compilations
 	threads  int     // windows in which threads were left out; they count all the same
 	compiled int     // compilations beyond maxEstimated
@@ -79,7 +79,7 @@ type codeKey struct {
 	method  uint64
 }
 
-// newInput puts together what the timer saw (top, in a time of that length), and what was heard.
+// newInput puts together what the timer saw (top, in a time of that length), and what breakpoints observed.
 func newInput(g *target.VM, vm vmruntime.CallCounter, epoch uint32, top fold.TopEdges, heard []observedWindow, length, period, hit time.Duration) *input {
 	in := emptyInput(g, vm, epoch)
 	in.Input = estimate.Input{
@@ -89,7 +89,7 @@ func newInput(g *target.VM, vm vmruntime.CallCounter, epoch uint32, top fold.Top
 	return in
 }
 
-// emptyInput is what nothing was seen or heard of yet.
+// emptyInput returns an input without samples and observations.
 func emptyInput(g *target.VM, vm vmruntime.CallCounter, epoch uint32) *input {
 	return &input{
 		guest: g, vm: vm, epoch: epoch,
@@ -97,7 +97,7 @@ func emptyInput(g *target.VM, vm vmruntime.CallCounter, epoch uint32) *input {
 	}
 }
 
-// observe adds what was seen and heard.
+// observe adds samples and observations.
 func (in *input) observe(top fold.TopEdges, heard []observedWindow) {
 	in.addEdges(top)
 	for _, w := range heard {
@@ -142,7 +142,7 @@ func (in *input) addEdges(top fold.TopEdges) {
 	}
 }
 
-// addWindow adds what a listener heard.
+// addWindow adds the observations of one window.
 func (in *input) addWindow(w observedWindow) {
 	if w.partial {
 		in.lost.threads++

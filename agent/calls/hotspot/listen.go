@@ -15,7 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// An observedWindow is what was heard in one window.
+// An observedWindow is the observation of one window.
 type observedWindow struct {
 	at      time.Duration // CLOCK_MONOTONIC
 	entries []bpf.Frame   // code versions that were listened to
@@ -42,7 +42,7 @@ func (e *Engine) fillBucket(busy []fold.Busy) {
 	e.planned = now
 	var earned time.Duration
 	for _, b := range busy {
-		// CPU time a second, of late.
+		// Recent CPU time a second.
 		cpus := b.Top.All * e.Period.Seconds() / max(b.Top.Span.Seconds(), 1e-3)
 		own := e.guestOf(b.Process)
 		own.income = cpus * share
@@ -203,7 +203,7 @@ func (e *Engine) plan(g *target.VM, b fold.Busy) ([]wish, error) {
 	return wishes, nil
 }
 
-// frame is the frame of a thread that is at an entry.
+// frameAt returns the frame of a thread that is at an entry.
 func frameAt(g *target.VM, e listener.Entry) bpf.Frame {
 	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(e.Version)<<32 | uint64(uint32(e.Address-g.CodeLow())))
 }
@@ -252,7 +252,7 @@ func (e *Engine) learn(p *fold.Process, hits []listener.Hit, classEpoch uint32) 
 	})
 }
 
-// observedSince returns what was heard of p in windows that ended after a moment.
+// observedSince returns the observations of p in windows that ended after a moment.
 func (e *Engine) observedSince(p *fold.Process, since time.Duration) []observedWindow {
 	e.mu.Lock()
 	defer e.mu.Unlock()

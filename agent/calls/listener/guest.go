@@ -32,8 +32,8 @@ type Guest struct {
 	Threads []int
 	// Memory is the guest's. The code at entries is compared before and after a window.
 	Memory vmruntime.Memory
-	// Current tells whether calls of the method still arrive at an entry. Listen asks it, in the goroutine that it is
-	// called from, before and after a window; nil if the guest cannot tell more than its code does.
+	// Current reports whether calls of the method still arrive at an entry. Listen calls it before and after a window, in its
+	// own goroutine. It is nil if the guest knows no more than its code shows.
 	Current func(Entry) bool
 	// Take is handed what an Engine observed in a window that is not void, instead of the agent's event stream. If it returns
 	// watch.ErrChanged the window is void after all. Nil for guests whose frames say themselves which code they are in.
@@ -104,7 +104,7 @@ func addresses(entries []Entry) (all []uint64) {
 	return all
 }
 
-// isJump tells whether code begins with an unconditional jump.
+// isJump reports whether code begins with an unconditional jump.
 func isJump(code []byte) bool {
 	if runtime.GOARCH == "arm64" {
 		return code[3]&0xfc == 0x14 // b

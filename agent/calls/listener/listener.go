@@ -15,7 +15,7 @@ type Listener struct {
 	observer *watch.Observer
 }
 
-// Open loads the kernel side beside o, and sets breakpoints in the agent itself to see that they work and what they
+// Open loads the kernel side next to o, and sets breakpoints in the agent itself to see that they work and what they
 // cost: some 5 ms. The error says what is missing. Close comes before o's.
 func Open(o *bpf.Objects, w *watch.Watcher) (*Listener, error) {
 	objects, err := o.LoadListeners()

@@ -17,7 +17,7 @@ const (
 	maxMethods    = 1 << 16
 	maxGuestBytes = 64 << 20
 	maxAllBytes   = 256 << 20
-	// overhead is what a method or a code version takes beside its names and sites, roughly, in bytes.
+	// overhead is the approximate size of a method or code version without its names and sites, in bytes.
 	overhead = 256
 	// keepForgotten is how long code that is gone can still be looked up, in ns: calls arrive later than they are made.
 	keepForgotten = 10e9

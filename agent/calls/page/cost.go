@@ -84,7 +84,7 @@ const (
 	maxTickCost = 50 * time.Microsecond
 )
 
-// measureTick measures what an interruption of prog's event costs its thread, beside the program itself. A piece of
+// measureTick measures what an interruption of prog's event costs its thread, without the program itself. A piece of
 // work of some hundred microseconds is done again and again, without interruptions and with one every 50 us, and the
 // fastest of each are compared: the rest of the machine can only make them slower. It takes about 20 ms.
 func measureTick(prog *ebpf.Program) time.Duration {

@@ -36,7 +36,7 @@ type guest struct {
 }
 
 // greet answers a new connection's first message: it attaches to the guest's probes and gives it a page. An error that
-// is a refusal was told to the guest, or will be by the caller.
+// is a refusal has been sent to the guest, or the caller sends it.
 func (e *Engine) greet(conn *net.UnixConn, p *peer) (_ *guest, err error) {
 	h, err := readHello(conn)
 	if err != nil {
@@ -107,7 +107,7 @@ func readPacket(conn *net.UnixConn, buf []byte) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// share makes g's page and tells the kernel side of g.
+// share makes g's page and announces g to the kernel side.
 func (e *Engine) share(g *guest) (err error) {
 	if g.page, err = ebpf.NewMap(e.inner.Copy()); err != nil {
 		return fmt.Errorf("make page: %w", err)
@@ -172,7 +172,7 @@ func (e *Engine) take(g *guest, packet []byte) bool {
 // now is CLOCK_MONOTONIC in ns, the clock of all events.
 func now() uint64 { return uint64(proc.Monotonic()) }
 
-// A peer is the process at the other end of a connection: the one that connected, whoever has the socket since.
+// A peer is the process at the other end of a connection: the one that connected, even if another process has the socket since.
 type peer struct {
 	id     proc.Identity
 	uid    uint32
@@ -223,14 +223,14 @@ func peerOf(conn *net.UnixConn, root proc.Root) (*peer, error) {
 	return p, nil
 }
 
-// ended tells whether the process of a pidfd has ended.
+// ended reports whether the process of a pidfd has ended.
 func ended(pidfd int) bool {
 	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)
 	return err == nil && n > 0
 }
 
-// gone tells whether the process has ended.
+// gone reports whether the process has ended.
 func (p *peer) gone() (gone bool) {
 	raw, err := p.handle.SyscallConn() // not Fd, which would make reads of it block
 	if err == nil {

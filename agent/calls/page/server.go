@@ -145,8 +145,8 @@ type listener struct {
 	lock *os.File
 }
 
-// listen takes the socket at path, which everybody on the machine may connect to. A file beside it is locked for as
-// long as the agent lives: so a socket that a killed agent left behind is told from one that is in use.
+// listen takes the socket at path, which everybody on the machine may connect to. A lock file next to it is held for as
+// long as the agent lives. It distinguishes a socket in use from one that a killed agent left behind.
 func listen(path string) (_ *listener, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("create the directory of the socket for VMs: %w", err)
@@ -172,7 +172,7 @@ func listen(path string) (_ *listener, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for VMs: %w", err)
 	}
-	// Whoever connects is told apart by what the kernel says of it.
+	// Everybody may connect: the kernel says which process did.
 	if err := os.Chmod(path, 0o666); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("open the socket for VMs to all users: %w", err)

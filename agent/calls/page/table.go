@@ -111,7 +111,7 @@ func (t *table) find(serial uint32) *guest {
 	return nil
 }
 
-// connected tells whether the guest with that serial is.
+// connected reports whether the guest with that serial is connected.
 func (t *table) connected(serial uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

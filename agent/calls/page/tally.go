@@ -17,9 +17,9 @@ type Stats struct {
 	Unweighed  map[string]uint64 // counter: resolved calls that Fold hands out no edge for, by cause: calibration, time
 }
 
-// Causes that Stats counts by, beside those of refusal.
+// Causes that Stats counts by, in addition to those of refusal.
 const (
-	causePeer      = "peer"      // who connected could not be told
+	causePeer      = "peer"      // the process that connected could not be identified
 	causePanic     = "panic"     // the agent failed to handle it
 	causeMalformed = "malformed" // a message
 	causeGuest     = "guest"     // a call of a guest that is not known

@@ -75,7 +75,7 @@ func (c costs) rate(at position) float64 {
 		return 0
 	}
 	work := float64(at.spent) - float64(c.tick) - hits*float64(c.hit) - (calls-hits)*float64(c.skip)
-	// Hits vary by a tenth or two. Less work than that is not told from none, and would give single bursts any weight:
+	// The cost of hits varies by 10 to 20 %. Less work than that cannot be measured, and could give a burst any weight:
 	// rates are not believed beyond what could be measured.
 	return calls / max(work, resolution*hits*float64(c.hit), calls*fastestCall) * 1e9
 }
@@ -120,7 +120,7 @@ func (w *weigher) begin(b *burst, number uint64) {
 	}
 }
 
-// impossible tells whether the hits alone must have taken longer than it says: the thread moved to another CPU, and
+// impossible reports whether the hits alone must have taken longer than it says: the thread moved to another CPU, and
 // the scheduler's account of it was not up to date.
 func (c costs) impossible(at position) bool {
 	hits := max(at.hits, 1) - 1 // the last one has only begun
@@ -168,7 +168,7 @@ func (w *weigher) take(c *bpf.Call, e profile.Edge, ok bool, cost costs, add cal
 	// The work between the hits of a calibration is too little to be measured.
 	calibration := c.Stride == 1 && w.rate.Stride > 1
 	switch {
-	case !ok: // whoever asked is told so
+	case !ok: // the caller discards the call and counts it
 	case calibration:
 		w.calibrations++
 	default:

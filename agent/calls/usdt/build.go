@@ -25,7 +25,7 @@ type build struct {
 // A site is one place of the probe.
 type site struct {
 	offset    uint64 // in the file, bytes
-	semaphore uint64 // likewise; everybody who attaches must pass it
+	semaphore uint64 // in the file, bytes; each attachment must pass it
 	probe     bpf.USDTProbe
 }
 

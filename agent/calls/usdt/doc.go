@@ -21,7 +21,7 @@
 // How many windows there are follows from the budget, and from the CPU time that the agent itself may spend on them.
 //
 // Other tracers may be attached to the same probe, and other agents: the kernel counts for all of them. It refuses
-// whoever leaves the semaphore out, or comes after somebody who did.
+// an attachment without the semaphore, and one with it after one without.
 //
 // The probes see functions of the language by all their ways in: calls, constructors, callbacks, included files ("main"),
 // and each resumption of a generator after the call that made it. Functions of the interpreter itself (strlen) have none.

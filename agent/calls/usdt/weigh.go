@@ -21,7 +21,7 @@ type weigher struct {
 	period time.Duration // of CPU time, from tick to tick
 	stride int
 	held   map[uint32]*burst // by pid; of at most MaxUSDTGuests processes
-	ends   map[uint32]cut    // likewise: the latest burst of which a window was closed before it had its samples
+	ends   map[uint32]cut    // by pid, as many: the latest burst whose window was closed before it had its samples
 	least  [64]uint32        // shortest gaps of the latest bursts, ns
 	bursts int               // how many there were
 }
@@ -49,7 +49,7 @@ const (
 	minGaps = 64
 	// usualPassing is what passing a probe takes until it was measured: 480-510 ns on the machines seen.
 	usualPassing = 500 * time.Nanosecond
-	// resolution is how well that is known. Less work than this part of it is not told from none, and would give a
+	// resolution is how well that is known. Less work than this part of it cannot be measured, and could give a
 	// burst any weight.
 	resolution = 0.1
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// eventFloor is how much of late a service needs for series of its own: anything at all, as services are few.
+// eventFloor is the recent amount that a service needs for series of its own: anything at all, as services are few.
 const eventFloor = 1
 
 // An eventTotal is what services count of one kind of events.

@@ -40,7 +40,7 @@ const (
 )
 
 // families is everything but the hot methods and the two metrics with their own shape (see health.Collect). Each
-// loss stands beside its success, so that a share can be computed without knowing the code.
+// loss comes next to its success, so that readers can compute a share without knowing the code.
 func families() []family {
 	return append(eventFamilies(), []family{
 		// Samples, if CPUs tick: attempted = delivered + dropped; delivered = folded + discarded.

@@ -15,8 +15,8 @@ type kind struct {
 	methodsFolded, servicesFolded *prometheus.Desc
 
 	measure func(*profile.Profile) usage
-	unit    float64 // of what measure returns in one of what the series shows
-	floor   float64 // what an entry must have used of late to be worth a series, in what measure returns
+	unit    float64 // units of measure in one unit of the series
+	floor   float64 // what an entry must have used recently to be worth a series, in units of measure
 	labels  func(service string, m method) []string
 }
 
@@ -37,7 +37,7 @@ var cpuTime = &kind{
 	labels: func(service string, m method) []string { return []string{service, m.runtime, m.name} },
 }
 
-// callFloor is how many calls of late a method must have for a series: as many as the samples that make a hot method.
+// callFloor is the number of recent calls that a method needs for a series: as many as the samples that make a hot method.
 const callFloor = 10
 
 // callCount is the calls that one engine recorded. Engines are ranked apart, as their numbers do not compare: the

@@ -126,7 +126,7 @@ type shortlist[K comparable, V any] struct {
 	n      int
 	hotter func(a, b *ranked[K, V]) int
 	list   []*ranked[K, V] // once cut: sorted, at most n
-	bar    float64         // whoever scores less is not among the n hottest
+	bar    float64         // an entry with a lower score is not among the n hottest
 }
 
 // wants says whether an entry with that score has a chance.
