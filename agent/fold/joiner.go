@@ -14,7 +14,6 @@
 package fold
 
 import (
-	"iter"
 	"log/slog"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -34,9 +33,8 @@ type JoinOptions struct {
 	Rates     interface{ Put(key, value any) error }  // bpf.Objects.ChainRates
 	SetSteady func(linkTag uint64, steady bool) error // bpf.Objects.SetSteady
 
-	// Waiting are the threads of a process in each open window. Their samples that wait are placed before what is known of
-	// their contexts is forgotten.
-	Waiting func(p *Process) iter.Seq[map[ThreadKey]*Thread]
+	// PlaceWaiting gives all samples of a process that wait their contexts, before what is known of these is forgotten.
+	PlaceWaiting func(p *Process)
 	// Want is called with each stack that samples of a process were given.
 	Want func(p *Process, stack []target.RawFrame)
 }
@@ -107,7 +105,7 @@ func (j *Joiner) Chaining(p *Process) *Chaining {
 		return p.Chaining
 	}
 	if p.Chaining != nil { // what another VM needed says nothing of this one
-		j.placeWaiting(p)
+		j.opt.PlaceWaiting(p)
 	}
 	if serial == 0 {
 		p.Chaining = newChaining(0, bpf.MaxAttached, j.native)
@@ -118,22 +116,10 @@ func (j *Joiner) Chaining(p *Process) *Chaining {
 	return p.Chaining
 }
 
-// NewPlacing is a Placing of p's samples, by what is known of p's contexts now and later.
-func (j *Joiner) NewPlacing(p *Process) *Placing {
-	return newPlacing(p.Chaining, p.Code.Load(), j.opt.Check, func(stack []target.RawFrame) { j.opt.Want(p, stack) })
-}
-
-// placeWaiting gives all samples of p that wait their contexts, before what is known of these is forgotten.
-func (j *Joiner) placeWaiting(p *Process) {
-	for threads := range j.opt.Waiting(p) {
-		j.NewPlacing(p).Place(threads)
-	}
-}
-
 // makeRoom forgets all contexts of p if those of a stack of so many frames do not fit.
 func (j *Joiner) makeRoom(p *Process, frames int) {
 	if c := p.Chaining; !c.Chain.Room(frames) {
-		j.placeWaiting(p)
+		j.opt.PlaceWaiting(p)
 		c.Chain.Purge()
 	}
 }

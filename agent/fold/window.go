@@ -24,6 +24,10 @@ type Window struct {
 	Folded    uint64
 	Discarded map[string]uint64
 	contexts  int // in all trees of processes
+
+	// Of a closing window whose samples are given their contexts.
+	placing map[*Process]*Placing // begun, and perhaps not ended
+	placed  bool                  // all of them have ended
 }
 
 // NewWindow begins now, and is not open yet.
@@ -160,12 +164,20 @@ func (s *State) add(w *Window, p *Process, t Sample) (fresh bool) {
 	}
 	w.Folded++
 	before := thread.Contexts()
-	fresh = thread.Fold(t, s.contexts < s.opt.MaxContexts)
+	fresh = thread.Fold(t, s.room())
 	grown := thread.Contexts() - before
-	w.contexts += grown
-	s.contexts += grown
+	s.grow(w, grown)
 	return fresh
 }
+
+// grow counts contexts that a window has got.
+func (s *State) grow(w *Window, contexts int) {
+	w.contexts += contexts
+	s.contexts += contexts
+}
+
+// room reports whether windows may have more contexts.
+func (s *State) room() bool { return s.contexts < s.opt.MaxContexts }
 
 // Longest returns the window that has been open longest of those that have samples of p; nil if there is none.
 func (s *State) Longest(p *Process) (longest *Window) {
