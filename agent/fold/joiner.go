@@ -75,7 +75,7 @@ func (j *Joiner) Join(p *Process, s *bpf.Sample, code *target.JITCode) Sample {
 		c := j.Chaining(p)
 		j.makeRoom(p, len(user)+1)
 		if c.take(&t) {
-			j.setRate(c)
+			j.setRate(p, c)
 		}
 		j.settle(c, s)
 	case profile.ContextPartial:
@@ -94,7 +94,7 @@ func (j *Joiner) LearnCall(p *Process, callee, caller target.RawFrame, calleeDep
 	c := j.Chaining(p)
 	j.makeRoom(p, 2)
 	if c.takeCall(callee, caller, calleeDepth, callerDepth) {
-		j.setRate(c)
+		j.setRate(p, c)
 	}
 }
 
@@ -111,7 +111,7 @@ func (j *Joiner) Chaining(p *Process) *Chaining {
 		p.Chaining = newChaining(0, bpf.MaxAttached, j.native)
 	} else {
 		p.Chaining = newChaining(serial, p.Slot.Load(), NewWalkRate(j.opt.WalkEvery))
-		j.setRate(p.Chaining)
+		j.setRate(p, p.Chaining)
 	}
 	return p.Chaining
 }
@@ -124,9 +124,13 @@ func (j *Joiner) makeRoom(p *Process, frames int) {
 	}
 }
 
-// setRate sets how often the kernel side walks, and has it forget what was forgotten.
-func (j *Joiner) setRate(c *Chaining) {
+// setRate sets how often the kernel side walks stacks of p, and has it forget what was forgotten. A slot that p has no longer is left to
+// the VM that has it now.
+func (j *Joiner) setRate(p *Process, c *Chaining) {
 	rate, forgot := c.kernelRate()
+	if c.Slot != bpf.MaxAttached && (c.Slot == target.NoSlot || p.Slot.Load() != c.Slot) {
+		return
+	}
 	if c.Slot == bpf.MaxAttached {
 		if forgot { // whatever one of them has forgotten, all are asked for again
 			j.generation++

@@ -130,9 +130,13 @@ func (s *State) Of(t *target.Process) *Process {
 	return nil
 }
 
-// Find is the process with that identity in /proc.
+// Find is the process with that identity in /proc. Who had the pid before is gone.
 func (s *State) Find(id proc.Identity) *Process {
 	p := s.Table[id.PID]
+	if p != nil && p.Ticks != id.Ticks() {
+		s.Retire(p)
+		p = nil
+	}
 	if p == nil {
 		p = NewProcess(id, false)
 		s.Table[id.PID] = p
