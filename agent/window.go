@@ -207,4 +207,4 @@ func (a *Agent) processProfile(w *fold.Window, p *fold.Process, parts []source.P
 }
 
 // drop forgets a window, whether it was closed or not, and the names that only it needed.
-func (a *Agent) drop(w *Window) { a.owner.Do(func(s *fold.State) { s.Release(w.open) }) }
+func (a *Agent) drop(w *Window) { a.owner.Release(w.open) }

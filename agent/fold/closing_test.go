@@ -107,7 +107,7 @@ func TestPurgeWhileClosing(t *testing.T) {
 		if got := inTrees(w); got[profile.Certain] != 4*links || profile.Certainties > 1 && got[profile.Unplaced] != 0 {
 			t.Errorf("after %d loans: %v, want %d certain", at, got, 4*links)
 		}
-		o.Do(func(s *State) { s.Release(w) })
+		o.Release(w)
 		if n := Get(o, (*State).Contexts); n != 0 {
 			t.Errorf("%d contexts are left", n)
 		}

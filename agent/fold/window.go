@@ -115,22 +115,36 @@ func (s *State) Close(w *Window) (processes []*Process) {
 	return slices.SortedFunc(maps.Keys(w.Processes), Earlier)
 }
 
-// Release forgets a window, and the names that only it needed.
-func (s *State) Release(w *Window) {
+// Release forgets a window, and the names that only it needed. It has the state for one process at a time: to look through what all
+// windows have of many processes takes longer than the ring may wait.
+func (o *Owner) Release(w *Window) {
+	held := Get(o, func(s *State) []*Process { return s.release(w) })
+	for _, p := range held {
+		o.Do(func(s *State) { s.Trim(p) })
+	}
+	many := Get(o, func(s *State) []*Process {
+		if s.Names <= MaxNames/2 {
+			return nil
+		}
+		return slices.Collect(maps.Values(s.Table))
+	})
+	for _, p := range many {
+		o.Do(func(s *State) { s.Trim(p) })
+	}
+}
+
+// release forgets a window, and returns the processes of which it had something: their names are yet to be trimmed.
+func (s *State) release(w *Window) (held []*Process) {
 	delete(s.windows, w)
 	delete(s.closing, w)
 	s.contexts -= w.contexts
 	w.contexts = 0
 	for p := range w.Processes {
 		p.Holders--
-		s.Trim(p)
+		held = append(held, p)
 	}
 	w.Processes, w.Calls, w.Events = nil, nil, nil
-	if s.Names > MaxNames/2 {
-		for _, p := range s.Table {
-			s.Trim(p)
-		}
-	}
+	return held
 }
 
 // Trim forgets what p's names no open or closing window needs, if p is gone, or names are many.
