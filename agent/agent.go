@@ -317,8 +317,9 @@ func (a *Agent) Open(pids []int) *Window {
 		}
 	}
 	w := newWindow(a, chosen)
+	snapshot := a.snapshot()
 	a.owner.Do(func(s *fold.State) {
-		w.start, w.before = time.Now(), a.snapshot(s)
+		w.start, w.before = time.Now(), snapshot(s)
 		s.Open(w.open)
 	})
 	return w

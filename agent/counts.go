@@ -13,19 +13,25 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// snapshot counts.
-func (a *Agent) snapshot(s *fold.State) source.Snapshot {
-	c, err := a.services.Objects.ReadCounts()
-	if err != nil {
-		a.services.Log.Error("cannot read the kernel side's counters", "err", err)
-	}
-	snapshot := source.Snapshot{Kernel: c, Counts: s.Counts.Clone(), Of: map[source.Source]any{}}
+// snapshot reads what sources have counted that takes long to read, and returns what counts the rest with a State.
+func (a *Agent) snapshot() func(*fold.State) source.Snapshot {
+	of := map[source.Source]func(*fold.State) any{}
 	for one := range a.sources.all() {
 		if counter, ok := one.(source.Counter); ok {
-			snapshot.Of[one] = counter.Count(s)
+			of[one] = counter.Count()
 		}
 	}
-	return snapshot
+	return func(s *fold.State) source.Snapshot {
+		c, err := a.services.Objects.ReadCounts()
+		if err != nil {
+			a.services.Log.Error("cannot read the kernel side's counters", "err", err)
+		}
+		snapshot := source.Snapshot{Kernel: c, Counts: s.Counts.Clone(), Of: map[source.Source]any{}}
+		for one, count := range of {
+			snapshot.Of[one] = count(s)
+		}
+		return snapshot
+	}
 }
 
 // countsSince is what was counted between two snapshots. Samples in flight at either edge are in Attempted and not in Delivered, or
@@ -55,7 +61,7 @@ func countsSince(before, after *source.Snapshot) profile.Counts {
 
 // Counts since the agent started.
 func (a *Agent) Counts() profile.Counts {
-	now := fold.Get(a.owner, a.snapshot)
+	now := fold.Get(a.owner, a.snapshot())
 	return countsSince(&source.Snapshot{}, &now)
 }
 

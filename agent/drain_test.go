@@ -227,6 +227,8 @@ func TestSampleRetries(t *testing.T) {
 
 // BenchmarkReceive folds samples whose stacks and frames are known, as nearly all are.
 func BenchmarkReceive(b *testing.B) {
+	fold.FindNested = false
+	b.Cleanup(func() { fold.FindNested = true })
 	a, _ := testAgent()
 	var frames []bpf.Frame
 	for i := range 24 {

@@ -52,7 +52,7 @@ func TestFillPanics(t *testing.T) {
 	if n := a.services.Resolver.Stats().Failures[string(target.StageWindow)]; n != 2 || notes != 2 || strings.Count(log.String(), "stack=") != 2 {
 		t.Errorf("%d failures are counted, %d are noted:\n%s", n, notes, log)
 	}
-	a.owner.Do(func(s *fold.State) { s.Release(w) })
+	a.owner.Release(w)
 }
 
 // An endingSource makes whole profiles.

@@ -85,10 +85,11 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 // close takes a window out of those that are open, and opens the next one if there is one.
 func (a *Agent) close(w *Window, end time.Time, next *Window) (*source.Closed, error) {
 	closed := &source.Closed{Window: w.open, Before: w.before}
+	snapshot := a.snapshot()
 	err := a.owner.Do(func(s *fold.State) {
 		s.Flush()
 		w.open.Ended = monotonic()
-		closed.After = a.snapshot(s)
+		closed.After = snapshot(s)
 		closed.Processes = s.Close(w.open)
 		if next != nil {
 			next.start, next.open.Began, next.before = end, w.open.Ended, closed.After
@@ -206,4 +207,4 @@ func (a *Agent) processProfile(w *fold.Window, p *fold.Process, parts []source.P
 }
 
 // drop forgets a window, whether it was closed or not, and the names that only it needed.
-func (a *Agent) drop(w *Window) { a.owner.Do(func(s *fold.State) { s.Release(w.open) }) }
+func (a *Agent) drop(w *Window) { a.owner.Release(w.open) }

@@ -75,7 +75,7 @@ func (h *hotCode) refresh() {
 
 // addVM adds the hottest code of an attached VM.
 func (h *hotCode) addVM(ctx context.Context, b fold.Busy) {
-	g := hotGuest{guest: listener.Guest{Identity: b.Identity}}
+	g := hotGuest{guest: listener.Guest{Identity: b.Identity()}}
 	err := h.engines.Resolver.WithVM(ctx, b.Process.Process, func(vm *target.VM) error {
 		g.guest.Memory = vm.Memory
 		for _, c := range b.Top.Hottest(hotMethods) {
@@ -116,7 +116,7 @@ type jitEntries map[uint64]vmruntime.MappedCode
 // addJIT adds the hottest code of a process whose code a map names.
 func (h *hotCode) addJIT(ctx context.Context, b fold.BusyCode) {
 	p, resolver := b.Process, h.engines.Resolver
-	g := hotGuest{guest: listener.Guest{Identity: b.Identity}}
+	g := hotGuest{guest: listener.Guest{Identity: b.Identity()}}
 	known := jitEntries{}
 	err := resolver.WithWorker(ctx, p.Process, func() error {
 		memory, err := resolver.CodeMemory(p.Process)

@@ -104,15 +104,18 @@ type snapshot struct {
 }
 
 // Count implements source.Counter.
-func (e *Source) Count(*fold.State) any {
-	s := snapshot{received: e.received.clone(), covered: e.Covers.Sums(proc.Monotonic())}
-	if e.Options.ExactAllocations {
+func (e *Source) Count() func(*fold.State) any {
+	var s snapshot
+	if e.Options.ExactAllocations { // a BPF map of many entries
 		var err error
 		if s.allocated, err = e.classCounts(); err != nil {
 			e.services.Log.Error("cannot read how many objects were allocated", "err", err)
 		}
 	}
-	return s
+	return func(*fold.State) any {
+		s.received, s.covered = e.received.clone(), e.Covers.Sums(proc.Monotonic())
+		return s
+	}
 }
 
 // of is the snapshot of events in one of all sources; the zero value if there is none.

@@ -173,9 +173,8 @@ func (h *HotAddresses) Fade(by float64) {
 // A Busy is a process that was busy lately, and what it was at.
 type Busy struct {
 	*Process
-	Identity proc.Identity
-	Top      TopEdges
-	samples  float64
+	Top     TopEdges
+	samples float64
 }
 
 // Busiest returns the n processes with VMs that were busiest lately, and lets what is known of all fade. It is meant to be called
@@ -194,7 +193,7 @@ func (s *State) Busiest(n int, fade float64, interval time.Duration) (all []Busy
 	}
 	for _, p := range s.Table {
 		if len(p.Top.Edges) > 0 && !p.Exited.Load() && p.Attachment.Load() != 0 {
-			all = append(all, Busy{Process: p, Identity: p.ID, samples: p.Top.All})
+			all = append(all, Busy{Process: p, samples: p.Top.All})
 		}
 	}
 	slices.SortFunc(all, func(a, b Busy) int {
@@ -213,9 +212,8 @@ func (s *State) Busiest(n int, fade float64, interval time.Duration) (all []Busy
 // A BusyCode is a process whose code a map names, and where it was lately.
 type BusyCode struct {
 	*Process
-	Identity proc.Identity
-	Samples  map[uint64]float64 // by address
-	all      float64
+	Samples map[uint64]float64 // by address
+	all     float64
 }
 
 // BusiestCode returns the n processes whose code a map names that were busiest lately, of those that is reports, and lets what is known
@@ -223,7 +221,7 @@ type BusyCode struct {
 func (s *State) BusiestCode(n int, fade float64, is func(*Process) bool) (busy []BusyCode) {
 	for _, p := range s.Table {
 		if len(p.Hot.Samples) > 0 && !p.Exited.Load() && p.Attachment.Load() == 0 && is(p) {
-			busy = append(busy, BusyCode{Process: p, Identity: p.ID, all: p.Hot.All})
+			busy = append(busy, BusyCode{Process: p, all: p.Hot.All})
 		}
 	}
 	slices.SortFunc(busy, func(a, b BusyCode) int { return cmp.Or(cmp.Compare(b.all, a.all), cmp.Compare(a.PID, b.PID)) })

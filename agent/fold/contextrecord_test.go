@@ -79,7 +79,7 @@ func (a *contextState) openForTest() *Window {
 }
 
 // release forgets a window.
-func (a *contextState) release(w *Window) { a.owner.Do(func(s *State) { s.Release(w) }) }
+func (a *contextState) release(w *Window) { a.owner.Release(w) }
 
 // place gives what waits in a closed window its places.
 func (a *contextState) place(w *Window) {

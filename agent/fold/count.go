@@ -91,30 +91,56 @@ func (o *Owner) measure(c *profile.Contexts, p *Process, threads map[ThreadKey]*
 	for _, t := range threads {
 		links.Merge(&t.Links)
 	}
-	var known *Chaining
+	var m *measurement
 	o.Do(func(*State) {
-		if known = p.Chaining; known != nil {
+		if known := p.Chaining; known != nil {
 			stats := known.Chain.Stats()
 			c.Nodes, c.Shared, c.Methods = stats.Contexts, stats.Shared, stats.Methods
+			m = &measurement{known: known, links: &links, to: c, last: cct.Root}
+			if p.measuring == nil {
+				p.measuring = map[*measurement]struct{}{}
+			}
+			p.measuring[m] = struct{}{}
 		}
 	})
-	if known == nil {
+	if m == nil {
 		return
 	}
-	id := cct.Root
-	compare := func(*State) (more bool) {
-		for until := proc.Monotonic() + loanTime; int(id) < links.Len(); {
-			id++
-			if n := links.Node(id).Self; n > 0 {
-				known.compare(c, links.Stack(id), n)
-			}
+	for Get(o, func(*State) (more bool) {
+		for until := proc.Monotonic() + loanTime; m.step(); {
 			if proc.Monotonic() > until {
 				return true
 			}
 		}
 		return false
+	}) {
 	}
-	for Get(o, compare) {
+	o.Do(func(*State) { delete(p.measuring, m) })
+}
+
+// A measurement compares links with what is known of the contexts of their process. It belongs to whoever has the State.
+type measurement struct {
+	known *Chaining
+	links *Tree
+	to    *profile.Contexts
+	last  cct.NodeID // that was compared
+}
+
+// step compares one link. It is false once there is none left.
+func (m *measurement) step() (more bool) {
+	if int(m.last) >= m.links.Len() {
+		return false
+	}
+	m.last++
+	if n := m.links.Node(m.last).Self; n > 0 {
+		m.known.compare(m.to, m.links.Stack(m.last), n)
+	}
+	return true
+}
+
+// finish takes all steps that are left, because what is known is about to be forgotten.
+func (m *measurement) finish() {
+	for m.step() {
 	}
 }
 

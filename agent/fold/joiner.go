@@ -1,7 +1,6 @@
 package fold
 
 import (
-	"iter"
 	"log/slog"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -21,9 +20,8 @@ type JoinOptions struct {
 	Rates     interface{ Put(key, value any) error }  // bpf.Objects.ChainRates
 	SetSteady func(linkTag uint64, steady bool) error // bpf.Objects.SetSteady
 
-	// Waiting are the threads of a process in each open window. Their samples that wait are placed before what is known of
-	// their contexts is forgotten.
-	Waiting func(p *Process) iter.Seq[map[ThreadKey]*Thread]
+	// PlaceWaiting gives all samples of a process that wait their contexts, before what is known of these is forgotten.
+	PlaceWaiting func(p *Process)
 	// Want is called with each stack that samples of a process were given.
 	Want func(p *Process, stack []target.RawFrame)
 }
@@ -64,7 +62,7 @@ func (j *Joiner) Join(p *Process, s *bpf.Sample, code *target.JITCode) Sample {
 		c := j.Chaining(p)
 		j.makeRoom(p, len(user)+1)
 		if c.take(&t) {
-			j.setRate(c)
+			j.setRate(p, c)
 		}
 		j.settle(c, s)
 	case profile.ContextPartial:
@@ -83,7 +81,7 @@ func (j *Joiner) LearnCall(p *Process, callee, caller target.RawFrame, calleeDep
 	c := j.Chaining(p)
 	j.makeRoom(p, 2)
 	if c.takeCall(callee, caller, calleeDepth, callerDepth) {
-		j.setRate(c)
+		j.setRate(p, c)
 	}
 }
 
@@ -94,40 +92,32 @@ func (j *Joiner) Chaining(p *Process) *Chaining {
 		return p.Chaining
 	}
 	if p.Chaining != nil { // what another VM needed says nothing of this one
-		j.placeWaiting(p)
+		j.opt.PlaceWaiting(p)
 	}
 	if serial == 0 {
 		p.Chaining = newChaining(0, bpf.MaxAttached, j.native)
 	} else {
 		p.Chaining = newChaining(serial, p.Slot.Load(), newWalkRate(j.opt.WalkEvery))
-		j.setRate(p.Chaining)
+		j.setRate(p, p.Chaining)
 	}
 	return p.Chaining
-}
-
-// NewPlacing is a Placing of p's samples, by what is known of p's contexts now and later.
-func (j *Joiner) NewPlacing(p *Process) *Placing {
-	return newPlacing(p.Chaining, p.Code.Load(), j.opt.Check, func(stack []target.RawFrame) { j.opt.Want(p, stack) })
-}
-
-// placeWaiting gives all samples of p that wait their contexts, before what is known of these is forgotten.
-func (j *Joiner) placeWaiting(p *Process) {
-	for threads := range j.opt.Waiting(p) {
-		j.NewPlacing(p).Place(threads)
-	}
 }
 
 // makeRoom forgets all contexts of p if those of a stack of so many frames do not fit.
 func (j *Joiner) makeRoom(p *Process, frames int) {
 	if c := p.Chaining; !c.Chain.Room(frames) {
-		j.placeWaiting(p)
+		j.opt.PlaceWaiting(p)
 		c.Chain.Purge()
 	}
 }
 
-// setRate sets how often the kernel side walks, and has it forget what was forgotten.
-func (j *Joiner) setRate(c *Chaining) {
+// setRate sets how often the kernel side walks stacks of p, and has it forget what was forgotten. A slot that p has no longer is left to
+// the VM that has it now.
+func (j *Joiner) setRate(p *Process, c *Chaining) {
 	rate, forgot := c.kernelRate()
+	if c.Slot != bpf.MaxAttached && (c.Slot == target.NoSlot || p.Slot.Load() != c.Slot) {
+		return
+	}
 	if c.Slot == bpf.MaxAttached {
 		if forgot { // whatever one of them has forgotten, all are asked for again
 			j.generation++

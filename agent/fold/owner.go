@@ -1,7 +1,11 @@
 package fold
 
 import (
+	"bytes"
+	"runtime"
+	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
@@ -14,7 +18,8 @@ import (
 // being written, up to a second when a flush wakes it; who asks would wait for that, and for two switches of goroutines. Lent, the State is
 // free whenever no function runs, also before there is a drainer and after its end.
 type Owner struct {
-	mu     sync.Mutex // lends the state; only Try takes it
+	mu     sync.Mutex   // lends the state; only Try takes it
+	holder atomic.Int64 // the goroutine that has the state, if FindNested; 0 for none
 	state  *State
 	failed func(error)
 }
@@ -32,14 +37,37 @@ func (o *Owner) Do(f func(*State)) error {
 	return err
 }
 
+// FindNested has Do panic where a function that has the state calls it, instead of waiting for ever. That takes a microsecond a call:
+// tests set it, before they make an Owner.
+var FindNested bool
+
 // Try is Do for those who account for a panic of f themselves.
 func (o *Owner) Try(f func(*State)) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	if FindNested {
+		self := goroutine()
+		if o.holder.Load() == self {
+			panic("fold: a function that has the state asks for it again")
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.holder.Store(self)
+		defer o.holder.Store(0)
+	} else {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+	}
 	return proc.Catch(func() error {
 		f(o.state)
 		return nil
 	})
+}
+
+// goroutine is the number of the calling goroutine, by the first line of its stack: "goroutine 7 [running]:".
+func goroutine() int64 {
+	var buf [32]byte
+	fields := bytes.Fields(buf[:runtime.Stack(buf[:], false)])
+	n, _ := strconv.ParseInt(string(fields[1]), 10, 64)
+	return n
 }
 
 // Get is Do for a function that returns something: the zero value if f panics.

@@ -30,6 +30,20 @@ func ownerOf(opt StateOptions) (_ *Owner, failures func() []error) {
 	}
 }
 
+func init() { FindNested = true }
+
+// A function that asks for the state which it has is found, in place of a test that hangs.
+func TestNestedDo(t *testing.T) {
+	o, failures := ownerOf(StateOptions{})
+	err := o.Do(func(*State) { o.Do(func(*State) {}) })
+	if panicked := new(proc.PanicError); !errors.As(err, &panicked) || len(failures()) != 1 {
+		t.Errorf("Do returns %v; %d panics are reported", err, len(failures()))
+	}
+	if n := Get(o, func(*State) int { return 7 }); n != 7 {
+		t.Error("the state is not free")
+	}
+}
+
 // A panic costs the request that panics: it is reported once, and the state is free for others.
 func TestOwnerPanics(t *testing.T) {
 	o, failures := ownerOf(StateOptions{})

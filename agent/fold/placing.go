@@ -14,13 +14,15 @@ import (
 
 // A Placing gives samples of one process, of which a window has only links, what is known of their contexts by now.
 type Placing struct {
+	state    *State
+	window   *Window
+	process  *Process
 	chaining *Chaining // nil if nothing was learned
 	code     *target.JITCode
-	check    bool                          // the stacks that wait are whole: count how many contexts are right
-	want     func(stack []target.RawFrame) // is called with each stack that samples were given
-	threads  map[ThreadKey]*Thread         // whose samples are given their contexts
-	links    []*waitingLink                // in the order in which they were found; those that are left
-	byLink   map[chainLink]*waitingLink    // all of them
+	threads  map[ThreadKey]*Thread      // whose samples are given their contexts
+	gathered []ThreadKey                // those of threads whose samples are to be sorted by their links
+	links    []*waitingLink             // in the order in which they were found; those that are left
+	byLink   map[chainLink]*waitingLink // all of them
 }
 
 // A waitingLink is the samples with one link.
@@ -69,53 +71,100 @@ func (s *waitingStack) link() (chainLink, bool) {
 	return linkOf(pair), true
 }
 
-// newPlacing is of samples of one process, of whose contexts that is known. The code is that which a map names.
-func newPlacing(known *Chaining, code *target.JITCode, check bool, want func([]target.RawFrame)) *Placing {
-	return &Placing{chaining: known, code: code, check: check, want: want, byLink: map[chainLink]*waitingLink{}}
+// newPlacing is of the samples of p in a window, by what is known of p's contexts now and later.
+func (s *State) newPlacing(w *Window, p *Process) *Placing {
+	threads := w.Processes[p]
+	return &Placing{
+		state: s, window: w, process: p, chaining: p.Chaining, code: p.Code.Load(), threads: threads,
+		gathered: slices.Sorted(maps.Keys(threads)), byLink: map[chainLink]*waitingLink{},
+	}
 }
 
-// Place gives the samples of all threads their contexts.
-func (pl *Placing) Place(threads map[ThreadKey]*Thread) {
-	pl.begin(threads)
+// placeWaiting gives all samples of p that wait their contexts: those of open windows, and of closing ones for which that has begun, or is
+// yet to begin.
+func (s *State) placeWaiting(p *Process) {
+	for w := range s.windows {
+		s.newPlacing(w, p).finish()
+	}
+	for w := range s.closing {
+		switch pl := w.placing[p]; {
+		case w.placed:
+		case pl != nil:
+			pl.finish()
+		default:
+			s.newPlacing(w, p).finish()
+		}
+	}
+	for m := range p.measuring {
+		m.finish()
+	}
+}
+
+// finish takes all steps that are left.
+func (pl *Placing) finish() {
 	for pl.step() {
 	}
 }
 
-// begin sorts the samples of threads, for step.
-func (pl *Placing) begin(threads map[ThreadKey]*Thread) {
-	pl.threads = threads
-	for _, tid := range slices.Sorted(maps.Keys(threads)) {
-		pl.gather(threads[tid])
-	}
-}
-
-// step gives the samples of one link their contexts. It is false once there is none left.
+// step sorts the samples of one thread or, once that is done, gives those of one link their contexts. It is false once there is none left.
 func (pl *Placing) step() (more bool) {
+	if len(pl.gathered) > 0 {
+		t := pl.threads[pl.gathered[0]]
+		pl.gathered = pl.gathered[1:]
+		pl.gather(t)
+		return true
+	}
 	if len(pl.links) > 0 {
-		pl.placeLink(pl.links[0])
+		l := pl.links[0]
 		pl.links = pl.links[1:]
+		pl.placeLink(l)
 		return true
 	}
 	for _, t := range pl.threads {
-		t.Waiting = Tree{}
+		pl.state.forgetWaiting(pl.window, t)
 	}
 	return false
 }
 
+// forgetWaiting forgets the samples of a thread that waited.
+func (s *State) forgetWaiting(w *Window, t *Thread) {
+	s.grow(w, -t.Waiting.Len())
+	t.Waiting = Tree{}
+}
+
+// failPlacing discards the samples of p in a window that were not given a context, because the agent panicked over them.
+func (s *State) failPlacing(w *Window, p *Process) {
+	for _, t := range w.Processes[p] {
+		placed := uint64(0)
+		for _, n := range t.Count.Placed {
+			placed += n
+		}
+		failed := t.Count.Linked - min(placed, t.Count.Linked)
+		t.Count.Linked -= failed
+		w.Folded -= failed
+		w.Discarded[profile.Failed] += failed
+		s.forgetWaiting(w, t)
+	}
+}
+
 // loanTime is how long placing and comparing have the state at a time: to place one link takes up to some milliseconds, and the ring must not
 // run full meanwhile.
-const loanTime = time.Millisecond
+var loanTime = time.Millisecond
 
 // PlaceAll gives the samples of a closed window their contexts, where they wait for those. It asks for the state for a moment at a time.
-// Attempt calls its function, which does that for p, and returns its panic.
+// Attempt calls its function, which does that for p, and returns its panic: then the samples of p that have no context yet count as
+// discarded.
 func (o *Owner) PlaceAll(w *Window, attempt func(p *Process, do func()) error) {
-	for p, threads := range w.Processes {
-		var pl *Placing
-		place := func(s *State) (more bool) {
-			attempt(p, func() {
+	for p := range w.Processes {
+		place := func(s *State) (more, failed bool) {
+			failed = attempt(p, func() {
+				pl := w.placing[p]
 				if pl == nil {
-					pl = s.joiner.NewPlacing(p)
-					pl.begin(threads)
+					pl = s.newPlacing(w, p)
+					if w.placing == nil {
+						w.placing = map[*Process]*Placing{}
+					}
+					w.placing[p] = pl
 				}
 				for until := proc.Monotonic() + loanTime; pl.step(); {
 					if proc.Monotonic() > until {
@@ -123,12 +172,17 @@ func (o *Owner) PlaceAll(w *Window, attempt func(p *Process, do func()) error) {
 						return
 					}
 				}
-			})
-			return more
+			}) != nil
+			return more, failed
 		}
-		for Get(o, place) {
+		for more, failed := true, false; more; {
+			if err := o.Do(func(s *State) { more, failed = place(s) }); err != nil || failed {
+				more = false
+				o.Do(func(s *State) { s.failPlacing(w, p) })
+			}
 		}
 	}
+	o.Do(func(*State) { w.placed, w.placing = true, nil })
 }
 
 // gather sorts the samples of a thread by their links. Those without are not placed.
@@ -184,7 +238,7 @@ func (pl *Placing) placeLink(l *waitingLink) {
 	places := pl.chaining.places(l.chainLink)
 	for _, node := range l.nodes {
 		weight, s := node.thread.Waiting.Node(node.id).Self, node.stack()
-		if pl.check { // the likeliest place, as samples that share a link are not distinguished
+		if pl.state.opt.Join.Check { // the likeliest place, as samples that share a link are not distinguished
 			truth, _ := activations(nil, s.frames[s.user:], s.depths)
 			node.thread.Count.check(weight, rightCallers(places[0].context, truth, sameCall))
 		}
@@ -205,9 +259,13 @@ func (pl *Placing) placeLink(l *waitingLink) {
 
 // give adds weight to a context.
 func (pl *Placing) give(t *Thread, certainty profile.Certainty, weight uint64, stack []target.RawFrame) {
-	t.Trees[certainty].Add(stack, weight)
+	tree := &t.Trees[certainty]
+	limit(tree, pl.state.room())
+	before := tree.Len()
+	tree.Add(stack, weight)
+	pl.state.grow(pl.window, tree.Len()-before)
 	t.Count.Placed[certainty] += weight
-	pl.want(stack)
+	pl.state.opt.Join.Want(pl.process, stack)
 }
 
 // unknownAbove says that nothing is known beyond the last frame of a stack.

@@ -28,8 +28,9 @@ type Process struct {
 	Hot        HotAddresses // recent samples by address, in code that its map names
 	strangers  strangers
 	Chaining   *Chaining // nil unless contexts are chained
-	Holders    int       // open and closing windows that have samples of it
-	lingering  bool      // names were in use when they were to be forgotten: they are when it is trimmed next
+	measuring  map[*measurement]struct{}
+	Holders    int  // open and closing windows that have samples of it
+	lingering  bool // names were in use when they were to be forgotten: they are when it is trimmed next
 }
 
 // NewProcess is a process of which only the identity is known.

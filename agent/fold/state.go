@@ -1,7 +1,6 @@
 package fold
 
 import (
-	"iter"
 	"maps"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 
 // StateOptions are what a State needs of others. Its functions are called with the state that calls them; nil ones are not.
 type StateOptions struct {
-	Join        JoinOptions             // NewState sets Waiting and Want
+	Join        JoinOptions             // NewState sets PlaceWaiting and Want
 	MaxContexts int                     // that windows hold, all together
 	Submit      func(p *target.Process) // has a worker come to p soon
 	Flush       func(*State)            // folds what waits for more records, because a window or a process ends
@@ -76,15 +75,7 @@ func NewState(opt StateOptions) *State {
 		opt: opt, Table: map[int]*Process{}, Dirty: map[*Process]struct{}{}, Counts: Counts{Discarded: NoDiscards()},
 		windows: map[*Window]struct{}{}, closing: map[*Window]struct{}{}, oldest: noTime,
 	}
-	s.opt.Join.Waiting = func(p *Process) iter.Seq[map[ThreadKey]*Thread] {
-		return func(yield func(map[ThreadKey]*Thread) bool) {
-			for w := range s.windows {
-				if !yield(w.Processes[p]) {
-					return
-				}
-			}
-		}
-	}
+	s.opt.Join.PlaceWaiting = s.placeWaiting
 	s.opt.Join.Want = func(p *Process, stack []target.RawFrame) {
 		if p.Want(stack, p.ClassEpoch, &s.Names) {
 			s.opt.Submit(p.Process)
@@ -139,9 +130,13 @@ func (s *State) Of(t *target.Process) *Process {
 	return nil
 }
 
-// Find is the process with that identity in /proc.
+// Find is the process with that identity in /proc. Who had the pid before is gone.
 func (s *State) Find(id proc.Identity) *Process {
 	p := s.Table[id.PID]
+	if p != nil && p.Ticks != id.Ticks() {
+		s.Retire(p)
+		p = nil
+	}
 	if p == nil {
 		p = NewProcess(id, false)
 		s.Table[id.PID] = p

@@ -24,6 +24,10 @@ type Window struct {
 	Folded    uint64
 	Discarded map[string]uint64
 	contexts  int // in all trees of processes
+
+	// Of a closing window whose samples are given their contexts.
+	placing map[*Process]*Placing // begun, and perhaps not ended
+	placed  bool                  // all of them have ended
 }
 
 // NewWindow begins now, and is not open yet.
@@ -106,22 +110,36 @@ func (s *State) Close(w *Window) (processes []*Process) {
 	return slices.SortedFunc(maps.Keys(w.Processes), Earlier)
 }
 
-// Release forgets a window, and the names that only it needed.
-func (s *State) Release(w *Window) {
+// Release forgets a window, and the names that only it needed. It has the state for one process at a time: to look through what all
+// windows have of many processes takes longer than the ring may wait.
+func (o *Owner) Release(w *Window) {
+	held := Get(o, func(s *State) []*Process { return s.release(w) })
+	for _, p := range held {
+		o.Do(func(s *State) { s.Trim(p) })
+	}
+	many := Get(o, func(s *State) []*Process {
+		if s.Names <= MaxNames/2 {
+			return nil
+		}
+		return slices.Collect(maps.Values(s.Table))
+	})
+	for _, p := range many {
+		o.Do(func(s *State) { s.Trim(p) })
+	}
+}
+
+// release forgets a window, and returns the processes of which it had something: their names are yet to be trimmed.
+func (s *State) release(w *Window) (held []*Process) {
 	delete(s.windows, w)
 	delete(s.closing, w)
 	s.contexts -= w.contexts
 	w.contexts = 0
 	for p := range w.Processes {
 		p.Holders--
-		s.Trim(p)
+		held = append(held, p)
 	}
 	w.Processes, w.Calls, w.Events = nil, nil, nil
-	if s.Names > MaxNames/2 {
-		for _, p := range s.Table {
-			s.Trim(p)
-		}
-	}
+	return held
 }
 
 // Trim forgets what p's names no open or closing window needs, if p is gone, or names are many.
@@ -155,12 +173,20 @@ func (s *State) add(w *Window, p *Process, t Sample) (fresh bool) {
 	}
 	w.Folded++
 	before := thread.Contexts()
-	fresh = thread.Fold(t, s.contexts < s.opt.MaxContexts)
+	fresh = thread.Fold(t, s.room())
 	grown := thread.Contexts() - before
-	w.contexts += grown
-	s.contexts += grown
+	s.grow(w, grown)
 	return fresh
 }
+
+// grow counts contexts that a window has got.
+func (s *State) grow(w *Window, contexts int) {
+	w.contexts += contexts
+	s.contexts += contexts
+}
+
+// room reports whether windows may have more contexts.
+func (s *State) room() bool { return s.contexts < s.opt.MaxContexts }
 
 // Longest returns the window that has been open longest of those that have samples of p; nil if there is none.
 func (s *State) Longest(p *Process) (longest *Window) {

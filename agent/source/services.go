@@ -58,7 +58,7 @@ func (s *Services) TickTime() time.Duration {
 // ListenFailed counts a panic over breakpoints in a process, for those who know it by its identity.
 func (s *Services) ListenFailed(id proc.Identity, err error) {
 	p := fold.Get(s.Owner, func(state *fold.State) *fold.Process { return state.Table[id.PID] })
-	if p != nil {
+	if p != nil && p.Identity().Same(id) {
 		s.Resolver.Failed(target.StageListen, p.Process, err)
 	} else {
 		s.Resolver.CountFailure(target.StageListen)

@@ -61,8 +61,8 @@ type (
 	Namer interface {
 		NeedNames(*fold.State, fold.NamesOf)
 	}
-	// A Counter has counts of its own in a Snapshot.
-	Counter interface{ Count(*fold.State) any }
+	// A Counter has counts of its own in a Snapshot. Count reads what takes long, without a State, and returns what takes the others with it.
+	Counter interface{ Count() func(*fold.State) any }
 	// A Reporter adds its part to the agent's Stats, given the kernel side's counters.
 	Reporter interface {
 		Report(*bpf.Counts, *profile.Stats)

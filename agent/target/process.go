@@ -23,7 +23,7 @@ type Process struct {
 
 	Exited     atomic.Bool             // no worker reads it any more
 	Attachment atomic.Uint32           // the serial under which the kernel side knows its VM, 0 if none
-	Slot       atomic.Uint32           // of the VM, on the kernel side; valid once Attachment is
+	Slot       atomic.Uint32           // of the VM, on the kernel side; valid once Attachment is, NoSlot once it was freed
 	Code       atomic.Pointer[JITCode] // nil if no map of its VM names its code
 
 	threads threadList
@@ -50,6 +50,9 @@ type Process struct {
 
 	work workerState // of the worker that has the process
 }
+
+// NoSlot is the slot of a process whose VM's was freed: another VM may have that.
+const NoSlot = ^uint32(0)
 
 // A Wanted is a frame to be named.
 type Wanted struct {

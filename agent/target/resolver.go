@@ -178,6 +178,7 @@ func (rs *Resolver) release(p *Process) {
 	rs.forgetThreads(g)
 	p.work.vm, p.work.hopeless = nil, true
 	g.Memory.Close()
+	p.Slot.Store(NoSlot) // Attachment stays: records that are on their way are of this VM
 	rs.free(g.Kernel.Slot)
 	rs.pool.Forget(p.PID)
 }

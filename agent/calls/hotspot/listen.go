@@ -109,7 +109,7 @@ func (e *Engine) replan(ctx context.Context, b fold.Busy, own *guest) {
 	err := e.Resolver.WithVM(ctx, b.Process.Process, func(g *target.VM) error {
 		wishes, err := e.plan(g, b)
 		if err == nil {
-			made <- plan{process: b.Process, guest: listener.Guest{Identity: b.Identity, Memory: g.Memory}, wishes: wishes}
+			made <- plan{process: b.Process, guest: listener.Guest{Identity: b.Identity(), Memory: g.Memory}, wishes: wishes}
 		}
 		return err
 	})
@@ -245,6 +245,9 @@ func (e *Engine) window(ctx context.Context, own *guest, w wish) (enough bool) {
 // learn learns the contexts of calls from what a watch observed of code of p's VM.
 func (e *Engine) learn(p *fold.Process, hits []listener.Hit, classEpoch uint32) {
 	e.Owner.Do(func(s *fold.State) {
+		if s.Table[p.PID] != p {
+			return // it is gone, and its slot may be another VM's
+		}
 		for _, h := range hits {
 			callee := target.RawFrame{Frame: h.Callee, Kind: target.RawExact}
 			s.Joiner().LearnCall(p, callee, fold.CallSite(h.Caller, classEpoch), h.CalleeDepth, h.CallerDepth)
