@@ -66,6 +66,43 @@ func TestLiveObjects(t *testing.T) {
 	}
 }
 
+// TestLiveForwarding finds the forwarding tables of both generations of ZGC, in heaps for which they are as long as the table of pages
+// or shorter.
+func TestLiveForwarding(t *testing.T) {
+	for _, home := range jdks(t) {
+		if !strings.Contains(home, "25") { // JDK 17 has no generations
+			continue
+		}
+		classes := compileGuest(t, home, []string{objectsSource})
+		for _, most := range []string{"64m", "512m", "600m"} {
+			t.Run(filepath.Base(home)+"/"+most, func(t *testing.T) {
+				vm := runGuest(t, home, classes, "-XX:-UseSerialGC", "-XX:+UseZGC", "-Xmx"+most, "-Xlog:disable", "-Xlog:all=error:stderr",
+					"--sun-misc-unsafe-memory-access=allow", "hotspot.ObjectsGuest")
+				p := vm.attach(t)
+				f := p.Layout().Objects.Forwarding
+				if f.Tables[0] == 0 || f.Tables[1] == 0 || f.Tables[0] == f.Tables[1] {
+					t.Fatalf("tables %#x", f.Tables)
+				}
+				for _, table := range f.Tables {
+					for i := range uint64(64 << 20 * 16 >> f.GranuleShift) { // addresses are for 16 times the heap
+						page, err := p.memory.Word(table + 8*i)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if page == 0 {
+							continue
+						}
+						start, err := p.memory.Word(page + uint64(f.Start))
+						if err != nil || start>>f.GranuleShift > i {
+							t.Errorf("the forwarding of granule %d begins at %#x, %v", i, start, err)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
 // isOld tells the objects that were there before two collections.
 func isOld(i uint64) bool {
 	return i == magicOld || i == magicParked || i == magicShared || i == magicLocked
