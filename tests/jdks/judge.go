@@ -180,10 +180,10 @@ func (m meter) wait(ctx context.Context, c jvm.Command) ([]verdict, error) {
 	return judgeWaits(s.truth, events.Own(rows), total.Within, s.recording.Stats.EventCost(), s.recording.Profile.Comments), nil
 }
 
-// judgeTypes wants the waits to have the class of their lock, where any are recorded.
-func judgeTypes(named, all float64, of []verdict) verdict {
+// judgeTypes wants the waits to have the class of their lock, where any are recorded, or the profile to say that they have none.
+func judgeTypes(named, marked, all float64, of []verdict) verdict {
 	if all > 0 {
-		return nearly(lockTypes, int64(named), 0, int64(all), "")
+		return nearly(lockTypes, int64(named), int64(marked), int64(all), "")
 	}
 	v := verdict{feature: lockTypes, state: silent, found: "no waits are recorded"}
 	if slices.ContainsFunc(of, func(v verdict) bool { return v.state == wrong }) {
@@ -201,7 +201,7 @@ func judgeWaits(truth events.Truth, own []events.Row, within float64, cost time.
 	const delay = 1
 	const work = "wait" // the kind of waits for work
 	contended := events.Where(own, func(r events.Row) bool { return r.Kind != work })
-	var named, typed float64
+	var named, unnamed, typed float64
 	for _, of := range []struct {
 		feature string
 		says    []string
@@ -222,8 +222,11 @@ func judgeWaits(truth events.Truth, own []events.Row, within float64, cost time.
 				if r.Has(w.Method) {
 					rows = append(rows, r)
 					typed += r.Values[delay]
-					if r.Class == w.Class {
+					switch r.Class {
+					case w.Class:
 						named += r.Values[delay]
+					case "":
+						unnamed += r.Values[delay]
 					}
 				}
 			}
@@ -235,7 +238,10 @@ func judgeWaits(truth events.Truth, own []events.Row, within float64, cost time.
 		waited = max(waited-time.Duration(events.Count(rows))*cost, 0)
 		verdicts = append(verdicts, sum(of.feature, events.Sum(rows, delay)/1e6, waited.Seconds()*1e3, within/1e6, "ms"))
 	}
-	verdicts = append(verdicts, judgeTypes(named, typed, verdicts))
+	if !slices.ContainsFunc(notes, func(note string) bool { return strings.Contains(note, noObjects) }) {
+		unnamed = 0 // nobody says that these classes are missing
+	}
+	verdicts = append(verdicts, judgeTypes(named, unnamed, typed, verdicts))
 	var idle time.Duration
 	var taken float64
 	for _, w := range truth.Idle {
@@ -243,7 +249,7 @@ func judgeWaits(truth events.Truth, own []events.Row, within float64, cost time.
 		taken += events.Sum(events.Where(contended, func(r events.Row) bool { return r.Has(w.Method) }), delay)
 	}
 	if len(own) == 0 {
-		none := judgeTypes(0, 0, verdicts)
+		none := judgeTypes(0, 0, 0, verdicts)
 		none.feature = apart
 		return append(verdicts, none)
 	}

@@ -113,6 +113,9 @@ func TestJudgeWaits(t *testing.T) {
 	expect(t, "nothing, and said", said, locks, right)
 	said = judgeWaits(truth, []events.Row{row(hot, monitor, "block", 1e9)}, 0, 0, []string{"java (pid 1): 7 waits count as waits for work, because " + unclear})
 	expect(t, "nobody knows what for", said, locks, silent)
+	unnamed := []events.Row{row(hot, "", "block", 1e9)}
+	expect(t, "without a class", judgeWaits(truth, unnamed, 0, 0, nil), lockTypes, wrong)
+	expect(t, "without a class, and said", judgeWaits(truth, unnamed, 0, 0, []string{noObjects + " (no symbols)"}), lockTypes, silent)
 	many := row(hot, monitor, "enter", 5e8)
 	many.Count = 10_000
 	expect(t, "half of it", judgeWaits(truth, []events.Row{many, parked}, 0, 0, nil), monitors, wrong)
