@@ -59,10 +59,14 @@ func countsSince(before, after *source.Snapshot) profile.Counts {
 	return c
 }
 
-// Counts since the agent started.
-func (a *Agent) Counts() profile.Counts {
-	now := fold.Get(a.owner, a.snapshot())
-	return countsSince(&source.Snapshot{}, &now)
+// Counts since the agent started. It fails if the agent panics over them.
+func (a *Agent) Counts() (profile.Counts, error) {
+	var now source.Snapshot
+	take := a.snapshot()
+	if err := a.owner.Do(func(s *fold.State) { now = take(s) }); err != nil {
+		return profile.Counts{}, fmt.Errorf("count samples: %w", err)
+	}
+	return countsSince(&source.Snapshot{}, &now), nil
 }
 
 // processesRefused is how many processes found no room among the chosen ones: those that Choose was called for, and children.

@@ -37,8 +37,10 @@ type NamedFolder interface {
 }
 
 // A SampleHolder holds samples back until it knows how many calls they stand for. Flush hands them out at once, because a window ends.
+// Held is how many it holds.
 type SampleHolder interface {
 	Flush(add Add)
+	Held() int
 }
 
 // An Unweigher hands out no edge for some of the calls that it has named. Unweighed counts those by cause.

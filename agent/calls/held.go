@@ -38,11 +38,12 @@ func (h *Held) HandOut(total float64, add func(profile.Edge, float64)) {
 func (h *Held) HandOutSingly(add func(profile.Edge, float64)) { h.part(1, add) }
 
 func (h *Held) part(weight float64, add func(profile.Edge, float64)) {
-	for _, e := range h.edges {
+	edges := h.edges
+	h.edges = nil // first: if add panics, none is handed out twice
+	h.handed += weight * float64(len(edges))
+	for _, e := range edges {
 		add(e, weight)
 	}
-	h.handed += weight * float64(len(h.edges))
-	h.edges = nil
 }
 
 // Drop forgets what waits, and returns how many samples that were.

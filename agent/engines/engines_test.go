@@ -77,6 +77,7 @@ func (f *foldingEngine) Fold(c *bpf.Call, add calls.Add) bool {
 	return c.Callee != 0
 }
 
+func (f *foldingEngine) Held() int                    { return 0 }
 func (f *foldingEngine) Flush(add calls.Add)          { add(&f.held, profile.Edge{}, 4) }
 func (f *foldingEngine) Unweighed() map[string]uint64 { return map[string]uint64{discardTime: 7} }
 

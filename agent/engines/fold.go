@@ -86,8 +86,19 @@ func (e *Engines) onNamedCall(s *fold.State, c *bpf.NamedCall) {
 	}
 }
 
-// Fail accounts for a call over which the agent panicked.
-func (e *Engines) Fail(*fold.State) { e.counts.discarded[profile.Failed]++ }
+// Fail accounts for a call over which the agent panicked, and for those that were lost with it.
+func (e *Engines) Fail(*fold.State) {
+	accounted := e.counts.folded + profile.Sum(e.counts.discarded)
+	for _, own := range e.running {
+		if holder, ok := own.Engine.(calls.SampleHolder); ok {
+			accounted += uint64(holder.Held())
+		}
+		if unweigher, ok := own.Engine.(calls.Unweigher); ok {
+			accounted += profile.Sum(unweigher.Unweighed())
+		}
+	}
+	e.counts.discarded[profile.Failed] += e.counts.received - min(accounted, e.counts.received)
+}
 
 // recordedBy is the engine whose records are of a kind; nil if it does not run.
 func (e *Engines) recordedBy(kind uint8) *engine {

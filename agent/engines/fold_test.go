@@ -61,3 +61,27 @@ func FuzzHandleCall(f *testing.F) {
 		}
 	})
 }
+
+// A holdingEngine waits for the end of bursts, and hands out no edge for some samples.
+type holdingEngine struct{ fakeEngine }
+
+func (holdingEngine) Flush(calls.Add)              {}
+func (holdingEngine) Held() int                    { return 3 }
+func (holdingEngine) Unweighed() map[string]uint64 { return map[string]uint64{discardTime: 2} }
+
+// A call over which the agent panicked is discarded once: not if it was accounted for before, and with those that were lost with it.
+func TestFailedCalls(t *testing.T) {
+	for lost := range uint64(3) {
+		e, _ := testEngines()
+		e.run(specOf(e.opt, calls.Page), started{engine: holdingEngine{fakeEngine{name: calls.Page}}})
+		e.counts.discarded[profile.NoWindow] = 1
+		e.counts.folded = 10
+		e.counts.received = 10 + 1 + 3 + 2 + lost
+		for range 2 {
+			e.Fail(e.state())
+			if n := e.counts.discarded[profile.Failed]; n != lost {
+				t.Errorf("%d calls were lost, %d are counted", lost, n)
+			}
+		}
+	}
+}

@@ -165,7 +165,7 @@ func (h *hotCode) take(p *fold.Process, known jitEntries, r listener.Result) err
 	if err != nil {
 		return err
 	}
-	return e.Owner.Do(func(s *fold.State) {
+	err = e.Owner.Do(func(s *fold.State) {
 		code := p.Code.Load()
 		for _, hit := range r.Hits {
 			e.counts.received++
@@ -179,6 +179,10 @@ func (h *hotCode) take(p *fold.Process, known jitEntries, r listener.Result) err
 			e.addRaw(s, p, h.name, call[0], call[1], 0)
 		}
 	})
+	if err != nil {
+		e.Owner.Do(e.Fail)
+	}
+	return err
 }
 
 // checkEntries is watch.ErrChanged if other code is at an entry by now; p's worker has it.

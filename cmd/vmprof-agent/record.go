@@ -349,7 +349,10 @@ func (p *progress) draw(a *agent.Agent) {
 	if p.w == nil {
 		return
 	}
-	c := a.Counts()
+	c, err := a.Counts()
+	if err != nil {
+		return // it was logged
+	}
 	at := time.Since(p.began).Round(time.Second).String()
 	if p.total > 0 {
 		at += " of " + p.total.String()

@@ -45,8 +45,8 @@ func (s *scripted) Follow(ctx context.Context, _ time.Duration, observe func(*pr
 func (s *scripted) Collect(context.Context, time.Duration, []int) (*profile.Profile, error) {
 	return window(), nil
 }
-func (s *scripted) Counts() profile.Counts {
-	return profile.Counts{Attempted: 12, Delivered: 12, Folded: 12}
+func (s *scripted) Counts() (profile.Counts, error) {
+	return profile.Counts{Attempted: 12, Delivered: 12, Folded: 12}, nil
 }
 func (s *scripted) Stats() profile.Stats { return s.stats }
 

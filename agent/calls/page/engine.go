@@ -203,6 +203,16 @@ func (e *Engine) Flush(add calls.Add) {
 	}
 }
 
+// Held is how many samples wait for the end of their burst.
+func (e *Engine) Held() (n int) {
+	e.weigher.mu.Lock()
+	defer e.weigher.mu.Unlock()
+	for _, b := range e.weigher.threads {
+		n += b.Len()
+	}
+	return n
+}
+
 // costs are what bursts are corrected by. Until a hit was measured, a usual one is assumed.
 func (e *Engine) costs() costs {
 	const usual = 700 * time.Nanosecond

@@ -169,6 +169,16 @@ func (e *Engine) Fold(c *bpf.NamedCall, add calls.Add) bool {
 // Flush hands out the calls of bursts that are not over, of all processes: at the end of a window of a recording.
 func (e *Engine) Flush(add calls.Add) { e.weigher.flush(add) }
 
+// Held is how many calls wait for the end of their burst.
+func (e *Engine) Held() (n int) {
+	e.weigher.mu.Lock()
+	defer e.weigher.mu.Unlock()
+	for _, b := range e.weigher.held {
+		n += b.Len()
+	}
+	return n
+}
+
 // Edge returns the edge of a named call that this engine sampled; false for others', and where the callee has no name.
 func (e *Engine) Edge(c *bpf.NamedCall) (profile.Edge, bool) {
 	if c.Engine != bpf.EngineUSDT {

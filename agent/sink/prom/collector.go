@@ -44,7 +44,12 @@ func (h *health) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (h *health) Collect(ch chan<- prometheus.Metric) {
-	s := snapshot{h.source.Counts(), h.source.Stats(), h.windows.totals()}
+	counts, err := h.source.Counts()
+	if err != nil { // none rather than counters that go back
+		ch <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
+		return
+	}
+	s := snapshot{counts, h.source.Stats(), h.windows.totals()}
 	for i, f := range h.families {
 		f.read(s, func(value float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(h.descs[i], f.kind, value, labels...)

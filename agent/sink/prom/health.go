@@ -11,7 +11,7 @@ import (
 type Source interface {
 	// Counts accounts for every sample since the agent started. What is only known once frames have been named,
 	// Truncated, Stale and Unknown, is not read: it is summed up over the windows.
-	Counts() profile.Counts
+	Counts() (profile.Counts, error)
 	// Stats is the agent's own health.
 	Stats() profile.Stats
 }

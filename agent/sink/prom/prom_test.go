@@ -29,12 +29,12 @@ var engines = []string{"page", "hotspot", "listener", "usdt", "branch"}
 // fixed is a Source whose answers never change. Every number is another one, so that the golden file shows a mix-up.
 type fixed struct{}
 
-func (fixed) Counts() profile.Counts {
+func (fixed) Counts() (profile.Counts, error) {
 	return profile.Counts{
 		Attempted: 1000, Delivered: 990, Dropped: map[string]uint64{"ring_full": 10, "no_memory": 0},
 		Folded: 983, Discarded: map[string]uint64{"malformed": 4, "exited": 3},
 		Idle: 5000, Filtered: 70,
-	}
+	}, nil
 }
 
 func (fixed) Stats() profile.Stats {
