@@ -303,9 +303,9 @@ func (refusingMap) Put(any, any) error { return errors.New("no") }
 
 // A rate that cannot be set is not an end.
 func TestRateNotSet(t *testing.T) {
-	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
+	a, _ := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	a.own(refusingMap{}, a.setSteady)
-	w = a.openForTest()
+	w := a.openForTest()
 	a.attach(7)
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	a.linked("b:2@32 c:4@48", 1)
