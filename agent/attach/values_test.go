@@ -70,11 +70,11 @@ func TestProbedValues(t *testing.T) {
 		{spec: "func:f.isra.0=arg1", site: probesite.Site{Function: "f.isra.0", Clone: "isra"}, want: []bpf.ProbedValue{{Base: reg(rdi, 8), Size: 8}}},
 		{spec: "func:f=rdi", site: probesite.Site{Function: "f.isra.0", Clone: "isra"}, want: []bpf.ProbedValue{{Base: reg(rdi, 8), Size: 8}}},
 		{spec: "func:f=arg1", site: probesite.Site{Function: "f.isra.0", Clone: "isra"}, err: "f.isra.0"},
-		{spec: "func:f=arg7", err: "on its stack"},
+		{spec: "func:f=arg7", err: "through the stack pointer"},
 		{spec: "usdt:p:n=arg8", site: note, err: "has 7 operands"},
 		{spec: "usdt:p:n=arg1:str:arg8", site: note, err: "has 7 operands"},
 		{spec: "usdt:p:n=arg6", site: note, err: "form is not supported"},
-		{spec: "usdt:p:n=x0", site: note, err: "x0 is none of this machine"},
+		{spec: "usdt:p:n=x0", site: note, err: "this machine has no register x0"},
 	} {
 		got, err := probedValues(parseSpec(t, test.spec), test.site)
 		if test.err != "" {
