@@ -9,7 +9,7 @@ import (
 type Watches struct {
 	Complete    uint64 // lasted as long as planned
 	Full        uint64 // reached their limit of hits before
-	Void        uint64 // the watched code was replaced meanwhile; what was observed is not used
+	Void        uint64 // the watched code was replaced during the watch; the observation is not used
 	Refused     uint64 // no thread could be watched
 	Interrupted uint64 // the engine ended them early; what was observed is not used
 	Failed      uint64 // any other error; the log has it

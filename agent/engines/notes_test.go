@@ -144,7 +144,7 @@ func TestWatchesOfEngines(t *testing.T) {
 	}
 }
 
-// Options that do not apply to an engine, a budget that is too small for them, and rates that change are told of.
+// The notes name options that do not apply to an engine, a budget that is too small for them, and rates that change.
 func TestNotesOfRates(t *testing.T) {
 	rate := func(hz, stride, samples int) profile.Rate {
 		return profile.Rate{Hz: hz, Burst: profile.Burst{Stride: stride, Samples: samples}}

@@ -127,7 +127,7 @@ func (c *Chaining) Agreement(key []target.RawFrame) (byDepth, bySite cct.Agreeme
 	return byDepth, bySite
 }
 
-// A WalkRate decides how many of the samples whose link is known are walked nevertheless, and when a link is known.
+// A WalkRate decides how many of the samples whose link is known are walked all the same, and when a link is known.
 type WalkRate struct {
 	Every        uint32 // one in so many
 	Proof        uint8  // walks that must agree with a link's first one: see cct.Chain

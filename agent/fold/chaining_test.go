@@ -112,7 +112,7 @@ func TestSettle(t *testing.T) {
 	}
 	walk(a, "e:1@16 c:2@32 x:3@48 a:4@64", true) // another link
 	if len(a.known) != 0 {
-		t.Fatalf("the kernel side was told of %v, where it knows all", a.known)
+		t.Fatalf("the kernel side received %v, but it has all of them", a.known)
 	}
 	walk(a, other, true)
 	if steady, told := a.known[tag]; steady || !told {
@@ -122,7 +122,7 @@ func TestSettle(t *testing.T) {
 	walk(a, other, false)
 	walk(a, one, false)
 	if len(a.known) != 0 {
-		t.Errorf("the kernel side was told again: %v", a.known)
+		t.Errorf("the kernel side received them again: %v", a.known)
 	}
 	walk(a, one, true) // forgotten there: the slot was another link's
 	if steady, told := a.known[tag]; steady || !told {

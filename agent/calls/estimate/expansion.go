@@ -170,7 +170,7 @@ func (w *codeWalk) add(caller Place, callee MethodID, perSecond, variance float6
 	}
 }
 
-// finish hands over what was found. Calls that were compiled away take time nevertheless: if they are more than the
+// finish hands over what was found. Calls that were compiled away take time all the same: if they are more than the
 // code has the time for, its profiles are of another phase, and all of them are taken to be fewer.
 func (w *codeWalk) finish() {
 	scale := 1.
