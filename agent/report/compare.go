@@ -26,9 +26,10 @@ const (
 	ByContext           // whole stacks
 	ByClass             // of objects: of events
 	ByTotal             // methods with what they call; not in comparisons of shares
+	ByService           // whole services; not in comparisons of shares
 )
 
-var byNames = [...]string{"method", "edge", "context", "class", "total"}
+var byNames = [...]string{"method", "edge", "context", "class", "total", "service"}
 
 // ParseBy reads the name of a By.
 func ParseBy(name string) (By, error) {
@@ -37,7 +38,7 @@ func ParseBy(name string) (By, error) {
 			return By(by), nil
 		}
 	}
-	return 0, fmt.Errorf("cannot compare by %q: choose method, edge, context or class, or total of two sides", name)
+	return 0, fmt.Errorf("cannot compare by %q: choose method, edge, context or class, or total or service of two sides", name)
 }
 
 // String is the name, for one thing that is compared.

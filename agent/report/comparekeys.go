@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"regexp"
 
 	pprof "github.com/google/pprof/profile"
@@ -16,7 +17,7 @@ type auditKey struct {
 	callee Method     // ByMethod, ByTotal, ByEdge
 	caller Method     // ByEdge
 	node   cct.NodeID // ByContext: the subtree below it
-	class  string     // ByClass
+	label  string     // ByClass, ByService
 }
 
 const (
@@ -90,11 +91,9 @@ func (a *auditor) keys(r *recording, sample *pprof.Sample, yield func(auditKey))
 	}
 	switch a.by {
 	case ByClass:
-		class := label(sample, stored.LabelClass)
-		if class == "" {
-			class = stored.Unnamed
-		}
-		yield(auditKey{by: ByClass, class: class})
+		yield(auditKey{by: ByClass, label: cmp.Or(label(sample, stored.LabelClass), stored.Unnamed)})
+	case ByService:
+		yield(auditKey{by: ByService, label: cmp.Or(label(sample, stored.LabelService), label(sample, stored.LabelComm), stored.Unnamed)})
 	case ByMethod:
 		if id != cct.Root {
 			yield(auditKey{by: ByMethod, callee: a.tree.Node(id).Key})

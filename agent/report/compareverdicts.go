@@ -26,8 +26,8 @@ type AuditOptions struct {
 	Looks bool    // the comparison is repeated until there is a verdict
 }
 
-// Audit writes whether B costs more or less per unit of work than A, how sure that is, and which methods, calls, contexts or
-// classes make the difference. A side is one or more recordings; those of one process are its windows one after the other. Nil
+// Audit writes whether B costs more or less per unit of work than A, how sure that is, and which methods, calls, contexts, classes
+// or services make the difference. A side is one or more recordings; those of one process are its windows one after the other. Nil
 // options are the zero value. The result is that of the whole.
 func Audit(w io.Writer, a, b []Named, opts *AuditOptions) (audit.Verdict, error) {
 	if opts == nil {
@@ -369,7 +369,7 @@ func (v *verdicts) table() {
 	slices.SortStableFunc(rows, func(a, b auditRow) int { return cmp.Compare(math.Abs(b.Change), math.Abs(a.Change)) })
 	rows, rest = first(v.opts.N, rows)
 
-	thing := map[By]string{ByMethod: "method", ByTotal: "method with callees", ByEdge: "caller -> callee", ByContext: "context with callees", ByClass: "class"}[v.opts.By]
+	thing := map[By]string{ByMethod: "method", ByTotal: "method with callees", ByEdge: "caller -> callee", ByContext: "context with callees", ByClass: "class", ByService: "service"}[v.opts.By]
 	g := grid{head: []gridRow{{cells: []string{"A", "B", "B - A", "±", "verdict"}, name: heading(fmt.Sprintf("%s (%s per %s)", thing, v.language.unit, v.opts.Per))}}}
 	for _, r := range rows {
 		g.rows = append(g.rows, gridRow{cells: v.cells(r.Difference), name: func(width int) string { return v.name(r.key, width) }})
@@ -466,8 +466,8 @@ func (v *verdicts) name(k auditKey, width int) string {
 		return arrowed(v.auditor.methods.name(k.caller), v.auditor.methods.name(k.callee), width)
 	case ByContext:
 		return contextPath(&v.auditor.tree, k.node, width, v.auditor.methods.name)
-	case ByClass:
-		return shorten(k.class, width)
+	case ByClass, ByService:
+		return shorten(k.label, width)
 	}
 	return shorten(v.auditor.methods.name(k.callee), width)
 }

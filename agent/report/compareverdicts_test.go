@@ -18,6 +18,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
 // A recorded is a recording that a test makes: so many windows of a second in which each path has a number of samples of a
@@ -154,6 +155,28 @@ func per(t *testing.T, text string) report.Per {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// Of all services on a machine, the slower one is named, and the others are not.
+func TestAuditServices(t *testing.T) {
+	machine := func(name string, seed uint64, search float64) report.Named {
+		n := recorded{windows: 60, paths: map[string]float64{"search": search, "render": 300, "sshd": 50}, seed: seed}.named(t, name)
+		for _, s := range n.Profile.Sample {
+			if method := s.Location[0].Line[0].Function.Name; method == "sshd" {
+				s.Label[stored.LabelComm] = []string{method}
+			} else {
+				s.Label[stored.LabelService] = []string{method + ".service"}
+			}
+		}
+		return n
+	}
+	a, b := machine("a.pb.gz", 5, 300), machine("b.pb.gz", 6, 360)
+	got, _ := audited(t, []report.Named{a}, []report.Named{b}, &report.AuditOptions{CompareOptions: report.CompareOptions{N: 5, Width: 79, By: report.ByService}})
+	for _, want := range []string{"more  search.service", "service (ms of CPU per second)", "2 services undecided"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
 }
 
 // A program against itself has no differences, whatever its methods are.
@@ -300,7 +323,7 @@ func FuzzAudit(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		for by := range uint8(5) {
+		for by := range uint8(report.ByService + 1) {
 			var data bytes.Buffer
 			if err := stored.WriteUncompressed(&data); err != nil {
 				f.Fatal(err)
@@ -311,7 +334,7 @@ func FuzzAudit(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, unit string, by uint8) {
 		per, err := report.ParsePer(unit)
-		if err != nil || by > uint8(report.ByTotal) || len(data) > 1<<16 {
+		if err != nil || by > uint8(report.ByService) || len(data) > 1<<16 {
 			return
 		}
 		p, err := report.Read(bytes.NewReader(data))

@@ -18,10 +18,10 @@ const compareUsage = `Usage: vmprof-agent compare [flags] A... -- B...
        vmprof-agent compare [flags] FILE
 
 Says whether B costs more or less than A per unit of work, how sure that is,
-and which methods, calls, contexts or classes make the difference. A and B are
-files, directories of files, or URLs of serve. Record them with --window=1 and
--d 60: an interval needs at least 20 windows. With several processes a side,
-the interval includes what differs from one run to the next.
+and which methods, calls, contexts, classes or services make the difference.
+A and B are files, directories of files, or URLs of serve. Record them with
+--window=1 and -d 60: an interval needs at least 20 windows. With several
+processes a side, the interval includes what differs from one run to the next.
 
   vmprof-agent compare A.pb.gz B.pb.gz                 # CPU time per second
   vmprof-agent compare --per=6000:6100 A.pb.gz B.pb.gz # per request of A and B
@@ -33,6 +33,7 @@ the interval includes what differs from one run to the next.
   vmprof-agent compare --by=total A.pb.gz B.pb.gz      # methods with callees
   vmprof-agent compare --by=edge A.pb.gz B.pb.gz       # who calls whom
   vmprof-agent compare --by=class A.pb.gz B.pb.gz      # of allocations or locks
+  vmprof-agent compare --by=service A.pb.gz B.pb.gz    # of whole machines
 
 For two files without windows, prints their overlap (the sum of the smaller of
 both shares, from 0 to 100), their correlation (up to 1), and the largest
@@ -75,7 +76,7 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	fs.Float64Var(&o.opts.Least, "least", o.opts.Least, "ignore differences below `PERCENT`")
 	fs.VarP(seconds{&o.duration}, "duration", "d", "record URLs for `TIME`")
 	until := fs.String("until", "", "record URLs until `WHEN`: decided; at most -d")
-	by := fs.String("by", report.ByMethod.String(), "`KEY`: method|total|edge|context|class")
+	by := fs.String("by", report.ByMethod.String(), "compare by `KEY`; the others are above")
 	fs.StringVar(&o.opts.SampleType, "sample-type", "", "compare `TYPE`, such as calls (default: common to both)")
 	fs.StringVar(&o.opts.Engine, "engine", "", "compare the calls of `ENGINE` (default: the only one)")
 	fs.BoolVar(&o.opts.IgnoreSites, "ignore-sites", false, "edges: merge all call sites between two methods")
@@ -108,7 +109,7 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 			urls++
 		}
 	}
-	o.verdict = dash >= 0 || urls > 0 || fs.Changed("per") || fs.Changed("alpha") || fs.Changed("least") || o.opts.By == report.ByTotal
+	o.verdict = dash >= 0 || urls > 0 || fs.Changed("per") || fs.Changed("alpha") || fs.Changed("least") || o.opts.By == report.ByTotal || o.opts.By == report.ByService
 	precision := o.files() == 1 && !fs.Changed("windows") && !o.verdict
 	switch {
 	case dash >= 0 && (len(o.sides[0]) == 0 || len(o.sides[1]) == 0):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
@@ -20,14 +21,15 @@ func (o *recordOptions) checkWindow() error {
 	if o.window == 0 {
 		return nil
 	}
-	format, err := sink.FormatOf(o.output)
+	format, err := sink.FormatPprof, error(nil)
+	if len(o.parts()) == 1 { // else -o is a directory, for files of this format
+		format, err = sink.FormatOf(o.output)
+	}
 	switch {
 	case err != nil:
 		return nil // CheckWritable reports it
 	case o.window < minWindow:
 		return usageError(fmt.Sprintf("--window needs a duration of at least %v", minWindow))
-	case o.events.Any():
-		return usageError("--window works with -e cpu and calls only: remove other events")
 	case o.exact != "":
 		return usageError("--exact counts the whole recording: remove --window")
 	case format != sink.FormatPprof:
@@ -52,21 +54,27 @@ func (o *recordOptions) store(stdout io.Writer, last *profile.Profile, r *rotati
 		counts := last.Counts
 		return counts, o.write(stdout, last, outputs)
 	}
-	if err := r.windows.Add(last); err != nil {
+	if err := r.add(last); err != nil {
 		return profile.Counts{}, err
 	}
-	last.Processes = nil // nobody else has this window
-	stored, err := r.windows.Profile()
-	if err != nil {
-		return profile.Counts{}, err
+	last.Processes = nil            // nobody else has this window
+	counts := r.windows[0].Counts() // those of all files
+	for i, w := range r.windows {
+		stored, err := w.Profile()
+		if err != nil {
+			return profile.Counts{}, err
+		}
+		outputs[i].stored = stored
+		if err := sink.WriteStored(outputs[i].path, stdout, stored); err != nil {
+			return profile.Counts{}, err
+		}
 	}
-	outputs[0].stored = stored
-	return r.windows.Counts(), sink.WriteStored(outputs[0].path, stdout, stored)
+	return counts, nil
 }
 
-// A rotation closes one window after the other while a recording goes on, and keeps them apart in one profile.
+// A rotation closes one window after the other while a recording goes on, and keeps them apart in one profile for each file.
 type rotation struct {
-	windows *sink.Windows                    // the closed ones
+	windows []*sink.Windows                  // the closed ones, by output
 	next    func() (*profile.Profile, error) // closes the open window and opens another
 	open    *agent.Window
 	quit    chan struct{}
@@ -79,7 +87,7 @@ func (o *recordOptions) rotate(ctx context.Context, w *agent.Window) *rotation {
 	if o.window == 0 {
 		return nil
 	}
-	r := newRotation(o.content())
+	r := newRotation(o.parts())
 	r.open = w
 	ctx = context.WithoutCancel(ctx) // an interrupted window would be lost
 	r.next = func() (*profile.Profile, error) {
@@ -93,16 +101,33 @@ func (o *recordOptions) rotate(ctx context.Context, w *agent.Window) *rotation {
 	return r
 }
 
-func newRotation(content sink.Content) *rotation {
-	return &rotation{windows: sink.NewWindows(content), quit: make(chan struct{}), done: make(chan error, 1)}
+func newRotation(parts []part) *rotation {
+	r := &rotation{quit: make(chan struct{}), done: make(chan error, 1)}
+	for _, p := range parts {
+		r.windows = append(r.windows, sink.NewWindows(p.content))
+	}
+	return r
 }
+
+// add appends a window to each file.
+func (r *rotation) add(p *profile.Profile) error {
+	for _, w := range r.windows {
+		if err := w.Add(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// full says that the open window should be the last, because a file has no room for more.
+func (r *rotation) full() bool { return slices.ContainsFunc(r.windows, (*sink.Windows).Full) }
 
 // run closes a window each time its length is over, until stop is called, as many are wanted as there are with the open
 // one (0: any number), or the profile has no room for more.
 func (r *rotation) run(length time.Duration, wanted int64) {
 	tick := time.NewTicker(length)
 	defer tick.Stop()
-	for !r.windows.Full() && (wanted == 0 || int64(r.windows.Len()) < wanted-1) {
+	for !r.full() && (wanted == 0 || int64(r.windows[0].Len()) < wanted-1) {
 		select {
 		case <-r.quit:
 			r.done <- nil
@@ -111,7 +136,7 @@ func (r *rotation) run(length time.Duration, wanted int64) {
 		}
 		p, err := r.next()
 		if err == nil {
-			err = r.windows.Add(p)
+			err = r.add(p)
 		}
 		if err != nil {
 			r.done <- fmt.Errorf("close window: %w", err)

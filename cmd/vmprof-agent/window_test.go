@@ -32,6 +32,9 @@ func TestWindowFlag(t *testing.T) {
 		{"--window=100ms -o -", 300, ""},
 		{"-d 4096s --window=1s", 4096, ""},
 		{"-e cpu,calls -d 60s --window=20s -o some.pb.gz", 3, ""},
+		{"-e alloc -d 60s --window=20s -o some.pb.gz", 3, ""},
+		{"-e cpu,alloc,lock -d 60s --window=20s -o some", 3, ""},
+		{"-e alloc -d 60s --window=20s -o some.txt", 0, "needs the pprof format"},
 		{"-d 4097s --window=1s", 0, "more than 4096 windows in -d 1h8m17s: use a longer window"},
 		{"-d 60s --window=99ms", 0, "at least 100ms"},
 		{"-d 60s --window=-1s", 0, "at least 100ms"},
@@ -67,7 +70,7 @@ func windowOf(n int) *profile.Profile {
 func TestRotation(t *testing.T) {
 	const length = time.Millisecond
 	var closed int
-	r := newRotation(sink.Time)
+	r := newRotation([]part{{"cpu", sink.Time}})
 	first := new(agent.Window)
 	r.open = first
 	r.next = func() (*profile.Profile, error) {
@@ -100,7 +103,7 @@ func TestRotation(t *testing.T) {
 
 // A recording may end at any moment, also before its first window.
 func TestRotationStops(t *testing.T) {
-	r := newRotation(sink.Time)
+	r := newRotation([]part{{"cpu", sink.Time}})
 	w := new(agent.Window)
 	r.open = w
 	go r.run(time.Hour, 0)
@@ -114,7 +117,7 @@ func TestRotationStops(t *testing.T) {
 
 func TestRotationFails(t *testing.T) {
 	why := errors.New("the ring is gone")
-	r := newRotation(sink.Time)
+	r := newRotation([]part{{"cpu", sink.Time}})
 	r.next = func() (*profile.Profile, error) { return nil, why }
 	r.run(time.Millisecond, 0)
 	if _, err := r.stop(nil); !errors.Is(err, why) {
@@ -124,14 +127,14 @@ func TestRotationFails(t *testing.T) {
 
 // A recording without end has as many windows as a profile has room for.
 func TestRotationIsBounded(t *testing.T) {
-	r := newRotation(sink.Time)
+	r := newRotation([]part{{"cpu", sink.Time}})
 	n := 0
 	r.next = func() (*profile.Profile, error) { n++; return windowOf(1), nil }
 	r.run(time.Microsecond, 0)
 	if _, err := r.stop(nil); err != nil || n != stored.MaxWindows-1 {
 		t.Errorf("%d windows before the last, %v", n, err)
 	}
-	if err := r.windows.Add(windowOf(1)); err != nil {
+	if err := r.add(windowOf(1)); err != nil {
 		t.Errorf("the last window has no room: %v", err)
 	}
 }
