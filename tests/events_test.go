@@ -1,8 +1,10 @@
 package tests
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -35,10 +37,10 @@ func startEvents(t *testing.T, jdk jvm.JDK, program events.Program, flags ...str
 
 // recordEvents records kinds of events of a guest while it runs, all of that, and checks that nothing of it got lost without
 // being counted.
-func recordEvents(t *testing.T, guest *events.Guest, kinds string, threads, amount int) (*profile.Profile, events.Truth) {
+func recordEvents(t *testing.T, guest *events.Guest, kinds string, threads, amount int, flags ...string) (*profile.Profile, events.Truth) {
 	t.Helper()
 	var truth events.Truth
-	recording, err := built.While(t.Context(), profiler.Options{PID: guest.PID(), Frequency: frequency, Extra: []string{"-e", kinds}},
+	recording, err := built.While(t.Context(), profiler.Options{PID: guest.PID(), Frequency: frequency, Extra: append([]string{"-e", kinds}, flags...)},
 		(*profiler.AgentRun).WaitAttached, func(*profiler.AgentRun) error {
 			var err error
 			truth, err = guest.Run(threads, amount)
@@ -128,6 +130,42 @@ func TestRecordAllocations(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Windows of a recording of events add up to what the program did, and compare finds no difference between them.
+func TestRecordWindowsOfEvents(t *testing.T) {
+	needs.Root(t, "sampling")
+	guest := startEvents(t, needs.JDK(t), events.Allocating)
+	const threads, amount = 2, 64_000_000
+	if _, err := guest.Run(threads, amount/4); err != nil { // warms up
+		t.Fatal(err)
+	}
+	p, truth := recordEvents(t, guest, "alloc", threads, amount, "--window=0.9", "--budget=20%") // so that probes never rest
+	var all float64
+	for _, a := range truth.Allocations {
+		all += float64(a.Bytes)
+	}
+	rows := events.Own(rowsOf(t, p, "alloc_objects", "alloc_space"))
+	n, sum := float64(events.Count(rows)), events.Sum(rows, 1)
+	t.Logf("%.0f events, %.4g of %.4g bytes", n, sum, all)
+	if off := sum/all - 1; n < 300 || math.Abs(off) > 0.02+2/math.Sqrt(n) {
+		t.Errorf("%.4g bytes of %.0f events, %.4g in truth", sum, n, all)
+	}
+	of := make(map[int64]bool)
+	for _, s := range p.Sample {
+		of[s.NumLabel["window"][0]] = true
+	}
+	if len(of) < 2 {
+		t.Errorf("windows %v have events", of)
+	}
+	path := filepath.Join(t.TempDir(), "alloc.pb.gz")
+	var data bytes.Buffer
+	if err := errors.Join(p.Write(&data), os.WriteFile(path, data.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustSucceed(t, "compare", "--per=1000", path, path); !strings.HasPrefix(got.stdout, "B allocates as much memory as A") && !strings.HasPrefix(got.stdout, "Undecided") {
+		t.Error(got.stdout)
+	}
 }
 
 // Waits are as long as the threads say that they were.
