@@ -5,11 +5,14 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
 // The short form finds no more false verdicts than chance allows, and the tables have their places in the documentation.
 func TestShort(t *testing.T) {
-	if err := run(t.Context(), []string{"-short"}, io.Discard); err != nil {
+	needs.Root(t, "sampling")
+	needs.JDK(t)
+	if err := run(t.Context(), []string{"-short"}, t.Output()); err != nil {
 		t.Error(err)
 	}
 	if err := harness.CheckMarkers("../../"+docs, sections); err != nil {

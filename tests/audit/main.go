@@ -1,22 +1,29 @@
-// Command audit measures how often the verdicts of compare are wrong, on simulated recordings whose difference is known:
-// programs that are compared with themselves, and with versions that are slower. It also shows what comes of looking again and
-// again at timings that are still being taken, by the rule of Lau, Arnold, Hind and Calder (CGO 2009, section 6.3) and by
-// always-valid intervals.
+// Command audit measures how often the verdicts of compare are wrong. On simulated recordings whose difference is known:
+// programs that are compared with themselves, and with versions that are slower. On recordings of real programs that are split
+// at random. And on guests that run side by side and know themselves by how much one is slower. It also shows what comes of
+// looking again and again at timings that are still being taken, by the rule of Lau, Arnold, Hind and Calder (CGO 2009, section
+// 6.3) and by always-valid intervals.
 //
-//	go run ./tests/audit            # two minutes
-//	go run ./tests/audit -short     # what CI runs
-//	go run ./tests/audit -update    # also rewrites the tables in docs/auditing.md
+//	go run ./tests/audit                       # everything; an hour, of which simulations take two
+//	go run ./tests/audit -short                # what CI runs
+//	go run ./tests/audit -run 'verdicts|keys|looks'
+//	go run ./tests/audit -run '^split, Xalan'
+//	go run ./tests/audit -update               # also rewrites the tables in docs/auditing.md
 //
-// Seeds are fixed: every run gives the same tables.
+// Seeds of simulations are fixed: every run gives the same tables.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
+	"fmt"
 	"io"
+	"regexp"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
 // docs is the page whose tables -update rewrites, from the root of the repository.
@@ -25,30 +32,50 @@ const docs = "docs/auditing.md"
 // errWrong says that verdicts are wrong more often than they may be. The tables say which.
 var errWrong = errors.New("more verdicts are false than alpha allows")
 
-// A manner says how much to simulate.
+// A manner says how much to simulate and to record.
 type manner struct {
 	experiments int // of each row
 	seeds       int // of each row of looks
 	timings     int // of each version in looks, at most
+
+	warmup time.Duration // of guests
+	window time.Duration
+	halves int // windows of a side
+	duels  int // of each row of paced guests
+	pairs  int // of each pair
 }
 
 var (
-	longRun  = manner{experiments: 1000, seeds: 200, timings: 100_000}
-	shortRun = manner{experiments: 60, seeds: 100, timings: 10_000}
+	longRun  = manner{experiments: 1000, seeds: 200, timings: 100_000, warmup: 3 * time.Second, window: time.Second, halves: 60, duels: 3, pairs: 20}
+	shortRun = manner{experiments: 60, seeds: 100, timings: 10_000, warmup: time.Second, window: time.Second / 4, halves: 20, duels: 1, pairs: 1}
 )
 
+// A lab has what sections need.
+type lab struct {
+	manner
+	agent profiler.Agent
+	jdk   jvm.JDK
+	out   io.Writer
+}
+
 // sections are all that is measured, in the order of the documentation.
-var sections = []harness.Section[manner]{
-	{Name: "verdicts", Markers: []string{"audit-verdicts"}, Aim: "at most alpha of the verdicts false", Plan: planOf(manner.verdicts)},
-	{Name: "keys", Markers: []string{"audit-keys"}, Aim: "at most alpha of the verdicts false", Plan: planOf(manner.keys)},
-	{Name: "looks", Markers: []string{"audit-looks"}, Aim: "at most alpha of the always-valid verdicts false", Plan: planOf(manner.looks)},
+var sections = []harness.Section[lab]{
+	{Name: "verdicts", Markers: []string{"audit-verdicts"}, Aim: "at most alpha of the verdicts false", Plan: planOf("verdicts", manner.verdicts)},
+	{Name: "keys", Markers: []string{"audit-keys"}, Aim: "at most alpha of the verdicts false", Plan: planOf("keys", manner.keys)},
+	{Name: "looks", Markers: []string{"audit-looks"}, Aim: "at most alpha of the always-valid verdicts false", Plan: planOf("looks", manner.looks)},
+	{Name: "splits", Markers: []string{"audit-splits"}, Aim: "at most alpha of the comparisons with a false verdict; 5 % found", Plan: planSplit},
+	{Name: "paced", Markers: []string{"audit-paced"}, Aim: "no wrong verdict", Plan: planDuels("audit-paced", paced)},
+	{Name: "pairs", Markers: []string{"audit-pairs"}, Aim: "20 of 20 right beyond a ratio of 1.1", Plan: planDuels("audit-pairs", pairs)},
 }
 
 // planOf is the plan of a section that is measured as a whole.
-func planOf(measure func(m manner) harness.Outcome) func(harness.Choice) harness.Job[manner] {
-	return func(c harness.Choice) harness.Job[manner] {
-		return harness.Job[manner]{Trials: 1, Whole: !c.Short, Run: func(_ context.Context, m manner) (harness.Outcome, error) {
-			return measure(m), nil
+func planOf(name string, measure func(m manner) harness.Outcome) func(harness.Choice) harness.Job[lab] {
+	return func(c harness.Choice) harness.Job[lab] {
+		if c.Run != nil && !c.Run.MatchString(name) {
+			return harness.Job[lab]{}
+		}
+		return harness.Job[lab]{Trials: 1, Whole: !c.Short, Run: func(_ context.Context, l lab) (harness.Outcome, error) {
+			return measure(l.manner), nil
 		}}
 	}
 }
@@ -56,25 +83,38 @@ func planOf(measure func(m manner) harness.Outcome) func(harness.Choice) harness
 func main() { harness.Main("audit", run) }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("audit", flag.ContinueOnError)
-	short := flags.Bool("short", false, "fewer experiments")
-	update := flags.Bool("update", false, "rewrite the tables in "+docs)
+	var o harness.Options
+	flags := o.Flags("audit", "fewer experiments", docs)
+	pattern := flags.String("run", "", "only sections and trials whose names match")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *short && *update {
+	if o.Short && o.Update {
 		return errors.New("-update needs all experiments: leave out -short")
 	}
-	m, page := longRun, ""
-	if *short {
-		m = shortRun
+	chosen := harness.Choice{Short: o.Short}
+	if *pattern != "" {
+		var err error
+		if chosen.Run, err = regexp.Compile(*pattern); err != nil {
+			return fmt.Errorf("-run: %w", err)
+		}
 	}
-	if *update {
-		page = docs
+	jdk, err := jvm.Oldest()
+	if err != nil {
+		return err
 	}
-	ok, err := harness.Run(ctx, out, m, sections, harness.Choice{Short: *short}, page)
-	if err == nil && !ok {
-		err = errWrong
-	}
-	return err
+	return o.WithAgent(ctx, func(agent profiler.Agent, _ string) error {
+		l, page := lab{manner: longRun, agent: agent, jdk: jdk, out: out}, ""
+		if o.Short {
+			l.manner = shortRun
+		}
+		if o.Update {
+			page = docs
+		}
+		ok, err := harness.Run(ctx, out, l, sections, chosen, page)
+		if err == nil && !ok {
+			err = errWrong
+		}
+		return err
+	})
 }

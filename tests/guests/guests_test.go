@@ -48,7 +48,11 @@ func TestParseTruth(t *testing.T) {
 func TestPrograms(t *testing.T) {
 	jdks := needs.JDKs(t)
 	jdk := jdks[len(jdks)-1] // the newest one runs most programs
-	for _, program := range append(Programs(), Crowd(), Siblings(), Paced(10)) {
+	programs := append(Programs(), Crowd(), Siblings(), Paced(10))
+	for _, pair := range Pairs() {
+		programs = append(programs, pair.Fast, pair.Slow)
+	}
+	for _, program := range programs {
 		if !program.Runs(Flavour{}, jdk.Version) {
 			continue
 		}

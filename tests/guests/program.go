@@ -2,6 +2,7 @@ package guests
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -90,6 +91,30 @@ func Paced(slow int) Program {
 	return Program{
 		Name: fmt.Sprintf("Paced, slow=%d", slow), Class: "Paced", Thread: worker,
 		Flags: append(compile("dontinline Paced::heavy", "dontinline Paced::light"), fmt.Sprintf("-Dslow=%d", slow)),
+	}
+}
+
+// A Pair is two ways to run the same work, 200 requests a second, of which one is slower.
+type Pair struct {
+	Name       string
+	Fast, Slow Program
+}
+
+// Pairs are decisions of the JIT compiler that its flags can turn round.
+func Pairs() []Pair {
+	program := func(work string, flags ...string) Program {
+		return Program{
+			Name: "Paired, " + work, Class: "Paired", Thread: worker,
+			Flags: slices.Concat(compile("dontinline Paired::summing", "dontinline Paired::calling", "dontinline Paired::dispatching"), []string{"-Dwork=" + work}, flags),
+		}
+	}
+	return []Pair{
+		{"C2 and C1", program("summing"), program("summing", "-XX:TieredStopAtLevel=1")},
+		{"inlined and not", program("calling"), program("calling", compile("dontinline Paired::step")...)},
+		{
+			"guessed receiver and looked up",
+			program("dispatching", "-XX:TypeProfileMajorReceiverPercent=40"), program("dispatching", "-XX:TypeProfileMajorReceiverPercent=90"),
+		},
 	}
 }
 
