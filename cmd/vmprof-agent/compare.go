@@ -159,18 +159,12 @@ func compare(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	)
 	for side, names := range o.sides {
 		for _, name := range names {
-			files, err := recordings(name)
+			list, err := readRecordings(name)
 			if err != nil {
 				return err
 			}
-			expanded = expanded || files[0] != name
-			for _, file := range files {
-				p, err := report.ReadFile(file)
-				if err != nil {
-					return err
-				}
-				sides[side] = append(sides[side], report.Named{Name: file, Profile: p})
-			}
+			expanded = expanded || list[0].Name != name
+			sides[side] = append(sides[side], list...)
 		}
 	}
 	a, b := sides[0], sides[1]
@@ -196,6 +190,22 @@ func compare(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
 // maxRecordings bounds the files of a directory that are compared.
 const maxRecordings = 4096
+
+// readRecordings reads a recording, or those in a directory, in the order of their names.
+func readRecordings(name string) (list []report.Named, err error) {
+	files, err := recordings(name)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		p, err := report.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, report.Named{Name: file, Profile: p})
+	}
+	return list, nil
+}
 
 // recordings returns the profiles in a directory, in the order of their names, or the file itself.
 func recordings(name string) (files []string, err error) {

@@ -35,6 +35,7 @@ early, writes the file and ends COMMAND. After -d, COMMAND keeps running.
   vmprof-agent record -e alloc -p 4711          # allocated objects, by method
   vmprof-agent record -e cpu,alloc,lock -o out  # out/cpu.pb.gz and so on
   vmprof-agent record -e calls -p 4711          # call counts
+  vmprof-agent record --against=a.pb.gz -p 4711 # slower than a.pb.gz?
 
 EVENT is one or several of:
   cpu    hot methods             safepoint    pauses of all Java threads
@@ -59,6 +60,7 @@ type recordOptions struct {
 	verbose   bool
 	command   []string
 	contexts  contextFlags
+	against   againstFlags
 	eventFlags
 }
 
@@ -74,6 +76,7 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	fs.StringVarP(&o.output, "output", "o", "", "write to `FILE`, - for stdout (default "+defaultOutput+")")
 	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per second of CPU time")
 	fs.Var(seconds{&o.window}, "window", "keep consecutive windows of `TIME` apart, for compare")
+	o.against.add(fs)
 	fs.StringVar(&o.stats, "stats", "", "also write the agent's own counters to `FILE`, as JSON")
 	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log attached probes and failures")
 	o.addExact(fs)
@@ -106,6 +109,9 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 		if len(o.parts()) > 1 {
 			o.output = defaultDirectory
 		}
+	}
+	if err := o.against.check(fs, &o); err != nil {
+		return nil, err
 	}
 	return &o, o.checkWindow()
 }
@@ -201,6 +207,9 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		if err := summarize(summary, out.stored, out.path); err != nil {
 			return err
 		}
+	}
+	if err := o.against.compare(summary, outputs[0]); err != nil {
+		return err
 	}
 	return childErr
 }

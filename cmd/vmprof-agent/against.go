@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
+)
+
+// againstFlags have a recording compared with an earlier one.
+type againstFlags struct {
+	against string // a recording, or a directory of several; empty: nothing is compared
+	per     string
+	opts    report.AuditOptions
+	earlier []report.Named
+}
+
+func (a *againstFlags) add(fs *pflag.FlagSet) {
+	fs.StringVar(&a.against, "against", "", "then compare with `FILE`, which was recorded before")
+	fs.StringVar(&a.per, "per", "seconds", "against: per `UNIT` (see compare)")
+}
+
+// check reads the earlier recording, so that what cannot be compared fails before anything is recorded. A recording that is compared
+// has windows of a second unless others are asked for.
+func (a *againstFlags) check(fs *pflag.FlagSet, o *recordOptions) error {
+	if a.against == "" {
+		if fs.Changed("per") {
+			return usageError("--per needs --against")
+		}
+		return nil
+	}
+	if len(o.parts()) > 1 {
+		return usageError("--against compares one file: record events one at a time, or compare the files later")
+	}
+	if o.window == 0 {
+		o.window = time.Second
+	}
+	shown := report.DefaultViewOptions()
+	a.opts.N, a.opts.Width = 10, shown.Width
+	var err error
+	if a.opts.Per, err = report.ParsePer(a.per); err != nil {
+		return usageError(err.Error())
+	}
+	a.earlier, err = readRecordings(a.against)
+	if err != nil {
+		return err
+	}
+	if len(a.earlier) == 1 && !report.HasWindows(a.earlier[0].Profile) {
+		return fmt.Errorf("%s has no windows to compare: record it with --window=1", a.against)
+	}
+	return nil
+}
+
+// compare writes how the recording differs from the earlier one.
+func (a *againstFlags) compare(w io.Writer, out output) error {
+	if a.against == "" {
+		return nil
+	}
+	fmt.Fprintf(w, "\nA: %s; B: %s\n", a.against, out.path)
+	if _, err := report.Audit(w, a.earlier, []report.Named{{Name: out.path, Profile: out.stored}}, &a.opts); err != nil {
+		return fmt.Errorf("compare with %s: %w", a.against, err)
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
+)
+
+func TestAgainst(t *testing.T) {
+	timed, windows := storedProfile(t), storedWindows(t)
+	for _, test := range []struct {
+		args []string
+		want string // of the error
+	}{
+		{[]string{"--against=" + windows, "-p", "1"}, ""},
+		{[]string{"--against=" + windows, "--per=6000:6100", "-p", "1"}, ""},
+		{[]string{"--per=6000", "-p", "1"}, "--per needs --against"},
+		{[]string{"--against=" + windows, "--per=x", "-p", "1"}, `cannot compare per "x"`},
+		{[]string{"--against=" + windows, "-e", "cpu,alloc", "-p", "1"}, "--against compares one file"},
+		{[]string{"--against=" + windows, "-d", "1", "-p", "1"}, "makes only one window"},
+		{[]string{"--against=" + timed, "-p", "1"}, "has no windows to compare: record it with --window=1"},
+		{[]string{"--against=/nowhere/a.pb.gz", "-p", "1"}, "/nowhere/a.pb.gz"},
+		{[]string{"--against=" + t.TempDir(), "-p", "1"}, "has no recordings"},
+	} {
+		o, err := parseRecord(test.args, io.Discard)
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("record %q: %v, want %q", test.args, err, test.want)
+		}
+		if err == nil && o.windows() != 30 {
+			t.Errorf("record %q makes %d windows, want one a second", test.args, o.windows())
+		}
+	}
+	o, err := parseRecord([]string{"--against=" + windows, "-p", "1"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := report.ReadFile(windows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := o.against.compare(&out, output{path: "b.pb.gz", stored: stored}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"A: " + windows + "; B: b.pb.gz\n", "Undecided whether B uses more or less CPU than A: ", "2 + 2 windows"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+}
