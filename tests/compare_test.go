@@ -83,6 +83,29 @@ func TestCompareKnown(t *testing.T) {
 	}
 }
 
+// A recording says itself how it differs from an earlier one of the same program.
+func TestRecordAgainst(t *testing.T) {
+	needs.Root(t, "sampling")
+	guest, err := guests.Start(t.Context(), needs.JDK(t), guests.Paced(0), guests.Flavour{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { guest.Close() })
+	dir, pid := t.TempDir(), strconv.Itoa(guest.PID())
+	before, after := filepath.Join(dir, "before.pb.gz"), filepath.Join(dir, "after.pb.gz")
+	mustSucceed(t, "record", "-p", pid, "-d", "3", "--window=0.1", "-o", before)
+	got := mustSucceed(t, "record", "-p", pid, "-d", "3", "--window=0.1", "--against="+before, "--per=600", "-o", after)
+	_, compared, _ := strings.Cut(got.stdout, "A: "+before+"; B: "+after+"\n")
+	for _, want := range []string{" ms of CPU per unit ", "30 + 30 windows", "JIT noise between runs is not in this interval"} {
+		if !strings.Contains(strings.Join(strings.Fields(compared), " "), want) {
+			t.Errorf("no %q in\n%s", want, got.stdout)
+		}
+	}
+	if again := mustSucceed(t, "compare", "--per=600", before, after); !strings.HasPrefix(compared, strings.SplitAfter(again.stdout, "\n")[0]) {
+		t.Errorf("compare says\n%s\nand record\n%s", again.stdout, compared)
+	}
+}
+
 // checkCompared fails where the comparison and the guests' own clocks disagree by more than the interval and a point: what the
 // ledgers lack at both ends of the recording is less. A verdict must have the right sign. It must be there where the truth is so far
 // beyond the minimum effect of 1 % that an estimate anywhere in its interval gives one: on a busy machine intervals are wide,
