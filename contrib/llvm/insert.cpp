@@ -315,6 +315,6 @@ static void registerPasses(PassBuilder &builder) {
 	builder.registerOptimizerLastEPCallback([](ModulePassManager &passes, OptimizationLevel) { passes.addPass(Replace(options)); });
 }
 
-extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo llvmGetPassPluginInfo() {
+extern "C" LLVM_ATTRIBUTE_VISIBILITY_DEFAULT PassPluginLibraryInfo llvmGetPassPluginInfo() {
 	return {LLVM_PLUGIN_API_VERSION, "vmprof-markers", "1", registerPasses};
 }
