@@ -56,13 +56,6 @@ func (r *duelResult) judge(change float64, d audit.Difference) {
 	}
 }
 
-func mean(values []float64) (sum float64) {
-	for _, v := range values {
-		sum += v / float64(len(values))
-	}
-	return sum
-}
-
 func planDuels(marker string, all func(l manner) []duelTrial) func(harness.Choice) harness.Job[lab] {
 	return func(c harness.Choice) harness.Job[lab] {
 		return harness.Trials[lab, duelTrial, duelResult]{

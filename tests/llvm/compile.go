@@ -204,6 +204,3 @@ func (a *account) add(b account) {
 	a.Variables += b.Variables
 	a.Memory += b.Memory
 }
-
-// copies is how many more places have a marker than there are markers.
-func (a *account) copies() int { return a.Sites - a.Kept - a.Merged }
