@@ -2,6 +2,7 @@ package proc
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -72,12 +73,12 @@ const (
 // Cgroup reads /proc/PID/cgroup: see Service.
 func (r Root) Cgroup(pid int) ([]byte, error) { return r.read(pid, maxCgroup, "cgroup") }
 
-// Service returns the bounded name under which a process is counted: the systemd unit (nginx.service) or, for a
-// container, the first 12 digits of its id, whichever is nearest to the process; else comm. The argument cgroup is
-// the content of /proc/PID/cgroup.
+// Service returns the bounded name under which a process is counted: the systemd unit (nginx.service), the application of a JVM
+// (see Application), or for a container the first 12 digits of its id, whichever of unit and container is nearest to the process;
+// else comm. The argument cgroup is the content of /proc/PID/cgroup.
 //
 // The unified hierarchy is asked first, then systemd's named one, then the rest in order.
-func Service(cgroup []byte, comm string) string {
+func Service(cgroup []byte, application, comm string) string {
 	paths := make([]string, 2, 8)
 	for line := range bytes.Lines(cgroup) {
 		// hierarchy-ID:controller-list:path, and the path may hold colons.
@@ -95,32 +96,37 @@ func Service(cgroup []byte, comm string) string {
 		}
 	}
 	for _, path := range paths {
-		if name := serviceOf(path); name != "" {
-			return printable([]byte(name))
+		name, unit := serviceOf(path)
+		switch {
+		case name == "":
+			continue
+		case application != "" && !unit: // ids are as good as no name, and new ones after each restart
+			return application
 		}
+		return printable([]byte(name))
 	}
-	return printable([]byte(comm))
+	return cmp.Or(application, printable([]byte(comm)))
 }
 
 // serviceOf looks for a unit or a container from the innermost component outwards.
-func serviceOf(path string) string {
+func serviceOf(path string) (name string, unit bool) {
 	for path != "" {
 		i := strings.LastIndexByte(path, '/')
-		name := path[i+1:]
+		name = path[i+1:]
 		path = path[:max(i, 0)]
 		switch {
 		case strings.HasPrefix(name, "user@") || strings.HasPrefix(name, "libpod-payload-"):
 			// user@1000.service is a whole login session. Podman puts the payload of a unit's container below the
 			// unit, whose name lasts longer than the container.
 		case strings.HasSuffix(name, ".service") && len(name) > len(".service"):
-			return name
+			return name, true
 		default:
 			if id := containerID(name); id != "" {
-				return id[:shortIDLen]
+				return id[:shortIDLen], false
 			}
 		}
 	}
-	return ""
+	return "", false
 }
 
 // containerID finds the id in docker-ID.scope, cri-containerd-ID.scope, kubepods-…:cri-containerd:ID or a bare ID.

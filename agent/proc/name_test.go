@@ -3,6 +3,7 @@ package proc
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -40,8 +41,8 @@ func TestComm(t *testing.T) {
 func TestThreads(t *testing.T) {
 	pid := os.Getpid()
 	tids, err := Root("").Threads(pid)
-	if err != nil || len(tids) == 0 || tids[0] != pid {
-		t.Fatalf("Threads = %v, %v; want this process's leader first", tids, err)
+	if err != nil || !slices.Contains(tids, pid) || !slices.IsSorted(tids) {
+		t.Fatalf("Threads = %v, %v; want this process's leader %d among them", tids, err, pid)
 	}
 }
 
@@ -89,8 +90,14 @@ func TestService(t *testing.T) {
 		{"garbage", "x\n::\n:::::\n0\n", "java"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := Service([]byte(tt.cgroup), "java"); got != tt.want {
+			if got := Service([]byte(tt.cgroup), "", "java"); got != tt.want {
 				t.Errorf("Service = %q, want %q", got, tt.want)
+			}
+			if strings.HasSuffix(tt.want, ".service") {
+				return
+			}
+			if got := Service([]byte(tt.cgroup), "com.acme.Shop", "java"); got != "com.acme.Shop" {
+				t.Errorf("Service of a JVM = %q", got)
 			}
 		})
 	}
@@ -107,7 +114,7 @@ func FuzzService(f *testing.F) {
 	f.Add([]byte("1:name=systemd:/system.slice/a.service\n0::/docker/"+hexID+"\n"), "java")
 	f.Add([]byte("0::////.scope"), "")
 	f.Fuzz(func(t *testing.T, cgroup []byte, comm string) {
-		name := Service(cgroup, comm)
+		name := Service(cgroup, "", comm)
 		if len(name) > maxName {
 			t.Errorf("name of %d bytes", len(name))
 		}

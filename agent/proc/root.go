@@ -101,17 +101,27 @@ func numericNames(dir string) ([]int, error) {
 // read returns a whole small file of a process, at most limit bytes of it.
 func (r Root) read(pid, limit int, elem ...string) ([]byte, error) {
 	name := elem[len(elem)-1]
+	b, err := r.readSome(pid, limit+1, elem...)
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > limit {
+		return nil, fmt.Errorf("read %s of process %d: more than %d bytes: %w", name, pid, limit, ErrTooLarge)
+	}
+	return b, nil
+}
+
+// readSome reads a file of a process up to a limit.
+func (r Root) readSome(pid, limit int, elem ...string) ([]byte, error) {
+	name := elem[len(elem)-1]
 	f, err := os.Open(r.path(pid, elem...))
 	if err != nil {
 		return nil, explain(pid, "open "+name, err)
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	b, err := io.ReadAll(io.LimitReader(f, int64(limit)))
 	if err != nil {
 		return nil, explain(pid, "read "+name, err)
-	}
-	if len(b) > limit {
-		return nil, fmt.Errorf("read %s of process %d: more than %d bytes: %w", name, pid, limit, ErrTooLarge)
 	}
 	return b, nil
 }

@@ -34,7 +34,7 @@ type Process struct {
 	Comm       string // name of the thread group leader
 	Runtime    string // "hotspot", or "" for none
 	VM         string // the runtime's version for display, or ""
-	Service    string // systemd unit, container id or comm: the bounded name for metrics
+	Service    string // systemd unit, application of a JVM, container id or comm: the bounded name for metrics
 	Executable symbolize.Mapping
 	Notes      []string // what a reader of this process's part must know
 	Threads    []*Thread

@@ -173,13 +173,34 @@ func (rs *Resolver) identify(p *Process) {
 	comm, _ := root.Comm(pid)
 	cgroup, _ := root.Cgroup(pid)
 	exe, _ := root.Executable(pid)
+	application := rs.application(p, exe)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if comm != "" {
 		p.comm = comm
 	}
-	p.service = proc.Service(cgroup, p.comm)
+	p.service = proc.Service(cgroup, application, p.comm)
 	p.executable = symbolize.Mapping{File: symbolize.CleanName(exe)}
+}
+
+// application is what people call the program of a JVM that runs this executable.
+func (rs *Resolver) application(p *Process, exe string) string {
+	if path.Base(exe) != "java" {
+		return ""
+	}
+	name, err := Call(rs, p, func() (string, error) {
+		arguments, err := rs.root.Arguments(p.PID)
+		if err != nil {
+			return "", err
+		}
+		environment, err := rs.root.Environment(p.PID)
+		if err != nil {
+			environment = nil // it takes more privilege than the rest
+		}
+		return proc.Application(arguments, environment), nil
+	})
+	rs.reads.count(err)
+	return name
 }
 
 // readMaps reads p's mappings, at most once in mapsInterval. It never takes another process's for p's: a process that

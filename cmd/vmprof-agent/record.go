@@ -30,6 +30,7 @@ Without -p and COMMAND it profiles the whole machine. Ctrl-C ends the recording
 early, writes the file and ends COMMAND. After -d, COMMAND keeps running.
 
   vmprof-agent record -p 4711                   # one JVM, 30 s, to vmprof.pb.gz
+  vmprof-agent record -p shop                   # by unit, jar or main class
   vmprof-agent record -d 10 -o all.folded       # the machine, for flame graphs
   vmprof-agent record -o job.txt -- java -jar job.jar
   vmprof-agent record -e alloc -p 4711          # allocated objects, by method
@@ -51,7 +52,8 @@ Flags:
 
 // recordOptions are the flags of record.
 type recordOptions struct {
-	pids      []int
+	targets   targets
+	pids      []int // that targets select
 	duration  time.Duration
 	window    time.Duration // of each of several consecutive windows; 0: there is one
 	frequency int
@@ -70,7 +72,7 @@ const defaultDuration = 30 * time.Second
 func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	var o recordOptions
 	fs := newFlags("record", recordUsage, stderr)
-	fs.IntSliceVarP(&o.pids, "pid", "p", nil, "profile process `PID` and its new children; repeatable")
+	o.targets.add(fs, "profile process `PID` (or name, pattern) and new children")
 	fs.VarP(seconds{&o.duration}, "duration", "d", "stop after `TIME`: 10, 10s, 5m (default 30s, or COMMAND's)")
 	o.add(fs)
 	fs.StringVarP(&o.output, "output", "o", "", "write to `FILE`, - for stdout (default "+defaultOutput+")")
@@ -89,11 +91,11 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	}
 	o.command = fs.Args()
 	switch {
-	case len(o.command) > 0 && len(o.pids) > 0:
+	case len(o.command) > 0 && len(o.targets.words) > 0:
 		return nil, usageError("-p and COMMAND cannot be combined: remove one of them")
 	case o.frequency < 1:
 		return nil, usageError("-F needs a frequency of at least 1 Hz")
-	case o.exact != "" && len(o.command) == 0 && len(o.pids) != 1:
+	case o.exact != "" && len(o.command) == 0 && len(o.targets.words) != 1:
 		return nil, usageError("--exact counts the calls of one JVM: select it with -p, or start it as a command")
 	case o.duration < 0:
 		return nil, usageError("-d needs a positive duration")
@@ -121,6 +123,12 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	o, err := parseRecord(args, stderr)
 	if err != nil {
 		return err
+	}
+	if o.pids, err = o.targets.find(ctx); err != nil {
+		return err
+	}
+	if o.exact != "" && len(o.command) == 0 && len(o.pids) != 1 {
+		return usageError("--exact counts the calls of one JVM: select it with -p")
 	}
 	limitMemory(logger(o.verbose, stderr))
 	// A terminal that goes away ends a recording as Ctrl-C does, unless nohup(1) has it ignored.

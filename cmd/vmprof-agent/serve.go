@@ -57,7 +57,7 @@ const windowLength = 10 * time.Second
 
 // serveOptions are the flags of serve.
 type serveOptions struct {
-	pids          []int
+	targets       targets
 	frequency     int
 	listen        string
 	webConfig     string
@@ -72,7 +72,7 @@ type serveOptions struct {
 func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	var o serveOptions
 	fs := newFlags("serve", serveUsage, stderr)
-	fs.IntSliceVarP(&o.pids, "pid", "p", nil, "profile only `PID` and new children; repeatable")
+	o.targets.add(fs, "profile only `PID` (or name, pattern)")
 	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per CPU second")
 	o.add(fs)
 	o.contexts.add(fs)
@@ -108,12 +108,16 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer ln.Close()
+	pids, err := o.targets.find(ctx)
+	if err != nil {
+		return err
+	}
 	log := logger(o.verbose, stderr)
 	limitMemory(log)
 	// There is nothing to read anew: the web configuration is read for each connection and request.
 	signal.Ignore(syscall.SIGHUP)
 	options := agent.Options{
-		Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: log, Settle: settle(), MaxContexts: maxContexts(debug.SetMemoryLimit(-1)),
+		Frequency: o.frequency, PIDs: pids, Version: version.String(), Log: log, Settle: settle(), MaxContexts: maxContexts(debug.SetMemoryLimit(-1)),
 	}
 	o.apply(&options)
 	o.contexts.apply(&options)

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+)
+
+func TestTargets(t *testing.T) {
+	machine := []candidate{
+		{10, "nginx", "nginx.service", ""},
+		{20, "java", "shop.service", "shop-1.2"},
+		{21, "java", "com.acme.Orders", "com.acme.Orders"},
+		{22, "java", "com.acme.Orders", "com.acme.Orders"},
+		{30, "java", "3f4a9c0d7be1", ""},
+		{40, "bash", "bash", ""},
+	}
+	for _, test := range []struct {
+		words string
+		want  []int
+		fails string
+	}{
+		{"4711", []int{4711}, ""},
+		{"22 21 22", []int{21, 22}, ""},
+		{"shop", []int{20}, ""},
+		{"shop.service", []int{20}, ""},
+		{"shop-1.2", []int{20}, ""},
+		{"nginx shop", []int{10, 20}, ""},
+		{"Order*", []int{21, 22}, ""},
+		{"com.acme.*", []int{21, 22}, ""},
+		{"java*", []int{20, 21, 22, 30}, ""},
+		{"unit:*", []int{10, 20}, ""},
+		{"unit:shop", []int{20}, ""},
+		{"unit:*.service 40", []int{10, 20, 40}, ""},
+		{"container:3f4a*", []int{30}, ""},
+		{"Orders", nil, "2 processes are called Orders: give a pid, or -p 'Orders*' for all of them\n       21  com.acme.Orders, java\n       22"},
+		{"unit:bash", nil, "no process is called unit:bash; there are\n       20  shop.service (shop-1.2), java\n"},
+		{"0", nil, "-p 0 is no process"},
+		{"-3", nil, "-p -3 is no process"},
+		{"[", nil, "neither a pid nor a name nor a pattern"},
+	} {
+		got, err := (&targets{strings.Fields(test.words)}).pids(func() ([]candidate, error) { return machine, nil })
+		if !slices.Equal(got, test.want) || (err == nil) != (test.fails == "") || err != nil && !strings.Contains(err.Error(), test.fails) {
+			t.Errorf("-p %s: %v, %v", test.words, got, err)
+		}
+	}
+	if got, err := (&targets{}).pids(nil); got != nil || err != nil {
+		t.Errorf("without words: %v, %v", got, err)
+	}
+	why := errors.New("no /proc")
+	if _, err := (&targets{[]string{"shop"}}).pids(func() ([]candidate, error) { return nil, why }); !errors.Is(err, why) {
+		t.Error(err)
+	}
+}
+
+// A JVM is found by what people call it; the agent itself is not.
+func TestProcesses(t *testing.T) {
+	java := filepath.Join(t.TempDir(), "java")
+	cat, err := os.ReadFile("/bin/cat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(java, cat, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), java, "--", "-", "-jar", "/opt/shop.jar") // which waits for its input
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout = io.Discard
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer in.Close()
+	all, err := processes(t.Context(), proc.DefaultRoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, c := range all {
+		if c.pid == os.Getpid() {
+			t.Error("the agent finds itself")
+		}
+		if c.pid == cmd.Process.Pid {
+			found = c.application == "shop" && c.comm == "java" && c.matches("shop")
+		}
+	}
+	if !found {
+		t.Errorf("no shop of pid %d among %v", cmd.Process.Pid, all)
+	}
+}
