@@ -51,7 +51,7 @@ const docHead = `# Metrics
 
 - At most %d methods of a service (` + "`--metrics-max-methods`" + `) and %d services (` + "`--metrics-max-services`" + `) have series of their own. The rest is in ` + "`method=\"(other)\"`" + ` and ` + "`service=\"(other)\"`" + `, so that sums over any label are complete.
 - Recent CPU time (half-life %v) decides which methods have series. A method loses its series only to a method that is twice as hot, and gets one from %d ms on. After that its time is counted in ` + "`(other)`" + `; earlier time stays in its series.
-- The series of a service end when the service has been absent for %d windows. A service is a systemd unit, a container or the name of a process. Process ids, threads and lines are not labels.
+- The series of a service end when the service has been absent for %d windows. A service is a systemd unit, the application of a JVM, a container, or the name of a process. Process ids, threads and lines are not labels.
 
 The hottest methods of the fleet:
 
