@@ -24,6 +24,9 @@ type Mapping struct {
 	File                 string
 	BuildID              string
 	Start, Limit, Offset uint64
+	// Version is the compile id of the code version that the mapping is of; 0 for any other mapping. Start and Limit are then where the
+	// code of that version is, or where the VM's code is if that was not found out.
+	Version uint32
 }
 
 // A Frame is one logical frame of a stack, named.

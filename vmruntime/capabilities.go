@@ -50,6 +50,8 @@ type VersionReader interface {
 	Process
 	// Compilation is that of CallCounter.
 	Compilation(Site) (Compilation, error)
+	// Announced names the method of a compilation that was announced.
+	Announced(CodeLoad) Frame
 	// Inlined returns the methods that are compiled into the compilation of a site, without the compiled method itself: each once,
 	// in no order, as addresses and as names. ErrStale if another version is there now.
 	Inlined(Site) (methods []uint64, names []string, err error)

@@ -9,6 +9,12 @@ import (
 
 var _ vmruntime.VersionReader = (*Process)(nil)
 
+// Announced names a compilation by what the VM announced of it, which may be cut.
+func (p *Process) Announced(c vmruntime.CodeLoad) vmruntime.Frame {
+	clean := func(s string) string { return vmstructs.CleanText([]byte(s)) }
+	return vmruntime.Frame{Function: functionName(clean(c.Class), clean(c.Name)), Signature: clean(c.Signature), BCI: -1}
+}
+
 // Inlined returns the methods that are compiled into a compilation.
 func (p *Process) Inlined(site vmruntime.Site) (methods []uint64, names []string, err error) {
 	c, err := p.codeAt(site)
