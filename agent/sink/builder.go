@@ -53,6 +53,14 @@ func frameMapping(frame symbolize.Frame) symbolize.Mapping {
 	return m
 }
 
+// withoutVersion is the mapping of all code of a VM, where profiles do not distinguish versions.
+func withoutVersion(m symbolize.Mapping) symbolize.Mapping {
+	if m.Version != 0 {
+		m.Version, m.Start, m.Limit = 0, 0, 0
+	}
+	return m
+}
+
 // A pprofBuilder holds the tables of a pprof profile, each entry once.
 type pprofBuilder struct {
 	profile   *pprof.Profile
@@ -97,7 +105,11 @@ func (b *pprofBuilder) location(inlined *pprof.Location, frame symbolize.Frame) 
 			loc.Line = append(loc.Line, inlined.Line...)
 		}
 		loc.Line = append(loc.Line, pprof.Line{Function: b.function(frame), Line: int64(max(frame.Line, 0))})
-		if m := frameMapping(frame); m != (symbolize.Mapping{}) {
+		m := frameMapping(frame)
+		if b.content&Time == 0 {
+			m = withoutVersion(m)
+		}
+		if m != (symbolize.Mapping{}) {
 			loc.Mapping = b.mapping(m)
 		}
 		b.locations[key] = loc
@@ -140,7 +152,7 @@ func (b *pprofBuilder) mapping(m symbolize.Mapping) *pprof.Mapping {
 			BuildID: stored.Printable(m.BuildID),
 			Start:   m.Start,
 			Limit:   m.Limit,
-			Offset:  m.Offset,
+			Offset:  m.Offset | stored.VersionOffset(m.Version),
 			// Said of every mapping, also where names are missing: what could be named was.
 			HasFunctions: true,
 		}
