@@ -66,6 +66,8 @@ func (v *CodeVersion) End() string {
 			}
 		}
 		return "deopt: " + strings.Join(reasons[:min(len(reasons), 3)], ", ")
+	case v.ReplacedBy != nil && v.Optimized() && !v.ReplacedBy.Optimized():
+		return fmt.Sprintf("deopt, no trap known, then #%d", v.ReplacedBy.ID)
 	case v.ReplacedBy != nil:
 		return fmt.Sprintf("replaced by #%d", v.ReplacedBy.ID)
 	}

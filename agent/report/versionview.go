@@ -71,12 +71,17 @@ func (v *CodeVersion) Given() string {
 		return ""
 	case v.Until == nil:
 		return "?"
-	case v.InUse != nil && seconds(*v.InUse) != seconds(*v.Until):
-		return seconds(*v.InUse) + "–" + seconds(*v.Until)
-	case v.InUse == nil:
+	case v.InUse == nil && v.Seen:
 		return "≤" + seconds(*v.Until)
 	}
-	return seconds(*v.Until)
+	from := v.Since
+	if v.InUse != nil {
+		from = *v.InUse
+	}
+	if seconds(from) == seconds(*v.Until) {
+		return seconds(from)
+	}
+	return seconds(from) + "–" + seconds(*v.Until)
 }
 
 // Timeline is the versions of a method in the order of their beginnings, in seconds: "#812 C1 (3) 0.1–3.0 s · #2011 C2 3.0–41.2 s · deopt at 41.2
