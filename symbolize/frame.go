@@ -29,6 +29,14 @@ type Mapping struct {
 	Version uint32
 }
 
+// WithoutVersion is the mapping with which code has the same one in all versions.
+func (m Mapping) WithoutVersion() Mapping {
+	if m.Version != 0 {
+		m.Version, m.Start, m.Limit = 0, 0, 0
+	}
+	return m
+}
+
 // A Frame is one logical frame of a stack, named.
 type Frame struct {
 	Function   string // for people: java.util.HashMap.get, JavaThread::run()

@@ -207,8 +207,7 @@ func ReadVersions(p *pprof.Profile) (*Versions, error) {
 	}
 	vs.countInterpreted(methods)
 	for _, m := range vs.Methods {
-		slices.SortStableFunc(m.Versions, func(a, b *CodeVersion) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.ID, b.ID)) })
-		m.findSuccessors()
+		m.Arrange()
 	}
 	slices.SortStableFunc(vs.Methods, func(a, b *VersionedMethod) int {
 		return cmp.Or(cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total), strings.Compare(a.SystemName, b.SystemName), cmp.Compare(a.PID, b.PID))
@@ -271,8 +270,10 @@ func (vs *Versions) countInterpreted(methods map[versionedKey]*VersionedMethod) 
 // takeover is how far apart the end of a version and the beginning of the one that replaces it may seem.
 const takeover = 100 * time.Millisecond
 
-// findSuccessors finds which versions replaced others: those with the same entry that appeared when the others were given up.
-func (m *VersionedMethod) findSuccessors() {
+// Arrange puts the versions in order, and finds which of them replaced others: those with the same entry that appeared when the others were
+// given up.
+func (m *VersionedMethod) Arrange() {
+	slices.SortStableFunc(m.Versions, func(a, b *CodeVersion) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.ID, b.ID)) })
 	for i, v := range m.Versions {
 		if !v.Known || v.Until == nil || !v.Ended() {
 			continue

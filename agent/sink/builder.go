@@ -53,14 +53,6 @@ func frameMapping(frame symbolize.Frame) symbolize.Mapping {
 	return m
 }
 
-// withoutVersion is the mapping of all code of a VM, where profiles do not distinguish versions.
-func withoutVersion(m symbolize.Mapping) symbolize.Mapping {
-	if m.Version != 0 {
-		m.Version, m.Start, m.Limit = 0, 0, 0
-	}
-	return m
-}
-
 // A pprofBuilder holds the tables of a pprof profile, each entry once.
 type pprofBuilder struct {
 	profile   *pprof.Profile
@@ -107,7 +99,7 @@ func (b *pprofBuilder) location(inlined *pprof.Location, frame symbolize.Frame) 
 		loc.Line = append(loc.Line, pprof.Line{Function: b.function(frame), Line: int64(max(frame.Line, 0))})
 		m := frameMapping(frame)
 		if b.content&Time == 0 {
-			m = withoutVersion(m)
+			m = m.WithoutVersion()
 		}
 		if m != (symbolize.Mapping{}) {
 			loc.Mapping = b.mapping(m)

@@ -35,7 +35,7 @@ func (c *codeVersions) add(proc *profile.Process, began time.Duration) {
 			c.leftOut++
 			continue
 		}
-		version := c.stored(proc.PID, v, began)
+		version := stored.NewVersion(proc.PID, v, began, c.place)
 		if known {
 			old := &c.list[at]
 			version.Since, version.Seen = old.Since, old.Seen
@@ -48,31 +48,6 @@ func (c *codeVersions) add(proc *profile.Process, began time.Duration) {
 		c.index[key] = len(c.list)
 		c.list = append(c.list, version)
 	}
-}
-
-func (c *codeVersions) stored(pid int, v *profile.Version, began time.Duration) stored.Version {
-	out := stored.Version{
-		PID: int64(pid), ID: v.ID, Level: v.Level, Size: v.Size, Method: c.place(v.SystemName),
-		Since: began + v.Since, Seen: v.Seen, State: int(v.State), Traps: v.Traps,
-	}
-	if v.EntryBCI >= 0 {
-		out.OSR = &v.EntryBCI
-	}
-	if v.InUse != 0 {
-		at := began + v.InUse
-		out.InUse = &at
-	}
-	if v.Until != 0 {
-		at := began + v.Until
-		out.Until = &at
-	}
-	if v.Decompiles >= 0 {
-		out.Decompiles = &v.Decompiles
-	}
-	for _, name := range v.Inlined {
-		out.Inlined = append(out.Inlined, c.place(name))
-	}
-	return out
 }
 
 // place is where a name is in methods.

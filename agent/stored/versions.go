@@ -48,6 +48,33 @@ type Version struct {
 	Decompiles *int           `json:"decompiles,omitempty"`
 }
 
+// NewVersion makes the stored form of a version of a window that began so long after the profile did. Place returns the place of a name in
+// Metadata.Methods.
+func NewVersion(pid int, v *profile.Version, began time.Duration, place func(name string) int) Version {
+	out := Version{
+		PID: int64(pid), ID: v.ID, Level: v.Level, Size: v.Size, Method: place(v.SystemName),
+		Since: began + v.Since, Seen: v.Seen, State: int(v.State), Traps: v.Traps,
+	}
+	if v.EntryBCI >= 0 {
+		out.OSR = &v.EntryBCI
+	}
+	if v.InUse != 0 {
+		at := began + v.InUse
+		out.InUse = &at
+	}
+	if v.Until != 0 {
+		at := began + v.Until
+		out.Until = &at
+	}
+	if v.Decompiles >= 0 {
+		out.Decompiles = &v.Decompiles
+	}
+	for _, name := range v.Inlined {
+		out.Inlined = append(out.Inlined, place(name))
+	}
+	return out
+}
+
 // Bounds on versions.
 const (
 	// MaxVersions is how many versions a profile has at most.
