@@ -24,16 +24,14 @@ type Mapping struct {
 	File                 string
 	BuildID              string
 	Start, Limit, Offset uint64
-	// Version is the compile id of the code version that the mapping is of; 0 for any other mapping. Start and Limit are then where the
-	// code of that version is, or where the VM's code is if that was not found out.
+	// Version is the compile id of the code version that the mapping is of; 0 for any other mapping. Start and Limit are then where all of
+	// the VM's code is.
 	Version uint32
 }
 
 // WithoutVersion is the mapping with which code has the same one in all versions.
 func (m Mapping) WithoutVersion() Mapping {
-	if m.Version != 0 {
-		m.Version, m.Start, m.Limit = 0, 0, 0
-	}
+	m.Version = 0
 	return m
 }
 

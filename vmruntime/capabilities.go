@@ -48,14 +48,16 @@ type Place struct {
 // A VersionReader follows the code versions of methods: what was compiled, and why it was given up.
 type VersionReader interface {
 	Process
-	// Compilation is that of CallCounter.
-	Compilation(Site) (Compilation, error)
+	// Described describes the compilation that a compiled site is in, as it was when Lookup read it: only InUse may have changed since.
+	// ErrStale if another version is there now.
+	Described(Site) (Compilation, error)
 	// Announced names the method of a compilation that was announced.
 	Announced(CodeLoad) Frame
 	// Inlined returns the methods that are compiled into the compilation of a site, without the compiled method itself: each once,
 	// in no order, as addresses and as names. ErrStale if another version is there now.
 	Inlined(Site) (methods []uint64, names []string, err error)
-	// States reads what has become of compilations, in their order: one read of some bytes each, in one batch.
+	// States reads what has become of compilations, in their order: one read of some bytes each, in one batch. Memory that was freed and is
+	// not used again may seem to be given up.
 	States([]Compilation) ([]CodeState, error)
 	// Traps reads why code of these methods was left for the interpreter so far. Methods are absent for which the VM counted nothing yet,
 	// or that are not what they were.

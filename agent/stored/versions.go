@@ -10,10 +10,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// Code versions in a profile: the mapping of a compiled frame is that of its version, from the beginning of the version's code to its end.
-// Its file is the same for all versions of a VM, as are functions, so that tools which do not know versions show what they always did.
-// The compile id is in the mapping's offset, as if a file had all code that a VM ever compiled, one version behind the other: that
-// distinguishes versions for which the VM used the same memory, also when pprof merges profiles. The metadata has the rest.
+// Code versions in a profile: each has a mapping of its own, with the same file and the same addresses as all others of the VM, and
+// functions are the same in all versions: tools which do not know versions show what they always did. The compile id is in the mapping's
+// offset, as if a file had all code that a VM ever compiled, one version behind the other: that distinguishes versions for which the VM used
+// the same memory, also when pprof merges profiles. The metadata has the rest.
 
 // versionShift leaves room for the code of one version in offsets: HotSpot's code cache has less than 2 GiB, and compile ids have 28 bits.
 const versionShift = 32
@@ -48,22 +48,25 @@ type Version struct {
 	Decompiles *int           `json:"decompiles,omitempty"`
 }
 
+// coarse leaves out what no look at code can resolve: a profile may have thousands of versions.
+func coarse(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
+
 // NewVersion makes the stored form of a version of a window that began so long after the profile did. Place returns the place of a name in
 // Metadata.Methods.
 func NewVersion(pid int, v *profile.Version, began time.Duration, place func(name string) int) Version {
 	out := Version{
 		PID: int64(pid), ID: v.ID, Level: v.Level, Size: v.Size, Method: place(v.SystemName),
-		Since: began + v.Since, Seen: v.Seen, State: int(v.State), Traps: v.Traps,
+		Since: coarse(began + v.Since), Seen: v.Seen, State: int(v.State), Traps: v.Traps,
 	}
 	if v.EntryBCI >= 0 {
 		out.OSR = &v.EntryBCI
 	}
-	if v.InUse != 0 {
-		at := began + v.InUse
+	if v.InUse != 0 && v.State >= profile.VersionGivenUp {
+		at := coarse(began + v.InUse)
 		out.InUse = &at
 	}
 	if v.Until != 0 {
-		at := began + v.Until
+		at := coarse(began + v.Until)
 		out.Until = &at
 	}
 	if v.Decompiles >= 0 {

@@ -22,6 +22,8 @@ const (
 	MaxVersions = 4096
 	// maxAnnounced is how many others are kept, the latest: a hot method's code of C1 may have been replaced before it was sampled.
 	maxAnnounced = 2048
+	// maxReadAnnounced is how many of these are read at once.
+	maxReadAnnounced = 256
 	// maxInlined bounds the inlined methods of one version.
 	maxInlined = 256
 	// versionsInterval is how often it is looked up at most what became of versions, while there is new code or new frames.
@@ -59,9 +61,10 @@ type versions struct {
 	mu        sync.Mutex
 	sampled   map[uint32]*version // by compile id
 	announced map[uint32]*CodeVersion
-	order     []uint32 // of announced: a ring once it is full
-	next      int      // where in the ring the oldest is
-	beyond    uint64   // sampled versions for which there was no room
+	order     []uint32   // of announced: a ring once it is full
+	next      int        // where in the ring the oldest is
+	fresh     []*version // whose traps are yet to be counted
+	beyond    uint64     // sampled versions for which there was no room
 	refreshed time.Duration
 	due       bool // a timer runs
 }
@@ -103,9 +106,6 @@ func (p *Process) codeMapping(g *VM, site vmruntime.Site, frames []vmruntime.Fra
 	v := vs.describe(reader, site, frames[len(frames)-1])
 	m := g.mapping.Value()
 	m.Version = id
-	if v.End > v.Begin {
-		m.Start, m.Limit = v.Begin, v.End
-	}
 	v.mapping = unique.Make(m)
 	if vs.sampled == nil {
 		vs.sampled = map[uint32]*version{}
@@ -138,7 +138,7 @@ func (vs *versions) describe(reader vmruntime.VersionReader, site vmruntime.Site
 		delete(vs.announced, site.Version)
 	}
 	v.Function, v.Signature, v.Sampled = compiled.Function, compiled.Signature, true
-	c, err := reader.Compilation(site)
+	c, err := reader.Described(site)
 	if err != nil {
 		if v.Level == 0 {
 			v.Version, v.Tier, v.EntryBCI = site.Version, compiled.Tier, -1
@@ -154,30 +154,48 @@ func (vs *versions) describe(reader vmruntime.VersionReader, site vmruntime.Site
 	} else if v.Until == 0 {
 		v.Until = now
 	}
+	if c.Tier != vmruntime.TierC2 {
+		return v // C1 inlines little, and does not trap
+	}
 	methods, names, err := reader.Inlined(site)
 	if err != nil {
 		return v
 	}
 	methods, names = methods[:min(len(methods), maxInlined)], names[:min(len(names), maxInlined)]
 	v.Inlined = names
-	if c.Tier == vmruntime.TierC2 && c.InUse {
-		v.countTraps(reader, append([]uint64{c.Method}, methods...), append([]string{v.Function}, names...))
+	if c.InUse {
+		v.methods = append(v.methods, trapCounter{method: c.Method, function: v.Function})
+		for i, m := range methods {
+			v.methods = append(v.methods, trapCounter{method: m, function: names[i]})
+		}
+		vs.fresh = append(vs.fresh, v)
 	}
 	return v
 }
 
-// countTraps notes how many traps the methods of a version have had by now.
-func (v *version) countTraps(reader vmruntime.VersionReader, methods []uint64, names []string) {
-	traps, err := reader.Traps(methods)
-	if err != nil {
-		return
+// countTraps notes how many traps the methods of versions have had by now that were sampled for the first time since the last look.
+func (vs *versions) countTraps(reader vmruntime.VersionReader) error {
+	var list []uint64
+	for _, v := range vs.fresh {
+		for _, m := range v.methods {
+			list = append(list, m.method)
+		}
 	}
-	for i, m := range methods {
-		v.methods = append(v.methods, trapCounter{m, names[i], traps[m].Reasons})
+	traps, err := reader.Traps(list)
+	for _, v := range vs.fresh {
+		if err != nil {
+			v.methods = nil
+			continue
+		}
+		for i := range v.methods {
+			v.methods[i].before = traps[v.methods[i].method].Reasons
+		}
+		if t, ok := traps[v.Method]; ok {
+			v.Decompiles = t.Decompiles
+		}
 	}
-	if t, ok := traps[methods[0]]; ok {
-		v.Decompiles = t.Decompiles
-	}
+	vs.fresh = nil
+	return err
 }
 
 // giveUp notes the traps that the methods of a version have had since it was first sampled.
@@ -208,26 +226,17 @@ func (v *version) giveUp(reader vmruntime.VersionReader) {
 	v.methods = nil
 }
 
-// announced keeps a compilation that the VM announced, as it may be replaced before it is sampled.
+// announced keeps a compilation that the VM announced, as it may be replaced before it is sampled. It is only read once the method turns out
+// to be one that is sampled: a VM that starts announces thousands.
 func (p *Process) announced(g *VM, l vmruntime.CodeLoad) {
 	reader, err := As[vmruntime.VersionReader](g)
 	if err != nil || l.Version == 0 {
 		return
 	}
-	c, err := reader.Compilation(vmruntime.Site{Kind: vmruntime.Compiled, PC: l.Begin, Version: l.Version})
-	if err != nil {
-		c = vmruntime.Compilation{Version: l.Version, Begin: l.Begin, End: l.Begin + uint64(l.Size), EntryBCI: -1}
-	}
-	now := proc.Monotonic()
 	f := reader.Announced(l)
-	v := CodeVersion{Compilation: c, Function: f.Function, Signature: f.Signature, Since: l.At, Announced: true, Decompiles: -1}
-	switch {
-	case err == nil && c.InUse:
-		v.State, v.InUse = vmruntime.CodeInUse, now
-	case err == nil:
-		v.State, v.Until = vmruntime.CodeGivenUp, now
-	case errors.Is(err, vmruntime.ErrStale):
-		v.State, v.Until = vmruntime.CodeFreed, now
+	v := CodeVersion{
+		Compilation: vmruntime.Compilation{Version: l.Version, Begin: l.Begin, End: l.Begin + uint64(l.Size), EntryBCI: -1},
+		Function:    f.Function, Signature: f.Signature, Since: l.At, Announced: true, Decompiles: -1,
 	}
 	vs := &p.versions
 	vs.mu.Lock()
@@ -249,6 +258,17 @@ func (p *Process) announced(g *VM, l vmruntime.CodeLoad) {
 		vs.next = (vs.next + 1) % maxAnnounced
 	}
 	vs.announced[l.Version] = &v
+}
+
+// read reads the compilation that was announced, if it is still there.
+func (v *CodeVersion) read(reader vmruntime.VersionReader) {
+	c, err := reader.Described(vmruntime.Site{Kind: vmruntime.Compiled, PC: v.Begin, Version: v.Version})
+	switch {
+	case err == nil:
+		v.Compilation = c
+	case errors.Is(err, vmruntime.ErrStale):
+		v.State, v.Until = vmruntime.CodeFreed, proc.Monotonic()
+	}
 }
 
 // methodKey identifies a compiled method.
@@ -298,13 +318,21 @@ func (rs *Resolver) followVersions(p *Process, g *VM, fresh bool) {
 func (vs *versions) refresh(reader vmruntime.VersionReader) error {
 	var list []*CodeVersion
 	for _, v := range vs.sampled {
-		if v.State != vmruntime.CodeFreed && v.Addr != 0 {
+		if v.State <= vmruntime.CodeInUse && v.Addr != 0 {
 			list = append(list, &v.CodeVersion)
 		}
 	}
 	hot := vs.hot(func(uint32) bool { return true })
+	read := 0
 	for _, v := range vs.announced {
-		if v.State != vmruntime.CodeFreed && v.Addr != 0 && hot[v.key()] {
+		if v.State > vmruntime.CodeInUse || !hot[v.key()] {
+			continue
+		}
+		if v.Addr == 0 && read < maxReadAnnounced {
+			read++
+			v.read(reader)
+		}
+		if v.Addr != 0 {
 			list = append(list, v)
 		}
 	}
@@ -317,6 +345,9 @@ func (vs *versions) refresh(reader vmruntime.VersionReader) error {
 		return err
 	}
 	now := proc.Monotonic()
+	if err := vs.countTraps(reader); err != nil { // after the states: what was given up by then had its traps before
+		return err
+	}
 	for i, v := range list {
 		switch states[i] {
 		case vmruntime.CodeUnknown:

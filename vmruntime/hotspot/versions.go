@@ -4,10 +4,19 @@ import (
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 var _ vmruntime.VersionReader = (*Process)(nil)
+
+// Described describes a compilation without a read, if its code was read already.
+func (p *Process) Described(site vmruntime.Site) (vmruntime.Compilation, error) {
+	if c, ok := p.codes.get(site.Version & codecache.VersionMask); ok && site.Kind == vmruntime.Compiled && c.contains(site.PC) {
+		return p.describe(&c.blob), nil
+	}
+	return p.Compilation(site)
+}
 
 // Announced names a compilation by what the VM announced of it, which may be cut.
 func (p *Process) Announced(c vmruntime.CodeLoad) vmruntime.Frame {
@@ -17,9 +26,16 @@ func (p *Process) Announced(c vmruntime.CodeLoad) vmruntime.Frame {
 
 // Inlined returns the methods that are compiled into a compilation.
 func (p *Process) Inlined(site vmruntime.Site) (methods []uint64, names []string, err error) {
-	c, err := p.codeAt(site)
-	if err != nil {
-		return nil, nil, err
+	if site.Kind != vmruntime.Compiled {
+		return nil, nil, fmt.Errorf("site of kind %d: %w", site.Kind, vmruntime.ErrUnknown)
+	}
+	version := site.Version & codecache.VersionMask
+	c, ok := p.codes.get(version)
+	if !ok || !c.contains(site.PC) {
+		if c, err = p.readCurrent(version, site); err != nil {
+			return nil, nil, err
+		}
+		p.codes.add(version, c)
 	}
 	seen := map[uint64]bool{c.method: true}
 	for i, from := range c.sources {
@@ -31,27 +47,27 @@ func (p *Process) Inlined(site vmruntime.Site) (methods []uint64, names []string
 	return methods, names, nil
 }
 
-// States reads the headers of compilations again. What has another version or place by now is freed.
+// States reads the state and the version of compilations again. What has another version by now is freed.
 func (p *Process) States(list []vmruntime.Compilation) ([]vmruntime.CodeState, error) {
+	id, state := p.schema.blob.CompileID, p.schema.blob.State
+	first := uint64(min(id.Offset, state.Offset))
+	size := max(id.End(), state.End()) - first
 	var headers vmstructs.Batch
 	for i := range list {
-		headers.Add(list[i].Addr, p.schema.blob.Header)
+		headers.Add(list[i].Addr+first, size)
 	}
 	if err := headers.Read(p.memory.Mem); err != nil {
 		return nil, fmt.Errorf("states of compilations: %w", err)
 	}
+	id.Offset, state.Offset = id.Offset-uint32(first), state.Offset-uint32(first)
 	states := make([]vmruntime.CodeState, len(list))
 	for i := range list {
-		c := &list[i]
 		header, ok := headers.Bytes(i)
-		if !ok {
-			continue // CodeUnknown
-		}
-		b, err := p.schema.blob.Decode(c.Addr, header)
 		switch {
-		case err != nil || b.Version() != c.Version || b.Begin != c.Begin || !p.compiled(&b):
+		case !ok: // CodeUnknown
+		case uint32(id.Of(header))&codecache.VersionMask != list[i].Version:
 			states[i] = vmruntime.CodeFreed
-		case b.State == codeInUse:
+		case state.SignedOf(header) == codeInUse:
 			states[i] = vmruntime.CodeInUse
 		default:
 			states[i] = vmruntime.CodeGivenUp
