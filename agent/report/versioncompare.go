@@ -52,18 +52,18 @@ func (vs *Versions) CompareVersions(p *pprof.Profile, m *VersionedMethod) (list 
 	var before *CodeVersion
 	var panes []*pane
 	var rec *recording
-	why := ""
+	unitsError, why := 0.0, ""
 	for _, v := range m.Versions {
-		if !v.Known || v.Total == 0 || v.OSR != nil {
-			continue
+		if !v.Known || v.Total < audit.LeastWindows || v.OSR != nil {
+			continue // too few samples for windows of its own
 		}
 		if before != nil {
 			if panes == nil && why == "" {
-				rec, panes, why = callsOf(p, m)
+				rec, panes, unitsError, why = callsOf(p, m)
 			}
 			cost := &VersionCost{Before: before, After: v, Why: why}
 			if why == "" {
-				vs.compare(cost, rec, panes, m)
+				vs.compare(cost, rec, panes, unitsError, m)
 			}
 			list = append(list, cost)
 		}
@@ -72,8 +72,9 @@ func (vs *Versions) CompareVersions(p *pprof.Profile, m *VersionedMethod) (list 
 	return list
 }
 
-// callsOf counts the calls of a method in each window of a profile. Why says why that is not possible.
-func callsOf(p *pprof.Profile, m *VersionedMethod) (_ *recording, _ []*pane, why string) {
+// callsOf counts the calls of a method in each window of a profile, and returns their relative standard error if they are estimated. Why says
+// why that is not possible.
+func callsOf(p *pprof.Profile, m *VersionedMethod) (_ *recording, _ []*pane, relative float64, why string) {
 	one := &pprof.Profile{
 		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Mapping: p.Mapping, Location: p.Location, Function: p.Function,
 		Comments: p.Comments, TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos, PeriodType: p.PeriodType, Period: p.Period,
@@ -81,22 +82,24 @@ func callsOf(p *pprof.Profile, m *VersionedMethod) (_ *recording, _ []*pane, why
 	}
 	per := Per{method: m.SystemName}
 	if !holdsCalls(one) {
-		return nil, nil, "calls were not counted: record with -e cpu,calls and --window=1s"
+		return nil, nil, 0, "calls were not counted: record with -e cpu,calls and --window=1s"
 	}
 	rec, err := readRecording(Named{"the profile", one}, stored.TypeCPU, &AuditOptions{Per: per})
+	if err == nil {
+		relative, err = per.countCalls([]*recording{rec})
+	}
 	if err != nil {
-		return nil, nil, err.Error()
+		return nil, nil, 0, "the number of calls is not known: " + err.Error()
 	}
-	if _, err := per.countCalls([]*recording{rec}); err != nil {
-		return nil, nil, err.Error()
-	}
-	return rec, rec.windows, ""
+	return rec, rec.windows, relative, ""
 }
 
 // compare fills in what windows say in which only one of the two versions ran.
-func (vs *Versions) compare(c *VersionCost, rec *recording, panes []*pane, m *VersionedMethod) {
+// The estimate of calls may be wrong by another factor for each of the two.
+func (vs *Versions) compare(c *VersionCost, rec *recording, panes []*pane, unitsError float64, m *VersionedMethod) {
 	var sides [2]audit.Side[struct{}]
 	for i := range sides {
+		sides[i].UnitsError = unitsError
 		sides[i].Runs = make([]audit.Run[struct{}], 1)
 	}
 	for _, w := range panes {
