@@ -77,6 +77,12 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 	if a.opt.Contexts == profile.ContextChain {
 		a.place(closed.Window)
 	}
+	for _, p := range closed.Processes {
+		if p.Attachment.Load() != 0 && !p.Exited.Load() {
+			p.WantVersions()
+			a.services.Resolver.Submit(p.Process)
+		}
+	}
 	a.services.Resolver.Wait(ctx, fold.Targets(closed.Processes), a.opt.NameDeadline)
 	a.owner.Do(func(*fold.State) { closed.Named = true })
 	return a.profileOf(ctx, closed, a.newProfile(w, end, closed.After)), nil
@@ -186,6 +192,7 @@ func (a *Agent) processProfile(w *fold.Window, p *fold.Process, parts []source.P
 		if note := p.MissingFrames(w.Began); note != "" {
 			out.Notes = append(out.Notes, note)
 		}
+		p.AddVersions(threads, w.Began, out)
 		out.Contexts = a.owner.Contexts(p, threads, a.opt.Contexts, a.opt.CheckContexts)
 		a.owner.Do(func(s *fold.State) { s.Empty(threads) })
 		if a.opt.NoTime {

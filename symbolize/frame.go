@@ -24,6 +24,15 @@ type Mapping struct {
 	File                 string
 	BuildID              string
 	Start, Limit, Offset uint64
+	// Version is the compile id of the code version that the mapping is of; 0 for any other mapping. Start and Limit are then where all of
+	// the VM's code is.
+	Version uint32
+}
+
+// WithoutVersion is the mapping with which code has the same one in all versions.
+func (m Mapping) WithoutVersion() Mapping {
+	m.Version = 0
+	return m
 }
 
 // A Frame is one logical frame of a stack, named.

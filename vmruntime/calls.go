@@ -43,6 +43,7 @@ type CallCounter interface {
 
 // A Compilation is one version of a method's code. Addresses are the guest's; they are reused when the code is gone.
 type Compilation struct {
+	Addr          uint64 // of the VM's structure for it
 	Begin, End    uint64 // of its code, stubs behind it included
 	Entry         uint64 // where calls that have yet to check the receiver's class come in; 0 if there is no code for it
 	VerifiedEntry uint64 // where all other calls come in, and the former go on

@@ -45,6 +45,44 @@ type Place struct {
 	Index  int    // of the element of an array there, -1 if there is none
 }
 
+// A VersionReader follows the code versions of methods: what was compiled, and why it was given up.
+type VersionReader interface {
+	Process
+	// Described describes the compilation that a compiled site is in, as it was when Lookup read it: only InUse may have changed since.
+	// ErrStale if another version is there now.
+	Described(Site) (Compilation, error)
+	// Announced names the method of a compilation that was announced.
+	Announced(CodeLoad) Frame
+	// Inlined returns the methods that are compiled into the compilation of a site, without the compiled method itself: each once,
+	// in no order, as addresses and as names. ErrStale if another version is there now.
+	Inlined(Site) (methods []uint64, names []string, err error)
+	// States reads what has become of compilations, in their order: one read of some bytes each, in one batch. Memory that was freed and is
+	// not used again may seem to be given up.
+	States([]Compilation) ([]CodeState, error)
+	// Traps reads why code of these methods was left for the interpreter so far. Methods are absent for which the VM counted nothing yet,
+	// or that are not what they were.
+	Traps(methods []uint64) (map[uint64]Traps, error)
+}
+
+// A CodeState is what has become of a compilation.
+type CodeState uint8
+
+const (
+	CodeUnknown CodeState = iota // it could not be read
+	CodeInUse                    // new calls may enter it
+	CodeGivenUp                  // no new call enters it; frames may still be in it
+	CodeFreed                    // its memory is free, or is used for something else
+)
+
+// Traps are the VM's counts of uncommon traps in one method: how often code of the method, or code that the method is inlined in, was left
+// for the interpreter because the compiler had assumed otherwise.
+type Traps struct {
+	// Reasons has the VM's names of reasons: class_check, unstable_if. Reasons that never occurred are absent. HotSpot counts to 255.
+	Reasons map[string]int
+	// Decompiles is how many optimised compilations of the method itself were given up, for whichever reason.
+	Decompiles int
+}
+
 // A FlagReader reads the VM's command line flags.
 type FlagReader interface {
 	// Flag reads one of type bool. An error says that the VM has no such flag, or that it cannot be read.

@@ -13,6 +13,7 @@ package vmruntime
 
 import (
 	"errors"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
@@ -145,10 +146,11 @@ var (
 // A CodeLoad reports that a compilation was installed. The strings are what the VM announced, possibly cut at the
 // kernel side's bounds; they name the method even when the code is gone before it can be read.
 type CodeLoad struct {
-	Begin                  uint64 // first instruction
-	Size                   uint32 // bytes
-	Version                uint32 // low 28 bits of the compile id
-	Class, Name, Signature string // in the VM's internal form: java/util/HashMap
+	At                     time.Duration // CLOCK_MONOTONIC
+	Begin                  uint64        // first instruction
+	Size                   uint32        // bytes
+	Version                uint32        // low 28 bits of the compile id
+	Class, Name, Signature string        // in the VM's internal form: java/util/HashMap
 }
 
 // A Process is one guest. Its methods are called from one goroutine at a time.

@@ -179,7 +179,7 @@ func (s *State) Loaded(l *bpf.CodeLoad) {
 	s.CodeLoads++
 	p := s.Process(l.Header)
 	p.Loaded(vmruntime.CodeLoad{
-		Begin: l.Begin, Size: l.Size, Version: l.CompileID & 0xfffffff, Class: string(l.Class), Name: string(l.Name), Signature: string(l.Signature),
+		At: time.Duration(l.Header.Time), Begin: l.Begin, Size: l.Size, Version: l.CompileID & 0xfffffff, Class: string(l.Class), Name: string(l.Name), Signature: string(l.Signature),
 	})
 	s.Dirty[p] = struct{}{}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-//go:embed index.html message.html style.css
+//go:embed index.html message.html versions.html style.css
 var files embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
@@ -42,7 +42,8 @@ func (f front) Whole() string               { return f.Shown.shown.whole }
 // message is what message.html shows.
 type message struct {
 	Title, Text, Code string
-	Refresh           int // seconds until the browser loads the page again; 0 for never
+	Home              string // where the front page is; "" for ../
+	Refresh           int    // seconds until the browser loads the page again; 0 for never
 }
 
 // index is the front page.

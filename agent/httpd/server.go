@@ -53,11 +53,13 @@ type Source interface {
 
 // A Server answers requests about one agent.
 type Server struct {
-	source  Source
-	logger  *slog.Logger
-	recent  *recent
-	pages   *pages
-	handler http.Handler
+	source Source
+	logger *slog.Logger
+	recent *recent
+	pages  *pages
+	// versions are the code versions of JVMs.
+	versions codeVersions
+	handler  http.Handler
 }
 
 // New makes a server. It listens to nobody until Serve; Handler can be used without.
@@ -80,6 +82,7 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	for _, k := range kinds {
 		mux.Handle("GET /profiles/"+k.Name, newProfiles(source, k, pulls, logger))
 	}
+	mux.HandleFunc("GET /versions", s.versionsOf)
 	mux.Handle("GET /ui/", http.StripPrefix("/ui", s.pages))
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "the agent is alive")
@@ -91,6 +94,7 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 
 // Observe takes a closed window for the pages. Windows come in order. Only what pages show of a window is kept.
 func (s *Server) Observe(p *profile.Profile) {
+	s.versions.observe(p)
 	if k := shownKind(s.pages.kinds()); k != nil {
 		s.pages.observe(p, k)
 	}

@@ -284,7 +284,7 @@ func (p Per) countCalls(list []*recording) (relative float64, err error) {
 				}
 				switch basis := label(sample, stored.LabelBasis); basis {
 				case profile.Sampled.String(), profile.Unmeasured.String():
-					return 0, fmt.Errorf("%s: the calls of %s are %s, which is not their number: give that with --per=N, or record with another engine", r.Name, p, basis)
+					return 0, fmt.Errorf("%s: the calls of %s are %s, which is not their number: give that with --per=N, or record with another engine", r.Name, stored.Printable(p.method), basis)
 				default:
 					interval, _ := intervalOf(sample, value, basis)
 					within = within.Add(interval)

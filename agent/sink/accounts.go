@@ -22,6 +22,7 @@ type accounts struct {
 	calls    callTotals
 	basis    processNotes
 	notes    processNotes
+	versions codeVersions
 	programs programs
 }
 
@@ -56,6 +57,9 @@ func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 	a.programs.add(p)
 	for _, proc := range p.Processes {
 		a.notes.add(proc, proc.Notes)
+		if content&Time != 0 {
+			a.versions.add(proc, p.Start.Sub(a.start))
+		}
 		if !ofEvents {
 			a.calls.add(proc)
 			if proc.Contexts != nil {
@@ -108,6 +112,8 @@ func (a *accounts) complete() *stored.Metadata {
 	if m.Events != nil {
 		m.Samples = profile.Counts{} // these are of the file with the samples
 	}
+	m.Versions, m.Methods = a.versions.list, a.versions.methods
+	m.LeftOut += a.versions.leftOut
 	m.Totals, m.Basis, m.Calls, m.Notes = a.totals.list(), a.basis.list(), a.calls.list(), a.notes.list()
 	return m
 }

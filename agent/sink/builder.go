@@ -97,7 +97,11 @@ func (b *pprofBuilder) location(inlined *pprof.Location, frame symbolize.Frame) 
 			loc.Line = append(loc.Line, inlined.Line...)
 		}
 		loc.Line = append(loc.Line, pprof.Line{Function: b.function(frame), Line: int64(max(frame.Line, 0))})
-		if m := frameMapping(frame); m != (symbolize.Mapping{}) {
+		m := frameMapping(frame)
+		if b.content&Time == 0 {
+			m = m.WithoutVersion()
+		}
+		if m != (symbolize.Mapping{}) {
 			loc.Mapping = b.mapping(m)
 		}
 		b.locations[key] = loc
@@ -140,7 +144,7 @@ func (b *pprofBuilder) mapping(m symbolize.Mapping) *pprof.Mapping {
 			BuildID: stored.Printable(m.BuildID),
 			Start:   m.Start,
 			Limit:   m.Limit,
-			Offset:  m.Offset,
+			Offset:  m.Offset | stored.VersionOffset(m.Version),
 			// Said of every mapping, also where names are missing: what could be named was.
 			HasFunctions: true,
 		}

@@ -30,6 +30,8 @@ type Metadata struct {
 	Contexts []ProcessContexts `json:"contexts,omitempty"` // of each process and window of which not every stack was walked
 	Rounding []Rounding        `json:"rounding,omitempty"` // what is missing because values are whole numbers of 63 bits
 	Notes    []Note            `json:"notes,omitempty"`    // profile.Process.Notes, each once
+	Versions []Version         `json:"versions,omitempty"` // of code, of all processes: see VersionOf
+	Methods  []string          `json:"methods,omitempty"`  // names that Versions refer to
 	LeftOut  int               `json:"left_out,omitempty"` // remarks, notes and the like that were too many
 }
 
@@ -257,6 +259,7 @@ func (m *Metadata) tidy() {
 		r := &m.Rounding[i]
 		r.Comm, r.Engine, r.Edges = Printable(r.Comm), Printable(r.Engine), max(r.Edges, 0)
 	}
+	m.tidyVersions()
 	m.LeftOut = max(m.LeftOut, 0)
 }
 

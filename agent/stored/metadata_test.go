@@ -43,7 +43,13 @@ func everything() *Metadata {
 		}}},
 		Rounding: []Rounding{{"java", 1, "page", profile.Sampled, 3}, {Comm: "java", PID: 1}},
 		Notes:    []Note{{"java", []int64{1}, 0, "has no debug information"}},
-		LeftOut:  19,
+		Versions: []Version{
+			{1, 812, 3, nil, 960, 0, 2 * time.Second, false, int(profile.VersionFreed), new(3 * time.Second), new(4 * time.Second), nil, nil, nil},
+			{1, 1450, 4, new(17), 4096, 0, -time.Second, true, int(profile.VersionGivenUp), nil, new(41 * time.Second), []int{1},
+				[]profile.Trap{{Method: "app.Main.put", Reason: "class_check", Count: 2}}, new(1)},
+		},
+		Methods: []string{"app.Main.get()V", "app.Main.put"},
+		LeftOut: 19,
 	}
 }
 

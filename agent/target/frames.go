@@ -9,37 +9,37 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// vmName is what profiles show for a place that the VM names with these frames.
-func vmName(frames []vmruntime.Frame, site vmruntime.Site, g *VM) (n Name) {
+// vmName is what profiles show for a place that the VM names with these frames. Code is the mapping of compiled code.
+func vmName(frames []vmruntime.Frame, site vmruntime.Site, code unique.Handle[symbolize.Mapping]) (n Name) {
 	for i, f := range frames {
 		if site.Exact && f.Approximate {
 			n.BCIs = append(n.BCIs, -1)
-			n.Symbols = append(n.Symbols, symbolize.Intern(inlinedIn(f, site, g)))
+			n.Symbols = append(n.Symbols, symbolize.Intern(inlinedIn(f, site, code)))
 		}
 		f.Approximate = false
 		n.BCIs = append(n.BCIs, int32(f.BCI))
-		n.Symbols = append(n.Symbols, symbolize.Intern(vmFrame(f, i < len(frames)-1, site, g)))
+		n.Symbols = append(n.Symbols, symbolize.Intern(vmFrame(f, i < len(frames)-1, site, code)))
 	}
 	return n
 }
 
 // inlinedIn stands for code of a method, or of one that was inlined in it: the VM does not say which.
-func inlinedIn(f vmruntime.Frame, site vmruntime.Site, g *VM) symbolize.Frame {
-	out := vmFrame(f, true, site, g)
+func inlinedIn(f vmruntime.Frame, site vmruntime.Site, code unique.Handle[symbolize.Mapping]) symbolize.Frame {
+	out := vmFrame(f, true, site, code)
 	out.Function = "[inlined in " + f.Function + "]"
 	out.SystemName, out.File, out.Line = out.Function, "", 0
 	return out
 }
 
 // vmFrame is a frame of the VM as profiles show it.
-func vmFrame(f vmruntime.Frame, inlined bool, site vmruntime.Site, g *VM) symbolize.Frame {
+func vmFrame(f vmruntime.Frame, inlined bool, site vmruntime.Site, code unique.Handle[symbolize.Mapping]) symbolize.Frame {
 	out := symbolize.Frame{
 		Function: f.Function, SystemName: f.Function + f.Signature, File: f.File, Line: f.Line,
-		Kind: symbolize.KindJIT, Inlined: inlined, Approximate: f.Approximate, Mapping: g.mapping, Address: site.PC,
+		Kind: symbolize.KindJIT, Inlined: inlined, Approximate: f.Approximate, Mapping: code, Address: site.PC,
 	}
 	switch site.Kind {
 	case vmruntime.Interpreted:
-		out.Kind, out.Mapping, out.Address = symbolize.KindInterpreted, interpreterMapping(g), 0
+		out.Kind, out.Mapping, out.Address = symbolize.KindInterpreted, interpreterMapping(code), 0
 	case vmruntime.Stub:
 		out.Kind = symbolize.KindStub
 	}
@@ -57,9 +57,9 @@ var noMapping = unique.Make(symbolize.Mapping{})
 // jitFile is the file in mappings of code that a VM of that runtime has compiled: [jit:HotSpot].
 func jitFile(r bridge.Runtime) string { return jitPrefix + r.Title() + "]" }
 
-// interpreterMapping is where interpreted frames of g are.
-func interpreterMapping(g *VM) unique.Handle[symbolize.Mapping] {
-	return unique.Make(symbolize.Mapping{File: interpreterPrefix + strings.TrimPrefix(g.mapping.Value().File, jitPrefix)})
+// interpreterMapping is where interpreted frames are of the VM whose code is in that mapping.
+func interpreterMapping(code unique.Handle[symbolize.Mapping]) unique.Handle[symbolize.Mapping] {
+	return unique.Make(symbolize.Mapping{File: interpreterPrefix + strings.TrimPrefix(code.Value().File, jitPrefix)})
 }
 
 // methodMapping is the mapping of methods of the VM whose code is in that mapping.
@@ -94,7 +94,7 @@ func MethodOf(s symbolize.Symbol) symbolize.Symbol {
 
 // MethodSymbols returns what makes a frame of the VM the symbol of its method, as MethodOf does. It may be used when the VM is gone.
 func (g *VM) MethodSymbols() func(vmruntime.Frame) symbolize.Symbol {
-	code := &VM{mapping: g.mapping}
+	code := g.mapping
 	return func(f vmruntime.Frame) symbolize.Symbol {
 		return MethodOf(symbolize.Intern(vmFrame(f, false, vmruntime.Site{Kind: vmruntime.Compiled}, code)))
 	}

@@ -97,6 +97,7 @@ func (rs *Resolver) workOn(p *Process) {
 		}
 		for _, l := range loads {
 			g.Guest.Loaded(l)
+			p.announced(g, l)
 		}
 	}
 	p.work.objects = map[uint64]*symbolize.Object{}
@@ -104,6 +105,9 @@ func (rs *Resolver) workOn(p *Process) {
 	rs.nameAll(p, frames)
 	p.work.objects, p.work.frames = nil, nil
 	rs.nameLater(p)
+	if g := p.work.vm; g != nil && !p.Exited.Load() {
+		rs.followVersions(p, g, len(frames)+len(loads) > 0)
+	}
 	rs.Begin(StageJobs, p)
 	p.doJobs()
 	if p.Exited.Load() {
@@ -293,7 +297,7 @@ func (rs *Resolver) nameVMFrame(p *Process, r Wanted) Name {
 		return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Unknown: true}
 	}
 	rs.firstNamed.CompareAndSwap(0, int64(proc.Monotonic()-rs.began))
-	return vmName(frames, site, g)
+	return vmName(frames, site, p.codeMapping(g, site, frames))
 }
 
 // looksLikeJava reports whether a process that has no VM yet will probably start one.

@@ -90,7 +90,7 @@ func TestInlinedIn(t *testing.T) {
 			{Function: "a.B.outer", SystemName: "a.B.outer", File: "B.java", Line: 9},
 		},
 	} {
-		n := vmName(frames, vmruntime.Site{Kind: vmruntime.Compiled, PC: 0x1000, Exact: exact}, &VM{mapping: jitMapping})
+		n := vmName(frames, vmruntime.Site{Kind: vmruntime.Compiled, PC: 0x1000, Exact: exact}, jitMapping)
 		var got []symbolize.Frame
 		for _, s := range n.Symbols {
 			got = append(got, s.Value())

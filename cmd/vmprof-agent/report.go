@@ -12,7 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 )
 
-const reportUsage = `Usage: vmprof-agent report [flags] FILE
+const reportUsage = `Usage: vmprof-agent report [flags] [METHOD] FILE
 
 Shows a stored pprof profile. VIEW is one of:
 
@@ -21,6 +21,8 @@ Shows a stored pprof profile. VIEW is one of:
             below it (d:), and entries (e:) if they were recorded
   contexts  how certain the contexts are
   edges     the hot edges of recorded calls, and the targets of virtual calls
+  versions  what the JVM compiled of each method, and why it gave code up;
+            with METHOD, the history of that method
   layers    calls within and between application and JDK
   allocs, locks, values, faults, cpi, safepoints
             events by method, and by class, place and so on
@@ -32,6 +34,8 @@ Shows a stored pprof profile. VIEW is one of:
   vmprof-agent report --view=tree --width=0 FILE | less -S  # full names
   vmprof-agent report --window=2 windows.pb.gz         # one of several windows
   vmprof-agent report --view=layers --app=com.acme. FILE    # own packages
+  vmprof-agent report --view=versions vmprof.pb.gz     # recompiled methods
+  vmprof-agent report --view=versions com.acme.Cart.total vmprof.pb.gz
   vmprof-agent report alloc.pb.gz                      # the allocs view
   go tool pprof -tagleaf=class -http=:8080 alloc.pb.gz  # classes as leaves
 
@@ -45,6 +49,7 @@ var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions
 	"contexts": report.Contexts,
 	"edges":    report.Edges,
 	"layers":   report.Layers,
+	"versions": report.VersionsOf(""),
 
 	"allocs":     report.Allocations,
 	"locks":      report.Locks,
@@ -55,7 +60,7 @@ var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions
 }
 
 // viewNames lists them for people.
-const viewNames = "methods, tree, contexts, edges, layers; of events allocs, locks, values, faults, cpi or safepoints"
+const viewNames = "methods, tree, contexts, edges, layers, versions; of events allocs, locks, values, faults, cpi or safepoints"
 
 // reportOptions are the flags of report.
 type reportOptions struct {
@@ -85,6 +90,8 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 		return nil, usageError(fmt.Sprintf("unknown view %q: choose %s", *view, viewNames))
 	case len(*app) > 0 && *view != "layers":
 		return nil, usageError("--app is for --view=layers")
+	case fs.NArg() == 2 && *view == "versions":
+		o.view = report.VersionsOf(fs.Arg(0))
 	case fs.NArg() != 1:
 		return nil, usageError("name one file, such as vmprof.pb.gz")
 	case fs.Changed("window") && o.window < 1:
@@ -100,7 +107,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 			return nil, err
 		}
 	}
-	o.file = fs.Arg(0)
+	o.file = fs.Arg(fs.NArg() - 1)
 	return &o, nil
 }
 

@@ -35,6 +35,8 @@ Profiles until it is stopped, and serves over HTTP:
   /profiles/calls?seconds=N&pid=P   the same for calls, with -e cpu,calls
   /profiles/alloc?seconds=N&pid=P   and so on for each -e: lock, value,
                                     safepoint, page-faults, cpi
+  /versions                         what JVMs compiled of hot methods, and why
+                                    they gave code up
   /ui/                              flame graph, top and peek of the last
                                     minute: CPU time, or without -e cpu the
                                     first event kind with stacks

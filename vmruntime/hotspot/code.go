@@ -19,6 +19,7 @@ type code struct {
 	scopes        *debuginfo.Table // nil for wrappers of native methods, and if this VM's cannot be read
 	sources       []*source        // by scopes.Methods
 
+	blob       codecache.Blob        // as it was when it was read
 	method     uint64                // address of what was compiled
 	tree       *vmruntime.InlineTree // nil until it is asked for
 	introduced bool                  // Process.callers knows the methods
@@ -26,7 +27,7 @@ type code struct {
 
 // bytes is about how much memory c holds, without the methods, which it shares.
 func (c *code) bytes() int {
-	n := 256
+	n := 384
 	if c.scopes != nil {
 		n += 8*len(c.scopes.Positions) + 16*len(c.scopes.Scopes) + 16*len(c.scopes.Methods)
 		n += 8 * len(c.scopes.Evidence)
@@ -89,7 +90,7 @@ func (p *Process) readHeader(addr uint64, version uint32) ([]byte, codecache.Blo
 
 // decode reads what the header leads to: debug information, and the names of all methods in it.
 func (p *Process) decode(header []byte, b codecache.Blob, at methodsAt) (*code, error) {
-	c := &code{begin: b.Begin, end: b.End, frameComplete: b.FrameComplete, tier: b.Tier(), method: b.Method}
+	c := &code{begin: b.Begin, end: b.End, frameComplete: b.FrameComplete, tier: b.Tier(), method: b.Method, blob: b}
 	addrs := []uint64{b.Method}
 	if p.kinds.Of(b.Name) == codecache.KindNMethod && p.schema.scopes.Known() {
 		raw, err := debuginfo.Read(p.memory, &p.schema.scopes, b.Addr, header)

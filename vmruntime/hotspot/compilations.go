@@ -104,7 +104,7 @@ func (p *Process) Current(methods []uint64) (map[uint64]vmruntime.Compilation, e
 
 func (p *Process) describe(b *codecache.Blob) vmruntime.Compilation {
 	c := vmruntime.Compilation{
-		Begin: b.Begin, End: b.End,
+		Addr: b.Addr, Begin: b.Begin, End: b.End,
 		Entry: b.Entry, VerifiedEntry: b.Verified,
 		FrameComplete: b.Begin + uint64(max(b.FrameComplete, 0)),
 		Method:        b.Method,

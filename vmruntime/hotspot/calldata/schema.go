@@ -37,6 +37,7 @@ type Schema struct {
 	DataSize, data             vmstructs.Field // of MethodData: bytes, and where they begin
 	CountShift                 uint            // of all counters of invocations
 	Tags                       [256]dataKind
+	Traps                      TrapSchema
 
 	Pool  PoolSchema
 	Klass KlassSchema
@@ -56,6 +57,7 @@ func NewSchema(from *vmstructs.Tables) Schema {
 		data:                r.Field("MethodData._data[0]"),
 		CountShift:          uint(r.Constant("InvocationCounter::count_shift")) & 31,
 		Tags:                dataKinds(r),
+		Traps:               newTrapSchema(from),
 		Pool:                newPoolSchema(r),
 		Klass:               newKlassSchema(r),
 	}

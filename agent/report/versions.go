@@ -1,0 +1,313 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+)
+
+// A CodeVersion is one compilation of a method in a stored profile, with its samples.
+type CodeVersion struct {
+	stored.Version
+	// Self are the samples that were taken in the version's code, inlined methods included; Total are those with the version anywhere on
+	// the stack, each counted once.
+	Self, Total uint64
+	Known       bool // the profile's metadata has it; otherwise only ID, PID and samples are known
+	Inlined     []string
+	// ReplacedBy is the version that took over when this one was given up; nil if that was none.
+	ReplacedBy *CodeVersion
+}
+
+// Optimized reports whether it is code of the optimising compiler.
+func (v *CodeVersion) Optimized() bool { return v.Level >= 4 }
+
+// Ended reports whether it was given up or freed by the end of the profile.
+func (v *CodeVersion) Ended() bool {
+	return profile.VersionState(v.State) >= profile.VersionGivenUp
+}
+
+// Name is its compile id, and what compiled it: "#1450 C2 OSR@17".
+func (v *CodeVersion) Name() string {
+	name := fmt.Sprintf("#%d", v.ID)
+	switch {
+	case !v.Known:
+		return name
+	case v.Level == 0:
+		name += " native wrapper"
+	case v.Optimized():
+		name += " C2"
+	default:
+		name += fmt.Sprintf(" C1 (%d)", v.Level)
+	}
+	if v.OSR != nil {
+		name += fmt.Sprintf(" OSR@%d", *v.OSR)
+	}
+	return name
+}
+
+// End is why it was given up, as far as that is known; "" if it was not.
+func (v *CodeVersion) End() string {
+	switch {
+	case !v.Ended():
+		return ""
+	case len(v.Traps) > 0:
+		var reasons []string
+		for _, t := range v.Traps {
+			if !slices.Contains(reasons, t.Reason) {
+				reasons = append(reasons, t.Reason)
+			}
+		}
+		return "deopt: " + strings.Join(reasons[:min(len(reasons), 3)], ", ")
+	case v.ReplacedBy != nil && v.Optimized() && !v.ReplacedBy.Optimized():
+		return fmt.Sprintf("deopt, no trap known, then #%d", v.ReplacedBy.ID)
+	case v.ReplacedBy != nil:
+		return fmt.Sprintf("replaced by #%d", v.ReplacedBy.ID)
+	}
+	return "given up"
+}
+
+// A VersionedMethod is a compiled method of one process, with all of its versions in the profile, the oldest first.
+type VersionedMethod struct {
+	Method
+	PID         int64
+	Comm        string
+	Versions    []*CodeVersion
+	Self, Total uint64 // samples in all versions together; a sample with two of them on its stack counts once
+	Interpreted uint64 // samples with the method interpreted anywhere on the stack
+}
+
+// Final are the versions that were in use at the end of the profile.
+func (m *VersionedMethod) Final() (list []*CodeVersion) {
+	for _, v := range m.Versions {
+		if v.Known && !v.Ended() {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// OnlyC1 reports whether the method was compiled by C1, and never by C2.
+func (m *VersionedMethod) OnlyC1() bool {
+	c1 := false
+	for _, v := range m.Versions {
+		if !v.Known || v.Optimized() {
+			return false
+		}
+		c1 = c1 || v.Level > 0
+	}
+	return c1
+}
+
+// Deoptimized is how many optimised versions of the method were given up in the profile. The VM's own count, if it is known, also has those
+// before the profile; it is -1 if it is not.
+func (m *VersionedMethod) Deoptimized() (seen, counted int) {
+	counted = -1
+	for _, v := range m.Versions {
+		if v.Optimized() && v.Ended() {
+			seen++
+		}
+		if v.Decompiles != nil {
+			counted = max(counted, *v.Decompiles)
+		}
+	}
+	return seen, counted
+}
+
+// Recompiled is how many versions of the method were made after the first with the same level and entry.
+func (m *VersionedMethod) Recompiled() (again int) {
+	type form struct{ level, osr int }
+	seen := map[form]int{}
+	for _, v := range m.Versions {
+		if !v.Known {
+			continue
+		}
+		f := form{v.Level, -1}
+		if v.OSR != nil {
+			f.osr = *v.OSR
+		}
+		if seen[f]++; seen[f] > 1 {
+			again++
+		}
+	}
+	return again
+}
+
+// Versions are the code versions of a stored profile.
+type Versions struct {
+	Methods []*VersionedMethod // the most samples first
+	Samples uint64             // of the profile
+	Seconds float64            // that the profile took
+	stacks  *stacks
+	index   map[codeKey]*CodeVersion
+	of      map[*CodeVersion]*VersionedMethod
+}
+
+type codeKey struct {
+	pid int64
+	id  uint32
+}
+
+// ErrNoVersions is the error of ReadVersions for a profile that names no code version.
+var ErrNoVersions = errors.New("the profile does not say which code versions its samples are of: record CPU time of a HotSpot JVM")
+
+type versionedKey struct {
+	pid    int64
+	system string
+}
+
+// ReadVersions reads the code versions of a profile of CPU time.
+func ReadVersions(p *pprof.Profile) (*Versions, error) {
+	if !HasTime(p) {
+		return nil, ErrNoVersions
+	}
+	s, err := newStacks(p, stored.TypeSamples)
+	if err != nil {
+		return nil, err
+	}
+	vs := &Versions{stacks: s, Seconds: time.Duration(p.DurationNanos).Seconds(), index: map[codeKey]*CodeVersion{}, of: map[*CodeVersion]*VersionedMethod{}}
+	methods := map[versionedKey]*VersionedMethod{}
+	add := func(v *CodeVersion, m Method) {
+		key := versionedKey{v.PID, m.SystemName}
+		of := methods[key]
+		if of == nil {
+			of = &VersionedMethod{Method: m, PID: v.PID}
+			methods[key] = of
+			vs.Methods = append(vs.Methods, of)
+		}
+		of.Versions = append(of.Versions, v)
+		vs.index[codeKey{v.PID, v.ID}], vs.of[v] = v, of
+	}
+	if meta, err := stored.MetadataOf(p); err == nil {
+		for _, v := range meta.Versions {
+			if vs.index[codeKey{v.PID, v.ID}] != nil {
+				continue
+			}
+			system := meta.MethodName(v.Method)
+			name, _, _ := strings.Cut(system, "(")
+			c := &CodeVersion{Version: v, Known: true}
+			for _, place := range v.Inlined {
+				c.Inlined = append(c.Inlined, meta.MethodName(place))
+			}
+			add(c, Method{Name: name, SystemName: system})
+		}
+	}
+	for sample, value := range s.all() {
+		vs.count(sample, value, add)
+	}
+	if len(vs.index) == 0 {
+		return nil, ErrNoVersions
+	}
+	vs.countInterpreted(methods)
+	for _, m := range vs.Methods {
+		m.Arrange()
+	}
+	slices.SortStableFunc(vs.Methods, func(a, b *VersionedMethod) int {
+		return cmp.Or(cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total), strings.Compare(a.SystemName, b.SystemName), cmp.Compare(a.PID, b.PID))
+	})
+	return vs, nil
+}
+
+// count adds a sample to the versions on its stack.
+func (vs *Versions) count(sample *pprof.Sample, value uint64, add func(*CodeVersion, Method)) {
+	vs.Samples += value
+	pid := processID(sample)
+	var seen []*CodeVersion
+	var counted []*VersionedMethod
+	for i, loc := range sample.Location {
+		id, ok := stored.VersionOf(loc.Mapping)
+		if !ok {
+			continue
+		}
+		v := vs.index[codeKey{pid, id}]
+		if v == nil {
+			frames := vs.stacks.at(loc)
+			v = &CodeVersion{Version: stored.Version{PID: pid, ID: id}}
+			add(v, frames[len(frames)-1].Method)
+		}
+		m := vs.of[v]
+		m.Comm = label(sample, stored.LabelComm)
+		if i == 0 {
+			v.Self += value
+			m.Self += value
+		}
+		if !slices.Contains(seen, v) {
+			seen = append(seen, v)
+			v.Total += value
+		}
+		if !slices.Contains(counted, m) {
+			counted = append(counted, m)
+			m.Total += value
+		}
+	}
+}
+
+// countInterpreted adds the samples of methods that are interpreted.
+func (vs *Versions) countInterpreted(methods map[versionedKey]*VersionedMethod) {
+	for sample, value := range vs.stacks.all() {
+		var counted []*VersionedMethod
+		for _, loc := range sample.Location {
+			if mappingFlags(loc.Mapping) != interpreted {
+				continue
+			}
+			for _, f := range vs.stacks.at(loc) {
+				if m := methods[versionedKey{processID(sample), f.SystemName}]; m != nil && !slices.Contains(counted, m) {
+					counted = append(counted, m)
+					m.Interpreted += value
+				}
+			}
+		}
+	}
+}
+
+// takeover is how far apart the end of a version and the beginning of the one that replaces it may seem.
+const takeover = 100 * time.Millisecond
+
+// Arrange puts the versions in order, and finds which of them replaced others: those with the same entry that appeared when the others were
+// given up.
+func (m *VersionedMethod) Arrange() {
+	slices.SortStableFunc(m.Versions, func(a, b *CodeVersion) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.ID, b.ID)) })
+	for i, v := range m.Versions {
+		if !v.Known || v.Until == nil || !v.Ended() {
+			continue
+		}
+		from := v.Since
+		if v.InUse != nil {
+			from = *v.InUse
+		}
+		for _, next := range m.Versions[i+1:] {
+			if next.Known && (next.OSR == nil) == (v.OSR == nil) && next.Since >= from-takeover && next.Since <= *v.Until+takeover {
+				v.ReplacedBy = next
+				break
+			}
+		}
+	}
+}
+
+// Find returns the methods of that name, or of that name with a signature, in each process.
+func (vs *Versions) Find(name string) (list []*VersionedMethod, err error) {
+	var near []string
+	for _, m := range vs.Methods {
+		switch {
+		case m.Name == name || m.SystemName == name:
+			list = append(list, m)
+		case strings.Contains(m.Name, name) && len(near) < 3 && !slices.Contains(near, m.Name):
+			near = append(near, m.Name)
+		}
+	}
+	if len(list) > 0 {
+		return list, nil
+	}
+	hint := "name it as --view=versions without a method shows it"
+	if len(near) > 0 {
+		hint = "there is " + strings.Join(near, ", ")
+	}
+	return nil, fmt.Errorf("no code version of %s was sampled: %s", stored.Printable(name), hint)
+}

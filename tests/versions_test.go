@@ -1,0 +1,195 @@
+package tests
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+)
+
+// A loggedVersion is what a JVM's own log (-XX:+LogCompilation) says of a compilation.
+type loggedVersion struct {
+	id, level, osr, size int
+	method               string
+	made, givenUp        float64        // seconds since the JVM started; 0 if it was not given up
+	traps                map[string]int // in its code, by reason
+}
+
+var (
+	logElement   = regexp.MustCompile(`<(nmethod|make_not_entrant|uncommon_trap thread)[^>]*>`)
+	logAttribute = regexp.MustCompile(`(\w+)='([^']*)'`)
+)
+
+// readCompilationLog reads the compilations of guest.Versions, by compile id.
+func readCompilationLog(t *testing.T, path string) map[int]*loggedVersion {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := map[int]*loggedVersion{}
+	for _, element := range logElement.FindAllString(string(text), -1) {
+		a := map[string]string{}
+		for _, m := range logAttribute.FindAllStringSubmatch(element, -1) {
+			a[m[1]] = m[2]
+		}
+		number := func(key string) int {
+			n, _ := strconv.Atoi(a[key])
+			return n
+		}
+		stamp, _ := strconv.ParseFloat(a["stamp"], 64)
+		id := number("compile_id")
+		class, method, _ := strings.Cut(a["method"], " ")
+		method, _, _ = strings.Cut(method, " ")
+		switch v := versions[id]; {
+		case strings.HasPrefix(element, "<nmethod") && class == "guest.Versions":
+			v = &loggedVersion{id: id, level: number("level"), osr: -1, size: number("oops_offset") - number("insts_offset"), method: method, made: stamp, traps: map[string]int{}}
+			if a["compile_kind"] == "osr" {
+				v.osr = 0
+			}
+			versions[id] = v
+		case v == nil:
+		case strings.HasPrefix(element, "<make_not_entrant"):
+			v.givenUp = stamp
+		case strings.HasPrefix(element, "<uncommon_trap"):
+			v.traps[a["reason"]]++
+		}
+	}
+	return versions
+}
+
+// The versions in a profile are those of the JVM's own log: the same ids, levels, kinds, sizes and order, given up when the log says
+// so, and with the reasons that it has. The guest has a method that is compiled again when it meets other classes, one that is only ever
+// entered in its loop, and one that C2 must not compile.
+func TestVersionsKnown(t *testing.T) {
+	needs.Root(t, "sampling")
+	for _, jdk := range needs.JDKs(t) {
+		if jdk.Version < 17 {
+			continue
+		}
+		t.Run(jdk.String(), func(t *testing.T) {
+			classes, err := guests.Compile(t.Context(), jdk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			directives, log, path := filepath.Join(dir, "directives"), filepath.Join(dir, "log.xml"), output(t, "versions.pb.gz")
+			if err := os.WriteFile(directives, []byte(`[{match:"guest/Versions.plain", c2:{Exclude:true}}]`), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			mustSucceed(t, "record", "-F", strconv.Itoa(frequency), "-o", path, "--", jdk.Java(), "-XX:+UnlockDiagnosticVMOptions",
+				"-XX:CompilerDirectivesFile="+directives, "-XX:+LogCompilation", "-XX:LogFile="+log, "-XX:CompileCommand=quiet",
+				"-XX:CompileCommand=dontinline,guest.Versions::sum", "-XX:CompileCommand=dontinline,guest.Versions::plain",
+				"-cp", classes, "guest.Versions", "2", "5")
+			p, err := report.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			vs, err := report.ReadVersions(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			logged := readCompilationLog(t, log)
+			checkVersions(t, vs, logged)
+			if t.Failed() {
+				for _, m := range []string{"sum", "loop", "plain"} {
+					var text strings.Builder
+					report.VersionsOf("guest.Versions."+m)(&text, p, nil)
+					t.Log(text.String())
+				}
+			}
+		})
+	}
+}
+
+func checkVersions(t *testing.T, vs *report.Versions, logged map[int]*loggedVersion) {
+	find := func(name string) *report.VersionedMethod {
+		list, err := vs.Find("guest.Versions." + name)
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%s: %d methods, %v", name, len(list), err)
+		}
+		return list[0]
+	}
+	start := math.NaN() // of the recording, by the JVM's clock
+	for _, v := range find("sum").Versions {
+		if l := logged[int(v.ID)]; l != nil && !v.Seen && math.IsNaN(start) {
+			start = l.made - v.Since.Seconds()
+		}
+	}
+	if math.IsNaN(start) {
+		t.Fatal("no version of sum was announced")
+	}
+	// The log has stamps before a version is installed and its probe is hit; a busy machine may be slow in between.
+	const tolerance = 0.1
+	for _, name := range []string{"sum", "loop", "plain"} {
+		m, want := find(name), 0
+		for _, l := range logged {
+			if l.method == name {
+				want++
+			}
+		}
+		if len(m.Versions) != want {
+			t.Errorf("%s has %d versions, the log %d", name, len(m.Versions), want)
+		}
+		last := 0.0
+		for _, v := range m.Versions {
+			l := logged[int(v.ID)]
+			if l == nil || l.method != name {
+				t.Errorf("%s %s: the log has %+v", name, v.Name(), l)
+				continue
+			}
+			if l.level != v.Level || (l.osr >= 0) != (v.OSR != nil) || l.size != int(v.Size) {
+				t.Errorf("%s %s of %d bytes: the log has %+v", name, v.Name(), v.Size, l)
+			}
+			if l.made < last-tolerance || !v.Seen && math.Abs(l.made-start-v.Since.Seconds()) > tolerance {
+				t.Errorf("%s %s since %v: made %.3f s after the recording began", name, v.Name(), v.Since, l.made-start)
+			}
+			last = l.made
+			if !v.Ended() {
+				continue // the log goes on when the recording has ended
+			}
+			if l.givenUp == 0 || v.Until == nil || v.Until.Seconds() < l.givenUp-start-tolerance || v.InUse != nil && v.InUse.Seconds() > l.givenUp-start+tolerance {
+				t.Errorf("%s %s was given up at %s: by the log at %.3f s", name, v.Name(), v.Given(), l.givenUp-start)
+			}
+			for _, trap := range v.Traps {
+				if !slices.ContainsFunc(slices.Collect(maps.Values(logged)), func(o *loggedVersion) bool { return o.method == name && o.traps[trap.Reason] > 0 }) {
+					t.Errorf("%s %s: trap %+v is not in the log", name, v.Name(), trap)
+				}
+			}
+		}
+	}
+	sum, loop, plain := find("sum"), find("loop"), find("plain")
+	if seen, counted := sum.Deoptimized(); seen == 0 || counted < 2 {
+		t.Errorf("sum was deoptimised %d times, %d by the VM's count", seen, counted)
+	}
+	deopt := slices.ContainsFunc(sum.Versions, func(v *report.CodeVersion) bool {
+		return v.Optimized() && v.Self > 100 && v.End() == "deopt: class_check" && v.Traps[0].Method == "guest.Versions.sum"
+	})
+	if !deopt || sum.Recompiled() == 0 {
+		t.Errorf("sum: %s", sum.Timeline())
+	}
+	if v := busiest(loop); v.OSR == nil || !v.Optimized() || float64(v.Self) < 0.9*float64(loop.Self) || loop.Self < 1000 {
+		t.Errorf("most samples of loop are of %s, %d of %d", v.Name(), v.Self, loop.Self)
+	}
+	if v := busiest(plain); !plain.OnlyC1() || v.Level != 1 || v.Self < 100 {
+		t.Errorf("most samples of plain are of %s, %d of %d", v.Name(), v.Self, plain.Self)
+	}
+	if since := busiest(plain).Since; since < 0 || since > 5*time.Second {
+		t.Error(fmt.Sprint("plain since ", since))
+	}
+}
+
+func busiest(m *report.VersionedMethod) *report.CodeVersion {
+	return slices.MaxFunc(m.Versions, func(a, b *report.CodeVersion) int { return int(a.Self) - int(b.Self) })
+}
