@@ -227,12 +227,23 @@ static inline int vmprof_timing(void)
 	return __builtin_expect(__atomic_load_n(&vmprof_audited, __ATOMIC_RELAXED) != 0, 0);
 }
 
-#define VMPROF_TIMER_START(method, version) ((void)(vmprof_timing() ? (vmprof_timer_start(method, version), 0) : 0))
-#define VMPROF_TIMER_STOP(method, version) ((void)(vmprof_timing() ? (vmprof_timer_stop(method, version), 0) : 0))
-#define VMPROF_TIMER_CANCEL(method, version) ((void)(vmprof_timing() ? (vmprof_timer_cancel(method, version), 0) : 0))
-#define VMPROF_LOOP(method, loop, n) ((void)(vmprof_timing() ? (vmprof_loop(method, loop, n), 0) : 0))
+#define VMPROF_TIMER_START(method, version) VMPROF_TIMING_(vmprof_timer_start(method, version))
+#define VMPROF_TIMER_STOP(method, version) VMPROF_TIMING_(vmprof_timer_stop(method, version))
+#define VMPROF_TIMER_CANCEL(method, version) VMPROF_TIMING_(vmprof_timer_cancel(method, version))
+#define VMPROF_LOOP(method, loop, n) VMPROF_TIMING_(vmprof_loop(method, loop, n))
+/* What follows the call keeps compilers from making it a tail call, which would run with the stack pointer of the caller. */
+#define VMPROF_TIMING_(call)                                                                                           \
+	do {                                                                                                           \
+		if (vmprof_timing()) {                                                                                 \
+			call;                                                                                          \
+			__asm__ volatile("" : : : "memory");                                                           \
+		}                                                                                                      \
+	} while (0)
 
-/* What the macros call. Compilers may emit calls of these functions; they too do nothing while nobody audits. */
+/*
+ * What the macros call. Compilers may emit calls of these functions, but no tail calls. The functions, too, do nothing while
+ * nobody audits.
+ */
 void vmprof_timer_start(uint32_t method, uint32_t version);
 void vmprof_timer_stop(uint32_t method, uint32_t version);
 void vmprof_timer_cancel(uint32_t method, uint32_t version);
@@ -729,7 +740,8 @@ static void vmprof_unsend_(void)
 #define VMPROF_AUDITED_ 256    /* a power of 2 */
 #define VMPROF_TIMERS_ 32      /* of a thread; a power of 2 */
 #define VMPROF_LOOPS_ 8	       /* of an invocation */
-#define VMPROF_CALIBRATE_ 256  /* timings from one calibration to the next; a power of 2 */
+#define VMPROF_CALIBRATE_ 1024 /* timings from one calibration to the next; a power of 2 */
+#define VMPROF_ROUNDS_ 8       /* of a calibration: the first one finds cold caches */
 #define VMPROF_STACK_ 0x100000 /* bytes that a frame may grow from the start of a timer to its end */
 
 /* One timing. Times in ns. Method 0 is a calibration: what an empty invocation (loop 0), taking its timing (1) and an
@@ -864,7 +876,7 @@ static void vmprof_put_(struct vmprof_timers_ *mine, struct vmprof_entry_ *e)
 	uint64_t head = __atomic_load_n(&ring->head, __ATOMIC_RELAXED);
 
 	if (head - __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE) >= VMPROF_RING_) {
-		vmprof_lost_(&ring->full, 1);
+		vmprof_lost_(&ring->full, e->method != 0);
 		return;
 	}
 	e->sequence = (uint32_t)(head + 1);
@@ -990,18 +1002,21 @@ static __attribute__((noinline)) void vmprof_calibrate_(struct vmprof_timers_ *m
 {
 	struct vmprof_entry_ e = {0, 0, 0, 1, 0, 0, 1, 0, 0, 0};
 	uint64_t before, after, again;
+	int round;
 
-	vmprof_push_(0, 0, frame);
-	vmprof_point_(0, 2, 1, frame);
-	vmprof_point_(0, 2, 1, frame);
-	vmprof_pop_(0, 0, frame, VMPROF_IGNORE_);
-	before = vmprof_now_();
-	vmprof_push_(0, 0, frame);
-	vmprof_pop_(0, 0, frame, VMPROF_TAKE_);
-	after = vmprof_now_();
-	again = vmprof_now_();
-	e.duration = after - before > again - after ? after - before - (again - after) : 0;
-	vmprof_put_(mine, &e);
+	for (round = 0; round < VMPROF_ROUNDS_; round++) {
+		vmprof_push_(0, 0, frame);
+		vmprof_point_(0, 2, 1, frame);
+		vmprof_point_(0, 2, 1, frame);
+		vmprof_pop_(0, 0, frame, VMPROF_IGNORE_);
+		before = vmprof_now_();
+		vmprof_push_(0, 0, frame);
+		vmprof_pop_(0, 0, frame, VMPROF_TAKE_);
+		after = vmprof_now_();
+		again = vmprof_now_();
+		e.duration = after - before > again - after ? after - before - (again - after) : 0;
+		vmprof_put_(mine, &e);
+	}
 }
 
 /*
