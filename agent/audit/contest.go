@@ -77,6 +77,9 @@ func NewContest(opt *ContestOptions) *Contest {
 	return c
 }
 
+// Confidence changes the confidence of later looks.
+func (c *Contest) Confidence(confidence float64) { c.opt.Confidence = confidence }
+
 // Add adds a timing of a version, which covers that many runs. A version above 63, and a timing of no run, is ignored.
 func (c *Contest) Add(version int, ns float64, runs uint32) {
 	if version < 0 || version >= maxVersions || runs == 0 {
