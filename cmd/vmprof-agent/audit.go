@@ -51,10 +51,10 @@ func parseAudit(args []string, stderr io.Writer) (*auditOptions, error) {
 	fs.IntSliceVarP(&o.pids, "pid", "p", nil, "audit process `PID`; repeatable, to compare processes")
 	fs.StringVar(&o.method, "method", "", "time method `M`")
 	fs.BoolVar(&o.loops, "loops", false, "also time iterations of its loops")
-	fs.Float64Var(&o.confidence, "confidence", 0.99, "probability `P` of a true verdict: 0.8 to 0.9999")
+	fs.Float64Var(&o.confidence, "confidence", 0.99, "`P` of a true verdict, 0.8 to 0.9999")
 	fs.Float64Var(&o.least, "least", 1, "differences below `PERCENT` do not matter")
 	fs.VarP(seconds{&o.duration}, "duration", "d", "end without a verdict after `TIME`")
-	fs.StringVar(&o.socket, "guest-socket", engines.DefaultGuestSocket, "socket `PATH` for VMs with vmprof.h")
+	fs.StringVar(&o.socket, "guest-socket", engines.DefaultGuestSocket, "socket `PATH`")
 	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log connections")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
