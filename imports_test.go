@@ -65,7 +65,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/doctor", "agent/attach agent/calls agent/privilege agent/proc agent/profile agent/runtimes agent/runtimes/bridge"},
 	{"agent/budget", "agent/calls agent/profile"},
 	{"agent/watch", "agent/attach agent/proc agent/ring bpf vmruntime"},
-	{"agent/calls/branch agent/calls/listener agent/calls/page agent/calls/usdt", "agent/attach agent/budget agent/calls agent/probesite agent/probesite/hitcost agent/proc agent/profile " +
+	{"agent/calls/branch agent/calls/listener agent/calls/page agent/calls/usdt", "agent/attach agent/budget agent/calls agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/timing " +
 		"agent/ring agent/watch bpf cct elffile symbolize vmruntime"},
 
 	// What is recorded: sources, which know an agent by its services.

@@ -33,6 +33,7 @@ const (
 	TooFew              // there are not enough windows or runs for an interval
 	Multiplicity        // alone it would be decided; among so many keys it may be chance
 	Ranks               // the rank test does not confirm it: a few windows make the difference
+	Short               // of a contest: the timings are shorter than the cost of taking them
 )
 
 // Options say how sure a verdict has to be. The zero value stands for the defaults.

@@ -27,7 +27,10 @@ type Timing struct {
 	Version  Version
 	Thread   int           // thread ID, 0 if unknown
 	Duration time.Duration // without the calibrated cost of measuring; can be negative by that
-	Runs     uint32        // invocations or iterations that Duration covers, at least 1
+	// Part is what other timings of the same invocation do not contain: the parts of an invocation's timings add up to the time of
+	// the invocation. It is the whole Duration where an engine takes no timings of loops, or no nested ones.
+	Part time.Duration
+	Runs uint32 // invocations or iterations that Duration covers, at least 1
 }
 
 // Stats count what an engine did. Every timing that began is in Taken, or in a row of Lost.
@@ -44,4 +47,17 @@ type Engine interface {
 	Cost() (cost, within time.Duration)
 	Stats() Stats
 	Close() error
+}
+
+// A Finder is an Engine that knows the methods of its targets.
+type Finder interface {
+	Targets() []Target
+}
+
+// A Target is a process that an engine reaches.
+type Target struct {
+	PID     int
+	Problem string   // why no timings are taken of it; empty if they are
+	Methods []string // that could be audited, in any order
+	Audited []string // that are
 }

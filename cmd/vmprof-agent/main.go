@@ -61,6 +61,7 @@ func verbs() []verb {
 		{"record", "profile processes for some time and write a file", record},
 		{"report", "show the hot methods, call tree, calls or events of a file", showReport},
 		{"compare", "show the overlap and the differences of two profiles", compare},
+		{"audit", "time versions of a method; say which one is faster", auditVerb},
 		{"serve", "profile until stopped; serve metrics, profiles and pages", serve},
 		{"probes", "list the USDT probes of a process", probes},
 		{"doctor", "check whether this machine can be profiled; print remedies", doctorVerb},

@@ -9,6 +9,8 @@
  *	vmprof_method(id, name, file, ...);    after generating code; vmprof_forget(id, begin) when it is freed
  *	slot = vmprof_thread_begin();          in every thread that runs the VM's programs; vmprof_thread_end() at its end
  *	vmprof_enter(id, site);                at the start of every method (interpreters); JITs emit the same, see below
+ *	VMPROF_TIMER_START(id, version);       and _STOP: where an invocation of a version of a method begins and ends, if
+ *	                                       the agent may compare how fast the versions are
  *
  * While no burst is sampled, each call costs a load, a compare and a branch that is not taken. No call from the VM
  * blocks on the agent. Without an agent, nothing is sampled.
@@ -197,6 +199,69 @@ void vmprof_stop(void);
 /* Returns whether an agent is connected. */
 int vmprof_connected(void);
 
+/* ---- timings: which version of a method is faster ---- */
+
+/*
+ * vmprof-agent audit times invocations of a method, and iterations of its loops, for each version of its code, and says
+ * which version is faster. While nobody audits, each macro costs a load, a compare and a branch that is not taken.
+ *
+ * VMPROF_TIMER_START(method, version) begins an invocation, VMPROF_TIMER_STOP ends it: both in the same function, or in
+ * code that runs with the same stack pointer. Timers nest, and methods may recurse. An invocation that never stops,
+ * because of an exception or longjmp for example, has no timing: its timer is dropped when a frame further out starts or
+ * stops one. If invocations have no frames on the stack of their own, as in some interpreters, call VMPROF_TIMER_CANCEL
+ * for each one that is unwound. A thread keeps 32 timers; if invocations of audited methods are nested more deeply, the
+ * outer ones have no timing.
+ *
+ * VMPROF_LOOP(method, loop, n) is a timing point in a loop: the time since the previous point of the same loop in this
+ * invocation is that of n iterations, n being more than 1 where the compiler merged points. Loops are numbered from 1.
+ * Eight loops of an invocation are timed.
+ *
+ * method is an id as of vmprof_method. Timings begin with the first invocation that starts while the agent audits.
+ * Clock: clock_gettime(CLOCK_MONOTONIC), which the vDSO answers in about 25 ns without a system call. The time stamp
+ * counter would cost half as much, but is no clock on every machine: it may differ between CPUs.
+ */
+extern __attribute__((visibility("hidden"))) uint32_t vmprof_audited; /* not 0 while the agent takes timings */
+
+static inline int vmprof_timing(void)
+{
+	return __builtin_expect(__atomic_load_n(&vmprof_audited, __ATOMIC_RELAXED) != 0, 0);
+}
+
+#define VMPROF_TIMER_START(method, version) VMPROF_TIMING_(vmprof_timer_start(method, version))
+#define VMPROF_TIMER_STOP(method, version) VMPROF_TIMING_(vmprof_timer_stop(method, version))
+#define VMPROF_TIMER_CANCEL(method, version) VMPROF_TIMING_(vmprof_timer_cancel(method, version))
+#define VMPROF_LOOP(method, loop, n) VMPROF_TIMING_(vmprof_loop(method, loop, n))
+/* What follows the call keeps compilers from making it a tail call, which would run with the stack pointer of the caller. */
+#define VMPROF_TIMING_(call)                                                                                           \
+	do {                                                                                                           \
+		if (vmprof_timing()) {                                                                                 \
+			call;                                                                                          \
+			__asm__ volatile("" : : : "memory");                                                           \
+		}                                                                                                      \
+	} while (0)
+
+/*
+ * What the macros call. Compilers may emit calls of these functions, but no tail calls. The functions, too, do nothing while
+ * nobody audits.
+ */
+void vmprof_timer_start(uint32_t method, uint32_t version);
+void vmprof_timer_stop(uint32_t method, uint32_t version);
+void vmprof_timer_cancel(uint32_t method, uint32_t version);
+void vmprof_loop(uint32_t method, uint32_t loop, uint64_t n);
+
+/*
+ * Chooses a version to run at random, below versions, which is at least 1. While method is not audited, it is version 0:
+ * put the version there that is best as far as you know.
+ */
+uint32_t vmprof_random_version(uint32_t method, uint32_t versions);
+static inline uint32_t vmprof_choose(uint32_t method, uint32_t versions)
+{
+	return vmprof_timing() ? vmprof_random_version(method, versions) : 0;
+}
+
+/* Names a version of a method, for people. Copies the name, at most 1000 bytes. Returns 0, ENOMEM or EINVAL. */
+int vmprof_version(uint32_t method, uint32_t version, const char *name);
+
 #ifdef __cplusplus
 }
 #endif
@@ -214,6 +279,7 @@ int vmprof_connected(void);
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
@@ -421,8 +487,8 @@ __asm__("\t.pushsection .text\n"
 
 /* ---- messages: one packet each, host byte order ---- */
 
-enum vmprof_to_agent_ { VMPROF_HELLO_ = 1, VMPROF_METHOD_, VMPROF_FORGET_ };
-enum vmprof_to_guest_ { VMPROF_WELCOME_ = 1, VMPROF_REFUSED_ };
+enum vmprof_to_agent_ { VMPROF_HELLO_ = 1, VMPROF_METHOD_, VMPROF_FORGET_, VMPROF_NAMED_ };
+enum vmprof_to_guest_ { VMPROF_WELCOME_ = 1, VMPROF_REFUSED_, VMPROF_TIMINGS_ };
 
 #define VMPROF_PACKET_ 4096
 #define VMPROF_NAME_ 1000
@@ -437,6 +503,20 @@ struct vmprof_welcome_ {
 	uint32_t type, version, page_size, slots;
 };
 #define VMPROF_REFUSED_SOON_ 7 /* the reasons from here on pass by themselves */
+
+/*
+ * TIMINGS, with the file descriptor of struct vmprof_timings_: from an agent that audits, after WELCOME. Headers that do
+ * not know it, or not this version of it, ignore it. Guests send NAMED only after it, since older agents do not know that.
+ */
+struct vmprof_offer_ {
+	uint32_t type, version, rings, entries;
+	uint64_t size;
+};
+#define VMPROF_TIMINGS_VERSION_ 1
+
+struct vmprof_named_ { /* NAMED: then the name */
+	uint32_t type, method, version, size;
+};
 
 struct vmprof_key_ { /* a whole FORGET, and the beginning of METHOD */
 	uint32_t type, id;
@@ -466,6 +546,7 @@ struct vmprof_record_ {
 static struct {
 	pthread_mutex_t lock;		     /* of all this */
 	struct vmprof_record_ pending, sent; /* heads of rings, in the order of registration */
+	struct vmprof_record_ unnamed, named; /* likewise, of NAMED packets */
 	struct vmprof_record_ *buckets[VMPROF_BUCKETS_];
 	pthread_t helper;
 	int started, connected, stop;
@@ -474,7 +555,8 @@ static struct {
 	struct sockaddr_un address;
 	char runtime[16];
 } vmprof_ = {PTHREAD_MUTEX_INITIALIZER, {&vmprof_.pending, &vmprof_.pending, NULL, 0, 0},
-	     {&vmprof_.sent, &vmprof_.sent, NULL, 0, 0}, {NULL}, 0, 0, 0, 0, -1, -1, {0, {0}}, {0}};
+	     {&vmprof_.sent, &vmprof_.sent, NULL, 0, 0}, {&vmprof_.unnamed, &vmprof_.unnamed, NULL, 0, 0},
+	     {&vmprof_.named, &vmprof_.named, NULL, 0, 0}, {NULL}, 0, 0, 0, 0, -1, -1, {0, {0}}, {0}};
 
 static struct vmprof_key_ *vmprof_packet_(struct vmprof_record_ *r) { return (struct vmprof_key_ *)(void *)(r + 1); }
 
@@ -602,11 +684,41 @@ void vmprof_forget(uint32_t id, const void *begin)
 	pthread_mutex_unlock(&vmprof_.lock);
 }
 
+int vmprof_version(uint32_t method, uint32_t version, const char *name)
+{
+	struct vmprof_named_ named = {VMPROF_NAMED_, method, version, (uint32_t)vmprof_cut_(name)};
+	struct vmprof_record_ *r;
+
+	if (method == 0)
+		return EINVAL;
+	r = (struct vmprof_record_ *)calloc(1, sizeof(*r) + sizeof(named) + named.size);
+	if (!r)
+		return ENOMEM;
+	r->size = (uint32_t)sizeof(named) + named.size;
+	memcpy(r + 1, &named, sizeof(named));
+	if (named.size)
+		memcpy((unsigned char *)(r + 1) + sizeof(named), name, named.size);
+	pthread_mutex_lock(&vmprof_.lock);
+	vmprof_append_(&vmprof_.unnamed, r);
+	if (vmprof_timing())
+		vmprof_wake_();
+	pthread_mutex_unlock(&vmprof_.lock);
+	return 0;
+}
+
 /* Marks all existing code as not sent. Called with the lock held. */
 static void vmprof_unsend_(void)
 {
 	struct vmprof_record_ *r, *next;
 
+	while ((r = vmprof_.unnamed.next) != &vmprof_.unnamed) {
+		vmprof_unlink_(r);
+		vmprof_append_(&vmprof_.named, r);
+	}
+	while ((r = vmprof_.named.next) != &vmprof_.named) {
+		vmprof_unlink_(r);
+		vmprof_append_(&vmprof_.unnamed, r);
+	}
 	for (r = vmprof_.pending.next; r != &vmprof_.pending; r = next) {
 		next = r->next;
 		vmprof_unlink_(r);
@@ -620,6 +732,367 @@ static void vmprof_unsend_(void)
 		r->sent = 0;
 		vmprof_append_(&vmprof_.pending, r);
 	}
+}
+
+/* ---- timings: a ring per slot, in memory that the agent shares while it audits ---- */
+
+#define VMPROF_RING_ 4096      /* timings */
+#define VMPROF_AUDITED_ 256    /* a power of 2 */
+#define VMPROF_TIMERS_ 32      /* of a thread; a power of 2 */
+#define VMPROF_LOOPS_ 8	       /* of an invocation */
+#define VMPROF_CALIBRATE_ 1024 /* timings from one calibration to the next; a power of 2 */
+#define VMPROF_ROUNDS_ 8       /* of a calibration: the first one finds cold caches */
+#define VMPROF_STACK_ 0x100000 /* bytes that a frame may grow from the start of a timer to its end */
+
+/* One timing. Times in ns. Method 0 is a calibration: what an empty invocation (loop 0), taking its timing (1) and an
+ * empty iteration (2) last. */
+struct vmprof_entry_ {
+	uint32_t sequence; /* the low bits of its number, from 1 */
+	uint32_t method, version;
+	uint32_t loop;	   /* 0: the invocation */
+	uint64_t duration; /* of the invocation, or since the previous point of the loop */
+	uint64_t part;	   /* of that, what other timings of the invocation do not have */
+	uint32_t runs;	   /* iterations */
+	uint32_t timers;   /* timings of invocations that the thread took within duration */
+	uint32_t points;   /* and of iterations */
+	uint32_t thread;
+};
+
+struct vmprof_ring_ {
+	/* the thread's */
+	uint64_t head; /* timings so far */
+	uint64_t full, deep, abandoned, unmatched; /* not taken, by reason */
+	uint64_t pad[3];
+	/* the agent's */
+	uint64_t tail; /* timings read so far */
+	uint64_t pad2[7];
+};
+
+struct vmprof_timings_ {
+	uint32_t guest;	    /* the guest's: VMPROF_TIMINGS_VERSION_ once it has mapped this */
+	uint32_t unslotted; /* the guest's: what is not timed as its thread has no slot */
+	uint32_t loops;	    /* the agent's from here on: whether it wants timings of iterations */
+	uint32_t pad[253];
+	uint32_t audited[VMPROF_AUDITED_]; /* a hash table of ids; 0 is free */
+	uint32_t pad2[512];
+	struct vmprof_ring_ rings[VMPROF_SLOTS];
+	uint32_t pad3[128];
+	struct vmprof_entry_ entries[VMPROF_SLOTS][VMPROF_RING_];
+};
+
+/* The latest point of a loop. */
+struct vmprof_since_ {
+	uint32_t loop, timers, points;
+	uint64_t time;
+};
+
+/* An invocation that was started. */
+struct vmprof_timer_ {
+	uint32_t method, version;
+	uintptr_t frame;
+	uint64_t start;
+	uint64_t first, last;	 /* points of any loop: the first, and the latest that ended a timing; 0: none */
+	uint32_t timers, points; /* of the thread at the start */
+	uint32_t loops;		 /* in use */
+	struct vmprof_since_ since[VMPROF_LOOPS_];
+};
+
+/* What a thread with a slot has. Static, because a library has little room for thread-local variables. */
+static struct vmprof_timers_ {
+	uint32_t epoch;	      /* vmprof_audited when the rest began */
+	uint32_t bottom, top; /* of the stack, which is a ring; the outermost timers give way */
+	uint32_t timers, points;
+	uint32_t thread;
+	uint64_t random;
+	struct vmprof_timer_ stack[VMPROF_TIMERS_];
+} vmprof_timers_[VMPROF_SLOTS];
+
+uint32_t vmprof_audited;
+static struct vmprof_timings_ *vmprof_timings_; /* mapped once, at one address for good */
+
+/* Returns whether the agent audits the method. It is true for 0. */
+static inline int vmprof_wanted_(uint32_t method)
+{
+	uint32_t i = method * 0x9e3779b1u >> 24, n;
+
+	for (n = 0; n < VMPROF_AUDITED_; n++, i = (i + 1) % VMPROF_AUDITED_) {
+		uint32_t id = __atomic_load_n(&vmprof_timings_->audited[i], __ATOMIC_RELAXED);
+
+		if (id == method)
+			return 1;
+		if (id == 0)
+			return 0;
+	}
+	return 0;
+}
+
+/* Returns the calling thread's timers, or NULL if it has no slot. */
+static inline struct vmprof_timers_ *vmprof_mine_(void)
+{
+	uint32_t epoch = __atomic_load_n(&vmprof_audited, __ATOMIC_ACQUIRE);
+	struct vmprof_slot *slot = vmprof_self;
+	struct vmprof_timers_ *mine;
+
+	if (epoch == 0)
+		return NULL;
+	if (slot == &vmprof_never_ && (slot = vmprof_thread_begin()) == &vmprof_never_) {
+		__atomic_add_fetch(&vmprof_timings_->unslotted, 1, __ATOMIC_RELAXED);
+		return NULL;
+	}
+	mine = &vmprof_timers_[slot - vmprof_page_->slots];
+	if (mine->epoch != epoch) {
+		mine->epoch = epoch;
+		mine->bottom = mine->top = mine->timers = mine->points = 0;
+		mine->thread = (uint32_t)syscall(SYS_gettid);
+		mine->random = vmprof_now_() ^ ((uint64_t)mine->thread << 32) ^ 0x9e3779b97f4a7c15u;
+	}
+	return mine;
+}
+
+static inline struct vmprof_ring_ *vmprof_ring_of_(struct vmprof_timers_ *mine)
+{
+	return &vmprof_timings_->rings[mine - vmprof_timers_];
+}
+
+/* Counts a timing that is not taken. Only the thread writes the counter. */
+static inline void vmprof_lost_(uint64_t *counter, uint64_t n)
+{
+	__atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+}
+
+/* Drops the timers of frames that have ended: the stack has grown down from them. */
+static inline void vmprof_prune_(struct vmprof_timers_ *mine, uintptr_t frame)
+{
+	while (mine->top != mine->bottom && mine->stack[(mine->top - 1) % VMPROF_TIMERS_].frame < frame) {
+		mine->top--;
+		vmprof_lost_(&vmprof_ring_of_(mine)->abandoned, 1);
+	}
+}
+
+/* Puts a timing into the ring. Its sequence and thread are not set yet. */
+static void vmprof_put_(struct vmprof_timers_ *mine, struct vmprof_entry_ *e)
+{
+	struct vmprof_ring_ *ring = vmprof_ring_of_(mine);
+	uint64_t head = __atomic_load_n(&ring->head, __ATOMIC_RELAXED);
+
+	if (head - __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE) >= VMPROF_RING_) {
+		vmprof_lost_(&ring->full, e->method != 0);
+		return;
+	}
+	e->sequence = (uint32_t)(head + 1);
+	e->thread = mine->thread;
+	vmprof_timings_->entries[mine - vmprof_timers_][head % VMPROF_RING_] = *e;
+	__atomic_store_n(&ring->head, head + 1, __ATOMIC_RELEASE);
+}
+
+static __attribute__((noinline)) void vmprof_push_(uint32_t method, uint32_t version, uintptr_t frame)
+{
+	struct vmprof_timers_ *mine;
+	struct vmprof_timer_ *t;
+
+	if (!vmprof_wanted_(method) || !(mine = vmprof_mine_()))
+		return;
+	vmprof_prune_(mine, frame);
+	if (mine->top - mine->bottom == VMPROF_TIMERS_) {
+		mine->bottom++;
+		vmprof_lost_(&vmprof_ring_of_(mine)->deep, 1);
+	}
+	t = &mine->stack[mine->top++ % VMPROF_TIMERS_];
+	t->method = method;
+	t->version = version;
+	t->frame = frame;
+	t->first = t->last = 0;
+	t->timers = mine->timers;
+	t->points = mine->points;
+	t->loops = 0;
+	t->start = vmprof_now_();
+}
+
+enum vmprof_end_ { VMPROF_TAKE_, VMPROF_CANCEL_, VMPROF_IGNORE_ };
+
+/* Ends a timer. Returns the thread's timers if its timing is taken, else NULL. */
+static __attribute__((noinline)) struct vmprof_timers_ *vmprof_pop_(uint32_t method, uint32_t version, uintptr_t frame,
+								     enum vmprof_end_ how)
+{
+	struct vmprof_entry_ e = {0, method, version, 0, 0, 0, 1, 0, 0, 0};
+	struct vmprof_timers_ *mine;
+	struct vmprof_timer_ *t = NULL;
+	uint64_t now;
+	uint32_t i;
+
+	if (!vmprof_wanted_(method) || !(mine = vmprof_mine_()))
+		return NULL;
+	now = vmprof_now_();
+	vmprof_prune_(mine, frame);
+	for (i = mine->top; i != mine->bottom; i--) {
+		t = &mine->stack[(i - 1) % VMPROF_TIMERS_];
+		if (t->method == method && t->version == version && t->frame - frame < VMPROF_STACK_)
+			break;
+	}
+	if (i == mine->bottom) {
+		vmprof_lost_(&vmprof_ring_of_(mine)->unmatched, 1);
+		return NULL;
+	}
+	if (mine->top != i || how == VMPROF_CANCEL_)
+		vmprof_lost_(&vmprof_ring_of_(mine)->abandoned, mine->top - i + (how == VMPROF_CANCEL_));
+	mine->top = i - 1;
+	if (how != VMPROF_TAKE_)
+		return NULL;
+	e.duration = now - t->start;
+	e.part = e.duration - (t->last - t->first);
+	e.timers = mine->timers - t->timers;
+	e.points = mine->points - t->points;
+	mine->timers++;
+	vmprof_put_(mine, &e);
+	return mine;
+}
+
+static __attribute__((noinline)) void vmprof_point_(uint32_t method, uint32_t loop, uint64_t n, uintptr_t frame)
+{
+	struct vmprof_entry_ e = {0, method, 0, loop, 0, 0, 0, 0, 0, 0};
+	struct vmprof_timers_ *mine;
+	struct vmprof_timer_ *t = NULL;
+	struct vmprof_since_ *since;
+	uint64_t now;
+	uint32_t i;
+
+	if (!vmprof_wanted_(method) || !(mine = vmprof_mine_()))
+		return;
+	now = vmprof_now_();
+	vmprof_prune_(mine, frame);
+	for (i = mine->top; i != mine->bottom; i--) {
+		t = &mine->stack[(i - 1) % VMPROF_TIMERS_];
+		if (t->method == method && t->frame - frame < VMPROF_STACK_)
+			break;
+	}
+	if (i == mine->bottom) {
+		vmprof_lost_(&vmprof_ring_of_(mine)->unmatched, 1);
+		return;
+	}
+	for (i = 0; i < t->loops && t->since[i].loop != loop; i++)
+		;
+	if (i == VMPROF_LOOPS_) {
+		vmprof_lost_(&vmprof_ring_of_(mine)->deep, 1);
+		return;
+	}
+	since = &t->since[i];
+	if (i == t->loops) {
+		t->loops++;
+		since->loop = loop;
+		if (!t->first)
+			t->first = t->last = now;
+	} else {
+		e.version = t->version;
+		e.duration = now - since->time;
+		e.part = now - t->last;
+		e.runs = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+		e.timers = mine->timers - since->timers;
+		e.points = mine->points - since->points;
+		t->last = now;
+		mine->points++;
+		vmprof_put_(mine, &e);
+	}
+	since->time = now;
+	since->timers = mine->timers;
+	since->points = mine->points;
+}
+
+/* Times nothing, and how long that takes, so that the agent can subtract what timing adds. */
+static __attribute__((noinline)) void vmprof_calibrate_(struct vmprof_timers_ *mine, uintptr_t frame)
+{
+	struct vmprof_entry_ e = {0, 0, 0, 1, 0, 0, 1, 0, 0, 0};
+	uint64_t before, after, again;
+	int round;
+
+	for (round = 0; round < VMPROF_ROUNDS_; round++) {
+		vmprof_push_(0, 0, frame);
+		vmprof_point_(0, 2, 1, frame);
+		vmprof_point_(0, 2, 1, frame);
+		vmprof_pop_(0, 0, frame, VMPROF_IGNORE_);
+		before = vmprof_now_();
+		vmprof_push_(0, 0, frame);
+		vmprof_pop_(0, 0, frame, VMPROF_TAKE_);
+		after = vmprof_now_();
+		again = vmprof_now_();
+		e.duration = after - before > again - after ? after - before - (again - after) : 0;
+		vmprof_put_(mine, &e);
+	}
+}
+
+/*
+ * These functions have frames of the same layout, so that frames of their callers can be compared by frames of theirs.
+ * A thread without a slot has no timings.
+ */
+#define VMPROF_FRAME_ ((uintptr_t)__builtin_frame_address(0))
+
+__attribute__((noinline)) void vmprof_timer_start(uint32_t method, uint32_t version)
+{
+	if (vmprof_timing() && method)
+		vmprof_push_(method, version, VMPROF_FRAME_);
+}
+
+__attribute__((noinline)) void vmprof_timer_stop(uint32_t method, uint32_t version)
+{
+	struct vmprof_timers_ *mine;
+
+	if (!vmprof_timing() || !method || !(mine = vmprof_pop_(method, version, VMPROF_FRAME_, VMPROF_TAKE_)))
+		return;
+	if (mine->timers % VMPROF_CALIBRATE_ == 1)
+		vmprof_calibrate_(mine, VMPROF_FRAME_ - 1);
+}
+
+__attribute__((noinline)) void vmprof_timer_cancel(uint32_t method, uint32_t version)
+{
+	if (vmprof_timing() && method)
+		vmprof_pop_(method, version, VMPROF_FRAME_, VMPROF_CANCEL_);
+}
+
+__attribute__((noinline)) void vmprof_loop(uint32_t method, uint32_t loop, uint64_t n)
+{
+	if (vmprof_timing() && method && n && __atomic_load_n(&vmprof_timings_->loops, __ATOMIC_RELAXED))
+		vmprof_point_(method, loop, n, VMPROF_FRAME_);
+}
+
+uint32_t vmprof_random_version(uint32_t method, uint32_t versions)
+{
+	struct vmprof_timers_ *mine;
+
+	if (!vmprof_timing() || !vmprof_wanted_(method) || !(mine = vmprof_mine_()))
+		return 0;
+	mine->random ^= mine->random << 13; /* xorshift64 (Marsaglia 2003) */
+	mine->random ^= mine->random >> 7;
+	mine->random ^= mine->random << 17;
+	return (uint32_t)((mine->random >> 32) * versions >> 32);
+}
+
+/* Maps the memory of the agent's offer. Called with the lock held. */
+static void vmprof_time_(const struct vmprof_offer_ *offer, int fd)
+{
+	const int access = PROT_READ | PROT_WRITE;
+	void *map;
+
+	if (offer->version != VMPROF_TIMINGS_VERSION_ || offer->rings != VMPROF_SLOTS || offer->entries != VMPROF_RING_ ||
+	    offer->size != sizeof(struct vmprof_timings_) || vmprof_audited)
+		return;
+	if (!vmprof_timings_) {
+		map = mmap(NULL, sizeof(*vmprof_timings_), access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (map == MAP_FAILED)
+			return;
+		vmprof_timings_ = (struct vmprof_timings_ *)map;
+	}
+	if (mmap(vmprof_timings_, sizeof(*vmprof_timings_), access, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+		return;
+	__atomic_store_n(&vmprof_timings_->guest, VMPROF_TIMINGS_VERSION_, __ATOMIC_RELAXED);
+	__atomic_store_n(&vmprof_audited, vmprof_connection_ ? vmprof_connection_ : 1, __ATOMIC_RELEASE);
+}
+
+/* Maps zeroes over it. Threads that are about to write a timing write it there. */
+static void vmprof_untime_(void)
+{
+	__atomic_store_n(&vmprof_audited, 0, __ATOMIC_SEQ_CST);
+	if (vmprof_timings_ && mmap(vmprof_timings_, sizeof(*vmprof_timings_), PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+		return; /* no memory: the agent, if it is gone, reads nothing */
 }
 
 /* ---- the page and its slots ---- */
@@ -656,6 +1129,7 @@ static void vmprof_after_fork_(void) { pthread_mutex_unlock(&vmprof_.lock); }
 static void vmprof_in_child_(void)
 {
 	vmprof_unshare_();
+	vmprof_untime_();
 	vmprof_claimed_ = vmprof_self == &vmprof_never_ ? 0 : 1ull << (vmprof_self - vmprof_page_->slots);
 	if (vmprof_.socket >= 0)
 		close(vmprof_.socket);
@@ -702,6 +1176,7 @@ struct vmprof_slot *vmprof_thread_begin(void)
 	} while (!__atomic_compare_exchange_n(&vmprof_claimed_, &taken, taken | (vacant & -vacant), 0, __ATOMIC_SEQ_CST,
 					      __ATOMIC_SEQ_CST));
 	vmprof_self = &vmprof_page_->slots[__builtin_ctzll(vacant)];
+	vmprof_timers_[__builtin_ctzll(vacant)].epoch = 0;
 	pthread_setspecific(vmprof_thread_key_, vmprof_self);
 	vmprof_announce_(vmprof_self);
 	return vmprof_self;
@@ -780,30 +1255,32 @@ static int vmprof_dial_(void)
 	return connect(vmprof_.socket, (struct sockaddr *)(void *)&vmprof_.address, sizeof(vmprof_.address)) == 0;
 }
 
-/* Receives the agent's answer, and the file descriptor that comes with it, -1 if none does. */
-static int vmprof_receive_(struct vmprof_welcome_ *welcome)
+/* Receives a packet of the agent into size bytes, and the file descriptor that comes with it, -1 if none does. */
+static ssize_t vmprof_receive_(void *packet, size_t size, int *fd)
 {
-	struct iovec io = {welcome, sizeof(*welcome)};
+	struct iovec io = {packet, size};
 	union {
 		struct cmsghdr header; /* aligned like this */
 		char room[CMSG_SPACE(sizeof(int))];
 	} control;
 	struct msghdr message;
 	struct cmsghdr *c;
-	int fd = -1;
+	ssize_t got;
 
+	*fd = -1;
 	memset(&control, 0, sizeof(control));
 	memset(&message, 0, sizeof(message));
 	message.msg_iov = &io;
 	message.msg_iovlen = 1;
 	message.msg_control = &control;
 	message.msg_controllen = sizeof(control);
-	if (recvmsg(vmprof_.socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) < 0)
-		return -1;
+	got = recvmsg(vmprof_.socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	if (got < 0)
+		return got;
 	c = CMSG_FIRSTHDR(&message);
 	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
-	return fd;
+		memcpy(fd, CMSG_DATA(c), sizeof(*fd));
+	return got;
 }
 
 /* Says hello and maps the page of the agent's answer. Returns 0, or how many ms to wait before the next attempt. */
@@ -819,7 +1296,7 @@ static int vmprof_greet_(void)
 		return VMPROF_RETRY_;
 
 	pthread_mutex_lock(&vmprof_.lock); /* a child must not get the descriptor */
-	fd = vmprof_receive_(&welcome);
+	vmprof_receive_(&welcome, sizeof(welcome), &fd);
 	if (fd >= 0 && welcome.type == VMPROF_WELCOME_ && welcome.version == VMPROF_VERSION &&
 	    welcome.page_size == VMPROF_PAGE_SIZE && welcome.slots == VMPROF_SLOTS)
 		page = mmap(vmprof_page_, vmprof_span_(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
@@ -838,18 +1315,22 @@ static int vmprof_greet_(void)
 	return VMPROF_REFUSED_RETRY_;
 }
 
+/* Sends one packet. Returns the events to wait for if it does not fit, -1 if the connection has ended, else 0. */
+static int vmprof_send_one_(struct vmprof_record_ *r)
+{
+	if (send(vmprof_.socket, r + 1, r->size, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
+		return 0;
+	return errno == EAGAIN ? POLLIN | POLLOUT : -1;
+}
+
 /* Sends what is pending and fits; returns the events to wait for then, or -1 if the connection has ended. */
 static int vmprof_send_(void)
 {
 	struct vmprof_record_ *r;
-	int events = POLLIN;
+	int events = 0;
 
 	pthread_mutex_lock(&vmprof_.lock);
-	while (events == POLLIN && (r = vmprof_.pending.next) != &vmprof_.pending) {
-		if (send(vmprof_.socket, r + 1, r->size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
-			events = errno == EAGAIN ? POLLIN | POLLOUT : -1;
-			continue;
-		}
+	while ((r = vmprof_.pending.next) != &vmprof_.pending && (events = vmprof_send_one_(r)) == 0) {
 		vmprof_unlink_(r);
 		if (vmprof_packet_(r)->type == VMPROF_FORGET_) {
 			free(r);
@@ -858,14 +1339,37 @@ static int vmprof_send_(void)
 			vmprof_append_(&vmprof_.sent, r);
 		}
 	}
+	while (events == 0 && vmprof_timing() && (r = vmprof_.unnamed.next) != &vmprof_.unnamed &&
+	       (events = vmprof_send_one_(r)) == 0) {
+		vmprof_unlink_(r);
+		vmprof_append_(&vmprof_.named, r);
+	}
 	pthread_mutex_unlock(&vmprof_.lock);
-	return events;
+	return events == 0 ? POLLIN : events;
+}
+
+/* Takes a packet of the agent. Returns 0 if the connection has ended. */
+static int vmprof_hear_(void)
+{
+	struct vmprof_offer_ offer;
+	ssize_t got;
+	int fd;
+
+	memset(&offer, 0, sizeof(offer));
+	pthread_mutex_lock(&vmprof_.lock); /* a child must not get the descriptor */
+	got = vmprof_receive_(&offer, sizeof(offer), &fd);
+	if (fd >= 0) {
+		if (offer.type == VMPROF_TIMINGS_)
+			vmprof_time_(&offer, fd);
+		close(fd);
+	}
+	pthread_mutex_unlock(&vmprof_.lock);
+	return got > 0;
 }
 
 /* Runs a connection until it ends or vmprof_stop is called. */
 static void vmprof_serve_(void)
 {
-	char ignored[VMPROF_PACKET_];
 	int again = VMPROF_RETRY_;
 
 	while (!vmprof_stopping_()) {
@@ -874,8 +1378,7 @@ static void vmprof_serve_(void)
 		if (events < 0)
 			return;
 		happened = vmprof_wait_(vmprof_ask_() ? again : -1, events);
-		if ((happened & POLLIN && recv(vmprof_.socket, ignored, sizeof(ignored), MSG_DONTWAIT) <= 0) ||
-		    happened & (POLLHUP | POLLERR | POLLNVAL))
+		if ((happened & POLLIN && !vmprof_hear_()) || happened & (POLLHUP | POLLERR | POLLNVAL))
 			return;
 		again = again < VMPROF_ASK_AGAIN_ ? 2 * again : again; /* a thread may not run for hours */
 	}
@@ -886,6 +1389,7 @@ static void vmprof_hang_up_(void)
 {
 	if (vmprof_.connected)
 		vmprof_unshare_();
+	vmprof_untime_();
 	pthread_mutex_lock(&vmprof_.lock);
 	__atomic_store_n(&vmprof_.connected, 0, __ATOMIC_SEQ_CST);
 	if (vmprof_.socket >= 0)

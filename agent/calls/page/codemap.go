@@ -155,6 +155,17 @@ func (c *codeMap) callee(id uint64) (s symbolize.Symbol, ok bool) {
 	return s, ok
 }
 
+// names are those of all methods, in no order.
+func (c *codeMap) names() []string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	list := make([]string, 0, len(c.methods))
+	for _, m := range c.methods {
+		list = append(list, m.Value().Function)
+	}
+	return list
+}
+
 // len is the number of methods.
 func (c *codeMap) len() int {
 	c.mu.RLock()

@@ -15,12 +15,11 @@
 package page
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unique"
 
@@ -49,22 +48,13 @@ const upkeep = 10 * time.Second
 // An Engine samples calls of cooperating guests from its making until it is closed. Its methods may be called from
 // several goroutines.
 type Engine struct {
-	opt     Options
-	log     *slog.Logger
+	*host
 	objects bpf.BurstObjects
 	inner   *ebpf.MapSpec // of a page
 	probes  *probes
-	table   *table
-	tally   *tally
-	bytes   atomic.Int64 // that guests registered
 	hit     hitCost
 	weigher weigher
 	tick    time.Duration // of an interruption, without the program
-
-	listener *listener
-	ctx      context.Context // ends with the engine
-	stop     context.CancelFunc
-	running  sync.WaitGroup
 
 	mu    sync.Mutex // of what follows
 	ticks *attach.Ticks
@@ -81,11 +71,8 @@ var _ interface {
 
 // New listens for guests. Nothing is sampled before Tune.
 func New(opt Options) (_ *Engine, err error) {
-	e := &Engine{opt: opt, log: opt.Log, table: newTable(), tally: newTally()}
-	if e.log == nil {
-		e.log = slog.New(slog.DiscardHandler)
-	}
-	e.ctx, e.stop = context.WithCancel(context.Background())
+	e := &Engine{}
+	e.host = newHost(opt.Log, opt.Proc, opt.Wanted, e)
 	defer func() {
 		if err != nil {
 			e.stop()
@@ -106,10 +93,9 @@ func New(opt Options) (_ *Engine, err error) {
 	}()
 	e.tick = measureTick(e.objects.BurstArm)
 	e.probes = newProbes(&e.objects, opt.Proc, proc.NewPool(proc.PoolOptions{FirstDeadline: firstSearch}))
-	if e.listener, err = listen(e.opt.Socket); err != nil {
+	if err := e.listen(opt.Socket); err != nil {
 		return nil, err
 	}
-	e.running.Go(e.accept)
 	e.running.Go(e.follow)
 	return e, nil
 }
@@ -133,22 +119,61 @@ func (e *Engine) follow() {
 	}
 }
 
-// sleep is false if the engine is being closed.
-func (e *Engine) sleep(d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-e.ctx.Done():
-		return false
-	}
-}
-
 // Close disarms all guests, ends their connections and takes the engine out of the kernel.
 func (e *Engine) Close() error {
-	e.stop()
-	err := errors.Join(e.setTicks(0), e.listener.Close())
-	e.running.Wait()
-	return errors.Join(err, e.objects.Close())
+	return errors.Join(e.setTicks(0), e.close(), e.objects.Close())
+}
+
+// admit implements owner: it attaches to the guest's probes and gives it a page.
+func (e *Engine) admit(g *guest) (page int, err error) {
+	if g.probes, err = e.probes.attach(g.peer.id.PID); err != nil {
+		return 0, err
+	}
+	if err := e.share(g); err != nil {
+		return 0, err
+	}
+	return g.page.FD(), nil
+}
+
+// welcomed implements owner.
+func (e *Engine) welcomed(*net.UnixConn, *guest) error { return nil }
+
+// registered implements owner. An engine offers no timings, so a guest sends it no names of versions.
+func (e *Engine) registered(_ *guest, message any) bool {
+	_, names := message.(*named)
+	return !names
+}
+
+// share makes g's page and announces g to the kernel side.
+func (e *Engine) share(g *guest) (err error) {
+	if g.page, err = ebpf.NewMap(e.inner.Copy()); err != nil {
+		return fmt.Errorf("make page: %w", err)
+	}
+	pid := uint32(g.peer.id.PID)
+	if err := e.objects.Pages.Put(pid, g.page); err != nil {
+		return fmt.Errorf("register the VM's page in the kernel: %w", err)
+	}
+	// Last: who is a guest has a page.
+	k := bpf.PageGuest{StartTicks: g.peer.id.Ticks(), Serial: g.serial}
+	if err := e.objects.PageGuests.Put(pid, &k); err != nil {
+		return fmt.Errorf("register the VM in the kernel: %w", err)
+	}
+	return nil
+}
+
+// release implements owner.
+func (e *Engine) release(g *guest) {
+	pid := uint32(g.peer.id.PID)
+	if g.page != nil {
+		_ = e.objects.PageGuests.Delete(pid)
+		_ = e.objects.Pages.Delete(pid)
+		// It stays the guest's, but nothing in it is armed.
+		_ = g.page.Put(uint32(0), &bpf.Page{})
+		g.page.Close()
+	}
+	if g.probes != nil {
+		g.probes.close()
+	}
 }
 
 // native stands for callers outside of registered code: a VM that calls into its compiled methods.

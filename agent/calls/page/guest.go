@@ -31,48 +31,50 @@ type guest struct {
 	serial uint32 // unique among all connections, never 0: what calls carry
 	name   string // of the VM, of the guest's making
 	code   *codeMap
+
+	// Of an Engine.
 	page   *ebpf.Map
 	probes *attachment
+	// Of a Timer.
+	timed *timed
 }
 
 // greet answers a new connection's first message: it attaches to the guest's probes and gives it a page. An error that
 // is a refusal has been sent to the guest, or the caller sends it.
-func (e *Engine) greet(conn *net.UnixConn, p *peer) (_ *guest, err error) {
-	h, err := readHello(conn)
+func (h *host) greet(conn *net.UnixConn, p *peer) (_ *guest, err error) {
+	said, err := readHello(conn)
 	if err != nil {
 		return nil, err
 	}
-	if h.version != protocol {
+	if said.version != protocol {
 		return nil, refusedVersion
 	}
-	if e.opt.Wanted != nil && !e.opt.Wanted(p.id.PID) {
+	if h.wanted != nil && !h.wanted(p.id.PID) {
 		return nil, refusedUnwanted
 	}
-	g := &guest{peer: p, name: h.runtime, code: newCodeMap(h.runtime, &e.bytes)}
-	if err := e.table.reserve(g); err != nil {
+	g := &guest{peer: p, name: said.runtime, code: newCodeMap(said.runtime, &h.bytes)}
+	if err := h.table.reserve(g); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			e.remove(g)
+			h.remove(g)
 		}
 	}()
-	if g.probes, err = e.probes.attach(p.id.PID); err != nil {
+	page, err := h.owner.admit(g)
+	if err != nil {
 		return nil, err
 	}
-	if err := e.share(g); err != nil {
-		return nil, err
-	}
-	// Probes were attached and the page was announced by pid. If it still is the peer's now, it was all the time.
+	// What was done for the guest was done by pid. If it still is the peer's now, it was all the time.
 	if p.gone() {
 		return nil, proc.ErrGone
 	}
 	// The descriptor is the guest's right to that page, and to nothing else.
-	_, _, err = conn.WriteMsgUnix(welcomePacket(bpf.PageSlots), unix.UnixRights(g.page.FD()), nil)
+	_, _, err = conn.WriteMsgUnix(welcomePacket(bpf.PageSlots), unix.UnixRights(page), nil)
 	if err != nil {
 		return nil, fmt.Errorf("send WELCOME to the VM: %w", err)
 	}
-	return g, nil
+	return g, h.owner.welcomed(conn, g)
 }
 
 func readHello(conn *net.UnixConn) (*hello, error) {
@@ -107,25 +109,8 @@ func readPacket(conn *net.UnixConn, buf []byte) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// share makes g's page and announces g to the kernel side.
-func (e *Engine) share(g *guest) (err error) {
-	if g.page, err = ebpf.NewMap(e.inner.Copy()); err != nil {
-		return fmt.Errorf("make page: %w", err)
-	}
-	pid := uint32(g.peer.id.PID)
-	if err := e.objects.Pages.Put(pid, g.page); err != nil {
-		return fmt.Errorf("register the VM's page in the kernel: %w", err)
-	}
-	// Last: who is a guest has a page.
-	k := bpf.PageGuest{StartTicks: g.peer.id.Ticks(), Serial: g.serial}
-	if err := e.objects.PageGuests.Put(pid, &k); err != nil {
-		return fmt.Errorf("register the VM in the kernel: %w", err)
-	}
-	return nil
-}
-
 // hear reads g's registrations until the connection ends.
-func (e *Engine) hear(conn *net.UnixConn, g *guest) error {
+func (h *host) hear(conn *net.UnixConn, g *guest) error {
 	buf := make([]byte, maxPacket)
 	pace := pacer{rate: maxMessages}
 	for malformed := 0; ; {
@@ -136,35 +121,39 @@ func (e *Engine) hear(conn *net.UnixConn, g *guest) error {
 		if err != nil {
 			return err
 		}
-		if !e.take(g, packet) {
+		if !h.take(g, packet) {
 			if malformed++; malformed >= maxMalformed {
 				return errMessage
 			}
 		}
-		if pause := pace.next(time.Now()); pause > 0 && !e.sleep(pause) {
+		if pause := pace.next(time.Now()); pause > 0 && !h.sleep(pause) {
 			return nil
 		}
 	}
 }
 
 // take takes one message. It is false if that is none.
-func (e *Engine) take(g *guest, packet []byte) bool {
-	m, err := parse(packet)
+func (h *host) take(g *guest, packet []byte) bool {
+	message, err := parse(packet)
 	var v verdict
-	switch m := m.(type) {
+	switch m := message.(type) {
 	case *method:
 		v = g.code.register(m, now())
 	case *forget:
 		v = g.code.forget(m, now())
+	case *named:
 	default: // an error, or a second hello
-		e.tally.ignored(causeMalformed)
-		e.log.Debug("malformed message of a guest", "pid", g.peer.id.PID, "err", err)
+		message = nil
+	}
+	if v == taken && (message == nil || !h.owner.registered(g, message)) {
+		h.tally.ignored(causeMalformed)
+		h.log.Debug("malformed message of a guest", "pid", g.peer.id.PID, "err", err)
 		return false
 	}
 	if v == taken {
-		e.tally.message()
+		h.tally.message()
 	} else {
-		e.tally.ignored(string(v))
+		h.tally.ignored(string(v))
 	}
 	return true
 }

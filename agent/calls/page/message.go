@@ -16,9 +16,11 @@ const (
 	typeHello  = 1
 	typeMethod = 2
 	typeForget = 3
+	typeNamed  = 4
 
 	typeWelcome = 1
 	typeRefused = 2
+	typeTimings = 3
 )
 
 // errMessage: a guest sent what is no message.
@@ -53,15 +55,23 @@ type forget struct {
 	begin, time uint64 // as in method
 }
 
+// A named says how a version of a method is called. Guests send it to who offered them timings.
+type named struct {
+	method  uint32 // never 0
+	version uint32
+	name    []byte // of the guest's making; points into the packet
+}
+
 // Sizes of what precedes the variable part of a message, in bytes.
 const (
 	helloSize  = 24
 	methodSize = 40
 	forgetSize = 24
+	namedSize  = 16
 	siteSize   = 8
 )
 
-// parse returns the *hello, *method or *forget in a packet, or an error that wraps errMessage.
+// parse returns the *hello, *method, *forget or *named in a packet, or an error that wraps errMessage.
 func parse(packet []byte) (any, error) {
 	if len(packet) < 4 || len(packet) > maxPacket {
 		return nil, fmt.Errorf("packet of %d bytes: %w", len(packet), errMessage)
@@ -73,6 +83,8 @@ func parse(packet []byte) (any, error) {
 		return orError(parseMethod(packet))
 	case typeForget:
 		return orError(parseForget(packet))
+	case typeNamed:
+		return orError(parseNamed(packet))
 	default:
 		return nil, fmt.Errorf("type %d: %w", kind, errMessage)
 	}
@@ -126,6 +138,13 @@ func parseForget(b []byte) (*forget, error) {
 	return &forget{id: u32(b[4:]), begin: u64(b[8:]), time: u64(b[16:])}, nil
 }
 
+func parseNamed(b []byte) (*named, error) {
+	if len(b) < namedSize || uint64(len(b)) != namedSize+uint64(u32(b[12:])) || u32(b[4:]) == 0 {
+		return nil, fmt.Errorf("name of a version in %d bytes: %w", len(b), errMessage)
+	}
+	return &named{method: u32(b[4:]), version: u32(b[8:]), name: b[namedSize:]}, nil
+}
+
 // A refusal is why a guest is sent away. The guest tries again later, and sooner if the reason passes by itself.
 type refusal uint32
 
@@ -154,6 +173,15 @@ func welcomePacket(slots int) []byte {
 	b = binary.NativeEndian.AppendUint32(b, protocol)
 	b = binary.NativeEndian.AppendUint32(b, maxPage)
 	return binary.NativeEndian.AppendUint32(b, uint32(slots))
+}
+
+// timingsPacket offers the memory whose descriptor goes along.
+func timingsPacket() []byte {
+	b := binary.NativeEndian.AppendUint32(nil, typeTimings)
+	b = binary.NativeEndian.AppendUint32(b, timingsVersion)
+	b = binary.NativeEndian.AppendUint32(b, timingsRings)
+	b = binary.NativeEndian.AppendUint32(b, ringEntries)
+	return binary.NativeEndian.AppendUint64(b, timingsSize)
 }
 
 func refusedPacket(r refusal) []byte {

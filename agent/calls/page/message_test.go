@@ -66,7 +66,12 @@ func TestParse(t *testing.T) {
 		{"method, one site too many", methodPacket(7, 0x1000, 64, 1, 0, 2, "a\x00\x00\x00", n32(1), n32(1)), nil},
 		{"method, sites beyond counting", methodPacket(7, 0x1000, 64, 0, 0, 1<<32-1), nil},
 		{"method, short", methodPacket(7, 0x1000, 64, 0, 0, 0)[:39], nil},
-		{"unknown type", packet(n32(4), make([]byte, 40)), nil},
+		{"name of a version", packet(n32(4), n32(7), n32(2), n32(8), "unrolled"), &named{7, 2, []byte("unrolled")}},
+		{"version without a name", packet(n32(4), n32(7), n32(2), n32(0)), &named{7, 2, []byte{}}},
+		{"name of a version, short", packet(n32(4), n32(7), n32(2), n32(9), "unrolled"), nil},
+		{"name of a version, long", packet(n32(4), n32(7), n32(2), n32(7), "unrolled"), nil},
+		{"name of a version of no method", packet(n32(4), n32(0), n32(2), n32(8), "unrolled"), nil},
+		{"unknown type", packet(n32(5), make([]byte, 40)), nil},
 		{"type 0", make([]byte, 64), nil},
 		{"empty", nil, nil},
 		{"three bytes", []byte{1, 0, 0}, nil},
@@ -91,6 +96,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(goodForget)
 	f.Add(methodPacket(7, 0x1000, 64, 3, 2, 2, "addf.\x00\x00\x00", n32(9), n32(3), n32(20), n32(4)))
 	f.Add(methodPacket(7, 1<<64-65, 64, 0, 0, 1<<29))
+	f.Add(packet(n32(4), n32(7), n32(2), n32(8), "unrolled"))
 	f.Add(methodPacket(1<<32-1, 0, 1<<32-1, 1, 1, 0, "\xff\n"))
 	late := methodPacket(1<<32-1, 0, 1<<32-1, 0, 0, 0)
 	binary.NativeEndian.PutUint64(late[16:], forever)

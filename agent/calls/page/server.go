@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,18 +26,85 @@ const (
 	maxOfUser      = bpf.MaxPageGuests / 2 // of one user, so that nobody takes all
 )
 
-// accept greets guests until the engine is closed.
-func (e *Engine) accept() {
+// A host is the agent's side of a socket for guests: it greets them, reads what they register and knows who is there. What they
+// are wanted for is its owner's: an Engine, which samples their calls, or a Timer.
+type host struct {
+	log     *slog.Logger
+	root    proc.Root
+	wanted  func(pid int) bool // nil: all are
+	table   *table
+	tally   *tally
+	bytes   atomic.Int64 // that guests registered
+	owner   owner
+	running sync.WaitGroup
+
+	listener *listener
+	ctx      context.Context // ends with the host
+	stop     context.CancelFunc
+}
+
+// An owner of a host. Its methods may be called from several goroutines, for different guests.
+type owner interface {
+	// admit prepares g and returns the descriptor of its page. release follows, also after an error.
+	admit(g *guest) (page int, err error)
+	// welcomed is called once g has been sent its page.
+	welcomed(conn *net.UnixConn, g *guest) error
+	// registered is called after a message of g was taken, for what else the owner does with it. It is false if g should not
+	// have sent that.
+	registered(g *guest, message any) bool
+	// release takes back what admit gave. g may come from a failed admit.
+	release(g *guest)
+}
+
+// newHost returns a host that does not listen yet.
+func newHost(log *slog.Logger, root proc.Root, wanted func(pid int) bool, owner owner) *host {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	h := &host{log: log, root: root, wanted: wanted, owner: owner, table: newTable(), tally: newTally()}
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	return h
+}
+
+// listen lets guests connect at path.
+func (h *host) listen(path string) (err error) {
+	if h.listener, err = listen(path); err != nil {
+		return err
+	}
+	h.running.Go(h.accept)
+	return nil
+}
+
+// sleep is false if the host is being closed.
+func (h *host) sleep(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-h.ctx.Done():
+		return false
+	}
+}
+
+// close ends all connections and waits for what runs.
+func (h *host) close() error {
+	h.stop()
+	err := h.listener.Close()
+	h.running.Wait()
+	return err
+}
+
+// accept greets guests until the host is closed.
+func (h *host) accept() {
 	slots := make(chan struct{}, maxConnections)
 	for {
-		conn, err := e.listener.AcceptUnix()
+		conn, err := h.listener.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
 			// Out of descriptors or memory, most likely.
-			e.log.Warn("cannot accept connections of VMs; retrying", "err", err)
-			if !e.sleep(time.Second) {
+			h.log.Warn("cannot accept connections of VMs; retrying", "err", err)
+			if !h.sleep(time.Second) {
 				return
 			}
 			continue
@@ -42,101 +112,91 @@ func (e *Engine) accept() {
 		select {
 		case slots <- struct{}{}:
 		default:
-			e.refuse(conn, refusedFull)
+			h.refuse(conn, refusedFull)
 			conn.Close()
 			continue
 		}
-		e.running.Go(func() {
+		h.running.Go(func() {
 			defer func() { <-slots }()
 			err := proc.Catch(func() error {
-				e.serve(conn)
+				h.serve(conn)
 				return nil
 			})
 			if err != nil {
-				e.failed(err)
+				h.failed(err)
 			}
 		})
 	}
 }
 
 // failed counts a panic over one guest, whose connection has been closed.
-func (e *Engine) failed(err error) {
-	e.tally.refused(causePanic)
+func (h *host) failed(err error) {
+	h.tally.refused(causePanic)
 	var panicked *proc.PanicError
 	if errors.As(err, &panicked) {
-		e.log.Error("the agent failed to handle a VM with vmprof.h; please report this", "err", err, "stack", string(panicked.Stack))
+		h.log.Error("the agent failed to handle a VM with vmprof.h; please report this", "err", err, "stack", string(panicked.Stack))
 	}
 }
 
 // serve is with one connection from its beginning to its end.
-func (e *Engine) serve(conn *net.UnixConn) {
-	unblock := context.AfterFunc(e.ctx, func() { conn.Close() })
+func (h *host) serve(conn *net.UnixConn) {
+	unblock := context.AfterFunc(h.ctx, func() { conn.Close() })
 	defer unblock()
 	defer conn.Close()
-	p, err := peerOf(conn, e.opt.Proc)
+	p, err := peerOf(conn, h.root)
 	if err != nil {
-		e.tally.refused(causePeer)
-		e.log.Debug("guest without a peer", "err", err)
+		h.tally.refused(causePeer)
+		h.log.Debug("guest without a peer", "err", err)
 		return
 	}
 	defer p.close()
-	if !e.table.enter(p.uid) {
-		e.refuse(conn, refusedFull)
+	if !h.table.enter(p.uid) {
+		h.refuse(conn, refusedFull)
 		return
 	}
-	defer e.table.leave(p.uid)
+	defer h.table.leave(p.uid)
 	// A child may hold the connection open when the guest itself is gone.
-	e.running.Go(func() { p.wait(); conn.Close() })
+	h.running.Go(func() { p.wait(); conn.Close() })
 
-	g, err := e.greet(conn, p)
+	g, err := h.greet(conn, p)
 	if err != nil {
-		e.dismiss(conn, p, err)
+		h.dismiss(conn, p, err)
 		return
 	}
-	e.tally.accepted()
-	e.log.Debug("guest connected", "pid", p.id.PID, "uid", p.uid, "runtime", g.name)
-	defer e.remove(g)
-	err = e.hear(conn, g)
-	e.log.Debug("guest gone", "pid", p.id.PID, "methods", g.code.len(), "err", err)
+	h.tally.accepted()
+	h.log.Debug("guest connected", "pid", p.id.PID, "uid", p.uid, "runtime", g.name)
+	defer h.remove(g)
+	err = h.hear(conn, g)
+	h.log.Debug("guest gone", "pid", p.id.PID, "methods", g.code.len(), "err", err)
 }
 
 // dismiss ends a connection that was not welcomed.
-func (e *Engine) dismiss(conn *net.UnixConn, p *peer, err error) {
+func (h *host) dismiss(conn *net.UnixConn, p *peer, err error) {
 	switch {
 	case errors.Is(err, proc.ErrGone):
-		e.tally.refused(causePeer)
+		h.tally.refused(causePeer)
 		return
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
 		err = refusedMalformed // no message is none either
 	}
 	why := refusedProbes
 	if !errors.As(err, &why) {
-		e.log.Warn("cannot attach to a VM with vmprof.h", "pid", p.id.PID, "err", err)
+		h.log.Warn("cannot attach to a VM with vmprof.h", "pid", p.id.PID, "err", err)
 	}
-	e.refuse(conn, why)
+	h.refuse(conn, why)
 }
 
-func (e *Engine) refuse(conn *net.UnixConn, why refusal) {
-	e.tally.refused(refusalNames[why])
+func (h *host) refuse(conn *net.UnixConn, why refusal) {
+	h.tally.refused(refusalNames[why])
 	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = conn.Write(refusedPacket(why)) // the guest may be gone, or find out by itself
 }
 
 // remove takes everything back that a guest was given.
-func (e *Engine) remove(g *guest) {
-	pid := uint32(g.peer.id.PID)
-	if g.page != nil {
-		_ = e.objects.PageGuests.Delete(pid)
-		_ = e.objects.Pages.Delete(pid)
-		// It stays the guest's, but nothing in it is armed.
-		_ = g.page.Put(uint32(0), &bpf.Page{})
-		g.page.Close()
-	}
-	if g.probes != nil {
-		g.probes.close()
-	}
+func (h *host) remove(g *guest) {
+	h.owner.release(g)
 	g.code.close()
-	e.table.release(g)
+	h.table.release(g)
 }
 
 // A listener is the socket at a path, and the right to have it.

@@ -36,6 +36,14 @@ int main(void)
 	vmprof_enter(1, __builtin_return_address(0));
 	if (slot->armed || slot->left != 0)
 		return 3;
+	vmprof_version(1, vmprof_choose(1, 2), "unrolled");
+	VMPROF_TIMER_START(1, 0); /* nobody audits */
+	VMPROF_LOOP(1, 1, 4);
+	VMPROF_TIMER_CANCEL(1, 0);
+	VMPROF_TIMER_STOP(1, 0);
+	vmprof_timer_start(1, 0);
+	vmprof_loop(1, 1, 4);
+	vmprof_timer_stop(1, 0);
 	probes(vmprof_connected(), (long)vmprof_unslotted());
 	vmprof_forget(1, (const void *)&sites);
 	vmprof_thread_end();

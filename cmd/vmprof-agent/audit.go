@@ -1,0 +1,242 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/calls/page"
+	"github.com/vmprof-agent/vmprof-agent/agent/engines"
+	"github.com/vmprof-agent/vmprof-agent/agent/timing"
+)
+
+const auditUsage = `Usage: vmprof-agent audit -p PID [-p PID2] --method M [flags]
+
+Times invocations of a method while the program runs, each version of its code
+separately, and says which version is faster, by how much, and how sure that
+is. It ends with the verdict, or after -d without one.
+
+The process is a VM that includes vmprof.h, and times versions of the method
+with it: see docs/guests.md. The versions are of one process, or of two.
+
+  vmprof-agent audit -p 4711 --method Search.find
+  vmprof-agent audit -p 4711 --method Search.find --loops   # iterations, too
+  vmprof-agent audit -p 4711 -p 4712 --method Search.find   # a canary
+  vmprof-agent audit -p 4711 --method f --confidence=0.9999 -d 10m
+
+Flags:
+`
+
+// auditOptions are the flags of audit.
+type auditOptions struct {
+	pids       []int
+	method     string
+	loops      bool
+	confidence float64
+	least      float64 // percent
+	duration   time.Duration
+	socket     string
+	verbose    bool
+}
+
+func parseAudit(args []string, stderr io.Writer) (*auditOptions, error) {
+	o := auditOptions{duration: time.Minute}
+	fs := newFlags("audit", auditUsage, stderr)
+	fs.IntSliceVarP(&o.pids, "pid", "p", nil, "audit process `PID`; repeatable, to compare processes")
+	fs.StringVar(&o.method, "method", "", "time method `M`")
+	fs.BoolVar(&o.loops, "loops", false, "also time iterations of its loops")
+	fs.Float64Var(&o.confidence, "confidence", 0.99, "`P` of a true verdict, 0.8 to 0.9999")
+	fs.Float64Var(&o.least, "least", 1, "differences below `PERCENT` do not matter")
+	fs.VarP(seconds{&o.duration}, "duration", "d", "end without a verdict after `TIME`")
+	fs.StringVar(&o.socket, "guest-socket", engines.DefaultGuestSocket, "socket `PATH`")
+	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log connections")
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	slices.Sort(o.pids)
+	o.pids = slices.Compact(o.pids)
+	switch {
+	case fs.NArg() > 0:
+		return nil, unexpected(fs.Arg(0), "; name the method with --method")
+	case len(o.pids) == 0 || o.pids[0] <= 0 || len(o.pids) > maxAuditPIDs:
+		return nil, usageError(fmt.Sprintf("name the process to audit: -p PID, up to %d of them", maxAuditPIDs))
+	case o.method == "":
+		return nil, usageError("name the method to audit: --method M")
+	case !(o.confidence >= 0.8 && o.confidence <= 0.9999): // nor NaN
+		return nil, usageError("--confidence needs a probability from 0.8 to 0.9999")
+	case !(o.least > 0 && o.least <= 100):
+		return nil, usageError("--least needs a percentage above 0 and up to 100")
+	case o.duration < time.Second:
+		return nil, usageError("-d needs at least 1 s")
+	}
+	return &o, nil
+}
+
+// maxAuditPIDs bounds the processes: each shares 12 MB with the agent.
+const maxAuditPIDs = 16
+
+// An auditEngine takes timings of some kind of process.
+type auditEngine struct {
+	name   string
+	serves func(pid int) bool
+	open   func(o *auditOptions, log *slog.Logger) (timing.Engine, error)
+}
+
+// auditEngines are all engines. The first that serves every process takes the timings.
+var auditEngines = []auditEngine{
+	{"page", func(int) bool { return true }, openPageTimer},
+}
+
+func openPageTimer(o *auditOptions, log *slog.Logger) (timing.Engine, error) {
+	t, err := page.NewTimer(page.TimerOptions{
+		Socket: o.socket, Loops: o.loops, Log: log,
+		Wanted: func(pid int) bool { return slices.Contains(o.pids, pid) },
+		Method: func(name string) bool { return name == o.method },
+	})
+	if err != nil {
+		return nil, err // not a nil *Timer in an interface
+	}
+	return t, nil
+}
+
+// auditVerb is the verb.
+func auditVerb(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parseAudit(args, stderr)
+	if err != nil {
+		return err
+	}
+	log := logger(o.verbose, stderr)
+	limitMemory(log)
+	for _, one := range auditEngines {
+		if slices.ContainsFunc(o.pids, func(pid int) bool { return !one.serves(pid) }) {
+			continue
+		}
+		engine, err := one.open(o, log)
+		if err != nil {
+			return fmt.Errorf("take timings: %w", err)
+		}
+		err = o.run(ctx, engine, stdout)
+		return errors.Join(err, engine.Close())
+	}
+	return errors.New("no engine takes timings of these processes together: audit them one by one")
+}
+
+// arrival is how long a process may take to connect and to register its methods: the header tries again after a second, or ten.
+const arrival = 15 * time.Second
+
+// run takes timings until there is a verdict, and writes it.
+func (o *auditOptions) run(ctx context.Context, engine timing.Engine, stdout io.Writer) error {
+	began := time.Now()
+	within, cancel := context.WithTimeout(ctx, o.duration)
+	defer cancel()
+	a := newAuditor(o)
+	var list []timing.Timing
+	for next := began.Add(time.Second); ; {
+		// Once in a while, even if there are no timings.
+		turn, done := context.WithDeadline(within, next)
+		var err error
+		list, err = engine.Take(turn, list[:0])
+		done()
+		cost, _ := engine.Cost()
+		for i := range list {
+			a.add(&list[i], cost)
+		}
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("take timings: %w", err)
+		}
+		if within.Err() != nil {
+			break
+		}
+		if time.Now().Before(next) {
+			continue
+		}
+		next = time.Now().Add(time.Second)
+		if err := o.absent(engine, time.Since(began)); err != nil {
+			return err
+		}
+		if a.decided() || a.short() != nil {
+			break
+		}
+	}
+	if a.timings == 0 {
+		if err := o.absent(engine, arrival); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return errors.New("interrupted before there was a timing")
+		}
+		return o.untimed(engine)
+	}
+	if err := a.short(); err != nil {
+		return err
+	}
+	cost, margin := engine.Cost()
+	return a.write(stdout, time.Since(began), cost, margin, engine.Stats())
+}
+
+// absent is why no timings can be expected of a process, after so long.
+func (o *auditOptions) absent(engine timing.Engine, waited time.Duration) error {
+	finder, ok := engine.(timing.Finder)
+	if !ok || waited < 3*time.Second {
+		return nil
+	}
+	targets := finder.Targets()
+	for _, pid := range o.pids {
+		i := slices.IndexFunc(targets, func(t timing.Target) bool { return t.PID == pid })
+		switch {
+		case i < 0 && waited < arrival:
+			return nil
+		case i < 0:
+			return fmt.Errorf("process %d has not connected to %s: only VMs that include vmprof.h and call vmprof_start do", pid, o.socket)
+		case targets[i].Problem != "":
+			return fmt.Errorf("process %d: %s", pid, targets[i].Problem)
+		case len(targets[i].Audited) == 0:
+			return fmt.Errorf("process %d has no method named %s%s", pid, o.method, candidates(targets[i].Methods, o.method))
+		}
+	}
+	return nil
+}
+
+// untimed is why there are no timings although the method is audited.
+func (o *auditOptions) untimed(engine timing.Engine) error {
+	text := fmt.Sprintf("no invocation of %s began and ended within %v: audit longer (-d), time its loops (--loops), or see whether the VM brackets it with VMPROF_TIMER_START and _STOP", o.method, o.duration)
+	if lost := lostLine(engine.Stats().Lost); lost != "" {
+		text += "; " + lost
+	}
+	return errors.New(text)
+}
+
+// candidates names methods whose names are like the wanted one, or some methods.
+func candidates(methods []string, wanted string) string {
+	const most = 5
+	if len(methods) == 0 {
+		return ": it has registered none"
+	}
+	methods = slices.Clone(methods)
+	slices.Sort(methods)
+	methods = slices.Compact(methods)
+	likeness := func(name string) int {
+		lower, low := strings.ToLower(name), strings.ToLower(wanted)
+		if strings.Contains(lower, low) || strings.Contains(low, lower) {
+			return -1
+		}
+		return distance(lower, low)
+	}
+	slices.SortStableFunc(methods, func(a, b string) int { return cmp.Compare(likeness(a), likeness(b)) })
+	text := "; did you mean "
+	if likeness(methods[0]) > 3 {
+		text = "; it has "
+	}
+	more := ""
+	if len(methods) > most {
+		more = fmt.Sprintf(", … (%d methods)", len(methods))
+		methods = methods[:most]
+	}
+	return text + strings.Join(methods, ", ") + more
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/timing"
+)
+
+// A fakeEngine has timings of versions that take 1 µs, and some percent more.
+type fakeEngine struct {
+	random  *rand.Rand
+	percent []float64 // by version, of pid 7
+	ns      float64
+	targets []timing.Target
+	lost    map[string]uint64
+	taken   uint64
+}
+
+func (e *fakeEngine) Take(ctx context.Context, list []timing.Timing) ([]timing.Timing, error) {
+	for range 2000 {
+		if len(e.percent) == 0 {
+			break
+		}
+		version := e.random.IntN(len(e.percent))
+		d := time.Duration(e.ns * (1 + e.percent[version]/100) * (0.9 + 0.2*e.random.Float64()))
+		list = append(list, timing.Timing{Region: timing.Region{Method: "f"}, Version: timing.Version{PID: 7, ID: uint64(version)}, Duration: d, Part: d, Runs: 1})
+		e.taken++
+	}
+	select {
+	case <-ctx.Done():
+		return list, ctx.Err()
+	case <-time.After(10 * time.Millisecond):
+		return list, nil
+	}
+}
+
+func (e *fakeEngine) Cost() (cost, within time.Duration) { return 50, 1 }
+func (e *fakeEngine) Stats() timing.Stats                { return timing.Stats{Taken: e.taken, Lost: e.lost} }
+func (e *fakeEngine) Close() error                       { return nil }
+func (e *fakeEngine) Targets() []timing.Target           { return e.targets }
+
+func TestAuditVerdicts(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		engine  fakeEngine
+		want    []string // in the output, the first at its beginning
+		failure string
+	}{
+		{"slower", fakeEngine{ns: 1000, percent: []float64{0, 5}, lost: map[string]uint64{"a thread's ring was full": 1234}},
+			[]string{"version 1 of `f` is ", " slower than version 0 (99 % confidence, ", "not timed: 1,234 (a thread's ring was full)", "each costs the program 50 ± 1 ns"}, ""},
+		{"faster", fakeEngine{ns: 1000, percent: []float64{0, -5}}, []string{"version 1 of `f` is ", " faster than version 0 (99 % confidence, "}, ""},
+		{"same", fakeEngine{ns: 1000, percent: []float64{0, 0}}, []string{"no difference that matters: version 1 of `f` is within 1 % of version 0: "}, ""},
+		{"three", fakeEngine{ns: 1000, percent: []float64{0, 10, -10}}, []string{"version 1 of `f` is ", "slower than version 0", "version 2 of `f` is ", "faster than version 0"}, ""},
+		{"one", fakeEngine{ns: 1000, percent: []float64{0}}, []string{"nothing to compare: only version 0 of `f` ran in "}, ""},
+		{"short", fakeEngine{ns: 20, percent: []float64{0, 5}}, nil, "f is too short to time: perturb score"},
+		{"unknown method", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"main", "g"}}}}, nil, "process 7 has no method named f; did you mean g, main"},
+		{"old header", fakeEngine{targets: []timing.Target{{PID: 7, Problem: "its vmprof.h is too old"}}}, nil, "process 7: its vmprof.h is too old"},
+		{"nobody", fakeEngine{}, nil, "process 7 has not connected to /nowhere"},
+		{"never run", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"f"}, Audited: []string{"f"}}}}, nil, "no invocation of f began and ended within"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			o, err := parseAudit([]string{"-p", "7", "--method", "f", "--guest-socket", "/nowhere", "-d", "4"}, io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.engine.random = rand.New(rand.NewPCG(1, 2))
+			var out bytes.Buffer
+			err = o.run(t.Context(), &test.engine, &out)
+			if test.failure != "" {
+				if err == nil || !strings.Contains(err.Error(), test.failure) {
+					t.Errorf("error %v, want %q", err, test.failure)
+				}
+				return
+			}
+			if err != nil || !strings.HasPrefix(out.String(), test.want[0]) {
+				t.Fatalf("%v\n%s", err, out.String())
+			}
+			for _, want := range test.want {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("no %q in\n%s", want, out.String())
+				}
+			}
+			for line := range strings.Lines(out.String()) {
+				if strings.HasPrefix(line, " ") && len(line) > 100 {
+					t.Errorf("%d columns: %s", len(line), line)
+				}
+			}
+		})
+	}
+}
+
+func TestAuditFlags(t *testing.T) {
+	for _, args := range []string{
+		"", "-p 7", "--method f", "-p 0 --method f", "-p 7 --method f --confidence=0.5", "-p 7 --method f --confidence=NaN",
+		"-p 7 --method f --least=0", "-p 7 --method f -d 0", "-p 7 --method f g",
+	} {
+		var usage usageError
+		if _, err := parseAudit(strings.Fields(args), io.Discard); !errors.As(err, &usage) {
+			t.Errorf("audit %s: %v, want a usage error", args, err)
+		}
+	}
+	o, err := parseAudit(strings.Fields("-p 8 -p 7 -p 8 --method f --confidence=0.9999 -d 2m"), io.Discard)
+	if err != nil || len(o.pids) != 2 || o.duration != 2*time.Minute {
+		t.Errorf("%+v, %v", o, err)
+	}
+}

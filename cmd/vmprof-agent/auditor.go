@@ -1,0 +1,281 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/audit"
+	"github.com/vmprof-agent/vmprof-agent/agent/timing"
+)
+
+// combined is the loop number of method and loops together, as the paper compares them (section 3): every part of an invocation
+// between two timing points is one timing.
+const combined = math.MaxUint32
+
+// An auditor compares versions by their timings.
+type auditor struct {
+	opt      *auditOptions
+	timings  uint64
+	versions []timing.Version // in the order in which they came
+	regions  map[uint32]*auditedRegion
+}
+
+// An auditedRegion is the method, one of its loops, or both together.
+type auditedRegion struct {
+	contest *audit.Contest
+	scores  []audit.Scores // by version
+}
+
+// maxPerturb is the perturb score above which timings are refused: they would be half as long as timing nothing takes, or less. The
+// paper takes those with a score of 1.34.
+const maxPerturb = 2
+
+func newAuditor(o *auditOptions) *auditor {
+	return &auditor{opt: o, regions: map[uint32]*auditedRegion{}}
+}
+
+// add adds a timing, taking which costs that much.
+func (a *auditor) add(t *timing.Timing, cost time.Duration) {
+	version := slices.IndexFunc(a.versions, func(v timing.Version) bool { return v.PID == t.Version.PID && v.ID == t.Version.ID })
+	if version < 0 {
+		if len(a.versions) == maxAuditVersions {
+			return
+		}
+		version = len(a.versions)
+		a.versions = append(a.versions, t.Version)
+	}
+	if name := t.Version.Name; name != "" {
+		a.versions[version].Name = name
+	}
+	a.timings++
+	a.region(t.Region.Loop).add(version, t.Duration, t.Runs, cost)
+	if a.opt.loops {
+		a.region(combined).add(version, t.Part, t.Runs, cost)
+	}
+}
+
+// maxAuditVersions is how many versions are compared: as many as a contest has.
+const maxAuditVersions = 64
+
+func (a *auditor) region(loop uint32) *auditedRegion {
+	r := a.regions[loop]
+	if r == nil {
+		r = &auditedRegion{contest: audit.NewContest(&audit.ContestOptions{Confidence: a.opt.confidence, Least: a.opt.least / 100})}
+		a.regions[loop] = r
+	}
+	return r
+}
+
+func (r *auditedRegion) add(version int, d time.Duration, runs uint32, cost time.Duration) {
+	for len(r.scores) <= version {
+		r.scores = append(r.scores, audit.Scores{})
+	}
+	r.scores[version].Add(float64(d), float64(cost), runs)
+	r.contest.Add(version, float64(d), runs)
+}
+
+// main is the region that the verdict is of.
+func (a *auditor) main() *auditedRegion {
+	if a.opt.loops && a.regions[combined] != nil {
+		return a.regions[combined]
+	}
+	return a.regions[0]
+}
+
+// base is the version that others are compared with: the first process's lowest.
+func (a *auditor) base() int {
+	return slices.Index(a.versions, slices.MinFunc(a.versions, compareVersions))
+}
+
+func compareVersions(a, b timing.Version) int {
+	return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.ID, b.ID))
+}
+
+// others are the versions other than the base, in order.
+func (a *auditor) others() (list []int) {
+	for i := range a.versions {
+		if i != a.base() {
+			list = append(list, i)
+		}
+	}
+	slices.SortFunc(list, func(i, j int) int { return compareVersions(a.versions[i], a.versions[j]) })
+	return list
+}
+
+// look compares a version with the base. Among several versions each verdict has to be surer (Bonferroni).
+func (a *auditor) look(r *auditedRegion, version int, last bool) audit.Difference {
+	r.contest.Confidence(1 - (1-a.opt.confidence)/float64(max(len(a.versions)-1, 1)))
+	return r.contest.Look(a.base(), version, last)
+}
+
+// decided reports whether there is a verdict on every version.
+func (a *auditor) decided() bool {
+	if a.main() == nil || len(a.versions) < 2 {
+		return false
+	}
+	return !slices.ContainsFunc(a.others(), func(v int) bool { return a.look(a.main(), v, false).Verdict == audit.Undecided })
+}
+
+// short is an error if timings are too short for a verdict.
+func (a *auditor) short() error {
+	r := a.main()
+	if r == nil || a.timings < 1000 {
+		return nil
+	}
+	for version := range r.scores {
+		if score := r.scores[version].Perturb(); score > maxPerturb {
+			return fmt.Errorf("%s is too short to time: perturb score %.1f, at most %d (taking a timing lasts as long as the code). "+
+				"Time a method that calls it, or merge iterations: VMPROF_LOOP with n above 1", a.opt.method, score, maxPerturb)
+		}
+	}
+	return nil
+}
+
+// name is what users call a version.
+func (a *auditor) name(version int) string {
+	v := a.versions[version]
+	text := "version " + strconv.FormatUint(v.ID, 10)
+	if v.Name != "" {
+		text += " (" + v.Name + ")"
+	}
+	if len(a.opt.pids) > 1 {
+		text += fmt.Sprintf(" in process %d", v.PID)
+	}
+	return text
+}
+
+// write writes verdicts, timings and losses.
+func (a *auditor) write(w io.Writer, took, cost, within time.Duration, stats timing.Stats) error {
+	var b strings.Builder
+	others := a.others()
+	main := a.main()
+	if main == nil { // loops, and no invocation
+		main = &auditedRegion{contest: audit.NewContest(nil)}
+	}
+	if len(others) == 0 {
+		fmt.Fprintf(&b, "nothing to compare: only %s of `%s` ran in %s; let the VM choose versions with vmprof_choose\n",
+			a.name(0), a.opt.method, took.Round(time.Second))
+	}
+	for _, version := range others {
+		b.WriteString(a.sentence(main, version, took) + "\n")
+	}
+	if a.opt.loops {
+		b.WriteString("method and loops together: mean time from one timing point to the next\n")
+	}
+	b.WriteByte('\n')
+	a.table(&b)
+	b.WriteByte('\n')
+	fmt.Fprintf(&b, "%s timings in %s; each costs the program %d ± %d ns, which is subtracted\n",
+		thousands(stats.Taken), took.Round(100*time.Millisecond), cost.Nanoseconds(), within.Nanoseconds())
+	if lost := lostLine(stats.Lost); lost != "" {
+		b.WriteString(lost + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// sentence is the verdict on a version.
+func (a *auditor) sentence(r *auditedRegion, version int, took time.Duration) string {
+	d := a.look(r, version, true)
+	totals := r.contest.Totals()
+	count := func(v int) string {
+		if v >= len(totals) {
+			return "0"
+		}
+		return thousands(totals[v].Timings)
+	}
+	sure := fmt.Sprintf("%s %% confidence, %s + %s timings", percentOf(a.opt.confidence), count(a.base()), count(version))
+	name, base := fmt.Sprintf("%s of `%s`", a.name(version), a.opt.method), a.name(a.base())
+	half := (d.High - d.Low) / 2
+	switch d.Verdict {
+	case audit.More:
+		return fmt.Sprintf("%s is %.1f %% ± %.1f slower than %s (%s)", name, d.Percent, half, base, sure)
+	case audit.Less:
+		return fmt.Sprintf("%s is %.1f %% ± %.1f faster than %s (%s)", name, -d.Percent, half, base, sure)
+	case audit.Same:
+		return fmt.Sprintf("no difference that matters: %s is within %g %% of %s: %+.2f %% ± %.2f (%s)", name, a.opt.least, base, d.Percent, half, sure)
+	}
+	switch d.Reason {
+	case audit.TooFew:
+		return fmt.Sprintf("undecided: too few timings of %s and %s (%s); audit longer: -d", name, base, sure)
+	case audit.Short:
+		return fmt.Sprintf("undecided: %s and %s are shorter than the cost of timing them", name, base)
+	}
+	text := fmt.Sprintf("undecided: %s differs from %s by %+.1f %% ± %.1f (%s)", name, base, d.Percent, half, sure)
+	if longer := took.Seconds() * d.Longer; !math.IsInf(longer, 0) && !math.IsNaN(longer) {
+		text += fmt.Sprintf("; a verdict may take -d %.0f", math.Ceil(longer))
+	}
+	return text
+}
+
+// table has a line for each region and version.
+func (a *auditor) table(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "of\tversion\ttimings\truns\tns a run\t±\tlongest\tcut, %\tperturb\tconverge\t")
+	order := append([]int{a.base()}, a.others()...)
+	for _, loop := range slices.Sorted(maps.Keys(a.regions)) {
+		r := a.regions[loop]
+		of := "loop " + strconv.Itoa(int(loop))
+		switch loop {
+		case 0:
+			of = "invocation"
+		case combined:
+			of = "together"
+		}
+		within := map[int]float64{}
+		for _, version := range order[1:] {
+			d := a.look(r, version, true)
+			within[version] = d.B.Within
+			if _, set := within[order[0]]; !set {
+				within[order[0]] = d.A.Within
+			}
+		}
+		totals := r.contest.Totals()
+		for _, version := range order {
+			if version >= len(totals) || totals[version].Timings == 0 {
+				continue
+			}
+			total, scores := totals[version], &r.scores[version]
+			half := "-"
+			if h, ok := within[version]; ok && !math.IsNaN(h) {
+				half = strconv.FormatFloat(h, 'f', 1, 64)
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%.0f\t%.1f\t%s\t%.0f\t%.1f\t%.2f\t%.2g\t\n", of, strings.TrimPrefix(a.name(version), "version "),
+				thousands(total.Timings), total.Runs, (total.Time-total.Cut)/total.Runs, half, total.Longest, 100*total.Cut/max(total.Time, 1),
+				scores.Perturb(), scores.Converge())
+		}
+	}
+	_ = t.Flush()
+}
+
+// lostLine says what was lost; "" if nothing was.
+func lostLine(lost map[string]uint64) string {
+	var parts []string
+	for _, cause := range slices.Sorted(maps.Keys(lost)) {
+		parts = append(parts, fmt.Sprintf("%s (%s)", thousands(lost[cause]), cause))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "not timed: " + strings.Join(parts, ", ")
+}
+
+// percentOf writes a probability in %.
+func percentOf(p float64) string { return strconv.FormatFloat(math.Round(p*1e6)/1e4, 'f', -1, 64) }
+
+// thousands writes 12345 as 12,345.
+func thousands(n uint64) string {
+	text := strconv.FormatUint(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

@@ -1,0 +1,130 @@
+package tests
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+)
+
+// Verdicts of audit on versions whose work is known: a chain of multiplications, of which one version has more. The guest counts it.
+// Intervals may miss the truth in one of 10,000 cases; a busy machine makes them wider, not wrong.
+func TestAuditKnown(t *testing.T) {
+	dir := t.TempDir()
+	bin, err := guests.BuildAudited(t.Context(), dir)
+	if errors.Is(err, guests.ErrNoCompiler) && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "guest.sock")
+	start := func() (pid string, truth func() map[string][2]float64) {
+		guest := exec.CommandContext(t.Context(), bin)
+		guest.Env = append(os.Environ(), "VMPROF_SOCKET="+socket)
+		in, err := guest.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := guest.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := guest.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { in.Close(); _ = guest.Wait() })
+		return strconv.Itoa(guest.Process.Pid), func() map[string][2]float64 { in.Close(); return workOf(t, out) }
+	}
+	pid, truth := start()
+	canary, _ := start()
+
+	audit := func(method string, args ...string) outcome {
+		t.Helper()
+		got := agent(t, append([]string{"audit", "-p", pid, "--method", method, "--guest-socket", socket, "-d", "60", "--confidence=0.9999"}, args...)...)
+		t.Logf("%s %v\n%s%s", method, args, got.stdout, got.stderr)
+		return got
+	}
+	verdicts := map[string]string{}
+	for _, test := range []struct {
+		method, want string
+		args         []string
+	}{
+		{"slower5", "slower than version 0", nil},
+		{"slower10", "slower than version 0", nil},
+		{"hoisted", "faster than version 0 (plain)", []string{"--loops"}},
+		{"unrolled", "faster than version 0 (plain)", []string{"--loops"}},
+	} {
+		got := audit(test.method, test.args...)
+		first, _, _ := strings.Cut(got.stdout, "\n")
+		verdicts[test.method] = first
+		if got.code != 0 || !strings.HasPrefix(first, "version 1") || !strings.Contains(first, test.want) {
+			t.Errorf("%s: %q, want that version 1 is %s", test.method, first, test.want)
+		}
+	}
+	got := audit("slower0", "-d", "10")
+	if first, _, _ := strings.Cut(got.stdout, "\n"); got.code != 0 ||
+		!strings.HasPrefix(first, "no difference that matters: ") && !strings.HasPrefix(first, "undecided: ") {
+		t.Errorf("slower0: %q, want no difference", first)
+	}
+	// Two processes that run the same code: two versions of each are compared.
+	got = audit("slower0", "-p", canary, "-d", "5")
+	if n := strings.Count(got.stdout, "process "+canary); got.code != 0 || n < 2 || strings.Count(got.stdout, "in process "+pid) < 2 {
+		t.Errorf("a canary: %d lines on process %s", n, canary)
+	}
+	for _, test := range []struct{ method, want string }{
+		{"short", "too short to time"},
+		{"slowre5", "did you mean slower5"},
+	} {
+		if got := audit(test.method); got.code != 1 || !strings.Contains(got.stderr, test.want) {
+			t.Errorf("%s: exit code %d, want 1 with %q", test.method, got.code, test.want)
+		}
+	}
+	if got := audit("single", "-d", "5"); got.code != 0 || !strings.HasPrefix(got.stdout, "nothing to compare: only version 0") {
+		t.Errorf("single: exit code %d", got.code)
+	}
+
+	for method, work := range truth() {
+		var percent, half float64
+		_, after, _ := strings.Cut(verdicts[method], " is ")
+		if _, err := fmt.Sscanf(after, "%f %% ± %f", &percent, &half); err != nil || !strings.HasPrefix(method, "slower") {
+			continue
+		}
+		// A call costs some nanoseconds of 5,000 in both versions.
+		if true := 100 * (work[1]/work[0] - 1); percent-half > true || true > percent+half+0.5 {
+			t.Errorf("%s: %s, but version 1 has %.1f %% more work", method, verdicts[method], true)
+		}
+	}
+}
+
+// workOf reads how much work an invocation of each method is, by version.
+func workOf(t *testing.T, out io.Reader) map[string][2]float64 {
+	t.Helper()
+	text, err := io.ReadAll(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := map[string][2]float64{}
+	for line := range strings.Lines(string(text)) {
+		var method string
+		var version int
+		var calls, steps float64
+		if _, err := fmt.Sscan(line, &method, &version, &calls, &steps); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		both := work[method]
+		both[version&1] = steps / calls
+		work[method] = both
+	}
+	if len(work) == 0 {
+		t.Fatal("the guest says nothing of its work")
+	}
+	return work
+}
