@@ -68,6 +68,9 @@ var layers = []struct{ packages, imports string }{
 	{"agent/calls/branch agent/calls/listener agent/calls/page agent/calls/usdt", "agent/attach agent/budget agent/calls agent/probesite agent/probesite/hitcost agent/proc agent/profile " +
 		"agent/ring agent/watch bpf cct elffile symbolize vmruntime"},
 
+	// How invocations are timed.
+	{"agent/timing/hotspot", "agent/attach agent/budget agent/probesite agent/proc agent/runtimes agent/runtimes/bridge agent/timing agent/watch bpf elffile vmruntime"},
+
 	// What is recorded: sources, which know an agent by its services.
 	{"agent/source", "agent/attach agent/fold agent/proc agent/profile agent/target agent/watch bpf"},
 	{"agent/calls/exact", "agent/attach agent/fold agent/proc agent/profile agent/source agent/target bpf cct elffile symbolize vmruntime"},
