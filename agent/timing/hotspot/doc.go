@@ -15,7 +15,7 @@
 // that is subtracted.
 //
 // What is not timed, and counted: calls from elsewhere; invocations that an exception or a deoptimisation of the caller
-// ends; recursion deeper than eight; what still runs when the window ends. An invocation whose code is deoptimised
+// ends, unless the VM passes the return address even so, as JDK 17 does with exceptions; recursion deeper than eight; what still runs when the window ends. An invocation whose code is deoptimised
 // goes on in the interpreter and is timed to its end. What is not seen at all: invocations of copies that were inlined, and of OSR
 // versions, which have no entry (Notes lists both); interpreted invocations. A trap also empties caches that the method then fills
 // again; that makes short invocations look longer, in all versions alike. Virtual threads that block in the method while

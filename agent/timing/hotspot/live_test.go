@@ -3,6 +3,7 @@
 package hotspot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,5 +163,58 @@ func compare(t *testing.T, e *Engine, list []timing.Timing, before, after float6
 	allowed := 0.02*want + sigmas*float64(within) + math.Abs(before-after)
 	if math.Abs(got-want) > allowed {
 		t.Errorf("%.0f ns, want %.0f within %.0f", got, want, allowed)
+	}
+}
+
+// Methods that call themselves, that are called from several places, and that exceptions leave.
+func TestLiveForms(t *testing.T) {
+	needs.Root(t, "to time invocations")
+	breakpoints.Need(t)
+	const rounds = 20_000
+	for i, jdk := range needs.JDKs(t) {
+		for _, test := range []struct {
+			mode, method string
+			levels       [2]float64 // shortest and longest invocation, of one of arithmetic
+			lost         string
+			share        float64 // of the invocations
+		}{
+			{"recursive", "Timed.recursive", [2]float64{1, 4}, "", 0},
+			{"deep", "Timed.recursive(II)I", [2]float64{5, 12}, lostDeep, 4. / 12},
+			{"nested", "Timed.work", [2]float64{1, 1}, lostElsewhere, 1. / 3},
+			{"throwing", "Timed.throwing", [2]float64{1, 1}, lostUnwound, 1. / 4},
+		} {
+			t.Run(fmt.Sprintf("%d/%s", jdk.Version, test.mode), func(t *testing.T) {
+				g := startTimed(t, jdk, test.mode, rounds*[]int{1, 16}[min(i, 1)], 2)
+				e, list := timeMethod(t, g, test.method, 200)
+				list = again(t, e, list[0].Version, 1000)
+				s := e.Stats()
+				sum := s.Taken
+				for _, n := range s.Lost {
+					sum += n
+				}
+				t.Logf("%d to %v, median %v; %+v %v", list[0].Duration, list[len(list)-1].Duration, lower(list), s, e.Notes())
+				share := float64(s.Lost[test.lost]) / float64(sum)
+				const about = 0.1
+				switch {
+				case test.lost == lostUnwound && share == 0:
+					return // JDK 17 passes the return address on the way to the handler: they are timed, with the exception's making
+				case test.lost != "" && math.Abs(share-test.share) > about:
+					t.Errorf("%s: %.2f of %d, want about %.2f", test.lost, share, sum, test.share)
+				}
+				checkLevels(t, list, test.levels[0], test.levels[1])
+			})
+		}
+	}
+}
+
+// checkLevels checks that the shortest and the longest timings are in that ratio, as far as other programs let them.
+func checkLevels(t *testing.T, list []timing.Timing, shortest, longest float64) {
+	t.Helper()
+	slices.SortFunc(list, func(a, b timing.Timing) int { return cmp.Compare(a.Duration, b.Duration) })
+	low, high := list[len(list)/20].Duration, list[len(list)*9/10].Duration
+	got, want := float64(high)/float64(low), longest/shortest
+	t.Logf("%v to %v", low, high)
+	if got < 0.8*want || got > 1.5*want {
+		t.Errorf("%v to %v: ratio %.2f, want %.2f", low, high, got, want)
 	}
 }
