@@ -196,7 +196,7 @@ func TestLiveForms(t *testing.T) {
 				share := float64(s.Lost[test.lost]) / float64(sum)
 				const about = 0.1
 				switch {
-				case test.lost == lostUnwound && share == 0:
+				case test.lost == lostUnwound && share < 0.05:
 					return // JDK 17 passes the return address on the way to the handler: they are timed, with the exception's making
 				case test.lost != "" && math.Abs(share-test.share) > about:
 					t.Errorf("%s: %.2f of %d, want about %.2f", test.lost, share, sum, test.share)
@@ -211,7 +211,7 @@ func TestLiveForms(t *testing.T) {
 func checkLevels(t *testing.T, list []timing.Timing, shortest, longest float64) {
 	t.Helper()
 	slices.SortFunc(list, func(a, b timing.Timing) int { return cmp.Compare(a.Duration, b.Duration) })
-	low, high := list[len(list)/20].Duration, list[len(list)*9/10].Duration
+	low, high := list[len(list)/20].Duration, list[len(list)*4/5].Duration
 	got, want := float64(high)/float64(low), longest/shortest
 	t.Logf("%v to %v", low, high)
 	if got < 0.8*want || got > 1.5*want {
