@@ -43,7 +43,7 @@ var layers = []struct{ packages, imports string }{
 	// The result. Whoever writes, reads or serves it does not know the agent.
 	{"agent/profile", "cct symbolize"},
 	{"agent/stored", "agent/profile"},
-	{"agent/audit agent/timing", ""},
+	{"agent/audit agent/timing agent/timing/place", ""},
 	{"agent/audit/audittest", "agent/audit"},
 	{"agent/report", "agent/audit agent/profile agent/stored cct"},
 	{"agent/sink", "agent/profile agent/report agent/stored cct symbolize"},
