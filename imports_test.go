@@ -43,7 +43,7 @@ var layers = []struct{ packages, imports string }{
 	// The result. Whoever writes, reads or serves it does not know the agent.
 	{"agent/profile", "cct symbolize"},
 	{"agent/stored", "agent/profile"},
-	{"agent/audit agent/timing", ""},
+	{"agent/audit agent/timing agent/timing/place", ""},
 	{"agent/audit/audittest", "agent/audit"},
 	{"agent/report", "agent/audit agent/profile agent/stored cct"},
 	{"agent/sink", "agent/profile agent/report agent/stored cct symbolize"},
@@ -67,6 +67,9 @@ var layers = []struct{ packages, imports string }{
 	{"agent/watch", "agent/attach agent/proc agent/ring bpf vmruntime"},
 	{"agent/calls/branch agent/calls/listener agent/calls/page agent/calls/usdt", "agent/attach agent/budget agent/calls agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/timing " +
 		"agent/ring agent/watch bpf cct elffile symbolize vmruntime"},
+
+	// How invocations are timed.
+	{"agent/timing/hotspot", "agent/attach agent/budget agent/probesite agent/proc agent/runtimes agent/runtimes/bridge agent/timing agent/timing/place agent/watch bpf elffile vmruntime"},
 
 	// What is recorded: sources, which know an agent by its services.
 	{"agent/source", "agent/attach agent/fold agent/proc agent/profile agent/target agent/watch bpf"},

@@ -57,6 +57,10 @@ var objects = []object{
 		types: "watch listener_hit listener_watch",
 	},
 	{
+		name: "Timing", source: "bpf/timing.bpf.c", cpu: atomics,
+		types: "watch timing_watch timed timed_thread timing_mode timing_loss",
+	},
+	{
 		name: "Branch", source: "bpf/branch.bpf.c",
 		types: "branch_cost branch_rate",
 	},

@@ -146,3 +146,25 @@ type Receiver struct {
 	Count  uint64
 	Target uint64 // the method that the call leads to for it, 0 if that could not be found out
 }
+
+// A FlowReader is a Process whose VM shows the control flow of methods, and counts it.
+type FlowReader interface {
+	// Flow reads the control flow graph of a method, and how often its blocks were executed while the VM counted. ErrUnknown if the
+	// method or its bytecode cannot be read.
+	Flow(method uint64) (*MethodFlow, error)
+}
+
+// A MethodFlow is the control flow graph of a method. The counts are of the time in which the VM counted: warm-up.
+type MethodFlow struct {
+	Counted bool // Count has a meaning
+	Blocks  []FlowBlock
+}
+
+// A FlowBlock is a row of instructions that are executed one after the other. Block 0 is the entry.
+type FlowBlock struct {
+	Begin, End int     // bytecode indexes: [Begin, End)
+	Last       int     // index of the last instruction
+	Cost       float64 // of its instructions, about, in units of a simple one
+	Count      uint64  // how often it was executed
+	Successors []int   // indexes of blocks; what exceptions lead to is not among them
+}

@@ -1,0 +1,229 @@
+package hotspot
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/budget"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/timing"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+const (
+	windowsPerSecond = 20 // at most: the pauses are random
+	timedPerWindow   = 64
+	admitTime        = 500 * time.Millisecond // in which invocations of a window begin
+	leastWait        = 50 * time.Millisecond  // for their ends
+	firstWait        = time.Second
+	waitTimes        = 8  // as long as the longest invocation that was timed
+	surveyEvery      = 16 // windows
+	pairsEvery       = 8  // windows, once there are some
+	idlePause        = 200 * time.Millisecond
+)
+
+// A guest is one process on the way to its timings. It belongs to its goroutine, except for notes, which Engine.mu guards.
+type guest struct {
+	engine  *Engine
+	process *process
+	cost    cost
+	notes   []string
+
+	bucket     budget.Bucket
+	versions   map[uint32]*version
+	turn       int
+	searched   time.Duration // CLOCK_MONOTONIC: when the next search is due
+	windowCost time.Duration // of recent windows, on average
+	last       string        // error that was logged
+}
+
+// A version is what is known of one compilation of the method.
+type version struct {
+	callers callers
+	windows int           // since the last survey
+	longest time.Duration // invocation
+	wait    time.Duration // for the ends of invocations
+	second  uint64        // address of its second instruction; 0 if that could not be found
+}
+
+// maxVersions bounds the versions that are remembered; when there are more all are forgotten.
+const maxVersions = 256
+
+func newGuest(e *Engine, p *process) *guest {
+	return &guest{engine: e, process: p, versions: map[uint32]*version{}, windowCost: time.Millisecond}
+}
+
+// run times until ctx is done or the process has ended.
+func (g *guest) run(ctx context.Context) error {
+	for {
+		wait, err := g.step(ctx)
+		if err != nil && !watch.Refused(err) {
+			return err
+		}
+		if err := g.engine.opt.Root.Check(g.process.Identity); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-wait:
+		}
+	}
+}
+
+// step opens at most one window, and returns when to open the next one.
+func (g *guest) step(ctx context.Context) (<-chan time.Time, error) {
+	if err := g.search(); err != nil {
+		return nil, err
+	}
+	if used, ok := proc.CPUTime(g.process.PID); ok {
+		g.bucket.FillShare(g.engine.opt.Share, used, g.windowCost)
+	}
+	list, err := g.process.current()
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return time.After(idlePause), nil
+	}
+	most := g.windowCost
+	if !g.bucket.Take(most) {
+		return watch.Pause(windowsPerSecond), nil
+	}
+	c := &list[rand.IntN(len(list))]
+	r, err := g.window(ctx, c)
+	g.bucket.Settle(most, r.Cost)
+	g.windowCost += (r.Cost - g.windowCost) / 8
+	g.windowCost = max(g.windowCost, timedPerWindow/8*g.engine.timer.observer.HitTime())
+	return watch.Pause(windowsPerSecond), err
+}
+
+// search looks for code of the method from time to time.
+func (g *guest) search() error {
+	now := proc.Monotonic()
+	if now < g.searched {
+		return nil
+	}
+	err := g.process.search()
+	after := proc.Monotonic()
+	g.searched = after + searchPause(after-now)
+	notes := g.process.notes()
+	g.engine.mu.Lock()
+	g.notes = notes
+	g.engine.mu.Unlock()
+	if ambiguous := (*AmbiguousError)(nil); errors.As(err, &ambiguous) {
+		return err
+	}
+	g.report(err) // the VM moves its code while it is read: the next search may succeed
+	return nil
+}
+
+// report logs an error, once.
+func (g *guest) report(err error) {
+	if err == nil || err.Error() == g.last {
+		return
+	}
+	g.last = err.Error()
+	g.engine.opt.Log.Debug("cannot time invocations", "pid", g.process.PID, "err", err)
+}
+
+// window opens the window of a version that is needed most.
+func (g *guest) window(ctx context.Context, c *vmruntime.Compilation) (r result, err error) {
+	v := g.version(c)
+	g.turn++
+	threads := v.callers.someThreads(maxThreads)
+	places := v.callers.commonest(c.VerifiedEntry, maxCallers)
+	w := window{limit: timedPerWindow, admit: admitTime, wait: max(leastWait, v.wait), threads: threads}
+	switch {
+	case len(places) == 0 || len(threads) == 0 || v.windows >= surveyEvery:
+		w = window{mode: bpf.TimeCallers, addresses: []uint64{c.VerifiedEntry}, limit: timedPerWindow, admit: admitTime}
+		v.windows = 0
+	case v.second != 0 && (!g.cost.ready() || g.turn%pairsEvery == 0 && !g.cost.enough()):
+		w.mode, w.addresses, w.wait = bpf.TimePairs, []uint64{c.VerifiedEntry, v.second}, 0
+	default:
+		w.mode, w.addresses = bpf.TimeInvocations, append([]uint64{c.VerifiedEntry}, places...)
+	}
+	v.windows++
+	if r, err = g.engine.timer.time(ctx, g.process.Identity, w); err == nil && !g.process.still(c) {
+		err = watch.ErrChanged
+	}
+	g.take(c, v, &w, &r, err)
+	if err != nil && (watch.Refused(err) || errors.Is(err, watch.ErrChanged)) {
+		return r, nil
+	}
+	return r, err
+}
+
+// version is what is remembered of a compilation.
+func (g *guest) version(c *vmruntime.Compilation) *version {
+	v := g.versions[c.Version]
+	if v != nil {
+		return v
+	}
+	if len(g.versions) >= maxVersions {
+		clear(g.versions)
+	}
+	v = &version{wait: firstWait}
+	code := make([]byte, longestInstruction)
+	err := g.process.memory.Read(c.VerifiedEntry, code)
+	if err == nil {
+		v.second, err = secondInstruction(c.VerifiedEntry, code)
+	}
+	g.report(err)
+	g.versions[c.Version] = v
+	return v
+}
+
+// take takes over what a window observed.
+func (g *guest) take(c *vmruntime.Compilation, v *version, w *window, r *result, err error) {
+	if w.mode != bpf.TimeInvocations {
+		if err == nil && w.mode == bpf.TimeCallers {
+			v.callers.learn(r.Timed)
+		} else if err == nil {
+			g.cost.add(r.Timed)
+		}
+		g.engine.deliver(nil, nil, r.Cost)
+		return
+	}
+	lost := map[string]int{
+		lostElsewhere: r.Lost[bpf.LostUnwatched], lostUnwound: r.Lost[bpf.LostUnwound], lostDeep: r.Lost[bpf.LostDeep],
+		lostThread: r.Lost[bpf.LostNoSlot], lostOpen: r.Open,
+	}
+	switch {
+	case errors.Is(err, watch.ErrChanged):
+		g.engine.deliver(nil, map[string]int{lostReplaced: r.Started}, r.Cost)
+		return
+	case err != nil:
+		g.engine.deliver(nil, map[string]int{lostFailed: r.Started}, r.Cost)
+		return
+	}
+	trap, _ := g.cost.get()
+	trap += g.engine.timer.excess
+	of := timing.Region{Method: g.process.method.String()}
+	list := make([]timing.Timing, len(r.Timed))
+	for i := range r.Timed {
+		t := &r.Timed[i]
+		list[i] = timing.Timing{Region: of, Version: g.process.version(c), Thread: int(t.Tid), Duration: duration(t, trap), Runs: 1}
+		v.longest = max(v.longest, time.Duration(t.Ns))
+	}
+	v.learn(r)
+	g.engine.deliver(list, lost, r.Cost)
+}
+
+// learn learns from a window how long to wait for the ends of invocations. One that is cut off would be missing among the long
+// ones, and timings of a slow version would look too short.
+func (v *version) learn(r *result) {
+	switch {
+	case r.Open > 0:
+		v.wait = min(max(2*v.wait, leastWait), longestWait)
+	case len(r.Timed) > 0:
+		v.wait = min(max(waitTimes*v.longest, leastWait), longestWait)
+	}
+	if r.Started == 0 || r.Lost[bpf.LostUnwatched] > r.Started/2 {
+		v.windows = surveyEvery // others call, or other threads
+	}
+}

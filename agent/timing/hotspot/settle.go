@@ -1,0 +1,156 @@
+package hotspot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// A pair of neighbouring instructions does not contain all that a trap costs: the code behind it finds caches and predictors
+// emptied, and the next trap after a while finds the kernel's code in the same state. So the agent times a function of its own, of
+// known length. What is left of its timings after the cost of pairs is the least that any method pays.
+
+// spin is that function: arithmetic that depends on itself, so that it takes the same time every time.
+//
+//go:nosplit
+//go:noinline
+func spin(n int) (x uint64) {
+	for range n {
+		x = x*6364136223846793005 + 1442695040888963407
+	}
+	return x
+}
+
+const (
+	spinRounds  = 6000 // some 5 us
+	settleTimes = 15   // windows of each kind
+	settleTime  = 200 * time.Millisecond
+)
+
+var errSettle = errors.New("a function of the agent itself could not be timed")
+
+// A spinner is a thread that calls spin all the time.
+type spinner struct {
+	tid  int
+	over atomic.Bool
+	done chan struct{}
+	kept atomic.Uint64
+}
+
+func startSpinner() *spinner {
+	s := &spinner{done: make(chan struct{})}
+	tid := make(chan int)
+	go func() {
+		defer close(s.done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		tid <- unix.Gettid()
+		for !s.over.Load() {
+			s.kept.Store(spin(spinRounds))
+		}
+	}()
+	s.tid = <-tid
+	return s
+}
+
+func (s *spinner) stop() {
+	s.over.Store(true)
+	<-s.done
+}
+
+// spinTime is how long a call of spin takes in this thread.
+func spinTime() float64 {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const calls = 200
+	values := make([]float64, calls)
+	var x uint64
+	for i := range values {
+		begin := proc.Monotonic()
+		x += spin(spinRounds)
+		values[i] = float64(proc.Monotonic() - begin)
+	}
+	empty := make([]float64, calls)
+	for i := range empty {
+		begin := proc.Monotonic()
+		empty[i] = float64(proc.Monotonic() - begin)
+	}
+	runtime.KeepAlive(x)
+	return middle(values) - middle(empty)
+}
+
+// settle is what a timing has beyond the duration and the cost of pairs, at least. It takes some 50 ms, none of it of a target.
+func (t *timer) settle(ctx context.Context, root proc.Root) (excess time.Duration, err error) {
+	id, err := root.Identify(os.Getpid())
+	if err != nil {
+		return 0, err
+	}
+	entry := uint64(reflect.ValueOf(spin).Pointer())
+	second, err := secondInstruction(entry, unsafe.Slice((*byte)(reflect.ValueOf(spin).UnsafePointer()), longestInstruction))
+	if err != nil {
+		return 0, err
+	}
+	s := startSpinner()
+	defer s.stop()
+	w := window{mode: bpf.TimeCallers, addresses: []uint64{entry}, threads: []int{s.tid}, limit: 1, admit: settleTime}
+	r, err := t.time(ctx, id, w)
+	if err != nil || len(r.Timed) == 0 {
+		return 0, errors.Join(errSettle, err)
+	}
+	caller := r.Timed[0].Ra
+	w.limit = timedPerWindow
+	var excesses []float64
+	for range settleTimes {
+		w.mode, w.addresses = bpf.TimePairs, []uint64{entry, second}
+		pairs, err := t.time(ctx, id, w)
+		if err != nil {
+			return 0, errors.Join(errSettle, err)
+		}
+		w.mode, w.addresses = bpf.TimeInvocations, []uint64{entry, caller}
+		timed, err := t.time(ctx, id, w)
+		if err != nil || len(timed.Timed) == 0 || len(pairs.Timed) == 0 {
+			return 0, errors.Join(errSettle, err)
+		}
+		excesses = append(excesses, middle(rawTimes(timed.Timed))-middle(rawTimes(pairs.Timed))-spinTime())
+	}
+	// Other programs disturb one of the three now and then. What is left is a bound of the error, too: rather some than none.
+	slices.Sort(excesses)
+	return time.Duration(max(0, excesses[len(excesses)/2])), nil
+}
+
+// rawTimes are the lengths of timings in ns, with the cost of the traps.
+func rawTimes(list []bpf.Timed) []float64 {
+	values := make([]float64, len(list))
+	for i := range list {
+		values[i] = float64(list[i].Ns) - float64(list[i].Waited)
+	}
+	return values
+}
+
+const longestInstruction = 15
+
+// secondInstruction is where the instruction behind the first one begins, in code at an address.
+func secondInstruction(entry uint64, code []byte) (uint64, error) {
+	if runtime.GOARCH == "arm64" {
+		const size = 4
+		return entry + size, nil
+	}
+	first, err := probesite.Decode(code)
+	if err != nil {
+		return 0, fmt.Errorf("first instruction of the method: %w", err)
+	}
+	return entry + uint64(first.Len), nil
+}

@@ -1,0 +1,202 @@
+// Package place chooses which loops of a method to time, and at which of their blocks: figure 2 of Lau, Arnold, Hind and Calder,
+// A Loop Correlation Technique to Improve Performance Auditing (CGO 2009), sections 5.1 to 5.3.
+//
+//	points, why := place.Select(&graph, place.Default)
+//
+// Where it departs from the paper: loops are those of a forest that exists for all graphs, irreducible ones included; a block is
+// chosen once at most; distances to timing points count in both directions, since either may follow the other. The entry and the
+// exits of the method are no timing points here: they come once in an invocation, and few invocations are the
+// reason to time loops.
+package place
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Bounds of a Graph. The time to choose is at most that of MaxBlocks shortest path searches, some 100 ms.
+const (
+	MaxBlocks = 1 << 10
+	MaxEdges  = 1 << 13
+)
+
+// ErrGraph says that a graph is none: a successor does not exist, a number makes no sense, or a bound is passed.
+var ErrGraph = errors.New("control flow graph is malformed or too large")
+
+// A Graph is the control flow graph of a method. Block 0 is the entry.
+type Graph struct{ Blocks []Block }
+
+// A Block is executed from its beginning to its end.
+type Block struct {
+	Freq       float64 // how often it is executed, in any unit
+	Cost       float64 // of one execution, in any unit: that of Options.Distance
+	Successors []int
+}
+
+// Options are the thresholds of the algorithm.
+type Options struct {
+	// Invocations is the normalized frequency of the entry above which no loop is timed: invocations suffice.
+	Invocations float64
+	// Target is the normalized frequency that all timing points together are to have, about.
+	Target float64
+	// Distance is the least cost between two passages of timing points, exclusive.
+	Distance float64
+}
+
+// Default are thresholds for costs in units of a simple instruction. The paper does not state its own.
+var Default = Options{Invocations: 0.05, Target: 0.05, Distance: 50}
+
+// A Point is a block at whose beginning to take the time.
+type Point struct {
+	Block int
+	Loop  int     // index in the result of Loops
+	Freq  float64 // normalized: the part of all block executions
+}
+
+// A Verdict says why there are no points, or no more.
+type Verdict string
+
+// Verdicts.
+const (
+	Chosen        Verdict = "the points have the wanted frequency"
+	Invoked       Verdict = "invocations are frequent enough"
+	NeverExecuted Verdict = "no block was executed"
+	NoLoop        Verdict = "no loop is executed often enough"
+	Tight         Verdict = "loops are too tight to be timed"
+	Malformed     Verdict = "the graph is malformed or too large"
+)
+
+// Check returns an error wrapping ErrGraph if the graph is none.
+func (g *Graph) Check() error {
+	if len(g.Blocks) == 0 || len(g.Blocks) > MaxBlocks {
+		return fmt.Errorf("%d blocks: %w", len(g.Blocks), ErrGraph)
+	}
+	edges := 0
+	for i := range g.Blocks {
+		b := &g.Blocks[i]
+		edges += len(b.Successors)
+		if !sensible(b.Freq) || !sensible(b.Cost) {
+			return fmt.Errorf("block %d with frequency %g and cost %g: %w", i, b.Freq, b.Cost, ErrGraph)
+		}
+		for _, s := range b.Successors {
+			if s < 0 || s >= len(g.Blocks) {
+				return fmt.Errorf("block %d leads to %d of %d: %w", i, s, len(g.Blocks), ErrGraph)
+			}
+		}
+	}
+	if edges > MaxEdges {
+		return fmt.Errorf("%d edges: %w", edges, ErrGraph)
+	}
+	return nil
+}
+
+// sensible reports whether a number is one that sums of MaxBlocks numbers stay finite with.
+func sensible(v float64) bool { return v >= 0 && v <= math.MaxFloat64/MaxBlocks/2 }
+
+// Select is selectLoops of figure 2: the points, in the order of choice, and why there are no more.
+func Select(g *Graph, opt Options) ([]Point, Verdict) {
+	if g.Check() != nil {
+		return nil, Malformed
+	}
+	sum := 0.
+	for i := range g.Blocks {
+		sum += g.Blocks[i].Freq
+	}
+	if sum <= 0 {
+		return nil, NeverExecuted
+	}
+	freq := make([]float64, len(g.Blocks))
+	for i := range g.Blocks {
+		freq[i] = g.Blocks[i].Freq / sum
+	}
+	if freq[0] > opt.Invocations {
+		return nil, Invoked
+	}
+	s := newSelection(g, opt, freq)
+	target := opt.Target
+	for target > 0 {
+		point, why := s.findLoop(target)
+		if why != Chosen {
+			return s.points, why
+		}
+		s.choose(point)
+		target -= point.Freq
+	}
+	return s.points, Chosen
+}
+
+// A selection is a choice under way.
+type selection struct {
+	opt     Options
+	freq    []float64 // normalized, by block
+	loops   []Loop
+	forward *paths
+	back    *paths
+	self    []float64 // distances of blocks to themselves, NaN if not known yet
+	nearest []float64 // distances to the nearest point, or from it
+	chosen  []bool
+	points  []Point
+}
+
+func newSelection(g *Graph, opt Options, freq []float64) *selection {
+	n := len(g.Blocks)
+	s := &selection{
+		opt: opt, freq: freq, loops: g.Loops(), forward: newPaths(g, false), back: newPaths(g, true),
+		self: make([]float64, n), nearest: make([]float64, n), chosen: make([]bool, n),
+	}
+	for i := range n {
+		s.self[i], s.nearest[i] = math.NaN(), math.Inf(1)
+	}
+	return s
+}
+
+// findLoop is findLoop of figure 2: the first loop from the outside that is executed often enough and has a block.
+func (s *selection) findLoop(target float64) (Point, Verdict) {
+	why := NoLoop
+	for i := range s.loops {
+		if s.freq[s.loops[i].Head] <= target {
+			continue
+		}
+		if block, ok := s.selectBlock(&s.loops[i], target); ok {
+			return Point{block, i, s.freq[block]}, Chosen
+		}
+		why = Tight
+	}
+	return Point{}, why
+}
+
+// selectBlock is selectBlock of figure 2: the block whose frequency is nearest to the target, of those that are far enough from
+// themselves and from all points. Blocks that are not executed would never give a timing.
+func (s *selection) selectBlock(l *Loop, target float64) (int, bool) {
+	blocks := slices.DeleteFunc(slices.Clone(l.Blocks), func(b int) bool { return s.chosen[b] || s.freq[b] == 0 })
+	slices.SortFunc(blocks, func(a, b int) int {
+		return cmp.Or(cmp.Compare(math.Abs(s.freq[a]-target), math.Abs(s.freq[b]-target)), cmp.Compare(a, b))
+	})
+	for _, b := range blocks {
+		if s.nearest[b] > s.opt.Distance && s.toSelf(b) > s.opt.Distance {
+			return b, true
+		}
+	}
+	return 0, false
+}
+
+func (s *selection) toSelf(b int) float64 {
+	if math.IsNaN(s.self[b]) {
+		s.self[b] = s.forward.from(b)[b]
+	}
+	return s.self[b]
+}
+
+// choose adds a point.
+func (s *selection) choose(p Point) {
+	s.points = append(s.points, p)
+	s.chosen[p.Block] = true
+	for _, distances := range [][]float64{s.forward.from(p.Block), s.back.from(p.Block)} {
+		for b, d := range distances {
+			s.nearest[b] = min(s.nearest[b], d)
+		}
+	}
+}
