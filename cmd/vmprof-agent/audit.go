@@ -11,9 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/page"
 	"github.com/vmprof-agent/vmprof-agent/agent/engines"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/timing"
+	"github.com/vmprof-agent/vmprof-agent/agent/timing/hotspot"
 )
 
 const auditUsage = `Usage: vmprof-agent audit -p PID [-p PID2] --method M [flags]
@@ -22,12 +25,13 @@ Times invocations of a method while the program runs, each version of its code
 separately, and says which version is faster, by how much, and how sure that
 is. It ends with the verdict, or after -d without one.
 
-The process is a VM that includes vmprof.h, and times versions of the method
-with it: see docs/guests.md. The versions are of one process, or of two.
+A process is a JVM, whose versions are compilations of the method, timed by
+hardware breakpoints; or a VM that includes vmprof.h and times versions itself
+(docs/guests.md). The versions are of one process, or of two.
 
-  vmprof-agent audit -p 4711 --method Search.find
-  vmprof-agent audit -p 4711 --method Search.find --loops   # iterations, too
-  vmprof-agent audit -p 4711 -p 4712 --method Search.find   # a canary
+  vmprof-agent audit -p 4711 --method com.acme.Search.find
+  vmprof-agent audit -p 4711 -p 4712 --method com.acme.Search.find  # a canary
+  vmprof-agent audit -p myvm --method find --loops          # iterations, too
   vmprof-agent audit -p 4711 --method f --confidence=0.9999 -d 10m
 
 Flags:
@@ -35,7 +39,8 @@ Flags:
 
 // auditOptions are the flags of audit.
 type auditOptions struct {
-	pids       []int
+	targets    targets
+	pids       []int // that targets select
 	method     string
 	loops      bool
 	confidence float64
@@ -43,29 +48,31 @@ type auditOptions struct {
 	duration   time.Duration
 	socket     string
 	verbose    bool
+
+	breakpoints attach.BreakpointPolicy
+	engine      auditEngine // that takes the timings
 }
 
 func parseAudit(args []string, stderr io.Writer) (*auditOptions, error) {
 	o := auditOptions{duration: time.Minute}
 	fs := newFlags("audit", auditUsage, stderr)
-	fs.IntSliceVarP(&o.pids, "pid", "p", nil, "audit process `PID`; repeatable, to compare processes")
+	o.targets.add(fs, "audit process `PID` (or name); repeatable, to compare")
 	fs.StringVar(&o.method, "method", "", "time method `M`")
 	fs.BoolVar(&o.loops, "loops", false, "also time iterations of its loops")
 	fs.Float64Var(&o.confidence, "confidence", 0.99, "`P` of a true verdict, 0.8 to 0.9999")
 	fs.Float64Var(&o.least, "least", 1, "differences below `PERCENT` do not matter")
 	fs.VarP(seconds{&o.duration}, "duration", "d", "end without a verdict after `TIME`")
+	fs.TextVar(&o.breakpoints, "breakpoints", attach.BreakpointsAuto, "set breakpoints `WHEN`: auto, always, never")
 	fs.StringVar(&o.socket, "guest-socket", engines.DefaultGuestSocket, "socket `PATH`")
 	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log connections")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
-	slices.Sort(o.pids)
-	o.pids = slices.Compact(o.pids)
 	switch {
 	case fs.NArg() > 0:
 		return nil, unexpected(fs.Arg(0), "; name the method with --method")
-	case len(o.pids) == 0 || o.pids[0] <= 0 || len(o.pids) > maxAuditPIDs:
-		return nil, usageError(fmt.Sprintf("name the process to audit: -p PID, up to %d of them", maxAuditPIDs))
+	case len(o.targets.words) == 0:
+		return nil, usageError("name the process to audit: -p PID")
 	case o.method == "":
 		return nil, usageError("name the method to audit: --method M")
 	case !(o.confidence >= 0.8 && o.confidence <= 0.9999): // nor NaN
@@ -84,16 +91,45 @@ const maxAuditPIDs = 16
 // An auditEngine takes timings of some kind of process.
 type auditEngine struct {
 	name   string
-	serves func(pid int) bool
-	open   func(o *auditOptions, log *slog.Logger) (timing.Engine, error)
+	loops  bool // also of loops
+	serves func(ctx context.Context, pid int) bool
+	open   func(ctx context.Context, o *auditOptions, log *slog.Logger) (timing.Engine, error)
+
+	// Remedies where there are no timings, where there is one version only, and where timings are too short.
+	untimed, single, short string
 }
 
 // auditEngines are all engines. The first that serves every process takes the timings.
 var auditEngines = []auditEngine{
-	{"page", func(int) bool { return true }, openPageTimer},
+	{
+		name: "hotspot", open: openHotspotTimer,
+		serves:  func(ctx context.Context, pid int) bool { return hotspot.Serves(ctx, proc.DefaultRoot, pid) },
+		untimed: "see whether report --view=versions shows compiled code of it",
+		single:  "name a second process (-p), or audit while the JVM compiles it again",
+		short:   "Time a method that calls it.",
+	},
+	{
+		name: "page", loops: true, open: openPageTimer,
+		serves:  func(context.Context, int) bool { return true },
+		untimed: "time its loops (--loops), or see whether the VM brackets it with VMPROF_TIMER_START and _STOP",
+		single:  "let the VM choose versions with vmprof_choose",
+		short:   "Time a method that calls it, or merge iterations: VMPROF_LOOP with n above 1.",
+	},
 }
 
-func openPageTimer(o *auditOptions, log *slog.Logger) (timing.Engine, error) {
+func openHotspotTimer(ctx context.Context, o *auditOptions, log *slog.Logger) (timing.Engine, error) {
+	method, err := hotspot.ParseMethod(o.method)
+	if err != nil {
+		return nil, usageError(err.Error())
+	}
+	e, err := hotspot.Open(ctx, hotspot.Options{PIDs: o.pids, Method: method, Breakpoints: o.breakpoints, Log: log})
+	if err != nil {
+		return nil, err // not a nil *Engine in an interface
+	}
+	return e, nil
+}
+
+func openPageTimer(_ context.Context, o *auditOptions, log *slog.Logger) (timing.Engine, error) {
 	t, err := page.NewTimer(page.TimerOptions{
 		Socket: o.socket, Loops: o.loops, Log: log,
 		Wanted: func(pid int) bool { return slices.Contains(o.pids, pid) },
@@ -111,13 +147,23 @@ func auditVerb(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if err != nil {
 		return err
 	}
+	if o.pids, err = o.targets.find(ctx); err != nil {
+		return err
+	}
+	if len(o.pids) > maxAuditPIDs {
+		return usageError(fmt.Sprintf("%d processes are too many to audit: name up to %d", len(o.pids), maxAuditPIDs))
+	}
 	log := logger(o.verbose, stderr)
 	limitMemory(log)
 	for _, one := range auditEngines {
-		if slices.ContainsFunc(o.pids, func(pid int) bool { return !one.serves(pid) }) {
+		if slices.ContainsFunc(o.pids, func(pid int) bool { return !one.serves(ctx, pid) }) {
 			continue
 		}
-		engine, err := one.open(o, log)
+		if o.loops && !one.loops {
+			return errors.New("--loops needs a VM that includes vmprof.h: of a JVM, only invocations are timed")
+		}
+		o.engine = one
+		engine, err := one.open(ctx, o, log)
 		if err != nil {
 			return fmt.Errorf("take timings: %w", err)
 		}
@@ -177,7 +223,15 @@ func (o *auditOptions) run(ctx context.Context, engine timing.Engine, stdout io.
 		return err
 	}
 	cost, margin := engine.Cost()
-	return a.write(stdout, time.Since(began), cost, margin, engine.Stats())
+	if err := a.write(stdout, time.Since(began), cost, margin, engine.Stats()); err != nil {
+		return err
+	}
+	for _, note := range notesOf(engine) {
+		if _, err := fmt.Fprintln(stdout, note); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // absent is why no timings can be expected of a process, after so long.
@@ -205,11 +259,22 @@ func (o *auditOptions) absent(engine timing.Engine, waited time.Duration) error 
 
 // untimed is why there are no timings although the method is audited.
 func (o *auditOptions) untimed(engine timing.Engine) error {
-	text := fmt.Sprintf("no invocation of %s began and ended within %v: audit longer (-d), time its loops (--loops), or see whether the VM brackets it with VMPROF_TIMER_START and _STOP", o.method, o.duration)
+	text := fmt.Sprintf("no invocation of %s began and ended within %v: audit longer (-d), or %s", o.method, o.duration, o.engine.untimed)
+	for _, note := range notesOf(engine) {
+		text += "; " + note
+	}
 	if lost := lostLine(engine.Stats().Lost); lost != "" {
 		text += "; " + lost
 	}
 	return errors.New(text)
+}
+
+// notesOf are what the timings do not contain.
+func notesOf(engine timing.Engine) []string {
+	if e, ok := engine.(interface{ Notes() []string }); ok {
+		return e.Notes()
+	}
+	return nil
 }
 
 // candidates names methods whose names are like the wanted one, or some methods.

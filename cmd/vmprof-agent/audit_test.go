@@ -71,6 +71,7 @@ func TestAuditVerdicts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			o.pids, o.engine = []int{7}, auditEngines[len(auditEngines)-1]
 			test.engine.random = rand.New(rand.NewPCG(1, 2))
 			var out bytes.Buffer
 			err = o.run(t.Context(), &test.engine, &out)
@@ -99,7 +100,7 @@ func TestAuditVerdicts(t *testing.T) {
 
 func TestAuditFlags(t *testing.T) {
 	for _, args := range []string{
-		"", "-p 7", "--method f", "-p 0 --method f", "-p 7 --method f --confidence=0.5", "-p 7 --method f --confidence=NaN",
+		"", "-p 7", "--method f", "-p 7 --method f --confidence=0.5", "-p 7 --method f --confidence=NaN",
 		"-p 7 --method f --least=0", "-p 7 --method f -d 0", "-p 7 --method f g",
 	} {
 		var usage usageError
@@ -108,7 +109,7 @@ func TestAuditFlags(t *testing.T) {
 		}
 	}
 	o, err := parseAudit(strings.Fields("-p 8 -p 7 -p 8 --method f --confidence=0.9999 -d 2m"), io.Discard)
-	if err != nil || len(o.pids) != 2 || o.duration != 2*time.Minute {
+	if err != nil || len(o.targets.words) != 3 || o.duration != 2*time.Minute {
 		t.Errorf("%+v, %v", o, err)
 	}
 }

@@ -132,8 +132,8 @@ func (a *auditor) short() error {
 	}
 	for version := range r.scores {
 		if score := r.scores[version].Perturb(); score > maxPerturb {
-			return fmt.Errorf("%s is too short to time: perturb score %.1f, at most %d (taking a timing lasts as long as the code). "+
-				"Time a method that calls it, or merge iterations: VMPROF_LOOP with n above 1", a.opt.method, score, maxPerturb)
+			return fmt.Errorf("%s is too short to time: perturb score %.1f, at most %d (taking a timing lasts as long as the code). %s",
+				a.opt.method, score, maxPerturb, a.opt.engine.short)
 		}
 	}
 	return nil
@@ -143,7 +143,9 @@ func (a *auditor) short() error {
 func (a *auditor) name(version int) string {
 	v := a.versions[version]
 	text := "version " + strconv.FormatUint(v.ID, 10)
-	if v.Name != "" {
+	if strings.HasPrefix(v.Name, "#") { // the number is in it
+		text = "version " + v.Name
+	} else if v.Name != "" {
 		text += " (" + v.Name + ")"
 	}
 	if len(a.opt.pids) > 1 {
@@ -161,8 +163,8 @@ func (a *auditor) write(w io.Writer, took, cost, within time.Duration, stats tim
 		main = &auditedRegion{contest: audit.NewContest(nil)}
 	}
 	if len(others) == 0 {
-		fmt.Fprintf(&b, "nothing to compare: only %s of `%s` ran in %s; let the VM choose versions with vmprof_choose\n",
-			a.name(0), a.opt.method, took.Round(time.Second))
+		fmt.Fprintf(&b, "nothing to compare: only %s of `%s` ran in %s; %s\n",
+			a.name(0), a.opt.method, took.Round(time.Second), a.opt.engine.single)
 	}
 	for _, version := range others {
 		b.WriteString(a.sentence(main, version, took) + "\n")

@@ -207,7 +207,8 @@ func (g *guest) take(c *vmruntime.Compilation, v *version, w *window, r *result,
 	list := make([]timing.Timing, len(r.Timed))
 	for i := range r.Timed {
 		t := &r.Timed[i]
-		list[i] = timing.Timing{Region: of, Version: g.process.version(c), Thread: int(t.Tid), Duration: duration(t, trap), Runs: 1}
+		d := duration(t, trap)
+		list[i] = timing.Timing{Region: of, Version: g.process.version(c), Thread: int(t.Tid), Duration: d, Part: d, Runs: 1}
 		v.longest = max(v.longest, time.Duration(t.Ns))
 	}
 	v.learn(r)

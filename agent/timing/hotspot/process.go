@@ -66,13 +66,7 @@ func attachProcess(ctx context.Context, root proc.Root, pool *proc.Pool, pid int
 	if err != nil {
 		return nil, err
 	}
-	table := runtimes.Table()
-	libraries, err := proc.Call(ctx, pool, pid, func() (proc.Maps, error) {
-		return root.Maps(pid, func(m *proc.Mapping) bool {
-			_, ok := bridge.Recognise(table, m.Path)
-			return ok && m.Exec && m.IsFile()
-		})
-	})
+	libraries, err := librariesOf(ctx, root, pool, pid)
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +99,23 @@ func attachProcess(ctx context.Context, root proc.Root, pool *proc.Pool, pid int
 		Identity: id, memory: memory, vm: vm, method: method, names: map[uint64]bool{}, searched: map[uint32]bool{}, osr: map[uint32]bool{},
 		inlined: map[string]bool{}, forms: map[string]bool{},
 	}, nil
+}
+
+// librariesOf are the VMs that a process maps: at most one in practice.
+func librariesOf(ctx context.Context, root proc.Root, pool *proc.Pool, pid int) (proc.Maps, error) {
+	table := runtimes.Table()
+	return proc.Call(ctx, pool, pid, func() (proc.Maps, error) {
+		return root.Maps(pid, func(m *proc.Mapping) bool {
+			_, ok := bridge.Recognise(table, m.Path)
+			return ok && m.Exec && m.IsFile()
+		})
+	})
+}
+
+// Serves reports whether a process is a JVM.
+func Serves(ctx context.Context, root proc.Root, pid int) bool {
+	libraries, err := librariesOf(ctx, root, proc.NewPool(proc.PoolOptions{}), pid)
+	return err == nil && len(libraries) > 0
 }
 
 func readLibrary(ctx context.Context, root proc.Root, pool *proc.Pool, pid int, lib *proc.Mapping) (image vmruntime.Image, bias uint64, err error) {
