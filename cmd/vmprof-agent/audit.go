@@ -62,7 +62,7 @@ func parseAudit(args []string, stderr io.Writer) (*auditOptions, error) {
 	fs.Float64Var(&o.confidence, "confidence", 0.99, "`P` of a true verdict, 0.8 to 0.9999")
 	fs.Float64Var(&o.least, "least", 1, "differences below `PERCENT` do not matter")
 	fs.VarP(seconds{&o.duration}, "duration", "d", "end without a verdict after `TIME`")
-	fs.TextVar(&o.breakpoints, "breakpoints", attach.BreakpointsAuto, "set breakpoints `WHEN`: auto, always, never")
+	fs.TextVar(&o.breakpoints, "breakpoints", attach.BreakpointsAuto, "breakpoints `WHEN`: auto, always, never")
 	fs.StringVar(&o.socket, "guest-socket", engines.DefaultGuestSocket, "socket `PATH`")
 	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log connections")
 	if err := fs.Parse(args); err != nil {
