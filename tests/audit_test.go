@@ -1,17 +1,22 @@
 package tests
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
 // Verdicts of audit on versions whose work is known: a chain of multiplications, of which one version has more. The guest counts it.
@@ -127,4 +132,44 @@ func workOf(t *testing.T, out io.Reader) map[string][2]float64 {
 		t.Fatal("the guest says nothing of its work")
 	}
 	return work
+}
+
+// Two stock JVMs of which one does half as much work again in a method: audit finds that from outside, and no difference between two
+// that do the same.
+func TestAuditStockJVMs(t *testing.T) {
+	needs.Root(t, "hardware breakpoints")
+	breakpoints.Need(t)
+	jdk := needs.JDK(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	pids := make([]string, 2)
+	for i, slow := range []int{0, 50} {
+		guest, err := guests.Start(t.Context(), jdk, guests.Paced(slow), guests.Flavour{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { guest.Close() })
+		if _, err := guest.Await(ctx, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		pids[i] = strconv.Itoa(guest.PID())
+	}
+	// Code that is the same may run at different speeds in two processes, by its place in the caches: by a few percent.
+	percent := regexp.MustCompile(`is ([0-9.]+) % ± ([0-9.]+) (slower|faster) than version `)
+	for method, least := range map[string]float64{"guest.Paced.heavy": 30, "guest.Paced.light": 0} {
+		got := mustSucceed(t, "audit", "-p", pids[0], "-p", pids[1], "--method", method, breakpoints.Flag, "-d", map[float64]string{30: "60", 0: "10"}[least])
+		t.Log(got.stdout)
+		difference, within := 0.0, 0.0
+		for _, m := range percent.FindAllStringSubmatch(got.stdout, -1) {
+			var errs [2]error
+			difference, errs[0] = strconv.ParseFloat(m[1], 64)
+			within, errs[1] = strconv.ParseFloat(m[2], 64)
+			if errs != [2]error{} || m[3] == "faster" {
+				difference = -difference
+			}
+		}
+		if difference+within < least || difference-within > least+20 {
+			t.Errorf("%s differs by %.1f ± %.1f %%, want about %.0f", method, difference, within, least)
+		}
+	}
 }
