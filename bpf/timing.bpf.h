@@ -22,7 +22,6 @@ enum timing_mode {
 	TIMING_CALLERS,	    /* addresses are entries: who calls is recorded */
 	TIMING_PAIR,	    /* addresses are two instructions, one right behind the other: the cost of a timing */
 	TIMING_INVOCATIONS, /* addresses are an entry and return addresses */
-	TIMING_PASSAGES,    /* addresses are an entry and places in a loop: time from one passage to the next */
 };
 
 /* What became of invocations that were not timed. */
@@ -37,7 +36,7 @@ enum timing_loss {
 /* An invocation that has not ended. */
 struct timing_open {
 	__u64 sp;	/* at the entry */
-	__u64 ra;	/* where it returns to; in a loop, the place of the last passage */
+	__u64 ra;	/* where it returns to */
 	__u64 time;	/* ns, CLOCK_MONOTONIC, when the program ended */
 	__u64 waited;	/* ns for which the thread had waited for a CPU by then */
 	__u64 inner_ns; /* that the program took meanwhile, for other hits of the thread */
@@ -74,7 +73,7 @@ struct timing_watch {
 	__u32 started; /* invocations that were taken: those in all, those that are open, and lost ones */
 	__u32 ended;   /* in timed[] */
 	__u32 late;    /* beginnings behind the limit or the time */
-	__u32 stray;   /* arrivals at a return address or a place in a loop that end nothing */
+	__u32 stray;   /* arrivals at a return address that end nothing */
 	__u32 lost[TIMING_LOSSES];
 	struct timed_thread threads[MAX_TIMED_THREADS];
 	struct timed timed[MAX_TIMED]; /* as they ended */
@@ -293,7 +292,7 @@ static __always_inline struct timing_open *timing_enter(struct timing_watch *w, 
 	__u64 ra;
 
 	timing_unwind(w, t, h->sp, true);
-	if (w->mode == TIMING_PASSAGES || !timing_admit(w, h->begin))
+	if (!timing_admit(w, h->begin))
 		return 0;
 	if (w->mode == TIMING_PAIR)
 		return timing_push(w, task, t, h->sp, h->pc);
@@ -334,32 +333,11 @@ static __always_inline void timing_return(struct timing_watch *w, struct task_st
 		timing_lose(w, TIMING_UNWOUND);
 }
 
-/* A thread passes a place in a loop: that ends one timing, and begins the next. */
-static __always_inline struct timing_open *timing_pass(struct timing_watch *w, struct task_struct *task, struct timed_thread *t,
-						       const struct timing_hit *h, __u32 site)
-{
-	struct timing_open *o;
-
-	timing_unwind(w, t, h->sp, false);
-	if (timing_top(t) == h->sp) {
-		o = timing_pop(t);
-		if (o && o->ra == h->pc)
-			timing_end(w, task, o, h, site);
-		else
-			timing_lose(w, TIMING_UNWOUND);
-	} else {
-		__sync_fetch_and_add(&w->stray, 1);
-	}
-	return timing_admit(w, h->begin) ? timing_push(w, task, t, h->sp, h->pc) : 0;
-}
-
 static __always_inline struct timing_open *timing_arrive(struct timing_watch *w, struct task_struct *task, struct timed_thread *t,
 							 const struct timing_hit *h, __u32 site)
 {
 	if (site == 0)
 		return timing_enter(w, task, t, h);
-	if (w->mode == TIMING_PASSAGES)
-		return timing_pass(w, task, t, h, site);
 	timing_return(w, task, t, h, site);
 	if (h->begin > w->until)
 		timing_finish(w);

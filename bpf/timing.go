@@ -21,7 +21,6 @@ const (
 	TimeCallers     = TimingTimingModeTIMING_CALLERS
 	TimePairs       = TimingTimingModeTIMING_PAIR
 	TimeInvocations = TimingTimingModeTIMING_INVOCATIONS
-	TimePassages    = TimingTimingModeTIMING_PASSAGES
 )
 
 // Why invocations are not timed: indexes of TimedWatch.Lost.

@@ -58,7 +58,6 @@ const (
 	TimingTimingModeTIMING_CALLERS     TimingTimingMode = 0
 	TimingTimingModeTIMING_PAIR        TimingTimingMode = 1
 	TimingTimingModeTIMING_INVOCATIONS TimingTimingMode = 2
-	TimingTimingModeTIMING_PASSAGES    TimingTimingMode = 3
 )
 
 type TimingTimingWatch struct {

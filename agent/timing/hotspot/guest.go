@@ -61,7 +61,10 @@ func newGuest(e *Engine, p *process) *guest {
 func (g *guest) run(ctx context.Context) error {
 	for {
 		wait, err := g.step(ctx)
-		if err != nil && !watch.Refused(err) {
+		switch {
+		case watch.Refused(err): // also of a process that is about to end
+			wait = time.After(idlePause)
+		case err != nil:
 			return err
 		}
 		if err := g.engine.opt.Root.Check(g.process.Identity); err != nil {

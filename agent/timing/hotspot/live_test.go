@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/timing"
 	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
@@ -210,4 +211,86 @@ func TestLiveForms(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Two processes at the same time, one with C1's code only: their versions differ as much as their own clocks say. The windows keep
+// to their share, and when the processes end so do the timings.
+func TestLiveTwoProcesses(t *testing.T) {
+	needs.Root(t, "to time invocations")
+	breakpoints.Need(t)
+	const share, rounds = 0.02, 50_000
+	for _, jdk := range needs.JDKs(t) {
+		t.Run(fmt.Sprint(jdk.Version), func(t *testing.T) {
+			guests := map[int]*jvm.Guest{}
+			want := map[int]float64{}
+			opt := Options{Method: Method{Function: "Timed.work"}, Breakpoints: attach.BreakpointsAlways, Share: share}
+			for _, flag := range []string{"-XX:TieredStopAtLevel=1", "-XX:-TieredCompilation"} {
+				g := startTimed(t, jdk, "work", rounds, 1, flag)
+				guests[g.PID()] = g
+				opt.PIDs = append(opt.PIDs, g.PID())
+			}
+			time.Sleep(time.Second) // until both are compiled
+			for pid, g := range guests {
+				want[pid] = truth(t, g)
+			}
+			e, err := Open(t.Context(), opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := e.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			before := cpuTimes(t, guests)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			byPID := map[int][]timing.Timing{}
+			for len(byPID[opt.PIDs[0]]) < 300 || len(byPID[opt.PIDs[1]]) < 300 {
+				list, err := e.Take(ctx, nil)
+				if err != nil {
+					t.Fatalf("%v; %+v %v", err, e.Stats(), e.Notes())
+				}
+				for _, one := range list {
+					byPID[one.Version.PID] = append(byPID[one.Version.PID], one)
+				}
+			}
+			spent, used := e.Spent(), cpuTimes(t, guests)-before
+			const atOnce = 20 * time.Millisecond // windows and surveys that were paid in advance
+			if most := time.Duration(share*float64(used)) + atOnce; spent > most {
+				t.Errorf("windows took %v of %v, want %v", spent, used, most)
+			}
+			for pid, list := range byPID {
+				got := lower(list)
+				t.Logf("%s: %.0f ns, want %.0f; spent %v of %v", list[0].Version.Name, got, want[pid], spent, used)
+				const about = 0.1 // the machine has other work, which began or ended meanwhile
+				if math.Abs(got/want[pid]-1) > about {
+					t.Errorf("%s: %.0f ns, want %.0f", list[0].Version.Name, got, want[pid])
+				}
+			}
+			for _, g := range guests {
+				if err := g.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			for err == nil {
+				_, err = e.Take(ctx, nil)
+			}
+			if !errors.Is(err, proc.ErrGone) {
+				t.Errorf("after the end: %v", err)
+			}
+		})
+	}
+}
+
+func cpuTimes(t *testing.T, guests map[int]*jvm.Guest) (sum time.Duration) {
+	t.Helper()
+	for _, g := range guests {
+		used, err := g.CPUTime()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += used
+	}
+	return sum
 }
