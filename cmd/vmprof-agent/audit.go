@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"strings"
@@ -155,6 +156,11 @@ func auditVerb(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	}
 	log := logger(o.verbose, stderr)
 	limitMemory(log)
+	for _, pid := range o.pids {
+		if _, err := os.Stat(fmt.Sprintf("%s/%d", proc.DefaultRoot, pid)); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("process %d does not exist", pid)
+		}
+	}
 	for _, one := range auditEngines {
 		if slices.ContainsFunc(o.pids, func(pid int) bool { return !one.serves(ctx, pid) }) {
 			continue
