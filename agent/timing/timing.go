@@ -28,7 +28,7 @@ type Timing struct {
 	Thread   int           // thread ID, 0 if unknown
 	Duration time.Duration // without the calibrated cost of measuring; can be negative by that
 	// Part is what other timings of the same invocation do not contain: the parts of an invocation's timings add up to the time of
-	// the invocation. It is the whole Duration where an engine takes no timings of loops, or no nested ones.
+	// the invocation. 0 stands for the whole Duration, of engines whose timings do not overlap.
 	Part time.Duration
 	Runs uint32 // invocations or iterations that Duration covers, at least 1
 }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +33,7 @@ hardware breakpoints; or a VM that includes vmprof.h and times versions itself
 
   vmprof-agent audit -p 4711 --method com.acme.Search.find
   vmprof-agent audit -p 4711 -p 4712 --method com.acme.Search.find  # a canary
-  vmprof-agent audit -p myvm --method find --loops          # iterations, too
+  vmprof-agent audit -p 4711 --method find --loops          # iterations, too
   vmprof-agent audit -p 4711 --method f --confidence=0.9999 -d 10m
 
 Flags:
@@ -97,6 +99,8 @@ type auditEngine struct {
 
 	// Remedies where there are no timings, where there is one version only, and where timings are too short.
 	untimed, single, short string
+	// caveat is what to know of versions of one process; empty if they are chosen at random.
+	caveat string
 }
 
 // auditEngines are all engines. The first that serves every process takes the timings.
@@ -107,6 +111,7 @@ var auditEngines = []auditEngine{
 		untimed: "see whether report --view=versions shows compiled code of it",
 		single:  "name a second process (-p), or audit while the JVM compiles it again",
 		short:   "Time a method that calls it.",
+		caveat:  "note: versions of one JVM run one after another; warm-up, inputs and load may differ, too",
 	},
 	{
 		name: "page", loops: true, open: openPageTimer,
@@ -155,6 +160,11 @@ func auditVerb(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	}
 	log := logger(o.verbose, stderr)
 	limitMemory(log)
+	for _, pid := range o.pids {
+		if _, err := os.Stat(fmt.Sprintf("%s/%d", proc.DefaultRoot, pid)); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("process %d does not exist", pid)
+		}
+	}
 	for _, one := range auditEngines {
 		if slices.ContainsFunc(o.pids, func(pid int) bool { return !one.serves(ctx, pid) }) {
 			continue
@@ -226,7 +236,11 @@ func (o *auditOptions) run(ctx context.Context, engine timing.Engine, stdout io.
 	if err := a.write(stdout, time.Since(began), cost, margin, engine.Stats()); err != nil {
 		return err
 	}
-	for _, note := range notesOf(engine) {
+	notes := notesOf(engine)
+	if caveat := o.engine.caveat; caveat != "" && len(o.pids) == 1 && len(a.versions) > 1 {
+		notes = append([]string{caveat}, notes...)
+	}
+	for _, note := range notes {
 		if _, err := fmt.Fprintln(stdout, note); err != nil {
 			return err
 		}

@@ -58,7 +58,7 @@ func (a *auditor) add(t *timing.Timing, cost time.Duration) {
 	a.timings++
 	a.region(t.Region.Loop).add(version, t.Duration, t.Runs, cost)
 	if a.opt.loops {
-		a.region(combined).add(version, t.Part, t.Runs, cost)
+		a.region(combined).add(version, cmp.Or(t.Part, t.Duration), t.Runs, cost)
 	}
 }
 

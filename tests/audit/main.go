@@ -4,9 +4,9 @@
 // looking again and again at timings that are still being taken, by the rule of Lau, Arnold, Hind and Calder (CGO 2009, section
 // 6.3) and by always-valid intervals.
 //
-//	go run ./tests/audit                       # everything; an hour, of which simulations take two
+//	go run ./tests/audit                       # everything; an hour, of which simulations take five
 //	go run ./tests/audit -short                # what CI runs
-//	go run ./tests/audit -run 'verdicts|keys|looks'
+//	go run ./tests/audit -run 'verdicts|keys|looks|converge'
 //	go run ./tests/audit -run '^split, Xalan'
 //	go run ./tests/audit -update               # also rewrites the tables in docs/auditing.md
 //
@@ -63,6 +63,7 @@ var sections = []harness.Section[lab]{
 	{Name: "verdicts", Markers: []string{"audit-verdicts"}, Aim: "at most alpha of the verdicts false", Plan: planOf("verdicts", manner.verdicts)},
 	{Name: "keys", Markers: []string{"audit-keys"}, Aim: "at most alpha of the verdicts false", Plan: planOf("keys", manner.keys)},
 	{Name: "looks", Markers: []string{"audit-looks"}, Aim: "at most alpha of the always-valid verdicts false", Plan: planOf("looks", manner.looks)},
+	{Name: "converge", Markers: []string{"audit-converge"}, Aim: "at most alpha of the always-valid verdicts false", Plan: planOf("converge", manner.converge)},
 	{Name: "splits", Markers: []string{"audit-splits"}, Aim: "at most alpha of the comparisons with a false verdict; 5 % found", Plan: planSplit},
 	{Name: "paced", Markers: []string{"audit-paced"}, Aim: "no wrong verdict", Plan: planDuels("audit-paced", paced)},
 	{Name: "pairs", Markers: []string{"audit-pairs"}, Aim: "20 of 20 right beyond a ratio of 1.1", Plan: planDuels("audit-pairs", pairs)},
