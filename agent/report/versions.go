@@ -47,7 +47,10 @@ func (v *CodeVersion) Name() string {
 	default:
 		name += fmt.Sprintf(" C1 (%d)", v.Level)
 	}
-	if v.OSR != nil {
+	switch {
+	case v.OSR != nil && *v.OSR < 0:
+		name += " OSR"
+	case v.OSR != nil:
 		name += fmt.Sprintf(" OSR@%d", *v.OSR)
 	}
 	return name
