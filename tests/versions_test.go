@@ -15,6 +15,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
@@ -51,6 +52,7 @@ func readCompilationLog(t *testing.T, path string) map[int]*loggedVersion {
 		stamp, _ := strconv.ParseFloat(a["stamp"], 64)
 		id := number("compile_id")
 		class, method, _ := strings.Cut(a["method"], " ")
+		class = strings.ReplaceAll(class, "/", ".") // as JDK 8 has it
 		method, _, _ = strings.Cut(method, " ")
 		switch v := versions[id]; {
 		case strings.HasPrefix(element, "<nmethod") && class == "guest.Versions":
@@ -72,26 +74,36 @@ func readCompilationLog(t *testing.T, path string) map[int]*loggedVersion {
 // The versions in a profile are those of the JVM's own log: the same ids, levels, kinds, sizes and order, given up when the log says
 // so, and with the reasons that it has. The guest has a method that is compiled again when it meets other classes, one that is only ever
 // entered in its loop, and one that C2 must not compile.
-func TestVersionsKnown(t *testing.T) {
+func TestVersionsKnown(t *testing.T) { versionsKnown(t, needs.JDKs(t)) }
+
+// The same of JDKs that have no package here.
+func TestVersionsKnownFetched(t *testing.T) { versionsKnown(t, needs.Fetched(t, "8", "21")) }
+
+func versionsKnown(t *testing.T, jdks []jvm.JDK) {
 	needs.Root(t, "sampling")
-	for _, jdk := range needs.JDKs(t) {
-		if jdk.Version < 17 {
-			continue
-		}
+	classes, err := guests.CompileOld(t.Context(), needs.JDK(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, jdk := range jdks {
 		t.Run(jdk.String(), func(t *testing.T) {
-			classes, err := guests.Compile(t.Context(), jdk)
-			if err != nil {
-				t.Fatal(err)
-			}
 			dir := t.TempDir()
 			directives, log, path := filepath.Join(dir, "directives"), filepath.Join(dir, "log.xml"), output(t, "versions.pb.gz")
 			if err := os.WriteFile(directives, []byte(`[{match:"guest/Versions.plain", c2:{Exclude:true}}]`), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			mustSucceed(t, "record", "-F", strconv.Itoa(frequency), "-o", path, "--", jdk.Java(), "-XX:+UnlockDiagnosticVMOptions",
-				"-XX:CompilerDirectivesFile="+directives, "-XX:+LogCompilation", "-XX:LogFile="+log, "-XX:CompileCommand=quiet",
-				"-XX:CompileCommand=dontinline,guest.Versions::sum", "-XX:CompileCommand=dontinline,guest.Versions::plain",
-				"-cp", classes, "guest.Versions", "2", "5")
+			flags := []string{"-XX:+UnlockDiagnosticVMOptions", "-XX:+LogCompilation", "-XX:LogFile=" + log, "-XX:CompileCommand=quiet",
+				"-XX:CompileCommand=dontinline,guest.Versions::sum", "-XX:CompileCommand=dontinline,guest.Versions::plain"}
+			if jdk.Version >= 9 {
+				flags = append(flags, "-XX:CompilerDirectivesFile="+directives)
+			}
+			java, err := jvm.Process(t.Context(), jvm.Command{
+				JDK: jdk, Flags: flags, Classpath: []string{classes}, Main: "guest.Versions", Args: []string{"2", "5"}, Dirs: []string{dir},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustSucceed(t, append([]string{"record", "-F", strconv.Itoa(frequency), "-o", path, "--"}, java.Args...)...)
 			p, err := report.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
@@ -101,7 +113,7 @@ func TestVersionsKnown(t *testing.T) {
 				t.Fatal(err)
 			}
 			logged := readCompilationLog(t, log)
-			checkVersions(t, vs, logged)
+			checkVersions(t, vs, logged, jdk.Version >= 9, jdk.Version >= 9)
 			if t.Failed() {
 				for _, m := range []string{"sum", "loop", "plain"} {
 					var text strings.Builder
@@ -113,7 +125,9 @@ func TestVersionsKnown(t *testing.T) {
 	}
 }
 
-func checkVersions(t *testing.T, vs *report.Versions, logged map[int]*loggedVersion) {
+// checkVersions compares with the log. Excluded says that C2 was kept from compiling plain. Unless the VM announces code, as the JDK 8 of this
+// test does not, only those versions are known that were sampled, and when the recording began by the log's clock is not.
+func checkVersions(t *testing.T, vs *report.Versions, logged map[int]*loggedVersion, excluded, announced bool) {
 	find := func(name string) *report.VersionedMethod {
 		list, err := vs.Find("guest.Versions." + name)
 		if err != nil || len(list) != 1 {
@@ -127,7 +141,7 @@ func checkVersions(t *testing.T, vs *report.Versions, logged map[int]*loggedVers
 			start = l.made - v.Since.Seconds()
 		}
 	}
-	if math.IsNaN(start) {
+	if announced && math.IsNaN(start) {
 		t.Fatal("no version of sum was announced")
 	}
 	// The log has stamps before a version is installed and its probe is hit; a busy machine may be slow in between.
@@ -139,7 +153,7 @@ func checkVersions(t *testing.T, vs *report.Versions, logged map[int]*loggedVers
 				want++
 			}
 		}
-		if len(m.Versions) != want {
+		if announced && len(m.Versions) != want || len(m.Versions) == 0 {
 			t.Errorf("%s has %d versions, the log %d", name, len(m.Versions), want)
 		}
 		last := 0.0
@@ -156,7 +170,7 @@ func checkVersions(t *testing.T, vs *report.Versions, logged map[int]*loggedVers
 				t.Errorf("%s %s since %v: made %.3f s after the recording began", name, v.Name(), v.Since, l.made-start)
 			}
 			last = l.made
-			if !v.Ended() {
+			if !v.Ended() || !announced {
 				continue // the log goes on when the recording has ended
 			}
 			if l.givenUp == 0 || v.Until == nil || v.Until.Seconds() < l.givenUp-start-tolerance || v.InUse != nil && v.InUse.Seconds() > l.givenUp-start+tolerance {
@@ -174,15 +188,15 @@ func checkVersions(t *testing.T, vs *report.Versions, logged map[int]*loggedVers
 		t.Errorf("sum was deoptimised %d times, %d by the VM's count", seen, counted)
 	}
 	deopt := slices.ContainsFunc(sum.Versions, func(v *report.CodeVersion) bool {
-		return v.Optimized() && v.Self > 100 && v.End() == "deopt: class_check" && v.Traps[0].Method == "guest.Versions.sum"
+		return v.Optimized() && v.Self > 50 && v.End() == "deopt: class_check" && v.Traps[0].Method == "guest.Versions.sum"
 	})
 	if !deopt || sum.Recompiled() == 0 {
 		t.Errorf("sum: %s", sum.Timeline())
 	}
-	if v := busiest(loop); v.OSR == nil || !v.Optimized() || float64(v.Self) < 0.9*float64(loop.Self) || loop.Self < 1000 {
+	if v := busiest(loop); v.OSR == nil || !v.Optimized() || float64(v.Self) < 0.9*float64(loop.Self) || loop.Self < 100 {
 		t.Errorf("most samples of loop are of %s, %d of %d", v.Name(), v.Self, loop.Self)
 	}
-	if v := busiest(plain); !plain.OnlyC1() || v.Level != 1 || v.Self < 100 {
+	if v := busiest(plain); plain.OnlyC1() != excluded || excluded && v.Level != 1 || v.Self < 30 {
 		t.Errorf("most samples of plain are of %s, %d of %d", v.Name(), v.Self, plain.Self)
 	}
 	if since := busiest(plain).Since; since < 0 || since > 5*time.Second {

@@ -52,7 +52,7 @@ type Compilation struct {
 	Version       uint32 // as in Site.Version
 	Level         int    // HotSpot: 1-3 C1, of which 3 counts calls, 4 C2; 0 is a wrapper of a native method
 	Tier          Tier
-	EntryBCI      int  // -1; otherwise it is only entered in the middle of a loop, at that bytecode
+	EntryBCI      int  // -1; otherwise it is only entered in the middle of a loop, at that bytecode, or -2 once it is not entered any more
 	InUse         bool // new calls may enter it
 }
 

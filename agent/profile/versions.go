@@ -7,7 +7,7 @@ import "time"
 type Version struct {
 	ID         uint32 // the VM's compile id, its low 28 bits
 	Level      int    // HotSpot: 1 to 3 are C1's, 4 is C2's; 0 is a wrapper of a native method
-	EntryBCI   int    // -1; otherwise it is entered in the loop at that bytecode only (OSR)
+	EntryBCI   int    // -1; otherwise it is entered in the loop at that bytecode only (OSR), -2 at one that is not known any more
 	Size       uint32 // bytes of its code, with the stubs behind it; 0 if that was not found out
 	Method     string // that was compiled
 	SystemName string // of it, with its signature

@@ -47,7 +47,10 @@ func (v *CodeVersion) Name() string {
 	default:
 		name += fmt.Sprintf(" C1 (%d)", v.Level)
 	}
-	if v.OSR != nil {
+	switch {
+	case v.OSR != nil && *v.OSR < 0:
+		name += " OSR"
+	case v.OSR != nil:
 		name += fmt.Sprintf(" OSR@%d", *v.OSR)
 	}
 	return name
@@ -226,13 +229,17 @@ func (vs *Versions) count(sample *pprof.Sample, value uint64, add func(*CodeVers
 		if !ok {
 			continue
 		}
+		frames := vs.stacks.at(loc)
+		compiled := frames[len(frames)-1].Method
 		v := vs.index[codeKey{pid, id}]
 		if v == nil {
-			frames := vs.stacks.at(loc)
 			v = &CodeVersion{Version: stored.Version{PID: pid, ID: id}}
-			add(v, frames[len(frames)-1].Method)
+			add(v, compiled)
 		}
 		m := vs.of[v]
+		if m.SystemName != compiled.SystemName {
+			continue // of another process that had the pid
+		}
 		m.Comm = label(sample, stored.LabelComm)
 		if i == 0 {
 			v.Self += value

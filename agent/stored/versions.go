@@ -35,7 +35,7 @@ type Version struct {
 	PID        int64          `json:"pid"`
 	ID         uint32         `json:"id"`
 	Level      int            `json:"level"`
-	OSR        *int           `json:"osr,omitempty"` // EntryBCI; nil if it is entered at its begin
+	OSR        *int           `json:"osr,omitempty"` // EntryBCI, negative if unknown; nil if it is entered at its begin
 	Size       uint32         `json:"size,omitempty"`
 	Method     int            `json:"method"` // the system name's place in Metadata.Methods
 	Since      time.Duration  `json:"since"`
@@ -58,7 +58,7 @@ func NewVersion(pid int, v *profile.Version, began time.Duration, place func(nam
 		PID: int64(pid), ID: v.ID, Level: v.Level, Size: v.Size, Method: place(v.SystemName),
 		Since: coarse(began + v.Since), Seen: v.Seen, State: int(v.State), Traps: v.Traps,
 	}
-	if v.EntryBCI >= 0 {
+	if v.EntryBCI != -1 {
 		out.OSR = &v.EntryBCI
 	}
 	if v.InUse != 0 && v.State >= profile.VersionGivenUp {
