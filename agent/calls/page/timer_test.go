@@ -187,7 +187,7 @@ func checkTimed(t *testing.T, timer *Timer, list []timing.Timing, truth map[[3]u
 		t.Errorf("the parts of invocations with loops are %v, want %v", parts, whole)
 	}
 	cost, within := timer.Cost()
-	if cost < 10*time.Nanosecond || cost > 20*time.Microsecond || within <= 0 {
+	if cost < 10*time.Nanosecond || cost > 20*time.Microsecond || within < 0 { // the clock may be too coarse for an error
 		t.Errorf("a timing costs %v ± %v", cost, within)
 	}
 	t.Logf("%d timings, lost %v, cost %v ± %v", stats.Taken, stats.Lost, cost, within)
