@@ -37,10 +37,11 @@ func spin(n int) (x uint64) {
 const (
 	spinRounds  = 6000 // some 5 us
 	settleTimes = 15   // windows of each kind
-	settleTime  = 200 * time.Millisecond
+	settleLeast = 3    // of them, at least: with little CPU the spinner may not run in some
+	settleTime  = time.Second
 )
 
-var errSettle = errors.New("a function of the agent itself could not be timed")
+var errSettle = errors.New("a function of the agent itself could not be timed: the agent gets too little CPU time")
 
 // A spinner is a thread that calls spin all the time.
 type spinner struct {
@@ -106,11 +107,10 @@ func (t *timer) settle(ctx context.Context, root proc.Root) (excess time.Duratio
 	s := startSpinner()
 	defer s.stop()
 	w := window{mode: bpf.TimeCallers, addresses: []uint64{entry}, threads: []int{s.tid}, limit: 1, admit: settleTime}
-	r, err := t.time(ctx, id, w)
-	if err != nil || len(r.Timed) == 0 {
-		return 0, errors.Join(errSettle, err)
+	caller, err := t.callerOfSpin(ctx, id, w)
+	if err != nil {
+		return 0, err
 	}
-	caller := r.Timed[0].Ra
 	w.limit = timedPerWindow
 	var excesses []float64
 	for range settleTimes {
@@ -121,14 +121,34 @@ func (t *timer) settle(ctx context.Context, root proc.Root) (excess time.Duratio
 		}
 		w.mode, w.addresses = bpf.TimeInvocations, []uint64{entry, caller}
 		timed, err := t.time(ctx, id, w)
-		if err != nil || len(timed.Timed) == 0 || len(pairs.Timed) == 0 {
+		if err != nil {
 			return 0, errors.Join(errSettle, err)
 		}
+		if len(timed.Timed) < timedPerWindow/2 || len(pairs.Timed) < timedPerWindow/2 {
+			continue
+		}
 		excesses = append(excesses, middle(rawTimes(timed.Timed))-middle(rawTimes(pairs.Timed))-spinTime())
+	}
+	if len(excesses) < settleLeast {
+		return 0, errSettle
 	}
 	// Other programs disturb one of the three now and then. What is left is a bound of the error, too: rather some than none.
 	slices.Sort(excesses)
 	return time.Duration(max(0, excesses[len(excesses)/2])), nil
+}
+
+// callerOfSpin is the return address of the spinner's calls.
+func (t *timer) callerOfSpin(ctx context.Context, id proc.Identity, w window) (uint64, error) {
+	for range settleTimes {
+		r, err := t.time(ctx, id, w)
+		if err != nil {
+			return 0, errors.Join(errSettle, err)
+		}
+		if len(r.Timed) > 0 {
+			return r.Timed[0].Ra, nil
+		}
+	}
+	return 0, errSettle
 }
 
 // rawTimes are the lengths of timings in ns, with the cost of the traps.
