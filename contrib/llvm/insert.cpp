@@ -187,6 +187,10 @@ static FunctionCallee runtimeFunction(Module &m, StringRef name, ArrayRef<Type *
 	return callee;
 }
 
+void vmprof::callRuntime(IRBuilder<> &builder, FunctionCallee callee, ArrayRef<Value *> arguments) {
+	builder.CreateCall(callee, arguments)->setTailCallKind(CallInst::TCK_NoTail);
+}
+
 FunctionCallee vmprof::loopFunction(Module &m) {
 	Type *id = Type::getInt32Ty(m.getContext());
 	return runtimeFunction(m, "vmprof_loop", {id, id, Type::getInt64Ty(m.getContext())});
@@ -205,11 +209,11 @@ void vmprof::addTimers(Function &f, uint32_t version) {
 	IRBuilder<> entry(firstIn(f.getEntryBlock()));
 	locate(entry, f, {});
 	Value *arguments[] = {entry.getInt32(methodID(f)), entry.getInt32(version)};
-	entry.CreateCall(start, arguments);
+	callRuntime(entry, start, arguments);
 	EscapeEnumerator exits(f, "vmprof_exit"); // turns calls that may throw into invokes
 	while (IRBuilder<> *exit = exits.Next()) {
 		locate(*exit, f, {});
-		exit->CreateCall(stop, arguments);
+		callRuntime(*exit, stop, arguments);
 	}
 	forgetPurity(f);
 }
@@ -252,7 +256,7 @@ static void insertCall(Function &f, const Place &place) {
 	for (Instruction *before : place.before) {
 		IRBuilder<> builder(before);
 		locate(builder, f, before->getDebugLoc());
-		builder.CreateCall(loopFunction(m), {builder.getInt32(methodID(f)), builder.getInt32(place.loop), builder.getInt64(1)});
+		callRuntime(builder, loopFunction(m), {builder.getInt32(methodID(f)), builder.getInt32(place.loop), builder.getInt64(1)});
 	}
 	forgetPurity(f);
 	m.getOrInsertNamedMetadata(MarkerMetadata)->addOperand(row);

@@ -74,6 +74,8 @@ class Replace : public llvm::PassInfoMixin<Replace> {
 // addTimers adds a timer from a function's entry to all its exits, those by exceptions included.
 void addTimers(llvm::Function &f, uint32_t version);
 llvm::FunctionCallee loopFunction(llvm::Module &m);
+// callRuntime adds a call that never becomes a tail call: the run time knows timers by the stack pointer.
+void callRuntime(llvm::IRBuilder<> &builder, llvm::FunctionCallee callee, llvm::ArrayRef<llvm::Value *> arguments);
 
 // forgetPurity removes what was known of a function's effects: a timing point writes memory.
 void forgetPurity(llvm::Function &f);

@@ -246,7 +246,7 @@ class Follower {
 		locate(builder, f, store->getDebugLoc());
 		MDNode *ids = cast<GlobalVariable>(store->getPointerOperand())->getMetadata(MarkerMetadata);
 		auto id = [&](unsigned i) { return cast<ConstantAsMetadata>(ids->getOperand(i))->getValue(); };
-		builder.CreateCall(loopFunction(*f.getParent()), {id(0), id(1), n});
+		callRuntime(builder, loopFunction(*f.getParent()), {id(0), id(1), n});
 		forgetPurity(f);
 	}
 

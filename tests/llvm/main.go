@@ -1,6 +1,6 @@
 // Command llvm measures what the loop markers of contrib/llvm cost real programs, and what the optimizer makes of them: figure 1 of
 // Lau, Arnold, Hind and Calder (CGO 2009), for clang instead of their Java compiler. The programs are compiled from the sources
-// of Debian's packages.
+// of Debian's packages. It also compares functions at two levels of optimization while they run, by audit: figures 6 and 7.
 //
 //	go run ./tests/llvm             # five minutes
 //	go run ./tests/llvm -short      # one round with little input
@@ -20,6 +20,7 @@ import (
 	"strconv"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
@@ -32,11 +33,14 @@ type bench struct {
 	root   string // of the repository
 	input  string
 	rounds int
+	agent  profiler.Agent
+	length string // of an audit, seconds
 	out    io.Writer
 }
 
 var sections = []harness.Section[bench]{
 	{Name: "markers", Markers: []string{"audit-markers", "audit-marker-sites"}, Aim: "removed markers cost nothing", Plan: planMarkers},
+	{Name: "speedups", Markers: []string{"audit-speedups"}, Aim: "the direction of each speed-up", Plan: planSpeedups},
 }
 
 func main() { harness.Main("llvm", run) }
@@ -66,10 +70,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	b := bench{compiler: c, root: *root, input: filepath.Join(dir, "input"), rounds: 9, out: out}
+	agent, err := profiler.Build(ctx, dir)
+	if err != nil {
+		return err
+	}
+	b := bench{compiler: c, root: *root, input: filepath.Join(dir, "input"), rounds: 9, agent: agent, length: "10", out: out}
 	words, page := 1_500_000, ""
 	if *short {
-		b.rounds, words = 1, 20_000
+		b.rounds, b.length, words = 1, "5", 20_000
 	}
 	if *update {
 		page = docs
