@@ -69,7 +69,8 @@ var layers = []struct{ packages, imports string }{
 		"agent/ring agent/watch bpf cct elffile symbolize vmruntime"},
 
 	// How invocations are timed.
-	{"agent/timing/hotspot", "agent/attach agent/budget agent/probesite agent/proc agent/runtimes agent/runtimes/bridge agent/timing agent/timing/place agent/watch bpf elffile vmruntime"},
+	{"agent/timing/hotspot", "agent/attach agent/budget agent/probesite agent/proc agent/profile agent/runtimes agent/runtimes/bridge agent/stored agent/timing agent/timing/place agent/watch " +
+		"bpf elffile symbolize vmruntime"},
 
 	// What is recorded: sources, which know an agent by its services.
 	{"agent/source", "agent/attach agent/fold agent/proc agent/profile agent/target agent/watch bpf"},

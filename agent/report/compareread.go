@@ -286,7 +286,10 @@ func (p Per) countCalls(list []*recording) (relative float64, err error) {
 				case profile.Sampled.String(), profile.Unmeasured.String():
 					return 0, fmt.Errorf("%s: the calls of %s are %s, which is not their number: give that with --per=N, or record with another engine", r.Name, stored.Printable(p.method), basis)
 				default:
-					interval, _ := intervalOf(sample, value, basis)
+					interval := profile.Interval{Low: value, High: value}
+					if label(sample, stored.LabelEngine) != stored.EngineCount { // whose errors differ from window to window, as the bootstrap sees
+						interval, _ = intervalOf(sample, value, basis)
+					}
 					within = within.Add(interval)
 					w.units += value
 				}

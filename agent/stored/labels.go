@@ -39,6 +39,9 @@ func SiteOf(line int64, address uint64) profile.Site {
 var NoSite = profile.Site{Offset: -1}
 
 // Names and units of sample types.
+// EngineCount is the label engine of the calls of one method that were counted by breakpoints on its code: record --count.
+const EngineCount = "count"
+
 const (
 	TypeSamples = "samples"
 	TypeCPU     = "cpu"

@@ -214,16 +214,16 @@ func (e *eventFlags) check(fs *pflag.FlagSet) error {
 	switch {
 	case err != nil:
 		return usageError(fmt.Sprintf("--budget %s: %v", e.budget, err))
-	case fs.Changed("budget") && !e.calls && !e.events.Any():
-		return usageError("--budget needs -e calls or events; -F determines the cost of CPU samples")
+	case fs.Changed("budget") && !e.calls && !e.events.Any() && !fs.Changed("count"):
+		return usageError("--budget needs -e calls, events or --count; -F determines the cost of CPU samples")
 	case e.events.ExactAllocations && !e.events.Kinds[profile.Allocations]:
 		return usageError("--exact-alloc needs -e alloc")
 	}
 	if e.events.MonitorEnters && !e.events.Kinds[profile.Locks] {
 		return usageError("--monitor-enters needs -e lock")
 	}
-	if fs.Changed("breakpoints") && !e.calls && !e.events.MonitorEnters {
-		return usageError("--breakpoints needs -e calls, or -e lock --monitor-enters")
+	if fs.Changed("breakpoints") && !e.calls && !e.events.MonitorEnters && !fs.Changed("count") {
+		return usageError("--breakpoints needs -e calls, --count, or -e lock --monitor-enters")
 	}
 	if err := e.checkProbes(); err != nil {
 		return err

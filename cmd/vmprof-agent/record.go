@@ -63,7 +63,17 @@ type recordOptions struct {
 	command   []string
 	contexts  contextFlags
 	against   againstFlags
+	count     countFlags
 	eventFlags
+}
+
+// parts are what is recorded, file by file. Counted calls are in the file of the CPU time.
+func (o *recordOptions) parts() []part {
+	parts := o.eventFlags.parts()
+	if o.count.text != "" && o.time {
+		parts[0].content |= sink.CallCounts
+	}
+	return parts
 }
 
 // defaultDuration of a recording without COMMAND: long enough for 3,000 samples of a busy CPU at 99 Hz.
@@ -79,6 +89,7 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per second of CPU time")
 	fs.Var(seconds{&o.window}, "window", "keep consecutive windows of `TIME` apart, for compare")
 	o.against.add(fs)
+	o.count.add(fs)
 	fs.StringVar(&o.stats, "stats", "", "also write the agent's own counters to `FILE`, as JSON")
 	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log attached probes and failures")
 	o.addExact(fs)
@@ -112,7 +123,7 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 			o.output = defaultDirectory
 		}
 	}
-	if err := o.against.check(fs, &o); err != nil {
+	if err := errors.Join(o.count.check(&o), o.against.check(fs, &o)); err != nil {
 		return nil, err
 	}
 	return &o, o.checkWindow()
@@ -170,16 +181,22 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	defer a.Close()
 
+	if err := o.count.open(ctx, o, logger(o.verbose, stderr)); err != nil {
+		return err
+	}
+	defer o.count.close()
 	run, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
 	w := a.Open(nil)
+	o.count.take() // what was counted before
 	logger(o.verbose, stderr).Debug("recording")
 	go func() { ended <- a.Run(run) }()
 	began := time.Now()
 	windows := o.rotate(ctx, w) // nil without --window
 	childErr := o.wait(ctx, a, child, ended, newProgress(stderr, began, o.duration))
 	w, windowErr := windows.stop(w)
+	counts := o.count.take()
 	stop()
 	runErr := <-ended
 	if runErr != nil {
@@ -192,7 +209,8 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	counts, err := o.store(stdout, p, windows, outputs)
+	o.count.fill(p, counts)
+	accounts, err := o.store(stdout, p, windows, outputs)
 	if err != nil {
 		return err
 	}
@@ -200,7 +218,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		fmt.Fprintf(stderr, "vmprof-agent: the recording ended after %v (-d); %s still runs as process %d\n", o.duration, o.command[0], child.pid())
 	}
 	if o.stats != "" {
-		if err := writeStats(o.stats, a, counts); err != nil {
+		if err := writeStats(o.stats, a, accounts); err != nil {
 			return err
 		}
 	}

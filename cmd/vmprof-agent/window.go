@@ -91,9 +91,11 @@ func (o *recordOptions) rotate(ctx context.Context, w *agent.Window) *rotation {
 	r.open = w
 	ctx = context.WithoutCancel(ctx) // an interrupted window would be lost
 	r.next = func() (*profile.Profile, error) {
+		counts := o.count.take()
 		next, p, err := r.open.Next(ctx)
 		if err == nil {
 			r.open = next
+			o.count.fill(p, counts)
 		}
 		return p, err
 	}

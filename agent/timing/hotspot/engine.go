@@ -72,23 +72,8 @@ const (
 
 // Open attaches to the JVMs and begins to time. The error says which process cannot be timed, or why none can. Close ends it.
 func Open(ctx context.Context, opt Options) (_ *Engine, err error) {
-	if len(opt.PIDs) == 0 || len(opt.PIDs) > MaxProcesses || opt.Method.Function == "" {
-		return nil, fmt.Errorf("time %d processes and method %q: want 1 to %d, and a method", len(opt.PIDs), opt.Method, MaxProcesses)
-	}
-	if err := opt.Breakpoints.Check(); err != nil {
+	if opt, err = opt.checked(); err != nil {
 		return nil, err
-	}
-	if opt.Share == 0 {
-		opt.Share = DefaultShare
-	}
-	if opt.Root == "" {
-		opt.Root = proc.DefaultRoot
-	}
-	if opt.Log == nil {
-		opt.Log = slog.New(slog.DiscardHandler)
-	}
-	if opt.Watcher == nil {
-		opt.Watcher = watch.New(opt.Root)
 	}
 	e := &Engine{opt: opt, pool: proc.NewPool(proc.PoolOptions{}), arrived: make(chan struct{})}
 	e.stats.Lost = map[string]uint64{}
@@ -113,6 +98,29 @@ func Open(ctx context.Context, opt Options) (_ *Engine, err error) {
 		e.runs.Go(func() { e.ended(g, proc.Catch(func() error { return g.run(run) })) })
 	}
 	return e, nil
+}
+
+// checked are the options with their defaults. The error says what is wrong with them, or why no breakpoints may be set.
+func (opt Options) checked() (Options, error) {
+	if len(opt.PIDs) == 0 || len(opt.PIDs) > MaxProcesses || opt.Method.Function == "" {
+		return opt, fmt.Errorf("time %d processes and method %q: want 1 to %d, and a method", len(opt.PIDs), opt.Method, MaxProcesses)
+	}
+	if err := opt.Breakpoints.Check(); err != nil {
+		return opt, err
+	}
+	if opt.Share == 0 {
+		opt.Share = DefaultShare
+	}
+	if opt.Root == "" {
+		opt.Root = proc.DefaultRoot
+	}
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	if opt.Watcher == nil {
+		opt.Watcher = watch.New(opt.Root)
+	}
+	return opt, nil
 }
 
 // Close ends the windows that may be open, and waits for that.

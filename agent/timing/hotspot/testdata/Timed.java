@@ -4,13 +4,14 @@ import java.util.Arrays;
 
 /**
  * A program that times a method of its own. Orders: "truth" forgets what was timed, times for a second, and answers how long
- * an invocation takes, in nanoseconds. Arguments: what the thread does, and how many rounds of arithmetic an invocation takes.
+ * an invocation takes, in nanoseconds; "calls" answers how often it was invoked. Arguments: what the thread does, and how many rounds of arithmetic an invocation takes.
  */
 public class Timed {
     static volatile int sink;
     static volatile boolean sampling;
     static final long[] times = new long[1 << 16];
     static int count;
+    static volatile long calls; // of one thread
     static int rounds;
 
     /** The method that is timed. */
@@ -72,6 +73,7 @@ public class Timed {
             int x = step(mode, i);
             long end = System.nanoTime();
             sink += x;
+            calls++;
             if (sampling && count < times.length) {
                 times[count++] = end - begin;
             }
@@ -112,7 +114,12 @@ public class Timed {
         clock();
         System.out.println("ready pid " + ProcessHandle.current().pid());
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
-        while (in.readLine() != null) {
+        for (String order = in.readLine(); order != null; order = in.readLine()) {
+            if (order.equals("calls")) {
+                System.out.println(calls);
+                System.out.println("done");
+                continue;
+            }
             count = 0;
             sampling = true;
             Thread.sleep(1000);

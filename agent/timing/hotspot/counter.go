@@ -1,0 +1,317 @@
+package hotspot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/budget"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/watch"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+const (
+	countSlice   = 500 * time.Millisecond // for which breakpoints of a counter stand, unless Take ends them
+	fewestHits   = 16                     // with less of the budget, a counter rests
+	mostHits     = attach.MaxBreakpointHits
+	countIdle    = 20 * time.Millisecond // between slices while nothing can be counted
+	takePatience = time.Second           // for slices to end
+)
+
+// A Counter counts how often the code of a method is entered in some JVMs, by breakpoints that stand all the time; where that would cost
+// more than the share of CPU time, part of it. Inlined, interpreted and OSR entries are not counted: Notes says which there are.
+type Counter struct {
+	opt    Options
+	pool   *proc.Pool
+	timer  *timer
+	cancel context.CancelFunc
+	runs   sync.WaitGroup
+	guests []*counted
+}
+
+// A Count is how often a method was entered in one process.
+type Count struct {
+	Calls    float64       // estimated from what was observed
+	Error    float64       // standard error of Calls; 0 if all of the time was observed
+	Time     time.Duration // since the last Take
+	Observed time.Duration // of Time
+}
+
+// Profile is the count as calls of the method by unknown callers.
+func (n Count) Profile(method Method) *profile.Calls {
+	edge := profile.Edge{
+		Caller: symbolize.Intern(symbolize.Frame{Function: "[unknown caller]", Kind: symbolize.KindMarker}), Site: profile.Site{Offset: -1},
+		Callee: symbolize.Intern(symbolize.Frame{Function: method.Function, Kind: symbolize.KindJIT}),
+	}
+	calls := &profile.Calls{Engine: stored.EngineCount, Basis: profile.Counted, Graph: new(profile.Graph)}
+	calls.Graph.Add(edge, n.Calls)
+	const normal95 = 1.96
+	if half := normal95 * n.Error; half > 0 {
+		calls.Basis = profile.Estimated
+		calls.Intervals = map[profile.Edge]profile.Interval{edge: {Low: max(n.Calls-half, 0), High: n.Calls + half}}
+	}
+	return calls
+}
+
+// counted is a process whose method is counted.
+type counted struct {
+	counter *Counter
+	process *process
+	bucket  budget.Bucket
+	due     time.Duration // CLOCK_MONOTONIC: of the next search
+	threads threadList
+
+	mu      sync.Mutex
+	sum     Count
+	from    time.Duration      // CLOCK_MONOTONIC: until when sum is known
+	slicing context.CancelFunc // ends the open slice
+	notes   []string
+	failed  error
+}
+
+// threadList lists the threads of a process that may be watched.
+type threadList func() ([]int, error)
+
+// OpenCounter attaches to the JVMs and begins to count. Options and errors are those of Open. Close ends it.
+func OpenCounter(ctx context.Context, opt Options) (_ *Counter, err error) {
+	if opt, err = opt.checked(); err != nil {
+		return nil, err
+	}
+	c := &Counter{opt: opt, pool: proc.NewPool(proc.PoolOptions{})}
+	defer func() {
+		if err != nil {
+			c.closeGuests()
+		}
+	}()
+	for _, pid := range opt.PIDs {
+		p, err := attachProcess(ctx, opt.Root, c.pool, pid, opt.Method)
+		if err != nil {
+			return nil, err
+		}
+		g := &counted{counter: c, process: p, from: proc.Monotonic()}
+		g.threads = func() ([]int, error) { return opt.Root.Threads(p.PID) }
+		c.guests = append(c.guests, g)
+	}
+	if c.timer, err = newTimer(ctx, opt.Root, opt.Watcher); err != nil {
+		return nil, err
+	}
+	run, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	for _, g := range c.guests {
+		c.runs.Go(func() {
+			err := proc.Catch(func() error { return g.run(run) })
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.failed = err
+		})
+	}
+	return c, nil
+}
+
+// Close removes the breakpoints.
+func (c *Counter) Close() error {
+	c.cancel()
+	c.runs.Wait()
+	return errors.Join(c.timer.Close(), c.closeGuests())
+}
+
+func (c *Counter) closeGuests() error {
+	var errs []error
+	for _, g := range c.guests {
+		errs = append(errs, g.process.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Take returns what was counted since the last Take, or since the beginning, by pid. Slices that are open end now.
+func (c *Counter) Take() map[int]Count {
+	now := proc.Monotonic()
+	for _, g := range c.guests {
+		g.mu.Lock()
+		if g.slicing != nil {
+			g.slicing()
+		}
+		g.mu.Unlock()
+	}
+	counts := map[int]Count{}
+	for _, g := range c.guests {
+		counts[g.process.PID] = g.take(now)
+	}
+	return counts
+}
+
+// take waits until what was observed before then is in the sum.
+func (g *counted) take(then time.Duration) Count {
+	for deadline := time.Now().Add(takePatience); ; time.Sleep(time.Millisecond) {
+		g.mu.Lock()
+		if g.slicing == nil || g.from >= then || g.failed != nil || time.Now().After(deadline) {
+			sum := g.sum
+			g.sum = Count{}
+			g.mu.Unlock()
+			return sum
+		}
+		g.mu.Unlock()
+	}
+}
+
+// Notes are sentences about what is not counted, and why processes are not counted any more.
+func (c *Counter) Notes() (notes []string) {
+	for _, g := range c.guests {
+		g.mu.Lock()
+		notes = append(notes, g.notes...)
+		if g.failed != nil && !errors.Is(g.failed, context.Canceled) {
+			notes = append(notes, fmt.Sprintf("process %d: calls are not counted any more: %v", g.process.PID, g.failed))
+		}
+		g.mu.Unlock()
+	}
+	return notes
+}
+
+// run counts until ctx is done or the process has ended.
+func (g *counted) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := g.slice(ctx)
+		switch {
+		case err == nil:
+			continue
+		case watch.Refused(err), errors.Is(err, errResting):
+		case ctx.Err() == nil:
+			return err
+		}
+		if err := g.counter.opt.Root.Check(g.process.Identity); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(countIdle):
+		}
+	}
+	return ctx.Err()
+}
+
+// errResting says that there is nothing to count now, or no budget for it.
+var errResting = errors.New("nothing to count")
+
+// slice has breakpoints stand on the current code for some time.
+func (g *counted) slice(ctx context.Context) error {
+	if err := g.search(); err != nil {
+		return err
+	}
+	list, err := g.process.current()
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		g.add(0, proc.Monotonic(), 0) // without code there are no entries, but the time passes
+		return errResting
+	}
+	hit := g.counter.timer.observer.HitTime()
+	if used, ok := proc.CPUTime(g.process.PID); ok {
+		g.bucket.FillShare(g.counter.opt.Share, used, fewestHits*hit)
+	}
+	if !g.bucket.Take(fewestHits * hit) {
+		return errResting
+	}
+	limit := g.afford(hit)
+	threads, err := g.threads()
+	if err != nil {
+		return err
+	}
+	slice, cancel := context.WithTimeout(ctx, countSlice)
+	defer cancel()
+	g.mu.Lock()
+	g.slicing = cancel
+	g.mu.Unlock()
+	kernel := bpf.TimedWatch{Mode: uint32(bpf.TimeCallers), Until: math.MaxUint64}
+	began := time.Duration(0)
+	request := watch.Request{
+		Identity: g.process.Identity, Addresses: entries(list), Threads: threads, Duration: watch.MaxDuration, Hits: limit,
+		Before: func() error { began = proc.Monotonic(); return nil },
+	}
+	seen, err := g.counter.timer.observer.Watch(slice, request, &kernel)
+	ended := proc.Monotonic()
+	if slice.Err() != nil && errors.Is(err, slice.Err()) {
+		err = nil // it was meant to end
+	}
+	g.bucket.Settle(fewestHits*hit, seen.Cost)
+	hits := kernel.Head().Runs
+	if err == nil && slices.ContainsFunc(list, func(c vmruntime.Compilation) bool { return !g.process.still(&c) }) {
+		err = watch.ErrChanged // nobody knows until when calls entered this code
+	}
+	g.mu.Lock()
+	g.slicing = nil
+	g.mu.Unlock()
+	if err != nil || began == 0 {
+		return err
+	}
+	g.add(float64(hits), ended, ended-began)
+	return nil
+}
+
+// afford is how many hits the budget allows in a slice.
+func (g *counted) afford(hit time.Duration) int {
+	n := fewestHits
+	for 2*n <= mostHits && g.bucket.Take(time.Duration(n)*hit) { // n more
+		g.bucket.Settle(time.Duration(n)*hit, 0) // the slice may not use them
+		n *= 2
+	}
+	return n
+}
+
+// entries are the addresses of some code.
+func entries(list []vmruntime.Compilation) (addresses []uint64) {
+	for _, c := range list[:min(len(list), watch.MaxAddresses)] {
+		addresses = append(addresses, c.VerifiedEntry)
+	}
+	return addresses
+}
+
+// add accounts for hits that were seen in the last part of the time until now. They also stand for the time before, in which nobody looked.
+func (g *counted) add(hits float64, now, observed time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := max(now-g.from, observed)
+	g.from = now
+	g.sum.Time += all
+	if observed <= 0 {
+		return
+	}
+	g.sum.Observed += observed
+	times := all.Seconds() / observed.Seconds()
+	g.sum.Calls += hits * times
+	// What was not seen is as many as it is expected to be, give or take: calls that come at random have a variance of their number.
+	g.sum.Error = math.Hypot(g.sum.Error, math.Sqrt(hits*times*(times-1)))
+}
+
+// search looks for code of the method from time to time.
+func (g *counted) search() error {
+	now := proc.Monotonic()
+	if now < g.due {
+		return nil
+	}
+	err := g.process.search()
+	after := proc.Monotonic()
+	g.due = after + searchPause(after-now)
+	notes := g.process.notes()
+	for i := range notes {
+		notes[i] = strings.ReplaceAll(notes[i], "not timed", "not counted")
+	}
+	g.mu.Lock()
+	g.notes = notes
+	g.mu.Unlock()
+	if ambiguous := (*AmbiguousError)(nil); errors.As(err, &ambiguous) {
+		return err
+	}
+	return nil // the VM moves its code while it is read: the next search may succeed
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/timing/hotspot"
+)
+
+// countFlags have the calls of one method counted while other things are recorded: the unit of work of compare.
+type countFlags struct {
+	text    string // the method; empty: none
+	method  hotspot.Method
+	counter *hotspot.Counter
+	waiting map[int]hotspot.Count // of processes that the last windows did not have
+}
+
+func (c *countFlags) add(fs *pflag.FlagSet) {
+	fs.StringVar(&c.text, "count", "", "count calls of `METHOD`, for --per=calls:METHOD")
+}
+
+// check fails where calls cannot be counted.
+func (c *countFlags) check(o *recordOptions) (err error) {
+	switch {
+	case c.text == "":
+		return nil
+	case len(o.targets.words) == 0:
+		return usageError("--count needs the JVMs whose calls are to be counted: -p")
+	case o.calls || o.events.MonitorEnters || o.exact != "":
+		return usageError("--count sets breakpoints of its own: remove -e calls, --exact and --monitor-enters")
+	case !o.time:
+		return usageError("--count needs -e cpu")
+	}
+	if c.method, err = hotspot.ParseMethod(c.text); err != nil {
+		return usageError(err.Error())
+	}
+	return nil
+}
+
+// open begins to count.
+func (c *countFlags) open(ctx context.Context, o *recordOptions, log *slog.Logger) (err error) {
+	if c.text == "" {
+		return nil
+	}
+	jvms := slices.DeleteFunc(slices.Clone(o.pids), func(pid int) bool { return !hotspot.Serves(ctx, proc.DefaultRoot, pid) })
+	if len(jvms) == 0 {
+		return fmt.Errorf("--count: none of the processes is a JVM")
+	}
+	c.counter, err = hotspot.OpenCounter(ctx, hotspot.Options{PIDs: jvms, Method: c.method, Breakpoints: o.breakpoints, Share: o.events.Budget, Log: log})
+	if err != nil {
+		return fmt.Errorf("count calls of %s: %w", c.method, err)
+	}
+	return nil
+}
+
+// close ends the counting.
+func (c *countFlags) close() {
+	if c.counter != nil {
+		c.counter.Close()
+	}
+}
+
+// take returns what was counted until now, for the window that ends now; nil if nothing is counted.
+func (c *countFlags) take() map[int]hotspot.Count {
+	if c.counter == nil {
+		return nil
+	}
+	counts := c.counter.Take()
+	for pid, before := range c.waiting {
+		now := counts[pid]
+		now.Calls, now.Error = now.Calls+before.Calls, math.Hypot(now.Error, before.Error)
+		counts[pid] = now
+	}
+	c.waiting = nil
+	return counts
+}
+
+// fill adds the calls to a window. Those of a process without samples wait for the next one.
+func (c *countFlags) fill(p *profile.Profile, counts map[int]hotspot.Count) {
+	if c.counter == nil {
+		return
+	}
+	p.Comments = append(p.Comments, c.counter.Notes()...)
+	for pid, count := range counts {
+		i := slices.IndexFunc(p.Processes, func(of *profile.Process) bool { return of.PID == pid })
+		if i < 0 {
+			if c.waiting == nil {
+				c.waiting = map[int]hotspot.Count{}
+			}
+			c.waiting[pid] = count
+			continue
+		}
+		if count.Calls > 0 {
+			p.Processes[i].Calls = append(p.Processes[i].Calls, count.Profile(c.method))
+		}
+	}
+}
