@@ -1158,7 +1158,8 @@ static void vmprof_map_(void)
 	vmprof_page_ = (struct vmprof_page *)page;
 }
 
-struct vmprof_slot *vmprof_thread_begin(void)
+/* noinline, so that compilers do not split it: its probe is in a function of this name. */
+__attribute__((noinline)) struct vmprof_slot *vmprof_thread_begin(void)
 {
 	const uint64_t all = (1ull << VMPROF_SLOTS) - 1;
 	uint64_t taken, vacant;
