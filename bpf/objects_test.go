@@ -19,7 +19,7 @@ import (
 // objects are all that the agent loads, as they are for this machine.
 var objects = map[string]func() (*ebpf.CollectionSpec, error){
 	"profile": LoadProfile, "codemap": LoadCodeMap, "burst": LoadBurst, "listener": LoadListener, "branch": LoadBranch,
-	"exact": LoadExact, "usdt": LoadUsdt, "probe": LoadProbe, "fault": LoadFault, "enter": LoadEnter,
+	"exact": LoadExact, "usdt": LoadUsdt, "probe": LoadProbe, "fault": LoadFault, "enter": LoadEnter, "timing": LoadTiming,
 }
 
 // architectures that the agent is built for, as the names of objects have them.
