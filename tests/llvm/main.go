@@ -40,7 +40,7 @@ type bench struct {
 
 var sections = []harness.Section[bench]{
 	{Name: "markers", Markers: []string{"audit-markers", "audit-marker-sites"}, Aim: "removed markers cost nothing", Plan: planMarkers},
-	{Name: "speedups", Markers: []string{"audit-speedups"}, Aim: "the direction of each speed-up", Plan: planSpeedups},
+	{Name: "speedups", Markers: []string{"audit-speedups", "audit-scores"}, Aim: "the direction of each speed-up", Plan: planSpeedups},
 }
 
 func main() { harness.Main("llvm", run) }

@@ -30,6 +30,9 @@ type speedup struct {
 type finding struct {
 	percent, within float64
 	verdict         string // faster, slower, the same, undecided
+	timings         string // of both versions until there was a verdict
+	perturb         string // scores of both versions: sections 6.1 and 6.2 of the paper
+	converge        string
 }
 
 // ways are how the kernels are timed: figures 6 and 7 of the paper.
@@ -74,7 +77,14 @@ func planSpeedups(c harness.Choice) harness.Job[bench] {
 				}
 				table.Add(row...)
 			}
-			return []harness.Table{{Marker: "audit-speedups", Table: table}}
+			scores := report.Table{Header: []string{"function", "timed", "timings", "perturb score, -O1 / -O3", "converge score, -O1 / -O3"}}
+			for _, r := range results {
+				for _, way := range ways[:2] {
+					f := r.found[way.name]
+					scores.Add(r.kernel, way.name, f.timings, f.perturb, f.converge)
+				}
+			}
+			return []harness.Table{{Marker: "audit-speedups", Table: table}, {Marker: "audit-scores", Table: scores}}
 		},
 	}.Plan(c)
 }
@@ -160,6 +170,21 @@ var (
 	undecidedLine = regexp.MustCompile(`^(undecided|no difference that matters): .* ([+-][0-9.]+) % ± ([0-9.]+)`)
 )
 
+// scores reads the table of audit: of invocations, or of method and loops together.
+func (f *finding) scores(output string, loops bool) {
+	of := "invocation"
+	if loops {
+		of = "together"
+	}
+	var timings, perturb, converge []string
+	for line := range strings.Lines(output) {
+		if words := strings.Fields(line); len(words) == 9 && words[0] == of {
+			timings, perturb, converge = append(timings, words[2]), append(perturb, words[7]), append(converge, words[8])
+		}
+	}
+	f.timings, f.perturb, f.converge = strings.Join(timings, " + "), strings.Join(perturb, " / "), strings.Join(converge, " / ")
+}
+
 // audit runs the program and audits a kernel.
 func (b bench) audit(ctx context.Context, path, kernel string, loops bool) (f finding, err error) {
 	socket := filepath.Join(b.dir, "guest.sock")
@@ -185,6 +210,7 @@ func (b bench) audit(ctx context.Context, path, kernel string, loops bool) (f fi
 		return f, fmt.Errorf("audit %s: %w\n%s", kernel, err, out)
 	}
 	line, _, _ := strings.Cut(string(out), "\n")
+	f.scores(string(out), loops)
 	if m := decidedLine.FindStringSubmatch(line); m != nil {
 		f.verdict = m[3]
 		f.percent, _ = strconv.ParseFloat(m[1], 64)
