@@ -14,8 +14,8 @@ import (
 //
 // It departs from the paper in four ways. Intervals are always valid, so that looking again and again makes no verdict false. A merged
 // timing T of N iterations weighs as N timings of T/N (section 5.4) in the mean, but is one observation: its N parts are not
-// independent. The variance is that of up to 512 batches of timings that followed each other, of all versions together: neighbouring
-// timings depend on each other, and what slows all versions down at the same time does not count as a difference. And what is over ten
+// independent. The variance is that of up to 512 batches of timings that followed each other, of all versions together, and of groups of
+// batches: neighbouring timings depend on each other, and what slows all versions down at the same time does not count as a difference. And what is over ten
 // times as long as nine tenths of the timings counts as ten times as long: the program was interrupted.
 type Contest struct {
 	opt     ContestOptions
@@ -186,27 +186,23 @@ func (c *Contest) Look(a, b int, last bool) Difference {
 		return d
 	}
 	// What each batch adds to the relative deviation of each mean, and of their ratio.
-	var varA, varB, varRatio float64
-	pieces := 0
+	var ofA, ofB, ofRatio []float64
 	for _, piece := range c.batches {
-		ea, eb := piece.deviation(a, d.A.PerUnit, sumA), piece.deviation(b, d.B.PerUnit, sumB)
-		varA, varB, varRatio = varA+ea*ea, varB+eb*eb, varRatio+(eb-ea)*(eb-ea)
 		if piece.at(a).runs+piece.at(b).runs > 0 {
-			pieces++
+			ea, eb := piece.deviation(a, d.A.PerUnit, sumA), piece.deviation(b, d.B.PerUnit, sumB)
+			ofA, ofB, ofRatio = append(ofA, ea), append(ofB, eb), append(ofRatio, eb-ea)
 		}
 	}
-	if n < leastTimings || pieces < leastPieces {
+	if n < leastTimings || len(ofRatio) < leastPieces {
 		return d
 	}
-	correct := float64(pieces) / float64(pieces-1)
 	rounding := func(version int, mean, runs float64) float64 { // of times to 1 ns
 		return float64(c.totals[version].Timings) / 12 / (mean * runs * mean * runs)
 	}
 	roundA, roundB := rounding(a, d.A.PerUnit, sumA.runs), rounding(b, d.B.PerUnit, sumB.runs)
-	z := c.threshold(n, pieces)
-	d.A.Within = z * d.A.PerUnit * math.Sqrt(varA*correct+roundA)
-	d.B.Within = z * d.B.PerUnit * math.Sqrt(varB*correct+roundB)
-	half := z * math.Sqrt(varRatio*correct+roundA+roundB)
+	d.A.Within = d.A.PerUnit * c.half(n, ofA, roundA)
+	d.B.Within = d.B.PerUnit * c.half(n, ofB, roundB)
+	half := c.half(n, ofRatio, roundA+roundB)
 	x := math.Log(d.B.PerUnit / d.A.PerUnit)
 	d.Low, d.High, d.Within = 100*math.Expm1(x-half), 100*math.Expm1(x+half), half*d.A.PerUnit
 	least := 100 * c.opt.Least
@@ -224,6 +220,26 @@ func (c *Contest) Look(a, b int, last bool) Difference {
 		d.Longer = longer(half, max(math.Abs(x), math.Log1p(c.opt.Least)-math.Abs(x)))
 	}
 	return d
+}
+
+// half is half of the interval of a sum of deviations, which followed each other, and of rounding. What lasts longer than a batch, such as a
+// neighbour on the same core that is busy for a while, makes neighbouring deviations alike: so they are also added up in groups of
+// two, four and so on, as long as there are enough groups, and the widest interval holds.
+func (c *Contest) half(timings uint64, deviations []float64, rounding float64) (half float64) {
+	for group := 1; len(deviations)/group >= leastPieces; group *= 2 {
+		pieces, variance := 0, 0.0
+		for part := range slices.Chunk(deviations, group) {
+			sum := 0.0
+			for _, d := range part {
+				sum += d
+			}
+			variance += sum * sum
+			pieces++
+		}
+		correct := float64(pieces) / float64(pieces-1)
+		half = max(half, c.threshold(timings, pieces)*math.Sqrt(variance*correct+rounding))
+	}
+	return half
 }
 
 // threshold is how many standard errors the interval extends to both sides.

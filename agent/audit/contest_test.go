@@ -149,3 +149,32 @@ func TestScores(t *testing.T) {
 		t.Errorf("converge scores %v merged, %v split, want 1", merged.Converge(), split.Converge())
 	}
 }
+
+// What lasts for many timings and concerns one version only, as an unlucky place in a cache while a neighbour is busy, is no verdict: over
+// time it comes and goes.
+func TestContestWaves(t *testing.T) {
+	const seeds, wave, timings = 40, 1500, 100_000
+	wrong := 0
+	for seed := range uint64(seeds) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		c := audit.NewContest(nil)
+		slow := 1.0
+		for i := range timings {
+			if i%wave == 0 {
+				slow = 0.9 + 0.2*float64(random.IntN(2))
+			}
+			ns := 1000 * (0.9 + 0.2*random.Float64())
+			version := random.IntN(2)
+			if version == 1 {
+				ns *= slow
+			}
+			c.Add(version, ns, 1)
+		}
+		if v := c.Look(0, 1, true).Verdict; v == audit.More || v == audit.Less {
+			wrong++
+		}
+	}
+	if wrong > 2 { // of 40 at a confidence of 99 %
+		t.Errorf("%d of %d verdicts are false", wrong, seeds)
+	}
+}

@@ -25,6 +25,7 @@ type auditor struct {
 	opt      *auditOptions
 	timings  uint64
 	versions []timing.Version // in the order in which they came
+	since    []time.Time      // when they came
 	regions  map[uint32]*auditedRegion
 }
 
@@ -50,17 +51,27 @@ func (a *auditor) add(t *timing.Timing, cost time.Duration) {
 			return
 		}
 		version = len(a.versions)
-		a.versions = append(a.versions, t.Version)
+		a.versions, a.since = append(a.versions, t.Version), append(a.since, time.Now())
 	}
 	if name := t.Version.Name; name != "" {
 		a.versions[version].Name = name
 	}
 	a.timings++
+	if !a.warm(version) {
+		return
+	}
 	a.region(t.Region.Loop).add(version, t.Duration, t.Runs, cost)
 	if a.opt.loops {
 		a.region(combined).add(version, cmp.Or(t.Part, t.Duration), t.Runs, cost)
 	}
 }
+
+// warmup is for how long timings of a version do not count after its first one: a version that did not run before has cold caches, and the
+// branch predictor does not know it.
+const warmup = time.Second
+
+// warm reports whether timings of a version count.
+func (a *auditor) warm(version int) bool { return time.Since(a.since[version]) >= warmup }
 
 // maxAuditVersions is how many versions are compared: as many as a contest has.
 const maxAuditVersions = 64
