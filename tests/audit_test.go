@@ -80,7 +80,7 @@ func TestAuditKnown(t *testing.T) {
 		t.Errorf("slower0: %q, want no difference", first)
 	}
 	// Two processes that run the same code: two versions of each are compared.
-	got = audit("slower0", "-p", canary, "-d", "5")
+	got = audit("slower0", "-p", canary, "-d", "20")
 	if n := strings.Count(got.stdout, "process "+canary); got.code != 0 || n < 2 || strings.Count(got.stdout, "in process "+pid) < 2 {
 		t.Errorf("a canary: %d lines on process %s", n, canary)
 	}

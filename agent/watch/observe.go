@@ -141,6 +141,7 @@ func (o *Observer) armed(ctx context.Context, seen *Observation, r *Request, end
 	case <-timer.C:
 	case <-end:
 	case <-ctx.Done():
+		seen.Length = time.Since(begin)
 		return ctx.Err()
 	}
 	seen.Length = time.Since(begin)

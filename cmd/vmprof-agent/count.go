@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -57,7 +58,19 @@ func (c *countFlags) open(ctx context.Context, o *recordOptions, log *slog.Logge
 	if err != nil {
 		return fmt.Errorf("count calls of %s: %w", c.method, err)
 	}
-	return nil
+	select { // what is called too often shows at once
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+	}
+	return c.err()
+}
+
+// err is why what was counted is of no use.
+func (c *countFlags) err() error {
+	if c.counter == nil {
+		return nil
+	}
+	return c.counter.Err()
 }
 
 // close ends the counting.

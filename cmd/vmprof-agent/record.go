@@ -197,6 +197,9 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	childErr := o.wait(ctx, a, child, ended, newProgress(stderr, began, o.duration))
 	w, windowErr := windows.stop(w)
 	counts := o.count.take()
+	if err := o.count.err(); err != nil && ctx.Err() == nil {
+		return err
+	}
 	stop()
 	runErr := <-ended
 	if runErr != nil {

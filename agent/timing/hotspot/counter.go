@@ -22,15 +22,16 @@ import (
 )
 
 const (
-	countSlice   = 500 * time.Millisecond // for which breakpoints of a counter stand, unless Take ends them
-	fewestHits   = 16                     // with less of the budget, a counter rests
+	longSlice    = 500 * time.Millisecond // for which breakpoints of a counter stand, unless Take ends them
+	shortSlice   = 100 * time.Millisecond // where the budget has no room for more: setting and removing them takes about 1 ms
 	mostHits     = attach.MaxBreakpointHits
+	mostSlowed   = 0.05                  // part of the threads' time that breakpoints may take while they stand
 	countIdle    = 20 * time.Millisecond // between slices while nothing can be counted
 	takePatience = time.Second           // for slices to end
 )
 
 // A Counter counts how often the code of a method is entered in some JVMs, by breakpoints that stand all the time; where that would cost
-// more than the share of CPU time, part of it. Inlined, interpreted and OSR entries are not counted: Notes says which there are.
+// more than the share of CPU time, in slices of the time. What is called so often that breakpoints would slow it down is not counted. Inlined, interpreted and OSR entries are not counted: Notes says which there are.
 type Counter struct {
 	opt    Options
 	pool   *proc.Pool
@@ -70,11 +71,13 @@ type counted struct {
 	process *process
 	bucket  budget.Bucket
 	due     time.Duration // CLOCK_MONOTONIC: of the next search
+	rate    float64       // hits a second of the last slice
 	threads threadList
 
 	mu      sync.Mutex
 	sum     Count
 	from    time.Duration      // CLOCK_MONOTONIC: until when sum is known
+	taken   time.Duration      // CLOCK_MONOTONIC: since when it is
 	slicing context.CancelFunc // ends the open slice
 	notes   []string
 	failed  error
@@ -99,7 +102,8 @@ func OpenCounter(ctx context.Context, opt Options) (_ *Counter, err error) {
 		if err != nil {
 			return nil, err
 		}
-		g := &counted{counter: c, process: p, from: proc.Monotonic()}
+		now := proc.Monotonic()
+		g := &counted{counter: c, process: p, from: now, taken: now}
 		g.threads = func() ([]int, error) { return opt.Root.Threads(p.PID) }
 		c.guests = append(c.guests, g)
 	}
@@ -156,26 +160,47 @@ func (g *counted) take(then time.Duration) Count {
 	for deadline := time.Now().Add(takePatience); ; time.Sleep(time.Millisecond) {
 		g.mu.Lock()
 		if g.slicing == nil || g.from >= then || g.failed != nil || time.Now().After(deadline) {
-			sum := g.sum
-			g.sum = Count{}
-			g.mu.Unlock()
-			return sum
+			defer g.mu.Unlock()
+			return g.upTo(then)
 		}
 		g.mu.Unlock()
 	}
 }
 
-// Notes are sentences about what is not counted, and why processes are not counted any more.
+// upTo is the sum for the time until then, of which the last part may not have been observed; mu is held.
+func (g *counted) upTo(then time.Duration) Count {
+	sum := g.sum
+	if sum.Time <= 0 {
+		return Count{} // nobody looked: the next one stands for this time as well
+	}
+	all := max(then, g.from) - g.taken
+	times := all.Seconds() / sum.Time.Seconds()
+	sum.Calls, sum.Error, sum.Time = sum.Calls*times, sum.Error*times, all
+	g.sum, g.from, g.taken = Count{}, max(then, g.from), max(then, g.from)
+	return sum
+}
+
+// Notes are sentences about what is not counted.
 func (c *Counter) Notes() (notes []string) {
 	for _, g := range c.guests {
 		g.mu.Lock()
 		notes = append(notes, g.notes...)
-		if g.failed != nil && !errors.Is(g.failed, context.Canceled) {
-			notes = append(notes, fmt.Sprintf("process %d: calls are not counted any more: %v", g.process.PID, g.failed))
-		}
 		g.mu.Unlock()
 	}
 	return notes
+}
+
+// Err is why the calls of a process are not counted any more, so that its counts are of no use; nil if all are, or it has ended.
+func (c *Counter) Err() error {
+	for _, g := range c.guests {
+		g.mu.Lock()
+		err := g.failed
+		g.mu.Unlock()
+		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, proc.ErrGone) {
+			return fmt.Errorf("count calls in process %d: %w", g.process.PID, err)
+		}
+	}
+	return nil
 }
 
 // run counts until ctx is done or the process has ended.
@@ -217,56 +242,54 @@ func (g *counted) slice(ctx context.Context) error {
 		return errResting
 	}
 	hit := g.counter.timer.observer.HitTime()
+	expected := time.Duration(g.rate * shortSlice.Seconds() * float64(hit)) // of the shortest slice
 	if used, ok := proc.CPUTime(g.process.PID); ok {
-		g.bucket.FillShare(g.counter.opt.Share, used, fewestHits*hit)
+		g.bucket.FillShare(g.counter.opt.Share, used, 2*max(expected, time.Millisecond))
 	}
-	if !g.bucket.Take(fewestHits * hit) {
+	most := max(expected, time.Millisecond)
+	if !g.bucket.Take(most) {
 		return errResting
 	}
-	limit := g.afford(hit)
+	length := shortSlice
+	if more := expected * time.Duration(longSlice/shortSlice); g.bucket.Take(more) {
+		g.bucket.Settle(more, 0) // the slice may not use it
+		length = longSlice
+	}
 	threads, err := g.threads()
 	if err != nil {
 		return err
 	}
-	slice, cancel := context.WithTimeout(ctx, countSlice)
+	slice, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g.mu.Lock()
 	g.slicing = cancel
 	g.mu.Unlock()
 	kernel := bpf.TimedWatch{Mode: uint32(bpf.TimeCallers), Until: math.MaxUint64}
-	began := time.Duration(0)
 	request := watch.Request{
-		Identity: g.process.Identity, Addresses: entries(list), Threads: threads, Duration: watch.MaxDuration, Hits: limit,
-		Before: func() error { began = proc.Monotonic(); return nil },
+		Identity: g.process.Identity, Addresses: entries(list), Threads: threads, Duration: length, Hits: mostHits,
 	}
 	seen, err := g.counter.timer.observer.Watch(slice, request, &kernel)
 	ended := proc.Monotonic()
 	if slice.Err() != nil && errors.Is(err, slice.Err()) {
 		err = nil // it was meant to end
 	}
-	g.bucket.Settle(fewestHits*hit, seen.Cost)
-	hits := kernel.Head().Runs
+	g.bucket.Settle(most, seen.Cost)
 	if err == nil && slices.ContainsFunc(list, func(c vmruntime.Compilation) bool { return !g.process.still(&c) }) {
 		err = watch.ErrChanged // nobody knows until when calls entered this code
 	}
 	g.mu.Lock()
 	g.slicing = nil
 	g.mu.Unlock()
-	if err != nil || began == 0 {
+	if err != nil || seen.Length <= 0 {
 		return err
 	}
-	g.add(float64(hits), ended, ended-began)
-	return nil
-}
-
-// afford is how many hits the budget allows in a slice.
-func (g *counted) afford(hit time.Duration) int {
-	n := fewestHits
-	for 2*n <= mostHits && g.bucket.Take(time.Duration(n)*hit) { // n more
-		g.bucket.Settle(time.Duration(n)*hit, 0) // the slice may not use them
-		n *= 2
+	hits := float64(kernel.Head().Runs)
+	g.rate = hits / seen.Length.Seconds()
+	if hits >= mostHits || hits*float64(hit) > mostSlowed*float64(max(seen.Ran, seen.Length)) {
+		return fmt.Errorf("%s is called too often to be counted, %.0f times a second: breakpoints would slow it down; give the number of units with --per=N", g.process.method, g.rate)
 	}
-	return n
+	g.add(hits, ended, seen.Length)
+	return nil
 }
 
 // entries are the addresses of some code.
@@ -304,6 +327,9 @@ func (g *counted) search() error {
 	after := proc.Monotonic()
 	g.due = after + searchPause(after-now)
 	notes := g.process.notes()
+	if list, err := g.process.current(); err == nil && len(list) > watch.MaxAddresses {
+		notes = append(notes, fmt.Sprintf("process %d: there are %d copies of %s, of several class loaders; calls of %d of them are not counted", g.process.PID, len(list), g.process.method, len(list)-watch.MaxAddresses))
+	}
 	for i := range notes {
 		notes[i] = strings.ReplaceAll(notes[i], "not timed", "not counted")
 	}

@@ -5,6 +5,7 @@ package hotspot
 import (
 	"math"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,13 +33,19 @@ func callsOf(t *testing.T, g *jvm.Guest) float64 {
 func TestLiveCounter(t *testing.T) {
 	needs.Root(t, "hardware breakpoints")
 	breakpoints.Need(t)
-	const rounds = 1_000_000 // some 2 ms
 	for _, test := range []struct {
-		name  string
-		share float64
-		whole bool
-	}{{"all", 0.5, true}, {"thinned", 0.001, false}} {
-		g := startTimed(t, needs.JDK(t), "work", rounds, 1)
+		name   string
+		rounds int
+		share  float64
+		whole  bool
+		hot    bool // called too often
+	}{
+		{"all", 1_000_000, 0.5, true, false}, // some 2 ms
+		{"thinned", 1_000_000, 0.001, false, false},
+		{"often", 300_000, 0.01, false, false},
+		{"too often", 1_000, 0.01, false, true},
+	} {
+		g := startTimed(t, needs.JDK(t), "work", test.rounds, 1)
 		m, err := ParseMethod("Timed.work")
 		if err != nil {
 			t.Fatal(err)
@@ -49,9 +56,18 @@ func TestLiveCounter(t *testing.T) {
 		}
 		t.Cleanup(func() { c.Close() })
 		for deadline := time.Now().Add(time.Minute); c.Take()[g.PID()].Calls == 0; time.Sleep(100 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: nothing is counted: %v", test.name, c.Notes())
+			if test.hot && c.Err() != nil {
+				break
 			}
+			if time.Now().After(deadline) || !test.hot && c.Err() != nil {
+				t.Fatalf("%s: nothing is counted: %v, %v", test.name, c.Err(), c.Notes())
+			}
+		}
+		if test.hot {
+			if err := c.Err(); err == nil || !strings.Contains(err.Error(), "is called too often to be counted") {
+				t.Errorf("%s: %v", test.name, err)
+			}
+			continue
 		}
 		c.Take()
 		var got Count
