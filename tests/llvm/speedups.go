@@ -178,8 +178,8 @@ func (f *finding) scores(output string, loops bool) {
 	}
 	var timings, perturb, converge []string
 	for line := range strings.Lines(output) {
-		if words := strings.Fields(line); len(words) == 9 && words[0] == of {
-			timings, perturb, converge = append(timings, words[2]), append(perturb, words[7]), append(converge, words[8])
+		if words := strings.Fields(line); len(words) == 10 && words[0] == of {
+			timings, perturb, converge = append(timings, words[2]), append(perturb, words[8]), append(converge, words[9])
 		}
 	}
 	f.timings, f.perturb, f.converge = strings.Join(timings, " + "), strings.Join(perturb, " / "), strings.Join(converge, " / ")
