@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
@@ -81,6 +82,11 @@ func TestProcesses(t *testing.T) {
 	}
 	defer cmd.Wait()
 	defer in.Close()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); { // until the kernel has its arguments
+		if arguments, err := proc.DefaultRoot.Arguments(cmd.Process.Pid); err != nil || len(arguments) > 0 {
+			break
+		}
+	}
 	all, err := processes(t.Context(), proc.DefaultRoot)
 	if err != nil {
 		t.Fatal(err)
