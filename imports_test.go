@@ -42,7 +42,7 @@ var layers = []struct{ packages, imports string }{
 
 	// The result. Whoever writes, reads or serves it does not know the agent.
 	{"agent/profile", "cct symbolize"},
-	{"agent/stored", "agent/profile"},
+	{"agent/stored", "agent/profile symbolize"},
 	{"agent/audit agent/timing agent/timing/place", ""},
 	{"agent/audit/audittest", "agent/audit"},
 	{"agent/report", "agent/audit agent/profile agent/stored cct"},
@@ -62,7 +62,7 @@ var layers = []struct{ packages, imports string }{
 	// How calls and locks are sampled.
 	{"agent/calls", "agent/profile bpf"},
 	{"agent/calls/estimate", "agent/profile"},
-	{"agent/doctor", "agent/attach agent/calls agent/privilege agent/proc agent/profile agent/runtimes agent/runtimes/bridge"},
+	{"agent/doctor", "agent/attach agent/privilege agent/proc agent/profile agent/runtimes agent/runtimes/bridge symbolize"},
 	{"agent/budget", "agent/calls agent/profile"},
 	{"agent/watch", "agent/attach agent/proc agent/ring bpf vmruntime"},
 	{"agent/calls/branch agent/calls/listener agent/calls/page agent/calls/usdt", "agent/attach agent/budget agent/calls agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/timing " +

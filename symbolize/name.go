@@ -2,8 +2,8 @@ package symbolize
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/ianlancetaylor/demangle"
@@ -15,11 +15,18 @@ const MaxName = 512
 // Unknown is the Function of a frame that has no name; its mapping says where it is.
 const Unknown = "[unknown]"
 
-// CleanName makes a name that came from a target fit for every output: valid UTF-8 of at most MaxName bytes, in which
-// nothing breaks a line, moves a terminal's cursor or turns the direction of text. Control characters and invalid
-// bytes become escapes (\n, \x1b, \u202e), longer names end in "…". A clean name stays as it is.
-func CleanName(name string) string {
-	if len(name) <= MaxName && isPlain(name) {
+// CleanName is Printable with the bound of this package's names, MaxName.
+func CleanName(name string) string { return Printable(name, MaxName) }
+
+// Printable makes a name that came from a target safe to store and to show: valid UTF-8 of at most limit bytes, in which
+// nothing breaks a line, moves a terminal's cursor, is invisible or turns the direction of text. Such characters and
+// invalid bytes become escapes (\n, \x1b, \u202e), letters of any script stay, and longer names end in "…". A printable
+// name of at most limit bytes stays as it is. The limit is at least 16.
+//
+// Three places have rules of their own: vmruntime/hotspot/vmstructs.CleanText decodes HotSpot's encoding, labels of
+// metrics (agent/sink/prom) stay short whatever a name contains, and so do names of tasks and services (agent/proc).
+func Printable(name string, limit int) string {
+	if len(name) <= limit && isPlain(name) {
 		return name
 	}
 	const ellipsis = "…"
@@ -30,16 +37,17 @@ func CleanName(name string) string {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, name[i])
-		case isHarmful(r):
-			b.WriteString(escape(r))
-		default:
+		case strconv.IsPrint(r):
 			b.WriteString(name[i : i+size])
+		default:
+			quoted := strconv.QuoteRuneToASCII(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
 		}
 		i += size
-		if b.Len() <= MaxName-len(ellipsis) {
+		if b.Len() <= limit-len(ellipsis) {
 			fits = b.Len()
 		}
-		if b.Len() > MaxName {
+		if b.Len() > limit {
 			return b.String()[:fits] + ellipsis
 		}
 	}
@@ -54,26 +62,6 @@ func isPlain(name string) bool {
 		}
 	}
 	return true
-}
-
-// isHarmful reports control characters, line and paragraph separators, and invisible format characters such as those
-// that turn the direction of text.
-func isHarmful(r rune) bool {
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
-}
-
-func escape(r rune) string {
-	switch {
-	case r == '\n':
-		return `\n`
-	case r == '\t':
-		return `\t`
-	case r < 0x80:
-		return fmt.Sprintf(`\x%02x`, r)
-	case r < 0x10000:
-		return fmt.Sprintf(`\u%04x`, r)
-	}
-	return fmt.Sprintf(`\U%08x`, r)
 }
 
 // maxMangled is the longest symbol that is demangled, in bytes: the demangler recurses into it.

@@ -1,9 +1,9 @@
 package symbolize
 
 import (
+	"strconv"
 	"strings"
 	"testing"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -17,6 +17,7 @@ func TestCleanName(t *testing.T) {
 		{"line\nbreak\ttab\x1b[31m\x00", `line\nbreak\ttab\x1b[31m\x00`},
 		{"bad\xffutf8\xc3", `bad\xffutf8\xc3`},
 		{"\u0085\u2028right\u202eleft\U000e0001", `\u0085\u2028right\u202eleft\U000e0001`},
+		{"a\u00a0b\u200bc\ue000", `a\u00a0b\u200bc\ue000`},
 		{"\ufffd", "\ufffd"},
 		{long, long},
 		{long + "a", long[:MaxName-3] + "…"},
@@ -70,7 +71,7 @@ func FuzzFunctionName(f *testing.F) {
 
 func checkClean(t *testing.T, name string) {
 	t.Helper()
-	if len(name) > MaxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+	if len(name) > MaxName || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		t.Errorf("%q is not clean (%d bytes)", name, len(name))
 	}
 }

@@ -178,7 +178,7 @@ func (u Uprobes) guard(file *os.File, sites []Site) error {
 }
 
 // errReplaced explains probesite.ErrRedZone to those who can do something about it.
-var errReplaced = errors.New("Linux 6.18 and later replaces that NOP by a call, which writes below the stack pointer: " +
+var errReplaced = errors.New("the kernel (Linux 6.18 and later) replaces that NOP by a call, which writes below the stack pointer: " +
 	"rebuild the program with a one-byte nop at the probe (with systemtap's sys/sdt.h or the current vmprof.h), " +
 	"or record the entry of a function (func:SYMBOL)")
 

@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
@@ -26,7 +25,7 @@ func findEngines(ctx context.Context, env *Env) []Finding {
 		switch {
 		case !c.Chosen:
 			f.Result = Result{Status: Info, Detail: "not used: " + c.Reason}
-		case c.Engine == calls.Page:
+		case c.Socket:
 			f.Result = findGuestSocket(env) // what the trial left out
 		}
 		findings = append(findings, f)

@@ -5,7 +5,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"unicode"
+
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // The columns of the text: status, title, and whatever is left.
@@ -108,7 +109,8 @@ func (t *text) finding(f Finding) {
 func (t *text) paragraph(prefix, s string) {
 	indent := strings.Repeat(" ", len(prefix))
 	line := ""
-	for _, word := range strings.Fields(printable(s)) {
+	for _, word := range strings.Fields(s) {
+		word = symbolize.CleanName(word) // it may contain what a target named
 		if line != "" && len(prefix)+len(line)+1+len(word) > t.width {
 			t.line(prefix, line)
 			prefix, line = indent, ""
@@ -124,16 +126,6 @@ func (t *text) paragraph(prefix, s string) {
 func (t *text) line(prefix, s string) {
 	t.WriteString(strings.TrimRight(prefix+s, " "))
 	t.WriteByte('\n')
-}
-
-// printable keeps what a target named from talking to the terminal.
-func printable(s string) string {
-	return strings.Map(func(c rune) rune {
-		if unicode.IsPrint(c) || c == '\n' {
-			return c
-		}
-		return '?'
-	}, s)
 }
 
 // count is for people: 1 CPU, 2 CPUs.

@@ -58,7 +58,7 @@ type engine struct {
 func Open(services *source.Services, opt Options) (*Engines, error) {
 	e := &Engines{Services: services, opt: opt, rates: map[string]profile.Rate{}, counts: counts{discarded: noCallDiscards()}}
 	for _, spec := range engineTable(opt) {
-		choice := profile.Choice{Engine: spec.name, Reason: spec.declined(opt)}
+		choice := profile.Choice{Engine: spec.name, Reason: spec.declined(opt), Socket: spec.socket}
 		if choice.Reason != "" {
 			e.choices = append(e.choices, choice)
 			continue

@@ -2,6 +2,7 @@ package engines
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
@@ -33,6 +34,15 @@ func TestEngineTable(t *testing.T) {
 func TestHotspotRuntime(t *testing.T) {
 	if !slices.ContainsFunc(runtimes.Table(), func(r bridge.Runtime) bool { return r.Name() == hotspot.Runtime }) {
 		t.Errorf("the table of runtimes has none of the name %s", hotspot.Runtime)
+	}
+}
+
+// Doctor looks at the socket of guests for the engines that are marked so.
+func TestSocketEngines(t *testing.T) {
+	for _, s := range engineTable(Options{GuestSocket: "/run/guests"}) {
+		if named := strings.Contains(s.purpose, "/run/guests"); named != s.socket {
+			t.Errorf("%s is for guests that connect (%s), marked %t", s.name, s.purpose, s.socket)
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ type engineSpec struct {
 	name         string
 	purpose      string // why one would want it
 	experimental bool   // only if it is asked for
+	socket       bool   // VMs connect to it at Options.GuestSocket
 	try          func(*Engines) (started, error)
 
 	calls.Traits
@@ -42,7 +43,7 @@ type engineSpec struct {
 func engineTable(o Options) []engineSpec {
 	return []engineSpec{
 		{
-			name: calls.Page, purpose: "for VMs with vmprof.h, which connect to " + o.GuestSocket, try: tryPage,
+			name: calls.Page, purpose: "for VMs with vmprof.h, which connect to " + o.GuestSocket, socket: true, try: tryPage,
 			record: bpf.EnginePage, guests: (*engine).isConnected, silence: silenceOfPage,
 		},
 		{

@@ -81,7 +81,9 @@ func (s *State) newPlacing(w *Window, p *Process) *Placing {
 }
 
 // placeWaiting gives all samples of p that wait their contexts: those of open windows, and of closing ones for which that has begun, or is
-// yet to begin.
+// yet to begin. Unlike PlaceAll it takes all steps in one loan of the state: the caller handles a record, and forgets what the steps
+// need before the loan ends. In pieces, that record and those behind it would find contexts that are about to be forgotten, without room
+// for theirs.
 func (s *State) placeWaiting(p *Process) {
 	for w := range s.windows {
 		s.newPlacing(w, p).finish()

@@ -53,14 +53,6 @@ const (
 	refreshInterval  = time.Second
 )
 
-// Stats is what became of the windows of an Engine.
-type Stats struct {
-	Windows, Surveys uint64 // that reached their end
-	Void             uint64 // code changed, or threads ended meanwhile, or their debug registers were in use
-	Skipped          uint64 // the budget had no room
-	Cost             time.Duration
-}
-
 // An Engine watches the monitor enters of guests, at random moments, until it is closed.
 type Engine struct {
 	listener *Listener
@@ -71,7 +63,6 @@ type Engine struct {
 
 	mu     sync.Mutex
 	guests map[proc.Identity]*record
-	stats  Stats
 
 	// These belong to the goroutine.
 	now    []Guest
@@ -100,13 +91,6 @@ func NewEngine(l *Listener, s Source, opt Options) *Engine {
 func (e *Engine) Close() {
 	e.cancel()
 	<-e.done
-}
-
-// Stats is what became of the windows so far.
-func (e *Engine) Stats() Stats {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.stats
 }
 
 func (e *Engine) run(ctx context.Context) {

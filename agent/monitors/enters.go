@@ -101,7 +101,6 @@ func (m *Enters) Stop() error {
 	m.mu.Unlock()
 	if e != nil {
 		e.Close()
-		m.Log.Debug("watched monitor enters", "stats", e.Stats())
 	}
 	return nil
 }

@@ -14,12 +14,37 @@ import (
 // than an estimate needs; the older half is forgotten when there are more.
 const maxMeasurements = 1 << 13
 
-// A record is what is remembered of a guest. Engine.mu guards threads and measurements against those who ask; plan is the
-// goroutine's.
+// A record is what is remembered of a guest. Engine.mu guards all but plan against those who ask; plan is the goroutine's.
 type record struct {
 	plan         *plan
 	threads      watch.Groups
 	measurements []measurement
+	losses       []missed // at most one of each second
+}
+
+// A missed counts windows that observed nothing, within a second.
+type missed struct {
+	at      time.Duration // of the first, CLOCK_MONOTONIC
+	void    int           // code changed, or threads ended meanwhile, or their debug registers were in use
+	skipped int           // the budget had no room
+}
+
+// maxLosses bounds the seconds whose missing windows are remembered, some two hours; the older half is forgotten when there
+// are more.
+const maxLosses = 1 << 13
+
+// lose counts missing windows at a moment. Moments do not decrease.
+func (r *record) lose(at time.Duration, n missed) {
+	if last := len(r.losses) - 1; last >= 0 && at-r.losses[last].at < time.Second {
+		r.losses[last].void += n.void
+		r.losses[last].skipped += n.skipped
+		return
+	}
+	if len(r.losses) >= maxLosses {
+		r.losses = slices.Clone(r.losses[maxLosses/2:])
+	}
+	n.at = at
+	r.losses = append(r.losses, n)
 }
 
 // A measurement is what a window of one thread observed. Of surveys there is only what they cost.
@@ -74,6 +99,8 @@ type Summary struct {
 	Hits    int
 	Places  int           // that were hit
 	Cost    time.Duration // of the guest's CPU time, for these windows and for surveys
+	Void    int           // windows and surveys without a result: code changed, threads ended, or debug registers were in use
+	Skipped int           // windows and surveys that the budget had no room for
 }
 
 // Acquisitions estimates what a guest did between two moments of CLOCK_MONOTONIC, by what was observed between them: ordered by
@@ -102,6 +129,12 @@ func (r *record) acquisitions(from, to time.Duration) (all []Acquisition, sum Su
 		if len(m.places) > 0 {
 			groups[m.group] = append(groups[m.group], m)
 			sum.Windows++
+		}
+	}
+	for _, l := range r.losses {
+		if l.at >= from && l.at < to {
+			sum.Void += l.void
+			sum.Skipped += l.skipped
 		}
 	}
 	total := map[kind]Acquisition{}

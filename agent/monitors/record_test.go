@@ -54,6 +54,47 @@ func TestAcquisitions(t *testing.T) {
 	}
 }
 
+// Windows without a result are counted in the recording's windows that they fell into, and the note names them.
+func TestMissing(t *testing.T) {
+	var r record
+	for s := range 60 {
+		at := time.Duration(s) * time.Second
+		r.lose(at, missed{skipped: 1})
+		r.lose(at+time.Second/2, missed{void: 1})
+		r.lose(at+time.Second/2, missed{skipped: 1})
+	}
+	if len(r.losses) != 60 {
+		t.Errorf("%d losses are remembered, want one of each second", len(r.losses))
+	}
+	var void, skipped int
+	for from := -time.Second / 3; from < time.Minute; from += 10 * time.Second {
+		_, sum := r.acquisitions(from, from+10*time.Second)
+		if from < 59*time.Second && (sum.Void != 10 || sum.Skipped != 20) {
+			t.Errorf("from %v: %+v", from, sum)
+		}
+		void, skipped = void+sum.Void, skipped+sum.Skipped
+	}
+	if void != 60 || skipped != 120 {
+		t.Errorf("in consecutive windows %d void and %d skipped, want 60 and 120", void, skipped)
+	}
+	for want, s := range map[string]Summary{
+		"": {Windows: 7},
+		"3 watches ended early, because code or threads changed or debug registers were in use":                                      {Void: 3},
+		"2 watches did not fit in the budget":                                                                                        {Skipped: 2},
+		"3 watches ended early, because code or threads changed or debug registers were in use, 2 watches did not fit in the budget": {Void: 3, Skipped: 2},
+	} {
+		if got := s.missing(); got != want {
+			t.Errorf("%+v: %q, want %q", s, got, want)
+		}
+	}
+	for s := range 3 * maxLosses {
+		r.lose(time.Hour+time.Duration(s)*time.Second, missed{void: 1})
+	}
+	if n := len(r.losses); n > maxLosses || r.losses[n-1].void != 1 {
+		t.Errorf("%d losses, the last one %+v", n, r.losses[n-1])
+	}
+}
+
 func TestRecordBound(t *testing.T) {
 	var r record
 	for i := range 3 * maxMeasurements {

@@ -3,6 +3,7 @@ package monitors
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
@@ -11,8 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Complete sets the values of the contexts that were folded. The note says what they are estimated from; there is none if
-// nothing was observed.
+// Complete sets the values of the contexts that were folded. The note says what they are estimated from, and what was not
+// observed; there is none if the process was not watched.
 func (m *Enters) Complete(w *fold.Window, p *fold.Process) (note string) {
 	m.mu.Lock()
 	engine, low := m.engine, m.codeLow[p]
@@ -22,6 +23,9 @@ func (m *Enters) Complete(w *fold.Window, p *fold.Process) (note string) {
 	}
 	all, sum := engine.Acquisitions(p.Identity(), w.Began, w.Ended)
 	if sum.Windows == 0 {
+		if missing := sum.missing(); missing != "" {
+			return "acquisitions of kind enter in compiled code are not estimated, because no watch had a result: " + missing
+		}
 		return ""
 	}
 	found, lost := false, 0.
@@ -37,10 +41,25 @@ func (m *Enters) Complete(w *fold.Window, p *fold.Process) (note string) {
 		"acquisitions of kind enter in compiled code are estimated from %d watches with %d hits of breakpoints, at %d places of "+
 			"hot code, which used %v of its CPU time; acquisitions that waited also count as spin or block",
 		sum.Windows, sum.Hits, sum.Places, sum.Cost.Round(time.Microsecond))
+	if missing := sum.missing(); missing != "" {
+		text += "; not observed: " + missing
+	}
 	if lost > 0 {
 		text += fmt.Sprintf("; %.0f more have no known context", math.Round(lost))
 	}
 	return text
+}
+
+// missing lists the watches that observed nothing. It is empty if there were none.
+func (s Summary) missing() string {
+	var parts []string
+	if s.Void > 0 {
+		parts = append(parts, fmt.Sprintf("%d watches ended early, because code or threads changed or debug registers were in use", s.Void))
+	}
+	if s.Skipped > 0 {
+		parts = append(parts, fmt.Sprintf("%d watches did not fit in the budget", s.Skipped))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // enterFrame is the frame of a thread at a place, in a VM whose code begins at low.

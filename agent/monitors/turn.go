@@ -32,7 +32,7 @@ func (e *Engine) listenTo(ctx context.Context, g Guest) {
 	r := e.recordOf(g.Identity)
 	cost := e.windowCost()
 	if !e.bucket.Take(cost) {
-		e.count(func(s *Stats) { s.Skipped++ })
+		e.locked(func() { r.lose(e.opt.Now(), missed{skipped: 1}) })
 		return
 	}
 	var w Window
@@ -47,7 +47,6 @@ func (e *Engine) listenTo(ctx context.Context, g Guest) {
 	var err error
 	observed.Result, err = e.listener.Listen(ctx, g.Identity, g.Memory, w)
 	e.bucket.Settle(cost, observed.Result.Cost)
-	e.count(func(s *Stats) { s.Cost += observed.Result.Cost })
 	switch {
 	case err != nil:
 	case group == "":
@@ -55,18 +54,18 @@ func (e *Engine) listenTo(ctx context.Context, g Guest) {
 			r.plan.learn(w, observed.Result, &r.threads)
 			r.keep(measurement{at: e.opt.Now(), cost: observed.Result.Cost})
 		})
-		e.count(func(s *Stats) { s.Surveys++ })
 		return
 	default:
 		at := e.opt.Now()
 		if err = e.source.Take(ctx, &observed); err == nil {
 			r.plan.measured(w, group, observed.Result)
 			e.locked(func() { r.add(at, group, &observed) })
-			e.count(func(s *Stats) { s.Windows++ })
 			return
 		}
 	}
-	e.count(func(s *Stats) { s.Void++ })
+	if ctx.Err() == nil { // a window that the end of the recording cuts short is not missing
+		e.locked(func() { r.lose(e.opt.Now(), missed{void: 1}) })
+	}
 	e.report(ctx, g.PID, err)
 }
 
@@ -78,8 +77,6 @@ func (e *Engine) report(ctx context.Context, pid int, err error) {
 	e.last = err.Error()
 	e.opt.Log.Warn("cannot observe monitor enters", "pid", pid, "err", err)
 }
-
-func (e *Engine) count(f func(*Stats)) { e.locked(func() { f(&e.stats) }) }
 
 // locked calls f with the lock.
 func (e *Engine) locked(f func()) {

@@ -114,6 +114,7 @@ type Choice struct {
 	Engine string // "page", "hotspot", …
 	Chosen bool
 	Reason string // a clause: "this machine has no branch records: …"
+	Socket bool   // VMs connect to the engine at the guests' socket: it works for those that reach it
 }
 
 // String is one line for display.

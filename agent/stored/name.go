@@ -5,7 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // ThreeDigits writes a number with three digits that count.
@@ -51,41 +52,5 @@ const MaxName = 1024
 // Unnamed stands for a frame that nobody has a name for.
 const Unnamed = "[unknown]"
 
-// Printable makes a name safe to store and to show: at most MaxName bytes, cut with an ellipsis; valid UTF-8;
-// whatever is invisible or moves the cursor (control characters, line breaks, marks that change the direction of
-// writing, lone bytes) written as an escape, \n or \u202e. Letters of any script stay as they are.
-func Printable(name string) string {
-	if len(name) <= MaxName && isPlain(name) {
-		return name
-	}
-	const ellipsis = "…"
-	var b strings.Builder
-	// A name may be a megabyte long; look only at what can be kept.
-	for rest := name[:min(len(name), MaxName+utf8.UTFMax)]; rest != ""; {
-		r, width := utf8.DecodeRuneInString(rest)
-		switch {
-		case r == utf8.RuneError && width == 1:
-			fmt.Fprintf(&b, `\x%02x`, rest[0])
-		case strconv.IsPrint(r):
-			b.WriteString(rest[:width])
-		default:
-			quoted := strconv.QuoteRuneToASCII(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-		rest = rest[width:]
-	}
-	if b.Len() <= MaxName {
-		return b.String()
-	}
-	return strings.ToValidUTF8(b.String()[:MaxName-len(ellipsis)], "") + ellipsis // no half of a rune at the cut
-}
-
-// isPlain says that name is printable ASCII, as nearly all are.
-func isPlain(name string) bool {
-	for i := range len(name) {
-		if name[i] < ' ' || name[i] > '~' {
-			return false
-		}
-	}
-	return true
-}
+// Printable makes a name safe to store and to show, as symbolize.Printable does, with at most MaxName bytes.
+func Printable(name string) string { return symbolize.Printable(name, MaxName) }

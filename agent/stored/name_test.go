@@ -34,7 +34,7 @@ func TestPrintable(t *testing.T) {
 		{strings.Repeat("x", MaxName+1), strings.Repeat("x", MaxName-3) + "…"},
 		{strings.Repeat("é", MaxName/2), strings.Repeat("é", MaxName/2)},
 		{strings.Repeat("é", MaxName/2+1), strings.Repeat("é", MaxName/2-2) + "…"},
-		{strings.Repeat("\x00", 1<<20), strings.Repeat(`\x00`, (MaxName-3)/4) + `\…`},
+		{strings.Repeat("\x00", 1<<20), strings.Repeat(`\x00`, (MaxName-3)/4) + "…"},
 	} {
 		if got := Printable(test.name); got != test.want {
 			t.Errorf("printable(%.40q…) = %.60q (%d bytes), want %.60q (%d bytes)", test.name, got, len(got), test.want, len(test.want))

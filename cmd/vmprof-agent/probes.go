@@ -239,7 +239,7 @@ const (
 )
 
 // plainText makes a name safe for a terminal: escapes for all but printable ASCII, and an ellipsis for what is too
-// long.
+// long. Unlike symbolize.Printable it leaves no letter of another script: bytes are columns then, and tables line up.
 func plainText(name string, limit int) string {
 	text := strconv.QuoteToASCII(name[:min(len(name), limit)])
 	text = strings.ReplaceAll(text[1:len(text)-1], `\"`, `"`)

@@ -4,7 +4,7 @@
 //	go run ./tests/jdks                   # everything; about 40 minutes
 //	go run ./tests/jdks -short            # what CI runs: JDK 11 and 21 as they come
 //	go run ./tests/jdks -run 'JDK 2., .*ZGC'
-//	go run ./tests/jdks -update           # also rewrites the tables in docs/jdks.md
+//	go run ./tests/jdks -update           # also rewrites the tables in docs/reference/jdks.md
 //	go run ./tests/jdks -keep FILE        # goes on where an earlier run with that file ended
 //
 // It needs root. scripts/jdks fetches the JDKs.
@@ -24,7 +24,7 @@ import (
 )
 
 // docs is the page whose tables -update rewrites, from the root of the repository.
-const docs = "docs/jdks.md"
+const docs = "docs/reference/jdks.md"
 
 // An options is what the command line says.
 type options struct {

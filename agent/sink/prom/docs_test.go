@@ -59,7 +59,7 @@ The hottest methods of the fleet:
 topk(20, sum by (service, method) (rate(vmprof_cpu_seconds_total{method!="(other)"}[5m])))
 ` + "```" + `
 
-With ` + "`serve -e calls`" + `, ` + "`vmprof_calls_total`" + ` counts calls by callee in the same way: at most %d methods of a service and %d services **of each engine** have series of their own, from %d recent calls on. The label ` + "`engine`" + ` is the engine that recorded the calls, ` + "`basis`" + ` the way it obtained the number ([calls](../calls.md)). Do not compare or add up numbers of different engines. Numbers of one engine count each call once, whatever their basis, and add up.
+With ` + "`serve -e calls`" + `, ` + "`vmprof_calls_total`" + ` counts calls by callee in the same way: at most %d methods of a service and %d services **of each engine** have series of their own, from %d recent calls on. The label ` + "`engine`" + ` is the engine that recorded the calls, ` + "`basis`" + ` the way it obtained the number ([calls](calls.md)). Do not compare or add up numbers of different engines. Numbers of one engine count each call once, whatever their basis, and add up.
 
 The most called methods of the fleet's JVMs:
 

@@ -25,7 +25,9 @@ const (
 var hidden = regexp.MustCompile(`(\$\$Lambda)\$[0-9]+|[/+.]0x[0-9a-fA-F]{8,16}`)
 
 // label makes any text fit for a label value: valid UTF-8 of printable runes, not empty, at most maxLabel bytes,
-// and cut on a rune's boundary with an ellipsis. Two names with the same label share a series.
+// and cut on a rune's boundary with an ellipsis. Two names with the same label share a series. One character becomes one
+// "?", not an escape as in profiles (symbolize.Printable): names that a hostile process varies then share series, and
+// labels stay short.
 func label(name string) string {
 	const ellipsis = "…"
 	// Bound the work before looking at the content: a hostile name may be a megabyte long.
