@@ -20,7 +20,8 @@ type countFlags struct {
 	text    string // the method; empty: none
 	method  hotspot.Method
 	counter *hotspot.Counter
-	waiting map[int]hotspot.Count // of processes that the last windows did not have
+	waiting map[int]hotspot.Count    // of processes that the last windows did not have
+	seen    map[int]*profile.Process // in windows, without their data
 }
 
 func (c *countFlags) add(fs *pflag.FlagSet) {
@@ -85,7 +86,20 @@ func (c *countFlags) take() map[int]hotspot.Count {
 	if c.counter == nil {
 		return nil
 	}
-	counts := c.counter.Take()
+	return c.join(c.counter.Take())
+}
+
+// finish is the last take. It fails where the calls are not known; what else was recorded is good nevertheless.
+func (c *countFlags) finish() (map[int]hotspot.Count, error) {
+	if c.counter == nil {
+		return nil, nil
+	}
+	counts, err := c.counter.Finish()
+	return c.join(counts), err
+}
+
+// join adds the counts of earlier windows that wait for their process.
+func (c *countFlags) join(counts map[int]hotspot.Count) map[int]hotspot.Count {
 	for pid, before := range c.waiting {
 		now := counts[pid]
 		now.Calls, now.Error = now.Calls+before.Calls, math.Hypot(now.Error, before.Error)
@@ -95,14 +109,28 @@ func (c *countFlags) take() map[int]hotspot.Count {
 	return counts
 }
 
-// fill adds the calls to a window. Those of a process without samples wait for the next one.
-func (c *countFlags) fill(p *profile.Profile, counts map[int]hotspot.Count) {
+// fill adds the calls to a window. Those of a process without samples wait for the next one. The last window has them all the same,
+// if an earlier one had the process.
+func (c *countFlags) fill(p *profile.Profile, counts map[int]hotspot.Count, last bool) {
 	if c.counter == nil {
 		return
 	}
 	p.Comments = append(p.Comments, c.counter.Notes()...)
+	for _, process := range p.Processes {
+		if _, counted := counts[process.PID]; counted {
+			if c.seen == nil {
+				c.seen = map[int]*profile.Process{}
+			}
+			c.seen[process.PID] = &profile.Process{
+				PID: process.PID, Comm: process.Comm, Runtime: process.Runtime, VM: process.VM, Service: process.Service, Executable: process.Executable,
+			}
+		}
+	}
 	for pid, count := range counts {
 		i := slices.IndexFunc(p.Processes, func(of *profile.Process) bool { return of.PID == pid })
+		if known := c.seen[pid]; i < 0 && last && known != nil {
+			i, p.Processes = len(p.Processes), append(p.Processes, known)
+		}
 		if i < 0 {
 			if c.waiting == nil {
 				c.waiting = map[int]hotspot.Count{}

@@ -43,12 +43,12 @@ func TestCountFill(t *testing.T) {
 	}
 	c := countFlags{method: m, counter: new(hotspot.Counter)}
 	windows := []*profile.Profile{{Processes: []*profile.Process{{PID: 7}}}, {Processes: []*profile.Process{{PID: 7}, {PID: 8}}}}
-	c.fill(windows[0], map[int]hotspot.Count{7: {Calls: 10}, 8: {Calls: 20, Error: 3}})
-	counts := c.take()
+	c.fill(windows[0], map[int]hotspot.Count{7: {Calls: 10}, 8: {Calls: 20, Error: 3}}, false)
+	counts := c.join(map[int]hotspot.Count{})
 	if got := counts[8]; got.Calls != 20 || got.Error != 3 {
 		t.Errorf("process 8 has %+v to come", got)
 	}
-	c.fill(windows[1], counts)
+	c.fill(windows[1], counts, false)
 	var got []float64
 	for _, w := range windows {
 		for _, p := range w.Processes {
@@ -60,7 +60,7 @@ func TestCountFill(t *testing.T) {
 	if want := []float64{10, 20}; !slices.Equal(got, want) {
 		t.Errorf("calls %v, want %v", got, want)
 	}
-	if again := c.take(); len(again) != 0 {
+	if again := c.join(map[int]hotspot.Count{}); len(again) != 0 {
 		t.Errorf("calls are counted twice: %v", again)
 	}
 }

@@ -196,10 +196,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	windows := o.rotate(ctx, w) // nil without --window
 	childErr := o.wait(ctx, a, child, ended, newProgress(stderr, began, o.duration))
 	w, windowErr := windows.stop(w)
-	counts := o.count.take()
-	if err := o.count.err(); err != nil && ctx.Err() == nil {
-		return err
-	}
+	counts, countErr := o.count.finish()
 	stop()
 	runErr := <-ended
 	if runErr != nil {
@@ -212,7 +209,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	o.count.fill(p, counts)
+	o.count.fill(p, counts, true)
 	accounts, err := o.store(stdout, p, windows, outputs)
 	if err != nil {
 		return err
@@ -236,6 +233,9 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		if err := summarize(summary, out.stored, out.path); err != nil {
 			return err
 		}
+	}
+	if countErr != nil {
+		return fmt.Errorf("%w. What else was recorded is complete", countErr)
 	}
 	if err := o.against.compare(summary, outputs[0]); err != nil {
 		return err

@@ -95,7 +95,7 @@ func (o *recordOptions) rotate(ctx context.Context, w *agent.Window) *rotation {
 		next, p, err := r.open.Next(ctx)
 		if err == nil {
 			r.open = next
-			o.count.fill(p, counts)
+			o.count.fill(p, counts, false)
 		}
 		return p, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -23,15 +24,22 @@ import (
 
 const (
 	longSlice    = 500 * time.Millisecond // for which breakpoints of a counter stand, unless Take ends them
-	shortSlice   = 100 * time.Millisecond // where the budget has no room for more: setting and removing them takes about 1 ms
+	shortSlice   = 100 * time.Millisecond // where the budget has no room for more
+	firstSlice   = time.Millisecond       // what a slice costs at least: setting breakpoints and removing them
 	mostHits     = attach.MaxBreakpointHits
 	mostSlowed   = 0.05                  // part of the threads' time that breakpoints may take while they stand
 	countIdle    = 20 * time.Millisecond // between slices while nothing can be counted
 	takePatience = time.Second           // for slices to end
+	// A process counts as if it used so much of a CPU at least: otherwise the budget of one that mostly waits would buy no slice for minutes.
+	leastUse = 0.1
+	// mostElsewhere is how much of the CPU time of slices may be that of threads without breakpoints before a note says so.
+	mostElsewhere = 0.1
 )
 
 // A Counter counts how often the code of a method is entered in some JVMs, by breakpoints that stand all the time; where that would cost
-// more than the share of CPU time, in slices of the time. What is called so often that breakpoints would slow it down is not counted. Inlined, interpreted and OSR entries are not counted: Notes says which there are.
+// more than the share of CPU time, in slices of the time. Of processes with more than attach.MaxBreakpointThreads threads, each slice
+// watches as many at random, and stands for the others. What is called so often that breakpoints would slow it down is not counted.
+// Inlined, interpreted and OSR entries are not counted, nor those of threads that began within a slice: Notes says which there are.
 type Counter struct {
 	opt    Options
 	pool   *proc.Pool
@@ -70,17 +78,19 @@ type counted struct {
 	counter *Counter
 	process *process
 	bucket  budget.Bucket
+	earned  time.Duration // of CPU time that the budget is a share of
+	used    time.Duration // CPU time of the process at the last slice
+	begun   time.Duration // CLOCK_MONOTONIC: of the last slice
 	due     time.Duration // CLOCK_MONOTONIC: of the next search
-	rate    float64       // hits a second of the last slice
 	threads threadList
 
-	mu      sync.Mutex
-	sum     Count
-	from    time.Duration      // CLOCK_MONOTONIC: until when sum is known
-	taken   time.Duration      // CLOCK_MONOTONIC: since when it is
-	slicing context.CancelFunc // ends the open slice
-	notes   []string
-	failed  error
+	mu        sync.Mutex
+	tally     tally
+	slicing   context.CancelFunc // ends the open slice
+	ran       time.Duration      // CPU time of threads with breakpoints while these stood
+	elsewhere time.Duration      // of the others meanwhile
+	notes     []string
+	failed    error
 }
 
 // threadList lists the threads of a process that may be watched.
@@ -103,7 +113,8 @@ func OpenCounter(ctx context.Context, opt Options) (_ *Counter, err error) {
 			return nil, err
 		}
 		now := proc.Monotonic()
-		g := &counted{counter: c, process: p, from: now, taken: now}
+		g := &counted{counter: c, process: p, tally: tally{from: now, taken: now}, begun: now}
+		g.bucket.Fill(firstSlice, firstSlice) // a method that is called too often shows at once
 		g.threads = func() ([]int, error) { return opt.Root.Threads(p.PID) }
 		c.guests = append(c.guests, g)
 	}
@@ -138,8 +149,29 @@ func (c *Counter) closeGuests() error {
 	return errors.Join(errs...)
 }
 
-// Take returns what was counted since the last Take, or since the beginning, by pid. Slices that are open end now.
-func (c *Counter) Take() map[int]Count {
+// Take returns what was counted since the last Take, or since the beginning, by pid. Slices that are open end now. Where nobody looked
+// since, there is nothing: the next Take has the calls of that time.
+func (c *Counter) Take() map[int]Count { return c.take(false) }
+
+// Finish is the last Take: calls of a time in which nobody looked are estimated from the last slice. It fails for processes that
+// were never looked at, and for those of which Err is not nil.
+func (c *Counter) Finish() (map[int]Count, error) {
+	counts := c.take(true)
+	if err := c.Err(); err != nil {
+		return counts, err
+	}
+	for _, g := range c.guests {
+		g.mu.Lock()
+		looks, notes := g.tally.looks, g.notes
+		g.mu.Unlock()
+		if looks == 0 && len(notes) == 0 {
+			return counts, fmt.Errorf("count calls in process %d: breakpoints were never set; record for longer, or raise --budget", g.process.PID)
+		}
+	}
+	return counts, nil
+}
+
+func (c *Counter) take(last bool) map[int]Count {
 	now := proc.Monotonic()
 	for _, g := range c.guests {
 		g.mu.Lock()
@@ -150,34 +182,21 @@ func (c *Counter) Take() map[int]Count {
 	}
 	counts := map[int]Count{}
 	for _, g := range c.guests {
-		counts[g.process.PID] = g.take(now)
+		counts[g.process.PID] = g.take(now, last)
 	}
 	return counts
 }
 
-// take waits until what was observed before then is in the sum.
-func (g *counted) take(then time.Duration) Count {
+// take waits until what was observed before then is in the tally.
+func (g *counted) take(then time.Duration, last bool) Count {
 	for deadline := time.Now().Add(takePatience); ; time.Sleep(time.Millisecond) {
 		g.mu.Lock()
-		if g.slicing == nil || g.from >= then || g.failed != nil || time.Now().After(deadline) {
+		if g.slicing == nil || g.tally.from >= then || g.failed != nil || time.Now().After(deadline) {
 			defer g.mu.Unlock()
-			return g.upTo(then)
+			return g.tally.take(then, last)
 		}
 		g.mu.Unlock()
 	}
-}
-
-// upTo is the sum for the time until then, of which the last part may not have been observed; mu is held.
-func (g *counted) upTo(then time.Duration) Count {
-	sum := g.sum
-	if sum.Time <= 0 {
-		return Count{} // nobody looked: the next one stands for this time as well
-	}
-	all := max(then, g.from) - g.taken
-	times := all.Seconds() / sum.Time.Seconds()
-	sum.Calls, sum.Error, sum.Time = sum.Calls*times, sum.Error*times, all
-	g.sum, g.from, g.taken = Count{}, max(then, g.from), max(then, g.from)
-	return sum
 }
 
 // Notes are sentences about what is not counted.
@@ -185,6 +204,10 @@ func (c *Counter) Notes() (notes []string) {
 	for _, g := range c.guests {
 		g.mu.Lock()
 		notes = append(notes, g.notes...)
+		if all := g.ran + g.elsewhere; all > 0 && float64(g.elsewhere) > mostElsewhere*float64(all) {
+			notes = append(notes, fmt.Sprintf("process %d: while calls were counted, %.0f%% of its CPU time was of threads that had just begun: their calls are not counted",
+				g.process.PID, 100*g.elsewhere.Seconds()/all.Seconds()))
+		}
 		g.mu.Unlock()
 	}
 	return notes
@@ -238,15 +261,15 @@ func (g *counted) slice(ctx context.Context) error {
 		return err
 	}
 	if len(list) == 0 {
-		g.add(0, proc.Monotonic(), 0) // without code there are no entries, but the time passes
+		g.mu.Lock()
+		g.tally.look(0, proc.Monotonic(), 0) // without code there are no entries, but the time passes
+		g.mu.Unlock()
 		return errResting
 	}
 	hit := g.counter.timer.observer.HitTime()
-	expected := time.Duration(g.rate * shortSlice.Seconds() * float64(hit)) // of the shortest slice
-	if used, ok := proc.CPUTime(g.process.PID); ok {
-		g.bucket.FillShare(g.counter.opt.Share, used, 2*max(expected, time.Millisecond))
-	}
-	most := max(expected, time.Millisecond)
+	expected := time.Duration(g.tally.rate * shortSlice.Seconds() * float64(hit)) // of the shortest slice
+	most := max(expected, firstSlice)
+	g.earn(2 * most)
 	if !g.bucket.Take(most) {
 		return errResting
 	}
@@ -259,6 +282,11 @@ func (g *counted) slice(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	all := len(threads)
+	if all > attach.MaxBreakpointThreads {
+		rand.Shuffle(all, func(i, j int) { threads[i], threads[j] = threads[j], threads[i] })
+		threads = threads[:attach.MaxBreakpointThreads]
+	}
 	slice, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g.mu.Lock()
@@ -268,7 +296,9 @@ func (g *counted) slice(ctx context.Context) error {
 	request := watch.Request{
 		Identity: g.process.Identity, Addresses: entries(list), Threads: threads, Duration: length, Hits: mostHits,
 	}
+	before, _ := proc.CPUTime(g.process.PID)
 	seen, err := g.counter.timer.observer.Watch(slice, request, &kernel)
+	after, _ := proc.CPUTime(g.process.PID)
 	ended := proc.Monotonic()
 	if slice.Err() != nil && errors.Is(err, slice.Err()) {
 		err = nil // it was meant to end
@@ -278,18 +308,35 @@ func (g *counted) slice(ctx context.Context) error {
 		err = watch.ErrChanged // nobody knows until when calls entered this code
 	}
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.slicing = nil
-	g.mu.Unlock()
 	if err != nil || seen.Length <= 0 {
 		return err
 	}
 	hits := float64(kernel.Head().Runs)
-	g.rate = hits / seen.Length.Seconds()
 	if hits >= mostHits || hits*float64(hit) > mostSlowed*float64(max(seen.Ran, seen.Length)) {
-		return fmt.Errorf("%s is called too often to be counted, %.0f times a second: breakpoints would slow it down; give the number of units with --per=N", g.process.method, g.rate)
+		return fmt.Errorf("%s is called too often to be counted, at least %.0f times a second: breakpoints would slow it down; give the number of units with --per=N",
+			g.process.method, hits/seen.Length.Seconds())
 	}
-	g.add(hits, ended, seen.Length)
+	if seen.Ran > 0 && all == seen.Threads {
+		g.ran += seen.Ran
+		g.elsewhere += max(after-before-seen.Ran, 0)
+	}
+	// Threads without breakpoints are as time without.
+	observed := time.Duration(float64(seen.Length) * float64(seen.Threads) / float64(max(all-seen.Gone, seen.Threads)))
+	g.tally.look(hits, ended, observed)
 	return nil
+}
+
+// earn fills the bucket, which keeps no more than most.
+func (g *counted) earn(most time.Duration) {
+	now := proc.Monotonic()
+	used, _ := proc.CPUTime(g.process.PID)
+	if g.used > 0 {
+		g.earned += max(used-g.used, time.Duration(leastUse*float64(now-g.begun)))
+	}
+	g.used, g.begun = used, now
+	g.bucket.FillShare(g.counter.opt.Share, g.earned, most)
 }
 
 // entries are the addresses of some code.
@@ -298,23 +345,6 @@ func entries(list []vmruntime.Compilation) (addresses []uint64) {
 		addresses = append(addresses, c.VerifiedEntry)
 	}
 	return addresses
-}
-
-// add accounts for hits that were seen in the last part of the time until now. They also stand for the time before, in which nobody looked.
-func (g *counted) add(hits float64, now, observed time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	all := max(now-g.from, observed)
-	g.from = now
-	g.sum.Time += all
-	if observed <= 0 {
-		return
-	}
-	g.sum.Observed += observed
-	times := all.Seconds() / observed.Seconds()
-	g.sum.Calls += hits * times
-	// What was not seen is as many as it is expected to be, give or take: calls that come at random have a variance of their number.
-	g.sum.Error = math.Hypot(g.sum.Error, math.Sqrt(hits*times*(times-1)))
 }
 
 // search looks for code of the method from time to time.

@@ -34,18 +34,21 @@ func TestLiveCounter(t *testing.T) {
 	needs.Root(t, "hardware breakpoints")
 	breakpoints.Need(t)
 	for _, test := range []struct {
-		name   string
-		rounds int
-		share  float64
-		whole  bool
-		hot    bool // called too often
+		name            string
+		mode            string
+		rounds, threads int
+		share           float64
+		whole           bool
+		hot             bool // called too often
 	}{
-		{"all", 1_000_000, 0.5, true, false}, // some 2 ms
-		{"thinned", 1_000_000, 0.001, false, false},
-		{"often", 300_000, 0.01, false, false},
-		{"too often", 1_000, 0.01, false, true},
+		{"all", "work", 1_000_000, 1, 0.5, true, false}, // some 2 ms
+		{"thinned", "work", 1_000_000, 1, 0.001, false, false},
+		{"often", "work", 300_000, 1, 0.01, false, false},
+		{"too often", "work", 1_000, 1, 0.01, false, true},
+		{"mostly idle", "sleeping", 1_000, 1, 0.01, false, false},
+		{"more threads than can be watched", "sleeping", 1_000, 400, 0.05, false, false},
 	} {
-		g := startTimed(t, needs.JDK(t), "work", test.rounds, 1)
+		g := startTimed(t, needs.JDK(t), test.mode, test.rounds, test.threads)
 		m, err := ParseMethod("Timed.work")
 		if err != nil {
 			t.Fatal(err)
@@ -72,24 +75,31 @@ func TestLiveCounter(t *testing.T) {
 		c.Take()
 		var got Count
 		before := callsOf(t, g)
-		for truth := 0.0; truth < 1000; {
-			time.Sleep(time.Second) // a window
+		truth := 0.0
+		for windows := 1; windows <= 5 || truth < 1000; windows++ {
+			time.Sleep(time.Second)
 			n := c.Take()[g.PID()]
+			if windows >= 5 {
+				last, err := c.Finish()
+				if err != nil {
+					t.Fatal(err)
+				}
+				rest := last[g.PID()]
+				n.Calls, n.Error = n.Calls+rest.Calls, math.Hypot(n.Error, rest.Error)
+				n.Time, n.Observed = n.Time+rest.Time, n.Observed+rest.Observed
+			}
 			truth = callsOf(t, g) - before
 			got.Calls, got.Error = got.Calls+n.Calls, math.Hypot(got.Error, n.Error)
 			got.Time, got.Observed = got.Time+n.Time, got.Observed+n.Observed
-			if truth < 1000 {
-				continue
-			}
-			share := got.Observed.Seconds() / got.Time.Seconds()
-			t.Logf("%s: %.0f ± %.0f calls, %.0f in truth, %.1f %% of the time observed", test.name, got.Calls, got.Error, truth, 100*share)
-			// At both ends some calls are on either side of the line; slices that stop by the hit also stop right after one.
-			if off := math.Abs(got.Calls - truth); off > 4*got.Error+0.03*truth {
-				t.Errorf("%s: %.0f ± %.0f calls, %.0f in truth", test.name, got.Calls, got.Error, truth)
-			}
-			if test.whole == (share < 0.9) {
-				t.Errorf("%s: %.1f %% of the time was observed", test.name, 100*share)
-			}
+		}
+		share := got.Observed.Seconds() / got.Time.Seconds()
+		t.Logf("%s: %.0f ± %.0f calls, %.0f in truth, %.1f %% of the time observed", test.name, got.Calls, got.Error, truth, 100*share)
+		// At both ends some calls are on either side of the line; slices that stop by the hit also stop right after one.
+		if off := math.Abs(got.Calls - truth); off > 4*got.Error+0.03*truth {
+			t.Errorf("%s: %.0f ± %.0f calls, %.0f in truth", test.name, got.Calls, got.Error, truth)
+		}
+		if test.whole == (share < 0.9) {
+			t.Errorf("%s: %.1f %% of the time was observed", test.name, 100*share)
 		}
 		calls := got.Profile(m)
 		if calls.Graph.Total() != got.Calls || (calls.Basis == profile.Counted) != (got.Error == 0) {

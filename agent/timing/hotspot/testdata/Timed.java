@@ -1,6 +1,8 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.util.Arrays;
+import java.util.concurrent.atomic.LongAdder;
+import java.util.concurrent.locks.LockSupport;
 
 /**
  * A program that times a method of its own. Orders: "truth" forgets what was timed, times for a second, and answers how long
@@ -11,8 +13,9 @@ public class Timed {
     static volatile boolean sampling;
     static final long[] times = new long[1 << 16];
     static int count;
-    static volatile long calls; // of one thread
+    static final LongAdder calls = new LongAdder();
     static int rounds;
+    static int threads;
 
     /** The method that is timed. */
     static int work(int n) {
@@ -48,6 +51,11 @@ public class Timed {
 
     static int step(String mode, int i) {
         switch (mode) {
+        case "sleeping": // 2,000 times a second, once the method is compiled
+            if (i > 20000 / threads) {
+                LockSupport.parkNanos(threads * 500_000L);
+            }
+            return work(rounds);
         case "work":
             return work(rounds);
         case "recursive":
@@ -73,7 +81,7 @@ public class Timed {
             int x = step(mode, i);
             long end = System.nanoTime();
             sink += x;
-            calls++;
+            calls.increment();
             if (sampling && count < times.length) {
                 times[count++] = end - begin;
             }
@@ -105,7 +113,7 @@ public class Timed {
 
     public static void main(String[] args) throws Exception {
         rounds = Integer.parseInt(args[1]);
-        int threads = Integer.parseInt(args[2]);
+        threads = Integer.parseInt(args[2]);
         for (int i = 0; i < threads; i++) {
             Thread thread = new Thread(() -> run(args[0]), "timed-" + i);
             thread.setDaemon(true);
@@ -116,7 +124,7 @@ public class Timed {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String order = in.readLine(); order != null; order = in.readLine()) {
             if (order.equals("calls")) {
-                System.out.println(calls);
+                System.out.println(calls.sum());
                 System.out.println("done");
                 continue;
             }

@@ -1,0 +1,62 @@
+package hotspot
+
+import (
+	"math"
+	"time"
+)
+
+// A tally estimates how often something happens from looks at some of the time. In between, the rate is that of the looks before and
+// after. How much the rate differs from one look to the next says how wrong that may be: calls come in bursts, so that counts alone would
+// promise too much. The zero value is not ready: from and taken are when the time begins.
+type tally struct {
+	from  time.Duration // CLOCK_MONOTONIC: until when the sum is known
+	taken time.Duration // CLOCK_MONOTONIC: since when it counts
+	sum   Count         // its Error is that of what was not observed
+
+	looks   int
+	rate    float64 // calls a second of the last look
+	spread  float64 // variance of that from look to look
+	squares float64 // sum of the squared differences between one look and the next
+}
+
+// look adds the hits of the last part of the time until now. Without any part, nothing could happen since the last look.
+func (t *tally) look(hits float64, now, observed time.Duration) {
+	all := max(now-t.from, observed)
+	t.from = now
+	t.sum.Time += all
+	if observed <= 0 {
+		return
+	}
+	t.sum.Observed += observed
+	rate := hits / observed.Seconds()
+	between := rate
+	if t.looks > 0 {
+		between = (rate + t.rate) / 2
+		t.squares += (rate - t.rate) * (rate - t.rate)
+	}
+	t.looks, t.rate = t.looks+1, rate
+	// What differences of neighbours show, which a trend hardly changes, and not less than calls at random have.
+	t.spread = max(hits, 1) / (observed.Seconds() * observed.Seconds())
+	if t.looks > 1 {
+		t.spread = max(t.spread, t.squares/float64(2*(t.looks-1)))
+	}
+	t.sum.Calls += hits + between*(all-observed).Seconds()
+	// The look is one of those that fit into the time that it stands for.
+	t.sum.Error = math.Hypot(t.sum.Error, math.Sqrt(all.Seconds()*(all-observed).Seconds()*t.spread))
+}
+
+// take returns the sum of the time until then and begins anew. If nobody looked since the last take, there is none yet: the next
+// look stands for this time as well, unless it is the last take, which goes on with the rate of the last look.
+func (t *tally) take(then time.Duration, last bool) Count {
+	if t.sum.Time <= 0 && !(last && t.looks > 0) {
+		return Count{}
+	}
+	end := max(then, t.from)
+	rest := (end - t.from).Seconds()
+	sum := t.sum
+	sum.Calls += t.rate * rest
+	sum.Error = math.Hypot(sum.Error, rest*math.Sqrt(t.spread)) // as a whole it may differ as one look does from another
+	sum.Time = end - t.taken
+	t.sum, t.from, t.taken = Count{}, end, end
+	return sum
+}
