@@ -79,7 +79,12 @@ func TryBreakpoints(length time.Duration) error {
 		defer runtime.UnlockOSThread()
 		busy <- unix.Gettid()
 		for !over.Load() {
-			tried()
+			for range 50 {
+				tried()
+			}
+			// The Go runtime interrupts goroutines by signals, and these come where the trap was, in a function that it cannot
+			// stop: a garbage collection waited for minutes.
+			runtime.Gosched()
 		}
 		close(busy)
 	}()

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -69,4 +70,26 @@ func TestLiveTryBreakpoints(t *testing.T) {
 		t.Skip(err)
 	}
 	needPrivilege(t, err)
+}
+
+// A trial does not keep the agent's garbage collector waiting: with a breakpoint in a loop, it once did for minutes.
+func TestLiveTrialLetsCollectorRun(t *testing.T) {
+	over := make(chan error, 1)
+	go func() { over <- TryBreakpoints(500 * time.Millisecond) }()
+	const least = 5 // in half a second: each takes a millisecond
+	for collections := 0; ; collections++ {
+		select {
+		case err := <-over:
+			if errors.Is(err, ErrBreakpointsLost) {
+				t.Skip(err)
+			}
+			needPrivilege(t, err)
+			if collections < least {
+				t.Errorf("%d collections ended during the trial", collections)
+			}
+			return
+		default:
+			runtime.GC()
+		}
+	}
 }

@@ -43,6 +43,7 @@ type Observation struct {
 	Capped bool          // the limit of hits was reached
 	Late   int           // hits after that, until the breakpoints were gone
 	Length time.Duration // wall time from the first breakpoint's arming to the first's disarming
+	Armed  time.Duration // for how long a thread had its breakpoints, on average: one gets and loses them after another
 	// Ran is for how long the threads were on a CPU while they were armed, all together: all hits are part of it, at HitTime
 	// each.
 	Ran time.Duration
@@ -137,17 +138,18 @@ func (o *Observer) armed(ctx context.Context, seen *Observation, r *Request, end
 		return err
 	}
 	seen.Cost += proc.OwnThreadTime() - cpu
+	arming := time.Since(begin)
 	select {
 	case <-timer.C:
 	case <-end:
 	case <-ctx.Done():
-		seen.Length = time.Since(begin)
-		return ctx.Err()
 	}
 	seen.Length = time.Since(begin)
 	cpu = proc.OwnThreadTime()
 	err = b.Disarm()
 	seen.Cost += proc.OwnThreadTime() - cpu
+	seen.Armed = seen.Length - arming/2 + (time.Since(begin)-seen.Length)/2
+	err = errors.Join(ctx.Err(), err)
 	if err != nil {
 		return err
 	}

@@ -233,7 +233,7 @@ func (g *counted) run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			continue
-		case watch.Refused(err), errors.Is(err, errResting):
+		case watch.Refused(err), errors.Is(err, watch.ErrChanged), errors.Is(err, errResting):
 		case ctx.Err() == nil:
 			return err
 		}
@@ -262,7 +262,7 @@ func (g *counted) slice(ctx context.Context) error {
 	}
 	if len(list) == 0 {
 		g.mu.Lock()
-		g.tally.look(0, proc.Monotonic(), 0) // without code there are no entries, but the time passes
+		g.tally.look(0, proc.Monotonic(), 0, 0) // without code there are no entries, but the time passes
 		g.mu.Unlock()
 		return errResting
 	}
@@ -310,7 +310,7 @@ func (g *counted) slice(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.slicing = nil
-	if err != nil || seen.Length <= 0 {
+	if err != nil || seen.Armed <= 0 {
 		return err
 	}
 	hits := float64(kernel.Head().Runs)
@@ -323,8 +323,8 @@ func (g *counted) slice(ctx context.Context) error {
 		g.elsewhere += max(after-before-seen.Ran, 0)
 	}
 	// Threads without breakpoints are as time without.
-	observed := time.Duration(float64(seen.Length) * float64(seen.Threads) / float64(max(all-seen.Gone, seen.Threads)))
-	g.tally.look(hits, ended, observed)
+	observed := time.Duration(float64(seen.Armed) * float64(seen.Threads) / float64(max(all-seen.Gone, seen.Threads)))
+	g.tally.look(hits, ended, observed, hits*hit.Seconds()/seen.Armed.Seconds())
 	return nil
 }
 

@@ -60,7 +60,10 @@ func startSpinner() *spinner {
 		defer runtime.UnlockOSThread()
 		tid <- unix.Gettid()
 		for !s.over.Load() {
-			s.kept.Store(spin(spinRounds))
+			for range 20 {
+				s.kept.Store(spin(spinRounds))
+			}
+			runtime.Gosched() // garbage collections do not wait: see attach.TryBreakpoints
 		}
 	}()
 	s.tid = <-tid

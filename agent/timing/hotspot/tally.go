@@ -11,7 +11,9 @@ import (
 type tally struct {
 	from  time.Duration // CLOCK_MONOTONIC: until when the sum is known
 	taken time.Duration // CLOCK_MONOTONIC: since when it counts
-	sum   Count         // its Error is that of what was not observed
+	sum   Count         // its Error is that of what was not observed, without slowed
+
+	slowed float64 // calls that may be missing because looks slow the program
 
 	looks   int
 	rate    float64 // calls a second of the last look
@@ -19,8 +21,9 @@ type tally struct {
 	squares float64 // sum of the squared differences between one look and the next
 }
 
-// look adds the hits of the last part of the time until now. Without any part, nothing could happen since the last look.
-func (t *tally) look(hits float64, now, observed time.Duration) {
+// look adds the hits of the last part of the time until now. Without any part, nothing could happen since the last look. slowed is
+// the part of the look that the breakpoints took from the program: without them it may have called so much more often.
+func (t *tally) look(hits float64, now, observed time.Duration, slowed float64) {
 	all := max(now-t.from, observed)
 	t.from = now
 	t.sum.Time += all
@@ -40,7 +43,9 @@ func (t *tally) look(hits float64, now, observed time.Duration) {
 	if t.looks > 1 {
 		t.spread = max(t.spread, t.squares/float64(2*(t.looks-1)))
 	}
-	t.sum.Calls += hits + between*(all-observed).Seconds()
+	unseen := between * (all - observed).Seconds()
+	t.sum.Calls += hits + unseen
+	t.slowed += unseen * slowed
 	// The look is one of those that fit into the time that it stands for.
 	t.sum.Error = math.Hypot(t.sum.Error, math.Sqrt(all.Seconds()*(all-observed).Seconds()*t.spread))
 }
@@ -56,7 +61,8 @@ func (t *tally) take(then time.Duration, last bool) Count {
 	sum := t.sum
 	sum.Calls += t.rate * rest
 	sum.Error = math.Hypot(sum.Error, rest*math.Sqrt(t.spread)) // as a whole it may differ as one look does from another
+	sum.Error += t.slowed
 	sum.Time = end - t.taken
-	t.sum, t.from, t.taken = Count{}, end, end
+	t.sum, t.slowed, t.from, t.taken = Count{}, 0, end, end
 	return sum
 }

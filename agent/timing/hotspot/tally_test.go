@@ -42,7 +42,7 @@ func TestTallyIntervals(t *testing.T) {
 					}
 					if from >= 0 {
 						if hits += calls; at+1 == from+look {
-							tl.look(hits, tick*time.Duration(at+1), tick*look)
+							tl.look(hits, tick*time.Duration(at+1), tick*look, 0)
 							from, next = -1, at+1+r.IntN(2*test.pause)
 						}
 					}
@@ -79,14 +79,14 @@ func poisson(r *rand.Rand, mean float64) (n float64) {
 func TestTallyTakes(t *testing.T) {
 	const second = time.Second
 	tl := tally{from: second, taken: second}
-	tl.look(10, 2*second, second)
+	tl.look(10, 2*second, second, 0)
 	if n := tl.take(2*second, false); n != (Count{Calls: 10, Time: second, Observed: second}) {
 		t.Errorf("observed: %+v", n)
 	}
 	if n := tl.take(3*second, false); n != (Count{}) {
 		t.Errorf("nobody looked: %+v", n)
 	}
-	tl.look(20, 4*second, second) // stands for the second before as well
+	tl.look(20, 4*second, second, 0) // stands for the second before as well
 	if n := tl.take(4*second, false); n.Calls != 35 || n.Time != 2*second || n.Error <= 0 {
 		t.Errorf("half observed: %+v", n)
 	}
@@ -97,7 +97,7 @@ func TestTallyTakes(t *testing.T) {
 	if n := tl.take(second, true); n != (Count{}) {
 		t.Errorf("never looked: %+v", n)
 	}
-	tl.look(0, 2*second, 0) // no code
+	tl.look(0, 2*second, 0, 0) // no code
 	if n := tl.take(2*second, true); n.Calls != 0 || n.Time != 2*second {
 		t.Errorf("no code: %+v", n)
 	}
