@@ -32,8 +32,9 @@ const (
 	takePatience = time.Second           // for slices to end
 	// A process counts as if it used so much of a CPU at least: otherwise the budget of one that mostly waits would buy no slice for minutes.
 	leastUse = 0.1
-	// mostElsewhere is how much of the CPU time of slices may be that of threads without breakpoints before a note says so.
-	mostElsewhere = 0.1
+	// mostElsewhere is how much of the CPU time of slices may be that of threads without breakpoints before a note says so. Switching
+	// to threads and from them also counts as such: a quarter where threads sleep between short calls.
+	mostElsewhere = 0.4
 )
 
 // A Counter counts how often the code of a method is entered in some JVMs, by breakpoints that stand all the time; where that would cost
@@ -65,10 +66,11 @@ func (n Count) Profile(method Method) *profile.Calls {
 	}
 	calls := &profile.Calls{Engine: stored.EngineCount, Basis: profile.Counted, Graph: new(profile.Graph)}
 	calls.Graph.Add(edge, n.Calls)
-	const normal95 = 1.96
-	if half := normal95 * n.Error; half > 0 {
+	const normal95, widest = 1.96, 100
+	if n.Error > 0 && n.Calls > 0 { // a factor, as estimates of calls have: a sum would go below 0
+		factor := min(math.Exp(normal95*n.Error/n.Calls), widest)
 		calls.Basis = profile.Estimated
-		calls.Intervals = map[profile.Edge]profile.Interval{edge: {Low: max(n.Calls-half, 0), High: n.Calls + half}}
+		calls.Intervals = map[profile.Edge]profile.Interval{edge: {Low: n.Calls / factor, High: n.Calls * factor}}
 	}
 	return calls
 }
@@ -296,6 +298,7 @@ func (g *counted) slice(ctx context.Context) error {
 	request := watch.Request{
 		Identity: g.process.Identity, Addresses: entries(list), Threads: threads, Duration: length, Hits: mostHits,
 	}
+	begun := proc.Monotonic()
 	before, _ := proc.CPUTime(g.process.PID)
 	seen, err := g.counter.timer.observer.Watch(slice, request, &kernel)
 	after, _ := proc.CPUTime(g.process.PID)
@@ -320,7 +323,8 @@ func (g *counted) slice(ctx context.Context) error {
 	}
 	if seen.Ran > 0 && all == seen.Threads {
 		g.ran += seen.Ran
-		g.elsewhere += max(after-before-seen.Ran, 0)
+		all := float64(after-before) * seen.Armed.Seconds() / (ended - begun).Seconds() // while they stood
+		g.elsewhere += time.Duration(all) - seen.Ran
 	}
 	// Threads without breakpoints are as time without.
 	observed := time.Duration(float64(seen.Armed) * float64(seen.Threads) / float64(max(all-seen.Gone, seen.Threads)))
