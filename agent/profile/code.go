@@ -1,0 +1,86 @@
+package profile
+
+import (
+	"strings"
+
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// A CodeKind is a kind of work that CPU time goes to.
+type CodeKind uint8
+
+const (
+	GuestCode    CodeKind = iota // the guest's own, compiled or interpreted, and stubs: Java
+	NativeCode                   // libraries and the program itself
+	KernelCode                   // system calls, faults, interrupts
+	Compiling                    // threads of the VM's JIT compilers
+	Collecting                   // threads of its garbage collector
+	Housekeeping                 // its other threads
+	CodeKinds                    // number of kinds
+)
+
+var codeKindNames = [CodeKinds]string{"Java", "native", "kernel", "JIT", "GC", "VM"}
+
+// String is a short name for people.
+func (k CodeKind) String() string { return codeKindNames[k] }
+
+// hotspotThreads are the beginnings of the names of HotSpot's own threads, as the kernel has them (15 bytes). Java threads may have the
+// same names, so that a prefix is as long as it can be.
+var hotspotThreads = []struct {
+	prefix string
+	kind   CodeKind
+}{
+	{"C1 CompilerThre", Compiling}, {"C2 CompilerThre", Compiling}, {"Sweeper thread", Compiling}, {"JVMCI CompilerT", Compiling},
+	{"GC Thread#", Collecting}, {"G1 ", Collecting}, {"ZDriver", Collecting}, {"ZWorker", Collecting},
+	{"ZDirector", Collecting}, {"ZUncommitter", Collecting}, {"ZUnmapper", Collecting}, {"ZStat", Collecting}, {"RuntimeWorker#", Collecting},
+	{"Shenandoah", Collecting}, {"ParGC Thread#", Collecting}, {"Concurrent Mark", Collecting}, {"CMS ", Collecting}, {"Gang worker#", Collecting},
+	{"VM Thread", Housekeeping}, {"VM Periodic Tas", Housekeeping}, {"Signal Dispatch", Housekeeping}, {"Service Thread", Housekeeping},
+	{"Monitor Deflati", Housekeeping},
+}
+
+// VMThread is what a thread of the VM itself does; false for all others.
+func (p *Process) VMThread(name string) (CodeKind, bool) {
+	if p.Runtime != "hotspot" {
+		return 0, false
+	}
+	for _, t := range hotspotThreads {
+		if strings.HasPrefix(name, t.prefix) {
+			return t.kind, true
+		}
+	}
+	return 0, false
+}
+
+// CodeOf is the kind of a leaf frame in a thread that is not the VM's own.
+func CodeOf(leaf symbolize.Kind) CodeKind {
+	switch leaf {
+	case symbolize.KindJIT, symbolize.KindInterpreted, symbolize.KindStub:
+		return GuestCode
+	case symbolize.KindKernel:
+		return KernelCode
+	}
+	return NativeCode
+}
+
+// ByCode is the process's weight by kind of code: the threads of the VM by their work, all others by the innermost frame.
+func (p *Process) ByCode() (sum [CodeKinds]uint64) {
+	for _, t := range p.Threads {
+		if t.Tree == nil {
+			continue
+		}
+		if kind, ok := p.VMThread(t.Name); ok {
+			sum[kind] += t.Tree.Total()
+			continue
+		}
+		for id, n := range t.Tree.Nodes() {
+			switch {
+			case id == cct.Root: // not even one frame is known
+				sum[NativeCode] += n.Self
+			case n.Self > 0:
+				sum[CodeOf(n.Key.Value().Kind)] += n.Self
+			}
+		}
+	}
+	return sum
+}

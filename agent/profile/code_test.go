@@ -1,0 +1,33 @@
+package profile
+
+import (
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+func TestByCode(t *testing.T) {
+	thread := func(name string, weights map[symbolize.Kind]uint64, unknown uint64) *Thread {
+		tree := new(cct.Tree[symbolize.Symbol])
+		tree.Add(nil, unknown)
+		for kind, weight := range weights {
+			tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "f", Kind: kind})}, weight)
+		}
+		return &Thread{Name: name, Tree: tree}
+	}
+	p := &Process{Runtime: "hotspot", Threads: []*Thread{
+		thread("main", map[symbolize.Kind]uint64{symbolize.KindJIT: 1, symbolize.KindInterpreted: 2, symbolize.KindNative: 4, symbolize.KindKernel: 8}, 16),
+		thread("C2 CompilerThre", map[symbolize.Kind]uint64{symbolize.KindNative: 32, symbolize.KindKernel: 64}, 0),
+		thread("G1 Conc#0", map[symbolize.Kind]uint64{symbolize.KindNative: 128}, 0),
+		thread("VM Thread", map[symbolize.Kind]uint64{symbolize.KindNative: 256}, 0),
+		{Name: "never ran"},
+	}}
+	if got, want := p.ByCode(), [CodeKinds]uint64{3, 20, 8, 96, 128, 256}; got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+	p.Runtime = ""
+	if got, want := p.ByCode(), [CodeKinds]uint64{3, 436, 72}; got != want {
+		t.Errorf("without a VM %v, want %v", got, want)
+	}
+}
