@@ -49,6 +49,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/sink", "agent/profile agent/report agent/stored cct symbolize"},
 	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
 	{"agent/sink/prom", "agent/proc agent/profile cct"},
+	{"agent/top", "agent/profile cct symbolize"},
 	{"agent/httpd", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
 
 	// One process and its VM.

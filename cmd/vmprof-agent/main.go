@@ -59,6 +59,7 @@ type verb struct {
 func verbs() []verb {
 	return []verb{
 		{"record", "profile processes for some time and write a file", record},
+		{"top", "show live, in the terminal, where CPU time goes", topVerb},
 		{"report", "show the hot methods, call tree, calls or events of a file", showReport},
 		{"compare", "show the overlap and the differences of two profiles", compare},
 		{"audit", "time versions of a method; say which one is faster", auditVerb},
