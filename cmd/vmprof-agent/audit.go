@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/page"
 	"github.com/vmprof-agent/vmprof-agent/agent/engines"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/timing"
 	"github.com/vmprof-agent/vmprof-agent/agent/timing/hotspot"
 )
@@ -127,6 +127,9 @@ func openHotspotTimer(ctx context.Context, o *auditOptions, log *slog.Logger) (t
 	method, err := hotspot.ParseMethod(o.method)
 	if err != nil {
 		return nil, usageError(err.Error())
+	}
+	if err := checkMethod(ctx, o.pids, method, true, log); err != nil {
+		return nil, err
 	}
 	e, err := hotspot.Open(ctx, hotspot.Options{PIDs: o.pids, Method: method, Breakpoints: o.breakpoints, Log: log})
 	if err != nil {
@@ -317,25 +320,16 @@ func candidates(methods []string, wanted string) string {
 	if len(methods) == 0 {
 		return ": it has registered none"
 	}
+	if near := stored.Near(methods, wanted, most); len(near) > 0 {
+		return "; did you mean " + strings.Join(near, ", ") + "?"
+	}
 	methods = slices.Clone(methods)
 	slices.Sort(methods)
 	methods = slices.Compact(methods)
-	likeness := func(name string) int {
-		lower, low := strings.ToLower(name), strings.ToLower(wanted)
-		if strings.Contains(lower, low) || strings.Contains(low, lower) {
-			return -1
-		}
-		return distance(lower, low)
-	}
-	slices.SortStableFunc(methods, func(a, b string) int { return cmp.Compare(likeness(a), likeness(b)) })
-	text := "; did you mean "
-	if likeness(methods[0]) > 3 {
-		text = "; it has "
-	}
 	more := ""
 	if len(methods) > most {
 		more = fmt.Sprintf(", … (%d methods)", len(methods))
 		methods = methods[:most]
 	}
-	return text + strings.Join(methods, ", ") + more
+	return "; it has " + strings.Join(methods, ", ") + more
 }

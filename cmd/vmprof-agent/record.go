@@ -181,6 +181,9 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	defer a.Close()
 
+	if err := o.checkCounted(ctx, logger(o.verbose, stderr)); err != nil {
+		return err
+	}
 	if err := o.count.open(ctx, o, logger(o.verbose, stderr)); err != nil {
 		return err
 	}
