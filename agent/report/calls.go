@@ -171,7 +171,7 @@ func (e *engineCalls) title(p *pprof.Profile) string {
 	if e.engine != "" {
 		title = " of engine " + e.engine
 	}
-	title += fmt.Sprintf(": %s calls", e.number(e.graph.Total()))
+	title += ": " + manyOf(e.number(e.graph.Total()), "calls")
 	if p.DurationNanos > 0 {
 		title += fmt.Sprintf(" in %.2f s", time.Duration(p.DurationNanos).Seconds())
 	}

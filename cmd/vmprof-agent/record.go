@@ -20,6 +20,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/version"
 )
 
@@ -398,7 +399,7 @@ func (p *progress) draw(a *agent.Agent) {
 	if p.total > 0 {
 		at += " of " + p.total.String()
 	}
-	fmt.Fprintf(p.w, "%srecording: %s, %d samples, %d lost, %d JVMs (Ctrl-C ends)", eraseLine, at, c.Folded, c.DroppedTotal(), a.Guests())
+	fmt.Fprintf(p.w, "%srecording: %s, %s, %d lost, %s (Ctrl-C ends)", eraseLine, at, stored.Plural(int(c.Folded), "sample"), c.DroppedTotal(), stored.Plural(a.Guests(), "JVM"))
 }
 
 func (p *progress) clear() {
