@@ -18,6 +18,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
@@ -150,6 +151,9 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		context.AfterFunc(ctx, stop)
 		defer stop()
 	}
+	if err := o.findValues(ctx, o.pids); err != nil {
+		return err
+	}
 	outputs := o.outputs()
 	if err := checkOutputs(outputs); err != nil {
 		return err
@@ -236,6 +240,13 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		}
 		if err := summarize(summary, out.stored, out.path); err != nil {
 			return err
+		}
+	}
+	for _, out := range outputs {
+		if out.content == sink.OfEvents(profile.Values) {
+			if err := o.valuesMissed(a.Stats().Events, out.stored); err != nil {
+				return err
+			}
 		}
 	}
 	if countErr != nil {

@@ -114,6 +114,9 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := o.findValues(ctx, pids); err != nil {
+		return err
+	}
 	log := logger(o.verbose, stderr)
 	limitMemory(log)
 	// There is nothing to read anew: the web configuration is read for each connection and request.
