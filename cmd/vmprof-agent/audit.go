@@ -49,7 +49,7 @@ type auditOptions struct {
 	least      float64 // percent
 	duration   time.Duration
 	socket     string
-	verbose    bool
+	logging    logFlags
 
 	breakpoints attach.BreakpointPolicy
 	engine      auditEngine // that takes the timings
@@ -67,7 +67,7 @@ func parseAudit(args []string, stderr io.Writer) (*auditOptions, error) {
 	fs.VarP(seconds{&o.duration}, "duration", "d", "end without a verdict after `TIME`")
 	fs.TextVar(&o.breakpoints, "breakpoints", attach.BreakpointsAuto, "breakpoints `WHEN`: auto, always, never")
 	fs.StringVar(&o.socket, "guest-socket", engines.DefaultGuestSocket, "socket `PATH`")
-	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log connections")
+	o.logging.add(fs, "log connections")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func parseAudit(args []string, stderr io.Writer) (*auditOptions, error) {
 	case o.duration < time.Second:
 		return nil, usageError("-d needs at least 1 s")
 	}
-	return &o, nil
+	return &o, o.logging.check()
 }
 
 // maxAuditPIDs bounds the processes: each shares 12 MB with the agent.
@@ -166,7 +166,7 @@ func auditVerb(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		return usageError(fmt.Sprintf("-p %s is the same process each time, %d: name another one to compare, or name it once to compare the versions in it",
 			strings.Join(o.targets.words, " -p "), o.pids[0]))
 	}
-	log := logger(o.verbose, stderr)
+	log := o.logging.logger(stderr)
 	o.log = log
 	limitMemory(log)
 	for _, pid := range o.pids {

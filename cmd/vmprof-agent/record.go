@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -61,7 +60,7 @@ type recordOptions struct {
 	frequency int
 	output    string
 	stats     string
-	verbose   bool
+	log       logFlags
 	command   []string
 	contexts  contextFlags
 	against   againstFlags
@@ -93,7 +92,7 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	o.against.add(fs)
 	o.count.add(fs)
 	fs.StringVar(&o.stats, "stats", "", "also write the agent's own counters to `FILE`, as JSON")
-	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log attached probes and failures")
+	o.log.add(fs, "log attached probes and failures")
 	o.addExact(fs)
 	o.contexts.add(fs)
 	if err := parseFlags(fs, recordUsage, args); err != nil {
@@ -110,13 +109,15 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 		return nil, usageError("-F needs a frequency of at least 1 Hz")
 	case o.exact != "" && len(o.command) == 0 && len(o.targets.words) != 1:
 		return nil, usageError("--exact counts the calls of one JVM: select it with -p, or start it as a command")
-	case o.duration < 0:
-		return nil, usageError("-d needs a positive duration")
+	case o.duration < 0 || o.duration == 0 && fs.Changed("duration"):
+		return nil, usageError("-d needs a duration above 0, such as 10s; without -d a recording takes 30 s, or as long as COMMAND")
+	case o.window <= 0 && fs.Changed("window"):
+		return nil, usageError(fmt.Sprintf("--window needs a duration of at least %v", minWindow))
 	}
 	if o.duration == 0 && len(o.command) == 0 {
 		o.duration = defaultDuration
 	}
-	if err := errors.Join(o.check(fs), o.contexts.read(fs, o.exact != "")); err != nil {
+	if err := errors.Join(o.log.check(), o.check(fs), o.contexts.read(fs, o.exact != "")); err != nil {
 		return nil, err
 	}
 	if o.output == "" {
@@ -143,7 +144,8 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if o.exact != "" && len(o.command) == 0 && len(o.pids) != 1 {
 		return usageError("--exact counts the calls of one JVM: select it with -p")
 	}
-	limitMemory(logger(o.verbose, stderr))
+	log := o.log.logger(stderr)
+	limitMemory(log)
 	// A terminal that goes away ends a recording as Ctrl-C does, unless nohup(1) has it ignored.
 	if !signal.Ignored(syscall.SIGHUP) {
 		var stop context.CancelFunc
@@ -175,7 +177,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		written = append(written, out.path)
 	}
 	options := agent.Options{
-		Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: logger(o.verbose, stderr),
+		Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: log,
 		Settle: settle(written...), MaxContexts: maxContexts(debug.SetMemoryLimit(-1)),
 	}
 	o.apply(&options)
@@ -186,10 +188,10 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	defer a.Close()
 
-	if err := o.checkCounted(ctx, logger(o.verbose, stderr)); err != nil {
+	if err := o.checkCounted(ctx, log); err != nil {
 		return err
 	}
-	if err := o.count.open(ctx, o, logger(o.verbose, stderr)); err != nil {
+	if err := o.count.open(ctx, o, log); err != nil {
 		return err
 	}
 	defer o.count.close()
@@ -198,7 +200,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	ended := make(chan error, 1)
 	w := a.Open(nil)
 	o.count.take() // what was counted before
-	logger(o.verbose, stderr).Debug("recording")
+	log.Debug("recording")
 	go func() { ended <- a.Run(run) }()
 	began := time.Now()
 	windows := o.rotate(ctx, w) // nil without --window
@@ -365,19 +367,6 @@ func edgesOrNone(w io.Writer, p *pprof.Profile, opts *report.ViewOptions) error 
 		_, err = fmt.Fprintln(w, "No calls were recorded.")
 	}
 	return err
-}
-
-func logger(verbose bool, w io.Writer) *slog.Logger {
-	level := slog.LevelWarn
-	if verbose {
-		level = slog.LevelDebug
-	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
 }
 
 const progressInterval = 500 * time.Millisecond
