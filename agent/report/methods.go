@@ -144,6 +144,9 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		}
 		fmt.Fprintf(out, "%6.1f%% %*s %s  %s\n", v.share(self), count, v.amount(self), strings.Repeat(" ", 8+count), stored.Plural(len(rest), "more method"))
 	}
+	if v.tree.Total() == 0 && HasTime(p) {
+		writeFolded(out, "No samples: what was recorded used no CPU time, or less than a sample stands for", opts.Width)
+	}
 	v.writeLegend(out, used, opts.Width)
 	return flush(out, "methods")
 }

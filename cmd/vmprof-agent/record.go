@@ -28,7 +28,8 @@ const recordUsage = `Usage: vmprof-agent record [flags] [-- COMMAND [ARG]...]
 
 Profiles running processes, or COMMAND and its children, and writes a file.
 Without -p and COMMAND it profiles the whole machine. Ctrl-C ends the recording
-early, writes the file and ends COMMAND. After -d, COMMAND keeps running.
+early, writes the file and ends COMMAND. After -d, COMMAND keeps running. The
+summary is on stdout, with COMMAND on stderr.
 
   vmprof-agent record -p 4711                   # one JVM, 30 s, to vmprof.pb.gz
   vmprof-agent record -p shop                   # by unit, jar or main class
@@ -203,8 +204,14 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	log.Debug("recording")
 	go func() { ended <- a.Run(run) }()
 	began := time.Now()
+	used := usedBy(o.pids)
 	windows := o.rotate(ctx, w) // nil without --window
-	childErr := o.wait(ctx, a, child, ended, newProgress(stderr, began, o.duration))
+	bar := newProgress(stderr, began, o.duration)
+	if child != nil {
+		bar.w = nil // COMMAND writes to the same terminal
+	}
+	childErr := o.wait(ctx, a, child, ended, bar)
+	idle := idleNotes(used, time.Second/time.Duration(o.frequency))
 	w, windowErr := windows.stop(w)
 	counts, countErr := o.count.finish()
 	stop()
@@ -233,7 +240,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		}
 	}
 	summary := stdout
-	if o.output == sink.Stdout {
+	if o.output == sink.Stdout || child != nil { // stdout is COMMAND's
 		summary = stderr
 	}
 	for i, out := range outputs {
@@ -243,6 +250,9 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		if err := summarize(summary, out.stored, out.path); err != nil {
 			return err
 		}
+	}
+	for _, note := range idle {
+		fmt.Fprintln(summary, note)
 	}
 	for _, out := range outputs {
 		if out.content == sink.OfEvents(profile.Values) {
