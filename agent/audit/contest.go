@@ -51,8 +51,9 @@ type batch []observation
 
 const (
 	maxBatches = 512
-	// holdFirst is how many timings of a version there must be before any of them counts: they say what an interruption is.
-	holdFirst = 200
+	// EnoughTimings is how many timings of a version there must be before any of them counts, unless no more follow: they say what an
+	// interruption is.
+	EnoughTimings = 200
 	// contestFirst is the number of timings that always-valid intervals are narrowest for: the first look of the paper.
 	contestFirst = 100
 	// leastTimings of each version, and leastPieces of both, are needed for an interval.
@@ -89,20 +90,20 @@ func (c *Contest) Add(version int, ns float64, runs uint32) {
 		c.totals, c.held = append(c.totals, ContestTotal{}), append(c.held, nil)
 	}
 	o := observation{ns, float64(runs)}
-	if c.totals[version].Timings >= holdFirst {
+	if c.totals[version].Timings >= EnoughTimings {
 		c.count(version, o)
 		return
 	}
-	if c.held[version] = append(c.held[version], o); len(c.held[version]) < holdFirst {
+	if c.held[version] = append(c.held[version], o); len(c.held[version]) < EnoughTimings {
 		return
 	}
-	per := make([]float64, holdFirst)
+	per := make([]float64, EnoughTimings)
 	for i, o := range c.held[version] {
 		per[i] = o.time / o.runs
 	}
 	slices.Sort(per)
 	// The most of all versions: each is cut by the same rule.
-	c.limit = max(c.limit, 10*per[holdFirst*9/10])
+	c.limit = max(c.limit, 10*per[EnoughTimings*9/10])
 	c.release(version)
 }
 
@@ -156,12 +157,19 @@ func (c *Contest) merge() {
 	c.size *= 2
 }
 
+// End says that no timings will follow: versions with less than EnoughTimings then count, too.
+func (c *Contest) End() {
+	for version := range c.held {
+		c.release(version)
+	}
+}
+
 // Totals are those of all versions, without timings that are held.
 func (c *Contest) Totals() []ContestTotal { return slices.Clone(c.totals) }
 
 // Look compares version b with version a, in ns per run. The verdict is More or Less if the interval does not contain zero, and Same
-// if all of it is within what does not matter. last says that no timings will follow: versions with less than 200 timings then count
-// too. All intervals of one contest, at any number of looks, have the confidence of its options; P is not known.
+// if all of it is within what does not matter. last says that no timings will follow: versions with less than
+// EnoughTimings then count, too. All intervals of one contest, at any number of looks, have the confidence of its options; P is not known.
 func (c *Contest) Look(a, b int, last bool) Difference {
 	d := Difference{Reason: TooFew}
 	d.Percent, d.Low, d.High, d.Within, d.P, d.Longer = math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()
@@ -170,9 +178,7 @@ func (c *Contest) Look(a, b int, last bool) Difference {
 		return d
 	}
 	if last {
-		for version := range c.held {
-			c.release(version)
-		}
+		c.End()
 	}
 	sumA, sumB := c.sum(a), c.sum(b)
 	if sumA.runs == 0 || sumB.runs == 0 {

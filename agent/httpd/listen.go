@@ -48,24 +48,24 @@ func Listen(address, webConfig string, allowInsecure bool) (*Listener, error) {
 		protected = tls || users
 	}
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return nil, fmt.Errorf("read --listen=%s, which must be HOST:PORT: %w", address, err)
+		return nil, fmt.Errorf("read --web.listen-address=%s, which must be HOST:PORT: %w", address, err)
 	}
 	// Resolved once: what is judged is what is listened on.
 	addr, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("resolve --listen=%s: %w", address, err)
+		return nil, fmt.Errorf("resolve --web.listen-address=%s: %w", address, err)
 	}
 	if !isLoopback(addr) && !protected && !allowInsecure {
 		given := "give a --web.config.file with TLS or users"
 		if webConfig != "" {
 			given = fmt.Sprintf("--web.config.file=%s has neither: add tls_server_config or basic_auth_users", webConfig)
 		}
-		return nil, fmt.Errorf("refuse --listen=%s: anybody who can reach it could read the profiles of every process on this machine; "+
+		return nil, fmt.Errorf("refuse --web.listen-address=%s: anybody who can reach it could read the profiles of every process on this machine; "+
 			"%s, or pass --web.allow-insecure if the network is trusted", address, given)
 	}
 	ln, err := net.ListenTCP("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("open --listen=%s: %w", address, err)
+		return nil, fmt.Errorf("open --web.listen-address=%s: %w", address, err)
 	}
 	return &Listener{Listener: ln, webConfig: webConfig, protected: protected, slots: make(chan struct{}, maxConnections)}, nil
 }

@@ -33,7 +33,7 @@ func TestListen(t *testing.T) {
 		{"127.9.9.9:0", "", false, ""},
 		{":0", "", false, "--web.config.file"},
 		{"0.0.0.0:0", "", false, "--web.allow-insecure"},
-		{"[::]:0", "", false, "refuse --listen=[::]:0"},
+		{"[::]:0", "", false, "refuse --web.listen-address=[::]:0"},
 		{"0.0.0.0:0", "", true, ""},
 		{"0.0.0.0:0", passwords, false, ""},
 		{"0.0.0.0:0", write("tls.yml", "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\n"), false, ""},
@@ -46,7 +46,7 @@ func TestListen(t *testing.T) {
 		{"127.0.0.1:0", write("bad.yml", "basic_auth_users:\n  me: plain\n"), false, "read --web.config.file="},
 		{"127.0.0.1:0", write("typo.yml", "basic_auth: {}\n"), false, "basic_auth"},
 		{"127.0.0.1", "", false, "HOST:PORT"},
-		{"127.0.0.1:99999", "", false, "--listen=127.0.0.1:99999"},
+		{"127.0.0.1:99999", "", false, "--web.listen-address=127.0.0.1:99999"},
 		{"", "", false, "HOST:PORT"},
 	} {
 		ln, err := Listen(tt.address, tt.config, tt.insecure)

@@ -17,7 +17,7 @@ import (
 const (
 	// Bounds of ?seconds=. The default is that of Go's own /debug/pprof/profile.
 	minSeconds, defaultSeconds, maxSeconds = 1, 30, 300
-	// maxPulls is how many profiles are collected at once; each holds its own trees.
+	// maxPulls is how many profiles are collected at once, unless they are of different kinds; each holds its own trees.
 	maxPulls = 4
 	// maxPIDs bounds ?pid=.
 	maxPIDs = 64
@@ -52,10 +52,10 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, why)
 		return
 	}
-	release, wait, ok := p.slots.take(time.Now(), d)
+	release, wait, ok := p.slots.take(p.kind.Name, time.Now(), d)
 	if !ok {
 		w.Header().Set("Retry-After", strconv.Itoa(wait))
-		refuse(w, http.StatusTooManyRequests, fmt.Sprintf("%d profiles are being collected already; try again in %d s", maxPulls, wait))
+		refuse(w, http.StatusTooManyRequests, fmt.Sprintf("too many profiles are being collected already; try again in %d s", wait))
 		return
 	}
 	defer release()

@@ -187,12 +187,33 @@ func TestClientGoesAway(t *testing.T) {
 	}
 }
 
+// A scrape of all kinds at once gets all of them, also next to other clients.
+func TestSlotsOfAllKinds(t *testing.T) {
+	s := newSlots()
+	now := time.Unix(1000, 0)
+	for range maxPulls {
+		if _, _, ok := s.take("cpu", now, time.Minute); !ok {
+			t.Fatal("a slot was refused")
+		}
+	}
+	for _, k := range kinds {
+		if _, _, ok := s.take(k.Name, now, 10*time.Second); ok != (k.Name != "cpu") {
+			t.Errorf("%s: %v", k.Name, ok)
+		}
+	}
+	for _, k := range kinds {
+		if _, wait, ok := s.take(k.Name, now, 10*time.Second); ok || wait != 10 {
+			t.Errorf("%s a second time: %d s, %v", k.Name, wait, ok)
+		}
+	}
+}
+
 func TestSlots(t *testing.T) {
 	s := newSlots()
 	now := time.Unix(1000, 0)
 	var releases []func()
 	for i := range maxPulls {
-		release, _, ok := s.take(now, time.Duration(10+i)*time.Second)
+		release, _, ok := s.take("cpu", now, time.Duration(10+i)*time.Second)
 		if !ok {
 			t.Fatalf("slot %d of %d was refused", i, maxPulls)
 		}
@@ -202,16 +223,16 @@ func TestSlots(t *testing.T) {
 		later time.Duration
 		wait  int
 	}{{0, 10}, {3500 * time.Millisecond, 7}, {time.Minute, 1}} {
-		if _, wait, ok := s.take(now.Add(tt.later), time.Second); ok || wait != tt.wait {
+		if _, wait, ok := s.take("cpu", now.Add(tt.later), time.Second); ok || wait != tt.wait {
 			t.Errorf("after %v: %d s and %v, want %d s", tt.later, wait, ok, tt.wait)
 		}
 	}
 	releases[2]()
 	releases[2]() // harmless
-	if _, _, ok := s.take(now, time.Second); !ok {
+	if _, _, ok := s.take("cpu", now, time.Second); !ok {
 		t.Error("no slot although one was given back")
 	}
-	if _, _, ok := s.take(now, time.Second); ok {
+	if _, _, ok := s.take("cpu", now, time.Second); ok {
 		t.Error("one slot given back was taken twice")
 	}
 }

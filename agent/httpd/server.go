@@ -84,9 +84,9 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	}
 	mux.HandleFunc("GET /versions", s.versionsOf)
 	mux.Handle("GET /ui/", http.StripPrefix("/ui", s.pages))
-	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintln(w, "the agent is alive")
-	})
+	alive := func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "the agent is alive") }
+	mux.HandleFunc("GET /-/healthy", alive) // Prometheus' name
+	mux.HandleFunc("GET /healthz", alive)   // Kubernetes'
 	mux.HandleFunc("GET /-/ready", s.ready)
 	s.handler = bodiless(headers(mux))
 	return s

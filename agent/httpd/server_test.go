@@ -40,6 +40,7 @@ func TestEndpoints(t *testing.T) {
 		{"/profiles/cpu?seconds=1", 200, "application/octet-stream", "\x1f\x8b"},
 		{"/-/healthy", 200, "text/plain", "alive"},
 		{"/-/ready", 200, "text/plain", "sampling"},
+		{"/healthz", 200, "text/plain", "alive"},
 		{"/ui/", 302, "", ""},
 		{"/ui/flamegraph", 200, "text/html", "com.acme.shop.Cart.total"},
 		{"/ui/top", 200, "text/html", "java.util.HashMap.getNode"},

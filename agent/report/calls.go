@@ -54,15 +54,27 @@ func (b bases) String() string {
 	return "[" + letters + "]"
 }
 
-// legend explains the marks, in their order.
-func (b bases) legend() string {
+// legend explains the marks that an engine's calls have, in their order.
+func (b bases) legend(engine string) string {
 	var list []string
 	for i, m := range basisMarks {
-		if name := m.basis.String(); b&(1<<i) != 0 {
-			list = append(list, name[:1]+" "+name+": "+m.means)
+		if b&(1<<i) == 0 {
+			continue
 		}
+		means := m.means
+		if engine == stored.EngineCount {
+			means = countedMeans[m.basis]
+		}
+		name := m.basis.String()
+		list = append(list, name[:1]+" "+name+": "+means)
 	}
 	return strings.Join(list, "; ")
+}
+
+// countedMeans are the bases of the calls of record --count, whose breakpoints may stand only some of the time, or in some threads.
+var countedMeans = map[profile.Basis]string{
+	profile.Counted:   "every call that entered the method's code, by a breakpoint there",
+	profile.Estimated: "calls that entered the method's code, counted in a part of the time or of the threads and scaled to all",
 }
 
 type (
@@ -159,7 +171,7 @@ func (e *engineCalls) title(p *pprof.Profile) string {
 	if e.engine != "" {
 		title = " of engine " + e.engine
 	}
-	title += fmt.Sprintf(": %s calls", e.number(e.graph.Total()))
+	title += ": " + manyOf(e.number(e.graph.Total()), "calls")
 	if p.DurationNanos > 0 {
 		title += fmt.Sprintf(" in %.2f s", time.Duration(p.DurationNanos).Seconds())
 	}

@@ -97,6 +97,9 @@ func Compare(w io.Writer, a, b Named, opts *CompareOptions) error {
 	if c.waited {
 		fmt.Fprintf(c.out, "omitted: waits for work\n")
 	}
+	if sameProfile(a.Profile, b.Profile) {
+		writeFolded(c.out, sameText, opts.Width)
+	}
 	return flush(c.out, "comparison")
 }
 
@@ -138,9 +141,15 @@ func (c *comparison) side(n Named, sampleType string) (*stacks, error) {
 		return nil, fmt.Errorf("%s has no %s: there is nothing to compare", n.Name, what)
 	}
 	if c.opts.By == ByClass && !classes {
-		return nil, fmt.Errorf("%s has no classes of objects: compare by method, or record with -e alloc or -e lock", n.Name)
+		return nil, noClasses(n.Name, s)
 	}
 	return s, nil
+}
+
+// noClasses is the error for a comparison by class of something else than objects.
+func noClasses(name string, s *stacks) error {
+	return fmt.Errorf("%s has no events of objects, only values of type %s: --by=class needs allocations (record -e alloc), locks (-e lock) or page faults "+
+		"(-e page-faults); compare these by method", name, s.unit())
 }
 
 // byMethod compares the innermost methods. It gets them as edge does, so that by method and by edge agree on what is

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -382,4 +383,39 @@ func byShare[K any](keys []K, share func(K) float64, least float64, most int) []
 func HasWindows(p *pprof.Profile) bool {
 	windows, err := samplesByWindow(p)
 	return err == nil && len(windows) > 1
+}
+
+// sameRecordings reports whether two sides are the same recordings, whatever their files are called.
+func sameRecordings(a, b []Named) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	b = slices.Clone(b)
+	for _, n := range a {
+		i := slices.IndexFunc(b, func(other Named) bool { return sameProfile(n.Profile, other.Profile) })
+		if i < 0 {
+			return false
+		}
+		b = slices.Delete(b, i, i+1)
+	}
+	return true
+}
+
+// sameProfile reports whether two profiles have the same content. Most that differ do so in their times.
+func sameProfile(a, b *pprof.Profile) bool {
+	switch {
+	case a == b:
+		return true
+	case a.TimeNanos != b.TimeNanos || a.DurationNanos != b.DurationNanos || len(a.Sample) != len(b.Sample) || len(a.Location) != len(b.Location):
+		return false
+	}
+	var sums [2][sha256.Size]byte
+	for i, p := range []*pprof.Profile{a, b} {
+		hash := sha256.New()
+		if err := p.WriteUncompressed(hash); err != nil {
+			return false
+		}
+		hash.Sum(sums[i][:0])
+	}
+	return sums[0] == sums[1]
 }

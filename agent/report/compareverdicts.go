@@ -51,6 +51,7 @@ type verdicts struct {
 	keys     []auditKey // those of the By, then subtrees that only one side has
 	ofBy     int        // how many are of the By
 	result   *audit.Result
+	same     bool // both sides are the same recordings
 	language language
 	out      *bufio.Writer
 }
@@ -60,7 +61,7 @@ func newVerdicts(a, b []Named, opts *AuditOptions) (*verdicts, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &verdicts{opts: opts, auditor: newAuditor(opts.By)}
+	v := &verdicts{opts: opts, auditor: newAuditor(opts.By), same: sameRecordings(a, b)}
 	var unitsError [2]float64
 	for side, list := range [][]Named{a, b} {
 		if v.sides[side], err = readSide(list, sampleType, opts); err != nil {
@@ -88,6 +89,9 @@ func newVerdicts(a, b []Named, opts *AuditOptions) (*verdicts, error) {
 	return v, nil
 }
 
+// sameText is for two sides that are one.
+const sameText = "A and B are the same recording: name two different ones"
+
 // check fails where there is nothing to compare.
 func (v *verdicts) check() error {
 	for side, list := range v.sides {
@@ -105,7 +109,7 @@ func (v *verdicts) check() error {
 			return fmt.Errorf("%s has no %s: there is nothing to compare", sideName(side, list), list[0].stacks.unit())
 		}
 		if v.opts.By == ByClass && !classes {
-			return fmt.Errorf("%s has no classes of objects: compare by method, or record with -e alloc or -e lock", sideName(side, list))
+			return noClasses(sideName(side, list), list[0].stacks)
 		}
 	}
 	return nil
@@ -149,7 +153,10 @@ func (v *verdicts) sentence() {
 func (v *verdicts) notes() {
 	write := func(format string, args ...any) { writeFolded(v.out, fmt.Sprintf(format, args...), v.opts.Width) }
 	d := v.result.Whole
-	if d.Verdict == audit.Undecided {
+	if v.same {
+		write("%s", sameText)
+	}
+	if d.Verdict == audit.Undecided && !(v.same && d.Reason != audit.TooFew) {
 		switch d.Reason {
 		case audit.TooFew:
 			write("too few windows for an interval: record at least %d a side, with --window=1 -d 60", audit.LeastWindows)

@@ -300,7 +300,7 @@ func TestAuditErrors(t *testing.T) {
 		{[]report.Named{a}, nil, report.AuditOptions{}, "both sides need a recording"},
 		{[]report.Named{a}, []report.Named{unknown}, report.AuditOptions{}, "b does not say how long it took: give the number of units with --per=N"},
 		{[]report.Named{a}, []report.Named{{Name: "c", Profile: sinktest.MustPprof(t, figure1(1, 1, 1))}}, report.AuditOptions{}, "record both in the same way"},
-		{[]report.Named{a}, []report.Named{a}, report.AuditOptions{CompareOptions: report.CompareOptions{By: report.ByClass}}, "a has no classes of objects"},
+		{[]report.Named{a}, []report.Named{a}, report.AuditOptions{CompareOptions: report.CompareOptions{By: report.ByClass}}, "a has no events of objects, only values of type cpu: --by=class needs allocations (record -e alloc)"},
 		{[]report.Named{a}, []report.Named{a}, report.AuditOptions{CompareOptions: report.CompareOptions{SampleType: "calls"}}, "a has no values of type calls"},
 	} {
 		var out bytes.Buffer
@@ -355,4 +355,25 @@ func FuzzAudit(f *testing.F) {
 			t.Fatalf("a profile differs from itself:\n%s", &out)
 		}
 	})
+}
+
+// A recording that is compared with itself, or with a copy, is named as what it is, whatever the statistics say.
+func TestAuditSameRecording(t *testing.T) {
+	a := recorded{pid: 1, windows: 60, paths: shop(), seed: 1}
+	one, copied := a.named(t, "a.pb.gz"), a.named(t, "copy.pb.gz")
+	other := recorded{pid: 1, windows: 60, paths: shop(), seed: 2}.named(t, "b.pb.gz")
+	opts := &report.AuditOptions{CompareOptions: report.CompareOptions{N: 20, Width: 79}}
+	const same = "A and B are the same recording"
+	got, _ := audited(t, []report.Named{one}, []report.Named{copied}, opts)
+	if !strings.Contains(got, same) || strings.Contains(got, "too near") {
+		t.Errorf("a recording and its copy:\n%s", got)
+	}
+	if got, _ := audited(t, []report.Named{one, other}, []report.Named{other, copied}, opts); !strings.Contains(got, same) {
+		t.Errorf("two recordings in another order:\n%s", got)
+	}
+	for _, b := range [][]report.Named{{other}, {one, other}} {
+		if got, _ := audited(t, []report.Named{one}, b, opts); strings.Contains(got, same) {
+			t.Errorf("different recordings:\n%s", got)
+		}
+	}
 }

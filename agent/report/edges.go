@@ -98,7 +98,7 @@ func (w *edgeWriter) edges() {
 	}
 	w.onlySeenEdges(w.opts.N - len(shown))
 	if used != 0 {
-		writeFolded(w.out, "marks: "+used.legend(), w.opts.Width)
+		writeFolded(w.out, "marks: "+used.legend(w.engine), w.opts.Width)
 	}
 	if n := w.graph.Overflow(); n > 0 {
 		fmt.Fprintf(w.out, "too many edges: %.0f calls are omitted\n", n)

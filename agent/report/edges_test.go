@@ -28,6 +28,7 @@ func TestCallViewsGolden(t *testing.T) {
 	sinktest.Golden(t, "calls.tree.golden", sinktest.Show(t, report.Tree, stored, nil))
 	sinktest.Golden(t, "calls.narrow.golden", sinktest.Show(t, report.Report, stored, &report.ViewOptions{N: 2, Width: 60}))
 	sinktest.Golden(t, "both.golden", sinktest.Show(t, report.Report, sinktest.MustPprof(t, sinktest.ShopBoth()), nil))
+	sinktest.Golden(t, "count.golden", sinktest.Show(t, report.Edges, sinktest.MustPprof(t, sinktest.ShopCounted()), nil))
 	sinktest.Golden(t, "exact.golden", sinktest.Show(t, report.Report, sinktest.MustPprof(t, sinktest.ShopExact()), nil))
 }
 

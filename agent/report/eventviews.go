@@ -47,8 +47,8 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 
 	const objects, space = 0, 1
 	out, all := bufio.NewWriter(w), byClass.total()
-	writeFolded(out, fmt.Sprintf("Allocations%s: %s (%s), %s objects, from %s events", elapsed(p),
-		bytesScale.of(all.values[space]), e.about(all), quantity(all.values[objects]), quantity(all.events)), opts.Width)
+	writeFolded(out, fmt.Sprintf("Allocations%s: %s (%s), %s, from %s", elapsed(p),
+		bytesScale.of(all.values[space]), e.about(all), manyOf(quantity(all.values[objects]), "objects"), manyOf(quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{space, objects}}
 	table.columns = append(table.columns, shareColumn(space, all))
@@ -107,9 +107,9 @@ func CPI(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	const cycles, instructions = 0, 1
 	out, all := bufio.NewWriter(w), byMethod.total()
-	writeFolded(out, fmt.Sprintf("Cycles%s: %s cycles, %s instructions, CPI %s, from %s events", elapsed(p),
+	writeFolded(out, fmt.Sprintf("Cycles%s: %s cycles, %s instructions, CPI %s, from %s", elapsed(p),
 		quantity(all.values[cycles]), quantity(all.values[instructions]), ratio(all.values[cycles], all.values[instructions]),
-		quantity(all.events)), opts.Width)
+		manyOf(quantity(all.events), "events")), opts.Width)
 	share := func(i int, of tally) string { return stored.Percent(of.values[i], all.values[i]) }
 	table := eventTable{opts: opts, out: out, order: []int{cycles, instructions}}
 	table.columns = []eventColumn{
@@ -151,8 +151,8 @@ func Faults(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		method.parts.of(partOf(e.kind, sample)).add(t)
 	}
 	out, all := bufio.NewWriter(w), byMethod.total()
-	writeFolded(out, fmt.Sprintf("Page faults%s: %s (%s) first touches of memory, from %s events", elapsed(p), quantity(all.values[0]), e.about(all),
-		quantity(all.events)), opts.Width)
+	writeFolded(out, fmt.Sprintf("Page faults%s: %s (%s) first touches of memory, from %s", elapsed(p), quantity(all.values[0]), e.about(all),
+		manyOf(quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{0}}
 	table.columns = []eventColumn{shareColumn(0, all), valueColumn("faults", 0, quantity), eventsColumn}
@@ -192,9 +192,9 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 
 	out, all := bufio.NewWriter(w), locks.total()
-	writeFolded(out, fmt.Sprintf("Locks%s: %s (%s) of delay in %s contentions, %s acquisitions, from %s events", elapsed(p),
-		timeScale.of(all.values[lockDelay]), e.about(all), quantity(all.values[lockContentions]), quantity(all.values[lockAcquisitions]),
-		quantity(all.events)), opts.Width)
+	writeFolded(out, fmt.Sprintf("Locks%s: %s (%s) of delay in %s, %s, from %s", elapsed(p),
+		timeScale.of(all.values[lockDelay]), e.about(all), manyOf(quantity(all.values[lockContentions]), "contentions"),
+		manyOf(quantity(all.values[lockAcquisitions]), "acquisitions"), manyOf(quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{lockDelay, lockContentions, lockAcquisitions}}
 	table.columns = []eventColumn{
@@ -316,13 +316,13 @@ func Values(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		of[probe].methods.of(e.site(sample)).add(t)
 	}
 	out, all := bufio.NewWriter(w), probes.total()
-	writeFolded(out, fmt.Sprintf("Values%s: %s (%s) values of %s, from %s events", elapsed(p), quantity(all.values[0]), e.about(all),
-		stored.Plural(len(probes.list), "probe"), quantity(all.events)), opts.Width)
+	writeFolded(out, fmt.Sprintf("Values%s: %s (%s) values of %s, from %s", elapsed(p), quantity(all.values[0]), e.about(all),
+		stored.Plural(len(probes.list), "probe"), manyOf(quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	shown, rest := first(opts.N, probes.sorted(0))
 	for _, probe := range shown {
 		fmt.Fprintf(out, "\n%s\n", shorten(probe.key, opts.Width))
-		writeFolded(out, fmt.Sprintf("%s executions%s", quantity(probe.values[0]), mean(probe.tally)), opts.Width)
+		writeFolded(out, manyOf(quantity(probe.values[0]), "executions")+mean(probe.tally), opts.Width)
 		writeHistogram(out, &of[probe.key].values, probe.tally, opts)
 		table := eventTable{opts: opts, out: out, order: []int{0}, columns: []eventColumn{
 			shareColumn(0, probe.tally), valueColumn("executions", 0, quantity), eventsColumn,

@@ -164,7 +164,7 @@ func TestExactAllocations(t *testing.T) {
 		absent string
 	}{
 		{[]sinktest.Event{exact}, "3.0MB (exact), 3 objects, from 3 events", "±"},
-		{[]sinktest.Event{exact, estimated}, "Allocations, in 10.00 s: 1.0MB (±196.0%), 1 objects", "±  A"},
+		{[]sinktest.Event{exact, estimated}, "Allocations, in 10.00 s: 1.0MB (±196.0%), 1 object,", "±  A"},
 		{[]sinktest.Event{exact, estimated}, "Every object was also counted: 3.0MB, 3 objects\n share  bytes  objects  class\n100.0%  3.0MB        3  A\n", "4.0MB"},
 	} {
 		p := sinktest.Only(profile.Allocations)

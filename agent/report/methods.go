@@ -142,7 +142,10 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		for _, e := range rest {
 			self += e.Self
 		}
-		fmt.Fprintf(out, "%6.1f%% %*s %s  %d more methods\n", v.share(self), count, v.amount(self), strings.Repeat(" ", 8+count), len(rest))
+		fmt.Fprintf(out, "%6.1f%% %*s %s  %s\n", v.share(self), count, v.amount(self), strings.Repeat(" ", 8+count), stored.Plural(len(rest), "more method"))
+	}
+	if v.tree.Total() == 0 && HasTime(p) {
+		writeFolded(out, "No samples: what was recorded used no CPU time, or less than a sample stands for", opts.Width)
 	}
 	v.writeLegend(out, used, opts.Width)
 	return flush(out, "methods")
@@ -186,7 +189,7 @@ func Tree(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	t := treeWriter{view: v, opts: opts, totals: v.tree.Totals(), out: bufio.NewWriter(w)}
 	t.liftMarks()
-	fmt.Fprintf(t.out, "Calling contexts with %g%% or more of %s %s\n", opts.MinShare, v.amount(v.tree.Total()), word(v.unit))
+	fmt.Fprintf(t.out, "Calling contexts with %g%% or more of %s\n", opts.MinShare, manyOf(v.amount(v.tree.Total()), word(v.unit)))
 	v.tree.Walk(v.tree.Heaviest(t.totals, strings.Compare), t.visit)
 	v.writeLegend(t.out, t.used, opts.Width)
 	if v.entered != nil {

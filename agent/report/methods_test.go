@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	pprof "github.com/google/pprof/profile"
@@ -146,5 +147,13 @@ func TestTreeIndentIsBounded(t *testing.T) {
 		if n := utf8.RuneCountInString(line); n > 79 {
 			t.Fatalf("line of %d columns: %s", n, line)
 		}
+	}
+}
+
+// An idle process has an empty profile, which says why.
+func TestMethodsOfNothing(t *testing.T) {
+	got := sinktest.Show(t, report.Methods, sinktest.MustPprof(t, &profile.Profile{Duration: time.Second, Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1}}}}}), nil)
+	if !strings.Contains(got, "No samples: what was recorded used no CPU time") {
+		t.Errorf("%s", got)
 	}
 }

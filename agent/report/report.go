@@ -33,7 +33,7 @@ func Footer(w io.Writer, p *pprof.Profile, width int) error {
 	comments := footer(p)
 	for i, comment := range comments {
 		if i == maxComments {
-			fmt.Fprintf(out, "%d more comments\n", len(comments)-i)
+			fmt.Fprintln(out, stored.Plural(len(comments)-i, "more comment"))
 			break
 		}
 		writeFolded(out, stored.Printable(comment), width)

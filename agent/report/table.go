@@ -47,6 +47,14 @@ func quantity(value float64) string {
 	return countScale.of(value)
 }
 
+// manyOf writes a number and the plural of what it counts, which ends in s: "2 events", "1 event".
+func manyOf(number, things string) string {
+	if number == "1" {
+		things = strings.TrimSuffix(things, "s")
+	}
+	return number + " " + things
+}
+
 // amount writes a value of a sample type for people: bytes, times, and what a CPU does in large numbers with a suffix, and
 // any other number whole.
 func amount(t *pprof.ValueType, value float64) string {

@@ -300,21 +300,20 @@ func (m *VersionedMethod) Arrange() {
 
 // Find returns the methods of that name, or of that name with a signature, in each process.
 func (vs *Versions) Find(name string) (list []*VersionedMethod, err error) {
-	var near []string
+	var names []string
 	for _, m := range vs.Methods {
-		switch {
-		case m.Name == name || m.SystemName == name:
+		if m.Name == name || m.SystemName == name {
 			list = append(list, m)
-		case strings.Contains(m.Name, name) && len(near) < 3 && !slices.Contains(near, m.Name):
-			near = append(near, m.Name)
 		}
+		names = append(names, m.Name)
 	}
 	if len(list) > 0 {
 		return list, nil
 	}
+	const most = 3
 	hint := "name it as --view=versions without a method shows it"
-	if len(near) > 0 {
-		hint = "there is " + strings.Join(near, ", ")
+	if near := stored.Near(names, name, most); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, ", ") + "?"
 	}
 	return nil, fmt.Errorf("no code version of %s was sampled: %s", stored.Printable(name), hint)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -214,7 +215,7 @@ func (vs *Versions) writeMethod(out *bufio.Writer, p *pprof.Profile, m *Versione
 	}
 	g.write(out, opts.Width)
 	if m.Interpreted > 0 {
-		fmt.Fprintf(out, "%d samples with the method interpreted\n", m.Interpreted)
+		fmt.Fprintf(out, "%s with the method interpreted\n", manyOf(strconv.FormatUint(m.Interpreted, 10), "samples"))
 	}
 	vs.writeInlined(out, m, opts)
 	for _, v := range m.Versions {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/page"
 	"github.com/vmprof-agent/vmprof-agent/agent/engines"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/timing"
 	"github.com/vmprof-agent/vmprof-agent/agent/timing/hotspot"
 )
@@ -49,14 +49,15 @@ type auditOptions struct {
 	least      float64 // percent
 	duration   time.Duration
 	socket     string
-	verbose    bool
+	logging    logFlags
 
 	breakpoints attach.BreakpointPolicy
 	engine      auditEngine // that takes the timings
+	log         *slog.Logger
 }
 
 func parseAudit(args []string, stderr io.Writer) (*auditOptions, error) {
-	o := auditOptions{duration: time.Minute}
+	o := auditOptions{duration: time.Minute, log: slog.New(slog.DiscardHandler)}
 	fs := newFlags("audit", auditUsage, stderr)
 	o.targets.add(fs, "audit process `PID` (or name); repeatable, to compare")
 	fs.StringVar(&o.method, "method", "", "time method `M`")
@@ -66,7 +67,7 @@ func parseAudit(args []string, stderr io.Writer) (*auditOptions, error) {
 	fs.VarP(seconds{&o.duration}, "duration", "d", "end without a verdict after `TIME`")
 	fs.TextVar(&o.breakpoints, "breakpoints", attach.BreakpointsAuto, "breakpoints `WHEN`: auto, always, never")
 	fs.StringVar(&o.socket, "guest-socket", engines.DefaultGuestSocket, "socket `PATH`")
-	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log connections")
+	o.logging.add(fs, "log connections")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func parseAudit(args []string, stderr io.Writer) (*auditOptions, error) {
 	case o.duration < time.Second:
 		return nil, usageError("-d needs at least 1 s")
 	}
-	return &o, nil
+	return &o, o.logging.check()
 }
 
 // maxAuditPIDs bounds the processes: each shares 12 MB with the agent.
@@ -127,6 +128,9 @@ func openHotspotTimer(ctx context.Context, o *auditOptions, log *slog.Logger) (t
 	if err != nil {
 		return nil, usageError(err.Error())
 	}
+	if err := checkMethod(ctx, o.pids, method, true, log); err != nil {
+		return nil, err
+	}
 	e, err := hotspot.Open(ctx, hotspot.Options{PIDs: o.pids, Method: method, Breakpoints: o.breakpoints, Log: log})
 	if err != nil {
 		return nil, err // not a nil *Engine in an interface
@@ -158,7 +162,12 @@ func auditVerb(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if len(o.pids) > maxAuditPIDs {
 		return usageError(fmt.Sprintf("%d processes are too many to audit: name up to %d", len(o.pids), maxAuditPIDs))
 	}
-	log := logger(o.verbose, stderr)
+	if len(o.targets.words) > 1 && len(o.pids) == 1 {
+		return usageError(fmt.Sprintf("-p %s is the same process each time, %d: name another one to compare, or name it once to compare the versions in it",
+			strings.Join(o.targets.words, " -p "), o.pids[0]))
+	}
+	log := o.logging.logger(stderr)
+	o.log = log
 	limitMemory(log)
 	for _, pid := range o.pids {
 		if _, err := os.Stat(fmt.Sprintf("%s/%d", proc.DefaultRoot, pid)); errors.Is(err, fs.ErrNotExist) {
@@ -195,7 +204,9 @@ func (o *auditOptions) run(ctx context.Context, engine timing.Engine, stdout io.
 	within, cancel := context.WithTimeout(ctx, o.duration)
 	defer cancel()
 	a := newAuditor(o)
+	alive := follow(proc.DefaultRoot, o.pids, o.log)
 	var list []timing.Timing
+	var failed error // of the engine, when there were timings already
 	for next := began.Add(time.Second); ; {
 		// Once in a while, even if there are no timings.
 		turn, done := context.WithDeadline(within, next)
@@ -207,7 +218,10 @@ func (o *auditOptions) run(ctx context.Context, engine timing.Engine, stdout io.
 			a.add(&list[i], cost)
 		}
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
-			return fmt.Errorf("take timings: %w", err)
+			if alive.look() { // otherwise the notes say what happened
+				failed = fmt.Errorf("take timings: %w", err)
+			}
+			break
 		}
 		if within.Err() != nil {
 			break
@@ -215,7 +229,10 @@ func (o *auditOptions) run(ctx context.Context, engine timing.Engine, stdout io.
 		if time.Now().Before(next) {
 			continue
 		}
-		next = time.Now().Add(time.Second)
+		next = time.Now().Add(lookPause)
+		if !alive.look() {
+			break
+		}
 		if err := o.absent(engine, time.Since(began)); err != nil {
 			return err
 		}
@@ -224,13 +241,16 @@ func (o *auditOptions) run(ctx context.Context, engine timing.Engine, stdout io.
 		}
 	}
 	if a.timings == 0 {
+		if failed != nil {
+			return failed
+		}
 		if err := o.absent(engine, arrival); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
 			return errors.New("interrupted before there was a timing")
 		}
-		return o.untimed(engine)
+		return o.untimed(engine, time.Since(began), alive.notes())
 	}
 	if err := a.short(); err != nil {
 		return err
@@ -239,7 +259,7 @@ func (o *auditOptions) run(ctx context.Context, engine timing.Engine, stdout io.
 	if err := a.write(stdout, time.Since(began), cost, margin, engine.Stats()); err != nil {
 		return err
 	}
-	notes := notesOf(engine)
+	notes := append(notesOf(engine), alive.notes()...)
 	if caveat := o.engine.caveat; caveat != "" && len(o.pids) == 1 && len(a.versions) > 1 {
 		notes = append([]string{caveat}, notes...)
 	}
@@ -248,7 +268,7 @@ func (o *auditOptions) run(ctx context.Context, engine timing.Engine, stdout io.
 			return err
 		}
 	}
-	return nil
+	return failed
 }
 
 // absent is why no timings can be expected of a process, after so long.
@@ -274,10 +294,10 @@ func (o *auditOptions) absent(engine timing.Engine, waited time.Duration) error 
 	return nil
 }
 
-// untimed is why there are no timings although the method is audited.
-func (o *auditOptions) untimed(engine timing.Engine) error {
-	text := fmt.Sprintf("no invocation of %s began and ended within %v: audit longer (-d), or %s", o.method, o.duration, o.engine.untimed)
-	for _, note := range notesOf(engine) {
+// untimed is why there are no timings after so long, although the method is audited.
+func (o *auditOptions) untimed(engine timing.Engine, took time.Duration, more []string) error {
+	text := fmt.Sprintf("no invocation of %s began and ended within %v: audit longer (-d), or %s", o.method, took.Round(time.Second), o.engine.untimed)
+	for _, note := range append(notesOf(engine), more...) {
 		text += "; " + note
 	}
 	if lost := lostLine(engine.Stats().Lost); lost != "" {
@@ -300,25 +320,16 @@ func candidates(methods []string, wanted string) string {
 	if len(methods) == 0 {
 		return ": it has registered none"
 	}
+	if near := stored.Near(methods, wanted, most); len(near) > 0 {
+		return "; did you mean " + strings.Join(near, ", ") + "?"
+	}
 	methods = slices.Clone(methods)
 	slices.Sort(methods)
 	methods = slices.Compact(methods)
-	likeness := func(name string) int {
-		lower, low := strings.ToLower(name), strings.ToLower(wanted)
-		if strings.Contains(lower, low) || strings.Contains(low, lower) {
-			return -1
-		}
-		return distance(lower, low)
-	}
-	slices.SortStableFunc(methods, func(a, b string) int { return cmp.Compare(likeness(a), likeness(b)) })
-	text := "; did you mean "
-	if likeness(methods[0]) > 3 {
-		text = "; it has "
-	}
 	more := ""
 	if len(methods) > most {
 		more = fmt.Sprintf(", … (%d methods)", len(methods))
 		methods = methods[:most]
 	}
-	return text + strings.Join(methods, ", ") + more
+	return "; it has " + strings.Join(methods, ", ") + more
 }

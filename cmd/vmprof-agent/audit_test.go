@@ -17,15 +17,20 @@ import (
 type fakeEngine struct {
 	random  *rand.Rand
 	percent []float64 // by version, of pid 7
-	ns      float64
+	ns      float64   // of version 0
 	targets []timing.Target
 	lost    map[string]uint64
 	taken   uint64
+	most    uint64 // timings that there are; 0: any number
 }
 
 func (e *fakeEngine) Take(ctx context.Context, list []timing.Timing) ([]timing.Timing, error) {
-	for range 2000 {
-		if len(e.percent) == 0 {
+	turn := 2000
+	if e.most > 0 {
+		turn = 1
+	}
+	for range turn {
+		if len(e.percent) == 0 || e.most > 0 && e.taken >= e.most {
 			break
 		}
 		version := e.random.IntN(len(e.percent))
@@ -59,8 +64,12 @@ func TestAuditVerdicts(t *testing.T) {
 		{"same", fakeEngine{ns: 1000, percent: []float64{0, 0}}, []string{"no difference that matters: version 1 of `f` is within 1 % of version 0: "}, ""},
 		{"three", fakeEngine{ns: 1000, percent: []float64{0, 10, -10}}, []string{"version 1 of `f` is ", "slower than version 0", "version 2 of `f` is ", "faster than version 0"}, ""},
 		{"one", fakeEngine{ns: 1000, percent: []float64{0}}, []string{"nothing to compare: only version 0 of `f` ran in "}, ""},
+		{"one, few timings", fakeEngine{ns: 1000, percent: []float64{0}, most: 170}, []string{"nothing to compare: only version 0 of `f` ran in ", "invocation        0", "  too few  ", "170 timings in 4s"}, ""},
+		{"two, few timings", fakeEngine{ns: 1000, percent: []float64{0, 5}, most: 130}, []string{"undecided: too few timings of ", "invocation        1", "  too few  "}, ""},
+		{"one timing", fakeEngine{ns: 1000, percent: []float64{0}, most: 1}, []string{"nothing to compare: ", "too few timings: those in the first second of a version do not count", "\n1 timing in 4s"}, ""},
 		{"short", fakeEngine{ns: 20, percent: []float64{0, 5}}, nil, "f is too short to time: perturb score"},
-		{"unknown method", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"main", "g"}}}}, nil, "process 7 has no method named f; did you mean g, main"},
+		{"unknown method", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"main", "g"}}}}, nil, "process 7 has no method named f; it has g, main"},
+		{"near method", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"main", "F", "ff"}}}}, nil, "process 7 has no method named f; did you mean F, ff?"},
 		{"old header", fakeEngine{targets: []timing.Target{{PID: 7, Problem: "its vmprof.h is too old"}}}, nil, "process 7: its vmprof.h is too old"},
 		{"nobody", fakeEngine{}, nil, "process 7 has not connected to /nowhere"},
 		{"never run", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"f"}, Audited: []string{"f"}}}}, nil, "no invocation of f began and ended within"},

@@ -168,6 +168,9 @@ func (a *auditor) name(version int) string {
 // write writes verdicts, timings and losses.
 func (a *auditor) write(w io.Writer, took, cost, within time.Duration, stats timing.Stats) error {
 	var b strings.Builder
+	for _, r := range a.regions {
+		r.contest.End()
+	}
 	others := a.others()
 	main := a.main()
 	if main == nil { // loops, and no invocation
@@ -186,8 +189,8 @@ func (a *auditor) write(w io.Writer, took, cost, within time.Duration, stats tim
 	b.WriteByte('\n')
 	a.table(&b)
 	b.WriteByte('\n')
-	fmt.Fprintf(&b, "%s timings in %s; each costs the program %d ± %d ns, which is subtracted\n",
-		thousands(stats.Taken), took.Round(100*time.Millisecond), cost.Nanoseconds(), within.Nanoseconds())
+	fmt.Fprintf(&b, "%s in %s; each costs the program %d ± %d ns, which is subtracted\n",
+		counted(stats.Taken, "timing"), took.Round(100*time.Millisecond), cost.Nanoseconds(), within.Nanoseconds())
 	if lost := lostLine(stats.Lost); lost != "" {
 		b.WriteString(lost + "\n")
 	}
@@ -234,6 +237,10 @@ func (a *auditor) table(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "of\tversion\ttimings\truns\tns a run\t±\tlongest\tcut, %\tperturb\tconverge\t")
 	order := append([]int{a.base()}, a.others()...)
+	if len(a.regions) == 0 {
+		fmt.Fprintln(w, "too few timings: those in the first second of a version do not count, as its caches are cold")
+		return
+	}
 	for _, loop := range slices.Sorted(maps.Keys(a.regions)) {
 		r := a.regions[loop]
 		of := "loop " + strconv.Itoa(int(loop))
@@ -258,8 +265,11 @@ func (a *auditor) table(w io.Writer) {
 			}
 			total, scores := totals[version], &r.scores[version]
 			half := "-"
-			if h, ok := within[version]; ok && !math.IsNaN(h) {
+			switch h, ok := within[version]; {
+			case ok && !math.IsNaN(h):
 				half = strconv.FormatFloat(h, 'f', 1, 64)
+			case total.Timings < audit.EnoughTimings:
+				half = "too few"
 			}
 			fmt.Fprintf(t, "%s\t%s\t%s\t%.0f\t%.1f\t%s\t%.0f\t%.1f\t%.2f\t%.2g\t\n", of, strings.TrimPrefix(a.name(version), "version "),
 				thousands(total.Timings), total.Runs, (total.Time-total.Cut)/total.Runs, half, total.Longest, 100*total.Cut/max(total.Time, 1),
@@ -283,6 +293,14 @@ func lostLine(lost map[string]uint64) string {
 
 // percentOf writes a probability in %.
 func percentOf(p float64) string { return strconv.FormatFloat(math.Round(p*1e6)/1e4, 'f', -1, 64) }
+
+// counted writes a number of things: "1 timing", "12,345 timings".
+func counted(n uint64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return thousands(n) + " " + thing + "s"
+}
 
 // thousands writes 12345 as 12,345.
 func thousands(n uint64) string {

@@ -45,7 +45,7 @@ func TestCompare(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{timed, timed}, []string{"Comparison of samples by method", "overlap       100.00", "No share differs"}},
+		{[]string{timed, timed}, []string{"Comparison of samples by method", "overlap       100.00", "No share differs", "A and B are the same recording"}},
 		{[]string{a, b}, []string{"Comparison of calls by method", "A: " + a[:10], "overlap        90.00", "-10.00%  com.acme.Hot.go"}},
 		{[]string{"--by=edge", a, b}, []string{"by edge", "+10.00%  com.acme.Main.run:7 -> java.util.Cold.go"}},
 		{[]string{"--by=edge", "--ignore-sites", a, b}, []string{"com.acme.Main.run -> java.util.Cold.go"}},
@@ -57,7 +57,7 @@ func TestCompare(t *testing.T) {
 		{[]string{"--ignore-sites", windows}, []string{"edges: the innermost calls;"}},
 		{[]string{"--windows=2,1", windows}, []string{"A: " + windows[:10], "window 2, 10", "overlap        60.00", "+40.00%  com.acme.Main.hot"}},
 		{[]string{"--windows=1,2", "--by=context", windows}, []string{"by context", "overlap        60.00"}},
-		{[]string{windows, windows}, []string{"Undecided whether B uses more or less CPU than A: ", "2 + 2 windows", "too few windows", "overlap 100.00"}},
+		{[]string{windows, windows}, []string{"Undecided whether B uses more or less CPU than A: ", "2 + 2 windows", "too few windows", "overlap 100.00", "A and B are the same recording"}},
 		{[]string{"--per=200:100", windows, windows}, []string{"Undecided whether B is faster or slower than A: ", "ms of CPU per unit"}},
 		{[]string{"--per=seconds", "--alpha=0.05", windows, windows}, []string{"2 + 2 windows"}},
 		{[]string{windows, "--", windows, windows}, []string{"2 + 4 windows", "one side has one process only"}},
@@ -124,7 +124,7 @@ func TestCompareErrors(t *testing.T) {
 		{[]string{"--by=edge", windows}, "--by is for two profiles", true},
 		{[]string{"--ignore-sites", "--windows=1,2", windows}, "--ignore-sites is for --by=edge", true},
 		{[]string{"--by=frame", timed, timed}, `cannot compare by "frame": choose method, edge, context or class`, true},
-		{[]string{"--by=class", timed, timed}, "has no classes of objects", false},
+		{[]string{"--by=class", timed, timed}, "--by=class needs allocations (record -e alloc)", false},
 		{[]string{"--ignore-sites", timed, timed}, "--ignore-sites is for --by=edge", true},
 		{[]string{"-n", "-1", timed, timed}, "at least 0", true},
 		{[]string{"--", timed}, "name recordings on both sides of --", true},

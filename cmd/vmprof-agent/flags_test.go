@@ -31,7 +31,7 @@ func flagsIn(help string) (names []string) {
 
 func TestRecordHelp(t *testing.T) {
 	help := helpOf(t, "record", "--help")
-	const everyday = "pid duration event budget probe output frequency window against per count stats verbose"
+	const everyday = "pid duration event budget probe output frequency window against per count stats verbose log.format"
 	if got := strings.Join(flagsIn(help), " "); got != everyday {
 		t.Errorf("record --help has %s, want %s", got, everyday)
 	}
@@ -118,7 +118,7 @@ func TestSeconds(t *testing.T) {
 			t.Errorf("record %s: %v, %v, %v", tt.args, o.duration, o.window, err)
 		}
 	}
-	for _, args := range []string{"-d NaN", "-d Inf", "-d 1e300", "-d -1", "-d long", "-d 10x"} {
+	for _, args := range []string{"-d NaN", "-d Inf", "-d 1e300", "-d -1", "-d 0", "-d 0s", "--window 0", "--window=-1s", "-d long", "-d 10x"} {
 		if _, err := parseRecord(strings.Fields(args), io.Discard); err == nil || !isUsage(err) {
 			t.Errorf("record %s: %v", args, err)
 		}

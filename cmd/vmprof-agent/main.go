@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
 // gcPercent trades a little CPU time for memory: the heap is small, as that of an agent that is always on should be.
@@ -152,32 +154,9 @@ func nearest(name string) string {
 	const far = 3 // edits
 	best, at := "", far
 	for _, v := range verbs() {
-		if d := distance(name, v.name); v.summary != "" && d < at {
+		if d := stored.Edits(name, v.name); v.summary != "" && d < at {
 			best, at = v.name, d
 		}
 	}
 	return best
-}
-
-// distance counts the insertions, deletions and replacements between two words (Levenshtein). It looks at no more than
-// 32 bytes of each.
-func distance(a, b string) int {
-	a, b = a[:min(len(a), 32)], b[:min(len(b), 32)]
-	row := make([]int, len(b)+1) // distances of a's first i bytes from each beginning of b
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := diagonal
-			if a[i] != b[j] {
-				replace++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

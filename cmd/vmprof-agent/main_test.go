@@ -68,20 +68,6 @@ func TestHelpNamesEveryVerb(t *testing.T) {
 	}
 }
 
-func TestDistance(t *testing.T) {
-	for _, tt := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0}, {"abc", "abc", 0}, {"abc", "", 3}, {"", "abc", 3}, {"kitten", "sitting", 3}, {"recrod", "record", 2},
-		{strings.Repeat("x", 1000), "", 32},
-	} {
-		if got := distance(tt.a, tt.b); got != tt.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
-		}
-	}
-}
-
 func TestVersionAsJSON(t *testing.T) {
 	var stdout bytes.Buffer
 	if code := run(t.Context(), []string{"version", "--json"}, &stdout, &stdout); code != 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
@@ -201,7 +202,7 @@ func (p *offeredProbe) write(out io.Writer, column, width int) {
 	wrap(out, "  ", fmt.Sprintf("%-*s  %s", column, plainText(p.name, maxProbeName), strings.Join(about, ", ")), width)
 	for i, operands := range p.operands {
 		if i == maxPlaces {
-			fmt.Fprintf(out, "      %d more sites\n", len(p.operands)-i)
+			fmt.Fprintf(out, "      %s\n", stored.Plural(len(p.operands)-i, "more site"))
 			break
 		}
 		if i > 0 {

@@ -194,7 +194,7 @@ func eventNames() []string {
 func (e *eventFlags) add(fs *pflag.FlagSet) {
 	fs.StringSliceVarP(&e.names, "event", "e", []string{"cpu"}, "`EVENT`s to record, comma-separated")
 	e.callFlags.add(fs)
-	fs.StringVar(&e.budget, "budget", "1%", "limit CPU `SHARE` of events and calls")
+	fs.StringVar(&e.budget, "budget", "1%", "limit CPU `SHARE` of events, calls")
 	fs.StringArrayVar(&e.probes, "probe", nil, "read values at `SPEC`: see help probes")
 	fs.BoolVar(&e.events.MonitorEnters, "monitor-enters", false, "lock: estimate uncontended lock acquisitions (x86-64)")
 	fs.TextVar(&e.breakpoints, "breakpoints", attach.BreakpointsAuto, "set breakpoints `WHEN`: auto (not in VMs), always, never")

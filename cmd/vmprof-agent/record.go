@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -18,8 +17,10 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/version"
 )
 
@@ -27,7 +28,8 @@ const recordUsage = `Usage: vmprof-agent record [flags] [-- COMMAND [ARG]...]
 
 Profiles running processes, or COMMAND and its children, and writes a file.
 Without -p and COMMAND it profiles the whole machine. Ctrl-C ends the recording
-early, writes the file and ends COMMAND. After -d, COMMAND keeps running.
+early, writes the file and ends COMMAND. After -d, COMMAND keeps running. The
+summary is on stdout, with COMMAND on stderr.
 
   vmprof-agent record -p 4711                   # one JVM, 30 s, to vmprof.pb.gz
   vmprof-agent record -p shop                   # by unit, jar or main class
@@ -59,7 +61,7 @@ type recordOptions struct {
 	frequency int
 	output    string
 	stats     string
-	verbose   bool
+	log       logFlags
 	command   []string
 	contexts  contextFlags
 	against   againstFlags
@@ -91,7 +93,7 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	o.against.add(fs)
 	o.count.add(fs)
 	fs.StringVar(&o.stats, "stats", "", "also write the agent's own counters to `FILE`, as JSON")
-	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log attached probes and failures")
+	o.log.add(fs, "log attached probes and failures")
 	o.addExact(fs)
 	o.contexts.add(fs)
 	if err := parseFlags(fs, recordUsage, args); err != nil {
@@ -108,13 +110,15 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 		return nil, usageError("-F needs a frequency of at least 1 Hz")
 	case o.exact != "" && len(o.command) == 0 && len(o.targets.words) != 1:
 		return nil, usageError("--exact counts the calls of one JVM: select it with -p, or start it as a command")
-	case o.duration < 0:
-		return nil, usageError("-d needs a positive duration")
+	case o.duration < 0 || o.duration == 0 && fs.Changed("duration"):
+		return nil, usageError("-d needs a duration above 0, such as 10s; without -d a recording takes 30 s, or as long as COMMAND")
+	case o.window <= 0 && fs.Changed("window"):
+		return nil, usageError(fmt.Sprintf("--window needs a duration of at least %v", minWindow))
 	}
 	if o.duration == 0 && len(o.command) == 0 {
 		o.duration = defaultDuration
 	}
-	if err := errors.Join(o.check(fs), o.contexts.read(fs, o.exact != "")); err != nil {
+	if err := errors.Join(o.log.check(), o.check(fs), o.contexts.read(fs, o.exact != "")); err != nil {
 		return nil, err
 	}
 	if o.output == "" {
@@ -141,13 +145,17 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if o.exact != "" && len(o.command) == 0 && len(o.pids) != 1 {
 		return usageError("--exact counts the calls of one JVM: select it with -p")
 	}
-	limitMemory(logger(o.verbose, stderr))
+	log := o.log.logger(stderr)
+	limitMemory(log)
 	// A terminal that goes away ends a recording as Ctrl-C does, unless nohup(1) has it ignored.
 	if !signal.Ignored(syscall.SIGHUP) {
 		var stop context.CancelFunc
 		ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
 		context.AfterFunc(ctx, stop)
 		defer stop()
+	}
+	if err := o.findValues(ctx, o.pids); err != nil {
+		return err
 	}
 	outputs := o.outputs()
 	if err := checkOutputs(outputs); err != nil {
@@ -170,7 +178,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		written = append(written, out.path)
 	}
 	options := agent.Options{
-		Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: logger(o.verbose, stderr),
+		Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: log,
 		Settle: settle(written...), MaxContexts: maxContexts(debug.SetMemoryLimit(-1)),
 	}
 	o.apply(&options)
@@ -181,7 +189,10 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	defer a.Close()
 
-	if err := o.count.open(ctx, o, logger(o.verbose, stderr)); err != nil {
+	if err := o.checkCounted(ctx, log); err != nil {
+		return err
+	}
+	if err := o.count.open(ctx, o, log); err != nil {
 		return err
 	}
 	defer o.count.close()
@@ -190,11 +201,17 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	ended := make(chan error, 1)
 	w := a.Open(nil)
 	o.count.take() // what was counted before
-	logger(o.verbose, stderr).Debug("recording")
+	log.Debug("recording")
 	go func() { ended <- a.Run(run) }()
 	began := time.Now()
+	used := usedBy(o.pids)
 	windows := o.rotate(ctx, w) // nil without --window
-	childErr := o.wait(ctx, a, child, ended, newProgress(stderr, began, o.duration))
+	bar := newProgress(stderr, began, o.duration)
+	if child != nil {
+		bar.w = nil // COMMAND writes to the same terminal
+	}
+	childErr := o.wait(ctx, a, child, ended, bar)
+	idle := idleNotes(used, time.Second/time.Duration(o.frequency))
 	w, windowErr := windows.stop(w)
 	counts, countErr := o.count.finish()
 	stop()
@@ -223,7 +240,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		}
 	}
 	summary := stdout
-	if o.output == sink.Stdout {
+	if o.output == sink.Stdout || child != nil { // stdout is COMMAND's
 		summary = stderr
 	}
 	for i, out := range outputs {
@@ -232,6 +249,16 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		}
 		if err := summarize(summary, out.stored, out.path); err != nil {
 			return err
+		}
+	}
+	for _, note := range idle {
+		fmt.Fprintln(summary, note)
+	}
+	for _, out := range outputs {
+		if out.content == sink.OfEvents(profile.Values) {
+			if err := o.valuesMissed(a.Stats().Events, out.stored); err != nil {
+				return err
+			}
 		}
 	}
 	if countErr != nil {
@@ -352,19 +379,6 @@ func edgesOrNone(w io.Writer, p *pprof.Profile, opts *report.ViewOptions) error 
 	return err
 }
 
-func logger(verbose bool, w io.Writer) *slog.Logger {
-	level := slog.LevelWarn
-	if verbose {
-		level = slog.LevelDebug
-	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
-}
-
 const progressInterval = 500 * time.Millisecond
 
 // A progress is one line on a terminal that shows how a recording goes. Elsewhere it is silent.
@@ -395,7 +409,7 @@ func (p *progress) draw(a *agent.Agent) {
 	if p.total > 0 {
 		at += " of " + p.total.String()
 	}
-	fmt.Fprintf(p.w, "%srecording: %s, %d samples, %d lost, %d JVMs (Ctrl-C ends)", eraseLine, at, c.Folded, c.DroppedTotal(), a.Guests())
+	fmt.Fprintf(p.w, "%srecording: %s, %s, %d lost, %s (Ctrl-C ends)", eraseLine, at, stored.Plural(int(c.Folded), "sample"), c.DroppedTotal(), stored.Plural(a.Guests(), "JVM"))
 }
 
 func (p *progress) clear() {

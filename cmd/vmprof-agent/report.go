@@ -14,7 +14,9 @@ import (
 
 const reportUsage = `Usage: vmprof-agent report [flags] [METHOD] FILE
 
-Shows a stored pprof profile. VIEW is one of:
+Shows a stored pprof profile. FILE is what record wrote, or a directory of such
+files of one kind, which are added up. METHOD is a name as other views show it.
+VIEW is one of:
 
   methods   the hot methods
   tree      the calling context tree: samples in each context (s:), in it and
@@ -33,6 +35,7 @@ Shows a stored pprof profile. VIEW is one of:
   vmprof-agent report --view=tree --min-share=5 FILE   # contexts from 5%
   vmprof-agent report --view=tree --width=0 FILE | less -S  # full names
   vmprof-agent report --window=2 windows.pb.gz         # one of several windows
+  vmprof-agent report windows/                         # files in a directory
   vmprof-agent report --view=layers --app=com.acme. FILE    # own packages
   vmprof-agent report --view=versions vmprof.pb.gz     # recompiled methods
   vmprof-agent report --view=versions com.acme.Cart.total vmprof.pb.gz
@@ -79,7 +82,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "show `N` lines of a table; 0 for all")
 	fs.Float64Var(&o.opts.MinShare, "min-share", o.opts.MinShare, "tree: hide contexts below `PERCENT`")
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "limit lines to `N` columns; 0 for no limit")
-	fs.Int64Var(&o.window, "window", 0, "show window `N` of record --window (default all)")
+	fs.Int64Var(&o.window, "window", 0, "show window `N`, or file N of a directory (default all)")
 	app := fs.StringArray("app", nil, "layers: `PREFIX` of the application (default: non-JDK)")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
@@ -93,7 +96,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	case fs.NArg() == 2 && *view == "versions":
 		o.view = report.VersionsOf(fs.Arg(0))
 	case fs.NArg() != 1:
-		return nil, usageError("name one file, such as vmprof.pb.gz")
+		return nil, usageError("name one file, such as vmprof.pb.gz, or a directory of files")
 	case fs.Changed("window") && o.window < 1:
 		return nil, usageError("--window needs the number of a window, from 1")
 	case o.opts.N < 0, o.opts.Width < 0:
@@ -132,9 +135,18 @@ func showReport(_ context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	p, err := report.ReadFile(o.file)
+	list, err := readRecordings(o.file)
 	if err != nil {
 		return err
+	}
+	if n := int64(len(list)); n > 1 && o.window > n {
+		return fmt.Errorf("%s has %d recordings, no window %d", o.file, n, o.window)
+	} else if n > 1 && o.window > 0 {
+		list, o.window = list[o.window-1:o.window], 0
+	}
+	p, err := report.Merge(list)
+	if err != nil {
+		return fmt.Errorf("show %s: %w", o.file, err)
 	}
 	if o.window > 0 {
 		if p, err = report.WindowOf(p, o.window); err != nil {

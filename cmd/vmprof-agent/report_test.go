@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -179,8 +180,49 @@ func TestReportContexts(t *testing.T) {
 	}
 }
 
+// copies stores recordings side by side.
+func copies(t *testing.T, paths ...string) (directory string) {
+	t.Helper()
+	directory = t.TempDir()
+	for i, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(directory, fmt.Sprintf("%d.pb.gz", i)), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return directory
+}
+
+// A directory of windows is one profile.
+func TestReportDirectory(t *testing.T) {
+	one := storedProfile(t)
+	for _, test := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{copies(t, one)}, []string{"90.0%       9", "samples: 10, 2 lost"}},
+		{[]string{copies(t, one, one, one)}, []string{"90.0%      27", "3 recordings, merged"}},
+		{[]string{"--view=tree", copies(t, one, one)}, []string{"com.acme.Main.hot s:18(90.0%)"}},
+		{[]string{"--window=2", copies(t, one, one)}, []string{"90.0%       9", "samples: 10, 2 lost"}},
+	} {
+		var stdout, stderr bytes.Buffer
+		if err := showReport(t.Context(), test.args, &stdout, &stderr); err != nil {
+			t.Errorf("report %q: %v", test.args, err)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(stdout.String(), want) {
+				t.Errorf("report %q has no %q:\n%s", test.args, want, &stdout)
+			}
+		}
+	}
+}
+
 func TestReportErrors(t *testing.T) {
 	path := storedProfile(t)
+	mixed := copies(t, path, storedEvents(t, profile.Allocations))
 	text := filepath.Join(t.TempDir(), "cpu.txt")
 	if err := os.WriteFile(text, []byte("Hot methods\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -210,7 +252,9 @@ func TestReportErrors(t *testing.T) {
 		{[]string{"--no-such-flag", path}, "no-such-flag"},
 		{[]string{filepath.Join(t.TempDir(), "missing.pb.gz")}, "no such file"},
 		{[]string{text}, "not a pprof profile"},
-		{[]string{t.TempDir()}, "is a directory"},
+		{[]string{t.TempDir()}, "has no recordings: files whose names end in .pb.gz"},
+		{[]string{"--window=3", mixed}, "has 2 recordings, no window 3"},
+		{[]string{mixed}, "name one of the files"},
 	} {
 		var stdout, stderr bytes.Buffer
 		err := showReport(context.Background(), test.args, &stdout, &stderr)

@@ -35,6 +35,7 @@ Profiles until it is stopped, and serves over HTTP:
   /profiles/calls?seconds=N&pid=P   the same for calls, with -e cpu,calls
   /profiles/alloc?seconds=N&pid=P   and so on for each -e: lock, value,
                                     safepoint, page-faults, cpi
+  /healthz                          200 while the agent is alive
   /versions                         what JVMs compiled of hot methods, and why
                                     they gave code up
   /ui/                              flame graph, top and peek of the last
@@ -46,7 +47,7 @@ Profiles until it is stopped, and serves over HTTP:
   vmprof-agent serve                          # on 127.0.0.1:9464
   vmprof-agent serve -e cpu,alloc,lock        # also allocations and locks
   go tool pprof -http=: 'http://127.0.0.1:9464/profiles/cpu?seconds=10'
-  vmprof-agent serve --listen=:9464 --web.config.file=web.yml   # for a fleet
+  vmprof-agent serve --web.listen-address=:9464 --web.config.file=web.yml
 
 Profiles show what a machine runs. An address that others can reach needs a
 --web.config.file with TLS or passwords, in the format of Prometheus' exporters.
@@ -66,7 +67,7 @@ type serveOptions struct {
 	allowInsecure bool
 	maxMethods    int
 	maxServices   int
-	verbose       bool
+	log           logFlags
 	contexts      contextFlags
 	eventFlags
 }
@@ -78,12 +79,14 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per CPU second")
 	o.add(fs)
 	o.contexts.add(fs)
-	fs.StringVar(&o.listen, "listen", httpd.DefaultListen, "listen on `HOST:PORT`")
+	fs.StringVar(&o.listen, "web.listen-address", httpd.DefaultListen, "listen on `ADDR`")
+	fs.StringVar(&o.listen, "listen", httpd.DefaultListen, "the former name of --web.listen-address")
+	fs.Lookup("listen").Hidden = true
 	fs.StringVar(&o.webConfig, "web.config.file", "", "read TLS and passwords from `FILE`")
 	fs.BoolVar(&o.allowInsecure, "web.allow-insecure", false, "serve without TLS and passwords on any address")
 	fs.IntVar(&o.maxMethods, "metrics-max-methods", prom.DefaultMaxMethods, "limit to `N` methods per service")
 	fs.IntVar(&o.maxServices, "metrics-max-services", prom.DefaultMaxServices, "limit to `N` services")
-	fs.BoolVarP(&o.verbose, "verbose", "v", false, "log attached probes and failures")
+	o.log.add(fs, "log attached probes and failures")
 	if err := parseFlags(fs, serveUsage, args); err != nil {
 		return nil, err
 	}
@@ -92,10 +95,12 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 		return nil, unexpected(fs.Arg(0), "")
 	case o.frequency < 1:
 		return nil, usageError("-F needs a frequency of at least 1 Hz")
+	case fs.Changed("listen") && fs.Changed("web.listen-address"):
+		return nil, usageError("--listen is the former name of --web.listen-address: give one of them")
 	case o.maxMethods < 0 || o.maxServices < 0:
 		return nil, usageError("--metrics-max-methods and --metrics-max-services cannot be negative")
 	}
-	return &o, errors.Join(o.check(fs), o.contexts.read(fs, false))
+	return &o, errors.Join(o.log.check(), o.check(fs), o.contexts.read(fs, false))
 }
 
 // serve is the verb.
@@ -114,7 +119,10 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	log := logger(o.verbose, stderr)
+	if err := o.findValues(ctx, pids); err != nil {
+		return err
+	}
+	log := o.log.logger(stderr)
 	limitMemory(log)
 	// There is nothing to read anew: the web configuration is read for each connection and request.
 	signal.Ignore(syscall.SIGHUP)

@@ -187,6 +187,8 @@ func TestServeErrors(t *testing.T) {
 		{[]string{"--probe", "usdt:hotspot:gc__begin=arg1"}, "--probe needs -e value", true},
 		{[]string{"--listen", "0.0.0.0:0"}, "--web.allow-insecure", false},
 		{[]string{"--listen", "nonsense"}, "HOST:PORT", false},
+		{[]string{"--web.listen-address", "nonsense"}, "HOST:PORT", false},
+		{[]string{"--listen=:1", "--web.listen-address=:2"}, "give one of them", true},
 		{[]string{"--web.config.file", "/nonexistent/web.yml"}, "--web.config.file=/nonexistent/web.yml", false},
 	} {
 		err := serve(t.Context(), tt.args, io.Discard, io.Discard)
@@ -201,7 +203,7 @@ func TestServeHelp(t *testing.T) {
 	if err := serve(t.Context(), []string{"--help"}, io.Discard, &stderr); !errors.Is(err, pflag.ErrHelp) {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Usage: vmprof-agent serve", "/metrics", "--listen", "127.0.0.1:9464", "--web.config.file", "--metrics-max-methods"} {
+	for _, want := range []string{"Usage: vmprof-agent serve", "/metrics", "/healthz", "--web.listen-address", "127.0.0.1:9464", "--web.config.file", "--metrics-max-methods"} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("the help does not mention %s:\n%s", want, &stderr)
 		}

@@ -16,12 +16,26 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
-// targets are the processes that -p selects: pids, names and patterns.
+// targets are the processes that -p selects: pids, names and patterns. It is the value of that flag.
 type targets struct{ words []string }
 
-func (t *targets) add(fs *pflag.FlagSet, usage string) {
-	fs.StringSliceVarP(&t.words, "pid", "p", nil, usage)
+func (t *targets) add(fs *pflag.FlagSet, usage string) { fs.VarP(t, "pid", "p", usage) }
+
+// Set adds words with commas between them. An empty one, as from a shell variable that is not set, is an error: without any word the whole
+// machine would be profiled.
+func (t *targets) Set(text string) error {
+	for word := range strings.SplitSeq(text, ",") {
+		if word = strings.TrimSpace(word); word == "" {
+			return errors.New("empty: want a pid, a name or a pattern such as 'shop*'")
+		}
+		t.words = append(t.words, word)
+	}
+	return nil
 }
+
+func (t *targets) String() string { return strings.Join(t.words, ",") }
+
+func (*targets) Type() string { return "strings" }
 
 // find are the processes of this machine that the words select now.
 func (t *targets) find(ctx context.Context) ([]int, error) {
@@ -32,6 +46,8 @@ func (t *targets) find(ctx context.Context) ([]int, error) {
 type candidate struct {
 	pid                        int
 	comm, service, application string
+	java                       bool     // a JVM by its executable; there may be no more to go by
+	others                     []string // what else the application is called: its main class or jar, where it was given another name
 }
 
 // String is a line of a list.
@@ -46,15 +62,18 @@ func (c candidate) String() string {
 	return fmt.Sprintf("%7d  %s", c.pid, name)
 }
 
-// names are what the process is called: its service with and without the suffix of a unit, its application with and without the package
-// or version, and its own name.
+// names are what the process is called: its service with and without the suffix of a unit, its application, main class or jar with and
+// without the package or version, and its own name.
 func (c candidate) names() []string {
-	list := []string{c.comm, c.service, strings.TrimSuffix(c.service, ".service"), c.application}
-	if i := strings.LastIndexAny(c.application, ".$"); i >= 0 {
-		list = append(list, c.application[i+1:])
-	}
-	if i := strings.IndexByte(c.application, '-'); i > 0 {
-		list = append(list, c.application[:i])
+	list := []string{c.comm, c.service, strings.TrimSuffix(c.service, ".service")}
+	for _, application := range append([]string{c.application}, c.others...) {
+		list = append(list, application)
+		if i := strings.LastIndexAny(application, ".$"); i >= 0 {
+			list = append(list, application[i+1:])
+		}
+		if i := strings.IndexByte(application, '-'); i > 0 {
+			list = append(list, application[:i])
+		}
 	}
 	return list
 }
@@ -126,7 +145,7 @@ func (t *targets) pids(list func() ([]candidate, error)) (pids []int, err error)
 
 // applications are the JVMs among processes.
 func applications(all []candidate) []candidate {
-	return slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.application == "" })
+	return slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return !c.java && c.application == "" })
 }
 
 // listOf is a list below an error, of a sensible length.
@@ -167,15 +186,19 @@ func processes(ctx context.Context, root proc.Root) ([]candidate, error) {
 		c.comm, _ = root.Comm(pid)
 		cgroup, _ := root.Cgroup(pid)
 		if path.Base(exe) == "java" {
+			c.java = true
 			// Arguments are memory of the process, which may not answer: then it has the other names only.
-			c.application, _ = proc.Call(ctx, pool, pid, func() (string, error) {
+			names, _ := proc.Call(ctx, pool, pid, func() ([]string, error) {
 				arguments, err := root.Arguments(pid)
 				if err != nil {
-					return "", err
+					return nil, err
 				}
 				environment, _ := root.Environment(pid) // it takes more privilege
-				return proc.Application(arguments, environment), nil
+				return applicationNames(arguments, environment), nil
 			})
+			if len(names) > 0 {
+				c.application, c.others = names[0], names[1:]
+			}
 		}
 		c.service = proc.Service(cgroup, c.application, c.comm)
 		if pid != os.Getpid() {
@@ -183,4 +206,16 @@ func processes(ctx context.Context, root proc.Root) ([]candidate, error) {
 		}
 	}
 	return all, nil
+}
+
+// applicationNames are all names of a JVM's program: first the one that it is reported under, then the others, which whoever started it may
+// know better. It is empty if the arguments that were read end before the main class.
+func applicationNames(arguments, environment []string) (names []string) {
+	unnamed := slices.DeleteFunc(slices.Clone(arguments), func(arg string) bool { return strings.HasPrefix(arg, "-Dspring.application.name=") })
+	for _, name := range []string{proc.Application(arguments, environment), proc.Application(arguments, nil), proc.Application(unnamed, nil)} {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -16,12 +17,13 @@ import (
 
 func TestTargets(t *testing.T) {
 	machine := []candidate{
-		{10, "nginx", "nginx.service", ""},
-		{20, "java", "shop.service", "shop-1.2"},
-		{21, "java", "com.acme.Orders", "com.acme.Orders"},
-		{22, "java", "com.acme.Orders", "com.acme.Orders"},
-		{30, "java", "3f4a9c0d7be1", ""},
-		{40, "bash", "bash", ""},
+		{10, "nginx", "nginx.service", "", false, nil},
+		{20, "java", "shop.service", "shop-1.2", true, nil},
+		{21, "java", "com.acme.Orders", "com.acme.Orders", true, nil},
+		{22, "java", "com.acme.Orders", "com.acme.Orders", true, nil},
+		{30, "java", "3f4a9c0d7be1", "", true, nil},
+		{40, "bash", "bash", "", false, nil},
+		{50, "java", "billing", "billing", true, []string{"invoices", "com.acme.Bill"}}, // OTEL_SERVICE_NAME, Spring's name, main class
 	}
 	for _, test := range []struct {
 		words string
@@ -35,14 +37,20 @@ func TestTargets(t *testing.T) {
 		{"shop-1.2", []int{20}, ""},
 		{"nginx shop", []int{10, 20}, ""},
 		{"Order*", []int{21, 22}, ""},
-		{"com.acme.*", []int{21, 22}, ""},
-		{"java*", []int{20, 21, 22, 30}, ""},
+		{"com.acme.O*", []int{21, 22}, ""},
+		{"com.acme.*", []int{21, 22, 50}, ""},
+		{"java*", []int{20, 21, 22, 30, 50}, ""},
+		{"billing", []int{50}, ""},
+		{"invoices", []int{50}, ""},
+		{"com.acme.Bill", []int{50}, ""},
+		{"Bill", []int{50}, ""},
 		{"unit:*", []int{10, 20}, ""},
 		{"unit:shop", []int{20}, ""},
 		{"unit:*.service 40", []int{10, 20, 40}, ""},
 		{"container:3f4a*", []int{30}, ""},
 		{"Orders", nil, "2 processes are called Orders: give a pid, or -p 'Orders*' for all of them\n       21  com.acme.Orders, java\n       22"},
-		{"unit:bash", nil, "no process is called unit:bash; there are\n       20  shop.service (shop-1.2), java\n"},
+		{"unit:bash", nil, "no process is called unit:bash; there are\n       20  shop.service (shop-1.2), java\n       21"},
+		{"unknown", nil, "\n       30  3f4a9c0d7be1, java\n       50  billing, java"},
 		{"0", nil, "-p 0 is no process"},
 		{"-3", nil, "-p -3 is no process"},
 		{"[", nil, "neither a pid nor a name nor a pattern"},
@@ -71,36 +79,73 @@ func TestProcesses(t *testing.T) {
 	if err := os.WriteFile(java, cat, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), java, "--", "-", "-jar", "/opt/shop.jar") // which waits for its input
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdout = io.Discard
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer in.Close()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); { // until the kernel has its arguments
-		if arguments, err := proc.DefaultRoot.Arguments(cmd.Process.Pid); err != nil || len(arguments) > 0 {
-			break
+	start := func(arguments ...string) int {
+		cmd := exec.CommandContext(t.Context(), java, append([]string{"--", "-"}, arguments...)...) // which waits for its input
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
 		}
+		cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { in.Close(); cmd.Wait() })
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); { // until the kernel has its arguments
+			if arguments, err := proc.DefaultRoot.Arguments(cmd.Process.Pid); err != nil || len(arguments) > 0 {
+				break
+			}
+		}
+		return cmd.Process.Pid
 	}
+	shop := start("-jar", "/opt/shop.jar")
+	// More arguments than are read, so that the main class is unknown.
+	long := start(append(slices.Repeat([]string{"--add-opens", "-D" + strings.Repeat("x", 100<<10)}, 10), "com.acme.Main")...)
 	all, err := processes(t.Context(), proc.DefaultRoot)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := false
+	byPID := map[int]candidate{}
 	for _, c := range all {
-		if c.pid == os.Getpid() {
-			t.Error("the agent finds itself")
-		}
-		if c.pid == cmd.Process.Pid {
-			found = c.application == "shop" && c.comm == "java" && c.matches("shop")
+		byPID[c.pid] = c
+	}
+	if _, found := byPID[os.Getpid()]; found {
+		t.Error("the agent finds itself")
+	}
+	if c := byPID[shop]; c.application != "shop" || c.comm != "java" || !c.matches("shop") {
+		t.Errorf("shop is %+v", c)
+	}
+	if c := byPID[long]; !c.java || !c.matches("java") || len(applications([]candidate{c})) != 1 || !strings.HasSuffix(c.String(), "java") {
+		t.Errorf("a JVM with a megabyte of arguments is %+v", c)
+	}
+}
+
+// A word that is empty, as from a shell variable that is not set, never stands for the whole machine.
+func TestTargetsEmpty(t *testing.T) {
+	for _, args := range [][]string{
+		{"record", "-p", ""}, {"record", "-p", " "}, {"record", "-p", "shop,"}, {"record", "--pid="}, {"serve", "-p", ""}, {"probes", "-p", ""},
+		{"audit", "--method", "a.B.c", "-p", ""}, {"audit", "--method", "a.B.c", "-p", "7", "-p", ""},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), args, &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), "-p, --pid") {
+			t.Errorf("%q: exit code %d, %q", args, code, &stderr)
 		}
 	}
-	if !found {
-		t.Errorf("no shop of pid %d among %v", cmd.Process.Pid, all)
+}
+
+// A JVM has all of its names. One with more arguments than are read is a JVM nevertheless.
+func TestApplicationNames(t *testing.T) {
+	for _, test := range []struct{ command, environment, want string }{
+		{"java com.acme.Shop", "", "com.acme.Shop"},
+		{"java com.acme.Shop", "OTEL_SERVICE_NAME=checkout", "checkout com.acme.Shop"},
+		{"java -Dspring.application.name=orders -jar /opt/shop-1.2.jar", "OTEL_SERVICE_NAME=checkout", "checkout orders shop-1.2"},
+		{"java -Dspring.application.name=orders -jar orders.jar", "", "orders"},
+		{"java -cp " + strings.Repeat("x", 10), "", ""},
+	} {
+		if got := strings.Join(applicationNames(strings.Fields(test.command), strings.Fields(test.environment)), " "); got != test.want {
+			t.Errorf("%s %s: %q, want %q", test.environment, test.command, got, test.want)
+		}
+	}
+	if line := (candidate{pid: 7, comm: "java", service: "java", java: true}).String(); strings.TrimSpace(line) != "7  java" {
+		t.Errorf("%q", line)
 	}
 }

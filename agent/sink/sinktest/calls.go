@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
@@ -107,6 +108,24 @@ func Within(g *profile.Graph, factor float64) map[profile.Edge]profile.Interval 
 func ShopBoth() *profile.Profile {
 	p := Shop()
 	p.Processes[1].Calls = ShopCalls().Processes[0].Calls
+	return p
+}
+
+// ShopCounted has calls of a method that record --count counted, of two processes: all of the time, and in slices of it.
+func ShopCounted() *profile.Profile {
+	edge := profile.Edge{
+		Caller: symbolize.Intern(symbolize.Frame{Function: "[unknown caller]", Kind: symbolize.KindMarker}), Site: profile.Site{Offset: -1},
+		Callee: symbolize.Intern(symbolize.Frame{Function: "com.acme.Cart.total", Kind: symbolize.KindJIT}),
+	}
+	p := &profile.Profile{Duration: 10 * time.Second}
+	for pid, basis := range []profile.Basis{profile.Counted, profile.Estimated} {
+		calls := &profile.Calls{Engine: stored.EngineCount, Basis: basis, Graph: new(profile.Graph)}
+		calls.Graph.Add(edge, 1200)
+		if basis == profile.Estimated {
+			calls.Intervals = map[profile.Edge]profile.Interval{edge: {Low: 1100, High: 1310}}
+		}
+		p.Processes = append(p.Processes, &profile.Process{PID: 1234 + pid, Comm: "java", Runtime: "hotspot", Executable: Java, Calls: []*profile.Calls{calls}})
+	}
 	return p
 }
 

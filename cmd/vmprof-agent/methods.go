@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/timing/hotspot"
+)
+
+// checkCounted checks the method of --count in the JVMs that it is counted in.
+func (o *recordOptions) checkCounted(ctx context.Context, log *slog.Logger) error {
+	if o.count.text == "" {
+		return nil
+	}
+	jvms := slices.DeleteFunc(slices.Clone(o.pids), func(pid int) bool { return !hotspot.Serves(ctx, proc.DefaultRoot, pid) })
+	if err := checkMethod(ctx, jvms, o.count.method, false, log); err != nil {
+		return fmt.Errorf("count calls: %w", err)
+	}
+	return nil
+}
+
+// checkMethod fails if JVMs will not run a method because its class is loaded and does not have it: with every, if that is so in one of them,
+// otherwise if it is so in all. A class that is not loaded may still be, which is logged.
+func checkMethod(ctx context.Context, pids []int, method hotspot.Method, every bool, log *slog.Logger) error {
+	return checkKnown(pids, method, every, log, func(pid int) (hotspot.Known, error) {
+		return hotspot.Find(ctx, proc.DefaultRoot, pid, method)
+	})
+}
+
+func checkKnown(pids []int, method hotspot.Method, every bool, log *slog.Logger, find func(pid int) (hotspot.Known, error)) error {
+	var missing []error
+	for _, pid := range pids {
+		known, err := find(pid)
+		var ambiguous *hotspot.AmbiguousError
+		switch {
+		case errors.As(err, &ambiguous):
+			return err
+		case err != nil: // then what comes next says what is wrong, or finds the method
+			log.Debug("cannot look for the method", "pid", pid, "method", method.String(), "err", err)
+		case known.Class && !known.Method:
+			missing = append(missing, fmt.Errorf("process %d has no method %s, though its class is loaded%s", pid, method, didYouMean(known.Near)))
+		case !known.Class:
+			log.Warn("the method's class is not loaded (yet): waiting for it"+didYouMean(known.Near), "pid", pid, "method", method.String())
+		}
+	}
+	if len(missing) > 0 && (every || len(missing) == len(pids)) {
+		return missing[0]
+	}
+	return nil
+}
+
+// didYouMean is the end of an error, or nothing.
+func didYouMean(near []string) string {
+	if len(near) == 0 {
+		return ""
+	}
+	return "; did you mean " + strings.Join(near, ", ") + "?"
+}
