@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -30,15 +32,19 @@ func (t *targets) find(ctx context.Context) ([]int, error) {
 
 // A candidate is a process that a name may stand for.
 type candidate struct {
-	pid                        int
-	comm, service, application string
+	pid  int
+	comm string
+	proc.Workload
 }
 
 // String is a line of a list.
 func (c candidate) String() string {
-	name := c.service
-	if c.application != "" && c.application != name {
-		name += " (" + c.application + ")"
+	name := c.Service
+	if c.Application != "" && c.Application != name {
+		name += " (" + c.Application + ")"
+	}
+	if c.ContainerID != "" && c.ContainerID != c.Service {
+		name += ", container " + c.ContainerID
 	}
 	if c.comm != "" && c.comm != name {
 		name += ", " + c.comm
@@ -46,22 +52,25 @@ func (c candidate) String() string {
 	return fmt.Sprintf("%7d  %s", c.pid, name)
 }
 
-// names are what the process is called: its service with and without the suffix of a unit, its application with and without the package
-// or version, and its own name.
+// names are what the process is called: its service with and without the suffix of a unit, its application and main class with and
+// without the package, its container, and its own name.
 func (c candidate) names() []string {
-	list := []string{c.comm, c.service, strings.TrimSuffix(c.service, ".service"), c.application}
-	if i := strings.LastIndexAny(c.application, ".$"); i >= 0 {
-		list = append(list, c.application[i+1:])
-	}
-	if i := strings.IndexByte(c.application, '-'); i > 0 {
-		list = append(list, c.application[:i])
+	list := append([]string{c.comm, c.Service, strings.TrimSuffix(c.Service, unitSuffix), c.Application, c.Main}, c.containers()...)
+	for _, class := range []string{c.Application, c.Main} {
+		if i := strings.LastIndexAny(class, ".$"); i >= 0 {
+			list = append(list, class[i+1:])
+		}
 	}
 	return list
 }
 
+// containers are what the process's container is called.
+func (c candidate) containers() []string { return []string{c.Container, c.ContainerID, c.Pod} }
+
 // Kinds that a pattern may be restricted to.
 const (
 	unitPrefix      = "unit:"
+	unitSuffix      = ".service"
 	containerPrefix = "container:"
 )
 
@@ -69,12 +78,9 @@ const (
 func (c candidate) matches(word string) bool {
 	names := c.names()
 	if unit, ok := strings.CutPrefix(word, unitPrefix); ok {
-		if word = unit; !strings.HasSuffix(c.service, ".service") {
-			return false
-		}
-		names = []string{c.service, strings.TrimSuffix(c.service, ".service")}
+		word, names = unit, []string{c.Unit, strings.TrimSuffix(c.Unit, unitSuffix)}
 	} else if container, ok := strings.CutPrefix(word, containerPrefix); ok {
-		word, names = container, []string{c.service}
+		word, names = container, c.containers()
 	}
 	return slices.ContainsFunc(names, func(name string) bool {
 		matched, err := path.Match(word, name)
@@ -114,7 +120,7 @@ func (t *targets) pids(list func() ([]candidate, error)) (pids []int, err error)
 		case len(found) == 0:
 			return nil, fmt.Errorf("no process is called %s%s", word, listOf("; there are", applications(all)))
 		case len(found) > 1 && !isPattern(word):
-			return nil, fmt.Errorf("%d processes are called %s: give a pid, or -p '%s*' for all of them%s", len(found), word, word, listOf("", found))
+			return nil, fmt.Errorf("%d processes are called %s: give one pid, or -p %s for all of them%s", len(found), word, pidList(found), listOf("", found))
 		}
 		for _, c := range found {
 			pids = append(pids, c.pid)
@@ -124,9 +130,18 @@ func (t *targets) pids(list func() ([]candidate, error)) (pids []int, err error)
 	return slices.Compact(pids), nil
 }
 
+// pidList is the argument of -p that selects these processes and no others.
+func pidList(list []candidate) string {
+	var pids []string
+	for _, c := range list {
+		pids = append(pids, strconv.Itoa(c.pid))
+	}
+	return strings.Join(pids, ",")
+}
+
 // applications are the JVMs among processes.
 func applications(all []candidate) []candidate {
-	return slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.application == "" })
+	return slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.Application == "" })
 }
 
 // listOf is a list below an error, of a sensible length.
@@ -145,10 +160,12 @@ func listOf(heading string, list []candidate) string {
 	return text
 }
 
-// patience is how long the machine's processes may take to say what they are called.
-const patience = 10 * time.Second
+const (
+	patience  = 10 * time.Second // how long the machine's processes may take to say what they are called
+	inquirers = 8                // processes that are asked at once
+)
 
-// processes returns the processes of the machine but the agent's own, with what they are called.
+// processes returns the processes of the machine but the agent's own, with what they are called, by pid.
 func processes(ctx context.Context, root proc.Root) ([]candidate, error) {
 	pids, err := root.PIDs()
 	if err != nil {
@@ -156,31 +173,51 @@ func processes(ctx context.Context, root proc.Root) ([]candidate, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	pool := proc.NewPool(proc.PoolOptions{})
-	var all []candidate
-	for _, pid := range pids {
-		exe, err := root.Executable(pid)
-		if errors.Is(err, proc.ErrGone) || exe == "" {
-			continue // it has ended, or is a thread of the kernel
+	pool, host := proc.NewPool(proc.PoolOptions{Workers: inquirers}), proc.HostName()
+	next := make(chan int)
+	go func() {
+		defer close(next)
+		for _, pid := range pids {
+			if pid != os.Getpid() {
+				next <- pid
+			}
 		}
-		c := candidate{pid: pid}
-		c.comm, _ = root.Comm(pid)
-		cgroup, _ := root.Cgroup(pid)
-		if path.Base(exe) == "java" {
-			// Arguments are memory of the process, which may not answer: then it has the other names only.
-			c.application, _ = proc.Call(ctx, pool, pid, func() (string, error) {
-				arguments, err := root.Arguments(pid)
-				if err != nil {
-					return "", err
+	}()
+	var (
+		mu      sync.Mutex
+		all     []candidate
+		waiting sync.WaitGroup
+	)
+	for range inquirers {
+		waiting.Go(func() {
+			for pid := range next {
+				if c, ok := inquire(ctx, root, pool, pid, host); ok {
+					mu.Lock()
+					all = append(all, c)
+					mu.Unlock()
 				}
-				environment, _ := root.Environment(pid) // it takes more privilege
-				return proc.Application(arguments, environment), nil
-			})
-		}
-		c.service = proc.Service(cgroup, c.application, c.comm)
-		if pid != os.Getpid() {
-			all = append(all, c)
-		}
+			}
+		})
 	}
+	waiting.Wait()
+	slices.SortFunc(all, func(a, b candidate) int { return cmp.Compare(a.pid, b.pid) })
 	return all, nil
+}
+
+// inquire finds out what a process is called; ok is false if it has ended or is a thread of the kernel. One that does not answer has only the
+// names that the kernel knows.
+func inquire(ctx context.Context, root proc.Root, pool *proc.Pool, pid int, host string) (c candidate, ok bool) {
+	exe, err := root.Executable(pid)
+	if errors.Is(err, proc.ErrGone) || exe == "" {
+		return c, false
+	}
+	c.pid = pid
+	c.comm, _ = root.Comm(pid)
+	cgroup, _ := root.Cgroup(pid)
+	var launch proc.Launch
+	if proc.NeedsLaunch(exe, cgroup) {
+		launch, _ = proc.Call(ctx, pool, pid, func() (proc.Launch, error) { return root.Launch(pid) })
+	}
+	c.Workload = proc.WorkloadOf(cgroup, &launch, c.comm, host)
+	return c, true
 }

@@ -16,12 +16,14 @@ import (
 
 func TestTargets(t *testing.T) {
 	machine := []candidate{
-		{10, "nginx", "nginx.service", ""},
-		{20, "java", "shop.service", "shop-1.2"},
-		{21, "java", "com.acme.Orders", "com.acme.Orders"},
-		{22, "java", "com.acme.Orders", "com.acme.Orders"},
-		{30, "java", "3f4a9c0d7be1", ""},
-		{40, "bash", "bash", ""},
+		{10, "nginx", proc.Workload{Service: "nginx.service", Unit: "nginx.service"}},
+		{20, "java", proc.Workload{Service: "shop.service", Unit: "shop.service", Application: "shop", Main: "com.acme.shop.Main"}},
+		{21, "java", proc.Workload{Service: "com.acme.Orders", Application: "com.acme.Orders", Main: "com.acme.Orders"}},
+		{22, "java", proc.Workload{Service: "com.acme.Orders", Application: "com.acme.Orders", Main: "com.acme.Orders"}},
+		{30, "java", proc.Workload{Service: "3f4a9c0d7be1", ContainerID: "3f4a9c0d7be1"}},
+		{31, "java", proc.Workload{Service: "com.acme.Cart", Application: "com.acme.Cart", Container: "web", ContainerID: "aaaa9c0d7be1", Pod: "web-7d9f8b6c5-x2x4z"}},
+		{40, "bash", proc.Workload{Service: "bash"}},
+		{41, "3f4a", proc.Workload{Service: "3f4a"}},
 	}
 	for _, test := range []struct {
 		words string
@@ -32,17 +34,20 @@ func TestTargets(t *testing.T) {
 		{"22 21 22", []int{21, 22}, ""},
 		{"shop", []int{20}, ""},
 		{"shop.service", []int{20}, ""},
-		{"shop-1.2", []int{20}, ""},
+		{"Main", []int{20}, ""},
 		{"nginx shop", []int{10, 20}, ""},
 		{"Order*", []int{21, 22}, ""},
-		{"com.acme.*", []int{21, 22}, ""},
-		{"java*", []int{20, 21, 22, 30}, ""},
+		{"com.acme.*", []int{20, 21, 22, 31}, ""},
+		{"java*", []int{20, 21, 22, 30, 31}, ""},
 		{"unit:*", []int{10, 20}, ""},
 		{"unit:shop", []int{20}, ""},
 		{"unit:*.service 40", []int{10, 20, 40}, ""},
 		{"container:3f4a*", []int{30}, ""},
-		{"Orders", nil, "2 processes are called Orders: give a pid, or -p 'Orders*' for all of them\n       21  com.acme.Orders, java\n       22"},
-		{"unit:bash", nil, "no process is called unit:bash; there are\n       20  shop.service (shop-1.2), java\n"},
+		{"container:web", []int{31}, ""},
+		{"container:*", []int{30, 31}, ""},
+		{"web-7d9f8b6c5-x2x4z", []int{31}, ""},
+		{"Orders", nil, "2 processes are called Orders: give one pid, or -p 21,22 for all of them\n       21  com.acme.Orders, java\n       22"},
+		{"unit:bash", nil, "no process is called unit:bash; there are\n       20  shop.service (shop), java\n"},
 		{"0", nil, "-p 0 is no process"},
 		{"-3", nil, "-p -3 is no process"},
 		{"[", nil, "neither a pid nor a name nor a pattern"},
@@ -97,7 +102,7 @@ func TestProcesses(t *testing.T) {
 			t.Error("the agent finds itself")
 		}
 		if c.pid == cmd.Process.Pid {
-			found = c.application == "shop" && c.comm == "java" && c.matches("shop")
+			found = c.Application == "shop" && c.comm == "java" && c.matches("shop")
 		}
 	}
 	if !found {
