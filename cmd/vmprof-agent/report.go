@@ -17,6 +17,7 @@ const reportUsage = `Usage: vmprof-agent report [flags] [METHOD] FILE
 Shows a stored pprof profile. VIEW is one of:
 
   methods   the hot methods
+  threads   groups of threads, such as http-nio-8080-exec-*, and their threads
   tree      the calling context tree: samples in each context (s:), in it and
             below it (d:), and entries (e:) if they were recorded
   contexts  how certain the contexts are
@@ -45,6 +46,7 @@ Flags:
 // reportViews are the views by name.
 var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions) error{
 	"methods":  report.Methods,
+	"threads":  report.Threads,
 	"tree":     report.Tree,
 	"contexts": report.Contexts,
 	"edges":    report.Edges,
@@ -60,7 +62,7 @@ var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions
 }
 
 // viewNames lists them for people.
-const viewNames = "methods, tree, contexts, edges, layers, versions; of events allocs, locks, values, faults, cpi or safepoints"
+const viewNames = "methods, threads, tree, contexts, edges, layers, versions; of events allocs, locks, values, faults, cpi or safepoints"
 
 // reportOptions are the flags of report.
 type reportOptions struct {
@@ -79,11 +81,13 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "show `N` lines of a table; 0 for all")
 	fs.Float64Var(&o.opts.MinShare, "min-share", o.opts.MinShare, "tree: hide contexts below `PERCENT`")
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "limit lines to `N` columns; 0 for no limit")
+	vmThreads := fs.Bool("vm-threads", false, "methods: show GC, JIT and VM threads by method")
 	fs.Int64Var(&o.window, "window", 0, "show window `N` of record --window (default all)")
 	app := fs.StringArray("app", nil, "layers: `PREFIX` of the application (default: non-JDK)")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
+	o.opts.SumVM = !*vmThreads
 	o.view = reportViews[*view]
 	switch {
 	case o.view == nil && fs.Changed("view"):
