@@ -26,8 +26,9 @@ type Process struct {
 	Slot       atomic.Uint32           // of the VM, on the kernel side; valid once Attachment is, NoSlot once it was freed
 	Code       atomic.Pointer[JITCode] // nil if no map of its VM names its code
 
-	threads  threadList
-	versions versions
+	threads     threadList
+	threadNames threadNames
+	versions    versions
 	// failureLogged: the agent panicked over the process, and logged that.
 	failureLogged atomic.Bool
 	// retry is when what could not be done for the process is to be tried again if it is sampled then: ns of CLOCK_MONOTONIC,
@@ -40,10 +41,11 @@ type Process struct {
 	loads  []vmruntime.CodeLoad
 	jobs   []job
 	// Guarded by mu: what the worker leaves for everybody.
-	comm, service, runtime, vm string
-	executable                 symbolize.Mapping
-	notes                      []string
-	missing                    missing
+	comm, runtime, vm string
+	workload          proc.Workload
+	executable        symbolize.Mapping
+	notes             []string
+	missing           missing
 
 	// naming guards names. It has a lock of its own, as whoever makes a profile keeps it for a while: the drainer must not wait for that.
 	naming sync.RWMutex
@@ -137,7 +139,7 @@ func (p *Process) Describe() Description {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Description{
-		Comm: p.comm, Service: p.service, Runtime: p.runtime, VM: p.vm, Executable: p.executable, Notes: slices.Clone(p.notes),
+		Comm: p.comm, Service: p.workload.Service, Runtime: p.runtime, VM: p.vm, Executable: p.executable, Notes: slices.Clone(p.notes),
 	}
 }
 
@@ -152,7 +154,14 @@ func (p *Process) Runtime() string {
 func (p *Process) Service() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.service
+	return p.workload.Service
+}
+
+// Workload is what the process is called and where it runs, as far as it is known.
+func (p *Process) Workload() proc.Workload {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.workload
 }
 
 // SetRuntime records what a cooperating process calls its runtime, unless the runtime is known.

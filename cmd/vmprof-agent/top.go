@@ -313,4 +313,3 @@ func (t *terminal) draw() {
 	}
 	t.screen.Show()
 }
-
