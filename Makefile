@@ -15,7 +15,7 @@ RACY = $$(grep -rl --include=*.go --exclude=*_test.go '"sync' cct elffile symbol
 # Two packages at a time, as one alone leaves half of two CPUs idle; those that take longest come first.
 ALL := -count=1 -p 2 $(AS_ROOT) ./tests/... ./vmruntime/... ./...
 
-.PHONY: help build generate reference check-generate test lint lint-all race cross fuzz fuzz-short kernels accuracy jdks bench faults busy demo deps clean
+.PHONY: help build generate reference man check-generate test lint lint-all race cross fuzz fuzz-short kernels accuracy jdks bench faults busy demo deps clean
 
 ##@ Build
 
@@ -33,6 +33,9 @@ generate: ## BPF objects and their Go types; needs clang-19 and libbpf-dev
 reference: ## docs/reference/flags.md and metrics.md, from the code; tests fail when they are out of date
 	go test ./cmd/vmprof-agent -run TestFlagsReference -update
 	go test ./agent/sink/prom -run TestDocs -update
+
+man: build ## bin/vmprof-agent.1, the manual page; completions of shells: bin/vmprof-agent completion bash
+	bin/vmprof-agent man >bin/vmprof-agent.1
 
 check-generate: ## what is generated is what the sources say
 	before=$$(sha256sum bpf/*_bpfel*) && $(MAKE) generate && echo "$$before" | sha256sum --quiet --check

@@ -25,7 +25,9 @@ const auditUsage = `Usage: vmprof-agent audit -p PID [-p PID2] --method M [flags
 
 Times invocations of a method while the program runs, each version of its code
 separately, and says which version is faster, by how much, and how sure that
-is. It ends with the verdict, or after -d without one.
+is. It ends with the verdict, or after -d without one. M is CLASS.METHOD, with
+a signature if there are several of that name: a.Cart.total(I)V; or the
+name under which a VM registered it.
 
 A process is a JVM, whose versions are compilations of the method, timed by
 hardware breakpoints; or a VM that includes vmprof.h and times versions itself

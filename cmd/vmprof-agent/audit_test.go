@@ -69,7 +69,7 @@ func TestAuditVerdicts(t *testing.T) {
 		{"one timing", fakeEngine{ns: 1000, percent: []float64{0}, most: 1}, []string{"nothing to compare: ", "too few timings: those in the first second of a version do not count", "\n1 timing in 4s"}, ""},
 		{"short", fakeEngine{ns: 20, percent: []float64{0, 5}}, nil, "f is too short to time: perturb score"},
 		{"unknown method", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"main", "g"}}}}, nil, "process 7 has no method named f; it has g, main"},
-		{"near method", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"main", "F", "ff"}}}}, nil, "process 7 has no method named f; did you mean F, ff?"},
+		{"near method", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"main", "F", "ff"}}}}, nil, "process 7 has no method named f; did you mean F?"},
 		{"old header", fakeEngine{targets: []timing.Target{{PID: 7, Problem: "its vmprof.h is too old"}}}, nil, "process 7: its vmprof.h is too old"},
 		{"nobody", fakeEngine{}, nil, "process 7 has not connected to /nowhere"},
 		{"never run", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"f"}, Audited: []string{"f"}}}}, nil, "no invocation of f began and ended within"},

@@ -19,9 +19,10 @@ const compareUsage = `Usage: vmprof-agent compare [flags] A... -- B...
 
 Says whether B costs more or less than A per unit of work, how sure that is,
 and which methods, calls, contexts, classes or services make the difference.
-A and B are files, directories of files, or URLs of serve. Record them with
---window=1 and -d 60: an interval needs at least 20 windows. With several
-processes a side, the interval includes what differs from one run to the next.
+A and B are files that record wrote, directories of such files (*.pb.gz), or
+URLs of serve. Record them with --window=1 and -d 60: an interval needs at least
+20 windows. With several processes a side, the interval includes what differs
+from one run to the next.
 
   vmprof-agent compare A.pb.gz B.pb.gz                 # CPU time per second
   vmprof-agent compare --per=6000:6100 A.pb.gz B.pb.gz # per request of A and B

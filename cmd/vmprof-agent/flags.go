@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -53,8 +54,36 @@ func newFlags(verb, usage string, stderr io.Writer) *pflag.FlagSet {
 	fs := pflag.NewFlagSet(verb, pflag.ContinueOnError)
 	fs.SortFlags = false
 	fs.SetOutput(stderr)
-	fs.Usage = func() { io.WriteString(stderr, usage+flagUsages(fs, false)) }
+	fs.Usage = func() {
+		if d, ok := stderr.(*definition); ok {
+			d.usage, d.flags = usage, fs
+			return
+		}
+		io.WriteString(stderr, usage+flagUsages(fs, false))
+	}
 	return fs
+}
+
+// A definition is what a verb says of itself. As the place for a verb's help it takes that instead of its text.
+type definition struct {
+	verb
+	usage string
+	flags *pflag.FlagSet
+}
+
+func (*definition) Write(b []byte) (int, error) { return len(b), nil }
+
+// definitions are those of all verbs that the help shows, but help.
+func definitions() (all []*definition) {
+	for _, v := range verbs() {
+		if v.summary == "" || v.name == "help" {
+			continue
+		}
+		d := &definition{verb: v}
+		_ = v.run(context.Background(), []string{"--help"}, io.Discard, d) // pflag.ErrHelp
+		all = append(all, d)
+	}
+	return all
 }
 
 // parseFlags parses the arguments of a verb. It returns pflag.ErrHelp once it has printed the help.

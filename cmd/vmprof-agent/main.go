@@ -68,10 +68,12 @@ func verbs() []verb {
 		{"serve", "profile until stopped; serve metrics, profiles and pages", serve},
 		{"probes", "list the USDT probes of a process", probes},
 		{"doctor", "check whether this machine can be profiled; print remedies", doctorVerb},
+		{"completion", "print the completion of a shell: bash, zsh or fish", completion},
 		{"version", "print the version", printVersion},
 		{"help", "show this help, or the help of a command: help record", help},
 		{gateVerb, "", become},
 		{keepVerb, "", keep},
+		{manVerb, "", manPage},
 	}
 }
 
@@ -141,7 +143,7 @@ func help(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	b.WriteString("vmprof-agent profiles the Java programs of a machine from outside the JVMs.\n\n")
 	for _, v := range verbs() {
 		if v.summary != "" {
-			fmt.Fprintf(&b, "  %-8s %s\n", v.name, v.summary)
+			fmt.Fprintf(&b, "  %-10s %s\n", v.name, v.summary)
 		}
 	}
 	b.WriteString("\nRun 'vmprof-agent help NAME' for the flags of a command.\n")

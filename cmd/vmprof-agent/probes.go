@@ -24,7 +24,8 @@ const probesUsage = `Usage: vmprof-agent probes -p PID [FILTER]
 
 Lists the USDT probes of a process, by file: the number of sites of each probe,
 the instruction there, and the operands with size (u64: unsigned, 64 bits; s32:
-signed, 32 bits) and location. Attaches no probe.
+signed, 32 bits) and location. Attaches no probe. FILTER is a part of the name
+of a probe or of a file.
 
   vmprof-agent probes -p PID                  # all probes
   vmprof-agent probes -p PID gc__             # probes with gc__ in the name
