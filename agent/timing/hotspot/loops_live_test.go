@@ -1,0 +1,165 @@
+//go:build linux && amd64
+
+package hotspot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/timing"
+	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+)
+
+// startLoops starts Loops.java. It ends with the test.
+func startLoops(t *testing.T, jdk jvm.JDK, mode string, n, rounds int, flags ...string) *jvm.Guest {
+	t.Helper()
+	classes, err := needs.JDK(t).Compile(t.Context(), jvm.Build{Sources: os.DirFS("testdata"), Only: []string{"Loops.java"}, Release: jvm.MinVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := jvm.Start(context.Background(), jvm.Command{ // it ends with its standard input
+		JDK: jdk, Classpath: []string{classes}, Main: "Loops", Args: []string{mode, strconv.Itoa(n), strconv.Itoa(rounds)},
+		Flags: append([]string{"-Xmx64m", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Loops::*"}, flags...),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+// timeLoops times loops of a method for as long as until returns false, or 30 s.
+func timeLoops(t *testing.T, e *Engine, until func(map[timing.Version]map[uint32][]timing.Timing) bool) map[timing.Version]map[uint32][]timing.Timing {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	all := map[timing.Version]map[uint32][]timing.Timing{}
+	for !until(all) {
+		list, err := e.Take(ctx, nil)
+		for _, one := range list {
+			if all[one.Version] == nil {
+				all[one.Version] = map[uint32][]timing.Timing{}
+			}
+			of := all[one.Version]
+			of[one.Region.Loop] = append(of[one.Region.Loop], one)
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// openLoops opens an engine for a method of Loops.java and its loops.
+func openLoops(t *testing.T, method string, guests ...*jvm.Guest) *Engine {
+	t.Helper()
+	opt := Options{Method: Method{Function: "Loops." + method}, Loops: true, Breakpoints: attach.BreakpointsAlways, Share: 0.05}
+	for _, g := range guests {
+		opt.PIDs = append(opt.PIDs, g.PID())
+	}
+	e, err := Open(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// perRun is the time of an iteration, from the lowest tenth of the timings to the median, as Loops.java has it.
+func perRun(list []timing.Timing) float64 {
+	per := make([]float64, len(list))
+	for i, one := range list {
+		per[i] = float64(one.Duration) / float64(one.Runs)
+	}
+	slices.Sort(per)
+	sum, from, to := 0., len(per)/10, max(len(per)/2, len(per)/10+1)
+	for _, d := range per[from:to] {
+		sum += d
+	}
+	return sum / float64(to-from)
+}
+
+// Times of an iteration, as the program's own clock has them, whatever the compiler makes of the loop.
+func TestLiveLoops(t *testing.T) {
+	needs.Root(t, "to time loops")
+	breakpoints.Need(t)
+	for _, jdk := range needs.JDKs(t) {
+		for _, test := range []struct {
+			mode      string
+			n, rounds int
+			flags     string
+			tier      string
+			least     float64 // iterations of a round
+		}{
+			{"counted", 1_000_000, 0, "-XX:+UseG1GC", "C2", 1000},
+			{"dividing", 200_000, 0, "-XX:+UseG1GC", "C2", 1000},
+			{"nested", 100, 20_000, "-XX:+UseG1GC", "C2", 1},
+			{"calling", 100, 20_000, "-XX:+UseG1GC", "C2", 1},
+			{"calling", 100, 20_000, "-XX:+UseSerialGC", "C2", 1},
+			{"listed", 100, 20_000, "-XX:+UseSerialGC", "C2", 1},
+			{"endless", 100, 20_000, "-XX:+UseSerialGC", "C2 OSR", 1},
+			{"nested", 100, 10_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
+			{"calling", 100, 10_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
+			{"listed", 100, 10_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
+		} {
+			t.Run(fmt.Sprintf("%d/%s%s", jdk.Version, test.mode, test.flags), func(t *testing.T) {
+				g := startLoops(t, jdk, test.mode, test.n, test.rounds, strings.Fields(test.flags)...)
+				time.Sleep(2 * time.Second) // until it is compiled
+				e := openLoops(t, test.mode, g)
+				const enough = 600
+				var list []timing.Timing
+				done := func(all map[timing.Version]map[uint32][]timing.Timing) bool {
+					for v, of := range all {
+						if list = of[1]; len(list) >= enough && strings.HasSuffix(v.Name, " "+test.tier) {
+							return true
+						}
+					}
+					return false
+				}
+				before := truth(t, g)
+				all := timeLoops(t, e, done)
+				after := truth(t, g)
+				for v, of := range all {
+					for loop, list := range of {
+						t.Logf("%s loop %d: %d timings, %d iterations, %.1f ns", v.Name, loop, len(list), list[0].Runs, perRun(list))
+					}
+				}
+				cost, within := e.Cost()
+				t.Logf("truth %.1f and %.1f ns; cost %v within %v; spent %v; %+v\n%s", before, after, cost, within, e.Spent(), e.Stats(), strings.Join(e.Notes(), "\n"))
+				if len(list) < enough {
+					t.Fatal("too few timings")
+				}
+				if runs := float64(list[0].Runs); runs < test.least {
+					t.Errorf("%.0f iterations of a round, want at least %.0f", runs, test.least)
+				}
+				got, want := perRun(list), (before+after)/2
+				allowed := 0.03*want + 3*float64(within)/float64(list[0].Runs) + math.Abs(before-after)
+				if math.Abs(got-want) > allowed {
+					t.Errorf("%.2f ns an iteration, want %.2f within %.2f", got, want, allowed)
+				}
+			})
+		}
+	}
+}
