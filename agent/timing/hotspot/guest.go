@@ -102,7 +102,7 @@ func (g *guest) step(ctx context.Context) (<-chan time.Time, error) {
 	}
 	invoked := len(list)
 	if g.engine.opt.Loops {
-		list = append(list, g.process.osrCode...)
+		list = append(list, g.loopsOnly()...)
 	}
 	if len(list) == 0 {
 		return time.After(idlePause), nil
@@ -179,6 +179,17 @@ func (g *guest) window(ctx context.Context, c *vmruntime.Compilation) (r result,
 	return r, err
 }
 
+// loopsOnly are compilations that are entered in a loop. Those in which no thread seems to run are among them seldom.
+func (g *guest) loopsOnly() (list []vmruntime.Compilation) {
+	for i := range g.process.osrCode {
+		c := &g.process.osrCode[i]
+		if v := g.versions[c.Version]; v == nil || !v.idle() || rand.IntN(idleEvery) == 0 {
+			list = append(list, *c)
+		}
+	}
+	return list
+}
+
 // loopWindow opens a window of a loop of a compilation, if it has one that can be timed.
 func (g *guest) loopWindow(ctx context.Context, c *vmruntime.Compilation) (r result, err error) {
 	v := g.version(c)
@@ -206,12 +217,17 @@ func (g *guest) loopWindow(ctx context.Context, c *vmruntime.Compilation) (r res
 	return r, err
 }
 
+// idle reports whether no thread was seen in any loop, or none can be timed.
+func (v *version) idle() bool {
+	return v.planned && !slices.ContainsFunc(v.loops, func(l *loopCode) bool { return len(l.places) > 0 && !l.idle() })
+}
+
 // nextLoop is the loop whose turn it is; nil if none can be timed. Those that are too short have it seldom.
 func (v *version) nextLoop() *loopCode {
 	v.turn++
 	var list []*loopCode
 	for _, l := range v.loops {
-		if len(l.places) > 0 && (!l.best().short || v.turn%shortEvery == 0) {
+		if len(l.places) > 0 && (!l.best().short && !l.idle() || v.turn%shortEvery == 0) {
 			list = append(list, l)
 		}
 	}

@@ -113,13 +113,13 @@ func TestLiveLoops(t *testing.T) {
 			tier      string
 			least     float64 // iterations of a round
 		}{
-			{"counted", 1_000_000, 0, "-XX:+UseG1GC", "C2", 1000},
+			{"counted", 400_000, 0, "-XX:+UseG1GC", "C2", 1000},
 			{"dividing", 200_000, 0, "-XX:+UseG1GC", "C2", 1000},
-			{"nested", 100, 20_000, "-XX:+UseG1GC", "C2", 1},
-			{"calling", 100, 20_000, "-XX:+UseG1GC", "C2", 1},
-			{"calling", 100, 20_000, "-XX:+UseSerialGC", "C2", 1},
-			{"listed", 100, 20_000, "-XX:+UseSerialGC", "C2", 1},
-			{"endless", 100, 20_000, "-XX:+UseSerialGC", "C2 OSR", 1},
+			{"nested", 100, 10_000, "-XX:+UseG1GC", "C2", 1},
+			{"calling", 100, 10_000, "-XX:+UseG1GC", "C2", 1},
+			{"calling", 100, 10_000, "-XX:+UseSerialGC", "C2", 1},
+			{"listed", 100, 10_000, "-XX:+UseSerialGC", "C2", 1},
+			{"endless", 100, 10_000, "-XX:+UseSerialGC", "C2 OSR", 1},
 			{"nested", 100, 10_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
 			{"calling", 100, 10_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
 			{"listed", 100, 10_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
@@ -143,11 +143,11 @@ func TestLiveLoops(t *testing.T) {
 				after := truth(t, g)
 				for v, of := range all {
 					for loop, list := range of {
-						t.Logf("%s loop %d: %d timings, %d iterations, %.1f ns", v.Name, loop, len(list), list[0].Runs, perRun(list))
+						t.Logf("%s loop %d: %d timings, %d iterations, %.3f ns", v.Name, loop, len(list), list[0].Runs, perRun(list))
 					}
 				}
 				cost, within := e.Cost()
-				t.Logf("truth %.1f and %.1f ns; cost %v within %v; spent %v; %+v\n%s", before, after, cost, within, e.Spent(), e.Stats(), strings.Join(e.Notes(), "\n"))
+				t.Logf("truth %.3f and %.3f ns; cost %v within %v; spent %v; %+v\n%s", before, after, cost, within, e.Spent(), e.Stats(), strings.Join(e.Notes(), "\n"))
 				if len(list) < enough {
 					t.Fatal("too few timings")
 				}

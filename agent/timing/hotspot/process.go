@@ -319,7 +319,7 @@ func (p *process) notes() (notes []string) {
 		notes = append(notes, fmt.Sprintf("process %d: %s is inlined into %s%s; calls there have no entry and are not timed", p.PID, p.method, strings.Join(names, ", "), more))
 	}
 	if len(p.osr) > 0 {
-		notes = append(notes, fmt.Sprintf("process %d: %s has %d OSR versions, which are entered in the middle of a loop and are not timed", p.PID, p.method, len(p.osr)))
+		notes = append(notes, fmt.Sprintf("process %d: %s has %d OSR versions, which are entered in the middle of a loop: invocations are not timed there", p.PID, p.method, len(p.osr)))
 	}
 	if len(p.methods) == 0 {
 		notes = append(notes, fmt.Sprintf("process %d: no compiled code of %s was found: it is interpreted, inlined everywhere, or not called", p.PID, p.method))

@@ -25,8 +25,9 @@ const (
 	maxMoves      = 64 // different values by which a counter grew in a round
 	knownRounds   = 16 // that tell how many iterations a round has
 	leastPortion  = 0.5
-	shortEvery    = 16 // windows of a loop whose rounds are shorter than timing them
-	silentWindows = 3  // without a hit, then a place is tried seldom
+	shortEvery    = 16 // windows of a compilation in which loops have a turn that are too short to be timed, or silent
+	silentWindows = 2  // without a hit, then a place is tried seldom
+	idleEvery     = 32 // turns of a compilation whose places are all silent
 	countedCalls  = 20 // before iterations per call are stated
 )
 
@@ -275,6 +276,9 @@ func (l *loopCode) best() *loopPlace {
 		return cmp.Compare(a.worth(), b.worth())
 	})
 }
+
+// idle reports whether no thread passed any place lately.
+func (l *loopCode) idle() bool { return l.best().silent >= silentWindows }
 
 func (p *loopPlace) worth() float64 {
 	switch {

@@ -26,7 +26,7 @@ public class Loops {
     static int step(int n) {
         long x = n;
         for (int i = 0; i < n; i++) {
-            x = x * 6364136223846793005L + 1442695040888963407L;
+            x = (x ^ x >>> 29) * 6364136223846793005L;
         }
         return (int) (x >>> 32);
     }
@@ -35,7 +35,7 @@ public class Loops {
     static int counted(int n) {
         long x = n;
         for (int i = 0; i < n; i++) {
-            x = x * 6364136223846793005L + 1442695040888963407L;
+            x = (x ^ x >>> 29) * 6364136223846793005L;
         }
         return (int) (x >>> 32);
     }
@@ -54,7 +54,7 @@ public class Loops {
         long x = n;
         for (int i = 0; i < n; i++) {
             for (int j = 0; j < inner; j++) {
-                x = x * 6364136223846793005L + 1442695040888963407L;
+                x = (x ^ x >>> 29) * 6364136223846793005L;
             }
             x ^= i;
         }
