@@ -264,7 +264,7 @@ func (a *auditor) sentence(loop uint32, version int, took time.Duration) string 
 	sure := fmt.Sprintf("%s %% confidence, %s + %s timings", percentOf(a.opt.confidence), count(base), count(version))
 	name, than := fmt.Sprintf("%s of `%s`", a.name(version), a.opt.method), a.name(base)
 	if a.opt.engine.apart && loop > 0 {
-		name = fmt.Sprintf("an iteration of loop %d in %s", loop, name)
+		name = fmt.Sprintf("an iteration of loop %d of `%s` in %s", loop, a.opt.method, a.name(version))
 	}
 	half := (d.High - d.Low) / 2
 	switch d.Verdict {

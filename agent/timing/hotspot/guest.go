@@ -41,6 +41,8 @@ type guest struct {
 	bucket     budget.Bucket
 	versions   map[uint32]*version
 	turn       int
+	looked     time.Duration // windows of loops that stood so far
+	waited     time.Duration // windows of invocations: no more than the former, if there are loops
 	searched   time.Duration // CLOCK_MONOTONIC: when the next search is due
 	windowCost time.Duration // of recent windows, on average
 	last       string        // error that was logged
@@ -113,10 +115,14 @@ func (g *guest) step(ctx context.Context) (<-chan time.Time, error) {
 	}
 	at := rand.IntN(len(list))
 	var r result
-	if g.turn++; g.engine.opt.Loops && (at >= invoked || g.turn%2 == 0) {
+	g.turn++
+	begun := time.Now()
+	if g.engine.opt.Loops && (at >= invoked || g.looked <= g.waited) {
 		r, err = g.loopWindow(ctx, &list[at])
+		g.looked += time.Since(begun)
 	} else {
 		r, err = g.window(ctx, &list[at])
+		g.waited += time.Since(begun)
 	}
 	g.bucket.Settle(most, r.Cost)
 	g.windowCost += (r.Cost - g.windowCost) / 8

@@ -26,7 +26,7 @@ const (
 	knownRounds   = 16 // that tell how many iterations a round has
 	leastPortion  = 0.5
 	shortEvery    = 16 // windows of a compilation in which loops have a turn that are too short to be timed, or silent
-	silentWindows = 2  // without a hit, then a place is tried seldom
+	silentWindows = 1  // without a hit, then a place is tried seldom
 	idleEvery     = 32 // turns of a compilation whose places are all silent
 	countedCalls  = 20 // before iterations per call are stated
 )
