@@ -185,21 +185,21 @@ func (p *planner) loop(of *loopGroup) *loopCode {
 		p.add(l, of, &loopPlace{inside: addresses(of.polls), what: "poll"})
 	}
 	for _, bci := range slices.Sorted(maps.Keys(of.calls)) {
-		copies := of.calls[bci]
-		if len(copies) < watch.MaxAddresses {
-			p.add(l, of, &loopPlace{inside: addresses(copies), what: "call"})
-			continue
-		}
+		copies, counted := of.calls[bci], false
 		for _, s := range copies {
 			if counter, step := p.counter(shape, s); counter != nil {
+				counted = true
 				p.add(l, of, &loopPlace{inside: []uint64{s.PC}, counter: counter, step: step, what: "call"})
 			}
+		}
+		if !counted && len(copies) < watch.MaxAddresses && p.always(of.method, bci) {
+			p.add(l, of, &loopPlace{inside: addresses(copies), what: "call"})
 		}
 	}
 	switch {
 	case len(l.places) > 0:
-	case len(of.polls) > 0:
-		l.why = "no counter shows how many iterations a poll of its code stands for; time invocations, without --loops"
+	case len(of.polls)+len(of.calls) > 0:
+		l.why = "no counter shows how many iterations a poll or a call in its code stands for; time invocations, without --loops"
 	default:
 		l.why = "its code has no poll, and no call in each iteration; time invocations, without --loops"
 		if p.code.Tier == vmruntime.TierC2 && len(shape.counters) > 0 {
@@ -207,6 +207,20 @@ func (p *planner) loop(of *loopGroup) *loopCode {
 		}
 	}
 	return l
+}
+
+// always reports whether a call that the code makes is made whenever the bytecode calls. C2 may inline methods of some receivers, and
+// call for the others only.
+func (p *planner) always(method uint64, bci int) bool {
+	if p.code.Tier == vmruntime.TierC1 {
+		return true
+	}
+	profiles, err := p.guest.process.vm.Profiles([]uint64{method})
+	if err != nil || profiles[method] == nil {
+		return false
+	}
+	call := profiles[method].Call(bci)
+	return call != nil && (call.Kind == vmruntime.StaticCall || call.Kind == vmruntime.SpecialCall)
 }
 
 func addresses(list []*vmruntime.Safepoint) (all []uint64) {
