@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -90,18 +89,13 @@ func openLoops(t *testing.T, method string, guests ...*jvm.Guest) *Engine {
 	return e
 }
 
-// perRun is the time of an iteration, from the lowest tenth of the timings to the median, as Loops.java has it.
+// perRun is the time of an iteration, without the lowest and the highest tenth of the timings, as the cost of a timing is measured.
 func perRun(list []timing.Timing) float64 {
 	per := make([]float64, len(list))
 	for i, one := range list {
 		per[i] = float64(one.Duration) / float64(one.Runs)
 	}
-	slices.Sort(per)
-	sum, from, to := 0., len(per)/10, max(len(per)/2, len(per)/10+1)
-	for _, d := range per[from:to] {
-		sum += d
-	}
-	return sum / float64(to-from)
+	return middle(per)
 }
 
 // Times of an iteration, as the program's own clock has them, whatever the compiler makes of the loop.
