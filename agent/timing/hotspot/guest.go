@@ -57,9 +57,9 @@ type version struct {
 	wait    time.Duration // for the ends of invocations
 	second  uint64        // address of its second instruction; 0 if that could not be found
 
-	planned bool // loops are known
-	loops   []*loopCode
-	turn    int // of loops
+	loops []*loopCode
+	plans int // how often loops were looked for: maxPlans once they are known
+	turn  int // of loops
 }
 
 // maxVersions bounds the versions that are remembered; when there are more all are forgotten.
@@ -199,11 +199,12 @@ func (g *guest) loopsOnly() (list []vmruntime.Compilation) {
 // loopWindow opens a window of a loop of a compilation, if it has one that can be timed.
 func (g *guest) loopWindow(ctx context.Context, c *vmruntime.Compilation) (r result, err error) {
 	v := g.version(c)
-	if !v.planned {
-		v.planned = true
-		if v.loops, err = g.planLoops(c); err != nil {
-			g.report(err)
+	if v.plans < maxPlans {
+		v.plans++
+		if v.loops, err = g.planLoops(c); err == nil {
+			v.plans = maxPlans
 		}
+		g.report(err) // the VM changes its code while it is read: the next time may succeed
 		g.noteLoops()
 	}
 	l := v.nextLoop()
@@ -225,7 +226,7 @@ func (g *guest) loopWindow(ctx context.Context, c *vmruntime.Compilation) (r res
 
 // idle reports whether no thread was seen in any loop, or none can be timed.
 func (v *version) idle() bool {
-	return v.planned && !slices.ContainsFunc(v.loops, func(l *loopCode) bool { return len(l.places) > 0 && !l.idle() })
+	return v.plans == maxPlans && !slices.ContainsFunc(v.loops, func(l *loopCode) bool { return len(l.places) > 0 && !l.idle() })
 }
 
 // nextLoop is the loop whose turn it is; nil if none can be timed. Those that are too short have it seldom.
@@ -273,7 +274,7 @@ func (g *guest) takeLoop(c *vmruntime.Compilation, l *loopCode, place *loopPlace
 	}
 	list, runs := place.take(r)
 	lost := map[string]int{
-		lostRounds: len(r.Timed) - len(list), lostDeep: r.Lost[bpf.LostDeep], lostThread: r.Lost[bpf.LostNoSlot], lostOpen: r.Open,
+		lostRounds: len(r.Timed) - len(list) + r.Lost[bpf.LostLeft], lostDeep: r.Lost[bpf.LostDeep], lostThread: r.Lost[bpf.LostNoSlot], lostOpen: r.Open,
 	}
 	trap, _ := g.cost.get()
 	trap += g.engine.timer.excess

@@ -22,6 +22,7 @@ import (
 const (
 	maxLoops      = 16 // of one compilation; inner ones behind outer ones
 	maxPlaces     = 8  // alternatives of a loop
+	maxPlans      = 5  // attempts to find the loops of a compilation
 	maxMoves      = 64 // different values by which a counter grew in a round
 	knownRounds   = 16 // that tell how many iterations a round has
 	leastPortion  = 0.5
