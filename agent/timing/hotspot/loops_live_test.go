@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -89,13 +90,19 @@ func openLoops(t *testing.T, method string, guests ...*jvm.Guest) *Engine {
 	return e
 }
 
-// perRun is the time of an iteration, without the lowest and the highest tenth of the timings, as the cost of a timing is measured.
+// perRun is the time of an iteration: the median of the means of windows, of which other programs disturb some. Each mean is without the
+// lowest and the highest tenth, as that of the cost of a timing.
 func perRun(list []timing.Timing) float64 {
-	per := make([]float64, len(list))
-	for i, one := range list {
-		per[i] = float64(one.Duration) / float64(one.Runs)
+	var means []float64
+	for part := range slices.Chunk(list, timedPerWindow-1) {
+		var per []float64
+		for _, one := range part {
+			per = append(per, float64(one.Duration)/float64(one.Runs))
+		}
+		means = append(means, middle(per))
 	}
-	return middle(per)
+	slices.Sort(means)
+	return means[len(means)/2]
 }
 
 // Times of an iteration, as the program's own clock has them, whatever the compiler makes of the loop.
@@ -125,7 +132,7 @@ func TestLiveLoops(t *testing.T) {
 				g := startLoops(t, jdk, test.mode, test.n, test.rounds, strings.Fields(test.flags)...)
 				time.Sleep(2 * time.Second) // until it is compiled
 				e := openLoops(t, test.mode, g)
-				const enough = 400
+				const enough = 900
 				var list []timing.Timing
 				done := func(all map[timing.Version]map[uint32][]timing.Timing) bool {
 					for v, of := range all {
@@ -152,7 +159,7 @@ func TestLiveLoops(t *testing.T) {
 					t.Errorf("%.0f iterations of a round, want at least %.0f", runs, test.least)
 				}
 				got, want := perRun(list), (before+after)/2
-				allowed := 0.03*want + 3*float64(within)/float64(list[0].Runs) + math.Abs(before-after)
+				allowed := 0.04*want + 3*float64(within)/float64(list[0].Runs) + math.Abs(before-after)
 				if math.Abs(got-want) > allowed {
 					t.Errorf("%.2f ns an iteration, want %.2f within %.2f", got, want, allowed)
 				}

@@ -403,14 +403,17 @@ func (l *loopCode) describe() string {
 	if runs == 0 || p.rounds == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("%s iterations between two polls, by its counter", thousands(float64(runs)))
-	switch {
-	case p.what == "call" && p.counter != nil:
-		text = fmt.Sprintf("%s iterations from one return of a call to the next, by its counter", thousands(float64(runs)))
-	case p.what == "call":
-		text = "one iteration from one return of a call to the next"
-	case p.counter == nil || runs == 1:
-		text = "one iteration between two polls"
+	text := "one iteration"
+	if runs > 1 {
+		text = thousands(float64(runs)) + " iterations"
+	}
+	if p.what == "call" {
+		text += " from one return of a call to the next"
+	} else {
+		text += " between two polls"
+	}
+	if p.counter != nil {
+		text += ", by its counter"
 	}
 	var calls []string
 	if p.calls >= countedCalls {
