@@ -114,14 +114,21 @@ func (g *guest) step(ctx context.Context) (<-chan time.Time, error) {
 		return watch.Pause(windowsPerSecond), nil
 	}
 	at := rand.IntN(len(list))
-	var r result
+	c := &list[at]
 	g.turn++
-	begun := time.Now()
+	var place *loopPlace
+	var loop *loopCode
 	if g.engine.opt.Loops && (at >= invoked || g.looked <= g.waited) {
-		r, err = g.loopWindow(ctx, &list[at])
+		loop, place = g.nextLoop(c)
+	}
+	begun := time.Now()
+	var r result
+	switch {
+	case loop != nil:
+		r, err = g.loopWindow(ctx, c, loop, place)
 		g.looked += time.Since(begun)
-	} else {
-		r, err = g.window(ctx, &list[at])
+	case at < invoked:
+		r, err = g.window(ctx, c)
 		g.waited += time.Since(begun)
 	}
 	g.bucket.Settle(most, r.Cost)
@@ -196,23 +203,36 @@ func (g *guest) loopsOnly() (list []vmruntime.Compilation) {
 	return list
 }
 
-// loopWindow opens a window of a loop of a compilation, if it has one that can be timed.
-func (g *guest) loopWindow(ctx context.Context, c *vmruntime.Compilation) (r result, err error) {
+// nextLoop is the loop of a compilation whose turn it is, and where to watch it; nil if none can be timed. Those that are too short, or that
+// no thread seems to run, have it seldom.
+func (g *guest) nextLoop(c *vmruntime.Compilation) (*loopCode, *loopPlace) {
 	v := g.version(c)
 	if v.plans < maxPlans {
 		v.plans++
+		var err error
 		if v.loops, err = g.planLoops(c); err == nil {
 			v.plans = maxPlans
 		}
 		g.report(err) // the VM changes its code while it is read: the next time may succeed
 		g.noteLoops()
 	}
-	l := v.nextLoop()
-	if l == nil {
-		return r, nil
+	v.turn++
+	var list []*loopCode
+	for _, l := range v.loops {
+		if len(l.places) > 0 && (!l.best().short && !l.idle() || v.turn%shortEvery == 0) {
+			list = append(list, l)
+		}
 	}
-	place := l.best()
-	w := place.window(!g.cost.ready() || v.turn%pairsEvery == 0 && !g.cost.enough())
+	if len(list) == 0 {
+		return nil, nil
+	}
+	l := list[rand.IntN(len(list))]
+	return l, l.best()
+}
+
+// loopWindow opens a window of a loop of a compilation.
+func (g *guest) loopWindow(ctx context.Context, c *vmruntime.Compilation, l *loopCode, place *loopPlace) (r result, err error) {
+	w := place.window(!g.cost.ready() || g.turn%pairsEvery == 0 && !g.cost.enough())
 	if r, err = g.engine.timer.time(ctx, g.process.Identity, w); err == nil && !g.process.exists(c) {
 		err = watch.ErrChanged
 		delete(g.versions, c.Version)
@@ -227,21 +247,6 @@ func (g *guest) loopWindow(ctx context.Context, c *vmruntime.Compilation) (r res
 // idle reports whether no thread was seen in any loop, or none can be timed.
 func (v *version) idle() bool {
 	return v.plans == maxPlans && !slices.ContainsFunc(v.loops, func(l *loopCode) bool { return len(l.places) > 0 && !l.idle() })
-}
-
-// nextLoop is the loop whose turn it is; nil if none can be timed. Those that are too short have it seldom.
-func (v *version) nextLoop() *loopCode {
-	v.turn++
-	var list []*loopCode
-	for _, l := range v.loops {
-		if len(l.places) > 0 && (!l.best().short && !l.idle() || v.turn%shortEvery == 0) {
-			list = append(list, l)
-		}
-	}
-	if len(list) == 0 {
-		return nil
-	}
-	return list[rand.IntN(len(list))]
 }
 
 // takeLoop takes over what a window of a loop observed.
