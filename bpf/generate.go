@@ -58,7 +58,7 @@ var objects = []object{
 	},
 	{
 		name: "Timing", source: "bpf/timing.bpf.c", cpu: atomics,
-		types: "watch timing_watch timed timed_thread timing_mode timing_loss",
+		types: "watch timing_watch timed timed_thread timing_mode timing_loss operand",
 	},
 	{
 		name: "Branch", source: "bpf/branch.bpf.c",

@@ -1,7 +1,10 @@
 //go:build ignore
 
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Timings of invocations: hardware breakpoints on the entry of a method's code and on return addresses of its callers. */
+/*
+ * Timings of invocations: hardware breakpoints on the entry of a method's code and on return addresses of its callers. And of
+ * rounds of a loop: hardware breakpoints on places in it.
+ */
 #include "timing.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -6,12 +6,16 @@
  * What is timed goes from the end of the program's run at the entry to its beginning at the return address. So it
  * includes the way out of one trap and the way into another. A watch of two instructions that follow each other measures that.
  *
+ * Watches of a loop time its rounds: from one arrival at a place in the loop to the next, in the same frame. A value of the
+ * frame at both ends shows how many iterations a round has. Arrivals at other addresses, outside the loop, end rounds without a timing.
+ *
  * Each thread has a slot of its own, which user space fills in. Only the thread itself writes it, so there are no races.
  *
  * For perf_event programs: the kernel runs no other one on a CPU while one runs there (bpf_prog_active).
  */
 #pragma once
 
+#include "operand.bpf.h"
 #include "watch.bpf.h"
 
 #define MAX_TIMED 128	     /* timings, or callers, of a watch */
@@ -22,21 +26,23 @@ enum timing_mode {
 	TIMING_CALLERS,	    /* addresses are entries: who calls is recorded */
 	TIMING_PAIR,	    /* addresses are two instructions, one right behind the other: the cost of a timing */
 	TIMING_INVOCATIONS, /* addresses are an entry and return addresses */
+	TIMING_ROUNDS,	    /* the first addresses, as many as places says, are in a loop; the others are outside */
 };
 
-/* What became of invocations that were not timed. */
+/* What became of invocations or rounds that were not timed. */
 enum timing_loss {
 	TIMING_UNWATCHED, /* the return address is not watched */
 	TIMING_UNWOUND,	  /* the frame went away without a return there: an exception, or its caller was deoptimised */
 	TIMING_DEEP,	  /* the thread has MAX_TIMED_DEPTH open ones */
 	TIMING_NO_SLOT,	  /* the thread has no slot */
+	TIMING_LEFT,	  /* the thread left the loop in this round */
 	TIMING_LOSSES,
 };
 
-/* An invocation that has not ended. */
+/* An invocation, or a round, that has not ended. */
 struct timing_open {
-	__u64 sp;	/* at the entry */
-	__u64 ra;	/* where it returns to */
+	__u64 sp;	/* at the entry; of a round: everywhere in the frame */
+	__u64 ra;	/* where it returns to; of a round: the value at its begin */
 	__u64 time;	/* ns, CLOCK_MONOTONIC, when the program ended */
 	__u64 waited;	/* ns for which the thread had waited for a CPU by then */
 	__u64 inner_ns; /* that the program took meanwhile, for other hits of the thread */
@@ -56,7 +62,7 @@ struct timed {
 	__u64 ns;	/* since the start */
 	__u64 waited;	/* of that, for a CPU */
 	__u64 inner_ns; /* and in the program, for other hits of the thread */
-	__u64 ra;
+	__u64 ra;	/* of a round: by how much the value grew in it */
 	__u32 inner; /* those hits */
 	__u32 tid;
 	__u32 site; /* index in watch.addresses */
@@ -67,14 +73,18 @@ struct timing_watch {
 	struct watch watch; /* the limit, up to MAX_TIMED, is of invocations; each is claimed when it ends or is lost */
 	__u64 until;	    /* ns, CLOCK_MONOTONIC: no invocation is taken that begins later */
 	__u32 mode;
-	__u32 over; /* the end was announced before the limit */
+	__u32 places;	      /* of TIMING_ROUNDS: the first addresses that are in the loop */
+	struct operand value; /* of TIMING_ROUNDS: where the value is at these */
 
 	/* answers */
+	__u32 over;    /* the end was announced before the limit */
+	__u32 hits[WATCH_ADDRESSES]; /* of TIMING_ROUNDS: arrivals at each address until the last round was taken */
 	__u32 started; /* invocations that were taken: those in all, those that are open, and lost ones */
 	__u32 ended;   /* in timed[] */
 	__u32 late;    /* beginnings behind the limit or the time */
 	__u32 stray;   /* arrivals at a return address that end nothing */
 	__u32 lost[TIMING_LOSSES];
+	__u32 pad;
 	struct timed_thread threads[MAX_TIMED_THREADS];
 	struct timed timed[MAX_TIMED]; /* as they ended */
 };
@@ -206,8 +216,8 @@ static __always_inline void timing_end(struct timing_watch *w, struct task_struc
 	timing_settle(w);
 }
 
-/* Gives up the invocations of a thread whose frames lie below sp, or at it if that is wanted. */
-static __always_inline void timing_unwind(struct timing_watch *w, struct timed_thread *t, __u64 sp, bool at)
+/* Gives up the invocations or rounds of a thread whose frames lie below sp, or at it if that is wanted. */
+static __always_inline void timing_unwind(struct timing_watch *w, struct timed_thread *t, __u64 sp, bool at, enum timing_loss why)
 {
 	for (__u32 i = 0; i < MAX_TIMED_DEPTH; i++) {
 		__u32 depth = t->depth;
@@ -219,7 +229,7 @@ static __always_inline void timing_unwind(struct timing_watch *w, struct timed_t
 		if (open > sp || (open == sp && !at))
 			return;
 		t->depth = depth - 1;
-		timing_lose(w, TIMING_UNWOUND);
+		timing_lose(w, why);
 	}
 }
 
@@ -291,7 +301,7 @@ static __always_inline struct timing_open *timing_enter(struct timing_watch *w, 
 {
 	__u64 ra;
 
-	timing_unwind(w, t, h->sp, true);
+	timing_unwind(w, t, h->sp, true, TIMING_UNWOUND);
 	if (!timing_admit(w, h->begin))
 		return 0;
 	if (w->mode == TIMING_PAIR)
@@ -319,7 +329,7 @@ static __always_inline void timing_return(struct timing_watch *w, struct task_st
 			__sync_fetch_and_add(&w->stray, 1);
 		return;
 	}
-	timing_unwind(w, t, entry, false);
+	timing_unwind(w, t, entry, false, TIMING_UNWOUND);
 	if (timing_top(t) != entry) {
 		__sync_fetch_and_add(&w->stray, 1);
 		return;
@@ -333,9 +343,40 @@ static __always_inline void timing_return(struct timing_watch *w, struct task_st
 		timing_lose(w, TIMING_UNWOUND);
 }
 
+/* A thread arrives at a place in the loop, where a round ends and the next one begins, or outside of it. */
+static __always_inline struct timing_open *timing_round(struct timing_watch *w, struct task_struct *task, struct timed_thread *t,
+							const struct timing_hit *h, __u32 site)
+{
+	bool inside = site < w->places;
+	struct timing_open *o;
+	__u64 value;
+
+	if (h->begin <= w->until && w->started < w->watch.limit)
+		__sync_fetch_and_add(&w->hits[site], 1);
+	timing_unwind(w, t, h->sp, !inside, TIMING_LEFT);
+	if (!inside) {
+		if (h->begin > w->until)
+			timing_finish(w);
+		return 0;
+	}
+	value = argument(task, &w->value);
+	if (timing_top(t) == h->sp) {
+		o = timing_pop(t);
+		if (o) {
+			o->ra = value - o->ra;
+			timing_end(w, task, o, h, site);
+		}
+	}
+	if (!timing_admit(w, h->begin))
+		return 0;
+	return timing_push(w, task, t, h->sp, value);
+}
+
 static __always_inline struct timing_open *timing_arrive(struct timing_watch *w, struct task_struct *task, struct timed_thread *t,
 							 const struct timing_hit *h, __u32 site)
 {
+	if (w->mode == TIMING_ROUNDS)
+		return timing_round(w, task, t, h, site);
 	if (site == 0)
 		return timing_enter(w, task, t, h);
 	timing_return(w, task, t, h, site);
@@ -367,7 +408,7 @@ static __always_inline void timing_hit(struct task_struct *task, __u32 pid, cons
 	}
 	t = timed_thread(w, task->pid);
 	if (!t) {
-		if (site == 0 && timing_admit(w, h->begin))
+		if (site == 0 && timing_admit(w, h->begin)) /* of rounds, those at the first place stand for all */
 			timing_lose(w, TIMING_NO_SLOT);
 		watch_account(&w->watch, h->begin);
 		return;

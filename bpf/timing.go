@@ -21,14 +21,16 @@ const (
 	TimeCallers     = TimingTimingModeTIMING_CALLERS
 	TimePairs       = TimingTimingModeTIMING_PAIR
 	TimeInvocations = TimingTimingModeTIMING_INVOCATIONS
+	TimeRounds      = TimingTimingModeTIMING_ROUNDS
 )
 
-// Why invocations are not timed: indexes of TimedWatch.Lost.
+// Why invocations or rounds are not timed: indexes of TimedWatch.Lost.
 const (
 	LostUnwatched = TimingTimingLossTIMING_UNWATCHED
 	LostUnwound   = TimingTimingLossTIMING_UNWOUND
 	LostDeep      = TimingTimingLossTIMING_DEEP
 	LostNoSlot    = TimingTimingLossTIMING_NO_SLOT
+	LostLeft      = TimingTimingLossTIMING_LEFT
 )
 
 // Bounds of the kernel side of timings.

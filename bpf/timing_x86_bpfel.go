@@ -13,6 +13,15 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type TimingOperand struct {
+	_            structs.HostLayout
+	Displacement int64
+	Kind         uint8
+	Reg          uint8
+	Size         int8
+	Pad          [5]uint8
+}
+
 type TimingTimed struct {
 	_       structs.HostLayout
 	Time    uint64
@@ -49,7 +58,8 @@ const (
 	TimingTimingLossTIMING_UNWOUND   TimingTimingLoss = 1
 	TimingTimingLossTIMING_DEEP      TimingTimingLoss = 2
 	TimingTimingLossTIMING_NO_SLOT   TimingTimingLoss = 3
-	TimingTimingLossTIMING_LOSSES    TimingTimingLoss = 4
+	TimingTimingLossTIMING_LEFT      TimingTimingLoss = 4
+	TimingTimingLossTIMING_LOSSES    TimingTimingLoss = 5
 )
 
 type TimingTimingMode uint32
@@ -58,6 +68,7 @@ const (
 	TimingTimingModeTIMING_CALLERS     TimingTimingMode = 0
 	TimingTimingModeTIMING_PAIR        TimingTimingMode = 1
 	TimingTimingModeTIMING_INVOCATIONS TimingTimingMode = 2
+	TimingTimingModeTIMING_ROUNDS      TimingTimingMode = 3
 )
 
 type TimingTimingWatch struct {
@@ -65,12 +76,16 @@ type TimingTimingWatch struct {
 	Watch   TimingWatch
 	Until   uint64
 	Mode    uint32
+	Places  uint32
+	Value   TimingOperand
 	Over    uint32
+	Hits    [3]uint32
 	Started uint32
 	Ended   uint32
 	Late    uint32
 	Stray   uint32
-	Lost    [4]uint32
+	Lost    [5]uint32
+	Pad     uint32
 	Threads [16]TimingTimedThread
 	Timed   [128]TimingTimed
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
@@ -171,5 +173,50 @@ func TestAuditStockJVMs(t *testing.T) {
 		if difference+within < least || difference-within > least+20 {
 			t.Errorf("%s differs by %.1f ± %.1f %%, want about %.0f", method, difference, within, least)
 		}
+	}
+}
+
+// The same by iterations of a loop that calls a method, of which one JVM does half as much work again in each.
+func TestAuditStockLoops(t *testing.T) {
+	needs.Root(t, "hardware breakpoints")
+	breakpoints.Need(t)
+	jdk := needs.JDK(t)
+	classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: os.DirFS("../agent/timing/hotspot/testdata"), Only: []string{"Loops.java"}, Release: jvm.MinVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []string
+	for _, rounds := range []string{"10000", "15000"} {
+		guest, err := jvm.Start(context.WithoutCancel(t.Context()), jvm.Command{
+			JDK: jdk, Classpath: []string{classes}, Main: "Loops", Args: []string{"calling", "100", rounds},
+			Flags: []string{"-Xmx64m", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Loops::*"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := guest.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		if answer, err := guest.Order("truth"); err != nil { // a second, in which it is compiled
+			t.Fatal(answer, err)
+		}
+		pids = append(pids, strconv.Itoa(guest.PID()))
+	}
+	got := mustSucceed(t, "audit", "-p", pids[0], "-p", pids[1], "--method", "Loops.calling", "--loops", "--precision=15", breakpoints.Flag, "-d", "60")
+	t.Log(got.stdout)
+	verdict := regexp.MustCompile("(?m)^an iteration of loop 1 of `Loops.calling` in version #[0-9]+ C2 in process " + pids[1] +
+		" is ([0-9.]+) % ± ([0-9.]+) slower than version #[0-9]+ C2 in process " + pids[0] + " ").FindStringSubmatch(got.stdout)
+	if verdict == nil {
+		t.Fatal("no verdict on C2's versions")
+	}
+	difference, _ := strconv.ParseFloat(verdict[1], 64)
+	within, _ := strconv.ParseFloat(verdict[2], 64)
+	if math.Abs(difference-50) > within+10 || within > 25 {
+		t.Errorf("%.1f ± %.1f %% slower, want about 50", difference, within)
+	}
+	if !strings.Contains(got.stdout, "loop 1: Loops.java:") || !strings.Contains(got.stdout, "one iteration ") {
+		t.Error("nothing says which loop that is, and what was timed of it")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
@@ -206,4 +207,30 @@ func checkVersions(t *testing.T, vs *report.Versions, logged map[int]*loggedVers
 
 func busiest(m *report.VersionedMethod) *report.CodeVersion {
 	return slices.MaxFunc(m.Versions, func(a, b *report.CodeVersion) int { return int(a.Self) - int(b.Self) })
+}
+
+// A version that is known to be slower per call is, with an interval: C2's code for three classes of receivers, after that for one. Without
+// C1 the two follow each other.
+func TestVersionsVerdictKnown(t *testing.T) {
+	needs.Root(t, "sampling")
+	breakpoints.Need(t) // they count the calls
+	jdk := needs.JDK(t)
+	classes, err := guests.CompileOld(t.Context(), jdk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := output(t, "verdict.pb.gz")
+	java, err := jvm.Process(t.Context(), jvm.Command{
+		JDK: jdk, Classpath: []string{classes}, Main: "guest.Versions", Args: []string{"18", "36", "50000"},
+		Flags: []string{"-XX:-TieredCompilation", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,guest.Versions::sum"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustSucceed(t, append([]string{"record", "-F", strconv.Itoa(frequency), "--window=500ms", "--count=guest.Versions.sum", "--budget=10%", breakpoints.Flag, "-o", path, "--"}, java.Args...)...)
+	got := mustSucceed(t, "report", "--view=versions", "guest.Versions.sum", path)
+	t.Log(got.stdout)
+	if !regexp.MustCompile(`#[0-9]+ against #[0-9]+: slower than its predecessor: CPU time per call \+[0-9.]+%`).MatchString(got.stdout) {
+		t.Error("the version for three classes is not slower")
+	}
 }

@@ -158,6 +158,14 @@ type FlowReader interface {
 type MethodFlow struct {
 	Counted bool // Count has a meaning
 	Blocks  []FlowBlock
+	Writes  []LocalWrite // by ascending bytecode index
+}
+
+// A LocalWrite is an instruction that changes a local variable.
+type LocalWrite struct {
+	BCI   int
+	Local int // its number; long and double have two, of which this is the first
+	Step  int // that is added to an int; 0 if the variable is replaced
 }
 
 // A FlowBlock is a row of instructions that are executed one after the other. Block 0 is the entry.
@@ -168,3 +176,43 @@ type FlowBlock struct {
 	Count      uint64  // how often it was executed
 	Successors []int   // indexes of blocks; what exceptions lead to is not among them
 }
+
+// A SafepointReader is a Process whose compiled code shows where threads can be stopped.
+type SafepointReader interface {
+	// Safepoints are the places in a compilation at which threads look whether they are to stop, and to which calls of other
+	// methods return, by ascending address. Some ten microseconds per kilobyte of code. ErrStale if it is gone; ErrUnknown if the VM
+	// does not show them.
+	Safepoints(Compilation) ([]Safepoint, error)
+}
+
+// SafepointKind says what a Safepoint is.
+type SafepointKind uint8
+
+const (
+	PollSafepoint SafepointKind = iota + 1 // the instruction that looks whether to stop: in loops
+	CallSafepoint                          // the instruction that a call returns to
+)
+
+// A Safepoint is a place in compiled code where the VM knows the frame.
+type Safepoint struct {
+	PC     uint64
+	Kind   SafepointKind
+	Scopes []Scope // innermost first: of a poll the jump backwards, of a call the call
+	Locals []Local // of the innermost scope, by number; those at the end may be missing
+}
+
+// A Local is where a frame keeps a local variable of type int, at one place in the code.
+type Local struct {
+	Kind     LocalKind
+	Register uint8 // LocalRegister: its number in the machine's instructions (amd64: 0 is rax, 15 is r15)
+	Offset   int32 // LocalStack: bytes above the stack pointer
+}
+
+// LocalKind says where a Local is.
+type LocalKind uint8
+
+const (
+	LocalUnknown  LocalKind = iota // no int, or not kept
+	LocalRegister                  // the lower half of a register
+	LocalStack                     // in the frame
+)

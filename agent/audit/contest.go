@@ -318,6 +318,9 @@ func (s *Scores) Perturb() float64 {
 	return s.perturb / s.timings
 }
 
+// Runs is how many runs there were timings of.
+func (s *Scores) Runs() float64 { return s.runs }
+
 // Converge is the converge score: the number of timings by their variance, in 1/ns². Twice the score takes half the time to a verdict.
 // It is +Inf if all timings are equal, and 0 if there are none.
 func (s *Scores) Converge() float64 {

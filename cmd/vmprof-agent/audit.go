@@ -37,6 +37,7 @@ hardware breakpoints; or a VM that includes vmprof.h and times versions itself
   vmprof-agent audit -p 4711 -p 4712 --method com.acme.Search.find  # a canary
   vmprof-agent audit -p 4711 --method find --loops          # iterations, too
   vmprof-agent audit -p 4711 --method f --confidence=0.9999 -d 10m
+  vmprof-agent audit -p 4711 --method f --precision=0.5 -d 10m
 
 Flags:
 `
@@ -49,6 +50,7 @@ type auditOptions struct {
 	loops      bool
 	confidence float64
 	least      float64 // percent
+	precision  float64 // percent; 0: any
 	duration   time.Duration
 	socket     string
 	logging    logFlags
@@ -66,6 +68,7 @@ func parseAudit(args []string, stderr io.Writer) (*auditOptions, error) {
 	fs.BoolVar(&o.loops, "loops", false, "also time iterations of its loops")
 	fs.Float64Var(&o.confidence, "confidence", 0.99, "`P` of a true verdict, 0.8 to 0.9999")
 	fs.Float64Var(&o.least, "least", 1, "differences below `PERCENT` do not matter")
+	fs.Float64Var(&o.precision, "precision", 0, "go on until the interval is ± `PERCENT` or less")
 	fs.VarP(seconds{&o.duration}, "duration", "d", "end without a verdict after `TIME`")
 	fs.TextVar(&o.breakpoints, "breakpoints", attach.BreakpointsAuto, "breakpoints `WHEN`: auto, always, never")
 	fs.StringVar(&o.socket, "guest-socket", engines.DefaultGuestSocket, "socket `PATH`")
@@ -84,6 +87,8 @@ func parseAudit(args []string, stderr io.Writer) (*auditOptions, error) {
 		return nil, usageError("--confidence needs a probability from 0.8 to 0.9999")
 	case !(o.least > 0 && o.least <= 100):
 		return nil, usageError("--least needs a percentage above 0 and up to 100")
+	case !(o.precision >= 0 && o.precision <= 100):
+		return nil, usageError("--precision needs a percentage from 0 to 100")
 	case o.duration < time.Second:
 		return nil, usageError("-d needs at least 1 s")
 	}
@@ -96,7 +101,7 @@ const maxAuditPIDs = 16
 // An auditEngine takes timings of some kind of process.
 type auditEngine struct {
 	name   string
-	loops  bool // also of loops
+	apart  bool // loops are timed apart from invocations: each has a verdict of its own
 	serves func(ctx context.Context, pid int) bool
 	open   func(ctx context.Context, o *auditOptions, log *slog.Logger) (timing.Engine, error)
 
@@ -109,7 +114,7 @@ type auditEngine struct {
 // auditEngines are all engines. The first that serves every process takes the timings.
 var auditEngines = []auditEngine{
 	{
-		name: "hotspot", open: openHotspotTimer,
+		name: "hotspot", apart: true, open: openHotspotTimer,
 		serves:  func(ctx context.Context, pid int) bool { return hotspot.Serves(ctx, proc.DefaultRoot, pid) },
 		untimed: "see whether report --view=versions shows compiled code of it",
 		single:  "name a second process (-p), or audit while the JVM compiles it again",
@@ -117,7 +122,7 @@ var auditEngines = []auditEngine{
 		caveat:  "note: versions of one JVM run one after another; warm-up, inputs and load may differ, too",
 	},
 	{
-		name: "page", loops: true, open: openPageTimer,
+		name: "page", open: openPageTimer,
 		serves:  func(context.Context, int) bool { return true },
 		untimed: "time its loops (--loops), or see whether the VM brackets it with VMPROF_TIMER_START and _STOP",
 		single:  "let the VM choose versions with vmprof_choose",
@@ -133,7 +138,7 @@ func openHotspotTimer(ctx context.Context, o *auditOptions, log *slog.Logger) (t
 	if err := checkMethod(ctx, o.pids, method, true, log); err != nil {
 		return nil, err
 	}
-	e, err := hotspot.Open(ctx, hotspot.Options{PIDs: o.pids, Method: method, Breakpoints: o.breakpoints, Log: log})
+	e, err := hotspot.Open(ctx, hotspot.Options{PIDs: o.pids, Method: method, Loops: o.loops, Breakpoints: o.breakpoints, Log: log})
 	if err != nil {
 		return nil, err // not a nil *Engine in an interface
 	}
@@ -179,9 +184,6 @@ func auditVerb(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	for _, one := range auditEngines {
 		if slices.ContainsFunc(o.pids, func(pid int) bool { return !one.serves(ctx, pid) }) {
 			continue
-		}
-		if o.loops && !one.loops {
-			return errors.New("--loops needs a VM that includes vmprof.h: of a JVM, only invocations are timed")
 		}
 		o.engine = one
 		engine, err := one.open(ctx, o, log)
@@ -238,7 +240,11 @@ func (o *auditOptions) run(ctx context.Context, engine timing.Engine, stdout io.
 		if err := o.absent(engine, time.Since(began)); err != nil {
 			return err
 		}
-		if a.short() != nil || time.Since(began) >= leastAudit && a.decided() {
+		least := leastAudit
+		if o.loops && o.engine.apart && a.judged()[0] == 0 {
+			least = arrival // loops may yet be timed
+		}
+		if a.short() != nil || time.Since(began) >= least && a.decided() {
 			break
 		}
 	}

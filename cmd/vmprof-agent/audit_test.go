@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/timing"
 )
 
@@ -107,10 +110,97 @@ func TestAuditVerdicts(t *testing.T) {
 	}
 }
 
+// auditLoops is an auditor with timings: by version and loop, the mean in ns.
+func auditLoops(t *testing.T, flags string, n int, mean map[uint64]map[uint32]float64) *auditor {
+	t.Helper()
+	o, err := parseAudit(append(strings.Fields("-p 7 --method f"), strings.Fields(flags)...), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.pids, o.engine = []int{7}, auditEngines[0]
+	a, random := newAuditor(o), rand.New(rand.NewPCG(1, 2))
+	add := func(version uint64, loop uint32, ns float64) {
+		d := time.Duration(ns * (0.5 + random.Float64()))
+		a.add(&timing.Timing{Region: timing.Region{Method: "f", Loop: loop}, Version: timing.Version{PID: 7, ID: version}, Duration: d, Runs: 1}, 50)
+	}
+	versions := slices.Sorted(maps.Keys(mean))
+	for _, version := range versions {
+		add(version, 0, 1) // the first timing of a version is not warm
+	}
+	for i := range a.since {
+		a.since[i] = time.Now().Add(-2 * warmup)
+	}
+	for range n {
+		for _, version := range versions {
+			for _, loop := range slices.Sorted(maps.Keys(mean[version])) {
+				add(version, loop, mean[version][loop])
+			}
+		}
+	}
+	return a
+}
+
+// Without --precision the first verdict is the end; with it, the interval must be narrow as well.
+func TestAuditPrecision(t *testing.T) {
+	mean := map[uint64]map[uint32]float64{1: {0: 1000}, 2: {0: 1300}}
+	for _, test := range []struct {
+		flags string
+		n     int
+		want  bool
+	}{{"", 1000, true}, {"--precision=2", 1000, false}, {"--precision=2", 100_000, true}, {"--precision=20", 1000, true}} {
+		if got := auditLoops(t, test.flags, test.n, mean).decided(); got != test.want {
+			t.Errorf("%d timings %s: decided %v", test.n, test.flags, got)
+		}
+	}
+	// What is narrow enough is the end even if it is on the edge of what matters.
+	if a := auditLoops(t, "--precision=3 --least=0.001", 10_000, map[uint64]map[uint32]float64{1: {0: 1000}, 2: {0: 1000}}); !a.decided() {
+		t.Error("a narrow interval around zero is not the end")
+	}
+}
+
+// Where loops are timed apart from invocations, each has a verdict of its own, between the versions that have it. Loops that are too short
+// have none, and if there are no others the verdict is on invocations.
+func TestAuditLoopsApart(t *testing.T) {
+	a := auditLoops(t, "--loops", 2000, map[uint64]map[uint32]float64{
+		1: {0: 1000, 3: 10}, 2: {0: 1000, 1: 1000, 2: 2000, 3: 10}, 3: {1: 1500, 2: 2000},
+	})
+	if !a.decided() && a.look(2, 2, false).Reason != audit.Wide {
+		t.Error("not decided")
+	}
+	var out bytes.Buffer
+	if err := a.write(&out, time.Second, 50, 1, timing.Stats{}); err != nil {
+		t.Fatal(err)
+	}
+	text := out.String()
+	for _, want := range []string{
+		"an iteration of loop 1 of `f` in version 3 is ", " slower than version 2 (", "an iteration of loop 2 of `f` in version 3 ", "loop 3  ",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	for _, other := range []string{"together", "an iteration of loop 3", "`f` in version 1"} {
+		if strings.Contains(text, other) {
+			t.Errorf("%q in\n%s", other, text)
+		}
+	}
+	a = auditLoops(t, "--loops", 2000, map[uint64]map[uint32]float64{1: {0: 1000, 3: 10}, 2: {0: 1500, 3: 10}})
+	out.Reset()
+	if err := a.write(&out, time.Second, 50, 1, timing.Stats{}); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.HasPrefix(text, "no loop was timed, or none takes long enough: ") || !strings.Contains(text, "version 2 of `f` is ") {
+		t.Errorf("invocations: %s", text)
+	}
+	if a = auditLoops(t, "--loops", 2000, map[uint64]map[uint32]float64{1: {3: 10}, 2: {3: 10}}); a.short() == nil {
+		t.Error("loops alone, and too short: no error")
+	}
+}
+
 func TestAuditFlags(t *testing.T) {
 	for _, args := range []string{
 		"", "-p 7", "--method f", "-p 7 --method f --confidence=0.5", "-p 7 --method f --confidence=NaN",
-		"-p 7 --method f --least=0", "-p 7 --method f -d 0", "-p 7 --method f g",
+		"-p 7 --method f --least=0", "-p 7 --method f --precision=-1", "-p 7 --method f --precision=NaN", "-p 7 --method f -d 0", "-p 7 --method f g",
 	} {
 		var usage usageError
 		if _, err := parseAudit(strings.Fields(args), io.Discard); !errors.As(err, &usage) {

@@ -61,7 +61,7 @@ func (a *auditor) add(t *timing.Timing, cost time.Duration) {
 		return
 	}
 	a.region(t.Region.Loop).add(version, t.Duration, t.Runs, cost)
-	if a.opt.loops {
+	if a.opt.loops && !a.opt.engine.apart {
 		a.region(combined).add(version, cmp.Or(t.Part, t.Duration), t.Runs, cost)
 	}
 }
@@ -93,27 +93,37 @@ func (r *auditedRegion) add(version int, d time.Duration, runs uint32, cost time
 	r.contest.Add(version, float64(d), runs)
 }
 
-// main is the region that the verdict is of.
-func (a *auditor) main() *auditedRegion {
-	if a.opt.loops && a.regions[combined] != nil {
-		return a.regions[combined]
+// judged are the regions that there is a verdict on: the method, both together, or each loop if they are timed apart.
+func (a *auditor) judged() []uint32 {
+	if !a.opt.loops {
+		return []uint32{0}
 	}
-	return a.regions[0]
+	if !a.opt.engine.apart {
+		if a.regions[combined] != nil {
+			return []uint32{combined}
+		}
+		return []uint32{0}
+	}
+	var loops []uint32
+	for _, loop := range slices.Sorted(maps.Keys(a.regions)) {
+		if loop > 0 && a.regions[loop].perturb() <= maxPerturb {
+			loops = append(loops, loop)
+		}
+	}
+	if len(loops) == 0 {
+		return []uint32{0}
+	}
+	return loops
 }
 
-// base is the version that others are compared with: the first process's lowest.
-func (a *auditor) base() int {
-	return slices.Index(a.versions, slices.MinFunc(a.versions, compareVersions))
-}
-
-func compareVersions(a, b timing.Version) int {
-	return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.ID, b.ID))
-}
-
-// others are the versions other than the base, in order.
-func (a *auditor) others() (list []int) {
+// compared are the versions with which the base is compared in a region.
+func (a *auditor) compared(loop uint32) (list []int) {
+	if a.regions[loop] == nil {
+		return nil
+	}
+	base := a.base(loop)
 	for i := range a.versions {
-		if i != a.base() {
+		if i != base && a.takes(loop, i) {
 			list = append(list, i)
 		}
 	}
@@ -121,33 +131,73 @@ func (a *auditor) others() (list []int) {
 	return list
 }
 
-// look compares a version with the base. Among several versions each verdict has to be surer (Bonferroni).
-func (a *auditor) look(r *auditedRegion, version int, last bool) audit.Difference {
-	r.contest.Confidence(1 - (1-a.opt.confidence)/float64(max(len(a.versions)-1, 1)))
-	return r.contest.Look(a.base(), version, last)
+// takes reports whether a version takes part in a comparison: a loop that is timed apart may not be in all versions.
+func (a *auditor) takes(loop uint32, version int) bool {
+	return loop == 0 || loop == combined || !a.opt.engine.apart || a.regions[loop].has(version)
 }
 
-// decided reports whether there is a verdict on every version.
-func (a *auditor) decided() bool {
-	if a.main() == nil || len(a.versions) < 2 {
-		return false
+// has reports whether there are timings of a version.
+func (r *auditedRegion) has(version int) bool {
+	return version < len(r.scores) && r.scores[version].Runs() > 0
+}
+
+// perturb is the highest perturb score of a version.
+func (r *auditedRegion) perturb() (most float64) {
+	for version := range r.scores {
+		most = max(most, r.scores[version].Perturb())
 	}
-	return !slices.ContainsFunc(a.others(), func(v int) bool { return a.look(a.main(), v, false).Verdict == audit.Undecided })
+	return most
+}
+
+// base is the version that others are compared with: the first process's lowest of those that take part.
+func (a *auditor) base(loop uint32) int {
+	base := -1
+	for i := range a.versions {
+		if a.takes(loop, i) && (base < 0 || compareVersions(a.versions[i], a.versions[base]) < 0) {
+			base = i
+		}
+	}
+	return max(base, 0)
+}
+
+func compareVersions(a, b timing.Version) int {
+	return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.ID, b.ID))
+}
+
+// look compares a version with the base. Among several verdicts each has to be surer (Bonferroni).
+func (a *auditor) look(loop uint32, version int, last bool) audit.Difference {
+	contest, verdicts := a.regions[loop].contest, max(len(a.versions)-1, 1)*len(a.judged())
+	contest.Confidence(1 - (1-a.opt.confidence)/float64(verdicts))
+	return contest.Look(a.base(loop), version, last)
+}
+
+// decided reports whether there is a verdict on every version, and each interval is as narrow as wanted.
+func (a *auditor) decided() bool {
+	verdicts := 0
+	for _, loop := range a.judged() {
+		for _, version := range a.compared(loop) {
+			d := a.look(loop, version, false)
+			narrow := (d.High-d.Low)/2 <= a.opt.precision
+			if d.Verdict == audit.Undecided && !narrow || a.opt.precision > 0 && !narrow {
+				return false
+			}
+			verdicts++
+		}
+	}
+	return verdicts > 0
 }
 
 // short is an error if timings are too short for a verdict.
 func (a *auditor) short() error {
-	r := a.main()
-	if r == nil || a.timings < 1000 {
+	r := a.regions[a.judged()[0]]
+	if r == nil && len(a.regions) > 0 { // loops alone, and none is long enough
+		r = a.regions[slices.Min(slices.Collect(maps.Keys(a.regions)))]
+	}
+	if r == nil || a.timings < 1000 || r.perturb() <= maxPerturb {
 		return nil
 	}
-	for version := range r.scores {
-		if score := r.scores[version].Perturb(); score > maxPerturb {
-			return fmt.Errorf("%s is too short to time: perturb score %.1f, at most %d (taking a timing lasts as long as the code). %s",
-				a.opt.method, score, maxPerturb, a.opt.engine.short)
-		}
-	}
-	return nil
+	return fmt.Errorf("%s is too short to time: perturb score %.1f, at most %d (taking a timing lasts as long as the code). %s",
+		a.opt.method, r.perturb(), maxPerturb, a.opt.engine.short)
 }
 
 // name is what users call a version.
@@ -171,19 +221,24 @@ func (a *auditor) write(w io.Writer, took, cost, within time.Duration, stats tim
 	for _, r := range a.regions {
 		r.contest.End()
 	}
-	others := a.others()
-	main := a.main()
-	if main == nil { // loops, and no invocation
-		main = &auditedRegion{contest: audit.NewContest(nil)}
-	}
-	if len(others) == 0 {
+	if len(a.versions) == 1 {
 		fmt.Fprintf(&b, "nothing to compare: only %s of `%s` ran in %s; %s\n",
 			a.name(0), a.opt.method, took.Round(time.Second), a.opt.engine.single)
 	}
-	for _, version := range others {
-		b.WriteString(a.sentence(main, version, took) + "\n")
+	if a.opt.loops && a.opt.engine.apart && a.judged()[0] == 0 {
+		b.WriteString("no loop was timed, or none takes long enough: the comparison is of invocations\n")
 	}
-	if a.opt.loops {
+	verdicts := 0
+	for _, loop := range a.judged() {
+		for _, version := range a.compared(loop) {
+			b.WriteString(a.sentence(loop, version, took) + "\n")
+			verdicts++
+		}
+	}
+	if verdicts == 0 && len(a.versions) > 1 {
+		fmt.Fprintf(&b, "undecided: too few timings of more than one version of `%s`; audit longer: -d\n", a.opt.method)
+	}
+	if a.opt.loops && !a.opt.engine.apart {
 		b.WriteString("method and loops together: mean time from one timing point to the next\n")
 	}
 	b.WriteByte('\n')
@@ -199,8 +254,9 @@ func (a *auditor) write(w io.Writer, took, cost, within time.Duration, stats tim
 }
 
 // sentence is the verdict on a version.
-func (a *auditor) sentence(r *auditedRegion, version int, took time.Duration) string {
-	d := a.look(r, version, true)
+func (a *auditor) sentence(loop uint32, version int, took time.Duration) string {
+	r, base := a.regions[loop], a.base(loop)
+	d := a.look(loop, version, true)
 	totals := r.contest.Totals()
 	count := func(v int) string {
 		if v >= len(totals) {
@@ -208,24 +264,27 @@ func (a *auditor) sentence(r *auditedRegion, version int, took time.Duration) st
 		}
 		return thousands(totals[v].Timings)
 	}
-	sure := fmt.Sprintf("%s %% confidence, %s + %s timings", percentOf(a.opt.confidence), count(a.base()), count(version))
-	name, base := fmt.Sprintf("%s of `%s`", a.name(version), a.opt.method), a.name(a.base())
+	sure := fmt.Sprintf("%s %% confidence, %s + %s timings", percentOf(a.opt.confidence), count(base), count(version))
+	name, than := fmt.Sprintf("%s of `%s`", a.name(version), a.opt.method), a.name(base)
+	if a.opt.engine.apart && loop > 0 {
+		name = fmt.Sprintf("an iteration of loop %d of `%s` in %s", loop, a.opt.method, a.name(version))
+	}
 	half := (d.High - d.Low) / 2
 	switch d.Verdict {
 	case audit.More:
-		return fmt.Sprintf("%s is %.1f %% ± %.1f slower than %s (%s)", name, d.Percent, half, base, sure)
+		return fmt.Sprintf("%s is %.1f %% ± %.1f slower than %s (%s)", name, d.Percent, half, than, sure)
 	case audit.Less:
-		return fmt.Sprintf("%s is %.1f %% ± %.1f faster than %s (%s)", name, -d.Percent, half, base, sure)
+		return fmt.Sprintf("%s is %.1f %% ± %.1f faster than %s (%s)", name, -d.Percent, half, than, sure)
 	case audit.Same:
-		return fmt.Sprintf("no difference that matters: %s is within %g %% of %s: %+.2f %% ± %.2f (%s)", name, a.opt.least, base, d.Percent, half, sure)
+		return fmt.Sprintf("no difference that matters: %s is within %g %% of %s: %+.2f %% ± %.2f (%s)", name, a.opt.least, than, d.Percent, half, sure)
 	}
 	switch d.Reason {
 	case audit.TooFew:
-		return fmt.Sprintf("undecided: too few timings of %s and %s (%s); audit longer: -d", name, base, sure)
+		return fmt.Sprintf("undecided: too few timings of %s and %s (%s); audit longer: -d", name, than, sure)
 	case audit.Short:
-		return fmt.Sprintf("undecided: %s and %s are shorter than the cost of timing them", name, base)
+		return fmt.Sprintf("undecided: %s and %s are shorter than the cost of timing them", name, than)
 	}
-	text := fmt.Sprintf("undecided: %s differs from %s by %+.1f %% ± %.1f (%s)", name, base, d.Percent, half, sure)
+	text := fmt.Sprintf("undecided: %s differs from %s by %+.1f %% ± %.1f (%s)", name, than, d.Percent, half, sure)
 	if longer := took.Seconds() * d.Longer; !math.IsInf(longer, 0) && !math.IsNaN(longer) {
 		text += fmt.Sprintf("; a verdict may take -d %.0f", math.Ceil(longer))
 	}
@@ -236,13 +295,13 @@ func (a *auditor) sentence(r *auditedRegion, version int, took time.Duration) st
 func (a *auditor) table(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "of\tversion\ttimings\truns\tns a run\t±\tlongest\tcut, %\tperturb\tconverge\t")
-	order := append([]int{a.base()}, a.others()...)
 	if len(a.regions) == 0 {
 		fmt.Fprintln(w, "too few timings: those in the first second of a version do not count, as its caches are cold")
 		return
 	}
 	for _, loop := range slices.Sorted(maps.Keys(a.regions)) {
 		r := a.regions[loop]
+		order := append([]int{a.base(loop)}, a.compared(loop)...)
 		of := "loop " + strconv.Itoa(int(loop))
 		switch loop {
 		case 0:
@@ -252,7 +311,7 @@ func (a *auditor) table(w io.Writer) {
 		}
 		within := map[int]float64{}
 		for _, version := range order[1:] {
-			d := a.look(r, version, true)
+			d := a.look(loop, version, true)
 			within[version] = d.B.Within
 			if _, set := within[order[0]]; !set {
 				within[order[0]] = d.A.Within

@@ -32,7 +32,7 @@ func (p *Process) Flow(method uint64) (*vmruntime.MethodFlow, error) {
 	if err != nil {
 		return nil, err
 	}
-	flow := &vmruntime.MethodFlow{Blocks: blocks}
+	flow := &vmruntime.MethodFlow{Blocks: blocks, Writes: calldata.Writes(code)}
 	if p.decoder == nil {
 		p.decoder = calldata.NewDecoder(p.memory, &p.schema.flags, &p.schema.profile.Tags, p.version.jdk)
 	}

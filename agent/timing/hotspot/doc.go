@@ -1,4 +1,4 @@
-// Package hotspot times invocations of one method in the compiled code of stock JVMs, from outside.
+// Package hotspot times invocations of one method, and iterations of its loops, in the compiled code of stock JVMs, from outside.
 //
 //	e, err := hotspot.Open(ctx, hotspot.Options{PIDs: []int{pid}, Method: method, Breakpoints: policy})
 //	defer e.Close()
@@ -20,6 +20,11 @@
 // versions, which have no entry (Notes lists both); interpreted invocations. A trap also empties caches that the method then fills
 // again; that makes short invocations look longer, in all versions alike. Virtual threads that block in the method while
 // others of the same carrier run it at the same depth can be confused.
+//
+// With Options.Loops there are windows of loops as well: breakpoints on a safepoint in the loop, a poll or the return of a call, and on
+// addresses outside of it. A round goes from one arrival in the loop to the next in the same frame. How many iterations it has
+// shows a local variable that counts them, or follows from what the place is; a loop of which neither is so is not timed (Notes says
+// why). Copies of loops that were inlined into the method, and OSR versions, are timed, too.
 //
 // What the windows cost is bounded by a share of the processes' CPU time. They respect the policy and the bounds of packages
 // attach and watch.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +27,7 @@ type Options struct {
 	PIDs   []int // JVMs, up to MaxProcesses
 	Method Method
 
+	Loops       bool                    // time its loops as well, inlined ones included
 	Breakpoints attach.BreakpointPolicy // on which machines breakpoints may be set
 	Share       float64                 // of each process's CPU time that windows may take; 0 means DefaultShare
 	Root        proc.Root               // where processes are; "" means proc.DefaultRoot
@@ -51,6 +51,8 @@ type Engine struct {
 	spent   time.Duration
 	why     []error // why processes are not timed any more
 	guests  []*guest
+	loops   []string // by number of the loop, less 1: method and bytecode index
+	lines   []string // in the source: "Search.java:42, "; "" if not known
 }
 
 var _ timing.Engine = (*Engine)(nil)
@@ -68,6 +70,7 @@ const (
 	lostReplaced  = "the code was replaced meanwhile"
 	lostFailed    = "the window failed or was cut short"
 	lostUntaken   = "not taken in time"
+	lostRounds    = "rounds of a loop across its end, or with few iterations left"
 )
 
 // Open attaches to the JVMs and begins to time. The error says which process cannot be timed, or why none can. Close ends it.
@@ -250,8 +253,12 @@ func (e *Engine) Cost() (cost, within time.Duration) {
 func (e *Engine) Notes() (notes []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	for i, name := range e.loops {
+		notes = append(notes, fmt.Sprintf("loop %d: %s%s", i+1, e.lines[i], name))
+	}
 	for _, g := range e.guests {
+		notes = append(notes, g.loopNotes...)
 		notes = append(notes, g.notes...)
 	}
-	return slices.Clone(notes)
+	return notes
 }

@@ -3,7 +3,10 @@ package hotspot
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
@@ -26,16 +29,20 @@ const (
 	idlePause        = 200 * time.Millisecond
 )
 
-// A guest is one process on the way to its timings. It belongs to its goroutine, except for notes, which Engine.mu guards.
+// A guest is one process on the way to its timings. It belongs to its goroutine, except for notes and loopNotes, which Engine.mu guards.
 type guest struct {
 	engine  *Engine
 	process *process
 	cost    cost
 	notes   []string
 
+	loopNotes []string // likewise
+
 	bucket     budget.Bucket
 	versions   map[uint32]*version
 	turn       int
+	looked     time.Duration // windows of loops that stood so far
+	waited     time.Duration // windows of invocations: no more than the former, if there are loops
 	searched   time.Duration // CLOCK_MONOTONIC: when the next search is due
 	windowCost time.Duration // of recent windows, on average
 	last       string        // error that was logged
@@ -43,11 +50,16 @@ type guest struct {
 
 // A version is what is known of one compilation of the method.
 type version struct {
+	name    string
 	callers callers
 	windows int           // since the last survey
 	longest time.Duration // invocation
 	wait    time.Duration // for the ends of invocations
 	second  uint64        // address of its second instruction; 0 if that could not be found
+
+	loops []*loopCode
+	plans int // how often loops were looked for: maxPlans once they are known
+	turn  int // of loops
 }
 
 // maxVersions bounds the versions that are remembered; when there are more all are forgotten.
@@ -90,6 +102,10 @@ func (g *guest) step(ctx context.Context) (<-chan time.Time, error) {
 	if err != nil {
 		return nil, err
 	}
+	invoked := len(list)
+	if g.engine.opt.Loops {
+		list = append(list, g.loopsOnly()...)
+	}
 	if len(list) == 0 {
 		return time.After(idlePause), nil
 	}
@@ -97,8 +113,24 @@ func (g *guest) step(ctx context.Context) (<-chan time.Time, error) {
 	if !g.bucket.Take(most) {
 		return watch.Pause(windowsPerSecond), nil
 	}
-	c := &list[rand.IntN(len(list))]
-	r, err := g.window(ctx, c)
+	at := rand.IntN(len(list))
+	c := &list[at]
+	g.turn++
+	var place *loopPlace
+	var loop *loopCode
+	if g.engine.opt.Loops && (at >= invoked || g.looked <= g.waited) {
+		loop, place = g.nextLoop(c)
+	}
+	begun := time.Now()
+	var r result
+	switch {
+	case loop != nil:
+		r, err = g.loopWindow(ctx, c, loop, place)
+		g.looked += time.Since(begun)
+	case at < invoked:
+		r, err = g.window(ctx, c)
+		g.waited += time.Since(begun)
+	}
 	g.bucket.Settle(most, r.Cost)
 	g.windowCost += (r.Cost - g.windowCost) / 8
 	g.windowCost = max(g.windowCost, timedPerWindow/8*g.engine.timer.observer.HitTime())
@@ -137,7 +169,6 @@ func (g *guest) report(err error) {
 // window opens the window of a version that is needed most.
 func (g *guest) window(ctx context.Context, c *vmruntime.Compilation) (r result, err error) {
 	v := g.version(c)
-	g.turn++
 	threads := v.callers.someThreads(maxThreads)
 	places := v.callers.commonest(c.VerifiedEntry, maxCallers)
 	w := window{limit: timedPerWindow, admit: admitTime, wait: max(leastWait, v.wait), threads: threads}
@@ -161,6 +192,126 @@ func (g *guest) window(ctx context.Context, c *vmruntime.Compilation) (r result,
 	return r, err
 }
 
+// loopsOnly are compilations that are entered in a loop. Those in which no thread seems to run are among them seldom.
+func (g *guest) loopsOnly() (list []vmruntime.Compilation) {
+	for i := range g.process.osrCode {
+		c := &g.process.osrCode[i]
+		if v := g.versions[c.Version]; v == nil || !v.idle() || rand.IntN(idleEvery) == 0 {
+			list = append(list, *c)
+		}
+	}
+	return list
+}
+
+// nextLoop is the loop of a compilation whose turn it is, and where to watch it; nil if none can be timed. Those that are too short, or that
+// no thread seems to run, have it seldom.
+func (g *guest) nextLoop(c *vmruntime.Compilation) (*loopCode, *loopPlace) {
+	v := g.version(c)
+	if v.plans < maxPlans {
+		v.plans++
+		var err error
+		if v.loops, err = g.planLoops(c); err == nil {
+			v.plans = maxPlans
+		}
+		g.report(err) // the VM changes its code while it is read: the next time may succeed
+		g.noteLoops()
+	}
+	v.turn++
+	var list []*loopCode
+	for _, l := range v.loops {
+		if len(l.places) > 0 && (!l.best().short && !l.idle() || v.turn%shortEvery == 0) {
+			list = append(list, l)
+		}
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	l := list[rand.IntN(len(list))]
+	return l, l.best()
+}
+
+// loopWindow opens a window of a loop of a compilation.
+func (g *guest) loopWindow(ctx context.Context, c *vmruntime.Compilation, l *loopCode, place *loopPlace) (r result, err error) {
+	w := place.window(!g.cost.ready() || g.turn%pairsEvery == 0 && !g.cost.enough())
+	if r, err = g.engine.timer.time(ctx, g.process.Identity, w); err == nil && !g.process.exists(c) {
+		err = watch.ErrChanged
+		delete(g.versions, c.Version)
+	}
+	g.takeLoop(c, l, place, &w, &r, err)
+	if err != nil && (watch.Refused(err) || errors.Is(err, watch.ErrChanged)) {
+		return r, nil
+	}
+	return r, err
+}
+
+// idle reports whether no thread was seen in any loop, or none can be timed.
+func (v *version) idle() bool {
+	return v.plans == maxPlans && !slices.ContainsFunc(v.loops, func(l *loopCode) bool { return len(l.places) > 0 && !l.idle() })
+}
+
+// takeLoop takes over what a window of a loop observed.
+func (g *guest) takeLoop(c *vmruntime.Compilation, l *loopCode, place *loopPlace, w *window, r *result, err error) {
+	switch {
+	case err != nil && w.mode == bpf.TimeRounds:
+		cause := lostFailed
+		if errors.Is(err, watch.ErrChanged) {
+			cause = lostReplaced
+		}
+		g.engine.deliver(nil, map[string]int{cause: r.Started}, r.Cost)
+		return
+	case err != nil:
+		g.engine.deliver(nil, nil, r.Cost)
+		return
+	case w.mode == bpf.TimeCallers:
+		place.callers.learn(r.Timed)
+		if place.silent++; len(r.Timed) > 0 {
+			place.silent = 0
+		}
+		g.engine.deliver(nil, nil, r.Cost)
+		return
+	case w.mode == bpf.TimePairs:
+		if len(r.Timed) == 0 && r.Started > 0 {
+			place.next = 0 // the instruction jumps
+		}
+		g.cost.add(r.Timed)
+		g.engine.deliver(nil, nil, r.Cost)
+		return
+	}
+	list, runs := place.take(r)
+	lost := map[string]int{
+		lostRounds: len(r.Timed) - len(list) + r.Lost[bpf.LostLeft], lostDeep: r.Lost[bpf.LostDeep], lostThread: r.Lost[bpf.LostNoSlot], lostOpen: r.Open,
+	}
+	trap, _ := g.cost.get()
+	trap += g.engine.timer.excess
+	of := timing.Region{Method: g.process.method.String(), Loop: l.number}
+	timings := loopTimings(of, g.process.version(c), list, runs, trap)
+	if len(timings) > 0 {
+		var sum time.Duration
+		for i := range timings {
+			sum += timings[i].Duration
+		}
+		place.short = sum/time.Duration(len(timings)) < trap/2
+	}
+	g.engine.deliver(timings, lost, r.Cost)
+	g.noteLoops()
+}
+
+// noteLoops updates what users are shown of loops.
+func (g *guest) noteLoops() {
+	var notes []string
+	for _, id := range slices.Sorted(maps.Keys(g.versions)) {
+		v := g.versions[id]
+		for _, l := range v.loops {
+			if text := l.describe(); text != "" {
+				notes = append(notes, fmt.Sprintf("process %d: loop %d in %s: %s", g.process.PID, l.number, v.name, text))
+			}
+		}
+	}
+	g.engine.mu.Lock()
+	g.loopNotes = notes
+	g.engine.mu.Unlock()
+}
+
 // version is what is remembered of a compilation.
 func (g *guest) version(c *vmruntime.Compilation) *version {
 	v := g.versions[c.Version]
@@ -170,7 +321,7 @@ func (g *guest) version(c *vmruntime.Compilation) *version {
 	if len(g.versions) >= maxVersions {
 		clear(g.versions)
 	}
-	v = &version{wait: firstWait}
+	v = &version{name: versionName(c), wait: firstWait}
 	code := make([]byte, longestInstruction)
 	err := g.process.memory.Read(c.VerifiedEntry, code)
 	if err == nil {

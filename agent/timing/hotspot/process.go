@@ -23,6 +23,7 @@ const (
 	maxLibrary  = 1 << 30 // bytes of a libjvm; debug builds have 400 MB
 	maxNamed    = 1 << 18 // methods whose names are remembered
 	maxMethods  = 16      // of the same name: class loaders have copies of their own
+	maxOSR      = 16      // compilations that are entered in a loop of the method
 	maxInliners = 1 << 14 // compilations that are searched for inlined copies, some 100 us each
 )
 
@@ -33,12 +34,13 @@ type process struct {
 	vm     vmruntime.CallCounter
 	method Method
 
-	names    map[uint64]bool // methods that were named, by address: whether it is the one
-	methods  []uint64        // those that are the one, ascending
-	searched map[uint32]bool // compilations, by version: whether the method is inlined there
-	osr      map[uint32]bool // compilations of the method that are entered in loops, by version
-	inlined  map[string]bool // methods whose code has copies of it
-	forms    map[string]bool // signatures with which the name was seen
+	names    map[uint64]bool         // methods that were named, by address: whether it is the one
+	methods  []uint64                // those that are the one, ascending
+	searched map[uint32]bool         // compilations, by version: whether the method is inlined there
+	osr      map[uint32]bool         // compilations of the method that are entered in loops, by version
+	osrCode  []vmruntime.Compilation // those that are there now
+	inlined  map[string]bool         // methods whose code has copies of it
+	forms    map[string]bool         // signatures with which the name was seen
 }
 
 // A Method is a name as users write it: java.util.HashMap.get, with a signature if there are several of that name.
@@ -157,10 +159,14 @@ func (p *process) search() error {
 	if err := p.nameMethods(all); err != nil {
 		return err
 	}
+	p.osrCode = p.osrCode[:0]
 	for i := range all {
 		c := &all[i]
 		if p.names[c.Method] && c.EntryBCI >= 0 {
 			p.osr[c.Version] = true
+			if len(p.osrCode) < maxOSR {
+				p.osrCode = append(p.osrCode, *c)
+			}
 		}
 		p.searchInlined(c)
 	}
@@ -274,17 +280,27 @@ func (p *process) still(c *vmruntime.Compilation) bool {
 	return err == nil && ok && now.Version == c.Version && now.VerifiedEntry == c.VerifiedEntry && now.InUse
 }
 
+// exists reports whether a compilation is still where it was: threads may run in it, whether or not calls enter it.
+func (p *process) exists(c *vmruntime.Compilation) bool {
+	now, err := p.vm.Compilation(vmruntime.Site{Kind: vmruntime.Compiled, PC: c.Begin, Version: c.Version})
+	return err == nil && now.Begin == c.Begin && now.End == c.End
+}
+
 // versionName is a compilation for people.
 func versionName(c *vmruntime.Compilation) string {
-	switch {
-	case c.Tier == vmruntime.TierNative:
-		return fmt.Sprintf("#%d native wrapper", c.Version)
-	case c.Tier == vmruntime.TierC2:
-		return fmt.Sprintf("#%d C2", c.Version)
-	case c.Tier == vmruntime.TierC1:
-		return fmt.Sprintf("#%d C1 level %d", c.Version, c.Level)
+	name := fmt.Sprintf("#%d", c.Version)
+	switch c.Tier {
+	case vmruntime.TierNative:
+		name += " native wrapper"
+	case vmruntime.TierC2:
+		name += " C2"
+	case vmruntime.TierC1:
+		name += fmt.Sprintf(" C1 level %d", c.Level)
 	}
-	return fmt.Sprintf("#%d", c.Version)
+	if c.EntryBCI >= 0 {
+		name += " OSR"
+	}
+	return name
 }
 
 func (p *process) version(c *vmruntime.Compilation) timing.Version {
@@ -303,7 +319,7 @@ func (p *process) notes() (notes []string) {
 		notes = append(notes, fmt.Sprintf("process %d: %s is inlined into %s%s; calls there have no entry and are not timed", p.PID, p.method, strings.Join(names, ", "), more))
 	}
 	if len(p.osr) > 0 {
-		notes = append(notes, fmt.Sprintf("process %d: %s has %d OSR versions, which are entered in the middle of a loop and are not timed", p.PID, p.method, len(p.osr)))
+		notes = append(notes, fmt.Sprintf("process %d: %s has %d OSR versions, which are entered in the middle of a loop: invocations are not timed there", p.PID, p.method, len(p.osr)))
 	}
 	if len(p.methods) == 0 {
 		notes = append(notes, fmt.Sprintf("process %d: no compiled code of %s was found: it is interpreted, inlined everywhere, or not called", p.PID, p.method))

@@ -13,9 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
@@ -150,6 +152,58 @@ func TestTimeUnwound(t *testing.T) {
 	r := timedSelf(t, tm, id, throws, tid, 60)
 	if lost := r.Lost[bpf.LostUnwound]; lost < 25 || lost > 35 || len(r.Timed) < 25 {
 		t.Errorf("%d timed, lost %v, want half of them unwound", len(r.Timed), r.Lost)
+	}
+}
+
+//go:noinline
+func looping(n int) (x uint64) {
+	for i := range n {
+		x += spin(1000 + 7*i)
+	}
+	return x
+}
+
+// Rounds of a loop: from one arrival in it to the next, but not across its end. By how much a register grew is that of the round.
+func TestTimeRounds(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the registers of amd64 are read")
+	}
+	tm, id := newTestTimer(t)
+	const iterations = 6
+	var kept atomic.Uint64
+	tid := spinning(t, func() { kept.Store(looping(iterations)) })
+	operand, err := attach.Operand(elffile.Operand{Kind: elffile.OperandReg, Size: -4, Reg: elffile.RAX}) // the first argument
+	if err != nil {
+		t.Fatal(err)
+	}
+	counter := bpf.TimingOperand(operand)
+	inside, outside := uint64(reflect.ValueOf(spin).Pointer()), uint64(reflect.ValueOf(looping).Pointer())
+	w := window{
+		mode: bpf.TimeRounds, addresses: []uint64{inside, outside}, places: 1, counter: &counter, threads: []int{tid}, limit: 120, admit: time.Second, wait: time.Second,
+	}
+	r, err := tm.time(t.Context(), id, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of six arrivals one begins no round that ends.
+	left := r.Lost[bpf.LostLeft]
+	if len(r.Timed)+left+r.Open != r.Started || len(r.Timed) < 5*(left-2) || len(r.Timed) > 5*(left+2) {
+		t.Errorf("%d timed, lost %v, %d open of %d", len(r.Timed), r.Lost, r.Open, r.Started)
+	}
+	if calls, hits := int(r.Hits[1]), int(r.Hits[0]); hits < iterations*(calls-1) || hits > iterations*(calls+1) || calls < 10 {
+		t.Errorf("%d arrivals in the loop and %d outside, want %d to one", hits, calls, iterations)
+	}
+	for i := range r.Timed {
+		if moved := int64(r.Timed[i].Ra); moved != 7 {
+			t.Errorf("the argument grew by %d, want 7", moved)
+		}
+	}
+	w.counter = nil
+	if r, err = tm.time(t.Context(), id, w); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Timed) == 0 || r.Timed[0].Ra != 0 {
+		t.Errorf("without a counter: %d rounds", len(r.Timed))
 	}
 }
 

@@ -55,30 +55,34 @@ type window struct {
 	mode      bpf.TimingMode
 	addresses []uint64 // as the mode has them
 	threads   []int    // up to maxThreads; nil in windows of callers: those that ran lately
-	limit     int      // invocations that are taken, up to maxTimings
+	limit     int      // invocations or rounds that are taken, up to maxTimings
 	admit     time.Duration
 	wait      time.Duration // for the ends of those that are open then
+
+	places  int                // of rounds: the first addresses that are in the loop
+	counter *bpf.TimingOperand // of rounds: where their number of iterations shows; may be nil
 }
 
 func (w *window) check() error {
 	switch {
 	case len(w.addresses) < 1 || len(w.addresses) > watch.MaxAddresses, w.limit < 1 || w.limit > maxTimings,
 		len(w.threads) > maxThreads, w.threads == nil && w.mode != bpf.TimeCallers,
-		w.admit <= 0 || w.wait < 0 || w.admit+w.wait > watch.MaxDuration:
+		(w.mode == bpf.TimeRounds) != (w.places > 0), w.places > len(w.addresses), w.admit <= 0 || w.wait < 0 || w.admit+w.wait > watch.MaxDuration:
 		return fmt.Errorf("window of %d addresses in %d threads for %d timings and %v: %w", len(w.addresses), len(w.threads), w.limit, w.admit+w.wait, unix.EINVAL)
 	}
 	return nil
 }
 
-// A result is what a window observed. Every invocation that was taken is in Timed, Lost or Open.
+// A result is what a window observed. Every invocation or round that was taken is in Timed, Lost or Open.
 type result struct {
 	watch.Observation
 	Timed   []bpf.Timed // as they ended
 	Started int         // invocations that were taken
-	Lost    [bpf.LostNoSlot + 1]int
-	Open    int // had not ended
-	Late    int // invocations that were not taken, as the window waited only for ends
-	Stray   int // arrivals that ended nothing: other callees return to the same place, or the invocation began before the window
+	Lost    [bpf.LostLeft + 1]int
+	Hits    [bpf.WatchAddresses]uint32 // of rounds: arrivals at each address
+	Open    int                        // had not ended
+	Late    int                        // invocations that were not taken, as the window waited only for ends
+	Stray   int                        // arrivals that ended nothing: other callees return to the same place, or the invocation began before the window
 }
 
 // time opens a window and waits for its end. watch.Refused and others of package watch say which errors are of the moment.
@@ -86,7 +90,10 @@ func (t *timer) time(ctx context.Context, id proc.Identity, w window) (r result,
 	if err := w.check(); err != nil {
 		return r, err
 	}
-	kernel := bpf.TimedWatch{Mode: uint32(w.mode)}
+	kernel := bpf.TimedWatch{Mode: uint32(w.mode), Places: uint32(w.places), Value: bpf.TimingOperand{Kind: bpf.OperandConstant}}
+	if w.counter != nil {
+		kernel.Value = *w.counter
+	}
 	for i, tid := range w.threads {
 		kernel.Threads[i].Tid = uint32(tid)
 	}
@@ -105,7 +112,7 @@ func (t *timer) time(ctx context.Context, id proc.Identity, w window) (r result,
 // read takes over what the kernel side wrote. It trusts none of its numbers to be in bounds.
 func (r *result) read(k *bpf.TimedWatch) {
 	r.Started, r.Late, r.Stray = int(min(k.Started, maxTimings)), int(k.Late), int(k.Stray)
-	r.Timed = k.Timed[:min(k.Ended, maxTimings)]
+	r.Hits, r.Timed = k.Hits, k.Timed[:min(k.Ended, maxTimings)]
 	rest := r.Started - len(r.Timed)
 	for i := range r.Lost {
 		r.Lost[i] = min(int(k.Lost[i]), max(rest, 0))

@@ -157,6 +157,49 @@ func jumps(code []byte, bci, length int) (to []int, ends bool) {
 	return nil, false
 }
 
+// Instructions that change a local variable: one each for int, long, float, double and reference, with its number behind it, then four each
+// for the numbers 0 to 3.
+const (
+	opStoreFirst, opStoreLast           = 54, 58
+	opStoreNumberFirst, opStoreNumbered = 59, 4
+	opStoreNumberLast                   = 78
+)
+
+// Writes are the instructions of a method that change a local variable, by ascending bytecode index. It ends at what is no
+// instruction.
+func Writes(code []byte) (writes []vmruntime.LocalWrite) {
+	for bci := 0; bci < len(code); {
+		length := bytecodeLength(code, bci)
+		if length == 0 || length > len(code)-bci {
+			return writes
+		}
+		w, op := vmruntime.LocalWrite{BCI: bci}, code[bci]
+		wide := op == opWide
+		if wide {
+			op = code[bci+1]
+		}
+		switch {
+		case op >= opStoreNumberFirst && op <= opStoreNumberLast:
+			w.Local = int(op-opStoreNumberFirst) % opStoreNumbered
+		case (op == opIInc || op >= opStoreFirst && op <= opStoreLast) && wide:
+			w.Local = int(binary.BigEndian.Uint16(code[bci+2:]))
+			if op == opIInc {
+				w.Step = int(int16(binary.BigEndian.Uint16(code[bci+4:])))
+			}
+		case op == opIInc:
+			w.Local, w.Step = int(code[bci+1]), int(int8(code[bci+2]))
+		case op >= opStoreFirst && op <= opStoreLast:
+			w.Local = int(code[bci+1])
+		default:
+			bci += length
+			continue
+		}
+		writes = append(writes, w)
+		bci += length
+	}
+	return writes
+}
+
 // CountFlow sets how often the blocks were executed, by the counts of invocations and of jumps: what enters a block is counted where
 // it comes from, or it falls through from the block before. Blocks that only exceptions reach count what leaves them.
 func CountFlow(blocks []vmruntime.FlowBlock, invocations uint64, counts []BranchCount) {

@@ -44,6 +44,26 @@ func TestFlow(t *testing.T) {
 	}
 }
 
+func TestWrites(t *testing.T) {
+	got := fmt.Sprint(Writes(loopCode))
+	if want := "[{1 1 0} {3 2 0} {18 1 0} {19 2 1}]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	code := []byte{
+		132, 5, 0xfd, // 0: iinc 5 by -3
+		196, 132, 1, 2, 0xff, 0xfe, // 3: wide iinc 258 by -2
+		196, 54, 1, 0, // 9: wide istore 256
+		55, 7, // 13: lstore 7
+		78, 75, 66, // 15: astore_3, astore_0, lstore_3
+		196, 21, 1, 0, // 18: wide iload 256
+		132, 1, // cut off
+	}
+	got = fmt.Sprint(Writes(code))
+	if want := "[{0 5 -3} {3 258 -2} {9 256 0} {13 7 0} {15 3 0} {16 0 0} {17 3 0}]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 func TestFlowSwitch(t *testing.T) {
 	code := []byte{
 		26, 170, 0, 0, // 0: iload_0, tableswitch, padding
@@ -101,7 +121,14 @@ func FuzzFlow(f *testing.F) {
 			return
 		}
 		CountFlow(blocks, 1, counts)
-		at := 0
+		at := -1
+		for _, w := range Writes(code) {
+			if w.BCI <= at || w.BCI >= len(code) || w.Local < 0 || w.Local > 0xffff {
+				t.Fatalf("write %+v behind %d", w, at)
+			}
+			at = w.BCI
+		}
+		at = 0
 		for _, b := range blocks {
 			if b.Begin != at || b.End <= b.Last || b.Last < b.Begin || b.Cost <= 0 {
 				t.Fatalf("block %+v at %d", b, at)

@@ -2,7 +2,8 @@ package guest;
 
 /**
  * Methods of which it is known what becomes of their code: one that sees other classes of receivers after a while, one that is called once
- * and loops, and one that a directive may keep from C2. Arguments: seconds until the classes change, and until the end.
+ * and loops, and one that a directive may keep from C2. Arguments: seconds until the classes change, and until the end; how many receivers there
+ * are, 1,000 by default.
  */
 public final class Versions {
     interface Shape {
@@ -64,7 +65,7 @@ public final class Versions {
         long end = begin + (long) (Double.parseDouble(args[1]) * 1e9);
         Thread loop = new Thread(() -> sink += loop(end), "loop");
         loop.start();
-        Shape[] shapes = new Shape[1000];
+        Shape[] shapes = new Shape[args.length > 2 ? Integer.parseInt(args[2]) : 1000];
         java.util.Arrays.fill(shapes, new Square());
         boolean changed = false;
         for (long now; (now = System.nanoTime()) < end; ) {

@@ -1,0 +1,201 @@
+//go:build linux && amd64
+
+package hotspot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/timing"
+	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+)
+
+// startLoops starts Loops.java. It ends with the test.
+func startLoops(t *testing.T, jdk jvm.JDK, mode string, n, rounds int, flags ...string) *jvm.Guest {
+	t.Helper()
+	classes, err := needs.JDK(t).Compile(t.Context(), jvm.Build{Sources: os.DirFS("testdata"), Only: []string{"Loops.java"}, Release: jvm.MinVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := jvm.Start(context.Background(), jvm.Command{ // it ends with its standard input
+		JDK: jdk, Classpath: []string{classes}, Main: "Loops", Args: []string{mode, strconv.Itoa(n), strconv.Itoa(rounds)},
+		Flags: append([]string{"-Xmx64m", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Loops::*"}, flags...),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+// patience is for how long tests wait for timings, on a machine that has other work.
+const patience = 90 * time.Second
+
+// timeLoops times loops of a method until that returns true.
+func timeLoops(t *testing.T, e *Engine, until func(map[timing.Version]map[uint32][]timing.Timing) bool) map[timing.Version]map[uint32][]timing.Timing {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	all := map[timing.Version]map[uint32][]timing.Timing{}
+	for !until(all) {
+		list, err := e.Take(ctx, nil)
+		for _, one := range list {
+			if all[one.Version] == nil {
+				all[one.Version] = map[uint32][]timing.Timing{}
+			}
+			of := all[one.Version]
+			of[one.Region.Loop] = append(of[one.Region.Loop], one)
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// openLoops opens an engine for a method of Loops.java and its loops.
+func openLoops(t *testing.T, method string, guests ...*jvm.Guest) *Engine {
+	t.Helper()
+	opt := Options{Method: Method{Function: "Loops." + method}, Loops: true, Breakpoints: attach.BreakpointsAlways, Share: 0.05}
+	for _, g := range guests {
+		opt.PIDs = append(opt.PIDs, g.PID())
+	}
+	e, err := Open(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// perRun is the time of an iteration: the median of the means of windows, of which other programs disturb some. Each mean is without the
+// lowest and the highest tenth, as that of the cost of a timing.
+func perRun(list []timing.Timing) float64 {
+	var means []float64
+	for part := range slices.Chunk(list, timedPerWindow-1) {
+		var per []float64
+		for _, one := range part {
+			per = append(per, float64(one.Duration)/float64(one.Runs))
+		}
+		means = append(means, middle(per))
+	}
+	slices.Sort(means)
+	return means[len(means)/2]
+}
+
+// Times of an iteration, as the program's own clock has them, whatever the compiler makes of the loop.
+func TestLiveLoops(t *testing.T) {
+	needs.Root(t, "to time loops")
+	breakpoints.Need(t)
+	for _, jdk := range needs.JDKs(t) {
+		for _, test := range []struct {
+			mode      string
+			n, rounds int
+			flags     string
+			tier      string
+			least     float64 // iterations of a round
+		}{
+			{"counted", 400_000, 0, "-XX:+UseG1GC", "C2", 1000},
+			{"dividing", 200_000, 0, "-XX:+UseG1GC", "C2", 1000},
+			{"nested", 100, 10_000, "-XX:+UseG1GC", "C2", 1},
+			{"calling", 100, 10_000, "-XX:+UseG1GC", "C2", 1},
+			{"calling", 100, 10_000, "-XX:+UseSerialGC", "C2", 1},
+			{"listed", 100, 10_000, "-XX:+UseSerialGC", "C2", 1},
+			{"endless", 100, 10_000, "-XX:+UseSerialGC", "C2 OSR", 1},
+			{"nested", 100, 10_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
+			{"calling", 100, 10_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
+			{"listed", 100, 10_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
+		} {
+			t.Run(fmt.Sprintf("%d/%s%s", jdk.Version, test.mode, test.flags), func(t *testing.T) {
+				g := startLoops(t, jdk, test.mode, test.n, test.rounds, strings.Fields(test.flags)...)
+				time.Sleep(2 * time.Second) // until it is compiled
+				e := openLoops(t, test.mode, g)
+				const enough = 900
+				var list []timing.Timing
+				done := func(all map[timing.Version]map[uint32][]timing.Timing) bool {
+					for v, of := range all {
+						if list = of[1]; len(list) >= enough && strings.HasSuffix(v.Name, " "+test.tier) {
+							return true
+						}
+					}
+					return false
+				}
+				before := truth(t, g)
+				all := timeLoops(t, e, done)
+				after := truth(t, g)
+				for v, of := range all {
+					for loop, list := range of {
+						t.Logf("%s loop %d: %d timings, %d iterations, %.3f ns", v.Name, loop, len(list), list[0].Runs, perRun(list))
+					}
+				}
+				cost, within := e.Cost()
+				t.Logf("truth %.3f and %.3f ns; cost %v within %v; spent %v; %+v\n%s", before, after, cost, within, e.Spent(), e.Stats(), strings.Join(e.Notes(), "\n"))
+				if len(list) < enough {
+					t.Fatal("too few timings")
+				}
+				if runs := float64(list[0].Runs); runs < test.least {
+					t.Errorf("%.0f iterations of a round, want at least %.0f", runs, test.least)
+				}
+				got, want := perRun(list), (before+after)/2
+				allowed := 0.04*want + 3*float64(within)/float64(list[0].Runs) + math.Abs(before-after)
+				if math.Abs(got-want) > allowed {
+					t.Errorf("%.2f ns an iteration, want %.2f within %.2f", got, want, allowed)
+				}
+			})
+		}
+	}
+}
+
+// Loops that cannot be timed have the reason in a note, and invocations are timed.
+func TestLiveLoopsRefused(t *testing.T) {
+	needs.Root(t, "to time loops")
+	breakpoints.Need(t)
+	for _, jdk := range needs.JDKs(t) {
+		for _, flag := range []string{"-XX:+UseSerialGC", "-XX:+UseParallelGC"} { // without polls in counted loops
+			t.Run(fmt.Sprintf("%d/%s", jdk.Version, flag), func(t *testing.T) {
+				g := startLoops(t, jdk, "counted", 400_000, 0, flag)
+				truth(t, g) // a second, in which it is compiled
+				e := openLoops(t, "counted", g)
+				all := timeLoops(t, e, func(all map[timing.Version]map[uint32][]timing.Timing) bool {
+					for v, of := range all {
+						if strings.HasSuffix(v.Name, " C2") && len(of[0]) > 0 {
+							return true
+						}
+					}
+					return false
+				})
+				for v, of := range all {
+					if strings.HasSuffix(v.Name, " C2") && len(of[1]) > 0 {
+						t.Errorf("%d timings of the loop in %s", len(of[1]), v.Name)
+					}
+				}
+				notes := strings.Join(e.Notes(), "\n")
+				if !strings.Contains(notes, " C2: is not timed: its code has no poll, and no call in each iteration") || !strings.Contains(notes, "UseCountedLoopSafepoints") {
+					t.Errorf("notes: %s", notes)
+				}
+			})
+		}
+	}
+}
