@@ -1,8 +1,6 @@
 package proc
 
 import (
-	"bytes"
-	"cmp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -59,84 +57,4 @@ func printable(b []byte) string {
 		s.WriteRune(c)
 	}
 	return s.String()
-}
-
-const (
-	// maxCgroup bounds /proc/PID/cgroup: one line for each hierarchy, each with a path of at most PATH_MAX.
-	maxCgroup = 128 << 10
-	// containerIDLen is the length of the ids of Docker, containerd, CRI-O and Podman, in hex digits.
-	containerIDLen = 64
-	// shortIDLen is how much of an id these tools show.
-	shortIDLen = 12
-)
-
-// Cgroup reads /proc/PID/cgroup: see Service.
-func (r Root) Cgroup(pid int) ([]byte, error) { return r.read(pid, maxCgroup, "cgroup") }
-
-// Service returns the bounded name under which a process is counted: the systemd unit (nginx.service), the application of a JVM
-// (see Application), or for a container the first 12 digits of its id, whichever of unit and container is nearest to the process;
-// else comm. The argument cgroup is the content of /proc/PID/cgroup.
-//
-// The unified hierarchy is asked first, then systemd's named one, then the rest in order.
-func Service(cgroup []byte, application, comm string) string {
-	paths := make([]string, 2, 8)
-	for line := range bytes.Lines(cgroup) {
-		// hierarchy-ID:controller-list:path, and the path may hold colons.
-		parts := strings.SplitN(strings.TrimSuffix(string(line), "\n"), ":", 3)
-		if len(parts) != 3 {
-			continue
-		}
-		switch {
-		case parts[0] == "0" && parts[1] == "":
-			paths[0] = parts[2]
-		case parts[1] == "name=systemd":
-			paths[1] = parts[2]
-		default:
-			paths = append(paths, parts[2])
-		}
-	}
-	for _, path := range paths {
-		name, unit := serviceOf(path)
-		switch {
-		case name == "":
-			continue
-		case application != "" && !unit: // ids are as good as no name, and new ones after each restart
-			return application
-		}
-		return printable([]byte(name))
-	}
-	return cmp.Or(application, printable([]byte(comm)))
-}
-
-// serviceOf looks for a unit or a container from the innermost component outwards.
-func serviceOf(path string) (name string, unit bool) {
-	for path != "" {
-		i := strings.LastIndexByte(path, '/')
-		name = path[i+1:]
-		path = path[:max(i, 0)]
-		switch {
-		case strings.HasPrefix(name, "user@") || strings.HasPrefix(name, "libpod-payload-"):
-			// user@1000.service is a whole login session. Podman puts the payload of a unit's container below the
-			// unit, whose name lasts longer than the container.
-		case strings.HasSuffix(name, ".service") && len(name) > len(".service"):
-			return name, true
-		default:
-			if id := containerID(name); id != "" {
-				return id[:shortIDLen], false
-			}
-		}
-	}
-	return "", false
-}
-
-// containerID finds the id in docker-ID.scope, cri-containerd-ID.scope, kubepods-…:cri-containerd:ID or a bare ID.
-func containerID(name string) string {
-	name = strings.TrimSuffix(name, ".scope")
-	if i := strings.LastIndexAny(name, "-:"); i >= 0 {
-		name = name[i+1:]
-	}
-	if len(name) != containerIDLen || strings.Trim(name, "0123456789abcdef") != "" {
-		return ""
-	}
-	return name
 }

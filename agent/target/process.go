@@ -40,10 +40,11 @@ type Process struct {
 	loads  []vmruntime.CodeLoad
 	jobs   []job
 	// Guarded by mu: what the worker leaves for everybody.
-	comm, service, runtime, vm string
-	executable                 symbolize.Mapping
-	notes                      []string
-	missing                    missing
+	comm, runtime, vm string
+	workload          proc.Workload
+	executable        symbolize.Mapping
+	notes             []string
+	missing           missing
 
 	// naming guards names. It has a lock of its own, as whoever makes a profile keeps it for a while: the drainer must not wait for that.
 	naming sync.RWMutex
@@ -137,7 +138,7 @@ func (p *Process) Describe() Description {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Description{
-		Comm: p.comm, Service: p.service, Runtime: p.runtime, VM: p.vm, Executable: p.executable, Notes: slices.Clone(p.notes),
+		Comm: p.comm, Service: p.workload.Service, Runtime: p.runtime, VM: p.vm, Executable: p.executable, Notes: slices.Clone(p.notes),
 	}
 }
 
@@ -152,7 +153,14 @@ func (p *Process) Runtime() string {
 func (p *Process) Service() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.service
+	return p.workload.Service
+}
+
+// Workload is what the process is called and where it runs, as far as it is known.
+func (p *Process) Workload() proc.Workload {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.workload
 }
 
 // SetRuntime records what a cooperating process calls its runtime, unless the runtime is known.

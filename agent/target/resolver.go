@@ -38,6 +38,7 @@ type Config struct {
 // found out of a process belongs to the worker that has it.
 type Resolver struct {
 	root     proc.Root
+	host     string // name of the machine
 	runtimes []bridge.Runtime
 	log      *slog.Logger
 	objects  *bpf.Objects
@@ -68,7 +69,7 @@ type Resolver struct {
 // NewResolver makes a resolver. No worker runs before Start, and without LoadSymbols the kernel's functions have no names.
 func NewResolver(c Config) *Resolver {
 	rs := &Resolver{
-		root: c.Root, runtimes: c.Runtimes, log: c.Log, objects: c.Objects, pool: c.Pool, fault: c.Fault,
+		root: c.Root, host: proc.HostName(), runtimes: c.Runtimes, log: c.Log, objects: c.Objects, pool: c.Pool, fault: c.Fault,
 		files: symbolize.NewFiles(symbolBytes), began: proc.Monotonic(),
 	}
 	if c.Attaching != nil {

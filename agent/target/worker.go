@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"path"
 	"slices"
 	"time"
 
@@ -177,34 +176,19 @@ func (rs *Resolver) identify(p *Process) {
 	comm, _ := root.Comm(pid)
 	cgroup, _ := root.Cgroup(pid)
 	exe, _ := root.Executable(pid)
-	application := rs.application(p, exe)
+	var launch proc.Launch
+	if proc.NeedsLaunch(exe, cgroup) {
+		var err error
+		launch, err = Call(rs, p, func() (proc.Launch, error) { return root.Launch(pid) })
+		rs.reads.count(err)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if comm != "" {
 		p.comm = comm
 	}
-	p.service = proc.Service(cgroup, application, p.comm)
+	p.workload = proc.WorkloadOf(cgroup, &launch, p.comm, rs.host)
 	p.executable = symbolize.Mapping{File: symbolize.CleanName(exe)}
-}
-
-// application is what people call the program of a JVM that runs this executable.
-func (rs *Resolver) application(p *Process, exe string) string {
-	if path.Base(exe) != "java" {
-		return ""
-	}
-	name, err := Call(rs, p, func() (string, error) {
-		arguments, err := rs.root.Arguments(p.PID)
-		if err != nil {
-			return "", err
-		}
-		environment, err := rs.root.Environment(p.PID)
-		if err != nil {
-			environment = nil // it takes more privilege than the rest
-		}
-		return proc.Application(arguments, environment), nil
-	})
-	rs.reads.count(err)
-	return name
 }
 
 // readMaps reads p's mappings, at most once in mapsInterval. It never takes another process's for p's: a process that
@@ -302,5 +286,5 @@ func (rs *Resolver) nameVMFrame(p *Process, r Wanted) Name {
 
 // looksLikeJava reports whether a process that has no VM yet will probably start one.
 func looksLikeJava(exe, comm string) bool {
-	return path.Base(exe) == "java" || comm == "java"
+	return proc.IsJava(exe) || comm == "java"
 }

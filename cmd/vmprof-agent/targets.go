@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -44,17 +46,21 @@ func (t *targets) find(ctx context.Context) ([]int, error) {
 
 // A candidate is a process that a name may stand for.
 type candidate struct {
-	pid                        int
-	comm, service, application string
-	java                       bool     // a JVM by its executable; there may be no more to go by
-	others                     []string // what else the application is called: its main class or jar, where it was given another name
+	pid  int
+	comm string
+	proc.Workload
+	java   bool     // a JVM by its executable; there may be no more to go by
+	others []string // what else the application is called, where it was given several names
 }
 
 // String is a line of a list.
 func (c candidate) String() string {
-	name := c.service
-	if c.application != "" && c.application != name {
-		name += " (" + c.application + ")"
+	name := c.Service
+	if c.Application != "" && c.Application != name {
+		name += " (" + c.Application + ")"
+	}
+	if c.ContainerID != "" && c.ContainerID != c.Service {
+		name += ", container " + c.ContainerID
 	}
 	if c.comm != "" && c.comm != name {
 		name += ", " + c.comm
@@ -62,25 +68,26 @@ func (c candidate) String() string {
 	return fmt.Sprintf("%7d  %s", c.pid, name)
 }
 
-// names are what the process is called: its service with and without the suffix of a unit, its application, main class or jar with and
-// without the package or version, and its own name.
+// names are what the process is called: its service with and without the suffix of a unit, its application and main class with and
+// without the package, its container, and its own name.
 func (c candidate) names() []string {
-	list := []string{c.comm, c.service, strings.TrimSuffix(c.service, ".service")}
-	for _, application := range append([]string{c.application}, c.others...) {
-		list = append(list, application)
-		if i := strings.LastIndexAny(application, ".$"); i >= 0 {
-			list = append(list, application[i+1:])
-		}
-		if i := strings.IndexByte(application, '-'); i > 0 {
-			list = append(list, application[:i])
+	list := append([]string{c.comm, c.Service, strings.TrimSuffix(c.Service, unitSuffix), c.Application, c.Main}, c.containers()...)
+	list = append(list, c.others...)
+	for _, class := range append([]string{c.Application, c.Main}, c.others...) {
+		if i := strings.LastIndexAny(class, ".$"); i >= 0 {
+			list = append(list, class[i+1:])
 		}
 	}
 	return list
 }
 
+// containers are what the process's container is called.
+func (c candidate) containers() []string { return []string{c.Container, c.ContainerID, c.Pod} }
+
 // Kinds that a pattern may be restricted to.
 const (
 	unitPrefix      = "unit:"
+	unitSuffix      = ".service"
 	containerPrefix = "container:"
 )
 
@@ -88,12 +95,9 @@ const (
 func (c candidate) matches(word string) bool {
 	names := c.names()
 	if unit, ok := strings.CutPrefix(word, unitPrefix); ok {
-		if word = unit; !strings.HasSuffix(c.service, ".service") {
-			return false
-		}
-		names = []string{c.service, strings.TrimSuffix(c.service, ".service")}
+		word, names = unit, []string{c.Unit, strings.TrimSuffix(c.Unit, unitSuffix)}
 	} else if container, ok := strings.CutPrefix(word, containerPrefix); ok {
-		word, names = container, []string{c.service}
+		word, names = container, c.containers()
 	}
 	return slices.ContainsFunc(names, func(name string) bool {
 		matched, err := path.Match(word, name)
@@ -133,7 +137,7 @@ func (t *targets) pids(list func() ([]candidate, error)) (pids []int, err error)
 		case len(found) == 0:
 			return nil, fmt.Errorf("no process is called %s%s", word, listOf("; there are", applications(all)))
 		case len(found) > 1 && !isPattern(word):
-			return nil, fmt.Errorf("%d processes are called %s: give a pid, or -p '%s*' for all of them%s", len(found), word, word, listOf("", found))
+			return nil, fmt.Errorf("%d processes are called %s: give one pid, or -p %s for all of them%s", len(found), word, pidList(found), listOf("", found))
 		}
 		for _, c := range found {
 			pids = append(pids, c.pid)
@@ -143,9 +147,18 @@ func (t *targets) pids(list func() ([]candidate, error)) (pids []int, err error)
 	return slices.Compact(pids), nil
 }
 
+// pidList is the argument of -p that selects these processes and no others.
+func pidList(list []candidate) string {
+	var pids []string
+	for _, c := range list {
+		pids = append(pids, strconv.Itoa(c.pid))
+	}
+	return strings.Join(pids, ",")
+}
+
 // applications are the JVMs among processes.
 func applications(all []candidate) []candidate {
-	return slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return !c.java && c.application == "" })
+	return slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return !c.java && c.Application == "" })
 }
 
 // listOf is a list below an error, of a sensible length.
@@ -164,10 +177,12 @@ func listOf(heading string, list []candidate) string {
 	return text
 }
 
-// patience is how long the machine's processes may take to say what they are called.
-const patience = 10 * time.Second
+const (
+	patience  = 10 * time.Second // how long the machine's processes may take to say what they are called
+	inquirers = 8                // processes that are asked at once
+)
 
-// processes returns the processes of the machine but the agent's own, with what they are called.
+// processes returns the processes of the machine but the agent's own, with what they are called, by pid.
 func processes(ctx context.Context, root proc.Root) ([]candidate, error) {
 	pids, err := root.PIDs()
 	if err != nil {
@@ -175,47 +190,51 @@ func processes(ctx context.Context, root proc.Root) ([]candidate, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	pool := proc.NewPool(proc.PoolOptions{})
-	var all []candidate
-	for _, pid := range pids {
-		exe, err := root.Executable(pid)
-		if errors.Is(err, proc.ErrGone) || exe == "" {
-			continue // it has ended, or is a thread of the kernel
-		}
-		c := candidate{pid: pid}
-		c.comm, _ = root.Comm(pid)
-		cgroup, _ := root.Cgroup(pid)
-		if path.Base(exe) == "java" {
-			c.java = true
-			// Arguments are memory of the process, which may not answer: then it has the other names only.
-			names, _ := proc.Call(ctx, pool, pid, func() ([]string, error) {
-				arguments, err := root.Arguments(pid)
-				if err != nil {
-					return nil, err
-				}
-				environment, _ := root.Environment(pid) // it takes more privilege
-				return applicationNames(arguments, environment), nil
-			})
-			if len(names) > 0 {
-				c.application, c.others = names[0], names[1:]
+	pool, host := proc.NewPool(proc.PoolOptions{Workers: inquirers}), proc.HostName()
+	next := make(chan int)
+	go func() {
+		defer close(next)
+		for _, pid := range pids {
+			if pid != os.Getpid() {
+				next <- pid
 			}
 		}
-		c.service = proc.Service(cgroup, c.application, c.comm)
-		if pid != os.Getpid() {
-			all = append(all, c)
-		}
+	}()
+	var (
+		mu      sync.Mutex
+		all     []candidate
+		waiting sync.WaitGroup
+	)
+	for range inquirers {
+		waiting.Go(func() {
+			for pid := range next {
+				if c, ok := inquire(ctx, root, pool, pid, host); ok {
+					mu.Lock()
+					all = append(all, c)
+					mu.Unlock()
+				}
+			}
+		})
 	}
+	waiting.Wait()
+	slices.SortFunc(all, func(a, b candidate) int { return cmp.Compare(a.pid, b.pid) })
 	return all, nil
 }
 
-// applicationNames are all names of a JVM's program: first the one that it is reported under, then the others, which whoever started it may
-// know better. It is empty if the arguments that were read end before the main class.
-func applicationNames(arguments, environment []string) (names []string) {
-	unnamed := slices.DeleteFunc(slices.Clone(arguments), func(arg string) bool { return strings.HasPrefix(arg, "-Dspring.application.name=") })
-	for _, name := range []string{proc.Application(arguments, environment), proc.Application(arguments, nil), proc.Application(unnamed, nil)} {
-		if name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
+// inquire finds out what a process is called; ok is false if it has ended or is a thread of the kernel. One that does not answer has only the
+// names that the kernel knows.
+func inquire(ctx context.Context, root proc.Root, pool *proc.Pool, pid int, host string) (c candidate, ok bool) {
+	exe, err := root.Executable(pid)
+	if errors.Is(err, proc.ErrGone) || exe == "" {
+		return c, false
 	}
-	return names
+	c.pid = pid
+	c.comm, _ = root.Comm(pid)
+	cgroup, _ := root.Cgroup(pid)
+	var launch proc.Launch
+	if proc.NeedsLaunch(exe, cgroup) {
+		launch, _ = proc.Call(ctx, pool, pid, func() (proc.Launch, error) { return root.Launch(pid) })
+	}
+	c.Workload, c.java, c.others = proc.WorkloadOf(cgroup, &launch, c.comm, host), proc.IsJava(exe), proc.ApplicationNames(&launch)
+	return c, true
 }

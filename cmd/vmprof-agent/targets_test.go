@@ -17,13 +17,16 @@ import (
 
 func TestTargets(t *testing.T) {
 	machine := []candidate{
-		{10, "nginx", "nginx.service", "", false, nil},
-		{20, "java", "shop.service", "shop-1.2", true, nil},
-		{21, "java", "com.acme.Orders", "com.acme.Orders", true, nil},
-		{22, "java", "com.acme.Orders", "com.acme.Orders", true, nil},
-		{30, "java", "3f4a9c0d7be1", "", true, nil},
-		{40, "bash", "bash", "", false, nil},
-		{50, "java", "billing", "billing", true, []string{"invoices", "com.acme.Bill"}}, // OTEL_SERVICE_NAME, Spring's name, main class
+		{pid: 10, comm: "nginx", Workload: proc.Workload{Service: "nginx.service", Unit: "nginx.service"}},
+		{pid: 20, comm: "java", java: true, Workload: proc.Workload{Service: "shop.service", Unit: "shop.service", Application: "shop", Main: "com.acme.shop.Main"}},
+		{pid: 21, comm: "java", java: true, Workload: proc.Workload{Service: "com.acme.Orders", Application: "com.acme.Orders", Main: "com.acme.Orders"}},
+		{pid: 22, comm: "java", java: true, Workload: proc.Workload{Service: "com.acme.Orders", Application: "com.acme.Orders", Main: "com.acme.Orders"}},
+		{pid: 30, comm: "java", java: true, Workload: proc.Workload{Service: "3f4a9c0d7be1", ContainerID: "3f4a9c0d7be1"}},
+		{pid: 31, comm: "java", java: true, Workload: proc.Workload{
+			Service: "com.acme.Cart", Application: "com.acme.Cart", Container: "web", ContainerID: "aaaa9c0d7be1", Pod: "web-7d9f8b6c5-x2x4z"}},
+		{pid: 40, comm: "bash", Workload: proc.Workload{Service: "bash"}},
+		{pid: 41, comm: "3f4a", Workload: proc.Workload{Service: "3f4a"}},
+		{pid: 50, comm: "java", java: true, Workload: proc.Workload{Service: "billing", Application: "billing", Main: "com.acme.Bill"}, others: []string{"billing", "invoices"}},
 	}
 	for _, test := range []struct {
 		words string
@@ -34,12 +37,12 @@ func TestTargets(t *testing.T) {
 		{"22 21 22", []int{21, 22}, ""},
 		{"shop", []int{20}, ""},
 		{"shop.service", []int{20}, ""},
-		{"shop-1.2", []int{20}, ""},
+		{"Main", []int{20}, ""},
 		{"nginx shop", []int{10, 20}, ""},
 		{"Order*", []int{21, 22}, ""},
 		{"com.acme.O*", []int{21, 22}, ""},
-		{"com.acme.*", []int{21, 22, 50}, ""},
-		{"java*", []int{20, 21, 22, 30, 50}, ""},
+		{"com.acme.*", []int{20, 21, 22, 31, 50}, ""},
+		{"java*", []int{20, 21, 22, 30, 31, 50}, ""},
 		{"billing", []int{50}, ""},
 		{"invoices", []int{50}, ""},
 		{"com.acme.Bill", []int{50}, ""},
@@ -48,9 +51,11 @@ func TestTargets(t *testing.T) {
 		{"unit:shop", []int{20}, ""},
 		{"unit:*.service 40", []int{10, 20, 40}, ""},
 		{"container:3f4a*", []int{30}, ""},
-		{"Orders", nil, "2 processes are called Orders: give a pid, or -p 'Orders*' for all of them\n       21  com.acme.Orders, java\n       22"},
-		{"unit:bash", nil, "no process is called unit:bash; there are\n       20  shop.service (shop-1.2), java\n       21"},
-		{"unknown", nil, "\n       30  3f4a9c0d7be1, java\n       50  billing, java"},
+		{"container:web", []int{31}, ""},
+		{"container:*", []int{30, 31}, ""},
+		{"web-7d9f8b6c5-x2x4z", []int{31}, ""},
+		{"Orders", nil, "2 processes are called Orders: give one pid, or -p 21,22 for all of them\n       21  com.acme.Orders, java\n       22"},
+		{"unit:bash", nil, "no process is called unit:bash; there are\n       20  shop.service (shop), java\n"},
 		{"0", nil, "-p 0 is no process"},
 		{"-3", nil, "-p -3 is no process"},
 		{"[", nil, "neither a pid nor a name nor a pattern"},
@@ -111,7 +116,7 @@ func TestProcesses(t *testing.T) {
 	if _, found := byPID[os.Getpid()]; found {
 		t.Error("the agent finds itself")
 	}
-	if c := byPID[shop]; c.application != "shop" || c.comm != "java" || !c.matches("shop") {
+	if c := byPID[shop]; c.Application != "shop" || c.comm != "java" || !c.matches("shop") {
 		t.Errorf("shop is %+v", c)
 	}
 	if c := byPID[long]; !c.java || !c.matches("java") || len(applications([]candidate{c})) != 1 || !strings.HasSuffix(c.String(), "java") {
@@ -137,15 +142,15 @@ func TestApplicationNames(t *testing.T) {
 	for _, test := range []struct{ command, environment, want string }{
 		{"java com.acme.Shop", "", "com.acme.Shop"},
 		{"java com.acme.Shop", "OTEL_SERVICE_NAME=checkout", "checkout com.acme.Shop"},
-		{"java -Dspring.application.name=orders -jar /opt/shop-1.2.jar", "OTEL_SERVICE_NAME=checkout", "checkout orders shop-1.2"},
+		{"java -Dspring.application.name=orders -jar /opt/shop-1.2.jar", "OTEL_SERVICE_NAME=checkout", "checkout orders shop"},
 		{"java -Dspring.application.name=orders -jar orders.jar", "", "orders"},
 		{"java -cp " + strings.Repeat("x", 10), "", ""},
 	} {
-		if got := strings.Join(applicationNames(strings.Fields(test.command), strings.Fields(test.environment)), " "); got != test.want {
+		if got := strings.Join(proc.ApplicationNames(&proc.Launch{Arguments: strings.Fields(test.command), Environment: strings.Fields(test.environment)}), " "); got != test.want {
 			t.Errorf("%s %s: %q, want %q", test.environment, test.command, got, test.want)
 		}
 	}
-	if line := (candidate{pid: 7, comm: "java", service: "java", java: true}).String(); strings.TrimSpace(line) != "7  java" {
+	if line := (candidate{pid: 7, comm: "java", Workload: proc.Workload{Service: "java"}, java: true}).String(); strings.TrimSpace(line) != "7  java" {
 		t.Errorf("%q", line)
 	}
 }
