@@ -34,6 +34,7 @@ func (a *Agent) Stats() profile.Stats {
 		Time:            !a.opt.NoTime,
 		Processes:       map[string]int{"": 0},
 		Services:        map[string]int{},
+		Workloads:       map[profile.Workload]int{},
 		Quarantined:     pool.Quarantined,
 		StuckReads:      pool.Stuck,
 		Redefined:       c[bpf.MethodsChanged],
@@ -59,11 +60,15 @@ func (a *Agent) Stats() profile.Stats {
 			if p.Exited.Load() {
 				continue
 			}
-			runtime, service := p.Runtime(), p.Service()
-			s.Processes[runtime]++
-			if service != "" {
-				s.Services[service]++
+			s.Processes[p.Runtime()]++
+			w := p.Workload()
+			if w.Service == "" {
+				continue
 			}
+			s.Services[w.Service]++
+			s.Workloads[profile.Workload{
+				Service: w.Service, ContainerID: w.ContainerID, PodUID: w.PodUID, Pod: w.Pod, Namespace: w.Namespace, Main: w.Main,
+			}]++
 		}
 	})
 	return s

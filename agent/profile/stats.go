@@ -6,7 +6,8 @@ import "time"
 // the call. The receiver owns a Stats, its maps included.
 //
 // Maps by cause or reason have every known key from the start, with the value 0, so that an alert can watch a series before
-// its first failure. Their keys are the agent's own words, never text from a target, except in Services.
+// its first failure. Their keys are the agent's own words, never text from a target, except in Services
+// and Workloads.
 type Stats struct {
 	Ready  bool          // programs are loaded and attached, and their records are processed
 	Uptime time.Duration // since the agent started, by CLOCK_MONOTONIC
@@ -28,6 +29,7 @@ type Stats struct {
 	// Targets. The runtime "" stands for processes without a managed runtime.
 	Processes        map[string]int    // gauge: live processes, by runtime
 	Services         map[string]int    // gauge: live processes, by Process.Service; keys are hostile text
+	Workloads        map[Workload]int  // gauge: live processes, by where they run; hostile text
 	ThreadsRefused   uint64            // counter: Java threads that did not fit into the map of threads
 	ProcessesRefused uint64            // counter: selected processes that did not fit into the map of processes
 	Quarantined      int               // gauge: processes left alone for a while because a read hung or failed
@@ -51,6 +53,16 @@ type Stats struct {
 	Time   bool        // CPU time is sampled
 	Calls  *CallStats  // nil if calls are not sampled
 	Events *EventStats // nil if events are not recorded
+}
+
+// A Workload is where a process of a service runs, as far as its cgroup, host name and environment say. What is not known is empty.
+type Workload struct {
+	Service     string // as in Process
+	ContainerID string // first 12 digits
+	PodUID      string
+	Pod         string
+	Namespace   string
+	Main        string // main class or jar of a JVM
 }
 
 // EventStats is the state of event recording. The EventCounts run since the agent started, all kinds together.

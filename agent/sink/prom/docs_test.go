@@ -18,7 +18,7 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	var doc bytes.Buffer
-	fmt.Fprintf(&doc, docHead, DefaultMaxMethods, DefaultMaxServices, halfLife, time.Duration(cpuTime.floor).Milliseconds(), goneWindows, DefaultMaxMethods, DefaultMaxServices, callFloor)
+	fmt.Fprintf(&doc, docHead, DefaultMaxMethods, DefaultMaxServices, halfLife, time.Duration(cpuTime.floor).Milliseconds(), goneWindows, DefaultMaxMethods, DefaultMaxServices, callFloor, infosPerService)
 	for _, f := range families { // sorted by name
 		if strings.HasPrefix(f.GetName(), "vmprof_") {
 			fmt.Fprintf(&doc, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), labelNames(f), f.GetHelp())
@@ -73,6 +73,12 @@ The services that lose most time to contention, per second:
 
 ` + "```" + `
 topk(20, sum by (service) (rate(vmprof_lock_delay_seconds_total{kind!="wait"}[5m])))
+` + "```" + `
+
+` + "`vmprof_service_info`" + ` says where the services of a host run: container, pod, namespace and main class or jar. It has series for services that have some of CPU time, at most %d for each of the services that may have, and none of what has ended. Its service stays the same from one release to the next; its container and pod do not. Where a service runs once on each host, join on it:
+
+` + "```" + `
+sum by (instance, service) (rate(vmprof_cpu_seconds_total[5m])) * on (instance, service) group_left (namespace, pod) vmprof_service_info
 ` + "```" + `
 
 The share of samples that were lost:

@@ -80,6 +80,8 @@ func New(source Source, o *Options) (*Exporter, error) {
 		e.hot = newRankedUsage(cpuTime, orDefault(o.MaxMethods, DefaultMaxMethods), orDefault(o.MaxServices, DefaultMaxServices))
 		all = append(all, e.hot)
 	}
+	services := orDefault(o.MaxServices, DefaultMaxServices)
+	all = append(all, &serviceInfo{source: source, ranked: e.hot, most: infosPerService * services})
 	for _, engine := range o.Engines {
 		c := newRankedUsage(callCount(engine), orDefault(o.MaxMethods, DefaultMaxMethods), orDefault(o.MaxServices, DefaultMaxServices))
 		e.called = append(e.called, c)

@@ -43,6 +43,10 @@ func (fixed) Stats() profile.Stats {
 		BPFTime: 1980 * time.Microsecond, BPFRuns: 1001, MapBytes: 9 << 20,
 		RingSize: 8 << 20, RingBytes: 123456, ReaderLag: 80 * time.Millisecond, ReaderPauses: 21, FlushesCut: 2,
 		Processes: map[string]int{"": 41, "hotspot": 2}, Services: map[string]int{"shop": 2, "cron.service": 1}, Quarantined: 7,
+		Workloads: map[profile.Workload]int{
+			{Service: "shop", ContainerID: "3f4a9c0d7be1", PodUID: "0a1b2c3d-1111-2222-3333-444455556666", Pod: "shop-7d9f8b6c5-x2x4z", Namespace: "pr\"od\n", Main: "com.acme.Shop"}: 2,
+			{Service: "cron.service"}: 1, {Service: "absent"}: 1,
+		},
 		StuckReads: 5, Redefined: 14,
 		Reads: 8000, ReadFailures: map[string]uint64{"gone": 11, "timeout": 12},
 		Failures: map[string]uint64{"names": 1, "record": 0},

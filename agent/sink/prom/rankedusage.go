@@ -94,6 +94,13 @@ func (h *rankedUsage) Observe(p *profile.Profile, alive map[string]int) {
 	}
 }
 
+// has reports whether a service has series of its own.
+func (h *rankedUsage) has(service string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.services.get(service) != nil
+}
+
 // forget drops the services that have been gone for long enough.
 func (h *rankedUsage) forget(used usage, alive map[string]int) {
 	present := make(map[string]bool, len(alive)+len(used))
