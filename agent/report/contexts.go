@@ -90,7 +90,7 @@ func Contexts(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if err != nil || len(m.Contexts) == 0 {
 		return ErrNoContexts
 	}
-	v, err := newView(p, true)
+	v, err := newView(p, byProcess)
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		}
 		return flush(out, "methods")
 	}
-	v, err := newView(p, false)
+	v, err := newView(p, opts.form())
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func Tree(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
-	v, err := newView(p, true)
+	v, err := newView(p, byProcess)
 	if err != nil {
 		return err
 	}

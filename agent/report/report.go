@@ -211,7 +211,7 @@ func Report(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 // Text writes the report of a profile as it is kept in a file, where names need not be shortened.
 func Text(w io.Writer, p *pprof.Profile) error {
 	opts := DefaultViewOptions()
-	opts.N, opts.Width = 100, 0
+	opts.N, opts.Width, opts.SumVM = 100, 0, false
 	return Report(w, p, opts)
 }
 
@@ -220,10 +220,22 @@ type ViewOptions struct {
 	N        int     // lines of a table: methods, edges, call sites; 0 for all
 	MinShare float64 // of all samples, in percent: contexts below are left out of the tree
 	Width    int     // columns that lines should keep to, by shortening names; 0 to keep names whole
+	// SumVM has the methods view show the threads of a JVM's collector and compilers, and its other threads for itself, as one line each.
+	SumVM bool
 	// App matches the names of methods that are of the application, for Layers; nil for all that are not the Java
 	// class library's.
 	App *regexp.Regexp
 }
 
 // DefaultViewOptions is what fits on a terminal. The share is that of Figure 12 of Inoue and Nakatani (OOPSLA 2009).
-func DefaultViewOptions() *ViewOptions { return &ViewOptions{N: 20, MinShare: 0.3, Width: 79} }
+func DefaultViewOptions() *ViewOptions {
+	return &ViewOptions{N: 20, MinShare: 0.3, Width: 79, SumVM: true}
+}
+
+// form is that of views by method.
+func (o *ViewOptions) form() viewForm {
+	if o.SumVM {
+		return summed
+	}
+	return 0
+}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,11 +43,19 @@ type view struct {
 	unit    string               // what the weights are: "samples"
 	format  func(float64) string // shows weights, as stacks.amount does
 	leftOut string               // what is not in the tree, for the legend, or nothing
+	kinds   map[string]string    // of work, by method; nil unless the VM's own work is summed
 }
 
-// newView builds the tree of a profile. With processes, and if there are several, the outermost frame of each
-// stack names its process. It fails if p does not count anything that can be added up.
-func newView(p *pprof.Profile, processes bool) (*view, error) {
+// A viewForm says what a view makes of stacks.
+type viewForm uint8
+
+const (
+	byProcess viewForm = 1 << iota // if there are several processes, the outermost frame of each stack names its process
+	summed                         // samples of the VM's own work are one frame for each kind of it
+)
+
+// newView builds the tree of a profile. It fails if p does not count anything that can be added up.
+func newView(p *pprof.Profile, form viewForm) (*view, error) {
 	sampleType, err := mainType(p)
 	if err != nil {
 		return nil, err
@@ -59,11 +68,23 @@ func newView(p *pprof.Profile, processes bool) (*view, error) {
 	if waited := s.leaveWaits(); waited > 0 {
 		v.leftOut = fmt.Sprintf("omitted: waits for work, %s", v.amount(waited))
 	}
-	processes = processes && severalProcesses(p)
+	processes := form&byProcess != 0 && severalProcesses(p)
+	if form&summed != 0 {
+		v.kinds = make(map[string]string)
+	}
 	var stack []storedFrame
 	var names []string
 	place := func(sample *pprof.Sample, value uint64) cct.NodeID {
-		stack = s.appendFrames(stack[:0], sample)
+		service := ""
+		if form&summed != 0 {
+			service = s.serviceWork(sample)
+		}
+		if service != "" {
+			stack = append(stack[:0], serviceFrame(service))
+		} else {
+			stack = s.appendFrames(stack[:0], sample)
+		}
+		v.addKinds(stack, service, sample)
 		if processes {
 			stack = append(stack, storedFrame{Method: Method{Name: processName(sample)}})
 		}
@@ -98,6 +119,19 @@ func newView(p *pprof.Profile, processes bool) (*view, error) {
 		v.entered = grown(v.entered, v.tree.Len()+1)
 	}
 	return v, nil
+}
+
+// addKinds notes of which kind of work the methods of a stack are.
+func (v *view) addKinds(stack []storedFrame, service string, sample *pprof.Sample) {
+	if v.kinds == nil {
+		return
+	}
+	java := label(sample, stored.LabelRuntime) == hotspotRuntime
+	for _, f := range stack {
+		if v.kinds[f.Name] == "" {
+			v.kinds[f.Name] = cmp.Or(service, workOf(f.flags, java))
+		}
+	}
 }
 
 // grown returns list with zeros at its end, so that its length is at least n.

@@ -20,6 +20,7 @@ func (b *pprofBuilder) thread(proc *profile.Process, thread *profile.Thread, of 
 	}
 	labels := processLabels(proc)
 	setLabel(labels, stored.LabelThread, thread.Name)
+	setLabel(labels, stored.LabelThreadGroup, stored.ThreadGroup(thread.Name))
 	if of == CallCounts { // whole contexts are only known where every call was counted
 		setLabel(labels, stored.LabelEngine, stored.ExactEngine)
 		setLabel(labels, stored.LabelBasis, profile.Counted.String())

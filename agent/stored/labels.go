@@ -78,6 +78,7 @@ const (
 // Keys of the labels that samples carry.
 const (
 	LabelThread      = "thread"
+	LabelThreadGroup = "thread_group" // see ThreadGroup
 	LabelComm        = "comm"
 	LabelRuntime     = "runtime"
 	LabelService     = "service"

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -62,6 +64,7 @@ type recordOptions struct {
 	output    string
 	stats     string
 	log       logFlags
+	notes     bool // of the profile, behind the summary
 	command   []string
 	contexts  contextFlags
 	against   againstFlags
@@ -93,6 +96,7 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	o.against.add(fs)
 	o.count.add(fs)
 	fs.StringVar(&o.stats, "stats", "", "also write the agent's own counters to `FILE`, as JSON")
+	fs.BoolVar(&o.notes, "notes", false, "also print all notes of the profile")
 	o.log.add(fs, "log attached probes and failures")
 	o.addExact(fs)
 	o.contexts.add(fs)
@@ -243,13 +247,8 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if o.output == sink.Stdout || child != nil { // stdout is COMMAND's
 		summary = stderr
 	}
-	for i, out := range outputs {
-		if i > 0 {
-			fmt.Fprintln(summary) // an error shows at the next write
-		}
-		if err := summarize(summary, out.stored, out.path); err != nil {
-			return err
-		}
+	if err := o.summarize(summary, outputs); err != nil {
+		return err
 	}
 	for _, note := range idle {
 		fmt.Fprintln(summary, note)
@@ -341,42 +340,52 @@ func waitGone(ctx context.Context, pids []int) bool {
 	}
 }
 
-// summarize prints the hottest methods, where the time of those that read on goes, and one line that accounts for all.
-func summarize(w io.Writer, p *pprof.Profile, path string) error {
-	opts := report.DefaultViewOptions()
-	opts.N = 10
-	views := []func(io.Writer, *pprof.Profile, *report.ViewOptions) error{report.Methods}
-	if report.HasCalls(p) {
-		views[0] = edgesOrNone
+// summarize ends a recording: what was recorded, where it is, and what to do next.
+func (o *recordOptions) summarize(w io.Writer, outputs []output) error {
+	opts := report.SummaryOptions{CPUs: runtime.NumCPU()}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			opts.Width = max(width, leastWidth)
+		}
+		opts.Color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	}
-	if report.HasCalls(p) && report.HasTime(p) {
-		views = append(views, report.Methods)
+	var files []*pprof.Profile
+	for _, out := range outputs {
+		files = append(files, out.stored)
 	}
-	if view := report.EventView(p); view != nil {
-		views[0] = view
+	opts.Next = next(outputs)
+	if err := report.Summary(w, files, &opts); err != nil || !o.notes {
+		return err
 	}
-	for _, view := range views {
-		if err := view(w, p, opts); err != nil {
+	for _, out := range outputs {
+		fmt.Fprintln(w) // an error shows at the next write
+		if err := report.Footer(w, out.stored, opts.Width); err != nil {
 			return err
 		}
 	}
-	if err := report.Footer(w, p, opts.Width); err != nil {
-		return err
-	}
-	if path == sink.Stdout {
-		return nil
-	}
-	_, err := fmt.Fprintf(w, "\nwritten to %s\n", path)
-	return err
+	return nil
 }
 
-// edgesOrNone shows the hottest edges, or says that there are none; the engines' lines below it say why.
-func edgesOrNone(w io.Writer, p *pprof.Profile, opts *report.ViewOptions) error {
-	err := report.Edges(w, p, opts)
-	if errors.Is(err, report.ErrNoCalls) {
-		_, err = fmt.Fprintln(w, "No calls were recorded.")
+// leastWidth is how many columns a terminal has at least: in less nothing can be read.
+const leastWidth = 40
+
+// next are the lines on where the recording is, and what to do with it.
+func next(outputs []output) []string {
+	file := outputs[0].path
+	format, err := sink.FormatOf(file)
+	switch {
+	case file == sink.Stdout || err != nil:
+		return nil
+	case len(outputs) > 1:
+		return []string{"written to " + filepath.Dir(file) + string(filepath.Separator), "next: vmprof-agent report " + file}
+	case format == sink.FormatPprof && outputs[0].content&sink.Time != 0:
+		return []string{"written to " + file, "next: vmprof-agent report --view=tree " + file}
+	case format == sink.FormatPprof:
+		return []string{"written to " + file, "next: vmprof-agent report -n 0 " + file}
+	case format == sink.FormatCollapsed:
+		return []string{"written to " + file, "next: flamegraph.pl " + file + " > " + strings.TrimSuffix(file, filepath.Ext(file)) + ".svg"}
 	}
-	return err
+	return []string{"written to " + file, "next: less -S " + file}
 }
 
 const progressInterval = 500 * time.Millisecond

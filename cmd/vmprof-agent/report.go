@@ -19,6 +19,7 @@ files of one kind, which are added up. METHOD is a name as other views show it.
 VIEW is one of:
 
   methods   the hot methods
+  threads   groups of threads, such as http-nio-8080-exec-*, and their threads
   tree      the calling context tree: samples in each context (s:), in it and
             below it (d:), and entries (e:) if they were recorded
   contexts  how certain the contexts are
@@ -48,6 +49,7 @@ Flags:
 // reportViews are the views by name.
 var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions) error{
 	"methods":  report.Methods,
+	"threads":  report.Threads,
 	"tree":     report.Tree,
 	"contexts": report.Contexts,
 	"edges":    report.Edges,
@@ -63,7 +65,7 @@ var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions
 }
 
 // viewNames lists them for people.
-const viewNames = "methods, tree, contexts, edges, layers, versions; of events allocs, locks, values, faults, cpi or safepoints"
+const viewNames = "methods, threads, tree, contexts, edges, layers, versions; of events allocs, locks, values, faults, cpi or safepoints"
 
 // reportOptions are the flags of report.
 type reportOptions struct {
@@ -82,11 +84,13 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "show `N` lines of a table; 0 for all")
 	fs.Float64Var(&o.opts.MinShare, "min-share", o.opts.MinShare, "tree: hide contexts below `PERCENT`")
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "limit lines to `N` columns; 0 for no limit")
+	vmThreads := fs.Bool("vm-threads", false, "methods: show GC, JIT and VM threads by method")
 	fs.Int64Var(&o.window, "window", 0, "show window `N`, or file N of a directory (default all)")
 	app := fs.StringArray("app", nil, "layers: `PREFIX` of the application (default: non-JDK)")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
+	o.opts.SumVM = !*vmThreads
 	o.view = reportViews[*view]
 	switch {
 	case o.view == nil && fs.Changed("view"):

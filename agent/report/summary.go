@@ -1,0 +1,385 @@
+package report
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// SummaryOptions says how a Summary is shown. Zero fields have the defaults named below.
+type SummaryOptions struct {
+	CPUs  int      // of the machine, for the first line; not said
+	Width int      // columns: 80
+	Lines int      // at most: 24
+	Color bool     // with escape sequences for a terminal
+	Next  []string // lines at the end: where the recording is, and what to do next
+}
+
+// summaryRows are the methods in a summary of one file.
+const summaryRows = 10
+
+// spacious is how many lines the part of a file must have for empty ones among them.
+const spacious = 8
+
+// Summary writes the end of a recording: what was recorded, the hottest methods, one line that says how good the recording is, and what to
+// do next. It has at most SummaryOptions.Lines lines, which the files of a recording share.
+func Summary(w io.Writer, files []*pprof.Profile, opts *SummaryOptions) error {
+	var o SummaryOptions
+	if opts != nil {
+		o = *opts
+	}
+	o.Width, o.Lines = cmp.Or(o.Width, 80), cmp.Or(o.Lines, 24)
+	out := bufio.NewWriter(w)
+	room, gap := (o.Lines-len(o.Next))/max(len(files), 1)-1, "" // a status follows each file
+	if room >= spacious {
+		room, gap = room-1, "\n"
+	}
+	for _, p := range files {
+		if err := o.views(out, p, max(room, 1)); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s%s\n", gap, o.status(p))
+	}
+	for _, line := range o.Next {
+		out.WriteString(o.paint(dim, line) + "\n")
+	}
+	return flush(out, "summary")
+}
+
+// views writes the views of a file in at most so many lines.
+func (o *SummaryOptions) views(w io.Writer, p *pprof.Profile, lines int) error {
+	if HasTime(p) && !HasCalls(p) {
+		return o.time(w, p, lines)
+	}
+	view := EventView(p)
+	if view == nil {
+		view = edgesOrNone
+	}
+	if HasTime(p) { // and calls
+		half := lines / 2
+		if err := o.time(w, p, half); err != nil {
+			return err
+		}
+		lines -= half
+	}
+	return o.fit(w, view, p, lines)
+}
+
+// fit writes a view with as many rows as fit into so many lines.
+func (o *SummaryOptions) fit(w io.Writer, view func(io.Writer, *pprof.Profile, *ViewOptions) error, p *pprof.Profile, lines int) error {
+	opts := DefaultViewOptions()
+	opts.Width = o.Width
+	for opts.N = summaryRows; ; opts.N-- {
+		var text bytes.Buffer
+		if err := view(&text, p, opts); err != nil {
+			return err
+		}
+		all := slices.Collect(strings.Lines(text.String()))
+		if len(all) > lines && opts.N > 1 {
+			continue
+		}
+		for _, line := range wholeTables(all, lines) {
+			if _, err := io.WriteString(w, line); err != nil {
+				return fmt.Errorf("write summary: %w", err)
+			}
+		}
+		return nil
+	}
+}
+
+// wholeTables cuts lines, but leaves no heading of a table without a row.
+func wholeTables(lines []string, most int) []string {
+	if len(lines) <= most {
+		return lines
+	}
+	lines = lines[:most]
+	for back := range min(2, most) { // an empty line, or one and a heading
+		if at := most - 1 - back; lines[at] == "\n" && at > 0 {
+			return lines[:at]
+		}
+	}
+	return lines
+}
+
+// edgesOrNone shows the hottest edges, or says that there are none; the notes say why.
+func edgesOrNone(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	err := Edges(w, p, opts)
+	if errors.Is(err, ErrNoCalls) {
+		_, err = fmt.Fprintln(w, "No calls were recorded.")
+	}
+	return err
+}
+
+// time writes the headline and the hottest methods of CPU time, in about so many lines.
+func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
+	out := bufio.NewWriter(w)
+	var head bytes.Buffer
+	folding, who := bufio.NewWriter(&head), subject(p)
+	writeFolded(folding, o.headline(p, who), o.Width)
+	if err := folding.Flush(); err != nil {
+		return err
+	}
+	out.WriteString(strings.Replace(head.String(), who, o.paint(bold, who), 1)) // escape sequences take no columns
+	v, err := newView(p, summed)
+	if err != nil {
+		return err
+	}
+	rows := min(lines-bytes.Count(head.Bytes(), []byte("\n"))-1, summaryRows+2) // below the heading
+	if v.tree.Total() == 0 || rows < 1 {
+		return flush(out, "summary")
+	}
+	if rows >= spacious/2 {
+		out.WriteByte('\n')
+		rows--
+	}
+	entries := cct.Hot(&v.tree, func(name string) string { return name })
+	cct.SortEntries(entries, strings.Compare)
+	entries = slices.DeleteFunc(entries, func(e cct.Entry[string]) bool { return e.Self == 0 })
+	if rows < len(entries) && rows > 1 {
+		rows-- // for the line of the others
+	}
+	entries, rest := first(min(rows, summaryRows), entries)
+	fmt.Fprintf(out, "%s\n", o.paint(dim, fmt.Sprintf("%6s %6s  %-*s  %s", "self", "total", kindWidth, "kind", "method")))
+	for _, e := range entries {
+		kind := v.kinds[e.Key]
+		line := fmt.Sprintf("%5.1f%% %5.1f%%  ", v.share(e.Self), v.share(e.Total))
+		name := shorten(e.Key, room(o.Width, len(line)+kindWidth+2))
+		fmt.Fprintf(out, "%s%s  %s\n", line, o.paint(kindColors[kind], fmt.Sprintf("%-*s", kindWidth, kind)), name)
+	}
+	if len(rest) > 0 && rows > 1 {
+		var self uint64
+		for _, e := range rest {
+			self += e.Self
+		}
+		fmt.Fprintf(out, "%5.1f%% %s %s\n", v.share(self), strings.Repeat(" ", 8+kindWidth), stored.Plural(len(rest), "more method"))
+	}
+	return flush(out, "summary")
+}
+
+// kindWidth is that of the longest kind of work.
+const kindWidth = len(workCompiled)
+
+// headline says what was recorded: who used how much CPU time, and for what.
+func (o *SummaryOptions) headline(p *pprof.Profile, who string) string {
+	cpu, wall := time.Duration(sum(p, "cpu", nil)), time.Duration(p.DurationNanos)
+	length := ""
+	if wall > 0 {
+		length = " for " + threeDigits(wall)
+	}
+	if cpu == 0 {
+		return fmt.Sprintf("%s used no CPU time%s", who, strings.Replace(length, " for ", " in ", 1))
+	}
+	text := who + ": "
+	switch {
+	case wall > 0 && o.CPUs > 0:
+		text += fmt.Sprintf("%.2f of %s%s", cpu.Seconds()/wall.Seconds(), stored.Plural(o.CPUs, "CPU"), length)
+	default:
+		text += threeDigits(cpu) + " of CPU time" + strings.Replace(length, " for ", " in ", 1)
+	}
+	s, err := newStacks(p, "cpu")
+	if err != nil {
+		return text
+	}
+	byWork, total := make(map[string]float64), 0.0
+	for sample, value := range s.all() {
+		byWork[s.work(sample)] += float64(value)
+		total += float64(value)
+	}
+	var shares []string
+	for _, work := range works {
+		if share := 100 * byWork[work] / total; share >= 0.5 {
+			shares = append(shares, fmt.Sprintf("%s %.0f%%", work, share))
+		}
+	}
+	if len(shares) == 0 {
+		return text
+	}
+	return text + ": " + strings.Join(shares, ", ")
+}
+
+// threeDigits writes a duration in three digits.
+func threeDigits(d time.Duration) string {
+	s := d.Seconds()
+	switch {
+	case s >= 99.95:
+		return fmt.Sprintf("%.0f s", s)
+	case s >= 9.995:
+		return fmt.Sprintf("%.1f s", s)
+	}
+	return fmt.Sprintf("%.2f s", s)
+}
+
+// subject is whose time a profile has.
+func subject(p *pprof.Profile) string {
+	type process struct {
+		name string
+		pid  int64
+	}
+	processes, names := make(map[process]bool), make(map[string]bool)
+	for _, sample := range p.Sample {
+		name := cmp.Or(strings.TrimSuffix(label(sample, stored.LabelService), ".service"), label(sample, stored.LabelComm), stored.Unnamed)
+		processes[process{name, processID(sample)}] = true
+		names[name] = true
+	}
+	switch {
+	case len(processes) == 0:
+		return "The selected processes"
+	case len(processes) == 1:
+		for of := range processes {
+			return fmt.Sprintf("%s (%d)", of.name, of.pid)
+		}
+	case len(names) == 1:
+		for name := range names {
+			return fmt.Sprintf("%s (%d processes)", name, len(processes))
+		}
+	}
+	return stored.Plural(len(processes), "process")
+}
+
+// Doubts about a recording.
+const (
+	good        = "good"
+	coarse      = "coarse"      // too few samples
+	approximate = "approximate" // what samples are of is not known exactly
+	incomplete  = "incomplete"  // something is missing
+)
+
+// status is the line that says whether something changes how the recording is to be read.
+func (o *SummaryOptions) status(p *pprof.Profile) string {
+	word, why := doubt(p)
+	color := green
+	if word != good {
+		color = yellow
+	}
+	account := footer(p)
+	line := word
+	if why != "" {
+		line += ": " + why
+	}
+	if notes := len(account) - 1; notes > 0 {
+		line += fmt.Sprintf("; %s (--notes)", stored.Plural(notes, "note"))
+	}
+	const prefix = "status: "
+	if over := utf8.RuneCountInString(prefix+line) - o.Width; over > 0 && why != "" {
+		runes := []rune(why)
+		line = strings.Replace(line, why, string(runes[:max(len(runes)-over-1, 0)])+"…", 1)
+	}
+	return prefix + strings.Replace(line, word, o.paint(color, word), 1)
+}
+
+const (
+	fewSamples   = 100  // the interval of a share of 10 % is ± 6 points there
+	muchLost     = 0.02 // of what was sampled
+	muchDoubted  = 0.10
+	missingNames = "Java frames of process "
+)
+
+// doubt is the most important of what changes the reading of a recording, in one word and why.
+func doubt(p *pprof.Profile) (word, why string) {
+	m, err := stored.MetadataOf(p)
+	if err != nil {
+		return good, ""
+	}
+	if m.Events != nil {
+		counts := m.Events.Counts
+		switch {
+		case m.Events.Observed == 0:
+			return incomplete, fmt.Sprintf("no %v events were observed", m.Events.Kind)
+		case counts.LostShare() > muchLost:
+			return incomplete, stored.Percent(counts.LostShare(), 1) + " of the events were lost"
+		case len(m.Observed()) > 0:
+			return approximate, "events were observed part of the time, the rest is estimated"
+		case m.Events.Observed < fewSamples:
+			return coarse, "only " + stored.Plural(int(m.Events.Observed), "event")
+		}
+		return good, fmt.Sprintf("%d events, %d lost", m.Events.Observed, counts.Lost())
+	}
+	c := m.Samples
+	var lost uint64
+	for _, counts := range []map[string]uint64{c.Dropped, c.Discarded} {
+		for _, n := range counts {
+			lost += n
+		}
+	}
+	var truncated uint64
+	for _, n := range c.Truncated {
+		truncated += n
+	}
+	if !HasTime(p) {
+		return good, fmt.Sprintf("%d lost", lost)
+	}
+	share := func(n uint64) float64 { return float64(n) / float64(max(c.Folded, 1)) }
+	unnamed := sum(p, stored.TypeSamples, func(s *pprof.Sample) bool { return leafUnnamed(s) })
+	uncertain := 0.0
+	for _, name := range []string{"ambiguous", "fitted", "unplaced"} {
+		uncertain += labelShare(p, stored.LabelContext, name) / 100
+	}
+	approximated := labelShare(p, stored.LabelAttribution, stored.Approximate) / 100
+	account := fmt.Sprintf("%s, %d lost", stored.Plural(int(min(c.Folded, math.MaxInt32)), "sample"), lost)
+	if i := slices.IndexFunc(m.Notes, func(n stored.Note) bool { return strings.HasPrefix(n.Text, missingNames) }); i >= 0 {
+		return incomplete, m.Notes[i].Text
+	}
+	switch {
+	case share(lost) > muchLost:
+		return incomplete, fmt.Sprintf("%s of the samples were lost", stored.Percent(share(lost), 1))
+	case share(truncated) > muchDoubted:
+		return incomplete, fmt.Sprintf("%s of the stacks are truncated", stored.Percent(share(truncated), 1))
+	case unnamed > muchDoubted*float64(max(c.Folded, 1)):
+		return incomplete, fmt.Sprintf("%s of the time is in code without names", stored.Percent(unnamed, float64(c.Folded)))
+	case c.Folded == 0:
+		return good, account
+	case c.Folded < fewSamples:
+		return coarse, account
+	case approximated > muchDoubted:
+		return approximate, fmt.Sprintf("%s of the leaves are a method or one inlined in it", stored.Percent(approximated, 1))
+	case uncertain > muchDoubted:
+		return approximate, fmt.Sprintf("the callers of %s of the samples are uncertain", stored.Percent(uncertain, 1))
+	}
+	return good, account
+}
+
+// leafUnnamed reports whether the innermost frame of a sample has no name.
+func leafUnnamed(s *pprof.Sample) bool {
+	if len(s.Location) == 0 || len(s.Location[0].Line) == 0 || s.Location[0].Line[0].Function == nil {
+		return true
+	}
+	return s.Location[0].Line[0].Function.Name == stored.Unnamed
+}
+
+// A color is the number of a select graphic rendition (ECMA-48).
+type color string
+
+const (
+	bold    color = "1"
+	dim     color = "2"
+	red     color = "31"
+	green   color = "32"
+	yellow  color = "33"
+	blue    color = "34"
+	magenta color = "35"
+	cyan    color = "36"
+)
+
+var kindColors = map[string]color{
+	workJava: green, workCompiled: green, workJIT: cyan, workGC: magenta, workVM: blue, workNative: yellow, workKernel: red,
+}
+
+func (o *SummaryOptions) paint(c color, text string) string {
+	if !o.Color || c == "" {
+		return text
+	}
+	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
+}

@@ -1,0 +1,119 @@
+package report_test
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
+)
+
+func summaryOf(t *testing.T, opts *report.SummaryOptions, files ...*pprof.Profile) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := report.Summary(&out, files, opts); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestSummaryGolden(t *testing.T) {
+	opts := &report.SummaryOptions{CPUs: 2, Next: []string{"written to x.pb.gz", "next: vmprof-agent report --view=tree x.pb.gz"}}
+	for name, p := range map[string]*profile.Profile{"shop": sinktest.Shop(), "both": sinktest.ShopBoth(), "calls": sinktest.ShopCalls()} {
+		sinktest.Golden(t, name+".summary.golden", summaryOf(t, opts, sinktest.MustPprof(t, p)))
+	}
+}
+
+// A summary fits on a terminal, however many files there are; the marks of colors take no room.
+func TestSummaryFits(t *testing.T) {
+	escape := regexp.MustCompile("\x1b\\[[0-9]+m")
+	shop := sinktest.MustPprof(t, sinktest.Shop())
+	files := []*pprof.Profile{shop}
+	for _, kind := range []profile.EventKind{profile.Allocations, profile.Locks, profile.Pauses} {
+		files = append(files, sinktest.MustPprof(t, sinktest.Only(kind)))
+	}
+	for n := range len(files) {
+		for _, width := range []int{80, 200} {
+			text := summaryOf(t, &report.SummaryOptions{CPUs: 2, Width: width, Color: true, Next: []string{"written", "next"}}, files[:n+1]...)
+			if !strings.Contains(text, "\x1b[") {
+				t.Errorf("no colors in\n%s", text)
+			}
+			text = escape.ReplaceAllString(text, "")
+			if lines := strings.Count(text, "\n"); lines > 24 {
+				t.Errorf("%d files: %d lines:\n%s", n+1, lines, text)
+			}
+			for line := range strings.Lines(text) {
+				if columns := utf8.RuneCountInString(line) - 1; columns > width {
+					t.Errorf("%d columns, not %d: %s", columns, width, line)
+				}
+			}
+		}
+	}
+	if plain := summaryOf(t, nil, shop); strings.Contains(plain, "\x1b") {
+		t.Error(plain)
+	}
+}
+
+// The status names what changes the reading.
+func TestSummaryStatus(t *testing.T) {
+	for want, change := range map[string]func(*profile.Profile){
+		"status: good: ": func(*profile.Profile) {},
+		"status: incomplete: J": func(p *profile.Profile) {
+			p.Processes[0].Notes = []string{"Java frames of process 1 are missing: no vmStructs"}
+		},
+		"status: incomplete: 9": func(p *profile.Profile) {
+			p.Counts.Dropped = map[string]uint64{"ring_full": p.Counts.Folded * 9 / 10}
+		},
+		"stacks are truncated": func(p *profile.Profile) { p.Counts.Truncated = map[string]uint64{"depth": p.Counts.Folded / 2} },
+		"status: coarse: ":     func(p *profile.Profile) { p.Counts.Folded = 50 },
+	} {
+		p := sinktest.OfPaths(sinktest.Path{Methods: "m a", Times: 1, Weight: 500})
+		p.Counts.Folded = 500
+		change(p)
+		if got := summaryOf(t, nil, storedOf(p)); !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if got := summaryOf(t, nil, storedOf(&profile.Profile{Event: "cpu-clock", Period: 1})); !strings.Contains(got, "used no CPU time") {
+		t.Error(got)
+	}
+}
+
+// Threads are shown by what they have in common.
+func TestThreads(t *testing.T) {
+	p := sinktest.OfPaths(sinktest.Path{Methods: "m a", Times: 1, Weight: 10}, sinktest.Path{Methods: "m b", Times: 1, Weight: 30}, sinktest.Path{Methods: "m c", Times: 1, Weight: 60})
+	stored := storedOf(p)
+	for i, thread := range []string{"http-nio-8080-exec-1", "http-nio-8080-exec-2", "main"} {
+		stored.Sample[i].Label = map[string][]string{"thread": {thread}}
+		stored.Sample[i].NumLabel = map[string][]int64{"tid": {int64(i + 1)}}
+	}
+	got := sinktest.Show(t, report.Threads, stored, nil)
+	for _, want := range []string{"60.0%       60  main (tid 3)\n", "40.0%       40  http-nio-8080-exec-*  2 threads\n", "30.0%       30    http-nio-8080-exec-2 (tid 2)\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+// The VM's own threads are one line each, unless they run Java code or methods are asked for.
+func TestServiceThreads(t *testing.T) {
+	p := sinktest.MustPprof(t, sinktest.Shop())
+	if got := sinktest.Show(t, report.Methods, p, &report.ViewOptions{SumVM: true}); !strings.Contains(got, "[GC threads]") || strings.Contains(got, "trim_queue") {
+		t.Error(got)
+	}
+	if got := sinktest.Show(t, report.Methods, p, &report.ViewOptions{}); strings.Contains(got, "[GC threads]") || !strings.Contains(got, "trim_queue") {
+		t.Error(got)
+	}
+	for _, s := range p.Sample {
+		s.Label["thread"] = []string{"GC Thread#0"} // as an application may call a thread
+	}
+	if got := sinktest.Show(t, report.Methods, p, &report.ViewOptions{SumVM: true}); !strings.Contains(got, "com.acme.Cart.total") {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,199 @@
+package report
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+)
+
+// hotspotRuntime is the label of processes whose threads serviceThreads names.
+const hotspotRuntime = "hotspot"
+
+// Kinds of work, in the order in which a summary lists them.
+const (
+	workJava     = "Java"
+	workCompiled = "compiled" // code that another VM than HotSpot compiled
+	workJIT      = "JIT"
+	workGC       = "GC"
+	workVM       = "VM"
+	workNative   = "native"
+	workKernel   = "kernel"
+)
+
+var works = []string{workJava, workCompiled, workJIT, workGC, workVM, workNative, workKernel}
+
+// serviceThreads are the threads by which HotSpot does its own work, by how their names begin. The kernel cuts names after 15 bytes,
+// and from JDK 23 on HotSpot leaves out the middle: C2 Comp..hread0.
+var serviceThreads = []struct{ work, prefix string }{
+	{workJIT, "C1 Comp"}, {workJIT, "C2 Comp"}, {workJIT, "JVMCI"},
+	{workGC, "GC Thread"}, {workGC, "GC task"}, {workGC, "G1 "}, {workGC, "Gang worker"}, {workGC, "Concurrent Mark"}, {workGC, "CMS "}, {workGC, "ParGC"},
+	{workGC, "ZWorker"}, {workGC, "ZDriver"}, {workGC, "ZDirector"}, {workGC, "ZStat"}, {workGC, "ZUn"}, {workGC, "XWorker"}, {workGC, "XDriver"}, {workGC, "Shenan"},
+	{workVM, "VM Thread"}, {workVM, "VM Peri"}, {workVM, "Sweeper thread"}, {workVM, "Service Thread"}, {workVM, "Service..Thread"}, {workVM, "Monitor "}, {workVM, "Signal "},
+	{workVM, "Notification Th"}, {workVM, "Notific"}, {workVM, "Attach Listener"},
+}
+
+// serviceWork is the VM's own work that a sample is of: GC, JIT or VM; "" if it is of none. Threads of these names that run Java
+// code are the application's.
+func (s *stacks) serviceWork(sample *pprof.Sample) string {
+	if label(sample, stored.LabelRuntime) != hotspotRuntime {
+		return ""
+	}
+	thread := label(sample, stored.LabelThread)
+	for _, t := range serviceThreads {
+		if !strings.HasPrefix(thread, t.prefix) {
+			continue
+		}
+		for _, loc := range sample.Location {
+			if mappingFlags(loc.Mapping)&(jit|interpreted) != 0 {
+				return ""
+			}
+		}
+		return t.work
+	}
+	return ""
+}
+
+// work is the kind of work that a sample is of.
+func (s *stacks) work(sample *pprof.Sample) string {
+	if w := s.serviceWork(sample); w != "" {
+		return w
+	}
+	if len(sample.Location) == 0 {
+		return workNative
+	}
+	return workOf(mappingFlags(sample.Location[0].Mapping), label(sample, stored.LabelRuntime) == hotspotRuntime)
+}
+
+// workOf is the kind of work that a method is.
+func workOf(flags frameFlags, java bool) string {
+	switch {
+	case flags&kernel != 0:
+		return workKernel
+	case flags&(jit|interpreted|stub) == 0:
+		return workNative
+	case java:
+		return workJava
+	}
+	return workCompiled
+}
+
+// serviceFrame stands for all frames of samples of the VM's own work.
+func serviceFrame(work string) storedFrame {
+	name := "[" + work + " threads]"
+	return storedFrame{Method: Method{Name: name, SystemName: name}, flags: native | called}
+}
+
+// A threadKey is a thread of a process, or a group of threads.
+type threadKey struct {
+	process string
+	name    string
+}
+
+// Threads writes which groups of threads used the CPU, or whatever else the profile counts, and below each group its threads, the most
+// first. See stored.ThreadGroup. Nil options are DefaultViewOptions.
+func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	sampleType, err := mainType(p)
+	if err != nil {
+		return err
+	}
+	s, err := newStacks(p, sampleType)
+	if err != nil {
+		return err
+	}
+	s.leaveWaits()
+	type group struct {
+		key     threadKey
+		sum     uint64
+		threads map[string]uint64
+	}
+	groups, total, several := make(map[threadKey]*group), uint64(0), severalProcesses(p)
+	for sample, value := range s.all() {
+		thread := cmp.Or(label(sample, stored.LabelThread), stored.Unnamed)
+		key := threadKey{name: stored.ThreadGroup(thread)}
+		if several {
+			key.process = processName(sample)
+		}
+		g := groups[key]
+		if g == nil {
+			g = &group{key: key, threads: make(map[string]uint64)}
+			groups[key] = g
+		}
+		g.sum += value
+		total += value
+		if tid := number(sample, stored.LabelTID); tid != 0 {
+			thread += fmt.Sprintf(" (tid %d)", tid)
+		}
+		g.threads[thread] += value
+	}
+	list := make([]*group, 0, len(groups))
+	for _, g := range groups {
+		list = append(list, g)
+	}
+	slices.SortFunc(list, func(a, b *group) int {
+		return cmp.Or(cmp.Compare(b.sum, a.sum), cmp.Compare(a.key.process, b.key.process), cmp.Compare(a.key.name, b.key.name))
+	})
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "Threads%s\n", elapsed(p))
+	row := func(sum uint64, name string, indent int) gridRow {
+		return gridRow{cells: []string{stored.Percent(float64(sum), float64(total)), s.amount(float64(sum))},
+			name: func(width int) string { return strings.Repeat(" ", indent) + keepEnd(name, max(width-indent, 0)) }}
+	}
+	grid := grid{head: []gridRow{{cells: []string{"share", s.unit()}, name: heading("group / thread")}}}
+	shown, rest := first(opts.N, list)
+	for _, g := range shown {
+		name := g.key.name
+		if n := len(g.threads); n > 1 {
+			name += fmt.Sprintf("  %d threads", n)
+		}
+		if g.key.process != "" {
+			name += ", " + g.key.process
+		}
+		if len(g.threads) == 1 {
+			for thread := range g.threads {
+				name = strings.Replace(name, g.key.name, thread, 1)
+			}
+		}
+		grid.rows = append(grid.rows, row(g.sum, name, 0))
+		if len(g.threads) == 1 {
+			continue
+		}
+		names := make([]string, 0, len(g.threads))
+		for thread := range g.threads {
+			names = append(names, thread)
+		}
+		slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(g.threads[b], g.threads[a]), strings.Compare(a, b)) })
+		some, more := names, []string(nil)
+		if opts.N > 0 {
+			some, more = first(maxParts, names)
+		}
+		for _, thread := range some {
+			grid.rows = append(grid.rows, row(g.threads[thread], thread, 2))
+		}
+		if len(more) > 0 {
+			var sum uint64
+			for _, thread := range more {
+				sum += g.threads[thread]
+			}
+			grid.rows = append(grid.rows, row(sum, fmt.Sprintf("%d more", len(more)), 2))
+		}
+	}
+	if len(rest) > 0 {
+		var sum uint64
+		for _, g := range rest {
+			sum += g.sum
+		}
+		grid.rows = append(grid.rows, row(sum, stored.Plural(len(rest), "more group"), 0))
+	}
+	grid.write(out, opts.Width)
+	return flush(out, "threads")
+}
