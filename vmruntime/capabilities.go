@@ -11,6 +11,12 @@ type ThreadLister interface {
 	Threads() ([]Thread, error)
 }
 
+// A ThreadNamer knows how the guest calls its threads.
+type ThreadNamer interface {
+	// ThreadNames are the names of threads by id, as in Thread. They are the guest's words. Some may be missing.
+	ThreadNames() (map[uint32]string, error)
+}
+
 // MaxListedThreads bounds how many threads of one VM are read.
 const MaxListedThreads = 8 << 10
 

@@ -114,13 +114,19 @@ type strangers struct {
 	wanted bool                // the list is to be read for one of them
 }
 
-// Meet records a sample's thread. It reports whether a worker is to read the VM's list of threads now.
+// Meet records a sample's thread. It reports whether a worker is to read the VM's list of threads, or their names, now.
 func (p *Process) Meet(s *bpf.Sample) bool {
-	next := p.ThreadsDue()
+	now := time.Duration(s.Time)
+	nameless := p.MissesThreadName(s.Tid, now)
+	return p.stranger(s, now) || nameless
+}
+
+// stranger reports whether a worker is to read the VM's list of threads now.
+func (p *Process) stranger(s *bpf.Sample, now time.Duration) bool {
+	next, st := p.ThreadsDue(), &p.strangers
 	if next == 0 {
 		return false
 	}
-	now, st := time.Duration(s.Time), &p.strangers
 	if s.Flags&(bpf.SampleAttached|bpf.SampleJavaThread) == bpf.SampleAttached {
 		if st.seen == nil || now >= st.until {
 			st.seen, st.until = map[uint32]struct{}{}, now+strangersPeriod
@@ -153,7 +159,7 @@ func (p *Process) Profile(threads map[ThreadKey]*Thread, c *profile.Counts) *pro
 			}
 			tally(raw, names, c)
 			tree := cct.Map(raw, func(r target.RawFrame) []symbolize.Symbol { return names.Of(r).Symbols })
-			out.Threads = append(out.Threads, &profile.Thread{TID: key.TID(), Name: ThreadName(t.Comm[:]), Stopped: key.Stopped(), Context: profile.Certainty(certainty), Tree: tree})
+			out.Threads = append(out.Threads, &profile.Thread{TID: key.TID(), Name: p.ThreadName(key.TID(), threadComm(t.Comm[:])), Stopped: key.Stopped(), Context: profile.Certainty(certainty), Tree: tree})
 		}
 	}
 	return out
@@ -179,8 +185,13 @@ func tally(t *cct.Tree[target.RawFrame], names target.Names, c *profile.Counts) 
 	}
 }
 
-// ThreadName is a thread's name as profiles show it, from the kernel's, which ends with a zero byte.
-func ThreadName(b []byte) string {
+// NameOf is the name of a thread as profiles show it. The kernel's, comm, ends with a zero byte.
+func (p *Process) NameOf(tid uint32, comm []byte) string {
+	return p.ThreadName(int(tid), threadComm(comm))
+}
+
+// threadComm is the kernel's name of a thread, up to its zero byte.
+func threadComm(b []byte) string {
 	if i := slices.Index(b, 0); i >= 0 {
 		b = b[:i]
 	}

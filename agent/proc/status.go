@@ -37,6 +37,19 @@ func (r Root) Status(pid int) (Status, error) {
 	return s, nil
 }
 
+// ThreadStatus reads /proc/PID/task/TID/status: its NSpid are ids of the thread.
+func (r Root) ThreadStatus(pid, tid int) (Status, error) {
+	b, err := r.read(pid, maxStatus, "task", strconv.Itoa(tid), "status")
+	if err != nil {
+		return Status{}, err
+	}
+	s, err := parseStatus(b)
+	if err != nil {
+		return Status{}, fmt.Errorf("status of thread %d: %w", tid, err)
+	}
+	return s, nil
+}
+
 // parseStatus reads "Key:\tvalue" lines. The kernel escapes newlines in Name, the only line that the process chooses,
 // so no name can forge another line.
 func parseStatus(b []byte) (Status, error) {

@@ -26,8 +26,9 @@ type Process struct {
 	Slot       atomic.Uint32           // of the VM, on the kernel side; valid once Attachment is, NoSlot once it was freed
 	Code       atomic.Pointer[JITCode] // nil if no map of its VM names its code
 
-	threads  threadList
-	versions versions
+	threads     threadList
+	threadNames threadNames
+	versions    versions
 	// failureLogged: the agent panicked over the process, and logged that.
 	failureLogged atomic.Bool
 	// retry is when what could not be done for the process is to be tried again if it is sampled then: ns of CLOCK_MONOTONIC,

@@ -94,6 +94,9 @@ func (rs *Resolver) workOn(p *Process) {
 		if p.TakeThreadsWanted() && !p.Exited.Load() {
 			rs.readThreads(p, g)
 		}
+		if !p.Exited.Load() {
+			rs.readThreadNames(p, g)
+		}
 		for _, l := range loads {
 			g.Guest.Loaded(l)
 			p.announced(g, l)

@@ -6,6 +6,7 @@ import "github.com/vmprof-agent/vmprof-agent/vmruntime"
 var (
 	_ vmruntime.CallCounter   = (*Process)(nil)
 	_ vmruntime.ThreadLister  = (*Process)(nil)
+	_ vmruntime.ThreadNamer   = (*Process)(nil)
 	_ vmruntime.ClassReader   = (*Process)(nil)
 	_ vmruntime.HeapReader    = (*Process)(nil)
 	_ vmruntime.FlagReader    = (*Process)(nil)

@@ -1,6 +1,8 @@
 package hotspot
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -60,6 +62,7 @@ func TestLiveObjects(t *testing.T) {
 				t.Run("generations", g.testGenerations)
 				t.Run("walk", g.testWalk)
 				t.Run("threads", g.testThreads)
+				t.Run("thread names", g.testThreadNames)
 				t.Run("monitor", g.testMonitor)
 			})
 		}
@@ -363,4 +366,35 @@ func (g *objectsGuest) testMonitor(t *testing.T) {
 		return
 	}
 	t.Errorf("no monitor at %#x", g.starts(t, magicLocked))
+}
+
+// testThreadNames compares the names of the guest's threads with those that the kernel has.
+func (g *objectsGuest) testThreadNames(t *testing.T) {
+	g.threadNamed(t, "parks") // which may take a moment with ZGC
+	names, err := g.p.ThreadNames()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for id, name := range names {
+		found[name] = true
+		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/comm", g.pid, id))
+		if err != nil {
+			t.Errorf("%q is said to be thread %d: %v", name, id, err)
+			continue
+		}
+		switch kernel := strings.TrimSpace(string(comm)); {
+		case kernel == "java", strings.HasPrefix(name, kernel), strings.Contains(kernel, ".."): // JDK 8 names few threads, and late ones leave out the middle
+		default:
+			t.Errorf("thread %d is %q, and %q to the kernel", id, name, kernel)
+		}
+	}
+	for _, want := range []string{"parks", "main", "Reference Handler"} {
+		if !found[want] && !g.p.layout.Objects.Heap.Collector.Moves() {
+			t.Errorf("no %q among %v", want, names)
+		}
+	}
+	if len(found) < 3 {
+		t.Errorf("names %v", names)
+	}
 }

@@ -1,0 +1,68 @@
+package target
+
+import (
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+)
+
+func TestThreadName(t *testing.T) {
+	p := NewProcess(proc.Identity{PID: 1})
+	p.comm = "java"
+	if got := p.ThreadName(7, "http-nio-8080-e"); got != "http-nio-8080-e" {
+		t.Errorf("before names were read: %s", got)
+	}
+	names := map[uint32]string{7: "http-nio-8080-exec-1", 8: "C2 CompilerThread0", 9: ""}
+	p.threadNames.known.Store(&names)
+	for _, test := range []struct {
+		tid        int
+		comm, want string
+	}{
+		{7, "http-nio-8080-e", "http-nio-8080-exec-1"},
+		{7, "java", "http-nio-8080-exec-1"}, // JDK 8
+		{7, "GC Thread#1", "GC Thread#1"},   // another thread by now
+		{7, "h", "h"},                       // no thread is called so
+		{8, "C2 Comp..hread0", "C2 CompilerThread0"},
+		{8, "C2 Comp..hread1", "C2 Comp..hread1"},
+		{9, "GC Thread#0", "GC Thread#0"},
+		{10, "new", "new"},
+	} {
+		if got := p.ThreadName(test.tid, test.comm); got != test.want {
+			t.Errorf("%d, %s: %s, want %s", test.tid, test.comm, got, test.want)
+		}
+	}
+}
+
+// Names are asked for once, until they are read, and again when they are old.
+func TestMissesThreadName(t *testing.T) {
+	p := NewProcess(proc.Identity{PID: 1})
+	if p.MissesThreadName(7, time.Second) {
+		t.Error("of a process without a VM")
+	}
+	p.Attachment.Store(1)
+	if !p.MissesThreadName(7, time.Second) || p.MissesThreadName(8, time.Second) {
+		t.Error("not asked for once")
+	}
+	names := map[uint32]string{7: "main"}
+	p.threadNames.wanted.Store(false)
+	p.threadNames.known.Store(&names)
+	p.threadNames.read.Store(int64(time.Second))
+	p.threadNames.next.Store(int64(2 * time.Second))
+	for _, test := range []struct {
+		tid  uint32
+		at   time.Duration
+		want bool
+	}{{7, 3 * time.Second, false}, {8, time.Second, false}, {8, 3 * time.Second, true}, {7, time.Hour, true}} {
+		if got := p.MissesThreadName(test.tid, test.at); got != test.want {
+			t.Errorf("%d at %v: %v", test.tid, test.at, got)
+		}
+		p.threadNames.wanted.Store(false)
+	}
+	for tid := range uint32(2 * maxThreadNames) {
+		p.MissesThreadName(tid, time.Hour)
+	}
+	if n := len(p.threadNames.missing); n > maxThreadNames {
+		t.Errorf("%d names are missing", n)
+	}
+}
