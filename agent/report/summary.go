@@ -356,7 +356,7 @@ func leafUnnamed(s *pprof.Sample) bool {
 	if len(s.Location) == 0 || len(s.Location[0].Line) == 0 || s.Location[0].Line[0].Function == nil {
 		return true
 	}
-	return s.Location[0].Line[0].Function.Name == stored.Unnamed
+	return stored.IsUnnamed(s.Location[0].Line[0].Function.Name)
 }
 
 // A color is the number of a select graphic rendition (ECMA-48).
