@@ -1,6 +1,9 @@
 package symbolize
 
-import "unique"
+import (
+	"slices"
+	"unique"
+)
 
 // kernelMapping is the mapping of frames of the kernel itself; those of a module have its name in brackets.
 const kernelMapping = "[kernel]"
@@ -24,6 +27,17 @@ func (o *Object) Frame(m Mapping, addr uint64) Frame {
 	}
 	frame.Mapping = unique.Make(m)
 	return frame
+}
+
+// EndsThread reports whether the stack of a thread may end at an address in the mapping m, although the symbol there does not say
+// so (IsThreadRoot): C libraries are stripped of the names of the functions that begin threads.
+func (o *Object) EndsThread(m Mapping, addr uint64) bool {
+	if o == nil || len(o.bottoms) == 0 {
+		return false
+	}
+	start, ok := o.startMapped(m, addr)
+	_, found := slices.BinarySearch(o.bottoms, start)
+	return ok && found
 }
 
 // startMapped is functionStart for an address of a process.

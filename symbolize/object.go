@@ -14,6 +14,7 @@ type Object struct {
 	segments elffile.Segments
 	table    *elffile.Table  // nil if the file has no names
 	starts   *elffile.Starts // of functions, of a stripped file; nil if it does not say
+	bottoms  []uint64        // of starts: the functions at which stacks of threads end, which have no symbol
 	names    *nameCache
 }
 
@@ -37,6 +38,7 @@ func readObject(r io.ReaderAt, size int64, debug DebugFiles) (*Object, error) {
 		return o, nil
 	}
 	o.starts, _ = file.FunctionStarts()
+	o.bottoms = file.ThreadStarts(o.starts)
 	return o, nil
 }
 

@@ -88,8 +88,9 @@ func (rs *Resolver) nameNative(p *Process, r Wanted) Name {
 		}
 		return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Unknown: true}
 	}
-	f := rs.object(p, m).Frame(symbolize.Mapping{File: m.Path, Start: m.Start, Limit: m.Limit, Offset: m.Offset}, pc)
-	return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Unknown: symbolize.IsUnknown(f.Function)}
+	o, at := rs.object(p, m), symbolize.Mapping{File: m.Path, Start: m.Start, Limit: m.Limit, Offset: m.Offset}
+	f := o.Frame(at, pc)
+	return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Unknown: symbolize.IsUnknown(f.Function), bottom: o.EndsThread(at, pc)}
 }
 
 var unmapped = unique.Make(symbolize.Mapping{File: "[unmapped]"})
