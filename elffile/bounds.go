@@ -80,6 +80,12 @@ const (
 	relativeToTable = 0x30
 )
 
+// unwindEncodings is how a table in .eh_frame_hdr begins that linkers write, and unwindFixed how many bytes there are before its entries:
+// version, three encodings, the address of .eh_frame, and a count.
+var unwindEncodings = []byte{1, relativeToPlace | encodedSigned32, encodedUint32, relativeToTable | encodedSigned32}
+
+const unwindFixed = 12
+
 // unwindAround returns the range of the entry of .eh_frame that covers addr, found by the sorted table of .eh_frame_hdr.
 // Only the encodings that linkers write are read. With ErrNotFound the range is everything.
 func (f *File) unwindAround(addr uint64) (Range, error) {
@@ -89,13 +95,12 @@ func (f *File) unwindAround(addr uint64) (Range, error) {
 	if header == nil {
 		return everything, missing
 	}
-	const fixed = 12 // bytes: version, three encodings, address of .eh_frame, count
+	const fixed = unwindFixed
 	head, err := f.read(header.Off, min(header.Filesz, fixed), fixed)
 	if err != nil {
 		return everything, fmt.Errorf(".eh_frame_hdr: %w", err)
 	}
-	known := []byte{1, relativeToPlace | encodedSigned32, encodedUint32, relativeToTable | encodedSigned32}
-	if !bytes.HasPrefix(head, known) || len(head) < fixed {
+	if !bytes.HasPrefix(head, unwindEncodings) || len(head) < fixed {
 		return everything, missing
 	}
 	count := uint64(binary.LittleEndian.Uint32(head[8:]))

@@ -18,6 +18,8 @@ const (
 	maxRelocations = 4 << 20  // libjvm.so has 125,000. They are streamed, so this bounds time
 	maxPointers    = 1 << 20  // of 16 bytes, for a moment; libjvm.so has 80,000 to 125,000
 
+	maxUnwind = 1 << 19 // entries of .eh_frame_hdr; libjvm.so has 60,000
+
 	maxDebugData       = 8 << 20  // bytes of .gnu_debugdata, compressed
 	maxDebugDataPlain  = 16 << 20 // bytes of the ELF file inside
 	maxDebugDataBlocks = 1024

@@ -55,6 +55,11 @@ func NewFiles(limit int64) *Files {
 // Get returns the file of that key, which open opens if it is not in the cache. That a file is malformed is remembered;
 // that it could not be opened is not, as the reason may be the exit of the process that it was opened for.
 func (c *Files) Get(key FileKey, open Opener) (*Object, error) {
+	return c.GetWithDebug(key, open, DebugFiles{})
+}
+
+// GetWithDebug is Get, and looks for the debug file of a stripped file.
+func (c *Files) GetWithDebug(key FileKey, open Opener, debug DebugFiles) (*Object, error) {
 	return c.get(key, func() (*Object, bool, error) {
 		file, err := open()
 		if err != nil {
@@ -68,7 +73,7 @@ func (c *Files) Get(key FileKey, open Opener) (*Object, error) {
 		if !info.Mode().IsRegular() {
 			return nil, false, fmt.Errorf("open %s: not a regular file", info.Name())
 		}
-		object, err := readObject(file, info.Size())
+		object, err := readObject(file, info.Size(), debug)
 		return object, false, err
 	})
 }
@@ -77,7 +82,7 @@ func (c *Files) Get(key FileKey, open Opener) (*Object, error) {
 // kept.
 func (c *Files) GetBytes(key FileKey, image []byte) (*Object, error) {
 	return c.get(key, func() (*Object, bool, error) {
-		object, err := readObject(bytes.NewReader(image), int64(len(image)))
+		object, err := readObject(bytes.NewReader(image), int64(len(image)), DebugFiles{})
 		return object, false, err
 	})
 }

@@ -140,7 +140,7 @@ func TestFilesIsBounded(t *testing.T) {
 		t.Helper()
 		_, err := files.get(FileKey{Inode: inode}, func() (*Object, bool, error) {
 			loads++
-			o, err := readObject(bytes.NewReader(data), int64(len(data)))
+			o, err := readObject(bytes.NewReader(data), int64(len(data)), DebugFiles{})
 			return o, false, err
 		})
 		if err != nil {

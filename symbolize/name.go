@@ -15,6 +15,17 @@ const MaxName = 512
 // Unknown is the Function of a frame that has no name; its mapping says where it is.
 const Unknown = "[unknown]"
 
+// unknownAt begins the Function of a frame that has no name, where it is known at which address of its file the function begins.
+const unknownAt = "[unknown 0x"
+
+// UnknownAt is the Function of a frame without a name whose function begins at an address of its file.
+func UnknownAt(start uint64) string { return fmt.Sprintf("%s%x]", unknownAt, start) }
+
+// IsUnknown reports whether a Function is that of a frame without a name.
+func IsUnknown(function string) bool {
+	return function == Unknown || strings.HasPrefix(function, unknownAt)
+}
+
 // CleanName is Printable with the bound of this package's names, MaxName.
 func CleanName(name string) string { return Printable(name, MaxName) }
 

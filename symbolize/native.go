@@ -1,11 +1,15 @@
 package symbolize
 
-import "unique"
+import (
+	"slices"
+	"unique"
+)
 
 // kernelMapping is the mapping of frames of the kernel itself; those of a module have its name in brackets.
 const kernelMapping = "[kernel]"
 
-// Frame names the code at addr in the mapping m of the file: what is not known is [unknown] there. addr is an address
+// Frame names the code at addr in the mapping m of the file: what is not known is [unknown] there, with the
+// address where its function begins, if the file says that. addr is an address
 // of the process; of a return address pass addr-1, as the call may be the last instruction of its function. A nil
 // Object, of a file that could not be read or of a mapping without one, knows nothing.
 func (o *Object) Frame(m Mapping, addr uint64) Frame {
@@ -17,10 +21,35 @@ func (o *Object) Frame(m Mapping, addr uint64) Frame {
 		}
 		if name, ok := o.lookupMapped(m, addr); ok {
 			frame.Function, frame.SystemName = name.Function, name.System
+		} else if start, ok := o.startMapped(m, addr); ok {
+			frame.Function = UnknownAt(start)
 		}
 	}
 	frame.Mapping = unique.Make(m)
 	return frame
+}
+
+// EndsThread reports whether the stack of a thread may end at an address in the mapping m, although the symbol there does not say
+// so (IsThreadRoot): C libraries are stripped of the names of the functions that begin threads.
+func (o *Object) EndsThread(m Mapping, addr uint64) bool {
+	if o == nil || len(o.bottoms) == 0 {
+		return false
+	}
+	start, ok := o.startMapped(m, addr)
+	_, found := slices.BinarySearch(o.bottoms, start)
+	return ok && found
+}
+
+// startMapped is functionStart for an address of a process.
+func (o *Object) startMapped(m Mapping, addr uint64) (uint64, bool) {
+	if addr < m.Start || addr >= m.Limit {
+		return 0, false
+	}
+	bias, err := o.segments.Bias(m.Start, m.Offset)
+	if err != nil {
+		return 0, false
+	}
+	return o.functionStart(addr - bias)
 }
 
 // lookupMapped is Lookup for an address of a process.

@@ -12,7 +12,9 @@ type Object struct {
 	id       uint64 // of this object among all that one Files loaded
 	buildID  string
 	segments elffile.Segments
-	table    *elffile.Table // nil if the file has no names
+	table    *elffile.Table  // nil if the file has no names
+	starts   *elffile.Starts // of functions, of a stripped file; nil if it does not say
+	bottoms  []uint64        // of starts: the functions at which stacks of threads end, which have no symbol
 	names    *nameCache
 }
 
@@ -20,16 +22,28 @@ type Object struct {
 const objectOverhead = 1 << 10
 
 // readObject reads what is needed of an ELF file. That the file has no symbols, or none that can be read, is no error:
-// its build id and its segments are still of use.
-func readObject(r io.ReaderAt, size int64) (*Object, error) {
+// its build id and its segments are still of use. A stripped file has those of its debug file, if debug finds one.
+func readObject(r io.ReaderAt, size int64, debug DebugFiles) (*Object, error) {
 	file, err := elffile.Open(r, size)
 	if err != nil {
 		return nil, err
 	}
 	o := &Object{buildID: file.BuildID(), segments: file.Segments()}
 	o.table, _ = file.Symbols()
+	if !file.Stripped() {
+		return o, nil
+	}
+	if table := debug.symbols(file, o.buildID); table != nil && (o.table == nil || table.Len() > o.table.Len()) {
+		o.table = table
+		return o, nil
+	}
+	o.starts, _ = file.FunctionStarts()
+	o.bottoms = file.ThreadStarts(o.starts)
 	return o, nil
 }
+
+// functionStart returns where the function begins that an address of the file is in, if no symbol covers that.
+func (o *Object) functionStart(vaddr uint64) (uint64, bool) { return o.starts.Find(vaddr) }
 
 // Lookup returns the function at an address of the file (one of a process less the load bias).
 func (o *Object) Lookup(vaddr uint64) (Name, bool) {
@@ -53,5 +67,5 @@ func (o *Object) bytes() int64 {
 	if o.table != nil {
 		n += o.table.Bytes()
 	}
-	return n
+	return n + o.starts.Bytes()
 }

@@ -34,6 +34,8 @@ func IsThreadRoot(symbol string) bool {
 		"__libc_start_main",      // and _impl, _alias_1, @@GLIBC_2.34
 		"__libc_start_call_main", // and .constprop.0
 		"runtime.goexit.",        // and .abi0
+		"runtime.systemstack.",
+		"runtime.mcall.",
 		"runtime.mstart.",
 		"runtime.rt0_go.",
 		"ret_from_fork",    // and _asm

@@ -82,7 +82,7 @@ func (noObjects) Disasm(string, uint64, uint64, bool) ([]driver.Inst, error) {
 	return nil, errNoObjects
 }
 
-// noSymbols is a driver.Symbolizer that leaves the profile as it is: everything has its name already.
+// noSymbols is a driver.Symbolizer that leaves the profile as it is: what the agent could not name, pages do not look for in files of targets.
 type noSymbols struct{}
 
 func (noSymbols) Symbolize(string, driver.MappingSources, *pprof.Profile) error { return nil }

@@ -3,6 +3,7 @@ package proc
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -237,6 +238,14 @@ func (c *javaCommand) property(names ...string) string {
 // given is the name that whoever runs the application gave it, for telemetry or as its configuration. A property of OpenTelemetry's Java
 // agent precedes the variable of the same meaning, and an argument of Spring's precedes both.
 func (c *javaCommand) given(l *Launch) string {
+	if names := c.allGiven(l); len(names) > 0 {
+		return names[0]
+	}
+	return ""
+}
+
+// allGiven are all names that it was given, in that order.
+func (c *javaCommand) allGiven(l *Launch) (names []string) {
 	spring := ""
 	for _, arg := range c.arguments {
 		if value, ok := strings.CutPrefix(arg, "--spring.application.name="); ok {
@@ -249,10 +258,24 @@ func (c *javaCommand) given(l *Launch) string {
 		spring, c.property("spring.application.name"), l.variable("SPRING_APPLICATION_NAME"),
 	} {
 		if name != "" {
-			return name
+			names = append(names, name)
 		}
 	}
-	return ""
+	return names
+}
+
+// ApplicationNames are all names that a JVM's application was given, for telemetry or as its configuration, and its main class or jar. Whoever
+// started it may know any of them. They are printable and bounded.
+func ApplicationNames(l *Launch) (names []string) {
+	if !l.java() {
+		return nil
+	}
+	for _, name := range append(parseJava(l).allGiven(l), ApplicationOf(l).Main) {
+		if name = printable([]byte(name)); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // attribute returns the value of a key in a list KEY=VALUE,..., the form of OTEL_RESOURCE_ATTRIBUTES.

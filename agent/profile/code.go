@@ -25,23 +25,24 @@ var codeKindNames = [CodeKinds]string{"Java", "native", "kernel", "JIT", "GC", "
 // String is a short name for people.
 func (k CodeKind) String() string { return codeKindNames[k] }
 
-// hotspotThreads are the beginnings of the names of HotSpot's own threads, as the kernel has them (15 bytes). Java threads may have the
-// same names, so that a prefix is as long as it can be.
+// hotspotThreads are the beginnings of the names of HotSpot's own threads. The kernel keeps 15 bytes of a name, and from JDK 23 on HotSpot
+// leaves out the middle of longer ones: C2 Comp..hread0. Java threads may have the same names, so that a prefix is as long as it can be.
 var hotspotThreads = []struct {
 	prefix string
 	kind   CodeKind
 }{
-	{"C1 CompilerThre", Compiling}, {"C2 CompilerThre", Compiling}, {"Sweeper thread", Compiling}, {"JVMCI CompilerT", Compiling},
+	{"C1 CompilerThre", Compiling}, {"C2 CompilerThre", Compiling}, {"C1 Comp..", Compiling}, {"C2 Comp..", Compiling}, {"Sweeper thread", Compiling},
+	{"JVMCI CompilerT", Compiling}, {"JVMCI C..", Compiling},
 	{"GC Thread#", Collecting}, {"G1 ", Collecting}, {"ZDriver", Collecting}, {"ZWorker", Collecting},
 	{"ZDirector", Collecting}, {"ZUncommitter", Collecting}, {"ZUnmapper", Collecting}, {"ZStat", Collecting}, {"RuntimeWorker#", Collecting},
-	{"Shenandoah", Collecting}, {"ParGC Thread#", Collecting}, {"Concurrent Mark", Collecting}, {"CMS ", Collecting}, {"Gang worker#", Collecting},
-	{"VM Thread", Housekeeping}, {"VM Periodic Tas", Housekeeping}, {"Signal Dispatch", Housekeeping}, {"Service Thread", Housekeeping},
-	{"Monitor Deflati", Housekeeping},
+	{"Shenandoah", Collecting}, {"Shenand..", Collecting}, {"ParGC Thread#", Collecting}, {"Concurrent Mark", Collecting}, {"CMS ", Collecting}, {"Gang worker#", Collecting},
+	{"VM Thread", Housekeeping}, {"VM Periodic Tas", Housekeeping}, {"VM Peri..", Housekeeping}, {"Signal Dispatch", Housekeeping}, {"Signal ..", Housekeeping},
+	{"Service Thread", Housekeeping}, {"Monitor Deflati", Housekeeping}, {"Monitor..", Housekeeping},
 }
 
-// VMThread is what a thread of the VM itself does; false for all others.
-func (p *Process) VMThread(name string) (CodeKind, bool) {
-	if p.Runtime != "hotspot" {
+// VMThread is what a thread of the VM itself does, by the runtime of its process (Process.Runtime) and its name; false for all others.
+func VMThread(runtime, name string) (CodeKind, bool) {
+	if runtime != "hotspot" {
 		return 0, false
 	}
 	for _, t := range hotspotThreads {
@@ -51,6 +52,9 @@ func (p *Process) VMThread(name string) (CodeKind, bool) {
 	}
 	return 0, false
 }
+
+// VMThread is what a thread of the process does for the VM itself; false for all others.
+func (p *Process) VMThread(name string) (CodeKind, bool) { return VMThread(p.Runtime, name) }
 
 // CodeOf is the kind of a leaf frame in a thread that is not the VM's own.
 func CodeOf(leaf symbolize.Kind) CodeKind {

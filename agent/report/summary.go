@@ -15,6 +15,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -299,7 +300,7 @@ func doubt(p *pprof.Profile) (word, why string) {
 		case m.Events.Observed == 0:
 			return incomplete, fmt.Sprintf("no %v events were observed", m.Events.Kind)
 		case counts.LostShare() > muchLost:
-			return incomplete, stored.Percent(counts.LostShare(), 1) + " of the events were lost"
+			return incomplete, percent(counts.LostShare()) + " of the events were lost"
 		case len(m.Observed()) > 0:
 			return approximate, "events were observed part of the time, the rest is estimated"
 		case m.Events.Observed < fewSamples:
@@ -334,29 +335,32 @@ func doubt(p *pprof.Profile) (word, why string) {
 	}
 	switch {
 	case share(lost) > muchLost:
-		return incomplete, fmt.Sprintf("%s of the samples were lost", stored.Percent(share(lost), 1))
+		return incomplete, percent(share(lost)) + " of the samples were lost"
 	case share(truncated) > muchDoubted:
-		return incomplete, fmt.Sprintf("%s of the stacks are truncated", stored.Percent(share(truncated), 1))
+		return incomplete, percent(share(truncated)) + " of the stacks are truncated"
 	case unnamed > muchDoubted*float64(max(c.Folded, 1)):
-		return incomplete, fmt.Sprintf("%s of the time is in code without names", stored.Percent(unnamed, float64(c.Folded)))
+		return incomplete, percent(unnamed/float64(c.Folded)) + " of the time is in code without names"
 	case c.Folded == 0:
 		return good, account
 	case c.Folded < fewSamples:
 		return coarse, account
 	case approximated > muchDoubted:
-		return approximate, fmt.Sprintf("%s of the leaves are a method or one inlined in it", stored.Percent(approximated, 1))
+		return approximate, percent(approximated) + " of the leaves may be of inlined methods"
 	case uncertain > muchDoubted:
-		return approximate, fmt.Sprintf("the callers of %s of the samples are uncertain", stored.Percent(uncertain, 1))
+		return approximate, "the callers of " + percent(uncertain) + " of the samples are uncertain"
 	}
 	return good, account
 }
+
+// percent writes a share in whole percent.
+func percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
 
 // leafUnnamed reports whether the innermost frame of a sample has no name.
 func leafUnnamed(s *pprof.Sample) bool {
 	if len(s.Location) == 0 || len(s.Location[0].Line) == 0 || s.Location[0].Line[0].Function == nil {
 		return true
 	}
-	return s.Location[0].Line[0].Function.Name == stored.Unnamed
+	return stored.IsUnnamed(s.Location[0].Line[0].Function.Name)
 }
 
 // A color is the number of a select graphic rendition (ECMA-48).
@@ -374,7 +378,8 @@ const (
 )
 
 var kindColors = map[string]color{
-	workJava: green, workCompiled: green, workJIT: cyan, workGC: magenta, workVM: blue, workNative: yellow, workKernel: red,
+	profile.GuestCode.String(): green, workCompiled: green, profile.Compiling.String(): cyan, profile.Collecting.String(): magenta,
+	profile.Housekeeping.String(): blue, profile.NativeCode.String(): yellow, profile.KernelCode.String(): red,
 }
 
 func (o *SummaryOptions) paint(c color, text string) string {

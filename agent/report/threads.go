@@ -10,54 +10,35 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// hotspotRuntime is the label of processes whose threads serviceThreads names.
+// hotspotRuntime is the label of processes whose compiled code is Java's.
 const hotspotRuntime = "hotspot"
 
-// Kinds of work, in the order in which a summary lists them.
-const (
-	workJava     = "Java"
-	workCompiled = "compiled" // code that another VM than HotSpot compiled
-	workJIT      = "JIT"
-	workGC       = "GC"
-	workVM       = "VM"
-	workNative   = "native"
-	workKernel   = "kernel"
-)
-
-var works = []string{workJava, workCompiled, workJIT, workGC, workVM, workNative, workKernel}
-
-// serviceThreads are the threads by which HotSpot does its own work, by how their names begin. The kernel cuts names after 15 bytes,
-// and from JDK 23 on HotSpot leaves out the middle: C2 Comp..hread0.
-var serviceThreads = []struct{ work, prefix string }{
-	{workJIT, "C1 Comp"}, {workJIT, "C2 Comp"}, {workJIT, "JVMCI"},
-	{workGC, "GC Thread"}, {workGC, "GC task"}, {workGC, "G1 "}, {workGC, "Gang worker"}, {workGC, "Concurrent Mark"}, {workGC, "CMS "}, {workGC, "ParGC"},
-	{workGC, "ZWorker"}, {workGC, "ZDriver"}, {workGC, "ZDirector"}, {workGC, "ZStat"}, {workGC, "ZUn"}, {workGC, "XWorker"}, {workGC, "XDriver"}, {workGC, "Shenan"},
-	{workVM, "VM Thread"}, {workVM, "VM Peri"}, {workVM, "Sweeper thread"}, {workVM, "Service Thread"}, {workVM, "Service..Thread"}, {workVM, "Monitor "}, {workVM, "Signal "},
-	{workVM, "Notification Th"}, {workVM, "Notific"}, {workVM, "Attach Listener"},
+// works are the kinds of work in the order in which a summary lists them.
+var works = []string{
+	profile.GuestCode.String(), workCompiled, profile.Compiling.String(), profile.Collecting.String(), profile.Housekeeping.String(),
+	profile.NativeCode.String(), profile.KernelCode.String(),
 }
+
+// workCompiled is code that another VM than HotSpot compiled.
+const workCompiled = "compiled"
 
 // serviceWork is the VM's own work that a sample is of: GC, JIT or VM; "" if it is of none. Threads of these names that run Java
 // code are the application's.
 func (s *stacks) serviceWork(sample *pprof.Sample) string {
-	if label(sample, stored.LabelRuntime) != hotspotRuntime {
+	kind, ok := profile.VMThread(label(sample, stored.LabelRuntime), label(sample, stored.LabelThread))
+	if !ok {
 		return ""
 	}
-	thread := label(sample, stored.LabelThread)
-	for _, t := range serviceThreads {
-		if !strings.HasPrefix(thread, t.prefix) {
-			continue
+	for _, loc := range sample.Location {
+		if mappingFlags(loc.Mapping)&(jit|interpreted) != 0 {
+			return ""
 		}
-		for _, loc := range sample.Location {
-			if mappingFlags(loc.Mapping)&(jit|interpreted) != 0 {
-				return ""
-			}
-		}
-		return t.work
 	}
-	return ""
+	return kind.String()
 }
 
 // work is the kind of work that a sample is of.
@@ -66,7 +47,7 @@ func (s *stacks) work(sample *pprof.Sample) string {
 		return w
 	}
 	if len(sample.Location) == 0 {
-		return workNative
+		return profile.NativeCode.String()
 	}
 	return workOf(mappingFlags(sample.Location[0].Mapping), label(sample, stored.LabelRuntime) == hotspotRuntime)
 }
@@ -75,11 +56,11 @@ func (s *stacks) work(sample *pprof.Sample) string {
 func workOf(flags frameFlags, java bool) string {
 	switch {
 	case flags&kernel != 0:
-		return workKernel
+		return profile.KernelCode.String()
 	case flags&(jit|interpreted|stub) == 0:
-		return workNative
+		return profile.NativeCode.String()
 	case java:
-		return workJava
+		return profile.GuestCode.String()
 	}
 	return workCompiled
 }

@@ -2,6 +2,7 @@ package sink
 
 import (
 	"cmp"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -140,13 +141,12 @@ func (b *pprofBuilder) mapping(m symbolize.Mapping) *pprof.Mapping {
 	entry := b.mappings[m]
 	if entry == nil {
 		entry = &pprof.Mapping{
-			File:    stored.Printable(m.File),
-			BuildID: stored.Printable(m.BuildID),
-			Start:   m.Start,
-			Limit:   m.Limit,
-			Offset:  m.Offset | stored.VersionOffset(m.Version),
-			// Said of every mapping, also where names are missing: what could be named was.
-			HasFunctions: true,
+			File:         stored.Printable(m.File),
+			BuildID:      stored.Printable(m.BuildID),
+			Start:        m.Start,
+			Limit:        m.Limit,
+			Offset:       m.Offset | stored.VersionOffset(m.Version),
+			HasFunctions: true, // unless describeMappings finds one that has no name
 		}
 		b.mappings[m] = entry
 		b.profile.Mapping = append(b.profile.Mapping, entry)
@@ -172,6 +172,10 @@ func (b *pprofBuilder) describeMappings() {
 			continue
 		}
 		m.HasInlineFrames = m.HasInlineFrames || len(loc.Line) > 1
+		// Then pprof looks for names in the file, or in one with its build id, when it shows the profile.
+		if len(loc.Line) == 1 && stored.IsUnnamed(loc.Line[0].Function.Name) && filepath.IsAbs(m.File) {
+			m.HasFunctions = false
+		}
 		for _, line := range loc.Line {
 			m.HasFilenames = m.HasFilenames || line.Function.Filename != ""
 			m.HasLineNumbers = m.HasLineNumbers || line.Line > 0

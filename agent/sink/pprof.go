@@ -14,7 +14,8 @@ import (
 // was counted how often contexts are entered, there is also entries/count. It fails if a value does not fit into 63
 // bits.
 //
-// Everything is symbolised and marked so, so that pprof never tries again with files that may have changed since.
+// What has names is marked so, so that pprof does not try again with files that may have changed since. A file in which a function has no
+// name is not, so that pprof looks for a file of the same build id with more names.
 // Methods inlined into each other are lines of one location, innermost first. The first mapping, which pprof takes
 // for the main program, is the executable of the process that a reader most likely cares for: the busiest one with a managed runtime.
 //

@@ -50,7 +50,10 @@ func Percent(part, all float64) string {
 const MaxName = 1024
 
 // Unnamed stands for a frame that nobody has a name for.
-const Unnamed = "[unknown]"
+const Unnamed = symbolize.Unknown
+
+// IsUnnamed reports whether a name stands for such a frame.
+func IsUnnamed(name string) bool { return symbolize.IsUnknown(name) }
 
 // Printable makes a name safe to store and to show, as symbolize.Printable does, with at most MaxName bytes.
 func Printable(name string) string { return symbolize.Printable(name, MaxName) }

@@ -73,6 +73,7 @@ type Name struct {
 	Root    bool               // a stack may end here although its frame-pointer chain does not say so
 	Stale   bool
 	Unknown bool
+	bottom  bool // a function at which stacks of threads end, though its symbol does not say so
 }
 
 // NewProcess is a process of which only the identity is known.

@@ -88,8 +88,9 @@ func (rs *Resolver) nameNative(p *Process, r Wanted) Name {
 		}
 		return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Unknown: true}
 	}
-	f := rs.object(p, m).Frame(symbolize.Mapping{File: m.Path, Start: m.Start, Limit: m.Limit, Offset: m.Offset}, pc)
-	return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Unknown: f.Function == symbolize.Unknown}
+	o, at := rs.object(p, m), symbolize.Mapping{File: m.Path, Start: m.Start, Limit: m.Limit, Offset: m.Offset}
+	f := o.Frame(at, pc)
+	return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Unknown: symbolize.IsUnknown(f.Function), bottom: o.EndsThread(at, pc)}
 }
 
 var unmapped = unique.Make(symbolize.Mapping{File: "[unmapped]"})
@@ -137,8 +138,19 @@ func (rs *Resolver) openObject(pid int, m *proc.Mapping, key symbolize.FileKey, 
 			return nil, err
 		}
 	}
-	return rs.files.Get(key, open)
+	return rs.files.GetWithDebug(key, open, symbolize.DebugFiles{Path: m.Path, Open: func(path string) []*os.File {
+		var files []*os.File
+		for _, pid := range []int{pid, os.Getpid()} { // the roots of the process and of the agent
+			if f, err := rs.root.OpenFile(pid, path, maxDebugFile); err == nil {
+				files = append(files, f)
+			}
+		}
+		return files
+	}})
 }
+
+// maxDebugFile bounds a file with debug information. Only its symbols are read.
+const maxDebugFile = 4 << 30
 
 // fileKeys looks at the mapped files of a process. Those that the kernel does not let it see are looked at when they
 // are opened.

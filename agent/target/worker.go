@@ -240,7 +240,7 @@ func (rs *Resolver) Name(p *Process, r Wanted) Name {
 		return n
 	}
 	// The frame-pointer chain of a native thread ends in garbage where its C library was built without frame pointers.
-	if r.End == bpf.EndPointer && len(n.Symbols) > 0 && symbolize.IsThreadRoot(n.Symbols[len(n.Symbols)-1].Value().SystemName) {
+	if r.End == bpf.EndPointer && len(n.Symbols) > 0 && (n.bottom || symbolize.IsThreadRoot(n.Symbols[len(n.Symbols)-1].Value().SystemName)) {
 		n.Root = true
 		return n
 	}

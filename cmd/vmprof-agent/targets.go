@@ -48,8 +48,9 @@ func (t *targets) find(ctx context.Context) ([]int, error) {
 type candidate struct {
 	pid  int
 	comm string
-	java bool // a JVM by its executable; there may be no more to go by
 	proc.Workload
+	java   bool     // a JVM by its executable; there may be no more to go by
+	others []string // what else the application is called, where it was given several names
 }
 
 // String is a line of a list.
@@ -71,7 +72,8 @@ func (c candidate) String() string {
 // without the package, its container, and its own name.
 func (c candidate) names() []string {
 	list := append([]string{c.comm, c.Service, strings.TrimSuffix(c.Service, unitSuffix), c.Application, c.Main}, c.containers()...)
-	for _, class := range []string{c.Application, c.Main} {
+	list = append(list, c.others...)
+	for _, class := range append([]string{c.Application, c.Main}, c.others...) {
 		if i := strings.LastIndexAny(class, ".$"); i >= 0 {
 			list = append(list, class[i+1:])
 		}
@@ -226,13 +228,13 @@ func inquire(ctx context.Context, root proc.Root, pool *proc.Pool, pid int, host
 	if errors.Is(err, proc.ErrGone) || exe == "" {
 		return c, false
 	}
-	c.pid, c.java = pid, path.Base(exe) == "java"
+	c.pid = pid
 	c.comm, _ = root.Comm(pid)
 	cgroup, _ := root.Cgroup(pid)
 	var launch proc.Launch
 	if proc.NeedsLaunch(exe, cgroup) {
 		launch, _ = proc.Call(ctx, pool, pid, func() (proc.Launch, error) { return root.Launch(pid) })
 	}
-	c.Workload = proc.WorkloadOf(cgroup, &launch, c.comm, host)
+	c.Workload, c.java, c.others = proc.WorkloadOf(cgroup, &launch, c.comm, host), proc.IsJava(exe), proc.ApplicationNames(&launch)
 	return c, true
 }

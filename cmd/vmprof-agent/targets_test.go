@@ -17,15 +17,16 @@ import (
 
 func TestTargets(t *testing.T) {
 	machine := []candidate{
-		{10, "nginx", false, proc.Workload{Service: "nginx.service", Unit: "nginx.service"}},
-		{20, "java", true, proc.Workload{Service: "shop.service", Unit: "shop.service", Application: "shop", Main: "com.acme.shop.Main"}},
-		{21, "java", true, proc.Workload{Service: "com.acme.Orders", Application: "com.acme.Orders", Main: "com.acme.Orders"}},
-		{22, "java", true, proc.Workload{Service: "com.acme.Orders", Application: "com.acme.Orders", Main: "com.acme.Orders"}},
-		{30, "java", true, proc.Workload{Service: "3f4a9c0d7be1", ContainerID: "3f4a9c0d7be1"}},
-		{31, "java", true, proc.Workload{Service: "com.acme.Cart", Application: "com.acme.Cart", Container: "web", ContainerID: "aaaa9c0d7be1", Pod: "web-7d9f8b6c5-x2x4z"}},
-		{40, "bash", false, proc.Workload{Service: "bash"}},
-		{41, "3f4a", false, proc.Workload{Service: "3f4a"}},
-		{50, "java", true, proc.Workload{Service: "billing", Application: "billing", Main: "com.acme.Bill"}}, // OTEL_SERVICE_NAME
+		{pid: 10, comm: "nginx", Workload: proc.Workload{Service: "nginx.service", Unit: "nginx.service"}},
+		{pid: 20, comm: "java", java: true, Workload: proc.Workload{Service: "shop.service", Unit: "shop.service", Application: "shop", Main: "com.acme.shop.Main"}},
+		{pid: 21, comm: "java", java: true, Workload: proc.Workload{Service: "com.acme.Orders", Application: "com.acme.Orders", Main: "com.acme.Orders"}},
+		{pid: 22, comm: "java", java: true, Workload: proc.Workload{Service: "com.acme.Orders", Application: "com.acme.Orders", Main: "com.acme.Orders"}},
+		{pid: 30, comm: "java", java: true, Workload: proc.Workload{Service: "3f4a9c0d7be1", ContainerID: "3f4a9c0d7be1"}},
+		{pid: 31, comm: "java", java: true, Workload: proc.Workload{
+			Service: "com.acme.Cart", Application: "com.acme.Cart", Container: "web", ContainerID: "aaaa9c0d7be1", Pod: "web-7d9f8b6c5-x2x4z"}},
+		{pid: 40, comm: "bash", Workload: proc.Workload{Service: "bash"}},
+		{pid: 41, comm: "3f4a", Workload: proc.Workload{Service: "3f4a"}},
+		{pid: 50, comm: "java", java: true, Workload: proc.Workload{Service: "billing", Application: "billing", Main: "com.acme.Bill"}, others: []string{"billing", "invoices"}},
 	}
 	for _, test := range []struct {
 		words string
@@ -39,9 +40,11 @@ func TestTargets(t *testing.T) {
 		{"Main", []int{20}, ""},
 		{"nginx shop", []int{10, 20}, ""},
 		{"Order*", []int{21, 22}, ""},
+		{"com.acme.O*", []int{21, 22}, ""},
 		{"com.acme.*", []int{20, 21, 22, 31, 50}, ""},
 		{"java*", []int{20, 21, 22, 30, 31, 50}, ""},
 		{"billing", []int{50}, ""},
+		{"invoices", []int{50}, ""},
 		{"com.acme.Bill", []int{50}, ""},
 		{"Bill", []int{50}, ""},
 		{"unit:*", []int{10, 20}, ""},
@@ -53,7 +56,6 @@ func TestTargets(t *testing.T) {
 		{"web-7d9f8b6c5-x2x4z", []int{31}, ""},
 		{"Orders", nil, "2 processes are called Orders: give one pid, or -p 21,22 for all of them\n       21  com.acme.Orders, java\n       22"},
 		{"unit:bash", nil, "no process is called unit:bash; there are\n       20  shop.service (shop), java\n"},
-		{"unknown", nil, "\n       30  3f4a9c0d7be1, java\n"},
 		{"0", nil, "-p 0 is no process"},
 		{"-3", nil, "-p -3 is no process"},
 		{"[", nil, "neither a pid nor a name nor a pattern"},
@@ -135,9 +137,20 @@ func TestTargetsEmpty(t *testing.T) {
 	}
 }
 
-// A JVM of which nothing else is known is listed nevertheless.
-func TestCandidateString(t *testing.T) {
-	if line := (candidate{pid: 7, comm: "java", java: true, Workload: proc.Workload{Service: "java"}}).String(); strings.TrimSpace(line) != "7  java" {
+// A JVM has all of its names. One with more arguments than are read is a JVM nevertheless.
+func TestApplicationNames(t *testing.T) {
+	for _, test := range []struct{ command, environment, want string }{
+		{"java com.acme.Shop", "", "com.acme.Shop"},
+		{"java com.acme.Shop", "OTEL_SERVICE_NAME=checkout", "checkout com.acme.Shop"},
+		{"java -Dspring.application.name=orders -jar /opt/shop-1.2.jar", "OTEL_SERVICE_NAME=checkout", "checkout orders shop"},
+		{"java -Dspring.application.name=orders -jar orders.jar", "", "orders"},
+		{"java -cp " + strings.Repeat("x", 10), "", ""},
+	} {
+		if got := strings.Join(proc.ApplicationNames(&proc.Launch{Arguments: strings.Fields(test.command), Environment: strings.Fields(test.environment)}), " "); got != test.want {
+			t.Errorf("%s %s: %q, want %q", test.environment, test.command, got, test.want)
+		}
+	}
+	if line := (candidate{pid: 7, comm: "java", Workload: proc.Workload{Service: "java"}, java: true}).String(); strings.TrimSpace(line) != "7  java" {
 		t.Errorf("%q", line)
 	}
 }

@@ -52,7 +52,7 @@ func label(name string) string {
 		}
 	}
 	switch {
-	case name == "":
+	case name == "", strings.HasPrefix(name, "[unknown 0x"): // addresses mean nothing without the file, and change with it
 		return "[unknown]"
 	case cut:
 		return name + ellipsis
