@@ -52,7 +52,7 @@ func TestTargets(t *testing.T) {
 		{"container:*", []int{30, 31}, ""},
 		{"web-7d9f8b6c5-x2x4z", []int{31}, ""},
 		{"Orders", nil, "2 processes are called Orders: give one pid, or -p 21,22 for all of them\n       21  com.acme.Orders, java\n       22"},
-		{"unit:bash", nil, "no process is called unit:bash; there are\n       20  shop.service (shop), java\n"},
+		{"unit:bash", nil, "no process is called unit:bash; there are\n       20  shop.service (shop, com.acme.shop.Main), java\n"},
 		{"unknown", nil, "\n       30  3f4a9c0d7be1, java\n"},
 		{"0", nil, "-p 0 is no process"},
 		{"-3", nil, "-p -3 is no process"},
