@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -10,34 +11,79 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// Merge adds up recordings of one kind, such as windows that were stored one by one. What each says of its losses is left out, and a comment
-// says so. A single recording is returned as it is.
+// Merge adds up recordings of one kind, such as windows that were stored one by one, with their losses. What is known of each only, such as
+// code versions and windows, is left out. A single recording is returned as it is.
 func Merge(list []Named) (*pprof.Profile, error) {
 	if len(list) == 1 {
 		return list[0].Profile, nil
 	}
+	first := list[0]
+	sum := &stored.Metadata{}
 	var profiles []*pprof.Profile
-	comments := []string{fmt.Sprintf("%s, merged; report shows the losses and notes of each file", stored.Plural(len(list), "recording"))}
+	var others []string // comments
 	for _, n := range list {
-		if first := list[0]; typeList(n.Profile) != typeList(first.Profile) {
+		if typeList(n.Profile) != typeList(first.Profile) {
 			return nil, fmt.Errorf("%s has %s, %s has %s: name one of the files", first.Name, strings.ReplaceAll(typeList(first.Profile), " or ", ", "),
 				n.Name, strings.ReplaceAll(typeList(n.Profile), " or ", ", "))
 		}
 		m, err := stored.MetadataOf(n.Profile)
 		if err != nil {
-			m = nil
+			m, sum = nil, nil
 		}
-		for _, c := range otherComments(n.Profile, m) {
-			if !slices.Contains(comments, c) && len(comments) < maxComments {
-				comments = append(comments, c)
-			}
+		if sum != nil {
+			addMetadata(sum, m)
 		}
+		others = addDistinct(others, otherComments(n.Profile, m))
 		profiles = append(profiles, n.Profile)
 	}
 	merged, err := pprof.Merge(profiles)
 	if err != nil {
 		return nil, fmt.Errorf("merge recordings: %w", err)
 	}
-	merged.Comments = comments
+	about := fmt.Sprintf("%s of %s, added up", stored.Plural(len(list), "recording"), filepath.Dir(stored.Printable(first.Name)))
+	merged.Comments = nil
+	if sum != nil {
+		if err := sum.Store(merged); err != nil {
+			return nil, fmt.Errorf("merge recordings: %w", err)
+		}
+	}
+	merged.Comments = append(append(merged.Comments, about), others...)
 	return merged, nil
+}
+
+// addMetadata adds what can be added up.
+func addMetadata(sum, m *stored.Metadata) {
+	sum.Samples.Add(m.Samples)
+	if m.Events != nil {
+		if sum.Events == nil {
+			sum.Events = &stored.EventAccount{Kind: m.Events.Kind}
+		}
+		sum.Events.Observed += m.Events.Observed
+		sum.Events.Mixed = sum.Events.Mixed || m.Events.Mixed
+		sum.Events.Counts.Add(m.Events.Counts)
+	}
+	sum.Totals = append(sum.Totals, m.Totals...) // whose errors are independent
+	sum.Remarks = addDistinct(sum.Remarks, m.Remarks)
+	for _, note := range m.Notes {
+		text := note.String()
+		if len(sum.Notes) < maxComments && !slices.ContainsFunc(sum.Notes, func(n stored.Note) bool { return n.String() == text }) {
+			sum.Notes = append(sum.Notes, note)
+		}
+	}
+	for _, s := range m.Sampling {
+		if len(sum.Sampling) < maxComments && !slices.Contains(sum.Sampling, s) {
+			sum.Sampling = append(sum.Sampling, s)
+		}
+	}
+	sum.LeftOut += m.LeftOut
+}
+
+// addDistinct appends the texts that the list does not have.
+func addDistinct(list, texts []string) []string {
+	for _, text := range texts {
+		if len(list) < maxComments && !slices.Contains(list, text) {
+			list = append(list, text)
+		}
+	}
+	return list
 }

@@ -25,18 +25,27 @@ type fakeEngine struct {
 	lost    map[string]uint64
 	taken   uint64
 	most    uint64 // timings that there are; 0: any number
+	began   time.Time
 }
 
 func (e *fakeEngine) Take(ctx context.Context, list []timing.Timing) ([]timing.Timing, error) {
 	turn := 2000
-	if e.most > 0 {
-		turn = 1
+	switch {
+	case len(e.percent) == 0:
+		turn = 0
+	case e.most > 0 && e.taken == 0: // one of each version
+		turn = min(len(e.percent), int(e.most))
+		e.began = time.Now()
+	case e.most > 0 && time.Since(e.began) < 1200*time.Millisecond: // until the others count
+		turn = 0
+	case e.most > 0:
+		turn = int(e.most - e.taken)
 	}
-	for range turn {
-		if len(e.percent) == 0 || e.most > 0 && e.taken >= e.most {
-			break
-		}
+	for i := range turn {
 		version := e.random.IntN(len(e.percent))
+		if e.most > 0 {
+			version = i % len(e.percent)
+		}
 		d := time.Duration(e.ns * (1 + e.percent[version]/100) * (0.9 + 0.2*e.random.Float64()))
 		list = append(list, timing.Timing{Region: timing.Region{Method: "f"}, Version: timing.Version{PID: 7, ID: uint64(version)}, Duration: d, Part: d, Runs: 1})
 		e.taken++
@@ -68,7 +77,7 @@ func TestAuditVerdicts(t *testing.T) {
 		{"three", fakeEngine{ns: 1000, percent: []float64{0, 10, -10}}, []string{"version 1 of `f` is ", "slower than version 0", "version 2 of `f` is ", "faster than version 0"}, ""},
 		{"one", fakeEngine{ns: 1000, percent: []float64{0}}, []string{"nothing to compare: only version 0 of `f` ran in "}, ""},
 		{"one, few timings", fakeEngine{ns: 1000, percent: []float64{0}, most: 170}, []string{"nothing to compare: only version 0 of `f` ran in ", "invocation        0", "  too few  ", "170 timings in 4s"}, ""},
-		{"two, few timings", fakeEngine{ns: 1000, percent: []float64{0, 5}, most: 130}, []string{"undecided: too few timings of ", "invocation        1", "  too few  "}, ""},
+		{"two, few timings", fakeEngine{ns: 1000, percent: []float64{0, 5}, most: 30}, []string{"undecided: too few timings of ", "invocation        1", "  too few  "}, ""},
 		{"one timing", fakeEngine{ns: 1000, percent: []float64{0}, most: 1}, []string{"nothing to compare: ", "too few timings: those in the first second of a version do not count", "\n1 timing in 4s"}, ""},
 		{"short", fakeEngine{ns: 20, percent: []float64{0, 5}}, nil, "f is too short to time: perturb score"},
 		{"unknown method", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"main", "g"}}}}, nil, "process 7 has no method named f; it has g, main"},

@@ -199,7 +199,7 @@ func TestCompareURLs(t *testing.T) {
 	if err := compare(t.Context(), []string{"--until=decided", server.URL, server.URL}, &stdout, &stderr); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(stdout.String(), "20 + 20 windows") || !strings.Contains(stderr.String(), "decided after 20 s") {
+	if !strings.Contains(stdout.String(), "20 + 20 windows") || !strings.Contains(stderr.String(), "decided after 20 s") || !strings.Contains(stderr.String(), "A and B are the same address") {
 		t.Errorf("%s%s", &stdout, &stderr)
 	}
 	secret := strings.Replace(server.URL, "http://", "http://me:secret@", 1) + "/profiles/none"

@@ -49,6 +49,9 @@ func (o *compareOptions) compareURLs(ctx context.Context, stdout, stderr io.Writ
 			return err
 		}
 	}
+	if urls[0] == urls[1] {
+		fmt.Fprintln(stderr, "A and B are the same address: a difference would be the noise of the comparison")
+	}
 	var sides [2][]report.Named
 	o.opts.Looks = o.until
 	for n := 1; n <= int(o.duration/time.Second); n++ {

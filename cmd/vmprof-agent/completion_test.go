@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,9 +48,9 @@ func TestBashCompletion(t *testing.T) {
 		{[]string{"serve", "--web.l"}, "--web.listen-address"},
 		{[]string{"record", "-e", "al"}, "alloc"},
 		{[]string{"record", "-e", "cpu,lo"}, "cpu,lock"},
-		{[]string{"report", "--view", "t"}, "threads tree"},
-		{[]string{"report", "--view", "=", "t"}, "threads tree"},
-		{[]string{"report", "--view", "="}, "allocs contexts cpi edges faults layers locks methods safepoints threads tree values versions"},
+		{[]string{"report", "--view", "tre"}, "tree"},
+		{[]string{"report", "--view", "=", "tre"}, "tree"},
+		{[]string{"report", "--view", "="}, strings.Join(slices.Sorted(maps.Keys(reportViews)), " ")},
 		{[]string{"report", "ou"}, "out.pb.gz"},
 		{[]string{"report", "--view", "tree", "ou"}, "out.pb.gz"},
 		{[]string{"compare", "--by", "cl"}, "class"},

@@ -255,7 +255,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	for _, out := range outputs {
 		if out.content == sink.OfEvents(profile.Values) {
-			if err := o.valuesMissed(a.Stats().Events, out.stored); err != nil {
+			if err := o.valuesMissed(context.WithoutCancel(ctx), a.Stats().Events, out.stored); err != nil {
 				return err
 			}
 		}

@@ -198,13 +198,14 @@ func copies(t *testing.T, paths ...string) (directory string) {
 
 // A directory of windows is one profile.
 func TestReportDirectory(t *testing.T) {
-	one := storedProfile(t)
+	one, allocations := storedProfile(t), storedEvents(t, profile.Allocations)
 	for _, test := range []struct {
 		args []string
 		want []string
 	}{
 		{[]string{copies(t, one)}, []string{"90.0%       9", "samples: 10, 2 lost"}},
-		{[]string{copies(t, one, one, one)}, []string{"90.0%      27", "3 recordings, merged"}},
+		{[]string{copies(t, one, one, one)}, []string{"90.0%      27", "samples: 30, 6 lost (ring_full 6)", "3 recordings of /"}},
+		{[]string{copies(t, allocations, allocations)}, []string{"Allocations", "2 recordings of /"}},
 		{[]string{"--view=tree", copies(t, one, one)}, []string{"com.acme.Main.hot s:18(90.0%)"}},
 		{[]string{"--window=2", copies(t, one, one)}, []string{"90.0%       9", "samples: 10, 2 lost"}},
 	} {

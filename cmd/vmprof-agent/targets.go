@@ -56,8 +56,14 @@ type candidate struct {
 // String is a line of a list.
 func (c candidate) String() string {
 	name := c.Service
-	if c.Application != "" && c.Application != name {
-		name += " (" + c.Application + ")"
+	var called []string
+	for _, other := range []string{c.Application, c.Main} {
+		if other != "" && other != name && !slices.Contains(called, other) {
+			called = append(called, other)
+		}
+	}
+	if len(called) > 0 {
+		name += " (" + strings.Join(called, ", ") + ")"
 	}
 	if c.ContainerID != "" && c.ContainerID != c.Service {
 		name += ", container " + c.ContainerID

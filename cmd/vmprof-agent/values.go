@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	pprof "github.com/google/pprof/profile"
 
@@ -20,34 +22,9 @@ import (
 // findValues fails if a --probe is in no file of the processes, with names that may be meant. A library that is named and that no process maps
 // may be loaded later.
 func (e *eventFlags) findValues(ctx context.Context, pids []int) error {
-	if len(e.events.Values) == 0 {
-		return nil
-	}
-	searches := make([]valueSearch, len(e.events.Values))
-	for i, spec := range e.events.Values {
-		searches[i].spec = spec
-	}
-	pool := proc.NewPool(proc.PoolOptions{Deadline: probesDeadline, FirstDeadline: probesDeadline})
-	for _, pid := range pids {
-		_, err := proc.Call(ctx, pool, pid, func() (struct{}, error) {
-			_, err := attach.MappedFiles(proc.DefaultRoot, pid, listed, func(m *attach.MappedFile) error {
-				finder := probesite.New(m.ELF, m.File)
-				for i := range searches {
-					searches[i].look(m, finder)
-				}
-				if !slices.ContainsFunc(searches, func(s valueSearch) bool { return !s.found }) {
-					return errAllFound
-				}
-				return nil
-			})
-			return struct{}{}, err
-		})
-		if errors.Is(err, errAllFound) {
-			return nil
-		}
-		if err != nil && !errors.Is(err, proc.ErrGone) {
-			return nil // the recording tries itself, and says what it meets
-		}
+	searches, err := e.searchValues(ctx, pids)
+	if err != nil {
+		return nil // the recording tries itself, and says what it meets
 	}
 	for i := range searches {
 		if err := searches[i].err(); err != nil {
@@ -57,7 +34,56 @@ func (e *eventFlags) findValues(ctx context.Context, pids []int) error {
 	return nil
 }
 
-var errAllFound = errors.New("all probes are found")
+// searchValues looks for each --probe in the files of the processes, until all are found.
+func (e *eventFlags) searchValues(ctx context.Context, pids []int) ([]valueSearch, error) {
+	searches := make([]valueSearch, len(e.events.Values))
+	for i, spec := range e.events.Values {
+		searches[i].spec = spec
+	}
+	if len(searches) == 0 {
+		return nil, nil
+	}
+	pool := proc.NewPool(proc.PoolOptions{Deadline: probesDeadline, FirstDeadline: probesDeadline})
+	type looked struct {
+		searches []valueSearch
+		paths    map[string]bool // most processes map the same libraries
+	}
+	so := looked{searches, map[string]bool{}}
+	var failed error
+	for _, pid := range pids {
+		before := so
+		next, err := proc.Call(ctx, pool, pid, func() (looked, error) {
+			// A call that takes too long is abandoned, and goes on: what it changes is its own.
+			l := looked{slices.Clone(before.searches), maps.Clone(before.paths)}
+			_, err := attach.MappedFiles(proc.DefaultRoot, pid, listed, func(m *attach.MappedFile) error {
+				if l.paths[m.Path] || allFound(l.searches) {
+					return nil
+				}
+				l.paths[m.Path] = true
+				finder := probesite.New(m.ELF, m.File)
+				for i := range l.searches {
+					l.searches[i].look(m, finder)
+				}
+				return nil
+			})
+			return l, err
+		})
+		switch {
+		case err == nil:
+			so = next
+		case !errors.Is(err, proc.ErrGone):
+			failed = err
+		}
+		if allFound(so.searches) {
+			return so.searches, nil
+		}
+	}
+	return so.searches, failed
+}
+
+func allFound(searches []valueSearch) bool {
+	return !slices.ContainsFunc(searches, func(s valueSearch) bool { return !s.found })
+}
 
 // A valueSearch looks for a spec in files.
 type valueSearch struct {
@@ -81,7 +107,7 @@ func (s *valueSearch) look(m *attach.MappedFile, finder *probesite.Finder) {
 	if s.why == nil || !errors.Is(err, probesite.ErrNotFound) {
 		s.mapped, s.why = plainText(m.Path, maxPath), err
 	}
-	s.names = append(s.names, nearNames(m, finder, s.spec)...)
+	s.names = append(slices.Clip(s.names), nearNames(m, finder, s.spec)...)
 }
 
 // maxNear is how many names may be meant.
@@ -140,9 +166,12 @@ func (s *valueSearch) didYouMean() string {
 	return didYouMean(near)
 }
 
+// searchPatience is for how long names are looked for that may be meant, after a recording of nothing.
+const searchPatience = 10 * time.Second
+
 // valuesMissed is the error of a recording of values for which no probe was attached anywhere; nil if one was. The notes of the profile may
-// have the reason.
-func (e *eventFlags) valuesMissed(stats *profile.EventStats, p *pprof.Profile) error {
+// have the reason. Names that may be meant are those in the files of the processes that run now.
+func (e *eventFlags) valuesMissed(ctx context.Context, stats *profile.EventStats, p *pprof.Profile) error {
 	if stats == nil || !e.events.Kinds[profile.Values] || stats.Wanted[profile.Values.String()] > 0 {
 		return nil
 	}
@@ -152,7 +181,16 @@ func (e *eventFlags) valuesMissed(stats *profile.EventStats, p *pprof.Profile) e
 	}
 	text := fmt.Sprintf("no process that was recorded has %s", strings.Join(places, " or "))
 	if m, err := stored.MetadataOf(p); err == nil && len(m.Notes) > 0 {
-		return fmt.Errorf("%s: %s", text, m.Notes[0].String())
+		text += ": " + m.Notes[0].String()
+	}
+	ctx, cancel := context.WithTimeout(ctx, searchPatience)
+	defer cancel()
+	pids, _ := proc.DefaultRoot.PIDs()
+	searches, _ := e.searchValues(ctx, pids) // as far as it came
+	for i := range searches {
+		if near := searches[i].didYouMean(); near != "" && !searches[i].found {
+			return errors.New(text + near)
+		}
 	}
 	return errors.New(text + "; vmprof-agent probes -p PID lists the probes of a process")
 }

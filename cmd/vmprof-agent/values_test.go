@@ -87,22 +87,23 @@ func TestValuesMissed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	startSleeper(t) // maps libc
 	p := &profile.Profile{Duration: time.Second, Processes: []*profile.Process{{PID: 1, Comm: "java"}}}
 	stored, err := sink.Pprof(p, sink.OfEvents(profile.Values))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := o.valuesMissed(&profile.EventStats{Wanted: map[string]time.Duration{"value": time.Second}}, stored); err != nil {
+	if err := o.valuesMissed(t.Context(), &profile.EventStats{Wanted: map[string]time.Duration{"value": time.Second}}, stored); err != nil {
 		t.Error(err)
 	}
-	if err := o.valuesMissed(&profile.EventStats{}, stored); err == nil || !strings.Contains(err.Error(), "no process that was recorded has func:mallok; vmprof-agent probes") {
+	if err := o.valuesMissed(t.Context(), &profile.EventStats{}, stored); err == nil || !strings.Contains(err.Error(), "no process that was recorded has func:mallok; did you mean func:malloc") {
 		t.Error(err)
 	}
 	p.Processes[0].Notes = []string{"values at func:mallok in /lib/libc.so.6 are not recorded: because"}
 	if stored, err = sink.Pprof(p, sink.OfEvents(profile.Values)); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.valuesMissed(&profile.EventStats{}, stored); err == nil || !strings.Contains(err.Error(), "are not recorded: because") {
+	if err := o.valuesMissed(t.Context(), &profile.EventStats{}, stored); err == nil || !strings.Contains(err.Error(), "are not recorded: because") {
 		t.Error(err)
 	}
 }
