@@ -227,7 +227,12 @@ func TestVersionsVerdictKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustSucceed(t, append([]string{"record", "-F", strconv.Itoa(frequency), "--window=500ms", "--count=guest.Versions.sum", "--budget=10%", breakpoints.Flag, "-o", path, "--"}, java.Args...)...)
+	java.Stdin = nil
+	if err := java.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = java.Wait() })
+	mustSucceed(t, "record", "-p", strconv.Itoa(java.Process.Pid), "-F", strconv.Itoa(frequency), "--window=500ms", "--count=guest.Versions.sum", "--budget=10%", breakpoints.Flag, "-o", path, "-d", "60")
 	got := mustSucceed(t, "report", "--view=versions", "guest.Versions.sum", path)
 	t.Log(got.stdout)
 	if !regexp.MustCompile(`#[0-9]+ against #[0-9]+: slower than its predecessor: CPU time per call \+[0-9.]+%`).MatchString(got.stdout) {

@@ -235,7 +235,7 @@ func (g *counted) run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			continue
-		case watch.Refused(err), errors.Is(err, watch.ErrChanged), errors.Is(err, errResting):
+		case watch.Refused(err), errors.Is(err, errResting), errors.Is(err, watch.ErrChanged): // the next look stands for this time as well
 		case ctx.Err() == nil:
 			return err
 		}

@@ -236,7 +236,11 @@ func (e *Engine) Spent() time.Duration {
 func (e *Engine) Cost() (cost, within time.Duration) {
 	n := 0
 	for _, g := range e.guests {
-		if mean, of := g.cost.get(); mean > 0 {
+		mean, of := g.cost.get()
+		if mean == 0 {
+			mean, of = g.rounds.get()
+		}
+		if mean > 0 {
 			cost += mean
 			within = max(within, of)
 			n++

@@ -33,7 +33,8 @@ const (
 type guest struct {
 	engine  *Engine
 	process *process
-	cost    cost
+	cost    cost // of timings of invocations
+	rounds  cost // of timings of rounds
 	notes   []string
 
 	loopNotes []string // likewise
@@ -232,7 +233,7 @@ func (g *guest) nextLoop(c *vmruntime.Compilation) (*loopCode, *loopPlace) {
 
 // loopWindow opens a window of a loop of a compilation.
 func (g *guest) loopWindow(ctx context.Context, c *vmruntime.Compilation, l *loopCode, place *loopPlace) (r result, err error) {
-	w := place.window(!g.cost.ready() || g.turn%pairsEvery == 0 && !g.cost.enough())
+	w := place.window(!g.rounds.ready() || g.turn%pairsEvery == 0 && !g.rounds.enough())
 	if r, err = g.engine.timer.time(ctx, g.process.Identity, w); err == nil && !g.process.exists(c) {
 		err = watch.ErrChanged
 		delete(g.versions, c.Version)
@@ -273,7 +274,7 @@ func (g *guest) takeLoop(c *vmruntime.Compilation, l *loopCode, place *loopPlace
 		if len(r.Timed) == 0 && r.Started > 0 {
 			place.next = 0 // the instruction jumps
 		}
-		g.cost.add(r.Timed)
+		g.rounds.add(r.Timed)
 		g.engine.deliver(nil, nil, r.Cost)
 		return
 	}
@@ -281,8 +282,11 @@ func (g *guest) takeLoop(c *vmruntime.Compilation, l *loopCode, place *loopPlace
 	lost := map[string]int{
 		lostRounds: len(r.Timed) - len(list) + r.Lost[bpf.LostLeft], lostDeep: r.Lost[bpf.LostDeep], lostThread: r.Lost[bpf.LostNoSlot], lostOpen: r.Open,
 	}
-	trap, _ := g.cost.get()
-	trap += g.engine.timer.excess
+	trap, _ := g.rounds.get()
+	if trap == 0 {
+		trap, _ = g.cost.get() // no pairs can be had at this place
+	}
+	trap += g.engine.timer.round
 	of := timing.Region{Method: g.process.method.String(), Loop: l.number}
 	timings := loopTimings(of, g.process.version(c), list, runs, trap)
 	if len(timings) > 0 {

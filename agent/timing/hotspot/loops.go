@@ -2,17 +2,19 @@ package hotspot
 
 import (
 	"slices"
+	"sort"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/timing/place"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
+// maxCounters bounds the variables that are looked at as counters of a loop.
+const maxCounters = 64
+
 // A loopShape is a loop of a method's bytecode.
 type loopShape struct {
 	place.Loop
-	head     int           // bytecode index
-	counters []loopCounter // that show how many iterations were made
-	perCall  float64       // iterations in an invocation while the VM counted; 0: not known
+	head int // bytecode index
 }
 
 // A loopCounter is a local variable that changes by the same number in each iteration, and nowhere else in the loop.
@@ -23,89 +25,108 @@ type shapes struct {
 	graph *place.Graph
 	flow  *vmruntime.MethodFlow
 	loops []loopShape
+	in    []int        // by block: the innermost loop, -1 if none
+	once  map[int]bool // by block: whether each iteration of that loop executes it once, as far as it was asked
 }
 
 // shapesOf finds the loops of a method. There are none if its graph is too large.
 func shapesOf(flow *vmruntime.MethodFlow) *shapes {
-	s := &shapes{graph: Graph(flow), flow: flow}
+	s := &shapes{graph: Graph(flow), flow: flow, in: make([]int, len(flow.Blocks)), once: map[int]bool{}}
+	for i := range s.in {
+		s.in[i] = -1
+	}
 	if s.graph.Check() != nil {
 		return s
 	}
 	for _, l := range s.graph.Loops() {
+		for _, b := range l.Blocks {
+			s.in[b] = len(s.loops) // inner ones come later
+		}
 		s.loops = append(s.loops, loopShape{Loop: l, head: flow.Blocks[l.Head].Begin})
-	}
-	for i := range s.loops {
-		s.loops[i].counters = s.counters(i)
-		s.loops[i].perCall = s.perCall(i)
 	}
 	return s
 }
 
 // block is the block that a bytecode is in, -1 if there is none.
 func (s *shapes) block(bci int) int {
-	return slices.IndexFunc(s.flow.Blocks, func(b vmruntime.FlowBlock) bool { return bci >= b.Begin && bci < b.End })
+	blocks := s.flow.Blocks
+	i := sort.Search(len(blocks), func(i int) bool { return blocks[i].End > bci })
+	if i == len(blocks) || bci < blocks[i].Begin {
+		return -1
+	}
+	return i
 }
 
-// innermost is the loop that a block is in, -1 if none.
-func (s *shapes) innermost(block int) int {
-	found := -1
-	for i := range s.loops {
-		if slices.Contains(s.loops[i].Blocks, block) {
-			found = i // inner ones come later
-		}
-	}
+// has reports whether a block is in a loop, or in one inside.
+func (s *shapes) has(loop, block int) bool {
+	_, found := slices.BinarySearch(s.loops[loop].Blocks, block)
 	return found
 }
 
 // closes is the loop that a jump at the end of a block begins anew, -1 if none.
 func (s *shapes) closes(block int) int {
-	for i := len(s.loops) - 1; i >= 0; i-- {
-		l := &s.loops[i]
-		if slices.Contains(l.Blocks, block) && slices.Contains(s.graph.Blocks[block].Successors, l.Head) {
+	for i := s.in[block]; i >= 0; i = s.loops[i].Parent {
+		if slices.Contains(s.graph.Blocks[block].Successors, s.loops[i].Head) {
 			return i
 		}
 	}
 	return -1
 }
 
-// every reports whether each iteration of a loop executes a block once.
-func (s *shapes) every(loop, block int) bool {
-	l := &s.loops[loop]
-	if s.innermost(block) != loop {
+// every reports whether each iteration of the innermost loop around a block executes it once.
+func (s *shapes) every(block int) bool {
+	loop := s.in[block]
+	if loop < 0 {
 		return false
 	}
-	if block == l.Head {
-		return true
+	once, known := s.once[block]
+	if !known {
+		once = !s.bypassed(loop, block)
+		s.once[block] = once
 	}
-	// Without the block there must be no way round.
-	seen := map[int]bool{l.Head: true, block: true}
-	work := []int{l.Head}
+	return once
+}
+
+// bypassed reports whether there is a way from the head of a loop back to it without a block.
+func (s *shapes) bypassed(loop, block int) bool {
+	head := s.loops[loop].Head
+	if block == head {
+		return false
+	}
+	seen := map[int]bool{head: true, block: true}
+	work := []int{head}
 	for len(work) > 0 {
 		b := work[len(work)-1]
 		work = work[:len(work)-1]
 		for _, next := range s.graph.Blocks[b].Successors {
 			switch {
-			case next == l.Head:
-				return false
-			case !seen[next] && slices.Contains(l.Blocks, next):
+			case next == head:
+				return true
+			case !seen[next] && s.has(loop, next):
 				seen[next] = true
 				work = append(work, next)
 			}
 		}
 	}
-	return true
+	return false
 }
 
-// counters are the counters of a loop.
+// counters are the counters of a loop, the first ones of many.
 func (s *shapes) counters(loop int) (list []loopCounter) {
 	writes := map[int]int{} // in the loop, by variable
+	var steps []vmruntime.LocalWrite
 	for _, w := range s.flow.Writes {
-		if slices.Contains(s.loops[loop].Blocks, s.block(w.BCI)) {
-			writes[w.Local]++
+		block := s.block(w.BCI)
+		if block < 0 || !s.has(loop, block) {
+			continue
+		}
+		writes[w.Local]++
+		if w.Step != 0 && s.in[block] == loop && len(steps) < maxCounters {
+			steps = append(steps, w)
 		}
 	}
-	for _, w := range s.flow.Writes {
-		if block := s.block(w.BCI); w.Step != 0 && writes[w.Local] == 1 && slices.Contains(s.loops[loop].Blocks, block) && s.every(loop, block) {
+	for _, w := range steps {
+		if writes[w.Local] == 1 && s.every(s.block(w.BCI)) {
 			list = append(list, loopCounter{w.Local, w.Step})
 		}
 	}
@@ -113,7 +134,7 @@ func (s *shapes) counters(loop int) (list []loopCounter) {
 }
 
 // perCall is how many iterations an invocation had while the VM counted: how often the blocks were executed that lead back to the
-// head.
+// head. 0 if that is not known.
 func (s *shapes) perCall(loop int) float64 {
 	if !s.flow.Counted || s.flow.Blocks[0].Count == 0 {
 		return 0

@@ -22,6 +22,8 @@ import (
 const (
 	maxLoops      = 16 // of one compilation; inner ones behind outer ones
 	maxPlaces     = 8  // alternatives of a loop
+	maxShapes     = 64 // methods of one compilation whose loops are looked for
+	maxLoopNames  = 1 << 10
 	maxPlans      = 5  // attempts to find the loops of a compilation
 	maxMoves      = 64 // different values by which a counter grew in a round
 	knownRounds   = 16 // that tell how many iterations a round has
@@ -116,9 +118,13 @@ type loopGroup struct {
 	calls  map[int][]*vmruntime.Safepoint // of each iteration, by bytecode index
 }
 
+// shapesOf reads the loops of a method once.
 func (p *planner) shapesOf(method uint64) (*shapes, error) {
 	if s, ok := p.shapes[method]; ok {
 		return s, nil
+	}
+	if len(p.shapes) >= maxShapes {
+		return nil, fmt.Errorf("loops of more than %d methods: %w", maxShapes, vmruntime.ErrUnknown)
 	}
 	reader, ok := p.guest.process.vm.(vmruntime.FlowReader)
 	if !ok {
@@ -166,8 +172,8 @@ func (p *planner) sort(s *vmruntime.Safepoint) {
 		}
 		return
 	}
-	if loop := shapes.innermost(block); loop >= 0 && shapes.every(loop, block) {
-		g := p.group(at.Method, path, loop)
+	if shapes.every(block) {
+		g := p.group(at.Method, path, shapes.in[block])
 		g.calls[at.BCI] = append(g.calls[at.BCI], s)
 	}
 }
@@ -175,9 +181,10 @@ func (p *planner) sort(s *vmruntime.Safepoint) {
 // loop says where to watch a loop, or why that is no use.
 func (p *planner) loop(of *loopGroup) *loopCode {
 	shape := &of.shapes.loops[of.loopKey.loop]
-	l := &loopCode{number: p.guest.engine.loopNumber(p.guest.process, of.method, shape.head), perCall: shape.perCall}
+	l := &loopCode{number: p.guest.engine.loopNumber(p.guest.process, of.method, shape.head), perCall: of.shapes.perCall(of.loopKey.loop)}
+	counters := of.shapes.counters(of.loopKey.loop)
 	for _, s := range of.polls {
-		if counter, step := p.counter(shape, s); counter != nil {
+		if counter, step := counterAt(counters, s); counter != nil {
 			p.add(l, of, &loopPlace{inside: []uint64{s.PC}, counter: counter, step: step, what: "poll"})
 		}
 	}
@@ -188,7 +195,7 @@ func (p *planner) loop(of *loopGroup) *loopCode {
 	for _, bci := range slices.Sorted(maps.Keys(of.calls)) {
 		copies, counted := of.calls[bci], false
 		for _, s := range copies {
-			if counter, step := p.counter(shape, s); counter != nil {
+			if counter, step := counterAt(counters, s); counter != nil {
 				counted = true
 				p.add(l, of, &loopPlace{inside: []uint64{s.PC}, counter: counter, step: step, what: "call"})
 			}
@@ -203,7 +210,7 @@ func (p *planner) loop(of *loopGroup) *loopCode {
 		l.why = "no counter shows how many iterations a poll or a call in its code stands for; time invocations, without --loops"
 	default:
 		l.why = "its code has no poll, and no call in each iteration; time invocations, without --loops"
-		if p.code.Tier == vmruntime.TierC2 && len(shape.counters) > 0 {
+		if p.code.Tier == vmruntime.TierC2 && len(counters) > 0 {
 			l.why += ", or start the JVM with -XX:+UseCountedLoopSafepoints -XX:LoopStripMiningIter=1000"
 		}
 	}
@@ -259,12 +266,12 @@ var registers = [...]elffile.Reg{
 	elffile.R8, elffile.R9, elffile.R10, elffile.R11, elffile.R12, elffile.R13, elffile.R14, elffile.R15,
 }
 
-// counter is where a counter of a loop is at a safepoint; nil if none is anywhere.
-func (p *planner) counter(shape *loopShape, s *vmruntime.Safepoint) (*bpf.TimingOperand, int) {
+// counterAt is where one of the counters of a loop is at a safepoint; nil if none is anywhere.
+func counterAt(counters []loopCounter, s *vmruntime.Safepoint) (*bpf.TimingOperand, int) {
 	if runtime.GOARCH != "amd64" {
 		return nil, 0
 	}
-	for _, c := range shape.counters {
+	for _, c := range counters {
 		if c.local >= len(s.Locals) {
 			continue
 		}
@@ -454,6 +461,9 @@ func (e *Engine) loopNumber(p *process, method uint64, head int) uint32 {
 	defer e.mu.Unlock()
 	if i := slices.Index(e.loops, name); i >= 0 {
 		return uint32(i + 1)
+	}
+	if len(e.loops) == maxLoopNames { // the last one stands for all others
+		return maxLoopNames
 	}
 	e.loops, e.lines = append(e.loops, name), append(e.lines, line)
 	return uint32(len(e.loops))

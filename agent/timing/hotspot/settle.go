@@ -96,48 +96,56 @@ func spinTime() float64 {
 	return middle(values) - middle(empty)
 }
 
-// settle is what a timing has beyond the duration and the cost of pairs, at least. It takes some 50 ms, none of it of a target.
-func (t *timer) settle(ctx context.Context, root proc.Root) (excess time.Duration, err error) {
+// settle is what a timing of an invocation has beyond the duration and the cost of pairs, at least, and what one of a round has. The latter
+// can be negative: both traps of a round are at the same breakpoint, those of a pair at two. It takes some 50 ms, none of it of a target.
+func (t *timer) settle(ctx context.Context, root proc.Root) (excess, round time.Duration, err error) {
 	id, err := root.Identify(os.Getpid())
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	entry := uint64(reflect.ValueOf(spin).Pointer())
 	second, err := secondInstruction(entry, unsafe.Slice((*byte)(reflect.ValueOf(spin).UnsafePointer()), longestInstruction))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	s := startSpinner()
 	defer s.stop()
 	w := window{mode: bpf.TimeCallers, addresses: []uint64{entry}, threads: []int{s.tid}, limit: 1, admit: settleTime}
 	caller, err := t.callerOfSpin(ctx, id, w)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	w.limit = timedPerWindow
-	var excesses []float64
+	var excesses, rounds []float64
 	for range settleTimes {
-		w.mode, w.addresses = bpf.TimePairs, []uint64{entry, second}
-		pairs, err := t.time(ctx, id, w)
-		if err != nil {
-			return 0, errors.Join(errSettle, err)
+		var middles [3]float64
+		least := timedPerWindow
+		for i, mode := range []window{
+			{mode: bpf.TimePairs, addresses: []uint64{entry, second}}, {mode: bpf.TimeInvocations, addresses: []uint64{entry, caller}},
+			{mode: bpf.TimeRounds, addresses: []uint64{entry}, places: 1}, // the spinner calls in a loop
+		} {
+			w.mode, w.addresses, w.places = mode.mode, mode.addresses, mode.places
+			r, err := t.time(ctx, id, w)
+			if err != nil {
+				return 0, 0, errors.Join(errSettle, err)
+			}
+			if least = min(least, len(r.Timed)); len(r.Timed) > 0 {
+				middles[i] = middle(rawTimes(r.Timed))
+			}
 		}
-		w.mode, w.addresses = bpf.TimeInvocations, []uint64{entry, caller}
-		timed, err := t.time(ctx, id, w)
-		if err != nil {
-			return 0, errors.Join(errSettle, err)
-		}
-		if len(timed.Timed) < timedPerWindow/2 || len(pairs.Timed) < timedPerWindow/2 {
+		if least < timedPerWindow/2 {
 			continue
 		}
-		excesses = append(excesses, middle(rawTimes(timed.Timed))-middle(rawTimes(pairs.Timed))-spinTime())
+		known := middles[0] + spinTime()
+		excesses, rounds = append(excesses, middles[1]-known), append(rounds, middles[2]-known)
 	}
 	if len(excesses) < settleLeast {
-		return 0, errSettle
+		return 0, 0, errSettle
 	}
 	// Other programs disturb one of the three now and then. What is left is a bound of the error, too: rather some than none.
 	slices.Sort(excesses)
-	return time.Duration(max(0, excesses[len(excesses)/2])), nil
+	slices.Sort(rounds)
+	return time.Duration(max(0, excesses[len(excesses)/2])), time.Duration(rounds[len(rounds)/2]), nil
 }
 
 // callerOfSpin is the return address of the spinner's calls.
