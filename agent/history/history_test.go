@@ -230,13 +230,13 @@ func TestTimeline(t *testing.T) {
 	if want := time.Duration(totalsOf(shop).samples) * shop.Period; cpu != want {
 		t.Errorf("%v of CPU time, want %v", cpu, want)
 	}
-	kinds := make(map[CodeKind]bool)
+	kinds := make(map[profile.CodeKind]bool)
 	for _, s := range slices[0].Services {
 		for k, d := range s.CPU {
-			kinds[CodeKind(k)] = kinds[CodeKind(k)] || d > 0
+			kinds[profile.CodeKind(k)] = kinds[profile.CodeKind(k)] || d > 0
 		}
 	}
-	if !kinds[Java] || !kinds[GC] || !kinds[Native] {
+	if !kinds[profile.GuestCode] || !kinds[profile.Collecting] || !kinds[profile.NativeCode] {
 		t.Errorf("kinds of code: %v", kinds)
 	}
 	events := sumsOf(sinktest.ShopEvents())
@@ -314,7 +314,7 @@ func TestRareStacks(t *testing.T) {
 func TestGroupName(t *testing.T) {
 	for name, want := range map[string]string{
 		"http-nio-8080-exec-7": "http-nio-8080-exec-*", "main": "main", "C2 CompilerThread12": "C2 CompilerThread*", "GC Thread#0": "GC Thread#*", "C2 CompilerThre": "C2 CompilerThre", "4711": "4711", "": "",
-		"kworker/1:2-events": "kworker/1:*-events",
+		"kworker/1:2": "kworker/1:*",
 	} {
 		if got := groupName(name); got != want {
 			t.Errorf("%q is in group %q, want %q", name, got, want)

@@ -252,24 +252,13 @@ func storedFrame(s symbolize.Symbol) symbolize.Symbol {
 	return symbolize.Intern(f)
 }
 
-// groupName is the name that threads share which differ only in their last number: http-nio-8080-exec-* of http-nio-8080-exec-7. A number in
-// the middle counts only if no letter precedes it, as in the 2 of C2 CompilerThre.
+// groupName is the name that threads share which differ only in the number at its end: http-nio-8080-exec-* of http-nio-8080-exec-7.
 func groupName(name string) string {
-	for end := len(name); end > 0; {
-		end = strings.LastIndexAny(name[:end], "0123456789") + 1
-		start := end
-		for start > 0 && name[start-1] >= '0' && name[start-1] <= '9' {
-			start--
-		}
-		if start == 0 { // a name that is a number names nothing else
-			return name
-		}
-		if before := name[start-1] | 0x20; end == len(name) || before < 'a' || before > 'z' {
-			return name[:start] + "*" + name[end:]
-		}
-		end = start
+	stem := strings.TrimRight(name, "0123456789")
+	if stem == name || stem == "" {
+		return name
 	}
-	return name
+	return stem + "*"
 }
 
 // finish returns the window of all that was added, with at most limit contexts of each kind.
