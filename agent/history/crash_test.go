@@ -297,9 +297,6 @@ func write(path string) error {
 			return err
 		}
 		fmt.Println("stored")
-		if err := s.tidy(); err != nil {
-			return err
-		}
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 func bodies(tb testing.TB) (raw [][]byte) {
 	for _, p := range []*profile.Profile{sinktest.Shop(), sinktest.ShopBoth(), sinktest.ShopEvents(), sinktest.ShopPartial(), varied(rand.New(rand.NewPCG(1, 2)), 2, 4)} {
 		e := newEncoder() // so that a body has all of its names
-		var m merger
+		m := merger{frames: make(frameCache)}
 		m.add(p, began)
 		h := header{start: began, end: began.Add(time.Second), covered: time.Second, sums: sumsOf(p)}
 		record, err := e.record(&h, m.finish(maxContexts))

@@ -29,11 +29,12 @@ const (
 // rare is the frame that stands for contexts that are too many.
 var rare = symbolize.Intern(symbolize.Frame{Function: rareStacks, SystemName: rareStacks, Kind: symbolize.KindMarker})
 
-// A merger makes one window of several, in the form in which windows are stored. The zero value is ready to use.
+// A merger makes one window of several, in the form in which windows are stored. The zero value is ready to use for windows that were stored.
 type merger struct {
+	// frames are those of the processes in the form in which they are stored; nil if the windows come from a history.
+	frames    frameCache
 	out       profile.Profile
 	end       time.Time
-	frames    map[symbolize.Symbol][]symbolize.Symbol // in the form in which they are stored, each once
 	index     map[processKey]*mergedProcess
 	processes []*mergedProcess
 }
@@ -75,7 +76,6 @@ type rowKey struct {
 // add adds a window, which covers the time until end. The window is not changed.
 func (m *merger) add(p *profile.Profile, end time.Time) {
 	if m.index == nil {
-		m.frames = make(map[symbolize.Symbol][]symbolize.Symbol)
 		m.index = make(map[processKey]*mergedProcess)
 		m.out = profile.Profile{Start: p.Start, Period: p.Period, Event: p.Event, Unit: p.Unit}
 		m.end = end
@@ -131,7 +131,7 @@ func (p *mergedProcess) add(m *merger, proc *profile.Process) {
 			p.threads[key] = thread
 			p.Threads = append(p.Threads, thread)
 		}
-		thread.Tree.Merge(cct.Map(t.Tree, m.frame))
+		m.graft(thread.Tree, t.Tree)
 	}
 	for _, e := range proc.Events {
 		if p.events[e.Kind] == nil {
@@ -172,19 +172,14 @@ func (e *mergedEvents) add(m *merger, other *profile.Events) {
 		}
 		e.Coverage.Add(other.Coverage)
 	}
+	var place []cct.NodeID
 	if other.Tree != nil {
-		e.Tree.Merge(cct.Map(other.Tree, m.frame))
+		place = m.graft(e.Tree, other.Tree)
 	}
-	contexts := make(map[cct.NodeID]cct.NodeID)
 	for _, row := range other.Rows {
-		at, known := contexts[row.Context]
-		if !known && other.Tree != nil {
-			stack := other.Tree.Stack(row.Context)
-			for i, s := range stack {
-				stack[i] = m.frame(s)[0]
-			}
-			at = e.Tree.Add(stack, 0)
-			contexts[row.Context] = at
+		at := cct.Root
+		if int(row.Context) < len(place) {
+			at = place[row.Context]
 		}
 		row.Context, row.TID, row.Thread = at, 0, groupName(row.Thread)
 		e.addRow(&row)
@@ -217,7 +212,7 @@ func (p *mergedProcess) addCalls(m *merger, c *profile.Calls) {
 	}
 	sum.Rate = c.Rate
 	stored := func(e profile.Edge) profile.Edge {
-		e.Caller, e.Callee = m.frame(e.Caller)[0], m.frame(e.Callee)[0]
+		e.Caller, e.Callee = m.frame(e.Caller), m.frame(e.Callee)
 		return e
 	}
 	sum.Graph.Merge(cct.MapGraph(c.Graph, stored))
@@ -232,15 +227,37 @@ func (p *mergedProcess) addCalls(m *merger, c *profile.Calls) {
 	}
 }
 
-// frame returns a frame as it is stored. An address means nothing without its process, and would make a context of each.
-func (m *merger) frame(s symbolize.Symbol) []symbolize.Symbol {
-	one := m.frames[s]
-	if one == nil {
-		one = []symbolize.Symbol{storedFrame(s)}
-		m.frames[s] = one
+// graft adds a tree to another one, and returns where its contexts went.
+func (m *merger) graft(to, from *cct.Tree[symbolize.Symbol]) []cct.NodeID {
+	place := make([]cct.NodeID, from.Len()+1)
+	for id, n := range from.Nodes() {
+		if id == cct.Root {
+			to.Add(nil, n.Self)
+			continue
+		}
+		place[id] = to.AddBelow(place[n.Parent], m.frame(n.Key), n.Self, n.Entered)
 	}
-	return one
+	return place
 }
+
+// frame returns a frame as it is stored. An address means nothing without its process, and would make a context of each.
+func (m *merger) frame(s symbolize.Symbol) symbolize.Symbol {
+	if m.frames == nil {
+		return s
+	}
+	f, known := m.frames[s]
+	if !known {
+		f = storedFrame(s)
+		m.frames[s] = f
+	}
+	return f
+}
+
+// A frameCache has frames in the form in which they are stored.
+type frameCache map[symbolize.Symbol]symbolize.Symbol
+
+// maxCached bounds what a store keeps of them from window to window: it keeps names of ended processes in memory.
+const maxCached = 1 << 16
 
 func storedFrame(s symbolize.Symbol) symbolize.Symbol {
 	f := s.Value()
@@ -287,6 +304,15 @@ func (m *merger) finish(limit int) *profile.Profile {
 // limitThreads makes the rarest contexts of CPU time one, if there are more than limit.
 func (m *merger) limitThreads(limit int) {
 	var all []uint64
+	contexts := 0
+	for _, p := range m.processes {
+		for _, t := range p.Threads {
+			contexts += t.Tree.Len()
+		}
+	}
+	if contexts <= limit {
+		return // as mostly: totals take long
+	}
 	for _, p := range m.processes {
 		for _, t := range p.Threads {
 			all = append(all, t.Tree.Totals()[1:]...)
@@ -306,6 +332,15 @@ func (m *merger) limitThreads(limit int) {
 // limitEvents does the same with contexts of events, and with rows.
 func (m *merger) limitEvents(kind profile.EventKind, limit int) {
 	var contexts, rows []uint64
+	most := 0
+	for _, p := range m.processes {
+		if e := p.events[kind]; e != nil {
+			most += max(e.Tree.Len(), len(e.Rows))
+		}
+	}
+	if most <= limit {
+		return
+	}
 	weights := make(map[*mergedEvents][]uint64)
 	for _, p := range m.processes {
 		e := p.events[kind]

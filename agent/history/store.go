@@ -83,6 +83,7 @@ type Store struct {
 	next     uint64     // a number that no segment had, or less
 	// open is the last segment while windows are appended to it; nil if there is none.
 	open   *openSegmentFile
+	frames frameCache
 	synced time.Time
 
 	mu    sync.Mutex
@@ -204,11 +205,6 @@ func (s *Store) Run(ctx context.Context) error {
 		select {
 		case p := <-s.queue:
 			report(s.Add(p))
-			if len(s.queue) == 0 {
-				if err := s.tidy(); err != nil {
-					report(err)
-				}
-			}
 		case <-ctx.Done():
 			for {
 				select {
@@ -222,13 +218,21 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// Add writes a window. Only the goroutine that owns the store may call it: the one in Run if that runs.
+// Add writes a window, removes what is too old, and merges windows of the oldest segment that is due, which may take a second. Only the goroutine
+// that owns the store may call it: the one in Run if that runs.
 func (s *Store) Add(p *profile.Profile) error {
+	return errors.Join(s.add(p), s.tidy())
+}
+
+func (s *Store) add(p *profile.Profile) error {
 	if y := p.Start.Year(); y < 1900 || y > 2200 || p.Duration < 0 { // what 64 bits of nanoseconds hold, with some room
 		s.count(func(n *Stats) { n.Lost[LostFailed]++ })
 		return fmt.Errorf("the clock is wrong: a window began at %v", p.Start)
 	}
-	var m merger
+	if s.frames == nil || len(s.frames) > maxCached {
+		s.frames = make(frameCache)
+	}
+	m := merger{frames: s.frames}
 	end := p.Start.Add(p.Duration)
 	m.add(p, end)
 	h := header{start: p.Start, end: end, covered: p.Duration, sums: sumsOf(p)}
@@ -341,7 +345,7 @@ func (s *Store) finish() error {
 	if o == nil {
 		return nil
 	}
-	s.open = nil
+	s.open, s.frames = nil, nil
 	if err := errors.Join(unix.Fdatasync(int(o.f.Fd())), o.f.Close()); err != nil {
 		return fmt.Errorf("close a segment of the history: %w", err)
 	}
