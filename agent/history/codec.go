@@ -19,8 +19,8 @@ import (
 // Bounds of what is read back.
 const (
 	maxName    = 1024    // bytes of a name; longer ones are cut when they are stored
-	maxStrings = 1 << 18 // in a segment
-	maxFrames  = 1 << 17
+	maxStrings = 1 << 19 // in a segment
+	maxFrames  = 1 << 18
 	maxText    = 32 << 20 // bytes of all strings of a segment
 	maxCauses  = 64       // of a loss
 )

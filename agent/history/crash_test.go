@@ -3,6 +3,7 @@ package history
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -344,5 +345,50 @@ func TestKilled(t *testing.T) {
 	}
 	if stored < 2*rounds || killed != rounds || !strings.Contains(have(t, path), "1") {
 		t.Errorf("%d windows in %d rounds, %d killed, levels %s", stored, rounds, killed, have(t, path))
+	}
+}
+
+// A full disk loses windows, which are counted, and nothing else.
+func TestDiskFull(t *testing.T) {
+	r := newRig(t, Options{})
+	r.add(t, sinktest.Shop())
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.open.f.Close()
+	r.open.f = full
+	p := sinktest.ShopEvents()
+	p.Start, p.Duration = r.now, 10*time.Second
+	if err := r.Add(p); err == nil {
+		t.Error("a full disk is no error")
+	}
+	r.add(t, sinktest.Shop())
+	if n := r.Stats(); n.Lost[LostDiskFull] != 1 || n.Windows != 2 {
+		t.Errorf("%+v", n)
+	}
+	if got, want := totalsOf(r.all(t, 0)).samples, 2*totalsOf(sinktest.Shop()).samples; got != want {
+		t.Errorf("%d samples, want %d", got, want)
+	}
+}
+
+// A disk that is too slow loses windows, which are counted; whoever hands them over does not wait.
+func TestBusy(t *testing.T) {
+	r := newRig(t, Options{})
+	p := sinktest.Shop()
+	p.Start = began
+	for range queued + 3 {
+		r.Observe(p)
+	}
+	if n := r.Stats(); n.Lost[LostBusy] != 3 {
+		t.Errorf("%+v", n)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := r.Run(ctx); err != nil { // which writes what waits
+		t.Error(err)
+	}
+	if n := r.Stats(); n.Windows != queued {
+		t.Errorf("%+v", n)
 	}
 }

@@ -39,7 +39,7 @@ const (
 	// segmentTime is how much recorded time a segment has. An hour has names that are worth to be shared, and can be removed at once.
 	segmentTime = time.Hour
 	// segmentShare is the largest segment, as a share of the maximum size: so much is removed at once when there is no room.
-	segmentShare = 16
+	segmentShare = 8
 	// syncEvery is how much a failure of power may cost. What the kernel has been given survives the end of the process.
 	syncEvery = time.Minute
 	// queued windows wait while the disk is busy.
@@ -437,7 +437,6 @@ func (s *Store) recoverSegment(name segmentName, last bool) (cut int64, err erro
 	if last {
 		for i := range index.entries {
 			if _, err := d.window(&index.entries[i], nil); err != nil {
-				index.end = index.entries[i].at - prefixSize // an upper bound, for the case below
 				index.truncate(i)
 				d = decoder{f: f}
 				for j := range index.entries { // without what was read of the damaged one

@@ -38,7 +38,7 @@ type historyManner struct {
 
 var (
 	// longHistory stores 25 hours, so that a day is there in full, and the next hour at each age.
-	longHistory  = historyManner{guests: []string{"Xalan", "Jython", "H2", "Luindex", "Javac"}, recorded: 18, services: 20, stored: 25 * 360}
+	longHistory  = historyManner{guests: []string{"Xalan", "Jython", "H2", "Luindex", "Javac"}, recorded: 12, services: 20, stored: 25 * 360}
 	shortHistory = historyManner{guests: []string{"Jython"}, recorded: 1, services: 2, stored: 400}
 )
 
