@@ -107,7 +107,7 @@ func hotShare(t *testing.T, url string) float64 {
 		t.Fatalf("%s has no samples: %q", url, p.Comments)
 	}
 	share := float64(stacks.Count(found, func(s stacks.Stack) bool { return s.Self(heavy) })) / float64(all)
-	if share < 0.5 {
+	if share < 0.2 {
 		t.Errorf("%s: %.3f are %s's", url, share, heavy)
 	}
 	return share

@@ -163,18 +163,18 @@ func TestSumsStay(t *testing.T) {
 		}
 	}
 	for range 366 {
-		p := varied(rng, 5, 20)
+		p := varied(rng, 3, 8)
 		r.add(t, p)
 		want.add(p)
 	}
 	check("00")
-	p := varied(rng, 5, 20)
+	p := varied(rng, 3, 8)
 	r.add(t, p)
 	want.add(p)
 	check("10")
 	r.now = r.now.Add(4 * time.Hour)
 	for range 3 { // a merge each
-		p := varied(rng, 5, 20)
+		p := varied(rng, 3, 8)
 		r.add(t, p)
 		want.add(p)
 	}
