@@ -134,6 +134,25 @@ func (t *Tree[K]) AddNew(stack []K, fresh int, weight uint64) NodeID {
 	return id
 }
 
+// AddBelow adds to the node of parent's child for key: weight self to it, and entered to the edge into it. It returns that child, made if need
+// be. Those who read a stored tree, parents before their children, build it with one call a node. When the tree is full, the weight goes to
+// parent, as with Add, and parent is returned.
+func (t *Tree[K]) AddBelow(parent NodeID, key K, self, entered uint64) NodeID {
+	t.plant()
+	id := t.child(parent, key)
+	if id == Root {
+		id = parent
+		t.overflow.self += self
+		t.overflow.entered += entered
+	} else {
+		t.nodes[id].entered += entered
+		t.total.entered += entered
+	}
+	t.nodes[id].self += self
+	t.total.self += self
+	return id
+}
+
 // Purge forgets every context, all weights and what overflowed, and keeps the memory and Limit. A tree that holds as
 // much again allocates nothing. NodeIDs from before mean nothing afterwards.
 func (t *Tree[K]) Purge() {

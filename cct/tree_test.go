@@ -548,3 +548,35 @@ func FuzzAddNew(f *testing.F) {
 		checkHottest(t, &tree)
 	})
 }
+
+// A tree that is built node by node is the tree that was read.
+func TestAddBelow(t *testing.T) {
+	var want cct.Tree[string]
+	want.AddNew([]string{"D", "B", "A"}, 3, 2)
+	want.AddNew([]string{"C", "A"}, 1, 5)
+	want.Add(nil, 7)
+	var got cct.Tree[string]
+	place := make([]cct.NodeID, want.Len()+1)
+	for id, n := range want.Nodes() {
+		if id == cct.Root {
+			got.Add(nil, n.Self)
+			continue
+		}
+		place[id] = got.AddBelow(place[n.Parent], n.Key, n.Self, n.Entered)
+	}
+	if got.Len() != want.Len() || got.Total() != want.Total() || got.EdgeTotal() != want.EdgeTotal() {
+		t.Fatalf("%d nodes, %d, %d; want %d, %d, %d", got.Len(), got.Total(), got.EdgeTotal(), want.Len(), want.Total(), want.EdgeTotal())
+	}
+	for id, n := range want.Nodes() {
+		if g := got.Node(place[id]); g.Key != n.Key || g.Self != n.Self || g.Entered != n.Entered || g.Depth != n.Depth {
+			t.Errorf("node %d is %+v, want %+v", id, g, n)
+		}
+	}
+
+	// A full tree counts what it has no room for at the parent.
+	full := cct.Tree[string]{Limit: 1}
+	a := full.AddBelow(cct.Root, "A", 1, 0)
+	if at := full.AddBelow(a, "B", 4, 2); at != a || full.Node(a).Self != 5 || full.Total() != 5 || full.Overflow() != 4 || full.EdgeOverflow() != 2 {
+		t.Errorf("node %d, %+v, overflow %d and %d", at, full.Node(a), full.Overflow(), full.EdgeOverflow())
+	}
+}

@@ -31,14 +31,19 @@ type profiles struct {
 	source Source
 	kind   *kind
 	slots  *slots
+	past   *past
 	logger *slog.Logger
 }
 
-func newProfiles(source Source, k *kind, s *slots, logger *slog.Logger) *profiles {
-	return &profiles{source, k, s, logger}
+func newProfiles(source Source, k *kind, s *slots, past *past, logger *slog.Logger) *profiles {
+	return &profiles{source, k, s, past, logger}
 }
 
 func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if ofPast(r) {
+		p.servePast(w, r)
+		return
+	}
 	d, pids, err := parsePull(r.URL.Query())
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err.Error())

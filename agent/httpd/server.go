@@ -59,6 +59,7 @@ type Server struct {
 	pages  *pages
 	// versions are the code versions of JVMs.
 	versions codeVersions
+	past     past
 	handler  http.Handler
 }
 
@@ -80,7 +81,7 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	}))
 	pulls := newSlots()
 	for _, k := range kinds {
-		mux.Handle("GET /profiles/"+k.Name, newProfiles(source, k, pulls, logger))
+		mux.Handle("GET /profiles/"+k.Name, newProfiles(source, k, pulls, &s.past, logger))
 	}
 	mux.HandleFunc("GET /versions", s.versionsOf)
 	mux.Handle("GET /ui/", http.StripPrefix("/ui", s.pages))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"time"
 
 	pprof "github.com/google/pprof/profile"
 
@@ -13,9 +14,11 @@ import (
 )
 
 const reportUsage = `Usage: vmprof-agent report [flags] [METHOD] FILE
+       vmprof-agent report [flags] --from TIME [--to TIME]
 
 Shows a stored pprof profile. FILE is what record wrote, or a directory of such
-files of one kind, which are added up. METHOD is a name as other views show it.
+files of one kind, which are added up. With --from, shows what serve recorded
+then, if it runs with --history-dir. METHOD is a name as other views show it.
 VIEW is one of:
 
   methods   the hot methods
@@ -42,6 +45,8 @@ VIEW is one of:
   vmprof-agent report --view=versions com.acme.Cart.total vmprof.pb.gz
   vmprof-agent report alloc.pb.gz                      # the allocs view
   go tool pprof -tagleaf=class -http=:8080 alloc.pb.gz  # classes as leaves
+  vmprof-agent report --from=03:10 --to=03:15          # what happened at 03:12?
+  vmprof-agent report --from=20m --service=shop --view=allocs
 
 Flags:
 `
@@ -75,6 +80,7 @@ type reportOptions struct {
 	// window is the number of the only one to show, 0 for all.
 	window int64
 	file   string
+	past   pastFlags
 }
 
 func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
@@ -86,12 +92,16 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "limit lines to `N` columns; 0 for no limit")
 	vmThreads := fs.Bool("vm-threads", false, "methods: show GC, JIT and VM threads by method")
 	fs.Int64Var(&o.window, "window", 0, "show window `N`, or file N of a directory (default all)")
+	o.past.add(fs)
 	app := fs.StringArray("app", nil, "layers: `PREFIX` of the application (default: non-JDK)")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
 	o.opts.SumVM = !*vmThreads
 	o.view = reportViews[*view]
+	if err := o.past.parse(fs, *view, time.Now()); err != nil {
+		return nil, err
+	}
 	switch {
 	case o.view == nil && fs.Changed("view"):
 		return nil, usageError(fmt.Sprintf("unknown view %q: choose %s", *view, viewNames))
@@ -99,7 +109,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 		return nil, usageError("--app is for --view=layers")
 	case fs.NArg() == 2 && *view == "versions":
 		o.view = report.VersionsOf(fs.Arg(0))
-	case fs.NArg() != 1:
+	case fs.NArg() != 1 && o.past.from == "":
 		return nil, usageError("name one file, such as vmprof.pb.gz, or a directory of files")
 	case fs.Changed("window") && o.window < 1:
 		return nil, usageError("--window needs the number of a window, from 1")
@@ -114,7 +124,9 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 			return nil, err
 		}
 	}
-	o.file = fs.Arg(fs.NArg() - 1)
+	if o.past.from == "" {
+		o.file = fs.Arg(fs.NArg() - 1)
+	}
 	return &o, nil
 }
 
@@ -134,10 +146,13 @@ func beginnings(expressions []string) (*regexp.Regexp, error) {
 }
 
 // showReport is the verb report.
-func showReport(_ context.Context, args []string, stdout, stderr io.Writer) error {
+func showReport(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parseReport(args, stderr)
 	if err != nil {
 		return err
+	}
+	if o.past.from != "" {
+		return o.showPast(ctx, stdout)
 	}
 	list, err := readRecordings(o.file)
 	if err != nil {
@@ -157,13 +172,32 @@ func showReport(_ context.Context, args []string, stdout, stderr io.Writer) erro
 			return fmt.Errorf("show %s: %w", o.file, err)
 		}
 	}
+	return o.show(stdout, p, o.file)
+}
+
+// show writes the view.
+func (o *reportOptions) show(stdout io.Writer, p *pprof.Profile, name string) error {
 	if o.view == nil {
 		if o.view = report.EventView(p); o.view == nil {
 			o.view = report.Methods
 		}
 	}
 	if err := o.view(stdout, p, &o.opts); err != nil {
-		return fmt.Errorf("show %s: %w", o.file, err)
+		return fmt.Errorf("show %s: %w", name, err)
 	}
 	return report.Footer(stdout, p, o.opts.Width)
+}
+
+// showPast writes the view of a time in the past, below what the services used.
+func (o *reportOptions) showPast(ctx context.Context, stdout io.Writer) error {
+	p, err := o.past.read(ctx, o.view == nil)
+	if err != nil {
+		return err
+	}
+	if o.view == nil {
+		if err := o.past.services(ctx, stdout, o.opts.N); err != nil {
+			return err
+		}
+	}
+	return o.show(stdout, p, "the history")
 }

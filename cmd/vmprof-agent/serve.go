@@ -16,6 +16,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/engines"
+	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -38,6 +39,8 @@ Profiles until it is stopped, and serves over HTTP:
   /healthz                          200 while the agent is alive
   /versions                         what JVMs compiled of hot methods, and why
                                     they gave code up
+  /profiles/cpu?from=03:10&to=03:15&service=S   pprof of the past, from the
+                                    history: with --history-dir
   /ui/                              flame graph, top and peek of the last
                                     minute: CPU time, or without -e cpu the
                                     first event kind with stacks
@@ -46,6 +49,7 @@ Profiles until it is stopped, and serves over HTTP:
 
   vmprof-agent serve                          # on 127.0.0.1:9464
   vmprof-agent serve -e cpu,alloc,lock        # also allocations and locks
+  vmprof-agent serve --history-dir=/var/lib/vmprof-agent/history
   go tool pprof -http=: 'http://127.0.0.1:9464/profiles/cpu?seconds=10'
   vmprof-agent serve --web.listen-address=:9464 --web.config.file=web.yml
 
@@ -69,6 +73,8 @@ type serveOptions struct {
 	maxServices   int
 	log           logFlags
 	contexts      contextFlags
+	history       historyFlags
+	past          *history.Store // nil without a history
 	eventFlags
 }
 
@@ -79,6 +85,7 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per CPU second")
 	o.add(fs)
 	o.contexts.add(fs)
+	o.history.add(fs)
 	fs.StringVar(&o.listen, "web.listen-address", httpd.DefaultListen, "listen on `ADDR`")
 	fs.StringVar(&o.listen, "listen", httpd.DefaultListen, "the former name of --web.listen-address")
 	fs.Lookup("listen").Hidden = true
@@ -100,7 +107,7 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	case o.maxMethods < 0 || o.maxServices < 0:
 		return nil, usageError("--metrics-max-methods and --metrics-max-services cannot be negative")
 	}
-	return &o, errors.Join(o.log.check(), o.check(fs), o.contexts.read(fs, false))
+	return &o, errors.Join(o.log.check(), o.check(fs), o.history.check(fs), o.contexts.read(fs, false))
 }
 
 // serve is the verb.
@@ -124,6 +131,12 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	log := o.log.logger(stderr)
 	limitMemory(log)
+	if o.past, err = o.history.open(log); err != nil {
+		return err
+	}
+	if o.past != nil {
+		defer o.past.Close()
+	}
 	// There is nothing to read anew: the web configuration is read for each connection and request.
 	signal.Ignore(syscall.SIGHUP)
 	options := agent.Options{
@@ -187,7 +200,12 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 	if o.calls {
 		names = engines.Names()
 	}
+	var past func() history.Stats
+	if o.past != nil {
+		past = o.past.Stats
+	}
 	metrics, err := prom.New(p, &prom.Options{
+		History:    past,
 		MaxMethods: orNone(o.maxMethods), MaxServices: orNone(o.maxServices), NoTime: !o.time, Engines: names, Events: o.events.Kinds,
 		Build: prom.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go},
 	})
@@ -195,6 +213,9 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 		return err
 	}
 	server := httpd.New(p, metrics.Gatherer(), log)
+	if o.past != nil {
+		server.Keep(history.Read(o.history.dir))
+	}
 
 	// Whatever ends first ends the others. The server's last answers come from an agent that has stopped sampling,
 	// but is not closed before run returns.
@@ -206,9 +227,15 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 			return p.Follow(ctx, length, func(w *profile.Profile) {
 				metrics.Observe(w)
 				server.Observe(w)
+				if o.past != nil {
+					o.past.Observe(w)
+				}
 			})
 		},
 		func() error { return server.Serve(ctx, ln) },
+	}
+	if o.past != nil {
+		tasks = append(tasks, func() error { return o.past.Run(ctx) })
 	}
 	ended := make(chan error, len(tasks))
 	for _, task := range tasks {

@@ -45,6 +45,7 @@ var parts = []harness.Section[bench]{
 	{Name: "contexts", Markers: []string{"contexts"}, Aim: "chain costs 1,500 ns more than an empty program", Plan: harness.Always(bench.contexts)},
 	{Name: "events", Markers: []string{"events", "eventcosts"}, Aim: "1 % of a guest's CPU time", Plan: harness.Always(bench.events)},
 	{Name: "exact", Markers: []string{"exact"}, Aim: "none", Plan: harness.Always(bench.exact)},
+	{Name: "history", Markers: []string{"history"}, Aim: "a day of 20 services in 200 MB, 0.2 % of a core", Plan: harness.Always(bench.history)},
 }
 
 func partName(p harness.Section[bench]) string { return p.Name }
@@ -136,15 +137,17 @@ type manner struct {
 	cold    bool          // do not wait until the guests are warm
 	depth   depthManner
 	events  eventManner
+	history historyManner
 }
 
 var (
 	longRun = manner{
 		rounds: 8, segment: 4 * time.Second, busy: 30 * time.Second, starts: 5, depth: longDepth, events: longEvents,
+		history: longHistory,
 	}
 	shortRun = manner{
 		rounds: 1, segment: 500 * time.Millisecond, busy: 2 * time.Second, starts: 1, cold: true, depth: shortDepth,
-		events: shortEvents,
+		events: shortEvents, history: shortHistory,
 	}
 )
 

@@ -3,6 +3,7 @@ package prom
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
@@ -17,12 +18,13 @@ var (
 type health struct {
 	source   Source
 	windows  *windowTally
+	history  func() history.Stats // nil without a history
 	families []family
 	descs    []*prometheus.Desc // of families
 }
 
-func newHealth(source Source, windows *windowTally) *health {
-	h := &health{source: source, windows: windows, families: families()}
+func newHealth(source Source, windows *windowTally, history func() history.Stats) *health {
+	h := &health{source: source, windows: windows, history: history, families: families()}
 	for _, f := range h.families {
 		var labels []string
 		if f.label != "" {
@@ -49,7 +51,11 @@ func (h *health) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
 		return
 	}
-	s := snapshot{counts, h.source.Stats(), h.windows.totals()}
+	s := snapshot{counts, h.source.Stats(), h.windows.totals(), nil}
+	if h.history != nil {
+		stats := h.history()
+		s.history = &stats
+	}
 	for i, f := range h.families {
 		f.read(s, func(value float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(h.descs[i], f.kind, value, labels...)

@@ -3,6 +3,7 @@ package prom
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
@@ -21,6 +22,7 @@ type snapshot struct {
 	profile.Counts
 	profile.Stats
 	windows windowTotals
+	history *history.Stats // nil without a history
 }
 
 // yield reports one series of a family: its value and the value of its label, if it has one.
@@ -42,7 +44,7 @@ const (
 // families is everything but the hot methods and the two metrics with their own shape (see health.Collect). Each
 // loss comes next to its success, so that readers can compute a share without knowing the code.
 func families() []family {
-	return append(eventFamilies(), []family{
+	return append(append(eventFamilies(), historyFamilies()...), []family{
 		// Samples, if CPUs tick: attempted = delivered + dropped; delivered = folded + discarded.
 		ofTicks("vmprof_samples_attempted_total", "Samples that the kernel side began; the sum of delivered and dropped once the ring is drained.", "", counterKind,
 			func(s snapshot, y yield) { y(float64(s.Attempted)) }),

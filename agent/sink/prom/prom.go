@@ -11,6 +11,7 @@ package prom
 import (
 	"fmt"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +33,7 @@ type Options struct {
 	NoTime  bool                     // CPU time is not sampled: leave out its metrics
 	Engines []string                 // call engines that have series of calls; none if calls are not sampled
 	Events  [profile.EventKinds]bool // recorded kinds of events: those with a total for each service get series
+	History func() history.Stats     // of serve --history-dir; nil without a history
 	Build   Build
 }
 
@@ -69,7 +71,7 @@ func New(source Source, o *Options) (*Exporter, error) {
 	})
 	build.Set(1)
 	all := []prometheus.Collector{
-		newHealth(source, e.windows),
+		newHealth(source, e.windows, o.History),
 		build,
 		// The agent's own CPU time, memory and file descriptors.
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

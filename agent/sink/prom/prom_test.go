@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -70,9 +71,16 @@ func (fixed) Stats() profile.Stats {
 // allEvents are all kinds.
 var allEvents = [profile.EventKinds]bool{true, true, true, true, true, true}
 
+func pastStats() history.Stats {
+	return history.Stats{
+		Windows: 360, Bytes: 24_000_000, Lost: map[string]uint64{"disk_full": 3, "busy": 2, "too_large": 0, "failed": 1}, Cut: 77,
+		Removed: map[string]uint64{"age": 1000, "size": 2000}, Size: 19_000_000, MaxSize: 200_000_000, Oldest: time.Unix(1_795_000_000, 0),
+	}
+}
+
 func exporter(t *testing.T) *Exporter {
 	t.Helper()
-	e, err := New(fixed{}, &Options{MaxMethods: 3, Engines: engines, Events: allEvents, Build: Build{Version: "1.2.3", Revision: "abcdef", GoVersion: "go1.26"}})
+	e, err := New(fixed{}, &Options{MaxMethods: 3, Engines: engines, Events: allEvents, History: pastStats, Build: Build{Version: "1.2.3", Revision: "abcdef", GoVersion: "go1.26"}})
 	if err != nil {
 		t.Fatal(err)
 	}

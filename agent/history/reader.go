@@ -1,0 +1,254 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+)
+
+// A Reader reads a history, also one that is being written. Its methods may be called from any goroutine.
+type Reader struct {
+	path string
+
+	mu      sync.Mutex
+	indexes map[segmentName]fileIndex // of segments, which only grow
+}
+
+type fileIndex struct {
+	*scanner
+	info os.FileInfo
+}
+
+// Read returns a reader of the history in a directory. It opens nothing yet.
+func Read(path string) *Reader {
+	return &Reader{path: path, indexes: make(map[segmentName]fileIndex)}
+}
+
+// ErrNone is the error for a time of which the history has nothing.
+var ErrNone = errors.New("the history has nothing of that time")
+
+// A Slice is a window of a history, without its stacks.
+type Slice struct {
+	Start, End time.Time
+	Covered    time.Duration // of the time between them; less while the agent did not run
+	Services   []Sum         // ordered by name
+}
+
+// Timeline returns the windows that touch the time from from to to, in order, with the sums of one service, or of all if service is "". It
+// reads no stacks, and of most windows nothing more once they were read.
+func (r *Reader) Timeline(ctx context.Context, from, to time.Time, service string) ([]Slice, error) {
+	files, err := r.open()
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(files)
+	var list []Slice
+	for _, f := range files {
+		for i := range f.entries {
+			e := &f.entries[i]
+			if !e.start.Before(to) || !e.end.After(from) {
+				continue
+			}
+			s := Slice{e.start, e.end, e.covered, slices.Clone(e.sums)}
+			if service != "" {
+				s.Services = slices.DeleteFunc(s.Services, func(s Sum) bool { return s.Service != service })
+			}
+			list = append(list, s)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Slice) int { return a.Start.Compare(b.Start) })
+	return list, ctx.Err()
+}
+
+// Query returns one profile of the windows in a selection. The first comments say which time it is of, and how fine the windows are. If there
+// is none, the error is ErrNone and says which time the history has.
+func (r *Reader) Query(ctx context.Context, want Selection) (*profile.Profile, error) {
+	files, err := r.open()
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(files)
+	half := func(e *entry) bool { return want.overlap(e) >= e.end.Sub(e.start)/2 }
+	touches := func(e *entry) bool { return true }
+	var q query
+	for _, taken := range []func(*entry) bool{half, touches} {
+		for _, f := range files {
+			if err := q.add(ctx, f, &want, taken); err != nil {
+				return nil, err
+			}
+		}
+		if q.windows > 0 {
+			return q.profile(&want), nil
+		}
+	}
+	return nil, fmt.Errorf("%w (%s)", ErrNone, span(files))
+}
+
+// overlap is how much of a window is in the selection; 0 or less if nothing is.
+func (s *Selection) overlap(e *entry) time.Duration {
+	from, to := s.From, s.To
+	if e.start.After(from) {
+		from = e.start
+	}
+	if e.end.Before(to) {
+		to = e.end
+	}
+	return to.Sub(from)
+}
+
+// span says which time the history has.
+func span(files []*openIndex) string {
+	var first, last time.Time
+	for _, f := range files {
+		for i := range f.entries {
+			e := &f.entries[i]
+			if first.IsZero() || e.start.Before(first) {
+				first = e.start
+			}
+			if e.end.After(last) {
+				last = e.end
+			}
+		}
+	}
+	if first.IsZero() {
+		return "it is empty"
+	}
+	const layout = "2006-01-02 15:04:05 MST"
+	return fmt.Sprintf("it has %s to %s", first.Format(layout), last.Format(layout))
+}
+
+// A query is a profile in the making.
+type query struct {
+	sum              merger
+	windows          int
+	shortest, finest time.Duration // windows
+	damaged          int           // segments that were not read to the end
+}
+
+// add adds the windows of a segment.
+func (q *query) add(ctx context.Context, f *openIndex, want *Selection, taken func(*entry) bool) error {
+	matches := func(e *entry) bool { return want.overlap(e) > 0 && taken(e) }
+	last := len(f.entries) - 1
+	for last >= 0 && !matches(&f.entries[last]) {
+		last--
+	}
+	d := decoder{f: f.file}
+	for i := range f.entries[:last+1] {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		e := &f.entries[i]
+		var of *Selection // only names
+		if matches(e) {
+			of = want
+		}
+		p, err := d.window(e, of)
+		if err != nil {
+			q.damaged++
+			return nil
+		}
+		if of == nil {
+			continue
+		}
+		q.sum.add(p, e.end)
+		q.windows++
+		length := e.end.Sub(e.start)
+		q.shortest, q.finest = max(q.shortest, length), min(q.finest, length)
+		if q.windows == 1 {
+			q.finest = length
+		}
+	}
+	return nil
+}
+
+// profile is the result.
+func (q *query) profile(want *Selection) *profile.Profile {
+	p := q.sum.finish(4 * maxContexts)
+	const layout = "2006-01-02 15:04:05"
+	length := q.finest.Round(time.Second).String()
+	if longest := q.shortest.Round(time.Second); longest > q.finest.Round(time.Second) {
+		length += " to " + longest.String()
+	}
+	comments := []string{fmt.Sprintf("from the history: %s to %s, %d windows of %s", p.Start.Format(layout+" MST"), q.sum.end.Format(layout),
+		q.windows, length)}
+	if missing := q.sum.end.Sub(p.Start) - p.Duration; missing > time.Second {
+		comments = append(comments, fmt.Sprintf("%v of that time were not recorded", missing.Round(time.Second)))
+	}
+	if q.damaged > 0 {
+		comments = append(comments, fmt.Sprintf("%d segments of the history are damaged: a part is missing", q.damaged))
+	}
+	if want.Service != "" || len(want.PIDs) > 0 {
+		comments = append(comments, "only a part of the processes: samples are counted for all of them")
+	}
+	p.Comments = append(comments, p.Comments...)
+	return p
+}
+
+// An openIndex is an open segment and its index.
+type openIndex struct {
+	file    *os.File
+	entries []entry
+}
+
+func closeAll(files []*openIndex) {
+	for _, f := range files {
+		f.file.Close()
+	}
+}
+
+// open opens all segments, in their order. The writer may merge or remove some meanwhile: then it begins again.
+func (r *Reader) open() ([]*openIndex, error) {
+	for tries := 0; ; tries++ {
+		files, err := r.openOnce()
+		if err == nil || !errors.Is(err, fs.ErrNotExist) || tries == 5 {
+			return files, err
+		}
+		if _, statErr := os.Stat(r.path); statErr != nil {
+			return nil, err
+		}
+	}
+}
+
+func (r *Reader) openOnce() (files []*openIndex, err error) {
+	dir, err := os.OpenRoot(r.path)
+	if err != nil {
+		return nil, fmt.Errorf("open the history: %w", err)
+	}
+	defer dir.Close()
+	names, _, err := segmentNames(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			closeAll(files)
+			files = nil
+		}
+	}()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := make(map[segmentName]fileIndex, len(names))
+	for _, name := range names {
+		f, info, err := openSegment(dir, name)
+		if err != nil {
+			return files, err
+		}
+		index := r.indexes[name]
+		if index.scanner == nil || index.end > info.Size() || !os.SameFile(index.info, info) { // another file has the name now
+			index.scanner = new(scanner)
+		}
+		index.info = info
+		index.scan(f, info.Size())
+		known[name] = index
+		files = append(files, &openIndex{f, index.entries[:len(index.entries):len(index.entries)]})
+	}
+	r.indexes = known
+	return files, nil
+}

@@ -1,0 +1,497 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+)
+
+// Options tune a Store. Zero values stand for the defaults.
+type Options struct {
+	Keep    time.Duration // windows older than that are removed, at the latest with their segment, an hour later; default 24 h
+	MaxSize int64         // bytes of all files together, never exceeded; default 200 MB, at least MinSize
+	Fine    time.Duration // windows are merged to a minute when their segment is older; default 2 h
+	Medium  time.Duration // and to ten minutes; default 8 h
+	Log     *slog.Logger
+	Now     func() time.Time // the clock, for tests
+}
+
+// Defaults of Options.
+const (
+	DefaultKeep    = 24 * time.Hour
+	DefaultMaxSize = 200_000_000
+	MinSize        = 1_000_000
+	DefaultFine    = 2 * time.Hour
+	DefaultMedium  = 8 * time.Hour
+)
+
+const (
+	// segmentTime is how much recorded time a segment has. An hour has names that are worth to be shared, and can be removed at once.
+	segmentTime = time.Hour
+	// segmentShare is the largest segment, as a share of the maximum size: so much is removed at once when there is no room.
+	segmentShare = 8
+	// syncEvery is how much a failure of power may cost. What the kernel has been given survives the end of the process.
+	syncEvery = time.Minute
+	// queued windows wait while the disk is busy.
+	queued = 4
+)
+
+// Causes for which a window is not stored: keys of Stats.Lost.
+const (
+	LostDiskFull = "disk_full"
+	LostBusy     = "busy"      // the disk was too slow
+	LostTooLarge = "too_large" // the window does not fit
+	LostFailed   = "failed"    // any other error of the file system
+)
+
+// Reasons for which windows are removed: keys of Stats.Removed.
+const (
+	RemovedAge  = "age"
+	RemovedSize = "size"
+)
+
+// Stats are the state of a Store. Counters run since it was opened. Maps have every key from the start.
+type Stats struct {
+	Windows uint64            // counter: stored windows
+	Bytes   uint64            // counter: written, also when windows are merged
+	Lost    map[string]uint64 // counter: windows that were not stored, by cause
+	Cut     uint64            // counter: bytes that were cut off as their record was incomplete or damaged
+	Removed map[string]uint64 // counter: bytes of segments that were removed, by reason
+	Merges  uint64            // counter: segments whose windows were merged
+	Size    int64             // gauge: bytes of all files
+	MaxSize int64             // gauge: their bound
+	Oldest  time.Time         // gauge: the start of the oldest window; zero if there is none
+}
+
+// A Store writes a history. One process can open a directory at a time.
+type Store struct {
+	o        Options
+	dir      *os.Root
+	lock     *os.File
+	queue    chan *profile.Profile
+	segments []*segment // by number
+	next     uint64     // a number that no segment had, or less
+	// open is the last segment while windows are appended to it; nil if there is none.
+	open   *openSegmentFile
+	frames frameCache
+	synced time.Time
+
+	mu    sync.Mutex
+	stats Stats
+}
+
+// A segment is a file of the store.
+type segment struct {
+	segmentName
+	size    int64
+	windows int
+	start   time.Time     // of the earliest window
+	end     time.Time     // of the latest
+	covered time.Duration // of all windows
+}
+
+func (g *segment) add(h *header) {
+	if g.windows == 0 || h.start.Before(g.start) {
+		g.start = h.start
+	}
+	if h.end.After(g.end) {
+		g.end = h.end
+	}
+	g.windows++
+	g.covered += h.covered
+}
+
+// openSegmentFile is a segment that is being written.
+type openSegmentFile struct {
+	*segment
+	f *os.File
+	*encoder
+}
+
+// Open opens the history in a directory for writing, makes the directory if there is none, and cuts off what a crash left incomplete.
+func Open(path string, o *Options) (*Store, error) {
+	s := &Store{queue: make(chan *profile.Profile, queued)}
+	if o != nil {
+		s.o = *o
+	}
+	s.o.Keep, s.o.MaxSize = cmp.Or(s.o.Keep, DefaultKeep), cmp.Or(s.o.MaxSize, DefaultMaxSize)
+	s.o.Fine, s.o.Medium = cmp.Or(s.o.Fine, DefaultFine), cmp.Or(s.o.Medium, DefaultMedium)
+	if s.o.MaxSize < MinSize {
+		return nil, fmt.Errorf("the size of the history is %d bytes: it needs at least %d", s.o.MaxSize, MinSize)
+	}
+	if s.o.Log == nil {
+		s.o.Log = slog.New(slog.DiscardHandler)
+	}
+	if s.o.Now == nil {
+		s.o.Now = time.Now
+	}
+	s.stats.Lost = map[string]uint64{LostDiskFull: 0, LostBusy: 0, LostTooLarge: 0, LostFailed: 0}
+	s.stats.Removed = map[string]uint64{RemovedAge: 0, RemovedSize: 0}
+	var err error
+	if s.dir, s.lock, err = ownDirectory(path); err != nil {
+		return nil, err
+	}
+	if err := s.recover(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close closes the store. Windows that were handed to Observe and not written yet are lost.
+func (s *Store) Close() error {
+	err := s.finish()
+	return errors.Join(err, s.lock.Close(), s.dir.Close())
+}
+
+// Stats returns the state. It may be called from any goroutine.
+func (s *Store) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	copied := s.stats
+	copied.Lost, copied.Removed = make(map[string]uint64), make(map[string]uint64)
+	for cause, n := range s.stats.Lost {
+		copied.Lost[cause] = n
+	}
+	for cause, n := range s.stats.Removed {
+		copied.Removed[cause] = n
+	}
+	return copied
+}
+
+func (s *Store) count(change func(*Stats)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.stats)
+	s.stats.Size, s.stats.Oldest, s.stats.MaxSize = s.size(), time.Time{}, s.o.MaxSize
+	for _, g := range s.segments {
+		if g.windows > 0 && (s.stats.Oldest.IsZero() || g.start.Before(s.stats.Oldest)) {
+			s.stats.Oldest = g.start
+		}
+	}
+}
+
+// Observe takes a closed window to be written by Run. It never waits: if the disk is too slow, the window is lost and counted.
+func (s *Store) Observe(p *profile.Profile) {
+	select {
+	case s.queue <- p:
+	default:
+		s.mu.Lock()
+		s.stats.Lost[LostBusy]++
+		s.mu.Unlock()
+	}
+}
+
+// Run writes windows, merges and removes old ones until ctx ends. It logs failures once until it succeeds again.
+func (s *Store) Run(ctx context.Context) error {
+	failing := false
+	report := func(err error) {
+		if err != nil && !failing {
+			s.o.Log.Warn("the history is incomplete; vmprof_history_windows_lost_total counts on", "err", err)
+		}
+		failing = err != nil
+	}
+	for {
+		select {
+		case p := <-s.queue:
+			report(s.Add(p))
+		case <-ctx.Done():
+			for {
+				select {
+				case p := <-s.queue:
+					report(s.Add(p))
+				default:
+					return nil
+				}
+			}
+		}
+	}
+}
+
+// Add writes a window, removes what is too old, and merges windows of the oldest segment that is due, which may take a second. Only the goroutine
+// that owns the store may call it: the one in Run if that runs.
+func (s *Store) Add(p *profile.Profile) error {
+	return errors.Join(s.add(p), s.tidy())
+}
+
+func (s *Store) add(p *profile.Profile) error {
+	if y := p.Start.Year(); y < 1900 || y > 2200 || p.Duration < 0 { // what 64 bits of nanoseconds hold, with some room
+		s.count(func(n *Stats) { n.Lost[LostFailed]++ })
+		return fmt.Errorf("the clock is wrong: a window began at %v", p.Start)
+	}
+	if s.frames == nil || len(s.frames) > maxCached {
+		s.frames = make(frameCache)
+	}
+	m := merger{frames: s.frames}
+	end := p.Start.Add(p.Duration)
+	m.add(p, end)
+	h := header{start: p.Start, end: end, covered: p.Duration, sums: sumsOf(p)}
+	err := s.write(&h, m.finish(maxContexts))
+	s.count(func(n *Stats) {
+		switch {
+		case err == nil:
+			n.Windows++
+		case errors.Is(err, errTooLarge):
+			n.Lost[LostTooLarge]++
+		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+			n.Lost[LostDiskFull]++
+		default:
+			n.Lost[LostFailed]++
+		}
+	})
+	return err
+}
+
+// write appends a window to the last segment, or to a new one.
+func (s *Store) write(h *header, p *profile.Profile) error {
+	if o := s.open; o != nil && (o.covered >= segmentTime || o.full() || o.size > s.o.MaxSize/segmentShare || o.windows >= maxEntries) {
+		if err := s.finish(); err != nil {
+			return err
+		}
+	}
+	// A window that finds no room removes the oldest segment. That may be the last one, whose names the record relies on.
+	for range 2 {
+		if s.open == nil {
+			if err := s.create(); err != nil {
+				return err
+			}
+		}
+		o := s.open
+		record, err := o.record(h, p)
+		if err == nil {
+			err = s.reserve(int64(len(record)))
+		}
+		if err != nil {
+			o.forget()
+			return err
+		}
+		if s.open != o {
+			continue
+		}
+		return s.append(h, record)
+	}
+	return errTooLarge
+}
+
+// append appends a record. What an error leaves of it is cut off.
+func (s *Store) append(h *header, record []byte) error {
+	o := s.open
+	if _, err := o.f.WriteAt(record, o.size); err != nil {
+		o.forget()
+		if cutErr := o.f.Truncate(o.size); cutErr != nil {
+			s.finish() // the next window begins another segment
+			err = errors.Join(err, cutErr)
+		}
+		return fmt.Errorf("write to the history: %w", err)
+	}
+	o.size += int64(len(record))
+	o.add(h)
+	s.count(func(n *Stats) { n.Bytes += uint64(len(record)) })
+	if now := s.o.Now(); now.Sub(s.synced).Abs() >= syncEvery {
+		s.synced = now
+		if err := unix.Fdatasync(int(o.f.Fd())); err != nil {
+			return fmt.Errorf("sync the history: %w", err)
+		}
+	}
+	return nil
+}
+
+// create begins a segment.
+func (s *Store) create() error {
+	if err := s.reserve(int64(len(magic))); err != nil {
+		return err
+	}
+	g := &segment{size: int64(len(magic))}
+	if n := len(s.segments); n > 0 {
+		s.next = max(s.next, s.segments[n-1].number+1)
+	}
+	g.number = s.next
+	f, err := s.createFile(g.String())
+	if err != nil {
+		return err
+	}
+	s.open = &openSegmentFile{g, f, newEncoder()}
+	s.segments = append(s.segments, g)
+	return nil
+}
+
+// createFile makes a file that begins as segments do.
+func (s *Store) createFile(name string) (*os.File, error) {
+	f, err := s.dir.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("create a segment of the history: %w", err)
+	}
+	if _, err := f.WriteAt([]byte(magic), 0); err != nil {
+		f.Close()
+		s.dir.Remove(name)
+		return nil, fmt.Errorf("begin a segment of the history: %w", err)
+	}
+	return f, nil
+}
+
+// finish closes the last segment.
+func (s *Store) finish() error {
+	o := s.open
+	if o == nil {
+		return nil
+	}
+	s.open, s.frames = nil, nil
+	if err := errors.Join(unix.Fdatasync(int(o.f.Fd())), o.f.Close()); err != nil {
+		return fmt.Errorf("close a segment of the history: %w", err)
+	}
+	return nil
+}
+
+// size is that of all segments.
+func (s *Store) size() (n int64) {
+	for _, g := range s.segments {
+		n += g.size
+	}
+	return n
+}
+
+// reserve makes room for so many bytes: it removes the oldest segments, in the order in which they were written.
+func (s *Store) reserve(bytes int64) error {
+	for s.size()+bytes > s.o.MaxSize {
+		if len(s.segments) == 0 {
+			return errTooLarge
+		}
+		if err := s.remove(s.segments[0], RemovedSize); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) remove(g *segment, reason string) error {
+	if s.open != nil && s.open.segment == g {
+		s.finish() // what cannot be written any more is removed anyway
+	}
+	if err := s.dir.Remove(g.String()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove a segment of the history: %w", err)
+	}
+	s.segments = slices.DeleteFunc(s.segments, func(o *segment) bool { return o == g })
+	s.count(func(n *Stats) { n.Removed[reason] += uint64(g.size) })
+	return nil
+}
+
+// recover reads what is there, and cuts off what is incomplete. The last segment goes on.
+func (s *Store) recover() error {
+	names, useless, err := segmentNames(s.dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range useless {
+		if err := s.dir.Remove(name); err != nil {
+			return fmt.Errorf("remove what an interrupted merge left of the history: %w", err)
+		}
+	}
+	var cut int64
+	for i, name := range names {
+		lost, err := s.recoverSegment(name, i == len(names)-1)
+		if err != nil {
+			return err
+		}
+		cut += lost
+	}
+	if cut > 0 {
+		s.o.Log.Warn("cut off an incomplete end of the history", "bytes", cut)
+	}
+	if err := s.reserve(0); err != nil { // the bound may be lower than it was
+		return err
+	}
+	s.count(func(n *Stats) { n.Cut += uint64(cut) })
+	return nil
+}
+
+// recoverSegment returns how many bytes it cut off.
+func (s *Store) recoverSegment(name segmentName, last bool) (cut int64, err error) {
+	f, err := s.dir.OpenFile(name.String(), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return 0, fmt.Errorf("open a segment of the history: %w", err)
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			f.Close()
+		}
+	}()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("open a segment of the history: %w", err)
+	}
+	var index scanner
+	index.scan(f, info.Size())
+	// Of the last segment the bodies are read, too: the machine may have failed before they were on the disk.
+	d := decoder{f: f}
+	if last {
+		for i := range index.entries {
+			if _, err := d.window(&index.entries[i], nil); err != nil {
+				index.truncate(i)
+				d = decoder{f: f}
+				for j := range index.entries { // without what was read of the damaged one
+					if _, err := d.window(&index.entries[j], nil); err != nil {
+						return 0, fmt.Errorf("read a segment of the history: %w", err)
+					}
+				}
+				break
+			}
+		}
+	}
+	cut = info.Size() - index.end
+	if len(index.entries) == 0 {
+		if err := s.dir.Remove(name.String()); err != nil {
+			return 0, fmt.Errorf("remove an empty segment of the history: %w", err)
+		}
+		return cut, nil
+	}
+	if cut > 0 {
+		if err := f.Truncate(index.end); err != nil {
+			return 0, fmt.Errorf("cut a segment of the history: %w", err)
+		}
+	}
+	g := &segment{segmentName: name, size: index.end}
+	for i := range index.entries {
+		g.add(&index.entries[i].header)
+	}
+	s.segments = append(s.segments, g)
+	if last && name.level == 0 && s.o.Now().Sub(g.end).Abs() < segmentTime {
+		s.open, keep = &openSegmentFile{g, f, d.encoder(&index.services)}, true
+	}
+	return cut, nil
+}
+
+// truncate keeps the first n entries, and the services that they have.
+func (s *scanner) truncate(n int) {
+	s.end = int64(len(magic))
+	if n > 0 {
+		s.end = s.entries[n-1].next()
+	}
+	s.entries = s.entries[:n]
+}
+
+// encoder returns one that goes on where the decoder is.
+func (d *decoder) encoder(services *serviceNames) *encoder {
+	e := newEncoder()
+	e.tables.strings, e.tables.frames, e.tables.text = d.tables.strings, d.tables.frames, d.tables.text
+	for id, s := range e.tables.strings {
+		e.tables.stringIDs[s] = id
+	}
+	for id, f := range e.tables.frames {
+		e.tables.frameIDs[f] = id
+	}
+	for _, name := range services.names {
+		e.services.id(name)
+	}
+	return e
+}

@@ -1,0 +1,107 @@
+package httpd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/history"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+)
+
+// A History is what serve --history-dir keeps. Its methods may be called from any goroutine.
+type History interface {
+	// Query returns the profile of a time in the past, or history.ErrNone.
+	Query(ctx context.Context, want history.Selection) (*profile.Profile, error)
+}
+
+// maxPastQueries bounds the answers from the history that are made at once: each reads and merges many windows.
+const maxPastQueries = 2
+
+// past answers from the history. The zero value answers that there is none.
+type past struct {
+	history History
+	queries chan struct{}
+}
+
+// Keep makes /profiles/…?from=&to= answer from h. It must be called before Serve.
+func (s *Server) Keep(h History) {
+	s.past.history, s.past.queries = h, make(chan struct{}, maxPastQueries)
+}
+
+// ofPast reports whether a request is about the past.
+func ofPast(r *http.Request) bool {
+	q := r.URL.Query()
+	return q.Has("from") || q.Has("to") || q.Has("service")
+}
+
+// servePast answers /profiles/…?from=&to=&service=&pid=.
+func (p *profiles) servePast(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	_, pids, err := parsePull(q)
+	switch {
+	case err != nil:
+	case !q.Has("from"):
+		err = errors.New("to= and service= need from=, such as from=03:10")
+	case q.Has("seconds"):
+		err = errors.New("seconds= is for the time to come: with from= use to=")
+	}
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	from, to, err := history.ParseRange(q.Get("from"), q.Get("to"), time.Now())
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if r.Method == http.MethodHead {
+		p.header(w.Header())
+		return
+	}
+	if p.past.history == nil {
+		refuse(w, http.StatusNotFound, "there is no history: start the agent with serve --history-dir=DIR")
+		return
+	}
+	select {
+	case p.past.queries <- struct{}{}:
+		defer func() { <-p.past.queries }()
+	default:
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusTooManyRequests, fmt.Sprintf("%d profiles of the past are being read already; try again in 1 s", maxPastQueries))
+		return
+	}
+	want := history.Selection{From: from, To: to, Service: q.Get("service"), PIDs: pids, Content: p.kind.content}
+	window, err := p.past.history.Query(r.Context(), want)
+	switch {
+	case r.Context().Err() != nil && !errors.Is(context.Cause(r.Context()), errStopping):
+		return // nobody is there to read it
+	case errors.Is(err, history.ErrNone):
+		refuse(w, http.StatusNotFound, err.Error())
+		return
+	case err != nil:
+		p.fail(w, "read the history", err)
+		return
+	case len(window.Processes) == 0 && (want.Service != "" || len(pids) > 0):
+		refuse(w, http.StatusNotFound, "the history has no such process at that time")
+		return
+	}
+	prof, err := sink.Pprof(window, p.kind.content)
+	if err != nil {
+		p.fail(w, "encode profile", err)
+		return
+	}
+	var body bytes.Buffer
+	if err := prof.Write(&body); err != nil {
+		p.fail(w, "encode profile", err)
+		return
+	}
+	p.header(w.Header())
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
+	_, _ = body.WriteTo(w) // an error means that the client went away
+}

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	pprof "github.com/google/pprof/profile"
+	"github.com/spf13/pflag"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/history"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+)
+
+// defaultHistoryDir is where contrib/systemd/vmprof-agent.service keeps the history.
+const defaultHistoryDir = "/var/lib/vmprof-agent/history"
+
+// historyFlags are the flags of serve for the history.
+type historyFlags struct {
+	dir  string
+	keep time.Duration
+	size size
+}
+
+func (h *historyFlags) add(fs *pflag.FlagSet) {
+	h.keep, h.size = history.DefaultKeep, history.DefaultMaxSize
+	fs.StringVar(&h.dir, "history-dir", "", "keep a history in `DIR`, for report --from")
+	fs.Var(seconds{&h.keep}, "history", "keep it for `TIME`")
+	fs.Var(&h.size, "history-size", "keep at most `SIZE` of it")
+}
+
+func (h *historyFlags) check(fs *pflag.FlagSet) error {
+	switch {
+	case h.dir == "" && (fs.Changed("history") || fs.Changed("history-size")):
+		return usageError("--history and --history-size need --history-dir=DIR")
+	case h.keep < time.Minute:
+		return usageError("--history needs a time of at least a minute, such as 24h")
+	case h.size < history.MinSize:
+		return usageError(fmt.Sprintf("--history-size needs a size of at least %d MB", history.MinSize/1_000_000))
+	}
+	return nil
+}
+
+// open returns nil if there is to be no history.
+func (h *historyFlags) open(log *slog.Logger) (*history.Store, error) {
+	if h.dir == "" {
+		return nil, nil
+	}
+	return history.Open(h.dir, &history.Options{Keep: h.keep, MaxSize: int64(h.size), Log: log})
+}
+
+// A size is a flag for a number of bytes.
+type size int64
+
+var sizeUnits = []struct {
+	name  string
+	bytes float64
+}{{"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"B", 1}}
+
+func (s *size) String() string {
+	for _, u := range slices.Backward(sizeUnits[:3]) {
+		if n := float64(*s) / u.bytes; n >= 1 && n == math.Trunc(n) {
+			return strconv.FormatFloat(n, 'f', -1, 64) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(*s), 10)
+}
+
+func (*size) Type() string { return "size" }
+
+// Set reads 200MB, 200M or a number of bytes.
+func (s *size) Set(text string) error {
+	number, bytes := text, 1.0
+	for _, u := range sizeUnits {
+		for _, name := range []string{u.name, strings.TrimSuffix(u.name, "B")} {
+			if before, ok := strings.CutSuffix(strings.ToLower(text), strings.ToLower(name)); ok && name != "" && len(before) < len(number) {
+				number, bytes = before, u.bytes
+			}
+		}
+	}
+	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || !(n*bytes >= 0 && n*bytes < 1<<53) {
+		return errors.New("want a size such as 200MB")
+	}
+	*s = size(n * bytes)
+	return nil
+}
+
+// pastFlags are the flags of report for the history.
+type pastFlags struct {
+	from, to, dir, service string
+	selection              history.Selection
+}
+
+func (p *pastFlags) add(fs *pflag.FlagSet) {
+	fs.StringVar(&p.from, "from", "", "read the history from `TIME` on: 03:10, 20m (ago)")
+	fs.StringVar(&p.to, "to", "", "until `TIME` (default: now)")
+	fs.StringVar(&p.service, "service", "", "only the service `NAME`, with --from")
+	fs.StringVar(&p.dir, "history-dir", defaultHistoryDir, "`DIR` of serve")
+}
+
+// viewContents are what views need of the history; the others need CPU time.
+var viewContents = map[string]sink.Content{
+	"edges": sink.CallCounts, "layers": sink.CallCounts,
+	"allocs": sink.OfEvents(profile.Allocations), "locks": sink.OfEvents(profile.Locks), "values": sink.OfEvents(profile.Values),
+	"faults": sink.OfEvents(profile.Faults), "cpi": sink.OfEvents(profile.Cycles), "safepoints": sink.OfEvents(profile.Pauses),
+}
+
+// parse reads the flags for a view, "" for the one that suits what there is.
+func (p *pastFlags) parse(fs *pflag.FlagSet, view string, now time.Time) error {
+	if !fs.Changed("from") {
+		for _, flag := range []string{"to", "service", "history-dir"} {
+			if fs.Changed(flag) {
+				return usageError("--" + flag + " needs --from, such as --from=03:10")
+			}
+		}
+		return nil
+	}
+	switch {
+	case fs.NArg() > 0:
+		return usageError("--from reads the history of serve: remove " + fs.Arg(0))
+	case view == "versions":
+		return usageError("the history does not keep code versions: --view=versions needs a file")
+	case fs.Changed("window"):
+		return usageError("--window is for files: give a shorter time with --from and --to")
+	}
+	var err error
+	if p.selection.From, p.selection.To, err = history.ParseRange(p.from, p.to, now); err != nil {
+		return usageError(err.Error())
+	}
+	p.selection.Service = p.service
+	switch {
+	case view == "":
+		p.selection.Content = sink.Time
+	case viewContents[view] != 0:
+		p.selection.Content = viewContents[view]
+	default:
+		p.selection.Content = sink.Time
+	}
+	return nil
+}
+
+// read returns a profile of the history. With anything it is of what there is if there is no CPU time.
+func (p *pastFlags) read(ctx context.Context, anything bool) (*pprof.Profile, error) {
+	window, err := history.Read(p.dir).Query(ctx, p.selection)
+	if err != nil {
+		return nil, p.explain(err)
+	}
+	content := p.selection.Content
+	if anything && len(window.Processes) > 0 && sampled(window) == 0 {
+		everything := p.selection
+		everything.Content = 0
+		if window, err = history.Read(p.dir).Query(ctx, everything); err != nil {
+			return nil, p.explain(err)
+		}
+		content = sink.ContentOf(window)
+	}
+	if len(window.Processes) == 0 && p.service != "" {
+		return nil, fmt.Errorf("the history has no service %s at that time; without --service report lists them", p.service)
+	}
+	return sink.Pprof(window, content)
+}
+
+func sampled(p *profile.Profile) (n uint64) {
+	for _, proc := range p.Processes {
+		for _, t := range proc.Threads {
+			n += t.Tree.Total()
+		}
+	}
+	return n
+}
+
+// explain adds the remedy.
+func (p *pastFlags) explain(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: start serve with --history-dir=DIR, and report with the same", err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w: only root and the agent's user can read it; use sudo", err)
+	}
+	return err
+}
+
+// before is how much of the time before it the selection is compared with, by default.
+const before = time.Hour
+
+// services writes what each service used, and what it used before.
+func (p *pastFlags) services(ctx context.Context, w io.Writer, rows int) error {
+	r := history.Read(p.dir)
+	now, err := r.Timeline(ctx, p.selection.From, p.selection.To, p.service)
+	if err != nil {
+		return p.explain(err)
+	}
+	earlier, err := r.Timeline(ctx, p.selection.From.Add(-before), p.selection.From, p.service)
+	if err != nil {
+		return p.explain(err)
+	}
+	// The first and the last window may be mostly outside.
+	now = slices.DeleteFunc(now, func(s history.Slice) bool { return len(now) > 2 && p.outside(&s) })
+	used, was := rates(now), rates(earlier)
+	names := make([]string, 0, len(used))
+	for name := range used {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(used[b].total(), used[a].total()), cmp.Compare(a, b))
+	})
+	if len(names) == 0 {
+		return nil // Query says why
+	}
+	var b strings.Builder
+	length := p.selection.To.Sub(p.selection.From).Round(time.Second)
+	fmt.Fprintf(&b, "Services from %s, for %v; before: in the hour before\n", p.selection.From.Format("2006-01-02 15:04:05 MST"), length)
+	fmt.Fprintf(&b, "%7s %7s  %5s %5s %5s %6s %6s  service\n", "CPUs", "before", "Java", "JIT", "GC", "kernel", "native")
+	for i, name := range names {
+		u := used[name]
+		if i == rows && rows > 0 || rows != 0 && u.total() < 0.0005 {
+			fmt.Fprintf(&b, "%s\n", stored.Plural(len(names)-i, "more service"))
+			break
+		}
+		last := "-"
+		if len(earlier) > 0 {
+			last = fmt.Sprintf("%.2f", was[name].total())
+		}
+		share := func(kinds ...profile.CodeKind) string {
+			sum := 0.0
+			for _, k := range kinds {
+				sum += u.cpu[k]
+			}
+			return fmt.Sprintf("%.0f%%", 100*sum/max(u.total(), 1e-9))
+		}
+		if name == "" {
+			name = "(other)"
+		}
+		fmt.Fprintf(&b, "%7.2f %7s  %5s %5s %5s %6s %6s  %s\n", u.total(), last, share(profile.GuestCode), share(profile.Compiling), share(profile.Collecting),
+			share(profile.KernelCode), share(profile.NativeCode, profile.Housekeeping), stored.Printable(name))
+	}
+	b.WriteByte('\n')
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// outside reports whether less than half of a window is in the selection.
+func (p *pastFlags) outside(s *history.Slice) bool {
+	from, to := s.Start, s.End
+	if p.selection.From.After(from) {
+		from = p.selection.From
+	}
+	if p.selection.To.Before(to) {
+		to = p.selection.To
+	}
+	return to.Sub(from) < s.End.Sub(s.Start)/2
+}
+
+// A rate is the CPUs that a service used, by kind of code.
+type rate struct{ cpu [profile.CodeKinds]float64 }
+
+func (r rate) total() (sum float64) {
+	for _, v := range r.cpu {
+		sum += v
+	}
+	return sum
+}
+
+// rates are those of the services in windows.
+func rates(slices []history.Slice) map[string]rate {
+	covered := 0.0
+	for i := range slices {
+		covered += slices[i].Covered.Seconds()
+	}
+	all := make(map[string]rate)
+	for i := range slices {
+		for _, s := range slices[i].Services {
+			r := all[s.Service]
+			for k, d := range s.CPU {
+				r.cpu[k] += d.Seconds() / max(covered, 1e-9)
+			}
+			all[s.Service] = r
+		}
+	}
+	return all
+}
