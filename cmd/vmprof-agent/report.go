@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"regexp"
 	"strings"
 
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
 const reportUsage = `Usage: vmprof-agent report [flags] [METHOD] FILE
@@ -41,6 +43,7 @@ VIEW is one of:
   vmprof-agent report --view=versions vmprof.pb.gz     # recompiled methods
   vmprof-agent report --view=versions com.acme.Cart.total vmprof.pb.gz
   vmprof-agent report alloc.pb.gz                      # the allocs view
+  vmprof-agent report -o x.html vmprof.pb.gz alloc.pb.gz  # as one page
   go tool pprof -tagleaf=class -http=:8080 alloc.pb.gz  # classes as leaves
 
 Flags:
@@ -75,6 +78,9 @@ type reportOptions struct {
 	// window is the number of the only one to show, 0 for all.
 	window int64
 	file   string
+	// output is the page or the speedscope file to write instead, of files.
+	output string
+	files  []string
 }
 
 func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
@@ -86,13 +92,25 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "limit lines to `N` columns; 0 for no limit")
 	vmThreads := fs.Bool("vm-threads", false, "methods: show GC, JIT and VM threads by method")
 	fs.Int64Var(&o.window, "window", 0, "show window `N`, or file N of a directory (default all)")
+	fs.StringVarP(&o.output, "output", "o", "", "write `FILE` instead: .html or .json (speedscope)")
 	app := fs.StringArray("app", nil, "layers: `PREFIX` of the application (default: non-JDK)")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
 	o.opts.SumVM = !*vmThreads
 	o.view = reportViews[*view]
+	if o.output != "" {
+		if format, err := sink.FormatOf(o.output); err != nil || !format.Together() {
+			return nil, usageError(fmt.Sprintf("-o %s: report writes .html (flame graph and tables) and .json (speedscope)", o.output))
+		}
+		if fs.NArg() > 0 && *view == "" {
+			o.files = fs.Args()
+			return &o, nil
+		}
+	}
 	switch {
+	case o.output != "" && *view != "":
+		return nil, usageError("-o writes all views: remove --view")
 	case o.view == nil && fs.Changed("view"):
 		return nil, usageError(fmt.Sprintf("unknown view %q: choose %s", *view, viewNames))
 	case len(*app) > 0 && *view != "layers":
@@ -139,6 +157,9 @@ func showReport(_ context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
+	if o.output != "" {
+		return o.write(stdout)
+	}
 	list, err := readRecordings(o.file)
 	if err != nil {
 		return err
@@ -166,4 +187,51 @@ func showReport(_ context.Context, args []string, stdout, stderr io.Writer) erro
 		return fmt.Errorf("show %s: %w", o.file, err)
 	}
 	return report.Footer(stdout, p, o.opts.Width)
+}
+
+// write writes the page or the speedscope file of all files.
+func (o *reportOptions) write(stdout io.Writer) error {
+	if err := sink.CheckWritable(o.output); err != nil {
+		return err
+	}
+	var profiles []*pprof.Profile
+	page := sink.Page{Title: pageTitle(o.files)}
+	for _, name := range o.files {
+		list, err := readRecordings(name)
+		if err != nil {
+			return err
+		}
+		for _, r := range list {
+			p := r.Profile
+			if o.window > 0 {
+				if p, err = report.WindowOf(p, o.window); err != nil {
+					return fmt.Errorf("show %s: %w", r.Name, err)
+				}
+			}
+			profiles = append(profiles, p)
+			if err := page.Add(filepath.Base(r.Name), p); err != nil {
+				return err
+			}
+			page.Commands = append(page.Commands, "vmprof-agent report "+r.Name)
+		}
+	}
+	var err error
+	if format, _ := sink.FormatOf(o.output); format == sink.FormatSpeedscope {
+		err = sink.WriteSpeedscope(o.output, stdout, page.Title, profiles...)
+	} else {
+		err = sink.WritePage(o.output, stdout, &page)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(stdout, "written to %s\n", o.output)
+	}
+	return err
+}
+
+// pageTitle names files.
+func pageTitle(files []string) string {
+	var names []string
+	for _, file := range files {
+		names = append(names, filepath.Base(file))
+	}
+	return strings.Join(names, ", ")
 }
