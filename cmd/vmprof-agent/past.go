@@ -151,6 +151,17 @@ func (p *pastFlags) parse(fs *pflag.FlagSet, view string, now time.Time) error {
 	return nil
 }
 
+// arguments are those of report for the same again.
+func (p *pastFlags) arguments() string {
+	text := "--from=" + p.from
+	for _, f := range []struct{ name, value, omitted string }{{"to", p.to, ""}, {"service", p.service, ""}, {"history-dir", p.dir, defaultHistoryDir}} {
+		if f.value != f.omitted {
+			text += " --" + f.name + "=" + f.value
+		}
+	}
+	return text
+}
+
 // read returns a profile of the history. With anything it is of what there is if there is no CPU time.
 func (p *pastFlags) read(ctx context.Context, anything bool) (*pprof.Profile, error) {
 	window, err := history.Read(p.dir).Query(ctx, p.selection)

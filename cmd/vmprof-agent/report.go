@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
 const reportUsage = `Usage: vmprof-agent report [flags] [METHOD] FILE
@@ -44,6 +46,7 @@ VIEW is one of:
   vmprof-agent report --view=versions vmprof.pb.gz     # recompiled methods
   vmprof-agent report --view=versions com.acme.Cart.total vmprof.pb.gz
   vmprof-agent report alloc.pb.gz                      # the allocs view
+  vmprof-agent report -o x.html vmprof.pb.gz alloc.pb.gz  # as one page
   go tool pprof -tagleaf=class -http=:8080 alloc.pb.gz  # classes as leaves
   vmprof-agent report --from=03:10 --to=03:15          # what happened at 03:12?
   vmprof-agent report --from=20m --service=shop --view=allocs
@@ -81,6 +84,9 @@ type reportOptions struct {
 	window int64
 	file   string
 	past   pastFlags
+	// output is the page or the speedscope file to write instead, of files.
+	output string
+	files  []string
 }
 
 func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
@@ -93,6 +99,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	vmThreads := fs.Bool("vm-threads", false, "methods: show GC, JIT and VM threads by method")
 	fs.Int64Var(&o.window, "window", 0, "show window `N`, or file N of a directory (default all)")
 	o.past.add(fs)
+	fs.StringVarP(&o.output, "output", "o", "", "write `FILE` instead: .html or .json (speedscope)")
 	app := fs.StringArray("app", nil, "layers: `PREFIX` of the application (default: non-JDK)")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
@@ -102,7 +109,18 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	if err := o.past.parse(fs, *view, time.Now()); err != nil {
 		return nil, err
 	}
+	if o.output != "" {
+		if format, err := sink.FormatOf(o.output); err != nil || !format.Together() {
+			return nil, usageError(fmt.Sprintf("-o %s: report writes .html (flame graph and tables) and .json (speedscope)", o.output))
+		}
+		if (fs.NArg() > 0 || o.past.from != "") && *view == "" {
+			o.files = fs.Args()
+			return &o, nil
+		}
+	}
 	switch {
+	case o.output != "" && *view != "":
+		return nil, usageError("-o writes all views: remove --view")
 	case o.view == nil && fs.Changed("view"):
 		return nil, usageError(fmt.Sprintf("unknown view %q: choose %s", *view, viewNames))
 	case len(*app) > 0 && *view != "layers":
@@ -154,6 +172,13 @@ func showReport(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	if o.past.from != "" {
 		return o.showPast(ctx, stdout)
 	}
+	if o.output != "" {
+		list, err := o.recordings()
+		if err != nil {
+			return err
+		}
+		return o.write(stdout, pageTitle(o.files), list, func(r report.Named) string { return r.Name })
+	}
 	list, err := readRecordings(o.file)
 	if err != nil {
 		return err
@@ -194,10 +219,67 @@ func (o *reportOptions) showPast(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if o.output != "" {
+		return o.write(stdout, o.past.arguments(), []report.Named{{Name: "history", Profile: p}}, func(report.Named) string { return o.past.arguments() })
+	}
 	if o.view == nil {
 		if err := o.past.services(ctx, stdout, o.opts.N); err != nil {
 			return err
 		}
 	}
 	return o.show(stdout, p, "the history")
+}
+
+// recordings are all that the files hold, or the window that was chosen of them.
+func (o *reportOptions) recordings() (list []report.Named, err error) {
+	for _, name := range o.files {
+		of, err := readRecordings(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range of {
+			if o.window > 0 {
+				if r.Profile, err = report.WindowOf(r.Profile, o.window); err != nil {
+					return nil, fmt.Errorf("show %s: %w", r.Name, err)
+				}
+			}
+			list = append(list, r)
+		}
+	}
+	return list, nil
+}
+
+// write writes the page or the speedscope file of recordings. The page says with which arguments of report each is seen again.
+func (o *reportOptions) write(stdout io.Writer, title string, list []report.Named, arguments func(report.Named) string) error {
+	if err := sink.CheckWritable(o.output); err != nil {
+		return err
+	}
+	var profiles []*pprof.Profile
+	page := sink.Page{Title: title}
+	for _, r := range list {
+		profiles = append(profiles, r.Profile)
+		if err := page.Add(filepath.Base(r.Name), r.Profile); err != nil {
+			return err
+		}
+		page.Commands = append(page.Commands, "vmprof-agent report "+arguments(r))
+	}
+	var err error
+	if format, _ := sink.FormatOf(o.output); format == sink.FormatSpeedscope {
+		err = sink.WriteSpeedscope(o.output, stdout, page.Title, profiles...)
+	} else {
+		err = sink.WritePage(o.output, stdout, &page)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(stdout, "written to %s\n", o.output)
+	}
+	return err
+}
+
+// pageTitle names files.
+func pageTitle(files []string) string {
+	var names []string
+	for _, file := range files {
+		names = append(names, filepath.Base(file))
+	}
+	return strings.Join(names, ", ")
 }

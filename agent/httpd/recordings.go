@@ -1,0 +1,138 @@
+package httpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+)
+
+// Recordings is where the page has its data from.
+type Recordings interface {
+	// Flame returns what was recorded of a kind, in windows that begin at from or later and before to; a zero time is no limit.
+	// An empty service is all services. It returns nil if nothing was recorded then. Nobody else changes what it returns.
+	Flame(ctx context.Context, kind, service string, from, to time.Time) (*report.Flame, error)
+}
+
+const (
+	// maxKept is how many windows the page can show: five minutes if they have 10 s.
+	maxKept = 30
+	// maxKeptNodes bounds the contexts of such a window. A node takes about 130 bytes, so a kind takes up to 40 MB on
+	// a busy machine, while somebody looks.
+	maxKeptNodes = 8000
+	// maxFresh is how many windows are held while nobody looks, as they are: to convert one takes tens of milliseconds on a busy machine.
+	maxFresh = 3
+	// lookedAt is for how long somebody who loaded the page is taken to look at it.
+	lookedAt = 10 * time.Minute
+)
+
+// kept are the last windows as the page shows them. They are converted when somebody looks.
+type kept struct {
+	recorded func() []*kind
+	logger   *slog.Logger
+	now      func() time.Time
+
+	mu      sync.Mutex
+	asked   time.Time
+	fresh   []*profile.Profile         // not converted yet, oldest first
+	windows map[string][]*report.Flame // by kind, oldest first; nobody changes them
+}
+
+func newKept(recorded func() []*kind, logger *slog.Logger) *kept {
+	return &kept{recorded: recorded, logger: logger, now: time.Now}
+}
+
+// observe keeps a window.
+func (k *kept) observe(p *profile.Profile) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.fresh = append(k.fresh, p)
+	if k.now().Sub(k.asked) < lookedAt {
+		k.convert()
+		return
+	}
+	k.windows = nil
+	if more := len(k.fresh) - maxFresh; more > 0 {
+		k.fresh = append([]*profile.Profile(nil), k.fresh[more:]...) // a copy, so that the rest can be freed
+	}
+}
+
+// convert makes what the page shows of fresh windows.
+func (k *kept) convert() {
+	recorded := k.recorded()
+	if k.windows == nil {
+		k.windows = make(map[string][]*report.Flame)
+	}
+	for _, p := range k.fresh {
+		for _, of := range recorded {
+			f, err := flameOf(p, of, recorded)
+			if err != nil {
+				k.logger.Error("A window cannot be shown", "kind", of.Name, "err", err)
+				continue
+			}
+			list := append(k.windows[of.Name], f.Cut(maxKeptNodes).Frozen())
+			if more := len(list) - maxKept; more > 0 {
+				list = append([]*report.Flame(nil), list[more:]...)
+			}
+			k.windows[of.Name] = list
+		}
+	}
+	k.fresh = nil
+}
+
+// flameOf converts what a window has of one kind. CPU time has the calls, too.
+func flameOf(p *profile.Profile, of *kind, recorded []*kind) (*report.Flame, error) {
+	content := of.content
+	if content == sink.Time {
+		for _, other := range recorded {
+			if other.content == sink.CallCounts {
+				content |= sink.CallCounts
+			}
+		}
+	}
+	stored, err := sink.Pprof(p, content)
+	if err != nil {
+		return nil, err
+	}
+	flames, err := report.Flames(stored)
+	if err != nil {
+		return nil, err
+	}
+	if len(flames) == 0 { // there were no calls
+		return report.EmptyFlame(of.Name, of.Title, p.Start, p.Duration), nil
+	}
+	return flames[0], nil
+}
+
+// Flame implements Recordings.
+func (k *kept) Flame(ctx context.Context, kind, service string, from, to time.Time) (*report.Flame, error) {
+	k.mu.Lock()
+	k.asked = k.now()
+	k.convert()
+	windows := k.windows[kind]
+	k.mu.Unlock()
+	var sum *report.Flame
+	for _, w := range windows {
+		if w.Start.Before(from) || !to.IsZero() && !w.Start.Before(to) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("add windows: %w", err)
+		}
+		if sum == nil {
+			sum = w.Of(service, 0)
+		} else {
+			sum.MergeOf(w, service)
+		}
+	}
+	return sum, nil
+}
+
+// errNoKind is the error for a kind that is not recorded.
+var errNoKind = errors.New("this kind is not recorded")
