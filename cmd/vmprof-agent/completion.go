@@ -90,7 +90,7 @@ func valueOf(verb string, f *pflag.Flag) (valueKind, []string) {
 		switch {
 		case operand == "" || f.NoOptDefVal != "":
 			return noValue, nil
-		case operand == "FILE" || operand == "FILEs" || operand == "PATH":
+		case operand == "FILE" || operand == "DIR" || operand == "PATH":
 			return fileName, nil
 		}
 	}

@@ -56,6 +56,7 @@ func TestBashCompletion(t *testing.T) {
 		{[]string{"compare", "--by", "cl"}, "class"},
 		{[]string{"record", "-d", "1"}, ""},
 		{[]string{"record", "-o", "ou"}, "out.pb.gz"},
+		{[]string{"serve", "--history-dir", "ou"}, "out.pb.gz"},
 		{[]string{"record", "--", "ou"}, "out.pb.gz"},
 		{[]string{"completion", ""}, "bash fish zsh"},
 		{[]string{"help", "rec"}, "record"},
