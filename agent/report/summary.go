@@ -345,7 +345,7 @@ func doubt(p *pprof.Profile) (word, why string) {
 	case c.Folded < fewSamples:
 		return coarse, account
 	case approximated > muchDoubted:
-		return approximate, percent(approximated) + " of the leaves may be of inlined methods"
+		return approximate, percent(approximated) + " of the leaves may be inlined methods"
 	case uncertain > muchDoubted:
 		return approximate, "the callers of " + percent(uncertain) + " of the samples are uncertain"
 	}
