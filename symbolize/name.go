@@ -2,6 +2,7 @@ package symbolize
 
 import (
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -15,15 +16,16 @@ const MaxName = 512
 // Unknown is the Function of a frame that has no name; its mapping says where it is.
 const Unknown = "[unknown]"
 
-// unknownAt begins the Function of a frame that has no name, where it is known at which address of its file the function begins.
-const unknownAt = "[unknown 0x"
+// UnknownAt is the Function of a frame without a name whose function begins at an address of a file: [unknown libz.so.1+0x4970].
+func UnknownAt(file string, start uint64) string {
+	return fmt.Sprintf("%s%s+0x%x]", unknownIn, CleanName(path.Base(strings.TrimSuffix(file, " (deleted)"))), start)
+}
 
-// UnknownAt is the Function of a frame without a name whose function begins at an address of its file.
-func UnknownAt(start uint64) string { return fmt.Sprintf("%s%x]", unknownAt, start) }
+const unknownIn = "[unknown "
 
 // IsUnknown reports whether a Function is that of a frame without a name.
 func IsUnknown(function string) bool {
-	return function == Unknown || strings.HasPrefix(function, unknownAt)
+	return function == Unknown || strings.HasPrefix(function, unknownIn) && strings.HasSuffix(function, "]") && strings.Contains(function, "+0x")
 }
 
 // CleanName is Printable with the bound of this package's names, MaxName.

@@ -22,7 +22,7 @@ func (o *Object) Frame(m Mapping, addr uint64) Frame {
 		if name, ok := o.lookupMapped(m, addr); ok {
 			frame.Function, frame.SystemName = name.Function, name.System
 		} else if start, ok := o.startMapped(m, addr); ok {
-			frame.Function = UnknownAt(start)
+			frame.Function = UnknownAt(m.File, start)
 		}
 	}
 	frame.Mapping = unique.Make(m)

@@ -307,7 +307,7 @@ func methodOf(f *pprof.Function, m *pprof.Mapping) Method {
 	if name.Name == "" {
 		name.Name = stored.Unnamed
 	}
-	if stored.IsUnnamed(name.Name) && m != nil && m.File != "" {
+	if name.Name == stored.Unnamed && m != nil && m.File != "" {
 		name.Name += " " + stored.Printable(filepath.Base(m.File))
 		name.SystemName = ""
 	}

@@ -44,15 +44,27 @@ func Summary(w io.Writer, files []*pprof.Profile, opts *SummaryOptions) error {
 	}
 	o.Width, o.Lines = cmp.Or(o.Width, 80), cmp.Or(o.Lines, 24)
 	out := bufio.NewWriter(w)
-	room, gap := (o.Lines-len(o.Next))/max(len(files), 1)-1, "" // a status follows each file
-	if room >= spacious {
-		room, gap = room-1, "\n"
-	}
+	const overhead = 2 // lines of a file: its status, and an empty one before that or before the next file
+	lines, shown := o.Lines-len(o.Next), 0
 	for _, p := range files {
-		if err := o.views(out, p, max(room, 1)); err != nil {
+		if lines -= overhead; empty(p) {
+			lines--
+		} else {
+			shown++
+		}
+	}
+	room := max(lines/max(shown, 1), 1)
+	for i, p := range files {
+		if len(files) > 1 && i > 0 {
+			out.WriteByte('\n')
+		}
+		if err := o.views(out, p, room); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%s%s\n", gap, o.status(p))
+		if len(files) == 1 {
+			out.WriteByte('\n')
+		}
+		out.WriteString(o.status(p) + "\n")
 	}
 	for _, line := range o.Next {
 		out.WriteString(o.paint(dim, line) + "\n")
@@ -66,6 +78,10 @@ func (o *SummaryOptions) views(w io.Writer, p *pprof.Profile, lines int) error {
 		return o.time(w, p, lines)
 	}
 	view := EventView(p)
+	if kind, ok := EventKindOf(p); ok && empty(p) {
+		_, err := fmt.Fprintf(w, "No %v events were observed.\n", kind)
+		return err
+	}
 	if view == nil {
 		view = edgesOrNone
 	}
@@ -78,6 +94,9 @@ func (o *SummaryOptions) views(w io.Writer, p *pprof.Profile, lines int) error {
 	}
 	return o.fit(w, view, p, lines)
 }
+
+// empty reports whether nothing was recorded.
+func empty(p *pprof.Profile) bool { return len(p.Sample) == 0 }
 
 // fit writes a view with as many rows as fit into so many lines.
 func (o *SummaryOptions) fit(w io.Writer, view func(io.Writer, *pprof.Profile, *ViewOptions) error, p *pprof.Profile, lines int) error {
@@ -253,6 +272,7 @@ func subject(p *pprof.Profile) string {
 // Doubts about a recording.
 const (
 	good        = "good"
+	nothing     = "empty"
 	coarse      = "coarse"      // too few samples
 	approximate = "approximate" // what samples are of is not known exactly
 	incomplete  = "incomplete"  // something is missing
@@ -262,7 +282,7 @@ const (
 func (o *SummaryOptions) status(p *pprof.Profile) string {
 	word, why := doubt(p)
 	color := green
-	if word != good {
+	if word != good && word != nothing {
 		color = yellow
 	}
 	account := footer(p)
@@ -285,6 +305,7 @@ const (
 	fewSamples   = 100  // the interval of a share of 10 % is ± 6 points there
 	muchLost     = 0.02 // of what was sampled
 	muchDoubted  = 0.10
+	muchUnnamed  = 0.25
 	missingNames = "Java frames of process "
 )
 
@@ -298,7 +319,7 @@ func doubt(p *pprof.Profile) (word, why string) {
 		counts := m.Events.Counts
 		switch {
 		case m.Events.Observed == 0:
-			return incomplete, fmt.Sprintf("no %v events were observed", m.Events.Kind)
+			return nothing, "0 events"
 		case counts.LostShare() > muchLost:
 			return incomplete, percent(counts.LostShare()) + " of the events were lost"
 		case len(m.Observed()) > 0:
@@ -338,14 +359,14 @@ func doubt(p *pprof.Profile) (word, why string) {
 		return incomplete, percent(share(lost)) + " of the samples were lost"
 	case share(truncated) > muchDoubted:
 		return incomplete, percent(share(truncated)) + " of the stacks are truncated"
-	case unnamed > muchDoubted*float64(max(c.Folded, 1)):
+	case unnamed > muchUnnamed*float64(max(c.Folded, 1)):
 		return incomplete, percent(unnamed/float64(c.Folded)) + " of the time is in code without names"
 	case c.Folded == 0:
-		return good, account
+		return nothing, account
 	case c.Folded < fewSamples:
 		return coarse, account
 	case approximated > muchDoubted:
-		return approximate, percent(approximated) + " of the leaves may be of inlined methods"
+		return approximate, percent(approximated) + " of the leaves may be inlined methods"
 	case uncertain > muchDoubted:
 		return approximate, "the callers of " + percent(uncertain) + " of the samples are uncertain"
 	}

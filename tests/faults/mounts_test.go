@@ -115,7 +115,7 @@ func runLateWithin(t *testing.T, jdk jvm.JDK, classes, url string, i int, limit 
 				return slices.ContainsFunc(l.Line, func(line profile.Line) bool { return line.Function.Name == "Late.work" })
 			})
 		}
-		return named && !strings.Contains(text, "[unknown]") && !strings.Contains(text, "[stale]")
+		return named && !strings.Contains(text, "[unknown") && !strings.Contains(text, "[stale]")
 	})
 }
 

@@ -13,6 +13,7 @@ func TestLabel(t *testing.T) {
 		{"constructor", "java.lang.Object.<init>", "java.lang.Object.<init>"},
 		{"template", `std::map<int, "a\b">::at`, `std::map<int, "a\b">::at`},
 		{"empty", "", "[unknown]"},
+		{"function without a name", "[unknown libz.so.1+0x123456789]", "[unknown]"},
 		{"controls", "a\nb\x00c\x1b[31md\u202ee", "a?b?c?[31md?e"},
 		{"invalid UTF-8", "a\xffb\xc3", "a?b?"},
 		{"letters of the world", "com.acme.Größe.数える", "com.acme.Größe.数える"},
