@@ -308,17 +308,6 @@ func TestRareStacks(t *testing.T) {
 	}
 }
 
-func TestGroupName(t *testing.T) {
-	for name, want := range map[string]string{
-		"http-nio-8080-exec-7": "http-nio-8080-exec-*", "main": "main", "C2 CompilerThread12": "C2 CompilerThread*", "GC Thread#0": "GC Thread#*", "C2 CompilerThre": "C2 CompilerThre", "4711": "4711", "": "",
-		"kworker/1:2": "kworker/1:*",
-	} {
-		if got := groupName(name); got != want {
-			t.Errorf("%q is in group %q, want %q", name, got, want)
-		}
-	}
-}
-
 func TestSelection(t *testing.T) {
 	r := newRig(t, Options{})
 	rng := rand.New(rand.NewPCG(5, 6))

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"time"
 	"unique"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -121,7 +121,7 @@ func (p *mergedProcess) add(m *merger, proc *profile.Process) {
 		if t.Tree == nil || t.Tree.Len() == 0 && t.Tree.Total() == 0 {
 			continue
 		}
-		key := threadKey{groupName(t.Name), t.Stopped, t.Context}
+		key := threadKey{stored.ThreadGroup(t.Name), t.Stopped, t.Context}
 		if p.threads[key] == nil && len(p.threads) >= maxThreads {
 			key.name = otherThreads
 		}
@@ -181,7 +181,7 @@ func (e *mergedEvents) add(m *merger, other *profile.Events) {
 		if int(row.Context) < len(place) {
 			at = place[row.Context]
 		}
-		row.Context, row.TID, row.Thread = at, 0, groupName(row.Thread)
+		row.Context, row.TID, row.Thread = at, 0, stored.ThreadGroup(row.Thread)
 		e.addRow(&row)
 	}
 }
@@ -211,16 +211,16 @@ func (p *mergedProcess) addCalls(m *merger, c *profile.Calls) {
 		p.Calls = append(p.Calls, sum)
 	}
 	sum.Rate = c.Rate
-	stored := func(e profile.Edge) profile.Edge {
+	asStored := func(e profile.Edge) profile.Edge {
 		e.Caller, e.Callee = m.frame(e.Caller), m.frame(e.Callee)
 		return e
 	}
-	sum.Graph.Merge(cct.MapGraph(c.Graph, stored))
+	sum.Graph.Merge(cct.MapGraph(c.Graph, asStored))
 	for e, within := range c.Intervals {
 		if sum.Intervals == nil {
 			sum.Intervals = make(map[profile.Edge]profile.Interval)
 		}
-		e = stored(e)
+		e = asStored(e)
 		if _, known := sum.Intervals[e]; known || len(sum.Intervals) < maxContexts {
 			sum.Intervals[e] = sum.Intervals[e].Add(within)
 		}
@@ -267,15 +267,6 @@ func storedFrame(s symbolize.Symbol) symbolize.Symbol {
 		f.Mapping = unique.Make(symbolize.Mapping{File: of.File, BuildID: of.BuildID})
 	}
 	return symbolize.Intern(f)
-}
-
-// groupName is the name that threads share which differ only in the number at its end: http-nio-8080-exec-* of http-nio-8080-exec-7.
-func groupName(name string) string {
-	stem := strings.TrimRight(name, "0123456789")
-	if stem == name || stem == "" {
-		return name
-	}
-	return stem + "*"
 }
 
 // finish returns the window of all that was added, with at most limit contexts of each kind.

@@ -185,7 +185,7 @@ func (q *query) profile(want *Selection) *profile.Profile {
 		comments = append(comments, fmt.Sprintf("%d segments of the history are damaged: a part is missing", q.damaged))
 	}
 	if want.Service != "" || len(want.PIDs) > 0 {
-		comments = append(comments, "only a part of the processes: samples are counted for all of them")
+		comments = append(comments, "of a part of the processes; the counts of samples are those of all")
 	}
 	p.Comments = append(comments, p.Comments...)
 	return p
