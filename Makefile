@@ -15,7 +15,7 @@ RACY = $$(grep -rl --include=*.go --exclude=*_test.go '"sync' cct elffile symbol
 # Two packages at a time, as one alone leaves half of two CPUs idle; those that take longest come first.
 ALL := -count=1 -p 2 $(AS_ROOT) ./tests/... ./vmruntime/... ./...
 
-.PHONY: help build generate reference man check-generate test lint lint-all race cross fuzz fuzz-short kernels accuracy jdks bench faults busy demo deps clean
+.PHONY: help build generate reference man web check-web check-generate test lint lint-all race cross fuzz fuzz-short kernels accuracy jdks bench faults busy demo deps clean
 
 ##@ Build
 
@@ -37,6 +37,14 @@ reference: ## docs/reference/flags.md and metrics.md, from the code; tests fail 
 man: build ## bin/vmprof-agent.1, the manual page; completions of shells: bin/vmprof-agent completion bash
 	bin/vmprof-agent man >bin/vmprof-agent.1
 
+web: ## the pages (web/dist) from their sources; needs node and npm
+	@scripts/deps web
+	cd web && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && node build.js
+
+check-web: ## the committed pages are what the sources give, and their data model computes what it should
+	before=$$(sha256sum web/dist/*) && $(MAKE) web && echo "$$before" | sha256sum --quiet --check
+	cd web && node --test
+
 check-generate: ## what is generated is what the sources say
 	before=$$(sha256sum bpf/*_bpfel*) && $(MAKE) generate && echo "$$before" | sha256sum --quiet --check
 
@@ -44,7 +52,7 @@ check-generate: ## what is generated is what the sources say
 
 test: export GOFLAGS += -buildvcs=false # also in a clone that belongs to somebody else
 test: export CGO_ENABLED = 0 # as the agent is built: what is compiled for it serves the tests as well
-test: deps lint check-generate cross race fuzz-short kernels ## everything; installs what is missing
+test: deps lint check-generate check-web cross race fuzz-short kernels ## everything; installs what is missing
 	go test -timeout 30m $(ALL)
 
 lint: ## gofmt, go vet, staticcheck (mistakes, unused code), misspell; imports are checked by imports_test.go
@@ -108,7 +116,7 @@ demo: build ## profile a small Java program for 10 s
 	@echo "profile: $(abspath $(DEMO_OUT)), for example: go tool pprof -http=: $(DEMO_OUT)"
 
 deps: ## install the Debian packages that the other targets need
-	@scripts/deps demo generate kernels test
+	@scripts/deps demo generate kernels web test
 
 clean: ## remove what was built
 	rm -rf bin demo.pb.gz

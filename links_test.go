@@ -28,7 +28,7 @@ func TestLinks(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != ".":
+		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && path != "." || entry.Name() == "node_modules"):
 			return filepath.SkipDir
 		case !entry.IsDir() && filepath.Ext(path) == ".md":
 			text, err := os.ReadFile(path)
@@ -87,7 +87,7 @@ func TestMentionedPages(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != ".":
+		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && path != "." || entry.Name() == "node_modules"):
 			return filepath.SkipDir
 		case !entry.Type().IsRegular() || entry.Name() != "Makefile" && !slices.Contains([]string{".go", ".c", ".h", ".sh"}, filepath.Ext(path)):
 			return nil

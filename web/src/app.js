@@ -1,0 +1,299 @@
+// The page: in a file that record, report or compare wrote, or of a running agent (serve).
+import "uplot/dist/uPlot.min.css";
+import "./style.css";
+import {PROCESS, THREAD, callRates, decode, percent, perSecond, regroup, searcher, walk} from "./model.js";
+import {Flame, legend} from "./flame.js";
+import {Timeline} from "./timeline.js";
+import {methodTable, sidePanel} from "./tables.js";
+import {State} from "./state.js";
+import {el, fill} from "./dom.js";
+
+const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : "'" + text.replaceAll("'", "'\\''") + "'");
+
+// A source has what a page shows: kinds(), load(state) for a Flame, services(state), files, commands(state).
+class FileSource {
+	constructor(data) {
+		this.data = data;
+		this.name = data.title;
+		this.live = false;
+	}
+
+	async kinds() {
+		return this.data.kinds.map((k) => ({name: k.kind, title: k.title}));
+	}
+
+	async load(state) {
+		return this.data.kinds.find((k) => k.kind === state.get("kind")) ?? this.data.kinds[0];
+	}
+
+	async services() {
+		return null;
+	}
+
+	commands() {
+		return this.data.commands ?? [];
+	}
+
+	downloads() {
+		return (this.data.files ?? []).map((file) => el("button", {
+			onclick: () => {
+				const text = document.getElementById(file.id).textContent.trim();
+				const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+				const url = URL.createObjectURL(new Blob([bytes], {type: "application/octet-stream"}));
+				const a = el("a", {href: url, download: file.name});
+				a.click();
+				setTimeout(() => URL.revokeObjectURL(url), 10_000);
+			},
+		}, `Download ${file.name}`));
+	}
+}
+
+class AgentSource {
+	constructor() {
+		this.name = "vmprof-agent";
+		this.live = true;
+	}
+
+	async #get(path, parameters) {
+		const query = new URLSearchParams(Object.entries(parameters).filter(([, v]) => v));
+		const response = await fetch(`api/v1/${path}?${query}`);
+		if (!response.ok) throw new Error((await response.text()).trim() || response.statusText);
+		return response.json();
+	}
+
+	#selection(state) {
+		return {kind: state.get("kind"), service: state.get("service"), pid: state.get("pid"), from: state.get("from"), to: state.get("to")};
+	}
+
+	async kinds() {
+		return (await this.#get("kinds", {})).kinds;
+	}
+
+	load(state) {
+		return this.#get("flame", this.#selection(state));
+	}
+
+	services(state) {
+		const {kind, from, to} = this.#selection(state);
+		return this.#get("services", {kind, from, to});
+	}
+
+	commands(state, doc) {
+		const pid = state.get("pid") || (state.get("service") && doc.processes?.length === 1 ? String(doc.processes[0].pid) : "");
+		const of = pid && pid !== "0" ? ` -p ${quoted(pid)}` : "";
+		return [`vmprof-agent record${of} -e ${quoted(doc.kind)} -d 30 -o profile.html`,
+			`go tool pprof -http=: ${quoted(new URL(`profiles/${doc.kind}?seconds=30` + (of ? `&pid=${pid}` : ""), location.href.split("#")[0]).href)}`];
+	}
+
+	downloads(state, doc) {
+		return [el("a", {href: `profiles/${encodeURIComponent(doc.kind)}?seconds=10`, class: "button"}, "Record 10 s as .pb.gz")];
+	}
+}
+
+class Page {
+	constructor(source) {
+		this.source = source;
+		this.state = new State();
+		this.all = false;
+		this.build();
+		this.state.onChange(() => this.refresh());
+	}
+
+	build() {
+		const main = document.getElementById("app");
+		this.title = el("h1", {}, this.source.name);
+		this.about = el("p", {class: "dim"});
+		this.kindTabs = el("div", {class: "tabs", role: "group", "aria-label": "What to show"});
+		this.search = el("input", {type: "search", id: "search", placeholder: "Search methods (/)", "aria-label": "Search methods", autocomplete: "off", spellcheck: "false"});
+		this.searched = el("span", {class: "dim", role: "status"});
+		this.processes = el("input", {type: "checkbox", id: "processes"});
+		this.threads = el("input", {type: "checkbox", id: "threads"});
+		this.icicle = el("input", {type: "checkbox", id: "icicle"});
+		this.resetButton = el("button", {onclick: () => this.flame.reset()}, "Reset zoom");
+		this.downloads = el("span", {class: "downloads"});
+		this.services = el("nav", {class: "services", "aria-label": "Services", hidden: true});
+		this.timelineBox = el("section", {class: "timeline", "aria-label": "Timeline", hidden: true});
+		this.range = el("p", {class: "range", hidden: true});
+		this.message = el("p", {class: "message", role: "status", hidden: true});
+		this.graph = el("div", {class: "graph", id: "flamegraph"});
+		this.table = el("section", {class: "methods", "aria-label": "Methods"});
+		this.side = el("aside", {class: "side", "aria-label": "Details"});
+		this.notes = el("details", {class: "notes", hidden: true});
+		this.verdict = el("details", {class: "notes", hidden: true});
+		const check = (input, text) => el("label", {class: "check"}, input, " " + text);
+		const swatches = legend.map(([, text, colour]) => {
+			const swatch = el("span", {class: "swatch"});
+			swatch.style.background = colour;
+			return el("span", {}, swatch, text);
+		});
+		const hatch = el("span", {class: "swatch hatch"});
+		this.legend = el("p", {class: "legend"}, ...swatches, el("span", {}, hatch, "approximate"));
+		fill(main,
+			el("header", {}, el("div", {class: "titles"}, this.title, this.about), this.links()),
+			this.kindTabs,
+			el("div", {class: "tools"}, this.search, this.searched, check(this.processes, "by process"), check(this.threads, "by thread"),
+				check(this.icicle, "upside down"), this.resetButton, this.downloads),
+			el("div", {class: "columns" + (this.source.live ? " live" : "")}, this.services,
+				el("div", {class: "center"}, this.timelineBox, this.range, this.message, this.verdict, this.graph, this.legend, this.table, this.notes), this.side));
+		this.flame = new Flame(this.graph, (node) => {
+			if (node.kind === PROCESS || node.kind === THREAD || node.kind === "root") this.state.set({sel: ""});
+			else this.state.set({sel: node.name});
+		});
+		this.timeline = new Timeline(this.timelineBox, this.source.live ? (from, to) => this.state.set({from, to}, true) : null);
+		let typing;
+		this.search.addEventListener("input", () => {
+			clearTimeout(typing);
+			typing = setTimeout(() => this.state.set({q: this.search.value}), 150);
+		});
+		this.processes.addEventListener("change", () => this.state.set({processes: this.processes.checked ? "1" : "0"}));
+		this.threads.addEventListener("change", () => this.state.set({threads: this.threads.checked ? "1" : ""}));
+		this.icicle.addEventListener("change", () => this.state.set({icicle: this.icicle.checked ? "1" : ""}));
+		document.addEventListener("keydown", (event) => {
+			if (event.key === "/" && !/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) {
+				event.preventDefault();
+				this.search.focus();
+			}
+			if (event.key === "Escape" && event.target === this.search) {
+				this.search.value = "";
+				this.state.set({q: ""});
+			}
+		});
+		if (this.source.live) setInterval(() => this.tick(), 10_000);
+	}
+
+	links() {
+		if (!this.source.live) return null;
+		const link = (href, text) => el("a", {href}, text);
+		return el("nav", {class: "links", "aria-label": "Other pages"}, link("ui/", "pprof"), link("versions", "Code versions"), link("plain", "Without scripts"), link("metrics", "Metrics"));
+	}
+
+	// tick loads the last windows, unless somebody reads.
+	tick() {
+		if (document.hidden || this.state.get("from") || this.graph.matches(":hover") || this.graph.contains(document.activeElement)) return;
+		this.loaded = "";
+		this.refresh();
+	}
+
+	async refresh() {
+		const state = this.state;
+		const key = ["kind", "service", "pid", "from", "to"].map((k) => state.get(k)).join("\n");
+		try {
+			if (!this.kinds) this.kinds = await this.source.kinds();
+			if (key !== this.loaded) {
+				this.loaded = key;
+				const [doc, services] = await Promise.all([this.source.load(state), this.source.services(state)]);
+				if (key !== this.loaded) return; // another choice since
+				this.doc = doc;
+				this.servicesNow = services;
+				this.root = decode(doc);
+				this.rates = callRates(doc);
+				this.views = new Map();
+				this.all = false;
+			}
+			this.message.hidden = true;
+		} catch (error) {
+			this.loaded = null;
+			this.message.hidden = false;
+			fill(this.message, `This cannot be shown: ${error.message}`);
+			if (!this.doc) return;
+		}
+		this.show();
+	}
+
+	show() {
+		const {state, doc} = this;
+		document.title = `${state.get("service") || this.source.name}: ${doc.title}`;
+		fill(this.kindTabs, ...this.kinds.map((k) => el("button", {"aria-pressed": String(k.name === doc.kind), onclick: () => state.set({kind: k.name, sel: ""}, true)}, k.title)));
+		this.kindTabs.hidden = this.kinds.length < 2;
+		const start = doc.start ? new Date(doc.start) : null;
+		const when = start ? `${start.toLocaleString("sv")}, ` : "";
+		fill(this.about, `${when}${+doc.seconds.toPrecision(4)} s`, doc.base ? `, compared with ${+doc.base.seconds.toPrecision(4)} s before` : "", this.root.value > 0 ? `: ${perSecond(this.root.value, doc.unit, doc.seconds)}${doc.kind === "cpu" ? " of one CPU" : ""}` : "");
+		if (document.activeElement !== this.search) this.search.value = state.get("q");
+		const several = this.root.children.length > 1;
+		const processes = state.get("processes") ? state.get("processes") === "1" : several;
+		this.processes.checked = processes;
+		this.threads.checked = state.get("threads") === "1";
+		this.icicle.checked = state.get("icicle") === "1";
+		const only = state.get("thread");
+		const grouping = {processes, threads: this.threads.checked, only};
+		const viewKey = JSON.stringify(grouping);
+		if (!this.views.has(viewKey)) this.views.set(viewKey, {drawn: regroup(this.root, grouping), full: regroup(this.root, {processes: true, threads: true, only})});
+		const {drawn, full} = this.views.get(viewKey);
+		this.timeline.show(doc);
+		this.showRange();
+		this.showServices();
+		const test = searcher(state.get("q"));
+		const drawKey = drawn;
+		if (this.drawn !== drawKey || this.drawnInverted !== this.icicle.checked) {
+			this.flame.show(doc, drawn, this.rates, {inverted: this.icicle.checked});
+			this.drawn = drawKey;
+			this.drawnInverted = this.icicle.checked;
+			this.searchedFor = null;
+		}
+		if (this.searchedFor !== state.get("q")) {
+			this.searchedFor = state.get("q");
+			const share = this.flame.search(test);
+			fill(this.searched, test ? `found in ${percent(share)}` : "");
+		}
+		if (!(drawn.value > 0 || drawn.base > 0)) {
+			this.message.hidden = false;
+			fill(this.message, this.source.live ? "Nothing was recorded in this time. The first samples appear about ten seconds after the agent has started." : "The recording has no samples of this kind.");
+		}
+		const onSelect = (name) => state.set({sel: name}, true);
+		methodTable(this.table, doc, drawn, this.rates, {test, all: this.all, selected: state.get("sel"), onSelect, onAll: () => {
+			this.all = true;
+			this.show();
+		}});
+		sidePanel(this.side, doc, full, this.rates, {selected: state.get("sel"), thread: only, onSelect,
+			onThread: (name) => state.set({thread: name === only ? "" : name}, true), commands: this.source.commands(state, doc)});
+		fill(this.downloads, ...this.source.downloads(state, doc));
+		this.notes.hidden = !doc.notes?.length;
+		if (doc.notes?.length) fill(this.notes, el("summary", {}, `Notes (${doc.notes.length})`), el("ul", {}, ...doc.notes.map((n) => el("li", {}, n))));
+		const text = this.source.data?.text;
+		this.verdict.hidden = !text;
+		if (text) {
+			if (!this.verdict.firstChild) this.verdict.open = true;
+			fill(this.verdict, el("summary", {}, "Comparison"), el("pre", {tabindex: "0"}, text));
+		}
+		let hatched = false;
+		for (const n of walk(drawn)) hatched ||= n.approx >= 50;
+		this.legend.lastChild.hidden = !hatched;
+		if (doc.base) fill(this.legend, el("span", {}, "Width: mean of both shares. Red: more than before. Blue: less. Grey: within chance."));
+		document.body.dataset.ready = "yes"; // for tests
+	}
+
+	showRange() {
+		const from = +this.state.get("from"), to = +this.state.get("to");
+		this.range.hidden = !from && !to;
+		if (this.range.hidden) return;
+		const time = (ms) => new Date(ms).toLocaleTimeString("sv");
+		fill(this.range, `Only ${from ? time(from) : "the beginning"} to ${to ? time(to) : "now"}. `, el("button", {class: "more", onclick: () => this.state.set({from: "", to: ""}, true)}, "Show all"));
+	}
+
+	showServices() {
+		const list = this.servicesNow;
+		this.services.hidden = !list;
+		if (!list) return;
+		const {state} = this;
+		const service = state.get("service"), pid = state.get("pid");
+		const total = Math.max(list.services.reduce((sum, s) => sum + s.value, 0), 1e-9);
+		const card = (text, value, isCurrent, changes, extra) => el("li", {class: extra ?? null}, el("button", {"aria-current": isCurrent ? "true" : null, onclick: () => state.set({sel: "", thread: "", ...changes}, true)},
+			el("span", {class: "name"}, text), el("span", {class: "share"}, perSecond(value, list.unit, list.seconds))), meter(value / total));
+		const meter = (share) => {
+			const inner = el("span");
+			inner.style.width = `${100 * share}%`;
+			return el("span", {class: "bar", "aria-hidden": "true"}, inner);
+		};
+		const most = 40;
+		fill(this.services, el("h2", {}, "Services"), el("ul", {class: "cards"}, card("whole machine", total, !service && !pid, {service: "", pid: ""}),
+			...list.services.slice(0, most).flatMap((s) => [
+				card(s.service, s.value, s.service === service && !pid, {service: s.service, pid: ""}),
+				...(s.service === service && s.processes.length > 1 ? s.processes.slice(0, most).map((p) =>
+					card(`${p.comm} (${p.pid})`, p.value, String(p.pid) === pid, {service: s.service, pid: p.pid}, "process")) : []),
+			])), list.services.length > most ? el("p", {class: "dim"}, `and ${list.services.length - most} more`) : null);
+	}
+}
+
+const inside = document.getElementById("data");
+const page = new Page(inside ? new FileSource(JSON.parse(inside.textContent)) : new AgentSource());
+page.refresh();

@@ -1,0 +1,236 @@
+// The data model of the pages: decodes what the agent writes (docs/reference/http.md) and computes views of it. It knows no
+// DOM, so node's test runner can test it.
+
+export const PROCESS = "process";
+export const THREAD = "thread";
+
+// decode makes a tree of a Flame in its JSON form. Each node has: name, file, kind, line, approx, tiers, self, count, value
+// (self with all below), base (the same of the baseline), n (count with all below), parent, children.
+export function decode(doc) {
+	if (doc.format !== 1) throw new Error(`unknown format ${doc.format} of the profile`);
+	const {frames, nodes, names} = doc;
+	const root = {name: "all", kind: "root", file: "", line: 0, approx: 0, tiers: 0, self: 0, count: 0, value: 0, n: 0, base: 0, baseCount: 0, children: []};
+	const all = nodes.parent.map((parent, i) => {
+		const frame = nodes.frame[i];
+		return {
+			name: names[frames.name[frame]], file: names[frames.file[frame]], kind: doc.frameKinds[frames.kind[frame]],
+			line: nodes.line[i], approx: nodes.approx[i], tiers: nodes.tiers[i],
+			self: nodes.self[i], count: nodes.count[i], value: nodes.self[i], n: nodes.count[i],
+			base: doc.base ? doc.base.self[i] : 0, baseCount: doc.base ? doc.base.count[i] : 0, baseSelf: doc.base ? doc.base.self[i] : 0,
+			children: [],
+		};
+	});
+	for (let i = all.length - 1; i >= 0; i--) { // children come after their parents
+		const parent = nodes.parent[i] < 0 ? root : all[nodes.parent[i]];
+		parent.value += all[i].value;
+		parent.n += all[i].n;
+		parent.base += all[i].base;
+		parent.baseCount += all[i].baseCount;
+		all[i].parent = parent;
+		parent.children.push(all[i]);
+	}
+	return root;
+}
+
+// A code node runs code; others are processes, threads, classes and marks.
+export const isCode = (n) => n.kind !== PROCESS && n.kind !== THREAD && n.kind !== "root";
+
+// regroup returns a tree without levels that are not wanted: processes, thread groups. Nodes that become equal are merged. With
+// only, it keeps the stacks of one thread group.
+export function regroup(root, {processes, threads, only}) {
+	const out = {...root, children: [], byKey: new Map()};
+	const pending = [[root, out, !only]];
+	while (pending.length > 0) {
+		const [from, to, kept] = pending.pop();
+		for (const child of from.children) {
+			if (child.kind === THREAD && only && child.name !== only) continue;
+			const keep = kept || child.kind === THREAD;
+			if ((child.kind === PROCESS && !processes) || (child.kind === THREAD && !threads)) {
+				pending.push([child, to, keep]);
+				continue;
+			}
+			const key = child.kind + " " + child.name + " " + child.file;
+			let node = to.byKey.get(key);
+			if (!node) {
+				node = {...child, parent: to, children: [], byKey: new Map(), line: 0, lineValue: -1, approxValue: 0, tierValues: null};
+				for (const k of ["self", "count", "value", "n", "base", "baseCount", "baseSelf"]) node[k] = 0;
+				to.byKey.set(key, node);
+				to.children.push(node);
+			}
+			for (const k of ["self", "count", "value", "n", "base", "baseCount", "baseSelf"]) node[k] += child[k];
+			node.approxValue += child.approx * child.value;
+			node.approx = node.value > 0 ? Math.round(node.approxValue / node.value) : 0;
+			if (child.value > node.lineValue) {
+				node.line = child.line;
+				node.lineValue = child.value;
+			}
+			if (child.tiers) {
+				node.tierValues ??= child.tiers.map(() => 0);
+				child.tiers.forEach((share, i) => (node.tierValues[i] += share * child.value));
+			}
+			node.tiers = node.tierValues && node.value > 0 ? node.tierValues.map((v) => Math.round(v / node.value)) : 0;
+			pending.push([child, node, keep]);
+		}
+	}
+	// Sums of the root are those of what was kept.
+	for (const k of ["value", "n", "base", "baseCount"]) out[k] = out.children.reduce((sum, c) => sum + c[k], 0);
+	return out;
+}
+
+export function* walk(root) {
+	const pending = [root];
+	while (pending.length > 0) {
+		const node = pending.pop();
+		yield node;
+		pending.push(...node.children);
+	}
+}
+
+// methods is the flat profile: by name, the value of the method itself and with all it called, recursion counted once.
+export function methods(root) {
+	const byName = new Map();
+	const onPath = new Map();
+	const pending = [[root, false]];
+	while (pending.length > 0) {
+		const [node, leave] = pending.pop();
+		if (leave) {
+			onPath.set(node.name, onPath.get(node.name) - 1);
+			continue;
+		}
+		if (isCode(node)) {
+			let m = byName.get(node.name);
+			if (!m) byName.set(node.name, (m = {name: node.name, kind: node.kind, file: node.file, self: 0, total: 0, n: 0, selfN: 0, baseSelf: 0, baseTotal: 0}));
+			m.self += node.self;
+			m.selfN += node.count;
+			m.baseSelf += node.baseSelf ?? 0;
+			const depth = onPath.get(node.name) ?? 0;
+			if (depth === 0) {
+				m.total += node.value;
+				m.n += node.n;
+				m.baseTotal += node.base;
+			}
+			onPath.set(node.name, depth + 1);
+			pending.push([node, true]);
+		}
+		for (const child of node.children) pending.push([child, false]);
+	}
+	return [...byName.values()].sort((a, b) => b.self - a.self || b.total - a.total || (a.name < b.name ? -1 : 1));
+}
+
+// around is what surrounds a method: its callers and callees by value, and the thread groups that ran it. Recursion is left out.
+export function around(root, name) {
+	const callers = new Map(), callees = new Map(), threads = new Map();
+	let self = 0, total = 0;
+	const add = (map, key, node, value) => {
+		const known = map.get(key);
+		if (known) known.value += value;
+		else map.set(key, {name: key, kind: node.kind, value});
+	};
+	const pending = [[root, false, ""]];
+	while (pending.length > 0) {
+		const [node, below, thread] = pending.pop();
+		const group = node.kind === THREAD ? node.name : thread;
+		const is = node.name === name && isCode(node);
+		if (is) {
+			self += node.self;
+			if (!below) {
+				total += node.value;
+				add(callers, node.parent && isCode(node.parent) ? node.parent.name : "[none]", node.parent ?? node, node.value);
+				if (group) add(threads, group, {kind: THREAD}, node.value);
+			}
+			for (const child of node.children) if (child.name !== name) add(callees, child.name, child, child.value);
+		}
+		for (const child of node.children) pending.push([child, below || is, group]);
+	}
+	const sorted = (map) => [...map.values()].sort((a, b) => b.value - a.value || (a.name < b.name ? -1 : 1));
+	return {self, total, callers: sorted(callers), callees: sorted(callees), threads: sorted(threads)};
+}
+
+// threadGroups are the values of all thread groups.
+export function threadGroups(root) {
+	const groups = new Map();
+	for (const node of walk(root)) {
+		if (node.kind === THREAD) groups.set(node.name, (groups.get(node.name) ?? 0) + node.value);
+	}
+	return [...groups].map(([name, value]) => ({name, value})).sort((a, b) => b.value - a.value);
+}
+
+// callRates indexes counted calls: by callee, and by caller and callee.
+export function callRates(doc) {
+	const of = new Map(), between = new Map();
+	const calls = doc.calls;
+	if (!calls) return null;
+	calls.caller.forEach((caller, i) => {
+		const from = doc.names[caller], to = doc.names[calls.callee[i]];
+		of.set(to, (of.get(to) ?? 0) + calls.perSecond[i]);
+		const key = from + "\n" + to;
+		between.set(key, (between.get(key) ?? 0) + calls.perSecond[i]);
+	});
+	return {of: (name) => of.get(name), between: (caller, callee) => between.get(caller + "\n" + callee)};
+}
+
+// interval is half of the 95 % interval of a share, from the number of samples or events behind it; null if values are exact.
+export function interval(share, n, effect = 1) {
+	if (!(n > 0)) return null;
+	return 1.96 * share * Math.sqrt((Math.max(1 - share, 0) * effect) / n);
+}
+
+// change compares a node's shares with those of the baseline: the difference, and how much of it may be chance.
+export function change(value, n, total, base, baseN, baseTotal, effect = 1) {
+	const now = total > 0 ? value / total : 0;
+	const before = baseTotal > 0 ? base / baseTotal : 0;
+	const noise = Math.hypot(interval(now, n, effect) ?? 0, interval(before, baseN, effect) ?? 0);
+	return {now, before, delta: now - before, noise, sure: Math.abs(now - before) > noise};
+}
+
+const prefixes = ["", "k", "M", "G", "T", "P"];
+
+function scaled(x, step, units, digits = 3) {
+	let i = 0;
+	while (x >= step * 0.9995 && i < units.length - 1) {
+		x /= step;
+		i++;
+	}
+	return Number(x.toPrecision(digits)).toString() + units[i];
+}
+
+// amount writes a value with its unit.
+export function amount(value, unit) {
+	switch (unit) {
+		case "nanoseconds":
+			if (value < 1e9) return scaled(value / 1e3, 1000, [" \u00b5s", " ms"]);
+			return scaled(value / 1e9, Infinity, [" s"], value >= 1e12 ? 4 : 3);
+		case "bytes":
+			return scaled(value, 1000, prefixes.map((p) => " " + p + "B"));
+	}
+	return scaled(value, 1000, prefixes);
+}
+
+// perSecond writes a value as a rate.
+export function perSecond(value, unit, seconds) {
+	if (!(seconds > 0)) return "";
+	if (unit === "nanoseconds") {
+		const cpus = value / 1e9 / seconds;
+		return cpus >= 1 ? `${cpus.toPrecision(3)} s/s` : `${(100 * cpus).toPrecision(3)} %`;
+	}
+	return amount(value / seconds, unit) + "/s";
+}
+
+export function percent(share) {
+	const p = 100 * share;
+	return (p >= 9.995 ? p.toFixed(1) : p.toFixed(2)) + " %";
+}
+
+// searcher returns a test for names: a regular expression if the text is one, and otherwise the text itself. Case counts only
+// where the text has capitals.
+export function searcher(text) {
+	if (!text) return null;
+	const flags = /[A-Z]/.test(text) ? "" : "i";
+	try {
+		const expression = new RegExp(text, flags);
+		return (name) => expression.test(name);
+	} catch {
+		const plain = flags ? text.toLowerCase() : text;
+		return (name) => (flags ? name.toLowerCase() : name).includes(plain);
+	}
+}

@@ -1,0 +1,86 @@
+// Tables next to the flame graph: hot methods, and what surrounds the selected one.
+import {amount, around, interval, methods, percent, perSecond, threadGroups} from "./model.js";
+import {colourOf} from "./flame.js";
+import {el, fill} from "./dom.js";
+
+const firstRows = 25, mostRows = 1000;
+
+function name(text, onSelect) {
+	return el("button", {class: "name", title: text, onclick: () => onSelect(text)}, text);
+}
+
+function bar(share) {
+	const inner = el("span");
+	inner.style.width = `${Math.max(0, Math.min(100, 100 * share))}%`;
+	return el("span", {class: "bar", "aria-hidden": "true"}, inner);
+}
+
+function swatchOf(node) {
+	const swatch = el("span", {class: "swatch", "aria-hidden": "true"});
+	swatch.style.background = colourOf(node);
+	return swatch;
+}
+
+// methodTable shows the flat profile.
+export function methodTable(host, doc, root, rates, {test, all, onAll, onSelect, selected}) {
+	let rows = methods(root);
+	if (test) rows = rows.filter((m) => test(m.name));
+	const total = Math.max(root.value, 1e-9), baseTotal = Math.max(root.base, 1e-9);
+	if (doc.base) {
+		for (const m of rows) m.delta = m.self / total - m.baseSelf / baseTotal;
+		rows.sort((a, b) => Math.abs(b.delta) - Math.abs(a.delta));
+	}
+	const shown = rows.slice(0, all ? mostRows : firstRows);
+	const head = doc.base
+		? [["self before", "n"], ["self now", "n"], ["change", "n"], ["method", ""]]
+		: [["self", "n"], ["\u00b1", "n"], ["amount", "n wide"], ["with callees", "n"], ...(rates ? [["calls/s", "n"]] : []), ["method", ""]];
+	const body = shown.map((m) => {
+		const share = m.self / total;
+		const half = interval(share, m.selfN, doc.effect);
+		const cells = doc.base
+			? [percent(m.baseSelf / baseTotal), percent(share), `${m.delta < 0 ? "\u2212" : "+"}${(100 * Math.abs(m.delta)).toFixed(2)}`]
+			: [percent(share), half === null ? "" : (100 * half).toFixed(half >= 0.1 ? 0 : 2), amount(m.self, doc.unit), percent(m.total / total),
+				...(rates ? [rates.of(m.name) === undefined ? "" : amount(rates.of(m.name), "count")] : [])];
+		return el("tr", {class: m.name === selected ? "selected" : null},
+			...cells.map((c, i) => el("td", {class: head[i][1]}, c)), el("td", {class: "method"}, swatchOf(m), name(m.name, onSelect)));
+	});
+	fill(host,
+		el("table", {}, el("caption", {}, doc.base ? "Methods by change" : "Hot methods"),
+			el("thead", {}, el("tr", {}, ...head.map(([text, cls]) => el("th", {class: cls, scope: "col"}, text)))), el("tbody", {}, ...body)),
+		rows.length > shown.length && !all ? el("button", {class: "more", onclick: onAll}, `Show all ${rows.length} methods`) : null,
+		rows.length > mostRows && all ? el("p", {class: "dim"}, `The first ${mostRows} of ${rows.length} methods.`) : null);
+}
+
+function listOf(title, items, total, onSelect, empty) {
+	const most = 12;
+	const rows = items.slice(0, most).map((item) => el("li", {}, bar(item.value / total), el("span", {class: "share"}, percent(item.value / total)),
+		onSelect && item.name !== "[none]" ? name(item.name, onSelect) : el("span", {class: "name"}, item.name === "[none]" ? "called by nobody" : item.name)));
+	return [el("h3", {}, title), rows.length > 0 ? el("ul", {class: "list"}, ...rows) : el("p", {class: "dim"}, empty),
+		items.length > most ? el("p", {class: "dim"}, `and ${items.length - most} more`) : null];
+}
+
+// sidePanel shows what surrounds the selected method, or the thread groups if none is selected.
+export function sidePanel(host, doc, root, rates, {selected, thread, onSelect, onThread, commands}) {
+	const parts = [];
+	if (selected) {
+		const a = around(root, selected);
+		const total = Math.max(root.value, 1e-9);
+		parts.push(el("h2", {}, selected),
+			el("p", {}, `${percent(a.total / total)} with callees, ${percent(a.self / total)} itself: ${amount(a.total, doc.unit)}, ${perSecond(a.total, doc.unit, doc.seconds)}`),
+			el("button", {class: "more", onclick: () => onSelect("")}, "Close"));
+		if (rates && rates.of(selected) !== undefined) {
+			const rate = rates.of(selected);
+			const each = doc.kind === "cpu" && rate > 0 && doc.seconds > 0 ? a.self / doc.seconds / rate : 0;
+			parts.push(el("p", {}, `Called ${amount(rate, "count")} times per second` + (each > 0 ? `; about ${amount(each, "nanoseconds")} of CPU time a call in itself` : "") + "."));
+		}
+		parts.push(...listOf("Callers", a.callers, Math.max(a.total, 1e-9), onSelect, "none"),
+			...listOf("Callees", a.callees, Math.max(a.total, 1e-9), onSelect, "none: all of it is its own"),
+			...listOf("Threads", a.threads, Math.max(a.total, 1e-9), onThread, "not recorded"));
+	} else {
+		parts.push(el("h2", {}, "Threads"), el("p", {class: "dim"}, "Select a frame for its callers, callees and threads."));
+		if (thread) parts.push(el("p", {}, `Only ${thread}. `, el("button", {class: "more", onclick: () => onThread("")}, "Show all threads")));
+		parts.push(...listOf("By name", threadGroups(root), Math.max(root.value, 1e-9), onThread, "not recorded").slice(1));
+	}
+	if (commands.length > 0) parts.push(el("h3", {}, "In a terminal"), ...commands.map((c) => el("pre", {tabindex: "0"}, c)));
+	fill(host, ...parts);
+}
