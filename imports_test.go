@@ -17,7 +17,7 @@ const module = "github.com/vmprof-agent/vmprof-agent"
 // here that ends in /... stands for all below it. Packages below tests may import everything.
 var layers = []struct{ packages, imports string }{
 	// Algorithms and file formats.
-	{"cct version elffile", ""},
+	{"cct version elffile web", ""},
 	{"elffile/elftest symbolize", "elffile"},
 
 	// What a VM keeps where.
@@ -46,12 +46,12 @@ var layers = []struct{ packages, imports string }{
 	{"agent/audit agent/timing agent/timing/place", ""},
 	{"agent/audit/audittest", "agent/audit"},
 	{"agent/report", "agent/audit agent/profile agent/stored cct"},
-	{"agent/sink", "agent/profile agent/report agent/stored cct symbolize"},
+	{"agent/sink", "agent/profile agent/report agent/stored cct symbolize web"},
 	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
 	{"agent/history", "agent/profile agent/sink cct symbolize"},
 	{"agent/sink/prom", "agent/history agent/proc agent/profile cct"},
 	{"agent/top", "agent/profile cct symbolize"},
-	{"agent/httpd", "agent/history agent/profile agent/report agent/sink agent/stored cct symbolize"},
+	{"agent/httpd", "agent/history agent/profile agent/report agent/sink agent/stored cct symbolize web"},
 
 	// One process and its VM.
 	{"agent/target/targettest", "agent/proc bpf"},

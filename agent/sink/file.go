@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 
 	pprof "github.com/google/pprof/profile"
 
@@ -24,13 +25,19 @@ func Write(path string, stdout io.Writer, p *profile.Profile, content Content) e
 	return write(path, stdout, func(w io.Writer) error { return format.Encode(w, p, content) })
 }
 
-// WriteStored is Write for a profile that has been converted already: as pprof, or as the report of it.
+// WriteStored is Write for a profile that has been converted already. It cannot write collapsed stacks.
 func WriteStored(path string, stdout io.Writer, p *pprof.Profile) error {
 	format, err := FormatOf(path)
 	if err != nil {
 		return err
 	}
-	return write(path, stdout, func(w io.Writer) error { return format.encodeStored(w, p) })
+	return write(path, stdout, func(w io.Writer) error { return format.encodeStored(w, baseName(path), p) })
+}
+
+// baseName is the name of a file without its directory and ending.
+func baseName(path string) string {
+	name := filepath.Base(path)
+	return strings.TrimSuffix(name, filepath.Ext(name))
 }
 
 func write(path string, stdout io.Writer, encode func(io.Writer) error) (err error) {

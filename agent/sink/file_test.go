@@ -25,6 +25,8 @@ func TestFormatOf(t *testing.T) {
 		"/a.b/CPU.PB.GZ":   sink.FormatPprof,
 		"stacks.folded":    sink.FormatCollapsed,
 		"dir/report.txt":   sink.FormatText,
+		"page.html":        sink.FormatHTML,
+		"x.json":           sink.FormatSpeedscope,
 		"svg.txt.folded":   sink.FormatCollapsed,
 		"":                 0,
 		"profile":          0,
@@ -37,7 +39,7 @@ func TestFormatOf(t *testing.T) {
 		if got != want || (err == nil) != (want != 0) {
 			t.Errorf("FormatOf(%q) = %v, %v, want %v", path, got, err, want)
 		}
-		if err != nil && !strings.Contains(err.Error(), ".pb.gz (pprof), .folded (collapsed stacks) or .txt (report)") {
+		if err != nil && !strings.Contains(err.Error(), ".html (flame graph and tables), .pb.gz (pprof), .json (speedscope), .folded (collapsed stacks) or .txt (report)") {
 			t.Errorf("FormatOf(%q): %v does not list the formats", path, err)
 		}
 	}

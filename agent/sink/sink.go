@@ -1,4 +1,4 @@
-// Package sink writes profiles: as pprof, as collapsed stacks, and as text. Package report reads them back.
+// Package sink writes profiles: as pprof, as pages, as collapsed stacks, for speedscope, and as text. Package report reads pprof back.
 //
 //	err := sink.CheckWritable(path) // before recording, not after
 //	err = sink.Write(path, os.Stdout, profile, sink.ContentOf(profile)) // the format follows from the extension
@@ -26,13 +26,15 @@ const Stdout = "-"
 type Format uint8
 
 const (
-	FormatPprof     Format = iota + 1 // gzipped protocol buffer
-	FormatCollapsed                   // one line a stack
-	FormatText                        // a report for people
+	FormatPprof      Format = iota + 1 // gzipped protocol buffer
+	FormatCollapsed                    // one line a stack
+	FormatText                         // a report for people
+	FormatHTML                         // a page: see Page
+	FormatSpeedscope                   // JSON for speedscope
 )
 
-// FormatOf chooses the format for path by its extension: .pb.gz, .folded or .txt, and pprof for Stdout. The error
-// for any other lists these.
+// FormatOf chooses the format for path by its extension: .html, .pb.gz, .json, .folded or .txt, and pprof for Stdout. The
+// error for any other lists these.
 func FormatOf(path string) (Format, error) {
 	name := strings.ToLower(filepath.Base(path))
 	switch {
@@ -42,8 +44,12 @@ func FormatOf(path string) (Format, error) {
 		return FormatCollapsed, nil
 	case strings.HasSuffix(name, ".txt"):
 		return FormatText, nil
+	case strings.HasSuffix(name, ".html"):
+		return FormatHTML, nil
+	case strings.HasSuffix(name, ".json"):
+		return FormatSpeedscope, nil
 	}
-	return 0, fmt.Errorf("unknown format of output %q: use a name that ends in .pb.gz (pprof), .folded (collapsed stacks) or .txt (report)", path)
+	return 0, fmt.Errorf("unknown format of output %q: use a name that ends in .html (flame graph and tables), .pb.gz (pprof), .json (speedscope), .folded (collapsed stacks) or .txt (report)", path)
 }
 
 // Encode writes a part of p to w.
@@ -55,11 +61,14 @@ func (f Format) Encode(w io.Writer, p *profile.Profile, content Content) error {
 	if err != nil {
 		return err
 	}
-	return f.encodeStored(w, stored)
+	return f.encodeStored(w, "profile", stored)
 }
 
-// encodeStored writes a converted profile to w: as pprof, or as the report of it.
-func (f Format) encodeStored(w io.Writer, p *pprof.Profile) error {
+// Together says that one file of the format has all parts of a recording.
+func (f Format) Together() bool { return f == FormatHTML || f == FormatSpeedscope }
+
+// encodeStored writes a converted profile to w, under a name: as pprof, as a page or for speedscope, or as the report of it.
+func (f Format) encodeStored(w io.Writer, name string, p *pprof.Profile) error {
 	switch f {
 	case FormatPprof:
 		if err := p.Write(w); err != nil {
@@ -68,6 +77,14 @@ func (f Format) encodeStored(w io.Writer, p *pprof.Profile) error {
 		return nil
 	case FormatText:
 		return report.Text(w, p)
+	case FormatHTML:
+		page := Page{Title: name}
+		if err := page.Add(name+".pb.gz", p); err != nil {
+			return err
+		}
+		return page.Write(w)
+	case FormatSpeedscope:
+		return Speedscope(w, name, p)
 	}
 	return fmt.Errorf("format %d is not made of a converted profile", f)
 }

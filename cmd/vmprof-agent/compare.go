@@ -1,16 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
 const compareUsage = `Usage: vmprof-agent compare [flags] A... -- B...
@@ -50,6 +54,7 @@ precision of the profile), or compares two of its windows by shares.
   vmprof-agent compare windows.pb.gz                   # window by window
   vmprof-agent compare --windows=2,5 windows.pb.gz     # two windows
   vmprof-agent compare -n 0 --width=0 A B | less -S    # all differences
+  vmprof-agent compare -o diff.html A.pb.gz B.pb.gz    # also as flame graph
 
 Flags:
 `
@@ -58,6 +63,7 @@ Flags:
 type compareOptions struct {
 	opts     report.AuditOptions
 	sides    [2][]string   // A and B; all of it in A if there is one file
+	output   string        // page to write as well
 	verdict  bool          // the user asked for one
 	windows  []int         // two of the one file; none for all
 	duration time.Duration // of URLs
@@ -81,6 +87,7 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	fs.StringVar(&o.opts.SampleType, "sample-type", "", "compare `TYPE`, such as calls (default: common to both)")
 	fs.StringVar(&o.opts.Engine, "engine", "", "compare the calls of `ENGINE` (default: the only one)")
 	fs.BoolVar(&o.opts.IgnoreSites, "ignore-sites", false, "edges: merge all call sites between two methods")
+	fs.StringVarP(&o.output, "output", "o", "", "also write a differential flame graph to `FILE`.html")
 	fs.IntSliceVar(&o.windows, "windows", nil, "compare windows `N,M` of one file (default: neighbours)")
 	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "show `N` differences or pairs; 0 for all")
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "limit lines to `N` columns; 0 for no limit")
@@ -103,6 +110,11 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 		o.sides = [2][]string{fs.Args()[:1], fs.Args()[1:]}
 	default:
 		o.sides[0] = fs.Args()
+	}
+	if o.output != "" {
+		if format, err := sink.FormatOf(o.output); err != nil || format != sink.FormatHTML {
+			return nil, usageError(fmt.Sprintf("-o %s: compare writes .html", o.output))
+		}
 	}
 	urls := 0
 	for _, name := range fs.Args() {
@@ -137,6 +149,8 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 		return nil, usageError("name one URL a side, and nothing else")
 	case fs.Changed("until") && !o.until:
 		return nil, usageError("--until can only be decided")
+	case o.output != "" && (urls > 0 || o.files() == 1 && !fs.Changed("windows")):
+		return nil, usageError("-o needs files on both sides, or --windows=N,M of one")
 	case (o.until || fs.Changed("duration")) && urls == 0:
 		return nil, usageError("-d and --until are for URLs of serve")
 	case urls > 0 && o.duration < leastRecording*time.Second:
@@ -169,10 +183,18 @@ func compare(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		}
 	}
 	a, b := sides[0], sides[1]
+	var text bytes.Buffer
+	if o.output != "" {
+		if err := sink.CheckWritable(o.output); err != nil {
+			return err
+		}
+		stdout = io.MultiWriter(stdout, &text)
+	}
 	switch {
 	case len(o.windows) > 0:
 		if a, err = windowsOf(a[0], o.windows); err == nil {
-			err = report.Compare(stdout, a[0], a[1], &o.opts.CompareOptions)
+			a, b = a[:1], a[1:]
+			err = report.Compare(stdout, a[0], b[0], &o.opts.CompareOptions)
 		}
 	case o.verdict || expanded && len(b) > 0 || len(b) == 1 && report.HasWindows(a[0].Profile) && report.HasWindows(b[0].Profile):
 		_, err = report.Audit(stdout, a, b, &o.opts)
@@ -186,7 +208,67 @@ func compare(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if err != nil {
 		return fmt.Errorf("compare profiles: %w", err)
 	}
-	return nil
+	if o.output == "" {
+		return nil
+	}
+	return o.writePage(stdout, text.String(), a, b)
+}
+
+// writePage writes the differential flame graph of two sides, with what else there is to say.
+func (o *compareOptions) writePage(stdout io.Writer, text string, a, b []report.Named) error {
+	before, err := flamesOf(a)
+	if err != nil {
+		return err
+	}
+	after, err := flamesOf(b)
+	if err != nil {
+		return err
+	}
+	page := sink.Page{Title: sideTitle(a) + " and " + sideTitle(b), Text: text}
+	for _, f := range after {
+		if i := slices.IndexFunc(before, func(g *report.Flame) bool { return g.Kind == f.Kind && g.Unit == f.Unit }); i >= 0 {
+			page.Flames = append(page.Flames, f.Against(before[i]))
+		}
+	}
+	if len(page.Flames) == 0 {
+		return errors.New("both sides have no kind of values in common, so there is no differential flame graph")
+	}
+	for _, n := range slices.Concat(a, b) {
+		if err := page.Attach(filepath.Base(n.Name), n.Profile); err != nil {
+			return err
+		}
+	}
+	if err := sink.WritePage(o.output, io.Discard, &page); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "\nwritten to %s\n", o.output)
+	return err
+}
+
+// flamesOf adds up the recordings of a side.
+func flamesOf(side []report.Named) (sums []*report.Flame, err error) {
+	for _, n := range side {
+		flames, err := report.Flames(n.Profile)
+		if err != nil {
+			return nil, fmt.Errorf("draw %s: %w", n.Name, err)
+		}
+		for _, f := range flames {
+			if i := slices.IndexFunc(sums, func(g *report.Flame) bool { return g.Kind == f.Kind && g.Unit == f.Unit }); i >= 0 {
+				sums[i].Merge(f)
+			} else {
+				sums = append(sums, f)
+			}
+		}
+	}
+	return sums, nil
+}
+
+// sideTitle names the recordings of a side.
+func sideTitle(side []report.Named) string {
+	if len(side) == 1 {
+		return filepath.Base(side[0].Name)
+	}
+	return fmt.Sprintf("%s and %d more", filepath.Base(side[0].Name), len(side)-1)
 }
 
 // maxRecordings bounds the files of a directory that are compared.

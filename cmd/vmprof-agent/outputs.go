@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	pprof "github.com/google/pprof/profile"
 	"golang.org/x/sys/unix"
@@ -23,35 +25,90 @@ const (
 	defaultDirectory = "vmprof"
 )
 
-// An output is a file that a part of the recording goes to, and once it is written, what is in it.
+// An output is a part of the recording with a file that it goes to, and once it is written, what is in it.
 type output struct {
 	part
-	path   string
+	path   string         // "" if the part is only in files with all parts
+	again  bool           // the same part as the output before
 	stored *pprof.Profile // in the form that views are made of
 }
 
-// outputs are the files of the recording. If there are several, -o names their directory.
-func (o *recordOptions) outputs() []output {
+// outputs are the files of the recording that have one part each, and those with all of them. An -o that could be a file of
+// one part is a directory if there are several.
+func (o *recordOptions) outputs() (single []output, together []string) {
 	parts := o.parts()
-	if len(parts) == 1 {
-		return []output{{part: parts[0], path: o.output}}
+	var names []string
+	for _, name := range o.output {
+		if format, err := sink.FormatOf(name); err == nil && format.Together() {
+			together = append(together, name)
+		} else {
+			names = append(names, name)
+		}
 	}
-	var all []output
+	if len(names) == 0 {
+		names = []string{""}
+	}
 	for _, p := range parts {
-		all = append(all, output{part: p, path: filepath.Join(o.output, p.name+".pb.gz")})
+		for i, name := range names {
+			if name != "" && len(parts) > 1 {
+				name = filepath.Join(name, p.name+".pb.gz")
+			}
+			single = append(single, output{part: p, path: name, again: i > 0})
+		}
 	}
-	return all
+	return single, together
 }
 
-// checkOutputs says whether the files can be written, and makes their directory.
-func checkOutputs(outputs []output) error {
+// checkOutputs says whether the files can be written, and makes the directories of several.
+func (o *recordOptions) checkOutputs(outputs []output, together []string) error {
 	for _, out := range outputs {
-		if len(outputs) > 1 {
+		if out.path == "" {
+			continue
+		}
+		if len(o.parts()) > 1 {
 			if err := makeDirectory(filepath.Dir(out.path)); err != nil {
 				return err
 			}
 		}
 		if err := sink.CheckWritable(out.path); err != nil {
+			return err
+		}
+	}
+	for _, path := range together {
+		if err := sink.CheckWritable(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeTogether writes the files that have all parts.
+func writeTogether(stdout io.Writer, outputs []output, together []string) error {
+	var profiles []*pprof.Profile
+	for _, out := range outputs {
+		if !out.again {
+			profiles = append(profiles, out.stored)
+		}
+	}
+	for _, path := range together {
+		name := filepath.Base(path)
+		if format, err := sink.FormatOf(path); err == nil && format == sink.FormatSpeedscope {
+			if err := sink.WriteSpeedscope(path, stdout, name, profiles...); err != nil {
+				return err
+			}
+			continue
+		}
+		page := sink.Page{Title: strings.TrimSuffix(name, filepath.Ext(name))}
+		for _, out := range outputs {
+			if out.again {
+				continue
+			}
+			if err := page.Add(out.name+".pb.gz", out.stored); err != nil {
+				return err
+			}
+			page.Commands = append(page.Commands, "vmprof-agent report "+cmp.Or(out.path, out.name+".pb.gz"))
+		}
+		if err := sink.WritePage(path, stdout, &page); err != nil {
 			return err
 		}
 	}
@@ -75,6 +132,13 @@ func makeDirectory(path string) error {
 func (o *recordOptions) write(stdout io.Writer, p *profile.Profile, outputs []output) error {
 	for i := range outputs {
 		out := &outputs[i]
+		if out.again {
+			out.stored = outputs[i-1].stored
+			if err := o.writeOne(stdout, p, out); err != nil {
+				return err
+			}
+			continue
+		}
 		content := out.content
 		if content&sink.Time != 0 {
 			content |= sink.ContentOf(p) & sink.Entries
@@ -83,20 +147,23 @@ func (o *recordOptions) write(stdout io.Writer, p *profile.Profile, outputs []ou
 		if out.stored, err = sink.Pprof(p, content); err != nil {
 			return err
 		}
-		if format, err := sink.FormatOf(out.path); err == nil && format == sink.FormatCollapsed {
-			if err := sink.Write(out.path, stdout, p, out.content); err != nil {
-				return err
-			}
-			continue
-		}
-		if i == len(outputs)-1 {
-			p.Processes = nil
-		}
-		if err := sink.WriteStored(out.path, stdout, out.stored); err != nil {
+		if err := o.writeOne(stdout, p, out); err != nil {
 			return err
 		}
 	}
+	p.Processes = nil
 	return nil
+}
+
+// writeOne writes one file of a part.
+func (o *recordOptions) writeOne(stdout io.Writer, p *profile.Profile, out *output) error {
+	if out.path == "" {
+		return nil
+	}
+	if format, err := sink.FormatOf(out.path); err == nil && format == sink.FormatCollapsed {
+		return sink.Write(out.path, stdout, p, out.content)
+	}
+	return sink.WriteStored(out.path, stdout, out.stored)
 }
 
 // recordStats is what --stats writes: counters of one recording, for benchmarks and tests.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -35,7 +36,7 @@ summary is on stdout, with COMMAND on stderr.
 
   vmprof-agent record -p 4711                   # one JVM, 30 s, to vmprof.pb.gz
   vmprof-agent record -p shop                   # by unit, jar or main class
-  vmprof-agent record -d 10 -o all.folded       # the machine, for flame graphs
+  vmprof-agent record -d 10 -o all.html         # the machine, as a page
   vmprof-agent record -o job.txt -- java -jar job.jar
   vmprof-agent record -e alloc -p 4711          # allocated objects, by method
   vmprof-agent record -e cpu,alloc,lock -o out  # out/cpu.pb.gz and so on
@@ -48,8 +49,9 @@ EVENT is one or several of:
   lock   waits for locks         value        values at a --probe
   calls  call graph with counts
   cpi    cycles per instruction; experimental, untested on hardware
-FILE ends in .pb.gz (pprof), .folded or .txt. For several events FILE is a
-directory with one file for each; cpu,calls is one file.
+FILE ends in .html (flame graph, tables, the profile inside), .pb.gz (pprof),
+.json (speedscope), .folded or .txt. For several events .html and .json have
+all, and any other FILE is a directory with one file for each; cpu,calls is one.
 
 Flags:
 `
@@ -61,7 +63,7 @@ type recordOptions struct {
 	duration  time.Duration
 	window    time.Duration // of each of several consecutive windows; 0: there is one
 	frequency int
-	output    string
+	output    []string
 	stats     string
 	log       logFlags
 	notes     bool // of the profile, behind the summary
@@ -90,7 +92,7 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	o.targets.add(fs, "profile process `PID` (or name, pattern) and new children")
 	fs.VarP(seconds{&o.duration}, "duration", "d", "stop after `TIME`: 10, 10s, 5m (default 30s, or COMMAND's)")
 	o.add(fs)
-	fs.StringVarP(&o.output, "output", "o", "", "write to `FILE`, - for stdout (default "+defaultOutput+")")
+	fs.StringArrayVarP(&o.output, "output", "o", nil, "write `FILE`s; - for stdout (default "+defaultOutput+")")
 	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per second of CPU time")
 	fs.Var(seconds{&o.window}, "window", "keep consecutive windows of `TIME` apart, for compare")
 	o.against.add(fs)
@@ -125,10 +127,10 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	if err := errors.Join(o.log.check(), o.check(fs), o.contexts.read(fs, o.exact != "")); err != nil {
 		return nil, err
 	}
-	if o.output == "" {
-		o.output = defaultOutput
+	if len(o.output) == 0 {
+		o.output = []string{defaultOutput}
 		if len(o.parts()) > 1 {
-			o.output = defaultDirectory
+			o.output = []string{defaultDirectory}
 		}
 	}
 	if err := errors.Join(o.count.check(&o), o.against.check(fs, &o)); err != nil {
@@ -161,14 +163,14 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err := o.findValues(ctx, o.pids); err != nil {
 		return err
 	}
-	outputs := o.outputs()
-	if err := checkOutputs(outputs); err != nil {
+	outputs, together := o.outputs()
+	if err := o.checkOutputs(outputs, together); err != nil {
 		return err
 	}
 	var child *command
 	if len(o.command) > 0 {
 		childOut := stdout
-		if o.output == sink.Stdout {
+		if slices.Contains(o.output, sink.Stdout) {
 			childOut = stderr
 		}
 		if child, err = startCommand(o.command, childOut, stderr); err != nil {
@@ -181,6 +183,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	for _, out := range outputs {
 		written = append(written, out.path)
 	}
+	written = append(written, together...)
 	options := agent.Options{
 		Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: log,
 		Settle: settle(written...), MaxContexts: maxContexts(debug.SetMemoryLimit(-1)),
@@ -235,6 +238,9 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
+	if err := writeTogether(stdout, outputs, together); err != nil {
+		return err
+	}
 	if child != nil && ctx.Err() == nil && child.running() {
 		fmt.Fprintf(stderr, "vmprof-agent: the recording ended after %v (-d); %s still runs as process %d\n", o.duration, o.command[0], child.pid())
 	}
@@ -244,17 +250,17 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		}
 	}
 	summary := stdout
-	if o.output == sink.Stdout || child != nil { // stdout is COMMAND's
+	if slices.Contains(o.output, sink.Stdout) || child != nil { // stdout is COMMAND's
 		summary = stderr
 	}
-	if err := o.summarize(summary, outputs); err != nil {
+	if err := o.summarize(summary, outputs, together); err != nil {
 		return err
 	}
 	for _, note := range idle {
 		fmt.Fprintln(summary, note)
 	}
 	for _, out := range outputs {
-		if out.content == sink.OfEvents(profile.Values) {
+		if out.content == sink.OfEvents(profile.Values) && !out.again {
 			if err := o.valuesMissed(context.WithoutCancel(ctx), a.Stats().Events, out.stored); err != nil {
 				return err
 			}
@@ -341,7 +347,7 @@ func waitGone(ctx context.Context, pids []int) bool {
 }
 
 // summarize ends a recording: what was recorded, where it is, and what to do next.
-func (o *recordOptions) summarize(w io.Writer, outputs []output) error {
+func (o *recordOptions) summarize(w io.Writer, outputs []output, together []string) error {
 	opts := report.SummaryOptions{CPUs: runtime.NumCPU()}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
@@ -351,15 +357,17 @@ func (o *recordOptions) summarize(w io.Writer, outputs []output) error {
 	}
 	var files []*pprof.Profile
 	for _, out := range outputs {
-		files = append(files, out.stored)
+		if !out.again {
+			files = append(files, out.stored)
+		}
 	}
-	opts.Next = next(outputs)
+	opts.Next = next(outputs, together)
 	if err := report.Summary(w, files, &opts); err != nil || !o.notes {
 		return err
 	}
-	for _, out := range outputs {
+	for _, file := range files {
 		fmt.Fprintln(w) // an error shows at the next write
-		if err := report.Footer(w, out.stored, opts.Width); err != nil {
+		if err := report.Footer(w, file, opts.Width); err != nil {
 			return err
 		}
 	}
@@ -370,22 +378,67 @@ func (o *recordOptions) summarize(w io.Writer, outputs []output) error {
 const leastWidth = 40
 
 // next are the lines on where the recording is, and what to do with it.
-func next(outputs []output) []string {
-	file := outputs[0].path
+func next(outputs []output, together []string) (lines []string) {
+	var first *output
+	parts := 0
+	for i := range outputs {
+		out := &outputs[i]
+		if !out.again {
+			parts++
+		}
+		if first == nil && out.path != "" && out.path != sink.Stdout {
+			first = out
+		}
+	}
+	for _, out := range outputs {
+		if out.path == "" || out.path == sink.Stdout {
+			continue
+		}
+		line := "written to " + out.path
+		if parts > 1 {
+			line = "written to " + filepath.Dir(out.path) + string(filepath.Separator)
+		}
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	for _, path := range together {
+		lines = append(lines, "written to "+path)
+	}
+	if what := nextCommand(first, parts, together); what != "" {
+		lines = append(lines, "next: "+what)
+	}
+	return lines
+}
+
+// nextCommand is what to type or to do next; "" for nothing. The first file has a part of the recording; it is nil if there is none.
+func nextCommand(first *output, parts int, together []string) string {
+	for _, path := range together {
+		if format, err := sink.FormatOf(path); err == nil && format == sink.FormatHTML {
+			return "open " + path + " in a browser"
+		}
+	}
+	if first == nil {
+		if len(together) > 0 {
+			return "open " + together[0] + " in speedscope"
+		}
+		return ""
+	}
+	file := first.path
 	format, err := sink.FormatOf(file)
 	switch {
-	case file == sink.Stdout || err != nil:
-		return nil
-	case len(outputs) > 1:
-		return []string{"written to " + filepath.Dir(file) + string(filepath.Separator), "next: vmprof-agent report " + file}
-	case format == sink.FormatPprof && outputs[0].content&sink.Time != 0:
-		return []string{"written to " + file, "next: vmprof-agent report --view=tree " + file}
+	case err != nil:
+		return ""
+	case parts > 1:
+		return "vmprof-agent report " + file
+	case format == sink.FormatPprof && first.content&sink.Time != 0:
+		return "vmprof-agent report --view=tree " + file
 	case format == sink.FormatPprof:
-		return []string{"written to " + file, "next: vmprof-agent report -n 0 " + file}
+		return "vmprof-agent report -n 0 " + file
 	case format == sink.FormatCollapsed:
-		return []string{"written to " + file, "next: flamegraph.pl " + file + " > " + strings.TrimSuffix(file, filepath.Ext(file)) + ".svg"}
+		return "flamegraph.pl " + file + " > " + strings.TrimSuffix(file, filepath.Ext(file)) + ".svg"
 	}
-	return []string{"written to " + file, "next: less -S " + file}
+	return "less -S " + file
 }
 
 const progressInterval = 500 * time.Millisecond

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
 const reportUsage = `Usage: vmprof-agent report [flags] [METHOD] FILE
@@ -44,6 +46,7 @@ VIEW is one of:
   vmprof-agent report --view=versions vmprof.pb.gz     # recompiled methods
   vmprof-agent report --view=versions com.acme.Cart.total vmprof.pb.gz
   vmprof-agent report alloc.pb.gz                      # the allocs view
+  vmprof-agent report -o x.html vmprof.pb.gz alloc.pb.gz  # as one page
   go tool pprof -tagleaf=class -http=:8080 alloc.pb.gz  # classes as leaves
   vmprof-agent report --from=03:10 --to=03:15          # what happened at 03:12?
   vmprof-agent report --from=20m --service=shop --view=allocs
@@ -81,6 +84,9 @@ type reportOptions struct {
 	window int64
 	file   string
 	past   pastFlags
+	// output is the page or the speedscope file to write instead, of files.
+	output string
+	files  []string
 }
 
 func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
@@ -93,6 +99,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	vmThreads := fs.Bool("vm-threads", false, "methods: show GC, JIT and VM threads by method")
 	fs.Int64Var(&o.window, "window", 0, "show window `N`, or file N of a directory (default all)")
 	o.past.add(fs)
+	fs.StringVarP(&o.output, "output", "o", "", "write `FILE` instead: .html or .json (speedscope)")
 	app := fs.StringArray("app", nil, "layers: `PREFIX` of the application (default: non-JDK)")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
@@ -102,7 +109,18 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	if err := o.past.parse(fs, *view, time.Now()); err != nil {
 		return nil, err
 	}
+	if o.output != "" {
+		if format, err := sink.FormatOf(o.output); err != nil || !format.Together() {
+			return nil, usageError(fmt.Sprintf("-o %s: report writes .html (flame graph and tables) and .json (speedscope)", o.output))
+		}
+		if (fs.NArg() > 0 || o.past.from != "") && *view == "" {
+			o.files = fs.Args()
+			return &o, nil
+		}
+	}
 	switch {
+	case o.output != "" && *view != "":
+		return nil, usageError("-o writes all views: remove --view")
 	case o.view == nil && fs.Changed("view"):
 		return nil, usageError(fmt.Sprintf("unknown view %q: choose %s", *view, viewNames))
 	case len(*app) > 0 && *view != "layers":
@@ -150,6 +168,9 @@ func showReport(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	o, err := parseReport(args, stderr)
 	if err != nil {
 		return err
+	}
+	if o.output != "" {
+		return o.write(ctx, stdout)
 	}
 	if o.past.from != "" {
 		return o.showPast(ctx, stdout)
@@ -200,4 +221,62 @@ func (o *reportOptions) showPast(ctx context.Context, stdout io.Writer) error {
 		}
 	}
 	return o.show(stdout, p, "the history")
+}
+
+// write writes the page or the speedscope file of all files.
+func (o *reportOptions) write(ctx context.Context, stdout io.Writer) error {
+	if err := sink.CheckWritable(o.output); err != nil {
+		return err
+	}
+	var profiles []*pprof.Profile
+	page := sink.Page{Title: pageTitle(o.files)}
+	if o.past.from != "" {
+		p, err := o.past.read(ctx, true)
+		if err != nil {
+			return err
+		}
+		profiles = append(profiles, p)
+		page.Title = "history from " + o.past.from
+		if err := page.Add("history.pb.gz", p); err != nil {
+			return err
+		}
+	}
+	for _, name := range o.files {
+		list, err := readRecordings(name)
+		if err != nil {
+			return err
+		}
+		for _, r := range list {
+			p := r.Profile
+			if o.window > 0 {
+				if p, err = report.WindowOf(p, o.window); err != nil {
+					return fmt.Errorf("show %s: %w", r.Name, err)
+				}
+			}
+			profiles = append(profiles, p)
+			if err := page.Add(filepath.Base(r.Name), p); err != nil {
+				return err
+			}
+			page.Commands = append(page.Commands, "vmprof-agent report "+r.Name)
+		}
+	}
+	var err error
+	if format, _ := sink.FormatOf(o.output); format == sink.FormatSpeedscope {
+		err = sink.WriteSpeedscope(o.output, stdout, page.Title, profiles...)
+	} else {
+		err = sink.WritePage(o.output, stdout, &page)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(stdout, "written to %s\n", o.output)
+	}
+	return err
+}
+
+// pageTitle names files.
+func pageTitle(files []string) string {
+	var names []string
+	for _, file := range files {
+		names = append(names, filepath.Base(file))
+	}
+	return strings.Join(names, ", ")
 }

@@ -21,19 +21,22 @@ func (o *recordOptions) checkWindow() error {
 	if o.window == 0 {
 		return nil
 	}
-	format, err := sink.FormatPprof, error(nil)
-	if len(o.parts()) == 1 { // else -o is a directory, for files of this format
-		format, err = sink.FormatOf(o.output)
+	flat := "" // an output that cannot keep windows apart
+	outputs, _ := o.outputs()
+	for _, out := range outputs {
+		if format, err := sink.FormatOf(out.path); out.path != "" && err != nil {
+			return nil // CheckWritable reports it
+		} else if out.path != "" && format != sink.FormatPprof {
+			flat = out.path
+		}
 	}
 	switch {
-	case err != nil:
-		return nil // CheckWritable reports it
 	case o.window < minWindow:
 		return usageError(fmt.Sprintf("--window needs a duration of at least %v", minWindow))
 	case o.exact != "":
 		return usageError("--exact counts the whole recording: remove --window")
-	case format != sink.FormatPprof:
-		return usageError(fmt.Sprintf("--window needs the pprof format: use an output that ends in .pb.gz instead of %s", o.output))
+	case flat != "":
+		return usageError(fmt.Sprintf("--window needs the pprof format: use an output that ends in .pb.gz instead of %s", flat))
 	case o.duration > 0 && o.windows() < 2:
 		return usageError(fmt.Sprintf("--window=%v makes only one window in -d %v: use a shorter window or a longer recording", o.window, o.duration))
 	case o.windows() > stored.MaxWindows:
@@ -59,13 +62,20 @@ func (o *recordOptions) store(stdout io.Writer, last *profile.Profile, r *rotati
 	}
 	last.Processes = nil            // nobody else has this window
 	counts := r.windows[0].Counts() // those of all files
-	for i, w := range r.windows {
-		stored, err := w.Profile()
-		if err != nil {
-			return profile.Counts{}, err
+	next := 0                       // of windows, which has one for each part
+	for i := range outputs {
+		out := &outputs[i]
+		if out.again {
+			out.stored = outputs[i-1].stored
+		} else {
+			stored, err := r.windows[next].Profile()
+			if err != nil {
+				return profile.Counts{}, err
+			}
+			out.stored = stored
+			next++
 		}
-		outputs[i].stored = stored
-		if err := sink.WriteStored(outputs[i].path, stdout, stored); err != nil {
+		if err := o.writeOne(stdout, last, out); err != nil {
 			return profile.Counts{}, err
 		}
 	}

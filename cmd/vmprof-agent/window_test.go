@@ -82,8 +82,8 @@ func TestRotation(t *testing.T) {
 	if w, err := r.stop(nil); err != nil || w != r.open || w == first || closed != 3 {
 		t.Fatalf("stop = %p, %v, after %d windows; want %p", w, err, closed, r.open)
 	}
-	o := recordOptions{output: filepath.Join(t.TempDir(), "out.pb.gz"), window: length}
-	outputs := []output{{path: o.output}}
+	o := recordOptions{output: []string{filepath.Join(t.TempDir(), "out.pb.gz")}, window: length}
+	outputs := []output{{path: o.output[0]}}
 	counts, err := o.store(nil, windowOf(4), r, outputs)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestRotation(t *testing.T) {
 	if want := "[1:1 2:2 3:3 4:4]"; fmt.Sprint(got) != want || counts.Folded != 10 {
 		t.Errorf("samples by window %v and %d in all, want %v and 10", got, counts.Folded, want)
 	}
-	if file, err := report.ReadFile(o.output); err != nil || file.String() != stored.String() {
+	if file, err := report.ReadFile(o.output[0]); err != nil || file.String() != stored.String() {
 		t.Errorf("the file holds something else: %v", err)
 	}
 }

@@ -1,0 +1,197 @@
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// flameFormat is the version of the JSON form of a Flame. It changes when readers would misunderstand what they do not know.
+const flameFormat = 1
+
+// maxShownCalls is how many pairs of methods the JSON form has.
+const maxShownCalls = 5000
+
+// The JSON form of a Flame: tables in columns, to be small. docs/reference/http.md describes it.
+type flameDocument struct {
+	Format   int             `json:"format"`
+	Kind     string          `json:"kind"`
+	Title    string          `json:"title"`
+	Unit     string          `json:"unit"`
+	Start    *int64          `json:"start,omitempty"` // ms since 1970
+	Seconds  float64         `json:"seconds"`
+	Effect   float64         `json:"effect"`
+	Notes    []string        `json:"notes,omitempty"`
+	Names    []string        `json:"names"`
+	Kinds    []string        `json:"frameKinds"`
+	Tiers    []string        `json:"tierNames"`
+	Frames   flameFrames     `json:"frames"`
+	Nodes    flameNodes      `json:"nodes"`
+	Base     *flameBaseNodes `json:"base,omitempty"`
+	Calls    *flameCalls     `json:"calls,omitempty"`
+	Timeline *flameTimeline  `json:"timeline,omitempty"`
+	PIDs     []FlameProcess  `json:"processes,omitempty"`
+}
+
+type flameFrames struct {
+	Name []int `json:"name"` // place in names
+	File []int `json:"file"`
+	Kind []int `json:"kind"` // place in frameKinds
+}
+
+type flameNodes struct {
+	Parent []int32   `json:"parent"` // -1 for outermost ones
+	Frame  []int32   `json:"frame"`
+	Self   []float64 `json:"self"`
+	Count  []float64 `json:"count"`
+	Approx []int     `json:"approx"` // percent of the value, with descendants
+	Line   []int32   `json:"line"`
+	Tiers  []any     `json:"tiers"` // percent by tierNames, 0 for none
+}
+
+type flameBaseNodes struct {
+	Seconds float64   `json:"seconds"`
+	Self    []float64 `json:"self"`
+	Count   []float64 `json:"count"`
+}
+
+type flameCalls struct {
+	Caller    []int     `json:"caller"` // place in names
+	Callee    []int     `json:"callee"`
+	PerSecond []float64 `json:"perSecond"`
+}
+
+type flameTimeline struct {
+	Classes []string    `json:"classes"`
+	Start   []int64     `json:"start"` // ms since 1970
+	Seconds []float64   `json:"seconds"`
+	Values  [][]float64 `json:"values"` // by class, then by window
+}
+
+// MarshalJSON writes the form that the pages read. Call Cut first to bound it.
+func (f *Flame) MarshalJSON() ([]byte, error) {
+	d := flameDocument{Format: flameFormat, Kind: f.Kind, Title: f.Title, Unit: f.Unit, Seconds: f.Duration.Seconds(), Effect: f.effect, Notes: f.Notes,
+		Kinds: frameKindNames[:], Tiers: tierNames[:], Names: []string{""}}
+	if !f.Start.IsZero() {
+		ms := f.Start.UnixMilli()
+		d.Start = &ms
+	}
+	places := map[string]int{"": 0}
+	place := func(name string) int {
+		at, known := places[name]
+		if !known {
+			at = len(d.Names)
+			places[name] = at
+			d.Names = append(d.Names, name)
+		}
+		return at
+	}
+	frames := make([]int32, len(f.frames)) // place in the document, plus one
+	frame := func(of int32) int32 {
+		if frames[of] == 0 {
+			frames[of] = int32(len(d.Frames.Name)) + 1
+			d.Frames.Name = append(d.Frames.Name, place(f.frames[of].name))
+			d.Frames.File = append(d.Frames.File, place(f.frames[of].file))
+			d.Frames.Kind = append(d.Frames.Kind, int(f.frames[of].kind))
+		}
+		return frames[of] - 1
+	}
+	totals, approx := f.totals(0), make([]float64, len(f.nodes))
+	for at := len(f.nodes) - 1; at > 0; at-- {
+		approx[at] += f.nodes[at].approx
+		approx[f.nodes[at].parent] += approx[at]
+	}
+	n := &d.Nodes
+	if f.base != nil {
+		d.Base = &flameBaseNodes{Seconds: f.base.duration.Seconds()}
+	}
+	for at, node := range f.nodes {
+		if at == 0 {
+			continue
+		}
+		n.Parent, n.Frame = append(n.Parent, node.parent-1), append(n.Frame, frame(node.frame))
+		n.Self, n.Count, n.Line = append(n.Self, node.value[0]), append(n.Count, node.count[0]), append(n.Line, node.line)
+		n.Approx = append(n.Approx, percent(approx[at]+node.inner, totals[at]))
+		n.Tiers = append(n.Tiers, tierPercents(node.tiers))
+		if d.Base != nil {
+			d.Base.Self, d.Base.Count = append(d.Base.Self, node.value[1]), append(d.Base.Count, node.count[1])
+		}
+		if p, known := f.processes[node.frame]; known && node.parent == 0 {
+			p.Value = totals[at]
+			d.PIDs = append(d.PIDs, p)
+		}
+	}
+	d.Calls = f.shownCalls(place)
+	d.Timeline = f.timeline()
+	return json.Marshal(d)
+}
+
+func percent(part, all float64) int {
+	if all <= 0 {
+		return 0
+	}
+	return int(math.Round(100 * min(max(part/all, 0), 1)))
+}
+
+// tierPercents is 0 or a list of percentages.
+func tierPercents(t [tiers]float64) any {
+	all := 0.0
+	for i, v := range t {
+		if i != tierInlined {
+			all += v
+		}
+	}
+	if all <= 0 {
+		return 0
+	}
+	list := make([]int, tiers)
+	for i, v := range t {
+		list[i] = percent(v, all)
+	}
+	return list
+}
+
+func (f *Flame) shownCalls(place func(string) int) *flameCalls {
+	seconds := f.Duration.Seconds()
+	if len(f.calls) == 0 || seconds <= 0 {
+		return nil
+	}
+	type pair struct{ caller, callee int32 }
+	sums := make(map[pair]float64)
+	for of, n := range f.calls {
+		sums[pair{of.caller, of.callee}] += n
+	}
+	pairs := slices.SortedFunc(maps.Keys(sums), func(a, b pair) int {
+		return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a.caller, b.caller), cmp.Compare(a.callee, b.callee))
+	})
+	c := new(flameCalls)
+	for _, p := range pairs[:min(len(pairs), maxShownCalls)] {
+		c.Caller, c.Callee = append(c.Caller, place(f.frames[p.caller].name)), append(c.Callee, place(f.frames[p.callee].name))
+		c.PerSecond = append(c.PerSecond, math.Round(1000*sums[p]/seconds)/1000)
+	}
+	return c
+}
+
+// timeline is nil unless there are several windows.
+func (f *Flame) timeline() *flameTimeline {
+	if len(f.bars) < 2 {
+		return nil
+	}
+	t := &flameTimeline{Classes: classNames[:], Values: make([][]float64, classes)}
+	for _, bar := range f.bars {
+		t.Start, t.Seconds = append(t.Start, bar.start.UnixMilli()), append(t.Seconds, bar.duration.Round(time.Millisecond).Seconds())
+		var all [classes]float64
+		for _, sums := range bar.of {
+			for i, v := range sums {
+				all[i] += v
+			}
+		}
+		for i, v := range all {
+			t.Values[i] = append(t.Values[i], v)
+		}
+	}
+	return t
+}
