@@ -105,7 +105,7 @@ func TestServe(t *testing.T) {
 		})
 	})
 	t.Run("pages", func(t *testing.T) {
-		for _, page := range []string{"/", "/ui/", "/ui/flamegraph", "/ui/top", "/ui/peek?f=heavy"} {
+		for _, page := range []string{"/", "/plain", "/ui/", "/ui/flamegraph", "/ui/top", "/ui/peek?f=heavy"} {
 			if status, body := profiler.Get(t, url+page); status != http.StatusOK {
 				t.Errorf("%s: status %d: %.200s", page, status, body)
 			}

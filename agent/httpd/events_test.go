@@ -200,7 +200,7 @@ func TestPagesOfEvents(t *testing.T) {
 		t.Run(fmt.Sprint(tt.kinds), func(t *testing.T) {
 			s, hs := start(t, recording(tt.kinds...))
 			s.Observe(busyShop(0))
-			_, index := get(t, hs.URL+"/")
+			_, index := get(t, hs.URL+"/plain")
 			_, graph := get(t, hs.URL+"/ui/flamegraph")
 			for page, wants := range map[*string][]string{&index: tt.index, &graph: tt.graph} {
 				for _, want := range wants {
@@ -232,7 +232,7 @@ func TestPagesOfCallsAlone(t *testing.T) {
 	if resp, body := get(t, hs.URL+"/ui/flamegraph"); resp.StatusCode != 404 || !strings.Contains(body, "/profiles/calls?") {
 		t.Errorf("%d\n%s", resp.StatusCode, body)
 	}
-	if _, body := get(t, hs.URL+"/"); strings.Contains(body, "ui/flamegraph") || !strings.Contains(body, "profiles/calls?") {
+	if _, body := get(t, hs.URL+"/plain"); strings.Contains(body, "ui/flamegraph") || !strings.Contains(body, "profiles/calls?") {
 		t.Errorf("the front page leads there:\n%s", body)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-//go:embed index.html message.html versions.html style.css
+//go:embed app.html index.html message.html versions.html style.css
 var files embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
@@ -46,7 +46,7 @@ type message struct {
 	Refresh           int    // seconds until the browser loads the page again; 0 for never
 }
 
-// index is the front page.
+// index is the page that works without scripts.
 func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	windows, _ := s.recent.last()
 	page := front{Host: r.Host, Stats: s.source.Stats()}

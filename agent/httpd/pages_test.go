@@ -59,7 +59,7 @@ func TestPagesRefresh(t *testing.T) {
 func TestPagesHostileNames(t *testing.T) {
 	s, hs := start(t, new(fake))
 	s.Observe(shop(0))
-	for _, path := range append(views, "/") {
+	for _, path := range append(views, "/", "/plain") {
 		resp, body := get(t, hs.URL+path)
 		if resp.StatusCode != 200 {
 			t.Errorf("%s: %s", path, resp.Status)

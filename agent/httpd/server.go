@@ -60,7 +60,9 @@ type Server struct {
 	// versions are the code versions of JVMs.
 	versions codeVersions
 	past     past
-	handler  http.Handler
+	// kept is what the page shows.
+	kept    kept
+	handler http.Handler
 }
 
 // New makes a server. It listens to nobody until Serve; Handler can be used without.
@@ -72,7 +74,12 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	s := &Server{source: source, logger: logger, recent: new(recent)}
 	s.pages = newPages(source, s.recent, logger)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", s.index)
+	mux.HandleFunc("GET /{$}", app)
+	mux.HandleFunc("GET /plain", s.index)
+	mux.HandleFunc("GET /assets/{name}", serveAsset)
+	data := newAPI(&s.kept, s.pages.kinds)
+	mux.HandleFunc("GET /api/v1/services", data.answer(data.services))
+	mux.HandleFunc("GET /api/v1/flame", data.answer(data.flame))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(logger.Handler(), slog.LevelError),
 		ErrorHandling:       promhttp.ContinueOnError, // one metric that is wrong does not hide the others
@@ -96,6 +103,7 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 // Observe takes a closed window for the pages. Windows come in order. Only what pages show of a window is kept.
 func (s *Server) Observe(p *profile.Profile) {
 	s.versions.observe(p)
+	s.kept.observe(p, s.pages.kinds(), s.logger)
 	if k := shownKind(s.pages.kinds()); k != nil {
 		s.pages.observe(p, k)
 	}

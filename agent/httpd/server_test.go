@@ -34,8 +34,9 @@ func TestEndpoints(t *testing.T) {
 		kind   string // prefix of Content-Type
 		holds  string
 	}{
-		{"/", 200, "text/html", "up for 1m30s"},
-		{"/", 200, "text/html", "postgres"},
+		{"/", 200, "text/html", `<script defer src="assets/app.js?v=`},
+		{"/plain", 200, "text/html", "up for 1m30s"},
+		{"/plain", 200, "text/html", "postgres"},
 		{"/metrics", 200, "text/plain", "vmprof_up 0"},
 		{"/profiles/cpu?seconds=1", 200, "application/octet-stream", "\x1f\x8b"},
 		{"/-/healthy", 200, "text/plain", "alive"},
@@ -75,7 +76,7 @@ func TestNotReady(t *testing.T) {
 	if resp, _ := get(t, hs.URL+"/-/healthy"); resp.StatusCode != 200 {
 		t.Errorf("/-/healthy: %s, want 200", resp.Status)
 	}
-	if _, body := get(t, hs.URL+"/"); !strings.Contains(body, "Not sampling yet") {
+	if _, body := get(t, hs.URL+"/plain"); !strings.Contains(body, "Not sampling yet") {
 		t.Errorf("the front page does not say so:\n%s", body)
 	}
 }
@@ -84,7 +85,7 @@ func TestNotReady(t *testing.T) {
 func TestMethods(t *testing.T) {
 	s, hs := start(t, new(fake))
 	s.Observe(shop(0))
-	for _, path := range []string{"/", "/metrics", "/profiles/cpu", "/ui/top", "/-/healthy"} {
+	for _, path := range []string{"/", "/plain", "/api/v1/flame", "/metrics", "/profiles/cpu", "/ui/top", "/-/healthy"} {
 		for method, want := range map[string]int{"HEAD": 200, "POST": 405, "PUT": 405, "DELETE": 405, "PATCH": 405} {
 			req, err := http.NewRequest(method, hs.URL+path, nil)
 			if err != nil {

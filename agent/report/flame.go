@@ -738,7 +738,10 @@ func (f *Flame) Cut(limit int) *Flame {
 	slices.SortFunc(order, func(a, b float64) int { return cmp.Compare(b, a) })
 	least := order[limit]
 	out := *f
-	out.frames, out.index = slices.Clone(f.frames), maps.Clone(f.index)
+	out.frames, out.index = slices.Clone(f.frames), make(map[flameFrame]int32, len(f.frames))
+	for i, frame := range out.frames {
+		out.index[frame] = int32(i)
+	}
 	out.nodes, out.children = []flameNode{f.nodes[0]}, make(map[flameChild]int32)
 	rare := out.frame(flameFrame{name: RareFrames})
 	place := make([]int32, len(f.nodes))
@@ -768,4 +771,27 @@ func (f *Flame) Cut(limit int) *Flame {
 // String is for tests and logs.
 func (f *Flame) String() string {
 	return fmt.Sprintf("%s: %d nodes, %d calls, %d windows", f.Kind, len(f.nodes)-1, len(f.calls), len(f.bars))
+}
+
+// EmptyFlame returns one without values.
+func EmptyFlame(kind, title string, start time.Time, length time.Duration) *Flame {
+	f := newFlame(kind, title, stored.UnitCount)
+	f.Start, f.Duration = start, length
+	return f
+}
+
+// Frozen returns f without what only changes need, to be kept. It can be merged into others, and Of and Against work.
+func (f *Flame) Frozen() *Flame {
+	out := *f
+	out.index, out.children = nil, nil
+	out.nodes, out.frames = slices.Clone(f.nodes), slices.Clone(f.frames)
+	return &out
+}
+
+// MergeOf is Merge of what o has of one service; an empty service is all.
+func (f *Flame) MergeOf(o *Flame, service string) {
+	if service != "" {
+		o = o.Of(service, 0)
+	}
+	f.Merge(o)
 }

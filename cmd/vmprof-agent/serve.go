@@ -28,6 +28,7 @@ const serveUsage = `Usage: vmprof-agent serve [flags]
 
 Profiles until it is stopped, and serves over HTTP:
 
+  /                                 page: services, flame graph, callers
   /metrics                          metrics for Prometheus: CPU seconds of hot
                                     methods, event totals by service, losses,
                                     the agent's own health

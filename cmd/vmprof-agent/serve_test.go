@@ -76,12 +76,12 @@ func TestServe(t *testing.T) {
 		lacks map[string]string // likewise
 	}{
 		{nil, ofTime, map[string]string{
-			"/":                       "java",
+			"/plain":                  "java",
 			"/metrics":                `vmprof_cpu_seconds_total{method="com.acme.Main.hot",runtime="hotspot",service="shop"} 0.5`,
 			"/ui/top":                 "com.acme.Main.hot",
 			"/profiles/cpu?seconds=1": "\x1f\x8b",
 			"/-/ready":                "sampling",
-		}, map[string]string{"/metrics": "vmprof_allocated_bytes_total", "/": "profiles/alloc"}},
+		}, map[string]string{"/metrics": "vmprof_allocated_bytes_total", "/plain": "profiles/alloc"}},
 		{[]string{"--metrics-max-methods=0"}, ofTime, map[string]string{
 			"/metrics": `vmprof_cpu_seconds_total{method="(other)",runtime="hotspot",service="shop"} 0.5`,
 		}, nil},
@@ -89,12 +89,12 @@ func TestServe(t *testing.T) {
 			"/metrics": `vmprof_cpu_seconds_total{method="(other)",runtime="hotspot",service="(other)"} 0.5`,
 		}, nil},
 		{[]string{"-e", "alloc"}, ofAllocations, map[string]string{
-			"/":                         "profiles/alloc",
+			"/plain":                    "profiles/alloc",
 			"/metrics":                  `vmprof_allocated_bytes_total{service="shop"} 640`,
 			"/ui/top":                   "com.acme.Cart",
 			"/profiles/alloc?seconds=1": "\x1f\x8b",
 			"/-/ready":                  "sampling",
-		}, map[string]string{"/metrics": "vmprof_cpu_seconds_total", "/": "profiles/cpu"}},
+		}, map[string]string{"/metrics": "vmprof_cpu_seconds_total", "/plain": "profiles/cpu"}},
 	} {
 		o, err := parseServe(tt.args, io.Discard)
 		if err != nil {

@@ -66,7 +66,7 @@ class AgentSource {
 	}
 
 	async kinds() {
-		return (await this.#get("kinds", {})).kinds;
+		return (await this.#get("services", {})).kinds;
 	}
 
 	load(state) {

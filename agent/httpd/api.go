@@ -1,0 +1,209 @@
+package httpd
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
+)
+
+const (
+	// maxFlameNodes bounds the contexts of an answer, which then has less than 1 MB.
+	maxFlameNodes = 5000
+	// maxAPIRequests is how many answers are made at once, and maxAPIWait how long others wait for that.
+	maxAPIRequests = 2
+	maxAPIWait     = 5 * time.Second
+	// maxServices and maxProcesses bound the list of services, and of processes of each.
+	maxServices, maxServiceProcesses = 200, 50
+	// apiFormat is the version of the answers.
+	apiFormat = 1
+)
+
+// An api answers with the data of the page; docs/reference/http.md describes it.
+type api struct {
+	recordings Recordings
+	kinds      func() []*kind
+	busy       chan struct{}
+}
+
+func newAPI(r Recordings, kinds func() []*kind) *api {
+	return &api{recordings: r, kinds: kinds, busy: make(chan struct{}, maxAPIRequests)}
+}
+
+// A selection is what a request asks for.
+type selection struct {
+	kind     *kind
+	service  string
+	pid      int64
+	from, to time.Time
+}
+
+// selectionOf reads the parameters of a request.
+func (a *api) selectionOf(r *http.Request) (s selection, status int, err error) {
+	q := r.URL.Query()
+	recorded := a.kinds()
+	if len(recorded) == 0 {
+		return s, http.StatusNotFound, errNoKind
+	}
+	s.kind = recorded[0]
+	if name := q.Get("kind"); name != "" {
+		i := slices.IndexFunc(recorded, func(k *kind) bool { return k.Name == name })
+		if i < 0 {
+			return s, http.StatusNotFound, errNoKind
+		}
+		s.kind = recorded[i]
+	}
+	s.service = q.Get("service")
+	if text := q.Get("pid"); text != "" {
+		if s.pid, err = strconv.ParseInt(text, 10, 64); err != nil || s.pid < 0 || s.pid > maxPID {
+			return s, http.StatusBadRequest, fmt.Errorf("bad pid=%.20q: want the number of a process", text)
+		}
+	}
+	for _, t := range []struct {
+		name string
+		to   *time.Time
+	}{{"from", &s.from}, {"to", &s.to}} {
+		text := q.Get(t.name)
+		if text == "" {
+			continue
+		}
+		ms, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || ms < 0 || ms > maxMillis {
+			return s, http.StatusBadRequest, fmt.Errorf("bad %s=%.20q: want milliseconds since 1970", t.name, text)
+		}
+		*t.to = time.UnixMilli(ms)
+	}
+	return s, 0, nil
+}
+
+// maxMillis is the end of the year 9999.
+const maxMillis = 253402300799999
+
+// answer makes a handler of a function that makes an answer.
+func (a *api) answer(of func(*http.Request, selection) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s, status, err := a.selectionOf(r)
+		if err != nil {
+			http.Error(w, err.Error(), status)
+			return
+		}
+		select {
+		case a.busy <- struct{}{}:
+			defer func() { <-a.busy }()
+		case <-r.Context().Done():
+			return
+		case <-time.After(maxAPIWait):
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, errBusy.Error(), http.StatusTooManyRequests)
+			return
+		}
+		data, err := of(r, s)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		body, err := json.Marshal(data)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		writeCompressed(w, r, body)
+	}
+}
+
+// writeCompressed writes a body, gzipped if the client takes that.
+func writeCompressed(w http.ResponseWriter, r *http.Request, body []byte) {
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		var packed bytes.Buffer
+		z, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // the level is valid
+		_, _ = z.Write(body)                                 // a buffer takes everything
+		_ = z.Close()
+		w.Header().Set("Content-Encoding", "gzip")
+		body = packed.Bytes()
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // an error means that the client went away
+}
+
+// find returns what was recorded, maybe nothing.
+func (a *api) find(r *http.Request, s selection, service string) (*report.Flame, error) {
+	f, err := a.recordings.Flame(r.Context(), s.kind.Name, service, s.from, s.to)
+	if f == nil && err == nil {
+		f = report.EmptyFlame(s.kind.Name, s.kind.Title, time.Time{}, 0)
+	}
+	return f, err
+}
+
+// flame is the answer of /api/v1/flame.
+func (a *api) flame(r *http.Request, s selection) (any, error) {
+	f, err := a.find(r, s, s.service)
+	if err != nil {
+		return nil, err
+	}
+	if s.pid != 0 {
+		f = f.Of(s.service, s.pid)
+	}
+	return f.Cut(maxFlameNodes), nil
+}
+
+type kindJSON struct {
+	Name  string `json:"name"`
+	Title string `json:"title"`
+}
+
+type servicesJSON struct {
+	Format   int           `json:"format"`
+	Kinds    []kindJSON    `json:"kinds"`
+	Kind     string        `json:"kind"`
+	Unit     string        `json:"unit"`
+	Start    *int64        `json:"start,omitempty"`
+	Seconds  float64       `json:"seconds"`
+	Services []serviceJSON `json:"services"`
+}
+
+type serviceJSON struct {
+	Service   string                `json:"service"`
+	Value     float64               `json:"value"`
+	Processes []report.FlameProcess `json:"processes"`
+}
+
+// services is the answer of /api/v1/services.
+func (a *api) services(r *http.Request, s selection) (any, error) {
+	f, err := a.find(r, s, "")
+	if err != nil {
+		return nil, err
+	}
+	out := servicesJSON{Format: apiFormat, Kind: s.kind.Name, Unit: f.Unit, Seconds: f.Duration.Seconds(), Services: []serviceJSON{}}
+	for _, k := range a.kinds() {
+		out.Kinds = append(out.Kinds, kindJSON{k.Name, k.Title})
+	}
+	if !f.Start.IsZero() {
+		ms := f.Start.UnixMilli()
+		out.Start = &ms
+	}
+	index := make(map[string]int)
+	for _, p := range f.Services() {
+		i, known := index[p.Service]
+		if !known {
+			i = len(out.Services)
+			index[p.Service] = i
+			out.Services = append(out.Services, serviceJSON{Service: p.Service})
+		}
+		out.Services[i].Value += p.Value
+		if len(out.Services[i].Processes) < maxServiceProcesses {
+			out.Services[i].Processes = append(out.Services[i].Processes, p)
+		}
+	}
+	slices.SortStableFunc(out.Services, func(a, b serviceJSON) int { return cmp.Compare(b.Value, a.Value) })
+	out.Services = out.Services[:min(len(out.Services), maxServices)]
+	return out, nil
+}

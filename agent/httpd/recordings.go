@@ -1,0 +1,108 @@
+package httpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+)
+
+// Recordings is where the page has its data from.
+type Recordings interface {
+	// Flame returns what was recorded of a kind, in windows that begin at from or later and before to; a zero time is no limit.
+	// An empty service is all services. It returns nil if nothing was recorded then. Nobody else changes what it returns.
+	Flame(ctx context.Context, kind, service string, from, to time.Time) (*report.Flame, error)
+}
+
+const (
+	// maxKept is how many windows the page can show: five minutes if they have 10 s.
+	maxKept = 30
+	// maxKeptNodes bounds the contexts of such a window. A node takes about 130 bytes, so a kind takes up to 8 MB.
+	maxKeptNodes = 2000
+)
+
+// kept are the last windows as the page shows them, by kind. The zero value is empty.
+type kept struct {
+	mu      sync.Mutex
+	windows map[string][]*report.Flame // oldest first; nobody changes them
+}
+
+// observe keeps what the page shows of a window.
+func (k *kept) observe(p *profile.Profile, recorded []*kind, logger *slog.Logger) {
+	all := make(map[string]*report.Flame)
+	for _, of := range recorded {
+		f, err := flameOf(p, of, recorded)
+		if err != nil {
+			logger.Error("A window cannot be shown", "kind", of.Name, "err", err)
+			continue
+		}
+		all[of.Name] = f.Cut(maxKeptNodes).Frozen()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.windows == nil {
+		k.windows = make(map[string][]*report.Flame)
+	}
+	for name, f := range all {
+		list := append(k.windows[name], f)
+		if more := len(list) - maxKept; more > 0 {
+			list = append([]*report.Flame(nil), list[more:]...) // a copy, so that the rest can be freed
+		}
+		k.windows[name] = list
+	}
+}
+
+// flameOf converts what a window has of one kind. CPU time has the calls, too.
+func flameOf(p *profile.Profile, of *kind, recorded []*kind) (*report.Flame, error) {
+	content := of.content
+	if content == sink.Time {
+		for _, other := range recorded {
+			if other.content == sink.CallCounts {
+				content |= sink.CallCounts
+			}
+		}
+	}
+	stored, err := sink.Pprof(p, content)
+	if err != nil {
+		return nil, err
+	}
+	flames, err := report.Flames(stored)
+	if err != nil {
+		return nil, err
+	}
+	if len(flames) == 0 { // there were no calls
+		return report.EmptyFlame(of.Name, of.Title, p.Start, p.Duration), nil
+	}
+	return flames[0], nil
+}
+
+// Flame implements Recordings.
+func (k *kept) Flame(ctx context.Context, kind, service string, from, to time.Time) (*report.Flame, error) {
+	k.mu.Lock()
+	windows := k.windows[kind]
+	k.mu.Unlock()
+	var sum *report.Flame
+	for _, w := range windows {
+		if w.Start.Before(from) || !to.IsZero() && !w.Start.Before(to) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("add windows: %w", err)
+		}
+		if sum == nil {
+			sum = w.Of(service, 0)
+		} else {
+			sum.MergeOf(w, service)
+		}
+	}
+	return sum, nil
+}
+
+// errNoKind is the error for a kind that is not recorded.
+var errNoKind = errors.New("this kind is not recorded")
