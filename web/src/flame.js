@@ -221,6 +221,11 @@ export class Flame {
 	#decorate() {
 		const svg = this.#host.querySelector("svg");
 		if (!svg) return;
+		// The library animates what is new, and cannot be told not to.
+		const root = select(this.#host).datum();
+		const scale = this.#host.clientWidth / (root.x1 - root.x0);
+		select(svg).selectAll("g.frame > rect").interrupt().attr("width", (d) => (d.x1 - d.x0) * scale);
+		select(svg).selectAll("g.frame > foreignObject > div").interrupt().text(this.#chart.getName());
 		svg.setAttribute("role", "group");
 		svg.setAttribute("aria-label", `Flame graph: ${this.#doc.title}. Arrow keys move between frames, Enter zooms, Home shows all.`);
 		const first = !this.#host.querySelector('g.frame[tabindex="0"]');

@@ -33,7 +33,7 @@ export function methodTable(host, doc, root, rates, {test, all, onAll, onSelect,
 	const shown = rows.slice(0, all ? mostRows : firstRows);
 	const head = doc.base
 		? [["self before", "n"], ["self now", "n"], ["change", "n"], ["method", ""]]
-		: [["self", "n"], ["\u00b1", "n"], ["amount", "n wide"], ["with callees", "n"], ...(rates ? [["calls/s", "n"]] : []), ["method", ""]];
+		: [["self", "n"], ["\u00b1", "n wide"], ["amount", "n wide"], ["total", "n"], ...(rates ? [["calls/s", "n"]] : []), ["method", ""]];
 	const body = shown.map((m) => {
 		const share = m.self / total;
 		const half = interval(share, m.selfN, doc.effect);

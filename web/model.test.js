@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import {test} from "node:test";
+import {amount, around, callRates, change, decode, interval, methods, regroup, searcher, threadGroups} from "./src/model.js";
+
+// Two processes, three thread groups; hot is called by run and by itself.
+const doc = {
+	format: 1, kind: "cpu", unit: "nanoseconds", seconds: 2, effect: 1,
+	names: ["", "shop (pid 1)", "shop (pid 2)", "http-*", "gc", "run", "hot", "A.java", "mark"],
+	frameKinds: ["marker", "process", "thread", "managed", "stub", "vm"],
+	tierNames: ["interpreted", "C1", "C2", "compiled", "inlined"],
+	frames: {name: [1, 2, 3, 4, 5, 6, 8], file: [0, 0, 0, 0, 7, 7, 0], kind: [1, 1, 2, 2, 3, 3, 5]},
+	nodes: {
+		parent: [-1, 0, 1, 2, 3, -1, 5, 6, 0, 8],
+		frame: [0, 2, 4, 5, 5, 1, 2, 4, 3, 6],
+		self: [0, 0, 10, 30, 20, 0, 0, 20, 0, 20],
+		count: [0, 0, 1, 3, 2, 0, 0, 2, 0, 2],
+		approx: [0, 0, 0, 50, 100, 0, 0, 0, 0, 0],
+		line: [0, 0, 3, 4, 5, 0, 0, 6, 0, 0],
+		tiers: [0, 0, [0, 0, 100, 0, 0], [50, 0, 50, 0, 0], 0, 0, 0, [100, 0, 0, 0, 0], 0, 0],
+	},
+	calls: {caller: [5, 6], callee: [6, 6], perSecond: [1000, 500]},
+};
+
+test("decode adds up", () => {
+	const root = decode(doc);
+	assert.equal(root.value, 100);
+	assert.equal(root.children.reduce((sum, c) => sum + c.value, 0), 100);
+	assert.throws(() => decode({...doc, format: 2}), /unknown format 2/);
+});
+
+test("regroup merges what is equal without processes and threads", () => {
+	const root = regroup(decode(doc), {processes: false, threads: false});
+	assert.deepEqual(root.children.map((c) => [c.name, c.value]).sort(), [["mark", 20], ["run", 80]]);
+	const run = root.children.find((c) => c.name === "run");
+	assert.equal(run.self, 30);
+	assert.equal(run.line, 3, "the line of the larger part");
+	assert.deepEqual(run.tiers, [25, 0, 75, 0, 0]);
+	const only = regroup(decode(doc), {processes: false, threads: true, only: "gc"});
+	assert.equal(only.value, 20);
+	assert.deepEqual(only.children.map((c) => c.name), ["gc"]);
+});
+
+test("methods count recursion once", () => {
+	const rows = methods(regroup(decode(doc), {processes: false, threads: false}));
+	assert.deepEqual(rows.map((m) => [m.name, m.self, m.total]), [["hot", 50, 50], ["run", 30, 80], ["mark", 20, 20]]);
+});
+
+test("around finds callers, callees and threads", () => {
+	const hot = around(decode(doc), "hot");
+	assert.deepEqual([hot.self, hot.total], [50, 50]);
+	assert.deepEqual(hot.callers.map((c) => [c.name, c.value]), [["run", 50]]);
+	assert.deepEqual(hot.callees, []);
+	assert.deepEqual(hot.threads.map((c) => [c.name, c.value]), [["http-*", 50]]);
+	assert.deepEqual(around(decode(doc), "run").callers.map((c) => c.name), ["[none]"]);
+	assert.deepEqual(threadGroups(decode(doc)), [{name: "http-*", value: 80}, {name: "gc", value: 20}]);
+});
+
+test("call rates are by callee and by pair", () => {
+	const rates = callRates(doc);
+	assert.equal(rates.of("hot"), 1500);
+	assert.equal(rates.between("run", "hot"), 1000);
+	assert.equal(rates.of("run"), undefined);
+	assert.equal(callRates({}), null);
+});
+
+test("intervals", () => {
+	assert.equal(interval(0.5, 0), null);
+	assert.ok(Math.abs(interval(0.5, 50) - 0.098) < 0.001); // 50 of 100 samples
+	assert.ok(change(60, 60, 100, 40, 40, 100).sure);
+	assert.ok(!change(52, 52, 100, 48, 48, 100).sure);
+});
+
+test("amounts", () => {
+	for (const [value, unit, want] of [[1.5e9, "nanoseconds", "1.5 s"], [2e6, "nanoseconds", "2 ms"], [999, "count", "999"], [12345, "count", "12.3k"], [1.5e6, "bytes", "1.5 MB"], [0, "bytes", "0 B"]]) {
+		assert.equal(amount(value, unit), want);
+	}
+});
+
+test("search takes expressions and plain text", () => {
+	assert.ok(searcher("cart.*total")("com.Cart.total"));
+	assert.ok(!searcher("Cart")("com.cart"));
+	assert.ok(searcher("f(")("f(int)"));
+	assert.equal(searcher(""), null);
+});
