@@ -207,7 +207,7 @@ class Page {
 		this.kindTabs.hidden = this.kinds.length < 2;
 		const start = doc.start ? new Date(doc.start) : null;
 		const when = start ? `${start.toLocaleString("sv")}, ` : "";
-		fill(this.about, `${when}${+doc.seconds.toPrecision(4)} s`, doc.base ? `, compared with ${+doc.base.seconds.toPrecision(4)} s before` : "", this.root.value > 0 ? `: ${perSecond(this.root.value, doc.unit, doc.seconds)}${doc.kind === "cpu" ? " of one CPU" : ""}` : "");
+		fill(this.about, `${when}${+doc.seconds.toPrecision(4)} s`, doc.base ? `, compared with ${+doc.base.seconds.toPrecision(4)} s before` : "", this.root.value > 0 ? `: ${perSecond(this.root.value, doc)}` : "");
 		if (document.activeElement !== this.search) this.search.value = state.get("q");
 		const several = this.root.children.length > 1;
 		const processes = state.get("processes") ? state.get("processes") === "1" : several;
@@ -278,7 +278,7 @@ class Page {
 		const service = state.get("service"), pid = state.get("pid");
 		const total = Math.max(list.services.reduce((sum, s) => sum + s.value, 0), 1e-9);
 		const card = (text, value, isCurrent, changes, extra) => el("li", {class: extra ?? null}, el("button", {"aria-current": isCurrent ? "true" : null, onclick: () => state.set({sel: "", thread: "", ...changes}, true)},
-			el("span", {class: "name"}, text), el("span", {class: "share"}, perSecond(value, list.unit, list.seconds))), meter(value / total));
+			el("span", {class: "name"}, text), el("span", {class: "share"}, perSecond(value, list))), meter(value / total));
 		const meter = (share) => {
 			const inner = el("span");
 			inner.style.width = `${100 * share}%`;

@@ -306,7 +306,7 @@ export class Flame {
 			row("value", `${amount(node.base, doc.unit)} \u2192 ${amount(node.value, doc.unit)}`);
 		} else {
 			row("share", percent(share) + (half === null ? "" : ` \u00b1 ${(100 * half).toFixed(half >= 0.1 ? 0 : 2)}`) + (node.value > 0 && isCode(node) ? `, itself ${percent(total > 0 ? node.self / total : 0)}` : ""));
-			row("value", [amount(node.value, doc.unit), perSecond(node.value, doc.unit, doc.seconds)].filter(Boolean).join(", "));
+			row("value", [amount(node.value, doc.unit), perSecond(node.value, doc)].filter(Boolean).join(", "));
 			if (node.n > 0) row("from", `${Math.round(node.n).toLocaleString("en")} ${doc.kind === "cpu" ? "samples" : "observed events"}`);
 		}
 		if (this.#rates && isCode(node)) {

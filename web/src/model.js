@@ -206,13 +206,10 @@ export function amount(value, unit) {
 	return scaled(value, 1000, prefixes);
 }
 
-// perSecond writes a value as a rate.
-export function perSecond(value, unit, seconds) {
+// perSecond writes a value of a kind as a rate.
+export function perSecond(value, {unit, kind, seconds}) {
 	if (!(seconds > 0)) return "";
-	if (unit === "nanoseconds") {
-		const cpus = value / 1e9 / seconds;
-		return cpus >= 1 ? `${cpus.toPrecision(3)} s/s` : `${(100 * cpus).toPrecision(3)} %`;
-	}
+	if (kind === "cpu" && unit === "nanoseconds") return `${+(value / 1e9 / seconds).toPrecision(value > 1e6 * seconds ? 3 : 1)} CPUs`;
 	return amount(value / seconds, unit) + "/s";
 }
 

@@ -42,7 +42,7 @@ export function methodTable(host, doc, root, rates, {test, all, onAll, onSelect,
 			: [percent(share), half === null ? "" : (100 * half).toFixed(half >= 0.1 ? 0 : 2), amount(m.self, doc.unit), percent(m.total / total),
 				...(rates ? [rates.of(m.name) === undefined ? "" : amount(rates.of(m.name), "count")] : [])];
 		return el("tr", {class: m.name === selected ? "selected" : null},
-			...cells.map((c, i) => el("td", {class: head[i][1]}, c)), el("td", {class: "method"}, swatchOf(m), name(m.name, onSelect)));
+			...cells.map((c, i) => el("td", {class: head[i][1]}, c)), el("td", {class: "method"}, el("div", {}, swatchOf(m), name(m.name, onSelect))));
 	});
 	fill(host,
 		el("table", {}, el("caption", {}, doc.base ? "Methods by change" : "Hot methods"),
@@ -66,7 +66,7 @@ export function sidePanel(host, doc, root, rates, {selected, thread, onSelect, o
 		const a = around(root, selected);
 		const total = Math.max(root.value, 1e-9);
 		parts.push(el("h2", {}, selected),
-			el("p", {}, `${percent(a.total / total)} with callees, ${percent(a.self / total)} itself: ${amount(a.total, doc.unit)}, ${perSecond(a.total, doc.unit, doc.seconds)}`),
+			el("p", {}, `${percent(a.total / total)} with callees, ${percent(a.self / total)} itself: ${amount(a.total, doc.unit)}, ${perSecond(a.total, doc)}`),
 			el("button", {class: "more", onclick: () => onSelect("")}, "Close"));
 		if (rates && rates.of(selected) !== undefined) {
 			const rate = rates.of(selected);

@@ -5,6 +5,18 @@ import {amount} from "./model.js";
 
 const colours = ["#4caf6a", "#d9922e", "#c94f7c", "#5b8def", "#d2694a", "#9b72d9", "#8a8f98"]; // as classes in the document
 
+// times writes the times at the axis, as precisely as they are apart.
+function times(_, splits, __, ___, apart) {
+	const two = (n) => String(n).padStart(2, "0");
+	return splits.map((s) => {
+		const at = new Date(1000 * s);
+		const minute = `${two(at.getHours())}:${two(at.getMinutes())}`;
+		if (apart >= 86400) return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+		if (apart >= 60) return minute;
+		return `${minute}:${two(at.getSeconds())}` + (apart < 1 ? "." + Math.floor(at.getMilliseconds() / 100) : "");
+	});
+}
+
 export class Timeline {
 	#host;
 	#onSelect;
@@ -42,7 +54,7 @@ export class Timeline {
 		const style = getComputedStyle(document.documentElement);
 		const text = style.getPropertyValue("--text").trim(), line = style.getPropertyValue("--line").trim();
 		const axis = {stroke: text, grid: {stroke: line, width: 1}, ticks: {stroke: line, width: 1}, font: "12px system-ui, sans-serif"};
-		const bars = uPlot.paths.bars({size: [0.92, 60]});
+		const bars = uPlot.paths.bars({size: [0.96, Infinity]});
 		const unit = isTime ? (doc.kind === "cpu" ? "CPUs" : "s/s") : "";
 		const selectable = this.#onSelect !== null;
 		const first = t.start[0] / 1000, last = t.start.at(-1) / 1000 + t.seconds.at(-1);
@@ -52,7 +64,7 @@ export class Timeline {
 			cursor: {drag: {x: selectable, y: false, setScale: false}, points: {show: false}, y: false},
 			select: {show: selectable},
 			scales: {x: {time: true, range: () => [first, last]}, y: {range: (_, __, max) => [0, Math.max(max, 1e-9) * 1.05]}},
-			axes: [axis, {...axis, size: 64, values: (_, ticks) => ticks.map((v) => (isTime ? `${+v.toPrecision(3)} ${unit}` : amount(v, doc.unit) + "/s"))}],
+			axes: [{...axis, values: times}, {...axis, size: 78, values: (_, ticks) => ticks.map((v) => (isTime ? `${+v.toPrecision(3)} ${unit}` : amount(v, doc.unit) + "/s"))}],
 			series: [{}, ...used.map(({i, name}) => ({label: name, fill: colours[i], stroke: colours[i], width: 0, paths: bars, points: {show: false}})).reverse()],
 			hooks: selectable ? {
 				setSelect: [(u) => {

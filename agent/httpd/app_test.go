@@ -1,0 +1,190 @@
+package httpd
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/tests/browser"
+)
+
+// askJSON asks for JSON and decodes it.
+func askJSON(t *testing.T, address string, to any) {
+	t.Helper()
+	resp, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != 200 || !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
+		t.Fatalf("%s: %d, %v, %s", address, resp.StatusCode, err, body)
+	}
+	if err := json.Unmarshal(body, to); err != nil {
+		t.Fatalf("%s: %v", address, err)
+	}
+}
+
+// A flameAnswer is what these tests need of an answer.
+type flameAnswer struct {
+	Kind     string
+	Seconds  float64
+	Names    []string
+	Nodes    struct{ Self []float64 }
+	Calls    *struct{ PerSecond []float64 }
+	Timeline *struct{ Start []int64 }
+}
+
+func (a *flameAnswer) total() (sum float64) {
+	for _, v := range a.Nodes.Self {
+		sum += v
+	}
+	return sum
+}
+
+// The answers have what the windows have: of services, of processes, and of times.
+func TestAPI(t *testing.T) {
+	s, hs := start(t, &fake{stats: profile.Stats{Calls: new(profile.CallStats)}})
+	var services servicesJSON
+	askJSON(t, hs.URL+"/api/v1/services", &services)
+	if len(services.Services) != 0 || len(services.Kinds) != 2 || services.Kinds[0].Name != "cpu" {
+		t.Errorf("before the first window: %+v", services)
+	}
+	for n := range uint64(40) {
+		s.Observe(shop(n))
+	}
+	askJSON(t, hs.URL+"/api/v1/services", &services)
+	if len(services.Services) != 3 || services.Services[0].Service != "shop.service" || len(services.Services[0].Processes) != 1 || services.Seconds != 10*maxKept {
+		t.Fatalf("%+v", services)
+	}
+	var all, one, pid, part, none flameAnswer
+	askJSON(t, hs.URL+"/api/v1/flame", &all)
+	askJSON(t, hs.URL+"/api/v1/flame?service=postgresql.service", &one)
+	askJSON(t, hs.URL+"/api/v1/flame?pid=2000", &pid)
+	askJSON(t, hs.URL+"/api/v1/flame?service=nobody", &none)
+	from := shop(38).Start.UnixMilli()
+	askJSON(t, fmt.Sprintf("%s/api/v1/flame?kind=cpu&from=%d&to=%d", hs.URL, from, from+1), &part)
+	if all.Kind != "cpu" || all.Seconds != 10*maxKept || len(all.Timeline.Start) != maxKept || all.Calls == nil || all.Calls.PerSecond[0] != 1.2 {
+		t.Errorf("all: %+v", all)
+	}
+	if one.total() != services.Services[1].Value && one.total() != services.Services[2].Value || one.total() != pid.total() || one.total() >= all.total() {
+		t.Errorf("one service has %v, its process %v, all %v", one.total(), pid.total(), all.total())
+	}
+	if part.Seconds != 10 || part.total() <= 0 || none.total() != 0 {
+		t.Errorf("a part has %v s and %v, nobody %v", part.Seconds, part.total(), none.total())
+	}
+	var calls flameAnswer
+	askJSON(t, hs.URL+"/api/v1/flame?kind=calls", &calls)
+	if calls.Kind != "calls" || calls.total() != 12*maxKept {
+		t.Errorf("calls: %+v", calls)
+	}
+	for query, want := range map[string]int{"kind=lock": 404, "kind=x": 404, "pid=x": 400, "pid=-1": 400, "from=soon": 400, "to=99999999999999999": 400, "service=" + url.QueryEscape(hostile): 200} {
+		resp, err := http.Get(hs.URL + "/api/v1/flame?" + query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %d, want %d", query, resp.StatusCode, want)
+		}
+	}
+}
+
+// A window of a busy machine takes little room, and so does an answer.
+func TestAPIBounds(t *testing.T) {
+	s, hs := start(t, new(fake))
+	for n := range uint64(maxKept + 10) {
+		s.Observe(busyShop(n))
+	}
+	if n := len(s.kept.windows["cpu"]); n != maxKept {
+		t.Errorf("%d windows are kept", n)
+	}
+	for path, limit := range map[string]int{"/api/v1/flame": 1 << 20, "/api/v1/services": 1 << 17, "/": 2000} {
+		req, _ := http.NewRequest("GET", hs.URL+path, nil)
+		req.Header.Set("Accept-Encoding", "identity")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || len(body) > limit {
+			t.Errorf("%s has %d bytes, %v", path, len(body), err)
+		}
+	}
+}
+
+// What the page loads exists, is small, and is kept by browsers until it changes.
+func TestAssets(t *testing.T) {
+	_, hs := start(t, new(fake))
+	_, page := get(t, hs.URL+"/")
+	total := 0
+	for _, address := range regexp.MustCompile(`assets/[^"]+`).FindAllString(page, -1) {
+		req, _ := http.NewRequest("GET", hs.URL+"/"+address, nil)
+		req.Header.Set("Accept-Encoding", "gzip") // set by hand, so that the client does not unpack
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		packed, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		total += len(packed)
+		z, err := gzip.NewReader(strings.NewReader(string(packed)))
+		if err != nil {
+			t.Fatalf("%s: %v", address, err)
+		}
+		plain, err := io.ReadAll(z)
+		_, other := get(t, hs.URL+"/"+strings.Split(address, "?")[0])
+		if err != nil || string(plain) != other || !strings.Contains(resp.Header.Get("Cache-Control"), "immutable") {
+			t.Errorf("%s: %d bytes, or %d plain, %q", address, len(plain), len(other), resp.Header.Get("Cache-Control"))
+		}
+	}
+	if total == 0 || total > 300<<10 {
+		t.Errorf("the page loads %d bytes", total)
+	}
+	if resp, _ := get(t, hs.URL+"/assets/none.js"); resp.StatusCode != 404 {
+		t.Errorf("an asset that does not exist: %d", resp.StatusCode)
+	}
+}
+
+// In a browser the page shows services and names as text, whatever they are, and its policy is strict enough for none of it to run.
+func TestLivePage(t *testing.T) {
+	s, hs := start(t, &fake{stats: profile.Stats{Calls: new(profile.CallStats)}})
+	for n := range uint64(20) {
+		s.Observe(shop(n))
+	}
+	b := browser.Start(t)
+	for name, v := range map[string]browser.View{"wide": {}, "wide-dark": {Dark: true}, "narrow": {Width: 360, Height: 740}, "narrow-dark": {Width: 360, Height: 740, Dark: true}} {
+		tab := b.Open(t, hs.URL+"/#sel=com.acme.shop.Cart.total", v)
+		tab.Wait(t, `document.body.dataset.ready && document.querySelectorAll("g.frame").length > 10`)
+		var cards, elements int
+		tab.Eval(t, `document.querySelectorAll(".services .cards li").length`, &cards)
+		tab.Eval(t, `document.querySelectorAll("script, img, iframe").length`, &elements)
+		if cards != 4 || elements != 1 {
+			t.Errorf("%s: %d services, %d scripts and the like", name, cards, elements)
+		}
+		var text string
+		tab.Eval(t, `document.querySelector(".services").textContent`, &text)
+		if !strings.Contains(text, "<script>alert(1)") {
+			t.Errorf("%s: the hostile name is not shown: %q", name, text)
+		}
+		if dir := os.Getenv("VMPROF_PICTURES"); dir != "" {
+			tab.Screenshot(t, filepath.Join(dir, "agent-"+name+".png"))
+		}
+		for _, finding := range append(tab.Accessibility(t), tab.Problems()...) {
+			t.Errorf("%s: %s", name, finding)
+		}
+		// A service, then the time of some windows.
+		tab.Eval(t, `[...document.querySelectorAll(".services button")].find((b) => b.textContent.includes("postgres")).click()`, nil)
+		tab.Wait(t, `location.hash.includes("service=postgresql") && document.querySelector(".methods").textContent.includes("ExecScan") && !document.querySelector(".methods").textContent.includes("Cart")`)
+	}
+}
