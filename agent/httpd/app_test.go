@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/tests/browser"
@@ -102,6 +103,7 @@ func TestAPI(t *testing.T) {
 // A window of a busy machine takes little room, and so does an answer.
 func TestAPIBounds(t *testing.T) {
 	s, hs := start(t, new(fake))
+	get(t, hs.URL+"/api/v1/flame")
 	for n := range uint64(maxKept + 10) {
 		s.Observe(busyShop(n))
 	}
@@ -120,6 +122,39 @@ func TestAPIBounds(t *testing.T) {
 		if err != nil || len(body) > limit {
 			t.Errorf("%s has %d bytes, %v", path, len(body), err)
 		}
+	}
+}
+
+// While nobody looks, windows are not converted and few are held. Who looks then sees these, and after that all that follow.
+func TestKeptUnlooked(t *testing.T) {
+	at := time.Now()
+	k := newKept(func() []*kind { return recordedKinds(profile.Stats{Time: true}) }, quiet())
+	k.now = func() time.Time { return at }
+	seconds := func() float64 {
+		f, err := k.Flame(t.Context(), "cpu", "", time.Time{}, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Duration.Seconds()
+	}
+	for n := range uint64(10) {
+		k.observe(shop(n))
+	}
+	if len(k.fresh) != maxFresh || k.windows != nil {
+		t.Errorf("%d windows are held, %d kinds converted", len(k.fresh), len(k.windows))
+	}
+	if got := seconds(); got != 10*maxFresh {
+		t.Errorf("who looks first sees %v s", got)
+	}
+	for n := range uint64(5) {
+		k.observe(shop(10 + n))
+	}
+	if got := seconds(); got != 10*(maxFresh+5) || len(k.fresh) != 0 {
+		t.Errorf("then %v s", got)
+	}
+	at = at.Add(lookedAt)
+	if k.observe(shop(20)); k.windows != nil || len(k.fresh) != 1 {
+		t.Error("what nobody looks at is kept")
 	}
 }
 
@@ -159,6 +194,7 @@ func TestAssets(t *testing.T) {
 // In a browser the page shows services and names as text, whatever they are, and its policy is strict enough for none of it to run.
 func TestLivePage(t *testing.T) {
 	s, hs := start(t, &fake{stats: profile.Stats{Calls: new(profile.CallStats)}})
+	get(t, hs.URL+"/api/v1/flame")
 	for n := range uint64(20) {
 		s.Observe(shop(n))
 	}

@@ -25,37 +25,64 @@ const (
 	maxKept = 30
 	// maxKeptNodes bounds the contexts of such a window. A node takes about 130 bytes, so a kind takes up to 8 MB.
 	maxKeptNodes = 2000
+	// maxFresh is how many windows are held while nobody looks, as they are: to convert one takes tens of milliseconds on a busy machine.
+	maxFresh = 3
+	// lookedAt is for how long somebody who loaded the page is taken to look at it.
+	lookedAt = 10 * time.Minute
 )
 
-// kept are the last windows as the page shows them, by kind. The zero value is empty.
+// kept are the last windows as the page shows them. They are converted when somebody looks.
 type kept struct {
+	recorded func() []*kind
+	logger   *slog.Logger
+	now      func() time.Time
+
 	mu      sync.Mutex
-	windows map[string][]*report.Flame // oldest first; nobody changes them
+	asked   time.Time
+	fresh   []*profile.Profile         // not converted yet, oldest first
+	windows map[string][]*report.Flame // by kind, oldest first; nobody changes them
 }
 
-// observe keeps what the page shows of a window.
-func (k *kept) observe(p *profile.Profile, recorded []*kind, logger *slog.Logger) {
-	all := make(map[string]*report.Flame)
-	for _, of := range recorded {
-		f, err := flameOf(p, of, recorded)
-		if err != nil {
-			logger.Error("A window cannot be shown", "kind", of.Name, "err", err)
-			continue
-		}
-		all[of.Name] = f.Cut(maxKeptNodes).Frozen()
-	}
+func newKept(recorded func() []*kind, logger *slog.Logger) *kept {
+	return &kept{recorded: recorded, logger: logger, now: time.Now}
+}
+
+// observe keeps a window.
+func (k *kept) observe(p *profile.Profile) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.fresh = append(k.fresh, p)
+	if k.now().Sub(k.asked) < lookedAt {
+		k.convert()
+		return
+	}
+	k.windows = nil
+	if more := len(k.fresh) - maxFresh; more > 0 {
+		k.fresh = append([]*profile.Profile(nil), k.fresh[more:]...) // a copy, so that the rest can be freed
+	}
+}
+
+// convert makes what the page shows of fresh windows.
+func (k *kept) convert() {
+	recorded := k.recorded()
 	if k.windows == nil {
 		k.windows = make(map[string][]*report.Flame)
 	}
-	for name, f := range all {
-		list := append(k.windows[name], f)
-		if more := len(list) - maxKept; more > 0 {
-			list = append([]*report.Flame(nil), list[more:]...) // a copy, so that the rest can be freed
+	for _, p := range k.fresh {
+		for _, of := range recorded {
+			f, err := flameOf(p, of, recorded)
+			if err != nil {
+				k.logger.Error("A window cannot be shown", "kind", of.Name, "err", err)
+				continue
+			}
+			list := append(k.windows[of.Name], f.Cut(maxKeptNodes).Frozen())
+			if more := len(list) - maxKept; more > 0 {
+				list = append([]*report.Flame(nil), list[more:]...)
+			}
+			k.windows[of.Name] = list
 		}
-		k.windows[name] = list
 	}
+	k.fresh = nil
 }
 
 // flameOf converts what a window has of one kind. CPU time has the calls, too.
@@ -85,6 +112,8 @@ func flameOf(p *profile.Profile, of *kind, recorded []*kind) (*report.Flame, err
 // Flame implements Recordings.
 func (k *kept) Flame(ctx context.Context, kind, service string, from, to time.Time) (*report.Flame, error) {
 	k.mu.Lock()
+	k.asked = k.now()
+	k.convert()
 	windows := k.windows[kind]
 	k.mu.Unlock()
 	var sum *report.Flame

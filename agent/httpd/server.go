@@ -61,7 +61,7 @@ type Server struct {
 	versions codeVersions
 	past     past
 	// kept is what the page shows.
-	kept    kept
+	kept    *kept
 	handler http.Handler
 }
 
@@ -77,7 +77,8 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	mux.HandleFunc("GET /{$}", app)
 	mux.HandleFunc("GET /plain", s.index)
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
-	data := newAPI(&s.kept, s.pages.kinds)
+	s.kept = newKept(s.pages.kinds, logger)
+	data := newAPI(s.kept, s.pages.kinds)
 	mux.HandleFunc("GET /api/v1/services", data.answer(data.services))
 	mux.HandleFunc("GET /api/v1/flame", data.answer(data.flame))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
@@ -103,7 +104,7 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 // Observe takes a closed window for the pages. Windows come in order. Only what pages show of a window is kept.
 func (s *Server) Observe(p *profile.Profile) {
 	s.versions.observe(p)
-	s.kept.observe(p, s.pages.kinds(), s.logger)
+	s.kept.observe(p)
 	if k := shownKind(s.pages.kinds()); k != nil {
 		s.pages.observe(p, k)
 	}

@@ -226,6 +226,7 @@ export class Flame {
 		const scale = this.#host.clientWidth / (root.x1 - root.x0);
 		select(svg).selectAll("g.frame > rect").interrupt().attr("width", (d) => (d.x1 - d.x0) * scale);
 		select(svg).selectAll("g.frame > foreignObject > div").interrupt().text(this.#chart.getName());
+		svg.style[this.#inverted ? "marginBottom" : "marginTop"] = `${-2 * rowHeight}px`; // two rows that the library leaves for a title
 		svg.setAttribute("role", "group");
 		svg.setAttribute("aria-label", `Flame graph: ${this.#doc.title}. Arrow keys move between frames, Enter zooms, Home shows all.`);
 		const first = !this.#host.querySelector('g.frame[tabindex="0"]');
