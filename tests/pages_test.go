@@ -76,10 +76,10 @@ func TestPages(t *testing.T) {
 		if kinds != 4 || windows < 7 {
 			t.Errorf("%d kinds, %d windows", kinds, windows)
 		}
-		// By keyboard: to the first frame, up two levels, and zoom.
+		// By keyboard: to the first frame, two levels from the root, and zoom.
 		tab.Eval(t, `document.querySelector('g.frame[tabindex="0"]').focus()`, nil)
-		tab.Keys(t, kb.ArrowUp)
-		tab.Keys(t, kb.ArrowUp)
+		tab.Keys(t, kb.ArrowDown)
+		tab.Keys(t, kb.ArrowDown)
 		var focused, tip string
 		tab.Eval(t, `document.activeElement.getAttribute("aria-label")`, &focused)
 		tab.Eval(t, `document.querySelector(".tip").hidden ? "" : document.querySelector(".tip strong").textContent`, &tip)

@@ -17,7 +17,7 @@ import (
 
 const (
 	// maxFlameNodes bounds the contexts of an answer, which then has less than 1 MB.
-	maxFlameNodes = 5000
+	maxFlameNodes = 8000
 	// maxAPIRequests is how many answers are made at once, and maxAPIWait how long others wait for that.
 	maxAPIRequests = 2
 	maxAPIWait     = 5 * time.Second

@@ -23,8 +23,9 @@ type Recordings interface {
 const (
 	// maxKept is how many windows the page can show: five minutes if they have 10 s.
 	maxKept = 30
-	// maxKeptNodes bounds the contexts of such a window. A node takes about 130 bytes, so a kind takes up to 8 MB.
-	maxKeptNodes = 2000
+	// maxKeptNodes bounds the contexts of such a window. A node takes about 130 bytes, so a kind takes up to 40 MB on
+	// a busy machine, while somebody looks.
+	maxKeptNodes = 8000
 	// maxFresh is how many windows are held while nobody looks, as they are: to convert one takes tens of milliseconds on a busy machine.
 	maxFresh = 3
 	// lookedAt is for how long somebody who loaded the page is taken to look at it.

@@ -720,8 +720,8 @@ func (n *flameNode) merge(o *flameNode, column int) {
 	}
 }
 
-// Cut returns a Flame of the heaviest nodes, at most limit. The others become a frame [rare] of their caller, at most one
-// each, so that totals stay true. It shares what it can with f, and neither must change afterwards.
+// Cut returns a Flame of the heaviest nodes, about limit of them and at most twice as many with what follows. The others become
+// a frame [rare] of their caller, at most one each, so that totals stay true. It shares what it can with f, and neither must change afterwards.
 func (f *Flame) Cut(limit int) *Flame {
 	if len(f.nodes)-1 <= limit {
 		return f
@@ -737,6 +737,28 @@ func (f *Flame) Cut(limit int) *Flame {
 	order := slices.Clone(weights[1:])
 	slices.SortFunc(order, func(a, b float64) int { return cmp.Compare(b, a) })
 	least := order[limit]
+	ties := limit // of the weight least, as many as there is room for
+	for _, w := range order {
+		if w > least {
+			ties--
+		}
+	}
+	outer := 0 // processes and threads, which are kept if they are not most of it
+	for _, n := range f.nodes[1:] {
+		if k := f.frames[n.frame].kind; k == kindProcess || k == kindThread {
+			outer++
+		}
+	}
+	keep := func(at int) bool {
+		if k := f.frames[f.nodes[at].frame].kind; weights[at] > least || outer <= limit/4 && (k == kindProcess || k == kindThread) {
+			return true
+		}
+		if weights[at] < least || ties == 0 {
+			return false
+		}
+		ties--
+		return true
+	}
 	out := *f
 	out.frames, out.index = slices.Clone(f.frames), make(map[flameFrame]int32, len(f.frames))
 	for i, frame := range out.frames {
@@ -750,7 +772,7 @@ func (f *Flame) Cut(limit int) *Flame {
 		n := f.nodes[at]
 		if cut[n.parent] {
 			place[at], cut[at] = place[n.parent], true
-		} else if n.frame != rare && weights[at] <= least {
+		} else if n.frame == rare || !keep(at) {
 			place[at], cut[at] = out.child(place[n.parent], rare), true
 		} else {
 			place[at] = out.child(place[n.parent], n.frame)

@@ -108,7 +108,7 @@ class Page {
 		this.searched = el("span", {class: "dim", role: "status"});
 		this.processes = el("input", {type: "checkbox", id: "processes"});
 		this.threads = el("input", {type: "checkbox", id: "threads"});
-		this.icicle = el("input", {type: "checkbox", id: "icicle"});
+		this.upward = el("input", {type: "checkbox", id: "upward"});
 		this.resetButton = el("button", {onclick: () => this.flame.reset()}, "Reset zoom");
 		this.downloads = el("span", {class: "downloads"});
 		this.services = el("nav", {class: "services", "aria-label": "Services", hidden: true});
@@ -119,7 +119,7 @@ class Page {
 		this.table = el("section", {class: "methods", "aria-label": "Methods"});
 		this.side = el("aside", {class: "side", "aria-label": "Details"});
 		this.notes = el("details", {class: "notes", hidden: true});
-		this.verdict = el("details", {class: "notes", hidden: true});
+		this.verdict = el("details", {class: "notes verdict", hidden: true});
 		const check = (input, text) => el("label", {class: "check"}, input, " " + text);
 		const swatches = legend.map(([, text, colour]) => {
 			const swatch = el("span", {class: "swatch"});
@@ -132,7 +132,7 @@ class Page {
 			el("header", {}, el("div", {class: "titles"}, this.title, this.about), this.links()),
 			this.kindTabs,
 			el("div", {class: "tools"}, this.search, this.searched, check(this.processes, "by process"), check(this.threads, "by thread"),
-				check(this.icicle, "upside down"), this.resetButton, this.downloads),
+				check(this.upward, "root at the bottom"), this.resetButton, this.downloads),
 			el("div", {class: "columns" + (this.source.live ? " live" : "")}, this.services,
 				el("div", {class: "center"}, this.timelineBox, this.range, this.message, this.verdict, this.graph, this.legend, this.table, this.notes), this.side));
 		this.flame = new Flame(this.graph, (node) => {
@@ -147,7 +147,7 @@ class Page {
 		});
 		this.processes.addEventListener("change", () => this.state.set({processes: this.processes.checked ? "1" : "0"}));
 		this.threads.addEventListener("change", () => this.state.set({threads: this.threads.checked ? "1" : ""}));
-		this.icicle.addEventListener("change", () => this.state.set({icicle: this.icicle.checked ? "1" : ""}));
+		this.upward.addEventListener("change", () => this.state.set({upward: this.upward.checked ? "1" : ""}));
 		document.addEventListener("keydown", (event) => {
 			if (event.key === "/" && !/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) {
 				event.preventDefault();
@@ -213,7 +213,7 @@ class Page {
 		const processes = state.get("processes") ? state.get("processes") === "1" : several;
 		this.processes.checked = processes;
 		this.threads.checked = state.get("threads") === "1";
-		this.icicle.checked = state.get("icicle") === "1";
+		this.upward.checked = state.get("upward") === "1";
 		const only = state.get("thread");
 		const grouping = {processes, threads: this.threads.checked, only};
 		const viewKey = JSON.stringify(grouping);
@@ -224,10 +224,10 @@ class Page {
 		this.showServices();
 		const test = searcher(state.get("q"));
 		const drawKey = drawn;
-		if (this.drawn !== drawKey || this.drawnInverted !== this.icicle.checked) {
-			this.flame.show(doc, drawn, this.rates, {inverted: this.icicle.checked});
+		if (this.drawn !== drawKey || this.drawnUpward !== this.upward.checked) {
+			this.flame.show(doc, drawn, this.rates, {inverted: !this.upward.checked});
 			this.drawn = drawKey;
-			this.drawnInverted = this.icicle.checked;
+			this.drawnUpward = this.upward.checked;
 			this.searchedFor = null;
 		}
 		if (this.searchedFor !== state.get("q")) {

@@ -189,7 +189,7 @@ export class Flame {
 	}
 
 	#changeOf(node) {
-		return change(node.value, node.n, this.#root.value, node.base, node.baseCount, this.#root.base, this.#doc.effect);
+		return change(node, this.#root, this.#doc.effect);
 	}
 
 	// search highlights frames, and returns the share of what they and all below them have.

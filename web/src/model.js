@@ -175,11 +175,18 @@ export function interval(share, n, effect = 1) {
 	return 1.96 * share * Math.sqrt((Math.max(1 - share, 0) * effect) / n);
 }
 
-// change compares a node's shares with those of the baseline: the difference, and how much of it may be chance.
-export function change(value, n, total, base, baseN, baseTotal, effect = 1) {
-	const now = total > 0 ? value / total : 0;
-	const before = baseTotal > 0 ? base / baseTotal : 0;
-	const noise = Math.hypot(interval(now, n, effect) ?? 0, interval(before, baseN, effect) ?? 0);
+// spread is half of the 95 % interval of the share that n of all samples are, also where that is 0 or 1 (Agresti and Coull 1998).
+function spread(n, all, effect) {
+	if (!(all > 0)) return 0;
+	const p = (n + 2) / (all + 4);
+	return 1.96 * Math.sqrt((p * (1 - p) * effect) / (all + 4));
+}
+
+// change compares a node's shares of the root with those of the baseline: the difference, and how much of it may be chance.
+export function change(node, root, effect = 1) {
+	const now = root.value > 0 ? node.value / root.value : 0;
+	const before = root.base > 0 ? node.base / root.base : 0;
+	const noise = Math.hypot(spread(node.n, root.n, effect), spread(node.baseCount, root.baseCount, effect));
 	return {now, before, delta: now - before, noise, sure: Math.abs(now - before) > noise};
 }
 
@@ -209,7 +216,7 @@ export function amount(value, unit) {
 // perSecond writes a value of a kind as a rate.
 export function perSecond(value, {unit, kind, seconds}) {
 	if (!(seconds > 0)) return "";
-	if (kind === "cpu" && unit === "nanoseconds") return `${+(value / 1e9 / seconds).toPrecision(value > 1e6 * seconds ? 3 : 1)} CPUs`;
+	if (kind === "cpu" && unit === "nanoseconds") return `${+(value / 1e9 / seconds).toPrecision(value > 1e8 * seconds ? 3 : 2)} CPUs`;
 	return amount(value / seconds, unit) + "/s";
 }
 
