@@ -114,7 +114,7 @@ func (f *Flame) MarshalJSON() ([]byte, error) {
 		}
 		n.Parent, n.Frame = append(n.Parent, node.parent-1), append(n.Frame, frame(node.frame))
 		n.Self, n.Count, n.Line = append(n.Self, node.value[0]), append(n.Count, node.count[0]), append(n.Line, node.line)
-		n.Approx = append(n.Approx, percentOf(approx[at]+node.inner, totals[at]))
+		n.Approx = append(n.Approx, wholePercent(approx[at]+node.inner, totals[at]))
 		n.Tiers = append(n.Tiers, tierPercents(node.tiers))
 		if d.Base != nil {
 			d.Base.Self, d.Base.Count = append(d.Base.Self, node.value[1]), append(d.Base.Count, node.count[1])
@@ -129,7 +129,7 @@ func (f *Flame) MarshalJSON() ([]byte, error) {
 	return json.Marshal(d)
 }
 
-func percentOf(part, all float64) int {
+func wholePercent(part, all float64) int {
 	if all <= 0 {
 		return 0
 	}
@@ -149,7 +149,7 @@ func tierPercents(t [tiers]float64) any {
 	}
 	list := make([]int, tiers)
 	for i, v := range t {
-		list[i] = percentOf(v, all)
+		list[i] = wholePercent(v, all)
 	}
 	return list
 }

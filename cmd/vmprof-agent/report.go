@@ -220,7 +220,7 @@ func (o *reportOptions) showPast(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	if o.output != "" {
-		return o.write(stdout, o.past.arguments(), []report.Named{{Name: "history", Profile: p}}, func(report.Named) string { return o.past.arguments() })
+		return o.write(stdout, o.past.arguments(), []report.Named{{Name: "history.pb.gz", Profile: p}}, func(report.Named) string { return o.past.arguments() })
 	}
 	if o.view == nil {
 		if err := o.past.services(ctx, stdout, o.opts.N); err != nil {
