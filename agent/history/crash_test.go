@@ -393,3 +393,27 @@ func TestBusy(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 }
+
+// Windows that come while an hour is merged are written meanwhile, and none is lost.
+func TestMergeDoesNotBlock(t *testing.T) {
+	r := newRig(t, Options{Fine: time.Minute})
+	for range 366 {
+		r.add(t, sinktest.OfPaths(sinktest.Path{Methods: "main run", Times: 1, Weight: 3}))
+	}
+	if got := have(t, r.path); got != "00" {
+		t.Fatalf("segments of levels %s", got)
+	}
+	for i := range queued {
+		p := sinktest.OfPaths(sinktest.Path{Methods: "main late", Times: 1, Weight: 3})
+		p.Start, p.Duration = r.now.Add(time.Duration(i)*10*time.Second), 10*time.Second
+		r.Observe(p)
+	}
+	r.now = r.now.Add(queued * 10 * time.Second)
+	r.add(t, sinktest.OfPaths(sinktest.Path{Methods: "main run", Times: 1, Weight: 3})) // which merges
+	if got, n := have(t, r.path), r.Stats(); got != "10" || n.Windows != 367+queued || n.Merges != 1 {
+		t.Errorf("segments of levels %s, %+v", got, n)
+	}
+	if got := totalsOf(r.all(t, 0)).samples; got != 3*(367+queued) {
+		t.Errorf("%d samples", got)
+	}
+}

@@ -96,11 +96,15 @@ func (s *Store) merge(old *segment, level int) (err error) {
 		}
 		err = m.window(index.entries[i:next])
 		i = next
+		s.addQueued() // an hour takes seconds to merge, and minutes where the agent has a twentieth of a CPU
 	}
 	if errors.Is(err, errMalformed) { // what can be read stays
 		s.o.Log.Warn("cut off a damaged end of a segment of the history", "segment", old.String())
 		s.count(func(n *Stats) { n.Cut += uint64(max(index.end-m.read, 0)) })
 		err = nil
+	}
+	if err == nil && m.removed() {
+		err = errRemoved
 	}
 	if err != nil {
 		return fmt.Errorf("merge windows of the history: %w", err)
@@ -130,6 +134,11 @@ type merging struct {
 
 // errRemoved is the error of a merge whose segment had to make room.
 var errRemoved = errors.New("removed to make room")
+
+// removed reports whether either segment had to make room.
+func (m *merging) removed() bool {
+	return !slices.Contains(m.s.segments, m.old) || !slices.Contains(m.s.segments, m.to.segment)
+}
 
 // window writes one window of several.
 func (m *merging) window(entries []entry) error {
@@ -161,7 +170,7 @@ func (m *merging) window(entries []entry) error {
 	if err := m.s.reserve(int64(len(record))); err != nil {
 		return err
 	}
-	if !slices.Contains(m.s.segments, m.old) || !slices.Contains(m.s.segments, m.to.segment) {
+	if m.removed() {
 		return errRemoved
 	}
 	if _, err := m.to.f.WriteAt(record, m.to.size); err != nil {

@@ -85,6 +85,8 @@ type Store struct {
 	open   *openSegmentFile
 	frames frameCache
 	synced time.Time
+	// failing says that the last window was not written.
+	failing bool
 
 	mu    sync.Mutex
 	stats Stats
@@ -194,28 +196,34 @@ func (s *Store) Observe(p *profile.Profile) {
 
 // Run writes windows, merges and removes old ones until ctx ends. It logs failures once until it succeeds again.
 func (s *Store) Run(ctx context.Context) error {
-	failing := false
-	report := func(err error) {
-		if err != nil && !failing {
-			s.o.Log.Warn("the history is incomplete; vmprof_history_windows_lost_total counts on", "err", err)
-		}
-		failing = err != nil
-	}
 	for {
 		select {
 		case p := <-s.queue:
-			report(s.Add(p))
+			s.report(s.Add(p))
 		case <-ctx.Done():
-			for {
-				select {
-				case p := <-s.queue:
-					report(s.Add(p))
-				default:
-					return nil
-				}
-			}
+			s.addQueued()
+			return nil
 		}
 	}
+}
+
+// addQueued writes the windows that wait.
+func (s *Store) addQueued() {
+	for {
+		select {
+		case p := <-s.queue:
+			s.report(s.add(p))
+		default:
+			return
+		}
+	}
+}
+
+func (s *Store) report(err error) {
+	if err != nil && !s.failing {
+		s.o.Log.Warn("the history is incomplete; vmprof_history_windows_lost_total counts on", "err", err)
+	}
+	s.failing = err != nil
 }
 
 // Add writes a window, removes what is too old, and merges windows of the oldest segment that is due, which may take a second. Only the goroutine
