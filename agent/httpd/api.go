@@ -30,6 +30,7 @@ const (
 // An api answers with the data of the page; docs/reference/http.md describes it.
 type api struct {
 	recordings Recordings
+	timelines  timelines // nil without a history
 	kinds      func() []*kind
 	busy       chan struct{}
 }

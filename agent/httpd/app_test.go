@@ -2,6 +2,7 @@ package httpd
 
 import (
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/tests/browser"
 )
 
@@ -222,5 +225,57 @@ func TestLivePage(t *testing.T) {
 		// A service, then the time of some windows.
 		tab.Eval(t, `[...document.querySelectorAll(".services button")].find((b) => b.textContent.includes("postgres")).click()`, nil)
 		tab.Wait(t, `location.hash.includes("service=postgresql") && document.querySelector(".methods").textContent.includes("ExecScan") && !document.querySelector(".methods").textContent.includes("Cart")`)
+	}
+}
+
+// sliced is a history that also has a timeline.
+type sliced struct {
+	remembered
+	slices []history.Slice
+}
+
+func (h *sliced) Timeline(_ context.Context, from, to time.Time, service string) ([]history.Slice, error) {
+	return h.slices, nil
+}
+
+// Times before the windows that are kept come from the history, and so does the timeline.
+func TestPageOfPast(t *testing.T) {
+	s, hs := start(t, new(fake))
+	var none, day timelineJSON
+	if askJSON(t, hs.URL+"/api/v1/timeline", &none); len(none.Start) != 0 {
+		t.Errorf("without a history: %+v", none)
+	}
+	h := &sliced{remembered: remembered{window: shop(0)}}
+	begin := shop(0).Start
+	for i := range 1000 {
+		at := begin.Add(time.Duration(i) * time.Minute)
+		sum := history.Sum{Service: "shop"}
+		sum.CPU[profile.GuestCode], sum.CPU[profile.KernelCode] = 2*time.Second, time.Second
+		h.slices = append(h.slices, history.Slice{Start: at, End: at.Add(time.Minute), Covered: time.Minute, Services: []history.Sum{sum}})
+	}
+	s.Keep(h)
+	s.Observe(shop(100))
+	var past, now flameAnswer
+	from, to := begin.Add(time.Minute), begin.Add(2*time.Minute)
+	askJSON(t, fmt.Sprintf("%s/api/v1/flame?service=shop.service&from=%d&to=%d", hs.URL, from.UnixMilli(), to.UnixMilli()), &past)
+	if w := h.want; !w.From.Equal(from) || !w.To.Equal(to) || w.Service != "shop.service" || w.Content != sink.Time || past.total() <= 0 {
+		t.Errorf("asked the history for %+v, answered %v", w, past.total())
+	}
+	h.want = history.Selection{}
+	askJSON(t, fmt.Sprintf("%s/api/v1/flame?from=%d", hs.URL, shop(100).Start.UnixMilli()), &now)
+	if askJSON(t, hs.URL+"/api/v1/flame", &now); !h.want.From.IsZero() || now.Seconds != 10 {
+		t.Errorf("the last minutes come from the history: %+v, %v s", h.want, now.Seconds)
+	}
+	askJSON(t, hs.URL+"/api/v1/timeline", &day)
+	sum := 0.0
+	for _, v := range day.Values[profile.GuestCode] {
+		sum += v
+	}
+	if len(day.Start) < 200 || len(day.Start) > maxBars || sum != 2000e9 || len(day.Classes) != int(profile.CodeKinds) || day.Values[profile.Compiling][0] != 0 {
+		t.Errorf("%d bars of %v, sum %v", len(day.Start), day.Classes, sum)
+	}
+	h.err = history.ErrNone
+	if askJSON(t, hs.URL+"/api/v1/flame?from=1", &past); past.total() != 0 {
+		t.Errorf("a time that is not kept: %v", past.total())
 	}
 }

@@ -29,9 +29,11 @@ type past struct {
 	queries chan struct{}
 }
 
-// Keep makes /profiles/…?from=&to= answer from h. It must be called before Serve.
+// Keep makes /profiles/…?from=&to= and the page answer from h. It must be called before Serve.
 func (s *Server) Keep(h History) {
 	s.past.history, s.past.queries = h, make(chan struct{}, maxPastQueries)
+	s.data.recordings = &withHistory{s.kept, h}
+	s.data.timelines, _ = h.(timelines)
 }
 
 // ofPast reports whether a request is about the past.

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
@@ -86,17 +88,18 @@ func (k *kept) convert() {
 	k.fresh = nil
 }
 
-// flameOf converts what a window has of one kind. CPU time has the calls, too.
-func flameOf(p *profile.Profile, of *kind, recorded []*kind) (*report.Flame, error) {
+// contentOf is what a kind is made of. CPU time has the calls, too.
+func contentOf(of *kind, recorded []*kind) sink.Content {
 	content := of.content
-	if content == sink.Time {
-		for _, other := range recorded {
-			if other.content == sink.CallCounts {
-				content |= sink.CallCounts
-			}
-		}
+	if content == sink.Time && slices.ContainsFunc(recorded, func(other *kind) bool { return other.content == sink.CallCounts }) {
+		content |= sink.CallCounts
 	}
-	stored, err := sink.Pprof(p, content)
+	return content
+}
+
+// flameOf converts what a window has of one kind.
+func flameOf(p *profile.Profile, of *kind, recorded []*kind) (*report.Flame, error) {
+	stored, err := sink.Pprof(p, contentOf(of, recorded))
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +135,49 @@ func (k *kept) Flame(ctx context.Context, kind, service string, from, to time.Ti
 		}
 	}
 	return sum, nil
+}
+
+// oldest is when the first window begins that is kept; zero if there is none.
+func (k *kept) oldest(kind string) time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if list := k.windows[kind]; len(list) > 0 {
+		return list[0].Start
+	}
+	if len(k.fresh) > 0 {
+		return k.fresh[0].Start
+	}
+	return time.Time{}
+}
+
+// withHistory is kept for the last minutes and a history for what was before.
+type withHistory struct {
+	*kept
+	history History
+}
+
+// Flame implements Recordings.
+func (w *withHistory) Flame(ctx context.Context, name, service string, from, to time.Time) (*report.Flame, error) {
+	oldest := w.oldest(name)
+	if from.IsZero() || !oldest.IsZero() && !from.Before(oldest) {
+		return w.kept.Flame(ctx, name, service, from, to)
+	}
+	recorded := w.recorded()
+	i := slices.IndexFunc(recorded, func(k *kind) bool { return k.Name == name })
+	if i < 0 {
+		return nil, errNoKind
+	}
+	if to.IsZero() {
+		to = w.now()
+	}
+	window, err := w.history.Query(ctx, history.Selection{From: from, To: to, Service: service, Content: contentOf(recorded[i], recorded)})
+	switch {
+	case errors.Is(err, history.ErrNone):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the history: %w", err)
+	}
+	return flameOf(window, recorded[i], recorded)
 }
 
 // errNoKind is the error for a kind that is not recorded.

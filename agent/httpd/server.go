@@ -62,6 +62,7 @@ type Server struct {
 	past     past
 	// kept is what the page shows.
 	kept    *kept
+	data    *api
 	handler http.Handler
 }
 
@@ -78,9 +79,10 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	mux.HandleFunc("GET /plain", s.index)
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
 	s.kept = newKept(s.pages.kinds, logger)
-	data := newAPI(s.kept, s.pages.kinds)
-	mux.HandleFunc("GET /api/v1/services", data.answer(data.services))
-	mux.HandleFunc("GET /api/v1/flame", data.answer(data.flame))
+	s.data = newAPI(s.kept, s.pages.kinds)
+	mux.HandleFunc("GET /api/v1/services", s.data.answer(s.data.services))
+	mux.HandleFunc("GET /api/v1/flame", s.data.answer(s.data.flame))
+	mux.HandleFunc("GET /api/v1/timeline", s.data.answer(s.data.timeline))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(logger.Handler(), slog.LevelError),
 		ErrorHandling:       promhttp.ContinueOnError, // one metric that is wrong does not hide the others

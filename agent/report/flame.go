@@ -115,19 +115,19 @@ type flameBar struct {
 	of       map[int32]*[classes]float64 // by the process's frame
 }
 
-// Classes of what a thread did when it was sampled.
+// Classes of what a thread did when it was sampled: those of profile.CodeKind, and one more.
 const (
-	classManaged = iota
-	classVM
-	classGC
-	classJIT
-	classNative
-	classKernel
-	classOther
-	classes
+	classUnknown = int(profile.CodeKinds)
+	classes      = classUnknown + 1
 )
 
-var classNames = [classes]string{"managed code", "VM", "garbage collection", "JIT compiler", "native code", "kernel", "unknown"}
+// ClassName is the name of a class of a timeline, whose number is a profile.CodeKind or profile.CodeKinds.
+func ClassName(class int) string {
+	if class >= classUnknown {
+		return "unknown"
+	}
+	return profile.CodeKind(class).String()
+}
 
 const (
 	maxFlameNodes = 1 << 19
@@ -413,33 +413,20 @@ func (r *flameReader) tierOf(pid int64, id uint32) int {
 	return tierCompiled
 }
 
-// classOf says what a thread did whose innermost frame has that kind. The threads of HotSpot have fixed names, of which
-// the kernel keeps 15 bytes.
+// classOf says what a thread did whose innermost frame has that kind.
 func classOf(kind frameKind, runtime, thread string) int {
-	if runtime == "hotspot" {
-		begins := func(prefixes ...string) bool {
-			return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(thread, p) })
-		}
-		switch {
-		case begins("GC Thread#", "G1 ", "ParGC Thread", "ZWorker", "ZDriver", "ZDirector", "XWorker", "Shenandoah GC", "Concurrent Mark"):
-			return classGC
-		case begins("C1 Compiler", "C2 Compiler", "JVMCI"):
-			return classJIT
-		}
+	if of, ok := profile.VMThread(runtime, thread); ok {
+		return int(of)
 	}
 	switch kind {
-	case kindManaged, kindStub:
-		return classManaged
-	case kindVM:
-		return classVM
-	case kindNative:
-		return classNative
+	case kindManaged, kindStub, kindClass:
+		return int(profile.GuestCode)
+	case kindVM, kindNative:
+		return int(profile.NativeCode)
 	case kindKernel:
-		return classKernel
-	case kindClass:
-		return classManaged
+		return int(profile.KernelCode)
 	}
-	return classOther
+	return classUnknown
 }
 
 // process returns the frame of a sample's process.

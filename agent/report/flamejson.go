@@ -180,7 +180,10 @@ func (f *Flame) timeline() *flameTimeline {
 	if len(f.bars) < 2 {
 		return nil
 	}
-	t := &flameTimeline{Classes: classNames[:], Values: make([][]float64, classes)}
+	t := &flameTimeline{Values: make([][]float64, classes)}
+	for class := range classes {
+		t.Classes = append(t.Classes, ClassName(class))
+	}
 	for _, bar := range f.bars {
 		t.Start, t.Seconds = append(t.Start, bar.start.UnixMilli()), append(t.Seconds, bar.duration.Round(time.Millisecond).Seconds())
 		var all [classes]float64

@@ -30,6 +30,10 @@ class FileSource {
 		return null;
 	}
 
+	async timeline() {
+		return null;
+	}
+
 	commands() {
 		return this.data.commands ?? [];
 	}
@@ -76,6 +80,13 @@ class AgentSource {
 	services(state) {
 		const {kind, from, to} = this.#selection(state);
 		return this.#get("services", {kind, from, to});
+	}
+
+	// timeline is what the history has of the last day; null without one.
+	async timeline(state) {
+		const {kind, service} = this.#selection(state);
+		const answer = await this.#get("timeline", {kind, service});
+		return answer.start.length > 1 ? {...answer, timeline: answer} : null;
 	}
 
 	commands(state, doc) {
@@ -181,10 +192,11 @@ class Page {
 			if (!this.kinds) this.kinds = await this.source.kinds();
 			if (key !== this.loaded) {
 				this.loaded = key;
-				const [doc, services] = await Promise.all([this.source.load(state), this.source.services(state)]);
+				const [doc, services, past] = await Promise.all([this.source.load(state), this.source.services(state), this.source.timeline(state)]);
 				if (key !== this.loaded) return; // another choice since
 				this.doc = doc;
 				this.servicesNow = services;
+				this.past = past;
 				this.root = decode(doc);
 				this.rates = callRates(doc);
 				this.views = new Map();
@@ -219,7 +231,7 @@ class Page {
 		const viewKey = JSON.stringify(grouping);
 		if (!this.views.has(viewKey)) this.views.set(viewKey, {drawn: regroup(this.root, grouping), full: regroup(this.root, {processes: true, threads: true, only})});
 		const {drawn, full} = this.views.get(viewKey);
-		this.timeline.show(doc);
+		this.timeline.show(this.past ?? doc);
 		this.showRange();
 		this.showServices();
 		const test = searcher(state.get("q"));

@@ -3,7 +3,7 @@ import uPlot from "uplot";
 import {el, fill} from "./dom.js";
 import {amount} from "./model.js";
 
-const colours = ["#4caf6a", "#d9922e", "#c94f7c", "#5b8def", "#d2694a", "#9b72d9", "#8a8f98"]; // as classes in the document
+const colours = ["#4caf6a", "#d2694a", "#9b72d9", "#5b8def", "#c94f7c", "#d9922e", "#8a8f98"]; // Java, native, kernel, JIT, GC, VM, unknown
 
 // times writes the times at the axis, as precisely as they are apart.
 function times(_, splits, __, ___, apart) {
