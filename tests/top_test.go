@@ -97,10 +97,18 @@ func (t *terminal) raw() []byte {
 	return bytes.Clone(t.output)
 }
 
+// redraw is Ctrl-L. Without it only what has changed is drawn, which need not be whole words.
+const redraw = "\x0c"
+
 // shows waits until the terminal has shown a text after the first so many bytes, and returns how many there are now.
 func (t *terminal) shows(text string, since int) int {
 	t.Helper()
+	var redrawn time.Time
 	wait.For(t.T, time.Minute, text+" is shown", func() bool {
+		if time.Since(redrawn) > time.Second/4 {
+			t.press(redraw)
+			redrawn = time.Now()
+		}
 		return bytes.Contains(control.ReplaceAll(t.raw()[since:], nil), []byte(text))
 	})
 	return len(t.raw())
