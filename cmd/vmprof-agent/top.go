@@ -189,11 +189,17 @@ func (o *topOptions) run(ctx context.Context, a *agent.Agent, warnings *warnings
 			if text := warnings.fresh(); text != "" {
 				screen.Say(text)
 			}
-		case key, open := <-t.keys:
+		case in, open := <-t.input:
 			if !open { // the terminal is gone
 				return nil
 			}
-			command := screen.Press(key)
+			if in.all {
+				t.anew()
+			}
+			if in.key == (top.Key{}) {
+				break
+			}
+			command := screen.Press(in.key)
 			switch {
 			case command.Quit:
 				return nil

@@ -68,8 +68,9 @@ func (g *guard) letGo() {
 	g.process.Wait()
 }
 
-// resetScreen leaves the alternate screen and its modes, shows the cursor and ends colours. Terminals ignore what they do not know.
-const resetScreen = "\x1b[?1049l\x1b[?1l\x1b>\x1b[?7h\x1b[?2004l\x1b[?25h\x1b[0m\r"
+// resetScreen ends what tcell may have begun: a synchronized update, its three protocols of the keyboard, the alternate screen, the keypad's
+// mode, bracketed paste, colours. Terminals ignore what they do not know.
+const resetScreen = "\x1b[?2026l" + "\x1b[?9001l\x1b[<u\x1b[>4;0m" + "\x1b[?1049l" + "\x1b[?1l\x1b>\x1b[?7h\x1b[?2004l\x1b[?25h\x1b[0m\r"
 
 // guardTerminal is the verb of a guard.
 func guardTerminal(context.Context, []string, io.Writer, io.Writer) error {

@@ -27,9 +27,15 @@ func checkTerminal(stdout io.Writer) error {
 // A terminal is the screen that top draws on, from openTerminal to close.
 type terminal struct {
 	screen tcell.Screen
-	keys   chan top.Key // closed when the terminal is gone; a Key without a value asks to draw again
+	input  chan input // closed when the terminal is gone
 	quit   chan struct{}
 	guard  *guard // nil: there is none
+}
+
+// An input is a key, or asks to draw everything anew, as the terminal has another size or shows something else.
+type input struct {
+	key top.Key
+	all bool
 }
 
 // openTerminal takes the terminal.
@@ -46,7 +52,7 @@ func openTerminal() (*terminal, error) {
 		}
 		return nil, usageError(fmt.Sprintf("top cannot draw on this terminal (TERM=%s): %v; %s", os.Getenv("TERM"), err, useRecord))
 	}
-	t := &terminal{screen: screen, keys: make(chan top.Key), quit: make(chan struct{}), guard: guard}
+	t := &terminal{screen: screen, input: make(chan input), quit: make(chan struct{}), guard: guard}
 	events := make(chan tcell.Event)
 	go screen.ChannelEvents(events, t.quit)
 	go t.translate(events)
@@ -87,32 +93,33 @@ var keysOf = map[tcell.Key]top.OtherKey{
 	tcell.KeyCtrlC: top.Interrupt, tcell.KeyCtrlZ: top.Suspend,
 }
 
-// translate makes keys of events, until there are no more.
+// translate makes inputs of events, until there are no more.
 func (t *terminal) translate(events <-chan tcell.Event) {
-	defer close(t.keys)
+	defer close(t.input)
 	for event := range events {
-		var key top.Key
+		var in input
 		switch event := event.(type) {
 		case *tcell.EventKey:
-			key.Other = keysOf[event.Key()]
+			in.key.Other = keysOf[event.Key()]
 			if event.Key() == tcell.KeyRune && event.Modifiers()&^tcell.ModShift == 0 {
-				key.Rune = event.Rune()
+				in.key.Rune = event.Rune()
 			}
-			if event.Key() == tcell.KeyCtrlL {
-				t.screen.Sync()
-			}
+			in.all = event.Key() == tcell.KeyCtrlL
 		case *tcell.EventResize:
-			t.screen.Sync()
+			in.all = true
 		case *tcell.EventError:
 			return
 		}
 		select {
-		case t.keys <- key:
+		case t.input <- in:
 		case <-t.quit:
 			return
 		}
 	}
 }
+
+// anew has the next draw draw everything. As close, it must not run in another goroutine: tcell panics once the screen is closed.
+func (t *terminal) anew() { t.screen.Sync() }
 
 // styles are how styles look. tcell leaves out colours if NO_COLOR is set.
 var styles = map[top.Style]tcell.Style{
