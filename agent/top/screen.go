@@ -336,7 +336,7 @@ func (s *Screen) fileName() string {
 		at = s.model.cpu[n-1].end.Format("150405")
 	}
 	parts := slices.DeleteFunc([]string{"top", name[:min(len(name), 40)], what, at}, func(part string) bool { return part == "" })
-	return strings.Join(parts, "-") + ".pb.gz"
+	return strings.Join(parts, "-") + ".html"
 }
 
 // A tableRow is a line of any table but that of callers.

@@ -174,7 +174,7 @@ func TestKeys(t *testing.T) {
 	}
 	// What is written is what is shown.
 	press(s, "\tw")
-	if s.service != "shop.service" || s.input != "top-shop-cpu-140300.pb.gz" {
+	if s.service != "shop.service" || s.input != "top-shop-cpu-140300.html" {
 		t.Errorf("service %q, file %q", s.service, s.input)
 	}
 	w := press(s, "\r").Write

@@ -99,7 +99,7 @@ func topVerb(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	limitMemory(topLogger(&warnings))
 	defer warnings.print(stderr)
 	options := o.options(&warnings)
-	options.Settle = settle("top.pb.gz") // w writes to the working directory
+	options.Settle = settle("top.html") // w writes to the working directory
 	// Pauses are few, and cheap to record.
 	options.Events = &events.Options{Budget: o.share}
 	options.Events.Kinds[profile.Pauses] = true
@@ -233,6 +233,9 @@ func contentOf(w *top.Write) sink.Content {
 func writeWindows(path string, profiles []*profile.Profile, content sink.Content) error {
 	if path == sink.Stdout {
 		return errors.New("the terminal is in use: give a file")
+	}
+	if format, err := sink.FormatOf(path); err == nil && format == sink.FormatCollapsed {
+		return errors.New("collapsed stacks have no windows: use .html, .pb.gz, .json or .txt")
 	}
 	if err := sink.CheckWritable(path); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -83,13 +84,20 @@ func TestWriteShown(t *testing.T) {
 	window := func(n int) *profile.Profile {
 		return &profile.Profile{Start: time.Unix(int64(2*n), 0), Duration: 2 * time.Second, Period: 10 * time.Millisecond}
 	}
-	path := filepath.Join(t.TempDir(), "top.pb.gz")
-	w := &top.Write{Path: path, Profiles: []*profile.Profile{window(0), window(1)}}
-	if got := writeShown(w); got != "written to "+path {
-		t.Fatal(got)
+	w := &top.Write{Profiles: []*profile.Profile{window(0), window(1)}}
+	var path string
+	for _, ending := range []string{".html", ".json", ".txt", ".pb.gz"} {
+		path = filepath.Join(t.TempDir(), "top"+ending)
+		w.Path = path
+		if got := writeShown(w); got != "written to "+path {
+			t.Errorf("%s: %s", ending, got)
+		}
+		if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", ending, err)
+		}
 	}
 	for _, c := range []struct{ path, want string }{
-		{sink.Stdout, "give a file"}, {filepath.Join(path, "none.pb.gz"), "not written: "}, {"x.unknown", "not written: "},
+		{sink.Stdout, "give a file"}, {filepath.Join(path, "none.pb.gz"), "not written: "}, {"x.unknown", "not written: "}, {"x.folded", "use .html"},
 	} {
 		w.Path = c.path
 		if got := writeShown(w); !strings.Contains(got, c.want) {
