@@ -50,7 +50,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
 	{"agent/history", "agent/profile agent/sink agent/stored cct symbolize"},
 	{"agent/sink/prom", "agent/history agent/proc agent/profile cct"},
-	{"agent/top", "agent/profile cct symbolize"},
+	{"agent/top", "agent/profile agent/stored cct symbolize"},
 	{"agent/httpd", "agent/history agent/profile agent/report agent/sink agent/stored cct symbolize web"},
 
 	// One process and its VM.

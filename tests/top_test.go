@@ -1,146 +1,252 @@
 package tests
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
-	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/events"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
-// A screen is a terminal with a program on it.
-type screen struct {
-	master, slave *os.File
+// A terminal is a pseudo-terminal in which top runs.
+type terminal struct {
+	*testing.T
+	command *exec.Cmd
+	master  *os.File
+	slave   *os.File // open here, too, so that its state can be read when top is gone
+	before  unix.Termios
+	ended   chan struct{} // closed when top has ended and all of its output is here
 
-	wide bool
-
-	mu   sync.Mutex
-	text strings.Builder
+	lock   sync.Mutex
+	output []byte
 }
 
-func openScreen(t *testing.T) *screen {
+// startTop starts top in a terminal of 80 columns and 24 lines.
+func startTop(t *testing.T, args ...string) *terminal {
 	t.Helper()
-	s := new(screen)
-	var err error
-	if s.master, s.slave, err = pty.Open(); err != nil {
+	master, slave, err := pty.Open()
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.master.Close(); s.slave.Close() })
-	s.resize(t)
+	if err := pty.Setsize(master, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
+		t.Fatal(err)
+	}
+	term := &terminal{T: t, master: master, slave: slave, ended: make(chan struct{})}
+	term.before = term.state()
+	term.command = exec.Command(built.Path, append([]string{"top"}, args...)...)
+	term.command.Dir = t.TempDir()
+	term.command.Env = append(os.Environ(), "TERM=xterm-256color", "LANG=C.UTF-8", "LC_ALL=C.UTF-8")
+	term.command.Stdin, term.command.Stdout, term.command.Stderr = slave, slave, slave
+	term.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := term.command.Start(); err != nil {
+		t.Fatal(err)
+	}
 	go func() {
-		for b := make([]byte, 4096); ; {
-			n, err := s.master.Read(b)
-			s.mu.Lock()
-			s.text.Write(b[:n])
-			s.mu.Unlock()
+		for buffer := make([]byte, 4096); ; {
+			n, err := master.Read(buffer)
+			term.lock.Lock()
+			term.output = append(term.output, buffer[:n]...)
+			term.lock.Unlock()
 			if err != nil {
 				return
 			}
 		}
 	}()
-	return s
+	go func() {
+		defer close(term.ended)
+		term.command.Wait()
+	}()
+	t.Cleanup(func() {
+		term.command.Process.Kill()
+		<-term.ended
+		slave.Close()
+		master.Close()
+	})
+	return term
 }
 
-// resize makes the program draw everything anew.
-func (s *screen) resize(t *testing.T) {
+func (t *terminal) state() unix.Termios {
 	t.Helper()
-	size := pty.Winsize{Rows: 24, Cols: 80}
-	if s.wide = !s.wide; s.wide {
-		size.Cols++
-	}
-	if err := pty.Setsize(s.master, &size); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// shows reports whether a text is drawn, and forgets what was drawn before.
-func (s *screen) shows(t *testing.T, text string) bool {
-	t.Helper()
-	s.resize(t)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, after, found := strings.Cut(s.text.String(), text)
-	if found {
-		s.text.Reset()
-		s.text.WriteString(after)
-	}
-	return found
-}
-
-func (s *screen) settings(t *testing.T) unix.Termios {
-	t.Helper()
-	settings, err := unix.IoctlGetTermios(int(s.slave.Fd()), unix.TCGETS)
+	state, err := unix.IoctlGetTermios(int(t.slave.Fd()), unix.TCGETS)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return *settings
+	return *state
 }
 
-// top shows the hot method, records allocations only when they are asked for, writes a profile, and leaves the terminal as it was.
-func TestTop(t *testing.T) {
-	guest, s, dir := start(t, "Plain"), openScreen(t), t.TempDir()
-	before := s.settings(t)
-	command := exec.CommandContext(t.Context(), built.Path, "top", "-p", strconv.Itoa(guest.PID()), "-i", "0.5", "-F", strconv.Itoa(frequency))
-	command.Stdin, command.Stdout, command.Stderr = s.slave, s.slave, s.slave
-	command.Dir, command.Env = dir, append(os.Environ(), "TERM=xterm-256color")
-	command.SysProcAttr = &unix.SysProcAttr{Setsid: true, Setctty: true}
-	if err := command.Start(); err != nil {
+// control are sequences that move the cursor or set styles.
+var control = regexp.MustCompile(`\x1b(\[[0-9;?<>=]*[ -/]*[@-~]|\][^\x07]*(\x07|\x1b\\)|[()][A-Z0-9]|[=>78])`)
+
+// raw is all that was written so far.
+func (t *terminal) raw() []byte {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	return bytes.Clone(t.output)
+}
+
+// redraw is Ctrl-L. Without it only what has changed is drawn, which need not be whole words.
+const redraw = "\x0c"
+
+// shows waits until the terminal has shown a text after the first so many bytes, and returns how many there are now.
+func (t *terminal) shows(text string, since int) int {
+	t.Helper()
+	var redrawn time.Time
+	wait.For(t.T, time.Minute, text+" is shown", func() bool {
+		if time.Since(redrawn) > time.Second/4 {
+			t.press(redraw)
+			redrawn = time.Now()
+		}
+		return bytes.Contains(control.ReplaceAll(t.raw()[since:], nil), []byte(text))
+	})
+	return len(t.raw())
+}
+
+func (t *terminal) press(keys string) {
+	t.Helper()
+	if _, err := t.master.WriteString(keys); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
-	press := func(keys string) {
-		if _, err := s.master.WriteString(keys); err != nil {
-			t.Fatal(err)
+}
+
+// modes are sequences that change how a terminal works, and those that undo it: the alternate screen, the cursor, the keypad, protocols of
+// the keyboard.
+var modes = []struct{ on, off string }{
+	{"\x1b[?1049h", "\x1b[?1049l"}, {"\x1b[?25l", "\x1b[?25h"}, {"\x1b[?1h", "\x1b[?1l"}, {"\x1b[>4;2m", "\x1b[>4;0m"}, {"\x1b[>1u", "\x1b[<u"},
+	{"\x1b[?9001h", "\x1b[?9001l"}, {"\x1b[?2026h", "\x1b[?2026l"}, {"\x1b[?2004h", "\x1b[?2004l"},
+}
+
+// end waits until top has ended, and checks that the terminal is as it was.
+func (t *terminal) end(code int) {
+	t.Helper()
+	select {
+	case <-t.ended:
+	case <-time.After(time.Minute):
+		t.Fatal("top does not end")
+	}
+	if got := t.command.ProcessState.ExitCode(); got != code {
+		t.Errorf("exit code %d, want %d:\n%s", got, code, control.ReplaceAll(t.raw(), nil))
+	}
+	wait.For(t.T, 10*time.Second, "the terminal is as it was", func() bool {
+		for _, mode := range modes {
+			if raw := t.raw(); bytes.LastIndex(raw, []byte(mode.on)) > bytes.LastIndex(raw, []byte(mode.off)) {
+				return false
+			}
 		}
+		return t.state() == t.before
+	})
+}
+
+func TestTop(t *testing.T) {
+	guest := start(t, "Plain")
+	term := startTop(t, "-p", strconv.Itoa(guest.PID()))
+	at := term.shows(heavy, 0)
+	if term.state() == term.before {
+		t.Error("top leaves the terminal in its line mode, so that keys need Enter")
 	}
-	eventually(t, "the hot method is shown", func() bool { return s.shows(t, heavy) })
-	if s.settings(t) == before {
-		t.Error("the terminal still echoes keys and waits for lines")
+	// Other views and other sizes.
+	term.press("?")
+	at = term.shows("top itself takes", at)
+	term.press("?/heavy\rc") // leaves in other methods may be hotter
+	at = term.shows("callers of "+heavy, at)
+	if err := pty.Setsize(term.master, &pty.Winsize{Rows: 10, Cols: 40}); err != nil {
+		t.Fatal(err)
 	}
-	press("t")
-	eventually(t, "threads are shown", func() bool { return s.shows(t, "thread group") })
-	press("a")
-	eventually(t, "allocations are shown", func() bool { return s.shows(t, "class") })
-	eventually(t, "allocations are recorded", func() bool { return s.shows(t, "B/s") })
-	press("mw")
-	eventually(t, "a file was written", func() bool { return s.shows(t, "written to ") })
-	files, err := filepath.Glob(filepath.Join(dir, "vmprof-top-*.pb.gz"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("files %q, %v", files, err)
+	at = term.shows("q quit  ? help  t", at)
+	if err := pty.Setsize(term.master, &pty.Winsize{Rows: 30, Cols: 100}); err != nil {
+		t.Fatal(err)
 	}
-	p, err := profiler.ReadProfile(files[0])
+	at = term.shows("l lock", at)
+	// A file of what is shown.
+	path := filepath.Join(term.command.Dir, "shown.pb.gz")
+	term.press("w\x15" + string(bytes.Repeat([]byte{0x7f}, 80)) + path + "\r")
+	term.shows("written to ", at)
+	p, err := profiler.ReadProfile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkHeavy(t, p)
-	press("q")
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if after := s.settings(t); after != before {
-		t.Errorf("terminal settings were %+v, are %+v", before, after)
-	}
-	const leave = "\x1b[?1049l" // the alternate screen: xterm's control sequences
-	eventually(t, "what was on the terminal is back", func() bool { return s.shows(t, leave) })
+	term.press("q")
+	term.end(0)
 }
 
-// Without a terminal top says what to use instead, and a wrong name leaves the terminal alone.
-func TestTopRefuses(t *testing.T) {
-	got := agent(t, "top")
-	if got.code != 2 || !strings.Contains(got.stderr, "top needs a terminal; use record") {
-		t.Errorf("without a terminal: %d, %s", got.code, got.stderr)
+// Allocations are recorded once their view is open, and no longer than that.
+func TestTopAllocations(t *testing.T) {
+	needs.Root(t, "sampling")
+	guest := startEvents(t, needs.JDK(t), events.Allocating)
+	defer repeat(t, func() error {
+		_, err := guest.Run(1, 10_000_000)
+		return err
+	})()
+	term := startTop(t, "-p", strconv.Itoa(guest.PID()))
+	at := term.shows("guest.", 0)
+	before := probes(t, term.command.Process.Pid)
+	term.press("a")
+	at = term.shows("attaching probes", at)
+	term.shows("guest.Allocating.pair", at)
+	if n := probes(t, term.command.Process.Pid); n <= before {
+		t.Errorf("%d probes with allocations, %d without", n, before)
 	}
-	for _, args := range [][]string{{"top", "shop"}, {"top", "-i", "1ms"}, {"top", "-F", "0"}, {"top", "--budget", "2"}} {
-		if got := agent(t, args...); got.code != 2 {
-			t.Errorf("%q ended with %d: %s", args, got.code, got.stderr)
+	term.press("m")
+	wait.For(t, time.Minute, "the probes of allocations are detached", func() bool { return probes(t, term.command.Process.Pid) == before })
+	term.press("\x03") // Ctrl-C
+	term.end(0)
+}
+
+// probes is how many links of probes a process has.
+func probes(t *testing.T, pid int) (n int) {
+	t.Helper()
+	infos, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fdinfo/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range infos {
+		if info, err := os.ReadFile(path); err == nil && bytes.Contains(info, []byte("uprobe_multi")) {
+			n++
 		}
+	}
+	return n
+}
+
+// However top ends, the terminal is as it was.
+func TestTopEnds(t *testing.T) {
+	guest := start(t, "Plain")
+	for _, c := range []struct {
+		name   string
+		signal syscall.Signal
+		code   int
+	}{{"terminated", syscall.SIGTERM, 0}, {"hung up", syscall.SIGHUP, 0}, {"panic", syscall.SIGQUIT, 2}, {"killed", syscall.SIGKILL, -1}} {
+		t.Run(c.name, func(t *testing.T) {
+			term := startTop(t, "-p", strconv.Itoa(guest.PID()))
+			term.shows("vmprof-agent top", 0)
+			if err := term.command.Process.Signal(c.signal); err != nil {
+				t.Fatal(err)
+			}
+			term.end(c.code)
+		})
+	}
+}
+
+// Without a terminal, top says what to use instead.
+func TestTopNeedsTerminal(t *testing.T) {
+	if got := agent(t, "top"); got.code != 2 || !bytes.Contains([]byte(got.stderr), []byte("use record")) {
+		t.Errorf("ended with %d: %s", got.code, got.stderr)
+	}
+	term := startTop(t, "--help") // has no screen
+	<-term.ended
+	if term.state() != term.before {
+		t.Error("the help changes the terminal")
 	}
 }

@@ -1,348 +1,339 @@
+// Package top is what the verb top shows: a Model of the last five minutes, and a Screen that turns it and the user's keys into lines.
+// Neither knows a terminal or an agent, so that tests write windows by hand and read lines.
+//
+//	model := top.NewModel(runtime.NumCPU())
+//	screen := top.NewScreen(model)
+//	model.Observe(window)            // every two seconds
+//	lines := screen.Lines(80, 24)    // to draw
+//	command := screen.Press(top.Key{Rune: 'a'})
 package top
 
 import (
 	"cmp"
-	"maps"
-	"math"
+	"path"
 	"slices"
 	"strings"
 	"time"
+	"unique"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// Bounds of a Model.
+// Keep is how far back a Model goes.
+const Keep = 5 * time.Minute
+
+// Bounds of a Model. Windows of two seconds make 150 in five minutes.
 const (
-	MaxAge     = 6 * time.Minute // of windows
-	maxWindows = 1024
-	maxRows    = 4096 // of one kind, of a service in a window: the lightest beyond that are summed up as others
-	others     = "[others]"
+	maxWindows  = 300     // of each kind, whatever their length
+	maxServices = 256     // of a window; others are aggregated
+	maxCells    = 1 << 13 // of a window, each 48 bytes: sums by thread, method and caller, or by class
+	maxNodes    = 1 << 20 // of the trees of all windows, each about 50 bytes; beyond, the oldest windows keep their sums only
 )
 
-// A Model holds the windows of the last minutes. Its methods are for one goroutine at a time.
+// other stands for what found no room of its own.
+const other = "(other)"
+
+// text is an interned string: one word, which is freed once nobody has it.
+type text = unique.Handle[string]
+
+// A method is a row of a table: the function of a frame, whatever its line and its version.
+type method = unique.Handle[methodName]
+
+type methodName struct {
+	name string
+	code profile.CodeKind
+}
+
+// A Model holds the windows of the last five minutes: sums of all of them, and the whole profiles as far as there is room. One goroutine
+// uses it.
 type Model struct {
-	cpus    int
-	windows []*window // the oldest first
+	cpus   int
+	cpu    []*window                     // oldest first
+	events [profile.EventKinds][]*window // of kinds that were recorded for a while
+	names  map[symbolize.Symbol]method   // of the window that is being added
+	groups map[string]text               // of its threads
+	paused bool                          // windows are not added
+	nodes  int                           // of all kept trees
+	lost   uint64                        // samples of the last window that the kernel dropped
 }
 
-// NewModel returns a model without windows, of a machine with so many CPUs.
-func NewModel(cpus int) *Model { return &Model{cpus: cpus} }
+// NewModel returns an empty model of a machine with so many CPUs.
+func NewModel(cpus int) *Model { return &Model{cpus: max(cpus, 1)} }
 
-// A window is what is kept of a profile.
+// A window is one closed window.
 type window struct {
-	end      time.Time
-	length   time.Duration
-	recorded recorded
-	services map[string]*service
+	start, end time.Time
+	observed   time.Duration // of an event kind: in which it was observed; otherwise the length
+	period     time.Duration
+	services   []serviceSums // ordered by name
+	cells      []cell
+	profile    *profile.Profile // nil once the model has no room for it
+	nodes      int
 }
 
-// recorded is for how long each kind of events was recorded.
-type recorded [profile.EventKinds]time.Duration
-
-// A service is what processes of the same name did in some time.
-type service struct {
-	pids    map[int]bool
-	period  time.Duration // CPU time of a sample
-	code    [profile.CodeKinds]uint64
-	methods map[string]*row
-	threads map[string]*row
-	events  [profile.EventKinds]map[string]*row // by class, or what else says most of the kind
-	values  [profile.EventKinds]float64         // main values in all
+// serviceSums are the sums of one service in one window.
+type serviceSums struct {
+	name      text
+	processes int
+	managed   bool                      // a VM runs in one of them, so that there may be events
+	code      [profile.CodeKinds]uint64 // samples, by kind of code
+	stopped   time.Duration             // in safepoint pauses, of all processes
+	hasPauses bool                      // the VM's pauses are recorded
+	main      float64                   // of an event kind: the main value
 }
 
-// A row is one line of a table, before it is made one: values in samples, or in the main value of a kind of events.
-type row struct {
-	self, total float64
-	observed    float64            // samples or events, which the error of self comes from
-	callers     map[string]float64 // of self
-}
-
-func newService() *service {
-	return &service{pids: map[int]bool{}, methods: map[string]*row{}, threads: map[string]*row{}}
-}
-
-// Add appends a window and forgets those that are too old.
-func (m *Model) Add(p *profile.Profile) {
-	w := &window{end: p.Start.Add(p.Duration), length: p.Duration, services: map[string]*service{}}
-	for _, process := range p.Processes {
-		name := cmp.Or(process.Service, process.Comm)
-		s := w.services[name]
-		if s == nil {
-			s = newService()
-			w.services[name] = s
-		}
-		s.period = p.Period
-		s.add(process)
+func (s *serviceSums) samples() (sum uint64) {
+	for _, n := range s.code {
+		sum += n
 	}
-	for _, s := range w.services {
-		s.bound()
-	}
-	m.windows = append(m.windows, w)
-	m.windows = slices.DeleteFunc(m.windows, func(old *window) bool { return w.end.Sub(old.end) > MaxAge })
-	if over := len(m.windows) - maxWindows; over > 0 {
-		m.windows = slices.Delete(m.windows, 0, over)
-	}
+	return sum
 }
 
-// AddEvents adds events that were recorded apart to the last window.
-func (m *Model) AddEvents(p *profile.Profile) {
-	if len(m.windows) == 0 {
+// A cell is a sum of samples or events.
+type cell struct {
+	service        text
+	thread         text   // the name of its group; of events, the class
+	method, caller method // zero: none
+	n              uint64 // samples or observed events
+	value          float64
+}
+
+type cellKey struct {
+	service, thread text
+	method, caller  method
+}
+
+// Observe adds a window of CPU time, unless the model is paused.
+func (m *Model) Observe(p *profile.Profile) {
+	if m.paused {
 		return
 	}
-	w := m.windows[len(m.windows)-1]
-	for kind := range w.recorded {
-		if slices.ContainsFunc(p.Processes, func(p *profile.Process) bool {
-			return slices.ContainsFunc(p.Events, func(e *profile.Events) bool { return int(e.Kind) == kind })
-		}) {
-			w.recorded[kind] += p.Duration
-		}
-	}
+	w := m.newWindow(p)
+	sums := newSums()
 	for _, process := range p.Processes {
-		name := cmp.Or(process.Service, process.Comm)
-		if w.services[name] == nil {
-			w.services[name] = newService()
+		s := sums.service(process)
+		for kind, n := range process.ByCode() {
+			s.code[kind] += n
 		}
-		for _, e := range process.Events {
-			w.services[name].addEvents(e)
-		}
-		w.services[name].bound()
-	}
-}
-
-func (s *service) add(p *profile.Process) {
-	s.pids[p.PID] = true
-	for kind, n := range p.ByCode() {
-		s.code[kind] += n
-	}
-	for _, t := range p.Threads {
-		if t.Tree == nil || t.Tree.Total() == 0 {
-			continue
-		}
-		add(s.threads, ThreadGroup(t.Name), float64(t.Tree.Total()), float64(t.Tree.Total()))
-		s.addTree(t.Tree)
-	}
-	for _, e := range p.Events {
-		s.addEvents(e)
-	}
-}
-
-// addTree adds the samples of a thread by method.
-func (s *service) addTree(tree *cct.Tree[symbolize.Symbol]) {
-	name := func(symbol symbolize.Symbol) string { return symbol.Value().Function }
-	for _, e := range cct.Hot(tree, name) {
-		r := rowOf(s.methods, e.Key)
-		r.self += float64(e.Self)
-		r.observed += float64(e.Self)
-		r.total += float64(e.Total)
-	}
-	for id, n := range tree.Nodes() {
-		if id == cct.Root || n.Self == 0 {
-			continue
-		}
-		r := rowOf(s.methods, name(n.Key))
-		if n.Parent != cct.Root {
-			r.call(name(tree.Node(n.Parent).Key), float64(n.Self))
-		}
-	}
-}
-
-// addEvents adds events by class, operation or method, whatever says most of their kind.
-func (s *service) addEvents(e *profile.Events) {
-	if s.events[e.Kind] == nil {
-		s.events[e.Kind] = map[string]*row{}
-	}
-	main := e.Kind.Main()
-	for i := range e.Rows {
-		r := &e.Rows[i]
-		if e.Kind.Apart(&r.EventLabels) {
-			continue
-		}
-		value := r.Values[main]
-		s.values[e.Kind] += value
-		stack := e.Tree.Stack(r.Context)
-		key := cmp.Or(r.Class, r.What)
-		if key == "" && len(stack) > 0 {
-			key = stack[0].Value().Function
-		}
-		if key == "" {
-			key = symbolize.Unknown
-		}
-		line := add(s.events[e.Kind], key, value, float64(r.Events))
-		if at := slices.IndexFunc(stack, func(f symbolize.Symbol) bool { return guest(f.Value().Kind) }); at >= 0 {
-			line.call(stack[at].Value().Function, value)
-		}
-	}
-}
-
-func guest(k symbolize.Kind) bool { return profile.CodeOf(k) == profile.GuestCode }
-
-func rowOf(rows map[string]*row, key string) *row {
-	r := rows[key]
-	if r == nil {
-		r = &row{}
-		rows[key] = r
-	}
-	return r
-}
-
-func add(rows map[string]*row, key string, value, observed float64) *row {
-	r := rowOf(rows, key)
-	r.self, r.total, r.observed = r.self+value, r.total+value, r.observed+observed
-	return r
-}
-
-func (r *row) call(caller string, value float64) {
-	if r.callers == nil {
-		r.callers = map[string]float64{}
-	}
-	r.callers[caller] += value
-}
-
-// bound sums up the lightest rows where there are too many.
-func (s *service) bound() {
-	for _, rows := range append([]map[string]*row{s.methods, s.threads}, s.events[:]...) {
-		if len(rows) <= maxRows {
-			continue
-		}
-		keys := slices.SortedFunc(maps.Keys(rows), func(a, b string) int {
-			return cmp.Or(cmp.Compare(rows[b].self, rows[a].self), cmp.Compare(rows[b].total, rows[a].total), strings.Compare(a, b))
-		})
-		for _, key := range keys[maxRows-1:] {
-			light := rows[key]
-			delete(rows, key)
-			add(rows, others, light.self, light.observed)
-		}
-	}
-}
-
-func (s *service) merge(o *service) {
-	maps.Copy(s.pids, o.pids)
-	s.period = max(s.period, o.period) // windows of events have none
-	for kind, n := range o.code {
-		s.code[kind] += n
-	}
-	merge(s.methods, o.methods)
-	merge(s.threads, o.threads)
-	for kind, rows := range o.events {
-		if rows != nil && s.events[kind] == nil {
-			s.events[kind] = map[string]*row{}
-		}
-		merge(s.events[kind], rows)
-		s.values[kind] += o.values[kind]
-	}
-}
-
-func merge(into, from map[string]*row) {
-	for key, r := range from {
-		sum := rowOf(into, key)
-		sum.self, sum.total, sum.observed = sum.self+r.self, sum.total+r.total, sum.observed+r.observed
-		for caller, value := range r.callers {
-			sum.call(caller, value)
-		}
-	}
-}
-
-// samples is how many samples there are in all.
-func (s *service) samples() (sum float64) {
-	for _, n := range s.code {
-		sum += float64(n)
-	}
-	return sum
-}
-
-// cpu is the CPU time.
-func (s *service) cpu() time.Duration { return time.Duration(s.samples() * float64(s.period)) }
-
-// A span is the sum of some windows.
-type span struct {
-	length   time.Duration
-	recorded recorded
-	services map[string]*service
-}
-
-// sum adds up the windows that ended at most so long ago, but not before age.
-func (m *Model) sum(length, age time.Duration) *span {
-	sum := &span{services: map[string]*service{}}
-	if len(m.windows) == 0 {
-		return sum
-	}
-	now := m.windows[len(m.windows)-1].end
-	for _, w := range m.windows {
-		if old := now.Sub(w.end); old < age || old+w.length/2 >= age+length { // windows are not exactly as long as they should be
-			continue
-		}
-		sum.length += w.length
-		for kind, length := range w.recorded {
-			sum.recorded[kind] += length
-		}
-		for name, s := range w.services {
-			if sum.services[name] == nil {
-				sum.services[name] = newService()
+		for _, events := range process.Events {
+			if events.Kind != profile.Pauses {
+				continue
 			}
-			sum.services[name].merge(s)
-		}
-	}
-	return sum
-}
-
-// names are the services, those with most CPU time first.
-func (s *span) names() []string {
-	return slices.SortedFunc(maps.Keys(s.services), func(a, b string) int {
-		return cmp.Or(cmp.Compare(s.services[b].cpu(), s.services[a].cpu()), strings.Compare(a, b))
-	})
-}
-
-// load is the CPU time of a service in each of the last windows, in CPUs, the oldest first; 0 where there was none.
-func (m *Model) load(name string, n int) []float64 {
-	loads := make([]float64, 0, n)
-	for _, w := range m.windows[max(len(m.windows)-n, 0):] {
-		var cpus float64
-		if s := w.services[name]; s != nil && w.length > 0 {
-			cpus = s.cpu().Seconds() / w.length.Seconds()
-		}
-		loads = append(loads, cpus)
-	}
-	return loads
-}
-
-// busiest is the caller with most of a row, "" if there is none.
-func (r *row) busiest() (caller string) {
-	for name, value := range r.callers {
-		if most := r.callers[caller]; caller == "" || value > most || value == most && name < caller {
-			caller = name
-		}
-	}
-	return caller
-}
-
-// within is half of the 95 % confidence interval of the share that a row has of n observations, in percentage points: Wilson's score
-// interval, its longer half, of observations that do not depend on each other.
-func within(share, n float64) float64 {
-	const z = 1.96
-	if n <= 0 {
-		return math.NaN()
-	}
-	middle := (share + z*z/(2*n)) / (1 + z*z/n)
-	half := z / (1 + z*z/n) * math.Sqrt(share*(1-share)/n+z*z/(4*n*n))
-	return 100 * max(middle+half-share, share-middle+half)
-}
-
-// ThreadGroup is the name of a thread without what tells the threads of a pool apart: numbers become a star.
-func ThreadGroup(name string) string {
-	var b strings.Builder
-	digits := false
-	for _, r := range name {
-		if r >= '0' && r <= '9' {
-			if !digits {
-				b.WriteByte('*')
+			s.hasPauses = true
+			for _, row := range events.Rows {
+				s.stopped += time.Duration(row.Values[profile.Pauses.Main()])
 			}
-			digits = true
-			continue
 		}
-		digits = false
-		b.WriteRune(r)
+		for _, thread := range process.Threads {
+			if thread.Tree == nil {
+				continue
+			}
+			w.nodes += thread.Tree.Len()
+			group := m.group(thread.Name)
+			for id, n := range thread.Tree.Nodes() {
+				if n.Self > 0 {
+					sums.add(cellKey{s.name, group, m.method(thread.Tree, id), m.caller(thread.Tree, id)}, n.Self, 0)
+				}
+			}
+		}
 	}
-	return b.String()
+	sums.finish(w)
+	m.lost = p.Counts.DroppedTotal()
+	m.cpu = m.push(m.cpu, w)
+}
+
+// ObserveEvents adds a window of one kind of events, unless the model is paused.
+func (m *Model) ObserveEvents(kind profile.EventKind, p *profile.Profile) {
+	if m.paused {
+		return
+	}
+	w := m.newWindow(p)
+	sums := newSums()
+	for _, process := range p.Processes {
+		for _, events := range process.Events {
+			if events.Kind != kind {
+				continue
+			}
+			s := sums.service(process)
+			w.nodes += events.Tree.Len() + 4*len(events.Rows)
+			for _, row := range events.Rows {
+				if kind.Apart(&row.EventLabels) {
+					continue
+				}
+				value := row.Values[kind.Main()]
+				s.main += value
+				label := unique.Make(stored.Printable(cmp.Or(row.Class, row.What)))
+				sums.add(cellKey{s.name, label, m.method(events.Tree, row.Context), m.caller(events.Tree, row.Context)}, row.Events, value)
+			}
+		}
+	}
+	sums.finish(w)
+	m.events[kind] = m.push(m.events[kind], w)
+}
+
+func (m *Model) newWindow(p *profile.Profile) *window {
+	m.names, m.groups = map[symbolize.Symbol]method{}, map[string]text{}
+	return &window{start: p.Start, end: p.Start.Add(p.Duration), observed: p.Duration, period: p.Period, profile: p}
+}
+
+// push appends a window, and forgets what is too old or too much.
+func (m *Model) push(windows []*window, w *window) []*window {
+	m.nodes += w.nodes
+	windows = append(windows, w)
+	old := 0
+	for old < len(windows)-1 && (w.end.Sub(windows[old].start) > Keep || len(windows)-old > maxWindows) {
+		m.release(windows[old])
+		old++
+	}
+	windows = slices.Delete(windows, 0, old)
+	m.expire(w.end)
+	return windows
+}
+
+// expire forgets old windows of events that are no longer recorded, and profiles that there is no room for.
+func (m *Model) expire(now time.Time) {
+	var all []*window
+	for kind, windows := range m.events {
+		n := 0
+		for n < len(windows) && now.Sub(windows[n].start) > Keep {
+			m.release(windows[n])
+			n++
+		}
+		m.events[kind] = slices.Delete(windows, 0, n)
+		all = append(all, m.events[kind]...)
+	}
+	if m.nodes <= maxNodes {
+		return
+	}
+	all = append(all, m.cpu...)
+	slices.SortFunc(all, func(a, b *window) int { return a.start.Compare(b.start) })
+	for _, w := range all {
+		if m.nodes <= maxNodes {
+			return
+		}
+		m.release(w)
+	}
+}
+
+// release drops the profile of a window.
+func (m *Model) release(w *window) {
+	m.nodes -= w.nodes
+	w.nodes, w.profile = 0, nil
+}
+
+// sums are the sums of a window that is being added.
+type sums struct {
+	services map[text]*serviceSums
+	cells    map[cellKey]*cell
+}
+
+func newSums() *sums { return &sums{map[text]*serviceSums{}, map[cellKey]*cell{}} }
+
+// service returns the sums of the process's service.
+func (s *sums) service(p *profile.Process) *serviceSums {
+	name := unique.Make(serviceOf(p))
+	if s.services[name] == nil && len(s.services) >= maxServices {
+		name = unique.Make(other)
+	}
+	of := s.services[name]
+	if of == nil {
+		of = &serviceSums{name: name}
+		s.services[name] = of
+	}
+	of.processes++
+	of.managed = of.managed || p.Runtime != ""
+	return of
+}
+
+// serviceOf is the service of a process for display.
+func serviceOf(p *profile.Process) string {
+	return stored.Printable(cmp.Or(p.Service, p.Comm, stored.Unnamed))
+}
+
+func (s *sums) add(key cellKey, n uint64, value float64) {
+	c := s.cells[key]
+	if c == nil && len(s.cells) >= maxCells {
+		rest := unique.Make(methodName{name: other})
+		key = cellKey{key.service, unique.Make(other), rest, method{}}
+		c = s.cells[key]
+	}
+	if c == nil {
+		c = &cell{service: key.service, thread: key.thread, method: key.method, caller: key.caller}
+		s.cells[key] = c
+	}
+	c.n += n
+	c.value += value
+}
+
+// finish stores the sums in the window.
+func (s *sums) finish(w *window) {
+	for _, of := range s.services {
+		w.services = append(w.services, *of)
+	}
+	slices.SortFunc(w.services, func(a, b serviceSums) int { return strings.Compare(a.name.Value(), b.name.Value()) })
+	w.cells = make([]cell, 0, len(s.cells))
+	for _, c := range s.cells {
+		w.cells = append(w.cells, *c)
+	}
+}
+
+// method is the function of a context's innermost frame.
+func (m *Model) method(tree *cct.Tree[symbolize.Symbol], id cct.NodeID) method {
+	if id == cct.Root {
+		return unique.Make(methodName{stored.Unnamed, profile.NativeCode})
+	}
+	return m.named(tree.Node(id).Key)
+}
+
+// caller is the function of the next outer frame that has another name; zero if there is none.
+func (m *Model) caller(tree *cct.Tree[symbolize.Symbol], id cct.NodeID) method {
+	if id == cct.Root {
+		return method{}
+	}
+	self := m.method(tree, id)
+	for id = tree.Node(id).Parent; id != cct.Root; id = tree.Node(id).Parent {
+		if of := m.named(tree.Node(id).Key); of != self {
+			return of
+		}
+	}
+	return method{}
+}
+
+// named is the function of a frame. Without a name it is the file.
+func (m *Model) named(s symbolize.Symbol) method {
+	if of, known := m.names[s]; known {
+		return of
+	}
+	frame := s.Value()
+	name := stored.Printable(frame.Function)
+	if frame.Function == symbolize.Unknown && frame.Mapping != (unique.Handle[symbolize.Mapping]{}) {
+		if file := frame.Mapping.Value().File; file != "" {
+			name += " " + stored.Printable(path.Base(file))
+		}
+	}
+	of := unique.Make(methodName{name, profile.CodeOf(frame.Kind)})
+	m.names[s] = of
+	return of
+}
+
+// group is the name of a thread's group: its name with numbers replaced by *.
+func (m *Model) group(name string) text {
+	if of, known := m.groups[name]; known {
+		return of
+	}
+	of := unique.Make(stored.Printable(groupName(name)))
+	m.groups[name] = of
+	return of
+}
+
+// groupName replaces the number at the end of a name: pool-1-thread-12 is of pool-1-thread-*.
+func groupName(name string) string {
+	short := strings.TrimRight(name, "0123456789")
+	if short == name || short == "" {
+		return name
+	}
+	return short + "*"
 }

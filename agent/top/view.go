@@ -1,481 +1,519 @@
 package top
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/rivo/uniseg"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// A Style is how a line looks.
-type Style uint8
+// A Style is how a piece of a line looks.
+type Style int
 
 const (
 	Plain    Style = iota
-	Strong         // a heading
-	Selected       // what keys act on
-	Faint          // what is there to be looked up
-	Warning
+	Bold           // what matters
+	Dim            // what matters less
+	Bar            // headings and the last line
+	Selected       // the row of the cursor
+	Kernel         // code of the kernel
+	Native         // code of libraries
+	More           // it grew
+	Less           // it shrank
 )
 
-// A Line is one line of the screen.
-type Line struct {
+// A Span is a piece of a line in one style. Its text is printable.
+type Span struct {
 	Text  string
 	Style Style
 }
 
-// A Table is what the lower part of the screen shows.
-type Table uint8
+// A Line is a line of a screen, as wide as the screen at most.
+type Line []Span
 
+// String is the text of the line.
+func (l Line) String() string {
+	var b strings.Builder
+	for _, span := range l {
+		b.WriteString(span.Text)
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// clip cuts what is beyond the width, as on screens that have no room for a column.
+func (l Line) clip(width int) Line {
+	for i := range l {
+		text, columns := cut(l[i].Text, width)
+		l[i].Text = text
+		width -= columns
+	}
+	return l
+}
+
+// Sizes below which parts are left out.
 const (
-	Methods Table = iota
-	Threads
-	Callers // of the selected method
-	Allocations
-	Locks
-	Help
+	narrow    = 64 // columns: no busiest callers, no shares of code
+	wide      = 96 // columns: all columns of services
+	leastRows = 3  // of the table, if there are so many lines
 )
 
-// spans are the times that a table may sum up.
-var spans = []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute}
-
-// A View is what of a Model is shown. The zero value shows the methods of the busiest service in the last ten seconds.
-type View struct {
-	Table    Table
-	Service  string // selected; "": the busiest
-	Search   string // only rows that contain it, whatever their case
-	Typing   bool   // Search is being typed
-	Method   string // whose callers are shown
-	Diff     bool   // against five minutes ago
-	Paused   bool
-	Status   string // of the last key: where a file was written, what failed
-	Recorded [profile.EventKinds]bool
-
-	chosen bool // the user selected a service
-
-	span  int // index of spans
-	row   int // selected
-	keys  []string
-	names []string // of services, as they were shown
-}
-
-// Span is how much time a table sums up.
-func (v *View) Span() time.Duration { return spans[v.span] }
-
-// Kind is the kind of events that the table needs; false if it needs none.
-func (v *View) Kind() (profile.EventKind, bool) {
-	switch v.Table {
-	case Allocations:
-		return profile.Allocations, true
-	case Locks:
-		return profile.Locks, true
+// Lines draws the screen: as many lines as it is high, none wider than it.
+func (s *Screen) Lines(width, height int) []Line {
+	if width < 1 || height < 1 {
+		return nil
 	}
-	return 0, false
-}
-
-// Key is a key without a letter.
-type Key uint8
-
-const (
-	Up Key = iota
-	Down
-	Left
-	Right
-	Enter
-	Escape
-	Backspace
-)
-
-// Press acts on a key.
-func (v *View) Press(k Key) {
-	v.Status = ""
-	switch k {
-	case Up:
-		v.row = max(v.row-1, 0)
-	case Down:
-		v.row++
-		v.chosen = v.Service != ""
-	case Left, Right:
-		v.other(k == Right)
-	case Enter:
-		if v.Typing {
-			v.Typing = false
-			return
-		}
-		v.open()
-	case Escape:
-		v.Typing, v.Search = false, ""
-		if v.Table == Callers || v.Table == Help {
-			v.Table = Methods
-		}
-	case Backspace:
-		if runes := []rune(v.Search); v.Typing && len(runes) > 0 {
-			v.Search = string(runes[:len(runes)-1])
-		}
-	}
-}
-
-// other selects the next service or the one before.
-func (v *View) other(next bool) {
-	if len(v.names) == 0 {
-		return
-	}
-	at := max(slices.Index(v.names, v.Service), 0)
-	if next {
-		at++
+	lines := []Line{s.title(width)}
+	if s.view == viewHelp {
+		lines = append(lines, s.help(width)...)
 	} else {
-		at--
+		lines = append(lines, s.header(width, height)...)
+		lines = append(lines, s.body(width, height-len(lines)-1)...)
 	}
-	v.Service, v.row, v.chosen = v.names[(at+len(v.names))%len(v.names)], 0, true
-}
-
-// open shows the callers of the selected method.
-func (v *View) open() {
-	if (v.Table == Methods || v.Table == Callers) && v.row < len(v.keys) {
-		v.Method, v.Table, v.row = v.keys[v.row], Callers, 0
-	}
-}
-
-const maxSearch = 64
-
-// Type acts on a letter; false if it has no meaning here.
-func (v *View) Type(r rune) bool {
-	v.Status = ""
-	if v.Typing {
-		if len(v.Search) < maxSearch {
-			v.Search += string(r)
-		}
-		return true
-	}
-	tables := map[rune]Table{'m': Methods, 't': Threads, 'a': Allocations, 'l': Locks, '?': Help, 'h': Help}
-	switch table, ok := tables[r]; {
-	case ok && v.Table == Help && table == Help:
-		v.Table = Methods
-	case ok:
-		v.Table, v.row = table, 0
-	case r == 'c':
-		v.open()
-	case r == '/':
-		v.Typing, v.Search = true, ""
-	case r == 'd':
-		v.Diff = !v.Diff
-	case r == 's':
-		v.span = (v.span + 1) % len(spans)
-	case r == 'p' || r == ' ':
-		v.Paused = !v.Paused
-	default:
-		return false
-	}
-	return true
-}
-
-var help = []string{
-	"up, down      select a row                left, right   select a service",
-	"m             methods                     t             threads, by group",
-	"c, enter      callers of the method       escape        back; end the search",
-	"a             allocations, by class       l             waits for locks",
-	"/             search                      s             last 10 s, 60 s or 5 min",
-	"d             against five minutes ago    p, space      pause",
-	"w             write a profile (pprof)     q             quit",
-	"",
-	"± is the 95 % interval of a share, of samples that do not depend on each other.",
-	"Allocations and waits are recorded from when they are first looked at.",
-}
-
-const (
-	mostServices = 6  // lines of them
-	loads        = 30 // windows of a sparkline: a minute
-)
-
-// Lines are height lines, each of which fits into width columns.
-func (v *View) Lines(m *Model, width, height int) []Line {
-	lines := make([]Line, 0, height)
-	now := m.sum(v.Span(), 0)
-	v.names = now.names()
-	if len(v.names) > 0 && (!v.chosen || !slices.Contains(v.names, v.Service)) {
-		v.Service, v.chosen = v.names[0], false
-	}
-	add := func(style Style, text string) {
-		if len(lines) < height {
-			lines = append(lines, Line{fit(text, width), style})
-		}
-	}
-	add(Strong, v.title(m, now))
-	if now.length == 0 {
-		add(Plain, "waiting for the first samples …")
-	}
-	from, to := v.shown(min(mostServices, max(height/4, 1)))
-	for _, name := range v.names[from:to] {
-		style := Plain
-		if name == v.Service {
-			style = Selected
-		}
-		add(style, serviceLine(m, now, name, width))
-	}
-	if more := len(v.names) - (to - from); more > 0 {
-		add(Faint, fmt.Sprintf("  %d more: left, right", more))
-	}
-	if s := now.services[v.Service]; s != nil {
-		add(Plain, detail(s, now, width))
-	}
-	if v.Table == Help {
-		add(Plain, "")
-		for _, text := range help {
-			add(Plain, text)
-		}
-	} else {
-		v.table(m, now, width, height-len(lines)-2, add)
+	lines = lines[:min(len(lines), max(height-1, 1))]
+	for i := range lines {
+		lines[i] = lines[i].clip(width)
 	}
 	for len(lines) < height-1 {
-		lines = append(lines, Line{})
+		lines = append(lines, nil)
 	}
-	lines = lines[:max(height-1, 0)]
-	add(Faint, v.bottom())
+	if height > 1 {
+		lines = append(lines, s.footer(width))
+	}
 	return lines
 }
 
-func (v *View) title(m *Model, now *span) string {
-	var cpu time.Duration
-	for _, s := range now.services {
-		cpu += s.cpu()
+// title is the first line.
+func (s *Screen) title(width int) Line {
+	m := s.model
+	left := "vmprof-agent top"
+	if len(m.cpu) > 0 {
+		all := m.services(spans[s.span], 0)[0]
+		left += fmt.Sprintf("  %.2f of %s in %s, %d samples", all.cpus, cpus(m.cpus), spanName(spans[s.span]), all.samples)
+		if m.lost > 0 {
+			left += fmt.Sprintf(", %d lost", m.lost)
+		}
+	} else {
+		left += "  the first samples come in two seconds"
 	}
-	text := fmt.Sprintf("vmprof-agent top   %s of %d CPUs in %s", cpus(cpu, now.length), m.cpus, seconds(now.length))
-	if v.Paused {
-		text += "   paused"
+	right := ""
+	if n := len(m.cpu); n > 0 {
+		right = m.cpu[n-1].end.Format("15:04:05")
 	}
-	return text
+	if m.paused {
+		right = "PAUSED " + right
+	}
+	if len(right)+2 > width {
+		right = ""
+	}
+	return Line{{fit(left, width-len(right)), Bold}, {right, Bold}}
 }
 
-func (v *View) bottom() string {
+func cpus(n int) string {
+	if n == 1 {
+		return "1 CPU"
+	}
+	return fmt.Sprintf("%d CPUs", n)
+}
+
+// spanName is a span for display.
+func spanName(d time.Duration) string {
+	if d >= time.Minute {
+		return fmt.Sprintf("%d min", int(d/time.Minute))
+	}
+	return fmt.Sprintf("%d s", int(d/time.Second))
+}
+
+// header are the services.
+func (s *Screen) header(width, height int) []Line {
+	cells := 10
 	switch {
-	case v.Typing:
-		return "search: " + v.Search + "_"
-	case v.Status != "":
-		return v.Status
+	case width >= wide+24:
+		cells = 30
+	case width < narrow:
+		cells = 8
 	}
-	return "q quit  ? help  m methods  t threads  c callers  a alloc  l locks  / search"
-}
-
-// shown is which services have a line, so that the selected one has.
-func (v *View) shown(n int) (from, to int) {
-	at := max(slices.Index(v.names, v.Service), 0)
-	from = max(at-n+1, 0)
-	return from, min(from+n, len(v.names))
-}
-
-func serviceLine(m *Model, now *span, name string, width int) string {
-	s := now.services[name]
-	text := fmt.Sprintf("%5s CPUs ", cpus(s.cpu(), now.length))
-	const roomForSpark = 70
-	if width >= roomForSpark {
-		text += spark(m.load(name, loads)) + " "
+	rows := s.model.services(spans[s.span], cells)
+	if len(rows) == 1 {
+		return nil
 	}
-	pids := ""
-	if len(s.pids) > 1 {
-		pids = fmt.Sprintf(" (%d processes)", len(s.pids))
+	if len(rows) == 2 { // one service is all
+		rows = rows[1:]
 	}
-	for pid := range s.pids {
-		if len(s.pids) == 1 {
-			pids = fmt.Sprintf(" (%d)", pid)
+	name := width - len(s.serviceColumns(nil, width)) - cells - 1
+	var heading Line
+	if height >= 12 {
+		heading = Line{{fit("  "+fit("SERVICE", name-2)+s.serviceColumns(nil, width)+" 60 s", width), Dim}}
+	}
+	most := min(max((height-8)/3, 1), len(rows))
+	shown := rows[:most]
+	selected := 0
+	for i, row := range rows {
+		if row.name == s.service {
+			selected = i
 		}
 	}
-	return text + shorten(symbolize.Printable(name, 200), width-columns(text)-columns(pids)) + pids
-}
-
-// detail is where the time of a service goes.
-func detail(s *service, now *span, width int) string {
-	var parts []string
-	all := s.samples()
-	for kind, n := range s.code {
-		if share := float64(n) / all; n > 0 {
-			parts = append(parts, fmt.Sprintf("%v %.0f%%", profile.CodeKind(kind), 100*share))
+	if selected >= most {
+		shown = append(rows[:most-1:most-1], rows[selected])
+	}
+	var lines []Line
+	if heading != nil {
+		lines = append(lines, heading)
+	}
+	for _, row := range shown {
+		style, mark := Plain, "  "
+		if row.name == s.service && len(rows) > 1 {
+			style, mark = Bold, "> "
 		}
-	}
-	text := "      " + strings.Join(parts, "  ")
-	for _, kind := range []profile.EventKind{profile.Allocations, profile.Locks} {
-		if now.recorded[kind] > 0 {
-			text += "   " + kind.String() + " " + rate(kind, s.values[kind], now)
-		}
-	}
-	return fit(text, width)
-}
-
-// rate is a value of a kind of events per second.
-func rate(kind profile.EventKind, value float64, now *span) string {
-	each := value / now.recorded[kind].Seconds()
-	if kind == profile.Allocations {
-		return size(each) + "/s"
-	}
-	return fmt.Sprintf("%.3g ms/s", each/1e6)
-}
-
-// A tableRow is a line of a table.
-type tableRow struct {
-	key           string
-	self, total   float64 // parts of the table's sum
-	rate          string  // of events
-	within        float64 // percentage points
-	change, error float64 // of self against before, percentage points
-	caller        string
-}
-
-// rows are those of the table, the heaviest first, and how much they stand for in all.
-func (v *View) rows(m *Model, now *span) (rows []tableRow, sum float64) {
-	s := now.services[v.Service]
-	if s == nil {
-		return nil, 0
-	}
-	from, sum, observed := v.of(s)
-	var before map[string]*row
-	var beforeSum, beforeObserved float64
-	if v.Diff {
-		const ago = 5 * time.Minute
-		past := m.sum(max(v.Span()/5, time.Minute), ago)
-		if old := past.services[v.Service]; old != nil {
-			before, beforeSum, beforeObserved = v.of(old)
-		}
-	}
-	for key, r := range from {
-		share := r.self / sum
-		line := tableRow{key: key, self: share, total: r.total / sum, within: within(min(share, 1), observed), caller: r.busiest(), change: math.NaN()}
-		if beforeSum > 0 {
-			old := 0.0
-			if b := before[key]; b != nil {
-				old = b.self / beforeSum
+		title := row.name
+		switch {
+		case title == "":
+			title = "all"
+			if row.processes > 1 {
+				title = fmt.Sprintf("all %d processes", row.processes)
 			}
-			line.change = 100 * (share - old)
-			line.error = math.Hypot(line.within, within(min(old, 1), beforeObserved))
+		case row.processes > 1:
+			title += fmt.Sprintf(" (%d)", row.processes)
 		}
-		if kind, events := v.Kind(); events && now.recorded[kind] > 0 {
-			line.rate = rate(kind, r.self, now)
-		}
-		if v.Search != "" && !strings.Contains(strings.ToLower(key), strings.ToLower(v.Search)) {
+		lines = append(lines, Line{
+			{fit(mark+fit(title, name-2)+s.serviceColumns(&row, width)+" ", width-cells), style}, {s.spark(row.spark), Native},
+		})
+	}
+	if hidden := len(rows) - len(shown); hidden > 0 && height >= 12 {
+		lines = append(lines, Line{{fit(fmt.Sprintf("  %d more; Tab selects", hidden), width), Dim}})
+	}
+	return lines
+}
+
+// serviceColumns are the figures of a service, or for nil their headings. Native is what is left: libraries and the VM's other threads.
+func (s *Screen) serviceColumns(row *serviceRow, width int) string {
+	columns := []struct {
+		heading string
+		width   int
+		from    int // the width of a screen that has the column
+		value   func() string
+	}{
+		{"CPUs", 5, 0, func() string { return fmt.Sprintf("%.2f", row.cpus) }},
+		{"Java", 4, narrow, func() string { return share(row.code[profile.GuestCode], row.samples) }},
+		{"JIT", 3, narrow, func() string { return share(row.code[profile.Compiling], row.samples) }},
+		{"GC", 3, narrow, func() string { return share(row.code[profile.Collecting], row.samples) }},
+		{"kern", 4, narrow, func() string { return share(row.code[profile.KernelCode], row.samples) }},
+		{"nat", 3, narrow, func() string { return share(row.code[profile.NativeCode]+row.code[profile.Housekeeping], row.samples) }},
+		{"alloc/s", 7, narrow, func() string { return known(row.alloc, bytesText) }},
+		{"lock/s", 7, narrow, func() string { return known(row.delay, delayText) }},
+		{"stop", 5, narrow, func() string { return known(row.stopped, percent) }},
+	}
+	var b strings.Builder
+	for _, c := range columns {
+		if width < c.from {
 			continue
 		}
-		rows = append(rows, line)
-	}
-	slices.SortFunc(rows, func(a, b tableRow) int {
-		if v.Diff && !math.IsNaN(a.change) {
-			if c := cmp.Compare(math.Abs(b.change), math.Abs(a.change)); c != 0 {
-				return c
-			}
+		text := c.heading
+		if row != nil {
+			text = c.value()
 		}
-		return cmp.Or(cmp.Compare(b.self, a.self), cmp.Compare(b.total, a.total), strings.Compare(a.key, b.key))
-	})
-	return rows, sum
+		fmt.Fprintf(&b, " %*s", c.width, text)
+	}
+	return b.String()
 }
 
-// of are the rows of a service that the table shows, their sum and how many observations that is.
-func (v *View) of(s *service) (rows map[string]*row, sum, observed float64) {
-	switch v.Table {
-	case Threads:
-		rows = s.threads
-	case Allocations, Locks:
-		kind, _ := v.Kind()
-		rows, sum = s.events[kind], s.values[kind]
-	case Callers:
-		rows = map[string]*row{}
-		if r := s.methods[v.Method]; r != nil {
-			for caller, value := range r.callers {
-				rows[caller] = &row{self: value, total: value, observed: value}
-			}
-		}
-	default:
-		rows = s.methods
+// share writes a share of the CPU time in whole percent.
+func share(of float64, samples uint64) string {
+	if samples == 0 {
+		return "-"
 	}
-	for _, r := range rows {
-		observed += r.observed
-	}
-	if sum == 0 {
-		sum = observed
-	}
-	return rows, sum, observed
+	return fmt.Sprintf("%.0f", 100*of)
 }
 
-var headings = [...]string{Methods: "method", Threads: "thread group", Callers: "caller", Allocations: "class", Locks: "class or kind of wait"}
+// known writes a value, - if it was not recorded.
+func known(value float64, format func(float64) string) string {
+	if math.IsNaN(value) {
+		return "-"
+	}
+	return format(value)
+}
 
-func (v *View) table(m *Model, now *span, width, height int, add func(Style, string)) {
-	rows, _ := v.rows(m, now)
-	heading := headings[v.Table]
-	if v.Table == Callers {
-		heading = "caller of " + symbolize.Printable(v.Method, 100)
+var (
+	blocks      = []rune("▁▂▃▄▅▆▇█")
+	asciiBlocks = []rune("_.-=+*%#")
+)
+
+// spark draws values relative to the largest of them, which stands for at least a tenth of a CPU.
+func (s *Screen) spark(values []float64) string {
+	const least = 0.1
+	most := least
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			most = max(most, v)
+		}
 	}
-	if v.Search != "" && !v.Typing {
-		heading += ", with " + v.Search
+	set := blocks
+	if s.ascii {
+		set = asciiBlocks
 	}
-	columns := "  self     ±   total  "
-	if v.Diff {
-		columns = "  self     ±  change     ±  "
+	var b strings.Builder
+	for _, v := range values {
+		if math.IsNaN(v) {
+			b.WriteByte(' ')
+			continue
+		}
+		b.WriteRune(set[min(int(v/most*float64(len(set))), len(set)-1)])
 	}
-	kind, events := v.Kind()
+	return b.String()
+}
+
+// A column is one of the left columns of a table.
+type column struct {
+	heading string
+	width   int
+	from    int // the width of a screen that has it
+}
+
+// columns are the left columns of a view, and the headings of the others.
+func (v view) columns() (left []column, label, name, right string) {
+	share, within := column{"share", 6, 0}, column{"95 % range", 10, narrow}
+	switch v {
+	case viewThreads:
+		return []column{share, within}, "", "thread group", "hottest method"
+	case viewAllocations:
+		return []column{{"alloc/s", 7, 0}, share, within}, "class", "method", "busiest caller"
+	case viewLocks:
+		return []column{{"delay/s", 7, 0}, share, within}, "lock", "method", "busiest caller"
+	case viewChanges:
+		return []column{{"now", 6, 0}, {"before", 6, narrow}, {"change", 7, 0}, {"95 %", 5, narrow}}, "", "method", "busiest caller"
+	}
+	return []column{share, within}, "", "method", "busiest caller"
+}
+
+// body is the table: its heading and as many rows as fit.
+func (s *Screen) body(width, height int) []Line {
+	if height < 1 {
+		return nil
+	}
+	if s.view == viewCallers {
+		return s.callersBody(width, height)
+	}
+	left, label, name, right := s.view.columns()
+	list := s.table()
+	// What is left of the width is for the names.
+	rest, heading := width, ""
+	var has []bool
+	for _, c := range left {
+		has = append(has, width >= c.from)
+		if width >= c.from {
+			heading += fmt.Sprintf("%*s ", c.width, c.heading)
+			rest -= c.width + 1
+		}
+	}
+	labelWidth, rightWidth := 0, 0
+	if label != "" && width >= narrow {
+		labelWidth = rest / 4
+		heading += fit(label, labelWidth-1) + " "
+	}
+	if width >= narrow {
+		rightWidth = (rest - labelWidth) * 2 / 5
+	}
+	nameWidth := rest - labelWidth - rightWidth
+	title := fmt.Sprintf("%s%s", name, s.note())
+	heading += fit(title, nameWidth)
+	if rightWidth > 0 {
+		heading += fit(" "+right, rightWidth)
+	}
+	lines := []Line{{{fit(heading, width), Bar}}}
+	s.rows, s.visible = len(list), height-1
+	if len(list) == 0 {
+		return append(lines, Line{{fit("  "+s.why(), width), Dim}})
+	}
+	s.cursor = s.find(list)
+	s.at = list[s.cursor].key
+	first := max(min(s.cursor-s.visible/2, len(list)-s.visible), 0)
+	if s.visible < 1 {
+		return lines
+	}
+	for i, r := range list[first:min(first+s.visible, len(list))] {
+		text := ""
+		for j, figure := range r.figures {
+			if has[j] {
+				text += fmt.Sprintf("%*s ", left[j].width, figure)
+			}
+		}
+		if labelWidth > 0 {
+			text += fit(shorten(r.label, labelWidth-1, 1), labelWidth-1) + " "
+		}
+		var line Line
+		styles := [3]Style{Plain, r.style, Dim}
+		if first+i == s.cursor {
+			styles = [3]Style{Selected, Selected, Selected}
+		}
+		line = append(line, Span{text, styles[0]}, Span{fit(shorten(r.name, nameWidth, 2), nameWidth), styles[1]})
+		if rightWidth > 0 {
+			right := r.right
+			if at := strings.IndexByte(right, '%') + 2; at > 1 && at <= len(right) {
+				right = right[:at] + shorten(right[at:], rightWidth-1-at, 2)
+			}
+			line = append(line, Span{fit(" "+right, rightWidth), styles[2]})
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// note is what the heading says of the rows.
+func (s *Screen) note() string {
+	note := ""
+	if s.service != "" {
+		note += " of " + s.service
+	}
+	if s.search != "" {
+		note += " with " + s.search
+	}
+	if s.view == viewChanges {
+		if _, ago := s.model.diff(s.selection()); ago > 0 {
+			note += fmt.Sprintf(", before: %v ago", ago.Round(time.Second))
+		}
+	}
+	return note
+}
+
+// why says why a table has no rows.
+func (s *Screen) why() string {
+	in := s.view.content()
 	switch {
-	case events && !v.Diff:
-		columns = " share     ±        rate  "
-	case v.Table != Methods && !v.Diff:
-		columns = " share     ±  "
+	case s.search != "":
+		return "nothing matches " + s.search + "; Esc ends the search"
+	case len(s.model.cpu) == 0:
+		return "waiting for the first samples"
+	case in.events && s.states[in.kind] != "":
+		return s.states[in.kind]
+	case in.events:
+		return "none in the last " + spanName(spans[s.span])
+	case s.view == viewChanges:
+		return "there is nothing older to compare with yet; wait some seconds, or press - for a shorter time"
 	}
-	add(Strong, columns+heading)
-	v.keys = v.keys[:0]
-	for i := range rows {
-		v.keys = append(v.keys, rows[i].key)
+	return "no CPU time was used"
+}
+
+// callersBody is the tree of callers.
+func (s *Screen) callersBody(width, height int) []Line {
+	const least = 0.01 // of the method: smaller branches are noise
+	list := s.model.callers(s.below.content(), s.selection(), s.of, least)
+	heading := fmt.Sprintf("%6s  callers of %s", "share", shorten(s.of.name, width-20, 2))
+	lines := []Line{{{fit(heading, width), Bar}}}
+	s.rows, s.visible = len(list), height-1
+	if len(list) == 0 {
+		return append(lines, Line{{fit("  it was not sampled in the last "+spanName(spans[s.span]), width), Dim}})
 	}
-	v.row = max(min(v.row, len(rows)-1), 0)
-	switch {
-	case len(rows) > 0:
-	case events && now.recorded[kind] == 0:
-		add(Plain, "  recording begins …")
-	case v.Search != "":
-		add(Plain, "  nothing matches")
-	case now.length > 0:
-		add(Plain, "  nothing in this time")
-	}
-	height = max(height, 1)
-	first := max(v.row-height+1, 0)
-	for i, r := range rows[first:min(first+height, len(rows))] {
-		style := Plain
-		if first+i == v.row {
+	s.cursor = min(s.cursor, len(list)-1)
+	first := max(min(s.cursor-s.visible/2, len(list)-s.visible), 0)
+	for i, r := range list[first:min(first+max(s.visible, 0), len(list))] {
+		indent := strings.Repeat(" ", min(r.indent, width/3))
+		text := fmt.Sprintf("%6s  %s", percent(r.share), indent)
+		style := codeStyle(r.method.code)
+		if first+i == s.cursor {
 			style = Selected
 		}
-		add(style, v.line(&r, width))
+		lines = append(lines, Line{{fit(text+shorten(r.method.name, width-len(text), 2), width), style}})
 	}
+	return lines
 }
 
-func (v *View) line(r *tableRow, width int) string {
-	text := fmt.Sprintf("%5.1f%% %5s ", 100*r.self, points(r.within))
+// footer is the last line: a prompt, a message or the most important keys.
+func (s *Screen) footer(width int) Line {
 	switch {
-	case v.Diff && math.IsNaN(r.change):
-		text += "      ?       "
-	case v.Diff && math.Abs(r.change) <= r.error:
-		text += fmt.Sprintf("     ~  %5s ", points(r.error))
-	case v.Diff:
-		text += fmt.Sprintf("%+6.1f  %5s ", r.change, points(r.error))
-	case r.rate != "":
-		text += fmt.Sprintf("%11s ", r.rate)
-	case v.Table == Methods:
-		text += fmt.Sprintf("%6.1f%% ", 100*r.total)
+	case s.prompt == '/':
+		return Line{{fitLeft("search: "+s.input+"_", width), Bar}}
+	case s.prompt == 'w':
+		return Line{{fitLeft("write to: "+s.input+"_  Enter writes, Esc does not", width), Bar}}
+	case s.message != "":
+		return Line{{fit(s.message, width), Bar}}
+	case width < narrow:
+		return Line{{fit("q quit  ? help  t a l d c / w", width), Bar}}
 	}
-	text += " "
-	name := symbolize.Printable(r.key, 200)
-	caller := ""
-	room := width - columns(text)
-	const roomForBoth = 40
-	if r.caller != "" && r.caller != r.key && v.Table != Callers && room >= roomForBoth {
-		const mark = "  < "
-		caller = symbolize.Printable(r.caller, 200)
-		// The method's name is worth more than its caller's.
-		caller = mark + shorten(caller, max(room-columns(name)-len(mark), room/3))
-	}
-	return text + shorten(name, room-columns(caller)) + caller
+	return Line{{fit("q quit  t threads  a alloc  l lock  c callers  d diff  / search  w write  ? help", width), Bar}}
 }
 
-func points(x float64) string {
-	if math.IsNaN(x) {
-		return "?"
+// help is the page of keys.
+func (s *Screen) help(width int) []Line {
+	var lines []Line
+	for _, text := range []string{
+		"",
+		"  m  methods by CPU time            t  thread groups",
+		"  a  allocations, by bytes          l  waits for locks, by delay",
+		"  d  difference to the oldest 30 s of the last five minutes",
+		"  c, Enter  callers of the row      Esc  back",
+		"  /  search                         w  write what is shown to a file",
+		"  s, +, -  the last 2 s to 5 min    space, p  pause and go on",
+		"  Tab, Shift-Tab  service           arrows, j, k, PgUp, PgDn, Home  row",
+		"  q, Ctrl-C  quit",
+		"",
+		"  The interval contains the true share with 95 % confidence.",
+		"  CPUs: busy CPUs. Java, JIT, GC, kern, nat: % of that. stop: % of the time",
+		"  in safepoint pauses. alloc and lock are known while their view is open,",
+		"  as recording them costs up to 1 % of the CPU time.",
+		"  diff: CPU time in % of one CPU; dim rows differ by less than the interval.",
+		fmt.Sprintf("  top itself takes %.1f%% of a CPU.", 100*s.own),
+	} {
+		lines = append(lines, Line{{fit(text, width), Plain}})
 	}
-	return fmt.Sprintf("%.1f", x)
+	return lines
+}
+
+// fit makes a text exactly so many columns wide: it cuts it, or adds spaces.
+func fit(s string, width int) string {
+	if width <= 0 {
+		return ""
+	}
+	have := uniseg.StringWidth(s)
+	if have > width {
+		s, have = cut(s, width-1)
+		s, have = s+"…", have+1
+	}
+	return s + strings.Repeat(" ", width-have)
+}
+
+// fitLeft is fit that cuts at the left.
+func fitLeft(s string, width int) string {
+	runes := []rune(s)
+	for len(runes) > 0 && uniseg.StringWidth(string(runes)) > width {
+		runes = runes[1:]
+	}
+	return fit(string(runes), width)
+}
+
+// cut returns the longest prefix of at most so many columns, and how many it has.
+func cut(s string, width int) (string, int) {
+	columns, at := 0, 0
+	for state, rest := -1, s; rest != ""; {
+		var cluster string
+		var w int
+		cluster, rest, w, state = uniseg.FirstGraphemeClusterInString(rest, state)
+		if columns+w > width {
+			break
+		}
+		columns += w
+		at += len(cluster)
+	}
+	return s[:at], columns
+}
+
+// shorten shortens the name of a Java method or class to so many columns if it can: first packages, to their first letters, from the left.
+// The last parts stay: two of a method, one of a class.
+func shorten(name string, width, last int) string {
+	excess := uniseg.StringWidth(name) - width
+	if excess <= 0 || strings.ContainsAny(name, "( [") {
+		return name
+	}
+	parts := strings.Split(name, ".")
+	for i := 0; i < len(parts)-last && excess > 0; i++ {
+		part := parts[i]
+		if len(part) < 2 || part[0] < 'a' || part[0] > 'z' {
+			break // a class
+		}
+		parts[i] = part[:1]
+		excess -= len(part) - 1
+	}
+	return strings.Join(parts, ".")
 }

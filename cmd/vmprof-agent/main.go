@@ -73,6 +73,7 @@ func verbs() []verb {
 		{"help", "show this help, or the help of a command: help record", help},
 		{gateVerb, "", become},
 		{keepVerb, "", keep},
+		{guardVerb, "", guardTerminal},
 		{manVerb, "", manPage},
 	}
 }

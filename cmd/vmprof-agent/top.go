@@ -1,48 +1,58 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
-	"slices"
+	"strings"
+	"sync"
+	"syscall"
 	"time"
 
-	"github.com/gdamore/tcell/v2"
-	"golang.org/x/term"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/events"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/top"
 	"github.com/vmprof-agent/vmprof-agent/version"
 )
 
 const topUsage = `Usage: vmprof-agent top [flags]
 
-Show live, in the terminal, which services use the CPUs, and their methods,
-threads, allocations and waits for locks.
+Shows live, in the terminal, where CPU time goes: by service, method and thread.
+It keeps the last five minutes.
 
-  vmprof-agent top            the whole machine
-  vmprof-agent top -p shop    one service
+  vmprof-agent top                # the whole machine
+  vmprof-agent top -p shop        # by pid, unit, jar or main class
 
-Keys: ? shows them all, q quits.
+Keys: t threads, a allocations, l locks, c callers, d difference to five minutes
+ago, / search, w write a file, space pause, ? all keys, q quit. Allocations and
+locks are recorded only while their view is open.
 
 Flags:
 `
 
+// Bounds of --interval. A shorter one would make more windows in five minutes than the model holds.
+const minInterval, maxInterval = time.Second, time.Minute
+
 // topOptions are the flags of top.
 type topOptions struct {
 	targets   targets
+	pids      []int // that targets select
 	frequency int
-	interval  time.Duration
+	interval  time.Duration // the length of windows
 	budget    string
-	share     float64
+	share     float64 // that budget is
 }
 
 func parseTop(args []string, stderr io.Writer) (*topOptions, error) {
@@ -56,260 +66,378 @@ func parseTop(args []string, stderr io.Writer) (*topOptions, error) {
 	if err := parseFlags(fs, topUsage, args); err != nil {
 		return nil, err
 	}
-	const shortest, longest = 200 * time.Millisecond, time.Minute
-	var err error
-	if o.share, err = parseShare(o.budget); err != nil {
-		return nil, usageError(fmt.Sprintf("--budget %s: %v", o.budget, err))
-	}
 	switch {
 	case fs.NArg() > 0:
 		return nil, unexpected(fs.Arg(0), "; choose processes with -p")
 	case o.frequency < 1:
 		return nil, usageError("-F needs a frequency of at least 1 Hz")
-	case o.interval < shortest || o.interval > longest:
-		return nil, usageError(fmt.Sprintf("--interval needs a time from %v to %v", shortest, longest))
+	case o.interval < minInterval || o.interval > maxInterval:
+		return nil, usageError(fmt.Sprintf("--interval needs a time from %v to %v", minInterval, maxInterval))
+	}
+	var err error
+	if o.share, err = parseShare(o.budget); err != nil {
+		return nil, usageError(fmt.Sprintf("--budget %s: %v", o.budget, err))
 	}
 	return &o, nil
 }
 
 // topVerb is the verb.
-func topVerb(ctx context.Context, args []string, _, stderr io.Writer) error {
+func topVerb(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parseTop(args, stderr)
 	if err != nil {
 		return err
 	}
-	if !term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stdout.Fd())) {
-		return usageError("top needs a terminal; use record to write a profile into a file")
-	}
-	pids, err := o.targets.find(ctx)
-	if err != nil {
+	if err := checkTerminal(stdout); err != nil {
 		return err
 	}
-	limitMemory(slog.New(slog.DiscardHandler))
-	ctx, stop := context.WithCancel(ctx)
+	if o.pids, err = o.targets.find(ctx); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the terminal went away
 	defer stop()
-	t := &terminal{options: o, pids: pids, windows: make(chan topWindow, 4), ended: make(chan error, 1+int(profile.EventKinds)), model: top.NewModel(runtime.NumCPU())}
-	defer t.close()
-	// Errors are easier to read before the screen is taken.
-	if err := t.record(ctx, agent.Options{Frequency: o.frequency}, false); err != nil {
+	var warnings warnings
+	limitMemory(topLogger(&warnings))
+	defer warnings.print(stderr)
+	options := o.options(&warnings)
+	options.Settle = settle("top.html") // w writes to the working directory
+	// Pauses are few, and cheap to record.
+	options.Events = &events.Options{Budget: o.share}
+	options.Events.Kinds[profile.Pauses] = true
+	a, err := agent.New(ctx, options)
+	if err != nil {
 		return err
 	}
-	screen, err := tcell.NewScreen()
-	if err != nil {
-		return fmt.Errorf("open the terminal: %w; set TERM to its type, such as xterm-256color", err)
-	}
-	if err := screen.Init(); err != nil {
-		return fmt.Errorf("open the terminal: %w", err)
-	}
-	defer screen.Fini()
-	t.screen = screen
-	return t.run(ctx)
+	defer a.Close()
+	return o.run(ctx, a, &warnings)
 }
 
-// A topWindow is what an agent recorded in an interval. Those of events have nothing else.
+// options are those of the agents: of CPU time, and of each kind of events.
+func (o *topOptions) options(log io.Writer) agent.Options {
+	return agent.Options{
+		Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: topLogger(log),
+		MaxContexts: maxContexts(debug.SetMemoryLimit(-1)) / 2, // the other half is for events
+	}
+}
+
+// topLogger logs warnings.
+func topLogger(w io.Writer) *slog.Logger { return (&logFlags{format: "text"}).logger(w) }
+
+// A topWindow is a closed window of CPU time, or of one kind of events.
 type topWindow struct {
 	profile *profile.Profile
 	events  bool
+	kind    profile.EventKind
 }
 
-// A terminal is a running top.
-type terminal struct {
-	options *topOptions
-	pids    []int
-	agents  []*agent.Agent
-	windows chan topWindow
-	ended   chan error
-	screen  tcell.Screen
-	model   *top.Model
-	view    top.View
-	kept    []*profile.Profile // the last ones, to be written
-	opened  chan openedAgent
-}
+// run shows the agent's windows until the user quits, ctx ends or the agent fails.
+func (o *topOptions) run(ctx context.Context, a *agent.Agent, warnings *warnings) error {
+	ctx, stop := context.WithCancel(ctx)
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer stop()
+	failed := make(chan error, 3)
+	windows := make(chan topWindow)
+	show := func(w topWindow) {
+		select {
+		case windows <- w:
+		case <-ctx.Done():
+		}
+	}
+	background := func(do func() error) {
+		tasks.Go(func() {
+			// The terminal must be restored also after a panic, which only this goroutine's owner can do.
+			if err := proc.Catch(do); err != nil && ctx.Err() == nil {
+				failed <- err
+			}
+		})
+	}
+	recorder := &eventRecorder{options: o.options(warnings), interval: o.interval, budget: o.share, wanted: make(chan int, 1), states: make(chan eventState), show: show}
+	background(func() error { return a.Run(ctx) })
+	background(func() error {
+		return a.Follow(ctx, o.interval, func(p *profile.Profile) { show(topWindow{profile: p}) })
+	})
+	background(func() error { return recorder.run(ctx) })
 
-// record begins to record.
-func (t *terminal) record(ctx context.Context, options agent.Options, events bool) error {
-	a, err := t.open(ctx, options)
+	t, err := openTerminal()
 	if err != nil {
 		return err
 	}
-	t.follow(ctx, a, events)
-	return nil
-}
-
-func (t *terminal) open(ctx context.Context, options agent.Options) (*agent.Agent, error) {
-	options.PIDs, options.Version = t.pids, version.String()
-	options.MaxContexts = maxContexts(debug.SetMemoryLimit(-1))
-	return agent.New(ctx, options)
-}
-
-// follow hands over windows of an agent until ctx ends.
-func (t *terminal) follow(ctx context.Context, a *agent.Agent, events bool) {
-	t.agents = append(t.agents, a)
-	go func() { t.ended <- a.Run(ctx) }()
-	go a.Follow(ctx, t.options.interval, func(p *profile.Profile) {
-		select {
-		case t.windows <- topWindow{p, events}:
-		case <-ctx.Done():
-		}
-	})
-}
-
-func (t *terminal) close() {
-	for _, a := range t.agents {
-		a.Close()
+	defer t.close()
+	model := top.NewModel(runtime.NumCPU())
+	screen := top.NewScreen(model)
+	if !t.utf8() {
+		screen.ASCII()
 	}
-}
-
-// An openedAgent records a kind of events, or could not be opened.
-type openedAgent struct {
-	kind  profile.EventKind
-	agent *agent.Agent
-	err   error
-}
-
-// wanted begins to record the events that the table shows, if nobody does. That takes a moment, in which the screen goes on.
-func (t *terminal) wanted(ctx context.Context) {
-	kind, needed := t.view.Kind()
-	if !needed || t.view.Recorded[kind] {
-		return
-	}
-	t.view.Recorded[kind] = true
-	options := agent.Options{NoTime: true, Events: &events.Options{Budget: t.options.share}}
-	options.Events.Kinds[kind] = true
-	go func() {
-		a, err := t.open(ctx, options)
-		select {
-		case t.opened <- openedAgent{kind, a, err}:
-		case <-ctx.Done():
-			if err == nil {
-				a.Close()
-			}
-		}
-	}()
-}
-
-// run draws until the user quits, ctx ends or an agent does.
-func (t *terminal) run(ctx context.Context) error {
-	t.opened = make(chan openedAgent)
-	quit := make(chan struct{})
-	defer close(quit)
-	input := make(chan tcell.Event, 16)
-	go t.screen.ChannelEvents(input, quit)
-	t.draw()
+	own := newOwnTime()
 	for {
+		recorder.want(screen.Wants())
+		t.draw(screen)
 		select {
 		case <-ctx.Done():
 			return nil
-		case err := <-t.ended:
+		case err := <-failed:
 			return err
-		case o := <-t.opened:
-			if o.err != nil {
-				t.view.Recorded[o.kind] = false
-				t.view.Table, t.view.Status = top.Methods, fmt.Sprintf("%v: %v", o.kind, o.err)
+		case s := <-recorder.states:
+			screen.Recording(s.kind, s.text)
+		case w := <-windows:
+			if w.events {
+				model.ObserveEvents(w.kind, w.profile)
 				break
 			}
-			t.follow(ctx, o.agent, true)
-		case w := <-t.windows:
-			t.add(w)
-		case event, open := <-input:
-			if !open {
-				return errors.New("the terminal has gone")
+			model.Observe(w.profile)
+			screen.Own(own.share())
+			if text := warnings.fresh(); text != "" {
+				screen.Say(text)
 			}
-			if t.act(event) {
+		case in, open := <-t.input:
+			if !open { // the terminal is gone
 				return nil
 			}
-			t.wanted(ctx)
-		}
-		t.draw()
-	}
-}
-
-// keptFor is how much w writes.
-const keptFor = time.Minute
-
-func (t *terminal) add(w topWindow) {
-	switch {
-	case t.view.Paused:
-	case w.events:
-		t.model.AddEvents(w.profile)
-	default:
-		t.model.Add(w.profile)
-		t.kept = append(t.kept, w.profile)
-		t.kept = slices.DeleteFunc(t.kept, func(p *profile.Profile) bool { return w.profile.Start.Sub(p.Start) >= keptFor })
-	}
-}
-
-var topKeys = map[tcell.Key]top.Key{
-	tcell.KeyUp: top.Up, tcell.KeyDown: top.Down, tcell.KeyLeft: top.Left, tcell.KeyRight: top.Right, tcell.KeyTab: top.Right,
-	tcell.KeyBacktab: top.Left, tcell.KeyEnter: top.Enter, tcell.KeyEscape: top.Escape, tcell.KeyBackspace: top.Backspace, tcell.KeyBackspace2: top.Backspace,
-}
-
-// act acts on an event; true ends the program.
-func (t *terminal) act(event tcell.Event) (quit bool) {
-	switch e := event.(type) {
-	case *tcell.EventResize:
-		t.screen.Sync()
-	case *tcell.EventKey:
-		key, known := topKeys[e.Key()]
-		switch {
-		case e.Key() == tcell.KeyCtrlC:
-			return true
-		case known:
-			t.view.Press(key)
-		case e.Key() != tcell.KeyRune:
-		case !t.view.Typing && e.Rune() == 'q':
-			return true
-		case !t.view.Typing && e.Rune() == 'w':
-			t.write()
-		default:
-			t.view.Type(e.Rune())
-		}
-	}
-	return false
-}
-
-// write writes the last minute to a new file.
-func (t *terminal) write() {
-	path := "vmprof-top-" + time.Now().Format("20060102-150405") + ".pb.gz"
-	err := func() error {
-		windows := sink.NewWindows(sink.Time)
-		for _, p := range t.kept {
-			if err := windows.Add(p); err != nil {
-				return err
+			if in.all {
+				t.anew()
 			}
-		}
-		stored, err := windows.Profile()
-		if err != nil {
-			return err
-		}
-		return sink.WriteStored(path, io.Discard, stored)
-	}()
-	if t.view.Status = "written to " + path; err != nil {
-		t.view.Status = err.Error()
-	}
-}
-
-var topStyles = map[top.Style]tcell.Style{
-	top.Plain: tcell.StyleDefault, top.Strong: tcell.StyleDefault.Bold(true), top.Selected: tcell.StyleDefault.Reverse(true),
-	top.Faint: tcell.StyleDefault.Dim(true), top.Warning: tcell.StyleDefault.Foreground(tcell.ColorRed),
-}
-
-func (t *terminal) draw() {
-	width, height := t.screen.Size()
-	t.screen.Clear()
-	for y, line := range t.view.Lines(t.model, width, height) {
-		style := topStyles[line.Style]
-		x := 0
-		for text := line.Text; text != "" && x < width; {
-			rest, columns := t.screen.Put(x, y, text, style)
-			if columns == 0 || rest == text {
+			if in.key == (top.Key{}) {
 				break
 			}
-			text, x = rest, x+columns
-		}
-		for ; line.Style == top.Selected && x < width; x++ {
-			t.screen.Put(x, y, " ", style)
+			command := screen.Press(in.key)
+			switch {
+			case command.Quit:
+				return nil
+			case command.Suspend:
+				if err := t.suspend(); err != nil {
+					return err
+				}
+			case command.Write != nil:
+				screen.Say(writeShown(command.Write))
+			}
 		}
 	}
-	t.screen.Show()
+}
+
+// writeShown writes what is shown to a file, in the formats of record's -o for windows, and returns what to say of it.
+func writeShown(w *top.Write) string {
+	if err := writeWindows(w.Path, w.Profiles, contentOf(w)); err != nil {
+		return "not written: " + err.Error()
+	}
+	return "written to " + w.Path
+}
+
+func contentOf(w *top.Write) sink.Content {
+	if w.Events {
+		return sink.OfEvents(w.Kind)
+	}
+	return sink.Time
+}
+
+// writeWindows writes consecutive windows to one file.
+func writeWindows(path string, profiles []*profile.Profile, content sink.Content) error {
+	if path == sink.Stdout {
+		return errors.New("the terminal is in use: give a file")
+	}
+	if format, err := sink.FormatOf(path); err == nil && format == sink.FormatCollapsed {
+		return errors.New("collapsed stacks have no windows: use .html, .pb.gz, .json or .txt")
+	}
+	if err := sink.CheckWritable(path); err != nil {
+		return err
+	}
+	windows := sink.NewWindows(content)
+	for _, p := range profiles {
+		if err := windows.Add(p); err != nil {
+			return err
+		}
+	}
+	stored, err := windows.Profile()
+	if err != nil {
+		return err
+	}
+	return sink.WriteStored(path, io.Discard, stored)
+}
+
+// An eventState is what there is to say of a kind of events before its first window.
+type eventState struct {
+	kind profile.EventKind
+	text string
+}
+
+// An eventRecorder records the kind of events whose view is open, by an agent of its own: probes are attached when the view opens, and
+// detached when it closes.
+type eventRecorder struct {
+	options  agent.Options
+	interval time.Duration
+	budget   float64
+	wanted   chan int // the kind, or none
+	states   chan eventState
+	show     func(topWindow)
+
+	last int // that want was called with, as one above; used by its caller
+}
+
+const noEvents = -1
+
+// want says which kind is to be recorded, if any. It does not wait.
+func (r *eventRecorder) want(kind profile.EventKind, any bool) {
+	wanted := noEvents
+	if any {
+		wanted = int(kind)
+	}
+	if wanted+1 == r.last {
+		return
+	}
+	r.last = wanted + 1
+	select {
+	case <-r.wanted: // nobody has seen it yet
+	default:
+	}
+	r.wanted <- wanted
+}
+
+// run records what is wanted until ctx ends.
+func (r *eventRecorder) run(ctx context.Context) error {
+	kind := noEvents
+	for {
+		var stop context.CancelFunc
+		ended := make(chan struct{})
+		if kind == noEvents {
+			close(ended)
+		} else {
+			var recording context.Context
+			recording, stop = context.WithCancel(ctx)
+			go func() {
+				defer close(ended)
+				of := profile.EventKind(kind)
+				r.say(ctx, of, "attaching probes; the first "+of.String()+" events come in some seconds")
+				// What fails here costs this view only.
+				if err := proc.Catch(func() error { return r.record(recording, of) }); err != nil && recording.Err() == nil {
+					r.say(ctx, of, "cannot record: "+err.Error())
+				}
+			}()
+		}
+		select {
+		case <-ctx.Done():
+		case kind = <-r.wanted:
+		}
+		if stop != nil {
+			stop()
+		}
+		<-ended
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+func (r *eventRecorder) say(ctx context.Context, kind profile.EventKind, text string) {
+	select {
+	case r.states <- eventState{kind, text}:
+	case <-ctx.Done():
+	}
+}
+
+// record records one kind until ctx ends.
+func (r *eventRecorder) record(ctx context.Context, kind profile.EventKind) error {
+	options := r.options
+	options.NoTime = true
+	options.Events = &events.Options{Budget: r.budget}
+	options.Events.Kinds[kind] = true
+	a, err := agent.New(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		err := proc.Catch(func() error { return a.Run(ctx) })
+		stop()
+		ended <- err
+	}()
+	first := true
+	err = a.Follow(ctx, r.interval, func(p *profile.Profile) {
+		r.show(topWindow{p, true, kind})
+		if first {
+			r.say(ctx, kind, "")
+			first = false
+		}
+	})
+	stop()
+	return errors.Join(err, <-ended)
+}
+
+// An ownTime measures the CPU time of this process.
+type ownTime struct {
+	at   time.Time
+	used time.Duration
+}
+
+func newOwnTime() *ownTime { return &ownTime{time.Now(), usedTime()} }
+
+// share is the share of a CPU since the last call.
+func (o *ownTime) share() float64 {
+	now, used := time.Now(), usedTime()
+	share := (used - o.used).Seconds() / max(now.Sub(o.at).Seconds(), 1e-3)
+	o.at, o.used = now, used
+	return share
+}
+
+func usedTime() time.Duration {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// warnings hold the lines of a log while the screen is in use, and print them when it is not. Lines are bounded in number; equal ones are
+// held once.
+type warnings struct {
+	lock  sync.Mutex
+	lines []string
+	seen  int // of lines, by fresh
+	more  int
+}
+
+const maxWarnings = 20
+
+// Write implements io.Writer for a log, which writes a line at a time.
+func (w *warnings) Write(p []byte) (int, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for line := range bytes.Lines(p) {
+		text := strings.TrimRight(string(line), "\n")
+		known := false
+		for _, old := range w.lines {
+			known = known || old == text
+		}
+		switch {
+		case known:
+		case len(w.lines) < maxWarnings:
+			w.lines = append(w.lines, text)
+		default:
+			w.more++
+		}
+	}
+	return len(p), nil
+}
+
+// fresh is the last line since the last call; "" if there is none.
+func (w *warnings) fresh() string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if w.seen == len(w.lines) {
+		return ""
+	}
+	w.seen = len(w.lines)
+	return w.lines[w.seen-1]
+}
+
+func (w *warnings) print(to io.Writer) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, line := range w.lines {
+		fmt.Fprintln(to, line)
+	}
+	if w.more > 0 {
+		fmt.Fprintln(to, stored.Plural(w.more, "more warning"))
+	}
 }
