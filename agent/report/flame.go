@@ -334,17 +334,9 @@ func leafOf(sample *pprof.Sample, keys []string) string {
 	return strings.Join(words, " ")
 }
 
-// ThreadGroup is the name of a thread without the number at its end: http-exec-*.
-func ThreadGroup(name string) string {
-	if short := strings.TrimRight(name, "0123456789"); short != name && short != "" {
-		return short + "*"
-	}
-	return cmp.Or(name, stored.Unnamed)
-}
-
 func (r *flameReader) add(s *stacks, sample *pprof.Sample, value, count float64, bars map[int64]int) {
 	process := r.process(sample)
-	at := r.child(r.child(0, process), r.frame(flameFrame{name: ThreadGroup(label(sample, stored.LabelThread)), kind: kindThread}))
+	at := r.child(r.child(0, process), r.frame(flameFrame{name: cmp.Or(stored.ThreadGroup(label(sample, stored.LabelThread)), stored.Unnamed), kind: kindThread}))
 	var path []shownFrame // innermost first
 	for _, loc := range sample.Location {
 		path = append(path, r.at(s, loc)...)

@@ -215,11 +215,3 @@ func TestFlameAgainst(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
-
-func TestThreadGroup(t *testing.T) {
-	for name, want := range map[string]string{"http-nio-8080-exec-12": "http-nio-8080-exec-*", "main": "main", "G1 Conc#0": "G1 Conc#*", "42": "42", "": stored.Unnamed} {
-		if got := ThreadGroup(name); got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
-		}
-	}
-}
