@@ -80,13 +80,23 @@ func callsOf(p *pprof.Profile, m *VersionedMethod) (_ *recording, _ []*pane, rel
 		Comments: p.Comments, TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos, PeriodType: p.PeriodType, Period: p.Period,
 		Sample: slices.DeleteFunc(slices.Clone(p.Sample), func(s *pprof.Sample) bool { return processID(s) != m.PID }),
 	}
-	per := Per{method: m.SystemName}
 	if !holdsCalls(one) {
 		return nil, nil, 0, "calls were not counted: record with -e cpu,calls and --window=1s"
 	}
-	rec, err := readRecording(Named{"the profile", one}, stored.TypeCPU, &AuditOptions{Per: per})
-	if err == nil {
-		relative, err = per.countCalls([]*recording{rec})
+	names := []string{m.SystemName}
+	if anyCalls(one, func(s *pprof.Sample) bool { return label(s, stored.LabelEngine) == stored.EngineCount }) {
+		names = append(names, m.Name) // as --count has it, which refuses one that several methods have
+	}
+	var rec *recording
+	var err error
+	for _, name := range names {
+		per := Per{method: name}
+		if rec, err = readRecording(Named{"the profile", one}, stored.TypeCPU, &AuditOptions{Per: per}); err == nil {
+			relative, err = per.countCalls([]*recording{rec})
+		}
+		if err == nil {
+			break
+		}
 	}
 	if err != nil {
 		return nil, nil, 0, "the number of calls is not known: " + err.Error()
