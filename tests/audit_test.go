@@ -186,7 +186,7 @@ func TestAuditStockLoops(t *testing.T) {
 		t.Fatal(err)
 	}
 	var pids []string
-	for _, rounds := range []string{"10000", "15000"} {
+	for _, rounds := range []string{"40000", "60000"} {
 		guest, err := jvm.Start(context.WithoutCancel(t.Context()), jvm.Command{
 			JDK: jdk, Classpath: []string{classes}, Main: "Loops", Args: []string{"calling", "100", rounds},
 			Flags: []string{"-Xmx64m", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Loops::*"},
