@@ -427,8 +427,11 @@ func (r *flameReader) process(sample *pprof.Sample) int32 {
 	p := FlameProcess{PID: pid, Comm: cmp.Or(comm, stored.Unnamed), Runtime: label(sample, stored.LabelRuntime)}
 	p.Service = cmp.Or(label(sample, stored.LabelService), p.Comm)
 	name := processName(sample)
-	if pid == 0 && comm == "" {
+	switch {
+	case pid == 0 && comm == "":
 		name = "[all]" // another profiler's
+	case pid != 0: // java says little
+		name = fmt.Sprintf("%s (pid %d)", strings.TrimSuffix(p.Service, ".service"), pid)
 	}
 	frame := r.frame(flameFrame{name: name, file: p.Service, kind: kindProcess})
 	if known, ok := r.processes[frame]; !ok || known.Runtime == "" {
