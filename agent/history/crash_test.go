@@ -124,7 +124,7 @@ func TestSizeBound(t *testing.T) {
 	}
 }
 
-// A window that is larger than everything is lost, counted, and takes nothing with it that stays.
+// A window that is larger than everything is lost, counted, and takes nothing with it.
 func TestTooLarge(t *testing.T) {
 	r := newRig(t, Options{MaxSize: MinSize})
 	r.add(t, sinktest.Shop())
@@ -135,7 +135,7 @@ func TestTooLarge(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	r.add(t, sinktest.Shop())
-	if n := r.Stats(); n.Lost[LostTooLarge] != 1 || n.Windows != 2 || n.Size > r.o.MaxSize {
+	if n := r.Stats(); n.Lost[LostTooLarge] != 1 || n.Windows != 2 || n.Size > r.o.MaxSize || n.Removed[RemovedSize] != 0 {
 		t.Errorf("%+v", n)
 	}
 	r.all(t, 0)
@@ -415,5 +415,117 @@ func TestMergeDoesNotBlock(t *testing.T) {
 	}
 	if got := totalsOf(r.all(t, 0)).samples; got != 3*(367+queued) {
 		t.Errorf("%d samples", got)
+	}
+}
+
+// A disk that is full when a segment begins loses a window, and no segment for its age.
+func TestDiskFullAtSegment(t *testing.T) {
+	r := newRig(t, Options{})
+	for range 3 {
+		r.add(t, sinktest.Shop())
+		if err := r.finish(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.create(); err != nil { // there is room for that and nothing more
+		t.Fatal(err)
+	}
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.open.f.Close()
+	r.open.f = full
+	p := sinktest.Shop()
+	p.Start, p.Duration = r.now, 10*time.Second
+	if err := r.Add(p); err == nil {
+		t.Error("a full disk is no error")
+	}
+	if n := r.Stats(); n.Removed[RemovedAge] != 0 || n.Lost[LostDiskFull] != 1 {
+		t.Errorf("%+v", n)
+	}
+	if got, want := totalsOf(r.all(t, 0)).samples, 3*totalsOf(sinktest.Shop()).samples; got != want {
+		t.Errorf("%d samples, want %d", got, want)
+	}
+}
+
+// Services that only a damaged record had are written again.
+func TestDamagedService(t *testing.T) {
+	window := func(service string) *profile.Profile {
+		p := sinktest.OfPaths(sinktest.Path{Methods: "main run", Times: 1, Weight: 3})
+		p.Processes[0].Service = service
+		return p
+	}
+	r := newRig(t, Options{})
+	r.add(t, window("first"))
+	r.add(t, window("second"))
+	r.Close()
+	file := filepath.Join(r.path, "00000000.0")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)-1] ^= 1 // of the body
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.reopen(t, Options{})
+	r.add(t, window("second"))
+	r.add(t, window("third"))
+	for _, service := range []string{"first", "second", "third"} {
+		p, err := Read(r.path).Query(t.Context(), Selection{From: began, To: r.now, Service: service})
+		if err != nil || totalsOf(p).samples != 3 {
+			t.Errorf("%s: %+v, %v", service, p, err)
+		}
+		list, err := Read(r.path).Timeline(t.Context(), began, r.now, service)
+		if err != nil || len(list) != 3 {
+			t.Errorf("%s: %d windows, %v", service, len(list), err)
+		}
+	}
+}
+
+// What a merge cannot read is counted, and takes no other segment with it.
+func TestDamagedMerge(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		damage  func(content []byte)
+		windows uint64
+	}{
+		{"first header", func(content []byte) { content[len(magic)+prefixSize] ^= 1 }, 0},
+		{"magic", func(content []byte) { content[0] ^= 1 }, 0},
+		{"last header", func(content []byte) {
+			n := bytes.LastIndex(content, []byte("marker of the last")) // the service, in the header
+			content[n] ^= 1
+		}, 1},
+	} {
+		r := newRig(t, Options{Fine: 30 * time.Minute})
+		for range 3 {
+			r.add(t, sinktest.Shop())
+			last := sinktest.Shop()
+			last.Processes[0].Service = "marker of the last"
+			r.add(t, last)
+			if err := r.finish(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		file := filepath.Join(r.path, "00000001.0")
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		test.damage(content)
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.now = r.now.Add(time.Hour)
+		for range 5 { // each merges a segment
+			r.add(t, sinktest.Shop())
+		}
+		if got, want := totalsOf(r.all(t, 0)).samples, (4+test.windows+5)*totalsOf(sinktest.Shop()).samples; got != want {
+			t.Errorf("%s: %d samples, want %d", test.name, got, want)
+		}
+		if n := r.Stats(); n.Cut == 0 || n.Removed[RemovedAge] != 0 {
+			t.Errorf("%s: %+v", test.name, n)
+		}
 	}
 }

@@ -308,6 +308,38 @@ func TestRareStacks(t *testing.T) {
 	}
 }
 
+// Windows with ever other stacks are added up in bounded memory.
+func TestMergingIsBounded(t *testing.T) {
+	var (
+		m    merger
+		want uint64
+	)
+	const each = maxContexts
+	for window := range 2 * maxMerging / maxContexts {
+		tree, rows := new(cct.Tree[symbolize.Symbol]), new(profile.Events)
+		rows.Kind, rows.Tree = profile.Locks, new(cct.Tree[symbolize.Symbol])
+		for i := range each {
+			s := symbolize.Intern(symbolize.Frame{Function: "f", Line: window*each + i, Kind: symbolize.KindNative})
+			tree.Add([]symbolize.Symbol{s}, 1)
+			rows.Rows = append(rows.Rows, profile.EventRow{Context: rows.Tree.Add([]symbolize.Symbol{s}, 1), Events: 1})
+		}
+		want += each
+		p := &profile.Profile{Start: began, Duration: time.Second, Processes: []*profile.Process{{PID: 1, Comm: "a",
+			Threads: []*profile.Thread{{Name: "t", Tree: tree}}, Events: []*profile.Events{rows}}}}
+		m.add(p, began.Add(time.Second))
+		held := m.processes[0]
+		if n := held.Threads[0].Tree.Len(); n > maxMerging {
+			t.Fatalf("%d contexts after %d windows", n, window+1)
+		}
+		if e := held.events[profile.Locks]; e.Tree.Len() > maxMerging || len(e.Rows) > maxMerging {
+			t.Fatalf("%d contexts and %d rows after %d windows", e.Tree.Len(), len(e.Rows), window+1)
+		}
+	}
+	if got := totalsOf(m.finish(maxContexts)); got.samples != want || got.events != want {
+		t.Errorf("%d samples and %d events, want %d", got.samples, got.events, want)
+	}
+}
+
 func TestSelection(t *testing.T) {
 	r := newRig(t, Options{})
 	rng := rand.New(rand.NewPCG(5, 6))

@@ -21,6 +21,10 @@ const (
 	maxThreads   = 128 // groups of threads of one process
 	maxTexts     = 64  // comments of a window, notes of a process and the like
 
+	// maxMerging bounds the contexts of each kind, rows and edges while windows are added up, apart from those of the last window: beyond it
+	// the rarest are merged early.
+	maxMerging = 8 * maxContexts
+
 	otherProcesses = "[other processes]"
 	otherThreads   = "[other threads]"
 	rareStacks     = "[rare stacks]"
@@ -92,6 +96,43 @@ func (m *merger) add(p *profile.Profile, end time.Time) {
 	m.out.Comments = appendNew(m.out.Comments, p.Comments)
 	for _, proc := range p.Processes {
 		m.process(proc).add(m, proc)
+	}
+	m.shrink()
+}
+
+// shrink merges the rarest contexts, rows and edges if there are too many to add windows to them: a program may have other stacks in each.
+func (m *merger) shrink() {
+	const limit = 2 * maxContexts // each context that is kept may have a rare one below it
+	contexts, edges := 0, 0
+	for _, p := range m.processes {
+		for _, t := range p.Threads {
+			contexts += t.Tree.Len()
+		}
+		for _, c := range p.Calls {
+			edges += c.Graph.Len()
+		}
+	}
+	if contexts > maxMerging {
+		m.limitThreads(limit)
+	}
+	if edges > maxMerging {
+		m.limitCalls(limit)
+		for _, p := range m.processes {
+			for _, c := range p.Calls {
+				c.Graph.Limit = maxContexts // for windows to come
+			}
+		}
+	}
+	for kind := range profile.EventKinds {
+		most := 0
+		for _, p := range m.processes {
+			if e := p.events[kind]; e != nil {
+				most += max(e.Tree.Len(), len(e.Rows))
+			}
+		}
+		if most > maxMerging {
+			m.limitEvents(kind, limit)
+		}
 	}
 }
 

@@ -16,12 +16,13 @@ var levelLength = [levels]time.Duration{0, time.Minute, 10 * time.Minute}
 func (s *Store) tidy() error {
 	now := s.o.Now()
 	// A segment is at least as old as those after it, whatever the clock said when it was written: it may have been wrong.
-	ends := make([]time.Time, len(s.segments))
+	// One without windows, whose first one found no room on the disk, says nothing about others.
+	ends, end := make([]time.Time, len(s.segments)), now
 	for i := len(s.segments) - 1; i >= 0; i-- {
-		ends[i] = s.segments[i].end
-		if i < len(ends)-1 && ends[i+1].Before(ends[i]) {
-			ends[i] = ends[i+1]
+		if g := s.segments[i]; g.windows > 0 && g.end.Before(end) {
+			end = g.end
 		}
+		ends[i] = end
 	}
 	var old *segment
 	level := 0
@@ -99,12 +100,17 @@ func (s *Store) merge(old *segment, level int) (err error) {
 		s.addQueued() // an hour takes seconds to merge, and minutes where the agent has a twentieth of a CPU
 	}
 	if errors.Is(err, errMalformed) { // what can be read stays
-		s.o.Log.Warn("cut off a damaged end of a segment of the history", "segment", old.String())
-		s.count(func(n *Stats) { n.Cut += uint64(max(index.end-m.read, 0)) })
 		err = nil
 	}
 	if err == nil && m.removed() {
 		err = errRemoved
+	}
+	if err == nil && g.windows == 0 { // nothing can be read
+		if err = s.dir.Remove(old.String()); err == nil {
+			s.segments = slices.DeleteFunc(s.segments, func(o *segment) bool { return o == old })
+			s.countCut(old, info.Size())
+			err = errRemoved
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("merge windows of the history: %w", err)
@@ -120,7 +126,17 @@ func (s *Store) merge(old *segment, level int) (err error) {
 	}
 	s.segments = slices.DeleteFunc(s.segments, func(o *segment) bool { return o == old })
 	s.count(func(n *Stats) { n.Merges++ })
+	s.countCut(old, info.Size()-m.read)
 	return nil
+}
+
+// countCut counts bytes of a segment that could not be read when its windows were merged, whether bodies or headers are damaged.
+func (s *Store) countCut(old *segment, bytes int64) {
+	if bytes <= 0 {
+		return
+	}
+	s.o.Log.Warn("cut off a damaged end of a segment of the history", "segment", old.String(), "bytes", bytes)
+	s.count(func(n *Stats) { n.Cut += uint64(bytes) })
 }
 
 // merging is a segment on its way to a higher level.

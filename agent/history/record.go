@@ -197,6 +197,7 @@ type entry struct {
 	at       int64 // of the body
 	bodySize int
 	bodySum  uint32
+	known    int // services of the segment before this record
 }
 
 func (e *entry) next() int64 { return e.at + int64(e.bodySize) }
@@ -238,10 +239,11 @@ func (s *scanner) scan(f io.ReaderAt, size int64) {
 		if _, err := f.ReadAt(head, s.end+prefixSize); err != nil || headerSum(prefix[:8], head) != binary.LittleEndian.Uint32(prefix[8:]) {
 			return
 		}
-		e := entry{at: at, bodySize: int(bodySize), bodySum: binary.LittleEndian.Uint32(prefix[12:])}
+		e := entry{at: at, bodySize: int(bodySize), bodySum: binary.LittleEndian.Uint32(prefix[12:]), known: len(s.services.names)}
 		c := codec{reads: true, buf: head}
 		c.header(&e.header, &s.services)
 		if c.err != nil || len(c.buf) > 0 {
+			s.services.names = s.services.names[:e.known]
 			return
 		}
 		s.entries = append(s.entries, e)

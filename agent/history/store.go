@@ -370,6 +370,9 @@ func (s *Store) size() (n int64) {
 
 // reserve makes room for so many bytes: it removes the oldest segments, in the order in which they were written.
 func (s *Store) reserve(bytes int64) error {
+	if bytes > s.o.MaxSize-int64(len(magic)) {
+		return errTooLarge // nothing is removed for what never fits
+	}
 	for s.size()+bytes > s.o.MaxSize {
 		if len(s.segments) == 0 {
 			return errTooLarge
@@ -479,9 +482,9 @@ func (s *Store) recoverSegment(name segmentName, last bool) (cut int64, err erro
 	return cut, nil
 }
 
-// truncate keeps the first n entries, and the services that they have.
+// truncate keeps the first n entries, of more, and the services that they have.
 func (s *scanner) truncate(n int) {
-	s.end = int64(len(magic))
+	s.end, s.services.names = int64(len(magic)), s.services.names[:s.entries[n].known]
 	if n > 0 {
 		s.end = s.entries[n-1].next()
 	}
