@@ -72,13 +72,16 @@ func isMain(arguments []string, i int) bool {
 		!strings.HasPrefix(arguments[i], "-") && !takesValue(arguments[i-1])
 }
 
-// readRegular reads a regular file as the process sees it, up to a limit.
+// readRegular reads a regular file as the process sees it, up to a limit, if the process's user may read it.
 func (r Root) readRegular(pid int, name string, limit int64) ([]byte, error) {
 	f, err := r.OpenFile(pid, name, limit)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if err := r.checkReadable(pid, f); err != nil {
+		return nil, err
+	}
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
