@@ -12,11 +12,14 @@ type DebugFiles struct {
 	Path string // of the stripped file, as the process sees it
 	// Open opens a file of that path, as an Opener does. It may look in several roots, and returns the files that it finds.
 	Open func(path string) []*os.File
+
+	most int64 // bytes of symbols that are taken; 0: no bound
 }
 
-const debugDirectory = "/usr/lib/debug"
+// DebugDirectory is where distributions install debug files.
+const DebugDirectory = "/usr/lib/debug"
 
-// symbols returns the symbols of the first debug file that has the build id of the stripped one, nil if there is none.
+// symbols returns the symbols of the first debug file that has the build id of the stripped one, nil if there is none, or too many.
 func (d DebugFiles) symbols(stripped *elffile.File, buildID string) *elffile.Table {
 	if d.Open == nil || buildID == "" {
 		return nil
@@ -25,7 +28,7 @@ func (d DebugFiles) symbols(stripped *elffile.File, buildID string) *elffile.Tab
 		for _, file := range d.Open(name) {
 			table := debugSymbols(file, buildID)
 			file.Close()
-			if table != nil {
+			if table != nil && (d.most == 0 || table.Bytes() <= d.most) {
 				return table
 			}
 		}
@@ -37,10 +40,10 @@ func (d DebugFiles) symbols(stripped *elffile.File, buildID string) *elffile.Tab
 func (d DebugFiles) paths(link, buildID string) []string {
 	var list []string
 	if len(buildID) > 2 {
-		list = append(list, path.Join(debugDirectory, ".build-id", buildID[:2], buildID[2:]+".debug"))
+		list = append(list, path.Join(DebugDirectory, ".build-id", buildID[:2], buildID[2:]+".debug"))
 	}
 	if dir := path.Dir(d.Path); link != "" && path.IsAbs(d.Path) {
-		list = append(list, path.Join(dir, link), path.Join(dir, ".debug", link), path.Join(debugDirectory, dir, link))
+		list = append(list, path.Join(dir, link), path.Join(dir, ".debug", link), path.Join(DebugDirectory, dir, link))
 	}
 	return list
 }

@@ -3,6 +3,7 @@ package symbolize
 import (
 	"bytes"
 	"debug/elf"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,6 +70,39 @@ func TestDebugFiles(t *testing.T) {
 	}
 	if got := (DebugFiles{Path: "/lib/x"}).paths("x.debug", "cafe"); !slices.Contains(got, "/lib/x.debug") || len(got) != 4 {
 		t.Errorf("%q", got)
+	}
+}
+
+// A debug file whose symbols do not fit in the cache takes nothing away from the file.
+func TestLargeDebugFile(t *testing.T) {
+	var large []elftest.Symbol
+	for i := range 0x100 {
+		large = append(large, elftest.Symbol{Name: fmt.Sprintf("internal_%0100d", i), Value: 0x1000 + uint64(i), Size: 1})
+	}
+	dir := t.TempDir()
+	write := func(name string, data []byte) string {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	own := write("own", withID(0xfe, elftest.Symbols(elf.SHT_DYNSYM, elftest.Symbol{Name: "inflate", Value: 0x1000, Size: 0x20})...))
+	debug := write("debug", withID(0xfe, elftest.Symbols(elf.SHT_SYMTAB, large...)...))
+	for limit, want := range map[int64]string{4 << 10: "inflate", 1 << 20: large[0].Name} {
+		o, err := NewFiles(limit).GetWithDebug(FileKey{BuildID: "x"}, func() (*os.File, error) { return os.Open(own) }, DebugFiles{Open: func(string) []*os.File {
+			f, err := os.Open(debug)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return []*os.File{f}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name, _ := o.Lookup(0x1000); name.Function != want {
+			t.Errorf("limit %d: %q, want %q", limit, name.Function, want)
+		}
 	}
 }
 

@@ -73,6 +73,7 @@ func (c *Files) GetWithDebug(key FileKey, open Opener, debug DebugFiles) (*Objec
 		if !info.Mode().IsRegular() {
 			return nil, false, fmt.Errorf("open %s: not a regular file", info.Name())
 		}
+		debug.most = c.limit / 2 // with more, the file would lose the names that it has itself, or push out all others
 		object, err := readObject(file, info.Size(), debug)
 		return object, false, err
 	})

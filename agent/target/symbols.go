@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"unique"
 
 	"golang.org/x/sys/unix"
@@ -140,13 +141,23 @@ func (rs *Resolver) openObject(pid int, m *proc.Mapping, key symbolize.FileKey, 
 	}
 	return rs.files.GetWithDebug(key, open, symbolize.DebugFiles{Path: m.Path, Open: func(path string) []*os.File {
 		var files []*os.File
-		for _, pid := range []int{pid, os.Getpid()} { // the roots of the process and of the agent
+		for _, pid := range debugRoots(pid, path) {
 			if f, err := rs.root.OpenFile(pid, path, maxDebugFile); err == nil {
 				files = append(files, f)
 			}
 		}
 		return files
 	}})
+}
+
+// debugRoots are the processes in whose roots a debug file is looked for: the process itself and, in the directory for such files, the agent.
+// The process chooses other directories, which may lead to anything in the agent's root, as to a file system that is mounted when somebody
+// looks at it.
+func debugRoots(pid int, path string) []int {
+	if strings.HasPrefix(path, symbolize.DebugDirectory+"/") {
+		return []int{pid, os.Getpid()}
+	}
+	return []int{pid}
 }
 
 // maxDebugFile bounds a file with debug information. Only its symbols are read.

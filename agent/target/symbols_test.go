@@ -3,6 +3,7 @@ package target
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -33,5 +34,17 @@ func TestFileKey(t *testing.T) {
 			}
 		}
 		keys = append(keys, key)
+	}
+}
+
+// A process does not choose where the agent looks in its own root, but for the name below the directory for debug files.
+func TestDebugRoots(t *testing.T) {
+	for path, want := range map[string][]int{
+		"/usr/lib/debug/.build-id/ca/fe.debug": {4711, os.Getpid()}, "/usr/lib/debug/opt/libz.debug": {4711, os.Getpid()},
+		"/net/elsewhere/libz.debug": {4711}, "/usr/lib/debugger/libz.debug": {4711},
+	} {
+		if got := debugRoots(4711, path); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
 	}
 }
