@@ -57,6 +57,7 @@ func (p *Process) decodeSafepoints(of *vmruntime.Compilation, header []byte) (li
 	if err != nil {
 		return nil, err
 	}
+	held := 0
 	for i, at := range table.Positions {
 		if at.Scope == debuginfo.NoScope || at.Offset < 0 || int(at.Offset) >= len(code) || mapped != nil && !mapped[at.Offset] {
 			continue
@@ -73,10 +74,17 @@ func (p *Process) decodeSafepoints(of *vmruntime.Compilation, header []byte) (li
 			PC: of.Begin + uint64(at.Offset), Kind: kind, Scopes: scopesFrom(table, at.Scope),
 			Locals: raw.Locals(raw.ScopeAt(i), p.version.unsigned5Bias()),
 		}
+		if held += len(s.Scopes) + len(s.Locals); held > maxSafepointData {
+			return nil, fmt.Errorf("more than %d scopes and variables at safepoints: %w", maxSafepointData, vmruntime.ErrMalformed)
+		}
 		list = append(list, s)
 	}
 	return list, nil
 }
+
+// maxSafepointData bounds the scopes and variables of all safepoints of a compilation: thousands of safepoints have tens of each. Each
+// position, scope and variable is bounded, but their product is gigabytes.
+const maxSafepointData = 1 << 20
 
 // scopesFrom is the chain from a scope outwards.
 func scopesFrom(t *debuginfo.Table, scope int32) (chain []vmruntime.Scope) {

@@ -3,6 +3,7 @@ package hotspot
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf16"
 
@@ -131,18 +132,34 @@ func (p *Process) follow(objects []uint64, epoch uint32, wanted func(Field) bool
 	if err != nil {
 		return nil, err
 	}
+	return p.references(fieldsOf(objects, classes, wanted))
+}
+
+// fieldsOf returns where the field of each object is that is wanted: 0 where there is none. It looks through each class once, as a class may
+// have very many fields.
+func fieldsOf(objects []uint64, classes []*Class, wanted func(Field) bool) []uint64 {
+	type place struct {
+		offset uint64
+		known  bool
+	}
+	places := make(map[*Class]place)
 	fields := make([]uint64, len(objects))
 	for i, class := range classes {
 		if class == nil {
 			continue
 		}
-		for _, f := range class.fields {
-			if wanted(f) {
-				fields[i] = objects[i] + uint64(f.Offset)
+		at, seen := places[class]
+		if !seen {
+			if n := slices.IndexFunc(class.fields, wanted); n >= 0 {
+				at = place{uint64(class.fields[n].Offset), true}
 			}
+			places[class] = at
+		}
+		if at.known {
+			fields[i] = objects[i] + at.offset
 		}
 	}
-	return p.references(fields)
+	return fields
 }
 
 // references reads the references at these addresses.
@@ -183,21 +200,18 @@ func (p *Process) stringsAt(objects []uint64, epoch uint32) ([]string, error) {
 		return nil, err
 	}
 	// How many elements the arrays have, and, where they are bytes, the strings' coders.
-	coders, lengths := make([]uint64, len(objects)), make([]uint64, len(objects))
+	lengths := make([]uint64, len(objects))
 	owners, err := p.classes(objects, epoch)
 	if err != nil {
 		return nil, err
 	}
+	coders := fieldsOf(objects, owners, func(f Field) bool { return f.Class == class && f.Name == "coder" })
 	for i, array := range arrays {
 		if classes[i] == nil || owners[i] == nil || array == 0 {
+			coders[i] = 0
 			continue
 		}
 		lengths[i] = array + uint64(l.ArrayLength)
-		for _, f := range owners[i].fields {
-			if f.Class == class && f.Name == "coder" {
-				coders[i] = objects[i] + uint64(f.Offset)
-			}
-		}
 	}
 	if lengths, err = p.words(lengths, 4); err != nil {
 		return nil, err

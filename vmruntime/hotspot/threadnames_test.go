@@ -1,12 +1,27 @@
 package hotspot
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
+
+// Each class is looked through once, however many objects it has.
+func TestFieldsOf(t *testing.T) {
+	class, other := &Class{fields: make([]Field, 1000)}, &Class{}
+	class.fields[999] = Field{Name: "name", Offset: 24}
+	looked := 0
+	got := fieldsOf([]uint64{0x1000, 0x2000, 0x3000, 0x4000}, []*Class{class, nil, other, class}, func(f Field) bool {
+		looked++
+		return f.Name == "name"
+	})
+	if want := []uint64{0x1018, 0, 0, 0x4018}; !slices.Equal(got, want) || looked != 1000 {
+		t.Errorf("%#x after %d looks, want %#x", got, looked, want)
+	}
+}
 
 func TestJavaText(t *testing.T) {
 	for _, test := range []struct {
