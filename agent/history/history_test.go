@@ -1,6 +1,7 @@
 package history
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -305,6 +306,58 @@ func TestRareStacks(t *testing.T) {
 	}
 	if contexts > 1500 { // each that is kept may have a rare one below it, and each thread one below its root
 		t.Errorf("%d contexts", contexts)
+	}
+}
+
+// The history of an agent with fewer or more kinds of code and events is read: kinds that it lacks are 0, and unknown ones are left out.
+func TestOtherKinds(t *testing.T) {
+	for _, kinds := range []int{1, max(int(profile.CodeKinds), int(profile.EventKinds)) + 2, maxKinds, maxKinds + 1} {
+		start, span, covered, cpu, events, id := began.UnixNano(), time.Second, time.Second, kinds, kinds, 0
+		w := codec{}
+		list(&w, &[]string{"shop"}, maxServices, func(s *string) {
+			w.buf = append(binary.AppendUvarint(w.buf, uint64(len(*s))), *s...)
+		})
+		number(&w, &start)
+		number(&w, &span)
+		number(&w, &covered)
+		number(&w, &cpu)
+		number(&w, &events)
+		list(&w, &[]Sum{{}}, maxSums, func(*Sum) {
+			number(&w, &id)
+			for range cpu {
+				used := time.Minute
+				number(&w, &used)
+			}
+			for range events {
+				value := 3.
+				w.float(&value)
+			}
+		})
+		var (
+			h        header
+			services serviceNames
+		)
+		r := codec{reads: true, buf: w.buf}
+		r.header(&h, &services)
+		if kinds > maxKinds {
+			if r.err == nil {
+				t.Errorf("%d kinds are read", kinds)
+			}
+			continue
+		}
+		if r.err != nil || len(r.buf) != 0 || len(h.sums) != 1 || h.sums[0].Service != "shop" {
+			t.Fatalf("%d kinds: %+v, %v, %d bytes left", kinds, h, r.err, len(r.buf))
+		}
+		for k, used := range h.sums[0].CPU {
+			if want := time.Minute; k < kinds != (used == want) {
+				t.Errorf("%d kinds: kind %d has %v", kinds, k, used)
+			}
+		}
+		for k, value := range h.sums[0].Events {
+			if k < kinds != (value == 3) {
+				t.Errorf("%d kinds: events %d have %v", kinds, k, value)
+			}
+		}
 	}
 }
 

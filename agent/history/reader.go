@@ -56,9 +56,11 @@ func (r *Reader) Timeline(ctx context.Context, from, to time.Time, service strin
 			if !e.start.Before(to) || !e.end.After(from) {
 				continue
 			}
-			s := Slice{e.start, e.end, e.covered, slices.Clone(e.sums)}
-			if service != "" {
-				s.Services = slices.DeleteFunc(s.Services, func(s Sum) bool { return s.Service != service })
+			s := Slice{Start: e.start, End: e.end, Covered: e.covered}
+			if service == "" {
+				s.Services = slices.Clone(e.sums)
+			} else if at := slices.IndexFunc(e.sums, func(s Sum) bool { return s.Service == service }); at >= 0 {
+				s.Services = []Sum{e.sums[at]}
 			}
 			list = append(list, s)
 		}

@@ -61,9 +61,13 @@ func (n *serviceNames) forget(since int) {
 	n.names = n.names[:since]
 }
 
-const maxServices = 1 << 14 // in a segment
+const (
+	maxServices = 1 << 14 // in a segment
+	maxKinds    = 64      // of code, and of events
+)
 
-// header writes or reads a header. Names of services that are new in the segment come first.
+// header writes or reads a header. Names of services that are new in the segment come first. It says how many kinds there are: a later
+// agent has more, and what it cannot read of a history it would cut off.
 func (c *codec) header(h *header, services *serviceNames) {
 	var added []string
 	ids := make([]int, len(h.sums))
@@ -89,6 +93,12 @@ func (c *codec) header(h *header, services *serviceNames) {
 	number(c, &start)
 	number(c, &span)
 	number(c, &h.covered)
+	cpu, events := int(profile.CodeKinds), int(profile.EventKinds)
+	number(c, &cpu)
+	number(c, &events)
+	if cpu < 0 || cpu > maxKinds || events < 0 || events > maxKinds {
+		c.fail()
+	}
 	i := 0
 	list(c, &h.sums, maxSums+1, func(s *Sum) {
 		if c.reads {
@@ -103,11 +113,21 @@ func (c *codec) header(h *header, services *serviceNames) {
 			s.Service = services.names[ids[i]]
 		}
 		i++
-		for k := range s.CPU {
-			number(c, &s.CPU[k])
+		for k := range cpu {
+			var unknown time.Duration
+			at := &unknown
+			if k < len(s.CPU) {
+				at = &s.CPU[k]
+			}
+			number(c, at)
 		}
-		for k := range s.Events {
-			c.float(&s.Events[k])
+		for k := range events {
+			var unknown float64
+			at := &unknown
+			if k < len(s.Events) {
+				at = &s.Events[k]
+			}
+			c.float(at)
 		}
 	})
 	if !c.reads || c.err != nil {
