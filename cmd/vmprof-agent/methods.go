@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/timing/hotspot"
 )
 
@@ -54,10 +55,14 @@ func checkKnown(pids []int, method hotspot.Method, every bool, log *slog.Logger,
 	return nil
 }
 
-// didYouMean is the end of an error, or nothing.
+// didYouMean is the end of an error, or nothing. Names are those in memory and files of processes.
 func didYouMean(near []string) string {
 	if len(near) == 0 {
 		return ""
 	}
-	return "; did you mean " + strings.Join(near, ", ") + "?"
+	var names []string
+	for _, name := range near {
+		names = append(names, stored.Printable(name))
+	}
+	return "; did you mean " + strings.Join(names, ", ") + "?"
 }

@@ -47,3 +47,10 @@ func TestCheckKnown(t *testing.T) {
 		}
 	}
 }
+
+// Names that may be meant come from processes, and do nothing to a terminal.
+func TestDidYouMean(t *testing.T) {
+	if got, want := didYouMean([]string{"func:mallo\x1b[2J", "a\u202eb"}), `; did you mean func:mallo\x1b[2J, a\u202eb?`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
