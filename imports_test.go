@@ -48,7 +48,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/report", "agent/audit agent/profile agent/stored cct"},
 	{"agent/sink", "agent/profile agent/report agent/stored cct symbolize web"},
 	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
-	{"agent/history", "agent/profile agent/sink agent/stored cct symbolize"},
+	{"agent/history", "agent/proc agent/profile agent/sink agent/stored cct symbolize"},
 	{"agent/sink/prom", "agent/history agent/proc agent/profile cct"},
 	{"agent/top", "agent/profile agent/stored cct symbolize"},
 	{"agent/httpd", "agent/history agent/profile agent/report agent/sink agent/stored cct symbolize web"},

@@ -449,6 +449,24 @@ func TestDiskFullAtSegment(t *testing.T) {
 	}
 }
 
+// A window that the store cannot handle is lost and counted, and the agent goes on.
+func TestFault(t *testing.T) {
+	r := newRig(t, Options{})
+	r.add(t, sinktest.Shop())
+	p := sinktest.Shop()
+	p.Start, p.Duration, p.Processes[0].Threads = r.now, 10*time.Second, []*profile.Thread{nil}
+	if err := r.Add(p); err == nil {
+		t.Error("no error")
+	}
+	r.add(t, sinktest.Shop())
+	if n := r.Stats(); n.Lost[LostFailed] != 1 || n.Windows != 2 {
+		t.Errorf("%+v", n)
+	}
+	if got, want := totalsOf(r.all(t, 0)).samples, 2*totalsOf(sinktest.Shop()).samples; got != want {
+		t.Errorf("%d samples, want %d", got, want)
+	}
+}
+
 // Services that only a damaged record had are written again.
 func TestDamagedService(t *testing.T) {
 	window := func(service string) *profile.Profile {

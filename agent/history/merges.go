@@ -62,7 +62,7 @@ func (s *Store) levelOf(age time.Duration) int {
 }
 
 // merge replaces a segment by one of a higher level. The new one is complete before the old one goes.
-func (s *Store) merge(old *segment, level int) (err error) {
+func (s *Store) merge(old *segment, level int) error {
 	f, info, err := openSegment(s.dir, old.segmentName)
 	if err != nil {
 		return err
@@ -79,8 +79,9 @@ func (s *Store) merge(old *segment, level int) (err error) {
 	g := &segment{segmentName: name, size: int64(len(magic))}
 	at := slices.Index(s.segments, old)
 	s.segments = slices.Insert(s.segments, at+1, g)
+	complete := false // also not after a panic
 	defer func() {
-		if temp.Close(); err == nil {
+		if temp.Close(); complete {
 			return
 		}
 		s.dir.Remove(name.String() + temporary)
@@ -121,6 +122,7 @@ func (s *Store) merge(old *segment, level int) (err error) {
 	if err := s.dir.Rename(name.String()+temporary, name.String()); err != nil {
 		return fmt.Errorf("merge windows of the history: %w", err)
 	}
+	complete = true
 	if err := errors.Join(s.lock.Sync(), s.dir.Remove(old.String())); err != nil { // the directory's
 		s.o.Log.Warn("a merged segment of the history stays", "err", err) // until the history is opened again
 	}

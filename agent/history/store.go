@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
@@ -229,7 +230,7 @@ func (s *Store) report(err error) {
 // Add writes a window, removes what is too old, and merges windows of the oldest segment that is due, which may take a second. Only the goroutine
 // that owns the store may call it: the one in Run if that runs.
 func (s *Store) Add(p *profile.Profile) error {
-	return errors.Join(s.add(p), s.tidy())
+	return errors.Join(s.add(p), proc.Catch(s.tidy))
 }
 
 func (s *Store) add(p *profile.Profile) error {
@@ -240,11 +241,16 @@ func (s *Store) add(p *profile.Profile) error {
 	if s.frames == nil || len(s.frames) > maxCached {
 		s.frames = make(frameCache)
 	}
-	m := merger{frames: s.frames}
-	end := p.Start.Add(p.Duration)
-	m.add(p, end)
-	h := header{start: p.Start, end: end, covered: p.Duration, sums: sumsOf(p)}
-	err := s.write(&h, m.finish(maxContexts))
+	err := proc.Catch(func() error { // a fault costs a window, not the agent
+		m := merger{frames: s.frames}
+		end := p.Start.Add(p.Duration)
+		m.add(p, end)
+		h := header{start: p.Start, end: end, covered: p.Duration, sums: sumsOf(p)}
+		return s.write(&h, m.finish(maxContexts))
+	})
+	if panicked := (*proc.PanicError)(nil); errors.As(err, &panicked) {
+		s.finish() // its names may be half known
+	}
 	s.count(func(n *Stats) {
 		switch {
 		case err == nil:
