@@ -535,6 +535,12 @@ func TestDamagedMerge(t *testing.T) {
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
+		if comments := strings.Join(r.all(t, 0).Comments, " "); !strings.Contains(comments, "1 segments of the history are damaged") {
+			t.Errorf("%s: %s", test.name, comments)
+		}
+		if p, err := Read(r.path).Query(t.Context(), Selection{From: began, To: began.Add(15 * time.Second)}); err != nil || strings.Contains(strings.Join(p.Comments, " "), "damaged") {
+			t.Errorf("%s: of another time: %v, %v", test.name, p, err)
+		}
 		r.now = r.now.Add(time.Hour)
 		for range 5 { // each merges a segment
 			r.add(t, sinktest.Shop())

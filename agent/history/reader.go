@@ -87,10 +87,27 @@ func (r *Reader) Query(ctx context.Context, want Selection) (*profile.Profile, e
 			}
 		}
 		if q.windows > 0 {
+			q.damaged += damaged(files, &want)
 			return q.profile(&want), nil
 		}
 	}
 	return nil, fmt.Errorf("%w (%s)", ErrNone, span(files))
+}
+
+// damaged counts segments of which a part in the selection cannot be found, as a header is damaged: from the last window before it to the
+// first one in the segments that follow.
+func damaged(files []*openIndex, want *Selection) (n int) {
+	var before time.Time
+	for i, f := range files {
+		if len(f.entries) > 0 {
+			before = f.entries[len(f.entries)-1].end
+		}
+		next := slices.IndexFunc(files[i+1:], func(later *openIndex) bool { return len(later.entries) > 0 })
+		if f.cut && before.Before(want.To) && (next < 0 || files[i+1:][next].entries[0].start.After(want.From)) {
+			n++
+		}
+	}
+	return n
 }
 
 // overlap is how much of a window is in the selection; 0 or less if nothing is.
@@ -197,6 +214,7 @@ func (q *query) profile(want *Selection) *profile.Profile {
 type openIndex struct {
 	file    *os.File
 	entries []entry
+	cut     bool // something follows them that is no record, and the segment is not being written
 }
 
 func closeAll(files []*openIndex) {
@@ -237,7 +255,7 @@ func (r *Reader) openOnce() (files []*openIndex, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := make(map[segmentName]fileIndex, len(names))
-	for _, name := range names {
+	for i, name := range names {
 		f, info, err := openSegment(dir, name)
 		if err != nil {
 			return files, err
@@ -249,7 +267,8 @@ func (r *Reader) openOnce() (files []*openIndex, err error) {
 		index.info = info
 		index.scan(f, info.Size())
 		known[name] = index
-		files = append(files, &openIndex{f, index.entries[:len(index.entries):len(index.entries)]})
+		cut := i < len(names)-1 && index.end < info.Size()
+		files = append(files, &openIndex{f, index.entries[:len(index.entries):len(index.entries)], cut})
 	}
 	r.indexes = known
 	return files, nil
