@@ -151,7 +151,7 @@ func TestCallsChecksumOfJVM(t *testing.T) {
 			engine, _, _ := strings.Cut(engine, " ")
 			guest := start(t, "Recursive")
 			recording, err := built.Record(t.Context(), profiler.Options{
-				PID: guest.PID(), Duration: 3 * time.Second, Extra: []string{"-e", "calls", "--engine", engine, flag},
+				PID: guest.PID(), Duration: 3 * time.Second, Extra: []string{"-e", "calls", "--engine", engine, flag, "--notes"},
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -36,7 +36,7 @@ func TestRecordPID(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkHeavy(t, p)
-	for _, want := range []string{heavy, "samples: ", path} {
+	for _, want := range []string{heavy, "status: ", path} {
 		if !strings.Contains(got.stdout, want) {
 			t.Errorf("the summary has no %q:\n%s", want, got.stdout)
 		}

@@ -285,6 +285,7 @@ func (b batch) deviation(version int, mean float64, sum observation) float64 {
 type Scores struct {
 	timings       float64
 	perturb       float64
+	capped        float64 // perturb, where no timing counts for more than mostPerturb
 	runs          float64
 	mean, squares float64 // of runs: their mean, and the sum of squared deviations from it
 }
@@ -301,13 +302,27 @@ func (s *Scores) Add(ns, empty float64, runs uint32) {
 	s.timings++
 	if empty > 0 {
 		// In units in which timing nothing takes what it took the authors: 1 is the score of a timing twice as long as that.
-		s.perturb += 100 / (max(ns, 0)/empty*minTiming + 0.1)
+		score := 100 / (max(ns, 0)/empty*minTiming + 0.1)
+		s.perturb += score
+		s.capped += min(score, mostPerturb)
 	}
 	n := float64(runs)
 	s.runs += n
 	delta := ns/n - s.mean
 	s.mean += delta * n / s.runs
 	s.squares += n * delta * (ns/n - s.mean)
+}
+
+// mostPerturb is the score of a timing of a tenth of what timing nothing takes.
+const mostPerturb = 10
+
+// TooShort is Perturb, but with scores of single timings up to 10: a few that were no longer than timing nothing, which are outliers of the
+// cost and have a score of 1000 each, say nothing about the others.
+func (s *Scores) TooShort() float64 {
+	if s.timings == 0 {
+		return 0
+	}
+	return s.capped / s.timings
 }
 
 // Perturb is the perturb score, from 0 to 1000: how close timings are to those of nothing. One of 1 or lower is acceptable.

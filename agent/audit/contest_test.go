@@ -178,3 +178,27 @@ func TestContestWaves(t *testing.T) {
 		t.Errorf("%d of %d verdicts are false", wrong, seeds)
 	}
 }
+
+// A few timings that are no longer than timing nothing do not make the others too short; many do.
+func TestTooShort(t *testing.T) {
+	for _, test := range []struct {
+		none  int // of a thousand that are as short as nothing
+		least float64
+		most  float64
+	}{{0, 0.3, 0.5}, {5, 0.3, 0.5}, {500, 5, 6}, {1000, 10, 10}} {
+		var s audit.Scores
+		for i := range 1000 {
+			ns := 3000.0
+			if i < test.none {
+				ns = -20
+			}
+			s.Add(ns, 1000, 1)
+		}
+		if got := s.TooShort(); got < test.least || got > test.most {
+			t.Errorf("%d of nothing: %v, want %v to %v", test.none, got, test.least, test.most)
+		}
+	}
+	if got := new(audit.Scores).TooShort(); got != 0 {
+		t.Errorf("%v of nothing", got)
+	}
+}

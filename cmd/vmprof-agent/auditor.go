@@ -141,10 +141,10 @@ func (r *auditedRegion) has(version int) bool {
 	return version < len(r.scores) && r.scores[version].Runs() > 0
 }
 
-// perturb is the highest perturb score of a version.
+// perturb is the highest perturb score of a version, without outliers.
 func (r *auditedRegion) perturb() (most float64) {
 	for version := range r.scores {
-		most = max(most, r.scores[version].Perturb())
+		most = max(most, r.scores[version].TooShort())
 	}
 	return most
 }
