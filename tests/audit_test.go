@@ -204,7 +204,7 @@ func TestAuditStockLoops(t *testing.T) {
 		}
 		pids = append(pids, strconv.Itoa(guest.PID()))
 	}
-	got := mustSucceed(t, "audit", "-p", pids[0], "-p", pids[1], "--method", "Loops.calling", "--loops", "--precision=15", breakpoints.Flag, "-d", "60")
+	got := mustSucceed(t, "audit", "-p", pids[0], "-p", pids[1], "--method", "Loops.calling", "--loops", "--precision=15", breakpoints.Flag, "-d", "30")
 	t.Log(got.stdout)
 	verdict := regexp.MustCompile("(?m)^an iteration of loop 1 of `Loops.calling` in version #[0-9]+ C2 in process " + pids[1] +
 		" is ([0-9.]+) % ± ([0-9.]+) slower than version #[0-9]+ C2 in process " + pids[0] + " ").FindStringSubmatch(got.stdout)

@@ -221,7 +221,7 @@ func TestVersionsVerdictKnown(t *testing.T) {
 	}
 	path := output(t, "verdict.pb.gz")
 	java, err := jvm.Process(t.Context(), jvm.Command{
-		JDK: jdk, Classpath: []string{classes}, Main: "guest.Versions", Args: []string{"24", "50", "600000"},
+		JDK: jdk, Classpath: []string{classes}, Main: "guest.Versions", Args: []string{"16", "34", "600000"},
 		Flags: []string{"-XX:-TieredCompilation", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,guest.Versions::sum"},
 	})
 	if err != nil {

@@ -194,7 +194,7 @@ func testPrivileges(t *testing.T) {
 	if err := os.Chown(dir, 65534, 65534); err != nil {
 		t.Fatal(err)
 	}
-	if output, code := finish(t, built.Path, "record", "-d", "1s", "-o", filepath.Join(dir, "out.folded")); code != 0 {
+	if output, code := finish(t, built.Path, "record", "-d", "1s", "--notes", "-o", filepath.Join(dir, "out.folded")); code != 0 {
 		t.Errorf("a file in another user's directory: ended with %d:\n%s", code, output)
 	}
 }
@@ -225,7 +225,7 @@ func testPIDNamespace(t *testing.T) {
 	if code != 1 || !strings.Contains(output, "missing  PID namespace") || !strings.Contains(output, "--pid=host") {
 		t.Errorf("doctor ended with %d:\n%s", code, output)
 	}
-	output, code = finish(t, "unshare", append(inside, "record", "-d", "1s", "-o", filepath.Join(t.TempDir(), "out.txt"))...)
+	output, code = finish(t, "unshare", append(inside, "record", "-d", "1s", "--notes", "-o", filepath.Join(t.TempDir(), "out.txt"))...)
 	if code != 0 || strings.Count(output, "PID namespace") < 2 {
 		t.Errorf("record ended with %d, and does not both warn and say so in the profile:\n%s", code, output)
 	}
