@@ -109,8 +109,8 @@ func perRun(list []timing.Timing) float64 {
 func TestLiveLoops(t *testing.T) {
 	needs.Root(t, "to time loops")
 	breakpoints.Need(t)
-	for _, jdk := range needs.JDKs(t) {
-		for _, test := range []struct {
+	for i, jdk := range needs.JDKs(t) {
+		for j, test := range []struct {
 			mode      string
 			n, rounds int
 			flags     string
@@ -128,6 +128,9 @@ func TestLiveLoops(t *testing.T) {
 			{"calling", 100, 10_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
 			{"listed", 100, 10_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
 		} {
+			if i > 0 && j%4 > 0 { // what a JDK changes is where its debug information is, not what a loop is
+				continue
+			}
 			t.Run(fmt.Sprintf("%d/%s%s", jdk.Version, test.mode, test.flags), func(t *testing.T) {
 				g := startLoops(t, jdk, test.mode, test.n, test.rounds, strings.Fields(test.flags)...)
 				time.Sleep(2 * time.Second) // until it is compiled
