@@ -119,14 +119,14 @@ func TestLiveLoops(t *testing.T) {
 		}{
 			{"counted", 400_000, 0, "-XX:+UseG1GC", "C2", 1000},
 			{"dividing", 200_000, 0, "-XX:+UseG1GC", "C2", 1000},
-			{"nested", 100, 10_000, "-XX:+UseG1GC", "C2", 1},
-			{"calling", 100, 10_000, "-XX:+UseG1GC", "C2", 1},
-			{"calling", 100, 10_000, "-XX:+UseSerialGC", "C2", 1},
-			{"listed", 100, 10_000, "-XX:+UseSerialGC", "C2", 1},
-			{"endless", 100, 10_000, "-XX:+UseSerialGC", "C2 OSR", 1},
-			{"nested", 100, 10_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
-			{"calling", 100, 10_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
-			{"listed", 100, 10_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
+			{"nested", 100, 40_000, "-XX:+UseG1GC", "C2", 1},
+			{"calling", 100, 40_000, "-XX:+UseG1GC", "C2", 1},
+			{"calling", 100, 40_000, "-XX:+UseSerialGC", "C2", 1},
+			{"listed", 100, 40_000, "-XX:+UseSerialGC", "C2", 1},
+			{"endless", 100, 40_000, "-XX:+UseSerialGC", "C2 OSR", 1},
+			{"nested", 100, 40_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
+			{"calling", 100, 40_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
+			{"listed", 100, 40_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
 		} {
 			if i > 0 && j%4 > 0 { // what a JDK changes is where its debug information is, not what a loop is
 				continue
