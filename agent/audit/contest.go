@@ -157,7 +157,7 @@ func (c *Contest) merge() {
 	c.size *= 2
 }
 
-// End says that no timings will follow: versions with less than EnoughTimings then count, too.
+// End says that no timings will follow: from then on, versions with fewer than EnoughTimings count as well.
 func (c *Contest) End() {
 	for version := range c.held {
 		c.release(version)
@@ -169,7 +169,7 @@ func (c *Contest) Totals() []ContestTotal { return slices.Clone(c.totals) }
 
 // Look compares version b with version a, in ns per run. The verdict is More or Less if the interval does not contain zero, and Same
 // if all of it is within what does not matter. last says that no timings will follow: versions with less than
-// EnoughTimings then count, too. All intervals of one contest, at any number of looks, have the confidence of its options; P is not known.
+// EnoughTimings count as well. All intervals of one contest, at any number of looks, have the confidence of its options; P is not known.
 func (c *Contest) Look(a, b int, last bool) Difference {
 	d := Difference{Reason: TooFew}
 	d.Percent, d.Low, d.High, d.Within, d.P, d.Longer = math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()

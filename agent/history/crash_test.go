@@ -394,7 +394,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// Windows that come while an hour is merged are written meanwhile, and none is lost.
+// Windows that arrive while an hour is merged are written during the merge, and none is lost.
 func TestMergeDoesNotBlock(t *testing.T) {
 	r := newRig(t, Options{Fine: time.Minute})
 	for range 366 {

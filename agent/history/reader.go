@@ -223,7 +223,7 @@ func closeAll(files []*openIndex) {
 	}
 }
 
-// open opens all segments, in their order. The writer may merge or remove some meanwhile: then it begins again.
+// open opens all segments in order. If the writer merges or removes one of them at the same time, it starts again.
 func (r *Reader) open() ([]*openIndex, error) {
 	for tries := 0; ; tries++ {
 		files, err := r.openOnce()

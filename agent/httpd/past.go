@@ -1,17 +1,14 @@
 package httpd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
 // A History is what serve --history-dir keeps. Its methods may be called from any goroutine.
@@ -93,17 +90,5 @@ func (p *profiles) servePast(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "the history has no such process at that time")
 		return
 	}
-	prof, err := sink.Pprof(window, p.kind.content)
-	if err != nil {
-		p.fail(w, "encode profile", err)
-		return
-	}
-	var body bytes.Buffer
-	if err := prof.Write(&body); err != nil {
-		p.fail(w, "encode profile", err)
-		return
-	}
-	p.header(w.Header())
-	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
-	_, _ = body.WriteTo(w) // an error means that the client went away
+	p.answer(w, window)
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -79,6 +80,11 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, "collect profile", err)
 		return
 	}
+	p.answer(w, window)
+}
+
+// answer writes a profile.
+func (p *profiles) answer(w http.ResponseWriter, window *profile.Profile) {
 	prof, err := sink.Pprof(window, p.kind.content)
 	if err != nil {
 		p.fail(w, "encode profile", err)

@@ -88,7 +88,7 @@ func (k *kept) convert() {
 	k.fresh = nil
 }
 
-// contentOf is what a kind is made of. CPU time has the calls, too.
+// contentOf is what a kind is made of. That of CPU time includes calls.
 func contentOf(of *kind, recorded []*kind) sink.Content {
 	content := of.content
 	if content == sink.Time && slices.ContainsFunc(recorded, func(other *kind) bool { return other.content == sink.CallCounts }) {

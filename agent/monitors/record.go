@@ -25,7 +25,7 @@ type record struct {
 // A missed counts windows that observed nothing, within a second.
 type missed struct {
 	at      time.Duration // of the first, CLOCK_MONOTONIC
-	void    int           // code changed, or threads ended meanwhile, or their debug registers were in use
+	void    int           // code changed or threads ended during the watch, or the debug registers were in use
 	skipped int           // the budget had no room
 }
 

@@ -319,21 +319,12 @@ func (m *Model) named(s symbolize.Symbol) method {
 	return of
 }
 
-// group is the name of a thread's group: its name with numbers replaced by *.
+// group is the name of a thread's group.
 func (m *Model) group(name string) text {
 	if of, known := m.groups[name]; known {
 		return of
 	}
-	of := unique.Make(stored.Printable(groupName(name)))
+	of := unique.Make(stored.Printable(stored.ThreadGroup(name)))
 	m.groups[name] = of
 	return of
-}
-
-// groupName replaces the number at the end of a name: pool-1-thread-12 is of pool-1-thread-*.
-func groupName(name string) string {
-	short := strings.TrimRight(name, "0123456789")
-	if short == name || short == "" {
-		return name
-	}
-	return short + "*"
 }

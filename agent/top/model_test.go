@@ -189,16 +189,6 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func TestGroupName(t *testing.T) {
-	for name, want := range map[string]string{
-		"pool-1-thread-12": "pool-1-thread-*", "main": "main", "C2 CompilerThre": "C2 CompilerThre", "GC Thread#0": "GC Thread#*", "42": "42", "": "",
-	} {
-		if got := groupName(name); got != want {
-			t.Errorf("%q is of %q, want %q", name, got, want)
-		}
-	}
-}
-
 func TestPause(t *testing.T) {
 	m := filled(3)
 	s := NewScreen(m)

@@ -220,7 +220,7 @@ type interval struct{ low, high float64 }
 const normal95 = 1.96
 
 // shareInterval is Wilson's interval of a share of which k of n independent samples are (Wilson, JASA 22, 1927). It is right for few
-// samples, too.
+// samples as well.
 func shareInterval(k, n uint64) interval {
 	if n == 0 {
 		return interval{0, 1}

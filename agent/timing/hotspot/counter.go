@@ -90,7 +90,7 @@ type counted struct {
 	tally     tally
 	slicing   context.CancelFunc // ends the open slice
 	ran       time.Duration      // CPU time of threads with breakpoints while these stood
-	elsewhere time.Duration      // of the others meanwhile
+	elsewhere time.Duration      // CPU time of the other threads in the same time
 	notes     []string
 	failed    error
 }

@@ -24,7 +24,7 @@
 // With Options.Loops there are windows of loops as well: breakpoints on a safepoint in the loop, a poll or the return of a call, and on
 // addresses outside of it. A round goes from one arrival in the loop to the next in the same frame. How many iterations it has
 // shows a local variable that counts them, or follows from what the place is; a loop of which neither is so is not timed (Notes says
-// why). Copies of loops that were inlined into the method, and OSR versions, are timed, too.
+// why). Copies of loops that were inlined into the method are timed as well, and so are OSR versions.
 //
 // What the windows cost is bounded by a share of the processes' CPU time. They respect the policy and the bounds of packages
 // attach and watch.

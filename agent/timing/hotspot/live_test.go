@@ -26,13 +26,25 @@ import (
 // startTimed starts Timed.java. It ends with the test.
 func startTimed(t *testing.T, jdk jvm.JDK, mode string, rounds, threads int, flags ...string) *jvm.Guest {
 	t.Helper()
-	classes, err := needs.JDK(t).Compile(t.Context(), jvm.Build{Sources: os.DirFS("testdata"), Only: []string{"Timed.java"}, Release: jvm.MinVersion})
+	return startGuest(t, jdk, "Timed", []string{mode, strconv.Itoa(rounds), strconv.Itoa(threads)}, append([]string{"-XX:+UseSerialGC"}, flags...)...)
+}
+
+// startLoops starts Loops.java. It ends with the test.
+func startLoops(t *testing.T, jdk jvm.JDK, mode string, n, rounds int, flags ...string) *jvm.Guest {
+	t.Helper()
+	return startGuest(t, jdk, "Loops", []string{mode, strconv.Itoa(n), strconv.Itoa(rounds)}, flags...)
+}
+
+// startGuest starts a program of testdata, none of whose methods is inlined.
+func startGuest(t *testing.T, jdk jvm.JDK, class string, args []string, flags ...string) *jvm.Guest {
+	t.Helper()
+	classes, err := needs.JDK(t).Compile(t.Context(), jvm.Build{Sources: os.DirFS("testdata"), Only: []string{class + ".java"}, Release: jvm.MinVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
 	g, err := jvm.Start(context.Background(), jvm.Command{ // it ends with its standard input
-		JDK: jdk, Classpath: []string{classes}, Main: "Timed", Args: []string{mode, strconv.Itoa(rounds), strconv.Itoa(threads)},
-		Flags: append([]string{"-XX:+UseSerialGC", "-Xmx64m", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Timed::*"}, flags...),
+		JDK: jdk, Classpath: []string{classes}, Main: class, Args: args,
+		Flags: append([]string{"-Xmx64m", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline," + class + "::*"}, flags...),
 	})
 	if err != nil {
 		t.Fatal(err)

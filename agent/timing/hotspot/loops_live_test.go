@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,28 +18,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
-
-// startLoops starts Loops.java. It ends with the test.
-func startLoops(t *testing.T, jdk jvm.JDK, mode string, n, rounds int, flags ...string) *jvm.Guest {
-	t.Helper()
-	classes, err := needs.JDK(t).Compile(t.Context(), jvm.Build{Sources: os.DirFS("testdata"), Only: []string{"Loops.java"}, Release: jvm.MinVersion})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := jvm.Start(context.Background(), jvm.Command{ // it ends with its standard input
-		JDK: jdk, Classpath: []string{classes}, Main: "Loops", Args: []string{mode, strconv.Itoa(n), strconv.Itoa(rounds)},
-		Flags: append([]string{"-Xmx64m", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Loops::*"}, flags...),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return g
-}
 
 // patience is for how long tests wait for timings, on a machine that has other work.
 const patience = 90 * time.Second
