@@ -16,7 +16,7 @@ const (
 
 // checkReadable fails unless the user of a process may read an open file of its root. The agent may read more than that user, and what it
 // reads there becomes a name that others see. Modes decide, of the file and of the directories that lead to it; supplementary groups and
-// access lists do not count.
+// access lists do not count. A process with the ids of several users may read nothing.
 func (r Root) checkReadable(pid int, f *os.File) error {
 	fail := func(err error) error { return fmt.Errorf("check %q of process %d: %w", f.Name(), pid, err) }
 	user, err := r.Status(pid)
@@ -26,6 +26,9 @@ func (r Root) checkReadable(pid int, f *os.File) error {
 	var file unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &file); err != nil {
 		return fail(err)
+	}
+	if user.Mixed { // whoever started it may have chosen the path
+		return fail(ErrDenied)
 	}
 	if user.UID == 0 || user.UID == file.Uid {
 		return nil

@@ -37,3 +37,15 @@ func TestReadRegularAsUser(t *testing.T) {
 		t.Errorf("arguments %q", got)
 	}
 }
+
+// Whoever starts a set-uid program chooses its arguments.
+func TestReadRegularAsSetUID(t *testing.T) {
+	root, dir := fakeRoot(t)
+	must(t, os.WriteFile(filepath.Join(dir, "readable"), []byte("text"), 0o644))
+	for ids, want := range map[string]error{"0 0 0 0": nil, "1000 0 0 0": ErrDenied, "1000 1000 0 1000": ErrDenied} {
+		must(t, os.WriteFile(filepath.Join(string(root), "1", "status"), fmt.Appendf(nil, "Name:\tjava\nTgid:\t1\nUid:\t%s\nGid:\t0 0 0 0\nNSpid:\t1\n", ids), 0o644))
+		if text, err := root.readRegular(1, "/readable", 100); !errors.Is(err, want) || want == nil && string(text) != "text" {
+			t.Errorf("ids %s: %q, %v, want %v", ids, text, err, want)
+		}
+	}
+}

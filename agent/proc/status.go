@@ -3,6 +3,7 @@ package proc
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -18,6 +19,7 @@ type Status struct {
 	TGID  int
 	UID   uint32 // effective
 	GID   uint32 // effective
+	Mixed bool   // its ids differ: a set-uid program, or one that acts for somebody else
 	NSpid []int  // the pid in each pid namespace, from that of Root inwards; never empty
 }
 
@@ -61,13 +63,14 @@ func parseStatus(b []byte) (Status, error) {
 			continue
 		}
 		var err error
+		var mixed bool
 		switch string(key) {
 		case "Tgid":
 			s.TGID, err = parsePID(bytes.TrimSpace(value))
 		case "Uid":
-			s.UID, err = effectiveID(value)
+			s.UID, mixed, err = effectiveID(value)
 		case "Gid":
-			s.GID, err = effectiveID(value)
+			s.GID, mixed, err = effectiveID(value)
 		case "NSpid":
 			s.NSpid, err = parsePIDs(value)
 		default:
@@ -79,6 +82,7 @@ func parseStatus(b []byte) (Status, error) {
 		if seen[string(key)] {
 			return Status{}, fmt.Errorf("%s twice: %w", key, ErrMalformed)
 		}
+		s.Mixed = s.Mixed || mixed
 		seen[string(key)] = true
 	}
 	if len(seen) != 4 {
@@ -87,17 +91,18 @@ func parseStatus(b []byte) (Status, error) {
 	return s, nil
 }
 
-// effectiveID is the second of "real effective saved filesystem".
-func effectiveID(value []byte) (uint32, error) {
+// effectiveID is the second of "real effective saved filesystem", and whether they differ.
+func effectiveID(value []byte) (id uint32, mixed bool, err error) {
 	fields := bytes.Fields(value)
 	if len(fields) != 4 {
-		return 0, fmt.Errorf("%d ids: %w", len(fields), ErrMalformed)
+		return 0, false, fmt.Errorf("%d ids: %w", len(fields), ErrMalformed)
 	}
-	id, err := strconv.ParseUint(string(fields[1]), 10, 32)
+	n, err := strconv.ParseUint(string(fields[1]), 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("id %.20q: %w", fields[1], ErrMalformed)
+		return 0, false, fmt.Errorf("id %.20q: %w", fields[1], ErrMalformed)
 	}
-	return uint32(id), nil
+	differs := func(other []byte) bool { return !bytes.Equal(other, fields[1]) }
+	return uint32(n), slices.ContainsFunc(fields, differs), nil
 }
 
 func parsePIDs(value []byte) ([]int, error) {

@@ -13,7 +13,7 @@ const statusText = "Name:\tevil\\nUid:\\t0\nUmask:\t0022\nState:\tS (sleeping)\n
 	"Groups:\t100 1000 \nNStgid:\t4711\t12\t1\nNSpid:\t4711\t12\t1\nNSpgid:\t4711\nVmPeak:\t   10000 kB\n"
 
 func TestParseStatus(t *testing.T) {
-	plain := Status{TGID: 4711, UID: 1001, GID: 101, NSpid: []int{4711, 12, 1}}
+	plain := Status{TGID: 4711, UID: 1001, GID: 101, Mixed: true, NSpid: []int{4711, 12, 1}}
 	for _, tt := range []struct {
 		name, text string
 		want       Status
@@ -21,7 +21,11 @@ func TestParseStatus(t *testing.T) {
 	}{
 		{name: "plain", text: statusText, want: plain},
 		{name: "uid -1", text: strings.Replace(statusText, "1001", "4294967295", 1),
-			want: Status{TGID: 4711, UID: 1<<32 - 1, GID: 101, NSpid: []int{4711, 12, 1}}},
+			want: Status{TGID: 4711, UID: 1<<32 - 1, GID: 101, Mixed: true, NSpid: []int{4711, 12, 1}}},
+		{name: "one user", text: strings.NewReplacer("1000\t1001\t1002\t1003", "7\t7\t7\t7", "100\t101\t102\t103", "8\t8\t8\t8").Replace(statusText),
+			want: Status{TGID: 4711, UID: 7, GID: 8, NSpid: []int{4711, 12, 1}}},
+		{name: "another group", text: strings.Replace(statusText, "1000\t1001\t1002\t1003", "7\t7\t7\t7", 1),
+			want: Status{TGID: 4711, UID: 7, GID: 101, Mixed: true, NSpid: []int{4711, 12, 1}}},
 		{name: "empty", text: "", err: ErrMalformed},
 		{name: "cut", text: statusText[:150], err: ErrMalformed},
 		{name: "no pids", text: strings.Replace(statusText, "NSpid:\t4711\t12\t1", "NSpid:", 1), err: ErrMalformed},

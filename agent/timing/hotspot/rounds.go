@@ -20,9 +20,10 @@ import (
 
 // Bounds of what is timed of loops.
 const (
-	maxLoops      = 16 // of one compilation; inner ones behind outer ones
-	maxPlaces     = 8  // alternatives of a loop
-	maxShapes     = 64 // methods of one compilation whose loops are looked for
+	maxLoops      = 16   // of one compilation; inner ones behind outer ones
+	maxPlaces     = 8    // alternatives of a loop
+	maxShapes     = 64   // methods of one compilation whose loops are looked for
+	maxBlocks     = 4096 // of them together: loops that are nested have a list of their blocks each
 	maxLoopNames  = 1 << 10
 	maxPlans      = 5  // attempts to find the loops of a compilation
 	maxMoves      = 64 // different values by which a counter grew in a round
@@ -101,6 +102,7 @@ type planner struct {
 	groups map[loopKey]*loopGroup
 	order  []*loopGroup // as loops come in the code
 	shapes map[uint64]*shapes
+	blocks int // of all shapes
 }
 
 // A loopKey is a copy of a loop: where its method was inlined, and which one of it.
@@ -133,6 +135,9 @@ func (p *planner) shapesOf(method uint64) (*shapes, error) {
 	flow, err := reader.Flow(method)
 	if err != nil {
 		return nil, err
+	}
+	if p.blocks += len(flow.Blocks); p.blocks > maxBlocks {
+		return nil, fmt.Errorf("loops of methods with more than %d basic blocks: %w", maxBlocks, vmruntime.ErrUnknown)
 	}
 	s := shapesOf(flow)
 	p.shapes[method] = s
