@@ -67,18 +67,22 @@ func CodeOf(leaf symbolize.Kind) CodeKind {
 	return NativeCode
 }
 
-// ByCode is the process's weight by kind of code: the threads of the VM by their work, all others by the innermost frame.
+// ByCode is the process's weight by kind of code: the threads of the VM by their work, all others by the innermost frame. Stacks with
+// code of the guest are the application's, whatever their thread is called.
 func (p *Process) ByCode() (sum [CodeKinds]uint64) {
 	for _, t := range p.Threads {
 		if t.Tree == nil {
 			continue
 		}
-		if kind, ok := p.VMThread(t.Name); ok {
-			sum[kind] += t.Tree.Total()
-			continue
-		}
+		kind, ofVM := p.VMThread(t.Name)
+		guest := make([]bool, t.Tree.Len()+1) // by node: the stack has code of the guest. Parents come before their children
 		for id, n := range t.Tree.Nodes() {
+			if id != cct.Root {
+				guest[id] = guest[n.Parent] || CodeOf(n.Key.Value().Kind) == GuestCode
+			}
 			switch {
+			case ofVM && !guest[id]:
+				sum[kind] += n.Self
 			case id == cct.Root: // not even one frame is known
 				sum[NativeCode] += n.Self
 			case n.Self > 0:

@@ -20,14 +20,15 @@ func TestByCode(t *testing.T) {
 		thread("main", map[symbolize.Kind]uint64{symbolize.KindJIT: 1, symbolize.KindInterpreted: 2, symbolize.KindNative: 4, symbolize.KindKernel: 8}, 16),
 		thread("C2 CompilerThre", map[symbolize.Kind]uint64{symbolize.KindNative: 32, symbolize.KindKernel: 64}, 0),
 		thread("G1 Conc#0", map[symbolize.Kind]uint64{symbolize.KindNative: 128}, 0),
+		thread("G1 reader", map[symbolize.Kind]uint64{symbolize.KindJIT: 512}, 0), // an application's
 		thread("VM Thread", map[symbolize.Kind]uint64{symbolize.KindNative: 256}, 0),
 		{Name: "never ran"},
 	}}
-	if got, want := p.ByCode(), [CodeKinds]uint64{3, 20, 8, 96, 128, 256}; got != want {
+	if got, want := p.ByCode(), [CodeKinds]uint64{515, 20, 8, 96, 128, 256}; got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
 	p.Runtime = ""
-	if got, want := p.ByCode(), [CodeKinds]uint64{3, 436, 72}; got != want {
+	if got, want := p.ByCode(), [CodeKinds]uint64{515, 436, 72}; got != want {
 		t.Errorf("without a VM %v, want %v", got, want)
 	}
 }

@@ -257,7 +257,7 @@ func (r *flameReader) add(s *stacks, sample *pprof.Sample, value, count float64,
 			sums = new([classes]float64)
 			r.bars[i].of[process] = sums
 		}
-		sums[classOf(kind, label(sample, stored.LabelRuntime), label(sample, stored.LabelThread))] += value
+		sums[classOf(kind, sample)] += value
 	}
 }
 
@@ -272,9 +272,9 @@ func (r *flameReader) tierOf(pid int64, id uint32) int {
 	return tierCompiled
 }
 
-// classOf says what a thread did whose innermost frame has that kind.
-func classOf(kind frameKind, runtime, thread string) int {
-	if of, ok := profile.VMThread(runtime, thread); ok {
+// classOf says what a sample's thread did. Its innermost frame has that kind.
+func classOf(kind frameKind, sample *pprof.Sample) int {
+	if of, ok := vmWork(sample); ok {
 		return int(of)
 	}
 	switch kind {

@@ -26,25 +26,25 @@ var works = []string{
 // workCompiled is code that another VM than HotSpot compiled.
 const workCompiled = "compiled"
 
-// serviceWork is the VM's own work that a sample is of: GC, JIT or VM; "" if it is of none. Threads of these names that run Java
-// code are the application's.
-func (s *stacks) serviceWork(sample *pprof.Sample) string {
+// vmWork is the VM's own work that a sample is of; false if it is of none. Threads with the VM's names that run Java code are the
+// application's.
+func vmWork(sample *pprof.Sample) (profile.CodeKind, bool) {
 	kind, ok := profile.VMThread(label(sample, stored.LabelRuntime), label(sample, stored.LabelThread))
 	if !ok {
-		return ""
+		return 0, false
 	}
 	for _, loc := range sample.Location {
-		if mappingFlags(loc.Mapping)&(jit|interpreted) != 0 {
-			return ""
+		if mappingFlags(loc.Mapping)&(jit|interpreted|stub) != 0 {
+			return 0, false
 		}
 	}
-	return kind.String()
+	return kind, true
 }
 
 // work is the kind of work that a sample is of.
 func (s *stacks) work(sample *pprof.Sample) string {
-	if w := s.serviceWork(sample); w != "" {
-		return w
+	if kind, ok := vmWork(sample); ok {
+		return kind.String()
 	}
 	if len(sample.Location) == 0 {
 		return profile.NativeCode.String()

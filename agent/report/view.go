@@ -77,7 +77,9 @@ func newView(p *pprof.Profile, form viewForm) (*view, error) {
 	place := func(sample *pprof.Sample, value uint64) cct.NodeID {
 		service := ""
 		if form&summed != 0 {
-			service = s.serviceWork(sample)
+			if kind, ok := vmWork(sample); ok {
+				service = kind.String()
+			}
 		}
 		if service != "" {
 			stack = append(stack[:0], serviceFrame(service))
