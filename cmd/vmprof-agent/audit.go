@@ -314,12 +314,16 @@ func (o *auditOptions) untimed(engine timing.Engine, took time.Duration, more []
 	return errors.New(text)
 }
 
-// notesOf are what the timings do not contain.
-func notesOf(engine timing.Engine) []string {
-	if e, ok := engine.(interface{ Notes() []string }); ok {
-		return e.Notes()
+// notesOf are what the timings do not contain. They quote names of the target.
+func notesOf(engine timing.Engine) (notes []string) {
+	e, ok := engine.(interface{ Notes() []string })
+	if !ok {
+		return nil
 	}
-	return nil
+	for _, note := range e.Notes() {
+		notes = append(notes, stored.Printable(note))
+	}
+	return notes
 }
 
 // candidates names methods whose names are like the wanted one, or some methods.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/timing"
 )
 
@@ -54,7 +55,7 @@ func (a *auditor) add(t *timing.Timing, cost time.Duration) {
 		a.versions, a.since = append(a.versions, t.Version), append(a.since, time.Now())
 	}
 	if name := t.Version.Name; name != "" {
-		a.versions[version].Name = name
+		a.versions[version].Name = stored.Printable(name)
 	}
 	a.timings++
 	if !a.warm(version) {
