@@ -383,6 +383,9 @@ struct hotspot_process {
 	__u32 method_const;	/* Method::_constMethod */
 	__u32 const_method_size; /* sizeof(ConstMethod): bytecodes follow */
 	__u32 const_method_code_size;
+	__u32 const_method_constants; /* ConstMethod::_constants */
+	__u32 const_pool_size; /* sizeof(ConstantPool): the constants follow, 8 bytes each */
+	__u32 method_name_shift; /* of the 16 bits of seen_method.shape that number the name's constant; 0 if unknown */
 	__s32 interp_method, interp_sender_sp, interp_bcp; /* from rbp, bytes */
 
 	__u32 thread_os;    /* JavaThread: OSThread* */
@@ -456,6 +459,7 @@ struct seen_method {
 	__u64 method;	    /* Method* */
 	__u64 const_method; /* Method::_constMethod */
 	__u64 shape;	    /* 8 bytes of that: _code_size, _name_index, _signature_index, _method_idnum */
+	__u64 name;	    /* its ConstantPool* and the Symbol* of its name, see read_method_name; 0 if they could not be read */
 	__u32 serial;	    /* hotspot_process.serial, 0 if the slot is empty */
 	__u32 since;	    /* epochs.classes from which on it is known to be that */
 	__u32 met;	    /* epochs.classes when it was met last */

@@ -49,6 +49,7 @@ func jdk17(p *HotspotProcess) {
 	p.AnchorSp, p.AnchorPc, p.AnchorFp = 0, 8, 16
 	p.WrapperAnchor, p.EntryWrapperOffset = 32, -48
 	p.MethodConst, p.ConstMethodSize, p.ConstMethodCodeSize = 8, 48, 32
+	p.ConstMethodConstants, p.ConstPoolSize, p.MethodNameShift = 8, 72, 16
 	p.InterpMethod, p.InterpSenderSp, p.InterpBcp = -24, -8, -64
 	p.NameNmethod, p.NameNative, p.NameInterpreter = 0x7001, 0x7002, 0x7003
 	p.NameVtable, p.NameAdapter, p.NameContinuation = 0x7004, 0x7005, 0x7006
@@ -109,6 +110,12 @@ func (vm *fakeVM) newMethod(codeSize uint16) method {
 	m := vm.allocate(32)
 	c := vm.allocate(uint64(vm.ConstMethodSize) + uint64(codeSize))
 	vm.meta.put64(m+uint64(vm.MethodConst), c)
+	if vm.MethodNameShift != 0 {
+		pool := vm.allocate(uint64(vm.ConstPoolSize) + 2*8)
+		vm.meta.put64(c+uint64(vm.ConstMethodConstants), pool)
+		vm.meta.put16(c+uint64(vm.ConstMethodCodeSize)+uint64(vm.MethodNameShift/8), 1)
+		vm.meta.put64(pool+uint64(vm.ConstPoolSize)+8, 0x5000) // a Symbol*
+	}
 	vm.meta.put16(c+uint64(vm.ConstMethodCodeSize), codeSize)
 	return method{m, c + uint64(vm.ConstMethodSize)}
 }

@@ -57,12 +57,14 @@ __noinline int see_method(__u32 slot, __u64 method)
 		if (!m)
 			return 0;
 		if (m->serial == serial && m->method == method) {
-			if (m->const_method != s->start.method_const || m->shape != s->start.method_shape) {
+			if (m->const_method != s->start.method_const || m->shape != s->start.method_shape ||
+			    (m->name != s->start.method_name && m->name && s->start.method_name)) {
 				if (m->met == now)
 					now = __sync_fetch_and_add(&e->classes, CLASS_EPOCH_CHANGE) + CLASS_EPOCH_CHANGE;
 				m->since = now;
 				m->const_method = s->start.method_const;
 				m->shape = s->start.method_shape;
+				m->name = s->start.method_name;
 				count(METHODS_CHANGED, 1);
 			}
 			m->met = now;
@@ -77,6 +79,7 @@ __noinline int see_method(__u32 slot, __u64 method)
 		unused->method = method;
 		unused->const_method = s->start.method_const;
 		unused->shape = s->start.method_shape;
+		unused->name = s->start.method_name;
 		unused->since = unused->met = now;
 		unused->serial = serial;
 	}
@@ -101,6 +104,30 @@ static __always_inline bool may_redefine(const struct hotspot_process *vm, struc
 	return s->start.redefines == REDEFINES;
 }
 
+/*
+ * A class that replaces another one may have methods of the same shape at the same addresses: they differ in their names. Leaves
+ * what distinguishes the names in scratch.start.method_name: one word, 0 if it cannot be read, as the page is not in memory. What it
+ * reads goes to scratch, as there is no room on the stack.
+ */
+static __noinline void read_method_name(const struct hotspot_process *vm, struct scratch *s)
+{
+	__u32 index = s->start.method_shape >> (vm->method_name_shift & 63) & 0xffff;
+	__u64 *pool = &s->start.method_pool, *name = &s->start.method_name;
+
+	*name = 0;
+	if (!vm->method_name_shift ||
+	    bpf_probe_read_user(pool, sizeof(*pool), (void *)(s->start.method_const + vm->const_method_constants)) || !*pool ||
+	    bpf_probe_read_user(name, sizeof(*name), (void *)(*pool + vm->const_pool_size + 8 * (__u64)index)) || !*name)
+		return;
+	*name = (*pool + (*name & ~1ull)) * SEEN_METHODS_HASH; /* the lowest bit is a mark that changes */
+}
+
+/* The segment's id of a method: a word that differs where its shape or name does. */
+static __always_inline __u64 method_id(struct scratch *s)
+{
+	return s->start.method_shape ^ s->start.method_name;
+}
+
 /* What is known of a method that the interpreter runs: its bytecodes. Cached like a segment. 0 if it makes no sense. */
 static __always_inline struct segment *method_at(const struct hotspot_process *vm, struct scratch *s, __u64 method)
 {
@@ -115,11 +142,12 @@ static __always_inline struct segment *method_at(const struct hotspot_process *v
 	s->start.method_const = cm;
 	if (!cm || bpf_probe_read_user(&s->start.method_shape, sizeof(s->start.method_shape), (void *)(cm + vm->const_method_code_size)))
 		return 0;
-	if (!known || g->live_id != s->start.method_shape || g->begin != cm + vm->const_method_size)
+	read_method_name(vm, s);
+	if (!known || g->live_id != method_id(s) || g->begin != cm + vm->const_method_size)
 		see_method(vm->slot, method);
 	g->frame = (__u16)s->start.method_shape;
 	g->begin = s->start.method_const + vm->const_method_size;
-	g->live_id = s->start.method_shape;
+	g->live_id = method_id(s);
 	g->compile_id = s->sample.class_epoch;
 	g->complete = s->start.walk;
 	g->tag = tag;

@@ -22,7 +22,7 @@ struct segment {
 	__u64 tag;	   /* pc >> segment_shift */
 	__u64 owner;	   /* who this was read from: serial of the VM << 32 | code epoch */
 	__u64 begin;	   /* first instruction; of a method: first bytecode */
-	__u64 live_id;	   /* where the compile id stands, 0 if there is none; of a method: seen_method.shape */
+	__u64 live_id;	   /* where the compile id stands, 0 if there is none; of a method: see method_id */
 	__u32 frame;	   /* bytes from sp to the caller's sp; of a method: bytes of bytecode */
 	__u32 complete;	   /* the frame is there once pc - begin reaches this; of a method: the walk that read it last */
 	__u32 compile_id;  /* of a method: the class epoch in which it was compared with seen_methods */
@@ -98,7 +98,8 @@ struct scratch {
 		__u32 placed; /* of the frames pushed so far, those whose place was noted */
 		__u32 scan_left; /* of SCAN_BUDGET */
 		__u32 lookup_left; /* of LOOKUP_BUDGET */
-		__u64 method_const, method_shape; /* as in struct seen_method: of the method that see_method is asked about */
+		__u64 method_pool;
+		__u64 method_const, method_shape, method_name; /* as in struct seen_method: of the method that see_method is asked about */
 	} start; /* of one sample; what the verifier need not follow, and no stack has room for */
 	struct {
 		__u64 pc, sp, bp;

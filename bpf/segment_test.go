@@ -221,7 +221,21 @@ func TestKernelMethodRedefined(t *testing.T) {
 			const name = 2 // of _code_size, _name_index
 			vm.meta.put16(m.codes-uint64(vm.ConstMethodSize)+uint64(vm.ConstMethodCodeSize)+name, 7)
 		},
-		"nothing": func(*fakeVM, *method) {},
+		"a method with the same body and names elsewhere": func(vm *fakeVM, m *method) {
+			pool := vm.meta.word(m.codes - uint64(vm.ConstMethodSize) + uint64(vm.ConstMethodConstants))
+			vm.meta.put64(pool+uint64(vm.ConstPoolSize)+8, 0x5040)
+		},
+		"a class with equal methods": func(vm *fakeVM, m *method) {
+			c := m.codes - uint64(vm.ConstMethodSize)
+			pool := vm.meta.word(c + uint64(vm.ConstMethodConstants))
+			other := vm.allocate(uint64(vm.ConstPoolSize) + 2*8)
+			vm.meta.put64(other+uint64(vm.ConstPoolSize)+8, vm.meta.word(pool+uint64(vm.ConstPoolSize)+8))
+			vm.meta.put64(c+uint64(vm.ConstMethodConstants), other)
+		},
+		"nothing": func(vm *fakeVM, m *method) { // the VM marks a constant
+			pool := vm.meta.word(m.codes - uint64(vm.ConstMethodSize) + uint64(vm.ConstMethodConstants))
+			vm.meta.put64(pool+uint64(vm.ConstPoolSize)+8, 0x5001)
+		},
 	}
 	for name, change := range changes {
 		for _, told := range []bool{true, false} { // whether the VM says that methods may be redefined, or nothing

@@ -57,6 +57,7 @@ type Target struct {
 type SeenMethod struct {
 	Body  uint64 // address of its body, with the bytecode
 	Shape uint64 // numbers in the body: how long the bytecode is, and where its names are
+	Name  uint64 // distinguishes its class's constants and its name; 0 if they could not be read
 	Since uint32 // Site.Epoch from which on it is known to be that
 }
 

@@ -165,7 +165,7 @@ func (rs *Resolver) attach(p *Process, lib *proc.Mapping) (*VM, error) {
 	}
 	target.Seen = func(method uint64) (vmruntime.SeenMethod, bool) {
 		m, ok := rs.objects.SeenMethod(serial, method)
-		return vmruntime.SeenMethod{Body: m.ConstMethod, Shape: m.Shape, Since: m.Since}, ok
+		return vmruntime.SeenMethod{Body: m.ConstMethod, Shape: m.Shape, Name: m.Name, Since: m.Since}, ok
 	}
 	vm, err := im.img.Attach(target)
 	if err != nil {

@@ -37,11 +37,12 @@ func TestAttribution(t *testing.T) {
 	if err != nil || len(installed) == 0 {
 		unavailable(t, fmt.Sprintf("JDKs: %v", err))
 	}
-	programs, each := []string{"Jython"}, 4*time.Second
+	const enough = 1000 // samples of a program
+	programs, warmUp := []string{"Jython"}, 4*time.Second
 	if !*document {
 		installed = installed[:1]
 	} else {
-		programs, each = nil, 3*each
+		programs, warmUp = nil, 3*warmUp
 		for _, p := range suite.Programs() {
 			programs = append(programs, p.Name)
 		}
@@ -51,13 +52,13 @@ func TestAttribution(t *testing.T) {
 	for _, jdk := range installed {
 		for _, name := range programs {
 			t.Run(fmt.Sprintf("%s/%d", name, jdk.Version), func(t *testing.T) {
-				a := measureAttribution(t, jdk, name, each)
+				a := measureAttribution(t, jdk, name, warmUp, enough)
 				t.Logf("%+v", a)
 				of := func(n int) string { return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(a.samples)) }
 				table.Add(name, jdk.Release, fmt.Sprint(a.samples), of(a.exact), of(a.within),
 					fmt.Sprintf("%.1f", float64(a.depth)/float64(max(a.within, 1))), of(a.wrong), of(a.nearest),
 					fmt.Sprintf("%.1f %%", 100*float64(a.silent)/float64(a.samples+a.silent)))
-				if a.samples < 500 {
+				if a.samples < enough {
 					t.Fatalf("only %d samples", a.samples)
 				}
 				// The aim is 1 % wrong over many programs, as in the table. One program may have more: all samples of one loop are
@@ -76,8 +77,9 @@ func TestAttribution(t *testing.T) {
 	}
 }
 
-// measureAttribution runs a program from its start, and looks at its samples from the middle of that time on.
-func measureAttribution(t *testing.T, jdk guests.JDK, name string, total time.Duration) (a attribution) {
+// measureAttribution runs a program from its start, and looks at its samples when that time is over: for as long again, and until there
+// are enough.
+func measureAttribution(t *testing.T, jdk guests.JDK, name string, warmUp time.Duration, enough int) (a attribution) {
 	t.Helper()
 	guest, err := suite.Start(t.Context(), jdk, name, "-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints")
 	if err != nil {
@@ -86,21 +88,18 @@ func measureAttribution(t *testing.T, jdk guests.JDK, name string, total time.Du
 	defer guest.Close()
 	ran := make(chan error, 1)
 	go func() {
-		_, err := guest.RunFor(2 * total)
+		_, err := guest.RunFor(warmUp + 2*time.Minute)
 		ran <- err
 	}()
-	time.Sleep(total)
+	time.Sleep(warmUp)
 	vm := &jvm{home: jdk.Home, pid: guest.PID(), mem: processMemory(guest.PID())}
 	vm.findLibrary(t)
 	all, few := vm.attach(t), vm.attach(t)
 	few.safepointsOnly = true
-	for running := true; running; {
+	for begin := time.Now(); time.Since(begin) < warmUp || a.samples < enough; {
 		select {
 		case err := <-ran:
-			if err != nil {
-				t.Fatal(err)
-			}
-			running = false
+			t.Fatalf("the program ended after %d samples: %v", a.samples, err)
 		default:
 		}
 		for _, pc := range vm.sample(t, suite.Thread, 200*time.Millisecond) {

@@ -22,6 +22,9 @@ func (p *Process) buildLayout() error {
 			Code:            s.method.code.Offset,
 			ConstMethodSize: uint32(s.method.constMethodSize),
 			CodeSize:        s.method.codeSize.Offset,
+			Constants:       s.method.constants.Offset,
+			PoolSize:        uint32(s.method.poolSize),
+			NameShift:       s.method.nameShift(),
 			MayRedefine:     s.method.mayRedefine,
 		},
 	}

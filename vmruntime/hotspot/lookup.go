@@ -160,7 +160,7 @@ func (p *Process) gone(addr uint64) bool {
 	}
 	seen, known := p.seen(addr)
 	bodies, err := p.methodReader().bodies([]uint64{addr})
-	return known && err == nil && bodies[addr] != methodBody{seen.Body, seen.Shape}
+	return known && err == nil && bodies[addr].differs(methodBody{seen.Body, seen.Shape, seen.Name})
 }
 
 // was reports whether m, which was just read, is what the sampled frame was in. Classes were not unloaded meanwhile, but
@@ -174,7 +174,7 @@ func (p *Process) was(m *method, site vmruntime.Site) bool {
 	if !known { // not by the walker's account, as those of other sources
 		return p.epoch == nil || p.epoch() == site.Epoch
 	}
-	if m.body != (methodBody{seen.Body, seen.Shape}) {
+	if m.body.differs(methodBody{seen.Body, seen.Shape, seen.Name}) {
 		return false
 	}
 	// Epochs wrap around: those from seen.Since up to now count.

@@ -199,7 +199,11 @@ func TestRedefinedMethod(t *testing.T) {
 			}
 			return bodies[p.blob.Method]
 		}
-		seen := vmruntime.SeenMethod{Body: body().constMethod, Shape: body().shape}
+		seenNow := func(since uint32) vmruntime.SeenMethod {
+			b := body()
+			return vmruntime.SeenMethod{Body: b.constMethod, Shape: b.shape, Name: b.name, Since: since}
+		}
+		seen := seenNow(0)
 		p.Process.seen = func(uint64) (vmruntime.SeenMethod, bool) { return seen, true }
 		old := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.Method}
 		first, err := p.Lookup(old)
@@ -227,7 +231,7 @@ func TestRedefinedMethod(t *testing.T) {
 			t.Errorf("the walker met another method there: %+v, %v", got, err)
 		}
 		p.epoch = vmruntime.EpochChange
-		seen = vmruntime.SeenMethod{Body: body().constMethod, Shape: body().shape, Since: p.epoch}
+		seen = seenNow(p.epoch)
 		if got, err := p.Lookup(unmet); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("the sample is from before the change: %+v, %v", got, err)
 		}
@@ -242,6 +246,16 @@ func TestRedefinedMethod(t *testing.T) {
 		p.methods = newCache[methodKey, *method](methodBytes)
 		if got, err := p.Lookup(now); err != nil || got[0] != second[0] {
 			t.Errorf("after another method changed: %+v, %v", got, err)
+		}
+		// A method of the same shape at the same addresses may have another name. Names that the walker could not read say nothing.
+		for names, want := range map[uint64]error{seen.Name + 8: vmruntime.ErrStale, 0: nil, seen.Name: nil} {
+			p.Process.seen = func(uint64) (vmruntime.SeenMethod, bool) {
+				return vmruntime.SeenMethod{Body: seen.Body, Shape: seen.Shape, Name: names, Since: seen.Since}, true
+			}
+			p.methods = newCache[methodKey, *method](methodBytes)
+			if got, err := p.Lookup(now); !errors.Is(err, want) {
+				t.Errorf("seen with names %#x: %+v, %v, want %v", names, got, err, want)
+			}
 		}
 		// What was read of it for compiled code does not count either once it is another one.
 		for _, alive := range []uint64{1, 2} {

@@ -73,6 +73,29 @@ type method struct {
 type methodBody struct {
 	constMethod uint64
 	shape       uint64 // shapeSize bytes of it from _code_size on: the indexes of its names, too
+	name        uint64 // its constant pool and the Symbol of its name in one word; 0 if they could not be read
+}
+
+// differs reports whether a method with one body cannot be that with the other.
+func (b methodBody) differs(other methodBody) bool {
+	return b.constMethod != other.constMethod || b.shape != other.shape || b.name != other.name && b.name != 0 && other.name != 0
+}
+
+// nameWord is methodBody.name. The kernel side computes the same (read_method_name in interpreter.bpf.h).
+func nameWord(pool, symbol uint64) uint64 {
+	if pool == 0 || symbol == 0 {
+		return 0
+	}
+	return (pool + untag(symbol)) * 0x9e3779b97f4a7c15
+}
+
+// nameShift is how many bits of a shape are below the index of the name; 0 if that is not in a shape.
+func (s *methodSchema) nameShift() uint32 {
+	from := s.nameIndex.Offset - s.codeSize.Offset
+	if s.nameIndex.Offset < s.codeSize.Offset || from > shapeSize-2 {
+		return 0
+	}
+	return 8 * from
 }
 
 const shapeSize = 8

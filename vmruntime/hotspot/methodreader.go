@@ -67,7 +67,7 @@ func (r methodReader) methods(addrs []uint64) (map[uint64]*method, error) {
 				file:      symbols[read.file],
 				leaf:      read.leaf,
 			},
-			body:  methodBody{read.constMethod, r.schema.shape(read.header)},
+			body:  methodBody{read.constMethod, r.schema.shape(read.header), nameWord(read.pool, read.name)},
 			lines: read.lines,
 		}
 	}
@@ -141,26 +141,24 @@ func (r methodReader) readConstMethods(reads []methodRead) error {
 // bodies reads what distinguishes the methods at addrs from others that may have their memory later. Those that cannot be read are
 // absent.
 func (r methodReader) bodies(addrs []uint64) (map[uint64]methodBody, error) {
-	var pointers, shapes vmstructs.Batch
-	for _, addr := range addrs {
-		pointers.Add(r.schema.constMethod.At(addr), 8)
+	reads := make([]methodRead, len(addrs))
+	for i, addr := range addrs {
+		reads[i].addr = addr
 	}
-	if err := pointers.Read(r.Mem); err != nil {
+	if err := r.readConstMethods(reads); err != nil {
 		return nil, err
 	}
-	for i := range addrs {
-		constMethod, _ := pointers.Word(i)
-		shapes.Add(r.schema.codeSize.At(constMethod), shapeSize)
+	var names vmstructs.Batch
+	for _, m := range reads {
+		names.Add(r.slot(m.pool, r.schema.nameIndex.Of(m.header)), poolSlot)
 	}
-	if err := shapes.Read(r.Mem); err != nil {
+	if err := names.Read(r.Mem); err != nil {
 		return nil, err
 	}
 	bodies := make(map[uint64]methodBody, len(addrs))
-	for i, addr := range addrs {
-		constMethod, ok1 := pointers.Word(i)
-		shape, ok2 := shapes.Word(i)
-		if ok1 && ok2 {
-			bodies[addr] = methodBody{constMethod, shape}
+	for i, m := range reads {
+		if symbol, _ := names.Word(i); m.ok {
+			bodies[m.addr] = methodBody{m.constMethod, r.schema.shape(m.header), nameWord(m.pool, symbol)}
 		}
 	}
 	return bodies, nil

@@ -36,6 +36,7 @@ func process(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
 
 		MethodConst: l.Method.ConstMethod, ConstMethodSize: l.Method.ConstMethodSize,
 		ConstMethodCodeSize: l.Method.CodeSize, MayRedefine: l.Method.MayRedefine,
+		ConstMethodConstants: l.Method.Constants, ConstPoolSize: l.Method.PoolSize, MethodNameShift: l.Method.NameShift,
 		InterpMethod: l.Interpreter.Method, InterpSenderSp: l.Interpreter.SenderSP, InterpBcp: l.Interpreter.Bytecode,
 	}
 	if l.Loom.HasChunks {

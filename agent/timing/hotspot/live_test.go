@@ -137,10 +137,13 @@ func TestLiveDurations(t *testing.T) {
 			t.Run(fmt.Sprintf("%d/%d", jdk.Version, ns), func(t *testing.T) {
 				g := startTimed(t, jdk, "work", rounds, 1)
 				e, list := timeMethod(t, g, "Timed.work", 600)
-				before := truth(t, g)
-				list = again(t, e, list[0].Version, 600)
-				after := truth(t, g)
-				compare(t, e, list, before, after)
+				v, truths := list[0].Version, []float64{truth(t, g)}
+				list = nil
+				for range 2 {
+					list = append(list, again(t, e, v, 300)...)
+					truths = append(truths, truth(t, g))
+				}
+				compare(t, e, list, truths)
 			})
 		}
 	}
@@ -165,17 +168,18 @@ func again(t *testing.T, e *Engine, v timing.Version, n int) (of []timing.Timing
 	return of
 }
 
-// compare compares timings with what the program's own clock had before and after them.
-func compare(t *testing.T, e *Engine, list []timing.Timing, before, after float64) {
+// compare compares timings with what the program's own clock had before, between and after them: the machine may have other work, which
+// makes all of them longer.
+func compare(t *testing.T, e *Engine, list []timing.Timing, truths []float64) {
 	t.Helper()
 	cost, within := e.Cost()
-	got, want := lower(list), (before+after)/2
-	t.Logf("%s: %.0f ns, want %.0f (before %.0f, after %.0f), %+.2f %%; cost %v within %v; spent %v; %+v %v",
-		list[0].Version.Name, got, want, before, after, 100*(got/want-1), cost, within, e.Spent(), e.Stats(), e.Notes())
+	got, least, most := lower(list), slices.Min(truths), slices.Max(truths)
+	t.Logf("%s: %.0f ns, want %.0f, %+.2f %%; cost %v within %v; spent %v; %+v %v",
+		list[0].Version.Name, got, truths, 100*(2*got/(least+most)-1), cost, within, e.Spent(), e.Stats(), e.Notes())
 	const sigmas = 3
-	allowed := 0.02*want + sigmas*float64(within) + math.Abs(before-after)
-	if math.Abs(got-want) > allowed {
-		t.Errorf("%.0f ns, want %.0f within %.0f", got, want, allowed)
+	allowed := 0.02*most + sigmas*float64(within)
+	if got < least-allowed || got > most+allowed {
+		t.Errorf("%s: %.0f ns, want one of %.0f within %.0f", list[0].Version.Name, got, truths, allowed)
 	}
 }
 
@@ -280,14 +284,9 @@ func TestLiveTwoProcesses(t *testing.T) {
 			if most := time.Duration(share*float64(used)) + atOnce; spent > most {
 				t.Errorf("windows took %v of %v, want %v", spent, used, most)
 			}
-			_, within := e.Cost()
+			t.Logf("spent %v of %v", spent, used)
 			for pid, list := range byPID {
-				got, of := lower(list), truths[pid]
-				t.Logf("%s: %.0f ns, want %.0f; cost within %v; spent %v of %v", list[0].Version.Name, got, of, within, spent, used)
-				allowed := 0.02*slices.Max(of) + 3*float64(within)
-				if got < slices.Min(of)-allowed || got > slices.Max(of)+allowed {
-					t.Errorf("%s: %.0f ns, want one of %.0f within %.0f", list[0].Version.Name, got, of, allowed)
-				}
+				compare(t, e, list, truths[pid])
 			}
 			for _, g := range guests {
 				if err := g.Close(); err != nil {
