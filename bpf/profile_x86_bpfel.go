@@ -169,85 +169,89 @@ const (
 )
 
 type ProfileHotspotProcess struct {
-	_                   structs.HostLayout
-	StartTicks          uint64
-	ThreadInJava        uint32
-	Serial              uint32
-	Slot                uint32
-	Flags               uint32
-	Heaps               [4]ProfileCodeHeap
-	CodeLow             uint64
-	CodeHigh            uint64
-	InterpreterLow      uint64
-	InterpreterHigh     uint64
-	SegmentShift        uint32
-	BlockHeader         uint32
-	NameNmethod         uint64
-	NameNative          uint64
-	NameInterpreter     uint64
-	NameVtable          uint64
-	NameAdapter         uint64
-	NameContinuation    uint64
-	CallStubReturn      uint64
-	ReturnBarrier       uint64
-	BlobName            uint32
-	BlobCodeBegin       uint32
-	BlobFrameSize       uint32
-	BlobFrameComplete   uint32
-	BlobCompileId       uint32
-	BlobDeoptHandler    uint32
-	BlobDeoptMhHandler  uint32
-	BlobOrigPc          uint32
-	TlsModule           uint64
-	TlsOffset           uint64
-	JavaThreadVtable    uint64
-	ThreadAnchor        uint32
-	ThreadStackBase     uint32
-	ThreadState         uint32
-	AnchorSp            uint32
-	AnchorFp            uint32
-	AnchorPc            uint32
-	WrapperAnchor       uint32
-	EntryWrapperOffset  int32
-	MayRedefine         uint64
-	MethodConst         uint32
-	ConstMethodSize     uint32
-	ConstMethodCodeSize uint32
-	InterpMethod        int32
-	InterpSenderSp      int32
-	InterpBcp           int32
-	ThreadOs            uint32
-	OsThreadId          uint32
-	EnterReturn         uint64
-	HeapLow             uint64
-	HeapHigh            uint64
-	BadColours          uint64
-	AddressMask         uint64
-	OopBase             uint64
-	OopMask             uint64
-	ChunkKlass          uint64
-	ChunkKlassMask      uint64
-	ChunkKlassAt        uint32
-	ChunkKlassShift     uint32
-	OopShift            uint32
-	OopColourShift      uint32
-	EntryCont           uint32
-	ContTail            uint32
-	ChunkParent         uint32
-	ChunkCont           uint32
-	ChunkSize           uint32
-	ChunkSp             uint32
-	ChunkBottom         uint32
-	ChunkPc             uint32
-	ChunkStack          uint32
-	ForwardGranule      uint32
-	ForwardStart        uint32
-	ForwardShift        uint32
-	ForwardLength       uint32
-	ForwardEntries      uint32
-	Pad2                uint32
-	_                   [4]byte
-	ForwardTables       [2]uint64
+	_                    structs.HostLayout
+	StartTicks           uint64
+	ThreadInJava         uint32
+	Serial               uint32
+	Slot                 uint32
+	Flags                uint32
+	Heaps                [4]ProfileCodeHeap
+	CodeLow              uint64
+	CodeHigh             uint64
+	InterpreterLow       uint64
+	InterpreterHigh      uint64
+	SegmentShift         uint32
+	BlockHeader          uint32
+	NameNmethod          uint64
+	NameNative           uint64
+	NameInterpreter      uint64
+	NameVtable           uint64
+	NameAdapter          uint64
+	NameContinuation     uint64
+	CallStubReturn       uint64
+	ReturnBarrier        uint64
+	BlobName             uint32
+	BlobCodeBegin        uint32
+	BlobFrameSize        uint32
+	BlobFrameComplete    uint32
+	BlobCompileId        uint32
+	BlobDeoptHandler     uint32
+	BlobDeoptMhHandler   uint32
+	BlobOrigPc           uint32
+	TlsModule            uint64
+	TlsOffset            uint64
+	JavaThreadVtable     uint64
+	ThreadAnchor         uint32
+	ThreadStackBase      uint32
+	ThreadState          uint32
+	AnchorSp             uint32
+	AnchorFp             uint32
+	AnchorPc             uint32
+	WrapperAnchor        uint32
+	EntryWrapperOffset   int32
+	MayRedefine          uint64
+	MethodConst          uint32
+	ConstMethodSize      uint32
+	ConstMethodCodeSize  uint32
+	ConstMethodConstants uint32
+	ConstPoolSize        uint32
+	MethodNameShift      uint32
+	InterpMethod         int32
+	InterpSenderSp       int32
+	InterpBcp            int32
+	ThreadOs             uint32
+	OsThreadId           uint32
+	_                    [4]byte
+	EnterReturn          uint64
+	HeapLow              uint64
+	HeapHigh             uint64
+	BadColours           uint64
+	AddressMask          uint64
+	OopBase              uint64
+	OopMask              uint64
+	ChunkKlass           uint64
+	ChunkKlassMask       uint64
+	ChunkKlassAt         uint32
+	ChunkKlassShift      uint32
+	OopShift             uint32
+	OopColourShift       uint32
+	EntryCont            uint32
+	ContTail             uint32
+	ChunkParent          uint32
+	ChunkCont            uint32
+	ChunkSize            uint32
+	ChunkSp              uint32
+	ChunkBottom          uint32
+	ChunkPc              uint32
+	ChunkStack           uint32
+	ForwardGranule       uint32
+	ForwardStart         uint32
+	ForwardShift         uint32
+	ForwardLength        uint32
+	ForwardEntries       uint32
+	Pad2                 uint32
+	_                    [4]byte
+	ForwardTables        [2]uint64
 }
 
 type ProfileKeptStack struct {
@@ -409,8 +413,10 @@ type ProfileScratch struct {
 		Placed       uint32
 		ScanLeft     uint32
 		LookupLeft   uint32
+		MethodPool   uint64
 		MethodConst  uint64
 		MethodShape  uint64
+		MethodName   uint64
 	}
 	Caller struct {
 		_  structs.HostLayout
@@ -518,6 +524,7 @@ type ProfileSeenMethod struct {
 	Method      uint64
 	ConstMethod uint64
 	Shape       uint64
+	Name        uint64
 	Serial      uint32
 	Since       uint32
 	Met         uint32
