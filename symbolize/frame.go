@@ -43,7 +43,7 @@ type Frame struct {
 	Line       int
 	Kind       Kind
 	Inlined    bool // inlined into the next outer frame, with which it shares Address and Mapping
-	// Approximate marks a leaf [inlined in M]: M itself, or a method that was inlined in it (see vmruntime.Frame).
+	// Approximate marks a frame [inlined in M]: M itself, or a method that was inlined in it (see vmruntime.Frame).
 	Approximate bool
 	Mapping     unique.Handle[Mapping]
 	Address     uint64

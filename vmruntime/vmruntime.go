@@ -125,8 +125,8 @@ type Frame struct {
 	Line      int    // 0 if unknown
 	BCI       int    // bytecode index, -1 if unknown
 	Tier      Tier
-	// Approximate marks a leaf of which the VM did not record what is inlined there: the time is that of this method, or of
-	// a method that was inlined in it.
+	// Approximate marks an innermost frame of a compilation where the VM did not record what is inlined: it is this method, or a
+	// method that was inlined in it.
 	Approximate bool
 }
 

@@ -75,13 +75,13 @@ func otherComments(p *pprof.Profile, m *stored.Metadata) []string {
 	return slices.DeleteFunc(slices.Clone(p.Comments), func(c string) bool { return known[c] || stored.IsMetadata(c) })
 }
 
-// approximations says of how many samples the innermost method is not known, if it is of any.
+// approximations says how many samples have a frame whose method is not known, if there are any.
 func approximations(p *pprof.Profile) []string {
 	share := labelShare(p, stored.LabelAttribution, stored.Approximate)
 	if share == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("attribution: in %.1f%% of the samples the leaf is [inlined in M]: M, or a method that was "+
+	return []string{fmt.Sprintf("attribution: %.1f%% of the samples have a frame [inlined in M]: M, or a method that was "+
 		"inlined in it", share)}
 }
 

@@ -366,7 +366,7 @@ func doubt(p *pprof.Profile) (word, why string) {
 	case c.Folded < fewSamples:
 		return coarse, account
 	case approximated > muchDoubted:
-		return approximate, percent(approximated) + " of the leaves may be inlined methods"
+		return approximate, percent(approximated) + " of the stacks have a frame [inlined in M]"
 	case uncertain > muchDoubted:
 		return approximate, "the callers of " + percent(uncertain) + " of the samples are uncertain"
 	}

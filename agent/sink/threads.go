@@ -40,7 +40,11 @@ func (b *pprofBuilder) thread(proc *profile.Process, thread *profile.Thread, of 
 	if of == Time {
 		period = uint64(max(b.period, 0))
 	}
+	approximate := make([]bool, thread.Tree.Len()+1) // by node: a frame of the stack is. Parents come before their children
 	for id, n := range thread.Tree.Nodes() {
+		if of == Time && id != cct.Root {
+			approximate[id] = approximate[n.Parent] || n.Key.Value().Approximate
+		}
 		var entered uint64
 		if of == Time && b.content.entries() {
 			entered = n.Entered
@@ -57,7 +61,7 @@ func (b *pprofBuilder) thread(proc *profile.Process, thread *profile.Thread, of 
 		} else {
 			sample.Value = b.content.values(0, 0, int64(n.Self), 0)
 		}
-		if of == Time && n.Self > 0 && id != cct.Root && n.Key.Value().Approximate {
+		if n.Self > 0 && approximate[id] {
 			sample.Label = approximated
 		}
 		b.profile.Sample = append(b.profile.Sample, sample)

@@ -85,7 +85,7 @@ const (
 	LabelPID         = "pid" // numeric, as is tid
 	LabelTID         = "tid"
 	LabelAttribution = "attribution"
-	// Approximate is the attribution of a sample whose leaf is [inlined in M].
+	// Approximate is the attribution of a sample with a frame [inlined in M]: the leaf, or the caller of a stub.
 	Approximate = "approximate"
 	// LabelContext says of a sample whose context is not certain how it was found: see profile.Certainty.
 	LabelContext = "context"

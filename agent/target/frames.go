@@ -12,7 +12,7 @@ import (
 // vmName is what profiles show for a place that the VM names with these frames. Code is the mapping of compiled code.
 func vmName(frames []vmruntime.Frame, site vmruntime.Site, code unique.Handle[symbolize.Mapping]) (n Name) {
 	for i, f := range frames {
-		if site.Exact && f.Approximate {
+		if f.Approximate {
 			n.BCIs = append(n.BCIs, -1)
 			n.Symbols = append(n.Symbols, symbolize.Intern(inlinedIn(f, site, code)))
 		}

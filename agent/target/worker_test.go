@@ -72,24 +72,19 @@ func TestNameLater(t *testing.T) {
 	}
 }
 
-// TestInlinedIn: where the VM does not record what was inlined, a leaf of its own says so, below the method that is certain. A place
-// that is returned to needs none.
+// TestInlinedIn: where the VM does not record what was inlined, a frame of its own says so, below the method that is certain: also at a
+// return address, as of calls of stubs nothing is recorded.
 func TestInlinedIn(t *testing.T) {
 	frames := []vmruntime.Frame{
 		{Function: "a.B.inner", File: "B.java", Line: 3, BCI: 7, Approximate: true},
 		{Function: "a.B.outer", File: "B.java", Line: 9, BCI: 2},
 	}
-	for exact, want := range map[bool][]symbolize.Frame{
-		true: {
+	for _, exact := range []bool{true, false} {
+		want := []symbolize.Frame{
 			{Function: "[inlined in a.B.inner]", SystemName: "[inlined in a.B.inner]", Inlined: true, Approximate: true},
 			{Function: "a.B.inner", SystemName: "a.B.inner", File: "B.java", Line: 3, Inlined: true},
 			{Function: "a.B.outer", SystemName: "a.B.outer", File: "B.java", Line: 9},
-		},
-		false: {
-			{Function: "a.B.inner", SystemName: "a.B.inner", File: "B.java", Line: 3, Inlined: true},
-			{Function: "a.B.outer", SystemName: "a.B.outer", File: "B.java", Line: 9},
-		},
-	} {
+		}
 		n := vmName(frames, vmruntime.Site{Kind: vmruntime.Compiled, PC: 0x1000, Exact: exact}, jitMapping)
 		var got []symbolize.Frame
 		for _, s := range n.Symbols {

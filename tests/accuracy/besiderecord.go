@@ -98,8 +98,8 @@ func ofAgent(s stacks.Stack) besideSample {
 	for _, f := range s.Frames {
 		switch {
 		case !f.Java():
-		case len(sample.methods) == 0 && stacks.InlinedIn(f.Function):
-			sample.vague = true
+		case stacks.InlinedIn(f.Function):
+			sample.vague = sample.vague || len(sample.methods) == 0
 		default:
 			sample.methods = append(sample.methods, f.Function)
 		}

@@ -93,16 +93,19 @@ func isJava(l *pprof.Location) bool {
 // topEdge is the call that a stack with a Java frame at its top is in. Lines of a location are innermost first.
 func topEdge(frames []*pprof.Location, logical bool) javaEdge {
 	name := func(l pprof.Line) string { return comparableName(l.Function.SystemName) }
-	top := frames[0].Line
-	if len(top) > 1 && stacks.InlinedIn(top[0].Function.Name) {
-		top = top[1:]
+	methods := func(l *pprof.Location) []pprof.Line {
+		if len(l.Line) > 1 && stacks.InlinedIn(l.Line[0].Function.Name) {
+			return l.Line[1:]
+		}
+		return l.Line
 	}
+	top := methods(frames[0])
 	if logical && len(top) > 1 {
 		return javaEdge{Caller: name(top[1]), Site: noSite, Callee: name(top[0])}
 	}
 	e := javaEdge{Caller: notJava, Site: noSite, Callee: name(top[len(top)-1])}
 	if len(frames) > 1 && isJava(frames[1]) {
-		e.Caller = name(frames[1].Line[0])
+		e.Caller = name(methods(frames[1])[0])
 	}
 	return e
 }

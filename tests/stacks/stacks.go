@@ -68,7 +68,7 @@ func (f Frame) Marker() bool {
 	return f.Mapping == "" && strings.HasPrefix(f.Function, "[")
 }
 
-// InlinedIn says that the name is that of a leaf [inlined in M], which is no method.
+// InlinedIn reports whether a name is that of a frame [inlined in M], which is no method.
 func InlinedIn(function string) bool { return strings.HasPrefix(function, "[inlined in ") }
 
 // Self says that the method is the innermost Java method that is known. What it calls in the JVM, in libraries and in the

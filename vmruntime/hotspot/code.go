@@ -175,11 +175,9 @@ func (c *code) placeOf(pc uint64, exact bool) debuginfo.Place {
 	if exact && offset < c.frameComplete {
 		return own // the prologue belongs to the method itself
 	}
-	at := c.scopes.At(offset)
-	if !exact && !at.Recorded {
-		return own // HotSpot records every return address: this is none, so do not guess what is inlined
-	}
-	return at
+	// HotSpot records the return addresses of calls that may stop at a safepoint. Calls of its stubs, such as arraycopy and Math.cos,
+	// cannot: of those it records as little as of other instructions.
+	return c.scopes.At(offset)
 }
 
 func (c *code) frame(from *source, bci, line int) vmruntime.Frame {

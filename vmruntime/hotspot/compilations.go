@@ -163,7 +163,7 @@ func (p *Process) introduce(method uint64, from *source) {
 // places is the chain of frames, without names.
 func (c *code) places(pc uint64, exact bool) []vmruntime.Scope {
 	at := c.placeOf(pc, exact)
-	if at.Scope == debuginfo.NoScope {
+	if at.Scope == debuginfo.NoScope || !exact && !at.Recorded { // no guess is good enough for a call site
 		return []vmruntime.Scope{{Method: c.method, BCI: -1}}
 	}
 	var places []vmruntime.Scope
