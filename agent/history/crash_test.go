@@ -541,11 +541,11 @@ func TestDamagedMerge(t *testing.T) {
 		if p, err := Read(r.path).Query(t.Context(), Selection{From: began, To: began.Add(15 * time.Second)}); err != nil || strings.Contains(strings.Join(p.Comments, " "), "damaged") {
 			t.Errorf("%s: of another time: %v, %v", test.name, p, err)
 		}
-		r.now = r.now.Add(time.Hour)
+		r.addLong(t, sinktest.Shop(), time.Hour)
 		for range 5 { // each merges a segment
 			r.add(t, sinktest.Shop())
 		}
-		if got, want := totalsOf(r.all(t, 0)).samples, (4+test.windows+5)*totalsOf(sinktest.Shop()).samples; got != want {
+		if got, want := totalsOf(r.all(t, 0)).samples, (4+test.windows+6)*totalsOf(sinktest.Shop()).samples; got != want {
 			t.Errorf("%s: %d samples, want %d", test.name, got, want)
 		}
 		if n := r.Stats(); n.Cut == 0 || n.Removed[RemovedAge] != 0 {

@@ -49,11 +49,17 @@ func (r *rig) reopen(t *testing.T, o Options) {
 	t.Cleanup(func() { s.Close() })
 }
 
-// add adds a window of ten seconds that ends now, and turns the clock.
+// add adds a window of ten seconds that begins now, and turns the clock.
 func (r *rig) add(t *testing.T, p *profile.Profile) {
 	t.Helper()
-	p.Start, p.Duration = r.now, 10*time.Second
-	r.now = r.now.Add(10 * time.Second)
+	r.addLong(t, p, 10*time.Second)
+}
+
+// addLong adds a window that begins now, and turns the clock.
+func (r *rig) addLong(t *testing.T, p *profile.Profile, d time.Duration) {
+	t.Helper()
+	p.Start, p.Duration = r.now, d
+	r.now = r.now.Add(d)
 	if err := r.Add(p); err != nil {
 		t.Fatal(err)
 	}
@@ -173,13 +179,15 @@ func TestSumsStay(t *testing.T) {
 	r.add(t, p)
 	want.add(p)
 	check("10")
-	r.now = r.now.Add(4 * time.Hour)
-	for range 3 { // a merge each
+	p = varied(rng, 3, 8)
+	r.addLong(t, p, 4*time.Hour)
+	want.add(p)
+	for range 3 { // the first one begins a segment, and ages the others
 		p := varied(rng, 3, 8)
 		r.add(t, p)
 		want.add(p)
 	}
-	check("20")
+	check("200")
 	// An hour in windows of ten minutes.
 	slices, err := Read(r.path).Timeline(t.Context(), began, began.Add(time.Hour), "")
 	if err != nil || len(slices) != 6 {
@@ -190,7 +198,7 @@ func TestSumsStay(t *testing.T) {
 			t.Errorf("a window at %v covers %v", s.Start, s.Covered)
 		}
 	}
-	if n := r.Stats(); n.Windows != 370 || n.Merges != 2 {
+	if n := r.Stats(); n.Windows != 371 || n.Merges != 2 {
 		t.Errorf("%d windows, %d merges", n.Windows, n.Merges)
 	}
 }
@@ -285,9 +293,9 @@ func TestRoundTrip(t *testing.T) {
 // A window with too many stacks keeps its sums.
 func TestRareStacks(t *testing.T) {
 	p := varied(rand.New(rand.NewPCG(3, 4)), 10, 300)
-	m := merger{frames: make(frameCache)}
-	m.add(p, p.Start)
-	got := m.finish(500)
+	m := newMerger(newNames())
+	m.add(m.names.window(p, new(arena)), p.Start)
+	got := m.names.profile(m.finish(500, new(arena)))
 	if n, want := totalsOf(got), totalsOf(p); n != want {
 		t.Errorf("%+v, want %+v", n, want)
 	}
@@ -364,7 +372,7 @@ func TestOtherKinds(t *testing.T) {
 // Windows with ever other stacks are added up in bounded memory.
 func TestMergingIsBounded(t *testing.T) {
 	var (
-		m    merger
+		m    = newMerger(newNames())
 		want uint64
 	)
 	const each = maxContexts
@@ -379,16 +387,16 @@ func TestMergingIsBounded(t *testing.T) {
 		want += each
 		p := &profile.Profile{Start: began, Duration: time.Second, Processes: []*profile.Process{{PID: 1, Comm: "a",
 			Threads: []*profile.Thread{{Name: "t", Tree: tree}}, Events: []*profile.Events{rows}}}}
-		m.add(p, began.Add(time.Second))
+		m.add(m.names.window(p, new(arena)), began.Add(time.Second))
 		held := m.processes[0]
-		if n := held.Threads[0].Tree.Len(); n > maxMerging {
+		if n := held.threads[0].tree.Len(); n > maxMerging {
 			t.Fatalf("%d contexts after %d windows", n, window+1)
 		}
-		if e := held.events[profile.Locks]; e.Tree.Len() > maxMerging || len(e.Rows) > maxMerging {
-			t.Fatalf("%d contexts and %d rows after %d windows", e.Tree.Len(), len(e.Rows), window+1)
+		if e := held.events[profile.Locks]; e.tree.Len() > maxMerging || len(e.rows) > maxMerging {
+			t.Fatalf("%d contexts and %d rows after %d windows", e.tree.Len(), len(e.rows), window+1)
 		}
 	}
-	if got := totalsOf(m.finish(maxContexts)); got.samples != want || got.events != want {
+	if got := totalsOf(m.names.profile(m.finish(maxContexts, new(arena)))); got.samples != want || got.events != want {
 		t.Errorf("%d samples and %d events, want %d", got.samples, got.events, want)
 	}
 }
