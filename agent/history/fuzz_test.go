@@ -16,7 +16,7 @@ import (
 // bodies are those of a segment with windows of all kinds, before they are compressed.
 func bodies(tb testing.TB) (raw [][]byte) {
 	for _, p := range []*profile.Profile{sinktest.Shop(), sinktest.ShopBoth(), sinktest.ShopEvents(), sinktest.ShopPartial(), varied(rand.New(rand.NewPCG(1, 2)), 2, 4)} {
-		m := newMerger(newNames())
+		m := newMerger(newNames(), new(spare))
 		e := newEncoder(newTables(m.names)) // so that a body has all of its names
 		m.add(m.names.window(p, new(arena)), began)
 		h := header{span{began, began.Add(time.Second), time.Second}, sumsOf(p)}
@@ -45,7 +45,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		m := newMerger(newNames())
+		m := newMerger(newNames(), new(spare))
 		d := newDecoder(nil, m.names)
 		w, err := d.decode(body, &Selection{})
 		if (w == nil) == (err == nil) {

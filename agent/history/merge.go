@@ -29,6 +29,7 @@ const (
 // A merger makes one window of several.
 type merger struct {
 	names     *names
+	spare     *spare
 	sum       window    // without processes
 	end       time.Time // of the last window
 	index     map[processKey]*mergedProcess
@@ -36,7 +37,57 @@ type merger struct {
 	place     []cct.NodeID // where contexts of a tree went
 }
 
-func newMerger(n *names) *merger { return &merger{names: n} }
+func newMerger(n *names, s *spare) *merger { return &merger{names: n, spare: s} }
+
+// A spare has the memory of mergers that are done, for the next ones: most windows have threads and events like those before them.
+type spare struct {
+	threads []*mergedThread
+	events  []*mergedEvents
+}
+
+// release makes m's memory spare. Its window stays, as it has memory of its own.
+func (m *merger) release() {
+	*m.spare = spare{}
+	kept := 0
+	room := func(contexts int) bool {
+		kept += contexts
+		return kept <= maxArena
+	}
+	for _, p := range m.processes {
+		for _, t := range p.threads {
+			if room(t.tree.Len()) {
+				t.tree.Purge()
+				m.spare.threads = append(m.spare.threads, t)
+			}
+		}
+		for _, e := range p.events {
+			if e != nil && room(max(e.tree.Len(), len(e.rows))) {
+				e.tree.Purge()
+				*e = mergedEvents{events: events{rows: e.rows[:0]}, tree: e.tree, first: e.first[:0], next: e.next[:0]}
+				m.spare.events = append(m.spare.events, e)
+			}
+		}
+	}
+	*m = merger{names: m.names, spare: m.spare, place: m.place}
+}
+
+func (s *spare) thread(key threadKey) *mergedThread {
+	if len(s.threads) == 0 {
+		return &mergedThread{threadKey: key}
+	}
+	t := s.threads[0]
+	t.threadKey, s.threads = key, s.threads[1:]
+	return t
+}
+
+func (s *spare) eventsOf(kind profile.EventKind) *mergedEvents {
+	if len(s.events) == 0 {
+		return &mergedEvents{events: events{kind: kind}}
+	}
+	e := s.events[0]
+	e.kind, s.events = kind, s.events[1:]
+	return e
+}
 
 type processKey struct {
 	pid                    int
@@ -64,8 +115,14 @@ type callKey struct {
 type mergedEvents struct {
 	events // without a tree
 	tree   cct.Tree[frameID]
-	index  map[rowKey]int32
+	// The rows of a context are a list. Those behind the first few are found by hash: a target may have any number.
+	first []int32 // by context; the row's place plus 1, 0 if there is none
+	next  []int32 // by row
+	far   map[rowKey]int32
 }
+
+// nearRows are the rows of a context that are found without a hash. Most contexts have one or two.
+const nearRows = 8
 
 // add adds a window, which covers the time until end. The window is not changed.
 func (m *merger) add(w *window, end time.Time) {
@@ -128,7 +185,7 @@ func (m *merger) shrink() {
 		w.limitCalls(limit)
 	}
 	end := m.end
-	*m = merger{names: m.names, place: m.place}
+	m.release()
 	m.addWindow(w, end)
 }
 
@@ -220,7 +277,7 @@ func (p *mergedProcess) add(m *merger, one *process) {
 	for i := range one.events {
 		e := &one.events[i]
 		if p.events[e.kind] == nil {
-			p.events[e.kind] = &mergedEvents{events: events{kind: e.kind}, index: make(map[rowKey]int32, len(e.rows))}
+			p.events[e.kind] = m.spare.eventsOf(e.kind)
 		}
 		p.events[e.kind].add(m, e)
 	}
@@ -242,7 +299,7 @@ func (p *mergedProcess) addThread(m *merger, t *thread) {
 	}
 	sum := p.index[key]
 	if sum == nil {
-		sum = &mergedThread{threadKey: key}
+		sum = m.spare.thread(key)
 		p.index[key] = sum
 		p.threads = append(p.threads, sum)
 	}
@@ -258,17 +315,44 @@ func (e *mergedEvents) add(m *merger, other *events) {
 		e.coverage.Add(other.coverage)
 	}
 	place := m.graft(&e.tree, other.tree)
-	for i := range other.rows {
-		key := other.rows[i].rowKey
-		key.context = place[key.context]
-		at, known := e.index[key]
-		if known {
-			e.rows[at].add(&other.rows[i])
-			continue
-		}
-		e.index[key] = int32(len(e.rows))
-		e.rows = append(e.rows, row{key, other.rows[i].events, other.rows[i].values})
+	if missing := e.tree.Len() + 1 - len(e.first); missing > 0 {
+		e.first = append(e.first, make([]int32, missing)...)
 	}
+	for i := range other.rows {
+		r := other.rows[i]
+		r.context = place[r.context]
+		e.addRow(&r)
+	}
+}
+
+// addRow adds up rows that differ by nothing.
+func (e *mergedEvents) addRow(r *row) {
+	before, at := int32(0), e.first[r.context]
+	for range nearRows {
+		if at == 0 {
+			e.rows, e.next = append(e.rows, *r), append(e.next, 0)
+			if n := int32(len(e.rows)); before == 0 {
+				e.first[r.context] = n
+			} else {
+				e.next[before-1] = n
+			}
+			return
+		}
+		if known := &e.rows[at-1]; known.rowKey == r.rowKey {
+			known.add(r)
+			return
+		}
+		before, at = at, e.next[at-1]
+	}
+	if at, known := e.far[r.rowKey]; known {
+		e.rows[at-1].add(r)
+		return
+	}
+	if e.far == nil {
+		e.far = make(map[rowKey]int32)
+	}
+	e.rows, e.next = append(e.rows, *r), append(e.next, 0)
+	e.far[r.rowKey] = int32(len(e.rows))
 }
 
 // addCalls adds a call graph. Rates differ from window to window as the budget changes them: the last one is kept.

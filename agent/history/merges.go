@@ -127,6 +127,9 @@ func (s *Store) merge(old *segment, level int) error {
 	if err := unix.Fdatasync(int(temp.Fd())); err != nil {
 		return fmt.Errorf("merge windows of the history: %w", err)
 	}
+	if _, err := s.dir.Lstat(name.String()); !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("merge windows of the history: %v is a file of others", name)
+	}
 	if err := s.dir.Rename(name.String()+temporary, name.String()); err != nil {
 		return fmt.Errorf("merge windows of the history: %w", err)
 	}
@@ -156,6 +159,7 @@ type merging struct {
 	from  *decoder
 	to    openSegmentFile
 	room  arena
+	spare spare
 	old   *segment
 	read  int64 // the end of the last record that was read
 }
@@ -171,7 +175,7 @@ func (m *merging) removed() bool {
 // window writes one window of several.
 func (m *merging) window(entries []entry, services []string) error {
 	var (
-		sum    = newMerger(m.names)
+		sum    = newMerger(m.names, &m.spare)
 		used   sums
 		broken error
 	)
@@ -197,6 +201,7 @@ func (m *merging) window(entries []entry, services []string) error {
 	m.room.reset()
 	w := sum.finish(maxContexts, &m.room)
 	h := header{span{w.Start, sum.end, w.Duration}, used.list}
+	sum.release()
 	record, err := m.to.record(&h, w)
 	if err != nil {
 		return err

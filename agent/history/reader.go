@@ -79,7 +79,7 @@ func (r *Reader) Query(ctx context.Context, want Selection) (*profile.Profile, e
 	defer closeAll(files)
 	half := func(e *entry) bool { return want.overlap(e) >= e.end.Sub(e.start)/2 }
 	touches := func(e *entry) bool { return true }
-	q := query{sum: newMerger(newNames())}
+	q := query{sum: newMerger(newNames(), new(spare))}
 	for _, taken := range []func(*entry) bool{half, touches} {
 		for _, f := range files {
 			if err := q.add(ctx, f, &want, taken); err != nil {

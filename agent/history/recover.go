@@ -41,11 +41,29 @@ func (s *Store) recover() error {
 	return nil
 }
 
-// discard removes what an interrupted merge left.
+// discard removes what an interrupted merge left, if it is that.
 func (s *Store) discard(name string) {
-	if err := s.dir.Remove(name); err != nil {
-		s.fail(FailedRemove, true, "what an interrupted merge left of the history stays", err)
+	err := s.checkOurs(name)
+	if err == nil {
+		err = s.dir.Remove(name)
 	}
+	if err != nil {
+		s.fail(FailedRemove, true, "what an interrupted merge seems to have left of the history stays", fmt.Errorf("%s: %w", name, err))
+	}
+}
+
+func (s *Store) checkOurs(name string) error {
+	f, err := s.o.open(s.dir, name, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	_, err = begins(f, info.Size())
+	return err
 }
 
 // recoverSegment makes a segment known. It returns how many bytes it cut off. After an error the file is as it was.

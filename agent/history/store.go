@@ -99,6 +99,7 @@ type Store struct {
 	synced time.Time
 	// Room for the window that is added, as it came and as it is written.
 	came, written arena
+	spare         spare
 	added         uint64 // windows that Add was called with
 	// failing says that the last window was not written.
 	failing bool
@@ -324,7 +325,8 @@ func (s *Store) write(p *profile.Profile) error {
 func (s *Store) stored(p *profile.Profile, end time.Time) *window {
 	s.came.reset()
 	s.written.reset()
-	m := newMerger(s.open.tables.names)
+	m := newMerger(s.open.tables.names, &s.spare)
+	defer m.release()
 	m.add(m.names.window(p, &s.came), end)
 	return m.finish(maxContexts, &s.written)
 }

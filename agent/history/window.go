@@ -53,9 +53,9 @@ type row struct {
 }
 
 type rowKey struct {
-	context                                                      cct.NodeID
+	context                                                     cct.NodeID
 	thread, class, place, what, collector, field, probe, bucket stringID
-	offset                                                       int32
+	offset                                                      int32
 }
 
 // add adds the events of another row.
@@ -227,4 +227,3 @@ func addContexts(sum, c *profile.Contexts) {
 		sum.BySite[i] += c.BySite[i]
 	}
 }
-
