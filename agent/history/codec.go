@@ -251,7 +251,10 @@ func (c *codec) definitions(strings, frames int) {
 		next  []frame
 	)
 	if !c.reads {
-		added, next = t.strings[strings:], t.frames[frames:]
+		for _, f := range t.frames[frames:] {
+			next = append(next, f.with(t.placeString)) // the strings of windows come before those of frames: smaller numbers are shorter
+		}
+		added = t.strings[strings:]
 	}
 	list(c, &added, maxStrings-len(t.strings)+len(added), func(s *string) {
 		if c.text(s); c.reads {

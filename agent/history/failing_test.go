@@ -211,6 +211,15 @@ func TestIrremovable(t *testing.T) {
 	if err := errors.Join(os.Remove(name), os.MkdirAll(filepath.Join(name, "full"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
+	r.Close()
+	r.reopen(t, Options{}) // which finds a directory, and leaves it alone
+	if got := len(r.segments); got != 2 {
+		t.Fatalf("%d segments", got)
+	}
+	name = filepath.Join(r.path, "00000001.0")
+	if err := errors.Join(os.Remove(name), os.MkdirAll(filepath.Join(name, "full"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
 	r.o.MaxSize = r.size() + 100
 	for range 3 {
 		r.add(t, sinktest.Shop())

@@ -142,7 +142,7 @@ func (n *names) symbol(id frameID) symbolize.Symbol {
 type tables struct {
 	names   *names // of the windows that are written or read
 	strings []string
-	frames  []frame // whose strings are places, too
+	frames  []frame // Readers: their strings are places, too. Writers: they are IDs.
 	text    int     // bytes of all strings
 
 	// Readers: by place, the ID in names plus 1. Writers: by ID, the place plus 1. 0: there is none yet.
@@ -181,7 +181,7 @@ func (t *tables) placeFrame(id frameID) int {
 		t.frameAt = append(t.frameAt, make([]uint32, len(t.names.frames)-len(t.frameAt))...)
 	}
 	if t.frameAt[id] == 0 {
-		t.frames = append(t.frames, t.names.frames[id].with(t.placeString))
+		t.frames = append(t.frames, t.names.frames[id])
 		t.frameAt[id] = uint32(len(t.frames))
 	}
 	return int(t.frameAt[id] - 1)

@@ -34,9 +34,7 @@ func (s *Store) recover() error {
 	if cut > 0 {
 		s.o.Log.Warn("cut off an incomplete end of the history", "bytes", cut)
 	}
-	if err := s.reserve(0); err != nil { // the bound may be lower than it was
-		return err
-	}
+	_ = s.reserve(0) // the bound may be lower than it was; what cannot be removed is counted and logged
 	s.count(func(n *Stats) { n.Cut += uint64(cut) })
 	return nil
 }
