@@ -28,10 +28,10 @@ func newHost(recorded []*profile.Profile, how historyManner) *host {
 	var groups [][]*profile.Profile
 	for begin := 0; begin < len(recorded); {
 		samples, end := uint64(0), begin
-		for ; end < len(recorded) && samples < uint64(hostSamples/copies); end++ {
+		for ; end < len(recorded) && samples+recorded[end].Counts.Folded/2 < uint64(hostSamples/copies); end++ {
 			samples += recorded[end].Counts.Folded
 		}
-		if samples >= uint64(hostSamples/copies) || begin == 0 {
+		if end = max(end, begin+1); end < len(recorded) || begin == 0 {
 			groups = append(groups, recorded[begin:end])
 			h.windows = append(h.windows, recorded[begin])
 		}
