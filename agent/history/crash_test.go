@@ -179,42 +179,6 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// A merge that is interrupted before or after the new segment is in its place loses nothing and doubles nothing.
-func TestInterruptedMerge(t *testing.T) {
-	r := newRig(t, Options{Fine: time.Minute})
-	for range 370 {
-		r.add(t, sinktest.OfPaths(sinktest.Path{Methods: "main run", Times: 1, Weight: 3}))
-	}
-	r.Close()
-	merged, err := os.ReadFile(filepath.Join(r.path, "00000000.1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, files := range map[string]map[string][]byte{
-		"both":      {"00000000.0": []byte(magic)},
-		"temporary": {"00000000.2.tmp": merged[:len(merged)/2]},
-	} {
-		for file, content := range files {
-			if err := os.WriteFile(filepath.Join(r.path, file), content, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := totalsOf(r.all(t, 0)).samples; got != 370*3 {
-			t.Errorf("%s: %d samples before the history is opened", name, got)
-		}
-		r.reopen(t, Options{})
-		if got := totalsOf(r.all(t, 0)).samples; got != 370*3 {
-			t.Errorf("%s: %d samples", name, got)
-		}
-		for file := range files {
-			if _, err := os.Stat(filepath.Join(r.path, file)); err == nil {
-				t.Errorf("%s: %s stays", name, file)
-			}
-		}
-		r.Close()
-	}
-}
-
 // Files of others stay, those of ours are for their owner only, and a directory that others can write to is refused.
 func TestDirectory(t *testing.T) {
 	r := newRig(t, Options{})
@@ -394,30 +358,6 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// Windows that arrive while an hour is merged are written during the merge, and none is lost.
-func TestMergeDoesNotBlock(t *testing.T) {
-	r := newRig(t, Options{Fine: time.Minute})
-	for range 366 {
-		r.add(t, sinktest.OfPaths(sinktest.Path{Methods: "main run", Times: 1, Weight: 3}))
-	}
-	if got := have(t, r.path); got != "00" {
-		t.Fatalf("segments of levels %s", got)
-	}
-	for i := range queued {
-		p := sinktest.OfPaths(sinktest.Path{Methods: "main late", Times: 1, Weight: 3})
-		p.Start, p.Duration = r.now.Add(time.Duration(i)*10*time.Second), 10*time.Second
-		r.Observe(p)
-	}
-	r.now = r.now.Add(queued * 10 * time.Second)
-	r.add(t, sinktest.OfPaths(sinktest.Path{Methods: "main run", Times: 1, Weight: 3})) // which merges
-	if got, n := have(t, r.path), r.Stats(); got != "10" || n.Windows != 367+queued || n.Merges != 1 {
-		t.Errorf("segments of levels %s, %+v", got, n)
-	}
-	if got := totalsOf(r.all(t, 0)).samples; got != 3*(367+queued) {
-		t.Errorf("%d samples", got)
-	}
-}
-
 // A disk that is full when a segment begins loses a window, and no segment for its age.
 func TestDiskFullAtSegment(t *testing.T) {
 	r := newRig(t, Options{})
@@ -498,58 +438,6 @@ func TestDamagedService(t *testing.T) {
 		list, err := Read(r.path).Timeline(t.Context(), began, r.now, service)
 		if err != nil || len(list) != 3 {
 			t.Errorf("%s: %d windows, %v", service, len(list), err)
-		}
-	}
-}
-
-// What a merge cannot read is counted, and takes no other segment with it.
-func TestDamagedMerge(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		damage  func(content []byte)
-		windows uint64
-	}{
-		{"first header", func(content []byte) { content[len(magic)+prefixSize] ^= 1 }, 0},
-		{"magic", func(content []byte) { content[0] ^= 1 }, 0},
-		{"last header", func(content []byte) {
-			n := bytes.LastIndex(content, []byte("marker of the last")) // the service, in the header
-			content[n] ^= 1
-		}, 1},
-	} {
-		r := newRig(t, Options{Fine: 30 * time.Minute})
-		for range 3 {
-			r.add(t, sinktest.Shop())
-			last := sinktest.Shop()
-			last.Processes[0].Service = "marker of the last"
-			r.add(t, last)
-			if err := r.finish(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		file := filepath.Join(r.path, "00000001.0")
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		test.damage(content)
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if comments := strings.Join(r.all(t, 0).Comments, " "); !strings.Contains(comments, "1 segments of the history are damaged") {
-			t.Errorf("%s: %s", test.name, comments)
-		}
-		if p, err := Read(r.path).Query(t.Context(), Selection{From: began, To: began.Add(15 * time.Second)}); err != nil || strings.Contains(strings.Join(p.Comments, " "), "damaged") {
-			t.Errorf("%s: of another time: %v, %v", test.name, p, err)
-		}
-		r.now = r.now.Add(time.Hour)
-		for range 5 { // each merges a segment
-			r.add(t, sinktest.Shop())
-		}
-		if got, want := totalsOf(r.all(t, 0)).samples, (4+test.windows+5)*totalsOf(sinktest.Shop()).samples; got != want {
-			t.Errorf("%s: %d samples, want %d", test.name, got, want)
-		}
-		if n := r.Stats(); n.Cut == 0 || n.Removed[RemovedAge] != 0 {
-			t.Errorf("%s: %+v", test.name, n)
 		}
 	}
 }

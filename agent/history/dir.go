@@ -1,8 +1,10 @@
 package history
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -38,42 +40,75 @@ func parseSegmentName(text string) (n segmentName, ok bool) {
 	return n, n.String() == text
 }
 
-// segmentNames returns the segments of a directory in their order, and other files of ours that are of no use: interrupted merges, and segments
-// whose higher level is complete.
-func segmentNames(dir *os.Root) (names []segmentName, useless []string, err error) {
+// A listing is what a directory has of a history.
+type listing struct {
+	segments  []segmentName // in their order, of each number the highest level
+	lower     []segmentName // lower levels of the same numbers
+	temporary []string      // interrupted merges
+	next      uint64        // no name has that number or a higher one
+}
+
+// listSegments lists a directory. Only regular files are segments, but the number of anything else is taken, too.
+func listSegments(dir *os.Root) (l listing, err error) {
 	list, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
-		return nil, nil, fmt.Errorf("list the history: %w", err)
+		return l, fmt.Errorf("list the history: %w", err)
 	}
 	best := make(map[uint64]int)
 	for _, f := range list {
 		name, isTemporary := strings.CutSuffix(f.Name(), temporary)
 		n, ok := parseSegmentName(name)
+		if !ok {
+			continue
+		}
+		l.next = max(l.next, n.number+1)
 		switch {
-		case !ok || !f.Type().IsRegular():
+		case !f.Type().IsRegular():
 			continue
 		case isTemporary:
-			useless = append(useless, f.Name())
+			l.temporary = append(l.temporary, f.Name())
 			continue
 		}
 		if level, known := best[n.number]; known {
-			useless = append(useless, segmentName{n.number, min(level, n.level)}.String())
+			l.lower = append(l.lower, segmentName{n.number, min(level, n.level)})
 			n.level = max(level, n.level)
 		}
 		best[n.number] = n.level
 	}
 	for number, level := range best {
-		names = append(names, segmentName{number, level})
+		l.segments = append(l.segments, segmentName{number, level})
 	}
-	slices.SortFunc(names, func(a, b segmentName) int { return int(int64(a.number) - int64(b.number)) })
-	return names, useless, nil
+	slices.SortFunc(l.segments, func(a, b segmentName) int { return cmp.Compare(a.number, b.number) })
+	return l, nil
 }
 
-// openSegment opens a file of the directory for reading. Whoever owns the directory may have put anything there.
-func openSegment(dir *os.Root, name segmentName) (*os.File, os.FileInfo, error) {
-	f, err := dir.OpenFile(name.String(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+// A segmentFile is an open segment.
+type segmentFile interface {
+	io.ReaderAt
+	io.WriterAt
+	Truncate(size int64) error
+	Stat() (os.FileInfo, error)
+	Fd() uintptr
+	Close() error
+}
+
+// An opener opens a file of the directory. Tests have some whose files fail.
+type opener func(dir *os.Root, name string, flags int) (segmentFile, error)
+
+// openFile is the usual opener. Whoever owns the directory may have put anything there.
+func openFile(dir *os.Root, name string, flags int) (segmentFile, error) {
+	f, err := dir.OpenFile(name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	return f, nil
+}
+
+// segment opens a segment that exists.
+func (open opener) segment(dir *os.Root, name segmentName, flags int) (segmentFile, os.FileInfo, error) {
+	f, err := open(dir, name.String(), flags)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open segment %v: %w", name, err)
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {

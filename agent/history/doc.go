@@ -17,16 +17,22 @@
 // # Files
 //
 // The directory holds segments, NUMBER.LEVEL. A segment of level 0 has the windows as they came, at most an hour of them. When it is older
-// than Options.Fine it is rewritten as level 1, with windows of a minute; after Options.Medium as level 2, with windows of ten minutes. A
-// number never has two meanings: if a crash leaves two levels of it, the higher one holds, as it was renamed into place when it was complete.
+// than Options.Fine it is rewritten as level 1, with windows of a minute; after Options.Medium as level 2, with windows of ten minutes. Its age is
+// the length of all windows after it: the clock may be wrong. A number never has two meanings: if a crash leaves two levels of it, the higher one holds, as it was renamed into place when it was complete.
 //
 // A segment is a magic number and records. A record is a window: checksums, a header with the window's time and its sums by service and
 // kind of code, and a compressed body with the names that are new in the segment, then the window. So each name is stored once in a segment.
 // The writer only appends, with one write for a record. What a crash leaves of a record is cut off when the directory is opened again.
+// What cannot be read is left alone, and so are files of others.
 //
 // Plain files are simpler here than an embedded key-value store: windows come in the order of time, are never changed, and are removed oldest
 // first, as whole files, which keeps the bound of the size exact. A store of pages would need room for free pages and transactions, and would
 // not share names between values.
+//
+// # In memory
+//
+// Windows refer to strings and frames by numbers, IDs in names. A closed window is converted once (names.window), merged (merger), limited, and written
+// with the places that its names have in the segment (tables). Merging reads windows into the same form, and never makes profiles of them.
 //
 // What is read back is untrusted: every count and length is bounded.
 package history

@@ -16,18 +16,20 @@ import (
 // bodies are those of a segment with windows of all kinds, before they are compressed.
 func bodies(tb testing.TB) (raw [][]byte) {
 	for _, p := range []*profile.Profile{sinktest.Shop(), sinktest.ShopBoth(), sinktest.ShopEvents(), sinktest.ShopPartial(), varied(rand.New(rand.NewPCG(1, 2)), 2, 4)} {
-		e := newEncoder() // so that a body has all of its names
-		m := merger{frames: make(frameCache)}
-		m.add(p, began)
-		h := header{start: began, end: began.Add(time.Second), covered: time.Second, sums: sumsOf(p)}
-		record, err := e.record(&h, m.finish(maxContexts))
+		m := newMerger(newNames(), new(spare))
+		e := newEncoder(newTables(m.names)) // so that a body has all of its names
+		m.add(m.names.window(p, new(arena)), began)
+		h := header{span{began, began.Add(time.Second), time.Second}, sumsOf(p)}
+		record, err := e.record(&h, m.finish(maxContexts, new(arena)))
 		if err != nil {
 			tb.Fatal(err)
 		}
 		var s scanner
 		segment := append([]byte(magic), record...)
-		s.scan(bytes.NewReader(segment), int64(len(segment)))
-		d := decoder{f: bytes.NewReader(segment)}
+		if err := s.scan(bytes.NewReader(segment), int64(len(segment))); err != nil {
+			tb.Fatal(err)
+		}
+		d := newDecoder(bytes.NewReader(segment), newNames())
 		body, err := d.body(&s.entries[0])
 		if err != nil {
 			tb.Fatal(err)
@@ -43,22 +45,24 @@ func FuzzDecode(f *testing.F) {
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		var d decoder
-		p, err := d.decode(body, &Selection{})
-		if (p == nil) == (err == nil) {
-			t.Fatalf("window %v and error %v", p, err)
+		m := newMerger(newNames(), new(spare))
+		d := newDecoder(nil, m.names)
+		w, err := d.decode(body, &Selection{})
+		if (w == nil) == (err == nil) {
+			t.Fatalf("window %v and error %v", w, err)
 		}
 		if err != nil {
 			return
 		}
-		p.Start = began
+		w.Start = began
+		m.add(w, began)
+		stored := m.finish(100, new(arena))
+		p := m.names.profile(stored)
 		for _, content := range []sink.Content{sink.Time, sink.CallCounts, sink.OfEvents(profile.Allocations)} {
 			_, _ = sink.Pprof(p, content) // numbers may be too large for the format
 		}
-		var m merger
-		m.add(p, began)
-		h := header{start: began, end: began, sums: sumsOf(p)}
-		if _, err := newEncoder().record(&h, m.finish(100)); err != nil {
+		h := header{span{began, began, 0}, sumsOf(p)}
+		if _, err := newEncoder(newTables(m.names)).record(&h, stored); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -2,9 +2,7 @@ package history
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -49,11 +47,17 @@ func (r *rig) reopen(t *testing.T, o Options) {
 	t.Cleanup(func() { s.Close() })
 }
 
-// add adds a window of ten seconds that ends now, and turns the clock.
+// add adds a window of ten seconds that begins now, and turns the clock.
 func (r *rig) add(t *testing.T, p *profile.Profile) {
 	t.Helper()
-	p.Start, p.Duration = r.now, 10*time.Second
-	r.now = r.now.Add(10 * time.Second)
+	r.addLong(t, p, 10*time.Second)
+}
+
+// addLong adds a window that begins now, and turns the clock.
+func (r *rig) addLong(t *testing.T, p *profile.Profile, d time.Duration) {
+	t.Helper()
+	p.Start, p.Duration = r.now, d
+	r.now = r.now.Add(d)
 	if err := r.Add(p); err != nil {
 		t.Fatal(err)
 	}
@@ -173,13 +177,15 @@ func TestSumsStay(t *testing.T) {
 	r.add(t, p)
 	want.add(p)
 	check("10")
-	r.now = r.now.Add(4 * time.Hour)
-	for range 3 { // a merge each
+	p = varied(rng, 3, 8)
+	r.addLong(t, p, 4*time.Hour)
+	want.add(p)
+	for range 3 { // the first one begins a segment, and ages the others
 		p := varied(rng, 3, 8)
 		r.add(t, p)
 		want.add(p)
 	}
-	check("20")
+	check("200")
 	// An hour in windows of ten minutes.
 	slices, err := Read(r.path).Timeline(t.Context(), began, began.Add(time.Hour), "")
 	if err != nil || len(slices) != 6 {
@@ -190,7 +196,7 @@ func TestSumsStay(t *testing.T) {
 			t.Errorf("a window at %v covers %v", s.Start, s.Covered)
 		}
 	}
-	if n := r.Stats(); n.Windows != 370 || n.Merges != 2 {
+	if n := r.Stats(); n.Windows != 371 || n.Merges != 2 {
 		t.Errorf("%d windows, %d merges", n.Windows, n.Merges)
 	}
 }
@@ -207,40 +213,6 @@ func have(t *testing.T, path string) (text string) {
 		text += level
 	}
 	return text
-}
-
-// The sums of the timeline are those of the profiles.
-func TestTimeline(t *testing.T) {
-	r := newRig(t, Options{})
-	r.add(t, sinktest.Shop())
-	r.add(t, sinktest.ShopEvents())
-	slices, err := Read(r.path).Timeline(t.Context(), began, r.now, "")
-	if err != nil || len(slices) != 2 {
-		t.Fatalf("%d slices, %v", len(slices), err)
-	}
-	shop := sinktest.Shop()
-	var cpu time.Duration
-	for _, s := range slices[0].Services {
-		for _, d := range s.CPU {
-			cpu += d
-		}
-	}
-	if want := time.Duration(totalsOf(shop).samples) * shop.Period; cpu != want {
-		t.Errorf("%v of CPU time, want %v", cpu, want)
-	}
-	kinds := make(map[profile.CodeKind]bool)
-	for _, s := range slices[0].Services {
-		for k, d := range s.CPU {
-			kinds[profile.CodeKind(k)] = kinds[profile.CodeKind(k)] || d > 0
-		}
-	}
-	if !kinds[profile.GuestCode] || !kinds[profile.Collecting] || !kinds[profile.NativeCode] {
-		t.Errorf("kinds of code: %v", kinds)
-	}
-	events := sumsOf(sinktest.ShopEvents())
-	if len(events) == 0 || fmt.Sprint(slices[1].Services) != fmt.Sprint(events) {
-		t.Errorf("sums %v, want %v", slices[1].Services, events)
-	}
 }
 
 // A profile of the history is the profile that was recorded, but for threads, addresses and versions.
@@ -279,33 +251,6 @@ func TestRoundTrip(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// A window with too many stacks keeps its sums.
-func TestRareStacks(t *testing.T) {
-	p := varied(rand.New(rand.NewPCG(3, 4)), 10, 300)
-	m := merger{frames: make(frameCache)}
-	m.add(p, p.Start)
-	got := m.finish(500)
-	if n, want := totalsOf(got), totalsOf(p); n != want {
-		t.Errorf("%+v, want %+v", n, want)
-	}
-	contexts := 0
-	for _, proc := range got.Processes {
-		for _, th := range proc.Threads {
-			contexts += th.Tree.Len()
-		}
-		for _, e := range proc.Events {
-			for _, row := range e.Rows {
-				if int(row.Context) > e.Tree.Len() {
-					t.Fatalf("a row at context %d of %d", row.Context, e.Tree.Len())
-				}
-			}
-		}
-	}
-	if contexts > 1500 { // each that is kept may have a rare one below it, and each thread one below its root
-		t.Errorf("%d contexts", contexts)
 	}
 }
 
@@ -358,72 +303,6 @@ func TestOtherKinds(t *testing.T) {
 				t.Errorf("%d kinds: events %d have %v", kinds, k, value)
 			}
 		}
-	}
-}
-
-// Windows with ever other stacks are added up in bounded memory.
-func TestMergingIsBounded(t *testing.T) {
-	var (
-		m    merger
-		want uint64
-	)
-	const each = maxContexts
-	for window := range 2 * maxMerging / maxContexts {
-		tree, rows := new(cct.Tree[symbolize.Symbol]), new(profile.Events)
-		rows.Kind, rows.Tree = profile.Locks, new(cct.Tree[symbolize.Symbol])
-		for i := range each {
-			s := symbolize.Intern(symbolize.Frame{Function: "f", Line: window*each + i, Kind: symbolize.KindNative})
-			tree.Add([]symbolize.Symbol{s}, 1)
-			rows.Rows = append(rows.Rows, profile.EventRow{Context: rows.Tree.Add([]symbolize.Symbol{s}, 1), Events: 1})
-		}
-		want += each
-		p := &profile.Profile{Start: began, Duration: time.Second, Processes: []*profile.Process{{PID: 1, Comm: "a",
-			Threads: []*profile.Thread{{Name: "t", Tree: tree}}, Events: []*profile.Events{rows}}}}
-		m.add(p, began.Add(time.Second))
-		held := m.processes[0]
-		if n := held.Threads[0].Tree.Len(); n > maxMerging {
-			t.Fatalf("%d contexts after %d windows", n, window+1)
-		}
-		if e := held.events[profile.Locks]; e.Tree.Len() > maxMerging || len(e.Rows) > maxMerging {
-			t.Fatalf("%d contexts and %d rows after %d windows", e.Tree.Len(), len(e.Rows), window+1)
-		}
-	}
-	if got := totalsOf(m.finish(maxContexts)); got.samples != want || got.events != want {
-		t.Errorf("%d samples and %d events, want %d", got.samples, got.events, want)
-	}
-}
-
-func TestSelection(t *testing.T) {
-	r := newRig(t, Options{})
-	rng := rand.New(rand.NewPCG(5, 6))
-	for range 6 {
-		r.add(t, varied(rng, 14, 5))
-	}
-	read := Read(r.path)
-	p, err := read.Query(t.Context(), Selection{From: began.Add(16 * time.Second), To: began.Add(44 * time.Second), Service: "service-3", Content: sink.Time})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The second window has less than half of its time in the selection, the last one too.
-	if !p.Start.Equal(began.Add(20*time.Second)) || p.Duration != 20*time.Second {
-		t.Errorf("%v from %v", p.Duration, p.Start)
-	}
-	if len(p.Processes) != 2 || p.Processes[0].Service != "service-3" || len(p.Processes[0].Events) != 0 || len(p.Processes[0].Threads) == 0 {
-		t.Errorf("%d processes, %+v", len(p.Processes), p.Processes[0])
-	}
-	if !strings.Contains(p.Comments[0], "2 windows of 10s") {
-		t.Errorf("%q", p.Comments)
-	}
-	// Less than half of any window: what touches it.
-	p, err = read.Query(t.Context(), Selection{From: began.Add(11 * time.Second), To: began.Add(13 * time.Second)})
-	if err != nil || p.Duration != 10*time.Second || !p.Start.Equal(began.Add(10*time.Second)) {
-		t.Errorf("%+v, %v", p, err)
-	}
-	if _, err := read.Query(t.Context(), Selection{From: began.Add(time.Hour), To: began.Add(2 * time.Hour)}); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "it has 2026-11-25 ") {
-		t.Errorf("a time without windows: %v", err)
-	}
-	if _, err := Read(filepath.Join(r.path, "none")).Query(t.Context(), Selection{}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no directory: %v", err)
 	}
 }
 

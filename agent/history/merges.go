@@ -3,52 +3,53 @@ package history
 import (
 	"errors"
 	"fmt"
+	"math"
+	"os"
 	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
 // levelLength is how long windows of a level are; 0 for those that stay as they came.
 var levelLength = [levels]time.Duration{0, time.Minute, 10 * time.Minute}
 
 // tidy removes what is too old, and merges the windows of one segment that is old enough.
-func (s *Store) tidy() error {
-	now := s.o.Now()
-	// A segment is at least as old as those after it, whatever the clock said when it was written: it may have been wrong.
-	// One without windows, whose first one found no room on the disk, says nothing about others.
-	ends, end := make([]time.Time, len(s.segments)), now
+func (s *Store) tidy() {
+	ages, later := make([]time.Duration, len(s.segments)), time.Duration(0)
 	for i := len(s.segments) - 1; i >= 0; i-- {
-		if g := s.segments[i]; g.windows > 0 && g.end.Before(end) {
-			end = g.end
+		ages[i] = later
+		if later += s.segments[i].covered; later < 0 {
+			later = math.MaxInt64
 		}
-		ends[i] = end
 	}
-	var old *segment
+	var due *segment
 	level := 0
 	for i, g := range slices.Clone(s.segments) {
-		age := now.Sub(ends[i])
-		if s.open != nil && s.open.segment == g {
-			continue
-		}
-		if age > s.o.Keep {
-			if err := s.remove(g, RemovedAge); err != nil {
-				return err
-			}
-			continue
-		}
-		if to := s.levelOf(age); old == nil && to > g.level {
-			old, level = g, to
+		switch to := s.levelOf(ages[i]); {
+		case s.open != nil && s.open.segment == g:
+		case ages[i] > s.o.Keep:
+			_ = s.remove(g, RemovedAge) // which counts and logs what fails, and is tried again
+		case due == nil && to > g.level && !g.unreadable && s.added >= g.retry:
+			due, level = g, to
 		}
 	}
-	if old == nil {
-		return nil
+	if due == nil {
+		return
 	}
-	if err := s.merge(old, level); !errors.Is(err, errRemoved) {
-		return err
+	err := proc.Catch(func() error { return s.merge(due, level) })
+	if err == nil || errors.Is(err, errRemoved) {
+		return
 	}
-	return nil
+	due.tries++
+	due.retry = s.added + 1<<min(due.tries, maxBackOff)
+	s.fail(FailedMerge, due.tries == 1, "windows of the history are not merged; tried again at longer and longer intervals", fmt.Errorf("segment %v: %w", due.segmentName, err))
 }
+
+// maxBackOff bounds the time to the next try of a merge that failed: 1 << 9 windows of ten seconds are an hour and a half.
+const maxBackOff = 9
 
 // levelOf is the level of a segment of that age.
 func (s *Store) levelOf(age time.Duration) int {
@@ -63,13 +64,19 @@ func (s *Store) levelOf(age time.Duration) int {
 
 // merge replaces a segment by one of a higher level. The new one is complete before the old one goes.
 func (s *Store) merge(old *segment, level int) error {
-	f, info, err := openSegment(s.dir, old.segmentName)
+	f, info, err := s.o.open.segment(s.dir, old.segmentName, os.O_RDONLY)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	var index scanner
-	index.scan(f, info.Size())
+	if err := index.scan(f, info.Size()); errors.Is(err, errForeign) { // others may have put it there
+		s.segments = slices.DeleteFunc(s.segments, func(o *segment) bool { return o == old })
+		s.countCut(old, info.Size())
+		return nil
+	} else if err != nil {
+		return err
+	}
 	name := segmentName{old.number, level}
 	temp, err := s.createFile(name.String() + temporary)
 	if err != nil {
@@ -88,7 +95,8 @@ func (s *Store) merge(old *segment, level int) error {
 		s.segments = slices.DeleteFunc(s.segments, func(o *segment) bool { return o == g })
 		s.count(func(*Stats) {})
 	}()
-	m := merging{s: s, from: decoder{f: f}, to: openSegmentFile{g, temp, newEncoder()}, old: old}
+	names := newNames()
+	m := merging{s: s, names: names, from: newDecoder(f, names), to: openSegmentFile{g, temp, newEncoder(newTables(names))}, old: old}
 	length := levelLength[level].Nanoseconds()
 	group := func(e *entry) int64 { return e.start.UnixNano() / length }
 	for i := 0; i < len(index.entries) && err == nil; {
@@ -96,7 +104,7 @@ func (s *Store) merge(old *segment, level int) error {
 		for next < len(index.entries) && group(&index.entries[next]) == group(&index.entries[i]) {
 			next++
 		}
-		err = m.window(index.entries[i:next])
+		err = m.window(index.entries[i:next], index.services.names)
 		i = next
 		s.addQueued() // an hour takes seconds to merge, and minutes where the agent has a twentieth of a CPU
 	}
@@ -118,6 +126,9 @@ func (s *Store) merge(old *segment, level int) error {
 	}
 	if err := unix.Fdatasync(int(temp.Fd())); err != nil {
 		return fmt.Errorf("merge windows of the history: %w", err)
+	}
+	if _, err := s.dir.Lstat(name.String()); !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("merge windows of the history: %v is a file of others", name)
 	}
 	if err := s.dir.Rename(name.String()+temporary, name.String()); err != nil {
 		return fmt.Errorf("merge windows of the history: %w", err)
@@ -143,11 +154,14 @@ func (s *Store) countCut(old *segment, bytes int64) {
 
 // merging is a segment on its way to a higher level.
 type merging struct {
-	s    *Store
-	from decoder
-	to   openSegmentFile
-	old  *segment
-	read int64 // the end of the last record that was read
+	s     *Store
+	names *names
+	from  *decoder
+	to    openSegmentFile
+	room  arena
+	spare spare
+	old   *segment
+	read  int64 // the end of the last record that was read
 }
 
 // errRemoved is the error of a merge whose segment had to make room.
@@ -159,29 +173,36 @@ func (m *merging) removed() bool {
 }
 
 // window writes one window of several.
-func (m *merging) window(entries []entry) error {
+func (m *merging) window(entries []entry, services []string) error {
 	var (
-		sum    merger
-		h      header
+		sum    = newMerger(m.names, &m.spare)
+		used   sums
 		broken error
 	)
 	for i := range entries {
 		e := &entries[i]
-		p, err := m.from.window(e, &Selection{})
+		w, err := m.from.window(e, &Selection{})
+		if errors.Is(err, errRead) {
+			return err
+		}
 		if err != nil {
 			broken = errors.Join(errMalformed, err)
 			break
 		}
 		m.read = e.next()
-		sum.add(p, e.end)
-		h.sums = addSums(h.sums, e.sums)
+		sum.add(w, e.end)
+		for _, one := range e.services(services) {
+			used.of(one.Service).add(&one)
+		}
 	}
 	if sum.index == nil {
 		return broken
 	}
-	p := sum.finish(maxContexts)
-	h.start, h.end, h.covered = p.Start, sum.end, p.Duration
-	record, err := m.to.record(&h, p)
+	m.room.reset()
+	w := sum.finish(maxContexts, &m.room)
+	h := header{span{w.Start, sum.end, w.Duration}, used.list}
+	sum.release()
+	record, err := m.to.record(&h, w)
 	if err != nil {
 		return err
 	}
@@ -195,29 +216,7 @@ func (m *merging) window(entries []entry) error {
 		return err
 	}
 	m.to.size += int64(len(record))
-	m.to.add(&h)
+	m.to.add(h.span)
 	m.s.count(func(n *Stats) { n.Bytes += uint64(len(record)) })
 	return broken
-}
-
-// addSums adds up two lists by service.
-func addSums(to, from []Sum) []Sum {
-	for i := range from {
-		at := slices.IndexFunc(to, func(s Sum) bool { return s.Service == from[i].Service })
-		switch {
-		case at >= 0:
-			to[at].add(&from[i])
-		case len(to) < maxSums:
-			to = append(to, from[i])
-		default: // under no name, as sumsOf has them
-			other := from[i]
-			other.Service = ""
-			if at := slices.IndexFunc(to, func(s Sum) bool { return s.Service == "" }); at >= 0 {
-				to[at].add(&other)
-			} else {
-				to = append(to, other)
-			}
-		}
-	}
-	return to
 }

@@ -15,7 +15,8 @@ import (
 
 // A Reader reads a history, also one that is being written. Its methods may be called from any goroutine.
 type Reader struct {
-	path string
+	path   string
+	opener opener // of segments
 
 	mu      sync.Mutex
 	indexes map[segmentName]fileIndex // of segments, which only grow
@@ -28,7 +29,7 @@ type fileIndex struct {
 
 // Read returns a reader of the history in a directory. It opens nothing yet.
 func Read(path string) *Reader {
-	return &Reader{path: path, indexes: make(map[segmentName]fileIndex)}
+	return &Reader{path: path, opener: openFile, indexes: make(map[segmentName]fileIndex)}
 }
 
 // ErrNone is the error for a time of which the history has nothing.
@@ -57,10 +58,9 @@ func (r *Reader) Timeline(ctx context.Context, from, to time.Time, service strin
 				continue
 			}
 			s := Slice{Start: e.start, End: e.end, Covered: e.covered}
-			if service == "" {
-				s.Services = slices.Clone(e.sums)
-			} else if at := slices.IndexFunc(e.sums, func(s Sum) bool { return s.Service == service }); at >= 0 {
-				s.Services = []Sum{e.sums[at]}
+			s.Services = e.services(f.services)
+			if service != "" {
+				s.Services = slices.DeleteFunc(s.Services, func(s Sum) bool { return s.Service != service })
 			}
 			list = append(list, s)
 		}
@@ -79,7 +79,7 @@ func (r *Reader) Query(ctx context.Context, want Selection) (*profile.Profile, e
 	defer closeAll(files)
 	half := func(e *entry) bool { return want.overlap(e) >= e.end.Sub(e.start)/2 }
 	touches := func(e *entry) bool { return true }
-	var q query
+	q := query{sum: newMerger(newNames(), new(spare))}
 	for _, taken := range []func(*entry) bool{half, touches} {
 		for _, f := range files {
 			if err := q.add(ctx, f, &want, taken); err != nil {
@@ -91,7 +91,7 @@ func (r *Reader) Query(ctx context.Context, want Selection) (*profile.Profile, e
 			return q.profile(&want), nil
 		}
 	}
-	return nil, fmt.Errorf("%w (%s)", ErrNone, span(files))
+	return nil, fmt.Errorf("%w (%s)", ErrNone, extent(files))
 }
 
 // damaged counts segments of which a part in the selection cannot be found, as a header is damaged: from the last window before it to the
@@ -122,8 +122,8 @@ func (s *Selection) overlap(e *entry) time.Duration {
 	return to.Sub(from)
 }
 
-// span says which time the history has.
-func span(files []*openIndex) string {
+// extent says which time the history has.
+func extent(files []*openIndex) string {
 	var first, last time.Time
 	for _, f := range files {
 		for i := range f.entries {
@@ -145,7 +145,7 @@ func span(files []*openIndex) string {
 
 // A query is a profile in the making.
 type query struct {
-	sum              merger
+	sum              *merger
 	windows          int
 	shortest, finest time.Duration // windows
 	damaged          int           // segments that were not read to the end
@@ -158,7 +158,7 @@ func (q *query) add(ctx context.Context, f *openIndex, want *Selection, taken fu
 	for last >= 0 && !matches(&f.entries[last]) {
 		last--
 	}
-	d := decoder{f: f.file}
+	d := newDecoder(f.file, q.sum.names)
 	for i := range f.entries[:last+1] {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -168,7 +168,7 @@ func (q *query) add(ctx context.Context, f *openIndex, want *Selection, taken fu
 		if matches(e) {
 			of = want
 		}
-		p, err := d.window(e, of)
+		w, err := d.window(e, of)
 		if err != nil {
 			q.damaged++
 			return nil
@@ -176,7 +176,7 @@ func (q *query) add(ctx context.Context, f *openIndex, want *Selection, taken fu
 		if of == nil {
 			continue
 		}
-		q.sum.add(p, e.end)
+		q.sum.add(w, e.end)
 		q.windows++
 		length := e.end.Sub(e.start)
 		q.shortest, q.finest = max(q.shortest, length), min(q.finest, length)
@@ -189,7 +189,7 @@ func (q *query) add(ctx context.Context, f *openIndex, want *Selection, taken fu
 
 // profile is the result.
 func (q *query) profile(want *Selection) *profile.Profile {
-	p := q.sum.finish(4 * maxContexts)
+	p := q.sum.names.profile(q.sum.finish(4*maxContexts, new(arena)))
 	const layout = "2006-01-02 15:04:05"
 	length := q.finest.Round(time.Second).String()
 	if longest := q.shortest.Round(time.Second); longest > q.finest.Round(time.Second) {
@@ -212,14 +212,17 @@ func (q *query) profile(want *Selection) *profile.Profile {
 
 // An openIndex is an open segment and its index.
 type openIndex struct {
-	file    *os.File
-	entries []entry
-	cut     bool // something follows them that is no record, and the segment is not being written
+	file     segmentFile // nil if it cannot be opened
+	entries  []entry
+	services []string
+	cut      bool // a part of the segment is not indexed, and it is not being written
 }
 
 func closeAll(files []*openIndex) {
 	for _, f := range files {
-		f.file.Close()
+		if f.file != nil {
+			f.file.Close()
+		}
 	}
 }
 
@@ -242,7 +245,7 @@ func (r *Reader) openOnce() (files []*openIndex, err error) {
 		return nil, fmt.Errorf("open the history: %w", err)
 	}
 	defer dir.Close()
-	names, _, err := segmentNames(dir)
+	list, err := listSegments(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -254,21 +257,25 @@ func (r *Reader) openOnce() (files []*openIndex, err error) {
 	}()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known := make(map[segmentName]fileIndex, len(names))
-	for i, name := range names {
-		f, info, err := openSegment(dir, name)
-		if err != nil {
+	known := make(map[segmentName]fileIndex, len(list.segments))
+	for i, name := range list.segments {
+		f, info, err := r.opener.segment(dir, name, os.O_RDONLY)
+		if errors.Is(err, fs.ErrNotExist) {
 			return files, err
+		}
+		if err != nil {
+			files = append(files, &openIndex{cut: true})
+			continue
 		}
 		index := r.indexes[name]
 		if index.scanner == nil || index.end > info.Size() || !os.SameFile(index.info, info) { // another file has the name now
 			index.scanner = new(scanner)
 		}
 		index.info = info
-		index.scan(f, info.Size())
+		err = index.scan(f, info.Size())
 		known[name] = index
-		cut := i < len(names)-1 && index.end < info.Size()
-		files = append(files, &openIndex{f, index.entries[:len(index.entries):len(index.entries)], cut})
+		cut := err != nil || i < len(list.segments)-1 && index.end < info.Size()
+		files = append(files, &openIndex{f, slices.Clip(index.entries), slices.Clip(index.services.names), cut})
 	}
 	r.indexes = known
 	return files, nil

@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -31,9 +32,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // A header is what an index has of a window, so that a timeline needs no bodies.
 type header struct {
+	span
+	sums []Sum
+}
+
+// A span is the time of a window.
+type span struct {
 	start, end time.Time
 	covered    time.Duration // of the time between them
-	sums       []Sum
 }
 
 // serviceNames are the services that headers of a segment refer to.
@@ -66,53 +72,60 @@ const (
 	maxKinds    = 64      // of code, and of events
 )
 
-// header writes or reads a header. Names of services that are new in the segment come first. It says how many kinds there are: a later
-// agent has more, and what it cannot read of a history it would cut off.
+// header writes or reads a header.
 func (c *codec) header(h *header, services *serviceNames) {
-	var added []string
-	ids := make([]int, len(h.sums))
+	known := len(services.names)
 	if !c.reads {
-		known := len(services.names)
 		for i := range h.sums {
-			ids[i] = services.id(h.sums[i].Service)
+			services.id(h.sums[i].Service)
 		}
-		added = services.names[known:]
 	}
-	list(c, &added, maxServices-len(services.names)+len(added), func(s *string) {
-		n := c.length(len(*s), maxName)
-		if !c.reads {
-			c.buf = append(c.buf, (*s)[:n]...)
-		} else if c.err == nil {
-			*s, c.buf = string(c.buf[:n]), c.buf[n:]
-		}
-	})
+	c.span(&h.span, services, known)
+	c.sums(&h.sums, services)
+}
+
+// span is the time of a window. The names of services that are new in the segment, which had so many, come first.
+func (c *codec) span(p *span, services *serviceNames, known int) {
+	added := services.names[known:]
+	list(c, &added, maxServices-len(services.names)+len(added), c.text)
 	if c.reads && c.err == nil {
 		services.names = append(services.names, added...)
 	}
-	start, span := h.start.UnixNano(), h.end.Sub(h.start)
+	start, length := p.start.UnixNano(), p.end.Sub(p.start)
 	number(c, &start)
-	number(c, &span)
-	number(c, &h.covered)
+	number(c, &length)
+	number(c, &p.covered)
+	if !c.reads || c.err != nil {
+		return
+	}
+	if length < 0 || p.covered < 0 || start > math.MaxInt64-int64(length) {
+		c.fail()
+		return
+	}
+	p.start = time.Unix(0, start)
+	p.end = p.start.Add(length)
+}
+
+// sums are those of services. They say how many kinds there are: a later agent has more, and what it cannot read of a history it would cut off.
+func (c *codec) sums(p *[]Sum, services *serviceNames) {
 	cpu, events := int(profile.CodeKinds), int(profile.EventKinds)
 	number(c, &cpu)
 	number(c, &events)
 	if cpu < 0 || cpu > maxKinds || events < 0 || events > maxKinds {
 		c.fail()
 	}
-	i := 0
-	list(c, &h.sums, maxSums+1, func(s *Sum) {
-		if c.reads {
-			ids = append(ids, 0)
+	list(c, p, maxSums+1, func(s *Sum) {
+		id := 0
+		if !c.reads {
+			id = services.id(s.Service)
 		}
-		number(c, &ids[i])
-		if c.reads && c.err == nil {
-			if ids[i] < 0 || ids[i] >= len(services.names) {
+		if number(c, &id); c.reads && c.err == nil {
+			if id < 0 || id >= len(services.names) {
 				c.fail()
 				return
 			}
-			s.Service = services.names[ids[i]]
+			s.Service = services.names[id]
 		}
-		i++
 		for k := range cpu {
 			var unknown time.Duration
 			at := &unknown
@@ -130,32 +143,28 @@ func (c *codec) header(h *header, services *serviceNames) {
 			c.float(at)
 		}
 	})
-	if !c.reads || c.err != nil {
-		return
-	}
-	if span < 0 || h.covered < 0 || start > math.MaxInt64-int64(span) {
-		c.fail()
-		return
-	}
-	h.start = time.Unix(0, start)
-	h.end = h.start.Add(span)
 }
 
 // An encoder makes the records of one segment, in order.
 type encoder struct {
 	tables   *tables
 	services serviceNames
+	indexed  int // bytes of all headers
 	z        *flate.Writer
+	// Used again for each record:
+	body, definitions []byte
+	out               bytes.Buffer
 	// To take back what the last record added:
-	strings, frames, known int
+	strings, frames, known, added int
 }
 
-func newEncoder() *encoder {
+// newEncoder makes an encoder of windows with these names.
+func newEncoder(t *tables) *encoder {
 	z, err := flate.NewWriter(nil, compression)
 	if err != nil {
 		panic(err) // the level is not one
 	}
-	return &encoder{tables: newTables(), z: z}
+	return &encoder{tables: t, z: z}
 }
 
 // compression is the level: 1 halves the CPU time of 6, for files that are a tenth larger.
@@ -164,29 +173,34 @@ const compression = flate.BestSpeed
 // errTooLarge is the error for a window that does not fit into a record, although it is bounded.
 var errTooLarge = errors.New("the window is too large")
 
-// record returns the record of a window. If it is not stored after all, forget must be called.
-func (e *encoder) record(h *header, p *profile.Profile) ([]byte, error) {
-	e.strings, e.frames, e.known = len(e.tables.strings), len(e.tables.frames), len(e.services.names)
+// record returns the record of a window, until the next call. If it is not stored after all, forget must be called.
+func (e *encoder) record(h *header, w *window) ([]byte, error) {
+	e.strings, e.frames, e.known, e.added = len(e.tables.strings), len(e.tables.frames), len(e.services.names), 0
 	head := codec{tables: e.tables}
 	head.header(h, &e.services)
-	body := codec{tables: e.tables}
-	body.window(p)
-	body.names(e.strings, e.frames)
-	if t := e.tables; len(head.buf) > maxHeader || len(body.buf) > maxRaw || len(t.strings) > maxStrings || len(t.frames) > maxFrames || t.text > maxText ||
-		len(e.services.names) > maxServices {
+	body := codec{tables: e.tables, buf: e.body[:0]}
+	body.window(w)
+	definitions := codec{tables: e.tables, buf: e.definitions[:0]}
+	definitions.definitions(e.strings, e.frames)
+	e.body, e.definitions = body.buf, definitions.buf
+	if body.err != nil || len(head.buf) > maxHeader || len(body.buf)+len(definitions.buf) > maxRaw || e.tables.tooMany() || len(e.services.names) > maxServices {
 		return nil, errTooLarge
 	}
-	var out bytes.Buffer
-	out.Write(make([]byte, prefixSize))
-	out.Write(head.buf)
-	e.z.Reset(&out)
-	if _, err := e.z.Write(body.buf); err != nil {
-		return nil, fmt.Errorf("compress: %w", err)
+	e.added = len(head.buf)
+	e.indexed += e.added
+	e.out.Reset()
+	e.out.Write(make([]byte, prefixSize))
+	e.out.Write(head.buf)
+	e.z.Reset(&e.out)
+	for _, part := range [][]byte{definitions.buf, body.buf} {
+		if _, err := e.z.Write(part); err != nil {
+			return nil, fmt.Errorf("compress: %w", err)
+		}
 	}
 	if err := e.z.Close(); err != nil {
 		return nil, fmt.Errorf("compress: %w", err)
 	}
-	record := out.Bytes()
+	record := e.out.Bytes()
 	bodySize := len(record) - prefixSize - len(head.buf)
 	if bodySize > maxBody {
 		return nil, errTooLarge
@@ -202,92 +216,43 @@ func (e *encoder) record(h *header, p *profile.Profile) ([]byte, error) {
 func (e *encoder) forget() {
 	e.tables.forget(e.strings, e.frames)
 	e.services.forget(e.known)
+	e.indexed -= e.added
+	e.added = 0
 }
 
-// full reports whether the segment has enough names.
-func (e *encoder) full() bool { return e.tables.full() || len(e.services.names) > maxServices/4 }
+// full reports whether the segment has enough names, or readers would have to remember too much of it.
+func (e *encoder) full() bool {
+	return e.tables.full() || len(e.services.names) > maxServices/4 || e.indexed > maxIndex-maxHeader
+}
 
 func headerSum(lengths, header []byte) uint32 {
 	return crc32.Update(crc32.Checksum(lengths, castagnoli), castagnoli, header)
 }
 
-// An entry is where a record is, and its header.
-type entry struct {
-	header
-	at       int64 // of the body
-	bodySize int
-	bodySum  uint32
-	known    int // services of the segment before this record
-}
-
-func (e *entry) next() int64 { return e.at + int64(e.bodySize) }
-
-// A scanner reads the headers of a segment's records.
-type scanner struct {
-	services serviceNames
-	entries  []entry
-	end      int64 // of the last complete record
-}
-
-// Bounds of a segment.
-const (
-	maxEntries = 1 << 13 // windows
-	maxSegment = 1 << 30 // bytes
-)
-
-// scan reads on from where it ended, up to the first record that is not complete or not right.
-func (s *scanner) scan(f io.ReaderAt, size int64) {
-	size = min(size, maxSegment)
-	if s.end == 0 {
-		var begin [len(magic)]byte
-		if _, err := f.ReadAt(begin[:], 0); err != nil || string(begin[:]) != magic {
-			return
-		}
-		s.end = int64(len(magic))
-	}
-	for len(s.entries) < maxEntries {
-		var prefix [prefixSize]byte
-		if _, err := f.ReadAt(prefix[:], s.end); err != nil {
-			return
-		}
-		headSize, bodySize := binary.LittleEndian.Uint32(prefix[:]), binary.LittleEndian.Uint32(prefix[4:])
-		at := s.end + prefixSize + int64(headSize)
-		if headSize > maxHeader || bodySize > maxBody || at+int64(bodySize) > size {
-			return
-		}
-		head := make([]byte, headSize)
-		if _, err := f.ReadAt(head, s.end+prefixSize); err != nil || headerSum(prefix[:8], head) != binary.LittleEndian.Uint32(prefix[8:]) {
-			return
-		}
-		e := entry{at: at, bodySize: int(bodySize), bodySum: binary.LittleEndian.Uint32(prefix[12:]), known: len(s.services.names)}
-		c := codec{reads: true, buf: head}
-		c.header(&e.header, &s.services)
-		if c.err != nil || len(c.buf) > 0 {
-			s.services.names = s.services.names[:e.known]
-			return
-		}
-		s.entries = append(s.entries, e)
-		s.end = e.next()
-	}
-}
-
 // A decoder reads the bodies of a segment's records, all of them in order, as names are stored once.
 type decoder struct {
 	f      io.ReaderAt
-	tables tables
+	tables *tables
 	z      io.ReadCloser
+	// Used again for each record:
+	compressed []byte
+	raw        bytes.Buffer
+	room       arena
 }
 
-// body returns the body of a record that was compressed.
+// newDecoder makes a decoder of windows with these names.
+func newDecoder(f io.ReaderAt, n *names) *decoder { return &decoder{f: f, tables: newTables(n)} }
+
+// body returns the body of a record that was compressed, until the next call.
 func (d *decoder) body(e *entry) ([]byte, error) {
-	compressed := make([]byte, e.bodySize)
-	if _, err := d.f.ReadAt(compressed, e.at); err != nil {
-		return nil, fmt.Errorf("read record: %w", err)
+	d.compressed = slices.Grow(d.compressed[:0], e.bodySize)[:e.bodySize]
+	if _, err := d.f.ReadAt(d.compressed, e.at); err != nil {
+		return nil, readError(err)
 	}
-	if crc32.Checksum(compressed, castagnoli) != e.bodySum {
+	if crc32.Checksum(d.compressed, castagnoli) != e.bodySum {
 		return nil, errMalformed
 	}
-	return d.inflate(compressed)
+	return d.inflate(d.compressed)
 }
 
 func (d *decoder) inflate(compressed []byte) ([]byte, error) {
@@ -296,44 +261,46 @@ func (d *decoder) inflate(compressed []byte) ([]byte, error) {
 	} else if err := d.z.(flate.Resetter).Reset(bytes.NewReader(compressed), nil); err != nil {
 		return nil, fmt.Errorf("decompress: %w", err)
 	}
-	raw, err := io.ReadAll(io.LimitReader(d.z, maxRaw+1))
+	d.raw.Reset()
+	n, err := d.raw.ReadFrom(io.LimitReader(d.z, maxRaw+1))
 	if err != nil {
 		return nil, fmt.Errorf("decompress: %w", err)
 	}
-	if len(raw) > maxRaw {
+	if n > maxRaw {
 		return nil, errMalformed
 	}
-	return raw, nil
+	return d.raw.Bytes(), nil
 }
 
-// decode reads a body. The names always, the window only if want is not nil.
-func (d *decoder) decode(raw []byte, want *Selection) (*profile.Profile, error) {
-	c := codec{reads: true, buf: raw, tables: &d.tables, want: want}
-	c.names(0, 0)
+// decode reads a body. The names always, the window only if want is not nil; it is there until the next call.
+func (d *decoder) decode(raw []byte, want *Selection) (*window, error) {
+	d.room.reset()
+	c := codec{reads: true, buf: raw, tables: d.tables, want: want, room: &d.room}
+	c.definitions(0, 0)
 	if c.err != nil || want == nil {
 		return nil, c.err
 	}
-	p := new(profile.Profile)
-	c.window(p)
+	w := new(window)
+	c.window(w)
 	if c.err != nil {
 		return nil, c.err
 	}
 	if len(c.buf) > 0 {
 		return nil, errMalformed
 	}
-	return p, nil
+	return w, nil
 }
 
-// window reads the window of an entry, or only its names if want is nil.
-func (d *decoder) window(e *entry, want *Selection) (*profile.Profile, error) {
+// window reads the window of an entry, or only its names if want is nil. It is there until the next call.
+func (d *decoder) window(e *entry, want *Selection) (*window, error) {
 	raw, err := d.body(e)
 	if err != nil {
 		return nil, err
 	}
-	p, err := d.decode(raw, want)
-	if err != nil || p == nil {
+	w, err := d.decode(raw, want)
+	if err != nil || w == nil {
 		return nil, err
 	}
-	p.Start, p.Duration = e.start, e.covered
-	return p, nil
+	w.Start, w.Duration = e.start, e.covered
+	return w, nil
 }

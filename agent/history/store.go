@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -19,12 +20,15 @@ import (
 
 // Options tune a Store. Zero values stand for the defaults.
 type Options struct {
-	Keep    time.Duration // windows older than that are removed, at the latest with their segment, an hour later; default 24 h
+	// Ages are recorded time: a segment is as old as the windows after it are long. A clock that is wrong ages nothing, nor does time in which
+	// nothing is recorded.
+	Keep    time.Duration // segments that are older are removed; default 24 h
 	MaxSize int64         // bytes of all files together, never exceeded; default 200 MB, at least MinSize
 	Fine    time.Duration // windows are merged to a minute when their segment is older; default 2 h
 	Medium  time.Duration // and to ten minutes; default 8 h
 	Log     *slog.Logger
 	Now     func() time.Time // the clock, for tests
+	open    opener           // for tests
 }
 
 // Defaults of Options.
@@ -55,6 +59,13 @@ const (
 	LostFailed   = "failed"    // any other error of the file system
 )
 
+// Steps that fail: keys of Stats.Failed.
+const (
+	FailedOpen   = "open"   // a segment could not be read or made ready when the history was opened
+	FailedMerge  = "merge"  // the windows of a segment could not be merged
+	FailedRemove = "remove" // a file could not be removed
+)
+
 // Reasons for which windows are removed: keys of Stats.Removed.
 const (
 	RemovedAge  = "age"
@@ -69,6 +80,7 @@ type Stats struct {
 	Cut     uint64            // counter: bytes that were cut off as their record was incomplete or damaged
 	Removed map[string]uint64 // counter: bytes of segments that were removed, by reason
 	Merges  uint64            // counter: segments whose windows were merged
+	Failed  map[string]uint64 // counter: failures that lost no window, by step
 	Size    int64             // gauge: bytes of all files
 	MaxSize int64             // gauge: their bound
 	Oldest  time.Time         // gauge: the start of the oldest window; zero if there is none
@@ -81,11 +93,14 @@ type Store struct {
 	lock     *os.File
 	queue    chan *profile.Profile
 	segments []*segment // by number
-	next     uint64     // a number that no segment had, or less
+	next     uint64     // a number that no file has
 	// open is the last segment while windows are appended to it; nil if there is none.
 	open   *openSegmentFile
-	frames frameCache
 	synced time.Time
+	// Room for the window that is added, as it came and as it is written.
+	came, written arena
+	spare         spare
+	added         uint64 // windows that Add was called with
 	// failing says that the last window was not written.
 	failing bool
 
@@ -101,9 +116,17 @@ type segment struct {
 	start   time.Time     // of the earliest window
 	end     time.Time     // of the latest
 	covered time.Duration // of all windows
+
+	// After a merge that failed: how many did, and the number of windows before the next one.
+	tries int
+	retry uint64
+	// unreadable says that it could not be read when the history was opened. It is left as it is until its time to be removed.
+	unreadable bool
+	// stays says that it could not be removed.
+	stays bool
 }
 
-func (g *segment) add(h *header) {
+func (g *segment) add(h span) {
 	if g.windows == 0 || h.start.Before(g.start) {
 		g.start = h.start
 	}
@@ -117,7 +140,7 @@ func (g *segment) add(h *header) {
 // openSegmentFile is a segment that is being written.
 type openSegmentFile struct {
 	*segment
-	f *os.File
+	f segmentFile
 	*encoder
 }
 
@@ -140,6 +163,10 @@ func Open(path string, o *Options) (*Store, error) {
 	}
 	s.stats.Lost = map[string]uint64{LostDiskFull: 0, LostBusy: 0, LostTooLarge: 0, LostFailed: 0}
 	s.stats.Removed = map[string]uint64{RemovedAge: 0, RemovedSize: 0}
+	s.stats.Failed = map[string]uint64{FailedOpen: 0, FailedMerge: 0, FailedRemove: 0}
+	if s.o.open == nil {
+		s.o.open = openFile
+	}
 	var err error
 	if s.dir, s.lock, err = ownDirectory(path); err != nil {
 		return nil, err
@@ -162,13 +189,7 @@ func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	copied := s.stats
-	copied.Lost, copied.Removed = make(map[string]uint64), make(map[string]uint64)
-	for cause, n := range s.stats.Lost {
-		copied.Lost[cause] = n
-	}
-	for cause, n := range s.stats.Removed {
-		copied.Removed[cause] = n
-	}
+	copied.Lost, copied.Removed, copied.Failed = maps.Clone(s.stats.Lost), maps.Clone(s.stats.Removed), maps.Clone(s.stats.Failed)
 	return copied
 }
 
@@ -227,27 +248,29 @@ func (s *Store) report(err error) {
 	s.failing = err != nil
 }
 
-// Add writes a window, removes what is too old, and merges windows of the oldest segment that is due, which may take a second. Only the goroutine
-// that owns the store may call it: the one in Run if that runs.
+// fail counts a failure that loses no window, and logs it if it is news.
+func (s *Store) fail(step string, news bool, message string, err error) {
+	s.count(func(n *Stats) { n.Failed[step]++ })
+	if news {
+		s.o.Log.Warn(message, "err", err)
+	}
+}
+
+// Add writes a window, removes what is too old, and merges windows of the oldest segment that is due, which may take a second. Its error is that of
+// the window. Only the goroutine that owns the store may call it: the one in Run if that runs.
 func (s *Store) Add(p *profile.Profile) error {
-	return errors.Join(s.add(p), proc.Catch(s.tidy))
+	err := s.add(p)
+	s.tidy()
+	return err
 }
 
 func (s *Store) add(p *profile.Profile) error {
+	s.added++
 	if y := p.Start.Year(); y < 1900 || y > 2200 || p.Duration < 0 { // what 64 bits of nanoseconds hold, with some room
 		s.count(func(n *Stats) { n.Lost[LostFailed]++ })
 		return fmt.Errorf("the clock is wrong: a window began at %v", p.Start)
 	}
-	if s.frames == nil || len(s.frames) > maxCached {
-		s.frames = make(frameCache)
-	}
-	err := proc.Catch(func() error { // a fault costs a window, not the agent
-		m := merger{frames: s.frames}
-		end := p.Start.Add(p.Duration)
-		m.add(p, end)
-		h := header{start: p.Start, end: end, covered: p.Duration, sums: sumsOf(p)}
-		return s.write(&h, m.finish(maxContexts))
-	})
+	err := proc.Catch(func() error { return s.write(p) }) // a fault costs a window, not the agent
 	if panicked := (*proc.PanicError)(nil); errors.As(err, &panicked) {
 		s.finish() // its names may be half known
 	}
@@ -267,12 +290,13 @@ func (s *Store) add(p *profile.Profile) error {
 }
 
 // write appends a window to the last segment, or to a new one.
-func (s *Store) write(h *header, p *profile.Profile) error {
+func (s *Store) write(p *profile.Profile) error {
 	if o := s.open; o != nil && (o.covered >= segmentTime || o.full() || o.size > s.o.MaxSize/segmentShare || o.windows >= maxEntries) {
 		if err := s.finish(); err != nil {
 			return err
 		}
 	}
+	h := header{span{p.Start, p.Start.Add(p.Duration), p.Duration}, sumsOf(p)}
 	// A window that finds no room removes the oldest segment. That may be the last one, whose names the record relies on.
 	for range 2 {
 		if s.open == nil {
@@ -281,7 +305,7 @@ func (s *Store) write(h *header, p *profile.Profile) error {
 			}
 		}
 		o := s.open
-		record, err := o.record(h, p)
+		record, err := o.record(&h, s.stored(p, h.end))
 		if err == nil {
 			err = s.reserve(int64(len(record)))
 		}
@@ -292,9 +316,19 @@ func (s *Store) write(h *header, p *profile.Profile) error {
 		if s.open != o {
 			continue
 		}
-		return s.append(h, record)
+		return s.append(&h, record)
 	}
 	return errTooLarge
+}
+
+// stored returns a window as the last segment has it, until the next one.
+func (s *Store) stored(p *profile.Profile, end time.Time) *window {
+	s.came.reset()
+	s.written.reset()
+	m := newMerger(s.open.tables.names, &s.spare)
+	defer m.release()
+	m.add(m.names.window(p, &s.came), end)
+	return m.finish(maxContexts, &s.written)
 }
 
 // append appends a record. What an error leaves of it is cut off.
@@ -309,7 +343,7 @@ func (s *Store) append(h *header, record []byte) error {
 		return fmt.Errorf("write to the history: %w", err)
 	}
 	o.size += int64(len(record))
-	o.add(h)
+	o.add(h.span)
 	s.count(func(n *Stats) { n.Bytes += uint64(len(record)) })
 	if now := s.o.Now(); now.Sub(s.synced).Abs() >= syncEvery {
 		s.synced = now
@@ -326,22 +360,27 @@ func (s *Store) create() error {
 		return err
 	}
 	g := &segment{size: int64(len(magic))}
-	if n := len(s.segments); n > 0 {
-		s.next = max(s.next, s.segments[n-1].number+1)
+	const others = 100 // files that others made with names of segments, at most, one after the other
+	var f segmentFile
+	for try := 0; ; try++ {
+		g.number = s.next
+		s.next++
+		var err error
+		if f, err = s.createFile(g.String()); err == nil {
+			break
+		}
+		if try == others || !errors.Is(err, os.ErrExist) {
+			return err
+		}
 	}
-	g.number = s.next
-	f, err := s.createFile(g.String())
-	if err != nil {
-		return err
-	}
-	s.open = &openSegmentFile{g, f, newEncoder()}
+	s.open = &openSegmentFile{g, f, newEncoder(newTables(newNames()))}
 	s.segments = append(s.segments, g)
 	return nil
 }
 
 // createFile makes a file that begins as segments do.
-func (s *Store) createFile(name string) (*os.File, error) {
-	f, err := s.dir.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+func (s *Store) createFile(name string) (segmentFile, error) {
+	f, err := s.o.open(s.dir, name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return nil, fmt.Errorf("create a segment of the history: %w", err)
 	}
@@ -359,7 +398,7 @@ func (s *Store) finish() error {
 	if o == nil {
 		return nil
 	}
-	s.open, s.frames = nil, nil
+	s.open = nil
 	if err := errors.Join(unix.Fdatasync(int(o.f.Fd())), o.f.Close()); err != nil {
 		return fmt.Errorf("close a segment of the history: %w", err)
 	}
@@ -379,13 +418,15 @@ func (s *Store) reserve(bytes int64) error {
 	if bytes > s.o.MaxSize-int64(len(magic)) {
 		return errTooLarge // nothing is removed for what never fits
 	}
-	for s.size()+bytes > s.o.MaxSize {
-		if len(s.segments) == 0 {
-			return errTooLarge
+	var failed error
+	for _, g := range slices.Clone(s.segments) {
+		if s.size()+bytes <= s.o.MaxSize {
+			return nil
 		}
-		if err := s.remove(s.segments[0], RemovedSize); err != nil {
-			return err
-		}
+		failed = cmp.Or(failed, s.remove(g, RemovedSize)) // another one may make room
+	}
+	if s.size()+bytes > s.o.MaxSize {
+		return cmp.Or(failed, errTooLarge)
 	}
 	return nil
 }
@@ -395,120 +436,12 @@ func (s *Store) remove(g *segment, reason string) error {
 		s.finish() // what cannot be written any more is removed anyway
 	}
 	if err := s.dir.Remove(g.String()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove a segment of the history: %w", err)
+		err = fmt.Errorf("remove a segment of the history: %w", err)
+		s.fail(FailedRemove, !g.stays, "a segment of the history stays", err)
+		g.stays = true
+		return err
 	}
 	s.segments = slices.DeleteFunc(s.segments, func(o *segment) bool { return o == g })
 	s.count(func(n *Stats) { n.Removed[reason] += uint64(g.size) })
 	return nil
-}
-
-// recover reads what is there, and cuts off what is incomplete. The last segment goes on.
-func (s *Store) recover() error {
-	names, useless, err := segmentNames(s.dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range useless {
-		if err := s.dir.Remove(name); err != nil {
-			return fmt.Errorf("remove what an interrupted merge left of the history: %w", err)
-		}
-	}
-	var cut int64
-	for i, name := range names {
-		lost, err := s.recoverSegment(name, i == len(names)-1)
-		if err != nil {
-			return err
-		}
-		cut += lost
-	}
-	if cut > 0 {
-		s.o.Log.Warn("cut off an incomplete end of the history", "bytes", cut)
-	}
-	if err := s.reserve(0); err != nil { // the bound may be lower than it was
-		return err
-	}
-	s.count(func(n *Stats) { n.Cut += uint64(cut) })
-	return nil
-}
-
-// recoverSegment returns how many bytes it cut off.
-func (s *Store) recoverSegment(name segmentName, last bool) (cut int64, err error) {
-	f, err := s.dir.OpenFile(name.String(), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return 0, fmt.Errorf("open a segment of the history: %w", err)
-	}
-	keep := false
-	defer func() {
-		if !keep {
-			f.Close()
-		}
-	}()
-	info, err := f.Stat()
-	if err != nil {
-		return 0, fmt.Errorf("open a segment of the history: %w", err)
-	}
-	var index scanner
-	index.scan(f, info.Size())
-	// Of the last segment the bodies are read, too: the machine may have failed before they were on the disk.
-	d := decoder{f: f}
-	if last {
-		for i := range index.entries {
-			if _, err := d.window(&index.entries[i], nil); err != nil {
-				index.truncate(i)
-				d = decoder{f: f}
-				for j := range index.entries { // without what was read of the damaged one
-					if _, err := d.window(&index.entries[j], nil); err != nil {
-						return 0, fmt.Errorf("read a segment of the history: %w", err)
-					}
-				}
-				break
-			}
-		}
-	}
-	cut = info.Size() - index.end
-	if len(index.entries) == 0 {
-		if err := s.dir.Remove(name.String()); err != nil {
-			return 0, fmt.Errorf("remove an empty segment of the history: %w", err)
-		}
-		return cut, nil
-	}
-	if cut > 0 {
-		if err := f.Truncate(index.end); err != nil {
-			return 0, fmt.Errorf("cut a segment of the history: %w", err)
-		}
-	}
-	g := &segment{segmentName: name, size: index.end}
-	for i := range index.entries {
-		g.add(&index.entries[i].header)
-	}
-	s.segments = append(s.segments, g)
-	if last && name.level == 0 && s.o.Now().Sub(g.end).Abs() < segmentTime {
-		s.open, keep = &openSegmentFile{g, f, d.encoder(&index.services)}, true
-	}
-	return cut, nil
-}
-
-// truncate keeps the first n entries, of more, and the services that they have.
-func (s *scanner) truncate(n int) {
-	s.end, s.services.names = int64(len(magic)), s.services.names[:s.entries[n].known]
-	if n > 0 {
-		s.end = s.entries[n-1].next()
-	}
-	s.entries = s.entries[:n]
-}
-
-// encoder returns one that goes on where the decoder is.
-func (d *decoder) encoder(services *serviceNames) *encoder {
-	e := newEncoder()
-	e.tables.strings, e.tables.frames, e.tables.text = d.tables.strings, d.tables.frames, d.tables.text
-	for id, s := range e.tables.strings {
-		e.tables.stringIDs[s] = id
-	}
-	for id, f := range e.tables.frames {
-		e.tables.frameIDs[f] = id
-	}
-	for _, name := range services.names {
-		e.services.id(name)
-	}
-	return e
 }

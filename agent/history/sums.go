@@ -19,23 +19,36 @@ type Sum struct {
 // maxSums bounds the services of a window with sums of their own. The sums of all others are under "".
 const maxSums = 500
 
-// sumsOf adds up a window by service, ordered by name.
-func sumsOf(p *profile.Profile) (list []Sum) {
-	index := make(map[string]int)
-	for _, proc := range p.Processes {
-		service := proc.Service
-		if _, known := index[service]; !known && len(index) >= maxSums {
-			service = ""
-		}
-		at, known := index[service]
-		if !known {
-			at = len(list)
-			index[service], list = at, append(list, Sum{Service: service})
-		}
-		list[at].addProcess(p, proc)
+// sums are those of the services of a window, or of several.
+type sums struct {
+	list  []Sum
+	index map[string]int
+}
+
+// of returns the sum of a service.
+func (s *sums) of(service string) *Sum {
+	if s.index == nil {
+		s.index = make(map[string]int)
 	}
-	slices.SortFunc(list, func(a, b Sum) int { return cmp.Compare(a.Service, b.Service) })
-	return list
+	if _, known := s.index[service]; !known && len(s.index) >= maxSums {
+		service = ""
+	}
+	at, known := s.index[service]
+	if !known {
+		at = len(s.list)
+		s.index[service], s.list = at, append(s.list, Sum{Service: service})
+	}
+	return &s.list[at]
+}
+
+// sumsOf adds up a window by service, ordered by name.
+func sumsOf(p *profile.Profile) []Sum {
+	var all sums
+	for _, proc := range p.Processes {
+		all.of(proc.Service).addProcess(p, proc)
+	}
+	slices.SortFunc(all.list, func(a, b Sum) int { return cmp.Compare(a.Service, b.Service) })
+	return all.list
 }
 
 func (s *Sum) addProcess(p *profile.Profile, proc *profile.Process) {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -33,10 +34,11 @@ type api struct {
 	timelines  timelines // nil without a history
 	kinds      func() []*kind
 	busy       chan struct{}
+	sender     *sender
 }
 
-func newAPI(r Recordings, kinds func() []*kind) *api {
-	return &api{recordings: r, kinds: kinds, busy: make(chan struct{}, maxAPIRequests)}
+func newAPI(r Recordings, kinds func() []*kind, s *sender) *api {
+	return &api{recordings: r, kinds: kinds, busy: make(chan struct{}, maxAPIRequests), sender: s}
 }
 
 // A selection is what a request asks for.
@@ -96,43 +98,58 @@ func (a *api) answer(of func(*http.Request, selection) (any, error)) http.Handle
 			http.Error(w, err.Error(), status)
 			return
 		}
-		select {
-		case a.busy <- struct{}{}:
-			defer func() { <-a.busy }()
-		case <-r.Context().Done():
-			return
-		case <-time.After(maxAPIWait):
-			w.Header().Set("Retry-After", "1")
-			http.Error(w, errBusy.Error(), http.StatusTooManyRequests)
-			return
-		}
-		data, err := of(r, s)
-		if err != nil {
+		body, err := a.make(r, s, of)
+		switch {
+		case r.Context().Err() != nil:
+		case errors.Is(err, errBusy):
+			tooBusy(w)
+		case err != nil:
 			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
+		default:
+			w.Header().Set("Content-Type", "application/json; charset=utf-8")
+			if acceptsGzip(r) {
+				w.Header().Set("Content-Encoding", "gzip")
+			}
+			if !a.sender.send(w, body) {
+				w.Header().Del("Content-Encoding")
+				tooBusy(w)
+			}
 		}
-		body, err := json.Marshal(data)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		writeCompressed(w, r, body)
 	}
 }
 
-// writeCompressed writes a body, gzipped if the client takes that.
-func writeCompressed(w http.ResponseWriter, r *http.Request, body []byte) {
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		var packed bytes.Buffer
-		z, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // the level is valid
-		_, _ = z.Write(body)                                 // a buffer takes everything
-		_ = z.Close()
-		w.Header().Set("Content-Encoding", "gzip")
-		body = packed.Bytes()
+// make makes an answer, compressed if the client takes that. Only so many are made at once; how long they take to be sent does not count.
+func (a *api) make(r *http.Request, s selection, of func(*http.Request, selection) (any, error)) ([]byte, error) {
+	select {
+	case a.busy <- struct{}{}:
+		defer func() { <-a.busy }()
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	case <-time.After(maxAPIWait):
+		return nil, errBusy
 	}
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // an error means that the client went away
+	data, err := of(r, s)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(data)
+	if err != nil || !acceptsGzip(r) {
+		return body, err
+	}
+	var packed bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // the level is valid
+	_, _ = z.Write(body)                                 // a buffer takes everything
+	_ = z.Close()
+	return packed.Bytes(), nil
+}
+
+func acceptsGzip(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+}
+
+func tooBusy(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, errBusy.Error(), http.StatusTooManyRequests)
 }
 
 // find returns what was recorded, maybe nothing.

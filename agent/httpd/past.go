@@ -67,28 +67,42 @@ func (p *profiles) servePast(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "there is no history: start the agent with serve --history-dir=DIR")
 		return
 	}
+	want := history.Selection{From: from, To: to, Service: q.Get("service"), PIDs: pids, Content: p.kind.content}
+	body, err := p.readPast(r.Context(), want)
+	switch {
+	case errors.Is(err, errPastBusy):
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusTooManyRequests, err.Error())
+	case r.Context().Err() != nil && !errors.Is(context.Cause(r.Context()), errStopping):
+		return // nobody is there to read it
+	case errors.Is(err, history.ErrNone), errors.Is(err, errNoPast):
+		refuse(w, http.StatusNotFound, err.Error())
+	case err != nil:
+		p.fail(w, "read the history", err)
+	default:
+		p.send(w, body)
+	}
+}
+
+var (
+	errPastBusy = fmt.Errorf("%d profiles of the past are being read already; try again in 1 s", maxPastQueries)
+	errNoPast   = errors.New("the history has no such process at that time")
+)
+
+// readPast returns a stored profile. Only so many are read at once; how long they take to be sent does not count.
+func (p *profiles) readPast(ctx context.Context, want history.Selection) ([]byte, error) {
 	select {
 	case p.past.queries <- struct{}{}:
 		defer func() { <-p.past.queries }()
 	default:
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusTooManyRequests, fmt.Sprintf("%d profiles of the past are being read already; try again in 1 s", maxPastQueries))
-		return
+		return nil, errPastBusy
 	}
-	want := history.Selection{From: from, To: to, Service: q.Get("service"), PIDs: pids, Content: p.kind.content}
-	window, err := p.past.history.Query(r.Context(), want)
-	switch {
-	case r.Context().Err() != nil && !errors.Is(context.Cause(r.Context()), errStopping):
-		return // nobody is there to read it
-	case errors.Is(err, history.ErrNone):
-		refuse(w, http.StatusNotFound, err.Error())
-		return
-	case err != nil:
-		p.fail(w, "read the history", err)
-		return
-	case len(window.Processes) == 0 && (want.Service != "" || len(pids) > 0):
-		refuse(w, http.StatusNotFound, "the history has no such process at that time")
-		return
+	window, err := p.past.history.Query(ctx, want)
+	if err != nil {
+		return nil, err
 	}
-	p.answer(w, window)
+	if len(window.Processes) == 0 && (want.Service != "" || len(want.PIDs) > 0) {
+		return nil, errNoPast
+	}
+	return p.encode(window)
 }

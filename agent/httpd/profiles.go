@@ -33,11 +33,12 @@ type profiles struct {
 	kind   *kind
 	slots  *slots
 	past   *past
+	sender *sender
 	logger *slog.Logger
 }
 
-func newProfiles(source Source, k *kind, s *slots, past *past, logger *slog.Logger) *profiles {
-	return &profiles{source, k, s, past, logger}
+func newProfiles(source Source, k *kind, s *slots, past *past, sender *sender, logger *slog.Logger) *profiles {
+	return &profiles{source, k, s, past, sender, logger}
 }
 
 func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -66,7 +67,7 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer release()
 	// Only fails where deadlines are not supported, as in a test's recorder.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d + writeTimeout))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d + writeTimeout)) // for answers without a profile
 
 	window, err := p.source.Collect(r.Context(), d, pids)
 	stopping := errors.Is(context.Cause(r.Context()), errStopping)
@@ -80,25 +81,35 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, "collect profile", err)
 		return
 	}
-	p.answer(w, window)
-}
-
-// answer writes a profile.
-func (p *profiles) answer(w http.ResponseWriter, window *profile.Profile) {
-	prof, err := sink.Pprof(window, p.kind.content)
+	body, err := p.encode(window)
+	release()
 	if err != nil {
 		p.fail(w, "encode profile", err)
 		return
 	}
-	// In memory first, so that an error can still be reported as one. Tens of kilobytes are usual.
+	p.send(w, body)
+}
+
+// encode returns a profile as it is sent: in memory, so that an error can still be reported as one. Tens of kilobytes are usual.
+func (p *profiles) encode(window *profile.Profile) ([]byte, error) {
+	prof, err := sink.Pprof(window, p.kind.content)
+	if err != nil {
+		return nil, err
+	}
 	var body bytes.Buffer
 	if err := prof.Write(&body); err != nil {
-		p.fail(w, "encode profile", err)
-		return
+		return nil, err
 	}
+	return body.Bytes(), nil
+}
+
+func (p *profiles) send(w http.ResponseWriter, body []byte) {
 	p.header(w.Header())
-	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
-	_, _ = body.WriteTo(w) // an error means that the client went away
+	if !p.sender.send(w, body) {
+		w.Header().Del("Content-Disposition")
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusTooManyRequests, fmt.Sprintf("%d answers are being sent already; try again in 1 s", maxSending))
+	}
 }
 
 func (p *profiles) fail(w http.ResponseWriter, step string, err error) {

@@ -78,8 +78,9 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	mux.HandleFunc("GET /{$}", app)
 	mux.HandleFunc("GET /plain", s.index)
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
+	sender := newSender()
 	s.kept = newKept(s.pages.kinds, logger)
-	s.data = newAPI(s.kept, s.pages.kinds)
+	s.data = newAPI(s.kept, s.pages.kinds, sender)
 	mux.HandleFunc("GET /api/v1/services", s.data.answer(s.data.services))
 	mux.HandleFunc("GET /api/v1/flame", s.data.answer(s.data.flame))
 	mux.HandleFunc("GET /api/v1/timeline", s.data.answer(s.data.timeline))
@@ -91,7 +92,7 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	}))
 	pulls := newSlots()
 	for _, k := range kinds {
-		mux.Handle("GET /profiles/"+k.Name, newProfiles(source, k, pulls, &s.past, logger))
+		mux.Handle("GET /profiles/"+k.Name, newProfiles(source, k, pulls, &s.past, sender, logger))
 	}
 	mux.HandleFunc("GET /versions", s.versionsOf)
 	mux.Handle("GET /ui/", http.StripPrefix("/ui", s.pages))

@@ -2,21 +2,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
-	"unique"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
-	"github.com/vmprof-agent/vmprof-agent/cct"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
@@ -31,89 +30,161 @@ const (
 // A historyManner says how much to record and to store.
 type historyManner struct {
 	guests   []string
-	recorded int // windows
+	recorded time.Duration
 	services int
-	stored   int // windows
+	hours    int // stored in full
 }
 
 var (
-	// longHistory stores 25 hours, so that a day is there in full, and the next hour at each age.
-	longHistory  = historyManner{guests: []string{"Xalan", "Jython", "H2", "Luindex", "Javac"}, recorded: 12, services: 20, stored: 25 * 360}
-	shortHistory = historyManner{guests: []string{"Jython"}, recorded: 1, services: 2, stored: 400}
+	longHistory  = historyManner{guests: []string{"Xalan", "Jython", "H2", "Luindex", "Javac"}, recorded: 2 * time.Minute, services: 20, hours: 4}
+	shortHistory = historyManner{guests: []string{"Jython"}, recorded: 4 * time.Second, services: 2, hours: 2}
 )
 
-// historyWindow is that of serve.
-const historyWindow = 10 * time.Second
+const (
+	// historyWindow is that of serve, and hourWindows are how many an hour has.
+	historyWindow = 10 * time.Second
+	hourWindows   = int(time.Hour / historyWindow)
+	// hostSamples are those in a window of a host, at 99 Hz: its services use one and a half CPUs all the time.
+	hostSamples = 1440
+)
 
-// history records windows of real programs, makes a host of many services of them, and stores a day of it, as fast as it can.
+// Of a day, with the default options of the history, at its largest: how many hours there are of each level of merging. Windows are merged when
+// they are two and eight hours old, by whole segments of an hour, and the last one goes after 24 hours.
+var dayHours = [3]int{3, 6, 16}
+
+// A storing is what it took to store windows.
+type storing struct {
+	dir     string
+	windows int
+	samples uint64
+	cpu     [3]time.Duration // of windows without merges, and of those with a merge to a level
+	n       [3]int           // of each
+	grown   int64            // bytes of windows without merges
+	longest time.Duration
+}
+
+// mean is the CPU time of a window, or of one with a merge to a level.
+func (s *storing) mean(level int) time.Duration {
+	return s.cpu[level] / time.Duration(max(s.n[level], 1))
+}
+
+// history records real programs, makes windows of a host with many services of them, and stores some hours of these as fast as it can. Windows are merged
+// when they are a window and an hour old instead of two and eight hours: so each hour has one merge of each kind, as on a host.
 func (b bench) history(ctx context.Context) ([]harness.Table, error) {
-	windows, err := b.recordWindows(ctx)
+	how := b.how.history
+	recorded, err := b.recordWindows(ctx)
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(b.out, "history: recorded %d windows; storing %d\n", len(windows), b.how.history.stored)
-	host := newHost(windows, b.how.history.services)
+	host := newHost(recorded, how)
+	fmt.Fprintf(b.out, "history: recorded %d windows of a host\n", len(host.windows))
 	dir, err := os.MkdirTemp("", "history")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	store, err := history.Open(dir, &history.Options{MaxSize: 10e9, Now: func() time.Time { return now }})
+	store, err := history.Open(dir, &history.Options{MaxSize: 10e9, Fine: historyWindow, Medium: time.Hour, Now: func() time.Time { return now }})
 	if err != nil {
 		return nil, err
 	}
 	defer store.Close()
-	var took, slowest time.Duration
-	samples, largest := uint64(0), int64(0)
-	for range b.how.history.stored {
+	s := storing{dir: dir}
+	for range how.hours*hourWindows + hourWindows/2 {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		p := host.window(now)
+		if err := s.add(store, host.window(now)); err != nil {
+			return nil, err
+		}
 		now = now.Add(historyWindow)
-		samples += p.Counts.Folded
-		before := cpuTime()
-		if err := store.Add(p); err != nil {
-			return nil, err
-		}
-		d := cpuTime() - before
-		took, slowest, largest = took+d, max(slowest, d), max(largest, store.Stats().Size)
 	}
-	var reads [2]time.Duration
-	at := now.Add(-time.Duration(b.how.history.stored) * historyWindow / 3)
-	for i, read := range []func(*history.Reader) error{
-		func(r *history.Reader) error {
-			_, err := r.Query(ctx, history.Selection{From: at, To: at.Add(5 * time.Minute), Service: "service-01", Content: sink.Time})
-			return err
-		},
-		func(r *history.Reader) error {
-			_, err := r.Timeline(ctx, now.AddDate(0, 0, -1), now, "")
-			return err
-		},
-	} {
-		began := time.Now()
-		if err := read(history.Read(dir)); err != nil {
-			return nil, err
-		}
-		reads[i] = time.Since(began)
+	sizes, files, err := segments(dir)
+	if err != nil {
+		return nil, err
 	}
-	n := float64(b.how.history.stored)
-	core := took.Seconds() / (n * historyWindow.Seconds())
-	written := store.Stats().Bytes
-	table := report.Table{Header: []string{fmt.Sprintf("a day of %d services", b.how.history.services), "measured", "aim", ""}}
-	table.Add("samples of CPU time in a window of 10 s", fmt.Sprintf("%.0f", float64(samples)/n), "", "")
-	table.Add("largest size, MB", fmt.Sprintf("%.0f", float64(largest)/1e6), fmt.Sprintf("≤ %.0f", historySizeAim/1e6), report.Verdict(largest <= historySizeAim))
-	table.Add("CPU time for a window, with its merges, ms", fmt.Sprintf("%.1f", 1e3*took.Seconds()/n), "", "")
-	table.Add("the same, % of a core", fmt.Sprintf("%.2f", 100*core), fmt.Sprintf("≤ %.1f", 100*historyCoreAim), report.Verdict(core <= historyCoreAim))
-	table.Add("longest, with the merge of an hour, s", fmt.Sprintf("%.1f", slowest.Seconds()), "", "")
-	table.Add("written, MB a day", fmt.Sprintf("%.0f", float64(written)/n*8640/1e6), "", "")
-	table.Add("reading five minutes of a service, ms", fmt.Sprintf("%.0f", 1e3*reads[0].Seconds()), "", "")
-	table.Add("reading the timeline of the day, ms", fmt.Sprintf("%.0f", 1e3*reads[1].Seconds()), "", "")
+	day, written := int64(0), int64(0)
+	for level := range sizes {
+		if sizes[level] /= max(files[level], 1); level == 0 {
+			sizes[0] = s.grown * int64(hourWindows) / int64(s.n[0])
+		}
+		day += int64(dayHours[level]) * sizes[level]
+		written += 24 * sizes[level]
+	}
+	began := time.Now()
+	if _, err := history.Read(dir).Query(ctx, history.Selection{From: now.Add(-20 * time.Minute), To: now.Add(-15 * time.Minute), Service: "service-01", Content: sink.Time}); err != nil {
+		return nil, err
+	}
+	query := time.Since(began)
+	began = time.Now()
+	timelines, err := history.Read(dir).Timeline(ctx, now.AddDate(0, 0, -1), now, "")
+	if err != nil {
+		return nil, err
+	}
+	timeline := time.Since(began) * time.Duration(dayHours[0]*360+dayHours[1]*60+dayHours[2]*6) / time.Duration(len(timelines))
+
+	add := s.mean(0)
+	merge := (s.mean(1) + s.mean(2) - 2*add) / time.Duration(hourWindows)
+	core := (add + merge).Seconds() / historyWindow.Seconds()
+	table := report.Table{Header: []string{fmt.Sprintf("a day of %d services", how.services), "measured", "aim", ""}}
+	table.Add("samples of CPU time in a window of 10 s", fmt.Sprintf("%.0f", float64(s.samples)/float64(s.windows)), "", "")
+	table.Add("an hour in windows of 10 s, 1 min, 10 min, MB", fmt.Sprintf("%.1f, %.1f, %.1f", float64(sizes[0])/1e6, float64(sizes[1])/1e6, float64(sizes[2])/1e6), "", "")
+	table.Add("largest size, MB", fmt.Sprintf("%.0f", float64(day)/1e6), fmt.Sprintf("≤ %.0f", historySizeAim/1e6), report.Verdict(day <= historySizeAim))
+	table.Add("CPU time of a window, ms", fmt.Sprintf("%.1f", 1e3*add.Seconds()), "", "")
+	table.Add("CPU time of merging, for a window, ms", fmt.Sprintf("%.1f", 1e3*merge.Seconds()), "", "")
+	table.Add("both, % of a core", fmt.Sprintf("%.2f", 100*core), fmt.Sprintf("≤ %.1f", 100*historyCoreAim), report.Verdict(core <= historyCoreAim))
+	table.Add("longest, with the merge of an hour, s", fmt.Sprintf("%.1f", s.longest.Seconds()), "", "")
+	table.Add("written, MB a day", fmt.Sprintf("%.0f", float64(written)/1e6), "", "")
+	table.Add("reading five minutes of a service, ms", fmt.Sprintf("%.0f", 1e3*query.Seconds()), "", "")
+	table.Add("reading the timeline of the day, ms", fmt.Sprintf("%.0f", 1e3*timeline.Seconds()), "", "")
 	return []harness.Table{{Marker: "history", Table: table}}, nil
 }
 
-// recordWindows records programs of the suite, all at once, with an agent of this process.
+// add stores a window.
+func (s *storing) add(store *history.Store, p *profile.Profile) error {
+	was, before := store.Stats(), cpuTime()
+	if err := store.Add(p); err != nil {
+		return err
+	}
+	d, is := cpuTime()-before, store.Stats()
+	s.windows++
+	s.samples += p.Counts.Folded
+	s.longest = max(s.longest, d)
+	level := 0
+	if is.Merges == was.Merges {
+		s.grown += is.Size - was.Size
+	} else if _, files, err := segments(s.dir); err != nil {
+		return err
+	} else if level = 1; int(files[2]) > s.n[2] {
+		level = 2
+	}
+	s.cpu[level] += d
+	s.n[level]++
+	return nil
+}
+
+// segments returns the bytes and the number of the files of each level.
+func segments(dir string) (bytes, files [3]int64, err error) {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return bytes, files, err
+	}
+	for _, f := range list {
+		info, err := f.Info()
+		if err != nil {
+			return bytes, files, err
+		}
+		level, err := strconv.Atoi(strings.TrimPrefix(filepath.Ext(f.Name()), "."))
+		if err != nil || level < 0 || level >= len(files) {
+			return bytes, files, fmt.Errorf("%s is no segment", f.Name())
+		}
+		bytes[level] += info.Size()
+		files[level]++
+	}
+	return bytes, files, nil
+}
+
+// recordWindows records programs of the suite, all at once, with an agent of this process, in windows of a second.
 func (b bench) recordWindows(ctx context.Context) ([]*profile.Profile, error) {
 	var guests []*suite.Guest
 	var pids []int
@@ -137,13 +208,11 @@ func (b bench) recordWindows(ctx context.Context) ([]*profile.Profile, error) {
 	ran := make(chan error, 1)
 	go func() { ran <- a.Run(ctx) }()
 	worked := make(chan error, 1)
-	go func() {
-		worked <- runAll(guests, runFor(time.Duration(b.how.history.recorded)*historyWindow+historyWindow/2))
-	}()
+	go func() { worked <- runAll(guests, runFor(b.how.history.recorded+2*time.Second)) }()
 	var windows []*profile.Profile
-	err = a.Follow(ctx, historyWindow, func(p *profile.Profile) {
+	err = a.Follow(ctx, time.Second, func(p *profile.Profile) {
 		windows = append(windows, p)
-		if len(windows) == b.how.history.recorded {
+		if len(windows) >= int(b.how.history.recorded/time.Second) {
 			stop()
 		}
 	})
@@ -152,108 +221,10 @@ func (b bench) recordWindows(ctx context.Context) ([]*profile.Profile, error) {
 			err = e
 		}
 	}
-	if err == nil && len(windows) < b.how.history.recorded {
-		err = fmt.Errorf("%d windows were recorded, not %d", len(windows), b.how.history.recorded)
+	if err == nil && len(windows) == 0 {
+		err = errors.New("no window was recorded")
 	}
 	return windows, err
-}
-
-// A host is a machine whose services are copies of recorded programs, each with names of its own.
-type host struct {
-	windows  []*profile.Profile
-	services [][][]*profile.Process // by service and window
-	rng      *rand.Rand
-}
-
-func newHost(windows []*profile.Profile, services int) *host {
-	h := &host{windows: windows, rng: rand.New(rand.NewPCG(1, 2))}
-	for n := range services {
-		r := renamer{service: fmt.Sprintf("service-%02d", n), pid: 10000 + 10*n, known: make(map[symbolize.Symbol][]symbolize.Symbol)}
-		var all [][]*profile.Process
-		for _, w := range windows {
-			proc := w.Processes[n%len(w.Processes)]
-			all = append(all, []*profile.Process{r.process(proc)})
-		}
-		h.services = append(h.services, all)
-	}
-	return h
-}
-
-// window is a window of the host: each service does what its program did in one of the recorded ones.
-func (h *host) window(start time.Time) *profile.Profile {
-	p := *h.windows[h.rng.IntN(len(h.windows))]
-	p.Start, p.Duration, p.Processes = start, historyWindow, nil
-	p.Counts.Folded = 0
-	for _, service := range h.services {
-		for _, proc := range service[h.rng.IntN(len(service))] {
-			p.Processes = append(p.Processes, proc)
-			for _, t := range proc.Threads {
-				if t.Tree != nil {
-					p.Counts.Folded += t.Tree.Total()
-				}
-			}
-		}
-	}
-	return &p
-}
-
-// A renamer gives the program's own methods other names. Those of the JDK, of libraries in C and of the kernel are what services share.
-type renamer struct {
-	service string
-	pid     int
-	known   map[symbolize.Symbol][]symbolize.Symbol
-}
-
-func (r *renamer) process(proc *profile.Process) *profile.Process {
-	p := *proc
-	p.PID, p.Service, p.Threads, p.Events = r.pid, r.service, nil, nil
-	for _, t := range proc.Threads {
-		thread := *t
-		if t.Tree != nil {
-			thread.Tree = cct.Map(t.Tree, r.frame)
-		}
-		p.Threads = append(p.Threads, &thread)
-	}
-	for _, e := range proc.Events {
-		of := *e
-		of.Tree, of.Rows = new(cct.Tree[symbolize.Symbol]), append([]profile.EventRow(nil), e.Rows...)
-		for i := range of.Rows {
-			if e.Tree == nil {
-				continue
-			}
-			stack := e.Tree.Stack(of.Rows[i].Context)
-			for j, s := range stack {
-				stack[j] = r.frame(s)[0]
-			}
-			of.Rows[i].Context = of.Tree.Add(stack, of.Rows[i].Events)
-		}
-		p.Events = append(p.Events, &of)
-	}
-	return &p
-}
-
-func (r *renamer) frame(s symbolize.Symbol) []symbolize.Symbol {
-	one := r.known[s]
-	if one != nil {
-		return one
-	}
-	f := s.Value()
-	managed := f.Kind == symbolize.KindJIT || f.Kind == symbolize.KindInterpreted
-	for _, shared := range []string{"java.", "javax.", "jdk.", "sun.", "com.sun."} {
-		managed = managed && !strings.HasPrefix(f.Function, shared)
-	}
-	if managed {
-		f.Function, f.SystemName = r.service+"."+f.Function, r.service+"."+f.SystemName
-	}
-	if f.Mapping != (unique.Handle[symbolize.Mapping]{}) && managed {
-		m := f.Mapping.Value()
-		m.Start += uint64(r.pid) << 20 // the code of another VM
-		f.Mapping = unique.Make(m)
-		f.Address += uint64(r.pid) << 20
-	}
-	one = []symbolize.Symbol{symbolize.Intern(f)}
-	r.known[s] = one
-	return one
 }
 
 // cpuTime is that of this process so far, its garbage collector included.

@@ -19,6 +19,8 @@ func historyFamilies() []family {
 			func(s *history.Stats, y yield) { y(float64(s.Cut)) }),
 		ofHistory("vmprof_history_removed_bytes_total", "Bytes of the history's oldest windows that were removed, by reason: age (--history) or size (--history-size).", "reason", counterKind,
 			func(s *history.Stats, y yield) { each(s.Removed, y) }),
+		ofHistory("vmprof_history_failures_total", "Failures of the history that lost no window, by step: open (a segment that cannot be read stays as it is), merge (tried again later), or remove.", "step", counterKind,
+			func(s *history.Stats, y yield) { each(s.Failed, y) }),
 		ofHistory("vmprof_history_size_bytes", "Size of the history.", "", gaugeKind,
 			func(s *history.Stats, y yield) { y(float64(s.Size)) }),
 		ofHistory("vmprof_history_size_bytes_max", "Maximum size of the history (--history-size).", "", gaugeKind,
