@@ -22,6 +22,7 @@ type VM struct {
 	runtime bridge.Runtime
 	records bridge.VM           // what is announced to the kernel side
 	Memory  *proc.Memory        // of the process
+	direct  *proc.Direct        // the same, as Guest reads it
 	Kernel  *bpf.HotspotProcess // what was announced to the kernel side
 	refresh retry.Backoff       // until all kinds of code have been seen
 	mapping unique.Handle[symbolize.Mapping]

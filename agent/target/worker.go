@@ -90,6 +90,10 @@ func (rs *Resolver) workOn(p *Process) {
 	}
 	rs.Begin(StageNames, p)
 	if g := p.work.vm; g != nil {
+		// From here on no lock is held while the process is read, and nobody waits for it without a deadline: another worker can take
+		// this one's place.
+		g.direct.Set(true)
+		defer g.direct.Set(false)
 		rs.refresh(p, g)
 		if p.TakeThreadsWanted() && !p.Exited.Load() {
 			rs.readThreads(p, g)
@@ -107,8 +111,11 @@ func (rs *Resolver) workOn(p *Process) {
 	rs.nameAll(p, frames)
 	p.work.objects, p.work.frames = nil, nil
 	rs.nameLater(p)
-	if g := p.work.vm; g != nil && !p.Exited.Load() {
-		rs.followVersions(p, g, len(frames)+len(loads) > 0)
+	if g := p.work.vm; g != nil {
+		if !p.Exited.Load() {
+			rs.followVersions(p, g, len(frames)+len(loads) > 0)
+		}
+		g.direct.Set(false)
 	}
 	rs.Begin(StageJobs, p)
 	p.doJobs()
