@@ -1,7 +1,9 @@
 package hotspot
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
@@ -88,24 +90,26 @@ func (p *Process) readMethods(addrs []uint64, at methodsAt) (map[uint64]*method,
 			missing = append(missing, addr)
 		}
 	}
-	if len(kept) > 0 {
-		bodies, err := p.methodReader().bodies(kept)
-		if err != nil {
-			return nil, err
-		}
-		for _, addr := range kept {
-			if body, ok := bodies[addr]; !ok || body != found[addr].body {
-				delete(found, addr)
-				missing = append(missing, addr)
-			}
-		}
-	}
-	if len(missing) == 0 {
-		return found, nil
-	}
-	read, err := p.methodReader().methods(missing)
-	if err != nil {
+	var bodies map[uint64]methodBody
+	var read, changed map[uint64]*method
+	var bodiesErr, readErr error
+	r := p.methodReader()
+	p.memory.Together(func() { bodies, bodiesErr = r.bodies(kept) }, func() { read, readErr = r.methods(missing) })
+	if err := cmp.Or(bodiesErr, readErr); err != nil {
 		return nil, err
+	}
+	missing = missing[:0]
+	for _, addr := range kept {
+		if body, ok := bodies[addr]; !ok || body != found[addr].body {
+			delete(found, addr)
+			missing = append(missing, addr)
+		}
+	}
+	if len(missing) > 0 {
+		if changed, readErr = r.methods(missing); readErr != nil {
+			return nil, readErr
+		}
+		maps.Copy(read, changed)
 	}
 	keep := at.alive && p.epoch != nil && p.epoch() == at.epoch
 	for addr, m := range read {

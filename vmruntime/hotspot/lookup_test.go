@@ -116,11 +116,11 @@ func TestCodeChangesMeanwhile(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.forget()
 		reads := 0
-		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() {
+		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() {
 			if reads++; reads == 6 { // the header was read, the end is yet to come
 				p.set(p.blob.Addr, p.schema.blob.CompileID, byte(p.blob.CompileID)+1)
 			}
-		}}
+		}}}
 		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("%+v, %v", frames, err)
 		}
@@ -138,16 +138,16 @@ func TestClassesUnloadedMeanwhile(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.forget()
 		reads := 0
-		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() {
+		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() {
 			if reads++; reads == 6 {
 				p.epoch++
 			}
-		}}
+		}}}
 		if frames, err := p.Lookup(p.site); err != nil || len(frames) < 3 {
 			t.Errorf("unloaded once: %+v, %v", frames, err)
 		}
 		p.codes = newCache[uint32, *code](codeBytes)
-		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() { p.epoch++ }}
+		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { p.epoch++ }}}
 		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("unloaded all the time: %+v, %v", frames, err)
 		}
@@ -169,7 +169,7 @@ func TestInterpretedEpoch(t *testing.T) {
 		later := site
 		later.Epoch = 1
 		reads := 0
-		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}
+		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}}
 		if got, err := p.Lookup(later); err != nil || got[0] != want[0] || reads == 0 {
 			t.Errorf("in the next epoch: %+v, %v, %d reads", got, err, reads)
 		}
@@ -180,7 +180,7 @@ func TestInterpretedEpoch(t *testing.T) {
 		}
 		late := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.Method, Epoch: 1}
 		p.methods = newCache[methodKey, *method](methodBytes)
-		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() { p.epoch = 2 }}
+		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { p.epoch = 2 }}}
 		if got, err := p.Lookup(late); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("classes were unloaded while it was read: %+v, %v", got, err)
 		}
@@ -278,7 +278,7 @@ func TestDeadMethodIsNotKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		reads := 0
-		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}
+		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}}
 		next := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.Method, BCI: 0, Epoch: 1}
 		if _, err := p.Lookup(next); err != nil || reads == 0 {
 			t.Errorf("%v, %d reads: the name of what was there before was used", err, reads)
@@ -291,7 +291,7 @@ func TestInterpretedWithoutEpoch(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.Process.epoch = nil
 		reads := 0
-		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}
+		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}}
 		site := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.Method, BCI: -1}
 		for range 2 {
 			before := reads

@@ -116,7 +116,7 @@ func (i *Image) Attach(guest vmruntime.Target) (vmruntime.Process, error) {
 		texts:      newCache[uint32, text](textBytes),
 		objects:    newObjectTable(),
 	}
-	p.memory.Mem = guest.Memory
+	p.memory.Mem = &vmstructs.Weave{Memory: guest.Memory}
 	if err := p.attach(); err != nil {
 		return nil, fmt.Errorf("attach to HotSpot: %w", err)
 	}
