@@ -5,6 +5,12 @@ import "time"
 // Capabilities of a Process beyond naming code. A Process implements those that its VM allows; callers ask for each with a type
 // assertion and do without where it is missing. As those of Process, their methods are called from one goroutine at a time.
 
+// A Preparer reads what look-ups of many sites need, with fewer reads than these take one by one.
+type Preparer interface {
+	// Prepare has the look-ups of these sites need few reads. What cannot be read they try again.
+	Prepare([]Site)
+}
+
 // A ThreadLister lists the threads that may run the guest's code.
 type ThreadLister interface {
 	// Threads lists those that run now, at most MaxListedThreads. A thread that starts or ends meanwhile may be absent.

@@ -153,6 +153,7 @@ func (rs *Resolver) nameLater(p *Process) {
 func (rs *Resolver) nameAll(p *Process, frames []Wanted) {
 	now := proc.Monotonic()
 	again := &p.work.again
+	rs.prepare(p, frames, now)
 	for i, r := range frames {
 		p.work.frames = frames[i:] // those that have no name if this one panics
 		if r.notBefore > now && !p.Exited.Load() {
@@ -177,6 +178,25 @@ func (rs *Resolver) nameAll(p *Process, frames []Wanted) {
 		}
 		rs.lookups.Add(1)
 	}
+}
+
+// prepare has the VM of p read at once what names of frames need that are to be named now.
+func (rs *Resolver) prepare(p *Process, frames []Wanted, now time.Duration) {
+	g := p.work.vm
+	if g == nil || p.Exited.Load() {
+		return
+	}
+	preparer, err := As[vmruntime.Preparer](g)
+	if err != nil {
+		return
+	}
+	var sites []vmruntime.Site
+	for _, r := range frames {
+		if r.Kind <= RawExact && r.Frame.Kind() != bpf.FrameNative && r.notBefore <= now {
+			sites = append(sites, g.Site(r.Frame, r.Kind == RawExact, r.Epoch))
+		}
+	}
+	preparer.Prepare(sites)
 }
 
 // identify reads who p is.

@@ -30,6 +30,50 @@ func (p *Process) Lookup(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	return nil, fmt.Errorf("site of kind %d: %w", site.Kind, vmruntime.ErrUnknown)
 }
 
+// maxPrepared is how many compilations and methods Prepare reads side by side. Each takes some kilobytes of stack.
+const maxPrepared = 64
+
+// Prepare reads the compilations and methods of sites that are not known yet side by side, in as few reads as one of them takes.
+func (p *Process) Prepare(sites []vmruntime.Site) {
+	type unknown struct {
+		kind  vmruntime.SiteKind
+		id    uint64 // version, or address of the method
+		epoch uint32
+	}
+	seen := make(map[unknown]struct{})
+	var reads []func()
+	for _, site := range sites {
+		var u unknown
+		switch site.Kind {
+		case vmruntime.Compiled:
+			version := site.Version & codecache.VersionMask
+			if c, ok := p.codes.get(version); ok && c.contains(site.PC) {
+				continue
+			}
+			u = unknown{kind: site.Kind, id: uint64(version)}
+		case vmruntime.Interpreted:
+			if _, ok := p.methods.get(methodKey{site.Method, site.Epoch, true}); ok || p.epoch == nil {
+				continue
+			}
+			u = unknown{kind: site.Kind, id: site.Method, epoch: site.Epoch}
+		default:
+			continue
+		}
+		if _, ok := seen[u]; !ok {
+			seen[u] = struct{}{}
+			reads = append(reads, func() { p.Lookup(site) })
+		}
+	}
+	if len(reads) < 2 {
+		return
+	}
+	for len(reads) > 0 {
+		n := min(len(reads), maxPrepared)
+		p.memory.Together(reads[:n]...)
+		reads = reads[n:]
+	}
+}
+
 // compilation names a place in compiled code.
 func (p *Process) compilation(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	version := site.Version & codecache.VersionMask

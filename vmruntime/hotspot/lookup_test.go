@@ -3,6 +3,7 @@ package hotspot
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -344,6 +345,67 @@ func TestUnknownSites(t *testing.T) {
 		site := vmruntime.Site{Kind: vmruntime.Interpreted, Method: 8}
 		if frames, err := p.Lookup(site); !errors.Is(err, vmruntime.ErrMalformed) {
 			t.Errorf("no method: %+v, %v", frames, err)
+		}
+	})
+}
+
+// TestPrepare: after Prepare, look-ups of compiled and interpreted sites give what they give without it, and need no read. Together the
+// sites take fewer batches of reads than one by one.
+func TestPrepare(t *testing.T) {
+	eachRecording(t, func(t *testing.T, p *patient) {
+		methods, _, err := p.Inlined(p.site)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sites := []vmruntime.Site{p.site, p.site, {Kind: vmruntime.Interpreted, Method: 8}}
+		for _, m := range methods {
+			sites = append(sites, vmruntime.Site{Kind: vmruntime.Interpreted, Method: m, BCI: 0})
+		}
+		reads := 0
+		fresh := func() {
+			p.codes, p.methods, reads = newCache[uint32, *code](codeBytes), newCache[methodKey, *method](methodBytes), 0
+		}
+		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}}
+		type result struct {
+			frames []vmruntime.Frame
+			err    error
+		}
+		lookUp := func() (results []result) {
+			for _, s := range sites {
+				frames, err := p.Lookup(s)
+				results = append(results, result{frames, err})
+			}
+			return results
+		}
+		fresh()
+		want := lookUp()
+		alone := reads
+		fresh()
+		p.Prepare(sites)
+		together := reads
+		if 2*together > alone {
+			t.Errorf("%d reads together, %d one by one", together, alone)
+		}
+		got := lookUp()
+		for i := range want {
+			if !slices.Equal(got[i].frames, want[i].frames) || (got[i].err == nil) != (want[i].err == nil) {
+				t.Errorf("site %+v: %+v, want %+v", sites[i], got[i], want[i])
+			}
+		}
+		failed := 0
+		for _, r := range want {
+			if r.err != nil {
+				failed++
+			}
+		}
+		const most = 4 // reads of one that fails
+		if more := reads - together; more > most*failed || failed == len(want) {
+			t.Errorf("%d reads after Prepare, %d of %d sites fail", more, failed, len(want))
+		}
+		before := reads
+		p.Prepare(sites[:2])
+		if reads != before {
+			t.Errorf("what is known was read again: %d reads", reads-before)
 		}
 	})
 }
