@@ -72,7 +72,9 @@ func (rs *Resolver) nameNative(p *Process, r Wanted) Name {
 		pc-- // into the call, which may be the last instruction of its function
 	}
 	m := p.work.maps.Find(pc)
-	if m == nil && rs.readMaps(p) {
+	if m == nil && !rs.readMaps(p) {
+		p.work.mapsOld = true
+	} else if m == nil {
 		if m = p.work.maps.Find(pc); p.work.vm == nil && rs.FindLibrary(p.work.maps) != nil {
 			rs.queue.submit(p) // a VM appeared under another name than java
 		}
@@ -108,6 +110,12 @@ func (rs *Resolver) object(p *Process, m *proc.Mapping) *symbolize.Object {
 		o, err = rs.files.GetBytes(symbolize.FileKey{BuildID: vdso}, rs.vdso)
 	case m.IsFile():
 		key, known := p.work.files[m.Start]
+		if known {
+			if cached, ok, cachedErr := rs.files.Known(key); ok {
+				o, err = cached, cachedErr
+				break
+			}
+		}
 		o, err = Call(rs, p, func() (*symbolize.Object, error) {
 			return rs.openObject(p.PID, m, key, known)
 		})

@@ -18,6 +18,8 @@ type workerState struct {
 	known bool // comm, service and executable were read
 	mapped
 	mapsRead time.Duration                // when, CLOCK_MONOTONIC
+	mapsRest time.Duration                // for how long they are not read again then
+	mapsOld  bool                         // an address is in no mapping, which may be new
 	objects  map[uint64]*symbolize.Object // by start of the mapping, while a worker has the process
 	vm       *VM
 	look     attachPace // of looking for a VM
@@ -160,9 +162,14 @@ func (rs *Resolver) nameAll(p *Process, frames []Wanted) {
 			*again = append(*again, r)
 			continue
 		}
-		p.work.heldUp = false
+		p.work.heldUp, p.work.mapsOld = false, false
 		n := rs.Name(p, r)
 		late := p.work.heldUp
+		if p.work.mapsOld && !late && r.tries == 0 && !p.Exited.Load() {
+			next := r
+			next.notBefore, next.tries = p.work.mapsRead+p.work.mapsRest, maxNameTries
+			*again = append(*again, next)
+		}
 		gone := n.Stale && r.Kind <= RawExact && r.Frame.Kind() == bpf.FrameJIT
 		if (late || gone) && r.tries < maxNameTries && !p.Exited.Load() {
 			next := r
@@ -221,13 +228,23 @@ func (rs *Resolver) identify(p *Process) {
 	p.executable = symbolize.Mapping{File: symbolize.CleanName(exe)}
 }
 
-// readMaps reads p's mappings, at most once in mapsInterval. It never takes another process's for p's: a process that
+// Mappings are read once in mapsInterval, and up to maxMapsInterval if they did not change: stacks of code without frame pointers have ever
+// new addresses that are in no mapping.
+const (
+	mapsInterval        = 200 * time.Millisecond
+	maxMapsInterval     = 3 * time.Second
+	maxMapsIntervalNoVM = time.Second // of a process that may get a VM
+)
+
+// readMaps reads p's mappings, unless that was done a moment ago. It never takes another process's for p's: a process that
 // is gone keeps those that it had.
 func (rs *Resolver) readMaps(p *Process) bool {
-	const mapsInterval = 200 * time.Millisecond
 	now := proc.Monotonic()
-	if p.Exited.Load() || (p.work.mapsRead != 0 && now-p.work.mapsRead < mapsInterval) {
+	if p.Exited.Load() || (p.work.mapsRead != 0 && now-p.work.mapsRead < p.work.mapsRest) {
 		return false
+	}
+	if p.work.mapsRead == 0 {
+		p.work.mapsRest = mapsInterval
 	}
 	p.work.mapsRead = now
 	m, err := Call(rs, p, func() (mapped, error) {
@@ -242,8 +259,22 @@ func (rs *Resolver) readMaps(p *Process) bool {
 	if err != nil || p.Exited.Load() {
 		return false
 	}
+	p.work.rest(m.maps)
 	p.work.mapped = m
 	return true
+}
+
+// rest says for how long maps that were just read are good.
+func (w *workerState) rest(maps proc.Maps) {
+	most := maxMapsInterval
+	if w.vm == nil {
+		most = maxMapsIntervalNoVM
+	}
+	if slices.Equal(maps, w.maps) {
+		w.mapsRest = min(2*w.mapsRest, most)
+	} else {
+		w.mapsRest = mapsInterval
+	}
 }
 
 // Call is proc.Call for the worker that has p, without a deadline of its own. A panic in fn goes on here.
