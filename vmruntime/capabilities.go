@@ -11,6 +11,13 @@ type Preparer interface {
 	Prepare([]Site)
 }
 
+// A Placer knows which compiled sites have the same frames, as most have that differ in their addresses.
+type Placer interface {
+	// Place says where in its compilation a site is: look-ups of two sites of one Version with the same place and Exact return the same
+	// frames. ok is false if the site is to be looked up first. It reads nothing.
+	Place(Site) (place uint64, ok bool)
+}
+
 // A ThreadLister lists the threads that may run the guest's code.
 type ThreadLister interface {
 	// Threads lists those that run now, at most MaxListedThreads. A thread that starts or ends meanwhile may be absent.

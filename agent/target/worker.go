@@ -330,19 +330,27 @@ func (rs *Resolver) nameVMFrame(p *Process, r Wanted) Name {
 		return Name{Symbols: []symbolize.Symbol{Marker("[stale]")}, Stale: true}
 	}
 	site := g.Site(r.Frame, r.Kind == RawExact, r.Epoch)
+	if at, ok := g.placeOf(site); ok {
+		if n, ok := g.places[at]; ok {
+			return n
+		}
+	}
 	frames, err := g.Guest.Lookup(site)
 	rs.reads.count(err)
 	p.work.heldUp = p.work.heldUp || proc.HeldUp(err)
 	if err != nil {
-		f := symbolize.Frame{Function: "[unknown]", SystemName: "[unknown]", Kind: symbolize.KindUnknown, Mapping: g.mapping, Address: site.PC}
+		f := symbolize.Frame{Function: "[unknown]", SystemName: "[unknown]", Kind: symbolize.KindUnknown, Mapping: g.mapping}
 		if errors.Is(err, vmruntime.ErrStale) {
 			f.Function, f.SystemName = "[stale]", "[stale]"
 			return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Stale: true}
 		}
+		f.Address = site.PC
 		return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Unknown: true}
 	}
 	rs.firstNamed.CompareAndSwap(0, int64(proc.Monotonic()-rs.began))
-	return vmName(frames, site, p.codeMapping(g, site, frames))
+	n := vmName(frames, site, p.codeMapping(g, site, frames))
+	g.keep(site, n)
+	return n
 }
 
 // looksLikeJava reports whether a process that has no VM yet will probably start one.

@@ -183,6 +183,26 @@ func (c *code) frames(pc uint64, exact bool) []vmruntime.Frame {
 	return frames
 }
 
+// Place identifies what is known of a place in a compilation that was read.
+func (p *Process) Place(site vmruntime.Site) (place uint64, ok bool) {
+	if site.Kind != vmruntime.Compiled {
+		return 0, false
+	}
+	c, ok := p.codes.get(site.Version & codecache.VersionMask)
+	if !ok || !c.contains(site.PC) {
+		return 0, false
+	}
+	at := c.placeOf(site.PC, site.Exact)
+	place = uint64(uint32(at.Scope)) << 2
+	if at.Located {
+		place |= 2
+	}
+	if at.Recorded {
+		place |= 1
+	}
+	return place, true
+}
+
 // placeOf returns what is known of pc.
 func (c *code) placeOf(pc uint64, exact bool) debuginfo.Place {
 	if c.scopes == nil {

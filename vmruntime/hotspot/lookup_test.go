@@ -409,3 +409,44 @@ func TestPrepare(t *testing.T) {
 		}
 	})
 }
+
+// TestPlace: sites at one place have the same frames, which are those of Lookup. Not all addresses are places of their own.
+func TestPlace(t *testing.T) {
+	eachRecording(t, func(t *testing.T, p *patient) {
+		p.forget()
+		if place, ok := p.Place(p.site); ok {
+			t.Errorf("place %#x of code that was not read", place)
+		}
+		if _, err := p.Lookup(p.site); err != nil {
+			t.Fatal(err)
+		}
+		type at struct {
+			place uint64
+			exact bool
+		}
+		known := map[at][]vmruntime.Frame{}
+		sites := 0
+		for pc := p.blob.Begin; pc < p.blob.End; pc++ {
+			for _, exact := range []bool{false, true} {
+				site := p.site
+				site.PC, site.Exact = pc, exact
+				place, ok := p.Place(site)
+				frames, err := p.Lookup(site)
+				if !ok || err != nil {
+					t.Fatalf("%#x: %v, %v", pc, ok, err)
+				}
+				sites++
+				if before, ok := known[at{place, exact}]; ok && !slices.Equal(before, frames) {
+					t.Fatalf("%#x has place %#x and frames %+v; others there have %+v", pc, place, frames, before)
+				}
+				known[at{place, exact}] = frames
+			}
+		}
+		if len(known) < 3 || len(known) > sites/2 {
+			t.Errorf("%d places of %d sites", len(known), sites)
+		}
+		if _, ok := p.Place(vmruntime.Site{Kind: vmruntime.Interpreted, Version: p.site.Version, PC: p.site.PC}); ok {
+			t.Error("an interpreted site has a place")
+		}
+	})
+}
