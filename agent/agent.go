@@ -150,11 +150,14 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if err := attach.CheckRing("/sys"); err != nil {
 		return nil, err
 	}
+	symbols := make(chan target.Symbols, 1)
+	go func() { symbols <- target.ReadSymbols(opt.Proc) }() // while the kernel verifies the programs
 	objects, err := bpf.Load(bpf.Options{
 		FilterByPID: a.services.Filter, RingBytes: cmp.Or(opt.RingBytes, ringBytes()),
 		Interrupting: opt.Calls.Interrupting() || opt.Events.Counters(),
 		Contexts:     kernelModes[opt.Contexts], ConfirmLevels: opt.ConfirmLevels, LeaveUnknown: opt.LeaveUnknown, CheckContexts: opt.CheckContexts,
 	})
+	read := <-symbols
 	if err != nil {
 		return nil, explainLoad(err)
 	}
@@ -163,7 +166,8 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		Root: opt.Proc, Runtimes: runtimes.Table(), Log: log, Objects: objects, Pool: a.services.Pool, Attaching: a.services.Libraries,
 	})
 	a.own(objects.ChainRates, objects.SetSteady)
-	a.hints = a.services.Resolver.LoadSymbols()
+	a.services.Resolver.UseSymbols(read)
+	a.hints = read.Hints
 	defer func() {
 		if err != nil {
 			a.Close()

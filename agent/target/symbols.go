@@ -22,20 +22,30 @@ const maxExecutable = 2 << 30
 
 const vdso = "[vdso]"
 
-// LoadSymbols reads the kernel's symbols and the vDSO's, which are the same for all processes. Without them frames stay unnamed; that
-// is no reason not to profile. It returns notes for profiles on what could not be read. It must be called before Start.
-func (rs *Resolver) LoadSymbols() (hints []string) {
-	f, err := os.Open(string(rs.root) + "/kallsyms")
+// Symbols are those that are the same for all processes: the kernel's and the vDSO's.
+type Symbols struct {
+	Hints []string // notes for profiles on what could not be read
+
+	kernel *symbolize.Kernel
+	vdso   []byte
+}
+
+// ReadSymbols reads the symbols, which takes a tenth of a second. Without them frames stay unnamed; that is no reason not to profile.
+func ReadSymbols(root proc.Root) (s Symbols) {
+	f, err := os.Open(string(root) + "/kallsyms")
 	if err == nil {
 		defer f.Close()
-		rs.kernel, err = symbolize.ReadKallsyms(bufio.NewReaderSize(f, 1<<16))
+		s.kernel, err = symbolize.ReadKallsyms(bufio.NewReaderSize(f, 1<<16))
 	}
 	if err != nil {
-		hints = append(hints, "kernel functions have no names: "+err.Error())
+		s.Hints = append(s.Hints, "kernel functions have no names: "+err.Error())
 	}
-	rs.vdso = readVDSO(rs.root)
-	return hints
+	s.vdso = readVDSO(root)
+	return s
 }
+
+// UseSymbols has frames named by these symbols. It must be called before Start.
+func (rs *Resolver) UseSymbols(s Symbols) { rs.kernel, rs.vdso = s.kernel, s.vdso }
 
 // readVDSO returns the agent's own vDSO, which is every 64-bit process's; nil if it cannot be read.
 func readVDSO(root proc.Root) []byte {
