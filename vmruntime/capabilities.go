@@ -11,6 +11,12 @@ type Preparer interface {
 	Prepare([]Site)
 }
 
+// A Continuer has left some work of its attachment for later.
+type Continuer interface {
+	// Continue does some of it, for some milliseconds, and reports whether there is more. An error is of what it was to do now.
+	Continue() (more bool, err error)
+}
+
 // A Placer knows which compiled sites have the same frames, as most have that differ in their addresses.
 type Placer interface {
 	// Place says where in its compilation a site is: look-ups of two sites of one Version with the same place and Exact return the same

@@ -30,8 +30,8 @@ const (
 	versionsInterval = 500 * time.Millisecond
 	// versionsShare of the time, one part in so many, is the most that goes into that, unless it is wanted. It is looked up at
 	// maxVersionsInterval all the same.
-	versionsShare       = 100
-	maxVersionsInterval = 2 * time.Second
+	versionsShare       = 200
+	maxVersionsInterval = 3 * time.Second
 )
 
 // A CodeVersion is one compilation of a method, as far as the agent knows it. Times are of CLOCK_MONOTONIC.

@@ -28,8 +28,11 @@ type VM struct {
 	mapping unique.Handle[symbolize.Mapping]
 	index   codeIndex
 	places  map[place]Name // of compiled code, maxPlaces at most
-	pid     int
-	threads map[uint32]struct{} // ids of those that were announced to the kernel side, if it finds threads by them
+
+	complete bool          // nothing of its attachment was left for later
+	more     time.Duration // CLOCK_MONOTONIC: when that goes on
+	pid      int
+	threads  map[uint32]struct{} // ids of those that were announced to the kernel side, if it finds threads by them
 }
 
 // A place is where in a compilation a site is. Sites at one place have one name.

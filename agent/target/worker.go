@@ -116,6 +116,7 @@ func (rs *Resolver) workOn(p *Process) {
 	if g := p.work.vm; g != nil {
 		if !p.Exited.Load() {
 			rs.followVersions(p, g, len(frames)+len(loads) > 0)
+			rs.continueAttaching(p, g)
 		}
 		g.direct.Set(false)
 	}
@@ -204,6 +205,28 @@ func (rs *Resolver) prepare(p *Process, frames []Wanted, now time.Duration) {
 		}
 	}
 	preparer.Prepare(sites)
+}
+
+// continuePause is between two steps of what the attachment of a VM left for later.
+const continuePause = 20 * time.Millisecond
+
+// continueAttaching does some of what the attachment of p's VM left for later, once its frames have names.
+func (rs *Resolver) continueAttaching(p *Process, g *VM) {
+	now := proc.Monotonic()
+	if g.complete || now < g.more {
+		return
+	}
+	continuer, err := As[vmruntime.Continuer](g)
+	if err != nil {
+		g.complete = true
+		return
+	}
+	more, err := continuer.Continue()
+	rs.reads.count(err)
+	if g.complete = !more; more {
+		g.more = proc.Monotonic() + continuePause
+		rs.queue.submitLater(p, continuePause)
+	}
 }
 
 // identify reads who p is.

@@ -6,6 +6,7 @@ import "github.com/vmprof-agent/vmprof-agent/vmruntime"
 var (
 	_ vmruntime.Preparer      = (*Process)(nil)
 	_ vmruntime.Placer        = (*Process)(nil)
+	_ vmruntime.Continuer     = (*Process)(nil)
 	_ vmruntime.CallCounter   = (*Process)(nil)
 	_ vmruntime.ThreadLister  = (*Process)(nil)
 	_ vmruntime.ThreadNamer   = (*Process)(nil)

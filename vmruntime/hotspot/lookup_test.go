@@ -29,7 +29,7 @@ func newPatient(t *testing.T, name string) *patient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Process = vm.(*Process)
+	p.Process = whole(t, vm)
 	for _, l := range loadLookups(t, name) {
 		if l.Site.Kind == vmruntime.Compiled && len(l.Result) > 2 {
 			p.site = vmruntime.Site(l.Site)
