@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
@@ -49,7 +50,7 @@ type Options struct {
 	PIDs         []int                   // only these processes and the children they start; nil means all
 	Filter       bool                    // choose processes in the kernel even if PIDs is empty (more are added with Choose)
 	MaxContexts  int                     // that open windows hold, all together; 0 means DefaultMaxContexts
-	RingBytes    uint32                  // of the event stream's buffer, a power of two; 0 means bpf.DefaultRingBytes
+	RingBytes    uint32                  // of the event stream's buffer, a power of two; 0 means half a MiB for each CPU, 1 to 4 MiB
 	NameDeadline time.Duration           // how long closing a window waits for names; 0 means 2 s
 	Proc         proc.Root               // where procfs is; "" means /proc
 	Version      string                  // of the program, for comments in profiles
@@ -70,6 +71,26 @@ type Options struct {
 
 // DefaultFrequency is not a divisor of common timer rates, so that samples do not march in step with them.
 const DefaultFrequency = 99
+
+// ringBytes is how large the event stream's buffer is on this machine. The kernel maps it twice, so that it counts as twice as much memory
+// of the agent.
+func ringBytes() uint32 {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return bpf.DefaultRingBytes
+	}
+	return ringBytesOf(cpus)
+}
+
+// ringBytesOf is that for so many CPUs. Half a MiB holds more than a second of a CPU's samples at 999 Hz.
+func ringBytesOf(cpus int) uint32 {
+	const each, least = 512 << 10, 1 << 20
+	size := uint32(least)
+	for size < bpf.DefaultRingBytes && size < uint32(min(cpus, bpf.DefaultRingBytes/each))*each {
+		size *= 2
+	}
+	return size
+}
 
 // DefaultMaxContexts is how many calling contexts windows hold where memory is not short: some 400 MB with their names.
 const DefaultMaxContexts = 1 << 22
@@ -129,11 +150,14 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if err := attach.CheckRing("/sys"); err != nil {
 		return nil, err
 	}
+	symbols := make(chan target.Symbols, 1)
+	go func() { symbols <- target.ReadSymbols(opt.Proc) }() // while the kernel verifies the programs
 	objects, err := bpf.Load(bpf.Options{
-		FilterByPID: a.services.Filter, RingBytes: opt.RingBytes,
+		FilterByPID: a.services.Filter, RingBytes: cmp.Or(opt.RingBytes, ringBytes()),
 		Interrupting: opt.Calls.Interrupting() || opt.Events.Counters(),
 		Contexts:     kernelModes[opt.Contexts], ConfirmLevels: opt.ConfirmLevels, LeaveUnknown: opt.LeaveUnknown, CheckContexts: opt.CheckContexts,
 	})
+	read := <-symbols
 	if err != nil {
 		return nil, explainLoad(err)
 	}
@@ -142,7 +166,8 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		Root: opt.Proc, Runtimes: runtimes.Table(), Log: log, Objects: objects, Pool: a.services.Pool, Attaching: a.services.Libraries,
 	})
 	a.own(objects.ChainRates, objects.SetSteady)
-	a.hints = a.services.Resolver.LoadSymbols()
+	a.services.Resolver.UseSymbols(read)
+	a.hints = read.Hints
 	defer func() {
 		if err != nil {
 			a.Close()

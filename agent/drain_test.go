@@ -243,3 +243,11 @@ func BenchmarkReceive(b *testing.B) {
 		a.receive(records[i%len(records)])
 	}
 }
+
+func TestRingBytes(t *testing.T) {
+	for cpus, want := range map[int]uint32{1: 1 << 20, 2: 1 << 20, 3: 2 << 20, 4: 2 << 20, 8: 4 << 20, 9: 4 << 20, 1 << 20: 4 << 20} {
+		if got := ringBytesOf(cpus); got != want {
+			t.Errorf("%d CPUs: %d bytes, want %d", cpus, got, want)
+		}
+	}
+}

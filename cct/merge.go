@@ -1,5 +1,7 @@
 package cct
 
+import "slices"
+
 // Merge adds every context of other, which may be nil or t itself, with its weight and that of the edge into it.
 func (t *Tree[K]) Merge(other *Tree[K]) {
 	if other == nil {
@@ -26,10 +28,16 @@ func Map[K, L comparable](t *Tree[K], f func(K) []L) *Tree[L] {
 	return mapped
 }
 
+// MergeMap adds to t every context of what Map returns of other, without making it.
+func MergeMap[K, L comparable](t *Tree[L], other *Tree[K], f func(K) []L) { graft(t, other, f) }
+
 // graft adds to dst every context of src with its keys expanded.
 func graft[K, L comparable](dst *Tree[L], src *Tree[K], expand func(K) []L) {
 	if len(src.nodes) == 0 {
 		return
+	}
+	if len(dst.nodes) == 0 { // it will have about as many
+		dst.nodes = slices.Grow(dst.nodes, len(src.nodes))
 	}
 	dst.plant()
 	dst.total.self += src.total.self

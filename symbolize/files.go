@@ -45,6 +45,7 @@ type fileEntry struct {
 	err    error
 
 	bytes int64 // guarded by Files.mu; 0 until the file was read
+	read  bool  // guarded by Files.mu: object and err are set
 }
 
 // NewFiles returns a cache of at most limit bytes.
@@ -77,6 +78,19 @@ func (c *Files) GetWithDebug(key FileKey, open Opener, debug DebugFiles) (*Objec
 		object, err := readObject(file, info.Size(), debug)
 		return object, false, err
 	})
+}
+
+// Known returns what Get returned for the file of that key; ok is false if that is not in the cache. It opens no file.
+func (c *Files) Known(key FileKey) (o *Object, ok bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, ok := c.entries[key]
+	if !ok || !at.Value.(*fileEntry).read {
+		return nil, false, nil
+	}
+	c.recent.MoveToFront(at)
+	e := at.Value.(*fileEntry)
+	return e.object, true, e.err
 }
 
 // GetBytes is Get for an ELF file that is in memory, as the vDSO: image is read if key is not in the cache, and not
@@ -132,6 +146,7 @@ func (c *Files) settle(e *fileEntry, passing bool) {
 		c.drop(at)
 		return
 	}
+	e.read = true
 	e.bytes = objectOverhead // a failure is remembered too, and costs
 	if e.object != nil {
 		e.bytes = e.object.bytes()

@@ -5,6 +5,25 @@ import "time"
 // Capabilities of a Process beyond naming code. A Process implements those that its VM allows; callers ask for each with a type
 // assertion and do without where it is missing. As those of Process, their methods are called from one goroutine at a time.
 
+// A Preparer reads what look-ups of many sites need, with fewer reads than these take one by one.
+type Preparer interface {
+	// Prepare has the look-ups of these sites need few reads. What cannot be read they try again.
+	Prepare([]Site)
+}
+
+// A Continuer has left some work of its attachment for later.
+type Continuer interface {
+	// Continue does some of it, for some milliseconds, and reports whether there is more. An error is of what it was to do now.
+	Continue() (more bool, err error)
+}
+
+// A Placer knows which compiled sites have the same frames, as most have that differ in their addresses.
+type Placer interface {
+	// Place says where in its compilation a site is: look-ups of two sites of one Version with the same place and Exact return the same
+	// frames. ok is false if the site is to be looked up first. It reads nothing.
+	Place(Site) (place uint64, ok bool)
+}
+
 // A ThreadLister lists the threads that may run the guest's code.
 type ThreadLister interface {
 	// Threads lists those that run now, at most MaxListedThreads. A thread that starts or ends meanwhile may be absent.

@@ -212,8 +212,8 @@ func (s *State) Take(p *Process, sample *bpf.Sample) {
 		}
 		wanted = true
 		w.Received++
-		if s.add(w, p, t) {
-			s.Want(p, t.Stack, sample.ClassEpoch)
+		if n := s.add(w, p, t); n > 0 { // the others' names were asked for when they were new
+			s.Want(p, t.Stack[:min(n, len(t.Stack))], sample.ClassEpoch)
 		}
 	}
 	if !wanted {

@@ -53,9 +53,9 @@ func (t *Thread) Frames(f func(target.RawFrame)) {
 	each(&t.Waiting)
 }
 
-// Fold adds a sample to what the window has of a thread. It reports whether there are frames that are new to the window. Without
-// room for more contexts the sample counts for the deepest one of its callers that is there.
-func (t *Thread) Fold(s Sample, room bool) (fresh bool) {
+// Fold adds a sample to what the window has of a thread. It returns how many contexts that made, which are those of the innermost frames.
+// Without room for more contexts the sample counts for the deepest one of its callers that is there.
+func (t *Thread) Fold(s Sample, room bool) (fresh int) {
 	copy(t.Comm[:], s.Comm)
 	if s.Depths != nil {
 		if key := linkKey(s); key != nil {
@@ -82,7 +82,7 @@ func (t *Thread) Fold(s Sample, room bool) (fresh bool) {
 	default:
 		t.Count.Walked++
 	}
-	return tree.Len() != n
+	return tree.Len() - n
 }
 
 // limit ends the growth of a tree, for good, if there is no room for more contexts.

@@ -161,8 +161,8 @@ func (s *State) Trim(p *Process) {
 	p.Trim(needed, &s.Names)
 }
 
-// add folds one sample. It reports whether the stack has contexts that are new to the window.
-func (s *State) add(w *Window, p *Process, t Sample) (fresh bool) {
+// add folds one sample. It returns how many frames of its stack, from the innermost one on, are contexts that are new to the window.
+func (s *State) add(w *Window, p *Process, t Sample) (fresh int) {
 	w.hold(p)
 	threads := w.Processes[p]
 	key := keyOf(t.Tid, t.Stopped != 0)

@@ -100,7 +100,9 @@ func (r *reduction) add(w *profile.Profile, proc *profile.Process) {
 	event, ofEvents := r.kind.content.Events()
 	if !ofEvents {
 		for _, t := range proc.Threads {
-			p.tree.Merge(r.anonymous(t.Tree))
+			if t.Tree != nil {
+				cct.MergeMap(&p.tree, t.Tree, r.frame)
+			}
 		}
 		return
 	}
@@ -130,14 +132,6 @@ func (r *reduction) process(proc *profile.Process) *reducedProcess {
 		r.processes = append(r.processes, p)
 	}
 	return p
-}
-
-// anonymous is a tree whose frames have no addresses.
-func (r *reduction) anonymous(t *cct.Tree[symbolize.Symbol]) *cct.Tree[symbolize.Symbol] {
-	if t == nil {
-		return nil
-	}
-	return cct.Map(t, r.frame)
 }
 
 // frame returns a frame without its address, and without what else only its process knows.
@@ -256,24 +250,17 @@ func (p *reducedProcess) finish(c cutoff, shown *view) (_ *profile.Process, drop
 	totals := p.totals()
 	place := make([]cct.NodeID, len(totals)) // of each context in the new tree
 	cut := make([]bool, len(totals))         // it is part of a rare one
-	below := func(parent cct.NodeID, frame symbolize.Symbol) cct.NodeID {
-		return tree.Add(append([]symbolize.Symbol{frame}, tree.Stack(parent)...), 0)
-	}
 	for id, n := range p.tree.Nodes() {
 		switch {
 		case id == cct.Root:
-		case cut[n.Parent]:
-			place[id], cut[id] = place[n.Parent], true
-		case totals[id] > c.context:
-			place[id] = below(place[n.Parent], n.Key)
-		case n.Key == rare: // since it was reduced before
-			place[id] = below(place[n.Parent], rare)
+			tree.Add(nil, n.Self)
+		case cut[n.Parent]: // it counts for the same rare frame
+			place[id], cut[id] = tree.AddBelow(tree.Node(place[n.Parent]).Parent, rare, n.Self, 0), true
+		case totals[id] > c.context, n.Key == rare: // since it was reduced before
+			place[id] = tree.AddBelow(place[n.Parent], n.Key, n.Self, 0)
 		default:
-			place[id], cut[id] = below(place[n.Parent], rare), true
+			place[id], cut[id] = tree.AddBelow(place[n.Parent], rare, n.Self, 0), true
 			dropped = true
-		}
-		if n.Self > 0 {
-			tree.Add(tree.Stack(place[id]), n.Self)
 		}
 	}
 	proc := p.process
@@ -288,7 +275,7 @@ func (p *reducedProcess) finish(c cutoff, shown *view) (_ *profile.Process, drop
 			row.Context = place[row.Context]
 		}
 		if row.Values[shown.value] <= c.row {
-			row.Context = below(cct.Root, rare)
+			row.Context = tree.AddBelow(cct.Root, rare, 0, 0)
 			row.EventLabels = profile.EventLabels{What: row.What, Probe: row.Probe}
 			dropped = true
 		}

@@ -38,22 +38,29 @@ type call struct {
 	terms     terms
 	began     time.Time
 	thread    atomic.Int32 // that runs it, as far as it said so
-	done      chan error   // buffered, so that finish never blocks
+	done      chan error   // buffered, so that finish never blocks; nil for a call of a Direct
 	finished  bool
 	abandoned bool
 	hung      *target // set when abandoned for being late
+
+	// Of a Direct, which uses a call again for its next read.
+	number  uint64    // of the read
+	watched uint64    // number of the read that clock is of
+	clock   callClock // belongs to Pool.watch
 }
 
 // here notes on which thread the call is, for its clock.
 func (c *call) here() { c.thread.Store(int32(unix.Gettid())) }
 
-// finish runs on the call's own goroutine.
+// finish runs on the goroutine that makes the call.
 func (c *call) finish(err error) {
 	p, now := c.pool, time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.finished = true
-	c.done <- err
+	if c.done != nil {
+		c.done <- err
+	}
 	if !c.abandoned {
 		p.stats.Calls++
 		t := p.target(c.pid, now)
@@ -80,16 +87,38 @@ func (c *call) finish(err error) {
 
 // abandon gives the call up for that reason, unless it finished just now.
 func (c *call) abandon(reason error) error {
+	owner := c.ownerNow()
 	p := c.pool
-	// Processes become another user's. One that is gone leaves its hanging calls to whose it was.
-	owner := p.opt.Owner(c.pid)
-	if owner.unknown() {
-		owner = c.terms.owner
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.finished {
 		return <-c.done
+	}
+	return c.giveUp(owner, reason)
+}
+
+// abandonRead gives up that read of a Direct for being late, unless it has ended. It reports whether it did.
+func (c *call) abandonRead(number uint64) bool {
+	owner := c.ownerNow()
+	p := c.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.finished || c.abandoned || c.number != number {
+		return false
+	}
+	c.giveUp(owner, ErrTimeout)
+	return true
+}
+
+// ownerNow is whose the call is: processes become another user's. One that is gone leaves its hanging calls to whose it was, which is
+// unknown here.
+func (c *call) ownerNow() Owner { return c.pool.opt.Owner(c.pid) }
+
+// giveUp notes that the call is given up; the caller holds the pool's lock.
+func (c *call) giveUp(owner Owner, reason error) error {
+	p := c.pool
+	if owner.unknown() {
+		owner = c.terms.owner
 	}
 	c.abandoned = true
 	p.stats.Stuck++

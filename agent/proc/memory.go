@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -36,6 +36,8 @@ type Memory struct {
 	pidfd *os.File // readable when the process has ended: pidfd_open(2)
 	space *os.File // /proc/PID/mem
 	pages *os.File // /proc/PID/pagemap; nil if it cannot be had
+
+	pidfdConn, spaceConn syscall.RawConn
 }
 
 var _ vmruntime.Memory = (*Memory)(nil)
@@ -53,6 +55,8 @@ func OpenMemory(root Root, id Identity, pool *Pool) (*Memory, error) {
 		return nil, explain(id.PID, "open pidfd", err)
 	}
 	m := &Memory{id: id, pool: pool, pidfd: os.NewFile(uintptr(fd), "pidfd"), space: space}
+	m.pidfdConn, _ = m.pidfd.SyscallConn() // fails for a closed file only
+	m.spaceConn, _ = m.space.SyscallConn()
 	m.pages, _ = os.Open(root.path(id.PID, "pagemap")) // without it no page is known to be there
 	// If that process has the pid now and its address space lives, both descriptors are its own: a pid does not
 	// return to a process.
@@ -80,47 +84,68 @@ func (m *Memory) Read(addr uint64, p []byte) error {
 		return err
 	}
 	if !r[0].OK {
-		return fmt.Errorf("read %d bytes at %#x of process %d: %w", len(p), addr, m.id.PID, ErrUnmapped)
+		return m.unmapped(addr, len(p))
 	}
 	return nil
+}
+
+func (m *Memory) unmapped(addr uint64, n int) error {
+	return fmt.Errorf("read %d bytes at %#x of process %d: %w", n, addr, m.id.PID, ErrUnmapped)
 }
 
 // ReadBatch fills as many of the ranges as it can and marks those with OK; the others are left as they were. Empty
 // ranges are OK. An error means that no range is. Each 1,024 ranges cost one system call, as does each unreadable one.
 func (m *Memory) ReadBatch(ranges []vmruntime.Range) error {
+	b, err := m.batch(ranges)
+	if err != nil {
+		return err
+	}
+	err = errAbsent
+	if m.pages != nil {
+		err = m.pool.do(context.Background(), m.id.PID, present, func(c *call) error { return m.readPresent(b, c) })
+	}
+	return m.finish(b, ranges, err)
+}
+
+// batch returns a batch for ranges, unless they are beyond the bounds. None of them is OK so far.
+func (m *Memory) batch(ranges []vmruntime.Range) (*batch, error) {
 	total := 0
 	for i := range ranges {
 		ranges[i].OK = false
 		// Summed only while in bounds, so that this cannot overflow.
 		if total += min(len(ranges[i].Buf), MaxRead+1); total > MaxRead || i >= MaxRanges {
-			return fmt.Errorf("read %d ranges of process %d: over %d bytes or %d ranges: %w",
+			return nil, fmt.Errorf("read %d ranges of process %d: over %d bytes or %d ranges: %w",
 				len(ranges), m.id.PID, MaxRead, MaxRanges, ErrTooLarge)
 		}
 	}
-	b := newBatch(ranges, total)
-	read := func(c *call) error {
-		if err := b.read(m.id.PID, c.here); err != nil {
-			return explain(m.id.PID, "read memory", err)
-		}
-		c.here()
-		return m.alive()
+	return newBatch(ranges, total), nil
+}
+
+// readPresent reads a batch whose pages are all there; otherwise it returns errAbsent.
+func (m *Memory) readPresent(b *batch, c *call) error {
+	c.here()
+	if err := b.resident(m.pages, uint64(os.Getpagesize())); err != nil {
+		return err
 	}
-	var err error = errAbsent
-	if m.pages != nil {
-		where := slices.Clone(ranges) // an abandoned call goes on to look at them
-		err = m.pool.do(context.Background(), m.id.PID, present, func(c *call) error {
-			c.here()
-			if err := resident(m.pages, where, uint64(os.Getpagesize())); err != nil {
-				return err
-			}
-			return read(c)
-		})
+	return m.read(b, c)
+}
+
+// read reads a batch.
+func (m *Memory) read(b *batch, c *call) error {
+	if err := b.read(m.id.PID, c.here); err != nil {
+		return explain(m.id.PID, "read memory", err)
 	}
+	c.here()
+	return m.alive()
+}
+
+// finish has the pages supplied that a read of the batch, which returned err, found absent, and fills the ranges.
+func (m *Memory) finish(b *batch, ranges []vmruntime.Range, err error) error {
 	if errors.Is(err, errAbsent) {
-		err = m.pool.do(context.Background(), m.id.PID, absent, read)
+		err = m.pool.do(context.Background(), m.id.PID, absent, func(c *call) error { return m.read(b, c) })
 	}
 	if err != nil {
-		// The batch may still be written to by the abandoned call, and is left to it.
+		// The batch may still be written to by an abandoned call, and is left to it.
 		return err
 	}
 	b.deliver(ranges)
@@ -130,16 +155,12 @@ func (m *Memory) ReadBatch(ranges []vmruntime.Range) error {
 // alive returns ErrGone if the process ended or executed another program since the memory was opened.
 func (m *Memory) alive() error {
 	ended := false
-	raw, err := m.pidfd.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("pidfd of process %d: %w", m.id.PID, err)
-	}
-	// Control keeps the descriptor from being closed, and so from being used again, meanwhile.
-	err = raw.Control(func(fd uintptr) {
-		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(poll, 0)
+	// Control keeps a descriptor from being closed, and so from being used again, meanwhile.
+	err := m.pidfdConn.Control(func(fd uintptr) {
+		poll := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(poll[:], 0)
 		for err == unix.EINTR {
-			n, err = unix.Poll(poll, 0)
+			n, err = unix.Poll(poll[:], 0)
 		}
 		ended = err != nil || n > 0
 	})
@@ -149,8 +170,15 @@ func (m *Memory) alive() error {
 	// mem_rw in fs/proc/base.c: nothing can be read from an address that no process can map, which is EIO as long as
 	// the address space exists, and end of file afterwards.
 	const neverMapped = 1<<63 - 4096
-	_, err = m.space.ReadAt(make([]byte, 1), neverMapped)
-	if errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed) {
+	err = m.spaceConn.Control(func(fd uintptr) {
+		var b [1]byte
+		n, err := unix.Pread(int(fd), b[:], neverMapped)
+		for err == unix.EINTR {
+			n, err = unix.Pread(int(fd), b[:], neverMapped)
+		}
+		ended = err == nil && n == 0
+	})
+	if err != nil || ended {
 		return fmt.Errorf("address space of process %v: %w", m.id, ErrGone)
 	}
 	return nil
@@ -167,7 +195,8 @@ const maxKept = 64 << 10
 type batch struct {
 	remote []unix.RemoteIovec
 	ok     []bool
-	buf    []byte // the ranges one after the other
+	buf    []byte   // the ranges one after the other
+	pages  []uint64 // that hold them, by number
 }
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
@@ -237,7 +266,7 @@ func (b *batch) deliver(ranges []vmruntime.Range) {
 		}
 		off += len(ranges[i].Buf)
 	}
-	if cap(b.buf) <= maxKept {
+	if cap(b.buf) <= maxKept && cap(b.pages) <= maxKept/8 {
 		batches.Put(b)
 	}
 }
@@ -260,19 +289,21 @@ const (
 // errAbsent: some of the pages have to be supplied.
 var errAbsent = errors.New("pages are not in memory")
 
-// resident returns errAbsent unless all pages of these ranges are in memory or in swap. It may change at once.
-func resident(pagemap *os.File, ranges []vmruntime.Range, pageSize uint64) error {
-	pages := make([]uint64, 0, len(ranges))
-	for _, r := range ranges {
-		if len(r.Buf) == 0 || r.Addr+uint64(len(r.Buf)) < r.Addr {
+// resident returns errAbsent unless all pages of the batch are in memory or in swap. It may change at once.
+func (b *batch) resident(pagemap *os.File, pageSize uint64) error {
+	pages := b.pages[:0]
+	for _, r := range b.remote {
+		addr, n := uint64(r.Base), uint64(r.Len)
+		if n == 0 || addr+n < addr {
 			continue // nothing to read there
 		}
-		for page, last := r.Addr/pageSize, (r.Addr+uint64(len(r.Buf))-1)/pageSize; page <= last; page++ {
+		for page, last := addr/pageSize, (addr+n-1)/pageSize; page <= last; page++ {
 			if n := len(pages); n == 0 || pages[n-1] != page {
 				pages = append(pages, page)
 			}
 		}
 	}
+	b.pages = pages
 	slices.Sort(pages)
 	pages = slices.Compact(pages)
 	var entries [pageRun * pageEntry]byte

@@ -202,7 +202,7 @@ func TestMemoryPresence(t *testing.T) {
 	buf := make([]byte, 8)
 	check := func(of *Memory, addr uint64, want error) {
 		t.Helper()
-		if err := resident(of.pages, []vmruntime.Range{{Addr: addr, Buf: buf}}, page); err != want {
+		if err := resident(of, []vmruntime.Range{{Addr: addr, Buf: buf}}, page); err != want {
 			t.Errorf("page of %#x: %v, want %v", addr, err, want)
 		}
 	}
@@ -219,13 +219,18 @@ func TestMemoryPresence(t *testing.T) {
 	for i := 0; i < len(mem); i += int(page) {
 		mem[i] = 1
 	}
-	if err := resident(self.pages, all, page); err != nil {
+	if err := resident(self, all, page); err != nil {
 		t.Errorf("all pages were written to: %v", err)
 	}
 	unmapPage(t, mem[2*pageRun*int(page):])
-	if err := resident(self.pages, all, page); err != errAbsent {
+	if err := resident(self, all, page); err != errAbsent {
 		t.Errorf("one page is not mapped: %v", err)
 	}
+}
+
+// resident reports what the pages of ranges are.
+func resident(m *Memory, ranges []vmruntime.Range, page uint64) error {
+	return newBatch(ranges, 0).resident(m.pages, page)
 }
 
 func TestMemoryClosed(t *testing.T) {
@@ -257,3 +262,5 @@ func BenchmarkMemoryRead(b *testing.B) {
 		}
 	}
 }
+
+func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&b[0]))) }

@@ -42,10 +42,12 @@ type Pool struct {
 	look    func(tid int) moment // at the thread of a call
 	workers [2]chan struct{}     // by trust: one token for each call that runs and is not abandoned
 
-	mu      sync.Mutex
-	targets map[int]*target // those that were called, by pid
-	stuck   stuckCalls
-	stats   PoolStats
+	mu       sync.Mutex
+	targets  map[int]*target // those that were called, by pid
+	stuck    stuckCalls
+	stats    PoolStats
+	direct   map[*Direct]*call // under way
+	watching bool              // a timer looks at these
 }
 
 // A kind of calls. Who hangs one kind can answer another, and be trusted there.
@@ -107,6 +109,7 @@ func NewPool(opt PoolOptions) *Pool {
 		workers: [2]chan struct{}{make(chan struct{}, opt.Workers), make(chan struct{}, opt.Workers)},
 		targets: make(map[int]*target),
 		stuck:   newStuckCalls(),
+		direct:  make(map[*Direct]*call),
 	}
 }
 

@@ -159,7 +159,8 @@ func (rs *Resolver) attach(p *Process, lib *proc.Mapping) (*VM, error) {
 			rs.free(slot)
 		}
 	}()
-	target := vmruntime.Target{Memory: mem, Bias: bias}
+	direct := proc.NewDirect(mem, func() { rs.lost(p) })
+	target := vmruntime.Target{Memory: direct, Bias: bias}
 	if im.probes == nil {
 		target.Epoch = func() uint32 { return rs.classEpochIn(slot) }
 	}
@@ -167,7 +168,9 @@ func (rs *Resolver) attach(p *Process, lib *proc.Mapping) (*VM, error) {
 		m, ok := rs.objects.SeenMethod(serial, method)
 		return vmruntime.SeenMethod{Body: m.ConstMethod, Shape: m.Shape, Name: m.Name, Since: m.Since}, ok
 	}
+	direct.Set(true)
 	vm, err := im.img.Attach(target)
+	direct.Set(false)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +198,7 @@ func (rs *Resolver) attach(p *Process, lib *proc.Mapping) (*VM, error) {
 		return nil, err
 	}
 	g := &VM{
-		Guest: vm, Memory: mem, Kernel: k, runtime: im.runtime, records: records, pid: p.PID,
+		Guest: vm, Memory: mem, direct: direct, Kernel: k, runtime: im.runtime, records: records, pid: p.PID,
 		refresh: retry.Backoff{First: 100 * time.Millisecond},
 		mapping: unique.Make(symbolize.Mapping{File: jitFile(im.runtime), Start: k.CodeLow, Limit: k.CodeHigh}),
 	}

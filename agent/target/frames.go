@@ -31,15 +31,16 @@ func inlinedIn(f vmruntime.Frame, site vmruntime.Site, code unique.Handle[symbol
 	return out
 }
 
-// vmFrame is a frame of the VM as profiles show it.
+// vmFrame is a frame of the VM as profiles show it. It has no address: that differs from one run to the next, and would make many frames
+// of a line.
 func vmFrame(f vmruntime.Frame, inlined bool, site vmruntime.Site, code unique.Handle[symbolize.Mapping]) symbolize.Frame {
 	out := symbolize.Frame{
 		Function: f.Function, SystemName: f.Function + f.Signature, File: f.File, Line: f.Line,
-		Kind: symbolize.KindJIT, Inlined: inlined, Approximate: f.Approximate, Mapping: code, Address: site.PC,
+		Kind: symbolize.KindJIT, Inlined: inlined, Approximate: f.Approximate, Mapping: code,
 	}
 	switch site.Kind {
 	case vmruntime.Interpreted:
-		out.Kind, out.Mapping, out.Address = symbolize.KindInterpreted, interpreterMapping(code), 0
+		out.Kind, out.Mapping = symbolize.KindInterpreted, interpreterMapping(code)
 	case vmruntime.Stub:
 		out.Kind = symbolize.KindStub
 	}

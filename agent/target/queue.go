@@ -19,10 +19,11 @@ type queue struct {
 	mu      sync.Mutex
 	waiting []*Process
 	state   map[*Process]workState
+	lost    map[*Process]struct{} // with a worker that has been replaced
 	closed  bool
 	work    func(*Process)
-	changed *sync.Cond // waiting or state changed
-	wg      sync.WaitGroup
+	changed *sync.Cond     // waiting, state or lost changed
+	wg      sync.WaitGroup // workers that have not been replaced
 }
 
 type workState uint8
@@ -36,7 +37,7 @@ const (
 
 // newQueue starts that many workers, each of which calls work for one process at a time.
 func newQueue(workers int, work func(*Process)) *queue {
-	q := &queue{work: work, state: map[*Process]workState{}}
+	q := &queue{work: work, state: map[*Process]workState{}, lost: map[*Process]struct{}{}}
 	q.changed = sync.NewCond(&q.mu)
 	q.start(workers)
 	return q
@@ -45,8 +46,35 @@ func newQueue(workers int, work func(*Process)) *queue {
 // start starts that many more workers.
 func (q *queue) start(workers int) {
 	for range workers {
-		q.wg.Go(q.run)
+		q.wg.Add(1)
+		go func() {
+			if !q.run() {
+				q.wg.Done()
+			}
+		}()
 	}
+}
+
+// replace starts a worker in place of the one that has p, as that waits for p, and nobody knows for how long. That worker ends when it is
+// done with p; until then nobody else works on p, and nobody waits for that.
+func (q *queue) replace(p *Process) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, lost := q.lost[p]; lost || q.state[p] < working {
+		return
+	}
+	q.lost[p] = struct{}{}
+	q.start(1)
+	q.wg.Done()
+	q.changed.Broadcast()
+}
+
+// isLost reports whether the worker that has p has been replaced.
+func (q *queue) isLost(p *Process) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, lost := q.lost[p]
+	return lost
 }
 
 // submit has p worked on soon.
@@ -68,20 +96,23 @@ func (q *queue) submitLater(p *Process, d time.Duration) {
 	time.AfterFunc(d, func() { q.submit(p) })
 }
 
-func (q *queue) run() {
+// run is a worker. It reports whether it was replaced.
+func (q *queue) run() (replaced bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for {
+	for !replaced {
 		for len(q.waiting) == 0 && !q.closed {
 			q.changed.Wait()
 		}
 		if q.closed {
-			return
+			return false
 		}
 		p := q.waiting[0]
 		q.waiting = q.waiting[1:]
 		q.state[p] = working
 		q.unlocked(func() { q.work(p) })
+		_, replaced = q.lost[p]
+		delete(q.lost, p)
 		if q.state[p] == again {
 			q.state[p] = queued
 			q.waiting = append(q.waiting, p)
@@ -90,6 +121,7 @@ func (q *queue) run() {
 		}
 		q.changed.Broadcast()
 	}
+	return replaced
 }
 
 // unlocked calls f without the lock, which its caller has. However f ends, the caller has it again.
@@ -111,14 +143,20 @@ func (q *queue) wait(ctx context.Context, of []*Process, deadline time.Duration)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for ctx.Err() == nil && !q.closed {
-		if !slices.ContainsFunc(of, func(p *Process) bool { return q.state[p] != idle }) {
+		if !slices.ContainsFunc(of, q.busy) {
 			return
 		}
 		q.changed.Wait()
 	}
 }
 
-// close ends the workers; what is queued is dropped.
+// busy reports whether p has work that ends; the lock is held.
+func (q *queue) busy(p *Process) bool {
+	_, lost := q.lost[p]
+	return q.state[p] != idle && !lost
+}
+
+// close ends the workers; what is queued is dropped. It does not wait for those that were replaced.
 func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true
@@ -152,11 +190,31 @@ func (rs *Resolver) WithWorker(ctx context.Context, p *Process, do func() error)
 	p.jobs = append(p.jobs, j)
 	p.mu.Unlock()
 	rs.queue.submit(p)
+	if rs.queue.isLost(p) {
+		rs.refuseJobs(p)
+	}
 	select {
 	case err := <-j.done:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// lost has another worker take the place of the one that has p: it waits for a read of p. Nobody waits for p.
+func (rs *Resolver) lost(p *Process) {
+	rs.queue.replace(p)
+	rs.refuseJobs(p)
+}
+
+// refuseJobs answers those who left something for p's worker, as p does not answer.
+func (rs *Resolver) refuseJobs(p *Process) {
+	p.mu.Lock()
+	jobs := p.jobs
+	p.jobs = nil
+	p.mu.Unlock()
+	for _, j := range jobs {
+		j.done <- fmt.Errorf("process %d: %w", p.PID, proc.ErrQuarantined)
 	}
 }
 

@@ -2,6 +2,7 @@ package target
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -64,4 +65,73 @@ func TestQueueDeadline(t *testing.T) {
 	n.wait(context.Background(), []*Process{p}, time.Millisecond) // returns although the worker hangs
 	close(release)
 	n.close()
+}
+
+// A worker that waits for a process is replaced: others are worked on, nobody waits for the process, and the queue closes. When the
+// worker comes back, what came meanwhile is worked on.
+func TestQueueReplace(t *testing.T) {
+	hangs, other := NewProcess(proc.Identity{PID: 1}), NewProcess(proc.Identity{PID: 2})
+	begun, goOn := make(chan struct{}, 10), make(chan struct{})
+	var runs, workers atomic.Int64
+	q := newQueue(1, func(p *Process) {
+		if n := workers.Add(1); n > 2 {
+			t.Errorf("%d workers", n)
+		}
+		defer workers.Add(-1)
+		if p == hangs {
+			begun <- struct{}{}
+			<-goOn
+		}
+		runs.Add(1)
+	})
+	q.submit(hangs)
+	<-begun
+	q.submit(hangs)
+	q.submit(other)
+	for range 3 { // only the first one counts
+		q.replace(hangs)
+	}
+	q.replace(other)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLong)
+	defer cancel()
+	q.wait(ctx, []*Process{hangs, other}, waitLong)
+	if runs.Load() != 1 || ctx.Err() != nil || !q.isLost(hangs) || q.isLost(other) {
+		t.Errorf("%d of the others were worked on, %v", runs.Load(), ctx.Err())
+	}
+	goOn <- struct{}{}
+	<-begun // by the worker that is left
+	if q.isLost(hangs) {
+		t.Error("the process is still lost")
+	}
+	goOn <- struct{}{}
+	q.wait(ctx, []*Process{hangs}, waitLong)
+	if runs.Load() != 3 || ctx.Err() != nil {
+		t.Errorf("%d runs, want 3; %v", runs.Load(), ctx.Err())
+	}
+
+	q.submit(hangs)
+	<-begun
+	q.replace(hangs)
+	q.close() // although the worker hangs
+	close(goOn)
+}
+
+// Who wants something of a process whose worker was replaced is refused, whether he came before or after that.
+func TestLostProcess(t *testing.T) {
+	rs := NewResolver(Config{})
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	rs.queue = newQueue(1, func(*Process) { close(begun); <-goOn })
+	defer rs.queue.close()
+	defer close(goOn)
+	p := NewProcess(proc.Identity{PID: 1})
+	before := make(chan error)
+	go func() { before <- rs.WithWorker(t.Context(), p, func() error { return nil }) }()
+	<-begun
+	rs.lost(p)
+	if err := <-before; !errors.Is(err, proc.ErrQuarantined) {
+		t.Errorf("who came before: %v, want %v", err, proc.ErrQuarantined)
+	}
+	if err := rs.WithWorker(t.Context(), p, func() error { return nil }); !errors.Is(err, proc.ErrQuarantined) {
+		t.Errorf("who came after: %v, want %v", err, proc.ErrQuarantined)
+	}
 }

@@ -66,7 +66,7 @@ type Resolver struct {
 	attached int
 }
 
-// NewResolver makes a resolver. No worker runs before Start, and without LoadSymbols the kernel's functions have no names.
+// NewResolver makes a resolver. No worker runs before Start, and without UseSymbols the kernel's functions have no names.
 func NewResolver(c Config) *Resolver {
 	rs := &Resolver{
 		root: c.Root, host: proc.HostName(), runtimes: c.Runtimes, log: c.Log, objects: c.Objects, pool: c.Pool, fault: c.Fault,

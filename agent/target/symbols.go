@@ -22,20 +22,30 @@ const maxExecutable = 2 << 30
 
 const vdso = "[vdso]"
 
-// LoadSymbols reads the kernel's symbols and the vDSO's, which are the same for all processes. Without them frames stay unnamed; that
-// is no reason not to profile. It returns notes for profiles on what could not be read. It must be called before Start.
-func (rs *Resolver) LoadSymbols() (hints []string) {
-	f, err := os.Open(string(rs.root) + "/kallsyms")
+// Symbols are those that are the same for all processes: the kernel's and the vDSO's.
+type Symbols struct {
+	Hints []string // notes for profiles on what could not be read
+
+	kernel *symbolize.Kernel
+	vdso   []byte
+}
+
+// ReadSymbols reads the symbols, which takes a tenth of a second. Without them frames stay unnamed; that is no reason not to profile.
+func ReadSymbols(root proc.Root) (s Symbols) {
+	f, err := os.Open(string(root) + "/kallsyms")
 	if err == nil {
 		defer f.Close()
-		rs.kernel, err = symbolize.ReadKallsyms(bufio.NewReaderSize(f, 1<<16))
+		s.kernel, err = symbolize.ReadKallsyms(bufio.NewReaderSize(f, 1<<16))
 	}
 	if err != nil {
-		hints = append(hints, "kernel functions have no names: "+err.Error())
+		s.Hints = append(s.Hints, "kernel functions have no names: "+err.Error())
 	}
-	rs.vdso = readVDSO(rs.root)
-	return hints
+	s.vdso = readVDSO(root)
+	return s
 }
+
+// UseSymbols has frames named by these symbols. It must be called before Start.
+func (rs *Resolver) UseSymbols(s Symbols) { rs.kernel, rs.vdso = s.kernel, s.vdso }
 
 // readVDSO returns the agent's own vDSO, which is every 64-bit process's; nil if it cannot be read.
 func readVDSO(root proc.Root) []byte {
@@ -72,7 +82,9 @@ func (rs *Resolver) nameNative(p *Process, r Wanted) Name {
 		pc-- // into the call, which may be the last instruction of its function
 	}
 	m := p.work.maps.Find(pc)
-	if m == nil && rs.readMaps(p) {
+	if m == nil && !rs.readMaps(p) {
+		p.work.mapsOld = true
+	} else if m == nil {
 		if m = p.work.maps.Find(pc); p.work.vm == nil && rs.FindLibrary(p.work.maps) != nil {
 			rs.queue.submit(p) // a VM appeared under another name than java
 		}
@@ -108,6 +120,12 @@ func (rs *Resolver) object(p *Process, m *proc.Mapping) *symbolize.Object {
 		o, err = rs.files.GetBytes(symbolize.FileKey{BuildID: vdso}, rs.vdso)
 	case m.IsFile():
 		key, known := p.work.files[m.Start]
+		if known {
+			if cached, ok, cachedErr := rs.files.Known(key); ok {
+				o, err = cached, cachedErr
+				break
+			}
+		}
 		o, err = Call(rs, p, func() (*symbolize.Object, error) {
 			return rs.openObject(p.PID, m, key, known)
 		})

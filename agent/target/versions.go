@@ -28,6 +28,10 @@ const (
 	maxInlined = 256
 	// versionsInterval is how often it is looked up at most what became of versions, while there is new code or new frames.
 	versionsInterval = 500 * time.Millisecond
+	// versionsShare of the time, one part in so many, is the most that goes into that, unless it is wanted. It is looked up at
+	// maxVersionsInterval all the same.
+	versionsShare       = 200
+	maxVersionsInterval = 3 * time.Second
 )
 
 // A CodeVersion is one compilation of a method, as far as the agent knows it. Times are of CLOCK_MONOTONIC.
@@ -54,19 +58,29 @@ type Trap struct {
 	Count            int
 }
 
-// versions are the code versions of one process. The lock guards all of it but wanted; the worker that has the process writes.
+// versions are the code versions of one process. The worker that has the process changes them, with the lock; it reads them without. It
+// must not read the process while it has the lock: nobody knows how long that takes, and others wait.
 type versions struct {
 	wanted atomic.Bool // somebody wants to know now what became of them
 
 	mu        sync.Mutex
 	sampled   map[uint32]*version // by compile id
 	announced map[uint32]*CodeVersion
-	order     []uint32   // of announced: a ring once it is full
-	next      int        // where in the ring the oldest is
-	fresh     []*version // whose traps are yet to be counted
-	beyond    uint64     // sampled versions for which there was no room
-	refreshed time.Duration
-	due       bool // a timer runs
+	beyond    uint64 // sampled versions for which there was no room
+
+	// The worker's.
+	order []uint32      // of announced: a ring once it is full
+	next  int           // where in the ring the oldest is
+	fresh []*version    // whose traps are yet to be counted
+	again time.Duration // CLOCK_MONOTONIC: when it may be looked up what became of them
+	due   bool          // a timer runs
+}
+
+// change calls f with the lock.
+func (vs *versions) change(f func()) {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	f()
 }
 
 // A version is a sampled one.
@@ -94,23 +108,29 @@ func (p *Process) codeMapping(g *VM, site vmruntime.Site, frames []vmruntime.Fra
 		return g.mapping
 	}
 	vs := &p.versions
-	vs.mu.Lock()
-	defer vs.mu.Unlock()
 	if v := vs.sampled[id]; v != nil {
 		return v.mapping
 	}
-	if !vs.room() {
-		vs.beyond++
+	room := false
+	vs.change(func() {
+		if room = vs.room(); !room {
+			vs.beyond++
+		}
+	})
+	if !room {
 		return g.mapping
 	}
 	v := vs.describe(reader, site, frames[len(frames)-1])
 	m := g.mapping.Value()
 	m.Version = id
 	v.mapping = unique.Make(m)
-	if vs.sampled == nil {
-		vs.sampled = map[uint32]*version{}
-	}
-	vs.sampled[id] = v
+	vs.change(func() {
+		delete(vs.announced, id)
+		if vs.sampled == nil {
+			vs.sampled = map[uint32]*version{}
+		}
+		vs.sampled[id] = v
+	})
 	return v.mapping
 }
 
@@ -135,7 +155,6 @@ func (vs *versions) describe(reader vmruntime.VersionReader, site vmruntime.Site
 	v := &version{CodeVersion: CodeVersion{Since: now, Decompiles: -1}}
 	if known := vs.announced[site.Version]; known != nil {
 		v.CodeVersion = *known
-		delete(vs.announced, site.Version)
 	}
 	v.Function, v.Signature, v.Sampled = compiled.Function, compiled.Signature, true
 	c, err := reader.Described(site)
@@ -175,39 +194,40 @@ func (vs *versions) describe(reader vmruntime.VersionReader, site vmruntime.Site
 
 // countTraps notes how many traps the methods of versions have had by now that were sampled for the first time since the last look.
 func (vs *versions) countTraps(reader vmruntime.VersionReader) error {
-	var list []uint64
-	for _, v := range vs.fresh {
-		for _, m := range v.methods {
-			list = append(list, m.method)
+	traps, err := reader.Traps(trapping(vs.fresh))
+	vs.change(func() {
+		for _, v := range vs.fresh {
+			if err != nil {
+				v.methods = nil
+				continue
+			}
+			for i := range v.methods {
+				v.methods[i].before = traps[v.methods[i].method].Reasons
+			}
+			if t, ok := traps[v.Method]; ok {
+				v.Decompiles = t.Decompiles
+			}
 		}
-	}
-	traps, err := reader.Traps(list)
-	for _, v := range vs.fresh {
-		if err != nil {
-			v.methods = nil
-			continue
-		}
-		for i := range v.methods {
-			v.methods[i].before = traps[v.methods[i].method].Reasons
-		}
-		if t, ok := traps[v.Method]; ok {
-			v.Decompiles = t.Decompiles
-		}
-	}
+	})
 	vs.fresh = nil
 	return err
 }
 
-// giveUp notes the traps that the methods of a version have had since it was first sampled.
-func (v *version) giveUp(reader vmruntime.VersionReader) {
+// trapping are the methods of versions whose traps are counted.
+func trapping(versions []*version) (list []uint64) {
+	for _, v := range versions {
+		for _, m := range v.methods {
+			list = append(list, m.method)
+		}
+	}
+	return list
+}
+
+// giveUp notes the traps that the methods of a version have had since it was first sampled, if they could be read.
+func (v *version) giveUp(traps map[uint64]vmruntime.Traps, err error) {
 	if v.methods == nil {
 		return
 	}
-	list := make([]uint64, len(v.methods))
-	for i := range v.methods {
-		list[i] = v.methods[i].method
-	}
-	traps, err := reader.Traps(list)
 	if err == nil {
 		for _, m := range v.methods {
 			for reason, n := range traps[m.method].Reasons {
@@ -233,20 +253,20 @@ func (p *Process) announced(g *VM, l vmruntime.CodeLoad) {
 	if err != nil || l.Version == 0 {
 		return
 	}
+	vs := &p.versions
+	if known := vs.sampled[l.Version]; known != nil {
+		if !known.Announced {
+			vs.change(func() { known.Since, known.Announced = l.At, true })
+		}
+		return
+	}
 	f := reader.Announced(l)
 	v := CodeVersion{
 		Compilation: vmruntime.Compilation{Version: l.Version, Begin: l.Begin, End: l.Begin + uint64(l.Size), EntryBCI: -1},
 		Function:    f.Function, Signature: f.Signature, Since: l.At, Announced: true, Decompiles: -1,
 	}
-	vs := &p.versions
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
-	if known := vs.sampled[l.Version]; known != nil {
-		if !known.Announced {
-			known.Since, known.Announced = l.At, true
-		}
-		return
-	}
 	if vs.announced == nil {
 		vs.announced = map[uint32]*CodeVersion{}
 	}
@@ -261,14 +281,16 @@ func (p *Process) announced(g *VM, l vmruntime.CodeLoad) {
 }
 
 // read reads the compilation that was announced, if it is still there.
-func (v *CodeVersion) read(reader vmruntime.VersionReader) {
+func (vs *versions) read(v *CodeVersion, reader vmruntime.VersionReader) {
 	c, err := reader.Described(vmruntime.Site{Kind: vmruntime.Compiled, PC: v.Begin, Version: v.Version})
-	switch {
-	case err == nil:
-		v.Compilation = c
-	case errors.Is(err, vmruntime.ErrStale):
-		v.State, v.Until = vmruntime.CodeFreed, proc.Monotonic()
-	}
+	vs.change(func() {
+		switch {
+		case err == nil:
+			v.Compilation = c
+		case errors.Is(err, vmruntime.ErrStale):
+			v.State, v.Until = vmruntime.CodeFreed, proc.Monotonic()
+		}
+	})
 }
 
 // methodKey identifies a compiled method.
@@ -293,10 +315,8 @@ func (p *Process) WantVersions() { p.versions.wanted.Store(true) }
 // followVersions finds out what became of versions, if that is due. Fresh says that there was work, so that code may have changed.
 func (rs *Resolver) followVersions(p *Process, g *VM, fresh bool) {
 	vs := &p.versions
-	vs.mu.Lock()
-	defer vs.mu.Unlock()
 	now := proc.Monotonic()
-	wait := vs.refreshed + versionsInterval - now
+	wait := vs.again - now
 	switch wanted := vs.wanted.Swap(false); {
 	case len(vs.sampled) == 0:
 		return
@@ -308,10 +328,12 @@ func (rs *Resolver) followVersions(p *Process, g *VM, fresh bool) {
 	case wait > 0 || !fresh && !vs.due:
 		return
 	}
-	vs.due, vs.refreshed = false, now
+	vs.due = false
 	if reader, err := As[vmruntime.VersionReader](g); err == nil {
 		rs.reads.count(vs.refresh(reader))
 	}
+	took := proc.Monotonic() - now
+	vs.again = now + took + min(max(versionsInterval, versionsShare*took), maxVersionsInterval)
 }
 
 // refresh reads the states of versions that may be in use: of the sampled ones, and of others of the same methods.
@@ -330,7 +352,7 @@ func (vs *versions) refresh(reader vmruntime.VersionReader) error {
 		}
 		if v.Addr == 0 && read < maxReadAnnounced {
 			read++
-			v.read(reader)
+			vs.read(v, reader)
 		}
 		if v.Addr != 0 {
 			list = append(list, v)
@@ -348,22 +370,30 @@ func (vs *versions) refresh(reader vmruntime.VersionReader) error {
 	if err := vs.countTraps(reader); err != nil { // after the states: what was given up by then had its traps before
 		return err
 	}
+	var ended []*version
 	for i, v := range list {
-		switch states[i] {
-		case vmruntime.CodeUnknown:
-			continue
-		case vmruntime.CodeInUse:
-			v.State, v.InUse, v.Until = vmruntime.CodeInUse, now, 0
-			continue
-		}
-		v.State = states[i]
-		if v.Until == 0 {
-			v.Until = now
-			if s := vs.sampled[v.Version]; s != nil {
-				s.giveUp(reader)
-			}
+		if s := vs.sampled[v.Version]; s != nil && states[i] > vmruntime.CodeInUse && v.Until == 0 {
+			ended = append(ended, s)
 		}
 	}
+	traps, err := reader.Traps(trapping(ended))
+	vs.change(func() {
+		for i, v := range list {
+			switch states[i] {
+			case vmruntime.CodeUnknown:
+			case vmruntime.CodeInUse:
+				v.State, v.InUse, v.Until = vmruntime.CodeInUse, now, 0
+			default:
+				v.State = states[i]
+				if v.Until == 0 {
+					v.Until = now
+				}
+			}
+		}
+		for _, v := range ended {
+			v.giveUp(traps, err)
+		}
+	})
 	return nil
 }
 

@@ -22,12 +22,53 @@ type VM struct {
 	runtime bridge.Runtime
 	records bridge.VM           // what is announced to the kernel side
 	Memory  *proc.Memory        // of the process
+	direct  *proc.Direct        // the same, as Guest reads it
 	Kernel  *bpf.HotspotProcess // what was announced to the kernel side
 	refresh retry.Backoff       // until all kinds of code have been seen
 	mapping unique.Handle[symbolize.Mapping]
 	index   codeIndex
-	pid     int
-	threads map[uint32]struct{} // ids of those that were announced to the kernel side, if it finds threads by them
+	places  map[place]Name // of compiled code, maxPlaces at most
+
+	complete bool          // nothing of its attachment was left for later
+	more     time.Duration // CLOCK_MONOTONIC: when that goes on
+	pid      int
+	threads  map[uint32]struct{} // ids of those that were announced to the kernel side, if it finds threads by them
+}
+
+// A place is where in a compilation a site is. Sites at one place have one name.
+type place struct {
+	version uint32
+	exact   bool
+	at      uint64 // see vmruntime.Placer
+}
+
+// maxPlaces bounds the names of places of a VM, each some 150 bytes.
+const maxPlaces = 1 << 15
+
+// placeOf returns the place of a site. ok is false if that is not known, or not yet.
+func (g *VM) placeOf(site vmruntime.Site) (p place, ok bool) {
+	if site.Kind != vmruntime.Compiled || site.Version == 0 {
+		return place{}, false
+	}
+	placer, err := As[vmruntime.Placer](g)
+	if err != nil {
+		return place{}, false
+	}
+	at, ok := placer.Place(site)
+	return place{site.Version, site.Exact, at}, ok
+}
+
+// keep keeps the name of a site's place.
+func (g *VM) keep(site vmruntime.Site, n Name) {
+	p, ok := g.placeOf(site)
+	if !ok {
+		return
+	}
+	if g.places == nil || len(g.places) >= maxPlaces {
+		g.places = map[place]Name{}
+	}
+	n.Symbols, n.BCIs = slices.Clip(n.Symbols), slices.Clip(n.BCIs) // others append to them
+	g.places[p] = n
 }
 
 // As returns what the VM's runtime can do beyond naming code: T is one of the interfaces in package vmruntime, or some of their

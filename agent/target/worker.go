@@ -18,6 +18,8 @@ type workerState struct {
 	known bool // comm, service and executable were read
 	mapped
 	mapsRead time.Duration                // when, CLOCK_MONOTONIC
+	mapsRest time.Duration                // for how long they are not read again then
+	mapsOld  bool                         // an address is in no mapping, which may be new
 	objects  map[uint64]*symbolize.Object // by start of the mapping, while a worker has the process
 	vm       *VM
 	look     attachPace // of looking for a VM
@@ -90,6 +92,10 @@ func (rs *Resolver) workOn(p *Process) {
 	}
 	rs.Begin(StageNames, p)
 	if g := p.work.vm; g != nil {
+		// From here on no lock is held while the process is read, and nobody waits for it without a deadline: another worker can take
+		// this one's place.
+		g.direct.Set(true)
+		defer g.direct.Set(false)
 		rs.refresh(p, g)
 		if p.TakeThreadsWanted() && !p.Exited.Load() {
 			rs.readThreads(p, g)
@@ -107,8 +113,12 @@ func (rs *Resolver) workOn(p *Process) {
 	rs.nameAll(p, frames)
 	p.work.objects, p.work.frames = nil, nil
 	rs.nameLater(p)
-	if g := p.work.vm; g != nil && !p.Exited.Load() {
-		rs.followVersions(p, g, len(frames)+len(loads) > 0)
+	if g := p.work.vm; g != nil {
+		if !p.Exited.Load() {
+			rs.followVersions(p, g, len(frames)+len(loads) > 0)
+			rs.continueAttaching(p, g)
+		}
+		g.direct.Set(false)
 	}
 	rs.Begin(StageJobs, p)
 	p.doJobs()
@@ -146,15 +156,21 @@ func (rs *Resolver) nameLater(p *Process) {
 func (rs *Resolver) nameAll(p *Process, frames []Wanted) {
 	now := proc.Monotonic()
 	again := &p.work.again
+	rs.prepare(p, frames, now)
 	for i, r := range frames {
 		p.work.frames = frames[i:] // those that have no name if this one panics
 		if r.notBefore > now && !p.Exited.Load() {
 			*again = append(*again, r)
 			continue
 		}
-		p.work.heldUp = false
+		p.work.heldUp, p.work.mapsOld = false, false
 		n := rs.Name(p, r)
 		late := p.work.heldUp
+		if p.work.mapsOld && !late && r.tries == 0 && !p.Exited.Load() {
+			next := r
+			next.notBefore, next.tries = p.work.mapsRead+p.work.mapsRest, maxNameTries
+			*again = append(*again, next)
+		}
 		gone := n.Stale && r.Kind <= RawExact && r.Frame.Kind() == bpf.FrameJIT
 		if (late || gone) && r.tries < maxNameTries && !p.Exited.Load() {
 			next := r
@@ -169,6 +185,47 @@ func (rs *Resolver) nameAll(p *Process, frames []Wanted) {
 			p.SetName(r.RawFrame, n)
 		}
 		rs.lookups.Add(1)
+	}
+}
+
+// prepare has the VM of p read at once what names of frames need that are to be named now.
+func (rs *Resolver) prepare(p *Process, frames []Wanted, now time.Duration) {
+	g := p.work.vm
+	if g == nil || p.Exited.Load() {
+		return
+	}
+	preparer, err := As[vmruntime.Preparer](g)
+	if err != nil {
+		return
+	}
+	var sites []vmruntime.Site
+	for _, r := range frames {
+		if r.Kind <= RawExact && r.Frame.Kind() != bpf.FrameNative && r.notBefore <= now {
+			sites = append(sites, g.Site(r.Frame, r.Kind == RawExact, r.Epoch))
+		}
+	}
+	preparer.Prepare(sites)
+}
+
+// continuePause is between two steps of what the attachment of a VM left for later.
+const continuePause = 20 * time.Millisecond
+
+// continueAttaching does some of what the attachment of p's VM left for later, once its frames have names.
+func (rs *Resolver) continueAttaching(p *Process, g *VM) {
+	now := proc.Monotonic()
+	if g.complete || now < g.more {
+		return
+	}
+	continuer, err := As[vmruntime.Continuer](g)
+	if err != nil {
+		g.complete = true
+		return
+	}
+	more, err := continuer.Continue()
+	rs.reads.count(err)
+	if g.complete = !more; more {
+		g.more = proc.Monotonic() + continuePause
+		rs.queue.submitLater(p, continuePause)
 	}
 }
 
@@ -194,13 +251,23 @@ func (rs *Resolver) identify(p *Process) {
 	p.executable = symbolize.Mapping{File: symbolize.CleanName(exe)}
 }
 
-// readMaps reads p's mappings, at most once in mapsInterval. It never takes another process's for p's: a process that
+// Mappings are read once in mapsInterval, and up to maxMapsInterval if they did not change: stacks of code without frame pointers have ever
+// new addresses that are in no mapping.
+const (
+	mapsInterval        = 200 * time.Millisecond
+	maxMapsInterval     = 3 * time.Second
+	maxMapsIntervalNoVM = time.Second // of a process that may get a VM
+)
+
+// readMaps reads p's mappings, unless that was done a moment ago. It never takes another process's for p's: a process that
 // is gone keeps those that it had.
 func (rs *Resolver) readMaps(p *Process) bool {
-	const mapsInterval = 200 * time.Millisecond
 	now := proc.Monotonic()
-	if p.Exited.Load() || (p.work.mapsRead != 0 && now-p.work.mapsRead < mapsInterval) {
+	if p.Exited.Load() || (p.work.mapsRead != 0 && now-p.work.mapsRead < p.work.mapsRest) {
 		return false
+	}
+	if p.work.mapsRead == 0 {
+		p.work.mapsRest = mapsInterval
 	}
 	p.work.mapsRead = now
 	m, err := Call(rs, p, func() (mapped, error) {
@@ -215,8 +282,22 @@ func (rs *Resolver) readMaps(p *Process) bool {
 	if err != nil || p.Exited.Load() {
 		return false
 	}
+	p.work.rest(m.maps)
 	p.work.mapped = m
 	return true
+}
+
+// rest says for how long maps that were just read are good.
+func (w *workerState) rest(maps proc.Maps) {
+	most := maxMapsInterval
+	if w.vm == nil {
+		most = maxMapsIntervalNoVM
+	}
+	if slices.Equal(maps, w.maps) {
+		w.mapsRest = min(2*w.mapsRest, most)
+	} else {
+		w.mapsRest = mapsInterval
+	}
 }
 
 // Call is proc.Call for the worker that has p, without a deadline of its own. A panic in fn goes on here.
@@ -272,19 +353,27 @@ func (rs *Resolver) nameVMFrame(p *Process, r Wanted) Name {
 		return Name{Symbols: []symbolize.Symbol{Marker("[stale]")}, Stale: true}
 	}
 	site := g.Site(r.Frame, r.Kind == RawExact, r.Epoch)
+	if at, ok := g.placeOf(site); ok {
+		if n, ok := g.places[at]; ok {
+			return n
+		}
+	}
 	frames, err := g.Guest.Lookup(site)
 	rs.reads.count(err)
 	p.work.heldUp = p.work.heldUp || proc.HeldUp(err)
 	if err != nil {
-		f := symbolize.Frame{Function: "[unknown]", SystemName: "[unknown]", Kind: symbolize.KindUnknown, Mapping: g.mapping, Address: site.PC}
+		f := symbolize.Frame{Function: "[unknown]", SystemName: "[unknown]", Kind: symbolize.KindUnknown, Mapping: g.mapping}
 		if errors.Is(err, vmruntime.ErrStale) {
 			f.Function, f.SystemName = "[stale]", "[stale]"
 			return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Stale: true}
 		}
+		f.Address = site.PC
 		return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Unknown: true}
 	}
 	rs.firstNamed.CompareAndSwap(0, int64(proc.Monotonic()-rs.began))
-	return vmName(frames, site, p.codeMapping(g, site, frames))
+	n := vmName(frames, site, p.codeMapping(g, site, frames))
+	g.keep(site, n)
+	return n
 }
 
 // looksLikeJava reports whether a process that has no VM yet will probably start one.

@@ -91,10 +91,58 @@ func TestInlinedIn(t *testing.T) {
 			got = append(got, s.Value())
 		}
 		for i := range want {
-			want[i].Kind, want[i].Mapping, want[i].Address = symbolize.KindJIT, jitMapping, 0x1000
+			want[i].Kind, want[i].Mapping = symbolize.KindJIT, jitMapping
 		}
 		if !slices.Equal(got, want) || len(n.BCIs) != len(got) || n.BCIs[len(n.BCIs)-2] != 7 {
 			t.Errorf("exact %v: bytecode indexes %v,\n got %+v\nwant %+v", exact, n.BCIs, got, want)
 		}
+	}
+}
+
+// TestMapsRest: mappings that do not change are read more and more seldom, new ones soon again.
+func TestMapsRest(t *testing.T) {
+	one, two := proc.Maps{{Start: 1, Limit: 2}}, proc.Maps{{Start: 1, Limit: 2}, {Start: 4, Limit: 5}}
+	w := newWorkerState()
+	w.mapsRest = mapsInterval
+	read := func(maps proc.Maps, want time.Duration) {
+		t.Helper()
+		w.rest(maps)
+		w.maps = maps
+		if w.mapsRest != want {
+			t.Errorf("read again after %v, want %v", w.mapsRest, want)
+		}
+	}
+	read(one, mapsInterval)
+	read(one, 2*mapsInterval)
+	read(one, 4*mapsInterval)
+	read(one, maxMapsIntervalNoVM)
+	read(two, mapsInterval)
+	w.vm = &VM{}
+	for range 9 {
+		w.rest(two)
+	}
+	read(two, maxMapsInterval)
+}
+
+// TestUnmappedLater: an address in no mapping is named again once the mappings have been read, if they were not read for it.
+func TestUnmappedLater(t *testing.T) {
+	rs, _ := faultyResolver(t, "", 0)
+	p := asked(1)
+	p.work.mapsRead, p.work.mapsRest = proc.Monotonic(), time.Hour
+	r := Wanted{RawFrame: RawFrame{Frame: bpf.Frame(bpf.FrameNative)<<60 | 0x1000, Kind: RawExact}}
+	p.wanted = append(p.wanted, r)
+	rs.queue.submit(p)
+	rs.queue.wait(t.Context(), []*Process{p}, waitLong)
+	if n := p.names[r.RawFrame]; !n.Unknown {
+		t.Errorf("named %+v", n)
+	}
+	if len(p.wanted) != 1 || p.wanted[0].RawFrame != r.RawFrame || p.wanted[0].notBefore != p.work.mapsRead+p.work.mapsRest {
+		t.Fatalf("wanted again: %+v", p.wanted)
+	}
+	p.wanted[0].notBefore = 0
+	rs.queue.submit(p)
+	rs.queue.wait(t.Context(), []*Process{p}, waitLong)
+	if len(p.wanted) != 0 {
+		t.Errorf("wanted for ever: %+v", p.wanted)
 	}
 }

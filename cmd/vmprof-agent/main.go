@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -17,13 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// gcPercent trades a little CPU time for memory: the heap is small, as that of an agent that is always on should be.
-const gcPercent = 50
-
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	paceCollector()
 	// The first signal ends a verb in order, so that it still writes what it has; the second one ends the program.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

@@ -4,6 +4,9 @@ import "github.com/vmprof-agent/vmprof-agent/vmruntime"
 
 // What vmruntime lets a Process and a Runtime offer beyond names of code.
 var (
+	_ vmruntime.Preparer      = (*Process)(nil)
+	_ vmruntime.Placer        = (*Process)(nil)
+	_ vmruntime.Continuer     = (*Process)(nil)
 	_ vmruntime.CallCounter   = (*Process)(nil)
 	_ vmruntime.ThreadLister  = (*Process)(nil)
 	_ vmruntime.ThreadNamer   = (*Process)(nil)

@@ -34,7 +34,7 @@ func TestChurn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := churn{t: t, Process: p.(*Process), names: make(map[uint32]string)}
+			c := churn{t: t, Process: whole(t, p), names: make(map[uint32]string)}
 			var late [][]vmruntime.Site
 			for start := time.Now(); time.Since(start) < duration || !c.enough() && time.Since(start) < patience; time.Sleep(10 * time.Millisecond) {
 				now := c.sites()

@@ -1,6 +1,7 @@
 package hotspot
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -45,21 +46,21 @@ const maxInlinedMethods = 4096
 // another version is there now, or none; also if the code changed while it was read: then nothing that was read is
 // used.
 func (p *Process) readCode(version uint32, pc uint64, at methodsAt) (*code, error) {
-	addr, err := p.codeCache.Find(pc)
+	addr, header, err := p.codeCache.FindHeader(pc, p.headerSize())
 	if err != nil {
 		return nil, err
 	}
-	header, before, err := p.readHeader(addr, version)
+	before, err := p.decodeHeader(addr, header, version)
 	if err != nil {
 		return nil, err
 	}
 	c, decodeErr := p.decode(header, before, at)
 	// Whatever went wrong: if the code has changed, that is the reason.
-	again, err := p.codeCache.Find(pc)
+	again, err := p.codeCache.Header(addr, pc, p.headerSize())
 	if err != nil {
 		return nil, err
 	}
-	_, after, err := p.readHeader(again, version)
+	after, err := p.decodeHeader(addr, again, version)
 	if err != nil {
 		return nil, err
 	}
@@ -71,21 +72,32 @@ func (p *Process) readCode(version uint32, pc uint64, at methodsAt) (*code, erro
 
 // readHeader reads the header of the nmethod at addr. ErrStale if it is not that version, or not an nmethod.
 func (p *Process) readHeader(addr uint64, version uint32) ([]byte, codecache.Blob, error) {
-	header, err := p.memory.Bytes(addr, max(p.schema.blob.Header, p.schema.scopes.Header()))
+	header, err := p.memory.Bytes(addr, p.headerSize())
 	if err != nil {
 		return nil, codecache.Blob{}, err
 	}
+	b, err := p.decodeHeader(addr, header, version)
+	return header, b, err
+}
+
+// headerSize is how many bytes of an nmethod have all that is read of its header.
+func (p *Process) headerSize() uint64 { return max(p.schema.blob.Header, p.schema.scopes.Header()) }
+
+// decodeHeader decodes the header of the nmethod at addr. ErrStale if it is not that version, or not an nmethod.
+func (p *Process) decodeHeader(addr uint64, header []byte, version uint32) (codecache.Blob, error) {
 	b, err := p.schema.blob.Decode(addr, header)
 	if err != nil {
-		return nil, codecache.Blob{}, err
+		return codecache.Blob{}, err
 	}
-	if err := p.learn([]uint64{b.Name}); err != nil {
-		return nil, codecache.Blob{}, err
+	if _, known := p.kinds.Names[b.Name]; !known {
+		if err := p.learn([]uint64{b.Name}); err != nil {
+			return codecache.Blob{}, err
+		}
 	}
 	if b.Version() != version || !p.compiled(&b) {
-		return nil, codecache.Blob{}, vmruntime.ErrStale
+		return codecache.Blob{}, vmruntime.ErrStale
 	}
-	return header, b, nil
+	return b, nil
 }
 
 // decode reads what the header leads to: debug information, and the names of all methods in it.
@@ -93,14 +105,20 @@ func (p *Process) decode(header []byte, b codecache.Blob, at methodsAt) (*code, 
 	c := &code{begin: b.Begin, end: b.End, frameComplete: b.FrameComplete, tier: b.Tier(), method: b.Method, blob: b}
 	addrs := []uint64{b.Method}
 	if p.kinds.Of(b.Name) == codecache.KindNMethod && p.schema.scopes.Known() {
-		raw, err := debuginfo.Read(p.memory, &p.schema.scopes, b.Addr, header)
-		if err != nil {
+		var raw debuginfo.RawScopes
+		var known evidence
+		var err, evidenceErr error
+		p.memory.Together(
+			func() { raw, err = debuginfo.Read(p.memory, &p.schema.scopes, b.Addr, header) },
+			func() { known, evidenceErr = p.readEvidence(b, header) },
+		)
+		if err := cmp.Or(err, evidenceErr); err != nil {
 			return nil, err
 		}
 		if c.scopes, err = debuginfo.Decode(raw, p.version.unsigned5Bias()); err != nil {
 			return nil, err
 		}
-		if err := p.weigh(c.scopes, b, header); err != nil {
+		if err := p.weigh(c.scopes, b, known); err != nil {
 			return nil, err
 		}
 		addrs = append(addrs, c.scopes.Methods...)
@@ -163,6 +181,26 @@ func (c *code) frames(pc uint64, exact bool) []vmruntime.Frame {
 	}
 	frames[0].Approximate = !at.Recorded && !c.sources[c.scopes.Scopes[at.Scope].Method].leaf
 	return frames
+}
+
+// Place identifies what is known of a place in a compilation that was read.
+func (p *Process) Place(site vmruntime.Site) (place uint64, ok bool) {
+	if site.Kind != vmruntime.Compiled {
+		return 0, false
+	}
+	c, ok := p.codes.get(site.Version & codecache.VersionMask)
+	if !ok || !c.contains(site.PC) {
+		return 0, false
+	}
+	at := c.placeOf(site.PC, site.Exact)
+	place = uint64(uint32(at.Scope)) << 2
+	if at.Located {
+		place |= 2
+	}
+	if at.Recorded {
+		place |= 1
+	}
+	return place, true
 }
 
 // placeOf returns what is known of pc.

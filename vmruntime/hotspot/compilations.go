@@ -47,11 +47,11 @@ func (p *Process) Compilation(site vmruntime.Site) (vmruntime.Compilation, error
 	if site.Kind != vmruntime.Compiled {
 		return vmruntime.Compilation{}, fmt.Errorf("site of kind %d: %w", site.Kind, vmruntime.ErrUnknown)
 	}
-	addr, err := p.codeCache.Find(site.PC)
+	addr, header, err := p.codeCache.FindHeader(site.PC, p.headerSize())
 	if err != nil {
 		return vmruntime.Compilation{}, err
 	}
-	_, b, err := p.readHeader(addr, site.Version&codecache.VersionMask)
+	b, err := p.decodeHeader(addr, header, site.Version&codecache.VersionMask)
 	if err != nil {
 		return vmruntime.Compilation{}, err
 	}

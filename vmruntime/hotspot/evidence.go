@@ -18,13 +18,49 @@ import (
 // maxScannedCode bounds the instructions of one compilation that are searched for jumps, in bytes.
 const maxScannedCode = 1 << 20
 
-// weigh finds out what t's positions say, and what else is known of the instructions of b. What cannot be read is not
-// known.
-func (p *Process) weigh(t *debuginfo.Table, b codecache.Blob, header []byte) error {
-	safepoints, err := p.safepoints(header)
-	if err != nil {
-		return err
+// An evidence is what is known of the instructions of a compilation besides its debug information. What could not be read is nil.
+type evidence struct {
+	safepoints   map[int32]bool // by offset
+	instructions []byte         // if they may be searched
+	checks       []byte         // its table of implicit null checks
+}
+
+// readEvidence reads the evidence on b.
+func (p *Process) readEvidence(b codecache.Blob, header []byte) (e evidence, err error) {
+	var err1, err2, err3 error
+	readSafepoints := func() { e.safepoints, err1 = p.safepoints(header) }
+	size := b.End - b.Begin
+	if b.Tier() != vmruntime.TierC2 || runtime.GOARCH != "amd64" || size > maxScannedCode || p.complete && !p.safepointsOnly {
+		readSafepoints()
+		return e, err1
 	}
+	p.memory.Together(
+		readSafepoints,
+		func() {
+			var code vmstructs.Batch
+			code.Add(b.Begin, size)
+			if err2 = code.Read(p.memory.Mem); err2 == nil {
+				if all, ok := code.Bytes(0); ok {
+					e.instructions = all
+				}
+			}
+		},
+		func() {
+			if s := &p.schema.scopes; s.ImplicitChecks.Known {
+				base := b.Addr
+				if s.Immutable.Known {
+					base = s.Immutable.Of(header)
+				}
+				e.checks, err3 = p.table(base+s.ImplicitChecks.Of(header), 4, implicitPair)
+			}
+		},
+	)
+	return e, cmp.Or(err1, err2, err3)
+}
+
+// weigh finds out what t's positions say, and what else is known of the instructions of b.
+func (p *Process) weigh(t *debuginfo.Table, b codecache.Blob, known evidence) error {
+	safepoints := known.safepoints
 	t.Complete = p.complete
 	if p.safepointsOnly {
 		t.Positions = slices.DeleteFunc(t.Positions, func(at debuginfo.Position) bool { return at.Scope != debuginfo.NoScope && !safepoints[at.Offset] })
@@ -38,8 +74,8 @@ func (p *Process) weigh(t *debuginfo.Table, b codecache.Blob, header []byte) err
 	case b.Tier() != vmruntime.TierC2:
 	case t.Complete:
 		t.ForgetDefault(safepoints)
-	case runtime.GOARCH == "amd64":
-		marks, err := p.marks(t, b, header)
+	case known.instructions != nil:
+		marks, err := p.marks(t, b, known)
 		if err != nil {
 			return err
 		}
@@ -97,21 +133,8 @@ func (p *Process) table(addr, header, entry uint64) ([]byte, error) {
 }
 
 // marks finds instructions that check something, with the scope of what they check.
-func (p *Process) marks(t *debuginfo.Table, b codecache.Blob, header []byte) (marks []debuginfo.Position, err error) {
-	size := b.End - b.Begin
-	if size > maxScannedCode {
-		return nil, nil
-	}
-	var code vmstructs.Batch
-	code.Add(b.Begin, size)
-	if err := code.Read(p.memory.Mem); err != nil {
-		return nil, err
-	}
-	instructions, ok := code.Bytes(0)
-	if !ok {
-		return nil, nil
-	}
-	traps, err := p.traps(t, b, instructions)
+func (p *Process) marks(t *debuginfo.Table, b codecache.Blob, known evidence) (marks []debuginfo.Position, err error) {
+	traps, err := p.traps(t, b, known.instructions)
 	if err != nil {
 		return nil, err
 	}
@@ -126,21 +149,12 @@ func (p *Process) marks(t *debuginfo.Table, b codecache.Blob, header []byte) (ma
 			marks = append(marks, debuginfo.Position{Offset: from, Scope: t.Positions[i].Scope})
 		}
 	}
-	conditionalJumps(instructions, checked)
-	s := &p.schema.scopes
-	if !s.ImplicitChecks.Known {
-		return marks, nil
-	}
-	base := b.Addr
-	if s.Immutable.Known {
-		base = s.Immutable.Of(header)
-	}
-	checks, err := p.table(base+s.ImplicitChecks.Of(header), 4, implicitPair)
-	for ; len(checks) >= implicitPair; checks = checks[implicitPair:] {
+	conditionalJumps(known.instructions, checked)
+	for checks := known.checks; len(checks) >= implicitPair; checks = checks[implicitPair:] {
 		// A sampled pc is that of the load, or of what is behind it.
 		checked(int32(binary.LittleEndian.Uint32(checks))+1, int32(binary.LittleEndian.Uint32(checks[4:])))
 	}
-	return marks, err
+	return marks, nil
 }
 
 // traps are the positions, by index, at which the code is left for the interpreter.

@@ -144,7 +144,7 @@ func (vm *jvm) attach(t testing.TB) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.(*Process)
+	return whole(t, p)
 }
 
 // jcmd asks the guest itself.

@@ -1,7 +1,9 @@
 package hotspot
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
@@ -26,6 +28,50 @@ func (p *Process) Lookup(site vmruntime.Site) ([]vmruntime.Frame, error) {
 		return p.stub(site)
 	}
 	return nil, fmt.Errorf("site of kind %d: %w", site.Kind, vmruntime.ErrUnknown)
+}
+
+// maxPrepared is how many compilations and methods Prepare reads side by side. Each takes some kilobytes of stack.
+const maxPrepared = 64
+
+// Prepare reads the compilations and methods of sites that are not known yet side by side, in as few reads as one of them takes.
+func (p *Process) Prepare(sites []vmruntime.Site) {
+	type unknown struct {
+		kind  vmruntime.SiteKind
+		id    uint64 // version, or address of the method
+		epoch uint32
+	}
+	seen := make(map[unknown]struct{})
+	var reads []func()
+	for _, site := range sites {
+		var u unknown
+		switch site.Kind {
+		case vmruntime.Compiled:
+			version := site.Version & codecache.VersionMask
+			if c, ok := p.codes.get(version); ok && c.contains(site.PC) {
+				continue
+			}
+			u = unknown{kind: site.Kind, id: uint64(version)}
+		case vmruntime.Interpreted:
+			if _, ok := p.methods.get(methodKey{site.Method, site.Epoch, true}); ok || p.epoch == nil {
+				continue
+			}
+			u = unknown{kind: site.Kind, id: site.Method, epoch: site.Epoch}
+		default:
+			continue
+		}
+		if _, ok := seen[u]; !ok {
+			seen[u] = struct{}{}
+			reads = append(reads, func() { p.Lookup(site) })
+		}
+	}
+	if len(reads) < 2 {
+		return
+	}
+	for len(reads) > 0 {
+		n := min(len(reads), maxPrepared)
+		p.memory.Together(reads[:n]...)
+		reads = reads[n:]
+	}
 }
 
 // compilation names a place in compiled code.
@@ -88,24 +134,26 @@ func (p *Process) readMethods(addrs []uint64, at methodsAt) (map[uint64]*method,
 			missing = append(missing, addr)
 		}
 	}
-	if len(kept) > 0 {
-		bodies, err := p.methodReader().bodies(kept)
-		if err != nil {
-			return nil, err
-		}
-		for _, addr := range kept {
-			if body, ok := bodies[addr]; !ok || body != found[addr].body {
-				delete(found, addr)
-				missing = append(missing, addr)
-			}
-		}
-	}
-	if len(missing) == 0 {
-		return found, nil
-	}
-	read, err := p.methodReader().methods(missing)
-	if err != nil {
+	var bodies map[uint64]methodBody
+	var read, changed map[uint64]*method
+	var bodiesErr, readErr error
+	r := p.methodReader()
+	p.memory.Together(func() { bodies, bodiesErr = r.bodies(kept) }, func() { read, readErr = r.methods(missing) })
+	if err := cmp.Or(bodiesErr, readErr); err != nil {
 		return nil, err
+	}
+	missing = missing[:0]
+	for _, addr := range kept {
+		if body, ok := bodies[addr]; !ok || body != found[addr].body {
+			delete(found, addr)
+			missing = append(missing, addr)
+		}
+	}
+	if len(missing) > 0 {
+		if changed, readErr = r.methods(missing); readErr != nil {
+			return nil, readErr
+		}
+		maps.Copy(read, changed)
 	}
 	keep := at.alive && p.epoch != nil && p.epoch() == at.epoch
 	for addr, m := range read {

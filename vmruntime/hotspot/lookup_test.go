@@ -3,6 +3,7 @@ package hotspot
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -28,7 +29,7 @@ func newPatient(t *testing.T, name string) *patient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Process = vm.(*Process)
+	p.Process = whole(t, vm)
 	for _, l := range loadLookups(t, name) {
 		if l.Site.Kind == vmruntime.Compiled && len(l.Result) > 2 {
 			p.site = vmruntime.Site(l.Site)
@@ -116,11 +117,11 @@ func TestCodeChangesMeanwhile(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.forget()
 		reads := 0
-		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() {
+		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() {
 			if reads++; reads == 6 { // the header was read, the end is yet to come
 				p.set(p.blob.Addr, p.schema.blob.CompileID, byte(p.blob.CompileID)+1)
 			}
-		}}
+		}}}
 		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("%+v, %v", frames, err)
 		}
@@ -138,16 +139,16 @@ func TestClassesUnloadedMeanwhile(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.forget()
 		reads := 0
-		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() {
+		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() {
 			if reads++; reads == 6 {
 				p.epoch++
 			}
-		}}
+		}}}
 		if frames, err := p.Lookup(p.site); err != nil || len(frames) < 3 {
 			t.Errorf("unloaded once: %+v, %v", frames, err)
 		}
 		p.codes = newCache[uint32, *code](codeBytes)
-		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() { p.epoch++ }}
+		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { p.epoch++ }}}
 		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("unloaded all the time: %+v, %v", frames, err)
 		}
@@ -169,7 +170,7 @@ func TestInterpretedEpoch(t *testing.T) {
 		later := site
 		later.Epoch = 1
 		reads := 0
-		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}
+		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}}
 		if got, err := p.Lookup(later); err != nil || got[0] != want[0] || reads == 0 {
 			t.Errorf("in the next epoch: %+v, %v, %d reads", got, err, reads)
 		}
@@ -180,7 +181,7 @@ func TestInterpretedEpoch(t *testing.T) {
 		}
 		late := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.Method, Epoch: 1}
 		p.methods = newCache[methodKey, *method](methodBytes)
-		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() { p.epoch = 2 }}
+		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { p.epoch = 2 }}}
 		if got, err := p.Lookup(late); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("classes were unloaded while it was read: %+v, %v", got, err)
 		}
@@ -278,7 +279,7 @@ func TestDeadMethodIsNotKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		reads := 0
-		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}
+		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}}
 		next := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.Method, BCI: 0, Epoch: 1}
 		if _, err := p.Lookup(next); err != nil || reads == 0 {
 			t.Errorf("%v, %d reads: the name of what was there before was used", err, reads)
@@ -291,7 +292,7 @@ func TestInterpretedWithoutEpoch(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.Process.epoch = nil
 		reads := 0
-		p.Process.memory.Mem = vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}
+		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}}
 		site := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.Method, BCI: -1}
 		for range 2 {
 			before := reads
@@ -344,6 +345,108 @@ func TestUnknownSites(t *testing.T) {
 		site := vmruntime.Site{Kind: vmruntime.Interpreted, Method: 8}
 		if frames, err := p.Lookup(site); !errors.Is(err, vmruntime.ErrMalformed) {
 			t.Errorf("no method: %+v, %v", frames, err)
+		}
+	})
+}
+
+// TestPrepare: after Prepare, look-ups of compiled and interpreted sites give what they give without it, and need no read. Together the
+// sites take fewer batches of reads than one by one.
+func TestPrepare(t *testing.T) {
+	eachRecording(t, func(t *testing.T, p *patient) {
+		methods, _, err := p.Inlined(p.site)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sites := []vmruntime.Site{p.site, p.site, {Kind: vmruntime.Interpreted, Method: 8}}
+		for _, m := range methods {
+			sites = append(sites, vmruntime.Site{Kind: vmruntime.Interpreted, Method: m, BCI: 0})
+		}
+		reads := 0
+		fresh := func() {
+			p.codes, p.methods, reads = newCache[uint32, *code](codeBytes), newCache[methodKey, *method](methodBytes), 0
+		}
+		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}}
+		type result struct {
+			frames []vmruntime.Frame
+			err    error
+		}
+		lookUp := func() (results []result) {
+			for _, s := range sites {
+				frames, err := p.Lookup(s)
+				results = append(results, result{frames, err})
+			}
+			return results
+		}
+		fresh()
+		want := lookUp()
+		alone := reads
+		fresh()
+		p.Prepare(sites)
+		together := reads
+		if 2*together > alone {
+			t.Errorf("%d reads together, %d one by one", together, alone)
+		}
+		got := lookUp()
+		for i := range want {
+			if !slices.Equal(got[i].frames, want[i].frames) || (got[i].err == nil) != (want[i].err == nil) {
+				t.Errorf("site %+v: %+v, want %+v", sites[i], got[i], want[i])
+			}
+		}
+		failed := 0
+		for _, r := range want {
+			if r.err != nil {
+				failed++
+			}
+		}
+		const most = 4 // reads of one that fails
+		if more := reads - together; more > most*failed || failed == len(want) {
+			t.Errorf("%d reads after Prepare, %d of %d sites fail", more, failed, len(want))
+		}
+		before := reads
+		p.Prepare(sites[:2])
+		if reads != before {
+			t.Errorf("what is known was read again: %d reads", reads-before)
+		}
+	})
+}
+
+// TestPlace: sites at one place have the same frames, which are those of Lookup. Not all addresses are places of their own.
+func TestPlace(t *testing.T) {
+	eachRecording(t, func(t *testing.T, p *patient) {
+		p.forget()
+		if place, ok := p.Place(p.site); ok {
+			t.Errorf("place %#x of code that was not read", place)
+		}
+		if _, err := p.Lookup(p.site); err != nil {
+			t.Fatal(err)
+		}
+		type at struct {
+			place uint64
+			exact bool
+		}
+		known := map[at][]vmruntime.Frame{}
+		sites := 0
+		for pc := p.blob.Begin; pc < p.blob.End; pc++ {
+			for _, exact := range []bool{false, true} {
+				site := p.site
+				site.PC, site.Exact = pc, exact
+				place, ok := p.Place(site)
+				frames, err := p.Lookup(site)
+				if !ok || err != nil {
+					t.Fatalf("%#x: %v, %v", pc, ok, err)
+				}
+				sites++
+				if before, ok := known[at{place, exact}]; ok && !slices.Equal(before, frames) {
+					t.Fatalf("%#x has place %#x and frames %+v; others there have %+v", pc, place, frames, before)
+				}
+				known[at{place, exact}] = frames
+			}
+		}
+		if len(known) < 3 || len(known) > sites/2 {
+			t.Errorf("%d places of %d sites", len(known), sites)
+		}
+		if _, ok := p.Place(vmruntime.Site{Kind: vmruntime.Interpreted, Version: p.site.Version, PC: p.site.PC}); ok {
+			t.Error("an interpreted site has a place")
 		}
 	})
 }

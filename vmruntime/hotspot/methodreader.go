@@ -2,6 +2,7 @@ package hotspot
 
 import (
 	"bytes"
+	"cmp"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/calldata"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
@@ -49,7 +50,9 @@ func (r methodReader) names(addrs []uint64) (map[uint64]methodName, error) {
 
 // methods reads the methods at addrs with their lines. Methods that cannot be read are absent.
 func (r methodReader) methods(addrs []uint64) (map[uint64]*method, error) {
-	reads, symbols, err := r.read(addrs, r.readConstMethods, r.readPools, r.readKlasses, r.readFiles, r.readLines, r.readLeaves)
+	reads, symbols, err := r.read(addrs, r.readConstMethods, r.together(
+		r.then(r.readPools, r.together(r.readKlasses, r.readFiles)),
+		r.readLines, r.readLeaves))
 	if err != nil {
 		return nil, err
 	}
@@ -75,21 +78,44 @@ func (r methodReader) methods(addrs []uint64) (map[uint64]*method, error) {
 }
 
 // follow takes the steps one after the other.
-func (r methodReader) follow(addrs []uint64, steps ...func([]methodRead) error) ([]methodRead, error) {
+func (r methodReader) follow(addrs []uint64, steps ...methodStep) ([]methodRead, error) {
 	reads := make([]methodRead, 0, len(addrs))
 	for _, addr := range vmstructs.Distinct(addrs) {
 		reads = append(reads, methodRead{addr: addr, ok: true})
 	}
-	for _, step := range steps {
-		if err := step(reads); err != nil {
-			return nil, err
+	return reads, r.then(steps...)(reads)
+}
+
+// A methodStep reads one more thing of methods.
+type methodStep func([]methodRead) error
+
+// then takes steps one after the other.
+func (r methodReader) then(steps ...methodStep) methodStep {
+	return func(reads []methodRead) error {
+		for _, step := range steps {
+			if err := step(reads); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
-	return reads, nil
+}
+
+// together takes steps that do not need each other.
+func (r methodReader) together(steps ...methodStep) methodStep {
+	return func(reads []methodRead) error {
+		errs := make([]error, len(steps))
+		functions := make([]func(), len(steps))
+		for i, step := range steps {
+			functions[i] = func() { errs[i] = step(reads) }
+		}
+		r.Together(functions...)
+		return cmp.Or(errs...)
+	}
 }
 
 // read takes the steps, then reads the Symbols that they found.
-func (r methodReader) read(addrs []uint64, steps ...func([]methodRead) error) ([]methodRead, map[uint64]string, error) {
+func (r methodReader) read(addrs []uint64, steps ...methodStep) ([]methodRead, map[uint64]string, error) {
 	reads, err := r.follow(addrs, steps...)
 	if err != nil {
 		return nil, nil, err
@@ -171,23 +197,22 @@ func (s *methodSchema) shape(header []byte) uint64 {
 
 // readPools reads what the constant pool says: the names, and which class it belongs to.
 func (r methodReader) readPools(reads []methodRead) error {
-	var klasses, names, signatures vmstructs.Batch
+	const each = 3 // ranges of a method
+	var b vmstructs.Batch
 	for _, m := range reads {
-		klasses.Add(r.schema.holder.At(m.pool), 8)
-		names.Add(r.slot(m.pool, r.schema.nameIndex.Of(m.header)), poolSlot)
-		signatures.Add(r.slot(m.pool, r.schema.signatureIndex.Of(m.header)), poolSlot)
+		b.Add(r.schema.holder.At(m.pool), 8)
+		b.Add(r.slot(m.pool, r.schema.nameIndex.Of(m.header)), poolSlot)
+		b.Add(r.slot(m.pool, r.schema.signatureIndex.Of(m.header)), poolSlot)
 	}
-	for _, b := range []*vmstructs.Batch{&klasses, &names, &signatures} {
-		if err := b.Read(r.Mem); err != nil {
-			return err
-		}
+	if err := b.Read(r.Mem); err != nil {
+		return err
 	}
 	for i := range reads {
 		m := &reads[i]
 		var ok1, ok2, ok3 bool
-		m.klass, ok1 = klasses.Word(i)
-		m.name, ok2 = names.Word(i)
-		m.signature, ok3 = signatures.Word(i)
+		m.klass, ok1 = b.Word(each * i)
+		m.name, ok2 = b.Word(each*i + 1)
+		m.signature, ok3 = b.Word(each*i + 2)
 		m.name, m.signature = untag(m.name), untag(m.signature)
 		m.ok = m.ok && ok1 && ok2 && ok3
 	}

@@ -185,7 +185,7 @@ func TestObjectsStale(t *testing.T) {
 	if _, err := p.Klass(klass, 1); err != vmruntime.ErrStale {
 		t.Errorf("class of an epoch that is over: %v", err)
 	}
-	clear(p.memory.Mem.(*vmtest.Memory).At(p.schema.object.name.At(klass), 8)) // another class has no name there
+	clear(p.memory.Mem.(*vmstructs.Weave).Memory.(*vmtest.Memory).At(p.schema.object.name.At(klass), 8)) // another class has no name there
 	if class, err := p.Klass(klass, 2); err == nil {
 		t.Errorf("a class of the epoch before: %+v", class)
 	}

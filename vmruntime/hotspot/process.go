@@ -35,6 +35,7 @@ type Process struct {
 	stubAt  map[uint64]string // names of stubs, by an address in them that is called
 
 	versions versionTable
+	nameless []codecache.Blob      // compilations that are yet to enter versions
 	codes    *cache[uint32, *code] // by version
 	methods  *cache[methodKey, *method]
 	stubs    stubNames
@@ -98,9 +99,8 @@ type methodKey struct {
 	walked bool
 }
 
-// Attach reads the VM's tables and walks its code cache: some 30 ms of CPU time and 5 MB of reads with 5,000
-// compiled methods.
-// The result is a *Process.
+// Attach reads the VM's tables and the headers in its code cache. Compilations that are there then can be named when they are gone once
+// Continue has been called until there is no more to do. The result is a *Process.
 func (i *Image) Attach(guest vmruntime.Target) (vmruntime.Process, error) {
 	p := &Process{
 		image:   i,
@@ -116,7 +116,7 @@ func (i *Image) Attach(guest vmruntime.Target) (vmruntime.Process, error) {
 		texts:      newCache[uint32, text](textBytes),
 		objects:    newObjectTable(),
 	}
-	p.memory.Mem = guest.Memory
+	p.memory.Mem = &vmstructs.Weave{Memory: guest.Memory}
 	if err := p.attach(); err != nil {
 		return nil, fmt.Errorf("attach to HotSpot: %w", err)
 	}
@@ -172,8 +172,7 @@ func (p *Process) symbol(name string) (uint64, bool) {
 	return value + p.bias, ok
 }
 
-// remember walks the code cache and takes down who every compilation is, in case it is gone when a sample of it is
-// looked up.
+// remember walks the code cache, and leaves the compilations there for Continue to name.
 func (p *Process) remember() error {
 	return p.codeCache.Walk(&p.schema.blob, func(blobs []codecache.Blob) error {
 		names := make([]uint64, len(blobs))
@@ -183,31 +182,55 @@ func (p *Process) remember() error {
 		if err := p.learn(names); err != nil {
 			return err
 		}
-		before := make(map[uint64]codecache.Blob) // by address
-		var blocks, methods []uint64
-		for _, b := range blobs {
-			if p.compiled(&b) {
-				before[b.Addr] = b
-				blocks, methods = append(blocks, b.Addr-p.schema.cache.BlockSize), append(methods, b.Method)
-			}
-		}
-		named, err := p.methodReader().names(methods)
-		if err != nil {
-			return err
-		}
-		// A compilation that is still there kept its method alive, so that what was read is its name.
-		after, err := p.codeCache.ReadBlobs(&p.schema.blob, blocks)
-		if err != nil {
-			return err
-		}
-		for _, b := range after {
-			name, ok := named[b.Method]
-			if ok && p.compiled(&b) && b.Same(before[b.Addr]) {
-				p.versions.add(b.Version(), namedCode{b.Begin, uint32(b.End - b.Begin), b.Tier(), name})
+		for i := range blobs {
+			if p.compiled(&blobs[i]) && len(p.nameless) < maxNameless {
+				p.nameless = append(p.nameless, blobs[i])
 			}
 		}
 		return nil
 	})
+}
+
+const (
+	// maxNameless bounds the compilations that Continue names, each some 100 bytes until then.
+	maxNameless = 1 << 17
+	// namedAtOnce is how many of them it names in one call, which takes some milliseconds.
+	namedAtOnce = 512
+)
+
+// Continue takes down who the compilations are that were there when the VM was attached, in case they are gone when a sample of them is
+// looked up. That takes most of the time of an attachment, and is hardly ever needed: so each call does some of it.
+func (p *Process) Continue() (more bool, err error) {
+	n := min(len(p.nameless), namedAtOnce)
+	blobs := p.nameless[:n]
+	if p.nameless = p.nameless[n:]; len(p.nameless) == 0 {
+		p.nameless = nil
+	}
+	if n == 0 {
+		return false, nil
+	}
+	before := make(map[uint64]codecache.Blob, n) // by address
+	var blocks, methods []uint64
+	for _, b := range blobs {
+		before[b.Addr] = b
+		blocks, methods = append(blocks, b.Addr-p.schema.cache.BlockSize), append(methods, b.Method)
+	}
+	named, err := p.methodReader().names(methods)
+	if err != nil {
+		return len(p.nameless) > 0, err
+	}
+	// A compilation that is still there kept its method alive, so that what was read is its name.
+	after, err := p.codeCache.ReadBlobs(&p.schema.blob, blocks)
+	if err != nil {
+		return len(p.nameless) > 0, err
+	}
+	for _, b := range after {
+		name, ok := named[b.Method]
+		if ok && p.compiled(&b) && b.Same(before[b.Addr]) {
+			p.versions.add(b.Version(), namedCode{b.Begin, uint32(b.End - b.Begin), b.Tier(), name})
+		}
+	}
+	return len(p.nameless) > 0, nil
 }
 
 // compiled reports whether b is a compiled method or a wrapper of a native one that may still be named.

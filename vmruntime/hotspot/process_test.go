@@ -125,7 +125,7 @@ func TestAttachReplacedMeanwhile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		versions := &vm.(*Process).versions
+		versions := &whole(t, vm).versions
 		if got, ok := versions.find(p.blob.Version(), p.blob.Begin); ok && got.methodName != before.methodName {
 			t.Errorf("replaced at read %d: the old one is remembered as %+v", at, got)
 		}
@@ -221,6 +221,9 @@ func FuzzCodeCache(f *testing.F) {
 		}
 		if err != nil {
 			return
+		}
+		for more := true; more; {
+			more, _ = p.(*Process).Continue()
 		}
 		for _, l := range g.lookups {
 			frames, err := p.Lookup(vmruntime.Site(l.Site))

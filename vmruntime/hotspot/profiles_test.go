@@ -27,7 +27,7 @@ func newCountedGuest(t testing.TB, name string) *countedGuest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.Process = vm.(*Process)
+	g.Process = whole(t, vm)
 	var places []vmruntime.Scope
 	if err := g.Compilations(func(c vmruntime.Compilation) bool {
 		named, _ := g.versions.find(c.Version, c.Begin)

@@ -37,7 +37,20 @@ func (r *recording) attach(t testing.TB, epoch func() uint32) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.(*Process)
+	return whole(t, p)
+}
+
+// whole has a process do what its attachment left for later.
+func whole(t testing.TB, attached vmruntime.Process) *Process {
+	t.Helper()
+	p := attached.(*Process)
+	for more := true; more; {
+		var err error
+		if more, err = p.Continue(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
 }
 
 func loadRecording(t testing.TB, file string) *recording {

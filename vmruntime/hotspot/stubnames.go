@@ -92,11 +92,7 @@ func isReturnBarrier(name string) bool {
 
 // stub names a piece of generated code.
 func (p *Process) stub(site vmruntime.Site) ([]vmruntime.Frame, error) {
-	addr, err := p.codeCache.Find(site.PC)
-	if err != nil {
-		return nil, err
-	}
-	header, err := p.memory.Bytes(addr, p.schema.blob.BlobHeader)
+	addr, header, err := p.codeCache.FindHeader(site.PC, p.schema.blob.BlobHeader)
 	if err != nil {
 		return nil, err
 	}

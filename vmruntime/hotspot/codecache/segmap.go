@@ -35,24 +35,47 @@ func (c *Cache) HeapOf(addr uint64) *Heap {
 // Find returns the address of the CodeBlob that addr is in. It returns ErrUnknown if addr is not in the code
 // cache, and ErrStale if it is in a part that has no code now.
 func (c *Cache) Find(addr uint64) (uint64, error) {
+	blob, _, err := c.FindHeader(addr, 0)
+	return blob, err
+}
+
+// FindHeader is Find, and returns the first n bytes of the blob.
+func (c *Cache) FindHeader(addr, n uint64) (blob uint64, header []byte, err error) {
 	h := c.HeapOf(addr)
 	if h == nil {
-		return 0, vmruntime.ErrUnknown
+		return 0, nil, vmruntime.ErrUnknown
 	}
 	start, err := c.blockStart(h, (addr-h.Low)>>c.Shift)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	block := h.Low + start<<c.Shift
-	header, err := c.Memory.Bytes(block, c.Schema.BlockSize)
+	blob = h.Low + start<<c.Shift + c.Schema.BlockSize
+	if header, err = c.Header(blob, addr, n); err != nil {
+		return 0, nil, err
+	}
+	return blob, header, nil
+}
+
+// Header returns the first n bytes of the blob that FindHeader found for addr. ErrStale says that addr is in no blob that begins there
+// now. It is one read, without the segment map: the header of a block that was freed says so until something else is written there.
+func (c *Cache) Header(blob, addr, n uint64) ([]byte, error) {
+	size := c.Schema.BlockSize
+	block := blob - size
+	both, err := c.Memory.Bytes(block, size+n)
+	if err != nil && n > 0 { // what is there may be shorter
+		both, err = c.Memory.Bytes(block, size)
+	}
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	length := c.Schema.blockLength.Of(header)
-	if c.Schema.BlockUsed.Of(header) == 0 || length > maxHeapSize>>c.Shift || addr-block >= length<<c.Shift {
-		return 0, vmruntime.ErrStale
+	length := c.Schema.blockLength.Of(both)
+	if c.Schema.BlockUsed.Of(both) == 0 || length > maxHeapSize>>c.Shift || addr < block || addr-block >= length<<c.Shift {
+		return nil, vmruntime.ErrStale
 	}
-	return block + c.Schema.BlockSize, nil
+	if uint64(len(both)) < size+n {
+		return c.Memory.Bytes(blob, n)
+	}
+	return both[size:], nil
 }
 
 // blockStart follows the segment map from a segment to the first one of its block.

@@ -98,16 +98,24 @@ func (s *Schema) spans(addr uint64, header []byte) (pcs, scopes, metadata span) 
 // Read reads the debug information of the nmethod at addr.
 func Read(t vmstructs.Reader, s *Schema, addr uint64, header []byte) (raw RawScopes, err error) {
 	pcs, scopes, metadata := s.spans(addr, header)
-	for _, area := range []struct {
-		span
-		to *[]byte
-	}{{pcs, &raw.PCs}, {scopes, &raw.Scopes}, {metadata, &raw.Metadata}} {
+	areas := [...]span{pcs, scopes, metadata}
+	var b vmstructs.Batch
+	for _, area := range areas {
 		if area.end < area.begin || area.end-area.begin > maxScopeBytes {
 			return RawScopes{}, fmt.Errorf("debug information from %#x to %#x: %w", area.begin, area.end, vmruntime.ErrMalformed)
 		}
-		if *area.to, err = t.Bytes(area.begin, area.end-area.begin); err != nil {
-			return RawScopes{}, err
+		b.Add(area.begin, area.end-area.begin)
+	}
+	if err := b.Read(t.Mem); err != nil {
+		return RawScopes{}, err
+	}
+	for i, area := range areas {
+		if _, ok := b.Bytes(i); !ok && area.end > area.begin {
+			return RawScopes{}, fmt.Errorf("debug information from %#x to %#x cannot be read: %w", area.begin, area.end, vmruntime.ErrMalformed)
 		}
 	}
+	raw.PCs, _ = b.Bytes(0)
+	raw.Scopes, _ = b.Bytes(1)
+	raw.Metadata, _ = b.Bytes(2)
 	return raw, nil
 }

@@ -133,7 +133,8 @@ func Decode(raw RawScopes, bias uint32) (*Table, error) {
 	d.table.Evidence = d.table.Positions
 	d.table.Scopes = slices.Clip(d.table.Scopes)
 	d.table.Methods = slices.Clip(d.table.Methods)
-	return &d.table, nil
+	table := d.table // alone: a pointer into d would keep what was decoded
+	return &table, nil
 }
 
 // A scopeDecoder turns offsets into the scope stream into scopes, each once, as positions share their callers.

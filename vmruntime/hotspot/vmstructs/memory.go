@@ -123,6 +123,9 @@ const batchBytes = 2 << 20
 // Read fills the ranges. Those at address 0 fail without a try, because every range that fails costs a system call. An
 // error means that the process cannot be read at all.
 func (b *Batch) Read(mem vmruntime.Memory) error {
+	if b.plain() {
+		return mem.ReadBatch(b.Ranges)
+	}
 	var tried []vmruntime.Range
 	var back []int // where they are in ranges
 	size := 0
@@ -150,6 +153,17 @@ func (b *Batch) Read(mem vmruntime.Memory) error {
 		tried, back = append(tried, r), append(back, i)
 	}
 	return flush()
+}
+
+// plain reports whether the ranges can be read as they are.
+func (b *Batch) plain() bool {
+	size := 0
+	for _, r := range b.Ranges {
+		if size += len(r.Buf); r.Addr == 0 || len(r.Buf) == 0 || size > batchBytes {
+			return false
+		}
+	}
+	return len(b.Ranges) > 0
 }
 
 // Bytes returns what range i holds; ok is false if it could not be read.
