@@ -47,12 +47,24 @@ test("methods count recursion once", () => {
 
 test("around finds callers, callees and threads", () => {
 	const hot = around(decode(doc), "hot");
-	assert.deepEqual([hot.self, hot.total], [50, 50]);
+	assert.deepEqual([hot.own.value, hot.all.value], [50, 50]);
 	assert.deepEqual(hot.callers.map((c) => [c.name, c.value]), [["run", 50]]);
 	assert.deepEqual(hot.callees, []);
 	assert.deepEqual(hot.threads.map((c) => [c.name, c.value]), [["http-*", 50]]);
 	assert.deepEqual(around(decode(doc), "run").callers.map((c) => c.name), ["[none]"]);
-	assert.deepEqual(threadGroups(decode(doc)), [{name: "http-*", value: 80}, {name: "gc", value: 20}]);
+	assert.deepEqual(threadGroups(decode(doc)).map((g) => [g.name, g.value]), [["http-*", 80], ["gc", 20]]);
+});
+
+test("a baseline has sums of its own", () => {
+	const self = [0, 0, 0, 30, 0, 0, 0, 0, 0, 170];
+	const root = decode({...doc, base: {seconds: 1, self, count: self.map((v) => v / 10)}});
+	assert.deepEqual([root.value, root.base, root.baseCount], [100, 200, 20]);
+	const hot = around(regroup(root, {processes: true, threads: true}), "hot");
+	assert.deepEqual([hot.all.base, hot.all.baseCount, hot.own.base, hot.own.baseCount], [30, 3, 30, 3]);
+	assert.equal(change(hot.all, root).before, 0.15);
+	assert.deepEqual(threadGroups(root).map((g) => g.name), ["gc", "http-*"], "the larger of both shares first");
+	const mark = methods(root).find((m) => m.name === "mark");
+	assert.deepEqual([mark.baseSelf, mark.baseSelfN, mark.baseTotal], [170, 17, 170]);
 });
 
 test("call rates are by callee and by pair", () => {

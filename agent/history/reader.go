@@ -57,12 +57,8 @@ func (r *Reader) Timeline(ctx context.Context, from, to time.Time, service strin
 			if !e.start.Before(to) || !e.end.After(from) {
 				continue
 			}
-			s := Slice{Start: e.start, End: e.end, Covered: e.covered}
-			s.Services = e.services(f.services)
-			if service != "" {
-				s.Services = slices.DeleteFunc(s.Services, func(s Sum) bool { return s.Service != service })
-			}
-			list = append(list, s)
+			s := Slice{Start: e.start, End: e.end, Covered: e.covered, Services: e.services(f.services)}
+			list = append(list, s.Of(service))
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Slice) int { return a.Start.Compare(b.Start) })

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp/kb"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
@@ -40,11 +43,16 @@ func askJSON(t *testing.T, address string, to any) {
 
 // A flameAnswer is what these tests need of an answer.
 type flameAnswer struct {
-	Kind     string
-	Seconds  float64
-	Names    []string
-	Nodes    struct{ Self []float64 }
-	Calls    *struct{ PerSecond []float64 }
+	Kind    string
+	Seconds float64
+	Names   []string
+	Nodes   struct{ Self []float64 }
+	Calls   *struct{ PerSecond []float64 }
+	Base    *struct {
+		Start   int64
+		Seconds float64
+		Self    []float64
+	}
 	Timeline *struct{ Start []int64 }
 }
 
@@ -100,6 +108,35 @@ func TestAPI(t *testing.T) {
 		if resp.StatusCode != want {
 			t.Errorf("%s: %d, want %d", query, resp.StatusCode, want)
 		}
+	}
+}
+
+// With a baseline, the flame graph has the values of both times by context. Without a selection, that is what follows the baseline.
+func TestAPIBaseline(t *testing.T) {
+	s, hs := start(t, new(fake))
+	get(t, hs.URL+"/api/v1/flame")
+	for n := range uint64(20) {
+		s.Observe(shop(n))
+	}
+	var before, after, both flameAnswer
+	at := func(n uint64) int64 { return shop(n).Start.UnixMilli() }
+	askJSON(t, fmt.Sprintf("%s/api/v1/flame?from=%d&to=%d", hs.URL, at(2), at(8)), &before)
+	askJSON(t, fmt.Sprintf("%s/api/v1/flame?from=%d", hs.URL, at(8)), &after)
+	askJSON(t, fmt.Sprintf("%s/api/v1/flame?basefrom=%d&baseto=%d", hs.URL, at(2), at(8)), &both)
+	if both.Base == nil || both.Base.Seconds != 60 || both.Base.Start != at(2) || both.Seconds != 120 {
+		t.Fatalf("%+v", both)
+	}
+	base := 0.0
+	for _, v := range both.Base.Self {
+		base += v
+	}
+	if both.total() != after.total() || base != before.total() || len(both.Base.Self) != len(both.Nodes.Self) {
+		t.Errorf("selected %v, want %v; baseline %v, want %v", both.total(), after.total(), base, before.total())
+	}
+	var one flameAnswer
+	askJSON(t, fmt.Sprintf("%s/api/v1/flame?pid=2000&from=%d&to=%d&basefrom=%d&baseto=%d", hs.URL, at(8), at(9), at(2), at(3)), &one)
+	if one.Seconds != 10 || one.Base.Seconds != 10 || one.total() <= 0 || one.total() >= both.total()/12 {
+		t.Errorf("one process: %+v", one)
 	}
 }
 
@@ -228,6 +265,68 @@ func TestLivePage(t *testing.T) {
 	}
 }
 
+// Dragging over the timeline selects a time, with Shift it sets the baseline, and the keyboard does both. With a baseline the flame graph,
+// the table and the panel have both sides.
+func TestBaselinePage(t *testing.T) {
+	s, hs := start(t, new(fake))
+	get(t, hs.URL+"/api/v1/flame")
+	for n := range uint64(20) {
+		w := shop(n)
+		if n >= 10 { // something new
+			w.Processes[0].Threads = append(w.Processes[0].Threads, w.Processes[1].Threads[0])
+		}
+		s.Observe(w)
+	}
+	b := browser.Start(t)
+	tab := b.Open(t, hs.URL+"/", browser.View{})
+	tab.Wait(t, `document.querySelector(".u-over")`)
+	tab.Drag(t, ".u-over", 0.001, 0.5, input.ModifierShift)
+	tab.Wait(t, `location.hash.includes("basefrom=") && !/[#&]from=/.test(location.hash)`)
+	tab.Drag(t, ".u-over", 0.5, 0.999, 0)
+	tab.Wait(t, `/[#&]from=/.test(location.hash) && document.querySelector(".methods caption").textContent === "Methods by change"`)
+	var first int64
+	tab.Eval(t, `Number(new URLSearchParams(location.hash.slice(1)).get("basefrom"))`, &first)
+	if at := shop(0).Start.UnixMilli(); first < at-1000 || first > at+1000 {
+		t.Errorf("the baseline begins at %d, want %d", first, at)
+	}
+	// By keyboard, from the last bar: the last three are the selection, the four before them the baseline.
+	tab.Eval(t, `document.querySelector("[role=slider]").focus()`, nil)
+	for _, key := range []string{kb.Enter, kb.ArrowLeft, kb.ArrowLeft, kb.Enter} {
+		tab.Keys(t, key)
+	}
+	tab.Wait(t, fmt.Sprintf(`location.hash.includes("&from=%d")`, shop(17).Start.UnixMilli()))
+	tab.Eval(t, `document.querySelector("[role=slider]").focus()`, nil)
+	for range 2 {
+		tab.Keys(t, kb.ArrowLeft)
+	}
+	tab.Keys(t, kb.Enter)
+	for range 3 {
+		tab.Keys(t, kb.ArrowLeft)
+	}
+	tab.Eval(t, `document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", shiftKey: true, bubbles: true}))`, nil)
+	tab.Wait(t, fmt.Sprintf(`location.hash.includes("basefrom=%d")`, shop(12).Start.UnixMilli()))
+
+	address := fmt.Sprintf("%s/#sel=ExecScan&basefrom=%d&baseto=%d&from=%d", hs.URL, shop(0).Start.UnixMilli(), shop(10).Start.UnixMilli(), shop(10).Start.UnixMilli())
+	for name, v := range map[string]browser.View{"wide": {}, "wide-dark": {Dark: true}, "narrow": {Width: 360, Height: 740}, "narrow-dark": {Width: 360, Height: 740, Dark: true}} {
+		tab := b.Open(t, address, v)
+		tab.Wait(t, `document.body.dataset.ready && document.querySelectorAll("g.frame").length > 10`)
+		var panel, row string
+		tab.Eval(t, `document.querySelector(".side .shares tbody").textContent`, &panel)
+		if !strings.Contains(panel, "more") || !strings.Contains(panel, "±") {
+			t.Errorf("%s: the panel says %q", name, panel)
+		}
+		if tab.Eval(t, `document.querySelector(".methods tbody tr").textContent`, &row); !strings.Contains(row, "ExecScan") {
+			t.Errorf("%s: the largest change is %q", name, row)
+		}
+		if dir := os.Getenv("VMPROF_PICTURES"); dir != "" {
+			tab.Screenshot(t, filepath.Join(dir, "baseline-"+name+".png"))
+		}
+		for _, finding := range append(tab.Accessibility(t), tab.Problems()...) {
+			t.Errorf("%s: %s", name, finding)
+		}
+	}
+}
+
 // sliced is a history that also has a timeline.
 type sliced struct {
 	remembered
@@ -242,7 +341,8 @@ func (h *sliced) Timeline(_ context.Context, from, to time.Time, service string)
 func TestPageOfPast(t *testing.T) {
 	s, hs := start(t, new(fake))
 	var none, day timelineJSON
-	if askJSON(t, hs.URL+"/api/v1/timeline", &none); len(none.Start) != 0 {
+	s.Observe(shop(99))
+	if askJSON(t, hs.URL+"/api/v1/timeline?from=1&to=4102444800000", &none); len(none.Start) != 1 || none.Start[0] != shop(99).Start.UnixMilli() || none.Seconds[0] != 10 || none.History {
 		t.Errorf("without a history: %+v", none)
 	}
 	h := &sliced{remembered: remembered{window: shop(0)}}
@@ -263,7 +363,7 @@ func TestPageOfPast(t *testing.T) {
 	}
 	h.want = history.Selection{}
 	askJSON(t, fmt.Sprintf("%s/api/v1/flame?from=%d", hs.URL, shop(100).Start.UnixMilli()), &now)
-	if askJSON(t, hs.URL+"/api/v1/flame", &now); !h.want.From.IsZero() || now.Seconds != 10 {
+	if askJSON(t, hs.URL+"/api/v1/flame", &now); !h.want.From.IsZero() || now.Seconds != 20 {
 		t.Errorf("the last minutes come from the history: %+v, %v s", h.want, now.Seconds)
 	}
 	askJSON(t, hs.URL+"/api/v1/timeline", &day)

@@ -30,7 +30,9 @@ type past struct {
 func (s *Server) Keep(h History) {
 	s.past.history, s.past.queries = h, make(chan struct{}, maxPastQueries)
 	s.data.recordings = &withHistory{s.kept, h}
-	s.data.timelines, _ = h.(timelines)
+	if t, ok := h.(timelines); ok {
+		s.data.timelines, s.data.history = t, true
+	}
 }
 
 // ofPast reports whether a request is about the past.

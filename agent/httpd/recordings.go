@@ -42,6 +42,7 @@ type kept struct {
 
 	mu      sync.Mutex
 	asked   time.Time
+	slices  []history.Slice            // sums of the last windows, which are kept although nobody looks
 	fresh   []*profile.Profile         // not converted yet, oldest first
 	windows map[string][]*report.Flame // by kind, oldest first; nobody changes them
 }
@@ -52,8 +53,12 @@ func newKept(recorded func() []*kind, logger *slog.Logger) *kept {
 
 // observe keeps a window.
 func (k *kept) observe(p *profile.Profile) {
+	slice := history.SliceOf(p)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.slices = append(k.slices, slice); len(k.slices) > maxKept {
+		k.slices = append([]history.Slice(nil), k.slices[len(k.slices)-maxKept:]...)
+	}
 	k.fresh = append(k.fresh, p)
 	if k.now().Sub(k.asked) < lookedAt {
 		k.convert()
@@ -135,6 +140,18 @@ func (k *kept) Flame(ctx context.Context, kind, service string, from, to time.Ti
 		}
 	}
 	return sum, nil
+}
+
+// Timeline returns the sums of windows that touch a time, as a history does.
+func (k *kept) Timeline(_ context.Context, from, to time.Time, service string) (list []history.Slice, _ error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range k.slices {
+		if s.Start.Before(to) && s.End.After(from) {
+			list = append(list, s.Of(service))
+		}
+	}
+	return list, nil
 }
 
 // oldest is when the first window begins that is kept; zero if there is none.

@@ -37,7 +37,10 @@ type Flame struct {
 }
 
 // A flameBase is what a baseline adds: its nodes' values are in the second column.
-type flameBase struct{ duration time.Duration }
+type flameBase struct {
+	start    time.Time
+	duration time.Duration
+}
 
 // A FlameProcess is one process in a Flame.
 type FlameProcess struct {
@@ -246,7 +249,7 @@ func (f *Flame) Of(service string, pid int64) *Flame {
 func (f *Flame) Against(base *Flame) *Flame {
 	out := newFlame(f.Kind, f.Title, f.Unit)
 	out.Start, out.Duration, out.Notes, out.effect = f.Start, f.Duration, f.Notes, max(f.effect, base.effect)
-	out.base = &flameBase{duration: base.Duration}
+	out.base = &flameBase{base.Start, base.Duration}
 	all := func(int32) bool { return true }
 	out.takeRenamed(f, 0, all)
 	out.takeRenamed(base, 1, all)

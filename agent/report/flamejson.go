@@ -53,6 +53,7 @@ type flameNodes struct {
 }
 
 type flameBaseNodes struct {
+	Start   *int64    `json:"start,omitempty"` // ms since 1970
 	Seconds float64   `json:"seconds"`
 	Self    []float64 `json:"self"`
 	Count   []float64 `json:"count"`
@@ -75,10 +76,7 @@ type flameTimeline struct {
 func (f *Flame) MarshalJSON() ([]byte, error) {
 	d := flameDocument{Format: flameFormat, Kind: f.Kind, Title: f.Title, Unit: f.Unit, Seconds: f.Duration.Seconds(), Effect: f.effect, Notes: f.Notes,
 		Kinds: frameKindNames[:], Tiers: tierNames[:], Names: []string{""}}
-	if !f.Start.IsZero() {
-		ms := f.Start.UnixMilli()
-		d.Start = &ms
-	}
+	d.Start = millis(f.Start)
 	places := map[string]int{"": 0}
 	place := func(name string) int {
 		at, known := places[name]
@@ -106,7 +104,7 @@ func (f *Flame) MarshalJSON() ([]byte, error) {
 	}
 	n := &d.Nodes
 	if f.base != nil {
-		d.Base = &flameBaseNodes{Seconds: f.base.duration.Seconds()}
+		d.Base = &flameBaseNodes{Start: millis(f.base.start), Seconds: f.base.duration.Seconds()}
 	}
 	for at, node := range f.nodes {
 		if at == 0 {
@@ -127,6 +125,15 @@ func (f *Flame) MarshalJSON() ([]byte, error) {
 	d.Calls = f.shownCalls(place)
 	d.Timeline = f.timeline()
 	return json.Marshal(d)
+}
+
+// millis is a time in ms since 1970; nil for the zero time.
+func millis(t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	ms := t.UnixMilli()
+	return &ms
 }
 
 func wholePercent(part, all float64) int {

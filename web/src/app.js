@@ -2,8 +2,8 @@
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 import {PROCESS, THREAD, callRates, decode, percent, perSecond, regroup, searcher, walk} from "./model.js";
-import {Flame, legend} from "./flame.js";
-import {Timeline} from "./timeline.js";
+import {Flame, differences, legend} from "./flame.js";
+import {Timeline, clock} from "./timeline.js";
 import {methodTable, sidePanel} from "./tables.js";
 import {State} from "./state.js";
 import {el, fill} from "./dom.js";
@@ -66,7 +66,7 @@ class AgentSource {
 	}
 
 	#selection(state) {
-		return {kind: state.get("kind"), service: state.get("service"), pid: state.get("pid"), from: state.get("from"), to: state.get("to")};
+		return Object.fromEntries(["kind", "service", "pid", "from", "to", "basefrom", "baseto"].map((k) => [k, state.get(k)]));
 	}
 
 	async kinds() {
@@ -78,14 +78,16 @@ class AgentSource {
 	}
 
 	services(state) {
-		const {kind, from, to} = this.#selection(state);
-		return this.#get("services", {kind, from, to});
+		const {kind, from, to, baseto} = this.#selection(state);
+		return this.#get("services", {kind, from: from || baseto, to});
 	}
 
-	// timeline is what the history has of the last day; null without one.
+	// timeline is what was used in the last minutes, or hours if there is a history; null if that is not known.
 	async timeline(state) {
-		const {kind, service} = this.#selection(state);
-		const answer = await this.#get("timeline", {kind, service});
+		const {kind, service, from, basefrom} = this.#selection(state);
+		const span = Number(state.get("span"));
+		const begin = span > 0 ? Math.min(...[Date.now() - 1000 * span, from, basefrom].filter(Boolean)) : "";
+		const answer = await this.#get("timeline", {kind, service, from: Math.floor(begin)});
 		return answer.start.length > 1 ? {...answer, timeline: answer} : null;
 	}
 
@@ -132,25 +134,20 @@ class Page {
 		this.notes = el("details", {class: "notes", hidden: true});
 		this.verdict = el("details", {class: "notes verdict", hidden: true});
 		const check = (input, text) => el("label", {class: "check"}, input, " " + text);
-		const swatches = legend.map(([, text, colour]) => {
-			const swatch = el("span", {class: "swatch"});
-			swatch.style.background = colour;
-			return el("span", {}, swatch, text);
-		});
-		const hatch = el("span", {class: "swatch hatch"});
-		this.legend = el("p", {class: "legend"}, ...swatches, el("span", {}, hatch, "approximate"));
+		this.legend = el("p", {class: "legend"});
+		this.spans = el("div", {class: "tabs spans", role: "group", "aria-label": "Length of the timeline", hidden: true});
 		fill(main,
 			el("header", {}, el("div", {class: "titles"}, this.title, this.about), this.links()),
 			this.kindTabs,
 			el("div", {class: "tools"}, this.search, this.searched, check(this.processes, "by process"), check(this.threads, "by thread"),
 				check(this.upward, "root at the bottom"), this.resetButton, this.downloads),
 			el("div", {class: "columns" + (this.source.live ? " live" : "")}, this.services,
-				el("div", {class: "center"}, this.timelineBox, this.range, this.message, this.verdict, this.graph, this.legend, this.table, this.notes), this.side));
+				el("div", {class: "center"}, this.spans, this.timelineBox, this.range, this.message, this.verdict, this.graph, this.legend, this.table, this.notes), this.side));
 		this.flame = new Flame(this.graph, (node) => {
 			if (node.kind === PROCESS || node.kind === THREAD || node.kind === "root") this.state.set({sel: ""});
 			else this.state.set({sel: node.name});
 		});
-		this.timeline = new Timeline(this.timelineBox, this.source.live ? (from, to) => this.state.set({from, to}, true) : null);
+		this.timeline = new Timeline(this.timelineBox, this.source.live ? (from, to, isBaseline) => this.state.set(isBaseline ? {basefrom: from, baseto: to} : {from, to}, true) : null);
 		let typing;
 		this.search.addEventListener("input", () => {
 			clearTimeout(typing);
@@ -187,7 +184,7 @@ class Page {
 
 	async refresh() {
 		const state = this.state;
-		const key = ["kind", "service", "pid", "from", "to"].map((k) => state.get(k)).join("\n");
+		const key = ["kind", "service", "pid", "from", "to", "basefrom", "baseto", "span"].map((k) => state.get(k)).join("\n");
 		try {
 			if (!this.kinds) this.kinds = await this.source.kinds();
 			if (key !== this.loaded) {
@@ -219,7 +216,7 @@ class Page {
 		this.kindTabs.hidden = this.kinds.length < 2;
 		const start = doc.start ? new Date(doc.start) : null;
 		const when = start ? `${start.toLocaleString("sv")}, ` : "";
-		fill(this.about, `${when}${+doc.seconds.toPrecision(4)} s`, doc.base ? `, compared with ${+doc.base.seconds.toPrecision(4)} s before` : "", this.root.value > 0 ? `: ${perSecond(this.root.value, doc)}` : "");
+		fill(this.about, `${when}${+doc.seconds.toPrecision(4)} s`, doc.base ? `, compared with ${+doc.base.seconds.toPrecision(4)} s` : "", this.root.value > 0 ? `: ${perSecond(this.root.value, doc)}` : "");
 		if (document.activeElement !== this.search) this.search.value = state.get("q");
 		const several = this.root.children.length > 1;
 		const processes = state.get("processes") ? state.get("processes") === "1" : several;
@@ -231,8 +228,10 @@ class Page {
 		const viewKey = JSON.stringify(grouping);
 		if (!this.views.has(viewKey)) this.views.set(viewKey, {drawn: regroup(this.root, grouping), full: regroup(this.root, {processes: true, threads: true, only})});
 		const {drawn, full} = this.views.get(viewKey);
-		this.timeline.show(this.past ?? doc);
-		this.showRange();
+		const marked = Object.fromEntries(["from", "to", "basefrom", "baseto"].map((k) => [k, Number(state.get(k))]));
+		this.timeline.show(this.past ?? doc, marked);
+		this.showSpans();
+		this.showRange(marked);
 		this.showServices();
 		const test = searcher(state.get("q"));
 		const drawKey = drawn;
@@ -246,6 +245,10 @@ class Page {
 			this.searchedFor = state.get("q");
 			const share = this.flame.search(test);
 			fill(this.searched, test ? `found in ${percent(share)}` : "");
+		}
+		if (doc.base && !(drawn.base > 0) && drawn.value > 0) {
+			this.message.hidden = false;
+			fill(this.message, "The baseline has no samples: nothing was recorded then, or its stacks were not kept.");
 		}
 		if (!(drawn.value > 0 || drawn.base > 0)) {
 			this.message.hidden = false;
@@ -267,19 +270,45 @@ class Page {
 			if (!this.verdict.firstChild) this.verdict.open = true;
 			fill(this.verdict, el("summary", {}, "Comparison"), el("pre", {tabindex: "0"}, text));
 		}
-		let hatched = false;
-		for (const n of walk(drawn)) hatched ||= n.approx >= 50;
-		this.legend.lastChild.hidden = !hatched;
-		if (doc.base) fill(this.legend, el("span", {}, "Width: mean of both shares. Red: more than before. Blue: less. Grey: within chance."));
+		this.showLegend(drawn);
 		document.body.dataset.ready = "yes"; // for tests
 	}
 
-	showRange() {
-		const from = +this.state.get("from"), to = +this.state.get("to");
-		this.range.hidden = !from && !to;
+	showLegend(drawn) {
+		const entry = (text, colour) => {
+			const swatch = el("span", {class: colour ? "swatch" : "swatch hatch"});
+			if (colour) swatch.style.background = colour;
+			return el("span", {}, swatch, text);
+		};
+		let hatched = false;
+		for (const n of walk(drawn)) hatched ||= n.approx >= 50;
+		fill(this.legend, ...(this.doc.base ? differences : legend).map(([, text, colour]) => entry(text, colour)), hatched && entry("approximate"),
+			this.doc.base && el("span", {}, "Width: mean of both shares."));
+	}
+
+	// showSpans offers lengths of the timeline, if there is a history.
+	showSpans() {
+		this.spans.hidden = !this.past?.history;
+		if (this.spans.hidden) return;
+		const now = this.state.get("span");
+		fill(this.spans, ...[["300", "5 min"], ["3600", "1 h"], ["21600", "6 h"], ["", "24 h"]].map(([span, text]) =>
+			el("button", {"aria-pressed": String(span === now), onclick: () => this.state.set({span}, true)}, text)));
+	}
+
+	// showRange says which times are shown, and offers what can be done with them.
+	showRange({from, to, basefrom, baseto}) {
+		this.range.hidden = !this.source.live || this.timelineBox.hidden;
 		if (this.range.hidden) return;
-		const time = (ms) => new Date(ms).toLocaleTimeString("sv");
-		fill(this.range, `Only ${from ? time(from) : "the beginning"} to ${to ? time(to) : "now"}. `, el("button", {class: "more", onclick: () => this.state.set({from: "", to: ""}, true)}, "Show all"));
+		const set = (text, changes) => el("button", {class: "more", onclick: () => this.state.set(changes, true)}, text);
+		const span = (a, b) => `${a ? clock(a) : "the beginning"} to ${b ? clock(b) : "now"}`;
+		const baseline = basefrom || baseto;
+		fill(this.range,
+			from || to || baseline ? el("span", {}, `Selected: ${span(from || baseto, to)}.`) : el("span", {class: "dim"}, "Drag over the timeline to select a time. Hold Shift to set a baseline."),
+			baseline ? el("span", {}, `Baseline: ${span(basefrom, baseto)}.`) : null,
+			from && to && !baseline ? set("Compare with the time before", {basefrom: Math.max(2 * from - to, 1), baseto: from}) : null,
+			(from || to) && !baseline ? set("Make it the baseline", {basefrom: from || 1, baseto: to || Date.now(), from: "", to: ""}) : null,
+			baseline ? set("Remove the baseline", {basefrom: "", baseto: ""}) : null,
+			from || to ? set("Show all", {from: "", to: "", basefrom: "", baseto: ""}) : null);
 	}
 
 	showServices() {
