@@ -111,6 +111,8 @@ func (a *api) answer(of func(*http.Request, selection) (any, error)) http.Handle
 		case r.Context().Err() != nil:
 		case errors.Is(err, errBusy):
 			tooBusy(w)
+		case errors.As(err, new(badRequest)):
+			http.Error(w, err.Error(), http.StatusBadRequest)
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		default:

@@ -140,6 +140,50 @@ func TestAPIBaseline(t *testing.T) {
 	}
 }
 
+// With enough windows, the answer says what differs; else that it is undecided. Without times it compares the last windows.
+func TestAPIWhy(t *testing.T) {
+	s, hs := start(t, new(fake))
+	get(t, hs.URL+"/api/v1/flame")
+	var why whyJSON
+	if askJSON(t, hs.URL+"/api/v1/why", &why); len(why.Findings) != 0 || !strings.Contains(fmt.Sprint(why.Notes), "Undecided") {
+		t.Errorf("before the first window: %+v", why.Why)
+	}
+	for n := range uint64(30) {
+		w := shop(n)
+		if n >= 20 {
+			w.Processes[1].Threads[0].Tree = w.Processes[0].Threads[4].Tree // marks instead of scanning
+		}
+		s.Observe(w)
+	}
+	at := func(n uint64) int64 { return shop(n).Start.UnixMilli() }
+	if askJSON(t, hs.URL+"/api/v1/why?service=postgresql.service", &why); len(why.Findings) != 1 || why.From != at(20) || why.To != at(30) || why.BaseTo != at(20) || why.BaseFrom != at(0) {
+		t.Fatalf("%+v, %+v", why, why.Why)
+	}
+	if f := why.Findings[0]; f.Method != "start_thread" || f.Verdict != "more" || f.Before != 0 || f.Now != 1 || !strings.Contains(f.Text, "0 → 100 % ± ") {
+		t.Errorf("%+v", f)
+	}
+	if w := why.Whole[0]; w.Verdict != "less" || !strings.HasPrefix(w.Text, "CPU time fell: 0.13 → 0.071 CPUs ± ") {
+		t.Errorf("%+v", w)
+	}
+	if askJSON(t, fmt.Sprintf("%s/api/v1/why?from=%d&to=%d", hs.URL, at(10), at(20)), &why); len(why.Findings) != 0 || len(why.Whole) != 1 || why.BaseFrom != at(10)-200e3 || why.Windows != [2]int{10, 10} {
+		t.Errorf("where nothing differs: %+v, %+v", why, why.Why)
+	}
+	if askJSON(t, fmt.Sprintf("%s/api/v1/why?from=%d&to=%d", hs.URL, at(20), at(23)), &why); len(why.Findings)+len(why.Whole) != 0 || len(why.Notes) != 1 {
+		t.Errorf("three windows: %+v", why.Why)
+	}
+	for query, want := range map[string]int{fmt.Sprintf("from=%d&basefrom=%d", at(10), at(5)): 400, "kind=calls": 404} {
+		if resp, body := get(t, hs.URL+"/api/v1/why?"+query); resp.StatusCode != want {
+			t.Errorf("%s: %d %s", query, resp.StatusCode, body)
+		}
+	}
+	// Older times come from the history, both of them.
+	h := &remembered{window: shop(0)}
+	s.Keep(h)
+	if askJSON(t, fmt.Sprintf("%s/api/v1/why?service=shop.service&from=%d&to=%d", hs.URL, at(10), at(20)), &why); h.want.Service != "shop.service" || h.want.Content != sink.Time || why.Windows != [2]int{12, 12} {
+		t.Errorf("asked the history for %+v: %+v", h.want, why.Why)
+	}
+}
+
 // A window of a busy machine takes little room, and so does an answer.
 func TestAPIBounds(t *testing.T) {
 	s, hs := start(t, new(fake))
@@ -306,10 +350,23 @@ func TestBaselinePage(t *testing.T) {
 	tab.Eval(t, `document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", shiftKey: true, bubbles: true}))`, nil)
 	tab.Wait(t, fmt.Sprintf(`location.hash.includes("basefrom=%d")`, shop(12).Start.UnixMilli()))
 
+	// What changed is said when somebody asks, and leads to the frames.
+	tab = b.Open(t, hs.URL+"/", browser.View{})
+	tab.Wait(t, `document.querySelector(".why button")`)
+	tab.Eval(t, `document.querySelector(".why button").click()`, nil)
+	tab.Wait(t, `document.querySelector(".why li button.name")`)
+	var sentence string
+	if tab.Eval(t, `document.querySelector(".why li").textContent`, &sentence); !strings.Contains(sentence, "main: ") && !strings.Contains(sentence, "PostgresMain: ") || !strings.Contains(sentence, " % ± ") {
+		t.Errorf("the first sentence is %q", sentence)
+	}
+	tab.Eval(t, `document.querySelector(".why li button.name").click()`, nil)
+	tab.Wait(t, `location.hash.includes("sel=") && location.hash.includes("basefrom=") && document.querySelector(".side .shares")`)
+
 	address := fmt.Sprintf("%s/#sel=ExecScan&basefrom=%d&baseto=%d&from=%d", hs.URL, shop(0).Start.UnixMilli(), shop(10).Start.UnixMilli(), shop(10).Start.UnixMilli())
 	for name, v := range map[string]browser.View{"wide": {}, "wide-dark": {Dark: true}, "narrow": {Width: 360, Height: 740}, "narrow-dark": {Width: 360, Height: 740, Dark: true}} {
 		tab := b.Open(t, address, v)
 		tab.Wait(t, `document.body.dataset.ready && document.querySelectorAll("g.frame").length > 10`)
+		tab.Wait(t, `document.querySelector(".why li")`)
 		var panel, row string
 		tab.Eval(t, `document.querySelector(".side .shares tbody").textContent`, &panel)
 		if !strings.Contains(panel, "more") || !strings.Contains(panel, "±") {

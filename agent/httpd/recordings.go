@@ -20,6 +20,9 @@ type Recordings interface {
 	// Flame returns what was recorded of a kind, in windows that begin at from or later and before to; a zero time is no limit.
 	// An empty service is all services. It returns nil if nothing was recorded then. Nobody else changes what it returns.
 	Flame(ctx context.Context, kind, service string, from, to time.Time) (*report.Flame, error)
+	// Each calls yield with windows of two times, or with parts that have several of these each, in order. It may leave out other services
+	// than the named one. Nobody may change what yield gets.
+	Each(ctx context.Context, kind, service string, times [2]TimeRange, yield func(time int, f *report.Flame)) error
 }
 
 const (
@@ -120,14 +123,9 @@ func flameOf(p *profile.Profile, of *kind, recorded []*kind) (*report.Flame, err
 
 // Flame implements Recordings.
 func (k *kept) Flame(ctx context.Context, kind, service string, from, to time.Time) (*report.Flame, error) {
-	k.mu.Lock()
-	k.asked = k.now()
-	k.convert()
-	windows := k.windows[kind]
-	k.mu.Unlock()
 	var sum *report.Flame
-	for _, w := range windows {
-		if w.Start.Before(from) || !to.IsZero() && !w.Start.Before(to) {
+	for _, w := range k.look(kind) {
+		if !(TimeRange{from, to}).has(w.Start) {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -140,6 +138,15 @@ func (k *kept) Flame(ctx context.Context, kind, service string, from, to time.Ti
 		}
 	}
 	return sum, nil
+}
+
+// look returns the windows of a kind, for somebody who looks.
+func (k *kept) look(kind string) []*report.Flame {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked = k.now()
+	k.convert()
+	return k.windows[kind]
 }
 
 // Timeline returns the sums of windows that touch a time, as a history does.

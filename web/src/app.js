@@ -82,6 +82,11 @@ class AgentSource {
 		return this.#get("services", {kind, from: from || baseto, to});
 	}
 
+	// why is how the selected time differs from the baseline, or the last windows from those before.
+	why(state) {
+		return this.#get("why", this.#selection(state));
+	}
+
 	// timeline is what was used in the last minutes, or hours if there is a history; null if that is not known.
 	async timeline(state) {
 		const {kind, service, from, basefrom} = this.#selection(state);
@@ -127,6 +132,7 @@ class Page {
 		this.services = el("nav", {class: "services", "aria-label": "Services", hidden: true});
 		this.timelineBox = el("section", {class: "timeline", "aria-label": "Timeline", hidden: true});
 		this.range = el("p", {class: "range", hidden: true});
+		this.why = el("section", {class: "why", "aria-label": "What changed", hidden: true});
 		this.message = el("p", {class: "message", role: "status", hidden: true});
 		this.graph = el("div", {class: "graph", id: "flamegraph"});
 		this.table = el("section", {class: "methods", "aria-label": "Methods"});
@@ -142,7 +148,7 @@ class Page {
 			el("div", {class: "tools"}, this.search, this.searched, check(this.processes, "by process"), check(this.threads, "by thread"),
 				check(this.upward, "root at the bottom"), this.resetButton, this.downloads),
 			el("div", {class: "columns" + (this.source.live ? " live" : "")}, this.services,
-				el("div", {class: "center"}, this.spans, this.timelineBox, this.range, this.message, this.verdict, this.graph, this.legend, this.table, this.notes), this.side));
+				el("div", {class: "center"}, this.spans, this.timelineBox, this.range, this.why, this.message, this.verdict, this.graph, this.legend, this.table, this.notes), this.side));
 		this.flame = new Flame(this.graph, (node) => {
 			if (node.kind === PROCESS || node.kind === THREAD || node.kind === "root") this.state.set({sel: ""});
 			else this.state.set({sel: node.name});
@@ -232,6 +238,7 @@ class Page {
 		this.timeline.show(this.past ?? doc, marked);
 		this.showSpans();
 		this.showRange(marked);
+		this.showWhy(marked);
 		this.showServices();
 		const test = searcher(state.get("q"));
 		const drawKey = drawn;
@@ -308,7 +315,44 @@ class Page {
 			from && to && !baseline ? set("Compare with the time before", {basefrom: Math.max(2 * from - to, 1), baseto: from}) : null,
 			(from || to) && !baseline ? set("Make it the baseline", {basefrom: from || 1, baseto: to || Date.now(), from: "", to: ""}) : null,
 			baseline ? set("Remove the baseline", {basefrom: "", baseto: ""}) : null,
-			from || to ? set("Show all", {from: "", to: "", basefrom: "", baseto: ""}) : null);
+			from || to ? set("Show all", {from: "", to: "", basefrom: "", baseto: "", why: ""}) : null);
+	}
+
+	// showWhy says what changed. It is asked for: the statistics take the agent about as long as a flame graph.
+	showWhy({from, to, basefrom, baseto}) {
+		const {state} = this;
+		this.why.hidden = this.range.hidden || this.doc.kind === "calls";
+		if (this.why.hidden) return;
+		const wanted = from || to || basefrom || baseto || state.get("why");
+		if (!wanted) {
+			this.explained = null;
+			fill(this.why, el("button", {class: "more", onclick: () => state.set({why: "1"}, true)}, "What changed in the last minutes?"));
+			return;
+		}
+		const key = ["kind", "service", "pid", "from", "to", "basefrom", "baseto"].map((k) => state.get(k)).join("\n");
+		if (this.explained === key) return;
+		this.explained = key;
+		fill(this.why, el("h2", {}, "What changed"), el("p", {class: "dim", role: "status"}, "Comparing\u2026"));
+		this.source.why(state).then((answer) => this.explained === key && this.drawWhy(answer), (error) => {
+			if (this.explained === key) fill(this.why, el("h2", {}, "What changed"), el("p", {}, `This cannot be compared: ${error.message}`));
+		});
+	}
+
+	drawWhy(answer) {
+		const times = Object.fromEntries(["from", "to", "basefrom", "baseto"].map((k) => [k, answer[k]]));
+		const select = (changes) => this.state.set({...times, ...changes}, true);
+		const sign = (verdict) => el("span", {class: `sign ${verdict}`, "aria-hidden": "true"}, {more: "\u25b2", less: "\u25bc", same: "=", undecided: "?"}[verdict]);
+		const code = (text) => el("code", {}, text);
+		const title = (k) => this.kinds.find((other) => other.name === k)?.title ?? k;
+		fill(this.why, el("h2", {}, "What changed"),
+			answer.to ? el("p", {class: "dim"}, `${clock(answer.from)} to ${clock(answer.to)}, compared with ${clock(answer.basefrom)} to ${clock(answer.baseto)}`) : null,
+			el("ul", {},
+				...answer.findings.map((f) => el("li", {}, sign(f.verdict), el("span", {},
+					el("button", {class: "name", title: "Show in the flame graph", onclick: () => select({sel: f.method, kind: f.kind})}, code(f.method)),
+					f.caller ? " under " : null, f.caller ? code(f.caller) : null, `: ${f.text}`))),
+				...answer.whole.map((f) => el("li", {}, sign(f.verdict), el("span", {}, f.text, " ",
+					f.kind !== this.doc.kind ? el("button", {class: "more", "aria-label": `Show ${title(f.kind)}`, onclick: () => select({kind: f.kind, sel: ""})}, "Show") : null)))),
+			...answer.notes.map((n) => el("p", {class: "dim"}, `${n}.`)));
 	}
 
 	showServices() {
