@@ -205,6 +205,8 @@ type servicesJSON struct {
 	Unit     string        `json:"unit"`
 	Start    *int64        `json:"start,omitempty"`
 	Seconds  float64       `json:"seconds"`
+	Compared timesJSON     `json:"compared"`
+	Rates    []rateJSON    `json:"rates"` // of all services
 	Services []serviceJSON `json:"services"`
 }
 
@@ -212,6 +214,7 @@ type serviceJSON struct {
 	Service   string                `json:"service"`
 	Value     float64               `json:"value"`
 	Processes []report.FlameProcess `json:"processes"`
+	Rates     []rateJSON            `json:"rates,omitempty"` // of the busiest
 }
 
 // services is the answer of /api/v1/services.
@@ -243,5 +246,5 @@ func (a *api) services(r *http.Request, s selection) (any, error) {
 	}
 	slices.SortStableFunc(out.Services, func(a, b serviceJSON) int { return cmp.Compare(b.Value, a.Value) })
 	out.Services = out.Services[:min(len(out.Services), maxServices)]
-	return out, nil
+	return out, a.rate(r, s, &out)
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -184,6 +186,75 @@ func TestAPIWhy(t *testing.T) {
 	}
 }
 
+// Each service has what it uses, its course, and a change if that is more than chance and large enough.
+func TestAPIRates(t *testing.T) {
+	s, hs := start(t, new(fake))
+	get(t, hs.URL+"/api/v1/flame")
+	for n := range uint64(30) {
+		w := shop(n)
+		if n >= 20 { // twice as much
+			w.Processes[0].Threads = append(w.Processes[0].Threads, shop(n).Processes[0].Threads...)
+		}
+		s.Observe(w)
+	}
+	var answer servicesJSON
+	askJSON(t, hs.URL+"/api/v1/services", &answer)
+	at := func(n uint64) int64 { return shop(n).Start.UnixMilli() }
+	if c := answer.Compared; c.From != at(20) || c.To != at(30) || c.BaseFrom != at(0) || c.BaseTo != at(20) {
+		t.Errorf("%+v", c)
+	}
+	for _, service := range answer.Services {
+		r := service.Rates[0]
+		if len(service.Rates) != 1 || r.Kind != "cpu" || len(r.Points) != 30 || r.Value <= 0 {
+			t.Fatalf("%s: %+v", service.Service, r)
+		}
+		if service.Service != "shop.service" {
+			if r.Change != nil {
+				t.Errorf("%s: a false alarm, %+v", service.Service, r.Change)
+			}
+			continue
+		}
+		if r.Change == nil || r.Change.Verdict != "more" || r.Change.Percent == nil || math.Abs(*r.Change.Percent-100) > *r.Change.Within || r.Points[29] < 1.8*r.Points[0] {
+			t.Errorf("%s: %+v", service.Service, r.Change)
+		}
+	}
+	if all := answer.Rates[0]; all.Change == nil || all.Value < answer.Services[0].Rates[0].Value {
+		t.Errorf("all: %+v", all)
+	}
+	// Of two times without a difference nothing changed, and the first one is not the last.
+	var past servicesJSON
+	if askJSON(t, fmt.Sprintf("%s/api/v1/services?from=%d&to=%d", hs.URL, at(10), at(20)), &past); past.Services[0].Rates[0].Change != nil || len(past.Services[0].Rates[0].Points) != 20 {
+		t.Errorf("%+v", past.Services[0].Rates[0])
+	}
+}
+
+// Services whose use varies have no change by chance.
+func TestRatesNoFalseAlarm(t *testing.T) {
+	const services, rounds = 40, 25
+	random := rand.New(rand.NewPCG(5, 1))
+	cpu := []ratedKind{{kinds[0], "nanoseconds", 2e7, nil}}
+	alarms := 0
+	for range rounds {
+		var list []history.Slice
+		values := make([][]float64, services)
+		for n := range 30 {
+			at := time.Unix(int64(10*n), 0)
+			list = append(list, history.Slice{Start: at, End: at.Add(10 * time.Second), Covered: 10 * time.Second})
+			for i := range values {
+				values[i] = append(values[i], 1e7*math.Round(float64(20+30*i)*math.Exp(0.2*random.NormFloat64())))
+			}
+		}
+		for _, c := range changesOf(list, [2]TimeRange{{time.Unix(0, 0), time.Unix(200, 0)}, {time.Unix(200, 0), time.Time{}}}, cpu, values) {
+			if c != nil {
+				alarms++
+			}
+		}
+	}
+	if alarms > 1 {
+		t.Errorf("%d false alarms in %d rounds of %d services", alarms, rounds, services)
+	}
+}
+
 // A window of a busy machine takes little room, and so does an answer.
 func TestAPIBounds(t *testing.T) {
 	s, hs := start(t, new(fake))
@@ -279,20 +350,27 @@ func TestAssets(t *testing.T) {
 func TestLivePage(t *testing.T) {
 	s, hs := start(t, &fake{stats: profile.Stats{Calls: new(profile.CallStats)}})
 	get(t, hs.URL+"/api/v1/flame")
-	for n := range uint64(20) {
-		s.Observe(shop(n))
+	for n := range uint64(30) {
+		w := shop(n)
+		if n >= 20 { // twice as much
+			w.Processes[1].Threads = append(w.Processes[1].Threads, w.Processes[1].Threads...)
+		}
+		s.Observe(w)
 	}
 	b := browser.Start(t)
 	for name, v := range map[string]browser.View{"wide": {}, "wide-dark": {Dark: true}, "narrow": {Width: 360, Height: 740}, "narrow-dark": {Width: 360, Height: 740, Dark: true}} {
 		tab := b.Open(t, hs.URL+"/#sel=com.acme.shop.Cart.total", v)
 		tab.Wait(t, `document.body.dataset.ready && document.querySelectorAll("g.frame").length > 10`)
 		var cards, elements int
-		tab.Eval(t, `document.querySelectorAll(".services .cards li").length`, &cards)
+		tab.Eval(t, `document.querySelectorAll(".services .cards > li").length`, &cards)
 		tab.Eval(t, `document.querySelectorAll("script, img, iframe").length`, &elements)
 		if cards != 4 || elements != 1 {
 			t.Errorf("%s: %d services, %d scripts and the like", name, cards, elements)
 		}
 		var text string
+		if tab.Eval(t, `[...document.querySelectorAll(".badge")].map((b) => b.textContent).join()`, &text); !strings.Contains(text, "changed +100 %") || strings.Contains(text, ",") {
+			t.Errorf("%s: badges %q", name, text)
+		}
 		tab.Eval(t, `document.querySelector(".services").textContent`, &text)
 		if !strings.Contains(text, "<script>alert(1)") {
 			t.Errorf("%s: the hostile name is not shown: %q", name, text)

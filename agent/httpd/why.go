@@ -94,12 +94,9 @@ func (a *api) whyKinds(asked *kind) (list []*kind) {
 }
 
 type whyJSON struct {
-	Format   int    `json:"format"`
-	Kind     string `json:"kind"`
-	From     int64  `json:"from"` // ms since 1970
-	To       int64  `json:"to"`
-	BaseFrom int64  `json:"basefrom"`
-	BaseTo   int64  `json:"baseto"`
+	Format int    `json:"format"`
+	Kind   string `json:"kind"`
+	timesJSON
 	*report.Why
 }
 
@@ -129,14 +126,7 @@ func (a *api) why(r *http.Request, s selection) (any, error) {
 	if err != nil {
 		return nil, whyError(ctx, err)
 	}
-	millis := func(t time.Time) int64 {
-		if t.IsZero() {
-			return 0
-		}
-		return t.UnixMilli()
-	}
-	base, selected := times[report.Baseline], times[report.Selected]
-	return whyJSON{apiFormat, s.kind.Name, millis(selected.From), millis(selected.To), millis(base.From), millis(base.To), why}, nil
+	return whyJSON{apiFormat, s.kind.Name, newTimes(times), why}, nil
 }
 
 func whyError(ctx context.Context, err error) error {

@@ -5,6 +5,7 @@ import {PROCESS, THREAD, callRates, decode, percent, perSecond, regroup, searche
 import {Flame, differences, legend} from "./flame.js";
 import {Timeline, clock} from "./timeline.js";
 import {methodTable, sidePanel} from "./tables.js";
+import {serviceCards} from "./services.js";
 import {State} from "./state.js";
 import {el, fill} from "./dom.js";
 
@@ -78,8 +79,8 @@ class AgentSource {
 	}
 
 	services(state) {
-		const {kind, from, to, baseto} = this.#selection(state);
-		return this.#get("services", {kind, from: from || baseto, to});
+		const {kind, from, to, basefrom, baseto} = this.#selection(state);
+		return this.#get("services", {kind, from, to, basefrom, baseto});
 	}
 
 	// why is how the selected time differs from the baseline, or the last windows from those before.
@@ -341,7 +342,7 @@ class Page {
 	drawWhy(answer) {
 		const times = Object.fromEntries(["from", "to", "basefrom", "baseto"].map((k) => [k, answer[k]]));
 		const select = (changes) => this.state.set({...times, ...changes}, true);
-		const sign = (verdict) => el("span", {class: `sign ${verdict}`, "aria-hidden": "true"}, {more: "\u25b2", less: "\u25bc", same: "=", undecided: "?"}[verdict]);
+		const sign = (verdict) => el("span", {class: `sign ${{more: "up", less: "down"}[verdict] ?? ""}`, "aria-hidden": "true"}, {more: "\u25b2", less: "\u25bc", same: "=", undecided: "?"}[verdict]);
 		const code = (text) => el("code", {}, text);
 		const title = (k) => this.kinds.find((other) => other.name === k)?.title ?? k;
 		fill(this.why, el("h2", {}, "What changed"),
@@ -356,26 +357,9 @@ class Page {
 	}
 
 	showServices() {
-		const list = this.servicesNow;
-		this.services.hidden = !list;
-		if (!list) return;
-		const {state} = this;
-		const service = state.get("service"), pid = state.get("pid");
-		const total = Math.max(list.services.reduce((sum, s) => sum + s.value, 0), 1e-9);
-		const card = (text, value, isCurrent, changes, extra) => el("li", {class: extra ?? null}, el("button", {"aria-current": isCurrent ? "true" : null, onclick: () => state.set({sel: "", thread: "", ...changes}, true)},
-			el("span", {class: "name"}, text), el("span", {class: "share"}, perSecond(value, list))), meter(value / total));
-		const meter = (share) => {
-			const inner = el("span");
-			inner.style.width = `${100 * share}%`;
-			return el("span", {class: "bar", "aria-hidden": "true"}, inner);
-		};
-		const most = 40;
-		fill(this.services, el("h2", {}, "Services"), el("ul", {class: "cards"}, card("whole machine", total, !service && !pid, {service: "", pid: ""}),
-			...list.services.slice(0, most).flatMap((s) => [
-				card(s.service, s.value, s.service === service && !pid, {service: s.service, pid: ""}),
-				...(s.service === service && s.processes.length > 1 ? s.processes.slice(0, most).map((p) =>
-					card(`${p.comm} (${p.pid})`, p.value, String(p.pid) === pid, {service: s.service, pid: p.pid}, "process")) : []),
-			])), list.services.length > most ? el("p", {class: "dim"}, `and ${list.services.length - most} more`) : null);
+		this.services.hidden = !this.servicesNow;
+		if (this.servicesNow) serviceCards(this.services, this.servicesNow, {service: this.state.get("service"), pid: this.state.get("pid"),
+			onSelect: (changes) => this.state.set({sel: "", thread: "", ...changes}, true)});
 	}
 }
 
