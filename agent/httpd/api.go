@@ -33,13 +33,14 @@ type api struct {
 	recordings Recordings
 	timelines  timelines // of the history, or of the windows that are kept
 	history    bool
+	kept       *kept
 	kinds      func() []*kind
 	busy       chan struct{}
 	sender     *sender
 }
 
 func newAPI(k *kept, kinds func() []*kind, s *sender) *api {
-	return &api{recordings: k, timelines: k, kinds: kinds, busy: make(chan struct{}, maxAPIRequests), sender: s}
+	return &api{recordings: k, timelines: k, kept: k, kinds: kinds, busy: make(chan struct{}, maxAPIRequests), sender: s}
 }
 
 // A selection is what a request asks for.

@@ -355,6 +355,15 @@ func TestLivePage(t *testing.T) {
 		if n >= 20 { // twice as much
 			w.Processes[1].Threads = append(w.Processes[1].Threads, w.Processes[1].Threads...)
 		}
+		if n == 8 {
+			w.Counts.Dropped = map[string]uint64{"ring_full": 160}
+		}
+		if n >= 14 {
+			w.Processes[0].PID = 1001
+		}
+		if n%3 == 0 {
+			w.Processes[0].Events = []*profile.Events{{Kind: profile.Pauses, Rows: []profile.EventRow{{EventLabels: profile.EventLabels{Collector: "G1"}, Values: [3]float64{2, 3e6}}}}}
+		}
 		s.Observe(w)
 	}
 	b := browser.Start(t)
@@ -370,6 +379,10 @@ func TestLivePage(t *testing.T) {
 		var text string
 		if tab.Eval(t, `[...document.querySelectorAll(".badge")].map((b) => b.textContent).join()`, &text); !strings.Contains(text, "changed +100 %") || strings.Contains(text, ",") {
 			t.Errorf("%s: badges %q", name, text)
+		}
+		tab.Eval(t, `document.querySelector(".marks").open = true`, nil)
+		if tab.Eval(t, `document.querySelector(".marks").textContent`, &text); !strings.HasPrefix(text, "Marks (12)") || !strings.Contains(text, "shop.service started again (pid 1001)") {
+			t.Errorf("%s: %q", name, text)
 		}
 		tab.Eval(t, `document.querySelector(".services").textContent`, &text)
 		if !strings.Contains(text, "<script>alert(1)") {

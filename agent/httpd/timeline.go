@@ -33,12 +33,13 @@ type timelineJSON struct {
 	Start   []int64     `json:"start"` // ms since 1970
 	Seconds []float64   `json:"seconds"`
 	Values  [][]float64 `json:"values"` // by class, then by bar
+	Marks   []markJSON  `json:"marks"`
 }
 
 // timeline is the answer of /api/v1/timeline: what a service, or all, used in the last 24 hours. Without a history it has the
 // windows that are kept.
 func (a *api) timeline(r *http.Request, s selection) (any, error) {
-	out := timelineJSON{Format: apiFormat, Kind: s.kind.Name, Title: s.kind.Title, History: a.history, Unit: "nanoseconds", Start: []int64{}, Seconds: []float64{}, Values: [][]float64{}}
+	out := timelineJSON{Format: apiFormat, Kind: s.kind.Name, Title: s.kind.Title, History: a.history, Unit: "nanoseconds", Start: []int64{}, Seconds: []float64{}, Values: [][]float64{}, Marks: []markJSON{}}
 	event, ofEvents := s.kind.content.Events()
 	if ofEvents {
 		out.Unit = event.Values()[event.Main()].Unit
@@ -60,6 +61,7 @@ func (a *api) timeline(r *http.Request, s selection) (any, error) {
 	if len(slices) == 0 {
 		return out, nil
 	}
+	out.Marks = a.kept.marksOf(s.service, slices[0].Start, to, gaps(slices))
 	classes := 1
 	if ofEvents {
 		out.Classes = []string{s.kind.Title}

@@ -133,6 +133,7 @@ class Page {
 		this.services = el("nav", {class: "services", "aria-label": "Services", hidden: true});
 		this.timelineBox = el("section", {class: "timeline", "aria-label": "Timeline", hidden: true});
 		this.range = el("p", {class: "range", hidden: true});
+		this.marks = el("details", {class: "marks", hidden: true});
 		this.why = el("section", {class: "why", "aria-label": "What changed", hidden: true});
 		this.message = el("p", {class: "message", role: "status", hidden: true});
 		this.graph = el("div", {class: "graph", id: "flamegraph"});
@@ -149,7 +150,7 @@ class Page {
 			el("div", {class: "tools"}, this.search, this.searched, check(this.processes, "by process"), check(this.threads, "by thread"),
 				check(this.upward, "root at the bottom"), this.resetButton, this.downloads),
 			el("div", {class: "columns" + (this.source.live ? " live" : "")}, this.services,
-				el("div", {class: "center"}, this.spans, this.timelineBox, this.range, this.why, this.message, this.verdict, this.graph, this.legend, this.table, this.notes), this.side));
+				el("div", {class: "center"}, this.spans, this.timelineBox, this.marks, this.range, this.why, this.message, this.verdict, this.graph, this.legend, this.table, this.notes), this.side));
 		this.flame = new Flame(this.graph, (node) => {
 			if (node.kind === PROCESS || node.kind === THREAD || node.kind === "root") this.state.set({sel: ""});
 			else this.state.set({sel: node.name});
@@ -238,6 +239,7 @@ class Page {
 		const marked = Object.fromEntries(["from", "to", "basefrom", "baseto"].map((k) => [k, Number(state.get(k))]));
 		this.timeline.show(this.past ?? doc, marked);
 		this.showSpans();
+		this.showMarks();
 		this.showRange(marked);
 		this.showWhy(marked);
 		this.showServices();
@@ -301,6 +303,17 @@ class Page {
 		const now = this.state.get("span");
 		fill(this.spans, ...[["300", "5 min"], ["3600", "1 h"], ["21600", "6 h"], ["", "24 h"]].map(([span, text]) =>
 			el("button", {"aria-pressed": String(span === now), onclick: () => this.state.set({span}, true)}, text)));
+	}
+
+	// showMarks lists what the timeline marks, the last first.
+	showMarks() {
+		const marks = this.past?.marks ?? [];
+		this.marks.hidden = marks.length === 0;
+		const most = 50;
+		const symbols = {start: "\u250a", gc: "\u25ac", lost: "\u25a8", gap: "\u25a8"};
+		fill(this.marks, el("summary", {}, `Marks (${marks.length})`), el("ul", {}, ...marks.slice(-most).reverse().map((m) => el("li", {}, el("span", {class: `mark ${m.kind}`, "aria-hidden": "true"}, symbols[m.kind] ?? ""),
+			el("button", {class: "more", title: "Select what follows", onclick: () => this.state.set({from: m.from, to: ""}, true)}, clock(m.from)), ` ${m.text}`))),
+			marks.length > most ? el("p", {class: "dim"}, `and ${marks.length - most} before`) : null);
 	}
 
 	// showRange says which times are shown, and offers what can be done with them.

@@ -17,6 +17,8 @@ function times(_, splits, __, ___, apart) {
 	});
 }
 
+const markColours = {start: "--text", gc: "--more", lost: "--dim", gap: "--dim"};
+
 export const clock = (ms) => new Date(ms).toLocaleTimeString("sv");
 
 export class Timeline {
@@ -77,7 +79,7 @@ export class Timeline {
 			cursor: {drag: {x: selectable, y: false, setScale: false}, points: {show: false}, y: false},
 			select: {show: selectable},
 			scales: {x: {time: true, range: () => [first, last]}, y: {range: (_, __, max) => [0, Math.max(max, 1e-9) * 1.05]}},
-			axes: [{...axis, values: times}, {...axis, size: 78, values: (_, ticks) => ticks.map(write)}],
+			axes: [{...axis, space: 72, values: times}, {...axis, size: 78, values: (_, ticks) => ticks.map(write)}],
 			series: [{}, ...used.map(({i, name}) => ({label: name, fill: colours[i], stroke: colours[i], width: 0, paths: bars, points: {show: false}})).reverse()],
 			hooks: selectable ? {
 				ready: [(u) => u.over.addEventListener("mousedown", (event) => (this.#shift = event.shiftKey))],
@@ -87,7 +89,7 @@ export class Timeline {
 					this.#onSelect(at(u.select.left), at(u.select.left + u.select.width), this.#shift);
 					u.setSelect({left: 0, width: 0, top: 0, height: 0}, false);
 				}],
-				draw: [(u) => this.#drawMarked(u, first, last, colour)],
+				draw: [(u) => this.#drawMarks(u, t.marks ?? [], first, last, colour), (u) => this.#drawMarked(u, first, last, colour)],
 			} : {},
 		};
 		const about = `${doc.title} over time, ${t.start.length} windows: ` + used.map((c) => c.name).join(", ");
@@ -135,6 +137,41 @@ export class Timeline {
 		}
 		event.preventDefault();
 		if (this.#plot) this.#plot.redraw(false, false);
+	}
+
+	// drawMarks draws what happened: losses and gaps as hatched bands, starts as dashed lines, garbage collections as bars at the bottom.
+	#drawMarks(u, marks, first, last, colour) {
+		const {ctx, bbox} = u, scale = devicePixelRatio;
+		ctx.save();
+		ctx.beginPath();
+		ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+		ctx.clip();
+		for (const mark of marks) {
+			const [left, right] = [mark.from, mark.to].map((ms) => u.valToPos(Math.min(Math.max(ms / 1000, first), last), "x", true));
+			ctx.strokeStyle = ctx.fillStyle = colour(markColours[mark.kind] ?? "--dim");
+			ctx.setLineDash([]);
+			ctx.beginPath();
+			if (mark.kind === "start") {
+				ctx.lineWidth = 2 * scale;
+				ctx.setLineDash([4 * scale, 3 * scale]);
+				ctx.moveTo(left, bbox.top);
+				ctx.lineTo(left, bbox.top + bbox.height);
+				ctx.stroke();
+			} else if (mark.kind === "gc") {
+				ctx.fillRect(left, bbox.top + bbox.height - 5 * scale, Math.max(right - left - scale, 2 * scale), 5 * scale);
+			} else {
+				ctx.lineWidth = scale;
+				const wide = Math.max(right, left + 3 * scale);
+				for (let x = left - bbox.height; x < wide; x += 6 * scale) {
+					const from = Math.max(left, x), to = Math.min(wide, x + bbox.height);
+					if (to <= from) continue;
+					ctx.moveTo(from, bbox.top + bbox.height - (from - x));
+					ctx.lineTo(to, bbox.top + bbox.height - (to - x));
+				}
+				ctx.stroke();
+			}
+		}
+		ctx.restore();
 	}
 
 	// drawMarked draws the selection, the baseline, and where the keyboard is.
