@@ -255,6 +255,42 @@ func TestRatesNoFalseAlarm(t *testing.T) {
 	}
 }
 
+// Samples of less than a minute have their times to 20 ms, of all processes and of one; other times have none.
+func TestAPICourse(t *testing.T) {
+	s, hs := start(t, new(fake))
+	for n := range uint64(6) {
+		w := shop(n)
+		if n != 3 {
+			w.Course, w.Processes[0].Course = make([]uint16, 500), make([]uint16, 500)
+			w.Course[0], w.Course[499], w.Processes[0].Course[499] = 1, 7, 5
+		}
+		s.Observe(w)
+	}
+	at := func(n uint64) int64 { return shop(n).Start.UnixMilli() }
+	ask := func(query string) (c courseJSON) {
+		t.Helper()
+		askJSON(t, hs.URL+"/api/v1/course?"+query, &c)
+		return c
+	}
+	c := ask(fmt.Sprintf("from=%d&to=%d", at(1)-20, at(4)))
+	if len(c.Counts) != 1501 || c.Start != at(1)-20 || c.Step != 20 || c.Counts[0] != 7 || c.Counts[1] != 1 || c.Counts[2] != 0 || c.Counts[500] != 7 || c.Counts[1002] != -1 {
+		t.Errorf("%d counts from %d: %v…", len(c.Counts), c.Start, c.Counts[:3])
+	}
+	for query, want := range map[string]int{"&service=shop.service": 5, "&pid=1000": 5, "&service=shop.service&pid=1000": 5, "&service=shop.service&pid=7": 0, "&service=other": 0} {
+		if c := ask(fmt.Sprintf("from=%d&to=%d%s", at(1), at(2), query)); c.Counts[499] != want || c.Counts[0] != 0 {
+			t.Errorf("%s: %d, want %d", query, c.Counts[499], want)
+		}
+	}
+	if c := ask("from=1000&to=2000"); len(c.Counts) != 0 || c.Note == "" {
+		t.Errorf("a time that is not kept: %+v", c)
+	}
+	for _, query := range []string{"", "from=1", "from=5&to=5", "from=1&to=70000"} {
+		if resp, _ := get(t, hs.URL+"/api/v1/course?"+query); resp.StatusCode != 400 {
+			t.Errorf("%q: %d", query, resp.StatusCode)
+		}
+	}
+}
+
 // A window of a busy machine takes little room, and so does an answer.
 func TestAPIBounds(t *testing.T) {
 	s, hs := start(t, new(fake))
@@ -407,6 +443,10 @@ func TestBaselinePage(t *testing.T) {
 	get(t, hs.URL+"/api/v1/flame")
 	for n := range uint64(20) {
 		w := shop(n)
+		w.Course = make([]uint16, 500)
+		for i := range w.Course {
+			w.Course[i] = uint16(i % 13)
+		}
 		if n >= 10 { // something new
 			w.Processes[0].Threads = append(w.Processes[0].Threads, w.Processes[1].Threads[0])
 		}
@@ -452,6 +492,31 @@ func TestBaselinePage(t *testing.T) {
 	}
 	tab.Eval(t, `document.querySelector(".why li button.name").click()`, nil)
 	tab.Wait(t, `location.hash.includes("sel=") && location.hash.includes("basefrom=") && document.querySelector(".side .shares")`)
+
+	// Less than a minute has a heat map, which the keyboard can read.
+	tab = b.Open(t, fmt.Sprintf("%s/#from=%d&to=%d", hs.URL, shop(5).Start.UnixMilli(), shop(9).Start.UnixMilli()), browser.View{})
+	tab.Wait(t, `document.querySelector(".heat canvas")`)
+	tab.Eval(t, `document.querySelector(".heat canvas").focus()`, nil)
+	tab.Keys(t, kb.ArrowRight)
+	tab.Keys(t, kb.ArrowDown)
+	var cell string
+	if tab.Eval(t, `document.querySelector(".heat [role=status]").textContent`, &cell); !strings.Contains(cell, "12 samples") { // 1.020 s
+		t.Errorf("the heat map says %q", cell)
+	}
+	for _, finding := range append(tab.Accessibility(t), tab.Problems()...) {
+		t.Error(finding)
+	}
+	if dir := os.Getenv("VMPROF_PICTURES"); dir != "" {
+		tab.Screenshot(t, filepath.Join(dir, "heat.png"))
+	}
+	narrow := b.Open(t, fmt.Sprintf("%s/#from=%d&to=%d", hs.URL, shop(5).Start.UnixMilli(), shop(9).Start.UnixMilli()), browser.View{Width: 360, Height: 740, Dark: true})
+	narrow.Wait(t, `document.querySelector(".heat canvas")`)
+	for _, finding := range append(narrow.Accessibility(t), narrow.Problems()...) {
+		t.Error(finding)
+	}
+	if dir := os.Getenv("VMPROF_PICTURES"); dir != "" {
+		narrow.Screenshot(t, filepath.Join(dir, "heat-narrow-dark.png"))
+	}
 
 	address := fmt.Sprintf("%s/#sel=ExecScan&basefrom=%d&baseto=%d&from=%d", hs.URL, shop(0).Start.UnixMilli(), shop(10).Start.UnixMilli(), shop(10).Start.UnixMilli())
 	for name, v := range map[string]browser.View{"wide": {}, "wide-dark": {Dark: true}, "narrow": {Width: 360, Height: 740}, "narrow-dark": {Width: 360, Height: 740, Dark: true}} {

@@ -133,7 +133,7 @@ func (a *api) rate(r *http.Request, s selection, out *servicesJSON) error {
 		var rates []rateJSON
 		for k := range kinds {
 			v := values[row*len(kinds)+k]
-			rate := rateJSON{Kind: kinds[k].kind.Name, Unit: kinds[k].unit, Value: perSecond(list, v, shown), Points: course(list, v), Change: changes[row*len(kinds)+k]}
+			rate := rateJSON{Kind: kinds[k].kind.Name, Unit: kinds[k].unit, Value: perSecond(list, v, shown), Points: courseOfRate(list, v), Change: changes[row*len(kinds)+k]}
 			if slices.Max(v) > 0 {
 				rates = append(rates, rate)
 			}
@@ -173,8 +173,8 @@ func perSecond(list []history.Slice, values []float64, in TimeRange) float64 {
 	return sum / max(seconds, 1e-9)
 }
 
-// course are the rates of neighbouring slices together, so that there are not too many.
-func course(list []history.Slice, values []float64) (points []float64) {
+// courseOfRate are the rates of neighbouring slices together, so that there are not too many.
+func courseOfRate(list []history.Slice, values []float64) (points []float64) {
 	together := (len(list) + maxPoints - 1) / maxPoints
 	for at := 0; at < len(list); at += together {
 		end := min(at+together, len(list))

@@ -46,6 +46,7 @@ type kept struct {
 	mu      sync.Mutex
 	asked   time.Time
 	slices  []history.Slice            // sums of the last windows, which are kept although nobody looks
+	courses []course                   // of the same windows
 	marks   marks                      // what happened in windows, also longer ago
 	fresh   []*profile.Profile         // not converted yet, oldest first
 	windows map[string][]*report.Flame // by kind, oldest first; nobody changes them
@@ -61,6 +62,9 @@ func (k *kept) observe(p *profile.Profile) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.marks.observe(p)
+	if k.courses = append(k.courses, courseOf(p)); len(k.courses) > maxKept {
+		k.courses = append([]course(nil), k.courses[len(k.courses)-maxKept:]...)
+	}
 	if k.slices = append(k.slices, slice); len(k.slices) > maxKept {
 		k.slices = append([]history.Slice(nil), k.slices[len(k.slices)-maxKept:]...)
 	}

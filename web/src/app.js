@@ -4,6 +4,7 @@ import "./style.css";
 import {PROCESS, THREAD, callRates, decode, percent, perSecond, regroup, searcher, walk} from "./model.js";
 import {Flame, differences, legend} from "./flame.js";
 import {Timeline, clock} from "./timeline.js";
+import {heatMap} from "./heat.js";
 import {methodTable, sidePanel} from "./tables.js";
 import {serviceCards} from "./services.js";
 import {State} from "./state.js";
@@ -83,6 +84,11 @@ class AgentSource {
 		return this.#get("services", {kind, from, to, basefrom, baseto});
 	}
 
+	// course is when the samples of the selected time were taken.
+	course(state) {
+		return this.#get("course", this.#selection(state));
+	}
+
 	// why is how the selected time differs from the baseline, or the last windows from those before.
 	why(state) {
 		return this.#get("why", this.#selection(state));
@@ -133,6 +139,7 @@ class Page {
 		this.services = el("nav", {class: "services", "aria-label": "Services", hidden: true});
 		this.timelineBox = el("section", {class: "timeline", "aria-label": "Timeline", hidden: true});
 		this.range = el("p", {class: "range", hidden: true});
+		this.heat = el("section", {class: "heat", "aria-label": "Samples by 20 ms", hidden: true});
 		this.marks = el("details", {class: "marks", hidden: true});
 		this.why = el("section", {class: "why", "aria-label": "What changed", hidden: true});
 		this.message = el("p", {class: "message", role: "status", hidden: true});
@@ -150,7 +157,7 @@ class Page {
 			el("div", {class: "tools"}, this.search, this.searched, check(this.processes, "by process"), check(this.threads, "by thread"),
 				check(this.upward, "root at the bottom"), this.resetButton, this.downloads),
 			el("div", {class: "columns" + (this.source.live ? " live" : "")}, this.services,
-				el("div", {class: "center"}, this.spans, this.timelineBox, this.marks, this.range, this.why, this.message, this.verdict, this.graph, this.legend, this.table, this.notes), this.side));
+				el("div", {class: "center"}, this.spans, this.timelineBox, this.marks, this.range, this.heat, this.why, this.message, this.verdict, this.graph, this.legend, this.table, this.notes), this.side));
 		this.flame = new Flame(this.graph, (node) => {
 			if (node.kind === PROCESS || node.kind === THREAD || node.kind === "root") this.state.set({sel: ""});
 			else this.state.set({sel: node.name});
@@ -241,6 +248,7 @@ class Page {
 		this.showSpans();
 		this.showMarks();
 		this.showRange(marked);
+		this.showHeat(marked);
 		this.showWhy(marked);
 		this.showServices();
 		const test = searcher(state.get("q"));
@@ -330,6 +338,17 @@ class Page {
 			(from || to) && !baseline ? set("Make it the baseline", {basefrom: from || 1, baseto: to || Date.now(), from: "", to: ""}) : null,
 			baseline ? set("Remove the baseline", {basefrom: "", baseto: ""}) : null,
 			from || to ? set("Show all", {from: "", to: "", basefrom: "", baseto: "", why: ""}) : null);
+	}
+
+	// showHeat shows single samples of less than a minute.
+	showHeat({from, to}) {
+		const {state} = this;
+		this.heat.hidden = !this.source.live || this.doc.kind !== "cpu" || !(from && to && to - from <= 60_000);
+		const key = this.heat.hidden ? "" : ["service", "pid", "from", "to"].map((k) => state.get(k)).join("\n");
+		if (this.heatOf === key) return;
+		this.heatOf = key;
+		fill(this.heat);
+		if (key) this.source.course(state).then((answer) => this.heatOf === key && heatMap(this.heat, answer), (error) => this.heatOf === key && fill(this.heat, el("p", {}, error.message)));
 	}
 
 	// showWhy says what changed. It is asked for: the statistics take the agent about as long as a flame graph.
