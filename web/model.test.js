@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import {test} from "node:test";
-import {amount, around, callRates, change, decode, interval, methods, regroup, searcher, threadGroups} from "./src/model.js";
+import {amount, around, callRates, callTargets, change, decode, interval, leaves, methods, regroup, searcher, threadGroups} from "./src/model.js";
 
 // Two processes, three thread groups; hot is called by run and by itself.
 const doc = {
@@ -73,6 +73,24 @@ test("call rates are by callee and by pair", () => {
 	assert.equal(rates.between("run", "hot"), 1000);
 	assert.equal(rates.of("run"), undefined);
 	assert.equal(callRates({}), null);
+});
+
+test("targets of virtual calls are by place", () => {
+	const names = ["", "run", "A.get", "B.get", "log"];
+	const calls = {caller: [1, 1, 1, 1, 1, 1], callee: [2, 3, 2, 4, 4, 2], line: [5, 5, 5, 9, 0, 9], offset: [7, 7, 7, -1, -1, -1], perSecond: [10, 30, 1, 4, 9, 3]};
+	const sites = callTargets({names, calls}, "run");
+	assert.deepEqual(sites.map((s) => [s.line, s.isOne, s.rate]), [[5, true, 41], [9, false, 7]]);
+	assert.deepEqual(sites[0].targets, [{name: "B.get", rate: 30}, {name: "A.get", rate: 11}]);
+	assert.deepEqual(callTargets({names, calls}, "A.get"), []);
+	assert.deepEqual(callTargets({}, "run"), []);
+	assert.deepEqual(callTargets(doc, "run"), [], "of files without places");
+});
+
+test("leaves are what events are about", () => {
+	const node = (name, kind, value, ...children) => ({name, kind, value, n: 1, base: 0, baseCount: 0, children});
+	const root = node("all", "root", 10, node("make", "managed", 7, node("byte[]", "class", 4), node("copy", "managed", 3, node("byte[]", "class", 1), node("int[]", "class", 2))), node("int[]", "class", 3));
+	assert.deepEqual(leaves(root, "make").map((l) => [l.name, l.value]), [["byte[]", 5], ["int[]", 2]]);
+	assert.deepEqual(leaves(root, "int[]"), []);
 });
 
 test("intervals", () => {

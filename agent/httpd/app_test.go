@@ -23,6 +23,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/tests/browser"
 )
 
@@ -533,6 +534,40 @@ func TestBaselinePage(t *testing.T) {
 		}
 		if dir := os.Getenv("VMPROF_PICTURES"); dir != "" {
 			tab.Screenshot(t, filepath.Join(dir, "baseline-"+name+".png"))
+		}
+		for _, finding := range append(tab.Accessibility(t), tab.Problems()...) {
+			t.Errorf("%s: %s", name, finding)
+		}
+	}
+}
+
+// The panel of a method has what it allocates, the locks that it waits for, and the targets of its virtual calls.
+func TestPanel(t *testing.T) {
+	s, hs := start(t, &fake{stats: profile.Stats{Ready: true, Calls: new(profile.CallStats), Events: &profile.EventStats{Kinds: []profile.EventKind{profile.Allocations, profile.Locks}}}})
+	get(t, hs.URL+"/api/v1/flame")
+	for n := range uint64(3) {
+		w := busyShop(n)
+		frame := func(name string) symbolize.Symbol {
+			return symbolize.Intern(symbolize.Frame{Function: name, SystemName: name, Kind: symbolize.KindJIT})
+		}
+		for callee, calls := range map[string]float64{"com.acme.Flat.price": 600, "com.acme.Tiered.price": 200} {
+			w.Processes[0].Calls[0].Graph.Add(profile.Edge{Caller: frame("com.acme.shop.Cart.total"), Callee: frame(callee), Site: profile.Site{Line: 44, Offset: 12}}, calls)
+		}
+		s.Observe(w)
+	}
+	b := browser.Start(t)
+	for name, v := range map[string]browser.View{"wide": {}, "narrow-dark": {Width: 360, Height: 740, Dark: true}} {
+		tab := b.Open(t, hs.URL+"/#kind=cpu&sel=com.acme.shop.Cart.total", v)
+		tab.Wait(t, `["Allocated classes", "Awaited locks"].every((title) => [...document.querySelectorAll(".side h3")].some((h) => h.textContent.startsWith(title)))`)
+		var text string
+		tab.Eval(t, `document.querySelector(".side").textContent`, &text)
+		for _, want := range []string{"Targets of virtual calls", "Line 44: 80 calls/s", "75.0 %com.acme.Flat.price", "25.0 %com.acme.Tiered.price", "10 MB/sbyte[]", "250 ms/sblock java.util.Hashtable"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: the panel lacks %q: %q", name, want, text)
+			}
+		}
+		if dir := os.Getenv("VMPROF_PICTURES"); dir != "" {
+			tab.Screenshot(t, filepath.Join(dir, "panel-"+name+".png"))
 		}
 		for _, finding := range append(tab.Accessibility(t), tab.Problems()...) {
 			t.Errorf("%s: %s", name, finding)

@@ -100,10 +100,16 @@ type flameNode struct {
 
 type flameChild struct{ parent, frame int32 }
 
-// A flameCall is a pair of methods of one process.
+// A flameCall is a call from one place in a method of a process to another method.
 type flameCall struct {
 	process        int32 // its frame
 	caller, callee int32
+	site           profile.Site
+}
+
+// compare orders calls of equal numbers.
+func (c flameCall) compare(o flameCall) int {
+	return cmp.Or(cmp.Compare(c.caller, o.caller), cmp.Compare(c.callee, o.callee), cmp.Compare(c.site.Line, o.site.Line), cmp.Compare(c.site.Offset, o.site.Offset))
 }
 
 // A flameBar is the values of one window by process and by what ran.
@@ -147,13 +153,13 @@ const (
 	KindCalls = "calls"
 )
 
-// cutCalls keeps the n pairs with most calls.
+// cutCalls keeps the n places with most calls.
 func (f *Flame) cutCalls(n int) {
 	if len(f.calls) <= n {
 		return
 	}
 	for _, of := range slices.SortedFunc(maps.Keys(f.calls), func(a, b flameCall) int {
-		return cmp.Or(cmp.Compare(f.calls[b], f.calls[a]), cmp.Compare(a.caller, b.caller), cmp.Compare(a.callee, b.callee))
+		return cmp.Or(cmp.Compare(f.calls[b], f.calls[a]), a.compare(b))
 	})[n:] {
 		delete(f.calls, of)
 	}
@@ -303,7 +309,7 @@ func (f *Flame) takeAs(o *Flame, column int, keep func(process int32) bool, rena
 	}
 	for of, n := range o.calls {
 		if column == 0 && keep(of.process) {
-			f.calls[flameCall{frame(of.process), frame(of.caller), frame(of.callee)}] += n
+			f.calls[flameCall{frame(of.process), frame(of.caller), frame(of.callee), of.site}] += n
 		}
 	}
 	f.cutCalls(maxFlameCalls)

@@ -12,7 +12,7 @@ import (
 // flameFormat is the version of the JSON form of a Flame. It changes when readers would misunderstand what they do not know.
 const flameFormat = 1
 
-// maxShownCalls is how many pairs of methods the JSON form has.
+// maxShownCalls is how many places of calls the JSON form has.
 const maxShownCalls = 5000
 
 // The JSON form of a Flame: tables in columns, to be small. docs/reference/http.md describes it.
@@ -62,6 +62,8 @@ type flameBaseNodes struct {
 type flameCalls struct {
 	Caller    []int     `json:"caller"` // place in names
 	Callee    []int     `json:"callee"`
+	Line      []int32   `json:"line"`   // of the call, 0 if unknown
+	Offset    []int32   `json:"offset"` // of the call in the caller, -1 if unknown
 	PerSecond []float64 `json:"perSecond"`
 }
 
@@ -166,17 +168,16 @@ func (f *Flame) shownCalls(place func(string) int) *flameCalls {
 	if len(f.calls) == 0 || seconds <= 0 {
 		return nil
 	}
-	type pair struct{ caller, callee int32 }
-	sums := make(map[pair]float64)
+	sums := make(map[flameCall]float64) // of all processes
 	for of, n := range f.calls {
-		sums[pair{of.caller, of.callee}] += n
+		of.process = 0
+		sums[of] += n
 	}
-	pairs := slices.SortedFunc(maps.Keys(sums), func(a, b pair) int {
-		return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a.caller, b.caller), cmp.Compare(a.callee, b.callee))
-	})
+	places := slices.SortedFunc(maps.Keys(sums), func(a, b flameCall) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), a.compare(b)) })
 	c := new(flameCalls)
-	for _, p := range pairs[:min(len(pairs), maxShownCalls)] {
+	for _, p := range places[:min(len(places), maxShownCalls)] {
 		c.Caller, c.Callee = append(c.Caller, place(f.frames[p.caller].name)), append(c.Callee, place(f.frames[p.callee].name))
+		c.Line, c.Offset = append(c.Line, p.site.Line), append(c.Offset, p.site.Offset)
 		c.PerSecond = append(c.PerSecond, math.Round(1000*sums[p]/seconds)/1000)
 	}
 	return c

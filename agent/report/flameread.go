@@ -368,7 +368,7 @@ func (r *flameReader) addCalls(p *pprof.Profile) error {
 	s.keep = func(sample *pprof.Sample) bool { return label(sample, stored.LabelEngine) == engine }
 	for sample, value := range s.all() {
 		edge := s.edge(sample)
-		of := flameCall{r.process(sample), r.frame(flameFrame{name: edge.Caller.Name, kind: kindManaged}), r.frame(flameFrame{name: edge.Callee.Name, kind: kindManaged})}
+		of := flameCall{r.process(sample), r.frame(flameFrame{name: edge.Caller.Name, kind: kindManaged}), r.frame(flameFrame{name: edge.Callee.Name, kind: kindManaged}), edge.Site}
 		r.calls[of] += float64(value)
 	}
 	r.cutCalls(maxFlameCalls)

@@ -212,6 +212,7 @@ class Page {
 				this.root = decode(doc);
 				this.rates = callRates(doc);
 				this.views = new Map();
+				this.events = new Map();
 				this.all = false;
 			}
 			this.message.hidden = true;
@@ -278,7 +279,8 @@ class Page {
 			this.show();
 		}});
 		sidePanel(this.side, doc, full, this.rates, {selected: state.get("sel"), thread: only, onSelect,
-			onThread: (name) => state.set({thread: name === only ? "" : name}, true), commands: this.source.commands(state, doc)});
+			onThread: (name) => state.set({thread: name === only ? "" : name}, true), commands: this.source.commands(state, doc),
+			events: state.get("sel") ? this.eventsOf() : []});
 		fill(this.downloads, ...this.source.downloads(state, doc));
 		this.notes.hidden = !doc.notes?.length;
 		if (doc.notes?.length) fill(this.notes, el("summary", {}, `Notes (${doc.notes.length})`), el("ul", {}, ...doc.notes.map((n) => el("li", {}, n))));
@@ -290,6 +292,22 @@ class Page {
 		}
 		this.showLegend(drawn);
 		document.body.dataset.ready = "yes"; // for tests
+	}
+
+	// eventsOf returns the allocations and waits of what is shown, as far as they are loaded. Others are loaded and shown later.
+	eventsOf() {
+		return ["alloc", "lock"].filter((kind) => this.kinds.some((k) => k.name === kind)).map((kind) => {
+			if (kind === this.doc.kind) return {doc: this.doc, root: this.root};
+			const {events} = this;
+			if (!events.has(kind)) {
+				events.set(kind, null);
+				this.source.load(this.state.with({kind})).then((doc) => {
+					events.set(kind, doc.kind === kind ? {doc, root: decode(doc)} : null);
+					if (events === this.events) this.show();
+				}, () => {}); // the rest of the panel does not need it
+			}
+			return events.get(kind);
+		}).filter(Boolean);
 	}
 
 	showLegend(drawn) {

@@ -187,6 +187,42 @@ export function callRates(doc) {
 	return {of: (name) => of.get(name), between: (caller, callee) => between.get(caller + "\n" + callee)};
 }
 
+// callTargets are the places in a method that call several methods, with the calls per second of each: the most frequent place first. A place
+// whose offset is known is one virtual call; else it is a line, which may have several calls.
+export function callTargets(doc, name) {
+	const sites = new Map();
+	const calls = doc.calls;
+	calls?.caller.forEach((caller, i) => {
+		if (doc.names[caller] !== name || !calls.line) return;
+		const line = calls.line[i], offset = calls.offset[i];
+		if (line <= 0 && offset < 0) return;
+		const key = `${line} ${offset}`;
+		if (!sites.has(key)) sites.set(key, {line, isOne: offset >= 0, rate: 0, of: new Map()});
+		const site = sites.get(key), callee = doc.names[calls.callee[i]];
+		site.rate += calls.perSecond[i];
+		site.of.set(callee, (site.of.get(callee) ?? 0) + calls.perSecond[i]);
+	});
+	return [...sites.values()].filter((s) => s.of.size > 1).sort((a, b) => b.rate - a.rate)
+		.map(({of, ...site}) => ({...site, targets: [...of].map(([name, rate]) => ({name, rate})).sort((a, b) => b.rate - a.rate || (a.name < b.name ? -1 : 1))}));
+}
+
+// leaves are what events in a method and what it calls are about: classes of allocated objects, or locks. Other kinds have none.
+export function leaves(root, name) {
+	const found = new Map();
+	const pending = [[root, false]];
+	while (pending.length > 0) {
+		const [node, below] = pending.pop();
+		if (below && node.kind === "class") {
+			const known = found.get(node.name) ?? {name: node.name, kind: node.kind, value: 0, n: 0, base: 0, baseCount: 0};
+			for (const k of ["value", "n", "base", "baseCount"]) known[k] += node[k];
+			found.set(node.name, known);
+		}
+		const is = below || (node.name === name && isCode(node) && node.kind !== "class");
+		for (const child of node.children) pending.push([child, is]);
+	}
+	return byWeight(found, root);
+}
+
 // interval is half of the 95 % interval of a share, from the number of samples or events behind it; null if values are exact.
 export function interval(share, n, effect = 1) {
 	if (!(n > 0)) return null;

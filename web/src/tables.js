@@ -1,5 +1,5 @@
 // Tables next to the flame graph: hot methods, and what surrounds the selected one.
-import {amount, around, change, interval, methods, percent, perSecond, points, threadGroups} from "./model.js";
+import {amount, around, callTargets, change, interval, leaves, methods, percent, perSecond, points, threadGroups} from "./model.js";
 import {colourOf} from "./flame.js";
 import {el, fill} from "./dom.js";
 
@@ -69,8 +69,33 @@ function shares(title, node, root, doc) {
 		el("td", {class: "n"}, `${points(c.delta)} \u00b1 ${(100 * c.noise).toFixed(2)}`, el("br"), el("span", {class: "dim"}, c.sure ? (c.delta > 0 ? "more" : "less") : "within chance")));
 }
 
-// sidePanel shows what surrounds the selected method, or the thread groups if none is selected.
-export function sidePanel(host, doc, root, rates, {selected, thread, onSelect, onThread, commands}) {
+const leafTitles = {alloc: "Allocated classes, with callees", lock: "Awaited locks, with callees"};
+
+// leafList shows what a method allocates, or waits for: values of another kind than the shown one, or of that.
+function leafList({doc, root}, selected) {
+	const most = 8;
+	const list = leaves(root, selected);
+	if (list.length === 0) return [];
+	const total = Math.max(list.reduce((sum, l) => sum + l.value, 0), 1e-9);
+	return [el("h3", {}, leafTitles[doc.kind]), el("ul", {class: "list amounts"}, ...list.slice(0, most).map((l) => el("li", {}, bar(l.value / total),
+		el("span", {class: "share"}, perSecond(l.value, doc)), el("span", {class: "name"}, l.name)))), list.length > most ? el("p", {class: "dim"}, `and ${list.length - most} more`) : null];
+}
+
+// targetList shows which methods the virtual calls of a method reach.
+function targetList(doc, selected, onSelect) {
+	const most = 5, mostTargets = 6;
+	const sites = callTargets(doc, selected);
+	if (sites.length === 0) return [];
+	return [el("h3", {}, "Targets of virtual calls"), ...sites.slice(0, most).flatMap((s) => [
+		el("p", {class: "dim"}, `${s.line > 0 ? `Line ${s.line}` : "Unknown line"}: ${amount(s.rate, "count")} calls/s${s.isOne ? "" : ", maybe of several calls"}`),
+		el("ul", {class: "list"}, ...s.targets.slice(0, mostTargets).map((t) => el("li", {}, bar(t.rate / s.rate), el("span", {class: "share"}, percent(t.rate / s.rate)), name(t.name, onSelect)))),
+		s.targets.length > mostTargets ? el("p", {class: "dim"}, `and ${s.targets.length - mostTargets} more`) : null,
+	]), sites.length > most ? el("p", {class: "dim"}, `and ${sites.length - most} more places`) : null];
+}
+
+// sidePanel shows what surrounds the selected method, or the thread groups if none is selected. events are the kinds whose classes and locks it
+// shows, as far as they are loaded.
+export function sidePanel(host, doc, root, rates, {selected, thread, onSelect, onThread, commands, events}) {
 	const parts = [];
 	const total = Math.max(root.value, 1e-9), baseTotal = doc.base ? Math.max(root.base, 1e-9) : 0;
 	if (selected) {
@@ -93,6 +118,8 @@ export function sidePanel(host, doc, root, rates, {selected, thread, onSelect, o
 		const of = doc.base ? {total, baseTotal} : {total: Math.max(a.all.value, 1e-9)};
 		parts.push(...listOf("Callers", a.callers, {...of, onSelect, empty: "none"}),
 			...listOf("Callees", a.callees, {...of, onSelect, empty: "none: all of it is its own"}),
+			...targetList(doc, selected, onSelect),
+			...events.flatMap((e) => leafList(e, selected)),
 			...listOf("Threads", a.threads, {...of, onSelect: onThread, empty: "not recorded"}));
 	} else {
 		parts.push(el("h2", {}, "Threads"), el("p", {class: "dim"}, "Select a frame for its callers, callees and threads."));
