@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import {test} from "node:test";
-import {amount, around, callRates, callTargets, change, decode, interval, leaves, methods, regroup, searcher, threadGroups} from "./src/model.js";
+import {amount, around, callRates, callTargets, change, decode, during, interval, leaves, methods, regroup, searcher, threadGroups} from "./src/model.js";
 
 // Two processes, three thread groups; hot is called by run and by itself.
 const doc = {
@@ -73,6 +73,20 @@ test("call rates are by callee and by pair", () => {
 	assert.equal(rates.between("run", "hot"), 1000);
 	assert.equal(rates.of("run"), undefined);
 	assert.equal(callRates({}), null);
+});
+
+test("a time has its own values, and a baseline", () => {
+	const nodes = {parent: [-1, 0, 0], frame: [0, 1, 2], self: [0, 60, 40], count: [0, 6, 4], approx: [0, 0, 0], line: [0, 0, 0], tiers: [0, 0, 0]};
+	const parts = {start: [0, 1000, 2000], end: [1000, 2000, 3000], seconds: [1, 1, 1], node: [[1], [1, 1], [2]], count: [[4], [2, 1], [3]], each: 10};
+	const all = {...doc, nodes, timeline: {parts}, calls: {}};
+	assert.equal(during(all, {}), all);
+	const late = during(all, {from: 900, to: 3000});
+	assert.deepEqual([late.nodes.self, late.nodes.count, late.seconds, late.start, late.base, late.calls], [[0, 20, 40], [0, 2, 4], 2, 1000, undefined, undefined]);
+	assert.deepEqual(during(all, {from: 1100, to: 1200}).nodes.self, [0, 20, 10], "less than a part");
+	const both = during({...all, timeline: {parts: {...parts, each: undefined, self: [[44], [20, 10], [30]]}}}, {basefrom: 1, baseto: 1000});
+	assert.deepEqual([both.base.self, both.base.seconds, both.nodes.self, both.seconds], [[0, 44, 0], 1, [0, 20, 40], 2]);
+	assert.equal(decode(both).base, 44);
+	assert.equal(during(doc, {from: 1}), doc, "without parts");
 });
 
 test("targets of virtual calls are by place", () => {

@@ -117,6 +117,8 @@ type flameBar struct {
 	start    time.Time
 	duration time.Duration
 	of       map[int32]*[classes]float64 // by the process's frame
+	// cells are the values by node, if the Flame is of one profile with several windows. Merged ones have none.
+	cells map[int32]flameCell
 }
 
 // Classes of what a thread did when it was sampled: those of profile.CodeKind, and one more.
@@ -314,7 +316,7 @@ func (f *Flame) takeAs(o *Flame, column int, keep func(process int32) bool, rena
 	}
 	f.cutCalls(maxFlameCalls)
 	for _, bar := range o.bars {
-		to := flameBar{bar.start, bar.duration, make(map[int32]*[classes]float64)}
+		to := flameBar{start: bar.start, duration: bar.duration, of: make(map[int32]*[classes]float64)}
 		for process, sums := range bar.of {
 			if keep(process) {
 				to.of[frame(process)] = sums
@@ -414,6 +416,7 @@ func (f *Flame) Cut(limit int) *Flame {
 		}
 		to.approx += n.approx
 	}
+	out.bars = placeCells(f.bars, place)
 	return &out
 }
 

@@ -72,6 +72,7 @@ type flameTimeline struct {
 	Start   []int64     `json:"start"` // ms since 1970
 	Seconds []float64   `json:"seconds"`
 	Values  [][]float64 `json:"values"` // by class, then by window
+	Parts   *flameParts `json:"parts,omitempty"`
 }
 
 // MarshalJSON writes the form that the pages read. Call Cut first to bound it.
@@ -188,7 +189,7 @@ func (f *Flame) timeline() *flameTimeline {
 	if len(f.bars) < 2 {
 		return nil
 	}
-	t := &flameTimeline{Values: make([][]float64, classes)}
+	t := &flameTimeline{Values: make([][]float64, classes), Parts: f.parts()}
 	for class := range classes {
 		t.Classes = append(t.Classes, ClassName(class))
 	}

@@ -1,7 +1,7 @@
 // The page: in a file that record, report or compare wrote, or of a running agent (serve).
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
-import {PROCESS, THREAD, callRates, decode, percent, perSecond, regroup, searcher, walk} from "./model.js";
+import {PROCESS, THREAD, callRates, decode, during, percent, perSecond, regroup, searcher, walk} from "./model.js";
 import {Flame, differences, legend} from "./flame.js";
 import {Timeline, clock} from "./timeline.js";
 import {heatMap} from "./heat.js";
@@ -11,6 +11,8 @@ import {State} from "./state.js";
 import {el, fill} from "./dom.js";
 
 const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : "'" + text.replaceAll("'", "'\\''") + "'");
+
+const selectedTimes = (state) => Object.fromEntries(["from", "to", "basefrom", "baseto"].map((k) => [k, Number(state.get(k))]));
 
 // A source has what a page shows: kinds(), load(state) for a Flame, services(state), files, commands(state).
 class FileSource {
@@ -24,16 +26,22 @@ class FileSource {
 		return this.data.kinds.map((k) => ({name: k.kind, title: k.title}));
 	}
 
-	async load(state) {
+	#whole(state) {
 		return this.data.kinds.find((k) => k.kind === state.get("kind")) ?? this.data.kinds[0];
+	}
+
+	async load(state) {
+		return during(this.#whole(state), selectedTimes(state));
 	}
 
 	async services() {
 		return null;
 	}
 
-	async timeline() {
-		return null;
+	// timeline is that of the whole recording. A time can be selected if the file has values by time.
+	async timeline(state) {
+		const doc = this.#whole(state);
+		return doc.timeline ? {...doc, timeline: {...doc.timeline, selectable: Boolean(doc.timeline.parts)}} : null;
 	}
 
 	commands() {
@@ -162,7 +170,7 @@ class Page {
 			if (node.kind === PROCESS || node.kind === THREAD || node.kind === "root") this.state.set({sel: ""});
 			else this.state.set({sel: node.name});
 		});
-		this.timeline = new Timeline(this.timelineBox, this.source.live ? (from, to, isBaseline) => this.state.set(isBaseline ? {basefrom: from, baseto: to} : {from, to}, true) : null);
+		this.timeline = new Timeline(this.timelineBox, (from, to, isBaseline) => this.state.set(isBaseline ? {basefrom: from, baseto: to} : {from, to}, true));
 		let typing;
 		this.search.addEventListener("input", () => {
 			clearTimeout(typing);
@@ -244,7 +252,7 @@ class Page {
 		const viewKey = JSON.stringify(grouping);
 		if (!this.views.has(viewKey)) this.views.set(viewKey, {drawn: regroup(this.root, grouping), full: regroup(this.root, {processes: true, threads: true, only})});
 		const {drawn, full} = this.views.get(viewKey);
-		const marked = Object.fromEntries(["from", "to", "basefrom", "baseto"].map((k) => [k, Number(state.get(k))]));
+		const marked = selectedTimes(state);
 		this.timeline.show(this.past ?? doc, marked);
 		this.showSpans();
 		this.showMarks();
@@ -344,10 +352,10 @@ class Page {
 
 	// showRange says which times are shown, and offers what can be done with them.
 	showRange({from, to, basefrom, baseto}) {
-		this.range.hidden = !this.source.live || this.timelineBox.hidden;
+		this.range.hidden = this.timelineBox.hidden || this.past?.timeline.selectable === false;
 		if (this.range.hidden) return;
 		const set = (text, changes) => el("button", {class: "more", onclick: () => this.state.set(changes, true)}, text);
-		const span = (a, b) => `${a ? clock(a) : "the beginning"} to ${b ? clock(b) : "now"}`;
+		const span = (a, b) => `${a ? clock(a) : "the beginning"} to ${b ? clock(b) : this.source.live ? "now" : "the end"}`;
 		const baseline = basefrom || baseto;
 		fill(this.range,
 			from || to || baseline ? el("span", {}, `Selected: ${span(from || baseto, to)}.`) : el("span", {class: "dim"}, "Drag over the timeline to select a time. Hold Shift to set a baseline."),
@@ -372,7 +380,7 @@ class Page {
 	// showWhy says what changed. It is asked for: the statistics take the agent about as long as a flame graph.
 	showWhy({from, to, basefrom, baseto}) {
 		const {state} = this;
-		this.why.hidden = this.range.hidden || this.doc.kind === "calls";
+		this.why.hidden = !this.source.live || this.range.hidden || this.doc.kind === "calls";
 		if (this.why.hidden) return;
 		const wanted = from || to || basefrom || baseto || state.get("why");
 		if (!wanted) {

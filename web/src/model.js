@@ -187,6 +187,33 @@ export function callRates(doc) {
 	return {of: (name) => of.get(name), between: (caller, callee) => between.get(caller + "\n" + callee)};
 }
 
+// during returns a document with the values of a time only, and with those of another as its baseline, if it has values by time (parts). What
+// else is known of frames, such as their lines, remains that of the whole. Calls are left out.
+export function during(doc, {from, to, basefrom, baseto}) {
+	const parts = doc.timeline?.parts;
+	if (!parts || !(from || to || basefrom || baseto)) return doc;
+	const sum = (begin, end) => {
+		const self = doc.nodes.self.map(() => 0), count = doc.nodes.self.map(() => 0);
+		let seconds = 0, start = null;
+		const middle = (i) => (parts.start[i] + parts.end[i]) / 2;
+		let chosen = parts.start.map((_, i) => i).filter((i) => middle(i) >= (begin || -Infinity) && middle(i) < (end || Infinity));
+		if (chosen.length === 0) chosen = parts.start.map((_, i) => i).filter((i) => parts.start[i] < (end || Infinity) && parts.end[i] > begin).slice(0, 1);
+		chosen.forEach((i) => {
+			start ??= parts.start[i];
+			seconds += parts.seconds[i];
+			let node = 0;
+			parts.node[i].forEach((step, j) => {
+				node += step;
+				count[node] += parts.count[i][j];
+				self[node] += parts.self ? parts.self[i][j] : parts.each * parts.count[i][j];
+			});
+		});
+		return {self, count, seconds, start};
+	};
+	const {self, count, seconds, start} = sum(from || baseto, to);
+	return {...doc, start: start ?? doc.start, seconds, nodes: {...doc.nodes, self, count}, calls: undefined, base: basefrom || baseto ? sum(basefrom, baseto) : undefined};
+}
+
 // callTargets are the places in a method that call several methods, with the calls per second of each: the most frequent place first. A place
 // whose offset is known is one virtual call; else it is a line, which may have several calls.
 export function callTargets(doc, name) {

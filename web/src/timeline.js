@@ -32,7 +32,7 @@ export class Timeline {
 	#cursor = -1; // bar that the keyboard is at
 	#anchor = -1; // bar that its range began at
 
-	// onSelect gets times in ms since 1970, and whether they are the baseline; null if times cannot be selected.
+	// onSelect gets times in ms since 1970, and whether they are the baseline.
 	constructor(host, onSelect) {
 		this.#host = host;
 		this.#onSelect = onSelect;
@@ -45,7 +45,7 @@ export class Timeline {
 	}
 
 	// show draws a document's timeline. marked has the selected time as from and to, and the baseline as basefrom and baseto, in ms;
-	// a missing end is that of the timeline.
+	// a missing end is that of the timeline. If the timeline's selectable is false, no time can be selected.
 	show(doc, marked = {}) {
 		const focused = this.#chart?.contains(document.activeElement);
 		if (doc !== this.#doc) this.#anchor = -1;
@@ -71,7 +71,7 @@ export class Timeline {
 		const bars = uPlot.paths.bars({size: [0.96, Infinity]});
 		const unit = isTime ? (doc.kind === "cpu" ? "CPUs" : "s/s") : "";
 		const write = (v) => (isTime ? `${+v.toPrecision(3)} ${unit}` : amount(v, doc.unit) + "/s");
-		const selectable = this.#onSelect !== null;
+		const selectable = t.selectable ?? true;
 		const first = t.start[0] / 1000, last = t.start.at(-1) / 1000 + t.seconds.at(-1);
 		const options = {
 			width: Math.max(this.#host.clientWidth, 200), height: 130, padding: [8, 8, 0, 0],
